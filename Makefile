@@ -1,0 +1,39 @@
+# weir: every target works without a GPU; only the first build needs the network (Go modules).
+GO      ?= go
+export CGO_ENABLED ?= 0
+TAGS    := invariants
+PKGS    := ./...
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+.PHONY: help build run test race lint purego fuzz bench gen gen-check golden vectors check clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+
+build: ## build the binary ./weir
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o weir ./cmd/weir
+
+run: build ## build and serve the bundled model on http://127.0.0.1:8000
+	./weir serve
+
+test: ## all tests, with invariants on
+	$(GO) test -tags $(TAGS) -timeout 540s $(PKGS)
+
+race: ## all tests under the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race -timeout 1800s $(PKGS)
+
+purego: ## the tests of the CPU device and the model without assembly
+	$(GO) test -tags '$(TAGS) purego' -timeout 540s ./device/cpu ./model ./sampler
+
+lint: ## gofmt, go vet, house rules, staticcheck
+	@out=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); if [ -n "$$out" ]; then echo "gofmt -w $$out"; exit 1; fi
+	$(GO) vet $(PKGS)
+	$(GO) vet -tags invariants $(PKGS)
+	$(GO) test ./internal/arch
+	$(GO) tool staticcheck $(PKGS)
+
+check: lint test ## what must pass before a commit lands
+
+clean: ## remove what was built
+	rm -rf weir build

@@ -1,0 +1,50 @@
+package api
+
+// Raw is a JSON value as the client sent it: syntax, UTF-8 and depth are
+// checked, key order and number spelling (1 or 1.0) are kept. It points into
+// the request body.
+type Raw []byte
+
+// Message is one entry of messages, reduced to what a chat template may see
+// (spec chat-completions 3.1): everything else on a message is dropped.
+type Message struct {
+	Role       string
+	Content    Content
+	Name       *string    // nil: absent
+	ToolCalls  []ToolCall // assistant
+	ToolCallID *string    // tool
+	Reasoning  *string    // assistant; "reasoning" or its alias "reasoning_content"
+	Tools      Raw        // developer; nil: absent or null
+}
+
+// Content is a message's content: a string, a list of parts, or neither.
+type Content struct {
+	Kind  ContentKind
+	Text  string // Kind ContentText
+	Parts []Part // Kind ContentParts
+}
+
+// ContentKind tells the shapes of content apart.
+type ContentKind uint8
+
+const (
+	ContentAbsent ContentKind = iota // absent or null
+	ContentText
+	ContentParts
+)
+
+// Part is one content part. Text, input_text, output_text, refusal, thinking
+// and bare strings all arrive as Text.
+type Part struct {
+	Type string // as sent; "text" for a bare string
+	Text string
+}
+
+// ToolCall is a call that an assistant message of the history made. Arguments
+// is the JSON text inside the string that the client sent, checked to be JSON;
+// empty when it was missing, null or "".
+type ToolCall struct {
+	ID        string
+	Name      string
+	Arguments Raw
+}

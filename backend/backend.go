@@ -1,0 +1,143 @@
+// Package backend is the contract between the engine and whatever computes
+// tokens: a CPU, a GPU or a simulator. It contains no logic.
+//
+// A step has two halves, so that a device never waits for the host. Begin
+// hands over the forward pass; Draw hands over what decides its tokens, which
+// may still be unknown when the pass starts (penalties and masks depend on the
+// token before); End waits for the oldest step and takes its tokens.
+//
+//	Depth 1:  Begin(n)   Draw(n)   End(n)     Begin(n+1) ...
+//	Depth 2:  Begin(n+1) End(n)    Draw(n+1)  Begin(n+2) End(n+1) Draw(n+2) ...
+//
+// At depth 2 the pass of step n+1 runs while the host books the tokens of step
+// n; a sequence's newest token is then named by the row that drew it
+// (Batch.Tokens).
+//
+// Everything is flat: T tokens, S sequences, R rows to draw, M mask rows. The
+// letters are used in every comment below.
+package backend
+
+import "math"
+
+// Spec is what a backend tells the engine once, when it is opened.
+type Spec struct {
+	VocabSize    int  // logits per row; token ids are in [0, VocabSize)
+	BlockTokens  int  // KV slots per block
+	NumBlocks    int  // blocks in the pool; block 0 is the null block and is never handed out
+	MaxTokens    int  // most tokens T of one batch
+	MaxSeqs      int  // most sequences S of one batch
+	MaxSeqTokens int  // longest sequence, prompt and output together
+	Depth        int  // most steps in flight: 1 or 2
+	ThreadBound  bool // every call must come from the OS thread that opened the backend
+}
+
+// MaskWords is the length of one mask row in 32-bit words.
+func (s Spec) MaskWords() int { return (s.VocabSize + 31) / 32 }
+
+// Batch is one step's forward pass: for each sequence a run of consecutive
+// positions, the sequences back to back. The engine owns the slices; the
+// backend may read them from Begin until the End of the same step has
+// returned, and never writes to them.
+type Batch struct {
+	Tokens   []int32 // [T] token id, or ^r: the token that row r of the previous step draws
+	Pos      []int32 // [T] position of the token in its sequence, from 0
+	Slots    []int32 // [T] KV slot that receives the token: block*BlockTokens + offset
+	QueryEnd []int32 // [S] end of the sequence's run in Tokens; runs are never empty
+	KVLen    []int32 // [S] positions of the sequence that are in the cache after this step
+	TableEnd []int32 // [S] end of the sequence's block table in Tables
+	Tables   []int32 // [TableEnd[S-1]] block tables back to back, no padding; entry i of a table covers positions [i*BlockTokens, (i+1)*BlockTokens)
+	At       []int32 // [R] indices into Tokens whose logits are wanted, ascending
+}
+
+// Reset empties b and keeps its memory.
+func (b *Batch) Reset() {
+	b.Tokens, b.Pos, b.Slots = b.Tokens[:0], b.Pos[:0], b.Slots[:0]
+	b.QueryEnd, b.KVLen, b.TableEnd, b.Tables, b.At = b.QueryEnd[:0], b.KVLen[:0], b.TableEnd[:0], b.Tables[:0], b.At[:0]
+}
+
+// Edit changes one token's logit before the draw:
+//
+//	v = logit + Bias
+//	v = v / Repeat if v > 0, else v * Repeat
+//	v = v - Minus
+//
+// in float32, each operation rounded on its own. Bias -Inf forbids the token.
+// A row names a token at most once, so a device may apply a row's edits in any
+// order.
+type Edit struct {
+	Token  int32
+	Bias   float32 // logit_bias; -Inf for bad words and, below min_tokens, stop ids
+	Repeat float32 // repetition_penalty; 1 is none
+	Minus  float32 // frequency_penalty * count + presence_penalty
+}
+
+// Forbid is the bias that no other bias or penalty can undo.
+var Forbid = float32(math.Inf(-1))
+
+// LogprobMode says which distribution log-probabilities are taken from.
+type LogprobMode uint8
+
+const (
+	NoLogprobs        LogprobMode = iota // none wanted
+	RawLogprobs                          // the logits after Draw.Mask and before everything else
+	ProcessedLogprobs                    // what the draw itself uses: edits, temperature and filters applied
+)
+
+// Draw says how one row becomes a token. See package sampler for the exact
+// arithmetic, which every device repeats.
+type Draw struct {
+	Seed        uint64
+	Index       uint32  // output index: with Seed and the token id it determines the random number
+	Temperature float32 // 0: the most likely token
+	TopP        float32 // (0, 1]; 1 is off
+	MinP        float32 // [0, 1]; 0 is off
+	TopK        int32   // 0 is off
+	EditEnd     int32   // this row's edits are Edits[EditEnd of the row before:EditEnd]
+	Mask        int32   // row of Masks applied before RawLogprobs are taken (a grammar), or -1
+	Allow       int32   // row of Masks applied after (allowed_token_ids), or -1
+	Target      int32   // draw nothing: report on this token (prompt_logprobs), or -1
+	Top         int32   // number of best tokens to report
+	Logprobs    LogprobMode
+	Host        bool // copy the row's logits, before any change, to Out.Logits (tests)
+	Dead        bool // the sequence ended meanwhile: the result is not read
+}
+
+// Draws is what turns a step's rows into tokens, one Draw for each Batch.At.
+// The engine owns the slices; the backend may read them from Draw until the
+// End of the same step has returned. The contents of Edits and Masks, but not
+// their lengths, may still change until Ready has returned.
+type Draws struct {
+	Rows  []Draw   // [R]
+	Edits []Edit   // ranges named by Draw.EditEnd
+	Masks []uint32 // [M, MaskWords] bit v%32 of word v/32 says that token v is legal
+	Ready func()   // nil, or to be called before Edits and Masks are read: it waits for whoever fills them
+}
+
+// Reset empties d and keeps its memory.
+func (d *Draws) Reset() {
+	d.Rows, d.Edits, d.Masks, d.Ready = d.Rows[:0], d.Edits[:0], d.Masks[:0], nil
+}
+
+// Out is one step's result. The engine sizes and owns the slices.
+type Out struct {
+	Tokens      []int32   // [R] the drawn token (or Target); -1 if no token is legal
+	Logprobs    []float32 // [R] its log-probability, where Draw.Logprobs asks
+	Ranks       []int32   // [R] 1 + the number of tokens with a greater log-probability, where asked
+	TopTokens   []int32   // [sum of Top] best tokens of each row, best first, ties to the lower id; -1 where fewer exist
+	TopLogprobs []float32 // [sum of Top]
+	Logits      []float32 // [H, VocabSize] the Host rows in order
+}
+
+// Backend runs steps. Only the engine goroutine calls it. After an error from
+// any call the backend is only good for Close.
+type Backend interface {
+	Spec() Spec
+	// Begin starts a step's forward pass. A synchronous device only records it.
+	Begin(*Batch) error
+	// Draw follows with the draws of the same step, when all earlier steps have
+	// ended. len(Draws.Rows) == len(Batch.At).
+	Draw(*Draws) error
+	// End waits for the oldest step and fills out.
+	End(*Out) error
+	Close() error
+}

@@ -1,0 +1,3 @@
+// Package grammar will turn JSON schemas, regular expressions and grammars into
+// token masks. Nothing is here yet.
+package grammar

@@ -1,0 +1,253 @@
+// Package arch holds the house rules that the compiler cannot check, as tests
+// whose messages name the replacement. ARCHITECTURE.md states the same table
+// in words; change both in one commit.
+package arch
+
+import (
+	"go/ast"
+	"go/build"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "weir/"
+
+// A rule says what a room may import of ours (exact paths, tests included) and
+// what it must not import of anything else (by prefix).
+type rule struct {
+	may    []string
+	tests  []string // additionally, in _test.go files
+	mayNot []string
+}
+
+var (
+	// pure rooms are state machines: no clock, no locks, no I/O, no logging.
+	pure = []string{"sync", "time", "context", "os", "io", "log", "net", "github.com", "golang.org"}
+	// noIO rooms compute; they read no files and know no transport.
+	noIO = []string{"net", "os", "log", "github.com/valyala", "github.com/dgraph-io"}
+	http = []string{"net/http", "github.com/valyala"}
+)
+
+const inv = "internal/invariants"
+
+var rules = map[string]rule{
+	"api":                 {mayNot: noIO},
+	"auth":                {mayNot: http},
+	"backend":             {mayNot: append([]string{"sync"}, pure...)},
+	"backend/sim":         {may: []string{"backend", "sampler", inv}, mayNot: noIO},
+	"bench":               {may: []string{"api"}},
+	"chat":                {may: []string{"api", "chat/jinja"}, mayNot: noIO},
+	"chat/jinja":          {mayNot: noIO},
+	"cmd/weir":            {may: []string{"*"}},
+	"device/cpu":          {may: []string{"backend", "internal/invariants", "model", "sampler", "weights"}, tests: []string{"internal/testkit"}, mayNot: []string{"net", "github.com/valyala"}},
+	"device/cuda":         {may: []string{"backend", "internal/invariants", "model", "sampler", "weights"}, mayNot: []string{"net", "github.com/valyala"}},
+	"engine":              {may: []string{"backend", inv, "kvcache", "sampler", "scheduler", "tokenizer"}, tests: []string{"backend/sim", "device/cpu", "internal/testkit", "model", "weights"}, mayNot: []string{"net", "os", "encoding/json", "github.com"}},
+	"grammar":             {mayNot: noIO},
+	"internal/arch":       {},
+	"internal/invariants": {},
+	"internal/testkit":    {may: []string{"weights"}},
+	"kvcache":             {may: []string{inv}, tests: []string{"internal/testkit"}, mayNot: pure},
+	"metrics":             {may: []string{"engine"}},
+	"model":               {may: []string{"backend", "weights"}, tests: []string{"device/cpu", "internal/testkit"}, mayNot: []string{"net", "github.com/valyala"}},
+	"models":              {mayNot: noIO},
+	"sampler":             {may: []string{"backend", inv}, tests: []string{"internal/testkit"}, mayNot: pure},
+	"scheduler":           {may: []string{inv, "kvcache"}, tests: []string{"internal/testkit"}, mayNot: pure},
+	"server":              {may: []string{"api", "auth", "chat", "chat/jinja", "engine", "grammar", "metrics", "sampler", "server/ui", "store", "tokenizer"}, tests: []string{"backend", "backend/sim", "device/cpu", "internal/testkit", "model", "models", "weights"}, mayNot: []string{"net/http"}},
+	"server/ui":           {},
+	"store":               {mayNot: http},
+	"tokenizer":           {tests: []string{"internal/testkit"}, mayNot: noIO},
+	"weights":             {tests: []string{"internal/testkit"}, mayNot: []string{"net", "github.com"}},
+}
+
+// testFree lists what any test file may import although its room may not.
+var testFree = []string{"os", "io", "io/fs", "sync", "time", "context", "log", "net/http", "golang.org", "github.com"}
+
+func TestImports(t *testing.T) {
+	eachRoom(t, func(room, dir string) {
+		r, ok := rules[room]
+		if !ok {
+			t.Errorf("%s: no rule; add one to internal/arch and to ARCHITECTURE.md", room)
+			return
+		}
+		ctx := build.Default
+		ctx.UseAllFiles = true // files behind tags count too
+		p, err := ctx.ImportDir(dir, 0)
+		if _, none := err.(*build.NoGoError); none {
+			return
+		}
+		check := func(imports []string, test bool) {
+			for _, imp := range imports {
+				if ours, ok := strings.CutPrefix(imp, module); ok {
+					if ours != room && !slices.Contains(r.may, ours) && !slices.Contains(r.may, "*") && !(test && slices.Contains(r.tests, ours)) {
+						t.Errorf("%s must not import %s (ARCHITECTURE.md, the import table)", room, ours)
+					}
+					continue
+				}
+				for _, bad := range r.mayNot {
+					if under(imp, bad) && !(test && slices.ContainsFunc(testFree, func(f string) bool { return under(imp, f) })) {
+						t.Errorf("%s must not import %s: pass what it needs as an argument", room, imp)
+					}
+				}
+			}
+		}
+		check(p.Imports, false)
+		check(p.TestImports, true)
+		check(p.XTestImports, true)
+	})
+}
+
+func under(path, prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+"/") }
+
+// TestPureRooms: no goroutine and no channel in the rooms that are state machines.
+func TestPureRooms(t *testing.T) {
+	eachFile(t, func(room, path string, set *token.FileSet, f *ast.File) {
+		if room != "scheduler" && room != "kvcache" && room != "sampler" || strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n.(type) {
+			case *ast.GoStmt, *ast.SelectStmt, *ast.SendStmt, *ast.ChanType:
+				t.Errorf("%s: goroutines and channels belong to engine, not to %s", set.Position(n.Pos()), room)
+			}
+			return true
+		})
+	})
+}
+
+// TestChannelCapacity: a channel says "something is there" (0 or 1); another
+// number is a queue and needs a limit, a counter and a reason.
+func TestChannelCapacity(t *testing.T) {
+	eachFile(t, func(_, path string, set *token.FileSet, f *ast.File) {
+		if strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			c, ok := n.(*ast.CallExpr)
+			if !ok || len(c.Args) != 2 {
+				return true
+			}
+			if fn, ok := c.Fun.(*ast.Ident); !ok || fn.Name != "make" {
+				return true
+			}
+			if _, ok := c.Args[0].(*ast.ChanType); !ok {
+				return true
+			}
+			if lit, ok := c.Args[1].(*ast.BasicLit); !ok || lit.Value != "0" && lit.Value != "1" {
+				t.Errorf("%s: channels have capacity 0 or 1; put a queue with a limit beside it", set.Position(n.Pos()))
+			}
+			return true
+		})
+	})
+}
+
+// Limits that keep a second noun from hiding.
+const (
+	maxLines   = 600
+	maxFields  = 25
+	maxMethods = 7
+)
+
+// wide lists the types that may pass the limits: wire types have as many fields
+// as the interface has, model.Device as many methods as a decoder has operations.
+var wide = []string{"api.", "model.Device"}
+
+func TestSizes(t *testing.T) {
+	eachFile(t, func(room, path string, set *token.FileSet, f *ast.File) {
+		if ast.IsGenerated(f) {
+			return
+		}
+		if n := set.File(f.Pos()).LineCount(); n > maxLines+1 {
+			t.Errorf("%s has %d lines, more than %d: which second noun is hiding there?", path, n, maxLines)
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			name := filepath.Base(room) + "." + spec.Name.Name
+			if slices.ContainsFunc(wide, func(w string) bool { return name == w || strings.HasSuffix(w, ".") && strings.HasPrefix(name, w) }) {
+				return true
+			}
+			switch typ := spec.Type.(type) {
+			case *ast.StructType:
+				if n := typ.Fields.NumFields(); n > maxFields {
+					t.Errorf("%s: %s has %d fields, more than %d", set.Position(spec.Pos()), name, n, maxFields)
+				}
+			case *ast.InterfaceType:
+				if n := typ.Methods.NumFields(); n > maxMethods {
+					t.Errorf("%s: %s has %d methods, more than %d", set.Position(spec.Pos()), name, n, maxMethods)
+				}
+			}
+			return true
+		})
+	})
+}
+
+// TestNoSleep: a test that sleeps is slow, or wrong, or both. testing/synctest
+// and channels replace it. Files named *_real_test.go measure real time.
+func TestNoSleep(t *testing.T) {
+	eachFile(t, func(_, path string, set *token.FileSet, f *ast.File) {
+		if !strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, "_real_test.go") {
+			return
+		}
+		src, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(src), "time."+"Sleep(") && !strings.Contains(string(src), "testing/synctest") {
+			t.Errorf("%s: no sleeping in tests; use testing/synctest or wait for an event", path)
+		}
+	})
+}
+
+func eachRoom(t *testing.T, f func(room, dir string)) {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		if base := d.Name(); path != root && (strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") || base == "testdata" || base == "node_modules") {
+			return filepath.SkipDir
+		}
+		goFiles, err := filepath.Glob(filepath.Join(path, "*.go"))
+		if err != nil {
+			return err
+		}
+		if len(goFiles) > 0 {
+			rel, err := filepath.Rel(root, path)
+			if err != nil {
+				return err
+			}
+			f(filepath.ToSlash(rel), path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func eachFile(t *testing.T, f func(room, path string, set *token.FileSet, file *ast.File)) {
+	t.Helper()
+	eachRoom(t, func(room, dir string) {
+		names, _ := filepath.Glob(filepath.Join(dir, "*.go"))
+		for _, name := range names {
+			set := token.NewFileSet()
+			file, err := parser.ParseFile(set, name, nil, parser.ParseComments|parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f(room, name, set, file)
+		}
+	})
+}
