@@ -110,6 +110,9 @@ func (s *Scheduler) Idle() bool { return len(s.waiting)+len(s.running) == 0 }
 // Len is the number of waiting and of running sequences.
 func (s *Scheduler) Len() (waiting, running int) { return len(s.waiting), len(s.running) }
 
+// Live returns every sequence that has not finished.
+func (s *Scheduler) Live() []*Sequence { return slices.Concat(s.running, s.waiting) }
+
 // Counters returns what has been counted so far.
 func (s *Scheduler) Counters() Counters { return s.counters }
 
@@ -397,7 +400,7 @@ func (s *Scheduler) EndStep() {
 // sequences keep their tokens and wait again; kv is a fresh pool's books.
 // Steps in flight are void: they are neither booked nor ended.
 func (s *Scheduler) Restart(kv *kvcache.Manager) {
-	live := slices.Concat(s.running, s.waiting)
+	live := s.Live()
 	s.kv, s.running, s.waiting, s.limbo, s.plan, s.stuck = kv, nil, nil, nil, nil, nil
 	s.begun, s.ended = s.begun+1, s.begun+1
 	for _, q := range live {

@@ -1,0 +1,128 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// Events is a batch of events and the memory they point into. The zero value
+// is ready; pass the same one to every Take or Next, so that nothing is
+// allocated.
+type Events struct {
+	Items []Event
+	text  []byte
+	top   []TokenLogprob
+}
+
+func (ev *Events) reset() { ev.Items, ev.text, ev.top = ev.Items[:0], ev.text[:0], ev.top[:0] }
+
+// Stream carries a request's events from the engine to one reader. Pushing
+// never blocks: what the reader has not taken waits here, and is at most what
+// the request's own limits let it produce.
+type Stream struct {
+	ready  chan struct{} // capacity 1: something is pending
+	cancel func()
+
+	mu struct {
+		sync.Mutex
+		pending Events
+		prompt  []PromptLogprob
+		cached  int
+		left    bool // the reader has gone; events are dropped
+	}
+
+	dirty bool // the engine's: pushed to since the last signal
+}
+
+// push appends an event; text and top are copied.
+func (s *Stream) push(ev Event, text []byte, top []TokenLogprob) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.left {
+		return
+	}
+	p := &s.mu.pending
+	p.text = append(p.text, text...)
+	p.top = append(p.top, top...)
+	ev.textEnd, ev.topEnd = len(p.text), len(p.top)
+	p.Items = append(p.Items, ev)
+}
+
+// begin settles what belongs to the prompt, before the first event.
+func (s *Stream) begin(cached int, prompt []PromptLogprob) {
+	s.mu.Lock()
+	s.mu.cached, s.mu.prompt = cached, prompt
+	s.mu.Unlock()
+}
+
+// signal wakes the reader.
+func (s *Stream) signal() {
+	select {
+	case s.ready <- struct{}{}:
+	default:
+	}
+}
+
+// Ready is readable when Take may find something. It may be readable when Take
+// finds nothing.
+func (s *Stream) Ready() <-chan struct{} { return s.ready }
+
+// Take moves all pending events, in order, into ev and reports whether there
+// were any.
+func (s *Stream) Take(ev *Events) bool {
+	ev.reset()
+	s.mu.Lock()
+	*ev, s.mu.pending = s.mu.pending, *ev
+	s.mu.Unlock()
+	text, top := 0, 0
+	for i := range ev.Items {
+		it := &ev.Items[i]
+		it.Text, it.Top = ev.text[text:it.textEnd:it.textEnd], ev.top[top:it.topEnd:it.topEnd]
+		text, top = it.textEnd, it.topEnd
+	}
+	return len(ev.Items) > 0
+}
+
+// Next waits until it can Take.
+func (s *Stream) Next(ctx context.Context, ev *Events) error {
+	for !s.Take(ev) {
+		select {
+		case <-s.ready:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// Cancel tells the engine that nobody reads any more: the request's blocks are
+// freed as soon as no step in flight writes them. It never blocks, is never
+// refused, and does nothing once every choice has ended.
+func (s *Stream) Cancel() {
+	s.mu.Lock()
+	left := s.mu.left
+	s.mu.left = true
+	s.mu.pending = Events{}
+	s.mu.Unlock()
+	if !left {
+		s.cancel()
+	}
+}
+
+// Cached is the number of prompt tokens that the prefix cache had. It is
+// settled when the first event can be taken.
+func (s *Stream) Cached() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.cached
+}
+
+// PromptLogprobs are the scores that Request.Prompt asked for, one for each
+// prompt token but the first. They are complete when the first event can be
+// taken.
+func (s *Stream) PromptLogprobs() []PromptLogprob {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clip(s.mu.prompt)
+}
