@@ -50,6 +50,11 @@ func (t *text) add(tok int32, check, include bool) int {
 	}
 	old := len(t.buf)
 	t.buf = t.dec.Append(t.buf, tok)
+	return t.search(old, check, include)
+}
+
+// search looks for stop strings that end in buf[old:].
+func (t *text) search(old int, check, include bool) int {
 	if !check || len(t.buf) == old {
 		return -1
 	}
