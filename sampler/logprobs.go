@@ -1,0 +1,106 @@
+package sampler
+
+import "weir/backend"
+
+// entry is a candidate for the best tokens of a row.
+type entry struct {
+	z  float32
+	id int32
+}
+
+// better orders entries: larger first, ties to the lower id.
+func (a entry) better(b entry) bool { return a.z > b.z || a.z == b.z && a.id < b.id }
+
+// report writes log-probability, rank and top tokens of the distribution over
+// the z >= floor of p.z, whose largest value is hi (-Inf: no token is legal).
+func (p *Picker) report(r *backend.Draw, floor, hi float32, token int32, row int, out *backend.Out, topAt int) {
+	var total uint64
+	for _, v := range p.z {
+		if v >= floor {
+			total += weight(v - hi)
+		}
+	}
+	var mass float64
+	if total > 0 {
+		mass = logMass(total)
+	}
+	logprob := func(v float32) float32 {
+		return float32(float64(v) - float64(hi) - mass)
+	}
+
+	out.Logprobs[row] = ninf
+	own := ninf
+	if token >= 0 && p.z[token] >= floor {
+		own = p.z[token]
+		out.Logprobs[row] = logprob(own)
+	}
+	rank := int32(1)
+	for _, v := range p.z {
+		if v >= floor && v > own {
+			rank++
+		}
+	}
+	out.Ranks[row] = rank
+
+	if r.Top <= 0 {
+		return
+	}
+	p.best(int(r.Top), floor)
+	tokens, logprobs := out.TopTokens[topAt:topAt+int(r.Top)], out.TopLogprobs[topAt:topAt+int(r.Top)]
+	for i := range tokens {
+		tokens[i], logprobs[i] = -1, ninf
+	}
+	for i := len(p.top) - 1; i >= 0; i-- {
+		tokens[i], logprobs[i] = p.top[0].id, logprob(p.top[0].z)
+		p.top[0] = p.top[i]
+		p.top = p.top[:i]
+		p.sink(0)
+	}
+}
+
+// best fills p.top with the n best tokens, fewer if fewer are kept, as a heap
+// whose root is the worst of them. A row's own n is small or the whole
+// vocabulary; the heap serves both without sorting a row.
+func (p *Picker) best(n int, floor float32) {
+	p.top = p.top[:0]
+	for i, v := range p.z {
+		if v < floor {
+			continue
+		}
+		e := entry{v, int32(i)}
+		if len(p.top) < n {
+			p.top = append(p.top, e)
+			p.swim(len(p.top) - 1)
+		} else if e.better(p.top[0]) {
+			p.top[0] = e
+			p.sink(0)
+		}
+	}
+}
+
+func (p *Picker) swim(i int) {
+	for i > 0 {
+		up := (i - 1) / 2
+		if !p.top[up].better(p.top[i]) {
+			return
+		}
+		p.top[up], p.top[i] = p.top[i], p.top[up]
+		i = up
+	}
+}
+
+func (p *Picker) sink(i int) {
+	for {
+		worst := i
+		for c := 2*i + 1; c <= 2*i+2 && c < len(p.top); c++ {
+			if p.top[worst].better(p.top[c]) {
+				worst = c
+			}
+		}
+		if worst == i {
+			return
+		}
+		p.top[worst], p.top[i] = p.top[i], p.top[worst]
+		i = worst
+	}
+}

@@ -1,0 +1,57 @@
+package sampler
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"weir/backend"
+)
+
+// benchRow looks like a row of a language model: a bulk around 0 and a short
+// head above it.
+func benchRow(v int) []float32 {
+	g := rand.New(rand.NewPCG(1, 2))
+	row := make([]float32, v)
+	for i := range row {
+		row[i] = float32(g.NormFloat64() * 2.5)
+	}
+	for i := range 200 {
+		row[g.IntN(v)] = 18 - float32(i)*0.05
+	}
+	return row
+}
+
+func BenchmarkPick(b *testing.B) {
+	const v = 151936
+	row := benchRow(v)
+	none := backend.Draw{Mask: -1, Allow: -1, Target: -1, TopP: 1}
+	with := func(f func(d *backend.Draw)) backend.Draw { d := none; d.Temperature = 1; f(&d); return d }
+	for _, c := range []struct {
+		name string
+		d    backend.Draw
+	}{
+		{"greedy", none},
+		{"temp1", with(func(d *backend.Draw) {})},
+		{"topp0.9", with(func(d *backend.Draw) { d.TopP = 0.9 })},
+		{"topk50", with(func(d *backend.Draw) { d.TopK = 50 })},
+		{"topk50_topp0.9", with(func(d *backend.Draw) { d.TopK, d.TopP = 50, 0.9 })},
+		{"minp0.05", with(func(d *backend.Draw) { d.MinP = 0.05 })},
+		{"temp1_raw20", with(func(d *backend.Draw) { d.Logprobs, d.Top = backend.RawLogprobs, 20 })},
+		{"all_processed20", with(func(d *backend.Draw) { d.TopK, d.TopP, d.MinP, d.Logprobs, d.Top = 50, 0.9, 0.01, backend.ProcessedLogprobs, 20 })},
+		{"temp2_flat", with(func(d *backend.Draw) { d.Temperature = 200 })},
+		{"topp0.9_flat", with(func(d *backend.Draw) { d.Temperature, d.TopP = 200, 0.9 })},
+		{"greedy_topall", func() backend.Draw { d := none; d.Logprobs, d.Top = backend.RawLogprobs, v; return d }()},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			var p Picker
+			d := backend.Draws{Rows: []backend.Draw{c.d}}
+			out := backend.Out{Tokens: make([]int32, 1), Logprobs: make([]float32, 1), Ranks: make([]int32, 1), TopTokens: make([]int32, c.d.Top), TopLogprobs: make([]float32, c.d.Top)}
+			p.Pick(row, &d, 0, &out, 0)
+			for i := 0; b.Loop(); i++ {
+				d.Rows[0].Index = uint32(i)
+				p.Pick(row, &d, 0, &out, 0)
+			}
+		})
+	}
+}
