@@ -149,7 +149,7 @@ func composeMarks(s string) string {
 	for _, c := range chars {
 		if starter >= 0 {
 			last := out[len(out)-1]
-			if len(out)-1 == starter || last.ccc != 0 && last.ccc < c.ccc {
+			if len(out)-1 == starter || last.ccc < c.ccc {
 				if r, ok := composePair(out[starter].r, c.r); ok {
 					out[starter].r = r
 					continue
