@@ -79,7 +79,9 @@ func replace(from, to string) normalizer {
 	return func(s string) string { return strings.ReplaceAll(s, from, to) }
 }
 
-// nfc returns s in normalization form C.
+// nfc returns s in normalization form C. The reference's tables are of an older
+// Unicode: it leaves marks that are newer than they are, such as U+10F83, where
+// they stand among other marks. Here they are ordered.
 //
 // x/text inserts U+034F after 30 combining marks (the stream-safe format of
 // UAX #15), which the reference does not: such text takes the slow way.
