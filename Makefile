@@ -33,7 +33,13 @@ lint: ## gofmt, go vet, house rules, staticcheck
 	$(GO) test ./internal/arch
 	$(GO) tool staticcheck $(PKGS)
 
-check: lint test ## what must pass before a commit lands
+gen: ## write the generated assembly anew
+	cd device/cpu/_gen && $(GO) run . -out ..
+
+gen-check: ## the generated assembly is what its generator writes
+	cd device/cpu/_gen && $(GO) vet . && $(GO) run . -check -out ..
+
+check: lint gen-check test ## what must pass before a commit lands
 
 clean: ## remove what was built
 	rm -rf weir build
