@@ -124,29 +124,32 @@ DATA highAVX2<>+24(SB)/4, $0x42b00000
 DATA highAVX2<>+28(SB)/4, $0x42b00000
 GLOBL highAVX2<>(SB), RODATA|NOPTR, $32
 
-// func mulF32x1AVX2(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF32x1AVX2(SB), NOSPLIT, $0-144
+// func mulF32x1AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF32x1AVX2(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $4, CX
 	JEQ short
 loop:
@@ -252,7 +255,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $7, CX
 	JEQ odd
@@ -275,7 +278,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -307,24 +310,27 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF32x2AVX2(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF32x2AVX2(SB), NOSPLIT, $0-144
+// func mulF32x2AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF32x2AVX2(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -333,7 +339,7 @@ tile:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $3, CX
 	JEQ short
 loop:
@@ -415,7 +421,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $3, CX
 	JEQ odd
@@ -444,7 +450,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -486,24 +492,27 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF32x3AVX2(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF32x3AVX2(SB), NOSPLIT, $0-144
+// func mulF32x3AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF32x3AVX2(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -516,7 +525,7 @@ tile:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $3, CX
 	JEQ short
 loop:
@@ -622,7 +631,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $3, CX
 	JEQ odd
@@ -657,7 +666,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -709,29 +718,32 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF16x1AVX2(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF16x1AVX2(SB), NOSPLIT, $0-144
+// func mulF16x1AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF16x1AVX2(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $4, CX
 	JEQ short
 loop:
@@ -829,7 +841,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $7, CX
 	JEQ odd
@@ -851,7 +863,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -882,24 +894,27 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF16x2AVX2(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF16x2AVX2(SB), NOSPLIT, $0-144
+// func mulF16x2AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF16x2AVX2(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -908,7 +923,7 @@ tile:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $3, CX
 	JEQ short
 loop:
@@ -986,7 +1001,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $3, CX
 	JEQ odd
@@ -1014,7 +1029,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -1055,24 +1070,27 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF16x3AVX2(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF16x3AVX2(SB), NOSPLIT, $0-144
+// func mulF16x3AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF16x3AVX2(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -1085,7 +1103,7 @@ tile:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $3, CX
 	JEQ short
 loop:
@@ -1187,7 +1205,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $3, CX
 	JEQ odd
@@ -1221,7 +1239,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -1272,32 +1290,35 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulBF16x1AVX2(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulBF16x1AVX2(SB), NOSPLIT, $0-144
+// func mulBF16x1AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulBF16x1AVX2(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VMOVD AX, X7
 	VPBROADCASTD X7, Y7
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $4, CX
 	JEQ short
 loop:
@@ -1411,7 +1432,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $7, CX
 	JEQ odd
@@ -1435,7 +1456,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -1468,27 +1489,30 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulBF16x2AVX2(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulBF16x2AVX2(SB), NOSPLIT, $0-144
+// func mulBF16x2AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulBF16x2AVX2(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VMOVD AX, X11
 	VPBROADCASTD X11, Y11
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -1497,7 +1521,7 @@ tile:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $3, CX
 	JEQ short
 loop:
@@ -1583,7 +1607,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $3, CX
 	JEQ odd
@@ -1613,7 +1637,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -1656,27 +1680,30 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulBF16x3AVX2(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulBF16x3AVX2(SB), NOSPLIT, $0-144
+// func mulBF16x3AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulBF16x3AVX2(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VMOVD AX, X15
 	VPBROADCASTD X15, Y15
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -1689,7 +1716,7 @@ tile:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $3, CX
 	JEQ short
 loop:
@@ -1799,7 +1826,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $3, CX
 	JEQ odd
@@ -1835,7 +1862,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -1888,27 +1915,30 @@ end:
 	VZEROUPPER 
 	RET
 
-// func pvF32x1AVX2(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF32x1AVX2(SB), NOSPLIT, $0-120
+// func pvF32x1AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF32x1AVX2(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	PREFETCHT1 0(R8)
 	PREFETCHT1 64(R8)
 	VMOVUPS 0(DI), Y4
@@ -2012,13 +2042,16 @@ tile:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -2040,7 +2073,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -2059,15 +2092,15 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF32x2AVX2(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF32x2AVX2(SB), NOSPLIT, $0-120
+// func pvF32x2AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF32x2AVX2(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -2076,14 +2109,17 @@ TEXT ·pvF32x2AVX2(SB), NOSPLIT, $0-120
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $2, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -2167,13 +2203,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -2201,7 +2240,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -2228,15 +2267,15 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF32x3AVX2(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF32x3AVX2(SB), NOSPLIT, $0-120
+// func pvF32x3AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF32x3AVX2(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -2249,14 +2288,17 @@ TEXT ·pvF32x3AVX2(SB), NOSPLIT, $0-120
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $2, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -2364,13 +2406,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -2404,7 +2449,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -2439,27 +2484,30 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF16x1AVX2(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF16x1AVX2(SB), NOSPLIT, $0-120
+// func pvF16x1AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF16x1AVX2(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	PREFETCHT1 0(R8)
 	VCVTPH2PS 0(DI), Y4
 	VCVTPH2PS 16(DI), Y5
@@ -2555,13 +2603,16 @@ tile:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -2582,7 +2633,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -2600,15 +2651,15 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF16x2AVX2(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF16x2AVX2(SB), NOSPLIT, $0-120
+// func pvF16x2AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF16x2AVX2(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -2617,14 +2668,17 @@ TEXT ·pvF16x2AVX2(SB), NOSPLIT, $0-120
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $2, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -2704,13 +2758,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -2737,7 +2794,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -2763,15 +2820,15 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF16x3AVX2(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF16x3AVX2(SB), NOSPLIT, $0-120
+// func pvF16x3AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF16x3AVX2(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -2784,14 +2841,17 @@ TEXT ·pvF16x3AVX2(SB), NOSPLIT, $0-120
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $2, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -2895,13 +2955,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -2934,7 +2997,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -2968,30 +3031,33 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvBF16x1AVX2(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvBF16x1AVX2(SB), NOSPLIT, $0-120
+// func pvBF16x1AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvBF16x1AVX2(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VMOVD AX, X7
 	VPBROADCASTD X7, Y7
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	PREFETCHT1 0(R8)
 	VMOVDQU 0(DI), Y4
 	VPSLLD $16, Y4, Y4
@@ -3103,13 +3169,16 @@ tile:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -3132,7 +3201,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -3152,18 +3221,18 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvBF16x2AVX2(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvBF16x2AVX2(SB), NOSPLIT, $0-120
+// func pvBF16x2AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvBF16x2AVX2(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VMOVD AX, X11
 	VPBROADCASTD X11, Y11
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -3172,14 +3241,17 @@ TEXT ·pvBF16x2AVX2(SB), NOSPLIT, $0-120
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $2, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -3267,13 +3339,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -3302,7 +3377,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -3330,18 +3405,18 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvBF16x3AVX2(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvBF16x3AVX2(SB), NOSPLIT, $0-120
+// func pvBF16x3AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvBF16x3AVX2(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VMOVD AX, X15
 	VPBROADCASTD X15, Y15
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -3354,14 +3429,17 @@ TEXT ·pvBF16x3AVX2(SB), NOSPLIT, $0-120
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $2, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -3473,13 +3551,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -3514,7 +3595,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)

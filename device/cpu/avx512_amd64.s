@@ -220,27 +220,30 @@ DATA highAVX512<>+56(SB)/4, $0x42b00000
 DATA highAVX512<>+60(SB)/4, $0x42b00000
 GLOBL highAVX512<>(SB), RODATA|NOPTR, $64
 
-// func mulF32x1AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF32x1AVX512(SB), NOSPLIT, $0-144
+// func mulF32x1AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF32x1AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $4, CX
 	JEQ short
 loop:
@@ -298,7 +301,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $7, CX
 	JEQ odd
@@ -315,7 +318,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -340,29 +343,32 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF32x2AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF32x2AVX512(SB), NOSPLIT, $0-144
+// func mulF32x2AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF32x2AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $4, CX
 	JEQ short
 loop:
@@ -436,7 +442,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $7, CX
 	JEQ odd
@@ -455,7 +461,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -485,31 +491,34 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF32x3AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF32x3AVX512(SB), NOSPLIT, $0-144
+// func mulF32x3AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF32x3AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $3, CX
 	JEQ short
 loop:
@@ -559,7 +568,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $3, CX
 	JEQ odd
@@ -580,7 +589,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -615,24 +624,27 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF32x4AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF32x4AVX512(SB), NOSPLIT, $0-144
+// func mulF32x4AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF32x4AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	VPXORD Z0, Z0, Z0
@@ -643,7 +655,7 @@ tile:
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $3, CX
 	JEQ short
 loop:
@@ -702,7 +714,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $3, CX
 	JEQ odd
@@ -726,7 +738,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -766,24 +778,27 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF32x5AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF32x5AVX512(SB), NOSPLIT, $0-144
+// func mulF32x5AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF32x5AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	VPXORD Z0, Z0, Z0
@@ -796,7 +811,7 @@ tile:
 	VPXORD Z7, Z7, Z7
 	VPXORD Z8, Z8, Z8
 	VPXORD Z9, Z9, Z9
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $3, CX
 	JEQ short
 loop:
@@ -863,7 +878,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $3, CX
 	JEQ odd
@@ -889,7 +904,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -934,24 +949,27 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF32x6AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF32x6AVX512(SB), NOSPLIT, $0-144
+// func mulF32x6AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF32x6AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	VPXORD Z0, Z0, Z0
@@ -966,7 +984,7 @@ tile:
 	VPXORD Z9, Z9, Z9
 	VPXORD Z10, Z10, Z10
 	VPXORD Z11, Z11, Z11
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $3, CX
 	JEQ short
 loop:
@@ -1041,7 +1059,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $3, CX
 	JEQ odd
@@ -1069,7 +1087,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -1119,24 +1137,27 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF32x7AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF32x7AVX512(SB), NOSPLIT, $0-144
+// func mulF32x7AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF32x7AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -1154,7 +1175,7 @@ tile:
 	VPXORD Z11, Z11, Z11
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $2, CX
 	JEQ short
 loop:
@@ -1202,7 +1223,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $1, CX
 	JEQ odd
@@ -1233,7 +1254,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -1288,24 +1309,27 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF32x8AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF32x8AVX512(SB), NOSPLIT, $0-144
+// func mulF32x8AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF32x8AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -1325,7 +1349,7 @@ tile:
 	VPXORD Z13, Z13, Z13
 	VPXORD Z14, Z14, Z14
 	VPXORD Z15, Z15, Z15
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $2, CX
 	JEQ short
 loop:
@@ -1377,7 +1401,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $1, CX
 	JEQ odd
@@ -1410,7 +1434,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -1470,24 +1494,27 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF32x9AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF32x9AVX512(SB), NOSPLIT, $0-144
+// func mulF32x9AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF32x9AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -1509,7 +1536,7 @@ tile:
 	VPXORD Z15, Z15, Z15
 	VPXORD Z16, Z16, Z16
 	VPXORD Z17, Z17, Z17
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $2, CX
 	JEQ short
 loop:
@@ -1565,7 +1592,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $1, CX
 	JEQ odd
@@ -1600,7 +1627,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -1665,24 +1692,27 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF32x10AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF32x10AVX512(SB), NOSPLIT, $0-144
+// func mulF32x10AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF32x10AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -1707,7 +1737,7 @@ tile:
 	VPXORD Z17, Z17, Z17
 	VPXORD Z18, Z18, Z18
 	VPXORD Z19, Z19, Z19
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $2, CX
 	JEQ short
 loop:
@@ -1768,7 +1798,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $1, CX
 	JEQ odd
@@ -1806,7 +1836,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -1876,24 +1906,27 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF32x11AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF32x11AVX512(SB), NOSPLIT, $0-144
+// func mulF32x11AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF32x11AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -1920,7 +1953,7 @@ tile:
 	VPXORD Z19, Z19, Z19
 	VPXORD Z20, Z20, Z20
 	VPXORD Z21, Z21, Z21
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $2, CX
 	JEQ short
 loop:
@@ -1985,7 +2018,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $1, CX
 	JEQ odd
@@ -2025,7 +2058,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -2100,24 +2133,27 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF32x12AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF32x12AVX512(SB), NOSPLIT, $0-144
+// func mulF32x12AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF32x12AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -2146,7 +2182,7 @@ tile:
 	VPXORD Z21, Z21, Z21
 	VPXORD Z22, Z22, Z22
 	VPXORD Z23, Z23, Z23
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $2, CX
 	JEQ short
 loop:
@@ -2215,7 +2251,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $1, CX
 	JEQ odd
@@ -2257,7 +2293,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -2337,27 +2373,30 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF16x1AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF16x1AVX512(SB), NOSPLIT, $0-144
+// func mulF16x1AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF16x1AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $4, CX
 	JEQ short
 loop:
@@ -2407,7 +2446,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $7, CX
 	JEQ odd
@@ -2423,7 +2462,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -2447,29 +2486,32 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF16x2AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF16x2AVX512(SB), NOSPLIT, $0-144
+// func mulF16x2AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF16x2AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $4, CX
 	JEQ short
 loop:
@@ -2535,7 +2577,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $7, CX
 	JEQ odd
@@ -2553,7 +2595,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -2582,31 +2624,34 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF16x3AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF16x3AVX512(SB), NOSPLIT, $0-144
+// func mulF16x3AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF16x3AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $3, CX
 	JEQ short
 loop:
@@ -2652,7 +2697,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $3, CX
 	JEQ odd
@@ -2672,7 +2717,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -2706,24 +2751,27 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF16x4AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF16x4AVX512(SB), NOSPLIT, $0-144
+// func mulF16x4AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF16x4AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	VPXORD Z0, Z0, Z0
@@ -2734,7 +2782,7 @@ tile:
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $3, CX
 	JEQ short
 loop:
@@ -2789,7 +2837,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $3, CX
 	JEQ odd
@@ -2812,7 +2860,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -2851,24 +2899,27 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF16x5AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF16x5AVX512(SB), NOSPLIT, $0-144
+// func mulF16x5AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF16x5AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	VPXORD Z0, Z0, Z0
@@ -2881,7 +2932,7 @@ tile:
 	VPXORD Z7, Z7, Z7
 	VPXORD Z8, Z8, Z8
 	VPXORD Z9, Z9, Z9
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $3, CX
 	JEQ short
 loop:
@@ -2944,7 +2995,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $3, CX
 	JEQ odd
@@ -2969,7 +3020,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -3013,24 +3064,27 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF16x6AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF16x6AVX512(SB), NOSPLIT, $0-144
+// func mulF16x6AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF16x6AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	VPXORD Z0, Z0, Z0
@@ -3045,7 +3099,7 @@ tile:
 	VPXORD Z9, Z9, Z9
 	VPXORD Z10, Z10, Z10
 	VPXORD Z11, Z11, Z11
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $3, CX
 	JEQ short
 loop:
@@ -3116,7 +3170,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $3, CX
 	JEQ odd
@@ -3143,7 +3197,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -3192,24 +3246,27 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF16x7AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF16x7AVX512(SB), NOSPLIT, $0-144
+// func mulF16x7AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF16x7AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -3227,7 +3284,7 @@ tile:
 	VPXORD Z11, Z11, Z11
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $2, CX
 	JEQ short
 loop:
@@ -3273,7 +3330,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $1, CX
 	JEQ odd
@@ -3303,7 +3360,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -3357,24 +3414,27 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF16x8AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF16x8AVX512(SB), NOSPLIT, $0-144
+// func mulF16x8AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF16x8AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -3394,7 +3454,7 @@ tile:
 	VPXORD Z13, Z13, Z13
 	VPXORD Z14, Z14, Z14
 	VPXORD Z15, Z15, Z15
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $2, CX
 	JEQ short
 loop:
@@ -3444,7 +3504,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $1, CX
 	JEQ odd
@@ -3476,7 +3536,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -3535,24 +3595,27 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF16x9AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF16x9AVX512(SB), NOSPLIT, $0-144
+// func mulF16x9AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF16x9AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -3574,7 +3637,7 @@ tile:
 	VPXORD Z15, Z15, Z15
 	VPXORD Z16, Z16, Z16
 	VPXORD Z17, Z17, Z17
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $2, CX
 	JEQ short
 loop:
@@ -3628,7 +3691,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $1, CX
 	JEQ odd
@@ -3662,7 +3725,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -3726,24 +3789,27 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF16x10AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF16x10AVX512(SB), NOSPLIT, $0-144
+// func mulF16x10AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF16x10AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -3768,7 +3834,7 @@ tile:
 	VPXORD Z17, Z17, Z17
 	VPXORD Z18, Z18, Z18
 	VPXORD Z19, Z19, Z19
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $2, CX
 	JEQ short
 loop:
@@ -3827,7 +3893,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $1, CX
 	JEQ odd
@@ -3864,7 +3930,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -3933,24 +3999,27 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF16x11AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF16x11AVX512(SB), NOSPLIT, $0-144
+// func mulF16x11AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF16x11AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -3977,7 +4046,7 @@ tile:
 	VPXORD Z19, Z19, Z19
 	VPXORD Z20, Z20, Z20
 	VPXORD Z21, Z21, Z21
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $2, CX
 	JEQ short
 loop:
@@ -4040,7 +4109,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $1, CX
 	JEQ odd
@@ -4079,7 +4148,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -4153,24 +4222,27 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulF16x12AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulF16x12AVX512(SB), NOSPLIT, $0-144
+// func mulF16x12AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulF16x12AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -4199,7 +4271,7 @@ tile:
 	VPXORD Z21, Z21, Z21
 	VPXORD Z22, Z22, Z22
 	VPXORD Z23, Z23, Z23
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $2, CX
 	JEQ short
 loop:
@@ -4266,7 +4338,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $1, CX
 	JEQ odd
@@ -4307,7 +4379,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -4386,29 +4458,32 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulBF16x1AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulBF16x1AVX512(SB), NOSPLIT, $0-144
+// func mulBF16x1AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulBF16x1AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z4
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $4, CX
 	JEQ short
 loop:
@@ -4466,7 +4541,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $7, CX
 	JEQ odd
@@ -4483,7 +4558,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -4508,31 +4583,34 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulBF16x2AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulBF16x2AVX512(SB), NOSPLIT, $0-144
+// func mulBF16x2AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulBF16x2AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z6
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $4, CX
 	JEQ short
 loop:
@@ -4606,7 +4684,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $7, CX
 	JEQ odd
@@ -4625,7 +4703,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -4655,33 +4733,36 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulBF16x3AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulBF16x3AVX512(SB), NOSPLIT, $0-144
+// func mulBF16x3AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulBF16x3AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z8
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $3, CX
 	JEQ short
 loop:
@@ -4731,7 +4812,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $3, CX
 	JEQ odd
@@ -4752,7 +4833,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -4787,26 +4868,29 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulBF16x4AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulBF16x4AVX512(SB), NOSPLIT, $0-144
+// func mulBF16x4AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulBF16x4AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z10
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	VPXORD Z0, Z0, Z0
@@ -4817,7 +4901,7 @@ tile:
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $3, CX
 	JEQ short
 loop:
@@ -4876,7 +4960,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $3, CX
 	JEQ odd
@@ -4900,7 +4984,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -4940,26 +5024,29 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulBF16x5AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulBF16x5AVX512(SB), NOSPLIT, $0-144
+// func mulBF16x5AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulBF16x5AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z12
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	VPXORD Z0, Z0, Z0
@@ -4972,7 +5059,7 @@ tile:
 	VPXORD Z7, Z7, Z7
 	VPXORD Z8, Z8, Z8
 	VPXORD Z9, Z9, Z9
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $3, CX
 	JEQ short
 loop:
@@ -5039,7 +5126,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $3, CX
 	JEQ odd
@@ -5065,7 +5152,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -5110,26 +5197,29 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulBF16x6AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulBF16x6AVX512(SB), NOSPLIT, $0-144
+// func mulBF16x6AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulBF16x6AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z14
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	VPXORD Z0, Z0, Z0
@@ -5144,7 +5234,7 @@ tile:
 	VPXORD Z9, Z9, Z9
 	VPXORD Z10, Z10, Z10
 	VPXORD Z11, Z11, Z11
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $3, CX
 	JEQ short
 loop:
@@ -5219,7 +5309,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $3, CX
 	JEQ odd
@@ -5247,7 +5337,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -5297,26 +5387,29 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulBF16x7AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulBF16x7AVX512(SB), NOSPLIT, $0-144
+// func mulBF16x7AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulBF16x7AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z16
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -5334,7 +5427,7 @@ tile:
 	VPXORD Z11, Z11, Z11
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $2, CX
 	JEQ short
 loop:
@@ -5382,7 +5475,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $1, CX
 	JEQ odd
@@ -5413,7 +5506,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -5468,26 +5561,29 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulBF16x8AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulBF16x8AVX512(SB), NOSPLIT, $0-144
+// func mulBF16x8AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulBF16x8AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z18
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -5507,7 +5603,7 @@ tile:
 	VPXORD Z13, Z13, Z13
 	VPXORD Z14, Z14, Z14
 	VPXORD Z15, Z15, Z15
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $2, CX
 	JEQ short
 loop:
@@ -5559,7 +5655,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $1, CX
 	JEQ odd
@@ -5592,7 +5688,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -5652,26 +5748,29 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulBF16x9AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulBF16x9AVX512(SB), NOSPLIT, $0-144
+// func mulBF16x9AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulBF16x9AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z20
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -5693,7 +5792,7 @@ tile:
 	VPXORD Z15, Z15, Z15
 	VPXORD Z16, Z16, Z16
 	VPXORD Z17, Z17, Z17
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $2, CX
 	JEQ short
 loop:
@@ -5749,7 +5848,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $1, CX
 	JEQ odd
@@ -5784,7 +5883,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -5849,26 +5948,29 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulBF16x10AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulBF16x10AVX512(SB), NOSPLIT, $0-144
+// func mulBF16x10AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulBF16x10AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z22
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -5893,7 +5995,7 @@ tile:
 	VPXORD Z17, Z17, Z17
 	VPXORD Z18, Z18, Z18
 	VPXORD Z19, Z19, Z19
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $2, CX
 	JEQ short
 loop:
@@ -5954,7 +6056,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $1, CX
 	JEQ odd
@@ -5992,7 +6094,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -6062,26 +6164,29 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulBF16x11AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulBF16x11AVX512(SB), NOSPLIT, $0-144
+// func mulBF16x11AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulBF16x11AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z24
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -6108,7 +6213,7 @@ tile:
 	VPXORD Z19, Z19, Z19
 	VPXORD Z20, Z20, Z20
 	VPXORD Z21, Z21, Z21
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $2, CX
 	JEQ short
 loop:
@@ -6173,7 +6278,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $1, CX
 	JEQ odd
@@ -6213,7 +6318,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -6288,26 +6393,29 @@ end:
 	VZEROUPPER 
 	RET
 
-// func mulBF16x12AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-TEXT ·mulBF16x12AVX512(SB), NOSPLIT, $0-144
+// func mulBF16x12AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·mulBF16x12AVX512(SB), NOSPLIT, $0-168
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z26
 	MOVQ offs_len+32(FP), R14
-	DECQ R14
-	JLE end
-	MOVQ bias_base+120(FP), R15
+	TESTQ R14, R14
+	JEQ end
+	MOVQ bias_base+144(FP), R15
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -6336,7 +6444,7 @@ tile:
 	VPXORD Z21, Z21, Z21
 	VPXORD Z22, Z22, Z22
 	VPXORD Z23, Z23, Z23
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $2, CX
 	JEQ short
 loop:
@@ -6405,7 +6513,7 @@ loop:
 	DECQ CX
 	JNE loop
 short:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	SHRQ $1, CX
 	ANDQ $1, CX
 	JEQ odd
@@ -6447,7 +6555,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ k+48(FP), CX
+	MOVQ k+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -6527,25 +6635,28 @@ end:
 	VZEROUPPER 
 	RET
 
-// func pvF32x1AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF32x1AVX512(SB), NOSPLIT, $0-120
+// func pvF32x1AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF32x1AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	PREFETCHT1 0(R8)
 	PREFETCHT1 64(R8)
 	VMOVUPS 0(DI), Z2
@@ -6601,13 +6712,16 @@ tile:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -6623,7 +6737,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -6637,27 +6751,30 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF32x2AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF32x2AVX512(SB), NOSPLIT, $0-120
+// func pvF32x2AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF32x2AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	PREFETCHT1 0(R8)
 	PREFETCHT1 64(R8)
 	VMOVUPS 0(DI), Z4
@@ -6729,13 +6846,16 @@ tile:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -6753,7 +6873,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -6771,29 +6891,32 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF32x3AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF32x3AVX512(SB), NOSPLIT, $0-120
+// func pvF32x3AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF32x3AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $2, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -6845,13 +6968,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -6871,7 +6997,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -6893,15 +7019,15 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF32x4AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF32x4AVX512(SB), NOSPLIT, $0-120
+// func pvF32x4AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF32x4AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	VPXORD Z0, Z0, Z0
@@ -6912,14 +7038,17 @@ TEXT ·pvF32x4AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $2, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -6980,13 +7109,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -7009,7 +7141,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -7035,15 +7167,15 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF32x5AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF32x5AVX512(SB), NOSPLIT, $0-120
+// func pvF32x5AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF32x5AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	VPXORD Z0, Z0, Z0
@@ -7056,14 +7188,17 @@ TEXT ·pvF32x5AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z7, Z7, Z7
 	VPXORD Z8, Z8, Z8
 	VPXORD Z9, Z9, Z9
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $2, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -7132,13 +7267,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -7163,7 +7301,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -7193,15 +7331,15 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF32x6AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF32x6AVX512(SB), NOSPLIT, $0-120
+// func pvF32x6AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF32x6AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	VPXORD Z0, Z0, Z0
@@ -7216,14 +7354,17 @@ TEXT ·pvF32x6AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z9, Z9, Z9
 	VPXORD Z10, Z10, Z10
 	VPXORD Z11, Z11, Z11
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $2, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -7300,13 +7441,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -7333,7 +7477,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -7367,15 +7511,15 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF32x7AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF32x7AVX512(SB), NOSPLIT, $0-120
+// func pvF32x7AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF32x7AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -7393,14 +7537,17 @@ TEXT ·pvF32x7AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z11, Z11, Z11
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $4, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -7450,13 +7597,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -7486,7 +7636,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -7524,15 +7674,15 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF32x8AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF32x8AVX512(SB), NOSPLIT, $0-120
+// func pvF32x8AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF32x8AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -7552,14 +7702,17 @@ TEXT ·pvF32x8AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z13, Z13, Z13
 	VPXORD Z14, Z14, Z14
 	VPXORD Z15, Z15, Z15
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $4, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -7613,13 +7766,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -7651,7 +7807,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -7693,15 +7849,15 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF32x9AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF32x9AVX512(SB), NOSPLIT, $0-120
+// func pvF32x9AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF32x9AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -7723,14 +7879,17 @@ TEXT ·pvF32x9AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z15, Z15, Z15
 	VPXORD Z16, Z16, Z16
 	VPXORD Z17, Z17, Z17
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $4, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -7788,13 +7947,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -7828,7 +7990,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -7874,15 +8036,15 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF32x10AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF32x10AVX512(SB), NOSPLIT, $0-120
+// func pvF32x10AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF32x10AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -7907,14 +8069,17 @@ TEXT ·pvF32x10AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z17, Z17, Z17
 	VPXORD Z18, Z18, Z18
 	VPXORD Z19, Z19, Z19
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $4, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -7977,13 +8142,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -8020,7 +8188,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -8070,15 +8238,15 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF32x11AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF32x11AVX512(SB), NOSPLIT, $0-120
+// func pvF32x11AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF32x11AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -8105,14 +8273,17 @@ TEXT ·pvF32x11AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z19, Z19, Z19
 	VPXORD Z20, Z20, Z20
 	VPXORD Z21, Z21, Z21
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $4, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -8179,13 +8350,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -8224,7 +8398,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -8278,15 +8452,15 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF32x12AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF32x12AVX512(SB), NOSPLIT, $0-120
+// func pvF32x12AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF32x12AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -8315,14 +8489,17 @@ TEXT ·pvF32x12AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z21, Z21, Z21
 	VPXORD Z22, Z22, Z22
 	VPXORD Z23, Z23, Z23
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $4, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -8393,13 +8570,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -8440,7 +8620,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -8498,25 +8678,28 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF16x1AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF16x1AVX512(SB), NOSPLIT, $0-120
+// func pvF16x1AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF16x1AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	PREFETCHT1 0(R8)
 	VCVTPH2PS 0(DI), Z2
 	VCVTPH2PS 32(DI), Z3
@@ -8564,13 +8747,16 @@ tile:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -8585,7 +8771,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -8598,27 +8784,30 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF16x2AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF16x2AVX512(SB), NOSPLIT, $0-120
+// func pvF16x2AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF16x2AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	PREFETCHT1 0(R8)
 	VCVTPH2PS 0(DI), Z4
 	VCVTPH2PS 32(DI), Z5
@@ -8682,13 +8871,16 @@ tile:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -8705,7 +8897,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -8722,29 +8914,32 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF16x3AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF16x3AVX512(SB), NOSPLIT, $0-120
+// func pvF16x3AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF16x3AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $2, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -8792,13 +8987,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -8817,7 +9015,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -8838,15 +9036,15 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF16x4AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF16x4AVX512(SB), NOSPLIT, $0-120
+// func pvF16x4AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF16x4AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	VPXORD Z0, Z0, Z0
@@ -8857,14 +9055,17 @@ TEXT ·pvF16x4AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $2, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -8921,13 +9122,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -8949,7 +9153,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -8974,15 +9178,15 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF16x5AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF16x5AVX512(SB), NOSPLIT, $0-120
+// func pvF16x5AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF16x5AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	VPXORD Z0, Z0, Z0
@@ -8995,14 +9199,17 @@ TEXT ·pvF16x5AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z7, Z7, Z7
 	VPXORD Z8, Z8, Z8
 	VPXORD Z9, Z9, Z9
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $2, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -9067,13 +9274,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -9097,7 +9307,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -9126,15 +9336,15 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF16x6AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF16x6AVX512(SB), NOSPLIT, $0-120
+// func pvF16x6AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF16x6AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	VPXORD Z0, Z0, Z0
@@ -9149,14 +9359,17 @@ TEXT ·pvF16x6AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z9, Z9, Z9
 	VPXORD Z10, Z10, Z10
 	VPXORD Z11, Z11, Z11
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $2, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -9229,13 +9442,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -9261,7 +9477,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -9294,15 +9510,15 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF16x7AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF16x7AVX512(SB), NOSPLIT, $0-120
+// func pvF16x7AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF16x7AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -9320,14 +9536,17 @@ TEXT ·pvF16x7AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z11, Z11, Z11
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $4, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -9375,13 +9594,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -9410,7 +9632,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -9447,15 +9669,15 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF16x8AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF16x8AVX512(SB), NOSPLIT, $0-120
+// func pvF16x8AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF16x8AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -9475,14 +9697,17 @@ TEXT ·pvF16x8AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z13, Z13, Z13
 	VPXORD Z14, Z14, Z14
 	VPXORD Z15, Z15, Z15
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $4, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -9534,13 +9759,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -9571,7 +9799,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -9612,15 +9840,15 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF16x9AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF16x9AVX512(SB), NOSPLIT, $0-120
+// func pvF16x9AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF16x9AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -9642,14 +9870,17 @@ TEXT ·pvF16x9AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z15, Z15, Z15
 	VPXORD Z16, Z16, Z16
 	VPXORD Z17, Z17, Z17
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $4, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -9705,13 +9936,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -9744,7 +9978,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -9789,15 +10023,15 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF16x10AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF16x10AVX512(SB), NOSPLIT, $0-120
+// func pvF16x10AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF16x10AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -9822,14 +10056,17 @@ TEXT ·pvF16x10AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z17, Z17, Z17
 	VPXORD Z18, Z18, Z18
 	VPXORD Z19, Z19, Z19
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $4, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -9890,13 +10127,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -9932,7 +10172,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -9981,15 +10221,15 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF16x11AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF16x11AVX512(SB), NOSPLIT, $0-120
+// func pvF16x11AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF16x11AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -10016,14 +10256,17 @@ TEXT ·pvF16x11AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z19, Z19, Z19
 	VPXORD Z20, Z20, Z20
 	VPXORD Z21, Z21, Z21
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $4, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -10088,13 +10331,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -10132,7 +10378,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -10185,15 +10431,15 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvF16x12AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvF16x12AVX512(SB), NOSPLIT, $0-120
+// func pvF16x12AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvF16x12AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -10222,14 +10468,17 @@ TEXT ·pvF16x12AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z21, Z21, Z21
 	VPXORD Z22, Z22, Z22
 	VPXORD Z23, Z23, Z23
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $4, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -10298,13 +10547,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -10344,7 +10596,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -10401,27 +10653,30 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvBF16x1AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvBF16x1AVX512(SB), NOSPLIT, $0-120
+// func pvBF16x1AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvBF16x1AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z4
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	PREFETCHT1 0(R8)
 	VMOVDQU32 0(DI), Z3
 	VPSLLD $16, Z3, Z2
@@ -10477,13 +10732,16 @@ tile:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -10499,7 +10757,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -10513,29 +10771,32 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvBF16x2AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvBF16x2AVX512(SB), NOSPLIT, $0-120
+// func pvBF16x2AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvBF16x2AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z6
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	PREFETCHT1 0(R8)
 	VMOVDQU32 0(DI), Z5
 	VPSLLD $16, Z5, Z4
@@ -10607,13 +10868,16 @@ tile:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -10631,7 +10895,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -10649,31 +10913,34 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvBF16x3AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvBF16x3AVX512(SB), NOSPLIT, $0-120
+// func pvBF16x3AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvBF16x3AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z8
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	VPXORD Z0, Z0, Z0
 	VPXORD Z1, Z1, Z1
 	VPXORD Z2, Z2, Z2
 	VPXORD Z3, Z3, Z3
 	VPXORD Z4, Z4, Z4
 	VPXORD Z5, Z5, Z5
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $2, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -10725,13 +10992,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -10751,7 +11021,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -10773,17 +11043,17 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvBF16x4AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvBF16x4AVX512(SB), NOSPLIT, $0-120
+// func pvBF16x4AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvBF16x4AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z10
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	VPXORD Z0, Z0, Z0
@@ -10794,14 +11064,17 @@ TEXT ·pvBF16x4AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z5, Z5, Z5
 	VPXORD Z6, Z6, Z6
 	VPXORD Z7, Z7, Z7
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $2, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -10862,13 +11135,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -10891,7 +11167,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -10917,17 +11193,17 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvBF16x5AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvBF16x5AVX512(SB), NOSPLIT, $0-120
+// func pvBF16x5AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvBF16x5AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z12
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	VPXORD Z0, Z0, Z0
@@ -10940,14 +11216,17 @@ TEXT ·pvBF16x5AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z7, Z7, Z7
 	VPXORD Z8, Z8, Z8
 	VPXORD Z9, Z9, Z9
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $2, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -11016,13 +11295,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -11047,7 +11329,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -11077,17 +11359,17 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvBF16x6AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvBF16x6AVX512(SB), NOSPLIT, $0-120
+// func pvBF16x6AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvBF16x6AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z14
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	VPXORD Z0, Z0, Z0
@@ -11102,14 +11384,17 @@ TEXT ·pvBF16x6AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z9, Z9, Z9
 	VPXORD Z10, Z10, Z10
 	VPXORD Z11, Z11, Z11
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $2, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -11186,13 +11471,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -11219,7 +11507,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -11253,17 +11541,17 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvBF16x7AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvBF16x7AVX512(SB), NOSPLIT, $0-120
+// func pvBF16x7AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvBF16x7AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z16
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -11281,14 +11569,17 @@ TEXT ·pvBF16x7AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z11, Z11, Z11
 	VPXORD Z12, Z12, Z12
 	VPXORD Z13, Z13, Z13
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $4, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -11338,13 +11629,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -11374,7 +11668,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -11412,17 +11706,17 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvBF16x8AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvBF16x8AVX512(SB), NOSPLIT, $0-120
+// func pvBF16x8AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvBF16x8AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z18
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -11442,14 +11736,17 @@ TEXT ·pvBF16x8AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z13, Z13, Z13
 	VPXORD Z14, Z14, Z14
 	VPXORD Z15, Z15, Z15
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $4, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -11503,13 +11800,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -11541,7 +11841,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -11583,17 +11883,17 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvBF16x9AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvBF16x9AVX512(SB), NOSPLIT, $0-120
+// func pvBF16x9AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvBF16x9AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z20
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -11615,14 +11915,17 @@ TEXT ·pvBF16x9AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z15, Z15, Z15
 	VPXORD Z16, Z16, Z16
 	VPXORD Z17, Z17, Z17
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $4, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -11680,13 +11983,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -11720,7 +12026,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -11766,17 +12072,17 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvBF16x10AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvBF16x10AVX512(SB), NOSPLIT, $0-120
+// func pvBF16x10AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvBF16x10AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z22
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -11801,14 +12107,17 @@ TEXT ·pvBF16x10AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z17, Z17, Z17
 	VPXORD Z18, Z18, Z18
 	VPXORD Z19, Z19, Z19
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $4, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -11871,13 +12180,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -11914,7 +12226,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -11964,17 +12276,17 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvBF16x11AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvBF16x11AVX512(SB), NOSPLIT, $0-120
+// func pvBF16x11AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvBF16x11AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z24
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -12001,14 +12313,17 @@ TEXT ·pvBF16x11AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z19, Z19, Z19
 	VPXORD Z20, Z20, Z20
 	VPXORD Z21, Z21, Z21
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $4, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -12075,13 +12390,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -12120,7 +12438,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)
@@ -12174,17 +12492,17 @@ sum:
 	VZEROUPPER 
 	RET
 
-// func pvBF16x12AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
-TEXT ·pvBF16x12AVX512(SB), NOSPLIT, $0-120
+// func pvBF16x12AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+TEXT ·pvBF16x12AVX512(SB), NOSPLIT, $0-144
 	MOVQ offs_base+24(FP), R13
-	MOVQ ldx+80(FP), R9
+	MOVQ ldx+104(FP), R9
 	SHLQ $2, R9
-	MOVQ y_base+88(FP), DX
-	MOVQ ldy+112(FP), BX
+	MOVQ y_base+112(FP), DX
+	MOVQ ldy+136(FP), BX
 	SHLQ $2, BX
 	MOVL $0xffff0000, AX
 	VPBROADCASTD AX, Z26
-	MOVQ x_base+56(FP), SI
+	MOVQ x_base+80(FP), SI
 	LEAQ (R9)(R9*2), AX
 	LEAQ (SI)(AX*1), R10
 	LEAQ (R10)(AX*1), R11
@@ -12213,14 +12531,17 @@ TEXT ·pvBF16x12AVX512(SB), NOSPLIT, $0-120
 	VPXORD Z21, Z21, Z21
 	VPXORD Z22, Z22, Z22
 	VPXORD Z23, Z23, Z23
-	MOVQ n+48(FP), R14
+	MOVQ n+72(FP), R14
 	SHRQ $4, R14
 	JEQ last
 tile:
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	MOVQ $4, CX
 loop:
 	PREFETCHT1 0(R8)
@@ -12291,13 +12612,16 @@ loop:
 	DECQ R14
 	JNE tile
 last:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	ANDQ $15, CX
 	JEQ sum
 	MOVQ w_base+0(FP), DI
-	MOVQ DI, R8
+	MOVQ R13, AX
+	SUBQ offs_base+24(FP), AX
+	ADDQ ahead_base+48(FP), AX
+	MOVQ 0(AX), R8
+	ADDQ DI, R8
 	ADDQ 0(R13), DI
-	ADDQ 8(R13), R8
 	SHRQ $1, CX
 	JEQ odd
 rest:
@@ -12338,7 +12662,7 @@ rest:
 	DECQ CX
 	JNE rest
 odd:
-	MOVQ n+48(FP), CX
+	MOVQ n+72(FP), CX
 	TESTQ $1, CX
 	JEQ sum
 	PREFETCHT1 0(R8)

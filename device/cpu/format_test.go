@@ -131,6 +131,35 @@ func TestTileLayout(t *testing.T) {
 	}
 }
 
+// TestTileRowsAndColumns: what is stored by row or by column lies where single
+// elements lie, and nothing else is touched.
+func TestTileRowsAndColumns(t *testing.T) {
+	rnd := newRand(4)
+	for f := F32; f <= BF16; f++ {
+		for k := 1; k < 20; k++ {
+			for r := range rowsPerTile {
+				row := randomBanded(rnd, k, 0).v
+				got, want := bytes.Repeat([]byte{0xa5}, f.tileBytes(k)), bytes.Repeat([]byte{0xa5}, f.tileBytes(k))
+				f.putRow(got, r, row)
+				for i, v := range row {
+					f.put(want, i, r, v)
+				}
+				if !bytes.Equal(got, want) {
+					t.Fatalf("%s: row %d of %d columns", f, r, k)
+				}
+				column := randomBanded(rnd, 1+(r+k)%rowsPerTile, 0).v
+				f.putColumn(got, k-1, column)
+				for i, v := range column {
+					f.put(want, k-1, i, v)
+				}
+				if !bytes.Equal(got, want) {
+					t.Fatalf("%s: column %d, %d rows", f, k-1, len(column))
+				}
+			}
+		}
+	}
+}
+
 // TestPack: all types into all formats; matrices stacked across the border of a
 // tile; ragged ends are zero.
 func TestPack(t *testing.T) {

@@ -7,362 +7,362 @@ package cpu
 // mulF32x1AVX512 is impl.mul for tiles of F32 and 1 rows of x.
 //
 //go:noescape
-func mulF32x1AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF32x1AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF32x2AVX512 is impl.mul for tiles of F32 and 2 rows of x.
 //
 //go:noescape
-func mulF32x2AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF32x2AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF32x3AVX512 is impl.mul for tiles of F32 and 3 rows of x.
 //
 //go:noescape
-func mulF32x3AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF32x3AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF32x4AVX512 is impl.mul for tiles of F32 and 4 rows of x.
 //
 //go:noescape
-func mulF32x4AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF32x4AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF32x5AVX512 is impl.mul for tiles of F32 and 5 rows of x.
 //
 //go:noescape
-func mulF32x5AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF32x5AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF32x6AVX512 is impl.mul for tiles of F32 and 6 rows of x.
 //
 //go:noescape
-func mulF32x6AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF32x6AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF32x7AVX512 is impl.mul for tiles of F32 and 7 rows of x.
 //
 //go:noescape
-func mulF32x7AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF32x7AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF32x8AVX512 is impl.mul for tiles of F32 and 8 rows of x.
 //
 //go:noescape
-func mulF32x8AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF32x8AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF32x9AVX512 is impl.mul for tiles of F32 and 9 rows of x.
 //
 //go:noescape
-func mulF32x9AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF32x9AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF32x10AVX512 is impl.mul for tiles of F32 and 10 rows of x.
 //
 //go:noescape
-func mulF32x10AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF32x10AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF32x11AVX512 is impl.mul for tiles of F32 and 11 rows of x.
 //
 //go:noescape
-func mulF32x11AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF32x11AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF32x12AVX512 is impl.mul for tiles of F32 and 12 rows of x.
 //
 //go:noescape
-func mulF32x12AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF32x12AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF16x1AVX512 is impl.mul for tiles of F16 and 1 rows of x.
 //
 //go:noescape
-func mulF16x1AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF16x1AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF16x2AVX512 is impl.mul for tiles of F16 and 2 rows of x.
 //
 //go:noescape
-func mulF16x2AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF16x2AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF16x3AVX512 is impl.mul for tiles of F16 and 3 rows of x.
 //
 //go:noescape
-func mulF16x3AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF16x3AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF16x4AVX512 is impl.mul for tiles of F16 and 4 rows of x.
 //
 //go:noescape
-func mulF16x4AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF16x4AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF16x5AVX512 is impl.mul for tiles of F16 and 5 rows of x.
 //
 //go:noescape
-func mulF16x5AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF16x5AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF16x6AVX512 is impl.mul for tiles of F16 and 6 rows of x.
 //
 //go:noescape
-func mulF16x6AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF16x6AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF16x7AVX512 is impl.mul for tiles of F16 and 7 rows of x.
 //
 //go:noescape
-func mulF16x7AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF16x7AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF16x8AVX512 is impl.mul for tiles of F16 and 8 rows of x.
 //
 //go:noescape
-func mulF16x8AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF16x8AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF16x9AVX512 is impl.mul for tiles of F16 and 9 rows of x.
 //
 //go:noescape
-func mulF16x9AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF16x9AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF16x10AVX512 is impl.mul for tiles of F16 and 10 rows of x.
 //
 //go:noescape
-func mulF16x10AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF16x10AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF16x11AVX512 is impl.mul for tiles of F16 and 11 rows of x.
 //
 //go:noescape
-func mulF16x11AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF16x11AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF16x12AVX512 is impl.mul for tiles of F16 and 12 rows of x.
 //
 //go:noescape
-func mulF16x12AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF16x12AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulBF16x1AVX512 is impl.mul for tiles of BF16 and 1 rows of x.
 //
 //go:noescape
-func mulBF16x1AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulBF16x1AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulBF16x2AVX512 is impl.mul for tiles of BF16 and 2 rows of x.
 //
 //go:noescape
-func mulBF16x2AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulBF16x2AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulBF16x3AVX512 is impl.mul for tiles of BF16 and 3 rows of x.
 //
 //go:noescape
-func mulBF16x3AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulBF16x3AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulBF16x4AVX512 is impl.mul for tiles of BF16 and 4 rows of x.
 //
 //go:noescape
-func mulBF16x4AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulBF16x4AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulBF16x5AVX512 is impl.mul for tiles of BF16 and 5 rows of x.
 //
 //go:noescape
-func mulBF16x5AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulBF16x5AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulBF16x6AVX512 is impl.mul for tiles of BF16 and 6 rows of x.
 //
 //go:noescape
-func mulBF16x6AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulBF16x6AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulBF16x7AVX512 is impl.mul for tiles of BF16 and 7 rows of x.
 //
 //go:noescape
-func mulBF16x7AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulBF16x7AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulBF16x8AVX512 is impl.mul for tiles of BF16 and 8 rows of x.
 //
 //go:noescape
-func mulBF16x8AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulBF16x8AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulBF16x9AVX512 is impl.mul for tiles of BF16 and 9 rows of x.
 //
 //go:noescape
-func mulBF16x9AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulBF16x9AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulBF16x10AVX512 is impl.mul for tiles of BF16 and 10 rows of x.
 //
 //go:noescape
-func mulBF16x10AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulBF16x10AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulBF16x11AVX512 is impl.mul for tiles of BF16 and 11 rows of x.
 //
 //go:noescape
-func mulBF16x11AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulBF16x11AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulBF16x12AVX512 is impl.mul for tiles of BF16 and 12 rows of x.
 //
 //go:noescape
-func mulBF16x12AVX512(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulBF16x12AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // pvF32x1AVX512 is impl.pv for tiles of F32 and 1 rows of x.
 //
 //go:noescape
-func pvF32x1AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF32x1AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF32x2AVX512 is impl.pv for tiles of F32 and 2 rows of x.
 //
 //go:noescape
-func pvF32x2AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF32x2AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF32x3AVX512 is impl.pv for tiles of F32 and 3 rows of x.
 //
 //go:noescape
-func pvF32x3AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF32x3AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF32x4AVX512 is impl.pv for tiles of F32 and 4 rows of x.
 //
 //go:noescape
-func pvF32x4AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF32x4AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF32x5AVX512 is impl.pv for tiles of F32 and 5 rows of x.
 //
 //go:noescape
-func pvF32x5AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF32x5AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF32x6AVX512 is impl.pv for tiles of F32 and 6 rows of x.
 //
 //go:noescape
-func pvF32x6AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF32x6AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF32x7AVX512 is impl.pv for tiles of F32 and 7 rows of x.
 //
 //go:noescape
-func pvF32x7AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF32x7AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF32x8AVX512 is impl.pv for tiles of F32 and 8 rows of x.
 //
 //go:noescape
-func pvF32x8AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF32x8AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF32x9AVX512 is impl.pv for tiles of F32 and 9 rows of x.
 //
 //go:noescape
-func pvF32x9AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF32x9AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF32x10AVX512 is impl.pv for tiles of F32 and 10 rows of x.
 //
 //go:noescape
-func pvF32x10AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF32x10AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF32x11AVX512 is impl.pv for tiles of F32 and 11 rows of x.
 //
 //go:noescape
-func pvF32x11AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF32x11AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF32x12AVX512 is impl.pv for tiles of F32 and 12 rows of x.
 //
 //go:noescape
-func pvF32x12AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF32x12AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF16x1AVX512 is impl.pv for tiles of F16 and 1 rows of x.
 //
 //go:noescape
-func pvF16x1AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF16x1AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF16x2AVX512 is impl.pv for tiles of F16 and 2 rows of x.
 //
 //go:noescape
-func pvF16x2AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF16x2AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF16x3AVX512 is impl.pv for tiles of F16 and 3 rows of x.
 //
 //go:noescape
-func pvF16x3AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF16x3AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF16x4AVX512 is impl.pv for tiles of F16 and 4 rows of x.
 //
 //go:noescape
-func pvF16x4AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF16x4AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF16x5AVX512 is impl.pv for tiles of F16 and 5 rows of x.
 //
 //go:noescape
-func pvF16x5AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF16x5AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF16x6AVX512 is impl.pv for tiles of F16 and 6 rows of x.
 //
 //go:noescape
-func pvF16x6AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF16x6AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF16x7AVX512 is impl.pv for tiles of F16 and 7 rows of x.
 //
 //go:noescape
-func pvF16x7AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF16x7AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF16x8AVX512 is impl.pv for tiles of F16 and 8 rows of x.
 //
 //go:noescape
-func pvF16x8AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF16x8AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF16x9AVX512 is impl.pv for tiles of F16 and 9 rows of x.
 //
 //go:noescape
-func pvF16x9AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF16x9AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF16x10AVX512 is impl.pv for tiles of F16 and 10 rows of x.
 //
 //go:noescape
-func pvF16x10AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF16x10AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF16x11AVX512 is impl.pv for tiles of F16 and 11 rows of x.
 //
 //go:noescape
-func pvF16x11AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF16x11AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF16x12AVX512 is impl.pv for tiles of F16 and 12 rows of x.
 //
 //go:noescape
-func pvF16x12AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF16x12AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvBF16x1AVX512 is impl.pv for tiles of BF16 and 1 rows of x.
 //
 //go:noescape
-func pvBF16x1AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvBF16x1AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvBF16x2AVX512 is impl.pv for tiles of BF16 and 2 rows of x.
 //
 //go:noescape
-func pvBF16x2AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvBF16x2AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvBF16x3AVX512 is impl.pv for tiles of BF16 and 3 rows of x.
 //
 //go:noescape
-func pvBF16x3AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvBF16x3AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvBF16x4AVX512 is impl.pv for tiles of BF16 and 4 rows of x.
 //
 //go:noescape
-func pvBF16x4AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvBF16x4AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvBF16x5AVX512 is impl.pv for tiles of BF16 and 5 rows of x.
 //
 //go:noescape
-func pvBF16x5AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvBF16x5AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvBF16x6AVX512 is impl.pv for tiles of BF16 and 6 rows of x.
 //
 //go:noescape
-func pvBF16x6AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvBF16x6AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvBF16x7AVX512 is impl.pv for tiles of BF16 and 7 rows of x.
 //
 //go:noescape
-func pvBF16x7AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvBF16x7AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvBF16x8AVX512 is impl.pv for tiles of BF16 and 8 rows of x.
 //
 //go:noescape
-func pvBF16x8AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvBF16x8AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvBF16x9AVX512 is impl.pv for tiles of BF16 and 9 rows of x.
 //
 //go:noescape
-func pvBF16x9AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvBF16x9AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvBF16x10AVX512 is impl.pv for tiles of BF16 and 10 rows of x.
 //
 //go:noescape
-func pvBF16x10AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvBF16x10AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvBF16x11AVX512 is impl.pv for tiles of BF16 and 11 rows of x.
 //
 //go:noescape
-func pvBF16x11AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvBF16x11AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvBF16x12AVX512 is impl.pv for tiles of BF16 and 12 rows of x.
 //
 //go:noescape
-func pvBF16x12AVX512(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvBF16x12AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // sumSquaresAVX512 is impl.sumSquares, len(x) a multiple of 16.
 //
@@ -412,92 +412,92 @@ func scaleAVX512(y, x []float32, s float32)
 // mulF32x1AVX2 is impl.mul for tiles of F32 and 1 rows of x.
 //
 //go:noescape
-func mulF32x1AVX2(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF32x1AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF32x2AVX2 is impl.mul for tiles of F32 and 2 rows of x.
 //
 //go:noescape
-func mulF32x2AVX2(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF32x2AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF32x3AVX2 is impl.mul for tiles of F32 and 3 rows of x.
 //
 //go:noescape
-func mulF32x3AVX2(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF32x3AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF16x1AVX2 is impl.mul for tiles of F16 and 1 rows of x.
 //
 //go:noescape
-func mulF16x1AVX2(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF16x1AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF16x2AVX2 is impl.mul for tiles of F16 and 2 rows of x.
 //
 //go:noescape
-func mulF16x2AVX2(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF16x2AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulF16x3AVX2 is impl.mul for tiles of F16 and 3 rows of x.
 //
 //go:noescape
-func mulF16x3AVX2(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulF16x3AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulBF16x1AVX2 is impl.mul for tiles of BF16 and 1 rows of x.
 //
 //go:noescape
-func mulBF16x1AVX2(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulBF16x1AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulBF16x2AVX2 is impl.mul for tiles of BF16 and 2 rows of x.
 //
 //go:noescape
-func mulBF16x2AVX2(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulBF16x2AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // mulBF16x3AVX2 is impl.mul for tiles of BF16 and 3 rows of x.
 //
 //go:noescape
-func mulBF16x3AVX2(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+func mulBF16x3AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
 // pvF32x1AVX2 is impl.pv for tiles of F32 and 1 rows of x.
 //
 //go:noescape
-func pvF32x1AVX2(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF32x1AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF32x2AVX2 is impl.pv for tiles of F32 and 2 rows of x.
 //
 //go:noescape
-func pvF32x2AVX2(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF32x2AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF32x3AVX2 is impl.pv for tiles of F32 and 3 rows of x.
 //
 //go:noescape
-func pvF32x3AVX2(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF32x3AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF16x1AVX2 is impl.pv for tiles of F16 and 1 rows of x.
 //
 //go:noescape
-func pvF16x1AVX2(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF16x1AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF16x2AVX2 is impl.pv for tiles of F16 and 2 rows of x.
 //
 //go:noescape
-func pvF16x2AVX2(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF16x2AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvF16x3AVX2 is impl.pv for tiles of F16 and 3 rows of x.
 //
 //go:noescape
-func pvF16x3AVX2(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvF16x3AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvBF16x1AVX2 is impl.pv for tiles of BF16 and 1 rows of x.
 //
 //go:noescape
-func pvBF16x1AVX2(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvBF16x1AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvBF16x2AVX2 is impl.pv for tiles of BF16 and 2 rows of x.
 //
 //go:noescape
-func pvBF16x2AVX2(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvBF16x2AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // pvBF16x3AVX2 is impl.pv for tiles of BF16 and 3 rows of x.
 //
 //go:noescape
-func pvBF16x3AVX2(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+func pvBF16x3AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
 // sumSquaresAVX2 is impl.sumSquares, len(x) a multiple of 16.
 //

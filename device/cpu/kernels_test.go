@@ -109,7 +109,8 @@ func testMul(t *testing.T, rnd *rand.Rand, im *impl, f Format, k int) {
 	tileBytes := f.tileBytes(k)
 	// The second tile comes first in memory, a gap between them.
 	w := make([]byte, 2*tileBytes+64)
-	offs := []int{tileBytes + 64, 0, tileBytes + 64}
+	offs := []int{tileBytes + 64, 0}
+	ahead := []int{math.MinInt / 4, math.MaxInt / 4} // anywhere
 	var rows [tiles][][]float32
 	for u := range rows {
 		for range rowsPerTile {
@@ -133,7 +134,7 @@ func testMul(t *testing.T, rnd *rand.Rand, im *impl, f Format, k int) {
 	alone := make([][]float32, im.rows())
 	for r := range alone {
 		y := newBanded(columns, r%4)
-		im.mul[f][1](w, offs, k, x.v[r*ldx:], ldx, y.v, ldy, nil)
+		im.mul[f][1](w, offs, ahead, k, x.v[r*ldx:], ldx, y.v, ldy, nil)
 		y.intact(t)
 		alone[r] = y.v
 		for c, got := range y.v {
@@ -147,7 +148,7 @@ func testMul(t *testing.T, rnd *rand.Rand, im *impl, f Format, k int) {
 	}
 	for m := 2; m <= im.rows(); m++ {
 		y := newBanded((m-1)*ldy+columns, m%4)
-		im.mul[f][m](w, offs, k, x.v, ldx, y.v, ldy, nil)
+		im.mul[f][m](w, offs, ahead, k, x.v, ldx, y.v, ldy, nil)
 		y.intact(t)
 		for r := range m {
 			for c := range min(ldy, len(y.v)-r*ldy) {
@@ -163,7 +164,7 @@ func testMul(t *testing.T, rnd *rand.Rand, im *impl, f Format, k int) {
 	}
 	// With bias: the sum plus the bias, rounded once.
 	y := newBanded(tiles*rowsPerTile, 2)
-	im.mul[f][1](w, offs, k, x.v, ldx, y.v, ldy, bias.v)
+	im.mul[f][1](w, offs, ahead, k, x.v, ldx, y.v, ldy, bias.v)
 	for c, got := range y.v {
 		if want := alone[0][c] + bias.v[c]; got != want {
 			t.Fatalf("k %d, column %d: with bias %v, want %v", k, c, got, want)
@@ -174,10 +175,10 @@ func testMul(t *testing.T, rnd *rand.Rand, im *impl, f Format, k int) {
 func testPV(t *testing.T, rnd *rand.Rand, im *impl, f Format, n int) {
 	units := (n + rowsPerTile - 1) / rowsPerTile
 	size := f.tileBytes(rowsPerTile)
-	w := make([]byte, (units+1)*size)
-	offs := make([]int, units+1)
+	w := make([]byte, units*size)
+	offs, ahead := make([]int, units), make([]int, units)
 	column := make([][]float32, rowsPerTile)
-	for u, p := range rnd.Perm(units + 1) {
+	for u, p := range rnd.Perm(units) {
 		offs[u] = p * size
 		for i := range rowsPerTile {
 			for r := range rowsPerTile {
@@ -199,7 +200,7 @@ func testPV(t *testing.T, rnd *rand.Rand, im *impl, f Format, n int) {
 	alone := make([][]float32, im.rows())
 	for r := range alone {
 		y := newBanded(rowsPerTile, r%4)
-		im.pv[f][1](w, offs, n, x.v[r*ldx:], ldx, y.v, ldy)
+		im.pv[f][1](w, offs, ahead, n, x.v[r*ldx:], ldx, y.v, ldy)
 		y.intact(t)
 		alone[r] = y.v
 		for c, got := range y.v {
@@ -213,7 +214,7 @@ func testPV(t *testing.T, rnd *rand.Rand, im *impl, f Format, n int) {
 	}
 	for m := 2; m <= im.rows(); m++ {
 		y := newBanded((m-1)*ldy+rowsPerTile, m%4)
-		im.pv[f][m](w, offs, n, x.v, ldx, y.v, ldy)
+		im.pv[f][m](w, offs, ahead, n, x.v, ldx, y.v, ldy)
 		y.intact(t)
 		for r := range m {
 			for c := range rowsPerTile {
@@ -225,8 +226,8 @@ func testPV(t *testing.T, rnd *rand.Rand, im *impl, f Format, n int) {
 	}
 }
 
-// TestProductsAtPageEnd: no operand is read behind its end.
-func TestProductsAtPageEnd(t *testing.T) {
+// TestAtPageEnd: no operand is read behind its end.
+func TestAtPageEnd(t *testing.T) {
 	floats := func(n int) []float32 {
 		if n == 0 {
 			return nil
@@ -238,15 +239,28 @@ func TestProductsAtPageEnd(t *testing.T) {
 			for _, k := range []int{1, 2, 3, 15, 16, 17, 31, 64, 71} {
 				for m := 1; m <= im.rows(); m++ {
 					w, x, y := beforeGuard(t, f.tileBytes(k)), floats(m*k), floats(m*rowsPerTile)
-					im.mul[f][m](w, []int{0, 0}, k, x, k, y, rowsPerTile, floats(rowsPerTile))
+					im.mul[f][m](w, []int{0}, []int{0}, k, x, k, y, rowsPerTile, floats(rowsPerTile))
 					units := (k + rowsPerTile - 1) / rowsPerTile
 					w = beforeGuard(t, units*f.tileBytes(rowsPerTile))
-					offs := make([]int, units+1)
+					offs := make([]int, units)
 					for u := range units {
 						offs[u] = u * f.tileBytes(rowsPerTile)
 					}
-					im.pv[f][m](w, offs, k, x, k, y, rowsPerTile)
+					im.pv[f][m](w, offs, offs, k, x, k, y, rowsPerTile)
 				}
+			}
+		}
+		for n := 1; n <= 64; n++ {
+			im.sumSquares(floats(n))
+			im.scaleMul(floats(n), floats(n), floats(n), 1)
+			im.add(floats(n), floats(n))
+			im.gate(floats(n), floats(n), floats(n))
+			im.rotate(floats(n), floats(n), floats(n), floats(n))
+			im.blend(floats(n), floats(n), 1, 1)
+			im.scale(floats(n), floats(n), 1)
+			if n%rowsPerTile == 0 {
+				im.max(floats(n))
+				im.expSum(floats(n), 0, 1)
 			}
 		}
 	})

@@ -19,7 +19,7 @@ const (
 // far as the wrapper restores them: R14 is.
 const (
 	tile    = "DI"  // the current pair of columns
-	ahead   = "R8"  // the same place in the next tile, to prefetch
+	ahead   = "R8"  // the same place in the memory to prefetch
 	pairs   = "CX"  // counter
 	stride  = "R9"  // of x, in bytes
 	out     = "DX"  // y
@@ -82,10 +82,10 @@ func (g *gen) start(el element, m int) *product {
 		p.x = g.vec()
 	}
 	g.op("MOVQ", arg("offs_base", 24), offset)
-	g.op("MOVQ", arg("ldx", 80), stride)
+	g.op("MOVQ", arg("ldx", 104), stride)
 	g.op("SHLQ", "$2", stride)
-	g.op("MOVQ", arg("y_base", 88), out)
-	g.op("MOVQ", arg("ldy", 112), outStep)
+	g.op("MOVQ", arg("y_base", 112), out)
+	g.op("MOVQ", arg("ldy", 136), outStep)
 	g.op("SHLQ", "$2", outStep)
 	if el.name == "BF16" {
 		p.mask = g.vec()
@@ -102,7 +102,7 @@ func (g *gen) start(el element, m int) *product {
 
 // rewind points the bases to column 0 of their rows.
 func (p *product) rewind() {
-	p.op("MOVQ", arg("x_base", 56), bases[0])
+	p.op("MOVQ", arg("x_base", 80), bases[0])
 	for i := 1; i*3 < p.m; i++ {
 		if i == 1 {
 			p.op("LEAQ", fmt.Sprintf("(%s)(%s*2)", stride, stride), temp)
@@ -239,12 +239,16 @@ func (p *product) store() {
 	}
 }
 
-// locate points tile and ahead to the tiles that offset names.
+// locate points tile and ahead to where the current entries of offs and ahead
+// say.
 func (p *product) locate() {
 	p.op("MOVQ", arg("w_base", 0), tile)
-	p.op("MOVQ", tile, ahead)
+	p.op("MOVQ", offset, temp)
+	p.op("SUBQ", arg("offs_base", 24), temp)
+	p.op("ADDQ", arg("ahead_base", 48), temp)
+	p.op("MOVQ", at(0, temp), ahead)
+	p.op("ADDQ", tile, ahead)
 	p.op("ADDQ", at(0, offset), tile)
-	p.op("ADDQ", at(8, offset), ahead)
 }
 
 // rest multiplies the columns behind the unrolled loop: pairs in CX, whose
@@ -265,15 +269,15 @@ func (p *product) rest(n string) {
 }
 
 func (g *gen) mul(el element, m int, name string) {
-	const k, frame = "k+48(FP)", 144
-	g.function(name, "(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)", frame,
+	const k, frame = "k+72(FP)", 168
+	g.function(name, "(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)", frame,
 		fmt.Sprintf("impl.mul for tiles of %s and %d rows of x", el.name, m))
 	p := g.start(el, m)
 	u := p.unroll()
 	g.op("MOVQ", arg("offs_len", 32), left)
-	g.op("DECQ", left)
-	g.op("JLE", "end")
-	g.op("MOVQ", arg("bias_base", 120), biasPtr)
+	g.op("TESTQ", left, left)
+	g.op("JEQ", "end")
+	g.op("MOVQ", arg("bias_base", 144), biasPtr)
 
 	g.label("tile")
 	p.locate()
@@ -316,9 +320,9 @@ func (g *gen) mul(el element, m int, name string) {
 }
 
 func (g *gen) pv(el element, m int, name string) {
-	const n, frame = "n+48(FP)", 120
+	const n, frame = "n+72(FP)", 144
 	const block = tileRows / 2 // pairs of a tile
-	g.function(name, "(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)", frame,
+	g.function(name, "(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)", frame,
 		fmt.Sprintf("impl.pv for tiles of %s and %d rows of x", el.name, m))
 	p := g.start(el, m)
 	u := p.unroll()
