@@ -60,8 +60,8 @@ const scoreStride = partTokens + rowPad
 // relative to their greatest score, their sum, and the weighted values. It is
 // one block of memory, so that many can be kept for merging.
 type partial struct {
-	top    []float32 // [rows] -Inf: the row sees none of the positions
-	weight []float32 // [rows]
+	top    []float32 // [rows]
+	weight []float32 // [rows] at least 1; 0: the row sees none of the positions; NaN: it cannot be said
 	value  []float32 // [rows, dims]
 }
 
@@ -258,7 +258,7 @@ func (j *attendJob) do(worker, chunk int) {
 			j.load(sc, s, head)
 		}
 		for r := range rows {
-			sc.attn.sum.top[r] = float32(math.Inf(-1))
+			sc.attn.sum.weight[r] = 0
 		}
 		for p := p0; p < p1; p++ {
 			part := sc.attn.part
@@ -379,7 +379,7 @@ func (j *attendJob) weigh(out *partial, r int, scores []float32, start, lo, hi i
 	lo, hi = min(max(lo, start), len(scores)), max(min(hi, len(scores)), start)
 	if lo >= hi {
 		clear(scores[start:])
-		out.top[r], out.weight[r] = float32(math.Inf(-1)), 0
+		out.weight[r] = 0
 		return
 	}
 	for i := start; i < lo; i++ {
@@ -397,8 +397,8 @@ func (j *attendJob) merge(sum, part *partial, rows int) {
 	for r := range rows {
 		v, w := sum.value[r*j.dims:][:j.dims], part.value[r*j.dims:][:j.dims]
 		switch {
-		case math.IsInf(float64(part.top[r]), -1): // the row sees nothing of it
-		case math.IsInf(float64(sum.top[r]), -1):
+		case part.weight[r] == 0:
+		case sum.weight[r] == 0:
 			sum.top[r], sum.weight[r] = part.top[r], part.weight[r]
 			copy(v, w)
 		default:

@@ -146,28 +146,29 @@ func testMul(t *testing.T, rnd *rand.Rand, im *impl, f Format, k int) {
 			near(t, got, want, size, epsilon*(2+math.Sqrt(float64(k))), "mul: k %d, row %d, column %d", k, r, c)
 		}
 	}
-	for m := 2; m <= im.rows(); m++ {
-		y := newBanded((m-1)*ldy+columns, m%4)
-		im.mul[f][m](w, offs, ahead, k, x.v, ldx, y.v, ldy, nil)
-		y.intact(t)
-		for r := range m {
-			for c := range min(ldy, len(y.v)-r*ldy) {
-				got := y.v[r*ldy+c]
-				if c >= columns && !isMark(got) {
-					t.Fatalf("mul: k %d, %d rows: a write between rows", k, m)
-				}
-				if c < columns && math.Float32bits(got) != math.Float32bits(alone[r][c]) {
-					t.Fatalf("mul: k %d, row %d of %d: %v, alone %v", k, r, m, got, alone[r][c])
+	for m := 1; m <= im.rows(); m++ {
+		for _, b := range [][]float32{nil, bias.v} {
+			y := newBanded((m-1)*ldy+columns, m%4)
+			im.mul[f][m](w, offs, ahead, k, x.v, ldx, y.v, ldy, b)
+			y.intact(t)
+			for r := range m {
+				for c := range min(ldy, len(y.v)-r*ldy) {
+					got := y.v[r*ldy+c]
+					if c >= columns {
+						if !isMark(got) {
+							t.Fatalf("mul: k %d, %d rows: a write between rows", k, m)
+						}
+						continue
+					}
+					want := alone[r][c]
+					if b != nil {
+						want += b[c]
+					}
+					if math.Float32bits(got) != math.Float32bits(want) {
+						t.Fatalf("mul: k %d, row %d of %d, bias %t: %v, alone %v", k, r, m, b != nil, got, want)
+					}
 				}
 			}
-		}
-	}
-	// With bias: the sum plus the bias, rounded once.
-	y := newBanded(tiles*rowsPerTile, 2)
-	im.mul[f][1](w, offs, ahead, k, x.v, ldx, y.v, ldy, bias.v)
-	for c, got := range y.v {
-		if want := alone[0][c] + bias.v[c]; got != want {
-			t.Fatalf("k %d, column %d: with bias %v, want %v", k, c, got, want)
 		}
 	}
 }
