@@ -162,6 +162,9 @@ func (m *machine) hash(v Value) any {
 	case *List, *Dict:
 		throwType("unhashable type: '%s'", typeName(v))
 	}
+	if !identical(v, v) { // no value of the language
+		throwType("unhashable type: '%s'", typeName(v))
+	}
 	return v // identity
 }
 

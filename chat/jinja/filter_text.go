@@ -23,7 +23,7 @@ func likeText(s string, markup bool) Value {
 func mapText(name string, f func(string) string) *filterDef {
 	return newFilter(name, 1, "", 0, func(m *machine, v Value, _ []Value) Value {
 		s, markup := m.softText(v)
-		m.alloc(len(s))
+		m.mapping(len(s))
 		return likeText(f(s), markup)
 	})
 }

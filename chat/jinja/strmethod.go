@@ -87,7 +87,7 @@ func markupAll(v Value) Value {
 // textMethod is a method without arguments that maps the text.
 func textMethod(name string, f func(string) string) strMethod {
 	return strMethod{native: native{name: name}, escapes: -1, call: func(m *machine, s string, _ []Value) Value {
-		m.alloc(len(s))
+		m.mapping(len(s))
 		return f(s)
 	}}
 }
