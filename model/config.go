@@ -1,0 +1,347 @@
+package model
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+var (
+	// ErrConfig says that a config file is missing, malformed or contradicts itself.
+	ErrConfig = errors.New("model: bad configuration")
+	// ErrUnsupported says that a config asks for something that is not built;
+	// the message lists what is.
+	ErrUnsupported = errors.New("model: not supported")
+)
+
+// Config is what a checkpoint's config.json says about the network, with the
+// defaults that Hugging Face transformers fills in.
+type Config struct {
+	Architecture string // as in config.json: one of Architectures()
+	VocabSize    int    // V: rows of the embedding and logits per row
+	Hidden       int    // D
+	Intermediate int    // F
+	Layers       int    // L
+	Heads        int    // H
+	KVHeads      int    // G; divides H
+	HeadDim      int    // K; even
+	MaxSeqTokens int    // longest sequence the positions were made for
+	NormEps      float32
+	TiedHead     bool // the embedding is the head too
+	QKVBias      bool
+	OutBias      bool // of the attention's output product
+	MLPBias      bool
+	QKNorm       bool    // RMSNorm on each head of Q and K
+	Windows      []int   // [L] a position sees itself and the Windows[l]-1 before it; 0: all
+	Rope         Rope    // of all layers
+	EOS          []int32 // ends of a sequence; generation_config.json may name others
+}
+
+// family is what transformers knows about an architecture beside its config.
+type family struct {
+	modelType string
+	defaults  rawConfig // of fields that a config may leave out
+	qkvBias   bool      // always there
+	bias      bool      // attention_bias adds biases to all four products
+	mlpBias   bool      // mlp_bias means something
+	qkNorm    bool
+	perLayer  bool // use_sliding_window, max_window_layers and layer_types decide on windows
+}
+
+// Defaults from transformers, models/*/configuration_*.py. Sizes have defaults
+// there too (those of the 7B model); a config without them is damaged.
+var families = map[string]family{
+	"LlamaForCausalLM": {modelType: "llama", bias: true, mlpBias: true,
+		defaults: rawConfig{MaxPositionEmbeddings: 2048, EOSTokenID: tokenIDs{2}}},
+	"MistralForCausalLM": {modelType: "mistral",
+		defaults: rawConfig{MaxPositionEmbeddings: 131072, NumKeyValueHeads: 8, SlidingWindow: 4096, EOSTokenID: tokenIDs{2}}},
+	"Qwen2ForCausalLM": {modelType: "qwen2", qkvBias: true, perLayer: true,
+		defaults: rawConfig{MaxPositionEmbeddings: 32768, NumKeyValueHeads: 32, SlidingWindow: 4096, MaxWindowLayers: 28}},
+	"Qwen3ForCausalLM": {modelType: "qwen3", bias: true, qkNorm: true, perLayer: true,
+		defaults: rawConfig{MaxPositionEmbeddings: 32768, NumKeyValueHeads: 32, HeadDim: 128, SlidingWindow: 4096, MaxWindowLayers: 28}},
+}
+
+// Architectures lists what config.json may name, sorted.
+func Architectures() []string {
+	var names []string
+	for name := range families {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// rawConfig mirrors config.json. An absent field keeps the family's default;
+// for the nullable ones null is 0, as None is for transformers.
+type rawConfig struct {
+	VocabSize             int      `json:"vocab_size"`
+	HiddenSize            int      `json:"hidden_size"`
+	IntermediateSize      int      `json:"intermediate_size"`
+	NumHiddenLayers       int      `json:"num_hidden_layers"`
+	NumAttentionHeads     int      `json:"num_attention_heads"`
+	NumKeyValueHeads      nullable `json:"num_key_value_heads"` // 0: as many as heads
+	HeadDim               nullable `json:"head_dim"`            // 0: hidden_size / num_attention_heads
+	HiddenAct             string   `json:"hidden_act"`
+	MaxPositionEmbeddings int      `json:"max_position_embeddings"`
+	RMSNormEps            float64  `json:"rms_norm_eps"`
+	TieWordEmbeddings     bool     `json:"tie_word_embeddings"`
+	AttentionBias         bool     `json:"attention_bias"`
+	MLPBias               bool     `json:"mlp_bias"`
+	EOSTokenID            tokenIDs `json:"eos_token_id"`
+
+	SlidingWindow    nullable `json:"sliding_window"` // 0: none
+	UseSlidingWindow bool     `json:"use_sliding_window"`
+	MaxWindowLayers  int      `json:"max_window_layers"`
+	LayerTypes       []string `json:"layer_types"`
+
+	QuantizationConfig json.RawMessage `json:"quantization_config"`
+	rawRope
+}
+
+// nullable is an integer for which null is 0 and differs from absent.
+type nullable int
+
+func (n *nullable) UnmarshalJSON(b []byte) error {
+	var v *int
+	if err := json.Unmarshal(b, &v); err != nil {
+		return err
+	}
+	*n = 0
+	if v != nil {
+		*n = nullable(*v)
+	}
+	return nil
+}
+
+// tokenIDs is null, a token id or a list of them.
+type tokenIDs []int32
+
+func (t *tokenIDs) UnmarshalJSON(b []byte) error {
+	*t = nil
+	var one *int32
+	if json.Unmarshal(b, &one) == nil {
+		if one != nil {
+			*t = tokenIDs{*one}
+		}
+		return nil
+	}
+	if json.Unmarshal(b, (*[]int32)(t)) != nil {
+		return errors.New("eos_token_id is neither a token id nor a list of them")
+	}
+	return nil
+}
+
+func (t tokenIDs) check(vocab int) error {
+	for _, id := range t {
+		if id < 0 || int(id) >= vocab {
+			return fmt.Errorf("eos_token_id %d is outside the vocabulary of %d tokens", id, vocab)
+		}
+	}
+	return nil
+}
+
+// ParseConfig reads a config.json.
+func ParseConfig(b []byte) (Config, error) {
+	var head struct {
+		Architectures []string `json:"architectures"`
+		ModelType     string   `json:"model_type"`
+	}
+	if err := unmarshal(b, &head); err != nil {
+		return Config{}, badConfig("%v", err)
+	}
+	arch, fam, ok := findFamily(head.Architectures, head.ModelType)
+	if !ok {
+		what := fmt.Sprintf("architecture %s", strings.Join(head.Architectures, ", "))
+		if len(head.Architectures) == 0 {
+			what = fmt.Sprintf("model_type %q", head.ModelType)
+		}
+		return Config{}, fmt.Errorf("%w: %.200s in config.json (supported: %s)", ErrUnsupported, what, strings.Join(Architectures(), ", "))
+	}
+	raw := fam.defaults
+	raw.HiddenAct, raw.RMSNormEps = "silu", 1e-6
+	if err := unmarshal(b, &raw); err != nil {
+		return Config{}, badConfig("%v", err)
+	}
+	return fam.config(arch, &raw)
+}
+
+func findFamily(architectures []string, modelType string) (string, family, bool) {
+	for _, a := range architectures {
+		if f, ok := families[a]; ok {
+			return a, f, true
+		}
+	}
+	if len(architectures) == 0 {
+		for a, f := range families {
+			if f.modelType == modelType {
+				return a, f, true
+			}
+		}
+	}
+	return "", family{}, false
+}
+
+func badConfig(format string, args ...any) error {
+	return fmt.Errorf("%w: config.json: %s", ErrConfig, fmt.Sprintf(format, args...))
+}
+
+func unsupported(field string, value any, supported string) error {
+	return fmt.Errorf("%w: %s %.200v in config.json (supported: %s)", ErrUnsupported, field, value, supported)
+}
+
+// unmarshal is json.Unmarshal with messages for people who wrote the file.
+func unmarshal(b []byte, into any) error {
+	err := json.Unmarshal(b, into)
+	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Errorf("not valid JSON at byte %d: %w", e.Offset, err)
+	}
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		want := map[reflect.Kind]string{
+			reflect.Int: "an integer", reflect.Int32: "an integer", reflect.Float32: "a number", reflect.Float64: "a number",
+			reflect.Bool: "true or false", reflect.String: "a string", reflect.Slice: "a list", reflect.Struct: "an object",
+		}[e.Type.Kind()]
+		what := strings.TrimPrefix(e.Field, "rawRope.") // embedded
+		if what == "" {
+			what = "a value" // the whole file, or inside one of our own types
+		}
+		return fmt.Errorf("%s is %.60s, not %s", what, e.Value, want)
+	}
+	return err
+}
+
+// Bounds keep every product of two sizes inside an int64; they are far above
+// any model.
+const (
+	maxSize   = 1 << 24 // tokens, columns, positions
+	maxLayers = 1 << 12
+)
+
+func (f family) config(arch string, raw *rawConfig) (Config, error) {
+	if len(raw.QuantizationConfig) > 0 && string(raw.QuantizationConfig) != "null" {
+		return Config{}, unsupported("quantization_config", string(raw.QuantizationConfig), "checkpoints in float32, float16 or bfloat16")
+	}
+	if raw.HiddenAct != "silu" && raw.HiddenAct != "swish" { // two names of one function
+		return Config{}, unsupported("hidden_act", raw.HiddenAct, "silu")
+	}
+	c := Config{
+		Architecture: arch,
+		VocabSize:    raw.VocabSize,
+		Hidden:       raw.HiddenSize,
+		Intermediate: raw.IntermediateSize,
+		Layers:       raw.NumHiddenLayers,
+		Heads:        raw.NumAttentionHeads,
+		KVHeads:      int(raw.NumKeyValueHeads),
+		HeadDim:      int(raw.HeadDim),
+		MaxSeqTokens: raw.MaxPositionEmbeddings,
+		NormEps:      float32(raw.RMSNormEps),
+		TiedHead:     raw.TieWordEmbeddings,
+		QKVBias:      f.qkvBias || f.bias && raw.AttentionBias,
+		OutBias:      f.bias && raw.AttentionBias,
+		MLPBias:      f.mlpBias && raw.MLPBias,
+		QKNorm:       f.qkNorm,
+		EOS:          raw.EOSTokenID,
+	}
+	type size struct {
+		name       string
+		value, max int
+	}
+	for _, s := range []size{
+		{"vocab_size", c.VocabSize, maxSize},
+		{"hidden_size", c.Hidden, maxSize},
+		{"intermediate_size", c.Intermediate, maxSize},
+		{"num_hidden_layers", c.Layers, maxLayers},
+		{"num_attention_heads", c.Heads, maxSize},
+		{"max_position_embeddings", c.MaxSeqTokens, maxSize},
+	} {
+		if err := inRange(s.name, s.value, s.max); err != nil {
+			return Config{}, err
+		}
+	}
+	if c.KVHeads == 0 {
+		c.KVHeads = c.Heads
+	}
+	if c.HeadDim == 0 {
+		if c.Hidden%c.Heads != 0 {
+			return Config{}, badConfig("hidden_size %d is not a multiple of num_attention_heads %d, and head_dim is not given", c.Hidden, c.Heads)
+		}
+		c.HeadDim = c.Hidden / c.Heads
+	}
+	if err := inRange("num_key_value_heads", c.KVHeads, c.Heads); err != nil {
+		return Config{}, err
+	}
+	if err := inRange("head_dim", c.HeadDim, maxSize/c.Heads); err != nil {
+		return Config{}, err
+	}
+	switch {
+	case c.Heads%c.KVHeads != 0:
+		return Config{}, badConfig("num_attention_heads %d is not a multiple of num_key_value_heads %d", c.Heads, c.KVHeads)
+	case c.HeadDim%2 != 0:
+		return Config{}, badConfig("head_dim %d is odd, so its halves cannot be rotated", c.HeadDim)
+	case !(c.NormEps > 0) || math.IsInf(float64(c.NormEps), 0):
+		return Config{}, badConfig("rms_norm_eps %v is not a positive number", raw.RMSNormEps)
+	}
+	if err := raw.EOSTokenID.check(c.VocabSize); err != nil {
+		return Config{}, badConfig("%v", err)
+	}
+	var err error
+	if c.Windows, err = f.windows(raw); err != nil {
+		return Config{}, err
+	}
+	if c.Rope, c.MaxSeqTokens, err = raw.rope(c.HeadDim, c.MaxSeqTokens); err != nil {
+		return Config{}, err
+	}
+	return c, nil
+}
+
+func inRange(name string, value, limit int) error {
+	switch {
+	case value == 0:
+		return badConfig("%s is missing or 0", name)
+	case value < 0 || value > limit:
+		return badConfig("%s %d is not in [1, %d]", name, value, limit)
+	}
+	return nil
+}
+
+// windows says for each layer how far it sees. Llama has no windows, Mistral
+// the same one everywhere, Qwen those that layer_types or max_window_layers
+// choose.
+func (f family) windows(raw *rawConfig) ([]int, error) {
+	const full, sliding = "full_attention", "sliding_attention"
+	window := int(raw.SlidingWindow)
+	if f.modelType == "llama" || f.perLayer && !raw.UseSlidingWindow {
+		window = 0
+	}
+	if window < 0 || window > maxSize {
+		return nil, badConfig("sliding_window %d is not in [1, %d]", window, maxSize)
+	}
+	if raw.LayerTypes != nil && len(raw.LayerTypes) != raw.NumHiddenLayers {
+		return nil, badConfig("layer_types has %d entries for %d layers", len(raw.LayerTypes), raw.NumHiddenLayers)
+	}
+	windows := make([]int, raw.NumHiddenLayers)
+	for i := range windows {
+		if !f.perLayer || i >= raw.MaxWindowLayers {
+			windows[i] = window
+		}
+		if raw.LayerTypes == nil {
+			continue
+		}
+		switch t := raw.LayerTypes[i]; {
+		case t != full && t != sliding:
+			return nil, unsupported("layer type", t, full+", "+sliding)
+		case t == sliding && window == 0:
+			return nil, badConfig("layer_types makes layer %d %s, but no sliding_window is in use", i, sliding)
+		case t == full && window != 0 && !f.perLayer:
+			return nil, unsupported("layer type", t, "the same sliding_window in all layers of "+f.modelType)
+		case t == full:
+			windows[i] = 0
+		default:
+			windows[i] = window
+		}
+	}
+	return windows, nil
+}

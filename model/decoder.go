@@ -1,0 +1,177 @@
+package model
+
+import (
+	"fmt"
+	"math"
+
+	"weir/backend"
+	"weir/weights"
+)
+
+// decoder holds a network's weights on a device. Llama, Mistral, Qwen2 and
+// Qwen3 are one network with parts that a Config turns on.
+type decoder struct {
+	config *Config
+	embed  Weight // [V, D]
+	layers []layer
+	norm   Weight // [D]
+	head   Weight // [V, D]
+	all    acts   // a row per token
+	drawn  acts   // a row per drawn token; qkv is not used
+}
+
+type layer struct {
+	inputNorm Weight // [D]
+	qkv       Weight // [(H+2G)K, D], bias where QKVBias
+	qNorm     Weight // [K], where QKNorm
+	kNorm     Weight // [K], where QKNorm
+	out       Weight // [D, HK], bias where OutBias
+	mlpNorm   Weight // [D]
+	gateUp    Weight // [2F, D], bias where MLPBias
+	down      Weight // [D, F], bias where MLPBias
+	attention Attention
+}
+
+// acts are the activations of a layer.
+type acts struct {
+	x      Act // [., D] the residual stream
+	h      Act // [., D] normed input of a part, then its output
+	qkv    Act // [., (H+2G)K]
+	attn   Act // [., HK]
+	gateUp Act // [., 2F]
+	mid    Act // [., F]
+}
+
+// forward queues a step up to the input of the head, which lies in n.drawn.h.
+func (n *decoder) forward(d Device, b *backend.Batch) {
+	c, a := n.config, &n.all
+	width, kvWidth := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+	q, k, v := a.qkv.Cols(0, width), a.qkv.Cols(width, kvWidth), a.qkv.Cols(width+kvWidth, kvWidth)
+
+	d.Begin(b)
+	d.Embed(a.x, n.embed)
+	for i := range n.layers {
+		l := &n.layers[i]
+		d.Norm(a.h, a.x, l.inputNorm, c.NormEps)
+		d.MatMul(a.qkv, l.qkv, a.h)
+		if c.QKNorm {
+			d.Norm(q, q, l.qNorm, c.NormEps)
+			d.Norm(k, k, l.kNorm, c.NormEps)
+		}
+		d.Rope(q, k, 0)
+		d.StoreKV(i, k, v)
+		if i == len(n.layers)-1 && len(b.At) == 0 {
+			return // no row is drawn: the cache is all that the step was for
+		}
+		d.Attend(a.attn, q, i, l.attention)
+		if i == len(n.layers)-1 {
+			// From here on no token sees another, so only the drawn ones
+			// matter; an operation's rows do not depend on each other.
+			d.Gather(n.drawn.x, a.x)
+			d.Gather(n.drawn.attn, a.attn)
+			a = &n.drawn
+		}
+		d.MatMul(a.h, l.out, a.attn)
+		d.Add(a.x, a.h)
+
+		d.Norm(a.h, a.x, l.mlpNorm, c.NormEps)
+		d.MatMul(a.gateUp, l.gateUp, a.h)
+		d.Gate(a.mid, a.gateUp)
+		d.MatMul(a.h, l.down, a.mid)
+		d.Add(a.x, a.h)
+	}
+	d.Norm(a.h, a.x, n.norm, c.NormEps)
+}
+
+// newDecoder lays out the activations of c's network.
+func newDecoder(c *Config) (*decoder, []ActShape) {
+	n := &decoder{config: c, layers: make([]layer, c.Layers)}
+	for i := range n.layers {
+		n.layers[i].attention = Attention{Scale: float32(1 / math.Sqrt(float64(c.HeadDim))), Window: c.Windows[i]}
+	}
+	var shapes []ActShape
+	act := func(width int, drawn bool) Act {
+		shapes = append(shapes, ActShape{Width: width, Drawn: drawn})
+		return Act{Buf: len(shapes) - 1, Width: width}
+	}
+	for _, a := range []*acts{&n.all, &n.drawn} {
+		drawn := a == &n.drawn
+		a.x = act(c.Hidden, drawn)
+		a.h = act(c.Hidden, drawn)
+		if !drawn {
+			a.qkv = act((c.Heads+2*c.KVHeads)*c.HeadDim, false)
+		}
+		a.attn = act(c.Heads*c.HeadDim, drawn)
+		a.gateUp = act(2*c.Intermediate, drawn)
+		a.mid = act(c.Intermediate, drawn)
+	}
+	return n, shapes
+}
+
+// parameter is one weight of a decoder: the stored tensors it is made of and
+// where its handle goes.
+type parameter struct {
+	use  Use
+	rows []stored
+	bias []stored
+	into *Weight
+}
+
+// stored is a tensor that a checkpoint must hold.
+type stored struct {
+	name  string
+	shape []int
+}
+
+// parameters lists n's weights in the order in which they are used. The names
+// are those of transformers, which all four families share.
+func (n *decoder) parameters() []parameter {
+	c := n.config
+	vector := func(into *Weight, name string, size int) parameter {
+		return parameter{use: Vector, rows: []stored{{name + ".weight", []int{size}}}, into: into}
+	}
+	type part struct {
+		name string
+		rows int
+	}
+	linear := func(into *Weight, prefix string, columns int, bias bool, parts ...part) parameter {
+		p := parameter{use: Linear, into: into}
+		for _, x := range parts {
+			p.rows = append(p.rows, stored{prefix + x.name + ".weight", []int{x.rows, columns}})
+			if bias {
+				p.bias = append(p.bias, stored{prefix + x.name + ".bias", []int{x.rows}})
+			}
+		}
+		return p
+	}
+	width, kvWidth := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+
+	list := []parameter{{use: Embedding, rows: []stored{{embedName, []int{c.VocabSize, c.Hidden}}}, into: &n.embed}}
+	for i := range n.layers {
+		l, at := &n.layers[i], fmt.Sprintf("model.layers.%d.", i)
+		list = append(list,
+			vector(&l.inputNorm, at+"input_layernorm", c.Hidden),
+			linear(&l.qkv, at+"self_attn.", c.Hidden, c.QKVBias, part{"q_proj", width}, part{"k_proj", kvWidth}, part{"v_proj", kvWidth}))
+		if c.QKNorm {
+			list = append(list,
+				vector(&l.qNorm, at+"self_attn.q_norm", c.HeadDim),
+				vector(&l.kNorm, at+"self_attn.k_norm", c.HeadDim))
+		}
+		list = append(list,
+			linear(&l.out, at+"self_attn.", width, c.OutBias, part{"o_proj", c.Hidden}),
+			vector(&l.mlpNorm, at+"post_attention_layernorm", c.Hidden),
+			linear(&l.gateUp, at+"mlp.", c.Hidden, c.MLPBias, part{"gate_proj", c.Intermediate}, part{"up_proj", c.Intermediate}),
+			linear(&l.down, at+"mlp.", c.Intermediate, c.MLPBias, part{"down_proj", c.Hidden}))
+	}
+	return append(list,
+		vector(&n.norm, "model.norm", c.Hidden),
+		parameter{use: Linear, rows: []stored{{headName, []int{c.VocabSize, c.Hidden}}}, into: &n.head})
+}
+
+const (
+	embedName = "model.embed_tokens.weight"
+	headName  = "lm_head.weight" // may be absent where Config.TiedHead
+)
+
+// computed says in which types a weight may be stored.
+func computed(d weights.DType) bool { return d == weights.F32 || d == weights.F16 || d == weights.BF16 }

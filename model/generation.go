@@ -1,0 +1,73 @@
+package model
+
+import (
+	"fmt"
+	"math"
+)
+
+// GenerationDefaults is what a checkpoint's generation_config.json proposes for
+// requests that leave a parameter out; nil where it is silent.
+type GenerationDefaults struct {
+	Temperature       *float32 // >= 0
+	TopP              *float32 // (0, 1]
+	MinP              *float32 // [0, 1]
+	RepetitionPenalty *float32 // > 0
+	TopK              *int     // >= 0; 0 is off
+	MaxNewTokens      *int     // >= 1
+	EOS               []int32  // ends of a sequence; those of config.json where this file is silent
+}
+
+// ParseGeneration reads a generation_config.json, which may be empty: then only
+// the end tokens of c are there. Fields beyond those of GenerationDefaults
+// (beam search and the like) are ignored, do_sample too, as vLLM does: a
+// request asks for greedy decoding by its temperature.
+func ParseGeneration(b []byte, c Config) (GenerationDefaults, error) {
+	var raw struct {
+		Temperature       *float32 `json:"temperature"`
+		TopP              *float32 `json:"top_p"`
+		MinP              *float32 `json:"min_p"`
+		RepetitionPenalty *float32 `json:"repetition_penalty"`
+		TopK              *int     `json:"top_k"`
+		MaxNewTokens      *int     `json:"max_new_tokens"`
+		EOS               tokenIDs `json:"eos_token_id"`
+	}
+	bad := func(format string, args ...any) (GenerationDefaults, error) {
+		return GenerationDefaults{}, fmt.Errorf("%w: generation_config.json: %s", ErrConfig, fmt.Sprintf(format, args...))
+	}
+	if len(b) > 0 {
+		if err := unmarshal(b, &raw); err != nil {
+			return bad("%v", err)
+		}
+	}
+	within := func(v *float32, low, high float64) bool {
+		return v == nil || float64(*v) >= low && float64(*v) <= high
+	}
+	const tiny = math.SmallestNonzeroFloat32 // (0, ...
+	switch {
+	case !within(raw.Temperature, 0, math.MaxFloat32):
+		return bad("temperature %v is negative", *raw.Temperature)
+	case !within(raw.TopP, tiny, 1):
+		return bad("top_p %v is not in (0, 1]", *raw.TopP)
+	case !within(raw.MinP, 0, 1):
+		return bad("min_p %v is not in [0, 1]", *raw.MinP)
+	case !within(raw.RepetitionPenalty, tiny, math.MaxFloat32):
+		return bad("repetition_penalty %v is not positive", *raw.RepetitionPenalty)
+	case raw.TopK != nil && *raw.TopK < -1:
+		return bad("top_k %d is below -1", *raw.TopK)
+	case raw.MaxNewTokens != nil && *raw.MaxNewTokens < 1:
+		return bad("max_new_tokens %d is not positive", *raw.MaxNewTokens)
+	}
+	if err := raw.EOS.check(c.VocabSize); err != nil {
+		return bad("%v", err)
+	}
+	if raw.TopK != nil && *raw.TopK == -1 { // the other way to say off
+		*raw.TopK = 0
+	}
+	if raw.EOS == nil {
+		raw.EOS = c.EOS
+	}
+	return GenerationDefaults{
+		Temperature: raw.Temperature, TopP: raw.TopP, MinP: raw.MinP, RepetitionPenalty: raw.RepetitionPenalty,
+		TopK: raw.TopK, MaxNewTokens: raw.MaxNewTokens, EOS: raw.EOS,
+	}, nil
+}

@@ -1,0 +1,168 @@
+package model_test
+
+import (
+	"context"
+	"io/fs"
+	"math/rand/v2"
+	"testing"
+	"testing/fstest"
+
+	"weir/backend"
+	"weir/model"
+)
+
+// devices are what the tests of whole models run over.
+var devices = []struct {
+	name string
+	open func() model.Device
+}{
+	{"twin", newTwin},
+}
+
+func eachDevice(t *testing.T, f func(t *testing.T, open func() model.Device)) {
+	for _, d := range devices {
+		t.Run(d.name, func(t *testing.T) { f(t, d.open) })
+	}
+}
+
+// harness is the least engine: sequences with shuffled block tables, steps cut
+// as a test likes.
+type harness struct {
+	t     *testing.T
+	b     backend.Backend
+	free  []int32 // blocks, in the order in which they are given out
+	batch backend.Batch
+	draws backend.Draws
+	out   backend.Out
+}
+
+type sequence struct {
+	tokens   []int32
+	computed int
+	table    []int32
+}
+
+// chunk computes the next n tokens of a sequence and wants the logits of those
+// whose positions are in at, ascending.
+type chunk struct {
+	seq *sequence
+	n   int
+	at  []int
+}
+
+// newHarness opens m over a fresh device.
+func newHarness(t *testing.T, m *model.Model, dev model.Device, o model.Options, seed uint64) *harness {
+	t.Helper()
+	r, err := model.NewRunner(context.Background(), dev, m, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	h := &harness{t: t, b: r}
+	for i := 1; i < r.Spec().NumBlocks; i++ {
+		h.free = append(h.free, int32(i))
+	}
+	rng := rand.New(rand.NewPCG(seed, 1))
+	rng.Shuffle(len(h.free), func(i, j int) { h.free[i], h.free[j] = h.free[j], h.free[i] })
+	return h
+}
+
+// begin fills the batch, the greedy draws and the result's sizes.
+func (h *harness) begin(chunks ...chunk) {
+	spec := h.b.Spec()
+	h.batch.Reset()
+	h.draws.Reset()
+	for _, c := range chunks {
+		s := c.seq
+		for (s.computed+c.n+spec.BlockTokens-1)/spec.BlockTokens > len(s.table) {
+			s.table = append(s.table, h.free[0])
+			h.free = h.free[1:]
+		}
+		for _, pos := range c.at {
+			h.batch.At = append(h.batch.At, int32(len(h.batch.Tokens)+pos-s.computed))
+			h.draws.Rows = append(h.draws.Rows, backend.Draw{TopP: 1, Mask: -1, Allow: -1, Target: -1, Host: true})
+		}
+		for range c.n {
+			pos := s.computed
+			h.batch.Tokens = append(h.batch.Tokens, s.tokens[pos])
+			h.batch.Pos = append(h.batch.Pos, int32(pos))
+			h.batch.Slots = append(h.batch.Slots, s.table[pos/spec.BlockTokens]*int32(spec.BlockTokens)+int32(pos%spec.BlockTokens))
+			s.computed++
+		}
+		h.batch.QueryEnd = append(h.batch.QueryEnd, int32(len(h.batch.Tokens)))
+		h.batch.KVLen = append(h.batch.KVLen, int32(s.computed))
+		h.batch.Tables = append(h.batch.Tables, s.table...)
+		h.batch.TableEnd = append(h.batch.TableEnd, int32(len(h.batch.Tables)))
+	}
+	rows := len(h.batch.At)
+	h.out = backend.Out{
+		Tokens: make([]int32, rows), Logprobs: make([]float32, rows), Ranks: make([]int32, rows),
+		Logits: make([]float32, rows*spec.VocabSize),
+	}
+}
+
+// step runs one step; it returns the logits of the drawn rows in order.
+func (h *harness) step(chunks ...chunk) [][]float32 {
+	h.t.Helper()
+	h.begin(chunks...)
+	if err := h.b.Begin(&h.batch); err != nil {
+		h.t.Fatal(err)
+	}
+	if err := h.b.Draw(&h.draws); err != nil {
+		h.t.Fatal(err)
+	}
+	if err := h.b.End(&h.out); err != nil {
+		h.t.Fatal(err)
+	}
+	var rows [][]float32
+	for v := h.b.Spec().VocabSize; len(h.out.Logits) > 0; h.out.Logits = h.out.Logits[v:] {
+		rows = append(rows, h.out.Logits[:v:v])
+	}
+	return rows
+}
+
+// release gives a sequence's blocks back.
+func (h *harness) release(s *sequence) {
+	h.free = append(h.free, s.table...)
+	s.table, s.computed = nil, 0
+}
+
+func positions(from, to int) []int {
+	var list []int
+	for ; from < to; from++ {
+		list = append(list, from)
+	}
+	return list
+}
+
+func openModel(t *testing.T, fsys fs.FS) *model.Model {
+	t.Helper()
+	m, err := model.OpenFS(fsys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+// files copies a folder into memory, where a test may damage it.
+func files(t *testing.T, fsys fs.FS) fstest.MapFS {
+	t.Helper()
+	m := fstest.MapFS{}
+	list, err := fs.ReadDir(fsys, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list {
+		b, err := fs.ReadFile(fsys, e.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		m[e.Name()] = &fstest.MapFile{Data: b}
+	}
+	return m
+}

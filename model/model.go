@@ -1,0 +1,206 @@
+package model
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"weir/weights"
+)
+
+// ErrMismatch says that a checkpoint's tensors are not those its config asks for.
+var ErrMismatch = errors.New("model: the checkpoint does not match its config.json")
+
+// Model is an opened checkpoint: its config is understood and all tensors that
+// the network needs are there in the right shapes. No weight has been read.
+// Several runners, one after the other, may be made from it.
+type Model struct {
+	Config     Config
+	Generation GenerationDefaults
+	checkpoint *weights.Checkpoint
+}
+
+// Open opens the checkpoint in dir: config.json, generation_config.json where
+// there is one, and safetensors.
+func Open(dir string) (*Model, error) {
+	return open(dir, os.DirFS(dir), func() (*weights.Checkpoint, error) { return weights.Open(dir) })
+}
+
+// OpenFS is Open for files that are not on a disk, such as embedded ones.
+func OpenFS(fsys fs.FS) (*Model, error) {
+	return open("", fsys, func() (*weights.Checkpoint, error) { return weights.OpenFS(fsys) })
+}
+
+func open(dir string, fsys fs.FS, checkpoint func() (*weights.Checkpoint, error)) (*Model, error) {
+	var m Model
+	b, err := readConfig(dir, fsys, "config.json")
+	if err != nil {
+		return nil, err
+	}
+	if m.Config, err = ParseConfig(b); err != nil {
+		return nil, err
+	}
+	b, err = readConfig(dir, fsys, "generation_config.json")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if m.Generation, err = ParseGeneration(b, m.Config); err != nil {
+		return nil, err
+	}
+	if m.checkpoint, err = checkpoint(); err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	if err := m.check(); err != nil {
+		m.checkpoint.Close()
+		return nil, err
+	}
+	return &m, nil
+}
+
+const maxConfig = 1 << 20 // bytes
+
+func readConfig(dir string, fsys fs.FS, name string) ([]byte, error) {
+	path := filepath.Join(dir, name)
+	info, err := fs.Stat(fsys, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s: %w", ErrConfig, path, fs.ErrNotExist)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrConfig, path, err)
+	}
+	if !info.Mode().IsRegular() || info.Size() == 0 || info.Size() > maxConfig {
+		return nil, fmt.Errorf("%w: %s is not a file of 1 to %d bytes", ErrConfig, path, maxConfig)
+	}
+	b, err := fs.ReadFile(fsys, name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrConfig, path, err)
+	}
+	return b, nil
+}
+
+// Close unmaps the weights. Runners made from m must be closed before.
+func (m *Model) Close() error { return m.checkpoint.Close() }
+
+// check compares what is stored with what the network needs.
+func (m *Model) check() error {
+	n, _ := newDecoder(&m.Config)
+	needed := map[string]bool{}
+	var missing, wrong, mixed []string
+	for _, p := range n.parameters() {
+		for _, group := range [][]stored{p.rows, p.bias} {
+			var first weights.Tensor
+			for _, s := range group {
+				needed[s.name] = true
+				t, ok := m.checkpoint.Tensor(s.name)
+				switch {
+				case !ok && s.name == headName && m.Config.TiedHead:
+				case !ok:
+					missing = append(missing, s.name)
+				case !slices.Equal(t.Shape, s.shape):
+					wrong = append(wrong, fmt.Sprintf("%s is %d instead of %d", s.name, t.Shape, s.shape))
+				case !computed(t.DType):
+					wrong = append(wrong, fmt.Sprintf("%s is %v instead of float32, float16 or bfloat16", s.name, t.DType))
+				case first.Name == "":
+					first = t
+				case t.DType != first.DType:
+					mixed = append(mixed, fmt.Sprintf("%s is %v but %s is %v", first.Name, first.DType, t.Name, t.DType))
+				}
+			}
+		}
+	}
+	var extra []string
+	for _, name := range m.checkpoint.Names() {
+		// Checkpoints of 2023 hold a buffer that follows from the config.
+		if !needed[name] && !strings.HasSuffix(name, ".rotary_emb.inv_freq") {
+			extra = append(extra, name)
+		}
+	}
+	var faults []string
+	for _, f := range []struct {
+		what  string
+		names []string
+	}{{"missing: ", missing}, {"", wrong}, {"", mixed}, {"not expected: ", extra}} {
+		if len(f.names) > 0 {
+			faults = append(faults, f.what+some(f.names))
+		}
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrMismatch, strings.Join(faults, "; "))
+}
+
+// some names the first few.
+func some(names []string) string {
+	const few = 4
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+}
+
+// matrix collects a parameter's tensors. A head that is not stored, or stored
+// as a copy of the embedding, is the embedding; one that differs from it is
+// used whatever the config says, as transformers does (tie_weights).
+func (m *Model) matrix(p parameter) Matrix {
+	x := Matrix{Use: p.use}
+	for _, s := range p.rows {
+		t, ok := m.checkpoint.Tensor(s.name)
+		if s.name == headName && m.Config.TiedHead {
+			if embed, _ := m.checkpoint.Tensor(embedName); !ok || t.DType == embed.DType && bytes.Equal(t.Data, embed.Data) {
+				t = embed
+			}
+		}
+		x.Rows = append(x.Rows, t)
+	}
+	for _, s := range p.bias {
+		t, _ := m.checkpoint.Tensor(s.name)
+		x.Bias = append(x.Bias, t)
+	}
+	return x
+}
+
+// Parameters is the number of stored numbers that the network uses.
+func (m *Model) Parameters() int64 {
+	return m.sum(func(t weights.Tensor) int64 { return int64(t.Len()) })
+}
+
+// WeightBytes is the size of those numbers as stored.
+func (m *Model) WeightBytes() int64 {
+	return m.sum(func(t weights.Tensor) int64 { return int64(len(t.Data)) })
+}
+
+func (m *Model) sum(size func(weights.Tensor) int64) int64 {
+	var total int64
+	n, _ := newDecoder(&m.Config)
+	for _, p := range n.parameters() {
+		for _, s := range slices.Concat(p.rows, p.bias) {
+			if t, ok := m.checkpoint.Tensor(s.name); ok {
+				total += size(t)
+			}
+		}
+	}
+	return total
+}
+
+// KVBytesPerToken is what one position costs in the KV cache: a key and a value
+// of each KV head in each layer.
+func (c *Config) KVBytesPerToken(kv weights.DType) int64 {
+	return 2 * int64(c.Layers) * int64(c.KVHeads) * int64(c.HeadDim) * int64(kv.Size())
+}
+
+// ActivationBytes is what a device allocates for the activations of steps of
+// maxTokens tokens, all of them drawn.
+func (c *Config) ActivationBytes(maxTokens int) int64 {
+	_, shapes := newDecoder(c)
+	var width int64
+	for _, s := range shapes {
+		width += int64(s.Width)
+	}
+	return 4 * width * int64(maxTokens)
+}

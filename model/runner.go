@@ -1,0 +1,194 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"weir/backend"
+	"weir/weights"
+)
+
+// Runner is a backend.Backend over a Device. It allocates nothing per step.
+type Runner struct {
+	dev  Device
+	spec backend.Spec
+	net  *decoder
+	// A synchronous device works within End alone, so that the engine delivers
+	// the tokens of the step before first.
+	batch *backend.Batch
+	draws *backend.Draws
+	rows  int // of the step begun last
+}
+
+// Options are the sizes of a Runner. A zero field of the first group has a
+// default; see Model.Options.
+type Options struct {
+	BlockTokens  int // KV slots per block, a multiple of 16
+	NumBlocks    int // blocks in the pool, the null block included
+	MaxTokens    int // most tokens of a step
+	MaxSeqs      int // most sequences of a step
+	MaxSeqTokens int // longest sequence, at most Config.MaxSeqTokens
+
+	Depth       int  // 1: the device is synchronous; 2: it computes while the host works
+	ThreadBound bool // the device belongs to the OS thread that opens it
+
+	// Progress is told how many bytes of weights are loaded, from 0 to total.
+	Progress func(done, total int64)
+}
+
+// ErrOptions says that sizes do not fit together or not the model.
+var ErrOptions = errors.New("model: bad options")
+
+// Options returns o with defaults in the place of zeros: blocks of 16 slots, a
+// pool that holds one sequence of full length, steps of 512 tokens and 256
+// sequences, sequences as long as the model allows, a synchronous device.
+func (m *Model) Options(o Options) Options {
+	or := func(v *int, otherwise int) {
+		if *v == 0 {
+			*v = otherwise
+		}
+	}
+	or(&o.BlockTokens, 16)
+	or(&o.MaxTokens, 512)
+	or(&o.MaxSeqs, 256)
+	or(&o.MaxSeqTokens, m.Config.MaxSeqTokens)
+	or(&o.Depth, 1)
+	if o.BlockTokens > 0 {
+		or(&o.NumBlocks, 1+(o.MaxSeqTokens+o.BlockTokens-1)/o.BlockTokens)
+	}
+	return o
+}
+
+func (o *Options) validate(c *Config) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s", ErrOptions, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case o.BlockTokens < 16 || o.BlockTokens%16 != 0 || o.BlockTokens > maxSize:
+		return bad("a KV block of %d tokens is not a multiple of 16", o.BlockTokens)
+	case o.NumBlocks < 2 || o.NumBlocks > math.MaxInt32/o.BlockTokens: // slots are int32
+		return bad("%d KV blocks of %d tokens are not between 2 blocks and %d", o.NumBlocks, o.BlockTokens, math.MaxInt32/o.BlockTokens)
+	case o.MaxTokens < 1 || o.MaxTokens > maxSize:
+		return bad("a step of %d tokens is not in [1, %d]", o.MaxTokens, maxSize)
+	case o.MaxSeqs < 1 || o.MaxSeqs > maxSize:
+		return bad("a step of %d sequences is not in [1, %d]", o.MaxSeqs, maxSize)
+	case o.MaxSeqTokens < 1 || o.MaxSeqTokens > c.MaxSeqTokens:
+		return bad("sequences of %d tokens are not in [1, %d], the length the model was made for", o.MaxSeqTokens, c.MaxSeqTokens)
+	case o.Depth != 1 && o.Depth != 2:
+		return bad("%d steps in flight are neither 1 nor 2", o.Depth)
+	}
+	return nil
+}
+
+// NewRunner plans dev for m's network and loads the weights. It takes dev over
+// and closes it when it fails. m must stay open until the runner is closed.
+func NewRunner(ctx context.Context, dev Device, m *Model, o Options) (_ *Runner, err error) {
+	defer func() {
+		if err != nil {
+			dev.Close()
+		}
+	}()
+	o = m.Options(o)
+	c := &m.Config
+	if err := o.validate(c); err != nil {
+		return nil, err
+	}
+	net, shapes := newDecoder(c)
+	r := &Runner{dev: dev, net: net, spec: backend.Spec{
+		VocabSize: c.VocabSize, BlockTokens: o.BlockTokens, NumBlocks: o.NumBlocks,
+		MaxTokens: o.MaxTokens, MaxSeqs: o.MaxSeqs, MaxSeqTokens: o.MaxSeqTokens,
+		Depth: o.Depth, ThreadBound: o.ThreadBound,
+	}}
+	err = dev.Plan(Shape{
+		Layers: c.Layers, Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim,
+		Acts: shapes, Ropes: []Rope{c.Rope}, Spec: r.spec,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("model: plan the device: %w", err)
+	}
+	if err := r.load(ctx, m, o.Progress); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Runner) load(ctx context.Context, m *Model, progress func(done, total int64)) error {
+	if progress == nil {
+		progress = func(done, total int64) {}
+	}
+	list := r.net.parameters()
+	matrices := make([]Matrix, len(list))
+	done, total := int64(0), int64(0)
+	for i, p := range list {
+		matrices[i] = m.matrix(p)
+		total += matrices[i].bytes()
+	}
+	progress(done, total)
+	for i, p := range list {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("model: load: %w", err)
+		}
+		w, err := r.dev.Load(matrices[i])
+		if err != nil {
+			return fmt.Errorf("model: load %s: %w", p.rows[0].name, err)
+		}
+		*p.into = w
+		done += matrices[i].bytes()
+		progress(done, total)
+	}
+	return nil
+}
+
+// bytes is the size of m as stored.
+func (m *Matrix) bytes() int64 {
+	var n int64
+	for _, list := range [][]weights.Tensor{m.Rows, m.Bias} {
+		for _, t := range list {
+			n += int64(len(t.Data))
+		}
+	}
+	return n
+}
+
+func (r *Runner) Spec() backend.Spec { return r.spec }
+
+// Begin checks b's sizes; its contents are the engine's word.
+func (r *Runner) Begin(b *backend.Batch) error {
+	t, s := len(b.Tokens), len(b.QueryEnd)
+	if t < 1 || t > r.spec.MaxTokens || len(b.Pos) != t || len(b.Slots) != t || len(b.At) > t ||
+		s < 1 || s > r.spec.MaxSeqs || len(b.KVLen) != s || len(b.TableEnd) != s {
+		return fmt.Errorf("model: batch of %d tokens and %d sequences does not fit its own slices or the limits %d and %d", t, s, r.spec.MaxTokens, r.spec.MaxSeqs)
+	}
+	r.rows = len(b.At)
+	if r.spec.Depth == 1 {
+		r.batch = b
+		return nil
+	}
+	r.net.forward(r.dev, b)
+	return nil
+}
+
+func (r *Runner) Draw(d *backend.Draws) error {
+	if len(d.Rows) != r.rows {
+		return fmt.Errorf("model: %d draws for %d rows", len(d.Rows), r.rows)
+	}
+	if r.spec.Depth == 1 {
+		r.draws = d
+		return nil
+	}
+	r.dev.Draw(r.net.head, r.net.drawn.h, d)
+	return nil
+}
+
+func (r *Runner) End(out *backend.Out) error {
+	if r.spec.Depth == 1 {
+		r.net.forward(r.dev, r.batch)
+		r.dev.Draw(r.net.head, r.net.drawn.h, r.draws)
+		r.batch, r.draws = nil, nil
+	}
+	return r.dev.End(out)
+}
+
+func (r *Runner) Close() error { return r.dev.Close() }

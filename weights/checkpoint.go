@@ -1,0 +1,271 @@
+package weights
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	singleFile = "model.safetensors"
+	indexFile  = "model.safetensors.index.json"
+	maxIndex   = 100_000_000 // bytes
+)
+
+// ErrNoWeights says that a folder holds no safetensors checkpoint.
+var ErrNoWeights = errors.New("weights: no checkpoint")
+
+// Checkpoint is an opened set of safetensors files. Everything that their
+// headers say has been checked; no tensor data has been read. It is safe for
+// concurrent use until Close.
+type Checkpoint struct {
+	tensors map[string]Tensor
+	names   []string
+	bytes   int64
+	files   []mapping
+}
+
+// mapping is one file's bytes.
+type mapping struct {
+	data    []byte
+	release func() error
+}
+
+// opener maps or reads one file of a checkpoint.
+type opener func(name string) (mapping, error)
+
+// Open opens model.safetensors, or the shards of model.safetensors.index.json,
+// in dir. The files are mapped read-only: they must not be changed or cut
+// short until Close (replacing them by renaming is harmless). On systems
+// without memory mapping they are read.
+func Open(dir string) (*Checkpoint, error) {
+	return open(dir, os.DirFS(dir), func(name string) (mapping, error) {
+		path := filepath.Join(dir, name)
+		f, err := os.Open(path)
+		if err != nil {
+			return mapping{}, fmt.Errorf("weights: %w", err)
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil {
+			return mapping{}, fmt.Errorf("weights: %w", err)
+		}
+		if !info.Mode().IsRegular() {
+			return mapping{}, damaged(path, "not a regular file")
+		}
+		if info.Size() < prefixBytes || int64(int(info.Size())) != info.Size() {
+			return mapping{}, damaged(path, "%d bytes cannot be a safetensors file on this machine", info.Size())
+		}
+		m, err := mapFile(f, int(info.Size()))
+		if err != nil {
+			return mapping{}, fmt.Errorf("weights: map %s: %w", path, err)
+		}
+		return m, nil
+	})
+}
+
+// OpenFS is Open for a file system that has no files to map, such as one
+// embedded in the binary: the files are read into memory.
+func OpenFS(fsys fs.FS) (*Checkpoint, error) {
+	return open("", fsys, func(name string) (mapping, error) {
+		b, err := fs.ReadFile(fsys, name)
+		if err != nil {
+			return mapping{}, fmt.Errorf("weights: %w", err)
+		}
+		return mapping{data: b, release: func() error { return nil }}, nil
+	})
+}
+
+func open(dir string, fsys fs.FS, file opener) (_ *Checkpoint, err error) {
+	c := &Checkpoint{tensors: map[string]Tensor{}}
+	defer func() {
+		if err != nil {
+			c.Close()
+		}
+	}()
+	if err := c.add(dir, fsys, file); err != nil {
+		return nil, err
+	}
+	for name, t := range c.tensors {
+		c.names = append(c.names, name)
+		c.bytes += int64(len(t.Data))
+	}
+	slices.Sort(c.names)
+	return c, nil
+}
+
+// add takes in all files. The single file wins where there is an index too, as
+// in the reference loader.
+func (c *Checkpoint) add(dir string, fsys fs.FS, file opener) error {
+	_, single := fs.Stat(fsys, singleFile)
+	_, index := fs.Stat(fsys, indexFile)
+	_, root := fs.Stat(fsys, ".")
+	switch {
+	case single == nil:
+		return c.addFile(dir, singleFile, file, nil)
+	case errors.Is(single, fs.ErrNotExist) && index == nil:
+		return c.addShards(dir, fsys, file)
+	case root != nil:
+		return fmt.Errorf("weights: %w", root)
+	}
+	for _, err := range []error{single, index} {
+		if !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("weights: %w", err)
+		}
+	}
+	return fmt.Errorf("%w: neither %s nor %s is in %s (only safetensors can be read)", ErrNoWeights, singleFile, indexFile, orHere(dir))
+}
+
+func orHere(dir string) string {
+	if dir == "" {
+		return "the embedded files"
+	}
+	return dir
+}
+
+// addFile takes in the tensors of one file, or of those only the ones that
+// wanted names.
+func (c *Checkpoint) addFile(dir, name string, file opener, wanted []string) error {
+	m, err := file(name)
+	if err != nil {
+		return err
+	}
+	c.files = append(c.files, m)
+	path := filepath.Join(dir, name)
+	tensors, err := parse(path, m.data)
+	if err != nil {
+		return err
+	}
+	if wanted == nil {
+		for _, t := range tensors {
+			c.tensors[t.Name] = t
+		}
+		return nil
+	}
+	there := make(map[string]Tensor, len(tensors))
+	for _, t := range tensors {
+		there[t.Name] = t
+	}
+	for _, name := range wanted {
+		t, ok := there[name]
+		if !ok {
+			return damaged(path, "tensor %.200q is missing, although %s places it here", name, indexFile)
+		}
+		c.tensors[name] = t
+	}
+	return nil
+}
+
+func (c *Checkpoint) addShards(dir string, fsys fs.FS, file opener) error {
+	path := filepath.Join(dir, indexFile)
+	if info, err := fs.Stat(fsys, indexFile); err == nil && info.Size() > maxIndex {
+		return damaged(path, "%d bytes are more than the %d allowed", info.Size(), maxIndex)
+	}
+	b, err := fs.ReadFile(fsys, indexFile)
+	if err != nil {
+		return fmt.Errorf("weights: %w", err)
+	}
+	shards, err := parseIndex(path, b)
+	if err != nil {
+		return err
+	}
+	for _, s := range shards {
+		err := c.addFile(dir, s.file, file, s.tensors)
+		if errors.Is(err, fs.ErrNotExist) {
+			return damaged(path, "shard %s is missing, which holds tensor %.200q and %d others", s.file, s.tensors[0], len(s.tensors)-1)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shard is a file of a sharded checkpoint and the tensors that the index
+// expects in it; never none.
+type shard struct {
+	file    string
+	tensors []string
+}
+
+// parseIndex reads {"weight_map": {tensor: file, ...}, ...}; shards come in the
+// order of their first tensor.
+func parseIndex(path string, b []byte) ([]shard, error) {
+	if !utf8.Valid(b) {
+		return nil, damaged(path, "the index is not UTF-8")
+	}
+	var shards []shard
+	at := map[string]int{} // file -> its place in shards
+	seen := map[string]bool{}
+	h := newObjectReader(b)
+	maps := 0
+	err := h.object(func(key string) error {
+		if key != "weight_map" {
+			var skipped any
+			return h.dec.Decode(&skipped)
+		}
+		maps++
+		return h.object(func(tensor string) error {
+			file, err := h.text()
+			if err != nil {
+				return fmt.Errorf("tensor %.200q: %w", tensor, err)
+			}
+			if seen[tensor] {
+				return fmt.Errorf("tensor %.200q is named twice", tensor)
+			}
+			seen[tensor] = true
+			// A shard lies beside its index; anything else would let a
+			// checkpoint read files of the machine.
+			if file == "." || strings.ContainsAny(file, `/\`) || !filepath.IsLocal(file) {
+				return fmt.Errorf("tensor %.200q: %.200q is not the name of a file beside the index", tensor, file)
+			}
+			i, ok := at[file]
+			if !ok {
+				i = len(shards)
+				at[file] = i
+				shards = append(shards, shard{file: file})
+			}
+			shards[i].tensors = append(shards[i].tensors, tensor)
+			return nil
+		})
+	})
+	if err == nil {
+		err = h.done()
+	}
+	switch {
+	case err != nil:
+		return nil, damaged(path, "%v", err)
+	case maps != 1:
+		return nil, damaged(path, "weight_map occurs %d times, not once", maps)
+	case len(shards) == 0:
+		return nil, damaged(path, "weight_map names no tensor")
+	}
+	return shards, nil
+}
+
+// Tensor finds a tensor by name. Its Data is valid until Close.
+func (c *Checkpoint) Tensor(name string) (Tensor, bool) {
+	t, ok := c.tensors[name]
+	return t, ok
+}
+
+// Names lists all tensors, sorted. The caller must not change it.
+func (c *Checkpoint) Names() []string { return c.names }
+
+// Bytes is the size of all tensors' data.
+func (c *Checkpoint) Bytes() int64 { return c.bytes }
+
+// Close unmaps the files. The Data of every tensor is invalid from then on.
+func (c *Checkpoint) Close() error {
+	var errs []error
+	for _, m := range c.files {
+		errs = append(errs, m.release())
+	}
+	c.files, c.tensors, c.names = nil, nil, nil
+	return errors.Join(errs...)
+}
