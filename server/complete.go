@@ -39,7 +39,7 @@ func (s *Server) complete(c *call, st *engine.Stream, r *reply) {
 		resp.HasPromptLogprobs, resp.PromptLogprobs = true, r.promptLogprobs(st.PromptLogprobs())
 	}
 	c.SetContentType("application/json")
-	c.SetBodyRaw(api.AppendResponse(nil, r.meta, r.form, &resp))
+	c.Response.SetBodyRaw(api.AppendResponse(nil, r.meta, r.form, &resp))
 }
 
 // gathered is a choice so far.

@@ -45,7 +45,9 @@ var errorTable = []struct {
 	{errMemory, unavailable("The server holds too many request bodies. Please try again later.")},
 	{errQueueFull, unavailable("The server is full: too many requests are waiting. Please try again later.")},
 	{errDraining, unavailable("The server is stopping.")},
-	{errLoading, func(s *Server, _ error) *api.Error { return api.ErrUnavailable("The server is not ready: " + *s.progress.Load()) }},
+	{errLoading, func(s *Server, _ error) *api.Error {
+		return api.ErrUnavailable("The server is not ready: " + *s.progress.Load())
+	}},
 	{errFailed, unavailable("The engine has failed; the server has to be restarted.")},
 	{errStalled, unavailable("The engine makes no progress.")},
 	{engine.ErrFull, unavailable("The engine is full: too many requests are running or waiting. Please try again later.")},

@@ -24,8 +24,8 @@ type Model struct {
 	Engine    *engine.Engine
 	Tokenizer *tokenizer.Tokenizer
 
-	MaxLen     int // context in tokens, prompt and output together
-	VocabSize  int // ids below it can be drawn
+	MaxLen     int  // context in tokens, prompt and output together
+	VocabSize  int  // ids below it can be drawn
 	Priority   bool // the scheduler goes by priority
 	Generation Generation
 }
