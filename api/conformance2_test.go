@@ -74,6 +74,7 @@ func TestC52StreamOptions(t *testing.T) {
 	refuse(t, `"stream":false,"stream_options":{"x":1}`, want{"stream-options", ""})
 	refuse(t, `"stream":true,"stream_options":[]`, want{"schema", "stream_options"})
 	refuse(t, `"stream":true,"stream_options":{"include_usage":5}`, want{"schema", "stream_options.include_usage"})
+	refuse(t, `"stream":true,"stream_options":{"continuous_usage_stats":"x"}`, want{"schema", "stream_options.continuous_usage_stats"})
 	if r := accept(t, `"stream_options":{}`); r.IncludeUsage {
 		t.Error("usage without a stream")
 	}
@@ -296,7 +297,7 @@ func TestC75C76ResponseFormat(t *testing.T) {
 	}
 	for _, v := range []string{`5`, `{}`, `{"type":null}`, `{"type":"xml"}`, `{"type":"json_schema","json_schema":5}`, `{"type":"json_schema","json_schema":{"name":5,"schema":{}}}`,
 		`{"type":"json_schema","json_schema":{"name":"x","schema":"{}"}}`, `{"type":"json_schema","json_schema":{"name":"x","schema":{},"strict":"maybe"}}`, `{"type":"json_schema","json_schema":{"name":"x","schema":{},"description":5}}`,
-		`{"type":"structural_tag"}`, `{"type":"structural_tag","format":5}`, `{"type":"structural_tag","structures":[]}`, `{"type":"structural_tag","structures":[{"begin":"a"}],"triggers":[]}`,
+		`{"type":"structural_tag"}`, `{"type":"structural_tag","format":5}`, `{"type":"structural_tag","structures":[]}`, `{"type":"structural_tag","triggers":[]}`, `{"type":"structural_tag","structures":[5],"triggers":[]}`, `{"type":"structural_tag","structures":[{"end":"a"}],"triggers":[]}`, `{"type":"structural_tag","structures":[{"begin":"a"}],"triggers":[]}`,
 		`{"type":"structural_tag","structures":[{"begin":"a","end":"b","schema":5}],"triggers":[]}`, `{"type":"structural_tag","structures":[],"triggers":[5]}`} {
 		refuse(t, `"response_format":`+v, want{"schema", "response_format"})
 	}

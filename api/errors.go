@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 )
@@ -226,10 +227,8 @@ func python(value any) string {
 			b = strconv.AppendInt(b, int64(n), 10)
 		}
 		return string(append(b, ']'))
-	case string:
-		return clip([]byte(v))
 	}
-	panic("api: no spelling for this type of value")
+	return clip(fmt.Append(nil, value))
 }
 
 // maxListed is how many offending ids a message names.

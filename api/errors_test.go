@@ -97,6 +97,25 @@ func TestErrorBodies(t *testing.T) {
 	testkit.Golden(t, "testdata/errors.golden", []byte(out.String()))
 }
 
+// TestErrorsDocument keeps ERRORS.md what ErrorTable says.
+func TestErrorsDocument(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("# Error bodies\n\nEvery answer of the shape `{\"error\":{\"message\",\"type\",\"param\",\"code\"}}`; code is the status. Written by `go test ./api -rewrite`.\n" +
+		"401 is `" + UnauthorizedBody + "`, an unknown path `" + NotFoundBody + "`, a wrong method `" + MethodNotAllowedBody + "`.\n\n" +
+		"| Name | Stage | Status | type | param | When |\n|---|---|---|---|---|---|\n")
+	for _, r := range ErrorTable() {
+		stage, param := "any", "null"
+		if r.Stage > 0 {
+			stage = fmt.Sprint(r.Stage)
+		}
+		if r.Param != "" {
+			param = "`" + r.Param + "`"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %d | %s | %s | %s |\n", r.Name, stage, r.Status, r.Type, param, r.When)
+	}
+	testkit.Golden(t, "ERRORS.md", []byte(b.String()))
+}
+
 func TestErrorIsJSON(t *testing.T) {
 	param := "a\"b"
 	e := &Error{Status: 400, Code: 400, Type: "T\n", Message: "é 😀 \u2028 \x00 \xff \" \\", Param: &param}

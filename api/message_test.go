@@ -158,6 +158,7 @@ func TestLimits(t *testing.T) {
 		{`"messages":[` + parts(1) + `,` + parts(2) + `]`, `"messages":[` + parts(2) + `,` + parts(2) + `]`, "at most 3 content parts"},
 		{`"messages":[{"role":"assistant","tool_calls":[` + call + `,` + call + `,` + call + `]}]`,
 			`"messages":[{"role":"assistant","content":["a"],"tool_calls":[` + call + `,` + call + `,` + call + `]}]`, "at most 3 content parts and tool calls"},
+		{`"messages":[{"role":"assistant","tool_calls":[` + call + `]}]`, `"messages":[{"role":"assistant","tool_calls":[` + call + `,` + call + `,` + call + `,` + call + `]}]`, "messages[0].tool_calls[3]: a request must have at most 3"},
 		{`"tools":[{"function":{"name":"f","description":"123456"}}]`, `"tools":[{"function":{"name":"f","description":"1234567"}}]`, "tools: must be at most 50 bytes"},
 		{`"messages":[{"role":"developer","tools":["` + strings.Repeat("a", 46) + `"]}]`, `"messages":[{"role":"developer","tools":["` + strings.Repeat("a", 47) + `"]}]`, "messages[0].tools: must be at most 50 bytes"},
 		{`"n":4,"temperature":1`, `"n":5,"temperature":1`, "n must be at most 4"},

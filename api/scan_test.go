@@ -27,6 +27,7 @@ func TestScan(t *testing.T) {
 		{`{"a":1`, 6, "want ',' or '}'"},
 		{`{"a" 1}`, 5, "want ':'"},
 		{`{a:1}`, 1, "property name"},
+		{`{"a\x":1}`, 3, "escape"},
 		{`{"a":1,}`, 7, "property name"},
 		{`[1,]`, 3, "want a value"},
 		{`[1 2]`, 3, "want ',' or ']'"},

@@ -16,14 +16,18 @@
 //  1. Draw.Mask. A token whose bit is 0 is illegal. So is one whose logit is NaN
 //     or -Inf. A logit of +Inf counts as the largest finite float32. Illegal
 //     tokens have the logit -Inf.
+//
 //  2. RawLogprobs are those of the row as it is now; see below.
+//
 //  3. Draw.Allow in the same way, then the edits of the row, as defined by
 //     backend.Edit. The result is treated as in step 1, so an edit makes a token
 //     illegal with -Inf and cannot make an illegal one legal.
+//
 //  4. Draw.Target >= 0: that is the token. Otherwise, if no token is legal, the
 //     token is -1. Otherwise, if Temperature is 0 (or not > 0), the token is the
 //     legal one with the largest logit, ties to the lowest id; filters are
 //     ignored.
+//
 //  5. z = logit * (1/T), where 1/T and then z are clamped to the finite range.
 //     (For ProcessedLogprobs of a greedy row z = logit.) zmax is the largest z of
 //     a legal token. The weight of a token is the integer
@@ -31,12 +35,15 @@
 //     w = trunc(exp32(z - zmax) * 2^40), 0 where z - zmax < -28.
 //
 //  6. min_p keeps tokens with w >= trunc(min(MinP, 1) * 2^40). Off unless MinP > 0.
+//
 //  7. top_k keeps, of those, every token that fewer than TopK of them exceed in z:
 //     ties at the boundary stay. Off unless 0 < TopK.
+//
 //  8. top_p keeps, of those, every token such that the sum of w over the tokens
 //     with strictly greater z is less than ceil(P * S): S is the sum of w over
 //     the tokens kept so far, P is TopP, and P, S, the product and ceil are
 //     float64; the comparison is between integers. Off unless 0 < TopP < 1.
+//
 //  9. The token is the argmax over the tokens kept of z + gumbel, ties to the
 //     lowest id.
 //

@@ -81,12 +81,13 @@ func minPFloor(hi, minP float32) float32 {
 
 // histogram fills p.sums by bucket and returns the total.
 func (p *Picker) histogram(s selection) (total uint64) {
-	clear(p.sums[:])
+	sums := &p.sums
+	clear(sums[:])
 	if s.weighted {
 		for _, v := range p.z {
 			if v >= s.floor {
 				w := weight(v - s.top)
-				p.sums[s.bucket(v)] += w
+				sums[s.bucket(v)&(buckets-1)] += w
 				total += w
 			}
 		}
@@ -94,7 +95,7 @@ func (p *Picker) histogram(s selection) (total uint64) {
 	}
 	for _, v := range p.z {
 		if v >= s.floor {
-			p.sums[s.bucket(v)]++
+			sums[s.bucket(v)&(buckets-1)]++
 			total++
 		}
 	}

@@ -15,8 +15,9 @@ func (a entry) better(b entry) bool { return a.z > b.z || a.z == b.z && a.id < b
 // the z >= floor of p.z, whose largest value is hi (-Inf: no token is legal).
 func (p *Picker) report(r *backend.Draw, floor, hi float32, token int32, row int, out *backend.Out, topAt int) {
 	var total uint64
+	weighty := max(floor, hi-28.01) // below, weights are 0
 	for _, v := range p.z {
-		if v >= floor {
+		if v >= weighty {
 			total += weight(v - hi)
 		}
 	}
@@ -63,17 +64,23 @@ func (p *Picker) report(r *backend.Draw, floor, hi float32, token int32, row int
 // vocabulary; the heap serves both without sorting a row.
 func (p *Picker) best(n int, floor float32) {
 	p.top = p.top[:0]
-	for i, v := range p.z {
-		if v < floor {
-			continue
-		}
-		e := entry{v, int32(i)}
-		if len(p.top) < n {
-			p.top = append(p.top, e)
+	i := 0
+	for ; i < len(p.z) && len(p.top) < n; i++ {
+		if p.z[i] >= floor {
+			p.top = append(p.top, entry{p.z[i], int32(i)})
 			p.swim(len(p.top) - 1)
-		} else if e.better(p.top[0]) {
-			p.top[0] = e
+		}
+	}
+	if len(p.top) == 0 {
+		return
+	}
+	// An equal value has a higher id, so it does not displace the worst.
+	worst := p.top[0].z
+	for ; i < len(p.z); i++ {
+		if p.z[i] > worst {
+			p.top[0] = entry{p.z[i], int32(i)}
 			p.sink(0)
+			worst = p.top[0].z
 		}
 	}
 }

@@ -9,6 +9,9 @@ import "math"
 
 const maxFloat = math.MaxFloat32
 
+// infinity is the exponent that infinities and NaN have.
+const infinity = 0x7f800000
+
 // ninf is the logit of a token that is not legal.
 var ninf = float32(math.Inf(-1))
 

@@ -172,7 +172,7 @@ func loadRun(dst, logits []float32, inv float32, id, best int32, hi float32) (in
 	dst = dst[:len(logits)]
 	for i, l := range logits {
 		z := l * inv
-		if !(z >= -maxFloat && z <= maxFloat) {
+		if math.Float32bits(z)&infinity == infinity { // not finite
 			z = scaled(l, inv)
 		}
 		dst[i] = z
@@ -237,5 +237,5 @@ func draw(z []float32, floor float32, best int32, seed uint64, index uint32) int
 // slack is several times the rounding errors of either sum.
 func reach(score float32) float32 {
 	most := gumbelMost[32]
-	return score - most - (max(score, -score)+most)*0x1p-20
+	return score - most - float32((max(score, -score)+most)*0x1p-20)
 }

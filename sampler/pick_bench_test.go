@@ -37,7 +37,9 @@ func BenchmarkPick(b *testing.B) {
 		{"topk50_topp0.9", with(func(d *backend.Draw) { d.TopK, d.TopP = 50, 0.9 })},
 		{"minp0.05", with(func(d *backend.Draw) { d.MinP = 0.05 })},
 		{"temp1_raw20", with(func(d *backend.Draw) { d.Logprobs, d.Top = backend.RawLogprobs, 20 })},
-		{"all_processed20", with(func(d *backend.Draw) { d.TopK, d.TopP, d.MinP, d.Logprobs, d.Top = 50, 0.9, 0.01, backend.ProcessedLogprobs, 20 })},
+		{"all_processed20", with(func(d *backend.Draw) {
+			d.TopK, d.TopP, d.MinP, d.Logprobs, d.Top = 50, 0.9, 0.01, backend.ProcessedLogprobs, 20
+		})},
 		{"temp2_flat", with(func(d *backend.Draw) { d.Temperature = 200 })},
 		{"topp0.9_flat", with(func(d *backend.Draw) { d.Temperature, d.TopP = 200, 0.9 })},
 		{"greedy_topall", func() backend.Draw { d := none; d.Logprobs, d.Top = backend.RawLogprobs, v; return d }()},

@@ -37,7 +37,7 @@ var (
 const inv = "internal/invariants"
 
 var rules = map[string]rule{
-	"api":                 {mayNot: noIO},
+	"api":                 {tests: []string{"internal/testkit"}, mayNot: noIO},
 	"auth":                {mayNot: http},
 	"backend":             {mayNot: append([]string{"sync"}, pure...)},
 	"backend/sim":         {may: []string{"backend", "sampler", inv}, mayNot: noIO},
