@@ -4,6 +4,13 @@ import (
 	"weir/api"
 )
 
+// The lines of the log that every request leaves, at Debug.
+const (
+	logSubmitted = "request submitted"
+	logFinished  = "request finished"
+	logFailed    = "request failed"
+)
+
 // chatCompletions answers POST /v1/chat/completions.
 func (s *Server) chatCompletions(c *call) {
 	m, err := s.serving()
@@ -40,6 +47,7 @@ func (s *Server) chatCompletions(c *call) {
 		s.fail(c, err)
 		return
 	}
+	s.log.Debug(logSubmitted, "id", done.reply.meta.ID, "project", c.project, "prompt", len(done.request.Tokens), "n", done.reply.n, "stream", done.reply.stream)
 	if done.reply.stream {
 		s.stream(c, st, &done.reply)
 	} else {

@@ -62,14 +62,14 @@ func (c *CORS) preflight(ctx *fasthttp.RequestCtx) {
 	if !c.allow(ctx) {
 		return
 	}
-	h.Set("Access-Control-Allow-Methods", reflect(c.Methods, ctx.Request.Header.Peek("Access-Control-Request-Method"), "GET, POST, OPTIONS"))
-	h.Set("Access-Control-Allow-Headers", reflect(c.Headers, ctx.Request.Header.Peek("Access-Control-Request-Headers"), "Authorization, Content-Type, X-Request-Id"))
+	h.Set("Access-Control-Allow-Methods", mirror(c.Methods, ctx.Request.Header.Peek("Access-Control-Request-Method"), "GET, POST, OPTIONS"))
+	h.Set("Access-Control-Allow-Headers", mirror(c.Headers, ctx.Request.Header.Peek("Access-Control-Request-Headers"), "Authorization, Content-Type, X-Request-Id"))
 	h.SetBytesV("Access-Control-Max-Age", fasthttp.AppendUint(nil, c.MaxAge))
 }
 
-// reflect lists what is allowed; with "*" that is what was asked for, since a
+// mirror lists what is allowed; with "*" that is what was asked for, since a
 // literal * would not cover Authorization, nor anything beside credentials.
-func reflect(allowed []string, asked []byte, otherwise string) string {
+func mirror(allowed []string, asked []byte, otherwise string) string {
 	switch {
 	case !slices.Contains(allowed, "*"):
 		return strings.Join(allowed, ", ")

@@ -114,7 +114,7 @@ func (s *Server) logFailure(c *call, e *api.Error, err error) {
 	if e.Status == fasthttp.StatusInternalServerError {
 		level = slog.LevelError
 	}
-	s.log.Log(context.Background(), level, "request failed", "id", c.id, "project", c.project, "status", e.Status, "type", e.Type, "error", err, "took", s.now().Sub(c.begun))
+	s.log.Log(context.Background(), level, logFailed, "id", c.id, "project", c.project, "status", e.Status, "type", e.Type, "error", err, "took", s.now().Sub(c.begun))
 }
 
 // malformed answers what is not HTTP, or not in time; fasthttp then closes the

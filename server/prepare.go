@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"strings"
 	"unicode/utf8"
 
@@ -26,6 +27,12 @@ func (s *Server) prepare(m *Model, body []byte, id, project string) (*prepared, 
 	}
 	if !m.serves(q.Model) {
 		return nil, api.ErrModelNotFound(q.Model)
+	}
+	if id == "" && q.RequestID != nil {
+		id = *q.RequestID
+	}
+	if len(id) > maxID {
+		return nil, tooLongID()
 	}
 	if bad := s.check(m, q); bad != nil {
 		return nil, bad
@@ -66,6 +73,16 @@ func (s *Server) prepare(m *Model, body []byte, id, project string) (*prepared, 
 		p.reply.scored = true
 	}
 	return p, nil
+}
+
+// maxID bounds a request's id in bytes: every chunk of a stream repeats it.
+const maxID = 512
+
+func tooLongID() *api.Error {
+	e := httpError(400, fmt.Sprintf("request_id has more than %d bytes.", maxID))
+	param := "request_id"
+	e.Param = &param
+	return e
 }
 
 // check finds what the body alone, the model and the settings refuse.
@@ -159,12 +176,8 @@ func (m *Model) outputLimit(q *api.ChatRequest, prompt int) (int, *api.Error) {
 
 // reply is the part of the answer that is settled before its first token.
 func (s *Server) reply(m *Model, q *api.ChatRequest, id string) reply {
-	if id == "" {
-		if q.RequestID != nil {
-			id = *q.RequestID
-		} else {
-			id = s.newID()
-		}
+	if id == "" && q.RequestID == nil {
+		id = s.newID()
 	}
 	r := reply{
 		meta: api.Meta{ID: api.ChatID(id), Created: s.now().Unix(), Model: m.Names[0], Fingerprint: m.Fingerprint},

@@ -176,6 +176,7 @@ func queueTwin(t *testing.T, seed uint64) {
 			ctx, cancel := context.WithCancelCause(context.Background())
 			refused := false
 			wg.Go(func() {
+				defer cancel(nil)
 				err := q.do(ctx, project, func() { served = append(served, name); <-gate })
 				refused = errors.Is(err, errQueueFull)
 			})

@@ -244,13 +244,14 @@ func (b *sse) event(ev *engine.Event) {
 
 // end appends what follows the last choice.
 func (b *sse) end() {
+	u := api.Usage{Prompt: len(b.r.prompt), Cached: b.st.Cached()}
+	for _, n := range b.used {
+		u.Completion += n
+	}
 	if b.r.usage {
-		u := api.Usage{Prompt: len(b.r.prompt), Cached: b.st.Cached()}
-		for _, n := range b.used {
-			u.Completion += n
-		}
 		b.buf = b.enc.AppendUsage(b.buf, u)
 	}
+	b.s.log.Debug(logFinished, "id", b.r.meta.ID, "completion", u.Completion, "took", b.s.now().Sub(b.call.begun))
 	b.buf = append(b.buf, api.Done...)
 	b.over = true
 }
