@@ -4,7 +4,11 @@ go 1.26.0
 
 tool honnef.co/go/tools/cmd/staticcheck
 
-require golang.org/x/sys v0.49.0
+require (
+	github.com/goccy/go-yaml v1.19.2
+	github.com/spf13/pflag v1.0.10
+	golang.org/x/sys v0.49.0
+)
 
 require (
 	github.com/BurntSushi/toml v1.4.1-0.20240526193622-a339e1f7089c // indirect

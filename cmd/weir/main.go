@@ -1,0 +1,81 @@
+// Command weir serves language models.
+//
+//	weir serve [MODEL]   the HTTP server
+//	weir chat [MODEL]    a chat in the terminal
+//	weir version
+//
+// MODEL is a folder as Hugging Face lays it out. Without one, the model inside
+// the binary is used.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+
+	"github.com/spf13/pflag"
+)
+
+// version is set by the linker.
+var version = "devel"
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
+}
+
+const usage = `weir serves language models.
+
+  weir serve [MODEL] [flags]   serve MODEL over HTTP, by default on http://127.0.0.1:8000
+  weir chat  [MODEL] [flags]   chat with MODEL, or with a server (--url), in the terminal
+  weir version                 print the version
+  weir help                    print this
+
+MODEL is a folder with config.json, *.safetensors and tokenizer.json, as on the
+Hugging Face Hub. Without one, the small model inside the binary is used.
+
+weir COMMAND --help lists a command's flags. Every flag can also be set in a
+YAML file (--config FILE, the flag names as keys) and in the environment
+(--max-model-len as WEIR_MAX_MODEL_LEN). The command line wins over the
+environment, and the environment over the file.
+`
+
+// run is main with its surroundings passed in. It returns the exit status: 0,
+// 1 for what failed, 2 for what was asked wrongly.
+func run(args []string, env func(string) string, in io.Reader, out, errOut io.Writer) int {
+	cmd := ""
+	if len(args) > 0 {
+		cmd, args = args[0], args[1:]
+	}
+	var err error
+	switch cmd {
+	case "serve":
+		err = serveMain(args, env, out, errOut)
+	case "chat":
+		err = chatMain(args, env, in, out, errOut)
+	case "version", "--version", "-v":
+		fmt.Fprintf(out, "weir %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	case "help", "--help", "-h":
+		fmt.Fprint(out, usage)
+	case "":
+		fmt.Fprint(errOut, usage)
+		return 2
+	default:
+		err = usageError{fmt.Errorf("unknown command %q; weir help lists them", cmd)}
+	}
+	switch {
+	case err == nil, errors.Is(err, pflag.ErrHelp):
+		return 0
+	}
+	fmt.Fprintf(errOut, "weir: %v\n", err)
+	if errors.As(err, new(usageError)) {
+		return 2
+	}
+	return 1
+}
+
+// usageError is a mistake in how weir was called.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }

@@ -1,0 +1,97 @@
+package cpu
+
+import (
+	"fmt"
+	"math/bits"
+	"unsafe"
+)
+
+const (
+	cacheLine   = 64
+	hugePage    = 2 << 20
+	segmentSize = 16 << 20
+)
+
+// An arena hands out zeroed memory that lives until close and never moves. It
+// lies outside the Go heap where the system can map it: the collector neither
+// scans gigabytes of weights nor paces itself by their size.
+//
+// Memory that is never touched costs address space only.
+type arena struct {
+	huge     bool
+	segments []segment
+	free     []byte // the rest of the newest segment
+	total    int64  // bytes handed out
+}
+
+// segment is one mapping.
+type segment struct {
+	data   []byte // aligned
+	mapped []byte // what unmap takes back
+}
+
+// bytes returns n zeroed bytes on a cache line of their own. A large piece gets
+// a segment for itself.
+func (a *arena) bytes(n int) ([]byte, error) {
+	if n < 0 || n > 1<<56 {
+		return nil, fmt.Errorf("%w: %d bytes are more than any machine has", ErrConfig, n)
+	}
+	n = (n + cacheLine - 1) &^ (cacheLine - 1)
+	if n > len(a.free) {
+		s, err := mapSegment(max(n, segmentSize), a.huge)
+		if err != nil {
+			return nil, fmt.Errorf("cpu: allocate %d MiB: %w", (n+1<<20-1)>>20, err)
+		}
+		a.segments = append(a.segments, s)
+		if len(s.data)-n < len(a.free) { // the old rest is larger: keep it
+			a.total += int64(n)
+			return s.data[:n:n], nil
+		}
+		a.free = s.data
+	}
+	b := a.free[:n:n]
+	a.free = a.free[n:]
+	a.total += int64(n)
+	return b, nil
+}
+
+// floats returns n zeroed numbers on a cache line of their own.
+func (a *arena) floats(n int) ([]float32, error) {
+	size, err := product(n, 4)
+	if err != nil {
+		return nil, err
+	}
+	b, err := a.bytes(size)
+	if err != nil || n == 0 {
+		return nil, err
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), n), nil
+}
+
+// close gives everything back. Nothing handed out may be touched afterwards.
+func (a *arena) close() error {
+	var first error
+	for _, s := range a.segments {
+		if err := unmapSegment(s); err != nil && first == nil {
+			first = fmt.Errorf("cpu: release memory: %w", err)
+		}
+	}
+	*a = arena{huge: a.huge}
+	return first
+}
+
+// product multiplies sizes that are not negative.
+func product(factors ...int) (int, error) {
+	p := uint64(1)
+	for _, f := range factors {
+		if f < 0 {
+			return 0, fmt.Errorf("%w: negative size %d", ErrConfig, f)
+		}
+		hi, lo := bits.Mul64(p, uint64(f))
+		if hi != 0 || lo > 1<<56 {
+			return 0, fmt.Errorf("%w: a size of %v elements is more than any machine has", ErrConfig, factors)
+		}
+		p = lo
+	}
+	return int(p), nil
+}

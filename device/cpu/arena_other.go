@@ -1,0 +1,13 @@
+//go:build !linux
+
+package cpu
+
+import "unsafe"
+
+func mapSegment(n int, _ bool) (segment, error) {
+	mapped := make([]byte, n+cacheLine)
+	skip := int(-uintptr(unsafe.Pointer(&mapped[0])) & (cacheLine - 1))
+	return segment{data: mapped[skip:][:n], mapped: mapped}, nil
+}
+
+func unmapSegment(segment) error { return nil }

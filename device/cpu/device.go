@@ -1,0 +1,128 @@
+package cpu
+
+import (
+	"errors"
+	"fmt"
+
+	"weir/backend"
+	"weir/model"
+	"weir/sampler"
+)
+
+var _ model.Device = (*Device)(nil)
+
+// Device computes on the processors of this machine. One goroutine owns it and
+// makes all calls; operations are done when they return, but for Draw, which
+// End carries out.
+type Device struct {
+	cfg  Config
+	impl *impl
+	team *workers
+	mem  arena // activations, KV cache, scratch
+	rom  arena // weights
+
+	planned bool
+	shape   model.Shape
+	acts    []activation // by Act.Buf
+	params  []param      // by Weight
+	cache   cache
+	ropes   []ropeTable
+	scratch []scratch // by worker
+	memory  Memory
+
+	batch *backend.Batch // the step's, from Begin to End
+	drawn []int32        // what the previous step drew, by row
+	draw  drawState
+
+	// Jobs are kept here because a job in an interface must not be allocated.
+	rowsJob   rowJob
+	mulJob    mulJob
+	attendJob attendJob
+	pickJob   pickJob
+}
+
+// Memory is what a Device holds, in bytes. The KV cache is not resident before
+// it is used.
+type Memory struct {
+	Weights     int64 // repacked matrices; embeddings stay in the mapped file
+	KV          int64
+	Activations int64
+	Scratch     int64
+}
+
+// activation is one buffer, [rows, stride] of which width columns are used.
+type activation struct {
+	data          []float32
+	width, stride int
+	drawn         bool
+}
+
+// Open starts the workers. Plan comes next.
+func Open(cfg Config) (*Device, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	d := &Device{cfg: cfg, impl: find(cfg.Impl), team: newWorkers(cfg.threads())}
+	d.mem.huge, d.rom.huge = cfg.HugePages, cfg.HugePages
+	d.rowsJob.d, d.mulJob.d, d.attendJob.d, d.pickJob.d = d, d, d, d
+	return d, nil
+}
+
+// Close stops the workers and gives all memory back. It may be called twice.
+func (d *Device) Close() error {
+	if d.team == nil {
+		return nil
+	}
+	d.team.close()
+	mem, rom := d.mem.close(), d.rom.close()
+	*d = Device{}
+	return errors.Join(mem, rom)
+}
+
+// Memory reports what Plan and Load have allocated so far.
+func (d *Device) Memory() Memory {
+	m := d.memory
+	m.Weights = d.rom.total
+	return m
+}
+
+// Impl names the tier of instructions in use, one of Impls.
+func (d *Device) Impl() string { return d.impl.name }
+
+// Threads is how many threads compute, the caller's included.
+func (d *Device) Threads() int { return d.team.threads }
+
+// view is a block of columns of an activation buffer.
+type view struct {
+	data          []float32 // from the block's first column of row 0 on
+	width, stride int
+}
+
+func (v view) row(i int) []float32 {
+	return v.data[i*v.stride:][:v.width:v.width]
+}
+
+func (d *Device) view(a model.Act) view {
+	b := &d.acts[a.Buf]
+	if a.Off < 0 || a.Width <= 0 || a.Off+a.Width > b.width {
+		panic(fmt.Sprintf("cpu: columns [%d, %d) of an activation that has %d", a.Off, a.Off+a.Width, b.width))
+	}
+	return view{b.data[a.Off:], a.Width, b.stride}
+}
+
+// rows is how many rows of a's buffer this step uses.
+func (d *Device) rows(a model.Act) int {
+	if d.acts[a.Buf].drawn {
+		return len(d.batch.At)
+	}
+	return len(d.batch.Tokens)
+}
+
+// scratch is one worker's own memory, allocated by Plan.
+type scratch struct {
+	attn   attendScratch
+	offs   []int     // tile offsets of one kernel call
+	edge   []float32 // [rows of a kernel, 16] results of a tile that is not full
+	picker sampler.Picker
+	_      [linePad]byte
+}

@@ -1,0 +1,34 @@
+// Package cpu is the CPU implementation of model.Device.
+//
+// # Numbers
+//
+// Activations and sums are float32. Weights and the KV cache are stored as
+// float32, float16 or bfloat16 and widened, exactly, when they are used.
+//
+// Every sum has one order that depends on nothing but the row it belongs to:
+//
+//   - a matrix product sums the even k in one chain and the odd k in another,
+//     both ascending, and adds the two chains, then the bias; how many rows are
+//     computed at once, by which thread and in which call changes nothing;
+//   - attention computes partial results over absolute positions
+//     [256p, 256p+256) and merges them in ascending p. A prefill chunk and a
+//     decode step do the same arithmetic, so chunking, prefix hits and block
+//     tables change no bit; neither does the block size.
+//
+// That holds within one tier of instructions (Config.Impl). Tiers differ from
+// each other in the last bits, because one has fused multiply-add and the next
+// has not.
+//
+// # Layout
+//
+// A tile is 16 rows of a matrix, interleaved so that one vector load yields the
+// same k of 16 rows, and no horizontal sum is ever needed (format.go). The KV
+// cache uses the same tiles: for Q·K a tile is 16 positions by HeadDim, for P·V
+// it is 16 dimensions by 16 positions (kv.go). So weights, keys and values go
+// through the same kernels (ops.go).
+//
+// # Threads
+//
+// A Device belongs to one goroutine, which computes along with the workers
+// (workers.go). Nothing is allocated during a step.
+package cpu

@@ -1,0 +1,196 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"weir/weights"
+)
+
+// Format is how numbers are stored.
+type Format uint8
+
+const (
+	Auto Format = iota // weights only: what the checkpoint has
+	F32
+	F16
+	BF16
+)
+
+var formatNames = [...]string{Auto: "auto", F32: "f32", F16: "f16", BF16: "bf16"}
+
+func (f Format) String() string {
+	if int(f) < len(formatNames) {
+		return formatNames[f]
+	}
+	return fmt.Sprintf("Format(%d)", uint8(f))
+}
+
+// ParseFormat is the inverse of String.
+func ParseFormat(s string) (Format, error) {
+	for f, name := range formatNames {
+		if s == name {
+			return Format(f), nil
+		}
+	}
+	return Auto, fmt.Errorf("%w: number format %q; there are auto, f32, f16, bf16", ErrConfig, s)
+}
+
+func formatOf(d weights.DType) Format {
+	switch d {
+	case weights.F32:
+		return F32
+	case weights.F16:
+		return F16
+	case weights.BF16:
+		return BF16
+	}
+	return Auto
+}
+
+// A tile holds 16 rows of k columns, columns in pairs, odd k padded with zeros:
+//
+//	F32, F16:  [k][16 rows]
+//	BF16:      [k/2][16 rows][2]
+//
+// BF16 is interleaved because a 32-bit lane then holds two columns, and the
+// upper one is a float32 but for its lower half: a shift and a mask widen
+// 16 x 2 numbers without a shuffle. F16 has a widening load instead.
+
+// pairBytes is the size of 16 rows by 2 columns.
+func (f Format) pairBytes() int {
+	if f == F32 {
+		return 2 * rowsPerTile * 4
+	}
+	return 2 * rowsPerTile * 2
+}
+
+// tileBytes is the size of a tile of k columns.
+func (f Format) tileBytes(k int) int { return (k + 1) / 2 * f.pairBytes() }
+
+// put stores v as column k of row r of the tile.
+func (f Format) put(tile []byte, k, r int, v float32) {
+	switch f {
+	case F32:
+		binary.LittleEndian.PutUint32(tile[(k*rowsPerTile+r)*4:], math.Float32bits(v))
+	case F16:
+		binary.LittleEndian.PutUint16(tile[(k*rowsPerTile+r)*2:], toF16(v))
+	default:
+		binary.LittleEndian.PutUint16(tile[(k/2*rowsPerTile+r)*4+k%2*2:], toBF16(v))
+	}
+}
+
+// columns widens columns 2p and 2p+1 of the tile into c.
+func (f Format) columns(c *[2][rowsPerTile]float32, tile []byte, p int) {
+	b := tile[p*f.pairBytes():][:f.pairBytes()]
+	switch f {
+	case F32:
+		for i := range c {
+			for r := range c[i] {
+				c[i][r] = math.Float32frombits(binary.LittleEndian.Uint32(b[(i*rowsPerTile+r)*4:]))
+			}
+		}
+	case F16:
+		for i := range c {
+			for r := range c[i] {
+				c[i][r] = fromF16(binary.LittleEndian.Uint16(b[(i*rowsPerTile+r)*2:]))
+			}
+		}
+	default:
+		for r := range rowsPerTile {
+			v := binary.LittleEndian.Uint32(b[r*4:])
+			c[0][r] = math.Float32frombits(v << 16)
+			c[1][r] = math.Float32frombits(v & 0xffff0000)
+		}
+	}
+}
+
+// packRow stores row r of a tile from k numbers of a checkpoint. Same format
+// to same format copies bits.
+func (f Format) packRow(tile []byte, r int, d weights.DType, src []byte, k0, k1 int) {
+	if f == BF16 && d == weights.BF16 {
+		k := k0 // even
+		for ; k+1 < k1; k += 2 {
+			binary.LittleEndian.PutUint32(tile[(k/2*rowsPerTile+r)*4:], binary.LittleEndian.Uint32(src[k*2:]))
+		}
+		if k < k1 {
+			binary.LittleEndian.PutUint16(tile[(k/2*rowsPerTile+r)*4:], binary.LittleEndian.Uint16(src[k*2:]))
+		}
+		return
+	}
+	if f == F16 && d == weights.F16 {
+		for k := k0; k < k1; k++ {
+			binary.LittleEndian.PutUint16(tile[(k*rowsPerTile+r)*2:], binary.LittleEndian.Uint16(src[k*2:]))
+		}
+		return
+	}
+	for k := k0; k < k1; k++ {
+		f.put(tile, k, r, number(d, src, k))
+	}
+}
+
+// number is element i of a checkpoint's bytes.
+func number(d weights.DType, src []byte, i int) float32 {
+	switch d {
+	case weights.F32:
+		return math.Float32frombits(binary.LittleEndian.Uint32(src[i*4:]))
+	case weights.F16:
+		return fromF16(binary.LittleEndian.Uint16(src[i*2:]))
+	default:
+		return math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[i*2:])) << 16)
+	}
+}
+
+// widen converts len(dst) numbers of a checkpoint.
+func widen(dst []float32, d weights.DType, src []byte) {
+	if d == weights.BF16 {
+		for i := range dst {
+			dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[i*2:])) << 16)
+		}
+		return
+	}
+	for i := range dst {
+		dst[i] = number(d, src, i)
+	}
+}
+
+// toBF16 rounds to nearest even; NaN stays NaN.
+func toBF16(v float32) uint16 {
+	b := math.Float32bits(v)
+	if b&0x7fffffff > 0x7f800000 {
+		return uint16(b>>16) | 0x40
+	}
+	return uint16((b + 0x7fff + b>>16&1) >> 16)
+}
+
+// toF16 rounds to nearest even; what is too large becomes infinite, NaN stays
+// NaN.
+func toF16(v float32) uint16 {
+	b := math.Float32bits(v)
+	sign := uint16(b >> 16 & 0x8000)
+	b &= 0x7fffffff
+	switch {
+	case b > 0x7f800000:
+		return sign | 0x7e00
+	case b >= 0x477ff000: // 65520, halfway between the largest number and the next
+		return sign | 0x7c00
+	case b < 0x38800000: // below 2^-14: the unit is 2^-24 whatever the exponent
+		// Adding 0.5 aligns that unit with the last bit of a float32.
+		return sign | uint16(math.Float32bits(math.Float32frombits(b)+0.5)-0x3f000000)
+	}
+	b += 0xfff + b>>13&1
+	return sign | uint16((b-0x38000000)>>13)
+}
+
+func fromF16(h uint16) float32 {
+	sign, e, m := uint32(h&0x8000)<<16, uint32(h>>10&31), uint32(h&0x3ff)
+	switch e {
+	case 0:
+		v := float32(m) * (1.0 / (1 << 24))
+		return math.Float32frombits(math.Float32bits(v) | sign)
+	case 31:
+		return math.Float32frombits(sign | 0x7f800000 | m<<13)
+	}
+	return math.Float32frombits(sign | (e+112)<<23 | m<<13)
+}

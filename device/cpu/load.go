@@ -1,0 +1,212 @@
+package cpu
+
+import (
+	"fmt"
+
+	"weir/model"
+	"weir/weights"
+)
+
+// param is what a Weight names: one of three things, by Use.
+type param struct {
+	mat   matrix
+	embed embedding
+	vec   []float32
+}
+
+// matrix is a linear layer's weights in tiles of 16 output rows.
+type matrix struct {
+	n, k   int
+	format Format
+	tile   int       // bytes of a tile
+	data   []byte    // [ceil(n/16)] tiles; rows from n on are zero
+	bias   []float32 // [ceil(n/16)*16], or nil
+}
+
+func (m *matrix) tiles() int { return (m.n + rowsPerTile - 1) / rowsPerTile }
+
+// embedding reads rows from the checkpoint's own memory: a step needs a few
+// rows of a table that is often the model's largest.
+type embedding struct {
+	rows, width int
+	parts       []weights.Tensor
+}
+
+// Load implements model.Device.
+func (d *Device) Load(m model.Matrix) (model.Weight, error) {
+	if len(m.Rows) == 0 {
+		return 0, fmt.Errorf("%w: a matrix of no tensors", ErrConfig)
+	}
+	for _, list := range [][]weights.Tensor{m.Rows, m.Bias} {
+		for _, t := range list {
+			if err := checkTensor(t); err != nil {
+				return 0, err
+			}
+		}
+	}
+	var p param
+	var err error
+	switch m.Use {
+	case model.Linear:
+		p.mat, err = d.loadLinear(m)
+	case model.Embedding:
+		p.embed, err = loadEmbedding(m)
+	case model.Vector:
+		p.vec, err = d.loadVector(m.Rows, 1)
+	default:
+		err = fmt.Errorf("%w: use %d of tensor %q is unknown", ErrConfig, m.Use, m.Rows[0].Name)
+	}
+	if err != nil {
+		return 0, err
+	}
+	d.params = append(d.params, p)
+	return model.Weight(len(d.params) - 1), nil
+}
+
+func checkTensor(t weights.Tensor) error {
+	if formatOf(t.DType) == Auto {
+		return fmt.Errorf("%w: tensor %q is %s; this device computes with float32, float16 and bfloat16", ErrConfig, t.Name, t.DType)
+	}
+	size, err := product(append([]int{t.DType.Size()}, t.Shape...)...)
+	if err != nil {
+		return fmt.Errorf("tensor %q: %w", t.Name, err)
+	}
+	if size != len(t.Data) || size == 0 {
+		return fmt.Errorf("%w: tensor %q of shape %v has %d bytes, not %d", ErrConfig, t.Name, t.Shape, len(t.Data), size)
+	}
+	return nil
+}
+
+// stack returns the height and width of matrices stacked along their rows.
+func stack(rows []weights.Tensor) (n, k int, err error) {
+	for _, t := range rows {
+		if len(t.Shape) != 2 {
+			return 0, 0, fmt.Errorf("%w: tensor %q of shape %v is not a matrix", ErrConfig, t.Name, t.Shape)
+		}
+		if k != 0 && t.Shape[1] != k {
+			return 0, 0, fmt.Errorf("%w: tensor %q has rows of %d, the one before it of %d", ErrConfig, t.Name, t.Shape[1], k)
+		}
+		n, k = n+t.Shape[0], t.Shape[1]
+	}
+	return n, k, nil
+}
+
+func loadEmbedding(m model.Matrix) (embedding, error) {
+	n, k, err := stack(m.Rows)
+	if err != nil {
+		return embedding{}, err
+	}
+	if len(m.Bias) > 0 {
+		return embedding{}, fmt.Errorf("%w: embedding %q has a bias", ErrConfig, m.Rows[0].Name)
+	}
+	return embedding{rows: n, width: k, parts: m.Rows}, nil
+}
+
+// loadVector widens vectors, one after another, and pads with zeros to a
+// multiple of the given length.
+func (d *Device) loadVector(parts []weights.Tensor, multiple int) ([]float32, error) {
+	n := 0
+	for _, t := range parts {
+		if len(t.Shape) != 1 {
+			return nil, fmt.Errorf("%w: tensor %q of shape %v is not a vector", ErrConfig, t.Name, t.Shape)
+		}
+		n += t.Shape[0]
+	}
+	v, err := d.rom.floats((n + multiple - 1) / multiple * multiple)
+	if err != nil {
+		return nil, err
+	}
+	i := 0
+	for _, t := range parts {
+		widen(v[i:i+t.Shape[0]], t.DType, t.Data)
+		i += t.Shape[0]
+	}
+	return v, nil
+}
+
+func (d *Device) loadLinear(m model.Matrix) (matrix, error) {
+	n, k, err := stack(m.Rows)
+	if err != nil {
+		return matrix{}, err
+	}
+	w := matrix{n: n, k: k, format: d.storedAs(m.Rows)}
+	w.tile = w.format.tileBytes(k)
+	size, err := product(w.tiles(), w.tile)
+	if err != nil {
+		return matrix{}, err
+	}
+	if len(m.Bias) > 0 {
+		if err := checkBias(m); err != nil {
+			return matrix{}, err
+		}
+		if w.bias, err = d.loadVector(m.Bias, rowsPerTile); err != nil {
+			return matrix{}, err
+		}
+	}
+	if w.data, err = d.rom.bytes(size); err != nil {
+		return matrix{}, err
+	}
+	d.team.run(w.tiles(), &packJob{&w, m.Rows})
+	return w, nil
+}
+
+func checkBias(m model.Matrix) error {
+	if len(m.Bias) != len(m.Rows) {
+		return fmt.Errorf("%w: %q has %d biases for %d matrices", ErrConfig, m.Rows[0].Name, len(m.Bias), len(m.Rows))
+	}
+	for i, b := range m.Bias {
+		if b.Len() != m.Rows[i].Shape[0] {
+			return fmt.Errorf("%w: bias %q has %d elements for the %d rows of %q", ErrConfig, b.Name, b.Len(), m.Rows[i].Shape[0], m.Rows[i].Name)
+		}
+	}
+	return nil
+}
+
+// storedAs is the format of a matrix in memory. Stacked tensors of different
+// types meet in float32, which holds all of them exactly.
+func (d *Device) storedAs(rows []weights.Tensor) Format {
+	if d.cfg.WeightType != Auto {
+		return d.cfg.WeightType
+	}
+	for _, t := range rows[1:] {
+		if t.DType != rows[0].DType {
+			return F32
+		}
+	}
+	return formatOf(rows[0].DType)
+}
+
+// packColumns is how much of a row is packed before the next row of the tile:
+// 16 rows of it fit the first-level cache.
+const packColumns = 512
+
+// packJob fills one tile per chunk.
+type packJob struct {
+	w    *matrix
+	rows []weights.Tensor
+}
+
+func (j *packJob) do(_, chunk int) {
+	w := j.w
+	tile := w.data[chunk*w.tile:][:w.tile]
+	// The tile's rows lie in one tensor or across the border of two.
+	var src [rowsPerTile][]byte
+	var dtype [rowsPerTile]weights.DType
+	first := 0
+	for _, t := range j.rows {
+		size := t.DType.Size() * w.k
+		for r := range rowsPerTile {
+			if i := chunk*rowsPerTile + r - first; i >= 0 && i < t.Shape[0] {
+				src[r], dtype[r] = t.Data[i*size:][:size], t.DType
+			}
+		}
+		first += t.Shape[0]
+	}
+	for k0 := 0; k0 < w.k; k0 += packColumns {
+		for r := range rowsPerTile {
+			if src[r] != nil {
+				w.format.packRow(tile, r, dtype[r], src[r], k0, min(k0+packColumns, w.k))
+			}
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package cpu
+
+import (
+	"fmt"
+
+	"weir/model"
+)
+
+const (
+	// serialWork is the number of multiplications below which waking others
+	// costs more than they save.
+	serialWork = 1 << 16
+	// chunksPerWorker balances claims against the wait for the last chunk.
+	chunksPerWorker = 8
+	// cachedInput bounds the rows of x, in bytes, that are taken through all
+	// tiles of a chunk: they stay in the second-level cache.
+	cachedInput = 384 << 10
+	// maxTilesPerCall and maxBytesPerCall keep one kernel call, which cannot be
+	// preempted, far below the collector's patience.
+	maxTilesPerCall = 64
+	maxBytesPerCall = 512 << 10
+)
+
+// MatMul implements model.Device.
+func (d *Device) MatMul(dst model.Act, w model.Weight, src model.Act) {
+	m := &d.params[w].mat
+	if src.Width != m.k || dst.Width != m.n {
+		panic(fmt.Sprintf("cpu: MatMul of [%d, %d] with rows of %d into rows of %d", m.n, m.k, src.Width, dst.Width))
+	}
+	d.mul(d.view(dst), m, d.view(src), d.rows(src))
+}
+
+// mul writes x·mᵀ + bias to the first n rows of y.
+func (d *Device) mul(y view, m *matrix, x view, n int) {
+	if n == 0 {
+		return
+	}
+	j := &d.mulJob
+	j.y, j.m, j.x, j.n = y, m, x, n
+	j.block = max(1, min(n, cachedInput/(4*m.k)))
+	j.blocks = (n + j.block - 1) / j.block
+	j.block = (n + j.blocks - 1) / j.blocks
+
+	tiles := m.tiles()
+	j.tiles = max(1, min(tiles/(d.team.threads*chunksPerWorker), maxTilesPerCall, maxBytesPerCall/m.tile))
+	j.parts = (tiles + j.tiles - 1) / j.tiles
+	if n*m.n*m.k < serialWork {
+		for c := range j.blocks * j.parts {
+			j.do(0, c)
+		}
+		return
+	}
+	d.team.run(j.blocks*j.parts, j)
+}
+
+// mulJob is a matrix product cut into chunks of some rows by some tiles. A
+// chunk takes a range of tiles, and each of them through its rows: a tile is
+// read from memory once, and the rows stay in the cache.
+type mulJob struct {
+	d      *Device
+	y, x   view
+	m      *matrix
+	n      int // rows of x
+	block  int // rows per chunk
+	blocks int
+	tiles  int // tiles per chunk
+	parts  int // chunks per block of rows
+}
+
+func (j *mulJob) do(worker, chunk int) {
+	row := chunk / j.parts * j.block
+	n := min(j.block, j.n-row)
+	tile := chunk % j.parts * j.tiles
+	end := min(tile+j.tiles, j.m.tiles())
+	full := min(end, j.m.n/rowsPerTile)
+	sc := &j.d.scratch[worker]
+
+	kernels := j.d.impl.mul[j.m.format]
+	passes := (n + len(kernels) - 2) / (len(kernels) - 1)
+	if passes == 1 && full > tile {
+		j.call(kernels[n], sc, tile, full, full, row, row+n)
+		tile = full
+	}
+	for ; tile < end; tile++ {
+		// Equal passes: eight and eight rather than twelve and four.
+		for p := range passes {
+			r0, r1 := row+p*n/passes, row+(p+1)*n/passes
+			next := tile // the tile itself is in the cache already
+			if p == 0 {
+				next = tile + 1
+			}
+			if tile < full {
+				j.call(kernels[r1-r0], sc, tile, tile+1, next, r0, r1)
+			} else {
+				j.edge(kernels[r1-r0], sc, tile, r0, r1)
+			}
+		}
+	}
+}
+
+// call computes rows [r0, r1) with tiles [t0, t1) and has tile next prefetched
+// at the end.
+func (j *mulJob) call(f mulFunc, sc *scratch, t0, t1, next, r0, r1 int) {
+	m := j.m
+	offs := sc.offs[:t1-t0+1]
+	for u := range offs {
+		offs[u] = (t0 + u) * m.tile
+	}
+	offs[t1-t0] = min(next*m.tile, len(m.data)-m.tile)
+	var bias []float32
+	if m.bias != nil {
+		bias = m.bias[t0*rowsPerTile : t1*rowsPerTile]
+	}
+	// The slices end where the last row's result ends, so that an index that is
+	// wrong panics in Go before a kernel writes.
+	x := j.x.data[r0*j.x.stride : (r1-1)*j.x.stride+m.k]
+	y := j.y.data[r0*j.y.stride+t0*rowsPerTile : (r1-1)*j.y.stride+t1*rowsPerTile]
+	f(m.data, offs, m.k, x, j.x.stride, y, j.y.stride, bias)
+}
+
+// edge computes the last tile when the matrix ends inside it: behind the
+// result's columns lie somebody else's.
+func (j *mulJob) edge(f mulFunc, sc *scratch, tile, r0, r1 int) {
+	m := j.m
+	sc.offs[0], sc.offs[1] = tile*m.tile, tile*m.tile
+	var bias []float32
+	if m.bias != nil {
+		bias = m.bias[tile*rowsPerTile:]
+	}
+	x := j.x.data[r0*j.x.stride : (r1-1)*j.x.stride+m.k]
+	f(m.data, sc.offs[:2], m.k, x, j.x.stride, sc.edge, rowsPerTile, bias)
+	for r := r0; r < r1; r++ {
+		y := j.y.data[r*j.y.stride:][:m.n]
+		copy(y[tile*rowsPerTile:], sc.edge[(r-r0)*rowsPerTile:])
+	}
+}

@@ -1,0 +1,303 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"weir/backend"
+	"weir/model"
+	"weir/weights"
+)
+
+// eachImpl runs a test once for every implementation that this processor has.
+func eachImpl(t *testing.T, f func(t *testing.T, im *impl)) {
+	t.Helper()
+	for _, im := range impls {
+		t.Run(im.name, func(t *testing.T) { f(t, im) })
+	}
+}
+
+// newRand is a source of numbers that is the same in every run.
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x77656972)) }
+
+// tensor makes a tensor of random numbers around zero.
+func tensor(rnd *rand.Rand, d weights.DType, std float64, shape ...int) weights.Tensor {
+	t := weights.Tensor{Name: "random", DType: d, Shape: shape}
+	for range t.Len() {
+		v := float32(rnd.NormFloat64() * std)
+		switch d {
+		case weights.F32:
+			t.Data = binary.LittleEndian.AppendUint32(t.Data, math.Float32bits(v))
+		case weights.F16:
+			t.Data = binary.LittleEndian.AppendUint16(t.Data, toF16(v))
+		case weights.BF16:
+			t.Data = binary.LittleEndian.AppendUint16(t.Data, toBF16(v))
+		}
+	}
+	return t
+}
+
+// values are a tensor's numbers.
+func values(t weights.Tensor) []float64 {
+	v := make([]float64, t.Len())
+	for i := range v {
+		v[i] = float64(number(t.DType, t.Data, i))
+	}
+	return v
+}
+
+// net is a small decoder with everything a Device offers: stacked matrices with
+// bias, norms over rows and heads, grouped queries, rotary embeddings, windows.
+type net struct {
+	dim, heads, kvHeads, headDim, inner, vocab, layers int
+
+	embed, head weights.Tensor
+	norms       []weights.Tensor // one per layer, and the last
+	qkv         [][]weights.Tensor
+	bias        [][]weights.Tensor
+	headNorm    weights.Tensor
+	out, down   []weights.Tensor
+	gateUp      [][]weights.Tensor
+	rope        model.Rope
+	window      int // of odd layers
+}
+
+const netEps = 1e-6
+
+// The activations of net.
+const (
+	actX, actN, actQKV, actA, actG, actH, actD = 0, 1, 2, 3, 4, 5, 6
+)
+
+// newNet has awkward sizes: no width but the heads' is a multiple of 16.
+func newNet(rnd *rand.Rand, d weights.DType, headDim int) *net {
+	n := &net{dim: 50, heads: 6, kvHeads: 2, headDim: headDim, inner: 70, vocab: 301, layers: 3, window: 40}
+	n.embed = tensor(rnd, d, 1, n.vocab, n.dim)
+	n.head = tensor(rnd, d, 0.4, n.vocab, n.dim)
+	for range n.layers {
+		n.norms = append(n.norms, tensor(rnd, weights.F32, 1, n.dim))
+		kv := n.kvHeads * headDim
+		n.qkv = append(n.qkv, []weights.Tensor{tensor(rnd, d, 0.2, n.heads*headDim, n.dim), tensor(rnd, d, 0.2, kv, n.dim), tensor(rnd, d, 0.2, kv, n.dim)})
+		n.bias = append(n.bias, []weights.Tensor{tensor(rnd, d, 0.2, n.heads*headDim), tensor(rnd, d, 0.2, kv), tensor(rnd, d, 0.2, kv)})
+		n.out = append(n.out, tensor(rnd, d, 0.2, n.dim, n.heads*headDim))
+		n.gateUp = append(n.gateUp, []weights.Tensor{tensor(rnd, d, 0.2, n.inner, n.dim), tensor(rnd, d, 0.2, n.inner, n.dim)})
+		n.down = append(n.down, tensor(rnd, d, 0.2, n.dim, n.inner))
+	}
+	n.norms = append(n.norms, tensor(rnd, weights.F32, 1, n.dim))
+	n.headNorm = tensor(rnd, weights.F32, 1, headDim)
+	n.rope.Scale = 1
+	for i := range headDim / 2 {
+		n.rope.InvFreq = append(n.rope.InvFreq, float32(math.Pow(10000, -2*float64(i)/float64(headDim))))
+	}
+	return n
+}
+
+func (n *net) shape(spec backend.Spec) model.Shape {
+	spec.VocabSize = n.vocab
+	qkv := (n.heads + 2*n.kvHeads) * n.headDim
+	return model.Shape{
+		Layers: n.layers, Heads: n.heads, KVHeads: n.kvHeads, HeadDim: n.headDim,
+		Acts:  []model.ActShape{{Width: n.dim}, {Width: n.dim}, {Width: qkv}, {Width: n.heads * n.headDim}, {Width: 2 * n.inner}, {Width: n.inner}, {Width: n.dim, Drawn: true}},
+		Ropes: []model.Rope{n.rope},
+		Spec:  spec,
+	}
+}
+
+// netWeights are a net's handles on one device.
+type netWeights struct {
+	embed, head, headNorm         model.Weight
+	norms, qkv, out, gateUp, down []model.Weight
+}
+
+// runner is a net on a device.
+type runner struct {
+	*Device
+	n *net
+	w netWeights
+}
+
+func newRunner(t testing.TB, n *net, cfg Config, spec backend.Spec) *runner {
+	t.Helper()
+	d, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := d.Plan(n.shape(spec)); err != nil {
+		t.Fatal(err)
+	}
+	load := func(m model.Matrix) model.Weight {
+		w, err := d.Load(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	r := &runner{Device: d, n: n}
+	linear := func(rows ...weights.Tensor) model.Weight { return load(model.Matrix{Use: model.Linear, Rows: rows}) }
+	vector := func(v weights.Tensor) model.Weight {
+		return load(model.Matrix{Use: model.Vector, Rows: []weights.Tensor{v}})
+	}
+	r.w.embed = load(model.Matrix{Use: model.Embedding, Rows: []weights.Tensor{n.embed}})
+	r.w.head, r.w.headNorm = linear(n.head), vector(n.headNorm)
+	for l := range n.layers {
+		r.w.norms = append(r.w.norms, vector(n.norms[l]))
+		r.w.qkv = append(r.w.qkv, load(model.Matrix{Use: model.Linear, Rows: n.qkv[l], Bias: n.bias[l]}))
+		r.w.out = append(r.w.out, linear(n.out[l]))
+		r.w.gateUp = append(r.w.gateUp, linear(n.gateUp[l]...))
+		r.w.down = append(r.w.down, linear(n.down[l]))
+	}
+	r.w.norms = append(r.w.norms, vector(n.norms[n.layers]))
+	return r
+}
+
+// step runs a batch and returns what it drew.
+func (r *runner) step(b *backend.Batch, draws *backend.Draws, out *backend.Out) error {
+	n := r.n
+	q, kv := n.heads*n.headDim, n.kvHeads*n.headDim
+	x, norm := model.Act{Buf: actX, Width: n.dim}, model.Act{Buf: actN, Width: n.dim}
+	qkv := model.Act{Buf: actQKV, Width: q + 2*kv}
+	att := model.Act{Buf: actA, Width: q}
+	gateUp, inner := model.Act{Buf: actG, Width: 2 * n.inner}, model.Act{Buf: actH, Width: n.inner}
+	drawn := model.Act{Buf: actD, Width: n.dim}
+
+	r.Begin(b)
+	r.Embed(x, r.w.embed)
+	for l := range n.layers {
+		a := model.Attention{Scale: float32(1 / math.Sqrt(float64(n.headDim)))}
+		if l%2 == 1 {
+			a.Window = n.window
+		}
+		r.Norm(norm, x, r.w.norms[l], netEps)
+		r.MatMul(qkv, r.w.qkv[l], norm)
+		r.Norm(qkv.Cols(0, q+kv), qkv.Cols(0, q+kv), r.w.headNorm, netEps)
+		r.Rope(qkv.Cols(0, q), qkv.Cols(q, kv), 0)
+		r.StoreKV(l, qkv.Cols(q, kv), qkv.Cols(q+kv, kv))
+		r.Attend(att, qkv.Cols(0, q), l, a)
+		r.MatMul(norm, r.w.out[l], att)
+		r.Add(x, norm)
+		r.Norm(norm, x, r.w.norms[l], netEps)
+		r.MatMul(gateUp, r.w.gateUp[l], norm)
+		r.Gate(inner, gateUp)
+		r.MatMul(norm, r.w.down[l], inner)
+		r.Add(x, norm)
+	}
+	r.Gather(drawn, x)
+	r.Norm(drawn, drawn, r.w.norms[n.layers], netEps)
+	r.Draw(r.w.head, drawn, draws)
+	return r.End(out)
+}
+
+// twin computes the logits of every position, [len(tokens)][vocab], in double
+// precision, all positions anew and without a cache.
+func (n *net) twin(tokens []int32) [][]float64 {
+	x := make([][]float64, len(tokens))
+	embed := values(n.embed)
+	for t, id := range tokens {
+		x[t] = append([]float64(nil), embed[int(id)*n.dim:][:n.dim]...)
+	}
+	q, kv := n.heads*n.headDim, n.kvHeads*n.headDim
+	for l := range n.layers {
+		norm := values(n.norms[l])
+		var qkv [][]float64
+		for t := range x {
+			h := twinNorm(x[t], norm)
+			row := append(append(twinMul(n.qkv[l][0], h, n.bias[l][0]), twinMul(n.qkv[l][1], h, n.bias[l][1])...), twinMul(n.qkv[l][2], h, n.bias[l][2])...)
+			for i := 0; i < q+kv; i += n.headDim {
+				head := twinNorm(row[i:i+n.headDim], values(n.headNorm))
+				copy(row[i:], n.twinRope(head, t))
+			}
+			qkv = append(qkv, row)
+		}
+		window := len(tokens)
+		if l%2 == 1 {
+			window = n.window
+		}
+		for t := range x {
+			att := make([]float64, q)
+			for h := range n.heads {
+				k := q + h/(n.heads/n.kvHeads)*n.headDim
+				copy(att[h*n.headDim:], twinAttend(qkv, t, max(0, t-window+1), h*n.headDim, k, k+kv, n.headDim))
+			}
+			add(x[t], twinMul(n.out[l], att))
+			h := twinNorm(x[t], norm)
+			gate, up := twinMul(n.gateUp[l][0], h), twinMul(n.gateUp[l][1], h)
+			for i, g := range gate {
+				gate[i] = g / (1 + math.Exp(-g)) * up[i]
+			}
+			add(x[t], twinMul(n.down[l], gate))
+		}
+	}
+	for t := range x {
+		x[t] = twinMul(n.head, twinNorm(x[t], values(n.norms[n.layers])))
+	}
+	return x
+}
+
+func add(y, x []float64) {
+	for i := range y {
+		y[i] += x[i]
+	}
+}
+
+func twinMul(w weights.Tensor, x []float64, bias ...weights.Tensor) []float64 {
+	m, k := values(w), len(x)
+	y := make([]float64, w.Shape[0])
+	for i := range y {
+		for j, v := range x {
+			y[i] += v * m[i*k+j]
+		}
+	}
+	for _, b := range bias {
+		add(y, values(b))
+	}
+	return y
+}
+
+func twinNorm(x, w []float64) []float64 {
+	mean := 0.0
+	for _, v := range x {
+		mean += v * v / float64(len(x))
+	}
+	y := make([]float64, len(x))
+	for i, v := range x {
+		y[i] = v / math.Sqrt(mean+netEps) * w[i]
+	}
+	return y
+}
+
+func (n *net) twinRope(x []float64, pos int) []float64 {
+	y := append([]float64(nil), x...)
+	half := len(n.rope.InvFreq)
+	for i, f := range n.rope.InvFreq {
+		sin, cos := math.Sincos(float64(pos) * float64(f))
+		y[i], y[i+half] = x[i]*cos-x[i+half]*sin, x[i+half]*cos+x[i]*sin
+	}
+	return y
+}
+
+// twinAttend is one head's attention of row t over rows [lo, t].
+func twinAttend(rows [][]float64, t, lo, q, k, v, dim int) []float64 {
+	scores := make([]float64, t+1-lo)
+	sum := 0.0
+	for i := range scores {
+		for d := range dim {
+			scores[i] += rows[t][q+d] * rows[lo+i][k+d]
+		}
+		scores[i] = math.Exp(scores[i] / math.Sqrt(float64(dim)))
+		sum += scores[i]
+	}
+	y := make([]float64, dim)
+	for i, s := range scores {
+		for d := range y {
+			y[d] += s / sum * rows[lo+i][v+d]
+		}
+	}
+	return y
+}

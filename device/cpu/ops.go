@@ -1,0 +1,80 @@
+package cpu
+
+// rowsPerTile is the height of a tile: the lanes of one 512-bit vector.
+const rowsPerTile = 16
+
+// An impl is one implementation of every kernel. Kernels are slices of Go
+// functions, some of them assembly; a kernel reads and writes exactly what its
+// loop says, at any alignment, and never keeps a slice.
+//
+// The loops below define what is computed, not the order of additions, except
+// where a comment fixes it. In the loops, f(k, j) is row j of a tile at k.
+type impl struct {
+	name string
+
+	// mul[format][m] computes m rows of x against len(offs)-1 tiles; the table
+	// has a kernel for every m in [1, len). One chain per parity of i and their
+	// sum at the end, so that m cannot matter.
+	//
+	//	for u := range len(offs) - 1 { // tile u starts at w[offs[u]]
+	//		for r := range m {
+	//			for j := range 16 {
+	//				s := [2]float32{}
+	//				for i := range k {
+	//					s[i%2] += x[r*ldx+i] * f(i, j)
+	//				}
+	//				y[r*ldy+u*16+j] = s[0] + s[1] (+ bias[u*16+j] if bias != nil)
+	//			}
+	//		}
+	//	}
+	//
+	// The last entry of offs is no tile: while tile u is computed, the memory
+	// of tile u+1 is prefetched.
+	mul [BF16 + 1][]mulFunc
+
+	// pv[format][m] is the product of m rows of x with one matrix of 16 columns
+	// whose k runs through tiles of 16: k in [16u, 16u+16) is the tile at
+	// w[offs[u]]. The chains are those of mul. offs has an entry more than
+	// there are tiles, for prefetching.
+	//
+	//	for r := range m {
+	//		for j := range 16 {
+	//			s := [2]float32{}
+	//			for i := range n {
+	//				s[i%2] += x[r*ldx+i] * f(i, j) // of tile i/16, at i%16
+	//			}
+	//			y[r*ldy+j] = s[0] + s[1]
+	//		}
+	//	}
+	pv [BF16 + 1][]pvFunc
+
+	// sumSquares is Σ x[i]².
+	sumSquares func(x []float32) float32
+	// scaleMul is y[i] = (x[i] * s) * w[i], i < len(y).
+	scaleMul func(y, x, w []float32, s float32)
+	// add is y[i] += x[i], i < len(y).
+	add func(y, x []float32)
+	// gate is y[i] = g[i] / (1 + exp(-g[i])) * u[i], i < len(y). y may be g or u.
+	gate func(y, g, u []float32)
+	// rotate is a, b = a*cos - b*sin, b*cos + a*sin, element by element,
+	// i < len(cos).
+	rotate func(a, b, cos, sin []float32)
+	// max is the greatest x[i]; len(x) is a positive multiple of 16.
+	max func(x []float32) float32
+	// expSum is x[i] = exp((x[i]-top)*scale) and returns their sum; len(x) is a
+	// multiple of 16. Lane i%16 is summed in ascending i, then the lanes, so
+	// that leading and trailing zeros (x = -Inf) change no bit.
+	expSum func(x []float32, top, scale float32) float32
+	// blend is y[i] = y[i]*a + x[i]*b, i < len(y).
+	blend func(y, x []float32, a, b float32)
+	// scale is y[i] = x[i] * s, i < len(y).
+	scale func(y, x []float32, s float32)
+}
+
+type (
+	mulFunc func(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+	pvFunc  func(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+)
+
+// rows is the most rows that the impl's kernels take at once.
+func (im *impl) rows() int { return len(im.mul[BF16]) - 1 }

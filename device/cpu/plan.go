@@ -1,0 +1,122 @@
+package cpu
+
+import (
+	"fmt"
+
+	"weir/model"
+)
+
+const (
+	// rowPad separates the starts of consecutive rows by a cache line more than
+	// their length. Widths are powers of two, and a kernel reads a dozen rows in
+	// step: without it all of them fall into one set of the first-level cache.
+	rowPad = cacheLine / 4
+	// drawRows is the most rows whose logits exist at a time: enough that the
+	// head's weights are read once for many rows, few enough that 150,000 logits
+	// each stay a matter of megabytes.
+	drawRows = 36
+)
+
+// Plan implements model.Device.
+func (d *Device) Plan(s model.Shape) error {
+	if d.planned {
+		return fmt.Errorf("%w: Plan was called before", ErrConfig)
+	}
+	if err := checkShape(s); err != nil {
+		return err
+	}
+	d.planned, d.shape = true, s
+	if err := d.allocate(s); err != nil {
+		d.planned = false
+		_ = d.mem.close() // the allocation's error says more
+		return err
+	}
+	return nil
+}
+
+func checkShape(s model.Shape) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...))
+	}
+	sp := s.Spec
+	switch {
+	case s.Layers <= 0 || s.Heads <= 0 || s.KVHeads <= 0 || s.HeadDim <= 0:
+		return bad("%d layers, %d heads, %d KV heads, head size %d must all be positive", s.Layers, s.Heads, s.KVHeads, s.HeadDim)
+	case s.Heads%s.KVHeads != 0:
+		return bad("%d heads are not a multiple of %d KV heads", s.Heads, s.KVHeads)
+	case sp.BlockTokens <= 0 || sp.BlockTokens%rowsPerTile != 0:
+		return bad("block size %d is not a multiple of %d", sp.BlockTokens, rowsPerTile)
+	case sp.NumBlocks <= 0 || sp.MaxTokens <= 0 || sp.MaxSeqs <= 0 || sp.MaxSeqTokens <= 0 || sp.VocabSize <= 0:
+		return bad("vocabulary, blocks, tokens, sequences and sequence length must be positive: %+v", sp)
+	case sp.Depth > 1:
+		return bad("depth %d: this device has one step in flight", sp.Depth)
+	}
+	for i, a := range s.Acts {
+		if a.Width <= 0 {
+			return bad("activation %d has width %d", i, a.Width)
+		}
+	}
+	for i, r := range s.Ropes {
+		if 2*len(r.InvFreq) > s.HeadDim {
+			return bad("rope table %d rotates %d dimensions of a head of %d", i, 2*len(r.InvFreq), s.HeadDim)
+		}
+	}
+	return nil
+}
+
+func (d *Device) allocate(s model.Shape) error {
+	sp := s.Spec
+	for _, a := range s.Acts {
+		stride := stride(a.Width)
+		n, err := product(sp.MaxTokens, stride)
+		if err != nil {
+			return err
+		}
+		data, err := d.mem.floats(n)
+		if err != nil {
+			return err
+		}
+		d.acts = append(d.acts, activation{data: data, width: a.Width, stride: stride, drawn: a.Drawn})
+	}
+	for _, r := range s.Ropes {
+		t, err := newRopeTable(&d.mem, r, sp.MaxTokens)
+		if err != nil {
+			return err
+		}
+		d.ropes = append(d.ropes, t)
+	}
+	d.memory.Activations = d.mem.total
+
+	c, err := newCache(&d.mem, d.cfg.KVType, s)
+	if err != nil {
+		return err
+	}
+	d.cache = c
+	d.memory.KV = int64(len(c.data))
+
+	d.drawn = make([]int32, 0, sp.MaxTokens)
+	d.scratch = make([]scratch, d.team.threads)
+	for i := range d.scratch {
+		sc := &d.scratch[i]
+		if sc.edge, err = d.mem.floats(d.impl.rows() * rowsPerTile); err != nil {
+			return err
+		}
+		if sc.attn, err = newAttendScratch(&d.mem, s); err != nil {
+			return err
+		}
+		sc.offs = make([]int, maxTilesPerCall+1)
+	}
+	if err := d.attendJob.allocate(&d.mem, s, d.team.threads); err != nil {
+		return err
+	}
+	if err := d.draw.allocate(&d.mem, sp); err != nil {
+		return err
+	}
+	d.memory.Scratch = d.mem.total - d.memory.KV - d.memory.Activations
+	return nil
+}
+
+// stride is the distance of rows of the given width, in numbers.
+func stride(width int) int {
+	return (width+cacheLine/4-1)/(cacheLine/4)*(cacheLine/4) + rowPad
+}

@@ -1,0 +1,220 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+
+	"weir/backend"
+	"weir/internal/invariants"
+	"weir/model"
+)
+
+// Begin implements model.Device.
+func (d *Device) Begin(b *backend.Batch) {
+	if invariants.Enabled {
+		d.check(b)
+	}
+	d.team.wakeUp(d.team.threads) // they are needed in some microseconds
+	d.batch = b
+	d.attendJob.plan(b)
+	for i := range d.ropes {
+		d.eachRow(rowJob{op: ropeRow, table: i}, len(b.Tokens), 32*d.ropes[i].width)
+	}
+}
+
+// check panics if the batch contradicts the contract or the plan.
+func (d *Device) check(b *backend.Batch) {
+	sp := d.shape.Spec
+	t, s := len(b.Tokens), len(b.QueryEnd)
+	invariants.Check(d.planned && t > 0 && t <= sp.MaxTokens && s <= sp.MaxSeqs && len(b.At) <= t, "batch of %d tokens, %d sequences, %d rows to draw", t, s, len(b.At))
+	invariants.Check(len(b.Pos) == t && len(b.Slots) == t && len(b.KVLen) == s && len(b.TableEnd) == s && int(b.QueryEnd[s-1]) == t && int(b.TableEnd[s-1]) == len(b.Tables), "batch with slices of different lengths")
+	row, entry := 0, 0
+	for i := range s {
+		end, kv, table := int(b.QueryEnd[i]), int(b.KVLen[i]), b.Tables[entry:b.TableEnd[i]]
+		invariants.Check(row < end && kv <= sp.MaxSeqTokens && int(b.Pos[end-1]) == kv-1, "sequence %d: rows [%d, %d) of %d positions", i, row, end, kv)
+		invariants.Check(len(table)*sp.BlockTokens >= kv, "sequence %d: %d blocks for %d positions", i, len(table), kv)
+		for r := row; r < end; r++ {
+			pos := int(b.Pos[r])
+			invariants.Check(pos == kv-(end-r), "sequence %d: position %d in row %d", i, pos, r)
+			invariants.Check(int(b.Slots[r]) == int(table[pos/sp.BlockTokens])*sp.BlockTokens+pos%sp.BlockTokens, "row %d: slot %d is not its table's", r, b.Slots[r])
+			invariants.Check(int(b.Tokens[r]) < sp.VocabSize && int(^b.Tokens[r]) < max(len(d.drawn), 1), "row %d: token %d", r, b.Tokens[r])
+		}
+		for _, block := range table {
+			invariants.Check(block > 0 && int(block) < sp.NumBlocks || sp.NumBlocks == 1, "sequence %d: block %d", i, block)
+		}
+		row, entry = end, int(b.TableEnd[i])
+	}
+	for _, at := range b.At {
+		invariants.Check(at >= 0 && int(at) < t, "row %d to draw of %d", at, t)
+	}
+}
+
+// token is the id in row t, after names of earlier draws are resolved. A row
+// that could draw nothing has ended, so what its successor computes is never
+// read.
+func (d *Device) token(t int) int {
+	id := d.batch.Tokens[t]
+	if id < 0 {
+		id = max(d.drawn[^id], 0)
+	}
+	return int(id)
+}
+
+// serialRows is the work, in operations on one number, below which rows are not
+// shared out.
+const serialRows = 1 << 14
+
+// rowJob is an operation that treats every row on its own.
+type rowJob struct {
+	d        *Device
+	op       func(j *rowJob, row int)
+	dst, src view
+	vec      []float32
+	eps      float32
+	table    int // of ropes, or the layer of StoreKV
+	embed    *embedding
+	n, per   int // rows, and rows per chunk
+}
+
+func (j *rowJob) do(_, chunk int) {
+	for r := chunk * j.per; r < min(j.n, (chunk+1)*j.per); r++ {
+		j.op(j, r)
+	}
+}
+
+// eachRow runs op on rows [0, n) that cost so many operations each.
+func (d *Device) eachRow(j rowJob, n, cost int) {
+	if n == 0 {
+		return
+	}
+	j.d, j.n = d, n
+	j.per = max((serialRows+cost-1)/cost, n/(d.team.threads*chunksPerWorker), 1)
+	d.rowsJob = j
+	d.team.run((n+j.per-1)/j.per, &d.rowsJob)
+}
+
+// Embed implements model.Device.
+func (d *Device) Embed(dst model.Act, w model.Weight) {
+	e := &d.params[w].embed
+	if dst.Width != e.width {
+		panic(fmt.Sprintf("cpu: Embed of rows of %d into rows of %d", e.width, dst.Width))
+	}
+	d.eachRow(rowJob{op: embedRow, dst: d.view(dst), embed: e}, len(d.batch.Tokens), dst.Width)
+}
+
+func embedRow(j *rowJob, r int) {
+	id := j.d.token(r)
+	for _, t := range j.embed.parts {
+		if id < t.Shape[0] {
+			widen(j.dst.row(r), t.DType, t.Data[id*j.embed.width*t.DType.Size():])
+			return
+		}
+		id -= t.Shape[0]
+	}
+	panic(fmt.Sprintf("cpu: token %d is not in the embedding's %d rows", j.d.token(r), j.embed.rows))
+}
+
+// Norm implements model.Device.
+func (d *Device) Norm(dst, src model.Act, w model.Weight, eps float32) {
+	vec := d.params[w].vec
+	if dst.Width != src.Width || dst.Width%len(vec) != 0 {
+		panic(fmt.Sprintf("cpu: Norm of rows of %d into rows of %d by groups of %d", src.Width, dst.Width, len(vec)))
+	}
+	d.eachRow(rowJob{op: normRow, dst: d.view(dst), src: d.view(src), vec: vec, eps: eps}, d.rows(dst), 2*dst.Width)
+}
+
+func normRow(j *rowJob, r int) {
+	y, x, n := j.dst.row(r), j.src.row(r), len(j.vec)
+	for i := 0; i < len(y); i += n {
+		mean := j.d.impl.sumSquares(x[i:i+n]) / float32(n)
+		j.d.impl.scaleMul(y[i:i+n], x[i:i+n], j.vec, float32(1/math.Sqrt(float64(mean+j.eps))))
+	}
+}
+
+// Gate implements model.Device.
+func (d *Device) Gate(dst, gateUp model.Act) {
+	if gateUp.Width != 2*dst.Width {
+		panic(fmt.Sprintf("cpu: Gate of rows of %d into rows of %d", gateUp.Width, dst.Width))
+	}
+	d.eachRow(rowJob{op: gateRow, dst: d.view(dst), src: d.view(gateUp)}, d.rows(dst), 8*dst.Width)
+}
+
+func gateRow(j *rowJob, r int) {
+	y, x := j.dst.row(r), j.src.row(r)
+	j.d.impl.gate(y, x[:len(y)], x[len(y):])
+}
+
+// Add implements model.Device.
+func (d *Device) Add(dst, src model.Act) {
+	if dst.Width != src.Width {
+		panic(fmt.Sprintf("cpu: Add of rows of %d to rows of %d", src.Width, dst.Width))
+	}
+	d.eachRow(rowJob{op: addRow, dst: d.view(dst), src: d.view(src)}, d.rows(dst), dst.Width)
+}
+
+func addRow(j *rowJob, r int) { j.d.impl.add(j.dst.row(r), j.src.row(r)) }
+
+// Gather implements model.Device.
+func (d *Device) Gather(dst, src model.Act) {
+	if dst.Width != src.Width {
+		panic(fmt.Sprintf("cpu: Gather of rows of %d into rows of %d", src.Width, dst.Width))
+	}
+	d.eachRow(rowJob{op: gatherRow, dst: d.view(dst), src: d.view(src)}, len(d.batch.At), dst.Width)
+}
+
+func gatherRow(j *rowJob, r int) { copy(j.dst.row(r), j.src.row(int(j.d.batch.At[r]))) }
+
+// ropeTable holds the rotations of the step's rows. They are the same in every
+// layer, and a row's cost a few microseconds once per step; a table of all
+// positions would be 64 MiB for 128 k positions, and slow the start.
+type ropeTable struct {
+	model.Rope
+	width    int       // dimensions rotated / 2
+	cos, sin []float32 // [MaxTokens, width]
+}
+
+func newRopeTable(mem *arena, r model.Rope, rows int) (ropeTable, error) {
+	t := ropeTable{Rope: r, width: len(r.InvFreq)}
+	n, err := product(rows, t.width)
+	if err != nil {
+		return t, err
+	}
+	if t.cos, err = mem.floats(n); err != nil {
+		return t, err
+	}
+	t.sin, err = mem.floats(n)
+	return t, err
+}
+
+// ropeRow rounds the angle to float32 before its sine, as Hugging Face's
+// rotary embeddings do: at position 30,000 that moves the angle by 0.001, which
+// the model has seen in training.
+func ropeRow(j *rowJob, r int) {
+	t := &j.d.ropes[j.table]
+	pos := float32(j.d.batch.Pos[r])
+	for i, f := range t.InvFreq {
+		sin, cos := math.Sincos(float64(float32(pos * f)))
+		t.cos[r*t.width+i] = float32(cos) * t.Scale
+		t.sin[r*t.width+i] = float32(sin) * t.Scale
+	}
+}
+
+// Rope implements model.Device.
+func (d *Device) Rope(q, k model.Act, table int) {
+	if q.Width%d.shape.HeadDim != 0 || k.Width%d.shape.HeadDim != 0 {
+		panic(fmt.Sprintf("cpu: Rope of rows of %d and %d with heads of %d", q.Width, k.Width, d.shape.HeadDim))
+	}
+	d.eachRow(rowJob{op: rotateRow, dst: d.view(q), src: d.view(k), table: table}, len(d.batch.Tokens), q.Width+k.Width)
+}
+
+func rotateRow(j *rowJob, r int) {
+	t := &j.d.ropes[j.table]
+	cos, sin := t.cos[r*t.width:][:t.width], t.sin[r*t.width:][:t.width]
+	// The second half of a head starts in its middle, or right behind the first
+	// where only a part of the head is rotated.
+	for _, v := range [2]view{j.dst, j.src} {
+		for x := v.row(r); len(x) > 0; x = x[j.d.shape.HeadDim:] {
+			j.d.impl.rotate(x[:t.width], x[t.width:2*t.width], cos, sin)
+		}
+	}
+}
