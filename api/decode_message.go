@@ -105,8 +105,6 @@ func (d *messageDecoder) message(m *Message, v Raw) (f *fault) {
 		return f
 	case content == nil || content.kind() == kindNull && nullContent:
 		return nil
-	case content.kind() == kindNull:
-		return faultf("must not be null for the role %q", clip([]byte(m.Role))).in("content")
 	}
 	return d.content(&m.Content, content).in("content")
 }

@@ -23,7 +23,7 @@
 // # An answer
 //
 // AppendResponse writes a whole answer; a Stream writes the events of one that
-// is streamed. Both append to the caller's buffer. What the output says about
-// numbers and text: strings are valid UTF-8 whatever the tokenizer held back,
-// and log-probabilities are finite.
+// is streamed. Both append to the caller's buffer. Their output is valid JSON in
+// valid UTF-8 whatever they are given: stray bytes become U+FFFD, and what is no
+// finite log-probability becomes -9999.0.
 package api

@@ -235,6 +235,7 @@ func testNames(t *testing.T) map[string]bool {
 // the same one twice.
 func FuzzDecodeChat(f *testing.F) {
 	f.Add([]byte(minimal + "}"))
+	f.Add([]byte("{\t\"messages\" :\r\n[ ] }\n"))
 	f.Add(largeRequest())
 	for _, m := range matrix {
 		f.Add([]byte(minimal + `,"` + m.name + `":` + m.good + "}"))
