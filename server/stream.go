@@ -186,20 +186,16 @@ func (b *sse) encode() {
 	if b.beat != nil {
 		b.beat.Reset(b.s.cfg.Heartbeat)
 	}
-	if !b.began {
-		b.began = true
-		b.begin()
-	}
 	for b.at < len(b.events.Items) && len(b.buf) < burst && !b.over {
 		ev := &b.events.Items[b.at]
 		b.at++
 		if ev.Reason == engine.Failed {
-			err := ev.Err
-			if err == nil {
-				err = errFailed
-			}
-			b.fail(err)
+			b.fail(failed(ev))
 			return
+		}
+		if !b.began {
+			b.began = true
+			b.begin()
 		}
 		b.event(ev)
 	}
