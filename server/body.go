@@ -3,7 +3,6 @@ package server
 import (
 	"errors"
 	"io"
-	"net"
 	"sync/atomic"
 	"time"
 
@@ -98,7 +97,7 @@ func (b *body) read(rc *fasthttp.RequestCtx, cfg *Config) error {
 			b.bytes = b.bytes[:n]
 			return nil
 		case err != nil:
-			if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() {
+			if !time.Now().Before(deadline) { // some of fasthttp's errors do not say so
 				return errSlowBody
 			}
 			return errBrokenBody

@@ -55,6 +55,7 @@ type setup struct {
 	model   Model
 	noModel bool // start without one
 	tcp     bool // listen on a real socket
+	peeks   bool // watch the sockets without the kernel's queue
 }
 
 // house is a server over the simulated backend, as cmd would build it.
@@ -112,6 +113,7 @@ func newHouse(t testing.TB, change func(*setup)) *house {
 		h.srv.now = time.Now // the test is about time
 	}
 
+	h.srv.conns.watch.peeks = s.peeks
 	var ln net.Listener
 	if s.tcp {
 		if ln, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {

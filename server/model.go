@@ -52,6 +52,14 @@ func (m *Model) validate() error {
 	case m.MaxLen < 1 || m.VocabSize < 1:
 		return fmt.Errorf("server: a model of %d tokens context and %d tokens vocabulary", m.MaxLen, m.VocabSize)
 	}
+	select {
+	case <-m.Engine.Ready():
+	default:
+		return errors.New("server: the model's engine is not ready")
+	}
+	if spec := m.Engine.Spec(); m.MaxLen > spec.MaxSeqTokens || m.VocabSize > spec.VocabSize {
+		return fmt.Errorf("server: %d tokens context and %d tokens vocabulary, but the engine has %d and %d", m.MaxLen, m.VocabSize, spec.MaxSeqTokens, spec.VocabSize)
+	}
 	for _, id := range append([]int32{max(m.Generation.EOS, 0)}, m.Generation.Stop...) {
 		if id < 0 || int(id) >= m.VocabSize {
 			return fmt.Errorf("server: the stop token %d is not in the vocabulary of %d", id, m.VocabSize)
