@@ -4,13 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"weir/backend/sim"
 )
@@ -397,15 +395,6 @@ func TestC150C151Order(t *testing.T) {
 		wg.Wait()
 		if got := strings.TrimSpace(strings.TrimPrefix(order.String(), "first ")); got != c.want {
 			t.Errorf("priority %v: served %q, want %q", c.priority, got, c.want)
-		}
-	}
-}
-
-func waitFor(t testing.TB, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !done(); runtime.Gosched() {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within ten seconds", what)
 		}
 	}
 }

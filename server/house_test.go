@@ -170,18 +170,35 @@ func newHouse(t testing.TB, change func(*setup)) *house {
 	return h
 }
 
-// idle waits until the engine has nothing to do, and checks that it holds nothing.
+// idle waits until the engine has nothing to do and holds nothing.
 func (h *house) idle() {
 	h.t.Helper()
-	for end := time.Now().Add(5 * time.Second); ; runtime.Gosched() {
-		st := h.eng.Stats()
-		if st.Running == 0 && st.Waiting == 0 && st.BlocksUsed == 0 {
-			return
-		}
+	if !eventually(5*time.Second, h.noBlocks) {
+		h.t.Errorf("the engine is not idle: %+v", h.eng.Stats())
+	}
+}
+
+func (h *house) noBlocks() bool {
+	st := h.eng.Stats()
+	return st.BlocksUsed == 0 && st.Running == 0 && st.Waiting == 0
+}
+
+// eventually asks every millisecond whether something is done.
+func eventually(within time.Duration, done func() bool) bool {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(within); !done(); <-tick.C {
 		if time.Now().After(end) {
-			h.t.Errorf("the engine is not idle: %+v", st)
-			return
+			return false
 		}
+	}
+	return true
+}
+
+func waitFor(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	if !eventually(10*time.Second, done) {
+		t.Fatalf("%s: not within ten seconds", what)
 	}
 }
 
@@ -327,7 +344,7 @@ func TestMain(m *testing.M) {
 // leaked is the stacks of goroutines that run this room's or the engine's code.
 func leaked() string {
 	var left string
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); runtime.Gosched() {
+	eventually(5*time.Second, func() bool {
 		buf := make([]byte, 1<<20)
 		buf = buf[:runtime.Stack(buf, true)]
 		left = ""
@@ -336,9 +353,7 @@ func leaked() string {
 				left += g + "\n\n"
 			}
 		}
-		if left == "" {
-			return ""
-		}
-	}
+		return left == ""
+	})
 	return left
 }
