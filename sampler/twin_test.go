@@ -263,7 +263,7 @@ func twin(logits []float32, d *backend.Draws, row int, g *rand.Rand) picked {
 // randomRow makes rows of every kind that could trip a selection.
 func randomRow(g *rand.Rand, v int) []float32 {
 	row := make([]float32, v)
-	kind := g.IntN(9)
+	kind := g.IntN(10)
 	spread := float32(math.Exp(g.NormFloat64() * 2))
 	shift := float32(g.NormFloat64() * 20)
 	for i := range row {
@@ -296,6 +296,11 @@ func randomRow(g *rand.Rand, v int) []float32 {
 			row[i] = x - float32(math.Log(float64(i+1)))*spread
 		case 8: // neighbouring floats
 			row[i] = math.Float32frombits(math.Float32bits(17) + uint32(g.IntN(4)))
+		case 9: // one token and a tail where weights end
+			row[i] = -20 - 9*g.Float32()
+			if i == v/2 {
+				row[i] = 0
+			}
 		}
 	}
 	return row
@@ -326,7 +331,7 @@ func randomDraw(g *rand.Rand, v int) backend.Draw {
 	one := func(vs ...float32) float32 { return vs[g.IntN(len(vs))] }
 	d := backend.Draw{
 		Seed: g.Uint64(), Index: g.Uint32N(1000),
-		Temperature: one(0, 0, 1, 1, 0.7, 0.01, 2, float32(g.Float64()*2), 1e-30, 1e30),
+		Temperature: one(0, 0, 1, 1, 0.7, 0.01, 2, float32(g.Float64()*2), 1e-30, 1e30, 1e-45),
 		TopP:        one(1, 1, 0.9, 0.5, 0.1, 1e-6, 0.99999994, g.Float32(), 0),
 		MinP:        one(0, 0, 0, 0.1, 0.5, 1, 1e-13, g.Float32()*0.1),
 		Mask:        -1, Allow: -1, Target: -1,

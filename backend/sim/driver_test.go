@@ -1,0 +1,240 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"weir/backend"
+	"weir/sampler"
+)
+
+// A driver is the least engine that can run sequences over a backend at either
+// depth: random chunks, random batches, blocks from a free list, one stop token.
+type driver struct {
+	t    *testing.T
+	be   backend.Backend
+	spec backend.Spec
+	g    *rand.Rand // scheduling; must not show in any result
+	free []int32
+	seqs []*sequence
+
+	batch [2]backend.Batch
+	draws [2]backend.Draws
+	rows  [2][]*sequence
+	n     int
+}
+
+type sequence struct {
+	params   sampler.Params
+	state    *sampler.State
+	tokens   []int32 // prompt and output
+	prompt   int
+	max      int
+	computed int
+	table    []int32
+	row      int // row of the last begun step that draws its next token, or -1
+	last     int // last step that it is in
+	done     bool
+
+	logprobs []float32
+	ranks    []int32
+	top      []int32
+}
+
+const stop = 3
+
+func (d *driver) add(p sampler.Params, prompt []int32, max int) {
+	d.seqs = append(d.seqs, &sequence{
+		params: p, state: sampler.NewState(&p, d.spec.VocabSize, prompt),
+		tokens: slices.Clone(prompt), prompt: len(prompt), max: max, row: -1,
+	})
+}
+
+// plan fills the batch of step d.n, or returns false if nothing is to be done.
+func (d *driver) plan() bool {
+	b := &d.batch[d.n%2]
+	b.Reset()
+	rows := d.rows[d.n%2][:0]
+	for _, i := range d.g.Perm(len(d.seqs)) {
+		s := d.seqs[i]
+		known := len(s.tokens)
+		if s.row >= 0 {
+			known++
+		}
+		n := known - s.computed
+		if s.done || n == 0 || known-s.prompt >= s.max+1 || d.g.IntN(5) == 0 {
+			continue
+		}
+		n = min(n, 1+d.g.IntN(9), d.spec.MaxTokens-len(b.Tokens))
+		end := s.computed + n
+		if n < 1 || len(b.QueryEnd) == d.spec.MaxSeqs {
+			continue
+		}
+		for len(s.table)*d.spec.BlockTokens < end && len(d.free) > 0 {
+			s.table = append(s.table, d.free[len(d.free)-1])
+			d.free = d.free[:len(d.free)-1]
+		}
+		if len(s.table)*d.spec.BlockTokens < end {
+			continue
+		}
+		for pos := s.computed; pos < end; pos++ {
+			token := int32(0)
+			if pos < len(s.tokens) {
+				token = s.tokens[pos]
+			} else {
+				token = ^int32(s.row)
+			}
+			b.Tokens = append(b.Tokens, token)
+			b.Pos = append(b.Pos, int32(pos))
+			b.Slots = append(b.Slots, s.table[pos/d.spec.BlockTokens]*int32(d.spec.BlockTokens)+int32(pos%d.spec.BlockTokens))
+		}
+		b.QueryEnd = append(b.QueryEnd, int32(len(b.Tokens)))
+		b.KVLen = append(b.KVLen, int32(end))
+		b.Tables = append(b.Tables, s.table...)
+		b.TableEnd = append(b.TableEnd, int32(len(b.Tables)))
+		s.computed, s.last = end, d.n
+		if end == known {
+			b.At = append(b.At, int32(len(b.Tokens)-1))
+			rows = append(rows, s)
+		}
+	}
+	// Only now: the rows of the step before were needed above.
+	for _, s := range d.seqs {
+		s.row = -1
+	}
+	for r, s := range rows {
+		s.row = r
+	}
+	d.rows[d.n%2] = rows
+	return len(b.Tokens) > 0
+}
+
+// draw hands the draws of step n over. Edits and masks are wrong until Ready.
+func (d *driver) draw(n int) {
+	ds := &d.draws[n%2]
+	ds.Reset()
+	for _, s := range d.rows[n%2] {
+		s.state.Plan(ds, d.spec.MaskWords(), s.tokens[s.prompt:])
+		ds.Rows[len(ds.Rows)-1].Dead = s.done
+	}
+	edits, masks := slices.Clone(ds.Edits), slices.Clone(ds.Masks)
+	clear(ds.Edits)
+	clear(ds.Masks)
+	ds.Ready = func() {
+		copy(ds.Edits, edits)
+		copy(ds.Masks, masks)
+	}
+	d.must(d.be.Draw(ds))
+}
+
+// end takes the tokens of step n and frees what no step can write any more.
+func (d *driver) end(n int) {
+	rows, ds := d.rows[n%2], &d.draws[n%2]
+	top := 0
+	for _, r := range ds.Rows {
+		top += int(r.Top)
+	}
+	out := backend.Out{
+		Tokens: make([]int32, len(rows)), Logprobs: make([]float32, len(rows)), Ranks: make([]int32, len(rows)),
+		TopTokens: make([]int32, top), TopLogprobs: make([]float32, top),
+	}
+	d.must(d.be.End(&out))
+	top = 0
+	for r, s := range rows {
+		k := int(ds.Rows[r].Top)
+		if !s.done {
+			tok := out.Tokens[r]
+			s.tokens = append(s.tokens, tok)
+			s.state.Accept(tok)
+			s.logprobs = append(s.logprobs, out.Logprobs[r])
+			s.ranks = append(s.ranks, out.Ranks[r])
+			s.top = append(s.top, out.TopTokens[top:top+k]...)
+			s.done = tok == stop || len(s.tokens)-s.prompt == s.max
+		}
+		top += k
+		if n == d.n && s.row >= 0 {
+			s.row = -1
+		}
+	}
+	for _, s := range d.seqs {
+		if s.done && s.last <= n && s.table != nil {
+			d.free = append(d.free, s.table...)
+			s.table = nil
+		}
+	}
+}
+
+func (d *driver) must(err error) {
+	d.t.Helper()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *driver) run() {
+	live := func() bool { return slices.ContainsFunc(d.seqs, func(s *sequence) bool { return !s.done }) }
+	if d.spec.Depth == 1 {
+		for ; live(); d.n++ {
+			for !d.plan() {
+			}
+			d.must(d.be.Begin(&d.batch[d.n%2]))
+			d.draw(d.n)
+			d.end(d.n)
+		}
+		return
+	}
+	flying := false
+	for live() || flying {
+		began := d.plan()
+		if began {
+			d.must(d.be.Begin(&d.batch[d.n%2]))
+		}
+		if flying {
+			d.end(d.n - 1)
+		}
+		if began {
+			d.draw(d.n)
+			d.n++
+		}
+		flying = began
+	}
+}
+
+// newDriver makes a backend with room for a handful of sequences and a workload
+// that depends on the seed alone.
+func newDriver(t *testing.T, seed uint64, depth, blockTokens int, schedule uint64, open func(backend.Spec) (backend.Backend, error)) *driver {
+	t.Helper()
+	spec := backend.Spec{VocabSize: 40, BlockTokens: blockTokens, NumBlocks: 1 + 8*((60+blockTokens-1)/blockTokens), MaxTokens: 24, MaxSeqs: 5, MaxSeqTokens: 80, Depth: depth}
+	be, err := open(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &driver{t: t, be: be, spec: spec, g: rand.New(rand.NewPCG(schedule, 5))}
+	for b := spec.NumBlocks - 1; b > 0; b-- {
+		d.free = append(d.free, int32(b))
+	}
+	g := rand.New(rand.NewPCG(seed, 1))
+	for i := range 8 {
+		p := sampler.DefaultParams()
+		p.Seed = uint64(i)
+		p.Temperature = []float32{0, 1, 0.6}[g.IntN(3)]
+		p.TopP = []float32{1, 0.8}[g.IntN(2)]
+		p.TopK = []int{0, 10}[g.IntN(2)]
+		p.Repetition = []float32{1, 1.3}[g.IntN(2)]
+		p.MinTokens, p.StopIDs = g.IntN(10), []int32{stop}
+		p.BadWords = [][]int32{{1, 2}, {5}}
+		if g.IntN(3) == 0 {
+			p.Allowed = []int32{0, 1, 2, 3, 4, 5, 6, 7, 33, 39}
+		}
+		if g.IntN(2) == 0 {
+			p.Logprobs, p.TopLogprobs = backend.RawLogprobs, g.IntN(4)
+		}
+		prompt := make([]int32, 1+g.IntN(30))
+		for j := range prompt {
+			prompt[j] = g.Int32N(40)
+		}
+		d.add(p, prompt, 1+g.IntN(25))
+	}
+	return d
+}

@@ -1,0 +1,464 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"weir/backend"
+	"weir/sampler"
+)
+
+// Reading says when an Oracle reads what it was handed.
+type Reading uint8
+
+const (
+	// Eager reads in Begin and Draw, so it misses what the engine fills in late.
+	Eager Reading = iota
+	// Lazy reads in the End of the step, from the engine's own memory, so it
+	// misses what the engine frees or uses again early.
+	Lazy
+)
+
+// Call names a method for OracleConfig.Hook.
+type Call uint8
+
+// The calls of one step, in order.
+const (
+	Begin Call = iota
+	Draw
+	End
+)
+
+func (c Call) String() string { return [...]string{"Begin", "Draw", "End"}[c] }
+
+// OracleConfig is how an Oracle is to behave. The zero value is good.
+type OracleConfig struct {
+	Reading Reading
+	Seed    uint64 // of the logits: another seed is another model
+
+	// Hook, if not nil, is called first in every Begin, Draw and End with the
+	// number of the step, from 0. An error fails the call. Tests abort requests
+	// in it, or break a step.
+	Hook func(call Call, step int) error
+}
+
+// Oracle is a backend whose logits are a hash of the history it reads back.
+type Oracle struct {
+	spec  backend.Spec
+	cfg   OracleConfig
+	turns turns
+	steps [2]step // step n is steps[n%2]
+
+	slots     []slot  // [NumBlocks*BlockTokens]
+	blocks    []block // [NumBlocks]
+	edited    []int   // by token: the last row with an edit of it
+	editedRow int
+	logits    []float32 // one row
+	picker    sampler.Picker
+}
+
+type slot struct {
+	token, pos int32
+	step       int // that wrote it last
+}
+
+type block struct {
+	step   int   // that wrote into it last
+	pos    int32 // last position written by it
+	listed int   // number of the last table that lists it
+}
+
+// step is what is known of one step from Begin to End.
+type step struct {
+	n       int
+	overlap bool // the step before was in flight at Begin
+	batch   *backend.Batch
+	draws   *backend.Draws
+
+	given given
+
+	hist []uint64 // [R] hash of all that the row attends to
+	dead []bool   // [R]
+	out  backend.Out
+}
+
+// NewOracle opens an oracle.
+func NewOracle(spec backend.Spec, cfg OracleConfig) (*Oracle, error) {
+	if err := checkSpec(spec); err != nil {
+		return nil, err
+	}
+	o := &Oracle{
+		spec:   spec,
+		cfg:    cfg,
+		turns:  turns{depth: spec.Depth},
+		slots:  make([]slot, spec.NumBlocks*spec.BlockTokens),
+		blocks: make([]block, spec.NumBlocks),
+		edited: make([]int, spec.VocabSize),
+		logits: make([]float32, spec.VocabSize),
+	}
+	for i := range o.slots {
+		o.slots[i] = slot{pos: -1, step: -9}
+	}
+	for i := range o.blocks {
+		o.blocks[i].step = -9
+	}
+	return o, nil
+}
+
+// Spec implements backend.Backend.
+func (o *Oracle) Spec() backend.Spec { return o.spec }
+
+// Close implements backend.Backend.
+func (o *Oracle) Close() error {
+	o.turns.err = ErrClosed
+	return nil
+}
+
+func (o *Oracle) hook(c Call, n int) error {
+	if o.cfg.Hook == nil {
+		return nil
+	}
+	if err := o.cfg.Hook(c, n); err != nil {
+		return o.turns.fail(fmt.Errorf("sim: %v of step %d: %w", c, n, err))
+	}
+	return nil
+}
+
+// Begin implements backend.Backend.
+func (o *Oracle) Begin(b *backend.Batch) error {
+	if err := o.turns.begin(); err != nil {
+		return err
+	}
+	n := o.turns.begun
+	if err := o.hook(Begin, n); err != nil {
+		return err
+	}
+	s := &o.steps[n%2]
+	s.n, s.batch, s.draws = n, b, nil
+	s.overlap = o.turns.begun > o.turns.ended
+	s.given.keepBatch(b)
+	o.turns.begun++
+	if o.cfg.Reading == Eager {
+		return o.forward(s)
+	}
+	return nil
+}
+
+// Draw implements backend.Backend.
+func (o *Oracle) Draw(d *backend.Draws) error {
+	if err := o.turns.draw(); err != nil {
+		return err
+	}
+	n := o.turns.drawn
+	if err := o.hook(Draw, n); err != nil {
+		return err
+	}
+	s := &o.steps[n%2]
+	s.draws = d
+	s.given.keepRows(d)
+	o.turns.drawn++
+	if o.cfg.Reading == Eager {
+		return o.draw(s)
+	}
+	if d.Ready == nil {
+		s.given.keepEdits(d)
+	}
+	return nil
+}
+
+// End implements backend.Backend.
+func (o *Oracle) End(out *backend.Out) error {
+	if err := o.turns.end(); err != nil {
+		return err
+	}
+	n := o.turns.ended
+	if err := o.hook(End, n); err != nil {
+		return err
+	}
+	s := &o.steps[n%2]
+	final := o.cfg.Reading == Eager || s.draws.Ready == nil
+	if err := s.given.check(s.batch, s.draws, final); err != nil {
+		return o.turns.fail(fmt.Errorf("step %d: %w", n, err))
+	}
+	if o.cfg.Reading == Lazy {
+		if err := o.forward(s); err != nil {
+			return err
+		}
+		if err := o.draw(s); err != nil {
+			return err
+		}
+	}
+	if err := checkOut(o.spec, s.draws.Rows, out); err != nil {
+		return o.turns.fail(err)
+	}
+	copy(out.Tokens, s.out.Tokens)
+	copy(out.TopTokens, s.out.TopTokens)
+	copy(out.TopLogprobs, s.out.TopLogprobs)
+	copy(out.Logits, s.out.Logits)
+	for i, r := range s.draws.Rows {
+		if r.Logprobs != backend.NoLogprobs {
+			out.Logprobs[i], out.Ranks[i] = s.out.Logprobs[i], s.out.Ranks[i]
+		}
+	}
+	o.turns.ended++
+	return nil
+}
+
+// forward writes the batch's slots and hashes the history of every row.
+func (o *Oracle) forward(s *step) error {
+	err := checkShape(o.spec, s.batch)
+	if err == nil {
+		err = o.write(s)
+	}
+	if err == nil {
+		err = o.attend(s)
+	}
+	if err != nil {
+		return o.turns.fail(fmt.Errorf("step %d: %w", s.n, err))
+	}
+	return nil
+}
+
+// eachRun calls f with the run [from, to) and the table of each sequence.
+func eachRun(b *backend.Batch, f func(i int, from, to int32, table []int32) error) error {
+	from, first := int32(0), int32(0)
+	for i, to := range b.QueryEnd {
+		if err := f(i, from, to, b.Tables[first:b.TableEnd[i]]); err != nil {
+			return err
+		}
+		from, first = to, b.TableEnd[i]
+	}
+	return nil
+}
+
+// write checks tables and slots and stores the tokens.
+func (o *Oracle) write(s *step) error {
+	b, size := s.batch, int32(o.spec.BlockTokens)
+	err := eachRun(b, func(i int, _, _ int32, table []int32) error {
+		id := (s.n+1)*(o.spec.MaxSeqs+1) + i // of this table, never 0
+		for j, blk := range table {
+			if blk <= 0 || int(blk) >= o.spec.NumBlocks {
+				return broken("run %d: table entry %d is block %d of %d (0 is the null block)", i, j, blk, o.spec.NumBlocks)
+			}
+			m := &o.blocks[blk]
+			if m.listed == id {
+				return broken("run %d: block %d twice in one table", i, blk)
+			}
+			m.listed = id
+			// The step in flight may still write to this block. Whoever has it
+			// now must be the same sequence, further on.
+			if s.overlap && m.step == s.n-1 && (int(m.pos/size) != j || b.KVLen[i] <= m.pos) {
+				return broken("run %d: block %d was given away before the step that writes it ended", i, blk)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return eachRun(b, func(i int, from, to int32, table []int32) error {
+		for t := from; t < to; t++ {
+			pos := b.Pos[t]
+			at := table[pos/size]*size + pos%size
+			if b.Slots[t] != at {
+				return broken("run %d: position %d goes to slot %d, its table says %d", i, pos, b.Slots[t], at)
+			}
+			token, err := o.resolve(s, b.Tokens[t])
+			if err != nil {
+				return err
+			}
+			w := &o.slots[at]
+			if w.step == s.n {
+				return broken("run %d: slot %d of position %d is written twice in this step", i, at, pos)
+			}
+			if s.overlap && w.step == s.n-1 {
+				return broken("run %d: slot %d of position %d is still written by the step before", i, at, pos)
+			}
+			*w = slot{token, pos, s.n}
+			m := &o.blocks[at/size]
+			m.step, m.pos = s.n, pos
+		}
+		return nil
+	})
+}
+
+// resolve is the token that a batch names. A row without a legal token drew -1;
+// its sequence ends, but the step that was begun with it runs.
+func (o *Oracle) resolve(s *step, token int32) (int32, error) {
+	if token >= 0 {
+		if int(token) >= o.spec.VocabSize {
+			return 0, broken("token %d of %d", token, o.spec.VocabSize)
+		}
+		return token, nil
+	}
+	r := int(^token)
+	prev := &o.steps[(s.n+1)%2]
+	switch {
+	case s.n == 0 || r >= len(prev.out.Tokens):
+		return 0, broken("token ^%d: the step before has no such row", r)
+	case prev.dead[r]:
+		return 0, broken("token ^%d: that row of the step before is dead", r)
+	}
+	return prev.out.Tokens[r], nil
+}
+
+// attend reads the whole history of every sequence back and hashes it. That is
+// done for sequences without a row, too, so that a wrong table is found in the
+// step that uses it.
+func (o *Oracle) attend(s *step) error {
+	b, size := s.batch, int32(o.spec.BlockTokens)
+	s.hist = s.hist[:0]
+	return eachRun(b, func(i int, from, to int32, table []int32) error {
+		h := mix(o.cfg.Seed)
+		pos, n := int32(0), b.KVLen[i]
+		for _, blk := range table {
+			for _, sl := range o.slots[blk*size : (blk+1)*size] {
+				if pos == n {
+					return nil
+				}
+				if sl.pos != pos {
+					return broken("run %d: the slot of position %d in block %d holds position %d", i, pos, blk, sl.pos)
+				}
+				h = mix(h ^ uint64(uint32(sl.token)))
+				if next := len(s.hist); next < len(b.At) && b.At[next] < to && b.At[next]-from == pos-b.Pos[from] {
+					s.hist = append(s.hist, h)
+				}
+				pos++
+			}
+		}
+		return nil
+	})
+}
+
+// draw computes the step's result into s.out.
+func (o *Oracle) draw(s *step) error {
+	d := s.draws
+	if err := checkRows(o.spec, d, len(s.batch.At)); err != nil {
+		return o.turns.fail(fmt.Errorf("step %d: %w", s.n, err))
+	}
+	if d.Ready != nil {
+		d.Ready()
+	}
+	if err := o.checkEdits(d); err != nil {
+		return o.turns.fail(fmt.Errorf("step %d: %w", s.n, err))
+	}
+	s.given.keepEdits(d)
+
+	top, host := 0, 0
+	for _, r := range d.Rows {
+		top += int(r.Top)
+		if r.Host {
+			host++
+		}
+	}
+	n, v := len(d.Rows), o.spec.VocabSize
+	s.dead = slices.Grow(s.dead[:0], n)[:n]
+	s.out.Tokens = slices.Grow(s.out.Tokens[:0], n)[:n]
+	s.out.Logprobs = slices.Grow(s.out.Logprobs[:0], n)[:n]
+	s.out.Ranks = slices.Grow(s.out.Ranks[:0], n)[:n]
+	s.out.TopTokens = slices.Grow(s.out.TopTokens[:0], top)[:top]
+	s.out.TopLogprobs = slices.Grow(s.out.TopLogprobs[:0], top)[:top]
+	s.out.Logits = slices.Grow(s.out.Logits[:0], host*v)[:host*v]
+
+	top, host = 0, 0
+	for i, r := range d.Rows {
+		s.dead[i] = r.Dead
+		o.fill(s.hist[i])
+		o.picker.Pick(o.logits, d, i, &s.out, top)
+		top += int(r.Top)
+		if r.Host {
+			copy(s.out.Logits[host:], o.logits)
+			host += v
+		}
+	}
+	return nil
+}
+
+// checkEdits: every edit is sane and no row names a token twice.
+func (o *Oracle) checkEdits(d *backend.Draws) error {
+	first := int32(0)
+	for i := range d.Rows {
+		o.editedRow++
+		for _, e := range d.Edits[first:d.Rows[i].EditEnd] {
+			switch {
+			case e.Token < 0 || int(e.Token) >= o.spec.VocabSize:
+				return broken("row %d: edit of token %d of %d", i, e.Token, o.spec.VocabSize)
+			case o.edited[e.Token] == o.editedRow:
+				return broken("row %d: two edits of token %d", i, e.Token)
+			case !(e.Bias <= math.MaxFloat32) || !(e.Repeat > 0 && e.Repeat <= math.MaxFloat32) || !(math.Abs(float64(e.Minus)) <= math.MaxFloat32):
+				return broken("row %d: edit %+v", i, e)
+			}
+			o.edited[e.Token] = o.editedRow
+		}
+		first = d.Rows[i].EditEnd
+	}
+	return nil
+}
+
+// fill makes the row of logits of a history: a bell curve of width 2 and four
+// tokens lifted out of it, so that probabilities are spread as a model's are
+// and filters have something to remove.
+func (o *Oracle) fill(h uint64) {
+	for i := range o.logits {
+		x := mix(h + uint64(i)*0x9E3779B97F4A7C15)
+		// The sum of four 16-bit numbers has mean 131070 and deviation 37837.
+		sum := int32(x&0xffff) + int32(x>>16&0xffff) + int32(x>>32&0xffff) + int32(x>>48)
+		o.logits[i] = float32(sum-131070) * (2. / 37837)
+	}
+	for j := range 4 {
+		o.logits[(h>>(16*j)&0xffff)%uint64(len(o.logits))] += 5 - float32(j)
+	}
+}
+
+// mix is the finalizer of MurmurHash3 (Austin Appleby), behind an addition that
+// keeps 0 from mapping to 0.
+func mix(x uint64) uint64 {
+	x += 0x9E3779B97F4A7C15
+	x = (x ^ x>>33) * 0xFF51AFD7ED558CCD
+	x = (x ^ x>>33) * 0xC4CEB9FE1A85EC53
+	return x ^ x>>33
+}
+
+// given is a copy of what the engine handed over. It is only compared: the
+// engine's memory must still be the same when the step ends.
+type given struct {
+	batch backend.Batch
+	rows  []backend.Draw
+	edits []backend.Edit
+	masks []uint32
+}
+
+// slicesOf lists b's slices, so that they can be handled alike.
+func slicesOf(b *backend.Batch) [8]*[]int32 {
+	return [8]*[]int32{&b.Tokens, &b.Pos, &b.Slots, &b.QueryEnd, &b.KVLen, &b.TableEnd, &b.Tables, &b.At}
+}
+
+func (g *given) keepBatch(b *backend.Batch) {
+	from := slicesOf(b)
+	for i, to := range slicesOf(&g.batch) {
+		*to = append((*to)[:0], *from[i]...)
+	}
+}
+
+func (g *given) keepRows(d *backend.Draws) { g.rows = append(g.rows[:0], d.Rows...) }
+func (g *given) keepEdits(d *backend.Draws) {
+	g.edits, g.masks = append(g.edits[:0], d.Edits...), append(g.masks[:0], d.Masks...)
+}
+
+// check compares; edits and masks only where they were final when kept.
+func (g *given) check(b *backend.Batch, d *backend.Draws, edits bool) error {
+	from := slicesOf(b)
+	for i, was := range slicesOf(&g.batch) {
+		if !slices.Equal(*was, *from[i]) {
+			return broken("the batch changed between Begin and End")
+		}
+	}
+	if !slices.Equal(g.rows, d.Rows) {
+		return broken("draws changed between Draw and End")
+	}
+	if edits && !(slices.Equal(g.edits, d.Edits) && slices.Equal(g.masks, d.Masks)) {
+		return broken("edits or masks changed between Draw, or Ready, and End")
+	}
+	return nil
+}

@@ -1,0 +1,228 @@
+package sim
+
+import (
+	"math"
+	"math/bits"
+	"time"
+
+	"weir/backend"
+)
+
+// Paced is a backend that takes a profile's time and draws plausible tokens
+// without logits. A token is a function of (Seed, Index) and of which tokens
+// are legal: masks and forbidding edits are honoured, other edits, temperature
+// and filters are not. Log-probabilities are invented, decreasing and at most
+// 1 in sum; Host rows are all zero.
+type Paced struct {
+	spec    backend.Spec
+	profile Profile
+	turns   turns
+
+	// The device's time line: busy until then, and the end of step n in ends[n%2].
+	busy  time.Time
+	ends  [2]time.Time
+	rows  [2]int // rows of step n's batch
+	draws *backend.Draws
+
+	avoid  []uint32 // bit set of Profile.Avoid
+	banned []uint32 // bit set of the row's forbidding edits; empty between rows
+}
+
+// NewPaced opens a paced backend.
+func NewPaced(spec backend.Spec, profile Profile) (*Paced, error) {
+	if err := checkSpec(spec); err != nil {
+		return nil, err
+	}
+	if err := profile.Validate(spec.VocabSize); err != nil {
+		return nil, err
+	}
+	p := &Paced{
+		spec:    spec,
+		profile: profile,
+		turns:   turns{depth: spec.Depth},
+		avoid:   make([]uint32, spec.MaskWords()),
+		banned:  make([]uint32, spec.MaskWords()),
+	}
+	for _, id := range profile.Avoid {
+		p.avoid[id/32] |= 1 << (id % 32)
+	}
+	return p, nil
+}
+
+// Spec implements backend.Backend.
+func (p *Paced) Spec() backend.Spec { return p.spec }
+
+// Close implements backend.Backend.
+func (p *Paced) Close() error {
+	p.turns.err = ErrClosed
+	return nil
+}
+
+// Begin implements backend.Backend: the device takes the step up when it is
+// free.
+func (p *Paced) Begin(b *backend.Batch) error {
+	if err := p.turns.begin(); err != nil {
+		return err
+	}
+	if err := checkShape(p.spec, b); err != nil {
+		return p.turns.fail(err)
+	}
+	if now := time.Now(); now.After(p.busy) {
+		p.busy = now
+	}
+	p.busy = p.busy.Add(p.profile.Step(b))
+	i := p.turns.begun % 2
+	p.ends[i], p.rows[i] = p.busy, len(b.At)
+	p.turns.begun++
+	return nil
+}
+
+// Draw implements backend.Backend. Where it comes after the pass has ended the
+// device has waited: the next Begin finds it free.
+func (p *Paced) Draw(d *backend.Draws) error {
+	if err := p.turns.draw(); err != nil {
+		return err
+	}
+	if err := checkRows(p.spec, d, p.rows[p.turns.drawn%2]); err != nil {
+		return p.turns.fail(err)
+	}
+	p.draws = d
+	p.turns.drawn++
+	return nil
+}
+
+// End implements backend.Backend. It sleeps for what is left of the step.
+func (p *Paced) End(out *backend.Out) error {
+	if err := p.turns.end(); err != nil {
+		return err
+	}
+	d := p.draws
+	if err := checkOut(p.spec, d.Rows, out); err != nil {
+		return p.turns.fail(err)
+	}
+	if d.Ready != nil {
+		d.Ready()
+	}
+	clear(out.Logits)
+	first, top := int32(0), 0
+	for i := range d.Rows {
+		r := &d.Rows[i]
+		if !r.Dead {
+			edits := d.Edits[first:r.EditEnd]
+			for _, e := range edits {
+				if e.Token < 0 || int(e.Token) >= p.spec.VocabSize {
+					return p.turns.fail(broken("row %d: edit of token %d of %d", i, e.Token, p.spec.VocabSize))
+				}
+			}
+			p.row(d, i, edits, out, top)
+		}
+		first = r.EditEnd
+		top += int(r.Top)
+	}
+	time.Sleep(time.Until(p.ends[p.turns.ended%2]))
+	p.turns.ended++
+	return nil
+}
+
+func (p *Paced) row(d *backend.Draws, i int, edits []backend.Edit, out *backend.Out, top int) {
+	r := &d.Rows[i]
+	for _, e := range edits {
+		if e.Bias == backend.Forbid {
+			p.banned[e.Token/32] |= 1 << (e.Token % 32)
+		}
+	}
+	h := mix(r.Seed ^ mix(uint64(r.Index)))
+	token := r.Target
+	if token < 0 {
+		token = p.draw(d, r, h)
+	}
+	out.Tokens[i] = token
+	if r.Logprobs != backend.NoLogprobs {
+		p.report(d, r, h, token, i, out, top)
+	} else {
+		for j := top; j < top+int(r.Top); j++ {
+			out.TopTokens[j], out.TopLogprobs[j] = -1, backend.Forbid
+		}
+	}
+	for _, e := range edits {
+		p.banned[e.Token/32] &^= 1 << (e.Token % 32)
+	}
+}
+
+// legal is word w of the row's legal tokens.
+func (p *Paced) legal(d *backend.Draws, r *backend.Draw, w int) uint32 {
+	words := len(p.banned)
+	legal := ^p.banned[w]
+	if r.Mask >= 0 {
+		legal &= d.Masks[int(r.Mask)*words+w]
+	}
+	if r.Allow >= 0 {
+		legal &= d.Masks[int(r.Allow)*words+w]
+	}
+	if rest := p.spec.VocabSize - 32*w; rest < 32 {
+		legal &= 1<<rest - 1
+	}
+	return legal
+}
+
+// tries is how many places of the list of tokens are looked at before the
+// masks are searched word by word.
+const tries = 32
+
+func (p *Paced) draw(d *backend.Draws, r *backend.Draw, h uint64) int32 {
+	list := p.profile.Tokens
+	n := uint64(len(list))
+	if n == 0 {
+		n = uint64(p.spec.VocabSize)
+	}
+	for j := range uint64(tries) {
+		id := int32((h + j) % n)
+		if len(list) > 0 {
+			id = list[id]
+		}
+		if (p.legal(d, r, int(id/32))&^p.avoid[id/32])>>(id%32)&1 != 0 {
+			return id
+		}
+	}
+	words := len(p.banned)
+	start := int(h % uint64(words))
+	last := int32(-1) // the first legal one that should be avoided
+	for j := range words {
+		w := (start + j) % words
+		legal := p.legal(d, r, w)
+		if good := legal &^ p.avoid[w]; good != 0 {
+			return int32(32*w + bits.TrailingZeros32(good))
+		}
+		if legal != 0 && last < 0 {
+			last = int32(32*w + bits.TrailingZeros32(legal))
+		}
+	}
+	return last
+}
+
+// report invents: the token has probability 0.4 to 0.95 and each of the legal
+// ids after it half of what is left.
+func (p *Paced) report(d *backend.Draws, r *backend.Draw, h uint64, token int32, i int, out *backend.Out, top int) {
+	share := 0.4 + 0.55*float64(h>>40)/(1<<24)
+	out.Logprobs[i], out.Ranks[i] = float32(math.Log(share)), 1
+	if token < 0 {
+		out.Logprobs[i] = backend.Forbid
+	}
+	n, end := top, top+int(r.Top)
+	if token >= 0 && n < end {
+		out.TopTokens[n], out.TopLogprobs[n] = token, out.Logprobs[i]
+		n++
+	}
+	rest := math.Log(1 - share)
+	for j := 1; j < p.spec.VocabSize && n < end && token >= 0; j++ {
+		id := (int(token) + j) % p.spec.VocabSize
+		if p.legal(d, r, id/32)>>(id%32)&1 != 0 {
+			rest -= math.Ln2
+			out.TopTokens[n], out.TopLogprobs[n] = int32(id), float32(rest)
+			n++
+		}
+	}
+	for ; n < end; n++ {
+		out.TopTokens[n], out.TopLogprobs[n] = -1, backend.Forbid
+	}
+}

@@ -1,0 +1,393 @@
+package sim
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/backend"
+	"weir/internal/invariants"
+)
+
+func newPaced(t testing.TB, s backend.Spec, p Profile) *Paced {
+	t.Helper()
+	b, err := NewPaced(s, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestProfileFormula(t *testing.T) {
+	p := Profile{Overhead: 1000, Prefill: 10, Decode: 100, Context: 500}
+	// 9 tokens, 2 sequences, 6+3 positions.
+	if got, want := p.Step(first()), 1000*time.Microsecond+90*time.Microsecond+200*time.Microsecond+4500*time.Nanosecond; got != want {
+		t.Errorf("step of %v, want %v", got, want)
+	}
+	if got := (&Profile{}).Step(first()); got != 0 {
+		t.Errorf("instant step of %v", got)
+	}
+}
+
+func TestProfileValidate(t *testing.T) {
+	for _, p := range Profiles() {
+		if err := p.Validate(1); err != nil || p.Name == "" {
+			t.Errorf("%+v: %v", p, err)
+		}
+	}
+	for _, edit := range []func(*Profile){
+		func(p *Profile) { p.Overhead = -1 },
+		func(p *Profile) { p.Prefill = math.NaN() },
+		func(p *Profile) { p.Decode = math.Inf(1) },
+		func(p *Profile) { p.Context = 1e10 },
+		func(p *Profile) { p.Tokens = []int32{40} },
+		func(p *Profile) { p.Avoid = []int32{-1} },
+	} {
+		p := H100Llama8B()
+		edit(&p)
+		if err := p.Validate(40); err == nil {
+			t.Errorf("%+v is valid", p)
+		}
+		if _, err := NewPaced(small, p); err == nil {
+			t.Errorf("opened with %+v", p)
+		}
+	}
+}
+
+// The file's names are part of the interface.
+func TestProfileJSON(t *testing.T) {
+	var p Profile
+	text := `{"name":"x","overhead_us":1,"prefill_us_per_token":2,"decode_us_per_sequence":3,"context_ns_per_position":4,"tokens":[5],"avoid_tokens":[6]}`
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		t.Fatal(err)
+	}
+	if p.Overhead != 1 || p.Prefill != 2 || p.Decode != 3 || p.Context != 4 || p.Tokens[0] != 5 || p.Avoid[0] != 6 {
+		t.Errorf("%+v", p)
+	}
+	if back, _ := json.Marshal(p); string(back) != text {
+		t.Errorf("%s", back)
+	}
+}
+
+// 10 ms per step, whatever is in it.
+var tenMS = Profile{Overhead: 10_000}
+
+func TestPacedTimeDepth1(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		be := newPaced(t, small, tenMS)
+		start := time.Now()
+		for i := range 5 {
+			if _, err := runStep(be, first(), draws(), outFor(2)); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := time.Since(start), time.Duration(i+1)*10*time.Millisecond; got != want {
+				t.Fatalf("step %d ended after %v, want %v", i, got, want)
+			}
+		}
+		// The device is idle while the host works between steps, but works from
+		// Begin on.
+		time.Sleep(7 * time.Millisecond)
+		b, d, out := first(), draws(), outFor(2)
+		start = time.Now()
+		err := be.Begin(b)
+		time.Sleep(4 * time.Millisecond)
+		err = errors.Join(err, be.Draw(d), be.End(out))
+		if got := time.Since(start); err != nil || got != 10*time.Millisecond {
+			t.Errorf("step of %v, %v", got, err)
+		}
+		// Draws that come late delay the step, and nothing is slept then.
+		start = time.Now()
+		err = be.Begin(b)
+		time.Sleep(14 * time.Millisecond)
+		err = errors.Join(err, be.Draw(d), be.End(out))
+		if got := time.Since(start); err != nil || got != 14*time.Millisecond {
+			t.Errorf("step of %v, %v", got, err)
+		}
+	})
+}
+
+// At depth 2 the host's work hides behind the device's.
+func TestPacedTimeDepth2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := small
+		s.Depth = 2
+		be := newPaced(t, s, tenMS)
+		b, d, out := first(), draws(), outFor(2)
+		start := time.Now()
+		if err := errors.Join(be.Begin(b), be.Draw(d)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 5 {
+			if err := be.Begin(b); err != nil {
+				t.Fatal(err)
+			}
+			if err := be.End(out); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := time.Since(start), time.Duration(i+1)*10*time.Millisecond; got != want {
+				t.Fatalf("step %d ended after %v, want %v", i, got, want)
+			}
+			time.Sleep(6 * time.Millisecond) // books, masks, penalties
+			if err := be.Draw(d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// A host slower than the device sets the pace.
+		for range 3 {
+			begun := time.Now()
+			err := errors.Join(be.Begin(b), be.End(out))
+			time.Sleep(15 * time.Millisecond)
+			err = errors.Join(err, be.Draw(d))
+			if got := time.Since(begun); err != nil || got > 19*time.Millisecond || got < 15*time.Millisecond {
+				t.Fatalf("step of %v, %v", got, err)
+			}
+		}
+	})
+}
+
+func TestPacedInstantDoesNotSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		be := newPaced(t, small, Instant())
+		start := time.Now()
+		for range 100 {
+			if _, err := runStep(be, first(), draws(), outFor(2)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := time.Since(start); got != 0 {
+			t.Errorf("100 steps took %v", got)
+		}
+	})
+}
+
+// pacedToken draws one token.
+func pacedToken(t *testing.T, p Profile, edit func(d *backend.Draws)) int32 {
+	t.Helper()
+	d := draws()
+	edit(d)
+	got, err := runStep(newPaced(t, small, p), first(), d, outFor(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got[0]
+}
+
+func TestPacedTokens(t *testing.T) {
+	list := Profile{Tokens: []int32{4, 5, 6, 7, 8}, Avoid: []int32{7, 2}}
+	bit := func(ids ...int32) []uint32 {
+		m := make([]uint32, 2)
+		for _, id := range ids {
+			m[id/32] |= 1 << (id % 32)
+		}
+		return m
+	}
+	forbid := func(ids ...int32) func(*backend.Draws) {
+		return func(d *backend.Draws) {
+			for _, id := range ids {
+				d.Edits = append(d.Edits, backend.Edit{Token: id, Bias: backend.Forbid, Repeat: 1})
+			}
+			d.Edits = append(d.Edits, backend.Edit{Token: 5, Bias: -100, Repeat: 1}) // does not forbid
+			d.Rows[0].EditEnd = int32(len(d.Edits))
+			d.Rows[1].EditEnd = d.Rows[0].EditEnd
+		}
+	}
+	mask := func(allow bool, ids ...int32) func(*backend.Draws) {
+		return func(d *backend.Draws) {
+			d.Masks = bit(ids...)
+			d.Masks[1] |= 1 << 31 // beyond the vocabulary
+			if allow {
+				d.Rows[0].Allow = 0
+			} else {
+				d.Rows[0].Mask = 0
+			}
+		}
+	}
+	for _, c := range []struct {
+		name string
+		edit func(*backend.Draws)
+		want []int32 // all that may come, and does
+	}{
+		{"the list without what is avoided", func(*backend.Draws) {}, []int32{4, 5, 6, 8}},
+		{"forbidden", forbid(4, 8), []int32{5, 6}},
+		{"mask", mask(false, 4, 7, 39), []int32{4}},
+		{"allow", mask(true, 8), []int32{8}},
+		{"outside the list", mask(false, 39, 7), []int32{39}},
+		{"only EOS is legal", mask(false, 7), []int32{7}},
+		{"nothing is legal", mask(true), []int32{-1}},
+		{"both masks", func(d *backend.Draws) {
+			d.Masks = append(bit(4, 5, 20), bit(5, 6, 20)...)
+			d.Rows[0].Mask, d.Rows[0].Allow = 0, 1
+		}, []int32{5}},
+		{"target", func(d *backend.Draws) { d.Rows[0].Target = 2 }, []int32{2}},
+	} {
+		var seen []int32
+		for seed := range uint64(100) {
+			id := pacedToken(t, list, func(d *backend.Draws) {
+				c.edit(d)
+				d.Rows[0].Seed, d.Rows[0].Index = seed, uint32(seed%3)
+			})
+			if !slices.Contains(seen, id) {
+				seen = append(seen, id)
+			}
+		}
+		if slices.Sort(seen); !slices.Equal(seen, c.want) {
+			t.Errorf("%s: tokens %v, want %v", c.name, seen, c.want)
+		}
+	}
+	// Without a list, all of the vocabulary.
+	seen := map[int32]bool{}
+	for seed := range uint64(1000) {
+		seen[pacedToken(t, Profile{Avoid: []int32{2}}, func(d *backend.Draws) { d.Rows[0].Seed = seed })] = true
+	}
+	if len(seen) != 39 || seen[2] {
+		t.Errorf("%d tokens, the avoided one %v", len(seen), seen[2])
+	}
+	// And a different one at each place of the output.
+	clear(seen)
+	for i := range uint32(1000) {
+		seen[pacedToken(t, Profile{}, func(d *backend.Draws) { d.Rows[0].Index = i })] = true
+	}
+	if len(seen) != 40 {
+		t.Errorf("%d tokens", len(seen))
+	}
+}
+
+// The bans of one row do not stay for the next.
+func TestPacedRowsAreIndependent(t *testing.T) {
+	d := draws()
+	d.Edits = []backend.Edit{{Token: 4, Bias: backend.Forbid, Repeat: 1}}
+	d.Rows[0].EditEnd, d.Rows[1].EditEnd = 1, 1
+	got, err := runStep(newPaced(t, small, Profile{Tokens: []int32{4}}), first(), d, outFor(2))
+	if err != nil || got[0] == 4 || got[1] != 4 {
+		t.Errorf("tokens %v, %v", got, err)
+	}
+}
+
+func TestPacedLogprobs(t *testing.T) {
+	d := draws()
+	d.Masks = []uint32{0b11110000, 0}
+	d.Rows[0].Mask, d.Rows[0].Top, d.Rows[0].Logprobs = 0, 6, backend.RawLogprobs
+	d.Rows[1].Target, d.Rows[1].Top, d.Rows[1].Host = 9, 1, true
+	out := outFor(2)
+	out.TopTokens, out.TopLogprobs, out.Logits = make([]int32, 7), make([]float32, 7), []float32{7: 1, 39: 1}
+	if _, err := runStep(newPaced(t, small, Profile{}), first(), d, out); err != nil {
+		t.Fatal(err)
+	}
+	if out.Tokens[0] != out.TopTokens[0] || out.Logprobs[0] != out.TopLogprobs[0] || out.Ranks[0] != 1 || out.Tokens[1] != 9 {
+		t.Errorf("%+v", out)
+	}
+	sum := 0.0
+	for i, id := range out.TopTokens[:6] {
+		if i < 4 != (id >= 4 && id < 8) || i > 0 && i < 4 && out.TopLogprobs[i] >= out.TopLogprobs[i-1] {
+			t.Errorf("entry %d: token %d, %v", i, id, out.TopLogprobs[i])
+		}
+		sum += math.Exp(float64(out.TopLogprobs[i]))
+	}
+	if sum > 1 || out.TopTokens[4] != -1 || out.TopTokens[6] != -1 {
+		t.Errorf("sum %v, %v", sum, out.TopTokens)
+	}
+	if slices.Max(out.Logits) != 0 {
+		t.Errorf("logits %v", out.Logits)
+	}
+}
+
+func TestPacedRefuses(t *testing.T) {
+	b := first()
+	b.KVLen[0] = 7
+	_, err := runStep(newPaced(t, small, Profile{}), b, draws(), outFor(2))
+	wantBroken(t, err, "its KV length is 7")
+	d := draws()
+	d.Rows[0].Mask = 3
+	_, err = runStep(newPaced(t, small, Profile{}), first(), d, outFor(2))
+	wantBroken(t, err, "masks 3")
+	d = draws()
+	d.Edits = []backend.Edit{{Token: 40}}
+	d.Rows[1].EditEnd = 1
+	_, err = runStep(newPaced(t, small, Profile{}), first(), d, outFor(2))
+	wantBroken(t, err, "edit of token 40")
+	_, err = runStep(newPaced(t, small, Profile{}), first(), draws(), outFor(1))
+	wantBroken(t, err, "room for 1 tokens")
+	be := newPaced(t, small, Profile{})
+	wantBroken(t, be.End(outFor(0)), "before its Draw")
+	be.Close()
+	if err := be.Begin(first()); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	if be.Spec() != small {
+		t.Errorf("%+v", be.Spec())
+	}
+}
+
+// The same driver as the oracle's: both depths, any schedule, equal tokens.
+func TestPacedIsAFunctionOfTheSequence(t *testing.T) {
+	open := func(s backend.Spec) (backend.Backend, error) { return NewPaced(s, Profile{Avoid: []int32{stop}}) }
+	plain := newDriver(t, 4, 1, 16, 0, open)
+	plain.run()
+	for schedule := range uint64(10) {
+		d := newDriver(t, 4, 1+int(schedule%2), 16, schedule, open)
+		d.run()
+		for i, s := range d.seqs {
+			if !slices.Equal(s.tokens, plain.seqs[i].tokens) {
+				t.Fatalf("sequence %d: %v, want %v", i, s.tokens, plain.seqs[i].tokens)
+			}
+			if len(s.tokens)-s.prompt != s.max {
+				t.Errorf("sequence %d stopped after %d of %d tokens", i, len(s.tokens)-s.prompt, s.max)
+			}
+		}
+	}
+}
+
+func TestPacedAllocatesNothing(t *testing.T) {
+	if invariants.Enabled {
+		t.Skip("checks allocate")
+	}
+	for _, depth := range []int{1, 2} {
+		s := small
+		s.Depth = depth
+		be := newPaced(t, s, Profile{Avoid: []int32{3}})
+		b, d, out := first(), draws(), outFor(2)
+		d.Rows[0].Logprobs, d.Rows[0].Top = backend.RawLogprobs, 4
+		d.Edits = []backend.Edit{{Token: 4, Bias: backend.Forbid, Repeat: 1}}
+		d.Rows[1].EditEnd = 1
+		out.TopTokens, out.TopLogprobs = make([]int32, 4), make([]float32, 4)
+		var err error
+		if depth == 2 {
+			err = errors.Join(be.Begin(b), be.Draw(d))
+		}
+		do := func(f error) {
+			if f != nil {
+				err = f
+			}
+		}
+		n := testing.AllocsPerRun(100, func() {
+			do(be.Begin(b))
+			if depth == 2 {
+				do(be.End(out))
+			}
+			do(be.Draw(d))
+			if depth == 1 {
+				do(be.End(out))
+			}
+		})
+		if n != 0 || err != nil {
+			t.Errorf("depth %d: %v allocations per step, %v", depth, n, err)
+		}
+	}
+}
+
+func BenchmarkPacedStep(b *testing.B) {
+	s := small
+	s.VocabSize = 151936
+	be := newPaced(b, s, Instant())
+	batch, d, out := first(), draws(), outFor(2)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := runStep(be, batch, d, out); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
