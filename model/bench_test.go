@@ -4,19 +4,33 @@ import (
 	"context"
 	"testing"
 
+	"weir/device/cpu"
 	"weir/model"
 	"weir/models"
 )
 
-// BenchmarkOpenBundled is the part of a start that this package answers for,
-// but for what the device makes of the weights.
+// BenchmarkOpenBundled is the model's part of a server's start: a device that
+// only takes the weights, and the one for this machine.
 func BenchmarkOpenBundled(b *testing.B) {
+	b.Run("model", func(b *testing.B) { openBundled(b, func() model.Device { return &recorder{} }) })
+	b.Run("cpu", func(b *testing.B) {
+		openBundled(b, func() model.Device {
+			d, err := cpu.Open(cpu.Default())
+			if err != nil {
+				b.Fatal(err)
+			}
+			return d
+		})
+	})
+}
+
+func openBundled(b *testing.B, open func() model.Device) {
 	for b.Loop() {
 		m, err := model.OpenFS(models.Bundled())
 		if err != nil {
 			b.Fatal(err)
 		}
-		r, err := model.NewRunner(context.Background(), &recorder{}, m, model.Options{})
+		r, err := model.NewRunner(context.Background(), open(), m, model.Options{})
 		if err != nil {
 			b.Fatal(err)
 		}

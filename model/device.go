@@ -7,9 +7,9 @@ import (
 
 // Act names the columns [Off, Off+Width) of activation buffer Buf. Buffers
 // hold float32 values (a device may keep less where it says so), one row per
-// token of the step, or one per drawn row behind Gather. The row stride is the
-// buffer's width, so views of one buffer (Q, K and V of one product) cost
-// nothing.
+// token of the step, or one per drawn row behind Gather: an operation works on
+// as many rows as its buffers have. The row stride is the buffer's width, so
+// views of one buffer (Q, K and V of one product) cost nothing.
 type Act struct{ Buf, Off, Width int }
 
 // Cols is the view of columns [off, off+width) of a.
@@ -62,12 +62,13 @@ type Shape struct {
 // ActShape is the size of one activation buffer.
 type ActShape struct {
 	Width int
-	Drawn bool // one row per entry of Batch.At, not per token
+	Drawn bool // one row per entry of Batch.At (at most MaxTokens), not per token
 }
 
 // Device is what a decoder asks of the hardware. A step is Begin, operations,
-// Draw, End; operations are queued or done at once, as the device likes, and
-// return nothing: the first error of a step is kept and End returns it.
+// Draw, End, also where no row is drawn; operations are queued or done at once,
+// as the device likes, and return nothing: the first error of a step is kept
+// and End returns it.
 //
 // Batch invariance is part of the contract: what an operation writes into a
 // row depends on that row's inputs alone, bit for bit, whatever else the batch

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"weir/device/cpu"
 	"weir/internal/testkit"
 	"weir/model"
 	"weir/models"
@@ -21,8 +22,9 @@ import (
 // attention, over the weights as they are stored (tools/golden/models.py). So
 // what is compared below is arithmetic, whatever the storage: the difference of
 // any logit stays below tolerance for float32, float16 and bfloat16 weights
-// alike, and far below the spread of the logits.
-const tolerance = 1e-3
+// alike, and far below the spread of the logits. The dumb twin itself is up to
+// 4e-5 away from the reference, which rounds every operation to float32.
+const tolerance = 2e-4
 
 var checkpoints = []string{"llama2", "llama3", "llama-bias", "mistral", "qwen2", "qwen2-yarn", "qwen3"}
 
@@ -85,9 +87,9 @@ func spread(row []float64) float64 {
 	return math.Sqrt(square)
 }
 
-// compare fails where a logit is off by more than tolerance, or a row's cosine
-// is below 0.9999.
-func compare(t *testing.T, what string, got [][]float32, want [][]float64) {
+// compare fails where a logit is off by more than limit, or a row's cosine is
+// below 0.9999.
+func compare(t *testing.T, what string, got [][]float32, want [][]float64, limit float64) {
 	t.Helper()
 	if len(got) != len(want) {
 		t.Fatalf("%s: %d rows, not %d", what, len(got), len(want))
@@ -102,7 +104,7 @@ func compare(t *testing.T, what string, got [][]float32, want [][]float64) {
 			}
 			dot, a, b = dot+g*w, a+g*g, b+w*w
 		}
-		if cosine := dot / math.Sqrt(a*b); !(worst <= tolerance) || !(cosine >= 0.9999) {
+		if cosine := dot / math.Sqrt(a*b); !(worst <= limit) || !(cosine >= 0.9999) {
 			t.Fatalf("%s, row %d: off by %.3g at %d (got %v, want %v), cosine %.7f", what, i, worst, at, got[i][at], want[i][at], cosine)
 		}
 	}
@@ -123,10 +125,25 @@ func TestGoldenLogits(t *testing.T) {
 				h := newHarness(t, openModel(t, checkpointFS(name)), open(), model.Options{MaxSeqTokens: 256}, 1)
 				n := len(g.Prompt)
 				got := h.step(chunk{&sequence{tokens: g.Prompt}, n, positions(n-g.Rows, n)})
-				compare(t, "logits", got, g.logits)
+				compare(t, "logits", got, g.logits, tolerance)
 			})
 		}
 	})
+}
+
+// TestGoldenKVTypes: keys and values rounded to 16 bits turn the logits of a
+// trained network by an angle that is too small to matter. Only its direction
+// is compared: how far a logit moves depends on the network.
+func TestGoldenKVTypes(t *testing.T) {
+	for _, kv := range []cpu.Format{cpu.F16, cpu.BF16} {
+		t.Run(kv.String(), func(t *testing.T) {
+			g := readGolden(t, models.Name)
+			h := newHarness(t, openModel(t, models.Bundled()), newCPU(t, "", kv)(), model.Options{MaxSeqTokens: 256}, 1)
+			n := len(g.Prompt)
+			got := h.step(chunk{&sequence{tokens: g.Prompt}, n, positions(n-g.Rows, n)})
+			compare(t, "logits", got, g.logits, math.Inf(1))
+		})
+	}
 }
 
 // TestGoldenGreedy: where the best token leads by more than both sides may be
@@ -139,6 +156,9 @@ func TestGoldenGreedy(t *testing.T) {
 				g := readGolden(t, name)
 				h := newHarness(t, openModel(t, checkpointFS(name)), open(), model.Options{MaxSeqTokens: 256}, 2)
 				s := &sequence{tokens: g.Prompt}
+				if underRace {
+					g.Greedy = g.Greedy[:4]
+				}
 				for i, want := range g.Greedy {
 					h.step(chunk{s, len(s.tokens) - s.computed, []int{len(s.tokens) - 1}})
 					if g.Margins[i] <= 2*tolerance {
@@ -167,7 +187,7 @@ func TestGoldenLayers(t *testing.T) {
 					h := newHarness(t, m, open(), model.Options{MaxSeqTokens: 256}, 3)
 					n := len(g.Prompt)
 					got := h.step(chunk{&sequence{tokens: g.Prompt}, n, positions(0, n)})
-					compare(t, fmt.Sprintf("layer %d", layers-1), got, headOver(t, name, g.hidden[layers-1]))
+					compare(t, fmt.Sprintf("layer %d", layers-1), got, headOver(t, name, g.hidden[layers-1]), tolerance)
 				}
 			})
 		}

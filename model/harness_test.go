@@ -8,20 +8,33 @@ import (
 	"testing/fstest"
 
 	"weir/backend"
+	"weir/device/cpu"
 	"weir/model"
 )
 
-// devices are what the tests of whole models run over.
-var devices = []struct {
-	name string
-	open func() model.Device
-}{
-	{"twin", newTwin},
+// eachDevice runs f over the twin and over every tier of instructions that the
+// CPU device has here, with keys and values in float32 as in the golden data.
+func eachDevice(t *testing.T, f func(t *testing.T, open func() model.Device)) {
+	t.Run("twin", func(t *testing.T) { f(t, newTwin) })
+	for _, impl := range cpu.Impls() {
+		t.Run("cpu "+impl, func(t *testing.T) { f(t, newCPU(t, impl, cpu.F32)) })
+	}
 }
 
-func eachDevice(t *testing.T, f func(t *testing.T, open func() model.Device)) {
-	for _, d := range devices {
-		t.Run(d.name, func(t *testing.T) { f(t, d.open) })
+// newCPU opens devices with one to three threads in turn.
+func newCPU(t *testing.T, impl string, kv cpu.Format) func() model.Device {
+	opened := 0
+	return func() model.Device {
+		t.Helper()
+		cfg := cpu.Default()
+		opened++
+		cfg.Threads = 1 + opened%3
+		cfg.Impl, cfg.KVType, cfg.HugePages = impl, kv, false // many small models: huge pages would be mostly empty
+		d, err := cpu.Open(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
 	}
 }
 

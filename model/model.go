@@ -90,10 +90,9 @@ func (m *Model) Close() error { return m.checkpoint.Close() }
 func (m *Model) check() error {
 	n, _ := newDecoder(&m.Config)
 	needed := map[string]bool{}
-	var missing, wrong, mixed []string
+	var missing, wrong []string
 	for _, p := range n.parameters() {
 		for _, group := range [][]stored{p.rows, p.bias} {
-			var first weights.Tensor
 			for _, s := range group {
 				needed[s.name] = true
 				t, ok := m.checkpoint.Tensor(s.name)
@@ -105,10 +104,6 @@ func (m *Model) check() error {
 					wrong = append(wrong, fmt.Sprintf("%s is %d instead of %d", s.name, t.Shape, s.shape))
 				case !computed(t.DType):
 					wrong = append(wrong, fmt.Sprintf("%s is %v instead of float32, float16 or bfloat16", s.name, t.DType))
-				case first.Name == "":
-					first = t
-				case t.DType != first.DType:
-					mixed = append(mixed, fmt.Sprintf("%s is %v but %s is %v", first.Name, first.DType, t.Name, t.DType))
 				}
 			}
 		}
@@ -124,7 +119,7 @@ func (m *Model) check() error {
 	for _, f := range []struct {
 		what  string
 		names []string
-	}{{"missing: ", missing}, {"", wrong}, {"", mixed}, {"not expected: ", extra}} {
+	}{{"missing: ", missing}, {"", wrong}, {"not expected: ", extra}} {
 		if len(f.names) > 0 {
 			faults = append(faults, f.what+some(f.names))
 		}

@@ -119,7 +119,7 @@ func TestOpenReadsNoData(t *testing.T) {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
 		t.Skip("needs sparse files and a large address space")
 	}
-	const size = 256 << 30
+	size := int64(256 << 30)
 	dir := writeDir(t, map[string][]byte{singleFile: file(fmt.Sprintf(`{"a":{"dtype":"F32","shape":[%d],"data_offsets":[0,%d]}}`, size/4, size), 0)})
 	path := filepath.Join(dir, singleFile)
 	info, err := os.Stat(path)
