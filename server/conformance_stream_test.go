@@ -16,6 +16,7 @@ import (
 // The rows of spec chat-completions 21.6 that this build covers.
 
 func TestC131Usage(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	one := h.complete(t, map[string]any{"ignore_eos": true}).Usage
 	if one.Total != one.Prompt+one.Completion || one.Completion != 5 {
@@ -28,6 +29,7 @@ func TestC131Usage(t *testing.T) {
 }
 
 func TestC132C133Stream(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	chunks := h.streamed(t, map[string]any{"n": 3, "temperature": 1, "ignore_eos": true})
 	for i := range 3 {
@@ -58,6 +60,7 @@ func TestC132C133Stream(t *testing.T) {
 }
 
 func TestC134C135StreamUsage(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	chunks := h.streamed(t, map[string]any{"stream_options": map[string]any{}})
 	last := chunks[len(chunks)-1]
@@ -104,6 +107,7 @@ func TestC134C135StreamUsage(t *testing.T) {
 
 // C136, C137: what a stream says in pieces is what the other answer says at once.
 func TestC136C137StreamEqualsComplete(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	for name, fields := range map[string]map[string]any{
 		"greedy":    {},
@@ -180,6 +184,7 @@ func span(from, to int) (ids []int) {
 }
 
 func TestC138TokensAsIDs(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	c := h.complete(t, map[string]any{"logprobs": true, "top_logprobs": 2, "return_tokens_as_token_ids": true, "return_token_ids": true})
 	for i, e := range c.Choices[0].Logprobs.Content {
@@ -199,6 +204,7 @@ func TestC138TokensAsIDs(t *testing.T) {
 
 // C119, C120 and spec 7.2: the token itself first, k entries.
 func TestC119C120TopLogprobs(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	for _, temperature := range []float64{0, 2} {
 		c := h.complete(t, map[string]any{"logprobs": true, "top_logprobs": 4, "temperature": temperature, "seed": 9, "max_tokens": 20})
@@ -226,6 +232,7 @@ func TestC119C120TopLogprobs(t *testing.T) {
 // Spec 7.2, but bytes are the token's own even where they are a part of a
 // character: together they are the text.
 func TestLogprobBytes(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	ids := bundled().Encode(nil, "🦀é漢", false)
 	var got []byte
@@ -249,6 +256,7 @@ func TestLogprobBytes(t *testing.T) {
 }
 
 func TestC139PromptLogprobs(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	for top := range 3 {
 		c := h.complete(t, map[string]any{"prompt_logprobs": top, "return_token_ids": true})
@@ -268,6 +276,7 @@ func TestC139PromptLogprobs(t *testing.T) {
 }
 
 func TestC140Echo(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	fields := map[string]any{
 		"messages":               []any{map[string]any{"role": "user", "content": "Hi"}, map[string]any{"role": "assistant", "content": "Well, "}},
@@ -305,6 +314,7 @@ func TestC140Echo(t *testing.T) {
 }
 
 func TestC143C144C145PrefixCache(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	long := userSays(strings.Repeat("a b c d ", 20))
 	cached := func(salt any, fields map[string]any, headers ...string) int {
@@ -346,6 +356,7 @@ func TestC143C144C145PrefixCache(t *testing.T) {
 }
 
 func TestC150C151Order(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		priority bool
 		want     string
@@ -400,6 +411,7 @@ func TestC150C151Order(t *testing.T) {
 }
 
 func TestC153Operational(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, func(s *setup) { s.cfg.Version = "1.2.3" })
 	if status, answer, _ := h.get("GET", "/health", ""); status != 200 || answer != "" {
 		t.Errorf("/health: %d %q", status, answer)
@@ -424,6 +436,7 @@ func TestC153Operational(t *testing.T) {
 }
 
 func TestC154EngineFailure(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	broken := errors.New("the device fell off")
 	var steps atomic.Int32
@@ -468,6 +481,7 @@ func TestC154EngineFailure(t *testing.T) {
 
 // Spec 4.1: constraints that leave nothing to draw are an error, not a token.
 func TestNoTokenLeft(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	word := bundled().Text(700)
 	ids := bundled().Encode(nil, word, false)

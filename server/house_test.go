@@ -22,6 +22,7 @@ import (
 
 	"weir/backend"
 	"weir/backend/sim"
+	"weir/chat"
 	"weir/engine"
 	"weir/models"
 	"weir/tokenizer"
@@ -38,6 +39,19 @@ var bundled = sync.OnceValue(func() *tokenizer.Tokenizer {
 		panic(err)
 	}
 	return tok
+})
+
+// template is the bundled model's.
+var template = sync.OnceValue(func() *chat.Renderer {
+	source, err := fs.ReadFile(models.Bundled(), "chat_template.jinja")
+	if err != nil {
+		panic(err)
+	}
+	r, err := chat.New(chat.Config{Templates: []chat.Template{{Source: string(source)}}})
+	if err != nil {
+		panic(err)
+	}
+	return r
 })
 
 const (
@@ -84,7 +98,7 @@ func newHouse(t testing.TB, change func(*setup)) *house {
 		eng:  engine.Config{Caching: true, MaxLive: 512, Tokenizer: bundled()},
 		model: Model{
 			Names: []string{"tiny", "alias"}, Root: "models/tiny", Created: time.Unix(1_772_900_000, 0),
-			Tokenizer: bundled(), MaxLen: 1024, VocabSize: vocabulary,
+			Tokenizer: bundled(), Chat: template(), MaxLen: 1024, VocabSize: vocabulary,
 			Generation: Generation{EOS: endOfTurn, Stop: []int32{endOfText}},
 		},
 	}

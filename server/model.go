@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"weir/chat"
 	"weir/engine"
 	"weir/tokenizer"
 )
@@ -23,6 +24,7 @@ type Model struct {
 
 	Engine    *engine.Engine
 	Tokenizer *tokenizer.Tokenizer
+	Chat      *chat.Renderer
 
 	MaxLen     int  // context in tokens, prompt and output together
 	VocabSize  int  // ids below it can be drawn
@@ -47,8 +49,8 @@ func (m *Model) validate() error {
 	switch {
 	case len(m.Names) == 0 || slices.Contains(m.Names, ""):
 		return errors.New("server: a model needs a name")
-	case m.Engine == nil || m.Tokenizer == nil:
-		return errors.New("server: a model needs an engine and a tokenizer")
+	case m.Engine == nil || m.Tokenizer == nil || m.Chat == nil:
+		return errors.New("server: a model needs an engine, a tokenizer and a chat renderer")
 	case m.MaxLen < 1 || m.VocabSize < 1:
 		return fmt.Errorf("server: a model of %d tokens context and %d tokens vocabulary", m.MaxLen, m.VocabSize)
 	}

@@ -1,11 +1,12 @@
 package server
 
 import (
+	"errors"
 	"fmt"
-	"strings"
 	"unicode/utf8"
 
 	"weir/api"
+	"weir/chat"
 	"weir/engine"
 )
 
@@ -41,7 +42,7 @@ func (s *Server) prepare(m *Model, body []byte, id, project string) (*prepared, 
 	if bad != nil {
 		return nil, bad
 	}
-	tokens, bad := m.prompt(q)
+	prompt, tokens, bad := m.prompt(q)
 	if bad != nil {
 		return nil, bad
 	}
@@ -58,7 +59,10 @@ func (s *Server) prepare(m *Model, body []byte, id, project string) (*prepared, 
 		},
 		reply: s.reply(m, q, id),
 	}
-	p.reply.prompt = tokens
+	p.reply.prompt, p.reply.role = tokens, prompt.ResponseRole
+	if q.Echo {
+		p.reply.echo = prompt.EchoText
+	}
 	salt := ""
 	if q.CacheSalt != nil {
 		salt = *q.CacheSalt
@@ -90,9 +94,6 @@ func (s *Server) check(m *Model, q *api.ChatRequest) *api.Error {
 	if bad := q.CheckPrompt(); bad != nil {
 		return bad
 	}
-	if bad := m.checkTemplate(q); bad != nil {
-		return bad
-	}
 	if q.HasMedia() {
 		return api.ErrNotMultimodal(m.Names[0])
 	}
@@ -112,10 +113,10 @@ func (s *Server) check(m *Model, q *api.ChatRequest) *api.Error {
 }
 
 // prompt renders the messages, tokenizes and truncates them (spec 10).
-func (m *Model) prompt(q *api.ChatRequest) ([]int32, *api.Error) {
+func (m *Model) prompt(q *api.ChatRequest) (chat.Prompt, []int32, *api.Error) {
 	output, param, _ := q.MaxOutput()
 	if output > m.MaxLen {
-		return nil, api.ErrOverContext(param, output, m.MaxLen)
+		return chat.Prompt{}, nil, api.ErrOverContext(param, output, m.MaxLen)
 	}
 	room := m.MaxLen - output // tokens of prompt
 	keep := -1
@@ -124,34 +125,52 @@ func (m *Model) prompt(q *api.ChatRequest) ([]int32, *api.Error) {
 			keep = room
 		}
 		if keep > room {
-			return nil, api.ErrTruncate(keep, room)
+			return chat.Prompt{}, nil, api.ErrTruncate(keep, room)
 		}
 	}
-	text, bad := m.render(q)
+	p, bad := m.render(q)
 	if bad != nil {
-		return nil, bad
+		return p, nil, bad
 	}
-	if keep < 0 {
-		// Text of so many characters is too many tokens however it is cut:
-		// tokenizing it would only cost time.
-		most := room * m.Tokenizer.MaxTokenBytes()
-		if len(text) > most {
-			if n := utf8.RuneCountInString(text); n > most {
-				return nil, api.ErrCharacters(m.MaxLen, output, n, most)
-			}
+	// Text of so many characters is too many tokens however it is cut:
+	// tokenizing it would only cost time.
+	if most := room * m.Tokenizer.MaxTokenBytes(); keep < 0 && len(p.Text) > most {
+		if n := utf8.RuneCountInString(p.Text); n > most {
+			return p, nil, api.ErrCharacters(m.MaxLen, output, n, most)
 		}
 	}
-	tokens := m.Tokenizer.Encode(nil, text, q.AddSpecialTokens)
+	tokens := m.Tokenizer.Encode(nil, p.Text, q.AddSpecialTokens)
 	if keep >= 0 && len(tokens) > keep {
 		tokens = tokens[len(tokens)-keep:]
 	}
 	switch {
 	case len(tokens) > room:
-		return nil, api.ErrContextLength(m.MaxLen, output, len(tokens), false)
+		return p, nil, api.ErrContextLength(m.MaxLen, output, len(tokens), false)
 	case len(tokens) == 0:
-		return nil, api.ErrEmptyPrompt()
+		return p, nil, api.ErrEmptyPrompt()
 	}
-	return tokens, nil
+	return p, tokens, nil
+}
+
+// render makes the prompt's text. Every failure is the request's (spec 3).
+func (m *Model) render(q *api.ChatRequest) (chat.Prompt, *api.Error) {
+	in := chat.Input{
+		Messages: q.Messages, Tools: q.Tools, Documents: q.Documents,
+		AddGenerationPrompt: &q.AddGenerationPrompt, ContinueFinalMessage: q.ContinueFinalMessage,
+		ChatTemplate: q.ChatTemplate, ChatTemplateKwargs: q.ChatTemplateKwargs,
+	}
+	if q.ReasoningEffort != "" {
+		in.ReasoningEffort = &q.ReasoningEffort
+	}
+	p, err := m.Chat.Render(in)
+	if err != nil {
+		text := err.Error()
+		if e := (*chat.Error)(nil); errors.As(err, &e) {
+			text = e.Text
+		}
+		return p, api.ErrTemplate(text)
+	}
+	return p, nil
 }
 
 // outputLimit is how many tokens a request with a prompt of so many may put out.
@@ -182,7 +201,7 @@ func (s *Server) reply(m *Model, q *api.ChatRequest, id string) reply {
 	r := reply{
 		meta: api.Meta{ID: api.ChatID(id), Created: s.now().Unix(), Model: m.Names[0], Fingerprint: m.Fingerprint},
 		form: api.Form{TokensAsIDs: s.cfg.TokensAsIDs, TokenIDs: q.ReturnTokenIDs, ContinuousUsage: q.ContinuousUsage},
-		tok:  m.Tokenizer, role: "assistant", n: q.N,
+		tok:  m.Tokenizer, n: q.N,
 		logprobs: q.Logprobs, top: q.TopLogprobs,
 		stream: q.Stream, usage: q.IncludeUsage || s.cfg.ForceUsage,
 	}
@@ -192,24 +211,5 @@ func (s *Server) reply(m *Model, q *api.ChatRequest, id string) reply {
 	if r.top < 0 {
 		r.top = m.VocabSize
 	}
-	last := &q.Messages[len(q.Messages)-1]
-	if !q.AddGenerationPrompt {
-		r.role = last.Role // the output goes on with its message, or stands in its place
-	}
-	if q.Echo && last.Role == r.role {
-		r.echo, r.echoes = contentText(&last.Content), true
-	}
 	return r
-}
-
-// contentText is a message's text: parts are joined by newlines (spec 3.6, 3.8).
-func contentText(c *api.Content) string {
-	if c.Kind != api.ContentParts {
-		return c.Text
-	}
-	parts := make([]string, len(c.Parts))
-	for i := range c.Parts {
-		parts[i] = c.Parts[i].Text
-	}
-	return strings.Join(parts, "\n")
 }

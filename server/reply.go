@@ -17,8 +17,7 @@ type reply struct {
 	tok  *tokenizer.Tokenizer
 
 	role   string
-	echo   string // the last message's text, in front of every choice
-	echoes bool
+	echo   string  // in front of every choice; "": nothing
 	n      int     // choices
 	prompt []int32 // ids
 

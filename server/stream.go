@@ -207,7 +207,7 @@ func (b *sse) begin() {
 	for i := range b.r.n {
 		b.buf = b.enc.AppendRole(b.buf, i, b.r.role, b.r.prompt, u)
 	}
-	if b.r.echoes {
+	if b.r.echo != "" {
 		for i := range b.r.n {
 			b.buf = b.enc.AppendEcho(b.buf, i, b.r.echo, u)
 		}

@@ -27,12 +27,13 @@ func TestTranscripts(t *testing.T) {
 		"usage":      {"stream_options": map[string]any{"continuous_usage_stats": true}, "n": 2, "temperature": 1, "seed": 3, "max_tokens": 3},
 		"logprobs":   {"logprobs": true, "top_logprobs": 2, "return_token_ids": true, "max_tokens": 3},
 		"stop":       {"max_tokens": 20, "logit_bias": map[string]any{"700": 100}, "stop_token_ids": []int{700}},
-		"stopstring": {"max_tokens": 40, "temperature": 1, "seed": 11, "stop": []string{"qqqq", "ather"}},
+		"stopstring": {"max_tokens": 40, "temperature": 1, "seed": 11, "stop": []string{"qqqq", "day(f"}},
 		"repetition": {"max_tokens": 20, "logit_bias": map[string]any{"700": 100}, "repetition_detection": map[string]any{"max_pattern_size": 1, "min_count": 3}},
 		"ids":        {"return_tokens_as_token_ids": true, "logprobs": true, "max_tokens": 2, "request_id": "given \"id\""},
 		"characters": {"max_tokens": 8, "ignore_eos": true, "allowed_token_ids": bytesOf("🦀"), "temperature": 1, "seed": 1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			h := newHouse(t, nil)
 			all := map[string]any{"stream": true}
 			for k, v := range fields {

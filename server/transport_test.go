@@ -16,6 +16,7 @@ import (
 
 // Decision 24: the port is open before the model is there.
 func TestLoading(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, func(s *setup) { s.noModel = true; s.cfg.RetryAfter = 1500 * time.Millisecond })
 	h.srv.SetProgress("12 of 40 weight files read")
 	for _, c := range []struct{ method, path string }{
@@ -48,6 +49,7 @@ func TestLoading(t *testing.T) {
 }
 
 func TestModelIsChecked(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	for name, change := range map[string]func(*Model){
 		"no name":          func(m *Model) { m.Names = nil },
@@ -71,6 +73,7 @@ func TestModelIsChecked(t *testing.T) {
 
 // Spec clients 3.6: alive is who makes progress.
 func TestStalledEngine(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	gate := make(chan struct{})
 	h.setHook(func(c sim.Call, _ int) error {
@@ -101,6 +104,7 @@ func TestStalledEngine(t *testing.T) {
 
 // Decision 22: full is 503, with Retry-After; at the engine and before it.
 func TestFull(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, func(s *setup) {
 		s.eng.MaxLive = 2
 		s.cfg.PrepareQueue = 1
@@ -149,6 +153,7 @@ func TestFull(t *testing.T) {
 }
 
 func TestCORS(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, func(s *setup) { s.cfg.APIKeys = []string{"k"} })
 	// Before authentication, with what the page asks for.
 	status, answer, header := h.get("OPTIONS", chatPath, "", "Origin: https://page.example", "Access-Control-Request-Method: POST",
@@ -183,6 +188,7 @@ func TestCORS(t *testing.T) {
 }
 
 func TestCORSLists(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		cors   CORS
@@ -210,6 +216,7 @@ func TestCORSLists(t *testing.T) {
 }
 
 func TestProjectHeaders(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	status, answer := h.chat(nil, "Compat-Project: nonsense")
 	refused(t, status, answer, 400, "")
@@ -220,6 +227,7 @@ func TestProjectHeaders(t *testing.T) {
 // A connection is used again after an answer of whatever kind, unless its
 // request was not read.
 func TestKeepAlive(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	dials := 0
 	dial := h.dial
@@ -241,6 +249,7 @@ func TestKeepAlive(t *testing.T) {
 }
 
 func TestShutdownWaits(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	gate := make(chan struct{})
 	h.setHook(func(c sim.Call, _ int) error {
@@ -282,6 +291,7 @@ func TestShutdownWaits(t *testing.T) {
 
 // Draining: new requests on connections that are still open are refused.
 func TestDrainRefuses(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.complete(t, nil)
 	h.srv.draining.Store(true)
@@ -299,6 +309,7 @@ func TestDrainRefuses(t *testing.T) {
 
 // Out of patience: what is in flight ends with an error that its client sees.
 func TestShutdownEnds(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	gate := make(chan struct{})
 	var first sync.Once
