@@ -33,6 +33,10 @@ lint: ## gofmt, go vet, house rules, staticcheck
 	$(GO) test ./internal/arch
 	$(GO) tool staticcheck $(PKGS)
 
+vectors: ## the large test vectors: DIR=.. (TOKENIZERS=.. adds published tokenizers)
+	@test -n "$(DIR)" || { echo "usage: make vectors DIR=.. [TOKENIZERS=..]"; exit 1; }
+	WEIR_VECTORS=$(abspath $(DIR)) WEIR_TOKENIZERS=$(abspath $(TOKENIZERS)) $(GO) test ./tokenizer $(if $(wildcard chat),./chat/...) -run Vectors -v
+
 check: lint test ## what must pass before a commit lands
 
 clean: ## remove what was built

@@ -1,0 +1,96 @@
+package tokenizer
+
+import "unicode/utf8"
+
+// characters are the symbols of a vocabulary that is not byte-level.
+type characters struct {
+	ids      map[rune]int32
+	ascii    [utf8.RuneSelf]int32 // the same for ASCII; -1 if none
+	bytes    [256]int32           // the <0xNN> tokens, if fallback
+	fallback bool                 // a character without a token becomes the tokens of its bytes
+	unknown  unknowns             // otherwise
+
+	// joins holds the pairs of characters that some merge brings together: the
+	// last of its left and the first of its right part. near is the same for
+	// pairs of ASCII and the space mark, which are most of them.
+	joins map[uint64]struct{}
+	near  [nearChars][nearChars]bool
+}
+
+const (
+	spaceMark = '▁'
+	nearChars = utf8.RuneSelf + 1
+)
+
+func nearIndex(r rune) int {
+	if r == spaceMark {
+		return utf8.RuneSelf
+	}
+	return int(r)
+}
+
+func joinKey(a, b rune) uint64 { return uint64(a)<<32 | uint64(b) }
+
+func (c *characters) join(a, b rune) {
+	if x, y := nearIndex(a), nearIndex(b); x < nearChars && y < nearChars {
+		c.near[x][y] = true
+	} else {
+		c.joins[joinKey(a, b)] = struct{}{}
+	}
+}
+
+// joined reports whether a word must not be cut between a and b.
+func (c *characters) joined(a, b rune) bool {
+	if x, y := nearIndex(a), nearIndex(b); x < nearChars && y < nearChars {
+		if c.near[x][y] {
+			return true
+		}
+	} else if _, ok := c.joins[joinKey(a, b)]; ok {
+		return true
+	}
+	return c.unknown.fuse && !c.fallback && c.symbol(a) < 0 && c.symbol(b) < 0
+}
+
+// symbol returns the token of a character, or -1.
+func (c *characters) symbol(r rune) int32 {
+	if r < utf8.RuneSelf {
+		return c.ascii[r]
+	}
+	if id, ok := c.ids[r]; ok {
+		return id
+	}
+	return -1
+}
+
+// symbols appends the tokens of the characters of s.
+func (c *characters) symbols(dst []int32, s string) []int32 {
+	before := false
+	for _, r := range s {
+		switch id := c.symbol(r); {
+		case id >= 0:
+			dst, before = append(dst, id), false
+		case c.fallback:
+			var buf [utf8.UTFMax]byte
+			for _, b := range utf8.AppendRune(buf[:0], r) {
+				dst = append(dst, c.bytes[b])
+			}
+		default:
+			dst, before = c.unknown.add(dst, before), true
+		}
+	}
+	return dst
+}
+
+// unknowns says what becomes of symbols that the vocabulary lacks.
+type unknowns struct {
+	id   int32 // the token they become; -1: they are left out
+	fuse bool  // symbols in a row are one token
+}
+
+// add appends an unknown symbol; before says that the last one was unknown too.
+func (u unknowns) add(dst []int32, before bool) []int32 {
+	if u.id < 0 || before && u.fuse {
+		return dst
+	}
+	return append(dst, u.id)
+}

@@ -1,0 +1,193 @@
+package tokenizer
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// TestEncodeMatchesTwin: the whole pipeline against the slow one.
+func TestEncodeMatchesTwin(t *testing.T) {
+	rng := rand.New(rand.NewPCG(17, 18))
+	for _, name := range twinNames {
+		tok, slow := mini(t, name), miniTwin(t, name)
+		for range 400 {
+			s := mixedText(rng, 1+rng.IntN(20))
+			if rng.IntN(3) == 0 {
+				s += "<|im_end|>" + mixedText(rng, rng.IntN(4))
+			}
+			if got, want := tok.Encode(nil, s, false), slow.encode(t, s); !slices.Equal(got, want) {
+				t.Fatalf("%s: %q\n got %q\nwant %q", name, s, tokens(tok, got), tokens(tok, want))
+			}
+		}
+	}
+}
+
+func TestEncodeAppends(t *testing.T) {
+	tok := mini(t, "bl-llama3")
+	dst := append(make([]int32, 0, 100), 7, 8)
+	got := tok.Encode(dst, "the <|im_end|> end", true)
+	if want := append([]int32{7, 8}, tok.Encode(nil, "the <|im_end|> end", true)...); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if &got[0] != &dst[0] {
+		t.Error("dst had room and was not used")
+	}
+	if got := tok.Encode(nil, "", false); len(got) != 0 {
+		t.Errorf("the empty text is %v", got)
+	}
+}
+
+// TestConcurrentEncode: many goroutines share the cache, whose sets are made to
+// collide all the time, and get what one alone gets.
+func TestConcurrentEncode(t *testing.T) {
+	for _, name := range []string{"bl-qwen35-nfc", "bl-deepseek3", "spm-gemma"} {
+		shared := mustLoad(t, readFile(t, "testdata/mini/"+name+".json.gz"))
+		shared.cache.sets = shared.cache.sets[:cacheSets]
+		alone := mini(t, name)
+		list := samples()[:400]
+		want := make([][]int32, len(list))
+		for i, s := range list {
+			want[i] = alone.Encode(nil, s.Text, false)
+		}
+		var wait sync.WaitGroup
+		for g := range 8 {
+			wait.Go(func() {
+				for k := range list {
+					i := (k*7 + g*50) % len(list)
+					if got := shared.Encode(nil, list[i].Text, false); !slices.Equal(got, want[i]) {
+						t.Errorf("%s: %s differs", name, list[i].Name)
+						return
+					}
+					if got := decodeByPieces(shared, nil, want[i], DecodeOptions{}); got != decodeByPieces(alone, nil, want[i], DecodeOptions{}) {
+						t.Errorf("%s: the text of %s differs", name, list[i].Name)
+						return
+					}
+				}
+			})
+		}
+		wait.Wait()
+	}
+}
+
+// TestCacheHoldsAndForgets: more words than a set holds push the oldest out, and
+// every word keeps its own ids.
+func TestCacheHoldsAndForgets(t *testing.T) {
+	var set cacheSet
+	word := func(i int) string { return fmt.Sprintf("word %d", i) }
+	for i := range 10 {
+		if set.find(word(i)) != nil {
+			t.Fatalf("%q is there before it was added", word(i))
+		}
+		set.add(word(i), []int32{int32(i), int32(-i)})
+		for k := range i + 1 {
+			e := set.find(word(k))
+			if held := k > i-len(set); (e != nil) != held {
+				t.Fatalf("after %d words, %q held: %v", i+1, word(k), e != nil)
+			} else if held && !slices.Equal(e.ids[:e.n], []int32{int32(k), int32(-k)}) {
+				t.Fatalf("%q has the ids %v", word(k), e.ids[:e.n])
+			}
+		}
+	}
+	longest := strings.Repeat("x", cacheBytes)
+	set.add(longest, make([]int32, cacheIDs))
+	if e := set.find(longest); e == nil || int(e.n) != cacheIDs || set.find(longest[1:]) != nil {
+		t.Error("an entry of the largest size is not found")
+	}
+}
+
+// TestNothingIsAllocatedPerWord: Encode of words in the cache, Decoder.Append and
+// the names of tokens allocate nothing.
+func TestNothingIsAllocatedPerWord(t *testing.T) {
+	if raceEnabled {
+		t.Skip("sync.Pool drops entries at random under the race detector")
+	}
+	check := func(what string, f func()) {
+		t.Helper()
+		if n := testing.AllocsPerRun(50, f); n != 0 {
+			t.Errorf("%s: %v allocations", what, n)
+		}
+	}
+	text := strings.Repeat("The quick brown fox, 12 of them, it's jumping <|im_end|>\n  over naïve 中文 dogs. ", 3)
+	for _, name := range []string{"bl-gpt2", "bl-llama3", "bl-qwen2-nfc", "bl-o200k", "bl-tekken", "bl-deepseek3"} {
+		tok := mini(t, name)
+		dst := tok.Encode(nil, text, true)
+		check(name+" Encode", func() { dst = tok.Encode(dst[:0], text, true) })
+	}
+	for _, name := range []string{"bl-llama3", "spm-llama2", "spm-metaspace"} {
+		tok := mini(t, name)
+		ids := tok.Encode(nil, text+"🙂 🙂 中文 naïve", false)
+		d, out := tok.NewDecoder(nil, skipSpecial), make([]byte, 0, 4096)
+		check(name+" Append", func() {
+			out = out[:0]
+			for _, id := range ids {
+				out = d.Append(out, id)
+			}
+		})
+		check(name+" names", func() {
+			for _, id := range ids[:20] {
+				if tok.Token(id) == "" || len(tok.Text(id)) < len(tok.Bytes(id)) && !tok.IsSpecial(id) {
+					t.Errorf("id %d has no name", id)
+				}
+			}
+		})
+		check(name+" NewDecoder", func() { d2 := tok.NewDecoder(ids, skipSpecial); out = d2.Append(out[:0], ids[0]) })
+	}
+}
+
+// TestRegexFuelBoundsWork: a pattern that would take exponential time gives up,
+// the rest of the text is one piece; a published pattern stays far from the bound.
+func TestRegexFuelBoundsWork(t *testing.T) {
+	evil, err := compileRegex(`(?:a+)+b`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := strings.Repeat("a", 5000) + "c"
+	fuel := regexFuel(s)
+	split := splitter{matcher: evil}
+	if end, keep := split.next(s, 0, &fuel); end != len(s) || !keep || fuel > 0 {
+		t.Errorf("a piece up to %d of %d with %d steps left", end, len(s), fuel)
+	}
+	if spent := regexFuel(s) - fuel; spent > 2*regexFuel(s) {
+		t.Errorf("%d steps for a bound of %d", spent, regexFuel(s))
+	}
+
+	for _, pattern := range []string{gpt2Pattern, llama3Pattern, qwen35Pattern, o200kPattern, tekkenPattern} {
+		re, err := compileRegex(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, unit := range []string{"a", "A", " ", "\n", "1", "!", "中", "\u0301", "Aa", "a ", " \n", "'s", "\x00"} {
+			s := strings.Repeat(unit, 3000)
+			fuel := regexFuel(s)
+			for i := 0; i < len(s); {
+				end := re.match(s, i, &fuel)
+				if end == i {
+					t.Fatalf("%q: no match at %d of %q..", pattern, i, unit)
+				}
+				i = end
+			}
+			if spent := regexFuel(s) - fuel; spent > regexFuel(s)/2 {
+				t.Errorf("%q: %d of %d steps for %q..", pattern, spent, regexFuel(s), unit)
+			}
+		}
+	}
+}
+
+// TestLongWords: no word is so long that it is merged in quadratic time, which
+// these would show as minutes. They also outgrow the scratch memory that is kept.
+func TestLongWords(t *testing.T) {
+	for _, name := range []string{"bl-llama3", "bl-deepseek3", "spm-gemma"} {
+		tok := mini(t, name)
+		for _, unit := range []string{"e", " ", "!", "\u4e2d", "th", "\xff"} {
+			s := strings.Repeat(unit, 1<<18/len(unit))
+			ids := tok.Encode(nil, s, false)
+			if got := tok.Decode(ids, DecodeOptions{}); got != toValid(s) {
+				t.Errorf("%s: a quarter megabyte of %q does not come back", name, unit)
+			}
+		}
+	}
+}

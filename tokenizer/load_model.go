@@ -1,0 +1,309 @@
+package tokenizer
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// loadVocabulary fills the entries, added tokens included, and gives every one
+// its text.
+func (t *Tokenizer) loadVocabulary(f *file) error {
+	v, size := &t.vocab, 0
+	for _, it := range f.vocab {
+		size = max(size, int(it.id)+1)
+	}
+	for _, a := range f.AddedTokens {
+		if a.ID < 0 || a.ID >= maxIDs {
+			return fmt.Errorf("%w: added token %q has id %d", ErrUnsupported, a.Content, a.ID)
+		}
+		size = max(size, int(a.ID)+1)
+	}
+	// A small file must not ask for a large table.
+	if entries := len(f.vocab) + len(f.AddedTokens); size > 4*entries+1024 {
+		return fmt.Errorf("%w: token ids up to %d for %d tokens", ErrUnsupported, size-1, entries)
+	}
+	v.entries = make([]entry, size)
+	spell := string(f.spell)
+	text := make([]byte, 0, len(f.spell))
+	for _, it := range f.vocab {
+		e := &v.entries[it.id]
+		if e.flags != 0 {
+			return fmt.Errorf("%w: tokens %q and %q both have id %d", ErrInvalid, e.spelled, spell[it.start:it.end], it.id)
+		}
+		e.spelled, e.flags = spell[it.start:it.end], known
+		text = t.decoding.setText(e, text, e.spelled)
+	}
+	v.text = string(text)
+	if err := t.indexVocabulary(f); err != nil {
+		return err
+	}
+	for _, a := range f.AddedTokens {
+		if a.Content == "" {
+			continue // as in the reference
+		}
+		e := &v.entries[a.ID]
+		if e.flags != 0 && e.spelled != a.Content {
+			return fmt.Errorf("%w: tokens %q and %q both have id %d", ErrInvalid, e.spelled, a.Content, a.ID)
+		}
+		e.spelled = a.Content
+		e.flags |= known | added
+		if a.Special {
+			e.flags |= special
+		}
+		// The reference decodes what it looks for, not what the file says.
+		text = t.decoding.setText(e, text, t.pattern(&a))
+	}
+	v.text, v.bytes = string(text), text
+	for i := range v.entries {
+		e := &v.entries[i]
+		s := v.text[e.start:e.end]
+		if utf8.ValidString(s) && !strings.HasSuffix(s, "\uFFFD") {
+			e.flags |= whole
+		}
+		t.maxBytes = max(t.maxBytes, len(s))
+	}
+	return nil
+}
+
+// indexVocabulary maps what merging works on to ids.
+func (t *Tokenizer) indexVocabulary(f *file) error {
+	v := &t.vocab
+	v.ids, v.other = make(map[string]int32, len(f.vocab)), make(map[string]int32)
+	for _, it := range f.vocab {
+		e := v.entries[it.id]
+		key, ids := e.spelled, v.ids
+		switch {
+		case e.flags&alphabet != 0:
+			key = v.text[e.start:e.end]
+		case t.byteLevel:
+			ids = v.other
+		}
+		n := len(ids)
+		if ids[key] = it.id; len(ids) == n {
+			return fmt.Errorf("%w: token %q is listed twice", ErrInvalid, e.spelled)
+		}
+	}
+	return nil
+}
+
+// loadSymbols finds the tokens that merging starts from.
+func (t *Tokenizer) loadSymbols(f *file) error {
+	m := &f.Model
+	for b := range t.bytes {
+		id, ok := t.vocab.ids[string([]byte{byte(b)})]
+		if t.bytes[b] = id; !ok {
+			t.bytes[b] = -1
+			t.lacksBytes = t.lacksBytes || t.byteLevel && inUTF8(b)
+		}
+	}
+	if t.lacksBytes && m.ByteFallback {
+		return fmt.Errorf("%w: byte_fallback in a byte-level vocabulary that lacks bytes", ErrUnsupported)
+	}
+	t.unknown = unknowns{id: -1, fuse: m.FuseUnk}
+	if unknown := t.lacksBytes || !t.byteLevel && !m.ByteFallback; unknown && m.UnkToken != nil {
+		id, ok := t.ID(*m.UnkToken)
+		if !ok {
+			return fmt.Errorf("%w: unk_token %q is not in the vocabulary", ErrInvalid, *m.UnkToken)
+		}
+		t.unknown.id = id
+	}
+	if t.byteLevel {
+		return nil
+	}
+	return t.loadCharacters(m.ByteFallback)
+}
+
+func (t *Tokenizer) loadCharacters(fallback bool) error {
+	c := &t.chars
+	c.ids, c.joins = make(map[rune]int32), make(map[uint64]struct{})
+	for i := range c.ascii {
+		c.ascii[i] = -1
+	}
+	for key, id := range t.vocab.ids {
+		if r, w := utf8.DecodeRuneInString(key); w == len(key) && w > 0 {
+			if r < utf8.RuneSelf {
+				c.ascii[r] = id
+			} else {
+				c.ids[r] = id
+			}
+		}
+	}
+	c.fallback, c.unknown = fallback, t.unknown
+	if !fallback {
+		if t.unknown.id < 0 {
+			// Left out, they would make neighbours of what a word is cut between.
+			return fmt.Errorf("%w: BPE without ByteLevel, byte_fallback and unk_token", ErrUnsupported)
+		}
+		return nil
+	}
+	for b := range c.bytes {
+		id, ok := t.vocab.ids[fmt.Sprintf("<0x%02X>", b)]
+		hasOwn := b < utf8.RuneSelf && c.ascii[b] >= 0 // such a byte is never asked for
+		if !ok && inUTF8(b) && !hasOwn {
+			return fmt.Errorf("%w: byte_fallback without the token <0x%02X>", ErrUnsupported, b)
+		}
+		c.bytes[b] = id
+	}
+	return nil
+}
+
+// inUTF8 reports whether valid UTF-8 may contain the byte.
+func inUTF8(b int) bool { return b < 0xC0 || 0xC2 <= b && b <= 0xF4 }
+
+// loadMerges builds the merge table. A merge is spelled "a b" or ["a","b"].
+func (t *Tokenizer) loadMerges(f *file) error {
+	t.merges = &mergeTable{}
+	if t.byteLevel {
+		t.merges.bytes = new([1 << 16]uint32)
+		for i := range t.merges.bytes {
+			t.merges.bytes[i] = noRank
+		}
+	}
+	s := f.merges
+	var left, right []byte
+	err := s.elements(func() (err error) {
+		if s.peek() != '[' {
+			if left, err = s.text(left[:0]); err != nil {
+				return err
+			}
+			if bytes.HasPrefix(left, []byte("#version")) {
+				return nil // the first line of a merges.txt
+			}
+			a, b, ok := bytes.Cut(left, []byte{' '})
+			if !ok || bytes.IndexByte(b, ' ') >= 0 {
+				return fmt.Errorf("%w: merge %q is not two tokens", ErrInvalid, left)
+			}
+			return t.addMerge(a, b)
+		}
+		parts := 0
+		err = s.elements(func() (err error) {
+			if parts++; parts == 1 {
+				left, err = s.text(left[:0])
+			} else {
+				right, err = s.text(right[:0])
+			}
+			return err
+		})
+		if err == nil && parts != 2 {
+			err = fmt.Errorf("%w: a merge of %d tokens", ErrInvalid, parts)
+		}
+		if err != nil {
+			return err
+		}
+		return t.addMerge(left, right)
+	})
+	t.merges.build()
+	return err
+}
+
+// addMerge adds the merge of two tokens, given as they are spelled.
+func (t *Tokenizer) addMerge(left, right []byte) error {
+	m := t.merges
+	if len(m.merged) == noRank {
+		return fmt.Errorf("%w: more than %d merges", ErrUnsupported, noRank)
+	}
+	var room [128]byte
+	joined := append(append(room[:0], left...), right...)
+	ids, a, b := t.vocab.ids, len(left), len(joined)
+	if t.byteLevel {
+		var rawRoom [128]byte
+		raw, ok := appendUnspelled(rawRoom[:0], left)
+		a = len(raw)
+		if ok {
+			raw, ok = appendUnspelled(raw, right)
+		}
+		if ok {
+			joined, b = raw, len(raw)
+		} else {
+			// It can never happen: words consist of the byte alphabet.
+			ids = t.vocab.other
+		}
+	}
+	idA, okA := ids[string(joined[:a])]
+	idB, okB := ids[string(joined[a:b])]
+	id, ok := ids[string(joined)]
+	if !ok || !okA || !okB {
+		return fmt.Errorf("%w: merge of %q and %q: not all three are in the vocabulary", ErrInvalid, left, right)
+	}
+	// Symbols that do not stand for their own text must not merge: words are cut,
+	// and merges told apart, by text.
+	for _, part := range []int32{idA, idB} {
+		if _, isByte := byteToken(t.vocab.entries[part].spelled); t.chars.fallback && isByte || part == t.unknown.id {
+			return fmt.Errorf("%w: a merge of the token %q", ErrUnsupported, t.vocab.entries[part].spelled)
+		}
+	}
+	m.add(idA, idB, id)
+	if t.byteLevel {
+		if a == 1 && b == 2 {
+			m.bytes[int(joined[0])<<8|int(joined[1])] = uint32(len(m.merged) - 1)
+		}
+		return nil
+	}
+	c := &t.chars
+	last, _ := utf8.DecodeLastRune(left)
+	first, _ := utf8.DecodeRune(right)
+	c.join(last, first)
+	return nil
+}
+
+// pattern is what an added token is looked for as.
+func (t *Tokenizer) pattern(a *addedToken) string {
+	if !a.Normalized {
+		return a.Content
+	}
+	s := a.Content
+	for _, f := range t.normalizers {
+		s = f(s)
+	}
+	return s
+}
+
+// loadAddedTokens builds the two searches. Ids are checked against the rule of
+// the reference, which ignores those of the file: the id of the model's own
+// vocabulary, else the next one after it. Where both disagree nobody can know
+// which row of the embedding is meant.
+func (t *Tokenizer) loadAddedTokens(f *file) error {
+	seen := make(map[string]addedToken, len(f.AddedTokens))
+	next := int32(len(f.vocab))
+	for _, a := range f.AddedTokens {
+		if a.Content == "" {
+			continue
+		}
+		if old, ok := seen[a.Content]; ok {
+			if old != a {
+				return fmt.Errorf("%w: added token %q is listed twice", ErrInvalid, a.Content)
+			}
+			continue
+		}
+		seen[a.Content] = a
+		want, ok := t.ID(a.Content)
+		if !ok {
+			want = next
+			next++
+		}
+		if want != a.ID {
+			return fmt.Errorf("%w: added token %q has id %d, by its place it would be %d", ErrInvalid, a.Content, a.ID, want)
+		}
+		set := &t.rawAdded
+		if a.Normalized {
+			set = &t.normAdded
+		}
+		if *set == nil {
+			*set = newAddedSet()
+		}
+		pattern := t.pattern(&a)
+		if pattern == "" {
+			return fmt.Errorf("%w: added token %q is nothing after normalization", ErrInvalid, a.Content)
+		}
+		if err := (*set).add(pattern, a); err != nil {
+			return err
+		}
+	}
+	t.vocab.added = make(map[string]int32, len(seen))
+	for content, a := range seen {
+		t.vocab.added[content] = a.ID
+	}
+	return nil
+}

@@ -1,0 +1,240 @@
+package tokenizer
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestLoadRefusesByName: what is not supported is an error that names it.
+func TestLoadRefusesByName(t *testing.T) {
+	seq := func(key string, list ...any) object { return object{"type": "Sequence", key: list} }
+	typed := func(name string) object { return object{"type": name} }
+	split := func(re string) object {
+		return object{"type": "Split", "pattern": object{"Regex": re}, "behavior": "Isolated"}
+	}
+	byteLevel := object{"type": "ByteLevel", "add_prefix_space": false}
+	withPre := func(pre ...any) object { return tinyBytes(object{"pre_tokenizer": seq("pretokenizers", pre...)}) }
+	withDecoder := func(list ...any) object { return tinyChars(object{"decoder": seq("decoders", list...)}) }
+	for name, c := range map[string]struct {
+		file any
+		kind error
+		say  string
+	}{
+		"version":               {tinyBytes(object{"version": "2.0"}), ErrUnsupported, `version "2.0"`},
+		"Unigram":               {object{"model": object{"type": "Unigram", "vocab": []any{[]any{"a", -1.5}}}}, ErrUnsupported, `model "Unigram"`},
+		"WordPiece":             {object{"model": object{"type": "WordPiece", "vocab": object{"a": 0}}}, ErrUnsupported, `model "WordPiece"`},
+		"dropout":               {withModel(tinyBytes(nil), object{"dropout": 0.1}), ErrUnsupported, "dropout"},
+		"subword prefix":        {withModel(tinyBytes(nil), object{"continuing_subword_prefix": "##"}), ErrUnsupported, "continuing_subword_prefix"},
+		"word suffix":           {withModel(tinyBytes(nil), object{"end_of_word_suffix": "</w>"}), ErrUnsupported, "end_of_word_suffix"},
+		"no model":              {object{"version": "1.0"}, ErrInvalid, "no vocab"},
+		"no merges":             {object{"model": object{"type": "BPE", "vocab": object{"a": 0}}}, ErrInvalid, "no vocab and merges"},
+		"bytes twice":           {withModel(tinyBytes(nil), object{"byte_fallback": true, "vocab": object{"a": 0}, "merges": []any{}}), ErrUnsupported, "lacks bytes"},
+		"unknown byte":          {withModel(tinyBytes(nil), object{"unk_token": "?", "vocab": object{"a": 0}, "merges": []any{}}), ErrInvalid, `"?"`},
+		"missing byte":          {withModel(tinyChars(nil), object{"vocab": object{"<unk>": 0, "<0x41>": 1}, "merges": []any{}}), ErrUnsupported, "<0x00>"},
+		"Precompiled":           {tinyChars(object{"normalizer": seq("normalizers", typed("NFC"), typed("Precompiled"))}), ErrUnsupported, `normalizer "Precompiled"`},
+		"Lowercase":             {tinyChars(object{"normalizer": typed("Lowercase")}), ErrUnsupported, `normalizer "Lowercase"`},
+		"regex Replace":         {tinyChars(object{"normalizer": object{"type": "Replace", "pattern": object{"Regex": " +"}, "content": " "}}), ErrUnsupported, `normalizer "Replace"`},
+		"BertPreTokenizer":      {withPre(typed("BertPreTokenizer")), ErrUnsupported, `pre-tokenizer "BertPreTokenizer"`},
+		"untyped":               {withPre(object{"pattern": object{}}), ErrUnsupported, `pre-tokenizer ""`},
+		"ByteLevel first":       {withPre(byteLevel, object{"type": "Digits", "individual_digits": true}), ErrUnsupported, "ByteLevel has to be the last"},
+		"behavior":              {withPre(object{"type": "Split", "pattern": object{"String": " "}, "behavior": "Sideways"}, byteLevel), ErrUnsupported, `"Sideways"`},
+		"empty Split":           {withPre(object{"type": "Split", "pattern": object{"String": ""}, "behavior": "Isolated"}, byteLevel), ErrUnsupported, "empty pattern"},
+		"look-behind":           {withPre(split(`(?<=a)b`), byteLevel), ErrUnsupported, "this kind of group"},
+		"anchor":                {withPre(split(`^a`), byteLevel), ErrUnsupported, "anchors"},
+		"lazy":                  {withPre(split(`a+?`), byteLevel), ErrUnsupported, "lazy"},
+		"back-reference":        {withPre(split(`(a)\1`), byteLevel), ErrUnsupported, `\1`},
+		"boundary":              {withPre(split(`\ba`), byteLevel), ErrUnsupported, `\b`},
+		"matches nothing":       {withPre(split(`a*`), byteLevel), ErrUnsupported, "may match nothing"},
+		"unknown property":      {withPre(split(`\p{Klingon}`), byteLevel), ErrUnsupported, `"Klingon"`},
+		"Metaspace scheme":      {tinyChars(object{"pre_tokenizer": object{"type": "Metaspace", "replacement": "▁", "prepend_scheme": "last"}}), ErrUnsupported, `"last"`},
+		"RobertaProcessing":     {tinyBytes(object{"post_processor": typed("RobertaProcessing")}), ErrUnsupported, `post-processor "RobertaProcessing"`},
+		"template without text": {tinyBytes(object{"post_processor": object{"type": "TemplateProcessing", "single": []any{}}}), ErrUnsupported, "0 times"},
+		"template token": {tinyBytes(object{"post_processor": object{"type": "TemplateProcessing",
+			"single": []any{object{"SpecialToken": object{"id": "<s>"}}}}}), ErrInvalid, `"<s>"`},
+		"no decoder":         {tinyBytes(object{"decoder": nil}), ErrUnsupported, "without a decoder"},
+		"WordPiece decoder":  {withDecoder(typed("WordPiece")), ErrUnsupported, `decoder "WordPiece"`},
+		"Strip before Fuse":  {withDecoder(object{"type": "Strip", "content": " ", "start": 1}), ErrUnsupported, `decoder "Strip"`},
+		"Strip at the end":   {withDecoder(typed("Fuse"), object{"type": "Strip", "content": " ", "stop": 1}), ErrUnsupported, `decoder "Strip"`},
+		"ByteLevel mismatch": {withDecoder(typed("ByteLevel")), ErrUnsupported, "without the other"},
+		"no unknown":         {withModel(tinyChars(nil), object{"byte_fallback": false, "unk_token": nil}), ErrUnsupported, "unk_token"},
+		"unknown unknown":    {withModel(tinyChars(nil), object{"byte_fallback": false, "unk_token": "?"}), ErrInvalid, `"?"`},
+		"merge of bytes":     {withModel(tinyChars(nil), object{"vocab": withBytePair(), "merges": []string{"<0xE4> <0xB8>"}}), ErrUnsupported, "<0xE4>"},
+		"merge of nothing":   {withModel(tinyBytes(nil), object{"merges": []string{"z z"}}), ErrInvalid, `"z"`},
+		"merge of three":     {withModel(tinyBytes(nil), object{"merges": []string{"a b c"}}), ErrInvalid, "two tokens"},
+		"merge list":         {withModel(tinyBytes(nil), object{"merges": [][]string{{"a", "b", "c"}}}), ErrInvalid, "3 tokens"},
+		"same id":            {withModel(tinyBytes(nil), object{"vocab": object{"a": 1, "b": 1}}), ErrInvalid, "id 1"},
+		"sparse ids":         {withModel(tinyBytes(nil), object{"vocab": object{"a": 2000000}}), ErrUnsupported, "2000000"},
+		"huge id":            {withModel(tinyBytes(nil), object{"vocab": object{"a": 1 << 40}}), ErrUnsupported, "token id"},
+		"negative id":        {withModel(tinyBytes(nil), object{"vocab": object{"a": -1}}), ErrInvalid, "token id"},
+		"added id elsewhere": {tinyBytes(object{"added_tokens": []any{object{"id": 300, "content": "<x>"}}}), ErrInvalid, "by its place"},
+		"added over another": {tinyBytes(object{"added_tokens": []any{object{"id": 65, "content": "<x>"}}}), ErrInvalid, "id 65"},
+		"added twice":        {tinyBytes(object{"added_tokens": []any{object{"id": 260, "content": "<x>"}, object{"id": 260, "content": "<x>", "special": true}}}), ErrInvalid, "listed twice"},
+		"added the same": {tinyBytes(object{"normalizer": typed("NFC"), "added_tokens": []any{
+			object{"id": 260, "content": "<é>", "normalized": true}, object{"id": 261, "content": "<e\u0301>", "normalized": true}}}), ErrInvalid, "the same text"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tok, err := Load(marshal(t, c.file))
+			if tok != nil || !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.say) {
+				t.Errorf("got %v, want %v that says %q", err, c.kind, c.say)
+			}
+		})
+	}
+}
+
+func withBytePair() object {
+	vocab := tinyChars(nil)["model"].(object)["vocab"].(object)
+	vocab["<0xE4><0xB8>"] = len(vocab)
+	return vocab
+}
+
+// TestLoadRefusesBrokenJSON: whatever the bytes, an error and no panic.
+func TestLoadRefusesBrokenJSON(t *testing.T) {
+	whole := marshal(t, tinyBytes(nil))
+	mustLoad(t, whole)
+	for n := range whole {
+		if _, err := Load(whole[:n]); !errors.Is(err, ErrInvalid) {
+			t.Fatalf("the first %d bytes: %v", n, err)
+		}
+	}
+	for name, text := range map[string]string{
+		"trailing":          string(whole) + "x",
+		"not UTF-8":         "\xff",
+		"lone surrogate":    `{"model":{"vocab":{"\ud800":1},"merges":[]}}`,
+		"half a pair":       `{"model":{"vocab":{"\ud800\u0041":1},"merges":[]}}`,
+		"control in text":   "{\"model\":{\"vocab\":{\"a\nb\":1},\"merges\":[]}}",
+		"escape":            `{"model":{"vocab":{"\q":1},"merges":[]}}`,
+		"two vocabularies":  `{"model":{"vocab":{"a":1},"vocab":{"b":1},"merges":[]}}`,
+		"listed twice":      `{"model":{"type":"BPE","vocab":{"a":1,"\u0061":2},"merges":[],"byte_fallback":false},"decoder":{"type":"Fuse"}}`,
+		"wrong type":        `{"model":{"vocab":{"a":1},"merges":[]},"normalizer":7}`,
+		"merges of numbers": strings.Replace(string(whole), `"merges":[`, `"merges":[1,`, 1),
+		"deep":              `{"x":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`,
+	} {
+		if _, err := Load([]byte(text)); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestLoadReadsBothMergeSpellingsAndEscapes: "a b" and ["a","b"] and every way to
+// write a string are the same file.
+func TestLoadReadsBothMergeSpellingsAndEscapes(t *testing.T) {
+	data := readFile(t, filepath.Join("testdata/mini", "bl-gpt2.json.gz"))
+	var f object
+	if err := json.Unmarshal(data, &f); err != nil {
+		t.Fatal(err)
+	}
+	model := f["model"].(object)
+	var pairs [][]string
+	for _, m := range model["merges"].([]any) {
+		a, b, _ := strings.Cut(m.(string), " ")
+		pairs = append(pairs, []string{a, b})
+	}
+	model["merges"] = pairs
+	var escaped bytes.Buffer
+	for _, r := range string(marshal(t, f)) {
+		switch {
+		case r == 'Ġ':
+			escaped.WriteString(`\u0120`)
+		case r == '😀':
+			escaped.WriteString(`\ud83d\ude00`)
+		default:
+			escaped.WriteRune(r)
+		}
+	}
+	one, two := mini(t, "bl-gpt2"), mustLoad(t, escaped.Bytes())
+	for _, s := range samples()[:200] {
+		a, b := one.Encode(nil, s.Text, false), two.Encode(nil, s.Text, false)
+		if string(marshal(t, a)) != string(marshal(t, b)) {
+			t.Fatalf("%q: %v and %v", s.Text, a, b)
+		}
+	}
+	if got := mustLoad(t, []byte(strings.ReplaceAll(string(marshal(t, tinyBytes(object{"added_tokens": []any{object{"id": 260, "content": "<EMOJI>"}}}))), "EMOJI", `\ud83d\ude00\n`))).Token(260); got != "<😀\n>" {
+		t.Errorf("a surrogate pair is read as %q", got)
+	}
+}
+
+func TestTokensByIDAndName(t *testing.T) {
+	tok := mustLoad(t, marshal(t, tinyBytes(object{"added_tokens": []any{
+		object{"id": 260, "content": "<|end|>", "special": true},
+		object{"id": 261, "content": "<think> ", "special": false},
+	}})))
+	if got := tok.VocabSize(); got != 262 {
+		t.Errorf("VocabSize() = %d, want 262", got)
+	}
+	for _, c := range []struct {
+		id      int32
+		spelled string
+		text    string
+		bytes   any
+		special bool
+	}{
+		{256, "Ġt", " t", " t", false},
+		{258, "Ġthe", " the", " the", false},
+		{'A', "A", "A", "A", false},
+		{0xE4, "ä", "\uFFFD", "\xE4", false},
+		{0x0A, "Ċ", "\n", "\n", false},
+		{260, "<|end|>", "<|end|>", nil, true},
+		{261, "<think> ", "<think> ", "<think> ", false},
+	} {
+		if got := tok.Token(c.id); got != c.spelled {
+			t.Errorf("Token(%d) = %q, want %q", c.id, got, c.spelled)
+		}
+		if got, ok := tok.ID(c.spelled); !ok || got != c.id {
+			t.Errorf("ID(%q) = %d, %v, want %d", c.spelled, got, ok, c.id)
+		}
+		if got := tok.Text(c.id); got != c.text {
+			t.Errorf("Text(%d) = %q, want %q", c.id, got, c.text)
+		}
+		if got := tok.Bytes(c.id); (got == nil) != (c.bytes == nil) || got != nil && string(got) != c.bytes {
+			t.Errorf("Bytes(%d) = %q, want %q", c.id, got, c.bytes)
+		}
+		if got := tok.IsSpecial(c.id); got != c.special {
+			t.Errorf("IsSpecial(%d) = %v", c.id, got)
+		}
+	}
+	for _, id := range []int32{-1, 262, 1 << 30, -1 << 31} {
+		if tok.Token(id) != "" || tok.Text(id) != "" || tok.Bytes(id) != nil || tok.IsSpecial(id) {
+			t.Errorf("id %d is not unknown", id)
+		}
+	}
+	for _, name := range []string{"", " t", "nothing", "<|end", "中"} {
+		if id, ok := tok.ID(name); ok {
+			t.Errorf("ID(%q) = %d", name, id)
+		}
+	}
+	if got := tok.MaxTokenBytes(); got != len("<think> ") {
+		t.Errorf("MaxTokenBytes() = %d, want 8", got)
+	}
+
+	chars := mustLoad(t, marshal(t, tinyChars(nil)))
+	for spelled, text := range map[string]string{"▁the": " the", "<0x41>": "A", "<0xE4>": "\uFFFD", "中": "中"} {
+		id, ok := chars.ID(spelled)
+		if !ok || chars.Token(id) != spelled || chars.Text(id) != text {
+			t.Errorf("%q: id %d, %v, token %q, text %q", spelled, id, ok, chars.Token(id), chars.Text(id))
+		}
+	}
+	if id, _ := chars.ID("<0xE4>"); string(chars.Bytes(id)) != "\xE4" {
+		t.Errorf("Bytes of <0xE4> = %q", chars.Bytes(id))
+	}
+}
+
+// TestEveryTokenHasItsNameAndID holds for all tokens of all mini tokenizers.
+func TestEveryTokenHasItsNameAndID(t *testing.T) {
+	for _, name := range miniNames {
+		tok := mini(t, name)
+		longest := 0
+		for id := range int32(tok.VocabSize()) {
+			if got, ok := tok.ID(tok.Token(id)); !ok || got != id {
+				t.Errorf("%s: id %d is %q, which has id %d, %v", name, id, tok.Token(id), got, ok)
+			}
+			longest = max(longest, len(tok.Bytes(id)))
+		}
+		if tok.MaxTokenBytes() < longest {
+			t.Errorf("%s: MaxTokenBytes() = %d, but one has %d", name, tok.MaxTokenBytes(), longest)
+		}
+	}
+}

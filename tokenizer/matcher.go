@@ -1,0 +1,94 @@
+package tokenizer
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// A matcher finds the pieces a pre-tokenizer cuts out. Both methods take the
+// whole string, so that a look-ahead stops at its end; fuel bounds the work of
+// the generic matcher (see regexFuel) and is ignored by the others.
+type matcher interface {
+	// match returns the end of the match that begins exactly at s[i], or i.
+	match(s string, i int, fuel *int) int
+	// find returns the start of the first match at or after s[i], or len(s).
+	find(s string, i int, fuel *int) int
+}
+
+// classRun matches up to max code points of one class, or any number if max is 0.
+type classRun struct {
+	in  class
+	max int
+}
+
+func (m classRun) match(s string, i int, _ *int) int {
+	for n := 0; i < len(s) && (m.max == 0 || n < m.max); n++ {
+		c, w := classAt(s, i)
+		if c&m.in == 0 {
+			break
+		}
+		i += w
+	}
+	return i
+}
+
+func (m classRun) find(s string, i int, _ *int) int {
+	for i < len(s) {
+		c, w := classAt(s, i)
+		if c&m.in != 0 {
+			break
+		}
+		i += w
+	}
+	return i
+}
+
+// literal matches one string.
+type literal string
+
+func (m literal) match(s string, i int, _ *int) int {
+	if strings.HasPrefix(s[i:], string(m)) {
+		return i + len(m)
+	}
+	return i
+}
+
+func (m literal) find(s string, i int, _ *int) int {
+	if k := strings.Index(s[i:], string(m)); k >= 0 {
+		return i + k
+	}
+	return len(s)
+}
+
+// kanaHan matches kanaHanPattern.
+type kanaHan struct{}
+
+func (kanaHan) has(r rune) bool {
+	return 0x4E00 <= r && r <= 0x9FA5 || 0x3040 <= r && r <= 0x30FF
+}
+
+func (m kanaHan) match(s string, i int, _ *int) int {
+	for i < len(s) && s[i] >= utf8.RuneSelf {
+		r, w := utf8.DecodeRuneInString(s[i:])
+		if !m.has(r) {
+			break
+		}
+		i += w
+	}
+	return i
+}
+
+func (m kanaHan) find(s string, i int, _ *int) int {
+	for i < len(s) {
+		if s[i] < utf8.RuneSelf {
+			i++
+			continue
+		}
+		r, w := utf8.DecodeRuneInString(s[i:])
+		if m.has(r) {
+			break
+		}
+		i += w
+	}
+	return i
+}

@@ -1,0 +1,168 @@
+package tokenizer
+
+import (
+	"sync/atomic"
+	"unicode"
+	"unicode/utf8"
+)
+
+// regex is a leftmost-first backtracking matcher for the pre-tokenizer patterns
+// that no hand-written matcher covers: the part of Oniguruma's syntax that
+// tokenizer.json files use (see compileRegex). RE2, so the standard library's
+// regexp too, cannot express their `(?!\S)`.
+//
+// A run of one class is a single instruction that gives back one code point at a
+// time, so the published patterns take a few steps per code point. Nothing stops
+// a pattern like (a+)+b from taking exponentially many, therefore regexFuel.
+type regex struct {
+	code    []inst
+	classes []charSet
+	ascii   [utf8.RuneSelf]uint64
+	pages   [(unicode.MaxRune + 1) >> 8]atomic.Pointer[[256]uint64] // as classPages
+}
+
+// regexFuel bounds the steps (instructions, and code points of runs) that the
+// generic matcher spends on one string. When it is used up the rest of that
+// string is one piece: the ids then differ from the reference's, but depend on
+// the text alone. The published patterns use up to a third of it.
+func regexFuel(s string) int { return 1024 + 64*len(s) }
+
+// maxFrames bounds the memory of one match attempt; beyond it the attempt fails.
+const maxFrames = 1 << 16
+
+type opcode uint8
+
+const (
+	opAccept opcode = iota
+	opRun           // min..max code points of class; a frame gives them back unless atomic
+	opSplit         // go on at x, later at y
+	opJump          // go on at x
+	opLook          // the code up to x, which ends in opAccept, must match (or not: neg)
+)
+
+type inst struct {
+	op       opcode
+	neg      bool // opLook: must not match
+	atomic   bool // opRun: possessive
+	class    uint8
+	x, y     int32
+	min, max int32
+}
+
+// frame is one alternative left to try: code at pc from pos and, if pos > low,
+// from the code points before it down to low.
+type frame struct {
+	pc       int32
+	pos, low int
+}
+
+func (re *regex) mask(r rune) uint64 {
+	page := re.pages[r>>8].Load()
+	if page == nil {
+		page = new([256]uint64)
+		for i := range page {
+			page[i] = re.compute(r&^0xff | rune(i))
+		}
+		re.pages[r>>8].Store(page)
+	}
+	return page[r&0xff]
+}
+
+func (re *regex) compute(r rune) uint64 {
+	var m uint64
+	for i := range re.classes {
+		if re.classes[i].has(r) {
+			m |= 1 << i
+		}
+	}
+	return m
+}
+
+func (re *regex) at(s string, i int) (uint64, int) {
+	if b := s[i]; b < utf8.RuneSelf {
+		return re.ascii[b], 1
+	}
+	r, w := utf8.DecodeRuneInString(s[i:])
+	return re.mask(r), w
+}
+
+func (re *regex) match(s string, i int, fuel *int) int {
+	if end := re.run(0, s, i, fuel); end >= 0 {
+		return end
+	}
+	return i
+}
+
+func (re *regex) find(s string, i int, fuel *int) int {
+	for i < len(s) && re.match(s, i, fuel) == i {
+		if *fuel <= 0 {
+			return len(s)
+		}
+		_, w := re.at(s, i)
+		i += w
+	}
+	return i
+}
+
+// run returns the end of the match of the code at pc from s[i], or -1.
+func (re *regex) run(pc int32, s string, i int, fuel *int) int {
+	var room [16]frame
+	stack := room[:0]
+	for {
+		*fuel--
+		if *fuel <= 0 || len(stack) > maxFrames {
+			return -1
+		}
+		ok := true
+		switch in := &re.code[pc]; in.op {
+		case opAccept:
+			return i
+		case opJump:
+			pc = in.x
+		case opSplit:
+			stack = append(stack, frame{in.y, i, i})
+			pc = in.x
+		case opLook:
+			if ok = (re.run(pc+1, s, i, fuel) >= 0) != in.neg; ok {
+				pc = in.x
+			}
+		case opRun:
+			n, low := int32(0), i
+			for n < in.max && i < len(s) {
+				m, w := re.at(s, i)
+				if m>>in.class&1 == 0 {
+					break
+				}
+				i += w
+				if n++; n == in.min {
+					low = i
+				}
+			}
+			*fuel -= int(n)
+			pc++
+			if ok = n >= in.min; ok && i > low && !in.atomic {
+				stack = append(stack, frame{pc, i, low})
+				stack[len(stack)-1].back(s)
+			}
+		}
+		if ok {
+			continue
+		}
+		if len(stack) == 0 {
+			return -1
+		}
+		top := &stack[len(stack)-1]
+		pc, i = top.pc, top.pos
+		if top.pos > top.low {
+			top.back(s)
+		} else {
+			stack = stack[:len(stack)-1]
+		}
+	}
+}
+
+// back moves the frame to the code point before.
+func (f *frame) back(s string) {
+	_, w := utf8.DecodeLastRuneInString(s[:f.pos])
+	f.pos -= w
+}

@@ -1,0 +1,94 @@
+package tokenizer
+
+import (
+	"errors"
+	"sync"
+)
+
+var (
+	// ErrInvalid marks a file that is not a tokenizer.json or contradicts itself.
+	ErrInvalid = errors.New("tokenizer: invalid tokenizer.json")
+	// ErrUnsupported marks a file that asks for something this package does not do.
+	ErrUnsupported = errors.New("tokenizer: not supported")
+)
+
+// Tokenizer is a loaded tokenizer.json. It does not change after Load, apart from
+// its caches, and any number of goroutines may use it.
+type Tokenizer struct {
+	vocab       vocabulary
+	normalizers []normalizer
+	rawAdded    *addedSet // looked for in the text as it comes
+	normAdded   *addedSet // looked for after normalization
+	stages      []stage
+
+	byteLevel    bool
+	ignoreMerges bool       // a pre-token that is an entry is that entry
+	bytes        [256]int32 // byte-level: the tokens of single bytes, -1 if none
+	lacksBytes   bool       // of those that UTF-8 uses
+	chars        characters // of any other vocabulary
+	unknown      unknowns
+	merges       *mergeTable
+
+	prefix, suffix []int32 // around the text, with addSpecial
+	decoding       decoding
+	maxBytes       int
+
+	cache   wordCache
+	workers sync.Pool // of *worker
+}
+
+// VocabSize returns 1 + the highest id.
+func (t *Tokenizer) VocabSize() int { return len(t.vocab.entries) }
+
+// ID returns the id of an added token or vocabulary entry, given as the file
+// spells it ("Ġhi", "▁hi", "<|im_end|>").
+func (t *Tokenizer) ID(token string) (int32, bool) {
+	v := &t.vocab
+	if id, ok := v.added[token]; ok {
+		return id, true
+	}
+	if !t.byteLevel {
+		id, ok := v.ids[token]
+		return id, ok
+	}
+	if raw, ok := appendUnspelled(nil, token); ok {
+		id, ok := v.ids[string(raw)]
+		return id, ok
+	}
+	id, ok := v.other[token]
+	return id, ok
+}
+
+// Token returns the entry as the file spells it, "" for an unknown id.
+func (t *Tokenizer) Token(id int32) string { return t.vocab.at(id).spelled }
+
+// Text returns one token decoded on its own, special tokens included: what a
+// logprobs entry shows. It keeps the leading space that decoding a whole reply
+// may drop, and has U+FFFD where the token is part of a character.
+func (t *Tokenizer) Text(id int32) string {
+	e := t.vocab.at(id)
+	if e.flags&whole != 0 {
+		return t.vocab.text[e.start:e.end]
+	}
+	return toValid(t.vocab.text[e.start:e.end])
+}
+
+// Bytes returns the bytes that a token contributes to the text, which may be a
+// part of a UTF-8 sequence. It is nil for special tokens and unknown ids. The
+// slice is shared: it must not be written to.
+func (t *Tokenizer) Bytes(id int32) []byte {
+	e := t.vocab.at(id)
+	if e.flags&known == 0 || e.flags&special != 0 {
+		return nil
+	}
+	return t.vocab.textOf(e)
+}
+
+// IsSpecial reports whether decoding with SkipSpecial skips the token.
+func (t *Tokenizer) IsSpecial(id int32) bool { return t.vocab.at(id).flags&special != 0 }
+
+// MaxTokenBytes returns the length of the longest text of a token, in bytes. A
+// text of more than n times as many bytes has more than n tokens. (Two things
+// make a text shorter before it is cut: NFC, to a third at most, and added tokens
+// that take in white space.)
+func (t *Tokenizer) MaxTokenBytes() int { return t.maxBytes }
