@@ -1,0 +1,78 @@
+package chat
+
+import (
+	"container/list"
+	"crypto/sha256"
+	"sync"
+)
+
+const (
+	// maxCached and maxCachedBytes bound the cache of request templates, in
+	// number and in bytes of source. A client that brings its own template
+	// mostly brings the same one every time; compiled, a template takes up to
+	// some hundred times its source.
+	maxCached      = 32
+	maxCachedBytes = 1 << 20
+)
+
+// templateCache keeps the request templates used last, by the hash of their
+// source. The zero value is ready.
+type templateCache struct {
+	mu struct {
+		sync.Mutex
+		entries map[[sha256.Size]byte]*list.Element // of *cached
+		order   list.List                           // the one used last in front
+		bytes   int
+	}
+}
+
+type cached struct {
+	key  [sha256.Size]byte
+	size int
+	t    *compiled
+}
+
+// get returns the compiled template, from the cache if it is there. Two
+// requests may compile the same template at once: that wastes less than
+// waiting for each other.
+func (c *templateCache) get(source string) (*compiled, error) {
+	key := sha256.Sum256([]byte(source))
+	if t := c.find(key); t != nil {
+		return t, nil
+	}
+	t, err := compile(source)
+	if err != nil {
+		return nil, err
+	}
+	c.add(&cached{key, len(source), t})
+	return t, nil
+}
+
+func (c *templateCache) find(key [sha256.Size]byte) *compiled {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.mu.entries[key]
+	if e == nil {
+		return nil
+	}
+	c.mu.order.MoveToFront(e)
+	return e.Value.(*cached).t
+}
+
+func (c *templateCache) add(entry *cached) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.entries == nil {
+		c.mu.entries = map[[sha256.Size]byte]*list.Element{}
+	}
+	if c.mu.entries[entry.key] != nil {
+		return
+	}
+	c.mu.entries[entry.key] = c.mu.order.PushFront(entry)
+	c.mu.bytes += entry.size
+	for c.mu.order.Len() > maxCached || c.mu.bytes > maxCachedBytes {
+		oldest := c.mu.order.Remove(c.mu.order.Back()).(*cached)
+		delete(c.mu.entries, oldest.key)
+		c.mu.bytes -= oldest.size
+	}
+}

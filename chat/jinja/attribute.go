@@ -1,0 +1,248 @@
+package jinja
+
+import (
+	"math/big"
+	"strings"
+	"unicode/utf8"
+)
+
+// attribute is Jinja's getattr for obj.name: the attribute, else the item,
+// else undefined.
+func (m *machine) attribute(obj Value, name string) Value {
+	if d, ok := obj.(*Dict); ok {
+		if method := dictMethods[name]; method == nil && !isInternal(name) {
+			if i := d.findString(name); i >= 0 {
+				return d.vals[i]
+			}
+			return &undefined{obj: obj, name: name, hasObj: true}
+		}
+	}
+	if v, ok := m.ownAttribute(obj, name); ok {
+		return v
+	}
+	switch o := obj.(type) {
+	case *Dict:
+		if i := o.findString(name); i >= 0 {
+			return o.vals[i]
+		}
+	case *selfReference:
+		return m.item(o, name)
+	}
+	return &undefined{obj: obj, name: name, hasObj: true}
+}
+
+// item is Jinja's getitem for obj[key]: the item, else (for a text key) the
+// attribute, else undefined.
+func (m *machine) item(obj, key Value) Value {
+	switch o := obj.(type) {
+	case *Dict:
+		if s, ok := key.(string); ok {
+			if i := o.findString(s); i >= 0 {
+				return o.vals[i]
+			}
+			break
+		}
+		if isHashable(key, 0) {
+			if i := o.find(m, key); i >= 0 {
+				return o.vals[i]
+			}
+		}
+	case *List:
+		if i, ok := asIndex(key); ok {
+			return itemAt(obj, o.items, i)
+		}
+	case *tuple:
+		if i, ok := asIndex(key); ok {
+			return itemAt(obj, o.items, i)
+		}
+	case *rangeValue:
+		if i, ok := asIndex(key); ok {
+			if i < 0 {
+				i += int64(o.len())
+			}
+			if i >= 0 && i < int64(o.len()) {
+				return o.at(int(i))
+			}
+		}
+	case string:
+		if i, ok := asIndex(key); ok {
+			if v, ok := m.charAt(o, i); ok {
+				return v
+			}
+		}
+	case Markup:
+		if i, ok := asIndex(key); ok {
+			if v, ok := m.charAt(string(o), i); ok {
+				s, _ := asString(v)
+				return Markup(s)
+			}
+		}
+	case *undefined:
+		o.raise()
+	case *selfReference:
+		if s, ok := asString(key); ok && m.t.blocks[s] != nil {
+			return &blockReference{m.t.blocks[s]}
+		}
+	}
+	if s, ok := asString(key); ok {
+		if v, ok := m.ownAttribute(obj, s); ok {
+			return v
+		}
+	}
+	return &undefined{obj: obj, name: key, hasObj: true}
+}
+
+// isHashable reports whether v can be a key. A lookup with another key finds
+// nothing, where a dict literal with it raises.
+func isHashable(v Value, depth int) bool {
+	if depth > maxNesting {
+		throwRecursion()
+	}
+	switch v := v.(type) {
+	case *List, *Dict:
+		return false
+	case *tuple:
+		for _, x := range v.items {
+			if !isHashable(x, depth+1) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func itemAt(obj Value, items []Value, i int64) Value {
+	n := int64(len(items))
+	if i < 0 {
+		i += n
+	}
+	if i < 0 || i >= n {
+		return &undefined{obj: obj, name: i, hasObj: true}
+	}
+	return items[i]
+}
+
+func (m *machine) charAt(s string, i int64) (Value, bool) {
+	if i >= 0 && i < int64(len(s)) && s[i] < utf8.RuneSelf && isASCII(s[:i]) {
+		m.scan(int(i))
+		return asciiStrings[s[i]], true
+	}
+	m.scan(len(s))
+	if i < 0 {
+		i += int64(runeLen(s))
+	}
+	if i < 0 || i >= int64(len(s)) {
+		return nil, false
+	}
+	at := byteOffset(s, int(i))
+	if at == len(s) {
+		return nil, false
+	}
+	r, _ := utf8.DecodeRuneInString(s[at:])
+	return runeString(r), true
+}
+
+// isInternal reports whether name is one of the double-underscore names that
+// every Python object has and the sandbox keeps away.
+func isInternal(name string) bool {
+	if !strings.HasPrefix(name, "__") {
+		return false
+	}
+	switch name {
+	case "__class__", "__delattr__", "__dir__", "__doc__", "__eq__", "__format__", "__ge__", "__getattribute__",
+		"__getstate__", "__gt__", "__hash__", "__init__", "__init_subclass__", "__le__", "__lt__", "__ne__", "__new__",
+		"__reduce__", "__reduce_ex__", "__repr__", "__setattr__", "__sizeof__", "__str__", "__subclasshook__":
+		return true
+	}
+	return false
+}
+
+// ownAttribute is Python's getattr under the sandbox's rules: false when the
+// object has no such attribute; unsafe ones come back as an undefined that
+// raises SecurityError when it is used.
+func (m *machine) ownAttribute(obj Value, name string) (Value, bool) {
+	switch o := obj.(type) {
+	case *undefined:
+		if !isInternal(name) {
+			o.raise()
+		}
+	case *namespace: // answers for what was put into it, and nothing else
+		i := o.attrs.findString(name)
+		switch {
+		case name == "__class__" || i >= 0 && strings.HasPrefix(name, "_"):
+			return unsafeAttribute(obj, name), true
+		case i >= 0:
+			return o.attrs.vals[i], true
+		}
+		return nil, false
+	}
+	if isInternal(name) {
+		return unsafeAttribute(obj, name), true
+	}
+	switch o := obj.(type) {
+	case *loopContext:
+		return o.attribute(m, name)
+	case *macro:
+		return o.attribute(m, name)
+	case *cycler:
+		return o.attribute(name)
+	case *joiner:
+		switch name {
+		case "sep":
+			return o.sep, true
+		case "used":
+			return o.used, true
+		}
+	case *tuple:
+		if o.group && name == "grouper" {
+			return o.items[0], true
+		}
+		if o.group && name == "list" {
+			return o.items[1], true
+		}
+	case *rangeValue:
+		switch name {
+		case "start":
+			return o.start, true
+		case "stop":
+			return o.stop, true
+		case "step":
+			return o.step, true
+		}
+	case int64, *big.Int, bool:
+		switch name {
+		case "real", "numerator":
+			return m.positive(o), true
+		case "imag":
+			return int64(0), true
+		case "denominator":
+			return int64(1), true
+		}
+	case float64:
+		switch name {
+		case "real":
+			return o, true
+		case "imag":
+			return 0.0, true
+		}
+	case *builtin:
+		if o.name == "dict" && name == "fromkeys" {
+			return &boundMethod{self: o, name: name, call: dictFromKeys}, true
+		}
+	}
+	def := findMethod(obj, name)
+	if def == nil {
+		return nil, false
+	}
+	if def.mutates {
+		return unsafeAttribute(obj, name), true
+	}
+	return &boundMethod{self: obj, name: name, call: def.call}, true
+}
+
+func unsafeAttribute(obj Value, name string) *undefined {
+	return &undefined{
+		hint:     "access to attribute " + repr(name) + " of " + repr(typeName(obj)) + " object is unsafe.",
+		security: true,
+	}
+}

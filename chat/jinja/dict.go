@@ -1,0 +1,191 @@
+package jinja
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"math/big"
+	"slices"
+	"strconv"
+)
+
+// Dict is a mapping that keeps the order of insertion. It must not change once
+// a render has seen it.
+type Dict struct {
+	keys, vals []Value
+	// index finds a key by its hash. It is nil while the dict is small and all
+	// its keys are strings: then a walk over the keys is faster than hashing,
+	// and most dicts of a chat are like that.
+	index map[any]int
+}
+
+const indexFrom = 9 // the size from which a Dict keeps an index
+
+// NewDict makes an empty dict with room for n entries.
+func NewDict(n int) *Dict {
+	return &Dict{keys: make([]Value, 0, n), vals: make([]Value, 0, n)}
+}
+
+// Len returns the number of entries.
+func (d *Dict) Len() int { return len(d.keys) }
+
+// Get returns the value under a string key.
+func (d *Dict) Get(key string) (Value, bool) {
+	if i := d.findString(key); i >= 0 {
+		return d.vals[i], true
+	}
+	return nil, false
+}
+
+// Set sets the value under a string key; a key that is there keeps its place.
+func (d *Dict) Set(key string, v Value) {
+	if i := d.findString(key); i >= 0 {
+		d.vals[i] = v
+		return
+	}
+	d.add(key, key, v)
+}
+
+// All calls f for every entry with a string key, in order, until f returns false.
+func (d *Dict) All(f func(key string, v Value) bool) {
+	for i, k := range d.keys {
+		if s, ok := k.(string); ok && !f(s, d.vals[i]) {
+			return
+		}
+	}
+}
+
+func (d *Dict) clone() *Dict {
+	return &Dict{keys: slices.Clone(d.keys), vals: slices.Clone(d.vals), index: maps.Clone(d.index)}
+}
+
+func (d *Dict) findString(key string) int {
+	if d.index != nil {
+		if i, ok := d.index[key]; ok {
+			return i
+		}
+		return -1
+	}
+	for i, k := range d.keys {
+		if s, ok := k.(string); ok && s == key {
+			return i
+		}
+	}
+	return -1
+}
+
+func (d *Dict) add(hash any, key, v Value) {
+	if _, isString := hash.(string); d.index == nil && (!isString || len(d.keys)+1 >= indexFrom) {
+		d.index = make(map[any]int, 2*len(d.keys)+1)
+		for i, k := range d.keys {
+			d.index[k] = i // all strings, which are their own hash
+		}
+	}
+	if m, ok := key.(Markup); ok {
+		key = string(m)
+	}
+	if d.index != nil {
+		d.index[hash] = len(d.keys)
+	}
+	d.keys = append(d.keys, key)
+	d.vals = append(d.vals, v)
+}
+
+// find returns the place of a key of any type, or -1. An unhashable key raises.
+func (d *Dict) find(m *machine, key Value) int {
+	if s, ok := key.(string); ok {
+		return d.findString(s)
+	}
+	h := m.hash(key)
+	if s, ok := h.(string); ok {
+		return d.findString(s)
+	}
+	if i, ok := d.index[h]; ok {
+		return i
+	}
+	return -1
+}
+
+func (d *Dict) set(m *machine, key, v Value) {
+	if i := d.find(m, key); i >= 0 {
+		d.vals[i] = v
+		return
+	}
+	d.add(m.hash(key), key, v)
+}
+
+// Keys that are equal in Python have the same hash, a comparable Go value: 1,
+// 1.0 and True are int64(1); a str and the Markup of the same text are the
+// string; tuples are spelled out.
+
+type (
+	noneHash      struct{}
+	undefinedHash struct{}
+	bigHash       string
+	tupleHash     string
+)
+
+// hash is hash(v); an unhashable v raises.
+func (m *machine) hash(v Value) any {
+	switch v := v.(type) {
+	case string, int64:
+		return v
+	case nil:
+		return noneHash{}
+	case Markup:
+		return string(v)
+	case bool:
+		i, _ := asIndex(v)
+		return i
+	case float64:
+		if v != math.Trunc(v) || math.IsInf(v, 0) {
+			return v
+		}
+		if math.Abs(v) < 1<<63 {
+			return int64(v)
+		}
+		b, _ := big.NewFloat(v).Int(nil)
+		return bigHash(b.String())
+	case *big.Int:
+		m.burn(int64(v.BitLen()))
+		return bigHash(v.String())
+	case *undefined:
+		return undefinedHash{}
+	case *rangeValue:
+		return *v
+	case *tuple:
+		return tupleHash(m.spellTuple(nil, v, 0))
+	case *view:
+		if v.kind != viewValues {
+			throwType("unhashable type: '%s'", typeName(v))
+		}
+	case *List, *Dict:
+		throwType("unhashable type: '%s'", typeName(v))
+	}
+	return v // identity
+}
+
+func (m *machine) spellTuple(b []byte, t *tuple, depth int) []byte {
+	if depth > maxNesting {
+		throwRecursion()
+	}
+	b = append(b, '(')
+	for _, x := range t.items {
+		m.burn(1)
+		start := len(b)
+		if inner, ok := x.(*tuple); ok {
+			b = m.spellTuple(b, inner, depth+1)
+			continue
+		}
+		switch h := m.hash(x).(type) {
+		case string:
+			b = strconv.AppendQuote(b, h)
+		case int64, float64, bigHash, rangeValue:
+			b = fmt.Appendf(b, "%T:%v,", h, h)
+		default:
+			b = fmt.Appendf(b, "%T:%p,", h, h)
+		}
+		m.alloc(len(b) - start)
+	}
+	return append(b, ')')
+}

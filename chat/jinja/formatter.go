@@ -1,0 +1,219 @@
+package jinja
+
+import (
+	"strconv"
+	"strings"
+)
+
+// formatMethod is str.format and str.format_map, in the sandbox's version:
+// attributes and items are looked up by the template's own rules.
+func (m *machine) formatMethod(name, s string, a args, markup bool) string {
+	if name == "format_map" {
+		if len(a.kw) > 0 {
+			throwType("format_map() takes no keyword arguments")
+		}
+		if len(a.pos) != 1 {
+			throwType("format_map() takes exactly one argument (%d given)", len(a.pos))
+		}
+	}
+	f := &formatter{m: m, args: a, markup: markup, auto: -1}
+	if name == "format_map" {
+		f.args, f.mapping = args{}, a.pos[0]
+	}
+	start := len(m.out)
+	f.run(s, 2)
+	return m.take(start)
+}
+
+// formatter writes one format string.
+type formatter struct {
+	m       *machine
+	args    args
+	mapping Value // format_map's argument
+	markup  bool
+	auto    int // fields numbered so far; -1 before the first, -2 when they carry numbers
+}
+
+// run writes s. depth bounds fields within the specifications of fields.
+func (f *formatter) run(s string, depth int) {
+	if depth < 0 {
+		throwValue("Max string recursion exceeded")
+	}
+	for s != "" {
+		i := strings.IndexAny(s, "{}")
+		if i < 0 {
+			f.m.write(s)
+			return
+		}
+		f.m.write(s[:i])
+		f.m.burn(1)
+		if len(s) > i+1 && s[i+1] == s[i] {
+			f.m.write(s[i : i+1])
+			s = s[i+2:]
+			continue
+		}
+		if s[i] == '}' {
+			throwValue("Single '}' encountered in format string")
+		}
+		s = s[i+1:]
+		end := fieldEnd(s)
+		if end < 0 {
+			if s == "" {
+				throwValue("Single '{' encountered in format string")
+			}
+			throwValue("expected '}' before end of string")
+		}
+		f.field(s[:end], depth)
+		s = s[end+1:]
+	}
+}
+
+// fieldEnd returns where the brace that closes the field lies.
+func fieldEnd(s string) int {
+	depth := 1
+	for i := range len(s) {
+		switch s[i] {
+		case '{':
+			depth++
+		case '}':
+			if depth--; depth == 0 {
+				return i
+			}
+		case '[':
+			// A key may hold braces, up to its bracket.
+		}
+	}
+	return -1
+}
+
+// field writes {name!conversion:spec}.
+func (f *formatter) field(s string, depth int) {
+	name, spec, conversion := s, "", byte(0)
+	if i := strings.IndexAny(s, "!:"); i >= 0 {
+		name = s[:i]
+		rest := s[i:]
+		if rest[0] == '!' {
+			if len(rest) < 2 {
+				throwValue("end of string while looking for conversion specifier")
+			}
+			conversion = rest[1]
+			if rest = rest[2:]; rest != "" && rest[0] != ':' {
+				throwValue("expected ':' after conversion specifier")
+			}
+		}
+		if rest != "" {
+			spec = rest[1:]
+		}
+	}
+	m := f.m
+	v := f.lookup(name)
+	switch conversion {
+	case 0:
+	case 's':
+		v = m.str(v)
+	case 'r':
+		v = m.repr(v)
+	case 'a':
+		v = asciiRepr(m.repr(v))
+	default:
+		throwValue("Unknown conversion specifier %c", conversion)
+	}
+	if strings.ContainsAny(spec, "{}") {
+		start := len(m.out)
+		f.run(spec, depth-1)
+		spec = m.take(start)
+	}
+	if !f.markup {
+		m.write(m.format(v, spec))
+		return
+	}
+	if s, ok := v.(Markup); ok {
+		if spec != "" {
+			throwValue("Unsupported format specification for Markup.")
+		}
+		m.write(string(s))
+		return
+	}
+	m.write(m.escape(m.format(v, spec)))
+}
+
+// lookup resolves a field's name: first.attr[key]...
+func (f *formatter) lookup(name string) Value {
+	end := strings.IndexAny(name, ".[")
+	first, rest := name, ""
+	if end >= 0 {
+		first, rest = name[:end], name[end:]
+	}
+	v := f.first(first)
+	m := f.m
+	for rest != "" {
+		m.burn(1)
+		if rest[0] == '.' {
+			rest = rest[1:]
+			end := strings.IndexAny(rest, ".[")
+			if end < 0 {
+				end = len(rest)
+			}
+			if end == 0 {
+				throwValue("Empty attribute in format string")
+			}
+			v = m.attribute(v, rest[:end])
+			rest = rest[end:]
+			continue
+		}
+		end := strings.IndexByte(rest, ']')
+		if end < 0 {
+			throwValue("Missing ']' in format string")
+		}
+		key := rest[1:end]
+		if key == "" {
+			throwValue("Empty attribute in format string")
+		}
+		if i, err := strconv.ParseInt(key, 10, 64); err == nil && key[0] != '-' && key[0] != '+' {
+			v = m.item(v, i)
+		} else {
+			v = m.item(v, key)
+		}
+		if rest = rest[end+1:]; rest != "" && rest[0] != '.' && rest[0] != '[' {
+			throwValue("Only '.' or '[' may follow ']' in format field specifier")
+		}
+	}
+	return v
+}
+
+func (f *formatter) first(name string) Value {
+	number := -1
+	if name == "" {
+		if f.auto == -2 {
+			throwValue("cannot switch from manual field specification to automatic field numbering")
+		}
+		f.auto = max(f.auto, 0)
+		number = f.auto
+		f.auto++
+	} else if i, err := strconv.Atoi(name); err == nil && name[0] != '-' && name[0] != '+' {
+		if f.auto >= 0 {
+			throwValue("cannot switch from manual field specification to automatic field numbering")
+		}
+		f.auto = -2
+		number = i
+	}
+	if number >= 0 {
+		if number >= len(f.args.pos) {
+			throw("IndexError", "tuple index out of range")
+		}
+		return f.args.pos[number]
+	}
+	if f.mapping != nil {
+		if d, ok := f.mapping.(*Dict); ok {
+			if v, ok := d.Get(name); ok {
+				return v
+			}
+		} else {
+			throwType("'%s' object is not subscriptable", typeName(f.mapping))
+		}
+	} else if v, ok := f.args.keyword(name); ok {
+		return v
+	}
+	throw("KeyError", "%s", repr(name))
+	return nil
+}

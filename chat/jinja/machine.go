@@ -1,0 +1,144 @@
+package jinja
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	maxInt = math.MaxInt64
+	minInt = math.MinInt64
+
+	// maxNesting bounds every walk into nested values: printing, comparing,
+	// hashing, tojson. Python stops at about 1,000 levels.
+	maxNesting = 900
+)
+
+// activation holds the variables of one call of a function: the template
+// itself, a macro, a block, a recursive loop, a loop's filter.
+type activation struct {
+	slots  []Value // missing where unset
+	parent *activation
+}
+
+// machine is the state of one render.
+type machine struct {
+	t   *Template
+	act *activation
+	// out is the text written so far. A capture (macro, set block, ...) is the
+	// part behind a remembered length, cut off again when it ends.
+	out []byte
+	// globals holds, by index into Template.globals, what a name means that no
+	// statement defines; exported what the top level has set, for blocks.
+	globals  []Value
+	exported map[string]Value
+	stack    []Value // arguments of the calls under way
+	keywords []keyword
+
+	lim   Limits
+	fuel  int64
+	mem   int64
+	depth int // macros, recursive loops and blocks under way
+	line  int
+	now   func() time.Time
+}
+
+// burn takes n steps off the budget.
+func (m *machine) burn(n int64) {
+	m.fuel -= n
+	if m.fuel < 0 {
+		throwLimit("steps")
+	}
+}
+
+// alloc counts n bytes about to be built, which also cost time.
+func (m *machine) alloc(n int) {
+	m.mem += int64(n)
+	if m.mem > m.lim.Memory || n < 0 {
+		throwLimit("memory")
+	}
+	m.burn(int64(n >> 6))
+}
+
+// allocTimes counts n pieces of size bytes without overflowing.
+func (m *machine) allocTimes(n int64, size int) {
+	if n > 0 && size > 0 {
+		if n > m.lim.Memory/int64(size) {
+			throwLimit("memory")
+		}
+		m.alloc(int(n) * size)
+	}
+}
+
+// scan counts a walk over n bytes that builds nothing.
+func (m *machine) scan(n int) { m.burn(int64(n >> 8)) }
+
+const valueSize = 16 // bytes of a Value
+
+func (m *machine) newList(items []Value) *List {
+	m.alloc(valueSize * (len(items) + 2))
+	return &List{items: items}
+}
+
+func (m *machine) newTuple(items []Value) *tuple {
+	m.alloc(valueSize * (len(items) + 2))
+	return &tuple{items: items}
+}
+
+// write appends to the output.
+func (m *machine) write(s string) {
+	if len(m.out)+len(s) > m.lim.Output {
+		throwLimit("output")
+	}
+	m.out = append(m.out, s...)
+}
+
+// capture runs f and returns what it wrote instead of keeping it.
+func (m *machine) capture(f func() signal) (string, signal) {
+	start := len(m.out)
+	sig := f()
+	text := m.take(start)
+	return text, sig
+}
+
+// take cuts what was written since start off the output.
+func (m *machine) take(start int) string {
+	m.alloc(len(m.out) - start)
+	text := string(m.out[start:])
+	m.out = m.out[:start]
+	return text
+}
+
+// enter starts a call of a function of the template and returns the caller's
+// activation, to be given to leave.
+func (m *machine) enter(f *function, parent *activation) *activation {
+	m.depth++
+	if m.depth > m.lim.Depth {
+		throwRecursion()
+	}
+	caller := m.act
+	m.act = m.newActivation(f, parent)
+	return caller
+}
+
+func (m *machine) leave(caller *activation) {
+	m.act = caller
+	m.depth--
+}
+
+func (m *machine) newActivation(f *function, parent *activation) *activation {
+	m.alloc(valueSize * (f.size + 3))
+	a := &activation{slots: make([]Value, f.size), parent: parent}
+	for i := range a.slots {
+		a.slots[i] = missing
+	}
+	return a
+}
+
+// at returns the activation hops levels out.
+func (a *activation) at(hops int) *activation {
+	for ; hops > 0; hops-- {
+		a = a.parent
+	}
+	return a
+}

@@ -1,0 +1,167 @@
+package jinja
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// strftime is datetime.strftime with glibc's C locale, for a naive datetime:
+// %z and %Z are empty.
+func (m *machine) strftime(t time.Time, format string) string {
+	var b strings.Builder
+	for i := 0; i < len(format); i++ {
+		if format[i] != '%' || i+1 == len(format) {
+			b.WriteByte(format[i])
+			continue
+		}
+		// %[flag][width][E|O]conversion, as glibc extends it.
+		start := i
+		i++
+		var flag byte
+		for i < len(format) && strings.IndexByte("-_0^#", format[i]) >= 0 {
+			flag = format[i]
+			i++
+		}
+		width := 0
+		for i < len(format) && isDigitByte(format[i]) && width < maxField {
+			width = width*10 + int(format[i]-'0')
+			i++
+		}
+		if i < len(format) && (format[i] == 'E' || format[i] == 'O') {
+			i++
+		}
+		if i == len(format) {
+			b.WriteString(format[start:])
+			break
+		}
+		text, pad, digits, ok := timeField(t, format[i])
+		if !ok {
+			b.WriteString(format[start : i+1])
+			continue
+		}
+		switch flag {
+		case '-':
+			pad = 0
+		case '_':
+			pad = ' '
+		case '0':
+			pad = '0'
+		case '^':
+			text = strings.ToUpper(text)
+		case '#':
+			text = swapTimeCase(text, format[i])
+		}
+		if flag == '-' {
+			digits = 0
+		}
+		if width > 0 {
+			digits = width
+			if pad == 0 && flag != '-' {
+				pad = ' '
+			}
+		}
+		if n := digits - len(text); n > 0 && pad != 0 {
+			m.alloc(n)
+			b.WriteString(strings.Repeat(string(pad), n))
+		}
+		b.WriteString(text)
+	}
+	m.alloc(b.Len())
+	return b.String()
+}
+
+func swapTimeCase(s string, conversion byte) string {
+	if conversion == 'p' || conversion == 'Z' {
+		return strings.ToLower(s)
+	}
+	return strings.ToUpper(s)
+}
+
+// timeField gives the text of a conversion without padding, and what glibc
+// pads it with to how many characters.
+func timeField(t time.Time, c byte) (text string, pad byte, digits int, ok bool) {
+	num := func(n int, pad byte, digits int) (string, byte, int, bool) { return strconv.Itoa(n), pad, digits, true }
+	plain := func(s string) (string, byte, int, bool) { return s, 0, 0, true }
+	isoYear, isoWeek := t.ISOWeek()
+	hour12 := (t.Hour()+11)%12 + 1
+	switch c {
+	case 'Y':
+		return num(t.Year(), 0, 0)
+	case 'C':
+		return num(t.Year()/100, '0', 2)
+	case 'y':
+		return num(t.Year()%100, '0', 2)
+	case 'G':
+		return num(isoYear, 0, 0)
+	case 'g':
+		return num(isoYear%100, '0', 2)
+	case 'V':
+		return num(isoWeek, '0', 2)
+	case 'U':
+		return num((t.YearDay()+6-int(t.Weekday()))/7, '0', 2)
+	case 'W':
+		return num((t.YearDay()+6-(int(t.Weekday())+6)%7)/7, '0', 2)
+	case 'm':
+		return num(int(t.Month()), '0', 2)
+	case 'd':
+		return num(t.Day(), '0', 2)
+	case 'e':
+		return num(t.Day(), ' ', 2)
+	case 'j':
+		return num(t.YearDay(), '0', 3)
+	case 'H':
+		return num(t.Hour(), '0', 2)
+	case 'k':
+		return num(t.Hour(), ' ', 2)
+	case 'I':
+		return num(hour12, '0', 2)
+	case 'l':
+		return num(hour12, ' ', 2)
+	case 'M':
+		return num(t.Minute(), '0', 2)
+	case 'S':
+		return num(t.Second(), '0', 2)
+	case 'f':
+		return num(t.Nanosecond()/1000, '0', 6)
+	case 'u':
+		return num((int(t.Weekday())+6)%7+1, 0, 0)
+	case 'w':
+		return num(int(t.Weekday()), 0, 0)
+	case 's':
+		return plain(strconv.FormatInt(t.Unix(), 10))
+	case 'B':
+		return plain(t.Month().String())
+	case 'b', 'h':
+		return plain(t.Month().String()[:3])
+	case 'A':
+		return plain(t.Weekday().String())
+	case 'a':
+		return plain(t.Weekday().String()[:3])
+	case 'p':
+		return plain(t.Format("PM"))
+	case 'P':
+		return plain(t.Format("pm"))
+	case 'D', 'x':
+		return plain(t.Format("01/02/06"))
+	case 'F':
+		return plain(t.Format("2006-01-02"))
+	case 'T', 'X':
+		return plain(t.Format("15:04:05"))
+	case 'R':
+		return plain(t.Format("15:04"))
+	case 'r':
+		return plain(t.Format("03:04:05 PM"))
+	case 'c':
+		return plain(t.Format("Mon Jan _2 15:04:05 2006"))
+	case 'z', 'Z':
+		return plain("")
+	case 'n':
+		return plain("\n")
+	case 't':
+		return plain("\t")
+	case '%':
+		return plain("%")
+	}
+	return "", 0, 0, false
+}

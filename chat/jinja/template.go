@@ -1,0 +1,173 @@
+package jinja
+
+import (
+	"sync"
+	"time"
+	"unicode/utf8"
+)
+
+// MaxSource is the largest template that Compile accepts, in bytes. The
+// largest chat templates in use have some 20,000; what a template is turned
+// into takes up to about a hundred times its size.
+const MaxSource = 512 << 10
+
+// Limits bound one render. A zero field takes the default.
+type Limits struct {
+	// Steps is the number of statements, rounds, calls and pieces of data that
+	// may be executed, with bulk work counted in proportion. Default 5,000,000,
+	// which takes about half a second.
+	Steps int64
+	// Memory is the number of bytes that strings, lists and other values made
+	// by the template may take in total, freed or not. Default 256 MiB.
+	Memory int64
+	// Output is the number of bytes of text under construction. Default 16 MiB.
+	Output int
+	// Depth is how deep macros, blocks and recursive loops may call each
+	// other. Default 120.
+	Depth int
+}
+
+func (l Limits) withDefaults() Limits {
+	if l.Steps == 0 {
+		l.Steps = 5_000_000
+	}
+	if l.Memory == 0 {
+		l.Memory = 256 << 20
+	}
+	if l.Output == 0 {
+		l.Output = 16 << 20
+	}
+	if l.Depth == 0 {
+		l.Depth = 120
+	}
+	return l
+}
+
+// Options change one render. The zero value is good.
+type Options struct {
+	Limits Limits
+	// Now is the clock of strftime_now. Default time.Now.
+	Now func() time.Time
+}
+
+// Template is a compiled template. It does not change, so any number of
+// renders may use it at the same time.
+type Template struct {
+	body   []stmt
+	root   *function
+	frame  frame
+	blocks map[string]*blockDef
+	self   int // slot of the variable self, -1 if nothing reads it
+	// globals names what the template reads and does not define; base is what
+	// the environment has under these names.
+	globals []string
+	base    []Value
+	// iterates is the answer of IteratesContent.
+	iterates bool
+}
+
+// Compile compiles a template. The error is an *Error that wraps ErrSyntax.
+func Compile(src string) (t *Template, err error) {
+	var p *parser
+	defer catch(&err, ErrSyntax, func() int {
+		if p == nil {
+			return 1
+		}
+		return p.cur.line
+	})
+	if len(src) > MaxSource {
+		throwSyntax(1, "template has %d bytes, more than %d", len(src), MaxSource)
+	}
+	if !utf8.ValidString(src) {
+		throwSyntax(1, "template is not valid UTF-8")
+	}
+	p = newParser(src)
+	t = &Template{body: p.statements(), blocks: p.blocks}
+	r := &resolver{t: t, globals: map[string]int{}}
+	r.template(t.body, p.order)
+	t.base = make([]Value, len(t.globals))
+	for i, name := range t.globals {
+		v, ok := globals[name]
+		if !ok {
+			v = missing
+		}
+		t.base[i] = v
+	}
+	t.iterates = iteratesContent(t.body)
+	return t, nil
+}
+
+// machines keeps the buffers of finished renders.
+var machines = sync.Pool{New: func() any { return new(machine) }}
+
+// maxKept bounds the output buffer that a pooled machine keeps, in bytes.
+const maxKept = 1 << 20
+
+// Render renders the template with the given variables (nil: none). The error
+// is an *Error that wraps ErrRaised, ErrLimit or ErrRender.
+func (t *Template) Render(vars *Dict, opt Options) (text string, err error) {
+	m := machines.Get().(*machine)
+	m.start(t, vars, opt)
+	defer func() {
+		m.finish()
+		machines.Put(m)
+	}()
+	defer catch(&err, ErrRender, func() int { return m.line })
+	m.enterFrame(&t.frame)
+	m.run(t.body)
+	return string(m.out), nil
+}
+
+func (m *machine) start(t *Template, vars *Dict, opt Options) {
+	lim := opt.Limits.withDefaults()
+	*m = machine{t: t, lim: lim, fuel: lim.Steps, now: opt.Now, line: 1,
+		out: m.out[:0], stack: m.stack[:0], keywords: m.keywords[:0], globals: append(m.globals[:0], t.base...)}
+	if m.now == nil {
+		m.now = time.Now
+	}
+	if vars != nil {
+		for i, name := range t.globals {
+			if v, ok := vars.Get(name); ok {
+				m.globals[i] = v
+			}
+		}
+	}
+	if len(t.blocks) > 0 {
+		m.exported = map[string]Value{}
+	}
+	m.act = &activation{slots: make([]Value, t.root.size)}
+	for i := range m.act.slots {
+		m.act.slots[i] = missing
+	}
+	if t.self >= 0 {
+		m.act.slots[t.self] = &selfReference{}
+	}
+}
+
+// finish lets go of everything the render has seen.
+func (m *machine) finish() {
+	if cap(m.out) > maxKept {
+		m.out = nil
+	}
+	clear(m.stack[:cap(m.stack)])
+	clear(m.keywords[:cap(m.keywords)])
+	clear(m.globals)
+	*m = machine{out: m.out, stack: m.stack, keywords: m.keywords, globals: m.globals}
+}
+
+// Variables returns the names that the template reads from outside, functions
+// of the environment aside, in no particular order: the names of arguments
+// that can have an effect (jinja2.meta.find_undeclared_variables).
+func (t *Template) Variables() []string {
+	var names []string
+	for i, name := range t.globals {
+		if isMissing(t.base[i]) && name != "lipsum" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// IteratesContent reports whether some for loop of the template walks over the
+// content of a message, so that it expects content as a list of parts.
+func (t *Template) IteratesContent() bool { return t.iterates }

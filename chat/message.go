@@ -1,0 +1,148 @@
+package chat
+
+import (
+	"strings"
+
+	"weir/api"
+	"weir/chat/jinja"
+)
+
+// conversation is the list of messages as a template sees it.
+type conversation struct {
+	dicts []jinja.Value
+	last  *jinja.Dict
+	parts bool // content is a list of parts
+}
+
+// newConversation converts the messages. The keys of a message stand in the
+// order in which the reference sets them, as some templates print a whole
+// message.
+func newConversation(messages []api.Message, parts bool) (*conversation, error) {
+	c := &conversation{parts: parts}
+	for i := range messages {
+		d, err := toDict(&messages[i], parts)
+		if err != nil {
+			return nil, err
+		}
+		c.dicts = append(c.dicts, d)
+		c.last = d
+	}
+	return c, nil
+}
+
+func (c *conversation) messages() *jinja.List { return jinja.NewList(c.dicts...) }
+
+func toDict(msg *api.Message, parts bool) (*jinja.Dict, error) {
+	d := jinja.NewDict(4)
+	d.Set("role", msg.Role)
+	if parts {
+		d.Set("content", contentParts(&msg.Content))
+	} else {
+		d.Set("content", contentText(&msg.Content))
+	}
+	switch msg.Role {
+	case "assistant":
+		if len(msg.ToolCalls) > 0 {
+			calls, err := toolCalls(msg.ToolCalls)
+			if err != nil {
+				return nil, err
+			}
+			d.Set("tool_calls", calls)
+		}
+		if msg.Reasoning != nil {
+			d.Set("reasoning", *msg.Reasoning)
+			d.Set("reasoning_content", *msg.Reasoning)
+		}
+	case "tool":
+		if msg.ToolCallID != nil {
+			d.Set("tool_call_id", *msg.ToolCallID)
+		}
+	}
+	if msg.Name != nil {
+		d.Set("name", *msg.Name)
+	}
+	if msg.Role == "developer" {
+		tools, err := decode("tools", msg.Tools)
+		if err != nil {
+			return nil, err
+		}
+		d.Set("tools", tools)
+	}
+	return d, nil
+}
+
+// contentText is content in the string format: parts joined by a newline,
+// empty ones left out as the reference does; "" if there is no content.
+func contentText(c *api.Content) string {
+	if c.Kind != api.ContentParts {
+		return c.Text
+	}
+	var texts []string
+	for _, p := range c.Parts {
+		if p.Text != "" {
+			texts = append(texts, p.Text)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+// contentParts is content in the openai format.
+func contentParts(c *api.Content) *jinja.List {
+	part := func(text string) jinja.Value {
+		d := jinja.NewDict(2)
+		d.Set("type", "text")
+		d.Set("text", text)
+		return d
+	}
+	switch c.Kind {
+	case api.ContentText:
+		return jinja.NewList(part(c.Text))
+	case api.ContentParts:
+		items := make([]jinja.Value, len(c.Parts))
+		for i, p := range c.Parts {
+			items[i] = part(p.Text)
+		}
+		return jinja.NewList(items...)
+	}
+	return jinja.NewList()
+}
+
+// toolCalls converts the calls of an assistant message, with their arguments
+// parsed: templates expect a value, clients send text.
+func toolCalls(calls []api.ToolCall) (*jinja.List, error) {
+	items := make([]jinja.Value, len(calls))
+	for i, call := range calls {
+		var arguments jinja.Value = jinja.NewDict(0)
+		if len(call.Arguments) > 0 {
+			v, err := jinja.FromJSON(call.Arguments)
+			if err != nil {
+				return nil, invalid(errorText(err))
+			}
+			arguments = v
+		}
+		function := jinja.NewDict(2)
+		function.Set("name", call.Name)
+		function.Set("arguments", arguments)
+		d := jinja.NewDict(3)
+		d.Set("id", call.ID)
+		d.Set("type", "function")
+		d.Set("function", function)
+		items[i] = d
+	}
+	return jinja.NewList(items...), nil
+}
+
+// lastText is the content of the last message as one text.
+func (c *conversation) lastText() string {
+	content, _ := c.last.Get("content")
+	list, ok := content.(*jinja.List)
+	if !ok {
+		return content.(string)
+	}
+	texts := make([]string, list.Len())
+	for i := range texts {
+		text, _ := list.At(i).(*jinja.Dict).Get("text")
+		texts[i] = text.(string)
+	}
+	return strings.Join(texts, "\n")
+}

@@ -1,0 +1,301 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"weir/api"
+	"weir/chat/jinja"
+)
+
+// Renderer renders the prompts of one model.
+type Renderer struct {
+	cfg       Config
+	templates map[string]*compiled
+	defaults  *jinja.Dict
+	cache     templateCache
+}
+
+// compiled is a template with what the renderer wants to know about it.
+type compiled struct {
+	*jinja.Template
+	reads map[string]bool // names of arguments that have an effect
+	// parts: in FormatAuto, content is a list of parts.
+	parts bool
+}
+
+func compile(source string) (*compiled, error) {
+	t, err := jinja.Compile(source)
+	if err != nil {
+		return nil, err
+	}
+	c := &compiled{Template: t, reads: map[string]bool{}, parts: t.IteratesContent()}
+	for _, name := range t.Variables() {
+		c.reads[name] = true
+	}
+	return c, nil
+}
+
+// New compiles the model's templates. An error names the template that does
+// not compile and wraps jinja.ErrSyntax.
+func New(cfg Config) (*Renderer, error) {
+	if cfg.ContentFormat > FormatOpenAI {
+		return nil, fmt.Errorf("chat: unknown content format %d", cfg.ContentFormat)
+	}
+	if cfg.ResponseRole == "" {
+		cfg.ResponseRole = "assistant"
+	}
+	r := &Renderer{cfg: cfg, templates: map[string]*compiled{}, defaults: jinja.NewDict(0)}
+	for _, t := range cfg.Templates {
+		name := t.Name
+		if name == "" {
+			name = defaultTemplate
+		}
+		if r.templates[name] != nil {
+			return nil, fmt.Errorf("chat: two templates are named %q", name)
+		}
+		c, err := compile(t.Source)
+		if err != nil {
+			return nil, fmt.Errorf("chat: template %q: %w", name, err)
+		}
+		r.templates[name] = c
+	}
+	d, err := decodeObject(cfg.DefaultKwargs)
+	if err != nil {
+		return nil, fmt.Errorf("chat: default chat template kwargs: %w", err)
+	}
+	if d != nil {
+		r.defaults = d
+	}
+	for _, name := range []string{"chat_template", "messages"} {
+		if _, ok := r.defaults.Get(name); ok {
+			return nil, fmt.Errorf("chat: default chat template kwargs must not hold %s", name)
+		}
+	}
+	return r, nil
+}
+
+// Input is the part of a request that makes the prompt.
+type Input struct {
+	Messages  []api.Message
+	Tools     api.Raw // nil: absent or null
+	Documents api.Raw // nil: absent or null
+	// AddGenerationPrompt is nil where the request does not say: then it is
+	// the opposite of ContinueFinalMessage.
+	AddGenerationPrompt  *bool
+	ContinueFinalMessage bool
+	ChatTemplate         *string // nil: absent or null
+	ChatTemplateKwargs   api.Raw // a JSON object; nil: absent or null
+	ReasoningEffort      *string // nil: absent or null
+}
+
+// Prompt is a rendered request.
+type Prompt struct {
+	Text string
+	// ResponseRole is the role of the message that the model is to write.
+	ResponseRole string
+	// EchoText is what echo puts in front of the answer: the content of the
+	// last message if that has the response role, else "".
+	EchoText string
+}
+
+// Render makes the prompt. Every error is an *Error.
+func (r *Renderer) Render(in Input) (Prompt, error) {
+	p, err := r.render(in)
+	if err == nil {
+		return p, nil
+	}
+	var own *Error
+	if errors.As(err, &own) {
+		return Prompt{}, own
+	}
+	var tpl *jinja.Error
+	if errors.As(err, &tpl) {
+		return Prompt{}, &Error{tpl.Text, tpl}
+	}
+	return Prompt{}, &Error{err.Error(), err}
+}
+
+func (r *Renderer) render(in Input) (Prompt, error) {
+	if len(in.Messages) == 0 {
+		return Prompt{}, invalid("messages must hold at least one message.")
+	}
+	prompt := !in.ContinueFinalMessage
+	if in.AddGenerationPrompt != nil {
+		prompt = *in.AddGenerationPrompt
+	}
+	if prompt && in.ContinueFinalMessage {
+		return Prompt{}, invalid(textBothPrompts)
+	}
+	kwargs, err := decodeObject(in.ChatTemplateKwargs)
+	if err != nil {
+		return Prompt{}, invalid("chat_template_kwargs: " + errorText(err))
+	}
+	if kwargs == nil {
+		kwargs = jinja.NewDict(0)
+	}
+	a, err := r.arguments(in, kwargs)
+	if err != nil {
+		return Prompt{}, err
+	}
+	t, err := r.choose(in, kwargs)
+	if err != nil {
+		return Prompt{}, err
+	}
+	parts := r.cfg.ContentFormat == FormatOpenAI || r.cfg.ContentFormat == FormatAuto && t.parts
+	conv, err := newConversation(in.Messages, parts)
+	if err != nil {
+		return Prompt{}, err
+	}
+
+	last := in.Messages[len(in.Messages)-1]
+	p := Prompt{ResponseRole: r.cfg.ResponseRole}
+	if !prompt {
+		p.ResponseRole = last.Role
+	}
+	if last.Role == p.ResponseRole {
+		p.EchoText = conv.lastText()
+	}
+	a.Set("add_generation_prompt", prompt)
+	vars := r.variables(t, a)
+	if !in.ContinueFinalMessage {
+		vars.Set("messages", conv.messages())
+		p.Text, err = r.run(t, vars)
+		return p, err
+	}
+	p.Text, err = r.prefill(t, vars, conv)
+	return p, err
+}
+
+func (r *Renderer) run(t *compiled, vars *jinja.Dict) (string, error) {
+	return t.Render(vars, jinja.Options{Limits: r.cfg.Limits, Now: r.cfg.Now})
+}
+
+// arguments merges what the template is called with (spec 3.5), later ones
+// winning: the server's defaults, the tools, the request's
+// chat_template_kwargs, the top-level fields. From kwargs on, null and "auto"
+// count as not given.
+func (r *Renderer) arguments(in Input, kwargs *jinja.Dict) (*jinja.Dict, error) {
+	a := jinja.NewDict(8)
+	r.defaults.All(func(name string, v jinja.Value) bool { a.Set(name, v); return true })
+	set := func(name string, v jinja.Value) {
+		if v != nil && v != "auto" {
+			a.Set(name, v)
+		}
+	}
+	tools, err := decode("tools", in.Tools)
+	if err != nil {
+		return nil, err
+	}
+	set("tools", tools)
+	if _, ok := kwargs.Get("messages"); ok {
+		return nil, invalid("chat_template_kwargs must not hold messages.")
+	}
+	kwargs.All(func(name string, v jinja.Value) bool { set(name, v); return true })
+	documents, err := decode("documents", in.Documents)
+	if err != nil {
+		return nil, err
+	}
+	set("documents", documents)
+	if in.ReasoningEffort != nil {
+		set("reasoning_effort", *in.ReasoningEffort)
+	}
+	return a, nil
+}
+
+// choose finds the template (spec 3.4). One in the request, be it the field or
+// an argument of that name, is accepted where the model has none, else only
+// with the switch.
+func (r *Renderer) choose(in Input, kwargs *jinja.Dict) (*compiled, error) {
+	var source string
+	argument, _ := kwargs.Get("chat_template")
+	if argument != nil || in.ChatTemplate != nil {
+		if len(r.templates) > 0 && !r.cfg.TrustRequestTemplate {
+			return nil, &Error{textUntrusted, ErrUntrustedTemplate}
+		}
+		switch s, ok := argument.(string); {
+		case in.ChatTemplate != nil && *in.ChatTemplate != "":
+			source = *in.ChatTemplate
+		case !ok && argument != nil:
+			return nil, invalid("chat_template_kwargs: chat_template must be a string.")
+		default:
+			source = s
+		}
+	}
+	if source != "" {
+		return r.cache.get(source)
+	}
+	name := defaultTemplate
+	if in.Tools != nil && string(in.Tools) != "null" && r.templates[toolTemplate] != nil {
+		name = toolTemplate
+	}
+	if t := r.templates[name]; t != nil {
+		return t, nil
+	}
+	return nil, &Error{textNoTemplate, ErrNoTemplate}
+}
+
+// consumed are the arguments that the reference's apply_chat_template takes for
+// itself, so that no template ever sees them.
+var consumed = map[string]bool{
+	"conversation": true, "chat_template": true, "continue_final_message": true, "tokenize": true, "padding": true,
+	"truncation": true, "max_length": true, "return_tensors": true, "return_dict": true,
+	"return_assistant_tokens_mask": true, "tokenizer_kwargs": true,
+}
+
+// variables makes the template's variables from its arguments: an argument
+// that is neither a standard one nor read by the template is dropped.
+func (r *Renderer) variables(t *compiled, a *jinja.Dict) *jinja.Dict {
+	vars := jinja.NewDict(16)
+	if r.cfg.SpecialTokens != nil {
+		r.cfg.SpecialTokens.All(func(name string, v jinja.Value) bool { vars.Set(name, v); return true })
+	}
+	vars.Set("tools", nil)
+	vars.Set("documents", nil)
+	a.All(func(name string, v jinja.Value) bool {
+		switch {
+		case consumed[name]:
+		case name == "tools", name == "documents", name == "add_generation_prompt", t.reads[name]:
+			vars.Set(name, v)
+		}
+		return true
+	})
+	return vars
+}
+
+func decode(field string, raw api.Raw) (jinja.Value, error) {
+	if raw == nil {
+		return nil, nil
+	}
+	v, err := jinja.FromJSON(raw)
+	if err != nil {
+		return nil, invalid(field + ": " + errorText(err))
+	}
+	return v, nil
+}
+
+// decodeObject decodes a JSON object; nil if there is none.
+func decodeObject(raw api.Raw) (*jinja.Dict, error) {
+	if raw == nil {
+		return nil, nil
+	}
+	v, err := jinja.FromJSON(raw)
+	if err != nil {
+		return nil, err
+	}
+	d, ok := v.(*jinja.Dict)
+	if !ok && v != nil {
+		return nil, errors.New("must be an object")
+	}
+	return d, nil
+}
+
+// errorText is an error without the prefix of the package it comes from.
+func errorText(err error) string {
+	var j *jinja.JSONError
+	if errors.As(err, &j) {
+		return j.Text
+	}
+	return strings.TrimPrefix(err.Error(), "jinja: ")
+}

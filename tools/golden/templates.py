@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Writes what Jinja2 makes of the test templates of chat/jinja.
+
+Made with Python 3.11, Jinja2 3.1.6, MarkupSafe 3.0.4, transformers 5.23.0; see
+jinja_env.py. The clock stands at 2025-07-10 12:00:00. Run it from the root of
+the repository:
+
+    python3 tools/golden/templates.py
+
+It reads testdata/templates/*.jinja and testdata/cases.json and writes
+testdata/expected.json: every template with every case. And it reads
+testdata/unit/*.txt and writes the results back into them, behind => or =!.
+A unit case looks like this; the line with @ (variables) may be absent:
+
+    ### name
+    @ {"x": [1, 2]}
+    {{ x[1:] }}
+    => "[2]"
+"""
+
+import json
+import pathlib
+import sys
+import warnings
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from jinja_env import environment, render  # noqa: E402
+
+warnings.simplefilter("ignore")
+ROOT = pathlib.Path("chat/jinja/testdata")
+
+
+def templates(env):
+    cases = json.loads((ROOT / "cases.json").read_text())
+    out = {}
+    for path in sorted((ROOT / "templates").glob("*.jinja")):
+        source = path.read_text()
+        out[path.name] = {name: render(env, source, {**cases["defaults"], **case}) for name, case in cases["cases"].items()}
+    (ROOT / "expected.json").write_text(json.dumps(out, indent=1, ensure_ascii=False) + "\n")
+    results = [r for by_case in out.values() for r in by_case.values()]
+    print(f"{len(out)} templates, {len(results)} renders, {sum('error' in r for r in results)} of them errors")
+
+
+def unit(env, path):
+    out, count = [], 0
+    for block in path.read_text().split("### ")[1:]:
+        name, _, rest = block.partition("\n")
+        lines = rest.split("\n")
+        ends = [i for i, line in enumerate(lines) if line.startswith(("=> ", "=! "))]
+        lines = lines[:ends[0]] if ends else rest.rstrip("\n").split("\n")
+        variables = {}
+        body = lines
+        if lines and lines[0].startswith("@ "):
+            variables, body = json.loads(lines[0][2:]), lines[1:]
+        r = render(env, "\n".join(body), variables)
+        mark, text = ("=>", r["output"]) if "output" in r else ("=!", r["error"])
+        out.append("\n".join([f"### {name}", *lines, f"{mark} {json.dumps(text, ensure_ascii=False)}", ""]))
+        count += 1
+    path.write_text("\n".join(out))
+    print(f"{path.name}: {count} cases")
+
+
+def main():
+    env = environment()
+    templates(env)
+    for path in sorted((ROOT / "unit").glob("*.txt")):
+        unit(env, path)
+
+
+main()
