@@ -30,9 +30,8 @@
 //
 //  5. z = logit * (1/T), where 1/T and then z are clamped to the finite range.
 //     (For ProcessedLogprobs of a greedy row z = logit.) zmax is the largest z of
-//     a legal token. The weight of a token is the integer
-//
-//     w = trunc(exp32(z - zmax) * 2^40), 0 where z - zmax < -28.
+//     a legal token. The weight of a token is the integer w =
+//     trunc(exp32(z - zmax) * 2^40), and 0 where z - zmax < -28.
 //
 //  6. min_p keeps tokens with w >= trunc(min(MinP, 1) * 2^40). Off unless MinP > 0.
 //
@@ -48,8 +47,8 @@
 //     lowest id.
 //
 // Steps 6 to 8 each keep exactly the tokens with z above some threshold, because
-// exp32 never falls as its argument grows (tested over every float32). The most
-// likely token always stays. Sums of weights are exact in uint64.
+// exp32 never falls as its argument grows (go test -every tries each float32).
+// The most likely token always stays. Sums of weights are exact in uint64.
 //
 // # The random numbers
 //
@@ -78,14 +77,14 @@
 //	    r = (x - k*ln2Hi) - k*ln2Lo
 //	    m = 1 + (r + (r*r)*q(r))          q of degree 4, e4 ... e0
 //	    exp32 = m * 2^k                   by adding k to the exponent bits
-//	    exp32(0) is exactly 1; relative error below 1.1e-7 (1.3 ulp).
+//	    exp32(0) is exactly 1; relative error below 9e-8.
 //
 //	logSum(f, e) = ln(1+f) + e ln 2:
 //	    y = (f*f)*p(f) + e*ln2Lo          p of degree 8, l8 ... l0
 //	    logSum = (f + y) + e*ln2Hi
 //
 //	log32(x) = logSum(f, e), x = (1+f) * 2^e, sqrt(1/2) <= 1+f < sqrt(2), split
-//	    at the bit pattern 0x3f3504f3.
+//	    at the bit pattern 0x3f3504f3; relative error below 9e-8.
 //
 // # Log-probabilities
 //

@@ -36,29 +36,76 @@ func TestLargestGumbelWins(t *testing.T) {
 	}
 }
 
-// The limit of top_p is compared as an integer, rounded up: with weights 2^40
-// and 2^20+2 and p = 1-2^-20 it lies between the first and the first + 1.
+// The limit of top_p is rounded up before the comparison. The test looks for a
+// p and a weight w so that p*(2^40+w) lies between 2^40 and 2^40+1: then the
+// first token alone does not reach it.
 func TestTopPLimitIsRoundedUp(t *testing.T) {
-	const want = 1<<20 + 2
-	lo, hi := order(-14), order(-13.8)
+	for m := 1; m < 2000; m++ {
+		p := 1 - float64(m)*0x1p-24
+		need := uint64(one*(1-p)/p) + 1
+		z := weightFloor(need)
+		limit := p * float64(one+weight(z))
+		if frac := limit - one; frac < 0.01 || frac > 0.99 {
+			continue
+		}
+		d := backend.Draws{Rows: []backend.Draw{{Temperature: 1, TopP: float32(p), Mask: -1, Allow: -1, Target: -1, Logprobs: backend.ProcessedLogprobs, Top: 2}}}
+		var picker Picker
+		if got := pick(t, &picker, [][]float32{{0, z}}, &d)[0]; got.top[1] != 1 {
+			t.Errorf("p %v, weight %d: the second token is dropped", p, weight(z))
+		}
+		if got := pick(t, &picker, [][]float32{{0, math.Nextafter32(z, -20)}}, &d)[0]; got.top[1] != -1 {
+			t.Errorf("p %v, weight %d: the second token is kept", p, weight(math.Nextafter32(z, -20)))
+		}
+		return
+	}
+	t.Fatal("no case found")
+}
+
+// weightFloor is the smallest z <= 0 with a weight of at least w.
+func weightFloor(w uint64) float32 {
+	lo, hi := order(-28), order(0)
 	for lo < hi {
-		if mid := lo + (hi-lo)/2; weight(unorder(mid)) >= want {
+		if mid := lo + (hi-lo)/2; weight(unorder(mid)) >= w {
 			hi = mid
 		} else {
 			lo = mid + 1
 		}
 	}
-	z := unorder(lo)
-	if weight(z) != want {
-		t.Fatalf("no float has weight %d", want)
+	return unorder(lo)
+}
+
+// Every token that has a weight counts for top_p, and for log-probabilities.
+func TestTailCounts(t *testing.T) {
+	const v = 1 << 14
+	logits := make([]float32, v)
+	for i := range logits {
+		logits[i] = -21 - 6*float32(i)/v
 	}
-	d := backend.Draws{Rows: []backend.Draw{{Temperature: 1, TopP: 1 - 0x1p-20, Mask: -1, Allow: -1, Target: -1, Logprobs: backend.ProcessedLogprobs, Top: 2}}}
-	var p Picker
-	if got := pick(t, &p, [][]float32{{0, z}}, &d)[0]; got.top[1] != 1 {
-		t.Errorf("the second token is dropped: %+v", got)
+	logits[3] = 0
+	for _, mode := range []backend.LogprobMode{backend.RawLogprobs, backend.ProcessedLogprobs} {
+		d := backend.Draws{Rows: []backend.Draw{{Temperature: 1, TopP: 1 - 0x1p-24, Mask: -1, Allow: -1, Target: 1, Logprobs: mode, Top: 5}}}
+		var p Picker
+		got, want := pick(t, &p, [][]float32{logits}, &d)[0], twin(logits, &d, 0, rand.New(rand.NewPCG(0, 0)))
+		if !got.equal(want) || got.rank == 1 || got.logprob == ninf {
+			t.Errorf("mode %d:\n got %+v\nwant %+v", mode, got, want)
+		}
 	}
-	if got := pick(t, &p, [][]float32{{0, math.Nextafter32(z, -20)}}, &d)[0]; got.top[1] != -1 {
-		t.Errorf("the second token is kept: %+v", got)
+}
+
+// +Inf counts as the largest finite value: it ties with it, and the lower id wins.
+func TestInfinityTiesWithTheLargestFloat(t *testing.T) {
+	inf := float32(math.Inf(1))
+	for _, mode := range []backend.LogprobMode{backend.NoLogprobs, backend.RawLogprobs, backend.ProcessedLogprobs} {
+		for _, c := range []struct {
+			logits []float32
+			want   int32
+		}{{[]float32{0, math.MaxFloat32, inf}, 1}, {[]float32{inf, math.MaxFloat32}, 0}, {[]float32{1, 2, inf, inf}, 2}} {
+			d := backend.Draws{Rows: []backend.Draw{{Mask: -1, Allow: -1, Target: -1, Logprobs: mode}}}
+			var p Picker
+			if got := pick(t, &p, [][]float32{c.logits}, &d)[0]; got.token != c.want {
+				t.Errorf("%v: token %d, want %d", c.logits, got.token, c.want)
+			}
+		}
 	}
 }
 

@@ -110,8 +110,8 @@ func checkShape(s backend.Spec, b *backend.Batch) error {
 			return broken("run %d is [%d, %d)", i, from, end)
 		}
 		first := b.Pos[from]
-		if first < 0 || int(first)+int(end-from) > s.MaxSeqTokens {
-			return broken("run %d: positions [%d, %d), at most %d", i, first, int(first)+int(end-from), s.MaxSeqTokens)
+		if past := int64(first) + int64(end-from); first < 0 || past > int64(s.MaxSeqTokens) {
+			return broken("run %d: positions [%d, %d), at most %d", i, first, past, s.MaxSeqTokens)
 		}
 		for t := from; t < end; t++ {
 			if b.Pos[t] != first+(t-from) {
