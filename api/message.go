@@ -36,8 +36,9 @@ const (
 // Part is one content part. Text, input_text, output_text, refusal, thinking
 // and bare strings all arrive as Text.
 type Part struct {
-	Type string // as sent; "text" for a bare string
-	Text string
+	Type  string // as sent; "text" for a bare string
+	Text  string
+	Media bool // image, audio or video: nothing of its payload is kept
 }
 
 // ToolCall is a call that an assistant message of the history made. Arguments

@@ -24,6 +24,9 @@ const (
 	Repeated = scheduler.Repeated
 	Aborted  = scheduler.Aborted
 	Failed   = scheduler.Failed
+
+	RawLogprobs       = backend.RawLogprobs
+	ProcessedLogprobs = backend.ProcessedLogprobs
 )
 
 // Request is a prepared request: tokens in, every field checked, nothing left

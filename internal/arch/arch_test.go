@@ -37,7 +37,7 @@ var (
 const inv = "internal/invariants"
 
 var rules = map[string]rule{
-	"api":                 {mayNot: noIO},
+	"api":                 {tests: []string{"internal/testkit"}, mayNot: noIO},
 	"auth":                {mayNot: http},
 	"backend":             {mayNot: append([]string{"sync"}, pure...)},
 	"backend/sim":         {may: []string{"backend", "sampler", inv}, mayNot: noIO},
@@ -59,6 +59,7 @@ var rules = map[string]rule{
 	"sampler":             {may: []string{"backend", inv}, tests: []string{"internal/testkit"}, mayNot: pure},
 	"scheduler":           {may: []string{inv, "kvcache"}, tests: []string{"internal/testkit"}, mayNot: pure},
 	"server":              {may: []string{"api", "auth", "chat", "chat/jinja", "engine", "grammar", "metrics", "sampler", "server/ui", "store", "tokenizer"}, tests: []string{"backend", "backend/sim", "device/cpu", "internal/testkit", "model", "models", "weights"}, mayNot: []string{"net/http"}},
+	"server/sdktest":      {tests: []string{"backend", "backend/sim", "chat", "engine", "models", "server", "tokenizer"}},
 	"server/ui":           {},
 	"store":               {mayNot: http},
 	"tokenizer":           {tests: []string{"internal/testkit"}, mayNot: noIO},

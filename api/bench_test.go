@@ -1,0 +1,118 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// largeRequest is a history of about 40 KB with tools, as an agent sends it.
+func largeRequest() []byte {
+	var b strings.Builder
+	b.WriteString(`{"model":"m","stream":true,"stream_options":{"include_usage":true},"temperature":0.7,"max_completion_tokens":512,"messages":[`)
+	for i := range 24 {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		prose := strings.Repeat(fmt.Sprintf("Line %d of the story says \\\"hello\\\" to the reader, who is in Zürich.\\n", i), 14)
+		switch i % 3 {
+		case 0:
+			fmt.Fprintf(&b, `{"role":"user","content":[{"type":"text","text":"%s"}]}`, prose)
+		case 1:
+			fmt.Fprintf(&b, `{"role":"assistant","content":"%s","tool_calls":[{"id":"c%d","type":"function","function":{"name":"f","arguments":"{\"a\": %d}"}}]}`, prose, i, i)
+		default:
+			fmt.Fprintf(&b, `{"role":"tool","tool_call_id":"c%d","content":"%s"}`, i-1, prose)
+		}
+	}
+	b.WriteString(`],"tools":[`)
+	for i := range 40 {
+		if i > 0 {
+			b.WriteString(",")
+		}
+		fmt.Fprintf(&b, `{"type": "function", "function": {"name": "tool_%d", "description": "Does the %dth thing", "parameters": {"type": "object", "properties": {"path": {"type": "string"}, "limit": {"type": "integer", "minimum": 0}}, "required": ["path"]}}}`, i, i)
+	}
+	b.WriteString(`]}`)
+	return []byte(b.String())
+}
+
+func BenchmarkScan(b *testing.B) {
+	body := largeRequest()
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := Scan(body, 200); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkDecodeChat(b *testing.B) {
+	body := largeRequest()
+	lim := DefaultLimits()
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := DecodeChat(body, lim); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkDecodeTwin is what encoding/json takes to check the same body.
+func BenchmarkDecodeTwin(b *testing.B) {
+	body := largeRequest()
+	b.SetBytes(int64(len(body)))
+	for b.Loop() {
+		if !json.Valid(body) {
+			b.Fatal("invalid")
+		}
+	}
+}
+
+func BenchmarkChunk(b *testing.B) {
+	s := NewStream(Meta{ID: "chatcmpl-0123456789abcdef", Created: 1772900000, Model: "weir-tiny"}, Form{})
+	c := Chunk{Content: " hello"}
+	dst := make([]byte, 0, 4096)
+	b.ReportAllocs()
+	for b.Loop() {
+		dst = s.AppendChunk(dst[:0], &c)
+	}
+}
+
+func BenchmarkChunkWithIDs(b *testing.B) {
+	s := NewStream(Meta{ID: "chatcmpl-0123456789abcdef", Created: 1772900000, Model: "weir-tiny"}, Form{TokenIDs: true, ContinuousUsage: true})
+	c := Chunk{Choice: 1, Content: " hello", TokenIDs: []int32{15339}, Usage: Usage{Prompt: 1000, Completion: 77}}
+	dst := make([]byte, 0, 4096)
+	b.ReportAllocs()
+	for b.Loop() {
+		dst = s.AppendChunk(dst[:0], &c)
+	}
+}
+
+func BenchmarkChunkWithLogprobs(b *testing.B) {
+	s := NewStream(Meta{ID: "chatcmpl-0123456789abcdef", Created: 1772900000, Model: "weir-tiny"}, Form{})
+	top := make([]TokenLogprob, 5)
+	for i := range top {
+		top[i] = TokenLogprob{ID: int32(i), Logprob: -1.25 * float32(i), Text: " word"}
+	}
+	c := Chunk{Content: " hello", HasLogprobs: true, Logprobs: []Logprob{{TokenLogprob: top[0], Top: top}}}
+	dst := make([]byte, 0, 4096)
+	b.ReportAllocs()
+	for b.Loop() {
+		dst = s.AppendChunk(dst[:0], &c)
+	}
+}
+
+func BenchmarkAppendString(b *testing.B) {
+	s := strings.Repeat("All of this is prose, with a \"quote\" now and then.\n", 20)
+	b.SetBytes(int64(len(s)))
+	var dst []byte
+	for b.Loop() {
+		dst = AppendString(dst[:0], s)
+	}
+	if bytes.Count(dst, []byte("\\n")) != 20 {
+		b.Fatal("lost lines")
+	}
+}

@@ -1,0 +1,268 @@
+package api
+
+// decodeMessages reads the history (spec 3.1, 3.2). Shapes that no message can
+// have are faults of the schema; parts and calls that have the shape and cannot
+// be used are noted for CheckPrompt.
+func decodeMessages(r *ChatRequest, v Raw, lim *Limits) *fault {
+	if v.kind() != kindArray {
+		return wrongType("an array", v)
+	}
+	d := messageDecoder{lim: lim}
+	for i, m := range v.elements() {
+		if i == lim.Messages {
+			return faultf("must have at most %d messages", lim.Messages)
+		}
+		r.Messages = append(r.Messages, Message{})
+		if f := d.message(&r.Messages[i], m); f != nil {
+			return f.index(i)
+		}
+		if d.unusable != nil && r.late.messages == nil {
+			r.late.messages = d.unusable.index(i).in("messages").error()
+		}
+	}
+	return nil
+}
+
+type messageDecoder struct {
+	lim   *Limits
+	parts int // content parts and tool calls so far, over all messages
+
+	unusable *fault // the first fault of stage 10
+}
+
+// note keeps the first fault of stage 10.
+func (d *messageDecoder) note(c cause, f *fault) {
+	if d.unusable == nil {
+		f.cause = c
+		d.unusable = f
+	}
+}
+
+// count refuses to hold more parts and calls than the limit.
+func (d *messageDecoder) count() *fault {
+	if d.parts == d.lim.Parts {
+		return faultf("a request must have at most %d content parts and tool calls", d.lim.Parts)
+	}
+	d.parts++
+	return nil
+}
+
+func (d *messageDecoder) message(m *Message, v Raw) (f *fault) {
+	if v.kind() != kindObject {
+		return wrongType("an object", v)
+	}
+	var role, content, name, calls, callID, reasoning, alias, tools Raw
+	for key, value := range v.members() {
+		switch string(key) {
+		case "role":
+			role = value
+		case "content":
+			content = value
+		case "name":
+			name = value
+		case "tool_calls":
+			calls = value
+		case "tool_call_id":
+			callID = value
+		case "reasoning":
+			reasoning = value
+		case "reasoning_content":
+			alias = value
+		case "tools":
+			tools = value
+		}
+	}
+	if role == nil {
+		return faultf("field required").in("role")
+	}
+	if m.Role, f = text(role); f != nil {
+		return f.in("role")
+	}
+	if name.given() {
+		if m.Name, f = optional(name, text); f != nil {
+			return f.in("name")
+		}
+	}
+	nullContent := false
+	switch m.Role {
+	case "assistant":
+		nullContent = true
+		f = d.assistant(m, reasoning, alias, calls)
+	case "function":
+		nullContent = true
+	case "tool":
+		if callID.given() {
+			m.ToolCallID, f = optional(callID, text)
+			f = f.in("tool_call_id")
+		}
+	case "developer":
+		if tools.given() {
+			f = d.tools(m, tools)
+		}
+	}
+	switch {
+	case f != nil:
+		return f
+	case content == nil || content.kind() == kindNull && nullContent:
+		return nil
+	}
+	return d.content(&m.Content, content).in("content")
+}
+
+func (d *messageDecoder) assistant(m *Message, reasoning, alias, calls Raw) (f *fault) {
+	name := "reasoning"
+	if !reasoning.given() {
+		// The name before the reference renamed it; clients still send it (spec 3.1 [R]).
+		reasoning, name = alias, "reasoning_content"
+	}
+	if reasoning.given() {
+		if m.Reasoning, f = optional(reasoning, text); f != nil {
+			return f.in(name)
+		}
+	}
+	if !calls.given() {
+		return nil
+	}
+	if calls.kind() != kindArray {
+		return wrongType("an array", calls).in("tool_calls")
+	}
+	for i, c := range calls.elements() {
+		if f := d.count(); f != nil {
+			return f.index(i).in("tool_calls")
+		}
+		if c.kind() != kindObject {
+			return wrongType("an object", c).index(i).in("tool_calls")
+		}
+		call, f := d.call(c)
+		if f != nil {
+			d.note(causeMessages, f.index(i).in("tool_calls"))
+		}
+		m.ToolCalls = append(m.ToolCalls, call)
+	}
+	return nil
+}
+
+// call reads a tool call of the history. Its arguments are a JSON text inside a
+// JSON string, and have to be one: the template gets them as a value.
+func (d *messageDecoder) call(v Raw) (c ToolCall, f *fault) {
+	id, typ, function := v.lookup("id"), v.lookup("type"), v.lookup("function")
+	switch {
+	case id == nil || id.kind() != kindString:
+		return c, faultf("must be a string").in("id")
+	case typ != nil && (typ.kind() != kindString || typ.text() != "function"):
+		return c, faultf("must be \"function\"").in("type")
+	case function == nil || function.kind() != kindObject:
+		return c, faultf("must be an object").in("function")
+	}
+	name, arguments := function.lookup("name"), function.lookup("arguments")
+	if name == nil || name.kind() != kindString {
+		return c, faultf("must be a string").in("name").in("function")
+	}
+	c.ID, c.Name = id.text(), name.text()
+	if !arguments.given() {
+		return c, nil
+	}
+	if arguments.kind() != kindString {
+		return c, wrongType("a JSON text in a string", arguments).in("arguments").in("function")
+	}
+	s := []byte(arguments.text())
+	if len(s) == 0 {
+		return c, nil
+	}
+	if err := scan(s, d.lim.Depth); err != nil {
+		return c, faultf("must be a JSON text: %s at byte %d", err.Reason, err.Offset).in("arguments").in("function")
+	}
+	c.Arguments = trim(s)
+	return c, nil
+}
+
+func (d *messageDecoder) tools(m *Message, v Raw) *fault {
+	if len(v) > d.lim.ToolBytes {
+		return faultf("must be at most %d bytes long", d.lim.ToolBytes).in("tools")
+	}
+	if v.kind() != kindArray {
+		return wrongType("an array", v).in("tools")
+	}
+	m.Tools = v
+	return nil
+}
+
+func (d *messageDecoder) content(c *Content, v Raw) *fault {
+	switch v.kind() {
+	case kindString:
+		c.Kind, c.Text = ContentText, v.text()
+		return nil
+	case kindArray:
+	default:
+		return wrongType("a string or an array of parts", v)
+	}
+	c.Kind = ContentParts
+	for i, e := range v.elements() {
+		if f := d.count(); f != nil {
+			return f.index(i)
+		}
+		p, f := d.part(e, i)
+		if f != nil {
+			return f.index(i)
+		}
+		c.Parts = append(c.Parts, p)
+	}
+	return nil
+}
+
+// textKeys are the part types that carry text, with the key it is under.
+var textKeys = map[string]string{
+	"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal", "thinking": "thinking",
+}
+
+// mediaKeys are the part types that carry something else, with the key it is
+// under. Such a part may leave its type out.
+var mediaKeys = map[string]string{
+	"image_url": "image_url", "input_image": "image_url", "image_embeds": "image_embeds", "image_pil": "image_pil",
+	"input_audio": "input_audio", "audio_url": "audio_url", "audio_embeds": "audio_embeds", "video_url": "video_url",
+}
+
+func (d *messageDecoder) part(v Raw, i int) (p Part, f *fault) {
+	switch v.kind() {
+	case kindString:
+		return Part{Type: "text", Text: v.text()}, nil
+	case kindObject:
+	default:
+		return p, wrongType("a string or an object", v)
+	}
+	typ := v.lookup("type")
+	if !typ.given() {
+		for key := range v.members() {
+			if mediaKeys[string(key)] == string(key) {
+				return Part{Type: string(key), Media: true}, nil
+			}
+		}
+		d.note(causeMessages, faultf("Missing 'type' field in a content part.").index(i).in("content"))
+		return p, nil
+	}
+	if typ.kind() != kindString {
+		return p, wrongType("a string", typ).in("type")
+	}
+	p.Type = typ.text()
+	if key, ok := textKeys[p.Type]; ok {
+		payload := v.lookup(key)
+		if payload == nil {
+			d.note(causeMessages, faultf("the part lacks the field %q", key).index(i).in("content"))
+			return p, nil
+		}
+		p.Text, f = text(payload)
+		return p, f.in(key)
+	}
+	if key, ok := mediaKeys[p.Type]; ok {
+		if p.Media = true; v.lookup(key) == nil {
+			d.note(causeMessages, faultf("the part lacks the field %q", key).index(i).in("content"))
+		}
+		return p, nil
+	}
+	if p.Type == "file" {
+		d.note(causePart, faultf("Unknown part type: file"))
+		return p, nil
+	}
+	d.note(causeMessages, faultf("Unknown part type: %s", clip([]byte(p.Type))).index(i).in("content"))
+	return p, nil
+}

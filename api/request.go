@@ -1,0 +1,167 @@
+package api
+
+import "slices"
+
+// ChatRequest is a decoded body of POST /v1/chat/completions. Absent and null
+// fields hold their defaults; a pointer is nil where the default is the
+// model's or the server's to give, or where absence itself means something.
+// Raw fields point into the body and are valid as long as it is.
+//
+// FIELDS.md lists every field with its rule and the test that proves it.
+type ChatRequest struct {
+	Messages []Message
+	Model    string // "": the base model
+
+	// Sampling. The model's generation_config fills the pointers that are nil.
+	Temperature       *float64 // [0, 2]
+	TopP              *float64 // (0, 1]
+	TopK              *int     // -1 or 0: off
+	MinP              *float64 // [0, 1]
+	RepetitionPenalty *float64 // > 0
+	FrequencyPenalty  float64  // [-2, 2]
+	PresencePenalty   float64  // [-2, 2]
+	LengthPenalty     float64  // of beam search, which nobody can ask for: no effect
+	Seed              *int     // nil: none, which -1 says too
+	N                 int      // choices, >= 1
+	LogitBias         []TokenBias
+	AllowedTokenIDs   []int    // nil: all; otherwise not empty
+	BadWords          []string // none of them blank
+
+	// What to report.
+	Logprobs       bool // of the generated tokens; false also for logprobs true with top_logprobs null
+	TopLogprobs    int  // alternatives per token; -1: the vocabulary
+	PromptLogprobs *int // nil: none; 0: the prompt's own tokens; -1: the vocabulary. Set by echo too (spec 3.8)
+
+	// Stopping.
+	MaxTokens           *int // any value while MaxCompletionTokens is given
+	MaxCompletionTokens *int
+	MinTokens           int
+	Stop                []string // none of them empty
+	StopTokenIDs        []int
+	IncludeStop         bool // include_stop_str_in_output
+	IgnoreEOS           bool
+	RepetitionDetection *RepetitionDetection // nil: off
+
+	Constraint *Constraint // response_format or structured_outputs; nil: none
+
+	// The answer's form.
+	Stream               bool
+	IncludeUsage         bool // a last chunk with the usage
+	ContinuousUsage      bool // usage in every chunk; implies IncludeUsage
+	Echo                 bool
+	IncludeReasoning     bool
+	ReturnTokenIDs       bool
+	ReturnTokensAsIDs    *bool // nil: the server's default
+	SkipSpecialTokens    bool
+	SpacesBetweenSpecial bool    // spaces_between_special_tokens
+	RequestID            *string // nil: absent; "" is an id
+
+	// The prompt.
+	Tools                Raw    // array of tool definitions as sent; nil: none
+	ReasoningEffort      string // "low", "medium", "high"; "": not given
+	AddGenerationPrompt  bool
+	ContinueFinalMessage bool // excludes AddGenerationPrompt
+	AddSpecialTokens     bool
+	Documents            Raw // array of objects as sent; nil: none
+	ChatTemplate         *string
+	ChatTemplateKwargs   Raw  // object as sent; nil: none
+	TruncatePrompt       *int // truncate_prompt_tokens: the last so many tokens; -1: as many as fit
+
+	Priority  int     // lower is sooner
+	CacheSalt *string // not empty
+
+	// Accepted for what may read them; nothing here does.
+	ParallelToolCalls bool
+	User              string
+	MMProcessorKwargs Raw // object as sent; nil: none
+	KVTransferParams  Raw // object as sent; nil: none
+	EngineXArgs       Raw // object of string, number, boolean or list of these, as sent; nil: none
+
+	late lateFaults
+}
+
+// TokenBias is one entry of logit_bias.
+type TokenBias struct {
+	Token int
+	Bias  float64 // clamped to [-100, 100]
+}
+
+// RepetitionDetection asks to stop when the last tokens are Count copies of a
+// pattern of MinSize to MaxSize tokens (spec 5.5).
+type RepetitionDetection struct {
+	MinSize int // >= 1
+	MaxSize int // >= MinSize
+	Count   int // >= 2
+}
+
+// ConstraintKind says what a Constraint holds.
+type ConstraintKind uint8
+
+const (
+	ConstraintJSON       ConstraintKind = iota + 1 // Schema
+	ConstraintJSONObject                           // any JSON object
+	ConstraintRegex                                // Text, matched whole
+	ConstraintChoice                               // Choices
+	ConstraintGrammar                              // Text, GBNF or Lark
+	ConstraintTag                                  // Schema: a structural tag, the new or the legacy form
+)
+
+// Constraint is what the output has to look like. Its shape is checked; whether
+// the schema, regex or grammar compiles is not.
+type Constraint struct {
+	Kind    ConstraintKind
+	Schema  Raw      // valid JSON
+	Text    string   // the regex may be empty, the grammar not blank
+	Choices []string // at least one
+
+	DisableAnyWhitespace        bool
+	DisableAdditionalProperties bool
+	WhitespacePattern           *string
+}
+
+// lateFaults are violations that the decoder sees but that an earlier stage of
+// spec 1.2 (the unknown model, say) has to be able to outrank.
+type lateFaults struct {
+	toolChoice *Error
+	messages   *Error
+	choices    *Error // n
+	bias       *Error
+	constraint *Error
+}
+
+// MaxOutput returns the requested output limit in tokens and the field it came
+// from; ok is false when the request sets none. max_completion_tokens wins.
+func (r *ChatRequest) MaxOutput() (tokens int, param string, ok bool) {
+	if r.MaxCompletionTokens != nil {
+		return *r.MaxCompletionTokens, "max_completion_tokens", true
+	}
+	if r.MaxTokens != nil {
+		return *r.MaxTokens, "max_tokens", true
+	}
+	return 0, "", false
+}
+
+// HasTemplate reports whether the request brings a chat template, as the field
+// or among the template's arguments. An empty one counts.
+func (r *ChatRequest) HasTemplate() bool {
+	return r.ChatTemplate != nil || r.ChatTemplateKwargs.lookup("chat_template").given()
+}
+
+// HasMedia reports whether a message has an image, audio or video part.
+func (r *ChatRequest) HasMedia() bool {
+	return slices.ContainsFunc(r.Messages, func(m Message) bool {
+		return slices.ContainsFunc(m.Content.Parts, func(p Part) bool { return p.Media })
+	})
+}
+
+// CheckPrompt returns the first violation of stages 8 and 10 of spec 1.2 that
+// the body alone shows: tool_choice, no messages, unusable parts and tool calls.
+func (r *ChatRequest) CheckPrompt() *Error {
+	switch {
+	case r.late.toolChoice != nil:
+		return r.late.toolChoice
+	case len(r.Messages) == 0:
+		return newError(causeMessages, "messages: at least one message is required", nil)
+	}
+	return r.late.messages
+}

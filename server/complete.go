@@ -1,0 +1,67 @@
+package server
+
+import (
+	"weir/api"
+	"weir/engine"
+)
+
+// complete answers when every choice has ended.
+func (s *Server) complete(c *call, st *engine.Stream, r *reply) {
+	choices := make([]gathered, r.n)
+	var events engine.Events
+	for live := r.n; live > 0; {
+		_, err := await(c.ctx, st, &events, nil)
+		for i := 0; err == nil && i < len(events.Items); i++ {
+			ev := &events.Items[i]
+			if err = failed(ev); err == nil && choices[ev.Choice].add(r, ev) {
+				live--
+			}
+		}
+		if err != nil {
+			st.Cancel()
+			s.fail(c, err)
+			return
+		}
+	}
+	resp := api.Response{Choices: make([]api.Choice, r.n), PromptTokenIDs: r.prompt}
+	resp.Usage = api.Usage{Prompt: len(r.prompt), Cached: st.Cached()}
+	for i := range choices {
+		g := &choices[i]
+		resp.Usage.Completion += len(g.ids)
+		content := r.echo + string(g.text)
+		resp.Choices[i] = api.Choice{
+			Index: i, Role: r.role, Content: &content,
+			Logprobs: g.logprobs, HasLogprobs: r.logprobs,
+			FinishReason: g.finish, StopReason: g.stop, TokenIDs: g.ids,
+		}
+	}
+	if r.scored {
+		resp.HasPromptLogprobs, resp.PromptLogprobs = true, r.promptLogprobs(st.PromptLogprobs())
+	}
+	s.log.Debug(logFinished, "id", r.meta.ID, "completion", resp.Usage.Completion, "took", s.now().Sub(c.begun))
+	c.SetContentType("application/json")
+	c.Response.SetBodyRaw(api.AppendResponse(nil, r.meta, r.form, &resp))
+}
+
+// gathered is a choice so far.
+type gathered struct {
+	text     []byte
+	ids      []int32
+	logprobs []api.Logprob
+	finish   string
+	stop     api.StopReason
+}
+
+// add takes one event in and reports whether it was the last.
+func (g *gathered) add(r *reply, ev *engine.Event) bool {
+	g.text = append(g.text, ev.Text...)
+	if ev.Token >= 0 {
+		g.ids = append(g.ids, ev.Token)
+		if r.logprobs {
+			entry, _ := r.logprob(ev, nil)
+			g.logprobs = append(g.logprobs, entry)
+		}
+	}
+	g.finish, g.stop = finish(ev)
+	return g.finish != ""
+}

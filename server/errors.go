@@ -1,0 +1,136 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"weir/api"
+	"weir/engine"
+)
+
+var (
+	errDraining = errors.New("server: the server is stopping")
+	errLoading  = errors.New("server: no model yet")
+	errFailed   = errors.New("server: the engine has ended")
+	errStalled  = errors.New("server: the engine makes no progress")
+)
+
+// statusGone is what the log says of a request whose client did not wait; the
+// number is nginx's. Nobody receives it.
+const statusGone = 499
+
+// errorTable says what the client is told of every error that another room, or
+// another part of this one, returns. An error that is not here is a fault of
+// ours: 500, and the log has the rest.
+var errorTable = []struct {
+	is     error
+	answer func(s *Server, err error) *api.Error
+}{
+	{errGone, func(*Server, error) *api.Error {
+		return &api.Error{Status: statusGone, Code: statusGone, Type: "ClientClosedRequest", Message: "The client has left."}
+	}},
+	{errTooLarge, func(s *Server, _ error) *api.Error { return api.ErrTooLarge(s.cfg.MaxBody) }},
+	{errSlowBody, func(*Server, error) *api.Error {
+		return httpError(fasthttp.StatusRequestTimeout, "The request did not arrive in time.")
+	}},
+	{errBrokenBody, func(*Server, error) *api.Error {
+		return httpError(fasthttp.StatusBadRequest, "The request body is incomplete, or its framing is broken.")
+	}},
+	{errMemory, unavailable("The server holds too many request bodies. Please try again later.")},
+	{errQueueFull, unavailable("The server is full: too many requests are waiting. Please try again later.")},
+	{errDraining, unavailable("The server is stopping.")},
+	{errLoading, func(s *Server, _ error) *api.Error {
+		return api.ErrUnavailable("The server is not ready: " + *s.progress.Load())
+	}},
+	{errFailed, unavailable("The engine has failed; the server has to be restarted.")},
+	{errStalled, unavailable("The engine makes no progress.")},
+	{engine.ErrFull, unavailable("The engine is full: too many requests are running or waiting. Please try again later.")},
+	{engine.ErrLoading, unavailable("The model is still loading.")},
+	{engine.ErrStopped, unavailable("The engine has stopped.")},
+	{engine.ErrNoToken, func(*Server, error) *api.Error {
+		e := api.ErrInternal()
+		e.Message = "The request's constraints (allowed_token_ids, bad_words, logit_bias, min_tokens) leave no token to draw."
+		return e
+	}},
+	{engine.ErrInvalid, func(_ *Server, err error) *api.Error {
+		return &api.Error{Status: fasthttp.StatusBadRequest, Code: fasthttp.StatusBadRequest, Type: api.TypeBadRequest, Message: err.Error()}
+	}},
+}
+
+func unavailable(text string) func(*Server, error) *api.Error {
+	return func(*Server, error) *api.Error { return api.ErrUnavailable(text) }
+}
+
+// httpError is an error of the transport, below what a function of ours checks.
+func httpError(status int, text string) *api.Error {
+	return &api.Error{Status: status, Code: status, Type: fasthttp.StatusMessage(status), Message: text}
+}
+
+// apiError is what the client is told of err.
+func (s *Server) apiError(err error) *api.Error {
+	if e := (*api.Error)(nil); errors.As(err, &e) {
+		return e
+	}
+	for _, row := range errorTable {
+		if errors.Is(err, row.is) {
+			return row.answer(s, err)
+		}
+	}
+	return api.ErrInternal()
+}
+
+// fail answers with err.
+func (s *Server) fail(c *call, err error) {
+	e := s.apiError(err)
+	s.logFailure(c, e, err)
+	s.failWith(c.RequestCtx, e)
+}
+
+func (s *Server) failWith(rc *fasthttp.RequestCtx, e *api.Error) {
+	rc.SetStatusCode(e.Status)
+	rc.SetContentType("application/json")
+	rc.SetBody(e.AppendJSON(nil))
+	if e.Status == fasthttp.StatusServiceUnavailable {
+		rc.Response.Header.Set("Retry-After", strconv.Itoa(s.retryAfter()))
+	}
+	if e.Status == statusGone {
+		rc.SetConnectionClose()
+	}
+}
+
+// retryAfter is in whole seconds: the header knows no others.
+func (s *Server) retryAfter() int {
+	return int((s.cfg.RetryAfter + time.Second - 1) / time.Second)
+}
+
+func (s *Server) logFailure(c *call, e *api.Error, err error) {
+	level := slog.LevelDebug
+	if e.Status == fasthttp.StatusInternalServerError {
+		level = slog.LevelError
+	}
+	s.log.Log(context.Background(), level, logFailed, "id", c.id, "project", c.project, "status", e.Status, "type", e.Type, "error", err, "took", s.now().Sub(c.begun))
+}
+
+// malformed answers what is not HTTP, or not in time; fasthttp then closes the
+// connection.
+func (s *Server) malformed(rc *fasthttp.RequestCtx, err error) {
+	s.cfg.CORS.answer(rc)
+	e := httpError(fasthttp.StatusBadRequest, "The request is not HTTP, or its headers are malformed.")
+	small, ne := (*fasthttp.ErrSmallBuffer)(nil), net.Error(nil)
+	switch {
+	case errors.As(err, &small):
+		e = httpError(fasthttp.StatusRequestHeaderFieldsTooLarge, "The request line and headers are larger than "+strconv.Itoa(s.cfg.MaxHeader)+" bytes.")
+	case errors.As(err, &ne) && ne.Timeout():
+		e = s.apiError(errSlowBody)
+	}
+	s.failWith(rc, e)
+	if nc, ok := rc.Conn().(*conn); ok {
+		nc.linger.Store(true)
+	}
+}

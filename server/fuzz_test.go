@@ -1,0 +1,75 @@
+package server
+
+import (
+	"bufio"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// FuzzServer: whatever the body, the answer is one of those that are written
+// down, in time, and the server holds nothing afterwards.
+func FuzzServer(f *testing.F) {
+	whole := base(f, nil)
+	for _, body := range []string{
+		whole, "", "{", "[]", "null", `""`, "{}", `{"messages":[]}`, `{"messages":[{"role":"user","content":null}]}`,
+		strings.Replace(whole, `"Hi"`, `"\ud800"`, 1), strings.Replace(whole, `"Hi"`, "\"\xff\"", 1),
+		strings.Replace(whole, `"Hi"`, `[{"type":"text","text":"a"},{"type":"file"}]`, 1),
+		base(f, map[string]any{"stream": true, "stream_options": map[string]any{"continuous_usage_stats": true}, "n": 3, "temperature": 1}),
+		base(f, map[string]any{"logprobs": true, "top_logprobs": 20, "prompt_logprobs": 20, "echo": true, "return_token_ids": true}),
+		base(f, map[string]any{"stop": []string{"a", "b"}, "stop_token_ids": []int{1, 2}, "min_tokens": 3, "ignore_eos": true, "bad_words": []string{"x", " y"}}),
+		base(f, map[string]any{"logit_bias": map[string]any{"5": -100, "6": 100}, "allowed_token_ids": []int{5, 6, 7}, "seed": -1, "top_k": 3, "top_p": 1e-9, "min_p": 0.3}),
+		base(f, map[string]any{"repetition_penalty": 1e-300, "frequency_penalty": 2, "presence_penalty": -2, "repetition_detection": map[string]any{"max_pattern_size": 9, "min_count": 2}}),
+		base(f, map[string]any{"truncate_prompt_tokens": -1, "add_special_tokens": true, "skip_special_tokens": false, "cache_salt": "s", "request_id": "r", "user": "u"}),
+		base(f, map[string]any{"tools": []any{map[string]any{"type": "function", "function": map[string]any{"name": "f"}}}, "documents": []any{map[string]any{"a": 1}}}),
+		base(f, map[string]any{"chat_template_kwargs": map[string]any{"enable_thinking": true, "add_generation_prompt": false}, "continue_final_message": true}),
+		base(f, map[string]any{"structured_outputs": map[string]any{"regex": "("}}),
+		base(f, map[string]any{"max_tokens": 1 << 40, "min_tokens": -1 << 40}),
+		base(f, map[string]any{"allowed_token_ids": []int{endOfTurn}, "min_tokens": 3}),
+		strings.Repeat(`{"messages":`, 1000), strings.Repeat("[", 5000),
+	} {
+		f.Add([]byte(body))
+	}
+	h := newHouse(f, func(s *setup) { s.cfg.Limits.Choices = 16; s.spec.MaxSeqTokens, s.model.MaxLen = 128, 128 })
+	f.Fuzz(func(t *testing.T, body []byte) {
+		c, err := h.dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(c, post(len(body))+string(body)); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatalf("no answer: %v", err)
+		}
+		answer, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatalf("status %d: %v", resp.StatusCode, err)
+		}
+		switch resp.StatusCode {
+		case 200:
+			if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+				events(t, string(answer))
+			}
+		case 400, 404, 501:
+			if e := faultOf(t, string(answer)); e.Code != resp.StatusCode || e.Message == "" {
+				t.Errorf("%s", answer)
+			}
+		default:
+			if !strings.Contains(string(answer), "leave no token to draw") {
+				t.Errorf("status %d: %s", resp.StatusCode, answer)
+			}
+		}
+		waitFor(t, "an idle engine", h.noBlocks)
+		if used := h.srv.bodes.used.Load(); used != 0 && !eventually(time.Second, func() bool { return h.srv.bodes.used.Load() == 0 }) {
+			t.Errorf("%d bytes of bodies kept", used)
+		}
+	})
+}

@@ -1,0 +1,79 @@
+package server
+
+import (
+	"github.com/valyala/fasthttp"
+
+	"weir/api"
+)
+
+// serving is the model that a new request is answered with, or why none is.
+func (s *Server) serving() (*Model, error) {
+	m := s.model.Load()
+	switch {
+	case s.failure.Load() != nil:
+		return nil, errFailed
+	case m == nil:
+		return nil, errLoading
+	case s.draining.Load():
+		return nil, errDraining
+	}
+	return m, nil
+}
+
+// alive reports whether the engine can be expected to answer: it has not ended,
+// and its newest step is not overly old. Steps begin only while there is work.
+func (s *Server) alive() error {
+	if s.failure.Load() != nil {
+		return errFailed
+	}
+	m := s.model.Load()
+	if m == nil {
+		return errLoading
+	}
+	if began := m.Engine.Stats().StepBegan; !began.IsZero() && s.now().Sub(began) > s.cfg.StallAfter {
+		return errStalled
+	}
+	return nil
+}
+
+// health answers GET /health and /ping: an empty 200 for a process that should
+// go on, else 503 with the reason.
+func (s *Server) health(c *call) {
+	if err := s.alive(); err != nil {
+		s.fail(c, err)
+		return
+	}
+	c.SetStatusCode(fasthttp.StatusOK)
+}
+
+// ready answers GET /ready: 200 for a server that should be sent requests.
+func (s *Server) ready(c *call) {
+	err := s.alive()
+	if err == nil && s.draining.Load() {
+		err = errDraining
+	}
+	if err != nil {
+		s.fail(c, err)
+		return
+	}
+	c.answer(fasthttp.StatusOK, `{"status":"ready"}`)
+}
+
+// version answers GET /version.
+func (s *Server) version(c *call) {
+	c.answer(fasthttp.StatusOK, string(api.AppendVersion(nil, s.cfg.Version)))
+}
+
+// models answers GET /v1/models.
+func (s *Server) models(c *call) {
+	m, err := s.serving()
+	if err != nil {
+		s.fail(c, err)
+		return
+	}
+	list := make([]api.Model, len(m.Names))
+	for i, name := range m.Names {
+		list[i] = api.Model{ID: name, Root: m.Root, MaxModelLen: m.MaxLen}
+	}
+	c.answer(fasthttp.StatusOK, string(api.AppendModels(nil, list, m.Created.Unix())))
+}

@@ -1,0 +1,150 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"weir/api"
+)
+
+// route is one function of the server.
+type route struct {
+	methods string // separated by ", "
+	open    bool   // needs no key
+	serve   func(*Server, *call)
+}
+
+// routes are found by the path as it was sent: an escaped or doubled slash
+// names something else, and cannot lead around the keys.
+var routes = map[string]route{
+	"/v1/chat/completions": {methods: "POST", serve: (*Server).chatCompletions},
+	"/v1/models":           {methods: "GET", serve: (*Server).models},
+	"/health":              {methods: "GET", open: true, serve: (*Server).health},
+	"/ping":                {methods: "GET, POST", open: true, serve: (*Server).health},
+	"/ready":               {methods: "GET", open: true, serve: (*Server).ready},
+	"/version":             {methods: "GET", open: true, serve: (*Server).version},
+}
+
+// call is one request, from its headers to the last byte of its answer. The
+// handler's goroutine owns it; only ctx is for others.
+type call struct {
+	*fasthttp.RequestCtx // not to be touched once the handler has returned
+	conn                 *conn
+	begun                time.Time
+	ctx                  context.Context // ends when the client leaves or the server stops
+	cancel               context.CancelCauseFunc
+
+	id      string // X-Request-Id; "": none was sent
+	project string // "<team>/<project>"; "": none
+	tenant  string // whose turn it is in the preparation queue
+
+	body     body
+	bodyRead bool // nothing of the body is left on the wire
+	streams  bool // the answer goes on after the handler has returned
+}
+
+// handle is the one handler of the HTTP server.
+func (s *Server) handle(rc *fasthttp.RequestCtx) {
+	s.cfg.CORS.answer(rc)
+	c := &call{RequestCtx: rc, conn: rc.Conn().(*conn), begun: s.now(), bodyRead: !unread(rc)}
+	c.body.budget = &s.bodes
+	defer s.finish(c)
+	defer func() {
+		if p := recover(); p != nil {
+			s.fail(c, fmt.Errorf("%w: %v\n%s", errPanic, p, debug.Stack()))
+		}
+	}()
+
+	// Everything is copied out of the headers here: the body may overwrite them.
+	header := &rc.Request.Header
+	c.id = string(header.Peek("X-Request-Id"))
+	s.requestID(c)
+	method, path := string(header.Method()), string(rc.URI().PathOriginal())
+	if method == fasthttp.MethodOptions {
+		s.cfg.CORS.preflight(rc)
+		return
+	}
+	r, found := routes[path]
+	authorization, xAPIKey := string(header.Peek("Authorization")), string(header.Peek("X-Api-Key"))
+	if guarded := found && !r.open || strings.HasPrefix(path, "/v1"); guarded && len(s.keys) > 0 && !s.keys.accept(authorization, xAPIKey) {
+		c.answer(fasthttp.StatusUnauthorized, api.UnauthorizedBody)
+		return
+	}
+	if !found {
+		c.answer(fasthttp.StatusNotFound, api.NotFoundBody)
+		return
+	}
+	if !allows(r.methods, method) {
+		header := &rc.Response.Header
+		header.Set("Allow", r.methods)
+		c.answer(fasthttp.StatusMethodNotAllowed, api.MethodNotAllowedBody)
+		return
+	}
+	var bad *api.Error
+	if c.project, bad = parseProject(string(header.Peek("Compat-Project")), string(header.Peek("OpenAI-Project"))); bad != nil {
+		s.fail(c, bad)
+		return
+	}
+	c.tenant = c.project
+	if c.tenant == "" {
+		c.tenant = authorization + xAPIKey // a project has a slash and no space
+	}
+	c.ctx, c.cancel = context.WithCancelCause(s.base)
+	c.conn.attach(c.cancel)
+	r.serve(s, c)
+}
+
+func allows(methods, method string) bool {
+	for m := range strings.SplitSeq(methods, ", ") {
+		if m == method {
+			return true
+		}
+	}
+	return false
+}
+
+// finish ends a call, unless its answer streams on: then the stream does.
+func (s *Server) finish(c *call) {
+	if !c.bodyRead {
+		// What comes next on this connection is the rest of the body, not a
+		// request. Read on for a while after the answer, so that it arrives.
+		c.SetConnectionClose()
+		c.conn.linger.Store(true)
+	}
+	c.body.free()
+	if !c.streams {
+		c.end()
+	}
+}
+
+// end releases what a call holds beyond its handler.
+func (c *call) end() {
+	if c.cancel != nil {
+		c.conn.detach()
+		c.cancel(nil)
+	}
+}
+
+// requestID echoes the request's id, or makes one for whoever reads logs.
+func (s *Server) requestID(c *call) {
+	if s.cfg.NoRequestID {
+		return
+	}
+	id := c.id
+	if id == "" {
+		id = randomHex(16)
+	}
+	c.Response.Header.Set("X-Request-Id", id)
+}
+
+// answer sets a JSON body.
+func (c *call) answer(status int, body string) {
+	c.SetStatusCode(status)
+	c.SetContentType("application/json")
+	c.SetBodyString(body)
+}

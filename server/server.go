@@ -1,0 +1,153 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// Server answers HTTP. It may listen before it has a model: until SetModel,
+// what needs one is answered with 503.
+type Server struct {
+	cfg   Config
+	log   *slog.Logger
+	http  *fasthttp.Server
+	conns *connections
+	queue *queue
+	keys  keys
+	salts salter
+	bodes budget
+
+	model    atomic.Pointer[Model]
+	progress atomic.Pointer[string] // why there is no model yet
+	failure  atomic.Pointer[error]  // why there will be no answers any more
+	draining atomic.Bool
+
+	base context.Context // of every request
+	stop context.CancelCauseFunc
+
+	// Tests replace these.
+	now   func() time.Time
+	newID func() string // of a request that brings none
+}
+
+// New returns a server that Serve starts.
+func New(cfg Config) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	s := &Server{
+		cfg: cfg, log: cfg.Log, keys: newKeys(cfg.APIKeys), salts: newSalter(),
+		bodes: budget{most: cfg.MaxBodies}, now: time.Now, newID: func() string { return randomHex(8) },
+	}
+	s.base, s.stop = context.WithCancelCause(context.Background())
+	s.conns = newConnections(newWatcher(s.log), cfg.WriteTimeout)
+	var err error
+	if s.queue, err = newQueue(cfg.PrepareQueue, cfg.PrepareWorkers); err != nil {
+		return nil, err
+	}
+	s.SetProgress("the model is loading")
+	s.http = &fasthttp.Server{
+		Handler:      s.handle,
+		ErrorHandler: s.malformed,
+		Name:         "weir",
+		Logger:       httpLog{s.log},
+		Concurrency:  cfg.MaxConnections,
+
+		ReadBufferSize: cfg.MaxHeader,
+		ReadTimeout:    cfg.ReadTimeout,
+		IdleTimeout:    cfg.IdleTimeout,
+		TCPKeepalive:   true, // notices clients whose machine is gone
+
+		// Bodies are read by their route, with limits of ours: what fasthttp
+		// enforces on a streamed body is nothing.
+		StreamRequestBody:            true,
+		DisablePreParseMultipartForm: true,
+		CloseOnShutdown:              true,
+		NoDefaultContentType:         true,
+	}
+	return s, nil
+}
+
+// httpLog takes what fasthttp logs: faults of single connections.
+type httpLog struct{ log *slog.Logger }
+
+func (l httpLog) Printf(format string, args ...any) { l.log.Debug(fmt.Sprintf(format, args...)) }
+
+func randomHex(n int) string {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails (crypto/rand)
+	return hex.EncodeToString(b)
+}
+
+// Serve answers the connections of ln until Shutdown, and then returns nil. It
+// may run for several listeners at a time.
+func (s *Server) Serve(ln net.Listener) error {
+	if err := s.http.Serve(&listener{ln, s.conns}); err != nil {
+		return fmt.Errorf("server: %w", err)
+	}
+	return nil
+}
+
+// SetModel publishes the model: from now on requests are answered with it.
+// Those that have begun keep the one they began with.
+func (s *Server) SetModel(m *Model) error {
+	if err := m.validate(); err != nil {
+		return err
+	}
+	s.model.Store(m)
+	return nil
+}
+
+// SetProgress says what is still to be done until SetModel; clients that ask
+// too early are told.
+func (s *Server) SetProgress(text string) { s.progress.Store(&text) }
+
+// Fail turns /health to 503 for good: the engine has ended and the process
+// should be restarted.
+func (s *Server) Fail(err error) { s.failure.Store(&err) }
+
+// grace is what requests get to tell their clients that the server stops, once
+// Shutdown's context has ended.
+const grace = 2 * time.Second
+
+// Shutdown refuses new connections and requests, lets those in flight end, and
+// returns when all have. When ctx ends first they are ended with an error, and
+// ctx's error is returned.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.draining.Store(true)
+	err := s.http.ShutdownWithContext(ctx)
+	if ctx.Err() != nil {
+		err = ctx.Err()
+		s.stop(errDraining)
+		if !s.emptied() {
+			s.conns.abort()
+			if !s.emptied() {
+				err = errors.Join(err, errors.New("server: a connection does not end"))
+			}
+		}
+	}
+	s.stop(errDraining)
+	s.conns.watch.close()
+	s.queue.close()
+	return err
+}
+
+// emptied waits for all connections to end, but not for long.
+func (s *Server) emptied() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	_ = s.http.ShutdownWithContext(ctx)
+	return ctx.Err() == nil
+}

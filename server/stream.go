@@ -1,0 +1,264 @@
+package server
+
+import (
+	"fmt"
+	"io"
+	"runtime/debug"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"weir/api"
+	"weir/engine"
+)
+
+// burst is how many bytes of events are gathered before they are written: all
+// that are due go out in one write, up to this.
+const burst = 32 << 10
+
+// stream answers with server-sent events. The status is chosen when the first
+// event is there, or when the client has waited for so long that it gets 200
+// and blank lines.
+func (s *Server) stream(c *call, st *engine.Stream, r *reply) {
+	b := &sse{s: s, call: c, st: st, r: r, enc: api.NewStream(r.meta, r.form), live: r.n, used: make([]int, r.n)}
+	if s.cfg.Heartbeat > 0 {
+		b.beat = time.NewTimer(s.cfg.Heartbeat - s.now().Sub(c.begun))
+	}
+	due, err := await(c.ctx, st, &b.events, b.ticks())
+	if due {
+		err = failed(&b.events.Items[0])
+	}
+	if err != nil {
+		b.release()
+		s.fail(c, err)
+		return
+	}
+	if !due {
+		b.beat.Reset(0) // the body begins with a blank line
+	}
+	h := &c.Response.Header
+	h.SetContentType("text/event-stream; charset=utf-8")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Accel-Buffering", "no") // nginx
+	c.streams = true
+	c.SetBodyStream(b, -1)
+}
+
+// failed is the error of an event that ends its choice before the answer began.
+func failed(ev *engine.Event) error {
+	switch {
+	case ev.Reason == engine.Failed && ev.Err != nil:
+		return ev.Err
+	case ev.Reason == engine.Failed:
+		return errFailed
+	case ev.Reason == engine.Aborted && ev.Token < 0:
+		return errDraining
+	}
+	return nil
+}
+
+// sse is the body of a streaming answer: an io.ReadCloser that waits for
+// events, encodes all that are due, and gives them out in one piece. fasthttp
+// writes and flushes each piece on the connection's own goroutine: no pipe, no
+// further goroutine, and a client that is slow to read keeps nobody waiting but
+// itself. While its body is read nothing is allocated for a token.
+type sse struct {
+	s    *Server
+	call *call // its RequestCtx is not touched here
+	st   *engine.Stream
+	r    *reply
+	enc  *api.Stream
+	beat *time.Timer // nil: no heartbeat
+
+	events engine.Events
+	at     int // events.Items[at:] are not encoded yet
+	began  bool
+	over   bool  // everything has been given out
+	live   int   // choices that go on
+	used   []int // completion tokens of each choice
+
+	buf   []byte // the piece being given out
+	rest  []byte // of buf, for Read
+	chunk api.Chunk
+	id    [1]int32
+	entry [1]api.Logprob
+	alts  []api.TokenLogprob
+}
+
+// SupportsBodyWriteTo makes fasthttp call WriteTo: Read would cut pieces at the
+// size of fasthttp's buffer, and an event in two is more than some clients bear.
+func (b *sse) SupportsBodyWriteTo() bool { return true }
+
+// WriteTo writes the events, each piece with one Write.
+func (b *sse) WriteTo(w io.Writer) (int64, error) {
+	var n int64
+	for {
+		piece, err := b.next()
+		if err == io.EOF {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+		m, err := w.Write(piece)
+		n += int64(m)
+		if err != nil {
+			return n, err
+		}
+	}
+}
+
+// Read is WriteTo for readers that bring their own buffer.
+func (b *sse) Read(p []byte) (n int, err error) {
+	if len(b.rest) == 0 {
+		if b.rest, err = b.next(); err != nil {
+			return 0, err
+		}
+	}
+	n = copy(p, b.rest)
+	b.rest = b.rest[n:]
+	return n, nil
+}
+
+// Close is called when the answer is complete, and when the client does not
+// take it: then the engine is told.
+func (b *sse) Close() error {
+	b.release()
+	b.call.end()
+	return nil
+}
+
+func (b *sse) release() {
+	if b.beat != nil {
+		b.beat.Stop()
+	}
+	b.st.Cancel()
+}
+
+// next is the next piece to write, valid until it is called again; io.EOF when
+// there is none.
+func (b *sse) next() (piece []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			b.buf = b.buf[:0]
+			b.fail(fmt.Errorf("%w: %v\n%s", errPanic, p, debug.Stack()))
+			piece, err = b.buf, nil
+		}
+	}()
+	b.buf = b.buf[:0]
+	for len(b.buf) == 0 {
+		switch {
+		case b.over:
+			return nil, io.EOF
+		case b.at < len(b.events.Items):
+			b.encode()
+		default:
+			due, err := await(b.call.ctx, b.st, &b.events, b.ticks())
+			b.at = 0
+			switch {
+			case err == errGone:
+				return nil, err
+			case err != nil:
+				b.fail(err)
+			case !due:
+				b.silence()
+			}
+		}
+	}
+	return b.buf, nil
+}
+
+func (b *sse) ticks() <-chan time.Time {
+	if b.beat == nil {
+		return nil
+	}
+	return b.beat.C
+}
+
+// silence gives out a blank line.
+func (b *sse) silence() {
+	b.buf = append(b.buf, api.Heartbeat...)
+	b.beat.Reset(b.s.cfg.Heartbeat)
+}
+
+// encode appends the events that are due to buf.
+func (b *sse) encode() {
+	if b.beat != nil {
+		b.beat.Reset(b.s.cfg.Heartbeat)
+	}
+	for b.at < len(b.events.Items) && len(b.buf) < burst && !b.over {
+		ev := &b.events.Items[b.at]
+		b.at++
+		if ev.Reason == engine.Failed {
+			b.fail(failed(ev))
+			return
+		}
+		if !b.began {
+			b.began = true
+			b.begin()
+		}
+		b.event(ev)
+	}
+}
+
+// begin appends the events that come before the first token's.
+func (b *sse) begin() {
+	u := api.Usage{Prompt: len(b.r.prompt)}
+	for i := range b.r.n {
+		b.buf = b.enc.AppendRole(b.buf, i, b.r.role, b.r.prompt, u)
+	}
+	if b.r.echo != "" {
+		for i := range b.r.n {
+			b.buf = b.enc.AppendEcho(b.buf, i, b.r.echo, u)
+		}
+	}
+}
+
+func (b *sse) event(ev *engine.Event) {
+	c := &b.chunk
+	*c = api.Chunk{Choice: int(ev.Choice), Content: view(ev.Text)}
+	if ev.Token >= 0 {
+		b.used[ev.Choice]++
+		b.id[0] = ev.Token
+		c.TokenIDs = b.id[:]
+		if b.r.logprobs {
+			b.entry[0], b.alts = b.r.logprob(ev, b.alts[:0])
+			c.Logprobs = b.entry[:]
+		}
+	}
+	c.HasLogprobs = b.r.logprobs && ev.Token >= 0
+	c.Usage = api.Usage{Prompt: len(b.r.prompt), Completion: b.used[ev.Choice]}
+	c.Finish, c.Stop = finish(ev)
+	b.buf = b.enc.AppendChunk(b.buf, c)
+	if c.Finish == "" {
+		return
+	}
+	if b.live--; b.live == 0 {
+		b.end()
+	}
+}
+
+// end appends what follows the last choice.
+func (b *sse) end() {
+	u := api.Usage{Prompt: len(b.r.prompt), Cached: b.st.Cached()}
+	for _, n := range b.used {
+		u.Completion += n
+	}
+	if b.r.usage {
+		b.buf = b.enc.AppendUsage(b.buf, u)
+	}
+	b.s.log.Debug(logFinished, "id", b.r.meta.ID, "completion", u.Completion, "took", b.s.now().Sub(b.call.begun))
+	b.buf = append(b.buf, api.Done...)
+	b.over = true
+}
+
+// fail ends the stream with an error event: just closing the connection would
+// look like a short answer to some clients.
+func (b *sse) fail(err error) {
+	e := b.s.apiError(err)
+	b.s.logFailure(b.call, e, err)
+	b.buf = append(e.AppendEvent(b.buf), api.Done...)
+	b.over = true
+}
+
+var _ fasthttp.BodyWriterTo = (*sse)(nil)

@@ -1,0 +1,347 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/backend/sim"
+)
+
+// Decision 24: the port is open before the model is there.
+func TestLoading(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, func(s *setup) { s.noModel = true; s.cfg.RetryAfter = 1500 * time.Millisecond })
+	h.srv.SetProgress("12 of 40 weight files read")
+	for _, c := range []struct{ method, path string }{
+		{"GET", "/health"}, {"GET", "/ping"}, {"GET", "/ready"}, {"GET", "/v1/models"}, {"POST", chatPath},
+	} {
+		status, answer, header := h.get(c.method, c.path, base(t, nil))
+		f := refused(t, status, answer, 503, "")
+		if f.Type != "ServiceUnavailableError" || !strings.Contains(f.Message, "12 of 40 weight files read") || header.Get("Retry-After") != "2" {
+			t.Errorf("%s: %s, Retry-After %q", c.path, answer, header.Get("Retry-After"))
+		}
+	}
+	if status, _, _ := h.get("GET", "/version", ""); status != 200 {
+		t.Errorf("/version: %d", status)
+	}
+	if err := h.srv.SetModel(h.model); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/health", "/ready", "/v1/models"} {
+		if status, answer, _ := h.get("GET", path, ""); status != 200 {
+			t.Errorf("%s: %d %s", path, status, answer)
+		}
+	}
+	h.complete(t, nil)
+	h.srv.Fail(errors.New("the engine is gone"))
+	for _, path := range []string{"/health", "/ready", "/v1/models"} {
+		if status, answer, _ := h.get("GET", path, ""); status != 503 || strings.Contains(answer, "gone") {
+			t.Errorf("%s: %d %s", path, status, answer)
+		}
+	}
+}
+
+func TestModelIsChecked(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	for name, change := range map[string]func(*Model){
+		"no name":          func(m *Model) { m.Names = nil },
+		"an empty name":    func(m *Model) { m.Names = []string{"a", ""} },
+		"no engine":        func(m *Model) { m.Engine = nil },
+		"no tokenizer":     func(m *Model) { m.Tokenizer = nil },
+		"no context":       func(m *Model) { m.MaxLen = 0 },
+		"too long":         func(m *Model) { m.MaxLen = 1025 },
+		"wrong vocabulary": func(m *Model) { m.VocabSize = vocabulary + 1 },
+		"strange EOS":      func(m *Model) { m.Generation.EOS = vocabulary },
+		"strange stop":     func(m *Model) { m.Generation.Stop = []int32{-1} },
+	} {
+		m := *h.model
+		change(&m)
+		if err := h.srv.SetModel(&m); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+	h.complete(t, nil) // with the model there was
+}
+
+// Spec clients 3.6: alive is who makes progress.
+func TestStalledEngine(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	gate := make(chan struct{})
+	h.setHook(func(c sim.Call, _ int) error {
+		if c == sim.End {
+			<-gate
+		}
+		return nil
+	})
+	clock := h.srv.now
+	done := make(chan struct{})
+	go func() { defer close(done); h.chat(nil) }()
+	waitFor(t, "a step", func() bool { return !h.eng.Stats().StepBegan.IsZero() })
+	h.srv.now = func() time.Time { return h.eng.Stats().StepBegan.Add(h.srv.cfg.StallAfter) }
+	if status, answer, _ := h.get("GET", "/health", ""); status != 200 {
+		t.Errorf("%d %s", status, answer)
+	}
+	h.srv.now = func() time.Time { return h.eng.Stats().StepBegan.Add(h.srv.cfg.StallAfter + 1) }
+	status, answer, _ := h.get("GET", "/health", "")
+	refused(t, status, answer, 503, "")
+	h.srv.now = clock
+	close(gate)
+	<-done
+	h.idle()
+	if status, answer, _ := h.get("GET", "/health", ""); status != 200 {
+		t.Errorf("idle, and long ago since the last step: %d %s", status, answer)
+	}
+}
+
+// Decision 22: full is 503, with Retry-After; at the engine and before it.
+func TestFull(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, func(s *setup) {
+		s.eng.MaxLive = 2
+		s.cfg.PrepareQueue = 1
+		s.cfg.PrepareWorkers = 1
+		s.cfg.MaxBodies = int64(s.cfg.MaxBody)
+	})
+	gate := make(chan struct{})
+	h.setHook(func(c sim.Call, _ int) error {
+		if c == sim.End {
+			<-gate
+		}
+		return nil
+	})
+	full := func(what, mind string) {
+		t.Helper()
+		for _, stream := range []bool{false, true} {
+			status, answer, header := h.get("POST", chatPath, base(t, map[string]any{"stream": stream}))
+			f := refused(t, status, answer, 503, "")
+			if f.Type != "ServiceUnavailableError" || !strings.Contains(f.Message, mind) || header.Get("Retry-After") != "2" {
+				t.Errorf("%s: %s, Retry-After %q", what, answer, header.Get("Retry-After"))
+			}
+		}
+	}
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() { h.chat(nil) })
+	}
+	waitFor(t, "two requests", func() bool { return h.log.times(logSubmitted) == 2 })
+	full("the engine", "engine is full")
+
+	// The preparation queue: one worker that does not come back, one place.
+	id := h.srv.newID
+	h.srv.newID = func() string { <-gate; return id() }
+	for range 2 {
+		wg.Go(func() { h.chat(nil) })
+	}
+	waitFor(t, "a full queue", func() bool { return h.srv.queue.depth() == 1 })
+	full("the queue", "too many requests are waiting")
+
+	// The bodies' memory.
+	h.srv.bodes.used.Add(h.srv.cfg.MaxBodies)
+	full("the bodies", "too many request bodies")
+	h.srv.bodes.used.Add(-h.srv.cfg.MaxBodies)
+	close(gate)
+	wg.Wait()
+}
+
+func TestCORS(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, func(s *setup) { s.cfg.APIKeys = []string{"k"} })
+	// Before authentication, with what the page asks for.
+	status, answer, header := h.get("OPTIONS", chatPath, "", "Origin: https://page.example", "Access-Control-Request-Method: POST",
+		"Access-Control-Request-Headers: authorization, x-stainless-lang, x-request-id")
+	if status != 204 || answer != "" {
+		t.Errorf("%d %q", status, answer)
+	}
+	for k, want := range map[string]string{
+		"Access-Control-Allow-Origin": "*", "Access-Control-Allow-Methods": "POST",
+		"Access-Control-Allow-Headers": "authorization, x-stainless-lang, x-request-id", "Access-Control-Max-Age": "86400",
+	} {
+		if got := header.Get(k); got != want {
+			t.Errorf("preflight: %s: %q, want %q", k, got, want)
+		}
+	}
+	// On every answer, errors and streams included.
+	key := "Authorization: Bearer k"
+	for _, c := range []struct {
+		method, path, body string
+		headers            []string
+		status             int
+	}{
+		{"GET", "/health", "", nil, 200}, {"GET", "/nothing", "", nil, 404}, {"GET", chatPath, "", []string{key}, 405},
+		{"POST", chatPath, base(t, nil), nil, 401}, {"POST", chatPath, "{", []string{key}, 400}, {"POST", chatPath, base(t, nil), []string{key}, 200},
+		{"POST", chatPath, base(t, map[string]any{"stream": true}), []string{key}, 200},
+	} {
+		status, _, header := h.get(c.method, c.path, c.body, append(c.headers, "Origin: https://page.example")...)
+		if status != c.status || header.Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(header.Get("Access-Control-Expose-Headers"), "x-request-id") {
+			t.Errorf("%s %s: %d %v", c.method, c.path, status, header)
+		}
+	}
+}
+
+func TestCORSLists(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		cors   CORS
+		origin string
+		want   map[string]string
+	}{
+		{"listed", CORS{Origins: []string{"https://a", "https://b"}, Methods: []string{"POST"}, Headers: []string{"X-A", "X-B"}, MaxAge: 1}, "https://b",
+			map[string]string{"Access-Control-Allow-Origin": "https://b", "Vary": "Origin", "Access-Control-Allow-Methods": "POST",
+				"Access-Control-Allow-Headers": "X-A, X-B", "Access-Control-Max-Age": "1", "Access-Control-Allow-Credentials": ""}},
+		{"not listed", CORS{Origins: []string{"https://a"}, Methods: []string{"*"}, Headers: []string{"*"}}, "https://b",
+			map[string]string{"Access-Control-Allow-Origin": "", "Vary": "Origin", "Access-Control-Allow-Methods": ""}},
+		{"with credentials", CORS{Origins: []string{"*"}, Methods: []string{"*"}, Headers: []string{"*"}, Credentials: true}, "https://b",
+			map[string]string{"Access-Control-Allow-Origin": "https://b", "Vary": "Origin", "Access-Control-Allow-Credentials": "true"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHouse(t, func(s *setup) { s.cfg.CORS = c.cors })
+			_, _, header := h.get("OPTIONS", chatPath, "", "Origin: "+c.origin, "Access-Control-Request-Method: POST")
+			for k, want := range c.want {
+				if got := header.Get(k); got != want {
+					t.Errorf("%s: %q, want %q", k, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestProjectHeaders(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	status, answer := h.chat(nil, "Compat-Project: nonsense")
+	refused(t, status, answer, 400, "")
+	h.complete(t, nil, "Compat-Project: team/project")
+	h.complete(t, nil, "OpenAI-Project: proj_123")
+}
+
+// A connection is used again after an answer of whatever kind, unless its
+// request was not read.
+func TestKeepAlive(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	dials := 0
+	dial := h.dial
+	h.http.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) { dials++; return dial() }
+	h.complete(t, nil)
+	h.streamed(t, nil)
+	h.get("GET", "/nothing", "")
+	h.get("POST", "/nothing", strings.Repeat("x", 100)) // small: read along with the headers
+	h.chat(map[string]any{"temperature": 9})
+	h.get("POST", chatPath, "{", "Content-Type: text/plain")
+	if dials != 1 {
+		t.Errorf("%d connections", dials)
+	}
+	h.get("POST", "/nothing", strings.Repeat("x", 100_000)) // the rest of it must not be taken for a request
+	h.complete(t, nil)
+	if dials != 2 {
+		t.Errorf("%d connections", dials)
+	}
+}
+
+func TestShutdownWaits(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	gate := make(chan struct{})
+	h.setHook(func(c sim.Call, _ int) error {
+		if c == sim.End {
+			<-gate
+		}
+		return nil
+	})
+	resp := make(chan string)
+	go func() {
+		_, answer := h.chat(map[string]any{"stream": true, "max_tokens": 3, "ignore_eos": true})
+		resp <- answer
+	}()
+	waitFor(t, "a request", func() bool { return h.log.times(logSubmitted) == 1 })
+	conn, err := h.dial() // an idle connection does not hold it up, and hears that the server goes
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET /ready HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 1<<12)
+	if n, err := conn.Read(buf); err != nil || !strings.HasPrefix(string(buf[:n]), "HTTP/1.1 200 OK") {
+		t.Fatalf("%q %v", buf[:n], err)
+	}
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); h.stop() }()
+	waitFor(t, "the drain", h.srv.draining.Load)
+	close(gate)
+	if got := len(events(t, <-resp)); got != 4 {
+		t.Errorf("%d events of the request in flight", got)
+	}
+	<-stopped
+	if _, err := h.dial(); err == nil {
+		t.Error("the listener is still open")
+	}
+}
+
+// Draining: new requests on connections that are still open are refused.
+func TestDrainRefuses(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	h.complete(t, nil)
+	h.srv.draining.Store(true)
+	for _, path := range []string{"/ready", "/v1/models"} {
+		status, answer, header := h.get("GET", path, "")
+		refused(t, status, answer, 503, "")
+		if header.Get("Retry-After") == "" {
+			t.Errorf("%s: no Retry-After", path)
+		}
+	}
+	if status, _, _ := h.get("GET", "/health", ""); status != 200 {
+		t.Errorf("/health: %d: the process is not to be killed while it drains", status)
+	}
+}
+
+// Out of patience: what is in flight ends with an error that its client sees.
+func TestShutdownEnds(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	gate := make(chan struct{})
+	var first sync.Once
+	h.setHook(func(c sim.Call, n int) error {
+		if c == sim.End && n > 0 {
+			first.Do(func() { <-gate })
+		}
+		return nil
+	})
+	type answer struct {
+		status int
+		body   string
+	}
+	answers := make(chan answer, 1)
+	stream := make(chan answer, 1)
+	go func() {
+		status, body := h.chat(map[string]any{"stream": true, "max_tokens": 300, "ignore_eos": true})
+		stream <- answer{status, body}
+	}()
+	waitFor(t, "a token", func() bool { return h.eng.Stats().GenerationTokens > 0 })
+	go func() { status, body := h.chat(nil); answers <- answer{status, body} }()
+	waitFor(t, "two requests", func() bool { return h.log.times(logSubmitted) == 2 })
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := h.srv.Shutdown(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Shutdown: %v", err)
+	}
+	if a := <-stream; a.status != 200 || !strings.HasSuffix(a.body, "\"code\": 503}}\n\ndata: [DONE]\n\n") {
+		t.Errorf("stream: %d %q", a.status, a.body)
+	}
+	if a := <-answers; a.status != 503 {
+		t.Errorf("%d %q", a.status, a.body)
+	}
+	close(gate)
+}
