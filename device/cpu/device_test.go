@@ -31,7 +31,7 @@ func TestTwin(t *testing.T) {
 		{weights.F32, Auto, F32, 32, 5e-6},
 		{weights.F16, Auto, F32, 20, 5e-6},
 		{weights.BF16, Auto, F32, 16, 5e-6},
-		{weights.BF16, F32, F32, 64, 5e-6},
+		{weights.BF16, F32, F32, 48, 5e-6},
 		{weights.BF16, Auto, F16, 16, 1e-3},
 		{weights.BF16, Auto, BF16, 16, 1e-2},
 		{weights.F32, BF16, F32, 16, 2e-2},

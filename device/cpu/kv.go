@@ -66,7 +66,7 @@ func newCache(mem *arena, f Format, s model.Shape) (cache, error) {
 		return cache{}, err
 	}
 	if c.data, err = mem.bytes(size); err != nil {
-		return cache{}, fmt.Errorf("KV cache of %d blocks: %w", s.Spec.NumBlocks, err)
+		return cache{}, fmt.Errorf("%w (KV cache of %d blocks)", err, s.Spec.NumBlocks)
 	}
 	return c, nil
 }
