@@ -265,6 +265,40 @@ func TestConcurrentRenders(t *testing.T) {
 	}
 }
 
+// TestNotSupported: what the package documentation says a template cannot have.
+func TestNotSupported(t *testing.T) {
+	for src, want := range map[string]error{
+		`{% autoescape true %}{% endautoescape %}`: ErrSyntax,
+		`{{ '\N{DIGIT ONE}' }}`:                    ErrSyntax,
+		`{{ [1] | random }}`:                       ErrRender,
+		`{{ [1] | pprint }}`:                       ErrRender,
+		`{{ 'a' | urlize }}`:                       ErrRender,
+		`{{ 'a' | wordwrap }}`:                     ErrRender,
+		`{{ lipsum() }}`:                           ErrRender,
+		`{{ 'a'.encode() }}`:                       ErrRender,
+		`{{ 'a'.translate({}) }}`:                  ErrRender,
+		`{{ {}[1:, 2] }}`:                          ErrSyntax,
+	} {
+		tpl, err := Compile(src)
+		if err == nil {
+			_, err = tpl.Render(nil, Options{})
+		}
+		checkError(t, err, want)
+	}
+	tpl, err := Compile(`{{ lipsum }}`)
+	if err != nil || len(tpl.Variables()) != 0 {
+		t.Errorf("%v, %v", tpl.Variables(), err)
+	}
+}
+
+// TestNewlines: all three kinds end a line; one at the end goes.
+func TestNewlines(t *testing.T) {
+	got, err := render(t, "a\r\nb\rc{% if true %}\r\nd{% endif %}\r\n", nil)
+	if err != nil || got != "a\nb\ncd" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 // TestClock: strftime_now asks the clock of the options.
 func TestClock(t *testing.T) {
 	tpl, err := Compile(`{{ strftime_now('%Y-%m-%d %U %W %V %G %e %k %l %P %C %s %5d|%_m|%^a|%05Y') }}`)

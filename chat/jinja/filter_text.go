@@ -143,9 +143,6 @@ func filterIndent(m *machine, v Value, a []Value) Value {
 		}
 		indent = m.repeatText(" ", width)
 	}
-	if _, safe := a[0].(Markup); markup && !safe {
-		indent = m.escape(indent)
-	}
 	blank := m.flag(a[2])
 	m.alloc(len(s))
 	lines := splitLines(s+"\n", false)

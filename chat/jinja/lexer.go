@@ -211,20 +211,17 @@ func (l *lexer) comment() {
 	if l.pos == len(l.src) {
 		return // "{#" as the last two bytes: no error in the reference
 	}
-	for i := l.pos; ; i++ {
-		j := strings.Index(l.src[i:], "#}")
-		if j < 0 {
-			throwSyntax(l.line, "Missing end of comment tag")
-		}
-		i += j
-		if i > l.pos && (l.src[i-1] == '-' || l.src[i-1] == '+') {
-			i--
-		}
-		end := l.blockEnd(i, '#')
-		l.advance(end)
-		l.lineStart = l.src[end-1] == '\n'
-		return
+	n := strings.Index(l.src[l.pos:], "#}")
+	if n < 0 {
+		throwSyntax(l.line, "Missing end of comment tag")
 	}
+	i := l.pos + n
+	if n > 0 && (l.src[i-1] == '-' || l.src[i-1] == '+') {
+		i--
+	}
+	end := l.blockEnd(i, '#')
+	l.advance(end)
+	l.lineStart = l.src[end-1] == '\n'
 }
 
 // inTag returns the next token inside {{ }} or {% %}.

@@ -100,14 +100,6 @@ func (m *machine) write(s string) {
 	m.out = append(m.out, s...)
 }
 
-// capture runs f and returns what it wrote instead of keeping it.
-func (m *machine) capture(f func() signal) (string, signal) {
-	start := len(m.out)
-	sig := f()
-	text := m.take(start)
-	return text, sig
-}
-
 // take cuts what was written since start off the output.
 func (m *machine) take(start int) string {
 	m.alloc(len(m.out) - start)
