@@ -154,7 +154,7 @@ func (w *twin) split(tb testing.TB, c *component, list []string, start bool) (ou
 		w.regexes[pattern] = re
 	}
 	for _, s := range list {
-		fuel := 1 << 40
+		fuel := 1 << 30
 		for i := 0; i < len(s); {
 			end := re.match(s, i, &fuel)
 			if end == i {
