@@ -280,11 +280,10 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 			}
 		}
 		if ctx.Err() != nil {
-			if f := e.flying; f != nil { // its tokens are paid for
-				e.flying = nil
-				return e.land(f)
+			if e.flying == nil {
+				return nil
 			}
-			return nil
+			return e.land(e.flying) // its tokens are paid for
 		}
 		e.publishStats(time.Now())
 		if err := e.step(); err != nil {
@@ -392,7 +391,6 @@ func (e *Engine) recover(cause error) error {
 		}
 		f.chunks = f.chunks[:0]
 	}
-	e.flying = nil
 	e.signal()
 	err := e.be.Close() // its state is of no further use: a failure to close it neither
 	if e.be, err = e.open(); err != nil {

@@ -373,6 +373,87 @@ func TestNoLegalToken(t *testing.T) {
 	}
 }
 
+// TestFailureTakesSiblings: when one choice fails, the others of its request
+// end with it, however well they were doing.
+func TestFailureTakesSiblings(t *testing.T) {
+	for depth := 1; depth <= 2; depth++ {
+		h := start(t, engine.Config{MaxLive: 10}, oracle(simSpec(100, 16, 100, 4, depth)))
+		r := ask(5, 100)
+		r.N = 2
+		r.Sampling.Allowed = []int32{7, 8}
+		r.Sampling.BadWords = [][]int32{{7, 7}, {7, 8}} // behind a 7 nothing is legal
+		uneven := 0
+		for seed := range uint64(20) {
+			r.Sampling.Seed = seed * 1000
+			s, err := h.Submit(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res := collect(t.Context(), s, job{req: r})
+			a, b := res.choices[0], res.choices[1]
+			if !errors.Is(res.err, engine.ErrNoToken) || a.reason != engine.Failed || b.reason != engine.Failed {
+				t.Fatalf("seed %d: %+v", seed, res)
+			}
+			if slices.Contains(a.tokens, 7) != slices.Contains(b.tokens, 7) {
+				uneven++
+			}
+		}
+		if uneven == 0 {
+			t.Error("no choice was taken along by the other")
+		}
+		if err := h.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestPenaltiesCount: every committed token reaches the sampling state, so a
+// frequency penalty grows until the other token wins.
+func TestPenaltiesCount(t *testing.T) {
+	for depth := 1; depth <= 2; depth++ {
+		h := start(t, engine.Config{MaxLive: 10}, oracle(simSpec(100, 16, 100, 4, depth)))
+		r := ask(5, 100)
+		r.Sampling.Temperature = 0
+		r.Sampling.Allowed = []int32{7, 8}
+		r.Sampling.Bias = []sampler.TokenBias{{Token: 7, Bias: 50}}
+		r.Sampling.Frequency = 2
+		tokens := mustCollect(t, h, r).choices[0].tokens
+		first := slices.Index(tokens, 8)
+		// The bias is worn off after 25 times, give or take what the logits differ.
+		if first < 15 || first > 35 {
+			t.Errorf("depth %d: token 8 comes first at %d of %v", depth, first, tokens)
+		}
+		if err := h.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestDeadRows: at two steps in flight, the row of a sequence that has ended
+// meanwhile is marked, so that the device need not draw it.
+func TestDeadRows(t *testing.T) {
+	dead, rows := 0, 0
+	sp := &spy{draw: func(d *backend.Draws) {
+		for _, r := range d.Rows {
+			rows++
+			if r.Dead {
+				dead++
+			}
+		}
+	}}
+	h := start(t, engine.Config{MaxLive: 10}, spied(simSpec(100, 16, 100, 4, 2), sp))
+	r := ask(5, 50)
+	r.Sampling.Allowed = []int32{7, 9}
+	r.Limits.EOS = 9
+	a := mustCollect(t, h, r).choices[0]
+	if err := h.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if a.reason != engine.Stop || rows != len(a.tokens)+1 || dead != 1 {
+		t.Errorf("%v after %d tokens: %d rows, %d of them dead", a.reason, len(a.tokens), rows, dead)
+	}
+}
+
 // TestIdleLoopSleeps: without work the loop waits on its wake channel alone; in
 // a bubble of virtual time, everything durably blocked is what proves it.
 func TestIdleLoopSleeps(t *testing.T) {
