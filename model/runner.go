@@ -61,6 +61,12 @@ func (m *Model) Options(o Options) Options {
 	return o
 }
 
+// Check says what NewRunner would say of o, without a device.
+func (m *Model) Check(o Options) error {
+	o = m.Options(o)
+	return o.validate(&m.Config)
+}
+
 func (o *Options) validate(c *Config) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", ErrOptions, fmt.Sprintf(format, args...))

@@ -27,23 +27,26 @@ type computer struct {
 	about       string // the device, in words
 }
 
+// formats are the types of numbers by the names that vLLM's flags have.
+var formats = map[string]struct {
+	compute cpu.Format
+	stored  weights.DType
+}{
+	"auto":     {cpu.Auto, weights.Invalid},
+	"float32":  {cpu.F32, weights.F32},
+	"float16":  {cpu.F16, weights.F16},
+	"bfloat16": {cpu.BF16, weights.BF16},
+}
+
 // newComputer plans the engine for s. progress hears how many bytes of weights
 // are loaded.
 func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOptions, progress func(done, total int64)) (*computer, error) {
 	c := &computer{}
 	cfg := &s.network.Config
-	kvType, err := cpu.ParseFormat(*o.kvDtype)
-	if err != nil {
-		return nil, err
+	weightType, kvType := formats[*o.dtype].compute, formats[*o.kvDtype]
+	if *o.kvDtype == "auto" {
+		kvType = formats["bfloat16"]
 	}
-	weightType, err := cpu.ParseFormat(*o.dtype)
-	if err != nil {
-		return nil, err
-	}
-	if kvType == cpu.Auto {
-		kvType = cpu.BF16
-	}
-	stored := map[cpu.Format]weights.DType{cpu.F32: weights.F32, cpu.F16: weights.F16, cpu.BF16: weights.BF16}[kvType]
 	opt := s.network.Options(model.Options{BlockTokens: *o.blockSize, MaxTokens: *o.maxTokens, MaxSeqs: *o.maxSeqs, MaxSeqTokens: *m.maxModelLen, Progress: progress})
 	if *m.maxModelLen < 0 || opt.MaxSeqTokens > cfg.MaxSeqTokens {
 		return nil, usageError{fmt.Errorf("--max-model-len %d: the model was made for sequences of at most %d tokens", *m.maxModelLen, cfg.MaxSeqTokens)}
@@ -51,7 +54,11 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 	if opt.MaxTokens < opt.MaxSeqs {
 		return nil, usageError{fmt.Errorf("--max-num-batched-tokens %d is less than --max-num-seqs %d: some streams would stand still", opt.MaxTokens, opt.MaxSeqs)}
 	}
-	if opt.NumBlocks, c.kvBytes, err = sizePool(opt, cfg.KVBytesPerToken(stored), int64(o.kvMemory), memoryLimit()); err != nil {
+	if err := s.network.Check(opt); err != nil {
+		return nil, usageError{err}
+	}
+	var err error
+	if opt.NumBlocks, c.kvBytes, err = sizePool(opt, cfg.KVBytesPerToken(kvType.stored), int64(o.kvMemory), memoryLimit()); err != nil {
 		return nil, err
 	}
 	threads := *o.threads
@@ -70,7 +77,7 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 		open = func() (backend.Backend, error) { return sim.NewPaced(c.spec, profile) }
 	} else {
 		dc := cpu.Default()
-		dc.Threads, dc.WeightType, dc.KVType, dc.Impl = threads, weightType, kvType, *o.cpu
+		dc.Threads, dc.WeightType, dc.KVType, dc.Impl = threads, weightType, kvType.compute, *o.cpu
 		if err := dc.Validate(); err != nil {
 			return nil, usageError{err}
 		}
@@ -81,7 +88,7 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 		c.spec = backend.Spec{VocabSize: cfg.VocabSize, BlockTokens: opt.BlockTokens, NumBlocks: opt.NumBlocks, MaxTokens: opt.MaxTokens,
 			MaxSeqs: opt.MaxSeqs, MaxSeqTokens: opt.MaxSeqTokens, Depth: 1}
 		c.about = fmt.Sprintf("CPU, %s, %d threads", impl, threads)
-		c.fingerprint = fingerprint(version, impl, *o.dtype, kvType.String(), s.network.Digest())
+		c.fingerprint = fingerprint(version, impl, *o.dtype, kvType.compute.String(), s.network.Digest())
 		open = func() (backend.Backend, error) {
 			dev, err := cpu.Open(dc)
 			if err != nil {
