@@ -292,3 +292,25 @@ func TestPipelining(t *testing.T) {
 		}
 	}
 }
+
+// Targets in the forms that a path can come in.
+func TestTargets(t *testing.T) {
+	h := realHouse(t)
+	for target, want := range map[string]int{
+		"/health?verbose=1":         200,
+		"http://weir/health":        200,
+		"http://other/v1/models?x#": 200,
+		"/%68ealth":                 404,
+		"//health":                  404,
+		"/./health":                 404,
+		"/v1/../health":             404,
+		"health":                    400,
+	} {
+		r := h.raw(t)
+		r.send("GET " + target + " HTTP/1.1\r\nHost: weir\r\n\r\n")
+		if status, answer, _ := r.answer(); status != want {
+			t.Errorf("%s: %d %s, want %d", target, status, answer, want)
+		}
+		r.Close()
+	}
+}

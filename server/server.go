@@ -17,14 +17,14 @@ import (
 // Server answers HTTP. It may listen before it has a model: until SetModel,
 // what needs one is answered with 503.
 type Server struct {
-	cfg   Config
-	log   *slog.Logger
-	http  *fasthttp.Server
-	conns *connections
-	queue *queue
-	keys  keys
-	salts salter
-	bodes budget
+	cfg    Config
+	log    *slog.Logger
+	http   *fasthttp.Server
+	conns  *connections
+	queue  *queue
+	keys   keys
+	salts  salter
+	bodies budget
 
 	model    atomic.Pointer[Model]
 	progress atomic.Pointer[string] // why there is no model yet
@@ -49,7 +49,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, keys: newKeys(cfg.APIKeys), salts: newSalter(),
-		bodes: budget{most: cfg.MaxBodies}, now: time.Now, newID: func() string { return randomHex(8) },
+		bodies: budget{most: cfg.MaxBodies}, now: time.Now, newID: func() string { return randomHex(8) },
 	}
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.conns = newConnections(newWatcher(s.log), cfg.WriteTimeout)
@@ -68,7 +68,6 @@ func New(cfg Config) (*Server, error) {
 		ReadBufferSize: cfg.MaxHeader,
 		ReadTimeout:    cfg.ReadTimeout,
 		IdleTimeout:    cfg.IdleTimeout,
-		TCPKeepalive:   true, // notices clients whose machine is gone
 
 		// Bodies are read by their route, with limits of ours: what fasthttp
 		// enforces on a streamed body is nothing.

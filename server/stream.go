@@ -132,7 +132,9 @@ func (b *sse) release() {
 	if b.beat != nil {
 		b.beat.Stop()
 	}
-	b.st.Cancel()
+	if b.live > 0 {
+		b.st.Cancel()
+	}
 }
 
 // next is the next piece to write, valid until it is called again; io.EOF when

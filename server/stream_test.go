@@ -311,6 +311,43 @@ func TestStreamAllocatesNothingPerToken(t *testing.T) {
 	}
 }
 
+// The same with everything: HTTP, a socket, and a client that reads.
+func TestSocketAllocatesNothingPerToken(t *testing.T) {
+	if invariants.Enabled {
+		t.Skip("invariants allocate")
+	}
+	h := newHouse(t, func(s *setup) { s.tcp = true })
+	gate := make(chan struct{})
+	h.setHook(func(c sim.Call, _ int) error {
+		if c == sim.End {
+			<-gate
+		}
+		return nil
+	})
+	body := base(t, map[string]any{"stream": true, "max_tokens": 900, "ignore_eos": true})
+	c, err := h.dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	io.WriteString(c, post(len(body), "Connection: close")+body)
+	buf := make([]byte, 1<<12)
+	token := func() {
+		gate <- struct{}{}
+		if n, err := c.Read(buf); err != nil || n == 0 {
+			t.Fatal(n, err)
+		}
+	}
+	for range 300 {
+		token()
+	}
+	if n := testing.AllocsPerRun(500, token); n > 0 {
+		t.Errorf("%v allocations for a token", n)
+	}
+	close(gate)
+	io.Copy(io.Discard, c)
+}
+
 // A burst goes out in pieces of a bounded size, each of whole events.
 func TestBurst(t *testing.T) {
 	h := newHouse(t, nil)
