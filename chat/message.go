@@ -132,9 +132,9 @@ func toolCalls(calls []api.ToolCall) (*jinja.List, error) {
 	return jinja.NewList(items...), nil
 }
 
-// lastText is the content of the last message as one text.
-func (c *conversation) lastText() string {
-	content, _ := c.last.Get("content")
+// contentOf is the content of a converted message as one text.
+func contentOf(d *jinja.Dict) string {
+	content, _ := d.Get("content")
 	list, ok := content.(*jinja.List)
 	if !ok {
 		return content.(string)

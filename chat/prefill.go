@@ -1,6 +1,8 @@
 package chat
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"strings"
 	"unicode"
 
@@ -24,7 +26,8 @@ const (
 
 // prefill renders the conversation up to the end of its last message.
 func (r *Renderer) prefill(t *compiled, vars *jinja.Dict, c *conversation) (string, error) {
-	text, marked := c.mark()
+	mark := c.freeMark()
+	text, marked := c.marked(mark + prefillTail)
 	if marked == nil {
 		return "", &Error{textNoText, ErrContinue}
 	}
@@ -33,12 +36,13 @@ func (r *Renderer) prefill(t *compiled, vars *jinja.Dict, c *conversation) (stri
 	if err != nil {
 		return "", err
 	}
-	at := strings.LastIndex(out, prefillMark)
+	at := strings.LastIndex(out, mark)
 	if at < 0 || !strings.Contains(out, strings.TrimSpace(text)) {
 		return "", &Error{textContinue, ErrContinue}
 	}
-	head := out[:at]
-	if strings.HasPrefix(out[at+len(prefillMark):], prefillTail) {
+	// A template may write the message more than once; the last time counts.
+	head := strings.NewReplacer(mark+prefillTail, "", mark, "").Replace(out[:at])
+	if strings.HasPrefix(out[at+len(mark):], prefillTail) {
 		return head, nil
 	}
 	// A message of white space alone has nothing that could have protected it
@@ -49,15 +53,32 @@ func (r *Renderer) prefill(t *compiled, vars *jinja.Dict, c *conversation) (stri
 	return head, nil
 }
 
-// mark returns the text of the last message, the last part's if it has several,
-// and the messages with the mark after it; nil if the message has no text.
-func (c *conversation) mark() (text string, marked *jinja.List) {
+// freeMark returns a mark that none of the messages holds. Where a message has
+// the usual one in it, a hash of all messages makes another: no text can hold
+// a hash of itself.
+func (c *conversation) freeMark() string {
+	taken, hash := false, sha256.New()
+	for _, d := range c.dicts {
+		content := contentOf(d.(*jinja.Dict))
+		taken = taken || strings.Contains(content, prefillMark)
+		hash.Write([]byte(content))
+	}
+	if !taken {
+		return prefillMark
+	}
+	return prefillMark + strings.ToUpper(hex.EncodeToString(hash.Sum(nil)))
+}
+
+// marked returns the text of the last message, the last part's if it has
+// several, and the messages with the mark after it; nil if the message has no
+// text.
+func (c *conversation) marked(mark string) (text string, marked *jinja.List) {
 	content, _ := c.last.Get("content")
 	last := clone(c.last)
 	switch content := content.(type) {
 	case string:
 		text = content
-		last.Set("content", text+prefillMark+prefillTail)
+		last.Set("content", text+mark)
 	case *jinja.List:
 		n := content.Len()
 		if n == 0 {
@@ -66,7 +87,7 @@ func (c *conversation) mark() (text string, marked *jinja.List) {
 		part := clone(content.At(n - 1).(*jinja.Dict))
 		v, _ := part.Get("text")
 		text = v.(string)
-		part.Set("text", text+prefillMark+prefillTail)
+		part.Set("text", text+mark)
 		parts := make([]jinja.Value, n)
 		for i := range n - 1 {
 			parts[i] = content.At(i)

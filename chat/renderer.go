@@ -155,7 +155,7 @@ func (r *Renderer) render(in Input) (Prompt, error) {
 		p.ResponseRole = last.Role
 	}
 	if last.Role == p.ResponseRole {
-		p.EchoText = conv.lastText()
+		p.EchoText = contentOf(conv.last)
 	}
 	a.Set("add_generation_prompt", prompt)
 	vars := r.variables(t, a)

@@ -146,10 +146,10 @@ func (m *machine) call(callee Value, a args) Value {
 	case *loopContext:
 		return f.call(m, a)
 	case *joiner:
-		joinerSig.bind(m, a)
+		noArguments("Joiner.__call__", m, a)
 		return f.next()
 	case *blockReference:
-		joinerSig.bind(m, a)
+		noArguments("BlockReference.__call__", m, a)
 		return f.call(m)
 	case *undefined:
 		f.raise()

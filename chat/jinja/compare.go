@@ -12,7 +12,10 @@ func identical(a, b Value) bool {
 	switch x := a.(type) {
 	case nil:
 		return b == nil
-	case bool, int64, string, float64, Markup, *List, *Dict, *tuple, *rangeValue, *view, *generator, *namespace,
+	case float64: // a NaN too: mostly it is the same object
+		y, ok := b.(float64)
+		return ok && (x == y || x != x && y != y)
+	case bool, int64, string, Markup, *List, *Dict, *tuple, *rangeValue, *view, *generator, *namespace,
 		*macro, *loopContext, *boundMethod, *builtin, *cycler, *joiner, *selfReference, *blockReference, *undefined:
 		return a == b
 	case *big.Int:

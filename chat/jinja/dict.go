@@ -14,7 +14,7 @@ import (
 type Dict struct {
 	keys, vals []Value
 	// index finds a key by its hash. It is nil while the dict is small and all
-	// its keys are strings: then a walk over the keys is faster than hashing,
+	// its keys are of type string: then a walk over the keys is faster than hashing,
 	// and most dicts of a chat are like that.
 	index map[any]int
 }
@@ -75,14 +75,11 @@ func (d *Dict) findString(key string) int {
 }
 
 func (d *Dict) add(hash any, key, v Value) {
-	if _, isString := hash.(string); d.index == nil && (!isString || len(d.keys)+1 >= indexFrom) {
+	if _, plain := key.(string); d.index == nil && (!plain || len(d.keys)+1 >= indexFrom) {
 		d.index = make(map[any]int, 2*len(d.keys)+1)
 		for i, k := range d.keys {
 			d.index[k] = i // all strings, which are their own hash
 		}
-	}
-	if m, ok := key.(Markup); ok {
-		key = string(m)
 	}
 	if d.index != nil {
 		d.index[hash] = len(d.keys)
@@ -160,6 +157,9 @@ func (m *machine) hash(v Value) any {
 			throwType("unhashable type: '%s'", typeName(v))
 		}
 	case *List, *Dict:
+		throwType("unhashable type: '%s'", typeName(v))
+	}
+	if !identical(v, v) { // no value of the language
 		throwType("unhashable type: '%s'", typeName(v))
 	}
 	return v // identity

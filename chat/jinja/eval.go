@@ -29,6 +29,7 @@ func (t *nsTarget) assign(m *machine, v Value) {
 		// so lets a template write into the caller's dicts. We do not.
 		throw("TemplateRuntimeError", "cannot assign attribute on non-namespace object")
 	}
+	checkPrivate(t.attr)
 	m.alloc(4 * valueSize)
 	ns.attrs.Set(t.attr, v)
 }

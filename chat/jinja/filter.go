@@ -118,7 +118,7 @@ func (g *getter) get(m *machine, v Value) Value {
 
 func (m *machine) lowered(v Value) Value {
 	if s, ok := asString(v); ok {
-		m.alloc(len(s))
+		m.mapping(len(s))
 		return lower(s)
 	}
 	return v

@@ -267,7 +267,7 @@ func filterRound(m *machine, v Value, a []Value) Value {
 
 // round is round(v, digits): to even where the value lies in the middle.
 func (m *machine) round(v, digits Value) Value {
-	switch v.(type) {
+	switch x := v.(type) {
 	case bool, int64, *big.Int:
 		n := mustIndex(digits)
 		if n >= 0 {
@@ -278,8 +278,7 @@ func (m *machine) round(v, digits Value) Value {
 		}
 		return m.roundInt(toBig(v), -n)
 	case float64:
-		n := mustIndex(digits)
-		return roundFloat(v.(float64), n)
+		return roundFloat(x, mustIndex(digits))
 	case *undefined:
 		throwType("type Undefined doesn't define __round__ method")
 	}

@@ -23,7 +23,7 @@ func likeText(s string, markup bool) Value {
 func mapText(name string, f func(string) string) *filterDef {
 	return newFilter(name, 1, "", 0, func(m *machine, v Value, _ []Value) Value {
 		s, markup := m.softText(v)
-		m.alloc(len(s))
+		m.mapping(len(s))
 		return likeText(f(s), markup)
 	})
 }
@@ -142,9 +142,6 @@ func filterIndent(m *machine, v Value, a []Value) Value {
 			width = max(n, 0)
 		}
 		indent = m.repeatText(" ", width)
-	}
-	if _, safe := a[0].(Markup); markup && !safe {
-		indent = m.escape(indent)
 	}
 	blank := m.flag(a[2])
 	m.alloc(len(s))

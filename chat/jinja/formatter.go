@@ -3,6 +3,7 @@ package jinja
 import (
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // formatMethod is str.format and str.format_map, in the sandbox's version:
@@ -55,59 +56,84 @@ func (f *formatter) run(s string, depth int) {
 		if s[i] == '}' {
 			throwValue("Single '}' encountered in format string")
 		}
-		s = s[i+1:]
-		end := fieldEnd(s)
-		if end < 0 {
-			if s == "" {
-				throwValue("Single '{' encountered in format string")
-			}
-			throwValue("expected '}' before end of string")
+		if s = s[i+1:]; s == "" {
+			throwValue("Single '{' encountered in format string")
 		}
-		f.field(s[:end], depth)
-		s = s[end+1:]
+		var fl field
+		fl, s = parseField(s)
+		f.write(fl, depth)
 	}
 }
 
-// fieldEnd returns where the brace that closes the field lies.
-func fieldEnd(s string) int {
-	depth := 1
-	for i := range len(s) {
+// field is {name!conversion:spec}.
+type field struct {
+	name, spec string
+	conversion rune // 0: none
+}
+
+// parseField reads a field up to and including its closing brace and returns
+// the rest. The name runs up to one of "}:!" outside of brackets, the
+// specification up to the brace that balances the field's.
+func parseField(s string) (f field, rest string) {
+	i := 0
+	for ; i < len(s) && strings.IndexByte("}:!", s[i]) < 0; i++ {
 		switch s[i] {
 		case '{':
-			depth++
-		case '}':
-			if depth--; depth == 0 {
-				return i
-			}
+			throwValue("unexpected '{' in field name")
 		case '[':
-			// A key may hold braces, up to its bracket.
+			n := strings.IndexByte(s[i:], ']')
+			if n < 0 {
+				n = len(s) - i - 1
+			}
+			i += n
 		}
 	}
-	return -1
-}
-
-// field writes {name!conversion:spec}.
-func (f *formatter) field(s string, depth int) {
-	name, spec, conversion := s, "", byte(0)
-	if i := strings.IndexAny(s, "!:"); i >= 0 {
-		name = s[:i]
-		rest := s[i:]
-		if rest[0] == '!' {
-			if len(rest) < 2 {
-				throwValue("end of string while looking for conversion specifier")
+	if i >= len(s) {
+		throwValue("expected '}' before end of string")
+	}
+	f.name = s[:i]
+	end := s[i]
+	rest = s[i+1:]
+	if end == '}' {
+		return f, rest
+	}
+	if end == '!' {
+		if rest == "" {
+			throwValue("end of string while looking for conversion specifier")
+		}
+		c, n := utf8.DecodeRuneInString(rest)
+		f.conversion, rest = c, rest[n:]
+		if rest != "" {
+			end, rest = rest[0], rest[1:]
+			if end == '}' {
+				return f, rest
 			}
-			conversion = rest[1]
-			if rest = rest[2:]; rest != "" && rest[0] != ':' {
+			if end != ':' {
 				throwValue("expected ':' after conversion specifier")
 			}
 		}
-		if rest != "" {
-			spec = rest[1:]
+	}
+	open := 1
+	for i := range len(rest) {
+		switch rest[i] {
+		case '{':
+			open++
+		case '}':
+			if open--; open == 0 {
+				f.spec = rest[:i]
+				return f, rest[i+1:]
+			}
 		}
 	}
-	m := f.m
-	v := f.lookup(name)
-	switch conversion {
+	throwValue("unmatched '{' in format spec")
+	return f, ""
+}
+
+// write writes a field.
+func (f *formatter) write(fl field, depth int) {
+	m, spec := f.m, fl.spec
+	v := f.lookup(fl.name)
+	switch fl.conversion {
 	case 0:
 	case 's':
 		v = m.str(v)
@@ -116,7 +142,7 @@ func (f *formatter) field(s string, depth int) {
 	case 'a':
 		v = asciiRepr(m.repr(v))
 	default:
-		throwValue("Unknown conversion specifier %c", conversion)
+		throwValue("Unknown conversion specifier %c", fl.conversion)
 	}
 	if strings.ContainsAny(spec, "{}") {
 		start := len(m.out)
@@ -204,12 +230,15 @@ func (f *formatter) first(name string) Value {
 		return f.args.pos[number]
 	}
 	if f.mapping != nil {
-		if d, ok := f.mapping.(*Dict); ok {
+		switch d := f.mapping.(type) {
+		case *Dict:
 			if v, ok := d.Get(name); ok {
 				return v
 			}
-		} else {
-			throwType("'%s' object is not subscriptable", typeName(f.mapping))
+		case *List, *tuple:
+			throwType("%s indices must be integers or slices, not str", typeName(d))
+		default:
+			throwType("'%s' object is not subscriptable", typeName(d))
 		}
 	} else if v, ok := f.args.keyword(name); ok {
 		return v

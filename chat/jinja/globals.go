@@ -100,11 +100,17 @@ func (m *machine) fillDict(d *Dict, pairs Value) {
 func globalNamespace(m *machine, a args) Value {
 	d := m.newDict(a)
 	for _, k := range d.keys {
-		if s, ok := k.(string); ok && strings.HasPrefix(s, "_") {
-			throw("SecurityError", "Chat templates cannot store underscore-prefixed attributes on a namespace, but got %s. Please rename the attribute.", repr(s))
+		if s, ok := asString(k); ok {
+			checkPrivate(s)
 		}
 	}
 	return &namespace{d}
+}
+
+func checkPrivate(name string) {
+	if strings.HasPrefix(name, "_") {
+		throw("SecurityError", "Chat templates cannot store underscore-prefixed attributes on a namespace, but got %s. Please rename the attribute.", repr(name))
+	}
 }
 
 // cycler gives its items one after the other, for ever.
@@ -139,14 +145,14 @@ func (c *cycler) attribute(name string) (Value, bool) {
 
 var cyclerMethods = methodTable(
 	&methodDef{name: "next", call: func(m *machine, self Value, a args) Value {
-		joinerSig.bind(m, a)
+		noArguments("Cycler.next", m, a)
 		c := self.(*cycler)
 		v := c.items[c.pos]
 		c.pos = (c.pos + 1) % len(c.items)
 		return v
 	}},
 	&methodDef{name: "reset", call: func(m *machine, self Value, a args) Value {
-		joinerSig.bind(m, a)
+		noArguments("Cycler.reset", m, a)
 		self.(*cycler).pos = 0
 		return nil
 	}},
@@ -158,8 +164,10 @@ type joiner struct {
 	used bool
 }
 
-// joinerSig is the signature of a method without parameters.
-var joinerSig = &signature{name: "__call__", lead: 1}
+// noArguments refuses every argument for a method written in Python.
+func noArguments(name string, m *machine, a args) {
+	(&signature{name: name, lead: 1}).bind(m, a)
+}
 
 func globalJoiner(m *machine, a args) Value {
 	sep := joinerInit.bind(m, a)[0]

@@ -132,7 +132,13 @@ func newGenerator(name string, start func(m *machine) func() (Value, bool)) *gen
 			done = false
 		}
 		if step != nil {
-			if v, ok := step(); ok {
+			// Generators over generators pull each other on our stack.
+			if m.pulls++; m.pulls > maxNesting {
+				throwRecursion()
+			}
+			v, ok := step()
+			m.pulls--
+			if ok {
 				return v, true
 			}
 		}

@@ -173,7 +173,7 @@ func (l *lexer) rawBody() string {
 		if !strings.HasPrefix(l.src[p:], "endraw") {
 			continue
 		}
-		end := l.blockEnd(skipSpace(l.src, p+len("endraw")), "%}")
+		end := l.blockEnd(skipSpace(l.src, p+len("endraw")), '%')
 		if end == 0 {
 			continue
 		}
@@ -184,41 +184,44 @@ func (l *lexer) rawBody() string {
 	}
 }
 
-// blockEnd returns where the closing of a block or comment at p ends, with the
-// white space or the newline that it takes along; 0 if there is none at p.
-func (l *lexer) blockEnd(p int, closing string) int {
-	switch rest := l.src[p:]; {
-	case strings.HasPrefix(rest, "+"+closing):
-		return p + 3
-	case strings.HasPrefix(rest, "-"+closing):
-		return skipSpace(l.src, p+3)
-	case strings.HasPrefix(rest, closing):
-		if len(rest) > 2 && rest[2] == '\n' {
-			return p + 3
-		}
-		return p + 2
+// blockEnd returns where the closing of a block (c is '%') or comment ('#') at
+// p ends, with the white space or the newline that it takes along; 0 if there
+// is none at p.
+func (l *lexer) blockEnd(p int, c byte) int {
+	s := l.src
+	sign := byte(0)
+	if p < len(s) && (s[p] == '-' || s[p] == '+') {
+		sign = s[p]
+		p++
 	}
-	return 0
+	if p+2 > len(s) || s[p] != c || s[p+1] != '}' {
+		return 0
+	}
+	p += 2
+	switch {
+	case sign == '-':
+		return skipSpace(s, p)
+	case sign == 0 && p < len(s) && s[p] == '\n':
+		return p + 1
+	}
+	return p
 }
 
 func (l *lexer) comment() {
 	if l.pos == len(l.src) {
 		return // "{#" as the last two bytes: no error in the reference
 	}
-	for i := l.pos; ; i++ {
-		j := strings.Index(l.src[i:], "#}")
-		if j < 0 {
-			throwSyntax(l.line, "Missing end of comment tag")
-		}
-		i += j
-		if i > l.pos && (l.src[i-1] == '-' || l.src[i-1] == '+') {
-			i--
-		}
-		end := l.blockEnd(i, "#}")
-		l.advance(end)
-		l.lineStart = l.src[end-1] == '\n'
-		return
+	n := strings.Index(l.src[l.pos:], "#}")
+	if n < 0 {
+		throwSyntax(l.line, "Missing end of comment tag")
 	}
+	i := l.pos + n
+	if n > 0 && (l.src[i-1] == '-' || l.src[i-1] == '+') {
+		i--
+	}
+	end := l.blockEnd(i, '#')
+	l.advance(end)
+	l.lineStart = l.src[end-1] == '\n'
 }
 
 // inTag returns the next token inside {{ }} or {% %}.
@@ -273,7 +276,7 @@ func (l *lexer) inTag() token {
 func (l *lexer) tagEnd() (token, bool) {
 	end, kind := 0, tokBlockEnd
 	if l.tag == '%' {
-		end = l.blockEnd(l.pos, "%}")
+		end = l.blockEnd(l.pos, '%')
 	} else {
 		kind = tokPrintEnd
 		switch rest := l.src[l.pos:]; {

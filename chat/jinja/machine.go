@@ -39,6 +39,7 @@ type machine struct {
 	fuel  int64
 	mem   int64
 	depth int // macros, recursive loops and blocks under way
+	pulls int // generators that are waiting for another one's item
 	line  int
 	now   func() time.Time
 }
@@ -71,7 +72,13 @@ func (m *machine) allocTimes(n int64, size int) {
 }
 
 // scan counts a walk over n bytes that builds nothing.
-func (m *machine) scan(n int) { m.burn(int64(n >> 8)) }
+func (m *machine) scan(n int) { m.burn(int64(n >> 7)) }
+
+// mapping counts n bytes of text whose characters are looked up one by one.
+func (m *machine) mapping(n int) {
+	m.alloc(n)
+	m.burn(int64(n >> 4))
+}
 
 const valueSize = 16 // bytes of a Value
 
@@ -91,14 +98,6 @@ func (m *machine) write(s string) {
 		throwLimit("output")
 	}
 	m.out = append(m.out, s...)
-}
-
-// capture runs f and returns what it wrote instead of keeping it.
-func (m *machine) capture(f func() signal) (string, signal) {
-	start := len(m.out)
-	sig := f()
-	text := m.take(start)
-	return text, sig
 }
 
 // take cuts what was written since start off the output.

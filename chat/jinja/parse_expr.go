@@ -131,26 +131,24 @@ func (p *parser) compare() expr {
 	}
 }
 
-func (p *parser) binary(operand func() expr, ops ...tokenKind) expr {
+// binary parses a chain of the operators from low to high, which bind to the
+// left.
+func (p *parser) binary(operand func(*parser) expr, low, high tokenKind) expr {
+	left := operand(p)
+	if p.cur.kind < low || p.cur.kind > high {
+		return left
+	}
 	defer p.restore(p.height)
-	left := operand()
-	for {
-		op := p.cur.kind
-		found := false
-		for _, o := range ops {
-			found = found || o == op
-		}
-		if !found {
-			return left
-		}
-		p.advance()
+	for p.cur.kind >= low && p.cur.kind <= high {
+		op := p.advance().kind
 		p.grow()
 		p.nodes++
-		left = &binaryExpr{op, left, operand()}
+		left = &binaryExpr{op, left, operand(p)}
 	}
+	return left
 }
 
-func (p *parser) add() expr { return p.binary(p.concat, tokAdd, tokSub) }
+func (p *parser) add() expr { return p.binary((*parser).concat, tokAdd, tokSub) }
 
 func (p *parser) concat() expr {
 	first := p.multiply()
@@ -165,12 +163,13 @@ func (p *parser) concat() expr {
 	return &concatExpr{parts}
 }
 
-func (p *parser) multiply() expr { return p.binary(p.power, tokMul, tokDiv, tokFloorDiv, tokMod) }
+func (p *parser) multiply() expr { return p.binary((*parser).power, tokDiv, tokMod) }
 
 // power is left associative, unlike Python's own.
-func (p *parser) power() expr {
-	return p.binary(func() expr { return p.unary(true) }, tokPow)
-}
+func (p *parser) power() expr { return p.binary((*parser).filtered, tokPow, tokPow) }
+
+// filtered is an operand with its filters and tests.
+func (p *parser) filtered() expr { return p.unary(true) }
 
 func (p *parser) unary(filters bool) expr {
 	p.enter()

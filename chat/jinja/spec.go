@@ -167,7 +167,7 @@ func floatDigits(f *formatSpec, x float64) string {
 			return floatString(x)
 		}
 		s := general(x, max(precision, 1), f.alt)
-		if strings.IndexAny(s, ".e") < 0 {
+		if !strings.ContainsAny(s, ".e") {
 			s += ".0"
 		}
 		return s

@@ -32,7 +32,12 @@ func (m *machine) strftime(t time.Time, format string) string {
 			i++
 		}
 		if i == len(format) {
-			b.WriteString(format[start:])
+			text := format[start:]
+			if n := width - len(text); n > 0 {
+				m.alloc(n)
+				b.WriteString(strings.Repeat(" ", n))
+			}
+			b.WriteString(text)
 			break
 		}
 		text, pad, digits, ok := timeField(t, format[i])
@@ -52,14 +57,8 @@ func (m *machine) strftime(t time.Time, format string) string {
 		case '#':
 			text = swapTimeCase(text, format[i])
 		}
-		if flag == '-' {
-			digits = 0
-		}
 		if width > 0 {
 			digits = width
-			if pad == 0 && flag != '-' {
-				pad = ' '
-			}
 		}
 		if n := digits - len(text); n > 0 && pad != 0 {
 			m.alloc(n)
@@ -79,21 +78,21 @@ func swapTimeCase(s string, conversion byte) string {
 }
 
 // timeField gives the text of a conversion without padding, and what glibc
-// pads it with to how many characters.
+// pads it with, by default to how many characters.
 func timeField(t time.Time, c byte) (text string, pad byte, digits int, ok bool) {
 	num := func(n int, pad byte, digits int) (string, byte, int, bool) { return strconv.Itoa(n), pad, digits, true }
-	plain := func(s string) (string, byte, int, bool) { return s, 0, 0, true }
+	plain := func(s string) (string, byte, int, bool) { return s, ' ', 0, true }
 	isoYear, isoWeek := t.ISOWeek()
 	hour12 := (t.Hour()+11)%12 + 1
 	switch c {
 	case 'Y':
-		return num(t.Year(), 0, 0)
+		return num(t.Year(), '0', 0)
 	case 'C':
 		return num(t.Year()/100, '0', 2)
 	case 'y':
 		return num(t.Year()%100, '0', 2)
 	case 'G':
-		return num(isoYear, 0, 0)
+		return num(isoYear, '0', 0)
 	case 'g':
 		return num(isoYear%100, '0', 2)
 	case 'V':
@@ -125,11 +124,11 @@ func timeField(t time.Time, c byte) (text string, pad byte, digits int, ok bool)
 	case 'f':
 		return num(t.Nanosecond()/1000, '0', 6)
 	case 'u':
-		return num((int(t.Weekday())+6)%7+1, 0, 0)
+		return num((int(t.Weekday())+6)%7+1, '0', 0)
 	case 'w':
-		return num(int(t.Weekday()), 0, 0)
+		return num(int(t.Weekday()), '0', 0)
 	case 's':
-		return plain(strconv.FormatInt(t.Unix(), 10))
+		return strconv.FormatInt(t.Unix(), 10), '0', 0, true
 	case 'B':
 		return plain(t.Month().String())
 	case 'b', 'h':

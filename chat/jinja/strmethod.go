@@ -56,11 +56,11 @@ func init() {
 		return m.joinMarkup(self.(Markup), markupJoinSig.bind(m, a)[0])
 	}}
 	markup["striptags"] = &methodDef{name: "striptags", call: func(m *machine, self Value, a args) Value {
-		joinerSig.bind(m, a)
+		noArguments("Markup.striptags", m, a)
 		return m.stripTags(string(self.(Markup)))
 	}}
 	markup["unescape"] = &methodDef{name: "unescape", call: func(m *machine, self Value, a args) Value {
-		joinerSig.bind(m, a)
+		noArguments("Markup.unescape", m, a)
 		return m.unescapeHTML(string(self.(Markup)))
 	}}
 }
@@ -87,7 +87,7 @@ func markupAll(v Value) Value {
 // textMethod is a method without arguments that maps the text.
 func textMethod(name string, f func(string) string) strMethod {
 	return strMethod{native: native{name: name}, escapes: -1, call: func(m *machine, s string, _ []Value) Value {
-		m.alloc(len(s))
+		m.mapping(len(s))
 		return f(s)
 	}}
 }

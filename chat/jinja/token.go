@@ -16,7 +16,7 @@ const (
 	tokInteger
 	tokFloat
 
-	tokAdd
+	tokAdd // operators of one strength stand together: the parser takes ranges
 	tokSub
 	tokDiv
 	tokFloorDiv

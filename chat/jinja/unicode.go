@@ -10,7 +10,12 @@ import (
 // Python's view of characters, where it differs from package unicode's.
 
 // isSpace is str.isspace of one character, and \s of Python's re.
-func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
+func isSpace(r rune) bool {
+	if r < utf8.RuneSelf {
+		return r == ' ' || r >= '\t' && r <= '\r' || r >= 0x1c && r <= 0x1f
+	}
+	return unicode.IsSpace(r)
+}
 
 func trimLeftSpace(s string) string  { return strings.TrimLeftFunc(s, isSpace) }
 func trimRightSpace(s string) string { return strings.TrimRightFunc(s, isSpace) }
@@ -61,18 +66,28 @@ func isWord(r rune) bool { return r == '_' || isAlnum(r) }
 // identLen returns how many bytes at the start of s may belong to a name.
 func identLen(s string) int {
 	for i, r := range s {
-		if !isWord(r) && !isIdentContinue(r) {
+		if r < utf8.RuneSelf && !isASCIIWord(byte(r)) || r >= utf8.RuneSelf && !isWord(r) && !isIdentContinue(r) {
 			return i
 		}
 	}
 	return len(s)
 }
 
+func isASCIIWord(c byte) bool {
+	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+}
+
 func isIdentStart(r rune) bool {
-	return r == '_' || unicode.In(r, unicode.L, unicode.Nl, unicode.Other_ID_Start)
+	if r < utf8.RuneSelf {
+		return isASCIIWord(byte(r)) && (r < '0' || r > '9')
+	}
+	return unicode.In(r, unicode.L, unicode.Nl, unicode.Other_ID_Start)
 }
 
 func isIdentContinue(r rune) bool {
+	if r < utf8.RuneSelf {
+		return isASCIIWord(byte(r))
+	}
 	return isIdentStart(r) || unicode.In(r, unicode.Mn, unicode.Mc, unicode.Nd, unicode.Pc, unicode.Other_ID_Continue)
 }
 
@@ -111,7 +126,9 @@ func mapFull(s string, full map[rune]string, simple func(rune) rune, ascii func(
 	var b strings.Builder
 	b.Grow(len(s))
 	for _, r := range s {
-		if f, ok := full[r]; ok {
+		if r < utf8.RuneSelf {
+			b.WriteRune(simple(r))
+		} else if f, ok := full[r]; ok {
 			b.WriteString(f)
 		} else {
 			b.WriteRune(simple(r))

@@ -309,9 +309,6 @@ func saturate(b *big.Int) int64 {
 func mustIndex(v Value) int64 {
 	i, ok := asIndex(v)
 	if !ok {
-		if u, ok := v.(*undefined); ok {
-			throwType("'%s' object cannot be interpreted as an integer", typeName(u))
-		}
 		throwType("'%s' object cannot be interpreted as an integer", typeName(v))
 	}
 	return i

@@ -2,10 +2,14 @@
 """Makes random templates and what Jinja2 makes of them, one JSON object per
 line: {"template", "context", "output" or "error"}. The Go side compares:
 
-    python3 tools/golden/jinja_fuzz.py SEED COUNT [soup] > cases.jsonl
+    python3 tools/golden/jinja_fuzz.py SEED COUNT [short | soup | FILE.jinja...] > cases.jsonl
     WEIR_JINJA_CASES=cases.jsonl go test -run TestDifferential ./chat/jinja
 
-The differences it found are cases of chat/jinja/testdata/unit.
+chat/jinja/testdata/random.jsonl, which the test reads by itself, is 7 2000 short.
+
+The templates are programs over the whole language, or with soup a mix of the
+pieces that tags are made of, or the given files with random conversations. The
+differences found are cases of chat/jinja/testdata/unit.
 """
 
 import json
@@ -303,17 +307,97 @@ def soup(rng):
     return "".join(rng.choice(FRAGMENTS) for _ in range(rng.randint(1, 9)))
 
 
+TEXTS = ["", " ", "Hi", " two words \n", "line\nline\n\nline", "<think>hm</think>said", "<think>\nhm\n</think>\n\nsaid", "é 🎉 中文", "it's \"q\" \\ <b>&",
+         "</think>", "a</think>b</think>c", "<tool_response>x</tool_response>", "{\"a\": 1}", "[1, 2]", "123", "<|im_end|>", "a" * 300]
+
+
+def conversation(r):
+    """Variables for a chat template: messages that are mostly well formed."""
+
+    def value(depth=2):
+        k = r.randrange(9 if depth else 6)
+        if k < 6:
+            return r.choice([1, 1.0, -3, 2.5, True, None, "x", "é\n", 10**20, 1e-7, "", 0])
+        if k < 7:
+            return [value(depth - 1) for _ in range(r.randrange(3))]
+        return {r.choice(["a", "b", "type", "items", "é"]): value(depth - 1) for _ in range(r.randrange(3))}
+
+    def content():
+        k = r.random()
+        if k < .8:
+            return r.choice(TEXTS)
+        if k < .88:
+            return None
+        return [r.choice([{"type": "text", "text": r.choice(TEXTS)}, {"type": "image"}]) for _ in range(r.randrange(3))]
+
+    def schema(depth=2):
+        s = {"type": r.choice(["string", "integer", "number", "boolean", "object", "array", ["string", "null"], "null"])}
+        if r.random() < .4:
+            s["description"] = r.choice(TEXTS)
+        if r.random() < .2:
+            s["enum"] = [value(0) for _ in range(r.randrange(1, 3))]
+        if r.random() < .2:
+            s["default"] = value(1)
+        if s["type"] == "array" and depth:
+            s["items"] = schema(depth - 1)
+        if s["type"] == "object" and depth:
+            s["properties"] = {r.choice(["x", "y", "items", "é"]): schema(depth - 1) for _ in range(r.randrange(3))}
+            s["required"] = ["x"]
+        return s
+
+    def tool():
+        f = {"name": r.choice(["f", "get_weather", "a.b"]), "description": r.choice(TEXTS),
+             "parameters": {"type": "object", "properties": {k: schema() for k in r.sample(["x", "y", "city", "items"], r.randrange(4))}, "required": ["x"]}}
+        for k in list(f)[1:]:
+            if r.random() < .1:
+                del f[k]
+        return {"type": "function", "function": f}
+
+    messages, role = [], r.choice(["system", "user", "user", "developer"])
+    for _ in range(r.randrange(1, 7)):
+        m = {"role": role, "content": content() if role in ("user", "assistant") else r.choice(TEXTS)}
+        if role == "assistant":
+            if r.random() < .4:
+                args = {r.choice(["x", "city", "é"]): value() for _ in range(r.randrange(3))}
+                m["tool_calls"] = [{"id": r.choice(["call_1", "abcdefghi"]), "type": "function", "function": {
+                    "name": "f", "arguments": args if r.random() < .8 else json.dumps(args)}} for _ in range(r.choice([1, 1, 2]))]
+            if r.random() < .3:
+                m["reasoning_content"] = r.choice(TEXTS)
+        if role == "tool" and r.random() < .8:
+            m["tool_call_id"] = "call_1"
+        messages.append(m)
+        role = {"system": "user", "developer": "user", "user": "assistant", "tool": r.choice(["tool", "assistant"])}.get(
+            role, "tool" if "tool_calls" in m else "user") if r.random() < .95 else r.choice(["system", "user", "assistant", "tool", "ipython", ""])
+    out = {"messages": messages, "tools": [tool() for _ in range(r.randrange(1, 3))] if r.random() < .5 else None, "documents": None,
+           "add_generation_prompt": r.random() < .7, "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
+    if r.random() < .2:
+        out["documents"] = [{"title": r.choice(TEXTS), "text": r.choice(TEXTS)} for _ in range(r.randrange(3))]
+    for k, values in {"enable_thinking": [True, False], "thinking": [True, False], "reasoning_effort": ["low", "high", None], "date_string": ["today"]}.items():
+        if r.random() < .2:
+            out[k] = r.choice(values)
+    return out
+
+
 def main():
     seed, count = int(sys.argv[1]), int(sys.argv[2])
     env = environment()
     gen = Gen(random.Random(seed))
     for _ in range(count):
-        source = soup(gen.r) if sys.argv[3:] == ["soup"] else gen.template()
-        result = render(env, source, CONTEXT)
+        extra = {}
+        if sys.argv[3:] == ["soup"]:
+            source = soup(gen.r)
+        elif sys.argv[3:] and sys.argv[3:] != ["short"]:
+            source = open(gen.r.choice(sys.argv[3:]), newline="").read()
+            extra["context"] = conversation(gen.r)
+        else:
+            source = gen.template()
+        result = render(env, source, extra.get("context", CONTEXT))
+        if sys.argv[3:] == ["short"] and (len(source) > 120 or len(str(result)) > 200):
+            continue
         if "output" in result and (" at 0x" in result["output"].lower() or len(result["output"]) > 100000):
             continue  # addresses of objects
         try:
-            line = json.dumps({"template": source, **result})
+            line = json.dumps({"template": source, **extra, **result})
             line.encode()
         except UnicodeEncodeError:
             continue

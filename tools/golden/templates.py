@@ -8,7 +8,8 @@ the repository:
     python3 tools/golden/templates.py
 
 It reads testdata/templates/*.jinja and testdata/cases.json and writes
-testdata/expected.json: every template with every case. And it reads
+testdata/expected.json, every template with every case, and
+testdata/variables.json, the names each reads from outside. And it reads
 testdata/unit/*.txt and writes the results back into them, behind => or =!.
 A unit case looks like this; the line with @ (variables) may be absent:
 
@@ -23,6 +24,8 @@ import pathlib
 import sys
 import warnings
 
+import jinja2.meta
+
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from jinja_env import environment, render  # noqa: E402
 
@@ -32,11 +35,13 @@ ROOT = pathlib.Path("chat/jinja/testdata")
 
 def templates(env):
     cases = json.loads((ROOT / "cases.json").read_text())
-    out = {}
+    out, variables = {}, {}
     for path in sorted((ROOT / "templates").glob("*.jinja")):
         source = path.read_text()
+        variables[path.name] = sorted(jinja2.meta.find_undeclared_variables(env.parse(source)))
         out[path.name] = {name: render(env, source, {**cases["defaults"], **case}) for name, case in cases["cases"].items()}
     (ROOT / "expected.json").write_text(json.dumps(out, indent=1, ensure_ascii=False) + "\n")
+    (ROOT / "variables.json").write_text(json.dumps(variables, indent=1) + "\n")
     results = [r for by_case in out.values() for r in by_case.values()]
     print(f"{len(out)} templates, {len(results)} renders, {sum('error' in r for r in results)} of them errors")
 

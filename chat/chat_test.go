@@ -1,0 +1,458 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"weir/api"
+	"weir/chat/jinja"
+)
+
+// show is a template that prints all it is given.
+const show = `{% for m in messages %}{{ m | tojson }}
+{% endfor %}tools={{ tools | tojson }} documents={{ documents | tojson }} prompt={{ add_generation_prompt | tojson }}`
+
+// chatml is a template in the usual style; trimming is the same with white
+// space cut off every message.
+const (
+	chatml   = `{% for m in messages %}<|{{ m.role }}|>` + "\n" + `{{ m.content }}<|end|>` + "\n" + `{% endfor %}{% if add_generation_prompt %}<|assistant|>` + "\n{% endif %}"
+	trimming = `{% for m in messages %}<|{{ m.role }}|>` + "\n" + `{{ m.content | trim }}<|end|>` + "\n" + `{% endfor %}{% if add_generation_prompt %}<|assistant|>` + "\n{% endif %}"
+	// parted walks over the content, and so wants it as a list.
+	parted = `{% for m in messages %}<{{ m.role }}>{% for p in m.content %}[{{ p.type }}:{{ p.text }}]{% endfor %}{% endfor %}`
+)
+
+func newRenderer(t testing.TB, cfg Config) *Renderer {
+	t.Helper()
+	r, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func of(source string) Config { return Config{Templates: []Template{{"", source}}} }
+
+func text(role, content string) api.Message {
+	return api.Message{Role: role, Content: api.Content{Kind: api.ContentText, Text: content}}
+}
+
+func parts(role string, texts ...string) api.Message {
+	m := api.Message{Role: role, Content: api.Content{Kind: api.ContentParts}}
+	for _, s := range texts {
+		m.Content.Parts = append(m.Content.Parts, api.Part{Type: "text", Text: s})
+	}
+	return m
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func mustRender(t testing.TB, r *Renderer, in Input) Prompt {
+	t.Helper()
+	p, err := r.Render(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// wantError: the text that the client is to see, and the reason.
+func wantError(t *testing.T, r *Renderer, in Input, text string, reason error) {
+	t.Helper()
+	p, err := r.Render(in)
+	var e *Error
+	if !errors.As(err, &e) || e.Text != text || !errors.Is(err, reason) {
+		t.Errorf("prompt %q, error %v\nwant %s (%v)", p.Text, err, text, reason)
+	}
+}
+
+func Example() {
+	r, err := New(Config{Templates: []Template{{Source: `{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}`}}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	p, err := r.Render(Input{Messages: []api.Message{{Role: "user", Content: api.Content{Kind: api.ContentText, Text: "Hi"}}}})
+	fmt.Println(p.Text, p.ResponseRole, err)
+	// Output: <user>Hi<assistant> assistant <nil>
+}
+
+// Spec chat-completions 3.1: which fields of a message the template sees.
+func TestSpec3_1MessageShapes(t *testing.T) {
+	name, id, thought := "n", "call_1", "hm"
+	r := newRenderer(t, of(show))
+	for _, c := range []struct {
+		msg  api.Message
+		want string
+	}{
+		{text("user", "a"), `{"role": "user", "content": "a"}`},
+		{api.Message{Role: "user", Content: text("", "a").Content, Name: &name}, `{"role": "user", "content": "a", "name": "n"}`},
+		{text("", "a"), `{"role": "", "content": "a"}`},
+		{text("narrator", "a"), `{"role": "narrator", "content": "a"}`},
+		{api.Message{Role: "user"}, `{"role": "user", "content": ""}`},
+		{api.Message{Role: "assistant"}, `{"role": "assistant", "content": ""}`},
+		{api.Message{Role: "assistant", Reasoning: &thought, Content: text("", "a").Content},
+			`{"role": "assistant", "content": "a", "reasoning": "hm", "reasoning_content": "hm"}`},
+		{api.Message{Role: "assistant", ToolCalls: []api.ToolCall{}}, `{"role": "assistant", "content": ""}`},
+		{api.Message{Role: "assistant", ToolCalls: []api.ToolCall{
+			{ID: "1", Name: "f", Arguments: api.Raw(`{"b": 1.0, "a": [1, "é"]}`)}, {ID: "2", Name: "g"}, {ID: "3", Name: "h", Arguments: api.Raw(`"text"`)}, {ID: "4", Name: "i", Arguments: api.Raw(`null`)}}},
+			`{"role": "assistant", "content": "", "tool_calls": [` +
+				`{"id": "1", "type": "function", "function": {"name": "f", "arguments": {"b": 1.0, "a": [1, "é"]}}}, ` +
+				`{"id": "2", "type": "function", "function": {"name": "g", "arguments": {}}}, ` +
+				`{"id": "3", "type": "function", "function": {"name": "h", "arguments": "text"}}, ` +
+				`{"id": "4", "type": "function", "function": {"name": "i", "arguments": null}}]}`},
+		{api.Message{Role: "tool", Content: text("", "r").Content, ToolCallID: &id}, `{"role": "tool", "content": "r", "tool_call_id": "call_1"}`},
+		{text("tool", "r"), `{"role": "tool", "content": "r"}`},
+		{text("developer", "d"), `{"role": "developer", "content": "d", "tools": null}`},
+		{api.Message{Role: "developer", Content: text("", "d").Content, Tools: api.Raw(`[{"x": 1}]`)}, `{"role": "developer", "content": "d", "tools": [{"x": 1}]}`},
+		// What belongs to another role is dropped.
+		{api.Message{Role: "user", ToolCallID: &id, Reasoning: &thought, ToolCalls: []api.ToolCall{{ID: "1"}}, Tools: api.Raw(`[]`)}, `{"role": "user", "content": ""}`},
+	} {
+		got, _, _ := strings.Cut(mustRender(t, r, Input{Messages: []api.Message{c.msg}}).Text, "\n")
+		if got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+}
+
+// Spec 3.1: content that is null or absent is the empty string, or the empty
+// list in the openai format, never null.
+func TestSpec3_1AbsentContent(t *testing.T) {
+	src := `{{ messages[0].content is none }} {{ messages[0].content | tojson }}`
+	for format, want := range map[ContentFormat]string{FormatString: `False ""`, FormatOpenAI: `False []`} {
+		cfg := of(src)
+		cfg.ContentFormat = format
+		if got := mustRender(t, newRenderer(t, cfg), Input{Messages: []api.Message{{Role: "assistant"}}}).Text; got != want {
+			t.Errorf("format %d: %s", format, got)
+		}
+	}
+}
+
+// Spec 3.1, C64: arguments of a call that are no JSON are refused in the
+// parser's words.
+func TestSpec3_1InvalidArguments(t *testing.T) {
+	r := newRenderer(t, of(show))
+	msg := api.Message{Role: "assistant", ToolCalls: []api.ToolCall{{ID: "1", Name: "f", Arguments: api.Raw(`{bad`)}}}
+	wantError(t, r, Input{Messages: []api.Message{msg}},
+		"Expecting property name enclosed in double quotes: line 1 column 2 (char 1)", ErrInvalid)
+	msg.ToolCalls[0].Arguments = api.Raw(`x`)
+	wantError(t, r, Input{Messages: []api.Message{msg}}, "Expecting value: line 1 column 1 (char 0)", ErrInvalid)
+}
+
+// Spec 3.1: no messages at all, with a clear text; messages of one role are not
+// merged; a role that the template refuses is answered with its own text.
+func TestSpec3_1Conversations(t *testing.T) {
+	wantError(t, newRenderer(t, of(show)), Input{}, "messages must hold at least one message.", ErrInvalid)
+	r := newRenderer(t, of(chatml))
+	got := mustRender(t, r, Input{Messages: []api.Message{text("user", "a"), text("user", "b")}}).Text
+	if want := "<|user|>\na<|end|>\n<|user|>\nb<|end|>\n<|assistant|>\n"; got != want {
+		t.Errorf("%q", got)
+	}
+	strict := newRenderer(t, of(`{% for m in messages %}{% if m.role not in ['user', 'assistant'] %}{{ raise_exception('Unknown role: ' + m.role) }}{% endif %}{% endfor %}`))
+	wantError(t, strict, Input{Messages: []api.Message{text("zorp", "a")}}, "Unknown role: zorp", jinja.ErrRaised)
+}
+
+// Spec 3.4: the tool variant when tools are given, else the default one.
+func TestSpec3_4NamedTemplates(t *testing.T) {
+	r := newRenderer(t, Config{Templates: []Template{{"default", "plain"}, {"tool_use", "tools"}, {"rag", "rag"}}})
+	msgs := []api.Message{text("user", "a")}
+	for _, c := range []struct {
+		tools api.Raw
+		want  string
+	}{{nil, "plain"}, {api.Raw(`null`), "plain"}, {api.Raw(`[{"type": "function"}]`), "tools"}, {api.Raw(`[]`), "tools"}} {
+		if got := mustRender(t, r, Input{Messages: msgs, Tools: c.tools}).Text; got != c.want {
+			t.Errorf("tools %s: %s", c.tools, got)
+		}
+	}
+	single := newRenderer(t, Config{Templates: []Template{{"", "only"}}})
+	if got := mustRender(t, single, Input{Messages: msgs, Tools: api.Raw(`[{}]`)}).Text; got != "only" {
+		t.Errorf("%s", got)
+	}
+	rag := newRenderer(t, Config{Templates: []Template{{"rag", "rag"}}})
+	wantError(t, rag, Input{Messages: msgs}, textNoTemplate, ErrNoTemplate)
+}
+
+// Spec 3.4, C58: a template in the request is refused without the switch, as
+// the field or as an argument; an empty one too.
+func TestSpec3_4UntrustedTemplate(t *testing.T) {
+	const want = "Chat template is passed with request, but --trust-request-chat-template is not set. Refused request with untrusted chat template."
+	r := newRenderer(t, of(chatml))
+	msgs := []api.Message{text("user", "a")}
+	for _, in := range []Input{
+		{Messages: msgs, ChatTemplate: ptr("x")},
+		{Messages: msgs, ChatTemplate: ptr("")},
+		{Messages: msgs, ChatTemplate: ptr("{% broken")},
+		{Messages: msgs, ChatTemplateKwargs: api.Raw(`{"chat_template": "x"}`)},
+		{Messages: msgs, ChatTemplateKwargs: api.Raw(`{"chat_template": "auto"}`)},
+		{Messages: msgs, ChatTemplateKwargs: api.Raw(`{"chat_template": 5}`)},
+	} {
+		wantError(t, r, in, want, ErrUntrustedTemplate)
+	}
+	in := Input{Messages: msgs, ChatTemplateKwargs: api.Raw(`{"chat_template": null}`)}
+	if got := mustRender(t, r, in).Text; !strings.HasPrefix(got, "<|user|>") {
+		t.Errorf("%q", got)
+	}
+}
+
+// Spec 3.4: with the switch the request's template wins, the field over the
+// argument, and an empty one stands for the model's.
+func TestSpec3_4TrustedTemplate(t *testing.T) {
+	cfg := of("model")
+	cfg.TrustRequestTemplate = true
+	r := newRenderer(t, cfg)
+	msgs := []api.Message{text("user", "a")}
+	for _, c := range []struct {
+		field  *string
+		kwargs string
+		want   string
+	}{
+		{ptr("field"), `{}`, "field"},
+		{nil, `{"chat_template": "argument"}`, "argument"},
+		{ptr("field"), `{"chat_template": "argument"}`, "field"},
+		{ptr(""), `{}`, "model"},
+		{nil, `{"chat_template": ""}`, "model"},
+		{nil, `{}`, "model"},
+	} {
+		in := Input{Messages: msgs, ChatTemplate: c.field, ChatTemplateKwargs: api.Raw(c.kwargs)}
+		if got := mustRender(t, r, in).Text; got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+	wantError(t, r, Input{Messages: msgs, ChatTemplate: ptr("{{ x")}, "unexpected end of template, expected 'end of print statement'.", jinja.ErrSyntax)
+	wantError(t, r, Input{Messages: msgs, ChatTemplateKwargs: api.Raw(`{"chat_template": 5}`)},
+		"chat_template_kwargs: chat_template must be a string.", ErrInvalid)
+}
+
+// Spec 23 (chat_template): accepted when the model has none; without any, the
+// reference's text.
+func TestSpec23TemplateWhereTheModelHasNone(t *testing.T) {
+	r := newRenderer(t, Config{})
+	msgs := []api.Message{text("user", "a")}
+	if got := mustRender(t, r, Input{Messages: msgs, ChatTemplate: ptr("own {{ messages[0].content }}")}).Text; got != "own a" {
+		t.Errorf("%q", got)
+	}
+	if got := mustRender(t, r, Input{Messages: msgs, ChatTemplateKwargs: api.Raw(`{"chat_template": "own"}`)}).Text; got != "own" {
+		t.Errorf("%q", got)
+	}
+	const want = "As of transformers v4.44, default chat template is no longer allowed, so you must provide a chat template if the tokenizer does not define one."
+	wantError(t, r, Input{Messages: msgs}, want, ErrNoTemplate)
+	wantError(t, r, Input{Messages: msgs, ChatTemplate: ptr("")}, want, ErrNoTemplate)
+}
+
+// Spec 3.5: the variables of every template.
+func TestSpec3_5Variables(t *testing.T) {
+	tokens := jinja.NewDict(0)
+	tokens.Set("bos_token", "<s>")
+	tokens.Set("additional_special_tokens", jinja.NewList("<a>", "<b>"))
+	cfg := of(`{{ bos_token }}{{ eos_token is defined }}{{ additional_special_tokens }} {{ tools }} {{ documents }} {{ add_generation_prompt }} ` +
+		`{{ raise_exception is callable }}{{ strftime_now is callable }} {{ 'é<' | tojson }} {{ continue_final_message is defined }}`)
+	cfg.SpecialTokens = tokens
+	in := Input{Messages: []api.Message{text("user", "a")}}
+	if got, want := mustRender(t, newRenderer(t, cfg), in).Text, `<s>False['<a>', '<b>'] None None True TrueTrue "é<" False`; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// Spec 3.5: tools and documents keep the order of keys and the spelling of
+// numbers, so that a template prints them as the reference does.
+func TestSpec3_5ToolsAndDocuments(t *testing.T) {
+	in := Input{Messages: []api.Message{text("user", "a")},
+		Tools:     api.Raw(`[{"type":"function","function":{"name":"f","z":1.0,"a":1,"e":1e5,"d":"é"},"extra":true}]`),
+		Documents: api.Raw(`[{"title":"t","text":5}]`)}
+	got := mustRender(t, newRenderer(t, of(show)), in).Text
+	want := `{"role": "user", "content": "a"}` + "\n" + `tools=[{"type": "function", "function": {"name": "f", "z": 1.0, "a": 1, "e": 100000.0, "d": "é"}, "extra": true}] ` +
+		`documents=[{"title": "t", "text": 5}] prompt=true`
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	// C59: any JSON value is a document; one that the template does not use has no effect.
+	in.Documents = api.Raw(`[{"text":5}]`)
+	if got := mustRender(t, newRenderer(t, of(chatml)), in).Text; got != "<|user|>\na<|end|>\n<|assistant|>\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// Spec 3.5: the order in which arguments win, and which values count as given.
+func TestSpec3_5ArgumentOrder(t *testing.T) {
+	src := `{{ x | default('-') }} {{ enable_thinking | default('-') }} {{ add_generation_prompt }} {{ reasoning_effort | default('-') }} {{ documents }} {{ tools }} {{ bos_token }}`
+	tokens := jinja.NewDict(0)
+	tokens.Set("bos_token", "<s>")
+	for _, c := range []struct {
+		defaults string
+		in       Input
+		want     string
+	}{
+		{`{}`, Input{}, "- - True - None None <s>"},
+		{`{"x": 1, "reasoning_effort": "low"}`, Input{}, "1 - True low None None <s>"},
+		{`{"x": 1}`, Input{ChatTemplateKwargs: api.Raw(`{"x": 2}`)}, "2 - True - None None <s>"},
+		// null and "auto" in the request's arguments leave the default.
+		{`{"x": 1}`, Input{ChatTemplateKwargs: api.Raw(`{"x": null, "enable_thinking": "auto"}`)}, "1 - True - None None <s>"},
+		{`{}`, Input{ChatTemplateKwargs: api.Raw(`{"enable_thinking": false}`)}, "- False True - None None <s>"},
+		// The top-level default true overrides the argument.
+		{`{}`, Input{ChatTemplateKwargs: api.Raw(`{"add_generation_prompt": false}`)}, "- - True - None None <s>"},
+		{`{"add_generation_prompt": false}`, Input{}, "- - True - None None <s>"},
+		{`{}`, Input{AddGenerationPrompt: ptr(false), ChatTemplateKwargs: api.Raw(`{"add_generation_prompt": true}`)}, "- - False - None None <s>"},
+		{`{}`, Input{ReasoningEffort: ptr("high"), ChatTemplateKwargs: api.Raw(`{"reasoning_effort": "low"}`)}, "- - True high None None <s>"},
+		{`{}`, Input{ReasoningEffort: ptr("auto"), ChatTemplateKwargs: api.Raw(`{"reasoning_effort": "low"}`)}, "- - True low None None <s>"},
+		{`{}`, Input{Documents: api.Raw(`[1]`), ChatTemplateKwargs: api.Raw(`{"documents": [2], "tools": [3]}`)}, "- - True - [1] [3] <s>"},
+		{`{}`, Input{Documents: api.Raw(`null`), ChatTemplateKwargs: api.Raw(`{"documents": [2]}`)}, "- - True - [2] None <s>"},
+		{`{"tools": [1]}`, Input{Tools: api.Raw(`[2]`)}, "- - True - None [2] <s>"},
+		{`{}`, Input{Tools: api.Raw(`[2]`), ChatTemplateKwargs: api.Raw(`{"tools": [3]}`)}, "- - True - None [3] <s>"},
+		{`{}`, Input{ChatTemplateKwargs: api.Raw(`{"bos_token": "<x>"}`)}, "- - True - None None <x>"},
+		{`{}`, Input{ChatTemplateKwargs: api.Raw(`null`)}, "- - True - None None <s>"},
+	} {
+		cfg := of(src)
+		cfg.SpecialTokens, cfg.DefaultKwargs = tokens, api.Raw(c.defaults)
+		c.in.Messages = []api.Message{text("user", "a")}
+		if got := mustRender(t, newRenderer(t, cfg), c.in).Text; got != c.want {
+			t.Errorf("defaults %s, %+v:\ngot  %s\nwant %s", c.defaults, c.in, got, c.want)
+		}
+	}
+}
+
+// Spec 3.5: an argument that the template does not name is dropped; so are the
+// reference's own (padding, ...), and messages cannot be replaced.
+func TestSpec3_5UnknownArguments(t *testing.T) {
+	src := `{% macro m() %}{{ kwargs }}{% endmacro %}{{ m() }}{{ padding is defined }}{{ continue_final_message is defined }}{{ known }}`
+	r := newRenderer(t, of(src))
+	in := Input{Messages: []api.Message{text("user", "a")},
+		ChatTemplateKwargs: api.Raw(`{"unknown": 1, "known": 2, "padding": true, "continue_final_message": true, "range": 5}`)}
+	if got := mustRender(t, r, in).Text; got != "{}FalseFalse2" {
+		t.Errorf("%s", got)
+	}
+	in.ChatTemplateKwargs = api.Raw(`{"messages": []}`)
+	wantError(t, r, in, "chat_template_kwargs must not hold messages.", ErrInvalid)
+	in.ChatTemplateKwargs = api.Raw(`[1]`)
+	wantError(t, r, in, "chat_template_kwargs: must be an object", ErrInvalid)
+	in.ChatTemplateKwargs = api.Raw(`{`)
+	wantError(t, r, in, "chat_template_kwargs: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)", ErrInvalid)
+}
+
+// Spec 3.5: any exception while rendering is answered with its own text.
+func TestSpec3_5Exceptions(t *testing.T) {
+	msgs := []api.Message{text("user", "a")}
+	wantError(t, newRenderer(t, of(`{{ messages.x.y }}`)), Input{Messages: msgs}, "'list object' has no attribute 'x'", jinja.ErrRender)
+	wantError(t, newRenderer(t, of(`{{ messages[0].content + none }}`)), Input{Messages: msgs}, `can only concatenate str (not "NoneType") to str`, jinja.ErrRender)
+	wantError(t, newRenderer(t, of(`{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}`)), Input{Messages: msgs}, "maximum recursion depth exceeded", jinja.ErrLimit)
+	cfg := of(`{% for i in range(1000) %}{% endfor %}`)
+	cfg.Limits.Steps = 100
+	wantError(t, newRenderer(t, cfg), Input{Messages: msgs}, "chat template exceeded its limit of steps", jinja.ErrLimit)
+}
+
+// Spec 3.6: detection of the content format, and the two formats.
+func TestSpec3_6ContentFormat(t *testing.T) {
+	msgs := []api.Message{text("system", "s"), parts("user", "a", "", "b"), {Role: "assistant"}, parts("user")}
+	const inParts = "<system>[text:s]<user>[text:a][text:][text:b]<assistant><user>"
+	const asText = "<|system|>\ns<|end|>\n<|user|>\na\nb<|end|>\n<|assistant|>\n<|end|>\n<|user|>\n<|end|>\n"
+	for _, c := range []struct {
+		src    string
+		format ContentFormat
+		want   string
+	}{
+		{parted, FormatAuto, inParts},
+		{parted, FormatOpenAI, inParts},
+		{chatml, FormatAuto, asText},
+		{chatml, FormatString, asText},
+		{`{% for m in messages %}{{ m.content | tojson }}{% endfor %}`, FormatOpenAI,
+			`[{"type": "text", "text": "s"}][{"type": "text", "text": "a"}, {"type": "text", "text": ""}, {"type": "text", "text": "b"}][][]`},
+		{`{% for m in messages %}{% for c in m.content %}{{ c }}{% endfor %}|{% endfor %}`, FormatString, "s|a\nb|||"},
+	} {
+		cfg := of(c.src)
+		cfg.ContentFormat = c.format
+		if got := mustRender(t, newRenderer(t, cfg), Input{Messages: msgs, AddGenerationPrompt: ptr(false)}).Text; got != c.want {
+			t.Errorf("format %d: got %q\nwant %q", c.format, got, c.want)
+		}
+	}
+}
+
+// Spec 3.6: the format is detected for the template that is used.
+func TestSpec3_6FormatOfTheChosenTemplate(t *testing.T) {
+	r := newRenderer(t, Config{Templates: []Template{{"default", chatml}, {"tool_use", parted}}, TrustRequestTemplate: true})
+	msgs := []api.Message{parts("user", "a", "b")}
+	if got := mustRender(t, r, Input{Messages: msgs, Tools: api.Raw(`[{}]`)}).Text; got != "<user>[text:a][text:b]" {
+		t.Errorf("%q", got)
+	}
+	if got := mustRender(t, r, Input{Messages: msgs, ChatTemplate: ptr(parted)}).Text; got != "<user>[text:a][text:b]" {
+		t.Errorf("%q", got)
+	}
+	if got := mustRender(t, r, Input{Messages: msgs}).Text; got != "<|user|>\na\nb<|end|>\n<|assistant|>\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestNew: what a server is told at its start.
+func TestNew(t *testing.T) {
+	for _, c := range []struct {
+		cfg  Config
+		want string
+	}{
+		{of("{% if %}"), "chat: template \"default\": jinja: line 1: TemplateSyntaxError: Expected an expression, got 'end of statement block'"},
+		{Config{Templates: []Template{{"", "a"}, {"default", "b"}}}, `chat: two templates are named "default"`},
+		{Config{DefaultKwargs: api.Raw(`[]`)}, "chat: default chat template kwargs: must be an object"},
+		{Config{DefaultKwargs: api.Raw(`{`)}, "chat: default chat template kwargs: jinja: invalid JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"},
+		{Config{DefaultKwargs: api.Raw(`{"chat_template": "x"}`)}, "chat: default chat template kwargs must not hold chat_template"},
+		{Config{DefaultKwargs: api.Raw(`{"messages": []}`)}, "chat: default chat template kwargs must not hold messages"},
+		{Config{ContentFormat: 9}, "chat: unknown content format 9"},
+	} {
+		if _, err := New(c.cfg); err == nil || err.Error() != c.want {
+			t.Errorf("error %v\nwant  %s", err, c.want)
+		}
+	}
+	if _, err := New(of("{% if %}")); !errors.Is(err, jinja.ErrSyntax) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestParseContentFormat(t *testing.T) {
+	for s, want := range map[string]ContentFormat{"auto": FormatAuto, "string": FormatString, "openai": FormatOpenAI} {
+		if got, err := ParseContentFormat(s); err != nil || got != want {
+			t.Errorf("%s: %d, %v", s, got, err)
+		}
+	}
+	if _, err := ParseContentFormat("text"); err == nil {
+		t.Error("no error")
+	}
+}
+
+// TestConcurrent shares a renderer, and its cache, between goroutines; run it
+// with -race.
+func TestConcurrent(t *testing.T) {
+	cfg := of(chatml)
+	cfg.TrustRequestTemplate = true
+	cfg.DefaultKwargs = api.Raw(`{"x": [1, 2]}`)
+	r := newRenderer(t, cfg)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for j := range 50 {
+				own := fmt.Sprintf("%d {{ messages[0].content }}{{ x }}", j%40)
+				in := Input{Messages: []api.Message{text("user", "a"), text("assistant", "b")}}
+				if i%2 == 0 {
+					in.ChatTemplate = &own
+				}
+				p, err := r.Render(in)
+				want := fmt.Sprintf("%d a[1, 2]", j%40)
+				if i%2 == 1 {
+					want = "<|user|>\na<|end|>\n<|assistant|>\nb<|end|>\n<|assistant|>\n"
+				}
+				if err != nil || p.Text != want {
+					t.Errorf("%q, %v", p.Text, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func BenchmarkRender(b *testing.B) {
+	r := newRenderer(b, of(chatml))
+	in := Input{Messages: []api.Message{text("system", "Be nice."), text("user", "Hi"), text("assistant", "Hello!"), text("user", "And now?")}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := r.Render(in); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

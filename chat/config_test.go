@@ -1,0 +1,121 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"weir/chat/jinja"
+)
+
+func TestParseTokenizerConfig(t *testing.T) {
+	for _, c := range []struct {
+		in        string
+		templates string
+		tokens    string
+	}{
+		{`{}`, "[]", "{}"},
+		{`{"chat_template": null, "bos_token": null}`, "[]", "{}"},
+		{`{"chat_template": "a"}`, "[{default a}]", "{}"},
+		{`{"chat_template": [{"name": "default", "template": "a"}, {"name": "tool_use", "template": "b"}]}`, "[{default a} {tool_use b}]", "{}"},
+		{`{"bos_token": "<s>", "eos_token": {"__type": "AddedToken", "content": "</s>", "lstrip": false}, "pad_token": null, "add_bos_token": true,
+			"unk_token": {"lstrip": false}, "image_token": "<img>", "model_max_length": 1e30, "tokenizer_class": "X"}`,
+			"[]", "{'bos_token': '<s>', 'eos_token': '</s>', 'image_token': '<img>'}"},
+		{`{"additional_special_tokens": ["<a>", {"content": "<b>"}, 5], "extra_special_tokens": {"video_token": "<v>", "x": {"content": "y"}, "z": 1}}`,
+			"[]", "{'video_token': '<v>', 'x': 'y', 'additional_special_tokens': ['<a>', '<b>']}"},
+		{`{"extra_special_tokens": ["<a>"]}`, "[]", "{}"},
+	} {
+		got, err := ParseTokenizerConfig([]byte(c.in))
+		if err != nil {
+			t.Errorf("%s: %v", c.in, err)
+			continue
+		}
+		show, _ := jinja.Compile(`{{ v }}`)
+		vars := jinja.NewDict(1)
+		vars.Set("v", got.SpecialTokens)
+		tokens, err := show.Render(vars, jinja.Options{})
+		if err != nil || fmt.Sprint(got.Templates) != c.templates || tokens != c.tokens {
+			t.Errorf("%s:\ngot  %v %s %v\nwant %s %s", c.in, got.Templates, tokens, err, c.templates, c.tokens)
+		}
+	}
+	for _, bad := range []string{``, `[]`, `{"chat_template": 5}`, `{"chat_template": [5]}`, `{"chat_template": [{"name": "a"}]}`, `{"chat_template": [{"template": "a"}]}`} {
+		if _, err := ParseTokenizerConfig([]byte(bad)); !errors.Is(err, ErrTokenizerConfig) {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
+// TestTemplateCache: compiled once, forgotten in the order of last use, bounded
+// in number and bytes.
+func TestTemplateCache(t *testing.T) {
+	var c templateCache
+	get := func(src string) *compiled {
+		t.Helper()
+		got, err := c.get(src)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	source := func(i int) string { return fmt.Sprint("template ", i) }
+	first := get(source(0))
+	if get(source(0)) != first {
+		t.Error("compiled twice")
+	}
+	for i := 1; i < maxCached; i++ {
+		get(source(i))
+	}
+	second := get(source(1))
+	if get(source(0)) != first { // used again: 2 is now the one used longest ago
+		t.Error("forgotten too early")
+	}
+	third := get(source(2))
+	get(source(1))
+	get(source(0))
+	get(source(maxCached)) // makes room by forgetting 3
+	if c.mu.order.Len() != maxCached || len(c.mu.entries) != maxCached {
+		t.Errorf("%d entries", c.mu.order.Len())
+	}
+	if get(source(2)) != third || get(source(1)) != second {
+		t.Error("forgot one that was used")
+	}
+	before := get(source(4))
+	for i := range maxCached {
+		get(source(1000 + i))
+	}
+	if get(source(4)) == before {
+		t.Error("not forgotten")
+	}
+
+	big := strings.Repeat("x", maxCachedBytes/3)
+	for i := range 5 {
+		get(big + source(i))
+		sum := 0
+		for e := c.mu.order.Front(); e != nil; e = e.Next() {
+			sum += e.Value.(*cached).size
+		}
+		if sum != c.mu.bytes || sum > maxCachedBytes {
+			t.Errorf("%d bytes, counted %d", sum, c.mu.bytes)
+		}
+	}
+	if _, err := c.get("{% if %}"); !errors.Is(err, jinja.ErrSyntax) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// FuzzParseTokenizerConfig: any bytes give a configuration or an error.
+func FuzzParseTokenizerConfig(f *testing.F) {
+	for _, s := range []string{`{}`, `{"chat_template": [{"name": "a", "template": "b"}], "bos_token": {"content": "x"}}`, `{"additional_special_tokens": [1, "a"]}`, `[`, `{"extra_special_tokens": {"a": null}}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := ParseTokenizerConfig(data)
+		if err != nil && !errors.Is(err, ErrTokenizerConfig) {
+			t.Fatalf("error %v", err)
+		}
+		if err == nil && c.SpecialTokens == nil {
+			t.Fatal("no tokens")
+		}
+	})
+}
