@@ -18,9 +18,9 @@ type wordCache struct {
 type cacheSet [4]atomic.Pointer[cachedWord]
 
 const (
-	cacheSets  = 1 << 14
-	cacheBytes = 44 // longest piece kept
-	cacheIDs   = 12 // most ids kept
+	cacheSets  = 1 << 14 // a power of two
+	cacheBytes = 44      // longest piece kept
+	cacheIDs   = 12      // most ids kept
 )
 
 // cachedWord has no pointers, so an entry is one allocation that the garbage
@@ -37,7 +37,7 @@ func newWordCache() wordCache {
 }
 
 func (c *wordCache) set(s string) *cacheSet {
-	return &c.sets[maphash.String(c.seed, s)%cacheSets]
+	return &c.sets[maphash.String(c.seed, s)&uint64(len(c.sets)-1)]
 }
 
 // find returns the entry of s, or nil.

@@ -127,7 +127,7 @@ func TestRoundTrip(t *testing.T) {
 	for _, s := range samples() {
 		texts = append(texts, s.Text)
 	}
-	for range 1500 {
+	for range rounds(1500) {
 		texts = append(texts, mixedText(rng, 1+rng.IntN(30)))
 	}
 	for _, name := range miniNames {
@@ -199,7 +199,7 @@ func TestDecodeMatchesTwin(t *testing.T) {
 	rng := rand.New(rand.NewPCG(13, 14))
 	for _, name := range twinNames {
 		tok, slow := mini(t, name), miniTwin(t, name)
-		for range 1000 {
+		for range rounds(1000) {
 			ids := randomIDs(rng, tok, 1+rng.IntN(12))
 			for _, skip := range []bool{false, true} {
 				if got, want := tok.Decode(ids, DecodeOptions{SkipSpecial: skip}), slow.decode(ids, skip); got != want {
@@ -282,7 +282,7 @@ func TestDecoderMatchesDecode(t *testing.T) {
 	rng := rand.New(rand.NewPCG(15, 16))
 	for _, name := range twinNames {
 		tok := mini(t, name)
-		for range 1500 {
+		for range rounds(1500) {
 			opt := DecodeOptions{SkipSpecial: rng.IntN(2) == 0, JoinSpecial: rng.IntN(2) == 0}
 			var prompt []int32
 			if rng.IntN(2) == 0 {
@@ -293,7 +293,7 @@ func TestDecoderMatchesDecode(t *testing.T) {
 			}
 			checkDecoder(t, tok, prompt, randomIDs(rng, tok, 1+rng.IntN(12)), opt)
 		}
-		for _, s := range samples()[:300] {
+		for _, s := range samples()[:rounds(300)] {
 			checkDecoder(t, tok, nil, tok.Encode(nil, s.Text, false), skipSpecial)
 		}
 	}

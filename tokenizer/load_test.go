@@ -68,7 +68,7 @@ func TestLoadRefusesByName(t *testing.T) {
 		"merge list":         {withModel(tinyBytes(nil), object{"merges": [][]string{{"a", "b", "c"}}}), ErrInvalid, "3 tokens"},
 		"same id":            {withModel(tinyBytes(nil), object{"vocab": object{"a": 1, "b": 1}}), ErrInvalid, "id 1"},
 		"sparse ids":         {withModel(tinyBytes(nil), object{"vocab": object{"a": 2000000}}), ErrUnsupported, "2000000"},
-		"huge id":            {withModel(tinyBytes(nil), object{"vocab": object{"a": 1 << 40}}), ErrUnsupported, "token id"},
+		"huge id":            {withModel(tinyBytes(nil), object{"vocab": object{"a": int64(1) << 40}}), ErrUnsupported, "token id"},
 		"negative id":        {withModel(tinyBytes(nil), object{"vocab": object{"a": -1}}), ErrInvalid, "token id"},
 		"added id elsewhere": {tinyBytes(object{"added_tokens": []any{object{"id": 300, "content": "<x>"}}}), ErrInvalid, "by its place"},
 		"added over another": {tinyBytes(object{"added_tokens": []any{object{"id": 65, "content": "<x>"}}}), ErrInvalid, "id 65"},

@@ -79,7 +79,9 @@ func replace(from, to string) normalizer {
 	return func(s string) string { return strings.ReplaceAll(s, from, to) }
 }
 
-// nfc returns s in normalization form C.
+// nfc returns s in normalization form C. The reference's tables are of an older
+// Unicode: it leaves marks that are newer than they are, such as U+10F83, where
+// they stand among other marks. Here they are ordered.
 //
 // x/text inserts U+034F after 30 combining marks (the stream-safe format of
 // UAX #15), which the reference does not: such text takes the slow way.
@@ -149,7 +151,7 @@ func composeMarks(s string) string {
 	for _, c := range chars {
 		if starter >= 0 {
 			last := out[len(out)-1]
-			if len(out)-1 == starter || last.ccc != 0 && last.ccc < c.ccc {
+			if len(out)-1 == starter || last.ccc < c.ccc {
 				if r, ok := composePair(out[starter].r, c.r); ok {
 					out[starter].r = r
 					continue
