@@ -35,9 +35,15 @@ lint: ## gofmt, go vet, house rules, staticcheck
 
 vectors: ## the large test vectors: DIR=.. (TOKENIZERS=.. adds published tokenizers)
 	@test -n "$(DIR)" || { echo "usage: make vectors DIR=.. [TOKENIZERS=..]"; exit 1; }
-	WEIR_VECTORS=$(abspath $(DIR)) WEIR_TOKENIZERS=$(abspath $(TOKENIZERS)) $(GO) test ./tokenizer $(if $(wildcard chat),./chat/...) -run Vectors -v
+	WEIR_VECTORS=$(abspath $(DIR)) WEIR_TOKENIZERS=$(abspath $(TOKENIZERS)) $(GO) test ./tokenizer ./chat/... -run Vectors -v
 
-check: lint test ## what must pass before a commit lands
+gen: ## write the generated assembly anew
+	cd device/cpu/_gen && $(GO) run . -out ..
+
+gen-check: ## the generated assembly is what its generator writes
+	cd device/cpu/_gen && $(GO) vet . && $(GO) run . -check -out ..
+
+check: lint gen-check test ## what must pass before a commit lands
 
 clean: ## remove what was built
 	rm -rf weir build

@@ -280,6 +280,10 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 			}
 		}
 		if ctx.Err() != nil {
+			if f := e.flying; f != nil { // its tokens are paid for
+				e.flying = nil
+				return e.land(f)
+			}
 			return nil
 		}
 		e.publishStats(time.Now())

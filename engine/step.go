@@ -223,7 +223,10 @@ func (e *Engine) book(w *work, c scheduler.Chunk, s drawn) error {
 		e.count.CachedTokens += uint64(q.Cached)
 		w.req.stream.begin(q.Cached, w.req.prompt)
 	}
-	ev := Event{Token: tok, Logprob: s.out.Logprobs[s.row], Rank: s.out.Ranks[s.row], StopID: -1}
+	ev := Event{Token: tok, StopID: -1}
+	if w.req.Sampling.Logprobs != backend.NoLogprobs {
+		ev.Logprob, ev.Rank = s.out.Logprobs[s.row], s.out.Ranks[s.row]
+	}
 	if q.Status == scheduler.Finished {
 		ev.Reason, ev.StopID = q.Reason, q.StopID
 	}

@@ -84,13 +84,16 @@ func (s *Stream) Take(ev *Events) bool {
 	return len(ev.Items) > 0
 }
 
-// Next waits until it can Take.
+// Next waits until it can Take, or until ctx ends and there is nothing to take.
 func (s *Stream) Next(ctx context.Context, ev *Events) error {
 	for !s.Take(ev) {
 		select {
 		case <-s.ready:
 		case <-ctx.Done():
-			return ctx.Err()
+			if !s.Take(ev) {
+				return ctx.Err()
+			}
+			return nil
 		}
 	}
 	return nil

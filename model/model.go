@@ -2,6 +2,8 @@ package model
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -198,4 +200,17 @@ func (c *Config) ActivationBytes(maxTokens int) int64 {
 		width += int64(s.Width)
 	}
 	return 4 * width * int64(maxTokens)
+}
+
+// Digest is a hash that tells models apart: of the config, and of every tensor
+// its name, type, shape and first bytes. Reading all bytes would take seconds;
+// two trainings of one network differ in the first ones.
+func (m *Model) Digest() string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%+v\n", m.Config)
+	for _, name := range m.checkpoint.Names() {
+		t, _ := m.checkpoint.Tensor(name)
+		fmt.Fprintf(h, "%s %v %v %x\n", name, t.DType, t.Shape, t.Data[:min(len(t.Data), 64)])
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
 }

@@ -72,3 +72,35 @@ func (m *Model) validate() error {
 
 // serves reports whether a request for name is for this model; "" is.
 func (m *Model) serves(name string) bool { return name == "" || slices.Contains(m.Names, name) }
+
+// String lists what is given, for the log.
+func (g Generation) String() string {
+	var b []byte
+	add := func(name string, v any) {
+		if len(b) > 0 {
+			b = append(b, ' ')
+		}
+		b = fmt.Appendf(b, "%s=%v", name, v)
+	}
+	for _, f := range []struct {
+		name  string
+		value *float64
+	}{{"temperature", g.Temperature}, {"top_p", g.TopP}, {"min_p", g.MinP}, {"repetition_penalty", g.RepetitionPenalty}} {
+		if f.value != nil {
+			add(f.name, float32(*f.value))
+		}
+	}
+	for _, f := range []struct {
+		name  string
+		value *int
+	}{{"top_k", g.TopK}, {"max_new_tokens", g.MaxNewTokens}, {"max_tokens", g.MaxTokens}} {
+		if f.value != nil {
+			add(f.name, *f.value)
+		}
+	}
+	add("eos", g.EOS)
+	if len(g.Stop) > 0 {
+		add("stop", g.Stop)
+	}
+	return string(b)
+}

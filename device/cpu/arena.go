@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"unsafe"
 )
@@ -10,6 +11,7 @@ const (
 	cacheLine   = 64
 	hugePage    = 2 << 20
 	segmentSize = 16 << 20
+	maxBytes    = math.MaxInt / 4 // sums of a few sizes do not overflow
 )
 
 // An arena hands out zeroed memory that lives until close and never moves. It
@@ -33,7 +35,7 @@ type segment struct {
 // bytes returns n zeroed bytes on a cache line of their own. A large piece gets
 // a segment for itself.
 func (a *arena) bytes(n int) ([]byte, error) {
-	if n < 0 || n > 1<<56 {
+	if n < 0 || n > maxBytes {
 		return nil, fmt.Errorf("%w: %d bytes are more than any machine has", ErrConfig, n)
 	}
 	n = (n + cacheLine - 1) &^ (cacheLine - 1)
@@ -88,7 +90,7 @@ func product(factors ...int) (int, error) {
 			return 0, fmt.Errorf("%w: negative size %d", ErrConfig, f)
 		}
 		hi, lo := bits.Mul64(p, uint64(f))
-		if hi != 0 || lo > 1<<56 {
+		if hi != 0 || lo > maxBytes {
 			return 0, fmt.Errorf("%w: a size of %v elements is more than any machine has", ErrConfig, factors)
 		}
 		p = lo

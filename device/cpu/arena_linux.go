@@ -7,8 +7,9 @@ import (
 )
 
 func mapSegment(n int, huge bool) (segment, error) {
+	// No MAP_NORESERVE: what this machine can never hold is to be refused now.
 	// A huge page needs an aligned 2 MiB; the system aligns to 4 KiB only.
-	mapped, err := unix.Mmap(-1, 0, n+hugePage, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	mapped, err := unix.Mmap(-1, 0, n+hugePage, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		return segment{}, err
 	}

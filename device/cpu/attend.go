@@ -60,8 +60,8 @@ const scoreStride = partTokens + rowPad
 // relative to their greatest score, their sum, and the weighted values. It is
 // one block of memory, so that many can be kept for merging.
 type partial struct {
-	top    []float32 // [rows] -Inf: the row sees none of the positions
-	weight []float32 // [rows]
+	top    []float32 // [rows]
+	weight []float32 // [rows] at least 1; 0: the row sees none of the positions; NaN: it cannot be said
 	value  []float32 // [rows, dims]
 }
 
@@ -258,7 +258,7 @@ func (j *attendJob) do(worker, chunk int) {
 			j.load(sc, s, head)
 		}
 		for r := range rows {
-			sc.attn.sum.top[r] = float32(math.Inf(-1))
+			sc.attn.sum.weight[r] = 0
 		}
 		for p := p0; p < p1; p++ {
 			part := sc.attn.part
@@ -282,41 +282,83 @@ func (j *attendJob) load(sc *scratch, s *span, head int) {
 	}
 }
 
-// compute is partial result p of a span's rows for one KV head.
-func (j *attendJob) compute(sc *scratch, s *span, head, p int, out partial) {
-	c := &j.d.cache
-	// Units [u0, u1) hold what some row of the span sees; n counts positions
-	// from the first unit on.
+// reach is what a span's rows see of partial result p: units [u0, u1) from its
+// first position on, and n positions from unit u0 on.
+func (j *attendJob) reach(s *span, p int) (u0, u1, n int) {
 	first := p * partTokens
 	lo, _ := j.sees(s.first)
 	_, hi := j.sees(s.last - 1)
 	lo, hi = max(lo, first), min(hi, first+partTokens)
-	u0, u1 := (lo-first)/rowsPerTile, (hi-first+rowsPerTile-1)/rowsPerTile
-	n := hi - first - u0*rowsPerTile
+	u0, u1 = (lo-first)/rowsPerTile, (hi-first+rowsPerTile-1)/rowsPerTile
+	return u0, u1, hi - first - u0*rowsPerTile
+}
 
-	offs := sc.offs[:u1-u0+1]
+// units writes where the units of partial result p start, from unit u0 on.
+func (j *attendJob) units(offs []int, s *span, p, u0 int) {
+	c := &j.d.cache
 	for u := range offs {
-		// One unit further than needed is prefetched, if the table has it.
-		pos := min(first+(u0+u)*rowsPerTile, len(s.table)*c.blockTokens-1)
+		pos := p*partTokens + (u0+u)*rowsPerTile
 		offs[u] = c.offset(s.table[pos/c.blockTokens], pos)
+	}
+}
+
+// compute is partial result p of a span's rows for one KV head.
+//
+// The cache is too large for any other cache, and its pages lie anywhere, so
+// the processor cannot guess what comes next: while the keys are multiplied the
+// values are prefetched, and then the keys of the next partial result, or of
+// the next head.
+func (j *attendJob) compute(sc *scratch, s *span, head, p int, out partial) {
+	c := &j.d.cache
+	u0, u1, n := j.reach(s, p)
+	offs, ahead := sc.offs[:u1-u0], sc.ahead[:u1-u0]
+	j.units(offs, s, p, u0)
+	for u := range ahead {
+		ahead[u] = offs[u] + c.keys
 	}
 	data := c.data[c.at(j.layer, head):]
 	rows := (s.last - s.first) * j.group
 	scores := sc.attn.scores[u0*rowsPerTile:]
-
 	j.eachPass(rows, func(r0, m int) {
-		j.d.impl.mul[c.format][m](data, offs, c.headDim, sc.attn.q[r0*c.headDim:], c.headDim, scores[r0*scoreStride:], scoreStride, nil)
+		j.d.impl.mul[c.format][m](data, offs, ahead, c.headDim, sc.attn.q[r0*c.headDim:], c.headDim, scores[r0*scoreStride:], scoreStride, nil)
 	})
+
+	first := p * partTokens
 	for r := range rows {
-		a, b := j.sees(s.first + r/j.group)
-		j.weigh(&out, r, sc.attn.scores[r*scoreStride:][:u1*rowsPerTile], u0*rowsPerTile, a-first, b-first)
+		lo, hi := j.sees(s.first + r/j.group)
+		j.weigh(&out, r, sc.attn.scores[r*scoreStride:][:u1*rowsPerTile], u0*rowsPerTile, lo-first, hi-first)
 	}
+
+	j.next(ahead, offs, s, head, p)
 	values := data[c.keys:]
 	for t := 0; t*rowsPerTile < c.headDim; t++ {
 		j.eachPass(rows, func(r0, m int) {
-			j.d.impl.pv[c.format][m](values[t*c.valueT:], offs, n, scores[r0*scoreStride:], scoreStride, out.value[r0*j.dims+t*rowsPerTile:], j.dims)
+			j.d.impl.pv[c.format][m](values[t*c.valueT:], offs, ahead, n, scores[r0*scoreStride:], scoreStride, out.value[r0*j.dims+t*rowsPerTile:], j.dims)
 		})
 	}
+}
+
+// next writes what to prefetch while values are multiplied, relative to them:
+// the keys that come next. A value tile has as many bytes as its share of a
+// unit's keys, so all tiles together cover them.
+func (j *attendJob) next(ahead, offs []int, s *span, head, p int) {
+	c := &j.d.cache
+	shift := -c.keys
+	p0, p1 := j.parts(s)
+	if p++; p == p1 {
+		if head+1 == c.heads {
+			copy(ahead, offs) // in the cache already
+			return
+		}
+		p, shift = p0, shift+c.head
+	}
+	u0, u1, _ := j.reach(s, p)
+	n := min(u1-u0, len(ahead))
+	j.units(ahead[:n], s, p, u0)
+	for u := range ahead[:n] {
+		ahead[u] += shift
+	}
+	copy(ahead[n:], offs[n:])
 }
 
 // eachPass cuts rows into equal parts that the kernels can take.
@@ -337,7 +379,7 @@ func (j *attendJob) weigh(out *partial, r int, scores []float32, start, lo, hi i
 	lo, hi = min(max(lo, start), len(scores)), max(min(hi, len(scores)), start)
 	if lo >= hi {
 		clear(scores[start:])
-		out.top[r], out.weight[r] = float32(math.Inf(-1)), 0
+		out.weight[r] = 0
 		return
 	}
 	for i := start; i < lo; i++ {
@@ -355,8 +397,8 @@ func (j *attendJob) merge(sum, part *partial, rows int) {
 	for r := range rows {
 		v, w := sum.value[r*j.dims:][:j.dims], part.value[r*j.dims:][:j.dims]
 		switch {
-		case math.IsInf(float64(part.top[r]), -1): // the row sees nothing of it
-		case math.IsInf(float64(sum.top[r]), -1):
+		case part.weight[r] == 0:
+		case sum.weight[r] == 0:
 			sum.top[r], sum.weight[r] = part.top[r], part.weight[r]
 			copy(v, w)
 		default:

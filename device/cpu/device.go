@@ -121,7 +121,8 @@ func (d *Device) rows(a model.Act) int {
 // scratch is one worker's own memory, allocated by Plan.
 type scratch struct {
 	attn   attendScratch
-	offs   []int     // tile offsets of one kernel call
+	offs   []int     // [maxTilesPerCall] tile offsets of one kernel call
+	ahead  []int     // [maxTilesPerCall] what it prefetches
 	edge   []float32 // [rows of a kernel, 16] results of a tile that is not full
 	picker sampler.Picker
 	_      [linePad]byte

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"weir/backend"
@@ -15,84 +15,9 @@ import (
 	"weir/weights"
 )
 
-// sequence is a request as a test feeds it.
-type sequence struct {
-	tokens   []int32
-	computed int
-	table    []int32
-}
-
-// feeder makes batches of sequences that share a pool of blocks.
-type feeder struct {
-	blockTokens int
-	free        []int32 // blocks in the order in which they are handed out
-	batch       backend.Batch
-	draws       backend.Draws
-	out         backend.Out
-}
-
-func newFeeder(rnd *rand.Rand, spec backend.Spec) *feeder {
-	f := &feeder{blockTokens: spec.BlockTokens}
-	for _, b := range rnd.Perm(spec.NumBlocks - 1) {
-		f.free = append(f.free, int32(b)+1)
-	}
-	return f
-}
-
-func (f *feeder) reset() {
-	f.batch.Reset()
-	f.draws.Reset()
-}
-
-// add puts the next n tokens of s into the batch; all of them draw, and give
-// their logits to the host, or only the last.
-func (f *feeder) add(s *sequence, n int, all bool) {
-	b := &f.batch
-	for i := range n {
-		pos := s.computed + i
-		if pos/f.blockTokens == len(s.table) {
-			s.table, f.free = append(s.table, f.free[0]), f.free[1:]
-		}
-		if all || i == n-1 {
-			b.At = append(b.At, int32(len(b.Tokens)))
-			f.draws.Rows = append(f.draws.Rows, backend.Draw{Mask: -1, Allow: -1, Target: -1, Host: true})
-		}
-		b.Tokens = append(b.Tokens, s.tokens[pos])
-		b.Pos = append(b.Pos, int32(pos))
-		b.Slots = append(b.Slots, s.table[pos/f.blockTokens]*int32(f.blockTokens)+int32(pos%f.blockTokens))
-	}
-	s.computed += n
-	b.QueryEnd = append(b.QueryEnd, int32(len(b.Tokens)))
-	b.KVLen = append(b.KVLen, int32(s.computed))
-	b.Tables = append(b.Tables, s.table...)
-	b.TableEnd = append(b.TableEnd, int32(len(b.Tables)))
-}
-
-// run does the step and returns the host rows.
-func (f *feeder) run(t testing.TB, r *runner) [][]float32 {
-	t.Helper()
-	n := len(f.batch.At)
-	v := r.n.vocab
-	f.out = backend.Out{Tokens: make([]int32, n), Logprobs: make([]float32, n), Ranks: make([]int32, n), Logits: make([]float32, n*v)}
-	if err := r.step(&f.batch, &f.draws, &f.out); err != nil {
-		t.Fatal(err)
-	}
-	var rows [][]float32
-	for i := range n {
-		rows = append(rows, f.out.Logits[i*v:(i+1)*v])
-	}
-	return rows
-}
-
-func randomTokens(rnd *rand.Rand, n, vocab int) []int32 {
-	tokens := make([]int32, n)
-	for i := range tokens {
-		tokens[i] = int32(rnd.IntN(vocab))
-	}
-	return tokens
-}
-
-var testSpec = backend.Spec{BlockTokens: 16, NumBlocks: 100, MaxTokens: 700, MaxSeqs: 16, MaxSeqTokens: 700, Depth: 1}
+// twinTokens is the length of TestTwin's sequence: more than one partial result
+// of attention, and more than a window.
+const twinTokens = partTokens + 44
 
 // TestTwin: the logits of a whole decoder are those of double precision
 // arithmetic, whatever implementation, weight format and KV format.
@@ -103,29 +28,37 @@ func TestTwin(t *testing.T) {
 		headDim int
 		limit   float64
 	}{
-		{weights.F32, Auto, F32, 32, 2e-5},
-		{weights.F16, Auto, F32, 20, 2e-5},
-		{weights.BF16, Auto, F32, 16, 2e-5},
-		{weights.BF16, F32, F32, 64, 2e-5},
-		{weights.BF16, Auto, F16, 16, 5e-3},
-		{weights.BF16, Auto, BF16, 16, 4e-2},
-		{weights.F32, BF16, F32, 16, 1e-1},
+		{weights.F32, Auto, F32, 32, 5e-6},
+		{weights.F16, Auto, F32, 20, 5e-6},
+		{weights.BF16, Auto, F32, 16, 5e-6},
+		{weights.BF16, F32, F32, 48, 5e-6},
+		{weights.BF16, Auto, F16, 16, 1e-3},
+		{weights.BF16, Auto, BF16, 16, 1e-2},
+		{weights.F32, BF16, F32, 16, 2e-2},
 	}
-	eachImpl(t, func(t *testing.T, im *impl) {
-		for _, c := range cases {
-			t.Run(fmt.Sprintf("%s_as_%s_kv_%s_%d", c.weight, c.as, c.kv, c.headDim), func(t *testing.T) {
-				rnd := newRand(1)
-				n := newNet(rnd, c.weight, c.headDim)
-				s := &sequence{tokens: randomTokens(rnd, 300, n.vocab)}
-				want := n.twin(s.tokens)
+	for _, c := range cases {
+		t.Run(fmt.Sprintf("%s_as_%s_kv_%s_%d", c.weight, c.as, c.kv, c.headDim), func(t *testing.T) {
+			rnd := newRand(1)
+			n := newNet(rnd, c.weight, c.headDim)
+			tokens := randomTokens(rnd, twinTokens, n.vocab)
+			want := n.twin(tokens)
+			size := 0.0
+			for _, row := range want {
+				for _, v := range row {
+					size = max(size, math.Abs(v))
+				}
+			}
+			if size < 3 {
+				t.Fatalf("the largest logit is %v: nothing is tested", size)
+			}
+			eachImpl(t, func(t *testing.T, im *impl) {
 				r := newRunner(t, n, Config{Threads: 2, WeightType: c.as, KVType: c.kv, Impl: im.name}, testSpec)
 				f := newFeeder(rnd, testSpec)
-				f.add(s, len(s.tokens), true)
-				worst, size := 0.0, 0.0
+				f.add(&sequence{tokens: tokens}, len(tokens), true)
+				worst := 0.0
 				for i, row := range f.run(t, r) {
 					for v := range row {
 						worst = max(worst, math.Abs(float64(row[v])-want[i][v]))
-						size = max(size, math.Abs(want[i][v]))
 						if math.IsNaN(float64(row[v])) {
 							t.Fatalf("position %d, token %d: NaN", i, v)
 						}
@@ -134,15 +67,13 @@ func TestTwin(t *testing.T) {
 						t.Fatalf("position %d: drew %d, the best is %d", i, f.out.Tokens[i], best)
 					}
 				}
-				if size < 3 {
-					t.Fatalf("the largest logit is %v: nothing is tested", size)
-				}
+				t.Logf("off by %.3g of %.3g, relative %.3g", worst, size, worst/size)
 				if worst > c.limit*size {
 					t.Errorf("off by %.3g of %.3g, relative %.3g > %.3g", worst, size, worst/size, c.limit)
 				}
 			})
-		}
-	})
+		})
+	}
 }
 
 func argmax(v []float32) int32 {
@@ -153,84 +84,6 @@ func argmax(v []float32) int32 {
 		}
 	}
 	return int32(best)
-}
-
-// TestBatchInvariance: every bit of every logit is the same, however sequences
-// are cut into chunks, with whom they share a batch, which blocks and block
-// size they have and how many threads compute.
-func TestBatchInvariance(t *testing.T) {
-	eachImpl(t, func(t *testing.T, im *impl) {
-		for _, kv := range []Format{F32, F16, BF16} {
-			t.Run(kv.String(), func(t *testing.T) { testBatchInvariance(t, im, kv) })
-		}
-	})
-}
-
-func testBatchInvariance(t *testing.T, im *impl, kv Format) {
-	rnd := newRand(2)
-	n := newNet(rnd, weights.BF16, 32)
-	lengths := []int{1, 2, 15, 16, 17, 70, 255, 256, 257, 600}
-	if testing.Short() || invariants.Enabled {
-		lengths = []int{1, 16, 17, 70, 300}
-	}
-	var seqs []*sequence
-	for _, l := range lengths {
-		seqs = append(seqs, &sequence{tokens: randomTokens(rnd, l, n.vocab)})
-	}
-	// One sequence at a time, in one chunk, on one thread.
-	want := make([][][]float32, len(seqs))
-	{
-		r := newRunner(t, n, Config{Threads: 1, KVType: kv, Impl: im.name}, testSpec)
-		for i, s := range seqs {
-			s.computed, s.table = 0, nil
-			f := newFeeder(rnd, testSpec)
-			f.add(s, len(s.tokens), true)
-			want[i] = f.run(t, r)
-		}
-	}
-	for round := range 6 {
-		spec := testSpec
-		spec.BlockTokens = []int{16, 48, 64, 32, 16, 256}[round]
-		spec.NumBlocks = 110
-		threads := []int{1, 2, 4, 3, 2, 2}[round]
-		r := newRunner(t, n, Config{Threads: threads, KVType: kv, Impl: im.name}, spec)
-		f := newFeeder(rnd, spec)
-		for _, s := range seqs {
-			s.computed, s.table = 0, nil
-		}
-		for left := len(seqs); left > 0; {
-			f.reset()
-			room := 1 + rnd.IntN(300)
-			var who, from []int
-			for _, i := range rnd.Perm(len(seqs)) {
-				s := seqs[i]
-				size := []int{1, 2, 7, 16, 64, 500}[rnd.IntN(6)]
-				if c := min(size, len(s.tokens)-s.computed, room); c > 0 {
-					room -= c
-					for k := range c {
-						who, from = append(who, i), append(from, s.computed+k)
-					}
-					f.add(s, c, true)
-					if s.computed == len(s.tokens) {
-						left--
-					}
-				}
-			}
-			for row, got := range f.run(t, r) {
-				if !slices.Equal(bitsOf(got), bitsOf(want[who[row]][from[row]])) {
-					t.Fatalf("round %d, %d threads, blocks of %d: position %d of the sequence of %d differs", round, threads, spec.BlockTokens, from[row], len(seqs[who[row]].tokens))
-				}
-			}
-		}
-	}
-}
-
-func bitsOf(v []float32) []uint32 {
-	b := make([]uint32, len(v))
-	for i := range v {
-		b[i] = math.Float32bits(v[i])
-	}
-	return b
 }
 
 // TestPartialDraw: only some rows draw, more of them than logits are kept at a
@@ -308,38 +161,6 @@ func TestPartialDraw(t *testing.T) {
 	}
 }
 
-// TestStaleBlocks: what a sequence left in a block, infinities and NaN
-// included, reaches nobody who gets the block next.
-func TestStaleBlocks(t *testing.T) {
-	eachImpl(t, func(t *testing.T, im *impl) {
-		rnd := newRand(4)
-		n := newNet(rnd, weights.BF16, 32)
-		s := &sequence{tokens: randomTokens(rnd, 75, n.vocab)}
-		var want []uint32
-		for _, poison := range []byte{0, 0xff} {
-			r := newRunner(t, n, Config{Threads: 2, KVType: BF16, Impl: im.name}, testSpec)
-			for i := range r.cache.data {
-				r.cache.data[i] = poison
-			}
-			f := newFeeder(newRand(5), testSpec)
-			s.computed, s.table = 0, nil
-			for _, c := range []int{33, 1, 41} {
-				f.reset()
-				f.add(s, c, false)
-				got := bitsOf(f.run(t, r)[0])
-				if s.computed < len(s.tokens) {
-					continue
-				}
-				if poison == 0 {
-					want = got
-				} else if !slices.Equal(got, want) {
-					t.Error("old contents of a block changed a logit")
-				}
-			}
-		}
-	})
-}
-
 // TestNoAllocation: a steady step allocates nothing, in prefill and decode,
 // with one thread and several.
 func TestNoAllocation(t *testing.T) {
@@ -382,9 +203,9 @@ func TestPlanErrors(t *testing.T) {
 		"activation of no width":    func(s *model.Shape) { s.Acts = []model.ActShape{{}} },
 		"rope wider than a head":    func(s *model.Shape) { s.Ropes = []model.Rope{{InvFreq: make([]float32, 9)}} },
 		"KV cache beyond an int":    func(s *model.Shape) { s.Spec.NumBlocks = math.MaxInt },
-		"KV cache beyond addresses": func(s *model.Shape) { s.Spec.NumBlocks = 1 << 38 },
+		"KV cache beyond addresses": func(s *model.Shape) { s.Spec.NumBlocks = math.MaxInt >> 25 },
 		"activation beyond an int":  func(s *model.Shape) { s.Acts = []model.ActShape{{Width: math.MaxInt / 2}} },
-		"logits beyond addresses":   func(s *model.Shape) { s.Spec.VocabSize = 1 << 50 },
+		"logits beyond addresses":   func(s *model.Shape) { s.Spec.VocabSize = math.MaxInt >> 13 },
 	}
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -485,27 +306,68 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestClose: no goroutine is left.
+// TestClose: no worker is left.
 func TestClose(t *testing.T) {
-	before := runtime.NumGoroutine()
+	workers := func() int {
+		stacks := make([]byte, 1<<20)
+		return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*workers).serve(")
+	}
+	before := workers()
 	d, err := Open(Config{Threads: 8, KVType: BF16})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if runtime.NumGoroutine() != before+7 {
-		t.Errorf("%d goroutines for 8 threads", runtime.NumGoroutine()-before)
+	for workers()-before != 7 { // they start when they start
+		runtime.Gosched()
 	}
 	for range 2 {
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// A goroutine is counted until it has left its last function, a moment
-	// after it said that it is done.
-	for i := 0; runtime.NumGoroutine() > before; i++ {
-		if i > 1e7 {
-			t.Fatalf("%d goroutines left", runtime.NumGoroutine()-before)
-		}
-		runtime.Gosched()
+	if n := workers() - before; n > 0 {
+		t.Errorf("%d workers left", n)
+	}
+}
+
+// TestMisuse: operands that do not fit each other panic before a kernel runs.
+func TestMisuse(t *testing.T) {
+	n := newNet(newRand(12), weights.BF16, 32)
+	r := newRunner(t, n, Config{Threads: 1, KVType: BF16}, testSpec)
+	f := newFeeder(newRand(13), testSpec)
+	f.add(&sequence{tokens: []int32{1, 2}}, 2, false)
+	r.Begin(&f.batch)
+	act := func(width int) model.Act { return model.Act{Buf: actQKV, Width: width} }
+	q, kv := n.heads*n.headDim, n.kvHeads*n.headDim
+	for name, op := range map[string]func(){
+		"MatMul, input":           func() { r.MatMul(act(n.dim), r.w.out[0], act(q-1)) },
+		"MatMul, output":          func() { r.MatMul(act(n.dim+1), r.w.out[0], act(q)) },
+		"beyond the buffer":       func() { r.MatMul(model.Act{Buf: actX, Off: 1, Width: n.dim}, r.w.out[0], act(q)) },
+		"negative offset":         func() { r.Add(model.Act{Buf: actX, Off: -1, Width: 5}, act(5)) },
+		"no columns":              func() { r.Add(act(0), act(0)) },
+		"Embed":                   func() { r.Embed(act(n.dim+1), r.w.embed) },
+		"Norm, groups":            func() { r.Norm(act(n.dim+1), act(n.dim+1), r.w.norms[0], 0) },
+		"Norm, widths":            func() { r.Norm(act(n.dim), act(2*n.dim), r.w.norms[0], 0) },
+		"Rope":                    func() { r.Rope(act(q+1), act(kv), 0) },
+		"StoreKV, width":          func() { r.StoreKV(0, act(kv), act(kv+1)) },
+		"StoreKV, layer":          func() { r.StoreKV(n.layers, act(kv), act(kv)) },
+		"Attend, width":           func() { r.Attend(act(q), act(q-1), 0, model.Attention{Scale: 1}) },
+		"Attend, layer":           func() { r.Attend(act(q), act(q), -1, model.Attention{Scale: 1}) },
+		"Gate":                    func() { r.Gate(act(10), act(21)) },
+		"Add":                     func() { r.Add(act(10), act(11)) },
+		"Gather":                  func() { r.Gather(model.Act{Buf: actD, Width: 10}, act(11)) },
+		"Draw, head":              func() { r.Draw(r.w.out[0], act(q), &f.draws) },
+		"Draw, width":             func() { r.Draw(r.w.head, act(n.dim+1), &f.draws) },
+		"a slot beyond the cache": func() { f.batch.Slots[1] = 1 << 30; r.StoreKV(0, act(kv), act(kv)) },
+		"a token beyond the rows": func() { f.batch.Tokens[1] = int32(n.vocab); r.Embed(act(n.dim), r.w.embed) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			op()
+		})
 	}
 }

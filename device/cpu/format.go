@@ -81,6 +81,39 @@ func (f Format) put(tile []byte, k, r int, v float32) {
 	}
 }
 
+// putRow stores v as row r of the tile.
+func (f Format) putRow(tile []byte, r int, v []float32) {
+	if f != BF16 {
+		for k, x := range v {
+			f.put(tile, k, r, x)
+		}
+		return
+	}
+	for len(v) >= 2 {
+		binary.LittleEndian.PutUint32(tile[r*4:], uint32(toBF16(v[0]))|uint32(toBF16(v[1]))<<16)
+		if v = v[2:]; len(v) > 0 {
+			tile = tile[rowsPerTile*4:]
+		}
+	}
+	if len(v) > 0 {
+		binary.LittleEndian.PutUint16(tile[r*4:], toBF16(v[0]))
+	}
+}
+
+// putColumn stores v, 16 numbers at most, as column k of the tile.
+func (f Format) putColumn(tile []byte, k int, v []float32) {
+	if f != BF16 {
+		for r, x := range v {
+			f.put(tile, k, r, x)
+		}
+		return
+	}
+	tile = tile[k/2*rowsPerTile*4:][k%2*2 : rowsPerTile*4]
+	for r, x := range v {
+		binary.LittleEndian.PutUint16(tile[r*4:], toBF16(x))
+	}
+}
+
 // columns widens columns 2p and 2p+1 of the tile into c.
 func (f Format) columns(c *[2][rowsPerTile]float32, tile []byte, p int) {
 	b := tile[p*f.pairBytes():][:f.pairBytes()]

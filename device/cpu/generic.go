@@ -42,8 +42,8 @@ func (s *chains) addProduct(parity int, c *[2][rowsPerTile]float32, v float32) {
 }
 
 func mulGeneric(f Format, m int) mulFunc {
-	return func(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32) {
-		for u, off := range offs[:len(offs)-1] {
+	return func(w []byte, offs, _ []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32) {
+		for u, off := range offs {
 			tile := w[off:][:f.tileBytes(k)]
 			var s [genericRows]chains
 			addTile(f, s[:m], tile, x, ldx, k)
@@ -61,7 +61,7 @@ func mulGeneric(f Format, m int) mulFunc {
 }
 
 func pvGeneric(f Format, m int) pvFunc {
-	return func(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int) {
+	return func(w []byte, offs, _ []int, n int, x []float32, ldx int, y []float32, ldy int) {
 		var s [genericRows]chains
 		for u := 0; u*rowsPerTile < n; u++ {
 			addTile(f, s[:m], w[offs[u]:], x[u*rowsPerTile:], ldx, min(rowsPerTile, n-u*rowsPerTile))

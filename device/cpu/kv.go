@@ -66,7 +66,7 @@ func newCache(mem *arena, f Format, s model.Shape) (cache, error) {
 		return cache{}, err
 	}
 	if c.data, err = mem.bytes(size); err != nil {
-		return cache{}, fmt.Errorf("KV cache of %d blocks: %w", s.Spec.NumBlocks, err)
+		return cache{}, fmt.Errorf("%w (KV cache of %d blocks)", err, s.Spec.NumBlocks)
 	}
 	return c, nil
 }
@@ -96,12 +96,13 @@ func storeRow(j *rowJob, r int) {
 	keys, values := j.dst.row(r), j.src.row(r)
 	for h := range c.heads {
 		unit := c.data[c.at(j.table, h)+c.offset(int32(slot/c.blockTokens), slot%c.blockTokens):][:c.unit]
-		for n, v := range keys[h*c.headDim:][:c.headDim] {
-			c.format.put(unit, n, i, v)
-		}
+		c.format.putRow(unit, i, keys[h*c.headDim:][:c.headDim])
 		unit = unit[c.keys:]
-		for n, v := range values[h*c.headDim:][:c.headDim] {
-			c.format.put(unit[n/rowsPerTile*c.valueT:], i, n%rowsPerTile, v)
+		v := values[h*c.headDim:][:c.headDim]
+		for ; len(v) > rowsPerTile; v = v[rowsPerTile:] {
+			c.format.putColumn(unit, i, v[:rowsPerTile])
+			unit = unit[c.valueT:]
 		}
+		c.format.putColumn(unit, i, v)
 	}
 }

@@ -69,7 +69,7 @@ func checkTensor(t weights.Tensor) error {
 	}
 	size, err := product(append([]int{t.DType.Size()}, t.Shape...)...)
 	if err != nil {
-		return fmt.Errorf("tensor %q: %w", t.Name, err)
+		return fmt.Errorf("%w (tensor %q)", err, t.Name)
 	}
 	if size != len(t.Data) || size == 0 {
 		return fmt.Errorf("%w: tensor %q of shape %v has %d bytes, not %d", ErrConfig, t.Name, t.Shape, len(t.Data), size)

@@ -78,7 +78,7 @@ func (j *mulJob) do(worker, chunk int) {
 	kernels := j.d.impl.mul[j.m.format]
 	passes := (n + len(kernels) - 2) / (len(kernels) - 1)
 	if passes == 1 && full > tile {
-		j.call(kernels[n], sc, tile, full, full, row, row+n)
+		j.call(kernels[n], sc, tile, full, tile+1, row, row+n)
 		tile = full
 	}
 	for ; tile < end; tile++ {
@@ -98,15 +98,14 @@ func (j *mulJob) do(worker, chunk int) {
 	}
 }
 
-// call computes rows [r0, r1) with tiles [t0, t1) and has tile next prefetched
-// at the end.
+// call computes rows [r0, r1) with tiles [t0, t1), and meanwhile has as many
+// tiles from next on prefetched.
 func (j *mulJob) call(f mulFunc, sc *scratch, t0, t1, next, r0, r1 int) {
 	m := j.m
-	offs := sc.offs[:t1-t0+1]
+	offs, ahead := sc.offs[:t1-t0], sc.ahead[:t1-t0]
 	for u := range offs {
-		offs[u] = (t0 + u) * m.tile
+		offs[u], ahead[u] = (t0+u)*m.tile, min((next+u)*m.tile, len(m.data)-m.tile)
 	}
-	offs[t1-t0] = min(next*m.tile, len(m.data)-m.tile)
 	var bias []float32
 	if m.bias != nil {
 		bias = m.bias[t0*rowsPerTile : t1*rowsPerTile]
@@ -115,20 +114,20 @@ func (j *mulJob) call(f mulFunc, sc *scratch, t0, t1, next, r0, r1 int) {
 	// wrong panics in Go before a kernel writes.
 	x := j.x.data[r0*j.x.stride : (r1-1)*j.x.stride+m.k]
 	y := j.y.data[r0*j.y.stride+t0*rowsPerTile : (r1-1)*j.y.stride+t1*rowsPerTile]
-	f(m.data, offs, m.k, x, j.x.stride, y, j.y.stride, bias)
+	f(m.data, offs, ahead, m.k, x, j.x.stride, y, j.y.stride, bias)
 }
 
 // edge computes the last tile when the matrix ends inside it: behind the
 // result's columns lie somebody else's.
 func (j *mulJob) edge(f mulFunc, sc *scratch, tile, r0, r1 int) {
 	m := j.m
-	sc.offs[0], sc.offs[1] = tile*m.tile, tile*m.tile
+	sc.offs[0], sc.ahead[0] = tile*m.tile, tile*m.tile
 	var bias []float32
 	if m.bias != nil {
 		bias = m.bias[tile*rowsPerTile:]
 	}
 	x := j.x.data[r0*j.x.stride : (r1-1)*j.x.stride+m.k]
-	f(m.data, sc.offs[:2], m.k, x, j.x.stride, sc.edge, rowsPerTile, bias)
+	f(m.data, sc.offs[:1], sc.ahead[:1], m.k, x, j.x.stride, sc.edge, rowsPerTile, bias)
 	for r := r0; r < r1; r++ {
 		y := j.y.data[r*j.y.stride:][:m.n]
 		copy(y[tile*rowsPerTile:], sc.edge[(r-r0)*rowsPerTile:])

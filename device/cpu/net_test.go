@@ -39,11 +39,18 @@ func tensor(rnd *rand.Rand, d weights.DType, std float64, shape ...int) weights.
 	return t
 }
 
+// widened keeps what values computed, by the tensor's memory.
+var widened = map[*byte][]float64{}
+
 // values are a tensor's numbers.
 func values(t weights.Tensor) []float64 {
-	v := make([]float64, t.Len())
-	for i := range v {
-		v[i] = float64(number(t.DType, t.Data, i))
+	v, ok := widened[&t.Data[0]]
+	if !ok {
+		v = make([]float64, t.Len())
+		for i := range v {
+			v[i] = float64(number(t.DType, t.Data, i))
+		}
+		widened[&t.Data[0]] = v
 	}
 	return v
 }
@@ -88,7 +95,11 @@ func newNet(rnd *rand.Rand, d weights.DType, headDim int) *net {
 	n.norms = append(n.norms, tensor(rnd, weights.F32, 1, n.dim))
 	n.headNorm = tensor(rnd, weights.F32, 1, headDim)
 	n.rope.Scale = 1
-	for i := range headDim / 2 {
+	rotated := headDim / 2
+	if headDim%8 != 0 {
+		rotated -= 3 // some models leave a part of a head alone
+	}
+	for i := range rotated {
 		n.rope.InvFreq = append(n.rope.InvFreq, float32(math.Pow(10000, -2*float64(i)/float64(headDim))))
 	}
 	return n

@@ -12,11 +12,11 @@ const rowsPerTile = 16
 type impl struct {
 	name string
 
-	// mul[format][m] computes m rows of x against len(offs)-1 tiles; the table
-	// has a kernel for every m in [1, len). One chain per parity of i and their
-	// sum at the end, so that m cannot matter.
+	// mul[format][m] computes m rows of x against len(offs) tiles; the table has
+	// a kernel for every m in [1, len). One chain per parity of i and their sum
+	// at the end, so that m cannot matter.
 	//
-	//	for u := range len(offs) - 1 { // tile u starts at w[offs[u]]
+	//	for u := range offs { // tile u starts at w[offs[u]]
 	//		for r := range m {
 	//			for j := range 16 {
 	//				s := [2]float32{}
@@ -28,14 +28,13 @@ type impl struct {
 	//		}
 	//	}
 	//
-	// The last entry of offs is no tile: while tile u is computed, the memory
-	// of tile u+1 is prefetched.
+	// While tile u is computed, as much memory is prefetched from w[ahead[u]] on;
+	// an entry may point anywhere. len(ahead) == len(offs).
 	mul [BF16 + 1][]mulFunc
 
 	// pv[format][m] is the product of m rows of x with one matrix of 16 columns
 	// whose k runs through tiles of 16: k in [16u, 16u+16) is the tile at
-	// w[offs[u]]. The chains are those of mul. offs has an entry more than
-	// there are tiles, for prefetching.
+	// w[offs[u]]. The chains are those of mul, and so is ahead.
 	//
 	//	for r := range m {
 	//		for j := range 16 {
@@ -72,8 +71,8 @@ type impl struct {
 }
 
 type (
-	mulFunc func(w []byte, offs []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-	pvFunc  func(w []byte, offs []int, n int, x []float32, ldx int, y []float32, ldy int)
+	mulFunc func(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+	pvFunc  func(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 )
 
 // rows is the most rows that the impl's kernels take at once.

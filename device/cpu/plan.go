@@ -27,8 +27,9 @@ func (d *Device) Plan(s model.Shape) error {
 	}
 	d.planned, d.shape = true, s
 	if err := d.allocate(s); err != nil {
-		d.planned = false
-		_ = d.mem.close() // the allocation's error says more
+		// As before the call; a release that fails says less than err does.
+		d.planned, d.acts, d.ropes, d.cache, d.scratch, d.memory = false, nil, nil, cache{}, nil, Memory{}
+		_ = d.mem.close()
 		return err
 	}
 	return nil
@@ -104,7 +105,7 @@ func (d *Device) allocate(s model.Shape) error {
 		if sc.attn, err = newAttendScratch(&d.mem, s); err != nil {
 			return err
 		}
-		sc.offs = make([]int, maxTilesPerCall+1)
+		sc.offs, sc.ahead = make([]int, maxTilesPerCall), make([]int, maxTilesPerCall)
 	}
 	if err := d.attendJob.allocate(&d.mem, s, d.team.threads); err != nil {
 		return err

@@ -37,10 +37,11 @@ func (d *Device) check(b *backend.Batch) {
 			pos := int(b.Pos[r])
 			invariants.Check(pos == kv-(end-r), "sequence %d: position %d in row %d", i, pos, r)
 			invariants.Check(int(b.Slots[r]) == int(table[pos/sp.BlockTokens])*sp.BlockTokens+pos%sp.BlockTokens, "row %d: slot %d is not its table's", r, b.Slots[r])
-			invariants.Check(int(b.Tokens[r]) < sp.VocabSize && int(^b.Tokens[r]) < max(len(d.drawn), 1), "row %d: token %d", r, b.Tokens[r])
+			id := b.Tokens[r]
+			invariants.Check(id >= 0 && int(id) < sp.VocabSize || id < 0 && int(^id) < len(d.drawn), "row %d: token %d", r, id)
 		}
 		for _, block := range table {
-			invariants.Check(block > 0 && int(block) < sp.NumBlocks || sp.NumBlocks == 1, "sequence %d: block %d", i, block)
+			invariants.Check(block > 0 && int(block) < sp.NumBlocks, "sequence %d: block %d", i, block)
 		}
 		row, entry = end, int(b.TableEnd[i])
 	}
@@ -88,7 +89,7 @@ func (d *Device) eachRow(j rowJob, n, cost int) {
 		return
 	}
 	j.d, j.n = d, n
-	j.per = max((serialRows+cost-1)/cost, n/(d.team.threads*chunksPerWorker), 1)
+	j.per = max(serialRows/max(cost, 1), n/(d.team.threads*chunksPerWorker), 1)
 	d.rowsJob = j
 	d.team.run((n+j.per-1)/j.per, &d.rowsJob)
 }

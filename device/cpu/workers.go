@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"fmt"
-	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -20,9 +19,9 @@ const (
 	// pausesPerLook is the length of one wait between looks at the state.
 	pausesPerLook = 8
 	looksPerClock = 32
-	// callerSpins is how often the caller looks before it lets other goroutines
-	// have its processor while it waits for the last chunk.
-	callerSpins = 4000
+	// callerSpins is how often the caller looks for the end of the last chunk
+	// before it lets others have its processor.
+	callerSpins = 1000
 )
 
 // A job is work cut into chunks that may run in any order and at once.
@@ -105,7 +104,7 @@ func (w *workers) run(n int, j job) {
 		if i < callerSpins {
 			pause(1)
 		} else {
-			runtime.Gosched()
+			yield()
 		}
 	}
 	if p := w.failed.Swap(nil); p != nil {
@@ -159,7 +158,7 @@ func (w *workers) serve(id int) {
 		default:
 			pause(pausesPerLook)
 			if looks%looksPerClock == 1 {
-				runtime.Gosched() // somebody else may need this processor
+				yield()
 			}
 		}
 	}

@@ -47,7 +47,7 @@ var rules = map[string]rule{
 	"cmd/weir":            {may: []string{"*"}},
 	"device/cpu":          {may: []string{"backend", "internal/invariants", "model", "sampler", "weights"}, tests: []string{"internal/testkit"}, mayNot: []string{"net", "github.com/valyala"}},
 	"device/cuda":         {may: []string{"backend", "internal/invariants", "model", "sampler", "weights"}, mayNot: []string{"net", "github.com/valyala"}},
-	"engine":              {may: []string{"backend", inv, "kvcache", "sampler", "scheduler", "tokenizer"}, tests: []string{"backend/sim", "device/cpu", "internal/testkit", "model", "weights"}, mayNot: []string{"net", "os", "encoding/json", "github.com"}},
+	"engine":              {may: []string{"backend", inv, "kvcache", "sampler", "scheduler", "tokenizer"}, tests: []string{"backend/sim", "device/cpu", "internal/testkit", "model", "models", "weights"}, mayNot: []string{"net", "os", "encoding/json", "github.com"}},
 	"grammar":             {mayNot: noIO},
 	"internal/arch":       {},
 	"internal/invariants": {},

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// modelOptions say which model runs and how it answers.
+type modelOptions struct {
+	names            *[]string
+	chatTemplate     *string
+	contentFormat    *string
+	trustTemplate    *bool
+	templateKwargs   *string
+	responseRole     *string
+	generationConfig *string
+	maxModelLen      *int
+}
+
+func bindModel(fs *pflag.FlagSet) (o modelOptions) {
+	o.names = fs.StringArray("served-model-name", nil, "`name` that clients may use; repeat for aliases, the first one is what answers say (default: the folder's name)")
+	o.maxModelLen = fs.Int("max-model-len", 0, "longest sequence in `tokens`, prompt and output together (default: what the model was made for)")
+	o.chatTemplate = fs.String("chat-template", "", "`file` with a chat template in place of the model's own")
+	o.contentFormat = oneOf(fs, "chat-template-content-format", "shape of a message's content that the template sees", "auto", "string", "openai")
+	o.trustTemplate = fs.Bool("trust-request-chat-template", false, "accept a chat template in a request although the model has one")
+	o.templateKwargs = fs.String("default-chat-template-kwargs", "", "`JSON` object with template arguments that requests may override")
+	o.responseRole = fs.String("response-role", "assistant", "`role` of the message that a generation prompt opens")
+	o.generationConfig = fs.String("generation-config", "auto", "where default sampling parameters come from: auto is the model's generation_config.json, vllm is none; else a `folder` with such a file")
+	return o
+}
+
+// engineOptions say how it is computed.
+type engineOptions struct {
+	device, cpu         *string
+	simProfile          *string
+	threads             *int
+	dtype, kvDtype      *string
+	kvMemory            size
+	blockSize           *int
+	maxSeqs, maxTokens  *int
+	maxPrefill, maxLive *int
+	policy              *string
+	caching             *bool
+}
+
+func bindEngine(fs *pflag.FlagSet) (o *engineOptions) {
+	o = &engineOptions{}
+	o.device = oneOf(fs, "device", "what computes; sim computes nothing and invents tokens, for load tests without hardware", "auto", "cpu", "sim")
+	o.simProfile = fs.String("sim-profile", "instant", "how long --device sim takes: instant, h100-llama-8b or a JSON `file`")
+	o.threads = fs.Int("threads", 0, "computing threads (default: one per processor)")
+	o.cpu = fs.String("cpu", "", "force a `tier` of instructions: generic, avx2 or avx512 (default: the best there is)")
+	o.dtype = oneOf(fs, "dtype", "type of the weights in memory; auto keeps the stored one", "auto", "float32", "float16", "bfloat16")
+	o.kvDtype = oneOf(fs, "kv-cache-dtype", "type of keys and values; auto is bfloat16", "auto", "float32", "float16", "bfloat16")
+	fs.Var(&o.kvMemory, "kv-cache-memory", "memory for keys and values, such as 4GiB (default: a quarter of the memory there is, but no more than max-num-seqs full sequences need)")
+	o.blockSize = fs.Int("block-size", 16, "`tokens` in a KV block, a multiple of 16")
+	o.maxSeqs = fs.Int("max-num-seqs", 256, "most `sequences` that run at a time")
+	o.maxTokens = fs.Int("max-num-batched-tokens", 512, "most `tokens` of a step")
+	o.maxPrefill = fs.Int("max-prefill-tokens", 128, "most `tokens` of a step that go to prompts while answers are being written; 0 is no such limit")
+	o.maxLive = fs.Int("max-num-queued", 4096, "most choices accepted and not yet answered; beyond it the answer is 503")
+	o.policy = oneOf(fs, "scheduling-policy", "order of requests: first come, first served; or by their field priority, lower first", "fcfs", "priority")
+	o.caching = fs.Bool("enable-prefix-caching", true, "compute a prefix that requests share only once")
+	return o
+}
+
+// httpOptions say how it is served.
+type httpOptions struct {
+	host                      *string
+	port                      *int
+	keys                      *[]string
+	maxLogprobs               *int
+	tokensAsIDs, forceUsage   *bool
+	origins, methods, headers *[]string
+	credentials               *bool
+	heartbeat, shutdown       *time.Duration
+	maxBody                   size
+	queue                     *int
+	logLevel                  *string
+}
+
+func bindHTTP(fs *pflag.FlagSet) (o *httpOptions) {
+	o = &httpOptions{maxBody: 32 << 20}
+	o.host = fs.String("host", "127.0.0.1", "`address` to listen on; an empty one is all")
+	o.port = fs.Int("port", 8000, "TCP `port` to listen on; 0 takes a free one")
+	o.keys = fs.StringArray("api-key", nil, "`key` that opens /v1; repeat for more (default: open to everybody)")
+	o.maxLogprobs = fs.Int("max-logprobs", 20, "most top_logprobs and prompt_logprobs; -1 is the vocabulary")
+	o.tokensAsIDs = fs.Bool("return-tokens-as-token-ids", false, "default of the field of that name")
+	o.forceUsage = fs.Bool("enable-force-include-usage", false, "send usage in streams that did not ask for it")
+	o.origins = fs.StringSlice("allowed-origins", []string{"*"}, "`origins` of pages that may call")
+	o.methods = fs.StringSlice("allowed-methods", []string{"*"}, "`methods` they may use")
+	o.headers = fs.StringSlice("allowed-headers", []string{"*"}, "`headers` they may send")
+	o.credentials = fs.Bool("allow-credentials", false, "let them send cookies")
+	o.heartbeat = fs.Duration("sse-heartbeat", 15*time.Second, "silence after which a stream gets a blank line; 0 is never")
+	o.shutdown = fs.Duration("shutdown-timeout", 30*time.Second, "how long requests may go on after SIGTERM")
+	fs.Var(&o.maxBody, "max-body-size", "largest request body")
+	o.queue = fs.Int("max-preparing", 4096, "most requests that wait to be rendered and tokenized; beyond it the answer is 503")
+	o.logLevel = oneOf(fs, "log-level", "what is logged to standard error", "info", "debug", "warn", "error")
+	return o
+}

@@ -1,0 +1,3 @@
+module weir/device/cpu/gen
+
+go 1.26.0

@@ -1,0 +1,208 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"weir/backend"
+	"weir/model"
+	"weir/weights"
+)
+
+// best runs f repeatedly and returns the shortest time in seconds: rates are
+// about the code, and the machine may have other things to do.
+func best(b *testing.B, f func(i int)) float64 {
+	b.Helper()
+	least := time.Hour
+	for i := 0; b.Loop(); i++ {
+		start := time.Now()
+		f(i)
+		least = min(least, time.Since(start))
+	}
+	return least.Seconds()
+}
+
+// BenchmarkMatMul multiplies rows with matrices that do not fit any cache
+// together, as a model's do.
+func BenchmarkMatMul(b *testing.B) {
+	const n, k, matrices = 3072, 1024, 40
+	for _, im := range impls {
+		for _, dtype := range []weights.DType{weights.BF16, weights.F16, weights.F32} {
+			for _, rows := range []int{1, 2, 4, 8, 16, 32, 64, 512} {
+				if im.name == "generic" && rows > 8 || dtype != weights.BF16 && rows != 1 && rows != 64 {
+					continue
+				}
+				for _, threads := range []int{1, 2} {
+					b.Run(fmt.Sprintf("%s/%s/rows=%d/threads=%d", im.name, dtype, rows, threads), func(b *testing.B) {
+						d := benchDevice(b, Config{Threads: threads, KVType: BF16, Impl: im.name, HugePages: true}, rows, []model.ActShape{{Width: k}, {Width: n}})
+						t := tensor(newRand(1), dtype, 1, n, k)
+						for range matrices {
+							if _, err := d.Load(model.Matrix{Rows: []weights.Tensor{t}}); err != nil {
+								b.Fatal(err)
+							}
+						}
+						s := best(b, func(i int) {
+							d.MatMul(model.Act{Buf: 1, Width: n}, model.Weight(i%matrices), model.Act{Width: k})
+						})
+						b.ReportMetric(float64(n*k*dtype.Size())/s/1e9, "GB/s")
+						b.ReportMetric(2*float64(n*k*rows)/s/1e9, "GFLOP/s")
+					})
+				}
+			}
+		}
+	}
+}
+
+// benchDevice is a device with a batch of rows begun.
+func benchDevice(b *testing.B, cfg Config, rows int, acts []model.ActShape) *Device {
+	b.Helper()
+	d, err := Open(cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	spec := backend.Spec{VocabSize: 16, BlockTokens: 16, NumBlocks: 1, MaxTokens: rows, MaxSeqs: rows, MaxSeqTokens: rows, Depth: 1}
+	if err := d.Plan(model.Shape{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: 16, Acts: acts, Spec: spec}); err != nil {
+		b.Fatal(err)
+	}
+	d.batch = &backend.Batch{Tokens: make([]int32, rows)}
+	rnd := newRand(2)
+	for _, a := range d.acts {
+		for i := range a.data {
+			a.data[i] = float32(rnd.NormFloat64())
+		}
+	}
+	return d
+}
+
+// BenchmarkAttend: decode of some sequences, and a prefill chunk, at a context
+// length, with the heads of Qwen3-0.6B. GB/s counts keys and values that a
+// sequence reads at least once.
+func BenchmarkAttend(b *testing.B) {
+	const heads, kvHeads, dim = 16, 8, 128
+	for _, im := range impls {
+		for _, c := range []struct{ seqs, rows, context int }{{1, 1, 1024}, {1, 1, 8192}, {8, 1, 1024}, {8, 1, 4096}, {1, 512, 512}, {1, 512, 4096}} {
+			if im.name == "generic" && c.rows*c.context > 8192 {
+				continue
+			}
+			for _, threads := range []int{1, 2} {
+				b.Run(fmt.Sprintf("%s/seqs=%d/rows=%d/context=%d/threads=%d", im.name, c.seqs, c.rows, c.context, threads), func(b *testing.B) {
+					const layers = 4
+					d, err := Open(Config{Threads: threads, KVType: BF16, Impl: im.name, HugePages: true})
+					if err != nil {
+						b.Fatal(err)
+					}
+					defer d.Close()
+					blocks := c.context / 16
+					spec := backend.Spec{VocabSize: 16, BlockTokens: 16, NumBlocks: 1 + c.seqs*blocks, MaxTokens: c.seqs * c.rows, MaxSeqs: c.seqs, MaxSeqTokens: c.context, Depth: 1}
+					if err := d.Plan(model.Shape{Layers: layers, Heads: heads, KVHeads: kvHeads, HeadDim: dim, Acts: []model.ActShape{{Width: heads * dim}}, Spec: spec}); err != nil {
+						b.Fatal(err)
+					}
+					rnd := newRand(3)
+					for i := 0; i < len(d.cache.data); i += 2 {
+						v := toBF16(float32(rnd.Float64() - 0.5))
+						d.cache.data[i], d.cache.data[i+1] = byte(v), byte(v>>8)
+					}
+					for i := range d.acts[0].data {
+						d.acts[0].data[i] = float32(rnd.NormFloat64())
+					}
+					f := newFeeder(rnd, spec)
+					for range c.seqs {
+						s := &sequence{tokens: make([]int32, c.context), computed: c.context - c.rows}
+						for range blocks {
+							s.table, f.free = append(s.table, f.free[0]), f.free[1:]
+						}
+						f.add(s, c.rows, false)
+					}
+					d.Begin(&f.batch)
+					act := model.Act{Width: heads * dim}
+					s := best(b, func(i int) {
+						d.Attend(act, act, i%layers, model.Attention{Scale: float32(1 / math.Sqrt(dim))})
+					})
+					pairs := float64(c.rows) * (float64(c.context) - float64(c.rows-1)/2) * float64(c.seqs)
+					b.ReportMetric(float64(c.seqs*c.context*kvHeads*dim*2*2)/s/1e9, "GB/s")
+					b.ReportMetric(pairs*heads*dim*4/s/1e9, "GFLOP/s")
+				})
+			}
+		}
+	}
+}
+
+// qwen is a model with the sizes of Qwen3-0.6B. All layers have the same
+// numbers, each in memory of its own.
+func qwen() *net {
+	n := &net{dim: 1024, heads: 16, kvHeads: 8, headDim: 128, inner: 3072, vocab: 151936, layers: 28, window: 1 << 20}
+	rnd := newRand(1)
+	mat := func(rows, cols int) weights.Tensor {
+		t := weights.Tensor{Name: "random", DType: weights.BF16, Shape: []int{rows, cols}, Data: make([]byte, rows*cols*2)}
+		for i := 0; i < len(t.Data); i += 2 {
+			v := toBF16(float32(rnd.Float64()-0.5) * 0.1)
+			t.Data[i], t.Data[i+1] = byte(v), byte(v>>8)
+		}
+		return t
+	}
+	q, kv := n.heads*n.headDim, n.kvHeads*n.headDim
+	n.embed = mat(n.vocab, n.dim)
+	n.head = n.embed
+	n.headNorm = tensor(rnd, weights.F32, 1, n.headDim)
+	qkv := []weights.Tensor{mat(q, n.dim), mat(kv, n.dim), mat(kv, n.dim)}
+	gateUp := []weights.Tensor{mat(n.inner, n.dim), mat(n.inner, n.dim)}
+	out, down, norm := mat(n.dim, q), mat(n.dim, n.inner), tensor(rnd, weights.F32, 1, n.dim)
+	for range n.layers {
+		n.norms = append(n.norms, norm)
+		n.qkv, n.bias = append(n.qkv, qkv), append(n.bias, nil)
+		n.out, n.down, n.gateUp = append(n.out, out), append(n.down, down), append(n.gateUp, gateUp)
+	}
+	n.norms = append(n.norms, norm)
+	n.rope.Scale = 1
+	for i := range n.headDim / 2 {
+		n.rope.InvFreq = append(n.rope.InvFreq, float32(math.Pow(1e6, -float64(i)/64)))
+	}
+	return n
+}
+
+// BenchmarkStep is whole steps of a 0.6B model in bfloat16: prefill chunks, and
+// decode of some sequences at a context.
+func BenchmarkStep(b *testing.B) {
+	n := qwen()
+	for _, impl := range []string{"", "avx2"} {
+		if find(impl) == nil {
+			continue
+		}
+		for _, threads := range []int{1, 2} {
+			spec := backend.Spec{BlockTokens: 16, NumBlocks: 600, MaxTokens: 512, MaxSeqs: 64, MaxSeqTokens: 4096, Depth: 1}
+			start := time.Now()
+			r := newRunner(b, n, Config{Threads: threads, KVType: BF16, Impl: impl, HugePages: true}, spec)
+			b.Logf("%d threads: loaded in %v", threads, time.Since(start))
+			for _, c := range []struct{ seqs, rows, context int }{{1, 1, 128}, {8, 1, 128}, {32, 1, 128}, {1, 128, 128}, {1, 512, 512}, {1, 1, 4096}} {
+				b.Run(fmt.Sprintf("%s/threads=%d/seqs=%d/rows=%d/context=%d", r.Impl(), threads, c.seqs, c.rows, c.context), func(b *testing.B) {
+					f := newFeeder(newRand(2), spec)
+					for range c.seqs {
+						s := &sequence{tokens: make([]int32, c.context), computed: c.context - c.rows}
+						for range c.context / 16 {
+							s.table, f.free = append(s.table, f.free[0]), f.free[1:]
+						}
+						f.add(s, c.rows, false)
+					}
+					for i := range f.draws.Rows {
+						f.draws.Rows[i].Host = false
+					}
+					f.out.Tokens = make([]int32, c.seqs)
+					s := best(b, func(int) {
+						if err := r.step(&f.batch, &f.draws, &f.out); err != nil {
+							b.Fatal(err)
+						}
+					})
+					b.ReportMetric(float64(c.seqs*c.rows)/s, "tok/s")
+					b.ReportMetric(s*1e3, "ms/step")
+				})
+			}
+		}
+	}
+}

@@ -1,0 +1,118 @@
+//go:build !purego
+
+package cpu
+
+import "golang.org/x/sys/cpu"
+
+// pause executes n > 0 PAUSE instructions: it waits without taking the core's
+// resources from its other thread.
+//
+//go:noescape
+func pause(n int)
+
+// native returns what this processor can run, best first.
+//
+// VDPBF16PS is left out on purpose: it rounds products in its own way, and on
+// current processors is no faster than widening bfloat16 with a shift.
+func native() []*impl {
+	var list []*impl
+	x := &cpu.X86
+	if x.HasAVX512F && x.HasAVX512BW && x.HasAVX512VL {
+		list = append(list, &impl{
+			name:       "avx512",
+			mul:        mulAVX512,
+			pv:         pvAVX512,
+			sumSquares: sumTail(sumSquaresAVX512),
+			scaleMul:   scaleMulTail(scaleMulAVX512),
+			add:        addTail(addAVX512),
+			gate:       gateTail(gateAVX512),
+			rotate:     rotateTail(rotateAVX512),
+			max:        maxAVX512,
+			expSum:     expSumAVX512,
+			blend:      blendTail(blendAVX512),
+			scale:      scaleTail(scaleAVX512),
+		})
+	}
+	if x.HasAVX2 && x.HasFMA && x.HasF16C {
+		list = append(list, &impl{
+			name:       "avx2",
+			mul:        mulAVX2,
+			pv:         pvAVX2,
+			sumSquares: sumTail(sumSquaresAVX2),
+			scaleMul:   scaleMulTail(scaleMulAVX2),
+			add:        addTail(addAVX2),
+			gate:       gateTail(gateAVX2),
+			rotate:     rotateTail(rotateAVX2),
+			max:        maxAVX2,
+			expSum:     expSumAVX2,
+			blend:      blendTail(blendAVX2),
+			scale:      scaleTail(scaleAVX2),
+		})
+	}
+	return list
+}
+
+// The assembly of element-wise kernels handles whole groups of 16 numbers, the
+// width of nearly all models; the rest is left to the plain loops. The cut
+// depends on the length alone, so it keeps the order of sums fixed.
+
+func head(n int) int { return n &^ (rowsPerTile - 1) }
+
+func sumTail(f func(x []float32) float32) func(x []float32) float32 {
+	return func(x []float32) float32 {
+		n := head(len(x))
+		s := f(x[:n])
+		if n < len(x) {
+			s += sumSquaresGeneric(x[n:])
+		}
+		return s
+	}
+}
+
+func scaleMulTail(f func(y, x, w []float32, s float32)) func(y, x, w []float32, s float32) {
+	return func(y, x, w []float32, s float32) {
+		n := head(len(y))
+		f(y[:n], x[:n], w[:n], s)
+		scaleMulGeneric(y[n:], x[n:], w[n:], s)
+	}
+}
+
+func addTail(f func(y, x []float32)) func(y, x []float32) {
+	return func(y, x []float32) {
+		n := head(len(y))
+		f(y[:n], x[:n])
+		addGeneric(y[n:], x[n:])
+	}
+}
+
+func gateTail(f func(y, g, u []float32)) func(y, g, u []float32) {
+	return func(y, g, u []float32) {
+		n := head(len(y))
+		f(y[:n], g[:n], u[:n])
+		gateGeneric(y[n:], g[n:], u[n:])
+	}
+}
+
+func rotateTail(f func(a, b, cos, sin []float32)) func(a, b, cos, sin []float32) {
+	return func(a, b, cos, sin []float32) {
+		n := head(len(cos))
+		f(a[:n], b[:n], cos[:n], sin[:n])
+		rotateGeneric(a[n:], b[n:], cos[n:], sin[n:])
+	}
+}
+
+func blendTail(f func(y, x []float32, a, b float32)) func(y, x []float32, a, b float32) {
+	return func(y, x []float32, a, b float32) {
+		n := head(len(y))
+		f(y[:n], x[:n], a, b)
+		blendGeneric(y[n:], x[n:], a, b)
+	}
+}
+
+func scaleTail(f func(y, x []float32, s float32)) func(y, x []float32, s float32) {
+	return func(y, x []float32, s float32) {
+		n := head(len(y))
+		f(y[:n], x[:n], s)
+		scaleGeneric(y[n:], x[n:], s)
+	}
+}

@@ -1,0 +1,437 @@
+package cpu
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+)
+
+// mark is what memory holds that a kernel must neither use nor change.
+var mark = math.Float32frombits(0x7fc0dead)
+
+func isMark(v float32) bool { return math.Float32bits(v) == math.Float32bits(mark) }
+
+// banded is a slice of n numbers with marks on both sides, its start shifted by
+// the given number of elements from the alignment of a vector.
+type banded struct {
+	all []float32
+	v   []float32
+}
+
+const band = 24
+
+func newBanded(n, shift int) banded {
+	all := make([]float32, band+shift+n+band)
+	for i := range all {
+		all[i] = mark
+	}
+	return banded{all, all[band+shift:][:n:n]}
+}
+
+func randomBanded(rnd *rand.Rand, n, shift int) banded {
+	b := newBanded(n, shift)
+	for i := range b.v {
+		b.v[i] = float32(rnd.NormFloat64())
+	}
+	return b
+}
+
+// intact reports a write outside the slice.
+func (b banded) intact(t *testing.T) {
+	t.Helper()
+	before := (len(b.all) - len(b.v) - band)
+	for i, v := range b.all {
+		if (i < before || i >= before+len(b.v)) && !isMark(v) {
+			t.Fatalf("a write %d elements from the start of %d", i-before, len(b.v))
+		}
+	}
+}
+
+// near fails unless got is want within tolerance times size, the magnitude of
+// what was added up.
+func near(t *testing.T, got float32, want, size, tolerance float64, format string, args ...any) {
+	t.Helper()
+	if d := math.Abs(float64(got) - want); !(d <= tolerance*size+1e-38) {
+		t.Fatalf("%s: got %v, want %v: off by %.3g of %.3g", fmt.Sprintf(format, args...), got, want, d, size)
+	}
+}
+
+// epsilon is the relative rounding error of one float32 operation.
+const epsilon = 1.0 / (1 << 24)
+
+// tileOf stores rows of a matrix, [16][k], as one tile. What lies behind the
+// last column is marked.
+func tileOf(f Format, rows [][]float32, tile []byte) {
+	k := len(rows[0])
+	for r := range rows {
+		for i, v := range rows[r] {
+			f.put(tile, i, r, v)
+		}
+		if k%2 == 1 {
+			f.put(tile, k, r, mark)
+		}
+	}
+}
+
+// rounded is v as the format stores it.
+func rounded(f Format, v float32) float32 {
+	switch f {
+	case F16:
+		return fromF16(toF16(v))
+	case BF16:
+		return math.Float32frombits(uint32(toBF16(v)) << 16)
+	}
+	return v
+}
+
+// TestProducts: mul and pv of every implementation, format and number of rows,
+// for all lengths up to 257, against double precision. Results of one row never
+// depend on the number of rows; nothing outside the operands is read or
+// written.
+func TestProducts(t *testing.T) {
+	eachImpl(t, func(t *testing.T, im *impl) {
+		for f := F32; f <= BF16; f++ {
+			t.Run(f.String(), func(t *testing.T) {
+				rnd := newRand(1)
+				for k := range 258 {
+					testMul(t, rnd, im, f, k)
+					testPV(t, rnd, im, f, k)
+				}
+			})
+		}
+	})
+}
+
+func testMul(t *testing.T, rnd *rand.Rand, im *impl, f Format, k int) {
+	const tiles = 2
+	tileBytes := f.tileBytes(k)
+	// The second tile comes first in memory, a gap between them.
+	w := make([]byte, 2*tileBytes+64)
+	offs := []int{tileBytes + 64, 0}
+	ahead := []int{math.MinInt / 4, math.MaxInt / 4} // anywhere
+	var rows [tiles][][]float32
+	for u := range rows {
+		for range rowsPerTile {
+			row := make([]float32, k)
+			for i := range row {
+				row[i] = rounded(f, float32(rnd.NormFloat64()))
+			}
+			rows[u] = append(rows[u], row)
+		}
+		tileOf(f, rows[u], w[offs[u]:])
+	}
+	bias := randomBanded(rnd, tiles*rowsPerTile, 1)
+	ldx, ldy := k+3, tiles*rowsPerTile+5
+	x := randomBanded(rnd, im.rows()*ldx, k%4)
+	for r := range im.rows() {
+		for i := k; i < ldx; i++ {
+			x.v[r*ldx+i] = mark // between rows
+		}
+	}
+	const columns = tiles * rowsPerTile
+	alone := make([][]float32, im.rows())
+	for r := range alone {
+		y := newBanded(columns, r%4)
+		im.mul[f][1](w, offs, ahead, k, x.v[r*ldx:], ldx, y.v, ldy, nil)
+		y.intact(t)
+		alone[r] = y.v
+		for c, got := range y.v {
+			want, size := 0.0, 0.0
+			for i, v := range rows[c/rowsPerTile][c%rowsPerTile] {
+				p := float64(v) * float64(x.v[r*ldx+i])
+				want, size = want+p, size+math.Abs(p)
+			}
+			near(t, got, want, size, epsilon*(2+math.Sqrt(float64(k))), "mul: k %d, row %d, column %d", k, r, c)
+		}
+	}
+	for m := 1; m <= im.rows(); m++ {
+		for _, b := range [][]float32{nil, bias.v} {
+			y := newBanded((m-1)*ldy+columns, m%4)
+			im.mul[f][m](w, offs, ahead, k, x.v, ldx, y.v, ldy, b)
+			y.intact(t)
+			for r := range m {
+				for c := range min(ldy, len(y.v)-r*ldy) {
+					got := y.v[r*ldy+c]
+					if c >= columns {
+						if !isMark(got) {
+							t.Fatalf("mul: k %d, %d rows: a write between rows", k, m)
+						}
+						continue
+					}
+					want := alone[r][c]
+					if b != nil {
+						want += b[c]
+					}
+					if math.Float32bits(got) != math.Float32bits(want) {
+						t.Fatalf("mul: k %d, row %d of %d, bias %t: %v, alone %v", k, r, m, b != nil, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+func testPV(t *testing.T, rnd *rand.Rand, im *impl, f Format, n int) {
+	units := (n + rowsPerTile - 1) / rowsPerTile
+	size := f.tileBytes(rowsPerTile)
+	w := make([]byte, units*size)
+	offs, ahead := make([]int, units), make([]int, units)
+	column := make([][]float32, rowsPerTile)
+	for u, p := range rnd.Perm(units) {
+		offs[u] = p * size
+		for i := range rowsPerTile {
+			for r := range rowsPerTile {
+				v := rounded(f, float32(rnd.NormFloat64()))
+				if u*rowsPerTile+i >= n {
+					v = mark
+				} else {
+					column[r] = append(column[r], v)
+				}
+				f.put(w[offs[u]:], i, r, v)
+			}
+		}
+	}
+	ldx, ldy := n+2, rowsPerTile+3
+	x := randomBanded(rnd, im.rows()*ldx, n%4)
+	for r := range im.rows() {
+		x.v[r*ldx+n], x.v[r*ldx+n+1] = mark, mark
+	}
+	alone := make([][]float32, im.rows())
+	for r := range alone {
+		y := newBanded(rowsPerTile, r%4)
+		im.pv[f][1](w, offs, ahead, n, x.v[r*ldx:], ldx, y.v, ldy)
+		y.intact(t)
+		alone[r] = y.v
+		for c, got := range y.v {
+			want, size := 0.0, 0.0
+			for i, v := range column[c] {
+				p := float64(v) * float64(x.v[r*ldx+i])
+				want, size = want+p, size+math.Abs(p)
+			}
+			near(t, got, want, size, epsilon*(2+math.Sqrt(float64(n))), "pv: n %d, row %d, column %d", n, r, c)
+		}
+	}
+	for m := 2; m <= im.rows(); m++ {
+		y := newBanded((m-1)*ldy+rowsPerTile, m%4)
+		im.pv[f][m](w, offs, ahead, n, x.v, ldx, y.v, ldy)
+		y.intact(t)
+		for r := range m {
+			for c := range rowsPerTile {
+				if math.Float32bits(y.v[r*ldy+c]) != math.Float32bits(alone[r][c]) {
+					t.Fatalf("pv: n %d, row %d of %d: %v, alone %v", n, r, m, y.v[r*ldy+c], alone[r][c])
+				}
+			}
+		}
+	}
+}
+
+// TestAtPageEnd: no operand is read behind its end.
+func TestAtPageEnd(t *testing.T) {
+	floats := func(n int) []float32 {
+		if n == 0 {
+			return nil
+		}
+		return unsafe.Slice((*float32)(unsafe.Pointer(&beforeGuard(t, n*4)[0])), n)
+	}
+	eachImpl(t, func(t *testing.T, im *impl) {
+		for f := F32; f <= BF16; f++ {
+			for _, k := range []int{1, 2, 3, 15, 16, 17, 31, 64, 71} {
+				for m := 1; m <= im.rows(); m++ {
+					w, x, y := beforeGuard(t, f.tileBytes(k)), floats(m*k), floats(m*rowsPerTile)
+					im.mul[f][m](w, []int{0}, []int{0}, k, x, k, y, rowsPerTile, floats(rowsPerTile))
+					units := (k + rowsPerTile - 1) / rowsPerTile
+					w = beforeGuard(t, units*f.tileBytes(rowsPerTile))
+					offs := make([]int, units)
+					for u := range units {
+						offs[u] = u * f.tileBytes(rowsPerTile)
+					}
+					im.pv[f][m](w, offs, offs, k, x, k, y, rowsPerTile)
+				}
+			}
+		}
+		for n := 1; n <= 64; n++ {
+			im.sumSquares(floats(n))
+			im.scaleMul(floats(n), floats(n), floats(n), 1)
+			im.add(floats(n), floats(n))
+			im.gate(floats(n), floats(n), floats(n))
+			im.rotate(floats(n), floats(n), floats(n), floats(n))
+			im.blend(floats(n), floats(n), 1, 1)
+			im.scale(floats(n), floats(n), 1)
+			if n%rowsPerTile == 0 {
+				im.max(floats(n))
+				im.expSum(floats(n), 0, 1)
+			}
+		}
+	})
+}
+
+// TestElementwise: the other kernels, all lengths up to 257 (where the kernel
+// wants multiples of 16, those), at all alignments, against double precision.
+func TestElementwise(t *testing.T) {
+	eachImpl(t, func(t *testing.T, im *impl) {
+		rnd := newRand(2)
+		for n := range 258 {
+			shift := n % 4
+			x, w, y := randomBanded(rnd, n, shift), randomBanded(rnd, n, (n+1)%4), randomBanded(rnd, n, (n+2)%4)
+			old := append([]float32(nil), y.v...)
+			var sum float64
+			for _, v := range x.v {
+				sum += float64(v) * float64(v)
+			}
+			near(t, im.sumSquares(x.v), sum, sum, 8*epsilon, "sumSquares of %d", n)
+			each := func(name string, want func(i int) (v, size float64)) {
+				t.Helper()
+				y.intact(t)
+				for i, got := range y.v {
+					v, size := want(i)
+					near(t, got, v, size, 4*epsilon, "%s: element %d of %d", name, i, n)
+				}
+				copy(y.v, old)
+			}
+			f := func(v float32) float64 { return float64(v) }
+			im.scaleMul(y.v, x.v, w.v, 0.3)
+			each("scaleMul", func(i int) (float64, float64) {
+				v := f(x.v[i]) * f(float32(0.3)) * f(w.v[i])
+				return v, math.Abs(v)
+			})
+			im.add(y.v, x.v)
+			each("add", func(i int) (float64, float64) { return f(old[i]) + f(x.v[i]), math.Abs(f(old[i]) + f(x.v[i])) })
+			im.blend(y.v, x.v, 0.7, -1.2)
+			each("blend", func(i int) (float64, float64) {
+				a, b := f(old[i])*f(float32(0.7)), f(x.v[i])*f(float32(-1.2))
+				return a + b, math.Abs(a) + math.Abs(b)
+			})
+			im.scale(y.v, x.v, -3)
+			each("scale", func(i int) (float64, float64) { return -3 * f(x.v[i]), 3 * math.Abs(f(x.v[i])) })
+			for i := range x.v { // wide enough for the ends of the exponential
+				x.v[i] *= 40
+			}
+			silu := func(i int) (float64, float64) {
+				v := f(x.v[i]) / (1 + math.Exp(-f(x.v[i]))) * f(w.v[i])
+				return v, math.Abs(v) + 1e-29 // the exponential stays at exp(88)
+			}
+			im.gate(y.v, x.v, w.v)
+			each("gate", silu)
+			copy(y.v, x.v)
+			im.gate(y.v, y.v, w.v)
+			each("gate in place", silu)
+
+			a, b := randomBanded(rnd, n, 0), randomBanded(rnd, n, 1)
+			a0, b0 := append([]float32(nil), a.v...), append([]float32(nil), b.v...)
+			im.rotate(a.v, b.v, x.v, w.v)
+			a.intact(t)
+			b.intact(t)
+			for i := range n {
+				c, s := f(x.v[i]), f(w.v[i])
+				p, q := f(a0[i]), f(b0[i])
+				size := (math.Abs(c) + math.Abs(s)) * (math.Abs(p) + math.Abs(q))
+				near(t, a.v[i], p*c-q*s, size, 2*epsilon, "rotate: element %d of %d", i, n)
+				near(t, b.v[i], q*c+p*s, size, 2*epsilon, "rotate: element %d of %d", i, n)
+			}
+			if n > 0 && n%rowsPerTile == 0 {
+				testSoftmax(t, rnd, im, n)
+			}
+		}
+	})
+}
+
+func testSoftmax(t *testing.T, rnd *rand.Rand, im *impl, n int) {
+	x := randomBanded(rnd, n, n/rowsPerTile%4)
+	for place := range n {
+		x.v[place] += 9
+		top := x.v[0]
+		for _, v := range x.v {
+			top = max(top, v)
+		}
+		if got := im.max(x.v); got != top {
+			t.Fatalf("max of %d, greatest at %d: %v, want %v", n, place, got, top)
+		}
+		x.v[place] -= 9
+	}
+	const scale = 0.37
+	top := im.max(x.v)
+	want := make([]float64, n)
+	sum := 0.0
+	for i, v := range x.v {
+		want[i] = math.Exp(float64((v - top) * scale))
+		sum += want[i]
+	}
+	old := append([]float32(nil), x.v...)
+	near(t, im.expSum(x.v, top, scale), sum, sum, 4*epsilon, "expSum of %d", n)
+	x.intact(t)
+	for i, got := range x.v {
+		near(t, got, want[i], want[i], 3*epsilon, "expSum of %d: element %d", n, i)
+	}
+
+	// -Inf on both sides of it changes no bit.
+	wide := newBanded(n+3*rowsPerTile, 3)
+	for i := range wide.v {
+		wide.v[i] = float32(math.Inf(-1))
+	}
+	copy(wide.v[rowsPerTile:], old)
+	sum32 := im.expSum(append([]float32(nil), old...), top, scale)
+	if got := im.expSum(wide.v, top, scale); got != sum32 {
+		t.Fatalf("expSum of %d: %v, with zeros around it %v", n, sum32, got)
+	}
+	for i, v := range wide.v {
+		if i < rowsPerTile || i >= rowsPerTile+n {
+			if math.Float32bits(v) != 0 {
+				t.Fatalf("exp(-Inf) is %v", v)
+			}
+		}
+	}
+}
+
+// TestExp: the exponential of every implementation over its whole range, and
+// its ends.
+func TestExp(t *testing.T) {
+	eachImpl(t, func(t *testing.T, im *impl) {
+		exps := func(x ...float32) []float32 {
+			for len(x)%rowsPerTile != 0 {
+				x = append(x, 0)
+			}
+			im.expSum(x, 0, 1)
+			return x
+		}
+		worst := 0.0
+		for x := float32(expLow); x <= expHigh; {
+			var in []float32
+			for range 1024 {
+				in = append(in, x)
+				x += 1.0 / 512
+			}
+			for i, got := range exps(append([]float32(nil), in...)...) {
+				if in[i] > expHigh {
+					break
+				}
+				want := math.Exp(float64(in[i]))
+				ulp := math.Ldexp(1, math.Ilogb(want)-23)
+				worst = max(worst, math.Abs(float64(got)-want)/ulp)
+			}
+		}
+		t.Logf("largest error %.2f ulp", worst)
+		if worst > 1.5 {
+			t.Errorf("largest error %.2f ulp", worst)
+		}
+		nan, inf := float32(math.NaN()), float32(math.Inf(1))
+		oddNaN := math.Float32frombits(0xffc001ff)
+		got := exps(0, nan, -inf, inf, math.Nextafter32(expLow, -inf), expLow, expHigh, 1000, oddNaN, -1e30)
+		if got[0] != 1 {
+			t.Errorf("exp(0) = %v", got[0])
+		}
+		if got[1] == got[1] || got[8] == got[8] {
+			t.Errorf("exp(NaN) = %v, %v", got[1], got[8])
+		}
+		if got[2] != 0 || got[4] != 0 || got[9] != 0 {
+			t.Errorf("below the range: %v %v %v", got[2], got[4], got[9])
+		}
+		if got[5] < 1.6e-38 || got[5] > 1.7e-38 {
+			t.Errorf("exp(%d) = %v", expLow, got[5])
+		}
+		if got[3] != got[6] || got[7] != got[6] || math.IsInf(float64(got[6]), 0) {
+			t.Errorf("above the range: %v %v %v", got[6], got[7], got[3])
+		}
+	})
+}

@@ -1,0 +1,131 @@
+package cpu
+
+import (
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// countJob counts how often each chunk ran and whether two ran at once with the
+// same worker.
+type countJob struct {
+	t    *testing.T
+	runs []atomic.Int32
+	busy []atomic.Bool
+	then func(worker, chunk int)
+}
+
+func newCountJob(t *testing.T, chunks, threads int) *countJob {
+	return &countJob{t: t, runs: make([]atomic.Int32, chunks), busy: make([]atomic.Bool, threads), then: func(int, int) {}}
+}
+
+func (j *countJob) do(worker, chunk int) {
+	if !j.busy[worker].CompareAndSwap(false, true) {
+		j.t.Errorf("two chunks at once with worker %d", worker)
+	}
+	defer j.busy[worker].Store(false)
+	j.runs[chunk].Add(1)
+	j.then(worker, chunk)
+}
+
+func (j *countJob) check() {
+	j.t.Helper()
+	for i := range j.runs {
+		if n := j.runs[i].Swap(0); n != 1 {
+			j.t.Fatalf("chunk %d of %d ran %d times", i, len(j.runs), n)
+		}
+	}
+}
+
+// TestWorkersRunEveryChunkOnce: thousands of jobs in a row, of all sizes.
+func TestWorkersRunEveryChunkOnce(t *testing.T) {
+	for _, threads := range []int{1, 2, 3, 8} {
+		w := newWorkers(threads)
+		for round := range 3000 {
+			n := round % 23
+			j := newCountJob(t, n, threads)
+			w.run(n, j)
+			j.check()
+		}
+		w.close()
+	}
+}
+
+// TestWorkersOneProcessor: with fewer processors than threads nobody waits for
+// somebody who cannot run.
+func TestWorkersOneProcessor(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	w := newWorkers(4)
+	defer w.close()
+	for range 200 {
+		j := newCountJob(t, 9, 4)
+		w.run(9, j)
+		j.check()
+	}
+}
+
+// waitParked returns when all workers sleep.
+func waitParked(w *workers) {
+	for int(w.idle.Load()) != w.threads-1 {
+		runtime.Gosched()
+	}
+}
+
+// TestWorkersWake: parked workers come back for a job. Each chunk waits for all
+// others, so the job ends only if every worker takes one.
+func TestWorkersWake(t *testing.T) {
+	for _, threads := range []int{2, 3, 5} {
+		w := newWorkers(threads)
+		for range 20 {
+			waitParked(w)
+			var there atomic.Int32
+			j := newCountJob(t, threads, threads)
+			j.then = func(int, int) {
+				there.Add(1)
+				for int(there.Load()) != threads {
+					runtime.Gosched()
+				}
+			}
+			w.run(threads, j)
+			j.check()
+		}
+		w.close()
+	}
+}
+
+// TestWorkersPanic: a panic in a chunk, whoever runs it, reaches the caller
+// when all other chunks have run, and the next job works.
+func TestWorkersPanic(t *testing.T) {
+	const threads, chunks = 3, 40
+	w := newWorkers(threads)
+	defer w.close()
+	for bad := range threads {
+		var hit atomic.Bool
+		var there atomic.Int32
+		j := newCountJob(t, chunks, threads)
+		j.then = func(worker, chunk int) {
+			there.Add(1)
+			for there.Load() < threads { // everybody gets a chunk
+				runtime.Gosched()
+			}
+			if worker == bad && hit.CompareAndSwap(false, true) {
+				panic("chunk broken")
+			}
+		}
+		func() {
+			defer func() {
+				p, ok := recover().(*chunkPanic)
+				if !ok || p.value != "chunk broken" || !strings.Contains(p.Error(), "workers_test.go") {
+					t.Errorf("worker %d: recovered %v", bad, p)
+				}
+			}()
+			w.run(chunks, j)
+			t.Error("no panic")
+		}()
+		j.check()
+		j.then = func(int, int) {}
+		w.run(chunks, j)
+		j.check()
+	}
+}
