@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"unicode/utf8"
 
 	"weir/api"
@@ -38,7 +37,7 @@ func (s *Server) prepare(ctx context.Context, m *Model, body []byte, id, project
 		id = *q.RequestID
 	}
 	if len(id) > maxID {
-		return nil, tooLongID()
+		return nil, badRequest("request_id", "request_id has more than %d bytes.", maxID)
 	}
 	if bad := s.check(m, q); bad != nil {
 		return nil, bad
@@ -73,6 +72,9 @@ func (s *Server) prepare(ctx context.Context, m *Model, body []byte, id, project
 	p.reply.prompt, p.reply.role = tokens, prompt.ResponseRole
 	if q.Echo {
 		p.reply.echo = prompt.EchoText
+		if len(p.reply.echo) > s.cfg.MaxBody/q.N {
+			return nil, badRequest("", "The echo of %d bytes in %d choices is larger than %d bytes.", len(p.reply.echo), q.N, s.cfg.MaxBody)
+		}
 	}
 	salt := ""
 	if q.CacheSalt != nil {
@@ -92,13 +94,6 @@ func (s *Server) prepare(ctx context.Context, m *Model, body []byte, id, project
 
 // maxID bounds a request's id in bytes: every chunk of a stream repeats it.
 const maxID = 512
-
-func tooLongID() *api.Error {
-	e := httpError(400, fmt.Sprintf("request_id has more than %d bytes.", maxID))
-	param := "request_id"
-	e.Param = &param
-	return e
-}
 
 // check finds what the body alone, the model and the settings refuse.
 func (s *Server) check(m *Model, q *api.ChatRequest) *api.Error {

@@ -28,7 +28,7 @@ type Server struct {
 
 	model    atomic.Pointer[Model]
 	progress atomic.Pointer[string] // why there is no model yet
-	failure  atomic.Pointer[error]  // why there will be no answers any more
+	failed   atomic.Bool            // there will be no answers any more
 	draining atomic.Bool
 
 	base context.Context // of every request
@@ -99,13 +99,16 @@ func (s *Server) Serve(ln net.Listener) error {
 	return nil
 }
 
-// SetModel publishes the model: from now on requests are answered with it.
+// SetModel publishes the model, whose engine has to be ready: from now on requests are answered with it.
 // Those that have begun keep the one they began with.
 func (s *Server) SetModel(m *Model) error {
 	if err := m.validate(); err != nil {
 		return err
 	}
 	s.model.Store(m)
+	g := &m.Generation
+	s.log.Info("model ready", "names", m.Names, "max_model_len", m.MaxLen, "temperature", or(nil, g.Temperature, 1), "top_p", or(nil, g.TopP, 1),
+		"top_k", or(nil, g.TopK, 0), "min_p", or(nil, g.MinP, 0), "repetition_penalty", or(nil, g.RepetitionPenalty, 1), "max_new_tokens", or(nil, g.MaxNewTokens, m.MaxLen))
 	return nil
 }
 
@@ -113,9 +116,12 @@ func (s *Server) SetModel(m *Model) error {
 // too early are told.
 func (s *Server) SetProgress(text string) { s.progress.Store(&text) }
 
-// Fail turns /health to 503 for good: the engine has ended and the process
-// should be restarted.
-func (s *Server) Fail(err error) { s.failure.Store(&err) }
+// Fail turns /health to 503 for good: the engine has ended (engine.Engine.Run
+// has returned), and the process should be restarted.
+func (s *Server) Fail(err error) {
+	s.log.Error("the engine has failed", "error", err)
+	s.failed.Store(true)
+}
 
 // grace is what requests get to tell their clients that the server stops, once
 // Shutdown's context has ended.

@@ -370,10 +370,46 @@ func TestBurst(t *testing.T) {
 	b.Close()
 }
 
+// What comes before the tokens is cut in pieces, too: prompt ids in the role of
+// every choice, an echo in every choice.
+func TestOpeningBurst(t *testing.T) {
+	h := newHouse(t, nil)
+	req := request(2)
+	req.N = 20
+	for len(req.Tokens) < 900 {
+		req.Tokens = append(req.Tokens, 1234)
+	}
+	b := direct(t, h, req, reply{form: api.Form{TokenIDs: true}, prompt: req.Tokens, echo: strings.Repeat("echo", 4<<10)})
+	var all []byte
+	for {
+		piece, err := b.next()
+		if err == io.EOF {
+			break
+		}
+		if len(piece) > burst+20<<10 {
+			t.Errorf("a piece of %d bytes", len(piece))
+		}
+		all = append(all, piece...)
+	}
+	chunks := events(t, string(all))
+	for i := range 20 {
+		if c := chunks[i]; c.Choices[0].Index != i || c.Choices[0].Delta["role"] == nil || len(c.PromptTokenIDs) != 900 {
+			t.Errorf("event %d is no role", i)
+		}
+		if c := chunks[20+i]; c.Choices[0].Index != i || len(text(c)) != 16<<10 {
+			t.Errorf("event %d is no echo", 20+i)
+		}
+	}
+	if len(chunks) != 20*4 {
+		t.Errorf("%d events", len(chunks))
+	}
+	b.Close()
+}
+
 func BenchmarkStreamToken(b *testing.B) {
 	h := newHouse(b, nil)
 	r := reply{meta: api.Meta{ID: "chatcmpl-0123456789abcdef", Model: "m"}, tok: bundled(), role: "assistant", n: 1}
-	s := &sse{s: h.srv, r: &r, enc: api.NewStream(r.meta, r.form), live: 1, used: make([]int, 1), began: true}
+	s := &sse{s: h.srv, r: &r, enc: api.NewStream(r.meta, r.form), live: 1, used: make([]int, 1), opened: 1}
 	ev := engine.Event{Token: 700, StopID: -1, Text: []byte(" hello")}
 	b.ReportAllocs()
 	for b.Loop() {
