@@ -174,6 +174,9 @@ func newHouse(t testing.TB, change func(*setup)) *house {
 		h.idle()
 		cancel()
 		running.Wait()
+		if open, watched := len(h.srv.conns.open), len(h.srv.conns.watch.mu.conns); open+watched != 0 {
+			t.Errorf("%d connections are still open, %d watched", open, watched)
+		}
 		if used := h.srv.bodies.used.Load(); used != 0 {
 			t.Errorf("%d bytes of request bodies were not given back", used)
 		}

@@ -203,6 +203,21 @@ func TestC46Truncation(t *testing.T) {
 	}
 }
 
+// Spec 5.3: the end tokens cannot be drawn before min_tokens, however much the
+// request wants them.
+func TestMinTokensForbidsTheEnd(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	for _, id := range []int32{endOfTurn, endOfText, 700} {
+		c := h.complete(t, map[string]any{"max_tokens": 10, "min_tokens": 3, "stop_token_ids": []int{700}, "return_token_ids": true,
+			"logit_bias": map[string]any{fmt.Sprint(id): 100}})
+		got := c.Choices[0].TokenIDs
+		if len(got) != 4 || got[3] != id || slices.Contains(got[:3], id) || c.Choices[0].FinishReason != "stop" {
+			t.Errorf("token %d: %v, %s", id, got, c.Choices[0].FinishReason)
+		}
+	}
+}
+
 func TestC47C48Tokens(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)

@@ -64,6 +64,9 @@ func New(cfg Config) (*Server, error) {
 		Name:         "weir",
 		Logger:       httpLog{s.log},
 		Concurrency:  cfg.MaxConnections,
+		ConnState: func(nc net.Conn, state fasthttp.ConnState) {
+			nc.(*conn).active.Store(state == fasthttp.StateActive)
+		},
 
 		ReadBufferSize: cfg.MaxHeader,
 		ReadTimeout:    cfg.ReadTimeout,
@@ -133,26 +136,16 @@ const grace = 2 * time.Second
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.draining.Store(true)
 	err := s.http.ShutdownWithContext(ctx)
-	if ctx.Err() != nil {
-		err = ctx.Err()
-		s.stop(errDraining)
-		if !s.emptied() {
-			s.conns.abort()
-			if !s.emptied() {
-				err = errors.Join(err, errors.New("server: a connection does not end"))
-			}
-		}
-	}
 	s.stop(errDraining)
+	if err != nil {
+		// fasthttp has given up on its connections; they are ours to end.
+		s.conns.await(grace, (*conn).answering)
+	}
+	s.conns.abort()
+	if !s.conns.await(grace, nil) {
+		err = errors.Join(err, errors.New("server: a connection does not end"))
+	}
 	s.conns.watch.close()
 	s.queue.close()
 	return err
-}
-
-// emptied waits for all connections to end, but not for long.
-func (s *Server) emptied() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
-	defer cancel()
-	_ = s.http.ShutdownWithContext(ctx)
-	return ctx.Err() == nil
 }

@@ -158,9 +158,7 @@ func (b *sse) next() (piece []byte, err error) {
 			due, err := await(b.call.ctx, b.st, &b.events, b.ticks())
 			b.at = 0
 			switch {
-			case err == errGone:
-				return nil, err
-			case err != nil:
+			case err != nil: // also when the client has left: the log gets its line
 				b.fail(err)
 			case !due:
 				b.silence()

@@ -301,14 +301,26 @@ func TestStreamAllocatesNothingPerToken(t *testing.T) {
 			for range 300 { // buffers grow to their size
 				token()
 			}
-			// The engine's own growth (tokens by doubling) is in here, too.
-			if n := testing.AllocsPerRun(500, token); n > 0 {
-				t.Errorf("%v allocations for a token", n)
-			}
+			noAllocations(t, token)
 			close(gate)
 			b.Close()
 		})
 	}
+}
+
+// noAllocations counts over a hundred tokens at a time, since a single one may
+// need nothing by luck. What the engine grows by doubling is let through.
+func noAllocations(t *testing.T, token func()) {
+	t.Helper()
+	n := testing.AllocsPerRun(4, func() {
+		for range 100 {
+			token()
+		}
+	})
+	if n > 3 {
+		t.Errorf("%v allocations for a hundred tokens", n)
+	}
+	t.Logf("%v allocations for a hundred tokens", n)
 }
 
 // The same with everything: HTTP, a socket, and a client that reads.
@@ -341,9 +353,7 @@ func TestSocketAllocatesNothingPerToken(t *testing.T) {
 	for range 300 {
 		token()
 	}
-	if n := testing.AllocsPerRun(500, token); n > 0 {
-		t.Errorf("%v allocations for a token", n)
-	}
+	noAllocations(t, token)
 	close(gate)
 	io.Copy(io.Discard, c)
 }
