@@ -20,7 +20,9 @@ const (
 	label      = `[A-Za-z0-9](?:[A-Za-z0-9-]{0,60}[A-Za-z0-9])?`
 	shortLabel = `[A-Za-z0-9](?:[A-Za-z0-9-]{0,28}[A-Za-z0-9])?`
 	// At most 253 characters, either way.
-	fmtHost      = `(?:(?:` + label + `\.){0,3}` + label + `|(?:` + shortLabel + `\.){0,7}` + shortLabel + `)`
+	fmtHost = `(?:(?:` + label + `\.){0,3}` + label + `|(?:` + shortLabel + `\.){0,7}` + shortLabel + `)`
+	// Together with a local part of 62, at most 254.
+	mailHost     = `(?:(?:` + label + `\.){0,2}` + label + `|(?:` + shortLabel + `\.){0,5}` + shortLabel + `)`
 	atom         = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,20}"
 	pchar        = `(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})`
 	pcharNoColon = `(?:[A-Za-z0-9._~!$&'()*+,;=@-]|%[0-9A-Fa-f]{2})`
@@ -35,7 +37,7 @@ var formats = map[string]formatRule{
 	"time":      {is: fmtTime},
 	"date-time": {is: fmtDate + "[tT]" + fmtTime},
 	"duration":  {is: `P(?:\d+W|` + durTime + `|(?:\d+D|\d+M(?:\d+D)?|\d+Y(?:\d+M(?:\d+D)?)?)(?:` + durTime + `)?)`},
-	"email":     {is: `(?:` + atom + `)(?:\.` + atom + `){0,2}@` + fmtHost, not: []string{"--"}},
+	"email":     {is: `(?:` + atom + `)(?:\.` + atom + `){0,2}@` + mailHost, not: []string{"--"}},
 	// A hyphen pair might begin an internationalized label, which has rules of its own.
 	"hostname":              {is: fmtHost, not: []string{"--"}},
 	"ipv4":                  {is: fmtIPv4},
@@ -43,7 +45,7 @@ var formats = map[string]formatRule{
 	"uuid":                  {is: `[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}`},
 	"uri":                   {is: absoluteURI()},
 	"uri-reference":         {is: absoluteURI() + `|(?:` + authority() + segments + `|/(?:` + pchar + `+` + segments + `)?|` + pcharNoColon + `+` + segments + `|)` + queryFrag},
-	"uri-template":          {is: "(?:[^\\x00-\\x20\"'%<>\\\\^`{|}\\x7f-\\x9f]|%[0-9A-Fa-f]{2}|\\{[+#./;?&]?" + varName + "(?:," + varName + ")*\\})*"},
+	"uri-template":          {is: uriTemplate()},
 	"json-pointer":          {is: pointer},
 	"relative-json-pointer": {is: `(?:0|[1-9]\d*)(?:#|` + pointer + `)`},
 }
@@ -71,4 +73,22 @@ func authority() string {
 
 func absoluteURI() string {
 	return `[A-Za-z][A-Za-z0-9+.-]*:(?:` + authority() + segments + `|/(?:` + pchar + `+` + segments + `)?|` + pchar + `+` + segments + `|)` + queryFrag
+}
+
+// uriTemplate is RFC 6570 where what surrounds the expressions is a URI
+// reference; an authority has no expressions, and a first segment without a
+// scheme has no colon.
+func uriTemplate() string {
+	const (
+		anyVar   = varName + `(?::[1-9]\d{0,3}|\*)?`
+		plainVar = varName + `\*?`
+		expr     = `\{[+#./;?&]?` + anyVar + `(?:,` + anyVar + `)*\}`
+		plain    = `\{[+#./;?&]?` + plainVar + `(?:,` + plainVar + `)*\}`
+		char     = `[A-Za-z0-9._~!$&()*+,;=@\u00a1-\ud7ff-]|%[0-9A-Fa-f]{2}`
+		more     = `(?:[/?#](?:` + char + `|[:/?#]|` + expr + `)*)?`
+		first    = `(?:` + char + `|` + plain + `)`
+		host     = `//[A-Za-z0-9._-]+(?::\d{1,5})?` + more
+		path     = `/(?:(?:` + char + `|[:?#]|` + expr + `)(?:` + char + `|[:/?#]|` + expr + `)*)?`
+	)
+	return `(?:[A-Za-z][A-Za-z0-9+.-]*:(?:` + host + `|` + path + `|` + first + `+` + more + `)|` + host + `|` + path + `|` + first + `*` + more + `)`
 }
