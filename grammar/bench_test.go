@@ -47,7 +47,7 @@ func (o *office) text(n int) string {
 
 // record returns a schema and a function that draws values of it.
 func (o *office) record(depth int) (obj, func() any) {
-	n := 2 + o.rng.IntN(14)
+	n := 2 + o.rng.IntN(4+3*depth)
 	props := &object{m: map[string]any{}}
 	draw := map[string]func() any{}
 	required := []any{}
@@ -251,8 +251,8 @@ func BenchmarkMasks(b *testing.B) {
 func measure(b *testing.B, v *Vocabulary, ids map[string]int32) (masks, first, accept times) {
 	o := newOffice(11)
 	mask := make([]uint32, v.words())
-	for range 300 {
-		s, draw := o.record(3)
+	for i := range 400 {
+		s, draw := o.record(i % 4)
 		text := []byte(dumpJSON(plain(s)))
 		start := time.Now()
 		g, err := compileFor(Spec{Kind: JSONSchema, Schema: text}, v)
@@ -291,8 +291,8 @@ func BenchmarkCompile(b *testing.B) {
 	o := newOffice(11)
 	var specs [][]byte
 	size := 0
-	for range 60 {
-		s, _ := o.record(3)
+	for i := range 60 {
+		s, _ := o.record(i % 4)
 		specs = append(specs, []byte(dumpJSON(plain(s))))
 		size += len(specs[len(specs)-1])
 	}

@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"math/bits"
@@ -151,6 +152,9 @@ func (m *machine) seatOf(c *config) *seat {
 // counters. Caller holds mu.
 func (m *machine) rebase(f, base *frame, counters func(frameKey) frameKey) *frame {
 	if f == base {
+		if base == bottom { // what pops it is over: nothing can follow
+			return bottom
+		}
 		return symBottom
 	}
 	k := counters(f.frameKey)
@@ -217,7 +221,7 @@ func (m *machine) commonKey(rel *config) string {
 			p = binary.LittleEndian.AppendUint32(p, uint32(f.need))
 			p = binary.LittleEndian.AppendUint32(p, uint32(f.left))
 		}
-		parts = append(parts, string(binary.LittleEndian.AppendUint32(p, math.MaxUint32)))
+		parts = append(parts, string(binary.LittleEndian.AppendUint32(p, uint32(f.st)))) // which bottom
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, "")
@@ -228,6 +232,7 @@ type trieWalk struct {
 	m       *machine
 	acc     []uint32
 	out     []popped
+	kept    []popped // those of the twin that stay
 	changed []uint32 // tokens decided anew, where a twin was the starting point
 	pairs   map[[2]*config]int
 }
@@ -248,7 +253,7 @@ func (m *machine) build(x *config, nested int) *shape {
 	w.difference(x, twin)
 	for _, p := range before {
 		if w.changed[p.tok>>5]>>(p.tok&31)&1 == 0 {
-			w.out = append(w.out, p)
+			w.kept = append(w.kept, p)
 		}
 	}
 	return w.done()
@@ -460,7 +465,11 @@ func (m *machine) far(x *config) (z *config, near bool) {
 	defer m.mu.Unlock()
 	tops := make([]*frame, len(x.tops))
 	for i, f := range x.tops {
-		tops[i] = m.rebase(f, symBottom, func(k frameKey) frameKey {
+		base := f
+		for base.depth > 0 {
+			base = base.parent
+		}
+		tops[i] = m.rebase(f, base, func(k frameKey) frameKey {
 			if k.left = -1; k.need <= 4 {
 				k.need = 0
 			} else {
@@ -537,15 +546,34 @@ func (w *trieWalk) done() *shape {
 		sh.bits = w.acc
 	}
 	tokens := w.m.voc.tokens
-	slices.SortFunc(w.out, func(a, b popped) int {
-		if c := slices.Compare(tokens[a.tok][a.cut:], tokens[b.tok][b.cut:]); c != 0 {
+	order := func(a, b popped) int {
+		if c := bytes.Compare(tokens[a.tok][a.cut:], tokens[b.tok][b.cut:]); c != 0 {
 			return c
 		}
 		return int(a.tok) - int(b.tok)
-	})
+	}
+	slices.SortFunc(w.out, order)
+	if len(w.kept) > 0 { // nearly in order
+		if !slices.IsSortedFunc(w.kept, order) {
+			slices.SortFunc(w.kept, order)
+		}
+		w.out = merge(w.kept, w.out, order)
+	}
 	w.out = slices.Compact(w.out)
 	sh.plant(w.out, tokens)
 	return sh
+}
+
+func merge(a, b []popped, order func(a, b popped) int) []popped {
+	res := make([]popped, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		if order(a[0], b[0]) <= 0 {
+			res, a = append(res, a[0]), a[1:]
+		} else {
+			res, b = append(res, b[0]), b[1:]
+		}
+	}
+	return append(append(res, a...), b...)
 }
 
 func (s *shape) plant(out []popped, tokens [][]byte) {
