@@ -21,8 +21,9 @@ type machine struct {
 	voc  *Vocabulary
 	root *config
 
-	crowded  atomic.Bool // a text was given up because it had more than maxStacks parses
-	building sync.Mutex  // held, before mu, by whoever builds a shape
+	crowded  atomic.Bool       // a text was given up because it had more than maxStacks parses
+	building sync.Mutex        // held, before mu, by whoever builds a shape
+	flats    map[*config]*flat // under building
 
 	mu      sync.Mutex
 	frames  map[frameKey]*frame

@@ -232,7 +232,7 @@ type trieWalk struct {
 	m       *machine
 	acc     []uint32
 	out     []popped
-	kept    []popped // those of the twin that stay
+	kept    []popped // those of the twin that stay, in order
 	changed []uint32 // tokens decided anew, where a twin was the starting point
 	pairs   map[[2]*config]int
 }
@@ -249,9 +249,10 @@ func (m *machine) build(x *config, nested int) *shape {
 	}
 	w.changed = make([]uint32, m.voc.words())
 	w.pairs = make(map[[2]*config]int)
-	before := m.project(twin, nested+1, w.acc)
+	flat := m.flat(twin, nested+1)
+	copy(w.acc, flat.acc)
 	w.difference(x, twin)
-	for _, p := range before {
+	for _, p := range flat.out {
 		if w.changed[p.tok>>5]>>(p.tok&31)&1 == 0 {
 			w.kept = append(w.kept, p)
 		}
@@ -482,6 +483,39 @@ func (m *machine) far(x *config) (z *config, near bool) {
 	return m.config(slices.Compact(tops), false, false), near
 }
 
+// flat is a config seen from its own symbolic bottom.
+type flat struct {
+	acc []uint32
+	out []popped // in order
+}
+
+// flat returns what z, a relative config, allows over its own symbolic bottom. A
+// twin has many configs that resemble it, so it is kept.
+func (m *machine) flat(z *config, nested int) *flat {
+	if f := m.flats[z]; f != nil {
+		return f
+	}
+	f := &flat{acc: make([]uint32, m.voc.words())}
+	f.out = m.project(z, nested, f.acc)
+	order := m.voc.order
+	if !slices.IsSortedFunc(f.out, order) {
+		slices.SortFunc(f.out, order)
+	}
+	if len(m.flats) >= 64 || m.flats == nil {
+		m.flats = make(map[*config]*flat)
+	}
+	m.flats[z] = f
+	return f
+}
+
+// order sorts tokens by what follows the pop.
+func (v *Vocabulary) order(a, b popped) int {
+	if c := bytes.Compare(v.tokens[a.tok][a.cut:], v.tokens[b.tok][b.cut:]); c != 0 {
+		return c
+	}
+	return int(a.tok) - int(b.tok)
+}
+
 // project writes what z, a relative config, allows over its own symbolic bottom
 // to acc and returns the tokens that pop it. The shape of z may sit higher.
 func (m *machine) project(z *config, nested int, acc []uint32) []popped {
@@ -546,18 +580,9 @@ func (w *trieWalk) done() *shape {
 		sh.bits = w.acc
 	}
 	tokens := w.m.voc.tokens
-	order := func(a, b popped) int {
-		if c := bytes.Compare(tokens[a.tok][a.cut:], tokens[b.tok][b.cut:]); c != 0 {
-			return c
-		}
-		return int(a.tok) - int(b.tok)
-	}
-	slices.SortFunc(w.out, order)
-	if len(w.kept) > 0 { // nearly in order
-		if !slices.IsSortedFunc(w.kept, order) {
-			slices.SortFunc(w.kept, order)
-		}
-		w.out = merge(w.kept, w.out, order)
+	slices.SortFunc(w.out, w.m.voc.order)
+	if len(w.kept) > 0 {
+		w.out = merge(w.kept, w.out, w.m.voc.order)
 	}
 	w.out = slices.Compact(w.out)
 	sh.plant(w.out, tokens)
