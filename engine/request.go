@@ -43,6 +43,7 @@ type Request struct {
 	Stop        []string // stop strings, none empty
 	IncludeStop bool     // keep the stop string, or the stop token's text, in the text
 	KeepSpecial bool     // special tokens give text
+	Show        []int32  // these do in any case
 	JoinSpecial bool     // no space between them (spaces_between_special_tokens false)
 
 	// Prompt asks for the log-probabilities of the prompt's tokens and of so

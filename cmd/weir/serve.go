@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"weir/api"
 	"weir/server"
 )
 
@@ -162,6 +163,7 @@ func (h *httpOptions) config(log *slog.Logger) server.Config {
 	c.PrepareQueue = *h.queue
 	c.Heartbeat = *h.heartbeat
 	c.MaxLogprobs, c.TokensAsIDs, c.ForceUsage = *h.maxLogprobs, *h.tokensAsIDs, *h.forceUsage
+	c.ReasoningField, _ = api.ParseReasoningField(*h.reasoningField) // the flag takes no other name
 	return c
 }
 
