@@ -29,7 +29,7 @@ func (r *Renderer) think(t *compiled, vars *jinja.Dict, c *conversation, continu
 	// The echo is told apart as if the model had just written it. The block may
 	// have been opened by the template, in front of the message.
 	start := reasoning.Either
-	if block == reasoning.Opened || strings.Contains(p.EchoText, reasoning.Close) {
+	if continues && block == reasoning.Opened || strings.Contains(p.EchoText, reasoning.Close) {
 		start = reasoning.Thought
 	}
 	thought, content := reasoning.Split([]byte(p.EchoText), start)
