@@ -16,9 +16,9 @@ import (
 //     all they carry; the last one is, without what it carries. Until it is clear
 //     whether the output begins with a tag its tokens are not taken for thoughts.
 //
-// What is held back as the beginning of a tag comes with a later chunk, so, as
-// with stop strings, text and ids of one chunk need not correspond. Tokens
-// count in the usage wherever they go.
+// What is held back as the beginning of a tag, or of a stop string, comes with a
+// later chunk: text and ids of one chunk need not correspond. Tokens count in
+// the usage wherever they go.
 func (b *sse) divide(c *api.Chunk, text []byte) bool {
 	s := &b.split[c.Choice]
 	if s.Answering() {

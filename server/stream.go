@@ -21,13 +21,7 @@ const burst = 32 << 10
 // event is there, or when the client has waited for so long that it gets 200
 // and blank lines.
 func (s *Server) stream(c *call, st *engine.Stream, r *reply) {
-	b := &sse{s: s, call: c, st: st, r: r, enc: api.NewStream(r.meta, r.form), live: r.n, used: make([]int, r.n)}
-	if r.output != reasoning.Content {
-		b.split = make([]reasoning.Splitter, r.n)
-		for i := range b.split {
-			b.split[i] = reasoning.New(r.output)
-		}
-	}
+	b := newSSE(s, c, st, r)
 	if s.cfg.Heartbeat > 0 {
 		b.beat = time.NewTimer(s.cfg.Heartbeat - s.now().Sub(c.begun))
 	}
@@ -91,6 +85,17 @@ type sse struct {
 	id    [1]int32
 	entry [1]api.Logprob
 	alts  []api.TokenLogprob
+}
+
+func newSSE(s *Server, c *call, st *engine.Stream, r *reply) *sse {
+	b := &sse{s: s, call: c, st: st, r: r, enc: api.NewStream(r.meta, r.form), live: r.n, used: make([]int, r.n)}
+	if r.output != reasoning.Content {
+		b.split = make([]reasoning.Splitter, r.n)
+		for i := range b.split {
+			b.split[i] = reasoning.New(r.output)
+		}
+	}
+	return b
 }
 
 // SupportsBodyWriteTo makes fasthttp call WriteTo: Read would cut pieces at the
