@@ -4,7 +4,7 @@ PYTHON  ?= python3
 export CGO_ENABLED ?= 0
 TAGS    := invariants
 PKGS    := ./...
-HOT     := ./api ./backend/sim ./device/cpu ./engine ./model ./sampler ./server ./tokenizer
+HOT     := ./api ./backend/sim ./chat/reasoning ./device/cpu ./engine ./model ./sampler ./server ./tokenizer
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
