@@ -1,8 +1,10 @@
 # weir: every target works without a GPU; only the first build needs the network (Go modules).
 GO      ?= go
+PYTHON  ?= python3
 export CGO_ENABLED ?= 0
 TAGS    := invariants
 PKGS    := ./...
+HOT     := ./api ./backend/sim ./device/cpu ./engine ./model ./sampler ./server ./tokenizer
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
@@ -17,8 +19,10 @@ build: ## build the binary ./weir
 run: build ## build and serve the bundled model on http://127.0.0.1:8000
 	./weir serve
 
-test: ## all tests, with invariants on
+# The assertions on allocations need a build without invariants: those allocate.
+test: ## all tests, with invariants on; then the allocation tests without
 	$(GO) test -tags $(TAGS) -timeout 540s $(PKGS)
+	$(GO) test -run Alloc -timeout 120s $(HOT)
 
 race: ## all tests under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 1800s $(PKGS)
@@ -36,6 +40,15 @@ lint: ## gofmt, go vet, house rules, staticcheck
 vectors: ## the large test vectors: DIR=.. (TOKENIZERS=.. adds published tokenizers)
 	@test -n "$(DIR)" || { echo "usage: make vectors DIR=.. [TOKENIZERS=..]"; exit 1; }
 	WEIR_VECTORS=$(abspath $(DIR)) WEIR_TOKENIZERS=$(abspath $(TOKENIZERS)) $(GO) test ./tokenizer ./chat/... -run Vectors -v
+
+fuzz: ## every fuzz test, FUZZ inputs each (default 200000x, or a time such as 1m)
+	@set -e; for f in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
+	  for name in $$($(GO) test -list '^Fuzz' $$f | grep '^Fuzz'); do echo "== $$f $$name"; \
+	    $(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(or $(FUZZ),200000x) $$f; done; done
+
+golden: ## make the golden data anew (needs Python with tools/golden/requirements.txt)
+	$(PYTHON) tools/golden/models.py model/testdata models/weir-tiny
+	$(PYTHON) tools/golden/templates.py
 
 gen: ## write the generated assembly anew
 	cd device/cpu/_gen && $(GO) run . -out ..

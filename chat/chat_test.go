@@ -322,6 +322,10 @@ func TestSpec3_5UnknownArguments(t *testing.T) {
 	if got := mustRender(t, r, in).Text; got != "{}FalseFalse2" {
 		t.Errorf("%s", got)
 	}
+	// A function of the environment is not replaced either.
+	if got := mustRender(t, newRenderer(t, of(`{{ range(2) | list }}`)), in).Text; got != "[0, 1]" {
+		t.Errorf("%s", got)
+	}
 	in.ChatTemplateKwargs = api.Raw(`{"messages": []}`)
 	wantError(t, r, in, "chat_template_kwargs must not hold messages.", ErrInvalid)
 	in.ChatTemplateKwargs = api.Raw(`[1]`)

@@ -77,7 +77,7 @@ func TestTemplateCache(t *testing.T) {
 	if c.mu.order.Len() != maxCached || len(c.mu.entries) != maxCached {
 		t.Errorf("%d entries", c.mu.order.Len())
 	}
-	if get(source(2)) != third || get(source(1)) != second {
+	if get(source(2)) != third || get(source(1)) != second || get(source(0)) != first {
 		t.Error("forgot one that was used")
 	}
 	before := get(source(4))

@@ -392,7 +392,8 @@ func (e *Engine) recover(cause error) error {
 		f.chunks = f.chunks[:0]
 	}
 	e.signal()
-	err := e.be.Close() // its state is of no further use: a failure to close it neither
+	_ = e.be.Close() // its state is of no further use: a failure to close it neither
+	var err error
 	if e.be, err = e.open(); err != nil {
 		return errors.Join(cause, fmt.Errorf("engine: cannot open the backend again: %w", err))
 	}

@@ -72,7 +72,7 @@ func TestParseProject(t *testing.T) {
 func TestSalts(t *testing.T) {
 	s, other := newSalter(), newSalter()
 	all := map[[16]byte]string{}
-	for _, c := range [][2]string{{"", ""}, {"", "a"}, {"a/b", ""}, {"a/b", "c"}, {"a/bc", ""}, {"", "a/bc"}, {"a/", "bc"}} {
+	for _, c := range [][2]string{{"", ""}, {"", "a"}, {"a/b", ""}, {"a/c", ""}, {"a/b", "c"}, {"a/bc", ""}, {"", "a/bc"}, {"a/", "bc"}} {
 		v := s.salt(c[0], c[1])
 		if before, ok := all[v]; ok {
 			t.Errorf("%q has the salt of %q", c, before)

@@ -3,6 +3,8 @@ package server
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -290,5 +292,45 @@ func TestPipelining(t *testing.T) {
 		if i == 1 {
 			events(t, answer)
 		}
+	}
+}
+
+// Targets in the forms that a path can come in.
+func TestTargets(t *testing.T) {
+	h := realHouse(t)
+	for target, want := range map[string]int{
+		"/health?verbose=1":         200,
+		"http://weir/health":        200,
+		"http://other/v1/models?x#": 200,
+		"/%68ealth":                 404,
+		"//health":                  404,
+		"/./health":                 404,
+		"/v1/../health":             404,
+		"health":                    400,
+	} {
+		r := h.raw(t)
+		r.send("GET " + target + " HTTP/1.1\r\nHost: weir\r\n\r\n")
+		if status, answer, _ := r.answer(); status != want {
+			t.Errorf("%s: %d %s, want %d", target, status, answer, want)
+		}
+		r.Close()
+	}
+}
+
+// Whoever is in the middle of sending does not hold the server up for long.
+func TestShutdownCutsSenders(t *testing.T) {
+	h := newHouse(t, func(s *setup) { s.tcp = true })
+	for _, half := range []string{"", "POST ", post(10), post(100_000) + strings.Repeat("x", 50_000)} {
+		h.raw(t).send(half)
+	}
+	waitFor(t, "the senders", func() bool { return h.srv.bodies.used.Load() > 0 })
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	if err := h.srv.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "does not end") {
+		t.Error(err)
+	}
+	if d := time.Since(begin); d > grace+time.Second {
+		t.Errorf("after %v", d)
 	}
 }

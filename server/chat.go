@@ -32,8 +32,8 @@ func (s *Server) chatCompletions(c *call) {
 	// this goroutine but what is handed over when it is done.
 	var done *prepared
 	var bad error
-	body, id, project := c.body.bytes, c.id, c.project
-	if err := s.queue.do(c.ctx, c.tenant, func() { done, bad = s.prepare(m, body, id, project) }); err != nil {
+	ctx, body, id, project := c.ctx, c.body.bytes, c.id, c.project
+	if err := s.queue.do(c.ctx, c.tenant, func() { done, bad = s.prepare(ctx, m, body, id, project) }); err != nil {
 		s.fail(c, err)
 		return
 	}
@@ -47,10 +47,17 @@ func (s *Server) chatCompletions(c *call) {
 		s.fail(c, err)
 		return
 	}
+	handedOver := false
+	defer func() {
+		if !handedOver { // a panic: nobody reads the stream any more
+			st.Cancel()
+		}
+	}()
 	s.log.Debug(logSubmitted, "id", done.reply.meta.ID, "project", c.project, "prompt", len(done.request.Tokens), "n", done.reply.n, "stream", done.reply.stream)
 	if done.reply.stream {
 		s.stream(c, st, &done.reply)
 	} else {
 		s.complete(c, st, &done.reply)
 	}
+	handedOver = true
 }

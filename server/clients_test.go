@@ -192,7 +192,7 @@ func TestLoadTestersReadEverything(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			stream, want := transcript(t, c.usage)
 			rng := rand.New(rand.NewPCG(1, 2))
-			for range 2000 {
+			for range 300 {
 				reads := cut(rng, stream, c.whole)
 				if got, err := c.read(reads); err != nil || got != want {
 					t.Fatalf("read %q, %v\nwant %q\nfrom %q", got, err, want, reads)

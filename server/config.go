@@ -66,10 +66,12 @@ type Config struct {
 
 // DefaultConfig returns the configuration of a server that was told nothing.
 func DefaultConfig() Config {
+	limits := api.DefaultLimits()
+	limits.Choices = 128 // OpenAI's limit; each choice has its copy of the prompt's ids
 	return Config{
 		Version:        "devel",
 		CORS:           DefaultCORS(),
-		Limits:         api.DefaultLimits(),
+		Limits:         limits,
 		MaxBody:        32 << 20,
 		MaxBodies:      1 << 30,
 		MaxHeader:      16 << 10,

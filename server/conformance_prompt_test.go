@@ -42,6 +42,25 @@ func TestC55Prefill(t *testing.T) {
 	}
 }
 
+// An echo is repeated in every choice; there has to be an end to it.
+func TestEchoIsBounded(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, func(s *setup) { s.cfg.MaxBody = 1 << 20 })
+	fields := map[string]any{
+		"messages":    []any{map[string]any{"role": "assistant", "content": strings.Repeat("long ", 100_000)}},
+		"temperature": 1, "truncate_prompt_tokens": 100, "continue_final_message": true, "echo": true, "prompt_logprobs": 0,
+	}
+	fields["n"] = 2
+	h.complete(t, fields)
+	fields["n"] = 3
+	status, answer := h.chat(fields)
+	if f := refused(t, status, answer, 400, ""); !strings.Contains(f.Message, "echo") {
+		t.Error(answer)
+	}
+	status, answer = h.chat(map[string]any{"n": 129, "temperature": 1})
+	refused(t, status, answer, 400, "-")
+}
+
 func decode(ids []int32) string {
 	var b strings.Builder
 	for _, id := range ids {

@@ -493,3 +493,68 @@ func TestNoTokenLeft(t *testing.T) {
 		t.Error(answer)
 	}
 }
+
+// Two requests that do not fit the KV cache together: one waits, or is computed
+// again, and neither's answer shows it.
+func TestC149Preemption(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, func(s *setup) { s.spec.NumBlocks = 45; s.spec.MaxSeqTokens, s.model.MaxLen = 512, 512 })
+	fields := func(i int) map[string]any {
+		return map[string]any{"messages": userSays(fmt.Sprint("number ", i)), "max_tokens": 400, "ignore_eos": true, "return_token_ids": true, "cache_salt": fmt.Sprint(i)}
+	}
+	var want [2][]int32
+	for i := range want {
+		want[i] = h.complete(t, fields(i)).Choices[0].TokenIDs
+	}
+	h.setHook(func(c sim.Call, _ int) error { // they have to meet
+		if c == sim.End {
+			waitFor(t, "both requests", func() bool { return h.log.times(logSubmitted) == 4 })
+		}
+		return nil
+	})
+	var wg sync.WaitGroup
+	for i := range want {
+		wg.Go(func() {
+			var got []int32
+			for _, c := range h.streamed(t, fields(i)) {
+				got = append(got, c.Choices[0].TokenIDs...)
+			}
+			if !slices.Equal(got, want[i]) {
+				t.Errorf("request %d: %v\nalone %v", i, got, want[i])
+			}
+		})
+	}
+	wg.Wait()
+	if n := h.eng.Stats().Preemptions; n == 0 {
+		t.Error("nobody was preempted")
+	}
+}
+
+// A prompt of several steps that arrives meanwhile costs a running stream none.
+func TestC152LongPromptArrives(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, func(s *setup) { s.spec.MaxTokens = 64 })
+	gate := make(chan struct{})
+	h.setHook(func(c sim.Call, _ int) error {
+		if c == sim.End {
+			<-gate
+		}
+		return nil
+	})
+	var wg sync.WaitGroup
+	wg.Go(func() { h.complete(t, map[string]any{"max_tokens": 100, "ignore_eos": true}) })
+	for range 10 {
+		gate <- struct{}{}
+	}
+	wg.Go(func() {
+		if u := h.complete(t, map[string]any{"messages": userSays(strings.Repeat("a b c d ", 70)), "max_tokens": 1}).Usage; u.Prompt < 4*64 {
+			t.Errorf("only %d tokens of prompt", u.Prompt)
+		}
+	})
+	waitFor(t, "the second request", func() bool { return h.log.times(logSubmitted) == 2 })
+	close(gate)
+	wg.Wait()
+	if n := h.eng.Stats().Steps; n > 101 {
+		t.Errorf("%d steps for a hundred tokens", n)
+	}
+}

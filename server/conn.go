@@ -21,6 +21,7 @@ type conn struct {
 	id  uint64          // the watcher's; 0: not watched
 	raw syscall.RawConn // nil: no descriptor
 
+	active  atomic.Bool // from the first byte of a request to the last of its answer
 	linger  atomic.Bool // the client is still sending: read on for a while before closing
 	closing atomic.Bool
 }
@@ -47,16 +48,41 @@ func (cs *connections) accept(nc net.Conn) *conn {
 	return c
 }
 
-// abort closes every connection, whatever it is doing.
+// abort closes every connection, whatever it is doing. Its goroutine notices and
+// does the rest.
 func (cs *connections) abort() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	for c := range cs.open {
-		c.closing.Store(true)
 		cs.watch.forget(c)
-		_ = c.Conn.Close() // its goroutine notices and does the rest
+		_ = c.Conn.Close()
 	}
 }
+
+// await waits until no connection that counts is open, but not for long; nil
+// counts all.
+func (cs *connections) await(within time.Duration, counts func(*conn) bool) bool {
+	none := func() bool {
+		cs.mu.Lock()
+		defer cs.mu.Unlock()
+		for c := range cs.open {
+			if counts == nil || counts(c) {
+				return false
+			}
+		}
+		return true
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(within); !none(); <-tick.C {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *conn) answering() bool { return c.active.Load() }
 
 // writePiece is what one deadline is for: a reader that takes so many bytes
 // within the write timeout is slow, but not too slow.

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"strconv"
@@ -59,7 +60,7 @@ var errorTable = []struct {
 		return e
 	}},
 	{engine.ErrInvalid, func(_ *Server, err error) *api.Error {
-		return &api.Error{Status: fasthttp.StatusBadRequest, Code: fasthttp.StatusBadRequest, Type: api.TypeBadRequest, Message: err.Error()}
+		return badRequest("", "%v", err)
 	}},
 }
 
@@ -70,6 +71,15 @@ func unavailable(text string) func(*Server, error) *api.Error {
 // httpError is an error of the transport, below what a function of ours checks.
 func httpError(status int, text string) *api.Error {
 	return &api.Error{Status: status, Code: status, Type: fasthttp.StatusMessage(status), Message: text}
+}
+
+// badRequest refuses what only a server with limits of its own refuses.
+func badRequest(param, format string, args ...any) *api.Error {
+	e := &api.Error{Status: 400, Code: 400, Type: api.TypeBadRequest, Message: fmt.Sprintf(format, args...)}
+	if param != "" {
+		e.Param = &param
+	}
+	return e
 }
 
 // apiError is what the client is told of err.

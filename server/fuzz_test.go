@@ -68,7 +68,7 @@ func FuzzServer(f *testing.F) {
 			}
 		}
 		waitFor(t, "an idle engine", h.noBlocks)
-		if used := h.srv.bodes.used.Load(); used != 0 && !eventually(time.Second, func() bool { return h.srv.bodes.used.Load() == 0 }) {
+		if used := h.srv.bodies.used.Load(); used != 0 && !eventually(time.Second, func() bool { return h.srv.bodies.used.Load() == 0 }) {
 			t.Errorf("%d bytes of bodies kept", used)
 		}
 	})

@@ -10,7 +10,7 @@ import (
 func (s *Server) serving() (*Model, error) {
 	m := s.model.Load()
 	switch {
-	case s.failure.Load() != nil:
+	case s.failed.Load():
 		return nil, errFailed
 	case m == nil:
 		return nil, errLoading
@@ -23,7 +23,7 @@ func (s *Server) serving() (*Model, error) {
 // alive reports whether the engine can be expected to answer: it has not ended,
 // and its newest step is not overly old. Steps begin only while there is work.
 func (s *Server) alive() error {
-	if s.failure.Load() != nil {
+	if s.failed.Load() {
 		return errFailed
 	}
 	m := s.model.Load()

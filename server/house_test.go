@@ -174,7 +174,10 @@ func newHouse(t testing.TB, change func(*setup)) *house {
 		h.idle()
 		cancel()
 		running.Wait()
-		if used := h.srv.bodes.used.Load(); used != 0 {
+		if open, watched := len(h.srv.conns.open), len(h.srv.conns.watch.mu.conns); open+watched != 0 {
+			t.Errorf("%d connections are still open, %d watched", open, watched)
+		}
+		if used := h.srv.bodies.used.Load(); used != 0 {
 			t.Errorf("%d bytes of request bodies were not given back", used)
 		}
 		if text := h.log.text.String(); t.Failed() && text != "" {

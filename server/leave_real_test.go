@@ -117,8 +117,8 @@ func leaveReading(l *leaver, how string) {
 	t := l.t
 	r := l.raw(t)
 	r.send(post(100_000) + strings.Repeat("x", 50_000))
-	waitFor(t, "the body", func() bool { return l.srv.bodes.used.Load() > 40_000 })
-	l.free(r, how, func() bool { return l.srv.bodes.used.Load() == 0 })
+	waitFor(t, "the body", func() bool { return l.srv.bodies.used.Load() > 40_000 })
+	l.free(r, how, func() bool { return l.srv.bodies.used.Load() == 0 })
 }
 
 func leaveQueued(l *leaver, how string) {
@@ -127,13 +127,13 @@ func leaveQueued(l *leaver, how string) {
 	id := l.srv.newID
 	l.srv.newID = func() string { <-gate; return id() }
 	first := l.send(map[string]any{"stream": true})
-	waitFor(t, "the worker", func() bool { return l.srv.bodes.used.Load() > 0 })
+	waitFor(t, "the worker", func() bool { return l.srv.bodies.used.Load() > 0 })
 	r := l.send(nil)
 	waitFor(t, "the queue", func() bool { return l.srv.queue.depth() == 1 })
 	l.free(r, how, func() bool { return l.srv.queue.depth() == 0 && l.log.times(logFailed) == 1 })
 	close(gate)
 	first.Close()
-	waitFor(t, "the end", func() bool { return l.srv.bodes.used.Load() == 0 && l.noBlocks() })
+	waitFor(t, "the end", func() bool { return l.srv.bodies.used.Load() == 0 && l.noBlocks() })
 	if n := l.log.times(logSubmitted); n > 1 {
 		t.Errorf("%d requests submitted", n)
 	}
@@ -147,7 +147,7 @@ func leavePreparing(l *leaver, how string) {
 	l.srv.newID = func() string { close(entered); <-gate; return id() }
 	r := l.send(nil)
 	<-entered
-	l.free(r, how, func() bool { return l.srv.bodes.used.Load() == 0 && l.log.times(logFailed) == 1 })
+	l.free(r, how, func() bool { return l.srv.bodies.used.Load() == 0 && l.log.times(logFailed) == 1 })
 	close(gate)
 	l.idle()
 	if n := l.log.times(logSubmitted); n != 0 {

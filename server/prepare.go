@@ -1,8 +1,8 @@
 package server
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"unicode/utf8"
 
 	"weir/api"
@@ -20,11 +20,15 @@ type prepared struct {
 // decodes, checks, renders and tokenizes. Whatever the client did wrong is
 // found here, so that it gets its 4xx before a status has been sent. The order
 // is that of spec chat-completions 1.2, except that cheap checks come before
-// costly ones: where both fail the answer is the cheap one's.
-func (s *Server) prepare(m *Model, body []byte, id, project string) (*prepared, error) {
+// costly ones: where both fail the answer is the cheap one's. It may go on for
+// a moment after ctx has ended.
+func (s *Server) prepare(ctx context.Context, m *Model, body []byte, id, project string) (*prepared, error) {
 	q, bad := api.DecodeChat(body, s.cfg.Limits)
 	if bad != nil {
 		return nil, bad
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	if !m.serves(q.Model) {
 		return nil, api.ErrModelNotFound(q.Model)
@@ -33,7 +37,7 @@ func (s *Server) prepare(m *Model, body []byte, id, project string) (*prepared, 
 		id = *q.RequestID
 	}
 	if len(id) > maxID {
-		return nil, tooLongID()
+		return nil, badRequest("request_id", "request_id has more than %d bytes.", maxID)
 	}
 	if bad := s.check(m, q); bad != nil {
 		return nil, bad
@@ -42,13 +46,19 @@ func (s *Server) prepare(m *Model, body []byte, id, project string) (*prepared, 
 	if bad != nil {
 		return nil, bad
 	}
-	prompt, tokens, bad := m.prompt(q)
+	prompt, tokens, bad := m.prompt(ctx, q)
 	if bad != nil {
 		return nil, bad
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	most, bad := m.outputLimit(q, len(tokens))
 	if bad != nil {
 		return nil, bad
+	}
+	if q.KVTransferParams != nil {
+		s.log.Debug("kv_transfer_params ignored: there is no connector", "id", id)
 	}
 	p := &prepared{
 		request: engine.Request{
@@ -62,6 +72,9 @@ func (s *Server) prepare(m *Model, body []byte, id, project string) (*prepared, 
 	p.reply.prompt, p.reply.role = tokens, prompt.ResponseRole
 	if q.Echo {
 		p.reply.echo = prompt.EchoText
+		if len(p.reply.echo) > s.cfg.MaxBody/q.N {
+			return nil, badRequest("", "The echo of %d bytes in %d choices is larger than %d bytes.", len(p.reply.echo), q.N, s.cfg.MaxBody)
+		}
 	}
 	salt := ""
 	if q.CacheSalt != nil {
@@ -81,13 +94,6 @@ func (s *Server) prepare(m *Model, body []byte, id, project string) (*prepared, 
 
 // maxID bounds a request's id in bytes: every chunk of a stream repeats it.
 const maxID = 512
-
-func tooLongID() *api.Error {
-	e := httpError(400, fmt.Sprintf("request_id has more than %d bytes.", maxID))
-	param := "request_id"
-	e.Param = &param
-	return e
-}
 
 // check finds what the body alone, the model and the settings refuse.
 func (s *Server) check(m *Model, q *api.ChatRequest) *api.Error {
@@ -113,7 +119,7 @@ func (s *Server) check(m *Model, q *api.ChatRequest) *api.Error {
 }
 
 // prompt renders the messages, tokenizes and truncates them (spec 10).
-func (m *Model) prompt(q *api.ChatRequest) (chat.Prompt, []int32, *api.Error) {
+func (m *Model) prompt(ctx context.Context, q *api.ChatRequest) (chat.Prompt, []int32, *api.Error) {
 	output, param, _ := q.MaxOutput()
 	if output > m.MaxLen {
 		return chat.Prompt{}, nil, api.ErrOverContext(param, output, m.MaxLen)
@@ -138,6 +144,9 @@ func (m *Model) prompt(q *api.ChatRequest) (chat.Prompt, []int32, *api.Error) {
 		if n := utf8.RuneCountInString(p.Text); n > most {
 			return p, nil, api.ErrCharacters(m.MaxLen, output, n, most)
 		}
+	}
+	if ctx.Err() != nil {
+		return p, nil, nil // nobody waits for the rest
 	}
 	tokens := m.Tokenizer.Encode(nil, p.Text, q.AddSpecialTokens)
 	if keep >= 0 && len(tokens) > keep {

@@ -60,8 +60,8 @@ func TestQueueIsBounded(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		for range 3 { // one runs, two wait
 			wg.Go(func() { _ = q.do(ctx, "p", func() { <-release }) })
+			synctest.Wait()
 		}
-		synctest.Wait()
 		if err := q.do(context.Background(), "other", func() { t.Error("ran") }); !errors.Is(err, errQueueFull) {
 			t.Errorf("a fourth request: %v, want errQueueFull", err)
 		}

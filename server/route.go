@@ -52,7 +52,7 @@ type call struct {
 func (s *Server) handle(rc *fasthttp.RequestCtx) {
 	s.cfg.CORS.answer(rc)
 	c := &call{RequestCtx: rc, conn: rc.Conn().(*conn), begun: s.now(), bodyRead: !unread(rc)}
-	c.body.budget = &s.bodes
+	c.body.budget = &s.bodies
 	defer s.finish(c)
 	defer func() {
 		if p := recover(); p != nil {
@@ -91,8 +91,8 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 		return
 	}
 	c.tenant = c.project
-	if c.tenant == "" {
-		c.tenant = authorization + xAPIKey // a project has a slash and no space
+	if c.tenant == "" && len(s.keys) > 0 {
+		c.tenant = "key " + authorization + xAPIKey
 	}
 	c.ctx, c.cancel = context.WithCancelCause(s.base)
 	c.conn.attach(c.cancel)

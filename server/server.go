@@ -17,18 +17,18 @@ import (
 // Server answers HTTP. It may listen before it has a model: until SetModel,
 // what needs one is answered with 503.
 type Server struct {
-	cfg   Config
-	log   *slog.Logger
-	http  *fasthttp.Server
-	conns *connections
-	queue *queue
-	keys  keys
-	salts salter
-	bodes budget
+	cfg    Config
+	log    *slog.Logger
+	http   *fasthttp.Server
+	conns  *connections
+	queue  *queue
+	keys   keys
+	salts  salter
+	bodies budget
 
 	model    atomic.Pointer[Model]
 	progress atomic.Pointer[string] // why there is no model yet
-	failure  atomic.Pointer[error]  // why there will be no answers any more
+	failed   atomic.Bool            // there will be no answers any more
 	draining atomic.Bool
 
 	base context.Context // of every request
@@ -49,7 +49,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, keys: newKeys(cfg.APIKeys), salts: newSalter(),
-		bodes: budget{most: cfg.MaxBodies}, now: time.Now, newID: func() string { return randomHex(8) },
+		bodies: budget{most: cfg.MaxBodies}, now: time.Now, newID: func() string { return randomHex(8) },
 	}
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.conns = newConnections(newWatcher(s.log), cfg.WriteTimeout)
@@ -64,11 +64,13 @@ func New(cfg Config) (*Server, error) {
 		Name:         "weir",
 		Logger:       httpLog{s.log},
 		Concurrency:  cfg.MaxConnections,
+		ConnState: func(nc net.Conn, state fasthttp.ConnState) {
+			nc.(*conn).active.Store(state == fasthttp.StateActive)
+		},
 
 		ReadBufferSize: cfg.MaxHeader,
 		ReadTimeout:    cfg.ReadTimeout,
 		IdleTimeout:    cfg.IdleTimeout,
-		TCPKeepalive:   true, // notices clients whose machine is gone
 
 		// Bodies are read by their route, with limits of ours: what fasthttp
 		// enforces on a streamed body is nothing.
@@ -100,13 +102,16 @@ func (s *Server) Serve(ln net.Listener) error {
 	return nil
 }
 
-// SetModel publishes the model: from now on requests are answered with it.
+// SetModel publishes the model, whose engine has to be ready: from now on requests are answered with it.
 // Those that have begun keep the one they began with.
 func (s *Server) SetModel(m *Model) error {
 	if err := m.validate(); err != nil {
 		return err
 	}
 	s.model.Store(m)
+	g := &m.Generation
+	s.log.Info("model ready", "names", m.Names, "max_model_len", m.MaxLen, "temperature", or(nil, g.Temperature, 1), "top_p", or(nil, g.TopP, 1),
+		"top_k", or(nil, g.TopK, 0), "min_p", or(nil, g.MinP, 0), "repetition_penalty", or(nil, g.RepetitionPenalty, 1), "max_new_tokens", or(nil, g.MaxNewTokens, m.MaxLen))
 	return nil
 }
 
@@ -114,9 +119,12 @@ func (s *Server) SetModel(m *Model) error {
 // too early are told.
 func (s *Server) SetProgress(text string) { s.progress.Store(&text) }
 
-// Fail turns /health to 503 for good: the engine has ended and the process
-// should be restarted.
-func (s *Server) Fail(err error) { s.failure.Store(&err) }
+// Fail turns /health to 503 for good: the engine has ended (engine.Engine.Run
+// has returned), and the process should be restarted.
+func (s *Server) Fail(err error) {
+	s.log.Error("the engine has failed", "error", err)
+	s.failed.Store(true)
+}
 
 // grace is what requests get to tell their clients that the server stops, once
 // Shutdown's context has ended.
@@ -128,26 +136,16 @@ const grace = 2 * time.Second
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.draining.Store(true)
 	err := s.http.ShutdownWithContext(ctx)
-	if ctx.Err() != nil {
-		err = ctx.Err()
-		s.stop(errDraining)
-		if !s.emptied() {
-			s.conns.abort()
-			if !s.emptied() {
-				err = errors.Join(err, errors.New("server: a connection does not end"))
-			}
-		}
-	}
 	s.stop(errDraining)
+	if err != nil {
+		// fasthttp has given up on its connections; they are ours to end.
+		s.conns.await(grace, (*conn).answering)
+	}
+	s.conns.abort()
+	if !s.conns.await(grace, nil) {
+		err = errors.Join(err, errors.New("server: a connection does not end"))
+	}
 	s.conns.watch.close()
 	s.queue.close()
 	return err
-}
-
-// emptied waits for all connections to end, but not for long.
-func (s *Server) emptied() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
-	defer cancel()
-	_ = s.http.ShutdownWithContext(ctx)
-	return ctx.Err() == nil
 }

@@ -71,8 +71,8 @@ type sse struct {
 	beat *time.Timer // nil: no heartbeat
 
 	events engine.Events
-	at     int // events.Items[at:] are not encoded yet
-	began  bool
+	at     int   // events.Items[at:] are not encoded yet
+	opened int   // events given out that come before the tokens'
 	over   bool  // everything has been given out
 	live   int   // choices that go on
 	used   []int // completion tokens of each choice
@@ -132,7 +132,9 @@ func (b *sse) release() {
 	if b.beat != nil {
 		b.beat.Stop()
 	}
-	b.st.Cancel()
+	if b.live > 0 {
+		b.st.Cancel()
+	}
 }
 
 // next is the next piece to write, valid until it is called again; io.EOF when
@@ -156,9 +158,7 @@ func (b *sse) next() (piece []byte, err error) {
 			due, err := await(b.call.ctx, b.st, &b.events, b.ticks())
 			b.at = 0
 			switch {
-			case err == errGone:
-				return nil, err
-			case err != nil:
+			case err != nil: // also when the client has left: the log gets its line
 				b.fail(err)
 			case !due:
 				b.silence()
@@ -188,30 +188,32 @@ func (b *sse) encode() {
 	}
 	for b.at < len(b.events.Items) && len(b.buf) < burst && !b.over {
 		ev := &b.events.Items[b.at]
-		b.at++
-		if ev.Reason == engine.Failed {
+		switch {
+		case ev.Reason == engine.Failed:
+			b.at++
 			b.fail(failed(ev))
-			return
+		case !b.open():
+			b.at++
+			b.event(ev)
 		}
-		if !b.began {
-			b.began = true
-			b.begin()
-		}
-		b.event(ev)
 	}
 }
 
-// begin appends the events that come before the first token's.
-func (b *sse) begin() {
+// open appends the next of the events that come before the first token's, and
+// reports whether there was one. They go out one by one like the others: with
+// prompt ids or an echo, those of all choices together may be large.
+func (b *sse) open() bool {
 	u := api.Usage{Prompt: len(b.r.prompt)}
-	for i := range b.r.n {
+	switch i, n := b.opened, b.r.n; {
+	case i < n:
 		b.buf = b.enc.AppendRole(b.buf, i, b.r.role, b.r.prompt, u)
+	case i < 2*n && b.r.echo != "":
+		b.buf = b.enc.AppendEcho(b.buf, i-n, b.r.echo, u)
+	default:
+		return false
 	}
-	if b.r.echo != "" {
-		for i := range b.r.n {
-			b.buf = b.enc.AppendEcho(b.buf, i, b.r.echo, u)
-		}
-	}
+	b.opened++
+	return true
 }
 
 func (b *sse) event(ev *engine.Event) {

@@ -145,9 +145,9 @@ func TestFull(t *testing.T) {
 	full("the queue", "too many requests are waiting")
 
 	// The bodies' memory.
-	h.srv.bodes.used.Add(h.srv.cfg.MaxBodies)
+	h.srv.bodies.used.Add(h.srv.cfg.MaxBodies)
 	full("the bodies", "too many request bodies")
-	h.srv.bodes.used.Add(-h.srv.cfg.MaxBodies)
+	h.srv.bodies.used.Add(-h.srv.cfg.MaxBodies)
 	close(gate)
 	wg.Wait()
 }
@@ -219,6 +219,8 @@ func TestProjectHeaders(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
 	status, answer := h.chat(nil, "Compat-Project: nonsense")
+	refused(t, status, answer, 400, "")
+	status, answer = h.chat(nil, "OpenAI-Project: a/b/c")
 	refused(t, status, answer, 400, "")
 	h.complete(t, nil, "Compat-Project: team/project")
 	h.complete(t, nil, "OpenAI-Project: proj_123")

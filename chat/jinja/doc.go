@@ -29,9 +29,9 @@
 //
 // A step of Limits.Steps is a statement, a round of a loop, a call, a filter or
 // an item looked at; expressions of more than eight nodes and work on long
-// texts count more. A long conversation (1,000 messages) takes some ten
-// thousand steps, ten times that in templates that look through all messages
-// for each.
+// texts count more. Under the templates in circulation a conversation of 1,000
+// messages takes five to a hundred thousand steps, and a little over a million
+// where a template looks through all messages for each.
 //
 // # What differs from the reference
 //

@@ -1,6 +1,7 @@
 package jinja
 
 import (
+	"math/big"
 	"strconv"
 	"strings"
 )
@@ -237,6 +238,9 @@ func (m *machine) repeat(a, b Value) (Value, bool) {
 			throwType("'%s' object cannot be interpreted as an integer", typeName(times))
 		}
 		throwType("can't multiply sequence by non-int of type '%s'", typeName(times))
+	}
+	if _, big := times.(*big.Int); big {
+		throw("OverflowError", "cannot fit 'int' into an index-sized integer")
 	}
 	n = max(n, 0)
 	switch s := seq.(type) {

@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"slices"
+	"sort"
 	"strings"
 )
 
@@ -124,7 +125,8 @@ func (m *machine) lowered(v Value) Value {
 	return v
 }
 
-// sorted sorts items by key without moving equal ones.
+// sorted sorts items by key without moving equal ones. The other way round is
+// done as in Python, by reversing before and after.
 func (m *machine) sorted(items []Value, reverse bool, key func(Value) Value, less func(a, b Value) bool) []Value {
 	m.alloc(6 * valueSize * len(items))
 	type keyed struct{ key, item Value }
@@ -132,22 +134,19 @@ func (m *machine) sorted(items []Value, reverse bool, key func(Value) Value, les
 	for i, x := range items {
 		list[i] = keyed{key(x), x}
 	}
-	slices.SortStableFunc(list, func(a, b keyed) int {
+	if reverse {
+		slices.Reverse(list)
+	}
+	sort.SliceStable(list, func(i, j int) bool {
 		m.burn(1)
-		if reverse {
-			a, b = b, a
-		}
-		switch {
-		case less(a.key, b.key):
-			return -1
-		case less(b.key, a.key):
-			return 1
-		}
-		return 0
+		return less(list[i].key, list[j].key)
 	})
 	out := make([]Value, len(items))
 	for i := range list {
 		out[i] = list[i].item
+	}
+	if reverse {
+		slices.Reverse(out)
 	}
 	return out
 }
@@ -177,15 +176,13 @@ func sequenceFilters() map[string]*filterDef {
 			}
 			return &undefined{hint: "No first item, sequence was empty."}
 		}),
-		"last":    newFilter("do_last", 2, "", 0, filterLast),
-		"reverse": newFilter("do_reverse", 1, "", 0, filterReverse),
-		"items":   newFilter("do_items", 1, "", 0, filterItems),
-		"dictsort": newFilter("do_dictsort", 1, "case_sensitive by reverse", 0, func(m *machine, v Value, a []Value) Value {
-			return filterDictSort(m, v, a)
-		}),
-		"sort":    newFilter("do_sort", 2, "reverse case_sensitive attribute", 0, filterSort),
-		"unique":  newFilter("sync_do_unique", 2, "case_sensitive attribute", 0, filterUnique),
-		"groupby": newFilter("sync_do_groupby", 2, "attribute default case_sensitive", 1, filterGroupBy),
+		"last":     newFilter("do_last", 2, "", 0, filterLast),
+		"reverse":  newFilter("do_reverse", 1, "", 0, filterReverse),
+		"items":    newFilter("do_items", 1, "", 0, filterItems),
+		"dictsort": newFilter("do_dictsort", 1, "case_sensitive by reverse", 0, filterDictSort),
+		"sort":     newFilter("do_sort", 2, "reverse case_sensitive attribute", 0, filterSort),
+		"unique":   newFilter("sync_do_unique", 2, "case_sensitive attribute", 0, filterUnique),
+		"groupby":  newFilter("sync_do_groupby", 2, "attribute default case_sensitive", 1, filterGroupBy),
 		"min": newFilter("do_min", 2, "case_sensitive attribute", 0, func(m *machine, v Value, a []Value) Value {
 			return m.extreme(v, a, func(x, best Value) bool { return m.less(x, best) })
 		}),

@@ -32,12 +32,12 @@ func numberFilters() map[string]*filterDef {
 		"float": newFilter("do_float", 1, "default", 0, filterFloat),
 		"round": newFilter("do_round", 1, "precision method", 0, filterRound),
 		"filesizeformat": newFilter("do_filesizeformat", 1, "binary", 0, func(m *machine, v Value, a []Value) Value {
-			return fileSize(m.mustFloat(v), m.flag(a[0]))
+			return m.fileSize(m.mustFloat(v), m.flag(a[0]))
 		}),
 	}
 }
 
-func fileSize(size float64, binary bool) string {
+func (m *machine) fileSize(size float64, binary bool) string {
 	base, kilo := 1000.0, []string{"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"}
 	if binary {
 		base, kilo = 1024.0, []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"}
@@ -46,7 +46,7 @@ func fileSize(size float64, binary bool) string {
 	case size == 1:
 		return "1 Byte"
 	case size < base:
-		return strconv.FormatFloat(math.Trunc(size), 'f', 0, 64) + " Bytes"
+		return m.str(truncate(size)) + " Bytes"
 	}
 	unit, name := base, ""
 	for _, name = range kilo {

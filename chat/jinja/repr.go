@@ -47,9 +47,11 @@ const maxErrorRepr = 500
 // printer writes Python's repr. With a machine it counts; without one it stops
 // a little after maxErrorRepr bytes.
 type printer struct {
-	m      *machine
-	b      []byte
-	active []Value // the containers being printed, outermost first
+	m *machine
+	b []byte
+	// counted is how much of b the machine knows about.
+	counted int
+	active  []Value // the containers being printed, outermost first
 	// namespaces counts those among them: without one there is no cycle.
 	namespaces int
 }
@@ -63,7 +65,6 @@ func (p *printer) print(v Value, depth int) {
 	if p.full() {
 		return
 	}
-	start := len(p.b)
 	switch v := v.(type) {
 	case nil:
 		p.b = append(p.b, "None"...)
@@ -89,7 +90,6 @@ func (p *printer) print(v Value, depth int) {
 		p.active = append(p.active, v)
 		p.container(v, depth)
 		p.active = p.active[:len(p.active)-1]
-		return // counted piece by piece
 	case *rangeValue:
 		p.b = fmt.Appendf(p.b, "range(%d, %d", v.start, v.stop)
 		if v.step != 1 {
@@ -117,13 +117,14 @@ func (p *printer) print(v Value, depth int) {
 	default:
 		p.b = fmt.Appendf(p.b, "<%s at 0x7f0000000000>", objectName(v))
 	}
-	p.count(start)
+	p.count()
 }
 
-func (p *printer) count(start int) {
+func (p *printer) count() {
 	if p.m != nil {
 		p.m.burn(1)
-		p.m.alloc(len(p.b) - start)
+		p.m.alloc(len(p.b) - p.counted)
+		p.counted = len(p.b)
 	}
 }
 
@@ -152,7 +153,6 @@ func (p *printer) ellipsis(v Value) {
 }
 
 func (p *printer) container(v Value, depth int) {
-	start := len(p.b)
 	switch v := v.(type) {
 	case *List:
 		p.b = append(p.b, '[')
@@ -183,7 +183,6 @@ func (p *printer) container(v Value, depth int) {
 		p.b = append(p.b, '>')
 		p.namespaces--
 	}
-	p.count(start)
 }
 
 func (p *printer) items(items []Value, depth int) {

@@ -163,6 +163,10 @@ func TestLimits(t *testing.T) {
 		{`{% for i in range(1000) %}{% endfor %}`, Limits{Steps: 150}, false},
 		{`{{ 'a' * 1000 }}`, Limits{Memory: 5000}, true},
 		{`{{ 'a' * 10000 }}`, Limits{Memory: 5000}, false},
+		{`{% for i in range(30) %}{% set s = 'a' * 100 %}{% endfor %}`, Limits{Memory: 5000}, true},
+		{`{% for i in range(60) %}{% set s = 'a' * 100 %}{% endfor %}`, Limits{Memory: 5000}, false},
+		{`{{ [1] * 100 }}`, Limits{Memory: 5000}, true},
+		{`{{ [1] * 1000 }}`, Limits{Memory: 5000}, false},
 		{`{{ 'a' * 10 }}`, Limits{Output: 10}, true},
 		{`{{ 'a' * 10 }}b`, Limits{Output: 10}, false},
 		{`{% macro f(n) %}{{ f(n - 1) if n > 1 }}{% endmacro %}{{ f(10) }}`, Limits{Depth: 10}, true},
@@ -177,6 +181,41 @@ func TestLimits(t *testing.T) {
 		_, err = tpl.Render(nil, Options{Limits: c.limits})
 		if c.ok && err != nil || !c.ok && !errors.Is(err, ErrLimit) {
 			t.Errorf("%s under %+v: %v", c.template, c.limits, err)
+		}
+	}
+}
+
+// TestDepthLimit: how deep a template may nest, to the level.
+func TestDepthLimit(t *testing.T) {
+	nest := func(open, inner, close string, n int) string {
+		return strings.Repeat(open, n) + inner + strings.Repeat(close, n)
+	}
+	for _, c := range []struct {
+		open, inner, close string
+		most               int
+	}{
+		{"(", "1", ")", 73},
+		{"[", "1", "]", 73},
+		{"{1: ", "1", "}", 73},
+		{"f(", "1", ")", 73},
+		{"not ", "1", "", 147},
+		{"1 if 1 else ", "1", "", 147},
+	} {
+		for n, ok := range map[int]bool{c.most: true, c.most + 1: false} {
+			_, err := Compile("{{ " + nest(c.open, c.inner, c.close, n) + " }}")
+			if ok != (err == nil) || !ok && !strings.Contains(err.Error(), "nested too deeply") {
+				t.Errorf("%d times %q: %v", n, c.open, err)
+			}
+		}
+	}
+	for n, ok := range map[int]bool{74: true, 75: false} {
+		if _, err := Compile(nest("{% if 1 %}", "", "{% endif %}", n)); ok != (err == nil) {
+			t.Errorf("%d nested ifs: %v", n, err)
+		}
+	}
+	for n, ok := range map[int]bool{300: true, 400: false} {
+		if _, err := Compile("{{ 1" + strings.Repeat("+1", n) + " }}"); ok != (err == nil) {
+			t.Errorf("a sum of %d: %v", n, err)
 		}
 	}
 }
