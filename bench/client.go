@@ -74,9 +74,14 @@ func (c *client) ready(ctx context.Context, timeout time.Duration) (string, erro
 	}
 }
 
-const readyPause = 100 * time.Millisecond
+const (
+	readyPause = 100 * time.Millisecond
+	readyLimit = 10 * time.Second // of one attempt
+)
 
 func (c *client) firstModel(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, readyLimit)
+	defer cancel()
 	resp, err := c.request(ctx, http.MethodGet, "/v1/models", nil)
 	if err != nil {
 		return "", fmt.Errorf("bench: %s: %s", c.base, reason(err))
@@ -103,8 +108,8 @@ func (c *client) firstModel(ctx context.Context) (string, error) {
 // outcome is what became of a request. Times are since the start of the run.
 type outcome struct {
 	due, arrived, sent time.Duration
-	waited             bool // for a request in flight to end, before it was sent
-	first, last        time.Duration
+	waited             bool            // for a request in flight to end, before it was sent
+	first, last        time.Duration   // events with a choice; first < 0: none. If it failed, last is when
 	gaps               []time.Duration // between events with a choice
 	prompt, completion int             // tokens
 	usage              bool            // they are the server's count
@@ -124,7 +129,7 @@ func (c *client) stream(ctx context.Context, body []byte, o *outcome, now func()
 	if err := c.follow(ctx, body, r, o, now); err != nil {
 		o.failure, o.cut = reason(err), ctx.Err() != nil
 	}
-	if o.first < 0 {
+	if o.failure != "" {
 		o.last = now()
 	}
 }

@@ -94,6 +94,9 @@ func (c *ServeConfig) Validate() error {
 	case c.Warmups < 0 || c.Warmups > maxPrompts:
 		return fmt.Errorf("bench: %d warm-up requests", c.Warmups)
 	}
+	if _, err := c.extra(); err != nil {
+		return err
+	}
 	for _, m := range c.Metrics {
 		if _, known := metricNames[m]; !known {
 			return fmt.Errorf("bench: unknown metric %q; there are ttft, tpot, itl and e2el", m)

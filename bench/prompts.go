@@ -99,9 +99,11 @@ func appendWords(dst []byte, n int, rnd *rand.Rand) []byte {
 // benchmark sends. Fields of ExtraBody win.
 func (c *ServeConfig) bodies(prompts []Prompt) ([][]byte, error) {
 	fields := map[string]any{
-		"model":          c.Model,
 		"stream":         true,
 		"stream_options": map[string]bool{"include_usage": true},
+	}
+	if c.Model != "" {
+		fields["model"] = c.Model
 	}
 	if c.Temperature != nil {
 		fields["temperature"] = *c.Temperature
@@ -109,11 +111,9 @@ func (c *ServeConfig) bodies(prompts []Prompt) ([][]byte, error) {
 	if c.IgnoreEOS {
 		fields["ignore_eos"] = true
 	}
-	var extra map[string]json.RawMessage
-	if len(c.ExtraBody) > 0 {
-		if err := json.Unmarshal(c.ExtraBody, &extra); err != nil {
-			return nil, fmt.Errorf("bench: the extra body is not a JSON object: %w", err)
-		}
+	extra, err := c.extra()
+	if err != nil {
+		return nil, err
 	}
 	type part struct {
 		Type string `json:"type"`
@@ -135,10 +135,20 @@ func (c *ServeConfig) bodies(prompts []Prompt) ([][]byte, error) {
 		for k, v := range extra {
 			fields[k] = v
 		}
-		var err error
 		if list[i], err = json.Marshal(fields); err != nil {
 			return nil, fmt.Errorf("bench: %w", err)
 		}
 	}
 	return list, nil
+}
+
+// extra are the fields of ExtraBody.
+func (c *ServeConfig) extra() (fields map[string]json.RawMessage, err error) {
+	if len(c.ExtraBody) == 0 {
+		return nil, nil
+	}
+	if err := json.Unmarshal(c.ExtraBody, &fields); err != nil || fields == nil {
+		return nil, fmt.Errorf("bench: the extra body is not a JSON object: %s", clip(string(c.ExtraBody)))
+	}
+	return fields, nil
 }

@@ -16,7 +16,7 @@ type Report struct {
 	Interrupted bool        // the run was ended before its time
 
 	Completed, Failed, Cut    int           // requests; Cut are those in flight when the run was interrupted
-	Duration                  time.Duration // from the first request sent to the last event with a choice
+	Duration                  time.Duration // from the first request sent to the end of the last one
 	InputTokens, OutputTokens int           // of completed requests
 	Uncounted                 int           // completed requests whose answer had no usage: their output tokens are events
 	Good                      int           // completed requests that keep Config.Goodput
@@ -53,16 +53,13 @@ func newReport(cfg *ServeConfig, outcomes []outcome) *Report {
 	r := &Report{Config: *cfg, outcomes: outcomes}
 	failures := map[string]int{}
 	var ttft, tpot, itl, e2el, lag, queue []float64
-	var begin, end, idle time.Duration
+	var begin, end time.Duration
 	for i := range outcomes {
 		o := &outcomes[i]
 		if i == 0 {
 			begin = o.sent
 		}
-		begin = min(begin, o.sent)
-		if idle = max(idle, o.last); o.first >= 0 {
-			end = max(end, o.last)
-		}
+		begin, end = min(begin, o.sent), max(end, o.last)
 		if o.waited {
 			lag, queue = append(lag, ms(o.arrived-o.due)), append(queue, ms(o.sent-o.arrived))
 		} else {
@@ -99,9 +96,6 @@ func newReport(cfg *ServeConfig, outcomes []outcome) *Report {
 		if cfg.Goodput.keeps(o) {
 			r.Good++
 		}
-	}
-	if end == 0 {
-		end = idle // nobody got a token
 	}
 	r.Duration = end - begin
 	r.PeakTokens, r.PeakConcurrency = peakTokens(outcomes), peakConcurrency(outcomes)
@@ -192,7 +186,7 @@ func peakConcurrency(outcomes []outcome) int {
 	slices.Sort(ends)
 	peak, ended := 0, 0
 	for i, at := range begins {
-		for ends[ended] <= at {
+		for ended < i && ends[ended] <= at {
 			ended++
 		}
 		peak = max(peak, i+1-ended)

@@ -1,19 +1,12 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"os/exec"
-	"strconv"
-	"strings"
-	"sync"
-	"syscall"
 	"time"
 )
 
@@ -82,56 +75,50 @@ func RunStart(ctx context.Context, cfg StartConfig) (*StartReport, error) {
 
 // run is one start and stop.
 func (c *StartConfig) run(ctx context.Context, r *StartReport, last bool) (err error) {
-	port, err := freePort()
-	if err != nil {
-		return err
-	}
-	args := append([]string{"serve", "--host", "127.0.0.1", "--port", strconv.Itoa(port)}, c.Args...)
-	wrote := &tail{}
-	cmd := exec.Command(c.Binary, args...)
-	cmd.Stderr = wrote
-	s := &started{base: "http://127.0.0.1:" + strconv.Itoa(port), client: http.Client{Transport: &http.Transport{}}}
-	defer s.client.CloseIdleConnections()
-
-	begin := time.Now()
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	alive, dead := context.WithCancelCause(ctx)
-	ended := make(chan error, 1)
-	go func() {
-		ended <- cmd.Wait()
-		dead(fmt.Errorf("the server ended by itself: %s: %s", cmd.ProcessState, wrote))
-	}()
-	defer func() { err = errors.Join(err, stop(cmd, ended, c.Limit, wrote)) }()
-	limited, cancel := context.WithTimeoutCause(alive, c.Limit, fmt.Errorf("no answer within %v", c.Limit))
-	defer cancel()
-
-	if err := s.await(limited, http.MethodGet, "/health", nil); err != nil {
-		return err
-	}
-	health := time.Since(begin)
-	var p *Process
-	if last {
-		p = observe(cmd.Process.Pid)
-	}
 	ask, err := json.Marshal(question{c.Model, []turn{{"user", "Hi"}}, 1})
 	if err != nil {
 		return err
 	}
-	if err := s.await(limited, http.MethodPost, Chat.path(), ask); err != nil {
+	child, err := launch(c.Binary, c.Args, c.Limit)
+	if err != nil {
 		return err
 	}
-	r.Health, r.Answer = append(r.Health, ms(health)), append(r.Answer, ms(time.Since(begin)))
+	pid := child.cmd.Process.Pid
+	defer func() {
+		stopped := child.stop(ctx)
+		if err == errByItself {
+			err = nil // stopped says it, and how
+		}
+		err = errors.Join(err, stopped)
+	}()
+	limited, cancel := child.within(ctx)
+	defer cancel()
+	poll := newPoller(child.URL)
+	defer poll.close()
+
+	if err := poll.await(limited, http.MethodGet, "/health", nil); err != nil {
+		return err
+	}
+	health := time.Since(child.began)
+	var p *Process
+	if last {
+		p = observe(pid)
+	}
+	if err := poll.await(limited, http.MethodPost, Chat.path(), ask); err != nil {
+		return err
+	}
+	r.Health, r.Answer = append(r.Health, ms(health)), append(r.Answer, ms(time.Since(child.began)))
 	if p == nil {
 		return nil
 	}
-	s.client.CloseIdleConnections()
-	if p.AnswerMemory, err = residentMemory(cmd.Process.Pid); err != nil {
+	poll.close()
+	if p.AnswerMemory, err = residentMemory(pid); err != nil {
 		return err
 	}
 	if c.Idle > 0 {
-		if err := p.watch(alive, cmd.Process.Pid, c.Idle); err != nil {
+		alive, forget := child.alive(ctx)
+		defer forget()
+		if err := p.watch(alive, pid, c.Idle); err != nil {
 			return err
 		}
 	}
@@ -178,103 +165,6 @@ func (p *Process) watch(ctx context.Context, pid int, idle time.Duration) error 
 	wall := time.Since(begin)
 	p.IdleSeconds, p.IdleCPU = wall.Seconds(), 100*(after-before).Seconds()/wall.Seconds()
 	return nil
-}
-
-// stop asks the server to end, and waits for it.
-func stop(cmd *exec.Cmd, ended <-chan error, limit time.Duration, wrote *tail) error {
-	select {
-	case <-ended:
-		return nil // it ended by itself, which has been said
-	default:
-	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		_ = cmd.Process.Kill() // no such signal on this system
-		<-ended
-		return fmt.Errorf("stopping: %w", err)
-	}
-	select {
-	case err := <-ended:
-		if err != nil {
-			return fmt.Errorf("stopping: %w: %s", err, wrote)
-		}
-		return nil
-	case <-time.After(limit):
-		_ = cmd.Process.Kill()
-		<-ended
-		return fmt.Errorf("the server did not stop within %v of SIGTERM", limit)
-	}
-}
-
-// freePort is a port that was free a moment ago.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	return port, l.Close()
-}
-
-// started is a server that is coming up.
-type started struct {
-	base   string
-	client http.Client
-}
-
-// pollPause is the time between two attempts: it bounds the error of a
-// measurement without taking a processor from the server.
-const pollPause = 200 * time.Microsecond
-
-// await repeats a request until the answer is a complete 200. An answer other
-// than that it is too early is an error.
-func (s *started) await(ctx context.Context, method, path string, body []byte) error {
-	for ; ; nap(pollPause) {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		req, err := http.NewRequestWithContext(ctx, method, s.base+path, bytes.NewReader(body))
-		if err != nil {
-			return err
-		}
-		req.Header.Set("Content-Type", "application/json")
-		resp, err := s.client.Do(req)
-		if err != nil {
-			continue // not listening yet
-		}
-		answer, err := io.ReadAll(io.LimitReader(resp.Body, maxError))
-		resp.Body.Close()
-		switch {
-		case err != nil:
-		case resp.StatusCode == http.StatusOK:
-			return nil
-		case resp.StatusCode != http.StatusServiceUnavailable:
-			return fmt.Errorf("%s %s: %s", method, path, refusal(resp, answer))
-		}
-	}
-}
-
-// tail keeps the end of what a process writes.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-const tailSize = 2 << 10
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, p...)
-	if n := len(t.text) - tailSize; n > 0 {
-		t.text = append(t.text[:0], t.text[n:]...)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.TrimSpace(string(t.text))
 }
 
 // WriteText writes the report as a table for people.

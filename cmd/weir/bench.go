@@ -22,11 +22,11 @@ func benchMain(args []string, env func(string) string, out, errOut io.Writer) er
 	if len(args) > 0 {
 		what, args = args[0], args[1:]
 	}
-	// The first signal ends the measurement, which prints what it has; the next
-	// one ends the program.
+	// A signal ends the measurement, which prints what it has. A second one does
+	// nothing more: the program must live until a server that it started has ended,
+	// which takes seconds at most.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop)
 	switch what {
 	case "start":
 		return benchStart(ctx, args, env, out, errOut)
@@ -73,11 +73,12 @@ func benchStart(ctx context.Context, args []string, env func(string) string, out
 	return errors.Join(failure, r.WriteText(out), r.WriteBenchmark(out), writeFile(*file, r.WriteJSON))
 }
 
-func benchServe(ctx context.Context, args []string, env func(string) string, out, errOut io.Writer) error {
+func benchServe(ctx context.Context, args []string, env func(string) string, out, errOut io.Writer) (failure error) {
 	c := bench.DefaultServeConfig()
 	fs := pflag.NewFlagSet("weir bench serve", pflag.ContinueOnError)
 	fs.SetOutput(errOut)
 	fs.StringVar(&c.BaseURL, "base-url", c.BaseURL, "`URL` of the server")
+	binary := fs.String("binary", "", "start the server `program` for the run, on a free port, with the arguments behind --; self is this program")
 	fs.StringVar(&c.Model, "model", "", "`name` of the model (default: the server's first)")
 	fs.StringVar(&c.APIKey, "api-key", "", "`key` for the server (default: $OPENAI_API_KEY)")
 	endpoint := oneOf(fs, "endpoint", "what is called", "chat", "completions")
@@ -105,15 +106,22 @@ func benchServe(ctx context.Context, args []string, env func(string) string, out
 	detailed := fs.Bool("save-detailed", false, "with what is known of each request")
 	_ = fs.MarkHidden("num-warmups")
 	fs.Usage = func() {
-		fmt.Fprintf(out, "weir bench serve puts a load on a server of the OpenAI interface and measures its answers.\n\n%s", fs.FlagUsages())
+		fmt.Fprintf(out, "weir bench serve [flags] [-- ARGUMENTS OF SERVE] puts a load on a server of the OpenAI interface and measures its answers.\n\n%s", fs.FlagUsages())
 	}
 	rest, err := parse(fs, args, env)
 	if err != nil {
 		return err
 	}
+	var serverArgs []string
+	if n := fs.ArgsLenAtDash(); n >= 0 {
+		rest, serverArgs = rest[:n], rest[n:]
+	}
 	// vLLM's --goodput takes all conditions that follow it.
 	if len(rest) > 0 && len(*goodput) == 0 {
 		return usageError{fmt.Errorf("bench serve takes no arguments: %q", rest)}
+	}
+	if *binary == "" && len(serverArgs) > 0 {
+		return usageError{fmt.Errorf("arguments of serve are for a server that --binary starts: %q", serverArgs)}
 	}
 	if c.Goodput, err = bench.ParseGoodput(append(*goodput, rest...)); err != nil {
 		return usageError{err}
@@ -142,11 +150,20 @@ func benchServe(ctx context.Context, args []string, env func(string) string, out
 	if err := c.Validate(); err != nil {
 		return usageError{err}
 	}
-	r, err := bench.RunServe(ctx, c)
-	if err != nil {
-		return err
+	if *binary != "" {
+		child, err := launch(ctx, *binary, serverArgs)
+		if err != nil {
+			return err
+		}
+		c.BaseURL = child.URL
+		defer func() { failure = errors.Join(failure, child.Stop(ctx)) }()
 	}
+	r, err := bench.RunServe(ctx, c)
 	switch {
+	case err != nil && ctx.Err() != nil:
+		return errInterrupted
+	case err != nil:
+		return err
 	case r.Interrupted:
 		err = errInterrupted
 	case r.Completed == 0:
@@ -154,6 +171,22 @@ func benchServe(ctx context.Context, args []string, env func(string) string, out
 	}
 	write := func(w io.Writer) error { return r.WriteJSON(w, *detailed) }
 	return errors.Join(err, r.WriteText(out), r.WriteBenchmark(out), writeFile(*file, write))
+}
+
+// launch starts a server to put a load on.
+func launch(ctx context.Context, binary string, args []string) (*bench.Child, error) {
+	if binary == "self" {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		binary = self
+	}
+	child, err := bench.Launch(ctx, binary, args, bench.DefaultStartConfig().Limit)
+	if err != nil && ctx.Err() != nil {
+		return nil, errInterrupted
+	}
+	return child, err
 }
 
 func readPrompts(path string) ([]bench.Prompt, error) {
