@@ -113,7 +113,7 @@ type outcome struct {
 	gaps               []time.Duration // between events with a choice
 	prompt, completion int             // tokens
 	usage              bool            // they are the server's count
-	reads, coalesced   int             // reads with events that have a choice, and with several; not counting the first event
+	joined             int             // events with a choice that came in one read with the one before, the first one apart
 	failure            string          // "": completed
 	cut                bool            // the run ended first
 	text               []byte
@@ -174,18 +174,13 @@ func (c *client) follow(ctx context.Context, body []byte, r *eventReader, o *out
 				o.usage, o.prompt, o.completion = true, e.prompt, e.completion
 			}
 			if e.choices {
-				if o.first >= 0 { // the first one of a chat says the role alone, and may go out with the second
+				if o.first >= 0 { // the first one of a chat says the role alone, and goes out with the second
 					events++
 				}
 				c.chunk(&e, o, at)
 			}
 		}
-		if events > 0 {
-			o.reads++
-		}
-		if events > 1 {
-			o.coalesced++
-		}
+		o.joined += max(0, events-1)
 	}
 	switch {
 	case err != io.EOF:

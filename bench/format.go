@@ -128,7 +128,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	t.number("Processors used by the generator:", g.CPU)
 	t.count("Processors there are:", g.Processors)
-	t.number("Reads with several events (%):", 100*float64(g.Coalesced)/float64(max(1, g.Reads)))
+	t.number("Events read with the one before (%):", 100*g.joined())
 	t.printf("%s\n", strings.Repeat("=", tableWidth))
 	for _, warning := range g.Warnings {
 		t.printf("WARNING: %s.\n", warning)
@@ -218,8 +218,8 @@ func (r *Report) WriteJSON(w io.Writer, detailed bool) error {
 	own.add("p99_queue_ms", g.Queue.Percentile(99))
 	own.add("cpu", g.CPU)
 	own.add("processors", g.Processors)
-	own.add("reads", g.Reads)
-	own.add("coalesced_reads", g.Coalesced)
+	own.add("events", g.Events)
+	own.add("joined_events", g.Joined)
 	own.add("warnings", g.Warnings)
 	o.add("generator", json.RawMessage(own.end()))
 	if o.err != nil {

@@ -38,12 +38,12 @@ type ErrorCount struct {
 
 // Generator is how the load generator itself did.
 type Generator struct {
-	Lag              Samples // how late requests were sent, for no fault of the server's, in ms
-	Queue            Samples // how long requests waited because of the largest concurrency, in ms
-	CPU              float64 // processors used, as a mean over the run; 0: unknown
-	Processors       int     // processors that may be used
-	Reads, Coalesced int     // reads with events that have a choice, and with several; see outcome
-	Warnings         []string
+	Lag            Samples // how late requests were sent, for no fault of the server's, in ms
+	Queue          Samples // how long requests waited because of the largest concurrency, in ms
+	CPU            float64 // processors used, as a mean over the run; 0: unknown
+	Processors     int     // processors that may be used
+	Events, Joined int     // events with a choice, the first of each answer apart, and how many of them came in one read with the one before
+	Warnings       []string
 }
 
 // maxErrors bounds the list of different errors.
@@ -65,8 +65,8 @@ func newReport(cfg *ServeConfig, outcomes []outcome) *Report {
 		} else {
 			lag, queue = append(lag, ms(o.sent-o.due)), append(queue, 0)
 		}
-		r.Generator.Reads += o.reads
-		r.Generator.Coalesced += o.coalesced
+		r.Generator.Events += len(o.gaps)
+		r.Generator.Joined += o.joined
 		if o.cut {
 			r.Cut++
 			continue
@@ -196,10 +196,13 @@ func peakConcurrency(outcomes []outcome) int {
 
 // What the generator is warned for.
 const (
-	busyShare      = 0.8 // of the processors
-	lateMS         = 10  // p99 of the lag
-	coalescedShare = 0.1 // of the reads
+	busyShare   = 0.8 // of the processors
+	lateMS      = 10  // p99 of the lag
+	joinedShare = 0.1 // of the events
 )
+
+// joined is the share of events that came with the one before.
+func (g *Generator) joined() float64 { return float64(g.Joined) / float64(max(1, g.Events)) }
 
 // judge says where the generator, not the server, may have decided the result.
 func (r *Report) judge() {
@@ -211,8 +214,8 @@ func (r *Report) judge() {
 	if late := g.Lag.Percentile(99); late > lateMS && !math.IsInf(r.Config.Rate, 1) {
 		warn("the generator fell behind its schedule, p99 %.0f ms: the load was less than asked for", late)
 	}
-	if float64(g.Coalesced) > coalescedShare*float64(g.Reads) {
-		warn("%.0f%% of the reads carried several events: inter-token latencies are those of reads, not of tokens", 100*float64(g.Coalesced)/float64(g.Reads))
+	if float64(g.Joined) > joinedShare*float64(g.Events) {
+		warn("%.0f%% of the events came in one read with the one before: inter-token latencies are those of reads, not of tokens", 100*g.joined())
 	}
 	if r.Uncounted > 0 {
 		warn("%d answers came without usage: their input tokens are unknown, their output tokens are counted by events", r.Uncounted)

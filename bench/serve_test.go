@@ -58,9 +58,10 @@ func TestServeByHand(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, c.got, c.want)
 		}
 	}
-	got := fmt.Sprint(r.Completed, r.Failed, r.Cut, r.InputTokens, r.OutputTokens, r.Uncounted, r.Good, r.PeakTokens, r.PeakConcurrency, r.Generator.Reads, r.Generator.Coalesced, r.Errors, r.Interrupted)
-	// Reads behind the first event: token with the role; token; token and finish.
-	if want := "4 0 0 28 12 0 4 12 1 12 4 [] false"; got != want {
+	got := fmt.Sprint(r.Completed, r.Failed, r.Cut, r.InputTokens, r.OutputTokens, r.Uncounted, r.Good, r.PeakTokens, r.PeakConcurrency, r.Generator.Events, r.Generator.Joined, r.Errors, r.Interrupted)
+	// Events behind the first: the token that came with the role, which is no
+	// wonder, a token, a token, and the finish that came with it.
+	if want := "4 0 0 28 12 0 4 12 1 16 4 [] false"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if r.Config.Model != "fake-1" {
@@ -362,11 +363,11 @@ func TestServeWarnings(t *testing.T) {
 		r    Report
 		want string
 	}{
-		{Report{Config: ServeConfig{Rate: 1}, Generator: Generator{CPU: 1.5, Processors: 2, Lag: Samples{9}, Reads: 10, Coalesced: 1}}, ""},
+		{Report{Config: ServeConfig{Rate: 1}, Generator: Generator{CPU: 1.5, Processors: 2, Lag: Samples{9}, Events: 10, Joined: 1}}, ""},
 		{Report{Config: ServeConfig{Rate: 1}, Generator: Generator{CPU: 1.7, Processors: 2}}, "bottleneck"},
 		{Report{Config: ServeConfig{Rate: 1}, Generator: Generator{Processors: 2, Lag: Samples{12}}}, "fell behind"},
 		{Report{Config: ServeConfig{Rate: math.Inf(1)}, Generator: Generator{Processors: 2, Lag: Samples{12}}}, ""},
-		{Report{Generator: Generator{Processors: 2, Reads: 10, Coalesced: 2}}, "20% of the reads"},
+		{Report{Generator: Generator{Processors: 2, Events: 10, Joined: 2}}, "20% of the events"},
 		{Report{Uncounted: 2, Generator: Generator{Processors: 2}}, "2 answers came without usage"},
 	} {
 		c.r.judge()
