@@ -42,7 +42,12 @@ func Launch(ctx context.Context, binary string, args []string, limit time.Durati
 	poll := newPoller(c.URL)
 	defer poll.close()
 	if err := poll.await(limited, http.MethodGet, "/health", nil); err != nil {
-		return nil, fmt.Errorf("bench: %w", errors.Join(err, c.stop(ctx)))
+		poll.close()
+		stopped := c.stop(ctx)
+		if errors.Is(stopped, errByItself) {
+			err = nil // whatever failed, failed for that
+		}
+		return nil, fmt.Errorf("bench: %w", errors.Join(err, stopped))
 	}
 	return c, nil
 }

@@ -134,7 +134,7 @@ func ParseGoodput(conditions []string) (g Goodput, err error) {
 		name, value, _ := strings.Cut(c, ":")
 		field, ok := map[string]*float64{"ttft": &g.TTFT, "tpot": &g.TPOT, "e2el": &g.E2EL}[name]
 		if !ok {
-			return g, fmt.Errorf("bench: goodput %q does not begin with ttft:, tpot: or e2el:", c)
+			return g, fmt.Errorf("bench: goodput %q is not about ttft, tpot or e2el", c)
 		}
 		if *field, err = strconv.ParseFloat(value, 64); err != nil || !(*field > 0) {
 			return g, fmt.Errorf("bench: goodput %q is not a name, a colon and milliseconds", c)

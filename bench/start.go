@@ -86,8 +86,8 @@ func (c *StartConfig) run(ctx context.Context, r *StartReport, last bool) (err e
 	pid := child.cmd.Process.Pid
 	defer func() {
 		stopped := child.stop(ctx)
-		if err == errByItself {
-			err = nil // stopped says it, and how
+		if errors.Is(stopped, errByItself) {
+			err = nil // whatever failed, failed for that
 		}
 		err = errors.Join(err, stopped)
 	}()

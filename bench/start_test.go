@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -21,42 +22,40 @@ import (
 	"weir/internal/testkit"
 )
 
-// The test binary is the server under test, too, if the environment says so.
-const (
-	modeVar   = "BENCH_TEST_SERVER"
-	notifyVar = "BENCH_TEST_NOTIFY" // address that it connects to, as a sign of life
-)
-
+// TestMain makes the test binary the server under test, too, where it is called
+// like one: with what launch says, a mode, an address to connect to as a sign
+// of life, and the body of the question that it expects.
 func TestMain(m *testing.M) {
-	if mode := os.Getenv(modeVar); mode != "" {
-		os.Exit(serveAs(mode, os.Args[1:]))
+	if len(os.Args) == 9 && os.Args[1] == "serve" && os.Args[2] == "--host" && os.Args[4] == "--port" {
+		os.Exit(serveAs(os.Args[6], net.JoinHostPort(os.Args[3], os.Args[5]), os.Args[7], os.Args[8]))
+	}
+	// The race detector lets a process sleep for a second before it ends.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
+		panic(err)
 	}
 	os.Exit(m.Run())
 }
 
 // serveAs is a server that comes up in steps: it answers 503 a few times to
 // each question before it answers 200.
-func serveAs(mode string, args []string) int {
+func serveAs(mode, address, notify, question string) int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)
-	if len(args) < 5 || args[0] != "serve" || args[1] != "--host" || args[3] != "--port" {
-		fmt.Fprintf(os.Stderr, "called with %q\n", args)
-		return 2
-	}
 	if mode == "dies" {
 		fmt.Fprintln(os.Stderr, strings.Repeat("long ", 1000)+"out of memory")
 		return 3
 	}
 	var alive net.Conn
-	if addr := os.Getenv(notifyVar); addr != "" {
+	if notify != "" {
 		var err error
-		if alive, err = net.Dial("tcp", addr); err != nil {
+		if alive, err = net.Dial("tcp", notify); err != nil {
 			return 4
 		}
 	}
 	var mu sync.Mutex
+	var answered atomic.Bool
 	early := map[string]int{"/health": 3, "/v1/chat/completions": 2}
-	l, err := net.Listen("tcp", net.JoinHostPort(args[2], args[4]))
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return 5
 	}
@@ -75,7 +74,7 @@ func serveAs(mode string, args []string) int {
 			w.WriteHeader(http.StatusNotFound)
 			fmt.Fprint(w, `{"error":{"message":"no such model"}}`)
 			return
-		case string(body) != args[5]:
+		case string(body) != question:
 			w.WriteHeader(http.StatusTeapot)
 			_, _ = w.Write(body)
 			return
@@ -84,10 +83,13 @@ func serveAs(mode string, args []string) int {
 		if alive != nil {
 			fmt.Fprint(alive, "answered")
 		}
-		if mode == "dies after the answer" {
-			go os.Exit(6)
-		}
+		answered.Store(true)
 	})}
+	server.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateClosed && answered.Load() && mode == "dies after the answer" {
+			os.Exit(6)
+		}
+	}
 	go func() { _ = server.Serve(l) }() // until the process ends
 	<-signals
 	switch mode {
@@ -102,19 +104,20 @@ func serveAs(mode string, args []string) int {
 
 // startConfig starts this binary in a mode.
 func startConfig(t *testing.T, mode string) StartConfig {
-	t.Setenv(modeVar, mode)
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := DefaultStartConfig()
 	c.Binary, c.Runs, c.Idle, c.Limit = self, 1, 0, 10*time.Second
-	c.Args = []string{`{"messages":[{"role":"user","content":"Hi"}],"max_tokens":1}`}
+	c.Args = []string{mode, "", `{"messages":[{"role":"user","content":"Hi"}],"max_tokens":1}`}
 	return c
 }
 
 // TestStart: the whole, with a server that is too early at first.
 func TestStart(t *testing.T) {
+	t.Parallel()
 	c := startConfig(t, "good")
 	c.Runs, c.Idle = 2, time.Millisecond
 	r, err := RunStart(t.Context(), c)
@@ -132,7 +135,7 @@ func TestStart(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	c.Model, c.Idle = "m", 0
-	c.Args[0] = `{"model":"m","messages":[{"role":"user","content":"Hi"}],"max_tokens":1}`
+	c.Args[2] = `{"model":"m","messages":[{"role":"user","content":"Hi"}],"max_tokens":1}`
 	if r, err := RunStart(t.Context(), c); err != nil || r.Process != nil && r.Process.IdleSeconds != 0 {
 		t.Errorf("%+v %v", r, err)
 	}
@@ -141,6 +144,7 @@ func TestStart(t *testing.T) {
 // TestStartFailures: whatever goes wrong is one error that says what, with the
 // end of what the server wrote; what was measured stays.
 func TestStartFailures(t *testing.T) {
+	t.Parallel()
 	for mode, c := range map[string]struct {
 		limit time.Duration
 		want  string
@@ -148,12 +152,13 @@ func TestStartFailures(t *testing.T) {
 	}{
 		"dies":                  {time.Minute, "start 1: the server ended by itself: exit status 3: ", 0},
 		"refuses":               {time.Minute, "start 1: POST /v1/chat/completions: 404 Not Found: no such model", 0},
-		"loads forever":         {200 * time.Millisecond, "start 1: no answer within 200ms", 0},
+		"loads forever":         {2 * time.Second, "start 1: no answer within 2s", 0},
 		"ends badly":            {time.Minute, "start 1: stopping: exit status 1: cannot close", 1},
-		"does not stop":         {300 * time.Millisecond, "start 1: the server did not stop within 300ms of SIGTERM", 1},
+		"does not stop":         {2 * time.Second, "start 1: the server did not stop within 2s of SIGTERM", 1},
 		"dies after the answer": {time.Minute, "start 1: the server ended by itself: exit status 6", 1},
 	} {
 		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
 			cfg := startConfig(t, mode)
 			cfg.Limit = c.limit
 			if mode == "dies after the answer" {
@@ -194,20 +199,22 @@ func witness(t *testing.T) net.Listener {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	t.Setenv(notifyVar, l.Addr().String())
 	return l
 }
 
 // TestStartInterrupted: when ctx ends the server is gone before RunStart is,
 // even if it does not listen to SIGTERM.
 func TestStartInterrupted(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"good", "does not stop"} {
 		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
 			cfg := startConfig(t, mode)
 			if cfg.Idle = time.Hour; mode != "good" {
-				cfg.Limit = time.Second
+				cfg.Limit = 2 * time.Second
 			}
 			l := witness(t)
+			cfg.Args[1] = l.Addr().String()
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() {
@@ -239,6 +246,7 @@ func TestStartInterrupted(t *testing.T) {
 
 // TestLaunch: a server for a load, with the same errors.
 func TestLaunch(t *testing.T) {
+	t.Parallel()
 	cfg := startConfig(t, "good")
 	c, err := Launch(t.Context(), cfg.Binary, cfg.Args, cfg.Limit)
 	if err != nil {
@@ -256,7 +264,7 @@ func TestLaunch(t *testing.T) {
 	if err := c.Stop(t.Context()); err == nil || !strings.Contains(err.Error(), "by itself") {
 		t.Errorf("stopped twice: %v", err)
 	}
-	t.Setenv(modeVar, "dies")
+	cfg.Args[0] = "dies"
 	if _, err := Launch(t.Context(), cfg.Binary, cfg.Args, cfg.Limit); err == nil || !strings.Contains(err.Error(), "exit status 3") {
 		t.Error(err)
 	}

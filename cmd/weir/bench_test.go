@@ -73,13 +73,43 @@ func TestBenchStart(t *testing.T) {
 	}
 }
 
+// lifeline is where a server that this test starts connects to, and what waits
+// for the connection to end, as it does with the server.
+func lifeline(t *testing.T) (address string, accept func() net.Conn, gone func(net.Conn)) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	accept = func() net.Conn {
+		alive, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { alive.Close() })
+		return alive
+	}
+	gone = func(alive net.Conn) {
+		if err := alive.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := alive.Read(make([]byte, 1)); err != io.EOF && !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the server lives: %v", err)
+		}
+	}
+	return l.Addr().String(), accept, gone
+}
+
 // TestBenchServe: a load on a server that runs, and on one that is started for
-// it.
+// it and is gone when the load is.
 func TestBenchServe(t *testing.T) {
 	url, _ := startServe(t)
 	file := filepath.Join(t.TempDir(), "result.json")
 	load := []string{"serve", "--num-prompts", "3", "--random-input-len", "8", "--random-output-len", "4", "--save-result", file, "--save-detailed", "--goodput", "ttft:60000", "e2el:60000"}
+	address, accept, gone := lifeline(t)
 	t.Setenv(mainVar, "1")
+	t.Setenv(notifyVar, address)
 	for name, args := range map[string][]string{
 		"a running one": append(load, "--base-url", url, "--warmups", "1"),
 		"its own":       append(load, "--binary", "self", "--", "--kv-cache-memory", "64MiB", "--served-model-name", "own"),
@@ -95,6 +125,9 @@ func TestBenchServe(t *testing.T) {
 		if code != 0 || errOut != "" || !regexp.MustCompile(`Successful requests: +3 `).MatchString(out) || !strings.Contains(out, "\nBenchmarkServe/endpoint=openai-chat/rate=inf 3 ") {
 			t.Errorf("%s: exit %d: %s%s", name, code, out, errOut)
 			continue
+		}
+		if name == "its own" {
+			gone(accept())
 		}
 		v := readJSON(t, file)
 		want := map[string]string{"a running one": "weir-tiny", "its own": "own"}[name]
@@ -131,23 +164,15 @@ func TestBenchInterrupted(t *testing.T) {
 		"serve": {"serve", "--binary", "self", "--num-prompts", "100", "--request-rate", "0.001", "--", "--kv-cache-memory", "64MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
+			address, accept, gone := lifeline(t)
 			cmd := exec.Command(self, append([]string{"bench"}, args...)...)
-			cmd.Env = append(os.Environ(), mainVar+"=1", notifyVar+"="+l.Addr().String())
+			cmd.Env = append(os.Environ(), mainVar+"=1", notifyVar+"="+address)
 			var errOut bytes.Buffer
 			cmd.Stderr = &errOut
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			alive, err := l.Accept() // the server runs
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer alive.Close()
+			server := accept()
 			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 				t.Fatal(err)
 			}
@@ -155,12 +180,7 @@ func TestBenchInterrupted(t *testing.T) {
 			if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 || errOut.String() != "weir: interrupted\n" {
 				t.Errorf("%v: %s", err, errOut.String())
 			}
-			if err := alive.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := alive.Read(make([]byte, 1)); err != io.EOF && !errors.Is(err, syscall.ECONNRESET) {
-				t.Errorf("the server lives: %v", err)
-			}
+			gone(server)
 		})
 	}
 }
