@@ -125,6 +125,28 @@ func TestServe(t *testing.T) {
 	}
 }
 
+// TestServeStoppedAtOnce: a signal that comes before the model is loaded, or
+// before anything is served, ends the server as any other does.
+func TestServeStoppedAtOnce(t *testing.T) {
+	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	m, e, h := bindModel(flags), bindEngine(flags), bindHTTP(flags)
+	if _, err := parse(flags, []string{"--port", "0", "--kv-cache-memory", "64MiB"}, noEnv); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		book := newLogBook()
+		log, err := newLog(book, "info")
+		if err != nil {
+			t.Fatal(err)
+		}
+		signals := make(chan os.Signal, 1)
+		signals <- syscall.SIGTERM
+		if err := serve("", m, e, h, log, signals); err != nil || !strings.Contains(book.String(), "msg=stopped") || strings.Contains(book.String(), "ERROR") {
+			t.Fatalf("%v\n%s", err, book)
+		}
+	}
+}
+
 // TestServeOptions: options reach the rooms that they are for.
 func TestServeOptions(t *testing.T) {
 	dir := copyModel(t)
