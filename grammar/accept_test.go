@@ -1,10 +1,6 @@
 package grammar
 
-import (
-	"encoding/json"
-	"strings"
-	"testing"
-)
+import "testing"
 
 // bytesVocabulary has one token per byte, and an end token.
 func bytesVocabulary() *Vocabulary {
@@ -26,28 +22,6 @@ func compileFor(s Spec, v *Vocabulary) (*Grammar, error) { return compile(s, v, 
 func (g *Grammar) accepts(text string) bool {
 	c := g.m.run(g.m.root, []byte(text))
 	return c != dead && c.accept
-}
-
-// dump writes JSON as Python's json.dumps does, with ", " and ": ".
-func dump(v any) string {
-	switch v := v.(type) {
-	case *object:
-		parts := make([]string, len(v.keys))
-		for i, k := range v.keys {
-			parts[i] = dump(k) + ": " + dump(v.m[k])
-		}
-		return "{" + strings.Join(parts, ", ") + "}"
-	case []any:
-		parts := make([]string, len(v))
-		for i, e := range v {
-			parts[i] = dump(e)
-		}
-		return "[" + strings.Join(parts, ", ") + "]"
-	case string:
-		return quoteJSON(v)
-	}
-	b, _ := json.Marshal(v)
-	return string(b)
 }
 
 func mustParse(t testing.TB, text []byte) any {

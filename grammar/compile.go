@@ -34,6 +34,7 @@ type Spec struct {
 type Options struct {
 	DisableAnyWhitespace        bool   // no whitespace between JSON's tokens
 	DisableAdditionalProperties bool   // objects that declare properties have no others unless their schema says so
+	Strict                      bool   // the same, and a schema without type means the type that its keywords are about
 	WhitespacePattern           string // a regular expression for what may stand between JSON's tokens
 }
 
@@ -94,7 +95,7 @@ func NewCompiler(v *Vocabulary, cfg Config) (*Compiler, error) {
 // Compile returns the grammar of s. It may take as long as Config.Deadline, so it
 // belongs on a worker. Errors are *Error.
 func (c *Compiler) Compile(s Spec) (*Grammar, error) {
-	key := fmt.Sprintf("%d %t %t %q %q %q %q", s.Kind, s.DisableAnyWhitespace, s.DisableAdditionalProperties, s.WhitespacePattern, s.Text, s.Choices, s.Schema)
+	key := fmt.Sprintf("%d %t %t %t %q %q %q %q", s.Kind, s.DisableAnyWhitespace, s.DisableAdditionalProperties, s.Strict, s.WhitespacePattern, s.Text, s.Choices, s.Schema)
 	c.mu.Lock()
 	if el := c.entries[key]; el != nil {
 		c.recent.MoveToFront(el)
@@ -199,6 +200,10 @@ func (b *builder) spec(s Spec) int32 {
 		return b.regexRule(s.Text)
 	case Choice:
 		return b.choiceRule(s.Choices)
+	case Notation:
+		return b.notationRule(s.Text)
+	case Tag:
+		return b.tagRule(s.Schema, s.Options)
 	}
 	fail(ErrInvalid, "", "unknown kind of constraint %d", s.Kind)
 	return 0

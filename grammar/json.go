@@ -108,6 +108,30 @@ func sameJSON(a, b any) bool {
 	return a == b
 }
 
+// dumpJSON writes v with ", " and ": ", as Python does.
+func dumpJSON(v any) string {
+	var parts []string
+	switch v := v.(type) {
+	case *object:
+		for _, k := range v.keys {
+			parts = append(parts, quoteJSON(k)+": "+dumpJSON(v.m[k]))
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
+	case []any:
+		for _, e := range v {
+			parts = append(parts, dumpJSON(e))
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case string:
+		return quoteJSON(v)
+	case json.Number:
+		return string(v)
+	case bool:
+		return strconv.FormatBool(v)
+	}
+	return "null"
+}
+
 // quoteJSON is the one spelling that generated property names and constants have:
 // escapes only where JSON demands them.
 func quoteJSON(s string) string {
@@ -234,7 +258,7 @@ func (b *builder) stringTail() {
 	hex(x, y)
 	low := b.bytes(b.lit(y, `\u`), 'D', 'D', 'd', 'd')
 	low = b.bytes(low, 'C', 'F', 'c', 'f')
-	hex(low, h2)
+	hex(low, h1)
 }
 
 // flexible is the default whitespace between JSON's tokens: nothing, a space, or

@@ -111,7 +111,7 @@ func (r *randomSchema) text(s obj) {
 		s["maxLength"] = r.n(12)
 	}
 	if r.one(4) {
-		s["pattern"] = pick(r, "^[a-z]+$", "foo", "^a|b$", "\\d{2,4}", "^(?:ab)*$", "é", "^[^x]*$", "^\\S+\\s\\S+$", "a.c", "^$|^x", "\\p{Lu}", "[\"\\\\]", "^.{1,3}$")
+		s["pattern"] = pick(r, "^[a-z]+$", "foo", "^a|b$", "\\d{2,4}", "^(?:ab)*$", "é", "^[^x]*$", "^\\S+ \\S+$", "a.c", "^$|^x", "\\p{Lu}", "[\"\\\\]", "^.{1,3}$")
 	}
 	if r.one(6) { // not uri-template: the validator takes {?x} for a query
 		s["format"] = pick(r, "date", "time", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri", "uri-reference", "json-pointer", "relative-json-pointer")

@@ -37,18 +37,22 @@ func parseRegex(s string) *rx {
 	if !utf8.ValidString(s) {
 		fail(ErrInvalid, "", "a regular expression must be UTF-8")
 	}
-	p := &rxParser{s: []rune(s)}
+	return (&rxParser{s: []rune(s)}).parse()
+}
+
+type rxParser struct {
+	s      []rune
+	i      int
+	depth  int
+	dotAll bool // . matches line ends
+}
+
+func (p *rxParser) parse() *rx {
 	n := p.alt()
 	if p.i < len(p.s) {
 		p.bad("unmatched )")
 	}
 	return n
-}
-
-type rxParser struct {
-	s     []rune
-	i     int
-	depth int
 }
 
 func (p *rxParser) bad(msg string) {
@@ -178,6 +182,9 @@ func (p *rxParser) atom() *rx {
 	case '[':
 		return &rx{kind: rxSet, set: p.class()}
 	case '.':
+		if p.dotAll {
+			return &rx{kind: rxSet, set: anyChar}
+		}
 		return &rx{kind: rxSet, set: runeSet{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}.invert()}
 	case '^':
 		return &rx{kind: rxBegin}

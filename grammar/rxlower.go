@@ -24,7 +24,9 @@ func anchored(n *rx) (core *rx, begin, end, ok bool) {
 		if len(subs) == 1 && !begin && !end {
 			return anchored(subs[0])
 		}
-		core = &rx{kind: rxCat, subs: subs}
+		if core = (&rx{kind: rxCat, subs: subs}); len(subs) == 1 {
+			core = subs[0]
+		}
 	case rxAlt:
 		core = &rx{kind: rxAlt}
 		for i, s := range n.subs {

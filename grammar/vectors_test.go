@@ -1,71 +1,87 @@
 package grammar
 
 import (
-	"errors"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
+// The vectors themselves, for when they are newer than what testdata holds.
 func TestVectors(t *testing.T) {
 	dir := os.Getenv("WEIR_VECTORS")
 	if dir == "" {
 		t.Skip("WEIR_VECTORS is not set: make vectors DIR=..")
 	}
-	root := filepath.Join(dir, "structured", "JSON-Schema-Test-Suite", "tests", "draft2020-12")
-	counts := map[string]int{}
-	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		text, err := os.ReadFile(path)
+	dir = filepath.Join(dir, "structured")
+	t.Run("JSON-Schema-Test-Suite", func(t *testing.T) {
+		root := filepath.Join(dir, "JSON-Schema-Test-Suite", "tests", "draft2020-12")
+		var res suiteResult
+		err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			res.run(t, strings.TrimSuffix(strings.TrimPrefix(path, root+"/"), ".json"), mustParse(t, text).([]any))
+			return nil
+		})
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
-		name := strings.TrimSuffix(strings.TrimPrefix(path, root+"/"), ".json")
-		for _, g := range mustParse(t, text).([]any) {
-			suiteGroup(t, name, g.(*object), counts)
+		t.Logf("%+v", res)
+		if res.falseAccepts > 0 || res.passed < 934 {
+			t.Errorf("%+v", res)
 		}
-		return nil
 	})
+	t.Run("llama.cpp", func(t *testing.T) {
+		text, err := os.ReadFile(filepath.Join(dir, "llamacpp_grammar_integration.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		llamaCases(t, text)
+	})
+	t.Run("llama.cpp schemas", func(t *testing.T) { llamaSchemas(t, filepath.Join(dir, "llamacpp_json_schema_to_grammar.json")) })
+	t.Run("gbnf", func(t *testing.T) {
+		files, err := filepath.Glob(filepath.Join(dir, "gbnf", "*.gbnf"))
+		if err != nil || len(files) == 0 {
+			t.Fatal(err, files)
+		}
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := compileFor(Spec{Kind: Notation, Text: string(text)}, testVocabulary); err != nil {
+				t.Errorf("%s: %v", filepath.Base(f), err)
+			}
+		}
+	})
+}
+
+// llamaSchemas compiles the schemas of llama.cpp's tests and the grammars it makes
+// of them.
+func llamaSchemas(t *testing.T, path string) {
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Log(counts)
-}
-
-func suiteGroup(t *testing.T, file string, g *object, counts map[string]int) {
-	tests := g.m["tests"].([]any)
-	gr, err := compileFor(Spec{Kind: JSONSchema, Schema: []byte(dump(g.m["schema"]))}, testVocabulary)
-	if err != nil {
-		kind := "refused"
-		if errors.Is(err, ErrUnsatisfiable) {
-			kind = "unsatisfiable"
-		}
-		for _, x := range tests {
-			valid := x.(*object).m["valid"] == true
-			counts[kind]++
-			if kind == "unsatisfiable" && valid {
-				t.Logf("UNSAT %s: %s: %s", file, g.m["description"], x.(*object).m["description"])
-			}
-		}
-		t.Logf("REFUSED %d %s: %s: %v", len(tests), file, g.m["description"], err)
-		return
+	var cases []struct{ Status, Name, Schema, Gbnf string }
+	if err := json.Unmarshal(text, &cases); err != nil {
+		t.Fatal(err)
 	}
-	for _, x := range tests {
-		c := x.(*object)
-		text := dump(c.m["data"])
-		ok := gr.accepts(text)
-		switch valid := c.m["valid"] == true; {
-		case ok == valid:
-			counts["pass"]++
-		case ok:
-			counts["false accept"]++
-			t.Errorf("FALSE ACCEPT %s: %s: %s: %.200s", file, g.m["description"], c.m["description"], text)
-		default:
-			counts["false reject"]++
-			t.Logf("REJECT %s: %s: %s: %.100s", file, g.m["description"], c.m["description"], text)
+	for _, c := range cases {
+		if c.Status != "SUCCESS" {
+			continue
+		}
+		if _, err := compileFor(Spec{Kind: Notation, Text: c.Gbnf}, testVocabulary); err != nil {
+			t.Errorf("%s: grammar: %v", c.Name, err)
+		}
+		if _, err := compileFor(Spec{Kind: JSONSchema, Schema: []byte(c.Schema)}, testVocabulary); err != nil {
+			t.Logf("%s: schema: %v", c.Name, err)
 		}
 	}
 }
