@@ -105,7 +105,7 @@ func collect(ctx context.Context, s *engine.Stream, j job) (r result) {
 			return r
 		}
 	}
-	r.prompt = s.PromptLogprobs()
+	r.prompt = s.PromptLogprobs(0)
 	return r
 }
 

@@ -221,7 +221,7 @@ func (e *Engine) book(w *work, c scheduler.Chunk, s drawn) error {
 		w.req.begun = true
 		e.count.PromptTokens += uint64(q.Prompt)
 		e.count.CachedTokens += uint64(q.Cached)
-		w.req.stream.begin(q.Cached, w.req.prompt)
+		w.req.stream.begin(w.req.index, q.Cached, w.req.prompt)
 	}
 	ev := Event{Token: tok, StopID: -1}
 	if w.req.Sampling.Logprobs != backend.NoLogprobs {

@@ -58,10 +58,22 @@ type Config struct {
 	TokensAsIDs bool
 	// ForceUsage sends the usage chunk in streams that did not ask for it.
 	ForceUsage bool
+	// Functions are those that are not there unless asked for.
+	Functions Functions
+	// RootPath is cut from the front of every path, for a proxy that does not
+	// cut its own; "" or "/prefix".
+	RootPath string
 	// NoRequestID leaves the header X-Request-Id out of responses.
 	NoRequestID bool
 
 	Log *slog.Logger // nil: slog.Default()
+}
+
+// Functions are switches for functions that a public server should not have.
+type Functions struct {
+	Dev           bool // /server_info and /reset_prefix_cache
+	TokenizerInfo bool // /tokenizer_info, which shows the chat template
+	LoadTracking  bool // /load counts; otherwise it says 0
 }
 
 // DefaultConfig returns the configuration of a server that was told nothing.

@@ -338,7 +338,7 @@ func TestC19MethodsAndPaths(t *testing.T) {
 	}{
 		{"GET", chatPath, 405, "POST"}, {"PUT", chatPath, 405, "POST"}, {"POST", "/v1/models", 405, "GET"},
 		{"POST", "/health", 405, "GET"}, {"POST", "/ping", 200, ""}, {"GET", "/ping", 200, ""}, {"DELETE", "/ping", 405, "GET, POST"},
-		{"GET", "/v1/models/tiny", 404, ""}, {"GET", "/", 404, ""}, {"GET", "/nothing", 404, ""}, {"POST", "/v1/chat/completions/", 404, ""},
+		{"GET", "/v1/models/", 404, ""}, {"POST", "/v1/models/tiny", 405, "GET"}, {"GET", "/", 404, ""}, {"GET", "/nothing", 404, ""}, {"POST", "/v1/chat/completions/", 404, ""},
 	} {
 		status, answer, header := h.get(c.method, c.path, "")
 		if status != c.status || header.Get("Allow") != c.allow {

@@ -17,6 +17,7 @@ type route struct {
 	methods string // separated by ", "
 	open    bool   // needs no key
 	serve   func(*Server, *call)
+	when    func(Functions) bool // whether it is there; nil: always
 }
 
 // routes are found by the path as it was sent: an escaped or doubled slash
@@ -30,6 +31,20 @@ var routes = map[string]route{
 	"/version":             {methods: "GET", open: true, serve: (*Server).version},
 }
 
+// modelPath is followed by the id of a model.
+const modelPath = "/v1/models/"
+
+// find returns the route of a path.
+func (s *Server) find(path string) (route, bool) {
+	if r, ok := routes[path]; ok {
+		return r, r.when == nil || r.when(s.cfg.Functions)
+	}
+	if id, ok := strings.CutPrefix(path, modelPath); ok && id != "" {
+		return route{methods: "GET", serve: (*Server).oneModel}, true
+	}
+	return route{}, false
+}
+
 // call is one request, from its headers to the last byte of its answer. The
 // handler's goroutine owns it; only ctx is for others.
 type call struct {
@@ -39,6 +54,7 @@ type call struct {
 	ctx                  context.Context // ends when the client leaves or the server stops
 	cancel               context.CancelCauseFunc
 
+	path    string // as it was sent
 	id      string // X-Request-Id; "": none was sent
 	project string // "<team>/<project>"; "": none
 	tenant  string // whose turn it is in the preparation queue
@@ -65,11 +81,12 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 	c.id = string(header.Peek("X-Request-Id"))
 	s.requestID(c)
 	method, path := string(header.Method()), string(rc.URI().PathOriginal())
+	c.path = path
 	if method == fasthttp.MethodOptions {
 		s.cfg.CORS.preflight(rc)
 		return
 	}
-	r, found := routes[path]
+	r, found := s.find(path)
 	authorization, xAPIKey := string(header.Peek("Authorization")), string(header.Peek("X-Api-Key"))
 	if guarded := found && !r.open || strings.HasPrefix(path, "/v1"); guarded && len(s.keys) > 0 && !s.keys.accept(authorization, xAPIKey) {
 		c.answer(fasthttp.StatusUnauthorized, api.UnauthorizedBody)
