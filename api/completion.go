@@ -1,6 +1,7 @@
 package api
 
 import (
+	"slices"
 	"strconv"
 	"unicode/utf8"
 )
@@ -128,12 +129,11 @@ func (f *Form) appendTextLogprobs(dst []byte, l *TextLogprobs) []byte {
 	dst = f.appendColumn(append(dst, `],"tokens":[`...), l, func(dst []byte, e *Logprob, _ bool) []byte {
 		return f.appendName(dst, &e.TokenLogprob)
 	})
-	names := make(map[string]bool)
 	dst = f.appendColumn(append(dst, `],"top_logprobs":[`...), l, func(dst []byte, e *Logprob, scored bool) []byte {
 		if !scored {
 			return append(dst, "null"...)
 		}
-		return f.appendAlternatives(dst, e.Top, names)
+		return f.appendAlternatives(dst, e.Top)
 	})
 	return append(dst, `]}`...)
 }
@@ -151,25 +151,46 @@ func (f *Form) appendColumn(dst []byte, l *TextLogprobs, cell func(dst []byte, e
 // appendAlternatives appends an object by the tokens' names. Several tokens may
 // have one: pieces of characters are all U+FFFD. The first of them stays, which
 // is the token itself or the most probable; a name must not come twice.
-func (f *Form) appendAlternatives(dst []byte, top []TokenLogprob, names map[string]bool) []byte {
-	clear(names)
+func (f *Form) appendAlternatives(dst []byte, top []TokenLogprob) []byte {
+	const few = 64 // beyond, comparing each with each takes longer than a map
+	var known map[string]bool
+	if len(top) > few {
+		known = make(map[string]bool, len(top))
+	}
 	dst = append(dst, '{')
 	for i := range top {
-		from := len(dst)
-		if from > 0 && dst[from-1] != '{' {
-			dst = append(dst, ',')
-		}
-		key := len(dst)
-		dst = f.appendName(dst, &top[i])
-		if names[string(dst[key:])] {
-			dst = dst[:from]
+		switch {
+		case f.TokensAsIDs: // no two have one
+		case known != nil:
+			name := string(AppendString(nil, top[i].Text))
+			if known[name] {
+				continue
+			}
+			known[name] = true
+		case slices.ContainsFunc(top[:i], func(t TokenLogprob) bool { return sameString(t.Text, top[i].Text) }):
 			continue
 		}
-		names[string(dst[key:])] = true
+		if dst[len(dst)-1] != '{' {
+			dst = append(dst, ',')
+		}
+		dst = f.appendName(dst, &top[i])
 		dst = append(dst, ':')
 		dst = appendLogprob(dst, top[i].Logprob)
 	}
 	return append(dst, '}')
+}
+
+// sameString reports whether AppendString makes the same of both.
+func sameString(a, b string) bool {
+	for len(a) > 0 && len(b) > 0 {
+		ra, na := utf8.DecodeRuneInString(a)
+		rb, nb := utf8.DecodeRuneInString(b)
+		if ra != rb {
+			return false
+		}
+		a, b = a[na:], b[nb:]
+	}
+	return len(a) == len(b)
 }
 
 // appendName appends what a token is called in logprobs.

@@ -185,6 +185,26 @@ func TestTextShapes(t *testing.T) {
 	}
 }
 
+// TestAlternativesTwin: however many there are, the first of each name.
+func TestAlternativesTwin(t *testing.T) {
+	for _, n := range []int{0, 1, 2, 63, 64, 65, 300} {
+		var top []TokenLogprob
+		var want []string
+		seen := map[string]bool{}
+		for i := range n {
+			text := string(rune('a'+i%40)) + "\xff\xfe\xf0\x9f\uFFFD"[:i%8]
+			top = append(top, TokenLogprob{ID: int32(i), Logprob: -float32(i), Text: text})
+			if name := string(AppendString(nil, text)); !seen[name] {
+				seen[name] = true
+				want = append(want, name+":"+string(appendLogprob(nil, -float32(i))))
+			}
+		}
+		if got := string((&Form{}).appendAlternatives(nil, top)); got != "{"+strings.Join(want, ",")+"}" {
+			t.Errorf("%d: %s\nwant %s", n, got, want)
+		}
+	}
+}
+
 // Spec 17.2.
 func TestTokenizeForms(t *testing.T) {
 	decode := func(body string) (*TokenizeRequest, *Error) {

@@ -18,8 +18,8 @@ type reply struct {
 
 	role   string
 	echo   string  // in front of every choice; "": nothing
-	n      int     // choices
-	prompt []int32 // ids
+	n      int     // choices, of all prompts
+	prompt []int32 // ids; of a chat
 
 	logprobs bool
 	top      int  // alternatives reported for each token
@@ -27,6 +27,8 @@ type reply struct {
 
 	stream bool
 	usage  bool // a usage chunk at the end of the stream
+
+	texts *texts // nil: the answer is a chat's
 }
 
 // await takes the events that are due into ev. It waits for the first of them,
@@ -67,14 +69,18 @@ func finish(ev *engine.Event) (reason string, stop api.StopReason) {
 
 // logprob spells the scores of an event's token: its alternatives are the token
 // itself and then the best others, r.top in all, as the reference engine orders
-// them (spec chat-completions 7.2). alts is where they go; it is returned grown.
+// them (spec chat-completions 7.2); for /v1/completions the token itself is one
+// more. alts is where they go; it is returned grown.
 func (r *reply) logprob(ev *engine.Event, alts []api.TokenLogprob) (api.Logprob, []api.TokenLogprob) {
 	own := api.TokenLogprob{ID: ev.Token, Logprob: ev.Logprob, Text: tokenText(r.tok, ev.Token)}
-	from := len(alts)
-	if r.top > 0 {
+	from, most := len(alts), r.top
+	if r.texts != nil {
+		most++
+	}
+	if most > 0 {
 		alts = append(alts, own)
 		for _, t := range ev.Top {
-			if len(alts)-from == r.top {
+			if len(alts)-from == most {
 				break
 			}
 			if t.Token != ev.Token && t.Token >= 0 {

@@ -24,7 +24,10 @@ type route struct {
 // names something else, and cannot lead around the keys.
 var routes = map[string]route{
 	"/v1/chat/completions": {methods: "POST", serve: (*Server).chatCompletions},
+	"/v1/completions":      {methods: "POST", serve: (*Server).completions},
 	"/v1/models":           {methods: "GET", serve: (*Server).models},
+	"/tokenize":            {methods: "POST", serve: (*Server).tokenize},
+	"/detokenize":          {methods: "POST", serve: (*Server).detokenize},
 	"/health":              {methods: "GET", open: true, serve: (*Server).health},
 	"/ping":                {methods: "GET, POST", open: true, serve: (*Server).health},
 	"/ready":               {methods: "GET", open: true, serve: (*Server).ready},

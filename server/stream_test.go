@@ -200,7 +200,7 @@ func direct(t testing.TB, h *house, req engine.Request, r reply) *sse {
 	r.meta, r.tok, r.n, r.role = api.Meta{ID: "x", Model: "m"}, bundled(), max(1, req.N), "assistant"
 	c := &call{conn: &conn{}}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
-	return &sse{s: h.srv, call: c, st: st, r: &r, enc: api.NewStream(r.meta, r.form), live: r.n, used: make([]int, r.n)}
+	return newSSE(h.srv, c, st, &r)
 }
 
 func request(tokens int) engine.Request {
@@ -275,6 +275,7 @@ func TestStreamAllocatesNothingPerToken(t *testing.T) {
 	for name, r := range map[string]reply{
 		"plain":    {},
 		"logprobs": {logprobs: true, top: 5, form: api.Form{TokenIDs: true, ContinuousUsage: true}},
+		"texts":    {logprobs: true, top: 5, form: api.Form{TokenIDs: true, ContinuousUsage: true}, texts: &texts{n: 1, prompts: [][]int32{{1}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, nil)
@@ -294,7 +295,7 @@ func TestStreamAllocatesNothingPerToken(t *testing.T) {
 			token := func() {
 				gate <- struct{}{}
 				piece, err := b.next()
-				if err != nil || !bytes.Contains(piece, []byte(`"delta":{"content"`)) {
+				if err != nil || !bytes.Contains(piece, []byte(`"delta":{"content"`)) && !bytes.Contains(piece, []byte(`"text":"`)) {
 					t.Fatalf("%q, %v", piece, err)
 				}
 			}
