@@ -56,6 +56,7 @@ func (s *Server) chatCompletions(c *call) { s.generate(c, s.prepare) }
 
 // generate answers with what the engine makes of a prepared request.
 func (s *Server) generate(c *call, prepare preparation[*prepared]) {
+	s.track(c)
 	done, m, ok := atWork(s, c, prepare)
 	if !ok {
 		return

@@ -74,6 +74,8 @@ type Functions struct {
 	Dev           bool // /server_info and /reset_prefix_cache
 	TokenizerInfo bool // /tokenizer_info, which shows the chat template
 	LoadTracking  bool // /load counts; otherwise it says 0
+
+	Settings map[string]string // what /server_info says of the configuration; no secrets
 }
 
 // DefaultConfig returns the configuration of a server that was told nothing.

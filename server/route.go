@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -32,7 +33,12 @@ var routes = map[string]route{
 	"/ping":                {methods: "GET, POST", open: true, serve: (*Server).health},
 	"/ready":               {methods: "GET", open: true, serve: (*Server).ready},
 	"/version":             {methods: "GET", open: true, serve: (*Server).version},
+	"/load":                {methods: "GET", serve: (*Server).serverLoad},
+	"/server_info":         {methods: "GET", serve: (*Server).serverInfo, when: dev},
+	"/reset_prefix_cache":  {methods: "POST", serve: (*Server).resetPrefixCache, when: dev},
 }
+
+func dev(f Functions) bool { return f.Dev }
 
 // modelPath is followed by the id of a model.
 const modelPath = "/v1/models/"
@@ -63,8 +69,9 @@ type call struct {
 	tenant  string // whose turn it is in the preparation queue
 
 	body     body
-	bodyRead bool // nothing of the body is left on the wire
-	streams  bool // the answer goes on after the handler has returned
+	load     *atomic.Int64 // counts this call; nil: it does not
+	bodyRead bool          // nothing of the body is left on the wire
+	streams  bool          // the answer goes on after the handler has returned
 }
 
 // handle is the one handler of the HTTP server.
@@ -144,6 +151,10 @@ func (s *Server) finish(c *call) {
 
 // end releases what a call holds beyond its handler.
 func (c *call) end() {
+	if c.load != nil {
+		c.load.Add(-1)
+		c.load = nil
+	}
 	if c.cancel != nil {
 		c.conn.detach()
 		c.cancel(nil)

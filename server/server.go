@@ -25,6 +25,7 @@ type Server struct {
 	keys   keys
 	salts  salter
 	bodies budget
+	load   atomic.Int64 // requests that generate; counted with LoadTracking
 
 	model    atomic.Pointer[Model]
 	progress atomic.Pointer[string] // why there is no model yet

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"weir/server"
 )
 
 // modelOptions say which model runs and how it answers.
@@ -76,6 +78,7 @@ type httpOptions struct {
 	maxBody                   size
 	queue                     *int
 	logLevel                  *string
+	functions                 server.Functions
 }
 
 func bindHTTP(fs *pflag.FlagSet) (o *httpOptions) {
@@ -94,6 +97,8 @@ func bindHTTP(fs *pflag.FlagSet) (o *httpOptions) {
 	o.shutdown = fs.Duration("shutdown-timeout", 30*time.Second, "how long requests may go on after SIGTERM")
 	fs.Var(&o.maxBody, "max-body-size", "largest request body")
 	o.queue = fs.Int("max-preparing", 4096, "most requests that wait to be rendered and tokenized; beyond it the answer is 503")
+	fs.BoolVar(&o.functions.Dev, "dev-mode", false, "open /server_info and /reset_prefix_cache; also WEIR_DEV=1")
+	fs.BoolVar(&o.functions.LoadTracking, "enable-server-load-tracking", false, "let /load count the requests that generate")
 	o.logLevel = oneOf(fs, "log-level", "what is logged to standard error", "info", "debug", "warn", "error")
 	return o
 }

@@ -34,6 +34,12 @@ func serveMain(args []string, env func(string) string, out, errOut io.Writer) er
 	if err != nil {
 		return err
 	}
+	for _, name := range []string{"WEIR_DEV", "VLLM_SERVER_DEV_MODE"} {
+		if env(name) == "1" && !fs.Changed("dev-mode") && !fs.Changed("no-dev-mode") {
+			h.functions.Dev = true
+		}
+	}
+	h.functions.Settings = settings(fs)
 	if len(rest) > 1 {
 		return usageError{fmt.Errorf("serve takes one model, not %d: %q", len(rest), rest)}
 	}
@@ -161,6 +167,7 @@ func (h *httpOptions) config(log *slog.Logger) server.Config {
 	c.MaxBody, c.MaxBodies = int(h.maxBody), max(c.MaxBodies, int64(h.maxBody))
 	c.PrepareQueue = *h.queue
 	c.Heartbeat = *h.heartbeat
+	c.Functions = h.functions
 	c.MaxLogprobs, c.TokensAsIDs, c.ForceUsage = *h.maxLogprobs, *h.tokensAsIDs, *h.forceUsage
 	return c
 }
