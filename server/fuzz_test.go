@@ -38,7 +38,7 @@ func FuzzServer(f *testing.F) {
 
 // FuzzOthers is FuzzServer for the other functions that take a body.
 func FuzzOthers(f *testing.F) {
-	paths := []string{textPath, "/tokenize", "/detokenize"}
+	paths := []string{textPath, "/tokenize", "/detokenize", textPath + "/render", chatPath + "/render"}
 	for i := range paths {
 		for _, body := range []string{
 			"", "{", "[]", "{}", `{"prompt":""}`, `{"prompt":"Hi","tokens":[5]}`, `{"tokens":[-1,1e3]}`, base(f, nil), base(f, map[string]any{"return_token_strs": true, "continue_final_message": true}),

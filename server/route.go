@@ -24,18 +24,21 @@ type route struct {
 // routes are found by the path as it was sent: an escaped or doubled slash
 // names something else, and cannot lead around the keys.
 var routes = map[string]route{
-	"/v1/chat/completions": {methods: "POST", serve: (*Server).chatCompletions},
-	"/v1/completions":      {methods: "POST", serve: (*Server).completions},
-	"/v1/models":           {methods: "GET", serve: (*Server).models},
-	"/tokenize":            {methods: "POST", serve: (*Server).tokenize},
-	"/detokenize":          {methods: "POST", serve: (*Server).detokenize},
-	"/health":              {methods: "GET", open: true, serve: (*Server).health},
-	"/ping":                {methods: "GET, POST", open: true, serve: (*Server).health},
-	"/ready":               {methods: "GET", open: true, serve: (*Server).ready},
-	"/version":             {methods: "GET", open: true, serve: (*Server).version},
-	"/load":                {methods: "GET", serve: (*Server).serverLoad},
-	"/server_info":         {methods: "GET", serve: (*Server).serverInfo, when: dev},
-	"/reset_prefix_cache":  {methods: "POST", serve: (*Server).resetPrefixCache, when: dev},
+	"/v1/chat/completions":        {methods: "POST", serve: (*Server).chatCompletions},
+	"/v1/completions":             {methods: "POST", serve: (*Server).completions},
+	"/v1/models":                  {methods: "GET", serve: (*Server).models},
+	"/v1/chat/completions/render": {methods: "POST", serve: (*Server).renderChat},
+	"/v1/completions/render":      {methods: "POST", serve: (*Server).renderTexts},
+	"/tokenizer_info":             {methods: "GET", serve: (*Server).tokenizerInfo, when: func(f Functions) bool { return f.TokenizerInfo }},
+	"/tokenize":                   {methods: "POST", serve: (*Server).tokenize},
+	"/detokenize":                 {methods: "POST", serve: (*Server).detokenize},
+	"/health":                     {methods: "GET", open: true, serve: (*Server).health},
+	"/ping":                       {methods: "GET, POST", open: true, serve: (*Server).health},
+	"/ready":                      {methods: "GET", open: true, serve: (*Server).ready},
+	"/version":                    {methods: "GET", open: true, serve: (*Server).version},
+	"/load":                       {methods: "GET", serve: (*Server).serverLoad},
+	"/server_info":                {methods: "GET", serve: (*Server).serverInfo, when: dev},
+	"/reset_prefix_cache":         {methods: "POST", serve: (*Server).resetPrefixCache, when: dev},
 }
 
 func dev(f Functions) bool { return f.Dev }

@@ -98,6 +98,7 @@ func bindHTTP(fs *pflag.FlagSet) (o *httpOptions) {
 	fs.Var(&o.maxBody, "max-body-size", "largest request body")
 	o.queue = fs.Int("max-preparing", 4096, "most requests that wait to be rendered and tokenized; beyond it the answer is 503")
 	fs.BoolVar(&o.functions.Dev, "dev-mode", false, "open /server_info and /reset_prefix_cache; also WEIR_DEV=1")
+	fs.BoolVar(&o.functions.TokenizerInfo, "enable-tokenizer-info-endpoint", false, "open /tokenizer_info, which shows the chat template")
 	fs.BoolVar(&o.functions.LoadTracking, "enable-server-load-tracking", false, "let /load count the requests that generate")
 	o.logLevel = oneOf(fs, "log-level", "what is logged to standard error", "info", "debug", "warn", "error")
 	return o

@@ -155,7 +155,7 @@ func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, log *sl
 func (c *computer) served(s *source, priority bool) *server.Model {
 	return &server.Model{
 		Names: s.names, Root: s.root, Created: time.Now(), Fingerprint: c.fingerprint,
-		Engine: c.engine, Tokenizer: s.tokenizer, Chat: s.chat,
+		Engine: c.engine, Tokenizer: s.tokenizer, Chat: s.chat, TokenizerInfo: s.info,
 		MaxLen: c.spec.MaxSeqTokens, VocabSize: c.spec.VocabSize, Priority: priority, Generation: s.defaults,
 	}
 }
