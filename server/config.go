@@ -127,6 +127,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("server: Config.MaxHeader is %d, want at least 1024", c.MaxHeader)
 	case c.MaxBodies < int64(c.MaxBody):
 		return errors.New("server: Config.MaxBodies is less than MaxBody")
+	case c.RootPath != "" && (c.RootPath[0] != '/' || c.RootPath[len(c.RootPath)-1] == '/'):
+		return fmt.Errorf("server: Config.RootPath is %q, want a path that begins with / and does not end in it", c.RootPath)
 	case c.CORS.MaxAge < 0:
 		return fmt.Errorf("server: Config.CORS.MaxAge is %d, want at least 0", c.CORS.MaxAge)
 	}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -70,6 +71,7 @@ type setup struct {
 	model   Model
 	noModel bool // start without one
 	tcp     bool // listen on a real socket
+	unix    bool // with tcp: on a Unix socket
 	peeks   bool // watch the sockets without the kernel's queue
 }
 
@@ -131,11 +133,15 @@ func newHouse(t testing.TB, change func(*setup)) *house {
 	h.srv.conns.watch.peeks = s.peeks
 	var ln net.Listener
 	if s.tcp {
-		if ln, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		network, addr := "tcp", "127.0.0.1:0"
+		if s.unix {
+			network, addr = "unix", filepath.Join(t.TempDir(), "s")
+		}
+		if ln, err = net.Listen(network, addr); err != nil {
 			t.Fatal(err)
 		}
 		h.addr = ln.Addr().String()
-		h.dial = func() (net.Conn, error) { return net.Dial("tcp", h.addr) }
+		h.dial = func() (net.Conn, error) { return net.Dial(network, h.addr) }
 	} else {
 		mem := fasthttputil.NewInmemoryListener()
 		ln, h.dial = mem, mem.Dial

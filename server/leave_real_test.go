@@ -58,14 +58,14 @@ func (l *leaver) send(fields map[string]any) *raw {
 func (l *leaver) free(r *raw, how string, done func() bool) {
 	l.t.Helper()
 	begin := time.Now()
-	switch tcp := r.Conn.(*net.TCPConn); how {
+	switch how {
 	case "close":
-		tcp.Close()
+		r.Close()
 	case "half-close":
-		tcp.CloseWrite()
+		r.Conn.(interface{ CloseWrite() error }).CloseWrite()
 	case "reset":
-		tcp.SetLinger(0)
-		tcp.Close()
+		r.Conn.(*net.TCPConn).SetLinger(0)
+		r.Close()
 	}
 	waitFor(l.t, "release", done)
 	l.took = time.Since(begin)
@@ -181,6 +181,27 @@ func leaveDecoding(fields map[string]any) func(*leaver, string) {
 		l.free(r, how, l.noBlocks)
 		if n := l.eng.Stats().GenerationTokens; n > 800 {
 			t.Errorf("%d tokens: it ran to its end", n)
+		}
+	}
+}
+
+// Clients that leave a Unix socket are noticed, too.
+func TestLeaveUnix(t *testing.T) {
+	for _, peeks := range []bool{false, true} {
+		for _, how := range []string{"close", "half-close"} {
+			for name, leave := range map[string]func(*leaver, string){"reading": leaveReading, "decoding": leaveDecoding(map[string]any{"stream": true})} {
+				for try := 1; ; try++ {
+					l := newLeaver(t, peeks, func(s *setup) { s.unix = true })
+					leave(l, how)
+					l.stop()
+					if l.took <= soon {
+						break
+					}
+					if try == 3 {
+						t.Fatalf("%s, %s, peek %v: free after %v", name, how, peeks, l.took)
+					}
+				}
+			}
 		}
 	}
 }

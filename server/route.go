@@ -93,7 +93,7 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 	header := &rc.Request.Header
 	c.id = string(header.Peek("X-Request-Id"))
 	s.requestID(c)
-	method, path := string(header.Method()), string(rc.URI().PathOriginal())
+	method, path := string(header.Method()), s.below(string(rc.URI().PathOriginal()))
 	c.path = path
 	if method == fasthttp.MethodOptions {
 		s.cfg.CORS.preflight(rc)
@@ -127,6 +127,16 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 	c.ctx, c.cancel = context.WithCancelCause(s.base)
 	c.conn.attach(c.cancel)
 	r.serve(s, c)
+}
+
+// below is a path without the root path. One that does not begin with it is
+// taken as it is: some proxies cut the prefix themselves, and probes come
+// directly. Keys are looked for behind this, so both ways are guarded.
+func (s *Server) below(path string) string {
+	if rest, ok := strings.CutPrefix(path, s.cfg.RootPath); ok && strings.HasPrefix(rest, "/") {
+		return rest
+	}
+	return path
 }
 
 func allows(methods, method string) bool {

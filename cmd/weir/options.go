@@ -78,6 +78,7 @@ type httpOptions struct {
 	maxBody                   size
 	queue                     *int
 	logLevel                  *string
+	rootPath, socket          *string
 	functions                 server.Functions
 }
 
@@ -85,6 +86,8 @@ func bindHTTP(fs *pflag.FlagSet) (o *httpOptions) {
 	o = &httpOptions{maxBody: 32 << 20}
 	o.host = fs.String("host", "127.0.0.1", "`address` to listen on; an empty one is all")
 	o.port = fs.Int("port", 8000, "TCP `port` to listen on; 0 takes a free one")
+	o.socket = fs.String("uds", "", "listen on this Unix `socket` instead of an address")
+	o.rootPath = fs.String("root-path", "", "`prefix` of every path, for a proxy that passes it on")
 	o.keys = fs.StringArray("api-key", nil, "`key` that opens /v1; repeat for more (default: open to everybody)")
 	o.maxLogprobs = fs.Int("max-logprobs", 20, "most top_logprobs and prompt_logprobs; -1 is the vocabulary")
 	o.tokensAsIDs = fs.Bool("return-tokens-as-token-ids", false, "default of the field of that name")

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/signal"
-	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -34,12 +33,7 @@ func serveMain(args []string, env func(string) string, out, errOut io.Writer) er
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"WEIR_DEV", "VLLM_SERVER_DEV_MODE"} {
-		if env(name) == "1" && !fs.Changed("dev-mode") && !fs.Changed("no-dev-mode") {
-			h.functions.Dev = true
-		}
-	}
-	h.functions.Settings = settings(fs)
+	h.settle(fs, env)
 	if len(rest) > 1 {
 		return usageError{fmt.Errorf("serve takes one model, not %d: %q", len(rest), rest)}
 	}
@@ -55,6 +49,17 @@ func serveMain(args []string, env func(string) string, out, errOut io.Writer) er
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
 	return serve(dir, m, e, h, log, signals)
+}
+
+// settle takes up what only the flags together say, and the environment
+// variables that scripts for vLLM set.
+func (h *httpOptions) settle(fs *pflag.FlagSet, env func(string) string) {
+	for _, name := range []string{"WEIR_DEV", "VLLM_SERVER_DEV_MODE"} {
+		if env(name) == "1" && !fs.Changed("dev-mode") && !fs.Changed("no-dev-mode") {
+			h.functions.Dev = true
+		}
+	}
+	h.functions.Settings = settings(fs)
 }
 
 func newLog(w io.Writer, level string) (*slog.Logger, error) {
@@ -86,14 +91,14 @@ func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, log *sl
 	if srv, err = server.New(cfg); err != nil {
 		return err
 	}
-	ln, err := net.Listen("tcp", net.JoinHostPort(*h.host, strconv.Itoa(*h.port)))
+	ln, url, err := h.listen()
 	if err != nil {
 		return err
 	}
 	if len(cfg.APIKeys) == 0 && !loopback(ln.Addr()) {
 		log.Warn("listening beyond this machine without --api-key: everybody who reaches it can use it", "address", ln.Addr())
 	}
-	log.Info("listening", "url", "http://"+ln.Addr().String(), "model", src.names[0])
+	log.Info("listening", "url", url, "model", src.names[0])
 
 	var running sync.WaitGroup
 	var failure atomic.Pointer[error]
@@ -167,13 +172,7 @@ func (h *httpOptions) config(log *slog.Logger) server.Config {
 	c.MaxBody, c.MaxBodies = int(h.maxBody), max(c.MaxBodies, int64(h.maxBody))
 	c.PrepareQueue = *h.queue
 	c.Heartbeat = *h.heartbeat
-	c.Functions = h.functions
+	c.Functions, c.RootPath = h.functions, strings.TrimRight(*h.rootPath, "/")
 	c.MaxLogprobs, c.TokensAsIDs, c.ForceUsage = *h.maxLogprobs, *h.tokensAsIDs, *h.forceUsage
 	return c
-}
-
-// loopback reports whether only this machine can reach the address.
-func loopback(a net.Addr) bool {
-	t, ok := a.(*net.TCPAddr)
-	return ok && t.IP.IsLoopback()
 }
