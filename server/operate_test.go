@@ -121,7 +121,7 @@ func TestResetPrefixCache(t *testing.T) {
 	if n := cached(); n != 0 {
 		t.Errorf("%d cached after the reset", n)
 	}
-	all := map[string]any{"max_tokens": 200, "ignore_eos": true}
+	all := map[string]any{"max_tokens": 900, "ignore_eos": true}
 	want := *h.complete(t, all).Choices[0].Message.Content
 	steps, gate := make(chan struct{}), make(chan struct{})
 	h.setHook(func(c sim.Call, _ int) error {
@@ -144,12 +144,14 @@ func TestResetPrefixCache(t *testing.T) {
 		reset("?reset_running_requests=false&reset_external=true")
 		reset("?reset_running_requests=true")
 	}()
-	tick := time.NewTicker(2 * time.Millisecond) // a step now and then, or the request is over before the reset comes
+	tick := time.NewTicker(5 * time.Millisecond) // a step now and then, or the request is over before the reset comes
 	defer tick.Stop()
-	for open := true; open; {
+	for step, open := (chan struct{})(nil), true; open; {
 		select {
 		case <-tick.C:
-			<-steps
+			step = steps
+		case <-step:
+			step = nil
 		case <-answered:
 			open = false
 		}

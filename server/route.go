@@ -36,6 +36,7 @@ var routes = map[string]route{
 	"/ping":                       {methods: "GET, POST", open: true, serve: (*Server).health},
 	"/ready":                      {methods: "GET", open: true, serve: (*Server).ready},
 	"/version":                    {methods: "GET", open: true, serve: (*Server).version},
+	"/openapi.json":               {methods: "GET", serve: (*Server).openAPI},
 	"/load":                       {methods: "GET", serve: (*Server).serverLoad},
 	"/server_info":                {methods: "GET", serve: (*Server).serverInfo, when: dev},
 	"/reset_prefix_cache":         {methods: "POST", serve: (*Server).resetPrefixCache, when: dev},
