@@ -18,19 +18,20 @@ type preparation[T any] func(ctx context.Context, m *Model, body []byte, from se
 
 // atWork reads the body of a JSON request and has a worker prepare it. When it
 // fails it has answered.
-func atWork[T any](s *Server, c *call, prepare preparation[T]) (done T, m *Model, ok bool) {
+func atWork[T any](s *Server, c *call, prepare preparation[T]) (T, *Model, bool) {
+	var none T
 	m, err := s.serving()
 	if err != nil {
 		s.fail(c, err)
-		return done, nil, false
+		return none, nil, false
 	}
 	if !api.IsJSON(string(c.Request.Header.ContentType())) {
 		s.fail(c, api.ErrContentType())
-		return done, nil, false
+		return none, nil, false
 	}
 	if err := c.body.read(c.RequestCtx, &s.cfg); err != nil {
 		s.fail(c, err)
-		return done, nil, false
+		return none, nil, false
 	}
 	c.bodyRead = true
 
@@ -41,11 +42,11 @@ func atWork[T any](s *Server, c *call, prepare preparation[T]) (done T, m *Model
 	ctx, body, from := c.ctx, c.body.bytes, sender{c.id, c.project}
 	if err := s.queue.do(c.ctx, c.tenant, func() { made, bad = prepare(ctx, m, body, from) }); err != nil {
 		s.fail(c, err)
-		return done, nil, false
+		return none, nil, false
 	}
 	if bad != nil {
 		s.fail(c, bad)
-		return done, nil, false
+		return none, nil, false
 	}
 	c.body.free()
 	return made, m, true

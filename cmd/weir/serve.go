@@ -88,6 +88,9 @@ func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, log *sl
 		return err
 	}
 	cfg := h.config(log)
+	// What could never be admitted is refused for good, not with "try again".
+	cfg.Limits.Prompts = min(cfg.Limits.Prompts, *e.maxLive)
+	cfg.Limits.Choices = min(cfg.Limits.Choices, *e.maxLive)
 	if srv, err = server.New(cfg); err != nil {
 		return err
 	}
