@@ -3,11 +3,14 @@ package server
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
 
 	"weir/chat"
+	"weir/models"
+	"weir/tokenizer"
 )
 
 type tokenized struct {
@@ -130,5 +133,58 @@ func TestTokenizeWaitsItsTurn(t *testing.T) {
 	close(release)
 	if answer := <-waiting; !strings.Contains(answer, `"count"`) {
 		t.Error(answer)
+	}
+}
+
+// The two forms of /tokenize, and /v1/completions, differ from each other and from
+// chat in whether a text gets the model's special tokens when nobody says.
+func TestSpecialTokensInFront(t *testing.T) {
+	t.Parallel()
+	source, err := fs.ReadFile(models.Bundled(), "tokenizer.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file map[string]any
+	if err := json.Unmarshal(source, &file); err != nil {
+		t.Fatal(err)
+	}
+	bos := bundled().Token(endOfText)
+	front := []any{map[string]any{"SpecialToken": map[string]any{"id": bos, "type_id": 0}}, map[string]any{"Sequence": map[string]any{"id": "A", "type_id": 0}}}
+	file["post_processor"] = map[string]any{"type": "TemplateProcessing", "single": front, "pair": append(front, map[string]any{"Sequence": map[string]any{"id": "B", "type_id": 1}}),
+		"special_tokens": map[string]any{bos: map[string]any{"id": bos, "ids": []int{endOfText}, "tokens": []string{bos}}}}
+	if source, err = json.Marshal(file); err != nil {
+		t.Fatal(err)
+	}
+	tok, err := tokenizer.Load(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHouse(t, func(s *setup) { s.model.Tokenizer, s.eng.Tokenizer = tok, tok })
+	begins := func(ids []int32) bool { return len(ids) > 0 && ids[0] == endOfText }
+	for body, want := range map[string]bool{
+		`{"prompt":"Hi"}`: true, `{"prompt":"Hi","add_special_tokens":false}`: false,
+		`{"messages":[{"role":"user","content":"Hi"}]}`: false, `{"messages":[{"role":"user","content":"Hi"}],"add_special_tokens":true}`: true,
+	} {
+		if got := h.tokenize(t, body); begins(got.Tokens) != want {
+			t.Errorf("%s: %v", body, got.Tokens)
+		}
+	}
+	for _, c := range []struct {
+		fields map[string]any
+		want   bool
+	}{{nil, true}, {map[string]any{"add_special_tokens": false}, false}, {map[string]any{"prompt": []int{5, 6}}, false}, {map[string]any{"prompt": ""}, true}} {
+		fields := map[string]any{"return_token_ids": true}
+		for k, v := range c.fields {
+			fields[k] = v
+		}
+		if fields["prompt"] == "" {
+			fields["prompt"] = []string{""} // a beginning and nothing behind it
+		}
+		if got := h.texts(t, fields).Choices[0].PromptTokenIDs; begins(got) != c.want {
+			t.Errorf("%v: %v", c.fields, got)
+		}
+	}
+	if got := h.complete(t, map[string]any{"return_token_ids": true}).PromptTokenIDs; begins(got) {
+		t.Errorf("chat: %v", got)
 	}
 }
