@@ -56,6 +56,8 @@ type Config struct {
 	MaxLogprobs int
 	// TokensAsIDs is the default of return_tokens_as_token_ids.
 	TokensAsIDs bool
+	// ReasoningField names reasoning text in answers.
+	ReasoningField api.ReasoningField
 	// ForceUsage sends the usage chunk in streams that did not ask for it.
 	ForceUsage bool
 	// Functions are those that are not there unless asked for.
@@ -119,6 +121,8 @@ func (c *Config) Validate() error {
 		}
 	}
 	switch {
+	case c.ReasoningField > api.ReasoningBoth:
+		return fmt.Errorf("server: Config.ReasoningField is %d", c.ReasoningField)
 	case c.Heartbeat < 0:
 		return fmt.Errorf("server: Config.Heartbeat is %v, want at least 0", c.Heartbeat)
 	case c.MaxLogprobs < -1:

@@ -7,6 +7,7 @@ import (
 
 	"weir/api"
 	"weir/chat"
+	"weir/chat/reasoning"
 	"weir/engine"
 	"weir/sampler"
 )
@@ -60,15 +61,21 @@ func (s *Server) prepare(ctx context.Context, m *Model, body []byte, from sender
 	p.reply.meta.ID = api.ChatID(p.reply.meta.ID)
 	p.reply.prompt, p.reply.role = tokens, prompt.ResponseRole
 	if q.Echo {
-		p.reply.echo = prompt.EchoText
-		if len(p.reply.echo) > s.cfg.MaxBody/q.N {
-			return nil, badRequest("", "The echo of %d bytes in %d choices is larger than %d bytes.", len(p.reply.echo), q.N, s.cfg.MaxBody)
+		p.reply.echo, p.reply.echoThought = prompt.EchoText, prompt.EchoThought
+		if n := len(p.reply.echo) + len(p.reply.echoThought); n > s.cfg.MaxBody/q.N {
+			return nil, badRequest("", "The echo of %d bytes in %d choices is larger than %d bytes.", n, q.N, s.cfg.MaxBody)
 		}
 	}
 	if q.Stream { // a stream has no place for them
 		p.requests[0].Prompt = nil
 	}
 	p.reply.scored = p.requests[0].Prompt != nil
+	if p.reply.output = prompt.Output; p.reply.output != reasoning.Content {
+		p.requests[0].Show = m.thinkTags()
+	}
+	if !q.IncludeReasoning {
+		p.reply.hideThoughts, p.reply.echoThought = true, ""
+	}
 	return p, nil
 }
 
@@ -267,7 +274,7 @@ func (s *Server) reply(m *Model, q *api.Options, id string) reply {
 	}
 	r := reply{
 		meta: api.Meta{ID: id, Created: s.now().Unix(), Model: m.Names[0], Fingerprint: m.Fingerprint},
-		form: api.Form{TokensAsIDs: s.cfg.TokensAsIDs, TokenIDs: q.ReturnTokenIDs, ContinuousUsage: q.ContinuousUsage},
+		form: api.Form{Reasoning: s.cfg.ReasoningField, TokensAsIDs: s.cfg.TokensAsIDs, TokenIDs: q.ReturnTokenIDs, ContinuousUsage: q.ContinuousUsage},
 		tok:  m.Tokenizer, n: q.N,
 		logprobs: q.Logprobs, top: q.TopLogprobs,
 		stream: q.Stream, usage: q.IncludeUsage || s.cfg.ForceUsage,

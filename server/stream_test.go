@@ -14,6 +14,7 @@ import (
 
 	"weir/api"
 	"weir/backend/sim"
+	"weir/chat/reasoning"
 	"weir/engine"
 	"weir/internal/invariants"
 	"weir/internal/testkit"
@@ -274,6 +275,8 @@ func TestStreamAllocatesNothingPerToken(t *testing.T) {
 	}
 	for name, r := range map[string]reply{
 		"plain":    {},
+		"thinking": {output: reasoning.Thought, form: api.Form{TokenIDs: true}}, // so that every token has its event
+		"hidden":   {output: reasoning.Thought, hideThoughts: true},
 		"logprobs": {logprobs: true, top: 5, form: api.Form{TokenIDs: true, ContinuousUsage: true}},
 		"texts":    {logprobs: true, top: 5, form: api.Form{TokenIDs: true, ContinuousUsage: true}, texts: &texts{n: 1, prompts: [][]int32{{1}}}},
 	} {
@@ -294,8 +297,17 @@ func TestStreamAllocatesNothingPerToken(t *testing.T) {
 			b.beat = time.NewTimer(time.Hour)
 			token := func() {
 				gate <- struct{}{}
+				if r.hideThoughts { // and so is next
+					if !b.st.Take(&b.events) {
+						<-b.st.Ready()
+						b.st.Take(&b.events)
+					}
+					b.at = 0
+					b.encode()
+					return
+				}
 				piece, err := b.next()
-				if err != nil || !bytes.Contains(piece, []byte(`"delta":{"content"`)) && !bytes.Contains(piece, []byte(`"text":"`)) {
+				if err != nil || !bytes.Contains(piece, []byte(`"delta":{`)) && !bytes.Contains(piece, []byte(`"text":"`)) {
 					t.Fatalf("%q, %v", piece, err)
 				}
 			}
@@ -420,7 +432,8 @@ func TestOpeningBurst(t *testing.T) {
 func BenchmarkStreamToken(b *testing.B) {
 	h := newHouse(b, nil)
 	r := reply{meta: api.Meta{ID: "chatcmpl-0123456789abcdef", Model: "m"}, tok: bundled(), role: "assistant", n: 1}
-	s := &sse{s: h.srv, r: &r, enc: api.NewStream(r.meta, r.form), live: 1, used: make([]int, 1), opened: 1}
+	s := newSSE(h.srv, nil, nil, &r)
+	s.opened = 1
 	ev := engine.Event{Token: 700, StopID: -1, Text: []byte(" hello")}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"weir/api"
 	"weir/server"
 )
 
@@ -177,5 +178,6 @@ func (h *httpOptions) config(log *slog.Logger) server.Config {
 	c.Heartbeat = *h.heartbeat
 	c.Functions, c.RootPath = h.functions, strings.TrimRight(*h.rootPath, "/")
 	c.MaxLogprobs, c.TokensAsIDs, c.ForceUsage = *h.maxLogprobs, *h.tokensAsIDs, *h.forceUsage
+	c.ReasoningField, _ = api.ParseReasoningField(*h.reasoningField) // the flag takes no other name
 	return c
 }
