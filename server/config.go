@@ -13,7 +13,7 @@ import (
 // Config is the server's configuration.
 type Config struct {
 	Version string   // what GET /version says
-	APIKeys []string // any of them opens /v1; none: everything is open
+	APIKeys []string // any of them opens what is not open to all; none: everything is open
 	CORS    CORS
 	Limits  api.Limits // of what a body may hold
 
