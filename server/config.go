@@ -54,6 +54,11 @@ type Config struct {
 
 	// MaxLogprobs bounds top_logprobs and prompt_logprobs; -1 is the vocabulary.
 	MaxLogprobs int
+	// ProcessedLogprobs takes the log-probabilities of generated tokens from the
+	// distribution that they were drawn from, with biases, penalties, temperature
+	// and filters, in place of the model's own (spec 7.2, logprobs-mode). Those of
+	// the prompt are the model's own in either case.
+	ProcessedLogprobs bool
 	// TokensAsIDs is the default of return_tokens_as_token_ids.
 	TokensAsIDs bool
 	// ForceUsage sends the usage chunk in streams that did not ask for it.

@@ -101,9 +101,14 @@ func (h *house) complete(t *testing.T, fields map[string]any, headers ...string)
 	if status != 200 {
 		t.Fatalf("%v: status %d: %s", fields, status, answer)
 	}
+	return completionOf(t, answer)
+}
+
+func completionOf(t *testing.T, answer string) *completion {
+	t.Helper()
 	c := new(completion)
 	if err := json.Unmarshal([]byte(answer), c); err != nil {
-		t.Fatalf("%v in %s", err, answer)
+		t.Errorf("%v in %s", err, answer)
 	}
 	return c
 }

@@ -67,6 +67,7 @@ type setup struct {
 	spec    backend.Spec
 	eng     engine.Config
 	oracle  sim.OracleConfig
+	open    func() (backend.Backend, error) // nil: the oracle
 	model   Model
 	noModel bool // start without one
 	tcp     bool // listen on a real socket
@@ -114,7 +115,10 @@ func newHouse(t testing.TB, change func(*setup)) *house {
 	if change != nil {
 		change(&s)
 	}
-	h.eng = engine.New(s.eng, func() (backend.Backend, error) { return sim.NewOracle(s.spec, s.oracle) })
+	if s.open == nil {
+		s.open = func() (backend.Backend, error) { return sim.NewOracle(s.spec, s.oracle) }
+	}
+	h.eng = engine.New(s.eng, s.open)
 	s.model.Engine = h.eng
 	h.model = &s.model
 	var err error

@@ -220,6 +220,8 @@ func TestBadStart(t *testing.T) {
 		"too little memory": {args: []string{"", "--kv-cache-memory", "2MiB"}, want: "set --max-model-len", code: 1},
 		"block size":        {args: []string{"", "--block-size", "20"}, want: "multiple of 16", code: 2},
 		"an unknown tier":   {args: []string{"", "--cpu", "sse"}, want: "sse", code: 2},
+		"logits":            {args: []string{"", "--logprobs-mode", "raw_logits"}, want: "log-probabilities only", code: 2},
+		"another mode":      {args: []string{"", "--logprobs-mode", "cooked"}, want: "neither raw_logprobs nor", code: 2},
 		"an unknown flag":   {args: []string{"", "--frobnicate"}, want: "frobnicate", code: 2},
 		"an unknown value":  {args: []string{"", "--dtype", "int3"}, want: "int3", code: 2},
 		"two models":        {args: []string{"a", "b"}, want: "one model", code: 2},

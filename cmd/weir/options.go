@@ -69,6 +69,7 @@ type httpOptions struct {
 	port                      *int
 	keys                      *[]string
 	maxLogprobs               *int
+	logprobsMode              *string
 	tokensAsIDs, forceUsage   *bool
 	origins, methods, headers *[]string
 	credentials               *bool
@@ -84,6 +85,7 @@ func bindHTTP(fs *pflag.FlagSet) (o *httpOptions) {
 	o.port = fs.Int("port", 8000, "TCP `port` to listen on; 0 takes a free one")
 	o.keys = fs.StringArray("api-key", nil, "`key` that opens /v1; repeat for more (default: open to everybody)")
 	o.maxLogprobs = fs.Int("max-logprobs", 20, "most top_logprobs and prompt_logprobs; -1 is the vocabulary")
+	o.logprobsMode = fs.String("logprobs-mode", "raw_logprobs", "`mode` of the log-probabilities of generated tokens: raw_logprobs are the model's own, processed_logprobs those of the distribution that was drawn from")
 	o.tokensAsIDs = fs.Bool("return-tokens-as-token-ids", false, "default of the field of that name")
 	o.forceUsage = fs.Bool("enable-force-include-usage", false, "send usage in streams that did not ask for it")
 	o.origins = fs.StringSlice("allowed-origins", []string{"*"}, "`origins` of pages that may call")

@@ -41,6 +41,9 @@ func serveMain(args []string, env func(string) string, out, errOut io.Writer) er
 	if len(rest) == 1 {
 		dir = rest[0]
 	}
+	if err := h.validate(); err != nil {
+		return usageError{err}
+	}
 	log, err := newLog(errOut, *h.logLevel)
 	if err != nil {
 		return usageError{err}
@@ -154,6 +157,18 @@ func (c *computer) served(s *source, priority bool) *server.Model {
 	}
 }
 
+// validate finds what only this build refuses.
+func (h *httpOptions) validate() error {
+	switch mode := *h.logprobsMode; mode {
+	case "raw_logprobs", "processed_logprobs":
+		return nil
+	case "raw_logits", "processed_logits":
+		return fmt.Errorf("--logprobs-mode %s: this server reports log-probabilities only, raw_logprobs or processed_logprobs", mode)
+	default:
+		return fmt.Errorf("--logprobs-mode %s is neither raw_logprobs nor processed_logprobs", mode)
+	}
+}
+
 func (h *httpOptions) config(log *slog.Logger) server.Config {
 	c := server.DefaultConfig()
 	c.Version, c.APIKeys, c.Log = version, *h.keys, log
@@ -161,6 +176,7 @@ func (h *httpOptions) config(log *slog.Logger) server.Config {
 	c.MaxBody, c.MaxBodies = int(h.maxBody), max(c.MaxBodies, int64(h.maxBody))
 	c.PrepareQueue = *h.queue
 	c.Heartbeat = *h.heartbeat
+	c.ProcessedLogprobs = *h.logprobsMode == "processed_logprobs"
 	c.MaxLogprobs, c.TokensAsIDs, c.ForceUsage = *h.maxLogprobs, *h.tokensAsIDs, *h.forceUsage
 	return c
 }
