@@ -4,7 +4,8 @@ import (
 	"weir/api"
 )
 
-// The lines of the log that every request leaves, at Debug.
+// The lines of the log that every request leaves, at Debug unless Config.LogRequests
+// wants the last.
 const (
 	logSubmitted = "request submitted"
 	logFinished  = "request finished"
@@ -47,6 +48,7 @@ func (s *Server) chatCompletions(c *call) {
 		s.fail(c, err)
 		return
 	}
+	c.account.accepted(st, &done.reply)
 	handedOver := false
 	defer func() {
 		if !handedOver { // a panic: nobody reads the stream any more

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/api"
+	"weir/usage"
 )
 
 // Config is the server's configuration.
@@ -67,6 +68,11 @@ type Config struct {
 	NoRequestID bool
 
 	Log *slog.Logger // nil: slog.Default()
+	// LogRequests logs every finished request at Info, and not at Debug.
+	LogRequests bool
+	// Usage counts by project; whoever opened it closes it, after Shutdown. nil:
+	// the server counts in memory.
+	Usage *usage.Ledger
 }
 
 // DefaultConfig returns the configuration of a server that was told nothing.

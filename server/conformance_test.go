@@ -67,13 +67,13 @@ type completion struct {
 		StopReason   json.RawMessage `json:"stop_reason"`
 		TokenIDs     []int32         `json:"token_ids"`
 	}
-	Usage             usage
+	Usage             tokenUsage
 	PromptLogprobs    []map[string]struct{ Rank int } `json:"prompt_logprobs"`
 	PromptTokenIDs    []int32                         `json:"prompt_token_ids"`
 	SystemFingerprint *string                         `json:"system_fingerprint"`
 }
 
-type usage struct {
+type tokenUsage struct {
 	Prompt     int `json:"prompt_tokens"`
 	Completion int `json:"completion_tokens"`
 	Total      int `json:"total_tokens"`
@@ -124,7 +124,7 @@ type chunk struct {
 		StopReason   json.RawMessage `json:"stop_reason"`
 		TokenIDs     []int32         `json:"token_ids"`
 	}
-	Usage          *usage
+	Usage          *tokenUsage
 	PromptTokenIDs []int32 `json:"prompt_token_ids"`
 	keys           map[string]json.RawMessage
 }

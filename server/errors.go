@@ -124,6 +124,7 @@ func (s *Server) logFailure(c *call, e *api.Error, err error) {
 	if e.Status == fasthttp.StatusInternalServerError {
 		level = slog.LevelError
 	}
+	c.account.failure = e.Type
 	s.log.Log(context.Background(), level, logFailed, "id", c.id, "project", c.project, "status", e.Status, "type", e.Type, "error", err, "took", s.now().Sub(c.begun))
 }
 

@@ -308,10 +308,11 @@ type logbook struct {
 	text  lockedBuffer
 	mu    sync.Mutex
 	count map[string]int
+	lines map[string][]map[string]string // of Info and above, by message
 }
 
 func newLogbook() *logbook {
-	l := &logbook{count: map[string]int{}}
+	l := &logbook{count: map[string]int{}, lines: map[string][]map[string]string{}}
 	l.Handler = slog.NewTextHandler(&l.text, nil)
 	return l
 }
@@ -321,6 +322,11 @@ func (l *logbook) Enabled(context.Context, slog.Level) bool { return true }
 func (l *logbook) Handle(ctx context.Context, r slog.Record) error {
 	l.mu.Lock()
 	l.count[r.Message]++
+	if r.Level >= slog.LevelInfo {
+		line := map[string]string{}
+		r.Attrs(func(a slog.Attr) bool { line[a.Key] = a.Value.String(); return true })
+		l.lines[r.Message] = append(l.lines[r.Message], line)
+	}
 	l.mu.Unlock()
 	if r.Level < slog.LevelWarn {
 		return nil

@@ -16,6 +16,7 @@ import (
 type route struct {
 	methods string // separated by ", "
 	open    bool   // needs no key
+	private bool   // is about other clients: without keys, for this machine alone
 	serve   func(*Server, *call)
 }
 
@@ -24,6 +25,7 @@ type route struct {
 var routes = map[string]route{
 	"/v1/chat/completions": {methods: "POST", serve: (*Server).chatCompletions},
 	"/v1/models":           {methods: "GET", serve: (*Server).models},
+	"/usage":               {methods: "GET", private: true, serve: (*Server).projectUsage},
 	"/health":              {methods: "GET", open: true, serve: (*Server).health},
 	"/ping":                {methods: "GET, POST", open: true, serve: (*Server).health},
 	"/ready":               {methods: "GET", open: true, serve: (*Server).ready},
@@ -42,6 +44,8 @@ type call struct {
 	id      string // X-Request-Id; "": none was sent
 	project string // "<team>/<project>"; "": none
 	tenant  string // whose turn it is in the preparation queue
+
+	account account
 
 	body     body
 	bodyRead bool // nothing of the body is left on the wire
@@ -71,7 +75,11 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 	}
 	r, found := routes[path]
 	authorization, xAPIKey := string(header.Peek("Authorization")), string(header.Peek("X-Api-Key"))
-	if guarded := found && !r.open || strings.HasPrefix(path, "/v1"); guarded && len(s.keys) > 0 && !s.keys.accept(authorization, xAPIKey) {
+	guarded := found && !r.open || strings.HasPrefix(path, "/v1")
+	if guarded {
+		c.account.path = path
+	}
+	if guarded && len(s.keys) > 0 && !s.keys.accept(authorization, xAPIKey) || r.private && len(s.keys) == 0 && s.exposed.Load() {
 		c.answer(fasthttp.StatusUnauthorized, api.UnauthorizedBody)
 		return
 	}
@@ -118,6 +126,7 @@ func (s *Server) finish(c *call) {
 	}
 	c.body.free()
 	if !c.streams {
+		s.settle(c)
 		c.end()
 	}
 }

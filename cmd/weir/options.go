@@ -77,6 +77,9 @@ type httpOptions struct {
 	maxBody                   size
 	queue                     *int
 	logLevel                  *string
+	logRequests               *bool
+	dataDir                   *string
+	dataByDefault             string // what dataDir is if nobody chose it
 }
 
 func bindHTTP(fs *pflag.FlagSet) (o *httpOptions) {
@@ -97,5 +100,7 @@ func bindHTTP(fs *pflag.FlagSet) (o *httpOptions) {
 	fs.Var(&o.maxBody, "max-body-size", "largest request body")
 	o.queue = fs.Int("max-preparing", 4096, "most requests that wait to be rendered and tokenized; beyond it the answer is 503")
 	o.logLevel = oneOf(fs, "log-level", "what is logged to standard error", "info", "debug", "warn", "error")
+	o.logRequests = fs.Bool("enable-log-requests", false, "log every finished request: id, project, status, tokens, time; never what was said")
+	o.dataDir = fs.String("data-dir", "", "`folder` for what outlives the process, the counts of GET /usage; several servers may share one, and \"\" keeps nothing (default: $XDG_DATA_HOME/weir, else ~/.local/share/weir)")
 	return o
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"weir/server"
+	"weir/usage"
 )
 
 // processStart is as near to the start of the process as a program can look.
@@ -30,6 +32,8 @@ func serveMain(args []string, env func(string) string, out, errOut io.Writer) er
 	fs.Usage = func() {
 		fmt.Fprintf(out, "weir serve [MODEL] serves MODEL, or the model inside the binary, over HTTP.\n\n%s", fs.FlagUsages())
 	}
+	*h.dataDir = defaultDataDir(env)
+	h.dataByDefault = *h.dataDir
 	rest, err := parse(fs, args, env)
 	if err != nil {
 		return err
@@ -80,6 +84,10 @@ func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, log *sl
 		return err
 	}
 	cfg := h.config(log)
+	if cfg.Usage, err = openUsage(*h.dataDir, h.dataByDefault, log); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, cfg.Usage.Close()) }()
 	if srv, err = server.New(cfg); err != nil {
 		return err
 	}
@@ -174,11 +182,40 @@ func (h *httpOptions) config(log *slog.Logger) server.Config {
 	c.Version, c.APIKeys, c.Log = version, *h.keys, log
 	c.CORS.Origins, c.CORS.Methods, c.CORS.Headers, c.CORS.Credentials = *h.origins, *h.methods, *h.headers, *h.credentials
 	c.MaxBody, c.MaxBodies = int(h.maxBody), max(c.MaxBodies, int64(h.maxBody))
-	c.PrepareQueue = *h.queue
+	c.PrepareQueue, c.LogRequests = *h.queue, *h.logRequests
 	c.Heartbeat = *h.heartbeat
 	c.ProcessedLogprobs = *h.logprobsMode == "processed_logprobs"
 	c.MaxLogprobs, c.TokensAsIDs, c.ForceUsage = *h.maxLogprobs, *h.tokensAsIDs, *h.forceUsage
 	return c
+}
+
+// defaultDataDir is where the XDG base directory specification puts the data of
+// a user's programs; "" where there is no such user.
+func defaultDataDir(env func(string) string) string {
+	if dir := env("XDG_DATA_HOME"); filepath.IsAbs(dir) { // others are to be ignored, it says
+		return filepath.Join(dir, "weir")
+	}
+	if home := env("HOME"); filepath.IsAbs(home) {
+		return filepath.Join(home, ".local", "share", "weir")
+	}
+	return ""
+}
+
+// openUsage opens the counts by project. A folder that was asked for has to be
+// writable; the one that nobody chose need not be, as on a read-only system.
+func openUsage(dir, byDefault string, log *slog.Logger) (*usage.Ledger, error) {
+	cfg := usage.DefaultConfig()
+	cfg.Dir, cfg.Log = dir, log
+	l, err := usage.Open(cfg)
+	if err == nil || dir != byDefault {
+		if err != nil {
+			err = fmt.Errorf("--data-dir %s: %w", dir, err)
+		}
+		return l, err
+	}
+	log.Warn("usage counts are kept in memory only; set --data-dir to a folder that can be written to", "error", err)
+	cfg.Dir = ""
+	return usage.Open(cfg)
 }
 
 // loopback reports whether only this machine can reach the address.
