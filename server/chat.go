@@ -43,6 +43,10 @@ func (s *Server) chatCompletions(c *call) {
 		return
 	}
 	c.body.free()
+	if bad := c.hints.check(); bad != nil {
+		s.fail(c, bad)
+		return
+	}
 	st, err := m.Engine.Submit(done.request)
 	if err != nil {
 		s.fail(c, err)
@@ -60,6 +64,7 @@ func (s *Server) chatCompletions(c *call) {
 		s.stream(c, st, &done.reply)
 	} else {
 		s.complete(c, st, &done.reply)
+		s.loadMetrics(c, m)
 	}
 	handedOver = true
 }

@@ -64,7 +64,9 @@ type Config struct {
 	TokensAsIDs bool
 	// ForceUsage sends the usage chunk in streams that did not ask for it.
 	ForceUsage bool
-	// NoRequestID leaves the header X-Request-Id out of responses.
+	// NoRequestID leaves the header X-Request-Id out of responses. (The
+	// reference engine sends it only if it is told to; a client with a question
+	// then has nothing to name its request by.)
 	NoRequestID bool
 
 	Log *slog.Logger // nil: slog.Default()

@@ -45,6 +45,7 @@ type call struct {
 	project string // "<team>/<project>"; "": none
 	tenant  string // whose turn it is in the preparation queue
 
+	hints   hints
 	account account
 
 	body     body
@@ -67,6 +68,7 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 	// Everything is copied out of the headers here: the body may overwrite them.
 	header := &rc.Request.Header
 	c.id = string(header.Peek("X-Request-Id"))
+	c.hints.read(header)
 	s.requestID(c)
 	method, path := string(header.Method()), string(rc.URI().PathOriginal())
 	if method == fasthttp.MethodOptions {

@@ -77,7 +77,7 @@ type httpOptions struct {
 	maxBody                   size
 	queue                     *int
 	logLevel                  *string
-	logRequests               *bool
+	logRequests, requestIDs   *bool
 	dataDir                   *string
 	dataByDefault             string // what dataDir is if nobody chose it
 }
@@ -101,6 +101,7 @@ func bindHTTP(fs *pflag.FlagSet) (o *httpOptions) {
 	o.queue = fs.Int("max-preparing", 4096, "most requests that wait to be rendered and tokenized; beyond it the answer is 503")
 	o.logLevel = oneOf(fs, "log-level", "what is logged to standard error", "info", "debug", "warn", "error")
 	o.logRequests = fs.Bool("enable-log-requests", false, "log every finished request: id, project, status, tokens, time; never what was said")
+	o.requestIDs = fs.Bool("enable-request-id-headers", true, "send X-Request-Id with every response: the request's, or a random one")
 	o.dataDir = fs.String("data-dir", "", "`folder` for what outlives the process, the counts of GET /usage; several servers may share one, and \"\" keeps nothing (default: $XDG_DATA_HOME/weir, else ~/.local/share/weir)")
 	return o
 }

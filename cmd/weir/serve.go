@@ -183,6 +183,7 @@ func (h *httpOptions) config(log *slog.Logger) server.Config {
 	c.CORS.Origins, c.CORS.Methods, c.CORS.Headers, c.CORS.Credentials = *h.origins, *h.methods, *h.headers, *h.credentials
 	c.MaxBody, c.MaxBodies = int(h.maxBody), max(c.MaxBodies, int64(h.maxBody))
 	c.PrepareQueue, c.LogRequests = *h.queue, *h.logRequests
+	c.NoRequestID = !*h.requestIDs
 	c.Heartbeat = *h.heartbeat
 	c.ProcessedLogprobs = *h.logprobsMode == "processed_logprobs"
 	c.MaxLogprobs, c.TokensAsIDs, c.ForceUsage = *h.maxLogprobs, *h.tokensAsIDs, *h.forceUsage
