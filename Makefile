@@ -6,6 +6,8 @@ TAGS    := invariants
 PKGS    := ./...
 HOT     := ./api ./backend/sim ./device/cpu ./engine ./model ./sampler ./server ./tokenizer
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+COUNT   ?= 6
+LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-output-len 64 --num-warmups 8
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .PHONY: help build run test race lint purego fuzz bench gen gen-check golden vectors check clean
@@ -49,6 +51,12 @@ fuzz: ## every fuzz test, FUZZ inputs each (default 200000x, or a time such as 1
 golden: ## make the golden data anew (needs Python with tools/golden/requirements.txt)
 	$(PYTHON) tools/golden/models.py model/testdata models/weir-tiny
 	$(PYTHON) tools/golden/templates.py
+
+bench: build ## start-up and idling, micro-benchmarks of the control plane (COUNT=6 each), a load (LOAD='flags of weir bench serve')
+	./weir bench start
+	$(GO) test -run '^$$' -count $(COUNT) -bench '^Benchmark(Scan|DecodeChat|Chunk|Step|StreamToken|Event)$$' ./api ./engine ./server ./bench
+	$(GO) test -run '^$$' -count $(COUNT) -bench '^BenchmarkEncode$$/^150k$$' ./tokenizer
+	./weir bench serve --binary self $(LOAD)
 
 gen: ## write the generated assembly anew
 	cd device/cpu/_gen && $(GO) run . -out ..

@@ -124,6 +124,28 @@ func TestServe(t *testing.T) {
 	}
 }
 
+// TestServeStoppedAtOnce: a signal that comes before the model is loaded, or
+// before anything is served, ends the server as any other does.
+func TestServeStoppedAtOnce(t *testing.T) {
+	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	m, e, h := bindModel(flags), bindEngine(flags), bindHTTP(flags)
+	if _, err := parse(flags, []string{"--port", "0", "--kv-cache-memory", "64MiB"}, noEnv); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		book := newLogBook()
+		log, err := newLog(book, "info")
+		if err != nil {
+			t.Fatal(err)
+		}
+		signals := make(chan os.Signal, 1)
+		signals <- syscall.SIGTERM
+		if err := serve("", m, e, h, log, signals); err != nil || !strings.Contains(book.String(), "msg=stopped") || strings.Contains(book.String(), "ERROR") {
+			t.Fatalf("%v\n%s", err, book)
+		}
+	}
+}
+
 // TestServeOptions: options reach the rooms that they are for.
 func TestServeOptions(t *testing.T) {
 	dir := copyModel(t)
@@ -307,6 +329,7 @@ func TestBadStart(t *testing.T) {
 		"broken tokenizer":  {damage: edit("tokenizer.json", `"BPE"`, `"Unigram"`), want: "Unigram", code: 1},
 		"broken template":   {damage: edit("chat_template.jinja", "{%- if tools -%}", "{%- if tools"), want: "template", code: 1},
 		"too long":          {args: []string{"", "--max-model-len", "5000"}, want: "at most 4096", code: 2},
+		"no sequences":      {args: []string{"", "--max-num-seqs", "0"}, want: "--max-num-seqs 0: it takes 1 or more", code: 2},
 		"too little memory": {args: []string{"", "--kv-cache-memory", "2MiB"}, want: "set --max-model-len", code: 1},
 		"block size":        {args: []string{"", "--block-size", "20"}, want: "multiple of 16", code: 2},
 		"an unknown tier":   {args: []string{"", "--cpu", "sse"}, want: "sse", code: 2},

@@ -105,7 +105,7 @@ func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, log *sl
 	ended := make(chan struct{})
 	running.Go(func() {
 		defer close(ended)
-		if err := comp.engine.Run(ctx); err != nil {
+		if err := comp.engine.Run(ctx); err != nil && !(ctx.Err() != nil && errors.Is(err, context.Canceled)) { // a model that was still loading
 			failure.Store(&err)
 			srv.Fail(err)
 		}

@@ -41,7 +41,7 @@ var rules = map[string]rule{
 	"auth":                {mayNot: http},
 	"backend":             {mayNot: append([]string{"sync"}, pure...)},
 	"backend/sim":         {may: []string{"backend", "sampler", inv}, mayNot: noIO},
-	"bench":               {may: []string{"api"}},
+	"bench":               {may: []string{"api"}, tests: []string{"internal/testkit"}},
 	"chat":                {may: []string{"api", "chat/jinja"}, mayNot: noIO},
 	"chat/jinja":          {mayNot: noIO},
 	"cmd/weir":            {may: []string{"*"}},
