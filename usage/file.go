@@ -58,6 +58,7 @@ type journal struct {
 	size    int64 // of the file, while it is locked; more than at: the last line is cut
 	compact int64 // replace the file when it is larger; 0: it has not been read yet
 	damaged int   // lines skipped
+	listed  bool  // the directory's entry is durable, too
 }
 
 func openJournal(dir string, log *slog.Logger) (*journal, error) {
@@ -80,7 +81,19 @@ func (j *journal) openFile() (*os.File, error) {
 	return os.OpenFile(j.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 }
 
-func (j *journal) sync() error { return j.file.Sync() }
+// sync makes what was written durable, and the name of a new file.
+func (j *journal) sync() error {
+	if err := j.file.Sync(); err != nil || j.listed {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(j.path))
+	if err != nil {
+		return err
+	}
+	_ = dir.Sync() // not every system can
+	j.listed = true
+	return dir.Close()
+}
 
 func (j *journal) close() error { return errors.Join(j.file.Close(), j.lock.Close()) }
 
@@ -133,7 +146,7 @@ func (j *journal) follow(t *totals) error {
 		return err
 	}
 	_ = j.file.Close() // nothing of ours is unwritten
-	j.file, j.at, j.damaged = f, 0, 0
+	j.file, j.at, j.damaged, j.listed = f, 0, 0, false
 	*t = newTotals(t.limit)
 	return nil
 }
@@ -245,7 +258,7 @@ func (j *journal) replace(t *totals) error {
 		return err
 	}
 	_ = j.file.Close() // it is not the file any more
-	j.file, j.at, j.size, j.damaged = f, int64(len(data)), int64(len(data)), 0
+	j.file, j.at, j.size, j.damaged, j.listed = f, int64(len(data)), int64(len(data)), 0, false
 	j.compact = growth*j.at + slack
 	return nil
 }

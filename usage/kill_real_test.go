@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -101,4 +102,29 @@ func TestKill(t *testing.T) {
 		want(t, open(t, dir, nil), got)
 		written, added = int(c.Requests), int(c.Requests)
 	}
+}
+
+// Somebody who holds the lock and does not go on keeps nobody else.
+func TestStuckSharer(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir, nil)
+	l.Add("t/1", Counts{Requests: 1})
+	want(t, l, map[string]Counts{"t/1": {Requests: 1}})
+	stuck, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stuck.Close()
+	if err := lockFile(stuck); err != nil {
+		t.Fatal(err)
+	}
+	l.Add("t/1", Counts{Requests: 1})
+	if projects, _, err := l.Totals(); err == nil || len(projects) != 1 || projects[0].Requests != 2 {
+		t.Errorf("%v, %v", projects, err)
+	}
+	if err := unlockFile(stuck); err != nil {
+		t.Fatal(err)
+	}
+	want(t, l, map[string]Counts{"t/1": {Requests: 2}})
+	want(t, open(t, dir, nil), map[string]Counts{"t/1": {Requests: 2}})
 }
