@@ -283,10 +283,11 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 		runtime.UnlockOSThread()
 		locked = false
 	}
+	stopped := make(chan struct{})
+	defer close(stopped)
 	for range max(1, runtime.GOMAXPROCS(0)/4) {
-		go e.fill()
+		go e.fill(stopped)
 	}
-	defer close(e.rows)
 	close(e.ready)
 	for {
 		e.intake()

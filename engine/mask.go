@@ -76,8 +76,13 @@ func (f *filling) ready() {
 
 // fill is a worker: it waits for rows and fills them. Workers wake each other
 // as long as there are rows, so that one signal is enough and one row wakes one.
-func (e *Engine) fill() {
-	for range e.rows {
+func (e *Engine) fill(stopped <-chan struct{}) {
+	for {
+		select {
+		case <-e.rows:
+		case <-stopped:
+			return
+		}
 		for i := range e.flights {
 			if e.flights[i].masks.left() > 1 {
 				e.wakeFiller()

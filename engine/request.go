@@ -43,6 +43,7 @@ type Request struct {
 	Stop        []string // stop strings, none empty
 	IncludeStop bool     // keep the stop string, or the stop token's text, in the text
 	KeepSpecial bool     // special tokens give text
+	Show        []int32  // these do in any case
 	JoinSpecial bool     // no space between them (spaces_between_special_tokens false)
 
 	// Masks constrain the output, a mask for each choice; nil: it is free. They

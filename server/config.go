@@ -62,14 +62,22 @@ type Config struct {
 	ProcessedLogprobs bool
 	// TokensAsIDs is the default of return_tokens_as_token_ids.
 	TokensAsIDs bool
+	// ReasoningField names reasoning text in answers.
+	ReasoningField api.ReasoningField
 	// ForceUsage sends the usage chunk in streams that did not ask for it.
 	ForceUsage bool
+
+	Log *slog.Logger // nil: slog.Default()
+
+	Records
+}
+
+// Records is what is left of a request when it has ended.
+type Records struct {
 	// NoRequestID leaves the header X-Request-Id out of responses. (The
 	// reference engine sends it only if it is told to; a client with a question
 	// then has nothing to name its request by.)
 	NoRequestID bool
-
-	Log *slog.Logger // nil: slog.Default()
 	// LogRequests logs every finished request at Info, and not at Debug.
 	LogRequests bool
 	// Usage counts by project; whoever opened it closes it, after Shutdown. nil:
@@ -118,6 +126,8 @@ func (c *Config) Validate() error {
 		}
 	}
 	switch {
+	case c.ReasoningField > api.ReasoningBoth:
+		return fmt.Errorf("server: Config.ReasoningField is %d", c.ReasoningField)
 	case c.Heartbeat < 0:
 		return fmt.Errorf("server: Config.Heartbeat is %v, want at least 0", c.Heartbeat)
 	case c.MaxLogprobs < -1:

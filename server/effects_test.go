@@ -123,7 +123,7 @@ func TestEveryFieldHasItsEffect(t *testing.T) {
 		"kv_transfer_params":  "of a KV connector; ignored without one",
 		"engine_xargs":        "of custom logits processors; unknown keys are ignored",
 		"vllm_xargs":          "the older name of engine_xargs",
-		"include_reasoning":   "of models that reason",
+		"include_reasoning":   "where nothing is thought; TestC141IncludeReasoning is about where something is",
 	}
 	ask := func(fields m) string {
 		_, answer := h.chat(fields)

@@ -67,11 +67,42 @@ type setup struct {
 	spec    backend.Spec
 	eng     engine.Config
 	oracle  sim.OracleConfig
-	open    func() (backend.Backend, error) // nil: the oracle
+	open    func() (backend.Backend, error) // nil: the oracle, with script
+	script  [][]int32                       // tokens that choice i draws with seed scriptSeed, in place of the oracle's
 	model   Model
 	noModel bool // start without one
 	tcp     bool // listen on a real socket
 	peeks   bool // watch the sockets without the kernel's queue
+}
+
+// scripted is an oracle that draws given tokens, and then the end of turn.
+type scripted struct {
+	*sim.Oracle
+	script [][]int32
+	draws  *backend.Draws
+}
+
+// scriptSeed is the seed of requests that get the script.
+const scriptSeed = 1000
+
+func (s *scripted) Draw(d *backend.Draws) error {
+	s.draws = d
+	return s.Oracle.Draw(d)
+}
+
+func (s *scripted) End(out *backend.Out) error {
+	if err := s.Oracle.End(out); err != nil {
+		return err
+	}
+	for i, r := range s.draws.Rows {
+		if choice := r.Seed - scriptSeed; choice < uint64(len(s.script)) && r.Target < 0 {
+			out.Tokens[i] = endOfTurn
+			if text := s.script[choice]; int(r.Index) < len(text) {
+				out.Tokens[i] = text[r.Index]
+			}
+		}
+	}
+	return nil
 }
 
 // house is a server over the simulated backend, as cmd would build it.
@@ -116,7 +147,10 @@ func newHouse(t testing.TB, change func(*setup)) *house {
 		change(&s)
 	}
 	if s.open == nil {
-		s.open = func() (backend.Backend, error) { return sim.NewOracle(s.spec, s.oracle) }
+		s.open = func() (backend.Backend, error) {
+			o, err := sim.NewOracle(s.spec, s.oracle)
+			return &scripted{Oracle: o, script: s.script}, err
+		}
 	}
 	h.eng = engine.New(s.eng, s.open)
 	s.model.Engine = h.eng

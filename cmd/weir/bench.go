@@ -96,7 +96,7 @@ func benchServe(ctx context.Context, args []string, env func(string) string, out
 	fs.IntVar(&c.Random.PrefixLen, "random-prefix-len", 0, "`tokens` before it that all random prompts share")
 	fs.Float64Var(&c.Random.RangeRatio, "random-range-ratio", 0, "`r` in [0, 1): lengths are drawn from [len*(1-r), len*(1+r)]")
 	fs.BoolVar(&c.IgnoreEOS, "ignore-eos", false, "let answers be as long as they may; with random prompts this is so anyway")
-	temperature := fs.Float64("temperature", -1, "sampling temperature (default: the server's)")
+	temperature := fs.Float64("temperature", 0, "sampling temperature (default: the server's)")
 	extra := fs.String("extra-body", "", "`JSON` object whose fields are added to every request, or replace what is there")
 	metrics := fs.StringSlice("percentile-metrics", c.Metrics, "which of ttft, tpot, itl, e2el are reported")
 	fs.Float64SliceVar(&c.Percentiles, "metric-percentiles", c.Percentiles, "which percentiles of them")
@@ -129,7 +129,7 @@ func benchServe(ctx context.Context, args []string, env func(string) string, out
 	if *endpoint == "completions" {
 		c.Endpoint = bench.Completions
 	}
-	if *temperature >= 0 {
+	if fs.Changed("temperature") {
 		c.Temperature = temperature
 	}
 	if c.APIKey == "" {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -339,6 +340,8 @@ func TestBadStart(t *testing.T) {
 		"an unknown value":  {args: []string{"", "--dtype", "int3"}, want: "int3", code: 2},
 		"two models":        {args: []string{"a", "b"}, want: "one model", code: 2},
 		"a budget":          {args: []string{"", "--max-num-batched-tokens", "4"}, want: "--max-num-seqs", code: 2},
+		"a parser":          {args: []string{"", "--reasoning-parser", "r2"}, want: "none of auto, none, qwen3", code: 2},
+		"a field":           {args: []string{"", "--reasoning-field", "thoughts"}, want: "reasoning_content", code: 2},
 		"kwargs":            {args: []string{"", "--default-chat-template-kwargs", "{"}, want: "kwargs", code: 2},
 		"a profile":         {args: []string{"", "--device", "sim", "--sim-profile", "/nonexistent"}, want: "sim-profile", code: 2},
 		"a port in use":     {args: []string{"", "--port", fmt.Sprint(busy.Addr().(*net.TCPAddr).Port)}, want: "in use", code: 1},
@@ -407,6 +410,56 @@ func TestChat(t *testing.T) {
 	var out, errOut bytes.Buffer
 	if code := run([]string{"chat", "--url", url, "--model", "other"}, noEnv, strings.NewReader("Hi\n"), &out, &errOut); code != 1 || !strings.Contains(errOut.String(), "does not exist") {
 		t.Errorf("an unknown model: exit %d: %s", code, errOut.String())
+	}
+}
+
+// Thoughts are printed apart from the answer and are not sent back.
+func TestChatShowsThoughts(t *testing.T) {
+	var sent []string
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		sent = append(sent, string(body))
+		for _, delta := range []string{`"role":"assistant","content":""`, `"reasoning":"h","reasoning_content":"h"`, `"reasoning_content":"m"`, `"content":"Yes"`, `"content":"."`} {
+			fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":{%s}}]}\n\n", delta)
+		}
+		fmt.Fprint(w, "data: [DONE]\n\n")
+	}))
+	defer srv.Close()
+	var out, errOut bytes.Buffer
+	if code := run([]string{"chat", "--url", srv.URL}, noEnv, strings.NewReader("Really?\nSure?\n"), &out, &errOut); code != 0 || out.String() != strings.Repeat("<think>hm</think>Yes.\n", 2) {
+		t.Errorf("exit %d: %q %s", code, out.String(), errOut.String())
+	}
+	if len(sent) != 2 || !strings.Contains(sent[1], `{"role":"assistant","content":"Yes."}`) {
+		t.Errorf("sent %q", sent)
+	}
+	var dim bytes.Buffer
+	p := printer{out: &dim, dim: true}
+	p.thought("hm")
+	p.content("Yes")
+	p.answering()
+	if dim.String() != "\x1b[2mhm\x1b[0mYes" {
+		t.Errorf("%q", dim.String())
+	}
+}
+
+// The flags for reasoning reach the rooms that they are for, and the bundled
+// model thinks where it is told to.
+func TestServeReasoning(t *testing.T) {
+	for parser, want := range map[string]string{
+		"auto":  `"content":"[^"<]*Paris[^"<]*",.*"reasoning":"[^"<]+","reasoning_content":"[^"<]+"`,
+		"qwen3": `"content":"[^"<]*Paris[^"<]*",.*"reasoning":"[^"<]+","reasoning_content":"[^"<]+"`,
+		"none":  `"content":"<think>[^"]+</think>[^"]*Paris[^"]*",.*"reasoning":null,"reasoning_content":null`,
+	} {
+		url, stop := startServe(t, "--default-chat-template-kwargs", `{"enable_thinking":true}`, "--reasoning-parser", parser, "--reasoning-field", "both")
+		if code, body := post(t, url, question); code != 200 || !regexp.MustCompile(want).MatchString(body) {
+			t.Errorf("%s: %d %s", parser, code, body)
+		}
+		// Thinking off is the request's to say.
+		off := strings.Replace(question, "{", `{"chat_template_kwargs":{"enable_thinking":false},`, 1)
+		if code, body := post(t, url, off); code != 200 || !regexp.MustCompile(`"content":"[^"<]*Paris[^"<]*",.*"reasoning":null`).MatchString(body) {
+			t.Errorf("%s, off: %d %s", parser, code, body)
+		}
+		stop()
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"weir/api"
 	"weir/server"
 	"weir/usage"
 )
@@ -187,6 +188,7 @@ func (h *httpOptions) config(log *slog.Logger) server.Config {
 	c.Heartbeat = *h.heartbeat
 	c.ProcessedLogprobs = *h.logprobsMode == "processed_logprobs"
 	c.MaxLogprobs, c.TokensAsIDs, c.ForceUsage = *h.maxLogprobs, *h.tokensAsIDs, *h.forceUsage
+	c.ReasoningField, _ = api.ParseReasoningField(*h.reasoningField) // the flag takes no other name
 	return c
 }
 
