@@ -29,6 +29,7 @@ type Stream struct {
 		pending Events
 		prompt  [][]PromptLogprob // of each request
 		cached  int
+		drawn   int  // tokens, of all choices
 		left    bool // the reader has gone; events are dropped
 	}
 
@@ -39,6 +40,9 @@ type Stream struct {
 func (s *Stream) push(ev Event, text []byte, top []TokenLogprob) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if ev.Token >= 0 {
+		s.mu.drawn++
+	}
 	if s.mu.left {
 		return
 	}
@@ -121,6 +125,14 @@ func (s *Stream) Cached() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.cached
+}
+
+// Drawn is the number of tokens drawn so far for all choices together, taken or
+// not, also after Cancel.
+func (s *Stream) Drawn() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.drawn
 }
 
 // PromptLogprobs are the scores that Request.Prompt of request i asked for (0

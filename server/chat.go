@@ -6,7 +6,8 @@ import (
 	"weir/api"
 )
 
-// The lines of the log that every request leaves, at Debug.
+// The lines of the log that every request leaves, at Debug unless Config.LogRequests
+// wants the last.
 const (
 	logSubmitted = "request submitted"
 	logFinished  = "request finished"
@@ -62,11 +63,16 @@ func (s *Server) generate(c *call, prepare preparation[*prepared]) {
 	if !ok {
 		return
 	}
+	if bad := c.hints.check(); bad != nil {
+		s.fail(c, bad)
+		return
+	}
 	st, err := m.Engine.SubmitAll(done.requests)
 	if err != nil {
 		s.fail(c, err)
 		return
 	}
+	c.account.accepted(st, &done.reply)
 	handedOver := false
 	defer func() {
 		if !handedOver { // a panic: nobody reads the stream any more
@@ -78,6 +84,7 @@ func (s *Server) generate(c *call, prepare preparation[*prepared]) {
 		s.stream(c, st, &done.reply)
 	} else {
 		s.complete(c, st, &done.reply)
+		s.loadMetrics(c, m)
 	}
 	handedOver = true
 }

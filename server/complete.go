@@ -34,7 +34,6 @@ func (s *Server) complete(c *call, st *engine.Stream, r *reply) {
 	if r.scored {
 		resp.HasPromptLogprobs, resp.PromptLogprobs = true, r.promptLogprobs(st.PromptLogprobs(0))
 	}
-	s.log.Debug(logFinished, "id", r.meta.ID, "completion", resp.Usage.Completion, "took", s.now().Sub(c.begun))
 	c.SetContentType("application/json")
 	c.Response.SetBodyRaw(api.AppendResponse(nil, r.meta, r.form, &resp))
 }

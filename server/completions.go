@@ -171,7 +171,6 @@ func (s *Server) completeTexts(c *call, st *engine.Stream, r *reply, choices []g
 			}
 		}
 	}
-	s.log.Debug(logFinished, "id", r.meta.ID, "completion", resp.Usage.Completion, "took", s.now().Sub(c.begun))
 	c.SetContentType("application/json")
 	c.Response.SetBodyRaw(api.AppendTextResponse(nil, r.meta, r.form, &resp))
 }

@@ -19,7 +19,7 @@ type textAnswer struct {
 	ID, Object, Model string
 	Created           int64
 	Choices           []textChoice
-	Usage             *usage
+	Usage             *tokenUsage
 }
 
 type textChoice struct {
@@ -413,14 +413,14 @@ func TestTextAnswerIsBounded(t *testing.T) {
 	}
 }
 
-// An engine that fails fails the whole batch, with a status or with an event.
-func TestTextEngineFailure(t *testing.T) {
+// What ends one choice of a batch with an error ends the whole batch.
+func TestTextFailsAsAWhole(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []bool{false, true} {
 		h := newHouse(t, nil)
 		fields := map[string]any{"prompt": []string{"a", "b"}, "allowed_token_ids": []int{endOfTurn}, "min_tokens": 3, "stream": stream}
 		status, answer, _ := h.get("POST", textPath, textBody(t, fields))
-		if f := refused(t, status, answer, 500, ""); !strings.Contains(f.Message, "leave no token") {
+		if f := refused(t, status, answer, 400, ""); !strings.Contains(f.Message, "leave no token") {
 			t.Error(answer)
 		}
 		h.idle()

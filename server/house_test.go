@@ -68,7 +68,8 @@ type setup struct {
 	spec    backend.Spec
 	eng     engine.Config
 	oracle  sim.OracleConfig
-	script  [][]int32 // tokens that choice i draws with seed scriptSeed, in place of the oracle's
+	open    func() (backend.Backend, error) // nil: the oracle, with script
+	script  [][]int32                       // tokens that choice i draws with seed scriptSeed, in place of the oracle's
 	model   Model
 	noModel bool // start without one
 	tcp     bool // listen on a real socket
@@ -147,10 +148,13 @@ func newHouse(t testing.TB, change func(*setup)) *house {
 	if change != nil {
 		change(&s)
 	}
-	h.eng = engine.New(s.eng, func() (backend.Backend, error) {
-		o, err := sim.NewOracle(s.spec, s.oracle)
-		return &scripted{Oracle: o, script: s.script}, err
-	})
+	if s.open == nil {
+		s.open = func() (backend.Backend, error) {
+			o, err := sim.NewOracle(s.spec, s.oracle)
+			return &scripted{Oracle: o, script: s.script}, err
+		}
+	}
+	h.eng = engine.New(s.eng, s.open)
 	s.model.Engine = h.eng
 	h.model = &s.model
 	var err error
@@ -344,10 +348,11 @@ type logbook struct {
 	text  lockedBuffer
 	mu    sync.Mutex
 	count map[string]int
+	lines map[string][]map[string]string // of Info and above, by message
 }
 
 func newLogbook() *logbook {
-	l := &logbook{count: map[string]int{}}
+	l := &logbook{count: map[string]int{}, lines: map[string][]map[string]string{}}
 	l.Handler = slog.NewTextHandler(&l.text, nil)
 	return l
 }
@@ -357,6 +362,11 @@ func (l *logbook) Enabled(context.Context, slog.Level) bool { return true }
 func (l *logbook) Handle(ctx context.Context, r slog.Record) error {
 	l.mu.Lock()
 	l.count[r.Message]++
+	if r.Level >= slog.LevelInfo {
+		line := map[string]string{}
+		r.Attrs(func(a slog.Attr) bool { line[a.Key] = a.Value.String(); return true })
+		l.lines[r.Message] = append(l.lines[r.Message], line)
+	}
 	l.mu.Unlock()
 	if r.Level < slog.LevelWarn {
 		return nil

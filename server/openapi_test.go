@@ -121,7 +121,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 		{"POST", chatPath, "", chat(streams), 200, nil}, {"POST", chatPath, "", chat(both), 200, nil},
 		{"POST", chatPath, "", "{", 400, nil}, {"POST", chatPath, "", chat(map[string]any{"model": "x"}), 404, nil}, {"POST", chatPath, "", chat(nil), 401, []string{""}},
 		{"POST", chatPath, "", chat(map[string]any{"messages": userSays([]any{map[string]any{"type": "file"}})}), 501, nil},
-		{"POST", chatPath, "", chat(map[string]any{"allowed_token_ids": []int{endOfTurn}, "min_tokens": 3}), 500, nil},
+		{"POST", chatPath, "", chat(map[string]any{"allowed_token_ids": []int{endOfTurn}, "min_tokens": 3}), 400, nil},
 		{"POST", textPath, "", text(nil), 200, nil}, {"POST", textPath, "", text(texts), 200, nil}, {"POST", textPath, "", text(textStream), 200, nil}, {"POST", textPath, "", text(streams), 200, nil},
 		{"POST", textPath, "", text(map[string]any{"prompt": [][]int{{5}, {6}}, "prompt_logprobs": 1, "max_tokens": 0, "echo": true}), 200, nil},
 		{"POST", textPath, "", text(map[string]any{"suffix": "x"}), 400, nil}, {"POST", textPath, "", text(map[string]any{"model": "x"}), 404, nil}, {"POST", textPath, "", text(nil), 401, []string{""}},
@@ -130,7 +130,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 		{"POST", "/tokenize", "", `{"prompt":"Hi","return_token_strs":true}`, 200, nil}, {"POST", "/tokenize", "", `{"messages":[{"role":"user","content":"x"}]}`, 200, nil}, {"POST", "/tokenize", "", `{}`, 400, nil},
 		{"POST", "/detokenize", "", `{"tokens":[5,6]}`, 200, nil}, {"POST", "/detokenize", "", `{"tokens":[-1]}`, 400, nil},
 		{"GET", "/health", "", "", 200, nil}, {"GET", "/ping", "", "", 200, nil}, {"POST", "/ping", "", "", 200, nil}, {"GET", "/ready", "", "", 200, nil}, {"GET", "/version", "", "", 200, nil},
-		{"GET", "/load", "", "", 200, nil}, {"GET", "/server_info", "", "", 200, nil}, {"GET", "/server_info?config_format=json", "/server_info", "", 200, nil}, {"GET", "/server_info?config_format=x", "/server_info", "", 400, nil},
+		{"GET", "/load", "", "", 200, nil}, {"GET", "/usage", "", "", 200, nil}, {"GET", "/usage?project=x", "/usage", "", 400, nil}, {"GET", "/server_info", "", "", 200, nil}, {"GET", "/server_info?config_format=json", "/server_info", "", 200, nil}, {"GET", "/server_info?config_format=x", "/server_info", "", 400, nil},
 		{"POST", "/reset_prefix_cache?reset_running_requests=true", "/reset_prefix_cache", "", 200, nil}, {"POST", "/reset_prefix_cache?reset_external=x", "/reset_prefix_cache", "", 400, nil},
 		{"GET", "/tokenizer_info", "", "", 200, nil}, {"GET", "/openapi.json", "", "", 200, nil},
 	} {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"math"
 	"time"
 	"unsafe"
 
@@ -93,8 +94,35 @@ func (r *reply) logprob(ev *engine.Event, alts []api.TokenLogprob) (api.Logprob,
 				alts = append(alts, api.TokenLogprob{ID: t.Token, Logprob: t.Logprob, Text: tokenText(r.tok, t.Token)})
 			}
 		}
+		alts = r.impossible(alts, from)
 	}
 	return api.Logprob{TokenLogprob: own, Top: alts[from:len(alts):len(alts)]}, alts
+}
+
+// impossible fills the alternatives alts[from:] up to r.top, where a mask or a
+// filter has left fewer tokens than were asked for: with tokens of probability
+// 0, lowest ids first. The reference engine has such entries too, of any ids.
+func (r *reply) impossible(alts []api.TokenLogprob, from int) []api.TokenLogprob {
+	if len(alts)-from >= r.top {
+		return alts
+	}
+	// r.top tokens are wanted, so the ids to choose from are less than that.
+	var few [64]bool
+	listed := few[:]
+	if r.top > len(few) {
+		listed = make([]bool, r.top)
+	}
+	for _, t := range alts[from:] {
+		if int(t.ID) < len(listed) {
+			listed[t.ID] = true
+		}
+	}
+	for id := int32(0); len(alts)-from < r.top; id++ {
+		if !listed[id] {
+			alts = append(alts, api.TokenLogprob{ID: id, Logprob: float32(math.Inf(-1)), Text: tokenText(r.tok, id)})
+		}
+	}
+	return alts
 }
 
 // promptLogprobs spells the scores of the prompt: one entry for each token.

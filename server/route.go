@@ -17,6 +17,7 @@ import (
 type route struct {
 	methods string // separated by ", "
 	open    bool   // needs no key
+	private bool   // is about other clients: without keys, for this machine alone
 	serve   func(*Server, *call)
 	when    func(Functions) bool // whether it is there; nil: always
 }
@@ -37,6 +38,7 @@ var routes = map[string]route{
 	"/ready":                      {methods: "GET", open: true, serve: (*Server).ready},
 	"/version":                    {methods: "GET", open: true, serve: (*Server).version},
 	"/openapi.json":               {methods: "GET", serve: (*Server).openAPI},
+	"/usage":                      {methods: "GET", private: true, serve: (*Server).projectUsage},
 	"/load":                       {methods: "GET", serve: (*Server).serverLoad},
 	"/server_info":                {methods: "GET", serve: (*Server).serverInfo, when: dev},
 	"/reset_prefix_cache":         {methods: "POST", serve: (*Server).resetPrefixCache, when: dev},
@@ -72,6 +74,9 @@ type call struct {
 	project string // "<team>/<project>"; "": none
 	tenant  string // whose turn it is in the preparation queue
 
+	hints   hints
+	account account
+
 	body     body
 	load     *atomic.Int64 // counts this call; nil: it does not
 	bodyRead bool          // nothing of the body is left on the wire
@@ -93,6 +98,7 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 	// Everything is copied out of the headers here: the body may overwrite them.
 	header := &rc.Request.Header
 	c.id = string(header.Peek("X-Request-Id"))
+	c.hints.read(header)
 	s.requestID(c)
 	method, path := string(header.Method()), s.below(string(rc.URI().PathOriginal()))
 	c.path = path
@@ -102,7 +108,11 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 	}
 	r, found := s.find(path)
 	authorization, xAPIKey := string(header.Peek("Authorization")), string(header.Peek("X-Api-Key"))
-	if guarded := found && !r.open || strings.HasPrefix(path, "/v1"); guarded && len(s.keys) > 0 && !s.keys.accept(authorization, xAPIKey) {
+	guarded := found && !r.open || strings.HasPrefix(path, "/v1")
+	if guarded {
+		c.account.path = path
+	}
+	if guarded && len(s.keys) > 0 && !s.keys.accept(authorization, xAPIKey) || r.private && len(s.keys) == 0 && s.exposed.Load() {
 		c.answer(fasthttp.StatusUnauthorized, api.UnauthorizedBody)
 		return
 	}
@@ -134,7 +144,7 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 // taken as it is: some proxies cut the prefix themselves, and probes come
 // directly. Keys are looked for behind this, so both ways are guarded.
 func (s *Server) below(path string) string {
-	if rest, ok := strings.CutPrefix(path, s.cfg.RootPath); ok && strings.HasPrefix(rest, "/") {
+	if rest, ok := strings.CutPrefix(path, s.cfg.Functions.RootPath); ok && strings.HasPrefix(rest, "/") {
 		return rest
 	}
 	return path
@@ -159,6 +169,7 @@ func (s *Server) finish(c *call) {
 	}
 	c.body.free()
 	if !c.streams {
+		s.settle(c)
 		c.end()
 	}
 }

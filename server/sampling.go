@@ -36,6 +36,9 @@ func (s *Server) sampling(m *Model, q *api.Options) (sampler.Params, *api.Error)
 	}
 	if q.Logprobs {
 		p.Logprobs, p.TopLogprobs = engine.RawLogprobs, q.TopLogprobs
+		if s.cfg.ProcessedLogprobs {
+			p.Logprobs = engine.ProcessedLogprobs
+		}
 		if err := s.logprobLimit(m, q.TopLogprobs, api.ErrMaxLogprobs); err != nil {
 			return p, err
 		}

@@ -143,6 +143,7 @@ func (b *sse) Read(p []byte) (n int, err error) {
 // take it: then the engine is told.
 func (b *sse) Close() error {
 	b.release()
+	b.s.settle(b.call)
 	b.call.end()
 	return nil
 }
@@ -285,7 +286,7 @@ func (b *sse) end() {
 	default:
 		b.buf = b.enc.AppendUsage(b.buf, u)
 	}
-	b.s.log.Debug(logFinished, "id", b.r.meta.ID, "completion", u.Completion, "took", b.s.now().Sub(b.call.begun))
+	b.s.settle(b.call)
 	b.buf = append(b.buf, api.Done...)
 	b.over = true
 }
@@ -295,6 +296,7 @@ func (b *sse) end() {
 func (b *sse) fail(err error) {
 	e := b.s.apiError(err)
 	b.s.logFailure(b.call, e, err)
+	b.s.settle(b.call)
 	b.buf = append(e.AppendEvent(b.buf), api.Done...)
 	b.over = true
 }

@@ -259,7 +259,7 @@ func TestPanicInAHandler(t *testing.T) {
 		}
 		return clock()
 	}
-	status, answer = h.chat(nil)
+	status, answer = h.chat(map[string]any{"stream": true})
 	refused(t, status, answer, 500, "")
 	h.srv.now = clock
 	h.complete(t, nil)

@@ -73,6 +73,7 @@ type httpOptions struct {
 	port                      *int
 	keys                      *[]string
 	maxLogprobs               *int
+	logprobsMode              *string
 	reasoningField            *string
 	tokensAsIDs, forceUsage   *bool
 	origins, methods, headers *[]string
@@ -83,6 +84,9 @@ type httpOptions struct {
 	logLevel                  *string
 	rootPath, socket          *string
 	functions                 server.Functions
+	logRequests, requestIDs   *bool
+	dataDir                   *string
+	dataByDefault             string // what dataDir is if nobody chose it
 }
 
 func bindHTTP(fs *pflag.FlagSet) (o *httpOptions) {
@@ -93,6 +97,7 @@ func bindHTTP(fs *pflag.FlagSet) (o *httpOptions) {
 	o.rootPath = fs.String("root-path", "", "`prefix` of every path, for a proxy that passes it on")
 	o.keys = fs.StringArray("api-key", nil, "`key` that opens all but /health, /ping, /ready and /version; repeat for more (default: open to everybody)")
 	o.maxLogprobs = fs.Int("max-logprobs", 20, "most top_logprobs and prompt_logprobs; -1 is the vocabulary")
+	o.logprobsMode = fs.String("logprobs-mode", "raw_logprobs", "`mode` of the log-probabilities of generated tokens: raw_logprobs are the model's own, processed_logprobs those of the distribution that was drawn from")
 	o.reasoningField = oneOf(fs, "reasoning-field", "name of the field with the model's thoughts; reasoning_content is the older name", "reasoning", "reasoning_content", "both")
 	o.tokensAsIDs = fs.Bool("return-tokens-as-token-ids", false, "default of the field of that name")
 	o.forceUsage = fs.Bool("enable-force-include-usage", false, "send usage in streams that did not ask for it")
@@ -108,5 +113,8 @@ func bindHTTP(fs *pflag.FlagSet) (o *httpOptions) {
 	fs.BoolVar(&o.functions.TokenizerInfo, "enable-tokenizer-info-endpoint", false, "open /tokenizer_info, which shows the chat template")
 	fs.BoolVar(&o.functions.LoadTracking, "enable-server-load-tracking", false, "let /load count the requests that generate")
 	o.logLevel = oneOf(fs, "log-level", "what is logged to standard error", "info", "debug", "warn", "error")
+	o.logRequests = fs.Bool("enable-log-requests", false, "log every finished request: id, project, status, tokens, time; never what was said")
+	o.requestIDs = fs.Bool("enable-request-id-headers", true, "send X-Request-Id with every response: the request's, or a random one")
+	o.dataDir = fs.String("data-dir", "", "`folder` for what outlives the process, the counts of GET /usage; several servers may share one, and \"\" keeps nothing (default: $XDG_DATA_HOME/weir, else ~/.local/share/weir)")
 	return o
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 
 	"weir/api"
 	"weir/server"
+	"weir/usage"
 )
 
 // processStart is as near to the start of the process as a program can look.
@@ -30,6 +32,8 @@ func serveMain(args []string, env func(string) string, out, errOut io.Writer) er
 	fs.Usage = func() {
 		fmt.Fprintf(out, "weir serve [MODEL] serves MODEL, or the model inside the binary, over HTTP.\n\n%s", fs.FlagUsages())
 	}
+	*h.dataDir = defaultDataDir(env)
+	h.dataByDefault = *h.dataDir
 	rest, err := parse(fs, args, env)
 	if err != nil {
 		return err
@@ -41,6 +45,9 @@ func serveMain(args []string, env func(string) string, out, errOut io.Writer) er
 	dir := ""
 	if len(rest) == 1 {
 		dir = rest[0]
+	}
+	if err := h.validate(); err != nil {
+		return usageError{err}
 	}
 	log, err := newLog(errOut, *h.logLevel)
 	if err != nil {
@@ -92,6 +99,10 @@ func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, log *sl
 	// What could never be admitted is refused for good, not with "try again".
 	cfg.Limits.Prompts = min(cfg.Limits.Prompts, *e.maxLive)
 	cfg.Limits.Choices = min(cfg.Limits.Choices, *e.maxLive)
+	if cfg.Usage, err = openUsage(*h.dataDir, h.dataByDefault, log); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, cfg.Usage.Close()) }()
 	if srv, err = server.New(cfg); err != nil {
 		return err
 	}
@@ -169,15 +180,59 @@ func (c *computer) served(s *source, priority bool) *server.Model {
 	}
 }
 
+// validate finds what only this build refuses.
+func (h *httpOptions) validate() error {
+	switch mode := *h.logprobsMode; mode {
+	case "raw_logprobs", "processed_logprobs":
+		return nil
+	case "raw_logits", "processed_logits":
+		return fmt.Errorf("--logprobs-mode %s: this server reports log-probabilities only, raw_logprobs or processed_logprobs", mode)
+	default:
+		return fmt.Errorf("--logprobs-mode %s is neither raw_logprobs nor processed_logprobs", mode)
+	}
+}
+
 func (h *httpOptions) config(log *slog.Logger) server.Config {
 	c := server.DefaultConfig()
 	c.Version, c.APIKeys, c.Log = version, *h.keys, log
 	c.CORS.Origins, c.CORS.Methods, c.CORS.Headers, c.CORS.Credentials = *h.origins, *h.methods, *h.headers, *h.credentials
 	c.MaxBody, c.MaxBodies = int(h.maxBody), max(c.MaxBodies, int64(h.maxBody))
-	c.PrepareQueue = *h.queue
+	c.PrepareQueue, c.LogRequests = *h.queue, *h.logRequests
+	c.NoRequestID = !*h.requestIDs
 	c.Heartbeat = *h.heartbeat
-	c.Functions, c.RootPath = h.functions, strings.TrimRight(*h.rootPath, "/")
+	c.Functions = h.functions
+	c.Functions.RootPath = strings.TrimRight(*h.rootPath, "/")
+	c.ProcessedLogprobs = *h.logprobsMode == "processed_logprobs"
 	c.MaxLogprobs, c.TokensAsIDs, c.ForceUsage = *h.maxLogprobs, *h.tokensAsIDs, *h.forceUsage
 	c.ReasoningField, _ = api.ParseReasoningField(*h.reasoningField) // the flag takes no other name
 	return c
+}
+
+// defaultDataDir is where the XDG base directory specification puts the data of
+// a user's programs; "" where there is no such user.
+func defaultDataDir(env func(string) string) string {
+	if dir := env("XDG_DATA_HOME"); filepath.IsAbs(dir) { // others are to be ignored, it says
+		return filepath.Join(dir, "weir")
+	}
+	if home := env("HOME"); filepath.IsAbs(home) {
+		return filepath.Join(home, ".local", "share", "weir")
+	}
+	return ""
+}
+
+// openUsage opens the counts by project. A folder that was asked for has to be
+// writable; the one that nobody chose need not be, as on a read-only system.
+func openUsage(dir, byDefault string, log *slog.Logger) (*usage.Ledger, error) {
+	cfg := usage.DefaultConfig()
+	cfg.Dir, cfg.Log = dir, log
+	l, err := usage.Open(cfg)
+	if err == nil || dir != byDefault {
+		if err != nil {
+			err = fmt.Errorf("--data-dir %s: %w", dir, err)
+		}
+		return l, err
+	}
+	log.Warn("usage counts are kept in memory only; set --data-dir to a folder that can be written to", "error", err)
+	cfg.Dir = ""
+	return usage.Open(cfg)
 }
