@@ -90,8 +90,8 @@ type Event struct {
 
 	// Text that became final with this token: whole characters, stop strings
 	// held back. Top: the best alternatives, best first; fewer than asked for
-	// where fewer are legal. Both are valid until
-	// the Events they came in are filled again.
+	// where fewer are legal. Both are valid until the Events they came in are
+	// filled again.
 	Text []byte
 	Top  []TokenLogprob
 
