@@ -56,7 +56,7 @@ func TestRender(t *testing.T) {
 		status, answer, _ := h.get("POST", c.path+"/render", c.body)
 		refused(t, status, answer, c.status, c.param)
 	}
-	h.idle() // the snapshot follows the answer
+	h.idle()                                           // the snapshot follows the answer
 	if st := h.eng.Stats(); st.GenerationTokens != 5 { // of the one completion above
 		t.Errorf("%d tokens were generated", st.GenerationTokens)
 	}
