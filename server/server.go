@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"weir/usage"
 )
 
 // Server answers HTTP. It may listen before it has a model: until SetModel,
@@ -25,11 +27,15 @@ type Server struct {
 	keys   keys
 	salts  salter
 	bodies budget
+	load   atomic.Int64 // requests that generate; counted with LoadTracking
 
 	model    atomic.Pointer[Model]
 	progress atomic.Pointer[string] // why there is no model yet
 	failed   atomic.Bool            // there will be no answers any more
 	draining atomic.Bool
+	exposed  atomic.Bool // other machines can reach it
+
+	usage *usage.Ledger
 
 	base context.Context // of every request
 	stop context.CancelCauseFunc
@@ -56,6 +62,11 @@ func New(cfg Config) (*Server, error) {
 	var err error
 	if s.queue, err = newQueue(cfg.PrepareQueue, cfg.PrepareWorkers); err != nil {
 		return nil, err
+	}
+	if s.usage = cfg.Usage; s.usage == nil {
+		if s.usage, err = usage.Open(usage.DefaultConfig()); err != nil {
+			return nil, err
+		}
 	}
 	s.SetProgress("the model is loading")
 	s.http = &fasthttp.Server{
@@ -96,6 +107,9 @@ func randomHex(n int) string {
 // Serve answers the connections of ln until Shutdown, and then returns nil, at
 // once if that came before. It may run for several listeners at a time.
 func (s *Server) Serve(ln net.Listener) error {
+	if a, ok := ln.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
+		s.exposed.Store(true)
+	}
 	if err := s.http.Serve(&listener{ln, s.conns, &s.draining}); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
