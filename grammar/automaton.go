@@ -53,10 +53,14 @@ type builder struct {
 	deadline time.Time // zero: none
 	spent    int       // units of work since the deadline was looked at
 	rests    map[restKey]int32
+	marks    []uint32 // pass in which a state was seen last
+	pass     uint32
+	alone    []int32 // see subsets
+	list     []int32
 }
 
 func newBuilder(base *network, limit int, deadline time.Time) *builder {
-	return &builder{base: base, limit: limit, deadline: deadline}
+	return &builder{base: base, limit: limit, deadline: deadline, states: make([]state, 0, 256)}
 }
 
 func (b *builder) state() int32 {
@@ -199,20 +203,37 @@ func (b *builder) repeat(from int32, lo, hi int32, size int, f frag) int32 {
 	return to
 }
 
+// visited starts a new pass over the states of b, in which first is true once for
+// each.
+func (b *builder) visited() (first func(s int32) bool) {
+	b.pass++
+	for len(b.marks) < len(b.states) {
+		b.marks = append(b.marks, 0)
+	}
+	return b.first
+}
+
+func (b *builder) first(s int32) bool {
+	if b.marks[s] == b.pass {
+		return false
+	}
+	b.marks[s] = b.pass
+	return true
+}
+
 // closure adds what eps reaches from the states of set, which it sorts.
-func (b *builder) closure(set []int32, seen map[int32]bool) []int32 {
+func (b *builder) closure(set []int32) []int32 {
 	if len(set) == 1 && !slices.ContainsFunc(b.states[set[0]].steps, isEps) {
 		return set
 	}
-	clear(seen)
+	first := b.visited()
 	for _, s := range set {
-		seen[s] = true
+		first(s)
 	}
 	for i := 0; i < len(set); i++ {
 		b.work(1)
 		for _, st := range b.states[set[i]].steps {
-			if st.kind == stepEps && !seen[st.to] {
-				seen[st.to] = true
+			if st.kind == stepEps && first(st.to) {
 				set = append(set, st.to)
 			}
 		}
@@ -224,15 +245,17 @@ func (b *builder) closure(set []int32, seen map[int32]bool) []int32 {
 func isEps(s step) bool { return s.kind == stepEps }
 
 // determinize rewrites the automaton that starts at from by subset construction
-// over bytes and steps, appending to out, and returns the new start. When that
+// over bytes and steps, appending to out, and returns the new start; before states
+// come before those of out. When that
 // would need more than most states it only removes eps; the machine that runs
 // the network takes sets of states anyway.
-func (b *builder) determinize(from int32, out []state, most int) ([]state, int32) {
-	d := &subsets{b: b, out: out, base: len(out), index: make(map[string]int32), seen: make(map[int32]bool), absorb: -1}
+func (b *builder) determinize(from int32, out []state, before int32, most int) ([]state, int32) {
+	d := newSubsets(b, out, before)
 	if start, ok := d.run(from, most); ok {
 		return d.out, start
 	}
-	e := &subsets{b: b, out: out[:d.base], base: d.base, index: make(map[string]int32), seen: d.seen, absorb: -1, single: true}
+	e := newSubsets(b, out, before)
+	e.single = true
 	start, ok := e.run(from, b.limit)
 	if !ok {
 		fail(ErrTooComplex, "", "the grammar needs more than %d states", b.limit)
@@ -244,16 +267,34 @@ type subsets struct {
 	b      *builder
 	out    []state
 	base   int
+	before int32     // states before out
 	sets   [][]int32 // of out[base:]
+	alone  []int32   // 1 more than what intern gives for a set of one; shared by all rules of b
+	used   []int32   // states for which alone is set
 	index  map[string]int32
-	seen   map[int32]bool
 	key    []byte
 	cuts   []int32
+	buf    []edge
 	single bool  // one state each: eps removal alone
 	absorb int32 // a state that makes any set with it accept everything, or -1
 }
 
+func newSubsets(b *builder, out []state, before int32) *subsets {
+	for len(b.alone) < len(b.states) {
+		b.alone = append(b.alone, 0)
+	}
+	return &subsets{b: b, out: out, base: len(out), before: before, alone: b.alone, index: make(map[string]int32), absorb: -1}
+}
+
+// forget clears what alone says of this run.
+func (d *subsets) forget() {
+	for _, s := range d.used {
+		d.alone[s] = 0
+	}
+}
+
 func (d *subsets) run(from int32, most int) (int32, bool) {
+	defer d.forget()
 	start := d.intern([]int32{from})
 	for i := 0; i < len(d.sets); i++ {
 		if len(d.sets) > most || len(d.out) > d.b.limit {
@@ -264,20 +305,50 @@ func (d *subsets) run(from int32, most int) (int32, bool) {
 	return start, true
 }
 
+// one is intern for a set of one.
+func (d *subsets) one(s int32) int32 {
+	if at := d.alone[s]; at > 0 {
+		return at - 1
+	}
+	return d.intern([]int32{s})
+}
+
 func (d *subsets) intern(set []int32) int32 {
-	set = d.b.closure(set, d.seen)
+	seed := int32(-1)
+	if len(set) == 1 {
+		seed = set[0]
+	}
+	set = d.b.closure(set)
 	if d.absorb >= 0 && len(set) > 1 && slices.Contains(set, d.absorb) {
-		set = d.b.closure([]int32{d.absorb}, d.seen)
+		set = d.b.closure([]int32{d.absorb})
 	}
-	d.key = d.key[:0]
-	for _, s := range set {
-		d.key = binary.LittleEndian.AppendUint32(d.key, uint32(s))
+	i := d.lookup(set)
+	if seed >= 0 && d.alone[seed] == 0 {
+		d.alone[seed] = i + 1
+		d.used = append(d.used, seed)
 	}
-	if i, ok := d.index[string(d.key)]; ok {
-		return i
+	return i
+}
+
+// lookup is the state of a closed set.
+func (d *subsets) lookup(set []int32) int32 {
+	i := d.before + int32(len(d.out))
+	if len(set) == 1 {
+		if at := d.alone[set[0]]; at > 0 {
+			return at - 1
+		}
+		d.alone[set[0]] = i + 1
+		d.used = append(d.used, set[0])
+	} else {
+		d.key = d.key[:0]
+		for _, s := range set {
+			d.key = binary.LittleEndian.AppendUint32(d.key, uint32(s))
+		}
+		if at, ok := d.index[string(d.key)]; ok {
+			return at
+		}
+		d.index[string(d.key)] = i
 	}
-	i := int32(len(d.out))
-	d.index[string(d.key)] = i
 	d.sets = append(d.sets, set)
 	st := state{}
 	for _, s := range set {
@@ -303,7 +374,7 @@ func (d *subsets) expand(i int) {
 	at := d.base + i
 	if d.single {
 		for _, e := range edges {
-			to := d.intern([]int32{e.to})
+			to := d.one(e.to)
 			d.out[at].edges = append(d.out[at].edges, edge{e.lo, e.hi, to})
 		}
 	} else {
@@ -314,12 +385,29 @@ func (d *subsets) expand(i int) {
 
 // edges splits overlapping ranges, so that each byte leads to one set.
 func (d *subsets) edges(at int, edges []edge) {
-	switch len(edges) {
-	case 0:
+	if len(edges) == 0 {
 		return
-	case 1:
-		to := d.intern([]int32{edges[0].to})
-		d.out[at].edges = []edge{{edges[0].lo, edges[0].hi, to}}
+	}
+	d.buf = append(d.buf[:0], edges...)
+	edges = d.buf
+	slices.SortFunc(edges, func(a, b edge) int { return int(a.lo) - int(b.lo) })
+	apart := true
+	for i := 1; i < len(edges) && apart; i++ {
+		apart = edges[i].lo > edges[i-1].hi
+	}
+	res := make([]edge, 0, len(edges))
+	add := func(lo, hi byte, to int32) {
+		if n := len(res); n > 0 && res[n-1].to == to && res[n-1].hi+1 == lo {
+			res[n-1].hi = hi
+		} else {
+			res = append(res, edge{lo, hi, to})
+		}
+	}
+	if apart {
+		for _, e := range edges {
+			add(e.lo, e.hi, d.one(e.to))
+		}
+		d.out[at].edges = res
 		return
 	}
 	d.cuts = d.cuts[:0]
@@ -328,13 +416,14 @@ func (d *subsets) edges(at int, edges []edge) {
 	}
 	slices.Sort(d.cuts)
 	d.cuts = slices.Compact(d.cuts)
-	cuts := slices.Clone(d.cuts) // intern does not recurse, but keep expand's scratch its own
-	var res []edge
-	for k := 0; k+1 < len(cuts); k++ {
-		lo, hi := byte(cuts[k]), byte(cuts[k+1]-1)
+	for k := 0; k+1 < len(d.cuts); k++ {
+		lo, hi := byte(d.cuts[k]), byte(d.cuts[k+1]-1)
 		var to []int32
 		for _, e := range edges {
-			if e.lo <= lo && e.hi >= hi {
+			if e.lo > lo {
+				break
+			}
+			if e.hi >= hi {
 				to = append(to, e.to)
 			}
 		}
@@ -342,12 +431,7 @@ func (d *subsets) edges(at int, edges []edge) {
 			continue
 		}
 		slices.Sort(to)
-		t := d.intern(slices.Compact(to))
-		if n := len(res); n > 0 && res[n-1].to == t && res[n-1].hi+1 == lo {
-			res[n-1].hi = hi
-		} else {
-			res = append(res, edge{lo, hi, t})
-		}
+		add(lo, hi, d.intern(slices.Compact(to)))
 	}
 	d.out[at].edges = res
 }

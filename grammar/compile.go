@@ -179,10 +179,10 @@ func compile(s Spec, v *Vocabulary, cfg Config) (g *Grammar, err error) {
 
 func (n *network) bytes() int64 {
 	size := int64(0)
-	for i := int(n.common); i < len(n.states); i++ {
+	for i := range n.states {
 		size += 56 + int64(len(n.states[i].edges))*8 + int64(len(n.states[i].steps))*24
 	}
-	return size + int64(n.common)*56
+	return size
 }
 
 // spec lowers s to its root rule.

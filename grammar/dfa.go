@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"slices"
+	"sync"
 	"time"
 	"unicode/utf8"
 )
@@ -21,10 +22,8 @@ const dfaLimit = 12_000
 // makeDFA determinizes the automaton of b that starts at from; all is its state
 // that accepts every text, or -1. False if it would pass the limit.
 func makeDFA(b *builder, from, all int32) (*dfa, bool) {
-	d := &subsets{b: b, index: make(map[string]int32), seen: make(map[int32]bool), absorb: -1}
-	if all >= 0 {
-		d.absorb = all
-	}
+	d := newSubsets(b, nil, 0)
+	d.absorb = all
 	if _, ok := d.run(from, dfaLimit); !ok {
 		return nil, false
 	}
@@ -325,14 +324,14 @@ type restKey struct {
 }
 
 // allDFA is every text.
-func allDFA() *dfa {
+var allDFA = sync.OnceValue(func() *dfa {
 	b := newBuilder(nil, 1000, time.Time{})
 	s := b.state()
 	b.runeRange(s, s, 0, utf8.MaxRune)
 	b.accept(s)
 	d, _ := makeDFA(b, s, s)
 	return d
-}
+})
 
 // wordsDFA is a finite language.
 func wordsDFA(words []string) (*dfa, bool) {

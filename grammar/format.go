@@ -1,6 +1,11 @@
 package grammar
 
-import "strings"
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
 
 // formatRule is a format as a regular expression for the whole text, and
 // expressions that must not match anywhere in it.
@@ -50,6 +55,33 @@ var formats = map[string]formatRule{
 	"relative-json-pointer": {is: `(?:0|[1-9]\d*)(?:#|` + pointer + `)`},
 }
 
+var formatNames = slices.Sorted(maps.Keys(formats))
+
+// formatDFAs are made once per process.
+var formatDFAs = sync.OnceValue(func() map[string]*dfa {
+	res := make(map[string]*dfa)
+	b := newBuilder(nil, 0, zeroTime)
+	for _, name := range formatNames {
+		f := formats[name]
+		d, ok := regexDFA(parseRegex(f.is), false, b)
+		for _, not := range f.not {
+			if ok {
+				var out *dfa
+				if out, ok = regexDFA(parseRegex(not), true, b); ok {
+					d, ok = d.minus(out)
+				}
+			}
+		}
+		if !ok {
+			panic("grammar: the format " + name + " needs too many states")
+		}
+		res[name] = d
+	}
+	return res
+})
+
+func formatDFA(name string) *dfa { return formatDFAs()[name] }
+
 func ipv6() string {
 	const h = `[0-9A-Fa-f]{1,4}`
 	last := `(?:` + h + `:` + h + `|` + fmtIPv4 + `)`
@@ -84,7 +116,7 @@ func uriTemplate() string {
 		plainVar = varName + `\*?`
 		expr     = `\{[+#./;?&]?` + anyVar + `(?:,` + anyVar + `)*\}`
 		plain    = `\{[+#./;?&]?` + plainVar + `(?:,` + plainVar + `)*\}`
-		char     = `[A-Za-z0-9._~!$&()*+,;=@\u00a1-\ud7ff-]|%[0-9A-Fa-f]{2}`
+		char     = `[A-Za-z0-9._~!$&()*+,;=@\u00a1-\ud7ff\ue000-\u{10ffff}-]|%[0-9A-Fa-f]{2}`
 		more     = `(?:[/?#](?:` + char + `|[:/?#]|` + expr + `)*)?`
 		first    = `(?:` + char + `|` + plain + `)`
 		host     = `//[A-Za-z0-9._-]+(?::\d{1,5})?` + more

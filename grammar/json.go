@@ -172,13 +172,14 @@ const (
 	ruleTail     = iota // the rest of a string, counted in characters, with the closing quote
 	ruleInteger         // without exponent
 	ruleNumber          // any
-	ruleIndent          // the rest of whitespace behind a line break
+	ruleBreak           // one or two line breaks and an indentation
 	ruleAny             // any value, whitespace allowed
 	ruleObject          // any object
 	ruleArray           // any array
 	ruleTightAny        // the same without whitespace
 	ruleTightObject
 	ruleTightArray
+	ruleFormat // the rest of a string of formatNames[0], with the closing quote, and so on
 )
 
 // maxIndent bounds the spaces or tabs of one indentation. A model that likes
@@ -186,8 +187,8 @@ const (
 const maxIndent = 48
 
 var commonRules = sync.OnceValue(func() *network {
-	b := newBuilder(nil, 10_000, zeroTime)
-	for range ruleTightArray + 1 {
+	b := newBuilder(nil, 200_000, zeroTime)
+	for range ruleFormat + len(formatNames) {
 		b.rule()
 	}
 	b.stringTail()
@@ -205,12 +206,16 @@ var commonRules = sync.OnceValue(func() *network {
 		return b.repeat(at, 0, 2, 1, func(at int32) int32 { return b.bytes(at, '0', '9') }) // 1e999 is beyond every float
 	})
 	b.accept(s)
-	b.indent()
+	b.lineBreak()
 	b.anyValue(b.flexible, ruleAny, ruleObject, ruleArray)
 	b.anyValue(tight, ruleTightAny, ruleTightObject, ruleTightArray)
+	for i, f := range formatNames {
+		s := b.start(ruleFormat + int32(i))
+		b.accept(b.jsonString(s, formatDFA(f)))
+	}
 	n := b.rules()
 	n.trim(b)
-	return n
+	return n.asBase()
 })
 
 func (b *builder) integer(s int32) int32 {
@@ -267,18 +272,15 @@ func (b *builder) flexible(from int32) int32 {
 	to := b.state()
 	b.eps(from, to)
 	b.edge(from, ' ', ' ', to)
-	nl := b.state()
-	b.edge(from, '\n', '\n', nl)
-	b.edge(b.bytes(from, '\r', '\r'), '\n', '\n', nl)
-	b.eps(b.callN(nl, ruleIndent, 0, maxIndent), to)
+	b.step(from, step{kind: stepCall, rule: ruleBreak, left: maxIndent, to: to})
 	return to
 }
 
-func (b *builder) indent() {
-	s := b.opt(b.start(ruleIndent), func(at int32) int32 {
-		at = b.opt(at, func(at int32) int32 { return b.lit(at, "\r") })
-		return b.lit(at, "\n")
-	})
+func (b *builder) lineBreak() {
+	line := func(at int32) int32 {
+		return b.lit(b.opt(at, func(at int32) int32 { return b.lit(at, "\r") }), "\n")
+	}
+	s := b.opt(line(b.start(ruleBreak)), line)
 	loop, body, out := b.state(), b.state(), b.state()
 	b.eps(s, loop)
 	b.step(loop, step{kind: stepTick, to: body})
@@ -341,6 +343,7 @@ func (b *builder) jsonString(from int32, d *dfa) int32 {
 		at[i] = b.state()
 	}
 	b.eps(from, at[0])
+	escapes := make(map[escapeTo]int32)
 	for i := range d.states {
 		s := at[i]
 		if int32(i) == d.all {
@@ -350,30 +353,74 @@ func (b *builder) jsonString(from int32, d *dfa) int32 {
 		if d.states[i].accept {
 			b.edge(s, '"', '"', to)
 		}
-		esc := int32(-1)
+		var esc escapeTo
 		for _, e := range d.states[i].edges {
-			lo := e.lo
+			lo := int(e.lo)
 			for c := int(e.lo); c <= int(e.hi) && c <= '\\'; c++ {
-				if c >= 0x20 && c != '"' && c != '\\' {
+				k := escapeIndex(byte(c))
+				if k < 0 {
 					continue
 				}
-				if esc < 0 {
-					esc = b.lit(s, `\`)
+				esc[k] = at[e.to] + 1
+				if c > lo {
+					b.edge(s, byte(lo), byte(c-1), at[e.to])
 				}
-				text := escapeByte(byte(c))[1:]
-				last := b.lit(esc, text[:len(text)-1])
-				b.edge(last, text[len(text)-1], text[len(text)-1], at[e.to])
-				if c > int(lo) && c > 0x20 {
-					b.edge(s, max(lo, 0x20), byte(c-1), at[e.to])
-				}
-				lo = byte(c + 1)
+				lo = c + 1
 			}
-			if lo <= e.hi {
-				b.edge(s, lo, e.hi, at[e.to])
+			if lo <= int(e.hi) {
+				b.edge(s, byte(lo), e.hi, at[e.to])
 			}
 		}
+		if esc == (escapeTo{}) {
+			continue
+		}
+		x, ok := escapes[esc]
+		if !ok {
+			x = b.escapes(esc)
+			escapes[esc] = x
+		}
+		b.edge(s, '\\', '\\', x)
 	}
 	return to
+}
+
+// escapeTo says where the characters that JSON must escape lead: 1 more than the
+// state, 0 for nowhere. Most states of a language have the same.
+type escapeTo [34]int32
+
+func escapeIndex(c byte) int {
+	switch {
+	case c < 0x20:
+		return int(c)
+	case c == '"':
+		return 32
+	case c == '\\':
+		return 33
+	}
+	return -1
+}
+
+// escapes is the state behind the backslash.
+func (b *builder) escapes(to escapeTo) int32 {
+	s := b.state()
+	u := [2]int32{-1, -1} // behind u000 and u001
+	for c := range byte('\\' + 1) {
+		k := escapeIndex(c)
+		if k < 0 || to[k] == 0 {
+			continue
+		}
+		text := escapeByte(c)
+		last := text[len(text)-1]
+		if len(text) == 2 {
+			b.edge(s, last, last, to[k]-1)
+			continue
+		}
+		if u[c>>4] < 0 {
+			u[c>>4] = b.lit(s, text[1:len(text)-1])
+		}
+		b.edge(u[c>>4], last, last, to[k]-1)
+	}
+	return s
 }
 
 // literal reads exactly v, with ws between its tokens.

@@ -11,14 +11,17 @@ import "slices"
 // nullable finds the rules that can read nothing.
 func (n *network) nullable() []bool {
 	null := make([]bool, len(n.starts))
+	if n.base != nil {
+		copy(null, n.base.null)
+	}
 	for again := true; again; {
 		again = false
-		for r := range n.starts {
+		for r := int(n.own()); r < len(n.starts); r++ {
 			if null[r] {
 				continue
 			}
 			for _, s := range n.front(n.starts[r], null) {
-				if n.states[s].accept {
+				if n.at(s).accept {
 					null[r], again = true, true
 					break
 				}
@@ -32,9 +35,12 @@ func (n *network) nullable() []bool {
 // known to be nullable.
 func (n *network) front(from int32, null []bool) []int32 {
 	list := []int32{from}
+	if len(n.at(from).steps) == 0 {
+		return list
+	}
 	seen := map[int32]bool{from: true}
 	for i := 0; i < len(list); i++ {
-		for _, s := range n.states[list[i]].steps {
+		for _, s := range n.at(list[i]).steps {
 			if (s.kind != stepCall || null[s.rule]) && !seen[s.to] {
 				seen[s.to] = true
 				list = append(list, s.to)
@@ -47,9 +53,9 @@ func (n *network) front(from int32, null []bool) []int32 {
 // leftCalls are the rules that each rule can call before it has read a byte.
 func (n *network) leftCalls(null []bool) [][]int32 {
 	calls := make([][]int32, len(n.starts))
-	for r, start := range n.starts {
-		for _, s := range n.front(start, null) {
-			for _, st := range n.states[s].steps {
+	for r := n.own(); r < int32(len(n.starts)); r++ { // the common rules do not call back
+		for _, s := range n.front(n.starts[r], null) {
+			for _, st := range n.at(s).steps {
 				if st.kind == stepCall && !slices.Contains(calls[r], st.rule) {
 					calls[r] = append(calls[r], st.rule)
 				}
@@ -131,7 +137,7 @@ func (b *builder) removeLeftRecursion(n *network) int32 {
 	first := b.baseRules()
 	null := n.nullable()
 	root := n.root
-	b.states, b.starts, b.rests = nil, nil, nil
+	b.reset()
 	type layers struct{ begin, rest map[int32]int32 } // of n's states
 	copies := make([]layers, len(n.starts))
 	for r := first; r < int32(len(n.starts)); r++ {
@@ -161,7 +167,7 @@ func (b *builder) removeLeftRecursion(n *network) int32 {
 		for len(todo) > 0 {
 			a := todo[len(todo)-1]
 			todo = todo[:len(todo)-1]
-			from, st := place(a.s, a.rest), n.states[a.s]
+			from, st := place(a.s, a.rest), n.at(a.s)
 			b.states[from].accept = a.rest && st.accept
 			for _, e := range st.edges {
 				b.edge(from, e.lo, e.hi, place(e.to, true))
@@ -196,7 +202,7 @@ func (b *builder) cutLeft() {
 	n := b.rules()
 	none := make([]bool, len(n.starts))
 	first := b.baseRules()
-	b.states, b.starts, b.rests = nil, nil, nil
+	b.reset()
 	for r := first; r < int32(len(n.starts)); r++ {
 		b.rule()
 	}
@@ -227,7 +233,7 @@ func (b *builder) copyRule(n *network, from int32, drop func(s, rule int32) bool
 	for len(todo) > 0 {
 		s := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		to, st := at[s], n.states[s]
+		to, st := at[s], n.at(s)
 		b.states[to].accept = st.accept
 		for _, e := range st.edges {
 			b.edge(to, e.lo, e.hi, place(e.to))
@@ -258,7 +264,7 @@ func (b *builder) leftCorners(n *network, r int32, scc []int32) {
 			return slices.Contains(left, s) && slices.Contains(scc, rule)
 		}, at)
 		for _, s := range left {
-			for _, p := range n.states[s].steps {
+			for _, p := range n.at(s).steps {
 				switch {
 				case p.kind != stepCall:
 					fail(ErrUnsupported, "", "left recursion through a counted repetition")
@@ -274,7 +280,7 @@ func (b *builder) leftCorners(n *network, r int32, scc []int32) {
 		seen := map[int32]bool{n.starts[d]: true}
 		list := []int32{n.starts[d]}
 		for i := 0; i < len(list); i++ {
-			st := n.states[list[i]]
+			st := n.at(list[i])
 			if st.accept {
 				ends[d] = append(ends[d], list[i])
 				if d != r {
@@ -300,4 +306,9 @@ func (b *builder) leftCorners(n *network, r int32, scc []int32) {
 			b.eps(at[e], at[s.to])
 		}
 	}
+}
+
+// reset drops the rules of b.
+func (b *builder) reset() {
+	b.states, b.starts, b.rests, b.marks, b.alone = nil, nil, nil, nil, nil
 }

@@ -146,7 +146,7 @@ func (m *machine) close(work []*frame) *config {
 			continue
 		}
 		f.mark = m.marks
-		st := &m.net.states[f.st]
+		st := m.net.at(f.st)
 		if len(st.edges) > 0 {
 			if tops = append(tops, f); len(tops) > maxStacks {
 				m.work, m.tops = work, tops
@@ -218,7 +218,7 @@ func (m *machine) slowStep(c *config, k uint8) *config {
 	b := m.net.reps[k]
 	work := m.work[:0]
 	for _, f := range c.tops {
-		for _, e := range m.net.states[f.st].edges {
+		for _, e := range m.net.at(f.st).edges {
 			if e.lo <= b && b <= e.hi {
 				key := f.frameKey
 				key.st = e.to
@@ -252,7 +252,7 @@ func (m *machine) only(c *config) (b byte, ok bool) {
 		return 0, false
 	}
 	for _, f := range c.tops {
-		for _, e := range m.net.states[f.st].edges {
+		for _, e := range m.net.at(f.st).edges {
 			if e.lo != e.hi || ok && e.lo != b {
 				return 0, false
 			}

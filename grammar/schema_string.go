@@ -8,9 +8,8 @@ import (
 // language is a regular language that strings are checked against.
 type language struct {
 	name string // unique
-	ast  *rx
-	find bool // a match anywhere counts
-	but  []string
+	ast  *rx    // of a pattern: a match anywhere counts
+	rule int32  // of a format: the common rule for the rest of such a string
 	dfa  *dfa
 	big  bool // dfa was tried in vain
 }
@@ -20,7 +19,7 @@ func (s *schemas) pattern(p, path string) *language {
 	name := "p:" + p
 	l := s.langs[name]
 	if l == nil {
-		l = &language{name: name, find: true, ast: parseAt(p, path)}
+		l = &language{name: name, ast: parseAt(p, path)}
 		s.langs[name] = l
 	}
 	return l
@@ -43,14 +42,14 @@ func parseAt(p, path string) *rx {
 
 // format is the language of a format; nil if it is not among those enforced.
 func (s *schemas) format(f string) *language {
-	def, ok := formats[f]
+	i, ok := slices.BinarySearch(formatNames, f)
 	if !ok {
 		return nil
 	}
 	name := "f:" + f
 	l := s.langs[name]
 	if l == nil {
-		l = &language{name: name, ast: parseRegex(def.is), but: def.not}
+		l = &language{name: name, rule: ruleFormat + int32(i), dfa: formatDFA(f)}
 		s.langs[name] = l
 	}
 	return l
@@ -61,18 +60,9 @@ func (s *schemas) automaton(l *language) *dfa {
 	if l.dfa != nil || l.big {
 		return l.dfa
 	}
-	d, ok := regexDFA(l.ast, l.find, s.b)
-	for _, but := range l.but {
-		var out *dfa
-		if ok {
-			out, ok = regexDFA(parseRegex(but), true, s.b)
-		}
-		if ok {
-			d, ok = d.minus(out)
-		}
-	}
-	if l.big = !ok; l.big {
-		d = nil
+	d, ok := regexDFA(l.ast, true, s.b)
+	if l.big = !ok; !ok {
+		return nil
 	}
 	l.dfa = d
 	return d
@@ -132,6 +122,9 @@ func (s *schemas) string(from int32, a alternative) int32 {
 	}
 	if len(r.langs) == 0 {
 		return s.b.callN(s.b.lit(from, `"`), ruleTail, int32(r.least), int32(r.most))
+	}
+	if len(r.langs) == 1 && r.langs[0].ast == nil && r.least == 0 && r.most < 0 {
+		return s.b.call(s.b.lit(from, `"`), r.langs[0].rule)
 	}
 	key := ""
 	for _, l := range r.langs {
@@ -196,15 +189,11 @@ func (s *schemas) stringDFA(r *stringRules) (*dfa, bool) {
 // counted, where an automaton would have many states for them, or where the
 // bounds on the length are those of one repeated class.
 func (s *schemas) spelled(from int32, r *stringRules) (int32, bool) {
-	if len(r.langs) != 1 || len(r.langs[0].but) > 0 {
+	if len(r.langs) != 1 || r.langs[0].ast == nil {
 		return 0, false
 	}
-	l := r.langs[0]
-	core, begin, end, ok := anchored(l.ast)
-	if l.find {
-		ok = ok && begin && end
-	}
-	if !ok {
+	core, begin, end, ok := anchored(r.langs[0].ast)
+	if !ok || !begin || !end {
 		return 0, false
 	}
 	if r.least > 0 || r.most >= 0 {

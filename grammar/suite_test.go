@@ -18,7 +18,7 @@ import (
 //	               enforced here although the suite calls them annotations
 //	refused        schemas with a keyword that masks cannot keep
 //	unsatisfiable  schemas that no value satisfies, which are refused too
-var suiteCounts = suiteResult{passed: 1391, falseRejects: 62, refused: 752, unsatisfiable: 20}
+var suiteCounts = suiteResult{passed: 1392, falseRejects: 61, refused: 752, unsatisfiable: 20}
 
 type suiteResult struct{ passed, falseAccepts, falseRejects, refused, unsatisfiable int }
 

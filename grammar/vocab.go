@@ -169,3 +169,26 @@ func (s *sharedShapes) keep(key string, sh *shape) {
 	s.m[key] = sh
 	s.bytes += sh.bytes() + int64(len(key))
 }
+
+// Warm builds the masks that most grammars begin with: inside strings, numbers and
+// values of any kind. It takes a fraction of a second per hundred thousand tokens
+// and may run beside everything else; without it the first requests pay.
+func (v *Vocabulary) Warm() {
+	for _, tight := range []bool{false, true} {
+		s := Spec{Kind: JSONObject, Options: Options{DisableAnyWhitespace: tight}}
+		g, err := compile(s, v, DefaultConfig())
+		if err != nil {
+			continue // not for a vocabulary that can write JSON
+		}
+		mask := make([]uint32, v.words())
+		for _, text := range []string{`{"a\u00e9\"é😀":{"b":[-10.5e+3,0,true,false,null,"x",{}],"c":"","d":1}}`, "{\r\n\t  \"a\" : [ 1 , \"b\" ]\n }"} {
+			m := g.NewMatcher()
+			for i := range len(text) {
+				m.m.fill(m.at, mask)
+				if m.at = m.m.run(m.at, []byte{text[i]}); m.at == dead {
+					break
+				}
+			}
+		}
+	}
+}
