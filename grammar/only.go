@@ -1,20 +1,12 @@
 package grammar
 
-// Only is the token that comes next where no other may, else -1. It is cheap: it
-// looks for one only where the next byte is settled or the text may end. scratch
-// is as for Fill.
-func (m *Matcher) Only(scratch []uint32) int32 {
-	if m.ended > 0 {
-		return -1
+// Settled reports that the next token may be the only legal one: the next byte is
+// settled, or the text may end. It is cheap; only then is looking at a mask for a
+// single token worth its while.
+func (m *Matcher) Settled() bool {
+	if m.ended > 0 || m.at.accept {
+		return true
 	}
-	if _, settled := m.m.only(m.at); !settled && !m.at.accept {
-		return -1
-	}
-	if m.Fill(scratch) != nil {
-		return -1
-	}
-	if t, ok := Single(scratch); ok {
-		return t
-	}
-	return -1
+	_, settled := m.m.only(m.at)
+	return settled
 }

@@ -87,11 +87,11 @@ func (l *lexicon) newMask(g *grammar.Grammar, start reasoning.Start) engine.Mask
 func (k *mask) Fill(row []uint32) {
 	switch k.phase {
 	case constrained:
-		_ = k.matcher.Fill(row)
+		k.legal(row)
 	case opening:
 		clear(row)
 		if k.plain {
-			_ = k.matcher.Fill(row)
+			k.legal(row)
 		}
 		for _, t := range k.lexicon.openers {
 			if k.opens(t) {
@@ -116,12 +116,35 @@ func (k *mask) Fill(row []uint32) {
 	}
 }
 
+// legal fills row with what the grammar lets come. Where it can only end, that is
+// by the first of the end tokens: the others are stop tokens, which a client
+// would be told of.
+func (k *mask) legal(row []uint32) {
+	if err := k.matcher.Fill(row); err != nil || !k.matcher.Done() || len(k.lexicon.eos) == 0 {
+		return
+	}
+	for _, t := range k.lexicon.eos {
+		row[t/32] &^= 1 << (t % 32)
+	}
+	ends := k.lexicon.eos
+	if !slices.ContainsFunc(row, func(w uint32) bool { return w != 0 }) {
+		ends = ends[:1]
+	}
+	for _, t := range ends {
+		row[t/32] |= 1 << (t % 32)
+	}
+}
+
 // Only implements engine.Mask.
 func (k *mask) Only() int32 {
-	if k.phase != constrained {
+	if k.phase != constrained || !k.matcher.Settled() {
 		return -1
 	}
-	return k.matcher.Only(k.lexicon.scratch)
+	k.legal(k.lexicon.scratch)
+	if t, ok := grammar.Single(k.lexicon.scratch); ok {
+		return t
+	}
+	return -1
 }
 
 // Accept implements engine.Mask.
