@@ -108,7 +108,7 @@ func transcripts() []transcript {
 	})
 	add("usage", false, "Hi", Form{ContinuousUsage: true, TokenIDs: true}, func(s *Stream, b []byte) []byte {
 		b = s.AppendRole(b, 0, "assistant", []int32{3, 4}, u(0))
-		b = s.AppendEcho(b, 0, "H", u(0))
+		b = s.AppendEcho(b, 0, "", "H", u(0))
 		b = s.AppendChunk(b, &Chunk{Content: "i", TokenIDs: []int32{72}, Usage: u(1)})
 		b = s.AppendChunk(b, &Chunk{TokenIDs: []int32{2}, Finish: FinishStop, Stop: StoppedBy(2), Usage: u(2)})
 		return s.AppendUsage(b, u(2))
@@ -185,7 +185,7 @@ func TestC132Chunks(t *testing.T) {
 		{string(s.AppendChunk(nil, &Chunk{Content: "Hi"})), `{"index":0,"delta":{"content":"Hi"},"logprobs":null,"finish_reason":null,"token_ids":null}]}`},
 		{string(s.AppendChunk(nil, &Chunk{Finish: "stop"})), `{"index":0,"delta":{"content":""},"logprobs":null,"finish_reason":"stop","stop_reason":null,"token_ids":null}]}`},
 		{string(s.AppendUsage(nil, Usage{Prompt: 9, Completion: 5})), `],"usage":{"prompt_tokens":9,"total_tokens":14,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":0}}}`},
-		{string(s.AppendEcho(nil, 3, "x", Usage{})), `{"index":3,"delta":{"content":"x"},"logprobs":null,"finish_reason":null}]}`},
+		{string(s.AppendEcho(nil, 3, "", "x", Usage{})), `{"index":3,"delta":{"content":"x"},"logprobs":null,"finish_reason":null}]}`},
 		{string(s.AppendChunk(nil, &Chunk{NoContent: true, Finish: "stop"})), `{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop","stop_reason":null,"token_ids":null}]}`},
 	} {
 		if c.got != head+c.want+"\n\n" {
@@ -356,7 +356,7 @@ func TestChunksDoNotAllocate(t *testing.T) {
 			dst = s.AppendChunk(dst[:0], chunk)
 			dst = s.AppendChunk(dst, full)
 			dst = s.AppendRole(dst, 1, "assistant", ids, chunk.Usage)
-			dst = s.AppendEcho(dst, 1, "echo", chunk.Usage)
+			dst = s.AppendEcho(dst, 1, "hm", "echo", chunk.Usage)
 			dst = s.AppendUsage(dst, chunk.Usage)
 		}); n != 0 {
 			t.Errorf("%+v: %v allocations, want none", form, n)
@@ -372,5 +372,17 @@ func TestStreamIsShared(t *testing.T) {
 	b := s.AppendChunk(nil, &Chunk{Content: "b"})
 	if before != fmt.Sprintf("%s|%s", s.head, s.first) || reflect.DeepEqual(a, b) || !bytes.Contains(a, []byte(`"a"`)) {
 		t.Errorf("%s%s", a, b)
+	}
+}
+
+func TestProjectUsage(t *testing.T) {
+	list := []ProjectUsage{{Requests: 1, Completion: 2}, {Project: "team/\"a", Requests: 3, Prompt: 40, Cached: 16, Completion: math.MaxUint64}}
+	want := `{"object":"list","since":1772900000,"data":[{"project":null,"requests":1,"prompt_tokens":0,"cached_tokens":0,"completion_tokens":2},` +
+		`{"project":"team/\"a","requests":3,"prompt_tokens":40,"cached_tokens":16,"completion_tokens":18446744073709551615}]}`
+	if got := string(AppendProjectUsage(nil, 1_772_900_000, list)); got != want {
+		t.Error(got)
+	}
+	if got := string(AppendProjectUsage(nil, 5, nil)); got != `{"object":"list","since":5,"data":[]}` {
+		t.Error(got)
 	}
 }

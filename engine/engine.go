@@ -18,6 +18,11 @@
 //	End(n), book n
 //	Draw(n+1)                   with the penalties and masks that n's tokens give
 //	signal the readers
+//
+// Mask rows are filled by workers between Draw and the moment the device reads
+// them. A token that a mask leaves no alternative to is taken without a forward
+// pass where none is in flight for the sequence; its draw could not have given
+// another one.
 package engine
 
 import (
@@ -25,6 +30,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,6 +49,9 @@ var (
 	ErrStopped = errors.New("engine: stopped")
 	ErrInvalid = errors.New("engine: invalid request")
 )
+
+// errIllegal is a device that broke a mask.
+var errIllegal = errors.New("engine: the device drew a token that the request's constraint forbids")
 
 // ErrNoToken ends a choice whose constraints leave no token to draw.
 var ErrNoToken = errors.New("engine: the request's constraints leave no token to draw")
@@ -68,6 +77,7 @@ type work struct {
 	choice int32
 	row    int32 // the row of the newest planned step that draws for it
 	smp    *sampler.State
+	mask   Mask // nil: none
 	text   text
 }
 
@@ -75,6 +85,8 @@ type work struct {
 type request struct {
 	Request
 	stream *Stream
+	index  int   // among the requests of the stream
+	first  int32 // what the stream calls its choice 0
 	works  []work
 	live   int             // choices that have not finished
 	prompt []PromptLogprob // scores so far, [at most len(Tokens)-1]
@@ -92,6 +104,7 @@ type Engine struct {
 		sync.Mutex
 		in      []*request
 		aborts  []*request
+		forgets []*forget
 		live    int
 		stopped bool
 	}
@@ -100,6 +113,7 @@ type Engine struct {
 		Stats
 	}
 	wake  chan struct{} // capacity 1: the intake is not empty
+	rows  chan struct{} // capacity 1: there are mask rows to fill
 	ready chan struct{} // closed when spec is set
 
 	// Below: the engine goroutine's own, but for spec, which is constant once
@@ -119,7 +133,11 @@ type Engine struct {
 // New returns an engine that Run will open a backend for with open. If the
 // backend fails, open is called again.
 func New(cfg Config, open func() (backend.Backend, error)) *Engine {
-	return &Engine{cfg: cfg, open: open, wake: make(chan struct{}, 1), ready: make(chan struct{})}
+	e := &Engine{cfg: cfg, open: open, wake: make(chan struct{}, 1), rows: make(chan struct{}, 1), ready: make(chan struct{})}
+	for i := range e.flights {
+		e.flights[i].ready = e.flights[i].masks.ready
+	}
+	return e
 }
 
 // Ready is closed when the backend is open and Submit can succeed.
@@ -133,31 +151,47 @@ func (e *Engine) Spec() backend.Spec {
 
 // Submit hands r to the engine. It never blocks. The stream must be read until
 // every choice has ended, or cancelled.
-func (e *Engine) Submit(r Request) (*Stream, error) {
+func (e *Engine) Submit(r Request) (*Stream, error) { return e.SubmitAll([]Request{r}) }
+
+// SubmitAll is Submit for requests that are answered together: either all are
+// accepted or none is, one stream has the events of all, and cancelling it
+// cancels all. The stream numbers choices through: those of rs[i] come behind
+// those of rs[i-1].
+func (e *Engine) SubmitAll(rs []Request) (*Stream, error) {
 	select {
 	case <-e.ready:
 	default:
 		return nil, ErrLoading
 	}
-	r.N = max(1, r.N)
-	if err := e.validate(&r); err != nil {
-		return nil, err
+	if len(rs) == 0 {
+		return nil, fmt.Errorf("%w: none", ErrInvalid)
 	}
 	s := &Stream{ready: make(chan struct{}, 1)}
-	q := &request{Request: r, stream: s, works: make([]work, r.N), live: r.N}
-	s.cancel = func() {
-		// The only refusal is that the engine has stopped, which ended q too.
-		_ = e.post(func() error { e.mu.aborts = append(e.mu.aborts, q); return nil })
+	s.mu.prompt = make([][]PromptLogprob, len(rs))
+	qs, choices := make([]*request, len(rs)), 0
+	for i, r := range rs {
+		r.N = max(1, r.N)
+		if err := e.validate(&r); err != nil {
+			return nil, err
+		}
+		qs[i] = &request{Request: r, stream: s, index: i, first: int32(choices), works: make([]work, r.N), live: r.N}
+		choices += r.N
 	}
-	for i := range q.works {
-		e.prepare(q, i)
+	s.cancel = func() {
+		// The only refusal is that the engine has stopped, which ended qs too.
+		_ = e.post(func() error { e.mu.aborts = append(e.mu.aborts, qs...); return nil })
+	}
+	for _, q := range qs {
+		for i := range q.works {
+			e.prepare(q, i)
+		}
 	}
 	err := e.post(func() error {
-		if e.mu.live+r.N > e.cfg.MaxLive {
+		if e.mu.live+choices > e.cfg.MaxLive {
 			return ErrFull
 		}
-		e.mu.in = append(e.mu.in, q)
-		e.mu.live += r.N
+		e.mu.in = append(e.mu.in, qs...)
+		e.mu.live += choices
 		return nil
 	})
 	if err != nil {
@@ -183,6 +217,8 @@ func (e *Engine) validate(r *Request) error {
 		return fmt.Errorf("%w: repetition detection beyond %d", ErrInvalid, MaxRepetition)
 	case lim.Repetition.MaxPattern > 0 && lim.Repetition.MinCount < 2:
 		return fmt.Errorf("%w: repetition detection of %d copies", ErrInvalid, lim.Repetition.MinCount)
+	case r.Masks != nil && (len(r.Masks) != r.N || slices.Contains(r.Masks, nil)):
+		return fmt.Errorf("%w: %d choices and %d masks", ErrInvalid, r.N, len(r.Masks))
 	case r.Prompt != nil && (r.Prompt.Top < 0 || r.Prompt.Top > e.spec.VocabSize):
 		return fmt.Errorf("%w: %d alternatives for each prompt token", ErrInvalid, r.Prompt.Top)
 	}
@@ -207,6 +243,9 @@ func (e *Engine) prepare(q *request, i int) {
 	p.Seed += uint64(i)
 	w.smp = sampler.NewState(&p, e.spec.VocabSize, q.Tokens)
 	w.text = newText(e.cfg.Tokenizer, &q.Request)
+	if q.Masks != nil {
+		w.mask = q.Masks[i]
+	}
 	w.seq = scheduler.Sequence{
 		Priority: q.Priority, Salt: q.Salt, Owner: w, Prompt: len(q.Tokens), Limits: q.Limits,
 		Tokens: append(make([]int32, 0, len(q.Tokens)+min(q.Limits.MaxTokens, 64)), q.Tokens...),
@@ -263,9 +302,19 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 		runtime.UnlockOSThread()
 		locked = false
 	}
+	stopped := make(chan struct{})
+	defer close(stopped)
+	for range max(1, runtime.GOMAXPROCS(0)/4) {
+		go e.fill(stopped)
+	}
 	close(e.ready)
 	for {
 		e.intake()
+		if err := e.forget(); err != nil {
+			if err = e.recover(fmt.Errorf("engine: step: %w", err)); err != nil {
+				return err
+			}
+		}
 		if e.sched.Idle() && e.flying == nil {
 			e.signal() // an abort may have been the last work
 			if invariants.Enabled {
@@ -353,7 +402,7 @@ func (e *Engine) end(q *request, r Reason, err error) {
 
 func (e *Engine) push(w *work, ev Event, text []byte, top []TokenLogprob) {
 	s := w.req.stream
-	ev.Choice = w.choice
+	ev.Choice = w.req.first + w.choice
 	s.push(ev, text, top)
 	if !s.dirty {
 		s.dirty = true
@@ -386,6 +435,7 @@ func (e *Engine) retire(w *work, r Reason) {
 func (e *Engine) recover(cause error) error {
 	for i := range e.flights {
 		f := &e.flights[i]
+		f.masks.ready()
 		for _, c := range f.chunks {
 			e.end(c.Seq.Owner.(*work).req, Failed, cause)
 		}
@@ -410,6 +460,10 @@ func (e *Engine) recover(cause error) error {
 func (e *Engine) stop(cause error) {
 	e.mu.Lock()
 	e.mu.stopped = true
+	for _, f := range e.mu.forgets {
+		close(f.done)
+	}
+	e.mu.forgets = nil
 	e.mu.Unlock()
 	if e.sched == nil {
 		return // the backend never opened, so nothing was accepted

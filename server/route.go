@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -16,18 +17,47 @@ import (
 type route struct {
 	methods string // separated by ", "
 	open    bool   // needs no key
+	private bool   // is about other clients: without keys, for this machine alone
 	serve   func(*Server, *call)
+	when    func(Functions) bool // whether it is there; nil: always
 }
 
 // routes are found by the path as it was sent: an escaped or doubled slash
 // names something else, and cannot lead around the keys.
 var routes = map[string]route{
-	"/v1/chat/completions": {methods: "POST", serve: (*Server).chatCompletions},
-	"/v1/models":           {methods: "GET", serve: (*Server).models},
-	"/health":              {methods: "GET", open: true, serve: (*Server).health},
-	"/ping":                {methods: "GET, POST", open: true, serve: (*Server).health},
-	"/ready":               {methods: "GET", open: true, serve: (*Server).ready},
-	"/version":             {methods: "GET", open: true, serve: (*Server).version},
+	"/v1/chat/completions":        {methods: "POST", serve: (*Server).chatCompletions},
+	"/v1/completions":             {methods: "POST", serve: (*Server).completions},
+	"/v1/models":                  {methods: "GET", serve: (*Server).models},
+	"/v1/chat/completions/render": {methods: "POST", serve: (*Server).renderChat},
+	"/v1/completions/render":      {methods: "POST", serve: (*Server).renderTexts},
+	"/tokenizer_info":             {methods: "GET", serve: (*Server).tokenizerInfo, when: func(f Functions) bool { return f.TokenizerInfo }},
+	"/tokenize":                   {methods: "POST", serve: (*Server).tokenize},
+	"/detokenize":                 {methods: "POST", serve: (*Server).detokenize},
+	"/health":                     {methods: "GET", open: true, serve: (*Server).health},
+	"/ping":                       {methods: "GET, POST", open: true, serve: (*Server).health},
+	"/ready":                      {methods: "GET", open: true, serve: (*Server).ready},
+	"/version":                    {methods: "GET", open: true, serve: (*Server).version},
+	"/openapi.json":               {methods: "GET", serve: (*Server).openAPI},
+	"/usage":                      {methods: "GET", private: true, serve: (*Server).projectUsage},
+	"/load":                       {methods: "GET", serve: (*Server).serverLoad},
+	"/server_info":                {methods: "GET", serve: (*Server).serverInfo, when: dev},
+	"/reset_prefix_cache":         {methods: "POST", serve: (*Server).resetPrefixCache, when: dev},
+}
+
+func dev(f Functions) bool { return f.Dev }
+
+// modelPath is followed by the id of a model.
+const modelPath = "/v1/models/"
+
+// find returns the route of a path.
+func (s *Server) find(path string) (route, bool) {
+	if r, ok := routes[path]; ok {
+		return r, r.when == nil || r.when(s.cfg.Functions)
+	}
+	if id, ok := strings.CutPrefix(path, modelPath); ok && id != "" {
+		return route{methods: "GET", serve: (*Server).oneModel}, true
+	}
+	return route{}, false
 }
 
 // call is one request, from its headers to the last byte of its answer. The
@@ -39,13 +69,18 @@ type call struct {
 	ctx                  context.Context // ends when the client leaves or the server stops
 	cancel               context.CancelCauseFunc
 
+	path    string // as it was sent
 	id      string // X-Request-Id; "": none was sent
 	project string // "<team>/<project>"; "": none
 	tenant  string // whose turn it is in the preparation queue
 
+	hints   hints
+	account account
+
 	body     body
-	bodyRead bool // nothing of the body is left on the wire
-	streams  bool // the answer goes on after the handler has returned
+	load     *atomic.Int64 // counts this call; nil: it does not
+	bodyRead bool          // nothing of the body is left on the wire
+	streams  bool          // the answer goes on after the handler has returned
 }
 
 // handle is the one handler of the HTTP server.
@@ -63,15 +98,21 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 	// Everything is copied out of the headers here: the body may overwrite them.
 	header := &rc.Request.Header
 	c.id = string(header.Peek("X-Request-Id"))
+	c.hints.read(header)
 	s.requestID(c)
-	method, path := string(header.Method()), string(rc.URI().PathOriginal())
+	method, path := string(header.Method()), s.below(string(rc.URI().PathOriginal()))
+	c.path = path
 	if method == fasthttp.MethodOptions {
 		s.cfg.CORS.preflight(rc)
 		return
 	}
-	r, found := routes[path]
+	r, found := s.find(path)
 	authorization, xAPIKey := string(header.Peek("Authorization")), string(header.Peek("X-Api-Key"))
-	if guarded := found && !r.open || strings.HasPrefix(path, "/v1"); guarded && len(s.keys) > 0 && !s.keys.accept(authorization, xAPIKey) {
+	guarded := found && !r.open || strings.HasPrefix(path, "/v1")
+	if guarded {
+		c.account.path = path
+	}
+	if guarded && len(s.keys) > 0 && !s.keys.accept(authorization, xAPIKey) || r.private && len(s.keys) == 0 && s.exposed.Load() {
 		c.answer(fasthttp.StatusUnauthorized, api.UnauthorizedBody)
 		return
 	}
@@ -99,6 +140,16 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 	r.serve(s, c)
 }
 
+// below is a path without the root path. One that does not begin with it is
+// taken as it is: some proxies cut the prefix themselves, and probes come
+// directly. Keys are looked for behind this, so both ways are guarded.
+func (s *Server) below(path string) string {
+	if rest, ok := strings.CutPrefix(path, s.cfg.Functions.RootPath); ok && strings.HasPrefix(rest, "/") {
+		return rest
+	}
+	return path
+}
+
 func allows(methods, method string) bool {
 	for m := range strings.SplitSeq(methods, ", ") {
 		if m == method {
@@ -118,12 +169,17 @@ func (s *Server) finish(c *call) {
 	}
 	c.body.free()
 	if !c.streams {
+		s.settle(c)
 		c.end()
 	}
 }
 
 // end releases what a call holds beyond its handler.
 func (c *call) end() {
+	if c.load != nil {
+		c.load.Add(-1)
+		c.load = nil
+	}
 	if c.cancel != nil {
 		c.conn.detach()
 		c.cancel(nil)

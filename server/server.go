@@ -12,24 +12,31 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"weir/usage"
 )
 
 // Server answers HTTP. It may listen before it has a model: until SetModel,
 // what needs one is answered with 503.
 type Server struct {
-	cfg    Config
-	log    *slog.Logger
-	http   *fasthttp.Server
-	conns  *connections
-	queue  *queue
-	keys   keys
-	salts  salter
-	bodies budget
+	cfg       Config
+	log       *slog.Logger
+	http      *fasthttp.Server
+	conns     *connections
+	queue     *queue
+	compiling *queue // of grammars
+	keys      keys
+	salts     salter
+	bodies    budget
+	load      atomic.Int64 // requests that generate; counted with LoadTracking
 
 	model    atomic.Pointer[Model]
 	progress atomic.Pointer[string] // why there is no model yet
 	failed   atomic.Bool            // there will be no answers any more
 	draining atomic.Bool
+	exposed  atomic.Bool // other machines can reach it
+
+	usage *usage.Ledger
 
 	base context.Context // of every request
 	stop context.CancelCauseFunc
@@ -56,6 +63,14 @@ func New(cfg Config) (*Server, error) {
 	var err error
 	if s.queue, err = newQueue(cfg.PrepareQueue, cfg.PrepareWorkers); err != nil {
 		return nil, err
+	}
+	if s.compiling, err = newQueue(cfg.PrepareQueue, max(1, cfg.PrepareWorkers/2)); err != nil {
+		return nil, err
+	}
+	if s.usage = cfg.Usage; s.usage == nil {
+		if s.usage, err = usage.Open(usage.DefaultConfig()); err != nil {
+			return nil, err
+		}
 	}
 	s.SetProgress("the model is loading")
 	s.http = &fasthttp.Server{
@@ -93,10 +108,13 @@ func randomHex(n int) string {
 	return hex.EncodeToString(b)
 }
 
-// Serve answers the connections of ln until Shutdown, and then returns nil. It
-// may run for several listeners at a time.
+// Serve answers the connections of ln until Shutdown, and then returns nil, at
+// once if that came before. It may run for several listeners at a time.
 func (s *Server) Serve(ln net.Listener) error {
-	if err := s.http.Serve(&listener{ln, s.conns}); err != nil {
+	if a, ok := ln.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
+		s.exposed.Store(true)
+	}
+	if err := s.http.Serve(&listener{ln, s.conns, &s.draining}); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
 	return nil
@@ -108,6 +126,7 @@ func (s *Server) SetModel(m *Model) error {
 	if err := m.validate(); err != nil {
 		return err
 	}
+	m.constraints = newConstraints(m)
 	s.model.Store(m)
 	g := &m.Generation
 	s.log.Info("model ready", "names", m.Names, "max_model_len", m.MaxLen, "temperature", or(nil, g.Temperature, 1), "top_p", or(nil, g.TopP, 1),
@@ -147,5 +166,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	s.conns.watch.close()
 	s.queue.close()
+	s.compiling.close()
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"weir/api"
+	"weir/chat/reasoning"
 	"weir/engine"
 )
 
@@ -20,7 +21,7 @@ const burst = 32 << 10
 // event is there, or when the client has waited for so long that it gets 200
 // and blank lines.
 func (s *Server) stream(c *call, st *engine.Stream, r *reply) {
-	b := &sse{s: s, call: c, st: st, r: r, enc: api.NewStream(r.meta, r.form), live: r.n, used: make([]int, r.n)}
+	b := newSSE(s, c, st, r)
 	if s.cfg.Heartbeat > 0 {
 		b.beat = time.NewTimer(s.cfg.Heartbeat - s.now().Sub(c.begun))
 	}
@@ -63,19 +64,21 @@ func failed(ev *engine.Event) error {
 // further goroutine, and a client that is slow to read keeps nobody waiting but
 // itself. While its body is read nothing is allocated for a token.
 type sse struct {
-	s    *Server
-	call *call // its RequestCtx is not touched here
-	st   *engine.Stream
-	r    *reply
-	enc  *api.Stream
-	beat *time.Timer // nil: no heartbeat
+	s     *Server
+	call  *call // its RequestCtx is not touched here
+	st    *engine.Stream
+	r     *reply
+	enc   *api.Stream
+	texts *textEvents // in place of enc: the answer is not a chat's
+	beat  *time.Timer // nil: no heartbeat
 
 	events engine.Events
-	at     int   // events.Items[at:] are not encoded yet
-	opened int   // events given out that come before the tokens'
-	over   bool  // everything has been given out
-	live   int   // choices that go on
-	used   []int // completion tokens of each choice
+	at     int                  // events.Items[at:] are not encoded yet
+	opened int                  // events given out that come before the tokens'
+	over   bool                 // everything has been given out
+	live   int                  // choices that go on
+	used   []int                // completion tokens of each choice
+	split  []reasoning.Splitter // of each choice; nil: all text is content
 
 	buf   []byte // the piece being given out
 	rest  []byte // of buf, for Read
@@ -83,6 +86,22 @@ type sse struct {
 	id    [1]int32
 	entry [1]api.Logprob
 	alts  []api.TokenLogprob
+}
+
+func newSSE(s *Server, c *call, st *engine.Stream, r *reply) *sse {
+	b := &sse{s: s, call: c, st: st, r: r, live: r.n, used: make([]int, r.n)}
+	if r.texts != nil {
+		b.texts = newTextEvents(r)
+	} else {
+		b.enc = api.NewStream(r.meta, r.form)
+	}
+	if r.output != reasoning.Content {
+		b.split = make([]reasoning.Splitter, r.n)
+		for i := range b.split {
+			b.split[i] = reasoning.New(r.output)
+		}
+	}
+	return b
 }
 
 // SupportsBodyWriteTo makes fasthttp call WriteTo: Read would cut pieces at the
@@ -124,6 +143,7 @@ func (b *sse) Read(p []byte) (n int, err error) {
 // take it: then the engine is told.
 func (b *sse) Close() error {
 	b.release()
+	b.s.settle(b.call)
 	b.call.end()
 	return nil
 }
@@ -183,9 +203,6 @@ func (b *sse) silence() {
 
 // encode appends the events that are due to buf.
 func (b *sse) encode() {
-	if b.beat != nil {
-		b.beat.Reset(b.s.cfg.Heartbeat)
-	}
 	for b.at < len(b.events.Items) && len(b.buf) < burst && !b.over {
 		ev := &b.events.Items[b.at]
 		switch {
@@ -197,18 +214,24 @@ func (b *sse) encode() {
 			b.event(ev)
 		}
 	}
+	if b.beat != nil && len(b.buf) > 0 { // hidden thoughts are silence
+		b.beat.Reset(b.s.cfg.Heartbeat)
+	}
 }
 
 // open appends the next of the events that come before the first token's, and
 // reports whether there was one. They go out one by one like the others: with
 // prompt ids or an echo, those of all choices together may be large.
 func (b *sse) open() bool {
+	if b.texts != nil {
+		return false // the echo goes with the first token
+	}
 	u := api.Usage{Prompt: len(b.r.prompt)}
 	switch i, n := b.opened, b.r.n; {
 	case i < n:
 		b.buf = b.enc.AppendRole(b.buf, i, b.r.role, b.r.prompt, u)
-	case i < 2*n && b.r.echo != "":
-		b.buf = b.enc.AppendEcho(b.buf, i-n, b.r.echo, u)
+	case i < 2*n && (b.r.echo != "" || b.r.echoThought != ""):
+		b.buf = b.enc.AppendEcho(b.buf, i-n, b.r.echoThought, b.r.echo, u)
 	default:
 		return false
 	}
@@ -217,6 +240,10 @@ func (b *sse) open() bool {
 }
 
 func (b *sse) event(ev *engine.Event) {
+	if b.texts != nil {
+		b.textEvent(ev)
+		return
+	}
 	c := &b.chunk
 	*c = api.Chunk{Choice: int(ev.Choice), Content: view(ev.Text)}
 	if ev.Token >= 0 {
@@ -231,10 +258,16 @@ func (b *sse) event(ev *engine.Event) {
 	c.HasLogprobs = b.r.logprobs && ev.Token >= 0
 	c.Usage = api.Usage{Prompt: len(b.r.prompt), Completion: b.used[ev.Choice]}
 	c.Finish, c.Stop = finish(ev)
-	b.buf = b.enc.AppendChunk(b.buf, c)
-	if c.Finish == "" {
-		return
+	if b.split == nil || b.divide(c, ev.Text) {
+		b.buf = b.enc.AppendChunk(b.buf, c)
 	}
+	if c.Finish != "" {
+		b.ended()
+	}
+}
+
+// ended counts a choice that has got its last event.
+func (b *sse) ended() {
 	if b.live--; b.live == 0 {
 		b.end()
 	}
@@ -242,14 +275,18 @@ func (b *sse) event(ev *engine.Event) {
 
 // end appends what follows the last choice.
 func (b *sse) end() {
-	u := api.Usage{Prompt: len(b.r.prompt), Cached: b.st.Cached()}
+	u := api.Usage{Prompt: b.r.promptTokens(), Cached: b.st.Cached()}
 	for _, n := range b.used {
 		u.Completion += n
 	}
-	if b.r.usage {
+	switch {
+	case !b.r.usage:
+	case b.texts != nil:
+		b.buf = b.texts.enc.AppendUsage(b.buf, u)
+	default:
 		b.buf = b.enc.AppendUsage(b.buf, u)
 	}
-	b.s.log.Debug(logFinished, "id", b.r.meta.ID, "completion", u.Completion, "took", b.s.now().Sub(b.call.begun))
+	b.s.settle(b.call)
 	b.buf = append(b.buf, api.Done...)
 	b.over = true
 }
@@ -259,6 +296,7 @@ func (b *sse) end() {
 func (b *sse) fail(err error) {
 	e := b.s.apiError(err)
 	b.s.logFailure(b.call, e, err)
+	b.s.settle(b.call)
 	b.buf = append(e.AppendEvent(b.buf), api.Done...)
 	b.over = true
 }
