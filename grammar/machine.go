@@ -60,7 +60,6 @@ type config struct {
 	tops   []*frame // those that read bytes, ordered by id
 	accept bool     // the text may end here
 	esc    bool     // relative config: symBottom was popped here
-	ids    []byte   // its key
 	next   []atomic.Pointer[config]
 	seat   atomic.Pointer[seat]  // where its shape sits
 	shape  atomic.Pointer[shape] // of a relative config

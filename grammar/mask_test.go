@@ -53,7 +53,7 @@ func TestMasksEqualNaiveWalk(t *testing.T) {
 		{"bytes-4k", 4096, false, 6, 1}, {"pieces-32k", 32_000, true, 2, 3}, {"bytes-128k", 128_256, false, 1, 9}, {"pieces-256k", 256_000, true, 1, 16},
 	} {
 		t.Run(v.name, func(t *testing.T) {
-			if testing.Short() && v.size > 5000 {
+			if (slow || testing.Short()) && v.size > 32_000 {
 				t.Skip("large vocabulary")
 			}
 			voc := publishedVocabulary(t, v.size, v.pieces)

@@ -239,7 +239,7 @@ func wander(t *testing.T, g *Grammar, rng *rand.Rand) (string, bool) {
 func TestRandomSchemasRandomWalks(t *testing.T) {
 	voc := publishedVocabulary(t, 4096, false)
 	seeds, walks := 1200, 6
-	if testing.Short() {
+	if slow || testing.Short() {
 		seeds = 150
 	}
 	refused, unsatisfiable, long, checked := 0, 0, 0, 0
