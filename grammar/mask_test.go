@@ -124,9 +124,12 @@ func TestMasksNearTheEndOfACount(t *testing.T) {
 	for i := range tokens {
 		tokens[i] = []byte{byte(i)}
 	}
-	for k := range 26 {
+	for k := range 26 { // a letter for each length: a token decides for itself how long its subtree is
 		for _, end := range []string{"", `"`, `",`, `"]`, "é", `\n`, "B", "B."} {
-			tokens = append(tokens, []byte(strings.Repeat("a", k)+end))
+			if len(end) > 1 && k%2 == 0 {
+				continue
+			}
+			tokens = append(tokens, []byte(strings.Repeat(string(rune('a'+k)), k)+end))
 		}
 	}
 	v, err := NewVocabulary(append(tokens, nil), []int32{int32(len(tokens))})
@@ -134,8 +137,9 @@ func TestMasksNearTheEndOfACount(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range []Spec{
-		schema(`{"type":"array","items":{"type":"string","minLength":9,"maxLength":14}}`),
+		schema(`{"type":"array","items":{"type":"string","minLength":10,"maxLength":14}}`),
 		schema(`{"type":"string","minLength":17}`),
+		schema(`{"type":"string","minLength":18}`),
 		schema(`{"type":"string","maxLength":21}`),
 		schema(`{"type":"string","pattern":"^[a-z]{12,40}B?$"}`),
 		re(`[a-z]{11,30}[A-Z]?`),
