@@ -82,6 +82,35 @@ func TestTooManyParses(t *testing.T) {
 	}
 }
 
+// A mask that would take too long is given up.
+func TestPatience(t *testing.T) {
+	voc := publishedVocabulary(t, 4096, false)
+	g, err := compileFor(ebnfOf(`root ::= [a-z ]{0,300} [a-z0-9 ]{0,300} [a-z" ]{0,300}`), voc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.m.patience = 2000
+	mask := make([]uint32, voc.words())
+	if err := g.NewMatcher().Fill(mask); err != nil {
+		if !errors.Is(err, ErrTooComplex) {
+			t.Fatal(err)
+		}
+		return
+	}
+	want := make([]uint32, voc.words())
+	g.m.walk(g.m.root, want)
+	for i, w := range mask {
+		for b := range 32 {
+			if tok := int32(i*32 + b); w>>b&1 == 1 && want[i]>>b&1 == 0 && !voc.ends(tok) {
+				t.Fatalf("a mask that was given up allows the illegal token %d", tok)
+			}
+		}
+	}
+	if !g.m.crowded.Load() {
+		t.Error("nothing was given up")
+	}
+}
+
 func TestForced(t *testing.T) {
 	for _, c := range []struct{ spec, after, want string }{
 		{`{"type":"object","properties":{"name":{"const":"x"}},"required":["name"],"additionalProperties":false}`, ``, `{"name":"x"}`},

@@ -17,13 +17,26 @@ type trieWalk struct {
 	kept    []popped // those of the twin that stay, in order
 	changed []uint32 // tokens decided anew, where a twin was the starting point
 	pairs   map[[2]*config]int
+	until   int64 // machine.visits at which the walk is given up
+}
+
+// lost gives the walk up if it takes too long: then nothing is legal here, and
+// Fill says why.
+func (w *trieWalk) lost() bool {
+	if w.m.visits.Load() < w.until {
+		return false
+	}
+	w.m.crowded.Store(true)
+	clear(w.acc)
+	w.out, w.kept = nil, nil
+	return true
 }
 
 // build walks the trie for x. Where most tokens do the same from another config,
 // its twin, the walk starts from the twin's shape and enters only the subtrees in
 // which the two differ.
 func (m *machine) build(x *config, nested int) *shape {
-	w := &trieWalk{m: m, acc: make([]uint32, m.voc.words())}
+	w := &trieWalk{m: m, acc: make([]uint32, m.voc.words()), until: m.visits.Load() + m.patience}
 	twin := m.twin(x, nested)
 	if twin == nil {
 		w.whole(x)
@@ -35,7 +48,7 @@ func (m *machine) build(x *config, nested int) *shape {
 	copy(w.acc, flat.acc)
 	w.difference(x, twin)
 	for _, p := range flat.out {
-		if w.changed[p.tok>>5]>>(p.tok&31)&1 == 0 {
+		if w.until > 0 && w.changed[p.tok>>5]>>(p.tok&31)&1 == 0 {
 			w.kept = append(w.kept, p)
 		}
 	}
@@ -59,6 +72,9 @@ func (w *trieWalk) whole(x *config) {
 		if s == dead && popsN[d-1] == 0 {
 			i += int(n.skip)
 			continue
+		}
+		if w.lost() {
+			return
 		}
 		xs[d], pops[d], popsN[d] = s, s.esc, popsN[d-1]
 		if s.esc {
@@ -113,6 +129,10 @@ func (w *trieWalk) difference(x, z *config) {
 			}
 			i += int(n.skip)
 			continue
+		}
+		if w.lost() {
+			w.until = 0
+			return
 		}
 		xs[d], zs[d], pops[d], popsN[d] = s, t, s.esc, popsN[d-1]
 		differ[d] = differ[d-1] || s.esc != t.esc
