@@ -8,14 +8,23 @@ import (
 	"time"
 
 	"weir/api"
+	"weir/auth"
+	"weir/feedback"
 )
 
 // Config is the server's configuration.
 type Config struct {
 	Version string   // what GET /version says
-	APIKeys []string // any of them opens /v1; none: everything is open
-	CORS    CORS
-	Limits  api.Limits // of what a body may hold
+	APIKeys []string // any of them opens everything; none: everything is open
+	// Keys are who may do what. nil: APIKeys alone.
+	Keys *auth.Keyring
+	// Feedback is the records that /feedback/ is about; nil: there is no such path.
+	// Whoever opened its database closes it, after Shutdown.
+	Feedback *feedback.Book
+	// FeedbackBearer lets tokens in to /feedback/, which is for passwords.
+	FeedbackBearer bool
+	CORS           CORS
+	Limits         api.Limits // of what a body may hold
 
 	// MaxBody bounds a request body, in bytes. 32 MiB are some 8 million tokens
 	// of plain text: room for a long context in escaped JSON, and little enough

@@ -53,8 +53,7 @@ func (d *DB) writeAhead(db *badger.DB, tx *Tx) error {
 }
 
 // redo carries out, or removes, a journal that a crash has left.
-func (d *DB) redo() error {
-	db := d.open.db
+func (d *DB) redo(db *badger.DB) error {
 	txn := db.NewTransaction(false)
 	defer txn.Discard()
 	r := Reader{txn, d}
