@@ -48,8 +48,8 @@ func react(s string) (r reaction, ok bool) {
 	if alias, known := t.alias[unqualified(s)]; known {
 		bare := tones.Replace(alias)
 		full, known := t.full[bare]
-		if !known {
-			return reaction{}, false
+		if !known { // couples of two tones have names that those without any do not
+			full = untoned(t.full[alias])
 		}
 		return reaction{":" + alias + ":", full, ":" + bare + ":"}, true
 	}
@@ -57,17 +57,21 @@ func react(s string) (r reaction, ok bool) {
 		return r, false
 	}
 	// Newer than the table, or a pair of tones that has no name.
-	bare := strings.Map(func(c rune) rune {
-		if c >= firstTone && c <= lastTone {
-			return -1
-		}
-		return c
-	}, s)
+	bare := untoned(s)
 	r = reaction{spelt(s), bare, spelt(bare)}
 	if alias, known := t.alias[unqualified(bare)]; known {
 		r.detoned, r.detonedAlias = t.full[alias], ":"+alias+":"
 	}
 	return r, true
+}
+
+func untoned(s string) string {
+	return strings.Map(func(c rune) rune {
+		if c >= firstTone && c <= lastTone {
+			return -1
+		}
+		return c
+	}, s)
 }
 
 // spelt is an alias made of code points.

@@ -173,7 +173,7 @@ func granularity(asked, windowMS int64) int64 {
 			g = 24 * hour
 		}
 	}
-	return max(g, (window+maxBuckets-1)/maxBuckets)
+	return min(max(g, (window+maxBuckets-1)/maxBuckets), 1<<40)
 }
 
 // sums are what is kept of a metric's values.

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -157,19 +156,20 @@ func (d *DB) View(f func(*Reader) error) (err error) {
 	defer d.gate.leave()
 	txn := db.NewTransaction(false)
 	defer txn.Discard()
+	r := &Reader{txn: txn, db: d}
 	// badger trusts its tables, so a damaged one can lead it anywhere; and after a
 	// failed write it has no memtable.
 	defer func() {
+		if !r.inside {
+			return
+		}
 		if p := recover(); p != nil {
-			fault, ok := p.(runtime.Error)
-			if !ok {
-				panic(p)
-			}
-			d.corrupt(nil, fmt.Errorf("%w\n%s", fault, debug.Stack()))
-			err = fmt.Errorf("%w: %w", ErrCorrupt, fault)
+			fault := fmt.Errorf("%w: %v\n%s", ErrCorrupt, p, debug.Stack())
+			d.corrupt(nil, fault)
+			err = fault
 		}
 	}()
-	return f(&Reader{txn, d})
+	return f(r)
 }
 
 // Update calls f, which reads and writes, and returns when what it wrote is on

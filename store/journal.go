@@ -56,7 +56,7 @@ func (d *DB) writeAhead(db *badger.DB, tx *Tx) error {
 func (d *DB) redo(db *badger.DB) error {
 	txn := db.NewTransaction(false)
 	defer txn.Discard()
-	r := Reader{txn, d}
+	r := Reader{txn: txn, db: d}
 	end, err := r.Get(journalEnd)
 	if err == nil {
 		chunks, _, err := CutUint(end)
@@ -83,7 +83,7 @@ func (d *DB) carryOut(db *badger.DB, chunks uint64) error {
 	batch := batch{d: d, db: db}
 	txn := db.NewTransaction(false)
 	defer txn.Discard()
-	r := Reader{txn, d}
+	r := Reader{txn: txn, db: d}
 	for i := range chunks {
 		chunk, err := r.Get(AppendUint(append([]byte(nil), journalChunk...), i))
 		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrCorrupt) {

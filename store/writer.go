@@ -256,7 +256,7 @@ func (d *DB) try(u *update, txn *badger.Txn) (tx *Tx, err error) {
 			err = fmt.Errorf("store: panic in an update: %v\n%s", p, debug.Stack())
 		}
 	}()
-	tx = &Tx{Reader: Reader{txn, d}}
+	tx = &Tx{Reader: Reader{txn: txn, db: d}}
 	if err := u.f(tx); err != nil {
 		return nil, err
 	}
