@@ -152,7 +152,7 @@ func (c *call) reply(body []byte) {
 // permitted answers a request that the caller has no right to, or that is refused,
 // and returns false. Rights come first (spec F-6).
 func (s *Server) permitted(c *call, right auth.Rights, project string, err error) bool {
-	if _, malformed := err.(feedback.Invalid); err != nil && malformed {
+	if _, malformed := err.(feedback.Invalid); malformed {
 		s.feedbackFail(c, err)
 		return false
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -268,4 +269,21 @@ func TestExpiry(t *testing.T) {
 	if got := get(t, d, "past") + get(t, d, "ahead"); got != "-x" {
 		t.Errorf("got %q", got)
 	}
+}
+
+// What makes a commit last cannot be seen from here; that it is asked for can.
+func TestSyncs(t *testing.T) {
+	d := open(t, testConfig(t.TempDir()))
+	if !d.options().SyncWrites {
+		t.Error("commits are not synced")
+	}
+	// badger tells only its log when its value log is not synced.
+	badgerLog{d}.Errorf("Error while curlf sync: %v\n", errors.New("boom"))
+	if err := d.Update(context.Background(), func(tx *Tx) error { tx.Set([]byte("k"), nil); return nil }); !errors.Is(err, ErrFailed) {
+		t.Errorf("an unsynced commit: %v", err)
+	}
+	for d.Err() != nil { // it is opened anew
+		runtime.Gosched()
+	}
+	set(t, d, "k", "v")
 }
