@@ -23,18 +23,19 @@ const (
 
 // doorOf is the door in front of a path, whether there is something behind it or not.
 func doorOf(path string) door {
-	if strings.HasPrefix(path, "/feedback/") {
+	if strings.HasPrefix(path, feedbackPath) {
 		return byPassword
 	}
 	return byKey
 }
 
-// admit says who a request is from, or answers it with 401 and returns false.
-func (s *Server) admit(c *call, d door, authorization, xAPIKey string) bool {
+// admit says who a request is from; private is what other machines do not get to
+// see while there are no keys. Or it answers it with 401 and returns false.
+func (s *Server) admit(c *call, d door, private bool, authorization, xAPIKey string) bool {
 	if d == byPassword {
 		return s.admitByPassword(c, authorization)
 	}
-	if s.keys.Open() {
+	if s.keys.Open() && !(private && s.exposed.Load()) {
 		c.who = auth.Anonymous
 		return true
 	}

@@ -60,11 +60,12 @@ var rules = map[string]rule{
 	"models":              {mayNot: noIO},
 	"sampler":             {may: []string{"backend", inv}, tests: []string{"internal/testkit"}, mayNot: pure},
 	"scheduler":           {may: []string{inv, "kvcache"}, tests: []string{"internal/testkit"}, mayNot: pure},
-	"server":              {may: []string{"api", "auth", "chat", "chat/jinja", "chat/reasoning", "engine", "feedback", "grammar", "metrics", "sampler", "server/ui", "store", "tokenizer"}, tests: []string{inv, "backend", "backend/sim", "device/cpu", "internal/testkit", "model", "models", "weights"}, mayNot: []string{"net/http"}},
+	"server":              {may: []string{"api", "auth", "chat", "chat/jinja", "chat/reasoning", "engine", "feedback", "grammar", "metrics", "sampler", "server/ui", "store", "tokenizer", "usage"}, tests: []string{inv, "backend", "backend/sim", "device/cpu", "internal/testkit", "model", "models", "weights"}, mayNot: []string{"net/http"}},
 	"server/sdktest":      {tests: []string{"backend", "backend/sim", "chat", "engine", "models", "server", "tokenizer"}},
 	"server/ui":           {},
 	"store":               {mayNot: http},
 	"tokenizer":           {tests: []string{"internal/testkit"}, mayNot: noIO},
+	"usage":               {mayNot: append([]string{"net"}, http...)},
 	"weights":             {tests: []string{"internal/testkit"}, mayNot: []string{"net", "github.com"}},
 }
 
