@@ -76,6 +76,7 @@ func Start(cfg Config) (*DB, error) {
 	d := &DB{cfg: cfg, log: cfg.Log, ready: make(chan struct{}), tried: make(chan struct{}), quit: make(chan struct{}), chores: make(chan chore)}
 	d.in.init(cfg.MaxQueue)
 	d.state.err = ErrOpening
+	d.deleted.Store(true) // before the process ended, perhaps
 	d.ended.Go(d.run)
 	d.ended.Go(d.clean)
 	return d, nil
