@@ -67,6 +67,10 @@ func (s *Server) generate(c *call, prepare preparation[*prepared]) {
 		s.fail(c, bad)
 		return
 	}
+	if err := s.constrain(c, m, done); err != nil {
+		s.fail(c, err)
+		return
+	}
 	st, err := m.Engine.SubmitAll(done.requests)
 	if err != nil {
 		s.fail(c, err)

@@ -153,9 +153,6 @@ func (s *Server) checkOptions(m *Model, q *api.Options) *api.Error {
 	if q.Priority != 0 && !m.Priority {
 		return api.ErrPriority(q.Priority)
 	}
-	if q.Constraint != nil {
-		return api.ErrConstraint(q.Constraint.Kind, "this build does not constrain outputs yet")
-	}
 	if n := q.PromptLogprobs; n != nil {
 		return s.logprobLimit(m, *n, api.ErrMaxPromptLogprobs)
 	}
