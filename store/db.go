@@ -65,7 +65,7 @@ type Stats struct {
 // Start begins to open the database of cfg and returns at once. Until it is open
 // Update and View answer ErrOpening; while it cannot be opened, Err says why and
 // it is tried again. With Config.Lazy an empty directory is left alone until the
-// first Update or View, which wait a little for it.
+// first Update or View, and these wait a little for it.
 func Start(cfg Config) (*DB, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -103,10 +103,15 @@ func (d *DB) begin() {
 	d.ended.Go(d.clean)
 }
 
-// wake opens a lazy database that is needed now.
+// wake opens a lazy database that is needed now, and waits for it to be open.
 func (d *DB) wake() {
-	if d.begun.Load() {
+	if !d.cfg.Lazy {
 		return
+	}
+	select {
+	case <-d.tried:
+		return
+	default:
 	}
 	d.begin()
 	select {
@@ -116,7 +121,7 @@ func (d *DB) wake() {
 	}
 }
 
-// wakeTime is how long the first one to need a lazy database waits for it.
+// wakeTime is how long who needs a lazy database waits for it.
 const wakeTime = 2 * time.Second
 
 // Open opens the database of cfg.
