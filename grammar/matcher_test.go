@@ -89,7 +89,7 @@ func TestPatience(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.m.patience = 2000
+	g.m.patience = 50
 	mask := make([]uint32, voc.words())
 	if err := g.NewMatcher().Fill(mask); err != nil {
 		if !errors.Is(err, ErrTooComplex) {

@@ -11,6 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"weir/api"
+	"weir/auth"
 )
 
 // route is one function of the server.
@@ -57,6 +58,13 @@ func (s *Server) find(path string) (route, bool) {
 	if id, ok := strings.CutPrefix(path, modelPath); ok && id != "" {
 		return route{methods: "GET", serve: (*Server).oneModel}, true
 	}
+	if name, ok := strings.CutPrefix(path, feedbackPath); ok && s.cfg.Feedback != nil {
+		r, ok := feedbackRoutes[name]
+		if !ok && name != "" && !strings.Contains(name, "/") { // an id
+			return route{methods: "GET", serve: (*Server).feedbackGet}, true
+		}
+		return r, ok
+	}
 	return route{}, false
 }
 
@@ -69,10 +77,11 @@ type call struct {
 	ctx                  context.Context // ends when the client leaves or the server stops
 	cancel               context.CancelCauseFunc
 
-	path    string // as it was sent
-	id      string // X-Request-Id; "": none was sent
-	project string // "<team>/<project>"; "": none
-	tenant  string // whose turn it is in the preparation queue
+	who     *auth.Identity // who sent it; nil: the route is open
+	path    string         // as it was sent
+	id      string         // X-Request-Id; "": none was sent
+	project string         // "<team>/<project>"; "": none
+	tenant  string         // whose turn it is in the preparation queue
 
 	hints   hints
 	account account
@@ -108,12 +117,12 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 	}
 	r, found := s.find(path)
 	authorization, xAPIKey := string(header.Peek("Authorization")), string(header.Peek("X-Api-Key"))
-	guarded := found && !r.open || strings.HasPrefix(path, "/v1")
+	door := doorOf(path)
+	guarded := found && !r.open || strings.HasPrefix(path, "/v1") || door != byKey
 	if guarded {
 		c.account.path = path
 	}
-	if guarded && len(s.keys) > 0 && !s.keys.accept(authorization, xAPIKey) || r.private && len(s.keys) == 0 && s.exposed.Load() {
-		c.answer(fasthttp.StatusUnauthorized, api.UnauthorizedBody)
+	if guarded && !s.admit(c, door, r.private, authorization, xAPIKey) {
 		return
 	}
 	if !found {
@@ -127,12 +136,22 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 		return
 	}
 	var bad *api.Error
+	if door != byKey { // a project is part of the request there
+		c.ctx, c.cancel = context.WithCancelCause(s.base)
+		c.conn.attach(c.cancel)
+		r.serve(s, c)
+		return
+	}
 	if c.project, bad = parseProject(string(header.Peek("Compat-Project")), string(header.Peek("OpenAI-Project"))); bad != nil {
 		s.fail(c, bad)
 		return
 	}
+	if c.project != "" && c.who != nil && !c.who.Covers(c.project) {
+		s.fail(c, api.ErrPermission("The key is not for the project "+c.project+"."))
+		return
+	}
 	c.tenant = c.project
-	if c.tenant == "" && len(s.keys) > 0 {
+	if c.tenant == "" && !s.keys.Open() {
 		c.tenant = "key " + authorization + xAPIKey
 	}
 	c.ctx, c.cancel = context.WithCancelCause(s.base)
