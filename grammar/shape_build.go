@@ -230,20 +230,27 @@ func (m *machine) twin(x *config, nested int) *config {
 	if nested > 2 {
 		return nil
 	}
-	if z, near := m.far(x); z != x && !near {
-		return z
-	}
 	var z *config
-	votes := 0
+	votes, open := 0, 0
 	for _, b := range [...]byte{'e', 'Z', '4', ' ', ';', 'q'} {
 		c := m.step(x, b)
-		if c == dead || c == x || len(c.tops) == 0 || m.step(c, b) != c {
+		if c == dead {
+			continue
+		}
+		open++
+		if c == x || len(c.tops) == 0 || m.step(c, b) != c {
 			continue
 		}
 		if z == nil || c == z {
 			z = c
 			votes++
 		}
+	}
+	if open < 2 {
+		return nil // so little is legal that a walk of its own is cheaper
+	}
+	if z, near := m.far(x); z != x && !near {
+		return z
 	}
 	if votes < 3 || z.esc {
 		return nil
