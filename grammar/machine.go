@@ -65,7 +65,11 @@ type config struct {
 	next   []atomic.Pointer[config]
 	seat   atomic.Pointer[seat]  // where its shape sits
 	shape  atomic.Pointer[shape] // of a relative config
+	loops  uint64                // under machine.building: the kinds of bytes that lead back here, and looped
 }
+
+// looped is set in config.loops once they are known.
+const looped = 1 << 63
 
 // dead is the config without a future.
 var dead = &config{}
@@ -240,6 +244,22 @@ func (m *machine) slowStep(c *config, k uint8) *config {
 	}
 	c.next[k].Store(n)
 	return n
+}
+
+// loopsOf are the kinds of which every byte leads from c to c. Caller holds
+// building.
+func (m *machine) loopsOf(c *config) uint64 {
+	if c.loops != 0 {
+		return c.loops
+	}
+	loops := uint64(1)<<byteKinds - 1
+	for b := range 256 {
+		if k := uint64(1) << byteKind[b]; loops&k != 0 && m.step(c, byte(b)) != c {
+			loops &^= k
+		}
+	}
+	c.loops = loops | looped
+	return c.loops
 }
 
 // run is where the bytes of t lead from c; dead if they are not legal.

@@ -73,6 +73,13 @@ func (w *trieWalk) whole(x *config) {
 			i += int(n.skip)
 			continue
 		}
+		if s != dead && s == xs[d-1] && w.loops(i, s) {
+			for _, tok := range m.voc.under(i) {
+				m.voc.set(w.acc, tok)
+			}
+			i += int(n.skip)
+			continue
+		}
 		if w.lost() {
 			return
 		}
@@ -85,6 +92,15 @@ func (w *trieWalk) whole(x *config) {
 		}
 		i++
 	}
+}
+
+// loops reports whether the walk, in s behind node i, stays in s with all that
+// follows. To find out is only worth it where much follows.
+func (w *trieWalk) loops(i int, s *config) bool {
+	if s.loops == 0 && w.m.voc.nodes[i].skip < 128 {
+		return false
+	}
+	return w.m.voc.below[i]&^w.m.loopsOf(s) == 0
 }
 
 // decide records what becomes of the token that ends at n, in state s.
@@ -122,10 +138,16 @@ func (w *trieWalk) difference(x, z *config) {
 			continue
 		}
 		if s == dead && popsN[d-1] == 0 {
-			for k := i; k < i+int(n.skip); k++ {
-				if tok := nodes[k].tok; tok >= 0 {
-					w.reset(tok)
-				}
+			for _, tok := range m.voc.under(i) {
+				w.reset(tok)
+			}
+			i += int(n.skip)
+			continue
+		}
+		if s != dead && s == xs[d-1] && w.loops(i, s) {
+			for _, tok := range m.voc.under(i) {
+				w.reset(tok)
+				m.voc.set(w.acc, tok)
 			}
 			i += int(n.skip)
 			continue

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -28,6 +29,9 @@ type node struct {
 type Vocabulary struct {
 	size   int
 	nodes  []node
+	below  []uint64 // of each node: the kinds of the bytes after it, up to the ends of its subtree
+	first  []int32  // of each node, and of the end: the tokens of the trie before it
+	sorted []int32  // the tokens of the trie, so that those of a subtree are neighbours
 	tokens [][]byte
 	twin   []int32 // the next token with the same bytes, or -1; nil when there is none
 	eos    []int32
@@ -82,6 +86,7 @@ func (v *Vocabulary) plant(ids []int32) {
 			if d := len(open); d > 0 {
 				up := &v.nodes[open[d-1]]
 				up.height = max(up.height, v.nodes[i].height+1)
+				v.below[open[d-1]] |= v.below[i] | 1<<byteKind[v.nodes[i].b]
 			}
 		}
 	}
@@ -99,12 +104,41 @@ func (v *Vocabulary) plant(ids []int32) {
 		for d := same; d < len(t); d++ {
 			open = append(open, int32(len(v.nodes)))
 			v.nodes = append(v.nodes, node{tok: -1, b: t[d], depth: uint8(d + 1)})
+			v.below = append(v.below, 0)
+			v.first = append(v.first, int32(len(v.sorted)))
 		}
 		v.nodes[len(v.nodes)-1].tok = id
+		v.sorted = append(v.sorted, id)
 		before = t
 	}
 	closeTo(0)
+	v.first = append(v.first, int32(len(v.sorted)))
 }
+
+// under are the tokens of the subtree of node i.
+func (v *Vocabulary) under(i int) []int32 {
+	return v.sorted[v.first[i]:v.first[i+int(v.nodes[i].skip)]]
+}
+
+// byteKind sorts the bytes into fewer than 64 kinds. What patterns repeat is mostly
+// made of whole ones, so a word tells whether a subtree has nothing else. (The
+// slices of llguidance serve the same end with a fixed set of such languages.)
+var byteKind, byteKinds = func() (of [256]uint8, n uint8) {
+	const alone = "\t\n\r !\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
+	for _, first := range []byte("\x000AGag\x7f\x80\xc0\xe0\xf0") {
+		for b := int(first); b < 256; b++ {
+			of[b] = n
+		}
+		n++
+	}
+	for b := range 256 {
+		if strings.IndexByte(alone, byte(b)) >= 0 {
+			of[b] = n
+			n++
+		}
+	}
+	return of, n
+}()
 
 // pair links tokens of equal bytes ("{" and "<0x7B>" of a SentencePiece model):
 // the trie holds the first and set follows the chain.
