@@ -185,18 +185,23 @@ func (m *machine) makeShape(rel *config, nested int) *shape {
 	if sh := rel.shape.Load(); sh != nil {
 		return sh
 	}
-	key := m.commonKey(rel)
+	cache, key := &m.voc.shared, m.commonKey(rel)
+	own := key == ""
+	if own {
+		cache, key = &m.voc.alike, m.outline(rel)
+	}
+	var sh *shape
 	if key != "" {
-		if sh := m.voc.shared.find(key); sh != nil {
-			rel.shape.Store(sh)
-			return sh
+		sh = cache.find(key)
+	}
+	if sh == nil {
+		sh = m.build(rel, nested)
+		if key != "" && !m.crowded.Load() { // one that was given up is not what others need
+			cache.keep(key, sh)
 		}
 	}
-	sh := m.build(rel, nested)
 	rel.shape.Store(sh)
-	if key != "" {
-		m.voc.shared.keep(key, sh)
-	} else {
+	if own {
 		m.mu.Lock()
 		m.bytes += sh.bytes()
 		m.mu.Unlock()
@@ -222,4 +227,62 @@ func (m *machine) commonKey(rel *config) string {
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, "")
+}
+
+// maxOutline is how many own states a relative config may reach to be looked up
+// among those of other grammars. Patterns, ranges and the ends of constants have a
+// few, what goes on behind a property has the rest of the object.
+const maxOutline = 64
+
+// outline spells out all that decides the shape of a relative config: its stacks
+// and, numbered as they come up, the states they can reach. Grammars that have the
+// same pattern, or one grammar that has it twice, so build its masks once. It is
+// "" where there is too much to spell out.
+func (m *machine) outline(rel *config) string {
+	var list []int32 // the own states, in the order of their numbers
+	k := binary.AppendUvarint(make([]byte, 0, 512), uint64(len(rel.tops)))
+	state := func(st int32) {
+		if st >= m.net.common {
+			i := slices.Index(list, st)
+			if i < 0 {
+				i = len(list)
+				list = append(list, st)
+			}
+			st = m.net.common + int32(i)
+		}
+		k = binary.AppendVarint(k, int64(st))
+	}
+	for _, f := range rel.tops {
+		k = binary.AppendUvarint(k, uint64(f.depth))
+		for ; f.depth > 0; f = f.parent {
+			state(f.st)
+			k = binary.AppendVarint(binary.AppendVarint(k, int64(f.need)), int64(f.left))
+		}
+		k = binary.AppendVarint(k, int64(f.st)) // which bottom
+	}
+	for i := 0; i < len(list); i++ {
+		if len(list) > maxOutline {
+			return ""
+		}
+		st := m.net.at(list[i])
+		flags := byte(0)
+		if st.accept {
+			flags = 1
+		}
+		k = binary.AppendUvarint(append(k, flags), uint64(len(st.edges)))
+		for _, e := range st.edges {
+			k = append(k, e.lo, e.hi)
+			state(e.to)
+		}
+		k = binary.AppendUvarint(k, uint64(len(st.steps)))
+		for _, s := range st.steps {
+			k = append(k, byte(s.kind))
+			k = binary.AppendVarint(binary.AppendVarint(k, int64(s.need)), int64(s.left))
+			if s.kind == stepCall {
+				state(m.net.starts[s.rule])
+			}
+			state(s.to)
+		}
+	}
+	return string(k)
 }

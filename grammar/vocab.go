@@ -36,7 +36,8 @@ type Vocabulary struct {
 	twin   []int32 // the next token with the same bytes, or -1; nil when there is none
 	eos    []int32
 	maxLen int32
-	shared sharedShapes
+	shared sharedShapes // of common states
+	alike  sharedShapes // of states that are spelled out
 }
 
 // NewVocabulary builds the tables for a vocabulary. tokens[i] are the bytes that
@@ -71,6 +72,7 @@ func NewVocabulary(tokens [][]byte, eos []int32) (*Vocabulary, error) {
 	})
 	v.plant(ids)
 	v.shared.limit = 1024 * int64(v.words()*4)
+	v.alike.limit = v.shared.limit
 	return v, nil
 }
 
@@ -177,8 +179,9 @@ func (v *Vocabulary) Size() int { return v.size }
 // words is the length of a mask.
 func (v *Vocabulary) words() int { return (v.size + 31) / 32 }
 
-// sharedShapes keeps the shapes whose states are the same in every grammar:
-// bodies of strings, numbers, any JSON.
+// sharedShapes keeps shapes for all grammars: those of common states, as of the
+// bodies of strings, numbers and any JSON, and, apart from them, so that grammars
+// without end do not drive them out, those of states that are built alike.
 type sharedShapes struct {
 	mu    sync.Mutex
 	m     map[string]*shape
