@@ -229,10 +229,14 @@ func (m *machine) commonKey(rel *config) string {
 	return strings.Join(parts, "")
 }
 
-// maxOutline is how many own states a relative config may reach to be looked up
-// among those of other grammars. Patterns, ranges and the ends of constants have a
-// few, what goes on behind a property has the rest of the object.
-const maxOutline = 64
+// A relative config is looked up among those of other grammars if it reaches at
+// most maxOutline own states, and they take at most maxKey bytes to spell out.
+// Patterns, ranges and the ends of constants have a few; what goes on behind a
+// property has the rest of the object.
+const (
+	maxOutline = 64
+	maxKey     = 4096
+)
 
 // outline spells out all that decides the shape of a relative config: its stacks
 // and, numbered as they come up, the states they can reach. Grammars that have the
@@ -242,7 +246,7 @@ func (m *machine) outline(rel *config) string {
 	var list []int32 // the own states, in the order of their numbers
 	k := binary.AppendUvarint(make([]byte, 0, 512), uint64(len(rel.tops)))
 	state := func(st int32) {
-		if st >= m.net.common {
+		if st >= m.net.common && len(list) <= maxOutline {
 			i := slices.Index(list, st)
 			if i < 0 {
 				i = len(list)
@@ -259,9 +263,12 @@ func (m *machine) outline(rel *config) string {
 			k = binary.AppendVarint(binary.AppendVarint(k, int64(f.need)), int64(f.left))
 		}
 		k = binary.AppendVarint(k, int64(f.st)) // which bottom
+		if len(k) > maxKey {
+			return ""
+		}
 	}
 	for i := 0; i < len(list); i++ {
-		if len(list) > maxOutline {
+		if len(list) > maxOutline || len(k) > maxKey {
 			return ""
 		}
 		st := m.net.at(list[i])

@@ -2,22 +2,34 @@ package grammar
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"math"
 	"math/bits"
 	"slices"
 	"strings"
+	"sync"
 )
 
-// trieWalk builds one shape.
+// trieWalk builds one shape. Its slices are used again.
 type trieWalk struct {
 	m       *machine
-	acc     []uint32
+	acc     []uint32 // decided legal; nil while list is enough
+	list    []int32  // the same, of those that were few
 	out     []popped
-	kept    []popped // those of the twin that stay, in order
-	changed []uint32 // tokens decided anew, where a twin was the starting point
+	keyed   []keyedPop   // out with what it is sorted by
+	suffix  []suffixNode // of the shape
+	kept    []popped     // those of the twin that stay, in order
+	changed []uint32     // tokens decided anew, where a twin was the starting point
 	pairs   map[[2]*config]int
 	until   int64 // machine.visits at which the walk is given up
+}
+
+var walks = sync.Pool{New: func() any { return new(trieWalk) }}
+
+func (w *trieWalk) release() {
+	*w = trieWalk{list: w.list[:0], out: w.out[:0], keyed: w.keyed[:0], suffix: w.suffix[:0]}
+	walks.Put(w)
 }
 
 // lost gives the walk up if it takes too long: then nothing is legal here, and
@@ -28,7 +40,7 @@ func (w *trieWalk) lost() bool {
 	}
 	w.m.crowded.Store(true)
 	clear(w.acc)
-	w.out, w.kept = nil, nil
+	w.list, w.out, w.kept = w.list[:0], w.out[:0], nil
 	return true
 }
 
@@ -36,12 +48,15 @@ func (w *trieWalk) lost() bool {
 // its twin, the walk starts from the twin's shape and enters only the subtrees in
 // which the two differ.
 func (m *machine) build(x *config, nested int) *shape {
-	w := &trieWalk{m: m, acc: make([]uint32, m.voc.words()), until: m.visits.Load() + m.patience}
+	w := walks.Get().(*trieWalk)
+	defer w.release()
+	w.m, w.until = m, m.visits.Load()+m.patience
 	twin := m.twin(x, nested)
 	if twin == nil {
 		w.whole(x)
 		return w.done()
 	}
+	w.acc = make([]uint32, m.voc.words())
 	w.changed = make([]uint32, m.voc.words())
 	w.pairs = make(map[[2]*config]int)
 	flat := m.flat(twin, nested+1)
@@ -75,7 +90,7 @@ func (w *trieWalk) whole(x *config) {
 		}
 		if s != dead && s == xs[d-1] && w.loops(i, s) {
 			for _, tok := range m.voc.under(i) {
-				m.voc.set(w.acc, tok)
+				w.legal(tok)
 			}
 			i += int(n.skip)
 			continue
@@ -106,7 +121,7 @@ func (w *trieWalk) loops(i int, s *config) bool {
 // decide records what becomes of the token that ends at n, in state s.
 func (w *trieWalk) decide(n *node, s *config, pops *[maxTokenLen + 1]bool) {
 	if s != dead {
-		w.m.voc.set(w.acc, n.tok)
+		w.legal(n.tok)
 		return
 	}
 	for d := uint8(1); d < n.depth; d++ {
@@ -121,11 +136,17 @@ func (w *trieWalk) difference(x, z *config) {
 	var xs, zs [maxTokenLen + 1]*config
 	var pops, differ [maxTokenLen + 1]bool // differ: x and z have popped at different depths
 	var popsN [maxTokenLen + 1]uint8
+	var same [maxTokenLen + 1]int // bytes within which the two are known to be alike
 	xs[0], zs[0] = x, z
 	nodes := m.voc.nodes
 	for i := 0; i < len(nodes); {
 		n := &nodes[i]
 		d := n.depth
+		near := same[d-1] - 1 // what the node above leaves of it
+		if near >= int(n.height) {
+			i += int(n.skip)
+			continue
+		}
 		s, t := dead, dead
 		if p := xs[d-1]; len(p.tops) > 0 {
 			s = m.step(p, n.b)
@@ -133,9 +154,17 @@ func (w *trieWalk) difference(x, z *config) {
 		if p := zs[d-1]; len(p.tops) > 0 {
 			t = m.step(p, n.b)
 		}
-		if !differ[d-1] && (s == t || w.alike(s, t) >= int(n.height)) {
-			i += int(n.skip)
-			continue
+		if !differ[d-1] {
+			if near <= 0 && s != t {
+				near = w.alike(s, t)
+			}
+			if s == t || near >= int(n.height) {
+				i += int(n.skip)
+				continue
+			}
+			same[d] = near
+		} else {
+			same[d] = 0
 		}
 		if s == dead && popsN[d-1] == 0 {
 			for _, tok := range m.voc.under(i) {
@@ -147,7 +176,7 @@ func (w *trieWalk) difference(x, z *config) {
 		if s != dead && s == xs[d-1] && w.loops(i, s) {
 			for _, tok := range m.voc.under(i) {
 				w.reset(tok)
-				m.voc.set(w.acc, tok)
+				w.legal(tok)
 			}
 			i += int(n.skip)
 			continue
@@ -166,6 +195,26 @@ func (w *trieWalk) difference(x, z *config) {
 			w.decide(n, s, &pops)
 		}
 		i++
+	}
+}
+
+// legal sets the bit of a token. Most configs have few legal tokens, and a mask to
+// hold them would cost more than to find them.
+func (w *trieWalk) legal(tok int32) {
+	v := w.m.voc
+	if w.acc != nil {
+		v.set(w.acc, tok)
+		return
+	}
+	for w.list = append(w.list, tok); v.twin != nil && v.twin[tok] >= 0; w.list = append(w.list, tok) {
+		tok = v.twin[tok]
+	}
+	if len(w.list) > v.words()/4 {
+		w.acc = make([]uint32, v.words())
+		for _, t := range w.list {
+			w.acc[t>>5] |= 1 << (t & 31)
+		}
+		w.list = w.list[:0]
 	}
 }
 
@@ -395,29 +444,67 @@ func (m *machine) project(z *config, nested int, acc []uint32) []popped {
 
 // done packs the result: few legal tokens as a list, the popped ones as a trie.
 func (w *trieWalk) done() *shape {
-	sh := &shape{}
-	n := 0
-	for _, x := range w.acc {
-		n += bits.OnesCount32(x)
-	}
-	if n < len(w.acc)/4 {
-		sh.list = make([]int32, 0, n)
-		for i, x := range w.acc {
-			for ; x != 0; x &= x - 1 {
-				sh.list = append(sh.list, int32(i*32+bits.TrailingZeros32(x)))
-			}
-		}
+	sh := &shape{bits: w.acc}
+	if w.acc == nil {
+		sh.list = slices.Clone(w.list)
 	} else {
-		sh.bits = w.acc
+		sh.thin()
 	}
-	tokens := w.m.voc.tokens
-	slices.SortFunc(w.out, w.m.voc.order)
+	w.sort()
 	if len(w.kept) > 0 {
 		w.out = merge(w.kept, w.out, w.m.voc.order)
 	}
 	w.out = slices.Compact(w.out)
-	sh.plant(w.out, tokens)
+	w.plant(sh)
 	return sh
+}
+
+// thin turns the bits into a list if they are few.
+func (s *shape) thin() {
+	n := 0
+	for _, x := range s.bits {
+		n += bits.OnesCount32(x)
+	}
+	if n >= len(s.bits)/4 {
+		return
+	}
+	s.list = make([]int32, 0, n)
+	for i, x := range s.bits {
+		for ; x != 0; x &= x - 1 {
+			s.list = append(s.list, int32(i*32+bits.TrailingZeros32(x)))
+		}
+	}
+	s.bits = nil
+}
+
+// sort puts out in order. The first eight bytes of what follows the pop, as a
+// number, mostly decide.
+func (w *trieWalk) sort() {
+	if len(w.out) < 2 {
+		return
+	}
+	v := w.m.voc
+	keyed := w.keyed[:0]
+	for _, p := range w.out {
+		var first [8]byte
+		copy(first[:], v.tokens[p.tok][p.cut:])
+		keyed = append(keyed, keyedPop{binary.BigEndian.Uint64(first[:]), p})
+	}
+	slices.SortFunc(keyed, func(a, b keyedPop) int {
+		if a.key != b.key {
+			return cmp.Compare(a.key, b.key)
+		}
+		return v.order(a.popped, b.popped)
+	})
+	for i, k := range keyed {
+		w.out[i] = k.popped
+	}
+	w.keyed = keyed
+}
+
+type keyedPop struct {
+	key uint64
+	popped
 }
 
 func merge(a, b []popped, order func(a, b popped) int) []popped {
@@ -432,33 +519,38 @@ func merge(a, b []popped, order func(a, b popped) int) []popped {
 	return append(append(res, a...), b...)
 }
 
-func (s *shape) plant(out []popped, tokens [][]byte) {
-	var open []int32
+// plant makes the trie of s of the suffixes of out, which is sorted.
+func (w *trieWalk) plant(s *shape) {
+	if len(w.out) == 0 {
+		return
+	}
+	nodes := w.suffix[:0]
+	var open [maxTokenLen]int32
+	depth := 0
 	var before []byte
-	closeTo := func(depth int) {
-		for len(open) > depth {
-			i := open[len(open)-1]
-			s.suffix[i].skip = int32(len(s.suffix)) - i
-			open = open[:len(open)-1]
+	closeTo := func(d int) {
+		for ; depth > d; depth-- {
+			i := open[depth-1]
+			nodes[i].skip = int32(len(nodes)) - i
 		}
 	}
-	s.toks = make([]int32, 0, len(out))
-	for _, p := range out {
-		t := tokens[p.tok][p.cut:]
+	s.toks = make([]int32, len(w.out))
+	for k, p := range w.out {
+		t := w.m.voc.tokens[p.tok][p.cut:]
 		same := 0
 		for same < len(before) && same < len(t) && before[same] == t[same] {
 			same++
 		}
 		closeTo(same)
-		for d := same; d < len(t); d++ {
-			open = append(open, int32(len(s.suffix)))
-			at := int32(len(s.toks))
-			s.suffix = append(s.suffix, suffixNode{b: t[d], depth: uint8(d + 1), lo: at, hi: at})
+		for ; depth < len(t); depth++ {
+			open[depth] = int32(len(nodes))
+			nodes = append(nodes, suffixNode{b: t[depth], depth: uint8(depth + 1), lo: int32(k), hi: int32(k)})
 		}
-		s.toks = append(s.toks, p.tok)
-		s.suffix[open[len(open)-1]].hi = int32(len(s.toks))
+		s.toks[k] = p.tok
+		nodes[open[depth-1]].hi = int32(k + 1)
 		before = t
 	}
 	closeTo(0)
-	s.suffix = slices.Clip(s.suffix)
+	s.suffix = slices.Clone(nodes)
+	w.suffix = nodes
 }
