@@ -63,6 +63,7 @@ var rules = map[string]rule{
 	"server/ui":           {},
 	"store":               {mayNot: http},
 	"tokenizer":           {tests: []string{"internal/testkit"}, mayNot: noIO},
+	"trajectory":          {mayNot: noIO},
 	"weights":             {tests: []string{"internal/testkit"}, mayNot: []string{"net", "github.com"}},
 }
 
