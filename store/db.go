@@ -1,0 +1,294 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	badger "github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+)
+
+// DB is a database. Its methods may be called from any goroutine.
+type DB struct {
+	cfg Config
+	log *slog.Logger
+	in  intake
+
+	// open guards the badger database against being closed under its readers,
+	// which hold it for as long as they read.
+	open struct {
+		sync.RWMutex
+		db *badger.DB // nil: not open
+	}
+	state struct {
+		sync.Mutex
+		err    error    // why nothing is written now; nil: all is well
+		damage []Damage // found when opening
+	}
+	ready  chan struct{} // closed when first open
+	tried  chan struct{} // closed when opening has been tried once
+	quit   chan struct{} // closed by Close
+	once   sync.Once // of tried
+	ended  sync.WaitGroup
+	chores chan chore
+
+	unsynced atomic.Bool // badger has failed to sync its value log, and told only its log
+	deleted  atomic.Bool // since everything deleted was last removed from the files
+	count    counters
+}
+
+type counters struct {
+	commits, updates, bytes, corrupt, failures atomic.Uint64
+	syncNanos                                  atomic.Int64
+}
+
+// Stats are figures since the start.
+type Stats struct {
+	Commits, Updates uint64
+	Bytes            uint64        // keys and values written
+	Syncing          time.Duration // spent in commits
+	Corrupt          uint64        // damaged values met
+	Failures         uint64        // commits that failed
+	Waiting          int           // updates in the queue
+	LSM, ValueLog    int64         // size of the files in bytes
+}
+
+// Start begins to open the database of cfg and returns at once. Until it is open
+// Update and View answer ErrOpening; while it cannot be opened, Err says why and
+// it is tried again.
+func Start(cfg Config) (*DB, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	if cfg.free == nil {
+		cfg.free = freeSpace
+	}
+	d := &DB{cfg: cfg, log: cfg.Log, ready: make(chan struct{}), tried: make(chan struct{}), quit: make(chan struct{}), chores: make(chan chore)}
+	d.in.init(cfg.MaxQueue)
+	d.state.err = ErrOpening
+	d.ended.Go(d.run)
+	d.ended.Go(d.clean)
+	return d, nil
+}
+
+// Open opens the database of cfg.
+func Open(cfg Config) (*DB, error) {
+	d, err := Start(cfg)
+	if err != nil {
+		return nil, err
+	}
+	<-d.tried
+	if err := d.Err(); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// Ready is closed once the database has been opened.
+func (d *DB) Ready() <-chan struct{} { return d.ready }
+
+// Err is why nothing can be written now; nil: all is well.
+func (d *DB) Err() error {
+	d.state.Lock()
+	defer d.state.Unlock()
+	return d.state.err
+}
+
+func (d *DB) setErr(err error) {
+	d.state.Lock()
+	defer d.state.Unlock()
+	if d.state.err != ErrClosed {
+		d.state.err = err
+	}
+}
+
+// Damage lists what was found damaged when the database was opened.
+func (d *DB) Damage() []Damage {
+	d.state.Lock()
+	defer d.state.Unlock()
+	return append([]Damage(nil), d.state.damage...)
+}
+
+// Stats returns a copy of the figures.
+func (d *DB) Stats() Stats {
+	s := Stats{
+		Commits: d.count.commits.Load(), Updates: d.count.updates.Load(), Bytes: d.count.bytes.Load(),
+		Syncing: time.Duration(d.count.syncNanos.Load()), Corrupt: d.count.corrupt.Load(), Failures: d.count.failures.Load(),
+		Waiting: d.in.waiting(),
+	}
+	for _, pattern := range []string{"*.sst", "*.mem"} {
+		s.LSM += sizes(d.cfg.Dir, pattern)
+	}
+	s.ValueLog = sizes(d.cfg.Dir, "*.vlog")
+	return s
+}
+
+func sizes(dir, pattern string) (n int64) {
+	names, _ := filepath.Glob(filepath.Join(dir, pattern))
+	for _, name := range names {
+		if info, err := os.Stat(name); err == nil {
+			n += allocated(info)
+		}
+	}
+	return n
+}
+
+// View calls f with a snapshot of everything that is acknowledged, and returns
+// its error.
+func (d *DB) View(f func(*Reader) error) (err error) {
+	d.open.RLock()
+	defer d.open.RUnlock()
+	db := d.open.db
+	if db == nil {
+		if err := d.Err(); err != nil {
+			return err
+		}
+		return ErrOpening
+	}
+	txn := db.NewTransaction(false)
+	defer txn.Discard()
+	// badger trusts its tables, so a damaged one can lead it anywhere; and after a
+	// failed write it has no memtable.
+	defer func() {
+		if p := recover(); p != nil {
+			fault, ok := p.(runtime.Error)
+			if !ok {
+				panic(p)
+			}
+			d.corrupt(nil, fmt.Errorf("%w\n%s", fault, debug.Stack()))
+			err = fmt.Errorf("%w: %w", ErrCorrupt, fault)
+		}
+	}()
+	return f(&Reader{txn, d})
+}
+
+// Update calls f, which reads and writes, and returns when what it wrote is on
+// stable storage. f runs on the writer's goroutine, so it must be short, and must
+// not keep tx. If f fails, nothing is written and its error is returned. All
+// updates have one order. Update returns early when ctx ends before f has begun.
+func (d *DB) Update(ctx context.Context, f func(tx *Tx) error) error {
+	u := &update{ctx: ctx, f: f, done: make(chan error, 1)}
+	if err := d.in.push(u); err != nil {
+		return err
+	}
+	return <-u.done
+}
+
+// Close waits for the updates that have begun, refuses the others, and closes
+// the database.
+func (d *DB) Close() error {
+	d.state.Lock()
+	closed := d.state.err == ErrClosed
+	d.state.err = ErrClosed
+	d.state.Unlock()
+	if !closed {
+		d.in.close()
+		close(d.quit)
+	}
+	d.ended.Wait()
+	return d.shut()
+}
+
+// shut closes badger's database, when its readers have gone.
+func (d *DB) shut() error {
+	d.open.Lock()
+	defer d.open.Unlock()
+	if d.open.db == nil {
+		return nil
+	}
+	err := d.open.db.Close()
+	d.open.db = nil
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	return nil
+}
+
+// unshut opens badger's database.
+func (d *DB) unshut() error {
+	if err := os.MkdirAll(d.cfg.Dir, 0o700); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if err := d.room(false); err != nil {
+		return err // opening writes, too
+	}
+	lock, err := lockDir(d.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	damage, err := mendDir(d.cfg.Dir)
+	lock()
+	if err != nil {
+		return err
+	}
+	for _, m := range damage {
+		d.log.Error("a log of the store is damaged", "dir", d.cfg.Dir, "damage", m.String())
+	}
+	db, err := badger.Open(d.options())
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if err := syncDir(d.cfg.Dir); err != nil {
+		return errors.Join(fmt.Errorf("store: %w", err), db.Close())
+	}
+	d.state.Lock()
+	d.state.damage = append(d.state.damage, damage...)
+	d.state.Unlock()
+	d.unsynced.Store(false)
+	d.open.Lock()
+	d.open.db = db
+	d.open.Unlock()
+	return nil
+}
+
+func (d *DB) options() badger.Options {
+	o := badger.DefaultOptions(d.cfg.Dir)
+	o.SyncWrites = true // its default is false
+	o.MemTableSize, o.ValueThreshold, o.ValueLogFileSize = d.cfg.MemTable, d.cfg.ValueThreshold, d.cfg.ValueLogFile
+	o.NumMemtables = 2
+	o.NumCompactors = 2
+	o.NumLevelZeroTables, o.NumLevelZeroTablesStall = 4, 12
+	o.DetectConflicts = false // there is one writer
+	o.MetricsEnabled = false
+	// Tables are mapped and not compressed, so no cache of their blocks is needed:
+	// badger's default for one is 256 MiB.
+	o.Compression, o.BlockCacheSize, o.IndexCacheSize = options.None, 0, 0
+	o.Logger = badgerLog{d}
+	return o
+}
+
+// corrupt counts and reports a damaged value.
+func (d *DB) corrupt(key []byte, err error) {
+	d.count.corrupt.Add(1)
+	d.log.Error("the store has met a damaged record", "dir", d.cfg.Dir, "key", fmt.Sprintf("%q", key), "error", err)
+}
+
+// badgerLog takes what badger logs.
+type badgerLog struct{ d *DB }
+
+func (l badgerLog) Errorf(format string, args ...any) {
+	if strings.Contains(format, "while curlf sync") {
+		l.d.unsynced.Store(true) // the only sign of it: the commit succeeds
+	}
+	l.d.log.Error("badger: " + strings.TrimSpace(fmt.Sprintf(format, args...)))
+}
+
+func (l badgerLog) Warningf(format string, args ...any) {
+	l.d.log.Warn("badger: " + strings.TrimSpace(fmt.Sprintf(format, args...)))
+}
+
+func (l badgerLog) Infof(string, ...any)  {}
+func (l badgerLog) Debugf(string, ...any) {}

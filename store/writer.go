@@ -1,0 +1,345 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	badger "github.com/dgraph-io/badger/v4"
+)
+
+// update is one call of Update. done gets its error, once.
+type update struct {
+	ctx  context.Context
+	f    func(*Tx) error
+	done chan error
+}
+
+// intake is the updates that wait for the writer. The writer takes all of them
+// at once, so that a commit's size follows the load with nothing to tune.
+type intake struct {
+	full chan struct{} // something is there
+
+	mu struct {
+		sync.Mutex
+		list   []*update
+		most   int
+		closed bool
+	}
+}
+
+func (in *intake) init(most int) {
+	in.full = make(chan struct{}, 1)
+	in.mu.most = most
+}
+
+func (in *intake) push(u *update) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	switch {
+	case in.mu.closed:
+		return ErrClosed
+	case len(in.mu.list) >= in.mu.most:
+		return ErrBusy
+	}
+	in.mu.list = append(in.mu.list, u)
+	select {
+	case in.full <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+func (in *intake) take() []*update {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	list := in.mu.list
+	in.mu.list = nil
+	return list
+}
+
+func (in *intake) waiting() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return len(in.mu.list)
+}
+
+func (in *intake) close() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.mu.closed = true
+}
+
+// chore is something else that the writer's goroutine does between commits.
+type chore struct {
+	run  func() error
+	done chan error
+}
+
+// How often a database that cannot be opened, or has failed, is tried again.
+const (
+	retryFirst = 20 * time.Millisecond
+	retryMost  = 2 * time.Second
+)
+
+// run is the writer's goroutine.
+func (d *DB) run() {
+	retry := time.NewTimer(0)
+	defer retry.Stop()
+	wait := retryFirst
+	said := "" // the newest error that the log has
+	for {
+		select {
+		case <-d.quit:
+			refuse(d.in.take(), ErrClosed)
+			return
+		case <-d.in.full:
+			if err := d.Err(); err != nil {
+				refuse(d.in.take(), err)
+				continue
+			}
+			if err := d.write(d.in.take()); err != nil {
+				d.count.failures.Add(1)
+				d.log.Error("the store failed to write; it will be opened anew", "dir", d.cfg.Dir, "error", err)
+				d.setErr(err)
+				wait = retryFirst
+				retry.Reset(wait)
+			}
+		case <-retry.C:
+			err := d.reopen()
+			d.once.Do(func() { defer close(d.tried); d.setErr(err) })
+			if err != nil {
+				if said != err.Error() {
+					said = err.Error()
+					d.log.Error("the store cannot be opened; trying again", "dir", d.cfg.Dir, "error", err)
+				}
+				d.setErr(err)
+				wait = min(2*wait, retryMost)
+				retry.Reset(wait)
+				continue
+			}
+			said = ""
+			d.setErr(nil)
+			select {
+			case <-d.ready:
+				d.log.Info("the store is open again", "dir", d.cfg.Dir)
+			default:
+				close(d.ready)
+			}
+		case c := <-d.chores:
+			if err := d.Err(); err != nil {
+				c.done <- err
+				continue
+			}
+			err := c.run()
+			if c.done <- err; err != nil {
+				d.setErr(err)
+				retry.Reset(retryFirst)
+			}
+		}
+	}
+}
+
+func refuse(list []*update, err error) {
+	for _, u := range list {
+		u.done <- err
+	}
+}
+
+// reopen closes the database, should it be open, and opens it. A reader that
+// takes long can put it off; nobody can stop new ones meanwhile.
+func (d *DB) reopen() error {
+	if err := d.room(false); err != nil {
+		return err // the old one still serves readers
+	}
+	for range 100 {
+		if d.open.TryLock() {
+			d.open.Unlock()
+			break
+		}
+		select {
+		case <-d.quit:
+			return ErrClosed
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if err := d.shut(); err != nil {
+		d.log.Warn("the store did not close well", "dir", d.cfg.Dir, "error", err)
+	}
+	if err := d.unshut(); err != nil {
+		return err
+	}
+	return d.redo()
+}
+
+// room reports whether there is space on the disk to write, or to delete.
+func (d *DB) room(deletion bool) error {
+	free, err := d.cfg.free(d.cfg.Dir)
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	need := d.cfg.MinFree
+	if deletion {
+		need /= 2
+	}
+	if free < need {
+		return fmt.Errorf("%w: %d MiB, less than %d MiB", ErrFull, free>>20, need>>20)
+	}
+	return nil
+}
+
+// group is the updates of one transaction.
+type group struct {
+	txn  *badger.Txn
+	size int64
+	n    int // writes
+	done []*update
+}
+
+// The bounds of a transaction: badger's are 15 % of a memtable, and as many
+// entries as nodes of its skip list would fill those.
+func (d *DB) maxGroup() (size int64, n int) {
+	size = d.cfg.MemTable * 14 / 100
+	return size, int(size / entryOverhead)
+}
+
+// write runs updates and commits them. An error says that badger has failed.
+func (d *DB) write(list []*update) error {
+	d.open.RLock()
+	db := d.open.db
+	d.open.RUnlock() // only this goroutine closes it
+	g := group{txn: db.NewTransaction(true)}
+	var failed error
+	for _, u := range list {
+		if failed != nil {
+			u.done <- failed
+			continue
+		}
+		tx, err := d.try(u, g.txn)
+		if err != nil {
+			u.done <- err
+			continue
+		}
+		if !d.fits(&g, tx) {
+			failed = d.commit(&g)
+			g = group{txn: db.NewTransaction(true)}
+		}
+		switch {
+		case failed != nil:
+			u.done <- failed
+		case !d.fits(&g, tx):
+			failed = d.writeAhead(db, tx)
+			u.done <- failed
+			g.txn.Discard()
+			g = group{txn: db.NewTransaction(true)}
+		default:
+			if failed = g.add(tx); failed != nil {
+				u.done <- failed
+				continue
+			}
+			g.done = append(g.done, u)
+		}
+	}
+	if failed != nil {
+		g.txn.Discard()
+		refuse(g.done, failed)
+		return failed
+	}
+	return d.commit(&g)
+}
+
+// try runs an update's function. What is wrong with it is found here: from then
+// on only badger can fail.
+func (d *DB) try(u *update, txn *badger.Txn) (tx *Tx, err error) {
+	if u.ctx.Err() != nil {
+		return nil, context.Cause(u.ctx)
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("store: panic in an update: %v\n%s", p, debug.Stack())
+		}
+	}()
+	tx = &Tx{Reader: Reader{txn, d}}
+	if err := u.f(tx); err != nil {
+		return nil, err
+	}
+	if tx.size > d.cfg.MaxUpdate {
+		return nil, ErrTooLarge
+	}
+	for _, w := range tx.writes {
+		if len(w.key) == 0 || len(w.key) > maxKey || w.key[0] == 0 || w.key[0] == '!' || int64(len(w.value)) > d.cfg.ValueLogFile/2 {
+			return nil, fmt.Errorf("%w: key of %d bytes, value of %d", ErrTooLarge, len(w.key), len(w.value))
+		}
+	}
+	if len(tx.writes) > 0 {
+		err = d.room(!tx.sets)
+	}
+	return tx, err
+}
+
+// maxKey bounds keys in bytes. badger's own bound is 65000.
+const maxKey = 16 << 10
+
+func (d *DB) fits(g *group, tx *Tx) bool {
+	size, n := d.maxGroup()
+	return g.size+tx.size <= size && g.n+len(tx.writes) <= n
+}
+
+func (g *group) add(tx *Tx) error {
+	for _, w := range tx.writes {
+		if w.value == nil || w.expires > 0 {
+			tx.db.deleted.Store(true)
+		}
+		if err := w.into(g.txn); err != nil {
+			return fmt.Errorf("%w: %w", ErrFailed, err)
+		}
+	}
+	g.size += tx.size
+	g.n += len(tx.writes)
+	return nil
+}
+
+func (w *write) into(txn *badger.Txn) error {
+	if w.value == nil {
+		return txn.Delete(w.key)
+	}
+	return txn.SetEntry(&badger.Entry{Key: w.key, Value: w.value, ExpiresAt: w.expires})
+}
+
+// commit makes a group last and answers its updates.
+func (d *DB) commit(g *group) error {
+	err := d.sync(g.txn, g.n)
+	for _, u := range g.done {
+		u.done <- err
+	}
+	if err == nil {
+		d.count.updates.Add(uint64(len(g.done)))
+		d.count.bytes.Add(uint64(g.size))
+	}
+	return err
+}
+
+// sync commits a transaction of n writes and returns when it is on stable storage.
+func (d *DB) sync(txn *badger.Txn, n int) error {
+	defer txn.Discard()
+	if n == 0 {
+		return nil
+	}
+	began := time.Now()
+	err := txn.Commit()
+	if err == nil && d.unsynced.Load() {
+		err = errors.New("store: the value log was not synced")
+	}
+	if err == nil {
+		err = syncDir(d.cfg.Dir) // the commit may have begun a new log
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrFailed, err)
+	}
+	d.count.commits.Add(1)
+	d.count.syncNanos.Add(int64(time.Since(began)))
+	return nil
+}
