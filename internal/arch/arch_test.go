@@ -64,6 +64,7 @@ var rules = map[string]rule{
 	"store":               {mayNot: http},
 	"tokenizer":           {tests: []string{"internal/testkit"}, mayNot: noIO},
 	"trajectory":          {mayNot: noIO},
+	"trajectory/archive":  {may: []string{"store", "trajectory"}, mayNot: http},
 	"weights":             {tests: []string{"internal/testkit"}, mayNot: []string{"net", "github.com"}},
 }
 
