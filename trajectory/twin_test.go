@@ -47,9 +47,7 @@ func array(raw json.RawMessage) (list []json.RawMessage, ok bool) {
 	return list, raw[0] == '[' && json.Unmarshal(raw, &list) == nil
 }
 
-type twin struct {
-	texts, groups []string
-}
+type twin struct{ texts []string }
 
 func (w *twin) body(body []byte, depth int) bool {
 	if !json.Valid(body) || !utf8.Valid(body) || deeper(body, depth) {
