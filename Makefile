@@ -8,7 +8,7 @@ HOT     := ./api ./backend/sim ./device/cpu ./engine ./model ./sampler ./server 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: help build run test race lint purego fuzz bench gen gen-check golden vectors check clean
+.PHONY: help build run test race lint purego fuzz bench gen gen-check golden parquet-check vectors check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -49,6 +49,11 @@ fuzz: ## every fuzz test, FUZZ inputs each (default 200000x, or a time such as 1
 golden: ## make the golden data anew (needs Python with tools/golden/requirements.txt)
 	$(PYTHON) tools/golden/models.py model/testdata models/weir-tiny
 	$(PYTHON) tools/golden/templates.py
+
+parquet-check: ## read a Parquet export with pyarrow and DuckDB (needs Python with tools/parquet/requirements.txt)
+	mkdir -p build/parquet
+	WEIR_PARQUET_OUT=$(abspath build/parquet) $(GO) test -count 1 -run TestFilesForOtherReaders ./trajectory/export
+	$(PYTHON) tools/parquet/check.py build/parquet
 
 gen: ## write the generated assembly anew
 	cd device/cpu/_gen && $(GO) run . -out ..

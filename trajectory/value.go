@@ -126,6 +126,14 @@ func (v Value) Member(name string) (found Value) {
 	return found
 }
 
+// Find is Member for a v that may be absent.
+func (v Value) Find(name string) Value {
+	if v == nil {
+		return nil
+	}
+	return v.Member(name)
+}
+
 // Elements returns the elements of the array v.
 func (v Value) Elements() (list []Value) {
 	if v.Kind() != Array {
@@ -245,3 +253,40 @@ func skipValue(b []byte, i int) int {
 	}
 	return i
 }
+
+// AppendText appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD.
+func AppendText(dst []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	dst = append(dst, '"')
+	from := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= utf8.RuneSelf {
+			r, size := utf8.DecodeRuneInString(s[i:])
+			if r == utf8.RuneError && size == 1 {
+				dst = append(append(dst, s[from:i]...), "\ufffd"...)
+				from = i + 1
+			}
+			i += size
+			continue
+		}
+		i++
+		if c >= ' ' && c != '"' && c != '\\' {
+			continue
+		}
+		dst = append(dst, s[from:i-1]...)
+		from = i
+		switch c {
+		case '"', '\\':
+			dst = append(dst, '\\', c)
+		case '\n':
+			dst = append(dst, '\\', 'n')
+		default:
+			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		}
+	}
+	return append(append(dst, s[from:]...), '"')
+}
+
+// AppendFloat appends a finite number as JSON.
+func AppendFloat(dst []byte, x float64) []byte { return strconv.AppendFloat(dst, x, 'g', -1, 64) }

@@ -65,6 +65,7 @@ var rules = map[string]rule{
 	"tokenizer":           {tests: []string{"internal/testkit"}, mayNot: noIO},
 	"trajectory":          {mayNot: noIO},
 	"trajectory/archive":  {may: []string{"store", "trajectory"}, mayNot: http},
+	"trajectory/export":   {may: []string{"trajectory", "trajectory/archive"}, tests: []string{"store"}, mayNot: http},
 	"weights":             {tests: []string{"internal/testkit"}, mayNot: []string{"net", "github.com"}},
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"weir/store"
@@ -192,62 +193,74 @@ func (c *Contents) Visit(f *Filter, v Visitor) error {
 	if !f.batch(c.Batch) {
 		return nil
 	}
-	whole := f.whole()
-	c.rows.off, c.groups.off = 0, 0
+	for at := (Mark{}); ; {
+		next, err := c.VisitGroup(at, f, v)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		at = next
+	}
+}
+
+// Mark is where a group begins in its batch. The zero value is the first.
+type Mark struct{ group, row int64 }
+
+// VisitGroup is Visit for the one group at a mark. It returns the next group's;
+// the error is io.EOF when there is no group at the mark.
+func (c *Contents) VisitGroup(at Mark, f *Filter, v Visitor) (next Mark, err error) {
+	c.groups.off, c.rows.off = at.group, at.row
+	b, err := c.groups.next()
+	if err != nil {
+		return at, err
+	}
+	if b == nil {
+		return at, io.EOF
+	}
 	var g GroupRow
+	if err := g.parse(b); err != nil {
+		return at, err
+	}
+	g.At = at
+	told := v.Group == nil
+	tell := func() error {
+		if told {
+			return nil
+		}
+		told = true
+		return v.Group(&g)
+	}
+	if f.whole() {
+		if err := tell(); err != nil {
+			return at, err
+		}
+	}
 	var r Row
-	var told bool
-	behind := true // r has been dealt with
 	for {
-		b, err := c.groups.next()
-		if err != nil || b == nil {
-			return err
+		next = Mark{c.groups.off, c.rows.off}
+		b, err := c.rows.next()
+		if err != nil {
+			return at, err
 		}
-		if err := g.parse(b); err != nil {
-			return err
+		if b == nil {
+			return next, nil
 		}
-		told = false
-		tell := func() error {
-			if told || v.Group == nil {
-				return nil
-			}
-			told = true
-			return v.Group(&g)
+		if err := r.parse(b); err != nil {
+			return at, err
 		}
-		if whole {
-			if err := tell(); err != nil {
-				return err
+		if r.Group != g.Index {
+			return next, nil
+		}
+		ok, err := c.selects(f, &r)
+		if err == nil && ok {
+			if err = tell(); err == nil {
+				err = v.Trajectory(&r)
 			}
 		}
-		for {
-			if behind {
-				b, err := c.rows.next()
-				if err != nil {
-					return err
-				}
-				if b == nil {
-					break
-				}
-				if err := r.parse(b); err != nil {
-					return err
-				}
-			}
-			if behind = r.Group == g.Index; !behind {
-				break
-			}
-			ok, err := c.selects(f, &r)
-			if err != nil {
-				return err
-			}
-			if !ok {
-				continue
-			}
-			if err := tell(); err != nil {
-				return err
-			}
-			if err := v.Trajectory(&r); err != nil {
-				return err
-			}
+		if err != nil {
+			return at, err
 		}
 	}
 }
