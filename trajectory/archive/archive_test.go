@@ -100,16 +100,16 @@ func big(seed uint64) string {
 // Whatever ends an upload before its commit, nothing of it stays (checklist 19).
 func TestAbort(t *testing.T) {
 	s := newShelf(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	for name, end := range map[string]func(*Upload){
-		"abort": func(*Upload) {},
-		"client leaves": func(u *Upload) {
-			cancel()
+	for name, end := range map[string]func(*Upload, func()){
+		"abort": func(*Upload, func()) {},
+		"client leaves": func(u *Upload, leave func()) {
+			leave()
 			if _, err := u.Commit(Meta{Split: "s"}); err == nil {
 				t.Error("committed")
 			}
 		},
 	} {
+		ctx, cancel := context.WithCancel(context.Background())
 		u, err := s.Begin(ctx, "t", "m")
 		if err != nil {
 			t.Fatal(err)
@@ -121,9 +121,10 @@ func TestAbort(t *testing.T) {
 		if len(s.texts("t", "m", &Filter{})) != 0 {
 			t.Error("seen before its commit")
 		}
-		end(u)
+		end(u, cancel)
 		u.Abort()
 		u.Abort()
+		cancel()
 		s.until("swept", func() bool { return s.keys(tagBlock) == 0 && s.keys(tagMarker) == 0 })
 	}
 	if n := s.keys(tagHeader); n != 0 {
