@@ -35,12 +35,15 @@ type DB struct {
 		err    error    // why nothing is written now; nil: all is well
 		damage []Damage // found when opening
 	}
-	ready  chan struct{} // closed when first open
-	tried  chan struct{} // closed when opening has been tried once
-	quit   chan struct{} // closed by Close
-	once   sync.Once // of tried
-	ended  sync.WaitGroup
-	chores chan chore
+	ready chan struct{} // closed when first open
+	tried chan struct{} // closed when opening has been tried once
+	quit  chan struct{} // closed by Close
+	once  sync.Once     // of tried
+	ended sync.WaitGroup
+	// opening is waited for apart: while the disk takes no writes, badger does not
+	// come to an end of closing.
+	opening sync.WaitGroup
+	chores  chan chore
 
 	unsynced atomic.Bool // badger has failed to sync its value log, and told only its log
 	deleted  atomic.Bool // since everything deleted was last removed from the files
@@ -199,8 +202,21 @@ func (d *DB) Close() error {
 		close(d.quit)
 	}
 	d.ended.Wait()
-	return d.shut()
+	shut := make(chan error, 1)
+	go func() {
+		d.opening.Wait()
+		shut <- d.shut()
+	}()
+	select {
+	case err := <-shut:
+		return err
+	case <-time.After(closeTime):
+		return fmt.Errorf("store: %s does not close; what was acknowledged is in its logs", d.cfg.Dir)
+	}
 }
+
+// closeTime is how long Close waits for badger and for readers.
+const closeTime = 10 * time.Second
 
 // shut closes badger's database, when its readers have gone.
 func (d *DB) shut() error {
@@ -261,6 +277,7 @@ func (d *DB) options() badger.Options {
 	o.NumMemtables = 2
 	o.NumCompactors = 2
 	o.NumLevelZeroTables, o.NumLevelZeroTablesStall = 4, 12
+	o.CompactL0OnClose = true // Compact relies on it: nothing else forces a lone level to be compacted
 	o.DetectConflicts = false // there is one writer
 	o.MetricsEnabled = false
 	// Tables are mapped and not compressed, so no cache of their blocks is needed:

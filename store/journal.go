@@ -166,9 +166,9 @@ func (b *batch) add(w write) {
 	if b.err != nil {
 		return
 	}
-	size, n := b.d.maxGroup()
-	more := int64(len(w.key)+len(w.value)) + entryOverhead
-	if b.g.txn != nil && (b.g.size+more > size || b.g.n == n) {
+	var more size
+	more.add(&w, b.d.cfg.ValueThreshold)
+	if b.g.txn != nil && !b.g.within(more, b.d.cfg.MemTable) {
 		b.flush()
 	}
 	if b.g.txn == nil {
@@ -177,14 +177,13 @@ func (b *batch) add(w write) {
 	if err := w.into(b.g.txn); err != nil && b.err == nil {
 		b.err = fmt.Errorf("%w: %w", ErrFailed, err)
 	}
-	b.g.size += more
-	b.g.n++
+	b.g.size.add(&w, b.d.cfg.ValueThreshold)
 }
 
 func (b *batch) flush() {
 	if b.g.txn != nil && b.err == nil {
 		b.err = b.d.sync(b.g.txn, b.g.n)
-		b.d.count.bytes.Add(uint64(b.g.size))
+		b.d.count.bytes.Add(uint64(b.g.bytes))
 	}
 	b.g = group{}
 }

@@ -222,6 +222,12 @@ func inspect(b []byte, wal bool) (patches []patch) {
 		r, _ = recordAt(b, next)
 		var filler []byte
 		switch same := open != 0 && r.txn() == open; {
+		case wal && open != 0 && !same && r.meta&metaEnd != 0:
+			// All of another transaction but its end is lost, too.
+			filler = endOf(open, 0)
+			if filler = append(filler, fill(metaDelete|metaTxn, r.txn(), next-at-len(filler))...); len(filler) != next-at {
+				return patches
+			}
 		case wal && open != 0 && !same:
 			filler = endOf(open, next-at)
 			open = 0
@@ -240,13 +246,9 @@ func inspect(b []byte, wal bool) (patches []patch) {
 }
 
 // resume finds the first whole record behind the damage at an offset; -1: none.
+// Nobody can plant one in a value for it to find: a record holds a 0 (its user
+// meta), and values that clients write are JSON, which holds none.
 func resume(b []byte, at int) int {
-	// If only the body is damaged, the header says where it ends.
-	if end, _, _, ok := headerAt(b, at); ok && end < len(b) {
-		if _, ok := recordAt(b, end); ok {
-			return end
-		}
-	}
 	for i := at + 1; i < len(b); i++ {
 		if b[i] == 0 && zeros(b[i:]) >= maxVarint32 { // a key is never empty
 			i += zeros(b[i:]) - 3 // meta and user meta may be 0
@@ -277,16 +279,20 @@ func zeros(b []byte) (n int) {
 // damaged, the transaction is whole.
 func tail(b []byte, at int, open uint64) []patch {
 	rest := bytes.TrimRight(b[at:], "\x00")
-	if open == 0 || !bytes.Contains(rest, []byte(endKey)) {
-		return nil
-	}
 	end := endOf(open, 0)
-	room := make([]byte, max(len(end), len(rest)))
-	copy(room, end)
-	if at+len(room) > len(b) {
+	if open == 0 || len(rest) > len(end) || at+len(end) > len(b) {
 		return nil
 	}
-	return []patch{{at, len(rest), room}}
+	same := 0
+	for i := range rest {
+		if rest[i] == end[i] {
+			same++
+		}
+	}
+	if 2*same <= len(rest) {
+		return nil
+	}
+	return []patch{{at, len(rest), end}}
 }
 
 // fill is a record of a length, for key that nobody uses; nil: there is none.
@@ -308,14 +314,15 @@ func endOf(txn uint64, length int) []byte {
 	if length == 0 {
 		return appendRecord(nil, metaEnd, key, []byte(digits))
 	}
-	for n := len(digits); n <= length; n++ {
-		r := appendRecord(nil, metaEnd, key, append(bytes.Repeat([]byte{'0'}, n-len(digits)), digits...))
-		if len(r) == length {
+	least := len(appendRecord(nil, metaEnd, key, []byte(digits)))
+	for n := max(0, length-least-maxVarint32); n <= length-least; n++ {
+		if r := appendRecord(nil, metaEnd, key, append(bytes.Repeat([]byte{'0'}, n), digits...)); len(r) == length {
 			return r
 		}
-		if len(r) > length {
-			break
-		}
+	}
+	// The length of its length jumps here: put another record in front.
+	if first := fill(metaDelete|metaTxn, txn, length-least); first != nil {
+		return append(first, endOf(txn, 0)...)
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func (d *DB) clean() {
 // into a file only when that is full or closed, and never collects its newest
 // value log.
 func (d *DB) Compact() error {
-	c := chore{run: d.reopen, done: make(chan error, 1)}
+	c := chore{run: d.flush, done: make(chan error, 1)}
 	select {
 	case d.chores <- c:
 	case <-d.quit:
@@ -54,6 +54,15 @@ func (d *DB) Compact() error {
 		return err
 	}
 	return d.collect(0.001)
+}
+
+// flush opens the database anew. badger's compaction keeps what a reader might
+// have seen, and goes by the newest reader that has come and gone: here is one.
+func (d *DB) flush() error {
+	d.open.RLock()
+	d.open.db.NewTransaction(false).Discard()
+	d.open.RUnlock()
+	return d.reopen()
 }
 
 func (d *DB) flatten() error {

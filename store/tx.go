@@ -141,7 +141,7 @@ func (r *Reader) Scan(rg Range, f func(key, value []byte) bool) error {
 type Tx struct {
 	Reader
 	writes []write
-	size   int64
+	size        // of the writes
 	sets   bool // something is written, not only deleted
 }
 
@@ -169,9 +169,35 @@ func (tx *Tx) Delete(key []byte) { tx.add(write{key: key}) }
 
 func (tx *Tx) add(w write) {
 	tx.writes = append(tx.writes, w)
-	tx.size += int64(len(w.key)+len(w.value)) + entryOverhead
+	tx.size.add(&w, tx.db.cfg.ValueThreshold)
 }
 
-// entryOverhead is what badger adds to a key and a value in a transaction, and
-// more.
+// size is what writes take: in bytes, in bytes of a memtable, and in number.
+type size struct {
+	bytes, table int64
+	n            int
+}
+
+// entryOverhead is what badger adds to a key and a value in a memtable, and more.
 const entryOverhead = 128
+
+func (s *size) add(w *write, threshold int64) {
+	n := int64(len(w.key)+len(w.value)) + entryOverhead
+	s.bytes += n
+	if int64(len(w.value)) >= threshold { // only a pointer goes to the memtable
+		n -= int64(len(w.value))
+	}
+	s.table += n
+	s.n++
+}
+
+// within reports whether writes of s and more fit one transaction: badger's bounds
+// are 15 % of a memtable, and as many entries as nodes of its skip list would fill
+// those. The bytes are bounded for the sake of the others who wait.
+func (s size) within(more size, memTable int64) bool {
+	most := memTable * 14 / 100
+	return s.table+more.table <= most && int64(s.n+more.n) <= most/entryOverhead && s.bytes+more.bytes <= maxGroup
+}
+
+// maxGroup bounds a transaction in bytes.
+const maxGroup = 16 << 20

@@ -90,7 +90,8 @@ func (d *DB) run() {
 	retry := time.NewTimer(0)
 	defer retry.Stop()
 	wait := retryFirst
-	said := "" // the newest error that the log has
+	said := ""                      // the newest error that the log has
+	reopened := make(chan error, 1) // opening runs beside, so that updates are refused meanwhile
 	for {
 		select {
 		case <-d.quit:
@@ -109,20 +110,20 @@ func (d *DB) run() {
 				retry.Reset(wait)
 			}
 		case <-retry.C:
-			err := d.reopen()
-			d.once.Do(func() { defer close(d.tried); d.setErr(err) })
+			d.opening.Go(func() { reopened <- d.reopen() })
+		case err := <-reopened:
+			d.setErr(err)
+			d.once.Do(func() { close(d.tried) })
 			if err != nil {
 				if said != err.Error() {
 					said = err.Error()
 					d.log.Error("the store cannot be opened; trying again", "dir", d.cfg.Dir, "error", err)
 				}
-				d.setErr(err)
 				wait = min(2*wait, retryMost)
 				retry.Reset(wait)
 				continue
 			}
 			said = ""
-			d.setErr(nil)
 			select {
 			case <-d.ready:
 				d.log.Info("the store is open again", "dir", d.cfg.Dir)
@@ -193,17 +194,9 @@ func (d *DB) room(deletion bool) error {
 
 // group is the updates of one transaction.
 type group struct {
-	txn  *badger.Txn
-	size int64
-	n    int // writes
+	txn *badger.Txn
+	size
 	done []*update
-}
-
-// The bounds of a transaction: badger's are 15 % of a memtable, and as many
-// entries as nodes of its skip list would fill those.
-func (d *DB) maxGroup() (size int64, n int) {
-	size = d.cfg.MemTable * 14 / 100
-	return size, int(size / entryOverhead)
 }
 
 // write runs updates and commits them. An error says that badger has failed.
@@ -223,20 +216,20 @@ func (d *DB) write(list []*update) error {
 			u.done <- err
 			continue
 		}
-		if !d.fits(&g, tx) {
+		if !g.within(tx.size, d.cfg.MemTable) {
 			failed = d.commit(&g)
 			g = group{txn: db.NewTransaction(true)}
 		}
 		switch {
 		case failed != nil:
 			u.done <- failed
-		case !d.fits(&g, tx):
+		case !g.within(tx.size, d.cfg.MemTable):
 			failed = d.writeAhead(db, tx)
 			u.done <- failed
 			g.txn.Discard()
 			g = group{txn: db.NewTransaction(true)}
 		default:
-			if failed = g.add(tx); failed != nil {
+			if failed = g.take(tx); failed != nil {
 				u.done <- failed
 				continue
 			}
@@ -266,7 +259,7 @@ func (d *DB) try(u *update, txn *badger.Txn) (tx *Tx, err error) {
 	if err := u.f(tx); err != nil {
 		return nil, err
 	}
-	if tx.size > d.cfg.MaxUpdate {
+	if tx.bytes > d.cfg.MaxUpdate {
 		return nil, ErrTooLarge
 	}
 	for _, w := range tx.writes {
@@ -283,12 +276,7 @@ func (d *DB) try(u *update, txn *badger.Txn) (tx *Tx, err error) {
 // maxKey bounds keys in bytes. badger's own bound is 65000.
 const maxKey = 16 << 10
 
-func (d *DB) fits(g *group, tx *Tx) bool {
-	size, n := d.maxGroup()
-	return g.size+tx.size <= size && g.n+len(tx.writes) <= n
-}
-
-func (g *group) add(tx *Tx) error {
+func (g *group) take(tx *Tx) error {
 	for _, w := range tx.writes {
 		if w.value == nil || w.expires > 0 {
 			tx.db.deleted.Store(true)
@@ -297,8 +285,9 @@ func (g *group) add(tx *Tx) error {
 			return fmt.Errorf("%w: %w", ErrFailed, err)
 		}
 	}
-	g.size += tx.size
-	g.n += len(tx.writes)
+	g.bytes += tx.bytes
+	g.table += tx.table
+	g.n += tx.n
 	return nil
 }
 
@@ -317,7 +306,7 @@ func (d *DB) commit(g *group) error {
 	}
 	if err == nil {
 		d.count.updates.Add(uint64(len(g.done)))
-		d.count.bytes.Add(uint64(g.size))
+		d.count.bytes.Add(uint64(g.bytes))
 	}
 	return err
 }
