@@ -42,9 +42,14 @@ type Limits struct {
 	MaxPriority *int    // the most urgent priority; nil: any
 }
 
+// Covers reports whether a project is one of an identity's.
+func (id *Identity) Covers(project string) bool {
+	return slices.ContainsFunc(id.Projects, func(p string) bool { return covers(p, project) })
+}
+
 // May reports whether an identity has a right in a project.
 func (id *Identity) May(right Rights, project string) bool {
-	return id.Rights&right == right && slices.ContainsFunc(id.Projects, func(p string) bool { return covers(p, project) })
+	return id.Rights&right == right && id.Covers(project)
 }
 
 // MayUse reports whether an identity may use a model.

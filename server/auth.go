@@ -1,39 +1,77 @@
 package server
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"weir/api"
+	"weir/auth"
 )
 
-// keys are the API keys that are accepted, as hashes: comparing those takes the
-// same time wherever, and whether, two keys differ.
-type keys [][sha256.Size]byte
+// A door is how a group of routes asks who is there.
+type door int
 
-func newKeys(plain []string) keys {
-	k := make(keys, len(plain))
-	for i, s := range plain {
-		k[i] = sha256.Sum256([]byte(s))
+const (
+	// byKey wants "Authorization: Bearer <key>" or, as some front-ends send it,
+	// "x-api-key: <key>" (spec chat-completions 1.4).
+	byKey door = iota
+	// byToken wants "Authorization: Bearer" (spec trajectories T-3), and stays shut
+	// for other machines while there are no keys (decision 25).
+	byToken
+)
+
+// doorOf is the door in front of a path, whether there is something behind it or not.
+func doorOf(path string) door {
+	if strings.HasPrefix(path, "/v1/preview/") {
+		return byToken
 	}
-	return k
+	return byKey
 }
 
-// accept reports whether the headers carry one of the keys (spec
-// chat-completions 1.4): "Authorization: Bearer <key>", split at the first
-// space, the scheme in any case; or "x-api-key: <key>", which some front-ends
-// send instead.
-func (k keys) accept(authorization, xAPIKey string) bool {
-	if scheme, token, _ := strings.Cut(authorization, " "); strings.EqualFold(scheme, "bearer") && k.has(token) {
+// admit says who a request is from, or answers it with 401 and returns false.
+func (s *Server) admit(c *call, d door, authorization, xAPIKey string) bool {
+	if d == byToken {
+		return s.admitByToken(c, authorization)
+	}
+	if s.keys.Open() {
+		c.who = auth.Anonymous
 		return true
 	}
-	return xAPIKey != "" && k.has(xAPIKey)
+	if scheme, _, token := auth.Parse(authorization); scheme == auth.Bearer {
+		c.who = s.keys.Token(token)
+	}
+	if c.who == nil && xAPIKey != "" {
+		c.who = s.keys.Token(xAPIKey)
+	}
+	if c.who == nil {
+		c.answer(fasthttp.StatusUnauthorized, api.UnauthorizedBody)
+	}
+	return c.who != nil
 }
 
-func (k keys) has(token string) bool {
-	sum := sha256.Sum256([]byte(token))
-	match := 0
-	for i := range k {
-		match |= subtle.ConstantTimeCompare(sum[:], k[i][:])
+// admitByToken is for the routes below /v1/preview.
+func (s *Server) admitByToken(c *call, authorization string) bool {
+	scheme, _, token := auth.Parse(authorization)
+	switch {
+	case s.keys.Open() && !s.exposed.Load():
+		c.who = auth.Anonymous
+	case scheme == auth.Bearer:
+		c.who = s.keys.Token(token)
 	}
-	return match == 1
+	if c.who != nil {
+		return true
+	}
+	s.unauthorized(c, "Bearer", scheme)
+	return false
+}
+
+// unauthorized answers with 401, and with what would be wanted.
+func (s *Server) unauthorized(c *call, want string, sent auth.Scheme) {
+	detail := "Invalid authentication credentials"
+	if sent == auth.None {
+		detail = "Not authenticated"
+	}
+	c.Response.Header.Set("WWW-Authenticate", want)
+	c.answer(fasthttp.StatusUnauthorized, `{"detail":"`+detail+`"}`)
 }

@@ -3,11 +3,19 @@ package server
 import (
 	"strings"
 	"testing"
+
+	"github.com/valyala/fasthttp"
+
+	"weir/auth"
 )
 
 // Spec chat-completions 1.4, C6 and C7.
 func TestKeys(t *testing.T) {
-	k := newKeys([]string{"secret", "other key"})
+	k, err := auth.New([]string{"secret", "other key"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{keys: k}
 	for _, c := range []struct {
 		authorization, xAPIKey string
 		want                   bool
@@ -29,7 +37,7 @@ func TestKeys(t *testing.T) {
 		{"Bearer secre", "wrong", false},
 		{"", "Bearer secret", false},
 	} {
-		if got := k.accept(c.authorization, c.xAPIKey); got != c.want {
+		if got := s.admit(&call{RequestCtx: &fasthttp.RequestCtx{}}, byKey, c.authorization, c.xAPIKey); got != c.want {
 			t.Errorf("accept(%q, %q) = %v", c.authorization, c.xAPIKey, got)
 		}
 	}

@@ -8,14 +8,19 @@ import (
 	"time"
 
 	"weir/api"
+	"weir/auth"
 )
 
 // Config is the server's configuration.
 type Config struct {
 	Version string   // what GET /version says
-	APIKeys []string // any of them opens /v1; none: everything is open
-	CORS    CORS
-	Limits  api.Limits // of what a body may hold
+	APIKeys []string // any of them opens everything; none: everything is open
+	// Keys are who may do what. nil: APIKeys alone.
+	Keys *auth.Keyring
+	// Trajectories are what is below /v1/preview/models.
+	Trajectories Trajectories
+	CORS         CORS
+	Limits       api.Limits // of what a body may hold
 
 	// MaxBody bounds a request body, in bytes. 32 MiB are some 8 million tokens
 	// of plain text: room for a long context in escaped JSON, and little enough
@@ -70,6 +75,7 @@ func DefaultConfig() Config {
 	limits.Choices = 128 // OpenAI's limit; each choice has its copy of the prompt's ids
 	return Config{
 		Version:        "devel",
+		Trajectories:   DefaultTrajectories(),
 		CORS:           DefaultCORS(),
 		Limits:         limits,
 		MaxBody:        32 << 20,
@@ -120,6 +126,9 @@ func (c *Config) Validate() error {
 		if k == "" {
 			return errors.New("server: an API key is empty")
 		}
+	}
+	if err := c.Trajectories.Validate(); err != nil {
+		return err
 	}
 	return c.Limits.Validate()
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"weir/api"
+	"weir/auth"
 )
 
 // route is one function of the server.
@@ -39,9 +40,10 @@ type call struct {
 	ctx                  context.Context // ends when the client leaves or the server stops
 	cancel               context.CancelCauseFunc
 
-	id      string // X-Request-Id; "": none was sent
-	project string // "<team>/<project>"; "": none
-	tenant  string // whose turn it is in the preparation queue
+	who     *auth.Identity // who sent it; nil: the route is open
+	id      string         // X-Request-Id; "": none was sent
+	project string         // "<team>/<project>"; "": none
+	tenant  string         // whose turn it is in the preparation queue
 
 	body     body
 	bodyRead bool // nothing of the body is left on the wire
@@ -69,10 +71,10 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 		s.cfg.CORS.preflight(rc)
 		return
 	}
-	r, found := routes[path]
+	r, found := s.route(path)
 	authorization, xAPIKey := string(header.Peek("Authorization")), string(header.Peek("X-Api-Key"))
-	if guarded := found && !r.open || strings.HasPrefix(path, "/v1"); guarded && len(s.keys) > 0 && !s.keys.accept(authorization, xAPIKey) {
-		c.answer(fasthttp.StatusUnauthorized, api.UnauthorizedBody)
+	door := doorOf(path)
+	if guarded := found && !r.open || strings.HasPrefix(path, "/v1") || door != byKey; guarded && !s.admit(c, door, authorization, xAPIKey) {
 		return
 	}
 	if !found {
@@ -86,17 +88,38 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 		return
 	}
 	var bad *api.Error
+	if door != byKey { // a project is part of the request there
+		c.ctx, c.cancel = context.WithCancelCause(s.base)
+		c.conn.attach(c.cancel)
+		r.serve(s, c)
+		return
+	}
 	if c.project, bad = parseProject(string(header.Peek("Compat-Project")), string(header.Peek("OpenAI-Project"))); bad != nil {
 		s.fail(c, bad)
 		return
 	}
+	if c.project != "" && c.who != nil && !c.who.Covers(c.project) {
+		s.fail(c, api.ErrPermission("The key is not for the project "+c.project+"."))
+		return
+	}
 	c.tenant = c.project
-	if c.tenant == "" && len(s.keys) > 0 {
+	if c.tenant == "" && !s.keys.Open() {
 		c.tenant = "key " + authorization + xAPIKey
 	}
 	c.ctx, c.cancel = context.WithCancelCause(s.base)
 	c.conn.attach(c.cancel)
 	r.serve(s, c)
+}
+
+// route finds what answers a path. Ids are part of a path only below /v1/preview/.
+func (s *Server) route(path string) (r route, found bool) {
+	if r, found = routes[path]; found {
+		return r, true
+	}
+	if rest, ok := strings.CutPrefix(path, previewModels); ok && s.cfg.Trajectories.Archive != nil {
+		return previewRoute(rest)
+	}
+	return r, false
 }
 
 func allows(methods, method string) bool {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"weir/auth"
 )
 
 // Server answers HTTP. It may listen before it has a model: until SetModel,
@@ -22,14 +24,17 @@ type Server struct {
 	http   *fasthttp.Server
 	conns  *connections
 	queue  *queue
-	keys   keys
+	keys   *auth.Keyring
 	salts  salter
 	bodies budget
+
+	uploads atomic.Int64 // log requests being read
 
 	model    atomic.Pointer[Model]
 	progress atomic.Pointer[string] // why there is no model yet
 	failed   atomic.Bool            // there will be no answers any more
 	draining atomic.Bool
+	exposed  atomic.Bool // other machines can reach it
 
 	base context.Context // of every request
 	stop context.CancelCauseFunc
@@ -48,12 +53,17 @@ func New(cfg Config) (*Server, error) {
 		cfg.Log = slog.Default()
 	}
 	s := &Server{
-		cfg: cfg, log: cfg.Log, keys: newKeys(cfg.APIKeys), salts: newSalter(),
+		cfg: cfg, log: cfg.Log, keys: cfg.Keys, salts: newSalter(),
 		bodies: budget{most: cfg.MaxBodies}, now: time.Now, newID: func() string { return randomHex(8) },
 	}
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.conns = newConnections(newWatcher(s.log), cfg.WriteTimeout)
 	var err error
+	if s.keys == nil {
+		if s.keys, err = auth.New(cfg.APIKeys, ""); err != nil {
+			return nil, err
+		}
+	}
 	if s.queue, err = newQueue(cfg.PrepareQueue, cfg.PrepareWorkers); err != nil {
 		return nil, err
 	}
@@ -96,6 +106,9 @@ func randomHex(n int) string {
 // Serve answers the connections of ln until Shutdown, and then returns nil. It
 // may run for several listeners at a time.
 func (s *Server) Serve(ln net.Listener) error {
+	if a, ok := ln.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
+		s.exposed.Store(true)
+	}
 	if err := s.http.Serve(&listener{ln, s.conns}); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}

@@ -58,7 +58,7 @@ var rules = map[string]rule{
 	"models":              {mayNot: noIO},
 	"sampler":             {may: []string{"backend", inv}, tests: []string{"internal/testkit"}, mayNot: pure},
 	"scheduler":           {may: []string{inv, "kvcache"}, tests: []string{"internal/testkit"}, mayNot: pure},
-	"server":              {may: []string{"api", "auth", "chat", "chat/jinja", "engine", "grammar", "metrics", "sampler", "server/ui", "store", "tokenizer"}, tests: []string{inv, "backend", "backend/sim", "device/cpu", "internal/testkit", "model", "models", "weights"}, mayNot: []string{"net/http"}},
+	"server":              {may: []string{"api", "auth", "chat", "chat/jinja", "engine", "grammar", "metrics", "sampler", "server/ui", "store", "tokenizer", "trajectory", "trajectory/archive", "trajectory/export"}, tests: []string{inv, "backend", "backend/sim", "device/cpu", "internal/testkit", "model", "models", "weights"}, mayNot: []string{"net/http"}},
 	"server/sdktest":      {tests: []string{"backend", "backend/sim", "chat", "engine", "models", "server", "tokenizer"}},
 	"server/ui":           {},
 	"store":               {mayNot: http},
