@@ -4,11 +4,13 @@ PYTHON  ?= python3
 export CGO_ENABLED ?= 0
 TAGS    := invariants
 PKGS    := ./...
-HOT     := ./api ./backend/sim ./device/cpu ./engine ./model ./sampler ./server ./tokenizer
+HOT     := ./api ./backend/sim ./chat/reasoning ./device/cpu ./engine ./model ./sampler ./server ./tokenizer
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+COUNT   ?= 6
+LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-output-len 64 --num-warmups 8
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: help build run test race lint purego fuzz bench gen gen-check golden parquet-check vectors check clean
+.PHONY: help build run test race lint purego fuzz bench gen gen-check golden parquet-check vectors clients check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -41,6 +43,9 @@ vectors: ## the large test vectors: DIR=.. (TOKENIZERS=.. adds published tokeniz
 	@test -n "$(DIR)" || { echo "usage: make vectors DIR=.. [TOKENIZERS=..]"; exit 1; }
 	WEIR_VECTORS=$(abspath $(DIR)) WEIR_TOKENIZERS=$(abspath $(TOKENIZERS)) $(GO) test ./tokenizer ./chat/... -run Vectors -v
 
+clients: build ## openai-node, Vercel AI SDK and LangChain.js against a running weir (needs Node 20 and npm)
+	cd tools/clients && npm ci --no-audit --no-fund --ignore-scripts && npm test
+
 fuzz: ## every fuzz test, FUZZ inputs each (default 200000x, or a time such as 1m)
 	@set -e; for f in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
 	  for name in $$($(GO) test -list '^Fuzz' $$f | grep '^Fuzz'); do echo "== $$f $$name"; \
@@ -54,6 +59,12 @@ parquet-check: ## read a Parquet export with pyarrow and DuckDB (needs Python wi
 	mkdir -p build/parquet
 	WEIR_PARQUET_OUT=$(abspath build/parquet) $(GO) test -count 1 -run TestFilesForOtherReaders ./trajectory/export
 	$(PYTHON) tools/parquet/check.py build/parquet
+
+bench: build ## start-up and idling, micro-benchmarks of the control plane (COUNT=6 each), a load (LOAD='flags of weir bench serve')
+	./weir bench start
+	$(GO) test -run '^$$' -count $(COUNT) -bench '^Benchmark(Scan|DecodeChat|Chunk|Step|StreamToken|Event)$$' ./api ./engine ./server ./bench
+	$(GO) test -run '^$$' -count $(COUNT) -bench '^BenchmarkEncode$$/^150k$$' ./tokenizer
+	./weir bench serve --binary self $(LOAD)
 
 gen: ## write the generated assembly anew
 	cd device/cpu/_gen && $(GO) run . -out ..

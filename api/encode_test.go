@@ -108,7 +108,7 @@ func transcripts() []transcript {
 	})
 	add("usage", false, "Hi", Form{ContinuousUsage: true, TokenIDs: true}, func(s *Stream, b []byte) []byte {
 		b = s.AppendRole(b, 0, "assistant", []int32{3, 4}, u(0))
-		b = s.AppendEcho(b, 0, "H", u(0))
+		b = s.AppendEcho(b, 0, "", "H", u(0))
 		b = s.AppendChunk(b, &Chunk{Content: "i", TokenIDs: []int32{72}, Usage: u(1)})
 		b = s.AppendChunk(b, &Chunk{TokenIDs: []int32{2}, Finish: FinishStop, Stop: StoppedBy(2), Usage: u(2)})
 		return s.AppendUsage(b, u(2))
@@ -185,7 +185,7 @@ func TestC132Chunks(t *testing.T) {
 		{string(s.AppendChunk(nil, &Chunk{Content: "Hi"})), `{"index":0,"delta":{"content":"Hi"},"logprobs":null,"finish_reason":null,"token_ids":null}]}`},
 		{string(s.AppendChunk(nil, &Chunk{Finish: "stop"})), `{"index":0,"delta":{"content":""},"logprobs":null,"finish_reason":"stop","stop_reason":null,"token_ids":null}]}`},
 		{string(s.AppendUsage(nil, Usage{Prompt: 9, Completion: 5})), `],"usage":{"prompt_tokens":9,"total_tokens":14,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":0}}}`},
-		{string(s.AppendEcho(nil, 3, "x", Usage{})), `{"index":3,"delta":{"content":"x"},"logprobs":null,"finish_reason":null}]}`},
+		{string(s.AppendEcho(nil, 3, "", "x", Usage{})), `{"index":3,"delta":{"content":"x"},"logprobs":null,"finish_reason":null}]}`},
 		{string(s.AppendChunk(nil, &Chunk{NoContent: true, Finish: "stop"})), `{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop","stop_reason":null,"token_ids":null}]}`},
 	} {
 		if c.got != head+c.want+"\n\n" {
@@ -356,7 +356,7 @@ func TestChunksDoNotAllocate(t *testing.T) {
 			dst = s.AppendChunk(dst[:0], chunk)
 			dst = s.AppendChunk(dst, full)
 			dst = s.AppendRole(dst, 1, "assistant", ids, chunk.Usage)
-			dst = s.AppendEcho(dst, 1, "echo", chunk.Usage)
+			dst = s.AppendEcho(dst, 1, "hm", "echo", chunk.Usage)
 			dst = s.AppendUsage(dst, chunk.Usage)
 		}); n != 0 {
 			t.Errorf("%+v: %v allocations, want none", form, n)

@@ -84,11 +84,12 @@ func (s *Stream) AppendRole(dst []byte, choice int, role string, promptIDs []int
 	return append(dst, "}\n\n"...)
 }
 
-// AppendEcho appends the event that repeats the last message.
-func (s *Stream) AppendEcho(dst []byte, choice int, text string, u Usage) []byte {
+// AppendEcho appends the event that repeats the last message. The reference has
+// the message's tags in content; here it is told apart like the rest.
+func (s *Stream) AppendEcho(dst []byte, choice int, reasoning, content string, u Usage) []byte {
 	dst = s.open(dst, choice)
-	dst = append(dst, `"content":`...)
-	dst = AppendString(dst, text)
+	c := Chunk{Content: content, Reasoning: reasoning, NoContent: content == ""}
+	dst = s.appendDelta(dst, &c)
 	dst = append(dst, `},"logprobs":null,"finish_reason":null}]`...)
 	dst = s.usage(dst, u)
 	return append(dst, "}\n\n"...)
@@ -97,13 +98,7 @@ func (s *Stream) AppendEcho(dst []byte, choice int, text string, u Usage) []byte
 // AppendChunk appends an event with text, or the last event of a choice.
 func (s *Stream) AppendChunk(dst []byte, c *Chunk) []byte {
 	dst = s.open(dst, c.Choice)
-	if !c.NoContent {
-		dst = append(dst, `"content":`...)
-		dst = AppendString(dst, c.Content)
-	}
-	if c.Reasoning != "" {
-		dst = s.appendReasoning(dst, c)
-	}
+	dst = s.appendDelta(dst, c)
 	dst = append(dst, `},"logprobs":`...)
 	if c.HasLogprobs {
 		dst = s.form.appendLogprobs(dst, c.Logprobs)
@@ -125,7 +120,14 @@ func (s *Stream) AppendChunk(dst []byte, c *Chunk) []byte {
 	return append(dst, "}\n\n"...)
 }
 
-func (s *Stream) appendReasoning(dst []byte, c *Chunk) []byte {
+func (s *Stream) appendDelta(dst []byte, c *Chunk) []byte {
+	if !c.NoContent {
+		dst = append(dst, `"content":`...)
+		dst = AppendString(dst, c.Content)
+	}
+	if c.Reasoning == "" {
+		return dst
+	}
 	if !c.NoContent {
 		dst = append(dst, ',')
 	}

@@ -8,6 +8,7 @@ import (
 
 	"weir/api"
 	"weir/chat/jinja"
+	"weir/chat/reasoning"
 )
 
 // Template is one of a model's chat templates.
@@ -63,6 +64,8 @@ type Config struct {
 	TrustRequestTemplate bool
 	// ContentFormat is the shape of content. Default FormatAuto.
 	ContentFormat ContentFormat
+	// Reasoning is the way in which the model thinks. Default reasoning.Auto.
+	Reasoning reasoning.Kind
 	// ResponseRole is the role that a generation prompt opens. Default
 	// "assistant".
 	ResponseRole string

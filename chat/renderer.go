@@ -7,6 +7,7 @@ import (
 
 	"weir/api"
 	"weir/chat/jinja"
+	"weir/chat/reasoning"
 )
 
 // Renderer renders the prompts of one model.
@@ -22,7 +23,8 @@ type compiled struct {
 	*jinja.Template
 	reads map[string]bool // names of arguments that have an effect
 	// parts: in FormatAuto, content is a list of parts.
-	parts bool
+	parts    bool
+	thinking reasoning.Kind // that Auto stands for
 }
 
 func compile(source string) (*compiled, error) {
@@ -30,7 +32,7 @@ func compile(source string) (*compiled, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &compiled{Template: t, reads: map[string]bool{}, parts: t.IteratesContent()}
+	c := &compiled{Template: t, reads: map[string]bool{}, parts: t.IteratesContent(), thinking: reasoning.Auto.For(source)}
 	for _, name := range t.Variables() {
 		c.reads[name] = true
 	}
@@ -96,8 +98,11 @@ type Prompt struct {
 	// ResponseRole is the role of the message that the model is to write.
 	ResponseRole string
 	// EchoText is what echo puts in front of the answer: the content of the
-	// last message if that has the response role, else "".
-	EchoText string
+	// last message if that has the response role, else "". EchoThought is the
+	// part of it that is reasoning; EchoText is then the rest.
+	EchoText, EchoThought string
+	// Output is what the model's output begins with: reasoning or content.
+	Output reasoning.Start
 }
 
 // Render makes the prompt. Every error is an *Error.
@@ -159,12 +164,15 @@ func (r *Renderer) render(in Input) (Prompt, error) {
 	}
 	a.Set("add_generation_prompt", prompt)
 	vars := r.variables(t, a)
-	if !in.ContinueFinalMessage {
+	if in.ContinueFinalMessage {
+		p.Text, err = r.prefill(t, vars, conv)
+	} else {
 		vars.Set("messages", conv.messages())
 		p.Text, err = r.run(t, vars)
-		return p, err
 	}
-	p.Text, err = r.prefill(t, vars, conv)
+	if err == nil {
+		r.think(t, vars, conv, in.ContinueFinalMessage, a, &p)
+	}
 	return p, err
 }
 

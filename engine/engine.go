@@ -18,6 +18,11 @@
 //	End(n), book n
 //	Draw(n+1)                   with the penalties and masks that n's tokens give
 //	signal the readers
+//
+// Mask rows are filled by workers between Draw and the moment the device reads
+// them. A token that a mask leaves no alternative to is taken without a forward
+// pass where none is in flight for the sequence; its draw could not have given
+// another one.
 package engine
 
 import (
@@ -25,6 +30,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,6 +49,9 @@ var (
 	ErrStopped = errors.New("engine: stopped")
 	ErrInvalid = errors.New("engine: invalid request")
 )
+
+// errIllegal is a device that broke a mask.
+var errIllegal = errors.New("engine: the device drew a token that the request's constraint forbids")
 
 // ErrNoToken ends a choice whose constraints leave no token to draw.
 var ErrNoToken = errors.New("engine: the request's constraints leave no token to draw")
@@ -68,6 +77,7 @@ type work struct {
 	choice int32
 	row    int32 // the row of the newest planned step that draws for it
 	smp    *sampler.State
+	mask   Mask // nil: none
 	text   text
 }
 
@@ -100,6 +110,7 @@ type Engine struct {
 		Stats
 	}
 	wake  chan struct{} // capacity 1: the intake is not empty
+	rows  chan struct{} // capacity 1: there are mask rows to fill
 	ready chan struct{} // closed when spec is set
 
 	// Below: the engine goroutine's own, but for spec, which is constant once
@@ -119,7 +130,11 @@ type Engine struct {
 // New returns an engine that Run will open a backend for with open. If the
 // backend fails, open is called again.
 func New(cfg Config, open func() (backend.Backend, error)) *Engine {
-	return &Engine{cfg: cfg, open: open, wake: make(chan struct{}, 1), ready: make(chan struct{})}
+	e := &Engine{cfg: cfg, open: open, wake: make(chan struct{}, 1), rows: make(chan struct{}, 1), ready: make(chan struct{})}
+	for i := range e.flights {
+		e.flights[i].ready = e.flights[i].masks.ready
+	}
+	return e
 }
 
 // Ready is closed when the backend is open and Submit can succeed.
@@ -183,6 +198,8 @@ func (e *Engine) validate(r *Request) error {
 		return fmt.Errorf("%w: repetition detection beyond %d", ErrInvalid, MaxRepetition)
 	case lim.Repetition.MaxPattern > 0 && lim.Repetition.MinCount < 2:
 		return fmt.Errorf("%w: repetition detection of %d copies", ErrInvalid, lim.Repetition.MinCount)
+	case r.Masks != nil && (len(r.Masks) != r.N || slices.Contains(r.Masks, nil)):
+		return fmt.Errorf("%w: %d choices and %d masks", ErrInvalid, r.N, len(r.Masks))
 	case r.Prompt != nil && (r.Prompt.Top < 0 || r.Prompt.Top > e.spec.VocabSize):
 		return fmt.Errorf("%w: %d alternatives for each prompt token", ErrInvalid, r.Prompt.Top)
 	}
@@ -207,6 +224,9 @@ func (e *Engine) prepare(q *request, i int) {
 	p.Seed += uint64(i)
 	w.smp = sampler.NewState(&p, e.spec.VocabSize, q.Tokens)
 	w.text = newText(e.cfg.Tokenizer, &q.Request)
+	if q.Masks != nil {
+		w.mask = q.Masks[i]
+	}
 	w.seq = scheduler.Sequence{
 		Priority: q.Priority, Salt: q.Salt, Owner: w, Prompt: len(q.Tokens), Limits: q.Limits,
 		Tokens: append(make([]int32, 0, len(q.Tokens)+min(q.Limits.MaxTokens, 64)), q.Tokens...),
@@ -262,6 +282,11 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	if !e.spec.ThreadBound {
 		runtime.UnlockOSThread()
 		locked = false
+	}
+	stopped := make(chan struct{})
+	defer close(stopped)
+	for range max(1, runtime.GOMAXPROCS(0)/4) {
+		go e.fill(stopped)
 	}
 	close(e.ready)
 	for {
@@ -386,6 +411,7 @@ func (e *Engine) retire(w *work, r Reason) {
 func (e *Engine) recover(cause error) error {
 	for i := range e.flights {
 		f := &e.flights[i]
+		f.masks.ready()
 		for _, c := range f.chunks {
 			e.end(c.Seq.Owner.(*work).req, Failed, cause)
 		}

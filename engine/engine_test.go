@@ -530,6 +530,9 @@ func TestStepAllocatesNothing(t *testing.T) {
 			r := ask(10+i, maxLen-100)
 			r.Sampling.Frequency, r.Sampling.TopP = 0.5, 0.9
 			r.Sampling.Logprobs, r.Sampling.TopLogprobs = backend.RawLogprobs, 2
+			if i%2 == 0 {
+				r.Masks = []engine.Mask{&stuck{maxLen}}
+			}
 			s, err := h.Submit(r)
 			if err != nil {
 				t.Fatal(err)

@@ -25,6 +25,18 @@ import (
 type job struct {
 	req   engine.Request
 	leave int
+	rule  uint64 // of its masks; 0: none
+}
+
+// request is the job's, with masks of its own.
+func (j job) request() engine.Request {
+	r := j.req
+	if j.rule != 0 {
+		for i := range max(1, r.N) {
+			r.Masks = append(r.Masks, &riddle{state: j.rule + uint64(i), end: r.Limits.EOS})
+		}
+	}
+	return r
 }
 
 // answer is all that a client can see of one choice. Two answers are the same
@@ -138,7 +150,7 @@ func runAll(t *testing.T, h house, jobs []job) []result {
 	var wg sync.WaitGroup
 	for i, j := range jobs {
 		wg.Go(func() {
-			s, err := h.Submit(j.req)
+			s, err := h.Submit(j.request())
 			if err != nil {
 				out[i].err = err
 				return
@@ -249,6 +261,11 @@ func workload(g *rand.Rand, n, vocab, maxLen int) []job {
 		}
 		if g.IntN(8) == 0 {
 			r.Prompt = &engine.PromptScores{Top: g.IntN(3), Mode: backend.RawLogprobs}
+		}
+		if g.IntN(3) == 0 {
+			jobs[i].rule = g.Uint64() | 1
+			s.Allowed, s.BadWords = nil, nil // together they may leave nothing
+			s.MinTokens, lim.MinTokens = 0, 0
 		}
 		r.Limits, r.Sampling = lim, s
 		jobs[i].req = r
@@ -390,7 +407,7 @@ func TestAbortsInFlight(t *testing.T) {
 			})
 			for i, j := range jobs {
 				var err error
-				if streams[i], err = h.Submit(j.req); err != nil {
+				if streams[i], err = h.Submit(j.request()); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -43,12 +43,32 @@ type Request struct {
 	Stop        []string // stop strings, none empty
 	IncludeStop bool     // keep the stop string, or the stop token's text, in the text
 	KeepSpecial bool     // special tokens give text
+	Show        []int32  // these do in any case
 	JoinSpecial bool     // no space between them (spaces_between_special_tokens false)
+
+	// Masks constrain the output, a mask for each choice; nil: it is free. They
+	// are the engine's from Submit to the choice's last event.
+	Masks []Mask
 
 	// Prompt asks for the log-probabilities of the prompt's tokens and of so
 	// many best alternatives for each; nil: none. Such a request fills the
 	// prefix cache but does not read it.
 	Prompt *PromptScores
+}
+
+// Mask says, token by token, what one choice may put out: the state of a
+// grammar. Its methods are never called by two goroutines at a time; Fill is
+// called by a worker while the device computes, the others by the loop.
+type Mask interface {
+	// Fill sets the bits of the tokens that may come next, end tokens among
+	// them, and clears all others. row has backend.Spec.MaskWords words.
+	Fill(row []uint32)
+	// Only is the next token if no other may come, else -1. It has to be cheap,
+	// and may say -1 where finding out is not.
+	Only() int32
+	// Accept books the next output token. It reports false, and need not work
+	// from then on, if the token may not come.
+	Accept(token int32) bool
 }
 
 // PromptScores asks for the scores of a prompt's own tokens.

@@ -12,6 +12,7 @@ type Stats struct {
 	PromptTokens     uint64    // of requests that have got their first token
 	CachedTokens     uint64    // of those, taken from the prefix cache
 	GenerationTokens uint64    // output tokens
+	ForcedTokens     uint64    // of those, taken without a forward pass: a mask left no other
 	PrefixQueries    uint64    // prompt tokens looked up in the prefix cache
 	PrefixHits       uint64    // prompt tokens found there
 	Preemptions      uint64    // times a sequence's blocks were taken back

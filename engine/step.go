@@ -17,6 +17,8 @@ type flight struct {
 	out    backend.Out
 	chunks []scheduler.Chunk
 	rowEnd []int // [len(chunks)] end of each chunk's rows in batch.At
+	masks  filling
+	ready  func() // masks.ready, bound once
 }
 
 // step is the whole data path, in the order that the package comment gives.
@@ -112,6 +114,7 @@ func (w *work) scores(p int) bool {
 func (e *Engine) draw(f *flight) error {
 	d := &f.draws
 	d.Reset()
+	f.masks.reset()
 	words, row, top := e.spec.MaskWords(), 0, 0
 	for i, c := range f.chunks {
 		w := c.Seq.Owner.(*work)
@@ -125,9 +128,18 @@ func (e *Engine) draw(f *flight) error {
 					Mask: -1, Allow: -1, EditEnd: int32(len(d.Edits))})
 			default:
 				w.smp.Plan(d, words, c.Seq.Tokens[c.Seq.Prompt:])
+				if w.mask != nil {
+					d.Rows[row].Mask = int32(len(d.Masks) / words)
+					d.Masks = slices.Grow(d.Masks, words)[:len(d.Masks)+words]
+					f.masks.add(w.mask, d.Rows[row].Mask)
+				}
 			}
 			top += int(d.Rows[row].Top)
 		}
+	}
+	if f.masks.begin(d.Masks, words) {
+		d.Ready = f.ready
+		e.wakeFiller()
 	}
 	o := &f.out
 	o.Tokens = slices.Grow(o.Tokens[:0], row)[:row]
@@ -143,6 +155,7 @@ func (e *Engine) land(f *flight) error {
 	if err := e.be.End(&f.out); err != nil {
 		return err
 	}
+	f.masks.ready() // a device whose rows have all died need not have asked
 	e.count.Steps++
 	row, top := 0, 0
 	for i, c := range f.chunks {
@@ -151,7 +164,7 @@ func (e *Engine) land(f *flight) error {
 			n := int(f.draws.Rows[row].Top)
 			s := drawn{&f.out, row, top, n}
 			if !c.Draw || row < f.rowEnd[i]-1 {
-				w.score(int(f.batch.Pos[f.batch.At[row]]), s)
+				w.score(int(f.batch.Pos[f.batch.At[row]]), s, e.spec.VocabSize)
 			} else if err := e.book(w, c, s); err != nil {
 				return err
 			}
@@ -176,16 +189,29 @@ type drawn struct {
 	top, num int // its alternatives are out.Top…[top:top+num]
 }
 
-// alternatives appends the row's alternatives to dst.
-func (s drawn) alternatives(dst []TokenLogprob) []TokenLogprob {
+// alternatives appends the row's alternatives to dst, which is empty.
+func (s drawn) alternatives(dst []TokenLogprob, vocab int) []TokenLogprob {
 	for i := s.top; i < s.top+s.num && s.out.TopTokens[i] >= 0; i++ {
 		dst = append(dst, TokenLogprob{s.out.TopTokens[i], s.out.TopLogprobs[i]})
+	}
+	return pad(dst, s.num, vocab)
+}
+
+// pad appends impossible tokens, lowest first, until there are n: the interface
+// promises so many alternatives although fewer are legal (spec
+// chat-completions 21, C79).
+func pad(dst []TokenLogprob, n, vocab int) []TokenLogprob {
+	legal := len(dst)
+	for t := int32(0); len(dst) < min(n, vocab); t++ {
+		if !slices.ContainsFunc(dst[:legal], func(a TokenLogprob) bool { return a.Token == t }) {
+			dst = append(dst, TokenLogprob{t, backend.Forbid})
+		}
 	}
 	return dst
 }
 
 // score books the score of the prompt token behind position p.
-func (w *work) score(p int, s drawn) {
+func (w *work) score(p int, s drawn, vocab int) {
 	q := w.req
 	if w.seq.Status == scheduler.Finished || p != len(q.prompt) {
 		return // asked for a second time before the first answer was in
@@ -193,11 +219,10 @@ func (w *work) score(p int, s drawn) {
 	if q.prompt == nil {
 		q.prompt = make([]PromptLogprob, 0, len(q.Tokens)-1)
 	}
-	q.prompt = append(q.prompt, PromptLogprob{Token: s.out.Tokens[s.row], Logprob: s.out.Logprobs[s.row], Rank: s.out.Ranks[s.row], Top: s.alternatives(nil)})
+	q.prompt = append(q.prompt, PromptLogprob{Token: s.out.Tokens[s.row], Logprob: s.out.Logprobs[s.row], Rank: s.out.Ranks[s.row], Top: s.alternatives(nil, vocab)})
 }
 
-// book books a drawn token: scheduler, sampling state, text, stop strings,
-// event.
+// book books a drawn token, and those behind it that need no draw.
 func (e *Engine) book(w *work, c scheduler.Chunk, s drawn) error {
 	q := c.Seq
 	if q.Status == scheduler.Finished {
@@ -210,38 +235,70 @@ func (e *Engine) book(w *work, c scheduler.Chunk, s drawn) error {
 	}
 	e.sched.Commit(c, tok)
 	if tok < 0 {
-		e.push(w, Event{Token: -1, Reason: Failed, StopID: -1, Err: ErrNoToken}, w.text.take(true), nil)
-		e.retire(w, Failed)
-		e.end(w.req, Failed, ErrNoToken)
+		e.fail(w, ErrNoToken)
 		return nil
 	}
-	w.smp.Accept(tok)
-	e.count.GenerationTokens++
 	if w.choice == 0 && !w.req.begun {
 		w.req.begun = true
 		e.count.PromptTokens += uint64(q.Prompt)
 		e.count.CachedTokens += uint64(q.Cached)
 		w.req.stream.begin(q.Cached, w.req.prompt)
 	}
-	ev := Event{Token: tok, StopID: -1}
+	ev := Event{Token: tok}
 	if w.req.Sampling.Logprobs != backend.NoLogprobs {
 		ev.Logprob, ev.Rank = s.out.Logprobs[s.row], s.out.Ranks[s.row]
 	}
+	e.alts = s.alternatives(e.alts[:0], e.spec.VocabSize)
+	e.take(w, ev)
+	for w.mask != nil && q.Status != scheduler.Finished && q.Pending == 0 {
+		tok := w.mask.Only()
+		if tok < 0 || !w.smp.Legal(tok, q.Tokens[q.Prompt:]) {
+			break
+		}
+		e.sched.Append(q, tok)
+		ev := Event{Token: tok}
+		if w.req.Sampling.Logprobs != backend.NoLogprobs {
+			ev.Rank = 1
+			e.alts = pad(append(e.alts[:0], TokenLogprob{Token: tok}), s.num, e.spec.VocabSize)[:s.num]
+		}
+		e.count.ForcedTokens++
+		e.take(w, ev)
+	}
+	return nil
+}
+
+// take books a token that the scheduler has booked: sampling state, mask, text,
+// stop strings, event. Its alternatives are e.alts.
+func (e *Engine) take(w *work, ev Event) {
+	q := &w.seq
+	w.smp.Accept(ev.Token)
+	e.count.GenerationTokens++
+	if w.mask != nil && !w.mask.Accept(ev.Token) {
+		e.fail(w, errIllegal)
+		return
+	}
+	ev.StopID = -1
 	if q.Status == scheduler.Finished {
 		ev.Reason, ev.StopID = q.Reason, q.StopID
 	}
 	if ev.Reason != Stop || w.req.IncludeStop { // a stop token's text is no part of the answer
-		hit := w.text.add(tok, len(q.Tokens)-q.Prompt > q.Limits.MinTokens, w.req.IncludeStop)
+		hit := w.text.add(ev.Token, len(q.Tokens)-q.Prompt > q.Limits.MinTokens, w.req.IncludeStop)
 		if hit >= 0 { // a stop string wins over what the token alone decided
 			e.sched.End(q, Stop)
 			ev.Reason, ev.StopID, ev.StopStr = Stop, -1, w.req.Stop[hit]
 		}
 	}
-	e.alts = s.alternatives(e.alts[:0])
 	e.push(w, ev, w.text.take(ev.Reason != NotDone), e.alts)
 	w.text.trim()
 	if ev.Reason != NotDone {
 		e.retire(w, ev.Reason)
 	}
-	return nil
+}
+
+// fail ends w, whatever the scheduler has made of it, and its request.
+func (e *Engine) fail(w *work, err error) {
+	e.sched.End(&w.seq, Failed)
+	e.push(w, Event{Token: -1, Reason: Failed, StopID: -1, Err: err}, w.text.take(true), nil)
+	e.retire(w, Failed)
+	e.end(w.req, Failed, err)
 }

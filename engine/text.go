@@ -27,7 +27,7 @@ type text struct {
 func newText(tok *tokenizer.Tokenizer, r *Request) text {
 	var t text
 	if tok != nil {
-		t.dec = tok.NewDecoder(r.Tokens, tokenizer.DecodeOptions{SkipSpecial: !r.KeepSpecial, JoinSpecial: r.JoinSpecial})
+		t.dec = tok.NewDecoder(r.Tokens, tokenizer.DecodeOptions{SkipSpecial: !r.KeepSpecial, Show: r.Show, JoinSpecial: r.JoinSpecial})
 		t.decodes = true
 	}
 	for _, s := range r.Stop {

@@ -170,6 +170,27 @@ func (s *State) Plan(d *backend.Draws, maskWords int, output []int32) {
 	d.Rows = append(d.Rows, row)
 }
 
+// Legal reports whether token may follow output, as far as the parameters
+// decide: neither an edit nor the allowed tokens forbid it.
+func (s *State) Legal(token int32, output []int32) bool {
+	if i, ok := s.at[token]; ok && s.edits[i].Bias == backend.Forbid {
+		return false
+	}
+	for _, b := range s.bans {
+		if n := len(output) - len(b.after); s.dynamic[b.place].token == token && n >= 0 && slices.Equal(output[n:], b.after) {
+			return false
+		}
+	}
+	if len(output) < s.minTokens {
+		for _, place := range s.stops {
+			if s.dynamic[place].token == token {
+				return false
+			}
+		}
+	}
+	return s.allow == nil || s.allow[token/32]>>(token%32)&1 != 0
+}
+
 // forbid bans a token of dynamic in the row whose edits start at first.
 func (s *State) forbid(d *backend.Draws, first int, place int32) {
 	t := &s.dynamic[place]

@@ -160,6 +160,37 @@ func TestStateEqualsTwin(t *testing.T) {
 
 // Two states of one sequence plan the same bits, whatever the history of the
 // process: there is no map order in a row.
+// TestLegal: a token is legal exactly if the row that Plan makes does not
+// forbid it.
+func TestLegal(t *testing.T) {
+	g := rand.New(rand.NewPCG(11, 12))
+	forbidden := 0
+	for range 400 {
+		v := 8 + g.IntN(60)
+		p := randomParams(g, v)
+		s := NewState(&p, v, nil)
+		var output []int32
+		for range g.IntN(8) {
+			tok := int32(g.IntN(v))
+			s.Accept(tok)
+			output = append(output, tok)
+		}
+		want := processed(&p, nil, output, make([]float32, v))
+		for tok := range int32(v) {
+			legal := !math.IsInf(float64(want[tok]), -1)
+			if s.Legal(tok, output) != legal {
+				t.Fatalf("token %d after %v with %+v: legal %v, want %v", tok, output, p, !legal, legal)
+			}
+			if !legal {
+				forbidden++
+			}
+		}
+	}
+	if forbidden < 100 {
+		t.Error("the test did not reach what it is for")
+	}
+}
+
 func TestPlanIsDeterministic(t *testing.T) {
 	g := rand.New(rand.NewPCG(5, 5))
 	for range 50 {

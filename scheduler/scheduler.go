@@ -374,6 +374,17 @@ func (s *Scheduler) Commit(c Chunk, tok int32) {
 		s.End(q, Failed)
 		return
 	}
+	s.take(q, tok)
+}
+
+// Append books an output token that needed no draw. q must be live, with no
+// token in flight.
+func (s *Scheduler) Append(q *Sequence, tok int32) {
+	invariants.Check(q.Status != Finished && q.Pending == 0, "scheduler: token appended to sequence %d with status %d and %d in flight", q.ID, q.Status, q.Pending)
+	s.take(q, tok)
+}
+
+func (s *Scheduler) take(q *Sequence, tok int32) {
 	q.Tokens = append(q.Tokens, tok)
 	if r, ok := q.stop(s.cfg.MaxSeqTokens); ok {
 		s.End(q, r)

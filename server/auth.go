@@ -16,14 +16,20 @@ const (
 	// byKey wants "Authorization: Bearer <key>" or, as some front-ends send it,
 	// "x-api-key: <key>" (spec chat-completions 1.4).
 	byKey door = iota
-	// byToken wants "Authorization: Bearer" (spec trajectories T-3), and stays shut
+	// byPassword wants "Authorization: Basic" (spec feedback F-3), and stays shut
 	// for other machines while there are no keys (decision 25).
+	byPassword
+	// byToken wants "Authorization: Bearer" (spec trajectories T-3), and stays shut
+	// likewise.
 	byToken
 )
 
 // doorOf is the door in front of a path, whether there is something behind it or not.
 func doorOf(path string) door {
-	if strings.HasPrefix(path, "/v1/preview/") {
+	switch {
+	case strings.HasPrefix(path, "/feedback/"):
+		return byPassword
+	case strings.HasPrefix(path, "/v1/preview/"):
 		return byToken
 	}
 	return byKey
@@ -31,7 +37,10 @@ func doorOf(path string) door {
 
 // admit says who a request is from, or answers it with 401 and returns false.
 func (s *Server) admit(c *call, d door, authorization, xAPIKey string) bool {
-	if d == byToken {
+	switch d {
+	case byPassword:
+		return s.admitByPassword(c, authorization)
+	case byToken:
 		return s.admitByToken(c, authorization)
 	}
 	if s.keys.Open() {
@@ -50,6 +59,19 @@ func (s *Server) admit(c *call, d door, authorization, xAPIKey string) bool {
 	return c.who != nil
 }
 
+func (s *Server) admitByPassword(c *call, authorization string) bool {
+	scheme, username, secret := auth.Parse(authorization)
+	switch {
+	case s.keys.Open() && !s.exposed.Load():
+		c.who = auth.Anonymous
+	case scheme == auth.Basic:
+		c.who = s.keys.Password(username, secret)
+	case scheme == auth.Bearer && s.cfg.FeedbackBearer:
+		c.who = s.keys.Token(secret)
+	}
+	return s.known(c, `Basic realm="weir"`, scheme)
+}
+
 // admitByToken is for the routes below /v1/preview.
 func (s *Server) admitByToken(c *call, authorization string) bool {
 	scheme, _, token := auth.Parse(authorization)
@@ -59,19 +81,20 @@ func (s *Server) admitByToken(c *call, authorization string) bool {
 	case scheme == auth.Bearer:
 		c.who = s.keys.Token(token)
 	}
+	return s.known(c, "Bearer", scheme)
+}
+
+// known reports whether it is known who a request is from, or answers with 401 and
+// what would be wanted.
+func (s *Server) known(c *call, want string, sent auth.Scheme) bool {
 	if c.who != nil {
 		return true
 	}
-	s.unauthorized(c, "Bearer", scheme)
-	return false
-}
-
-// unauthorized answers with 401, and with what would be wanted.
-func (s *Server) unauthorized(c *call, want string, sent auth.Scheme) {
 	detail := "Invalid authentication credentials"
 	if sent == auth.None {
 		detail = "Not authenticated"
 	}
 	c.Response.Header.Set("WWW-Authenticate", want)
 	c.answer(fasthttp.StatusUnauthorized, `{"detail":"`+detail+`"}`)
+	return false
 }

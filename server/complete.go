@@ -28,9 +28,9 @@ func (s *Server) complete(c *call, st *engine.Stream, r *reply) {
 	for i := range choices {
 		g := &choices[i]
 		resp.Usage.Completion += len(g.ids)
-		content := r.echo + string(g.text)
+		thought, content := r.divide(g.text)
 		resp.Choices[i] = api.Choice{
-			Index: i, Role: r.role, Content: &content,
+			Index: i, Role: r.role, Content: content, Reasoning: thought,
 			Logprobs: g.logprobs, HasLogprobs: r.logprobs,
 			FinishReason: g.finish, StopReason: g.stop, TokenIDs: g.ids,
 		}

@@ -9,6 +9,7 @@ import (
 
 	"weir/api"
 	"weir/auth"
+	"weir/feedback"
 )
 
 // Config is the server's configuration.
@@ -17,10 +18,9 @@ type Config struct {
 	APIKeys []string // any of them opens everything; none: everything is open
 	// Keys are who may do what. nil: APIKeys alone.
 	Keys *auth.Keyring
-	// Trajectories are what is below /v1/preview/models.
-	Trajectories Trajectories
-	CORS         CORS
-	Limits       api.Limits // of what a body may hold
+	Records
+	CORS   CORS
+	Limits api.Limits // of what a body may hold
 
 	// MaxBody bounds a request body, in bytes. 32 MiB are some 8 million tokens
 	// of plain text: room for a long context in escaped JSON, and little enough
@@ -61,6 +61,8 @@ type Config struct {
 	MaxLogprobs int
 	// TokensAsIDs is the default of return_tokens_as_token_ids.
 	TokensAsIDs bool
+	// ReasoningField names reasoning text in answers.
+	ReasoningField api.ReasoningField
 	// ForceUsage sends the usage chunk in streams that did not ask for it.
 	ForceUsage bool
 	// NoRequestID leaves the header X-Request-Id out of responses.
@@ -69,13 +71,22 @@ type Config struct {
 	Log *slog.Logger // nil: slog.Default()
 }
 
+// Records are what clients leave with the server. Whoever opened their databases
+// closes them, after Shutdown.
+type Records struct {
+	Feedback *feedback.Book // what /feedback/ is about; nil: there is no such path
+	// FeedbackBearer lets tokens in to /feedback/, which is for passwords.
+	FeedbackBearer bool
+	Trajectories   Trajectories // what is below /v1/preview/models
+}
+
 // DefaultConfig returns the configuration of a server that was told nothing.
 func DefaultConfig() Config {
 	limits := api.DefaultLimits()
 	limits.Choices = 128 // OpenAI's limit; each choice has its copy of the prompt's ids
 	return Config{
 		Version:        "devel",
-		Trajectories:   DefaultTrajectories(),
+		Records:        Records{Trajectories: DefaultTrajectories()},
 		CORS:           DefaultCORS(),
 		Limits:         limits,
 		MaxBody:        32 << 20,
@@ -111,6 +122,8 @@ func (c *Config) Validate() error {
 		}
 	}
 	switch {
+	case c.ReasoningField > api.ReasoningBoth:
+		return fmt.Errorf("server: Config.ReasoningField is %d", c.ReasoningField)
 	case c.Heartbeat < 0:
 		return fmt.Errorf("server: Config.Heartbeat is %v, want at least 0", c.Heartbeat)
 	case c.MaxLogprobs < -1:

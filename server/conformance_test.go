@@ -59,8 +59,9 @@ type completion struct {
 	Choices []struct {
 		Index   int
 		Message struct {
-			Role    string
-			Content *string
+			Role      string
+			Content   *string
+			Reasoning *string
 		}
 		Logprobs     *logprobs
 		FinishReason string          `json:"finish_reason"`

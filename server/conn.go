@@ -144,13 +144,20 @@ func (c *conn) readOn() {
 // listener hands fasthttp our connections.
 type listener struct {
 	net.Listener
-	conns *connections
+	conns    *connections
+	draining *atomic.Bool
 }
 
 // Accept waits for the next connection. It tries again while the process or
 // the system is out of something: fasthttp would take the error for the end.
 func (l *listener) Accept() (net.Conn, error) {
 	const first, most = 5 * time.Millisecond, time.Second
+	// Shutdown closes the listeners that fasthttp knows. One that it gets to know
+	// after that comes here with draining set.
+	if l.draining.Load() {
+		_ = l.Close() // nobody has been accepted
+		return nil, net.ErrClosed
+	}
 	for wait := first; ; wait = min(2*wait, most) {
 		nc, err := l.Listener.Accept()
 		if err == nil {

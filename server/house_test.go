@@ -67,10 +67,41 @@ type setup struct {
 	spec    backend.Spec
 	eng     engine.Config
 	oracle  sim.OracleConfig
+	script  [][]int32 // tokens that choice i draws with seed scriptSeed, in place of the oracle's
 	model   Model
 	noModel bool // start without one
 	tcp     bool // listen on a real socket
 	peeks   bool // watch the sockets without the kernel's queue
+}
+
+// scripted is an oracle that draws given tokens, and then the end of turn.
+type scripted struct {
+	*sim.Oracle
+	script [][]int32
+	draws  *backend.Draws
+}
+
+// scriptSeed is the seed of requests that get the script.
+const scriptSeed = 1000
+
+func (s *scripted) Draw(d *backend.Draws) error {
+	s.draws = d
+	return s.Oracle.Draw(d)
+}
+
+func (s *scripted) End(out *backend.Out) error {
+	if err := s.Oracle.End(out); err != nil {
+		return err
+	}
+	for i, r := range s.draws.Rows {
+		if choice := r.Seed - scriptSeed; choice < uint64(len(s.script)) && r.Target < 0 {
+			out.Tokens[i] = endOfTurn
+			if text := s.script[choice]; int(r.Index) < len(text) {
+				out.Tokens[i] = text[r.Index]
+			}
+		}
+	}
+	return nil
 }
 
 // house is a server over the simulated backend, as cmd would build it.
@@ -114,7 +145,10 @@ func newHouse(t testing.TB, change func(*setup)) *house {
 	if change != nil {
 		change(&s)
 	}
-	h.eng = engine.New(s.eng, func() (backend.Backend, error) { return sim.NewOracle(s.spec, s.oracle) })
+	h.eng = engine.New(s.eng, func() (backend.Backend, error) {
+		o, err := sim.NewOracle(s.spec, s.oracle)
+		return &scripted{Oracle: o, script: s.script}, err
+	})
 	s.model.Engine = h.eng
 	h.model = &s.model
 	var err error

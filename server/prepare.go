@@ -7,6 +7,7 @@ import (
 
 	"weir/api"
 	"weir/chat"
+	"weir/chat/reasoning"
 	"weir/engine"
 )
 
@@ -71,10 +72,16 @@ func (s *Server) prepare(ctx context.Context, m *Model, body []byte, id, project
 	}
 	p.reply.prompt, p.reply.role = tokens, prompt.ResponseRole
 	if q.Echo {
-		p.reply.echo = prompt.EchoText
-		if len(p.reply.echo) > s.cfg.MaxBody/q.N {
-			return nil, badRequest("", "The echo of %d bytes in %d choices is larger than %d bytes.", len(p.reply.echo), q.N, s.cfg.MaxBody)
+		p.reply.echo, p.reply.echoThought = prompt.EchoText, prompt.EchoThought
+		if n := len(p.reply.echo) + len(p.reply.echoThought); n > s.cfg.MaxBody/q.N {
+			return nil, badRequest("", "The echo of %d bytes in %d choices is larger than %d bytes.", n, q.N, s.cfg.MaxBody)
 		}
+	}
+	if p.reply.output = prompt.Output; p.reply.output != reasoning.Content {
+		p.request.Show = m.thinkTags()
+	}
+	if !q.IncludeReasoning {
+		p.reply.hideThoughts, p.reply.echoThought = true, ""
 	}
 	salt := ""
 	if q.CacheSalt != nil {
@@ -209,7 +216,7 @@ func (s *Server) reply(m *Model, q *api.ChatRequest, id string) reply {
 	}
 	r := reply{
 		meta: api.Meta{ID: api.ChatID(id), Created: s.now().Unix(), Model: m.Names[0], Fingerprint: m.Fingerprint},
-		form: api.Form{TokensAsIDs: s.cfg.TokensAsIDs, TokenIDs: q.ReturnTokenIDs, ContinuousUsage: q.ContinuousUsage},
+		form: api.Form{Reasoning: s.cfg.ReasoningField, TokensAsIDs: s.cfg.TokensAsIDs, TokenIDs: q.ReturnTokenIDs, ContinuousUsage: q.ContinuousUsage},
 		tok:  m.Tokenizer, n: q.N,
 		logprobs: q.Logprobs, top: q.TopLogprobs,
 		stream: q.Stream, usage: q.IncludeUsage || s.cfg.ForceUsage,

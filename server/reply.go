@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"weir/api"
+	"weir/chat/reasoning"
 	"weir/engine"
 	"weir/tokenizer"
 )
@@ -17,7 +18,12 @@ type reply struct {
 	tok  *tokenizer.Tokenizer
 
 	role   string
-	echo   string  // in front of every choice; "": nothing
+	output reasoning.Start // what every choice begins with
+	// echo is in front of every choice, echoThought the reasoning in front of
+	// that; "": nothing.
+	echo, echoThought string
+	hideThoughts      bool // include_reasoning false
+
 	n      int     // choices
 	prompt []int32 // ids
 

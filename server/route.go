@@ -111,10 +111,17 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 	r.serve(s, c)
 }
 
-// route finds what answers a path. Ids are part of a path only below /v1/preview/.
+// route finds what answers a path. Ids are part of a path only below /feedback/ and
+// /v1/preview/.
 func (s *Server) route(path string) (r route, found bool) {
 	if r, found = routes[path]; found {
 		return r, true
+	}
+	if name, ok := strings.CutPrefix(path, "/feedback/"); ok && s.cfg.Feedback != nil {
+		if r, found = feedbackRoutes[name]; !found && name != "" && !strings.Contains(name, "/") {
+			return route{methods: "GET", serve: (*Server).feedbackGet}, true
+		}
+		return r, found
 	}
 	if rest, ok := strings.CutPrefix(path, previewModels); ok && s.cfg.Trajectories.Archive != nil {
 		return previewRoute(rest)

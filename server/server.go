@@ -103,13 +103,13 @@ func randomHex(n int) string {
 	return hex.EncodeToString(b)
 }
 
-// Serve answers the connections of ln until Shutdown, and then returns nil. It
-// may run for several listeners at a time.
+// Serve answers the connections of ln until Shutdown, and then returns nil, at
+// once if that came before. It may run for several listeners at a time.
 func (s *Server) Serve(ln net.Listener) error {
 	if a, ok := ln.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
 		s.exposed.Store(true)
 	}
-	if err := s.http.Serve(&listener{ln, s.conns}); err != nil {
+	if err := s.http.Serve(&listener{ln, s.conns, &s.draining}); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
 	return nil

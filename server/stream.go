@@ -9,6 +9,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"weir/api"
+	"weir/chat/reasoning"
 	"weir/engine"
 )
 
@@ -20,7 +21,7 @@ const burst = 32 << 10
 // event is there, or when the client has waited for so long that it gets 200
 // and blank lines.
 func (s *Server) stream(c *call, st *engine.Stream, r *reply) {
-	b := &sse{s: s, call: c, st: st, r: r, enc: api.NewStream(r.meta, r.form), live: r.n, used: make([]int, r.n)}
+	b := newSSE(s, c, st, r)
 	if s.cfg.Heartbeat > 0 {
 		b.beat = time.NewTimer(s.cfg.Heartbeat - s.now().Sub(c.begun))
 	}
@@ -71,11 +72,12 @@ type sse struct {
 	beat *time.Timer // nil: no heartbeat
 
 	events engine.Events
-	at     int   // events.Items[at:] are not encoded yet
-	opened int   // events given out that come before the tokens'
-	over   bool  // everything has been given out
-	live   int   // choices that go on
-	used   []int // completion tokens of each choice
+	at     int                  // events.Items[at:] are not encoded yet
+	opened int                  // events given out that come before the tokens'
+	over   bool                 // everything has been given out
+	live   int                  // choices that go on
+	used   []int                // completion tokens of each choice
+	split  []reasoning.Splitter // of each choice; nil: all text is content
 
 	buf   []byte // the piece being given out
 	rest  []byte // of buf, for Read
@@ -83,6 +85,17 @@ type sse struct {
 	id    [1]int32
 	entry [1]api.Logprob
 	alts  []api.TokenLogprob
+}
+
+func newSSE(s *Server, c *call, st *engine.Stream, r *reply) *sse {
+	b := &sse{s: s, call: c, st: st, r: r, enc: api.NewStream(r.meta, r.form), live: r.n, used: make([]int, r.n)}
+	if r.output != reasoning.Content {
+		b.split = make([]reasoning.Splitter, r.n)
+		for i := range b.split {
+			b.split[i] = reasoning.New(r.output)
+		}
+	}
+	return b
 }
 
 // SupportsBodyWriteTo makes fasthttp call WriteTo: Read would cut pieces at the
@@ -183,9 +196,6 @@ func (b *sse) silence() {
 
 // encode appends the events that are due to buf.
 func (b *sse) encode() {
-	if b.beat != nil {
-		b.beat.Reset(b.s.cfg.Heartbeat)
-	}
 	for b.at < len(b.events.Items) && len(b.buf) < burst && !b.over {
 		ev := &b.events.Items[b.at]
 		switch {
@@ -197,6 +207,9 @@ func (b *sse) encode() {
 			b.event(ev)
 		}
 	}
+	if b.beat != nil && len(b.buf) > 0 { // hidden thoughts are silence
+		b.beat.Reset(b.s.cfg.Heartbeat)
+	}
 }
 
 // open appends the next of the events that come before the first token's, and
@@ -207,8 +220,8 @@ func (b *sse) open() bool {
 	switch i, n := b.opened, b.r.n; {
 	case i < n:
 		b.buf = b.enc.AppendRole(b.buf, i, b.r.role, b.r.prompt, u)
-	case i < 2*n && b.r.echo != "":
-		b.buf = b.enc.AppendEcho(b.buf, i-n, b.r.echo, u)
+	case i < 2*n && (b.r.echo != "" || b.r.echoThought != ""):
+		b.buf = b.enc.AppendEcho(b.buf, i-n, b.r.echoThought, b.r.echo, u)
 	default:
 		return false
 	}
@@ -231,7 +244,9 @@ func (b *sse) event(ev *engine.Event) {
 	c.HasLogprobs = b.r.logprobs && ev.Token >= 0
 	c.Usage = api.Usage{Prompt: len(b.r.prompt), Completion: b.used[ev.Choice]}
 	c.Finish, c.Stop = finish(ev)
-	b.buf = b.enc.AppendChunk(b.buf, c)
+	if b.split == nil || b.divide(c, ev.Text) {
+		b.buf = b.enc.AppendChunk(b.buf, c)
+	}
 	if c.Finish == "" {
 		return
 	}

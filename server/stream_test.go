@@ -14,6 +14,7 @@ import (
 
 	"weir/api"
 	"weir/backend/sim"
+	"weir/chat/reasoning"
 	"weir/engine"
 	"weir/internal/invariants"
 	"weir/internal/testkit"
@@ -200,7 +201,7 @@ func direct(t testing.TB, h *house, req engine.Request, r reply) *sse {
 	r.meta, r.tok, r.n, r.role = api.Meta{ID: "x", Model: "m"}, bundled(), max(1, req.N), "assistant"
 	c := &call{conn: &conn{}}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
-	return &sse{s: h.srv, call: c, st: st, r: &r, enc: api.NewStream(r.meta, r.form), live: r.n, used: make([]int, r.n)}
+	return newSSE(h.srv, c, st, &r)
 }
 
 func request(tokens int) engine.Request {
@@ -274,6 +275,8 @@ func TestStreamAllocatesNothingPerToken(t *testing.T) {
 	}
 	for name, r := range map[string]reply{
 		"plain":    {},
+		"thinking": {output: reasoning.Thought, form: api.Form{TokenIDs: true}}, // so that every token has its event
+		"hidden":   {output: reasoning.Thought, hideThoughts: true},
 		"logprobs": {logprobs: true, top: 5, form: api.Form{TokenIDs: true, ContinuousUsage: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -293,8 +296,17 @@ func TestStreamAllocatesNothingPerToken(t *testing.T) {
 			b.beat = time.NewTimer(time.Hour)
 			token := func() {
 				gate <- struct{}{}
+				if r.hideThoughts { // and so is next
+					if !b.st.Take(&b.events) {
+						<-b.st.Ready()
+						b.st.Take(&b.events)
+					}
+					b.at = 0
+					b.encode()
+					return
+				}
 				piece, err := b.next()
-				if err != nil || !bytes.Contains(piece, []byte(`"delta":{"content"`)) {
+				if err != nil || !bytes.Contains(piece, []byte(`"delta":{`)) {
 					t.Fatalf("%q, %v", piece, err)
 				}
 			}
@@ -419,7 +431,8 @@ func TestOpeningBurst(t *testing.T) {
 func BenchmarkStreamToken(b *testing.B) {
 	h := newHouse(b, nil)
 	r := reply{meta: api.Meta{ID: "chatcmpl-0123456789abcdef", Model: "m"}, tok: bundled(), role: "assistant", n: 1}
-	s := &sse{s: h.srv, r: &r, enc: api.NewStream(r.meta, r.form), live: 1, used: make([]int, 1), opened: 1}
+	s := newSSE(h.srv, nil, nil, &r)
+	s.opened = 1
 	ev := engine.Event{Token: 700, StopID: -1, Text: []byte(" hello")}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -250,6 +250,27 @@ func TestKeepAlive(t *testing.T) {
 	}
 }
 
+func TestShutdownBeforeServe(t *testing.T) {
+	srv, err := New(DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := srv.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := srv.Serve(ln); err != nil {
+		t.Error(err)
+	}
+	if c, err := net.Dial("tcp", ln.Addr().String()); err == nil {
+		c.Close()
+		t.Error("it still listens")
+	}
+}
+
 func TestShutdownWaits(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)

@@ -29,7 +29,7 @@ func (s *Server) logTrajectories(c *call, model string) {
 		return
 	}
 	encoding := strings.ToLower(strings.TrimSpace(string(c.Request.Header.Peek("Content-Encoding"))))
-	if !isJSON(string(c.Request.Header.ContentType())) || !knownEncoding(encoding) {
+	if !feedbackType(string(c.Request.Header.ContentType())) || !knownEncoding(encoding) {
 		s.refuse(c, errMedia)
 		return
 	}
@@ -58,14 +58,6 @@ func (s *Server) logTrajectories(c *call, model string) {
 	}
 	d := appendReceipt(nil, model, &receipt)
 	c.found(append(strconv.AppendBool(append(d, `,"duplicate":`...), receipt.Duplicate), '}'))
-}
-
-// isJSON reports whether a Content-Type is JSON's, or none at all (T-4).
-func isJSON(header string) bool {
-	media, _, _ := strings.Cut(header, ";")
-	media = strings.ToLower(strings.TrimSpace(media))
-	sub, ok := strings.CutPrefix(media, "application/")
-	return media == "" || ok && (sub == "json" || strings.HasSuffix(sub, "+json"))
 }
 
 func knownEncoding(name string) bool {

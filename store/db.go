@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -24,12 +23,7 @@ type DB struct {
 	log *slog.Logger
 	in  intake
 
-	// open guards the badger database against being closed under its readers,
-	// which hold it for as long as they read.
-	open struct {
-		sync.RWMutex
-		db *badger.DB // nil: not open
-	}
+	gate  gate
 	state struct {
 		sync.Mutex
 		err    error    // why nothing is written now; nil: all is well
@@ -152,30 +146,30 @@ func sizes(dir, pattern string) (n int64) {
 // View calls f with a snapshot of everything that is acknowledged, and returns
 // its error.
 func (d *DB) View(f func(*Reader) error) (err error) {
-	d.open.RLock()
-	defer d.open.RUnlock()
-	db := d.open.db
+	db := d.gate.enter()
 	if db == nil {
 		if err := d.Err(); err != nil {
 			return err
 		}
 		return ErrOpening
 	}
+	defer d.gate.leave()
 	txn := db.NewTransaction(false)
 	defer txn.Discard()
+	r := &Reader{txn: txn, db: d}
 	// badger trusts its tables, so a damaged one can lead it anywhere; and after a
 	// failed write it has no memtable.
 	defer func() {
+		if !r.inside {
+			return
+		}
 		if p := recover(); p != nil {
-			fault, ok := p.(runtime.Error)
-			if !ok {
-				panic(p)
-			}
-			d.corrupt(nil, fmt.Errorf("%w\n%s", fault, debug.Stack()))
-			err = fmt.Errorf("%w: %w", ErrCorrupt, fault)
+			fault := fmt.Errorf("%w: %v\n%s", ErrCorrupt, p, debug.Stack())
+			d.corrupt(nil, fault)
+			err = fault
 		}
 	}()
-	return f(&Reader{txn, d})
+	return f(r)
 }
 
 // Update calls f, which reads and writes, and returns when what it wrote is on
@@ -194,21 +188,26 @@ func (d *DB) Update(ctx context.Context, f func(tx *Tx) error) error {
 // the database.
 func (d *DB) Close() error {
 	d.state.Lock()
-	closed := d.state.err == ErrClosed
+	again := d.state.err == ErrClosed
 	d.state.err = ErrClosed
 	d.state.Unlock()
-	if !closed {
+	if !again {
 		d.in.close()
 		close(d.quit)
 	}
 	d.ended.Wait()
-	shut := make(chan error, 1)
+	closed := make(chan error, 1)
 	go func() {
 		d.opening.Wait()
-		shut <- d.shut()
+		err := d.drain(closeTime)
+		if err == nil {
+			err = d.shut()
+			d.gate.swap(nil)
+		}
+		closed <- err
 	}()
 	select {
-	case err := <-shut:
+	case err := <-closed:
 		return err
 	case <-time.After(closeTime):
 		return fmt.Errorf("store: %s does not close; what was acknowledged is in its logs", d.cfg.Dir)
@@ -218,56 +217,51 @@ func (d *DB) Close() error {
 // closeTime is how long Close waits for badger and for readers.
 const closeTime = 10 * time.Second
 
-// shut closes badger's database, when its readers have gone.
+// drain waits for those who read.
+func (d *DB) drain(within time.Duration) error {
+	if !d.gate.drain(within) {
+		return fmt.Errorf("%w: somebody reads for longer than %v", ErrBusy, within)
+	}
+	return nil
+}
+
+// shut closes badger's database, which nobody reads.
 func (d *DB) shut() error {
-	d.open.Lock()
-	defer d.open.Unlock()
-	if d.open.db == nil {
+	if d.gate.db == nil {
 		return nil
 	}
-	err := d.open.db.Close()
-	d.open.db = nil
-	if err != nil {
+	if err := d.gate.db.Close(); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	return nil
 }
 
 // unshut opens badger's database.
-func (d *DB) unshut() error {
-	if err := os.MkdirAll(d.cfg.Dir, 0o700); err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	if err := d.room(false); err != nil {
-		return err // opening writes, too
-	}
+func (d *DB) unshut() (db *badger.DB, err error) {
 	lock, err := lockDir(d.cfg.Dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	damage, err := mendDir(d.cfg.Dir)
 	lock()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, m := range damage {
 		d.log.Error("a log of the store is damaged", "dir", d.cfg.Dir, "damage", m.String())
 	}
-	db, err := badger.Open(d.options())
+	db, err = badger.Open(d.options())
 	if err != nil {
-		return fmt.Errorf("store: %w", err)
+		return nil, fmt.Errorf("store: %w", err)
 	}
 	if err := syncDir(d.cfg.Dir); err != nil {
-		return errors.Join(fmt.Errorf("store: %w", err), db.Close())
+		return nil, errors.Join(fmt.Errorf("store: %w", err), db.Close())
 	}
 	d.state.Lock()
 	d.state.damage = append(d.state.damage, damage...)
 	d.state.Unlock()
 	d.unsynced.Store(false)
-	d.open.Lock()
-	d.open.db = db
-	d.open.Unlock()
-	return nil
+	return db, nil
 }
 
 func (d *DB) options() badger.Options {

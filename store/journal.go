@@ -53,11 +53,10 @@ func (d *DB) writeAhead(db *badger.DB, tx *Tx) error {
 }
 
 // redo carries out, or removes, a journal that a crash has left.
-func (d *DB) redo() error {
-	db := d.open.db
+func (d *DB) redo(db *badger.DB) error {
 	txn := db.NewTransaction(false)
 	defer txn.Discard()
-	r := Reader{txn, d}
+	r := Reader{txn: txn, db: d}
 	end, err := r.Get(journalEnd)
 	if err == nil {
 		chunks, _, err := CutUint(end)
@@ -84,7 +83,7 @@ func (d *DB) carryOut(db *badger.DB, chunks uint64) error {
 	batch := batch{d: d, db: db}
 	txn := db.NewTransaction(false)
 	defer txn.Discard()
-	r := Reader{txn, d}
+	r := Reader{txn: txn, db: d}
 	for i := range chunks {
 		chunk, err := r.Get(AppendUint(append([]byte(nil), journalChunk...), i))
 		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrCorrupt) {

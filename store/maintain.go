@@ -59,30 +59,28 @@ func (d *DB) Compact() error {
 // flush opens the database anew. badger's compaction keeps what a reader might
 // have seen, and goes by the newest reader that has come and gone: here is one.
 func (d *DB) flush() error {
-	d.open.RLock()
-	d.open.db.NewTransaction(false).Discard()
-	d.open.RUnlock()
+	d.gate.db.NewTransaction(false).Discard()
 	return d.reopen()
 }
 
 func (d *DB) flatten() error {
-	d.open.RLock()
-	defer d.open.RUnlock()
-	if err := d.settled(); err != nil {
+	db, err := d.settled()
+	if err != nil {
 		return err
 	}
-	return d.open.db.Flatten(1)
+	defer d.gate.leave()
+	return db.Flatten(1)
 }
 
-// settled reports whether the database is open and has room to move things.
-func (d *DB) settled() error {
-	if err := d.Err(); err != nil {
-		return err
+// settled enters the database, if it is open and has room to move things.
+func (d *DB) settled() (*badger.DB, error) {
+	if err := errors.Join(d.Err(), d.room(true)); err != nil {
+		return nil, err
 	}
-	if d.open.db == nil {
-		return ErrOpening
+	if db := d.gate.enter(); db != nil {
+		return db, nil
 	}
-	return d.room(true)
+	return nil, ErrOpening
 }
 
 // collect rewrites the files of the value log of which more than a share is garbage.
@@ -101,12 +99,12 @@ func (d *DB) collect(share float64) error {
 }
 
 func (d *DB) collectOne(share float64) (again bool, err error) {
-	d.open.RLock()
-	defer d.open.RUnlock()
-	if err := d.settled(); err != nil {
+	db, err := d.settled()
+	if err != nil {
 		return false, err
 	}
-	switch err := d.open.db.RunValueLogGC(share); {
+	defer d.gate.leave()
+	switch err := db.RunValueLogGC(share); {
 	case errors.Is(err, badger.ErrNoRewrite), errors.Is(err, badger.ErrRejected):
 		return false, nil
 	default:

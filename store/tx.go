@@ -38,12 +38,21 @@ func unseal(key, b []byte) ([]byte, error) {
 // A Reader reads one snapshot. It is for one goroutine, and for as long as the
 // function it was given to.
 type Reader struct {
-	txn *badger.Txn
-	db  *DB
+	txn    *badger.Txn
+	db     *DB
+	inside bool // badger is at work: what panics is its reading of a damaged file
 }
 
 // Get returns a copy of the value of key, ErrNotFound, or ErrCorrupt.
 func (r *Reader) Get(key []byte) ([]byte, error) {
+	outside := r.inside
+	r.inside = true
+	v, err := r.get(key)
+	r.inside = outside // not deferred: View looks at it behind a panic
+	return v, err
+}
+
+func (r *Reader) get(key []byte) ([]byte, error) {
 	item, err := r.txn.Get(key)
 	if errors.Is(err, badger.ErrKeyNotFound) {
 		return nil, ErrNotFound
@@ -65,7 +74,10 @@ func (r *Reader) Get(key []byte) ([]byte, error) {
 
 // Has reports whether key is there.
 func (r *Reader) Has(key []byte) (bool, error) {
+	outside := r.inside
+	r.inside = true
 	_, err := r.txn.Get(key)
+	r.inside = outside
 	if errors.Is(err, badger.ErrKeyNotFound) {
 		return false, nil
 	}
@@ -92,6 +104,19 @@ type Range struct {
 // until f returns false. key and value are valid until f returns. It holds one
 // value in memory at a time. A Tx can have one Scan at a time.
 func (r *Reader) Scan(rg Range, f func(key, value []byte) bool) error {
+	outside := r.inside
+	r.inside = true
+	err := r.scan(rg, func(key, value []byte) bool {
+		r.inside = outside
+		more := f(key, value)
+		r.inside = true
+		return more
+	})
+	r.inside = outside
+	return err
+}
+
+func (r *Reader) scan(rg Range, f func(key, value []byte) bool) error {
 	opt := badger.IteratorOptions{Prefix: rg.Prefix, Reverse: rg.Reverse, PrefetchValues: false}
 	it := r.txn.NewIterator(opt)
 	defer it.Close()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -136,7 +137,7 @@ func (d *DB) run() {
 				continue
 			}
 			err := c.run()
-			if c.done <- err; err != nil {
+			if c.done <- err; err != nil && !d.gate.open() {
 				d.setErr(err)
 				retry.Reset(retryFirst)
 			}
@@ -150,31 +151,33 @@ func refuse(list []*update, err error) {
 	}
 }
 
-// reopen closes the database, should it be open, and opens it. A reader that
-// takes long can put it off; nobody can stop new ones meanwhile.
+// reopen closes the database, should it be open, and opens it.
 func (d *DB) reopen() error {
-	if err := d.room(false); err != nil {
-		return err // the old one still serves readers
+	if err := os.MkdirAll(d.cfg.Dir, 0o700); err != nil {
+		return fmt.Errorf("store: %w", err)
 	}
-	for range 100 {
-		if d.open.TryLock() {
-			d.open.Unlock()
-			break
-		}
-		select {
-		case <-d.quit:
-			return ErrClosed
-		case <-time.After(10 * time.Millisecond):
-		}
+	if err := d.room(false); err != nil {
+		return err // opening writes, too; and if there is an old one, it still serves readers
+	}
+	if err := d.drain(drainTime); err != nil {
+		return err
 	}
 	if err := d.shut(); err != nil {
 		d.log.Warn("the store did not close well", "dir", d.cfg.Dir, "error", err)
 	}
-	if err := d.unshut(); err != nil {
-		return err
+	db, err := d.unshut()
+	if err == nil {
+		if err = d.redo(db); err != nil {
+			err = errors.Join(err, db.Close())
+			db = nil
+		}
 	}
-	return d.redo()
+	d.gate.swap(db)
+	return err
 }
+
+// drainTime is how long readers may be kept waiting for another one.
+const drainTime = time.Second
 
 // room reports whether there is space on the disk to write, or to delete.
 func (d *DB) room(deletion bool) error {
@@ -201,9 +204,7 @@ type group struct {
 
 // write runs updates and commits them. An error says that badger has failed.
 func (d *DB) write(list []*update) error {
-	d.open.RLock()
-	db := d.open.db
-	d.open.RUnlock() // only this goroutine closes it
+	db := d.gate.db // it is closed by nobody else while there is no error
 	g := group{txn: db.NewTransaction(true)}
 	var failed error
 	for _, u := range list {
@@ -255,7 +256,7 @@ func (d *DB) try(u *update, txn *badger.Txn) (tx *Tx, err error) {
 			err = fmt.Errorf("store: panic in an update: %v\n%s", p, debug.Stack())
 		}
 	}()
-	tx = &Tx{Reader: Reader{txn, d}}
+	tx = &Tx{Reader: Reader{txn: txn, db: d}}
 	if err := u.f(tx); err != nil {
 		return nil, err
 	}

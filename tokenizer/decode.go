@@ -2,14 +2,17 @@ package tokenizer
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
 // DecodeOptions says what decoding does with added tokens.
 type DecodeOptions struct {
-	// SkipSpecial leaves special tokens out.
+	// SkipSpecial leaves special tokens out, except those in Show.
 	SkipSpecial bool
+	// Show lists special tokens that somebody downstream has to see.
+	Show []int32
 	// JoinSpecial suppresses what the file's decoder puts between two added
 	// tokens in a row, as spaces_between_special_tokens=false does. It has no
 	// effect with SkipSpecial.
@@ -128,7 +131,7 @@ func (t *Tokenizer) NewDecoder(prompt []int32, opt DecodeOptions) Decoder {
 	n, open := len(tail), true
 	for i := len(prompt) - 1; i >= 0 && (open || d.strip || d.place != later); i-- {
 		e := t.vocab.at(prompt[i])
-		if d.skips(e) {
+		if d.skips(prompt[i], e) {
 			continue
 		}
 		text := t.vocab.textOf(e)
@@ -156,8 +159,8 @@ func (t *Tokenizer) NewDecoder(prompt []int32, opt DecodeOptions) Decoder {
 	return d
 }
 
-func (d *Decoder) skips(e entry) bool {
-	return e.flags&known == 0 || d.opt.SkipSpecial && e.flags&special != 0
+func (d *Decoder) skips(id int32, e entry) bool {
+	return e.flags&known == 0 || d.opt.SkipSpecial && e.flags&special != 0 && !slices.Contains(d.opt.Show, id)
 }
 
 // Append decodes one more token and appends the text that became final to dst.
@@ -191,7 +194,7 @@ func (d *Decoder) push(id int32) {
 	e := d.t.vocab.at(id)
 	before := d.added
 	d.added = e.flags&added != 0
-	if d.skips(e) {
+	if d.skips(id, e) {
 		return
 	}
 	text := d.t.vocab.textOf(e)

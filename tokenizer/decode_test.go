@@ -49,6 +49,8 @@ func TestSection6Incremental(t *testing.T) {
 		{"broken bytes come as U+FFFD with what follows", idsOf("\xE4\xB8a\xFFb"), skipSpecial, []string{"", "", "\uFFFDa", "", "\uFFFDb"}},
 		{"special tokens are skipped", []int32{'a', 260, 'b'}, skipSpecial, []string{"a", "", "b"}},
 		{"special tokens are shown if asked", []int32{'a', 260, 'b'}, DecodeOptions{}, []string{"a", "<|end|>", "b"}},
+		{"some are shown in any case", []int32{'a', 260, 'b'}, DecodeOptions{SkipSpecial: true, Show: []int32{7, 260}}, []string{"a", "<|end|>", "b"}},
+		{"but no others", []int32{'a', 260, 'b'}, DecodeOptions{SkipSpecial: true, Show: []int32{7}}, []string{"a", "", "b"}},
 		{"a skipped token does not break a character", []int32{0xC3, 260, 0xA9}, skipSpecial, []string{"", "", "é"}},
 		{"a shown token does", []int32{0xC3, 260, 0xA9}, DecodeOptions{}, []string{"", "\uFFFD<|end|>", ""}},
 		{"unknown ids are nothing", []int32{'a', -5, 70000, 0xC3, 261, 0xA9}, skipSpecial, []string{"a", "", "", "", "", "é"}},

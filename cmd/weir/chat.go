@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,7 @@ import (
 	"github.com/valyala/fasthttp/fasthttputil"
 	"golang.org/x/term"
 
+	"weir/chat/reasoning"
 	"weir/server"
 )
 
@@ -250,6 +252,8 @@ func (c *conversation) stream(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("%s: %s", resp.Status, reply)
 	}
 	var answer strings.Builder
+	show := printer{out: c.out, dim: terminal(c.out)}
+	defer show.answering()
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -261,8 +265,13 @@ func (c *conversation) stream(ctx context.Context) (string, error) {
 			return answer.String(), nil
 		}
 		var chunk struct {
-			Choices []struct{ Delta struct{ Content string } }
-			Error   *struct{ Message string }
+			Choices []struct {
+				Delta struct {
+					Content, Reasoning string
+					ReasoningContent   string `json:"reasoning_content"`
+				}
+			}
+			Error *struct{ Message string }
 		}
 		if err := json.Unmarshal([]byte(data), &chunk); err != nil {
 			return answer.String(), fmt.Errorf("the server sent something else than JSON: %w", err)
@@ -271,14 +280,62 @@ func (c *conversation) stream(ctx context.Context) (string, error) {
 			return answer.String(), errors.New(chunk.Error.Message)
 		}
 		for _, choice := range chunk.Choices {
-			answer.WriteString(choice.Delta.Content)
-			fmt.Fprint(c.out, choice.Delta.Content)
+			d := &choice.Delta
+			show.thought(cmp.Or(d.Reasoning, d.ReasoningContent)) // some servers send both
+			show.content(d.Content)
+			answer.WriteString(d.Content)
 		}
 	}
 	if err := lines.Err(); err != nil {
 		return answer.String(), err
 	}
 	return answer.String(), errors.New("the answer was cut off")
+}
+
+// printer prints thoughts apart from the answer: dimmed on a terminal, elsewhere
+// between the tags that models use.
+type printer struct {
+	out      io.Writer
+	dim      bool
+	thinking bool
+}
+
+func terminal(out io.Writer) bool {
+	f, ok := out.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+func (p *printer) thought(text string) {
+	if text == "" {
+		return
+	}
+	if !p.thinking {
+		p.thinking = true
+		if p.dim {
+			fmt.Fprint(p.out, "\x1b[2m")
+		} else {
+			fmt.Fprint(p.out, reasoning.Open)
+		}
+	}
+	fmt.Fprint(p.out, text)
+}
+
+func (p *printer) content(text string) {
+	if text != "" {
+		p.answering()
+		fmt.Fprint(p.out, text)
+	}
+}
+
+// answering ends the thoughts, if any.
+func (p *printer) answering() {
+	switch {
+	case p.thinking && p.dim:
+		fmt.Fprint(p.out, "\x1b[0m")
+	case p.thinking:
+		fmt.Fprint(p.out, reasoning.Close)
+	}
+	p.thinking = false
 }
 
 // reader returns what reads a line behind a prompt: with editing and history on

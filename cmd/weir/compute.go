@@ -47,6 +47,11 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 	if *o.kvDtype == "auto" {
 		kvType = formats["bfloat16"]
 	}
+	for name, n := range map[string]int{"block-size": *o.blockSize, "max-num-seqs": *o.maxSeqs, "max-num-batched-tokens": *o.maxTokens, "max-num-queued": *o.maxLive} {
+		if n < 1 { // below, 0 stands for a default
+			return nil, usageError{fmt.Errorf("--%s %d: it takes 1 or more", name, n)}
+		}
+	}
 	opt := s.network.Options(model.Options{BlockTokens: *o.blockSize, MaxTokens: *o.maxTokens, MaxSeqs: *o.maxSeqs, MaxSeqTokens: *m.maxModelLen, Progress: progress})
 	if *m.maxModelLen < 0 || opt.MaxSeqTokens > cfg.MaxSeqTokens {
 		return nil, usageError{fmt.Errorf("--max-model-len %d: the model was made for sequences of at most %d tokens", *m.maxModelLen, cfg.MaxSeqTokens)}

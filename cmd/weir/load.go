@@ -10,6 +10,7 @@ import (
 
 	"weir/api"
 	"weir/chat"
+	"weir/chat/reasoning"
 	"weir/model"
 	"weir/models"
 	"weir/server"
@@ -83,6 +84,9 @@ func openChat(files fs.FS, o modelOptions) (_ *chat.Renderer, eos string, err er
 	cfg := chat.Config{TrustRequestTemplate: *o.trustTemplate, ResponseRole: *o.responseRole}
 	if cfg.ContentFormat, err = chat.ParseContentFormat(*o.contentFormat); err != nil {
 		return nil, "", err
+	}
+	if cfg.Reasoning, err = reasoning.Parse(*o.reasoningParser); err != nil {
+		return nil, "", usageError{fmt.Errorf("--reasoning-parser: %w", err)}
 	}
 	if kwargs := *o.templateKwargs; kwargs != "" {
 		if err := api.Scan([]byte(kwargs), api.DefaultLimits().Depth); err != nil {

@@ -2,6 +2,8 @@
 //
 //	weir serve [MODEL]   the HTTP server
 //	weir chat [MODEL]    a chat in the terminal
+//	weir bench start     how fast a server starts
+//	weir bench serve     how a server bears a load
 //	weir version
 //
 // MODEL is a folder as Hugging Face lays it out. Without one, the model inside
@@ -29,6 +31,8 @@ const usage = `weir serves language models.
 
   weir serve [MODEL] [flags]   serve MODEL over HTTP, by default on http://127.0.0.1:8000
   weir chat  [MODEL] [flags]   chat with MODEL, or with a server (--url), in the terminal
+  weir bench start [flags]     measure how fast a server starts, and what it takes when idle
+  weir bench serve [flags]     put a load on a server and measure its answers
   weir version                 print the version
   weir help                    print this
 
@@ -54,6 +58,8 @@ func run(args []string, env func(string) string, in io.Reader, out, errOut io.Wr
 		err = serveMain(args, env, out, errOut)
 	case "chat":
 		err = chatMain(args, env, in, out, errOut)
+	case "bench":
+		err = benchMain(args, env, out, errOut)
 	case "version", "--version", "-v":
 		fmt.Fprintf(out, "weir %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	case "help", "--help", "-h":

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -124,6 +125,28 @@ func TestServe(t *testing.T) {
 	}
 }
 
+// TestServeStoppedAtOnce: a signal that comes before the model is loaded, or
+// before anything is served, ends the server as any other does.
+func TestServeStoppedAtOnce(t *testing.T) {
+	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	m, e, h := bindModel(flags), bindEngine(flags), bindHTTP(flags)
+	if _, err := parse(flags, []string{"--port", "0", "--kv-cache-memory", "64MiB"}, noEnv); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		book := newLogBook()
+		log, err := newLog(book, "info")
+		if err != nil {
+			t.Fatal(err)
+		}
+		signals := make(chan os.Signal, 1)
+		signals <- syscall.SIGTERM
+		if err := serve("", m, e, h, log, signals); err != nil || !strings.Contains(book.String(), "msg=stopped") || strings.Contains(book.String(), "ERROR") {
+			t.Fatalf("%v\n%s", err, book)
+		}
+	}
+}
+
 // TestServeOptions: options reach the rooms that they are for.
 func TestServeOptions(t *testing.T) {
 	dir := copyModel(t)
@@ -217,6 +240,7 @@ func TestBadStart(t *testing.T) {
 		"broken tokenizer":  {damage: edit("tokenizer.json", `"BPE"`, `"Unigram"`), want: "Unigram", code: 1},
 		"broken template":   {damage: edit("chat_template.jinja", "{%- if tools -%}", "{%- if tools"), want: "template", code: 1},
 		"too long":          {args: []string{"", "--max-model-len", "5000"}, want: "at most 4096", code: 2},
+		"no sequences":      {args: []string{"", "--max-num-seqs", "0"}, want: "--max-num-seqs 0: it takes 1 or more", code: 2},
 		"too little memory": {args: []string{"", "--kv-cache-memory", "2MiB"}, want: "set --max-model-len", code: 1},
 		"block size":        {args: []string{"", "--block-size", "20"}, want: "multiple of 16", code: 2},
 		"an unknown tier":   {args: []string{"", "--cpu", "sse"}, want: "sse", code: 2},
@@ -224,6 +248,8 @@ func TestBadStart(t *testing.T) {
 		"an unknown value":  {args: []string{"", "--dtype", "int3"}, want: "int3", code: 2},
 		"two models":        {args: []string{"a", "b"}, want: "one model", code: 2},
 		"a budget":          {args: []string{"", "--max-num-batched-tokens", "4"}, want: "--max-num-seqs", code: 2},
+		"a parser":          {args: []string{"", "--reasoning-parser", "r2"}, want: "none of auto, none, qwen3", code: 2},
+		"a field":           {args: []string{"", "--reasoning-field", "thoughts"}, want: "reasoning_content", code: 2},
 		"kwargs":            {args: []string{"", "--default-chat-template-kwargs", "{"}, want: "kwargs", code: 2},
 		"a profile":         {args: []string{"", "--device", "sim", "--sim-profile", "/nonexistent"}, want: "sim-profile", code: 2},
 		"a port in use":     {args: []string{"", "--port", fmt.Sprint(busy.Addr().(*net.TCPAddr).Port)}, want: "in use", code: 1},
@@ -292,6 +318,56 @@ func TestChat(t *testing.T) {
 	var out, errOut bytes.Buffer
 	if code := run([]string{"chat", "--url", url, "--model", "other"}, noEnv, strings.NewReader("Hi\n"), &out, &errOut); code != 1 || !strings.Contains(errOut.String(), "does not exist") {
 		t.Errorf("an unknown model: exit %d: %s", code, errOut.String())
+	}
+}
+
+// Thoughts are printed apart from the answer and are not sent back.
+func TestChatShowsThoughts(t *testing.T) {
+	var sent []string
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		sent = append(sent, string(body))
+		for _, delta := range []string{`"role":"assistant","content":""`, `"reasoning":"h","reasoning_content":"h"`, `"reasoning_content":"m"`, `"content":"Yes"`, `"content":"."`} {
+			fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":{%s}}]}\n\n", delta)
+		}
+		fmt.Fprint(w, "data: [DONE]\n\n")
+	}))
+	defer srv.Close()
+	var out, errOut bytes.Buffer
+	if code := run([]string{"chat", "--url", srv.URL}, noEnv, strings.NewReader("Really?\nSure?\n"), &out, &errOut); code != 0 || out.String() != strings.Repeat("<think>hm</think>Yes.\n", 2) {
+		t.Errorf("exit %d: %q %s", code, out.String(), errOut.String())
+	}
+	if len(sent) != 2 || !strings.Contains(sent[1], `{"role":"assistant","content":"Yes."}`) {
+		t.Errorf("sent %q", sent)
+	}
+	var dim bytes.Buffer
+	p := printer{out: &dim, dim: true}
+	p.thought("hm")
+	p.content("Yes")
+	p.answering()
+	if dim.String() != "\x1b[2mhm\x1b[0mYes" {
+		t.Errorf("%q", dim.String())
+	}
+}
+
+// The flags for reasoning reach the rooms that they are for, and the bundled
+// model thinks where it is told to.
+func TestServeReasoning(t *testing.T) {
+	for parser, want := range map[string]string{
+		"auto":  `"content":"[^"<]*Paris[^"<]*",.*"reasoning":"[^"<]+","reasoning_content":"[^"<]+"`,
+		"qwen3": `"content":"[^"<]*Paris[^"<]*",.*"reasoning":"[^"<]+","reasoning_content":"[^"<]+"`,
+		"none":  `"content":"<think>[^"]+</think>[^"]*Paris[^"]*",.*"reasoning":null,"reasoning_content":null`,
+	} {
+		url, stop := startServe(t, "--default-chat-template-kwargs", `{"enable_thinking":true}`, "--reasoning-parser", parser, "--reasoning-field", "both")
+		if code, body := post(t, url, question); code != 200 || !regexp.MustCompile(want).MatchString(body) {
+			t.Errorf("%s: %d %s", parser, code, body)
+		}
+		// Thinking off is the request's to say.
+		off := strings.Replace(question, "{", `{"chat_template_kwargs":{"enable_thinking":false},`, 1)
+		if code, body := post(t, url, off); code != 200 || !regexp.MustCompile(`"content":"[^"<]*Paris[^"<]*",.*"reasoning":null`).MatchString(body) {
+			t.Errorf("%s, off: %d %s", parser, code, body)
+		}
+		stop()
 	}
 }
 

@@ -14,6 +14,7 @@ type modelOptions struct {
 	trustTemplate    *bool
 	templateKwargs   *string
 	responseRole     *string
+	reasoningParser  *string
 	generationConfig *string
 	maxModelLen      *int
 }
@@ -26,6 +27,7 @@ func bindModel(fs *pflag.FlagSet) (o modelOptions) {
 	o.trustTemplate = fs.Bool("trust-request-chat-template", false, "accept a chat template in a request although the model has one")
 	o.templateKwargs = fs.String("default-chat-template-kwargs", "", "`JSON` object with template arguments that requests may override")
 	o.responseRole = fs.String("response-role", "assistant", "`role` of the message that a generation prompt opens")
+	o.reasoningParser = fs.String("reasoning-parser", "auto", "how the model marks its thoughts: `name`, as qwen3 or deepseek_r1; auto looks for think tags in the chat template, none leaves them in the content")
 	o.generationConfig = fs.String("generation-config", "auto", "where default sampling parameters come from: auto is the model's generation_config.json, vllm is none; else a `folder` with such a file")
 	return o
 }
@@ -69,6 +71,7 @@ type httpOptions struct {
 	port                      *int
 	keys                      *[]string
 	maxLogprobs               *int
+	reasoningField            *string
 	tokensAsIDs, forceUsage   *bool
 	origins, methods, headers *[]string
 	credentials               *bool
@@ -84,6 +87,7 @@ func bindHTTP(fs *pflag.FlagSet) (o *httpOptions) {
 	o.port = fs.Int("port", 8000, "TCP `port` to listen on; 0 takes a free one")
 	o.keys = fs.StringArray("api-key", nil, "`key` that opens /v1; repeat for more (default: open to everybody)")
 	o.maxLogprobs = fs.Int("max-logprobs", 20, "most top_logprobs and prompt_logprobs; -1 is the vocabulary")
+	o.reasoningField = oneOf(fs, "reasoning-field", "name of the field with the model's thoughts; reasoning_content is the older name", "reasoning", "reasoning_content", "both")
 	o.tokensAsIDs = fs.Bool("return-tokens-as-token-ids", false, "default of the field of that name")
 	o.forceUsage = fs.Bool("enable-force-include-usage", false, "send usage in streams that did not ask for it")
 	o.origins = fs.StringSlice("allowed-origins", []string{"*"}, "`origins` of pages that may call")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"weir/api"
 	"weir/server"
 )
 
@@ -94,7 +95,7 @@ func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, log *sl
 	ended := make(chan struct{})
 	running.Go(func() {
 		defer close(ended)
-		if err := comp.engine.Run(ctx); err != nil {
+		if err := comp.engine.Run(ctx); err != nil && !(ctx.Err() != nil && errors.Is(err, context.Canceled)) { // a model that was still loading
 			failure.Store(&err)
 			srv.Fail(err)
 		}
@@ -162,6 +163,7 @@ func (h *httpOptions) config(log *slog.Logger) server.Config {
 	c.PrepareQueue = *h.queue
 	c.Heartbeat = *h.heartbeat
 	c.MaxLogprobs, c.TokensAsIDs, c.ForceUsage = *h.maxLogprobs, *h.tokensAsIDs, *h.forceUsage
+	c.ReasoningField, _ = api.ParseReasoningField(*h.reasoningField) // the flag takes no other name
 	return c
 }
 

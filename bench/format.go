@@ -1,0 +1,301 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// metricNames are the metrics that can be reported, with their short and long
+// names in the report.
+var metricNames = map[string][2]string{
+	"ttft": {"TTFT", "Time to First Token"},
+	"tpot": {"TPOT", "Time per Output Token (excl. 1st token)"},
+	"itl":  {"ITL", "Inter-token Latency"},
+	"e2el": {"E2EL", "End-to-end Latency"},
+}
+
+// metricOrder is the order in which they are reported.
+var metricOrder = []string{"ttft", "tpot", "itl", "e2el"}
+
+func (r *Report) samples(metric string) Samples {
+	switch metric {
+	case "ttft":
+		return r.TTFT
+	case "tpot":
+		return r.TPOT
+	case "itl":
+		return r.ITL
+	}
+	return r.E2EL
+}
+
+// each calls f for every metric that is asked for.
+func (r *Report) each(f func(name string, s Samples)) {
+	for _, name := range metricOrder {
+		for _, asked := range r.Config.Metrics {
+			if asked == name {
+				f(name, r.samples(name))
+				break
+			}
+		}
+	}
+}
+
+// perSecond is a rate over the run.
+func (r *Report) perSecond(n int) float64 {
+	if r.Duration <= 0 {
+		return 0
+	}
+	return float64(n) / r.Duration.Seconds()
+}
+
+// table writes what a person reads, in the layout of vLLM's benchmark.
+type table struct {
+	w   io.Writer
+	err error
+}
+
+const tableWidth = 50
+
+func (t *table) printf(format string, args ...any) {
+	if t.err == nil {
+		_, t.err = fmt.Fprintf(t.w, format, args...)
+	}
+}
+
+func (t *table) title(text string, line string) {
+	left := max(0, tableWidth-len(text)) / 2
+	t.printf("%s%s%s\n", strings.Repeat(line, left), text, strings.Repeat(line, max(0, tableWidth-len(text)-left)))
+}
+
+func (t *table) count(label string, n int)      { t.printf("%-40s %-10d\n", label, n) }
+func (t *table) number(label string, v float64) { t.printf("%-40s %-10.2f\n", label, v) }
+
+// WriteText writes the report as a table for people.
+func (r *Report) WriteText(w io.Writer) error {
+	t := &table{w: w}
+	c, g := &r.Config, &r.Generator
+	if len(r.Errors) > 0 {
+		t.printf("Failed requests:\n")
+		for _, e := range r.Errors {
+			t.printf("%8d  %s\n", e.Count, e.Text)
+		}
+	}
+	t.title(" Serving Benchmark Result ", "=")
+	t.count("Successful requests:", r.Completed)
+	t.count("Failed requests:", r.Failed)
+	if r.Interrupted {
+		t.count("Requests cut short by the interrupt:", r.Cut)
+		t.count("Requests not sent:", c.NumPrompts-len(r.outcomes))
+	}
+	if c.MaxConcurrency > 0 {
+		t.count("Maximum request concurrency:", c.MaxConcurrency)
+	}
+	if !math.IsInf(c.Rate, 1) {
+		t.number("Request rate configured (RPS):", c.Rate)
+	}
+	t.number("Benchmark duration (s):", r.Duration.Seconds())
+	t.count("Total input tokens:", r.InputTokens)
+	t.count("Total generated tokens:", r.OutputTokens)
+	t.number("Request throughput (req/s):", r.perSecond(r.Completed))
+	if c.Goodput != (Goodput{}) {
+		t.number("Request goodput (req/s):", r.perSecond(r.Good))
+	}
+	t.number("Output token throughput (tok/s):", r.perSecond(r.OutputTokens))
+	t.number("Peak output token throughput (tok/s):", r.PeakTokens)
+	t.number("Peak concurrent requests:", float64(r.PeakConcurrency))
+	t.number("Total token throughput (tok/s):", r.perSecond(r.InputTokens+r.OutputTokens))
+	r.each(func(name string, s Samples) {
+		short := metricNames[name][0]
+		t.title(metricNames[name][1], "-")
+		t.number("Mean "+short+" (ms):", s.Mean())
+		t.number("Median "+short+" (ms):", s.Percentile(50))
+		for _, p := range c.Percentiles {
+			t.number("P"+decimal(p)+" "+short+" (ms):", s.Percentile(p))
+		}
+	})
+	t.title("Load Generator", "-")
+	t.number("Mean schedule lag (ms):", g.Lag.Mean())
+	t.number("P99 schedule lag (ms):", g.Lag.Percentile(99))
+	t.number("Max schedule lag (ms):", g.Lag.Percentile(100))
+	if c.MaxConcurrency > 0 {
+		t.number("Mean wait for concurrency (ms):", g.Queue.Mean())
+		t.number("P99 wait for concurrency (ms):", g.Queue.Percentile(99))
+	}
+	t.number("Processors used by the generator:", g.CPU)
+	t.count("Processors there are:", g.Processors)
+	t.number("Events read with the one before (%):", 100*g.joined())
+	t.printf("%s\n", strings.Repeat("=", tableWidth))
+	for _, warning := range g.Warnings {
+		t.printf("WARNING: %s.\n", warning)
+	}
+	return t.err
+}
+
+func decimal(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+
+func rate(v float64) string {
+	if math.IsInf(v, 1) {
+		return "inf"
+	}
+	return decimal(v)
+}
+
+// WriteBenchmark writes the report as a line of a Go benchmark, for benchstat.
+// An operation is a completed request.
+func (r *Report) WriteBenchmark(w io.Writer) error {
+	if r.Completed == 0 {
+		return nil
+	}
+	c := &r.Config
+	var b strings.Builder
+	fmt.Fprintf(&b, "BenchmarkServe/endpoint=%s/rate=%s", c.Endpoint, rate(c.Rate))
+	if c.MaxConcurrency > 0 {
+		fmt.Fprintf(&b, "/concurrency=%d", c.MaxConcurrency)
+	}
+	fmt.Fprintf(&b, " %d %d ns/op %.2f req/s %.2f output-tok/s", r.Completed, r.Duration.Nanoseconds()/int64(r.Completed),
+		r.perSecond(r.Completed), r.perSecond(r.OutputTokens))
+	r.each(func(name string, s Samples) {
+		fmt.Fprintf(&b, " %.4f mean-%s-ms", s.Mean(), name)
+		for _, p := range c.Percentiles {
+			fmt.Fprintf(&b, " %.4f p%s-%s-ms", s.Percentile(p), decimal(p), name)
+		}
+	})
+	_, err := fmt.Fprintln(w, b.String())
+	return err
+}
+
+// WriteJSON writes the report with vLLM's keys. Detailed adds what is known of
+// each request, in the order in which they were sent; times are seconds since
+// the start of the run.
+func (r *Report) WriteJSON(w io.Writer, detailed bool) error {
+	c, g := &r.Config, &r.Generator
+	var o object
+	o.add("date", r.Date.Format("20060102-150405"))
+	o.add("endpoint_type", c.Endpoint)
+	o.add("backend", c.Endpoint)
+	o.add("label", nil)
+	o.add("model_id", c.Model)
+	o.add("tokenizer_id", nil)
+	o.add("num_prompts", c.NumPrompts)
+	o.add("request_rate", finite(c.Rate))
+	o.add("burstiness", finite(c.Burstiness))
+	o.add("max_concurrency", given(c.MaxConcurrency, c.MaxConcurrency > 0))
+	o.add("duration", r.Duration.Seconds())
+	o.add("completed", r.Completed)
+	o.add("failed", r.Failed)
+	o.add("total_input_tokens", r.InputTokens)
+	o.add("total_output_tokens", r.OutputTokens)
+	o.add("request_throughput", r.perSecond(r.Completed))
+	o.add("request_goodput", given(r.perSecond(r.Good), c.Goodput != Goodput{}))
+	o.add("output_throughput", r.perSecond(r.OutputTokens))
+	o.add("total_token_throughput", r.perSecond(r.InputTokens+r.OutputTokens))
+	o.add("max_output_tokens_per_s", r.PeakTokens)
+	o.add("max_concurrent_requests", r.PeakConcurrency)
+	r.each(func(name string, s Samples) {
+		o.add("mean_"+name+"_ms", s.Mean())
+		o.add("median_"+name+"_ms", s.Percentile(50))
+		o.add("std_"+name+"_ms", s.Std())
+		for _, p := range c.Percentiles {
+			o.add("p"+decimal(p)+"_"+name+"_ms", s.Percentile(p))
+		}
+	})
+	if detailed {
+		r.addDetails(&o)
+	}
+	o.add("interrupted", r.Interrupted)
+	o.add("cut", r.Cut)
+	o.add("error_counts", r.Errors)
+	var own object
+	own.add("mean_lag_ms", g.Lag.Mean())
+	own.add("p99_lag_ms", g.Lag.Percentile(99))
+	own.add("max_lag_ms", g.Lag.Percentile(100))
+	own.add("mean_queue_ms", g.Queue.Mean())
+	own.add("p99_queue_ms", g.Queue.Percentile(99))
+	own.add("cpu", g.CPU)
+	own.add("processors", g.Processors)
+	own.add("events", g.Events)
+	own.add("joined_events", g.Joined)
+	own.add("warnings", g.Warnings)
+	o.add("generator", json.RawMessage(own.end()))
+	if o.err != nil {
+		return fmt.Errorf("bench: %w", o.err)
+	}
+	_, err := w.Write(append(o.end(), '\n'))
+	return err
+}
+
+func (r *Report) addDetails(o *object) {
+	n := len(r.outcomes)
+	inputs, outputs := make([]int, n), make([]int, n)
+	ttfts, latencies, starts, queued := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
+	itls, texts, errs := make([][]float64, n), make([]string, n), make([]string, n)
+	for i := range r.outcomes {
+		q := &r.outcomes[i]
+		itls[i] = make([]float64, len(q.gaps))
+		for j, gap := range q.gaps {
+			itls[i][j] = gap.Seconds()
+		}
+		inputs[i], texts[i], errs[i] = q.prompt, string(q.text), q.failure
+		latencies[i], starts[i] = (q.last - q.sent).Seconds(), q.sent.Seconds()
+		if q.first >= 0 {
+			ttfts[i] = (q.first - q.sent).Seconds()
+		}
+		if q.completed() {
+			outputs[i] = q.tokens()
+		}
+		if q.waited {
+			queued[i] = (q.sent - q.arrived).Seconds()
+		}
+	}
+	o.add("input_lens", inputs)
+	o.add("output_lens", outputs)
+	o.add("ttfts", ttfts)
+	o.add("itls", itls)
+	o.add("latencies", latencies)
+	o.add("start_times", starts)
+	o.add("queue_times", queued)
+	o.add("generated_texts", texts)
+	o.add("errors", errs)
+}
+
+// object is a JSON object whose keys keep their order.
+type object struct {
+	b   []byte
+	err error
+}
+
+func (o *object) add(key string, value any) {
+	v, err := json.Marshal(value)
+	if err != nil {
+		o.err = err
+		return
+	}
+	sep := byte(',')
+	if len(o.b) == 0 {
+		sep = '{'
+	}
+	o.b = append(append(append(append(o.b, sep), strconv.Quote(key)...), ':'), v...)
+}
+
+func (o *object) end() []byte { return append(o.b, '}') }
+
+// finite is v, or "inf", which JSON has no number for.
+func finite(v float64) any {
+	if math.IsInf(v, 1) {
+		return "inf"
+	}
+	return v
+}
+
+// given is v, or null where there is no such thing.
+func given[T any](v T, is bool) any {
+	if is {
+		return v
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// userHZ is the unit of times in /proc, the same on every architecture that Go
+// runs on (proc_pid_stat(5), sysconf(3)).
+const userHZ = 100
+
+// processTime is the processor time of a process so far: utime and stime, which
+// are fields 14 and 15 of its stat.
+func processTime(pid int) (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	return parseStat(text)
+}
+
+func parseStat(text []byte) (time.Duration, error) {
+	// The second field is the program's name in parentheses, with whatever bytes
+	// it may have: the last parenthesis ends it.
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	const utime, stime = 14 - 3, 15 - 3
+	if len(fields) <= stime {
+		return 0, fmt.Errorf("bench: /proc/PID/stat has %d fields behind the name", len(fields))
+	}
+	ticks := int64(0)
+	for _, f := range fields[utime : stime+1] {
+		n, err := strconv.ParseInt(string(f), 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("bench: /proc/PID/stat: %w", err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * (time.Second / userHZ), nil
+}
+
+// residentMemory is the second field of statm, in pages.
+func residentMemory(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0, err
+	}
+	var size, resident int64
+	if _, err := fmt.Sscan(string(text), &size, &resident); err != nil {
+		return 0, fmt.Errorf("bench: /proc/PID/statm: %w", err)
+	}
+	return resident * int64(os.Getpagesize()), nil
+}
+
+// nap sleeps for less than time.Sleep can: an idle Go program waits for timers
+// in epoll, by whole milliseconds.
+func nap(d time.Duration) {
+	t := syscall.NsecToTimespec(d.Nanoseconds())
+	_ = syscall.Nanosleep(&t, nil) // a signal ends it early, which does no harm
+}
