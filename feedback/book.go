@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -69,6 +70,29 @@ func (b *Book) Mend(ctx context.Context) (n int, err error) {
 		n += len(some)
 	}
 	return n, err
+}
+
+// Check calls f with what is wrong with the indexes and the records.
+func (b *Book) Check(f func(what string)) error {
+	err := b.db.View(func(r *store.Reader) error {
+		return table.Check(r, func(entry, key []byte, missing bool) {
+			if missing {
+				f(fmt.Sprintf("the entry %q of %q is missing", entry, key))
+			} else {
+				f(fmt.Sprintf("the entry %q of %q is left over", entry, key))
+			}
+		})
+	})
+	// Damaged values are found by whoever reads all of them; here are those that
+	// are whole and no records.
+	return firstError(err, b.db.View(func(r *store.Reader) error {
+		return r.Scan(store.Range{Prefix: []byte{tagRow}, Damaged: func([]byte, error) {}}, func(key, row []byte) bool {
+			if _, err := decodeRecord(row); err != nil {
+				f(fmt.Sprintf("%q is no record", key))
+			}
+			return true
+		})
+	}))
 }
 
 // DecodeQuery is Config.DecodeQuery.

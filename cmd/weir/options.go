@@ -81,6 +81,25 @@ type httpOptions struct {
 	logLevel                  *string
 }
 
+// dataOptions say who may come in, and what outlives the process.
+type dataOptions struct {
+	dir, credentials *string
+	byDefault        string // what dir is if nobody chose it
+	minFree          size
+	retention        *[]string
+	bearer           *bool
+}
+
+func bindData(fs *pflag.FlagSet, env func(string) string) (o *dataOptions) {
+	o = &dataOptions{minFree: 256 << 20, byDefault: defaultDataDir(env)}
+	o.dir = fs.String("data-dir", o.byDefault, "`folder` for what outlives the process, such as feedback; \"\" keeps nothing")
+	o.credentials = fs.String("credentials", "", "YAML `file` with hashed keys, their users, projects and rights; it is read anew when it changes")
+	fs.Var(&o.minFree, "min-free-disk", "space on the disk of --data-dir below which nothing is written and the answer is 503")
+	o.retention = fs.StringArray("feedback-retention", nil, "`PROJECT=DAYS`: delete a project's feedback after so many days; PROJECT may be team/* or *; repeat for more, the first that fits counts (default: keep it)")
+	o.bearer = fs.Bool("feedback-bearer", false, "accept Bearer tokens for feedback, beside Basic")
+	return o
+}
+
 func bindHTTP(fs *pflag.FlagSet) (o *httpOptions) {
 	o = &httpOptions{maxBody: 32 << 20}
 	o.host = fs.String("host", "127.0.0.1", "`address` to listen on; an empty one is all")

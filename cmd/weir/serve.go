@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"weir/api"
+	"weir/auth"
 	"weir/server"
 )
 
@@ -27,7 +29,7 @@ var processStart = time.Now()
 func serveMain(args []string, env func(string) string, out, errOut io.Writer) error {
 	fs := pflag.NewFlagSet("weir serve", pflag.ContinueOnError)
 	fs.SetOutput(errOut)
-	m, e, h := bindModel(fs), bindEngine(fs), bindHTTP(fs)
+	m, e, h, d := bindModel(fs), bindEngine(fs), bindHTTP(fs), bindData(fs, env)
 	fs.Usage = func() {
 		fmt.Fprintf(out, "weir serve [MODEL] serves MODEL, or the model inside the binary, over HTTP.\n\n%s", fs.FlagUsages())
 	}
@@ -49,7 +51,7 @@ func serveMain(args []string, env func(string) string, out, errOut io.Writer) er
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
-	return serve(dir, m, e, h, log, signals)
+	return serve(dir, m, e, h, d, log, signals)
 }
 
 func newLog(w io.Writer, level string) (*slog.Logger, error) {
@@ -62,7 +64,7 @@ func newLog(w io.Writer, level string) (*slog.Logger, error) {
 
 // serve runs the server until a signal comes or the engine ends. What is wrong
 // with the model's files or the options is found before any port opens.
-func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, log *slog.Logger, signals <-chan os.Signal) (err error) {
+func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, d *dataOptions, log *slog.Logger, signals <-chan os.Signal) (err error) {
 	src, err := openSource(dir, m)
 	if err != nil {
 		return err
@@ -78,6 +80,15 @@ func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, log *sl
 		return err
 	}
 	cfg := h.config(log)
+	if cfg.Keys, err = auth.New(*h.keys, *d.credentials); err != nil {
+		return err
+	}
+	kept, err := d.open(log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, kept.Close()) }()
+	cfg.Feedback, cfg.FeedbackBearer = kept.book, *d.bearer
 	if srv, err = server.New(cfg); err != nil {
 		return err
 	}
@@ -85,8 +96,8 @@ func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, log *sl
 	if err != nil {
 		return err
 	}
-	if len(cfg.APIKeys) == 0 && !loopback(ln.Addr()) {
-		log.Warn("listening beyond this machine without --api-key: everybody who reaches it can use it", "address", ln.Addr())
+	if cfg.Keys.Open() && !loopback(ln.Addr()) {
+		log.Warn("listening beyond this machine without --api-key or --credentials: everybody who reaches it can chat; feedback is refused", "address", ln.Addr())
 	}
 	log.Info("listening", "url", "http://"+ln.Addr().String(), "model", src.names[0])
 
@@ -100,6 +111,7 @@ func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, log *sl
 			srv.Fail(err)
 		}
 	})
+	running.Go(func() { cfg.Keys.Watch(ctx, time.Second, log) })
 	running.Go(func() {
 		if err := srv.Serve(ln); err != nil {
 			log.Error("serving ended", "error", err)
@@ -165,6 +177,33 @@ func (h *httpOptions) config(log *slog.Logger) server.Config {
 	c.MaxLogprobs, c.TokensAsIDs, c.ForceUsage = *h.maxLogprobs, *h.tokensAsIDs, *h.forceUsage
 	c.ReasoningField, _ = api.ParseReasoningField(*h.reasoningField) // the flag takes no other name
 	return c
+}
+
+// defaultDataDir is where the XDG base directory specification puts the data of
+// a user's programs; "" where there is no such user.
+func defaultDataDir(env func(string) string) string {
+	if dir := env("XDG_DATA_HOME"); filepath.IsAbs(dir) { // others are to be ignored, it says
+		return filepath.Join(dir, "weir")
+	}
+	if home := env("HOME"); filepath.IsAbs(home) {
+		return filepath.Join(home, ".local", "share", "weir")
+	}
+	return ""
+}
+
+// open opens the records. A folder that was asked for has to be writable; the one
+// that nobody chose need not be, as on a read-only system.
+func (d *dataOptions) open(log *slog.Logger) (*records, error) {
+	rules, err := retainRules(*d.retention)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	r, err := openRecords(*d.dir, int64(d.minFree), rules, log)
+	if err == nil || *d.dir != d.byDefault {
+		return r, err
+	}
+	log.Warn("feedback is not kept; set --data-dir to a folder that can be written to", "error", err)
+	return openRecords("", 0, nil, log)
 }
 
 // loopback reports whether only this machine can reach the address.
