@@ -92,7 +92,7 @@ type dataOptions struct {
 
 func bindData(fs *pflag.FlagSet, env func(string) string) (o *dataOptions) {
 	o = &dataOptions{minFree: 256 << 20, byDefault: defaultDataDir(env)}
-	o.dir = fs.String("data-dir", o.byDefault, "`folder` for what outlives the process, such as feedback; \"\" keeps nothing")
+	o.dir = fs.String("data-dir", o.byDefault, "`folder` for what outlives the process, feedback and trajectories; \"\" keeps nothing")
 	o.credentials = fs.String("credentials", "", "YAML `file` with hashed keys, their users, projects and rights; it is read anew when it changes")
 	fs.Var(&o.minFree, "min-free-disk", "space on the disk of --data-dir below which nothing is written and the answer is 503")
 	o.retention = fs.StringArray("feedback-retention", nil, "`PROJECT=DAYS`: delete a project's feedback after so many days; PROJECT may be team/* or *; repeat for more, the first that fits counts (default: keep it)")

@@ -89,6 +89,7 @@ func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, d *data
 	}
 	defer func() { err = errors.Join(err, kept.Close()) }()
 	cfg.Feedback, cfg.FeedbackBearer = kept.book, *d.bearer
+	cfg.Trajectories.Archive, cfg.Trajectories.Spool = kept.archive, kept.spool
 	if srv, err = server.New(cfg); err != nil {
 		return err
 	}
@@ -97,7 +98,7 @@ func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, d *data
 		return err
 	}
 	if cfg.Keys.Open() && !loopback(ln.Addr()) {
-		log.Warn("listening beyond this machine without --api-key or --credentials: everybody who reaches it can chat; feedback is refused", "address", ln.Addr())
+		log.Warn("listening beyond this machine without --api-key or --credentials: everybody who reaches it can chat; feedback and trajectories are refused", "address", ln.Addr())
 	}
 	log.Info("listening", "url", "http://"+ln.Addr().String(), "model", src.names[0])
 
@@ -202,7 +203,7 @@ func (d *dataOptions) open(log *slog.Logger) (*records, error) {
 	if err == nil || *d.dir != d.byDefault {
 		return r, err
 	}
-	log.Warn("feedback is not kept; set --data-dir to a folder that can be written to", "error", err)
+	log.Warn("feedback and trajectories are not kept; set --data-dir to a folder that can be written to", "error", err)
 	return openRecords("", 0, nil, log)
 }
 

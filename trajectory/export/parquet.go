@@ -333,7 +333,11 @@ func writeTree(w io.Writer, v *archive.View, model string, f *archive.Filter, o 
 	if err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
-	defer os.Remove(spool.Name())
+	// Without a name it goes with the process, too. Systems that do not take the
+	// name of an open file do so later.
+	if os.Remove(spool.Name()) != nil {
+		defer os.Remove(spool.Name())
+	}
 	defer spool.Close()
 	tw := tar.NewWriter(w)
 	for _, l := range list {
