@@ -186,6 +186,7 @@ var refusals = []struct {
 	{errEncoding, fasthttp.StatusBadRequest, say("The request body is not what its Content-Encoding says")},
 	{errMedia, fasthttp.StatusUnsupportedMediaType, say("Unsupported Media Type")},
 	{errUploads, fasthttp.StatusTooManyRequests, say("Too many uploads at a time")},
+	{trajectory.ErrMemory, fasthttp.StatusServiceUnavailable, say("The server holds too many request bodies")},
 	{errDraining, fasthttp.StatusServiceUnavailable, say("The server is stopping")},
 	{store.ErrOpening, fasthttp.StatusServiceUnavailable, say("The store is being opened")},
 	{store.ErrClosed, fasthttp.StatusServiceUnavailable, say("The server is stopping")},

@@ -490,8 +490,14 @@ func TestLogUnavailable(t *testing.T) {
 			t.Errorf("%v: Retry-After %q", c.err, retry)
 		}
 	}
+	// Trajectories in hand count with all other bodies, and are given back.
+	h.srv.bodies.most = 100_000
+	status, answer, header := h.get("POST", modelPath+"/log", one(`{"logs":["`+strings.Repeat("x", 150_000)+`"]}`))
+	if status != 503 || header.Get("Retry-After") == "" || h.srv.bodies.used.Load() != 0 {
+		t.Errorf("%d %s, %d bytes in hand", status, answer, h.srv.bodies.used.Load())
+	}
 	l.close()
-	status, answer, header := h.get("POST", modelPath+"/log", one(`{}`))
+	status, answer, header = h.get("POST", modelPath+"/log", one(`{}`))
 	if status != 503 || header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", status, answer)
 	}

@@ -99,7 +99,17 @@ func (s *Server) upload(c *call, model, encoding, key string) (archive.Receipt, 
 		defer up.Abort()
 		sink = up
 	}
-	envelope, err := trajectory.Read(body, cfg.Limits, sink)
+	limits := cfg.Limits
+	var taken int64
+	limits.Reserve = func(n int) bool {
+		if !s.bodies.take(int64(n)) {
+			return false
+		}
+		taken += int64(n)
+		return true
+	}
+	defer func() { s.bodies.give(taken) }()
+	envelope, err := trajectory.Read(body, limits, sink)
 	c.bodyRead = c.bodyRead || raw.over
 	switch {
 	case raw.err != nil: // decoders have names of their own for it

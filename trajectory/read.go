@@ -14,6 +14,10 @@ type Limits struct {
 	Trajectory   int // bytes of one trajectory, and of a group without its trajectories
 	Trajectories int // trajectories, and groups, in one request
 	Depth        int // levels of nesting
+	// Reserve is asked before the buffer for a trajectory grows by so many bytes,
+	// which are kept until Read returns; false ends the reading with ErrMemory. nil
+	// allows everything.
+	Reserve func(bytes int) bool
 }
 
 // DefaultLimits returns the limits of section 6.
@@ -24,7 +28,7 @@ func DefaultLimits() Limits {
 // Validate reports the first limit that makes no sense.
 func (l Limits) Validate() error {
 	if l.Trajectory < 1 || l.Trajectories < 1 || l.Depth < 5 {
-		return fmt.Errorf("trajectory: Limits %+v: want at least 1 byte, 1 trajectory, 5 levels", l)
+		return fmt.Errorf("trajectory: Limits of %d bytes, %d trajectories, %d levels: want at least 1, 1 and 5", l.Trajectory, l.Trajectories, l.Depth)
 	}
 	return nil
 }
@@ -35,6 +39,8 @@ var (
 	ErrTooLarge = errors.New("trajectory: a trajectory is too large")
 	// ErrTooMany is the error of more than Limits.Trajectories.
 	ErrTooMany = errors.New("trajectory: too many trajectories")
+	// ErrMemory is the error of a trajectory that Limits.Reserve refuses.
+	ErrMemory = errors.New("trajectory: no memory for a trajectory")
 )
 
 // Trajectory is one rollout as it was received.
@@ -79,10 +85,11 @@ const MaxSplit = 128
 // whatever the size of the body.
 //
 // The error is an *Invalid with what is wrong with the body, ErrTooLarge,
-// ErrTooMany, or one of r or the sink. Once something is wrong the sink gets
+// ErrTooMany, ErrMemory, or one of r or the sink. Once something is wrong the sink gets
 // nothing more, but the body is read on for what else is.
 func Read(r io.Reader, l Limits, sink Sink) (Envelope, error) {
 	q := request{scanner: newScanner(r, l.Depth), limits: l, sink: sink}
+	q.reserve = l.Reserve
 	q.push("body")
 	err := q.read()
 	q.Bytes = q.at + int64(q.i)

@@ -275,9 +275,29 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
+	// The buffer is asked for before it grows, and never holds more than was granted.
+	granted := 0
+	l = DefaultLimits()
+	l.Reserve = func(n int) bool {
+		if granted+n > 1<<20 {
+			return false
+		}
+		granted += n
+		return true
+	}
+	large := one(`{"logs":["` + strings.Repeat("x", 900_000) + `"]},{}`)
+	if _, err := Read(strings.NewReader(large), l, new(heap)); !errors.Is(err, ErrMemory) && err != nil {
+		t.Error(err)
+	} else if granted == 0 || granted > 1<<20 || err == nil && granted < 900_000 {
+		t.Errorf("%d bytes granted, %v", granted, err)
+	}
+	granted = 0
+	if _, err := Read(strings.NewReader(one(`{"logs":["`+strings.Repeat("x", 1<<20)+`"]}`)), l, new(heap)); !errors.Is(err, ErrMemory) {
+		t.Error(err)
+	}
 	for _, bad := range []Limits{{}, {Trajectory: 1, Trajectories: 1, Depth: 4}, {Trajectory: -1, Trajectories: 1, Depth: 9}} {
 		if bad.Validate() == nil {
-			t.Errorf("%+v is valid", bad)
+			t.Errorf("%d, %d, %d is valid", bad.Trajectory, bad.Trajectories, bad.Depth)
 		}
 	}
 	if err := DefaultLimits().Validate(); err != nil {

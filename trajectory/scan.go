@@ -42,6 +42,7 @@ type scanner struct {
 	from      int    // buf[from:i] belongs to the captured text, too
 	text      []byte // the captured text, without white space between tokens
 	limit     int    // of len(text)
+	reserve   func(bytes int) bool
 
 	err error
 }
@@ -74,16 +75,25 @@ var errTooLarge = errors.New("value too large")
 
 // flush moves buf[from:i] to the captured text.
 func (s *scanner) flush() bool {
-	if s.capturing {
-		if len(s.text)+s.i-s.from > s.limit {
-			if s.err == nil {
-				s.err = errTooLarge
-			}
+	if !s.capturing {
+		return true
+	}
+	switch size := len(s.text) + s.i - s.from; {
+	case s.err != nil:
+		return false
+	case size > s.limit:
+		s.err = errTooLarge
+		return false
+	case size > cap(s.text):
+		room := max(size, 2*cap(s.text))
+		if s.reserve != nil && !s.reserve(room-cap(s.text)) {
+			s.err = ErrMemory
 			return false
 		}
-		s.text = append(s.text, s.buf[s.from:s.i]...)
-		s.from = s.i
+		s.text = append(make([]byte, 0, room), s.text...)
 	}
+	s.text = append(s.text, s.buf[s.from:s.i]...)
+	s.from = s.i
 	return true
 }
 
