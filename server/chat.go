@@ -2,6 +2,7 @@ package server
 
 import (
 	"weir/api"
+	"weir/auth"
 )
 
 // The lines of the log that every request leaves, at Debug.
@@ -42,6 +43,12 @@ func (s *Server) chatCompletions(c *call) {
 		return
 	}
 	c.body.free()
+	if r := done.reply.recording; r != nil {
+		if r.tenant = c.who.Tenant; r.asked && c.who.Rights&auth.Write == 0 {
+			s.fail(c, api.ErrPermission("The key may not record."))
+			return
+		}
+	}
 	st, err := m.Engine.Submit(done.request)
 	if err != nil {
 		s.fail(c, err)

@@ -13,7 +13,10 @@ func (s *Server) complete(c *call, st *engine.Stream, r *reply) {
 		_, err := await(c.ctx, st, &events, nil)
 		for i := 0; err == nil && i < len(events.Items); i++ {
 			ev := &events.Items[i]
-			if err = failed(ev); err == nil && choices[ev.Choice].add(r, ev) {
+			if err = failed(ev); err == nil {
+				r.recording.add(ev)
+			}
+			if err == nil && choices[ev.Choice].add(r, ev) {
 				live--
 			}
 		}
@@ -39,6 +42,7 @@ func (s *Server) complete(c *call, st *engine.Stream, r *reply) {
 		resp.HasPromptLogprobs, resp.PromptLogprobs = true, r.promptLogprobs(st.PromptLogprobs())
 	}
 	s.log.Debug(logFinished, "id", r.meta.ID, "completion", resp.Usage.Completion, "took", s.now().Sub(c.begun))
+	s.record(r.recording)
 	c.SetContentType("application/json")
 	c.Response.SetBodyRaw(api.AppendResponse(nil, r.meta, r.form, &resp))
 }

@@ -47,6 +47,10 @@ func (s *Server) prepare(ctx context.Context, m *Model, body []byte, id, project
 	if bad != nil {
 		return nil, bad
 	}
+	recording, bad := s.recording(m, body, q, project)
+	if bad != nil {
+		return nil, bad
+	}
 	prompt, tokens, bad := m.prompt(ctx, q)
 	if bad != nil {
 		return nil, bad
@@ -82,6 +86,11 @@ func (s *Server) prepare(ctx context.Context, m *Model, body []byte, id, project
 	}
 	if !q.IncludeReasoning {
 		p.reply.hideThoughts, p.reply.echoThought = true, ""
+	}
+	if recording != nil {
+		p.request.Sampling.Logprobs = engine.RawLogprobs
+		recording.follow(&p.reply)
+		p.reply.recording = recording
 	}
 	salt := ""
 	if q.CacheSalt != nil {

@@ -41,6 +41,9 @@ type Trajectories struct {
 	Idle time.Duration
 	// Registered refuses models for which nothing was logged.
 	Registered bool
+	// Record lists projects, "team/project", "team/*" or "*", whose chat completions
+	// are recorded. Others are if they ask for it.
+	Record []string
 	// Spool is a folder for temporary files; "": the system's.
 	Spool string
 }
@@ -78,6 +81,7 @@ var previews = []struct {
 	{"/trajectories/*/*/*", "GET", (*Server).oneTrajectory},
 	{"/export", "GET", (*Server).exportTrajectories},
 	{"/metrics", "GET", (*Server).trajectoryMetrics},
+	{"/rewards", "POST", (*Server).setRewards},
 }
 
 // previewRoute finds the function for what follows /v1/preview/models in a path as
@@ -121,10 +125,11 @@ func previewRoute(path string) (r route, found bool) {
 // a name.
 func modelID(segment string) (string, bool) {
 	id, err := url.PathUnescape(segment)
-	if err != nil || id == "" || len(id) > 256 || id == "." || id == ".." || !utf8.ValidString(id) || strings.ContainsFunc(id, unicode.IsControl) {
-		return "", false
-	}
-	return id, true
+	return id, err == nil && validModel(id)
+}
+
+func validModel(id string) bool {
+	return id != "" && len(id) <= 256 && id != "." && id != ".." && utf8.ValidString(id) && !strings.ContainsFunc(id, unicode.IsControl)
 }
 
 // segment is the n-th part of the path behind the model id, as it was sent.
@@ -168,6 +173,7 @@ var refusals = []struct {
 	{errForbidden, fasthttp.StatusForbidden, say("The key has no right to do this")},
 	{archive.ErrNotFound, fasthttp.StatusNotFound, say("Not found")},
 	{archive.ErrConflict, fasthttp.StatusConflict, say("The Idempotency-Key was used for another body")},
+	{archive.ErrFixed, fasthttp.StatusConflict, say("A trajectory that was logged keeps its reward")},
 	{archive.ErrChanged, fasthttp.StatusConflict, say("The trajectories have been changed meanwhile")},
 	{trajectory.ErrTooLarge, fasthttp.StatusRequestEntityTooLarge, func(s *Server) string {
 		return fmt.Sprintf("Trajectory too large (limit %d bytes)", s.cfg.Trajectories.Limits.Trajectory)

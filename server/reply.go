@@ -33,6 +33,8 @@ type reply struct {
 
 	stream bool
 	usage  bool // a usage chunk at the end of the stream
+
+	recording *recording // nil: this answer is not recorded
 }
 
 // await takes the events that are due into ev. It waits for the first of them,

@@ -28,7 +28,8 @@ type Server struct {
 	salts  salter
 	bodies budget
 
-	uploads atomic.Int64 // log requests being read
+	uploads  atomic.Int64 // log requests being read
+	recorder *recorder    // nil: nothing is recorded
 
 	model    atomic.Pointer[Model]
 	progress atomic.Pointer[string] // why there is no model yet
@@ -66,6 +67,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	if s.queue, err = newQueue(cfg.PrepareQueue, cfg.PrepareWorkers); err != nil {
 		return nil, err
+	}
+	if cfg.Trajectories.Archive != nil {
+		s.recorder = newRecorder(s)
 	}
 	s.SetProgress("the model is loading")
 	s.http = &fasthttp.Server{
@@ -160,5 +164,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	s.conns.watch.close()
 	s.queue.close()
+	if s.recorder != nil {
+		s.recorder.close()
+	}
 	return err
 }

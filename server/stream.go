@@ -230,6 +230,7 @@ func (b *sse) open() bool {
 }
 
 func (b *sse) event(ev *engine.Event) {
+	b.r.recording.add(ev)
 	c := &b.chunk
 	*c = api.Chunk{Choice: int(ev.Choice), Content: view(ev.Text)}
 	if ev.Token >= 0 {
@@ -267,6 +268,7 @@ func (b *sse) end() {
 	b.s.log.Debug(logFinished, "id", b.r.meta.ID, "completion", u.Completion, "took", b.s.now().Sub(b.call.begun))
 	b.buf = append(b.buf, api.Done...)
 	b.over = true
+	b.s.record(b.r.recording)
 }
 
 // fail ends the stream with an error event: just closing the connection would

@@ -231,6 +231,9 @@ func checkSplit(s string) *violation {
 	return nil
 }
 
+// ValidSplit reports whether s can be the name of a split.
+func ValidSplit(s string) bool { return utf8.ValidString(s) && checkSplit(s) == nil }
+
 func (q *request) step() bool {
 	v, ok := q.capture(1, q.limits.Trajectory)
 	if !ok {

@@ -167,6 +167,19 @@ func AppendWithoutLogprobs(dst []byte, text Value) []byte {
 	})
 }
 
+// AppendWithReward appends the trajectory with a reward in the place of the one it
+// had, or at its end.
+func AppendWithReward(dst []byte, text Value, reward float64) []byte {
+	dst = appendObject(dst, text, func(dst []byte, key string, v Value) ([]byte, bool) {
+		return append(dst, v...), key != "reward"
+	})
+	dst = dst[:len(dst)-1]
+	if dst[len(dst)-1] != '{' {
+		dst = append(dst, ',')
+	}
+	return append(AppendFloat(append(dst, `"reward":`...), reward), '}')
+}
+
 func appendTurns(dst []byte, list Value) []byte {
 	return appendList(dst, list, func(dst []byte, turn Value) []byte {
 		return appendObject(dst, turn, func(dst []byte, key string, v Value) ([]byte, bool) {

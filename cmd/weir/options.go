@@ -88,6 +88,7 @@ type dataOptions struct {
 	minFree          size
 	retention        *[]string
 	bearer           *bool
+	record           *[]string
 }
 
 func bindData(fs *pflag.FlagSet, env func(string) string) (o *dataOptions) {
@@ -97,6 +98,8 @@ func bindData(fs *pflag.FlagSet, env func(string) string) (o *dataOptions) {
 	fs.Var(&o.minFree, "min-free-disk", "space on the disk of --data-dir below which nothing is written and the answer is 503")
 	o.retention = fs.StringArray("feedback-retention", nil, "`PROJECT=DAYS`: delete a project's feedback after so many days; PROJECT may be team/* or *; repeat for more, the first that fits counts (default: keep it)")
 	o.bearer = fs.Bool("feedback-bearer", false, "accept Bearer tokens for feedback, beside Basic")
+	o.record = fs.StringArray("record-trajectories", nil, "keep the chat completions of a `PROJECT`, team/project or team/* or *, as trajectories with token ids and log-probabilities; repeat for more (default: only those that ask with record_split in engine_xargs)")
+	fs.Lookup("record-trajectories").NoOptDefVal = "*"
 	return o
 }
 

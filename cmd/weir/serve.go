@@ -89,7 +89,7 @@ func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, d *data
 	}
 	defer func() { err = errors.Join(err, kept.Close()) }()
 	cfg.Feedback, cfg.FeedbackBearer = kept.book, *d.bearer
-	cfg.Trajectories.Archive, cfg.Trajectories.Spool = kept.archive, kept.spool
+	cfg.Trajectories.Archive, cfg.Trajectories.Spool, cfg.Trajectories.Record = kept.archive, kept.spool, *d.record
 	if srv, err = server.New(cfg); err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 // leave sends feedback to a server, as a client without keys.
 func leave(t *testing.T, url, project, note string) {
 	t.Helper()
-	send(t, url+"/feedback/replace", `{"project_id":"` + project + `","trace_ref":"weave:///` + project + `/call/1","feedback_type":"wandb.note.1","payload":{"note":"` + note + `"},"feedback_id":"x"}`)
+	send(t, url+"/feedback/replace", `{"project_id":"`+project+`","trace_ref":"weave:///`+project+`/call/1","feedback_type":"wandb.note.1","payload":{"note":"`+note+`"},"feedback_id":"x"}`)
 }
 
 // send posts a body until it is taken.

@@ -141,6 +141,65 @@ func (a *Archive) deleteFrom(ctx context.Context, tenant string, b *Batch, f *Fi
 	})
 }
 
+// Place is where a trajectory is in its batch.
+type Place struct{ Group, Index int }
+
+// ErrFixed: the trajectory came with its reward.
+var ErrFixed = errors.New("archive: the trajectory was logged, not recorded")
+
+// SetRewards sets the rewards of recorded trajectories of one batch: all of them
+// or, if one is not there or was not recorded, none. What clients have logged stays
+// as they have.
+func (a *Archive) SetRewards(ctx context.Context, tenant, model string, id ID, rewards map[Place]float64) error {
+	for {
+		err := a.setRewards(ctx, tenant, model, id, rewards)
+		if !errors.Is(err, ErrChanged) || ctx.Err() != nil {
+			return err
+		}
+		// Somebody else has set another one: the batch is read again.
+	}
+}
+
+func (a *Archive) setRewards(ctx context.Context, tenant, model string, id ID, rewards map[Place]float64) error {
+	u, err := a.Begin(ctx, tenant, model)
+	if err != nil {
+		return err
+	}
+	defer u.Abort()
+	var b *Batch
+	set := 0
+	var buf []byte
+	err = a.View(tenant, func(v *View) (err error) {
+		if b, err = v.Batch(model, id); err != nil {
+			return err
+		}
+		return u.copy(v.Open(b), func(c *Contents, r *Row, t *trajectory.Trajectory) (bool, error) {
+			x, ok := rewards[Place{r.Group, r.Index}]
+			if !ok {
+				return true, nil
+			}
+			text, err := c.Text(r)
+			if err != nil {
+				return false, err
+			}
+			if string(text.Member("recorded")) != "true" {
+				return false, ErrFixed
+			}
+			buf = trajectory.AppendWithReward(buf[:0], text, x)
+			t.Text, r.Scored = buf, true
+			set++
+			return true, nil
+		})
+	})
+	if err != nil {
+		return err
+	}
+	if set < len(rewards) {
+		return ErrNotFound
+	}
+	return u.replace(b)
+}
+
 // rewrite stages a batch anew, with those trajectories that keep wants and as
 // keep leaves them, and puts it in the place of what was. The text that keep is
 // given is the one to be written, valid until keep returns.
