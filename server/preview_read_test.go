@@ -429,7 +429,7 @@ func TestExportOfDamage(t *testing.T) {
 	if entries, _ := h.list(t, modelPath+"/logs"); len(entries) != 2 {
 		t.Errorf("%v", entries)
 	}
-	h.log.text = lockedBuffer{} // errors were asked for
+	h.log.text.reset() // errors were asked for
 }
 
 // Deleting (checklist 30).

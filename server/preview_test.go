@@ -504,7 +504,7 @@ func TestLogUnavailable(t *testing.T) {
 	if status, _, _ := h.get("GET", modelPath+"/logs", ""); status != 503 {
 		t.Errorf("%d", status)
 	}
-	h.log.text = lockedBuffer{} // errors were asked for
+	h.log.text.reset() // errors were asked for
 }
 
 // Without an archive there are no such paths; models can be fixed.

@@ -205,7 +205,7 @@ func TestRecordLost(t *testing.T) {
 		t.Errorf("%d %s", status, answer)
 	}
 	waitFor(t, "a line in the log", func() bool { return h.log.times("chat completions were not recorded") == 1 })
-	h.log.text = lockedBuffer{}
+	h.log.text.reset()
 }
 
 // Rewards of recorded trajectories can be set, and set again; others keep theirs.
