@@ -10,7 +10,7 @@ COUNT   ?= 6
 LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-output-len 64 --num-warmups 8
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: help build run test race lint purego fuzz bench gen gen-check golden parquet-check vectors clients check clean
+.PHONY: help build run test race lint purego crash fuzz bench gen gen-check golden parquet-check vectors clients check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -45,6 +45,9 @@ vectors: ## the large test vectors: DIR=.. (TOKENIZERS=.. adds published tokeniz
 
 clients: build ## openai-node, Vercel AI SDK and LangChain.js against a running weir (needs Node 20 and npm)
 	cd tools/clients && npm ci --no-audit --no-fund --ignore-scripts && npm test
+
+crash: ## kill -9 under load, ROUNDS times (default 200), in each test of that
+	WEIR_CRASH_ROUNDS=$(or $(ROUNDS),200) $(GO) test -run Kill -count 1 -timeout 3600s ./store ./feedback
 
 fuzz: ## every fuzz test, FUZZ inputs each (default 200000x, or a time such as 1m)
 	@set -e; for f in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \

@@ -16,8 +16,8 @@ func decodeMessages(r *ChatRequest, v Raw, lim *Limits) *fault {
 		if f := d.message(&r.Messages[i], m); f != nil {
 			return f.index(i)
 		}
-		if d.unusable != nil && r.late.messages == nil {
-			r.late.messages = d.unusable.index(i).in("messages").error()
+		if d.unusable != nil && r.badMessages == nil {
+			r.badMessages = d.unusable.index(i).in("messages").error()
 		}
 	}
 	return nil

@@ -20,6 +20,10 @@
 // parameter and text among the functions ErrX; ERRORS.md lists all of them.
 // FIELDS.md lists the fields.
 //
+// Completions, tokenize and detokenize are decoded the same way; Options are the
+// fields that mean the same in chat and completions. openapi.json describes all
+// bodies, and tests hold it against the tables.
+//
 // # An answer
 //
 // AppendResponse writes a whole answer; a Stream writes the events of one that

@@ -374,3 +374,15 @@ func TestStreamIsShared(t *testing.T) {
 		t.Errorf("%s%s", a, b)
 	}
 }
+
+func TestProjectUsage(t *testing.T) {
+	list := []ProjectUsage{{Requests: 1, Completion: 2}, {Project: "team/\"a", Requests: 3, Prompt: 40, Cached: 16, Completion: math.MaxUint64}}
+	want := `{"object":"list","since":1772900000,"data":[{"project":null,"requests":1,"prompt_tokens":0,"cached_tokens":0,"completion_tokens":2},` +
+		`{"project":"team/\"a","requests":3,"prompt_tokens":40,"cached_tokens":16,"completion_tokens":18446744073709551615}]}`
+	if got := string(AppendProjectUsage(nil, 1_772_900_000, list)); got != want {
+		t.Error(got)
+	}
+	if got := string(AppendProjectUsage(nil, 5, nil)); got != `{"object":"list","since":5,"data":[]}` {
+		t.Error(got)
+	}
+}

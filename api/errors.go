@@ -91,10 +91,12 @@ const (
 	causeSchema cause = iota // the zero value, which a fault has by default
 	causeContentType
 	causeSyntax
+	causeLogprobs
 	causeTopLogprobs
 	causePromptLogprobs
 	causeStreamOptions
 	causeSchemaMissing
+	causePrompt
 	causeModel
 	causeToolChoice
 	causeUntrusted
@@ -111,6 +113,8 @@ const (
 	causeContext
 	causeTruncate
 	causeEmptyPrompt
+	causePromptIDs
+	causeSuffix
 	causeRange
 	causeTemperature
 	causeTopP
@@ -136,10 +140,12 @@ var errorTable = [numCauses]ErrorRow{
 	causeContentType:       {"content-type", 4, 400, TypeBadBody, "", "Content-Type is not application/json"},
 	causeSyntax:            {"syntax", 3, 400, TypeBadBody, "", "the body is not JSON: syntax, UTF-8, depth, NaN, something behind the value"},
 	causeSchema:            {"schema", 5, 400, TypeBadBody, "", "a field is missing, of a wrong type, null where it may not be, outside an enumeration, or over a limit; fields contradict each other"},
+	causeLogprobs:          {"logprobs", 5, 400, TypeBadBody, "logprobs", "of /v1/completions: below -1"},
 	causeTopLogprobs:       {"top-logprobs", 5, 400, TypeBadBody, "top_logprobs", "below -1, or given without logprobs"},
 	causePromptLogprobs:    {"prompt-logprobs", 5, 400, TypeBadBody, "prompt_logprobs", "below -1, or not 0 in a stream"},
 	causeStreamOptions:     {"stream-options", 5, 400, TypeBadBody, "stream_options", "given without stream"},
 	causeSchemaMissing:     {"json-schema-missing", 5, 400, TypeBadBody, "response_format", "type json_schema without the field json_schema"},
+	causePrompt:            {"prompt", 5, 400, TypeBadBody, "prompt", "no prompt, an empty one, or more prompts and choices than the server takes"},
 	causeModel:             {"model-not-found", 6, 404, TypeNotFound, "model", "the model is not served here"},
 	causeToolChoice:        {"tool-choice", 8, 400, TypeBadRequest, "tool_choice", "anything but \"none\""},
 	causeUntrusted:         {"untrusted-template", 9, 400, TypeBadRequest, "", "a chat template in the request, and the server does not trust it"},
@@ -156,6 +162,8 @@ var errorTable = [numCauses]ErrorRow{
 	causeContext:           {"context-length", 10, 400, TypeBadRequest, "input_tokens", "prompt and requested output do not fit the context"},
 	causeTruncate:          {"truncate", 10, 400, TypeBadRequest, "truncate_prompt_tokens", "more than the room for the prompt"},
 	causeEmptyPrompt:       {"empty-prompt", 12, 400, TypeBadRequest, "", "no prompt token is left"},
+	causePromptIDs:         {"prompt-token-ids", 12, 400, TypeBadRequest, "", "a token id outside the vocabulary in a prompt or in tokens"},
+	causeSuffix:            {"suffix", 10, 400, TypeBadRequest, "suffix", "suffix is given"},
 	causeRange:             {"range", 11, 400, TypeBadRequest, "", "a sampling parameter without a param of its own is out of range"},
 	causeTemperature:       {"temperature", 11, 400, TypeBadRequest, "temperature", "outside [0, 2]"},
 	causeTopP:              {"top-p", 11, 400, TypeBadRequest, "top_p", "outside (0, 1]"},

@@ -95,6 +95,11 @@ func ErrEmptyPrompt() *Error {
 	return newError(causeEmptyPrompt, "The decoder prompt cannot be empty", nil)
 }
 
+// ErrPromptIDs names the ids of a prompt outside a vocabulary of vocab tokens.
+func ErrPromptIDs(ids []int, vocab int) *Error {
+	return newError(causePromptIDs, fmt.Sprintf("Token id(s) %s are out of vocabulary. Vocabulary size: %d", python(ids), vocab), nil)
+}
+
 // ErrMaxTokens says that the effective output limit is below one.
 func ErrMaxTokens(tokens int) *Error {
 	return newError(causeMaxTokens, fmt.Sprintf("max_tokens must be at least 1, got %d.", tokens), tokens)

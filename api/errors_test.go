@@ -20,7 +20,19 @@ func samples(t *testing.T) map[string][]*Error {
 		}
 		return err
 	}
+	text := func(fields string) *Error {
+		t.Helper()
+		_, err := checkText([]byte(`{` + fields + `}`))
+		if err == nil {
+			t.Fatalf("%s: accepted", fields)
+		}
+		return err
+	}
 	return map[string][]*Error{
+		"logprobs":                {text(`"prompt":"x","logprobs":-2`)},
+		"prompt":                  {text(`"prompt":""`), text(`"prompt":["a","b","c"],"n":1000`)},
+		"prompt-token-ids":        {ErrPromptIDs([]int{512, 513}, 512)},
+		"suffix":                  {text(`"prompt":"x","suffix":""`)},
 		"content-type":            {ErrContentType()},
 		"syntax":                  {refused(`"x":`), refused(`"temperature":NaN`)},
 		"schema":                  {refused(`"temperature":"abc"`), refused(`"messages":null`), refused(`"cache_salt":""`)},

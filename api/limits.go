@@ -14,6 +14,7 @@ type Limits struct {
 	Parts        int // content parts and tool calls, over all messages
 	ToolBytes    int // bytes of tools, and of a developer message's tools
 	Choices      int // n
+	Prompts      int // prompts of /v1/completions, times n
 	Stop         int // stop strings
 	StopTokenIDs int
 	LogitBias    int // entries
@@ -31,6 +32,7 @@ func DefaultLimits() Limits {
 		Parts:        65_536,
 		ToolBytes:    4 << 20,
 		Choices:      16_384,
+		Prompts:      2_048,
 		Stop:         256,
 		StopTokenIDs: 4_096,
 		LogitBias:    16_384,
@@ -51,7 +53,7 @@ func (l *Limits) Validate() error {
 		value int
 	}{
 		{"Depth", l.Depth}, {"Messages", l.Messages}, {"Parts", l.Parts}, {"ToolBytes", l.ToolBytes},
-		{"Choices", l.Choices}, {"Stop", l.Stop}, {"StopTokenIDs", l.StopTokenIDs}, {"LogitBias", l.LogitBias},
+		{"Choices", l.Choices}, {"Prompts", l.Prompts}, {"Stop", l.Stop}, {"StopTokenIDs", l.StopTokenIDs}, {"LogitBias", l.LogitBias},
 		{"AllowedIDs", l.AllowedIDs}, {"BadWords", l.BadWords}, {"Alternatives", l.Alternatives}, {"Repetition", l.Repetition},
 	} {
 		if f.value < 1 {

@@ -143,7 +143,7 @@ func TestStringsOutliveTheBody(t *testing.T) {
 
 // TestLimits exceeds every limit by one, and meets it.
 func TestLimits(t *testing.T) {
-	lim := Limits{Depth: 6, Messages: 2, Parts: 3, ToolBytes: 50, Choices: 4, Stop: 2, StopTokenIDs: 2, LogitBias: 2, AllowedIDs: 2, BadWords: 2, Alternatives: 2, Repetition: 5}
+	lim := Limits{Depth: 6, Messages: 2, Parts: 3, ToolBytes: 50, Choices: 4, Prompts: 4, Stop: 2, StopTokenIDs: 2, LogitBias: 2, AllowedIDs: 2, BadWords: 2, Alternatives: 2, Repetition: 5}
 	if err := lim.Validate(); err != nil {
 		t.Fatal(err)
 	}

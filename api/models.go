@@ -22,12 +22,13 @@ func AppendModels(dst []byte, models []Model, created int64) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = models[i].append(dst, created)
+		dst = AppendModel(dst, &models[i], created)
 	}
 	return append(dst, `]}`...)
 }
 
-func (m *Model) append(dst []byte, created int64) []byte {
+// AppendModel appends the body of GET /v1/models/{id}.
+func AppendModel(dst []byte, m *Model, created int64) []byte {
 	dst = append(dst, `{"id":`...)
 	dst = AppendString(dst, m.ID)
 	dst = append(dst, `,"object":"model","created":`...)

@@ -2,15 +2,12 @@ package api
 
 import "slices"
 
-// ChatRequest is a decoded body of POST /v1/chat/completions. Absent and null
-// fields hold their defaults; a pointer is nil where the default is the
+// Options are the fields that mean the same wherever text is generated. Absent
+// and null fields hold their defaults; a pointer is nil where the default is the
 // model's or the server's to give, or where absence itself means something.
 // Raw fields point into the body and are valid as long as it is.
-//
-// FIELDS.md lists every field with its rule and the test that proves it.
-type ChatRequest struct {
-	Messages []Message
-	Model    string // "": the base model
+type Options struct {
+	Model string // "": the base model
 
 	// Sampling. The model's generation_config fills the pointers that are nil.
 	Temperature       *float64 // [0, 2]
@@ -49,35 +46,48 @@ type ChatRequest struct {
 	IncludeUsage         bool // a last chunk with the usage
 	ContinuousUsage      bool // usage in every chunk; implies IncludeUsage
 	Echo                 bool
-	IncludeReasoning     bool
 	ReturnTokenIDs       bool
 	ReturnTokensAsIDs    *bool // nil: the server's default
 	SkipSpecialTokens    bool
 	SpacesBetweenSpecial bool    // spaces_between_special_tokens
 	RequestID            *string // nil: absent; "" is an id
 
-	// The prompt.
-	Tools                Raw    // array of tool definitions as sent; nil: none
-	ReasoningEffort      string // "low", "medium", "high"; "": not given
-	AddGenerationPrompt  bool
-	ContinueFinalMessage bool // excludes AddGenerationPrompt
-	AddSpecialTokens     bool
-	Documents            Raw // array of objects as sent; nil: none
-	ChatTemplate         *string
-	ChatTemplateKwargs   Raw  // object as sent; nil: none
-	TruncatePrompt       *int // truncate_prompt_tokens: the last so many tokens; -1: as many as fit
+	AddSpecialTokens bool
+	TruncatePrompt   *int // truncate_prompt_tokens: the last so many tokens; -1: as many as fit
 
 	Priority  int     // lower is sooner
 	CacheSalt *string // not empty
 
 	// Accepted for what may read them; nothing here does.
-	ParallelToolCalls bool
-	User              string
-	MMProcessorKwargs Raw // object as sent; nil: none
-	KVTransferParams  Raw // object as sent; nil: none
-	EngineXArgs       Raw // object of string, number, boolean or list of these, as sent; nil: none
+	User             string
+	KVTransferParams Raw // object as sent; nil: none
+	EngineXArgs      Raw // object of string, number, boolean or, in chat, list of these, as sent; nil: none
 
 	late lateFaults
+}
+
+// ChatRequest is a decoded body of POST /v1/chat/completions, in the terms of
+// Options. FIELDS.md lists every field with its rule and the test that proves it.
+type ChatRequest struct {
+	Options
+	Messages []Message
+
+	IncludeReasoning bool
+
+	// The prompt.
+	Tools                Raw    // array of tool definitions as sent; nil: none
+	ReasoningEffort      string // "low", "medium", "high"; "": not given
+	AddGenerationPrompt  bool
+	ContinueFinalMessage bool // excludes AddGenerationPrompt
+	Documents            Raw  // array of objects as sent; nil: none
+	ChatTemplate         *string
+	ChatTemplateKwargs   Raw // object as sent; nil: none
+
+	// Accepted for what may read them; nothing here does.
+	ParallelToolCalls bool
+	MMProcessorKwargs Raw // object as sent; nil: none
+
+	badChoice, badMessages *Error // for CheckPrompt: tool_choice, messages
 }
 
 // TokenBias is one entry of logit_bias.
@@ -122,8 +132,6 @@ type Constraint struct {
 // lateFaults are violations that the decoder sees but that an earlier stage of
 // spec 1.2 (the unknown model, say) has to be able to outrank.
 type lateFaults struct {
-	toolChoice *Error
-	messages   *Error
 	choices    *Error // n
 	bias       *Error
 	constraint *Error
@@ -131,7 +139,7 @@ type lateFaults struct {
 
 // MaxOutput returns the requested output limit in tokens and the field it came
 // from; ok is false when the request sets none. max_completion_tokens wins.
-func (r *ChatRequest) MaxOutput() (tokens int, param string, ok bool) {
+func (r *Options) MaxOutput() (tokens int, param string, ok bool) {
 	if r.MaxCompletionTokens != nil {
 		return *r.MaxCompletionTokens, "max_completion_tokens", true
 	}
@@ -158,10 +166,10 @@ func (r *ChatRequest) HasMedia() bool {
 // the body alone shows: tool_choice, no messages, unusable parts and tool calls.
 func (r *ChatRequest) CheckPrompt() *Error {
 	switch {
-	case r.late.toolChoice != nil:
-		return r.late.toolChoice
+	case r.badChoice != nil:
+		return r.badChoice
 	case len(r.Messages) == 0:
 		return newError(causeMessages, "messages: at least one message is required", nil)
 	}
-	return r.late.messages
+	return r.badMessages
 }

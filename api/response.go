@@ -230,14 +230,7 @@ func (f *Form) appendIDs(dst []byte, ids []int32) []byte {
 	if !f.TokenIDs {
 		return append(dst, "null"...)
 	}
-	dst = append(dst, '[')
-	for i, id := range ids {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = strconv.AppendInt(dst, int64(id), 10)
-	}
-	return append(dst, ']')
+	return appendIDs(dst, ids)
 }
 
 func (f *Form) appendLogprobs(dst []byte, entries []Logprob) []byte {
@@ -272,13 +265,7 @@ func (f *Form) appendLogprobs(dst []byte, entries []Logprob) []byte {
 // appendToken appends an entry up to where its bytes go.
 func (f *Form) appendToken(dst []byte, t *TokenLogprob) []byte {
 	dst = append(dst, `{"token":`...)
-	if f.TokensAsIDs {
-		dst = append(dst, `"token_id:`...)
-		dst = strconv.AppendInt(dst, int64(t.ID), 10)
-		dst = append(dst, '"')
-	} else {
-		dst = AppendString(dst, t.Text)
-	}
+	dst = f.appendName(dst, t)
 	dst = append(dst, `,"logprob":`...)
 	dst = appendLogprob(dst, t.Logprob)
 	return append(dst, `,"bytes":`...)

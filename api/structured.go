@@ -4,7 +4,7 @@ import "strings"
 
 // decodeResponseFormat reads response_format (spec 8.1) into r.Constraint. It
 // comes before structured_outputs in the table, which looks for what it left.
-func decodeResponseFormat(r *ChatRequest, v Raw, _ *Limits) *fault {
+func decodeResponseFormat(r *Options, v Raw, _ *Limits) *fault {
 	if v.kind() != kindObject {
 		return wrongType("an object", v)
 	}
@@ -31,7 +31,7 @@ func decodeResponseFormat(r *ChatRequest, v Raw, _ *Limits) *fault {
 	return faultf("must be 'text', 'json_object', 'json_schema' or 'structural_tag', got %s", clip(typ)).in("type")
 }
 
-func jsonSchema(r *ChatRequest, v Raw) *fault {
+func jsonSchema(r *Options, v Raw) *fault {
 	if !v.given() {
 		f := faultf("When response_format type is 'json_schema', the 'json_schema' field must be provided.")
 		f.cause = causeSchemaMissing
@@ -111,7 +111,7 @@ var constraintKeys = [...]string{"json", "regex", "choice", "grammar", "json_obj
 // decodeStructuredOutputs reads structured_outputs. disable_fallback, _backend
 // and _backend_was_auto choose between backends of the reference; there is one
 // here, so they mean nothing.
-func decodeStructuredOutputs(r *ChatRequest, v Raw, lim *Limits) *fault {
+func decodeStructuredOutputs(r *Options, v Raw, lim *Limits) *fault {
 	if v.kind() != kindObject {
 		return wrongType("an object", v)
 	}

@@ -12,7 +12,7 @@ import (
 //
 // Whoever fills in the model's defaults has to look again at what depends on
 // them: ErrGreedyN, ErrMinTokens, ErrMaxTokens.
-func (r *ChatRequest) CheckSampling() *Error {
+func (r *Options) CheckSampling() *Error {
 	switch {
 	case r.N < 1:
 		return outOfRange("n must be at least 1, got %d.", r.N)
@@ -53,7 +53,7 @@ func (r *ChatRequest) CheckSampling() *Error {
 	return r.late.constraint
 }
 
-func (r *ChatRequest) checkLengths() *Error {
+func (r *Options) checkLengths() *Error {
 	tokens, _, limited := r.MaxOutput()
 	switch {
 	case limited && tokens < 1:

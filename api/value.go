@@ -346,15 +346,23 @@ func boolean(v Raw) (bool, *fault) {
 		}
 		return false, faultf("must be a boolean, got %s", clip(v))
 	case kindString:
-		switch strings.ToLower(v.text()) {
-		case "true", "t", "yes", "y", "on", "1":
-			return true, nil
-		case "false", "f", "no", "n", "off", "0":
-			return false, nil
+		if on, ok := ParseBool(v.text()); ok {
+			return on, nil
 		}
 		return false, faultf("must be a boolean, got %s", clip(v))
 	}
 	return false, wrongType("a boolean", v)
+}
+
+// ParseBool reads the words that pydantic takes for true and false.
+func ParseBool(s string) (on, ok bool) {
+	switch strings.ToLower(s) {
+	case "true", "t", "yes", "y", "on", "1":
+		return true, true
+	case "false", "f", "no", "n", "off", "0":
+		return false, true
+	}
+	return false, false
 }
 
 func text(v Raw) (string, *fault) {

@@ -57,17 +57,23 @@ func launch(binary string, args []string, limit time.Duration) (*Child, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A load is nobody's usage: what the server keeps goes away with it.
+	data, err := os.MkdirTemp("", "weir-bench-")
+	if err != nil {
+		return nil, err
+	}
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	c := &Child{URL: "http://" + address, ended: make(chan struct{}), limit: limit}
 	c.cmd = exec.Command(binary, append([]string{"serve", "--host", "127.0.0.1", "--port", strconv.Itoa(port)}, args...)...)
+	c.cmd.Env = append(os.Environ(), "XDG_DATA_HOME="+data)
 	c.cmd.Stderr = &c.wrote
 	c.cmd.WaitDelay = stopGrace // a process of its own may hold standard error open
 	c.began = time.Now()
 	if err := c.cmd.Start(); err != nil {
-		return nil, err
+		return nil, errors.Join(err, os.RemoveAll(data))
 	}
 	go func() {
-		c.err = c.cmd.Wait()
+		c.err = errors.Join(c.cmd.Wait(), os.RemoveAll(data))
 		close(c.ended)
 	}()
 	return c, nil

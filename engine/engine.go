@@ -85,6 +85,8 @@ type work struct {
 type request struct {
 	Request
 	stream *Stream
+	index  int   // among the requests of the stream
+	first  int32 // what the stream calls its choice 0
 	works  []work
 	live   int             // choices that have not finished
 	prompt []PromptLogprob // scores so far, [at most len(Tokens)-1]
@@ -102,6 +104,7 @@ type Engine struct {
 		sync.Mutex
 		in      []*request
 		aborts  []*request
+		forgets []*forget
 		live    int
 		stopped bool
 	}
@@ -148,31 +151,47 @@ func (e *Engine) Spec() backend.Spec {
 
 // Submit hands r to the engine. It never blocks. The stream must be read until
 // every choice has ended, or cancelled.
-func (e *Engine) Submit(r Request) (*Stream, error) {
+func (e *Engine) Submit(r Request) (*Stream, error) { return e.SubmitAll([]Request{r}) }
+
+// SubmitAll is Submit for requests that are answered together: either all are
+// accepted or none is, one stream has the events of all, and cancelling it
+// cancels all. The stream numbers choices through: those of rs[i] come behind
+// those of rs[i-1].
+func (e *Engine) SubmitAll(rs []Request) (*Stream, error) {
 	select {
 	case <-e.ready:
 	default:
 		return nil, ErrLoading
 	}
-	r.N = max(1, r.N)
-	if err := e.validate(&r); err != nil {
-		return nil, err
+	if len(rs) == 0 {
+		return nil, fmt.Errorf("%w: none", ErrInvalid)
 	}
 	s := &Stream{ready: make(chan struct{}, 1)}
-	q := &request{Request: r, stream: s, works: make([]work, r.N), live: r.N}
-	s.cancel = func() {
-		// The only refusal is that the engine has stopped, which ended q too.
-		_ = e.post(func() error { e.mu.aborts = append(e.mu.aborts, q); return nil })
+	s.mu.prompt = make([][]PromptLogprob, len(rs))
+	qs, choices := make([]*request, len(rs)), 0
+	for i, r := range rs {
+		r.N = max(1, r.N)
+		if err := e.validate(&r); err != nil {
+			return nil, err
+		}
+		qs[i] = &request{Request: r, stream: s, index: i, first: int32(choices), works: make([]work, r.N), live: r.N}
+		choices += r.N
 	}
-	for i := range q.works {
-		e.prepare(q, i)
+	s.cancel = func() {
+		// The only refusal is that the engine has stopped, which ended qs too.
+		_ = e.post(func() error { e.mu.aborts = append(e.mu.aborts, qs...); return nil })
+	}
+	for _, q := range qs {
+		for i := range q.works {
+			e.prepare(q, i)
+		}
 	}
 	err := e.post(func() error {
-		if e.mu.live+r.N > e.cfg.MaxLive {
+		if e.mu.live+choices > e.cfg.MaxLive {
 			return ErrFull
 		}
-		e.mu.in = append(e.mu.in, q)
-		e.mu.live += r.N
+		e.mu.in = append(e.mu.in, qs...)
+		e.mu.live += choices
 		return nil
 	})
 	if err != nil {
@@ -291,6 +310,11 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	close(e.ready)
 	for {
 		e.intake()
+		if err := e.forget(); err != nil {
+			if err = e.recover(fmt.Errorf("engine: step: %w", err)); err != nil {
+				return err
+			}
+		}
 		if e.sched.Idle() && e.flying == nil {
 			e.signal() // an abort may have been the last work
 			if invariants.Enabled {
@@ -378,7 +402,7 @@ func (e *Engine) end(q *request, r Reason, err error) {
 
 func (e *Engine) push(w *work, ev Event, text []byte, top []TokenLogprob) {
 	s := w.req.stream
-	ev.Choice = w.choice
+	ev.Choice = w.req.first + w.choice
 	s.push(ev, text, top)
 	if !s.dirty {
 		s.dirty = true
@@ -436,6 +460,10 @@ func (e *Engine) recover(cause error) error {
 func (e *Engine) stop(cause error) {
 	e.mu.Lock()
 	e.mu.stopped = true
+	for _, f := range e.mu.forgets {
+		close(f.done)
+	}
+	e.mu.forgets = nil
 	e.mu.Unlock()
 	if e.sched == nil {
 		return // the backend never opened, so nothing was accepted

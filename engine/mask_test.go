@@ -129,43 +129,6 @@ func TestForcedTokens(t *testing.T) {
 	}
 }
 
-// TestMaskedAlternatives (spec chat-completions 7.2 and C79): a constraint does
-// not shorten the list of alternatives; what it forbids is in it, impossible.
-func TestMaskedAlternatives(t *testing.T) {
-	for _, rule := range []uint64{1, 2, 3, 4, 5, 6} {
-		m := &riddle{state: rule, end: 299}
-		legal := slices.Compact(slices.Sorted(slices.Values(m.legal())))
-		h := start(t, engine.Config{MaxLive: 10}, func() (backend.Backend, error) {
-			return sim.NewOracle(simSpec(60, 4, 40, 10, 1), sim.OracleConfig{})
-		})
-		r := ask(5, 1)
-		r.Masks = []engine.Mask{m}
-		r.Sampling.Logprobs, r.Sampling.TopLogprobs = backend.RawLogprobs, 60
-		s, err := h.Submit(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var ev engine.Events
-		if err := s.Next(t.Context(), &ev); err != nil {
-			t.Fatal(err)
-		}
-		e := ev.Items[0]
-		if !slices.Contains(legal, e.Token) || len(e.Top) != 60 {
-			t.Fatalf("token %d of %v, %d alternatives", e.Token, legal, len(e.Top))
-		}
-		seen := map[int32]bool{}
-		for i, a := range e.Top {
-			if seen[a.Token] || slices.Contains(legal, a.Token) != (i < len(legal)) || (a.Logprob == backend.Forbid) != (i >= len(legal)) {
-				t.Errorf("alternative %d of legal %v: %+v", i, legal, a)
-			}
-			seen[a.Token] = true
-		}
-		if err := h.stop(); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // stuck is a mask that leaves nothing after so many tokens.
 type stuck struct{ left int }
 

@@ -117,7 +117,7 @@ func collect(ctx context.Context, s *engine.Stream, j job) (r result) {
 			return r
 		}
 	}
-	r.prompt = s.PromptLogprobs()
+	r.prompt = s.PromptLogprobs(0)
 	return r
 }
 
@@ -480,10 +480,13 @@ func TestFailedStep(t *testing.T) {
 		if err := compare(jobs, got, want); err != nil {
 			t.Fatalf("round %d: %v failed at step %d: %v", round, call, at, err)
 		}
-		if opened != 2 || failed == 0 || failed > 12 {
+		// With two in flight the last steps may hold none but ended sequences.
+		if opened != 2 || failed == 0 && depth == 1 || failed > 12 {
 			t.Fatalf("round %d: opened %d times, %d failed", round, opened, failed)
 		}
 		failures += failed
 	}
-	t.Logf("%d requests failed", failures)
+	if failures == 0 {
+		t.Error("no request ever failed")
+	}
 }

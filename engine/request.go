@@ -89,8 +89,9 @@ type Event struct {
 	Err     error   // Reason Failed: why
 
 	// Text that became final with this token: whole characters, stop strings
-	// held back. Top: the best alternatives, best first. Both are valid until
-	// the Events they came in are filled again.
+	// held back. Top: the best alternatives, best first; fewer than asked for
+	// where fewer are legal. Both are valid until the Events they came in are
+	// filled again.
 	Text []byte
 	Top  []TokenLogprob
 

@@ -164,7 +164,7 @@ func (e *Engine) land(f *flight) error {
 			n := int(f.draws.Rows[row].Top)
 			s := drawn{&f.out, row, top, n}
 			if !c.Draw || row < f.rowEnd[i]-1 {
-				w.score(int(f.batch.Pos[f.batch.At[row]]), s, e.spec.VocabSize)
+				w.score(int(f.batch.Pos[f.batch.At[row]]), s)
 			} else if err := e.book(w, c, s); err != nil {
 				return err
 			}
@@ -189,29 +189,16 @@ type drawn struct {
 	top, num int // its alternatives are out.Top…[top:top+num]
 }
 
-// alternatives appends the row's alternatives to dst, which is empty.
-func (s drawn) alternatives(dst []TokenLogprob, vocab int) []TokenLogprob {
+// alternatives appends the row's alternatives to dst.
+func (s drawn) alternatives(dst []TokenLogprob) []TokenLogprob {
 	for i := s.top; i < s.top+s.num && s.out.TopTokens[i] >= 0; i++ {
 		dst = append(dst, TokenLogprob{s.out.TopTokens[i], s.out.TopLogprobs[i]})
-	}
-	return pad(dst, s.num, vocab)
-}
-
-// pad appends impossible tokens, lowest first, until there are n: the interface
-// promises so many alternatives although fewer are legal (spec
-// chat-completions 21, C79).
-func pad(dst []TokenLogprob, n, vocab int) []TokenLogprob {
-	legal := len(dst)
-	for t := int32(0); len(dst) < min(n, vocab); t++ {
-		if !slices.ContainsFunc(dst[:legal], func(a TokenLogprob) bool { return a.Token == t }) {
-			dst = append(dst, TokenLogprob{t, backend.Forbid})
-		}
 	}
 	return dst
 }
 
 // score books the score of the prompt token behind position p.
-func (w *work) score(p int, s drawn, vocab int) {
+func (w *work) score(p int, s drawn) {
 	q := w.req
 	if w.seq.Status == scheduler.Finished || p != len(q.prompt) {
 		return // asked for a second time before the first answer was in
@@ -219,7 +206,7 @@ func (w *work) score(p int, s drawn, vocab int) {
 	if q.prompt == nil {
 		q.prompt = make([]PromptLogprob, 0, len(q.Tokens)-1)
 	}
-	q.prompt = append(q.prompt, PromptLogprob{Token: s.out.Tokens[s.row], Logprob: s.out.Logprobs[s.row], Rank: s.out.Ranks[s.row], Top: s.alternatives(nil, vocab)})
+	q.prompt = append(q.prompt, PromptLogprob{Token: s.out.Tokens[s.row], Logprob: s.out.Logprobs[s.row], Rank: s.out.Ranks[s.row], Top: s.alternatives(nil)})
 }
 
 // book books a drawn token, and those behind it that need no draw.
@@ -242,13 +229,13 @@ func (e *Engine) book(w *work, c scheduler.Chunk, s drawn) error {
 		w.req.begun = true
 		e.count.PromptTokens += uint64(q.Prompt)
 		e.count.CachedTokens += uint64(q.Cached)
-		w.req.stream.begin(q.Cached, w.req.prompt)
+		w.req.stream.begin(w.req.index, q.Cached, w.req.prompt)
 	}
 	ev := Event{Token: tok}
 	if w.req.Sampling.Logprobs != backend.NoLogprobs {
 		ev.Logprob, ev.Rank = s.out.Logprobs[s.row], s.out.Ranks[s.row]
 	}
-	e.alts = s.alternatives(e.alts[:0], e.spec.VocabSize)
+	e.alts = s.alternatives(e.alts[:0])
 	e.take(w, ev)
 	for w.mask != nil && q.Status != scheduler.Finished && q.Pending == 0 {
 		tok := w.mask.Only()
@@ -259,7 +246,7 @@ func (e *Engine) book(w *work, c scheduler.Chunk, s drawn) error {
 		ev := Event{Token: tok}
 		if w.req.Sampling.Logprobs != backend.NoLogprobs {
 			ev.Rank = 1
-			e.alts = pad(append(e.alts[:0], TokenLogprob{Token: tok}), s.num, e.spec.VocabSize)[:s.num]
+			e.alts = append(e.alts[:0], TokenLogprob{Token: tok})[:min(s.num, 1)]
 		}
 		e.count.ForcedTokens++
 		e.take(w, ev)

@@ -17,7 +17,7 @@ type Events struct {
 
 func (ev *Events) reset() { ev.Items, ev.text, ev.top = ev.Items[:0], ev.text[:0], ev.top[:0] }
 
-// Stream carries a request's events from the engine to one reader. Pushing
+// Stream carries the events of a request, or of some, from the engine to one reader. Pushing
 // never blocks: what the reader has not taken waits here, and is at most what
 // the request's own limits let it produce.
 type Stream struct {
@@ -27,8 +27,9 @@ type Stream struct {
 	mu struct {
 		sync.Mutex
 		pending Events
-		prompt  []PromptLogprob
+		prompt  [][]PromptLogprob // of each request
 		cached  int
+		drawn   int  // tokens, of all choices
 		left    bool // the reader has gone; events are dropped
 	}
 
@@ -39,6 +40,9 @@ type Stream struct {
 func (s *Stream) push(ev Event, text []byte, top []TokenLogprob) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if ev.Token >= 0 {
+		s.mu.drawn++
+	}
 	if s.mu.left {
 		return
 	}
@@ -49,10 +53,11 @@ func (s *Stream) push(ev Event, text []byte, top []TokenLogprob) {
 	p.Items = append(p.Items, ev)
 }
 
-// begin settles what belongs to the prompt, before the first event.
-func (s *Stream) begin(cached int, prompt []PromptLogprob) {
+// begin settles what belongs to the prompt of request i, before its first event.
+func (s *Stream) begin(i, cached int, prompt []PromptLogprob) {
 	s.mu.Lock()
-	s.mu.cached, s.mu.prompt = cached, prompt
+	s.mu.cached += cached
+	s.mu.prompt[i] = prompt
 	s.mu.Unlock()
 }
 
@@ -113,19 +118,28 @@ func (s *Stream) Cancel() {
 	}
 }
 
-// Cached is the number of prompt tokens that the prefix cache had. It is
-// settled when the first event can be taken.
+// Cached is the number of prompt tokens that the prefix cache had, of all
+// requests together. The part of a request is settled when its first event can
+// be taken.
 func (s *Stream) Cached() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.cached
 }
 
-// PromptLogprobs are the scores that Request.Prompt asked for, one for each
-// prompt token but the first. They are complete when the first event can be
-// taken.
-func (s *Stream) PromptLogprobs() []PromptLogprob {
+// Drawn is the number of tokens drawn so far for all choices together, taken or
+// not, also after Cancel.
+func (s *Stream) Drawn() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clip(s.mu.prompt)
+	return s.mu.drawn
+}
+
+// PromptLogprobs are the scores that Request.Prompt of request i asked for (0
+// for Submit's), one for each prompt token but the first. They are complete
+// when the request's first event can be taken.
+func (s *Stream) PromptLogprobs(i int) []PromptLogprob {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clip(s.mu.prompt[i])
 }

@@ -427,6 +427,47 @@ func TestClock(t *testing.T) {
 	}
 }
 
+// A record that is replaced gets a later time, even within a millisecond.
+func TestReplacedLater(t *testing.T) {
+	b := newBook(t)
+	b.now = func() time.Time { return time.UnixMilli(5000) }
+	const id = "0199f2c4-7b1e-4c53-9a60-3f2d6c1e8b90"
+	for i := range 3 {
+		r, err := request(t, map[string]any{"id": id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Replaces = id
+		answer, err := b.Replace(context.Background(), Author{User: "u"}, r, Once{})
+		if want := fmt.Sprintf("1970-01-01T00:00:05.%03dZ", i); err != nil || !strings.Contains(string(answer), want) {
+			t.Errorf("%s, %v, want %s", answer, err, want)
+		}
+	}
+}
+
+// Rule 2: integers of any size are compared as such.
+func TestNumbers(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{
+		{"1", "1.0", 0}, {"1e2", "100", 0}, {"9007199254740993", "9007199254740992", 1}, {"-1", "1", -1},
+		{"123456789012345678901", "123456789012345678902", -1}, {"-123456789012345678901", "5", -1}, {"123456789012345678901", "9223372036854775807", 1},
+		{"0.9", "1", -1}, {"1e400", "1e308", 1}, {"-0.0", "0", 0},
+	} {
+		a, okA := parseNumber(c.a)
+		b, okB := parseNumber(c.b)
+		if !okA || !okB || a.compare(&b) != c.want || b.compare(&a) != -c.want {
+			t.Errorf("%s, %s: %d", c.a, c.b, a.compare(&b))
+		}
+	}
+	for _, s := range []string{"", "x", "0x10", "1_000", "inf", "NaN", "1e", "--1"} {
+		if _, ok := parseNumber(s); ok {
+			t.Errorf("%q is a number", s)
+		}
+	}
+}
+
 // Retention: what is older goes, the rest stays, in this project alone.
 func TestExpire(t *testing.T) {
 	b := sample(t)

@@ -285,3 +285,49 @@ func BenchmarkShareHit(b *testing.B) {
 		m.Release(&other)
 	}
 }
+
+// TestC146ForgottenPrefixes: after Forget nothing is found; while a block is in
+// use it changes nothing.
+func TestC146ForgottenPrefixes(t *testing.T) {
+	m := New(10, 4, true)
+	tokens := []int32{1, 2, 3, 4, 5, 6, 7, 8, 9}
+	look := func() (hit int, table *Table) {
+		t.Helper()
+		table = new(Table)
+		hit = m.Share(table, tokens, Hash{}, true)
+		if !m.Grow(table, len(tokens)) {
+			t.Fatal("no room")
+		}
+		m.Publish(table, tokens, len(tokens))
+		return hit, table
+	}
+	done := func(table *Table) {
+		m.Release(table)
+		if err := m.Check(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, first := look()
+	done(first)
+	hit, used := look()
+	if hit != 8 {
+		t.Fatalf("%d tokens found again, want 8", hit)
+	}
+	if m.Forget() {
+		t.Error("forgot what is in use")
+	}
+	done(used)
+	if hit, table := look(); hit != 8 {
+		t.Errorf("%d tokens after a refused Forget", hit)
+	} else {
+		done(table)
+	}
+	if !m.Forget() {
+		t.Error("refused although nothing is in use")
+	}
+	if hit, table := look(); hit != 0 {
+		t.Errorf("%d tokens found after Forget", hit)
+	} else {
+		done(table)
+	}
+}

@@ -27,7 +27,7 @@ const (
 // doorOf is the door in front of a path, whether there is something behind it or not.
 func doorOf(path string) door {
 	switch {
-	case strings.HasPrefix(path, "/feedback/"):
+	case strings.HasPrefix(path, feedbackPath):
 		return byPassword
 	case strings.HasPrefix(path, "/v1/preview/"):
 		return byToken
@@ -35,15 +35,16 @@ func doorOf(path string) door {
 	return byKey
 }
 
-// admit says who a request is from, or answers it with 401 and returns false.
-func (s *Server) admit(c *call, d door, authorization, xAPIKey string) bool {
+// admit says who a request is from; private is what other machines do not get to
+// see while there are no keys. Or it answers it with 401 and returns false.
+func (s *Server) admit(c *call, d door, private bool, authorization, xAPIKey string) bool {
 	switch d {
 	case byPassword:
 		return s.admitByPassword(c, authorization)
 	case byToken:
 		return s.admitByToken(c, authorization)
 	}
-	if s.keys.Open() {
+	if s.keys.Open() && !(private && s.exposed.Load()) {
 		c.who = auth.Anonymous
 		return true
 	}

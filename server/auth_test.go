@@ -37,7 +37,7 @@ func TestKeys(t *testing.T) {
 		{"Bearer secre", "wrong", false},
 		{"", "Bearer secret", false},
 	} {
-		if got := s.admit(&call{RequestCtx: &fasthttp.RequestCtx{}}, byKey, c.authorization, c.xAPIKey); got != c.want {
+		if got := s.admit(&call{RequestCtx: &fasthttp.RequestCtx{}}, byKey, false, c.authorization, c.xAPIKey); got != c.want {
 			t.Errorf("accept(%q, %q) = %v", c.authorization, c.xAPIKey, got)
 		}
 	}

@@ -69,8 +69,10 @@ func (r *raw) ended() {
 	}
 }
 
-func post(length int, headers ...string) string {
-	s := "POST " + chatPath + " HTTP/1.1\r\nHost: weir\r\nContent-Type: application/json\r\n"
+func post(length int, headers ...string) string { return postTo(chatPath, length, headers...) }
+
+func postTo(path string, length int, headers ...string) string {
+	s := "POST " + path + " HTTP/1.1\r\nHost: weir\r\nContent-Type: application/json\r\n"
 	for _, line := range headers {
 		s += line + "\r\n"
 	}

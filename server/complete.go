@@ -1,30 +1,23 @@
 package server
 
 import (
+	"context"
+
 	"weir/api"
 	"weir/engine"
 )
 
 // complete answers when every choice has ended.
 func (s *Server) complete(c *call, st *engine.Stream, r *reply) {
-	choices := make([]gathered, r.n)
-	var events engine.Events
-	for live := r.n; live > 0; {
-		_, err := await(c.ctx, st, &events, nil)
-		for i := 0; err == nil && i < len(events.Items); i++ {
-			ev := &events.Items[i]
-			if err = failed(ev); err == nil {
-				r.recording.add(ev)
-			}
-			if err == nil && choices[ev.Choice].add(r, ev) {
-				live--
-			}
-		}
-		if err != nil {
-			st.Cancel()
-			s.fail(c, err)
-			return
-		}
+	choices, err := gather(c.ctx, st, r)
+	if err != nil {
+		st.Cancel()
+		s.fail(c, err)
+		return
+	}
+	if r.texts != nil {
+		s.completeTexts(c, st, r, choices)
+		return
 	}
 	resp := api.Response{Choices: make([]api.Choice, r.n), PromptTokenIDs: r.prompt}
 	resp.Usage = api.Usage{Prompt: len(r.prompt), Cached: st.Cached()}
@@ -39,12 +32,33 @@ func (s *Server) complete(c *call, st *engine.Stream, r *reply) {
 		}
 	}
 	if r.scored {
-		resp.HasPromptLogprobs, resp.PromptLogprobs = true, r.promptLogprobs(st.PromptLogprobs())
+		resp.HasPromptLogprobs, resp.PromptLogprobs = true, r.promptLogprobs(st.PromptLogprobs(0))
 	}
-	s.log.Debug(logFinished, "id", r.meta.ID, "completion", resp.Usage.Completion, "took", s.now().Sub(c.begun))
 	s.record(r.recording)
 	c.SetContentType("application/json")
 	c.Response.SetBodyRaw(api.AppendResponse(nil, r.meta, r.form, &resp))
+}
+
+// gather waits for the last event of every choice.
+func gather(ctx context.Context, st *engine.Stream, r *reply) ([]gathered, error) {
+	choices := make([]gathered, r.n)
+	var events engine.Events
+	for live := r.n; live > 0; {
+		if _, err := await(ctx, st, &events, nil); err != nil {
+			return nil, err
+		}
+		for i := range events.Items {
+			ev := &events.Items[i]
+			if err := failed(ev); err != nil {
+				return nil, err
+			}
+			r.recording.add(ev)
+			if choices[ev.Choice].add(r, ev) {
+				live--
+			}
+		}
+	}
+	return choices, nil
 }
 
 // gathered is a choice so far.

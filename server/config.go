@@ -10,15 +10,13 @@ import (
 	"weir/api"
 	"weir/auth"
 	"weir/feedback"
+	"weir/usage"
 )
 
 // Config is the server's configuration.
 type Config struct {
-	Version string   // what GET /version says
-	APIKeys []string // any of them opens everything; none: everything is open
-	// Keys are who may do what. nil: APIKeys alone.
-	Keys *auth.Keyring
-	Records
+	Version string // what GET /version says
+	Access
 	CORS   CORS
 	Limits api.Limits // of what a body may hold
 
@@ -59,22 +57,62 @@ type Config struct {
 
 	// MaxLogprobs bounds top_logprobs and prompt_logprobs; -1 is the vocabulary.
 	MaxLogprobs int
+	// ProcessedLogprobs takes the log-probabilities of generated tokens from the
+	// distribution that they were drawn from, with biases, penalties, temperature
+	// and filters, in place of the model's own (spec 7.2, logprobs-mode). Those of
+	// the prompt are the model's own in either case.
+	ProcessedLogprobs bool
 	// TokensAsIDs is the default of return_tokens_as_token_ids.
 	TokensAsIDs bool
 	// ReasoningField names reasoning text in answers.
 	ReasoningField api.ReasoningField
 	// ForceUsage sends the usage chunk in streams that did not ask for it.
 	ForceUsage bool
-	// NoRequestID leaves the header X-Request-Id out of responses.
-	NoRequestID bool
+	// Functions says where functions are, and which of those that are not there
+	// unless asked for.
+	Functions Functions
 
 	Log *slog.Logger // nil: slog.Default()
+
+	Records
 }
 
-// Records are what clients leave with the server. Whoever opened their databases
-// closes them, after Shutdown.
+// Records is what is left of a request when it has ended.
 type Records struct {
-	Feedback *feedback.Book // what /feedback/ is about; nil: there is no such path
+	// NoRequestID leaves the header X-Request-Id out of responses. (The
+	// reference engine sends it only if it is told to; a client with a question
+	// then has nothing to name its request by.)
+	NoRequestID bool
+	// LogRequests logs every finished request at Info, and not at Debug.
+	LogRequests bool
+	// Usage counts by project; whoever opened it closes it, after Shutdown. nil:
+	// the server counts in memory.
+	Usage *usage.Ledger
+}
+
+// Functions are a prefix of all paths, and switches for functions that a public
+// server should not have.
+type Functions struct {
+	// RootPath is cut from the front of every path, for a proxy that does not
+	// cut its own; "" or "/prefix".
+	RootPath string
+
+	Dev           bool // /server_info and /reset_prefix_cache
+	TokenizerInfo bool // /tokenizer_info, which shows the chat template
+	LoadTracking  bool // /load counts; otherwise it says 0
+
+	Settings map[string]string // what /server_info says of the configuration; no secrets
+}
+
+// Access is who may do what, and what clients leave with the server.
+type Access struct {
+	// APIKeys open, any of them, what is not open to all; none: everything is open.
+	APIKeys []string
+	// Keys are who may do what, in place of APIKeys. nil: those.
+	Keys *auth.Keyring
+	// Feedback is what /feedback/ is about; nil: there is no such path. Whoever
+	// opened its database closes it, after Shutdown.
+	Feedback *feedback.Book
 	// FeedbackBearer lets tokens in to /feedback/, which is for passwords.
 	FeedbackBearer bool
 	Trajectories   Trajectories // what is below /v1/preview/models
@@ -86,7 +124,7 @@ func DefaultConfig() Config {
 	limits.Choices = 128 // OpenAI's limit; each choice has its copy of the prompt's ids
 	return Config{
 		Version:        "devel",
-		Records:        Records{Trajectories: DefaultTrajectories()},
+		Access:         Access{Trajectories: DefaultTrajectories()},
 		CORS:           DefaultCORS(),
 		Limits:         limits,
 		MaxBody:        32 << 20,
@@ -132,6 +170,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("server: Config.MaxHeader is %d, want at least 1024", c.MaxHeader)
 	case c.MaxBodies < int64(c.MaxBody):
 		return errors.New("server: Config.MaxBodies is less than MaxBody")
+	case c.Functions.RootPath != "" && (c.Functions.RootPath[0] != '/' || c.Functions.RootPath[len(c.Functions.RootPath)-1] == '/'):
+		return fmt.Errorf("server: Config.RootPath is %q, want a path that begins with / and does not end in it", c.Functions.RootPath)
 	case c.CORS.MaxAge < 0:
 		return fmt.Errorf("server: Config.CORS.MaxAge is %d, want at least 0", c.CORS.MaxAge)
 	}

@@ -489,7 +489,7 @@ func TestNoTokenLeft(t *testing.T) {
 		t.Skipf("%q is %d tokens", word, len(ids))
 	}
 	status, answer := h.chat(map[string]any{"allowed_token_ids": ids, "bad_words": []string{word}})
-	if f := refused(t, status, answer, 500, ""); !strings.Contains(f.Message, "leave no token") {
+	if f := refused(t, status, answer, 400, ""); !strings.Contains(f.Message, "leave no token") {
 		t.Error(answer)
 	}
 }

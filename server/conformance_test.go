@@ -68,13 +68,13 @@ type completion struct {
 		StopReason   json.RawMessage `json:"stop_reason"`
 		TokenIDs     []int32         `json:"token_ids"`
 	}
-	Usage             usage
+	Usage             tokenUsage
 	PromptLogprobs    []map[string]struct{ Rank int } `json:"prompt_logprobs"`
 	PromptTokenIDs    []int32                         `json:"prompt_token_ids"`
 	SystemFingerprint *string                         `json:"system_fingerprint"`
 }
 
-type usage struct {
+type tokenUsage struct {
 	Prompt     int `json:"prompt_tokens"`
 	Completion int `json:"completion_tokens"`
 	Total      int `json:"total_tokens"`
@@ -102,9 +102,14 @@ func (h *house) complete(t *testing.T, fields map[string]any, headers ...string)
 	if status != 200 {
 		t.Fatalf("%v: status %d: %s", fields, status, answer)
 	}
+	return completionOf(t, answer)
+}
+
+func completionOf(t *testing.T, answer string) *completion {
+	t.Helper()
 	c := new(completion)
 	if err := json.Unmarshal([]byte(answer), c); err != nil {
-		t.Fatalf("%v in %s", err, answer)
+		t.Errorf("%v in %s", err, answer)
 	}
 	return c
 }
@@ -120,7 +125,7 @@ type chunk struct {
 		StopReason   json.RawMessage `json:"stop_reason"`
 		TokenIDs     []int32         `json:"token_ids"`
 	}
-	Usage          *usage
+	Usage          *tokenUsage
 	PromptTokenIDs []int32 `json:"prompt_token_ids"`
 	keys           map[string]json.RawMessage
 }
@@ -339,7 +344,7 @@ func TestC19MethodsAndPaths(t *testing.T) {
 	}{
 		{"GET", chatPath, 405, "POST"}, {"PUT", chatPath, 405, "POST"}, {"POST", "/v1/models", 405, "GET"},
 		{"POST", "/health", 405, "GET"}, {"POST", "/ping", 200, ""}, {"GET", "/ping", 200, ""}, {"DELETE", "/ping", 405, "GET, POST"},
-		{"GET", "/v1/models/tiny", 404, ""}, {"GET", "/", 404, ""}, {"GET", "/nothing", 404, ""}, {"POST", "/v1/chat/completions/", 404, ""},
+		{"GET", "/v1/models/", 404, ""}, {"POST", "/v1/models/tiny", 405, "GET"}, {"GET", "/", 404, ""}, {"GET", "/nothing", 404, ""}, {"POST", "/v1/chat/completions/", 404, ""},
 	} {
 		status, answer, header := h.get(c.method, c.path, "")
 		if status != c.status || header.Get("Allow") != c.allow {

@@ -10,6 +10,9 @@
 //	answer     stream.go    events as they come, or
 //	           complete.go  everything at the end
 //
+// /v1/completions goes the same way; completions.go has what is its own. The
+// functions that need no engine end behind the queue (tokenize.go).
+//
 // Whatever a request waits for, it waits for its context as well, which ends
 // when its client leaves: watch.go notices that, conn.go knows the connection.
 // errors.go says what the client is told of every error.

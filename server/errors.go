@@ -54,10 +54,10 @@ var errorTable = []struct {
 	{engine.ErrFull, unavailable("The engine is full: too many requests are running or waiting. Please try again later.")},
 	{engine.ErrLoading, unavailable("The model is still loading.")},
 	{engine.ErrStopped, unavailable("The engine has stopped.")},
+	// The request's doing, although the model has to run to find it: asked again
+	// it fails again, which is what clients do after a 5xx.
 	{engine.ErrNoToken, func(*Server, error) *api.Error {
-		e := api.ErrInternal()
-		e.Message = "The request's constraints (allowed_token_ids, bad_words, logit_bias, min_tokens) leave no token to draw."
-		return e
+		return badRequest("", "The request's constraints (allowed_token_ids, bad_words, logit_bias, min_tokens) leave no token to draw.")
 	}},
 	{engine.ErrInvalid, func(_ *Server, err error) *api.Error {
 		return badRequest("", "%v", err)
@@ -124,6 +124,7 @@ func (s *Server) logFailure(c *call, e *api.Error, err error) {
 	if e.Status == fasthttp.StatusInternalServerError {
 		level = slog.LevelError
 	}
+	c.account.failure = e.Type
 	s.log.Log(context.Background(), level, logFailed, "id", c.id, "project", c.project, "status", e.Status, "type", e.Type, "error", err, "took", s.now().Sub(c.begun))
 }
 

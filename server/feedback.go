@@ -14,6 +14,9 @@ import (
 	"weir/store"
 )
 
+// feedbackPath is in front of all that is about feedback.
+const feedbackPath = "/feedback/"
+
 // feedbackRoutes are the functions below /feedback/ (spec feedback 4 and 8).
 var feedbackRoutes = map[string]route{
 	"replace":        {methods: "POST", serve: feedbackWrite(feedback.Replace)},
@@ -130,7 +133,7 @@ func (s *Server) feedbackStore(c *call, requests []*feedback.Request, write func
 			return
 		}
 	}
-	once, ok := c.once(string(c.URI().PathOriginal()))
+	once, ok := c.once(c.path)
 	if !ok {
 		s.feedbackFail(c, &feedback.Refusal{Status: 400, Reason: "Invalid Idempotency-Key"})
 		return
@@ -152,7 +155,7 @@ func (c *call) reply(body []byte) {
 // permitted answers a request that the caller has no right to, or that is refused,
 // and returns false. Rights come first (spec F-6).
 func (s *Server) permitted(c *call, right auth.Rights, project string, err error) bool {
-	if _, malformed := err.(feedback.Invalid); err != nil && malformed {
+	if _, malformed := err.(feedback.Invalid); malformed {
 		s.feedbackFail(c, err)
 		return false
 	}
@@ -266,7 +269,7 @@ func (s *Server) feedbackGet(c *call) {
 	if !s.permitted(c, auth.Read, project, nil) {
 		return
 	}
-	rec, err := s.cfg.Feedback.Get(project, strings.TrimPrefix(string(c.URI().PathOriginal()), "/feedback/"))
+	rec, err := s.cfg.Feedback.Get(project, strings.TrimPrefix(c.path, feedbackPath))
 	switch {
 	case err != nil:
 		s.feedbackFail(c, err)

@@ -172,6 +172,11 @@ func TestFeedbackReplace(t *testing.T) {
 	if status, _, _ := o.post("replace", item("feedback_id", x, "id", given, "payload", map[string]any{"n": 3})); status != 409 {
 		t.Errorf("F-25: a replay that is none: %d", status)
 	}
+	y, _ := o.replace("payload", map[string]any{"row": "y"})
+	if status, _, _ := o.post("replace", item("feedback_id", y, "id", given)); status != 409 || o.row(y) == nil {
+		t.Errorf("F-25: a row is there to be replaced, so it is no replay: %d", status)
+	}
+	o.post("purge", `{"project_id":"acme/support","query":{"$expr":{"$eq":[{"$getField":"id"},{"$literal":"`+y+`"}]}}}`)
 	// Another project's row is out of reach, in either direction.
 	o.replace("project_id", "acme/b", "feedback_id", given, "trace_ref", "weave:///acme/b/call/x")
 	o.replace("project_id", "acme/b", "feedback_id", "y", "id", given, "trace_ref", "weave:///acme/b/call/x")

@@ -33,43 +33,65 @@ func FuzzServer(f *testing.F) {
 		f.Add([]byte(body))
 	}
 	h := newHouse(f, func(s *setup) { s.cfg.Limits.Choices = 16; s.spec.MaxSeqTokens, s.model.MaxLen = 128, 128 })
-	f.Fuzz(func(t *testing.T, body []byte) {
-		c, err := h.dial()
-		if err != nil {
-			t.Fatal(err)
+	f.Fuzz(func(t *testing.T, body []byte) { h.survives(t, chatPath, body) })
+}
+
+// FuzzOthers is FuzzServer for the other functions that take a body.
+func FuzzOthers(f *testing.F) {
+	paths := []string{textPath, "/tokenize", "/detokenize", textPath + "/render", chatPath + "/render"}
+	for i := range paths {
+		for _, body := range []string{
+			"", "{", "[]", "{}", `{"prompt":""}`, `{"prompt":"Hi","tokens":[5]}`, `{"tokens":[-1,1e3]}`, base(f, nil), base(f, map[string]any{"return_token_strs": true, "continue_final_message": true}),
+			textBody(f, map[string]any{"n": 3, "temperature": 1, "stream": true, "stream_options": map[string]any{"continuous_usage_stats": true}}),
+			textBody(f, map[string]any{"prompt": []string{"a", "", "\u00e9"}, "echo": true, "logprobs": 20, "max_tokens": 0, "return_token_ids": true}),
+			textBody(f, map[string]any{"prompt": [][]int{{1, 2}, {3}}, "echo": true, "logprobs": 2, "stream": true, "stop": "a"}),
+			textBody(f, map[string]any{"prompt": []int{5}, "prompt_logprobs": 3, "truncate_prompt_tokens": 1, "suffix": nil}),
+		} {
+			f.Add(byte(i), []byte(body))
 		}
-		defer c.Close()
-		if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(c, post(len(body))+string(body)); err != nil {
-			t.Fatal(err)
-		}
-		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			t.Fatalf("no answer: %v", err)
-		}
-		answer, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatalf("status %d: %v", resp.StatusCode, err)
-		}
-		switch resp.StatusCode {
-		case 200:
-			if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
-				events(t, string(answer))
-			}
-		case 400, 404, 501:
-			if e := faultOf(t, string(answer)); e.Code != resp.StatusCode || e.Message == "" {
-				t.Errorf("%s", answer)
-			}
-		default:
-			if !strings.Contains(string(answer), "leave no token to draw") {
-				t.Errorf("status %d: %s", resp.StatusCode, answer)
-			}
-		}
-		waitFor(t, "an idle engine", h.noBlocks)
-		if used := h.srv.bodies.used.Load(); used != 0 && !eventually(time.Second, func() bool { return h.srv.bodies.used.Load() == 0 }) {
-			t.Errorf("%d bytes of bodies kept", used)
-		}
+	}
+	h := newHouse(f, func(s *setup) {
+		s.cfg.Limits.Choices, s.cfg.Limits.Prompts = 16, 32
+		s.spec.MaxSeqTokens, s.model.MaxLen = 128, 128
 	})
+	f.Fuzz(func(t *testing.T, which byte, body []byte) { h.survives(t, paths[int(which)%len(paths)], body) })
+}
+
+// survives sends a body and looks at the answer, and at what is left.
+func (h *house) survives(t *testing.T, path string, body []byte) {
+	c, err := h.dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(c, postTo(path, len(body))+string(body)); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatalf("no answer: %v", err)
+	}
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("status %d: %v", resp.StatusCode, err)
+	}
+	switch resp.StatusCode {
+	case 200:
+		if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+			events(t, string(answer))
+		}
+	case 400, 404, 501:
+		if e := faultOf(t, string(answer)); e.Code != resp.StatusCode || e.Message == "" {
+			t.Errorf("%s", answer)
+		}
+	default: // C155: no 5xx but 501
+		t.Errorf("status %d: %s", resp.StatusCode, answer)
+	}
+	waitFor(t, "an idle engine", h.noBlocks)
+	if used := h.srv.bodies.used.Load(); used != 0 && !eventually(time.Second, func() bool { return h.srv.bodies.used.Load() == 0 }) {
+		t.Errorf("%d bytes of bodies kept", used)
+	}
 }

@@ -63,17 +63,3 @@ func (s *Server) ready(c *call) {
 func (s *Server) version(c *call) {
 	c.answer(fasthttp.StatusOK, string(api.AppendVersion(nil, s.cfg.Version)))
 }
-
-// models answers GET /v1/models.
-func (s *Server) models(c *call) {
-	m, err := s.serving()
-	if err != nil {
-		s.fail(c, err)
-		return
-	}
-	list := make([]api.Model, len(m.Names))
-	for i, name := range m.Names {
-		list[i] = api.Model{ID: name, Root: m.Root, MaxModelLen: m.MaxLen}
-	}
-	c.answer(fasthttp.StatusOK, string(api.AppendModels(nil, list, m.Created.Unix())))
-}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -67,10 +68,12 @@ type setup struct {
 	spec    backend.Spec
 	eng     engine.Config
 	oracle  sim.OracleConfig
-	script  [][]int32 // tokens that choice i draws with seed scriptSeed, in place of the oracle's
+	open    func() (backend.Backend, error) // nil: the oracle, with script
+	script  [][]int32                       // tokens that choice i draws with seed scriptSeed, in place of the oracle's
 	model   Model
 	noModel bool // start without one
 	tcp     bool // listen on a real socket
+	unix    bool // with tcp: on a Unix socket
 	peeks   bool // watch the sockets without the kernel's queue
 }
 
@@ -145,10 +148,13 @@ func newHouse(t testing.TB, change func(*setup)) *house {
 	if change != nil {
 		change(&s)
 	}
-	h.eng = engine.New(s.eng, func() (backend.Backend, error) {
-		o, err := sim.NewOracle(s.spec, s.oracle)
-		return &scripted{Oracle: o, script: s.script}, err
-	})
+	if s.open == nil {
+		s.open = func() (backend.Backend, error) {
+			o, err := sim.NewOracle(s.spec, s.oracle)
+			return &scripted{Oracle: o, script: s.script}, err
+		}
+	}
+	h.eng = engine.New(s.eng, s.open)
 	s.model.Engine = h.eng
 	h.model = &s.model
 	var err error
@@ -165,11 +171,15 @@ func newHouse(t testing.TB, change func(*setup)) *house {
 	h.srv.conns.watch.peeks = s.peeks
 	var ln net.Listener
 	if s.tcp {
-		if ln, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		network, addr := "tcp", "127.0.0.1:0"
+		if s.unix {
+			network, addr = "unix", filepath.Join(t.TempDir(), "s")
+		}
+		if ln, err = net.Listen(network, addr); err != nil {
 			t.Fatal(err)
 		}
 		h.addr = ln.Addr().String()
-		h.dial = func() (net.Conn, error) { return net.Dial("tcp", h.addr) }
+		h.dial = func() (net.Conn, error) { return net.Dial(network, h.addr) }
 	} else {
 		mem := fasthttputil.NewInmemoryListener()
 		ln, h.dial = mem, mem.Dial
@@ -338,10 +348,11 @@ type logbook struct {
 	text  lockedBuffer
 	mu    sync.Mutex
 	count map[string]int
+	lines map[string][]map[string]string // of Info and above, by message
 }
 
 func newLogbook() *logbook {
-	l := &logbook{count: map[string]int{}}
+	l := &logbook{count: map[string]int{}, lines: map[string][]map[string]string{}}
 	l.Handler = slog.NewTextHandler(&l.text, nil)
 	return l
 }
@@ -351,6 +362,11 @@ func (l *logbook) Enabled(context.Context, slog.Level) bool { return true }
 func (l *logbook) Handle(ctx context.Context, r slog.Record) error {
 	l.mu.Lock()
 	l.count[r.Message]++
+	if r.Level >= slog.LevelInfo {
+		line := map[string]string{}
+		r.Attrs(func(a slog.Attr) bool { line[a.Key] = a.Value.String(); return true })
+		l.lines[r.Message] = append(l.lines[r.Message], line)
+	}
 	l.mu.Unlock()
 	if r.Level < slog.LevelWarn {
 		return nil

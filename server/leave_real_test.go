@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/backend/sim"
+	"weir/engine"
 )
 
 // Decision 18: whatever a request waits for, when its client leaves everything
@@ -57,14 +58,14 @@ func (l *leaver) send(fields map[string]any) *raw {
 func (l *leaver) free(r *raw, how string, done func() bool) {
 	l.t.Helper()
 	begin := time.Now()
-	switch tcp := r.Conn.(*net.TCPConn); how {
+	switch how {
 	case "close":
-		tcp.Close()
+		r.Close()
 	case "half-close":
-		tcp.CloseWrite()
+		r.Conn.(interface{ CloseWrite() error }).CloseWrite()
 	case "reset":
-		tcp.SetLinger(0)
-		tcp.Close()
+		r.Conn.(*net.TCPConn).SetLinger(0)
+		r.Close()
 	}
 	waitFor(l.t, "release", done)
 	l.took = time.Since(begin)
@@ -88,6 +89,9 @@ func TestLeave(t *testing.T) {
 		{"queued at the engine", leaveWaiting, func(s *setup) { s.spec.MaxSeqs = 1 }},
 		{"decoding", leaveDecoding(map[string]any{}), nil},
 		{"decoding, streaming", leaveDecoding(map[string]any{"stream": true}), nil},
+		{"a batch of completions", leaveTexts(false), nil},
+		{"a batch of completions, streaming", leaveTexts(true), nil},
+		{"a batch of completions, in part waiting", leaveTexts(true), func(s *setup) { s.spec.MaxSeqs = 3 }},
 		{"decoding, n 3", leaveDecoding(map[string]any{"stream": true, "n": 3, "temperature": 1}), nil},
 	}
 	for _, c := range []struct {
@@ -178,6 +182,40 @@ func leaveDecoding(fields map[string]any) func(*leaver, string) {
 		if n := l.eng.Stats().GenerationTokens; n > 800 {
 			t.Errorf("%d tokens: it ran to its end", n)
 		}
+	}
+}
+
+// Clients that leave a Unix socket are noticed, too.
+func TestLeaveUnix(t *testing.T) {
+	for _, peeks := range []bool{false, true} {
+		for _, how := range []string{"close", "half-close"} {
+			for name, leave := range map[string]func(*leaver, string){"reading": leaveReading, "decoding": leaveDecoding(map[string]any{"stream": true})} {
+				for try := 1; ; try++ {
+					l := newLeaver(t, peeks, func(s *setup) { s.unix = true })
+					leave(l, how)
+					l.stop()
+					if l.took <= soon {
+						break
+					}
+					if try == 3 {
+						t.Fatalf("%s, %s, peek %v: free after %v", name, how, peeks, l.took)
+					}
+				}
+			}
+		}
+	}
+}
+
+// leaveTexts: all requests of a batch end, those too that have not begun.
+func leaveTexts(stream bool) func(*leaver, string) {
+	return func(l *leaver, how string) {
+		t := l.t
+		body := textBody(t, map[string]any{"prompt": []string{"a", "b", "c"}, "n": 2, "temperature": 1, "max_tokens": 900, "ignore_eos": true, "stream": stream})
+		r := l.raw(t)
+		r.send(postTo(textPath, len(body)) + body)
+		waitFor(t, "some tokens", func() bool { return l.eng.Stats().GenerationTokens > 12 })
+		l.free(r, how, l.noBlocks)
+		waitFor(t, "the count", func() bool { return l.eng.Stats().Finished[engine.Aborted] == 6 })
 	}
 }
 

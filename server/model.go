@@ -26,6 +26,10 @@ type Model struct {
 	Tokenizer *tokenizer.Tokenizer
 	Chat      *chat.Renderer
 
+	// TokenizerInfo is what GET /tokenizer_info says: a JSON object in the form of
+	// tokenizer_config.json; "": little.
+	TokenizerInfo string
+
 	MaxLen     int  // context in tokens, prompt and output together
 	VocabSize  int  // ids below it can be drawn
 	Priority   bool // the scheduler goes by priority

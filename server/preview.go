@@ -134,7 +134,7 @@ func validModel(id string) bool {
 
 // segment is the n-th part of the path behind the model id, as it was sent.
 func (c *call) segment(n int) string {
-	rest := strings.TrimPrefix(string(c.URI().PathOriginal()), previewModels)
+	rest := strings.TrimPrefix(c.path, previewModels)
 	return strings.Split(rest, "/")[2+n]
 }
 

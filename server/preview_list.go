@@ -80,7 +80,7 @@ func (s *Server) listTrajectories(c *call, model string) {
 			if err := v.Known(model); err != nil {
 				return err
 			}
-			hits, err := s.find(v, model, q)
+			hits, err := s.page(v, model, q)
 			if err != nil {
 				return err
 			}
@@ -103,8 +103,8 @@ func (s *Server) listTrajectories(c *call, model string) {
 	})
 }
 
-// find returns the trajectories of a page, and one more if there is one.
-func (s *Server) find(v *archive.View, model string, q *selection) (hits []hit, err error) {
+// page returns the trajectories of a page, and one more if there is one.
+func (s *Server) page(v *archive.View, model string, q *selection) (hits []hit, err error) {
 	var after place
 	begin := archive.ID{}
 	if q.after != "" {

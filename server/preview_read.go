@@ -373,7 +373,7 @@ func (s *Server) exportTrajectories(c *call, model string) {
 	encoding := acceptedEncoding(string(c.Request.Header.Peek("Accept-Encoding")))
 	h := &c.Response.Header
 	h.Set("Content-Disposition", `attachment; filename="`+export.FileName(model)+extension+`"`)
-	h.Set("Vary", "Accept-Encoding")
+	h.Add("Vary", "Accept-Encoding") // Origin may be there
 	if encoding != "" {
 		h.Set("Content-Encoding", encoding)
 	}

@@ -32,7 +32,7 @@ func some(t *testing.T, h *house, batches int) (ids []string) {
 			groups = append(groups, fmt.Sprintf(`{"trajectories":[{"reward":%d,"final_policy_version":%d},{"reward":%d,"metadata":{"g":"%d"}}]}`, b, b, g, g))
 		}
 		split := []string{"train", "val"}[b%2]
-		r := h.log200(t, modelPath, fmt.Sprintf(`{"split":"%s","trajectory_groups":[%s]}`, split, strings.Join(groups, ",")))
+		r := h.log200(t, agentPath, fmt.Sprintf(`{"split":"%s","trajectory_groups":[%s]}`, split, strings.Join(groups, ",")))
 		for g := range 3 {
 			for i := range 2 {
 				ids = append(ids, fmt.Sprintf("%s/%d/%d", r["id"], g, i))
@@ -60,7 +60,7 @@ func TestPages(t *testing.T) {
 			for _, limit := range []int{1, 2, 5, 6, 7, 29, 30, 31, 1000} {
 				var got []string
 				for after, more := "", true; more; {
-					path := fmt.Sprintf("%s/trajectories?limit=%d&order=%s%s", modelPath, limit, order, filter.query)
+					path := fmt.Sprintf("%s/trajectories?limit=%d&order=%s%s", agentPath, limit, order, filter.query)
 					if after != "" {
 						path += "&after=" + url.QueryEscape(after)
 					}
@@ -87,16 +87,16 @@ func TestPages(t *testing.T) {
 		}
 	}
 	// The default: the newest 20.
-	entries, whole := h.list(t, modelPath+"/trajectories")
+	entries, whole := h.list(t, agentPath+"/trajectories")
 	if len(entries) != 20 || entries[0]["id"] != ids[29] || whole["has_more"] != true {
 		t.Errorf("%d entries", len(entries))
 	}
 	// A cursor of a batch that is gone still says where to go on.
 	log, _, _ := strings.Cut(ids[14], "/")
-	if status, answer, _ := h.get("DELETE", modelPath+"/logs/"+log, ""); status != 200 {
+	if status, answer, _ := h.get("DELETE", agentPath+"/logs/"+log, ""); status != 200 {
 		t.Errorf("%d %s", status, answer)
 	}
-	if entries, _ := h.list(t, modelPath+"/trajectories?order=asc&after="+url.QueryEscape(ids[14])); len(entries) != 12 || entries[0]["id"] != ids[18] {
+	if entries, _ := h.list(t, agentPath+"/trajectories?order=asc&after="+url.QueryEscape(ids[14])); len(entries) != 12 || entries[0]["id"] != ids[18] {
 		t.Errorf("%v", entries)
 	}
 }
@@ -115,7 +115,7 @@ func TestBadQueries(t *testing.T) {
 		{"/trajectories?splt=train", "splt", "extra_forbidden"}, {"/trajectories?format=jsonl", "format", "extra_forbidden"}, {"/export?limit=3", "limit", "extra_forbidden"},
 		{"/export?format=csv", "format", "enum"}, {"/export?logprobs=x", "logprobs", "bool_parsing"}, {"/metrics?group_by=week", "group_by", "enum"}, {"/logs?after=x", "after", "value_error"},
 	} {
-		status, answer, _ := h.get("GET", modelPath+c.path, "")
+		status, answer, _ := h.get("GET", agentPath+c.path, "")
 		want := fmt.Sprintf(`{"loc":["query",%q],`, c.name)
 		if status != 422 || !strings.Contains(answer, want) || !strings.Contains(answer, `"type":"`+c.code+`"`) {
 			t.Errorf("%s: %d %s", c.path, status, answer)
@@ -128,10 +128,10 @@ func TestBadQueries(t *testing.T) {
 		t.Errorf("%d %s", status, answer)
 	}
 	// A misspelt filter deletes nothing.
-	if status, answer, _ := h.get("DELETE", modelPath+"/trajectories?confirm=m&splt=train", ""); status != 422 {
+	if status, answer, _ := h.get("DELETE", agentPath+"/trajectories?confirm=m&splt=train", ""); status != 422 {
 		t.Errorf("%d %s", status, answer)
 	}
-	if entries, _ := h.list(t, modelPath+"/trajectories"); len(entries) != 6 {
+	if entries, _ := h.list(t, agentPath+"/trajectories"); len(entries) != 6 {
 		t.Errorf("%d entries", len(entries))
 	}
 }
@@ -139,10 +139,10 @@ func TestBadQueries(t *testing.T) {
 // Every filter of section 11, through the query.
 func TestQueryFilters(t *testing.T) {
 	h, _ := previewHouse(t, nil)
-	first := h.log200(t, modelPath, `{"split":"train","step":3,"trajectory_groups":[{"trajectories":[
+	first := h.log200(t, agentPath, `{"split":"train","step":3,"trajectory_groups":[{"trajectories":[
 		{"reward":0.5,"metrics":{"turns":2,"won":true},"metadata":{"scenario":"a b","n":1.0},"tools":[{}],"initial_policy_version":7,"start_time":"2026-01-02T03:04:05Z"},
 		{"reward":2,"messages_and_choices":[{"role":"user","content":"needle"},{"finish_reason":"length","message":{}}],"final_policy_version":9}]}]}`)
-	second := h.log200(t, modelPath, `{"split":"a/b","trajectory_groups":[{"trajectories":[{"final_policy_version":3}]}]}`)
+	second := h.log200(t, agentPath, `{"split":"a/b","trajectory_groups":[{"trajectories":[{"final_policy_version":3}]}]}`)
 	received := second["received_at"].(string)
 	for query, want := range map[string]int{
 		"": 3, "split=train": 2, "split=train&split=a/b": 3, "split=Train": 0, "step=3": 3, "step=9": 0, "min_policy_version=8": 1, "max_policy_version=7": 2,
@@ -151,15 +151,15 @@ func TestQueryFilters(t *testing.T) {
 		"q=needle": 1, "q=thread": 0, "after_time=2020-01-01": 3, "before_time=2020-01-01": 0, "after_time=" + received: 1, "before_time=" + received: 2,
 		"time_field=start_time&before_time=2026-02-01": 1, "time_field=start_time&after_time=2026-02-01": 2, "time_field=received_at&before_time=2026-02-01": 0,
 	} {
-		entries, _ := h.list(t, modelPath+"/trajectories?"+query)
+		entries, _ := h.list(t, agentPath+"/trajectories?"+query)
 		if len(entries) != want {
 			t.Errorf("%s: %d entries, want %d", query, len(entries), want)
 		}
-		_, lines, _ := h.get("GET", modelPath+"/export?"+query, "")
+		_, lines, _ := h.get("GET", agentPath+"/export?"+query, "")
 		if n := strings.Count(lines, "\n"); n != want {
 			t.Errorf("export %s: %d lines, want %d", query, n, want)
 		}
-		if status, answer, _ := h.get("DELETE", modelPath+"/trajectories?dry_run=1&"+query, ""); status != 200 || object(t, answer)["trajectories"] != float64(want) {
+		if status, answer, _ := h.get("DELETE", agentPath+"/trajectories?dry_run=1&"+query, ""); status != 200 || object(t, answer)["trajectories"] != float64(want) {
 			t.Errorf("dry run of %s: %d %s, want %d", query, status, answer, want)
 		}
 	}
@@ -168,8 +168,8 @@ func TestQueryFilters(t *testing.T) {
 // What a list says of a trajectory (include=).
 func TestListEntries(t *testing.T) {
 	h, _ := previewHouse(t, nil)
-	h.log200(t, modelPath, exampleBody(t))
-	entries, _ := h.list(t, modelPath+"/trajectories")
+	h.log200(t, agentPath, exampleBody(t))
+	entries, _ := h.list(t, agentPath+"/trajectories")
 	e := entries[0]
 	for name, want := range map[string]string{
 		"messages":          `[{"role":"system","content":"You play 2048.","trainable":false},{"role":"user","content":"board: ...","trainable":false},{"role":"assistant","content":"up","refusal":null,"annotations":null,"audio":null,"function_call":null,"tool_calls":null,"trainable":true,"finish_reason":"stop"}]`,
@@ -194,16 +194,16 @@ func TestListEntries(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, e[name], w)
 		}
 	}
-	entries, _ = h.list(t, modelPath+"/trajectories?include=logprobs")
+	entries, _ = h.list(t, agentPath+"/trajectories?include=logprobs")
 	if m := entries[0]["messages"].([]any)[2].(map[string]any); m["logprobs"] == nil {
 		t.Errorf("%v", m)
 	}
-	entries, _ = h.list(t, modelPath+"/trajectories?include=raw,messages")
+	entries, _ = h.list(t, agentPath+"/trajectories?include=raw,messages")
 	if entries[0]["messages"] == nil || entries[0]["trajectory"] == nil {
 		t.Errorf("%v", entries[0])
 	}
-	h.log200(t, modelPath, one(`{"exchanges":{"chat_completions":[{}]}}`, `{"messages_and_choices":[{}]}`))
-	entries, _ = h.list(t, modelPath+"/trajectories?limit=2&order=desc")
+	h.log200(t, agentPath, one(`{"exchanges":{"chat_completions":[{}]}}`, `{"messages_and_choices":[{}]}`))
+	entries, _ = h.list(t, agentPath+"/trajectories?limit=2&order=desc")
 	if entries[1]["messages"] != nil || !reflect.DeepEqual(entries[0]["messages"], []any{map[string]any{"trainable": false}}) {
 		t.Errorf("%v", entries)
 	}
@@ -212,10 +212,10 @@ func TestListEntries(t *testing.T) {
 // The vector of section 10 (checklist 24), for each split, log, version and time.
 func TestMetricsRoute(t *testing.T) {
 	h, _ := previewHouse(t, nil)
-	r := h.log200(t, modelPath, `{"split":"train","trajectory_groups":[
+	r := h.log200(t, agentPath, `{"split":"train","trajectory_groups":[
 		{"trajectories":[{"reward":0,"final_policy_version":1,"metrics":{"turns":2}},{"reward":1,"final_policy_version":2}],"metrics":{"judge":0.5}},
 		{"trajectories":[{"reward":1,"final_policy_version":2},{"reward":1},{"reward":1}],"exceptions":[{}]}]}`)
-	h.log200(t, modelPath, `{"split":"val","trajectory_groups":[{"exceptions":[{},{}]}]}`)
+	h.log200(t, agentPath, `{"split":"val","trajectory_groups":[{"exceptions":[{},{}]}]}`)
 	entries, _ := h.metrics(t, "")
 	if len(entries) != 2 || entries[0]["split"] != "train" || entries[0]["key"] != nil {
 		t.Fatalf("%v", entries)
@@ -230,7 +230,7 @@ func TestMetricsRoute(t *testing.T) {
 	if !reflect.DeepEqual(entries[1]["metrics"], map[string]any{"val/exception_rate": 1.0}) || entries[1]["reward"] != nil {
 		t.Errorf("%v", entries[1])
 	}
-	logs, _ := h.list(t, modelPath+"/logs?order=asc")
+	logs, _ := h.list(t, agentPath+"/logs?order=asc")
 	if !reflect.DeepEqual(logs[0]["metrics"], want) || logs[0]["id"] != r["id"] || logs[0]["bytes"] != r["bytes"] {
 		t.Errorf("%v", logs[0])
 	}
@@ -251,13 +251,13 @@ func TestMetricsRoute(t *testing.T) {
 		t.Errorf("%v", entries)
 	}
 	// Metrics of any name and value are JSON.
-	h.log200(t, modelPath, fmt.Sprintf(`{"split":"a\"b","trajectory_groups":[{"trajectories":[{"metrics":{"\u0007\"":1e308}},{"metrics":{"\u0007\"":%g}}]}]}`, math.MaxFloat64))
+	h.log200(t, agentPath, fmt.Sprintf(`{"split":"a\"b","trajectory_groups":[{"trajectories":[{"metrics":{"\u0007\"":1e308}},{"metrics":{"\u0007\"":%g}}]}]}`, math.MaxFloat64))
 	h.metrics(t, "")
 }
 
 func (h *house) metrics(t *testing.T, query string) ([]map[string]any, map[string]any) {
 	t.Helper()
-	return h.list(t, modelPath+"/metrics"+query)
+	return h.list(t, agentPath+"/metrics"+query)
 }
 
 // Logs and models as lists.
@@ -288,14 +288,14 @@ func TestLists(t *testing.T) {
 			logs = append(logs, log)
 		}
 	}
-	entries, whole = h.list(t, modelPath+"/logs?limit=2")
+	entries, whole = h.list(t, agentPath+"/logs?limit=2")
 	if len(entries) != 2 || entries[0]["id"] != logs[2] || whole["has_more"] != true {
 		t.Errorf("%v", whole)
 	}
-	if entries, whole = h.list(t, modelPath+"/logs?limit=2&after="+logs[1]); len(entries) != 1 || entries[0]["id"] != logs[0] || whole["has_more"] != false {
+	if entries, whole = h.list(t, agentPath+"/logs?limit=2&after="+logs[1]); len(entries) != 1 || entries[0]["id"] != logs[0] || whole["has_more"] != false {
 		t.Errorf("%v", whole)
 	}
-	if entries, _ = h.list(t, modelPath+"/logs?split=val"); len(entries) != 1 || entries[0]["id"] != logs[1] {
+	if entries, _ = h.list(t, agentPath+"/logs?split=val"); len(entries) != 1 || entries[0]["id"] != logs[1] {
 		t.Errorf("%v", entries)
 	}
 }
@@ -303,20 +303,20 @@ func TestLists(t *testing.T) {
 // Every form over HTTP, plain and compressed, small and streamed.
 func TestExports(t *testing.T) {
 	h, _ := previewHouse(t, nil)
-	h.log200(t, modelPath, exampleBody(t))
+	h.log200(t, agentPath, exampleBody(t))
 	for range 3 { // more than is held back
-		h.log200(t, modelPath, one(`{"logs":["`+strings.Repeat("x", poured)+`"]}`, `{}`))
+		h.log200(t, agentPath, one(`{"logs":["`+strings.Repeat("x", poured)+`"]}`, `{}`))
 	}
 	for form, contentType := range map[string]string{
 		"": "application/jsonl", "jsonl": "application/jsonl", "jsonl-groups": "application/jsonl", "parquet": "application/vnd.apache.parquet", "art": "application/x-tar",
 		"verl": "application/jsonl", "trl": "application/jsonl", "verifiers": "application/jsonl", "sft": "application/jsonl",
 	} {
-		path := modelPath + "/export"
+		path := agentPath + "/export"
 		if form != "" {
 			path += "?format=" + form
 		}
 		status, plain, header := h.get("GET", path, "")
-		if status != 200 || header.Get("Content-Type") != contentType || !strings.HasPrefix(header.Get("Content-Disposition"), `attachment; filename="m.`) || header.Get("Content-Encoding") != "" {
+		if status != 200 || header.Get("Content-Type") != contentType || !strings.HasPrefix(header.Get("Content-Disposition"), `attachment; filename="m.`) || header.Get("Content-Encoding") != "" || header.Get("Vary") != "Accept-Encoding" {
 			t.Fatalf("%s: %d %v %.200s", form, status, header, plain)
 		}
 		lines := strings.Count(plain, "\n")
@@ -372,7 +372,7 @@ func TestExports(t *testing.T) {
 			}
 		}
 	}
-	if _, text, _ := h.get("GET", modelPath+"/export?logprobs=0", ""); strings.Contains(text, `"logprobs"`) {
+	if _, text, _ := h.get("GET", agentPath+"/export?logprobs=0", ""); strings.Contains(text, `"logprobs"`) {
 		t.Error("logprobs are there")
 	}
 	if status, _, header := h.get("GET", "/v1/preview/models/unknown/export", "", "Accept-Encoding: gzip"); status != 404 || header.Get("Content-Encoding") != "" || header.Get("Content-Disposition") != "" {
@@ -386,8 +386,8 @@ func TestExportOfDamage(t *testing.T) {
 	h, l := previewHouse(t, func(s *setup) { s.tcp = true })
 	noise := make([]byte, 2*poured)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
-	h.log200(t, modelPath, one(`{"logs":["`+hex.EncodeToString(noise)+`"]}`))
-	h.log200(t, modelPath, one(`{"reward":1}`))
+	h.log200(t, agentPath, one(`{"logs":["`+hex.EncodeToString(noise)+`"]}`))
+	h.log200(t, agentPath, one(`{"reward":1}`))
 	h.log200(t, "/v1/preview/models/n", one(`{"reward":1}`))
 	// The texts of everything but the first batch.
 	var keys [][]byte
@@ -415,7 +415,7 @@ func TestExportOfDamage(t *testing.T) {
 		t.Errorf("%d %s", status, answer)
 	}
 	for _, encoding := range []string{"identity", "gzip"} {
-		resp := h.do("GET", modelPath+"/export", "", "Accept-Encoding: "+encoding)
+		resp := h.do("GET", agentPath+"/export", "", "Accept-Encoding: "+encoding)
 		data, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if resp.StatusCode != 200 || err == nil || len(data) < poured {
@@ -426,7 +426,7 @@ func TestExportOfDamage(t *testing.T) {
 	if len(entries) != 1 || entries[0]["error"] == nil || entries[0]["reward"] != 1.0 {
 		t.Errorf("%v", entries)
 	}
-	if entries, _ := h.list(t, modelPath+"/logs"); len(entries) != 2 {
+	if entries, _ := h.list(t, agentPath+"/logs"); len(entries) != 2 {
 		t.Errorf("%v", entries)
 	}
 	h.log.text.reset() // errors were asked for
@@ -437,34 +437,34 @@ func TestDeleteRoutes(t *testing.T) {
 	h, l := previewHouse(t, nil)
 	ids := some(t, h, 3)
 	log, _, _ := strings.Cut(ids[0], "/")
-	status, answer, _ := h.get("DELETE", modelPath+"/logs/"+log, "")
+	status, answer, _ := h.get("DELETE", agentPath+"/logs/"+log, "")
 	if m := object(t, answer); status != 200 || m["id"] != log || m["deleted"] != true || m["trajectories"] != 6.0 {
 		t.Errorf("%d %s", status, answer)
 	}
 	for _, path := range []string{"/logs/" + log, "/logs/x"} {
-		if status, answer, _ := h.get("DELETE", modelPath+path, ""); status != 404 {
+		if status, answer, _ := h.get("DELETE", agentPath+path, ""); status != 404 {
 			t.Errorf("%d %s", status, answer)
 		}
 	}
 	for query, want := range map[string]string{"": "missing", "?confirm=M": "value_error"} {
-		if status, answer, _ := h.get("DELETE", modelPath+"/trajectories"+query, ""); status != 422 || !strings.Contains(answer, `["query","confirm"]`) || !strings.Contains(answer, want) {
+		if status, answer, _ := h.get("DELETE", agentPath+"/trajectories"+query, ""); status != 422 || !strings.Contains(answer, `["query","confirm"]`) || !strings.Contains(answer, want) {
 			t.Errorf("%d %s", status, answer)
 		}
 	}
-	status, answer, _ = h.get("DELETE", modelPath+"/trajectories?confirm=m&metadata.g=1", "")
+	status, answer, _ = h.get("DELETE", agentPath+"/trajectories?confirm=m&metadata.g=1", "")
 	if status != 200 || answer != `{"object":"trajectories.deleted","trajectories":2,"dry_run":false}` {
 		t.Errorf("%d %s", status, answer)
 	}
-	entries, _ := h.list(t, modelPath+"/trajectories?order=asc")
+	entries, _ := h.list(t, agentPath+"/trajectories?order=asc")
 	if len(entries) != 10 || entries[0]["id"] != ids[6] || entries[3]["id"] != ids[10] {
 		t.Errorf("%d entries", len(entries))
 	}
-	status, answer, _ = h.get("DELETE", modelPath, "")
+	status, answer, _ = h.get("DELETE", agentPath, "")
 	if m := object(t, answer); status != 200 || m["id"] != "m" || m["deleted"] != true || m["trajectories"] != 10.0 {
 		t.Errorf("%d %s", status, answer)
 	}
 	for _, path := range []string{"/trajectories", "/export", "/logs", "/metrics"} {
-		if status, answer, _ := h.get("GET", modelPath+path, ""); status != 404 || answer != `{"detail":"Not found"}` {
+		if status, answer, _ := h.get("GET", agentPath+path, ""); status != 404 || answer != `{"detail":"Not found"}` {
 			t.Errorf("%s: %d %s", path, status, answer)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // Log requests over real sockets: cut, slow, many, large.
 
 func postLog(length int, headers ...string) string {
-	return strings.Replace(post(length, headers...), chatPath, modelPath+"/log", 1)
+	return strings.Replace(post(length, headers...), chatPath, agentPath+"/log", 1)
 }
 
 // tokens is a trajectory as a trainer sends it, about size bytes long.
@@ -76,8 +76,8 @@ func TestLogCut(t *testing.T) {
 			}
 		})
 	}
-	h.log200(t, modelPath, body)
-	if entries, _ := h.list(t, modelPath+"/trajectories?limit=1000"); len(entries) != 24 {
+	h.log200(t, agentPath, body)
+	if entries, _ := h.list(t, agentPath+"/trajectories?limit=1000"); len(entries) != 24 {
 		t.Errorf("%d trajectories", len(entries))
 	}
 }
@@ -151,7 +151,7 @@ func TestUploadsAtATime(t *testing.T) {
 		slow = append(slow, r)
 	}
 	waitFor(t, "two uploads", func() bool { return h.srv.uploads.Load() == 2 })
-	status, answer, header := h.get("POST", modelPath+"/log", body)
+	status, answer, header := h.get("POST", agentPath+"/log", body)
 	if status != 429 || header.Get("Retry-After") == "" || !strings.HasPrefix(answer, `{"detail":`) {
 		t.Errorf("%d %s", status, answer)
 	}
@@ -162,7 +162,7 @@ func TestUploadsAtATime(t *testing.T) {
 			t.Errorf("%d %s", status, answer)
 		}
 	}
-	h.log200(t, modelPath, body)
+	h.log200(t, agentPath, body)
 }
 
 // Checklist 27: 100 at a time.
@@ -171,7 +171,7 @@ func TestLogInParallel(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 100 {
 		all.Go(func() {
-			if status, answer, _ := h.get("POST", modelPath+"/log", one(fmt.Sprintf(`{"reward":%d}`, i), `{}`)); status != 200 {
+			if status, answer, _ := h.get("POST", agentPath+"/log", one(fmt.Sprintf(`{"reward":%d}`, i), `{}`)); status != 200 {
 				t.Errorf("%d %s", status, answer)
 			}
 		})
@@ -182,7 +182,7 @@ func TestLogInParallel(t *testing.T) {
 	if entries[0]["logs"] != 100.0 || entries[0]["trajectories"] != 200.0 {
 		t.Errorf("%v", entries[0])
 	}
-	logs, _ := h.list(t, modelPath+"/logs?limit=100&order=asc")
+	logs, _ := h.list(t, agentPath+"/logs?limit=100&order=asc")
 	for i, l := range logs[1:] {
 		if l["received_at"].(string) <= logs[i]["received_at"].(string) || l["id"].(string) <= logs[i]["id"].(string) {
 			t.Errorf("%v behind %v", l, logs[i])
@@ -250,7 +250,7 @@ func TestLargeBody(t *testing.T) {
 		}
 	})
 	body := &repeated{head: `{"trajectory_groups":[{"trajectories":[`, text: text, tail: `]}],"split":"train"}`, n: count}
-	resp, err := h.http.Post("http://weir"+modelPath+"/log", "application/json", body)
+	resp, err := h.http.Post("http://weir"+agentPath+"/log", "application/json", body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestLargeBody(t *testing.T) {
 	if r := object(t, string(answer)); r["trajectories"] != float64(count) || r["bytes"].(float64) < float64(count*len(text)) {
 		t.Errorf("%v", r)
 	}
-	resp = h.do("GET", modelPath+"/export", "")
+	resp = h.do("GET", agentPath+"/export", "")
 	n, err := io.Copy(io.Discard, resp.Body)
 	resp.Body.Close()
 	if err != nil || n < int64(count*len(text)) {
@@ -286,7 +286,7 @@ func BenchmarkLog(b *testing.B) {
 	b.SetBytes(int64(count * len(text)))
 	for b.Loop() {
 		body := &repeated{head: `{"trajectory_groups":[{"trajectories":[`, text: text, tail: `]}],"split":"train"}`, n: count}
-		resp, err := h.http.Post("http://weir"+modelPath+"/log", "application/json", body)
+		resp, err := h.http.Post("http://weir"+agentPath+"/log", "application/json", body)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -304,7 +304,7 @@ func BenchmarkLogSmall(b *testing.B) {
 	body := one(tokens(2000))
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			h.log200(b, modelPath, body)
+			h.log200(b, agentPath, body)
 		}
 	})
 }

@@ -89,7 +89,7 @@ func previewHouse(t *testing.T, change func(*setup)) (*house, *ledger) {
 	return h, l
 }
 
-const modelPath = "/v1/preview/models/m"
+const agentPath = "/v1/preview/models/m"
 
 func one(trajectories ...string) string {
 	return `{"split":"train","trajectory_groups":[{"trajectories":[` + strings.Join(trajectories, ",") + `]}]}`
@@ -140,7 +140,7 @@ func exampleBody(t testing.TB) string {
 func TestLogExample(t *testing.T) {
 	h, _ := previewHouse(t, nil)
 	body := exampleBody(t)
-	r := h.log200(t, modelPath, body)
+	r := h.log200(t, agentPath, body)
 	id, _ := r["id"].(string)
 	if !regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(id) {
 		t.Errorf("id %q", id)
@@ -165,7 +165,7 @@ func TestLogExample(t *testing.T) {
 	if err := json.Compact(&want, in.Groups[0].Trajectories[0]); err != nil {
 		t.Fatal(err)
 	}
-	status, answer, _ := h.get("GET", modelPath+"/trajectories/"+id+"/0/0", "")
+	status, answer, _ := h.get("GET", agentPath+"/trajectories/"+id+"/0/0", "")
 	if status != 200 || !strings.HasSuffix(answer, `,"trajectory":`+want.String()+`}`) {
 		t.Errorf("%d %s", status, answer)
 	}
@@ -182,16 +182,16 @@ func TestLogExample(t *testing.T) {
 func TestLogExact(t *testing.T) {
 	h, _ := previewHouse(t, nil)
 	text := `{"x":[1.0,1,1e2,9223372036854775807,123456789012345678901234567890,1e-400],"s":"\ud83d \/ é 😀","exchanges":{"chat_completions":[]},"auto_metrics":null,"reward":0.10}`
-	r := h.log200(t, modelPath, one(text))
-	_, answer, _ := h.get("GET", fmt.Sprintf("%s/trajectories/%s/0/0", modelPath, r["id"]), "")
+	r := h.log200(t, agentPath, one(text))
+	_, answer, _ := h.get("GET", fmt.Sprintf("%s/trajectories/%s/0/0", agentPath, r["id"]), "")
 	if !strings.HasSuffix(answer, `"trajectory":`+text+`}`) {
 		t.Errorf("%s", answer)
 	}
-	_, lines, _ := h.get("GET", modelPath+"/export", "")
+	_, lines, _ := h.get("GET", agentPath+"/export", "")
 	if !strings.HasSuffix(lines, `"trajectory":`+text+"}\n") {
 		t.Errorf("%s", lines)
 	}
-	entries, _ := h.list(t, modelPath+"/trajectories?include=raw")
+	entries, _ := h.list(t, agentPath+"/trajectories?include=raw")
 	if raw := entries[0]["trajectory"].(map[string]any); raw["reward"] != 0.1 || entries[0]["messages"] != nil {
 		t.Errorf("%v", entries[0])
 	}
@@ -211,12 +211,12 @@ func TestLogAccepted(t *testing.T) {
 		"8 split last": {`{"trajectory_groups":[{"trajectories":[{},{}]}],"split":"s"}`, 1, 2, 0},
 		"10 metrics":   {one(`{"metrics":{"a":true,"b":3,"c":2.5}}`), 1, 1, 0},
 	} {
-		r := h.log200(t, modelPath, c.body)
+		r := h.log200(t, agentPath, c.body)
 		if r["groups"] != c.groups || r["trajectories"] != c.trajectories || r["exceptions"] != c.exceptions {
 			t.Errorf("%s: %v", name, r)
 		}
 	}
-	entries, _ := h.list(t, modelPath+"/trajectories?limit=1000")
+	entries, _ := h.list(t, agentPath+"/trajectories?limit=1000")
 	if len(entries) != 5 || entries[0]["reward"] != 0.0 {
 		t.Errorf("%d entries", len(entries))
 	}
@@ -242,7 +242,7 @@ func TestLogRefused(t *testing.T) {
 		one(`{},{"metrics":{"\"":"x"}}`): `{"detail":[{"loc":["body","trajectory_groups","0","trajectories","1","metrics","\""],"msg":"Input should be a valid number","type":"float_type"}]}`,
 		one(strings.Repeat(`{},`, 10_000) + `{"reward":"x"}`): `{"detail":[{"loc":["body","trajectory_groups","0","trajectories","10000","reward"],"msg":"Input should be a valid number","type":"float_type"}]}`,
 	} {
-		status, answer, header := h.get("POST", modelPath+"/log", body)
+		status, answer, header := h.get("POST", agentPath+"/log", body)
 		if status != 422 || answer != want || header.Get("Content-Type") != "application/json" {
 			t.Errorf("%.60s: %d %s, want %s", body, status, answer, want)
 		}
@@ -250,7 +250,7 @@ func TestLogRefused(t *testing.T) {
 	if after := l.keys(t, 'B') + l.keys(t, 'D'); after != before {
 		t.Errorf("%d keys more", after-before)
 	}
-	h.log200(t, modelPath, one(`{}`)) // on the same connection
+	h.log200(t, agentPath, one(`{}`)) // on the same connection
 }
 
 // T-3, T-5 and checklist 28: who may, and under which paths.
@@ -276,7 +276,7 @@ func TestLogDoors(t *testing.T) {
 		{"Basic YXBpOnJvb3Q=", `{"detail":"Invalid authentication credentials"}`},
 		{"root", `{"detail":"Invalid authentication credentials"}`},
 	} {
-		for _, path := range []string{modelPath + "/log", modelPath + "/unknown", "/v1/preview/models"} {
+		for _, path := range []string{agentPath + "/log", agentPath + "/unknown", "/v1/preview/models"} {
 			status, answer, header := h.get("POST", path, one(`{}`), "Authorization: "+c.authorization)
 			if status != 401 || answer != c.want || header.Get("WWW-Authenticate") != "Bearer" {
 				t.Errorf("%q %s: %d %s", c.authorization, path, status, answer)
@@ -284,8 +284,8 @@ func TestLogDoors(t *testing.T) {
 		}
 	}
 	as := func(key string) string { return "Authorization: Bearer " + key }
-	h.log200(t, modelPath, one(`{}`), "Authorization: bEARER a")
-	receipt := h.log200(t, modelPath, one(`{}`), as("a"))
+	h.log200(t, agentPath, one(`{}`), "Authorization: bEARER a")
+	receipt := h.log200(t, agentPath, one(`{}`), as("a"))
 	for _, c := range []struct {
 		method, path, key string
 		status            int
@@ -298,13 +298,13 @@ func TestLogDoors(t *testing.T) {
 		{"GET", fmt.Sprintf("/trajectories/%s/0/0", receipt["id"]), "a", 200}, {"GET", fmt.Sprintf("/trajectories/%s/0/1", receipt["id"]), "a", 404}, {"GET", "/trajectories/x/0/1", "a", 404},
 		{"GET", "/log", "a", 405}, {"POST", "", "a", 405}, {"PUT", "/trajectories", "a", 405}, {"GET", "/nothing", "a", 404}, {"GET", "/logs/x/y", "a", 404},
 	} {
-		status, answer, _ := h.get(c.method, modelPath+c.path, one(`{}`), as(c.key))
+		status, answer, _ := h.get(c.method, agentPath+c.path, one(`{}`), as(c.key))
 		if status != c.status || status >= 400 && !strings.HasPrefix(answer, `{"detail":`) {
 			t.Errorf("%s %s as %s: %d %s, want %d", c.method, c.path, c.key, status, answer, c.status)
 		}
 	}
 	// The body is looked at before the right to write (T-6).
-	if status, _, _ := h.get("POST", modelPath+"/log", one(`1`), as("reader")); status != 422 {
+	if status, _, _ := h.get("POST", agentPath+"/log", one(`1`), as("reader")); status != 422 {
 		t.Errorf("%d", status)
 	}
 	if entries, _ := h.list(t, "/v1/preview/models", as("b")); len(entries) != 0 {
@@ -360,7 +360,7 @@ func TestLogEncodings(t *testing.T) {
 	enc, _ := zstd.NewWriter(nil)
 	packed := string(enc.EncodeAll([]byte(body), nil))
 	for name, sent := range map[string]string{"gzip": zipped.String(), "x-gzip": zipped.String(), "GZIP": zipped.String(), "zstd": packed, "identity": body} {
-		r := h.log200(t, modelPath, sent, "Content-Encoding: "+name)
+		r := h.log200(t, agentPath, sent, "Content-Encoding: "+name)
 		if r["bytes"] != float64(len(body)) {
 			t.Errorf("%s: %v", name, r)
 		}
@@ -382,13 +382,13 @@ func TestLogEncodings(t *testing.T) {
 		{"gzip", body, 400}, {"gzip", zipped.String()[:zipped.Len()-3], 400}, {"zstd", body, 400}, {"zstd", packed[:len(packed)-1], 400}, {"gzip", "", 400},
 		{"gzip", bomb.String(), 413}, {"zstd", zbomb, 413}, {"zstd", big, 413},
 	} {
-		status, answer, _ := h.get("POST", modelPath+"/log", c.body, "Content-Encoding: "+c.encoding)
+		status, answer, _ := h.get("POST", agentPath+"/log", c.body, "Content-Encoding: "+c.encoding)
 		if status != c.status || !strings.HasPrefix(answer, `{"detail":"`) {
 			t.Errorf("%s, %d bytes: %d %s, want %d", c.encoding, len(c.body), status, answer, c.status)
 		}
 	}
 	for header, want := range map[string]int{"application/json; charset=utf-8": 200, "application/vnd.art+json": 200, "Application/JSON": 200, "text/plain": 415, "application/x-www-form-urlencoded": 415, "": 200} {
-		if status, answer, _ := h.get("POST", modelPath+"/log", body, "Content-Type: "+header); status != want {
+		if status, answer, _ := h.get("POST", agentPath+"/log", body, "Content-Type: "+header); status != want {
 			t.Errorf("%q: %d %s, want %d", header, status, answer, want)
 		}
 	}
@@ -411,7 +411,7 @@ func TestLogLimits(t *testing.T) {
 			if chunked {
 				reader = io.MultiReader(reader)
 			}
-			req, err := http.NewRequest("POST", "http://weir"+modelPath+"/log", reader)
+			req, err := http.NewRequest("POST", "http://weir"+agentPath+"/log", reader)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -435,24 +435,24 @@ func TestLogLimits(t *testing.T) {
 func TestLogReplays(t *testing.T) {
 	h, l := previewHouse(t, nil)
 	body := one(`{"reward":1}`)
-	first := h.log200(t, modelPath, body, "Idempotency-Key: k 1")
+	first := h.log200(t, agentPath, body, "Idempotency-Key: k 1")
 	first["duplicate"] = true
-	if r := h.log200(t, modelPath, body, "Idempotency-Key: k 1"); !reflect.DeepEqual(r, first) {
+	if r := h.log200(t, agentPath, body, "Idempotency-Key: k 1"); !reflect.DeepEqual(r, first) {
 		t.Errorf("%v, want %v", r, first)
 	}
-	if status, answer, _ := h.get("POST", modelPath+"/log", body+" ", "Idempotency-Key: k 1"); status != 409 || !strings.HasPrefix(answer, `{"detail":"`) {
+	if status, answer, _ := h.get("POST", agentPath+"/log", body+" ", "Idempotency-Key: k 1"); status != 409 || !strings.HasPrefix(answer, `{"detail":"`) {
 		t.Errorf("%d %s", status, answer)
 	}
 	for _, key := range []string{strings.Repeat("k", 256), "ä"} {
-		if status, answer, _ := h.get("POST", modelPath+"/log", body, "Idempotency-Key: "+key); status != 422 || !strings.Contains(answer, `["header","Idempotency-Key"]`) {
+		if status, answer, _ := h.get("POST", agentPath+"/log", body, "Idempotency-Key: "+key); status != 422 || !strings.Contains(answer, `["header","Idempotency-Key"]`) {
 			t.Errorf("%d %s", status, answer)
 		}
 	}
 	if n := l.keys(t, 'B'); n != 1 {
 		t.Errorf("%d batches", n)
 	}
-	h.log200(t, modelPath, body)
-	h.log200(t, modelPath, body)
+	h.log200(t, agentPath, body)
+	h.log200(t, agentPath, body)
 	if n := l.keys(t, 'B'); n != 3 {
 		t.Errorf("%d batches", n)
 	}
@@ -460,7 +460,7 @@ func TestLogReplays(t *testing.T) {
 	var all sync.WaitGroup
 	for range 10 {
 		all.Go(func() {
-			if status, answer, _ := h.get("POST", modelPath+"/log", body, "Idempotency-Key: k 2"); status != 200 {
+			if status, answer, _ := h.get("POST", agentPath+"/log", body, "Idempotency-Key: k 2"); status != 200 {
 				t.Errorf("%d %s", status, answer)
 			}
 		})
@@ -492,16 +492,16 @@ func TestLogUnavailable(t *testing.T) {
 	}
 	// Trajectories in hand count with all other bodies, and are given back.
 	h.srv.bodies.most = 100_000
-	status, answer, header := h.get("POST", modelPath+"/log", one(`{"logs":["`+strings.Repeat("x", 150_000)+`"]}`))
+	status, answer, header := h.get("POST", agentPath+"/log", one(`{"logs":["`+strings.Repeat("x", 150_000)+`"]}`))
 	if status != 503 || header.Get("Retry-After") == "" || h.srv.bodies.used.Load() != 0 {
 		t.Errorf("%d %s, %d bytes in hand", status, answer, h.srv.bodies.used.Load())
 	}
 	l.close()
-	status, answer, header = h.get("POST", modelPath+"/log", one(`{}`))
+	status, answer, header = h.get("POST", agentPath+"/log", one(`{}`))
 	if status != 503 || header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", status, answer)
 	}
-	if status, _, _ := h.get("GET", modelPath+"/logs", ""); status != 503 {
+	if status, _, _ := h.get("GET", agentPath+"/logs", ""); status != 503 {
 		t.Errorf("%d", status)
 	}
 	h.log.text.reset() // errors were asked for
@@ -510,11 +510,11 @@ func TestLogUnavailable(t *testing.T) {
 // Without an archive there are no such paths; models can be fixed.
 func TestPreviewSettings(t *testing.T) {
 	h := newHouse(t, nil)
-	if status, answer, _ := h.get("POST", modelPath+"/log", one(`{}`)); status != 404 {
+	if status, answer, _ := h.get("POST", agentPath+"/log", one(`{}`)); status != 404 {
 		t.Errorf("%d %s", status, answer)
 	}
 	h, l := previewHouse(t, func(s *setup) { s.cfg.Trajectories.Registered = true })
-	if status, answer, _ := h.get("POST", modelPath+"/log", one(`{}`)); status != 404 || l.keys(t, 'B') != 0 {
+	if status, answer, _ := h.get("POST", agentPath+"/log", one(`{}`)); status != 404 || l.keys(t, 'B') != 0 {
 		t.Errorf("%d %s", status, answer)
 	}
 	for _, change := range []func(*Trajectories){

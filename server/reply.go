@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"math"
 	"time"
 	"unsafe"
 
@@ -24,8 +25,8 @@ type reply struct {
 	echo, echoThought string
 	hideThoughts      bool // include_reasoning false
 
-	n      int     // choices
-	prompt []int32 // ids
+	n      int     // choices, of all prompts
+	prompt []int32 // ids; of a chat
 
 	logprobs bool
 	top      int  // alternatives reported for each token
@@ -34,6 +35,7 @@ type reply struct {
 	stream bool
 	usage  bool // a usage chunk at the end of the stream
 
+	texts     *texts     // nil: the answer is a chat's
 	recording *recording // nil: this answer is not recorded
 }
 
@@ -75,22 +77,53 @@ func finish(ev *engine.Event) (reason string, stop api.StopReason) {
 
 // logprob spells the scores of an event's token: its alternatives are the token
 // itself and then the best others, r.top in all, as the reference engine orders
-// them (spec chat-completions 7.2). alts is where they go; it is returned grown.
+// them (spec chat-completions 7.2); for /v1/completions the token itself is one
+// more. alts is where they go; it is returned grown.
 func (r *reply) logprob(ev *engine.Event, alts []api.TokenLogprob) (api.Logprob, []api.TokenLogprob) {
 	own := api.TokenLogprob{ID: ev.Token, Logprob: ev.Logprob, Text: tokenText(r.tok, ev.Token)}
-	from := len(alts)
-	if r.top > 0 {
+	from, most := len(alts), r.top
+	if r.texts != nil {
+		most++
+	}
+	if most > 0 {
 		alts = append(alts, own)
 		for _, t := range ev.Top {
-			if len(alts)-from == r.top {
+			if len(alts)-from == most {
 				break
 			}
 			if t.Token != ev.Token && t.Token >= 0 {
 				alts = append(alts, api.TokenLogprob{ID: t.Token, Logprob: t.Logprob, Text: tokenText(r.tok, t.Token)})
 			}
 		}
+		alts = r.impossible(alts, from)
 	}
 	return api.Logprob{TokenLogprob: own, Top: alts[from:len(alts):len(alts)]}, alts
+}
+
+// impossible fills the alternatives alts[from:] up to r.top, where a mask or a
+// filter has left fewer tokens than were asked for: with tokens of probability
+// 0, lowest ids first. The reference engine has such entries too, of any ids.
+func (r *reply) impossible(alts []api.TokenLogprob, from int) []api.TokenLogprob {
+	if len(alts)-from >= r.top {
+		return alts
+	}
+	// r.top tokens are wanted, so the ids to choose from are less than that.
+	var few [64]bool
+	listed := few[:]
+	if r.top > len(few) {
+		listed = make([]bool, r.top)
+	}
+	for _, t := range alts[from:] {
+		if int(t.ID) < len(listed) {
+			listed[t.ID] = true
+		}
+	}
+	for id := int32(0); len(alts)-from < r.top; id++ {
+		if !listed[id] {
+			alts = append(alts, api.TokenLogprob{ID: id, Logprob: float32(math.Inf(-1)), Text: tokenText(r.tok, id)})
+		}
+	}
+	return alts
 }
 
 // promptLogprobs spells the scores of the prompt: one entry for each token.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -17,18 +18,57 @@ import (
 type route struct {
 	methods string // separated by ", "
 	open    bool   // needs no key
+	private bool   // is about other clients: without keys, for this machine alone
 	serve   func(*Server, *call)
+	when    func(Functions) bool // whether it is there; nil: always
 }
 
 // routes are found by the path as it was sent: an escaped or doubled slash
 // names something else, and cannot lead around the keys.
 var routes = map[string]route{
-	"/v1/chat/completions": {methods: "POST", serve: (*Server).chatCompletions},
-	"/v1/models":           {methods: "GET", serve: (*Server).models},
-	"/health":              {methods: "GET", open: true, serve: (*Server).health},
-	"/ping":                {methods: "GET, POST", open: true, serve: (*Server).health},
-	"/ready":               {methods: "GET", open: true, serve: (*Server).ready},
-	"/version":             {methods: "GET", open: true, serve: (*Server).version},
+	"/v1/chat/completions":        {methods: "POST", serve: (*Server).chatCompletions},
+	"/v1/completions":             {methods: "POST", serve: (*Server).completions},
+	"/v1/models":                  {methods: "GET", serve: (*Server).models},
+	"/v1/chat/completions/render": {methods: "POST", serve: (*Server).renderChat},
+	"/v1/completions/render":      {methods: "POST", serve: (*Server).renderTexts},
+	"/tokenizer_info":             {methods: "GET", serve: (*Server).tokenizerInfo, when: func(f Functions) bool { return f.TokenizerInfo }},
+	"/tokenize":                   {methods: "POST", serve: (*Server).tokenize},
+	"/detokenize":                 {methods: "POST", serve: (*Server).detokenize},
+	"/health":                     {methods: "GET", open: true, serve: (*Server).health},
+	"/ping":                       {methods: "GET, POST", open: true, serve: (*Server).health},
+	"/ready":                      {methods: "GET", open: true, serve: (*Server).ready},
+	"/version":                    {methods: "GET", open: true, serve: (*Server).version},
+	"/openapi.json":               {methods: "GET", serve: (*Server).openAPI},
+	"/usage":                      {methods: "GET", private: true, serve: (*Server).projectUsage},
+	"/load":                       {methods: "GET", serve: (*Server).serverLoad},
+	"/server_info":                {methods: "GET", serve: (*Server).serverInfo, when: dev},
+	"/reset_prefix_cache":         {methods: "POST", serve: (*Server).resetPrefixCache, when: dev},
+}
+
+func dev(f Functions) bool { return f.Dev }
+
+// modelPath is followed by the id of a model.
+const modelPath = "/v1/models/"
+
+// find returns the route of a path.
+func (s *Server) find(path string) (route, bool) {
+	if r, ok := routes[path]; ok {
+		return r, r.when == nil || r.when(s.cfg.Functions)
+	}
+	if id, ok := strings.CutPrefix(path, modelPath); ok && id != "" {
+		return route{methods: "GET", serve: (*Server).oneModel}, true
+	}
+	if name, ok := strings.CutPrefix(path, feedbackPath); ok && s.cfg.Feedback != nil {
+		r, ok := feedbackRoutes[name]
+		if !ok && name != "" && !strings.Contains(name, "/") { // an id
+			return route{methods: "GET", serve: (*Server).feedbackGet}, true
+		}
+		return r, ok
+	}
+	if rest, ok := strings.CutPrefix(path, previewModels); ok && s.cfg.Trajectories.Archive != nil {
+		return previewRoute(rest)
+	}
+	return route{}, false
 }
 
 // call is one request, from its headers to the last byte of its answer. The
@@ -41,13 +81,18 @@ type call struct {
 	cancel               context.CancelCauseFunc
 
 	who     *auth.Identity // who sent it; nil: the route is open
+	path    string         // as it was sent
 	id      string         // X-Request-Id; "": none was sent
 	project string         // "<team>/<project>"; "": none
 	tenant  string         // whose turn it is in the preparation queue
 
+	hints   hints
+	account account
+
 	body     body
-	bodyRead bool // nothing of the body is left on the wire
-	streams  bool // the answer goes on after the handler has returned
+	load     *atomic.Int64 // counts this call; nil: it does not
+	bodyRead bool          // nothing of the body is left on the wire
+	streams  bool          // the answer goes on after the handler has returned
 }
 
 // handle is the one handler of the HTTP server.
@@ -65,16 +110,22 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 	// Everything is copied out of the headers here: the body may overwrite them.
 	header := &rc.Request.Header
 	c.id = string(header.Peek("X-Request-Id"))
+	c.hints.read(header)
 	s.requestID(c)
-	method, path := string(header.Method()), string(rc.URI().PathOriginal())
+	method, path := string(header.Method()), s.below(string(rc.URI().PathOriginal()))
+	c.path = path
 	if method == fasthttp.MethodOptions {
 		s.cfg.CORS.preflight(rc)
 		return
 	}
-	r, found := s.route(path)
+	r, found := s.find(path)
 	authorization, xAPIKey := string(header.Peek("Authorization")), string(header.Peek("X-Api-Key"))
 	door := doorOf(path)
-	if guarded := found && !r.open || strings.HasPrefix(path, "/v1") || door != byKey; guarded && !s.admit(c, door, authorization, xAPIKey) {
+	guarded := found && !r.open || strings.HasPrefix(path, "/v1") || door != byKey
+	if guarded {
+		c.account.path = path
+	}
+	if guarded && !s.admit(c, door, r.private, authorization, xAPIKey) {
 		return
 	}
 	if !found {
@@ -111,22 +162,14 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 	r.serve(s, c)
 }
 
-// route finds what answers a path. Ids are part of a path only below /feedback/ and
-// /v1/preview/.
-func (s *Server) route(path string) (r route, found bool) {
-	if r, found = routes[path]; found {
-		return r, true
+// below is a path without the root path. One that does not begin with it is
+// taken as it is: some proxies cut the prefix themselves, and probes come
+// directly. Keys are looked for behind this, so both ways are guarded.
+func (s *Server) below(path string) string {
+	if rest, ok := strings.CutPrefix(path, s.cfg.Functions.RootPath); ok && strings.HasPrefix(rest, "/") {
+		return rest
 	}
-	if name, ok := strings.CutPrefix(path, "/feedback/"); ok && s.cfg.Feedback != nil {
-		if r, found = feedbackRoutes[name]; !found && name != "" && !strings.Contains(name, "/") {
-			return route{methods: "GET", serve: (*Server).feedbackGet}, true
-		}
-		return r, found
-	}
-	if rest, ok := strings.CutPrefix(path, previewModels); ok && s.cfg.Trajectories.Archive != nil {
-		return previewRoute(rest)
-	}
-	return r, false
+	return path
 }
 
 func allows(methods, method string) bool {
@@ -148,12 +191,17 @@ func (s *Server) finish(c *call) {
 	}
 	c.body.free()
 	if !c.streams {
+		s.settle(c)
 		c.end()
 	}
 }
 
 // end releases what a call holds beyond its handler.
 func (c *call) end() {
+	if c.load != nil {
+		c.load.Add(-1)
+		c.load = nil
+	}
 	if c.cancel != nil {
 		c.conn.detach()
 		c.cancel(nil)

@@ -13,8 +13,8 @@ import (
 
 // sampling turns the request's fields, and the model's defaults for those that
 // are absent, into sampling parameters. Ranges that need no model are checked
-// already (api.ChatRequest.CheckSampling).
-func (s *Server) sampling(m *Model, q *api.ChatRequest) (sampler.Params, *api.Error) {
+// already (api.Options.CheckSampling).
+func (s *Server) sampling(m *Model, q *api.Options) (sampler.Params, *api.Error) {
 	g := &m.Generation
 	p := sampler.Params{
 		Temperature: float32(or(q.Temperature, g.Temperature, 1)),
@@ -36,6 +36,9 @@ func (s *Server) sampling(m *Model, q *api.ChatRequest) (sampler.Params, *api.Er
 	}
 	if q.Logprobs {
 		p.Logprobs, p.TopLogprobs = engine.RawLogprobs, q.TopLogprobs
+		if s.cfg.ProcessedLogprobs {
+			p.Logprobs = engine.ProcessedLogprobs
+		}
 		if err := s.logprobLimit(m, q.TopLogprobs, api.ErrMaxLogprobs); err != nil {
 			return p, err
 		}
@@ -99,7 +102,7 @@ func (m *Model) badWords(words []string) (sequences [][]int32, _ *api.Error) {
 }
 
 // limits are the stop rules of a request that may put out tokens tokens.
-func (m *Model) limits(q *api.ChatRequest, tokens int) engine.Limits {
+func (m *Model) limits(q *api.Options, tokens int) engine.Limits {
 	g := &m.Generation
 	l := engine.Limits{MaxTokens: tokens, MinTokens: q.MinTokens, EOS: -1}
 	l.StopIDs, _ = ids(q.StopTokenIDs, m.VocabSize)

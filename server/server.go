@@ -14,6 +14,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"weir/auth"
+	"weir/usage"
 )
 
 // Server answers HTTP. It may listen before it has a model: until SetModel,
@@ -27,6 +28,7 @@ type Server struct {
 	keys   *auth.Keyring
 	salts  salter
 	bodies budget
+	load   atomic.Int64 // requests that generate; counted with LoadTracking
 
 	uploads  atomic.Int64 // log requests being read
 	recorder *recorder    // nil: nothing is recorded
@@ -36,6 +38,8 @@ type Server struct {
 	failed   atomic.Bool            // there will be no answers any more
 	draining atomic.Bool
 	exposed  atomic.Bool // other machines can reach it
+
+	usage *usage.Ledger
 
 	base context.Context // of every request
 	stop context.CancelCauseFunc
@@ -67,6 +71,11 @@ func New(cfg Config) (*Server, error) {
 	}
 	if s.queue, err = newQueue(cfg.PrepareQueue, cfg.PrepareWorkers); err != nil {
 		return nil, err
+	}
+	if s.usage = cfg.Usage; s.usage == nil {
+		if s.usage, err = usage.Open(usage.DefaultConfig()); err != nil {
+			return nil, err
+		}
 	}
 	if cfg.Trajectories.Archive != nil {
 		s.recorder = newRecorder(s)

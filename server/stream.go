@@ -64,12 +64,13 @@ func failed(ev *engine.Event) error {
 // further goroutine, and a client that is slow to read keeps nobody waiting but
 // itself. While its body is read nothing is allocated for a token.
 type sse struct {
-	s    *Server
-	call *call // its RequestCtx is not touched here
-	st   *engine.Stream
-	r    *reply
-	enc  *api.Stream
-	beat *time.Timer // nil: no heartbeat
+	s     *Server
+	call  *call // its RequestCtx is not touched here
+	st    *engine.Stream
+	r     *reply
+	enc   *api.Stream
+	texts *textEvents // in place of enc: the answer is not a chat's
+	beat  *time.Timer // nil: no heartbeat
 
 	events engine.Events
 	at     int                  // events.Items[at:] are not encoded yet
@@ -88,7 +89,12 @@ type sse struct {
 }
 
 func newSSE(s *Server, c *call, st *engine.Stream, r *reply) *sse {
-	b := &sse{s: s, call: c, st: st, r: r, enc: api.NewStream(r.meta, r.form), live: r.n, used: make([]int, r.n)}
+	b := &sse{s: s, call: c, st: st, r: r, live: r.n, used: make([]int, r.n)}
+	if r.texts != nil {
+		b.texts = newTextEvents(r)
+	} else {
+		b.enc = api.NewStream(r.meta, r.form)
+	}
 	if r.output != reasoning.Content {
 		b.split = make([]reasoning.Splitter, r.n)
 		for i := range b.split {
@@ -137,6 +143,7 @@ func (b *sse) Read(p []byte) (n int, err error) {
 // take it: then the engine is told.
 func (b *sse) Close() error {
 	b.release()
+	b.s.settle(b.call)
 	b.call.end()
 	return nil
 }
@@ -216,6 +223,9 @@ func (b *sse) encode() {
 // reports whether there was one. They go out one by one like the others: with
 // prompt ids or an echo, those of all choices together may be large.
 func (b *sse) open() bool {
+	if b.texts != nil {
+		return false // the echo goes with the first token
+	}
 	u := api.Usage{Prompt: len(b.r.prompt)}
 	switch i, n := b.opened, b.r.n; {
 	case i < n:
@@ -230,6 +240,10 @@ func (b *sse) open() bool {
 }
 
 func (b *sse) event(ev *engine.Event) {
+	if b.texts != nil {
+		b.textEvent(ev)
+		return
+	}
 	b.r.recording.add(ev)
 	c := &b.chunk
 	*c = api.Chunk{Choice: int(ev.Choice), Content: view(ev.Text)}
@@ -248,9 +262,13 @@ func (b *sse) event(ev *engine.Event) {
 	if b.split == nil || b.divide(c, ev.Text) {
 		b.buf = b.enc.AppendChunk(b.buf, c)
 	}
-	if c.Finish == "" {
-		return
+	if c.Finish != "" {
+		b.ended()
 	}
+}
+
+// ended counts a choice that has got its last event.
+func (b *sse) ended() {
 	if b.live--; b.live == 0 {
 		b.end()
 	}
@@ -258,14 +276,18 @@ func (b *sse) event(ev *engine.Event) {
 
 // end appends what follows the last choice.
 func (b *sse) end() {
-	u := api.Usage{Prompt: len(b.r.prompt), Cached: b.st.Cached()}
+	u := api.Usage{Prompt: b.r.promptTokens(), Cached: b.st.Cached()}
 	for _, n := range b.used {
 		u.Completion += n
 	}
-	if b.r.usage {
+	switch {
+	case !b.r.usage:
+	case b.texts != nil:
+		b.buf = b.texts.enc.AppendUsage(b.buf, u)
+	default:
 		b.buf = b.enc.AppendUsage(b.buf, u)
 	}
-	b.s.log.Debug(logFinished, "id", b.r.meta.ID, "completion", u.Completion, "took", b.s.now().Sub(b.call.begun))
+	b.s.settle(b.call)
 	b.buf = append(b.buf, api.Done...)
 	b.over = true
 	b.s.record(b.r.recording)
@@ -276,6 +298,7 @@ func (b *sse) end() {
 func (b *sse) fail(err error) {
 	e := b.s.apiError(err)
 	b.s.logFailure(b.call, e, err)
+	b.s.settle(b.call)
 	b.buf = append(e.AppendEvent(b.buf), api.Done...)
 	b.over = true
 }

@@ -259,7 +259,7 @@ func TestPanicInAHandler(t *testing.T) {
 		}
 		return clock()
 	}
-	status, answer = h.chat(nil)
+	status, answer = h.chat(map[string]any{"stream": true})
 	refused(t, status, answer, 500, "")
 	h.srv.now = clock
 	h.complete(t, nil)
@@ -278,6 +278,7 @@ func TestStreamAllocatesNothingPerToken(t *testing.T) {
 		"thinking": {output: reasoning.Thought, form: api.Form{TokenIDs: true}}, // so that every token has its event
 		"hidden":   {output: reasoning.Thought, hideThoughts: true},
 		"logprobs": {logprobs: true, top: 5, form: api.Form{TokenIDs: true, ContinuousUsage: true}},
+		"texts":    {logprobs: true, top: 5, form: api.Form{TokenIDs: true, ContinuousUsage: true}, texts: &texts{n: 1, prompts: [][]int32{{1}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, nil)
@@ -306,7 +307,7 @@ func TestStreamAllocatesNothingPerToken(t *testing.T) {
 					return
 				}
 				piece, err := b.next()
-				if err != nil || !bytes.Contains(piece, []byte(`"delta":{`)) {
+				if err != nil || !bytes.Contains(piece, []byte(`"delta":{`)) && !bytes.Contains(piece, []byte(`"text":"`)) {
 					t.Fatalf("%q, %v", piece, err)
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -256,6 +257,64 @@ func TestLargeUpdates(t *testing.T) {
 	}
 }
 
+// A crash after an update was decided on carries it out when the database is
+// opened; a crash before that leaves nothing of it.
+func TestJournalIsRedone(t *testing.T) {
+	cfg := testConfig(t.TempDir())
+	d := open(t, cfg)
+	set(t, d, "k0001", "before")
+	tx := &Tx{Reader: Reader{db: d}}
+	for i := range 2000 {
+		tx.Set([]byte(fmt.Sprintf("k%04d", i)), bytes.Repeat([]byte{byte(i)}, 500))
+	}
+	tx.Delete([]byte("gone"))
+	set(t, d, "gone", "x")
+	if n, err := d.journal(d.gate.db, tx); n < 2 || err != nil {
+		t.Fatal(n, err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d = open(t, cfg)
+	if got := len(all(t, d, Range{Prefix: []byte("k"), Keys: true})); got != 2000 || get(t, d, "k0001") != string(bytes.Repeat([]byte{1}, 500)) || get(t, d, "gone") != "-" {
+		t.Errorf("%d keys", got)
+	}
+	tx = &Tx{Reader: Reader{db: d}}
+	tx.Set([]byte("late"), nil)
+	if _, err := d.journal(d.gate.db, tx); err != nil {
+		t.Fatal(err)
+	}
+	b := batch{d: d, db: d.gate.db} // the end is what decides: take it back
+	b.add(write{key: journalEnd})
+	if b.flush(); b.err != nil {
+		t.Fatal(b.err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d = open(t, cfg)
+	if get(t, d, "late") != "-" || len(all(t, d, Range{Prefix: []byte{0}, Keys: true})) != 0 {
+		t.Error("an update that was not decided on is there, or its journal")
+	}
+}
+
+func FuzzJournal(f *testing.F) {
+	f.Add((&write{key: []byte("k"), value: []byte("v"), expires: 7}).append((&write{key: []byte("gone")}).append(nil)))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for len(b) > 0 {
+			var w write
+			rest, err := w.cut(b)
+			if err != nil {
+				return
+			}
+			if len(rest) >= len(b) {
+				t.Fatal("no progress")
+			}
+			b = rest
+		}
+	})
+}
+
 func TestExpiry(t *testing.T) {
 	d := open(t, testConfig(t.TempDir()))
 	if err := d.Update(context.Background(), func(tx *Tx) error {
@@ -268,4 +327,21 @@ func TestExpiry(t *testing.T) {
 	if got := get(t, d, "past") + get(t, d, "ahead"); got != "-x" {
 		t.Errorf("got %q", got)
 	}
+}
+
+// What makes a commit last cannot be seen from here; that it is asked for can.
+func TestSyncs(t *testing.T) {
+	d := open(t, testConfig(t.TempDir()))
+	if !d.options().SyncWrites {
+		t.Error("commits are not synced")
+	}
+	// badger tells only its log when its value log is not synced.
+	badgerLog{d}.Errorf("Error while curlf sync: %v\n", errors.New("boom"))
+	if err := d.Update(context.Background(), func(tx *Tx) error { tx.Set([]byte("k"), nil); return nil }); !errors.Is(err, ErrFailed) {
+		t.Errorf("an unsynced commit: %v", err)
+	}
+	for d.Err() != nil { // it is opened anew
+		runtime.Gosched()
+	}
+	set(t, d, "k", "v")
 }

@@ -24,7 +24,18 @@ const chunkSize = 256 << 10
 
 // writeAhead makes tx last. An error says that badger has failed.
 func (d *DB) writeAhead(db *badger.DB, tx *Tx) error {
-	var chunks uint64
+	chunks, err := d.journal(db, tx)
+	if err == nil {
+		err = d.carryOut(db, chunks)
+	}
+	if err == nil {
+		d.count.updates.Add(1)
+	}
+	return err
+}
+
+// journal decides that the writes of tx happen.
+func (d *DB) journal(db *badger.DB, tx *Tx) (chunks uint64, err error) {
 	batch := batch{d: d, db: db}
 	var chunk []byte
 	put := func() {
@@ -42,14 +53,7 @@ func (d *DB) writeAhead(db *badger.DB, tx *Tx) error {
 	batch.flush()
 	batch.add(write{key: journalEnd, value: seal(journalEnd, AppendUint(nil, chunks))})
 	batch.flush()
-	if batch.err != nil {
-		return batch.err
-	}
-	if err := d.carryOut(db, chunks); err != nil {
-		return err
-	}
-	d.count.updates.Add(1)
-	return nil
+	return chunks, batch.err
 }
 
 // redo carries out, or removes, a journal that a crash has left.

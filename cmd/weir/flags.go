@@ -79,6 +79,17 @@ func keys(m map[string]any) func(func(string) bool) {
 	}
 }
 
+// settings are the flags with their values, but for what is secret.
+func settings(fs *pflag.FlagSet) map[string]string {
+	out := make(map[string]string)
+	fs.VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden && f.Name != "api-key" {
+			out[f.Name] = f.Value.String()
+		}
+	})
+	return out
+}
+
 // envName is the environment variable of a flag.
 func envName(flag string) string {
 	return "WEIR_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,6 +27,7 @@ type source struct {
 	network   *model.Model
 	tokenizer *tokenizer.Tokenizer
 	chat      *chat.Renderer
+	info      string // for /tokenizer_info
 	defaults  server.Generation
 }
 
@@ -73,8 +75,43 @@ func openSource(dir string, o modelOptions) (_ *source, err error) {
 	if s.chat, eos, err = openChat(s.files, o); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.root, err)
 	}
+	if s.info, err = tokenizerInfo(s.files, *o.chatTemplate); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.root, err)
+	}
 	s.defaults, err = s.generation(*o.generationConfig, eos)
 	return s, err
+}
+
+// tokenizerInfo is the model's tokenizer_config.json, with the template that is
+// in use and a tokenizer_class in any case, as clients expect them there.
+func tokenizerInfo(files fs.FS, template string) (string, error) {
+	info := map[string]json.RawMessage{}
+	src, err := fs.ReadFile(files, "tokenizer_config.json")
+	switch {
+	case err == nil:
+		if err := json.Unmarshal(src, &info); err != nil {
+			return "", fmt.Errorf("tokenizer_config.json: %w", err)
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return "", err
+	}
+	if info["tokenizer_class"] == nil {
+		info["tokenizer_class"] = json.RawMessage(`"PreTrainedTokenizerFast"`)
+	}
+	source, err := fs.ReadFile(files, "chat_template.jinja")
+	if template != "" {
+		source, err = os.ReadFile(template)
+	}
+	switch {
+	case err == nil:
+		if info["chat_template"], err = json.Marshal(string(source)); err != nil {
+			return "", err
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return "", err
+	}
+	out, err := json.Marshal(info)
+	return string(out), err
 }
 
 // openChat finds the model's chat templates: the operator's, else the file, else

@@ -28,7 +28,7 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
 }
 
-const usage = `weir serves language models.
+const overview = `weir serves language models.
 
   weir serve [MODEL] [flags]   serve MODEL over HTTP, by default on http://127.0.0.1:8000
   weir chat  [MODEL] [flags]   chat with MODEL, or with a server (--url), in the terminal
@@ -67,9 +67,9 @@ func run(args []string, env func(string) string, in io.Reader, out, errOut io.Wr
 	case "version", "--version", "-v":
 		fmt.Fprintf(out, "weir %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	case "help", "--help", "-h":
-		fmt.Fprint(out, usage)
+		fmt.Fprint(out, overview)
 	case "":
-		fmt.Fprint(errOut, usage)
+		fmt.Fprint(errOut, overview)
 		return 2
 	default:
 		err = usageError{fmt.Errorf("unknown command %q; weir help lists them", cmd)}

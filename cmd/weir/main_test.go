@@ -70,7 +70,7 @@ func (l *logBook) find(t *testing.T, re string, ended <-chan error) string {
 func startServe(t *testing.T, args ...string) (url string, stop func() string) {
 	t.Helper()
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	m, e, h, d := bindModel(flags), bindEngine(flags), bindHTTP(flags), bindData(flags, noEnv)
+	m, e, h, d := bindModel(flags), bindEngine(flags), bindHTTP(flags), bindData(flags)
 	rest, err := parse(flags, append([]string{"--port", "0", "--kv-cache-memory", "64MiB"}, args...), noEnv)
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func TestServe(t *testing.T) {
 // before anything is served, ends the server as any other does.
 func TestServeStoppedAtOnce(t *testing.T) {
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	m, e, h, d := bindModel(flags), bindEngine(flags), bindHTTP(flags), bindData(flags, noEnv)
+	m, e, h, d := bindModel(flags), bindEngine(flags), bindHTTP(flags), bindData(flags)
 	if _, err := parse(flags, []string{"--port", "0", "--kv-cache-memory", "64MiB"}, noEnv); err != nil {
 		t.Fatal(err)
 	}
@@ -175,6 +175,96 @@ func TestServeSim(t *testing.T) {
 	}
 	if log := stop(); !strings.Contains(log, "simulated") {
 		t.Error(log)
+	}
+}
+
+// TestServeUsage: counts outlive the server, and two servers share a folder.
+func TestServeUsage(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	args := []string{"--device", "sim", "--data-dir", dir, "--enable-log-requests"}
+	ask := func(url string) {
+		t.Helper()
+		req, err := http.NewRequest("POST", url+"/v1/chat/completions", strings.NewReader(`{"max_tokens":7,`+question[1:]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Compat-Project", "team/project")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+	counts := func(url, want string) {
+		t.Helper()
+		resp, err := http.Get(url + "/usage")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if body, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(body), want) {
+			t.Errorf("%s, %v, want %s", body, err, want)
+		}
+	}
+	one, stopOne := startServe(t, args...)
+	two, _ := startServe(t, args...)
+	ask(one)
+	ask(two)
+	counts(one, `"project":"team/project"`) // asking writes, so that the other one finds it
+	counts(two, `"project":"team/project","requests":2`)
+	counts(one, `"project":"team/project","requests":2`)
+	if log := stopOne(); !strings.Contains(log, "project=team/project status=200") || strings.Contains(log, "capital") {
+		t.Error(log)
+	}
+	three, _ := startServe(t, args...)
+	counts(three, `"requests":2,"prompt_tokens"`)
+	memory, _ := startServe(t, "--device", "sim")
+	counts(memory, `"data":[]`)
+}
+
+func TestDataDir(t *testing.T) {
+	env := func(vars ...string) func(string) string {
+		return func(name string) string {
+			for i := 0; i < len(vars); i += 2 {
+				if vars[i] == name {
+					return vars[i+1]
+				}
+			}
+			return ""
+		}
+	}
+	for _, c := range []struct {
+		env  func(string) string
+		want string
+	}{
+		{env("HOME", "/h"), "/h/.local/share/weir"},
+		{env("HOME", "/h", "XDG_DATA_HOME", "/x"), "/x/weir"},
+		{env("HOME", "/h", "XDG_DATA_HOME", "x"), "/h/.local/share/weir"},
+		{env(), ""},
+	} {
+		if got := defaultDataDir(c.env); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	book := newLogBook()
+	log, err := newLog(book, "info")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openUsage(file, "", log); err == nil || !strings.Contains(err.Error(), "--data-dir "+file) {
+		t.Errorf("a file, asked for: %v", err)
+	}
+	l, err := openUsage(file, file, log)
+	if err != nil || !strings.Contains(book.String(), "in memory only") {
+		t.Fatalf("a file, by default: %v\n%s", err, book)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -244,6 +334,8 @@ func TestBadStart(t *testing.T) {
 		"too little memory": {args: []string{"", "--kv-cache-memory", "2MiB"}, want: "set --max-model-len", code: 1},
 		"block size":        {args: []string{"", "--block-size", "20"}, want: "multiple of 16", code: 2},
 		"an unknown tier":   {args: []string{"", "--cpu", "sse"}, want: "sse", code: 2},
+		"logits":            {args: []string{"", "--logprobs-mode", "raw_logits"}, want: "log-probabilities only", code: 2},
+		"another mode":      {args: []string{"", "--logprobs-mode", "cooked"}, want: "neither raw_logprobs nor", code: 2},
 		"an unknown flag":   {args: []string{"", "--frobnicate"}, want: "frobnicate", code: 2},
 		"an unknown value":  {args: []string{"", "--dtype", "int3"}, want: "int3", code: 2},
 		"two models":        {args: []string{"a", "b"}, want: "one model", code: 2},

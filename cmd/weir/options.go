@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"weir/server"
 )
 
 // modelOptions say which model runs and how it answers.
@@ -71,6 +73,7 @@ type httpOptions struct {
 	port                      *int
 	keys                      *[]string
 	maxLogprobs               *int
+	logprobsMode              *string
 	reasoningField            *string
 	tokensAsIDs, forceUsage   *bool
 	origins, methods, headers *[]string
@@ -79,21 +82,24 @@ type httpOptions struct {
 	maxBody                   size
 	queue                     *int
 	logLevel                  *string
+	rootPath, socket          *string
+	functions                 server.Functions
+	logRequests, requestIDs   *bool
+	dataDir                   *string
+	dataByDefault             string // what dataDir is if nobody chose it
 }
 
-// dataOptions say who may come in, and what outlives the process.
+// dataOptions say who may come in, and how long what they leave is kept.
 type dataOptions struct {
-	dir, credentials *string
-	byDefault        string // what dir is if nobody chose it
-	minFree          size
-	retention        *[]string
-	bearer           *bool
-	record           *[]string
+	credentials *string
+	minFree     size
+	retention   *[]string
+	bearer      *bool
+	record      *[]string
 }
 
-func bindData(fs *pflag.FlagSet, env func(string) string) (o *dataOptions) {
-	o = &dataOptions{minFree: 256 << 20, byDefault: defaultDataDir(env)}
-	o.dir = fs.String("data-dir", o.byDefault, "`folder` for what outlives the process, feedback and trajectories; \"\" keeps nothing")
+func bindData(fs *pflag.FlagSet) (o *dataOptions) {
+	o = &dataOptions{minFree: 256 << 20}
 	o.credentials = fs.String("credentials", "", "YAML `file` with hashed keys, their users, projects and rights; it is read anew when it changes")
 	fs.Var(&o.minFree, "min-free-disk", "space on the disk of --data-dir below which nothing is written and the answer is 503")
 	o.retention = fs.StringArray("feedback-retention", nil, "`PROJECT=DAYS`: delete a project's feedback after so many days; PROJECT may be team/* or *; repeat for more, the first that fits counts (default: keep it)")
@@ -107,8 +113,11 @@ func bindHTTP(fs *pflag.FlagSet) (o *httpOptions) {
 	o = &httpOptions{maxBody: 32 << 20}
 	o.host = fs.String("host", "127.0.0.1", "`address` to listen on; an empty one is all")
 	o.port = fs.Int("port", 8000, "TCP `port` to listen on; 0 takes a free one")
-	o.keys = fs.StringArray("api-key", nil, "`key` that opens /v1; repeat for more (default: open to everybody)")
+	o.socket = fs.String("uds", "", "listen on this Unix `socket` instead of an address")
+	o.rootPath = fs.String("root-path", "", "`prefix` of every path, for a proxy that passes it on")
+	o.keys = fs.StringArray("api-key", nil, "`key` that opens all but /health, /ping, /ready and /version; repeat for more (default: open to everybody)")
 	o.maxLogprobs = fs.Int("max-logprobs", 20, "most top_logprobs and prompt_logprobs; -1 is the vocabulary")
+	o.logprobsMode = fs.String("logprobs-mode", "raw_logprobs", "`mode` of the log-probabilities of generated tokens: raw_logprobs are the model's own, processed_logprobs those of the distribution that was drawn from")
 	o.reasoningField = oneOf(fs, "reasoning-field", "name of the field with the model's thoughts; reasoning_content is the older name", "reasoning", "reasoning_content", "both")
 	o.tokensAsIDs = fs.Bool("return-tokens-as-token-ids", false, "default of the field of that name")
 	o.forceUsage = fs.Bool("enable-force-include-usage", false, "send usage in streams that did not ask for it")
@@ -120,6 +129,12 @@ func bindHTTP(fs *pflag.FlagSet) (o *httpOptions) {
 	o.shutdown = fs.Duration("shutdown-timeout", 30*time.Second, "how long requests may go on after SIGTERM")
 	fs.Var(&o.maxBody, "max-body-size", "largest request body")
 	o.queue = fs.Int("max-preparing", 4096, "most requests that wait to be rendered and tokenized; beyond it the answer is 503")
+	fs.BoolVar(&o.functions.Dev, "dev-mode", false, "open /server_info and /reset_prefix_cache; also WEIR_DEV=1")
+	fs.BoolVar(&o.functions.TokenizerInfo, "enable-tokenizer-info-endpoint", false, "open /tokenizer_info, which shows the chat template")
+	fs.BoolVar(&o.functions.LoadTracking, "enable-server-load-tracking", false, "let /load count the requests that generate")
 	o.logLevel = oneOf(fs, "log-level", "what is logged to standard error", "info", "debug", "warn", "error")
+	o.logRequests = fs.Bool("enable-log-requests", false, "log every finished request: id, project, status, tokens, time; never what was said")
+	o.requestIDs = fs.Bool("enable-request-id-headers", true, "send X-Request-Id with every response: the request's, or a random one")
+	o.dataDir = fs.String("data-dir", "", "`folder` for what outlives the process, the counts of GET /usage, feedback and trajectories; several servers may share the counts, only one has the others, and \"\" keeps nothing (default: $XDG_DATA_HOME/weir, else ~/.local/share/weir)")
 	return o
 }

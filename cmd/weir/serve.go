@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -21,6 +20,7 @@ import (
 	"weir/api"
 	"weir/auth"
 	"weir/server"
+	"weir/usage"
 )
 
 // processStart is as near to the start of the process as a program can look.
@@ -29,20 +29,26 @@ var processStart = time.Now()
 func serveMain(args []string, env func(string) string, out, errOut io.Writer) error {
 	fs := pflag.NewFlagSet("weir serve", pflag.ContinueOnError)
 	fs.SetOutput(errOut)
-	m, e, h, d := bindModel(fs), bindEngine(fs), bindHTTP(fs), bindData(fs, env)
+	m, e, h, d := bindModel(fs), bindEngine(fs), bindHTTP(fs), bindData(fs)
 	fs.Usage = func() {
 		fmt.Fprintf(out, "weir serve [MODEL] serves MODEL, or the model inside the binary, over HTTP.\n\n%s", fs.FlagUsages())
 	}
+	*h.dataDir = defaultDataDir(env)
+	h.dataByDefault = *h.dataDir
 	rest, err := parse(fs, args, env)
 	if err != nil {
 		return err
 	}
+	h.settle(fs, env)
 	if len(rest) > 1 {
 		return usageError{fmt.Errorf("serve takes one model, not %d: %q", len(rest), rest)}
 	}
 	dir := ""
 	if len(rest) == 1 {
 		dir = rest[0]
+	}
+	if err := h.validate(); err != nil {
+		return usageError{err}
 	}
 	log, err := newLog(errOut, *h.logLevel)
 	if err != nil {
@@ -52,6 +58,17 @@ func serveMain(args []string, env func(string) string, out, errOut io.Writer) er
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
 	return serve(dir, m, e, h, d, log, signals)
+}
+
+// settle takes up what only the flags together say, and the environment
+// variables that scripts for vLLM set.
+func (h *httpOptions) settle(fs *pflag.FlagSet, env func(string) string) {
+	for _, name := range []string{"WEIR_DEV", "VLLM_SERVER_DEV_MODE"} {
+		if env(name) == "1" && !fs.Changed("dev-mode") && !fs.Changed("no-dev-mode") {
+			h.functions.Dev = true
+		}
+	}
+	h.functions.Settings = settings(fs)
 }
 
 func newLog(w io.Writer, level string) (*slog.Logger, error) {
@@ -80,10 +97,17 @@ func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, d *data
 		return err
 	}
 	cfg := h.config(log)
+	// What could never be admitted is refused for good, not with "try again".
+	cfg.Limits.Prompts = min(cfg.Limits.Prompts, *e.maxLive)
+	cfg.Limits.Choices = min(cfg.Limits.Choices, *e.maxLive)
 	if cfg.Keys, err = auth.New(*h.keys, *d.credentials); err != nil {
 		return err
 	}
-	kept, err := d.open(log)
+	if cfg.Usage, err = openUsage(*h.dataDir, h.dataByDefault, log); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, cfg.Usage.Close()) }()
+	kept, err := d.open(*h.dataDir, h.dataByDefault, log)
 	if err != nil {
 		return err
 	}
@@ -93,14 +117,14 @@ func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, d *data
 	if srv, err = server.New(cfg); err != nil {
 		return err
 	}
-	ln, err := net.Listen("tcp", net.JoinHostPort(*h.host, strconv.Itoa(*h.port)))
+	ln, url, err := h.listen()
 	if err != nil {
 		return err
 	}
 	if cfg.Keys.Open() && !loopback(ln.Addr()) {
 		log.Warn("listening beyond this machine without --api-key or --credentials: everybody who reaches it can chat; feedback and trajectories are refused", "address", ln.Addr())
 	}
-	log.Info("listening", "url", "http://"+ln.Addr().String(), "model", src.names[0])
+	log.Info("listening", "url", url, "model", src.names[0])
 
 	var running sync.WaitGroup
 	var failure atomic.Pointer[error]
@@ -163,8 +187,20 @@ func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, d *data
 func (c *computer) served(s *source, priority bool) *server.Model {
 	return &server.Model{
 		Names: s.names, Root: s.root, Created: time.Now(), Fingerprint: c.fingerprint,
-		Engine: c.engine, Tokenizer: s.tokenizer, Chat: s.chat,
+		Engine: c.engine, Tokenizer: s.tokenizer, Chat: s.chat, TokenizerInfo: s.info,
 		MaxLen: c.spec.MaxSeqTokens, VocabSize: c.spec.VocabSize, Priority: priority, Generation: s.defaults,
+	}
+}
+
+// validate finds what only this build refuses.
+func (h *httpOptions) validate() error {
+	switch mode := *h.logprobsMode; mode {
+	case "raw_logprobs", "processed_logprobs":
+		return nil
+	case "raw_logits", "processed_logits":
+		return fmt.Errorf("--logprobs-mode %s: this server reports log-probabilities only, raw_logprobs or processed_logprobs", mode)
+	default:
+		return fmt.Errorf("--logprobs-mode %s is neither raw_logprobs nor processed_logprobs", mode)
 	}
 }
 
@@ -173,8 +209,12 @@ func (h *httpOptions) config(log *slog.Logger) server.Config {
 	c.Version, c.APIKeys, c.Log = version, *h.keys, log
 	c.CORS.Origins, c.CORS.Methods, c.CORS.Headers, c.CORS.Credentials = *h.origins, *h.methods, *h.headers, *h.credentials
 	c.MaxBody, c.MaxBodies = int(h.maxBody), max(c.MaxBodies, int64(h.maxBody))
-	c.PrepareQueue = *h.queue
+	c.PrepareQueue, c.LogRequests = *h.queue, *h.logRequests
+	c.NoRequestID = !*h.requestIDs
 	c.Heartbeat = *h.heartbeat
+	c.Functions = h.functions
+	c.Functions.RootPath = strings.TrimRight(*h.rootPath, "/")
+	c.ProcessedLogprobs = *h.logprobsMode == "processed_logprobs"
 	c.MaxLogprobs, c.TokensAsIDs, c.ForceUsage = *h.maxLogprobs, *h.tokensAsIDs, *h.forceUsage
 	c.ReasoningField, _ = api.ParseReasoningField(*h.reasoningField) // the flag takes no other name
 	return c
@@ -192,23 +232,33 @@ func defaultDataDir(env func(string) string) string {
 	return ""
 }
 
-// open opens the records. A folder that was asked for has to be writable; the one
-// that nobody chose need not be, as on a read-only system.
-func (d *dataOptions) open(log *slog.Logger) (*records, error) {
+// openUsage opens the counts by project. A folder that was asked for has to be
+// writable; the one that nobody chose need not be, as on a read-only system.
+func openUsage(dir, byDefault string, log *slog.Logger) (*usage.Ledger, error) {
+	cfg := usage.DefaultConfig()
+	cfg.Dir, cfg.Log = dir, log
+	l, err := usage.Open(cfg)
+	if err == nil || dir != byDefault {
+		if err != nil {
+			err = fmt.Errorf("--data-dir %s: %w", dir, err)
+		}
+		return l, err
+	}
+	log.Warn("usage counts are kept in memory only; set --data-dir to a folder that can be written to", "error", err)
+	cfg.Dir = ""
+	return usage.Open(cfg)
+}
+
+// open opens the records in dir, in the same way.
+func (d *dataOptions) open(dir, byDefault string, log *slog.Logger) (*records, error) {
 	rules, err := retainRules(*d.retention)
 	if err != nil {
 		return nil, usageError{err}
 	}
-	r, err := openRecords(*d.dir, int64(d.minFree), rules, log)
-	if err == nil || *d.dir != d.byDefault {
+	r, err := openRecords(dir, int64(d.minFree), rules, log)
+	if err == nil || dir != byDefault {
 		return r, err
 	}
 	log.Warn("feedback and trajectories are not kept; set --data-dir to a folder that can be written to", "error", err)
 	return openRecords("", 0, nil, log)
-}
-
-// loopback reports whether only this machine can reach the address.
-func loopback(a net.Addr) bool {
-	t, ok := a.(*net.TCPAddr)
-	return ok && t.IP.IsLoopback()
 }

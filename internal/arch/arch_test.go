@@ -60,7 +60,7 @@ var rules = map[string]rule{
 	"models":              {mayNot: noIO},
 	"sampler":             {may: []string{"backend", inv}, tests: []string{"internal/testkit"}, mayNot: pure},
 	"scheduler":           {may: []string{inv, "kvcache"}, tests: []string{"internal/testkit"}, mayNot: pure},
-	"server":              {may: []string{"api", "auth", "chat", "chat/jinja", "chat/reasoning", "engine", "feedback", "grammar", "metrics", "sampler", "server/ui", "store", "tokenizer", "trajectory", "trajectory/archive", "trajectory/export"}, tests: []string{inv, "backend", "backend/sim", "device/cpu", "internal/testkit", "model", "models", "weights"}, mayNot: []string{"net/http"}},
+	"server":              {may: []string{"api", "auth", "chat", "chat/jinja", "chat/reasoning", "engine", "feedback", "grammar", "metrics", "sampler", "server/ui", "store", "tokenizer", "trajectory", "trajectory/archive", "trajectory/export", "usage"}, tests: []string{inv, "backend", "backend/sim", "device/cpu", "internal/testkit", "model", "models", "weights"}, mayNot: []string{"net/http"}},
 	"server/sdktest":      {tests: []string{"backend", "backend/sim", "chat", "engine", "models", "server", "tokenizer"}},
 	"server/ui":           {},
 	"store":               {mayNot: http},
@@ -68,6 +68,7 @@ var rules = map[string]rule{
 	"trajectory":          {mayNot: noIO},
 	"trajectory/archive":  {may: []string{"store", "trajectory"}, mayNot: http},
 	"trajectory/export":   {may: []string{"trajectory", "trajectory/archive"}, tests: []string{"store"}, mayNot: http},
+	"usage":               {mayNot: append([]string{"net"}, http...)},
 	"weights":             {tests: []string{"internal/testkit"}, mayNot: []string{"net", "github.com"}},
 }
 

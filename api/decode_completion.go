@@ -1,0 +1,154 @@
+package api
+
+import "slices"
+
+// CompletionRequest is a decoded body of POST /v1/completions (spec
+// chat-completions 17.3). Echo puts the prompt in front of each choice, and its
+// scores in front of theirs.
+type CompletionRequest struct {
+	Options
+	Prompts []TextPrompt // at least one, none empty
+
+	// PromptOnly says that echo was asked for with max_tokens 0: the answer is the
+	// prompt, scored if asked for. One token has to be computed for that all the
+	// same, so MaxTokens is 1.
+	PromptOnly bool
+
+	suffix bool
+}
+
+// TextPrompt is one prompt: a text, or the ids that a text would become.
+type TextPrompt struct {
+	Text string
+	IDs  []int // nil: Text
+}
+
+// defaultMaxTokens is how long a completion may be that does not say.
+const defaultMaxTokens = 16
+
+var completionFields = slices.Concat(lift(options, func(r *CompletionRequest) *Options { return &r.Options }), []field[*CompletionRequest]{
+	{"prompt", nullable, decodePrompts},
+	{"suffix", nullable, func(r *CompletionRequest, v Raw, _ *Limits) *fault {
+		_, f := text(v)
+		r.suffix = true
+		return f
+	}},
+	{"echo", nullable, func(r *CompletionRequest, v Raw, _ *Limits) (f *fault) { r.Echo, f = boolean(v); return }},
+	{"logprobs", nullable, func(r *CompletionRequest, v Raw, _ *Limits) (f *fault) {
+		r.Logprobs = true
+		r.TopLogprobs, f = integer(v)
+		return f
+	}},
+	{"add_special_tokens", notNull, func(r *CompletionRequest, v Raw, _ *Limits) (f *fault) { r.AddSpecialTokens, f = boolean(v); return }},
+	{"vllm_xargs", nullable, func(r *CompletionRequest, v Raw, _ *Limits) *fault { return r.decodeXArgs(v, false) }},
+	{"engine_xargs", nullable, func(r *CompletionRequest, v Raw, _ *Limits) *fault { return r.decodeXArgs(v, false) }},
+})
+
+var completionIndex = index(completionFields)
+
+// DecodeCompletion reads a body of POST /v1/completions, as DecodeChat does.
+// What later stages have to say is left to CheckPrompt and CheckSampling.
+func DecodeCompletion(body []byte, lim Limits) (*CompletionRequest, *Error) {
+	r := &CompletionRequest{Options: defaultOptions()}
+	r.AddSpecialTokens = true
+	values, err := decode(body, r, completionFields, completionIndex, &lim)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.checkPromptLogprobs(); err != nil {
+		return nil, err
+	}
+	if r.TopLogprobs < -1 {
+		return nil, newError(causeLogprobs, "`logprobs` must be a positive value or -1.", r.TopLogprobs)
+	}
+	if err := r.checkStreamOptions(values[completionIndex["stream_options"]]); err != nil {
+		return nil, err
+	}
+	if len(r.Prompts) == 0 {
+		return nil, newError(causePrompt, "prompt must be provided and non-empty.", nil)
+	}
+	if r.N > lim.Prompts/len(r.Prompts) { // n below 1 is CheckSampling's
+		return nil, newError(causePrompt, "the number of prompts times n must be at most "+python(lim.Prompts)+".", nil)
+	}
+	if r.MaxTokens == nil {
+		n := defaultMaxTokens
+		r.MaxTokens = &n
+	}
+	if r.Echo && *r.MaxTokens == 0 {
+		*r.MaxTokens, r.PromptOnly = 1, true
+	}
+	if r.Echo && r.Logprobs && r.PromptLogprobs == nil {
+		n := r.TopLogprobs
+		r.PromptLogprobs = &n
+	}
+	return r, nil
+}
+
+// CheckPrompt returns the first violation of stage 10 of spec 1.2 that the body
+// alone shows.
+func (r *CompletionRequest) CheckPrompt() *Error {
+	if r.suffix {
+		return newError(causeSuffix, "suffix is not currently supported", nil)
+	}
+	return nil
+}
+
+// decodePrompts tells by the first element what an array is an array of.
+func decodePrompts(r *CompletionRequest, v Raw, lim *Limits) (f *fault) {
+	switch v.kind() {
+	case kindString:
+		if s := v.text(); s != "" {
+			r.Prompts = []TextPrompt{{Text: s}}
+		}
+		return nil
+	case kindArray:
+	default:
+		return wrongType("a string or an array", v)
+	}
+	var first kind
+	for _, e := range v.elements() {
+		first = e.kind()
+		break
+	}
+	switch first {
+	case "":
+		return nil
+	case kindString:
+		r.Prompts, f = list(v, lim.Prompts, func(e Raw) (p TextPrompt, f *fault) { p.Text, f = text(e); return })
+	case kindArray:
+		r.Prompts, f = list(v, lim.Prompts, func(e Raw) (p TextPrompt, f *fault) {
+			if p.IDs, f = decodeIDs(e); f == nil && len(p.IDs) == 0 {
+				f = faultf("must not be empty")
+			}
+			return
+		})
+	default:
+		var p TextPrompt
+		p.IDs, f = decodeIDs(v)
+		r.Prompts = []TextPrompt{p}
+	}
+	return f
+}
+
+// decodeIDs reads token ids. Their number has no limit but the body's: how many
+// a prompt may have is the context's affair.
+func decodeIDs(v Raw) ([]int, *fault) {
+	if v.kind() != kindArray {
+		return nil, wrongType("an array of token ids", v)
+	}
+	ids := []int{}
+	for i, e := range v.elements() {
+		if e.kind() != kindNumber {
+			return nil, wrongType("a token id", e).index(i)
+		}
+		id, f := integer(e)
+		if f == nil && id < 0 {
+			f = faultf("must be 0 or more, got %s", clip(e))
+		}
+		if f != nil {
+			return nil, f.index(i)
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}

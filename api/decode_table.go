@@ -1,0 +1,82 @@
+package api
+
+import "strconv"
+
+// nulls says what JSON null means for a field.
+type nulls uint8
+
+const (
+	nullable nulls = iota // the same as absent
+	notNull               // an error, although the field may be absent
+	required
+)
+
+// field is one field of a request of type R.
+type field[R any] struct {
+	name   string
+	null   nulls
+	decode func(r R, v Raw, lim *Limits) *fault
+}
+
+// lift makes fields of a part of R fields of R.
+func lift[R, P any](of []field[P], part func(R) P) []field[R] {
+	out := make([]field[R], len(of))
+	for i, f := range of {
+		out[i] = field[R]{f.name, f.null, func(r R, v Raw, lim *Limits) *fault { return f.decode(part(r), v, lim) }}
+	}
+	return out
+}
+
+func index[R any](fields []field[R]) map[string]int {
+	m := make(map[string]int, len(fields))
+	for i := range fields {
+		m[fields[i].name] = i
+	}
+	return m
+}
+
+// decode reads the fields of a body into r: stages 3 and 5 of spec 1.2 but for
+// the rules between fields, for which it returns the values as sent, in the
+// order of fields and nil where absent.
+func decode[R any](body []byte, r R, fields []field[R], index map[string]int, lim *Limits) ([]Raw, *Error) {
+	if err := scan(body, lim.Depth); err != nil {
+		return nil, syntaxError(body, err)
+	}
+	top := trim(body)
+	if top.kind() != kindObject {
+		return nil, faultf("must be an object, not %s", top.kind()).in("body").error()
+	}
+	values := make([]Raw, len(fields))
+	for key, v := range top.members() {
+		if i, ok := index[string(key)]; ok {
+			values[i] = v
+		}
+	}
+	for i := range fields {
+		f, v := &fields[i], values[i]
+		switch {
+		case v == nil && f.null == required:
+			return nil, faultf("field required").in(f.name).error()
+		case v == nil || v.kind() == kindNull && f.null == nullable:
+		case v.kind() == kindNull:
+			return nil, faultf("must not be null").in(f.name).error()
+		default:
+			if fault := f.decode(r, v, lim); fault != nil {
+				return nil, fault.in(f.name).error()
+			}
+		}
+	}
+	return values, nil
+}
+
+// syntaxError says where in the terms of an editor, and as an offset.
+func syntaxError(body []byte, err *SyntaxError) *Error {
+	line, column := 1, 1
+	for _, c := range body[:err.Offset] {
+		if column++; c == '\n' {
+			line, column = line+1, 1
+		}
+	}
+	return newError(causeSyntax, "JSON decode error: "+err.Reason+": line "+strconv.Itoa(line)+
+		" column "+strconv.Itoa(column)+" (byte "+strconv.Itoa(err.Offset)+")", nil)
+}

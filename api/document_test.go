@@ -1,0 +1,240 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var cells = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([^|]+) \\|([^|]*)\\| ([^|]+) \\|$")
+
+// proven checks that a table's row names tests that exist.
+func proven(t *testing.T, tests map[string]bool, field, proof string) {
+	t.Helper()
+	names := word.FindAllString(proof, -1)
+	if len(names) == 0 {
+		t.Errorf("%s has no test", field)
+	}
+	for _, n := range names {
+		if !tests[n] {
+			t.Errorf("%s: there is no %s", field, n)
+		}
+	}
+}
+
+// TestInnerFieldsDocument: the second table of FIELDS.md has every key that the
+// decoders look up inside a field, and no other.
+func TestInnerFieldsDocument(t *testing.T) {
+	doc, err := os.ReadFile("FIELDS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, inner, ok := strings.Cut(string(doc), "# Fields inside them")
+	if !ok {
+		t.Fatal("no second table")
+	}
+	read := map[string]bool{}
+	for _, key := range append(slices.Concat(slices.Collect(maps.Values(textKeys)), slices.Collect(maps.Values(mediaKeys))), constraintKeys[:]...) {
+		read[key] = true
+	}
+	files, _ := filepath.Glob("*.go")
+	for _, file := range files {
+		src, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		// x.lookup("key"), case "key": key = value, {"key", &to}
+		for _, re := range []string{`\.lookup\("(\w+)"\)`, `case "(\w+)":\n\t+\w+ = value`, `\{"(\w+)", &\w+\.\w+\}`} {
+			for _, m := range regexp.MustCompile(re).FindAllSubmatch(src, -1) {
+				read[string(m[1])] = true
+			}
+		}
+	}
+	if len(read) < 40 {
+		t.Fatalf("only %d keys found in the decoders: %v", len(read), read)
+	}
+	tests, documented := testNames(t), map[string]bool{}
+	for _, m := range cells.FindAllStringSubmatch(inner, -1) {
+		path, null := m[1], strings.TrimSpace(m[3])
+		if null != "yes" && null != "no" && null != "some" {
+			t.Errorf("%s: null %q", path, null)
+		}
+		proven(t, tests, path, m[4])
+		key := path[strings.LastIndexByte(path, '.')+1:]
+		if documented[key] = true; !read[key] && !strings.HasSuffix(key, "[]") {
+			t.Errorf("%s: nobody reads that", path)
+		}
+		parent, _, _ := strings.Cut(path, ".")
+		if !slices.ContainsFunc(fields, func(f field[*ChatRequest]) bool { return f.name == strings.TrimSuffix(parent, "[]") }) {
+			t.Errorf("%s: there is no such field", path)
+		}
+	}
+	for key := range read {
+		if !documented[key] {
+			t.Errorf("FIELDS.md does not say what %q is", key)
+		}
+	}
+}
+
+// TestPartKeys: every media type is one, with and without its type.
+func TestPartKeys(t *testing.T) {
+	for typ, key := range mediaKeys {
+		if !accept(t, `"messages":[{"role":"user","content":[{"type":"`+typ+`","`+key+`":"x"}]}]`).HasMedia() {
+			t.Errorf("%s: no media", typ)
+		}
+		refuse(t, `"messages":[{"role":"user","content":[{"type":"`+typ+`"}]}]`, want{"messages", "messages[0].content[0]"})
+		if typ == key && !accept(t, `"messages":[{"role":"user","content":[{"`+key+`":"x"}]}]`).HasMedia() {
+			t.Errorf("%s alone: no media", key)
+		}
+	}
+}
+
+// TestInnerTypes: what no conformance row says of the fields inside others.
+func TestInnerTypes(t *testing.T) {
+	for _, function := range []string{`{"name":"f","description":5}`, `{"name":"f","parameters":[]}`, `{"name":"f","parameters":"{}"}`} {
+		refuse(t, `"tools":[{"function":`+function+`}]`, want{"schema", "tools[0].function"})
+	}
+	for _, function := range []string{`{"name":"f","description":null,"parameters":null}`, `{"name":"f","description":"d","parameters":{},"strict":true}`} {
+		if got := string(accept(t, `"tools":[{"function":`+function+`}]`).Tools); got != `[{"function":`+function+`}]` {
+			t.Errorf("%s: %s", function, got)
+		}
+	}
+}
+
+// TestResponsesDocument: the tables of RESPONSES.md are what the encoders write.
+func TestResponsesDocument(t *testing.T) {
+	doc, err := os.ReadFile("RESPONSES.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := map[string]map[string]map[string]bool{} // section, path, type
+	add := func(section string, body []byte) {
+		t.Helper()
+		if written[section] == nil {
+			written[section] = map[string]map[string]bool{}
+		}
+		dec := json.NewDecoder(bytes.NewReader(body))
+		dec.UseNumber()
+		var v any
+		if err := dec.Decode(&v); err != nil {
+			t.Fatalf("%v: %s", err, body)
+		}
+		shape(written[section], "", v)
+	}
+	for _, r := range responses {
+		add("chat.completion", AppendResponse(nil, r.meta, r.form, &r.r))
+	}
+	add("chat.completion", AppendResponse(nil, meta, Form{Reasoning: ReasoningContentOnly}, &Response{Choices: []Choice{{}}}))
+	for _, tr := range transcripts() {
+		for ev := range bytes.SplitSeq(tr.b, []byte("\n\n")) {
+			if data, ok := bytes.CutPrefix(ev, []byte("data: {")); ok {
+				section := "chat.completion.chunk"
+				if bytes.HasPrefix(data, []byte(`"error"`)) {
+					section = "error"
+				}
+				add(section, append([]byte{'{'}, data...))
+			}
+		}
+	}
+	add("error", ErrInternal().AppendJSON(nil))
+	add("error", ErrModelNotFound("x").AppendJSON(nil))
+	add("usage by project", AppendProjectUsage(nil, 1, []ProjectUsage{{}, {Project: "a/b"}}))
+
+	tests := testNames(t)
+	for section, text := range sections(string(doc)) {
+		documented := map[string]bool{}
+		for _, m := range cells.FindAllStringSubmatch(text, -1) {
+			path := m[1]
+			documented[path] = true
+			proven(t, tests, section+" "+path, m[4])
+			types := strings.Split(m[2], ", ")
+			for typ := range written[section][path] {
+				if !slices.Contains(types, typ) {
+					t.Errorf("%s: %s is documented as %v and was written as %s", section, path, types, typ)
+				}
+			}
+			if n := len(written[section][path]); n != len(types) {
+				t.Errorf("%s: %s is documented as %v, written were %v", section, path, types, written[section][path])
+			}
+		}
+		for path := range written[section] {
+			if !documented[path] {
+				t.Errorf("%s: %s is not documented", section, path)
+			}
+		}
+		delete(written, section)
+	}
+	for section := range written {
+		t.Errorf("RESPONSES.md says nothing about %s", section)
+	}
+}
+
+// sections are the texts under the headings of a document.
+func sections(doc string) map[string]string {
+	all := map[string]string{}
+	for _, part := range strings.Split(doc, "\n## ")[1:] {
+		title, text, _ := strings.Cut(part, "\n")
+		all[title] = text
+	}
+	return all
+}
+
+// shape notes the type of every value below v.
+func shape(paths map[string]map[string]bool, path string, v any) {
+	note := func(typ string) {
+		if path == "" {
+			return
+		}
+		if paths[path] == nil {
+			paths[path] = map[string]bool{}
+		}
+		paths[path][typ] = true
+	}
+	switch v := v.(type) {
+	case nil:
+		note("null")
+	case bool:
+		note("boolean")
+	case string:
+		note("string")
+	case json.Number:
+		if strings.ContainsAny(v.String(), ".e") {
+			note("number")
+		} else {
+			note("integer")
+		}
+	case []any:
+		note("array")
+		for _, e := range v {
+			if m, ok := e.(map[string]any); ok && !strings.HasPrefix(path, "prompt_logprobs") {
+				shape(paths, path+"[]", m)
+				delete(paths, path+"[]") // the element's own fields say that it is an object
+				continue
+			}
+			shape(paths, path+"[]", e)
+		}
+	case map[string]any:
+		note("object")
+		for key, e := range v {
+			switch {
+			case path == "kv_transfer_params":
+				continue // not ours
+			case path == "":
+				shape(paths, key, e)
+			case path == "prompt_logprobs[]":
+				shape(paths, path+".<id>", e)
+			default:
+				shape(paths, path+"."+key, e)
+			}
+		}
+	}
+}

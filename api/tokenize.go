@@ -1,0 +1,129 @@
+package api
+
+import (
+	"slices"
+	"strconv"
+)
+
+// TokenizeRequest is a decoded body of POST /tokenize (spec chat-completions
+// 17.2): a text, or a chat whose prompt is rendered as POST /v1/chat/completions
+// would.
+type TokenizeRequest struct {
+	ChatRequest         // of it what makes a prompt; the chat form alone has messages
+	Prompt      *string // nil: the chat form
+	TokenStrs   bool    // return_token_strs
+}
+
+// tokenizeFields are those of chat that decide about the prompt, and three more.
+var tokenizeFields = slices.Concat(lift(pick(fields, "messages", "model", "add_generation_prompt", "continue_final_message", "add_special_tokens", "chat_template",
+	"chat_template_kwargs", "mm_processor_kwargs", "tools", "documents", "reasoning_effort"), func(r *TokenizeRequest) *ChatRequest { return &r.ChatRequest }), []field[*TokenizeRequest]{
+	{"prompt", notNull, func(r *TokenizeRequest, v Raw, _ *Limits) (f *fault) { r.Prompt, f = optional(v, text); return }},
+	{"return_token_strs", nullable, func(r *TokenizeRequest, v Raw, _ *Limits) (f *fault) { r.TokenStrs, f = boolean(v); return }},
+})
+
+var tokenizeIndex = index(tokenizeFields)
+
+// pick selects fields. None is required any more: which are depends on the form.
+func pick(from []field[*ChatRequest], names ...string) []field[*ChatRequest] {
+	var out []field[*ChatRequest]
+	for _, f := range from {
+		if slices.Contains(names, f.name) {
+			f.null = min(f.null, notNull)
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// DecodeTokenize reads a body of POST /tokenize, as DecodeChat does. Of the chat
+// form CheckPrompt has the rest to say.
+func DecodeTokenize(body []byte, lim Limits) (*TokenizeRequest, *Error) {
+	r := &TokenizeRequest{ChatRequest: ChatRequest{Options: defaultOptions(), AddGenerationPrompt: true}}
+	values, err := decode(body, r, tokenizeFields, tokenizeIndex, &lim)
+	if err != nil {
+		return nil, err
+	}
+	sent := func(name string) Raw { return values[tokenizeIndex[name]] }
+	switch {
+	case r.Prompt != nil && sent("messages") != nil:
+		return nil, faultf("a request has either prompt or messages").in("prompt").error()
+	case r.Prompt == nil && sent("messages") == nil:
+		return nil, faultf("field required").in("prompt").error()
+	}
+	if r.Prompt != nil && sent("add_special_tokens") == nil {
+		r.AddSpecialTokens = true // unlike a chat, whose template spells them out
+	}
+	if err := r.checkGenerationPrompt(sent("add_generation_prompt")); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Tokenized is the answer of POST /tokenize.
+type Tokenized struct {
+	Tokens      []int32
+	MaxModelLen int
+	Strs        func(id int32) string // the vocabulary's spelling of a token; nil: token_strs is null
+}
+
+// AppendTokenized appends the body of the answer.
+func AppendTokenized(dst []byte, t *Tokenized) []byte {
+	dst = append(dst, `{"count":`...)
+	dst = strconv.AppendInt(dst, int64(len(t.Tokens)), 10)
+	dst = append(dst, `,"max_model_len":`...)
+	dst = strconv.AppendInt(dst, int64(t.MaxModelLen), 10)
+	dst = append(dst, `,"tokens":`...)
+	dst = appendIDs(dst, t.Tokens)
+	dst = append(dst, `,"token_strs":`...)
+	if t.Strs == nil {
+		return append(dst, `null}`...)
+	}
+	dst = append(dst, '[')
+	for i, id := range t.Tokens {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = AppendString(dst, t.Strs(id))
+	}
+	return append(dst, `]}`...)
+}
+
+// DetokenizeRequest is a decoded body of POST /detokenize.
+type DetokenizeRequest struct {
+	Model  string
+	Tokens []int // none negative
+}
+
+var detokenizeFields = []field[*DetokenizeRequest]{
+	{"model", nullable, func(r *DetokenizeRequest, v Raw, _ *Limits) (f *fault) { r.Model, f = text(v); return }},
+	{"tokens", required, func(r *DetokenizeRequest, v Raw, _ *Limits) (f *fault) { r.Tokens, f = decodeIDs(v); return }},
+}
+
+var detokenizeIndex = index(detokenizeFields)
+
+// DecodeDetokenize reads a body of POST /detokenize, as DecodeChat does.
+func DecodeDetokenize(body []byte, lim Limits) (*DetokenizeRequest, *Error) {
+	r := &DetokenizeRequest{}
+	if _, err := decode(body, r, detokenizeFields, detokenizeIndex, &lim); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// AppendDetokenized appends the answer of POST /detokenize.
+func AppendDetokenized(dst []byte, text string) []byte {
+	dst = append(dst, `{"prompt":`...)
+	dst = AppendString(dst, text)
+	return append(dst, '}')
+}
+
+func appendIDs(dst []byte, ids []int32) []byte {
+	dst = append(dst, '[')
+	for i, id := range ids {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = strconv.AppendInt(dst, int64(id), 10)
+	}
+	return append(dst, ']')
+}

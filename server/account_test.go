@@ -1,0 +1,315 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"weir/backend/sim"
+	"weir/usage"
+)
+
+type usageList struct {
+	Object string
+	Since  int64
+	Data   []struct {
+		Project    *string
+		Requests   int
+		Prompt     int `json:"prompt_tokens"`
+		Cached     int `json:"cached_tokens"`
+		Completion int `json:"completion_tokens"`
+	}
+}
+
+// counted is GET /usage as "project requests prompt/cached/completion".
+func (h *house) counted(t *testing.T, query string, headers ...string) []string {
+	t.Helper()
+	status, answer, _ := h.get("GET", "/usage"+query, "", headers...)
+	var l usageList
+	if err := json.Unmarshal([]byte(answer), &l); status != 200 || err != nil || l.Object != "list" || l.Since <= 0 || l.Data == nil {
+		t.Fatalf("%d %s: %v", status, answer, err)
+	}
+	out := []string{}
+	for _, d := range l.Data {
+		name := "null"
+		if d.Project != nil {
+			name = *d.Project
+		}
+		out = append(out, fmt.Sprintf("%s %d %d/%d/%d", name, d.Requests, d.Prompt, d.Cached, d.Completion))
+	}
+	return out
+}
+
+func wantUsage(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("usage %q\nwant  %q", got, want)
+	}
+}
+
+// TestUsage: every accepted request counts for its project once it is answered,
+// in the answers' own numbers.
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	wantUsage(t, h.counted(t, ""))
+	five := map[string]any{"ignore_eos": true}
+	none := h.complete(t, five).Usage
+	var prompt, cached, completion int
+	long := map[string]any{"ignore_eos": true, "messages": userSays(strings.Repeat("a b c d ", 20)), "n": 2, "temperature": 1}
+	for range 2 { // the second finds the first one's prefix
+		u := h.complete(t, long, "Compat-Project: team/b").Usage
+		prompt, cached, completion = prompt+u.Prompt, cached+u.Details.Cached, completion+u.Completion
+	}
+	if cached == 0 || completion != 20 {
+		t.Fatalf("%d cached, %d completion tokens", cached, completion)
+	}
+	chunks := h.streamed(t, map[string]any{"ignore_eos": true, "stream_options": map[string]any{}}, "OpenAI-Project: team/a")
+	u := chunks[len(chunks)-1].Usage
+	all := []string{
+		fmt.Sprintf("null 1 %d/0/5", none.Prompt),
+		fmt.Sprintf("team/a 1 %d/0/%d", u.Prompt, u.Completion),
+		fmt.Sprintf("team/b 2 %d/%d/%d", prompt, cached, completion),
+	}
+	wantUsage(t, h.counted(t, ""), all...)
+	// What is refused is no request, and asking is none.
+	h.chat(map[string]any{"temperature": 3}, "Compat-Project: team/c")
+	h.chat(nil, "Compat-Project: nonsense")
+	h.get("GET", "/v1/models", "", "Compat-Project: team/c")
+	wantUsage(t, h.counted(t, ""), all...)
+	wantUsage(t, h.counted(t, "?project=team/b"), all[2])
+	wantUsage(t, h.counted(t, "?project=team%2Fa"), all[1])
+	wantUsage(t, h.counted(t, "?project="), all[0])
+	wantUsage(t, h.counted(t, "?project=team/c"))
+	status, answer, _ := h.get("GET", "/usage?project=nonsense", "")
+	refused(t, status, answer, 400, "")
+	status, _, header := h.get("POST", "/usage", "")
+	if status != 405 || header.Get("Allow") != "GET" {
+		t.Errorf("POST: %d", status)
+	}
+}
+
+// Requests that end before their end count with what they had used.
+func TestUsageOfUnfinishedRequests(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	gate := make(chan struct{})
+	h.setHook(func(c sim.Call, _ int) error {
+		if c == sim.End {
+			<-gate
+		}
+		return nil
+	})
+	project := "Compat-Project: team/left"
+	leave := func(stream bool, tokens int) {
+		t.Helper()
+		before := h.log.times(logSubmitted)
+		nc, err := h.dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := base(t, map[string]any{"stream": stream, "max_tokens": 900, "ignore_eos": true})
+		fmt.Fprintf(nc, "POST %s HTTP/1.1\r\nHost: weir\r\n%s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", chatPath, project, len(body), body)
+		waitFor(t, "the request", func() bool { return h.log.times(logSubmitted) > before })
+		ended := h.log.times(logFinished)
+		for range tokens {
+			gate <- struct{}{}
+		}
+		if stream && tokens > 0 {
+			// Everything that was drawn has been taken, and the next step waits at the gate.
+			waitFor(t, "the tokens", func() bool { return h.eng.Stats().GenerationTokens >= uint64(tokens) })
+		}
+		nc.Close()
+		// The next step may have to end before anybody looks.
+		for h.log.times(logFinished) == ended {
+			select {
+			case gate <- struct{}{}:
+			default:
+			}
+		}
+		for !h.noBlocks() {
+			select {
+			case gate <- struct{}{}:
+			default:
+			}
+		}
+	}
+	leave(false, 0)
+	leave(true, 4)
+	close(gate)
+	h.setHook(nil)
+	got := h.counted(t, "?project=team/left")
+	var requests, prompt, cached, completion int
+	if len(got) != 1 {
+		t.Fatalf("%q", got)
+	}
+	if _, err := fmt.Sscanf(got[0], "team/left %d %d/%d/%d", &requests, &prompt, &cached, &completion); err != nil || requests != 2 || completion < 4 || prompt < 15 {
+		t.Errorf("%q, %v", got, err)
+	}
+	// A failure of the engine ends requests, too.
+	h.setHook(func(c sim.Call, _ int) error {
+		if c == sim.End {
+			return fmt.Errorf("no step today")
+		}
+		return nil
+	})
+	if status, answer := h.chat(nil, "Compat-Project: team/failed"); status != 500 {
+		t.Errorf("%d %s", status, answer)
+	}
+	h.setHook(nil)
+	wantUsage(t, h.counted(t, "?project=team/failed"), "team/failed 1 0/0/0")
+}
+
+// TestUsageTwin: many requests at once, of many projects, against the sums of
+// what their answers said.
+func TestUsageTwin(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	var mu sync.Mutex
+	twin := map[string][4]int{}
+	var wg sync.WaitGroup
+	for i := range 24 {
+		wg.Go(func() {
+			project := fmt.Sprintf("team/%d", i%5)
+			fields := map[string]any{"max_tokens": 1 + i, "ignore_eos": true, "temperature": 1, "n": 1 + i%3, "stream_options": map[string]any{}}
+			var u tokenUsage
+			if i%2 == 0 {
+				delete(fields, "stream_options")
+				u = h.complete(t, fields, "Compat-Project: "+project).Usage
+			} else {
+				chunks := h.streamed(t, fields, "Compat-Project: "+project)
+				u = *chunks[len(chunks)-1].Usage
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			c := twin[project]
+			twin[project] = [4]int{c[0] + 1, c[1] + u.Prompt, c[2] + u.Details.Cached, c[3] + u.Completion}
+		})
+	}
+	wg.Wait()
+	var want []string
+	for _, p := range slices.Sorted(maps.Keys(twin)) {
+		c := twin[p]
+		want = append(want, fmt.Sprintf("%s %d %d/%d/%d", p, c[0], c[1], c[2], c[3]))
+	}
+	wantUsage(t, h.counted(t, ""), want...)
+}
+
+func TestUsageSurvivesARestart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cfg := usage.DefaultConfig()
+	cfg.Dir = dir
+	run := func() []string {
+		book, err := usage.Open(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := newHouse(t, func(s *setup) { s.cfg.Usage = book })
+		h.complete(t, map[string]any{"ignore_eos": true}, "Compat-Project: team/one")
+		got := h.counted(t, "")
+		h.stop()
+		if err := book.Close(); err != nil {
+			t.Error(err)
+		}
+		return got
+	}
+	one, two := run(), run()
+	wantUsage(t, one, "team/one 1 15/0/5")
+	wantUsage(t, two, "team/one 2 30/0/10")
+}
+
+// Decision 25: with keys /usage needs one; without, it is for this machine alone.
+func TestUsageIsPrivate(t *testing.T) {
+	t.Parallel()
+	keyed := newHouse(t, func(s *setup) { s.cfg.APIKeys = []string{"k"} })
+	if status, answer, _ := keyed.get("GET", "/usage", ""); status != 401 || answer != `{"error":"Unauthorized"}` {
+		t.Errorf("%d %s", status, answer)
+	}
+	wantUsage(t, keyed.counted(t, "", "Authorization: Bearer k"))
+
+	h := newHouse(t, nil)
+	wantUsage(t, h.counted(t, ""))
+	ln, err := net.Listen("tcp", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var served sync.WaitGroup
+	served.Go(func() {
+		if err := h.srv.Serve(ln); err != nil {
+			t.Error(err)
+		}
+	})
+	waitFor(t, "the listener", h.srv.exposed.Load)
+	url := fmt.Sprintf("http://127.0.0.1:%d", ln.Addr().(*net.TCPAddr).Port)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for path, want := range map[string]int{"/usage": 401, "/v1/models": 200, "/health": 200} {
+		resp, err := client.Get(url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s: %d, want %d", path, resp.StatusCode, want)
+		}
+	}
+	h.stop()
+	served.Wait()
+}
+
+// TestRequestLog: one line for each request that ended, whatever became of it;
+// with project and tokens, and without a word of what was said.
+func TestRequestLog(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, func(s *setup) { s.cfg.LogRequests, s.cfg.APIKeys = true, []string{"k"} })
+	key := "Authorization: Bearer k"
+	secret := map[string]any{"messages": userSays("my secret question"), "ignore_eos": true}
+	h.complete(t, secret, key, "Compat-Project: team/one", "X-Request-Id: r1")
+	secret["stream"] = true
+	h.chat(secret, key, "X-Request-Id: r2")
+	h.chat(map[string]any{"temperature": "hot"}, key, "X-Request-Id: r3")
+	h.chat(nil, "X-Request-Id: r4")
+	h.get("GET", "/v1/models", "", key, "X-Request-Id: r5")
+	for _, probe := range []string{"/health", "/version", "/ping"} {
+		h.get("GET", probe, "")
+	}
+	waitFor(t, "the lines", func() bool { return h.log.times(logFinished) == 5 })
+	h.log.mu.Lock()
+	defer h.log.mu.Unlock()
+	want := []map[string]string{
+		{"id": "chatcmpl-r1", "project": "team/one", "status": "200", "stream": "false", "completion": "5", "cached": "0", "path": chatPath},
+		{"id": "chatcmpl-r2", "project": "", "status": "200", "stream": "true", "completion": "5", "path": chatPath},
+		{"id": "r3", "status": "400", "completion": "0", "error": "Bad Request"},
+		{"id": "r4", "status": "401"},
+		{"id": "r5", "status": "200", "path": "/v1/models"},
+	}
+	got := h.log.lines[logFinished]
+	if len(got) != len(want) {
+		t.Fatalf("%d lines", len(got))
+	}
+	var all bytes.Buffer
+	for i, line := range got {
+		for k, v := range want[i] {
+			if line[k] != v {
+				t.Errorf("line %d: %s=%q, want %q (%v)", i, k, line[k], v, line)
+			}
+		}
+		if line["took"] == "" {
+			t.Errorf("line %d: %v", i, line)
+		}
+		fmt.Fprint(&all, line)
+	}
+	if strings.Contains(all.String(), "secret") || strings.Contains(all.String(), "Bearer") {
+		t.Errorf("the log says what was said: %s", all.String())
+	}
+	if quiet := newHouse(t, nil); quiet.complete(t, nil) == nil || len(quiet.log.lines[logFinished]) != 0 {
+		t.Error("a line without being asked")
+	}
+}

@@ -1,0 +1,13 @@
+package server
+
+import (
+	"github.com/valyala/fasthttp"
+
+	"weir/api"
+)
+
+// openAPI answers GET /openapi.json. The document lists the functions that are
+// switched off, too, and says so of them.
+func (s *Server) openAPI(c *call) {
+	c.answer(fasthttp.StatusOK, string(api.OpenAPI(s.cfg.Version)))
+}

@@ -1,0 +1,186 @@
+package server
+
+import (
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// document is /openapi.json as the server gives it.
+type document struct {
+	schemas *jsonschema.Compiler
+	paths   map[string]any
+}
+
+func (h *house) document(t *testing.T, headers ...string) *document {
+	t.Helper()
+	status, answer, header := h.get("GET", "/openapi.json", "", headers...)
+	v, err := jsonschema.UnmarshalJSON(strings.NewReader(answer))
+	if err != nil || status != 200 || header.Get("Content-Type") != "application/json" {
+		t.Fatalf("%d %v", status, err)
+	}
+	d := &document{jsonschema.NewCompiler(), v.(map[string]any)["paths"].(map[string]any)}
+	if err := d.schemas.AddResource("openapi.json", v); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// check holds a text against what stands at the members of the document: the
+// path, the method, and then the request's or a response's.
+func (d *document) check(t *testing.T, text, media string, members ...string) {
+	t.Helper()
+	at := any(d.paths)
+	pointer := "openapi.json#/paths"
+	for _, m := range append(members, "content", media, "schema") {
+		next, ok := at.(map[string]any)[m]
+		if !ok {
+			if m == "content" && text == "" {
+				return // and none is described
+			}
+			t.Errorf("%v: %q is not described: %.200s", members, m, text)
+			return
+		}
+		at = next
+		pointer += "/" + url.PathEscape(strings.NewReplacer("~", "~0", "/", "~1").Replace(m))
+	}
+	s, err := d.schemas.Compile(pointer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	if err != nil {
+		t.Errorf("%v: %v in %.200s", members, err, text)
+		return
+	}
+	if err := s.Validate(value); err != nil {
+		t.Errorf("%v: %v\n%.2000s", members, err, text)
+	}
+}
+
+// TestOpenAPIRoutes: the document has every path and method of the server, and
+// says which want a key.
+func TestOpenAPIRoutes(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	d := h.document(t)
+	want := map[string]route{"/v1/models/{id}": {methods: "GET"}}
+	maps.Copy(want, routes)
+	if have := slices.Sorted(maps.Keys(d.paths)); !slices.Equal(have, slices.Sorted(maps.Keys(want))) {
+		t.Errorf("paths %v", have)
+	}
+	for path, r := range want {
+		ops, _ := d.paths[path].(map[string]any)
+		if have := strings.ToUpper(strings.Join(slices.Sorted(maps.Keys(ops)), ", ")); have != r.methods {
+			t.Errorf("%s: %s, want %s", path, have, r.methods)
+		}
+		for method, op := range ops {
+			_, open := op.(map[string]any)["security"]
+			_, refused := op.(map[string]any)["responses"].(map[string]any)["401"]
+			if open != r.open || refused == r.open {
+				t.Errorf("%s %s: open %v, 401 %v", method, path, open, refused)
+			}
+		}
+	}
+}
+
+// TestOpenAPIAnswers: what is sent and answered is what the document says, for
+// every function, every status that can be had easily, and both forms of answers.
+func TestOpenAPIAnswers(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, func(s *setup) {
+		s.cfg.Functions = Functions{Dev: true, TokenizerInfo: true, LoadTracking: true, Settings: map[string]string{"a": "b"}}
+		s.cfg.APIKeys = []string{"k"}
+		s.model.Fingerprint = "fp_1"
+	})
+	const key = "Authorization: Bearer k"
+	d := h.document(t, key)
+	chat := func(fields map[string]any) string { return base(t, fields) }
+	text := func(fields map[string]any) string { return textBody(t, fields) }
+	everything := map[string]any{"logprobs": true, "top_logprobs": 3, "return_token_ids": true, "n": 2, "temperature": 0.5, "seed": 1, "stop": []string{"e"}, "logit_bias": map[string]any{"5": 1}, "min_tokens": 0,
+		"user": nil, "tools": nil, "tool_choice": "none", "repetition_detection": map[string]any{"max_pattern_size": 4, "min_count": 3}, "cache_salt": "s", "engine_xargs": map[string]any{"a": []any{1, "b"}},
+		"chat_template_kwargs": map[string]any{"x": 1}, "truncate_prompt_tokens": -1, "top_p": 0.9, "top_k": 40, "min_p": 0.01, "documents": []any{map[string]any{"a": 1}}, "request_id": "r", "stop_token_ids": []int{300}}
+	streams := map[string]any{"stream": true, "stream_options": map[string]any{"include_usage": true, "continuous_usage_stats": true}}
+	both := maps.Clone(everything)
+	maps.Copy(both, streams)
+	texts := map[string]any{"prompt": []string{"a", "b"}, "logprobs": 2, "echo": true, "return_token_ids": true, "n": 2, "temperature": 1, "stop": "e"}
+	textStream := maps.Clone(texts)
+	maps.Copy(textStream, streams)
+	seen := map[string]bool{}
+	for _, c := range []struct {
+		method, path, template, body string
+		status                       int
+		headers                      []string
+	}{
+		{"POST", chatPath, "", chat(nil), 200, nil}, {"POST", chatPath, "", chat(everything), 200, nil}, {"POST", chatPath, "", chat(map[string]any{"prompt_logprobs": 2}), 200, nil},
+		{"POST", chatPath, "", chat(streams), 200, nil}, {"POST", chatPath, "", chat(both), 200, nil},
+		{"POST", chatPath, "", "{", 400, nil}, {"POST", chatPath, "", chat(map[string]any{"model": "x"}), 404, nil}, {"POST", chatPath, "", chat(nil), 401, []string{""}},
+		{"POST", chatPath, "", chat(map[string]any{"messages": userSays([]any{map[string]any{"type": "file"}})}), 501, nil},
+		{"POST", chatPath, "", chat(map[string]any{"allowed_token_ids": []int{endOfTurn}, "min_tokens": 3}), 400, nil},
+		{"POST", textPath, "", text(nil), 200, nil}, {"POST", textPath, "", text(texts), 200, nil}, {"POST", textPath, "", text(textStream), 200, nil}, {"POST", textPath, "", text(streams), 200, nil},
+		{"POST", textPath, "", text(map[string]any{"prompt": [][]int{{5}, {6}}, "prompt_logprobs": 1, "max_tokens": 0, "echo": true}), 200, nil},
+		{"POST", textPath, "", text(map[string]any{"suffix": "x"}), 400, nil}, {"POST", textPath, "", text(map[string]any{"model": "x"}), 404, nil}, {"POST", textPath, "", text(nil), 401, []string{""}},
+		{"POST", chatPath + "/render", "", chat(everything), 200, nil}, {"POST", chatPath + "/render", "", chat(streams), 200, nil}, {"POST", textPath + "/render", "", text(textStream), 200, nil}, {"POST", textPath + "/render", "", "{}", 400, nil},
+		{"GET", "/v1/models", "", "", 200, nil}, {"GET", "/v1/models/tiny", "/v1/models/{id}", "", 200, nil}, {"GET", "/v1/models/none", "/v1/models/{id}", "", 404, nil}, {"GET", "/v1/models", "", "", 401, []string{""}},
+		{"POST", "/tokenize", "", `{"prompt":"Hi","return_token_strs":true}`, 200, nil}, {"POST", "/tokenize", "", `{"messages":[{"role":"user","content":"x"}]}`, 200, nil}, {"POST", "/tokenize", "", `{}`, 400, nil},
+		{"POST", "/detokenize", "", `{"tokens":[5,6]}`, 200, nil}, {"POST", "/detokenize", "", `{"tokens":[-1]}`, 400, nil},
+		{"GET", "/health", "", "", 200, nil}, {"GET", "/ping", "", "", 200, nil}, {"POST", "/ping", "", "", 200, nil}, {"GET", "/ready", "", "", 200, nil}, {"GET", "/version", "", "", 200, nil},
+		{"GET", "/load", "", "", 200, nil}, {"GET", "/usage", "", "", 200, nil}, {"GET", "/usage?project=x", "/usage", "", 400, nil}, {"GET", "/server_info", "", "", 200, nil}, {"GET", "/server_info?config_format=json", "/server_info", "", 200, nil}, {"GET", "/server_info?config_format=x", "/server_info", "", 400, nil},
+		{"POST", "/reset_prefix_cache?reset_running_requests=true", "/reset_prefix_cache", "", 200, nil}, {"POST", "/reset_prefix_cache?reset_external=x", "/reset_prefix_cache", "", 400, nil},
+		{"GET", "/tokenizer_info", "", "", 200, nil}, {"GET", "/openapi.json", "", "", 200, nil},
+	} {
+		if c.template == "" {
+			c.template = c.path
+		}
+		if c.headers == nil {
+			c.headers = []string{key}
+		}
+		seen[c.template] = true
+		method, code := strings.ToLower(c.method), strconv.Itoa(c.status)
+		if c.body != "" && c.status == 200 {
+			d.check(t, c.body, "application/json", c.template, method, "requestBody")
+		}
+		status, answer, header := h.get(c.method, c.path, c.body, c.headers...)
+		if status != c.status {
+			t.Errorf("%s %s: %d %s, want %d", c.method, c.path, status, answer, c.status)
+			continue
+		}
+		media, _, _ := strings.Cut(header.Get("Content-Type"), ";")
+		if media != "text/event-stream" {
+			d.check(t, answer, media, c.template, method, "responses", code)
+			continue
+		}
+		for ev := range strings.SplitSeq(strings.TrimSuffix(answer, "data: [DONE]\n\n"), "\n\n") {
+			if data, ok := strings.CutPrefix(ev, "data: "); ok {
+				d.check(t, data, media, c.template, method, "responses", code)
+			}
+		}
+	}
+	for path := range d.paths {
+		if !seen[path] {
+			t.Errorf("nothing is asked of %s", path)
+		}
+	}
+	loading := newHouse(t, func(s *setup) { s.noModel = true })
+	for path := range d.paths {
+		for method, op := range d.paths[path].(map[string]any) {
+			if _, ok := op.(map[string]any)["responses"].(map[string]any)["503"]; !ok {
+				continue
+			}
+			status, answer, _ := loading.get(strings.ToUpper(method), path, "{}")
+			if path == "/reset_prefix_cache" || path == "/tokenizer_info" {
+				continue // switched off
+			}
+			if status != 503 {
+				t.Errorf("%s without a model: %d %s", path, status, answer)
+				continue
+			}
+			d.check(t, answer, "application/json", path, method, "responses", "503")
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"weir/api"
+	"weir/engine"
+)
+
+// track counts a request that generates, until its answer is complete.
+func (s *Server) track(c *call) {
+	if s.cfg.Functions.LoadTracking {
+		s.load.Add(1)
+		c.load = &s.load
+	}
+}
+
+// serverLoad answers GET /load.
+func (s *Server) serverLoad(c *call) {
+	c.answer(fasthttp.StatusOK, `{"server_load":`+strconv.FormatInt(s.load.Load(), 10)+`}`)
+}
+
+// serverInfo answers GET /server_info, for developers. The keys are the
+// reference engine's; scripts look for them.
+func (s *Server) serverInfo(c *call) {
+	var config any = s.cfg.Functions.Settings
+	switch format := string(c.QueryArgs().Peek("config_format")); format {
+	case "", "text":
+		var lines []string
+		for name, value := range s.cfg.Functions.Settings {
+			lines = append(lines, name+"="+value)
+		}
+		slices.Sort(lines)
+		config = strings.Join(lines, "\n")
+	case "json":
+	default:
+		s.fail(c, badRequest("config_format", "config_format must be text or json, got %.64q.", format))
+		return
+	}
+	body, err := json.Marshal(map[string]any{
+		"vllm_config": config,
+		"vllm_env":    map[string]string{},
+		"system_env": map[string]any{
+			"version": s.cfg.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
+			"processors": runtime.NumCPU(), "gomaxprocs": runtime.GOMAXPROCS(0), "goroutines": runtime.NumGoroutine(),
+		},
+	})
+	if err != nil {
+		s.fail(c, err)
+		return
+	}
+	c.answer(fasthttp.StatusOK, string(body))
+}
+
+// resetPrefixCache answers POST /reset_prefix_cache, for developers and
+// benchmarks: 200 whether or not the cache could be emptied, as the reference
+// engine does. The log says which.
+func (s *Server) resetPrefixCache(c *call) {
+	m, err := s.serving()
+	if err != nil {
+		s.fail(c, err)
+		return
+	}
+	force, bad := flag(c, "reset_running_requests")
+	if _, bad1 := flag(c, "reset_external"); bad == nil { // there is no cache outside
+		bad = bad1
+	}
+	if bad != nil {
+		s.fail(c, bad)
+		return
+	}
+	switch err := m.Engine.ForgetPrefixes(c.ctx, force); {
+	case errors.Is(err, engine.ErrBusy):
+		s.log.Warn("prefix cache not reset: requests are running", "reset_running_requests", force)
+	case err != nil:
+		s.fail(c, err)
+		return
+	default:
+		s.log.Info("prefix cache reset", "reset_running_requests", force)
+	}
+	c.SetStatusCode(fasthttp.StatusOK)
+}
+
+// flag reads a boolean from the query, in the spellings that bodies have; false
+// if it is not there.
+func flag(c *call, name string) (bool, *api.Error) {
+	text := string(c.QueryArgs().Peek(name))
+	if text == "" {
+		return false, nil
+	}
+	on, ok := api.ParseBool(text)
+	if !ok {
+		return false, badRequest(name, "%s must be a boolean, got %.64q.", name, text)
+	}
+	return on, nil
+}

@@ -1,0 +1,174 @@
+package server
+
+import (
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/backend/sim"
+)
+
+// Spec chat-completions 17.4: /load is 0, 1 during a request, and 0 again,
+// whether it streams or not, fails or not; and always 0 without the switch.
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	for _, on := range []bool{true, false} {
+		h := newHouse(t, func(s *setup) { s.cfg.Functions.LoadTracking = on })
+		load := func(want string) {
+			t.Helper()
+			if !on {
+				want = "0"
+			}
+			if status, answer, _ := h.get("GET", "/load", ""); status != 200 || answer != `{"server_load":`+want+`}` {
+				t.Errorf("tracking %v: %d %s, want %s", on, status, answer, want)
+			}
+		}
+		load("0")
+		for _, body := range []struct{ path, text string }{
+			{chatPath, base(t, nil)}, {chatPath, base(t, map[string]any{"stream": true})}, {textPath, textBody(t, map[string]any{"prompt": []string{"a", "b"}, "stream": true})}, {textPath, textBody(t, nil)},
+		} {
+			gate, reached := make(chan struct{}), make(chan struct{}, 1)
+			h.setHook(func(sim.Call, int) error {
+				select {
+				case reached <- struct{}{}:
+				default:
+				}
+				<-gate
+				return nil
+			})
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_, _, _ = h.get("POST", body.path, body.text)
+			}()
+			<-reached
+			load("1")
+			close(gate)
+			<-done
+			h.setHook(nil)
+			waitFor(t, "no load", func() bool { return h.srv.load.Load() == 0 })
+			load("0")
+		}
+		h.get("POST", chatPath, "{")
+		h.get("POST", "/tokenize", `{"prompt":"x"}`)
+		load("0")
+		// A stream that is broken off counts no longer, either.
+		h.setHook(nil)
+		resp := h.do("POST", chatPath, base(t, map[string]any{"stream": true, "max_tokens": 900, "ignore_eos": true}))
+		if _, err := io.ReadFull(resp.Body, make([]byte, 10)); err != nil {
+			t.Error(err)
+		}
+		resp.Body.Close()
+		waitFor(t, "no load", func() bool { return h.srv.load.Load() == 0 })
+	}
+}
+
+// Spec 1.1: nobody finds the developer's functions unless they are switched on.
+func TestDevMode(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	for _, c := range [][2]string{{"GET", "/server_info"}, {"POST", "/reset_prefix_cache"}, {"GET", "/tokenizer_info"}} {
+		if status, answer, _ := h.get(c[0], c[1], ""); status != 404 || answer != `{"detail":"Not Found"}` {
+			t.Errorf("%s: %d %s", c[1], status, answer)
+		}
+	}
+	h = newHouse(t, func(s *setup) {
+		s.cfg.Version = "1.2.3"
+		s.cfg.Functions = Functions{Dev: true, Settings: map[string]string{"b": "2", "a": "1"}}
+	})
+	var info struct {
+		Config json.RawMessage `json:"vllm_config"`
+		Env    map[string]any  `json:"vllm_env"`
+		System map[string]any  `json:"system_env"`
+	}
+	for query, want := range map[string]string{"": `"a=1\nb=2"`, "?config_format=text": `"a=1\nb=2"`, "?config_format=json": `{"a":"1","b":"2"}`} {
+		status, answer, _ := h.get("GET", "/server_info"+query, "")
+		if err := json.Unmarshal([]byte(answer), &info); err != nil || status != 200 || string(info.Config) != want || info.Env == nil || info.System["version"] != "1.2.3" {
+			t.Errorf("%s: %d %s", query, status, answer)
+		}
+	}
+	status, answer, _ := h.get("GET", "/server_info?config_format=yaml", "")
+	refused(t, status, answer, 400, "config_format")
+}
+
+// Spec 14: 200 and no body, whether there was something to do or not; running
+// requests keep the cache, unless they are to start over.
+func TestResetPrefixCache(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, func(s *setup) { s.cfg.Functions.Dev = true; s.spec.Depth = 2 })
+	reset := func(query string) {
+		t.Helper()
+		if status, answer, _ := h.get("POST", "/reset_prefix_cache"+query, ""); status != 200 || answer != "" {
+			t.Errorf("%s: %d %s", query, status, answer)
+		}
+	}
+	long := map[string]any{"messages": userSays(strings.Repeat("word ", 40))}
+	cached := func() int {
+		t.Helper()
+		d := h.complete(t, long).Usage.Details
+		if d == nil {
+			t.Fatal("no details")
+		}
+		return d.Cached
+	}
+	cached()
+	if cached() == 0 {
+		t.Error("nothing is cached")
+	}
+	reset("")
+	if n := cached(); n != 0 {
+		t.Errorf("%d cached after the reset", n)
+	}
+	all := map[string]any{"max_tokens": 900, "ignore_eos": true}
+	want := *h.complete(t, all).Choices[0].Message.Content
+	steps, gate := make(chan struct{}), make(chan struct{})
+	h.setHook(func(c sim.Call, _ int) error {
+		if c == sim.End {
+			select {
+			case steps <- struct{}{}:
+			case <-gate:
+			}
+		}
+		return nil
+	})
+	got := make(chan string)
+	go func() { got <- *h.complete(t, all).Choices[0].Message.Content }()
+	for range 5 {
+		<-steps
+	}
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		reset("?reset_running_requests=false&reset_external=true")
+		reset("?reset_running_requests=true")
+	}()
+	tick := time.NewTicker(5 * time.Millisecond) // a step now and then, or the request is over before the reset comes
+	defer tick.Stop()
+	for step, open := (chan struct{})(nil), true; open; {
+		select {
+		case <-tick.C:
+			step = steps
+		case <-step:
+			step = nil
+		case <-answered:
+			open = false
+		}
+	}
+	close(gate)
+	if text := <-got; text != want {
+		t.Errorf("another answer: %q, want %q", text, want)
+	}
+	if st := h.eng.Stats(); st.Preemptions != 1 || h.log.times("prefix cache not reset: requests are running") != 1 || h.log.times("prefix cache reset") != 2 {
+		t.Errorf("%d preemptions, %d refused, %d reset", st.Preemptions, h.log.times("prefix cache not reset: requests are running"), h.log.times("prefix cache reset"))
+	}
+	for _, query := range []string{"reset_running_requests=2", "reset_external=perhaps"} {
+		status, answer, _ := h.get("POST", "/reset_prefix_cache?"+query, "")
+		name, _, _ := strings.Cut(query, "=")
+		refused(t, status, answer, 400, name)
+	}
+	if status, _, _ := h.get("GET", "/reset_prefix_cache", ""); status != 405 {
+		t.Errorf("GET: %d", status)
+	}
+}

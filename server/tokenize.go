@@ -1,0 +1,75 @@
+package server
+
+import (
+	"context"
+
+	"github.com/valyala/fasthttp"
+
+	"weir/api"
+	"weir/tokenizer"
+)
+
+// prepareJSON answers with the body that prepare makes.
+func (s *Server) prepareJSON(c *call, prepare preparation[[]byte]) {
+	if body, _, ok := atWork(s, c, prepare); ok {
+		c.SetStatusCode(fasthttp.StatusOK)
+		c.SetContentType("application/json")
+		c.Response.SetBodyRaw(body)
+	}
+}
+
+// tokenize answers POST /tokenize: the tokens of a text, or those that the
+// messages of a chat become. No length is too long for it.
+func (s *Server) tokenize(c *call) {
+	s.prepareJSON(c, func(ctx context.Context, m *Model, body []byte, _ sender) ([]byte, error) {
+		q, bad := api.DecodeTokenize(body, s.cfg.Limits)
+		if bad != nil {
+			return nil, bad
+		}
+		if !m.serves(q.Model) {
+			return nil, api.ErrModelNotFound(q.Model)
+		}
+		text := ""
+		if q.Prompt != nil {
+			text = *q.Prompt
+		} else {
+			if bad := q.CheckPrompt(); bad != nil {
+				return nil, bad
+			}
+			if q.HasMedia() {
+				return nil, api.ErrNotMultimodal(m.Names[0])
+			}
+			p, bad := m.render(&q.ChatRequest)
+			if bad != nil {
+				return nil, bad
+			}
+			text = p.Text
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		a := api.Tokenized{Tokens: m.Tokenizer.Encode(nil, text, q.AddSpecialTokens), MaxModelLen: m.MaxLen}
+		if q.TokenStrs {
+			a.Strs = m.Tokenizer.Token
+		}
+		return api.AppendTokenized(nil, &a), nil
+	})
+}
+
+// detokenize answers POST /detokenize: the text of tokens, special ones spelled out.
+func (s *Server) detokenize(c *call) {
+	s.prepareJSON(c, func(_ context.Context, m *Model, body []byte, _ sender) ([]byte, error) {
+		q, bad := api.DecodeDetokenize(body, s.cfg.Limits)
+		if bad != nil {
+			return nil, bad
+		}
+		if !m.serves(q.Model) {
+			return nil, api.ErrModelNotFound(q.Model)
+		}
+		tokens, strange := ids(q.Tokens, m.VocabSize)
+		if strange != nil {
+			return nil, api.ErrPromptIDs(strange, m.VocabSize)
+		}
+		return api.AppendDetokenized(nil, m.Tokenizer.Decode(tokens, tokenizer.DecodeOptions{})), nil
+	})
+}
