@@ -1,6 +1,8 @@
 package server
 
 import (
+	"bytes"
+	"compress/gzip"
 	"fmt"
 	"io"
 	"net"
@@ -41,6 +43,11 @@ func TestLogCut(t *testing.T) {
 	}
 	body := one(many...)
 	part := len(body) * 9 / 10
+	var z bytes.Buffer
+	zw := gzip.NewWriter(&z)
+	_, _ = io.WriteString(zw, body)
+	_ = zw.Close()
+	zipped := z.String()
 	chunk := func(s string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(s), s) }
 	for name, c := range map[string]struct {
 		send   string
@@ -55,12 +62,15 @@ func TestLogCut(t *testing.T) {
 		"chunked, silent":      {postLog(-1, "Transfer-Encoding: chunked") + chunk(body[:part]), func(*raw) {}, 408},
 		"chunked, ended early": {postLog(-1, "Transfer-Encoding: chunked") + chunk(body[:part]) + "0\r\n\r\n", func(*raw) {}, 422},
 		"chunked, broken":      {postLog(-1, "Transfer-Encoding: chunked") + chunk(body[:part]) + "xyz\r\n", func(*raw) {}, 400},
+		"gzip, silent":         {postLog(len(zipped), "Content-Encoding: gzip") + zipped[:len(zipped)/2], func(*raw) {}, 408},
+		"all but white space":  {postLog(len(body)+9000) + body + strings.Repeat(" ", 8999), func(r *raw) { r.Close() }, 0},
+		"silent at the end":    {postLog(len(body)+9000) + body + strings.Repeat(" ", 8999), func(*raw) {}, 408},
 		"too little to stage":  {postLog(100_000) + body[:10_000], func(r *raw) { r.Close() }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := h.raw(t)
 			r.send(c.send)
-			if len(c.send) > 1<<20 {
+			if strings.HasPrefix(name, "closed") || name == "half-closed" || name == "reset" {
 				waitFor(t, "staging", func() bool { return l.keys(t, 'D') > 0 })
 			}
 			c.end(r)

@@ -83,6 +83,21 @@ func TestRecord(t *testing.T) {
 	if strings.Count(lines, `"scored":false`) != 2 {
 		t.Errorf("%s", lines)
 	}
+	if _, lines, _ = h.get("GET", "/v1/preview/models/tiny/export?format=jsonl-groups", ""); strings.Count(lines, `"reward":null`) != 2 {
+		t.Errorf("%s", lines)
+	}
+	// What is echoed was not made by the model.
+	_, answer = h.chat(map[string]any{"echo": true, "continue_final_message": true, "add_generation_prompt": false,
+		"messages": []any{map[string]any{"role": "user", "content": "Hi"}, map[string]any{"role": "assistant", "content": "Once upon"}}}, "Compat-Project: acme/support")
+	if err := json.Unmarshal([]byte(answer), &want); err != nil {
+		t.Fatal(err)
+	}
+	all := want.Choices[0]["message"].(map[string]any)["content"].(string)
+	turns := h.recorded(t, "tiny", 3)[2]["trajectory"].(map[string]any)["messages_and_choices"].([]any)
+	made := turns[len(turns)-1].(map[string]any)["message"].(map[string]any)["content"].(string)
+	if made == "" || made == all || !strings.HasSuffix(all, made) {
+		t.Errorf("%q of %q", made, all)
+	}
 }
 
 // A stream is recorded as the same request without one is, and answered with the

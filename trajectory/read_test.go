@@ -342,8 +342,8 @@ func (stuck) Read([]byte) (int, error) { return 0, nil }
 // What is exact stays exact (T-11, checklist 29), wherever the windows end.
 func TestExact(t *testing.T) {
 	const exact = `{"metadata":{"big":123456789012345678901234567890,"one":1.0,"s":"\ud83d","pair":"\ud83d\ude00","raw":"😀ä","esc":"\/\u0041","z":1e-400,"z2":-0.0,"n":9223372036854775807},"metadata2":null,"reward":1.50,"reward":2.0}`
-	for pad := range 40 {
-		body := one(`{"logs":["` + strings.Repeat("x", window-120+pad*4) + `"]},` + exact)
+	for pad := range 300 {
+		body := one(`{"logs":["` + strings.Repeat("x", window-350+pad) + `"]},` + exact)
 		for _, r := range []io.Reader{strings.NewReader(body), iotest.HalfReader(strings.NewReader(body)), iotest.DataErrReader(strings.NewReader(body))} {
 			h := new(heap)
 			if _, err := Read(r, DefaultLimits(), h); err != nil {

@@ -321,6 +321,31 @@ func TestChangedByOthers(t *testing.T) {
 	equal(t, s.texts("t", "m", &Filter{}), []string{"group 0 {}", `0/1 {"reward":2}`})
 }
 
+// A process that ends between a change and its sweep leaves nothing either.
+func TestReplacedIsSweptLater(t *testing.T) {
+	s := newShelf(t)
+	r := s.mustLog("t", "m", batch("train", group("", `{"reward":1}`, `{"reward":2}`)))
+	s.Archive.stop()
+	s.Archive.ended.Wait() // no sweeper
+	one := 1.0
+	if n, err := s.Archive.Delete(t.Context(), "t", "m", &Filter{MaxReward: &one}, false); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	if s.keys(tagBlock) != 6 || s.keys(tagMarker) != 1 {
+		t.Errorf("%d blocks, %d markers", s.keys(tagBlock), s.keys(tagMarker))
+	}
+	s.reopen()
+	s.until("swept", func() bool { return s.keys(tagBlock) == 3 && s.keys(tagMarker) == 0 })
+	equal(t, s.texts("t", "m", &Filter{}), []string{"group 0 {}", `0/1 {"reward":2}`})
+	s.Archive.stop()
+	s.Archive.ended.Wait()
+	if _, err := s.DeleteBatch(t.Context(), "t", "m", r.ID); err != nil {
+		t.Fatal(err)
+	}
+	s.reopen()
+	s.until("swept", func() bool { return s.keys(tagBlock) == 0 && s.keys(tagMarker) == 0 })
+}
+
 func TestRecords(t *testing.T) {
 	x := &Row{Group: 1 << 40, Index: 3, text: span{1 << 50, 7}, Facts: trajectory.Facts{
 		Reward: -0.1, Scored: true, Initial: trajectory.Some(-1 << 63), Final: trajectory.Some(1<<63 - 1), Start: time.Unix(-5, 999).UTC(), Tools: true,
