@@ -219,7 +219,7 @@ func (p *parser) times(f, with *expr) {
 	}
 	at, ok := parseTime(with.value.text)
 	if !ok {
-		p.refuse("created_at is compared with something that is not a date: " + clip(with.value.text))
+		p.refuse("created_at is compared with something that is not a date")
 		return
 	}
 	with.value = value{kind: kindNum, num: number{float: float64(at.UnixMilli())/1000 + float64(at.Nanosecond()%1e6)/1e9}}

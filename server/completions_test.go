@@ -370,7 +370,7 @@ func TestTextErrors(t *testing.T) {
 		"prompt logprobs":    {map[string]any{"prompt_logprobs": 21}, 400, "prompt_logprobs"},
 		"greedy n":           {map[string]any{"n": 2}, 400, ""},
 		"priority":           {map[string]any{"priority": 1}, 400, "priority"},
-		"structured outputs": {map[string]any{"structured_outputs": map[string]any{"regex": "a"}}, 400, ""},
+		"structured outputs": {map[string]any{"structured_outputs": map[string]any{"regex": "("}}, 400, ""},
 		"xargs":              {map[string]any{"vllm_xargs": map[string]any{"a": []int{1}}}, 400, ""},
 	} {
 		for _, stream := range []bool{false, true} {

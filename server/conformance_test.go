@@ -412,24 +412,6 @@ func TestC22SameRequestID(t *testing.T) {
 	wg.Wait()
 }
 
-// Section 8: not built in yet, and nobody may believe otherwise.
-func TestStructuredOutputsAreRefused(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t, nil)
-	for _, fields := range []map[string]any{
-		{"structured_outputs": map[string]any{"regex": "a"}},
-		{"structured_outputs": map[string]any{"choice": []string{"a", "b"}}},
-		{"response_format": map[string]any{"type": "json_object"}},
-		{"response_format": map[string]any{"type": "json_schema", "json_schema": map[string]any{"name": "x", "schema": map[string]any{}}}},
-	} {
-		status, answer := h.chat(fields)
-		if f := refused(t, status, answer, 400, ""); !strings.Contains(f.Message, "does not constrain outputs yet") {
-			t.Error(answer)
-		}
-	}
-	h.complete(t, map[string]any{"response_format": map[string]any{"type": "text"}})
-}
-
 func TestC130Keys(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, func(s *setup) { s.model.Fingerprint = "fp_1" })

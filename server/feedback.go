@@ -61,9 +61,12 @@ func feedbackType(header string) bool {
 	return media == "" || ok && (sub == "json" || strings.HasSuffix(sub, "+json"))
 }
 
-// theirs reports whether the reference's client sent a request: it marks those
-// that it repeats.
-func theirs(c *call) bool { return len(c.Request.Header.Peek("X-Weave-Retry-Id")) > 0 }
+// theirs reports whether the reference's client sent a request, which says so in
+// one header or the other, by its version.
+func theirs(c *call) bool {
+	h := &c.Request.Header
+	return len(h.Peek("X-Weave-Client-Capabilities"))+len(h.Peek("X-Weave-Retry-Id")) > 0
+}
 
 // once is the request's idempotency key, or false: it has one that is none.
 func (c *call) once(path string) (feedback.Once, bool) {

@@ -210,9 +210,11 @@ func TestFeedbackDialect(t *testing.T) {
 	if row := o.query(`{"project_id":"acme/support"}`)[0].(map[string]any); row["trace_ref"] != callRef || len(row) != 13 {
 		t.Errorf("%v", row)
 	}
-	_, answer, _ = o.post("query", `{"project_id":"acme/support"}`, "X-Weave-Retry-Id: r1")
-	if row := answer["result"].([]any)[0].(map[string]any); row["weave_ref"] != callRef {
-		t.Errorf("%v", row)
+	for _, header := range []string{"X-Weave-Retry-Id: r1", "X-Weave-Client-Capabilities: trace_id_on_end"} {
+		_, answer, _ = o.post("query", `{"project_id":"acme/support"}`, header)
+		if row := answer["result"].([]any)[0].(map[string]any); row["weave_ref"] != callRef || row["wb_user_id"] != "u-17" {
+			t.Errorf("%v", row)
+		}
 	}
 	for _, body := range []string{
 		item("weave_ref", callRef), item("wb_user_id", "u"), item("trace_ref", nil, "weave_ref", callRef, "platform_user_id", "u"),

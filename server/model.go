@@ -34,6 +34,8 @@ type Model struct {
 	VocabSize  int  // ids below it can be drawn
 	Priority   bool // the scheduler goes by priority
 	Generation Generation
+
+	constraints *constraints
 }
 
 // Generation is what the model's generation_config.json and the operator's

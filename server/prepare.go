@@ -3,9 +3,11 @@ package server
 import (
 	"context"
 	"errors"
+	"slices"
 	"unicode/utf8"
 
 	"weir/api"
+	"weir/auth"
 	"weir/chat"
 	"weir/chat/reasoning"
 	"weir/engine"
@@ -23,6 +25,7 @@ type prepared struct {
 type sender struct {
 	id      string // X-Request-Id
 	project string
+	who     *auth.Identity
 }
 
 // prepare does everything that a request needs before the engine sees it: it
@@ -96,6 +99,9 @@ func (m *Model) admit(ctx context.Context, q *api.Options, from *sender) error {
 	if !m.serves(q.Model) {
 		return api.ErrModelNotFound(q.Model)
 	}
+	if !slices.ContainsFunc(m.Names, from.who.MayUse) {
+		return api.ErrPermission("The key is not for the model " + m.Names[0] + ".")
+	}
 	if from.id == "" && q.RequestID != nil {
 		from.id = *q.RequestID
 	}
@@ -155,9 +161,6 @@ func (s *Server) checkOptions(m *Model, q *api.Options) *api.Error {
 	}
 	if q.Priority != 0 && !m.Priority {
 		return api.ErrPriority(q.Priority)
-	}
-	if q.Constraint != nil {
-		return api.ErrConstraint(q.Constraint.Kind, "this build does not constrain outputs yet")
 	}
 	if n := q.PromptLogprobs; n != nil {
 		return s.logprobLimit(m, *n, api.ErrMaxPromptLogprobs)

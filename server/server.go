@@ -20,15 +20,16 @@ import (
 // Server answers HTTP. It may listen before it has a model: until SetModel,
 // what needs one is answered with 503.
 type Server struct {
-	cfg    Config
-	log    *slog.Logger
-	http   *fasthttp.Server
-	conns  *connections
-	queue  *queue
-	keys   *auth.Keyring
-	salts  salter
-	bodies budget
-	load   atomic.Int64 // requests that generate; counted with LoadTracking
+	cfg       Config
+	log       *slog.Logger
+	http      *fasthttp.Server
+	conns     *connections
+	queue     *queue
+	compiling *queue // of grammars
+	keys      *auth.Keyring
+	salts     salter
+	bodies    budget
+	load      atomic.Int64 // requests that generate; counted with LoadTracking
 
 	uploads  atomic.Int64 // log requests being read
 	recorder *recorder    // nil: nothing is recorded
@@ -70,6 +71,9 @@ func New(cfg Config) (*Server, error) {
 		}
 	}
 	if s.queue, err = newQueue(cfg.PrepareQueue, cfg.PrepareWorkers); err != nil {
+		return nil, err
+	}
+	if s.compiling, err = newQueue(cfg.PrepareQueue, max(1, cfg.PrepareWorkers/2)); err != nil {
 		return nil, err
 	}
 	if s.usage = cfg.Usage; s.usage == nil {
@@ -134,6 +138,7 @@ func (s *Server) SetModel(m *Model) error {
 	if err := m.validate(); err != nil {
 		return err
 	}
+	m.constraints = newConstraints(m)
 	s.model.Store(m)
 	g := &m.Generation
 	s.log.Info("model ready", "names", m.Names, "max_model_len", m.MaxLen, "temperature", or(nil, g.Temperature, 1), "top_p", or(nil, g.TopP, 1),
@@ -173,6 +178,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	s.conns.watch.close()
 	s.queue.close()
+	s.compiling.close()
 	if s.recorder != nil {
 		s.recorder.close()
 	}

@@ -89,7 +89,7 @@ func (s *Server) upload(c *call, model, encoding, key string) (archive.Receipt, 
 	}
 	// Who may not write learns that behind the errors of the body (T-6), but
 	// nothing of it is staged.
-	var sink trajectory.Sink = nowhere{}
+	var sink trajectory.Sink = discard{}
 	var up *archive.Upload
 	allowed := c.who.Rights&auth.Write != 0
 	if allowed {
@@ -132,11 +132,11 @@ func (s *Server) upload(c *call, model, encoding, key string) (archive.Receipt, 
 	return up.Commit(m)
 }
 
-// nowhere is a sink for bodies that are only checked.
-type nowhere struct{}
+// discard is a sink for bodies that are only checked.
+type discard struct{}
 
-func (nowhere) Trajectory(*trajectory.Trajectory) error { return nil }
-func (nowhere) Group(*trajectory.Group) error           { return nil }
+func (discard) Trajectory(*trajectory.Trajectory) error { return nil }
+func (discard) Group(*trajectory.Group) error           { return nil }
 
 // inflow is a request body as it is sent: read with a deadline for each piece,
 // bounded, and known to be complete when it ends.

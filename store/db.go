@@ -76,6 +76,7 @@ func Start(cfg Config) (*DB, error) {
 	d := &DB{cfg: cfg, log: cfg.Log, ready: make(chan struct{}), tried: make(chan struct{}), quit: make(chan struct{}), chores: make(chan chore)}
 	d.in.init(cfg.MaxQueue)
 	d.state.err = ErrOpening
+	d.deleted.Store(true) // before the process ended, perhaps
 	d.ended.Go(d.run)
 	d.ended.Go(d.clean)
 	return d, nil
@@ -243,6 +244,11 @@ func (d *DB) unshut() (db *badger.DB, err error) {
 		return nil, err
 	}
 	damage, err := mendDir(d.cfg.Dir)
+	if err == nil {
+		var tables []Damage
+		tables, err = mendTables(d.cfg.Dir, d.options())
+		damage = append(damage, tables...)
+	}
 	lock()
 	if err != nil {
 		return nil, err
@@ -293,6 +299,11 @@ type badgerLog struct{ d *DB }
 func (l badgerLog) Errorf(format string, args ...any) {
 	if strings.Contains(format, "while curlf sync") {
 		l.d.unsynced.Store(true) // the only sign of it: the commit succeeds
+	}
+	if strings.HasPrefix(format, "Ignoring table") { // with all that is in it; this is the only sign of it, too
+		l.d.state.Lock()
+		l.d.state.damage = append(l.d.state.damage, Damage{File: filepath.Base(fmt.Sprint(args...))})
+		l.d.state.Unlock()
 	}
 	l.d.log.Error("badger: " + strings.TrimSpace(fmt.Sprintf(format, args...)))
 }

@@ -9,6 +9,8 @@
 //	log.go      badger stops replaying a log at the first record that is damaged and
 //	            cuts off the rest: before a database is opened, damage in the middle
 //	            of a log is copied aside, bridged and reported
+//	sst.go      a damaged table ends the process, or compaction drops what stands
+//	            behind the damage: tables are checked before, and mended
 //	writer.go   a failed write leaves badger unusable, a failed sync of its value log
 //	            goes unreported, and it does not sync the directory of a new log file
 //	disk.go     badger writes through maps of sparse files: on a full disk that is a

@@ -94,6 +94,13 @@ func (b *Backup) Close() error {
 // items calls f with every record that is not the store's own, and its value or
 // why there is none, until f returns false.
 func (r *Reader) items(f func(item *badger.Item, value []byte, err error) bool) error {
+	r.inside = true
+	outside := func(item *badger.Item, value []byte, err error) bool {
+		r.inside = false
+		more := f(item, value, err)
+		r.inside = true
+		return more
+	}
 	it := r.txn.NewIterator(badger.IteratorOptions{PrefetchValues: false})
 	defer it.Close()
 	for it.Seek([]byte{1}); it.Valid(); it.Next() {
@@ -102,16 +109,17 @@ func (r *Reader) items(f func(item *badger.Item, value []byte, err error) bool) 
 		if err := item.Value(func(b []byte) error {
 			v, err := unseal(item.Key(), b)
 			if err == nil {
-				more = f(item, v, nil)
+				more = outside(item, v, nil)
 			}
 			return err
 		}); err != nil {
-			more = f(item, nil, err)
+			more = outside(item, nil, err)
 		}
 		if !more {
-			return nil
+			break
 		}
 	}
+	r.inside = false
 	return nil
 }
 
@@ -237,13 +245,17 @@ func (d *DB) Verify(f func(err error)) (rows int, err error) {
 	for _, m := range d.Damage() {
 		f(fmt.Errorf("store: a log was damaged: %v", m))
 	}
-	db := d.gate.enter()
-	if db == nil {
-		return 0, errors.Join(ErrOpening, d.Err())
-	}
-	err = db.VerifyChecksum()
-	d.gate.leave()
-	if err != nil {
+	err = d.View(func(r *Reader) error {
+		r.inside = true
+		err := d.gate.db.VerifyChecksum()
+		r.inside = false
+		return err
+	})
+	switch {
+	case err == nil:
+	case d.Err() != nil:
+		return 0, err
+	default:
 		f(fmt.Errorf("store: a table is damaged: %w", err))
 	}
 	return rows, d.View(func(r *Reader) error {

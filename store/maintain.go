@@ -14,7 +14,7 @@ func (d *DB) clean() {
 	}
 	tick := time.NewTicker(d.cfg.MaintainEvery)
 	defer tick.Stop()
-	compacted := time.Now()
+	var compacted time.Time // nobody knows when it was last done
 	for {
 		select {
 		case <-d.quit:
@@ -50,10 +50,14 @@ func (d *DB) Compact() error {
 		return err
 	}
 	d.deleted.Store(false)
-	if err := d.flatten(); err != nil {
-		return err
+	err := d.flatten()
+	if err == nil {
+		err = d.collect(0.001)
 	}
-	return d.collect(0.001)
+	if err != nil {
+		d.deleted.Store(true)
+	}
+	return err
 }
 
 // flush opens the database anew. badger's compaction keeps what a reader might

@@ -327,7 +327,9 @@ func (d *DB) sync(txn *badger.Txn, n int) error {
 		err = syncDir(d.cfg.Dir) // the commit may have begun a new log
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrFailed, err)
+		err = fmt.Errorf("%w: %w", ErrFailed, err)
+		d.setErr(err) // before anybody hears of it
+		return err
 	}
 	d.count.commits.Add(1)
 	d.count.syncNanos.Add(int64(time.Since(began)))

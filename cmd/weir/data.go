@@ -44,6 +44,7 @@ func openRecords(dir string, minFree int64, retention []retainRule, log *slog.Lo
 	}
 	cfg := store.DefaultConfig(filepath.Join(dir, "feedback"))
 	cfg.Log, cfg.MinFree = log, uint64(minFree)
+	cfg.ValueLogFile = 128 << 20 // the answer to a batch, kept for its repetition, is a value of up to half of that
 	var err error
 	if r.feedback, err = store.Start(cfg); err != nil {
 		return nil, err

@@ -1,5 +1,3 @@
-//go:build unix
-
 package store
 
 import (
@@ -26,6 +24,8 @@ func TestMain(m *testing.M) {
 		load()
 	case "limit":
 		limit()
+	case "full":
+		full()
 	default:
 		os.Exit(m.Run())
 	}

@@ -1,0 +1,226 @@
+package grammar
+
+import (
+	"container/list"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+	"unicode/utf8"
+)
+
+// Kind is what a Spec is written in.
+type Kind uint8
+
+const (
+	JSONSchema Kind = iota // Schema is a JSON schema
+	JSONObject             // any JSON object
+	Regex                  // Text must match the whole output
+	Choice                 // the output is one of Choices
+	Notation               // Text is EBNF in the manner of GBNF, or Lark if no line has ::=
+	Tag                    // Schema is a structural tag, in either form
+)
+
+// Spec says what an output must look like.
+type Spec struct {
+	Kind    Kind
+	Schema  []byte
+	Text    string
+	Choices []string
+	Options
+}
+
+// Options change how JSON is constrained. The zero value is the default.
+type Options struct {
+	DisableAnyWhitespace        bool   // no whitespace between JSON's tokens
+	DisableAdditionalProperties bool   // objects that declare properties have no others unless their schema says so
+	Strict                      bool   // the same, and a schema without type means the type that its keywords are about
+	WhitespacePattern           string // a regular expression for what may stand between JSON's tokens
+}
+
+// Config bounds what compiling and running grammars may cost.
+type Config struct {
+	CacheBytes   int64         // all cached grammars together, with what they have built
+	GrammarBytes int64         // what one grammar builds while it runs, before it starts anew
+	MaxStates    int           // of one grammar
+	Deadline     time.Duration // for compiling one grammar
+}
+
+// DefaultConfig holds the defaults.
+func DefaultConfig() Config {
+	return Config{CacheBytes: 512 << 20, GrammarBytes: 64 << 20, MaxStates: 400_000, Deadline: 5 * time.Second}
+}
+
+// Validate reports the first field that makes no sense.
+func (c Config) Validate() error {
+	switch {
+	case c.CacheBytes < 0:
+		return errors.New("grammar: CacheBytes must not be negative")
+	case c.GrammarBytes < 1<<20:
+		return errors.New("grammar: GrammarBytes must be at least 1 MiB")
+	case c.MaxStates < 1000:
+		return errors.New("grammar: MaxStates must be at least 1000")
+	case c.Deadline <= 0:
+		return errors.New("grammar: Deadline must be positive")
+	}
+	return nil
+}
+
+// Compiler turns specs into grammars and caches them. It is safe for concurrent
+// use; equal specs that are asked for at the same time are compiled once.
+type Compiler struct {
+	voc *Vocabulary
+	cfg Config
+
+	mu      sync.Mutex
+	entries map[string]*list.Element
+	recent  *list.List // of *entry, the latest in front
+}
+
+type entry struct {
+	key  string
+	done chan struct{}
+	g    *Grammar
+	err  error
+}
+
+// NewCompiler makes a compiler for the tokens of v.
+func NewCompiler(v *Vocabulary, cfg Config) (*Compiler, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Compiler{voc: v, cfg: cfg, entries: make(map[string]*list.Element), recent: list.New()}, nil
+}
+
+// Compile returns the grammar of s. It may take as long as Config.Deadline, so it
+// belongs on a worker. Errors are *Error.
+func (c *Compiler) Compile(s Spec) (*Grammar, error) {
+	key := fmt.Sprintf("%d %t %t %t %q %q %q %q", s.Kind, s.DisableAnyWhitespace, s.DisableAdditionalProperties, s.Strict, s.WhitespacePattern, s.Text, s.Choices, s.Schema)
+	c.mu.Lock()
+	if el := c.entries[key]; el != nil {
+		c.recent.MoveToFront(el)
+		c.mu.Unlock()
+		e := el.Value.(*entry)
+		<-e.done
+		return e.g, e.err
+	}
+	e := &entry{key: key, done: make(chan struct{})}
+	el := c.recent.PushFront(e)
+	c.entries[key] = el
+	c.mu.Unlock()
+
+	e.g, e.err = compile(s, c.voc, c.cfg)
+	close(e.done)
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e.err != nil {
+		c.drop(el)
+	}
+	c.evict()
+	return e.g, e.err
+}
+
+func (c *Compiler) drop(el *list.Element) {
+	e := el.Value.(*entry)
+	if c.entries[e.key] == el {
+		delete(c.entries, e.key)
+		c.recent.Remove(el)
+	}
+}
+
+// evict drops the grammars that were asked for longest ago. They live on with
+// the matchers that use them.
+func (c *Compiler) evict() {
+	total := int64(0)
+	for el := c.recent.Front(); el != nil; {
+		e := el.Value.(*entry)
+		next := el.Next()
+		select {
+		case <-e.done:
+			if e.g != nil {
+				if total += e.g.Bytes() + int64(len(e.key)); total > c.cfg.CacheBytes {
+					c.drop(el)
+				}
+			}
+		default: // being compiled
+		}
+		el = next
+	}
+}
+
+// Grammar is a compiled constraint. It is safe for concurrent use by any number
+// of matchers: what they discover about it they share.
+type Grammar struct {
+	m      *machine
+	static int64
+}
+
+// Bytes is roughly the memory that g holds at the moment.
+func (g *Grammar) Bytes() int64 {
+	g.m.mu.Lock()
+	defer g.m.mu.Unlock()
+	return g.static + g.m.bytes
+}
+
+// Vocabulary is what g was compiled for.
+func (g *Grammar) Vocabulary() *Vocabulary { return g.m.voc }
+
+func compile(s Spec, v *Vocabulary, cfg Config) (g *Grammar, err error) {
+	defer catch(&err)
+	b := newBuilder(commonRules(), cfg.MaxStates, time.Now().Add(cfg.Deadline))
+	n := b.finish(b.spec(s))
+	m := newMachine(n, v, cfg.GrammarBytes)
+	if m.root == dead {
+		fail(ErrTooComplex, "", "the grammar is too ambiguous")
+	}
+	return &Grammar{m: m, static: n.bytes()}, nil
+}
+
+func (n *network) bytes() int64 {
+	size := int64(0)
+	for i := range n.states {
+		size += 56 + int64(len(n.states[i].edges))*8 + int64(len(n.states[i].steps))*24
+	}
+	return size
+}
+
+// spec lowers s to its root rule.
+func (b *builder) spec(s Spec) int32 {
+	switch s.Kind {
+	case JSONSchema:
+		v, err := parseJSON(s.Schema)
+		if err != nil {
+			panic(err)
+		}
+		return b.schemaRule(v, "$", s.Options)
+	case JSONObject:
+		return b.schemaRule(&object{keys: []string{"type"}, m: map[string]any{"type": "object"}}, "$", s.Options)
+	case Regex:
+		return b.regexRule(s.Text)
+	case Choice:
+		return b.choiceRule(s.Choices)
+	case Notation:
+		return b.notationRule(s.Text)
+	case Tag:
+		return b.tagRule(s.Schema, s.Options)
+	}
+	fail(ErrInvalid, "", "unknown kind of constraint %d", s.Kind)
+	return 0
+}
+
+func (b *builder) choiceRule(choices []string) int32 {
+	if len(choices) == 0 {
+		fail(ErrInvalid, "", "there is nothing to choose from")
+	}
+	r := b.rule()
+	end := b.state()
+	b.accept(end)
+	for _, c := range choices {
+		if !utf8.ValidString(c) {
+			fail(ErrInvalid, "", "a choice must be UTF-8")
+		}
+		b.eps(b.lit(b.start(r), c), end)
+	}
+	return r
+}

@@ -1,0 +1,502 @@
+package grammar
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// rxKind is a kind of node of a parsed regular expression.
+type rxKind uint8
+
+const (
+	rxSet    rxKind = iota // one character of set
+	rxCat                  // subs in order; no subs: the empty text
+	rxAlt                  // one of subs
+	rxRepeat               // subs[0], lo to hi times (hi -1: no bound)
+	rxBegin                // ^
+	rxEnd                  // $
+)
+
+type rx struct {
+	kind   rxKind
+	set    runeSet
+	subs   []*rx
+	lo, hi int32
+}
+
+// maxRepeat bounds the counts of a repetition, as most engines do.
+const maxRepeat = 100_000
+
+// parseRegex reads an ECMAScript regular expression, less what is not regular
+// (lookaround, back-references) or depends on flags: those are refused. \d and \w
+// are ASCII, \s is Unicode, as with ECMAScript's u flag. Python's (?P<name>) is a
+// group too. Non-greedy quantifiers match the same texts as greedy ones.
+func parseRegex(s string) *rx {
+	if !utf8.ValidString(s) {
+		fail(ErrInvalid, "", "a regular expression must be UTF-8")
+	}
+	return (&rxParser{s: []rune(s)}).parse()
+}
+
+type rxParser struct {
+	s      []rune
+	i      int
+	depth  int
+	dotAll bool // . matches line ends
+}
+
+func (p *rxParser) parse() *rx {
+	n := p.alt()
+	if p.i < len(p.s) {
+		p.bad("unmatched )")
+	}
+	return n
+}
+
+func (p *rxParser) bad(msg string) {
+	fail(ErrInvalid, "", "regular expression: %s at character %d", msg, p.i)
+}
+
+func (p *rxParser) refuse(what string) {
+	fail(ErrUnsupported, "", "regular expression: %s is not supported (character %d)", what, p.i)
+}
+
+func (p *rxParser) peek() rune {
+	if p.i < len(p.s) {
+		return p.s[p.i]
+	}
+	return -1
+}
+
+func (p *rxParser) eat(text string) bool {
+	t := []rune(text)
+	if len(p.s)-p.i < len(t) || !slices.Equal(p.s[p.i:p.i+len(t)], t) {
+		return false
+	}
+	p.i += len(t)
+	return true
+}
+
+func (p *rxParser) alt() *rx {
+	if p.depth++; p.depth > 200 {
+		fail(ErrTooComplex, "", "regular expression: nested too deeply")
+	}
+	defer func() { p.depth-- }()
+	n := p.cat()
+	if p.peek() != '|' {
+		return n
+	}
+	res := &rx{kind: rxAlt, subs: []*rx{n}}
+	for p.eat("|") {
+		res.subs = append(res.subs, p.cat())
+	}
+	return res
+}
+
+func (p *rxParser) cat() *rx {
+	res := &rx{kind: rxCat}
+	for p.i < len(p.s) && p.peek() != '|' && p.peek() != ')' {
+		n := p.atom()
+		for again := true; again; {
+			var lo, hi int32
+			if lo, hi, again = p.quantifier(); again {
+				if n.kind == rxBegin || n.kind == rxEnd {
+					p.bad("nothing to repeat")
+				}
+				n = &rx{kind: rxRepeat, subs: []*rx{n}, lo: lo, hi: hi}
+			}
+		}
+		res.subs = append(res.subs, n)
+	}
+	if len(res.subs) == 1 {
+		return res.subs[0]
+	}
+	return res
+}
+
+// quantifier reads one quantifier, with the ? that makes it non-greedy. A brace
+// that is no quantifier stands for itself.
+func (p *rxParser) quantifier() (lo, hi int32, ok bool) {
+	switch {
+	case p.eat("*"):
+		lo, hi = 0, -1
+	case p.eat("+"):
+		lo, hi = 1, -1
+	case p.eat("?"):
+		lo, hi = 0, 1
+	case p.peek() == '{':
+		if lo, hi, ok = p.braces(); !ok {
+			return 0, 0, false
+		}
+	default:
+		return 0, 0, false
+	}
+	p.eat("?")
+	if p.peek() == '+' {
+		p.refuse("a possessive quantifier")
+	}
+	return lo, hi, true
+}
+
+func (p *rxParser) braces() (lo, hi int32, ok bool) {
+	start := p.i
+	p.i++
+	lo, ok = p.number()
+	hi = lo
+	if ok && p.eat(",") {
+		if p.peek() == '}' {
+			hi = -1
+		} else {
+			hi, ok = p.number()
+		}
+	}
+	if !ok || !p.eat("}") {
+		p.i = start
+		return 0, 0, false
+	}
+	if hi >= 0 && lo > hi {
+		p.bad("numbers out of order in {}")
+	}
+	if max(lo, hi) > maxRepeat {
+		fail(ErrTooComplex, "", "regular expression: more than %d repetitions", maxRepeat)
+	}
+	return lo, hi, true
+}
+
+func (p *rxParser) number() (int32, bool) {
+	n, ok := int32(0), false
+	for ; p.peek() >= '0' && p.peek() <= '9'; p.i++ {
+		n, ok = min(n*10+p.peek()-'0', maxRepeat+1), true
+	}
+	return n, ok
+}
+
+func (p *rxParser) atom() *rx {
+	c := p.s[p.i]
+	p.i++
+	switch c {
+	case '(':
+		return p.group()
+	case '[':
+		return &rx{kind: rxSet, set: p.class()}
+	case '.':
+		if p.dotAll {
+			return &rx{kind: rxSet, set: anyChar}
+		}
+		return &rx{kind: rxSet, set: runeSet{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}.invert()}
+	case '^':
+		return &rx{kind: rxBegin}
+	case '$':
+		return &rx{kind: rxEnd}
+	case '\\':
+		return p.escape()
+	case '*', '+', '?':
+		p.i--
+		p.bad("nothing to repeat")
+	case '{':
+		p.i--
+		if _, _, ok := p.braces(); ok {
+			p.bad("nothing to repeat")
+		}
+		p.i++
+	}
+	return &rx{kind: rxSet, set: runeSet{{c, c}}}
+}
+
+func (p *rxParser) group() *rx {
+	if p.eat("?") {
+		switch {
+		case p.eat(":"):
+		case p.eat("="), p.eat("!"), p.eat("<="), p.eat("<!"):
+			p.refuse("lookaround")
+		case p.eat("P<"), p.eat("<"):
+			start := p.i
+			for p.peek() == '_' || unicode.IsLetter(p.peek()) || unicode.IsDigit(p.peek()) {
+				p.i++
+			}
+			if p.i == start || !p.eat(">") {
+				p.bad("malformed group name")
+			}
+		default:
+			p.refuse("this kind of group")
+		}
+	}
+	n := p.alt()
+	if !p.eat(")") {
+		p.bad("missing )")
+	}
+	return n
+}
+
+// escape reads what follows a backslash outside a class.
+func (p *rxParser) escape() *rx {
+	switch p.peek() {
+	case 'b', 'B':
+		p.refuse("a word boundary")
+	case 'k', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+		p.refuse("a back-reference")
+	case 'A', 'Z', 'z', 'G':
+		p.refuse("this escape")
+	}
+	return &rx{kind: rxSet, set: p.escaped()}
+}
+
+// escaped reads an escape that stands for a set of characters, often one.
+func (p *rxParser) escaped() runeSet {
+	c := p.peek()
+	if c < 0 {
+		p.bad("trailing backslash")
+	}
+	p.i++
+	switch c {
+	case 'd':
+		return digits
+	case 'D':
+		return digits.invert()
+	case 'w':
+		return wordChars
+	case 'W':
+		return wordChars.invert()
+	case 's':
+		return spaces
+	case 'S':
+		return spaces.invert()
+	case 'p', 'P':
+		return p.property(c == 'P')
+	}
+	r := c
+	switch c {
+	case 'n':
+		r = '\n'
+	case 'r':
+		r = '\r'
+	case 't':
+		r = '\t'
+	case 'f':
+		r = '\f'
+	case 'v':
+		r = '\v'
+	case '0':
+		if d := p.peek(); d >= '0' && d <= '9' {
+			p.refuse("an octal escape")
+		}
+		r = 0
+	case 'c':
+		l := p.peek()
+		if l|0x20 < 'a' || l|0x20 > 'z' {
+			p.bad("malformed \\c")
+		}
+		p.i++
+		r = l & 31
+	case 'x':
+		r = p.hex(2)
+	case 'u':
+		r = p.codePoint()
+	default:
+		if c < 0x80 && (unicode.IsLetter(c) || unicode.IsDigit(c)) {
+			p.bad("unknown escape \\" + string(c))
+		}
+	}
+	return runeSet{{r, r}}
+}
+
+func (p *rxParser) hex(n int) rune {
+	v := rune(0)
+	for range n {
+		d := strings.IndexRune("0123456789abcdef", unicode.ToLower(p.peek()))
+		if p.peek() < 0 || d < 0 {
+			p.bad("malformed hexadecimal escape")
+		}
+		v = v<<4 | rune(d)
+		p.i++
+	}
+	return v
+}
+
+// codePoint reads what follows \u: four digits, a pair of surrogates, or {..}.
+func (p *rxParser) codePoint() rune {
+	if p.eat("{") {
+		v, n := rune(0), 0
+		for ; p.peek() != '}'; n++ {
+			if v = v<<4 | p.hex(1); v > unicode.MaxRune {
+				p.bad("code point out of range")
+			}
+		}
+		p.i++
+		if n == 0 {
+			p.bad("malformed hexadecimal escape")
+		}
+		return v
+	}
+	hi := p.hex(4)
+	if hi >= 0xD800 && hi < 0xDC00 && p.eat(`\u`) {
+		if lo := p.hex(4); lo >= 0xDC00 && lo < 0xE000 {
+			return 0x10000 + (hi-0xD800)<<10 + lo - 0xDC00
+		}
+		p.bad("a lone surrogate")
+	}
+	if hi >= 0xD800 && hi < 0xE000 {
+		p.bad("a lone surrogate")
+	}
+	return hi
+}
+
+// property reads {Name} or {Key=Name} of \p and \P.
+func (p *rxParser) property(not bool) runeSet {
+	if !p.eat("{") {
+		p.bad("malformed \\p")
+	}
+	start := p.i
+	for p.peek() != '}' {
+		if p.peek() < 0 {
+			p.bad("malformed \\p")
+		}
+		p.i++
+	}
+	name := string(p.s[start:p.i])
+	p.i++
+	key, value, both := strings.Cut(name, "=")
+	var t *unicode.RangeTable
+	switch {
+	case both && (key == "Script" || key == "sc" || key == "Script_Extensions" || key == "scx"):
+		t = unicode.Scripts[value]
+	case both && (key == "General_Category" || key == "gc"):
+		t = category(value)
+	case !both:
+		if t = category(name); t == nil {
+			t = unicode.Properties[name]
+		}
+	}
+	if t == nil {
+		p.refuse(`\p{` + name + `}`)
+	}
+	set := tableSet(t)
+	if not {
+		return set.invert()
+	}
+	return set
+}
+
+// categories are the long names of ECMAScript's general categories in use.
+var categories = map[string]string{
+	"Letter": "L", "Lowercase_Letter": "Ll", "Uppercase_Letter": "Lu", "Titlecase_Letter": "Lt", "Modifier_Letter": "Lm", "Other_Letter": "Lo",
+	"Mark": "M", "Number": "N", "Decimal_Number": "Nd", "digit": "Nd", "Letter_Number": "Nl", "Other_Number": "No",
+	"Punctuation": "P", "punct": "P", "Symbol": "S", "Separator": "Z", "Space_Separator": "Zs", "Control": "Cc", "cntrl": "Cc",
+}
+
+func category(name string) *unicode.RangeTable {
+	if short, ok := categories[name]; ok {
+		name = short
+	}
+	return unicode.Categories[name]
+}
+
+// class reads a class after its opening bracket.
+func (p *rxParser) class() runeSet {
+	not := p.eat("^")
+	var set runeSet
+	for !p.eat("]") {
+		lo := p.classAtom()
+		if p.peek() != '-' || p.i+1 >= len(p.s) || p.s[p.i+1] == ']' {
+			set = append(set, lo...)
+			continue
+		}
+		p.i++
+		hi := p.classAtom()
+		if !lo.single() || !hi.single() { // [\w-x]: the hyphen stands for itself
+			set = append(append(append(set, lo...), hi...), [2]rune{'-', '-'})
+			continue
+		}
+		if lo[0][0] > hi[0][0] {
+			p.bad("range out of order in class")
+		}
+		set = append(set, [2]rune{lo[0][0], hi[0][0]})
+	}
+	if not {
+		return set.invert()
+	}
+	return set.normal()
+}
+
+func (p *rxParser) classAtom() runeSet {
+	c := p.peek()
+	if c < 0 {
+		p.bad("missing ]")
+	}
+	p.i++
+	if c != '\\' {
+		return runeSet{{c, c}}
+	}
+	if p.eat("b") {
+		return runeSet{{'\b', '\b'}}
+	}
+	if p.eat("-") {
+		return runeSet{{'-', '-'}}
+	}
+	return p.escaped()
+}
+
+// runeSet is a set of characters as inclusive ranges.
+type runeSet [][2]rune
+
+var (
+	digits    = runeSet{{'0', '9'}}
+	wordChars = runeSet{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}
+	spaces    = runeSet{{9, 13}, {32, 32}, {0xA0, 0xA0}, {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029},
+		{0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}}
+	anyChar = runeSet{{0, utf8.MaxRune}}
+)
+
+func (s runeSet) single() bool { return len(s) == 1 && s[0][0] == s[0][1] }
+
+// normal sorts and joins the ranges.
+func (s runeSet) normal() runeSet {
+	s = slices.Clone(s)
+	slices.SortFunc(s, func(a, b [2]rune) int { return int(a[0]) - int(b[0]) })
+	var res runeSet
+	for _, r := range s {
+		if n := len(res); n > 0 && r[0] <= res[n-1][1]+1 {
+			res[n-1][1] = max(res[n-1][1], r[1])
+		} else {
+			res = append(res, r)
+		}
+	}
+	return res
+}
+
+func (s runeSet) invert() runeSet {
+	var res runeSet
+	next := rune(0)
+	for _, r := range s.normal() {
+		if r[0] > next {
+			res = append(res, [2]rune{next, r[0] - 1})
+		}
+		next = r[1] + 1
+	}
+	if next <= utf8.MaxRune {
+		res = append(res, [2]rune{next, utf8.MaxRune})
+	}
+	return res
+}
+
+func tableSet(t *unicode.RangeTable) runeSet {
+	var s runeSet
+	add := func(lo, hi, stride rune) {
+		if stride == 1 {
+			s = append(s, [2]rune{lo, hi})
+			return
+		}
+		for r := lo; r <= hi; r += stride {
+			s = append(s, [2]rune{r, r})
+		}
+	}
+	for _, r := range t.R16 {
+		add(rune(r.Lo), rune(r.Hi), rune(r.Stride))
+	}
+	for _, r := range t.R32 {
+		add(rune(r.Lo), rune(r.Hi), rune(r.Stride))
+	}
+	return s.normal()
+}

@@ -1,0 +1,215 @@
+package grammar
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// document is a schema with what is needed to find its parts.
+type document struct {
+	root    any
+	nodes   map[*object]*schemaNode
+	paths   map[*object]string
+	bases   map[*object]string // URI that references inside are relative to
+	anchors map[string]*object // absolute URI, with fragment, to schema
+	whole   map[string]*object // absolute URI to schema
+	sealed  bool               // declared properties exclude others, if nothing else is said
+	typed   bool               // keywords imply the type, if nothing else is said
+	always  *schemaNode        // the schema true
+	refuse  *schemaNode        // the schema false
+	list    []*schemaNode
+	stands  map[*schemaNode]*object // JSON that stands for a part of a schema
+}
+
+func newDocument(root any, path string, o Options) *document {
+	d := &document{root: root, sealed: o.Strict || o.DisableAdditionalProperties, typed: o.Strict, nodes: make(map[*object]*schemaNode), paths: make(map[*object]string),
+		bases: make(map[*object]string), anchors: make(map[string]*object), whole: make(map[string]*object),
+		stands: make(map[*schemaNode]*object)}
+	d.always = d.add(&schemaNode{kinds: kindAll, path: path})
+	d.refuse = d.add(&schemaNode{never: true, path: path})
+	d.index(root, path, "")
+	return d
+}
+
+func (d *document) add(n *schemaNode) *schemaNode {
+	n.id = int32(len(d.list))
+	d.list = append(d.list, n)
+	return n
+}
+
+func stepPath(path, key string) string {
+	plain := key != ""
+	for i := range len(key) {
+		c := key[i]
+		plain = plain && (c == '$' || c == '_' || c|0x20 >= 'a' && c|0x20 <= 'z' || i > 0 && c >= '0' && c <= '9')
+	}
+	if plain {
+		return path + "." + key
+	}
+	return path + "[" + quoteJSON(key) + "]"
+}
+
+// Keywords under which schemas stand: one schema, a list, or a map of them.
+var (
+	schemaIn  = []string{"additionalProperties", "additionalItems", "items", "contains", "not", "if", "then", "else", "propertyNames", "unevaluatedItems", "unevaluatedProperties", "contentSchema"}
+	schemasIn = []string{"allOf", "anyOf", "oneOf", "prefixItems", "items"}
+	mapsIn    = []string{"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
+)
+
+// index notes path, base URI and anchors of every schema in the document. It goes
+// by keywords: an $id inside an enum is data.
+func (d *document) index(v any, path, base string) {
+	o, ok := v.(*object)
+	if !ok {
+		return
+	}
+	if id, ok := o.m["$id"].(string); ok {
+		base, _, _ = strings.Cut(resolveURI(base, id), "#")
+		d.whole[base] = o
+	}
+	if path == "$" || len(d.paths) == 0 {
+		d.whole[base] = o
+	}
+	d.paths[o], d.bases[o] = path, base
+	for _, k := range []string{"$anchor", "$dynamicAnchor"} {
+		if a, ok := o.m[k].(string); ok {
+			d.anchors[base+"#"+a] = o
+		}
+	}
+	for _, k := range o.keys {
+		at := stepPath(path, k)
+		switch v := o.m[k].(type) {
+		case *object:
+			if slices.Contains(schemaIn, k) {
+				d.index(v, at, base)
+			} else if slices.Contains(mapsIn, k) {
+				for _, name := range v.keys {
+					d.index(v.m[name], stepPath(at, name), base)
+				}
+			}
+		case []any:
+			if slices.Contains(schemasIn, k) {
+				for i, e := range v {
+					d.index(e, at+"["+strconv.Itoa(i)+"]", base)
+				}
+			}
+		}
+	}
+}
+
+// resolveURI is RFC 3986 section 5.2 as far as identifiers of schemas need it.
+func resolveURI(base, ref string) string {
+	if i := strings.IndexAny(ref, ":/?#"); i > 0 && ref[i] == ':' {
+		return ref
+	}
+	base, _, _ = strings.Cut(base, "#")
+	if ref == "" || ref[0] == '#' {
+		return base + ref
+	}
+	scheme, rest, ok := strings.Cut(base, ":")
+	if !ok {
+		rest = base
+	} else {
+		scheme += ":"
+	}
+	if !ok {
+		scheme = ""
+	}
+	authority := ""
+	if strings.HasPrefix(rest, "//") {
+		end := strings.IndexByte(rest[2:], '/')
+		if end < 0 {
+			authority, rest = rest, "/"
+		} else {
+			authority, rest = rest[:end+2], rest[end+2:]
+		}
+	}
+	if strings.HasPrefix(ref, "//") {
+		return scheme + ref
+	}
+	if ref[0] != '/' {
+		ref = rest[:strings.LastIndexByte(rest, '/')+1] + ref
+	}
+	path, fragment, has := strings.Cut(ref, "#")
+	var segments []string
+	for s := range strings.SplitSeq(path, "/") {
+		switch s {
+		case ".":
+		case "..":
+			if len(segments) > 1 {
+				segments = segments[:len(segments)-1]
+			}
+		default:
+			segments = append(segments, s)
+		}
+	}
+	path = strings.Join(segments, "/")
+	if has {
+		path += "#" + fragment
+	}
+	return scheme + authority + path
+}
+
+// resolve finds the schema that a reference in from means.
+func (d *document) resolve(from *object, ref string) any {
+	at := stepPath(d.paths[from], "$ref")
+	uri, fragment, _ := strings.Cut(resolveURI(d.bases[from], ref), "#")
+	var v any
+	if o, ok := d.whole[uri]; ok {
+		v = o
+	} else if uri == "" {
+		v = d.root
+	} else {
+		fail(ErrUnsupported, at, "$ref to %q leads out of the schema", ref)
+	}
+	if fragment == "" {
+		return v
+	}
+	if fragment[0] != '/' {
+		o, ok := d.anchors[uri+"#"+fragment]
+		if !ok {
+			fail(ErrInvalid, at, "$ref %q leads nowhere", ref)
+		}
+		return o
+	}
+	base, path := d.bases[from], "$"
+	for part := range strings.SplitSeq(unpercent(fragment)[1:], "/") {
+		part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
+		found := false
+		if o, ok := v.(*object); ok {
+			if b, ok := d.bases[o]; ok {
+				base, path = b, d.paths[o]
+			}
+			v, found = o.m[part]
+		} else if l, ok := v.([]any); ok {
+			i, err := strconv.Atoi(part)
+			if found = err == nil && i >= 0 && i < len(l); found {
+				v = l[i]
+			}
+		}
+		if !found {
+			fail(ErrInvalid, at, "$ref %q leads nowhere", ref)
+		}
+		path = stepPath(path, part)
+	}
+	if o, ok := v.(*object); ok && d.paths[o] == "" {
+		d.index(o, path, base)
+	}
+	return v
+}
+
+func unpercent(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) {
+			if c, err := strconv.ParseUint(s[i+1:i+3], 16, 8); err == nil {
+				b.WriteByte(byte(c))
+				i += 2
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}

@@ -1,0 +1,423 @@
+package grammar
+
+import (
+	"encoding/json"
+	"math"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// kinds is a set of JSON types. A number is of exactly one of kindInteger and
+// kindFraction.
+type kinds uint8
+
+const (
+	kindNull kinds = 1 << iota
+	kindBool
+	kindInteger
+	kindFraction
+	kindString
+	kindArray
+	kindObject
+	kindNumber = kindInteger | kindFraction
+	kindAll    = 1<<7 - 1
+)
+
+var kindNames = map[string]kinds{"null": kindNull, "boolean": kindBool, "integer": kindInteger, "number": kindNumber,
+	"string": kindString, "array": kindArray, "object": kindObject}
+
+// schemaNode is one schema of the document. What it asks for itself is spread out
+// in fields; schemas that it refers to are kept as JSON.
+type schemaNode struct {
+	id    int32
+	path  string
+	never bool // the schema false
+	json  any  // what node was given
+	kinds kinds
+	also  []any // allOf and the target of $ref
+	anyOf []any
+	oneOf []any
+	enum  []any // nil: any value
+	numbers
+	text  textRules
+	array arrayRules
+	props objectRules
+}
+
+type textRules struct {
+	least, most int64 // characters; most -1: no bound
+	pattern     string
+	hasPattern  bool
+	format      string
+}
+
+type arrayRules struct {
+	least, most int64
+	prefix      []any
+	items       any // nil: anything
+}
+
+type objectRules struct {
+	least, most int64
+	names       []string // declared, in order
+	declared    map[string]any
+	patterns    []patternRule
+	additional  any  // nil: anything
+	implied     bool // additional is false because the request wants it so, for names declared nowhere
+	required    []string
+	keys        any // propertyNames, nil: anything
+}
+
+type patternRule struct {
+	pattern string
+	schema  any
+}
+
+// node parses a schema, once.
+func (d *document) node(v any) *schemaNode {
+	switch v := v.(type) {
+	case bool:
+		if v {
+			return d.always
+		}
+		return d.refuse
+	case *object:
+		n := d.nodes[v]
+		if n == nil {
+			n = d.add(&schemaNode{kinds: kindAll, path: d.paths[v], json: v})
+			if n.path == "" {
+				n.path = "$"
+			}
+			d.nodes[v] = n
+			d.parse(n, v)
+		}
+		return n
+	}
+	fail(ErrInvalid, "$", "a schema must be an object or a boolean, not %s", quoteValue(v))
+	return nil
+}
+
+func quoteValue(v any) string {
+	s := dumpJSON(v)
+	if len(s) > 60 {
+		return s[:60] + "..."
+	}
+	return s
+}
+
+// refused are the keywords whose meaning masks cannot keep exactly.
+var refused = []string{"not", "if", "contains", "dependentSchemas", "dependentRequired", "dependencies",
+	"unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$recursiveRef"}
+
+func (d *document) parse(n *schemaNode, o *object) {
+	p := nodeParser{d: d, n: n, o: o}
+	for _, k := range refused {
+		v, ok := o.m[k]
+		if !ok || v == true && strings.HasPrefix(k, "unevaluated") || k == "if" && o.m["then"] == nil && o.m["else"] == nil {
+			continue
+		}
+		if m, ok := v.(*object); ok && len(m.keys) == 0 && strings.HasPrefix(k, "depend") {
+			continue
+		}
+		fail(ErrUnsupported, p.at(k), "%s cannot be enforced", k)
+	}
+	if v, ok := o.m["uniqueItems"]; ok && v != false {
+		if most, _ := o.m["maxItems"].(json.Number); most != "0" && most != "1" {
+			fail(ErrUnsupported, p.at("uniqueItems"), "uniqueItems cannot be enforced")
+		}
+	}
+	p.kinds()
+	p.combinations()
+	p.values()
+	p.bounds()
+	p.texts()
+	p.arrays()
+	p.objects()
+}
+
+type nodeParser struct {
+	d *document
+	n *schemaNode
+	o *object
+}
+
+func (p nodeParser) at(key string) string { return stepPath(p.n.path, key) }
+
+func (p nodeParser) bad(key, want string) {
+	fail(ErrInvalid, p.at(key), "%s must be %s, not %s", key, want, quoteValue(p.o.m[key]))
+}
+
+func (p nodeParser) kinds() {
+	switch t := p.o.m["type"].(type) {
+	case nil:
+		if _, ok := p.o.m["type"]; ok {
+			p.bad("type", "a type or a list of types")
+		}
+		if p.d.typed {
+			p.n.kinds = p.implied()
+		}
+	case string:
+		k, ok := kindNames[t]
+		if !ok {
+			fail(ErrInvalid, p.at("type"), "unknown type %q", t)
+		}
+		p.n.kinds = k
+	case []any:
+		p.n.kinds = 0
+		for _, e := range t {
+			s, _ := e.(string)
+			k, ok := kindNames[s]
+			if !ok {
+				fail(ErrInvalid, p.at("type"), "unknown type %s", quoteValue(e))
+			}
+			p.n.kinds |= k
+		}
+	default:
+		p.bad("type", "a type or a list of types")
+	}
+}
+
+// about are the keywords that say something on one type only.
+var about = map[kinds][]string{
+	kindString: {"minLength", "maxLength", "pattern", "format"},
+	kindNumber: {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
+	kindArray:  {"items", "prefixItems", "minItems", "maxItems"},
+	kindObject: {"properties", "patternProperties", "additionalProperties", "required", "minProperties", "maxProperties", "propertyNames"},
+}
+
+// implied is the type that the keywords of the schema are about, any type if that
+// is none or more than one, or if other keywords decide.
+func (p nodeParser) implied() kinds {
+	for _, k := range []string{"enum", "const", "$ref", "allOf", "anyOf", "oneOf"} {
+		if _, ok := p.o.m[k]; ok {
+			return kindAll
+		}
+	}
+	res := kinds(kindAll)
+	for kind, keys := range about {
+		if !slices.ContainsFunc(keys, func(k string) bool { _, ok := p.o.m[k]; return ok }) {
+			continue
+		}
+		if res != kindAll {
+			return kindAll
+		}
+		res = kind
+	}
+	return res
+}
+
+// list reads an array of schemas.
+func (p nodeParser) list(key string) []any {
+	v, ok := p.o.m[key]
+	if !ok {
+		return nil
+	}
+	l, ok := v.([]any)
+	if !ok || len(l) == 0 && key != "prefixItems" && key != "allOf" {
+		p.bad(key, "a list of schemas")
+	}
+	for i, e := range l {
+		p.schema(key, i, e)
+	}
+	return l
+}
+
+func (p nodeParser) schema(key string, i int, v any) {
+	switch v.(type) {
+	case bool, *object:
+		return
+	}
+	at := p.at(key)
+	if i >= 0 {
+		at += "[" + strconv.Itoa(i) + "]"
+	}
+	fail(ErrInvalid, at, "a schema must be an object or a boolean, not %s", quoteValue(v))
+}
+
+func (p nodeParser) combinations() {
+	p.n.also = slices.Clone(p.list("allOf"))
+	if v, ok := p.o.m["$ref"]; ok {
+		ref, ok := v.(string)
+		if !ok {
+			p.bad("$ref", "a string")
+		}
+		p.n.also = append(p.n.also, p.d.resolve(p.o, ref))
+	}
+	p.n.anyOf, p.n.oneOf = p.list("anyOf"), p.list("oneOf")
+}
+
+func (p nodeParser) values() {
+	if v, ok := p.o.m["enum"]; ok {
+		l, ok := v.([]any)
+		if !ok {
+			p.bad("enum", "a list of values")
+		}
+		p.n.enum = append([]any{}, l...)
+	}
+	if v, ok := p.o.m["const"]; ok {
+		if p.n.enum != nil && !slices.ContainsFunc(p.n.enum, func(e any) bool { return sameJSON(e, v) }) {
+			p.n.enum = []any{}
+		} else {
+			p.n.enum = []any{v}
+		}
+	}
+}
+
+func (p nodeParser) bounds() {
+	number := func(key string, f func(text json.Number)) {
+		switch v := p.o.m[key].(type) {
+		case json.Number:
+			f(v)
+		case bool: // exclusiveMinimum and exclusiveMaximum of draft 4, read below
+			if !strings.HasPrefix(key, "exclusive") {
+				p.bad(key, "a number")
+			}
+		default:
+			if _, ok := p.o.m[key]; ok {
+				p.bad(key, "a number")
+			}
+		}
+	}
+	bound := func(key string, narrow func(open bool, text json.Number), open bool) {
+		number(key, func(t json.Number) { narrow(open, t) })
+	}
+	low := func(open bool, t json.Number) { p.n.atLeast(p.rat(t, "minimum"), open) }
+	high := func(open bool, t json.Number) { p.n.atMost(p.rat(t, "maximum"), open) }
+	bound("minimum", low, p.o.m["exclusiveMinimum"] == true)
+	bound("maximum", high, p.o.m["exclusiveMaximum"] == true)
+	bound("exclusiveMinimum", low, true)
+	bound("exclusiveMaximum", high, true)
+	number("multipleOf", func(t json.Number) {
+		r := p.rat(t, "multipleOf")
+		if r.Sign() <= 0 {
+			p.bad("multipleOf", "greater than 0")
+		}
+		p.n.multiple, p.n.multiplePath = r, p.at("multipleOf")
+	})
+}
+
+// size reads a non-negative integer, def if there is none.
+func (p nodeParser) size(key string, def int64) int64 {
+	v, ok := p.o.m[key]
+	if !ok {
+		return def
+	}
+	t, _ := v.(json.Number)
+	r, ok := parseNumber(string(t))
+	if !ok || !r.IsInt() || r.Sign() < 0 {
+		p.bad(key, "an integer of at least 0")
+	}
+	if !r.Num().IsInt64() || r.Num().Int64() > math.MaxInt32 {
+		return math.MaxInt32
+	}
+	return r.Num().Int64()
+}
+
+func (p nodeParser) texts() {
+	p.n.text.least, p.n.text.most = p.size("minLength", 0), p.size("maxLength", -1)
+	for _, k := range []string{"pattern", "format"} {
+		if v, ok := p.o.m[k]; ok {
+			if _, ok := v.(string); !ok {
+				p.bad(k, "a string")
+			}
+		}
+	}
+	p.n.text.pattern, p.n.text.hasPattern = p.o.m["pattern"].(string)
+	p.n.text.format, _ = p.o.m["format"].(string)
+}
+
+func (p nodeParser) arrays() {
+	a := &p.n.array
+	a.least, a.most = p.size("minItems", 0), p.size("maxItems", -1)
+	a.prefix = p.list("prefixItems")
+	switch v := p.o.m["items"].(type) {
+	case nil:
+		if _, ok := p.o.m["items"]; ok {
+			p.bad("items", "a schema")
+		}
+	case []any: // until draft 2019-09
+		if a.prefix != nil {
+			p.bad("items", "a schema")
+		}
+		for i, e := range v {
+			p.schema("items", i, e)
+		}
+		a.prefix = v
+		if more, ok := p.o.m["additionalItems"]; ok {
+			p.schema("additionalItems", -1, more)
+			a.items = more
+		}
+	default:
+		p.schema("items", -1, v)
+		a.items = v
+	}
+}
+
+func (p nodeParser) objects() {
+	r := &p.n.props
+	r.least, r.most = p.size("minProperties", 0), p.size("maxProperties", -1)
+	p.each("properties", func(name string, v any) {
+		if r.declared == nil {
+			r.declared = make(map[string]any)
+		}
+		r.names, r.declared[name] = append(r.names, name), v
+	})
+	p.each("patternProperties", func(name string, v any) {
+		r.patterns = append(r.patterns, patternRule{name, v})
+	})
+	for key, to := range map[string]*any{"additionalProperties": &r.additional, "propertyNames": &r.keys} {
+		if v, ok := p.o.m[key]; ok {
+			p.schema(key, -1, v)
+			*to = v
+		}
+	}
+	if _, ok := p.o.m["additionalProperties"]; !ok && p.d.sealed && r.declared != nil {
+		r.additional, r.implied = false, true
+	}
+	switch l := p.o.m["required"].(type) {
+	case []any:
+		for _, e := range l {
+			s, ok := e.(string)
+			if !ok {
+				p.bad("required", "a list of names")
+			}
+			if !slices.Contains(r.required, s) {
+				r.required = append(r.required, s)
+			}
+		}
+	default:
+		if _, ok := p.o.m["required"]; ok {
+			p.bad("required", "a list of names")
+		}
+	}
+}
+
+// each visits a map of schemas.
+func (p nodeParser) each(key string, f func(name string, v any)) {
+	v, ok := p.o.m[key]
+	if !ok {
+		return
+	}
+	o, ok := v.(*object)
+	if !ok {
+		p.bad(key, "an object of schemas")
+	}
+	for _, name := range o.keys {
+		switch o.m[name].(type) {
+		case bool, *object:
+		default:
+			fail(ErrInvalid, stepPath(p.at(key), name), "a schema must be an object or a boolean, not %s", quoteValue(o.m[name]))
+		}
+		f(name, o.m[name])
+	}
+}
+
+func (p nodeParser) rat(t json.Number, key string) *big.Rat {
+	r, ok := parseNumber(string(t))
+	if !ok {
+		fail(ErrTooComplex, p.at(key), "%s has too many digits", key)
+	}
+	return r
+}

@@ -1,0 +1,272 @@
+package grammar
+
+import (
+	"fmt"
+	"slices"
+)
+
+// language is a regular language that strings are checked against.
+type language struct {
+	name string // unique
+	ast  *rx    // of a pattern: a match anywhere counts
+	rule int32  // of a format: the common rule for the rest of such a string
+	dfa  *dfa
+	big  bool // dfa was tried in vain
+}
+
+// pattern is the language of texts that contain a match of p.
+func (s *schemas) pattern(p, path string) *language {
+	name := "p:" + p
+	l := s.langs[name]
+	if l == nil {
+		l = &language{name: name, ast: parseAt(p, path)}
+		s.langs[name] = l
+	}
+	return l
+}
+
+// parseAt is parseRegex with the path of the keyword in its complaints.
+func parseAt(p, path string) *rx {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case *Error:
+			r.Path = path
+			panic(r)
+		default:
+			panic(r)
+		}
+	}()
+	return parseRegex(p)
+}
+
+// format is the language of a format; nil if it is not among those enforced.
+func (s *schemas) format(f string) *language {
+	i, ok := slices.BinarySearch(formatNames, f)
+	if !ok {
+		return nil
+	}
+	name := "f:" + f
+	l := s.langs[name]
+	if l == nil {
+		l = &language{name: name, rule: ruleFormat + int32(i), dfa: formatDFA(f)}
+		s.langs[name] = l
+	}
+	return l
+}
+
+// automaton is the dfa of l, nil if it would be too big.
+func (s *schemas) automaton(l *language) *dfa {
+	if l.dfa != nil || l.big {
+		return l.dfa
+	}
+	d, ok := regexDFA(l.ast, true, s.b)
+	if l.big = !ok; !ok {
+		return nil
+	}
+	l.dfa = d
+	return d
+}
+
+// search is the dfa of the texts that contain a match of p.
+func (s *schemas) search(p, path string) *dfa {
+	d := s.automaton(s.pattern(p, path))
+	if d == nil {
+		fail(ErrUnsupported, path, "the pattern %q needs too many states here", p)
+	}
+	return d
+}
+
+// stringRules are the demands of an alternative on strings.
+type stringRules struct {
+	least, most int64
+	langs       []*language
+	path        string // of one of langs
+	unknown     string // path of a format that is not enforced
+}
+
+func (s *schemas) stringRules(a alternative) stringRules {
+	r := stringRules{most: -1}
+	add := func(l *language, path string) {
+		if !slices.Contains(r.langs, l) {
+			r.langs, r.path = append(r.langs, l), path
+		}
+	}
+	for _, n := range a {
+		r.least = max(r.least, n.text.least)
+		r.most = tighter(r.most, n.text.most)
+		if n.text.hasPattern {
+			add(s.pattern(n.text.pattern, stepPath(n.path, "pattern")), stepPath(n.path, "pattern"))
+		}
+		if n.text.format != "" {
+			path := stepPath(n.path, "format")
+			if l := s.format(n.text.format); l != nil {
+				add(l, path)
+			} else {
+				r.unknown = path
+			}
+		}
+	}
+	return r
+}
+
+func (r *stringRules) impossible() bool { return r.most >= 0 && r.least > r.most }
+
+func (s *schemas) string(from int32, a alternative) int32 {
+	r := s.stringRules(a)
+	if r.unknown != "" {
+		fail(ErrUnsupported, r.unknown, "this format cannot be enforced")
+	}
+	if r.impossible() {
+		return s.b.state()
+	}
+	if len(r.langs) == 0 {
+		return s.b.callN(s.b.lit(from, `"`), ruleTail, int32(r.least), int32(r.most))
+	}
+	if len(r.langs) == 1 && r.langs[0].ast == nil && r.least == 0 && r.most < 0 {
+		return s.b.call(s.b.lit(from, `"`), r.langs[0].rule)
+	}
+	key := ""
+	for _, l := range r.langs {
+		key += l.name + "\x00"
+	}
+	key += fmt.Sprint(r.least, r.most)
+	rule, ok := s.texts[key]
+	if !ok {
+		rule = s.b.rule()
+		s.texts[key] = rule
+		s.b.accept(s.restricted(s.b.lit(s.b.start(rule), `"`), &r))
+	}
+	return s.b.call(from, rule)
+}
+
+// restricted reads the rest of a string of r, which has languages.
+func (s *schemas) restricted(from int32, r *stringRules) int32 {
+	if at, ok := s.spelled(from, r); ok {
+		return at
+	}
+	d, ok := s.stringDFA(r)
+	if !ok {
+		fail(ErrUnsupported, r.path, "the pattern needs too many states together with the other demands on this string")
+	}
+	return s.b.jsonString(from, d)
+}
+
+// stringDFA intersects all demands of r.
+func (s *schemas) stringDFA(r *stringRules) (*dfa, bool) {
+	var d *dfa
+	for _, l := range r.langs {
+		e := s.automaton(l)
+		if e == nil {
+			return nil, false
+		}
+		if d == nil {
+			d = e
+			continue
+		}
+		var ok bool
+		if d, ok = d.intersect(e); !ok {
+			return nil, false
+		}
+	}
+	if r.least == 0 && r.most < 0 || d != nil && d.empty() {
+		return d, true
+	}
+	if d != nil {
+		fewest, most := d.lengths()
+		if int64(fewest) >= r.least && (r.most < 0 || most >= 0 && int64(most) <= r.most) {
+			return d, true
+		}
+	}
+	e, ok := lengthDFA(int(r.least), int(r.most))
+	if !ok || d == nil {
+		return e, ok
+	}
+	return d.intersect(e)
+}
+
+// spelled lowers a single anchored pattern as it stands, with its repetitions
+// counted, where an automaton would have many states for them, or where the
+// bounds on the length are those of one repeated class.
+func (s *schemas) spelled(from int32, r *stringRules) (int32, bool) {
+	if len(r.langs) != 1 || r.langs[0].ast == nil {
+		return 0, false
+	}
+	core, begin, end, ok := anchored(r.langs[0].ast)
+	if !ok || !begin || !end {
+		return 0, false
+	}
+	if r.least > 0 || r.most >= 0 {
+		if core.kind != rxRepeat || core.subs[0].kind != rxSet {
+			return 0, false
+		}
+		c := *core
+		c.lo = max(c.lo, int32(r.least))
+		c.hi = int32(tighter(int64(c.hi), r.most))
+		if c.hi >= 0 && c.lo > c.hi {
+			return s.b.state(), true
+		}
+		core = &c
+	} else if core.cost() < 300 {
+		return 0, false
+	}
+	at := s.b.rx(from, core, lowering{leaf: s.b.jsonLeaf, counted: true})
+	return s.b.lit(at, `"`), true
+}
+
+// noString is true only if no string meets the demands of a.
+func (s *schemas) noString(a alternative) bool {
+	r := s.stringRules(a)
+	if r.impossible() {
+		return true
+	}
+	if len(r.langs) == 0 {
+		return false
+	}
+	d, ok := s.stringDFA(&r)
+	return ok && d.empty()
+}
+
+// keyNames is the language of the names that propertyNames of n allows.
+func (s *schemas) keyNames(n *schemaNode) *dfa {
+	path := stepPath(n.path, "propertyNames")
+	none := allDFA()
+	for _, a := range s.expand([]any{n.props.keys}, true) {
+		none = s.combine(none, s.namesOf(a, path), true, path)
+	}
+	return s.combine(allDFA(), none, true, path)
+}
+
+func (s *schemas) namesOf(a alternative, path string) *dfa {
+	for _, n := range a {
+		if n.enum == nil {
+			continue
+		}
+		var words []string
+		for _, v := range n.enum {
+			if w, ok := v.(string); ok && s.holdsAll(v, a) {
+				words = append(words, w)
+			}
+		}
+		d, ok := wordsDFA(words)
+		if !ok {
+			fail(ErrTooComplex, path, "too many names")
+		}
+		return d
+	}
+	r := s.stringRules(a)
+	if a.kinds()&kindString == 0 || r.impossible() {
+		return &dfa{all: -1}
+	}
+	if r.unknown != "" {
+		fail(ErrUnsupported, r.unknown, "this format cannot be enforced")
+	}
+	d, ok := s.stringDFA(&r)
+	if !ok {
+		fail(ErrUnsupported, path, "propertyNames needs too many states")
+	}
+	if d == nil {
+		return allDFA()
+	}
+	return d
+}

@@ -1,0 +1,194 @@
+package grammar
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+)
+
+// maxTokenLen is the longest token that can ever be legal. Depths in the trie
+// are one byte; published vocabularies end at 128 bytes.
+const maxTokenLen = 255
+
+// node is one byte of the token trie, which lies flat in depth-first order: the
+// subtree of node i is nodes[i : i+skip] (llguidance's toktrie has the same layout).
+type node struct {
+	tok    int32 // the token that ends here, or -1
+	skip   int32
+	b      byte
+	depth  uint8 // bytes from the root, this one included
+	height uint8 // bytes of the longest continuation below
+}
+
+// Vocabulary holds what masks need of a model's tokens: the trie of their bytes,
+// and the masks that every grammar shares. It is built once per model, is safe
+// for concurrent use, and is meant to live as long as the model.
+type Vocabulary struct {
+	size   int
+	nodes  []node
+	tokens [][]byte
+	twin   []int32 // the next token with the same bytes, or -1; nil when there is none
+	eos    []int32
+	maxLen int32
+	shared sharedShapes
+}
+
+// NewVocabulary builds the tables for a vocabulary. tokens[i] are the bytes that
+// token i adds to the text; a token without bytes (special, unused) is never
+// legal, nor is one of more than 255 bytes. The tokens of eos end a text: they
+// are legal exactly where a grammar is complete, whatever their bytes. The byte
+// slices are kept and must not change.
+func NewVocabulary(tokens [][]byte, eos []int32) (*Vocabulary, error) {
+	if len(tokens) == 0 || len(tokens) > math.MaxInt32 {
+		return nil, errors.New("grammar: a vocabulary needs tokens")
+	}
+	v := &Vocabulary{size: len(tokens), tokens: tokens, eos: slices.Clone(eos)}
+	ends := make(map[int32]bool, len(eos))
+	for _, id := range eos {
+		if id < 0 || int(id) >= len(tokens) {
+			return nil, fmt.Errorf("grammar: end token %d is outside a vocabulary of %d", id, len(tokens))
+		}
+		ends[id] = true
+	}
+	ids := make([]int32, 0, len(tokens))
+	for i, t := range tokens {
+		if len(t) > 0 && len(t) <= maxTokenLen && !ends[int32(i)] {
+			ids = append(ids, int32(i))
+			v.maxLen = max(v.maxLen, int32(len(t)))
+		}
+	}
+	slices.SortFunc(ids, func(a, b int32) int {
+		if c := slices.Compare(tokens[a], tokens[b]); c != 0 {
+			return c
+		}
+		return int(a) - int(b)
+	})
+	v.plant(ids)
+	v.shared.limit = 1024 * int64(v.words()*4)
+	return v, nil
+}
+
+// plant lays the sorted tokens out as a trie.
+func (v *Vocabulary) plant(ids []int32) {
+	var open []int32 // the path of the token before
+	var before []byte
+	closeTo := func(depth int) {
+		for len(open) > depth {
+			i := open[len(open)-1]
+			v.nodes[i].skip = int32(len(v.nodes)) - i
+			open = open[:len(open)-1]
+			if d := len(open); d > 0 {
+				up := &v.nodes[open[d-1]]
+				up.height = max(up.height, v.nodes[i].height+1)
+			}
+		}
+	}
+	for k, id := range ids {
+		t := v.tokens[id]
+		if k > 0 && slices.Equal(t, before) {
+			v.pair(ids[k-1], id)
+			continue
+		}
+		same := 0
+		for same < len(before) && same < len(t) && before[same] == t[same] {
+			same++
+		}
+		closeTo(same)
+		for d := same; d < len(t); d++ {
+			open = append(open, int32(len(v.nodes)))
+			v.nodes = append(v.nodes, node{tok: -1, b: t[d], depth: uint8(d + 1)})
+		}
+		v.nodes[len(v.nodes)-1].tok = id
+		before = t
+	}
+	closeTo(0)
+}
+
+// pair links tokens of equal bytes ("{" and "<0x7B>" of a SentencePiece model):
+// the trie holds the first and set follows the chain.
+func (v *Vocabulary) pair(first, next int32) {
+	if v.twin == nil {
+		v.twin = make([]int32, v.size)
+		for i := range v.twin {
+			v.twin[i] = -1
+		}
+	}
+	v.twin[first] = next
+}
+
+// set and unset change the bits of a token and of its twins.
+func (v *Vocabulary) set(mask []uint32, tok int32) {
+	mask[tok>>5] |= 1 << (tok & 31)
+	if v.twin != nil {
+		for t := v.twin[tok]; t >= 0; t = v.twin[t] {
+			mask[t>>5] |= 1 << (t & 31)
+		}
+	}
+}
+
+func (v *Vocabulary) unset(mask []uint32, tok int32) {
+	mask[tok>>5] &^= 1 << (tok & 31)
+	if v.twin != nil {
+		for t := v.twin[tok]; t >= 0; t = v.twin[t] {
+			mask[t>>5] &^= 1 << (t & 31)
+		}
+	}
+}
+
+// Size is the number of tokens.
+func (v *Vocabulary) Size() int { return v.size }
+
+// words is the length of a mask.
+func (v *Vocabulary) words() int { return (v.size + 31) / 32 }
+
+// sharedShapes keeps the shapes whose states are the same in every grammar:
+// bodies of strings, numbers, any JSON.
+type sharedShapes struct {
+	mu    sync.Mutex
+	m     map[string]*shape
+	bytes int64
+	limit int64
+}
+
+func (s *sharedShapes) find(key string) *shape {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.m[key]
+}
+
+// keep stores sh. When the limit is reached everything is dropped: what is in
+// use is soon back, and the books of an order of use would cost each look-up.
+func (s *sharedShapes) keep(key string, sh *shape) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.m == nil || s.bytes > s.limit {
+		s.m, s.bytes = make(map[string]*shape), 0
+	}
+	s.m[key] = sh
+	s.bytes += sh.bytes() + int64(len(key))
+}
+
+// Warm builds the masks that most grammars begin with: inside strings, numbers and
+// values of any kind. It takes a fraction of a second per hundred thousand tokens
+// and may run beside everything else; without it the first requests pay.
+func (v *Vocabulary) Warm() {
+	for _, tight := range []bool{false, true} {
+		s := Spec{Kind: JSONObject, Options: Options{DisableAnyWhitespace: tight}}
+		g, err := compile(s, v, DefaultConfig())
+		if err != nil {
+			continue // not for a vocabulary that can write JSON
+		}
+		mask := make([]uint32, v.words())
+		for _, text := range []string{`{"a\u00e9\"é😀":{"b":[-10.5e+3,0,true,false,null,"x",{}],"c":"","d":1}}`, "{\r\n\t  \"a\" : [ 1 , \"b\" ]\n }"} {
+			m := g.NewMatcher()
+			for i := range len(text) {
+				m.m.fill(m.at, mask)
+				if m.at = m.m.run(m.at, []byte{text[i]}); m.at == dead {
+					break
+				}
+			}
+		}
+	}
+}

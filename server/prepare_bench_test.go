@@ -1,0 +1,40 @@
+package server
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// BenchmarkPrepare is everything between a body and the engine for a
+// conversation of about 8,000 tokens: scan, decode, template, tokenize. The
+// vocabulary is the bundled one; see BenchmarkEncode in tokenizer for large ones.
+func BenchmarkPrepare(b *testing.B) {
+	h := newHouse(b, nil)
+	m := *h.model
+	m.MaxLen = 1 << 20
+	var messages []map[string]any
+	for i := range 40 {
+		role := "user"
+		if i%2 == 1 {
+			role = "assistant"
+		}
+		messages = append(messages, map[string]any{"role": role, "content": strings.Repeat("The weir keeps every stream steady, whatever falls into the river above it. ", 11)})
+	}
+	messages = append(messages, map[string]any{"role": "user", "content": "Why?"})
+	body, err := json.Marshal(map[string]any{"messages": messages, "max_tokens": 100, "temperature": 0.5})
+	if err != nil {
+		b.Fatal(err)
+	}
+	tokens := 0
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		p, err := h.srv.prepare(b.Context(), &m, body, sender{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		tokens = len(p.requests[0].Tokens)
+	}
+	b.ReportMetric(float64(tokens), "tokens")
+}
