@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -33,6 +34,7 @@ type DB struct {
 	tried chan struct{} // closed when opening has been tried once
 	quit  chan struct{} // closed by Close
 	once  sync.Once     // of tried
+	begun atomic.Bool   // opening has begun
 	ended sync.WaitGroup
 	// opening is waited for apart: while the disk takes no writes, badger does not
 	// come to an end of closing.
@@ -62,7 +64,8 @@ type Stats struct {
 
 // Start begins to open the database of cfg and returns at once. Until it is open
 // Update and View answer ErrOpening; while it cannot be opened, Err says why and
-// it is tried again.
+// it is tried again. With Config.Lazy an empty directory is left alone until the
+// first Update or View, and these wait a little for it.
 func Start(cfg Config) (*DB, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -77,13 +80,53 @@ func Start(cfg Config) (*DB, error) {
 	d.in.init(cfg.MaxQueue)
 	d.state.err = ErrOpening
 	d.deleted.Store(true) // before the process ended, perhaps
-	d.ended.Go(d.run)
-	d.ended.Go(d.clean)
+	if !cfg.Lazy || used(cfg.Dir) {
+		d.begin()
+	}
 	return d, nil
 }
 
+// used reports whether dir holds a database.
+func used(dir string) bool {
+	names, err := os.ReadDir(dir)
+	return len(names) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist)
+}
+
+// begin opens the database, unless that has begun or it is closed.
+func (d *DB) begin() {
+	d.state.Lock()
+	defer d.state.Unlock()
+	if d.state.err == ErrClosed || d.begun.Swap(true) {
+		return
+	}
+	d.ended.Go(d.run)
+	d.ended.Go(d.clean)
+}
+
+// wake opens a lazy database that is needed now, and waits for it to be open.
+func (d *DB) wake() {
+	if !d.cfg.Lazy {
+		return
+	}
+	select {
+	case <-d.tried:
+		return
+	default:
+	}
+	d.begin()
+	select {
+	case <-d.tried:
+	case <-d.quit:
+	case <-time.After(wakeTime):
+	}
+}
+
+// wakeTime is how long who needs a lazy database waits for it.
+const wakeTime = 2 * time.Second
+
 // Open opens the database of cfg.
 func Open(cfg Config) (*DB, error) {
+	cfg.Lazy = false
 	d, err := Start(cfg)
 	if err != nil {
 		return nil, err
@@ -147,6 +190,7 @@ func sizes(dir, pattern string) (n int64) {
 // View calls f with a snapshot of everything that is acknowledged, and returns
 // its error.
 func (d *DB) View(f func(*Reader) error) (err error) {
+	d.wake()
 	db := d.gate.enter()
 	if db == nil {
 		if err := d.Err(); err != nil {
@@ -178,6 +222,7 @@ func (d *DB) View(f func(*Reader) error) (err error) {
 // not keep tx. If f fails, nothing is written and its error is returned. All
 // updates have one order. Update returns early when ctx ends before f has begun.
 func (d *DB) Update(ctx context.Context, f func(tx *Tx) error) error {
+	d.wake()
 	u := &update{ctx: ctx, f: f, done: make(chan error, 1)}
 	if err := d.in.push(u); err != nil {
 		return err

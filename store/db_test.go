@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"testing"
@@ -344,4 +345,56 @@ func TestSyncs(t *testing.T) {
 		runtime.Gosched()
 	}
 	set(t, d, "k", "v")
+}
+
+// TestLazy: an empty directory is left alone until it is needed, by whichever
+// call; a database that is there is opened at once.
+func TestLazy(t *testing.T) {
+	for name, use := range map[string]func(*DB) error{
+		"update": func(d *DB) error {
+			return d.Update(t.Context(), func(tx *Tx) error { tx.Set([]byte("k"), []byte("v")); return nil })
+		},
+		"view": func(d *DB) error { return d.View(func(*Reader) error { return nil }) },
+		"none": nil,
+	} {
+		cfg := DefaultConfig(filepath.Join(t.TempDir(), "db"))
+		cfg.Lazy = true
+		d, err := Start(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.begun.Load() || used(cfg.Dir) {
+			t.Errorf("%s: opened before it was needed", name)
+		}
+		if use != nil {
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					if err := use(d); err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+				})
+			}
+			wg.Wait()
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Update(t.Context(), func(*Tx) error { return nil }); !errors.Is(err, ErrClosed) {
+			t.Errorf("%s: after Close: %v", name, err)
+		}
+		if used(cfg.Dir) != (use != nil) {
+			t.Errorf("%s: the directory is used: %v", name, used(cfg.Dir))
+		}
+		if use == nil {
+			continue
+		}
+		if d, err = Start(cfg); err != nil {
+			t.Fatal(err)
+		}
+		<-d.Ready()
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

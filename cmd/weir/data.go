@@ -43,7 +43,7 @@ func openRecords(dir string, minFree int64, retention []retainRule, log *slog.Lo
 		return nil, fmt.Errorf("--data-dir: %w", err)
 	}
 	cfg := store.DefaultConfig(filepath.Join(dir, "feedback"))
-	cfg.Log, cfg.MinFree = log, uint64(minFree)
+	cfg.Log, cfg.MinFree, cfg.Lazy = log, uint64(minFree), true
 	cfg.ValueLogFile = 128 << 20 // the answer to a batch, kept for its repetition, is a value of up to half of that
 	var err error
 	if r.feedback, err = store.Start(cfg); err != nil {
