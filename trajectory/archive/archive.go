@@ -29,10 +29,11 @@ type Archive struct {
 
 	last time.Time // of the newest commit; the store's writer's alone
 
-	ready atomic.Bool // leftovers are known: whatever is staged from now on is not one
-	quit  context.Context
-	stop  context.CancelFunc
-	ended sync.WaitGroup
+	ready  atomic.Bool   // leftovers are known: whatever is staged from now on is not one
+	opened chan struct{} // closed then
+	quit   context.Context
+	stop   context.CancelFunc
+	ended  sync.WaitGroup
 
 	sweeping struct {
 		sync.Mutex
@@ -49,7 +50,7 @@ func New(db *store.DB, log *slog.Logger) (*Archive, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Archive{db: db, log: log, codec: c, now: time.Now, wake: make(chan struct{}, 1)}
+	a := &Archive{db: db, log: log, codec: c, now: time.Now, opened: make(chan struct{}), wake: make(chan struct{}, 1)}
 	a.quit, a.stop = context.WithCancel(context.Background())
 	a.ended.Go(a.run)
 	return a, nil
@@ -74,6 +75,27 @@ func (a *Archive) Err() error {
 	return nil
 }
 
+// need is Err for whoever uses the archive: a lazy store is opened by that.
+func (a *Archive) need() error {
+	if a.ready.Load() {
+		return a.db.Err()
+	}
+	if err := a.db.View(func(*store.Reader) error { return nil }); err != nil {
+		return err
+	}
+	select {
+	case <-a.opened:
+		return nil
+	case <-a.quit.Done():
+		return store.ErrClosed
+	case <-time.After(needTime):
+		return store.ErrOpening
+	}
+}
+
+// needTime is how long who comes first waits for what a crash has left to be known.
+const needTime = 5 * time.Second
+
 // run opens, then sweeps.
 func (a *Archive) run() {
 	select {
@@ -95,6 +117,7 @@ func (a *Archive) run() {
 		a.log.Error("the trajectory archive cannot be opened; trying again", "error", err)
 	}
 	a.ready.Store(true)
+	close(a.opened)
 	for {
 		for u, ok := a.next(); ok; u, ok = a.next() {
 			if err := a.sweep(u); err != nil && a.quit.Err() == nil {

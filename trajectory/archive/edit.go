@@ -27,7 +27,7 @@ func (a *Archive) DeleteBatch(ctx context.Context, tenant, model string, id ID) 
 }
 
 func (a *Archive) update(ctx context.Context, f func(*store.Tx) error) error {
-	if err := a.Err(); errors.Is(err, store.ErrOpening) {
+	if err := a.need(); errors.Is(err, store.ErrOpening) {
 		return err
 	}
 	return a.db.Update(ctx, f)

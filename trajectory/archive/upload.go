@@ -43,7 +43,7 @@ const stageBytes = 1 << 20
 
 // Begin begins an upload, which ends without a trace when ctx does.
 func (a *Archive) Begin(ctx context.Context, tenant, model string) (*Upload, error) {
-	if err := a.Err(); err != nil {
+	if err := a.need(); err != nil {
 		return nil, err
 	}
 	return &Upload{a: a, ctx: ctx, tenant: tenant, model: model, id: newUpload(), batch: Batch{Model: model}}, nil

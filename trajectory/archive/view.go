@@ -21,7 +21,7 @@ type View struct {
 
 // View calls f with a snapshot of what is committed, and returns its error.
 func (a *Archive) View(tenant string, f func(*View) error) error {
-	if err := a.Err(); errors.Is(err, store.ErrOpening) || errors.Is(err, store.ErrClosed) {
+	if err := a.need(); errors.Is(err, store.ErrOpening) || errors.Is(err, store.ErrClosed) {
 		return err // a store that is full or failing can be read
 	}
 	return a.db.View(func(r *store.Reader) error { return f(&View{r, a, tenant}) })
