@@ -65,6 +65,9 @@ func (s *Server) find(path string) (route, bool) {
 		}
 		return r, ok
 	}
+	if rest, ok := strings.CutPrefix(path, previewModels); ok && s.cfg.Trajectories.Archive != nil {
+		return previewRoute(rest)
+	}
 	return route{}, false
 }
 

@@ -31,6 +31,9 @@ type Server struct {
 	bodies    budget
 	load      atomic.Int64 // requests that generate; counted with LoadTracking
 
+	uploads  atomic.Int64 // log requests being read
+	recorder *recorder    // nil: nothing is recorded
+
 	model    atomic.Pointer[Model]
 	progress atomic.Pointer[string] // why there is no model yet
 	failed   atomic.Bool            // there will be no answers any more
@@ -77,6 +80,9 @@ func New(cfg Config) (*Server, error) {
 		if s.usage, err = usage.Open(usage.DefaultConfig()); err != nil {
 			return nil, err
 		}
+	}
+	if cfg.Trajectories.Archive != nil {
+		s.recorder = newRecorder(s)
 	}
 	s.SetProgress("the model is loading")
 	s.http = &fasthttp.Server{
@@ -173,5 +179,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.conns.watch.close()
 	s.queue.close()
 	s.compiling.close()
+	if s.recorder != nil {
+		s.recorder.close()
+	}
 	return err
 }
