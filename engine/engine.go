@@ -158,6 +158,9 @@ func (e *Engine) Spec() backend.Spec {
 	return e.spec
 }
 
+// Caching reports whether prompts are looked up in the prefix cache.
+func (e *Engine) Caching() bool { return e.cfg.Caching }
+
 // Submit hands r to the engine. It never blocks. The stream must be read until
 // every choice has ended, or cancelled.
 func (e *Engine) Submit(r Request) (*Stream, error) { return e.SubmitAll([]Request{r}) }
