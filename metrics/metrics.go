@@ -164,7 +164,7 @@ const (
 // maxProjects is how many projects have series of their own, those that came
 // first; GET /usage has them all. Names come from clients, and every one that
 // was ever seen costs memory here and wherever series are stored.
-const maxProjects = 64
+const maxProjects = 32
 
 func (m *Metrics) projectLabel(project string) string {
 	if project == "" {
@@ -194,19 +194,24 @@ func (m *Metrics) Used(project string, prompt, generated uint64) {
 // WriteText writes all series, but those with the names of projects only if
 // projects is set.
 func (m *Metrics) WriteText(w io.Writer, projects bool) error {
-	from := prometheus.Gatherers{m.registry}
-	if projects {
-		from = append(from, m.private)
-	}
-	families, err := from.Gather()
-	if err != nil {
-		return fmt.Errorf("metrics: %w", err)
-	}
 	enc := expfmt.NewEncoder(w, expfmt.FmtText)
-	for _, f := range families {
-		if err := enc.Encode(f); err != nil {
+	write := func(r *prometheus.Registry) error {
+		families, err := r.Gather()
+		if err != nil {
 			return fmt.Errorf("metrics: %w", err)
 		}
+		for _, f := range families {
+			if err := enc.Encode(f); err != nil {
+				return fmt.Errorf("metrics: %w", err)
+			}
+		}
+		return nil
 	}
-	return nil
+	// One after the other: prometheus.Gatherers would sort and check all of it
+	// once more.
+	err := write(m.registry)
+	if err == nil && projects {
+		err = write(m.private)
+	}
+	return err
 }

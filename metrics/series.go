@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"weir/engine"
 )
@@ -81,7 +82,7 @@ type tally struct {
 type series struct {
 	engine *engine.Engine
 	bounds [histograms][]float64
-	descs  [histograms]*prometheus.Desc
+	names  [histograms]name
 	scalar []scalar
 	info   prometheus.Metric
 
@@ -93,9 +94,50 @@ type series struct {
 
 // scalar is a counter or gauge.
 type scalar struct {
-	desc  *prometheus.Desc
-	kind  prometheus.ValueType
+	name
+	gauge bool
 	value func(*engine.Stats, *tally) float64
+}
+
+// name is what the library has to know of a series, made once: its own
+// histograms of constants make a map, sort it and copy the labels every time.
+type name struct {
+	desc   *prometheus.Desc
+	labels []*dto.LabelPair
+}
+
+func newName(text, help string, labels prometheus.Labels) name {
+	d := prometheus.NewDesc(text, help, nil, labels)
+	return name{d, prometheus.MakeLabelPairs(d, nil)}
+}
+
+// point is a series at a moment.
+type point struct {
+	name
+	counter   *dto.Counter // one of the three
+	gauge     *dto.Gauge
+	histogram *dto.Histogram
+}
+
+func (p point) Desc() *prometheus.Desc { return p.desc }
+
+func (p point) Write(m *dto.Metric) error {
+	m.Label, m.Counter, m.Gauge, m.Histogram = p.labels, p.counter, p.gauge, p.histogram
+	return nil
+}
+
+func (c *cells) histogram(bounds []float64) *dto.Histogram {
+	h := &dto.Histogram{SampleSum: &c.sum, Bucket: make([]*dto.Bucket, len(bounds))}
+	all, upTo, n := make([]dto.Bucket, len(bounds)), make([]uint64, len(bounds)), uint64(0)
+	for i := range bounds {
+		n += c.counts[i]
+		upTo[i] = n
+		all[i].UpperBound, all[i].CumulativeCount = &bounds[i], &upTo[i]
+		h.Bucket[i] = &all[i]
+	}
+	n += c.counts[len(bounds)]
+	h.SampleCount = &n
+	return h
 }
 
 // number is what the engine is called: there is one.
@@ -127,10 +169,10 @@ func newSeries(e *engine.Engine, about Model) *series {
 		firstTokenFine:    {"weir:time_to_first_token_seconds", "Time from arrival to the first token, in buckets for fast models.", fineBounds},
 		interTokenFine:    {"weir:inter_token_latency_seconds", "Time between two outputs of a request, in buckets for fast models.", fineBounds},
 	} {
-		s.bounds[i], s.descs[i] = h.bounds, prometheus.NewDesc(h.name, h.help, nil, own)
+		s.bounds[i], s.names[i] = h.bounds, newName(h.name, h.help, own)
 	}
 
-	add := func(kind prometheus.ValueType, name, help string, value func(*engine.Stats, *tally) float64, more ...string) {
+	add := func(gauge bool, name, help string, value func(*engine.Stats, *tally) float64, more ...string) {
 		labels := prometheus.Labels{}
 		for k, v := range own {
 			labels[k] = v
@@ -138,13 +180,13 @@ func newSeries(e *engine.Engine, about Model) *series {
 		for i := 0; i < len(more); i += 2 {
 			labels[more[i]] = more[i+1]
 		}
-		s.scalar = append(s.scalar, scalar{prometheus.NewDesc(name, help, nil, labels), kind, value})
+		s.scalar = append(s.scalar, scalar{newName(name, help, labels), gauge, value})
 	}
 	gauge := func(name, help string, value func(*engine.Stats) float64) {
-		add(prometheus.GaugeValue, name, help, func(st *engine.Stats, _ *tally) float64 { return value(st) })
+		add(true, name, help, func(st *engine.Stats, _ *tally) float64 { return value(st) })
 	}
 	count := func(name, help string, value func(*engine.Stats, *tally) uint64, more ...string) {
-		add(prometheus.CounterValue, name, help, func(st *engine.Stats, t *tally) float64 { return float64(value(st, t)) }, more...)
+		add(false, name, help, func(st *engine.Stats, t *tally) float64 { return float64(value(st, t)) }, more...)
 	}
 	gauge("vllm:num_requests_running", "Sequences that are computed.", func(st *engine.Stats) float64 { return float64(st.Running) })
 	gauge("vllm:num_requests_waiting", "Sequences that wait, preempted ones among them.", func(st *engine.Stats) float64 { return float64(st.Waiting) })
@@ -257,15 +299,14 @@ func (s *series) collect(ch chan<- prometheus.Metric) {
 	s.mu.Unlock()
 	ch <- s.info
 	for _, m := range s.scalar {
-		ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(&st, &t))
+		v := m.value(&st, &t)
+		if m.gauge {
+			ch <- point{name: m.name, gauge: &dto.Gauge{Value: &v}}
+		} else {
+			ch <- point{name: m.name, counter: &dto.Counter{Value: &v}}
+		}
 	}
 	for h, bounds := range s.bounds {
-		c := &t.cells[h]
-		n, upTo := uint64(0), make(map[float64]uint64, len(bounds))
-		for i, b := range bounds {
-			n += c.counts[i]
-			upTo[b] = n
-		}
-		ch <- prometheus.MustNewConstHistogram(s.descs[h], n+c.counts[len(bounds)], c.sum, upTo)
+		ch <- point{name: s.names[h], histogram: t.cells[h].histogram(bounds)}
 	}
 }
