@@ -3,8 +3,11 @@ package metrics
 import (
 	"fmt"
 	"maps"
+	"os"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -82,4 +85,43 @@ func TestRejected(t *testing.T) {
 			t.Errorf("%s: %v, want %v", r, got, want)
 		}
 	}
+}
+
+// TestMetricsDocument: api/METRICS.md has every series, with its type, labels
+// and help, and no others. The go_* are the library's.
+func TestMetricsDocument(t *testing.T) {
+	source, err := os.ReadFile("../api/METRICS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var have []string
+	for line := range strings.Lines(string(source)) {
+		if strings.HasPrefix(line, "| `") {
+			have = append(have, strings.TrimSpace(line))
+		}
+	}
+	slices.Sort(have)
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, simple, nil)
+		defer h.stop()
+		h.m.Used("", 1, 1)
+		h.m.Answered(Request{Method: "POST", Handler: "/x", Status: 200})
+		var want []string
+		for name, f := range scrape(t, h.m, true) {
+			if strings.HasPrefix(name, "go_") {
+				continue
+			}
+			labels := map[string]bool{}
+			for _, m := range f.Metric {
+				for _, l := range m.Label {
+					labels[l.GetName()] = true
+				}
+			}
+			want = append(want, fmt.Sprintf("| `%s` | %s | %s | %s |", name, strings.ToLower(f.GetType().String()), strings.Join(slices.Sorted(maps.Keys(labels)), ", "), f.GetHelp()))
+		}
+		slices.Sort(want)
+		if !slices.Equal(have, want) {
+			t.Errorf("want\n%s", strings.Join(want, "\n"))
+		}
+	})
 }
