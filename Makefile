@@ -4,16 +4,16 @@ PYTHON  ?= python3
 export CGO_ENABLED ?= 0
 TAGS    := invariants
 PKGS    := ./...
-HOT     := ./api ./backend/sim ./chat/reasoning ./device/cpu ./engine ./model ./sampler ./server ./tokenizer
+HOT     := ./api ./backend/sim ./chat/reasoning ./device/cpu ./engine ./grammar ./model ./sampler ./server ./tokenizer
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 COUNT   ?= 6
 LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-output-len 64 --num-warmups 8
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: help build run test race lint purego fuzz bench gen gen-check golden vectors clients check clean
+.PHONY: help build run test race lint purego crash fuzz bench gen gen-check golden vectors bench-grammar clients check clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
 
 build: ## build the binary ./weir
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o weir ./cmd/weir
@@ -41,10 +41,16 @@ lint: ## gofmt, go vet, house rules, staticcheck
 
 vectors: ## the large test vectors: DIR=.. (TOKENIZERS=.. adds published tokenizers)
 	@test -n "$(DIR)" || { echo "usage: make vectors DIR=.. [TOKENIZERS=..]"; exit 1; }
-	WEIR_VECTORS=$(abspath $(DIR)) WEIR_TOKENIZERS=$(abspath $(TOKENIZERS)) $(GO) test ./tokenizer ./chat/... -run Vectors -v
+	WEIR_VECTORS=$(abspath $(DIR)) WEIR_TOKENIZERS=$(abspath $(TOKENIZERS)) $(GO) test ./tokenizer ./chat/... ./grammar -run Vectors -v
 
 clients: build ## openai-node, Vercel AI SDK and LangChain.js against a running weir (needs Node 20 and npm)
 	cd tools/clients && npm ci --no-audit --no-fund --ignore-scripts && npm test
+
+bench-grammar: ## what a token mask costs, as a table (about half a minute)
+	$(GO) test -run '^$$' -bench Masks -benchtime 1x ./grammar
+
+crash: ## kill -9 under load, ROUNDS times (default 200), in each test of that
+	WEIR_CRASH_ROUNDS=$(or $(ROUNDS),200) $(GO) test -run Kill -count 1 -timeout 3600s ./store ./feedback
 
 fuzz: ## every fuzz test, FUZZ inputs each (default 200000x, or a time such as 1m)
 	@set -e; for f in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \

@@ -185,7 +185,7 @@ func (b *builder) repeat(from int32, lo, hi int32, size int, f frag) int32 {
 		return b.star(from, f)
 	case lo == 0 && hi == 1:
 		return b.opt(from, f)
-	case int64(size)*int64(max(lo, hi)) > 64:
+	case size > 0 && int64(size)*int64(max(lo, hi)) > 16:
 		return b.callN(from, b.counted(f), lo, hi)
 	}
 	for range lo {

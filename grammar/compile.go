@@ -109,15 +109,18 @@ func (c *Compiler) Compile(s Spec) (*Grammar, error) {
 	c.entries[key] = el
 	c.mu.Unlock()
 
+	// Should compiling panic, nobody waits for it for ever.
+	e.err = errors.New("grammar: compiling has failed")
+	defer func() {
+		close(e.done)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if e.err != nil {
+			c.drop(el)
+		}
+		c.evict()
+	}()
 	e.g, e.err = compile(s, c.voc, c.cfg)
-	close(e.done)
-
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e.err != nil {
-		c.drop(el)
-	}
-	c.evict()
 	return e.g, e.err
 }
 

@@ -21,8 +21,11 @@ type machine struct {
 	voc  *Vocabulary
 	root *config
 
-	crowded  atomic.Bool // a text was given up because it had more than maxStacks parses
-	building sync.Mutex  // held, before mu, by whoever builds a shape
+	visits   atomic.Int64      // frames that close has looked at
+	patience int64             // of those, how many one shape may take
+	crowded  atomic.Bool       // a text was given up because it had more than maxStacks parses
+	building sync.Mutex        // held, before mu, by whoever builds a shape
+	flats    map[*config]*flat // under building
 
 	mu      sync.Mutex
 	frames  map[frameKey]*frame
@@ -59,7 +62,6 @@ type config struct {
 	tops   []*frame // those that read bytes, ordered by id
 	accept bool     // the text may end here
 	esc    bool     // relative config: symBottom was popped here
-	ids    []byte   // its key
 	next   []atomic.Pointer[config]
 	seat   atomic.Pointer[seat]  // where its shape sits
 	shape  atomic.Pointer[shape] // of a relative config
@@ -70,12 +72,15 @@ var dead = &config{}
 
 const (
 	// maxStacks bounds how many parses may run side by side.
-	maxStacks  = 4096
+	maxStacks = 4096
+	// maxVisits bounds what one mask may cost where a text is highly ambiguous, to
+	// a second or two; masks of JSON need some ten thousand.
+	maxVisits  = 20_000_000
 	frameBytes = 120
 )
 
 func newMachine(net *network, voc *Vocabulary, limit int64) *machine {
-	m := &machine{net: net, voc: voc, limit: limit}
+	m := &machine{net: net, voc: voc, limit: limit, patience: maxVisits}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.forget()
@@ -139,7 +144,10 @@ func (m *machine) close(work []*frame) *config {
 	m.marks++
 	tops := m.tops[:0]
 	accept, esc := false, false
+	visits := int64(0)
+	defer func() { m.visits.Add(visits) }()
 	for len(work) > 0 {
+		visits++
 		f := work[len(work)-1]
 		work = work[:len(work)-1]
 		if f.mark == m.marks {

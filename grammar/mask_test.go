@@ -3,6 +3,8 @@ package grammar
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -25,6 +27,10 @@ var sampleSpecs = []Spec{
 	{Kind: Regex, Text: `(?:[a-z]{2,30} ?){1,4}[.!]`},
 	{Kind: Regex, Text: `\d{3}-\p{Lu}.*`},
 	{Kind: Choice, Choices: []string{"yes", "no", "maybe so", "ménage"}},
+	{Kind: JSONSchema, Schema: []byte(`{"type":"array","items":{"type":"string","minLength":9,"maxLength":30}}`)},
+	{Kind: Notation, Text: `root ::= "<" ([a-z]{4,300} ([A-Z] | ", " | "(")?){1,9} ">" root?`},
+	{Kind: Notation, Text: "root ::= expr\nexpr ::= expr [-+] term | term\nterm ::= [a-z]+ | [0-9]{7,40} | \"(\" expr \")\""},
+	{Kind: Tag, Schema: []byte(`{"format":{"type":"triggered_tags","triggers":["<f"],"tags":[{"type":"tag","begin":"<f>","content":{"type":"json_schema","json_schema":{"type":"object"}},"end":"</f>"}]}}`)},
 }
 
 // step draws a legal token by walking from a random token on, so that long and
@@ -53,7 +59,7 @@ func TestMasksEqualNaiveWalk(t *testing.T) {
 		{"bytes-4k", 4096, false, 6, 1}, {"pieces-32k", 32_000, true, 2, 3}, {"bytes-128k", 128_256, false, 1, 9}, {"pieces-256k", 256_000, true, 1, 16},
 	} {
 		t.Run(v.name, func(t *testing.T) {
-			if testing.Short() && v.size > 5000 {
+			if (slow || testing.Short()) && v.size > 32_000 {
 				t.Skip("large vocabulary")
 			}
 			voc := publishedVocabulary(t, v.size, v.pieces)
@@ -110,4 +116,58 @@ func compareMasks(t *testing.T, g *Grammar, rng *rand.Rand, steps, every int, na
 		text = append(text, v.tokens[tok]...)
 	}
 	return sampled
+}
+
+// Tokens that end on, before and behind the end of a count.
+func TestMasksNearTheEndOfACount(t *testing.T) {
+	tokens := make([][]byte, 256)
+	for i := range tokens {
+		tokens[i] = []byte{byte(i)}
+	}
+	for k := range 26 { // a letter for each length: a token decides for itself how long its subtree is
+		for _, end := range []string{"", `"`, `",`, `"]`, "é", `\n`, "B", "B."} {
+			if len(end) > 1 && k%2 == 0 {
+				continue
+			}
+			tokens = append(tokens, []byte(strings.Repeat(string(rune('a'+k)), k)+end))
+		}
+	}
+	v, err := NewVocabulary(append(tokens, nil), []int32{int32(len(tokens))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []Spec{
+		schema(`{"type":"array","items":{"type":"string","minLength":10,"maxLength":14}}`),
+		schema(`{"type":"string","minLength":17}`),
+		schema(`{"type":"string","minLength":18}`),
+		schema(`{"type":"string","maxLength":21}`),
+		schema(`{"type":"string","pattern":"^[a-z]{12,40}B?$"}`),
+		re(`[a-z]{11,30}[A-Z]?`),
+		ebnfOf(`root ::= ([a-z]{7,30} [A-Z.]?){2,20}`),
+	} {
+		g, err := compileFor(s, v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for seed := range 8 {
+			compareMasks(t, g, rand.New(rand.NewPCG(uint64(seed), 6)), 40, 1, s.Text+string(s.Schema))
+		}
+		m := g.NewMatcher() // and one character at a time
+		mask, want := make([]uint32, v.words()), make([]uint32, v.words())
+		for _, b := range []byte(`["aaaaaaaaaaaaaaaaaaaaaa`) {
+			if !m.Accept(int32(b)) {
+				continue
+			}
+			if m.Fill(mask) != nil {
+				t.Fatal("dead end")
+			}
+			m.m.walk(m.at, want)
+			if m.Done() {
+				want[len(tokens)>>5] |= 1 << (len(tokens) & 31)
+			}
+			if !slices.Equal(mask, want) {
+				t.Fatalf("%s%s: after %d tokens", s.Text, s.Schema, m.Len())
+			}
+		}
+	}
 }

@@ -58,6 +58,11 @@ func (n *rx) cost() int {
 	return min(c, 1<<30)
 }
 
+// counts: n repeats something so often that counting pays.
+func (n *rx) counts() bool {
+	return n.kind == rxRepeat && max(n.lo, n.hi) > 16 || slices.ContainsFunc(n.subs, (*rx).counts)
+}
+
 // nullable: n matches the empty text (anchors aside).
 func (n *rx) nullable() bool {
 	switch n.kind {
@@ -113,6 +118,31 @@ func (b *builder) rx(from int32, n *rx, how lowering) int32 {
 	}
 	b.step(from, step{kind: kind, to: to})
 	return to
+}
+
+// chain reads n and then end. Where n is a sequence, a counted repetition in it
+// takes what follows along into its rule: a rule that could return after every
+// character would leave every token undecided that goes on with something else.
+func (b *builder) chain(from int32, n *rx, how lowering, end string) int32 {
+	parts := []*rx{n}
+	if n.kind == rxCat {
+		parts = n.subs
+	}
+	for i, p := range parts {
+		if p.kind != rxRepeat || !p.counts() || p.hi == 0 || p.subs[0].nullable() || p.subs[0].counts() {
+			from = b.rx(from, p, how)
+			continue
+		}
+		r := b.rule()
+		loop, body, out := b.state(), b.state(), b.state()
+		b.eps(b.start(r), loop)
+		b.step(loop, step{kind: stepTick, to: body})
+		b.eps(b.rx(body, p.subs[0], how), loop)
+		b.step(loop, step{kind: stepGuard, to: out})
+		b.accept(b.chain(out, &rx{kind: rxCat, subs: parts[i+1:]}, how, end))
+		return b.callN(from, r, p.lo, p.hi)
+	}
+	return b.lit(from, end)
 }
 
 // utf8Leaf spells characters as they are.
@@ -212,7 +242,7 @@ func (b *builder) regexRule(pattern string) int32 {
 	r := b.rule()
 	core, _, _, ok := anchored(n)
 	if ok {
-		b.accept(b.rx(b.start(r), core, lowering{leaf: b.utf8Leaf, counted: true}))
+		b.accept(b.chain(b.start(r), core, lowering{leaf: b.utf8Leaf, counted: true}, ""))
 		return r
 	}
 	d, ok := regexDFA(n, false, b)

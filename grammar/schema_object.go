@@ -98,6 +98,11 @@ func (s *schemas) undeclared(a alternative, m *members) []other {
 			}
 		}
 	}
+	if len(patterns) == 0 {
+		if _, ok := s.othersUnder(a, nil); !ok {
+			return nil
+		}
+	}
 	whole := true
 	names := allDFA()
 	for _, n := range a {
@@ -170,15 +175,15 @@ func (s *schemas) combine(a, b *dfa, minus bool, path string) *dfa {
 func (s *schemas) object(from int32, a alternative) int32 {
 	b := s.b
 	m := s.members(a)
+	m.others = s.undeclared(a, m) // names that may not appear are declared all the same
+	bare := len(m.declared) == 0
 	m.declared = slices.DeleteFunc(m.declared, func(p member) bool {
 		return !p.required && (p.barred || slices.Contains(p.set, any(false)))
 	})
 	if slices.ContainsFunc(m.declared, func(p member) bool { return p.barred }) {
 		return b.state()
 	}
-	all := s.members(a) // names that may not appear are declared all the same
-	m.others = s.undeclared(a, all)
-	if len(all.declared) == 0 && len(m.others) == 1 && m.others[0].names == nil && s.key(m.others[0].set) == "" && m.least == 0 && m.most < 0 {
+	if bare && len(m.others) == 1 && m.others[0].names == nil && s.key(m.others[0].set) == "" && m.least == 0 && m.most < 0 {
 		if r, ok := s.common(ruleObject, ruleTightObject); ok {
 			return b.call(from, r)
 		}

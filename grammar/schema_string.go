@@ -186,8 +186,9 @@ func (s *schemas) stringDFA(r *stringRules) (*dfa, bool) {
 }
 
 // spelled lowers a single anchored pattern as it stands, with its repetitions
-// counted, where an automaton would have many states for them, or where the
-// bounds on the length are those of one repeated class.
+// counted, where an automaton would have a state for each, or where the bounds on
+// the length are those of one repeated class. Counted states far from the end of
+// the count share their masks, states of an automaton do not.
 func (s *schemas) spelled(from int32, r *stringRules) (int32, bool) {
 	if len(r.langs) != 1 || r.langs[0].ast == nil {
 		return 0, false
@@ -207,11 +208,10 @@ func (s *schemas) spelled(from int32, r *stringRules) (int32, bool) {
 			return s.b.state(), true
 		}
 		core = &c
-	} else if core.cost() < 300 {
+	} else if !core.counts() {
 		return 0, false
 	}
-	at := s.b.rx(from, core, lowering{leaf: s.b.jsonLeaf, counted: true})
-	return s.b.lit(at, `"`), true
+	return s.b.chain(from, core, lowering{leaf: s.b.jsonLeaf, counted: true}, `"`), true
 }
 
 // noString is true only if no string meets the demands of a.

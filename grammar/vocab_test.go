@@ -3,7 +3,6 @@ package grammar
 import (
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -124,15 +123,6 @@ func publishedVocabulary(t testing.TB, n int, pieces bool) *Vocabulary {
 	}
 	return v
 }
-
-var vocabulary128k = sync.OnceValue(func() *Vocabulary {
-	tokens, eos := published(128_256, false)
-	v, err := NewVocabulary(tokens, eos)
-	if err != nil {
-		panic(err)
-	}
-	return v
-})
 
 func TestVocabularyRefusesEndTokenOutside(t *testing.T) {
 	if _, err := NewVocabulary([][]byte{{'a'}}, []int32{1}); err == nil {

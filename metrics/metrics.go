@@ -18,6 +18,7 @@ package metrics
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -25,6 +26,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 
 	"weir/engine"
@@ -191,27 +193,37 @@ func (m *Metrics) Used(project string, prompt, generated uint64) {
 	m.projectGenerations.WithLabelValues(label).Add(float64(generated))
 }
 
-// WriteText writes all series, but those with the names of projects only if
-// projects is set.
-func (m *Metrics) WriteText(w io.Writer, projects bool) error {
-	enc := expfmt.NewEncoder(w, expfmt.FmtText)
-	write := func(r *prometheus.Registry) error {
-		families, err := r.Gather()
+// WriteText writes all series, but of those by project only the projects that
+// shows wants; "" are requests without one, "other" those that share a series.
+// nil wants none.
+func (m *Metrics) WriteText(w io.Writer, shows func(project string) bool) error {
+	families, err := m.registry.Gather()
+	if err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	if shows != nil {
+		private, err := m.private.Gather()
 		if err != nil {
 			return fmt.Errorf("metrics: %w", err)
 		}
-		for _, f := range families {
-			if err := enc.Encode(f); err != nil {
-				return fmt.Errorf("metrics: %w", err)
+		for _, f := range private {
+			f.Metric = slices.DeleteFunc(f.Metric, func(s *dto.Metric) bool {
+				project := s.Label[0].GetValue()
+				if project == noProject {
+					project = ""
+				}
+				return !shows(project)
+			})
+			if len(f.Metric) > 0 {
+				families = append(families, f)
 			}
 		}
-		return nil
 	}
-	// One after the other: prometheus.Gatherers would sort and check all of it
-	// once more.
-	err := write(m.registry)
-	if err == nil && projects {
-		err = write(m.private)
+	enc := expfmt.NewEncoder(w, expfmt.FmtText)
+	for _, f := range families {
+		if err := enc.Encode(f); err != nil {
+			return fmt.Errorf("metrics: %w", err)
+		}
 	}
-	return err
+	return nil
 }

@@ -65,6 +65,23 @@ func TestProjects(t *testing.T) {
 	if n := len(p["weir:project_requests_total"].Metric); n != maxProjects+2 {
 		t.Errorf("%d series", n)
 	}
+	for _, c := range []struct {
+		shows func(string) bool
+		want  []string
+	}{
+		{func(p string) bool { return p == "team/3" }, []string{"project=team/3"}}, {func(p string) bool { return p == "" }, []string{"project=none"}},
+		{func(p string) bool { return p == "other" }, []string{"project=other"}}, {func(string) bool { return false }, nil},
+	} {
+		var got []string
+		if f := scrapeAs(t, m, c.shows)["weir:project_requests_total"]; f != nil {
+			for _, s := range f.Metric {
+				got = append(got, pairs(s)...)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%v, want %v", got, c.want)
+		}
+	}
 	for name := range scrape(t, m, false) {
 		if strings.Contains(name, "project") {
 			t.Errorf("everybody sees %s", name)

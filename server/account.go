@@ -95,7 +95,7 @@ func (s *Server) projectUsage(c *call) {
 	projects, since, _ := s.usage.Totals()
 	list := make([]api.ProjectUsage, 0, len(projects))
 	for _, p := range projects {
-		if !filter || p.Name == only {
+		if (!filter || p.Name == only) && c.who.Covers(p.Name) {
 			list = append(list, api.ProjectUsage{Project: p.Name, Requests: p.Requests, Prompt: p.Prompt, Cached: p.Cached, Completion: p.Completion})
 		}
 	}

@@ -1,39 +1,78 @@
 package server
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"weir/api"
+	"weir/auth"
 )
 
-// keys are the API keys that are accepted, as hashes: comparing those takes the
-// same time wherever, and whether, two keys differ.
-type keys [][sha256.Size]byte
+// A door is how a group of routes asks who is there.
+type door int
 
-func newKeys(plain []string) keys {
-	k := make(keys, len(plain))
-	for i, s := range plain {
-		k[i] = sha256.Sum256([]byte(s))
+const (
+	// byKey wants "Authorization: Bearer <key>" or, as some front-ends send it,
+	// "x-api-key: <key>" (spec chat-completions 1.4).
+	byKey door = iota
+	// byPassword wants "Authorization: Basic" (spec feedback F-3), and stays shut
+	// for other machines while there are no keys (decision 25).
+	byPassword
+)
+
+// doorOf is the door in front of a path, whether there is something behind it or not.
+func doorOf(path string) door {
+	if strings.HasPrefix(path, feedbackPath) {
+		return byPassword
 	}
-	return k
+	return byKey
 }
 
-// accept reports whether the headers carry one of the keys (spec
-// chat-completions 1.4): "Authorization: Bearer <key>", split at the first
-// space, the scheme in any case; or "x-api-key: <key>", which some front-ends
-// send instead.
-func (k keys) accept(authorization, xAPIKey string) bool {
-	if scheme, token, _ := strings.Cut(authorization, " "); strings.EqualFold(scheme, "bearer") && k.has(token) {
+// admit says who a request is from; private is what other machines do not get to
+// see while there are no keys. Or it answers it with 401 and returns false.
+func (s *Server) admit(c *call, d door, private bool, authorization, xAPIKey string) bool {
+	if d == byPassword {
+		return s.admitByPassword(c, authorization)
+	}
+	if c.who = s.sender(private, authorization, xAPIKey); c.who == nil {
+		c.answer(fasthttp.StatusUnauthorized, api.UnauthorizedBody)
+	}
+	return c.who != nil
+}
+
+// sender is who sent a request with these headers; nil: nobody that is known.
+func (s *Server) sender(private bool, authorization, xAPIKey string) (who *auth.Identity) {
+	if s.keys.Open() && !(private && s.exposed.Load()) {
+		return auth.Anonymous
+	}
+	if scheme, _, token := auth.Parse(authorization); scheme == auth.Bearer {
+		who = s.keys.Token(token)
+	}
+	if who == nil && xAPIKey != "" {
+		who = s.keys.Token(xAPIKey)
+	}
+	return who
+}
+
+func (s *Server) admitByPassword(c *call, authorization string) bool {
+	scheme, username, secret := auth.Parse(authorization)
+	switch {
+	case s.keys.Open() && !s.exposed.Load():
+		c.who = auth.Anonymous
+	case scheme == auth.Basic:
+		c.who = s.keys.Password(username, secret)
+	case scheme == auth.Bearer && s.cfg.FeedbackBearer:
+		c.who = s.keys.Token(secret)
+	}
+	if c.who != nil {
 		return true
 	}
-	return xAPIKey != "" && k.has(xAPIKey)
-}
-
-func (k keys) has(token string) bool {
-	sum := sha256.Sum256([]byte(token))
-	match := 0
-	for i := range k {
-		match |= subtle.ConstantTimeCompare(sum[:], k[i][:])
+	detail := "Invalid authentication credentials"
+	if scheme == auth.None {
+		detail = "Not authenticated"
 	}
-	return match == 1
+	c.Response.Header.Set("WWW-Authenticate", `Basic realm="weir"`)
+	c.answer(fasthttp.StatusUnauthorized, `{"detail":"`+detail+`"}`)
+	return false
 }

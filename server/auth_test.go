@@ -1,13 +1,25 @@
 package server
 
 import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/valyala/fasthttp"
+
+	"weir/auth"
 )
 
 // Spec chat-completions 1.4, C6 and C7.
 func TestKeys(t *testing.T) {
-	k := newKeys([]string{"secret", "other key"})
+	k, err := auth.New([]string{"secret", "other key"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{keys: k}
 	for _, c := range []struct {
 		authorization, xAPIKey string
 		want                   bool
@@ -29,8 +41,51 @@ func TestKeys(t *testing.T) {
 		{"Bearer secre", "wrong", false},
 		{"", "Bearer secret", false},
 	} {
-		if got := k.accept(c.authorization, c.xAPIKey); got != c.want {
+		if got := s.admit(&call{RequestCtx: &fasthttp.RequestCtx{}}, byKey, false, c.authorization, c.xAPIKey); got != c.want {
 			t.Errorf("accept(%q, %q) = %v", c.authorization, c.xAPIKey, got)
+		}
+	}
+}
+
+// A key of the credentials file is for some projects and models, and shows its
+// projects' usage alone.
+func TestKeyRights(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys.yaml")
+	sum := func(s string) [32]byte { return sha256.Sum256([]byte(s)) }
+	if err := os.WriteFile(file, fmt.Appendf(nil, "keys:\n"+
+		"  - {id: a, hash: \"sha256:%x\", projects: [\"acme/*\"]}\n"+
+		"  - {id: b, hash: \"sha256:%x\", models: [other, alias]}\n"+
+		"  - {id: c, hash: \"sha256:%x\", models: [other]}\n", sum("ka"), sum("kb"), sum("kc")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := auth.New(nil, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newHouse(t, func(s *setup) { s.cfg.Keys = keys })
+	for _, c := range []struct {
+		key, project string
+		status       int
+		text         string
+	}{
+		{"ka", "acme/x", 200, ""},
+		{"ka", "", 200, ""},
+		{"ka", "lab/x", 403, `"type":"PermissionDeniedError"`},
+		{"kb", "lab/x", 200, ""},
+		{"kc", "lab/x", 403, "The key is not for the model tiny."},
+		{"kd", "lab/x", 401, ""},
+	} {
+		status, text := h.chat(nil, "Authorization: Bearer "+c.key, "Compat-Project: "+c.project)
+		if status != c.status || !strings.Contains(text, c.text) {
+			t.Errorf("%s in %q: %d %s", c.key, c.project, status, text)
+		}
+	}
+	for key, want := range map[string]string{"ka": "acme/x", "kb": "acme/x lab/x"} {
+		_, text, _ := h.get("GET", "/usage", "", "Authorization: Bearer "+key)
+		for _, p := range []string{"acme/x", "lab/x"} {
+			if strings.Contains(text, p) != strings.Contains(want, p) {
+				t.Errorf("%s: %s", key, text)
+			}
 		}
 	}
 }

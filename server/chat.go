@@ -40,7 +40,7 @@ func atWork[T any](s *Server, c *call, prepare preparation[T]) (T, *Model, bool)
 	// this goroutine but what is handed over when it is done.
 	var made T
 	var bad error
-	ctx, body, from := c.ctx, c.body.bytes, sender{c.id, c.project}
+	ctx, body, from := c.ctx, c.body.bytes, sender{c.id, c.project, c.who}
 	if err := s.queue.do(c.ctx, c.tenant, func() { made, bad = prepare(ctx, m, body, from) }); err != nil {
 		s.fail(c, err)
 		return none, nil, false

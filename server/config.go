@@ -8,15 +8,17 @@ import (
 	"time"
 
 	"weir/api"
+	"weir/auth"
+	"weir/feedback"
 	"weir/usage"
 )
 
 // Config is the server's configuration.
 type Config struct {
-	Version string   // what GET /version says
-	APIKeys []string // any of them opens what is not open to all; none: everything is open
-	CORS    CORS
-	Limits  api.Limits // of what a body may hold
+	Version string // what GET /version says
+	Access
+	CORS   CORS
+	Limits api.Limits // of what a body may hold
 
 	// MaxBody bounds a request body, in bytes. 32 MiB are some 8 million tokens
 	// of plain text: room for a long context in escaped JSON, and little enough
@@ -100,6 +102,19 @@ type Functions struct {
 	LoadTracking  bool // /load counts; otherwise it says 0
 
 	Settings map[string]string // what /server_info says of the configuration; no secrets
+}
+
+// Access is who may do what, and what clients leave with the server.
+type Access struct {
+	// APIKeys open, any of them, what is not open to all; none: everything is open.
+	APIKeys []string
+	// Keys are who may do what, in place of APIKeys. nil: those.
+	Keys *auth.Keyring
+	// Feedback is what /feedback/ is about; nil: there is no such path. Whoever
+	// opened its database closes it, after Shutdown.
+	Feedback *feedback.Book
+	// FeedbackBearer lets tokens in to /feedback/, which is for passwords.
+	FeedbackBearer bool
 }
 
 // DefaultConfig returns the configuration of a server that was told nothing.

@@ -27,6 +27,7 @@ func newConstraints(m *Model) *constraints {
 			return nil, err
 		}
 		c, err := grammar.NewCompiler(l.vocabulary, grammar.DefaultConfig())
+		go l.vocabulary.Warm() // beside the first requests, which need only parts of it
 		return &grammarSet{l, c}, err
 	})}
 }
@@ -82,7 +83,9 @@ func (c *constraints) compile(q *api.Constraint) (*grammarSet, *grammar.Grammar,
 func spec(q *api.Constraint) grammar.Spec {
 	s := grammar.Spec{
 		Schema: q.Schema, Text: q.Text, Choices: q.Choices,
-		Options: grammar.Options{DisableAnyWhitespace: q.DisableAnyWhitespace, DisableAdditionalProperties: q.DisableAdditionalProperties},
+		// Strict: undeclared properties are not produced (spec 8.3), so the option that
+		// forbids them is always kept.
+		Options: grammar.Options{Strict: true, DisableAnyWhitespace: q.DisableAnyWhitespace, DisableAdditionalProperties: q.DisableAdditionalProperties},
 	}
 	if q.WhitespacePattern != nil {
 		s.WhitespacePattern = *q.WhitespacePattern

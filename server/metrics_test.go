@@ -265,7 +265,7 @@ func TestMetricsUnderLoad(t *testing.T) {
 		default:
 		}
 		text.Reset()
-		if err := h.srv.counts.WriteText(&text, true); err != nil {
+		if err := h.srv.counts.WriteText(&text, func(string) bool { return true }); err != nil {
 			t.Error(err)
 		}
 	}

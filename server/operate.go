@@ -30,14 +30,15 @@ func (s *Server) serverLoad(c *call) {
 }
 
 // scrape answers GET /metrics, also while there is no model yet and when the
-// engine has failed. What projects there are and what they do is for those who
-// may ask GET /usage.
+// engine has failed. What a project does is for those whom GET /usage tells.
 func (s *Server) scrape(c *call) {
 	header := &c.Request.Header
-	privy := len(s.keys) == 0 && !s.exposed.Load() ||
-		len(s.keys) > 0 && s.keys.accept(string(header.Peek("Authorization")), string(header.Peek("X-Api-Key")))
+	var shows func(string) bool
+	if who := s.sender(true, string(header.Peek("Authorization")), string(header.Peek("X-Api-Key"))); who != nil {
+		shows = who.Covers
+	}
 	var text bytes.Buffer
-	if err := s.counts.WriteText(&text, privy); err != nil {
+	if err := s.counts.WriteText(&text, shows); err != nil {
 		s.fail(c, err)
 		return
 	}

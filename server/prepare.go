@@ -3,9 +3,11 @@ package server
 import (
 	"context"
 	"errors"
+	"slices"
 	"unicode/utf8"
 
 	"weir/api"
+	"weir/auth"
 	"weir/chat"
 	"weir/chat/reasoning"
 	"weir/engine"
@@ -23,6 +25,7 @@ type prepared struct {
 type sender struct {
 	id      string // X-Request-Id
 	project string
+	who     *auth.Identity
 }
 
 // prepare does everything that a request needs before the engine sees it: it
@@ -86,6 +89,9 @@ func (m *Model) admit(ctx context.Context, q *api.Options, from *sender) error {
 	}
 	if !m.serves(q.Model) {
 		return api.ErrModelNotFound(q.Model)
+	}
+	if !slices.ContainsFunc(m.Names, from.who.MayUse) {
+		return api.ErrPermission("The key is not for the model " + m.Names[0] + ".")
 	}
 	if from.id == "" && q.RequestID != nil {
 		from.id = *q.RequestID

@@ -11,6 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"weir/api"
+	"weir/auth"
 )
 
 // route is one function of the server.
@@ -64,6 +65,14 @@ func (s *Server) find(path string) (r route, name string, found bool) {
 	if strings.HasPrefix(path, metricsPath) {
 		return routes[metricsPath], metricsPath, true
 	}
+	if name, ok := strings.CutPrefix(path, feedbackPath); ok && s.cfg.Feedback != nil {
+		if r, ok := feedbackRoutes[name]; ok {
+			return r, path, true
+		}
+		if name != "" && !strings.Contains(name, "/") { // an id
+			return route{methods: "GET", serve: (*Server).feedbackGet}, feedbackPath + "{id}", true
+		}
+	}
 	return route{}, "none", false
 }
 
@@ -76,10 +85,11 @@ type call struct {
 	ctx                  context.Context // ends when the client leaves or the server stops
 	cancel               context.CancelCauseFunc
 
-	path    string // as it was sent
-	id      string // X-Request-Id; "": none was sent
-	project string // "<team>/<project>"; "": none
-	tenant  string // whose turn it is in the preparation queue
+	who     *auth.Identity // who sent it; nil: the route is open
+	path    string         // as it was sent
+	id      string         // X-Request-Id; "": none was sent
+	project string         // "<team>/<project>"; "": none
+	tenant  string         // whose turn it is in the preparation queue
 
 	hints   hints
 	account account
@@ -116,12 +126,12 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 	r, name, found := s.find(path)
 	c.account.method, c.account.handler, c.account.bytes = method, name, header.ContentLength()
 	authorization, xAPIKey := string(header.Peek("Authorization")), string(header.Peek("X-Api-Key"))
-	guarded := found && !r.open || strings.HasPrefix(path, "/v1")
+	door := doorOf(path)
+	guarded := found && !r.open || strings.HasPrefix(path, "/v1") || door != byKey
 	if guarded {
 		c.account.path = path
 	}
-	if guarded && len(s.keys) > 0 && !s.keys.accept(authorization, xAPIKey) || r.private && len(s.keys) == 0 && s.exposed.Load() {
-		c.answer(fasthttp.StatusUnauthorized, api.UnauthorizedBody)
+	if guarded && !s.admit(c, door, r.private, authorization, xAPIKey) {
 		return
 	}
 	if !found {
@@ -135,12 +145,22 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 		return
 	}
 	var bad *api.Error
+	if door != byKey { // a project is part of the request there
+		c.ctx, c.cancel = context.WithCancelCause(s.base)
+		c.conn.attach(c.cancel)
+		r.serve(s, c)
+		return
+	}
 	if c.project, bad = parseProject(string(header.Peek("Compat-Project")), string(header.Peek("OpenAI-Project"))); bad != nil {
 		s.fail(c, bad)
 		return
 	}
+	if c.project != "" && c.who != nil && !c.who.Covers(c.project) {
+		s.fail(c, api.ErrPermission("The key is not for the project "+c.project+"."))
+		return
+	}
 	c.tenant = c.project
-	if c.tenant == "" && len(s.keys) > 0 {
+	if c.tenant == "" && !s.keys.Open() {
 		c.tenant = "key " + authorization + xAPIKey
 	}
 	c.ctx, c.cancel = context.WithCancelCause(s.base)

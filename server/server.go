@@ -13,6 +13,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"weir/auth"
 	"weir/metrics"
 	"weir/usage"
 )
@@ -26,7 +27,7 @@ type Server struct {
 	conns     *connections
 	queue     *queue
 	compiling *queue // of grammars
-	keys      keys
+	keys      *auth.Keyring
 	salts     salter
 	bodies    budget
 	load      atomic.Int64 // requests that generate; counted with LoadTracking
@@ -57,12 +58,17 @@ func New(cfg Config) (*Server, error) {
 		cfg.Log = slog.Default()
 	}
 	s := &Server{
-		cfg: cfg, log: cfg.Log, keys: newKeys(cfg.APIKeys), salts: newSalter(),
+		cfg: cfg, log: cfg.Log, keys: cfg.Keys, salts: newSalter(),
 		bodies: budget{most: cfg.MaxBodies}, counts: metrics.New(), now: time.Now, newID: func() string { return randomHex(8) },
 	}
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.conns = newConnections(newWatcher(s.log), cfg.WriteTimeout)
 	var err error
+	if s.keys == nil {
+		if s.keys, err = auth.New(cfg.APIKeys, ""); err != nil {
+			return nil, err
+		}
+	}
 	if s.queue, err = newQueue(cfg.PrepareQueue, cfg.PrepareWorkers); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@
 //	weir chat [MODEL]    a chat in the terminal
 //	weir bench start     how fast a server starts
 //	weir bench serve     how a server bears a load
+//	weir store COMMAND   backup, restore, verify, export of records
 //	weir version
 //
 // MODEL is a folder as Hugging Face lays it out. Without one, the model inside
@@ -33,6 +34,7 @@ const overview = `weir serves language models.
   weir chat  [MODEL] [flags]   chat with MODEL, or with a server (--url), in the terminal
   weir bench start [flags]     measure how fast a server starts, and what it takes when idle
   weir bench serve [flags]     put a load on a server and measure its answers
+  weir store COMMAND [flags]   back up, restore, verify or export the records
   weir version                 print the version
   weir help                    print this
 
@@ -60,6 +62,8 @@ func run(args []string, env func(string) string, in io.Reader, out, errOut io.Wr
 		err = chatMain(args, env, in, out, errOut)
 	case "bench":
 		err = benchMain(args, env, out, errOut)
+	case "store":
+		err = storeMain(args, env, in, out, errOut)
 	case "version", "--version", "-v":
 		fmt.Fprintf(out, "weir %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	case "help", "--help", "-h":

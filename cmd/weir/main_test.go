@@ -70,7 +70,7 @@ func (l *logBook) find(t *testing.T, re string, ended <-chan error) string {
 func startServe(t *testing.T, args ...string) (url string, stop func() string) {
 	t.Helper()
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	m, e, h := bindModel(flags), bindEngine(flags), bindHTTP(flags)
+	m, e, h, d := bindModel(flags), bindEngine(flags), bindHTTP(flags), bindData(flags)
 	rest, err := parse(flags, append([]string{"--port", "0", "--kv-cache-memory", "64MiB"}, args...), noEnv)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func startServe(t *testing.T, args ...string) (url string, stop func() string) {
 		t.Fatal(err)
 	}
 	signals, ended := make(chan os.Signal, 1), make(chan error, 1)
-	go func() { ended <- serve(append(rest, "")[0], m, e, h, log, signals) }()
+	go func() { ended <- serve(append(rest, "")[0], m, e, h, d, log, signals) }()
 	url = book.find(t, `url=(\S+)`, ended)
 	book.find(t, `msg=ready`, ended)
 	stop = sync.OnceValue(func() string {
@@ -129,7 +129,7 @@ func TestServe(t *testing.T) {
 // before anything is served, ends the server as any other does.
 func TestServeStoppedAtOnce(t *testing.T) {
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	m, e, h := bindModel(flags), bindEngine(flags), bindHTTP(flags)
+	m, e, h, d := bindModel(flags), bindEngine(flags), bindHTTP(flags), bindData(flags)
 	if _, err := parse(flags, []string{"--port", "0", "--kv-cache-memory", "64MiB"}, noEnv); err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestServeStoppedAtOnce(t *testing.T) {
 		}
 		signals := make(chan os.Signal, 1)
 		signals <- syscall.SIGTERM
-		if err := serve("", m, e, h, log, signals); err != nil || !strings.Contains(book.String(), "msg=stopped") || strings.Contains(book.String(), "ERROR") {
+		if err := serve("", m, e, h, d, log, signals); err != nil || !strings.Contains(book.String(), "msg=stopped") || strings.Contains(book.String(), "ERROR") {
 			t.Fatalf("%v\n%s", err, book)
 		}
 	}

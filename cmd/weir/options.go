@@ -89,6 +89,23 @@ type httpOptions struct {
 	dataByDefault             string // what dataDir is if nobody chose it
 }
 
+// dataOptions say who may come in, and how long what they leave is kept.
+type dataOptions struct {
+	credentials *string
+	minFree     size
+	retention   *[]string
+	bearer      *bool
+}
+
+func bindData(fs *pflag.FlagSet) (o *dataOptions) {
+	o = &dataOptions{minFree: 256 << 20}
+	o.credentials = fs.String("credentials", "", "YAML `file` with hashed keys, their users, projects and rights; it is read anew when it changes")
+	fs.Var(&o.minFree, "min-free-disk", "space on the disk of --data-dir below which nothing is written and the answer is 503")
+	o.retention = fs.StringArray("feedback-retention", nil, "`PROJECT=DAYS`: delete a project's feedback after so many days; PROJECT may be team/* or *; repeat for more, the first that fits counts (default: keep it)")
+	o.bearer = fs.Bool("feedback-bearer", false, "accept Bearer tokens for feedback, beside Basic")
+	return o
+}
+
 func bindHTTP(fs *pflag.FlagSet) (o *httpOptions) {
 	o = &httpOptions{maxBody: 32 << 20}
 	o.host = fs.String("host", "127.0.0.1", "`address` to listen on; an empty one is all")
@@ -115,6 +132,6 @@ func bindHTTP(fs *pflag.FlagSet) (o *httpOptions) {
 	o.logLevel = oneOf(fs, "log-level", "what is logged to standard error", "info", "debug", "warn", "error")
 	o.logRequests = fs.Bool("enable-log-requests", false, "log every finished request: id, project, status, tokens, time; never what was said")
 	o.requestIDs = fs.Bool("enable-request-id-headers", true, "send X-Request-Id with every response: the request's, or a random one")
-	o.dataDir = fs.String("data-dir", "", "`folder` for what outlives the process, the counts of GET /usage; several servers may share one, and \"\" keeps nothing (default: $XDG_DATA_HOME/weir, else ~/.local/share/weir)")
+	o.dataDir = fs.String("data-dir", "", "`folder` for what outlives the process, the counts of GET /usage and feedback; several servers may share the counts, only one has the feedback, and \"\" keeps nothing (default: $XDG_DATA_HOME/weir, else ~/.local/share/weir)")
 	return o
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"weir/api"
+	"weir/auth"
 	"weir/server"
 	"weir/usage"
 )
@@ -28,7 +29,7 @@ var processStart = time.Now()
 func serveMain(args []string, env func(string) string, out, errOut io.Writer) error {
 	fs := pflag.NewFlagSet("weir serve", pflag.ContinueOnError)
 	fs.SetOutput(errOut)
-	m, e, h := bindModel(fs), bindEngine(fs), bindHTTP(fs)
+	m, e, h, d := bindModel(fs), bindEngine(fs), bindHTTP(fs), bindData(fs)
 	fs.Usage = func() {
 		fmt.Fprintf(out, "weir serve [MODEL] serves MODEL, or the model inside the binary, over HTTP.\n\n%s", fs.FlagUsages())
 	}
@@ -56,7 +57,7 @@ func serveMain(args []string, env func(string) string, out, errOut io.Writer) er
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
-	return serve(dir, m, e, h, log, signals)
+	return serve(dir, m, e, h, d, log, signals)
 }
 
 // settle takes up what only the flags together say, and the environment
@@ -80,7 +81,7 @@ func newLog(w io.Writer, level string) (*slog.Logger, error) {
 
 // serve runs the server until a signal comes or the engine ends. What is wrong
 // with the model's files or the options is found before any port opens.
-func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, log *slog.Logger, signals <-chan os.Signal) (err error) {
+func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, d *dataOptions, log *slog.Logger, signals <-chan os.Signal) (err error) {
 	src, err := openSource(dir, m)
 	if err != nil {
 		return err
@@ -99,10 +100,19 @@ func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, log *sl
 	// What could never be admitted is refused for good, not with "try again".
 	cfg.Limits.Prompts = min(cfg.Limits.Prompts, *e.maxLive)
 	cfg.Limits.Choices = min(cfg.Limits.Choices, *e.maxLive)
+	if cfg.Keys, err = auth.New(*h.keys, *d.credentials); err != nil {
+		return err
+	}
 	if cfg.Usage, err = openUsage(*h.dataDir, h.dataByDefault, log); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, cfg.Usage.Close()) }()
+	kept, err := d.open(*h.dataDir, h.dataByDefault, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, kept.Close()) }()
+	cfg.Feedback, cfg.FeedbackBearer = kept.book, *d.bearer
 	if srv, err = server.New(cfg); err != nil {
 		return err
 	}
@@ -110,8 +120,8 @@ func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, log *sl
 	if err != nil {
 		return err
 	}
-	if len(cfg.APIKeys) == 0 && !loopback(ln.Addr()) {
-		log.Warn("listening beyond this machine without --api-key: everybody who reaches it can use it", "address", ln.Addr())
+	if cfg.Keys.Open() && !loopback(ln.Addr()) {
+		log.Warn("listening beyond this machine without --api-key or --credentials: everybody who reaches it can chat; feedback is refused", "address", ln.Addr())
 	}
 	log.Info("listening", "url", url, "model", src.names[0])
 
@@ -125,6 +135,7 @@ func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, log *sl
 			srv.Fail(err)
 		}
 	})
+	running.Go(func() { cfg.Keys.Watch(ctx, time.Second, log) })
 	running.Go(func() {
 		if err := srv.Serve(ln); err != nil {
 			log.Error("serving ended", "error", err)
@@ -235,4 +246,18 @@ func openUsage(dir, byDefault string, log *slog.Logger) (*usage.Ledger, error) {
 	log.Warn("usage counts are kept in memory only; set --data-dir to a folder that can be written to", "error", err)
 	cfg.Dir = ""
 	return usage.Open(cfg)
+}
+
+// open opens the records in dir, in the same way.
+func (d *dataOptions) open(dir, byDefault string, log *slog.Logger) (*records, error) {
+	rules, err := retainRules(*d.retention)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	r, err := openRecords(dir, int64(d.minFree), rules, log)
+	if err == nil || dir != byDefault {
+		return r, err
+	}
+	log.Warn("feedback is not kept; set --data-dir to a folder that can be written to", "error", err)
+	return openRecords("", 0, nil, log)
 }

@@ -1,0 +1,220 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func hash(key string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(key))) }
+
+// Spec feedback F-3; chat-completions 1.4.
+func TestParse(t *testing.T) {
+	b64 := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+	for _, c := range []struct {
+		header           string
+		scheme           Scheme
+		username, secret string
+	}{
+		{"", None, "", ""},
+		{"Bearer k", Bearer, "", "k"},
+		{"bearer k k", Bearer, "", "k k"},
+		{"Bearer", Bearer, "", ""},
+		{"Bearer  k", Bearer, "", " k"},
+		{"Basic " + b64("api:k"), Basic, "api", "k"},
+		{"bAsIc " + b64("api:k:with:colons"), Basic, "api", "k:with:colons"},
+		{"Basic " + strings.TrimRight(b64("api:kk"), "="), Basic, "api", "kk"},
+		{"Basic " + b64(":k"), Basic, "", "k"},
+		{"Basic " + b64("none"), Other, "", ""},
+		{"Basic ???", Other, "", ""},
+		{"Basic", Other, "", ""},
+		{"Digest x", Other, "", ""},
+		{"k", Other, "", ""},
+	} {
+		s, u, p := Parse(c.header)
+		if s != c.scheme || u != c.username || p != c.secret {
+			t.Errorf("%q: %v %q %q", c.header, s, u, p)
+		}
+	}
+}
+
+func TestKeyring(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys.yaml")
+	write := func(s string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(s), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`keys:
+  - {id: full, hash: "` + hash("k1") + `"}
+  - id: ci
+    hash: ` + hash("k2") + `
+    user: u-17
+    tenant: acme
+    projects: ["acme/*", lab/evals]
+    models: [small]
+    rights: [read]
+    expires: 2030-01-01T00:00:00Z
+    limits: {requests_per_minute: 60, tokens_per_minute: 1000, concurrency: 4}
+    weight: 2.5
+    max_priority: -3
+  - {id: alice, username: alice, hash: "` + hash("pw:1") + `"}
+`)
+	k, err := New([]string{"plain"}, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2029, 1, 1, 0, 0, 0, 0, time.UTC)
+	k.now = func() time.Time { return now }
+	for _, c := range []struct{ username, password, user string }{
+		{"api", "plain", "api"}, {"", "plain", "api"}, {"bob", "plain", ""},
+		{"api", "k1", "full"}, {"", "k2", "u-17"}, {"api", "k3", ""}, {"", "", ""}, {"api", "", ""},
+		{"alice", "pw:1", "alice"}, {"alice", "k1", ""}, {"api", "pw:1", ""}, {"", "pw:1", ""}, {"Alice", "pw:1", ""},
+	} {
+		got := ""
+		if id := k.Password(c.username, c.password); id != nil {
+			got = id.User
+		}
+		if got != c.user {
+			t.Errorf("%s:%s is %q, want %q", c.username, c.password, got, c.user)
+		}
+	}
+	if k.Token("pw:1") != nil {
+		t.Error("a password is a token")
+	}
+	id := k.Token("k2")
+	for _, c := range []struct {
+		right   Rights
+		project string
+		want    bool
+	}{
+		{Read, "acme/a", true}, {Read, "lab/evals", true}, {Read, "lab/evals2", false}, {Read, "acme2/a", false},
+		{Write, "acme/a", false}, {Read | Write, "acme/a", false}, {Admin, "acme/a", false},
+	} {
+		if got := id.May(c.right, c.project); got != c.want {
+			t.Errorf("May(%v, %s) = %v", c.right, c.project, got)
+		}
+	}
+	if !id.MayUse("small") || id.MayUse("large") || id.Tenant != "acme" || id.Limits.Concurrency != 4 || id.Limits.RequestsPerMinute != 60 ||
+		id.Limits.TokensPerMinute != 1000 || id.Limits.Weight != 2.5 || *id.Limits.MaxPriority != -3 {
+		t.Errorf("%+v", id)
+	}
+	if full := k.Token("k1"); !full.May(Read|Write, "any/thing") || full.May(Admin, "any/thing") || full.Tenant != "full" {
+		t.Errorf("%+v", full)
+	}
+	now = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	if k.Token("k2") != nil {
+		t.Error("an expired key is accepted")
+	}
+	if k.Open() {
+		t.Error("a keyring with keys is open")
+	}
+	for _, bad := range []string{
+		"keys: 5", "key: []", "keys: [{id: a}]", "keys: [{hash: \"" + hash("x") + "\"}]", "keys: [{id: a, hash: sha256:00}]",
+		"keys: [{id: a, hash: \"" + hash("x") + "\", projects: [a]}]", "keys: [{id: a, hash: \"" + hash("x") + "\", projects: [\"*/b\"]}]",
+		"keys: [{id: a, hash: \"" + hash("x") + "\", rights: [all]}]", "keys: [{id: a, hash: \"" + hash("x") + "\", expires: tomorrow}]",
+		"keys: [{id: a, hash: \"" + hash("x") + "\", weight: 0}]", "keys: [{id: a, hash: \"" + hash("x") + "\", limits: {concurrency: -1}}]",
+		"keys: [{id: a, hash: \"" + hash("x") + "\", colour: red}]", "keys: [{id: a, hash: \"" + hash("x") + "\", username: \"a:b\"}]", "\x00",
+	} {
+		write(bad)
+		if err := k.Reload(); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+		if k.Token("k1") == nil {
+			t.Fatalf("%q took the keys away", bad)
+		}
+	}
+	if _, err := New(nil, file); err == nil {
+		t.Error("started with a broken file")
+	}
+	if _, err := New([]string{""}, ""); err == nil {
+		t.Error("an empty key is accepted")
+	}
+	open, err := New(nil, "")
+	if err != nil || !open.Open() || open.Token("") != nil {
+		t.Error("no keys at all")
+	}
+}
+
+// A changed file is noticed; a broken one is not used, and said once.
+func TestWatch(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys.yaml")
+	version := 0
+	write := func(s string) {
+		t.Helper()
+		next := file + ".new"
+		if err := os.WriteFile(next, []byte(s), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		version++
+		at := time.Now().Add(time.Duration(version) * time.Second)
+		if err := os.Chtimes(next, at, at); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(next, file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	said := make(chan string)
+	log := slog.New(slog.NewTextHandler(lines(said), nil))
+	write("keys: [{id: a, hash: \"" + hash("one") + "\"}]")
+	k, err := New(nil, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); k.Watch(ctx, time.Millisecond, log) }()
+	for _, c := range []struct {
+		text, say string
+		one, two  bool
+	}{
+		{"keys: [{id: a, hash: \"" + hash("two") + "\"}]", "read anew", false, true},
+		{"nonsense", "stay valid", false, true},
+		{"keys: [{id: a, hash: \"" + hash("one") + "\"}]", "read anew", true, false},
+	} {
+		write(c.text)
+		if s := <-said; !strings.Contains(s, c.say) {
+			t.Errorf("the log says %q", s)
+		}
+		if (k.Token("one") != nil) != c.one || (k.Token("two") != nil) != c.two {
+			t.Errorf("%q: one %v, two %v", c.text, k.Token("one"), k.Token("two"))
+		}
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if s := <-said; !strings.Contains(s, "stay valid") || k.Token("one") == nil {
+		t.Errorf("the log says %q", s)
+	}
+	cancel()
+	<-done
+}
+
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) { l <- string(p); return len(p), nil }
+
+var _ io.Writer = lines(nil)
+
+func FuzzFile(f *testing.F) {
+	f.Add([]byte("keys: [{id: a, hash: \"" + hash("x") + "\"}]"))
+	f.Add([]byte(`{"keys": [{"id": "a", "projects": ["*"]}]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		entries, err := parse(b)
+		for _, e := range entries {
+			if err != nil || e.Key == "" || e.User == "" || e.Tenant == "" || len(e.Projects) == 0 && e.Projects == nil {
+				t.Fatalf("%+v, %v", e, err)
+			}
+		}
+	})
+}

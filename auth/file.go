@@ -1,0 +1,181 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+)
+
+// fileKey is a key as the file has it.
+type fileKey struct {
+	ID       string     `yaml:"id"`
+	Hash     string     `yaml:"hash"`
+	User     string     `yaml:"user"`
+	Tenant   string     `yaml:"tenant"`
+	Username string     `yaml:"username"`
+	Projects []string   `yaml:"projects"`
+	Models   []string   `yaml:"models"`
+	Rights   []string   `yaml:"rights"`
+	Expires  string     `yaml:"expires"`
+	Limits   fileLimits `yaml:"limits"`
+	Weight   *float64   `yaml:"weight"`
+	Priority *int       `yaml:"max_priority"`
+}
+
+type fileLimits struct {
+	Requests    int `yaml:"requests_per_minute"`
+	Tokens      int `yaml:"tokens_per_minute"`
+	Concurrency int `yaml:"concurrency"`
+}
+
+// stamp tells versions of the file apart without reading them.
+type stamp struct {
+	at   time.Time
+	size int64
+}
+
+// Reload reads the file anew. If there is anything wrong with it, the keys stay
+// as they are.
+func (k *Keyring) Reload() error {
+	info, err := os.Stat(k.file)
+	if err != nil {
+		return fmt.Errorf("auth: %w", err)
+	}
+	src, err := os.ReadFile(k.file)
+	if err != nil {
+		return fmt.Errorf("auth: %w", err)
+	}
+	k.stamp.Store(&stamp{info.ModTime(), info.Size()})
+	entries, err := parse(src)
+	if err != nil {
+		return fmt.Errorf("auth: %s: %w", k.file, err)
+	}
+	all := append(slices.Clone(k.fixed), entries...)
+	k.all.Store(&all)
+	return nil
+}
+
+// Watch looks for another version of the file now and then, until ctx ends.
+func (k *Keyring) Watch(ctx context.Context, every time.Duration, log *slog.Logger) {
+	if k.file == "" {
+		return
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	gone := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		info, err := os.Stat(k.file)
+		if err != nil {
+			if !gone {
+				log.Error("the credentials file cannot be read; its keys stay valid", "error", err)
+			}
+			gone = true
+			continue
+		}
+		gone = false
+		if *k.stamp.Load() == (stamp{info.ModTime(), info.Size()}) {
+			continue
+		}
+		if err := k.Reload(); err != nil {
+			k.stamp.Store(&stamp{info.ModTime(), info.Size()}) // say so once
+			log.Error("the credentials file is not used; the keys before it stay valid", "error", err)
+			continue
+		}
+		log.Info("the credentials file was read anew", "file", k.file, "keys", len(*k.all.Load()))
+	}
+}
+
+func parse(src []byte) (out []entry, err error) {
+	var file struct {
+		Keys []fileKey `yaml:"keys"`
+	}
+	if err := yaml.UnmarshalWithOptions(src, &file, yaml.Strict()); err != nil {
+		return nil, errors.New(strings.TrimSpace(yaml.FormatError(err, false, false)))
+	}
+	for i := range file.Keys {
+		e, err := file.Keys[i].entry()
+		if err != nil {
+			return nil, fmt.Errorf("key %d (%s): %w", i+1, file.Keys[i].ID, err)
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+func (f *fileKey) entry() (e entry, err error) {
+	digest, ok := strings.CutPrefix(f.Hash, "sha256:")
+	sum, err := hex.DecodeString(digest)
+	if !ok || err != nil || len(sum) != sha256.Size {
+		return e, errors.New("hash is not sha256: and 64 hexadecimal digits")
+	}
+	copy(e.hash[:], sum)
+	if f.ID == "" {
+		return e, errors.New("id is missing")
+	}
+	if strings.Contains(f.Username, ":") {
+		return e, errors.New("username has a colon")
+	}
+	e.username = f.Username
+	e.Identity = Identity{Key: f.ID, User: f.ID, Projects: f.Projects, Models: f.Models, Rights: Read | Write, Limits: Limits{
+		RequestsPerMinute: f.Limits.Requests, TokensPerMinute: f.Limits.Tokens, Concurrency: f.Limits.Concurrency, Weight: 1, MaxPriority: f.Priority,
+	}}
+	id := &e.Identity
+	if f.User != "" {
+		id.User = f.User
+	}
+	if id.Tenant = f.Tenant; id.Tenant == "" {
+		id.Tenant = id.User
+	}
+	if id.Projects == nil {
+		id.Projects = []string{"*"}
+	}
+	for _, p := range id.Projects {
+		if !validPattern(p) {
+			return e, fmt.Errorf("project %q is not team/project, team/* or *", p)
+		}
+	}
+	if id.Models == nil {
+		id.Models = []string{"*"}
+	}
+	if f.Rights != nil {
+		id.Rights = 0
+	}
+	for _, r := range f.Rights {
+		switch r {
+		case "read":
+			id.Rights |= Read
+		case "write":
+			id.Rights |= Write
+		case "admin":
+			id.Rights |= Admin
+		default:
+			return e, fmt.Errorf("right %q is not read, write or admin", r)
+		}
+	}
+	if f.Expires != "" {
+		if id.Expires, err = time.Parse(time.RFC3339, f.Expires); err != nil {
+			return e, fmt.Errorf("expires: %w", err)
+		}
+	}
+	if f.Weight != nil {
+		id.Limits.Weight = *f.Weight
+	}
+	if l := id.Limits; l.RequestsPerMinute < 0 || l.TokensPerMinute < 0 || l.Concurrency < 0 || !(l.Weight > 0) {
+		return e, errors.New("a limit is negative, or weight is not above 0")
+	}
+	return e, nil
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/feedback"
+	"weir/store"
+)
+
+// databases are the folders in a data directory that weir store is about.
+var databases = []string{"feedback", "trajectories"}
+
+// records are the databases of a server.
+type records struct {
+	dir      string
+	feedback *store.DB
+	book     *feedback.Book
+	admin    *admin
+	done     func()
+}
+
+// openRecords begins to open the databases in dir, and returns before they are
+// open: a server starts while they are replayed. "" keeps nothing.
+func openRecords(dir string, minFree int64, retention []retainRule, log *slog.Logger) (*records, error) {
+	r := &records{dir: dir, done: func() {}}
+	if dir == "" {
+		return r, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("--data-dir: %w", err)
+	}
+	cfg := store.DefaultConfig(filepath.Join(dir, "feedback"))
+	cfg.Log, cfg.MinFree, cfg.Lazy = log, uint64(minFree), true
+	cfg.ValueLogFile = 128 << 20 // the answer to a batch, kept for its repetition, is a value of up to half of that
+	var err error
+	if r.feedback, err = store.Start(cfg); err != nil {
+		return nil, err
+	}
+	r.book = feedback.New(r.feedback, feedback.DefaultConfig())
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.upkeep(ctx, retention, log)
+	}()
+	r.done = func() { cancel(); <-ended }
+	return r, nil
+}
+
+// upkeep repairs indexes after damage, says which backups are possible once the
+// databases are open, and deletes what is too old, every hour.
+func (r *records) upkeep(ctx context.Context, retention []retainRule, log *slog.Logger) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-r.feedback.Ready():
+	}
+	var err error
+	if r.admin, err = startAdmin(r.dir, r); err != nil {
+		log.Warn("weir store cannot talk to this server", "error", err)
+	}
+	if len(r.feedback.Damage()) > 0 {
+		n, err := r.book.Mend(ctx)
+		log.Warn("the indexes of feedback were checked after damage", "entries", n, "error", err)
+	}
+	tick := time.NewTicker(time.Hour)
+	defer tick.Stop()
+	for len(retention) > 0 {
+		if err := r.retain(ctx, retention, log); err != nil && ctx.Err() == nil {
+			log.Warn("records that are too old could not be deleted", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (r *records) retain(ctx context.Context, retention []retainRule, log *slog.Logger) error {
+	var projects []string
+	if err := r.book.Projects(func(p string) { projects = append(projects, p) }); err != nil {
+		return err
+	}
+	for _, p := range projects {
+		for _, rule := range retention {
+			if !rule.covers(p) {
+				continue
+			}
+			n, err := r.book.Expire(ctx, p, time.Now().AddDate(0, 0, -rule.days).UnixMilli())
+			if err != nil {
+				return err
+			}
+			if n > 0 {
+				log.Info("deleted feedback that was too old", "project", p, "records", n, "days", rule.days)
+			}
+			break
+		}
+	}
+	return nil
+}
+
+func (r *records) Close() error {
+	r.done()
+	var err error
+	if r.admin != nil {
+		err = r.admin.Close()
+	}
+	if r.feedback != nil {
+		err = errors.Join(err, r.feedback.Close())
+	}
+	return err
+}
+
+// retainRule says for how many days the records of some projects are kept.
+type retainRule struct {
+	pattern string // team/project, team/* or *
+	days    int
+}
+
+func (r *retainRule) covers(project string) bool {
+	if start, all := strings.CutSuffix(r.pattern, "*"); all {
+		return strings.HasPrefix(project, start)
+	}
+	return r.pattern == project
+}
+
+// retainRules reads "team/project=30", the first that fits a project counting.
+func retainRules(list []string) (rules []retainRule, err error) {
+	for _, s := range list {
+		pattern, days, ok := strings.Cut(s, "=")
+		n, err := strconv.Atoi(days)
+		if !ok || err != nil || n < 1 || n > 36500 || pattern != "*" && !strings.Contains(pattern, "/") {
+			return nil, fmt.Errorf("--feedback-retention %s: want PROJECT=DAYS, such as acme/support=90, acme/*=30 or *=365", s)
+		}
+		rules = append(rules, retainRule{pattern, n})
+	}
+	return rules, nil
+}

@@ -1,0 +1,248 @@
+package feedback
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"weir/api"
+)
+
+// Request is what creates or replaces a record, in the right form. Check says
+// whether it makes sense.
+type Request struct {
+	Dialect Dialect
+	Project string
+	Type    string
+	Payload api.Raw // as sent; Check adds the server's keys
+	// Replaces is feedback_id: the id of the record to replace.
+	Replaces string
+	ID       string // lower case; "": the server makes one
+
+	traceRef string
+	creator  *string
+	refs     refs
+	queue    *string
+}
+
+// maxDepth bounds how deeply a body may be nested.
+const maxDepth = 200
+
+// Item says which function a request is for.
+type Item int
+
+const (
+	Create Item = iota
+	Replace
+)
+
+// DecodeRequest reads the body of a request. Its error is Invalid, or a *Refusal.
+func DecodeRequest(body []byte, item Item) (*Request, error) {
+	v, err := scan(body)
+	if err != nil {
+		return nil, err
+	}
+	d := decoder{}
+	r := d.request(v, item, []string{"body"})
+	if len(d.issues) > 0 {
+		return nil, d.issues
+	}
+	return r, nil
+}
+
+// MaxBatch bounds the items of a batch.
+const MaxBatch = 10_000
+
+// DecodeBatch reads the body of a batch of creations. Its error is Invalid, or a *Refusal.
+func DecodeBatch(body []byte) ([]*Request, error) {
+	v, err := scan(body)
+	if err != nil {
+		return nil, err
+	}
+	d := decoder{}
+	m := d.object(v, []string{"body"})
+	list := d.take(m, "batch", true, api.TypeArray, "list_type", []string{"body"})
+	d.extras(m, []string{"body"})
+	var out []*Request
+	if list != nil {
+		for i, item := range list.Elements() {
+			if i == MaxBatch {
+				return nil, &Refusal{413, "Request too large"}
+			}
+			out = append(out, d.request(item, Create, []string{"body", "batch", strconv.Itoa(i)}))
+		}
+	}
+	if len(d.issues) > 0 {
+		return nil, d.issues
+	}
+	for _, r := range out {
+		if r.Dialect != out[0].Dialect {
+			return nil, Invalid{issue("extra_forbidden", "body", "batch", Reference.traceRef())}
+		}
+	}
+	return out, nil
+}
+
+// scan checks that a body is JSON. A byte order mark in front is passed over.
+func scan(body []byte) (api.Raw, error) {
+	body = bytes.TrimPrefix(body, []byte("\uFEFF"))
+	if len(bytes.TrimSpace(body)) == 0 {
+		return nil, Invalid{issue("missing", "body")}
+	}
+	if err := api.Scan(body, maxDepth); err != nil {
+		var se *api.SyntaxError
+		if !errors.As(err, &se) {
+			return nil, err
+		}
+		if se.Offset < len(body) && body[se.Offset] >= utf8.RuneSelf && !utf8.Valid(body[se.Offset:min(len(body), se.Offset+utf8.UTFMax)]) && !utf8.Valid(body) {
+			return nil, refuse("The body is not valid UTF-8")
+		}
+		return nil, Invalid{issue("json_invalid", "body", strconv.Itoa(se.Offset))}
+	}
+	return api.Trim(body), nil
+}
+
+func issue(typ string, loc ...string) Issue { return Issue{Loc: loc, Type: typ, Msg: messages[typ]} }
+
+// decoder gathers all that is wrong with a body.
+type decoder struct{ issues Invalid }
+
+// maxIssues bounds an answer that lists them.
+const maxIssues = 100
+
+func (d *decoder) issue(typ string, loc []string, more ...string) {
+	if len(d.issues) < maxIssues {
+		d.issues = append(d.issues, issue(typ, append(append([]string(nil), loc...), more...)...))
+	}
+}
+
+// members are the properties of an object that nobody has taken yet, in order.
+type members struct {
+	names  []string
+	values map[string]api.Raw
+}
+
+// object reads the properties of v, of which the last of a name counts.
+func (d *decoder) object(v api.Raw, loc []string) *members {
+	if v.Type() != api.TypeObject {
+		d.issue("model_attributes_type", loc)
+		return nil
+	}
+	m := &members{values: map[string]api.Raw{}}
+	for key, val := range v.Members() {
+		name := string(key)
+		if _, again := m.values[name]; !again {
+			m.names = append(m.names, name)
+		}
+		m.values[name] = val
+	}
+	return m
+}
+
+func (m *members) has(name string) bool {
+	if m == nil {
+		return false
+	}
+	_, ok := m.values[name]
+	return ok
+}
+
+// take takes a property out; nil if it is not there, null and optional, or not of
+// the type wanted.
+func (d *decoder) take(m *members, name string, required bool, typ byte, wrong string, loc []string) api.Raw {
+	if m == nil {
+		return nil
+	}
+	v, ok := m.values[name]
+	delete(m.values, name)
+	switch {
+	case !ok && required:
+		d.issue("missing", loc, name)
+	case !ok || v.Type() == api.TypeNull && !required:
+	case v.Type() != typ:
+		d.issue(wrong, loc, name)
+	default:
+		return v
+	}
+	return nil
+}
+
+// text takes a string; nil if there is none.
+func (d *decoder) text(m *members, name string, required bool, loc []string) *string {
+	v := d.take(m, name, required, api.TypeString, "string_type", loc)
+	if v == nil {
+		return nil
+	}
+	s := v.Text()
+	if required && s == "" {
+		d.issue("string_too_short", loc, name)
+		return nil
+	}
+	return &s
+}
+
+// extras reports the properties that nobody has taken.
+func (d *decoder) extras(m *members, loc []string) {
+	if m == nil {
+		return
+	}
+	for _, name := range m.names {
+		if _, left := m.values[name]; left {
+			d.issue("extra_forbidden", loc, name)
+		}
+	}
+}
+
+// dialect is the one that a request is written in. A request in both leaves the
+// reference's names among the extras (decision 15).
+func (m *members) dialect() Dialect {
+	ours := m.has(Ours.traceRef()) || m.has(Ours.user())
+	if !ours && (m.has(Reference.traceRef()) || m.has(Reference.user())) {
+		return Reference
+	}
+	return Ours
+}
+
+func (d *decoder) request(v api.Raw, item Item, loc []string) *Request {
+	m := d.object(v, loc)
+	if m == nil {
+		return nil
+	}
+	r := &Request{Dialect: m.dialect()}
+	value := func(s *string) string {
+		if s == nil {
+			return ""
+		}
+		return *s
+	}
+	optional := func(name string) *string { // "" is not given (spec F-13)
+		if s := d.text(m, name, false, loc); value(s) != "" {
+			return s
+		}
+		return nil
+	}
+	r.Project = value(d.text(m, "project_id", true, loc))
+	r.traceRef = value(d.text(m, r.Dialect.traceRef(), true, loc))
+	r.Type = value(d.text(m, "feedback_type", true, loc))
+	if p := d.take(m, "payload", true, api.TypeObject, "dict_type", loc); p != nil {
+		r.Payload = api.AppendCompact(nil, p)
+	}
+	if item == Replace {
+		r.Replaces = value(d.text(m, "feedback_id", true, loc))
+	}
+	if id := d.text(m, "id", false, loc); id != nil {
+		if _, ok := parseUUID(*id); !ok {
+			d.issue("uuid_parsing", loc, "id")
+		}
+		r.ID = strings.ToLower(*id)
+	}
+	r.creator = d.text(m, "creator", false, loc)
+	r.refs.Annotation, r.refs.Runnable = optional("annotation_ref"), optional("runnable_ref")
+	r.refs.Call, r.refs.Trigger = optional("call_ref"), optional("trigger_ref")
+	r.queue = optional("queue_id")
+	d.text(m, r.Dialect.user(), false, loc) // the server knows better (spec F-14)
+	d.extras(m, loc)
+	return r
+}

@@ -1,0 +1,357 @@
+package feedback
+
+import (
+	"cmp"
+	"math"
+	"math/big"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"weir/api"
+)
+
+// The kinds of values. Comparisons are between two of one kind; missing, null and
+// composite values compare with nothing (rule 3).
+const (
+	kindMissing = iota
+	kindNull
+	kindBool
+	kindNum
+	kindText
+	kindComposite
+)
+
+// value is what a node of an expression stands for.
+type value struct {
+	kind int
+	bool bool
+	num  number
+	text string // of a string; of a number as it is spelt
+	raw  api.Raw
+}
+
+// number is a JSON number: integers are compared as such.
+type number struct {
+	float float64
+	int   *big.Int // nil: it has a fraction or an exponent
+	small int64    // in place of int, if exact
+	exact bool
+}
+
+// parseNumber reads a number as JSON spells it; ok is false for anything else.
+func parseNumber(s string) (n number, ok bool) {
+	if s == "" || strings.Trim(s, "0123456789+-.eE") != "" {
+		return n, false
+	}
+	if i, err := strconv.ParseInt(s, 10, 64); err == nil {
+		return number{float: float64(i), small: i, exact: true}, true
+	}
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil && !math.IsInf(f, 0) {
+		return n, false
+	}
+	n.float = f
+	if !strings.ContainsAny(s, ".eE") && len(s) <= 1000 { // beyond, parsing takes long
+		n.int, _ = new(big.Int).SetString(s, 10)
+	}
+	return n, true
+}
+
+func (n *number) compare(o *number) int {
+	switch {
+	case n.exact && o.exact:
+		return cmp.Compare(n.small, o.small)
+	case n.integer() && o.integer():
+		return n.big().Cmp(o.big())
+	}
+	return cmp.Compare(n.float, o.float)
+}
+
+func (n *number) integer() bool { return n.exact || n.int != nil }
+
+func (n *number) big() *big.Int {
+	if n.int != nil {
+		return n.int
+	}
+	return big.NewInt(n.small)
+}
+
+func valueOf(v api.Raw) value {
+	switch v.Type() {
+	case api.TypeNull:
+		return value{kind: kindNull, raw: v}
+	case api.TypeBool:
+		return value{kind: kindBool, bool: v[0] == 't', raw: v}
+	case api.TypeNumber:
+		n, _ := parseNumber(string(v))
+		return value{kind: kindNum, num: n, text: string(v), raw: v}
+	case api.TypeString:
+		return value{kind: kindText, text: v.Text(), raw: v}
+	}
+	return value{kind: kindComposite, raw: v}
+}
+
+// get is the value of a field of a record.
+func (f *field) get(r *Record) value {
+	if f.column == colPayload {
+		v := r.Payload
+		for _, part := range f.path {
+			if v = step(v, part); v == nil {
+				return value{}
+			}
+		}
+		return valueOf(v)
+	}
+	if f.column == colCreated {
+		n := number{float: float64(r.CreatedAt) / 1000}
+		return value{kind: kindNum, num: n, text: timeText(r.CreatedAt)}
+	}
+	raw := api.Raw(r.appendColumn(nil, f.column))
+	return valueOf(raw)
+}
+
+// step is the element or property of v that a part of a path names; nil: none.
+func step(v api.Raw, part string) api.Raw {
+	switch v.Type() {
+	case api.TypeObject:
+		return member(v, part)
+	case api.TypeArray:
+		i, err := strconv.ParseUint(part, 10, 31)
+		if err != nil {
+			return nil
+		}
+		for n, e := range v.Elements() {
+			if n == int(i) {
+				return e
+			}
+		}
+	}
+	return nil
+}
+
+// truth reports whether a record matches an expression.
+func (n *expr) truth(r *Record) bool {
+	switch n.op {
+	case "$and":
+		for _, a := range n.args {
+			if !a.truth(r) {
+				return false
+			}
+		}
+		return true
+	case "$or":
+		for _, a := range n.args {
+			if a.truth(r) {
+				return true
+			}
+		}
+		return false
+	case "$not":
+		return !n.args[0].truth(r)
+	case "$in":
+		for _, a := range n.args[1:] {
+			if equalTo(n.args[0], a, r) {
+				return true
+			}
+		}
+		return false
+	case "$eq":
+		return equalTo(n.args[0], n.args[1], r)
+	case "$gt", "$gte", "$lt", "$lte":
+		c, ok := compare(n.args[0], n.args[1], r)
+		switch {
+		case !ok:
+			return false
+		case n.op == "$gt":
+			return c > 0
+		case n.op == "$gte":
+			return c >= 0
+		case n.op == "$lt":
+			return c < 0
+		}
+		return c <= 0
+	case "$contains", "$containsToken":
+		return n.found(r)
+	}
+	v := n.eval(r)
+	return v.kind == kindBool && v.bool
+}
+
+// eval is the value of a node.
+func (n *expr) eval(r *Record) value {
+	switch n.op {
+	case "$literal":
+		return n.value
+	case "$getField":
+		return n.field.get(r)
+	case "$convert":
+		return convert(n.args[0].eval(r), n.to)
+	}
+	return value{kind: kindBool, bool: n.truth(r)}
+}
+
+func equalTo(a, b *expr, r *Record) bool {
+	va, vb := a.eval(r), b.eval(r)
+	if isNullLiteral(a) || isNullLiteral(b) {
+		return va.kind <= kindNull && vb.kind <= kindNull
+	}
+	c, ok := compareValues(coerce(va, a, vb, b), coerce(vb, b, va, a))
+	return ok && c == 0
+}
+
+func isNullLiteral(n *expr) bool { return n.op == "$literal" && n.value.kind == kindNull }
+
+func compare(a, b *expr, r *Record) (c int, ok bool) {
+	va, vb := a.eval(r), b.eval(r)
+	return compareValues(coerce(va, a, vb, b), coerce(vb, b, va, a))
+}
+
+// coerce reads v, the value of n, as the type of the other side, if that is a
+// literal and n is not (rule 1). It also knows that ids have no case.
+func coerce(v value, n *expr, other value, o *expr) value {
+	if n.op == "$literal" {
+		if o.op == "$getField" && o.field.column == colID && v.kind == kindText {
+			if _, ok := parseUUID(v.text); ok {
+				v.text = strings.ToLower(v.text)
+			}
+		}
+		return v
+	}
+	if o.op != "$literal" || v.kind == other.kind {
+		return v
+	}
+	switch {
+	case other.kind == kindNum && v.kind == kindText:
+		if num, ok := parseNumber(strings.TrimSpace(v.text)); ok {
+			return value{kind: kindNum, num: num, text: v.text}
+		}
+	case other.kind == kindText && (v.kind == kindNum || v.kind == kindBool):
+		return value{kind: kindText, text: v.scalar()}
+	}
+	return v
+}
+
+// scalar is the text of a scalar.
+func (v *value) scalar() string {
+	if v.kind == kindBool {
+		return strconv.FormatBool(v.bool)
+	}
+	return v.text
+}
+
+// compareValues compares two values of one kind.
+func compareValues(a, b value) (c int, ok bool) {
+	if a.kind != b.kind {
+		return 0, false
+	}
+	switch a.kind {
+	case kindBool:
+		return b2i(a.bool) - b2i(b.bool), true
+	case kindNum:
+		return a.num.compare(&b.num), true
+	case kindText:
+		return strings.Compare(a.text, b.text), true // UTF-8 sorts as code points do
+	}
+	return 0, false
+}
+
+// convert reads a value as another type; where that fails it is missing (rule 3).
+func convert(v value, to string) value {
+	switch to {
+	case "exists":
+		return value{kind: kindBool, bool: v.kind != kindMissing}
+	case "string":
+		if v.kind == kindBool || v.kind == kindNum || v.kind == kindText {
+			return value{kind: kindText, text: v.scalar()}
+		}
+	case "bool":
+		switch {
+		case v.kind == kindBool:
+			return v
+		case v.kind == kindNum:
+			return value{kind: kindBool, bool: v.num.float != 0}
+		case v.kind == kindText && (v.text == "true" || v.text == "false"):
+			return value{kind: kindBool, bool: v.text == "true"}
+		}
+	case "double", "int":
+		n := v.num
+		switch v.kind {
+		case kindNum:
+		case kindBool:
+			n = number{float: float64(b2i(v.bool)), small: int64(b2i(v.bool)), exact: true}
+		case kindText:
+			var ok bool
+			if n, ok = parseNumber(strings.TrimSpace(v.text)); !ok {
+				return value{}
+			}
+		default:
+			return value{}
+		}
+		if to == "int" && !n.integer() {
+			if math.IsInf(n.float, 0) {
+				return value{}
+			}
+			i, _ := new(big.Float).SetFloat64(n.float).Int(nil) // towards zero
+			n = number{float: math.Trunc(n.float), int: i}
+		}
+		return value{kind: kindNum, num: n, text: strconv.FormatFloat(n.float, 'g', -1, 64)}
+	}
+	return value{}
+}
+
+// found evaluates $contains and $containsToken.
+func (n *expr) found(r *Record) bool {
+	v := n.args[0].eval(r)
+	if v.kind != kindText && v.kind != kindNum && v.kind != kindBool {
+		return false
+	}
+	text, sub := v.scalar(), n.args[1].value.text
+	if n.fold {
+		text, sub = foldText(text), foldText(sub)
+	}
+	if n.op == "$contains" {
+		return strings.Contains(text, sub)
+	}
+	for i := 0; sub != "" && i <= len(text)-len(sub); {
+		j := strings.Index(text[i:], sub)
+		if j < 0 {
+			return false
+		}
+		before, after := lastRune(text[:i+j]), firstRune(text[i+j+len(sub):])
+		if !isWord(before) && !isWord(after) {
+			return true
+		}
+		i += j + 1
+	}
+	return false
+}
+
+func firstRune(s string) rune {
+	for _, c := range s {
+		return c
+	}
+	return ' '
+}
+
+func lastRune(s string) rune {
+	c := []rune(s[max(0, len(s)-4):])
+	if len(c) == 0 {
+		return ' '
+	}
+	return c[len(c)-1]
+}
+
+func isWord(c rune) bool { return unicode.IsLetter(c) || unicode.IsDigit(c) }
+
+// foldText maps the letters that differ in case only to one of them (Unicode's
+// simple case folding).
+func foldText(s string) string {
+	return strings.Map(func(c rune) rune {
+		least := c
+		for f := unicode.SimpleFold(c); f != c; f = unicode.SimpleFold(f) {
+			least = min(least, f)
+		}
+		return least
+	}, s)
+}

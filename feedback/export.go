@@ -1,0 +1,80 @@
+package feedback
+
+import (
+	"encoding/csv"
+	"io"
+
+	"weir/api"
+	"weir/store"
+)
+
+// ExportLines writes the records of a query as JSON, one a line. It reads one
+// snapshot, however long w takes.
+func (b *Book) ExportLines(q *Query, w io.Writer) error {
+	var buf []byte
+	return b.export(q, func(rec *Record) error {
+		buf = append(q.appendRow(buf[:0], rec), '\n')
+		_, err := w.Write(buf)
+		return err
+	})
+}
+
+// ExportCSV writes the records of a query as comma-separated values with a line of
+// names first (RFC 4180). What is not text is JSON; null is empty.
+func (b *Book) ExportCSV(q *Query, w io.Writer) error {
+	fields := q.fields
+	if fields == nil {
+		for i, name := range q.Dialect.columns() {
+			fields = append(fields, field{column: i, name: name})
+		}
+	}
+	c := csv.NewWriter(w)
+	c.UseCRLF = true
+	line := make([]string, len(fields))
+	for i := range fields {
+		line[i] = fields[i].name
+	}
+	if err := c.Write(line); err != nil {
+		return err
+	}
+	err := b.export(q, func(rec *Record) error {
+		for i := range fields {
+			switch v := api.Raw(fields[i].appendJSON(nil, rec)); v.Type() {
+			case api.TypeNull:
+				line[i] = ""
+			case api.TypeString:
+				line[i] = v.Text()
+			default:
+				line[i] = string(v)
+			}
+		}
+		return c.Write(line)
+	})
+	c.Flush()
+	return firstError(err, c.Error())
+}
+
+func (b *Book) export(q *Query, f func(*Record) error) error {
+	return b.db.View(func(r *store.Reader) error {
+		_, err := q.each(r, func(rec *Record, _ int) error { return f(rec) })
+		return err
+	})
+}
+
+// Each calls f with all records of all projects, in no particular order, and with
+// the key of every damaged one.
+func (b *Book) Each(f func(*Record) error, damaged func(key []byte, err error)) error {
+	return b.db.View(func(r *store.Reader) error {
+		var failed error
+		err := r.Scan(store.Range{Prefix: []byte{tagRow}, Damaged: damaged}, func(key, row []byte) bool {
+			rec, err := decodeRecord(row)
+			if err != nil {
+				damaged(key, err)
+				return true
+			}
+			failed = f(rec)
+			return failed == nil
+		})
+		return firstError(failed, err)
+	})
+}

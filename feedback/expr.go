@@ -1,0 +1,307 @@
+package feedback
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/api"
+)
+
+// An expr is a node of a query's expression (spec feedback 8.3): a small part of
+// MongoDB's aggregation language.
+type expr struct {
+	op   string // as sent: "$and", "$getField", ...
+	args []*expr
+
+	value value  // $literal
+	field field  // $getField
+	to    string // $convert
+
+	fold bool // $contains, $containsToken: case_insensitive
+}
+
+// field is what a query can name: a column, or a path into the payload.
+type field struct {
+	column int      // index in Dialect.columns; colPayload with a path
+	path   []string // nil: the column itself
+	name   string   // as sent
+}
+
+// Indexes of the columns that queries treat apart.
+const (
+	colID      = 0
+	colProject = 1
+	colRef     = 2
+	colUser    = 3
+	colCreated = 5
+	colType    = 6
+	colPayload = 7
+	colTrigger = 11
+	colQueue   = 12
+)
+
+// The bounds of an expression (rule 7).
+const (
+	maxExprDepth = 32
+	maxExprNodes = 1_000
+	maxExprIn    = 10_000
+)
+
+// parser reads the names and expressions of one request.
+type parser struct {
+	*decoder
+	refusal *Refusal // the first
+	nodes   int
+	theirs  bool // a name of the reference was used
+	ours    bool // a name that only the interface has
+}
+
+func (p *parser) refuse(reason string) {
+	if p.refusal == nil {
+		p.refusal = refuse(reason)
+	}
+}
+
+func (p *parser) dialect() Dialect {
+	if p.theirs {
+		return Reference
+	}
+	return Ours
+}
+
+// field reads the name of a field.
+func (p *parser) field(name string) (f field) {
+	f.name = name
+	if path, ok := strings.CutPrefix(name, "payload."); ok && path != "" {
+		f.column, f.path = colPayload, splitPath(path)
+		return f
+	}
+	switch name {
+	case Ours.traceRef(), Ours.user():
+		p.ours = true
+	case Reference.traceRef(), Reference.user():
+		p.theirs = true
+		f.column = slices.Index(Reference.columns(), name)
+		return f
+	}
+	if f.column = slices.Index(Ours.columns(), name); f.column < 0 {
+		f.column = 0
+		p.refuse("Unknown field: " + clip(name))
+	}
+	return f
+}
+
+// splitPath splits at dots; a dot behind a backslash is one of the name.
+func splitPath(s string) (path []string) {
+	var part []byte
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '\\' && i+1 < len(s) && s[i+1] == '.':
+			part = append(part, '.')
+			i++
+		case s[i] == '.':
+			path = append(path, string(part))
+			part = part[:0]
+		default:
+			part = append(part, s[i])
+		}
+	}
+	return append(path, string(part))
+}
+
+// expression reads {"$expr": <node>}; nil: there is none.
+func (p *parser) expression(m *members, required bool) *expr {
+	loc := []string{"body", "query"}
+	v := p.take(m, "query", required, api.TypeObject, "model_attributes_type", []string{"body"})
+	if v == nil {
+		return nil
+	}
+	q := p.object(v, loc)
+	node := p.take(q, "$expr", true, api.TypeObject, "model_attributes_type", loc)
+	p.extras(q, loc)
+	if node == nil {
+		return nil
+	}
+	return p.node(node, append(loc, "$expr"), 1)
+}
+
+// malformed reports a node that is none.
+func (p *parser) malformed(loc []string) *expr {
+	p.issue("value_error", loc)
+	return &expr{op: "$literal"}
+}
+
+func (p *parser) node(v api.Raw, loc []string, depth int) *expr {
+	if p.nodes++; p.nodes > maxExprNodes {
+		p.refuse("The query has more than 1000 nodes")
+		return &expr{op: "$literal"}
+	}
+	if depth > maxExprDepth {
+		p.refuse("The query is nested more than 32 levels deep")
+		return &expr{op: "$literal"}
+	}
+	if v.Type() != api.TypeObject {
+		return p.malformed(loc)
+	}
+	n := &expr{}
+	var arg api.Raw
+	count := 0
+	for key, val := range v.Members() {
+		n.op, arg = string(key), val
+		count++
+	}
+	if count != 1 {
+		return p.malformed(loc)
+	}
+	loc = append(slices.Clip(loc), n.op)
+	switch n.op {
+	case "$literal":
+		if t := arg.Type(); t == api.TypeObject || t == api.TypeArray {
+			return p.malformed(loc)
+		}
+		n.value = valueOf(arg)
+	case "$getField":
+		if arg.Type() != api.TypeString {
+			p.issue("string_type", loc)
+			return n
+		}
+		n.field = p.field(arg.Text())
+	case "$and", "$or", "$not", "$eq", "$gt", "$gte", "$lt", "$lte":
+		p.operands(n, arg, loc, depth)
+	case "$in":
+		p.in(n, arg, loc, depth)
+	case "$convert":
+		p.convert(n, arg, loc, depth)
+	case "$contains", "$containsToken":
+		p.contains(n, arg, loc, depth)
+	default:
+		return p.malformed(loc)
+	}
+	return n
+}
+
+func (p *parser) operands(n *expr, arg api.Raw, loc []string, depth int) {
+	if arg.Type() != api.TypeArray {
+		p.issue("list_type", loc)
+		return
+	}
+	for i, v := range arg.Elements() {
+		n.args = append(n.args, p.node(v, append(slices.Clip(loc), strconv.Itoa(i)), depth+1))
+		if p.nodes > maxExprNodes {
+			return
+		}
+	}
+	switch n.op {
+	case "$and", "$or":
+		if len(n.args) == 0 {
+			p.refuse(n.op + " needs at least one operand")
+		}
+	case "$not":
+		if len(n.args) != 1 {
+			p.malformed(loc)
+		}
+	default:
+		if len(n.args) != 2 {
+			p.malformed(loc)
+			return
+		}
+		p.times(n.args[0], n.args[1])
+		p.times(n.args[1], n.args[0])
+	}
+}
+
+// times makes points in time of what is compared with created_at (rule 4).
+func (p *parser) times(f, with *expr) {
+	if f.op != "$getField" || f.field.column != colCreated || f.field.path != nil || with.op != "$literal" || with.value.kind != kindText {
+		return
+	}
+	at, ok := parseTime(with.value.text)
+	if !ok {
+		p.refuse("created_at is compared with something that is not a date")
+		return
+	}
+	with.value = value{kind: kindNum, num: number{float: float64(at.UnixMilli())/1000 + float64(at.Nanosecond()%1e6)/1e9}}
+}
+
+func (p *parser) in(n *expr, arg api.Raw, loc []string, depth int) {
+	var pair []api.Raw
+	if arg.Type() == api.TypeArray {
+		for _, v := range arg.Elements() {
+			if pair = append(pair, v); len(pair) > 2 {
+				break
+			}
+		}
+	}
+	if len(pair) != 2 || pair[1].Type() != api.TypeArray {
+		p.malformed(loc)
+		return
+	}
+	n.args = append(n.args, p.node(pair[0], append(slices.Clip(loc), "0"), depth+1))
+	nodes := p.nodes // the elements have a bound of their own
+	for i, v := range pair[1].Elements() {
+		if i == maxExprIn {
+			p.refuse("$in has more than 10000 elements")
+			return
+		}
+		p.nodes = nodes
+		e := p.node(v, append(slices.Clip(loc), "1", strconv.Itoa(i)), depth+1)
+		p.times(n.args[0], e)
+		n.args = append(n.args, e)
+	}
+	p.nodes = nodes
+}
+
+func (p *parser) convert(n *expr, arg api.Raw, loc []string, depth int) {
+	m := p.object(arg, loc)
+	if m == nil {
+		return
+	}
+	input := p.take(m, "input", true, api.TypeObject, "model_attributes_type", loc)
+	if to := p.text(m, "to", true, loc); to != nil {
+		n.to = *to
+		if !slices.Contains([]string{"double", "int", "string", "bool", "exists"}, n.to) {
+			p.issue("literal_error", loc, "to")
+		}
+	}
+	p.extras(m, loc)
+	if input != nil {
+		n.args = []*expr{p.node(input, append(slices.Clip(loc), "input"), depth+1)}
+	}
+}
+
+func (p *parser) contains(n *expr, arg api.Raw, loc []string, depth int) {
+	m := p.object(arg, loc)
+	if m == nil {
+		return
+	}
+	input := p.take(m, "input", true, api.TypeObject, "model_attributes_type", loc)
+	substr := p.take(m, "substr", true, api.TypeObject, "model_attributes_type", loc)
+	if fold := p.take(m, "case_insensitive", false, api.TypeBool, "bool_type", loc); fold != nil {
+		n.fold = fold[0] == 't'
+	}
+	p.extras(m, loc)
+	if input == nil || substr == nil {
+		return
+	}
+	n.args = []*expr{p.node(input, append(slices.Clip(loc), "input"), depth+1), p.node(substr, append(slices.Clip(loc), "substr"), depth+1)}
+	if s := n.args[1]; s.op != "$literal" || s.value.kind != kindText {
+		p.refuse(n.op + ": substr must be a string literal")
+	}
+}
+
+// parseTime reads an ISO 8601 date, with or without a time, of which the zone is
+// UTC if there is none.
+func parseTime(s string) (time.Time, bool) {
+	s = strings.TrimSpace(s)
+	if len(s) > len("2006-01-02") && s[10] == ' ' {
+		s = s[:10] + "T" + s[11:]
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05-0700", "2006-01-02"} {
+		if t, err := time.Parse(layout, s); err == nil { // a fraction is accepted behind any seconds
+			return t, true
+		}
+	}
+	return time.Time{}, false
+}

@@ -1,0 +1,495 @@
+package feedback
+
+import (
+	"bytes"
+	"container/heap"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"weir/api"
+	"weir/store"
+)
+
+// Query asks for records of one project.
+type Query struct {
+	Dialect Dialect
+	Project string
+
+	fields []field // nil: all columns
+	count  bool    // fields is ["count(*)"]
+	where  *expr   // nil: all
+	sort   []order // nil: by created_at, then id
+	limit  int
+	offset int
+}
+
+type order struct {
+	field
+	descending bool
+}
+
+const (
+	countAll = "count(*)"
+	// maxSorted bounds the rows that are sorted in memory.
+	maxSorted = 200_000
+	maxInt    = 1 << 62
+)
+
+// Kind says which function a query is for.
+type Kind int
+
+const (
+	ForQuery Kind = iota
+	ForExport
+)
+
+// DecodeQuery reads the body of a query, or of an export, which has no limit on
+// its rows. Its error is
+// Invalid, or a *Refusal, which comes with the query. theirs says that a client of the
+// reference sent it, which decides the names of an answer where the body does not.
+func (c *Config) DecodeQuery(body []byte, kind Kind, theirs bool) (*Query, error) {
+	v, err := scan(body)
+	if err != nil {
+		return nil, err
+	}
+	loc := []string{"body"}
+	p := parser{decoder: &decoder{}}
+	q := &Query{limit: c.MaxRows}
+	if kind == ForExport {
+		q.limit = maxInt
+	}
+	m := p.object(v, loc)
+	if s := p.text(m, "project_id", true, loc); s != nil {
+		q.Project = *s
+	}
+	p.names(q, m, loc)
+	q.where = p.expression(m, false)
+	p.order(q, m, loc)
+	if n, ok := p.integer(m, "limit", loc); ok {
+		q.limit = min(n, q.limit)
+	}
+	if n, ok := p.integer(m, "offset", loc); ok {
+		q.offset = n
+	}
+	p.extras(m, loc)
+	if q.Dialect, err = p.end(theirs); err != nil {
+		return q.refused(err)
+	}
+	if len(q.sort) > 0 && kind == ForQuery && q.offset+q.limit > maxSorted {
+		return q, refuse("offset and limit are too large for this order")
+	}
+	return q, nil
+}
+
+// refused keeps a query whose form is right, since permission is asked before the
+// rest is judged.
+func (q *Query) refused(err error) (*Query, error) {
+	if _, malformed := err.(Invalid); malformed {
+		return nil, err
+	}
+	return q, err
+}
+
+// end is the dialect of a request, or what is wrong with it.
+func (p *parser) end(theirs bool) (Dialect, error) {
+	if p.theirs && p.ours {
+		p.issue("extra_forbidden", []string{"body", Reference.traceRef()})
+	}
+	if len(p.issues) > 0 {
+		return "", p.issues
+	}
+	if p.refusal != nil {
+		return "", p.refusal
+	}
+	if theirs && !p.ours {
+		return Reference, nil
+	}
+	return p.dialect(), nil
+}
+
+func (p *parser) names(q *Query, m *members, loc []string) {
+	list := p.take(m, "fields", false, api.TypeArray, "list_type", loc)
+	if list == nil {
+		return
+	}
+	for i, v := range list.Elements() {
+		if v.Type() != api.TypeString {
+			p.issue("string_type", loc, "fields", strconv.Itoa(i))
+			continue
+		}
+		if name := v.Text(); name == countAll {
+			q.count = true
+		} else {
+			q.fields = append(q.fields, p.field(name))
+		}
+	}
+	if q.count && len(q.fields) > 0 {
+		p.refuse(countAll + " cannot be combined with other fields")
+	}
+}
+
+func (p *parser) order(q *Query, m *members, loc []string) {
+	list := p.take(m, "sort_by", false, api.TypeArray, "list_type", loc)
+	if list == nil {
+		return
+	}
+	for i, v := range list.Elements() {
+		loc := append(slices.Clip(loc), "sort_by", strconv.Itoa(i))
+		o := p.object(v, loc)
+		name, direction := p.text(o, "field", true, loc), p.text(o, "direction", true, loc)
+		p.extras(o, loc)
+		if name == nil || direction == nil {
+			continue
+		}
+		if *direction != "asc" && *direction != "desc" {
+			p.issue("literal_error", loc, "direction")
+			continue
+		}
+		q.sort = append(q.sort, order{p.field(*name), *direction == "desc"})
+	}
+}
+
+// integer takes a number of rows; ok is false if there is none.
+func (p *parser) integer(m *members, name string, loc []string) (n int, ok bool) {
+	v := p.take(m, name, false, api.TypeNumber, "int_type", loc)
+	if v == nil {
+		return 0, false
+	}
+	num, _ := parseNumber(string(v))
+	switch {
+	case !num.integer():
+		p.issue("int_type", loc, name)
+		return 0, false
+	case num.float < 0:
+		p.refuse(name + " must not be negative")
+		return 0, false
+	case !num.exact || num.small > maxInt/4:
+		return maxInt / 4, true
+	}
+	return int(num.small), true
+}
+
+// Query writes {"result": [...], "total_count": n}. It reads one snapshot, however
+// long w takes.
+func (b *Book) Query(q *Query, w io.Writer) error {
+	return b.db.View(func(r *store.Reader) error {
+		if q.count {
+			n, err := q.total(r)
+			if err != nil {
+				return err
+			}
+			_, err = w.Write([]byte(`{"result":[{"` + countAll + `":` + strconv.Itoa(n) + `}],"total_count":` + strconv.Itoa(n) + `}`))
+			return err
+		}
+		if _, err := io.WriteString(w, `{"result":[`); err != nil {
+			return err
+		}
+		var buf []byte
+		total, err := q.each(r, func(rec *Record, n int) error {
+			buf = buf[:0]
+			if n > 0 {
+				buf = append(buf, ',')
+			}
+			buf = q.appendRow(buf, rec)
+			_, err := w.Write(buf)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(w, `],"total_count":`+strconv.Itoa(total)+`}`)
+		return err
+	})
+}
+
+// appendRow appends what a query asked for of a record.
+func (q *Query) appendRow(dst []byte, rec *Record) []byte {
+	if q.fields == nil {
+		return rec.AppendJSON(dst, q.Dialect)
+	}
+	dst = append(dst, '{')
+	for i := range q.fields {
+		f := &q.fields[i]
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(api.AppendString(dst, f.name), ':')
+		dst = f.appendJSON(dst, rec)
+	}
+	return append(dst, '}')
+}
+
+func (f *field) appendJSON(dst []byte, rec *Record) []byte {
+	if f.path == nil {
+		return rec.appendColumn(dst, f.column)
+	}
+	if v := f.get(rec); v.raw != nil {
+		return append(dst, v.raw...)
+	}
+	return append(dst, "null"...)
+}
+
+// total is how many records match.
+func (q *Query) total(r *store.Reader) (n int, err error) {
+	if q.where == nil { // the entries of an index are enough
+		err = r.Scan(store.Range{Prefix: store.AppendString([]byte{tagTime}, q.Project), Keys: true}, func([]byte, []byte) bool { n++; return true })
+		return n, err
+	}
+	err = q.scan(r, false, func(*Record, []byte) bool { n++; return true })
+	return n, err
+}
+
+// each calls f with the records of a page, numbered from 0, and returns how many
+// match in all.
+func (q *Query) each(r *store.Reader, f func(rec *Record, n int) error) (total int, err error) {
+	if len(q.sort) > 0 && !q.byTime() {
+		return q.sorted(r, f)
+	}
+	// The index has the order. Its last part is the id, so only the time may go down.
+	var failed error
+	n := 0
+	visit := func(rec *Record, _ []byte) bool {
+		if total++; total > q.offset && n < q.limit {
+			failed = f(rec, n)
+			n++
+		}
+		return failed == nil && (n < q.limit || q.where != nil)
+	}
+	err = q.scan(r, len(q.sort) > 0 && q.sort[0].descending, visit)
+	if failed != nil || err != nil {
+		return 0, firstError(failed, err)
+	}
+	if q.where == nil && n == q.limit {
+		return q.total(r)
+	}
+	return total, nil
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// byTime reports whether an index has the order asked for: created_at, with or
+// without the id behind it in the same direction.
+func (q *Query) byTime() bool {
+	if q.sort[0].column != colCreated || len(q.sort) > 2 {
+		return false
+	}
+	// Going down, the index has the ids of one millisecond in descending order, too.
+	if len(q.sort) == 1 {
+		return !q.sort[0].descending
+	}
+	return q.sort[1].column == colID && q.sort[1].path == nil && q.sort[0].descending == q.sort[1].descending
+}
+
+// row is a record to be sorted: where it is, and what decides its place.
+type row struct {
+	key  []byte
+	id   string
+	keys []value
+}
+
+// rows is a heap whose root is the row that comes last.
+type rows struct {
+	list []row
+	sort []order
+}
+
+func (h *rows) Len() int           { return len(h.list) }
+func (h *rows) Less(i, j int) bool { return h.before(&h.list[j], &h.list[i]) }
+func (h *rows) Swap(i, j int)      { h.list[i], h.list[j] = h.list[j], h.list[i] }
+func (h *rows) Push(x any)         { h.list = append(h.list, x.(row)) }
+func (h *rows) Pop() any {
+	last := h.list[len(h.list)-1]
+	h.list = h.list[:len(h.list)-1]
+	return last
+}
+
+// rank orders kinds (rule 8): numbers, text, others, and last what is not there.
+func rank(v *value) int {
+	switch v.kind {
+	case kindNum:
+		return 0
+	case kindText:
+		return 1
+	case kindBool:
+		return 2
+	case kindMissing:
+		return 4
+	}
+	return 3
+}
+
+func (h *rows) before(a, b *row) bool {
+	for i := range h.sort {
+		va, vb := &a.keys[i], &b.keys[i]
+		if ra, rb := rank(va), rank(vb); ra != rb {
+			return ra < rb
+		}
+		if c, ok := compareValues(*va, *vb); ok && c != 0 {
+			return c < 0 != h.sort[i].descending
+		}
+	}
+	return a.id < b.id
+}
+
+// sorted is each for an order that no index has: the rows of the page and those in
+// front of it are held in memory, without their records.
+func (q *Query) sorted(r *store.Reader, f func(rec *Record, n int) error) (total int, err error) {
+	most := q.offset + q.limit
+	h := rows{sort: q.sort}
+	full := false
+	if err := q.scan(r, false, func(rec *Record, key []byte) bool {
+		total++
+		if most == 0 {
+			return true
+		}
+		next := row{id: rec.ID}
+		for i := range q.sort {
+			next.keys = append(next.keys, q.sort[i].get(rec).own())
+		}
+		if len(h.list) == most {
+			if !h.before(&next, &h.list[0]) {
+				return true
+			}
+			heap.Pop(&h)
+		} else if len(h.list) == maxSorted {
+			full = true
+			return false
+		}
+		next.key = bytes.Clone(key)
+		heap.Push(&h, next)
+		return true
+	}); err != nil {
+		return 0, err
+	}
+	if full {
+		return 0, refuse("Too many rows for this order; narrow the query or sort by created_at")
+	}
+	slices.SortFunc(h.list, func(a, b row) int { return b2i(h.before(&b, &a)) - b2i(h.before(&a, &b)) })
+	for n, row := range h.list[min(q.offset, len(h.list)):] {
+		rec, err := get(r, row.key)
+		if err != nil {
+			return 0, err
+		}
+		if err := f(rec, n); err != nil {
+			return 0, err
+		}
+	}
+	return total, nil
+}
+
+// own is v without a hold on its record, and no longer than an order needs.
+func (v value) own() value {
+	v.text, v.raw = strings.Clone(v.text[:min(len(v.text), 256)]), nil
+	return v
+}
+
+// scan calls f with the records that match, by created_at and then id, or in the
+// opposite order, until f returns false. key is valid until f returns.
+func (q *Query) scan(r *store.Reader, reverse bool, f func(rec *Record, key []byte) bool) error {
+	plan := q.plan()
+	if plan.id != nil {
+		key := rowKey(q.Project, *plan.id)
+		rec, err := get(r, key)
+		if rec != nil && q.where.truth(rec) {
+			f(rec, key)
+		}
+		return err
+	}
+	rg := store.Range{Prefix: plan.prefix, Reverse: reverse}
+	if reverse && plan.until < maxInt {
+		rg.From = append(store.AppendUint(slices.Clip(plan.prefix), uint64(plan.until)), bytes.Repeat([]byte{0xff}, 17)...)
+	}
+	if !reverse && plan.from > 0 {
+		rg.From = store.AppendUint(slices.Clip(plan.prefix), uint64(plan.from))
+	}
+	var failed error
+	err := table.Scan(r, rg, func(entry, key, b []byte) bool {
+		at, _, err := store.CutUint(entry[len(plan.prefix):])
+		if err == nil && (int64(at) > plan.until && !reverse || int64(at) < plan.from && reverse) {
+			return false
+		}
+		rec, err := decodeRecord(b)
+		if err != nil {
+			failed = err
+			return false
+		}
+		return q.where != nil && !q.where.truth(rec) || f(rec, key)
+	})
+	return firstError(failed, err)
+}
+
+// plan is the part of a project that holds all records a query can match.
+type plan struct {
+	id          *[16]byte
+	prefix      []byte // of an index, in front of the time
+	from, until int64  // created_at, both inclusive
+}
+
+// indexed lists the columns that have an index, the most selective first.
+var indexed = []struct {
+	column int
+	tag    byte
+}{{colRef, tagRef}, {colQueue, tagQueue}, {colUser, tagUser}, {colType, tagType}}
+
+// plan uses the equalities that every match has to meet. What it leaves out, the
+// expression still decides.
+func (q *Query) plan() plan {
+	p := plan{prefix: store.AppendString([]byte{tagTime}, q.Project), until: maxInt}
+	equals := map[int]string{}
+	var walk func(n *expr)
+	walk = func(n *expr) {
+		if n == nil {
+			return
+		}
+		switch n.op {
+		case "$and":
+			for _, a := range n.args {
+				walk(a)
+			}
+		case "$eq", "$gt", "$gte", "$lt", "$lte":
+			f, lit, op := n.args[0], n.args[1], n.op
+			if f.op == "$literal" {
+				f, lit = lit, f
+				op = map[string]string{"$eq": "$eq", "$gt": "$lt", "$gte": "$lte", "$lt": "$gt", "$lte": "$gte"}[op]
+			}
+			if f.op != "$getField" || lit.op != "$literal" || f.field.path != nil {
+				return
+			}
+			switch {
+			case op == "$eq" && lit.value.kind == kindText && f.field.column != colCreated:
+				equals[f.field.column] = lit.value.text
+			case f.field.column == colCreated && lit.value.kind == kindNum && lit.value.num.float > 0 && lit.value.num.float < 1e12:
+				ms := lit.value.num.float * 1000
+				if op == "$eq" || op == "$gt" || op == "$gte" {
+					p.from = max(p.from, int64(ms)-1) // a millisecond more than it takes: floats round
+				}
+				if op == "$eq" || op == "$lt" || op == "$lte" {
+					p.until = min(p.until, int64(ms)+1)
+				}
+			}
+		}
+	}
+	walk(q.where)
+	if s, ok := equals[colID]; ok {
+		if id, ok := parseUUID(s); ok {
+			p.id = &id
+			return p
+		}
+	}
+	for _, x := range indexed {
+		if s, ok := equals[x.column]; ok {
+			p.prefix = store.AppendString(store.AppendString([]byte{x.tag}, q.Project), s)
+			break
+		}
+	}
+	return p
+}

@@ -1,0 +1,266 @@
+package feedback
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/api"
+	"weir/store"
+)
+
+// Record is one item of feedback. Its key is Project and ID.
+type Record struct {
+	ID        string // a UUID, 36 characters, lower case
+	Project   string // <entity>/<project>
+	TraceRef  string
+	User      string // who wrote it
+	Creator   *string
+	CreatedAt int64 // milliseconds of Unix time
+	Type      string
+	Payload   api.Raw // an object, as it was sent plus what the server adds
+	Refs      refs
+	Queue     *string
+}
+
+// refs are the optional references of a record; nil is null.
+type refs struct{ Annotation, Runnable, Call, Trigger *string }
+
+// Dialect is how the two columns are spelt that the reference names otherwise
+// (decision 15): "" has the interface's names.
+type Dialect string
+
+const (
+	Ours      Dialect = ""
+	Reference Dialect = "reference"
+)
+
+func (d Dialect) traceRef() string {
+	if d == Reference {
+		return "weave_ref"
+	}
+	return "trace_ref"
+}
+
+func (d Dialect) user() string {
+	if d == Reference {
+		return "wb_user_id"
+	}
+	return "platform_user_id"
+}
+
+// columns are the names of a record's fields, in the order of answers.
+func (d Dialect) columns() []string {
+	return []string{
+		"id", "project_id", d.traceRef(), d.user(), "creator", "created_at", "feedback_type", "payload",
+		"annotation_ref", "runnable_ref", "call_ref", "trigger_ref", "queue_id",
+	}
+}
+
+// The names of tables and indexes in keys.
+const (
+	tagRow   = 'r' // project, id
+	tagTime  = 't' // project, time, id
+	tagRef   = 'f' // project, trace_ref, time, id; so are the following
+	tagType  = 'y'
+	tagUser  = 'u'
+	tagQueue = 'q'
+	tagIdem  = 'k' // idempotency keys
+)
+
+func rowKey(project string, id [16]byte) []byte {
+	return append(store.AppendString([]byte{tagRow}, project), id[:]...)
+}
+
+// table is the records and their indexes.
+var table = store.Table{
+	Tag:     tagRow,
+	Indexes: []byte{tagTime, tagRef, tagType, tagUser, tagQueue},
+	Entries: func(dst [][]byte, key, row []byte) [][]byte {
+		r, err := decodeRecord(row)
+		if err != nil {
+			return dst
+		}
+		id, _ := parseUUID(r.ID)
+		entry := func(tag byte, value *string) {
+			if value == nil {
+				return
+			}
+			k := store.AppendString([]byte{tag}, r.Project)
+			if tag != tagTime {
+				k = store.AppendString(k, *value)
+			}
+			dst = append(dst, append(store.AppendUint(k, uint64(r.CreatedAt)), id[:]...))
+		}
+		entry(tagTime, new(string))
+		entry(tagRef, &r.TraceRef)
+		entry(tagType, &r.Type)
+		entry(tagUser, &r.User)
+		entry(tagQueue, r.Queue)
+		return dst
+	},
+}
+
+// append encodes a record: a version, the time, then every field with its length,
+// one more than it is, 0 for null.
+func (r *Record) append(dst []byte) []byte {
+	dst = append(dst, 1)
+	dst = binary.BigEndian.AppendUint64(dst, uint64(r.CreatedAt))
+	payload := string(r.Payload)
+	for _, s := range []*string{&r.ID, &r.Project, &r.TraceRef, &r.User, r.Creator, &r.Type, &payload, r.Refs.Annotation, r.Refs.Runnable, r.Refs.Call, r.Refs.Trigger, r.Queue} {
+		if s == nil {
+			dst = append(dst, 0)
+			continue
+		}
+		dst = binary.AppendUvarint(dst, uint64(len(*s))+1)
+		dst = append(dst, *s...)
+	}
+	return dst
+}
+
+var errRecord = errors.New("feedback: a record cannot be read")
+
+func decodeRecord(b []byte) (*Record, error) {
+	if len(b) < 9 || b[0] != 1 {
+		return nil, errRecord
+	}
+	r := &Record{CreatedAt: int64(binary.BigEndian.Uint64(b[1:]))}
+	b = b[9:]
+	next := func() *string {
+		n, k := binary.Uvarint(b)
+		if k <= 0 || n > uint64(len(b)-k)+1 {
+			b = nil
+			return nil
+		}
+		b = b[k:]
+		if n == 0 {
+			return nil
+		}
+		s := string(b[:n-1])
+		b = b[n-1:]
+		return &s
+	}
+	var bad bool
+	must := func() string {
+		s := next()
+		if s == nil {
+			bad = true
+			return ""
+		}
+		return *s
+	}
+	r.ID, r.Project, r.TraceRef, r.User = must(), must(), must(), must()
+	r.Creator = next()
+	r.Type = must()
+	r.Payload = api.Raw(must())
+	r.Refs = refs{next(), next(), next(), next()}
+	r.Queue = next()
+	if _, ok := parseUUID(r.ID); bad || !ok || len(r.Payload) == 0 || b == nil {
+		return nil, errRecord
+	}
+	return r, nil
+}
+
+// timeText is RFC 3339 in UTC with exactly three digits of the second's fraction.
+func timeText(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// appendColumn appends the value of a column as JSON.
+func (r *Record) appendColumn(dst []byte, i int) []byte {
+	var s *string
+	switch i {
+	case 0:
+		s = &r.ID
+	case 1:
+		s = &r.Project
+	case 2:
+		s = &r.TraceRef
+	case 3:
+		s = &r.User
+	case 4:
+		s = r.Creator
+	case 5:
+		return append(append(append(dst, '"'), timeText(r.CreatedAt)...), '"')
+	case 6:
+		s = &r.Type
+	case 7:
+		return append(dst, r.Payload...)
+	case 8:
+		s = r.Refs.Annotation
+	case 9:
+		s = r.Refs.Runnable
+	case 10:
+		s = r.Refs.Call
+	case 11:
+		s = r.Refs.Trigger
+	case 12:
+		s = r.Queue
+	}
+	if s == nil {
+		return append(dst, "null"...)
+	}
+	return api.AppendString(dst, *s)
+}
+
+// AppendJSON appends a record with all its columns.
+func (r *Record) AppendJSON(dst []byte, d Dialect) []byte {
+	for i, name := range d.columns() {
+		dst = append(dst, ",{"[b2i(i == 0)], '"')
+		dst = append(append(dst, name...), '"', ':')
+		dst = r.appendColumn(dst, i)
+	}
+	return append(dst, '}')
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// appendReceipt appends what is answered to who wrote a record (spec F-31).
+func (r *Record) appendReceipt(dst []byte, d Dialect) []byte {
+	dst = append(append(dst, `{"id":"`...), r.ID...)
+	dst = append(append(dst, `","created_at":"`...), timeText(r.CreatedAt)...)
+	dst = append(append(append(dst, `","`...), d.user()...), `":`...)
+	dst = api.AppendString(dst, r.User)
+	return append(append(append(dst, `,"payload":`...), r.Payload...), '}')
+}
+
+// same reports whether two records say the same, id and time aside (spec F-25).
+func (r *Record) same(o *Record) bool {
+	return r.TraceRef == o.TraceRef && r.Type == o.Type && string(r.Payload) == string(o.Payload) && r.User == o.User &&
+		equal(r.Creator, o.Creator) && equal(r.Queue, o.Queue) && equal(r.Refs.Annotation, o.Refs.Annotation) &&
+		equal(r.Refs.Runnable, o.Refs.Runnable) && equal(r.Refs.Call, o.Refs.Call) && equal(r.Refs.Trigger, o.Refs.Trigger)
+}
+
+func equal(a, b *string) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
+
+// parseUUID reads 8-4-4-4-12 hexadecimal digits, of either case and any version.
+func parseUUID(s string) (id [16]byte, ok bool) {
+	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
+		return id, false
+	}
+	digits := s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:]
+	if _, err := hex.Decode(id[:], []byte(digits)); err != nil {
+		return [16]byte{}, false
+	}
+	return id, true
+}
+
+func uuidText(id [16]byte) string {
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+}
+
+// uuid7 makes an id that sorts by time (RFC 9562, 5.7).
+func uuid7(ms int64, random [10]byte) (id [16]byte) {
+	var t [8]byte
+	binary.BigEndian.PutUint64(t[:], uint64(ms))
+	copy(id[:6], t[2:])
+	copy(id[6:], random[:])
+	id[6] = id[6]&0x0f | 0x70
+	id[8] = id[8]&0x3f | 0x80
+	return id
+}

@@ -1,0 +1,420 @@
+package feedback
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/api"
+	"weir/store"
+)
+
+// Stats asks for figures over time (spec feedback 8.5).
+type Stats struct {
+	Project     string
+	start, end  int64 // milliseconds, [start, end)
+	granularity int64 // seconds
+	zone        string
+	types       *string
+	trigger     *string // may end in ":*"
+	metrics     []metric
+	sample      int // payload_schema: rows to look at
+}
+
+type metric struct {
+	field
+	kind         string // numeric, boolean, categorical
+	aggregations []string
+	percentiles  []float64
+	slug         string
+}
+
+const (
+	maxBuckets  = 10_000
+	maxMetrics  = 50
+	sampleUsual = 2_000
+	sampleMost  = 5_000
+)
+
+// DecodeStats reads the body of a request for statistics, or with schema for the
+// paths in payloads. Its error is Invalid, or a *Refusal, which comes with the
+// request.
+func (b *Book) DecodeStats(body []byte, schema bool) (*Stats, error) {
+	v, err := scan(body)
+	if err != nil {
+		return nil, err
+	}
+	loc := []string{"body"}
+	p := parser{decoder: &decoder{}}
+	m := p.object(v, loc)
+	s := &Stats{zone: "UTC", sample: sampleUsual, end: b.now().UnixMilli()}
+	if project := p.text(m, "project_id", true, loc); project != nil {
+		s.Project = *project
+	}
+	s.start, _ = p.instant(m, "start", true, loc)
+	if end, ok := p.instant(m, "end", false, loc); ok {
+		s.end = end
+	}
+	s.types, s.trigger = p.text(m, "feedback_type", false, loc), p.text(m, "trigger_ref", false, loc)
+	if schema {
+		if n, ok := p.integer(m, "sample_limit", loc); ok {
+			s.sample = min(n, sampleMost)
+		}
+	} else {
+		if n, ok := p.integer(m, "granularity", loc); ok {
+			s.granularity = int64(n)
+		}
+		if zone := p.text(m, "timezone", false, loc); zone != nil {
+			s.zone = *zone
+		}
+		p.metrics(s, m, loc)
+	}
+	p.extras(m, loc)
+	if len(p.issues) > 0 {
+		return nil, p.issues
+	}
+	if _, err := time.LoadLocation(s.zone); err != nil || s.zone == "Local" || s.zone == "" {
+		p.refuse("Unknown timezone")
+	}
+	if s.end < s.start {
+		p.refuse("end is before start")
+	}
+	if p.refusal != nil {
+		return s, p.refusal
+	}
+	s.granularity = granularity(s.granularity, s.end-s.start)
+	return s, nil
+}
+
+// instant takes a point in time, in milliseconds.
+func (p *parser) instant(m *members, name string, required bool, loc []string) (ms int64, ok bool) {
+	s := p.text(m, name, required, loc)
+	if s == nil {
+		return 0, false
+	}
+	t, ok := parseTime(*s)
+	if !ok {
+		p.issue("datetime_parsing", loc, name)
+	}
+	return t.UnixMilli(), ok
+}
+
+func (p *parser) metrics(s *Stats, m *members, loc []string) {
+	list := p.take(m, "metrics", false, api.TypeArray, "list_type", loc)
+	if list == nil {
+		return
+	}
+	for i, v := range list.Elements() {
+		if i == maxMetrics {
+			p.refuse("More than 50 metrics")
+			return
+		}
+		loc := append(slices.Clip(loc), "metrics", strconv.Itoa(i))
+		o := p.object(v, loc)
+		mt := metric{kind: "numeric"}
+		if path := p.text(o, "json_path", true, loc); path != nil {
+			mt.field = field{column: colPayload, path: splitPath(strings.TrimPrefix(*path, "payload.")), name: *path}
+			mt.slug = strings.ReplaceAll(*path, ".", "_")
+		}
+		if kind := p.text(o, "value_type", false, loc); kind != nil {
+			if mt.kind = *kind; mt.kind != "numeric" && mt.kind != "boolean" && mt.kind != "categorical" {
+				p.issue("literal_error", loc, "value_type")
+			}
+		}
+		if list := p.take(o, "aggregations", false, api.TypeArray, "list_type", loc); list != nil {
+			mt.aggregations = []string{}
+			for j, a := range list.Elements() {
+				if a.Type() != api.TypeString || !slices.Contains(aggregations, a.Text()) {
+					p.issue("literal_error", loc, "aggregations", strconv.Itoa(j))
+					continue
+				}
+				mt.aggregations = append(mt.aggregations, a.Text())
+			}
+		}
+		if list := p.take(o, "percentiles", false, api.TypeArray, "list_type", loc); list != nil {
+			for j, a := range list.Elements() {
+				n, ok := parseNumber(string(a))
+				if !ok || n.float < 0 || n.float > 100 {
+					p.issue("value_error", loc, "percentiles", strconv.Itoa(j))
+					continue
+				}
+				mt.percentiles = append(mt.percentiles, n.float)
+			}
+		}
+		p.extras(o, loc)
+		if mt.aggregations == nil {
+			mt.aggregations = map[string][]string{"numeric": {"avg", "min", "max"}, "boolean": {"count_true", "count_false"}}[mt.kind]
+		}
+		s.metrics = append(s.metrics, mt)
+	}
+}
+
+var aggregations = []string{"sum", "avg", "min", "max", "count", "count_true", "count_false"}
+
+// granularity is the length of a bucket in seconds for a window: what was asked
+// for, or what suits it, and never so short that there are too many.
+func granularity(asked, windowMS int64) int64 {
+	const hour = 3600
+	window := (windowMS + 999) / 1000
+	g := asked
+	if g <= 0 {
+		switch {
+		case window <= 2*hour:
+			g = 300
+		case window <= 12*hour:
+			g = hour
+		case window <= 3*24*hour:
+			g = 6 * hour
+		case window <= 14*24*hour:
+			g = 12 * hour
+		default:
+			g = 24 * hour
+		}
+	}
+	return min(max(g, (window+maxBuckets-1)/maxBuckets), 1<<40)
+}
+
+// sums are what is kept of a metric's values.
+type sums struct {
+	count, yes, no int
+	sum, min, max  float64
+	values         []float64 // if percentiles are asked for
+}
+
+func (s *sums) add(m *metric, v value) {
+	switch {
+	case m.kind == "boolean":
+		if v.kind != kindBool {
+			return
+		}
+		if v.bool {
+			s.yes++
+		} else {
+			s.no++
+		}
+	case m.kind == "categorical":
+		if v.kind <= kindNull || v.kind == kindComposite {
+			return
+		}
+	default:
+		v = convert(v, "double")
+		x := v.num.float
+		if v.kind != kindNum || math.IsInf(x, 0) {
+			return
+		}
+		if s.count == 0 {
+			s.min, s.max = x, x
+		}
+		s.sum, s.min, s.max = s.sum+x, min(s.min, x), max(s.max, x)
+		if len(m.percentiles) > 0 {
+			s.values = append(s.values, x)
+		}
+	}
+	s.count++
+}
+
+// result is an aggregate; ok is false where there is nothing to tell of.
+func (s *sums) result(aggregation string) (x float64, ok bool) {
+	switch aggregation {
+	case "count":
+		return float64(s.count), true
+	case "count_true":
+		return float64(s.yes), s.count > 0
+	case "count_false":
+		return float64(s.no), s.count > 0
+	case "sum":
+		x = s.sum
+	case "avg":
+		x = s.sum / float64(s.count)
+	case "min":
+		x = s.min
+	case "max":
+		x = s.max
+	}
+	return x, s.count > 0 && !math.IsInf(x, 0) && !math.IsNaN(x)
+}
+
+// percentile interpolates between the two values nearest to it.
+func (s *sums) percentile(p float64) (x float64, ok bool) {
+	n := len(s.values)
+	if n == 0 {
+		return 0, false
+	}
+	slices.Sort(s.values)
+	at := p / 100 * float64(n-1)
+	i := int(at)
+	x = s.values[i]
+	if i+1 < n {
+		x += (s.values[i+1] - x) * (at - float64(i))
+	}
+	return x, true
+}
+
+// query is the records that the figures are about.
+func (s *Stats) query() *Query {
+	and := &expr{op: "$and"}
+	add := func(op string, column int, v value) {
+		and.args = append(and.args, &expr{op: op, args: []*expr{{op: "$getField", field: field{column: column}}, {op: "$literal", value: v}}})
+	}
+	add("$gte", colCreated, value{kind: kindNum, num: number{float: float64(s.start) / 1000}})
+	add("$lt", colCreated, value{kind: kindNum, num: number{float: float64(s.end) / 1000}})
+	if s.types != nil {
+		add("$eq", colType, value{kind: kindText, text: *s.types})
+	}
+	if s.trigger != nil && !strings.HasSuffix(*s.trigger, ":*") {
+		add("$eq", colTrigger, value{kind: kindText, text: *s.trigger})
+	}
+	return &Query{Project: s.Project, where: and}
+}
+
+// each calls f with the records that the figures are about.
+func (s *Stats) each(r *store.Reader, f func(*Record) bool) error {
+	return s.query().scan(r, false, func(rec *Record, _ []byte) bool {
+		if s.trigger != nil && strings.HasSuffix(*s.trigger, ":*") { // any version
+			if rec.Refs.Trigger == nil || !strings.HasPrefix(*rec.Refs.Trigger, strings.TrimSuffix(*s.trigger, "*")) {
+				return true
+			}
+		}
+		return f(rec)
+	})
+}
+
+// Stats returns the answer to a request for statistics.
+func (b *Book) Stats(s *Stats) ([]byte, error) {
+	step := s.granularity * 1000
+	buckets := int((s.end - s.start + step - 1) / step)
+	if len(s.metrics) == 0 {
+		buckets = 0
+	}
+	counts := make([]int, buckets)
+	all := make([]sums, len(s.metrics)*(buckets+1)) // of every bucket, then of the window
+	if len(s.metrics) > 0 {
+		if err := b.db.View(func(r *store.Reader) error {
+			return s.each(r, func(rec *Record) bool {
+				i := int((rec.CreatedAt - s.start) / step)
+				counts[i]++
+				for k := range s.metrics {
+					m := &s.metrics[k]
+					v := m.get(rec)
+					all[i*len(s.metrics)+k].add(m, v)
+					all[buckets*len(s.metrics)+k].add(m, v)
+				}
+				return true
+			})
+		}); err != nil {
+			return nil, err
+		}
+	}
+	out := append(append([]byte(`{"start":"`), timeText(s.start)...), `","end":"`...)
+	out = append(append(out, timeText(s.end)...), `","granularity":`...)
+	out = strconv.AppendInt(out, s.granularity, 10)
+	out = api.AppendString(append(out, `,"timezone":`...), s.zone)
+	out = append(out, `,"buckets":[`...)
+	for i, n := range counts {
+		out = append(out, ",{"[b2i(i == 0):]...)
+		out = append(append(append(out, `"timestamp":"`...), timeText(s.start+int64(i)*step)...), `","count":`...)
+		out = strconv.AppendInt(out, int64(n), 10)
+		for k := range s.metrics {
+			m, sum := &s.metrics[k], &all[i*len(s.metrics)+k]
+			out = sum.appendJSON(append(out, ','), m, "_"+m.slug)
+			out = trimComma(out)
+		}
+		out = append(out, '}')
+	}
+	out = append(out, `],"window_stats":{`...)
+	for k := range s.metrics {
+		m := &s.metrics[k]
+		if k > 0 {
+			out = append(out, ',')
+		}
+		out = append(api.AppendString(out, m.slug), `:{`...)
+		out = append(trimComma(all[buckets*len(s.metrics)+k].appendJSON(out, m, "")), '}')
+	}
+	return append(out, `}}`...), nil
+}
+
+// appendJSON appends the aggregates of a metric, each with a comma behind it.
+func (s *sums) appendJSON(dst []byte, m *metric, suffix string) []byte {
+	put := func(name string, x float64, ok bool) {
+		dst = append(api.AppendString(dst, name+suffix), ':')
+		if ok {
+			dst = strconv.AppendFloat(dst, x, 'g', -1, 64)
+		} else {
+			dst = append(dst, "null"...)
+		}
+		dst = append(dst, ',')
+	}
+	for _, a := range m.aggregations {
+		x, ok := s.result(a)
+		put(a, x, ok)
+	}
+	for _, p := range m.percentiles {
+		x, ok := s.percentile(p)
+		put("p"+strconv.FormatFloat(p, 'g', -1, 64), x, ok)
+	}
+	return dst
+}
+
+func trimComma(b []byte) []byte {
+	if b[len(b)-1] == ',' {
+		return b[:len(b)-1]
+	}
+	return b
+}
+
+// PayloadSchema returns the paths to the scalars in payloads, with what they hold
+// (spec feedback 8.6).
+func (b *Book) PayloadSchema(s *Stats) ([]byte, error) {
+	kinds := map[string]string{}
+	n := 0
+	if err := b.db.View(func(r *store.Reader) error {
+		return s.each(r, func(rec *Record) bool {
+			if n++; n > s.sample {
+				return false
+			}
+			leaves(rec.Payload, "", kinds)
+			return true
+		})
+	}); err != nil {
+		return nil, err
+	}
+	paths := make([]string, 0, len(kinds))
+	for path := range kinds {
+		paths = append(paths, path)
+	}
+	slices.Sort(paths)
+	out := []byte(`{"paths":[`)
+	for i, path := range paths {
+		out = append(out, `,{"json_path":`[b2i(i == 0):]...)
+		out = append(api.AppendString(out, path), `,"value_type":"`...)
+		out = append(append(out, kinds[path]...), `"}`...)
+	}
+	return append(out, `]}`...), nil
+}
+
+func leaves(object api.Raw, prefix string, kinds map[string]string) {
+	for key, v := range object.Members() {
+		name := string(key)
+		if strings.Contains(name, ".") || strings.TrimSpace(name) == "" {
+			continue
+		}
+		kind := "categorical"
+		switch v.Type() {
+		case api.TypeObject:
+			leaves(v, prefix+name+".", kinds)
+			continue
+		case api.TypeArray, api.TypeNull:
+			continue
+		case api.TypeBool:
+			kind = "boolean"
+		case api.TypeNumber:
+			kind = "numeric"
+		}
+		if before, ok := kinds[prefix+name]; ok && before != kind {
+			kind = "categorical"
+		}
+		kinds[prefix+name] = kind
+	}
+}

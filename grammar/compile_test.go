@@ -1,0 +1,250 @@
+package grammar
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func testCompiler(t testing.TB, v *Vocabulary, cfg Config) *Compiler {
+	t.Helper()
+	c, err := NewCompiler(v, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestConfigValidate(t *testing.T) {
+	for _, change := range []func(*Config){
+		func(c *Config) { c.CacheBytes = -1 }, func(c *Config) { c.GrammarBytes = 0 }, func(c *Config) { c.MaxStates = 0 }, func(c *Config) { c.Deadline = 0 },
+	} {
+		cfg := DefaultConfig()
+		change(&cfg)
+		if _, err := NewCompiler(testVocabulary, cfg); err == nil {
+			t.Errorf("%+v was taken", cfg)
+		}
+	}
+}
+
+func TestCompilerCachesAndForgetsTheOldest(t *testing.T) {
+	cfg := DefaultConfig()
+	c := testCompiler(t, testVocabulary, cfg)
+	a, err := c.Compile(re("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, _ := c.Compile(re("a")); a != b {
+		t.Error("compiled twice")
+	}
+	cfg.CacheBytes = 3 * a.Bytes()
+	c = testCompiler(t, testVocabulary, cfg)
+	specs := []string{"aa", "ab", "aa", "ac", "ad", "ae", "af", "ag", "ah", "ai"}
+	grammars := make(map[string]*Grammar)
+	for _, s := range specs {
+		g, err := c.Compile(re(s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		grammars[s] = g
+	}
+	total := int64(0)
+	for el := c.recent.Front(); el != nil; el = el.Next() {
+		total += el.Value.(*entry).g.Bytes()
+	}
+	if total > cfg.CacheBytes || c.recent.Len() != len(c.entries) || c.recent.Len() == 0 {
+		t.Errorf("%d bytes in %d and %d entries, limit %d", total, c.recent.Len(), len(c.entries), cfg.CacheBytes)
+	}
+	if g, _ := c.Compile(re("ai")); g != grammars["ai"] {
+		t.Error("the latest was forgotten")
+	}
+	if g, _ := c.Compile(re("aa")); g == grammars["aa"] {
+		t.Error("the oldest was kept")
+	}
+	if !grammars["aa"].accepts("aa") {
+		t.Error("a forgotten grammar died")
+	}
+}
+
+func TestCompilerDoesNotCacheRefusals(t *testing.T) {
+	c := testCompiler(t, testVocabulary, DefaultConfig())
+	for range 2 {
+		if _, err := c.Compile(re("[")); !errors.Is(err, ErrInvalid) {
+			t.Fatal(err)
+		}
+	}
+	if len(c.entries) != 0 || c.recent.Len() != 0 {
+		t.Error("an error was cached")
+	}
+}
+
+func TestCompilerOptionsAreKeys(t *testing.T) {
+	c := testCompiler(t, testVocabulary, DefaultConfig())
+	seen := make(map[*Grammar]bool)
+	for i := range 8 {
+		s := schema(`{"type":"object","properties":{"a":{}}}`)
+		s.DisableAnyWhitespace, s.DisableAdditionalProperties, s.Strict = i&1 > 0, i&2 > 0, i&4 > 0
+		g, err := c.Compile(s)
+		if err != nil || seen[g] {
+			t.Fatalf("%+v: %v", s.Options, err)
+		}
+		seen[g] = true
+	}
+}
+
+// What takes too long or too much is refused in time, whatever the front end.
+func TestCompileBounds(t *testing.T) {
+	deep := strings.Repeat(`{"items":`, 300) + "true" + strings.Repeat("}", 300)
+	var wide strings.Builder
+	for i := range 14 {
+		fmt.Fprintf(&wide, `{"anyOf":[{"type":"object","properties":{"a%d":{}}},{"type":"object","properties":{"b%d":{}}},{"type":"array","minItems":%d}]},`, i, i, i)
+	}
+	var doubling strings.Builder
+	doubling.WriteString("root ::= r0\n")
+	for i := range 40 {
+		fmt.Fprintf(&doubling, "r%d ::= r%d{0,9} \"x\"? r%d{0,9}\n", i, i+1, i+1)
+	}
+	doubling.WriteString("r40 ::= \"y\"\n")
+	for name, s := range map[string]Spec{
+		"deep JSON":           schema(deep),
+		"choices multiplied":  schema(`{"allOf":[` + strings.TrimSuffix(wide.String(), ",") + `]}`),
+		"a long number":       schema(`{"minimum":1e400000000}`),
+		"nested counts":       re(`((((((a{9}b){9}c){9}d){9}e){9}f){9}g){9}`),
+		"deep groups":         re(strings.Repeat("(", 5000) + strings.Repeat(")", 5000)),
+		"a large class count": schema(`{"pattern":"^(?:[a-z]{1,99}[0-9]{1,99}){1,99}$|^$","minLength":70}`),
+		"many states":         {Kind: Choice, Choices: []string{strings.Repeat("x", 500_000)}},
+		"deep EBNF":           ebnfOf("root ::= " + strings.Repeat("(", 5000) + strings.Repeat(")", 5000)),
+		"too many repeats":    ebnfOf(`root ::= "a"{1000000}`),
+	} {
+		start := time.Now()
+		_, err := compileFor(s, testVocabulary)
+		if d := time.Since(start); d > 8*time.Second {
+			t.Errorf("%s: %v", name, d)
+		}
+		if name == "nested counts" && err == nil {
+			continue // counted, so cheap
+		}
+		if !errors.Is(err, ErrTooComplex) && !errors.Is(err, ErrUnsupported) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// Rules that double at each level are shared, not copied.
+	g, err := compileFor(ebnfOf(doubling.String()), testVocabulary)
+	if err != nil && !errors.Is(err, ErrTooComplex) {
+		t.Errorf("doubling: %v", err)
+	}
+	_ = g
+	cfg := DefaultConfig()
+	cfg.Deadline = time.Nanosecond
+	if _, err := compile(schema(sampleSchema(200)), testVocabulary, cfg); !errors.Is(err, ErrTooComplex) {
+		t.Errorf("deadline: %v", err)
+	}
+}
+
+func sampleSchema(n int) string {
+	var b strings.Builder
+	b.WriteString(`{"type":"object","properties":{`)
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `"property%d":{"type":"string","maxLength":%d}`, i, i+1)
+	}
+	b.WriteString("}}")
+	return b.String()
+}
+
+// What a running grammar builds stays within its bound, and a matcher does not
+// notice that what it stood on was dropped.
+func TestMachineForgets(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.GrammarBytes = 1 << 20
+	voc := publishedVocabulary(t, 4096, false)
+	g, err := compile(schema(`{"type":"array","items":{"type":"string","minLength":90000}}`), voc, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(5, 5))
+	m := g.NewMatcher()
+	mask := make([]uint32, voc.words())
+	most := int64(0)
+	epochs, before := 0, int64(0)
+	for range 4000 {
+		if err := m.Fill(mask); err != nil {
+			t.Fatal(err)
+		}
+		tok := randomLegal(rng, mask, voc.size)
+		if m.Len() < 2 {
+			tok = []int32{'[', '"'}[m.Len()] // into a string that is long to come
+		}
+		if !m.Accept(tok) {
+			t.Fatal("a legal token was not accepted")
+		}
+		b := g.Bytes()
+		if b < before {
+			epochs++
+		}
+		most, before = max(most, b), b
+	}
+	if most > 2*cfg.GrammarBytes || epochs == 0 {
+		t.Errorf("%d bytes, forgot %d times", most, epochs)
+	}
+	m.Rollback(4000)
+	if m.at != g.m.root || m.Len() != 0 {
+		t.Error("rollback lost the beginning")
+	}
+	compareMasks(t, g, rng, 30, 1, "after forgetting")
+}
+
+// 64 goroutines share a grammar that is built while they use it, and small enough
+// that it forgets now and then; each sees what it would see alone.
+func TestGrammarShared(t *testing.T) {
+	voc := publishedVocabulary(t, 4096, true)
+	cfg := DefaultConfig()
+	cfg.GrammarBytes = 1 << 20
+	c := testCompiler(t, voc, cfg)
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			s := sampleSpecs[i%4]
+			g, err := c.Compile(s)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			alone, err := compile(s, voc, DefaultConfig())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			rng := rand.New(rand.NewPCG(uint64(i), 9))
+			m, n := g.NewMatcher(), alone.NewMatcher()
+			a, b := make([]uint32, voc.words()), make([]uint32, voc.words())
+			for range 40 {
+				if m.Fill(a) != nil || n.Fill(b) != nil {
+					t.Error("dead end")
+					return
+				}
+				for w := range a {
+					if a[w] != b[w] {
+						t.Errorf("goroutine %d: word %d is %x, alone %x", i, w, a[w], b[w])
+						return
+					}
+				}
+				tok := randomLegal(rng, a, voc.size)
+				if !m.Accept(tok) || !n.Accept(tok) {
+					t.Error("a legal token was not accepted")
+					return
+				}
+				if m.Ended() {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

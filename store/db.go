@@ -1,0 +1,361 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	badger "github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+)
+
+// DB is a database. Its methods may be called from any goroutine.
+type DB struct {
+	cfg Config
+	log *slog.Logger
+	in  intake
+
+	gate  gate
+	state struct {
+		sync.Mutex
+		err    error    // why nothing is written now; nil: all is well
+		damage []Damage // found when opening
+	}
+	ready chan struct{} // closed when first open
+	tried chan struct{} // closed when opening has been tried once
+	quit  chan struct{} // closed by Close
+	once  sync.Once     // of tried
+	begun atomic.Bool   // opening has begun
+	ended sync.WaitGroup
+	// opening is waited for apart: while the disk takes no writes, badger does not
+	// come to an end of closing.
+	opening sync.WaitGroup
+	chores  chan chore
+
+	unsynced atomic.Bool // badger has failed to sync its value log, and told only its log
+	deleted  atomic.Bool // since everything deleted was last removed from the files
+	count    counters
+}
+
+type counters struct {
+	commits, updates, bytes, corrupt, failures atomic.Uint64
+	syncNanos                                  atomic.Int64
+}
+
+// Stats are figures since the start.
+type Stats struct {
+	Commits, Updates uint64
+	Bytes            uint64        // keys and values written
+	Syncing          time.Duration // spent in commits
+	Corrupt          uint64        // damaged values met
+	Failures         uint64        // commits that failed
+	Waiting          int           // updates in the queue
+	LSM, ValueLog    int64         // size of the files in bytes
+}
+
+// Start begins to open the database of cfg and returns at once. Until it is open
+// Update and View answer ErrOpening; while it cannot be opened, Err says why and
+// it is tried again. With Config.Lazy an empty directory is left alone until the
+// first Update or View, and these wait a little for it.
+func Start(cfg Config) (*DB, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	if cfg.free == nil {
+		cfg.free = freeSpace
+	}
+	d := &DB{cfg: cfg, log: cfg.Log, ready: make(chan struct{}), tried: make(chan struct{}), quit: make(chan struct{}), chores: make(chan chore)}
+	d.in.init(cfg.MaxQueue)
+	d.state.err = ErrOpening
+	d.deleted.Store(true) // before the process ended, perhaps
+	if !cfg.Lazy || used(cfg.Dir) {
+		d.begin()
+	}
+	return d, nil
+}
+
+// used reports whether dir holds a database.
+func used(dir string) bool {
+	names, err := os.ReadDir(dir)
+	return len(names) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist)
+}
+
+// begin opens the database, unless that has begun or it is closed.
+func (d *DB) begin() {
+	d.state.Lock()
+	defer d.state.Unlock()
+	if d.state.err == ErrClosed || d.begun.Swap(true) {
+		return
+	}
+	d.ended.Go(d.run)
+	d.ended.Go(d.clean)
+}
+
+// wake opens a lazy database that is needed now, and waits for it to be open.
+func (d *DB) wake() {
+	if !d.cfg.Lazy {
+		return
+	}
+	select {
+	case <-d.tried:
+		return
+	default:
+	}
+	d.begin()
+	select {
+	case <-d.tried:
+	case <-d.quit:
+	case <-time.After(wakeTime):
+	}
+}
+
+// wakeTime is how long who needs a lazy database waits for it.
+const wakeTime = 2 * time.Second
+
+// Open opens the database of cfg.
+func Open(cfg Config) (*DB, error) {
+	cfg.Lazy = false
+	d, err := Start(cfg)
+	if err != nil {
+		return nil, err
+	}
+	<-d.tried
+	if err := d.Err(); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// Ready is closed once the database has been opened.
+func (d *DB) Ready() <-chan struct{} { return d.ready }
+
+// Err is why nothing can be written now; nil: all is well.
+func (d *DB) Err() error {
+	d.state.Lock()
+	defer d.state.Unlock()
+	return d.state.err
+}
+
+func (d *DB) setErr(err error) {
+	d.state.Lock()
+	defer d.state.Unlock()
+	if d.state.err != ErrClosed {
+		d.state.err = err
+	}
+}
+
+// Damage lists what was found damaged when the database was opened.
+func (d *DB) Damage() []Damage {
+	d.state.Lock()
+	defer d.state.Unlock()
+	return append([]Damage(nil), d.state.damage...)
+}
+
+// Stats returns a copy of the figures.
+func (d *DB) Stats() Stats {
+	s := Stats{
+		Commits: d.count.commits.Load(), Updates: d.count.updates.Load(), Bytes: d.count.bytes.Load(),
+		Syncing: time.Duration(d.count.syncNanos.Load()), Corrupt: d.count.corrupt.Load(), Failures: d.count.failures.Load(),
+		Waiting: d.in.waiting(),
+	}
+	for _, pattern := range []string{"*.sst", "*.mem"} {
+		s.LSM += sizes(d.cfg.Dir, pattern)
+	}
+	s.ValueLog = sizes(d.cfg.Dir, "*.vlog")
+	return s
+}
+
+func sizes(dir, pattern string) (n int64) {
+	names, _ := filepath.Glob(filepath.Join(dir, pattern))
+	for _, name := range names {
+		if info, err := os.Stat(name); err == nil {
+			n += allocated(info)
+		}
+	}
+	return n
+}
+
+// View calls f with a snapshot of everything that is acknowledged, and returns
+// its error.
+func (d *DB) View(f func(*Reader) error) (err error) {
+	d.wake()
+	db := d.gate.enter()
+	if db == nil {
+		if err := d.Err(); err != nil {
+			return err
+		}
+		return ErrOpening
+	}
+	defer d.gate.leave()
+	txn := db.NewTransaction(false)
+	defer txn.Discard()
+	r := &Reader{txn: txn, db: d}
+	// badger trusts its tables, so a damaged one can lead it anywhere; and after a
+	// failed write it has no memtable.
+	defer func() {
+		if !r.inside {
+			return
+		}
+		if p := recover(); p != nil {
+			fault := fmt.Errorf("%w: %v\n%s", ErrCorrupt, p, debug.Stack())
+			d.corrupt(nil, fault)
+			err = fault
+		}
+	}()
+	return f(r)
+}
+
+// Update calls f, which reads and writes, and returns when what it wrote is on
+// stable storage. f runs on the writer's goroutine, so it must be short, and must
+// not keep tx. If f fails, nothing is written and its error is returned. All
+// updates have one order. Update returns early when ctx ends before f has begun.
+func (d *DB) Update(ctx context.Context, f func(tx *Tx) error) error {
+	d.wake()
+	u := &update{ctx: ctx, f: f, done: make(chan error, 1)}
+	if err := d.in.push(u); err != nil {
+		return err
+	}
+	return <-u.done
+}
+
+// Close waits for the updates that have begun, refuses the others, and closes
+// the database.
+func (d *DB) Close() error {
+	d.state.Lock()
+	again := d.state.err == ErrClosed
+	d.state.err = ErrClosed
+	d.state.Unlock()
+	if !again {
+		d.in.close()
+		close(d.quit)
+	}
+	d.ended.Wait()
+	closed := make(chan error, 1)
+	go func() {
+		d.opening.Wait()
+		err := d.drain(closeTime)
+		if err == nil {
+			err = d.shut()
+			d.gate.swap(nil)
+		}
+		closed <- err
+	}()
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(closeTime):
+		return fmt.Errorf("store: %s does not close; what was acknowledged is in its logs", d.cfg.Dir)
+	}
+}
+
+// closeTime is how long Close waits for badger and for readers.
+const closeTime = 10 * time.Second
+
+// drain waits for those who read.
+func (d *DB) drain(within time.Duration) error {
+	if !d.gate.drain(within) {
+		return fmt.Errorf("%w: somebody reads for longer than %v", ErrBusy, within)
+	}
+	return nil
+}
+
+// shut closes badger's database, which nobody reads.
+func (d *DB) shut() error {
+	if d.gate.db == nil {
+		return nil
+	}
+	if err := d.gate.db.Close(); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	return nil
+}
+
+// unshut opens badger's database.
+func (d *DB) unshut() (db *badger.DB, err error) {
+	lock, err := lockDir(d.cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	damage, err := mendDir(d.cfg.Dir)
+	if err == nil {
+		var tables []Damage
+		tables, err = mendTables(d.cfg.Dir, d.options())
+		damage = append(damage, tables...)
+	}
+	lock()
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range damage {
+		d.log.Error("a log of the store is damaged", "dir", d.cfg.Dir, "damage", m.String())
+	}
+	db, err = badger.Open(d.options())
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	if err := syncDir(d.cfg.Dir); err != nil {
+		return nil, errors.Join(fmt.Errorf("store: %w", err), db.Close())
+	}
+	d.state.Lock()
+	d.state.damage = append(d.state.damage, damage...)
+	d.state.Unlock()
+	d.unsynced.Store(false)
+	return db, nil
+}
+
+func (d *DB) options() badger.Options {
+	o := badger.DefaultOptions(d.cfg.Dir)
+	o.SyncWrites = true // its default is false
+	o.MemTableSize, o.ValueThreshold, o.ValueLogFileSize = d.cfg.MemTable, d.cfg.ValueThreshold, d.cfg.ValueLogFile
+	o.NumMemtables = 2
+	o.NumCompactors = 2
+	o.NumLevelZeroTables, o.NumLevelZeroTablesStall = 4, 12
+	o.CompactL0OnClose = true // Compact relies on it: nothing else forces a lone level to be compacted
+	o.DetectConflicts = false // there is one writer
+	o.MetricsEnabled = false
+	// Tables are mapped and not compressed, so no cache of their blocks is needed:
+	// badger's default for one is 256 MiB.
+	o.Compression, o.BlockCacheSize, o.IndexCacheSize = options.None, 0, 0
+	o.Logger = badgerLog{d}
+	return o
+}
+
+// corrupt counts and reports a damaged value.
+func (d *DB) corrupt(key []byte, err error) {
+	d.count.corrupt.Add(1)
+	d.log.Error("the store has met a damaged record", "dir", d.cfg.Dir, "key", fmt.Sprintf("%q", key), "error", err)
+}
+
+// badgerLog takes what badger logs.
+type badgerLog struct{ d *DB }
+
+func (l badgerLog) Errorf(format string, args ...any) {
+	if strings.Contains(format, "while curlf sync") {
+		l.d.unsynced.Store(true) // the only sign of it: the commit succeeds
+	}
+	if strings.HasPrefix(format, "Ignoring table") { // with all that is in it; this is the only sign of it, too
+		l.d.state.Lock()
+		l.d.state.damage = append(l.d.state.damage, Damage{File: filepath.Base(fmt.Sprint(args...))})
+		l.d.state.Unlock()
+	}
+	l.d.log.Error("badger: " + strings.TrimSpace(fmt.Sprintf(format, args...)))
+}
+
+func (l badgerLog) Warningf(format string, args ...any) {
+	l.d.log.Warn("badger: " + strings.TrimSpace(fmt.Sprintf(format, args...)))
+}
+
+func (l badgerLog) Infof(string, ...any)  {}
+func (l badgerLog) Debugf(string, ...any) {}

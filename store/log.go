@@ -1,0 +1,349 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dgraph-io/badger/v4/y"
+)
+
+// badger replays a log until the first record that is damaged, and cuts off what
+// is behind it: one flipped bit would cost every later record that was
+// acknowledged. So before badger sees them, the logs it replays (all *.mem, and
+// the newest *.vlog) are read here, and damage with whole records behind it is
+// bridged in place by a filler record, which deletes a key that nobody uses. The
+// offsets of the other records, to which tables point, stay as they are.
+//
+// The format is badger's (memtable.go, structs.go there): a header of 20 bytes;
+// then records of meta, user meta, key and value length, expiry, key, value and a
+// CRC-32C over all of that. Records of a transaction are marked, their keys end in
+// its number, and one more record ends it: badger takes all of it or nothing.
+
+const (
+	logHeader   = 20
+	metaDelete  = 1 << 0
+	metaTxn     = 1 << 6
+	metaEnd     = 1 << 7
+	metaKnown   = 1<<0 | 1<<1 | 1<<2 | 1<<3 | metaTxn | metaEnd
+	endKey      = "!badger!txn"
+	fillerKey   = "\x00lost"
+	maxVarint32 = 5
+)
+
+// Damage is a part of a log that cannot be read.
+type Damage struct {
+	File   string
+	Offset int // of the first byte that is not part of a whole record
+	Length int
+	Copy   string // where the file was copied before it was changed; "": it was not
+}
+
+func (m Damage) String() string {
+	s := fmt.Sprintf("%s: %d bytes at %d", m.File, m.Length, m.Offset)
+	if m.Copy != "" {
+		s += ", the file as it was: " + m.Copy
+	}
+	return s
+}
+
+// mendDir bridges the damage in the logs of a directory.
+func mendDir(dir string) (all []Damage, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("store: %w", err)
+		}
+	}()
+	logs, err := filepath.Glob(filepath.Join(dir, "*.mem"))
+	if err != nil {
+		return nil, err
+	}
+	values, err := filepath.Glob(filepath.Join(dir, "*.vlog"))
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(values)
+	if n := len(values); n > 0 {
+		logs = append(logs, values[n-1])
+	}
+	for _, path := range logs {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		if info.Size() < logHeader {
+			// A crash came between its making and its first size: nothing was
+			// written to it, and badger would refuse to open the directory.
+			if err := os.Remove(path); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		found, err := mendFile(path)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+func mendFile(path string) ([]Damage, error) {
+	b, done, err := mapFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	patches := inspect(b, strings.HasSuffix(path, ".mem"))
+	if len(patches) == 0 {
+		return nil, nil
+	}
+	aside, err := copyAside(path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var found []Damage
+	for _, p := range patches {
+		found = append(found, Damage{File: filepath.Base(path), Offset: p.at, Length: p.length, Copy: aside})
+		if _, err := f.WriteAt(p.filler, int64(p.at)); err != nil {
+			return nil, err
+		}
+	}
+	return found, f.Sync()
+}
+
+// copyAside keeps a file as it was found.
+func copyAside(path string) (string, error) {
+	dir := filepath.Join(filepath.Dir(path), "damaged")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	b, done, err := mapFile(path)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	to := filepath.Join(dir, filepath.Base(path)+"."+time.Now().UTC().Format("20060102T150405.000000000"))
+	return to, os.WriteFile(to, bytes.TrimRight(b, "\x00"), 0o600)
+}
+
+// record is a whole record of a log.
+type record struct {
+	end  int // offset behind it
+	meta byte
+	key  []byte // with the transaction's number
+	val  []byte
+}
+
+// txn is the number of a record's transaction.
+func (r *record) txn() uint64 { return y.ParseTs(r.key) }
+
+// recordAt reads the record at an offset.
+func recordAt(b []byte, at int) (r record, ok bool) {
+	end, klen, vlen, ok := headerAt(b, at)
+	if !ok || end > len(b) {
+		return r, false
+	}
+	if binary.BigEndian.Uint32(b[end-crc32.Size:]) != crc32.Checksum(b[at:end-crc32.Size], castagnoli) {
+		return r, false
+	}
+	body := b[end-crc32.Size-klen-vlen:]
+	return record{end: end, meta: b[at], key: body[:klen:klen], val: body[klen : klen+vlen : klen+vlen]}, true
+}
+
+// headerAt reads a record's header and says where the record ends.
+func headerAt(b []byte, at int) (end, klen, vlen int, ok bool) {
+	if at+2 > len(b) || b[at]&^metaKnown != 0 {
+		return 0, 0, 0, false
+	}
+	i := at + 2
+	k, n := binary.Uvarint(b[i:])
+	if n <= 0 || k < 9 || k > 1<<16 {
+		return 0, 0, 0, false
+	}
+	i += n
+	v, n := binary.Uvarint(b[i:])
+	if n <= 0 || v > 1<<31 {
+		return 0, 0, 0, false
+	}
+	i += n
+	_, n = binary.Uvarint(b[i:])
+	if n <= 0 {
+		return 0, 0, 0, false
+	}
+	return i + n + int(k) + int(v) + crc32.Size, int(k), int(v), true
+}
+
+// patch is what to write over the damage at an offset.
+type patch struct {
+	at, length int
+	filler     []byte
+}
+
+// inspect finds the damage in a log that has whole records behind it, and in a
+// log of transactions (wal) what has to stand there for badger to go on.
+func inspect(b []byte, wal bool) (patches []patch) {
+	if len(b) < logHeader {
+		return nil
+	}
+	if !bytes.Equal(b[:8], make([]byte, 8)) { // the key's number: there is no encryption
+		patches = append(patches, patch{0, 8, make([]byte, 8)})
+	}
+	var open uint64 // the transaction that has begun and not ended
+	for at := logHeader; at < len(b); {
+		r, ok := recordAt(b, at)
+		if ok {
+			at = r.end
+			switch {
+			case !wal:
+			case r.meta&metaEnd != 0:
+				open = 0
+			case r.meta&metaTxn != 0:
+				open = r.txn()
+			}
+			continue
+		}
+		next := resume(b, at)
+		if next < 0 {
+			return append(patches, tail(b, at, open)...)
+		}
+		r, _ = recordAt(b, next)
+		var filler []byte
+		switch same := open != 0 && r.txn() == open; {
+		case wal && open != 0 && !same && r.meta&metaEnd != 0:
+			// All of another transaction but its end is lost, too.
+			filler = endOf(open, 0)
+			if filler = append(filler, fill(metaDelete|metaTxn, r.txn(), next-at-len(filler))...); len(filler) != next-at {
+				return patches
+			}
+		case wal && open != 0 && !same:
+			filler = endOf(open, next-at)
+			open = 0
+		case wal && r.meta&(metaTxn|metaEnd) != 0:
+			filler = fill(metaDelete|metaTxn, r.txn(), next-at)
+		default:
+			filler = fill(metaDelete, 1, next-at)
+		}
+		if filler == nil {
+			return patches // a gap that no record fits: badger will stop here
+		}
+		patches = append(patches, patch{at, next - at, filler})
+		at = next
+	}
+	return patches
+}
+
+// resume finds the first whole record behind the damage at an offset; -1: none.
+// Nobody can plant one in a value for it to find: a record holds a 0 (its user
+// meta), and values that clients write are JSON, which holds none.
+func resume(b []byte, at int) int {
+	for i := at + 1; i < len(b); i++ {
+		if b[i] == 0 && zeros(b[i:]) >= maxVarint32 { // a key is never empty
+			i += zeros(b[i:]) - 3 // meta and user meta may be 0
+			continue
+		}
+		if _, ok := recordAt(b, i); ok {
+			return i
+		}
+	}
+	return -1
+}
+
+// zeros is how many bytes b begins with that are 0.
+func zeros(b []byte) (n int) {
+	var none [512]byte
+	for len(b)-n >= len(none) && [512]byte(b[n:]) == none {
+		n += len(none)
+	}
+	for n < len(b) && b[n] == 0 {
+		n++
+	}
+	return n
+}
+
+// tail judges bytes at the end of a log that are no whole record. As a rule a
+// crash cut off a record that nobody was told of. But a record that ends a
+// transaction is only written behind all of the transaction: if there is one,
+// damaged, the transaction is whole.
+func tail(b []byte, at int, open uint64) []patch {
+	rest := bytes.TrimRight(b[at:], "\x00")
+	end := endOf(open, 0)
+	if open == 0 || len(rest) > len(end) || at+len(end) > len(b) {
+		return nil
+	}
+	same := 0
+	for i := range rest {
+		if rest[i] == end[i] {
+			same++
+		}
+	}
+	if 2*same <= len(rest) {
+		return nil
+	}
+	return []patch{{at, len(rest), end}}
+}
+
+// fill is a record of a length, for key that nobody uses; nil: there is none.
+func fill(meta byte, txn uint64, length int) []byte {
+	for pad := range 3 { // another length of the key where the length of a length jumps
+		key := y.KeyWithTs([]byte(fillerKey+"..."[:pad]), txn)
+		if r := exactly(meta, key, length, 0xff); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// endOf is a record of a length that ends a transaction; length 0: the shortest.
+// Zeros in front of its number, which is decimal text, make up the length.
+func endOf(txn uint64, length int) []byte {
+	digits := strconv.FormatUint(txn, 10)
+	key := y.KeyWithTs([]byte(endKey), txn)
+	if length == 0 {
+		return appendRecord(nil, metaEnd, key, []byte(digits))
+	}
+	least := len(appendRecord(nil, metaEnd, key, []byte(digits)))
+	for n := max(0, length-least-maxVarint32); n <= length-least; n++ {
+		if r := appendRecord(nil, metaEnd, key, append(bytes.Repeat([]byte{'0'}, n), digits...)); len(r) == length {
+			return r
+		}
+	}
+	// The length of its length jumps here: put another record in front.
+	if first := fill(metaDelete|metaTxn, txn, length-least); first != nil {
+		return append(first, endOf(txn, 0)...)
+	}
+	return nil
+}
+
+func exactly(meta byte, key []byte, length int, with byte) []byte {
+	least := len(appendRecord(nil, meta, key, nil))
+	for n := max(0, length-least-maxVarint32); n <= length-least; n++ {
+		if r := appendRecord(nil, meta, key, bytes.Repeat([]byte{with}, n)); len(r) == length {
+			return r
+		}
+	}
+	return nil
+}
+
+func appendRecord(dst []byte, meta byte, key, value []byte) []byte {
+	from := len(dst)
+	dst = append(dst, meta, 0)
+	dst = binary.AppendUvarint(dst, uint64(len(key)))
+	dst = binary.AppendUvarint(dst, uint64(len(value)))
+	dst = append(dst, 0) // never expires
+	dst = append(dst, key...)
+	dst = append(dst, value...)
+	return binary.BigEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
+}

@@ -1,0 +1,117 @@
+package store
+
+import (
+	"errors"
+	"time"
+
+	badger "github.com/dgraph-io/badger/v4"
+)
+
+// clean is the goroutine that removes garbage now and then.
+func (d *DB) clean() {
+	if d.cfg.MaintainEvery == 0 {
+		return
+	}
+	tick := time.NewTicker(d.cfg.MaintainEvery)
+	defer tick.Stop()
+	var compacted time.Time // nobody knows when it was last done
+	for {
+		select {
+		case <-d.quit:
+			return
+		case <-tick.C:
+		}
+		var err error
+		if d.cfg.CompactEvery > 0 && time.Since(compacted) >= d.cfg.CompactEvery && d.deleted.Load() {
+			compacted = time.Now()
+			err = d.Compact()
+		} else {
+			err = d.collect(0.5) // badger's advice
+		}
+		if err != nil {
+			d.log.Warn("the store could not clean up", "dir", d.cfg.Dir, "error", err)
+		}
+	}
+}
+
+// Compact removes everything that was deleted, replaced or has expired from the
+// files. It takes as long as copying what is left; reads and writes go on, but for
+// the moment it takes to open the database anew: badger turns its newest table
+// into a file only when that is full or closed, and never collects its newest
+// value log.
+func (d *DB) Compact() error {
+	c := chore{run: d.flush, done: make(chan error, 1)}
+	select {
+	case d.chores <- c:
+	case <-d.quit:
+		return ErrClosed
+	}
+	if err := <-c.done; err != nil {
+		return err
+	}
+	d.deleted.Store(false)
+	err := d.flatten()
+	if err == nil {
+		err = d.collect(0.001)
+	}
+	if err != nil {
+		d.deleted.Store(true)
+	}
+	return err
+}
+
+// flush opens the database anew. badger's compaction keeps what a reader might
+// have seen, and goes by the newest reader that has come and gone: here is one.
+func (d *DB) flush() error {
+	d.gate.db.NewTransaction(false).Discard()
+	return d.reopen()
+}
+
+func (d *DB) flatten() error {
+	db, err := d.settled()
+	if err != nil {
+		return err
+	}
+	defer d.gate.leave()
+	return db.Flatten(1)
+}
+
+// settled enters the database, if it is open and has room to move things.
+func (d *DB) settled() (*badger.DB, error) {
+	if err := errors.Join(d.Err(), d.room(true)); err != nil {
+		return nil, err
+	}
+	if db := d.gate.enter(); db != nil {
+		return db, nil
+	}
+	return nil, ErrOpening
+}
+
+// collect rewrites the files of the value log of which more than a share is garbage.
+func (d *DB) collect(share float64) error {
+	for {
+		again, err := d.collectOne(share)
+		if !again || err != nil {
+			return err
+		}
+		select {
+		case <-d.quit:
+			return nil
+		default:
+		}
+	}
+}
+
+func (d *DB) collectOne(share float64) (again bool, err error) {
+	db, err := d.settled()
+	if err != nil {
+		return false, err
+	}
+	defer d.gate.leave()
+	switch err := db.RunValueLogGC(share); {
+	case errors.Is(err, badger.ErrNoRewrite), errors.Is(err, badger.ErrRejected):
+		return false, nil
+	default:
+		return err == nil, err
+	}
+}

@@ -1,0 +1,109 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+)
+
+// A Table is rows of one kind with their secondary indexes. An index entry is
+// written and deleted in the update that writes or deletes its row.
+type Table struct {
+	Tag byte // the first byte of the rows' keys
+	// Entries appends the keys of a row's index entries to dst: all begin with a
+	// tag of their index, and are unique to the row. The row belongs to the caller.
+	Entries func(dst [][]byte, key, row []byte) [][]byte
+	Indexes []byte // the tags of the indexes
+}
+
+// Put writes a row in place of old, which is the row that is there; nil: none is.
+func (t *Table) Put(tx *Tx, key, old, row []byte) {
+	entries := t.Entries(nil, key, row)
+	if old != nil {
+		for _, e := range t.Entries(nil, key, old) {
+			if !contains(entries, e) {
+				tx.Delete(e)
+			}
+		}
+	}
+	for _, e := range entries {
+		tx.Set(e, key)
+	}
+	tx.Set(key, row)
+}
+
+// Delete deletes a row and its index entries.
+func (t *Table) Delete(tx *Tx, key, old []byte) {
+	for _, e := range t.Entries(nil, key, old) {
+		tx.Delete(e)
+	}
+	tx.Delete(key)
+}
+
+func contains(list [][]byte, b []byte) bool {
+	for _, e := range list {
+		if bytes.Equal(e, b) {
+			return true
+		}
+	}
+	return false
+}
+
+// Scan calls f with the rows that an index has in a range, in the order of the
+// index, until f returns false. Entries without a row are reported to the log and
+// passed over. entry, key and row are valid until f returns.
+func (t *Table) Scan(r *Reader, rg Range, f func(entry, key, row []byte) bool) error {
+	var failed error
+	err := r.Scan(rg, func(entry, key []byte) bool {
+		row, err := r.Get(key)
+		switch {
+		case err == nil:
+			return f(entry, key, row)
+		case errors.Is(err, ErrCorrupt): // Get has reported it
+		case errors.Is(err, ErrNotFound):
+			r.db.corrupt(entry, errors.New("store: an index entry without a row"))
+		default:
+			failed = err
+			return false
+		}
+		return true
+	})
+	return errors.Join(failed, err)
+}
+
+// Check compares a table with its indexes. It returns the index entries that
+// are missing, with the keys of their rows, and those that have no row any more.
+func (t *Table) Check(r *Reader, f func(entry, key []byte, missing bool)) error {
+	var failed error
+	err := r.Scan(Range{Prefix: []byte{t.Tag}}, func(key, row []byte) bool {
+		for _, e := range t.Entries(nil, key, row) {
+			v, err := r.Get(e)
+			if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrCorrupt) {
+				failed = err
+				return false
+			}
+			if err != nil || !bytes.Equal(v, key) {
+				f(e, bytes.Clone(key), true)
+			}
+		}
+		return true
+	})
+	if err = errors.Join(failed, err); err != nil {
+		return err
+	}
+	for _, tag := range t.Indexes {
+		err := r.Scan(Range{Prefix: []byte{tag}}, func(entry, key []byte) bool {
+			row, err := r.Get(key)
+			if errors.Is(err, ErrCorrupt) {
+				return true
+			}
+			if err != nil || !contains(t.Entries(nil, key, row), entry) {
+				f(bytes.Clone(entry), bytes.Clone(key), false)
+			}
+			return true
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,228 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"time"
+
+	badger "github.com/dgraph-io/badger/v4"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+const sumLen = crc32.Size
+
+// seal puts a checksum of key and value in front of the value. badger's own
+// checksums guard its logs, but not what it copies from them into tables.
+func seal(key, value []byte) []byte {
+	b := make([]byte, sumLen, sumLen+len(value))
+	binary.LittleEndian.PutUint32(b, sum(key, value))
+	return append(b, value...)
+}
+
+func sum(key, value []byte) uint32 {
+	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
+}
+
+// unseal is the value in b, which it shares.
+func unseal(key, b []byte) ([]byte, error) {
+	if len(b) < sumLen || binary.LittleEndian.Uint32(b) != sum(key, b[sumLen:]) {
+		return nil, fmt.Errorf("%w: key %q", ErrCorrupt, key)
+	}
+	return b[sumLen:], nil
+}
+
+// A Reader reads one snapshot. It is for one goroutine, and for as long as the
+// function it was given to.
+type Reader struct {
+	txn    *badger.Txn
+	db     *DB
+	inside bool // badger is at work: what panics is its reading of a damaged file
+}
+
+// Get returns a copy of the value of key, ErrNotFound, or ErrCorrupt.
+func (r *Reader) Get(key []byte) ([]byte, error) {
+	outside := r.inside
+	r.inside = true
+	v, err := r.get(key)
+	r.inside = outside // not deferred: View looks at it behind a panic
+	return v, err
+}
+
+func (r *Reader) get(key []byte) ([]byte, error) {
+	item, err := r.txn.Get(key)
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return nil, ErrNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	b, err := item.ValueCopy(nil)
+	if err != nil {
+		r.db.corrupt(key, err)
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	v, err := unseal(key, b)
+	if err != nil {
+		r.db.corrupt(key, err)
+	}
+	return v, err
+}
+
+// Has reports whether key is there.
+func (r *Reader) Has(key []byte) (bool, error) {
+	outside := r.inside
+	r.inside = true
+	_, err := r.txn.Get(key)
+	r.inside = outside
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("store: %w", err)
+	}
+	return true, nil
+}
+
+// A Range says what to go over.
+type Range struct {
+	Prefix []byte // keys that begin so
+	// From is where to begin, inclusive: the least key of interest, or with Reverse
+	// the greatest. nil is the end of the prefix.
+	From    []byte
+	Reverse bool
+	Keys    bool // values are not read: they are passed as nil
+	// Damaged is called for values that are not what was written. nil: they are
+	// counted, logged and passed over.
+	Damaged func(key []byte, err error)
+}
+
+// Scan calls f with the keys and values of a range, in the order of the keys,
+// until f returns false. key and value are valid until f returns. It holds one
+// value in memory at a time. A Tx can have one Scan at a time.
+func (r *Reader) Scan(rg Range, f func(key, value []byte) bool) error {
+	outside := r.inside
+	r.inside = true
+	err := r.scan(rg, func(key, value []byte) bool {
+		r.inside = outside
+		more := f(key, value)
+		r.inside = true
+		return more
+	})
+	r.inside = outside
+	return err
+}
+
+func (r *Reader) scan(rg Range, f func(key, value []byte) bool) error {
+	opt := badger.IteratorOptions{Prefix: rg.Prefix, Reverse: rg.Reverse, PrefetchValues: false}
+	it := r.txn.NewIterator(opt)
+	defer it.Close()
+	from := rg.From
+	if from == nil && rg.Reverse {
+		// badger seeks to the greatest key that is not above.
+		from = append(bytes.Clone(rg.Prefix), bytes.Repeat([]byte{0xff}, 64)...)
+	} else if from == nil {
+		from = rg.Prefix
+	}
+	for it.Seek(from); it.Valid(); it.Next() {
+		item := it.Item()
+		key := item.Key()
+		if !bytes.HasPrefix(key, rg.Prefix) {
+			return nil
+		}
+		if rg.Keys {
+			if !f(key, nil) {
+				return nil
+			}
+			continue
+		}
+		more := true
+		err := item.Value(func(b []byte) error {
+			v, err := unseal(key, b)
+			if err == nil {
+				more = f(key, v)
+			}
+			return err
+		})
+		switch {
+		case err == nil:
+		case rg.Damaged != nil:
+			rg.Damaged(key, err)
+		default:
+			r.db.corrupt(key, err)
+		}
+		if !more {
+			return nil
+		}
+	}
+	return nil
+}
+
+// A Tx is what an update reads and writes. Reads see what earlier updates have
+// written, but not what this one has: it takes effect as a whole, at its end.
+type Tx struct {
+	Reader
+	writes []write
+	size        // of the writes
+	sets   bool // something is written, not only deleted
+}
+
+type write struct {
+	key, value []byte // value is sealed; nil deletes
+	expires    uint64 // Unix seconds; 0 is never
+}
+
+// Set writes a value. It keeps key, and a copy of value.
+func (tx *Tx) Set(key, value []byte) { tx.SetUntil(key, value, time.Time{}) }
+
+// SetUntil writes a value that is gone from the second of expires on; the zero
+// time is never.
+func (tx *Tx) SetUntil(key, value []byte, expires time.Time) {
+	w := write{key: key, value: seal(key, value)}
+	if !expires.IsZero() {
+		w.expires = uint64(max(expires.Unix(), 1))
+	}
+	tx.sets = true
+	tx.add(w)
+}
+
+// Delete removes a key, which need not be there. It keeps key.
+func (tx *Tx) Delete(key []byte) { tx.add(write{key: key}) }
+
+func (tx *Tx) add(w write) {
+	tx.writes = append(tx.writes, w)
+	tx.size.add(&w, tx.db.cfg.ValueThreshold)
+}
+
+// size is what writes take: in bytes, in bytes of a memtable, and in number.
+type size struct {
+	bytes, table int64
+	n            int
+}
+
+// entryOverhead is what badger adds to a key and a value in a memtable, and more.
+const entryOverhead = 128
+
+func (s *size) add(w *write, threshold int64) {
+	n := int64(len(w.key)+len(w.value)) + entryOverhead
+	s.bytes += n
+	if int64(len(w.value)) >= threshold { // only a pointer goes to the memtable
+		n -= int64(len(w.value))
+	}
+	s.table += n
+	s.n++
+}
+
+// within reports whether writes of s and more fit one transaction: badger's bounds
+// are 15 % of a memtable, and as many entries as nodes of its skip list would fill
+// those. The bytes are bounded for the sake of the others who wait.
+func (s size) within(more size, memTable int64) bool {
+	most := memTable * 14 / 100
+	return s.table+more.table <= most && int64(s.n+more.n) <= most/entryOverhead && s.bytes+more.bytes <= maxGroup
+}
+
+// maxGroup bounds a transaction in bytes.
+const maxGroup = 16 << 20
