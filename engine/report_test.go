@@ -292,3 +292,41 @@ func TestCountedBeforeItIsRead(t *testing.T) {
 		}
 	}
 }
+
+// TestPulse: a step's age is its own, however long the model took to load or
+// the engine had nothing to do.
+func TestPulse(t *testing.T) {
+	for depth := 1; depth <= 2; depth++ {
+		synctest.Test(t, func(t *testing.T) {
+			open := timed(simSpec(100, 16, 100, 4, depth))
+			h := start(t, engine.Config{MaxLive: 10}, func() (backend.Backend, error) {
+				time.Sleep(time.Hour)
+				return open()
+			})
+			for range 2 {
+				begun := time.Now()
+				s, err := h.Submit(ask(20, 3))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := range 3 {
+					time.Sleep(stepTime / 2)
+					if got, want := h.Stats().StepBegan, begun.Add(time.Duration(i)*stepTime); !got.Equal(want) {
+						t.Errorf("depth %d: step %d began at %v, want %v", depth, i, got, want)
+					}
+					time.Sleep(stepTime / 2)
+				}
+				if res := collect(t.Context(), s, job{req: ask(20, 3)}); res.err != nil {
+					t.Fatal(res.err)
+				}
+				time.Sleep(time.Hour)
+				if !h.Stats().StepBegan.IsZero() {
+					t.Errorf("depth %d: an idle engine has a step", depth)
+				}
+			}
+			if err := h.stop(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
