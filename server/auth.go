@@ -44,20 +44,24 @@ func (s *Server) admit(c *call, d door, private bool, authorization, xAPIKey str
 	case byToken:
 		return s.admitByToken(c, authorization)
 	}
-	if s.keys.Open() && !(private && s.exposed.Load()) {
-		c.who = auth.Anonymous
-		return true
-	}
-	if scheme, _, token := auth.Parse(authorization); scheme == auth.Bearer {
-		c.who = s.keys.Token(token)
-	}
-	if c.who == nil && xAPIKey != "" {
-		c.who = s.keys.Token(xAPIKey)
-	}
-	if c.who == nil {
+	if c.who = s.sender(private, authorization, xAPIKey); c.who == nil {
 		c.answer(fasthttp.StatusUnauthorized, api.UnauthorizedBody)
 	}
 	return c.who != nil
+}
+
+// sender is who sent a request with these headers; nil: nobody that is known.
+func (s *Server) sender(private bool, authorization, xAPIKey string) (who *auth.Identity) {
+	if s.keys.Open() && !(private && s.exposed.Load()) {
+		return auth.Anonymous
+	}
+	if scheme, _, token := auth.Parse(authorization); scheme == auth.Bearer {
+		who = s.keys.Token(token)
+	}
+	if who == nil && xAPIKey != "" {
+		who = s.keys.Token(xAPIKey)
+	}
+	return who
 }
 
 func (s *Server) admitByPassword(c *call, authorization string) bool {

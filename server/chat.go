@@ -78,6 +78,9 @@ func (s *Server) generate(c *call, prepare preparation[*prepared]) {
 		s.fail(c, err)
 		return
 	}
+	for i := range done.requests {
+		done.requests[i].Arrived = c.begun
+	}
 	st, err := m.Engine.SubmitAll(done.requests)
 	if err != nil {
 		s.fail(c, err)

@@ -103,6 +103,7 @@ func (d *download) Read(b []byte) (int, error) {
 func (d *download) Close() error {
 	_ = d.PipeReader.CloseWithError(errGone) // it returns nil, always
 	<-d.spout.done
+	d.s.settle(d.c)
 	d.c.end()
 	return nil
 }

@@ -86,13 +86,14 @@ var previews = []struct {
 
 // previewRoute finds the function for what follows /v1/preview/models in a path as
 // it was sent: a slash in a model id is escaped there, and splits nothing (T-5).
-func previewRoute(path string) (r route, found bool) {
+// name is what all paths of the function are called.
+func previewRoute(path string) (r route, name string, found bool) {
 	if path == "" {
-		return route{methods: "GET", serve: (*Server).previewModels}, true
+		return route{methods: "GET", serve: (*Server).previewModels}, previewModels, true
 	}
 	segments := strings.Split(path, "/") // the first is empty, the second the model
 	if segments[0] != "" || len(segments) < 2 || segments[1] == "" {
-		return r, false
+		return r, noRoute, false
 	}
 	rest := segments[2:]
 	functions := make(map[string]preview)
@@ -103,12 +104,12 @@ func previewRoute(path string) (r route, found bool) {
 			want = nil
 		}
 		if slices.EqualFunc(want, rest, func(w, s string) bool { return w == s || w == "*" && s != "" }) {
-			functions[p.method] = p.serve
+			functions[p.method], name = p.serve, previewModels+"/{id}"+p.path
 			methods = append(methods, p.method)
 		}
 	}
 	if methods == nil {
-		return r, false
+		return r, noRoute, false
 	}
 	return route{methods: strings.Join(methods, ", "), serve: func(s *Server, c *call) {
 		model, ok := modelID(segments[1])
@@ -117,7 +118,7 @@ func previewRoute(path string) (r route, found bool) {
 			return
 		}
 		functions[string(c.Method())](s, c, model)
-	}}, true
+	}}, name, true
 }
 
 // modelID reads a model id from its segment of the path: 1 to 256 bytes of text

@@ -14,6 +14,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"weir/auth"
+	"weir/metrics"
 	"weir/usage"
 )
 
@@ -40,7 +41,8 @@ type Server struct {
 	draining atomic.Bool
 	exposed  atomic.Bool // other machines can reach it
 
-	usage *usage.Ledger
+	usage  *usage.Ledger
+	counts *metrics.Metrics
 
 	base context.Context // of every request
 	stop context.CancelCauseFunc
@@ -60,7 +62,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, keys: cfg.Keys, salts: newSalter(),
-		bodies: budget{most: cfg.MaxBodies}, now: time.Now, newID: func() string { return randomHex(8) },
+		bodies: budget{most: cfg.MaxBodies}, counts: metrics.New(), now: time.Now, newID: func() string { return randomHex(8) },
 	}
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.conns = newConnections(newWatcher(s.log), cfg.WriteTimeout)
@@ -139,6 +141,7 @@ func (s *Server) SetModel(m *Model) error {
 		return err
 	}
 	m.constraints = newConstraints(m)
+	s.counts.SetEngine(m.Engine, metrics.Model{Name: m.Names[0], MaxLen: m.MaxLen, CacheType: m.CacheType})
 	s.model.Store(m)
 	g := &m.Generation
 	s.log.Info("model ready", "names", m.Names, "max_model_len", m.MaxLen, "temperature", or(nil, g.Temperature, 1), "top_p", or(nil, g.TopP, 1),

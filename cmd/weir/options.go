@@ -115,7 +115,7 @@ func bindHTTP(fs *pflag.FlagSet) (o *httpOptions) {
 	o.port = fs.Int("port", 8000, "TCP `port` to listen on; 0 takes a free one")
 	o.socket = fs.String("uds", "", "listen on this Unix `socket` instead of an address")
 	o.rootPath = fs.String("root-path", "", "`prefix` of every path, for a proxy that passes it on")
-	o.keys = fs.StringArray("api-key", nil, "`key` that opens all but /health, /ping, /ready and /version; repeat for more (default: open to everybody)")
+	o.keys = fs.StringArray("api-key", nil, "`key` that opens all but /health, /ping, /ready, /version and /metrics; repeat for more (default: open to everybody)")
 	o.maxLogprobs = fs.Int("max-logprobs", 20, "most top_logprobs and prompt_logprobs; -1 is the vocabulary")
 	o.logprobsMode = fs.String("logprobs-mode", "raw_logprobs", "`mode` of the log-probabilities of generated tokens: raw_logprobs are the model's own, processed_logprobs those of the distribution that was drawn from")
 	o.reasoningField = oneOf(fs, "reasoning-field", "name of the field with the model's thoughts; reasoning_content is the older name", "reasoning", "reasoning_content", "both")

@@ -188,7 +188,7 @@ func (c *computer) served(s *source, priority bool) *server.Model {
 	return &server.Model{
 		Names: s.names, Root: s.root, Created: time.Now(), Fingerprint: c.fingerprint,
 		Engine: c.engine, Tokenizer: s.tokenizer, Chat: s.chat, TokenizerInfo: s.info,
-		MaxLen: c.spec.MaxSeqTokens, VocabSize: c.spec.VocabSize, Priority: priority, Generation: s.defaults,
+		CacheType: c.cacheType, MaxLen: c.spec.MaxSeqTokens, VocabSize: c.spec.VocabSize, Priority: priority, Generation: s.defaults,
 	}
 }
 

@@ -55,7 +55,7 @@ var rules = map[string]rule{
 	"internal/invariants": {},
 	"internal/testkit":    {may: []string{"weights"}},
 	"kvcache":             {may: []string{inv}, tests: []string{"internal/testkit"}, mayNot: pure},
-	"metrics":             {may: []string{"engine"}},
+	"metrics":             {may: []string{"engine"}, tests: []string{"backend", "backend/sim", "sampler"}, mayNot: http},
 	"model":               {may: []string{"backend", "weights"}, tests: []string{"device/cpu", "internal/testkit", "models"}, mayNot: []string{"net", "github.com/valyala"}},
 	"models":              {mayNot: noIO},
 	"sampler":             {may: []string{"backend", inv}, tests: []string{"internal/testkit"}, mayNot: pure},
