@@ -10,7 +10,7 @@ COUNT   ?= 6
 LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-output-len 64 --num-warmups 8
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: help build run test race lint purego crash fuzz bench gen gen-check golden vectors bench-grammar clients check clean
+.PHONY: help build run test race lint purego crash fuzz bench bench-grammar gen gen-check golden parquet-check vectors clients check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -60,6 +60,11 @@ fuzz: ## every fuzz test, FUZZ inputs each (default 200000x, or a time such as 1
 golden: ## make the golden data anew (needs Python with tools/golden/requirements.txt)
 	$(PYTHON) tools/golden/models.py model/testdata models/weir-tiny
 	$(PYTHON) tools/golden/templates.py
+
+parquet-check: ## read a Parquet export with pyarrow and DuckDB (needs Python with tools/parquet/requirements.txt)
+	mkdir -p build/parquet
+	WEIR_PARQUET_OUT=$(abspath build/parquet) $(GO) test -count 1 -run TestFilesForOtherReaders ./trajectory/export
+	$(PYTHON) tools/parquet/check.py build/parquet
 
 bench: build ## start-up and idling, micro-benchmarks of the control plane (COUNT=6 each), a load (LOAD='flags of weir bench serve')
 	./weir bench start

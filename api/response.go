@@ -152,7 +152,7 @@ func AppendResponse(dst []byte, meta Meta, form Form, r *Response) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = form.appendChoice(dst, &r.Choices[i])
+		dst = form.AppendChoice(dst, &r.Choices[i])
 	}
 	dst = append(dst, `],"service_tier":null,"system_fingerprint":`...)
 	if meta.Fingerprint == "" {
@@ -179,7 +179,8 @@ func AppendResponse(dst []byte, meta Meta, form Form, r *Response) []byte {
 	return append(dst, '}')
 }
 
-func (f *Form) appendChoice(dst []byte, c *Choice) []byte {
+// AppendChoice appends an element of choices.
+func (f *Form) AppendChoice(dst []byte, c *Choice) []byte {
 	dst = append(dst, `{"index":`...)
 	dst = strconv.AppendInt(dst, int64(c.Index), 10)
 	dst = append(dst, `,"message":{"role":`...)

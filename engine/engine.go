@@ -32,6 +32,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir/backend"
@@ -79,6 +80,7 @@ type work struct {
 	smp    *sampler.State
 	mask   Mask // nil: none
 	text   text
+	stamps stamps
 }
 
 // request is what the choices of a request share.
@@ -91,6 +93,8 @@ type request struct {
 	live   int             // choices that have not finished
 	prompt []PromptLogprob // scores so far, [at most len(Tokens)-1]
 	begun  bool            // its first token has been counted
+
+	arrived, queued time.Duration // since Engine.epoch
 }
 
 // Engine is the owner. Submit, Stats and the methods of Stream are for
@@ -115,6 +119,9 @@ type Engine struct {
 	wake  chan struct{} // capacity 1: the intake is not empty
 	rows  chan struct{} // capacity 1: there are mask rows to fill
 	ready chan struct{} // closed when spec is set
+	epoch time.Time     // when the engine was made
+
+	observer atomic.Pointer[func(*Report)]
 
 	// Below: the engine goroutine's own, but for spec, which is constant once
 	// ready is closed.
@@ -128,12 +135,14 @@ type Engine struct {
 	next    uint64         // sequence ids
 	alts    []TokenLogprob // scratch
 	count   Stats
+	report  Report
+	now     time.Duration // since epoch: when the last step ended, or work came after a pause
 }
 
 // New returns an engine that Run will open a backend for with open. If the
 // backend fails, open is called again.
 func New(cfg Config, open func() (backend.Backend, error)) *Engine {
-	e := &Engine{cfg: cfg, open: open, wake: make(chan struct{}, 1), rows: make(chan struct{}, 1), ready: make(chan struct{})}
+	e := &Engine{cfg: cfg, open: open, wake: make(chan struct{}, 1), rows: make(chan struct{}, 1), ready: make(chan struct{}), epoch: time.Now()}
 	for i := range e.flights {
 		e.flights[i].ready = e.flights[i].masks.ready
 	}
@@ -148,6 +157,9 @@ func (e *Engine) Spec() backend.Spec {
 	<-e.ready
 	return e.spec
 }
+
+// Caching reports whether prompts are looked up in the prefix cache.
+func (e *Engine) Caching() bool { return e.cfg.Caching }
 
 // Submit hands r to the engine. It never blocks. The stream must be read until
 // every choice has ended, or cancelled.
@@ -166,6 +178,7 @@ func (e *Engine) SubmitAll(rs []Request) (*Stream, error) {
 	if len(rs) == 0 {
 		return nil, fmt.Errorf("%w: none", ErrInvalid)
 	}
+	queued := e.clock()
 	s := &Stream{ready: make(chan struct{}, 1)}
 	s.mu.prompt = make([][]PromptLogprob, len(rs))
 	qs, choices := make([]*request, len(rs)), 0
@@ -174,7 +187,10 @@ func (e *Engine) SubmitAll(rs []Request) (*Stream, error) {
 		if err := e.validate(&r); err != nil {
 			return nil, err
 		}
-		qs[i] = &request{Request: r, stream: s, index: i, first: int32(choices), works: make([]work, r.N), live: r.N}
+		qs[i] = &request{Request: r, stream: s, index: i, first: int32(choices), works: make([]work, r.N), live: r.N, arrived: queued, queued: queued}
+		if !r.Arrived.IsZero() {
+			qs[i].arrived = r.Arrived.Sub(e.epoch)
+		}
 		choices += r.N
 	}
 	s.cancel = func() {
@@ -238,7 +254,7 @@ const maxScores = 1 << 20
 
 func (e *Engine) prepare(q *request, i int) {
 	w := &q.works[i]
-	w.req, w.choice = q, int32(i)
+	w.req, w.choice, w.stamps = q, int32(i), stamps{scheduled: never, first: never, last: never}
 	p := q.Sampling
 	p.Seed += uint64(i)
 	w.smp = sampler.NewState(&p, e.spec.VocabSize, q.Tokens)
@@ -307,6 +323,7 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	for range max(1, runtime.GOMAXPROCS(0)/4) {
 		go e.fill(stopped)
 	}
+	e.now = e.clock()
 	close(e.ready)
 	for {
 		e.intake()
@@ -316,13 +333,14 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 			}
 		}
 		if e.sched.Idle() && e.flying == nil {
+			e.count.StepBegan = time.Time{}
 			e.signal() // an abort may have been the last work
 			if invariants.Enabled {
 				invariants.NoError(e.sched.Check())
 			}
-			e.publishStats(time.Time{})
 			select {
 			case <-e.wake:
+				e.now = e.clock()
 				continue
 			case <-ctx.Done():
 				return nil
@@ -334,7 +352,8 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 			}
 			return e.land(e.flying) // its tokens are paid for
 		}
-		e.publishStats(time.Now())
+		e.count.StepBegan = e.epoch.Add(e.now)
+		e.publishStats()
 		if err := e.step(); err != nil {
 			if err = e.recover(fmt.Errorf("engine: step: %w", err)); err != nil {
 				return err
@@ -410,8 +429,10 @@ func (e *Engine) push(w *work, ev Event, text []byte, top []TokenLogprob) {
 	}
 }
 
-// signal wakes the readers of everything pushed since it was last called.
+// signal wakes the readers of everything pushed since it was last called, all of
+// which has then been counted.
 func (e *Engine) signal() {
+	e.publish()
 	for i, s := range e.dirty {
 		s.dirty = false
 		s.signal()
@@ -424,6 +445,7 @@ func (e *Engine) signal() {
 func (e *Engine) retire(w *work, r Reason) {
 	e.count.Finished[r]++
 	w.req.live--
+	e.ended(w, r)
 	e.mu.Lock()
 	e.mu.live--
 	e.mu.Unlock()
@@ -433,6 +455,7 @@ func (e *Engine) retire(w *work, r Reason) {
 // blame, and opens the backend anew. Everybody else goes on: their tokens are
 // known and what was computed is computed again.
 func (e *Engine) recover(cause error) error {
+	e.now = e.clock()
 	for i := range e.flights {
 		f := &e.flights[i]
 		f.masks.ready()
@@ -476,6 +499,6 @@ func (e *Engine) stop(cause error) {
 	for _, q := range e.sched.Live() {
 		e.end(q.Owner.(*work).req, reason, err)
 	}
+	e.count.StepBegan = time.Time{}
 	e.signal()
-	e.publishStats(time.Time{})
 }

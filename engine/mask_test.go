@@ -87,7 +87,7 @@ func (m *riddle) Accept(t int32) bool {
 // forward pass, and the answer is the same, bit for bit, as if it had been drawn.
 func TestForcedTokens(t *testing.T) {
 	g := seeded(t)
-	var forced, steps [2]uint64
+	var forced [2]uint64
 	for range rounds(20) {
 		jobs := workload(g, 20, simVocab, simLen)
 		for i := range jobs {
@@ -117,14 +117,13 @@ func TestForcedTokens(t *testing.T) {
 			}
 			got[mute] = out
 			forced[mute] += h.Stats().ForcedTokens
-			steps[mute] += h.Stats().Steps
 		}
 		if err := compare(jobs, got[0], got[1]); err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("%d tokens forced, %d steps; %d steps without forcing", forced[0], steps[0], steps[1])
-	if forced[0] < 100 || forced[1] != 0 || steps[0] >= steps[1] {
+	t.Logf("%d tokens forced", forced[0])
+	if forced[0] < 100 || forced[1] != 0 { // TestForcedStops counts steps
 		t.Error("the test did not reach what it is for")
 	}
 }

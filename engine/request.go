@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"time"
+
 	"weir/backend"
 	"weir/sampler"
 	"weir/scheduler"
@@ -33,11 +35,12 @@ const (
 // to parse. The engine keeps it and its slices; nobody may change them after
 // Submit.
 type Request struct {
-	Tokens   []int32  // the prompt, at least one token
-	N        int      // number of choices; 0 means 1. Choice i draws with Seed + i
-	Priority int64    // lower first, if the scheduler goes by priority
-	Salt     [16]byte // prefix cache namespace; a keyed hash
-	Limits   Limits   // prompt and MaxTokens together must fit a sequence
+	Tokens   []int32   // the prompt, at least one token
+	N        int       // number of choices; 0 means 1. Choice i draws with Seed + i
+	Arrived  time.Time // when the client's request came in, for latencies; zero: with Submit
+	Priority int64     // lower first, if the scheduler goes by priority
+	Salt     [16]byte  // prefix cache namespace; a keyed hash
+	Limits   Limits    // prompt and MaxTokens together must fit a sequence
 	Sampling sampler.Params
 
 	Stop        []string // stop strings, none empty

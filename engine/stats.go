@@ -31,14 +31,13 @@ func (e *Engine) Stats() Stats {
 	return e.stats.Stats
 }
 
-func (e *Engine) publishStats(began time.Time) {
+func (e *Engine) publishStats() {
 	s := &e.count
 	s.Waiting, s.Running = e.sched.Len()
 	s.BlocksTotal = e.kv.Total()
 	s.BlocksUsed = s.BlocksTotal - e.kv.Free()
 	c := e.sched.Counters()
 	s.Preemptions, s.PrefixQueries, s.PrefixHits = c.Preemptions, c.PrefixTokens, c.PrefixHits
-	s.StepBegan = began
 	e.stats.Lock()
 	e.stats.Stats = *s
 	e.stats.Unlock()

@@ -78,6 +78,9 @@ func (e *Engine) plan(f *flight) bool {
 	for _, c := range f.chunks {
 		q := c.Seq
 		w := q.Owner.(*work)
+		if w.stamps.scheduled == never {
+			w.stamps.scheduled = e.now
+		}
 		for p := c.Start; p < c.Start+c.N; p++ {
 			tok := ^w.row // being drawn by the step before
 			if p < len(q.Tokens) {
@@ -155,6 +158,7 @@ func (e *Engine) land(f *flight) error {
 	if err := e.be.End(&f.out); err != nil {
 		return err
 	}
+	e.now = e.clock()
 	f.masks.ready() // a device whose rows have all died need not have asked
 	e.count.Steps++
 	row, top := 0, 0
@@ -260,6 +264,7 @@ func (e *Engine) take(w *work, ev Event) {
 	q := &w.seq
 	w.smp.Accept(ev.Token)
 	e.count.GenerationTokens++
+	e.stamp(w)
 	if w.mask != nil && !w.mask.Accept(ev.Token) {
 		e.fail(w, errIllegal)
 		return

@@ -17,6 +17,26 @@ type Events struct {
 
 func (ev *Events) reset() { ev.Items, ev.text, ev.top = ev.Items[:0], ev.text[:0], ev.top[:0] }
 
+// add appends an event; text and top are copied.
+func (ev *Events) add(it Event, text []byte, top []TokenLogprob) {
+	ev.text = append(ev.text, text...)
+	ev.top = append(ev.top, top...)
+	it.textEnd, it.topEnd = len(ev.text), len(ev.top)
+	ev.Items = append(ev.Items, it)
+}
+
+// join appends the events of more.
+func (ev *Events) join(more *Events) {
+	text, top, n := len(ev.text), len(ev.top), len(ev.Items)
+	ev.text = append(ev.text, more.text...)
+	ev.top = append(ev.top, more.top...)
+	ev.Items = append(ev.Items, more.Items...)
+	for i := range ev.Items[n:] {
+		ev.Items[n+i].textEnd += text
+		ev.Items[n+i].topEnd += top
+	}
+}
+
 // Stream carries the events of a request, or of some, from the engine to one reader. Pushing
 // never blocks: what the reader has not taken waits here, and is at most what
 // the request's own limits let it produce.
@@ -33,24 +53,19 @@ type Stream struct {
 		left    bool // the reader has gone; events are dropped
 	}
 
-	dirty bool // the engine's: pushed to since the last signal
+	// The engine's: what was pushed since the last signal. The reader gets it
+	// when it has been counted.
+	fresh Events
+	drawn int // tokens in fresh
+	dirty bool
 }
 
-// push appends an event; text and top are copied.
+// push adds an event for the next signal; text and top are copied.
 func (s *Stream) push(ev Event, text []byte, top []TokenLogprob) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if ev.Token >= 0 {
-		s.mu.drawn++
+		s.drawn++
 	}
-	if s.mu.left {
-		return
-	}
-	p := &s.mu.pending
-	p.text = append(p.text, text...)
-	p.top = append(p.top, top...)
-	ev.textEnd, ev.topEnd = len(p.text), len(p.top)
-	p.Items = append(p.Items, ev)
+	s.fresh.add(ev, text, top)
 }
 
 // begin settles what belongs to the prompt of request i, before its first event.
@@ -61,8 +76,16 @@ func (s *Stream) begin(i, cached int, prompt []PromptLogprob) {
 	s.mu.Unlock()
 }
 
-// signal wakes the reader.
+// signal hands over what was pushed and wakes the reader.
 func (s *Stream) signal() {
+	s.mu.Lock()
+	s.mu.drawn += s.drawn
+	if !s.mu.left {
+		s.mu.pending.join(&s.fresh)
+	}
+	s.mu.Unlock()
+	s.drawn = 0
+	s.fresh.reset()
 	select {
 	case s.ready <- struct{}{}:
 	default:

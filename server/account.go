@@ -8,12 +8,17 @@ import (
 
 	"weir/api"
 	"weir/engine"
+	"weir/metrics"
 	"weir/usage"
 )
 
-// account is what a request leaves behind when it has ended: a line in the log
-// and, if the engine accepted it, its project's counts.
+// account is what a request leaves behind when it has ended: a line in the log,
+// counts of HTTP and, if the engine accepted it, its project's.
 type account struct {
+	method  string
+	handler string // name of the route; "": a preflight, which nobody counts
+	bytes   int    // of the body, as announced
+
 	path    string // "": a probe, of which nobody keeps a record
 	id      string // of the answer
 	stream  *engine.Stream
@@ -33,10 +38,19 @@ func (a *account) accepted(st *engine.Stream, r *reply) {
 // was said.
 func (s *Server) settle(c *call) {
 	a := &c.account
-	if a.settled || a.path == "" {
+	if a.settled || a.handler == "" {
 		return
 	}
 	a.settled = true
+	status, size := fasthttp.StatusOK, 0 // of a stream, whose RequestCtx is not ours to read
+	if !c.streams {
+		status, size = c.Response.StatusCode(), len(c.Response.Body())
+	}
+	took := s.now().Sub(c.begun)
+	s.counts.Answered(metrics.Request{Method: a.method, Handler: a.handler, Status: status, Took: took, RequestBytes: a.bytes, ResponseBytes: size})
+	if a.path == "" {
+		return
+	}
 	var used usage.Counts
 	if a.stream != nil {
 		used = usage.Counts{Requests: 1, Completion: uint64(a.stream.Drawn())}
@@ -44,6 +58,7 @@ func (s *Server) settle(c *call) {
 			used.Prompt, used.Cached = uint64(a.prompt), uint64(a.stream.Cached())
 		}
 		s.usage.Add(c.project, used)
+		s.counts.Used(c.project, used.Prompt, used.Completion)
 	}
 	level := slog.LevelDebug
 	if s.cfg.LogRequests {
@@ -52,17 +67,13 @@ func (s *Server) settle(c *call) {
 	if !s.log.Enabled(context.Background(), level) {
 		return
 	}
-	status := fasthttp.StatusOK // of a stream, whose RequestCtx is not ours to read
-	if !c.streams {
-		status = c.Response.StatusCode()
-	}
 	id := a.id
 	if id == "" {
 		id = c.id
 	}
 	attrs := []slog.Attr{
 		slog.String("id", id), slog.String("path", a.path), slog.String("project", c.project), slog.Int("status", status), slog.Bool("stream", c.streams),
-		slog.Uint64("prompt", used.Prompt), slog.Uint64("cached", used.Cached), slog.Uint64("completion", used.Completion), slog.Duration("took", s.now().Sub(c.begun)),
+		slog.Uint64("prompt", used.Prompt), slog.Uint64("cached", used.Cached), slog.Uint64("completion", used.Completion), slog.Duration("took", took),
 	}
 	if a.failure != "" {
 		attrs = append(attrs, slog.String("error", a.failure))

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"weir/api"
+	"weir/auth"
 )
 
 // The lines of the log that every request leaves, at Debug unless Config.LogRequests
@@ -67,9 +68,18 @@ func (s *Server) generate(c *call, prepare preparation[*prepared]) {
 		s.fail(c, bad)
 		return
 	}
+	if r := done.reply.recording; r != nil {
+		if r.tenant = c.who.Tenant; r.asked && c.who.Rights&auth.Write == 0 {
+			s.fail(c, api.ErrPermission("The key may not record."))
+			return
+		}
+	}
 	if err := s.constrain(c, m, done); err != nil {
 		s.fail(c, err)
 		return
+	}
+	for i := range done.requests {
+		done.requests[i].Arrived = c.begun
 	}
 	st, err := m.Engine.SubmitAll(done.requests)
 	if err != nil {

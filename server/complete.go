@@ -34,6 +34,7 @@ func (s *Server) complete(c *call, st *engine.Stream, r *reply) {
 	if r.scored {
 		resp.HasPromptLogprobs, resp.PromptLogprobs = true, r.promptLogprobs(st.PromptLogprobs(0))
 	}
+	s.record(r.recording)
 	c.SetContentType("application/json")
 	c.Response.SetBodyRaw(api.AppendResponse(nil, r.meta, r.form, &resp))
 }
@@ -51,6 +52,7 @@ func gather(ctx context.Context, st *engine.Stream, r *reply) ([]gathered, error
 			if err := failed(ev); err != nil {
 				return nil, err
 			}
+			r.recording.add(ev)
 			if choices[ev.Choice].add(r, ev) {
 				live--
 			}

@@ -115,6 +115,7 @@ type Access struct {
 	Feedback *feedback.Book
 	// FeedbackBearer lets tokens in to /feedback/, which is for passwords.
 	FeedbackBearer bool
+	Trajectories   Trajectories // what is below /v1/preview/models
 }
 
 // DefaultConfig returns the configuration of a server that was told nothing.
@@ -123,6 +124,7 @@ func DefaultConfig() Config {
 	limits.Choices = 128 // OpenAI's limit; each choice has its copy of the prompt's ids
 	return Config{
 		Version:        "devel",
+		Access:         Access{Trajectories: DefaultTrajectories()},
 		CORS:           DefaultCORS(),
 		Limits:         limits,
 		MaxBody:        32 << 20,
@@ -177,6 +179,9 @@ func (c *Config) Validate() error {
 		if k == "" {
 			return errors.New("server: an API key is empty")
 		}
+	}
+	if err := c.Trajectories.Validate(); err != nil {
+		return err
 	}
 	return c.Limits.Validate()
 }

@@ -241,7 +241,7 @@ func TestC6C7C8C9Keys(t *testing.T) {
 			t.Errorf("%s %v: %d %s, want %d", c.path, c.headers, status, answer, c.want)
 		}
 	}
-	for _, path := range []string{"/health", "/version", "/ping", "/ready"} {
+	for _, path := range []string{"/health", "/version", "/ping", "/ready", "/metrics"} {
 		if status, answer, _ := h.get("GET", path, ""); status != 200 {
 			t.Errorf("%s: %d %s", path, status, answer)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"weir/api"
 	"weir/engine"
+	"weir/metrics"
 )
 
 var (
@@ -27,41 +28,42 @@ var (
 const statusGone = 499
 
 // errorTable says what the client is told of every error that another room, or
-// another part of this one, returns. An error that is not here is a fault of
+// another part of this one, returns, and what a refusal for it counts as. An error that is not here is a fault of
 // ours: 500, and the log has the rest.
 var errorTable = []struct {
 	is     error
 	answer func(s *Server, err error) *api.Error
+	counts metrics.Reason // "": as nothing, the request or its client is at fault
 }{
 	{errGone, func(*Server, error) *api.Error {
 		return &api.Error{Status: statusGone, Code: statusGone, Type: "ClientClosedRequest", Message: "The client has left."}
-	}},
-	{errTooLarge, func(s *Server, _ error) *api.Error { return api.ErrTooLarge(s.cfg.MaxBody) }},
+	}, ""},
+	{errTooLarge, func(s *Server, _ error) *api.Error { return api.ErrTooLarge(s.cfg.MaxBody) }, ""},
 	{errSlowBody, func(*Server, error) *api.Error {
 		return httpError(fasthttp.StatusRequestTimeout, "The request did not arrive in time.")
-	}},
+	}, ""},
 	{errBrokenBody, func(*Server, error) *api.Error {
 		return httpError(fasthttp.StatusBadRequest, "The request body is incomplete, or its framing is broken.")
-	}},
-	{errMemory, unavailable("The server holds too many request bodies. Please try again later.")},
-	{errQueueFull, unavailable("The server is full: too many requests are waiting. Please try again later.")},
-	{errDraining, unavailable("The server is stopping.")},
+	}, ""},
+	{errMemory, unavailable("The server holds too many request bodies. Please try again later."), metrics.Memory},
+	{errQueueFull, unavailable("The server is full: too many requests are waiting. Please try again later."), metrics.QueueFull},
+	{errDraining, unavailable("The server is stopping."), metrics.Stopping},
 	{errLoading, func(s *Server, _ error) *api.Error {
 		return api.ErrUnavailable("The server is not ready: " + *s.progress.Load())
-	}},
-	{errFailed, unavailable("The engine has failed; the server has to be restarted.")},
-	{errStalled, unavailable("The engine makes no progress.")},
-	{engine.ErrFull, unavailable("The engine is full: too many requests are running or waiting. Please try again later.")},
-	{engine.ErrLoading, unavailable("The model is still loading.")},
-	{engine.ErrStopped, unavailable("The engine has stopped.")},
+	}, metrics.Loading},
+	{errFailed, unavailable("The engine has failed; the server has to be restarted."), metrics.Dead},
+	{errStalled, unavailable("The engine makes no progress."), ""},
+	{engine.ErrFull, unavailable("The engine is full: too many requests are running or waiting. Please try again later."), metrics.EngineFull},
+	{engine.ErrLoading, unavailable("The model is still loading."), metrics.Loading},
+	{engine.ErrStopped, unavailable("The engine has stopped."), metrics.Stopping},
 	// The request's doing, although the model has to run to find it: asked again
 	// it fails again, which is what clients do after a 5xx.
 	{engine.ErrNoToken, func(*Server, error) *api.Error {
 		return badRequest("", "The request's constraints (allowed_token_ids, bad_words, logit_bias, min_tokens) leave no token to draw.")
-	}},
+	}, ""},
 	{engine.ErrInvalid, func(_ *Server, err error) *api.Error {
 		return badRequest("", "%v", err)
-	}},
+	}, ""},
 }
 
 func unavailable(text string) func(*Server, error) *api.Error {
@@ -125,7 +127,20 @@ func (s *Server) logFailure(c *call, e *api.Error, err error) {
 		level = slog.LevelError
 	}
 	c.account.failure = e.Type
+	if c.account.path != "" && c.account.stream == nil {
+		s.countRefusal(err)
+	}
 	s.log.Log(context.Background(), level, logFailed, "id", c.id, "project", c.project, "status", e.Status, "type", e.Type, "error", err, "took", s.now().Sub(c.begun))
+}
+
+// countRefusal counts a request that err has kept from the engine.
+func (s *Server) countRefusal(err error) {
+	for _, row := range errorTable {
+		if row.counts != "" && errors.Is(err, row.is) {
+			s.counts.Rejected(row.counts)
+			return
+		}
+	}
 }
 
 // malformed answers what is not HTTP, or not in time; fasthttp then closes the

@@ -52,7 +52,7 @@ func (s *Server) feedbackBody(c *call) bool {
 	return true
 }
 
-// feedbackType reports whether a Content-Type is JSON's, or none at all: the
+// feedbackType reports whether a Content-Type is JSON's, or none at all, as feedback and trajectories have it: the
 // reference's client sends none (spec F-2).
 func feedbackType(header string) bool {
 	media, _, _ := strings.Cut(header, ";")
@@ -182,7 +182,7 @@ func (s *Server) feedbackQuery(c *call) {
 		}
 		return
 	}
-	s.pour(c, "application/json", func(w io.Writer) error { return s.cfg.Feedback.Query(q, w) })
+	s.pour(c, "application/json", s.feedbackFail, func(w io.Writer) error { return s.cfg.Feedback.Query(q, w) })
 }
 
 func (s *Server) feedbackExport(c *call) {
@@ -197,10 +197,10 @@ func (s *Server) feedbackExport(c *call) {
 		return
 	}
 	if strings.Contains(string(c.Request.Header.Peek("Accept")), "text/csv") {
-		s.pour(c, "text/csv; charset=utf-8", func(w io.Writer) error { return s.cfg.Feedback.ExportCSV(q, w) })
+		s.pour(c, "text/csv; charset=utf-8", s.feedbackFail, func(w io.Writer) error { return s.cfg.Feedback.ExportCSV(q, w) })
 		return
 	}
-	s.pour(c, "application/x-ndjson", func(w io.Writer) error { return s.cfg.Feedback.ExportLines(q, w) })
+	s.pour(c, "application/x-ndjson", s.feedbackFail, func(w io.Writer) error { return s.cfg.Feedback.ExportLines(q, w) })
 }
 
 func (s *Server) feedbackPurge(c *call) {

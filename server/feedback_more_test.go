@@ -228,6 +228,9 @@ func TestFeedbackLargeAnswer(t *testing.T) {
 	if !strings.HasPrefix(csv, "payload.i,creator,payload\r\n0,,\"{\"\"i\"\":0,") {
 		t.Errorf("%.100s", csv)
 	}
+	waitFor(t, "three exports counted", func() bool {
+		return o.house.scraped()[`http_requests_total{handler="/feedback/export",method="POST",status="2xx"}`] == "3"
+	})
 	if strings.Contains(o.log.text.String(), "secret") {
 		t.Error("the log has a payload")
 	}

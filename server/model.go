@@ -30,9 +30,10 @@ type Model struct {
 	// tokenizer_config.json; "": little.
 	TokenizerInfo string
 
-	MaxLen     int  // context in tokens, prompt and output together
-	VocabSize  int  // ids below it can be drawn
-	Priority   bool // the scheduler goes by priority
+	CacheType  string // of keys and values, for GET /metrics; "": unknown
+	MaxLen     int    // context in tokens, prompt and output together
+	VocabSize  int    // ids below it can be drawn
+	Priority   bool   // the scheduler goes by priority
 	Generation Generation
 
 	constraints *constraints

@@ -86,14 +86,14 @@ func TestEveryRouteWantsItsKey(t *testing.T) {
 		s.cfg.APIKeys = []string{"secret"}
 		s.cfg.Functions = Functions{Dev: true, TokenizerInfo: true}
 	})
-	open := map[string]bool{"/health": true, "/ping": true, "/ready": true, "/version": true}
+	open := map[string]bool{"/health": true, "/ping": true, "/ready": true, "/version": true, "/metrics": true}
 	paths := []string{"/v1/models/tiny", "/v1/models/nobody", "/v1/nothing"}
 	for path := range routes {
 		paths = append(paths, path)
 	}
 	for _, path := range paths {
 		method := "POST"
-		if r, ok := h.srv.find(path); ok {
+		if r, _, ok := h.srv.find(path); ok {
 			method, _, _ = strings.Cut(r.methods, ",")
 		}
 		status, answer, header := h.get(method, path, "")

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"runtime"
@@ -12,6 +13,7 @@ import (
 
 	"weir/api"
 	"weir/engine"
+	"weir/metrics"
 )
 
 // track counts a request that generates, until its answer is complete.
@@ -25,6 +27,23 @@ func (s *Server) track(c *call) {
 // serverLoad answers GET /load.
 func (s *Server) serverLoad(c *call) {
 	c.answer(fasthttp.StatusOK, `{"server_load":`+strconv.FormatInt(s.load.Load(), 10)+`}`)
+}
+
+// scrape answers GET /metrics, also while there is no model yet and when the
+// engine has failed. What a project does is for those whom GET /usage tells.
+func (s *Server) scrape(c *call) {
+	header := &c.Request.Header
+	var shows func(string) bool
+	if who := s.sender(true, string(header.Peek("Authorization")), string(header.Peek("X-Api-Key"))); who != nil {
+		shows = who.Covers
+	}
+	var text bytes.Buffer
+	if err := s.counts.WriteText(&text, shows); err != nil {
+		s.fail(c, err)
+		return
+	}
+	c.SetContentType(metrics.ContentType)
+	c.Response.SetBodyRaw(text.Bytes())
 }
 
 // serverInfo answers GET /server_info, for developers. The keys are the

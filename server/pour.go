@@ -2,7 +2,9 @@ package server
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"runtime/debug"
 )
 
 // poured is how much of an answer is held back until it is known to be whole.
@@ -12,12 +14,12 @@ const poured = 256 << 10
 // so that an error has its own status; a large one goes out as it is written, and
 // when writing fails the connection is cut, so that no client takes a part for all.
 // However slowly the client reads, write sees one snapshot and holds little.
-func (s *Server) pour(c *call, contentType string, write func(io.Writer) error) {
+func (s *Server) pour(c *call, contentType string, fail func(*call, error), write func(io.Writer) error) {
 	r, w := io.Pipe()
 	p := &spout{w: w, full: make(chan struct{}), done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
-		p.err = write(p)
+		p.err = guarded(func() error { return write(p) })
 		if p.err == nil && p.over {
 			p.err = p.flush()
 		}
@@ -30,12 +32,23 @@ func (s *Server) pour(c *call, contentType string, write func(io.Writer) error) 
 		c.SetBodyStream(&download{PipeReader: r, c: c, s: s, spout: p}, -1)
 	case <-p.done:
 		if p.err != nil {
-			s.feedbackFail(c, p.err)
+			fail(c, p.err)
 			return
 		}
 		c.SetContentType(contentType)
 		c.Response.SetBodyRaw(p.buf)
 	}
+}
+
+// guarded calls f and turns a panic of it into an error: nobody else would catch it
+// on a goroutine of our own.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v\n%s", errPanic, p, debug.Stack())
+		}
+	}()
+	return f()
 }
 
 // spout is the writing end of an answer.
@@ -90,6 +103,7 @@ func (d *download) Read(b []byte) (int, error) {
 func (d *download) Close() error {
 	_ = d.PipeReader.CloseWithError(errGone) // it returns nil, always
 	<-d.spout.done
+	d.s.settle(d.c)
 	d.c.end()
 	return nil
 }

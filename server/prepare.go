@@ -49,6 +49,10 @@ func (s *Server) prepare(ctx context.Context, m *Model, body []byte, from sender
 	if bad != nil {
 		return nil, bad
 	}
+	recording, bad := s.recording(m, body, q, from.project)
+	if bad != nil {
+		return nil, bad
+	}
 	prompt, tokens, bad := m.prompt(ctx, q)
 	if bad != nil {
 		return nil, bad
@@ -78,6 +82,11 @@ func (s *Server) prepare(ctx context.Context, m *Model, body []byte, from sender
 	}
 	if !q.IncludeReasoning {
 		p.reply.hideThoughts, p.reply.echoThought = true, ""
+	}
+	if recording != nil {
+		p.requests[0].Sampling.Logprobs = engine.RawLogprobs
+		recording.follow(&p.reply)
+		p.reply.recording = recording
 	}
 	return p, nil
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"weir/auth"
 )
 
 // BenchmarkPrepare is everything between a body and the engine for a
@@ -30,7 +32,7 @@ func BenchmarkPrepare(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		p, err := h.srv.prepare(b.Context(), &m, body, sender{})
+		p, err := h.srv.prepare(b.Context(), &m, body, sender{who: auth.Anonymous})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -35,7 +35,8 @@ type reply struct {
 	stream bool
 	usage  bool // a usage chunk at the end of the stream
 
-	texts *texts // nil: the answer is a chat's
+	texts     *texts     // nil: the answer is a chat's
+	recording *recording // nil: this answer is not recorded
 }
 
 // await takes the events that are due into ev. It waits for the first of them,

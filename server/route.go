@@ -37,6 +37,7 @@ var routes = map[string]route{
 	"/health":                     {methods: "GET", open: true, serve: (*Server).health},
 	"/ping":                       {methods: "GET, POST", open: true, serve: (*Server).health},
 	"/ready":                      {methods: "GET", open: true, serve: (*Server).ready},
+	metricsPath:                   {methods: "GET", open: true, serve: (*Server).scrape},
 	"/version":                    {methods: "GET", open: true, serve: (*Server).version},
 	"/openapi.json":               {methods: "GET", serve: (*Server).openAPI},
 	"/usage":                      {methods: "GET", private: true, serve: (*Server).projectUsage},
@@ -50,22 +51,35 @@ func dev(f Functions) bool { return f.Dev }
 // modelPath is followed by the id of a model.
 const modelPath = "/v1/models/"
 
-// find returns the route of a path.
-func (s *Server) find(path string) (route, bool) {
-	if r, ok := routes[path]; ok {
-		return r, r.when == nil || r.when(s.cfg.Functions)
+// metricsPath may be followed by anything (spec chat-completions 1.1).
+const metricsPath = "/metrics"
+
+// noRoute is what paths are called that lead nowhere.
+const noRoute = "none"
+
+// find returns the route of a path, and what all paths of that route are called.
+func (s *Server) find(path string) (r route, name string, found bool) {
+	if r, ok := routes[path]; ok && (r.when == nil || r.when(s.cfg.Functions)) {
+		return r, path, true
 	}
 	if id, ok := strings.CutPrefix(path, modelPath); ok && id != "" {
-		return route{methods: "GET", serve: (*Server).oneModel}, true
+		return route{methods: "GET", serve: (*Server).oneModel}, modelPath + "{id}", true
+	}
+	if strings.HasPrefix(path, metricsPath) {
+		return routes[metricsPath], metricsPath, true
 	}
 	if name, ok := strings.CutPrefix(path, feedbackPath); ok && s.cfg.Feedback != nil {
-		r, ok := feedbackRoutes[name]
-		if !ok && name != "" && !strings.Contains(name, "/") { // an id
-			return route{methods: "GET", serve: (*Server).feedbackGet}, true
+		if r, ok := feedbackRoutes[name]; ok {
+			return r, path, true
 		}
-		return r, ok
+		if name != "" && !strings.Contains(name, "/") { // an id
+			return route{methods: "GET", serve: (*Server).feedbackGet}, feedbackPath + "{id}", true
+		}
 	}
-	return route{}, false
+	if rest, ok := strings.CutPrefix(path, previewModels); ok && s.cfg.Trajectories.Archive != nil {
+		return previewRoute(rest)
+	}
+	return route{}, noRoute, false
 }
 
 // call is one request, from its headers to the last byte of its answer. The
@@ -115,7 +129,8 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 		s.cfg.CORS.preflight(rc)
 		return
 	}
-	r, found := s.find(path)
+	r, name, found := s.find(path)
+	c.account.method, c.account.handler, c.account.bytes = method, name, header.ContentLength()
 	authorization, xAPIKey := string(header.Peek("Authorization")), string(header.Peek("X-Api-Key"))
 	door := doorOf(path)
 	guarded := found && !r.open || strings.HasPrefix(path, "/v1") || door != byKey

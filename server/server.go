@@ -14,6 +14,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"weir/auth"
+	"weir/metrics"
 	"weir/usage"
 )
 
@@ -31,13 +32,17 @@ type Server struct {
 	bodies    budget
 	load      atomic.Int64 // requests that generate; counted with LoadTracking
 
+	uploads  atomic.Int64 // log requests being read
+	recorder *recorder    // nil: nothing is recorded
+
 	model    atomic.Pointer[Model]
 	progress atomic.Pointer[string] // why there is no model yet
 	failed   atomic.Bool            // there will be no answers any more
 	draining atomic.Bool
 	exposed  atomic.Bool // other machines can reach it
 
-	usage *usage.Ledger
+	usage  *usage.Ledger
+	counts *metrics.Metrics
 
 	base context.Context // of every request
 	stop context.CancelCauseFunc
@@ -57,7 +62,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, keys: cfg.Keys, salts: newSalter(),
-		bodies: budget{most: cfg.MaxBodies}, now: time.Now, newID: func() string { return randomHex(8) },
+		bodies: budget{most: cfg.MaxBodies}, counts: metrics.New(), now: time.Now, newID: func() string { return randomHex(8) },
 	}
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.conns = newConnections(newWatcher(s.log), cfg.WriteTimeout)
@@ -77,6 +82,9 @@ func New(cfg Config) (*Server, error) {
 		if s.usage, err = usage.Open(usage.DefaultConfig()); err != nil {
 			return nil, err
 		}
+	}
+	if cfg.Trajectories.Archive != nil {
+		s.recorder = newRecorder(s)
 	}
 	s.SetProgress("the model is loading")
 	s.http = &fasthttp.Server{
@@ -133,6 +141,7 @@ func (s *Server) SetModel(m *Model) error {
 		return err
 	}
 	m.constraints = newConstraints(m)
+	s.counts.SetEngine(m.Engine, metrics.Model{Name: m.Names[0], MaxLen: m.MaxLen, CacheType: m.CacheType})
 	s.model.Store(m)
 	g := &m.Generation
 	s.log.Info("model ready", "names", m.Names, "max_model_len", m.MaxLen, "temperature", or(nil, g.Temperature, 1), "top_p", or(nil, g.TopP, 1),
@@ -173,5 +182,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.conns.watch.close()
 	s.queue.close()
 	s.compiling.close()
+	if s.recorder != nil {
+		s.recorder.close()
+	}
 	return err
 }

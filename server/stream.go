@@ -244,6 +244,7 @@ func (b *sse) event(ev *engine.Event) {
 		b.textEvent(ev)
 		return
 	}
+	b.r.recording.add(ev)
 	c := &b.chunk
 	*c = api.Chunk{Choice: int(ev.Choice), Content: view(ev.Text)}
 	if ev.Token >= 0 {
@@ -289,6 +290,7 @@ func (b *sse) end() {
 	b.s.settle(b.call)
 	b.buf = append(b.buf, api.Done...)
 	b.over = true
+	b.s.record(b.r.recording)
 }
 
 // fail ends the stream with an error event: just closing the connection would

@@ -148,6 +148,9 @@ func TestFull(t *testing.T) {
 	h.srv.bodies.used.Add(h.srv.cfg.MaxBodies)
 	full("the bodies", "too many request bodies")
 	h.srv.bodies.used.Add(-h.srv.cfg.MaxBodies)
+	for _, reason := range []string{"engine_full", "queue_full", "memory"} {
+		h.told("two of each", map[string]string{`weir:rejected_requests_total{reason="` + reason + `"}`: "2"})
+	}
 	close(gate)
 	wg.Wait()
 }

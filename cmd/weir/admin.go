@@ -101,7 +101,7 @@ type local struct {
 }
 
 func (r *records) local() *local {
-	return &local{names: []string{"feedback"}, dbs: []*store.DB{r.feedback}, book: r.book}
+	return &local{names: databases, dbs: []*store.DB{r.feedback, r.trajectories}, book: r.book}
 }
 
 // openLocal opens the databases in dir, which no server uses.

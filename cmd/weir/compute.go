@@ -23,6 +23,7 @@ type computer struct {
 	engine      *engine.Engine
 	spec        backend.Spec
 	kvBytes     int64
+	cacheType   string // of keys and values
 	fingerprint string
 	about       string // the device, in words
 }
@@ -43,10 +44,11 @@ var formats = map[string]struct {
 func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOptions, progress func(done, total int64)) (*computer, error) {
 	c := &computer{}
 	cfg := &s.network.Config
-	weightType, kvType := formats[*o.dtype].compute, formats[*o.kvDtype]
-	if *o.kvDtype == "auto" {
-		kvType = formats["bfloat16"]
+	c.cacheType = *o.kvDtype
+	if c.cacheType == "auto" {
+		c.cacheType = "bfloat16"
 	}
+	weightType, kvType := formats[*o.dtype].compute, formats[c.cacheType]
 	for name, n := range map[string]int{"block-size": *o.blockSize, "max-num-seqs": *o.maxSeqs, "max-num-batched-tokens": *o.maxTokens, "max-num-queued": *o.maxLive} {
 		if n < 1 { // below, 0 stands for a default
 			return nil, usageError{fmt.Errorf("--%s %d: it takes 1 or more", name, n)}

@@ -13,6 +13,7 @@ import (
 
 	"weir/feedback"
 	"weir/store"
+	"weir/trajectory/archive"
 )
 
 // databases are the folders in a data directory that weir store is about.
@@ -25,6 +26,10 @@ type records struct {
 	book     *feedback.Book
 	admin    *admin
 	done     func()
+
+	trajectories *store.DB
+	archive      *archive.Archive
+	spool        string // a folder for files that end with their request
 }
 
 // openRecords begins to open the databases in dir, and returns before they are
@@ -45,6 +50,9 @@ func openRecords(dir string, minFree int64, retention []retainRule, log *slog.Lo
 		return nil, err
 	}
 	r.book = feedback.New(r.feedback, feedback.DefaultConfig())
+	if err := r.openTrajectories(cfg); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -53,6 +61,24 @@ func openRecords(dir string, minFree int64, retention []retainRule, log *slog.Lo
 	}()
 	r.done = func() { cancel(); <-ended }
 	return r, nil
+}
+
+// openTrajectories begins to open the archive: a database of its own, so that the
+// compaction of gigabytes of rollouts delays no feedback (decision 13).
+func (r *records) openTrajectories(cfg store.Config) (err error) {
+	cfg.Dir = filepath.Join(r.dir, "trajectories")
+	cfg.ValueLogFile = 256 << 20
+	if r.trajectories, err = store.Start(cfg); err != nil {
+		return err
+	}
+	if r.archive, err = archive.New(r.trajectories, cfg.Log); err != nil {
+		return err
+	}
+	r.spool = filepath.Join(r.dir, "spool")
+	if err := os.MkdirAll(r.spool, 0o700); err != nil {
+		return fmt.Errorf("--data-dir: %w", err)
+	}
+	return nil
 }
 
 // upkeep repairs indexes after damage, says which backups are possible once the
@@ -116,6 +142,12 @@ func (r *records) Close() error {
 	}
 	if r.feedback != nil {
 		err = errors.Join(err, r.feedback.Close())
+	}
+	if r.archive != nil {
+		r.archive.Close()
+	}
+	if r.trajectories != nil {
+		err = errors.Join(err, r.trajectories.Close())
 	}
 	return err
 }

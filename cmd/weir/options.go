@@ -95,6 +95,7 @@ type dataOptions struct {
 	minFree     size
 	retention   *[]string
 	bearer      *bool
+	record      *[]string
 }
 
 func bindData(fs *pflag.FlagSet) (o *dataOptions) {
@@ -103,6 +104,8 @@ func bindData(fs *pflag.FlagSet) (o *dataOptions) {
 	fs.Var(&o.minFree, "min-free-disk", "space on the disk of --data-dir below which nothing is written and the answer is 503")
 	o.retention = fs.StringArray("feedback-retention", nil, "`PROJECT=DAYS`: delete a project's feedback after so many days; PROJECT may be team/* or *; repeat for more, the first that fits counts (default: keep it)")
 	o.bearer = fs.Bool("feedback-bearer", false, "accept Bearer tokens for feedback, beside Basic")
+	o.record = fs.StringArray("record-trajectories", nil, "keep the chat completions of a `PROJECT`, team/project or team/* or *, as trajectories with token ids and log-probabilities; repeat for more (default: only those that ask with record_split in engine_xargs)")
+	fs.Lookup("record-trajectories").NoOptDefVal = "*"
 	return o
 }
 
@@ -112,7 +115,7 @@ func bindHTTP(fs *pflag.FlagSet) (o *httpOptions) {
 	o.port = fs.Int("port", 8000, "TCP `port` to listen on; 0 takes a free one")
 	o.socket = fs.String("uds", "", "listen on this Unix `socket` instead of an address")
 	o.rootPath = fs.String("root-path", "", "`prefix` of every path, for a proxy that passes it on")
-	o.keys = fs.StringArray("api-key", nil, "`key` that opens all but /health, /ping, /ready and /version; repeat for more (default: open to everybody)")
+	o.keys = fs.StringArray("api-key", nil, "`key` that opens all but /health, /ping, /ready, /version and /metrics; repeat for more (default: open to everybody)")
 	o.maxLogprobs = fs.Int("max-logprobs", 20, "most top_logprobs and prompt_logprobs; -1 is the vocabulary")
 	o.logprobsMode = fs.String("logprobs-mode", "raw_logprobs", "`mode` of the log-probabilities of generated tokens: raw_logprobs are the model's own, processed_logprobs those of the distribution that was drawn from")
 	o.reasoningField = oneOf(fs, "reasoning-field", "name of the field with the model's thoughts; reasoning_content is the older name", "reasoning", "reasoning_content", "both")
@@ -132,6 +135,6 @@ func bindHTTP(fs *pflag.FlagSet) (o *httpOptions) {
 	o.logLevel = oneOf(fs, "log-level", "what is logged to standard error", "info", "debug", "warn", "error")
 	o.logRequests = fs.Bool("enable-log-requests", false, "log every finished request: id, project, status, tokens, time; never what was said")
 	o.requestIDs = fs.Bool("enable-request-id-headers", true, "send X-Request-Id with every response: the request's, or a random one")
-	o.dataDir = fs.String("data-dir", "", "`folder` for what outlives the process, the counts of GET /usage and feedback; several servers may share the counts, only one has the feedback, and \"\" keeps nothing (default: $XDG_DATA_HOME/weir, else ~/.local/share/weir)")
+	o.dataDir = fs.String("data-dir", "", "`folder` for what outlives the process, the counts of GET /usage, feedback and trajectories; several servers may share the counts, only one has the others, and \"\" keeps nothing (default: $XDG_DATA_HOME/weir, else ~/.local/share/weir)")
 	return o
 }

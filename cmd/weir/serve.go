@@ -113,6 +113,7 @@ func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, d *data
 	}
 	defer func() { err = errors.Join(err, kept.Close()) }()
 	cfg.Feedback, cfg.FeedbackBearer = kept.book, *d.bearer
+	cfg.Trajectories.Archive, cfg.Trajectories.Spool, cfg.Trajectories.Record = kept.archive, kept.spool, *d.record
 	if srv, err = server.New(cfg); err != nil {
 		return err
 	}
@@ -121,7 +122,7 @@ func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, d *data
 		return err
 	}
 	if cfg.Keys.Open() && !loopback(ln.Addr()) {
-		log.Warn("listening beyond this machine without --api-key or --credentials: everybody who reaches it can chat; feedback is refused", "address", ln.Addr())
+		log.Warn("listening beyond this machine without --api-key or --credentials: everybody who reaches it can chat; feedback and trajectories are refused", "address", ln.Addr())
 	}
 	log.Info("listening", "url", url, "model", src.names[0])
 
@@ -187,7 +188,7 @@ func (c *computer) served(s *source, priority bool) *server.Model {
 	return &server.Model{
 		Names: s.names, Root: s.root, Created: time.Now(), Fingerprint: c.fingerprint,
 		Engine: c.engine, Tokenizer: s.tokenizer, Chat: s.chat, TokenizerInfo: s.info,
-		MaxLen: c.spec.MaxSeqTokens, VocabSize: c.spec.VocabSize, Priority: priority, Generation: s.defaults,
+		CacheType: c.cacheType, MaxLen: c.spec.MaxSeqTokens, VocabSize: c.spec.VocabSize, Priority: priority, Generation: s.defaults,
 	}
 }
 
@@ -258,6 +259,6 @@ func (d *dataOptions) open(dir, byDefault string, log *slog.Logger) (*records, e
 	if err == nil || dir != byDefault {
 		return r, err
 	}
-	log.Warn("feedback is not kept; set --data-dir to a folder that can be written to", "error", err)
+	log.Warn("feedback and trajectories are not kept; set --data-dir to a folder that can be written to", "error", err)
 	return openRecords("", 0, nil, log)
 }

@@ -13,10 +13,15 @@ import (
 // leave sends feedback to a server, as a client without keys.
 func leave(t *testing.T, url, project, note string) {
 	t.Helper()
-	body := `{"project_id":"` + project + `","trace_ref":"weave:///` + project + `/call/1","feedback_type":"wandb.note.1","payload":{"note":"` + note + `"},"feedback_id":"x"}`
+	send(t, url+"/feedback/replace", `{"project_id":"`+project+`","trace_ref":"weave:///`+project+`/call/1","feedback_type":"wandb.note.1","payload":{"note":"`+note+`"},"feedback_id":"x"}`)
+}
+
+// send posts a body until it is taken.
+func send(t *testing.T, url, body string) {
+	t.Helper()
 	// The store may still be opening.
 	for {
-		resp, err := http.Post(url+"/feedback/replace", "application/json", strings.NewReader(body))
+		resp, err := http.Post(url, "application/json", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,6 +51,7 @@ func TestStore(t *testing.T) {
 		leave(t, url, "acme/support", "first")
 		leave(t, url, "acme/other", "second")
 		leave(t, url, "acme/support", "third")
+		send(t, url+"/v1/preview/models/agent/log", `{"split":"train","trajectory_groups":[{"trajectories":[{"reward":1.0}]}]}`)
 		file := filepath.Join(t.TempDir(), "backup")
 		check := func(when string) {
 			t.Helper()
@@ -81,6 +87,16 @@ func TestStore(t *testing.T) {
 		check("restored")
 		url, stop = startServe(t, "--data-dir", dir, "--min-free-disk", "0")
 		leave(t, url, "acme/new", "fourth")
+		send(t, url+"/v1/preview/models/agent/log", `{"split":"train","trajectory_groups":[{"trajectories":[{"reward":2.0}]}]}`)
+		resp, err := http.Get(url + "/v1/preview/models/agent/export?format=jsonl-groups")
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || strings.Count(string(lines), "\n") != 2 || !strings.Contains(string(lines), `"reward":1.0`) {
+			t.Errorf("trajectories: %s %v", lines, err)
+		}
 		stop()
 		if _, out, _ := tool("export", "--data-dir", dir); strings.Count(out, "\n") != 4 {
 			t.Errorf("all records: %s", out)

@@ -1,0 +1,229 @@
+// Package metrics counts what a server and its engine do, and says it in the
+// text format of Prometheus. The names, labels and buckets are those of vLLM
+// (spec chat-completions 16), so that dashboards, autoscalers and gateways made
+// for it work; what only this server has begins with "weir:".
+//
+// A choice counts like a request of its own where the reference engine's does:
+// in prompt_tokens, the latencies and the histograms by request. There are no
+// series of what this server does not have: speculative decoding, adapters,
+// media, sleep, KV transfer. The process's own go_* series are there; process_*
+// is not, for it lists the open files, of which a server with many clients has
+// too many for a scrape every 50 ms.
+//
+// Nothing here waits for the engine, and the engine waits for nobody here: it
+// reports once per step under a lock that a scrape holds while it copies a few
+// kilobytes.
+package metrics
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+
+	"weir/engine"
+)
+
+// ContentType is that of WriteText.
+const ContentType = string(expfmt.FmtText)
+
+// Reason says why a request was refused that had nothing wrong with it.
+type Reason string
+
+// The reasons. Each has its series from the start, so that the first refusal is
+// an increase.
+const (
+	EngineFull Reason = "engine_full"
+	QueueFull  Reason = "queue_full"
+	Memory     Reason = "memory"
+	Loading    Reason = "loading"
+	Stopping   Reason = "stopping"
+	Dead       Reason = "failed"
+)
+
+var reasons = []Reason{EngineFull, QueueFull, Memory, Loading, Stopping, Dead}
+
+// Metrics are the series of a server. Its methods are for everybody.
+type Metrics struct {
+	registry, private *prometheus.Registry
+	engine            atomic.Pointer[series] // nil: no model yet
+
+	requests                    *prometheus.CounterVec
+	duration                    *prometheus.HistogramVec
+	durationFine                prometheus.Histogram
+	requestBytes, responseBytes *prometheus.SummaryVec
+
+	rejected                                           *prometheus.CounterVec
+	projectRequests, projectPrompt, projectGenerations *prometheus.CounterVec
+	projects                                           struct {
+		sync.Mutex
+		known map[string]bool
+	}
+}
+
+// New returns the series of a server that has no model yet.
+func New() *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry(), private: prometheus.NewRegistry()}
+	m.projects.known = map[string]bool{}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	// Names, labels and buckets of prometheus-fastapi-instrumentator, by which
+	// the reference engine measures its HTTP.
+	m.requests = counter("http_requests_total", "Total number of requests by method, status and handler.", "method", "status", "handler")
+	m.duration = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "http_request_duration_seconds",
+		Help: "Latency by handler and method, to the end of the answer.", Buckets: []float64{.1, .5, 1}}, []string{"handler", "method"})
+	m.durationFine = prometheus.NewHistogram(prometheus.HistogramOpts{Name: "http_request_duration_highr_seconds", Help: "Latency of all requests, in many buckets.",
+		Buckets: []float64{.01, .025, .05, .075, .1, .25, .5, .75, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 7.5, 10, 30, 60}})
+	m.requestBytes = prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: "http_request_size_bytes", Help: "Content length of requests by handler; 0 where there is none."}, []string{"handler"})
+	m.responseBytes = prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: "http_response_size_bytes", Help: "Content length of answers by handler; 0 for a stream."}, []string{"handler"})
+
+	m.rejected = counter("weir:rejected_requests_total", "Requests refused for what they cannot help, by reason.", "reason")
+	for _, r := range reasons {
+		m.rejected.WithLabelValues(string(r))
+	}
+	m.projectRequests = counter("weir:project_requests_total", "Requests that the engine accepted, by project.", "project")
+	m.projectPrompt = counter("weir:project_prompt_tokens_total", "Prompt tokens of requests that got a token, by project.", "project")
+	m.projectGenerations = counter("weir:project_generation_tokens_total", "Output tokens by project.", "project")
+	m.registry.MustRegister(m.requests, m.duration, m.durationFine, m.requestBytes, m.responseBytes, m.rejected, current{m}, collectors.NewGoCollector())
+	m.private.MustRegister(m.projectRequests, m.projectPrompt, m.projectGenerations)
+	return m
+}
+
+// current collects the series of the engine there is. What it collects is not
+// known beforehand: the labels and buckets are the model's.
+type current struct{ *Metrics }
+
+func (c current) Describe(chan<- *prometheus.Desc) {}
+
+func (c current) Collect(ch chan<- prometheus.Metric) {
+	if s := c.engine.Load(); s != nil {
+		s.collect(ch)
+	}
+}
+
+// Model is what the series have to know of a model.
+type Model struct {
+	Name      string // the label model_name
+	MaxLen    int    // tokens, at least 1
+	CacheType string // of keys and values; "": unknown
+}
+
+// SetEngine makes e, which has to be ready, the engine whose series are shown.
+// They begin at 0.
+func (m *Metrics) SetEngine(e *engine.Engine, about Model) {
+	s := newSeries(e, about)
+	e.Observe(s.observe)
+	m.engine.Store(s)
+}
+
+// Request is an HTTP request that has been answered.
+type Request struct {
+	Method, Handler             string // of its route; "none" if it has none
+	Status                      int
+	Took                        time.Duration
+	RequestBytes, ResponseBytes int // less than 0: not known
+}
+
+// quiet are handlers that are asked every few seconds by machines, and are not
+// counted (the list is the reference engine's).
+var quiet = map[string]bool{"/metrics": true, "/health": true, "/load": true, "/ping": true, "/ready": true, "/version": true, "/server_info": true}
+
+// Answered counts a request.
+func (m *Metrics) Answered(r Request) {
+	if quiet[r.Handler] {
+		return
+	}
+	switch r.Method {
+	case "GET", "POST", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS":
+	default: // clients may call a method what they like
+		r.Method = "other"
+	}
+	m.requests.WithLabelValues(r.Method, strconv.Itoa(r.Status/100)+"xx", r.Handler).Inc()
+	m.duration.WithLabelValues(r.Handler, r.Method).Observe(r.Took.Seconds())
+	m.durationFine.Observe(r.Took.Seconds())
+	m.requestBytes.WithLabelValues(r.Handler).Observe(float64(max(0, r.RequestBytes)))
+	m.responseBytes.WithLabelValues(r.Handler).Observe(float64(max(0, r.ResponseBytes)))
+}
+
+// Rejected counts a request that was refused.
+func (m *Metrics) Rejected(r Reason) { m.rejected.WithLabelValues(string(r)).Inc() }
+
+// Labels that no project has, for want of a slash.
+const (
+	noProject     = "none"
+	otherProjects = "other"
+)
+
+// maxProjects is how many projects have series of their own, those that came
+// first; GET /usage has them all. Names come from clients, and every one that
+// was ever seen costs memory here and wherever series are stored.
+const maxProjects = 32
+
+func (m *Metrics) projectLabel(project string) string {
+	if project == "" {
+		return noProject
+	}
+	p := &m.projects
+	p.Lock()
+	defer p.Unlock()
+	if !p.known[project] {
+		if len(p.known) == maxProjects {
+			return otherProjects
+		}
+		p.known[project] = true
+	}
+	return project
+}
+
+// Used counts a request that the engine accepted, and its tokens, for a
+// project; "" is none.
+func (m *Metrics) Used(project string, prompt, generated uint64) {
+	label := m.projectLabel(project)
+	m.projectRequests.WithLabelValues(label).Inc()
+	m.projectPrompt.WithLabelValues(label).Add(float64(prompt))
+	m.projectGenerations.WithLabelValues(label).Add(float64(generated))
+}
+
+// WriteText writes all series, but of those by project only the projects that
+// shows wants; "" are requests without one, "other" those that share a series.
+// nil wants none.
+func (m *Metrics) WriteText(w io.Writer, shows func(project string) bool) error {
+	families, err := m.registry.Gather()
+	if err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	if shows != nil {
+		private, err := m.private.Gather()
+		if err != nil {
+			return fmt.Errorf("metrics: %w", err)
+		}
+		for _, f := range private {
+			f.Metric = slices.DeleteFunc(f.Metric, func(s *dto.Metric) bool {
+				project := s.Label[0].GetValue()
+				if project == noProject {
+					project = ""
+				}
+				return !shows(project)
+			})
+			if len(f.Metric) > 0 {
+				families = append(families, f)
+			}
+		}
+	}
+	enc := expfmt.NewEncoder(w, expfmt.FmtText)
+	for _, f := range families {
+		if err := enc.Encode(f); err != nil {
+			return fmt.Errorf("metrics: %w", err)
+		}
+	}
+	return nil
+}

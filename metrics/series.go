@@ -1,0 +1,312 @@
+package metrics
+
+import (
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"weir/engine"
+)
+
+// The histograms of an engine.
+const (
+	promptTokens = iota
+	generationTokens
+	longestGeneration
+	maxTokens
+	computedTokens
+	choices
+	iterationTokens
+	firstToken
+	interToken
+	perToken
+	total
+	queued
+	inference
+	prefill
+	decode
+	firstTokenFine
+	interTokenFine
+	histograms // how many there are
+)
+
+var (
+	choiceBounds    = []float64{1, 2, 5, 10, 20}
+	iterationBounds = []float64{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}
+	firstBounds     = []float64{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560}
+	tokenBounds     = []float64{.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
+	requestBounds   = []float64{.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}
+
+	// The reference engine's buckets say nothing of a model that needs less
+	// than 10 ms for a token.
+	fineBounds = []float64{.0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10}
+)
+
+// oneTwoFive are 1, 2, 5, 10, 20, 50 … up to most.
+func oneTwoFive(most int) []float64 {
+	var bounds []float64
+	for decade := 1; len(bounds) < maxBounds-2; decade *= 10 {
+		for _, f := range []int{1, 2, 5} {
+			if f*decade > most {
+				return bounds
+			}
+			bounds = append(bounds, float64(f*decade))
+		}
+	}
+	return bounds
+}
+
+// maxBounds is the most buckets that a histogram has, but for the last.
+const maxBounds = 32
+
+// cells are a histogram's counts: of the values up to each bound that are above
+// the one before it, and of those above all.
+type cells struct {
+	counts [maxBounds + 1]uint64
+	sum    float64
+}
+
+// tally is all that is counted of reports: plain memory, so that a copy of it is
+// one moment of everything.
+type tally struct {
+	prompt, cached, generated uint64
+	ended                     [6]uint64 // choices by engine.Reason
+	cells                     [histograms]cells
+}
+
+// series are the series of an engine.
+type series struct {
+	engine *engine.Engine
+	bounds [histograms][]float64
+	names  [histograms]name
+	scalar []scalar
+	info   prometheus.Metric
+
+	mu struct {
+		sync.Mutex
+		tally
+	}
+}
+
+// scalar is a counter or gauge.
+type scalar struct {
+	name
+	gauge bool
+	value func(*engine.Stats, *tally) float64
+}
+
+// name is what the library has to know of a series, made once: its own
+// histograms of constants make a map, sort it and copy the labels every time.
+type name struct {
+	desc   *prometheus.Desc
+	labels []*dto.LabelPair
+}
+
+func newName(text, help string, labels prometheus.Labels) name {
+	d := prometheus.NewDesc(text, help, nil, labels)
+	return name{d, prometheus.MakeLabelPairs(d, nil)}
+}
+
+// point is a series at a moment.
+type point struct {
+	name
+	counter   *dto.Counter // one of the three
+	gauge     *dto.Gauge
+	histogram *dto.Histogram
+}
+
+func (p point) Desc() *prometheus.Desc { return p.desc }
+
+func (p point) Write(m *dto.Metric) error {
+	m.Label, m.Counter, m.Gauge, m.Histogram = p.labels, p.counter, p.gauge, p.histogram
+	return nil
+}
+
+func (c *cells) histogram(bounds []float64) *dto.Histogram {
+	h := &dto.Histogram{SampleSum: &c.sum, Bucket: make([]*dto.Bucket, len(bounds))}
+	all, upTo, n := make([]dto.Bucket, len(bounds)), make([]uint64, len(bounds)), uint64(0)
+	for i := range bounds {
+		n += c.counts[i]
+		upTo[i] = n
+		all[i].UpperBound, all[i].CumulativeCount = &bounds[i], &upTo[i]
+		h.Bucket[i] = &all[i]
+	}
+	n += c.counts[len(bounds)]
+	h.SampleCount = &n
+	return h
+}
+
+// number is what the engine is called: there is one.
+const number = "0"
+
+func newSeries(e *engine.Engine, about Model) *series {
+	s := &series{engine: e}
+	own := prometheus.Labels{"model_name": about.Name, "engine": number}
+	tokens := oneTwoFive(about.MaxLen)
+	for i, h := range [histograms]struct {
+		name, help string
+		bounds     []float64
+	}{
+		promptTokens:      {"vllm:request_prompt_tokens", "Prompt tokens of a finished request.", tokens},
+		generationTokens:  {"vllm:request_generation_tokens", "Output tokens of a finished request.", tokens},
+		longestGeneration: {"vllm:request_max_num_generation_tokens", "Output tokens of the longest choice of a request.", tokens},
+		maxTokens:         {"vllm:request_params_max_tokens", "The most output tokens that a finished request could have had.", tokens},
+		computedTokens:    {"vllm:request_prefill_kv_computed_tokens", "Prompt tokens of a finished request that were computed, not cached.", tokens},
+		choices:           {"vllm:request_params_n", "Choices of a finished request.", choiceBounds},
+		iterationTokens:   {"vllm:iteration_tokens_total", "Prompt and output tokens of an engine step that gave tokens; prompts count with their first token.", iterationBounds},
+		firstToken:        {"vllm:time_to_first_token_seconds", "Time from arrival to the first token.", firstBounds},
+		interToken:        {"vllm:inter_token_latency_seconds", "Time between two outputs of a request.", tokenBounds},
+		perToken:          {"vllm:request_time_per_output_token_seconds", "Time from the first to the last token of a finished request, by tokens after the first.", tokenBounds},
+		total:             {"vllm:e2e_request_latency_seconds", "Time from arrival to the end of a request.", requestBounds},
+		queued:            {"vllm:request_queue_time_seconds", "Time a finished request waited for its first step.", requestBounds},
+		inference:         {"vllm:request_inference_time_seconds", "Time from the first step of a finished request to its last token.", requestBounds},
+		prefill:           {"vllm:request_prefill_time_seconds", "Time from the first step of a finished request to its first token.", requestBounds},
+		decode:            {"vllm:request_decode_time_seconds", "Time from the first to the last token of a finished request.", requestBounds},
+		firstTokenFine:    {"weir:time_to_first_token_seconds", "Time from arrival to the first token, in buckets for fast models.", fineBounds},
+		interTokenFine:    {"weir:inter_token_latency_seconds", "Time between two outputs of a request, in buckets for fast models.", fineBounds},
+	} {
+		s.bounds[i], s.names[i] = h.bounds, newName(h.name, h.help, own)
+	}
+
+	add := func(gauge bool, name, help string, value func(*engine.Stats, *tally) float64, more ...string) {
+		labels := prometheus.Labels{}
+		for k, v := range own {
+			labels[k] = v
+		}
+		for i := 0; i < len(more); i += 2 {
+			labels[more[i]] = more[i+1]
+		}
+		s.scalar = append(s.scalar, scalar{newName(name, help, labels), gauge, value})
+	}
+	gauge := func(name, help string, value func(*engine.Stats) float64) {
+		add(true, name, help, func(st *engine.Stats, _ *tally) float64 { return value(st) })
+	}
+	count := func(name, help string, value func(*engine.Stats, *tally) uint64, more ...string) {
+		add(false, name, help, func(st *engine.Stats, t *tally) float64 { return float64(value(st, t)) }, more...)
+	}
+	gauge("vllm:num_requests_running", "Sequences that are computed.", func(st *engine.Stats) float64 { return float64(st.Running) })
+	gauge("vllm:num_requests_waiting", "Sequences that wait, preempted ones among them.", func(st *engine.Stats) float64 { return float64(st.Waiting) })
+	gauge("vllm:kv_cache_usage_perc", "Part of the KV blocks that is in use, 0 to 1.", func(st *engine.Stats) float64 {
+		return float64(st.BlocksUsed) / float64(max(1, st.BlocksTotal))
+	})
+	count("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", func(st *engine.Stats, _ *tally) uint64 { return st.PrefixQueries })
+	count("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache.", func(st *engine.Stats, _ *tally) uint64 { return st.PrefixHits })
+	count("vllm:num_preemptions_total", "Times that a sequence's KV blocks were taken back.", func(st *engine.Stats, _ *tally) uint64 { return st.Preemptions })
+	count("vllm:prompt_tokens_total", "Prompt tokens of requests that got their first token.", func(_ *engine.Stats, t *tally) uint64 { return t.prompt })
+	count("vllm:prompt_tokens_cached_total", "Of those, tokens that were cached.", func(_ *engine.Stats, t *tally) uint64 { return t.cached })
+	const source = "Prompt tokens by where their keys and values came from."
+	count("vllm:prompt_tokens_by_source_total", source, func(_ *engine.Stats, t *tally) uint64 { return t.prompt - t.cached }, "source", "local_compute")
+	count("vllm:prompt_tokens_by_source_total", source, func(_ *engine.Stats, t *tally) uint64 { return t.cached }, "source", "local_cache_hit")
+	count("vllm:generation_tokens_total", "Output tokens.", func(_ *engine.Stats, t *tally) uint64 { return t.generated })
+	for _, r := range []struct {
+		reason engine.Reason
+		name   string
+	}{{engine.Stop, "stop"}, {engine.Length, "length"}, {engine.Repeated, "repetition"}, {engine.Failed, "error"}, {engine.Aborted, "abort"}} {
+		count("vllm:request_success_total", "Finished requests by reason. Those whose client left are in weir:aborted_requests_total alone.", func(_ *engine.Stats, t *tally) uint64 { return t.ended[r.reason] }, "finished_reason", r.name)
+	}
+	count("weir:aborted_requests_total", "Requests that ended because their client left, or the server stopped.", func(st *engine.Stats, _ *tally) uint64 { return st.Finished[engine.Aborted] })
+	count("weir:forced_tokens_total", "Output tokens that a constraint left no alternative to, taken without a forward pass.", func(st *engine.Stats, _ *tally) uint64 { return st.ForcedTokens })
+	count("weir:engine_reopened_total", "Times that the backend failed and was opened again.", func(st *engine.Stats, _ *tally) uint64 { return st.Reopened })
+	count("weir:engine_steps_total", "Engine steps.", func(st *engine.Stats, _ *tally) uint64 { return st.Steps })
+
+	// Gateways size their picture of the prefix cache by it. The first block is
+	// no one's.
+	spec := e.Spec()
+	labels := prometheus.Labels{"engine": number, "block_size": strconv.Itoa(spec.BlockTokens), "num_gpu_blocks": strconv.Itoa(spec.NumBlocks - 1), "enable_prefix_caching": "False"}
+	if e.Caching() {
+		labels["enable_prefix_caching"] = "True" // as Python says it
+	}
+	if about.CacheType != "" {
+		labels["cache_dtype"] = about.CacheType
+	}
+	s.info = prometheus.MustNewConstMetric(prometheus.NewDesc("vllm:cache_config_info", "The KV cache, in labels.", nil, labels), prometheus.GaugeValue, 1)
+	return s
+}
+
+// observe takes a report of the engine in. The engine's loop calls it.
+func (s *series) observe(r *engine.Report) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := &s.mu.tally
+	t.prompt += uint64(r.Prompt)
+	t.cached += uint64(r.Cached)
+	t.generated += uint64(r.Tokens)
+	if r.Tokens > 0 {
+		s.tokens(iterationTokens, r.Prompt+r.Tokens)
+	}
+	for _, d := range r.First {
+		s.time(firstToken, d, 1)
+		s.time(firstTokenFine, d, 1)
+	}
+	for _, g := range r.Gaps {
+		s.time(interToken, g.D, g.N)
+		s.time(interTokenFine, g.D, g.N)
+	}
+	for i := range r.Ended {
+		s.end(&r.Ended[i])
+	}
+}
+
+// end books the end of a choice. One whose client has left is no finished
+// request.
+func (s *series) end(e *engine.Ended) {
+	if e.Reason == engine.Aborted {
+		return
+	}
+	s.mu.ended[e.Reason]++
+	s.tokens(promptTokens, e.Prompt)
+	s.tokens(generationTokens, e.Output)
+	s.tokens(maxTokens, e.MaxTokens)
+	s.tokens(computedTokens, e.Prompt-e.Cached)
+	if e.N > 0 {
+		s.tokens(choices, e.N)
+		s.tokens(longestGeneration, e.Longest)
+	}
+	s.time(total, e.Total, 1)
+	if e.Queue >= 0 {
+		s.time(queued, e.Queue, 1)
+	}
+	if e.Prefill >= 0 {
+		s.time(prefill, e.Prefill, 1)
+		s.time(decode, e.Decode, 1)
+		s.time(inference, e.Prefill+e.Decode, 1)
+	}
+	if e.Output > 1 {
+		s.time(perToken, e.Decode/time.Duration(e.Output-1), 1)
+	}
+}
+
+func (s *series) time(h int, d time.Duration, n int) { s.value(h, d.Seconds(), n) }
+
+func (s *series) tokens(h, n int) { s.value(h, float64(n), 1) }
+
+// value counts v n times.
+func (s *series) value(h int, v float64, n int) {
+	i, _ := slices.BinarySearch(s.bounds[h], v)
+	c := &s.mu.cells[h]
+	c.counts[i] += uint64(n)
+	c.sum += v * float64(n)
+}
+
+func (s *series) collect(ch chan<- prometheus.Metric) {
+	st := s.engine.Stats()
+	s.mu.Lock()
+	t := s.mu.tally
+	s.mu.Unlock()
+	ch <- s.info
+	for _, m := range s.scalar {
+		v := m.value(&st, &t)
+		if m.gauge {
+			ch <- point{name: m.name, gauge: &dto.Gauge{Value: &v}}
+		} else {
+			ch <- point{name: m.name, counter: &dto.Counter{Value: &v}}
+		}
+	}
+	for h, bounds := range s.bounds {
+		ch <- point{name: s.names[h], histogram: t.cells[h].histogram(bounds)}
+	}
+}

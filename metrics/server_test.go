@@ -1,0 +1,144 @@
+package metrics
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Spec 16: status in classes; probes are not counted; no client makes labels.
+func TestHTTP(t *testing.T) {
+	m := New()
+	for _, r := range []Request{
+		{"POST", "/v1/chat/completions", 200, 50 * time.Millisecond, 100, 1000}, {"POST", "/v1/chat/completions", 204, 2 * time.Second, -1, 0},
+		{"POST", "/v1/chat/completions", 404, 0, 1, 1}, {"BREW", "none", 404, 0, 1, 1}, {"ICED", "none", 418, 0, 1, 1},
+		{"GET", "/metrics", 200, 0, 0, 0}, {"GET", "/health", 200, 0, 0, 0}, {"GET", "/load", 200, 0, 0, 0}, {"POST", "/ping", 200, 0, 0, 0}, {"GET", "/version", 200, 0, 0, 0}, {"GET", "/server_info", 200, 0, 0, 0}, {"GET", "/ready", 200, 0, 0, 0},
+	} {
+		m.Answered(r)
+	}
+	p := scrape(t, m, false)
+	got := map[string]float64{}
+	for _, s := range p["http_requests_total"].Metric {
+		got[strings.Join(pairs(s), " ")] = s.Counter.GetValue()
+	}
+	if want := map[string]float64{
+		"handler=/v1/chat/completions method=POST status=2xx": 2, "handler=/v1/chat/completions method=POST status=4xx": 1, "handler=none method=other status=4xx": 2,
+	}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	d := p.find(t, "http_request_duration_seconds", "handler=/v1/chat/completions", "method=POST").Histogram
+	if d.GetSampleCount() != 3 || d.Bucket[0].GetCumulativeCount() != 2 || p.find(t, "http_request_duration_highr_seconds").Histogram.GetSampleCount() != 5 {
+		t.Errorf("%v", d)
+	}
+	in, out := p.find(t, "http_request_size_bytes", "handler=/v1/chat/completions").Summary, p.find(t, "http_response_size_bytes", "handler=/v1/chat/completions").Summary
+	if in.GetSampleSum() != 101 || out.GetSampleSum() != 1001 || out.GetSampleCount() != 3 {
+		t.Errorf("%v %v", in, out)
+	}
+}
+
+// TestProjects: the first projects have series, the others share one; who may
+// not read /usage sees none.
+func TestProjects(t *testing.T) {
+	m := New()
+	for i := range 2*maxProjects + 1 {
+		m.Used(fmt.Sprintf("team/%d", i), 10, 3)
+	}
+	m.Used("team/1", 5, 2)
+	m.Used("", 7, 1)
+	p := scrape(t, m, true)
+	for _, c := range []struct {
+		name, project string
+		want          float64
+	}{
+		{"weir:project_requests_total", "team/1", 2}, {"weir:project_prompt_tokens_total", "team/1", 15}, {"weir:project_generation_tokens_total", "team/1", 5},
+		{"weir:project_requests_total", "other", maxProjects + 1}, {"weir:project_prompt_tokens_total", "none", 7},
+	} {
+		if got := p.value(t, c.name, "project="+c.project); got != c.want {
+			t.Errorf("%s of %s is %v, want %v", c.name, c.project, got, c.want)
+		}
+	}
+	if n := len(p["weir:project_requests_total"].Metric); n != maxProjects+2 {
+		t.Errorf("%d series", n)
+	}
+	for _, c := range []struct {
+		shows func(string) bool
+		want  []string
+	}{
+		{func(p string) bool { return p == "team/3" }, []string{"project=team/3"}}, {func(p string) bool { return p == "" }, []string{"project=none"}},
+		{func(p string) bool { return p == "other" }, []string{"project=other"}}, {func(string) bool { return false }, nil},
+	} {
+		var got []string
+		if f := scrapeAs(t, m, c.shows)["weir:project_requests_total"]; f != nil {
+			for _, s := range f.Metric {
+				got = append(got, pairs(s)...)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%v, want %v", got, c.want)
+		}
+	}
+	for name := range scrape(t, m, false) {
+		if strings.Contains(name, "project") {
+			t.Errorf("everybody sees %s", name)
+		}
+	}
+}
+
+func TestRejected(t *testing.T) {
+	m := New()
+	m.Rejected(QueueFull)
+	p := scrape(t, m, false)
+	for _, r := range reasons {
+		want := 0.
+		if r == QueueFull {
+			want = 1
+		}
+		if got := p.value(t, "weir:rejected_requests_total", "reason="+string(r)); got != want {
+			t.Errorf("%s: %v, want %v", r, got, want)
+		}
+	}
+}
+
+// TestMetricsDocument: api/METRICS.md has every series, with its type, labels
+// and help, and no others. The go_* are the library's.
+func TestMetricsDocument(t *testing.T) {
+	source, err := os.ReadFile("../api/METRICS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var have []string
+	for line := range strings.Lines(string(source)) {
+		if strings.HasPrefix(line, "| `") {
+			have = append(have, strings.TrimSpace(line))
+		}
+	}
+	slices.Sort(have)
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, simple, nil)
+		defer h.stop()
+		h.m.Used("", 1, 1)
+		h.m.Answered(Request{Method: "POST", Handler: "/x", Status: 200})
+		var want []string
+		for name, f := range scrape(t, h.m, true) {
+			if strings.HasPrefix(name, "go_") {
+				continue
+			}
+			labels := map[string]bool{}
+			for _, m := range f.Metric {
+				for _, l := range m.Label {
+					labels[l.GetName()] = true
+				}
+			}
+			want = append(want, fmt.Sprintf("| `%s` | %s | %s | %s |", name, strings.ToLower(f.GetType().String()), strings.Join(slices.Sorted(maps.Keys(labels)), ", "), f.GetHelp()))
+		}
+		slices.Sort(want)
+		if !slices.Equal(have, want) {
+			t.Errorf("want\n%s", strings.Join(want, "\n"))
+		}
+	})
+}

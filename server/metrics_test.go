@@ -1,0 +1,275 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"weir/backend/sim"
+	"weir/engine"
+)
+
+// scraped is GET /metrics: values by series as they are written.
+func (h *house) scraped(headers ...string) map[string]string {
+	h.t.Helper()
+	status, text, header := h.get("GET", "/metrics", "", headers...)
+	if status != 200 || header.Get("Content-Type") != "text/plain; version=0.0.4; charset=utf-8" {
+		h.t.Fatalf("%d %v", status, header)
+	}
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	if _, err := parser.TextToMetricFamilies(strings.NewReader(text)); err != nil {
+		h.t.Errorf("%v in %s", err, text)
+	}
+	all := map[string]string{}
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line[0] != '#' {
+			at := strings.LastIndexByte(line, ' ')
+			all[line[:at]] = line[at+1:]
+		}
+	}
+	return all
+}
+
+// told compares series, without the labels that all of the engine's have.
+func (h *house) told(what string, want map[string]string, headers ...string) {
+	h.t.Helper()
+	got := h.scraped(headers...)
+	for name, value := range want {
+		full := name
+		if strings.Contains(name, ":") && !strings.HasPrefix(name, "weir:project") && !strings.HasPrefix(name, "weir:rejected") {
+			const own = `{engine="0",` // finished_reason comes between
+			base, labels, _ := strings.Cut(name, "{")
+			if full = base + own + `model_name="tiny"}`; labels != "" && labels < "m" {
+				full = base + own + strings.TrimSuffix(labels, "}") + `,model_name="tiny"}`
+			} else if labels != "" {
+				full = base + own + `model_name="tiny",` + labels
+			}
+		}
+		if got[full] != value {
+			h.t.Errorf("%s: %s is %q, want %s", what, full, got[full], value)
+		}
+	}
+}
+
+// C148: what is said after ten requests of P prompt and ten output tokens (spec
+// chat-completions 16), as soon as the last answer has been read.
+func TestC148Metrics(t *testing.T) {
+	t.Parallel()
+	for depth := 1; depth <= 2; depth++ {
+		for _, stream := range []bool{false, true} {
+			h := newHouse(t, func(s *setup) { s.spec.Depth = depth })
+			prompt := h.complete(t, map[string]any{"max_tokens": 10, "ignore_eos": true}).Usage.Prompt
+			for i := range 9 {
+				if status, answer := h.chat(map[string]any{"max_tokens": 10, "ignore_eos": true, "stream": stream, "cache_salt": fmt.Sprint(i)}); status != 200 {
+					t.Fatal(answer)
+				}
+			}
+			want := map[string]string{
+				"vllm:prompt_tokens_total":                                   fmt.Sprint(10 * prompt),
+				`vllm:prompt_tokens_by_source_total{source="local_compute"}`: fmt.Sprint(10 * prompt),
+				"vllm:prefix_cache_queries_total":                            fmt.Sprint(10 * prompt),
+				"vllm:generation_tokens_total":                               "100",
+				`vllm:request_success_total{finished_reason="length"}`:       "10",
+				`vllm:request_success_total{finished_reason="stop"}`:         "0",
+				`vllm:request_success_total{finished_reason="abort"}`:        "0",
+				"vllm:inter_token_latency_seconds_count":                     "90",
+				"vllm:num_requests_running":                                  "0",
+				"vllm:num_requests_waiting":                                  "0",
+				"vllm:num_preemptions_total":                                 "0",
+				"vllm:iteration_tokens_total_sum":                            fmt.Sprint(10*prompt + 100),
+				"vllm:iteration_tokens_total_count":                          "100",
+				"vllm:request_params_max_tokens_sum":                         "100",
+			}
+			for _, name := range []string{"time_to_first_token_seconds", "e2e_request_latency_seconds", "request_queue_time_seconds", "request_prefill_time_seconds", "request_decode_time_seconds",
+				"request_inference_time_seconds", "request_params_n", "request_params_max_tokens", "request_prompt_tokens", "request_generation_tokens"} {
+				want["vllm:"+name+"_count"] = "10"
+			}
+			h.told(fmt.Sprintf("depth %d, stream %v", depth, stream), want)
+			h.told("HTTP", map[string]string{
+				`http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx"}`:    "10",
+				`weir:project_requests_total{project="none"}`:                                       "10",
+				`http_request_duration_seconds_count{handler="/v1/chat/completions",method="POST"}`: "10",
+				`http_response_size_bytes_count{handler="/v1/chat/completions"}`:                    "10",
+			})
+			if v := h.scraped()[`vllm:cache_config_info{block_size="16",enable_prefix_caching="True",engine="0",num_gpu_blocks="256"}`]; v != "1" {
+				t.Errorf("cache_config_info is %q", v)
+			}
+		}
+	}
+}
+
+// Latencies begin when the request has come, before it waits to be prepared;
+// the queue is the engine's.
+func TestMetricsArrival(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	h.srv.now = func() time.Time { return time.Now().Add(-time.Hour) }
+	h.complete(t, nil)
+	all := h.scraped()
+	for name, late := range map[string]bool{"time_to_first_token_seconds": true, "e2e_request_latency_seconds": true, "request_queue_time_seconds": false, "request_inference_time_seconds": false} {
+		v, err := strconv.ParseFloat(all["vllm:"+name+`_sum{engine="0",model_name="tiny"}`], 64)
+		if err != nil || late != (v >= 3600) {
+			t.Errorf("%s is %v s", name, v)
+		}
+	}
+}
+
+// C8, spec 1.1: everybody may scrape, at any path that begins so, but only read.
+// Who may not read /usage learns of no project.
+func TestC8MetricsAccess(t *testing.T) {
+	t.Parallel()
+	const key = "Authorization: Bearer k"
+	h := newHouse(t, func(s *setup) { s.cfg.APIKeys = []string{"k"} })
+	if status, answer, _ := h.get("POST", chatPath, base(t, nil), key, "Compat-Project: red/apples"); status != 200 {
+		t.Fatal(answer)
+	}
+	for _, path := range []string{"/metrics", "/metrics/", "/metricsx", "/metrics/a/b"} {
+		status, text, _ := h.get("GET", path, "")
+		if status != 200 || !strings.Contains(text, "vllm:num_requests_running{") || strings.Contains(text, "red/apples") {
+			t.Errorf("%s: %d %s", path, status, text)
+		}
+		if status, _, header := h.get("POST", path, ""); status != 405 || header.Get("Allow") != "GET" {
+			t.Errorf("POST %s: %d %v", path, status, header)
+		}
+	}
+	h.told("with the key", map[string]string{`weir:project_requests_total{project="red/apples"}`: "1"}, key)
+	h.srv.exposed.Store(true)
+	h.told("with the key", map[string]string{`weir:project_requests_total{project="red/apples"}`: "1"}, key)
+
+	open := newHouse(t, nil)
+	open.complete(t, nil, "Compat-Project: red/apples")
+	open.told("this machine", map[string]string{`weir:project_requests_total{project="red/apples"}`: "1"})
+	open.srv.exposed.Store(true)
+	if _, text, _ := open.get("GET", "/metrics", ""); strings.Contains(text, "weir:project") {
+		t.Error("other machines see projects")
+	}
+}
+
+// A scrape is answered whatever the server's state: gateways take silence for
+// overload.
+func TestMetricsInEveryState(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, func(s *setup) { s.noModel = true })
+	h.chat(nil)
+	h.told("loading", map[string]string{`weir:rejected_requests_total{reason="loading"}`: "1", `http_requests_total{handler="/v1/chat/completions",method="POST",status="5xx"}`: "1"})
+	if err := h.srv.SetModel(h.model); err != nil {
+		t.Fatal(err)
+	}
+
+	// While a step does not end, requests that run and wait are seen.
+	gate := make(chan struct{})
+	reached := make(chan struct{}, 1)
+	h.setHook(func(c sim.Call, _ int) error {
+		if c == sim.End {
+			select {
+			case reached <- struct{}{}:
+			default:
+			}
+			<-gate
+		}
+		return nil
+	})
+	var clients sync.WaitGroup
+	clients.Go(func() { h.chat(nil) })
+	<-reached
+	h.told("in a step", map[string]string{"vllm:num_requests_running": "1", "vllm:num_requests_waiting": "0"})
+	close(gate)
+	clients.Wait()
+
+	h.get("GET", "/health", "")
+	h.srv.Fail(errors.New("gone"))
+	h.chat(nil)
+	h.get("GET", "/health", "")
+	h.told("failed", map[string]string{`weir:rejected_requests_total{reason="failed"}`: "1", `vllm:request_success_total{finished_reason="length"}`: "1"})
+}
+
+// What the client did wrong is no rejection; handlers are routes, not paths; no
+// probe counts, and no preflight.
+func TestMetricsHTTP(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	h.chat(map[string]any{"max_tokens": -1})
+	h.chat(map[string]any{"model": "nobody"})
+	for _, path := range []string{"/v1/models/tiny", "/v1/models/alias", "/v1/models/%2e", "/a", "/b", "/v1/c", "/tokenizer_info", "/health", "/ping", "/ready", "/version", "/load"} {
+		h.get("GET", path, "")
+	}
+	h.get("GET", chatPath, "")
+	h.get("OPTIONS", chatPath, "", "Origin: http://page", "Access-Control-Request-Method: POST")
+	resp := h.do("POST", chatPath, base(t, map[string]any{"stream": true, "max_tokens": 900, "ignore_eos": true}), "Compat-Project: a/b")
+	if _, err := io.ReadFull(resp.Body, make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close() // leaves
+	h.idle()
+	waitFor(t, "the account", func() bool { return h.scraped()[`weir:project_requests_total{project="a/b"}`] == "1" })
+	h.told("all", map[string]string{
+		`http_requests_total{handler="/v1/chat/completions",method="POST",status="4xx"}`: "2",
+		`http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx"}`: "1",
+		`http_requests_total{handler="/v1/chat/completions",method="GET",status="4xx"}`:  "1",
+		`http_requests_total{handler="/v1/models/{id}",method="GET",status="2xx"}`:       "2",
+		`http_requests_total{handler="/v1/models/{id}",method="GET",status="4xx"}`:       "1",
+		`http_requests_total{handler="none",method="GET",status="4xx"}`:                  "4",
+		"weir:aborted_requests_total":                         "1",
+		`vllm:request_success_total{finished_reason="abort"}`: "0",
+		"http_request_duration_highr_seconds_count":           "11",
+	})
+	for _, reason := range []string{"engine_full", "queue_full", "memory", "loading", "stopping", "failed"} {
+		h.told("no rejection", map[string]string{`weir:rejected_requests_total{reason="` + reason + `"}`: "0"})
+	}
+}
+
+// A project's tokens are those of GET /usage.
+func TestMetricsProjects(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	c := h.complete(t, map[string]any{"n": 3, "temperature": 1, "max_tokens": 7, "ignore_eos": true}, "Compat-Project: a/b")
+	h.chat(map[string]any{"max_tokens": -1}, "Compat-Project: a/b")
+	h.told("n 3", map[string]string{
+		`weir:project_requests_total{project="a/b"}`:          "1",
+		`weir:project_prompt_tokens_total{project="a/b"}`:     fmt.Sprint(c.Usage.Prompt),
+		`weir:project_generation_tokens_total{project="a/b"}`: "21",
+		"vllm:request_params_n_sum":                           "3",
+		"vllm:request_params_n_count":                         "1",
+		"vllm:e2e_request_latency_seconds_count":              "3",
+	})
+}
+
+// Scrapes beside requests that come, stream and leave.
+func TestMetricsUnderLoad(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, func(s *setup) { s.spec.Depth = 2 })
+	var clients sync.WaitGroup
+	for i := range 4 {
+		clients.Go(func() {
+			for j := range 10 {
+				h.chat(map[string]any{"stream": j%2 == 0, "n": 2, "temperature": 1, "seed": i})
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { clients.Wait(); close(done) }()
+	var text bytes.Buffer
+	for over := false; !over; {
+		select {
+		case <-done:
+			over = true
+		default:
+		}
+		text.Reset()
+		if err := h.srv.counts.WriteText(&text, func(string) bool { return true }); err != nil {
+			t.Error(err)
+		}
+	}
+	if st := h.eng.Stats(); st.Finished[engine.Length]+st.Finished[engine.Stop] != 80 || !strings.Contains(text.String(), "vllm:request_params_n_count{engine=\"0\",model_name=\"tiny\"} 40\n") {
+		t.Errorf("%+v\n%s", st, text.String())
+	}
+}

@@ -1,0 +1,279 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/valyala/fasthttp"
+
+	"weir/api"
+	"weir/auth"
+	"weir/store"
+	"weir/trajectory"
+	"weir/trajectory/archive"
+	"weir/trajectory/export"
+)
+
+// Trajectories are the settings of the routes below /v1/preview/models (spec
+// trajectories).
+type Trajectories struct {
+	// Archive keeps what is logged; nil: there are no such paths. Whoever opened it
+	// closes it, after Shutdown.
+	Archive *archive.Archive
+	Limits  trajectory.Limits
+	// MaxBody bounds the body of a log request, as it is sent and decoded, MaxRatio
+	// decoded bytes for each sent.
+	MaxBody  int64
+	MaxRatio int
+	// MaxUploads is how many log requests are read at a time; more get 429.
+	MaxUploads int
+	// Idle is how long the client may send nothing. There is no limit for the
+	// body as a whole.
+	Idle time.Duration
+	// Registered refuses models for which nothing was logged.
+	Registered bool
+	// Record lists projects, "team/project", "team/*" or "*", whose chat completions
+	// are recorded. Others are if they ask for it.
+	Record []string
+	// Spool is a folder for temporary files; "": the system's.
+	Spool string
+}
+
+// DefaultTrajectories returns the settings of section 6, without an archive.
+func DefaultTrajectories() Trajectories {
+	return Trajectories{Limits: trajectory.DefaultLimits(), MaxBody: 8 << 30, MaxRatio: 200, MaxUploads: 32, Idle: time.Minute}
+}
+
+// Validate reports the first value that makes no sense.
+func (t *Trajectories) Validate() error {
+	if t.MaxBody <= 0 || t.MaxRatio <= 0 || t.MaxUploads <= 0 || t.Idle <= 0 {
+		return fmt.Errorf("server: Config.Trajectories: MaxBody %d, MaxRatio %d, MaxUploads %d, Idle %v: want more than 0", t.MaxBody, t.MaxRatio, t.MaxUploads, t.Idle)
+	}
+	return t.Limits.Validate()
+}
+
+const previewModels = "/v1/preview/models"
+
+// preview is a function that has a model id in its path.
+type preview func(s *Server, c *call, model string)
+
+// previews are found by what follows the model id; * is any one segment.
+var previews = []struct {
+	path   string
+	method string
+	serve  preview
+}{
+	{"", "DELETE", (*Server).deleteModel},
+	{"/log", "POST", (*Server).logTrajectories},
+	{"/logs", "GET", (*Server).listLogs},
+	{"/logs/*", "DELETE", (*Server).deleteLog},
+	{"/trajectories", "GET", (*Server).listTrajectories},
+	{"/trajectories", "DELETE", (*Server).deleteTrajectories},
+	{"/trajectories/*/*/*", "GET", (*Server).oneTrajectory},
+	{"/export", "GET", (*Server).exportTrajectories},
+	{"/metrics", "GET", (*Server).trajectoryMetrics},
+	{"/rewards", "POST", (*Server).setRewards},
+}
+
+// previewRoute finds the function for what follows /v1/preview/models in a path as
+// it was sent: a slash in a model id is escaped there, and splits nothing (T-5).
+// name is what all paths of the function are called.
+func previewRoute(path string) (r route, name string, found bool) {
+	if path == "" {
+		return route{methods: "GET", serve: (*Server).previewModels}, previewModels, true
+	}
+	segments := strings.Split(path, "/") // the first is empty, the second the model
+	if segments[0] != "" || len(segments) < 2 || segments[1] == "" {
+		return r, noRoute, false
+	}
+	rest := segments[2:]
+	functions := make(map[string]preview)
+	var methods []string
+	for _, p := range previews {
+		want := strings.Split(p.path, "/")[1:]
+		if p.path == "" {
+			want = nil
+		}
+		if slices.EqualFunc(want, rest, func(w, s string) bool { return w == s || w == "*" && s != "" }) {
+			functions[p.method], name = p.serve, previewModels+"/{id}"+p.path
+			methods = append(methods, p.method)
+		}
+	}
+	if methods == nil {
+		return r, noRoute, false
+	}
+	return route{methods: strings.Join(methods, ", "), serve: func(s *Server, c *call) {
+		model, ok := modelID(segments[1])
+		if !ok {
+			s.refuse(c, invalid([]string{"path", "model_id"}, "value_error", "Value error, not a model id"))
+			return
+		}
+		functions[string(c.Method())](s, c, model)
+	}}, name, true
+}
+
+// modelID reads a model id from its segment of the path: 1 to 256 bytes of text
+// without control characters, and not what a file system might take for more than
+// a name.
+func modelID(segment string) (string, bool) {
+	id, err := url.PathUnescape(segment)
+	return id, err == nil && validModel(id)
+}
+
+func validModel(id string) bool {
+	return id != "" && len(id) <= 256 && id != "." && id != ".." && utf8.ValidString(id) && !strings.ContainsFunc(id, unicode.IsControl)
+}
+
+// segment is the n-th part of the path behind the model id, as it was sent.
+func (c *call) segment(n int) string {
+	rest := strings.TrimPrefix(c.path, previewModels)
+	return strings.Split(rest, "/")[2+n]
+}
+
+// allowed reports whether the caller has a right, or answers with 403.
+func (s *Server) allowed(c *call, right auth.Rights) bool {
+	if c.who.Rights&right == right {
+		return true
+	}
+	s.refuse(c, errForbidden)
+	return false
+}
+
+var errForbidden = errors.New("server: the key has no right to do this")
+
+// invalid is a 422 with one detail.
+func invalid(loc []string, code, msg string) error {
+	return &trajectory.Invalid{Details: []trajectory.Detail{{Loc: loc, Type: code, Msg: msg}}}
+}
+
+// Errors of the body of a log request.
+var (
+	errRatio    = errors.New("server: the request body expands too much")
+	errEncoding = errors.New("server: the request body is not what its Content-Encoding says")
+	errMedia    = errors.New("server: unsupported media type")
+	errUploads  = errors.New("server: too many uploads")
+)
+
+// refusals say what the client is told of an error of these routes. One that is
+// not here is a fault of ours: 500, and the log has the rest.
+var refusals = []struct {
+	is     error
+	status int
+	detail func(s *Server) string
+}{
+	{errGone, statusGone, say("The client has left.")},
+	{errForbidden, fasthttp.StatusForbidden, say("The key has no right to do this")},
+	{archive.ErrNotFound, fasthttp.StatusNotFound, say("Not found")},
+	{archive.ErrConflict, fasthttp.StatusConflict, say("The Idempotency-Key was used for another body")},
+	{archive.ErrFixed, fasthttp.StatusConflict, say("A trajectory that was logged keeps its reward")},
+	{archive.ErrChanged, fasthttp.StatusConflict, say("The trajectories have been changed meanwhile")},
+	{trajectory.ErrTooLarge, fasthttp.StatusRequestEntityTooLarge, func(s *Server) string {
+		return fmt.Sprintf("Trajectory too large (limit %d bytes)", s.cfg.Trajectories.Limits.Trajectory)
+	}},
+	{trajectory.ErrTooMany, fasthttp.StatusRequestEntityTooLarge, func(s *Server) string {
+		return fmt.Sprintf("Too many trajectories (limit %d)", s.cfg.Trajectories.Limits.Trajectories)
+	}},
+	{errTooLarge, fasthttp.StatusRequestEntityTooLarge, func(s *Server) string {
+		return fmt.Sprintf("Request body too large (limit %d bytes)", s.cfg.Trajectories.MaxBody)
+	}},
+	{errRatio, fasthttp.StatusRequestEntityTooLarge, func(s *Server) string {
+		return fmt.Sprintf("Request body too large (limit %d bytes for each byte sent)", s.cfg.Trajectories.MaxRatio)
+	}},
+	{errSlowBody, fasthttp.StatusRequestTimeout, say("Request timeout")},
+	{errBrokenBody, fasthttp.StatusBadRequest, say("The request body is incomplete")},
+	{errEncoding, fasthttp.StatusBadRequest, say("The request body is not what its Content-Encoding says")},
+	{errMedia, fasthttp.StatusUnsupportedMediaType, say("Unsupported Media Type")},
+	{errUploads, fasthttp.StatusTooManyRequests, say("Too many uploads at a time")},
+	{trajectory.ErrMemory, fasthttp.StatusServiceUnavailable, say("The server holds too many request bodies")},
+	{errDraining, fasthttp.StatusServiceUnavailable, say("The server is stopping")},
+	{store.ErrOpening, fasthttp.StatusServiceUnavailable, say("The store is being opened")},
+	{store.ErrClosed, fasthttp.StatusServiceUnavailable, say("The server is stopping")},
+	{store.ErrBusy, fasthttp.StatusServiceUnavailable, say("Too many writes are waiting")},
+	{store.ErrFull, fasthttp.StatusServiceUnavailable, say("There is too little space left on the disk")},
+	{store.ErrFailed, fasthttp.StatusServiceUnavailable, say("The disk did not take the write; whether it is there is not known")},
+	{archive.ErrDamaged, fasthttp.StatusInternalServerError, say("What is stored is damaged")},
+	{store.ErrCorrupt, fasthttp.StatusInternalServerError, say("What is stored is damaged")},
+}
+
+func say(text string) func(*Server) string { return func(*Server) string { return text } }
+
+// refuse answers with an error, in the shape of the trajectory interface.
+func (s *Server) refuse(c *call, err error) {
+	status, body := fasthttp.StatusInternalServerError, detailBody("Internal Server Error")
+	if bad := (*trajectory.Invalid)(nil); errors.As(err, &bad) {
+		status, body = fasthttp.StatusUnprocessableEntity, appendDetails(nil, bad.Details)
+	} else if i := slices.IndexFunc(refusals, func(r struct {
+		is     error
+		status int
+		detail func(s *Server) string
+	}) bool {
+		return errors.Is(err, r.is)
+	}); i >= 0 {
+		status, body = refusals[i].status, detailBody(refusals[i].detail(s))
+	}
+	level := slog.LevelDebug
+	if status == fasthttp.StatusInternalServerError {
+		level = slog.LevelError
+	}
+	s.log.Log(context.Background(), level, logFailed, "id", c.id, "tenant", c.who.Tenant, "status", status, "error", err, "took", s.now().Sub(c.begun))
+	h := &c.Response.Header
+	h.Del("Content-Encoding")
+	h.Del("Content-Disposition")
+	if status == fasthttp.StatusServiceUnavailable || status == fasthttp.StatusTooManyRequests {
+		h.Set("Retry-After", strconv.Itoa(s.retryAfter()))
+	}
+	if status == statusGone {
+		c.SetConnectionClose()
+	}
+	c.answer(status, string(body))
+}
+
+func detailBody(text string) []byte {
+	return append(api.AppendString([]byte(`{"detail":`), text), '}')
+}
+
+func appendDetails(d []byte, list []trajectory.Detail) []byte {
+	d = append(d, `{"detail":[`...)
+	for i, e := range list {
+		if i > 0 {
+			d = append(d, ',')
+		}
+		d = append(d, `{"loc":[`...)
+		for j, name := range e.Loc {
+			if j > 0 {
+				d = append(d, ',')
+			}
+			d = api.AppendString(d, name)
+		}
+		d = api.AppendString(append(d, `],"msg":`...), e.Msg)
+		d = append(api.AppendString(append(d, `,"type":`...), e.Type), '}')
+	}
+	return append(d, "]}"...)
+}
+
+// found answers with JSON.
+func (c *call) found(body []byte) { c.answer(fasthttp.StatusOK, string(body)) }
+
+func appendReceipt(d []byte, model string, r *archive.Receipt) []byte {
+	d = api.AppendString(append(d, `{"id":`...), r.ID.String())
+	d = api.AppendString(append(d, `,"object":"trajectory_log","model_id":`...), model)
+	d = api.AppendString(append(d, `,"split":`...), r.Split)
+	d = append(r.Received.AppendFormat(append(d, `,"received_at":"`...), export.TimeFormat), '"')
+	d = appendCounts(d, r.Counts)
+	return strconv.AppendInt(append(d, `,"bytes":`...), r.Bytes, 10)
+}
+
+func appendCounts(d []byte, n trajectory.Counts) []byte {
+	d = strconv.AppendInt(append(d, `,"groups":`...), int64(n.Groups), 10)
+	d = strconv.AppendInt(append(d, `,"trajectories":`...), int64(n.Trajectories), 10)
+	return strconv.AppendInt(append(d, `,"exceptions":`...), int64(n.Exceptions), 10)
+}

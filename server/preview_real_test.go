@@ -1,0 +1,320 @@
+package server
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Log requests over real sockets: cut, slow, many, large.
+
+func postLog(length int, headers ...string) string {
+	return strings.Replace(post(length, headers...), chatPath, agentPath+"/log", 1)
+}
+
+// tokens is a trajectory as a trainer sends it, about size bytes long.
+func tokens(size int) string {
+	var b strings.Builder
+	b.WriteString(`{"messages_and_choices":[{"role":"user","content":"board"},{"finish_reason":"stop","logprobs":{"content":[`)
+	for i := 0; b.Len() < size; i++ {
+		fmt.Fprintf(&b, `{"token":"token_id:%d","bytes":[%d,%d],"logprob":-0.%06d,"top_logprobs":[]},`, i*7919%151_000, i%256, i*31%256, i*104_729%1_000_000)
+	}
+	b.WriteString(`{}]},"message":{"role":"assistant","content":"up"}}],"reward":1}`)
+	return b.String()
+}
+
+// Checklist 19: whatever the client does in the middle of a body, nothing of it is
+// seen, what was staged goes, and the server still works.
+func TestLogCut(t *testing.T) {
+	h, l := previewHouse(t, func(s *setup) { s.tcp = true; s.cfg.Trajectories.Idle = quick })
+	var many []string
+	for range 24 {
+		many = append(many, tokens(400_000))
+	}
+	body := one(many...)
+	part := len(body) * 9 / 10
+	var z bytes.Buffer
+	zw := gzip.NewWriter(&z)
+	_, _ = io.WriteString(zw, body)
+	_ = zw.Close()
+	zipped := z.String()
+	chunk := func(s string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(s), s) }
+	for name, c := range map[string]struct {
+		send   string
+		end    func(*raw)
+		status int // 0: no answer is awaited
+	}{
+		"closed":               {postLog(len(body)) + body[:part], func(r *raw) { r.Close() }, 0},
+		"reset":                {postLog(len(body)) + body[:part], func(r *raw) { _ = r.Conn.(*net.TCPConn).SetLinger(0); r.Close() }, 0},
+		"half-closed":          {postLog(len(body)) + body[:part], func(r *raw) { _ = r.Conn.(*net.TCPConn).CloseWrite() }, 0},
+		"silent":               {postLog(len(body)) + body[:part], func(*raw) {}, 408},
+		"chunked, closed":      {postLog(-1, "Transfer-Encoding: chunked") + chunk(body[:part]), func(r *raw) { r.Close() }, 0},
+		"chunked, silent":      {postLog(-1, "Transfer-Encoding: chunked") + chunk(body[:part]), func(*raw) {}, 408},
+		"chunked, ended early": {postLog(-1, "Transfer-Encoding: chunked") + chunk(body[:part]) + "0\r\n\r\n", func(*raw) {}, 422},
+		"chunked, broken":      {postLog(-1, "Transfer-Encoding: chunked") + chunk(body[:part]) + "xyz\r\n", func(*raw) {}, 400},
+		"gzip, silent":         {postLog(len(zipped), "Content-Encoding: gzip") + zipped[:len(zipped)/2], func(*raw) {}, 408},
+		"all but white space":  {postLog(len(body)+9000) + body + strings.Repeat(" ", 8999), func(r *raw) { r.Close() }, 0},
+		"silent at the end":    {postLog(len(body)+9000) + body + strings.Repeat(" ", 8999), func(*raw) {}, 408},
+		"too little to stage":  {postLog(100_000) + body[:10_000], func(r *raw) { r.Close() }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := h.raw(t)
+			r.send(c.send)
+			if strings.HasPrefix(name, "closed") || name == "half-closed" || name == "reset" {
+				waitFor(t, "staging", func() bool { return l.keys(t, 'D') > 0 })
+			}
+			c.end(r)
+			if c.status != 0 {
+				status, answer, _ := r.answer()
+				if status != c.status || !strings.HasPrefix(answer, `{"detail":`) {
+					t.Errorf("%d %s, want %d", status, answer, c.status)
+				}
+			}
+			waitFor(t, "the space to be freed", func() bool { return l.keys(t, 'D') == 0 && l.keys(t, 'U') == 0 && h.srv.uploads.Load() == 0 })
+			if l.keys(t, 'B') != 0 {
+				t.Error("something is visible")
+			}
+		})
+	}
+	h.log200(t, agentPath, body)
+	if entries, _ := h.list(t, agentPath+"/trajectories?limit=1000"); len(entries) != 24 {
+		t.Errorf("%d trajectories", len(entries))
+	}
+}
+
+// T-34: a body may take as long as it likes, if it comes at all.
+func TestLogSlowly(t *testing.T) {
+	h, _ := previewHouse(t, func(s *setup) {
+		s.tcp = true
+		s.cfg.ReadTimeout, s.cfg.BodyTimeout, s.cfg.Trajectories.Idle = quick, quick, time.Second
+	})
+	body := one(tokens(50_000))
+	r := h.raw(t)
+	r.send(postLog(len(body)) + body[:prefetched])
+	rest := body[prefetched:]
+	for begin := time.Now(); time.Since(begin) < 4*quick; time.Sleep(quick / 2) {
+		n := min(100, len(rest))
+		r.send(rest[:n])
+		rest = rest[n:]
+	}
+	r.send(rest)
+	if status, answer, _ := r.answer(); status != 200 {
+		t.Errorf("%d %s", status, answer)
+	}
+}
+
+// T-6, T-32: what is refused by its headers is refused before its body comes.
+func TestLogRefusedEarly(t *testing.T) {
+	h, _ := previewHouse(t, func(s *setup) {
+		s.tcp = true
+		s.cfg.APIKeys = []string{"k"}
+		s.cfg.Trajectories.MaxBody = 1 << 30
+	})
+	const key = "Authorization: Bearer k"
+	for _, c := range []struct {
+		head   string
+		status int
+	}{
+		{postLog(2<<30, key), 413}, {postLog(2 << 30), 401}, {postLog(1<<20, key, "Content-Encoding: br"), 415},
+		{strings.Replace(postLog(1<<20, key), "application/json", "text/plain", 1), 415}, {postLog(1<<20, key, "Idempotency-Key: ä"), 422},
+	} {
+		r := h.raw(t)
+		r.send(c.head + strings.Repeat("x", prefetched))
+		if status, answer, _ := r.answer(); status != c.status {
+			t.Errorf("%.60q: %d %s, want %d", c.head, status, answer, c.status)
+		}
+		r.Close()
+	}
+	r := h.raw(t)
+	body := one(`{}`)
+	r.send(postLog(len(body), key, "Expect: 100-continue"))
+	if line, err := r.r.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 100 ") {
+		t.Fatalf("%q %v", line, err)
+	}
+	if _, err := r.r.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	r.send(body)
+	if status, answer, _ := r.answer(); status != 200 {
+		t.Errorf("%d %s", status, answer)
+	}
+}
+
+// T-33: uploads are bounded, and hold nobody else up.
+func TestUploadsAtATime(t *testing.T) {
+	h, _ := previewHouse(t, func(s *setup) { s.tcp = true; s.cfg.Trajectories.MaxUploads = 2 })
+	body := one(tokens(50_000))
+	var slow []*raw
+	for range 2 {
+		r := h.raw(t)
+		r.send(postLog(len(body)) + body[:20_000])
+		slow = append(slow, r)
+	}
+	waitFor(t, "two uploads", func() bool { return h.srv.uploads.Load() == 2 })
+	status, answer, header := h.get("POST", agentPath+"/log", body)
+	if status != 429 || header.Get("Retry-After") == "" || !strings.HasPrefix(answer, `{"detail":`) {
+		t.Errorf("%d %s", status, answer)
+	}
+	h.complete(t, nil)
+	for _, r := range slow {
+		r.send(body[20_000:])
+		if status, answer, _ := r.answer(); status != 200 {
+			t.Errorf("%d %s", status, answer)
+		}
+	}
+	h.log200(t, agentPath, body)
+}
+
+// Checklist 27: 100 at a time.
+func TestLogInParallel(t *testing.T) {
+	h, _ := previewHouse(t, func(s *setup) { s.tcp = true; s.cfg.Trajectories.MaxUploads = 100 })
+	var all sync.WaitGroup
+	for i := range 100 {
+		all.Go(func() {
+			if status, answer, _ := h.get("POST", agentPath+"/log", one(fmt.Sprintf(`{"reward":%d}`, i), `{}`)); status != 200 {
+				t.Errorf("%d %s", status, answer)
+			}
+		})
+	}
+	all.Wait()
+	h.http.CloseIdleConnections()
+	entries, _ := h.list(t, "/v1/preview/models")
+	if entries[0]["logs"] != 100.0 || entries[0]["trajectories"] != 200.0 {
+		t.Errorf("%v", entries[0])
+	}
+	logs, _ := h.list(t, agentPath+"/logs?limit=100&order=asc")
+	for i, l := range logs[1:] {
+		if l["received_at"].(string) <= logs[i]["received_at"].(string) || l["id"].(string) <= logs[i]["id"].(string) {
+			t.Errorf("%v behind %v", l, logs[i])
+		}
+	}
+	m, _ := h.metrics(t, "")
+	if m[0]["metrics"].(map[string]any)["train/reward"] != 4950.0/200 {
+		t.Errorf("%v", m)
+	}
+}
+
+// repeated is a body of n times the same trajectory, made as it is read.
+type repeated struct {
+	head, text, tail string
+	n                int
+	rest             string
+	began            bool
+}
+
+func (r *repeated) Read(p []byte) (int, error) {
+	if r.rest == "" {
+		switch {
+		case !r.began:
+			r.rest, r.began = r.head, true
+		case r.n > 1:
+			r.rest = r.text + ","
+			r.n--
+		case r.n == 1:
+			r.rest = r.text + r.tail
+			r.n--
+		default:
+			return 0, io.EOF
+		}
+	}
+	n := copy(p, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
+// Checklist 18, T-30: a body of any size passes, and comes out again, in memory
+// that has nothing to do with it.
+func TestLargeBody(t *testing.T) {
+	h, _ := previewHouse(t, func(s *setup) { s.tcp = true })
+	text := tokens(500_000)
+	const count = 200 // 100 MB
+	var peak atomic.Uint64
+	stop := make(chan struct{})
+	var watching sync.WaitGroup
+	defer debug.SetGCPercent(debug.SetGCPercent(20)) // what is alive counts, not what waits to be collected
+	runtime.GC()
+	var before runtime.MemStats
+	runtime.ReadMemStats(&before)
+	watching.Go(func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			peak.Store(max(peak.Load(), m.HeapAlloc))
+			select {
+			case <-tick.C:
+			case <-stop:
+				return
+			}
+		}
+	})
+	body := &repeated{head: `{"trajectory_groups":[{"trajectories":[`, text: text, tail: `]}],"split":"train"}`, n: count}
+	resp, err := h.http.Post("http://weir"+agentPath+"/log", "application/json", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%d %s %v", resp.StatusCode, answer, err)
+	}
+	if r := object(t, string(answer)); r["trajectories"] != float64(count) || r["bytes"].(float64) < float64(count*len(text)) {
+		t.Errorf("%v", r)
+	}
+	resp = h.do("GET", agentPath+"/export", "")
+	n, err := io.Copy(io.Discard, resp.Body)
+	resp.Body.Close()
+	if err != nil || n < int64(count*len(text)) {
+		t.Errorf("%d bytes out, %v", n, err)
+	}
+	close(stop)
+	watching.Wait()
+	const most = 64 << 20
+	t.Logf("%d MB in and out, the heap grew by %d MB", count*len(text)>>20, (int64(peak.Load())-int64(before.HeapAlloc))>>20)
+	if grown := int64(peak.Load()) - int64(before.HeapAlloc); grown > most {
+		t.Errorf("the heap grew by %d MB", grown>>20)
+	}
+}
+
+// BenchmarkLog is the speed of one upload, from the socket to the disk.
+func BenchmarkLog(b *testing.B) {
+	l := newLedger(b)
+	h := newHouse(b, func(s *setup) { s.tcp = true; s.cfg.Trajectories.Archive = l.Archive })
+	text := tokens(3_500_000) // 32,000 tokens with logprobs
+	const count = 16
+	b.SetBytes(int64(count * len(text)))
+	for b.Loop() {
+		body := &repeated{head: `{"trajectory_groups":[{"trajectories":[`, text: text, tail: `]}],"split":"train"}`, n: count}
+		resp, err := h.http.Post("http://weir"+agentPath+"/log", "application/json", body)
+		if err != nil {
+			b.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			b.Fatal(resp.Status)
+		}
+	}
+}
+
+// BenchmarkLogSmall is the time of a small upload: its fsync.
+func BenchmarkLogSmall(b *testing.B) {
+	l := newLedger(b)
+	h := newHouse(b, func(s *setup) { s.tcp = true; s.cfg.Trajectories.Archive = l.Archive })
+	body := one(tokens(2000))
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			h.log200(b, agentPath, body)
+		}
+	})
+}

@@ -1,0 +1,91 @@
+package server
+
+import (
+	"strconv"
+
+	"weir/auth"
+	"weir/trajectory"
+	"weir/trajectory/archive"
+)
+
+// setRewards answers POST …/rewards: {"rewards":[{"id":"<log>/<g>/<t>","reward":1.0}]}
+// sets the rewards of recorded trajectories. Those of one batch are set together, or
+// none of them.
+func (s *Server) setRewards(c *call, model string) {
+	if !s.allowed(c, auth.Write) {
+		return
+	}
+	if !feedbackType(string(c.Request.Header.ContentType())) {
+		s.refuse(c, errMedia)
+		return
+	}
+	if err := c.body.read(c.RequestCtx, &s.cfg); err != nil {
+		s.refuse(c, err)
+		return
+	}
+	c.bodyRead = true
+	order, batches, n, err := parseRewards(c.body.bytes)
+	for i := 0; err == nil && i < len(order); i++ {
+		err = s.cfg.Trajectories.Archive.SetRewards(c.ctx, c.who.Tenant, model, order[i], batches[order[i]])
+	}
+	if err != nil {
+		s.refuse(c, err)
+		return
+	}
+	c.found(append(strconv.AppendInt([]byte(`{"object":"rewards","updated":`), int64(n), 10), '}'))
+}
+
+// rewards are those of one batch.
+type rewards = map[archive.Place]float64
+
+// maxRewards bounds one request.
+const maxRewards = 10_000
+
+func parseRewards(body []byte) (order []archive.ID, batches map[archive.ID]rewards, n int, err error) {
+	text, err := trajectory.Compact(body, trajectory.DefaultLimits().Depth)
+	if err != nil {
+		return nil, nil, 0, invalid([]string{"body"}, "json_invalid", "JSON decode error")
+	}
+	batches = make(map[archive.ID]rewards)
+	list := trajectory.Value(text).Find("rewards")
+	if trajectory.Value(text).Kind() != trajectory.Object || list == nil {
+		return nil, nil, 0, invalid([]string{"body", "rewards"}, "missing", "Field required")
+	}
+	if list.Kind() != trajectory.Array {
+		return nil, nil, 0, invalid([]string{"body", "rewards"}, "list_type", "Input should be a valid list")
+	}
+	elements := list.Elements()
+	if len(elements) > maxRewards {
+		return nil, nil, 0, invalid([]string{"body", "rewards"}, "too_long", "List should have at most "+strconv.Itoa(maxRewards)+" items")
+	}
+	var bad []trajectory.Detail
+	for i, e := range elements {
+		id, reward := e.Find("id"), e.Find("reward")
+		at, ok := place{}, false
+		if id != nil && id.Kind() == trajectory.String {
+			at, ok = parsePlace(id.Text())
+		}
+		if !ok {
+			bad = append(bad, trajectory.Detail{Loc: []string{"body", "rewards", strconv.Itoa(i), "id"}, Type: "value_error", Msg: "Value error, want the id of a trajectory"})
+		}
+		x, finite := 0.0, false
+		if reward != nil {
+			x, finite = reward.Float()
+		}
+		if !finite {
+			bad = append(bad, trajectory.Detail{Loc: []string{"body", "rewards", strconv.Itoa(i), "reward"}, Type: "float_type", Msg: "Input should be a valid number"})
+		}
+		if len(bad) >= trajectory.MaxDetails {
+			break
+		}
+		if batches[at.log] == nil {
+			batches[at.log] = make(rewards)
+			order = append(order, at.log)
+		}
+		batches[at.log][archive.Place{Group: at.group, Index: at.index}] = x
+	}
+	if bad != nil {
+		return nil, nil, 0, &trajectory.Invalid{Details: bad[:min(len(bad), trajectory.MaxDetails)]}
+	}
+	return order, batches, len(elements), nil
+}

@@ -1,0 +1,129 @@
+package archive
+
+import (
+	"fmt"
+
+	"github.com/klauspost/compress/zstd"
+
+	"weir/store"
+)
+
+// stream is one of the sequences of bytes that an upload writes.
+type stream byte
+
+const (
+	texts stream = iota
+	rows
+	groups
+	streams // how many there are
+)
+
+// blockSize is how many bytes of a stream are compressed together: enough for
+// zstd to find what repeats, little enough to read one trajectory.
+const blockSize = 256 << 10
+
+// The first byte of a block says how the rest is stored.
+const (
+	plain  = 0
+	packed = 1
+)
+
+// codec compresses blocks. EncodeAll and DecodeAll may be called from many
+// goroutines.
+type codec struct {
+	enc *zstd.Encoder
+	dec *zstd.Decoder
+}
+
+func newCodec() (*codec, error) {
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false))
+	if err != nil {
+		return nil, fmt.Errorf("archive: %w", err)
+	}
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderMaxMemory(2*blockSize))
+	if err != nil {
+		return nil, fmt.Errorf("archive: %w", err)
+	}
+	return &codec{enc, dec}, nil
+}
+
+func (c *codec) close() {
+	_ = c.enc.Close() // writes nowhere
+	c.dec.Close()
+}
+
+func (c *codec) pack(b []byte) []byte {
+	out := c.enc.EncodeAll(b, append(make([]byte, 0, len(b)/2), packed))
+	if len(out) > len(b) {
+		return append([]byte{plain}, b...)
+	}
+	return out
+}
+
+func (c *codec) unpack(dst, b []byte) ([]byte, error) {
+	if len(b) == 0 {
+		return nil, fmt.Errorf("%w: an empty block", store.ErrCorrupt)
+	}
+	switch b[0] {
+	case plain:
+		return append(dst, b[1:]...), nil
+	case packed:
+		out, err := c.dec.DecodeAll(b[1:], dst)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("%w: a block of kind %d", store.ErrCorrupt, b[0])
+}
+
+// source reads one stream of an upload. It holds one block.
+type source struct {
+	r    *store.Reader
+	c    *codec
+	u    upload
+	s    stream
+	size int64
+
+	block []byte // of the number at; valid if held
+	at    int64
+	held  bool
+}
+
+// load makes block the one that the byte at off is in, and returns what follows
+// in it from off on.
+func (s *source) load(off int64) ([]byte, error) {
+	if n := off / blockSize; !s.held || n != s.at {
+		s.held = false
+		b, err := s.r.Get(blockKey(s.u, s.s, uint64(n)))
+		if err == nil {
+			s.block, err = s.c.unpack(s.block[:0], b)
+		}
+		if err == nil && int64(len(s.block)) != min(blockSize, s.size-n*blockSize) {
+			err = fmt.Errorf("%w: a block of %d bytes", store.ErrCorrupt, len(s.block))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: stream %d, block %d: %w", ErrDamaged, s.s, n, err)
+		}
+		s.at, s.held = n, true
+	}
+	return s.block[off%blockSize:], nil
+}
+
+// read appends n bytes from off on to dst.
+func (s *source) read(dst []byte, off, n int64) ([]byte, error) {
+	if off < 0 || n < 0 || off+n > s.size {
+		return nil, fmt.Errorf("%w: %d bytes at %d of %d", ErrDamaged, n, off, s.size)
+	}
+	for n > 0 {
+		b, err := s.load(off)
+		if err != nil {
+			return nil, err
+		}
+		b = b[:min(n, int64(len(b)))]
+		dst = append(dst, b...)
+		off += int64(len(b))
+		n -= int64(len(b))
+	}
+	return dst, nil
+}

@@ -1,0 +1,130 @@
+package archive
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"weir/trajectory"
+)
+
+// Receipt is what whoever logged a batch is told of it.
+type Receipt struct {
+	ID       ID
+	Split    string
+	Received time.Time // the moment of the commit, to the microsecond; no two are the same
+	trajectory.Counts
+	Bytes     int64 // of the body
+	Duplicate bool  // of a request that came before, with the same Idempotency-Key
+}
+
+// Batch is one logged request.
+type Batch struct {
+	Receipt
+	Model string
+	Step  trajectory.Int
+
+	Versions, Starts Span // of the trajectories that have one; Starts in Unix microseconds
+	Rewards          *[2]float64
+
+	upload upload
+	size   [streams]int64
+}
+
+// Span is a closed interval of integers.
+type Span struct {
+	Min, Max int64
+	Given    bool
+}
+
+func (s *Span) add(n int64) {
+	if !s.Given {
+		*s = Span{n, n, true}
+	}
+	s.Min, s.Max = min(s.Min, n), max(s.Max, n)
+}
+
+// header is the JSON of a Batch: there is one for each batch, and they are read
+// rarely enough.
+type header struct {
+	Split    string          `json:"split"`
+	Step     *int64          `json:"step,omitempty"`
+	Received int64           `json:"received"` // Unix microseconds
+	Counts   [3]int          `json:"counts"`
+	Bytes    int64           `json:"bytes"`
+	Versions *[2]int64       `json:"versions,omitempty"`
+	Starts   *[2]int64       `json:"starts,omitempty"`
+	Rewards  *[2]float64     `json:"rewards,omitempty"`
+	Upload   []byte          `json:"upload,omitempty"`
+	Size     *[streams]int64 `json:"size,omitempty"`
+}
+
+func (s Span) pair() *[2]int64 {
+	if !s.Given {
+		return nil
+	}
+	return &[2]int64{s.Min, s.Max}
+}
+
+func spanOf(p *[2]int64) Span {
+	if p == nil {
+		return Span{}
+	}
+	return Span{p[0], p[1], true}
+}
+
+func (r *Receipt) header() header {
+	return header{Split: r.Split, Received: r.Received.UnixMicro(), Counts: [3]int{r.Groups, r.Trajectories, r.Exceptions}, Bytes: r.Bytes}
+}
+
+func (b *Batch) encode() []byte {
+	h := b.Receipt.header()
+	if b.Step.Given {
+		h.Step = &b.Step.N
+	}
+	h.Versions, h.Starts, h.Rewards = b.Versions.pair(), b.Starts.pair(), b.Rewards
+	h.Upload, h.Size = b.upload[:], &b.size
+	out, err := json.Marshal(h)
+	if err != nil {
+		panic("archive: " + err.Error()) // every field of it can be encoded
+	}
+	return out
+}
+
+// replay is what is kept of a request with an Idempotency-Key.
+type replay struct {
+	Digest []byte `json:"digest"`
+	ID     []byte `json:"id"`
+	header
+}
+
+func (r *Receipt) encode(digest []byte) []byte {
+	out, err := json.Marshal(replay{Digest: digest, ID: r.ID[:], header: r.header()})
+	if err != nil {
+		panic("archive: " + err.Error())
+	}
+	return out
+}
+
+func (h *header) receipt(id ID) Receipt {
+	return Receipt{
+		ID: id, Split: h.Split, Received: time.UnixMicro(h.Received).UTC(), Bytes: h.Bytes,
+		Counts: trajectory.Counts{Groups: h.Counts[0], Trajectories: h.Counts[1], Exceptions: h.Counts[2]},
+	}
+}
+
+func decodeBatch(model string, id ID, value []byte) (*Batch, error) {
+	var h header
+	if err := json.Unmarshal(value, &h); err != nil {
+		return nil, fmt.Errorf("%w: the header of %v: %w", ErrDamaged, id, err)
+	}
+	b := &Batch{Receipt: h.receipt(id), Model: model, Versions: spanOf(h.Versions), Starts: spanOf(h.Starts), Rewards: h.Rewards}
+	if h.Step != nil {
+		b.Step = trajectory.Some(*h.Step)
+	}
+	if copy(b.upload[:], h.Upload) != len(b.upload) || h.Size == nil {
+		return nil, fmt.Errorf("%w: the header of %v", ErrDamaged, id)
+	}
+	b.size = *h.Size
+	return b, nil
+}

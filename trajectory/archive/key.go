@@ -1,0 +1,94 @@
+package archive
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	"weir/store"
+)
+
+// Tables. The tenant is right behind the tag wherever a client can reach.
+const (
+	tagHeader = 'B' // tenant, model, log id: a batch's header
+	tagBlock  = 'D' // upload, stream, number: a block
+	tagMarker = 'U' // upload: its blocks are nobody's
+	tagReplay = 'I' // tenant, model, hash of an idempotency key: a receipt
+)
+
+// ID names a batch: a UUIDv7 whose order is that of the commits.
+type ID [16]byte
+
+// newID makes the id of a batch that is committed at t, which no two are: behind
+// the milliseconds come 12 bits of a fraction, in which microseconds differ
+// (RFC 9562, 6.2, method 3).
+func newID(t time.Time) (id ID) {
+	_, _ = rand.Read(id[:]) // never fails (crypto/rand)
+	us := t.UnixMicro()
+	ms, fraction := us/1000, us%1000*4096/1000
+	for i := range 6 {
+		id[i] = byte(ms >> (40 - 8*i))
+	}
+	id[6] = 0x70 | byte(fraction>>8)
+	id[7] = byte(fraction)
+	id[8] = 0x80 | id[8]&0x3f
+	return id
+}
+
+// String spells the id as UUIDs are.
+func (id ID) String() string {
+	var b [36]byte
+	hex.Encode(b[0:], id[0:4])
+	hex.Encode(b[9:], id[4:6])
+	hex.Encode(b[14:], id[6:8])
+	hex.Encode(b[19:], id[8:10])
+	hex.Encode(b[24:], id[10:16])
+	b[8], b[13], b[18], b[23] = '-', '-', '-', '-'
+	return string(b[:])
+}
+
+// ParseID reads what String writes, and nothing else.
+func ParseID(s string) (id ID, ok bool) {
+	if len(s) != 36 {
+		return id, false
+	}
+	plain := s[0:8] + s[9:13] + s[14:18] + s[19:23] + s[24:]
+	if _, err := hex.Decode(id[:], []byte(plain)); err != nil || id.String() != s {
+		return ID{}, false
+	}
+	return id, true
+}
+
+// upload names the blocks of one upload. It is not the batch's id: that is only
+// known at the commit.
+type upload [16]byte
+
+func newUpload() (u upload) {
+	_, _ = rand.Read(u[:]) // never fails (crypto/rand)
+	return u
+}
+
+func tenantKey(tag byte, tenant string) []byte { return store.AppendString([]byte{tag}, tenant) }
+
+func modelKey(tag byte, tenant, model string) []byte {
+	return store.AppendString(tenantKey(tag, tenant), model)
+}
+
+func headerKey(tenant, model string, id ID) []byte {
+	return append(modelKey(tagHeader, tenant, model), id[:]...)
+}
+
+func replayKey(tenant, model, key string) []byte {
+	sum := sha256.Sum256([]byte(key))
+	return append(modelKey(tagReplay, tenant, model), sum[:]...)
+}
+
+func markerKey(u upload) []byte { return append([]byte{tagMarker}, u[:]...) }
+
+// blockPrefix is the beginning of the keys of all blocks of an upload.
+func blockPrefix(u upload) []byte { return append([]byte{tagBlock}, u[:]...) }
+
+func blockKey(u upload, s stream, n uint64) []byte {
+	return store.AppendUint(append(blockPrefix(u), byte(s)), n)
+}

@@ -1,0 +1,274 @@
+package archive
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/store"
+	"weir/trajectory"
+)
+
+// Upload stages one batch. It is a trajectory.Sink, for one goroutine. Every
+// upload ends with Commit or Abort, and Abort after Commit does nothing.
+type Upload struct {
+	a             *Archive
+	ctx           context.Context
+	tenant, model string
+	id            upload
+
+	buf     [streams][]byte // the block that is being filled
+	blocks  [streams]uint64 // sealed
+	record  []byte
+	pending []block // sealed, not handed to the store yet
+	bytes   int     // in pending
+
+	staged bool       // something was handed to the store
+	flight chan error // the result of the staging under way; nil: none is
+	over   bool
+
+	batch   Batch
+	rewards []float64 // of the group that is not complete
+}
+
+type block struct{ key, value []byte }
+
+// stageBytes is how much is handed to the store at a time: what fits in one
+// transaction of badger (14 % of a memtable of 16 MiB).
+const stageBytes = 1 << 20
+
+// Begin begins an upload, which ends without a trace when ctx does.
+func (a *Archive) Begin(ctx context.Context, tenant, model string) (*Upload, error) {
+	if err := a.need(); err != nil {
+		return nil, err
+	}
+	return &Upload{a: a, ctx: ctx, tenant: tenant, model: model, id: newUpload(), batch: Batch{Model: model}}, nil
+}
+
+// Trajectory stages a trajectory.
+func (u *Upload) Trajectory(t *trajectory.Trajectory) error {
+	r := Row{Group: t.Group, Index: t.Index, Facts: t.Facts, text: u.span(len(t.Text))}
+	if err := u.write(texts, t.Text); err != nil {
+		return err
+	}
+	u.record = r.append(u.record[:0])
+	if err := u.writeRecord(rows); err != nil {
+		return err
+	}
+	b := &u.batch
+	b.Trajectories++
+	if r.Scored {
+		u.rewards = append(u.rewards, r.Reward)
+		if b.Rewards == nil {
+			b.Rewards = &[2]float64{r.Reward, r.Reward}
+		}
+		b.Rewards[0], b.Rewards[1] = min(b.Rewards[0], r.Reward), max(b.Rewards[1], r.Reward)
+	}
+	if v := r.Version(); v.Given {
+		b.Versions.add(v.N)
+	}
+	if !r.Start.IsZero() {
+		b.Starts.add(r.Start.UnixMicro())
+	}
+	return nil
+}
+
+// Group stages what a group has besides its trajectories, which came before.
+func (u *Upload) Group(g *trajectory.Group) error {
+	r := GroupRow{Index: g.Index, Trajectories: g.Trajectories, Exceptions: g.Exceptions, Metrics: g.Metrics, text: u.span(len(g.Text))}
+	if err := u.write(texts, g.Text); err != nil {
+		return err
+	}
+	if r.Scored = len(u.rewards); r.Scored > 0 {
+		r.Mean, r.Deviation = trajectory.Spread(u.rewards)
+	}
+	u.rewards = u.rewards[:0]
+	u.record = r.append(u.record[:0])
+	u.batch.Groups++
+	u.batch.Exceptions += g.Exceptions
+	return u.writeRecord(groups)
+}
+
+// span is where the next n bytes of text go.
+func (u *Upload) span(n int) span { return span{u.batch.size[texts], int64(n)} }
+
+// writeRecord writes u.record with its length in front.
+func (u *Upload) writeRecord(s stream) error {
+	var length [binary.MaxVarintLen64]byte
+	n := binary.PutUvarint(length[:], uint64(len(u.record)))
+	if err := u.write(s, length[:n]); err != nil {
+		return err
+	}
+	return u.write(s, u.record)
+}
+
+func (u *Upload) write(s stream, p []byte) error {
+	u.batch.size[s] += int64(len(p))
+	for len(p) > 0 {
+		n := min(len(p), blockSize-len(u.buf[s]))
+		u.buf[s] = append(u.buf[s], p[:n]...)
+		p = p[n:]
+		if len(u.buf[s]) < blockSize {
+			break
+		}
+		u.seal(s)
+		if u.bytes >= stageBytes {
+			if err := u.stage(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// seal ends the block that is being filled.
+func (u *Upload) seal(s stream) {
+	b := block{blockKey(u.id, s, u.blocks[s]), u.a.codec.pack(u.buf[s])}
+	u.pending = append(u.pending, b)
+	u.bytes += len(b.value)
+	u.blocks[s]++
+	u.buf[s] = u.buf[s][:0]
+}
+
+// stage hands what is pending to the store, which takes it while the next is
+// being made.
+func (u *Upload) stage() error {
+	if err := u.landed(); err != nil {
+		return err
+	}
+	blocks, first := u.pending, !u.staged
+	u.pending, u.bytes, u.staged = nil, 0, true
+	u.flight = make(chan error, 1)
+	go func() {
+		u.flight <- u.a.db.Update(u.ctx, func(tx *store.Tx) error {
+			if first {
+				tx.Set(markerKey(u.id), nil)
+			}
+			for _, b := range blocks {
+				tx.Set(b.key, b.value)
+			}
+			return nil
+		})
+	}()
+	return nil
+}
+
+// landed waits for the staging under way.
+func (u *Upload) landed() error {
+	if u.flight == nil {
+		return nil
+	}
+	err := <-u.flight
+	u.flight = nil
+	return err
+}
+
+// Meta is what is known of a batch at its end.
+type Meta struct {
+	Split string
+	Step  trajectory.Int
+	Bytes int64
+	// Key is the request's Idempotency-Key, "" for none, and Digest that of its body.
+	Key    string
+	Digest []byte
+}
+
+// keepKeys is how long Idempotency-Keys are known.
+const keepKeys = 72 * time.Hour
+
+var errDuplicate = errors.New("archive: the batch is there already")
+
+// Commit makes the batch visible and durable; before it returns without an
+// error nobody sees it. A batch without groups leaves nothing but its key. The error is
+// ErrConflict, one of the store, or that of the upload's context; after
+// store.ErrFailed the batch may or may not be there.
+func (u *Upload) Commit(m Meta) (Receipt, error) {
+	for s := range streams {
+		if len(u.buf[s]) > 0 {
+			u.seal(s)
+		}
+	}
+	if err := u.landed(); err != nil {
+		return Receipt{}, err
+	}
+	b := &u.batch
+	b.Split, b.Step, b.Bytes, b.upload = m.Split, m.Step, m.Bytes, u.id
+	var before Receipt
+	err := u.a.db.Update(u.ctx, func(tx *store.Tx) (err error) {
+		if m.Key != "" {
+			if before, err = u.replayed(tx, m); err != nil {
+				return err
+			}
+		}
+		b.Received = u.a.tick()
+		b.ID = newID(b.Received)
+		if b.Groups > 0 {
+			u.put(tx)
+		}
+		if m.Key != "" {
+			tx.SetUntil(replayKey(u.tenant, u.model, m.Key), b.Receipt.encode(m.Digest), b.Received.Add(keepKeys))
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errDuplicate):
+		return before, nil // Abort sweeps
+	case errors.Is(err, store.ErrFailed):
+		// Perhaps it is there, so nothing may be removed now. If it is not, its
+		// marker is, and the next start removes it.
+		u.over = true
+	}
+	if err != nil {
+		return Receipt{}, err
+	}
+	u.over = true
+	return b.Receipt, nil
+}
+
+// put writes what is pending and the header.
+func (u *Upload) put(tx *store.Tx) {
+	for _, p := range u.pending {
+		tx.Set(p.key, p.value)
+	}
+	tx.Set(headerKey(u.tenant, u.model, u.batch.ID), u.batch.encode())
+	if u.staged {
+		tx.Delete(markerKey(u.id))
+	}
+}
+
+// replayed looks for an earlier request with the same key.
+func (u *Upload) replayed(tx *store.Tx, m Meta) (Receipt, error) {
+	value, err := tx.Get(replayKey(u.tenant, u.model, m.Key))
+	if errors.Is(err, store.ErrNotFound) {
+		return Receipt{}, nil
+	}
+	if err != nil {
+		return Receipt{}, err
+	}
+	var p replay
+	if err := json.Unmarshal(value, &p); err != nil || len(p.ID) != len(ID{}) {
+		return Receipt{}, fmt.Errorf("%w: a receipt", ErrDamaged)
+	}
+	if !bytes.Equal(p.Digest, m.Digest) {
+		return Receipt{}, ErrConflict
+	}
+	r := p.receipt(ID(p.ID))
+	r.Duplicate = true
+	return r, errDuplicate
+}
+
+// Abort ends an upload that is not to be. It may be called after Commit.
+func (u *Upload) Abort() {
+	if u.over {
+		return
+	}
+	u.over = true
+	_ = u.landed() // whether it arrived or not, it goes
+	if u.staged {
+		u.a.abandon(u.id)
+	}
+}

@@ -1,0 +1,338 @@
+package trajectory
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Facts are what queries and metrics need of a trajectory.
+type Facts struct {
+	Reward  float64 // 0 when absent (spec 2.3)
+	Scored  bool    // false: recorded, and nobody has said yet what it is worth
+	Initial Int     // policy versions
+	Final   Int
+	Start   time.Time // start_time; zero: none
+	Tools   bool      // tools is a list with something in it
+
+	Finish  []string // distinct finish reasons, in order of appearance
+	Choices int      // trainable turns
+	Tokens  Int      // completion tokens, if every choice says how many
+
+	Metrics  []Score // as last given; booleans count 1 and 0
+	Metadata []Label
+}
+
+// Int is an integer that may be absent.
+type Int struct {
+	N     int64
+	Given bool
+}
+
+// Some is an integer that is there.
+func Some(n int64) Int { return Int{n, true} }
+
+// Or is the first of a and b that is there.
+func (a Int) Or(b Int) Int {
+	if a.Given {
+		return a
+	}
+	return b
+}
+
+// Score is one metric.
+type Score struct {
+	Name  string
+	Value float64
+}
+
+// Label is one member of metadata, its value as text: strings as they are,
+// anything else as the JSON that came.
+type Label struct{ Name, Value string }
+
+// Version is the policy version that selects the trajectory: the final one,
+// else the initial one.
+func (f *Facts) Version() Int { return f.Final.Or(f.Initial) }
+
+// Truncated reports whether a turn ended at its length limit.
+func (f *Facts) Truncated() bool { return slices.Contains(f.Finish, "length") }
+
+// Describe checks a trajectory (an object, compact) and returns its facts.
+func Describe(text Value) (Facts, error) {
+	d := details{}
+	f := d.trajectory(text)
+	if len(d.list) > 0 {
+		return Facts{}, &Invalid{d.list}
+	}
+	return f, nil
+}
+
+// trajectory checks one trajectory at the path, in document order.
+func (d *details) trajectory(text Value) Facts {
+	f := Facts{Scored: true}
+	turns := tally{}
+	c := cursor{b: text}
+	c.object(func(key string) {
+		d.push(key)
+		defer d.pop()
+		kind := c.kind()
+		switch key {
+		case "messages_and_choices":
+			turns = tally{}
+			d.turns(&c, &turns)
+		case "tools":
+			f.Tools = d.tools(&c)
+		case "additional_histories":
+			d.listOf(&c, func() { d.history(&c) })
+		case "reward":
+			x, ok := c.skip().Float()
+			if f.Reward = x; !ok {
+				d.add(notFloat)
+			}
+		case "initial_policy_version":
+			f.Initial = d.integer(c.skip())
+		case "final_policy_version":
+			f.Final = d.integer(c.skip())
+		case "metrics":
+			f.Metrics = d.metrics(&c)
+		case "metadata":
+			f.Metadata = d.metadata(&c)
+		case "logs":
+			d.listOf(&c, func() {
+				if c.kind() != String {
+					d.add(notText)
+				}
+				c.skip()
+			})
+		case "start_time":
+			f.Start = time.Time{}
+			switch v := c.skip(); kind {
+			case Null:
+			case String:
+				t, ok := ParseTime(v.Text())
+				if f.Start = t; !ok {
+					d.add(notDatetime)
+				}
+			default:
+				d.add(notDatetimeText)
+			}
+		default:
+			c.skip()
+		}
+	})
+	f.Finish, f.Choices = turns.finish, turns.choices
+	if turns.choices > 0 && !turns.silent {
+		f.Tokens = Some(turns.tokens)
+	}
+	return f
+}
+
+// listOf checks that the value at the cursor is an array and goes over it, with
+// each index on the path.
+func (d *details) listOf(c *cursor, element func()) {
+	if c.kind() != Array {
+		d.add(notList)
+		c.skip()
+		return
+	}
+	c.array(func(n int) {
+		if d.full() {
+			c.skip()
+			return
+		}
+		d.push(strconv.Itoa(n))
+		element()
+		d.pop()
+	})
+}
+
+// tools checks a tools member and reports whether there are any.
+func (d *details) tools(c *cursor) (some bool) {
+	if c.kind() == Null {
+		c.skip()
+		return false
+	}
+	d.listOf(c, func() {
+		some = true
+		if c.kind() != Object {
+			d.add(notObject)
+		}
+		c.skip()
+	})
+	return some
+}
+
+// history checks an element of additional_histories (2.5).
+func (d *details) history(c *cursor) {
+	if c.kind() != Object {
+		d.add(notObject)
+		c.skip()
+		return
+	}
+	c.object(func(key string) {
+		d.push(key)
+		defer d.pop()
+		switch key {
+		case "messages_and_choices":
+			d.turns(c, &tally{})
+		case "tools":
+			d.tools(c)
+		default:
+			c.skip()
+		}
+	})
+}
+
+// tally counts over the turns of a conversation.
+type tally struct {
+	choices int
+	finish  []string // at most maxFinish
+	tokens  int64
+	silent  bool // a choice does not say how many tokens it has
+}
+
+// maxFinish is more kinds of finish reasons than there are.
+const maxFinish = 32
+
+// turns checks messages_and_choices.
+func (d *details) turns(c *cursor, t *tally) {
+	d.listOf(c, func() {
+		if c.kind() != Object {
+			d.add(notObject)
+			c.skip()
+			return
+		}
+		t.turn(c)
+	})
+}
+
+// turn looks into one element: a choice has a message and a finish_reason (2.4).
+func (t *tally) turn(c *cursor) {
+	var message, finish bool
+	reason, tokens, ids := "", -1, -1
+	c.object(func(key string) {
+		switch kind := c.kind(); {
+		case key == "message":
+			message = kind == Object
+			c.skip()
+		case key == "finish_reason":
+			finish, reason = true, ""
+			if v := c.skip(); kind == String {
+				reason = v.Text()
+			}
+		case key == "logprobs":
+			tokens = -1
+			if kind != Object {
+				c.skip()
+				return
+			}
+			c.object(func(key string) {
+				if key == "content" && c.kind() == Array {
+					tokens = c.count()
+					return
+				}
+				c.skip()
+			})
+		case key == "token_ids" && kind == Array:
+			ids = c.count()
+		default:
+			c.skip()
+		}
+	})
+	if !message || !finish {
+		return
+	}
+	t.choices++
+	if reason != "" && len(t.finish) < maxFinish && !slices.Contains(t.finish, reason) {
+		t.finish = append(t.finish, reason)
+	}
+	switch {
+	case ids >= 0:
+		t.tokens += int64(ids)
+	case tokens >= 0:
+		t.tokens += int64(tokens)
+	default:
+		t.silent = true
+	}
+}
+
+// metrics checks an object of numbers and booleans.
+func (d *details) metrics(c *cursor) (list []Score) {
+	if c.kind() != Object {
+		d.add(notObject)
+		c.skip()
+		return nil
+	}
+	seen := names{}
+	c.object(func(key string) {
+		x, ok := c.skip().score()
+		if !ok {
+			d.add(notFloat, key)
+			return
+		}
+		list = put(list, seen, key, Score{key, x})
+	})
+	return list
+}
+
+// names says where in a list each name is. A list could be searched instead,
+// if nobody sent millions of names.
+type names map[string]int
+
+// put adds x under its name; of a name that is there twice the last one counts.
+func put[T any](list []T, at names, name string, x T) []T {
+	if i, ok := at[name]; ok {
+		list[i] = x
+		return list
+	}
+	at[name] = len(list)
+	return append(list, x)
+}
+
+func (d *details) metadata(c *cursor) (list []Label) {
+	if c.kind() != Object {
+		d.add(notObject)
+		c.skip()
+		return nil
+	}
+	seen := names{}
+	c.object(func(key string) {
+		v := c.skip()
+		l := Label{key, string(v)}
+		if v.Kind() == String {
+			l.Value = v.Text()
+		}
+		list = put(list, seen, key, l)
+	})
+	return list
+}
+
+// integer reads a policy version: null, or an integer however it is spelt (3.0
+// is 3). What pydantic reads through a float64 we do, too: only the derived
+// column is rounded, the text is kept.
+func (d *details) integer(v Value) Int {
+	switch v.Kind() {
+	case Null:
+		return Int{}
+	case Number:
+	default:
+		d.add(notInt)
+		return Int{}
+	}
+	if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
+		return Some(n)
+	}
+	x, ok := v.Float()
+	switch {
+	case !ok:
+		d.add(notInt)
+	case x != math.Trunc(x):
+		d.add(fractional)
+	case x < math.MinInt64 || x >= math.MaxInt64: // the latter rounds to 2^63
+		d.add(notInt)
+	default:
+		return Some(int64(x))
+	}
+	return Int{}
+}

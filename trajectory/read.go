@@ -1,0 +1,401 @@
+package trajectory
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Limits bound a log request.
+type Limits struct {
+	Trajectory   int // bytes of one trajectory, and of a group without its trajectories
+	Trajectories int // trajectories, and groups, in one request
+	Depth        int // levels of nesting
+	// Reserve is asked before the buffer for a trajectory grows by so many bytes,
+	// which are kept until Read returns; false ends the reading with ErrMemory. nil
+	// allows everything.
+	Reserve func(bytes int) bool
+}
+
+// DefaultLimits returns the limits of section 6.
+func DefaultLimits() Limits {
+	return Limits{Trajectory: 256 << 20, Trajectories: 1_000_000, Depth: 200}
+}
+
+// Validate reports the first limit that makes no sense.
+func (l Limits) Validate() error {
+	if l.Trajectory < 1 || l.Trajectories < 1 || l.Depth < 5 {
+		return fmt.Errorf("trajectory: Limits of %d bytes, %d trajectories, %d levels: want at least 1, 1 and 5", l.Trajectory, l.Trajectories, l.Depth)
+	}
+	return nil
+}
+
+var (
+	// ErrTooLarge is the error of a trajectory, or of what a group has besides
+	// its trajectories, beyond Limits.Trajectory.
+	ErrTooLarge = errors.New("trajectory: a trajectory is too large")
+	// ErrTooMany is the error of more than Limits.Trajectories.
+	ErrTooMany = errors.New("trajectory: too many trajectories")
+	// ErrMemory is the error of a trajectory that Limits.Reserve refuses.
+	ErrMemory = errors.New("trajectory: no memory for a trajectory")
+)
+
+// Trajectory is one rollout as it was received.
+type Trajectory struct {
+	Group, Index int   // zero-based: the group in its request, the trajectory in its group
+	Text         Value // compact; the sink may not keep it
+	Facts
+}
+
+// Group is what a group has besides its trajectories. It comes behind them.
+type Group struct {
+	Index        int
+	Trajectories int
+	Text         Value // the other members, as one object; the sink may not keep it
+	Exceptions   int
+	Metrics      []Score // those that are numbers or booleans
+}
+
+// Sink takes what Read finds, in the order of the body. An error of it ends the
+// reading. Until Read has returned without one nothing is known to be valid.
+type Sink interface {
+	Trajectory(*Trajectory) error
+	Group(*Group) error
+}
+
+// Envelope is the request around the groups.
+type Envelope struct {
+	Split string
+	Step  Int // training step, an extension of ours
+	Counts
+	Bytes int64 // of the body
+}
+
+// Counts count what a batch holds.
+type Counts struct{ Groups, Trajectories, Exceptions int }
+
+// MaxSplit is the longest name of a split, in characters.
+const MaxSplit = 128
+
+// Read reads the body of a log request and hands its groups to the sink. It
+// holds one trajectory at a time: memory is bounded by Limits.Trajectory,
+// whatever the size of the body.
+//
+// The error is an *Invalid with what is wrong with the body, ErrTooLarge,
+// ErrTooMany, ErrMemory, or one of r or the sink. Once something is wrong the sink gets
+// nothing more, but the body is read on for what else is.
+func Read(r io.Reader, l Limits, sink Sink) (Envelope, error) {
+	q := request{scanner: newScanner(r, l.Depth), limits: l, sink: sink}
+	q.reserve = l.Reserve
+	q.push("body")
+	err := q.read()
+	q.Bytes = q.at + int64(q.i)
+	return q.Envelope, err
+}
+
+// request is a body being read.
+type request struct {
+	*scanner
+	details
+	limits Limits
+	sink   Sink
+	Envelope
+
+	given struct{ split, groups bool }
+	group Group
+}
+
+// errEnough ends the reading at the last violation that is reported.
+var errEnough = errors.New("enough violations")
+
+func (q *request) read() error {
+	ok := q.body() && q.over()
+	var bad *syntaxError
+	switch err := q.err; {
+	case ok:
+	case errors.As(err, &bad):
+		// Where the text ends to be JSON everything else is guesswork.
+		return &Invalid{[]Detail{{Loc: []string{"body", strconv.FormatInt(bad.offset, 10)}, Msg: notJSON.msg, Type: notJSON.code}}}
+	case errors.Is(err, errTooLarge):
+		return ErrTooLarge
+	case errors.Is(err, errEnough):
+	case err != nil:
+		return err
+	}
+	if len(q.list) > 0 {
+		return &Invalid{q.list}
+	}
+	return nil
+}
+
+// report reports a violation at the path. It is false when that was the last.
+func (q *request) report(v violation, tail ...string) bool {
+	if !q.add(v, tail...) {
+		return q.stop(errEnough)
+	}
+	return true
+}
+
+func (q *request) stop(err error) bool {
+	if q.err == nil {
+		q.err = err
+	}
+	return false
+}
+
+// within puts a name on the path while f runs.
+func (q *request) within(name string, f func() bool) bool {
+	q.push(name)
+	defer q.pop()
+	return f()
+}
+
+// wrong scans a value that is not what it should be and reports it.
+func (q *request) wrong(depth int, v violation) bool { return q.value(depth) && q.report(v) }
+
+// body scans the value of the whole body.
+func (q *request) body() bool {
+	if !q.space() {
+		if q.err != nil {
+			return false
+		}
+		return q.report(missing)
+	}
+	if q.next() != '{' {
+		return q.wrong(0, notModel)
+	}
+	if !q.object(0, q.member) {
+		return false
+	}
+	if !q.given.split && !q.report(missing, "split") {
+		return false
+	}
+	return q.given.groups || q.report(missing, "trajectory_groups")
+}
+
+// member scans a member of the request.
+func (q *request) member() bool {
+	key, ok := q.key(q.limits.Trajectory)
+	if !ok {
+		return false
+	}
+	switch key {
+	case "split":
+		q.given.split = true
+		return q.within(key, q.split)
+	case "step":
+		return q.within(key, q.step)
+	case "trajectory_groups":
+		return q.within(key, q.groups)
+	}
+	return q.value(1) // model_id too: the path wins (2.1)
+}
+
+func (q *request) split() bool {
+	v, ok := q.capture(1, q.limits.Trajectory)
+	if !ok {
+		return false
+	}
+	text := Value(v)
+	if text.Kind() != String {
+		return q.report(notText)
+	}
+	s, whole := text.decode()
+	q.Split = s
+	if bad := checkSplit(s); bad != nil {
+		return q.report(*bad)
+	}
+	if !whole {
+		return q.report(badText)
+	}
+	return true
+}
+
+// checkSplit says what is wrong with a split's name; nil: nothing.
+func checkSplit(s string) *violation {
+	n := utf8.RuneCountInString(s)
+	switch {
+	case n == 0:
+		return &tooShort
+	case n > MaxSplit:
+		return &tooLong
+	}
+	for _, r := range s {
+		if unicode.IsControl(r) {
+			return &badText
+		}
+	}
+	return nil
+}
+
+// ValidSplit reports whether s can be the name of a split.
+func ValidSplit(s string) bool { return utf8.ValidString(s) && checkSplit(s) == nil }
+
+func (q *request) step() bool {
+	v, ok := q.capture(1, q.limits.Trajectory)
+	if !ok {
+		return false
+	}
+	n := q.integer(v)
+	if q.full() {
+		return q.stop(errEnough)
+	}
+	if n.Given && n.N < 0 {
+		return q.report(negative)
+	}
+	q.Step = n
+	return true
+}
+
+func (q *request) groups() bool {
+	if q.next() != '[' {
+		q.given.groups = true
+		return q.wrong(1, notList)
+	}
+	if q.given.groups {
+		// Python would let the last one win; but what came first is staged, and
+		// to lose logged data silently is the one thing not to do.
+		return q.wrong(1, repeated)
+	}
+	q.given.groups = true
+	return q.array(1, func(n int) bool {
+		if n == q.limits.Trajectories {
+			return q.stop(ErrTooMany)
+		}
+		return q.within(strconv.Itoa(n), func() bool { return q.oneGroup(n) })
+	})
+}
+
+func (q *request) oneGroup(n int) bool {
+	if q.next() != '{' {
+		return q.wrong(2, notModel)
+	}
+	q.group = Group{Index: n, Text: append(q.group.Text[:0], '{')}
+	seen := false
+	if !q.object(2, func() bool { return q.groupMember(&seen) }) {
+		return false
+	}
+	q.group.Text = append(q.group.Text, '}')
+	q.Groups++
+	q.Exceptions += q.group.Exceptions
+	if len(q.list) > 0 {
+		return true
+	}
+	if err := q.sink.Group(&q.group); err != nil {
+		return q.stop(err)
+	}
+	return true
+}
+
+// groupMember scans a member of a group: its trajectories one by one, anything
+// else as a whole.
+func (q *request) groupMember(seen *bool) bool {
+	// The key is kept as it was spelt.
+	q.begin(q.limits.Trajectory)
+	if !q.str() {
+		return false
+	}
+	key, ok := q.captured()
+	if !ok {
+		return false
+	}
+	name := Value(key).Text()
+	g := &q.group
+	if name != "trajectories" {
+		if len(g.Text) > 1 {
+			g.Text = append(g.Text, ',')
+		}
+		g.Text = append(append(g.Text, key...), ':')
+	}
+	if !q.colon() {
+		return false
+	}
+	q.push(name)
+	defer q.pop()
+	if name == "trajectories" {
+		return q.trajectories(seen)
+	}
+	v, ok := q.capture(3, q.limits.Trajectory-min(len(g.Text), q.limits.Trajectory))
+	if !ok {
+		return false
+	}
+	g.Text = append(g.Text, v...)
+	return q.groupValue(name, v)
+}
+
+// groupValue checks the container types of what a group has (2.2).
+func (q *request) groupValue(name string, v Value) bool {
+	switch name {
+	case "exceptions", "logs":
+		if v.Kind() != Array {
+			return q.report(notList)
+		}
+		if name == "exceptions" {
+			c := cursor{b: v}
+			q.group.Exceptions = c.count()
+		}
+	case "metadata", "metrics":
+		if v.Kind() != Object {
+			return q.report(notObject)
+		}
+		if name == "metrics" {
+			q.group.Metrics = scores(v)
+		}
+	}
+	return true
+}
+
+// scores are the members of v that are metrics.
+func scores(v Value) (list []Score) {
+	seen := names{}
+	v.Members(func(key string, val Value) {
+		if x, ok := val.score(); ok {
+			list = put(list, seen, key, Score{key, x})
+		}
+	})
+	return list
+}
+
+func (q *request) trajectories(seen *bool) bool {
+	if q.next() != '[' {
+		return q.wrong(3, notList)
+	}
+	if *seen {
+		return q.wrong(3, repeated)
+	}
+	*seen = true
+	return q.array(3, func(n int) bool {
+		if q.Trajectories == q.limits.Trajectories {
+			return q.stop(ErrTooMany)
+		}
+		q.Trajectories++
+		q.group.Trajectories++
+		return q.within(strconv.Itoa(n), func() bool { return q.one(n) })
+	})
+}
+
+// one scans one trajectory.
+func (q *request) one(n int) bool {
+	if q.next() != '{' {
+		return q.wrong(4, notModel)
+	}
+	text, ok := q.capture(4, q.limits.Trajectory)
+	if !ok {
+		return false
+	}
+	t := Trajectory{Group: q.group.Index, Index: n, Text: text}
+	t.Facts = q.trajectory(t.Text)
+	if q.full() {
+		return q.stop(errEnough)
+	}
+	if len(q.list) > 0 {
+		return true
+	}
+	if err := q.sink.Trajectory(&t); err != nil {
+		return q.stop(err)
+	}
+	return true
+}

@@ -1,0 +1,237 @@
+package trajectory
+
+import (
+	"bytes"
+	"strings"
+)
+
+// Parts are the members of a trajectory, as received; nil is absent.
+type Parts struct {
+	Turns, Tools, Histories, Metrics, Metadata, Logs, Exchanges Value
+}
+
+// Take finds the members of a trajectory. Of those that are there twice the
+// last one counts.
+func Take(text Value) (p Parts) {
+	text.Members(func(key string, v Value) {
+		switch key {
+		case "messages_and_choices":
+			p.Turns = v
+		case "tools":
+			p.Tools = v
+		case "additional_histories":
+			p.Histories = v
+		case "metrics":
+			p.Metrics = v
+		case "metadata":
+			p.Metadata = v
+		case "logs":
+			p.Logs = v
+		case "exchanges":
+			p.Exchanges = v
+		}
+	})
+	return p
+}
+
+// Turn is one element of messages_and_choices.
+type Turn struct {
+	Message  Value // with role and content; of a choice its message
+	Choice   bool  // made by the model that is trained
+	Finish   Value // of a choice: finish_reason
+	Logprobs Value // of a choice, nil: none
+	TokenIDs Value // of a choice, nil: none
+}
+
+// Turns are the turns of a messages_and_choices list; none for nil.
+func Turns(list Value) (turns []Turn) {
+	if list == nil {
+		return nil
+	}
+	for _, e := range list.Elements() {
+		t := Turn{Message: e}
+		var message Value
+		e.Members(func(key string, v Value) {
+			switch key {
+			case "message":
+				message = v
+			case "finish_reason":
+				t.Finish = v
+			case "logprobs":
+				t.Logprobs = v
+			case "token_ids":
+				t.TokenIDs = v
+			}
+		})
+		if message != nil && message.Kind() == Object && t.Finish != nil {
+			t.Message, t.Choice = message, true
+		} else {
+			t.Finish, t.Logprobs, t.TokenIDs = nil, nil, nil
+		}
+		turns = append(turns, t)
+	}
+	return turns
+}
+
+// Message is a turn's message in the fields that conversations are made of.
+type Message struct {
+	Role       string
+	Content    *string // nil: null, absent, or not text
+	Text       bool    // Content is text, null or absent: nothing is lost
+	ToolCalls  Value   // nil: none
+	ToolCallID *string
+}
+
+// Open reads the fields of a message.
+func (t Turn) Open() Message {
+	m := Message{Text: true}
+	t.Message.Members(func(key string, v Value) {
+		kind := v.Kind()
+		switch key {
+		case "role":
+			if kind == String {
+				m.Role = v.Text()
+			}
+		case "content":
+			m.Content, m.Text = nil, kind == Null
+			if kind == String {
+				s := v.Text()
+				m.Content, m.Text = &s, true
+			}
+		case "tool_calls":
+			m.ToolCalls = nil
+			if kind == Array && len(v) > len("[]") {
+				m.ToolCalls = v
+			}
+		case "tool_call_id":
+			m.ToolCallID = nil
+			if kind == String {
+				s := v.Text()
+				m.ToolCallID = &s
+			}
+		}
+	})
+	return m
+}
+
+// Plain is the text of a message's content; of an array the parts that are
+// text, one after the other.
+func (t Turn) Plain() string {
+	content := t.Message.Member("content")
+	if content == nil {
+		return ""
+	}
+	switch content.Kind() {
+	case String:
+		return content.Text()
+	case Array:
+		var b strings.Builder
+		for _, part := range content.Elements() {
+			if text := part.Member("text"); text != nil && text.Kind() == String {
+				b.WriteString(text.Text())
+			}
+		}
+		return b.String()
+	}
+	return ""
+}
+
+// Contains reports whether the text of a message of the trajectory holds s.
+func Contains(text Value, s string) bool {
+	for _, t := range Turns(Take(text).Turns) {
+		if strings.Contains(t.Plain(), s) {
+			return true
+		}
+	}
+	return false
+}
+
+// AppendWithoutLogprobs appends the trajectory without what makes most of its
+// bytes: the member logprobs of the turns, here and in additional histories.
+func AppendWithoutLogprobs(dst []byte, text Value) []byte {
+	return appendObject(dst, text, func(dst []byte, key string, v Value) ([]byte, bool) {
+		switch key {
+		case "messages_and_choices":
+			return appendTurns(dst, v), true
+		case "additional_histories":
+			return appendList(dst, v, func(dst []byte, h Value) []byte {
+				return appendObject(dst, h, func(dst []byte, key string, v Value) ([]byte, bool) {
+					if key == "messages_and_choices" {
+						return appendTurns(dst, v), true
+					}
+					return append(dst, v...), true
+				})
+			}), true
+		}
+		return append(dst, v...), true
+	})
+}
+
+// AppendWithReward appends the trajectory with a reward in the place of the one it
+// had, or at its end.
+func AppendWithReward(dst []byte, text Value, reward float64) []byte {
+	dst = appendObject(dst, text, func(dst []byte, key string, v Value) ([]byte, bool) {
+		return append(dst, v...), key != "reward"
+	})
+	dst = dst[:len(dst)-1]
+	if dst[len(dst)-1] != '{' {
+		dst = append(dst, ',')
+	}
+	return append(AppendFloat(append(dst, `"reward":`...), reward), '}')
+}
+
+func appendTurns(dst []byte, list Value) []byte {
+	return appendList(dst, list, func(dst []byte, turn Value) []byte {
+		return appendObject(dst, turn, func(dst []byte, key string, v Value) ([]byte, bool) {
+			return append(dst, v...), key != "logprobs"
+		})
+	})
+}
+
+// appendObject copies an object whose values are written by value, or left out.
+func appendObject(dst []byte, v Value, value func(dst []byte, key string, v Value) ([]byte, bool)) []byte {
+	if v.Kind() != Object {
+		return append(dst, v...)
+	}
+	dst = append(dst, '{')
+	first := true
+	for i := 1; v[i] != '}'; {
+		from := i
+		i = skipString(v, i)
+		end := skipValue(v, i+1)
+		mark := len(dst)
+		if !first {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, v[from:i+1]...)
+		var kept bool
+		if dst, kept = value(dst, v[from:i].Text(), v[i+1:end:end]); kept {
+			first = false
+		} else {
+			dst = dst[:mark]
+		}
+		if i = end; v[i] == ',' {
+			i++
+		}
+	}
+	return append(dst, '}')
+}
+
+func appendList(dst []byte, v Value, element func(dst []byte, v Value) []byte) []byte {
+	if v.Kind() != Array {
+		return append(dst, v...)
+	}
+	dst = append(dst, '[')
+	for n, e := range v.Elements() {
+		if n > 0 {
+			dst = append(dst, ',')
+		}
+		dst = element(dst, e)
+	}
+	return append(dst, ']')
+}
+
+// Empty reports whether v is absent, null, or a container with nothing in it.
+func (v Value) Empty() bool {
+	return v == nil || bytes.Equal(v, []byte("null")) || bytes.Equal(v, []byte("{}")) || bytes.Equal(v, []byte("[]"))
+}
