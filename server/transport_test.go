@@ -112,6 +112,8 @@ func TestFull(t *testing.T) {
 		s.cfg.MaxBodies = int64(s.cfg.MaxBody)
 	})
 	gate := make(chan struct{})
+	open := sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(open) // before the house's, which waits for what waits here
 	h.setHook(func(c sim.Call, _ int) error {
 		if c == sim.End {
 			<-gate
@@ -129,18 +131,21 @@ func TestFull(t *testing.T) {
 		}
 	}
 	var wg sync.WaitGroup
-	for range 2 {
+	for n := range 2 { // one by one: both at once may be too many for the queue
 		wg.Go(func() { h.chat(nil) })
+		waitFor(t, "a request", func() bool { return h.log.times(logSubmitted) == n+1 })
 	}
-	waitFor(t, "two requests", func() bool { return h.log.times(logSubmitted) == 2 })
 	full("the engine", "engine is full")
 
 	// The preparation queue: one worker that does not come back, one place.
 	id := h.srv.newID
 	h.srv.newID = func() string { <-gate; return id() }
-	for range 2 {
-		wg.Go(func() { h.chat(nil) })
-	}
+	stuck := make(chan struct{}, 1)
+	newID := h.srv.newID
+	h.srv.newID = func() string { stuck <- struct{}{}; return newID() }
+	wg.Go(func() { h.chat(nil) })
+	<-stuck // the worker has it
+	wg.Go(func() { h.chat(nil) })
 	waitFor(t, "a full queue", func() bool { return h.srv.queue.depth() == 1 })
 	full("the queue", "too many requests are waiting")
 
@@ -151,7 +156,7 @@ func TestFull(t *testing.T) {
 	for _, reason := range []string{"engine_full", "queue_full", "memory"} {
 		h.told("two of each", map[string]string{`weir:rejected_requests_total{reason="` + reason + `"}`: "2"})
 	}
-	close(gate)
+	open()
 	wg.Wait()
 }
 
