@@ -224,8 +224,8 @@ func (t times) row(name string) string {
 // BenchmarkMasks prints what a mask costs, in microseconds: every schema begins
 // without anything built but what the vocabulary shares. make bench-grammar.
 //
-// On two shared vCPUs (AMD EPYC, others busy), 128,256 tokens, 204,396 masks of 400
-// schemas: mean 17, p50 1.0, p99 245, p99.9 650; first mask p50 490, p99 6,000. The
+// On two vCPUs (AMD EPYC), 128,256 tokens, 204,396 masks of 400 schemas: mean 13,
+// p50 0.9, p99 200, p99.9 440; first mask p50 430, p99 4,400 (BENCHMARKS.md). The
 // schemas draw from two patterns and some bounds, whose masks are shared: before
 // they were, the mean was 26 and p99.9 1,900.
 func BenchmarkMasks(b *testing.B) {
