@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"weir/backend"
 	"weir/backend/sim"
@@ -508,7 +509,13 @@ func TestStepAllocatesNothing(t *testing.T) {
 		var mallocs [2]uint64
 		measured := make(chan struct{})
 		steps := 0
+		var read atomic.Int64
 		sp := &spy{end: func() {
+			// What a reader has not taken waits in a buffer that grows: on a busy machine
+			// the engine would run away from them. Here they are never far behind.
+			for patience := time.Now().Add(10 * time.Second); read.Load() < int64(seqs*(steps-16)) && time.Now().Before(patience); {
+				runtime.Gosched()
+			}
 			// In the middle, away from where slices still grow; 2^11 tokens is the next
 			// time that they double.
 			if steps++; steps == 1100 || steps == 1900 {
@@ -540,6 +547,7 @@ func TestStepAllocatesNothing(t *testing.T) {
 			go func() {
 				var ev engine.Events
 				for s.Next(t.Context(), &ev) == nil {
+					read.Add(int64(len(ev.Items)))
 				}
 			}()
 		}
