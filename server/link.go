@@ -19,10 +19,10 @@ import (
 
 // linker sets rewards, once a second for all that have come.
 type linker struct {
-	s     *Server
-	wake  chan struct{} // there is something to do
-	quit  chan struct{}
-	done  chan struct{}
+	s    *Server
+	wake chan struct{} // there is something to do
+	quit chan struct{}
+	done chan struct{}
 
 	turn  sync.Mutex    // of who sets rewards
 	wait  time.Duration // how long a reward waits for its completion; whose turn it is has it
