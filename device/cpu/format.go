@@ -16,9 +16,10 @@ const (
 	F32
 	F16
 	BF16
+	Int8 // KV cache only: one scale per head and position
 )
 
-var formatNames = [...]string{Auto: "auto", F32: "f32", F16: "f16", BF16: "bf16"}
+var formatNames = [...]string{Auto: "auto", F32: "f32", F16: "f16", BF16: "bf16", Int8: "int8"}
 
 func (f Format) String() string {
 	if int(f) < len(formatNames) {
@@ -34,7 +35,7 @@ func ParseFormat(s string) (Format, error) {
 			return Format(f), nil
 		}
 	}
-	return Auto, fmt.Errorf("%w: number format %q; there are auto, f32, f16, bf16", ErrConfig, s)
+	return Auto, fmt.Errorf("%w: number format %q; there are auto, f32, f16, bf16, int8", ErrConfig, s)
 }
 
 func formatOf(d weights.DType) Format {
@@ -60,8 +61,11 @@ func formatOf(d weights.DType) Format {
 
 // pairBytes is the size of 16 rows by 2 columns.
 func (f Format) pairBytes() int {
-	if f == F32 {
+	switch f {
+	case F32:
 		return 2 * rowsPerTile * 4
+	case Int8:
+		return 2 * rowsPerTile
 	}
 	return 2 * rowsPerTile * 2
 }

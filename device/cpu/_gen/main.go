@@ -55,6 +55,7 @@ func files() map[string]string {
 		g.constants()
 		g.products()
 		g.vectors()
+		g.attention()
 		files[isa.file] = header + tag + g.text.String()
 	}
 	src, err := format.Source([]byte(header + tag + "package cpu\n\n" + decls.String() + tables.String()))
