@@ -110,6 +110,36 @@ func TestStore(t *testing.T) {
 	}
 }
 
+// With trajectories alone, weir store talks to the server as well; what is too old
+// is deleted when the server starts.
+func TestStoreTrajectories(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	url, stop := startServe(t, "--data-dir", dir, "--min-free-disk", "0")
+	send(t, url+"/v1/preview/models/agent/log", `{"split":"train","trajectory_groups":[{"trajectories":[{"reward":1.0}]}]}`)
+	for {
+		code, out, errOut := storeTool("verify", "--data-dir", dir)
+		if strings.Contains(errOut, "it does not answer") { // its socket is about to be there
+			continue
+		}
+		if code != 0 || !strings.Contains(out, "trajectories: ") {
+			t.Errorf("verify: %d %s %s", code, out, errOut)
+		}
+		break
+	}
+	stop()
+	url, _ = startServe(t, "--data-dir", dir, "--min-free-disk", "0", "--trajectory-retention", "agent:val=1", "--trajectory-quota", "120B")
+	for status := 503; status != 413; {
+		resp, err := http.Post(url+"/v1/preview/models/agent/log", "application/json", strings.NewReader(`{"split":"train","trajectory_groups":[{"trajectories":[{"reward":1.0}]}]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if status = resp.StatusCode; status != 413 && status != 503 {
+			t.Fatalf("beyond the quota: %d", status)
+		}
+	}
+}
+
 // Credentials and retention on the command line.
 func TestServeData(t *testing.T) {
 	for _, bad := range []string{"acme/x", "acme=5", "acme/x=0", "acme/x=y"} {
@@ -129,6 +159,27 @@ func TestServeData(t *testing.T) {
 				}
 				break
 			}
+		}
+	}
+	for _, bad := range []string{"agent", "=5", ":x=5", "agent:=5", "agent=0", "agent=y"} {
+		if _, err := retainModels([]string{bad}); err == nil {
+			t.Errorf("%s is accepted", bad)
+		}
+	}
+	models, err := retainModels([]string{"acme:x/agent:val=5", "acme*:train=6", "acme*=7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[[2]string]int{{"acme:x/agent", "val"}: 5, {"acme:x/agent", "train"}: 6, {"acme", "recorded"}: 7, {"other", "val"}: 0} {
+		got := 0
+		for _, r := range models {
+			if r.covers(name[0], name[1]) {
+				got = r.days
+				break
+			}
+		}
+		if got != want {
+			t.Errorf("%v: %d days, want %d", name, got, want)
 		}
 	}
 	file := filepath.Join(t.TempDir(), "keys.yaml")
