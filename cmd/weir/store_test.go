@@ -57,6 +57,18 @@ func TestStore(t *testing.T) {
 			if code != 0 || strings.Count(out, "\n") != 2 || !strings.Contains(out, "first") || strings.Contains(out, "second") {
 				t.Errorf("%s: export: %d %s %s", when, code, out, errOut)
 			}
+			code, out, errOut = tool("export", "--data-dir", dir, "--model", "agent", "--split", "train")
+			if code != 0 || strings.Count(out, "\n") != 1 || !strings.Contains(out, `"trajectory":{"reward":1.0}`) {
+				t.Errorf("%s: export of trajectories: %d %s %s", when, code, out, errOut)
+			}
+			if code, out, _ := tool("export", "--data-dir", dir, "--model", "agent", "--format", "parquet"); code != 0 || !strings.HasPrefix(out, "PAR1") || !strings.HasSuffix(out, "PAR1") {
+				t.Errorf("%s: Parquet: %d, %d bytes", when, code, len(out))
+			}
+			for _, bad := range [][]string{{"--model", "none"}, {"--model", "agent", "--tenant", "none"}, {"--model", "agent", "--min-policy-version", "x"}, {"--model", "agent", "--format", "x"}} {
+				if code, out, errOut := tool(append([]string{"export", "--data-dir", dir}, bad...)...); code == 0 || out != "" || errOut == "" {
+					t.Errorf("%s: %v: %d %s %s", when, bad, code, out, errOut)
+				}
+			}
 		}
 		check("beside a server")
 		if code, _, errOut := tool("backup", "--data-dir", dir, file); code != 0 {

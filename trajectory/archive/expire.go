@@ -80,6 +80,19 @@ func (a *Archive) Expire(ctx context.Context, until func(model, split string) ti
 	return batches, err
 }
 
+// Tenants are those that have batches of a model.
+func (a *Archive) Tenants(model string) (list []string, err error) {
+	err = a.View("", func(v *View) error {
+		return a.all(v.r, nil, func(_ []byte, b held) bool {
+			if b.Model == model && (len(list) == 0 || list[len(list)-1] != b.tenant) { // they come in order
+				list = append(list, b.tenant)
+			}
+			return true
+		})
+	})
+	return list, err
+}
+
 // Used is how many bytes a tenant has logged and not deleted, as they were sent.
 func (a *Archive) Used(tenant string) (n int64, err error) {
 	err = a.View(tenant, func(v *View) error {
