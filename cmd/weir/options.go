@@ -96,6 +96,8 @@ type dataOptions struct {
 	credentials *string
 	minFree     size
 	retention   *[]string
+	trajectory  *[]string
+	quota       size
 	bearer      *bool
 	record      *[]string
 }
@@ -105,6 +107,8 @@ func bindData(fs *pflag.FlagSet) (o *dataOptions) {
 	o.credentials = fs.String("credentials", "", "YAML `file` with hashed keys, their users, projects and rights; it is read anew when it changes")
 	fs.Var(&o.minFree, "min-free-disk", "space on the disk of --data-dir below which nothing is written and the answer is 503")
 	o.retention = fs.StringArray("feedback-retention", nil, "`PROJECT=DAYS`: delete a project's feedback after so many days; PROJECT may be team/* or *; repeat for more, the first that fits counts (default: keep it)")
+	o.trajectory = fs.StringArray("trajectory-retention", nil, "`MODEL=DAYS` or MODEL:SPLIT=DAYS: delete a model's trajectories after so many days; MODEL may end in *; repeat for more, the first that fits counts (default: keep them)")
+	fs.Var(&o.quota, "trajectory-quota", "most bytes of trajectories that a tenant may have logged, as they are sent, such as 100GiB; beyond it the answer is 413 until some are deleted (default: no limit)")
 	o.bearer = fs.Bool("feedback-bearer", false, "accept Bearer tokens for feedback, beside Basic")
 	o.record = fs.StringArray("record-trajectories", nil, "keep the chat completions of a `PROJECT`, team/project or team/* or *, as trajectories with token ids and log-probabilities; repeat for more (default: only those that ask with record_split in engine_xargs)")
 	fs.Lookup("record-trajectories").NoOptDefVal = "*"
