@@ -69,9 +69,6 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 		return nil, err
 	}
 	threads := *o.threads
-	if threads == 0 {
-		threads = runtime.GOMAXPROCS(0)
-	}
 	var open func() (backend.Backend, error)
 	if *o.device == "sim" {
 		profile, err := simProfile(*o.simProfile, s.defaults.EOS, s.defaults.Stop)
@@ -80,17 +77,28 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 		}
 		c.spec = backend.Spec{VocabSize: cfg.VocabSize, BlockTokens: opt.BlockTokens, NumBlocks: opt.NumBlocks, MaxTokens: opt.MaxTokens,
 			MaxSeqs: opt.MaxSeqs, MaxSeqTokens: opt.MaxSeqTokens, Depth: 2}
+		if threads == 0 {
+			threads = runtime.GOMAXPROCS(0)
+		}
 		c.about = "simulated device, profile " + profile.Name + ": answers are invented"
 		open = func() (backend.Backend, error) { return sim.NewPaced(c.spec, profile) }
 	} else {
 		dc := cpu.Default()
-		dc.Threads, dc.WeightType, dc.KVType, dc.Impl = threads, weightType, kvType.compute, *o.cpu
+		dc.Threads, dc.Pin, dc.WeightType, dc.KVType, dc.Impl = threads, *o.pin, weightType, kvType.compute, *o.cpu
 		if err := dc.Validate(); err != nil {
 			return nil, usageError{err}
 		}
-		impl := dc.Impl
-		if impl == "" {
-			impl = cpu.Impls()[0]
+		if threads = dc.ThreadCount(); *o.threads == 0 && (*o.pin == cpu.PinNodes || *o.pin == cpu.PinNone) {
+			// Threads beyond what a control group allows would be stopped in turn, and
+			// each step waits for the one that is.
+			if limit := processorLimit(); limit > 0 {
+				threads = min(threads, limit)
+			}
+		}
+		dc.Threads = threads
+		impl, err := cpu.Tier(dc.Impl)
+		if err != nil {
+			return nil, usageError{err}
 		}
 		c.spec = backend.Spec{VocabSize: cfg.VocabSize, BlockTokens: opt.BlockTokens, NumBlocks: opt.NumBlocks, MaxTokens: opt.MaxTokens,
 			MaxSeqs: opt.MaxSeqs, MaxSeqTokens: opt.MaxSeqTokens, Depth: 1}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -21,7 +22,7 @@ func memoryLimit() int64 {
 	}
 	// Version 2 nests: each level on the path of our own group may have a limit.
 	if own, err := os.ReadFile("/proc/self/cgroup"); err == nil {
-		for _, dir := range groupDirs(string(own)) {
+		for _, dir := range groupDirs(string(own), "memory") {
 			for _, file := range []string{"memory.max", "memory.limit_in_bytes"} {
 				if v, err := os.ReadFile(dir + "/" + file); err == nil {
 					consider(groupLimit(v))
@@ -43,19 +44,57 @@ func memTotal(info []byte) int64 {
 	return 0
 }
 
-// groupDirs lists the directories of our control groups, given
+// processorLimit is how many processors' time the control groups of this
+// process allow, rounded down but to 1 at least; 0 is no limit. Go's own default
+// for GOMAXPROCS rounds up and stops at 2, which suits goroutines that wait now
+// and then.
+func processorLimit() int {
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return 0
+	}
+	least := 0
+	for _, dir := range groupDirs(string(own), "cpu") {
+		quota, err := os.ReadFile(dir + "/cpu.max")
+		if err != nil { // version 1 has two files
+			q, _ := os.ReadFile(dir + "/cpu.cfs_quota_us")
+			p, _ := os.ReadFile(dir + "/cpu.cfs_period_us")
+			quota = slices.Concat(q, []byte(" "), p)
+		}
+		if n := wholeProcessors(string(quota)); n > 0 && (least == 0 || n < least) {
+			least = n
+		}
+	}
+	return least
+}
+
+// wholeProcessors reads a quota and a period, as cpu.max has them; 0 is none.
+func wholeProcessors(s string) int {
+	f := strings.Fields(s)
+	if len(f) != 2 {
+		return 0
+	}
+	quota, err1 := strconv.ParseInt(f[0], 10, 64)
+	period, err2 := strconv.ParseInt(f[1], 10, 64)
+	if err1 != nil || err2 != nil || quota <= 0 || period <= 0 {
+		return 0
+	}
+	return int(max(1, quota/period))
+}
+
+// groupDirs lists the directories of our control groups for a controller, given
 // /proc/self/cgroup. Inside a container the path in that file may not exist,
 // and the container's own group is the mount itself.
-func groupDirs(own string) []string {
+func groupDirs(own, controller string) []string {
 	var dirs []string
 	for line := range strings.Lines(own) {
 		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(f) != 3 || f[1] != "" && f[1] != "memory" {
+		if len(f) != 3 || f[1] != "" && !slices.Contains(strings.Split(f[1], ","), controller) {
 			continue
 		}
 		root := "/sys/fs/cgroup"
-		if f[1] == "memory" {
-			root += "/memory"
+		if f[1] != "" {
+			root += "/" + controller
 		}
 		for path := f[2]; ; path = path[:strings.LastIndexByte(path, '/')] {
 			path = strings.TrimRight(path, "/")

@@ -20,6 +20,7 @@ func native() []*impl {
 	if x.HasAVX512F && x.HasAVX512BW && x.HasAVX512VL {
 		list = append(list, &impl{
 			name:       "avx512",
+			needs:      []string{"avx512f", "avx512bw", "avx512vl"},
 			mul:        mulAVX512,
 			pv:         pvAVX512,
 			sumSquares: sumTail(sumSquaresAVX512),
@@ -36,6 +37,7 @@ func native() []*impl {
 	if x.HasAVX2 && x.HasFMA && x.HasF16C {
 		list = append(list, &impl{
 			name:       "avx2",
+			needs:      []string{"avx2", "fma", "f16c"},
 			mul:        mulAVX2,
 			pv:         pvAVX2,
 			sumSquares: sumTail(sumSquaresAVX2),

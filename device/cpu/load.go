@@ -146,7 +146,7 @@ func (d *Device) loadLinear(m model.Matrix) (matrix, error) {
 	if w.data, err = d.rom.bytes(size); err != nil {
 		return matrix{}, err
 	}
-	d.team.run(w.tiles(), &packJob{&w, m.Rows})
+	d.team.local(w.tiles(), &packJob{&w, m.Rows}) // on the node that will read them
 	return w, nil
 }
 
