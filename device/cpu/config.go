@@ -22,7 +22,8 @@ type Config struct {
 	// bound, the goroutine that opens the Device is locked to it until Close.
 	Pin string
 	// WeightType is what matrices are stored as in memory. Auto keeps what the
-	// checkpoint has; anything narrower rounds to nearest even.
+	// checkpoint has; anything narrower rounds to nearest even. With Q8 and Q4 the
+	// rows that are multiplied are rounded too, to int8 in blocks of 32.
 	WeightType Format
 	// KVType is what keys and values are stored as: F32, F16 or BF16.
 	KVType Format
@@ -53,7 +54,7 @@ func (c Config) Validate() error {
 	if c.Threads < 0 || c.Threads > maxThreads {
 		return fmt.Errorf("%w: threads %d is not in [0, %d]", ErrConfig, c.Threads, maxThreads)
 	}
-	if c.WeightType > BF16 {
+	if c.WeightType > Q4 {
 		return fmt.Errorf("%w: weight type %d is unknown", ErrConfig, c.WeightType)
 	}
 	if c.KVType == Auto || c.KVType > BF16 {

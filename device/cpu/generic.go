@@ -21,6 +21,13 @@ func generic() *impl {
 		expSum:     expSumGeneric,
 		blend:      blendGeneric,
 		scale:      scaleGeneric,
+		quantize:   quantizeGeneric,
+	}
+	for _, f := range []Format{Q8, Q4} {
+		im.dot[f] = make([]dotFunc, genericRows+1)
+		for m := 1; m <= genericRows; m++ {
+			im.dot[f][m] = dotGeneric(f, m)
+		}
 	}
 	for f := F32; f <= BF16; f++ {
 		im.mul[f], im.pv[f] = make([]mulFunc, genericRows+1), make([]pvFunc, genericRows+1)
