@@ -102,6 +102,9 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 			}
 		}
 		dc.Threads = threads
+		if err := enough(packedBytes(s.network, weightType), memoryAvailable(), memoryLimit()); err != nil {
+			return nil, err
+		}
 		impl, err := cpu.Tier(dc.Impl)
 		if err != nil {
 			return nil, usageError{err}
@@ -126,6 +129,20 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 	// preparation: they would wait for the end of a step.
 	runtime.GOMAXPROCS(threads + 1)
 	return c, nil
+}
+
+// packedBytes is about what the weights take in memory. An embedding that is not
+// the head as well stays in its file.
+func packedBytes(m *model.Model, f cpu.Format) int64 {
+	n, stored := m.Parameters(), m.WeightBytes()
+	packed := n
+	if !m.Config.TiedHead {
+		packed -= int64(m.Config.VocabSize) * int64(m.Config.Hidden)
+	}
+	if f == cpu.Auto {
+		return stored / n * packed
+	}
+	return f.MatrixBytes(packed)
 }
 
 // fingerprint names everything that decides the bits of an answer.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -42,10 +43,10 @@ func TestWholeProcessors(t *testing.T) {
 }
 
 func TestMemoryLimit(t *testing.T) {
-	if n := memTotal([]byte("MemFree:  1 kB\nMemTotal:       24576000 kB\n")); n != 24576000<<10 {
+	if n := memInfo([]byte("MemFree:  1 kB\nMemTotal:       24576000 kB\n"), "MemTotal:"); n != 24576000<<10 {
 		t.Errorf("MemTotal %d", n)
 	}
-	if n := memTotal(nil); n != 0 {
+	if n := memInfo(nil, "MemTotal:"); n != 0 {
 		t.Errorf("without MemTotal: %d", n)
 	}
 	for text, want := range map[string]int64{"max\n": 0, "9223372036854771712\n": 0, "1073741824\n": 1 << 30, "": 0} {
@@ -64,4 +65,32 @@ func TestMemoryLimit(t *testing.T) {
 	if runtime.GOOS == "linux" && memoryLimit() < 1<<20 {
 		t.Errorf("this machine has %d bytes", memoryLimit())
 	}
+}
+
+// TestEnough: weights that do not fit are refused before any is read.
+func TestEnough(t *testing.T) {
+	for _, c := range []struct {
+		weights, available, limit int64
+		ok                        bool
+	}{{1 << 30, 2 << 30, 0, true}, {3 << 30, 2 << 30, 0, false}, {3 << 30, 4 << 30, 2 << 30, false}, {1 << 40, 0, 0, true}} {
+		err := enough(c.weights, c.available, c.limit)
+		if (err == nil) != c.ok {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "the weights take 3072MiB in memory and 2048MiB are available") {
+			t.Error(err)
+		}
+	}
+	if n := memoryAvailable(); runtime.GOOS == "linux" && (n < 1<<20 || n > memInfoTotal(t)) {
+		t.Errorf("%d bytes are available", n)
+	}
+}
+
+func memInfoTotal(t *testing.T) int64 {
+	t.Helper()
+	info, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return memInfo(info, "MemTotal:")
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -18,7 +19,7 @@ func memoryLimit() int64 {
 		}
 	}
 	if info, err := os.ReadFile("/proc/meminfo"); err == nil {
-		consider(memTotal(info))
+		consider(memInfo(info, "MemTotal:"))
 	}
 	// Version 2 nests: each level on the path of our own group may have a limit.
 	if own, err := os.ReadFile("/proc/self/cgroup"); err == nil {
@@ -33,10 +34,32 @@ func memoryLimit() int64 {
 	return least
 }
 
-// memTotal reads MemTotal out of /proc/meminfo.
-func memTotal(info []byte) int64 {
+// memoryAvailable is how much of it is free now, or could be freed, on the
+// machine; 0 is unknown.
+func memoryAvailable() int64 {
+	info, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	return memInfo(info, "MemAvailable:")
+}
+
+// enough refuses weights that do not fit into what is free. The KV cache is
+// taken bit by bit, so it may count on memory that comes free later.
+func enough(weights, available, limit int64) error {
+	if limit > 0 {
+		available = min(available, limit)
+	}
+	if available > 0 && weights > available {
+		return fmt.Errorf("the weights take %s in memory and %s are available: free some, or choose a smaller type with --quantization", inUnits(weights), inUnits(available))
+	}
+	return nil
+}
+
+// memInfo reads a field of /proc/meminfo.
+func memInfo(info []byte, name string) int64 {
 	for line := range bytes.Lines(info) {
-		if f := bytes.Fields(line); len(f) == 3 && string(f[0]) == "MemTotal:" && string(f[2]) == "kB" {
+		if f := bytes.Fields(line); len(f) == 3 && string(f[0]) == name && string(f[2]) == "kB" {
 			n, _ := strconv.ParseInt(string(f[1]), 10, 64)
 			return n << 10
 		}

@@ -152,6 +152,9 @@ func (d *Device) loadLinear(m model.Matrix) (matrix, error) {
 	if bad := j.bad.Load(); bad != nil {
 		return matrix{}, bad
 	}
+	if d.cfg.HugePages {
+		collapse(w.data)
+	}
 	return w, nil
 }
 

@@ -17,6 +17,9 @@ type topology struct {
 	nodes []memoryNode
 }
 
+// maxNodes bounds the numbers of memory nodes: the kernel's own limit.
+const maxNodes = 1024
+
 type memoryNode struct {
 	id    int
 	cores [][]int // [cores][processors]
@@ -49,7 +52,7 @@ func readTopology(sys fs.FS, allowed []int) topology {
 	dirs, _ := fs.Glob(sys, "node/node[0-9]*")
 	for _, dir := range dirs {
 		id, err := strconv.Atoi(strings.TrimPrefix(dir, "node/node"))
-		if err != nil {
+		if err != nil || id >= maxNodes {
 			continue
 		}
 		for _, c := range readList(sys, dir+"/cpulist") {
@@ -130,6 +133,7 @@ func parseList(s string) ([]int, error) {
 type placement struct {
 	node   []int   // [threads] ascending, dense from 0
 	before []int   // [nodes+1] threads on lower nodes
+	ids    []int   // [nodes] the system's numbers of the nodes
 	cpus   [][]int // [threads] processors that it is bound to; nil: none
 }
 
@@ -146,6 +150,9 @@ func newPlacement(ids []int, cpus [][]int) placement {
 	for i, id := range ids {
 		if i > 0 && id != ids[i-1] {
 			p.before = append(p.before, i)
+		}
+		if i == 0 || id != ids[i-1] {
+			p.ids = append(p.ids, id)
 		}
 		p.node[i] = len(p.before) - 1
 	}
