@@ -25,7 +25,7 @@ type Config struct {
 	// checkpoint has; anything narrower rounds to nearest even. With Q8 and Q4 the
 	// rows that are multiplied are rounded too, to int8 in blocks of 32.
 	WeightType Format
-	// KVType is what keys and values are stored as: F32, F16 or BF16.
+	// KVType is what keys and values are stored as: F32, F16, BF16 or Int8.
 	KVType Format
 	// Impl chooses a tier of instructions: a name of Impls, or features that the
 	// processor is taken not to have ("-avx512vnni,-avx512bw"), or both; empty is
@@ -54,11 +54,11 @@ func (c Config) Validate() error {
 	if c.Threads < 0 || c.Threads > maxThreads {
 		return fmt.Errorf("%w: threads %d is not in [0, %d]", ErrConfig, c.Threads, maxThreads)
 	}
-	if c.WeightType > Q4 {
-		return fmt.Errorf("%w: weight type %d is unknown", ErrConfig, c.WeightType)
+	if c.WeightType > Q4 || c.WeightType == Int8 {
+		return fmt.Errorf("%w: weights cannot be stored as %s", ErrConfig, c.WeightType)
 	}
-	if c.KVType == Auto || c.KVType > BF16 {
-		return fmt.Errorf("%w: KV type must be f32, f16 or bf16, not %s", ErrConfig, c.KVType)
+	if c.KVType == Auto || c.KVType > Int8 {
+		return fmt.Errorf("%w: KV type must be f32, f16, bf16 or int8, not %s", ErrConfig, c.KVType)
 	}
 	if _, err := choose(c.Impl); err != nil {
 		return err
