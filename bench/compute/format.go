@@ -90,7 +90,7 @@ func (r *Report) WriteBenchmark(w io.Writer) error {
 		}
 		for _, rate := range row.Rates {
 			p.printf("BenchmarkEngine/model=%s/weights=%s/kv=%s/threads=%d/%s/batch=%d/context=%d 1 %.0f ns/op %.2f tok/s\n",
-				name, r.Weights, r.KV, r.Threads, row.Phase, row.Batch, row.Context, tokens/rate*giga, rate)
+				name, strings.ReplaceAll(r.Weights, " ", "_"), r.KV, r.Threads, row.Phase, row.Batch, row.Context, tokens/rate*giga, rate)
 		}
 	}
 	return p.err

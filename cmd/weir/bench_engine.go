@@ -18,6 +18,7 @@ import (
 	"weir/device/cpu"
 	"weir/model"
 	"weir/models"
+	"weir/weights"
 )
 
 // benchEngine measures the device under the engine, with steps of its own.
@@ -27,9 +28,9 @@ func benchEngine(ctx context.Context, args []string, env func(string) string, ou
 	fs.SetOutput(errOut)
 	dir := fs.String("model", "", "`folder` of the model (default: the bundled one)")
 	shape := fs.String("shape", "", "measure a model in the shape of a published one, with random weights and without a file: "+strings.Join(compute.Shapes(), ", "))
-	fs.IntSliceVar(&c.Batches, "batch", c.Batches, "`sequences` that decode together")
-	fs.IntSliceVar(&c.Contexts, "context", c.Contexts, "`positions` that each of them has before")
-	fs.IntSliceVar(&c.Prefills, "prefill", c.Prefills, "lengths of prompts in `tokens`")
+	fs.Var(&numbers{list: &c.Batches}, "batch", "`sequences` that decode together")
+	fs.Var(&numbers{list: &c.Contexts}, "context", "`positions` that each of them has before")
+	fs.Var(&numbers{list: &c.Prefills}, "prefill", "lengths of prompts in `tokens`; none for these three is no such rows")
 	fs.IntVar(&c.Steps, "steps", c.Steps, "decode steps in a repetition")
 	fs.IntVar(&c.Repeats, "repeat", c.Repeats, "repetitions; the median is reported, and the range")
 	var garbage, kvMemory size
@@ -39,7 +40,8 @@ func benchEngine(ctx context.Context, args []string, env func(string) string, ou
 	threads := fs.Int("threads", 0, "computing threads (default: one per processor)")
 	tier := fs.String("cpu", "", "force a `tier` of instructions: generic, avx2 or avx512 (default: the best there is)")
 	dtype := oneOf(fs, "dtype", "type of the weights in memory; auto keeps the stored one", "auto", "float32", "float16", "bfloat16")
-	kvDtype := oneOf(fs, "kv-cache-dtype", "type of keys and values; auto is bfloat16", "auto", "float32", "float16", "bfloat16")
+	quantization := oneOf(fs, "quantization", "weights of linear layers in blocks of 32 with a scale: 8 or 4 bits each; auto keeps them as --dtype says", "auto", "q8", "q4")
+	kvDtype := oneOf(fs, "kv-cache-dtype", "type of keys and values; auto is bfloat16", "auto", "float32", "float16", "bfloat16", "int8")
 	fs.Var(&kvMemory, "kv-cache-memory", "memory for keys and values; what needs more is left out (default: what the machine has beside the weights)")
 	fs.IntVar(&c.BlockTokens, "block-size", c.BlockTokens, "`tokens` in a KV block, a multiple of 16")
 	fs.IntVar(&c.MaxTokens, "max-num-batched-tokens", c.MaxTokens, "most `tokens` of a step: prompts are cut into as many")
@@ -65,7 +67,10 @@ func benchEngine(ctx context.Context, args []string, env func(string) string, ou
 		cache = "bfloat16"
 	}
 	dc := cpu.Default()
-	dc.Threads, dc.WeightType, dc.KVType, dc.Impl = *threads, formats[*dtype].compute, formats[cache].compute, *tier
+	dc.Threads, dc.WeightType, dc.KVType, dc.Impl = *threads, formats[*dtype].compute, kvTypes[cache], *tier
+	if f, ok := quantizations[*quantization]; ok {
+		dc.WeightType = f
+	}
 	if err := dc.Validate(); err != nil {
 		return usageError{err}
 	}
@@ -86,8 +91,7 @@ func benchEngine(ctx context.Context, args []string, env func(string) string, ou
 			c.MaxKV = max(1, limit-2*stored-2<<30)
 		}
 	}
-	perToken := float64(network.Config.KVBytesPerToken(formats[cache].stored))
-	opt, _, err := c.Options(&network.Config, perToken)
+	opt, _, err := c.Options(&network.Config, bytesPerToken(&network.Config, dc.KVType))
 	if err != nil {
 		return usageError{err}
 	}
@@ -108,7 +112,9 @@ func benchEngine(ctx context.Context, args []string, env func(string) string, ou
 		return err
 	}
 	defer runner.Close()
-	s := compute.Subject{Network: &network.Config, Runner: runner, Stopwatch: watch, WeightBytes: float64(dev.Memory().Weights), KVBytesPerToken: perToken, Threads: dc.Threads}
+	memory, slots := dev.Memory(), opt.NumBlocks*opt.BlockTokens
+	s := compute.Subject{Network: &network.Config, Runner: runner, Stopwatch: watch, Quantized: *quantization != "auto",
+		WeightBytes: float64(memory.Weights), KVBytesPerToken: float64(memory.KV) / float64(slots), Threads: dc.Threads}
 	r, failure := compute.Run(ctx, s, c, func(x compute.Case) { note("%s, batch %d, context %d", x.Phase, x.Batch, x.Context) })
 	note("")
 	if ctx.Err() != nil {
@@ -118,15 +124,36 @@ func benchEngine(ctx context.Context, args []string, env func(string) string, ou
 		return failure
 	}
 	r.Date, r.Version, r.Model, r.KV = time.Now(), version, name, cache
-	r.Weights, r.Processor = *dtype, processor()
-	if r.Weights == "auto" {
-		r.Weights = "stored"
-		if *shape != "" {
-			r.Weights = "bfloat16"
-		}
-	}
+	r.Weights, r.Processor = weightsName(*quantization, *dtype, *shape), processor()
 	r.Device = fmt.Sprintf("CPU, %s, %d threads, %s", impl, dc.Threads, runtime.Version())
 	return errors.Join(failure, r.WriteText(out), r.WriteBenchmark(out), writeFile(*file, r.WriteJSON))
+}
+
+// kvTypes are the types of keys and values by --kv-cache-dtype.
+var kvTypes = map[string]cpu.Format{"float32": cpu.F32, "float16": cpu.F16, "bfloat16": cpu.BF16, "int8": cpu.Int8}
+
+// bytesPerToken is what a position's keys and values take, about; the device
+// tells exactly when it has planned.
+func bytesPerToken(c *model.Config, kv cpu.Format) float64 {
+	size := map[cpu.Format]weights.DType{cpu.F32: weights.F32, cpu.F16: weights.F16, cpu.BF16: weights.BF16, cpu.Int8: weights.I8}[kv]
+	n := float64(c.KVBytesPerToken(size))
+	if kv == cpu.Int8 {
+		n += float64(2 * 4 * c.Layers * c.KVHeads) // a scale for each head
+	}
+	return n
+}
+
+// weightsName says what weights are stored as in memory.
+func weightsName(quantization, dtype, shape string) string {
+	switch {
+	case quantization != "auto":
+		return quantization
+	case dtype != "auto":
+		return dtype
+	case shape != "":
+		return "bfloat16" // what random weights are made in
+	}
+	return "as stored"
 }
 
 // openNetwork opens the model in dir, or makes one of a shape, or opens the

@@ -14,9 +14,15 @@ func TestBenchEngine(t *testing.T) {
 	if code != 0 || errOut != "" {
 		t.Fatalf("exit %d: %s%s", code, out, errOut)
 	}
-	for _, want := range []string{"weir-tiny: weights stored", "keys and values float16", "memory read, GB/s", "\nprefill      1      16 ", "\ndecode       2       8 ", "\ndecode       1    4000  left out: "} {
+	for _, want := range []string{"weir-tiny: weights as stored", "keys and values float16, 3.0 KiB", "memory read, GB/s", "\nprefill      1      16 ", "\ndecode       2       8 ", "\ndecode       1    4000  left out: "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)
+		}
+	}
+	for _, kind := range [][]string{{"--quantization", "q8"}, {"--quantization", "q4", "--kv-cache-dtype", "int8"}, {"--dtype", "float32"}} {
+		args := append([]string{"engine", "--batch", "2", "--context", "20", "--prefill", "none", "--steps", "1", "--repeat", "1", "--limits-memory", "0"}, kind...)
+		if code, out, errOut := runBench(args...); code != 0 || errOut != "" || !strings.Contains(out, "weights "+kind[1]) || !strings.Contains(out, "\ndecode       2      20 ") {
+			t.Errorf("%q: exit %d: %s%s", kind, code, out, errOut)
 		}
 	}
 	v := readJSON(t, file)
@@ -28,6 +34,8 @@ func TestBenchEngine(t *testing.T) {
 func TestBenchEngineRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
 		"batch 0 is not in":         {"--batch", "0"},
+		"\"x\" is not a number":     {"--context", "1,x"},
+		"neither batches":           {"--context", "none", "--prefill", "none"},
 		"takes no arguments":        {"folder"},
 		"are two models":            {"--model", "x", "--shape", "qwen3-0.6b"},
 		"no shape \"x\"; there are": {"--shape", "x"},
