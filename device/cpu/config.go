@@ -22,7 +22,7 @@ type Config struct {
 	// checkpoint has; anything narrower rounds to nearest even. With Q8 and Q4 the
 	// rows that are multiplied are rounded too, to int8 in blocks of 32.
 	WeightType Format
-	// KVType is what keys and values are stored as: F32, F16 or BF16.
+	// KVType is what keys and values are stored as: F32, F16, BF16 or Int8.
 	KVType Format
 	// Impl forces a tier of instructions by name (see Impls); empty is the best
 	// that the processor has. Results are reproducible within one tier.
@@ -40,11 +40,11 @@ func (c Config) Validate() error {
 	if c.Threads < 0 || c.Threads > maxThreads {
 		return fmt.Errorf("%w: threads %d is not in [0, %d]", ErrConfig, c.Threads, maxThreads)
 	}
-	if c.WeightType > Q4 {
-		return fmt.Errorf("%w: weight type %d is unknown", ErrConfig, c.WeightType)
+	if c.WeightType > Q4 || c.WeightType == Int8 {
+		return fmt.Errorf("%w: weights cannot be stored as %s", ErrConfig, c.WeightType)
 	}
-	if c.KVType == Auto || c.KVType > BF16 {
-		return fmt.Errorf("%w: KV type must be f32, f16 or bf16, not %s", ErrConfig, c.KVType)
+	if c.KVType == Auto || c.KVType > Int8 {
+		return fmt.Errorf("%w: KV type must be f32, f16, bf16 or int8, not %s", ErrConfig, c.KVType)
 	}
 	if c.Impl != "" && find(c.Impl) == nil {
 		return fmt.Errorf("%w: implementation %q is not available here; there are %s", ErrConfig, c.Impl, strings.Join(Impls(), ", "))

@@ -21,7 +21,6 @@ func native() []*impl {
 		base := impl{
 			name:       "avx512",
 			mul:        mulAVX512,
-			pv:         pvAVX512,
 			dot:        dotAVX512,
 			quantize:   quantizeTail(quantizeAVX512),
 			sumSquares: sumTail(sumSquaresAVX512),
@@ -30,12 +29,14 @@ func native() []*impl {
 			gate:       gateTail(gateAVX512),
 			rotate:     rotateTail(rotateAVX512),
 			max:        maxAVX512,
-			expSum:     expSumAVX512,
 			blend:      blendTail(blendAVX512),
 			scale:      scaleTail(scaleAVX512),
+			attention:  attentionAVX512,
 		}
 		if x.HasAVX512VNNI {
-			list = append(list, base.with("avx512vnni", dotAVX512VNNI))
+			vnni := base.with("avx512vnni", dotAVX512VNNI)
+			vnni.dots[Int8] = dotsVNNIAVX512 // the same integers, faster
+			list = append(list, vnni)
 		}
 		list = append(list, &base)
 	}
@@ -43,7 +44,6 @@ func native() []*impl {
 		base := impl{
 			name:       "avx2",
 			mul:        mulAVX2,
-			pv:         pvAVX2,
 			dot:        dotAVX2,
 			quantize:   quantizeTail(quantizeAVX2),
 			sumSquares: sumTail(sumSquaresAVX2),
@@ -52,9 +52,9 @@ func native() []*impl {
 			gate:       gateTail(gateAVX2),
 			rotate:     rotateTail(rotateAVX2),
 			max:        maxAVX2,
-			expSum:     expSumAVX2,
 			blend:      blendTail(blendAVX2),
 			scale:      scaleTail(scaleAVX2),
+			attention:  attentionAVX2,
 		}
 		if x.HasAVXVNNI {
 			list = append(list, base.with("avxvnni", dotAVXVNNI))

@@ -16,11 +16,12 @@ const (
 	F32
 	F16
 	BF16
-	Q8 // weights only: blocks of 32 columns of int8 with a float16 scale
-	Q4 // weights only: the same with 4 bits
+	Int8 // KV cache only: one scale per head and position
+	Q8   // weights only: blocks of 32 columns of int8 with a float16 scale
+	Q4   // weights only: the same with 4 bits
 )
 
-var formatNames = [...]string{Auto: "auto", F32: "f32", F16: "f16", BF16: "bf16", Q8: "q8", Q4: "q4"}
+var formatNames = [...]string{Auto: "auto", F32: "f32", F16: "f16", BF16: "bf16", Int8: "int8", Q8: "q8", Q4: "q4"}
 
 func (f Format) String() string {
 	if int(f) < len(formatNames) {
@@ -36,7 +37,7 @@ func ParseFormat(s string) (Format, error) {
 			return Format(f), nil
 		}
 	}
-	return Auto, fmt.Errorf("%w: number format %q; there are auto, f32, f16, bf16, q8, q4", ErrConfig, s)
+	return Auto, fmt.Errorf("%w: number format %q; there are auto, f32, f16, bf16, q8, q4, int8", ErrConfig, s)
 }
 
 func formatOf(d weights.DType) Format {
@@ -62,8 +63,11 @@ func formatOf(d weights.DType) Format {
 
 // pairBytes is the size of 16 rows by 2 columns.
 func (f Format) pairBytes() int {
-	if f == F32 {
+	switch f {
+	case F32:
 		return 2 * rowsPerTile * 4
+	case Int8:
+		return 2 * rowsPerTile
 	}
 	return 2 * rowsPerTile * 2
 }

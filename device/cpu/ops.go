@@ -32,21 +32,6 @@ type impl struct {
 	// an entry may point anywhere. len(ahead) == len(offs).
 	mul [BF16 + 1][]mulFunc
 
-	// pv[format][m] is the product of m rows of x with one matrix of 16 columns
-	// whose k runs through tiles of 16: k in [16u, 16u+16) is the tile at
-	// w[offs[u]]. The chains are those of mul, and so is ahead.
-	//
-	//	for r := range m {
-	//		for j := range 16 {
-	//			s := [2]float32{}
-	//			for i := range n {
-	//				s[i%2] += x[r*ldx+i] * f(i, j) // of tile i/16, at i%16
-	//			}
-	//			y[r*ldy+j] = s[0] + s[1]
-	//		}
-	//	}
-	pv [BF16 + 1][]pvFunc
-
 	// dot[format][m] computes m quantized rows against len(offs) tiles of a block
 	// format, n groups of columns; the table has a kernel for every m in
 	// [1, len). x holds rows as quantize writes them, ldx bytes apart. The sum
@@ -85,23 +70,20 @@ type impl struct {
 	rotate func(a, b, cos, sin []float32)
 	// max is the greatest x[i]; len(x) is a positive multiple of 16.
 	max func(x []float32) float32
-	// expSum is x[i] = exp((x[i]-top)*scale) and returns their sum; len(x) is a
-	// multiple of 16. Lane i%16 is summed in ascending i, then the lanes, so
-	// that leading and trailing zeros (x = -Inf) change no bit.
-	expSum func(x []float32, top, scale float32) float32
 	// blend is y[i] = y[i]*a + x[i]*b, i < len(y).
 	blend func(y, x []float32, a, b float32)
 	// scale is y[i] = x[i] * s, i < len(y).
 	scale func(y, x []float32, s float32)
+
+	attention
 }
 
 type (
 	mulFunc func(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 	dotFunc func(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
-	pvFunc  func(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 )
 
-// rows is the most rows that the impl's kernels mul and pv take at once.
+// rows is the most rows that the impl's kernels mul take at once.
 func (im *impl) rows() int { return len(im.mul[BF16]) - 1 }
 
 // edgeRows is the same for all its kernels.

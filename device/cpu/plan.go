@@ -102,7 +102,7 @@ func (d *Device) allocate(s model.Shape) error {
 		if sc.edge, err = d.mem.floats(d.impl.edgeRows() * rowsPerTile); err != nil {
 			return err
 		}
-		if sc.attn, err = newAttendScratch(&d.mem, s); err != nil {
+		if sc.attn, err = newAttendScratch(&d.mem, s, &d.impl.dots[d.cfg.KVType]); err != nil {
 			return err
 		}
 		sc.offs, sc.ahead = make([]int, maxTilesPerCall), make([]int, maxTilesPerCall)
@@ -110,7 +110,7 @@ func (d *Device) allocate(s model.Shape) error {
 	if err := d.input.allocate(&d.mem, d.cfg.WeightType, s); err != nil {
 		return err
 	}
-	if err := d.attendJob.allocate(&d.mem, s, d.team.threads); err != nil {
+	if err := d.attendJob.allocate(&d.mem, s); err != nil {
 		return err
 	}
 	if err := d.draw.allocate(&d.mem, sp); err != nil {

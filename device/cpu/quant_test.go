@@ -191,11 +191,11 @@ func randomTile(rnd *rand.Rand, f Format, k int, tile []byte) {
 	}
 }
 
-// TestDots: every implementation, block format and number of rows, for all
+// TestBlockDots: every implementation, block format and number of rows, for all
 // lengths up to 257, against the definition: exact integers, then double
 // precision. Results of one row never depend on the number of rows; nothing
 // outside the operands is read or written.
-func TestDots(t *testing.T) {
+func TestBlockDots(t *testing.T) {
 	eachImpl(t, func(t *testing.T, im *impl) {
 		for _, f := range blockFormats {
 			t.Run(f.String(), func(t *testing.T) {
@@ -322,8 +322,8 @@ func TestDotsAreExact(t *testing.T) {
 	})
 }
 
-// TestDotsAtPageEnd: no operand is read behind its end.
-func TestDotsAtPageEnd(t *testing.T) {
+// TestBlockDotsAtPageEnd: no operand is read behind its end.
+func TestBlockDotsAtPageEnd(t *testing.T) {
 	floats := func(n int) []float32 {
 		return unsafe.Slice((*float32)(unsafe.Pointer(&beforeGuard(t, n*4)[0])), n)
 	}

@@ -55,6 +55,7 @@ func files() map[string]string {
 		g.constants()
 		g.products()
 		g.vectors()
+		g.attention()
 		files[isa.file] = header + tag + g.text.String()
 		g.text.Reset()
 		g.raw("#include \"textflag.h\"\n\n")
