@@ -1144,6 +1144,11 @@ func absMaxAVX512(x []float32) float32
 //go:noescape
 func toInt16AVX512(dst, x []float32, inv float32)
 
+// prefetchAVX512 is impl.prefetch.
+//
+//go:noescape
+func prefetchAVX512(kv []byte, at []int, n int)
+
 // mulF32x1AVX2 is impl.mul for tiles of F32 and 1 rows of x.
 //
 //go:noescape
@@ -1489,6 +1494,11 @@ func absMaxAVX2(x []float32) float32
 //go:noescape
 func toInt16AVX2(dst, x []float32, inv float32)
 
+// prefetchAVX2 is impl.prefetch.
+//
+//go:noescape
+func prefetchAVX2(kv []byte, at []int, n int)
+
 var mulAVX512 = [BF16 + 1][]mulFunc{
 	F32:  {nil, mulF32x1AVX512, mulF32x2AVX512, mulF32x3AVX512, mulF32x4AVX512, mulF32x5AVX512, mulF32x6AVX512, mulF32x7AVX512, mulF32x8AVX512, mulF32x9AVX512, mulF32x10AVX512, mulF32x11AVX512, mulF32x12AVX512},
 	F16:  {nil, mulF16x1AVX512, mulF16x2AVX512, mulF16x3AVX512, mulF16x4AVX512, mulF16x5AVX512, mulF16x6AVX512, mulF16x7AVX512, mulF16x8AVX512, mulF16x9AVX512, mulF16x10AVX512, mulF16x11AVX512, mulF16x12AVX512},
@@ -1536,6 +1546,7 @@ var attentionAVX512 = attention{
 	expSumScaled: expSumScaledAVX512,
 	absMax:       absMaxAVX512,
 	toInt16:      toInt16AVX512,
+	prefetch:     prefetchAVX512,
 }
 
 var mulAVX2 = [BF16 + 1][]mulFunc{
@@ -1578,4 +1589,5 @@ var attentionAVX2 = attention{
 	expSumScaled: expSumScaledAVX2,
 	absMax:       absMaxAVX2,
 	toInt16:      toInt16AVX2,
+	prefetch:     prefetchAVX2,
 }
