@@ -4,6 +4,7 @@ PYTHON  ?= python3
 export CGO_ENABLED ?= 0
 TAGS    := invariants
 PKGS    := ./...
+CRASH   := ./store ./feedback ./trajectory/archive ./usage ./cmd/weir
 HOT     := ./api ./backend/sim ./chat/reasoning ./device/cpu ./engine ./grammar ./model ./sampler ./server ./tokenizer
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 COUNT   ?= 6
@@ -50,7 +51,7 @@ bench-grammar: ## what a token mask costs, as a table (about half a minute)
 	$(GO) test -run '^$$' -bench Masks -benchtime 1x ./grammar
 
 crash: ## kill -9 under load, ROUNDS times (default 200), in each test of that
-	WEIR_CRASH_ROUNDS=$(or $(ROUNDS),200) $(GO) test -run Kill -count 1 -timeout 3600s ./store ./feedback
+	WEIR_CRASH_ROUNDS=$(or $(ROUNDS),200) $(GO) test -run Kill -count 1 -timeout 3600s $(CRASH)
 
 fuzz: ## every fuzz test, FUZZ inputs each (default 200000x, or a time such as 1m)
 	@set -e; for f in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \

@@ -119,7 +119,7 @@ func victim(dir string) {
 // kill -9 under load, many times (spec 11.2, checklist 20): what was acknowledged
 // is there, nothing is there twice, nothing is half there.
 func TestKill(t *testing.T) {
-	rounds := 12
+	rounds := 20
 	if n, err := strconv.Atoi(os.Getenv("WEIR_CRASH_ROUNDS")); err == nil {
 		rounds = n
 	}

@@ -287,8 +287,17 @@ func (rec *recorder) write(tenant, model, split string, list []*recording) error
 			return err
 		}
 	}
-	_, err = u.Commit(archive.Meta{Split: split, Bytes: size})
-	return err
+	calls := make([]archive.Call, len(list))
+	ids := make([]string, len(list))
+	for g, r := range list {
+		ids[g] = r.reply.meta.ID
+		calls[g] = archive.Call{ID: ids[g], Project: r.project, Group: g}
+	}
+	if _, err = u.Commit(archive.Meta{Split: split, Bytes: size, Calls: calls}); err != nil {
+		return err
+	}
+	rec.s.linker.add(tenant, ids...)
+	return nil
 }
 
 // append appends the trajectory of a choice.

@@ -34,6 +34,7 @@ type Server struct {
 
 	uploads  atomic.Int64 // log requests being read
 	recorder *recorder    // nil: nothing is recorded
+	linker   *linker      // nil: feedback sets no rewards
 
 	model    atomic.Pointer[Model]
 	progress atomic.Pointer[string] // why there is no model yet
@@ -84,6 +85,9 @@ func New(cfg Config) (*Server, error) {
 		}
 	}
 	if cfg.Trajectories.Archive != nil {
+		if cfg.Feedback != nil {
+			s.linker = newLinker(s)
+		}
 		s.recorder = newRecorder(s)
 	}
 	s.SetProgress("the model is loading")
@@ -184,6 +188,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.compiling.close()
 	if s.recorder != nil {
 		s.recorder.close()
+	}
+	if s.linker != nil {
+		s.linker.close() // behind the recorder: it may have waited for a record
 	}
 	return err
 }

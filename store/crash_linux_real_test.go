@@ -99,7 +99,7 @@ func rounds(t *testing.T, usual int) int {
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	acked := map[string]int{}
-	for round := range rounds(t, 8) {
+	for round := range rounds(t, 20) {
 		cmd, out := child(t, "load", dir, "STORE_TEST_FROM="+strconv.Itoa(round))
 		timer := time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Kill() })
 		quota := 20 + 37*round%200 // acknowledgements before the kill

@@ -39,6 +39,9 @@ var formats = map[string]struct {
 	"bfloat16": {cpu.BF16, weights.BF16},
 }
 
+// quantizations are the block formats of weights by --quantization.
+var quantizations = map[string]cpu.Format{"q8": cpu.Q8, "q4": cpu.Q4}
+
 // newComputer plans the engine for s. progress hears how many bytes of weights
 // are loaded.
 func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOptions, progress func(done, total int64)) (*computer, error) {
@@ -49,6 +52,9 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 		c.cacheType = "bfloat16"
 	}
 	weightType, kvType := formats[*o.dtype].compute, formats[c.cacheType]
+	if f, ok := quantizations[*o.quantization]; ok {
+		weightType = f
+	}
 	for name, n := range map[string]int{"block-size": *o.blockSize, "max-num-seqs": *o.maxSeqs, "max-num-batched-tokens": *o.maxTokens, "max-num-queued": *o.maxLive} {
 		if n < 1 { // below, 0 stands for a default
 			return nil, usageError{fmt.Errorf("--%s %d: it takes 1 or more", name, n)}
@@ -95,7 +101,7 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 		c.spec = backend.Spec{VocabSize: cfg.VocabSize, BlockTokens: opt.BlockTokens, NumBlocks: opt.NumBlocks, MaxTokens: opt.MaxTokens,
 			MaxSeqs: opt.MaxSeqs, MaxSeqTokens: opt.MaxSeqTokens, Depth: 1}
 		c.about = fmt.Sprintf("CPU, %s, %d threads", impl, threads)
-		c.fingerprint = fingerprint(version, impl, *o.dtype, kvType.compute.String(), s.network.Digest())
+		c.fingerprint = fingerprint(version, impl, weightType.String(), kvType.compute.String(), s.network.Digest())
 		open = func() (backend.Backend, error) {
 			dev, err := cpu.Open(dc)
 			if err != nil {

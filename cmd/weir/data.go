@@ -93,6 +93,9 @@ func (r *records) upkeep(ctx context.Context, retention []retainRule, log *slog.
 	if r.admin, err = startAdmin(r.dir, r); err != nil {
 		log.Warn("weir store cannot talk to this server", "error", err)
 	}
+	if n, err := r.book.Upgrade(ctx); n > 0 || err != nil && ctx.Err() == nil {
+		log.Info("feedback of an earlier version got its indexes", "entries", n, "error", err)
+	}
 	if len(r.feedback.Damage()) > 0 {
 		n, err := r.book.Mend(ctx)
 		log.Warn("the indexes of feedback were checked after damage", "entries", n, "error", err)

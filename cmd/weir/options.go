@@ -40,6 +40,7 @@ type engineOptions struct {
 	simProfile          *string
 	threads             *int
 	dtype, kvDtype      *string
+	quantization        *string
 	kvMemory            size
 	blockSize           *int
 	maxSeqs, maxTokens  *int
@@ -55,6 +56,7 @@ func bindEngine(fs *pflag.FlagSet) (o *engineOptions) {
 	o.threads = fs.Int("threads", 0, "computing threads (default: one per processor)")
 	o.cpu = fs.String("cpu", "", "force a `tier` of instructions: generic, avx2 or avx512 (default: the best there is)")
 	o.dtype = oneOf(fs, "dtype", "type of the weights in memory; auto keeps the stored one", "auto", "float32", "float16", "bfloat16")
+	o.quantization = oneOf(fs, "quantization", "weights of linear layers in blocks of 32 with a scale: 8 or 4 bits each, rounded while loading; auto keeps them as --dtype says", "auto", "q8", "q4")
 	o.kvDtype = oneOf(fs, "kv-cache-dtype", "type of keys and values; auto is bfloat16", "auto", "float32", "float16", "bfloat16")
 	fs.Var(&o.kvMemory, "kv-cache-memory", "memory for keys and values, such as 4GiB (default: a quarter of the memory there is, but no more than max-num-seqs full sequences need)")
 	o.blockSize = fs.Int("block-size", 16, "`tokens` in a KV block, a multiple of 16")

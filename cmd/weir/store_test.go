@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"io"
 	"net/http"
 	"os"
@@ -40,11 +39,7 @@ func send(t *testing.T, url, body string) {
 
 // The records outlive the process; weir store works beside a server and without one.
 func TestStore(t *testing.T) {
-	tool := func(args ...string) (code int, out, errOut string) {
-		var o, e bytes.Buffer
-		code = run(append([]string{"store"}, args...), noEnv, nil, &o, &e)
-		return code, o.String(), e.String()
-	}
+	tool := storeTool
 	for _, name := range []string{"data", strings.Repeat("long", 40)} { // a unix address holds about a hundred bytes
 		dir := filepath.Join(t.TempDir(), name)
 		url, stop := startServe(t, "--data-dir", dir, "--min-free-disk", "0")

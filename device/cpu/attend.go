@@ -218,7 +218,7 @@ func (d *Device) Attend(dst, q model.Act, layer int, a model.Attention) {
 		panic(fmt.Sprintf("cpu: Attend from rows of %d to rows of %d in layer %d", q.Width, dst.Width, layer))
 	}
 	j := &d.attendJob
-	j.dst, j.q, j.layer, j.scale, j.window = d.view(dst), d.view(q), layer, a.Scale, a.Window
+	j.dst, j.q, j.layer, j.scale, j.window = d.written(dst), d.view(q), layer, a.Scale, a.Window
 	j.tasks = len(j.spans) * d.cache.heads
 	if j.mustSplit() {
 		j.phase, j.perTask = phaseSplit, 1

@@ -226,3 +226,48 @@ func BenchmarkStep(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkBlocks multiplies rows with matrices in block formats, of the shapes
+// of Qwen3-0.6B and Llama-3.2-1B, 640 MB of them in turn.
+func BenchmarkBlocks(b *testing.B) {
+	for _, im := range impls {
+		if im.name == "generic" {
+			continue
+		}
+		for _, f := range blockFormats {
+			for _, shape := range [][2]int{{3072, 1024}, {1024, 3072}, {8192, 2048}, {2048, 8192}} {
+				n, k := shape[0], shape[1]
+				for _, threads := range []int{1, 2} {
+					for _, rows := range []int{1, 4, 8, 12, 16, 32, 64, 512} {
+						b.Run(fmt.Sprintf("%s/%s/%dx%d/threads=%d/rows=%d", im.name, f, n, k, threads, rows), func(b *testing.B) {
+							d := benchDevice(b, Config{Threads: threads, WeightType: f, KVType: BF16, Impl: im.name, HugePages: true}, rows, []model.ActShape{{Width: k}, {Width: n}})
+							t := tensor(newRand(1), weights.BF16, 1, n, k)
+							first, err := d.Load(model.Matrix{Rows: []weights.Tensor{t}})
+							if err != nil {
+								b.Fatal(err)
+							}
+							m := d.params[first].mat
+							for size := 0; size < 640<<20; size += len(m.data) {
+								p := param{mat: m}
+								if p.mat.data, err = d.rom.bytes(len(m.data)); err != nil {
+									b.Fatal(err)
+								}
+								copy(p.mat.data, m.data)
+								d.params = append(d.params, p)
+							}
+							start, turns := time.Now(), 0
+							for b.Loop() {
+								d.input.of.Width = 0
+								d.MatMul(model.Act{Buf: 1, Width: n}, model.Weight(turns%len(d.params)), model.Act{Width: k})
+								turns++
+							}
+							s := time.Since(start).Seconds() / float64(turns)
+							b.ReportMetric(float64(len(m.data))/s/1e9, "GB/s")
+							b.ReportMetric(2*float64(n*k*rows)/s/1e9, "GOP/s")
+						})
+					}
+				}
+			}
+		}
+	}
+}

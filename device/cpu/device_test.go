@@ -171,22 +171,24 @@ func TestNoAllocation(t *testing.T) {
 	}
 	rnd := newRand(6)
 	n := newNet(rnd, weights.BF16, 32)
-	for i, threads := range []int{1, 2, 2} {
-		for _, chunk := range []int{1, 400} {
-			r := newRunner(t, n, Config{Threads: threads, KVType: []Format{BF16, BF16, Int8}[i]}, testSpec)
-			f := newFeeder(rnd, testSpec)
-			s := &sequence{tokens: randomTokens(rnd, 700, n.vocab)}
-			f.add(s, 300, false)
-			f.run(t, r)
-			f.reset()
-			f.add(s, chunk, false)
-			f.run(t, r)
-			if got := testing.AllocsPerRun(5, func() {
-				if err := r.step(&f.batch, &f.draws, &f.out); err != nil {
-					t.Fatal(err)
+	for _, weight := range []Format{Auto, Q8, Q4} {
+		for i, threads := range []int{1, 2, 2} {
+			for _, chunk := range []int{1, 400} {
+				r := newRunner(t, n, Config{Threads: threads, WeightType: weight, KVType: []Format{BF16, BF16, Int8}[i]}, testSpec)
+				f := newFeeder(rnd, testSpec)
+				s := &sequence{tokens: randomTokens(rnd, 700, n.vocab)}
+				f.add(s, 300, false)
+				f.run(t, r)
+				f.reset()
+				f.add(s, chunk, false)
+				f.run(t, r)
+				if got := testing.AllocsPerRun(5, func() {
+					if err := r.step(&f.batch, &f.draws, &f.out); err != nil {
+						t.Fatal(err)
+					}
+				}); got != 0 {
+					t.Errorf("%d threads, %d tokens: %v allocations per step", threads, chunk, got)
 				}
-			}); got != 0 {
-				t.Errorf("%d threads, %d tokens: %v allocations per step", threads, chunk, got)
 			}
 		}
 	}

@@ -20,7 +20,14 @@ func generic() *impl {
 		max:        maxGeneric,
 		blend:      blendGeneric,
 		scale:      scaleGeneric,
+		quantize:   quantizeGeneric,
 		attention:  attentionGeneric(),
+	}
+	for _, f := range []Format{Q8, Q4} {
+		im.dot[f] = make([]dotFunc, genericRows+1)
+		for m := 1; m <= genericRows; m++ {
+			im.dot[f][m] = dotGeneric(f, m)
+		}
 	}
 	for f := F32; f <= BF16; f++ {
 		im.mul[f] = make([]mulFunc, genericRows+1)

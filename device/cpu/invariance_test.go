@@ -18,12 +18,15 @@ func TestBatchInvariance(t *testing.T) {
 			if im.name == "generic" && kv < BF16 {
 				continue // slow, and all but Int8 take the same path
 			}
-			t.Run(kv.String(), func(t *testing.T) { testBatchInvariance(t, im, kv) })
+			t.Run(kv.String(), func(t *testing.T) { testBatchInvariance(t, im, Auto, kv) })
+		}
+		for _, f := range blockFormats {
+			t.Run(f.String(), func(t *testing.T) { testBatchInvariance(t, im, f, BF16) })
 		}
 	})
 }
 
-func testBatchInvariance(t *testing.T, im *impl, kv Format) {
+func testBatchInvariance(t *testing.T, im *impl, weight, kv Format) {
 	rnd := newRand(2)
 	n := newNet(rnd, weights.BF16, 32)
 	lengths := []int{1, 2, 15, 16, 17, 70, 255, 256, 257, 600}
@@ -38,7 +41,7 @@ func testBatchInvariance(t *testing.T, im *impl, kv Format) {
 	// One sequence at a time, in one chunk, on one thread.
 	want := make([][][]float32, len(seqs))
 	{
-		r := newRunner(t, n, Config{Threads: 1, KVType: kv, Impl: im.name}, testSpec)
+		r := newRunner(t, n, Config{Threads: 1, WeightType: weight, KVType: kv, Impl: im.name}, testSpec)
 		for i, s := range seqs {
 			s.computed, s.table = 0, nil
 			f := newFeeder(rnd, testSpec)
@@ -51,7 +54,7 @@ func testBatchInvariance(t *testing.T, im *impl, kv Format) {
 		spec.BlockTokens = []int{16, 48, 64, 32, 16, 256}[round]
 		spec.NumBlocks = 110
 		threads := []int{1, 2, 4, 3, 2, 2}[round]
-		r := newRunner(t, n, Config{Threads: threads, KVType: kv, Impl: im.name}, spec)
+		r := newRunner(t, n, Config{Threads: threads, WeightType: weight, KVType: kv, Impl: im.name}, spec)
 		f := newFeeder(rnd, spec)
 		for _, s := range seqs {
 			s.computed, s.table = 0, nil

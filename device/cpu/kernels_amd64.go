@@ -1149,6 +1149,251 @@ func toInt16AVX512(dst, x []float32, inv float32)
 //go:noescape
 func prefetchAVX512(kv []byte, at []int, n int)
 
+// dotQ8x1AVX512VNNI is impl.dot for tiles of Q8 and 1 rows of x.
+//
+//go:noescape
+func dotQ8x1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x2AVX512VNNI is impl.dot for tiles of Q8 and 2 rows of x.
+//
+//go:noescape
+func dotQ8x2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x3AVX512VNNI is impl.dot for tiles of Q8 and 3 rows of x.
+//
+//go:noescape
+func dotQ8x3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x4AVX512VNNI is impl.dot for tiles of Q8 and 4 rows of x.
+//
+//go:noescape
+func dotQ8x4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x5AVX512VNNI is impl.dot for tiles of Q8 and 5 rows of x.
+//
+//go:noescape
+func dotQ8x5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x6AVX512VNNI is impl.dot for tiles of Q8 and 6 rows of x.
+//
+//go:noescape
+func dotQ8x6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x7AVX512VNNI is impl.dot for tiles of Q8 and 7 rows of x.
+//
+//go:noescape
+func dotQ8x7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x8AVX512VNNI is impl.dot for tiles of Q8 and 8 rows of x.
+//
+//go:noescape
+func dotQ8x8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x9AVX512VNNI is impl.dot for tiles of Q8 and 9 rows of x.
+//
+//go:noescape
+func dotQ8x9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x10AVX512VNNI is impl.dot for tiles of Q8 and 10 rows of x.
+//
+//go:noescape
+func dotQ8x10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x11AVX512VNNI is impl.dot for tiles of Q8 and 11 rows of x.
+//
+//go:noescape
+func dotQ8x11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x12AVX512VNNI is impl.dot for tiles of Q8 and 12 rows of x.
+//
+//go:noescape
+func dotQ8x12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x1AVX512VNNI is impl.dot for tiles of Q4 and 1 rows of x.
+//
+//go:noescape
+func dotQ4x1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x2AVX512VNNI is impl.dot for tiles of Q4 and 2 rows of x.
+//
+//go:noescape
+func dotQ4x2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x3AVX512VNNI is impl.dot for tiles of Q4 and 3 rows of x.
+//
+//go:noescape
+func dotQ4x3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x4AVX512VNNI is impl.dot for tiles of Q4 and 4 rows of x.
+//
+//go:noescape
+func dotQ4x4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x5AVX512VNNI is impl.dot for tiles of Q4 and 5 rows of x.
+//
+//go:noescape
+func dotQ4x5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x6AVX512VNNI is impl.dot for tiles of Q4 and 6 rows of x.
+//
+//go:noescape
+func dotQ4x6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x7AVX512VNNI is impl.dot for tiles of Q4 and 7 rows of x.
+//
+//go:noescape
+func dotQ4x7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x8AVX512VNNI is impl.dot for tiles of Q4 and 8 rows of x.
+//
+//go:noescape
+func dotQ4x8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x9AVX512VNNI is impl.dot for tiles of Q4 and 9 rows of x.
+//
+//go:noescape
+func dotQ4x9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x10AVX512VNNI is impl.dot for tiles of Q4 and 10 rows of x.
+//
+//go:noescape
+func dotQ4x10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x11AVX512VNNI is impl.dot for tiles of Q4 and 11 rows of x.
+//
+//go:noescape
+func dotQ4x11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x12AVX512VNNI is impl.dot for tiles of Q4 and 12 rows of x.
+//
+//go:noescape
+func dotQ4x12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x1AVX512 is impl.dot for tiles of Q8 and 1 rows of x.
+//
+//go:noescape
+func dotQ8x1AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x2AVX512 is impl.dot for tiles of Q8 and 2 rows of x.
+//
+//go:noescape
+func dotQ8x2AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x3AVX512 is impl.dot for tiles of Q8 and 3 rows of x.
+//
+//go:noescape
+func dotQ8x3AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x4AVX512 is impl.dot for tiles of Q8 and 4 rows of x.
+//
+//go:noescape
+func dotQ8x4AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x5AVX512 is impl.dot for tiles of Q8 and 5 rows of x.
+//
+//go:noescape
+func dotQ8x5AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x6AVX512 is impl.dot for tiles of Q8 and 6 rows of x.
+//
+//go:noescape
+func dotQ8x6AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x7AVX512 is impl.dot for tiles of Q8 and 7 rows of x.
+//
+//go:noescape
+func dotQ8x7AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x8AVX512 is impl.dot for tiles of Q8 and 8 rows of x.
+//
+//go:noescape
+func dotQ8x8AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x9AVX512 is impl.dot for tiles of Q8 and 9 rows of x.
+//
+//go:noescape
+func dotQ8x9AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x10AVX512 is impl.dot for tiles of Q8 and 10 rows of x.
+//
+//go:noescape
+func dotQ8x10AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x11AVX512 is impl.dot for tiles of Q8 and 11 rows of x.
+//
+//go:noescape
+func dotQ8x11AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x12AVX512 is impl.dot for tiles of Q8 and 12 rows of x.
+//
+//go:noescape
+func dotQ8x12AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x1AVX512 is impl.dot for tiles of Q4 and 1 rows of x.
+//
+//go:noescape
+func dotQ4x1AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x2AVX512 is impl.dot for tiles of Q4 and 2 rows of x.
+//
+//go:noescape
+func dotQ4x2AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x3AVX512 is impl.dot for tiles of Q4 and 3 rows of x.
+//
+//go:noescape
+func dotQ4x3AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x4AVX512 is impl.dot for tiles of Q4 and 4 rows of x.
+//
+//go:noescape
+func dotQ4x4AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x5AVX512 is impl.dot for tiles of Q4 and 5 rows of x.
+//
+//go:noescape
+func dotQ4x5AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x6AVX512 is impl.dot for tiles of Q4 and 6 rows of x.
+//
+//go:noescape
+func dotQ4x6AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x7AVX512 is impl.dot for tiles of Q4 and 7 rows of x.
+//
+//go:noescape
+func dotQ4x7AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x8AVX512 is impl.dot for tiles of Q4 and 8 rows of x.
+//
+//go:noescape
+func dotQ4x8AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x9AVX512 is impl.dot for tiles of Q4 and 9 rows of x.
+//
+//go:noescape
+func dotQ4x9AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x10AVX512 is impl.dot for tiles of Q4 and 10 rows of x.
+//
+//go:noescape
+func dotQ4x10AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x11AVX512 is impl.dot for tiles of Q4 and 11 rows of x.
+//
+//go:noescape
+func dotQ4x11AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x12AVX512 is impl.dot for tiles of Q4 and 12 rows of x.
+//
+//go:noescape
+func dotQ4x12AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// quantizeAVX512 is impl.quantize for whole groups.
+//
+//go:noescape
+func quantizeAVX512(dst []byte, x []float32)
+
 // mulF32x1AVX2 is impl.mul for tiles of F32 and 1 rows of x.
 //
 //go:noescape
@@ -1499,6 +1744,101 @@ func toInt16AVX2(dst, x []float32, inv float32)
 //go:noescape
 func prefetchAVX2(kv []byte, at []int, n int)
 
+// dotQ8x1AVXVNNI is impl.dot for tiles of Q8 and 1 rows of x.
+//
+//go:noescape
+func dotQ8x1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x2AVXVNNI is impl.dot for tiles of Q8 and 2 rows of x.
+//
+//go:noescape
+func dotQ8x2AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x3AVXVNNI is impl.dot for tiles of Q8 and 3 rows of x.
+//
+//go:noescape
+func dotQ8x3AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x4AVXVNNI is impl.dot for tiles of Q8 and 4 rows of x.
+//
+//go:noescape
+func dotQ8x4AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x5AVXVNNI is impl.dot for tiles of Q8 and 5 rows of x.
+//
+//go:noescape
+func dotQ8x5AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x1AVXVNNI is impl.dot for tiles of Q4 and 1 rows of x.
+//
+//go:noescape
+func dotQ4x1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x2AVXVNNI is impl.dot for tiles of Q4 and 2 rows of x.
+//
+//go:noescape
+func dotQ4x2AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x3AVXVNNI is impl.dot for tiles of Q4 and 3 rows of x.
+//
+//go:noescape
+func dotQ4x3AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x4AVXVNNI is impl.dot for tiles of Q4 and 4 rows of x.
+//
+//go:noescape
+func dotQ4x4AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x5AVXVNNI is impl.dot for tiles of Q4 and 5 rows of x.
+//
+//go:noescape
+func dotQ4x5AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x1AVX2 is impl.dot for tiles of Q8 and 1 rows of x.
+//
+//go:noescape
+func dotQ8x1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x2AVX2 is impl.dot for tiles of Q8 and 2 rows of x.
+//
+//go:noescape
+func dotQ8x2AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x3AVX2 is impl.dot for tiles of Q8 and 3 rows of x.
+//
+//go:noescape
+func dotQ8x3AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x4AVX2 is impl.dot for tiles of Q8 and 4 rows of x.
+//
+//go:noescape
+func dotQ8x4AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x1AVX2 is impl.dot for tiles of Q4 and 1 rows of x.
+//
+//go:noescape
+func dotQ4x1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x2AVX2 is impl.dot for tiles of Q4 and 2 rows of x.
+//
+//go:noescape
+func dotQ4x2AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x3AVX2 is impl.dot for tiles of Q4 and 3 rows of x.
+//
+//go:noescape
+func dotQ4x3AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x4AVX2 is impl.dot for tiles of Q4 and 4 rows of x.
+//
+//go:noescape
+func dotQ4x4AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// quantizeAVX2 is impl.quantize for whole groups.
+//
+//go:noescape
+func quantizeAVX2(dst []byte, x []float32)
+
 var mulAVX512 = [BF16 + 1][]mulFunc{
 	F32:  {nil, mulF32x1AVX512, mulF32x2AVX512, mulF32x3AVX512, mulF32x4AVX512, mulF32x5AVX512, mulF32x6AVX512, mulF32x7AVX512, mulF32x8AVX512, mulF32x9AVX512, mulF32x10AVX512, mulF32x11AVX512, mulF32x12AVX512},
 	F16:  {nil, mulF16x1AVX512, mulF16x2AVX512, mulF16x3AVX512, mulF16x4AVX512, mulF16x5AVX512, mulF16x6AVX512, mulF16x7AVX512, mulF16x8AVX512, mulF16x9AVX512, mulF16x10AVX512, mulF16x11AVX512, mulF16x12AVX512},
@@ -1549,6 +1889,16 @@ var attentionAVX512 = attention{
 	prefetch:     prefetchAVX512,
 }
 
+var dotAVX512VNNI = [Q4 + 1][]dotFunc{
+	Q8: {nil, dotQ8x1AVX512VNNI, dotQ8x2AVX512VNNI, dotQ8x3AVX512VNNI, dotQ8x4AVX512VNNI, dotQ8x5AVX512VNNI, dotQ8x6AVX512VNNI, dotQ8x7AVX512VNNI, dotQ8x8AVX512VNNI, dotQ8x9AVX512VNNI, dotQ8x10AVX512VNNI, dotQ8x11AVX512VNNI, dotQ8x12AVX512VNNI},
+	Q4: {nil, dotQ4x1AVX512VNNI, dotQ4x2AVX512VNNI, dotQ4x3AVX512VNNI, dotQ4x4AVX512VNNI, dotQ4x5AVX512VNNI, dotQ4x6AVX512VNNI, dotQ4x7AVX512VNNI, dotQ4x8AVX512VNNI, dotQ4x9AVX512VNNI, dotQ4x10AVX512VNNI, dotQ4x11AVX512VNNI, dotQ4x12AVX512VNNI},
+}
+
+var dotAVX512 = [Q4 + 1][]dotFunc{
+	Q8: {nil, dotQ8x1AVX512, dotQ8x2AVX512, dotQ8x3AVX512, dotQ8x4AVX512, dotQ8x5AVX512, dotQ8x6AVX512, dotQ8x7AVX512, dotQ8x8AVX512, dotQ8x9AVX512, dotQ8x10AVX512, dotQ8x11AVX512, dotQ8x12AVX512},
+	Q4: {nil, dotQ4x1AVX512, dotQ4x2AVX512, dotQ4x3AVX512, dotQ4x4AVX512, dotQ4x5AVX512, dotQ4x6AVX512, dotQ4x7AVX512, dotQ4x8AVX512, dotQ4x9AVX512, dotQ4x10AVX512, dotQ4x11AVX512, dotQ4x12AVX512},
+}
+
 var mulAVX2 = [BF16 + 1][]mulFunc{
 	F32:  {nil, mulF32x1AVX2, mulF32x2AVX2, mulF32x3AVX2},
 	F16:  {nil, mulF16x1AVX2, mulF16x2AVX2, mulF16x3AVX2},
@@ -1590,4 +1940,14 @@ var attentionAVX2 = attention{
 	absMax:       absMaxAVX2,
 	toInt16:      toInt16AVX2,
 	prefetch:     prefetchAVX2,
+}
+
+var dotAVXVNNI = [Q4 + 1][]dotFunc{
+	Q8: {nil, dotQ8x1AVXVNNI, dotQ8x2AVXVNNI, dotQ8x3AVXVNNI, dotQ8x4AVXVNNI, dotQ8x5AVXVNNI},
+	Q4: {nil, dotQ4x1AVXVNNI, dotQ4x2AVXVNNI, dotQ4x3AVXVNNI, dotQ4x4AVXVNNI, dotQ4x5AVXVNNI},
+}
+
+var dotAVX2 = [Q4 + 1][]dotFunc{
+	Q8: {nil, dotQ8x1AVX2, dotQ8x2AVX2, dotQ8x3AVX2, dotQ8x4AVX2},
+	Q4: {nil, dotQ4x1AVX2, dotQ4x2AVX2, dotQ4x3AVX2, dotQ4x4AVX2},
 }

@@ -32,6 +32,31 @@ type impl struct {
 	// an entry may point anywhere. len(ahead) == len(offs).
 	mul [BF16 + 1][]mulFunc
 
+	// dot[format][m] computes m quantized rows against len(offs) tiles of a block
+	// format, n groups of columns; the table has a kernel for every m in
+	// [1, len). x holds rows as quantize writes them, ldx bytes apart. The sum
+	// over a block's columns is exact. In the loop, b runs over 2n blocks:
+	//
+	//	for u := range offs {
+	//		for r := range m {
+	//			for j := range 16 {
+	//				s := float32(0)
+	//				for b := range 2 * n {
+	//					s += float32(float32(Σ x(r, b, i) * w(b, i, j)) * xScale(r, b)) * wScale(b, j)
+	//				}
+	//				y[r*ldy+u*16+j] = s (+ bias[u*16+j] if bias != nil)
+	//			}
+	//		}
+	//	}
+	//
+	// ahead is mul's.
+	dot [Q4 + 1][]dotFunc
+	// quantize writes a row for dot, groups(len(x)) groups: numbers in units of
+	// the block's greatest magnitude / 127, to nearest even. A block that is not
+	// finite makes every product with the row so; one below 2^-100 is zero.
+	// Every impl writes the same bits.
+	quantize func(dst []byte, x []float32)
+
 	// sumSquares is Σ x[i]².
 	sumSquares func(x []float32) float32
 	// scaleMul is y[i] = (x[i] * s) * w[i], i < len(y).
@@ -53,7 +78,13 @@ type impl struct {
 	attention
 }
 
-type mulFunc func(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+type (
+	mulFunc func(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
+	dotFunc func(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+)
 
-// rows is the most rows that the impl's kernels take at once.
+// rows is the most rows that the impl's kernels mul take at once.
 func (im *impl) rows() int { return len(im.mul[BF16]) - 1 }
+
+// edgeRows is the same for all its kernels.
+func (im *impl) edgeRows() int { return max(im.rows(), len(im.dot[Q8])-1, len(im.dot[Q4])-1) }

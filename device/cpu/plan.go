@@ -99,13 +99,16 @@ func (d *Device) allocate(s model.Shape) error {
 	d.scratch = make([]scratch, d.team.threads)
 	for i := range d.scratch {
 		sc := &d.scratch[i]
-		if sc.edge, err = d.mem.floats(d.impl.rows() * rowsPerTile); err != nil {
+		if sc.edge, err = d.mem.floats(d.impl.edgeRows() * rowsPerTile); err != nil {
 			return err
 		}
 		if sc.attn, err = newAttendScratch(&d.mem, s, &d.impl.dots[d.cfg.KVType]); err != nil {
 			return err
 		}
 		sc.offs, sc.ahead = make([]int, maxTilesPerCall), make([]int, maxTilesPerCall)
+	}
+	if err := d.input.allocate(&d.mem, d.cfg.WeightType, s); err != nil {
+		return err
 	}
 	if err := d.attendJob.allocate(&d.mem, s); err != nil {
 		return err
