@@ -197,7 +197,7 @@ func TestBenchFlags(t *testing.T) {
 		code int
 		want string
 	}{
-		{"", 2, "start or serve"},
+		{"", 2, "start, serve or engine"},
 		{"stop", 2, `not "stop"`},
 		{"start --help", 0, "--idle"},
 		{"serve --help", 0, "--random-input-len"},

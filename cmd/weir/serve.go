@@ -97,6 +97,7 @@ func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, d *data
 		return err
 	}
 	cfg := h.config(log)
+	cfg.Functions.Device = comp.about
 	// What could never be admitted is refused for good, not with "try again".
 	cfg.Limits.Prompts = min(cfg.Limits.Prompts, *e.maxLive)
 	cfg.Limits.Choices = min(cfg.Limits.Choices, *e.maxLive)
