@@ -125,7 +125,7 @@ func TestStores(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]float64{"trajectories_logged_total": 3, "trajectory_bytes_total": 70, "completions_recorded_total": 2, "completions_lost_total": 1} {
-		if got := p.value(t, "weir:"+name, ""); got != want {
+		if got := p.value(t, "weir:"+name); got != want {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
