@@ -18,8 +18,11 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/pflag"
+
+	"weir/device/cpu"
 )
 
 // version is set by the linker.
@@ -67,7 +70,7 @@ func run(args []string, env func(string) string, in io.Reader, out, errOut io.Wr
 	case "store":
 		err = storeMain(args, env, in, out, errOut)
 	case "version", "--version", "-v":
-		fmt.Fprintf(out, "weir %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		err = printVersion(out, env)
 	case "help", "--help", "-h":
 		fmt.Fprint(out, overview)
 	case "":
@@ -85,6 +88,17 @@ func run(args []string, env func(string) string, in io.Reader, out, errOut io.Wr
 		return 2
 	}
 	return 1
+}
+
+// printVersion says what this is, and what it would compute with.
+func printVersion(out io.Writer, env func(string) string) error {
+	fmt.Fprintf(out, "weir %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	tier, err := cpu.Tier(env(envName("cpu")))
+	if err != nil {
+		return usageError{fmt.Errorf("environment variable %s: %w", envName("cpu"), err)}
+	}
+	fmt.Fprintf(out, "instructions: %s (of %s), %d cores\n", tier, strings.Join(cpu.Impls(), ", "), cpu.Cores())
+	return nil
 }
 
 // usageError is a mistake in how weir was called.
