@@ -37,7 +37,8 @@ func benchEngine(ctx context.Context, args []string, env func(string) string, ou
 	limits := size(c.Memory)
 	fs.Var(&garbage, "garbage", "memory allocated per second beside the steps, so that collections run as under a server's load")
 	fs.Var(&limits, "limits-memory", "how much memory is read to measure the machine's speed; 0 measures no limits")
-	threads := fs.Int("threads", 0, "computing threads (default: one per processor)")
+	threads := fs.Int("threads", 0, "computing threads (default: as weir serve)")
+	pin := fs.String("cpu-pin", cpu.PinNodes, "bind them to processors: nodes, cores, none or a `list`, as weir serve")
 	tier := fs.String("cpu", "", "force a `tier` of instructions: generic, avx2 or avx512 (default: the best there is)")
 	dtype := oneOf(fs, "dtype", "type of the weights in memory; auto keeps the stored one", "auto", "float32", "float16", "bfloat16")
 	quantization := oneOf(fs, "quantization", "weights of linear layers in blocks of 32 with a scale: 8 or 4 bits each; auto keeps them as --dtype says", "auto", "q8", "q4")
@@ -67,16 +68,14 @@ func benchEngine(ctx context.Context, args []string, env func(string) string, ou
 		cache = "bfloat16"
 	}
 	dc := cpu.Default()
-	dc.Threads, dc.WeightType, dc.KVType, dc.Impl = *threads, formats[*dtype].compute, kvTypes[cache], *tier
+	dc.Threads, dc.Pin, dc.WeightType, dc.KVType, dc.Impl = *threads, *pin, formats[*dtype].compute, kvTypes[cache], *tier
 	if f, ok := quantizations[*quantization]; ok {
 		dc.WeightType = f
 	}
 	if err := dc.Validate(); err != nil {
 		return usageError{err}
 	}
-	if dc.Threads == 0 {
-		dc.Threads = runtime.GOMAXPROCS(0)
-	}
+	dc.Threads = dc.ThreadCount()
 	runtime.GOMAXPROCS(dc.Threads + 1) // as a server has it
 
 	network, name, err := openNetwork(*dir, *shape)
@@ -84,12 +83,12 @@ func benchEngine(ctx context.Context, args []string, env func(string) string, ou
 		return err
 	}
 	defer network.Close()
-	stored := network.WeightBytes()
-	if c.MaxKV = int64(kvMemory); c.MaxKV == 0 {
-		// Beside the weights, as stored and as the device has them, and all else.
-		if limit := memoryLimit(); limit > 0 {
-			c.MaxKV = max(1, limit-2*stored-2<<30)
-		}
+	packed, available := packedBytes(network, dc.WeightType), memoryAvailable()
+	if err := enough(packed, available, memoryLimit()); err != nil {
+		return err
+	}
+	if c.MaxKV = int64(kvMemory); c.MaxKV == 0 && available > 0 {
+		c.MaxKV = max(1, available-packed-int64(c.Memory)-1<<30) // beside activations and all else
 	}
 	opt, _, err := c.Options(&network.Config, bytesPerToken(&network.Config, dc.KVType))
 	if err != nil {

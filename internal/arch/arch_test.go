@@ -67,6 +67,7 @@ var rules = map[string]rule{
 	"server/ui":           {},
 	"store":               {mayNot: http},
 	"tokenizer":           {tests: []string{"internal/testkit"}, mayNot: noIO},
+	"tools/peers":         {tests: []string{"internal/testkit"}},
 	"trajectory":          {mayNot: noIO},
 	"trajectory/archive":  {may: []string{"store", "trajectory"}, mayNot: http},
 	"trajectory/export":   {may: []string{"trajectory", "trajectory/archive"}, tests: []string{"store"}, mayNot: http},
