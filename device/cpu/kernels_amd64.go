@@ -1124,6 +1124,186 @@ func valuesVNNIx12t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx
 //go:noescape
 func valuesVNNIx12t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
+// scoresPairsx1AVX512 is dotKernels.scores of Pairs for 1 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresPairsx1AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx1t4AVX512 is dotKernels.values of Pairs for 1 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesPairsx1t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx1t1AVX512 is dotKernels.values of Pairs for 1 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx1t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx2AVX512 is dotKernels.scores of Pairs for 2 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresPairsx2AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx2t4AVX512 is dotKernels.values of Pairs for 2 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesPairsx2t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx2t1AVX512 is dotKernels.values of Pairs for 2 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx2t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx3AVX512 is dotKernels.scores of Pairs for 3 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresPairsx3AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx3t4AVX512 is dotKernels.values of Pairs for 3 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesPairsx3t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx3t1AVX512 is dotKernels.values of Pairs for 3 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx3t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx4AVX512 is dotKernels.scores of Pairs for 4 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresPairsx4AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx4t4AVX512 is dotKernels.values of Pairs for 4 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesPairsx4t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx4t1AVX512 is dotKernels.values of Pairs for 4 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx4t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx5AVX512 is dotKernels.scores of Pairs for 5 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresPairsx5AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx5t4AVX512 is dotKernels.values of Pairs for 5 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesPairsx5t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx5t1AVX512 is dotKernels.values of Pairs for 5 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx5t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx6AVX512 is dotKernels.scores of Pairs for 6 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresPairsx6AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx6t4AVX512 is dotKernels.values of Pairs for 6 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesPairsx6t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx6t1AVX512 is dotKernels.values of Pairs for 6 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx6t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx7AVX512 is dotKernels.scores of Pairs for 7 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresPairsx7AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx7t2AVX512 is dotKernels.values of Pairs for 7 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesPairsx7t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx7t1AVX512 is dotKernels.values of Pairs for 7 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx7t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx8AVX512 is dotKernels.scores of Pairs for 8 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresPairsx8AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx8t2AVX512 is dotKernels.values of Pairs for 8 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesPairsx8t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx8t1AVX512 is dotKernels.values of Pairs for 8 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx8t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx9AVX512 is dotKernels.scores of Pairs for 9 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresPairsx9AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx9t2AVX512 is dotKernels.values of Pairs for 9 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesPairsx9t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx9t1AVX512 is dotKernels.values of Pairs for 9 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx9t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx10AVX512 is dotKernels.scores of Pairs for 10 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresPairsx10AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx10t2AVX512 is dotKernels.values of Pairs for 10 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesPairsx10t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx10t1AVX512 is dotKernels.values of Pairs for 10 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx10t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx11AVX512 is dotKernels.scores of Pairs for 11 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresPairsx11AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx11t2AVX512 is dotKernels.values of Pairs for 11 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesPairsx11t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx11t1AVX512 is dotKernels.values of Pairs for 11 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx11t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx12AVX512 is dotKernels.scores of Pairs for 12 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresPairsx12AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx12t2AVX512 is dotKernels.values of Pairs for 12 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesPairsx12t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx12t1AVX512 is dotKernels.values of Pairs for 12 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx12t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
 // expSumAVX512 is impl.expSum.
 //
 //go:noescape
@@ -1143,6 +1323,11 @@ func absMaxAVX512(x []float32) float32
 //
 //go:noescape
 func toInt16AVX512(dst, x []float32, inv float32)
+
+// toPairsAVX512 is attention.toPairs, len(x) a multiple of 16.
+//
+//go:noescape
+func toPairsAVX512(dst, x []float32)
 
 // prefetchAVX512 is impl.prefetch.
 //
@@ -1878,6 +2063,14 @@ var dotsVNNIAVX512 = dotKernels{
 	scores: []scoresFunc{nil, scoresVNNIx1AVX512, scoresVNNIx2AVX512, scoresVNNIx3AVX512, scoresVNNIx4AVX512, scoresVNNIx5AVX512, scoresVNNIx6AVX512, scoresVNNIx7AVX512, scoresVNNIx8AVX512, scoresVNNIx9AVX512, scoresVNNIx10AVX512, scoresVNNIx11AVX512, scoresVNNIx12AVX512},
 	values: []valuesFunc{nil, valuesVNNIx1t4AVX512, valuesVNNIx2t4AVX512, valuesVNNIx3t4AVX512, valuesVNNIx4t4AVX512, valuesVNNIx5t4AVX512, valuesVNNIx6t4AVX512, valuesVNNIx7t2AVX512, valuesVNNIx8t2AVX512, valuesVNNIx9t2AVX512, valuesVNNIx10t2AVX512, valuesVNNIx11t2AVX512, valuesVNNIx12t2AVX512},
 	value:  []valuesFunc{nil, valuesVNNIx1t1AVX512, valuesVNNIx2t1AVX512, valuesVNNIx3t1AVX512, valuesVNNIx4t1AVX512, valuesVNNIx5t1AVX512, valuesVNNIx6t1AVX512, valuesVNNIx7t1AVX512, valuesVNNIx8t1AVX512, valuesVNNIx9t1AVX512, valuesVNNIx10t1AVX512, valuesVNNIx11t1AVX512, valuesVNNIx12t1AVX512},
+}
+
+var dotsPairsAVX512 = dotKernels{
+	pairs:  true,
+	tiles:  []int{0, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2},
+	scores: []scoresFunc{nil, scoresPairsx1AVX512, scoresPairsx2AVX512, scoresPairsx3AVX512, scoresPairsx4AVX512, scoresPairsx5AVX512, scoresPairsx6AVX512, scoresPairsx7AVX512, scoresPairsx8AVX512, scoresPairsx9AVX512, scoresPairsx10AVX512, scoresPairsx11AVX512, scoresPairsx12AVX512},
+	values: []valuesFunc{nil, valuesPairsx1t4AVX512, valuesPairsx2t4AVX512, valuesPairsx3t4AVX512, valuesPairsx4t4AVX512, valuesPairsx5t4AVX512, valuesPairsx6t4AVX512, valuesPairsx7t2AVX512, valuesPairsx8t2AVX512, valuesPairsx9t2AVX512, valuesPairsx10t2AVX512, valuesPairsx11t2AVX512, valuesPairsx12t2AVX512},
+	value:  []valuesFunc{nil, valuesPairsx1t1AVX512, valuesPairsx2t1AVX512, valuesPairsx3t1AVX512, valuesPairsx4t1AVX512, valuesPairsx5t1AVX512, valuesPairsx6t1AVX512, valuesPairsx7t1AVX512, valuesPairsx8t1AVX512, valuesPairsx9t1AVX512, valuesPairsx10t1AVX512, valuesPairsx11t1AVX512, valuesPairsx12t1AVX512},
 }
 
 var attentionAVX512 = attention{
