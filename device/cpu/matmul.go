@@ -155,7 +155,7 @@ func (j *mulJob) kernel(offs, ahead []int, t0, t1, r0, r1 int, y []float32, ldy 
 	}
 	if j.quantized {
 		n := groups(m.k)
-		x := j.q[r0*j.ldq : (r1-1)*j.ldq+n*groupRow]
+		x := j.q[r0*j.ldq : (r1-1)*j.ldq+m.format.rowGroups(n)]
 		j.d.impl.dot[m.format][r1-r0](m.data, offs, ahead, n, x, j.ldq, y, ldy, bias)
 		return
 	}
