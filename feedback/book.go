@@ -79,13 +79,17 @@ func (b *Book) Mend(ctx context.Context) (n int, err error) {
 // program, does not have yet.
 func (b *Book) Upgrade(ctx context.Context) (n int, err error) {
 	var have []byte
+	empty := true
 	err = b.db.View(func(r *store.Reader) (err error) {
+		if err := r.Scan(store.Range{Prefix: []byte{tagRow}, Keys: true}, func([]byte, []byte) bool { empty = false; return false }); err != nil {
+			return err
+		}
 		if have, err = r.Get([]byte{tagForm}); errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
 			err = nil
 		}
 		return err
 	})
-	if err != nil || string(have) == string(table.Indexes) {
+	if err != nil || empty || string(have) == string(table.Indexes) {
 		return 0, err
 	}
 	if n, err = b.Mend(ctx); err != nil {

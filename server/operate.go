@@ -67,7 +67,7 @@ func (s *Server) serverInfo(c *call) {
 		"vllm_config": config,
 		"vllm_env":    map[string]string{},
 		"system_env": map[string]any{
-			"version": s.cfg.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
+			"version": s.cfg.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH, "device": s.cfg.Functions.Device,
 			"processors": runtime.NumCPU(), "gomaxprocs": runtime.GOMAXPROCS(0), "goroutines": runtime.NumGoroutine(),
 		},
 	})

@@ -265,6 +265,9 @@ func (rec *recorder) flush() {
 }
 
 func (rec *recorder) write(tenant, model, split string, list []*recording) error {
+	if err := rec.s.quota(tenant, 0); err != nil {
+		return err
+	}
 	u, err := rec.s.cfg.Trajectories.Archive.Begin(context.Background(), tenant, model)
 	if err != nil {
 		return err

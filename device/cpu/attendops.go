@@ -24,6 +24,9 @@ type attention struct {
 	// stores them as 16 bits each, in every four of them the middle two swapped:
 	// the order in which dots take them. dst may be x; len(x) is a multiple of 16.
 	toInt16 func(dst, x []float32, inv float32)
+	// prefetch asks for n > 0 bytes from kv[at[u]] on, for all u. They may be
+	// anywhere.
+	prefetch func(kv []byte, at []int, n int)
 }
 
 // dotKernels multiply rows with keys and with values. Each result is one chain

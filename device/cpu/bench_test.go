@@ -88,7 +88,7 @@ func BenchmarkAttend(b *testing.B) {
 	for _, im := range impls {
 		for _, shape := range []model.Shape{{Heads: 32, KVHeads: 8, HeadDim: 64}, {Heads: 16, KVHeads: 8, HeadDim: 128}} {
 			for _, kv := range []Format{BF16, Int8, F16, F32} {
-				for _, c := range []struct{ seqs, rows, context int }{{1, 1, 8192}, {8, 1, 4096}, {1, 512, 512}, {1, 512, 4096}} {
+				for _, c := range []struct{ seqs, rows, context int }{{1, 1, 256}, {1, 1, 8192}, {8, 1, 4096}, {1, 512, 512}, {1, 512, 4096}} {
 					if im.name == "generic" && c.rows*c.context > 8192 {
 						continue
 					}

@@ -20,6 +20,7 @@ func native() []*impl {
 	if x.HasAVX512F && x.HasAVX512BW && x.HasAVX512VL {
 		base := impl{
 			name:        "avx512",
+			needs:       []string{"avx512f", "avx512bw", "avx512vl"},
 			mul:         mulAVX512,
 			dot:         dotAVX512,
 			quantize:    quantizeTail(quantizeAVX512),
@@ -44,6 +45,7 @@ func native() []*impl {
 	if x.HasAVX2 && x.HasFMA && x.HasF16C {
 		base := impl{
 			name:        "avx2",
+			needs:       []string{"avx2", "fma", "f16c"},
 			mul:         mulAVX2,
 			dot:         dotAVX2,
 			quantize:    quantizeTail(quantizeAVX2),

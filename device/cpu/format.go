@@ -73,6 +73,12 @@ func (f Format) pairBytes() int {
 	return 2 * rowsPerTile * 2
 }
 
+// MatrixBytes is about what n weights take in memory; Auto is not a format.
+func (f Format) MatrixBytes(n int64) int64 {
+	const row = 4 * groupColumns
+	return n * int64(f.tileBytes(row)) / (row * rowsPerTile)
+}
+
 // tileBytes is the size of a tile of k columns.
 func (f Format) tileBytes(k int) int {
 	switch {

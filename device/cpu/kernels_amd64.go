@@ -1144,6 +1144,11 @@ func absMaxAVX512(x []float32) float32
 //go:noescape
 func toInt16AVX512(dst, x []float32, inv float32)
 
+// prefetchAVX512 is impl.prefetch.
+//
+//go:noescape
+func prefetchAVX512(kv []byte, at []int, n int)
+
 // dotQ8x1AVX512VNNI is impl.dot for tiles of Q8 and 1 rows of x.
 //
 //go:noescape
@@ -1864,6 +1869,11 @@ func absMaxAVX2(x []float32) float32
 //go:noescape
 func toInt16AVX2(dst, x []float32, inv float32)
 
+// prefetchAVX2 is impl.prefetch.
+//
+//go:noescape
+func prefetchAVX2(kv []byte, at []int, n int)
+
 // dotQ8x1AVXVNNI is impl.dot for tiles of Q8 and 1 rows of x.
 //
 //go:noescape
@@ -2061,6 +2071,7 @@ var attentionAVX512 = attention{
 	expSumScaled: expSumScaledAVX512,
 	absMax:       absMaxAVX512,
 	toInt16:      toInt16AVX512,
+	prefetch:     prefetchAVX512,
 }
 
 var dotAVX512VNNI = [W8A8 + 1][]dotFunc{
@@ -2115,6 +2126,7 @@ var attentionAVX2 = attention{
 	expSumScaled: expSumScaledAVX2,
 	absMax:       absMaxAVX2,
 	toInt16:      toInt16AVX2,
+	prefetch:     prefetchAVX2,
 }
 
 var dotAVXVNNI = [W8A8 + 1][]dotFunc{

@@ -151,9 +151,12 @@ func (d *Device) loadLinear(m model.Matrix) (matrix, error) {
 		return matrix{}, err
 	}
 	j := &packJob{w: &w, rows: m.Rows}
-	d.team.run(w.tiles(), j)
+	d.team.local(w.tiles(), j) // on the node that will read them
 	if bad := j.bad.Load(); bad != nil {
 		return matrix{}, bad
+	}
+	if d.cfg.HugePages {
+		collapse(w.data)
 	}
 	return w, nil
 }

@@ -68,7 +68,7 @@ func (d *Device) mul(y view, m *matrix, x view, from, n int) {
 		}
 		return
 	}
-	d.team.run(j.blocks*j.parts, j)
+	d.team.grid(j.blocks, j.parts, j)
 }
 
 // mulJob is a matrix product cut into chunks of some rows by some tiles. A

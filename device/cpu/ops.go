@@ -10,7 +10,8 @@ const rowsPerTile = 16
 // The loops below define what is computed, not the order of additions, except
 // where a comment fixes it. In the loops, f(k, j) is row j of a tile at k.
 type impl struct {
-	name string
+	name  string
+	needs []string // features of the processor, as /proc/cpuinfo has them
 
 	// mul[format][m] computes m rows of x against len(offs) tiles; the table has
 	// a kernel for every m in [1, len). One chain per parity of i and their sum

@@ -87,13 +87,14 @@ func (g *gen) attention() {
 	g.expSumScaled()
 	g.absMax()
 	g.toInt16()
+	g.prefetch()
 	fmt.Fprintf(g.tables, "var attention%s = attention{\n", g.suffix)
 	fmt.Fprintf(g.tables, "dots: [Int8 + 1]dotKernels{")
 	for _, el := range []*dotElement{dotF32, dotF16, dotBF16, dotInt8} {
 		fmt.Fprintf(g.tables, "%s: dots%s%s, ", el.name, el.name, g.suffix)
 	}
 	fmt.Fprintf(g.tables, "},\n")
-	for _, f := range []string{"expSum", "expSumScaled", "absMax", "toInt16"} {
+	for _, f := range []string{"expSum", "expSumScaled", "absMax", "toInt16", "prefetch"} {
 		fmt.Fprintf(g.tables, "%s: %s%s,\n", f, f, g.suffix)
 	}
 	fmt.Fprintf(g.tables, "}\n\n")

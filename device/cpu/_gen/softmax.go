@@ -164,3 +164,27 @@ func (g *gen) toInt16() {
 	})
 	g.end()
 }
+
+// prefetch asks for memory that nobody needs yet.
+func (g *gen) prefetch() {
+	g.function("prefetch", "(kv []byte, at []int, n int)", 56, "impl.prefetch")
+	g.op("MOVQ", arg("at_base", 24), "SI")
+	g.op("MOVQ", arg("at_len", 32), "CX")
+	g.op("MOVQ", arg("n", 48), "DX")
+	g.op("TESTQ", "CX", "CX")
+	g.op("JEQ", "done")
+	g.label("unit")
+	g.op("MOVQ", "(SI)", "AX")
+	g.op("ADDQ", arg("kv_base", 0), "AX")
+	g.op("MOVQ", "DX", "BX")
+	g.label("line")
+	g.op("PREFETCHT1", "(AX)")
+	g.op("ADDQ", fmt.Sprint("$", line), "AX")
+	g.op("SUBQ", fmt.Sprint("$", line), "BX")
+	g.op("JGT", "line")
+	g.op("ADDQ", "$8", "SI")
+	g.op("DECQ", "CX")
+	g.op("JNE", "unit")
+	g.label("done")
+	g.raw("\tRET\n\n")
+}
