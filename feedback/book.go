@@ -164,7 +164,7 @@ func (b *Book) Replace(ctx context.Context, a Author, r *Request, o Once) ([]byt
 		if err != nil {
 			return nil, err
 		}
-		return rec.appendReceipt(nil, r.Dialect), nil
+		return rec.AppendReceipt(nil, r.Dialect), nil
 	})
 }
 
@@ -194,7 +194,7 @@ func (b *Book) CreateAll(ctx context.Context, a Author, batch []*Request, o Once
 			if i > 0 {
 				out = append(out, ',')
 			}
-			out = rec.appendReceipt(out, r.Dialect)
+			out = rec.AppendReceipt(out, r.Dialect)
 		}
 		return append(out, `]}`...), nil
 	})
@@ -229,7 +229,7 @@ func (b *Book) write(tx *store.Tx, user string, r *Request, others map[string]*R
 			return nil, err
 		}
 		if other != nil {
-			if old == nil && other.same(r.record(other.ID, user, 0)) {
+			if old == nil && other.same(r.Record(other.ID, user, 0)) {
 				return other, nil // the answer got lost (spec F-25)
 			}
 			return nil, errConflict
@@ -246,7 +246,7 @@ func (b *Book) write(tx *store.Tx, user string, r *Request, others map[string]*R
 		id = b.newID(at)
 	}
 	b.last[r.Project] = at
-	rec := r.record(uuidText(id), user, at)
+	rec := r.Record(uuidText(id), user, at)
 	key := rowKey(r.Project, id)
 	var before []byte
 	if old != nil {
