@@ -34,8 +34,10 @@ func benchMain(args []string, env func(string) string, out, errOut io.Writer) er
 		return benchServe(ctx, args, env, out, errOut)
 	case "store":
 		return benchStore(ctx, args, env, out, errOut)
+	case "engine":
+		return benchEngine(ctx, args, env, out, errOut)
 	}
-	return usageError{fmt.Errorf("bench measures start, serve or store, not %q", what)}
+	return usageError{fmt.Errorf("bench measures start, serve, store or engine, not %q", what)}
 }
 
 var errInterrupted = errors.New("interrupted")

@@ -18,38 +18,67 @@ func native() []*impl {
 	var list []*impl
 	x := &cpu.X86
 	if x.HasAVX512F && x.HasAVX512BW && x.HasAVX512VL {
-		list = append(list, &impl{
+		base := impl{
 			name:       "avx512",
+			needs:      []string{"avx512f", "avx512bw", "avx512vl"},
 			mul:        mulAVX512,
-			pv:         pvAVX512,
+			dot:        dotAVX512,
+			quantize:   quantizeTail(quantizeAVX512),
 			sumSquares: sumTail(sumSquaresAVX512),
 			scaleMul:   scaleMulTail(scaleMulAVX512),
 			add:        addTail(addAVX512),
 			gate:       gateTail(gateAVX512),
 			rotate:     rotateTail(rotateAVX512),
 			max:        maxAVX512,
-			expSum:     expSumAVX512,
 			blend:      blendTail(blendAVX512),
 			scale:      scaleTail(scaleAVX512),
-		})
+			attention:  attentionAVX512,
+		}
+		if x.HasAVX512VNNI {
+			vnni := base.with("avx512vnni", dotAVX512VNNI)
+			vnni.dots[Int8] = dotsVNNIAVX512 // the same integers, faster
+			list = append(list, vnni)
+		}
+		list = append(list, &base)
 	}
 	if x.HasAVX2 && x.HasFMA && x.HasF16C {
-		list = append(list, &impl{
+		base := impl{
 			name:       "avx2",
+			needs:      []string{"avx2", "fma", "f16c"},
 			mul:        mulAVX2,
-			pv:         pvAVX2,
+			dot:        dotAVX2,
+			quantize:   quantizeTail(quantizeAVX2),
 			sumSquares: sumTail(sumSquaresAVX2),
 			scaleMul:   scaleMulTail(scaleMulAVX2),
 			add:        addTail(addAVX2),
 			gate:       gateTail(gateAVX2),
 			rotate:     rotateTail(rotateAVX2),
 			max:        maxAVX2,
-			expSum:     expSumAVX2,
 			blend:      blendTail(blendAVX2),
 			scale:      scaleTail(scaleAVX2),
-		})
+			attention:  attentionAVX2,
+		}
+		if x.HasAVXVNNI {
+			list = append(list, base.with("avxvnni", dotAVXVNNI))
+		}
+		list = append(list, &base)
 	}
 	return list
+}
+
+// with is im under another name, with other products of block formats.
+func (im impl) with(name string, dot [Q4 + 1][]dotFunc) *impl {
+	im.name, im.dot = name, dot
+	return &im
+}
+
+// quantizeTail leaves what is no whole group to the plain loops.
+func quantizeTail(f func(dst []byte, x []float32)) func(dst []byte, x []float32) {
+	return func(dst []byte, x []float32) {
+		n := len(x) / groupColumns
+		f(dst[:n*groupRow], x[:n*groupColumns])
+		quantizeGeneric(dst[n*groupRow:], x[n*groupColumns:])
+	}
 }
 
 // The assembly of element-wise kernels handles whole groups of 16 numbers, the
