@@ -11,7 +11,7 @@ COUNT   ?= 6
 LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-output-len 64 --num-warmups 8
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: help build run test race lint purego crash fuzz bench bench-grammar gen gen-check golden parquet-check vectors clients check clean
+.PHONY: help build run test race lint purego crash fuzz bench bench-grammar bench-store gen gen-check golden parquet-check vectors clients check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -49,6 +49,11 @@ clients: build ## openai-node, Vercel AI SDK and LangChain.js against a running 
 
 bench-grammar: ## what a token mask costs, as a table (about half a minute)
 	$(GO) test -run '^$$' -bench Masks -benchtime 1x ./grammar
+
+bench-store: build ## feedback and trajectories against SQLite (needs a C compiler; STORE='flags of weir bench store')
+	mkdir -p build
+	cd tools/_sqlite && CGO_ENABLED=1 $(GO) build -o ../../build/sqlite .
+	./weir bench store --binary self --binary 'build/sqlite --store weir' --binary 'build/sqlite --store sqlite' --binary 'build/sqlite --store grouped' $(STORE)
 
 crash: ## kill -9 under load, ROUNDS times (default 200), in each test of that
 	WEIR_CRASH_ROUNDS=$(or $(ROUNDS),200) $(GO) test -run Kill -count 1 -timeout 3600s $(CRASH)

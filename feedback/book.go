@@ -197,7 +197,7 @@ func (b *Book) Replace(ctx context.Context, a Author, r *Request, o Once) ([]byt
 		if err != nil {
 			return nil, err
 		}
-		return rec.appendReceipt(nil, r.Dialect), nil
+		return rec.AppendReceipt(nil, r.Dialect), nil
 	})
 }
 
@@ -227,7 +227,7 @@ func (b *Book) CreateAll(ctx context.Context, a Author, batch []*Request, o Once
 			if i > 0 {
 				out = append(out, ',')
 			}
-			out = rec.appendReceipt(out, r.Dialect)
+			out = rec.AppendReceipt(out, r.Dialect)
 		}
 		return append(out, `]}`...), nil
 	})
@@ -262,7 +262,7 @@ func (b *Book) write(tx *store.Tx, a Author, r *Request, others map[string]*Reco
 			return nil, err
 		}
 		if other != nil {
-			if old == nil && other.same(r.record(other.ID, a.User, 0)) {
+			if old == nil && other.same(r.Record(other.ID, a.User, 0)) {
 				return other, nil // the answer got lost (spec F-25)
 			}
 			return nil, errConflict
@@ -279,7 +279,7 @@ func (b *Book) write(tx *store.Tx, a Author, r *Request, others map[string]*Reco
 		id = b.newID(at)
 	}
 	b.last[r.Project] = at
-	rec := r.record(uuidText(id), a.User, at)
+	rec := r.Record(uuidText(id), a.User, at)
 	key := rowKey(r.Project, id)
 	var before []byte
 	if old != nil {

@@ -224,8 +224,8 @@ func b2i(b bool) int {
 	return 0
 }
 
-// appendReceipt appends what is answered to who wrote a record (spec F-31).
-func (r *Record) appendReceipt(dst []byte, d Dialect) []byte {
+// AppendReceipt appends what is answered to who wrote a record (spec F-31).
+func (r *Record) AppendReceipt(dst []byte, d Dialect) []byte {
 	dst = append(append(dst, `{"id":"`...), r.ID...)
 	dst = append(append(dst, `","created_at":"`...), timeText(r.CreatedAt)...)
 	dst = append(append(append(dst, `","`...), d.user()...), `":`...)

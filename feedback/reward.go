@@ -56,7 +56,7 @@ func (r *Record) reward() (w Reward, ok bool) {
 
 // Call is the chat completion that a request rewards; "": none.
 func (r *Request) Call() string {
-	w, _ := r.record("", "", 0).reward()
+	w, _ := r.Record("", "", 0).reward()
 	return w.Call
 }
 
