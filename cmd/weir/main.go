@@ -4,6 +4,7 @@
 //	weir chat [MODEL]    a chat in the terminal
 //	weir bench start     how fast a server starts
 //	weir bench serve     how a server bears a load
+//	weir bench engine    how fast the backend computes
 //	weir store COMMAND   backup, restore, verify, export of records
 //	weir version
 //
@@ -37,6 +38,7 @@ const overview = `weir serves language models.
   weir chat  [MODEL] [flags]   chat with MODEL, or with a server (--url), in the terminal
   weir bench start [flags]     measure how fast a server starts, and what it takes when idle
   weir bench serve [flags]     put a load on a server and measure its answers
+  weir bench engine [flags]    measure prefill and decode beside what the machine can do
   weir store COMMAND [flags]   back up, restore, verify or export the records
   weir version                 print the version
   weir help                    print this

@@ -60,7 +60,7 @@ func bindEngine(fs *pflag.FlagSet) (o *engineOptions) {
 	o.cpu = fs.String("cpu", "", "`tier` of instructions, one of "+strings.Join(cpu.Impls(), ", ")+" here; or what to go without, as -avx2; also WEIR_CPU (default: the best there is)")
 	o.dtype = oneOf(fs, "dtype", "type of the weights in memory; auto keeps the stored one", "auto", "float32", "float16", "bfloat16")
 	o.quantization = oneOf(fs, "quantization", "weights of linear layers in blocks of 32 with a scale: 8 or 4 bits each, rounded while loading; auto keeps them as --dtype says", "auto", "q8", "q4")
-	o.kvDtype = oneOf(fs, "kv-cache-dtype", "type of keys and values; auto is bfloat16", "auto", "float32", "float16", "bfloat16")
+	o.kvDtype = oneOf(fs, "kv-cache-dtype", "type of keys and values; auto is bfloat16, int8 is 8 bits with a scale per head and position, in half the memory", "auto", "float32", "float16", "bfloat16", "int8")
 	fs.Var(&o.kvMemory, "kv-cache-memory", "memory for keys and values, such as 4GiB (default: a quarter of the memory there is, but no more than max-num-seqs full sequences need)")
 	o.blockSize = fs.Int("block-size", 16, "`tokens` in a KV block, a multiple of 16")
 	o.maxSeqs = fs.Int("max-num-seqs", 256, "most `sequences` that run at a time")
@@ -99,6 +99,8 @@ type dataOptions struct {
 	credentials *string
 	minFree     size
 	retention   *[]string
+	trajectory  *[]string
+	quota       size
 	bearer      *bool
 	record      *[]string
 }
@@ -108,6 +110,8 @@ func bindData(fs *pflag.FlagSet) (o *dataOptions) {
 	o.credentials = fs.String("credentials", "", "YAML `file` with hashed keys, their users, projects and rights; it is read anew when it changes")
 	fs.Var(&o.minFree, "min-free-disk", "space on the disk of --data-dir below which nothing is written and the answer is 503")
 	o.retention = fs.StringArray("feedback-retention", nil, "`PROJECT=DAYS`: delete a project's feedback after so many days; PROJECT may be team/* or *; repeat for more, the first that fits counts (default: keep it)")
+	o.trajectory = fs.StringArray("trajectory-retention", nil, "`MODEL=DAYS` or MODEL:SPLIT=DAYS: delete a model's trajectories after so many days; MODEL may end in *; repeat for more, the first that fits counts (default: keep them)")
+	fs.Var(&o.quota, "trajectory-quota", "most bytes of trajectories that a tenant may have logged, as they are sent, such as 100GiB; beyond it the answer is 413 until some are deleted (default: no limit)")
 	o.bearer = fs.Bool("feedback-bearer", false, "accept Bearer tokens for feedback, beside Basic")
 	o.record = fs.StringArray("record-trajectories", nil, "keep the chat completions of a `PROJECT`, team/project or team/* or *, as trajectories with token ids and log-probabilities; repeat for more (default: only those that ask with record_split in engine_xargs)")
 	fs.Lookup("record-trajectories").NoOptDefVal = "*"

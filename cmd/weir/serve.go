@@ -114,6 +114,7 @@ func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, d *data
 	}
 	defer func() { err = errors.Join(err, kept.Close()) }()
 	cfg.Feedback, cfg.FeedbackBearer = kept.book, *d.bearer
+	cfg.Trajectories.Quota = int64(d.quota)
 	cfg.Trajectories.Archive, cfg.Trajectories.Spool, cfg.Trajectories.Record = kept.archive, kept.spool, *d.record
 	if srv, err = server.New(cfg); err != nil {
 		return err
@@ -252,7 +253,11 @@ func openUsage(dir, byDefault string, log *slog.Logger) (*usage.Ledger, error) {
 
 // open opens the records in dir, in the same way.
 func (d *dataOptions) open(dir, byDefault string, log *slog.Logger) (*records, error) {
-	rules, err := retainRules(*d.retention)
+	var rules retention
+	var err error
+	if rules.feedback, err = retainRules(*d.retention); err == nil {
+		rules.trajectories, err = retainModels(*d.trajectory)
+	}
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -261,5 +266,5 @@ func (d *dataOptions) open(dir, byDefault string, log *slog.Logger) (*records, e
 		return r, err
 	}
 	log.Warn("feedback and trajectories are not kept; set --data-dir to a folder that can be written to", "error", err)
-	return openRecords("", 0, nil, log)
+	return openRecords("", 0, retention{}, log)
 }

@@ -344,6 +344,9 @@ func (j *attendJob) load(sc *attendScratch, s *span, head int) {
 		copy(q, j.q.row(i)[(head*j.group+g)*n:][:n])
 		clear(q[n:])
 		scale := j.scale
+		if j.dots.pairs {
+			j.d.impl.toPairs(q, q)
+		}
 		if j.d.cache.format == Int8 {
 			most := j.d.impl.absMax(q)
 			inv, unit := inverse(most, j.limit)
@@ -403,7 +406,9 @@ func (j *attendJob) units(offs []int, s *span, p int) {
 // The cache is too large for any other cache, and its pages lie anywhere, so
 // the processor cannot guess what comes next: while the keys are multiplied the
 // values are prefetched, and then the keys of the next partial result, or of
-// the next head.
+// the next head. A processor drops a prefetch when too many are under way, so
+// the values are asked for again between the rows of the softmax, when memory
+// would be idle.
 func (j *attendJob) locate(sc *attendScratch, s *span, head, p int) {
 	c := &j.d.cache
 	j.units(sc.offs, s, p)
@@ -436,6 +441,12 @@ func (j *attendJob) compute(sc *attendScratch, s *span, head, p, r0, m int, out 
 	k.scores[m](data, offs, c.keys, c.columns, sc.q[r0*j.dims:], j.dims, sc.scores, scoreStride)
 
 	offs = offs[:u1-u0]
+	// Later passes find what comes next where the first brings it.
+	ahead := offs
+	if r0 == 0 {
+		ahead = sc.ahead[u0:u1]
+	}
+	share := (c.keys/m + cacheLine - 1) &^ (cacheLine - 1)
 	start := p*partTokens + u0*rowsPerTile
 	scales := data[c.valueScale:]
 	for r := range m {
@@ -445,11 +456,17 @@ func (j *attendJob) compute(sc *attendScratch, s *span, head, p, r0, m int, out 
 			out.weight[r] = 0
 			continue
 		}
+		if r0 == 0 {
+			im.prefetch(data[c.keys+r*share:], offs, share)
+		}
 		scale := &sc.scale[r0+r]
 		top := im.max(x)
 		out.top[r] = top
 		if c.format != Int8 {
 			out.weight[r] = im.expSum(x, top, scale.hi, scale.lo)
+			if k.pairs {
+				im.toPairs(x, x)
+			}
 			continue
 		}
 		sum, most := im.expSumScaled(x, top, scale.hi, scale.lo, scales, offs)
@@ -458,11 +475,6 @@ func (j *attendJob) compute(sc *attendScratch, s *span, head, p, r0, m int, out 
 		out.weight[r], out.unit[r] = sum, unit
 	}
 
-	// Later passes find what comes next where the first brought it.
-	ahead := offs
-	if r0 == 0 {
-		ahead = sc.ahead[u0:u1]
-	}
 	t, f := 0, k.values[m]
 	for t*rowsPerTile < j.dims {
 		if j.dims-t*rowsPerTile < tiles*rowsPerTile {

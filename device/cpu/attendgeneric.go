@@ -13,6 +13,7 @@ func attentionGeneric() attention {
 		expSumScaled: expSumScaledGeneric,
 		absMax:       absMaxGeneric,
 		toInt16:      toInt16Generic,
+		prefetch:     func([]byte, []int, int) {},
 	}
 	for f := F32; f <= Int8; f++ {
 		k := &a.dots[f]

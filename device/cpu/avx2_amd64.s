@@ -8927,3 +8927,25 @@ done:
 	VZEROUPPER 
 	RET
 
+// func prefetchAVX2(kv []byte, at []int, n int)
+TEXT ·prefetchAVX2(SB), NOSPLIT, $0-56
+	MOVQ at_base+24(FP), SI
+	MOVQ at_len+32(FP), CX
+	MOVQ n+48(FP), DX
+	TESTQ CX, CX
+	JEQ done
+unit:
+	MOVQ (SI), AX
+	ADDQ kv_base+0(FP), AX
+	MOVQ DX, BX
+line:
+	PREFETCHT1 (AX)
+	ADDQ $64, AX
+	SUBQ $64, BX
+	JGT line
+	ADDQ $8, SI
+	DECQ CX
+	JNE unit
+done:
+	RET
+

@@ -2,7 +2,11 @@
 
 package cpu
 
-import "golang.org/x/sys/cpu"
+import (
+	"math"
+
+	"golang.org/x/sys/cpu"
+)
 
 // pause waits for n short moments, of which an ISB is the nearest thing that
 // all processors have: YIELD does nothing on most.
@@ -17,21 +21,22 @@ func pause(n int)
 // have four, and putting them together costs as much as it saves.
 func native() []*impl {
 	base := impl{
-		name:       "neon",
-		mul:        mulNEON,
-		dot:        generic().dot,
-		quantize:   quantizeTail(quantizeNEON),
-		sumSquares: sumTail(sumSquaresNEON),
-		scaleMul:   scaleMulTail(scaleMulNEON),
-		add:        addTail(addNEON),
-		gate:       gateTail(gateNEON),
-		rotate:     rotateTail(rotateNEON),
-		max:        maxNEON,
-		blend:      blendTail(blendNEON),
-		scale:      scaleTail(scaleNEON),
-		attention:  attentionGeneric(),
+		name:        "neon",
+		mul:         mulNEON,
+		dot:         generic().dot,
+		quantize:    quantizeTail(quantizeNEON),
+		quantizeAll: quantizeWhole(largestNEON, roundNEON),
+		sumSquares:  sumTail(sumSquaresNEON),
+		scaleMul:    scaleMulTail(scaleMulNEON),
+		add:         addTail(addNEON),
+		gate:        gateTail(gateNEON),
+		rotate:      rotateTail(rotateNEON),
+		max:         maxNEON,
+		blend:       blendTail(blendNEON),
+		scale:       scaleTail(scaleNEON),
+		attention:   attentionGeneric(),
 	}
-	base.expSum, base.expSumScaled, base.absMax = expSumNEON, expSumScaledNEON, absMaxNEON
+	base.expSum, base.expSumScaled, base.absMax, base.prefetch = expSumNEON, expSumScaledNEON, absMaxNEON, prefetchNEON
 	for f := F32; f <= BF16; f++ {
 		base.dots[f] = dotsNEON[f]
 	}
@@ -44,3 +49,5 @@ func native() []*impl {
 	}
 	return list
 }
+
+func largestNEON(x []float32) uint32 { return math.Float32bits(absMaxNEON(x)) }

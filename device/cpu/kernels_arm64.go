@@ -199,6 +199,21 @@ func dotQ4x2NEON(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []floa
 //go:noescape
 func dotQ4x3NEON(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotW8A8x1NEON is impl.dot for W8A8 and 1 rows of x.
+//
+//go:noescape
+func dotW8A8x1NEON(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x2NEON is impl.dot for W8A8 and 2 rows of x.
+//
+//go:noescape
+func dotW8A8x2NEON(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x3NEON is impl.dot for W8A8 and 3 rows of x.
+//
+//go:noescape
+func dotW8A8x3NEON(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // dotQ8x1I8MMNEON is impl.dot for Q8 and 1 rows of x.
 //
 //go:noescape
@@ -213,6 +228,21 @@ func dotQ8x2I8MMNEON(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []
 //
 //go:noescape
 func dotQ8x3I8MMNEON(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x1I8MMNEON is impl.dot for W8A8 and 1 rows of x.
+//
+//go:noescape
+func dotW8A8x1I8MMNEON(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x2I8MMNEON is impl.dot for W8A8 and 2 rows of x.
+//
+//go:noescape
+func dotW8A8x2I8MMNEON(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x3I8MMNEON is impl.dot for W8A8 and 3 rows of x.
+//
+//go:noescape
+func dotW8A8x3I8MMNEON(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
 // sumSquaresNEON is impl.sumSquares, len(x) a multiple of 16.
 //
@@ -269,6 +299,16 @@ func expSumScaledNEON(x []float32, top, hi, lo float32, kv []byte, offs []int) (
 //go:noescape
 func quantizeNEON(dst []byte, x []float32)
 
+// roundNEON is roundGeneric, len(x) a multiple of 32.
+//
+//go:noescape
+func roundNEON(dst []byte, x []float32, inverse float32) int32
+
+// prefetchNEON is attention.prefetch.
+//
+//go:noescape
+func prefetchNEON(kv []byte, at []int, n int)
+
 // absMaxNEON is attention.absMax.
 //
 //go:noescape
@@ -286,12 +326,14 @@ var dotsNEON = [BF16 + 1]dotKernels{
 	BF16: {tiles: []int{0, 1, 1, 1, 1}, scores: []scoresFunc{nil, scoresBF16x1NEON, scoresBF16x2NEON, scoresBF16x3NEON, scoresBF16x4NEON}, value: []valuesFunc{nil, valueBF16x1NEON, valueBF16x2NEON, valueBF16x3NEON, valueBF16x4NEON}, values: []valuesFunc{nil, valueBF16x1NEON, valueBF16x2NEON, valueBF16x3NEON, valueBF16x4NEON}},
 }
 
-var dotDotProd = [Q4 + 1][]dotFunc{
-	Q8: {nil, dotQ8x1NEON, dotQ8x2NEON, dotQ8x3NEON},
-	Q4: {nil, dotQ4x1NEON, dotQ4x2NEON, dotQ4x3NEON},
+var dotDotProd = [W8A8 + 1][]dotFunc{
+	Q8:   {nil, dotQ8x1NEON, dotQ8x2NEON, dotQ8x3NEON},
+	Q4:   {nil, dotQ4x1NEON, dotQ4x2NEON, dotQ4x3NEON},
+	W8A8: {nil, dotW8A8x1NEON, dotW8A8x2NEON, dotW8A8x3NEON},
 }
 
-var dotI8MM = [Q4 + 1][]dotFunc{
-	Q8: {nil, dotQ8x1I8MMNEON, dotQ8x2I8MMNEON, dotQ8x3I8MMNEON},
-	Q4: {nil, dotQ4x1NEON, dotQ4x2NEON, dotQ4x3NEON},
+var dotI8MM = [W8A8 + 1][]dotFunc{
+	Q8:   {nil, dotQ8x1I8MMNEON, dotQ8x2I8MMNEON, dotQ8x3I8MMNEON},
+	Q4:   {nil, dotQ4x1NEON, dotQ4x2NEON, dotQ4x3NEON},
+	W8A8: {nil, dotW8A8x1I8MMNEON, dotW8A8x2I8MMNEON, dotW8A8x3I8MMNEON},
 }

@@ -10330,6 +10330,1149 @@ store:
 end:
 	RET
 
+// func dotW8A8x1NEON(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·dotW8A8x1NEON(SB), NOSPLIT, $0-168
+	MOVD offs_base+24(FP), R3
+	MOVD offs_len+32(FP), R5
+	MOVD ahead_base+48(FP), R4
+	MOVD w_base+0(FP), R16
+	MOVD n+72(FP), R17
+	MOVD x_base+80(FP), R14
+	MOVD ldx+104(FP), R15
+	MOVD y_base+112(FP), R6
+	MOVD ldy+136(FP), R7
+	MOVD bias_base+144(FP), R8
+	LSL $2, R7, R7
+	CBZ R5, end
+	WORD $0x4f04e408 // movi v8.16b, #0x80
+tile:
+	MOVD.P 8(R3), R0
+	ADD R16, R0, R0
+	MOVD.P 8(R4), R1
+	ADD R16, R1, R1
+	MOVD R14, R10
+	WORD $0x4f00e400 // movi v0.16b, #0x0
+	WORD $0x4f00e401 // movi v1.16b, #0x0
+	WORD $0x4f00e402 // movi v2.16b, #0x0
+	WORD $0x4f00e403 // movi v3.16b, #0x0
+	MOVD R17, R2
+	CBZ R2, sum
+loop:
+	WORD $0x3dc00149 // ldr q9, [x10]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	WORD $0x3dc00004 // ldr q4, [x0]
+	WORD $0x6e281c84 // eor v4.16b, v4.16b, v8.16b
+	WORD $0x3dc00405 // ldr q5, [x0, #16]
+	WORD $0x6e281ca5 // eor v5.16b, v5.16b, v8.16b
+	WORD $0x3dc00806 // ldr q6, [x0, #32]
+	WORD $0x6e281cc6 // eor v6.16b, v6.16b, v8.16b
+	WORD $0x3dc00c07 // ldr q7, [x0, #48]
+	WORD $0x6e281ce7 // eor v7.16b, v7.16b, v8.16b
+	WORD $0x4f89e080 // sdot v0.4s, v4.16b, v9.4b[0]
+	WORD $0x4f89e0a1 // sdot v1.4s, v5.16b, v9.4b[0]
+	WORD $0x4f89e0c2 // sdot v2.4s, v6.16b, v9.4b[0]
+	WORD $0x4f89e0e3 // sdot v3.4s, v7.16b, v9.4b[0]
+	WORD $0xf9802022 // prfm pldl2keep, [x1, #64]
+	WORD $0x3dc01004 // ldr q4, [x0, #64]
+	WORD $0x6e281c84 // eor v4.16b, v4.16b, v8.16b
+	WORD $0x3dc01405 // ldr q5, [x0, #80]
+	WORD $0x6e281ca5 // eor v5.16b, v5.16b, v8.16b
+	WORD $0x3dc01806 // ldr q6, [x0, #96]
+	WORD $0x6e281cc6 // eor v6.16b, v6.16b, v8.16b
+	WORD $0x3dc01c07 // ldr q7, [x0, #112]
+	WORD $0x6e281ce7 // eor v7.16b, v7.16b, v8.16b
+	WORD $0x4fa9e080 // sdot v0.4s, v4.16b, v9.4b[1]
+	WORD $0x4fa9e0a1 // sdot v1.4s, v5.16b, v9.4b[1]
+	WORD $0x4fa9e0c2 // sdot v2.4s, v6.16b, v9.4b[1]
+	WORD $0x4fa9e0e3 // sdot v3.4s, v7.16b, v9.4b[1]
+	WORD $0xf9804022 // prfm pldl2keep, [x1, #128]
+	WORD $0x3dc02004 // ldr q4, [x0, #128]
+	WORD $0x6e281c84 // eor v4.16b, v4.16b, v8.16b
+	WORD $0x3dc02405 // ldr q5, [x0, #144]
+	WORD $0x6e281ca5 // eor v5.16b, v5.16b, v8.16b
+	WORD $0x3dc02806 // ldr q6, [x0, #160]
+	WORD $0x6e281cc6 // eor v6.16b, v6.16b, v8.16b
+	WORD $0x3dc02c07 // ldr q7, [x0, #176]
+	WORD $0x6e281ce7 // eor v7.16b, v7.16b, v8.16b
+	WORD $0x4f89e880 // sdot v0.4s, v4.16b, v9.4b[2]
+	WORD $0x4f89e8a1 // sdot v1.4s, v5.16b, v9.4b[2]
+	WORD $0x4f89e8c2 // sdot v2.4s, v6.16b, v9.4b[2]
+	WORD $0x4f89e8e3 // sdot v3.4s, v7.16b, v9.4b[2]
+	WORD $0xf9806022 // prfm pldl2keep, [x1, #192]
+	WORD $0x3dc03004 // ldr q4, [x0, #192]
+	WORD $0x6e281c84 // eor v4.16b, v4.16b, v8.16b
+	WORD $0x3dc03405 // ldr q5, [x0, #208]
+	WORD $0x6e281ca5 // eor v5.16b, v5.16b, v8.16b
+	WORD $0x3dc03806 // ldr q6, [x0, #224]
+	WORD $0x6e281cc6 // eor v6.16b, v6.16b, v8.16b
+	WORD $0x3dc03c07 // ldr q7, [x0, #240]
+	WORD $0x6e281ce7 // eor v7.16b, v7.16b, v8.16b
+	WORD $0x4fa9e880 // sdot v0.4s, v4.16b, v9.4b[3]
+	WORD $0x4fa9e8a1 // sdot v1.4s, v5.16b, v9.4b[3]
+	WORD $0x4fa9e8c2 // sdot v2.4s, v6.16b, v9.4b[3]
+	WORD $0x4fa9e8e3 // sdot v3.4s, v7.16b, v9.4b[3]
+	WORD $0x3dc00549 // ldr q9, [x10, #16]
+	WORD $0xf9808022 // prfm pldl2keep, [x1, #256]
+	WORD $0x3dc04004 // ldr q4, [x0, #256]
+	WORD $0x6e281c84 // eor v4.16b, v4.16b, v8.16b
+	WORD $0x3dc04405 // ldr q5, [x0, #272]
+	WORD $0x6e281ca5 // eor v5.16b, v5.16b, v8.16b
+	WORD $0x3dc04806 // ldr q6, [x0, #288]
+	WORD $0x6e281cc6 // eor v6.16b, v6.16b, v8.16b
+	WORD $0x3dc04c07 // ldr q7, [x0, #304]
+	WORD $0x6e281ce7 // eor v7.16b, v7.16b, v8.16b
+	WORD $0x4f89e080 // sdot v0.4s, v4.16b, v9.4b[0]
+	WORD $0x4f89e0a1 // sdot v1.4s, v5.16b, v9.4b[0]
+	WORD $0x4f89e0c2 // sdot v2.4s, v6.16b, v9.4b[0]
+	WORD $0x4f89e0e3 // sdot v3.4s, v7.16b, v9.4b[0]
+	WORD $0xf980a022 // prfm pldl2keep, [x1, #320]
+	WORD $0x3dc05004 // ldr q4, [x0, #320]
+	WORD $0x6e281c84 // eor v4.16b, v4.16b, v8.16b
+	WORD $0x3dc05405 // ldr q5, [x0, #336]
+	WORD $0x6e281ca5 // eor v5.16b, v5.16b, v8.16b
+	WORD $0x3dc05806 // ldr q6, [x0, #352]
+	WORD $0x6e281cc6 // eor v6.16b, v6.16b, v8.16b
+	WORD $0x3dc05c07 // ldr q7, [x0, #368]
+	WORD $0x6e281ce7 // eor v7.16b, v7.16b, v8.16b
+	WORD $0x4fa9e080 // sdot v0.4s, v4.16b, v9.4b[1]
+	WORD $0x4fa9e0a1 // sdot v1.4s, v5.16b, v9.4b[1]
+	WORD $0x4fa9e0c2 // sdot v2.4s, v6.16b, v9.4b[1]
+	WORD $0x4fa9e0e3 // sdot v3.4s, v7.16b, v9.4b[1]
+	WORD $0xf980c022 // prfm pldl2keep, [x1, #384]
+	WORD $0x3dc06004 // ldr q4, [x0, #384]
+	WORD $0x6e281c84 // eor v4.16b, v4.16b, v8.16b
+	WORD $0x3dc06405 // ldr q5, [x0, #400]
+	WORD $0x6e281ca5 // eor v5.16b, v5.16b, v8.16b
+	WORD $0x3dc06806 // ldr q6, [x0, #416]
+	WORD $0x6e281cc6 // eor v6.16b, v6.16b, v8.16b
+	WORD $0x3dc06c07 // ldr q7, [x0, #432]
+	WORD $0x6e281ce7 // eor v7.16b, v7.16b, v8.16b
+	WORD $0x4f89e880 // sdot v0.4s, v4.16b, v9.4b[2]
+	WORD $0x4f89e8a1 // sdot v1.4s, v5.16b, v9.4b[2]
+	WORD $0x4f89e8c2 // sdot v2.4s, v6.16b, v9.4b[2]
+	WORD $0x4f89e8e3 // sdot v3.4s, v7.16b, v9.4b[2]
+	WORD $0xf980e022 // prfm pldl2keep, [x1, #448]
+	WORD $0x3dc07004 // ldr q4, [x0, #448]
+	WORD $0x6e281c84 // eor v4.16b, v4.16b, v8.16b
+	WORD $0x3dc07405 // ldr q5, [x0, #464]
+	WORD $0x6e281ca5 // eor v5.16b, v5.16b, v8.16b
+	WORD $0x3dc07806 // ldr q6, [x0, #480]
+	WORD $0x6e281cc6 // eor v6.16b, v6.16b, v8.16b
+	WORD $0x3dc07c07 // ldr q7, [x0, #496]
+	WORD $0x6e281ce7 // eor v7.16b, v7.16b, v8.16b
+	WORD $0x4fa9e880 // sdot v0.4s, v4.16b, v9.4b[3]
+	WORD $0x4fa9e8a1 // sdot v1.4s, v5.16b, v9.4b[3]
+	WORD $0x4fa9e8c2 // sdot v2.4s, v6.16b, v9.4b[3]
+	WORD $0x4fa9e8e3 // sdot v3.4s, v7.16b, v9.4b[3]
+	WORD $0x3dc00949 // ldr q9, [x10, #32]
+	WORD $0xf9810022 // prfm pldl2keep, [x1, #512]
+	WORD $0x3dc08004 // ldr q4, [x0, #512]
+	WORD $0x6e281c84 // eor v4.16b, v4.16b, v8.16b
+	WORD $0x3dc08405 // ldr q5, [x0, #528]
+	WORD $0x6e281ca5 // eor v5.16b, v5.16b, v8.16b
+	WORD $0x3dc08806 // ldr q6, [x0, #544]
+	WORD $0x6e281cc6 // eor v6.16b, v6.16b, v8.16b
+	WORD $0x3dc08c07 // ldr q7, [x0, #560]
+	WORD $0x6e281ce7 // eor v7.16b, v7.16b, v8.16b
+	WORD $0x4f89e080 // sdot v0.4s, v4.16b, v9.4b[0]
+	WORD $0x4f89e0a1 // sdot v1.4s, v5.16b, v9.4b[0]
+	WORD $0x4f89e0c2 // sdot v2.4s, v6.16b, v9.4b[0]
+	WORD $0x4f89e0e3 // sdot v3.4s, v7.16b, v9.4b[0]
+	WORD $0xf9812022 // prfm pldl2keep, [x1, #576]
+	WORD $0x3dc09004 // ldr q4, [x0, #576]
+	WORD $0x6e281c84 // eor v4.16b, v4.16b, v8.16b
+	WORD $0x3dc09405 // ldr q5, [x0, #592]
+	WORD $0x6e281ca5 // eor v5.16b, v5.16b, v8.16b
+	WORD $0x3dc09806 // ldr q6, [x0, #608]
+	WORD $0x6e281cc6 // eor v6.16b, v6.16b, v8.16b
+	WORD $0x3dc09c07 // ldr q7, [x0, #624]
+	WORD $0x6e281ce7 // eor v7.16b, v7.16b, v8.16b
+	WORD $0x4fa9e080 // sdot v0.4s, v4.16b, v9.4b[1]
+	WORD $0x4fa9e0a1 // sdot v1.4s, v5.16b, v9.4b[1]
+	WORD $0x4fa9e0c2 // sdot v2.4s, v6.16b, v9.4b[1]
+	WORD $0x4fa9e0e3 // sdot v3.4s, v7.16b, v9.4b[1]
+	WORD $0xf9814022 // prfm pldl2keep, [x1, #640]
+	WORD $0x3dc0a004 // ldr q4, [x0, #640]
+	WORD $0x6e281c84 // eor v4.16b, v4.16b, v8.16b
+	WORD $0x3dc0a405 // ldr q5, [x0, #656]
+	WORD $0x6e281ca5 // eor v5.16b, v5.16b, v8.16b
+	WORD $0x3dc0a806 // ldr q6, [x0, #672]
+	WORD $0x6e281cc6 // eor v6.16b, v6.16b, v8.16b
+	WORD $0x3dc0ac07 // ldr q7, [x0, #688]
+	WORD $0x6e281ce7 // eor v7.16b, v7.16b, v8.16b
+	WORD $0x4f89e880 // sdot v0.4s, v4.16b, v9.4b[2]
+	WORD $0x4f89e8a1 // sdot v1.4s, v5.16b, v9.4b[2]
+	WORD $0x4f89e8c2 // sdot v2.4s, v6.16b, v9.4b[2]
+	WORD $0x4f89e8e3 // sdot v3.4s, v7.16b, v9.4b[2]
+	WORD $0xf9816022 // prfm pldl2keep, [x1, #704]
+	WORD $0x3dc0b004 // ldr q4, [x0, #704]
+	WORD $0x6e281c84 // eor v4.16b, v4.16b, v8.16b
+	WORD $0x3dc0b405 // ldr q5, [x0, #720]
+	WORD $0x6e281ca5 // eor v5.16b, v5.16b, v8.16b
+	WORD $0x3dc0b806 // ldr q6, [x0, #736]
+	WORD $0x6e281cc6 // eor v6.16b, v6.16b, v8.16b
+	WORD $0x3dc0bc07 // ldr q7, [x0, #752]
+	WORD $0x6e281ce7 // eor v7.16b, v7.16b, v8.16b
+	WORD $0x4fa9e880 // sdot v0.4s, v4.16b, v9.4b[3]
+	WORD $0x4fa9e8a1 // sdot v1.4s, v5.16b, v9.4b[3]
+	WORD $0x4fa9e8c2 // sdot v2.4s, v6.16b, v9.4b[3]
+	WORD $0x4fa9e8e3 // sdot v3.4s, v7.16b, v9.4b[3]
+	WORD $0x3dc00d49 // ldr q9, [x10, #48]
+	WORD $0xf9818022 // prfm pldl2keep, [x1, #768]
+	WORD $0x3dc0c004 // ldr q4, [x0, #768]
+	WORD $0x6e281c84 // eor v4.16b, v4.16b, v8.16b
+	WORD $0x3dc0c405 // ldr q5, [x0, #784]
+	WORD $0x6e281ca5 // eor v5.16b, v5.16b, v8.16b
+	WORD $0x3dc0c806 // ldr q6, [x0, #800]
+	WORD $0x6e281cc6 // eor v6.16b, v6.16b, v8.16b
+	WORD $0x3dc0cc07 // ldr q7, [x0, #816]
+	WORD $0x6e281ce7 // eor v7.16b, v7.16b, v8.16b
+	WORD $0x4f89e080 // sdot v0.4s, v4.16b, v9.4b[0]
+	WORD $0x4f89e0a1 // sdot v1.4s, v5.16b, v9.4b[0]
+	WORD $0x4f89e0c2 // sdot v2.4s, v6.16b, v9.4b[0]
+	WORD $0x4f89e0e3 // sdot v3.4s, v7.16b, v9.4b[0]
+	WORD $0xf981a022 // prfm pldl2keep, [x1, #832]
+	WORD $0x3dc0d004 // ldr q4, [x0, #832]
+	WORD $0x6e281c84 // eor v4.16b, v4.16b, v8.16b
+	WORD $0x3dc0d405 // ldr q5, [x0, #848]
+	WORD $0x6e281ca5 // eor v5.16b, v5.16b, v8.16b
+	WORD $0x3dc0d806 // ldr q6, [x0, #864]
+	WORD $0x6e281cc6 // eor v6.16b, v6.16b, v8.16b
+	WORD $0x3dc0dc07 // ldr q7, [x0, #880]
+	WORD $0x6e281ce7 // eor v7.16b, v7.16b, v8.16b
+	WORD $0x4fa9e080 // sdot v0.4s, v4.16b, v9.4b[1]
+	WORD $0x4fa9e0a1 // sdot v1.4s, v5.16b, v9.4b[1]
+	WORD $0x4fa9e0c2 // sdot v2.4s, v6.16b, v9.4b[1]
+	WORD $0x4fa9e0e3 // sdot v3.4s, v7.16b, v9.4b[1]
+	WORD $0xf981c022 // prfm pldl2keep, [x1, #896]
+	WORD $0x3dc0e004 // ldr q4, [x0, #896]
+	WORD $0x6e281c84 // eor v4.16b, v4.16b, v8.16b
+	WORD $0x3dc0e405 // ldr q5, [x0, #912]
+	WORD $0x6e281ca5 // eor v5.16b, v5.16b, v8.16b
+	WORD $0x3dc0e806 // ldr q6, [x0, #928]
+	WORD $0x6e281cc6 // eor v6.16b, v6.16b, v8.16b
+	WORD $0x3dc0ec07 // ldr q7, [x0, #944]
+	WORD $0x6e281ce7 // eor v7.16b, v7.16b, v8.16b
+	WORD $0x4f89e880 // sdot v0.4s, v4.16b, v9.4b[2]
+	WORD $0x4f89e8a1 // sdot v1.4s, v5.16b, v9.4b[2]
+	WORD $0x4f89e8c2 // sdot v2.4s, v6.16b, v9.4b[2]
+	WORD $0x4f89e8e3 // sdot v3.4s, v7.16b, v9.4b[2]
+	WORD $0xf981e022 // prfm pldl2keep, [x1, #960]
+	WORD $0x3dc0f004 // ldr q4, [x0, #960]
+	WORD $0x6e281c84 // eor v4.16b, v4.16b, v8.16b
+	WORD $0x3dc0f405 // ldr q5, [x0, #976]
+	WORD $0x6e281ca5 // eor v5.16b, v5.16b, v8.16b
+	WORD $0x3dc0f806 // ldr q6, [x0, #992]
+	WORD $0x6e281cc6 // eor v6.16b, v6.16b, v8.16b
+	WORD $0x3dc0fc07 // ldr q7, [x0, #1008]
+	WORD $0x6e281ce7 // eor v7.16b, v7.16b, v8.16b
+	WORD $0x4fa9e880 // sdot v0.4s, v4.16b, v9.4b[3]
+	WORD $0x4fa9e8a1 // sdot v1.4s, v5.16b, v9.4b[3]
+	WORD $0x4fa9e8c2 // sdot v2.4s, v6.16b, v9.4b[3]
+	WORD $0x4fa9e8e3 // sdot v3.4s, v7.16b, v9.4b[3]
+	ADD $1024, R0, R0
+	ADD $1024, R1, R1
+	ADD $64, R10, R10
+	SUB $1, R2, R2
+	CBNZ R2, loop
+sum:
+	WORD $0x3dc00004 // ldr q4, [x0]
+	WORD $0x3dc00405 // ldr q5, [x0, #16]
+	WORD $0x3dc00806 // ldr q6, [x0, #32]
+	WORD $0x3dc00c07 // ldr q7, [x0, #48]
+	WORD $0xbd400549 // ldr s9, [x10, #4]
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f899000 // fmul v0.4s, v0.4s, v9.s[0]
+	WORD $0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f899021 // fmul v1.4s, v1.4s, v9.s[0]
+	WORD $0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f899042 // fmul v2.4s, v2.4s, v9.s[0]
+	WORD $0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f899063 // fmul v3.4s, v3.4s, v9.s[0]
+	WORD $0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
+	CBZ R8, store
+	WORD $0x3dc00104 // ldr q4, [x8]
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00504 // ldr q4, [x8, #16]
+	WORD $0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
+	WORD $0x3dc00904 // ldr q4, [x8, #32]
+	WORD $0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	WORD $0x3dc00d04 // ldr q4, [x8, #48]
+	WORD $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
+	ADD $64, R8, R8
+store:
+	MOVD R6, R9
+	WORD $0x3d800120 // str q0, [x9]
+	WORD $0x3d800521 // str q1, [x9, #16]
+	WORD $0x3d800922 // str q2, [x9, #32]
+	WORD $0x3d800d23 // str q3, [x9, #48]
+	ADD $64, R6, R6
+	SUB $1, R5, R5
+	CBNZ R5, tile
+end:
+	RET
+
+// func dotW8A8x2NEON(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·dotW8A8x2NEON(SB), NOSPLIT, $0-168
+	MOVD offs_base+24(FP), R3
+	MOVD offs_len+32(FP), R5
+	MOVD ahead_base+48(FP), R4
+	MOVD w_base+0(FP), R16
+	MOVD n+72(FP), R17
+	MOVD x_base+80(FP), R14
+	MOVD ldx+104(FP), R15
+	MOVD y_base+112(FP), R6
+	MOVD ldy+136(FP), R7
+	MOVD bias_base+144(FP), R8
+	LSL $2, R7, R7
+	CBZ R5, end
+	WORD $0x4f04e40c // movi v12.16b, #0x80
+tile:
+	MOVD.P 8(R3), R0
+	ADD R16, R0, R0
+	MOVD.P 8(R4), R1
+	ADD R16, R1, R1
+	MOVD R14, R10
+	ADD R15, R10, R11
+	WORD $0x4f00e400 // movi v0.16b, #0x0
+	WORD $0x4f00e401 // movi v1.16b, #0x0
+	WORD $0x4f00e402 // movi v2.16b, #0x0
+	WORD $0x4f00e403 // movi v3.16b, #0x0
+	WORD $0x4f00e404 // movi v4.16b, #0x0
+	WORD $0x4f00e405 // movi v5.16b, #0x0
+	WORD $0x4f00e406 // movi v6.16b, #0x0
+	WORD $0x4f00e407 // movi v7.16b, #0x0
+	MOVD R17, R2
+	CBZ R2, sum
+loop:
+	WORD $0x3dc0014d // ldr q13, [x10]
+	WORD $0x3dc0016e // ldr q14, [x11]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	WORD $0x3dc00008 // ldr q8, [x0]
+	WORD $0x6e2c1d08 // eor v8.16b, v8.16b, v12.16b
+	WORD $0x3dc00409 // ldr q9, [x0, #16]
+	WORD $0x6e2c1d29 // eor v9.16b, v9.16b, v12.16b
+	WORD $0x3dc0080a // ldr q10, [x0, #32]
+	WORD $0x6e2c1d4a // eor v10.16b, v10.16b, v12.16b
+	WORD $0x3dc00c0b // ldr q11, [x0, #48]
+	WORD $0x6e2c1d6b // eor v11.16b, v11.16b, v12.16b
+	WORD $0x4f8de100 // sdot v0.4s, v8.16b, v13.4b[0]
+	WORD $0x4f8de122 // sdot v2.4s, v9.16b, v13.4b[0]
+	WORD $0x4f8de144 // sdot v4.4s, v10.16b, v13.4b[0]
+	WORD $0x4f8de166 // sdot v6.4s, v11.16b, v13.4b[0]
+	WORD $0x4f8ee101 // sdot v1.4s, v8.16b, v14.4b[0]
+	WORD $0x4f8ee123 // sdot v3.4s, v9.16b, v14.4b[0]
+	WORD $0x4f8ee145 // sdot v5.4s, v10.16b, v14.4b[0]
+	WORD $0x4f8ee167 // sdot v7.4s, v11.16b, v14.4b[0]
+	WORD $0xf9802022 // prfm pldl2keep, [x1, #64]
+	WORD $0x3dc01008 // ldr q8, [x0, #64]
+	WORD $0x6e2c1d08 // eor v8.16b, v8.16b, v12.16b
+	WORD $0x3dc01409 // ldr q9, [x0, #80]
+	WORD $0x6e2c1d29 // eor v9.16b, v9.16b, v12.16b
+	WORD $0x3dc0180a // ldr q10, [x0, #96]
+	WORD $0x6e2c1d4a // eor v10.16b, v10.16b, v12.16b
+	WORD $0x3dc01c0b // ldr q11, [x0, #112]
+	WORD $0x6e2c1d6b // eor v11.16b, v11.16b, v12.16b
+	WORD $0x4fade100 // sdot v0.4s, v8.16b, v13.4b[1]
+	WORD $0x4fade122 // sdot v2.4s, v9.16b, v13.4b[1]
+	WORD $0x4fade144 // sdot v4.4s, v10.16b, v13.4b[1]
+	WORD $0x4fade166 // sdot v6.4s, v11.16b, v13.4b[1]
+	WORD $0x4faee101 // sdot v1.4s, v8.16b, v14.4b[1]
+	WORD $0x4faee123 // sdot v3.4s, v9.16b, v14.4b[1]
+	WORD $0x4faee145 // sdot v5.4s, v10.16b, v14.4b[1]
+	WORD $0x4faee167 // sdot v7.4s, v11.16b, v14.4b[1]
+	WORD $0xf9804022 // prfm pldl2keep, [x1, #128]
+	WORD $0x3dc02008 // ldr q8, [x0, #128]
+	WORD $0x6e2c1d08 // eor v8.16b, v8.16b, v12.16b
+	WORD $0x3dc02409 // ldr q9, [x0, #144]
+	WORD $0x6e2c1d29 // eor v9.16b, v9.16b, v12.16b
+	WORD $0x3dc0280a // ldr q10, [x0, #160]
+	WORD $0x6e2c1d4a // eor v10.16b, v10.16b, v12.16b
+	WORD $0x3dc02c0b // ldr q11, [x0, #176]
+	WORD $0x6e2c1d6b // eor v11.16b, v11.16b, v12.16b
+	WORD $0x4f8de900 // sdot v0.4s, v8.16b, v13.4b[2]
+	WORD $0x4f8de922 // sdot v2.4s, v9.16b, v13.4b[2]
+	WORD $0x4f8de944 // sdot v4.4s, v10.16b, v13.4b[2]
+	WORD $0x4f8de966 // sdot v6.4s, v11.16b, v13.4b[2]
+	WORD $0x4f8ee901 // sdot v1.4s, v8.16b, v14.4b[2]
+	WORD $0x4f8ee923 // sdot v3.4s, v9.16b, v14.4b[2]
+	WORD $0x4f8ee945 // sdot v5.4s, v10.16b, v14.4b[2]
+	WORD $0x4f8ee967 // sdot v7.4s, v11.16b, v14.4b[2]
+	WORD $0xf9806022 // prfm pldl2keep, [x1, #192]
+	WORD $0x3dc03008 // ldr q8, [x0, #192]
+	WORD $0x6e2c1d08 // eor v8.16b, v8.16b, v12.16b
+	WORD $0x3dc03409 // ldr q9, [x0, #208]
+	WORD $0x6e2c1d29 // eor v9.16b, v9.16b, v12.16b
+	WORD $0x3dc0380a // ldr q10, [x0, #224]
+	WORD $0x6e2c1d4a // eor v10.16b, v10.16b, v12.16b
+	WORD $0x3dc03c0b // ldr q11, [x0, #240]
+	WORD $0x6e2c1d6b // eor v11.16b, v11.16b, v12.16b
+	WORD $0x4fade900 // sdot v0.4s, v8.16b, v13.4b[3]
+	WORD $0x4fade922 // sdot v2.4s, v9.16b, v13.4b[3]
+	WORD $0x4fade944 // sdot v4.4s, v10.16b, v13.4b[3]
+	WORD $0x4fade966 // sdot v6.4s, v11.16b, v13.4b[3]
+	WORD $0x4faee901 // sdot v1.4s, v8.16b, v14.4b[3]
+	WORD $0x4faee923 // sdot v3.4s, v9.16b, v14.4b[3]
+	WORD $0x4faee945 // sdot v5.4s, v10.16b, v14.4b[3]
+	WORD $0x4faee967 // sdot v7.4s, v11.16b, v14.4b[3]
+	WORD $0x3dc0054d // ldr q13, [x10, #16]
+	WORD $0x3dc0056e // ldr q14, [x11, #16]
+	WORD $0xf9808022 // prfm pldl2keep, [x1, #256]
+	WORD $0x3dc04008 // ldr q8, [x0, #256]
+	WORD $0x6e2c1d08 // eor v8.16b, v8.16b, v12.16b
+	WORD $0x3dc04409 // ldr q9, [x0, #272]
+	WORD $0x6e2c1d29 // eor v9.16b, v9.16b, v12.16b
+	WORD $0x3dc0480a // ldr q10, [x0, #288]
+	WORD $0x6e2c1d4a // eor v10.16b, v10.16b, v12.16b
+	WORD $0x3dc04c0b // ldr q11, [x0, #304]
+	WORD $0x6e2c1d6b // eor v11.16b, v11.16b, v12.16b
+	WORD $0x4f8de100 // sdot v0.4s, v8.16b, v13.4b[0]
+	WORD $0x4f8de122 // sdot v2.4s, v9.16b, v13.4b[0]
+	WORD $0x4f8de144 // sdot v4.4s, v10.16b, v13.4b[0]
+	WORD $0x4f8de166 // sdot v6.4s, v11.16b, v13.4b[0]
+	WORD $0x4f8ee101 // sdot v1.4s, v8.16b, v14.4b[0]
+	WORD $0x4f8ee123 // sdot v3.4s, v9.16b, v14.4b[0]
+	WORD $0x4f8ee145 // sdot v5.4s, v10.16b, v14.4b[0]
+	WORD $0x4f8ee167 // sdot v7.4s, v11.16b, v14.4b[0]
+	WORD $0xf980a022 // prfm pldl2keep, [x1, #320]
+	WORD $0x3dc05008 // ldr q8, [x0, #320]
+	WORD $0x6e2c1d08 // eor v8.16b, v8.16b, v12.16b
+	WORD $0x3dc05409 // ldr q9, [x0, #336]
+	WORD $0x6e2c1d29 // eor v9.16b, v9.16b, v12.16b
+	WORD $0x3dc0580a // ldr q10, [x0, #352]
+	WORD $0x6e2c1d4a // eor v10.16b, v10.16b, v12.16b
+	WORD $0x3dc05c0b // ldr q11, [x0, #368]
+	WORD $0x6e2c1d6b // eor v11.16b, v11.16b, v12.16b
+	WORD $0x4fade100 // sdot v0.4s, v8.16b, v13.4b[1]
+	WORD $0x4fade122 // sdot v2.4s, v9.16b, v13.4b[1]
+	WORD $0x4fade144 // sdot v4.4s, v10.16b, v13.4b[1]
+	WORD $0x4fade166 // sdot v6.4s, v11.16b, v13.4b[1]
+	WORD $0x4faee101 // sdot v1.4s, v8.16b, v14.4b[1]
+	WORD $0x4faee123 // sdot v3.4s, v9.16b, v14.4b[1]
+	WORD $0x4faee145 // sdot v5.4s, v10.16b, v14.4b[1]
+	WORD $0x4faee167 // sdot v7.4s, v11.16b, v14.4b[1]
+	WORD $0xf980c022 // prfm pldl2keep, [x1, #384]
+	WORD $0x3dc06008 // ldr q8, [x0, #384]
+	WORD $0x6e2c1d08 // eor v8.16b, v8.16b, v12.16b
+	WORD $0x3dc06409 // ldr q9, [x0, #400]
+	WORD $0x6e2c1d29 // eor v9.16b, v9.16b, v12.16b
+	WORD $0x3dc0680a // ldr q10, [x0, #416]
+	WORD $0x6e2c1d4a // eor v10.16b, v10.16b, v12.16b
+	WORD $0x3dc06c0b // ldr q11, [x0, #432]
+	WORD $0x6e2c1d6b // eor v11.16b, v11.16b, v12.16b
+	WORD $0x4f8de900 // sdot v0.4s, v8.16b, v13.4b[2]
+	WORD $0x4f8de922 // sdot v2.4s, v9.16b, v13.4b[2]
+	WORD $0x4f8de944 // sdot v4.4s, v10.16b, v13.4b[2]
+	WORD $0x4f8de966 // sdot v6.4s, v11.16b, v13.4b[2]
+	WORD $0x4f8ee901 // sdot v1.4s, v8.16b, v14.4b[2]
+	WORD $0x4f8ee923 // sdot v3.4s, v9.16b, v14.4b[2]
+	WORD $0x4f8ee945 // sdot v5.4s, v10.16b, v14.4b[2]
+	WORD $0x4f8ee967 // sdot v7.4s, v11.16b, v14.4b[2]
+	WORD $0xf980e022 // prfm pldl2keep, [x1, #448]
+	WORD $0x3dc07008 // ldr q8, [x0, #448]
+	WORD $0x6e2c1d08 // eor v8.16b, v8.16b, v12.16b
+	WORD $0x3dc07409 // ldr q9, [x0, #464]
+	WORD $0x6e2c1d29 // eor v9.16b, v9.16b, v12.16b
+	WORD $0x3dc0780a // ldr q10, [x0, #480]
+	WORD $0x6e2c1d4a // eor v10.16b, v10.16b, v12.16b
+	WORD $0x3dc07c0b // ldr q11, [x0, #496]
+	WORD $0x6e2c1d6b // eor v11.16b, v11.16b, v12.16b
+	WORD $0x4fade900 // sdot v0.4s, v8.16b, v13.4b[3]
+	WORD $0x4fade922 // sdot v2.4s, v9.16b, v13.4b[3]
+	WORD $0x4fade944 // sdot v4.4s, v10.16b, v13.4b[3]
+	WORD $0x4fade966 // sdot v6.4s, v11.16b, v13.4b[3]
+	WORD $0x4faee901 // sdot v1.4s, v8.16b, v14.4b[3]
+	WORD $0x4faee923 // sdot v3.4s, v9.16b, v14.4b[3]
+	WORD $0x4faee945 // sdot v5.4s, v10.16b, v14.4b[3]
+	WORD $0x4faee967 // sdot v7.4s, v11.16b, v14.4b[3]
+	WORD $0x3dc0094d // ldr q13, [x10, #32]
+	WORD $0x3dc0096e // ldr q14, [x11, #32]
+	WORD $0xf9810022 // prfm pldl2keep, [x1, #512]
+	WORD $0x3dc08008 // ldr q8, [x0, #512]
+	WORD $0x6e2c1d08 // eor v8.16b, v8.16b, v12.16b
+	WORD $0x3dc08409 // ldr q9, [x0, #528]
+	WORD $0x6e2c1d29 // eor v9.16b, v9.16b, v12.16b
+	WORD $0x3dc0880a // ldr q10, [x0, #544]
+	WORD $0x6e2c1d4a // eor v10.16b, v10.16b, v12.16b
+	WORD $0x3dc08c0b // ldr q11, [x0, #560]
+	WORD $0x6e2c1d6b // eor v11.16b, v11.16b, v12.16b
+	WORD $0x4f8de100 // sdot v0.4s, v8.16b, v13.4b[0]
+	WORD $0x4f8de122 // sdot v2.4s, v9.16b, v13.4b[0]
+	WORD $0x4f8de144 // sdot v4.4s, v10.16b, v13.4b[0]
+	WORD $0x4f8de166 // sdot v6.4s, v11.16b, v13.4b[0]
+	WORD $0x4f8ee101 // sdot v1.4s, v8.16b, v14.4b[0]
+	WORD $0x4f8ee123 // sdot v3.4s, v9.16b, v14.4b[0]
+	WORD $0x4f8ee145 // sdot v5.4s, v10.16b, v14.4b[0]
+	WORD $0x4f8ee167 // sdot v7.4s, v11.16b, v14.4b[0]
+	WORD $0xf9812022 // prfm pldl2keep, [x1, #576]
+	WORD $0x3dc09008 // ldr q8, [x0, #576]
+	WORD $0x6e2c1d08 // eor v8.16b, v8.16b, v12.16b
+	WORD $0x3dc09409 // ldr q9, [x0, #592]
+	WORD $0x6e2c1d29 // eor v9.16b, v9.16b, v12.16b
+	WORD $0x3dc0980a // ldr q10, [x0, #608]
+	WORD $0x6e2c1d4a // eor v10.16b, v10.16b, v12.16b
+	WORD $0x3dc09c0b // ldr q11, [x0, #624]
+	WORD $0x6e2c1d6b // eor v11.16b, v11.16b, v12.16b
+	WORD $0x4fade100 // sdot v0.4s, v8.16b, v13.4b[1]
+	WORD $0x4fade122 // sdot v2.4s, v9.16b, v13.4b[1]
+	WORD $0x4fade144 // sdot v4.4s, v10.16b, v13.4b[1]
+	WORD $0x4fade166 // sdot v6.4s, v11.16b, v13.4b[1]
+	WORD $0x4faee101 // sdot v1.4s, v8.16b, v14.4b[1]
+	WORD $0x4faee123 // sdot v3.4s, v9.16b, v14.4b[1]
+	WORD $0x4faee145 // sdot v5.4s, v10.16b, v14.4b[1]
+	WORD $0x4faee167 // sdot v7.4s, v11.16b, v14.4b[1]
+	WORD $0xf9814022 // prfm pldl2keep, [x1, #640]
+	WORD $0x3dc0a008 // ldr q8, [x0, #640]
+	WORD $0x6e2c1d08 // eor v8.16b, v8.16b, v12.16b
+	WORD $0x3dc0a409 // ldr q9, [x0, #656]
+	WORD $0x6e2c1d29 // eor v9.16b, v9.16b, v12.16b
+	WORD $0x3dc0a80a // ldr q10, [x0, #672]
+	WORD $0x6e2c1d4a // eor v10.16b, v10.16b, v12.16b
+	WORD $0x3dc0ac0b // ldr q11, [x0, #688]
+	WORD $0x6e2c1d6b // eor v11.16b, v11.16b, v12.16b
+	WORD $0x4f8de900 // sdot v0.4s, v8.16b, v13.4b[2]
+	WORD $0x4f8de922 // sdot v2.4s, v9.16b, v13.4b[2]
+	WORD $0x4f8de944 // sdot v4.4s, v10.16b, v13.4b[2]
+	WORD $0x4f8de966 // sdot v6.4s, v11.16b, v13.4b[2]
+	WORD $0x4f8ee901 // sdot v1.4s, v8.16b, v14.4b[2]
+	WORD $0x4f8ee923 // sdot v3.4s, v9.16b, v14.4b[2]
+	WORD $0x4f8ee945 // sdot v5.4s, v10.16b, v14.4b[2]
+	WORD $0x4f8ee967 // sdot v7.4s, v11.16b, v14.4b[2]
+	WORD $0xf9816022 // prfm pldl2keep, [x1, #704]
+	WORD $0x3dc0b008 // ldr q8, [x0, #704]
+	WORD $0x6e2c1d08 // eor v8.16b, v8.16b, v12.16b
+	WORD $0x3dc0b409 // ldr q9, [x0, #720]
+	WORD $0x6e2c1d29 // eor v9.16b, v9.16b, v12.16b
+	WORD $0x3dc0b80a // ldr q10, [x0, #736]
+	WORD $0x6e2c1d4a // eor v10.16b, v10.16b, v12.16b
+	WORD $0x3dc0bc0b // ldr q11, [x0, #752]
+	WORD $0x6e2c1d6b // eor v11.16b, v11.16b, v12.16b
+	WORD $0x4fade900 // sdot v0.4s, v8.16b, v13.4b[3]
+	WORD $0x4fade922 // sdot v2.4s, v9.16b, v13.4b[3]
+	WORD $0x4fade944 // sdot v4.4s, v10.16b, v13.4b[3]
+	WORD $0x4fade966 // sdot v6.4s, v11.16b, v13.4b[3]
+	WORD $0x4faee901 // sdot v1.4s, v8.16b, v14.4b[3]
+	WORD $0x4faee923 // sdot v3.4s, v9.16b, v14.4b[3]
+	WORD $0x4faee945 // sdot v5.4s, v10.16b, v14.4b[3]
+	WORD $0x4faee967 // sdot v7.4s, v11.16b, v14.4b[3]
+	WORD $0x3dc00d4d // ldr q13, [x10, #48]
+	WORD $0x3dc00d6e // ldr q14, [x11, #48]
+	WORD $0xf9818022 // prfm pldl2keep, [x1, #768]
+	WORD $0x3dc0c008 // ldr q8, [x0, #768]
+	WORD $0x6e2c1d08 // eor v8.16b, v8.16b, v12.16b
+	WORD $0x3dc0c409 // ldr q9, [x0, #784]
+	WORD $0x6e2c1d29 // eor v9.16b, v9.16b, v12.16b
+	WORD $0x3dc0c80a // ldr q10, [x0, #800]
+	WORD $0x6e2c1d4a // eor v10.16b, v10.16b, v12.16b
+	WORD $0x3dc0cc0b // ldr q11, [x0, #816]
+	WORD $0x6e2c1d6b // eor v11.16b, v11.16b, v12.16b
+	WORD $0x4f8de100 // sdot v0.4s, v8.16b, v13.4b[0]
+	WORD $0x4f8de122 // sdot v2.4s, v9.16b, v13.4b[0]
+	WORD $0x4f8de144 // sdot v4.4s, v10.16b, v13.4b[0]
+	WORD $0x4f8de166 // sdot v6.4s, v11.16b, v13.4b[0]
+	WORD $0x4f8ee101 // sdot v1.4s, v8.16b, v14.4b[0]
+	WORD $0x4f8ee123 // sdot v3.4s, v9.16b, v14.4b[0]
+	WORD $0x4f8ee145 // sdot v5.4s, v10.16b, v14.4b[0]
+	WORD $0x4f8ee167 // sdot v7.4s, v11.16b, v14.4b[0]
+	WORD $0xf981a022 // prfm pldl2keep, [x1, #832]
+	WORD $0x3dc0d008 // ldr q8, [x0, #832]
+	WORD $0x6e2c1d08 // eor v8.16b, v8.16b, v12.16b
+	WORD $0x3dc0d409 // ldr q9, [x0, #848]
+	WORD $0x6e2c1d29 // eor v9.16b, v9.16b, v12.16b
+	WORD $0x3dc0d80a // ldr q10, [x0, #864]
+	WORD $0x6e2c1d4a // eor v10.16b, v10.16b, v12.16b
+	WORD $0x3dc0dc0b // ldr q11, [x0, #880]
+	WORD $0x6e2c1d6b // eor v11.16b, v11.16b, v12.16b
+	WORD $0x4fade100 // sdot v0.4s, v8.16b, v13.4b[1]
+	WORD $0x4fade122 // sdot v2.4s, v9.16b, v13.4b[1]
+	WORD $0x4fade144 // sdot v4.4s, v10.16b, v13.4b[1]
+	WORD $0x4fade166 // sdot v6.4s, v11.16b, v13.4b[1]
+	WORD $0x4faee101 // sdot v1.4s, v8.16b, v14.4b[1]
+	WORD $0x4faee123 // sdot v3.4s, v9.16b, v14.4b[1]
+	WORD $0x4faee145 // sdot v5.4s, v10.16b, v14.4b[1]
+	WORD $0x4faee167 // sdot v7.4s, v11.16b, v14.4b[1]
+	WORD $0xf981c022 // prfm pldl2keep, [x1, #896]
+	WORD $0x3dc0e008 // ldr q8, [x0, #896]
+	WORD $0x6e2c1d08 // eor v8.16b, v8.16b, v12.16b
+	WORD $0x3dc0e409 // ldr q9, [x0, #912]
+	WORD $0x6e2c1d29 // eor v9.16b, v9.16b, v12.16b
+	WORD $0x3dc0e80a // ldr q10, [x0, #928]
+	WORD $0x6e2c1d4a // eor v10.16b, v10.16b, v12.16b
+	WORD $0x3dc0ec0b // ldr q11, [x0, #944]
+	WORD $0x6e2c1d6b // eor v11.16b, v11.16b, v12.16b
+	WORD $0x4f8de900 // sdot v0.4s, v8.16b, v13.4b[2]
+	WORD $0x4f8de922 // sdot v2.4s, v9.16b, v13.4b[2]
+	WORD $0x4f8de944 // sdot v4.4s, v10.16b, v13.4b[2]
+	WORD $0x4f8de966 // sdot v6.4s, v11.16b, v13.4b[2]
+	WORD $0x4f8ee901 // sdot v1.4s, v8.16b, v14.4b[2]
+	WORD $0x4f8ee923 // sdot v3.4s, v9.16b, v14.4b[2]
+	WORD $0x4f8ee945 // sdot v5.4s, v10.16b, v14.4b[2]
+	WORD $0x4f8ee967 // sdot v7.4s, v11.16b, v14.4b[2]
+	WORD $0xf981e022 // prfm pldl2keep, [x1, #960]
+	WORD $0x3dc0f008 // ldr q8, [x0, #960]
+	WORD $0x6e2c1d08 // eor v8.16b, v8.16b, v12.16b
+	WORD $0x3dc0f409 // ldr q9, [x0, #976]
+	WORD $0x6e2c1d29 // eor v9.16b, v9.16b, v12.16b
+	WORD $0x3dc0f80a // ldr q10, [x0, #992]
+	WORD $0x6e2c1d4a // eor v10.16b, v10.16b, v12.16b
+	WORD $0x3dc0fc0b // ldr q11, [x0, #1008]
+	WORD $0x6e2c1d6b // eor v11.16b, v11.16b, v12.16b
+	WORD $0x4fade900 // sdot v0.4s, v8.16b, v13.4b[3]
+	WORD $0x4fade922 // sdot v2.4s, v9.16b, v13.4b[3]
+	WORD $0x4fade944 // sdot v4.4s, v10.16b, v13.4b[3]
+	WORD $0x4fade966 // sdot v6.4s, v11.16b, v13.4b[3]
+	WORD $0x4faee901 // sdot v1.4s, v8.16b, v14.4b[3]
+	WORD $0x4faee923 // sdot v3.4s, v9.16b, v14.4b[3]
+	WORD $0x4faee945 // sdot v5.4s, v10.16b, v14.4b[3]
+	WORD $0x4faee967 // sdot v7.4s, v11.16b, v14.4b[3]
+	ADD $1024, R0, R0
+	ADD $1024, R1, R1
+	ADD $64, R10, R10
+	ADD $64, R11, R11
+	SUB $1, R2, R2
+	CBNZ R2, loop
+sum:
+	WORD $0x3dc00008 // ldr q8, [x0]
+	WORD $0x3dc00409 // ldr q9, [x0, #16]
+	WORD $0x3dc0080a // ldr q10, [x0, #32]
+	WORD $0x3dc00c0b // ldr q11, [x0, #48]
+	WORD $0xbd40054d // ldr s13, [x10, #4]
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f8d9000 // fmul v0.4s, v0.4s, v13.s[0]
+	WORD $0x6e28dc00 // fmul v0.4s, v0.4s, v8.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f8d9042 // fmul v2.4s, v2.4s, v13.s[0]
+	WORD $0x6e29dc42 // fmul v2.4s, v2.4s, v9.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f8d9084 // fmul v4.4s, v4.4s, v13.s[0]
+	WORD $0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f8d90c6 // fmul v6.4s, v6.4s, v13.s[0]
+	WORD $0x6e2bdcc6 // fmul v6.4s, v6.4s, v11.4s
+	WORD $0xbd40056e // ldr s14, [x11, #4]
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f8e9021 // fmul v1.4s, v1.4s, v14.s[0]
+	WORD $0x6e28dc21 // fmul v1.4s, v1.4s, v8.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f8e9063 // fmul v3.4s, v3.4s, v14.s[0]
+	WORD $0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f8e90a5 // fmul v5.4s, v5.4s, v14.s[0]
+	WORD $0x6e2adca5 // fmul v5.4s, v5.4s, v10.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8e90e7 // fmul v7.4s, v7.4s, v14.s[0]
+	WORD $0x6e2bdce7 // fmul v7.4s, v7.4s, v11.4s
+	CBZ R8, store
+	WORD $0x3dc00108 // ldr q8, [x8]
+	WORD $0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
+	WORD $0x4e28d421 // fadd v1.4s, v1.4s, v8.4s
+	WORD $0x3dc00508 // ldr q8, [x8, #16]
+	WORD $0x4e28d442 // fadd v2.4s, v2.4s, v8.4s
+	WORD $0x4e28d463 // fadd v3.4s, v3.4s, v8.4s
+	WORD $0x3dc00908 // ldr q8, [x8, #32]
+	WORD $0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	WORD $0x4e28d4a5 // fadd v5.4s, v5.4s, v8.4s
+	WORD $0x3dc00d08 // ldr q8, [x8, #48]
+	WORD $0x4e28d4c6 // fadd v6.4s, v6.4s, v8.4s
+	WORD $0x4e28d4e7 // fadd v7.4s, v7.4s, v8.4s
+	ADD $64, R8, R8
+store:
+	MOVD R6, R9
+	WORD $0x3d800120 // str q0, [x9]
+	WORD $0x3d800522 // str q2, [x9, #16]
+	WORD $0x3d800924 // str q4, [x9, #32]
+	WORD $0x3d800d26 // str q6, [x9, #48]
+	ADD R7, R9, R9
+	WORD $0x3d800121 // str q1, [x9]
+	WORD $0x3d800523 // str q3, [x9, #16]
+	WORD $0x3d800925 // str q5, [x9, #32]
+	WORD $0x3d800d27 // str q7, [x9, #48]
+	ADD $64, R6, R6
+	SUB $1, R5, R5
+	CBNZ R5, tile
+end:
+	RET
+
+// func dotW8A8x3NEON(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·dotW8A8x3NEON(SB), NOSPLIT, $0-168
+	MOVD offs_base+24(FP), R3
+	MOVD offs_len+32(FP), R5
+	MOVD ahead_base+48(FP), R4
+	MOVD w_base+0(FP), R16
+	MOVD n+72(FP), R17
+	MOVD x_base+80(FP), R14
+	MOVD ldx+104(FP), R15
+	MOVD y_base+112(FP), R6
+	MOVD ldy+136(FP), R7
+	MOVD bias_base+144(FP), R8
+	LSL $2, R7, R7
+	CBZ R5, end
+	WORD $0x4f04e410 // movi v16.16b, #0x80
+tile:
+	MOVD.P 8(R3), R0
+	ADD R16, R0, R0
+	MOVD.P 8(R4), R1
+	ADD R16, R1, R1
+	MOVD R14, R10
+	ADD R15, R10, R11
+	ADD R15, R11, R12
+	WORD $0x4f00e400 // movi v0.16b, #0x0
+	WORD $0x4f00e401 // movi v1.16b, #0x0
+	WORD $0x4f00e402 // movi v2.16b, #0x0
+	WORD $0x4f00e403 // movi v3.16b, #0x0
+	WORD $0x4f00e404 // movi v4.16b, #0x0
+	WORD $0x4f00e405 // movi v5.16b, #0x0
+	WORD $0x4f00e406 // movi v6.16b, #0x0
+	WORD $0x4f00e407 // movi v7.16b, #0x0
+	WORD $0x4f00e408 // movi v8.16b, #0x0
+	WORD $0x4f00e409 // movi v9.16b, #0x0
+	WORD $0x4f00e40a // movi v10.16b, #0x0
+	WORD $0x4f00e40b // movi v11.16b, #0x0
+	MOVD R17, R2
+	CBZ R2, sum
+loop:
+	WORD $0x3dc00151 // ldr q17, [x10]
+	WORD $0x3dc00172 // ldr q18, [x11]
+	WORD $0x3dc00193 // ldr q19, [x12]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	WORD $0x3dc0000c // ldr q12, [x0]
+	WORD $0x6e301d8c // eor v12.16b, v12.16b, v16.16b
+	WORD $0x3dc0040d // ldr q13, [x0, #16]
+	WORD $0x6e301dad // eor v13.16b, v13.16b, v16.16b
+	WORD $0x3dc0080e // ldr q14, [x0, #32]
+	WORD $0x6e301dce // eor v14.16b, v14.16b, v16.16b
+	WORD $0x3dc00c0f // ldr q15, [x0, #48]
+	WORD $0x6e301def // eor v15.16b, v15.16b, v16.16b
+	WORD $0x4f91e180 // sdot v0.4s, v12.16b, v17.4b[0]
+	WORD $0x4f91e1a3 // sdot v3.4s, v13.16b, v17.4b[0]
+	WORD $0x4f91e1c6 // sdot v6.4s, v14.16b, v17.4b[0]
+	WORD $0x4f91e1e9 // sdot v9.4s, v15.16b, v17.4b[0]
+	WORD $0x4f92e181 // sdot v1.4s, v12.16b, v18.4b[0]
+	WORD $0x4f92e1a4 // sdot v4.4s, v13.16b, v18.4b[0]
+	WORD $0x4f92e1c7 // sdot v7.4s, v14.16b, v18.4b[0]
+	WORD $0x4f92e1ea // sdot v10.4s, v15.16b, v18.4b[0]
+	WORD $0x4f93e182 // sdot v2.4s, v12.16b, v19.4b[0]
+	WORD $0x4f93e1a5 // sdot v5.4s, v13.16b, v19.4b[0]
+	WORD $0x4f93e1c8 // sdot v8.4s, v14.16b, v19.4b[0]
+	WORD $0x4f93e1eb // sdot v11.4s, v15.16b, v19.4b[0]
+	WORD $0xf9802022 // prfm pldl2keep, [x1, #64]
+	WORD $0x3dc0100c // ldr q12, [x0, #64]
+	WORD $0x6e301d8c // eor v12.16b, v12.16b, v16.16b
+	WORD $0x3dc0140d // ldr q13, [x0, #80]
+	WORD $0x6e301dad // eor v13.16b, v13.16b, v16.16b
+	WORD $0x3dc0180e // ldr q14, [x0, #96]
+	WORD $0x6e301dce // eor v14.16b, v14.16b, v16.16b
+	WORD $0x3dc01c0f // ldr q15, [x0, #112]
+	WORD $0x6e301def // eor v15.16b, v15.16b, v16.16b
+	WORD $0x4fb1e180 // sdot v0.4s, v12.16b, v17.4b[1]
+	WORD $0x4fb1e1a3 // sdot v3.4s, v13.16b, v17.4b[1]
+	WORD $0x4fb1e1c6 // sdot v6.4s, v14.16b, v17.4b[1]
+	WORD $0x4fb1e1e9 // sdot v9.4s, v15.16b, v17.4b[1]
+	WORD $0x4fb2e181 // sdot v1.4s, v12.16b, v18.4b[1]
+	WORD $0x4fb2e1a4 // sdot v4.4s, v13.16b, v18.4b[1]
+	WORD $0x4fb2e1c7 // sdot v7.4s, v14.16b, v18.4b[1]
+	WORD $0x4fb2e1ea // sdot v10.4s, v15.16b, v18.4b[1]
+	WORD $0x4fb3e182 // sdot v2.4s, v12.16b, v19.4b[1]
+	WORD $0x4fb3e1a5 // sdot v5.4s, v13.16b, v19.4b[1]
+	WORD $0x4fb3e1c8 // sdot v8.4s, v14.16b, v19.4b[1]
+	WORD $0x4fb3e1eb // sdot v11.4s, v15.16b, v19.4b[1]
+	WORD $0xf9804022 // prfm pldl2keep, [x1, #128]
+	WORD $0x3dc0200c // ldr q12, [x0, #128]
+	WORD $0x6e301d8c // eor v12.16b, v12.16b, v16.16b
+	WORD $0x3dc0240d // ldr q13, [x0, #144]
+	WORD $0x6e301dad // eor v13.16b, v13.16b, v16.16b
+	WORD $0x3dc0280e // ldr q14, [x0, #160]
+	WORD $0x6e301dce // eor v14.16b, v14.16b, v16.16b
+	WORD $0x3dc02c0f // ldr q15, [x0, #176]
+	WORD $0x6e301def // eor v15.16b, v15.16b, v16.16b
+	WORD $0x4f91e980 // sdot v0.4s, v12.16b, v17.4b[2]
+	WORD $0x4f91e9a3 // sdot v3.4s, v13.16b, v17.4b[2]
+	WORD $0x4f91e9c6 // sdot v6.4s, v14.16b, v17.4b[2]
+	WORD $0x4f91e9e9 // sdot v9.4s, v15.16b, v17.4b[2]
+	WORD $0x4f92e981 // sdot v1.4s, v12.16b, v18.4b[2]
+	WORD $0x4f92e9a4 // sdot v4.4s, v13.16b, v18.4b[2]
+	WORD $0x4f92e9c7 // sdot v7.4s, v14.16b, v18.4b[2]
+	WORD $0x4f92e9ea // sdot v10.4s, v15.16b, v18.4b[2]
+	WORD $0x4f93e982 // sdot v2.4s, v12.16b, v19.4b[2]
+	WORD $0x4f93e9a5 // sdot v5.4s, v13.16b, v19.4b[2]
+	WORD $0x4f93e9c8 // sdot v8.4s, v14.16b, v19.4b[2]
+	WORD $0x4f93e9eb // sdot v11.4s, v15.16b, v19.4b[2]
+	WORD $0xf9806022 // prfm pldl2keep, [x1, #192]
+	WORD $0x3dc0300c // ldr q12, [x0, #192]
+	WORD $0x6e301d8c // eor v12.16b, v12.16b, v16.16b
+	WORD $0x3dc0340d // ldr q13, [x0, #208]
+	WORD $0x6e301dad // eor v13.16b, v13.16b, v16.16b
+	WORD $0x3dc0380e // ldr q14, [x0, #224]
+	WORD $0x6e301dce // eor v14.16b, v14.16b, v16.16b
+	WORD $0x3dc03c0f // ldr q15, [x0, #240]
+	WORD $0x6e301def // eor v15.16b, v15.16b, v16.16b
+	WORD $0x4fb1e980 // sdot v0.4s, v12.16b, v17.4b[3]
+	WORD $0x4fb1e9a3 // sdot v3.4s, v13.16b, v17.4b[3]
+	WORD $0x4fb1e9c6 // sdot v6.4s, v14.16b, v17.4b[3]
+	WORD $0x4fb1e9e9 // sdot v9.4s, v15.16b, v17.4b[3]
+	WORD $0x4fb2e981 // sdot v1.4s, v12.16b, v18.4b[3]
+	WORD $0x4fb2e9a4 // sdot v4.4s, v13.16b, v18.4b[3]
+	WORD $0x4fb2e9c7 // sdot v7.4s, v14.16b, v18.4b[3]
+	WORD $0x4fb2e9ea // sdot v10.4s, v15.16b, v18.4b[3]
+	WORD $0x4fb3e982 // sdot v2.4s, v12.16b, v19.4b[3]
+	WORD $0x4fb3e9a5 // sdot v5.4s, v13.16b, v19.4b[3]
+	WORD $0x4fb3e9c8 // sdot v8.4s, v14.16b, v19.4b[3]
+	WORD $0x4fb3e9eb // sdot v11.4s, v15.16b, v19.4b[3]
+	WORD $0x3dc00551 // ldr q17, [x10, #16]
+	WORD $0x3dc00572 // ldr q18, [x11, #16]
+	WORD $0x3dc00593 // ldr q19, [x12, #16]
+	WORD $0xf9808022 // prfm pldl2keep, [x1, #256]
+	WORD $0x3dc0400c // ldr q12, [x0, #256]
+	WORD $0x6e301d8c // eor v12.16b, v12.16b, v16.16b
+	WORD $0x3dc0440d // ldr q13, [x0, #272]
+	WORD $0x6e301dad // eor v13.16b, v13.16b, v16.16b
+	WORD $0x3dc0480e // ldr q14, [x0, #288]
+	WORD $0x6e301dce // eor v14.16b, v14.16b, v16.16b
+	WORD $0x3dc04c0f // ldr q15, [x0, #304]
+	WORD $0x6e301def // eor v15.16b, v15.16b, v16.16b
+	WORD $0x4f91e180 // sdot v0.4s, v12.16b, v17.4b[0]
+	WORD $0x4f91e1a3 // sdot v3.4s, v13.16b, v17.4b[0]
+	WORD $0x4f91e1c6 // sdot v6.4s, v14.16b, v17.4b[0]
+	WORD $0x4f91e1e9 // sdot v9.4s, v15.16b, v17.4b[0]
+	WORD $0x4f92e181 // sdot v1.4s, v12.16b, v18.4b[0]
+	WORD $0x4f92e1a4 // sdot v4.4s, v13.16b, v18.4b[0]
+	WORD $0x4f92e1c7 // sdot v7.4s, v14.16b, v18.4b[0]
+	WORD $0x4f92e1ea // sdot v10.4s, v15.16b, v18.4b[0]
+	WORD $0x4f93e182 // sdot v2.4s, v12.16b, v19.4b[0]
+	WORD $0x4f93e1a5 // sdot v5.4s, v13.16b, v19.4b[0]
+	WORD $0x4f93e1c8 // sdot v8.4s, v14.16b, v19.4b[0]
+	WORD $0x4f93e1eb // sdot v11.4s, v15.16b, v19.4b[0]
+	WORD $0xf980a022 // prfm pldl2keep, [x1, #320]
+	WORD $0x3dc0500c // ldr q12, [x0, #320]
+	WORD $0x6e301d8c // eor v12.16b, v12.16b, v16.16b
+	WORD $0x3dc0540d // ldr q13, [x0, #336]
+	WORD $0x6e301dad // eor v13.16b, v13.16b, v16.16b
+	WORD $0x3dc0580e // ldr q14, [x0, #352]
+	WORD $0x6e301dce // eor v14.16b, v14.16b, v16.16b
+	WORD $0x3dc05c0f // ldr q15, [x0, #368]
+	WORD $0x6e301def // eor v15.16b, v15.16b, v16.16b
+	WORD $0x4fb1e180 // sdot v0.4s, v12.16b, v17.4b[1]
+	WORD $0x4fb1e1a3 // sdot v3.4s, v13.16b, v17.4b[1]
+	WORD $0x4fb1e1c6 // sdot v6.4s, v14.16b, v17.4b[1]
+	WORD $0x4fb1e1e9 // sdot v9.4s, v15.16b, v17.4b[1]
+	WORD $0x4fb2e181 // sdot v1.4s, v12.16b, v18.4b[1]
+	WORD $0x4fb2e1a4 // sdot v4.4s, v13.16b, v18.4b[1]
+	WORD $0x4fb2e1c7 // sdot v7.4s, v14.16b, v18.4b[1]
+	WORD $0x4fb2e1ea // sdot v10.4s, v15.16b, v18.4b[1]
+	WORD $0x4fb3e182 // sdot v2.4s, v12.16b, v19.4b[1]
+	WORD $0x4fb3e1a5 // sdot v5.4s, v13.16b, v19.4b[1]
+	WORD $0x4fb3e1c8 // sdot v8.4s, v14.16b, v19.4b[1]
+	WORD $0x4fb3e1eb // sdot v11.4s, v15.16b, v19.4b[1]
+	WORD $0xf980c022 // prfm pldl2keep, [x1, #384]
+	WORD $0x3dc0600c // ldr q12, [x0, #384]
+	WORD $0x6e301d8c // eor v12.16b, v12.16b, v16.16b
+	WORD $0x3dc0640d // ldr q13, [x0, #400]
+	WORD $0x6e301dad // eor v13.16b, v13.16b, v16.16b
+	WORD $0x3dc0680e // ldr q14, [x0, #416]
+	WORD $0x6e301dce // eor v14.16b, v14.16b, v16.16b
+	WORD $0x3dc06c0f // ldr q15, [x0, #432]
+	WORD $0x6e301def // eor v15.16b, v15.16b, v16.16b
+	WORD $0x4f91e980 // sdot v0.4s, v12.16b, v17.4b[2]
+	WORD $0x4f91e9a3 // sdot v3.4s, v13.16b, v17.4b[2]
+	WORD $0x4f91e9c6 // sdot v6.4s, v14.16b, v17.4b[2]
+	WORD $0x4f91e9e9 // sdot v9.4s, v15.16b, v17.4b[2]
+	WORD $0x4f92e981 // sdot v1.4s, v12.16b, v18.4b[2]
+	WORD $0x4f92e9a4 // sdot v4.4s, v13.16b, v18.4b[2]
+	WORD $0x4f92e9c7 // sdot v7.4s, v14.16b, v18.4b[2]
+	WORD $0x4f92e9ea // sdot v10.4s, v15.16b, v18.4b[2]
+	WORD $0x4f93e982 // sdot v2.4s, v12.16b, v19.4b[2]
+	WORD $0x4f93e9a5 // sdot v5.4s, v13.16b, v19.4b[2]
+	WORD $0x4f93e9c8 // sdot v8.4s, v14.16b, v19.4b[2]
+	WORD $0x4f93e9eb // sdot v11.4s, v15.16b, v19.4b[2]
+	WORD $0xf980e022 // prfm pldl2keep, [x1, #448]
+	WORD $0x3dc0700c // ldr q12, [x0, #448]
+	WORD $0x6e301d8c // eor v12.16b, v12.16b, v16.16b
+	WORD $0x3dc0740d // ldr q13, [x0, #464]
+	WORD $0x6e301dad // eor v13.16b, v13.16b, v16.16b
+	WORD $0x3dc0780e // ldr q14, [x0, #480]
+	WORD $0x6e301dce // eor v14.16b, v14.16b, v16.16b
+	WORD $0x3dc07c0f // ldr q15, [x0, #496]
+	WORD $0x6e301def // eor v15.16b, v15.16b, v16.16b
+	WORD $0x4fb1e980 // sdot v0.4s, v12.16b, v17.4b[3]
+	WORD $0x4fb1e9a3 // sdot v3.4s, v13.16b, v17.4b[3]
+	WORD $0x4fb1e9c6 // sdot v6.4s, v14.16b, v17.4b[3]
+	WORD $0x4fb1e9e9 // sdot v9.4s, v15.16b, v17.4b[3]
+	WORD $0x4fb2e981 // sdot v1.4s, v12.16b, v18.4b[3]
+	WORD $0x4fb2e9a4 // sdot v4.4s, v13.16b, v18.4b[3]
+	WORD $0x4fb2e9c7 // sdot v7.4s, v14.16b, v18.4b[3]
+	WORD $0x4fb2e9ea // sdot v10.4s, v15.16b, v18.4b[3]
+	WORD $0x4fb3e982 // sdot v2.4s, v12.16b, v19.4b[3]
+	WORD $0x4fb3e9a5 // sdot v5.4s, v13.16b, v19.4b[3]
+	WORD $0x4fb3e9c8 // sdot v8.4s, v14.16b, v19.4b[3]
+	WORD $0x4fb3e9eb // sdot v11.4s, v15.16b, v19.4b[3]
+	WORD $0x3dc00951 // ldr q17, [x10, #32]
+	WORD $0x3dc00972 // ldr q18, [x11, #32]
+	WORD $0x3dc00993 // ldr q19, [x12, #32]
+	WORD $0xf9810022 // prfm pldl2keep, [x1, #512]
+	WORD $0x3dc0800c // ldr q12, [x0, #512]
+	WORD $0x6e301d8c // eor v12.16b, v12.16b, v16.16b
+	WORD $0x3dc0840d // ldr q13, [x0, #528]
+	WORD $0x6e301dad // eor v13.16b, v13.16b, v16.16b
+	WORD $0x3dc0880e // ldr q14, [x0, #544]
+	WORD $0x6e301dce // eor v14.16b, v14.16b, v16.16b
+	WORD $0x3dc08c0f // ldr q15, [x0, #560]
+	WORD $0x6e301def // eor v15.16b, v15.16b, v16.16b
+	WORD $0x4f91e180 // sdot v0.4s, v12.16b, v17.4b[0]
+	WORD $0x4f91e1a3 // sdot v3.4s, v13.16b, v17.4b[0]
+	WORD $0x4f91e1c6 // sdot v6.4s, v14.16b, v17.4b[0]
+	WORD $0x4f91e1e9 // sdot v9.4s, v15.16b, v17.4b[0]
+	WORD $0x4f92e181 // sdot v1.4s, v12.16b, v18.4b[0]
+	WORD $0x4f92e1a4 // sdot v4.4s, v13.16b, v18.4b[0]
+	WORD $0x4f92e1c7 // sdot v7.4s, v14.16b, v18.4b[0]
+	WORD $0x4f92e1ea // sdot v10.4s, v15.16b, v18.4b[0]
+	WORD $0x4f93e182 // sdot v2.4s, v12.16b, v19.4b[0]
+	WORD $0x4f93e1a5 // sdot v5.4s, v13.16b, v19.4b[0]
+	WORD $0x4f93e1c8 // sdot v8.4s, v14.16b, v19.4b[0]
+	WORD $0x4f93e1eb // sdot v11.4s, v15.16b, v19.4b[0]
+	WORD $0xf9812022 // prfm pldl2keep, [x1, #576]
+	WORD $0x3dc0900c // ldr q12, [x0, #576]
+	WORD $0x6e301d8c // eor v12.16b, v12.16b, v16.16b
+	WORD $0x3dc0940d // ldr q13, [x0, #592]
+	WORD $0x6e301dad // eor v13.16b, v13.16b, v16.16b
+	WORD $0x3dc0980e // ldr q14, [x0, #608]
+	WORD $0x6e301dce // eor v14.16b, v14.16b, v16.16b
+	WORD $0x3dc09c0f // ldr q15, [x0, #624]
+	WORD $0x6e301def // eor v15.16b, v15.16b, v16.16b
+	WORD $0x4fb1e180 // sdot v0.4s, v12.16b, v17.4b[1]
+	WORD $0x4fb1e1a3 // sdot v3.4s, v13.16b, v17.4b[1]
+	WORD $0x4fb1e1c6 // sdot v6.4s, v14.16b, v17.4b[1]
+	WORD $0x4fb1e1e9 // sdot v9.4s, v15.16b, v17.4b[1]
+	WORD $0x4fb2e181 // sdot v1.4s, v12.16b, v18.4b[1]
+	WORD $0x4fb2e1a4 // sdot v4.4s, v13.16b, v18.4b[1]
+	WORD $0x4fb2e1c7 // sdot v7.4s, v14.16b, v18.4b[1]
+	WORD $0x4fb2e1ea // sdot v10.4s, v15.16b, v18.4b[1]
+	WORD $0x4fb3e182 // sdot v2.4s, v12.16b, v19.4b[1]
+	WORD $0x4fb3e1a5 // sdot v5.4s, v13.16b, v19.4b[1]
+	WORD $0x4fb3e1c8 // sdot v8.4s, v14.16b, v19.4b[1]
+	WORD $0x4fb3e1eb // sdot v11.4s, v15.16b, v19.4b[1]
+	WORD $0xf9814022 // prfm pldl2keep, [x1, #640]
+	WORD $0x3dc0a00c // ldr q12, [x0, #640]
+	WORD $0x6e301d8c // eor v12.16b, v12.16b, v16.16b
+	WORD $0x3dc0a40d // ldr q13, [x0, #656]
+	WORD $0x6e301dad // eor v13.16b, v13.16b, v16.16b
+	WORD $0x3dc0a80e // ldr q14, [x0, #672]
+	WORD $0x6e301dce // eor v14.16b, v14.16b, v16.16b
+	WORD $0x3dc0ac0f // ldr q15, [x0, #688]
+	WORD $0x6e301def // eor v15.16b, v15.16b, v16.16b
+	WORD $0x4f91e980 // sdot v0.4s, v12.16b, v17.4b[2]
+	WORD $0x4f91e9a3 // sdot v3.4s, v13.16b, v17.4b[2]
+	WORD $0x4f91e9c6 // sdot v6.4s, v14.16b, v17.4b[2]
+	WORD $0x4f91e9e9 // sdot v9.4s, v15.16b, v17.4b[2]
+	WORD $0x4f92e981 // sdot v1.4s, v12.16b, v18.4b[2]
+	WORD $0x4f92e9a4 // sdot v4.4s, v13.16b, v18.4b[2]
+	WORD $0x4f92e9c7 // sdot v7.4s, v14.16b, v18.4b[2]
+	WORD $0x4f92e9ea // sdot v10.4s, v15.16b, v18.4b[2]
+	WORD $0x4f93e982 // sdot v2.4s, v12.16b, v19.4b[2]
+	WORD $0x4f93e9a5 // sdot v5.4s, v13.16b, v19.4b[2]
+	WORD $0x4f93e9c8 // sdot v8.4s, v14.16b, v19.4b[2]
+	WORD $0x4f93e9eb // sdot v11.4s, v15.16b, v19.4b[2]
+	WORD $0xf9816022 // prfm pldl2keep, [x1, #704]
+	WORD $0x3dc0b00c // ldr q12, [x0, #704]
+	WORD $0x6e301d8c // eor v12.16b, v12.16b, v16.16b
+	WORD $0x3dc0b40d // ldr q13, [x0, #720]
+	WORD $0x6e301dad // eor v13.16b, v13.16b, v16.16b
+	WORD $0x3dc0b80e // ldr q14, [x0, #736]
+	WORD $0x6e301dce // eor v14.16b, v14.16b, v16.16b
+	WORD $0x3dc0bc0f // ldr q15, [x0, #752]
+	WORD $0x6e301def // eor v15.16b, v15.16b, v16.16b
+	WORD $0x4fb1e980 // sdot v0.4s, v12.16b, v17.4b[3]
+	WORD $0x4fb1e9a3 // sdot v3.4s, v13.16b, v17.4b[3]
+	WORD $0x4fb1e9c6 // sdot v6.4s, v14.16b, v17.4b[3]
+	WORD $0x4fb1e9e9 // sdot v9.4s, v15.16b, v17.4b[3]
+	WORD $0x4fb2e981 // sdot v1.4s, v12.16b, v18.4b[3]
+	WORD $0x4fb2e9a4 // sdot v4.4s, v13.16b, v18.4b[3]
+	WORD $0x4fb2e9c7 // sdot v7.4s, v14.16b, v18.4b[3]
+	WORD $0x4fb2e9ea // sdot v10.4s, v15.16b, v18.4b[3]
+	WORD $0x4fb3e982 // sdot v2.4s, v12.16b, v19.4b[3]
+	WORD $0x4fb3e9a5 // sdot v5.4s, v13.16b, v19.4b[3]
+	WORD $0x4fb3e9c8 // sdot v8.4s, v14.16b, v19.4b[3]
+	WORD $0x4fb3e9eb // sdot v11.4s, v15.16b, v19.4b[3]
+	WORD $0x3dc00d51 // ldr q17, [x10, #48]
+	WORD $0x3dc00d72 // ldr q18, [x11, #48]
+	WORD $0x3dc00d93 // ldr q19, [x12, #48]
+	WORD $0xf9818022 // prfm pldl2keep, [x1, #768]
+	WORD $0x3dc0c00c // ldr q12, [x0, #768]
+	WORD $0x6e301d8c // eor v12.16b, v12.16b, v16.16b
+	WORD $0x3dc0c40d // ldr q13, [x0, #784]
+	WORD $0x6e301dad // eor v13.16b, v13.16b, v16.16b
+	WORD $0x3dc0c80e // ldr q14, [x0, #800]
+	WORD $0x6e301dce // eor v14.16b, v14.16b, v16.16b
+	WORD $0x3dc0cc0f // ldr q15, [x0, #816]
+	WORD $0x6e301def // eor v15.16b, v15.16b, v16.16b
+	WORD $0x4f91e180 // sdot v0.4s, v12.16b, v17.4b[0]
+	WORD $0x4f91e1a3 // sdot v3.4s, v13.16b, v17.4b[0]
+	WORD $0x4f91e1c6 // sdot v6.4s, v14.16b, v17.4b[0]
+	WORD $0x4f91e1e9 // sdot v9.4s, v15.16b, v17.4b[0]
+	WORD $0x4f92e181 // sdot v1.4s, v12.16b, v18.4b[0]
+	WORD $0x4f92e1a4 // sdot v4.4s, v13.16b, v18.4b[0]
+	WORD $0x4f92e1c7 // sdot v7.4s, v14.16b, v18.4b[0]
+	WORD $0x4f92e1ea // sdot v10.4s, v15.16b, v18.4b[0]
+	WORD $0x4f93e182 // sdot v2.4s, v12.16b, v19.4b[0]
+	WORD $0x4f93e1a5 // sdot v5.4s, v13.16b, v19.4b[0]
+	WORD $0x4f93e1c8 // sdot v8.4s, v14.16b, v19.4b[0]
+	WORD $0x4f93e1eb // sdot v11.4s, v15.16b, v19.4b[0]
+	WORD $0xf981a022 // prfm pldl2keep, [x1, #832]
+	WORD $0x3dc0d00c // ldr q12, [x0, #832]
+	WORD $0x6e301d8c // eor v12.16b, v12.16b, v16.16b
+	WORD $0x3dc0d40d // ldr q13, [x0, #848]
+	WORD $0x6e301dad // eor v13.16b, v13.16b, v16.16b
+	WORD $0x3dc0d80e // ldr q14, [x0, #864]
+	WORD $0x6e301dce // eor v14.16b, v14.16b, v16.16b
+	WORD $0x3dc0dc0f // ldr q15, [x0, #880]
+	WORD $0x6e301def // eor v15.16b, v15.16b, v16.16b
+	WORD $0x4fb1e180 // sdot v0.4s, v12.16b, v17.4b[1]
+	WORD $0x4fb1e1a3 // sdot v3.4s, v13.16b, v17.4b[1]
+	WORD $0x4fb1e1c6 // sdot v6.4s, v14.16b, v17.4b[1]
+	WORD $0x4fb1e1e9 // sdot v9.4s, v15.16b, v17.4b[1]
+	WORD $0x4fb2e181 // sdot v1.4s, v12.16b, v18.4b[1]
+	WORD $0x4fb2e1a4 // sdot v4.4s, v13.16b, v18.4b[1]
+	WORD $0x4fb2e1c7 // sdot v7.4s, v14.16b, v18.4b[1]
+	WORD $0x4fb2e1ea // sdot v10.4s, v15.16b, v18.4b[1]
+	WORD $0x4fb3e182 // sdot v2.4s, v12.16b, v19.4b[1]
+	WORD $0x4fb3e1a5 // sdot v5.4s, v13.16b, v19.4b[1]
+	WORD $0x4fb3e1c8 // sdot v8.4s, v14.16b, v19.4b[1]
+	WORD $0x4fb3e1eb // sdot v11.4s, v15.16b, v19.4b[1]
+	WORD $0xf981c022 // prfm pldl2keep, [x1, #896]
+	WORD $0x3dc0e00c // ldr q12, [x0, #896]
+	WORD $0x6e301d8c // eor v12.16b, v12.16b, v16.16b
+	WORD $0x3dc0e40d // ldr q13, [x0, #912]
+	WORD $0x6e301dad // eor v13.16b, v13.16b, v16.16b
+	WORD $0x3dc0e80e // ldr q14, [x0, #928]
+	WORD $0x6e301dce // eor v14.16b, v14.16b, v16.16b
+	WORD $0x3dc0ec0f // ldr q15, [x0, #944]
+	WORD $0x6e301def // eor v15.16b, v15.16b, v16.16b
+	WORD $0x4f91e980 // sdot v0.4s, v12.16b, v17.4b[2]
+	WORD $0x4f91e9a3 // sdot v3.4s, v13.16b, v17.4b[2]
+	WORD $0x4f91e9c6 // sdot v6.4s, v14.16b, v17.4b[2]
+	WORD $0x4f91e9e9 // sdot v9.4s, v15.16b, v17.4b[2]
+	WORD $0x4f92e981 // sdot v1.4s, v12.16b, v18.4b[2]
+	WORD $0x4f92e9a4 // sdot v4.4s, v13.16b, v18.4b[2]
+	WORD $0x4f92e9c7 // sdot v7.4s, v14.16b, v18.4b[2]
+	WORD $0x4f92e9ea // sdot v10.4s, v15.16b, v18.4b[2]
+	WORD $0x4f93e982 // sdot v2.4s, v12.16b, v19.4b[2]
+	WORD $0x4f93e9a5 // sdot v5.4s, v13.16b, v19.4b[2]
+	WORD $0x4f93e9c8 // sdot v8.4s, v14.16b, v19.4b[2]
+	WORD $0x4f93e9eb // sdot v11.4s, v15.16b, v19.4b[2]
+	WORD $0xf981e022 // prfm pldl2keep, [x1, #960]
+	WORD $0x3dc0f00c // ldr q12, [x0, #960]
+	WORD $0x6e301d8c // eor v12.16b, v12.16b, v16.16b
+	WORD $0x3dc0f40d // ldr q13, [x0, #976]
+	WORD $0x6e301dad // eor v13.16b, v13.16b, v16.16b
+	WORD $0x3dc0f80e // ldr q14, [x0, #992]
+	WORD $0x6e301dce // eor v14.16b, v14.16b, v16.16b
+	WORD $0x3dc0fc0f // ldr q15, [x0, #1008]
+	WORD $0x6e301def // eor v15.16b, v15.16b, v16.16b
+	WORD $0x4fb1e980 // sdot v0.4s, v12.16b, v17.4b[3]
+	WORD $0x4fb1e9a3 // sdot v3.4s, v13.16b, v17.4b[3]
+	WORD $0x4fb1e9c6 // sdot v6.4s, v14.16b, v17.4b[3]
+	WORD $0x4fb1e9e9 // sdot v9.4s, v15.16b, v17.4b[3]
+	WORD $0x4fb2e981 // sdot v1.4s, v12.16b, v18.4b[3]
+	WORD $0x4fb2e9a4 // sdot v4.4s, v13.16b, v18.4b[3]
+	WORD $0x4fb2e9c7 // sdot v7.4s, v14.16b, v18.4b[3]
+	WORD $0x4fb2e9ea // sdot v10.4s, v15.16b, v18.4b[3]
+	WORD $0x4fb3e982 // sdot v2.4s, v12.16b, v19.4b[3]
+	WORD $0x4fb3e9a5 // sdot v5.4s, v13.16b, v19.4b[3]
+	WORD $0x4fb3e9c8 // sdot v8.4s, v14.16b, v19.4b[3]
+	WORD $0x4fb3e9eb // sdot v11.4s, v15.16b, v19.4b[3]
+	ADD $1024, R0, R0
+	ADD $1024, R1, R1
+	ADD $64, R10, R10
+	ADD $64, R11, R11
+	ADD $64, R12, R12
+	SUB $1, R2, R2
+	CBNZ R2, loop
+sum:
+	WORD $0x3dc0000c // ldr q12, [x0]
+	WORD $0x3dc0040d // ldr q13, [x0, #16]
+	WORD $0x3dc0080e // ldr q14, [x0, #32]
+	WORD $0x3dc00c0f // ldr q15, [x0, #48]
+	WORD $0xbd400551 // ldr s17, [x10, #4]
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f919000 // fmul v0.4s, v0.4s, v17.s[0]
+	WORD $0x6e2cdc00 // fmul v0.4s, v0.4s, v12.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f919063 // fmul v3.4s, v3.4s, v17.s[0]
+	WORD $0x6e2ddc63 // fmul v3.4s, v3.4s, v13.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f9190c6 // fmul v6.4s, v6.4s, v17.s[0]
+	WORD $0x6e2edcc6 // fmul v6.4s, v6.4s, v14.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f919129 // fmul v9.4s, v9.4s, v17.s[0]
+	WORD $0x6e2fdd29 // fmul v9.4s, v9.4s, v15.4s
+	WORD $0xbd400572 // ldr s18, [x11, #4]
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f929021 // fmul v1.4s, v1.4s, v18.s[0]
+	WORD $0x6e2cdc21 // fmul v1.4s, v1.4s, v12.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f929084 // fmul v4.4s, v4.4s, v18.s[0]
+	WORD $0x6e2ddc84 // fmul v4.4s, v4.4s, v13.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f9290e7 // fmul v7.4s, v7.4s, v18.s[0]
+	WORD $0x6e2edce7 // fmul v7.4s, v7.4s, v14.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f92914a // fmul v10.4s, v10.4s, v18.s[0]
+	WORD $0x6e2fdd4a // fmul v10.4s, v10.4s, v15.4s
+	WORD $0xbd400593 // ldr s19, [x12, #4]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f939042 // fmul v2.4s, v2.4s, v19.s[0]
+	WORD $0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f9390a5 // fmul v5.4s, v5.4s, v19.s[0]
+	WORD $0x6e2ddca5 // fmul v5.4s, v5.4s, v13.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f939108 // fmul v8.4s, v8.4s, v19.s[0]
+	WORD $0x6e2edd08 // fmul v8.4s, v8.4s, v14.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f93916b // fmul v11.4s, v11.4s, v19.s[0]
+	WORD $0x6e2fdd6b // fmul v11.4s, v11.4s, v15.4s
+	CBZ R8, store
+	WORD $0x3dc0010c // ldr q12, [x8]
+	WORD $0x4e2cd400 // fadd v0.4s, v0.4s, v12.4s
+	WORD $0x4e2cd421 // fadd v1.4s, v1.4s, v12.4s
+	WORD $0x4e2cd442 // fadd v2.4s, v2.4s, v12.4s
+	WORD $0x3dc0050c // ldr q12, [x8, #16]
+	WORD $0x4e2cd463 // fadd v3.4s, v3.4s, v12.4s
+	WORD $0x4e2cd484 // fadd v4.4s, v4.4s, v12.4s
+	WORD $0x4e2cd4a5 // fadd v5.4s, v5.4s, v12.4s
+	WORD $0x3dc0090c // ldr q12, [x8, #32]
+	WORD $0x4e2cd4c6 // fadd v6.4s, v6.4s, v12.4s
+	WORD $0x4e2cd4e7 // fadd v7.4s, v7.4s, v12.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x3dc00d0c // ldr q12, [x8, #48]
+	WORD $0x4e2cd529 // fadd v9.4s, v9.4s, v12.4s
+	WORD $0x4e2cd54a // fadd v10.4s, v10.4s, v12.4s
+	WORD $0x4e2cd56b // fadd v11.4s, v11.4s, v12.4s
+	ADD $64, R8, R8
+store:
+	MOVD R6, R9
+	WORD $0x3d800120 // str q0, [x9]
+	WORD $0x3d800523 // str q3, [x9, #16]
+	WORD $0x3d800926 // str q6, [x9, #32]
+	WORD $0x3d800d29 // str q9, [x9, #48]
+	ADD R7, R9, R9
+	WORD $0x3d800121 // str q1, [x9]
+	WORD $0x3d800524 // str q4, [x9, #16]
+	WORD $0x3d800927 // str q7, [x9, #32]
+	WORD $0x3d800d2a // str q10, [x9, #48]
+	ADD R7, R9, R9
+	WORD $0x3d800122 // str q2, [x9]
+	WORD $0x3d800525 // str q5, [x9, #16]
+	WORD $0x3d800928 // str q8, [x9, #32]
+	WORD $0x3d800d2b // str q11, [x9, #48]
+	ADD $64, R6, R6
+	SUB $1, R5, R5
+	CBNZ R5, tile
+end:
+	RET
+
 // func dotQ8x1I8MMNEON(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 TEXT ·dotQ8x1I8MMNEON(SB), NOSPLIT, $0-168
 	MOVD offs_base+24(FP), R3
@@ -11443,6 +12586,990 @@ store:
 end:
 	RET
 
+// func dotW8A8x1I8MMNEON(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·dotW8A8x1I8MMNEON(SB), NOSPLIT, $0-168
+	MOVD offs_base+24(FP), R3
+	MOVD offs_len+32(FP), R5
+	MOVD ahead_base+48(FP), R4
+	MOVD w_base+0(FP), R16
+	MOVD n+72(FP), R17
+	MOVD x_base+80(FP), R14
+	MOVD ldx+104(FP), R15
+	MOVD y_base+112(FP), R6
+	MOVD ldy+136(FP), R7
+	MOVD bias_base+144(FP), R8
+	LSL $2, R7, R7
+	CBZ R5, end
+tile:
+	MOVD.P 8(R3), R0
+	ADD R16, R0, R0
+	MOVD.P 8(R4), R1
+	ADD R16, R1, R1
+	MOVD R14, R10
+	WORD $0x4f00e400 // movi v0.16b, #0x0
+	WORD $0x4f00e401 // movi v1.16b, #0x0
+	WORD $0x4f00e402 // movi v2.16b, #0x0
+	WORD $0x4f00e403 // movi v3.16b, #0x0
+	MOVD R17, R2
+	CBZ R2, sum
+loop:
+	WORD $0x3dc00149 // ldr q9, [x10]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	WORD $0x3dc00004 // ldr q4, [x0]
+	WORD $0x3dc00405 // ldr q5, [x0, #16]
+	WORD $0x3dc00806 // ldr q6, [x0, #32]
+	WORD $0x3dc00c07 // ldr q7, [x0, #48]
+	WORD $0x4f89f080 // usdot v0.4s, v4.16b, v9.4b[0]
+	WORD $0x4f89f0a1 // usdot v1.4s, v5.16b, v9.4b[0]
+	WORD $0x4f89f0c2 // usdot v2.4s, v6.16b, v9.4b[0]
+	WORD $0x4f89f0e3 // usdot v3.4s, v7.16b, v9.4b[0]
+	WORD $0xf9802022 // prfm pldl2keep, [x1, #64]
+	WORD $0x3dc01004 // ldr q4, [x0, #64]
+	WORD $0x3dc01405 // ldr q5, [x0, #80]
+	WORD $0x3dc01806 // ldr q6, [x0, #96]
+	WORD $0x3dc01c07 // ldr q7, [x0, #112]
+	WORD $0x4fa9f080 // usdot v0.4s, v4.16b, v9.4b[1]
+	WORD $0x4fa9f0a1 // usdot v1.4s, v5.16b, v9.4b[1]
+	WORD $0x4fa9f0c2 // usdot v2.4s, v6.16b, v9.4b[1]
+	WORD $0x4fa9f0e3 // usdot v3.4s, v7.16b, v9.4b[1]
+	WORD $0xf9804022 // prfm pldl2keep, [x1, #128]
+	WORD $0x3dc02004 // ldr q4, [x0, #128]
+	WORD $0x3dc02405 // ldr q5, [x0, #144]
+	WORD $0x3dc02806 // ldr q6, [x0, #160]
+	WORD $0x3dc02c07 // ldr q7, [x0, #176]
+	WORD $0x4f89f880 // usdot v0.4s, v4.16b, v9.4b[2]
+	WORD $0x4f89f8a1 // usdot v1.4s, v5.16b, v9.4b[2]
+	WORD $0x4f89f8c2 // usdot v2.4s, v6.16b, v9.4b[2]
+	WORD $0x4f89f8e3 // usdot v3.4s, v7.16b, v9.4b[2]
+	WORD $0xf9806022 // prfm pldl2keep, [x1, #192]
+	WORD $0x3dc03004 // ldr q4, [x0, #192]
+	WORD $0x3dc03405 // ldr q5, [x0, #208]
+	WORD $0x3dc03806 // ldr q6, [x0, #224]
+	WORD $0x3dc03c07 // ldr q7, [x0, #240]
+	WORD $0x4fa9f880 // usdot v0.4s, v4.16b, v9.4b[3]
+	WORD $0x4fa9f8a1 // usdot v1.4s, v5.16b, v9.4b[3]
+	WORD $0x4fa9f8c2 // usdot v2.4s, v6.16b, v9.4b[3]
+	WORD $0x4fa9f8e3 // usdot v3.4s, v7.16b, v9.4b[3]
+	WORD $0x3dc00549 // ldr q9, [x10, #16]
+	WORD $0xf9808022 // prfm pldl2keep, [x1, #256]
+	WORD $0x3dc04004 // ldr q4, [x0, #256]
+	WORD $0x3dc04405 // ldr q5, [x0, #272]
+	WORD $0x3dc04806 // ldr q6, [x0, #288]
+	WORD $0x3dc04c07 // ldr q7, [x0, #304]
+	WORD $0x4f89f080 // usdot v0.4s, v4.16b, v9.4b[0]
+	WORD $0x4f89f0a1 // usdot v1.4s, v5.16b, v9.4b[0]
+	WORD $0x4f89f0c2 // usdot v2.4s, v6.16b, v9.4b[0]
+	WORD $0x4f89f0e3 // usdot v3.4s, v7.16b, v9.4b[0]
+	WORD $0xf980a022 // prfm pldl2keep, [x1, #320]
+	WORD $0x3dc05004 // ldr q4, [x0, #320]
+	WORD $0x3dc05405 // ldr q5, [x0, #336]
+	WORD $0x3dc05806 // ldr q6, [x0, #352]
+	WORD $0x3dc05c07 // ldr q7, [x0, #368]
+	WORD $0x4fa9f080 // usdot v0.4s, v4.16b, v9.4b[1]
+	WORD $0x4fa9f0a1 // usdot v1.4s, v5.16b, v9.4b[1]
+	WORD $0x4fa9f0c2 // usdot v2.4s, v6.16b, v9.4b[1]
+	WORD $0x4fa9f0e3 // usdot v3.4s, v7.16b, v9.4b[1]
+	WORD $0xf980c022 // prfm pldl2keep, [x1, #384]
+	WORD $0x3dc06004 // ldr q4, [x0, #384]
+	WORD $0x3dc06405 // ldr q5, [x0, #400]
+	WORD $0x3dc06806 // ldr q6, [x0, #416]
+	WORD $0x3dc06c07 // ldr q7, [x0, #432]
+	WORD $0x4f89f880 // usdot v0.4s, v4.16b, v9.4b[2]
+	WORD $0x4f89f8a1 // usdot v1.4s, v5.16b, v9.4b[2]
+	WORD $0x4f89f8c2 // usdot v2.4s, v6.16b, v9.4b[2]
+	WORD $0x4f89f8e3 // usdot v3.4s, v7.16b, v9.4b[2]
+	WORD $0xf980e022 // prfm pldl2keep, [x1, #448]
+	WORD $0x3dc07004 // ldr q4, [x0, #448]
+	WORD $0x3dc07405 // ldr q5, [x0, #464]
+	WORD $0x3dc07806 // ldr q6, [x0, #480]
+	WORD $0x3dc07c07 // ldr q7, [x0, #496]
+	WORD $0x4fa9f880 // usdot v0.4s, v4.16b, v9.4b[3]
+	WORD $0x4fa9f8a1 // usdot v1.4s, v5.16b, v9.4b[3]
+	WORD $0x4fa9f8c2 // usdot v2.4s, v6.16b, v9.4b[3]
+	WORD $0x4fa9f8e3 // usdot v3.4s, v7.16b, v9.4b[3]
+	WORD $0x3dc00949 // ldr q9, [x10, #32]
+	WORD $0xf9810022 // prfm pldl2keep, [x1, #512]
+	WORD $0x3dc08004 // ldr q4, [x0, #512]
+	WORD $0x3dc08405 // ldr q5, [x0, #528]
+	WORD $0x3dc08806 // ldr q6, [x0, #544]
+	WORD $0x3dc08c07 // ldr q7, [x0, #560]
+	WORD $0x4f89f080 // usdot v0.4s, v4.16b, v9.4b[0]
+	WORD $0x4f89f0a1 // usdot v1.4s, v5.16b, v9.4b[0]
+	WORD $0x4f89f0c2 // usdot v2.4s, v6.16b, v9.4b[0]
+	WORD $0x4f89f0e3 // usdot v3.4s, v7.16b, v9.4b[0]
+	WORD $0xf9812022 // prfm pldl2keep, [x1, #576]
+	WORD $0x3dc09004 // ldr q4, [x0, #576]
+	WORD $0x3dc09405 // ldr q5, [x0, #592]
+	WORD $0x3dc09806 // ldr q6, [x0, #608]
+	WORD $0x3dc09c07 // ldr q7, [x0, #624]
+	WORD $0x4fa9f080 // usdot v0.4s, v4.16b, v9.4b[1]
+	WORD $0x4fa9f0a1 // usdot v1.4s, v5.16b, v9.4b[1]
+	WORD $0x4fa9f0c2 // usdot v2.4s, v6.16b, v9.4b[1]
+	WORD $0x4fa9f0e3 // usdot v3.4s, v7.16b, v9.4b[1]
+	WORD $0xf9814022 // prfm pldl2keep, [x1, #640]
+	WORD $0x3dc0a004 // ldr q4, [x0, #640]
+	WORD $0x3dc0a405 // ldr q5, [x0, #656]
+	WORD $0x3dc0a806 // ldr q6, [x0, #672]
+	WORD $0x3dc0ac07 // ldr q7, [x0, #688]
+	WORD $0x4f89f880 // usdot v0.4s, v4.16b, v9.4b[2]
+	WORD $0x4f89f8a1 // usdot v1.4s, v5.16b, v9.4b[2]
+	WORD $0x4f89f8c2 // usdot v2.4s, v6.16b, v9.4b[2]
+	WORD $0x4f89f8e3 // usdot v3.4s, v7.16b, v9.4b[2]
+	WORD $0xf9816022 // prfm pldl2keep, [x1, #704]
+	WORD $0x3dc0b004 // ldr q4, [x0, #704]
+	WORD $0x3dc0b405 // ldr q5, [x0, #720]
+	WORD $0x3dc0b806 // ldr q6, [x0, #736]
+	WORD $0x3dc0bc07 // ldr q7, [x0, #752]
+	WORD $0x4fa9f880 // usdot v0.4s, v4.16b, v9.4b[3]
+	WORD $0x4fa9f8a1 // usdot v1.4s, v5.16b, v9.4b[3]
+	WORD $0x4fa9f8c2 // usdot v2.4s, v6.16b, v9.4b[3]
+	WORD $0x4fa9f8e3 // usdot v3.4s, v7.16b, v9.4b[3]
+	WORD $0x3dc00d49 // ldr q9, [x10, #48]
+	WORD $0xf9818022 // prfm pldl2keep, [x1, #768]
+	WORD $0x3dc0c004 // ldr q4, [x0, #768]
+	WORD $0x3dc0c405 // ldr q5, [x0, #784]
+	WORD $0x3dc0c806 // ldr q6, [x0, #800]
+	WORD $0x3dc0cc07 // ldr q7, [x0, #816]
+	WORD $0x4f89f080 // usdot v0.4s, v4.16b, v9.4b[0]
+	WORD $0x4f89f0a1 // usdot v1.4s, v5.16b, v9.4b[0]
+	WORD $0x4f89f0c2 // usdot v2.4s, v6.16b, v9.4b[0]
+	WORD $0x4f89f0e3 // usdot v3.4s, v7.16b, v9.4b[0]
+	WORD $0xf981a022 // prfm pldl2keep, [x1, #832]
+	WORD $0x3dc0d004 // ldr q4, [x0, #832]
+	WORD $0x3dc0d405 // ldr q5, [x0, #848]
+	WORD $0x3dc0d806 // ldr q6, [x0, #864]
+	WORD $0x3dc0dc07 // ldr q7, [x0, #880]
+	WORD $0x4fa9f080 // usdot v0.4s, v4.16b, v9.4b[1]
+	WORD $0x4fa9f0a1 // usdot v1.4s, v5.16b, v9.4b[1]
+	WORD $0x4fa9f0c2 // usdot v2.4s, v6.16b, v9.4b[1]
+	WORD $0x4fa9f0e3 // usdot v3.4s, v7.16b, v9.4b[1]
+	WORD $0xf981c022 // prfm pldl2keep, [x1, #896]
+	WORD $0x3dc0e004 // ldr q4, [x0, #896]
+	WORD $0x3dc0e405 // ldr q5, [x0, #912]
+	WORD $0x3dc0e806 // ldr q6, [x0, #928]
+	WORD $0x3dc0ec07 // ldr q7, [x0, #944]
+	WORD $0x4f89f880 // usdot v0.4s, v4.16b, v9.4b[2]
+	WORD $0x4f89f8a1 // usdot v1.4s, v5.16b, v9.4b[2]
+	WORD $0x4f89f8c2 // usdot v2.4s, v6.16b, v9.4b[2]
+	WORD $0x4f89f8e3 // usdot v3.4s, v7.16b, v9.4b[2]
+	WORD $0xf981e022 // prfm pldl2keep, [x1, #960]
+	WORD $0x3dc0f004 // ldr q4, [x0, #960]
+	WORD $0x3dc0f405 // ldr q5, [x0, #976]
+	WORD $0x3dc0f806 // ldr q6, [x0, #992]
+	WORD $0x3dc0fc07 // ldr q7, [x0, #1008]
+	WORD $0x4fa9f880 // usdot v0.4s, v4.16b, v9.4b[3]
+	WORD $0x4fa9f8a1 // usdot v1.4s, v5.16b, v9.4b[3]
+	WORD $0x4fa9f8c2 // usdot v2.4s, v6.16b, v9.4b[3]
+	WORD $0x4fa9f8e3 // usdot v3.4s, v7.16b, v9.4b[3]
+	ADD $1024, R0, R0
+	ADD $1024, R1, R1
+	ADD $64, R10, R10
+	SUB $1, R2, R2
+	CBNZ R2, loop
+sum:
+	WORD $0x3dc00004 // ldr q4, [x0]
+	WORD $0x3dc00405 // ldr q5, [x0, #16]
+	WORD $0x3dc00806 // ldr q6, [x0, #32]
+	WORD $0x3dc00c07 // ldr q7, [x0, #48]
+	WORD $0xbd400148 // ldr s8, [x10]
+	WORD $0x4e040508 // dup v8.4s, v8.s[0]
+	WORD $0x4ea88400 // add v0.4s, v0.4s, v8.4s
+	WORD $0x4ea88421 // add v1.4s, v1.4s, v8.4s
+	WORD $0x4ea88442 // add v2.4s, v2.4s, v8.4s
+	WORD $0x4ea88463 // add v3.4s, v3.4s, v8.4s
+	WORD $0xbd400549 // ldr s9, [x10, #4]
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f899000 // fmul v0.4s, v0.4s, v9.s[0]
+	WORD $0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f899021 // fmul v1.4s, v1.4s, v9.s[0]
+	WORD $0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f899042 // fmul v2.4s, v2.4s, v9.s[0]
+	WORD $0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f899063 // fmul v3.4s, v3.4s, v9.s[0]
+	WORD $0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
+	CBZ R8, store
+	WORD $0x3dc00104 // ldr q4, [x8]
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00504 // ldr q4, [x8, #16]
+	WORD $0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
+	WORD $0x3dc00904 // ldr q4, [x8, #32]
+	WORD $0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	WORD $0x3dc00d04 // ldr q4, [x8, #48]
+	WORD $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
+	ADD $64, R8, R8
+store:
+	MOVD R6, R9
+	WORD $0x3d800120 // str q0, [x9]
+	WORD $0x3d800521 // str q1, [x9, #16]
+	WORD $0x3d800922 // str q2, [x9, #32]
+	WORD $0x3d800d23 // str q3, [x9, #48]
+	ADD $64, R6, R6
+	SUB $1, R5, R5
+	CBNZ R5, tile
+end:
+	RET
+
+// func dotW8A8x2I8MMNEON(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·dotW8A8x2I8MMNEON(SB), NOSPLIT, $0-168
+	MOVD offs_base+24(FP), R3
+	MOVD offs_len+32(FP), R5
+	MOVD ahead_base+48(FP), R4
+	MOVD w_base+0(FP), R16
+	MOVD n+72(FP), R17
+	MOVD x_base+80(FP), R14
+	MOVD ldx+104(FP), R15
+	MOVD y_base+112(FP), R6
+	MOVD ldy+136(FP), R7
+	MOVD bias_base+144(FP), R8
+	LSL $2, R7, R7
+	CBZ R5, end
+tile:
+	MOVD.P 8(R3), R0
+	ADD R16, R0, R0
+	MOVD.P 8(R4), R1
+	ADD R16, R1, R1
+	MOVD R14, R10
+	ADD R15, R10, R11
+	WORD $0x4f00e400 // movi v0.16b, #0x0
+	WORD $0x4f00e401 // movi v1.16b, #0x0
+	WORD $0x4f00e402 // movi v2.16b, #0x0
+	WORD $0x4f00e403 // movi v3.16b, #0x0
+	WORD $0x4f00e404 // movi v4.16b, #0x0
+	WORD $0x4f00e405 // movi v5.16b, #0x0
+	WORD $0x4f00e406 // movi v6.16b, #0x0
+	WORD $0x4f00e407 // movi v7.16b, #0x0
+	MOVD R17, R2
+	CBZ R2, sum
+loop:
+	WORD $0x3dc0014d // ldr q13, [x10]
+	WORD $0x3dc0016e // ldr q14, [x11]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	WORD $0x3dc00008 // ldr q8, [x0]
+	WORD $0x3dc00409 // ldr q9, [x0, #16]
+	WORD $0x3dc0080a // ldr q10, [x0, #32]
+	WORD $0x3dc00c0b // ldr q11, [x0, #48]
+	WORD $0x4f8df100 // usdot v0.4s, v8.16b, v13.4b[0]
+	WORD $0x4f8df122 // usdot v2.4s, v9.16b, v13.4b[0]
+	WORD $0x4f8df144 // usdot v4.4s, v10.16b, v13.4b[0]
+	WORD $0x4f8df166 // usdot v6.4s, v11.16b, v13.4b[0]
+	WORD $0x4f8ef101 // usdot v1.4s, v8.16b, v14.4b[0]
+	WORD $0x4f8ef123 // usdot v3.4s, v9.16b, v14.4b[0]
+	WORD $0x4f8ef145 // usdot v5.4s, v10.16b, v14.4b[0]
+	WORD $0x4f8ef167 // usdot v7.4s, v11.16b, v14.4b[0]
+	WORD $0xf9802022 // prfm pldl2keep, [x1, #64]
+	WORD $0x3dc01008 // ldr q8, [x0, #64]
+	WORD $0x3dc01409 // ldr q9, [x0, #80]
+	WORD $0x3dc0180a // ldr q10, [x0, #96]
+	WORD $0x3dc01c0b // ldr q11, [x0, #112]
+	WORD $0x4fadf100 // usdot v0.4s, v8.16b, v13.4b[1]
+	WORD $0x4fadf122 // usdot v2.4s, v9.16b, v13.4b[1]
+	WORD $0x4fadf144 // usdot v4.4s, v10.16b, v13.4b[1]
+	WORD $0x4fadf166 // usdot v6.4s, v11.16b, v13.4b[1]
+	WORD $0x4faef101 // usdot v1.4s, v8.16b, v14.4b[1]
+	WORD $0x4faef123 // usdot v3.4s, v9.16b, v14.4b[1]
+	WORD $0x4faef145 // usdot v5.4s, v10.16b, v14.4b[1]
+	WORD $0x4faef167 // usdot v7.4s, v11.16b, v14.4b[1]
+	WORD $0xf9804022 // prfm pldl2keep, [x1, #128]
+	WORD $0x3dc02008 // ldr q8, [x0, #128]
+	WORD $0x3dc02409 // ldr q9, [x0, #144]
+	WORD $0x3dc0280a // ldr q10, [x0, #160]
+	WORD $0x3dc02c0b // ldr q11, [x0, #176]
+	WORD $0x4f8df900 // usdot v0.4s, v8.16b, v13.4b[2]
+	WORD $0x4f8df922 // usdot v2.4s, v9.16b, v13.4b[2]
+	WORD $0x4f8df944 // usdot v4.4s, v10.16b, v13.4b[2]
+	WORD $0x4f8df966 // usdot v6.4s, v11.16b, v13.4b[2]
+	WORD $0x4f8ef901 // usdot v1.4s, v8.16b, v14.4b[2]
+	WORD $0x4f8ef923 // usdot v3.4s, v9.16b, v14.4b[2]
+	WORD $0x4f8ef945 // usdot v5.4s, v10.16b, v14.4b[2]
+	WORD $0x4f8ef967 // usdot v7.4s, v11.16b, v14.4b[2]
+	WORD $0xf9806022 // prfm pldl2keep, [x1, #192]
+	WORD $0x3dc03008 // ldr q8, [x0, #192]
+	WORD $0x3dc03409 // ldr q9, [x0, #208]
+	WORD $0x3dc0380a // ldr q10, [x0, #224]
+	WORD $0x3dc03c0b // ldr q11, [x0, #240]
+	WORD $0x4fadf900 // usdot v0.4s, v8.16b, v13.4b[3]
+	WORD $0x4fadf922 // usdot v2.4s, v9.16b, v13.4b[3]
+	WORD $0x4fadf944 // usdot v4.4s, v10.16b, v13.4b[3]
+	WORD $0x4fadf966 // usdot v6.4s, v11.16b, v13.4b[3]
+	WORD $0x4faef901 // usdot v1.4s, v8.16b, v14.4b[3]
+	WORD $0x4faef923 // usdot v3.4s, v9.16b, v14.4b[3]
+	WORD $0x4faef945 // usdot v5.4s, v10.16b, v14.4b[3]
+	WORD $0x4faef967 // usdot v7.4s, v11.16b, v14.4b[3]
+	WORD $0x3dc0054d // ldr q13, [x10, #16]
+	WORD $0x3dc0056e // ldr q14, [x11, #16]
+	WORD $0xf9808022 // prfm pldl2keep, [x1, #256]
+	WORD $0x3dc04008 // ldr q8, [x0, #256]
+	WORD $0x3dc04409 // ldr q9, [x0, #272]
+	WORD $0x3dc0480a // ldr q10, [x0, #288]
+	WORD $0x3dc04c0b // ldr q11, [x0, #304]
+	WORD $0x4f8df100 // usdot v0.4s, v8.16b, v13.4b[0]
+	WORD $0x4f8df122 // usdot v2.4s, v9.16b, v13.4b[0]
+	WORD $0x4f8df144 // usdot v4.4s, v10.16b, v13.4b[0]
+	WORD $0x4f8df166 // usdot v6.4s, v11.16b, v13.4b[0]
+	WORD $0x4f8ef101 // usdot v1.4s, v8.16b, v14.4b[0]
+	WORD $0x4f8ef123 // usdot v3.4s, v9.16b, v14.4b[0]
+	WORD $0x4f8ef145 // usdot v5.4s, v10.16b, v14.4b[0]
+	WORD $0x4f8ef167 // usdot v7.4s, v11.16b, v14.4b[0]
+	WORD $0xf980a022 // prfm pldl2keep, [x1, #320]
+	WORD $0x3dc05008 // ldr q8, [x0, #320]
+	WORD $0x3dc05409 // ldr q9, [x0, #336]
+	WORD $0x3dc0580a // ldr q10, [x0, #352]
+	WORD $0x3dc05c0b // ldr q11, [x0, #368]
+	WORD $0x4fadf100 // usdot v0.4s, v8.16b, v13.4b[1]
+	WORD $0x4fadf122 // usdot v2.4s, v9.16b, v13.4b[1]
+	WORD $0x4fadf144 // usdot v4.4s, v10.16b, v13.4b[1]
+	WORD $0x4fadf166 // usdot v6.4s, v11.16b, v13.4b[1]
+	WORD $0x4faef101 // usdot v1.4s, v8.16b, v14.4b[1]
+	WORD $0x4faef123 // usdot v3.4s, v9.16b, v14.4b[1]
+	WORD $0x4faef145 // usdot v5.4s, v10.16b, v14.4b[1]
+	WORD $0x4faef167 // usdot v7.4s, v11.16b, v14.4b[1]
+	WORD $0xf980c022 // prfm pldl2keep, [x1, #384]
+	WORD $0x3dc06008 // ldr q8, [x0, #384]
+	WORD $0x3dc06409 // ldr q9, [x0, #400]
+	WORD $0x3dc0680a // ldr q10, [x0, #416]
+	WORD $0x3dc06c0b // ldr q11, [x0, #432]
+	WORD $0x4f8df900 // usdot v0.4s, v8.16b, v13.4b[2]
+	WORD $0x4f8df922 // usdot v2.4s, v9.16b, v13.4b[2]
+	WORD $0x4f8df944 // usdot v4.4s, v10.16b, v13.4b[2]
+	WORD $0x4f8df966 // usdot v6.4s, v11.16b, v13.4b[2]
+	WORD $0x4f8ef901 // usdot v1.4s, v8.16b, v14.4b[2]
+	WORD $0x4f8ef923 // usdot v3.4s, v9.16b, v14.4b[2]
+	WORD $0x4f8ef945 // usdot v5.4s, v10.16b, v14.4b[2]
+	WORD $0x4f8ef967 // usdot v7.4s, v11.16b, v14.4b[2]
+	WORD $0xf980e022 // prfm pldl2keep, [x1, #448]
+	WORD $0x3dc07008 // ldr q8, [x0, #448]
+	WORD $0x3dc07409 // ldr q9, [x0, #464]
+	WORD $0x3dc0780a // ldr q10, [x0, #480]
+	WORD $0x3dc07c0b // ldr q11, [x0, #496]
+	WORD $0x4fadf900 // usdot v0.4s, v8.16b, v13.4b[3]
+	WORD $0x4fadf922 // usdot v2.4s, v9.16b, v13.4b[3]
+	WORD $0x4fadf944 // usdot v4.4s, v10.16b, v13.4b[3]
+	WORD $0x4fadf966 // usdot v6.4s, v11.16b, v13.4b[3]
+	WORD $0x4faef901 // usdot v1.4s, v8.16b, v14.4b[3]
+	WORD $0x4faef923 // usdot v3.4s, v9.16b, v14.4b[3]
+	WORD $0x4faef945 // usdot v5.4s, v10.16b, v14.4b[3]
+	WORD $0x4faef967 // usdot v7.4s, v11.16b, v14.4b[3]
+	WORD $0x3dc0094d // ldr q13, [x10, #32]
+	WORD $0x3dc0096e // ldr q14, [x11, #32]
+	WORD $0xf9810022 // prfm pldl2keep, [x1, #512]
+	WORD $0x3dc08008 // ldr q8, [x0, #512]
+	WORD $0x3dc08409 // ldr q9, [x0, #528]
+	WORD $0x3dc0880a // ldr q10, [x0, #544]
+	WORD $0x3dc08c0b // ldr q11, [x0, #560]
+	WORD $0x4f8df100 // usdot v0.4s, v8.16b, v13.4b[0]
+	WORD $0x4f8df122 // usdot v2.4s, v9.16b, v13.4b[0]
+	WORD $0x4f8df144 // usdot v4.4s, v10.16b, v13.4b[0]
+	WORD $0x4f8df166 // usdot v6.4s, v11.16b, v13.4b[0]
+	WORD $0x4f8ef101 // usdot v1.4s, v8.16b, v14.4b[0]
+	WORD $0x4f8ef123 // usdot v3.4s, v9.16b, v14.4b[0]
+	WORD $0x4f8ef145 // usdot v5.4s, v10.16b, v14.4b[0]
+	WORD $0x4f8ef167 // usdot v7.4s, v11.16b, v14.4b[0]
+	WORD $0xf9812022 // prfm pldl2keep, [x1, #576]
+	WORD $0x3dc09008 // ldr q8, [x0, #576]
+	WORD $0x3dc09409 // ldr q9, [x0, #592]
+	WORD $0x3dc0980a // ldr q10, [x0, #608]
+	WORD $0x3dc09c0b // ldr q11, [x0, #624]
+	WORD $0x4fadf100 // usdot v0.4s, v8.16b, v13.4b[1]
+	WORD $0x4fadf122 // usdot v2.4s, v9.16b, v13.4b[1]
+	WORD $0x4fadf144 // usdot v4.4s, v10.16b, v13.4b[1]
+	WORD $0x4fadf166 // usdot v6.4s, v11.16b, v13.4b[1]
+	WORD $0x4faef101 // usdot v1.4s, v8.16b, v14.4b[1]
+	WORD $0x4faef123 // usdot v3.4s, v9.16b, v14.4b[1]
+	WORD $0x4faef145 // usdot v5.4s, v10.16b, v14.4b[1]
+	WORD $0x4faef167 // usdot v7.4s, v11.16b, v14.4b[1]
+	WORD $0xf9814022 // prfm pldl2keep, [x1, #640]
+	WORD $0x3dc0a008 // ldr q8, [x0, #640]
+	WORD $0x3dc0a409 // ldr q9, [x0, #656]
+	WORD $0x3dc0a80a // ldr q10, [x0, #672]
+	WORD $0x3dc0ac0b // ldr q11, [x0, #688]
+	WORD $0x4f8df900 // usdot v0.4s, v8.16b, v13.4b[2]
+	WORD $0x4f8df922 // usdot v2.4s, v9.16b, v13.4b[2]
+	WORD $0x4f8df944 // usdot v4.4s, v10.16b, v13.4b[2]
+	WORD $0x4f8df966 // usdot v6.4s, v11.16b, v13.4b[2]
+	WORD $0x4f8ef901 // usdot v1.4s, v8.16b, v14.4b[2]
+	WORD $0x4f8ef923 // usdot v3.4s, v9.16b, v14.4b[2]
+	WORD $0x4f8ef945 // usdot v5.4s, v10.16b, v14.4b[2]
+	WORD $0x4f8ef967 // usdot v7.4s, v11.16b, v14.4b[2]
+	WORD $0xf9816022 // prfm pldl2keep, [x1, #704]
+	WORD $0x3dc0b008 // ldr q8, [x0, #704]
+	WORD $0x3dc0b409 // ldr q9, [x0, #720]
+	WORD $0x3dc0b80a // ldr q10, [x0, #736]
+	WORD $0x3dc0bc0b // ldr q11, [x0, #752]
+	WORD $0x4fadf900 // usdot v0.4s, v8.16b, v13.4b[3]
+	WORD $0x4fadf922 // usdot v2.4s, v9.16b, v13.4b[3]
+	WORD $0x4fadf944 // usdot v4.4s, v10.16b, v13.4b[3]
+	WORD $0x4fadf966 // usdot v6.4s, v11.16b, v13.4b[3]
+	WORD $0x4faef901 // usdot v1.4s, v8.16b, v14.4b[3]
+	WORD $0x4faef923 // usdot v3.4s, v9.16b, v14.4b[3]
+	WORD $0x4faef945 // usdot v5.4s, v10.16b, v14.4b[3]
+	WORD $0x4faef967 // usdot v7.4s, v11.16b, v14.4b[3]
+	WORD $0x3dc00d4d // ldr q13, [x10, #48]
+	WORD $0x3dc00d6e // ldr q14, [x11, #48]
+	WORD $0xf9818022 // prfm pldl2keep, [x1, #768]
+	WORD $0x3dc0c008 // ldr q8, [x0, #768]
+	WORD $0x3dc0c409 // ldr q9, [x0, #784]
+	WORD $0x3dc0c80a // ldr q10, [x0, #800]
+	WORD $0x3dc0cc0b // ldr q11, [x0, #816]
+	WORD $0x4f8df100 // usdot v0.4s, v8.16b, v13.4b[0]
+	WORD $0x4f8df122 // usdot v2.4s, v9.16b, v13.4b[0]
+	WORD $0x4f8df144 // usdot v4.4s, v10.16b, v13.4b[0]
+	WORD $0x4f8df166 // usdot v6.4s, v11.16b, v13.4b[0]
+	WORD $0x4f8ef101 // usdot v1.4s, v8.16b, v14.4b[0]
+	WORD $0x4f8ef123 // usdot v3.4s, v9.16b, v14.4b[0]
+	WORD $0x4f8ef145 // usdot v5.4s, v10.16b, v14.4b[0]
+	WORD $0x4f8ef167 // usdot v7.4s, v11.16b, v14.4b[0]
+	WORD $0xf981a022 // prfm pldl2keep, [x1, #832]
+	WORD $0x3dc0d008 // ldr q8, [x0, #832]
+	WORD $0x3dc0d409 // ldr q9, [x0, #848]
+	WORD $0x3dc0d80a // ldr q10, [x0, #864]
+	WORD $0x3dc0dc0b // ldr q11, [x0, #880]
+	WORD $0x4fadf100 // usdot v0.4s, v8.16b, v13.4b[1]
+	WORD $0x4fadf122 // usdot v2.4s, v9.16b, v13.4b[1]
+	WORD $0x4fadf144 // usdot v4.4s, v10.16b, v13.4b[1]
+	WORD $0x4fadf166 // usdot v6.4s, v11.16b, v13.4b[1]
+	WORD $0x4faef101 // usdot v1.4s, v8.16b, v14.4b[1]
+	WORD $0x4faef123 // usdot v3.4s, v9.16b, v14.4b[1]
+	WORD $0x4faef145 // usdot v5.4s, v10.16b, v14.4b[1]
+	WORD $0x4faef167 // usdot v7.4s, v11.16b, v14.4b[1]
+	WORD $0xf981c022 // prfm pldl2keep, [x1, #896]
+	WORD $0x3dc0e008 // ldr q8, [x0, #896]
+	WORD $0x3dc0e409 // ldr q9, [x0, #912]
+	WORD $0x3dc0e80a // ldr q10, [x0, #928]
+	WORD $0x3dc0ec0b // ldr q11, [x0, #944]
+	WORD $0x4f8df900 // usdot v0.4s, v8.16b, v13.4b[2]
+	WORD $0x4f8df922 // usdot v2.4s, v9.16b, v13.4b[2]
+	WORD $0x4f8df944 // usdot v4.4s, v10.16b, v13.4b[2]
+	WORD $0x4f8df966 // usdot v6.4s, v11.16b, v13.4b[2]
+	WORD $0x4f8ef901 // usdot v1.4s, v8.16b, v14.4b[2]
+	WORD $0x4f8ef923 // usdot v3.4s, v9.16b, v14.4b[2]
+	WORD $0x4f8ef945 // usdot v5.4s, v10.16b, v14.4b[2]
+	WORD $0x4f8ef967 // usdot v7.4s, v11.16b, v14.4b[2]
+	WORD $0xf981e022 // prfm pldl2keep, [x1, #960]
+	WORD $0x3dc0f008 // ldr q8, [x0, #960]
+	WORD $0x3dc0f409 // ldr q9, [x0, #976]
+	WORD $0x3dc0f80a // ldr q10, [x0, #992]
+	WORD $0x3dc0fc0b // ldr q11, [x0, #1008]
+	WORD $0x4fadf900 // usdot v0.4s, v8.16b, v13.4b[3]
+	WORD $0x4fadf922 // usdot v2.4s, v9.16b, v13.4b[3]
+	WORD $0x4fadf944 // usdot v4.4s, v10.16b, v13.4b[3]
+	WORD $0x4fadf966 // usdot v6.4s, v11.16b, v13.4b[3]
+	WORD $0x4faef901 // usdot v1.4s, v8.16b, v14.4b[3]
+	WORD $0x4faef923 // usdot v3.4s, v9.16b, v14.4b[3]
+	WORD $0x4faef945 // usdot v5.4s, v10.16b, v14.4b[3]
+	WORD $0x4faef967 // usdot v7.4s, v11.16b, v14.4b[3]
+	ADD $1024, R0, R0
+	ADD $1024, R1, R1
+	ADD $64, R10, R10
+	ADD $64, R11, R11
+	SUB $1, R2, R2
+	CBNZ R2, loop
+sum:
+	WORD $0x3dc00008 // ldr q8, [x0]
+	WORD $0x3dc00409 // ldr q9, [x0, #16]
+	WORD $0x3dc0080a // ldr q10, [x0, #32]
+	WORD $0x3dc00c0b // ldr q11, [x0, #48]
+	WORD $0xbd40014c // ldr s12, [x10]
+	WORD $0x4e04058c // dup v12.4s, v12.s[0]
+	WORD $0x4eac8400 // add v0.4s, v0.4s, v12.4s
+	WORD $0x4eac8442 // add v2.4s, v2.4s, v12.4s
+	WORD $0x4eac8484 // add v4.4s, v4.4s, v12.4s
+	WORD $0x4eac84c6 // add v6.4s, v6.4s, v12.4s
+	WORD $0xbd40054d // ldr s13, [x10, #4]
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f8d9000 // fmul v0.4s, v0.4s, v13.s[0]
+	WORD $0x6e28dc00 // fmul v0.4s, v0.4s, v8.4s
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f8d9042 // fmul v2.4s, v2.4s, v13.s[0]
+	WORD $0x6e29dc42 // fmul v2.4s, v2.4s, v9.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f8d9084 // fmul v4.4s, v4.4s, v13.s[0]
+	WORD $0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f8d90c6 // fmul v6.4s, v6.4s, v13.s[0]
+	WORD $0x6e2bdcc6 // fmul v6.4s, v6.4s, v11.4s
+	WORD $0xbd40016c // ldr s12, [x11]
+	WORD $0x4e04058c // dup v12.4s, v12.s[0]
+	WORD $0x4eac8421 // add v1.4s, v1.4s, v12.4s
+	WORD $0x4eac8463 // add v3.4s, v3.4s, v12.4s
+	WORD $0x4eac84a5 // add v5.4s, v5.4s, v12.4s
+	WORD $0x4eac84e7 // add v7.4s, v7.4s, v12.4s
+	WORD $0xbd40056e // ldr s14, [x11, #4]
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f8e9021 // fmul v1.4s, v1.4s, v14.s[0]
+	WORD $0x6e28dc21 // fmul v1.4s, v1.4s, v8.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f8e9063 // fmul v3.4s, v3.4s, v14.s[0]
+	WORD $0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f8e90a5 // fmul v5.4s, v5.4s, v14.s[0]
+	WORD $0x6e2adca5 // fmul v5.4s, v5.4s, v10.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f8e90e7 // fmul v7.4s, v7.4s, v14.s[0]
+	WORD $0x6e2bdce7 // fmul v7.4s, v7.4s, v11.4s
+	CBZ R8, store
+	WORD $0x3dc00108 // ldr q8, [x8]
+	WORD $0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
+	WORD $0x4e28d421 // fadd v1.4s, v1.4s, v8.4s
+	WORD $0x3dc00508 // ldr q8, [x8, #16]
+	WORD $0x4e28d442 // fadd v2.4s, v2.4s, v8.4s
+	WORD $0x4e28d463 // fadd v3.4s, v3.4s, v8.4s
+	WORD $0x3dc00908 // ldr q8, [x8, #32]
+	WORD $0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	WORD $0x4e28d4a5 // fadd v5.4s, v5.4s, v8.4s
+	WORD $0x3dc00d08 // ldr q8, [x8, #48]
+	WORD $0x4e28d4c6 // fadd v6.4s, v6.4s, v8.4s
+	WORD $0x4e28d4e7 // fadd v7.4s, v7.4s, v8.4s
+	ADD $64, R8, R8
+store:
+	MOVD R6, R9
+	WORD $0x3d800120 // str q0, [x9]
+	WORD $0x3d800522 // str q2, [x9, #16]
+	WORD $0x3d800924 // str q4, [x9, #32]
+	WORD $0x3d800d26 // str q6, [x9, #48]
+	ADD R7, R9, R9
+	WORD $0x3d800121 // str q1, [x9]
+	WORD $0x3d800523 // str q3, [x9, #16]
+	WORD $0x3d800925 // str q5, [x9, #32]
+	WORD $0x3d800d27 // str q7, [x9, #48]
+	ADD $64, R6, R6
+	SUB $1, R5, R5
+	CBNZ R5, tile
+end:
+	RET
+
+// func dotW8A8x3I8MMNEON(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+TEXT ·dotW8A8x3I8MMNEON(SB), NOSPLIT, $0-168
+	MOVD offs_base+24(FP), R3
+	MOVD offs_len+32(FP), R5
+	MOVD ahead_base+48(FP), R4
+	MOVD w_base+0(FP), R16
+	MOVD n+72(FP), R17
+	MOVD x_base+80(FP), R14
+	MOVD ldx+104(FP), R15
+	MOVD y_base+112(FP), R6
+	MOVD ldy+136(FP), R7
+	MOVD bias_base+144(FP), R8
+	LSL $2, R7, R7
+	CBZ R5, end
+tile:
+	MOVD.P 8(R3), R0
+	ADD R16, R0, R0
+	MOVD.P 8(R4), R1
+	ADD R16, R1, R1
+	MOVD R14, R10
+	ADD R15, R10, R11
+	ADD R15, R11, R12
+	WORD $0x4f00e400 // movi v0.16b, #0x0
+	WORD $0x4f00e401 // movi v1.16b, #0x0
+	WORD $0x4f00e402 // movi v2.16b, #0x0
+	WORD $0x4f00e403 // movi v3.16b, #0x0
+	WORD $0x4f00e404 // movi v4.16b, #0x0
+	WORD $0x4f00e405 // movi v5.16b, #0x0
+	WORD $0x4f00e406 // movi v6.16b, #0x0
+	WORD $0x4f00e407 // movi v7.16b, #0x0
+	WORD $0x4f00e408 // movi v8.16b, #0x0
+	WORD $0x4f00e409 // movi v9.16b, #0x0
+	WORD $0x4f00e40a // movi v10.16b, #0x0
+	WORD $0x4f00e40b // movi v11.16b, #0x0
+	MOVD R17, R2
+	CBZ R2, sum
+loop:
+	WORD $0x3dc00151 // ldr q17, [x10]
+	WORD $0x3dc00172 // ldr q18, [x11]
+	WORD $0x3dc00193 // ldr q19, [x12]
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	WORD $0x3dc0000c // ldr q12, [x0]
+	WORD $0x3dc0040d // ldr q13, [x0, #16]
+	WORD $0x3dc0080e // ldr q14, [x0, #32]
+	WORD $0x3dc00c0f // ldr q15, [x0, #48]
+	WORD $0x4f91f180 // usdot v0.4s, v12.16b, v17.4b[0]
+	WORD $0x4f91f1a3 // usdot v3.4s, v13.16b, v17.4b[0]
+	WORD $0x4f91f1c6 // usdot v6.4s, v14.16b, v17.4b[0]
+	WORD $0x4f91f1e9 // usdot v9.4s, v15.16b, v17.4b[0]
+	WORD $0x4f92f181 // usdot v1.4s, v12.16b, v18.4b[0]
+	WORD $0x4f92f1a4 // usdot v4.4s, v13.16b, v18.4b[0]
+	WORD $0x4f92f1c7 // usdot v7.4s, v14.16b, v18.4b[0]
+	WORD $0x4f92f1ea // usdot v10.4s, v15.16b, v18.4b[0]
+	WORD $0x4f93f182 // usdot v2.4s, v12.16b, v19.4b[0]
+	WORD $0x4f93f1a5 // usdot v5.4s, v13.16b, v19.4b[0]
+	WORD $0x4f93f1c8 // usdot v8.4s, v14.16b, v19.4b[0]
+	WORD $0x4f93f1eb // usdot v11.4s, v15.16b, v19.4b[0]
+	WORD $0xf9802022 // prfm pldl2keep, [x1, #64]
+	WORD $0x3dc0100c // ldr q12, [x0, #64]
+	WORD $0x3dc0140d // ldr q13, [x0, #80]
+	WORD $0x3dc0180e // ldr q14, [x0, #96]
+	WORD $0x3dc01c0f // ldr q15, [x0, #112]
+	WORD $0x4fb1f180 // usdot v0.4s, v12.16b, v17.4b[1]
+	WORD $0x4fb1f1a3 // usdot v3.4s, v13.16b, v17.4b[1]
+	WORD $0x4fb1f1c6 // usdot v6.4s, v14.16b, v17.4b[1]
+	WORD $0x4fb1f1e9 // usdot v9.4s, v15.16b, v17.4b[1]
+	WORD $0x4fb2f181 // usdot v1.4s, v12.16b, v18.4b[1]
+	WORD $0x4fb2f1a4 // usdot v4.4s, v13.16b, v18.4b[1]
+	WORD $0x4fb2f1c7 // usdot v7.4s, v14.16b, v18.4b[1]
+	WORD $0x4fb2f1ea // usdot v10.4s, v15.16b, v18.4b[1]
+	WORD $0x4fb3f182 // usdot v2.4s, v12.16b, v19.4b[1]
+	WORD $0x4fb3f1a5 // usdot v5.4s, v13.16b, v19.4b[1]
+	WORD $0x4fb3f1c8 // usdot v8.4s, v14.16b, v19.4b[1]
+	WORD $0x4fb3f1eb // usdot v11.4s, v15.16b, v19.4b[1]
+	WORD $0xf9804022 // prfm pldl2keep, [x1, #128]
+	WORD $0x3dc0200c // ldr q12, [x0, #128]
+	WORD $0x3dc0240d // ldr q13, [x0, #144]
+	WORD $0x3dc0280e // ldr q14, [x0, #160]
+	WORD $0x3dc02c0f // ldr q15, [x0, #176]
+	WORD $0x4f91f980 // usdot v0.4s, v12.16b, v17.4b[2]
+	WORD $0x4f91f9a3 // usdot v3.4s, v13.16b, v17.4b[2]
+	WORD $0x4f91f9c6 // usdot v6.4s, v14.16b, v17.4b[2]
+	WORD $0x4f91f9e9 // usdot v9.4s, v15.16b, v17.4b[2]
+	WORD $0x4f92f981 // usdot v1.4s, v12.16b, v18.4b[2]
+	WORD $0x4f92f9a4 // usdot v4.4s, v13.16b, v18.4b[2]
+	WORD $0x4f92f9c7 // usdot v7.4s, v14.16b, v18.4b[2]
+	WORD $0x4f92f9ea // usdot v10.4s, v15.16b, v18.4b[2]
+	WORD $0x4f93f982 // usdot v2.4s, v12.16b, v19.4b[2]
+	WORD $0x4f93f9a5 // usdot v5.4s, v13.16b, v19.4b[2]
+	WORD $0x4f93f9c8 // usdot v8.4s, v14.16b, v19.4b[2]
+	WORD $0x4f93f9eb // usdot v11.4s, v15.16b, v19.4b[2]
+	WORD $0xf9806022 // prfm pldl2keep, [x1, #192]
+	WORD $0x3dc0300c // ldr q12, [x0, #192]
+	WORD $0x3dc0340d // ldr q13, [x0, #208]
+	WORD $0x3dc0380e // ldr q14, [x0, #224]
+	WORD $0x3dc03c0f // ldr q15, [x0, #240]
+	WORD $0x4fb1f980 // usdot v0.4s, v12.16b, v17.4b[3]
+	WORD $0x4fb1f9a3 // usdot v3.4s, v13.16b, v17.4b[3]
+	WORD $0x4fb1f9c6 // usdot v6.4s, v14.16b, v17.4b[3]
+	WORD $0x4fb1f9e9 // usdot v9.4s, v15.16b, v17.4b[3]
+	WORD $0x4fb2f981 // usdot v1.4s, v12.16b, v18.4b[3]
+	WORD $0x4fb2f9a4 // usdot v4.4s, v13.16b, v18.4b[3]
+	WORD $0x4fb2f9c7 // usdot v7.4s, v14.16b, v18.4b[3]
+	WORD $0x4fb2f9ea // usdot v10.4s, v15.16b, v18.4b[3]
+	WORD $0x4fb3f982 // usdot v2.4s, v12.16b, v19.4b[3]
+	WORD $0x4fb3f9a5 // usdot v5.4s, v13.16b, v19.4b[3]
+	WORD $0x4fb3f9c8 // usdot v8.4s, v14.16b, v19.4b[3]
+	WORD $0x4fb3f9eb // usdot v11.4s, v15.16b, v19.4b[3]
+	WORD $0x3dc00551 // ldr q17, [x10, #16]
+	WORD $0x3dc00572 // ldr q18, [x11, #16]
+	WORD $0x3dc00593 // ldr q19, [x12, #16]
+	WORD $0xf9808022 // prfm pldl2keep, [x1, #256]
+	WORD $0x3dc0400c // ldr q12, [x0, #256]
+	WORD $0x3dc0440d // ldr q13, [x0, #272]
+	WORD $0x3dc0480e // ldr q14, [x0, #288]
+	WORD $0x3dc04c0f // ldr q15, [x0, #304]
+	WORD $0x4f91f180 // usdot v0.4s, v12.16b, v17.4b[0]
+	WORD $0x4f91f1a3 // usdot v3.4s, v13.16b, v17.4b[0]
+	WORD $0x4f91f1c6 // usdot v6.4s, v14.16b, v17.4b[0]
+	WORD $0x4f91f1e9 // usdot v9.4s, v15.16b, v17.4b[0]
+	WORD $0x4f92f181 // usdot v1.4s, v12.16b, v18.4b[0]
+	WORD $0x4f92f1a4 // usdot v4.4s, v13.16b, v18.4b[0]
+	WORD $0x4f92f1c7 // usdot v7.4s, v14.16b, v18.4b[0]
+	WORD $0x4f92f1ea // usdot v10.4s, v15.16b, v18.4b[0]
+	WORD $0x4f93f182 // usdot v2.4s, v12.16b, v19.4b[0]
+	WORD $0x4f93f1a5 // usdot v5.4s, v13.16b, v19.4b[0]
+	WORD $0x4f93f1c8 // usdot v8.4s, v14.16b, v19.4b[0]
+	WORD $0x4f93f1eb // usdot v11.4s, v15.16b, v19.4b[0]
+	WORD $0xf980a022 // prfm pldl2keep, [x1, #320]
+	WORD $0x3dc0500c // ldr q12, [x0, #320]
+	WORD $0x3dc0540d // ldr q13, [x0, #336]
+	WORD $0x3dc0580e // ldr q14, [x0, #352]
+	WORD $0x3dc05c0f // ldr q15, [x0, #368]
+	WORD $0x4fb1f180 // usdot v0.4s, v12.16b, v17.4b[1]
+	WORD $0x4fb1f1a3 // usdot v3.4s, v13.16b, v17.4b[1]
+	WORD $0x4fb1f1c6 // usdot v6.4s, v14.16b, v17.4b[1]
+	WORD $0x4fb1f1e9 // usdot v9.4s, v15.16b, v17.4b[1]
+	WORD $0x4fb2f181 // usdot v1.4s, v12.16b, v18.4b[1]
+	WORD $0x4fb2f1a4 // usdot v4.4s, v13.16b, v18.4b[1]
+	WORD $0x4fb2f1c7 // usdot v7.4s, v14.16b, v18.4b[1]
+	WORD $0x4fb2f1ea // usdot v10.4s, v15.16b, v18.4b[1]
+	WORD $0x4fb3f182 // usdot v2.4s, v12.16b, v19.4b[1]
+	WORD $0x4fb3f1a5 // usdot v5.4s, v13.16b, v19.4b[1]
+	WORD $0x4fb3f1c8 // usdot v8.4s, v14.16b, v19.4b[1]
+	WORD $0x4fb3f1eb // usdot v11.4s, v15.16b, v19.4b[1]
+	WORD $0xf980c022 // prfm pldl2keep, [x1, #384]
+	WORD $0x3dc0600c // ldr q12, [x0, #384]
+	WORD $0x3dc0640d // ldr q13, [x0, #400]
+	WORD $0x3dc0680e // ldr q14, [x0, #416]
+	WORD $0x3dc06c0f // ldr q15, [x0, #432]
+	WORD $0x4f91f980 // usdot v0.4s, v12.16b, v17.4b[2]
+	WORD $0x4f91f9a3 // usdot v3.4s, v13.16b, v17.4b[2]
+	WORD $0x4f91f9c6 // usdot v6.4s, v14.16b, v17.4b[2]
+	WORD $0x4f91f9e9 // usdot v9.4s, v15.16b, v17.4b[2]
+	WORD $0x4f92f981 // usdot v1.4s, v12.16b, v18.4b[2]
+	WORD $0x4f92f9a4 // usdot v4.4s, v13.16b, v18.4b[2]
+	WORD $0x4f92f9c7 // usdot v7.4s, v14.16b, v18.4b[2]
+	WORD $0x4f92f9ea // usdot v10.4s, v15.16b, v18.4b[2]
+	WORD $0x4f93f982 // usdot v2.4s, v12.16b, v19.4b[2]
+	WORD $0x4f93f9a5 // usdot v5.4s, v13.16b, v19.4b[2]
+	WORD $0x4f93f9c8 // usdot v8.4s, v14.16b, v19.4b[2]
+	WORD $0x4f93f9eb // usdot v11.4s, v15.16b, v19.4b[2]
+	WORD $0xf980e022 // prfm pldl2keep, [x1, #448]
+	WORD $0x3dc0700c // ldr q12, [x0, #448]
+	WORD $0x3dc0740d // ldr q13, [x0, #464]
+	WORD $0x3dc0780e // ldr q14, [x0, #480]
+	WORD $0x3dc07c0f // ldr q15, [x0, #496]
+	WORD $0x4fb1f980 // usdot v0.4s, v12.16b, v17.4b[3]
+	WORD $0x4fb1f9a3 // usdot v3.4s, v13.16b, v17.4b[3]
+	WORD $0x4fb1f9c6 // usdot v6.4s, v14.16b, v17.4b[3]
+	WORD $0x4fb1f9e9 // usdot v9.4s, v15.16b, v17.4b[3]
+	WORD $0x4fb2f981 // usdot v1.4s, v12.16b, v18.4b[3]
+	WORD $0x4fb2f9a4 // usdot v4.4s, v13.16b, v18.4b[3]
+	WORD $0x4fb2f9c7 // usdot v7.4s, v14.16b, v18.4b[3]
+	WORD $0x4fb2f9ea // usdot v10.4s, v15.16b, v18.4b[3]
+	WORD $0x4fb3f982 // usdot v2.4s, v12.16b, v19.4b[3]
+	WORD $0x4fb3f9a5 // usdot v5.4s, v13.16b, v19.4b[3]
+	WORD $0x4fb3f9c8 // usdot v8.4s, v14.16b, v19.4b[3]
+	WORD $0x4fb3f9eb // usdot v11.4s, v15.16b, v19.4b[3]
+	WORD $0x3dc00951 // ldr q17, [x10, #32]
+	WORD $0x3dc00972 // ldr q18, [x11, #32]
+	WORD $0x3dc00993 // ldr q19, [x12, #32]
+	WORD $0xf9810022 // prfm pldl2keep, [x1, #512]
+	WORD $0x3dc0800c // ldr q12, [x0, #512]
+	WORD $0x3dc0840d // ldr q13, [x0, #528]
+	WORD $0x3dc0880e // ldr q14, [x0, #544]
+	WORD $0x3dc08c0f // ldr q15, [x0, #560]
+	WORD $0x4f91f180 // usdot v0.4s, v12.16b, v17.4b[0]
+	WORD $0x4f91f1a3 // usdot v3.4s, v13.16b, v17.4b[0]
+	WORD $0x4f91f1c6 // usdot v6.4s, v14.16b, v17.4b[0]
+	WORD $0x4f91f1e9 // usdot v9.4s, v15.16b, v17.4b[0]
+	WORD $0x4f92f181 // usdot v1.4s, v12.16b, v18.4b[0]
+	WORD $0x4f92f1a4 // usdot v4.4s, v13.16b, v18.4b[0]
+	WORD $0x4f92f1c7 // usdot v7.4s, v14.16b, v18.4b[0]
+	WORD $0x4f92f1ea // usdot v10.4s, v15.16b, v18.4b[0]
+	WORD $0x4f93f182 // usdot v2.4s, v12.16b, v19.4b[0]
+	WORD $0x4f93f1a5 // usdot v5.4s, v13.16b, v19.4b[0]
+	WORD $0x4f93f1c8 // usdot v8.4s, v14.16b, v19.4b[0]
+	WORD $0x4f93f1eb // usdot v11.4s, v15.16b, v19.4b[0]
+	WORD $0xf9812022 // prfm pldl2keep, [x1, #576]
+	WORD $0x3dc0900c // ldr q12, [x0, #576]
+	WORD $0x3dc0940d // ldr q13, [x0, #592]
+	WORD $0x3dc0980e // ldr q14, [x0, #608]
+	WORD $0x3dc09c0f // ldr q15, [x0, #624]
+	WORD $0x4fb1f180 // usdot v0.4s, v12.16b, v17.4b[1]
+	WORD $0x4fb1f1a3 // usdot v3.4s, v13.16b, v17.4b[1]
+	WORD $0x4fb1f1c6 // usdot v6.4s, v14.16b, v17.4b[1]
+	WORD $0x4fb1f1e9 // usdot v9.4s, v15.16b, v17.4b[1]
+	WORD $0x4fb2f181 // usdot v1.4s, v12.16b, v18.4b[1]
+	WORD $0x4fb2f1a4 // usdot v4.4s, v13.16b, v18.4b[1]
+	WORD $0x4fb2f1c7 // usdot v7.4s, v14.16b, v18.4b[1]
+	WORD $0x4fb2f1ea // usdot v10.4s, v15.16b, v18.4b[1]
+	WORD $0x4fb3f182 // usdot v2.4s, v12.16b, v19.4b[1]
+	WORD $0x4fb3f1a5 // usdot v5.4s, v13.16b, v19.4b[1]
+	WORD $0x4fb3f1c8 // usdot v8.4s, v14.16b, v19.4b[1]
+	WORD $0x4fb3f1eb // usdot v11.4s, v15.16b, v19.4b[1]
+	WORD $0xf9814022 // prfm pldl2keep, [x1, #640]
+	WORD $0x3dc0a00c // ldr q12, [x0, #640]
+	WORD $0x3dc0a40d // ldr q13, [x0, #656]
+	WORD $0x3dc0a80e // ldr q14, [x0, #672]
+	WORD $0x3dc0ac0f // ldr q15, [x0, #688]
+	WORD $0x4f91f980 // usdot v0.4s, v12.16b, v17.4b[2]
+	WORD $0x4f91f9a3 // usdot v3.4s, v13.16b, v17.4b[2]
+	WORD $0x4f91f9c6 // usdot v6.4s, v14.16b, v17.4b[2]
+	WORD $0x4f91f9e9 // usdot v9.4s, v15.16b, v17.4b[2]
+	WORD $0x4f92f981 // usdot v1.4s, v12.16b, v18.4b[2]
+	WORD $0x4f92f9a4 // usdot v4.4s, v13.16b, v18.4b[2]
+	WORD $0x4f92f9c7 // usdot v7.4s, v14.16b, v18.4b[2]
+	WORD $0x4f92f9ea // usdot v10.4s, v15.16b, v18.4b[2]
+	WORD $0x4f93f982 // usdot v2.4s, v12.16b, v19.4b[2]
+	WORD $0x4f93f9a5 // usdot v5.4s, v13.16b, v19.4b[2]
+	WORD $0x4f93f9c8 // usdot v8.4s, v14.16b, v19.4b[2]
+	WORD $0x4f93f9eb // usdot v11.4s, v15.16b, v19.4b[2]
+	WORD $0xf9816022 // prfm pldl2keep, [x1, #704]
+	WORD $0x3dc0b00c // ldr q12, [x0, #704]
+	WORD $0x3dc0b40d // ldr q13, [x0, #720]
+	WORD $0x3dc0b80e // ldr q14, [x0, #736]
+	WORD $0x3dc0bc0f // ldr q15, [x0, #752]
+	WORD $0x4fb1f980 // usdot v0.4s, v12.16b, v17.4b[3]
+	WORD $0x4fb1f9a3 // usdot v3.4s, v13.16b, v17.4b[3]
+	WORD $0x4fb1f9c6 // usdot v6.4s, v14.16b, v17.4b[3]
+	WORD $0x4fb1f9e9 // usdot v9.4s, v15.16b, v17.4b[3]
+	WORD $0x4fb2f981 // usdot v1.4s, v12.16b, v18.4b[3]
+	WORD $0x4fb2f9a4 // usdot v4.4s, v13.16b, v18.4b[3]
+	WORD $0x4fb2f9c7 // usdot v7.4s, v14.16b, v18.4b[3]
+	WORD $0x4fb2f9ea // usdot v10.4s, v15.16b, v18.4b[3]
+	WORD $0x4fb3f982 // usdot v2.4s, v12.16b, v19.4b[3]
+	WORD $0x4fb3f9a5 // usdot v5.4s, v13.16b, v19.4b[3]
+	WORD $0x4fb3f9c8 // usdot v8.4s, v14.16b, v19.4b[3]
+	WORD $0x4fb3f9eb // usdot v11.4s, v15.16b, v19.4b[3]
+	WORD $0x3dc00d51 // ldr q17, [x10, #48]
+	WORD $0x3dc00d72 // ldr q18, [x11, #48]
+	WORD $0x3dc00d93 // ldr q19, [x12, #48]
+	WORD $0xf9818022 // prfm pldl2keep, [x1, #768]
+	WORD $0x3dc0c00c // ldr q12, [x0, #768]
+	WORD $0x3dc0c40d // ldr q13, [x0, #784]
+	WORD $0x3dc0c80e // ldr q14, [x0, #800]
+	WORD $0x3dc0cc0f // ldr q15, [x0, #816]
+	WORD $0x4f91f180 // usdot v0.4s, v12.16b, v17.4b[0]
+	WORD $0x4f91f1a3 // usdot v3.4s, v13.16b, v17.4b[0]
+	WORD $0x4f91f1c6 // usdot v6.4s, v14.16b, v17.4b[0]
+	WORD $0x4f91f1e9 // usdot v9.4s, v15.16b, v17.4b[0]
+	WORD $0x4f92f181 // usdot v1.4s, v12.16b, v18.4b[0]
+	WORD $0x4f92f1a4 // usdot v4.4s, v13.16b, v18.4b[0]
+	WORD $0x4f92f1c7 // usdot v7.4s, v14.16b, v18.4b[0]
+	WORD $0x4f92f1ea // usdot v10.4s, v15.16b, v18.4b[0]
+	WORD $0x4f93f182 // usdot v2.4s, v12.16b, v19.4b[0]
+	WORD $0x4f93f1a5 // usdot v5.4s, v13.16b, v19.4b[0]
+	WORD $0x4f93f1c8 // usdot v8.4s, v14.16b, v19.4b[0]
+	WORD $0x4f93f1eb // usdot v11.4s, v15.16b, v19.4b[0]
+	WORD $0xf981a022 // prfm pldl2keep, [x1, #832]
+	WORD $0x3dc0d00c // ldr q12, [x0, #832]
+	WORD $0x3dc0d40d // ldr q13, [x0, #848]
+	WORD $0x3dc0d80e // ldr q14, [x0, #864]
+	WORD $0x3dc0dc0f // ldr q15, [x0, #880]
+	WORD $0x4fb1f180 // usdot v0.4s, v12.16b, v17.4b[1]
+	WORD $0x4fb1f1a3 // usdot v3.4s, v13.16b, v17.4b[1]
+	WORD $0x4fb1f1c6 // usdot v6.4s, v14.16b, v17.4b[1]
+	WORD $0x4fb1f1e9 // usdot v9.4s, v15.16b, v17.4b[1]
+	WORD $0x4fb2f181 // usdot v1.4s, v12.16b, v18.4b[1]
+	WORD $0x4fb2f1a4 // usdot v4.4s, v13.16b, v18.4b[1]
+	WORD $0x4fb2f1c7 // usdot v7.4s, v14.16b, v18.4b[1]
+	WORD $0x4fb2f1ea // usdot v10.4s, v15.16b, v18.4b[1]
+	WORD $0x4fb3f182 // usdot v2.4s, v12.16b, v19.4b[1]
+	WORD $0x4fb3f1a5 // usdot v5.4s, v13.16b, v19.4b[1]
+	WORD $0x4fb3f1c8 // usdot v8.4s, v14.16b, v19.4b[1]
+	WORD $0x4fb3f1eb // usdot v11.4s, v15.16b, v19.4b[1]
+	WORD $0xf981c022 // prfm pldl2keep, [x1, #896]
+	WORD $0x3dc0e00c // ldr q12, [x0, #896]
+	WORD $0x3dc0e40d // ldr q13, [x0, #912]
+	WORD $0x3dc0e80e // ldr q14, [x0, #928]
+	WORD $0x3dc0ec0f // ldr q15, [x0, #944]
+	WORD $0x4f91f980 // usdot v0.4s, v12.16b, v17.4b[2]
+	WORD $0x4f91f9a3 // usdot v3.4s, v13.16b, v17.4b[2]
+	WORD $0x4f91f9c6 // usdot v6.4s, v14.16b, v17.4b[2]
+	WORD $0x4f91f9e9 // usdot v9.4s, v15.16b, v17.4b[2]
+	WORD $0x4f92f981 // usdot v1.4s, v12.16b, v18.4b[2]
+	WORD $0x4f92f9a4 // usdot v4.4s, v13.16b, v18.4b[2]
+	WORD $0x4f92f9c7 // usdot v7.4s, v14.16b, v18.4b[2]
+	WORD $0x4f92f9ea // usdot v10.4s, v15.16b, v18.4b[2]
+	WORD $0x4f93f982 // usdot v2.4s, v12.16b, v19.4b[2]
+	WORD $0x4f93f9a5 // usdot v5.4s, v13.16b, v19.4b[2]
+	WORD $0x4f93f9c8 // usdot v8.4s, v14.16b, v19.4b[2]
+	WORD $0x4f93f9eb // usdot v11.4s, v15.16b, v19.4b[2]
+	WORD $0xf981e022 // prfm pldl2keep, [x1, #960]
+	WORD $0x3dc0f00c // ldr q12, [x0, #960]
+	WORD $0x3dc0f40d // ldr q13, [x0, #976]
+	WORD $0x3dc0f80e // ldr q14, [x0, #992]
+	WORD $0x3dc0fc0f // ldr q15, [x0, #1008]
+	WORD $0x4fb1f980 // usdot v0.4s, v12.16b, v17.4b[3]
+	WORD $0x4fb1f9a3 // usdot v3.4s, v13.16b, v17.4b[3]
+	WORD $0x4fb1f9c6 // usdot v6.4s, v14.16b, v17.4b[3]
+	WORD $0x4fb1f9e9 // usdot v9.4s, v15.16b, v17.4b[3]
+	WORD $0x4fb2f981 // usdot v1.4s, v12.16b, v18.4b[3]
+	WORD $0x4fb2f9a4 // usdot v4.4s, v13.16b, v18.4b[3]
+	WORD $0x4fb2f9c7 // usdot v7.4s, v14.16b, v18.4b[3]
+	WORD $0x4fb2f9ea // usdot v10.4s, v15.16b, v18.4b[3]
+	WORD $0x4fb3f982 // usdot v2.4s, v12.16b, v19.4b[3]
+	WORD $0x4fb3f9a5 // usdot v5.4s, v13.16b, v19.4b[3]
+	WORD $0x4fb3f9c8 // usdot v8.4s, v14.16b, v19.4b[3]
+	WORD $0x4fb3f9eb // usdot v11.4s, v15.16b, v19.4b[3]
+	ADD $1024, R0, R0
+	ADD $1024, R1, R1
+	ADD $64, R10, R10
+	ADD $64, R11, R11
+	ADD $64, R12, R12
+	SUB $1, R2, R2
+	CBNZ R2, loop
+sum:
+	WORD $0x3dc0000c // ldr q12, [x0]
+	WORD $0x3dc0040d // ldr q13, [x0, #16]
+	WORD $0x3dc0080e // ldr q14, [x0, #32]
+	WORD $0x3dc00c0f // ldr q15, [x0, #48]
+	WORD $0xbd400150 // ldr s16, [x10]
+	WORD $0x4e040610 // dup v16.4s, v16.s[0]
+	WORD $0x4eb08400 // add v0.4s, v0.4s, v16.4s
+	WORD $0x4eb08463 // add v3.4s, v3.4s, v16.4s
+	WORD $0x4eb084c6 // add v6.4s, v6.4s, v16.4s
+	WORD $0x4eb08529 // add v9.4s, v9.4s, v16.4s
+	WORD $0xbd400551 // ldr s17, [x10, #4]
+	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
+	WORD $0x4f919000 // fmul v0.4s, v0.4s, v17.s[0]
+	WORD $0x6e2cdc00 // fmul v0.4s, v0.4s, v12.4s
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x4f919063 // fmul v3.4s, v3.4s, v17.s[0]
+	WORD $0x6e2ddc63 // fmul v3.4s, v3.4s, v13.4s
+	WORD $0x4e21d8c6 // scvtf v6.4s, v6.4s
+	WORD $0x4f9190c6 // fmul v6.4s, v6.4s, v17.s[0]
+	WORD $0x6e2edcc6 // fmul v6.4s, v6.4s, v14.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x4f919129 // fmul v9.4s, v9.4s, v17.s[0]
+	WORD $0x6e2fdd29 // fmul v9.4s, v9.4s, v15.4s
+	WORD $0xbd400170 // ldr s16, [x11]
+	WORD $0x4e040610 // dup v16.4s, v16.s[0]
+	WORD $0x4eb08421 // add v1.4s, v1.4s, v16.4s
+	WORD $0x4eb08484 // add v4.4s, v4.4s, v16.4s
+	WORD $0x4eb084e7 // add v7.4s, v7.4s, v16.4s
+	WORD $0x4eb0854a // add v10.4s, v10.4s, v16.4s
+	WORD $0xbd400572 // ldr s18, [x11, #4]
+	WORD $0x4e21d821 // scvtf v1.4s, v1.4s
+	WORD $0x4f929021 // fmul v1.4s, v1.4s, v18.s[0]
+	WORD $0x6e2cdc21 // fmul v1.4s, v1.4s, v12.4s
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x4f929084 // fmul v4.4s, v4.4s, v18.s[0]
+	WORD $0x6e2ddc84 // fmul v4.4s, v4.4s, v13.4s
+	WORD $0x4e21d8e7 // scvtf v7.4s, v7.4s
+	WORD $0x4f9290e7 // fmul v7.4s, v7.4s, v18.s[0]
+	WORD $0x6e2edce7 // fmul v7.4s, v7.4s, v14.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x4f92914a // fmul v10.4s, v10.4s, v18.s[0]
+	WORD $0x6e2fdd4a // fmul v10.4s, v10.4s, v15.4s
+	WORD $0xbd400190 // ldr s16, [x12]
+	WORD $0x4e040610 // dup v16.4s, v16.s[0]
+	WORD $0x4eb08442 // add v2.4s, v2.4s, v16.4s
+	WORD $0x4eb084a5 // add v5.4s, v5.4s, v16.4s
+	WORD $0x4eb08508 // add v8.4s, v8.4s, v16.4s
+	WORD $0x4eb0856b // add v11.4s, v11.4s, v16.4s
+	WORD $0xbd400593 // ldr s19, [x12, #4]
+	WORD $0x4e21d842 // scvtf v2.4s, v2.4s
+	WORD $0x4f939042 // fmul v2.4s, v2.4s, v19.s[0]
+	WORD $0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x4f9390a5 // fmul v5.4s, v5.4s, v19.s[0]
+	WORD $0x6e2ddca5 // fmul v5.4s, v5.4s, v13.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x4f939108 // fmul v8.4s, v8.4s, v19.s[0]
+	WORD $0x6e2edd08 // fmul v8.4s, v8.4s, v14.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x4f93916b // fmul v11.4s, v11.4s, v19.s[0]
+	WORD $0x6e2fdd6b // fmul v11.4s, v11.4s, v15.4s
+	CBZ R8, store
+	WORD $0x3dc0010c // ldr q12, [x8]
+	WORD $0x4e2cd400 // fadd v0.4s, v0.4s, v12.4s
+	WORD $0x4e2cd421 // fadd v1.4s, v1.4s, v12.4s
+	WORD $0x4e2cd442 // fadd v2.4s, v2.4s, v12.4s
+	WORD $0x3dc0050c // ldr q12, [x8, #16]
+	WORD $0x4e2cd463 // fadd v3.4s, v3.4s, v12.4s
+	WORD $0x4e2cd484 // fadd v4.4s, v4.4s, v12.4s
+	WORD $0x4e2cd4a5 // fadd v5.4s, v5.4s, v12.4s
+	WORD $0x3dc0090c // ldr q12, [x8, #32]
+	WORD $0x4e2cd4c6 // fadd v6.4s, v6.4s, v12.4s
+	WORD $0x4e2cd4e7 // fadd v7.4s, v7.4s, v12.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x3dc00d0c // ldr q12, [x8, #48]
+	WORD $0x4e2cd529 // fadd v9.4s, v9.4s, v12.4s
+	WORD $0x4e2cd54a // fadd v10.4s, v10.4s, v12.4s
+	WORD $0x4e2cd56b // fadd v11.4s, v11.4s, v12.4s
+	ADD $64, R8, R8
+store:
+	MOVD R6, R9
+	WORD $0x3d800120 // str q0, [x9]
+	WORD $0x3d800523 // str q3, [x9, #16]
+	WORD $0x3d800926 // str q6, [x9, #32]
+	WORD $0x3d800d29 // str q9, [x9, #48]
+	ADD R7, R9, R9
+	WORD $0x3d800121 // str q1, [x9]
+	WORD $0x3d800524 // str q4, [x9, #16]
+	WORD $0x3d800927 // str q7, [x9, #32]
+	WORD $0x3d800d2a // str q10, [x9, #48]
+	ADD R7, R9, R9
+	WORD $0x3d800122 // str q2, [x9]
+	WORD $0x3d800525 // str q5, [x9, #16]
+	WORD $0x3d800928 // str q8, [x9, #32]
+	WORD $0x3d800d2b // str q11, [x9, #48]
+	ADD $64, R6, R6
+	SUB $1, R5, R5
+	CBNZ R5, tile
+end:
+	RET
+
 DATA expNumbers<>+0(SB)/4, $0x3fb8aa3b
 DATA expNumbers<>+4(SB)/4, $0x3f318000
 DATA expNumbers<>+8(SB)/4, $0xb95e8083
@@ -12517,6 +14644,136 @@ store1:
 	ADD $80, R10, R10
 	SUB $1, R5, R5
 	CBNZ R5, group
+end:
+	RET
+
+// func roundNEON(dst []byte, x []float32, inverse float32) int32
+TEXT ·roundNEON(SB), NOSPLIT, $0-60
+	MOVD dst_base+0(FP), R10
+	MOVD x_base+24(FP), R11
+	MOVD x_len+32(FP), R2
+	MOVWU inverse+48(FP), R9
+	WORD $0x4e040d28 // dup v8.4s, w9
+	MOVD $-128, R9
+	WORD $0x4e040d2b // dup v11.4s, w9
+	WORD $0x4f00e40a // movi v10.16b, #0x0
+	LSR $5, R2, R2
+	CBZ R2, done
+loop:
+	WORD $0x3dc00160 // ldr q0, [x11]
+	WORD $0x3dc00561 // ldr q1, [x11, #16]
+	WORD $0x3dc00962 // ldr q2, [x11, #32]
+	WORD $0x3dc00d63 // ldr q3, [x11, #48]
+	WORD $0x3dc01164 // ldr q4, [x11, #64]
+	WORD $0x3dc01565 // ldr q5, [x11, #80]
+	WORD $0x3dc01966 // ldr q6, [x11, #96]
+	WORD $0x3dc01d67 // ldr q7, [x11, #112]
+	WORD $0x6e28dc00 // fmul v0.4s, v0.4s, v8.4s
+	WORD $0x4e20e409 // fcmeq v9.4s, v0.4s, v0.4s
+	WORD $0x4e21a800 // fcvtns v0.4s, v0.4s
+	WORD $0x4e291c00 // and v0.16b, v0.16b, v9.16b
+	WORD $0x4e691d69 // bic v9.16b, v11.16b, v9.16b
+	WORD $0x4ea91c00 // orr v0.16b, v0.16b, v9.16b
+	WORD $0x4eab6400 // smax v0.4s, v0.4s, v11.4s
+	WORD $0x4ea0854a // add v10.4s, v10.4s, v0.4s
+	WORD $0x6e28dc21 // fmul v1.4s, v1.4s, v8.4s
+	WORD $0x4e21e429 // fcmeq v9.4s, v1.4s, v1.4s
+	WORD $0x4e21a821 // fcvtns v1.4s, v1.4s
+	WORD $0x4e291c21 // and v1.16b, v1.16b, v9.16b
+	WORD $0x4e691d69 // bic v9.16b, v11.16b, v9.16b
+	WORD $0x4ea91c21 // orr v1.16b, v1.16b, v9.16b
+	WORD $0x4eab6421 // smax v1.4s, v1.4s, v11.4s
+	WORD $0x4ea1854a // add v10.4s, v10.4s, v1.4s
+	WORD $0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD $0x4e22e449 // fcmeq v9.4s, v2.4s, v2.4s
+	WORD $0x4e21a842 // fcvtns v2.4s, v2.4s
+	WORD $0x4e291c42 // and v2.16b, v2.16b, v9.16b
+	WORD $0x4e691d69 // bic v9.16b, v11.16b, v9.16b
+	WORD $0x4ea91c42 // orr v2.16b, v2.16b, v9.16b
+	WORD $0x4eab6442 // smax v2.4s, v2.4s, v11.4s
+	WORD $0x4ea2854a // add v10.4s, v10.4s, v2.4s
+	WORD $0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	WORD $0x4e23e469 // fcmeq v9.4s, v3.4s, v3.4s
+	WORD $0x4e21a863 // fcvtns v3.4s, v3.4s
+	WORD $0x4e291c63 // and v3.16b, v3.16b, v9.16b
+	WORD $0x4e691d69 // bic v9.16b, v11.16b, v9.16b
+	WORD $0x4ea91c63 // orr v3.16b, v3.16b, v9.16b
+	WORD $0x4eab6463 // smax v3.4s, v3.4s, v11.4s
+	WORD $0x4ea3854a // add v10.4s, v10.4s, v3.4s
+	WORD $0x6e28dc84 // fmul v4.4s, v4.4s, v8.4s
+	WORD $0x4e24e489 // fcmeq v9.4s, v4.4s, v4.4s
+	WORD $0x4e21a884 // fcvtns v4.4s, v4.4s
+	WORD $0x4e291c84 // and v4.16b, v4.16b, v9.16b
+	WORD $0x4e691d69 // bic v9.16b, v11.16b, v9.16b
+	WORD $0x4ea91c84 // orr v4.16b, v4.16b, v9.16b
+	WORD $0x4eab6484 // smax v4.4s, v4.4s, v11.4s
+	WORD $0x4ea4854a // add v10.4s, v10.4s, v4.4s
+	WORD $0x6e28dca5 // fmul v5.4s, v5.4s, v8.4s
+	WORD $0x4e25e4a9 // fcmeq v9.4s, v5.4s, v5.4s
+	WORD $0x4e21a8a5 // fcvtns v5.4s, v5.4s
+	WORD $0x4e291ca5 // and v5.16b, v5.16b, v9.16b
+	WORD $0x4e691d69 // bic v9.16b, v11.16b, v9.16b
+	WORD $0x4ea91ca5 // orr v5.16b, v5.16b, v9.16b
+	WORD $0x4eab64a5 // smax v5.4s, v5.4s, v11.4s
+	WORD $0x4ea5854a // add v10.4s, v10.4s, v5.4s
+	WORD $0x6e28dcc6 // fmul v6.4s, v6.4s, v8.4s
+	WORD $0x4e26e4c9 // fcmeq v9.4s, v6.4s, v6.4s
+	WORD $0x4e21a8c6 // fcvtns v6.4s, v6.4s
+	WORD $0x4e291cc6 // and v6.16b, v6.16b, v9.16b
+	WORD $0x4e691d69 // bic v9.16b, v11.16b, v9.16b
+	WORD $0x4ea91cc6 // orr v6.16b, v6.16b, v9.16b
+	WORD $0x4eab64c6 // smax v6.4s, v6.4s, v11.4s
+	WORD $0x4ea6854a // add v10.4s, v10.4s, v6.4s
+	WORD $0x6e28dce7 // fmul v7.4s, v7.4s, v8.4s
+	WORD $0x4e27e4e9 // fcmeq v9.4s, v7.4s, v7.4s
+	WORD $0x4e21a8e7 // fcvtns v7.4s, v7.4s
+	WORD $0x4e291ce7 // and v7.16b, v7.16b, v9.16b
+	WORD $0x4e691d69 // bic v9.16b, v11.16b, v9.16b
+	WORD $0x4ea91ce7 // orr v7.16b, v7.16b, v9.16b
+	WORD $0x4eab64e7 // smax v7.4s, v7.4s, v11.4s
+	WORD $0x4ea7854a // add v10.4s, v10.4s, v7.4s
+	WORD $0x0e612800 // xtn v0.4h, v0.4s
+	WORD $0x4e612820 // xtn2 v0.8h, v1.4s
+	WORD $0x0e612842 // xtn v2.4h, v2.4s
+	WORD $0x4e612862 // xtn2 v2.8h, v3.4s
+	WORD $0x0e212800 // xtn v0.8b, v0.8h
+	WORD $0x4e212840 // xtn2 v0.16b, v2.8h
+	WORD $0x3d800140 // str q0, [x10]
+	WORD $0x0e612884 // xtn v4.4h, v4.4s
+	WORD $0x4e6128a4 // xtn2 v4.8h, v5.4s
+	WORD $0x0e6128c6 // xtn v6.4h, v6.4s
+	WORD $0x4e6128e6 // xtn2 v6.8h, v7.4s
+	WORD $0x0e212884 // xtn v4.8b, v4.8h
+	WORD $0x4e2128c4 // xtn2 v4.16b, v6.8h
+	WORD $0x3d800544 // str q4, [x10, #16]
+	ADD $32, R10, R10
+	ADD $128, R11, R11
+	SUB $1, R2, R2
+	CBNZ R2, loop
+done:
+	WORD $0x4eb1b94a // addv s10, v10.4s
+	FMOVS F10, ret+56(FP)
+	RET
+
+// func prefetchNEON(kv []byte, at []int, n int)
+TEXT ·prefetchNEON(SB), NOSPLIT, $0-56
+	MOVD kv_base+0(FP), R16
+	MOVD at_base+24(FP), R3
+	MOVD at_len+32(FP), R5
+	MOVD n+48(FP), R17
+	CBZ R5, end
+next:
+	MOVD.P 8(R3), R1
+	ADD R16, R1, R1
+	ADD $63, R17, R2
+	LSR $6, R2, R2
+line:
+	WORD $0xf9800022 // prfm pldl2keep, [x1]
+	ADD $64, R1, R1
+	SUB $1, R2, R2
+	CBNZ R2, line
+	SUB $1, R5, R5
+	CBNZ R5, next
 end:
 	RET
 

@@ -3,7 +3,7 @@
 package cpu
 
 // with is im under another name, with other products of block formats.
-func (im impl) with(name string, dot [Q4 + 1][]dotFunc) *impl {
+func (im impl) with(name string, dot [W8A8 + 1][]dotFunc) *impl {
 	im.name, im.dot = name, dot
 	return &im
 }

@@ -654,6 +654,96 @@ func (n *neon) dot(four, usdot bool, m int, name string) {
 	n.end()
 }
 
+// dotWhole is impl.dot of W8A8.
+func (n *neon) dotWhole(usdot bool, m int, name string) {
+	n.function(name, "(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)", 168,
+		fmt.Sprintf("impl.dot for W8A8 and %d rows of x", m))
+	ints := make([][]v, nParts)
+	for i := range nParts {
+		for r := range m {
+			ints[i] = append(ints[i], v(i*m+r))
+		}
+	}
+	w := [nParts]v{v(4 * m), v(4*m + 1), v(4*m + 2), v(4*m + 3)}
+	constant := v(4*m + 4)
+	x := make([]v, m)
+	for r := range x {
+		x[r] = v(4*m + 5 + r)
+	}
+	n.arguments([]argument{{"offs_base", 24, nOffs}, {"offs_len", 32, nLeft}, {"ahead_base", 48, nAheads}, {"w_base", 0, nBase}, {"n", 72, nK},
+		{"x_base", 80, nX}, {"ldx", 104, nStep}, {"y_base", 112, nOut}, {"ldy", 136, nOutStep}, {"bias_base", 144, nBias}})
+	n.op("LSL $2, R%d, R%d", nOutStep, nOutStep)
+	n.op("CBZ R%d, end", nLeft)
+	if !usdot {
+		n.movi(constant, 128)
+	}
+	p := &nProduct{neon: n, m: m}
+	p.acc[0] = ints
+	n.label("tile")
+	p.locate()
+	p.rewind()
+	for i := range ints {
+		n.zero(ints[i]...)
+	}
+	n.op("MOVD R%d, R%d", nK, nPairs)
+	n.op("CBZ R%d, sum", nPairs)
+	n.loop("loop", func() {
+		for q := range 4 { // 16 columns
+			for r := range m {
+				n.ldrQ(x[r], nRow+r, q*16)
+			}
+			for j := range 4 {
+				off := (q*4 + j) * line
+				n.prefetch(nAhead, off)
+				for i := range nParts {
+					n.ldrQ(w[i], nTile, off+i*16)
+					if !usdot {
+						n.eor(w[i], w[i], constant)
+					}
+				}
+				for r := range m {
+					for i := range nParts {
+						if usdot {
+							n.usdotLane(ints[i][r], w[i], x[r], j)
+						} else {
+							n.sdotLane(ints[i][r], w[i], x[r], j)
+						}
+					}
+				}
+			}
+		}
+		n.op("ADD $%d, R%d, R%d", 16*line, nTile, nTile)
+		n.op("ADD $%d, R%d, R%d", 16*line, nAhead, nAhead)
+		for r := range m {
+			n.op("ADD $64, R%d, R%d", nRow+r, nRow+r)
+		}
+	})
+	n.label("sum")
+	for i := range nParts {
+		n.ldrQ(w[i], nTile, i*16)
+	}
+	for r := range m {
+		if usdot { // what the offset has added
+			n.ldrS(constant, nRow+r, 0)
+			n.dup(constant, constant, 0)
+			for i := range nParts {
+				n.add(ints[i][r], ints[i][r], constant)
+			}
+		}
+		n.ldrS(x[r], nRow+r, 4)
+		for i := range nParts {
+			n.scvtf(ints[i][r], ints[i][r])
+			n.fmulLane(ints[i][r], ints[i][r], x[r], 0)
+			n.fmul(ints[i][r], ints[i][r], w[i])
+		}
+	}
+	n.addBias(ints, w[0])
+	p.store()
+	n.nextTile()
+	n.label("end")
+	n.end()
+}
+
 // nConstants are loaded into registers by functions that need an exponential.
 var nConstants = []float32{1.44269504088896341, 0.693359375, -2.12194440e-4, 1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1, 1, -87, 88}
 
@@ -864,6 +954,7 @@ func (n *neon) vectors() {
 	n.end()
 
 	n.quantize()
+	n.others()
 
 	n.function("absMax", "(x []float32) float32", 28, "attention.absMax")
 	n.zero(acc...)
@@ -912,16 +1003,7 @@ func (n *neon) quantize() {
 		n.fmul(scale, t, 14)
 		n.fdiv(inverse, 13, t)
 		n.zero(sum)
-		for i := range v(8) {
-			n.fmul(i, i, inverse)
-			n.fcmeq(t, i, i)
-			n.fcvtns(i, i)
-			n.and(i, i, t)
-			n.bic(t, least, t) // what is not a number is the least
-			n.orr(i, i, t)
-			n.smax(i, i, least)
-			n.add(sum, sum, i)
-		}
+		n.round(sum, inverse, t, least)
 		n.addv(sum, sum)
 		n.op("FMOVS F%d, R%d", sum, nTemp)
 		n.op("NEG R%d<<7, R%d", nTemp, nTemp)
@@ -932,17 +1014,81 @@ func (n *neon) quantize() {
 		n.label(fmt.Sprint("store", b))
 		n.op("MOVW R%d, %d(R%d)", nTemp, b*4, dst)
 		n.op("FMOVS F%d, %d(R%d)", scale, 8+b*4, dst)
-		for i := v(0); i < 8; i += 4 {
-			n.narrow(i, i, i+1, true)
-			n.narrow(i+2, i+2, i+3, true)
-			n.narrow(i, i, i+2, false)
-			n.strQ(i, dst, 16+b*32+int(i)*4)
-		}
+		n.storeBytes(dst, 16+b*32)
 	}
 	n.op("ADD $256, R%d, R%d", x, x)
 	n.op("ADD $80, R%d, R%d", dst, dst)
 	n.op("SUB $1, R%d, R%d", left, left)
 	n.op("CBNZ R%d, group", left)
+	n.label("end")
+	n.end()
+}
+
+// round turns 32 numbers in registers 0 to 7 into integers in units of 1/inverse
+// and adds them to sum. What is not a number becomes the least, -128.
+func (n *neon) round(sum, inverse, t, least v) {
+	for i := range v(8) {
+		n.fmul(i, i, inverse)
+		n.fcmeq(t, i, i)
+		n.fcvtns(i, i)
+		n.and(i, i, t)
+		n.bic(t, least, t)
+		n.orr(i, i, t)
+		n.smax(i, i, least)
+		n.add(sum, sum, i)
+	}
+}
+
+// storeBytes writes those integers as bytes.
+func (n *neon) storeBytes(base, off int) {
+	for i := v(0); i < 8; i += 4 {
+		n.narrow(i, i, i+1, true)
+		n.narrow(i+2, i+2, i+3, true)
+		n.narrow(i, i, i+2, false)
+		n.strQ(i, base, off+int(i)*4)
+	}
+}
+
+// others are quantizeWhole's second pass and attention's prefetch.
+func (n *neon) others() {
+	n.function("round", "(dst []byte, x []float32, inverse float32) int32", 60, "roundGeneric, len(x) a multiple of 32")
+	n.op("MOVD dst_base+0(FP), R%d", nRow)
+	n.op("MOVD x_base+24(FP), R%d", nRow+1)
+	n.op("MOVD x_len+32(FP), R%d", nPairs)
+	n.scalar(8, "inverse", 48)
+	n.op("MOVD $-128, R%d", nTemp)
+	n.dupW(11, nTemp)
+	n.zero(10)
+	n.op("LSR $5, R%d, R%d", nPairs, nPairs)
+	n.op("CBZ R%d, done", nPairs)
+	n.loop("loop", func() {
+		for i := range v(8) {
+			n.ldrQ(i, nRow+1, int(i)*16)
+		}
+		n.round(10, 8, 9, 11)
+		n.storeBytes(nRow, 0)
+		n.op("ADD $32, R%d, R%d", nRow, nRow)
+		n.op("ADD $128, R%d, R%d", nRow+1, nRow+1)
+	})
+	n.label("done")
+	n.addv(10, 10)
+	n.op("FMOVS F10, ret+56(FP)")
+	n.end()
+
+	n.function("prefetch", "(kv []byte, at []int, n int)", 56, "attention.prefetch")
+	n.arguments([]argument{{"kv_base", 0, nBase}, {"at_base", 24, nOffs}, {"at_len", 32, nLeft}, {"n", 48, nK}})
+	n.op("CBZ R%d, end", nLeft)
+	n.label("next")
+	n.op("MOVD.P 8(R%d), R%d", nOffs, nAhead)
+	n.op("ADD R%d, R%d, R%d", nBase, nAhead, nAhead)
+	n.op("ADD $63, R%d, R%d", nK, nPairs)
+	n.op("LSR $6, R%d, R%d", nPairs, nPairs)
+	n.loop("line", func() {
+		n.prefetch(nAhead, 0)
+		n.op("ADD $64, R%d, R%d", nAhead, nAhead)
+	})
+	n.op("SUB $1, R%d, R%d", nLeft, nLeft)
+	n.op("CBNZ R%d, next", nLeft)
 	n.label("end")
 	n.end()
 }
@@ -1028,20 +1174,19 @@ func neonFiles() map[string]string {
 		name  string
 		usdot bool
 	}{{"DotProd", false}, {"I8MM", true}} {
-		fmt.Fprintf(&n.tables, "var dot%s = [Q4 + 1][]dotFunc{\n", tier.name)
-		for _, four := range []bool{false, true} {
-			format := "Q8"
-			if four {
-				format = "Q4"
-			}
+		fmt.Fprintf(&n.tables, "var dot%s = [W8A8 + 1][]dotFunc{\n", tier.name)
+		for _, format := range []string{"Q8", "Q4", "W8A8"} {
 			fmt.Fprintf(&n.tables, "%s: {nil", format)
 			for m := 1; m <= nDotRows; m++ {
 				name := fmt.Sprintf("dot%sx%d", format, m)
-				if tier.usdot && !four {
+				if tier.usdot && format != "Q4" {
 					name += tier.name
 				}
-				if !tier.usdot || !four {
-					n.dot(four, tier.usdot, m, name)
+				switch {
+				case format == "W8A8":
+					n.dotWhole(tier.usdot, m, name)
+				case format == "Q8" || !tier.usdot: // both tiers have the same for Q4
+					n.dot(format == "Q4", tier.usdot, m, name)
 				}
 				fmt.Fprintf(&n.tables, ", %sNEON", name)
 			}
