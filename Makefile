@@ -11,7 +11,7 @@ COUNT   ?= 6
 LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-output-len 64 --num-warmups 8
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: help build run test race lint purego crash fuzz bench bench-grammar bench-store gen gen-check golden parquet-check vectors clients check clean
+.PHONY: help build run test race lint purego arm64 crash fuzz bench bench-grammar bench-store gen gen-check golden parquet-check vectors clients check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -32,6 +32,15 @@ race: ## all tests under the race detector (needs a C compiler)
 
 purego: ## the tests of the CPU device and the model without assembly
 	$(GO) test -tags '$(TAGS) purego' -timeout 540s ./device/cpu ./model ./sampler
+
+# What the emulator runs in minutes: all kernels, whole decoders, batch invariance.
+ARM64_RUN := Impls|Products|Dots|AtPageEnd|Elementwise|Exp|Softmax|Quantize|Exact|Twin|Workers|Nodes|Bind
+arm64: ## vet and build for other systems; the arm64 kernels' encodings and tests where binutils and qemu for it are at hand
+	@set -e; for t in linux/arm64 darwin/arm64 windows/amd64; do echo "== $$t"; \
+	  GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) vet ./device/cpu ./cmd/weir; GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build -o /dev/null ./cmd/weir; done
+	@if command -v aarch64-linux-gnu-as >/dev/null; then device/cpu/_gen/encodings.sh device/cpu/neon_arm64.s; else echo "no aarch64-linux-gnu-as: encodings not compared"; fi
+	@if command -v qemu-aarch64-static >/dev/null; then mkdir -p build && GOARCH=arm64 $(GO) test -c -o build/cpu-arm64.test ./device/cpu && \
+	  cd device/cpu && qemu-aarch64-static -cpu max ../../build/cpu-arm64.test -test.timeout 1200s -test.run '$(ARM64_RUN)'; else echo "no qemu-aarch64-static: not tested"; fi
 
 lint: ## gofmt, go vet, house rules, staticcheck
 	@out=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); if [ -n "$$out" ]; then echo "gofmt -w $$out"; exit 1; fi

@@ -1,5 +1,5 @@
-// Command gen writes the amd64 kernels of package cpu: Go assembly for AVX-512
-// and for AVX2 with FMA and F16C, the Go declarations, and the tables.
+// Command gen writes the kernels of package cpu: Go assembly for AVX-512, for
+// AVX2 with FMA and F16C, and for arm64, the Go declarations, and the tables.
 //
 // It is a text generator and not avo because kernels to come need instructions
 // that avo does not know (AMX, VEX-encoded VNNI), and because it needs nothing
@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"go/format"
 	"log"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,12 +64,17 @@ func files() map[string]string {
 		g.dots()
 		files[isa.dotFile] = header + tag + g.text.String()
 	}
-	src, err := format.Source([]byte(header + tag + "package cpu\n\n" + decls.String() + tables.String()))
+	files["kernels_amd64.go"] = formatted(header + tag + "package cpu\n\n" + decls.String() + tables.String())
+	maps.Copy(files, neonFiles())
+	return files
+}
+
+func formatted(src string) string {
+	out, err := format.Source([]byte(src))
 	if err != nil {
 		log.Fatal(err)
 	}
-	files["kernels_amd64.go"] = string(src)
-	return files
+	return string(out)
 }
 
 // An isa is a set of instructions and registers.

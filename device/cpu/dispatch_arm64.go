@@ -1,0 +1,53 @@
+//go:build !purego
+
+package cpu
+
+import (
+	"math"
+
+	"golang.org/x/sys/cpu"
+)
+
+// pause waits for n short moments, of which an ISB is the nearest thing that
+// all processors have: YIELD does nothing on most.
+//
+//go:noescape
+func pause(n int)
+
+// native returns what this processor can run, best first. Every arm64 processor
+// has NEON; the integer products came later.
+//
+// SMMLA is left out: it wants eight columns of a row in one register, the tiles
+// have four, and putting them together costs as much as it saves.
+func native() []*impl {
+	base := impl{
+		name:        "neon",
+		mul:         mulNEON,
+		dot:         generic().dot,
+		quantize:    quantizeTail(quantizeNEON),
+		quantizeAll: quantizeWhole(largestNEON, roundNEON),
+		sumSquares:  sumTail(sumSquaresNEON),
+		scaleMul:    scaleMulTail(scaleMulNEON),
+		add:         addTail(addNEON),
+		gate:        gateTail(gateNEON),
+		rotate:      rotateTail(rotateNEON),
+		max:         maxNEON,
+		blend:       blendTail(blendNEON),
+		scale:       scaleTail(scaleNEON),
+		attention:   attentionGeneric(),
+	}
+	base.expSum, base.expSumScaled, base.absMax, base.prefetch = expSumNEON, expSumScaledNEON, absMaxNEON, prefetchNEON
+	for f := F32; f <= BF16; f++ {
+		base.dots[f] = dotsNEON[f]
+	}
+	list := []*impl{&base}
+	if cpu.ARM64.HasASIMDDP {
+		list = append([]*impl{base.with("dotprod", dotDotProd)}, list...)
+		if cpu.ARM64.HasI8MM {
+			list = append([]*impl{base.with("i8mm", dotI8MM)}, list...)
+		}
+	}
+	return list
+}
+
+func largestNEON(x []float32) uint32 { return math.Float32bits(absMaxNEON(x)) }
