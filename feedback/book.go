@@ -36,6 +36,9 @@ func New(db *store.DB, cfg Config) *Book {
 // Ready is closed when the database is open, which the first who needs it may cause.
 func (b *Book) Ready() <-chan struct{} { return b.db.Ready() }
 
+// StoreStats is what the database has done.
+func (b *Book) StoreStats() store.Stats { return b.db.Stats() }
+
 // Mend repairs the indexes after a crash has damaged a log of the database, and
 // reports how many entries it wrote or removed.
 func (b *Book) Mend(ctx context.Context) (n int, err error) {

@@ -14,6 +14,7 @@ import (
 	"weir/api"
 	"weir/engine"
 	"weir/metrics"
+	"weir/store"
 )
 
 // track counts a request that generates, until its answer is complete.
@@ -44,6 +45,25 @@ func (s *Server) scrape(c *call) {
 	}
 	c.SetContentType(metrics.ContentType)
 	c.Response.SetBodyRaw(text.Bytes())
+}
+
+// stores are the databases that metrics tell of.
+func (s *Server) stores() map[string]func() metrics.Store {
+	list := make(map[string]func() metrics.Store)
+	add := func(name string, stats func() store.Stats) {
+		list[name] = func() metrics.Store {
+			d := stats()
+			return metrics.Store{Updates: d.Updates, Commits: d.Commits, Written: d.Bytes, Syncing: d.Syncing.Seconds(), Failures: d.Failures, Damaged: d.Corrupt,
+				Waiting: d.Waiting, Size: d.LSM + d.ValueLog}
+		}
+	}
+	if b := s.cfg.Feedback; b != nil {
+		add("feedback", b.StoreStats)
+	}
+	if a := s.cfg.Trajectories.Archive; a != nil {
+		add("trajectories", a.Stats)
+	}
+	return list
 }
 
 // serverInfo answers GET /server_info, for developers. The keys are the

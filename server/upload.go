@@ -60,6 +60,9 @@ func (s *Server) logTrajectories(c *call, model string) {
 		s.refuse(c, err)
 		return
 	}
+	if !receipt.Duplicate {
+		s.counts.Logged(receipt.Trajectories, receipt.Bytes)
+	}
 	d := appendReceipt(nil, model, &receipt)
 	c.found(append(strconv.AppendBool(append(d, `,"duplicate":`...), receipt.Duplicate), '}'))
 }

@@ -19,7 +19,6 @@ import (
 	"weir/device/cpu"
 	"weir/model"
 	"weir/models"
-	"weir/weights"
 )
 
 // benchEngine measures the device under the engine, with steps of its own.
@@ -70,7 +69,7 @@ func benchEngine(ctx context.Context, args []string, env func(string) string, ou
 		cache = "bfloat16"
 	}
 	dc := cpu.Default()
-	dc.Threads, dc.Pin, dc.WeightType, dc.KVType, dc.Impl = *threads, *pin, formats[*dtype].compute, kvTypes[cache], *tier
+	dc.Threads, dc.Pin, dc.WeightType, dc.KVType, dc.Impl = *threads, *pin, formats[*dtype], cacheFormats[cache], *tier
 	if f, ok := quantizations[*quantization]; ok {
 		dc.WeightType = f
 	}
@@ -92,7 +91,11 @@ func benchEngine(ctx context.Context, args []string, env func(string) string, ou
 	if c.MaxKV = int64(kvMemory); c.MaxKV == 0 && available > 0 {
 		c.MaxKV = max(1, available-packed-int64(c.Memory)-1<<30) // beside activations and all else
 	}
-	opt, _, err := c.Options(&network.Config, bytesPerToken(&network.Config, dc.KVType))
+	perToken, err := cacheBytes(&network.Config, dc.KVType)
+	if err != nil {
+		return usageError{err}
+	}
+	opt, _, err := c.Options(&network.Config, float64(perToken))
 	if err != nil {
 		return usageError{err}
 	}
@@ -139,20 +142,6 @@ func benchEngine(ctx context.Context, args []string, env func(string) string, ou
 	r.Weights, r.Processor = weightsName(*quantization, *dtype, *shape), processor()
 	r.Device = fmt.Sprintf("CPU, %s, %d threads, %s", impl, dc.Threads, runtime.Version())
 	return errors.Join(failure, r.WriteText(out), r.WriteBenchmark(out), writeFile(*file, r.WriteJSON))
-}
-
-// kvTypes are the types of keys and values by --kv-cache-dtype.
-var kvTypes = map[string]cpu.Format{"float32": cpu.F32, "float16": cpu.F16, "bfloat16": cpu.BF16, "int8": cpu.Int8}
-
-// bytesPerToken is what a position's keys and values take, about; the device
-// tells exactly when it has planned.
-func bytesPerToken(c *model.Config, kv cpu.Format) float64 {
-	size := map[cpu.Format]weights.DType{cpu.F32: weights.F32, cpu.F16: weights.F16, cpu.BF16: weights.BF16, cpu.Int8: weights.I8}[kv]
-	n := float64(c.KVBytesPerToken(size))
-	if kv == cpu.Int8 {
-		n += float64(2 * 4 * c.Layers * c.KVHeads) // a scale for each head
-	}
-	return n
 }
 
 // weightsName says what weights are stored as in memory.

@@ -60,7 +60,7 @@ func bindEngine(fs *pflag.FlagSet) (o *engineOptions) {
 	o.cpu = fs.String("cpu", "", "`tier` of instructions, one of "+strings.Join(cpu.Impls(), ", ")+" here; or what to go without, as -avx2; also WEIR_CPU (default: the best there is)")
 	o.dtype = oneOf(fs, "dtype", "type of the weights in memory; auto keeps the stored one", "auto", "float32", "float16", "bfloat16")
 	o.quantization = oneOf(fs, "quantization", "weights of linear layers in blocks of 32 with a scale: 8 or 4 bits each, rounded while loading; auto keeps them as --dtype says", "auto", "q8", "q4")
-	o.kvDtype = oneOf(fs, "kv-cache-dtype", "type of keys and values; auto is bfloat16", "auto", "float32", "float16", "bfloat16")
+	o.kvDtype = oneOf(fs, "kv-cache-dtype", "type of keys and values; auto is bfloat16, int8 is 8 bits with a scale per head and position, in half the memory", "auto", "float32", "float16", "bfloat16", "int8")
 	fs.Var(&o.kvMemory, "kv-cache-memory", "memory for keys and values, such as 4GiB (default: a quarter of the memory there is, but no more than max-num-seqs full sequences need)")
 	o.blockSize = fs.Int("block-size", 16, "`tokens` in a KV block, a multiple of 16")
 	o.maxSeqs = fs.Int("max-num-seqs", 256, "most `sequences` that run at a time")

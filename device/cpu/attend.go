@@ -344,6 +344,9 @@ func (j *attendJob) load(sc *attendScratch, s *span, head int) {
 		copy(q, j.q.row(i)[(head*j.group+g)*n:][:n])
 		clear(q[n:])
 		scale := j.scale
+		if j.dots.pairs {
+			j.d.impl.toPairs(q, q)
+		}
 		if j.d.cache.format == Int8 {
 			most := j.d.impl.absMax(q)
 			inv, unit := inverse(most, j.limit)
@@ -461,6 +464,9 @@ func (j *attendJob) compute(sc *attendScratch, s *span, head, p, r0, m int, out 
 		out.top[r] = top
 		if c.format != Int8 {
 			out.weight[r] = im.expSum(x, top, scale.hi, scale.lo)
+			if k.pairs {
+				im.toPairs(x, x)
+			}
 			continue
 		}
 		sum, most := im.expSumScaled(x, top, scale.hi, scale.lo, scales, offs)

@@ -1,8 +1,9 @@
 package cpu
 
 // attention is an impl's kernels for attention. Numbers of the cache are
-// multiplied with rows in the form that their format wants: float32, one word
-// per column, or for Int8 16-bit integers, two columns per word (toInt16).
+// multiplied with rows in the form that the kernels want: float32, one word per
+// column, for Int8 16-bit integers, two columns per word (toInt16), or bfloat16,
+// two columns per word (toPairs).
 type attention struct {
 	// dots are the products, by format.
 	dots [Int8 + 1]dotKernels
@@ -24,6 +25,9 @@ type attention struct {
 	// stores them as 16 bits each, in every four of them the middle two swapped:
 	// the order in which dots take them. dst may be x; len(x) is a multiple of 16.
 	toInt16 func(dst, x []float32, inv float32)
+	// toPairs rounds x[i] to bfloat16, two to a word. dst may be x; len(x) is a
+	// multiple of 16. It is nil where no kernels want it.
+	toPairs func(dst, x []float32)
 	// prefetch asks for n > 0 bytes from kv[at[u]] on, for all u. They may be
 	// anywhere.
 	prefetch func(kv []byte, at []int, n int)
@@ -35,6 +39,7 @@ type attention struct {
 //
 // In the loops, f(t, k, j) is row j of tile t at column k.
 type dotKernels struct {
+	pairs bool  // rows are as toPairs leaves them
 	tiles []int // [m] how many tiles scores and values take at once
 
 	// scores[m] is m rows of x by len(offs) tiles, a positive multiple of

@@ -12,6 +12,7 @@ import (
 // numbers in it.
 type dotCase struct {
 	f      Format
+	pairs  bool
 	kv     []byte
 	x      []float32   // rows as the kernels take them
 	ldx    int         // their distance
@@ -29,25 +30,33 @@ func (c *dotCase) form(rnd *rand.Rand, r, n int) {
 	for i := range row {
 		row[i] = mark
 	}
-	c.rows[r] = make([]float64, n)
+	v := make([]float64, (n+3)&^3)
 	for i := range n {
-		if c.f != Int8 {
-			row[i] = float32(rnd.NormFloat64())
-			c.rows[r][i] = float64(row[i])
-			continue
-		}
-		c.rows[r][i] = float64(rnd.IntN(2*math.MaxInt16+1) - math.MaxInt16)
-		if rnd.IntN(3) == 0 { // the ends, where sums are greatest
-			c.rows[r][i] = math.Copysign(math.MaxInt16, c.rows[r][i])
+		switch {
+		case c.pairs:
+			v[i] = float64(rounded(BF16, float32(rnd.NormFloat64())))
+		case c.f != Int8:
+			v[i] = float64(float32(rnd.NormFloat64()))
+		case rnd.IntN(3) == 0: // the ends, where sums are greatest
+			v[i] = float64(rnd.IntN(2)*2-1) * math.MaxInt16
+		default:
+			v[i] = float64(rnd.IntN(2*math.MaxInt16+1) - math.MaxInt16)
 		}
 	}
-	if c.f == Int8 {
-		q := append(append([]float64(nil), c.rows[r]...), 0, 0, 0)
+	c.rows[r] = v[:n]
+	word := func(lo, hi uint16) float32 { return math.Float32frombits(uint32(lo) | uint32(hi)<<16) }
+	switch {
+	case c.pairs:
+		for i := 0; i < n; i += 2 {
+			row[i/2] = word(toBF16(float32(v[i])), toBF16(float32(v[i+1])))
+		}
+	case c.f == Int8:
 		for i := 0; i < n; i += 4 {
-			word := func(a, b float64) float32 {
-				return math.Float32frombits(uint32(uint16(int16(a))) | uint32(uint16(int16(b)))<<16)
-			}
-			row[i/2], row[i/2+1] = word(q[i], q[i+2]), word(q[i+1], q[i+3])
+			row[i/2], row[i/2+1] = word(uint16(int16(v[i])), uint16(int16(v[i+2]))), word(uint16(int16(v[i+1])), uint16(int16(v[i+3])))
+		}
+	default:
+		for i, v := range v[:n] {
+			row[i] = float32(v)
 		}
 	}
 }
@@ -74,17 +83,17 @@ func (c *dotCase) put(tile []byte, k, j int, v float32) {
 
 // scoresCase has tiles of k columns, a multiple of 4, at random places. If
 // guarded, the last of them ends where unreadable memory begins.
-func scoresCase(t testing.TB, rnd *rand.Rand, f Format, rows, tiles, k int, guarded bool) *dotCase {
+func scoresCase(t testing.TB, rnd *rand.Rand, d *dotKernels, f Format, rows, tiles, k int, guarded bool) *dotCase {
 	scales := 0
 	if f == Int8 {
 		scales = rowsPerTile * 4
 	}
 	size := f.tileBytes(k) + scales
-	c := &dotCase{f: f, ldx: k + 5, offs: make([]int, tiles), rows: make([][]float64, rows)}
+	c := &dotCase{f: f, pairs: d.pairs, ldx: k + 5, offs: make([]int, tiles), rows: make([][]float64, rows)}
 	c.kv, c.x = make([]byte, tiles*size), make([]float32, rows*c.ldx)
 	if guarded {
 		c.kv, c.ldx = beforeGuard(t, tiles*size), k
-		if f == Int8 {
+		if f == Int8 || d.pairs {
 			c.ldx = k / 2
 		}
 		c.x = guardedFloats(t, rows*c.ldx)
@@ -121,14 +130,14 @@ func scoresCase(t testing.TB, rnd *rand.Rand, f Format, rows, tiles, k int, guar
 
 // valuesCase has tiles of units of 16 columns, the first n of which count; what
 // lies behind them is marked.
-func valuesCase(t testing.TB, rnd *rand.Rand, f Format, rows, tiles, n int, guarded bool) *dotCase {
+func valuesCase(t testing.TB, rnd *rand.Rand, d *dotKernels, f Format, rows, tiles, n int, guarded bool) *dotCase {
 	units := (n + rowsPerTile - 1) / rowsPerTile
 	size := f.tileBytes(rowsPerTile)
-	c := &dotCase{f: f, ldx: n + 5, offs: make([]int, units), ahead: make([]int, units), rows: make([][]float64, rows)}
+	c := &dotCase{f: f, pairs: d.pairs, ldx: n + 5, offs: make([]int, units), ahead: make([]int, units), rows: make([][]float64, rows)}
 	c.kv, c.x = make([]byte, units*tiles*size), make([]float32, rows*c.ldx)
 	if guarded {
 		c.kv, c.ldx = beforeGuard(t, units*tiles*size), n
-		if f == Int8 {
+		if f == Int8 || d.pairs {
 			c.ldx = (n + 3) / 4 * 2
 		}
 		c.x = guardedFloats(t, rows*c.ldx)
@@ -227,7 +236,7 @@ func (c *dotCase) check(t *testing.T, got float32, r, tile, j, n int, format str
 
 func testScores(t *testing.T, rnd *rand.Rand, d *dotKernels, f Format, k int) {
 	const tiles = 8
-	c := scoresCase(t, rnd, f, d.rows(), tiles, k, false)
+	c := scoresCase(t, rnd, d, f, d.rows(), tiles, k, false)
 	var alone [][]float32
 	for r := range d.rows() {
 		y := runDots(t, 1, tiles*rowsPerTile, func(y []float32, ldy int) {
@@ -252,7 +261,7 @@ func testScores(t *testing.T, rnd *rand.Rand, d *dotKernels, f Format, k int) {
 
 func testValues(t *testing.T, rnd *rand.Rand, d *dotKernels, f Format, n int) {
 	const tiles = 4
-	c := valuesCase(t, rnd, f, d.rows(), tiles, n, false)
+	c := valuesCase(t, rnd, d, f, d.rows(), tiles, n, false)
 	size := f.tileBytes(rowsPerTile)
 	// In a case of no positions there is nothing to point into.
 	from := func(tile int) []byte { return c.kv[min(tile*size, len(c.kv)):] }
@@ -310,13 +319,13 @@ func TestDotsAtPageEnd(t *testing.T) {
 			for m := 1; m <= d.rows(); m++ {
 				tiles := d.tiles[m]
 				for _, k := range []int{4, 16, 20, 64} {
-					c := scoresCase(t, rnd, f, m, tiles, k, true)
+					c := scoresCase(t, rnd, d, f, m, tiles, k, true)
 					d.scores[m](c.kv, c.offs, 0, k, c.x, c.ldx, guardedFloats(t, m*tiles*rowsPerTile), tiles*rowsPerTile)
 				}
 				for _, n := range []int{1, 2, 3, 4, 15, 16, 17, 33} {
-					c := valuesCase(t, rnd, f, m, tiles, n, true)
+					c := valuesCase(t, rnd, d, f, m, tiles, n, true)
 					d.values[m](c.kv, c.offs, c.ahead, n, c.x, c.ldx, guardedFloats(t, m*tiles*rowsPerTile), tiles*rowsPerTile)
-					c = valuesCase(t, rnd, f, m, 1, n, true)
+					c = valuesCase(t, rnd, d, f, m, 1, n, true)
 					d.value[m](c.kv, c.offs, c.ahead, n, c.x, c.ldx, guardedFloats(t, m*rowsPerTile), rowsPerTile)
 				}
 			}

@@ -22,8 +22,9 @@ type Config struct {
 	// bound, the goroutine that opens the Device is locked to it until Close.
 	Pin string
 	// WeightType is what matrices are stored as in memory. Auto keeps what the
-	// checkpoint has; anything narrower rounds to nearest even. With Q8 and Q4 the
-	// rows that are multiplied are rounded too, to int8 in blocks of 32.
+	// checkpoint has; anything narrower rounds to nearest even. With Q8, Q4
+	// and W8A8 the rows that are multiplied are rounded too, to int8, in blocks of
+	// 32 or as a whole.
 	WeightType Format
 	// KVType is what keys and values are stored as: F32, F16, BF16 or Int8.
 	KVType Format
@@ -54,7 +55,7 @@ func (c Config) Validate() error {
 	if c.Threads < 0 || c.Threads > maxThreads {
 		return fmt.Errorf("%w: threads %d is not in [0, %d]", ErrConfig, c.Threads, maxThreads)
 	}
-	if c.WeightType > Q4 || c.WeightType == Int8 {
+	if c.WeightType > W8A8 || c.WeightType == Int8 {
 		return fmt.Errorf("%w: weights cannot be stored as %s", ErrConfig, c.WeightType)
 	}
 	if c.KVType == Auto || c.KVType > Int8 {

@@ -171,7 +171,7 @@ func TestNoAllocation(t *testing.T) {
 	}
 	rnd := newRand(6)
 	n := newNet(rnd, weights.BF16, 32)
-	for _, weight := range []Format{Auto, Q8, Q4} {
+	for _, weight := range []Format{Auto, Q8, Q4, W8A8} {
 		for i, threads := range []int{1, 2, 2} {
 			for _, chunk := range []int{1, 400} {
 				r := newRunner(t, n, Config{Threads: threads, WeightType: weight, KVType: []Format{BF16, BF16, Int8}[i]}, testSpec)
@@ -293,18 +293,21 @@ func TestLoadErrors(t *testing.T) {
 // TestMemory: what is reported is what the sizes say.
 func TestMemory(t *testing.T) {
 	n := newNet(newRand(9), weights.BF16, 32)
+	for kv, want := range map[Format]int64{F32: 4 * 32, F16: 2 * 32, BF16: 2 * 32, Int8: 32 + 4} {
+		r := newRunner(t, n, Config{Threads: 2, KVType: kv}, testSpec)
+		token, err := KVBytesPerToken(kv, n.shape(testSpec))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want *= int64(2 * n.layers * n.kvHeads); token != want {
+			t.Errorf("%s: a token has %d bytes, not %d", kv, token, want)
+		}
+		if got := r.Memory().KV; got != token*int64(testSpec.BlockTokens*testSpec.NumBlocks) {
+			t.Errorf("%s: KV %d bytes for %d blocks of %d tokens of %d", kv, got, testSpec.NumBlocks, testSpec.BlockTokens, token)
+		}
+	}
 	r := newRunner(t, n, Config{Threads: 2, KVType: BF16}, testSpec)
-	block, err := r.BlockBytes(n.shape(testSpec))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := 2 * 2 * n.layers * n.kvHeads * n.headDim * testSpec.BlockTokens; block != want {
-		t.Errorf("a block has %d bytes, not %d", block, want)
-	}
 	m := r.Memory()
-	if m.KV != int64(block*testSpec.NumBlocks) {
-		t.Errorf("KV %d bytes for %d blocks of %d", m.KV, testSpec.NumBlocks, block)
-	}
 	if m.Weights < int64(len(n.head.Data)) || m.Activations < 4*700*50*2 || m.Scratch <= 0 {
 		t.Errorf("%+v", m)
 	}

@@ -1124,6 +1124,186 @@ func valuesVNNIx12t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx
 //go:noescape
 func valuesVNNIx12t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
+// scoresPairsx1AVX512 is dotKernels.scores of Pairs for 1 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresPairsx1AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx1t4AVX512 is dotKernels.values of Pairs for 1 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesPairsx1t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx1t1AVX512 is dotKernels.values of Pairs for 1 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx1t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx2AVX512 is dotKernels.scores of Pairs for 2 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresPairsx2AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx2t4AVX512 is dotKernels.values of Pairs for 2 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesPairsx2t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx2t1AVX512 is dotKernels.values of Pairs for 2 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx2t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx3AVX512 is dotKernels.scores of Pairs for 3 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresPairsx3AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx3t4AVX512 is dotKernels.values of Pairs for 3 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesPairsx3t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx3t1AVX512 is dotKernels.values of Pairs for 3 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx3t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx4AVX512 is dotKernels.scores of Pairs for 4 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresPairsx4AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx4t4AVX512 is dotKernels.values of Pairs for 4 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesPairsx4t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx4t1AVX512 is dotKernels.values of Pairs for 4 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx4t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx5AVX512 is dotKernels.scores of Pairs for 5 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresPairsx5AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx5t4AVX512 is dotKernels.values of Pairs for 5 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesPairsx5t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx5t1AVX512 is dotKernels.values of Pairs for 5 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx5t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx6AVX512 is dotKernels.scores of Pairs for 6 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresPairsx6AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx6t4AVX512 is dotKernels.values of Pairs for 6 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesPairsx6t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx6t1AVX512 is dotKernels.values of Pairs for 6 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx6t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx7AVX512 is dotKernels.scores of Pairs for 7 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresPairsx7AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx7t2AVX512 is dotKernels.values of Pairs for 7 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesPairsx7t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx7t1AVX512 is dotKernels.values of Pairs for 7 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx7t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx8AVX512 is dotKernels.scores of Pairs for 8 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresPairsx8AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx8t2AVX512 is dotKernels.values of Pairs for 8 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesPairsx8t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx8t1AVX512 is dotKernels.values of Pairs for 8 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx8t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx9AVX512 is dotKernels.scores of Pairs for 9 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresPairsx9AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx9t2AVX512 is dotKernels.values of Pairs for 9 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesPairsx9t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx9t1AVX512 is dotKernels.values of Pairs for 9 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx9t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx10AVX512 is dotKernels.scores of Pairs for 10 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresPairsx10AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx10t2AVX512 is dotKernels.values of Pairs for 10 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesPairsx10t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx10t1AVX512 is dotKernels.values of Pairs for 10 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx10t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx11AVX512 is dotKernels.scores of Pairs for 11 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresPairsx11AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx11t2AVX512 is dotKernels.values of Pairs for 11 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesPairsx11t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx11t1AVX512 is dotKernels.values of Pairs for 11 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx11t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx12AVX512 is dotKernels.scores of Pairs for 12 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresPairsx12AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx12t2AVX512 is dotKernels.values of Pairs for 12 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesPairsx12t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx12t1AVX512 is dotKernels.values of Pairs for 12 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx12t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
 // expSumAVX512 is impl.expSum.
 //
 //go:noescape
@@ -1143,6 +1323,11 @@ func absMaxAVX512(x []float32) float32
 //
 //go:noescape
 func toInt16AVX512(dst, x []float32, inv float32)
+
+// toPairsAVX512 is attention.toPairs, len(x) a multiple of 16.
+//
+//go:noescape
+func toPairsAVX512(dst, x []float32)
 
 // prefetchAVX512 is impl.prefetch.
 //
@@ -1269,6 +1454,66 @@ func dotQ4x11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y
 //go:noescape
 func dotQ4x12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotW8A8x1AVX512VNNI is impl.dot for tiles of W8A8 and 1 rows of x.
+//
+//go:noescape
+func dotW8A8x1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x2AVX512VNNI is impl.dot for tiles of W8A8 and 2 rows of x.
+//
+//go:noescape
+func dotW8A8x2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x3AVX512VNNI is impl.dot for tiles of W8A8 and 3 rows of x.
+//
+//go:noescape
+func dotW8A8x3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x4AVX512VNNI is impl.dot for tiles of W8A8 and 4 rows of x.
+//
+//go:noescape
+func dotW8A8x4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x5AVX512VNNI is impl.dot for tiles of W8A8 and 5 rows of x.
+//
+//go:noescape
+func dotW8A8x5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x6AVX512VNNI is impl.dot for tiles of W8A8 and 6 rows of x.
+//
+//go:noescape
+func dotW8A8x6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x7AVX512VNNI is impl.dot for tiles of W8A8 and 7 rows of x.
+//
+//go:noescape
+func dotW8A8x7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x8AVX512VNNI is impl.dot for tiles of W8A8 and 8 rows of x.
+//
+//go:noescape
+func dotW8A8x8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x9AVX512VNNI is impl.dot for tiles of W8A8 and 9 rows of x.
+//
+//go:noescape
+func dotW8A8x9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x10AVX512VNNI is impl.dot for tiles of W8A8 and 10 rows of x.
+//
+//go:noescape
+func dotW8A8x10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x11AVX512VNNI is impl.dot for tiles of W8A8 and 11 rows of x.
+//
+//go:noescape
+func dotW8A8x11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x12AVX512VNNI is impl.dot for tiles of W8A8 and 12 rows of x.
+//
+//go:noescape
+func dotW8A8x12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // dotQ8x1AVX512 is impl.dot for tiles of Q8 and 1 rows of x.
 //
 //go:noescape
@@ -1389,10 +1634,80 @@ func dotQ4x11AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []f
 //go:noescape
 func dotQ4x12AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotW8A8x1AVX512 is impl.dot for tiles of W8A8 and 1 rows of x.
+//
+//go:noescape
+func dotW8A8x1AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x2AVX512 is impl.dot for tiles of W8A8 and 2 rows of x.
+//
+//go:noescape
+func dotW8A8x2AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x3AVX512 is impl.dot for tiles of W8A8 and 3 rows of x.
+//
+//go:noescape
+func dotW8A8x3AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x4AVX512 is impl.dot for tiles of W8A8 and 4 rows of x.
+//
+//go:noescape
+func dotW8A8x4AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x5AVX512 is impl.dot for tiles of W8A8 and 5 rows of x.
+//
+//go:noescape
+func dotW8A8x5AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x6AVX512 is impl.dot for tiles of W8A8 and 6 rows of x.
+//
+//go:noescape
+func dotW8A8x6AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x7AVX512 is impl.dot for tiles of W8A8 and 7 rows of x.
+//
+//go:noescape
+func dotW8A8x7AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x8AVX512 is impl.dot for tiles of W8A8 and 8 rows of x.
+//
+//go:noescape
+func dotW8A8x8AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x9AVX512 is impl.dot for tiles of W8A8 and 9 rows of x.
+//
+//go:noescape
+func dotW8A8x9AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x10AVX512 is impl.dot for tiles of W8A8 and 10 rows of x.
+//
+//go:noescape
+func dotW8A8x10AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x11AVX512 is impl.dot for tiles of W8A8 and 11 rows of x.
+//
+//go:noescape
+func dotW8A8x11AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x12AVX512 is impl.dot for tiles of W8A8 and 12 rows of x.
+//
+//go:noescape
+func dotW8A8x12AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // quantizeAVX512 is impl.quantize for whole groups.
 //
 //go:noescape
 func quantizeAVX512(dst []byte, x []float32)
+
+// largestAVX512 is the greatest magnitude's bits, of a multiple of 64 numbers.
+//
+//go:noescape
+func largestAVX512(x []float32) uint32
+
+// roundAVX512 is x * inverse as int8, of a multiple of 64 numbers, and their sum.
+//
+//go:noescape
+func roundAVX512(dst []byte, x []float32, inverse float32) int32
 
 // mulF32x1AVX2 is impl.mul for tiles of F32 and 1 rows of x.
 //
@@ -1794,6 +2109,31 @@ func dotQ4x4AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []f
 //go:noescape
 func dotQ4x5AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotW8A8x1AVXVNNI is impl.dot for tiles of W8A8 and 1 rows of x.
+//
+//go:noescape
+func dotW8A8x1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x2AVXVNNI is impl.dot for tiles of W8A8 and 2 rows of x.
+//
+//go:noescape
+func dotW8A8x2AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x3AVXVNNI is impl.dot for tiles of W8A8 and 3 rows of x.
+//
+//go:noescape
+func dotW8A8x3AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x4AVXVNNI is impl.dot for tiles of W8A8 and 4 rows of x.
+//
+//go:noescape
+func dotW8A8x4AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x5AVXVNNI is impl.dot for tiles of W8A8 and 5 rows of x.
+//
+//go:noescape
+func dotW8A8x5AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // dotQ8x1AVX2 is impl.dot for tiles of Q8 and 1 rows of x.
 //
 //go:noescape
@@ -1834,10 +2174,40 @@ func dotQ4x3AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []floa
 //go:noescape
 func dotQ4x4AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotW8A8x1AVX2 is impl.dot for tiles of W8A8 and 1 rows of x.
+//
+//go:noescape
+func dotW8A8x1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x2AVX2 is impl.dot for tiles of W8A8 and 2 rows of x.
+//
+//go:noescape
+func dotW8A8x2AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x3AVX2 is impl.dot for tiles of W8A8 and 3 rows of x.
+//
+//go:noescape
+func dotW8A8x3AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x4AVX2 is impl.dot for tiles of W8A8 and 4 rows of x.
+//
+//go:noescape
+func dotW8A8x4AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // quantizeAVX2 is impl.quantize for whole groups.
 //
 //go:noescape
 func quantizeAVX2(dst []byte, x []float32)
+
+// largestAVX2 is the greatest magnitude's bits, of a multiple of 64 numbers.
+//
+//go:noescape
+func largestAVX2(x []float32) uint32
+
+// roundAVX2 is x * inverse as int8, of a multiple of 64 numbers, and their sum.
+//
+//go:noescape
+func roundAVX2(dst []byte, x []float32, inverse float32) int32
 
 var mulAVX512 = [BF16 + 1][]mulFunc{
 	F32:  {nil, mulF32x1AVX512, mulF32x2AVX512, mulF32x3AVX512, mulF32x4AVX512, mulF32x5AVX512, mulF32x6AVX512, mulF32x7AVX512, mulF32x8AVX512, mulF32x9AVX512, mulF32x10AVX512, mulF32x11AVX512, mulF32x12AVX512},
@@ -1880,6 +2250,14 @@ var dotsVNNIAVX512 = dotKernels{
 	value:  []valuesFunc{nil, valuesVNNIx1t1AVX512, valuesVNNIx2t1AVX512, valuesVNNIx3t1AVX512, valuesVNNIx4t1AVX512, valuesVNNIx5t1AVX512, valuesVNNIx6t1AVX512, valuesVNNIx7t1AVX512, valuesVNNIx8t1AVX512, valuesVNNIx9t1AVX512, valuesVNNIx10t1AVX512, valuesVNNIx11t1AVX512, valuesVNNIx12t1AVX512},
 }
 
+var dotsPairsAVX512 = dotKernels{
+	pairs:  true,
+	tiles:  []int{0, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2},
+	scores: []scoresFunc{nil, scoresPairsx1AVX512, scoresPairsx2AVX512, scoresPairsx3AVX512, scoresPairsx4AVX512, scoresPairsx5AVX512, scoresPairsx6AVX512, scoresPairsx7AVX512, scoresPairsx8AVX512, scoresPairsx9AVX512, scoresPairsx10AVX512, scoresPairsx11AVX512, scoresPairsx12AVX512},
+	values: []valuesFunc{nil, valuesPairsx1t4AVX512, valuesPairsx2t4AVX512, valuesPairsx3t4AVX512, valuesPairsx4t4AVX512, valuesPairsx5t4AVX512, valuesPairsx6t4AVX512, valuesPairsx7t2AVX512, valuesPairsx8t2AVX512, valuesPairsx9t2AVX512, valuesPairsx10t2AVX512, valuesPairsx11t2AVX512, valuesPairsx12t2AVX512},
+	value:  []valuesFunc{nil, valuesPairsx1t1AVX512, valuesPairsx2t1AVX512, valuesPairsx3t1AVX512, valuesPairsx4t1AVX512, valuesPairsx5t1AVX512, valuesPairsx6t1AVX512, valuesPairsx7t1AVX512, valuesPairsx8t1AVX512, valuesPairsx9t1AVX512, valuesPairsx10t1AVX512, valuesPairsx11t1AVX512, valuesPairsx12t1AVX512},
+}
+
 var attentionAVX512 = attention{
 	dots:         [Int8 + 1]dotKernels{F32: dotsF32AVX512, F16: dotsF16AVX512, BF16: dotsBF16AVX512, Int8: dotsInt8AVX512},
 	expSum:       expSumAVX512,
@@ -1889,14 +2267,16 @@ var attentionAVX512 = attention{
 	prefetch:     prefetchAVX512,
 }
 
-var dotAVX512VNNI = [Q4 + 1][]dotFunc{
-	Q8: {nil, dotQ8x1AVX512VNNI, dotQ8x2AVX512VNNI, dotQ8x3AVX512VNNI, dotQ8x4AVX512VNNI, dotQ8x5AVX512VNNI, dotQ8x6AVX512VNNI, dotQ8x7AVX512VNNI, dotQ8x8AVX512VNNI, dotQ8x9AVX512VNNI, dotQ8x10AVX512VNNI, dotQ8x11AVX512VNNI, dotQ8x12AVX512VNNI},
-	Q4: {nil, dotQ4x1AVX512VNNI, dotQ4x2AVX512VNNI, dotQ4x3AVX512VNNI, dotQ4x4AVX512VNNI, dotQ4x5AVX512VNNI, dotQ4x6AVX512VNNI, dotQ4x7AVX512VNNI, dotQ4x8AVX512VNNI, dotQ4x9AVX512VNNI, dotQ4x10AVX512VNNI, dotQ4x11AVX512VNNI, dotQ4x12AVX512VNNI},
+var dotAVX512VNNI = [W8A8 + 1][]dotFunc{
+	Q8:   {nil, dotQ8x1AVX512VNNI, dotQ8x2AVX512VNNI, dotQ8x3AVX512VNNI, dotQ8x4AVX512VNNI, dotQ8x5AVX512VNNI, dotQ8x6AVX512VNNI, dotQ8x7AVX512VNNI, dotQ8x8AVX512VNNI, dotQ8x9AVX512VNNI, dotQ8x10AVX512VNNI, dotQ8x11AVX512VNNI, dotQ8x12AVX512VNNI},
+	Q4:   {nil, dotQ4x1AVX512VNNI, dotQ4x2AVX512VNNI, dotQ4x3AVX512VNNI, dotQ4x4AVX512VNNI, dotQ4x5AVX512VNNI, dotQ4x6AVX512VNNI, dotQ4x7AVX512VNNI, dotQ4x8AVX512VNNI, dotQ4x9AVX512VNNI, dotQ4x10AVX512VNNI, dotQ4x11AVX512VNNI, dotQ4x12AVX512VNNI},
+	W8A8: {nil, dotW8A8x1AVX512VNNI, dotW8A8x2AVX512VNNI, dotW8A8x3AVX512VNNI, dotW8A8x4AVX512VNNI, dotW8A8x5AVX512VNNI, dotW8A8x6AVX512VNNI, dotW8A8x7AVX512VNNI, dotW8A8x8AVX512VNNI, dotW8A8x9AVX512VNNI, dotW8A8x10AVX512VNNI, dotW8A8x11AVX512VNNI, dotW8A8x12AVX512VNNI},
 }
 
-var dotAVX512 = [Q4 + 1][]dotFunc{
-	Q8: {nil, dotQ8x1AVX512, dotQ8x2AVX512, dotQ8x3AVX512, dotQ8x4AVX512, dotQ8x5AVX512, dotQ8x6AVX512, dotQ8x7AVX512, dotQ8x8AVX512, dotQ8x9AVX512, dotQ8x10AVX512, dotQ8x11AVX512, dotQ8x12AVX512},
-	Q4: {nil, dotQ4x1AVX512, dotQ4x2AVX512, dotQ4x3AVX512, dotQ4x4AVX512, dotQ4x5AVX512, dotQ4x6AVX512, dotQ4x7AVX512, dotQ4x8AVX512, dotQ4x9AVX512, dotQ4x10AVX512, dotQ4x11AVX512, dotQ4x12AVX512},
+var dotAVX512 = [W8A8 + 1][]dotFunc{
+	Q8:   {nil, dotQ8x1AVX512, dotQ8x2AVX512, dotQ8x3AVX512, dotQ8x4AVX512, dotQ8x5AVX512, dotQ8x6AVX512, dotQ8x7AVX512, dotQ8x8AVX512, dotQ8x9AVX512, dotQ8x10AVX512, dotQ8x11AVX512, dotQ8x12AVX512},
+	Q4:   {nil, dotQ4x1AVX512, dotQ4x2AVX512, dotQ4x3AVX512, dotQ4x4AVX512, dotQ4x5AVX512, dotQ4x6AVX512, dotQ4x7AVX512, dotQ4x8AVX512, dotQ4x9AVX512, dotQ4x10AVX512, dotQ4x11AVX512, dotQ4x12AVX512},
+	W8A8: {nil, dotW8A8x1AVX512, dotW8A8x2AVX512, dotW8A8x3AVX512, dotW8A8x4AVX512, dotW8A8x5AVX512, dotW8A8x6AVX512, dotW8A8x7AVX512, dotW8A8x8AVX512, dotW8A8x9AVX512, dotW8A8x10AVX512, dotW8A8x11AVX512, dotW8A8x12AVX512},
 }
 
 var mulAVX2 = [BF16 + 1][]mulFunc{
@@ -1942,12 +2322,14 @@ var attentionAVX2 = attention{
 	prefetch:     prefetchAVX2,
 }
 
-var dotAVXVNNI = [Q4 + 1][]dotFunc{
-	Q8: {nil, dotQ8x1AVXVNNI, dotQ8x2AVXVNNI, dotQ8x3AVXVNNI, dotQ8x4AVXVNNI, dotQ8x5AVXVNNI},
-	Q4: {nil, dotQ4x1AVXVNNI, dotQ4x2AVXVNNI, dotQ4x3AVXVNNI, dotQ4x4AVXVNNI, dotQ4x5AVXVNNI},
+var dotAVXVNNI = [W8A8 + 1][]dotFunc{
+	Q8:   {nil, dotQ8x1AVXVNNI, dotQ8x2AVXVNNI, dotQ8x3AVXVNNI, dotQ8x4AVXVNNI, dotQ8x5AVXVNNI},
+	Q4:   {nil, dotQ4x1AVXVNNI, dotQ4x2AVXVNNI, dotQ4x3AVXVNNI, dotQ4x4AVXVNNI, dotQ4x5AVXVNNI},
+	W8A8: {nil, dotW8A8x1AVXVNNI, dotW8A8x2AVXVNNI, dotW8A8x3AVXVNNI, dotW8A8x4AVXVNNI, dotW8A8x5AVXVNNI},
 }
 
-var dotAVX2 = [Q4 + 1][]dotFunc{
-	Q8: {nil, dotQ8x1AVX2, dotQ8x2AVX2, dotQ8x3AVX2, dotQ8x4AVX2},
-	Q4: {nil, dotQ4x1AVX2, dotQ4x2AVX2, dotQ4x3AVX2, dotQ4x4AVX2},
+var dotAVX2 = [W8A8 + 1][]dotFunc{
+	Q8:   {nil, dotQ8x1AVX2, dotQ8x2AVX2, dotQ8x3AVX2, dotQ8x4AVX2},
+	Q4:   {nil, dotQ4x1AVX2, dotQ4x2AVX2, dotQ4x3AVX2, dotQ4x4AVX2},
+	W8A8: {nil, dotW8A8x1AVX2, dotW8A8x2AVX2, dotW8A8x3AVX2, dotW8A8x4AVX2},
 }

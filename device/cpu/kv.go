@@ -41,11 +41,12 @@ type cache struct {
 	block      int
 }
 
-// BlockBytes is the size of one KV block of a model of this shape: of all
-// layers, keys and values.
-func (d *Device) BlockBytes(s model.Shape) (int, error) {
-	c, err := cacheLayout(d.cfg.KVType, s)
-	return c.block, err
+// KVBytesPerToken is what a position costs in the cache of a model of this shape
+// (Layers, KVHeads, HeadDim), padding and scales included.
+func KVBytesPerToken(f Format, s model.Shape) (int64, error) {
+	s.Spec.BlockTokens = rowsPerTile
+	c, err := cacheLayout(f, s)
+	return int64(c.block / rowsPerTile), err
 }
 
 func cacheLayout(f Format, s model.Shape) (cache, error) {

@@ -112,7 +112,7 @@ func (d *Device) allocate(s model.Shape) error {
 		}
 		sc.offs, sc.ahead = make([]int, maxTilesPerCall), make([]int, maxTilesPerCall)
 	}
-	if err := d.input.allocate(&d.mem, d.cfg.WeightType, s); err != nil {
+	if err := d.input.allocate(&d.mem, d.impl, d.cfg.WeightType, s); err != nil {
 		return err
 	}
 	if err := d.attendJob.allocate(&d.mem, s); err != nil {

@@ -139,11 +139,6 @@ type placement struct {
 
 func (p *placement) nodes() int { return len(p.before) - 1 }
 
-// bound reports whether any thread is tied to processors.
-func (p *placement) bound() bool {
-	return slices.ContainsFunc(p.cpus, func(c []int) bool { return c != nil })
-}
-
 // newPlacement puts threads onto nodes; ids are the machine's, ascending.
 func newPlacement(ids []int, cpus [][]int) placement {
 	p := placement{node: make([]int, len(ids)), before: []int{0}, cpus: cpus}

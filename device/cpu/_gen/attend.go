@@ -20,6 +20,8 @@ var (
 	dotInt8 = &dotElement{"Int8", 64, 8, 2}
 	// dotVNNI is the same with the addition in one instruction.
 	dotVNNI = &dotElement{"VNNI", 64, 8, 2}
+	// dotPairs multiplies bfloat16 with bfloat16, two columns in one instruction.
+	dotPairs = &dotElement{"Pairs", 128, 8, 2}
 )
 
 func (el *dotElement) integer() bool { return el == dotInt8 || el == dotVNNI }
@@ -34,7 +36,7 @@ type dots struct {
 	w    [][]vec   // [tile][half]
 	x    vec       // one row of x, broadcast
 	sum  vec       // Int8: products before they are added
-	mask vec       // BF16: the upper half of a lane
+	mask vec       // BF16: the upper half of a lane; Pairs: the lower
 }
 
 // Registers of attention's kernels, beside bases and stride. tiles are also the
@@ -45,7 +47,7 @@ const dotAhead = "R15"
 
 func (g *gen) dotElements() []*dotElement {
 	if g.isa == avx512 {
-		return []*dotElement{dotF32, dotF16, dotBF16, dotInt8, dotVNNI}
+		return []*dotElement{dotF32, dotF16, dotBF16, dotInt8, dotVNNI, dotPairs}
 	}
 	return []*dotElement{dotF32, dotF16, dotBF16, dotInt8}
 }
@@ -87,6 +89,9 @@ func (g *gen) attention() {
 	g.expSumScaled()
 	g.absMax()
 	g.toInt16()
+	if g.isa == avx512 {
+		g.toPairs()
+	}
 	g.prefetch()
 	fmt.Fprintf(g.tables, "var attention%s = attention{\n", g.suffix)
 	fmt.Fprintf(g.tables, "dots: [Int8 + 1]dotKernels{")
@@ -103,6 +108,9 @@ func (g *gen) attention() {
 // dotTable writes the table of an element's kernels.
 func (g *gen) dotTable(el *dotElement) {
 	fmt.Fprintf(g.tables, "var dots%s%s = dotKernels{\n", el.name, g.suffix)
+	if el == dotPairs {
+		fmt.Fprintf(g.tables, "pairs: true,\n")
+	}
 	fmt.Fprintf(g.tables, "tiles: []int{0")
 	for m := 1; m <= g.dotRows(); m++ {
 		fmt.Fprintf(g.tables, ", %d", g.dotTile(m))
@@ -145,9 +153,13 @@ func (g *gen) startDots(el *dotElement, m, t, ldx int) *dots {
 	switch el {
 	case dotInt8:
 		d.sum = g.vec()
-	case dotBF16:
+	case dotBF16, dotPairs:
 		d.mask = g.vec()
-		g.op("MOVL", "$0xffff0000", temp)
+		half := "$0xffff0000"
+		if el == dotPairs {
+			half = "$0x0000ffff"
+		}
+		g.op("MOVL", half, temp)
 		if g.isa == avx512 {
 			g.op("VPBROADCASTD", temp, d.mask)
 		} else {
@@ -204,6 +216,8 @@ func (d *dots) load(mem func(off int) string, c, h int, w vec) {
 		default:
 			d.shift("VPSLLD", 16, src, w)
 		}
+	case dotPairs:
+		d.op("VMOVDQU32", mem(c*line), w)
 	default: // bytes 0 and 2 of each lane, then 1 and 3, as 16 bits
 		if c == 0 {
 			d.shift("VPSLLW", 8, mem(h*32), w)
@@ -231,6 +245,11 @@ func (d *dots) column(mem func(t, off int) string, c int) {
 			d.load(func(off int) string { return mem(t, off) }, c, h, w)
 		}
 	}
+	d.multiply(c)
+}
+
+// multiply multiplies w with step c of the rows.
+func (d *dots) multiply(c int) {
 	for m := range d.m {
 		d.op("VBROADCASTSS", d.input(m, c), d.x)
 		for t, halves := range d.w {
@@ -242,12 +261,35 @@ func (d *dots) column(mem func(t, off int) string, c int) {
 					d.op("VPADDD", d.sum, acc, acc)
 				case dotVNNI:
 					d.op("VPDPWSSD", d.x, w, acc)
+				case dotPairs:
+					d.evex(0x52, acc, d.x, w) // VDPBF16PS
 				default:
 					d.op("VFMADD231PS", d.x, w, acc)
 				}
 			}
 		}
 	}
+}
+
+// restPairs multiplies the last one to three positions. Half a pair may be
+// infinite.
+func (d *dots) restPairs(mem func(t, off int) string, n int) {
+	half := func(c int) {
+		for t := range d.w {
+			d.op("VPANDD", mem(t, c*line), d.mask, d.w[t][0])
+		}
+		d.multiply(c)
+	}
+	d.op("MOVQ", arg("n", n), temp)
+	d.op("TESTQ", "$2", temp)
+	d.op("JEQ", "one")
+	d.column(mem, 0)
+	d.op("TESTQ", "$1", temp)
+	d.op("JEQ", "store")
+	half(1)
+	d.op("JMP", "store")
+	d.label("one")
+	half(0)
 }
 
 func (d *dots) advanceX() {
@@ -382,7 +424,9 @@ func (g *gen) values(el *dotElement, m, t int) {
 	g.op("JEQ", "unit") // the rest begins a unit
 
 	g.label("rest")
-	if el.integer() { // what lies behind the last position is multiplied by zero
+	if el == dotPairs {
+		d.restPairs(mem, n)
+	} else if el.integer() { // what lies behind the last position is multiplied by zero
 		for c := range el.cols {
 			d.column(mem, c)
 		}

@@ -165,6 +165,44 @@ func (g *gen) toInt16() {
 	g.end()
 }
 
+// toPairs rounds to bfloat16.
+func (g *gen) toPairs() {
+	g.function("toPairs", "(dst, x []float32)", 48, "attention.toPairs, len(x) a multiple of 16")
+	v := g.vec()
+	g.op("MOVQ", arg("dst_base", 0), "DI")
+	g.op("MOVQ", arg("x_base", 24), "SI")
+	g.each(arg("x_len", 32), []string{"SI"}, func(_, off int) {
+		g.op("VMOVUPS", at(off, "SI"), v)
+		g.evex(0x72, v, vec{g, 0}, v) // VCVTNEPS2BF16
+		g.op("VMOVDQU", v.y(), at(0, "DI"))
+		g.op("ADDQ", "$32", "DI")
+	})
+	g.end()
+}
+
+// evex encodes an instruction of AVX512-BF16 on 512 bits, which Go's assembler
+// does not know: dst, src1, src2 as in Intel's manual. What has one source
+// only has Z0 for src1.
+func (g *gen) evex(opcode int, dst, src1, src2 vec) {
+	not := func(n, bit int) int { return n>>bit&1 ^ 1 }
+	bytes := []int{
+		0x62,
+		not(dst.n, 3)<<7 | not(src2.n, 4)<<6 | not(src2.n, 3)<<5 | not(dst.n, 4)<<4 | 2, // map 0F38
+		^src1.n&15<<3 | 4 | 2,    // W0, prefix F3
+		2<<5 | not(src1.n, 4)<<3, // 512 bits
+		opcode,
+		0xc0 | dst.n&7<<3 | src2.n&7,
+	}
+	for i, b := range bytes {
+		sep := "; "
+		if i == 0 {
+			sep = "\t"
+		}
+		g.raw("%sBYTE $0x%02x", sep, b)
+	}
+	g.raw("\n")
+}
+
 // prefetch asks for memory that nobody needs yet.
 func (g *gen) prefetch() {
 	g.function("prefetch", "(kv []byte, at []int, n int)", 56, "impl.prefetch")
