@@ -13,6 +13,9 @@
 //	products  2 operations for each weight and row, the head's for drawn rows only
 //	attention 4 operations for each head, dimension, row and position it sees
 //
+// The memory's speed is measured between repetitions too, and a row's share is that
+// of the moments beside it; the table of limits has the best of the whole run.
+//
 // The floor of a step is the longer of two times: reading these bytes at the
 // machine's speed, and doing these operations at its peak, the one for int8 if
 // the weights are quantized, the one for float32 otherwise and in attention. No

@@ -111,6 +111,7 @@ type rowJSON struct {
 	P50             float64   `json:"step_ms_p50"`
 	P99             float64   `json:"step_ms_p99"`
 	Steps           int       `json:"steps"`
+	Reads           []float64 `json:"read_limit_between_repetitions"`
 	WeightBytes     float64   `json:"weight_bytes_per_step"`
 	KVBytes         float64   `json:"kv_bytes_per_step"`
 	Products        float64   `json:"product_operations_per_step"`
@@ -179,7 +180,7 @@ func (r *Report) rowJSON(row *Row) rowJSON {
 	cost, share, n := row.PerStep(), r.Shares(row), float64(len(row.Steps))
 	return rowJSON{
 		Phase: row.Phase, Batch: row.Batch, Context: row.Context, Median: median, Rates: row.Rates,
-		P50: ms(row.Step(0.5)), P99: ms(row.Step(0.99)), Steps: len(row.Steps),
+		P50: ms(row.Step(0.5)), P99: ms(row.Step(0.99)), Steps: len(row.Steps), Reads: row.Reads,
 		WeightBytes: cost.WeightBytes, KVBytes: cost.KVBytes, Products: cost.Products, Attention: cost.Attention,
 		ReadShare: share.Read, ProductsShare: share.Products, FloorShare: share.Floor,
 		TimeProducts: row.Spent.Products.Seconds(), TimeAttention: row.Spent.Attention.Seconds(), TimeCache: row.Spent.Cache.Seconds(),

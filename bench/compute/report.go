@@ -4,8 +4,6 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	"weir/device/cpu/limits"
 )
 
 // Report is what Run measured. What stands before Limits is not Run's to know.
@@ -69,32 +67,28 @@ func (r *Row) PerStep() Cost {
 // Shares are what part of the machine's limits a row reached. A limit that was
 // not measured has a share of 0.
 type Shares struct {
-	Read     float64 // bytes per second of the memory's speed
+	Read     float64 // bytes per second of the memory's speed just before and after: the median over repetitions
 	Products float64 // operations per second in matrix products, the head's included, of the peak
-	Floor    float64 // least time of its floor
+	Floor    float64 // least time of its floor, at the memory's speed in these minutes
 }
 
 // Shares are those of the limits with as many threads as computed.
 func (r *Report) Shares(row *Row) Shares {
-	read, fma, peak := r.limit(r.Limits.Read), r.limit(r.Limits.FMA), r.limit(r.Limits.FMA)
+	var s Shares
+	if len(row.Reads) != len(row.Bytes)+1 {
+		return s
+	}
+	fma, peak := r.Limits.FMA[1].Best(), r.Limits.FMA[1].Best()
 	if r.Quantized {
-		peak = r.limit(r.Limits.Int8)
+		peak = r.Limits.Int8[1].Best()
 	}
-	share := func(part, whole float64) float64 {
-		if whole <= 0 {
-			return 0
-		}
-		return part / whole
+	shares := make([]float64, len(row.Bytes))
+	for i, b := range row.Bytes {
+		shares[i] = b / ((row.Reads[i] + row.Reads[i+1]) / 2)
 	}
-	total := row.seconds()
-	s := Shares{
-		Read:     share(row.Cost.Bytes(), total*read),
-		Products: share(row.Cost.Products, (row.Spent.Products+row.Spent.Draw).Seconds()*peak),
-	}
-	if read > 0 {
-		s.Floor = share(math.Max(row.Cost.Bytes()/read, row.Cost.Products/peak+row.Cost.Attention/fma), total)
-	}
+	s.Read = quantile(shares, 0.5)
+	s.Products = row.Cost.Products / (row.Spent.Products + row.Spent.Draw).Seconds() / peak
+	floor := math.Max(row.Cost.Bytes()/quantile(row.Reads, 0.5), row.Cost.Products/peak+row.Cost.Attention/fma)
+	s.Floor = floor / row.seconds()
 	return s
 }
-
-func (r *Report) limit(rates [2]limits.Rates) float64 { return rates[1].Best() }

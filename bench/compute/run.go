@@ -33,10 +33,16 @@ func Run(ctx context.Context, s Subject, c Config, progress func(Case)) (*Report
 	}
 	p := c.plan(s.Network, s.KVBytesPerToken)
 	r := &Report{Threads: s.Threads, Quantized: s.Quantized, WeightBytes: s.WeightBytes, KVBytesPerToken: s.KVBytesPerToken, Config: c, Skipped: p.skipped}
-	if err := r.Limits.measure(c.Memory, s.Threads); err != nil {
-		return nil, err
-	}
 	d := newDriver(s, c, p.lengths)
+	if c.Memory > 0 {
+		m, err := limits.Open(c.Memory)
+		if err != nil {
+			return nil, err
+		}
+		defer m.Close()
+		d.meter = m
+	}
+	r.Limits.measure(d.meter, s.Threads)
 	stop := litter(c.Garbage)
 	defer stop()
 	for _, x := range p.cases {
@@ -49,8 +55,8 @@ func Run(ctx context.Context, s Subject, c Config, progress func(Case)) (*Report
 		}
 		r.Rows = append(r.Rows, row)
 	}
-	// The machine's speed may have changed meanwhile.
-	return r, r.Limits.measure(c.Memory, s.Threads)
+	r.Limits.measure(d.meter, s.Threads) // the machine's speed may have changed meanwhile
+	return r, nil
 }
 
 // Limits are what the machine can do, measured before and after the rows, with
@@ -63,13 +69,9 @@ type Limits struct {
 // passes of each measurement of a limit; the best counts.
 const passes = 5
 
-func (l *Limits) measure(bytes, threads int) error {
-	if bytes == 0 {
-		return nil
-	}
-	m, err := limits.Open(bytes)
-	if err != nil {
-		return err
+func (l *Limits) measure(m *limits.Meter, threads int) {
+	if m == nil {
+		return
 	}
 	l.ReadForm, l.FMAForm, l.Int8Form = limits.Forms()
 	for i, n := range [2]int{1, threads} {
@@ -81,13 +83,14 @@ func (l *Limits) measure(bytes, threads int) error {
 		l.FMA[i] = append(l.FMA[i], limits.FMA(n, passes)...)
 		l.Int8[i] = append(l.Int8[i], limits.Int8(n, passes)...)
 	}
-	return m.Close()
 }
 
 // Row is what was measured of a case.
 type Row struct {
 	Case
 	Rates []float64       // tokens per second, of each repetition
+	Bytes []float64       // bytes per second that had to be read, of each repetition
+	Reads []float64       // bytes per second that the machine reads, before each repetition and after the last
 	Steps []time.Duration // of all repetitions, in order
 	Cost  Cost            // of all these steps
 	Spent Spent           // in all these steps
@@ -101,13 +104,21 @@ type Heap struct {
 	Paused        time.Duration
 }
 
+func (h *Heap) add(before, after *runtime.MemStats) {
+	h.Allocs += after.Mallocs - before.Mallocs
+	h.Bytes += after.TotalAlloc - before.TotalAlloc
+	h.Cycles += after.NumGC - before.NumGC
+	h.Paused += time.Duration(after.PauseTotalNs - before.PauseTotalNs)
+}
+
 // driver gives the runner steps as the engine would.
 type driver struct {
 	s       Subject
 	c       Config
 	net     *network
-	tables  [][]int32 // [sequence] blocks, scattered over the pool
-	filled  []int     // [sequence] positions in the cache
+	meter   *limits.Meter // nil: no limits are measured
+	tables  [][]int32     // [sequence] blocks, scattered over the pool
+	filled  []int         // [sequence] positions in the cache
 	batch   backend.Batch
 	draws   backend.Draws
 	out     backend.Out
@@ -144,18 +155,28 @@ func (d *driver) row(ctx context.Context, x Case) (Row, error) {
 	}
 	d.s.Stopwatch.take()
 	n := d.steps(x, false)
-	row.Rates, row.Steps = make([]float64, 0, d.c.Repeats), make([]time.Duration, 0, n*d.c.Repeats)
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
+	row.Rates, row.Bytes, row.Steps = make([]float64, 0, d.c.Repeats), make([]float64, 0, d.c.Repeats), make([]time.Duration, 0, n*d.c.Repeats)
+	d.read(&row)
 	for range d.c.Repeats {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
 		if err := d.repeat(ctx, x, &row, n); err != nil {
 			return row, err
 		}
+		runtime.ReadMemStats(&after)
+		row.Heap.add(&before, &after)
+		d.read(&row)
 	}
-	runtime.ReadMemStats(&after)
-	row.Heap = Heap{after.Mallocs - before.Mallocs, after.TotalAlloc - before.TotalAlloc, after.NumGC - before.NumGC, time.Duration(after.PauseTotalNs - before.PauseTotalNs)}
 	row.Spent = d.s.Stopwatch.take()
 	return row, nil
+}
+
+// read measures the memory's speed between repetitions: on a shared machine it
+// is another in every second.
+func (d *driver) read(row *Row) {
+	if d.meter != nil {
+		row.Reads = append(row.Reads, d.meter.Read(d.s.Threads, 1).Best())
+	}
 }
 
 // steps is how many steps a repetition has; what only warms up need not be a
@@ -173,7 +194,7 @@ func (d *driver) steps(x Case, warm bool) int {
 
 // repeat takes the first steps of a case. Its slices have room.
 func (d *driver) repeat(ctx context.Context, x Case, row *Row, steps int) error {
-	tokens := 0
+	tokens, before := 0, row.Cost.Bytes()
 	var spent time.Duration
 	for i := range steps {
 		if err := ctx.Err(); err != nil {
@@ -199,6 +220,7 @@ func (d *driver) repeat(ctx context.Context, x Case, row *Row, steps int) error 
 		row.Cost.add(d.net.cost(&d.batch))
 	}
 	row.Rates = append(row.Rates, float64(tokens)/spent.Seconds())
+	row.Bytes = append(row.Bytes, (row.Cost.Bytes()-before)/spent.Seconds())
 	return nil
 }
 

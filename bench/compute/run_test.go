@@ -71,6 +71,9 @@ func TestRun(t *testing.T) {
 		if len(row.Rates) != conf.Repeats || len(row.Steps) != steps*conf.Repeats {
 			t.Errorf("%v: %d repetitions, %d steps, want %d and %d", row.Case, len(row.Rates), len(row.Steps), conf.Repeats, steps*conf.Repeats)
 		}
+		if len(row.Reads) != conf.Repeats+1 || len(row.Bytes) != conf.Repeats {
+			t.Errorf("%v: the memory was measured %d times around %d repetitions", row.Case, len(row.Reads), conf.Repeats)
+		}
 		// The rate is that of the steps' times.
 		if row.Phase == Prefill {
 			if want := float64(tokens*conf.Repeats) / row.seconds(); quantile(row.Rates, 0) > 1.001*want || quantile(row.Rates, 1) < 0.999*want {
@@ -171,7 +174,7 @@ func TestAlloc(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := testing.AllocsPerRun(5, func() {
-			row.Rates, row.Steps = row.Rates[:0], row.Steps[:0]
+			row.Rates, row.Bytes, row.Steps = row.Rates[:0], row.Bytes[:0], row.Steps[:0]
 			if err := d.repeat(t.Context(), x, &row, d.steps(x, false)); err != nil {
 				t.Fatal(err)
 			}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"strings"
 	"time"
 
@@ -46,6 +47,7 @@ func benchEngine(ctx context.Context, args []string, env func(string) string, ou
 	fs.IntVar(&c.BlockTokens, "block-size", c.BlockTokens, "`tokens` in a KV block, a multiple of 16")
 	fs.IntVar(&c.MaxTokens, "max-num-batched-tokens", c.MaxTokens, "most `tokens` of a step: prompts are cut into as many")
 	file := fs.String("json", "", "`file` for the numbers")
+	profile := fs.String("cpuprofile", "", "`file` for a profile of the measured part, as go tool pprof reads it")
 	fs.Usage = func() {
 		fmt.Fprintf(out, "weir bench engine [flags] measures prefill and decode without a server, beside what the machine can do, measured in the same run.\n\n%s", fs.FlagUsages())
 	}
@@ -117,6 +119,17 @@ func benchEngine(ctx context.Context, args []string, env func(string) string, ou
 	memory, slots := dev.Memory(), opt.NumBlocks*opt.BlockTokens
 	s := compute.Subject{Network: &network.Config, Runner: runner, Stopwatch: watch, Quantized: *quantization != "auto",
 		WeightBytes: float64(memory.Weights), KVBytesPerToken: float64(memory.KV) / float64(slots), Threads: dc.Threads}
+	if *profile != "" {
+		f, err := os.Create(*profile)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
 	r, failure := compute.Run(ctx, s, c, func(x compute.Case) { note("%s, batch %d, context %d", x.Phase, x.Batch, x.Context) })
 	note("")
 	if ctx.Err() != nil {

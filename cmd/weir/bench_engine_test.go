@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -8,9 +9,9 @@ import (
 
 // TestBenchEngine measures the bundled model, shortly.
 func TestBenchEngine(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "engine.json")
+	file, profile := filepath.Join(t.TempDir(), "engine.json"), filepath.Join(t.TempDir(), "profile")
 	code, out, errOut := runBench("engine", "--batch", "1,2", "--context", "8,4000", "--prefill", "16", "--steps", "2", "--repeat", "2", "--threads", "1",
-		"--limits-memory", "1MiB", "--kv-cache-memory", "8MiB", "--kv-cache-dtype", "float16", "--json", file)
+		"--limits-memory", "1MiB", "--kv-cache-memory", "8MiB", "--kv-cache-dtype", "float16", "--json", file, "--cpuprofile", profile)
 	if code != 0 || errOut != "" {
 		t.Fatalf("exit %d: %s%s", code, out, errOut)
 	}
@@ -24,6 +25,9 @@ func TestBenchEngine(t *testing.T) {
 		if code, out, errOut := runBench(args...); code != 0 || errOut != "" || !strings.Contains(out, "weights "+kind[1]) || !strings.Contains(out, "\ndecode       2      20 ") {
 			t.Errorf("%q: exit %d: %s%s", kind, code, out, errOut)
 		}
+	}
+	if info, err := os.Stat(profile); err != nil || info.Size() == 0 {
+		t.Error("no profile", err)
 	}
 	v := readJSON(t, file)
 	if v["threads"] != 1.0 || len(v["rows"].([]any)) != 3 || len(v["skipped"].([]any)) != 2 {
