@@ -75,9 +75,11 @@ bench: build ## start-up and idling, micro-benchmarks of the control plane (COUN
 
 gen: ## write the generated assembly anew
 	cd device/cpu/_gen && $(GO) run . -out ..
+	cd device/cpu/limits/_gen && $(GO) run . -out ..
 
 gen-check: ## the generated assembly is what its generator writes
 	cd device/cpu/_gen && $(GO) vet . && $(GO) run . -check -out ..
+	cd device/cpu/limits/_gen && $(GO) vet . && $(GO) run . -check -out ..
 
 check: lint gen-check test ## what must pass before a commit lands
 

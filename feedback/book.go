@@ -36,6 +36,9 @@ func New(db *store.DB, cfg Config) *Book {
 // Ready is closed when the database is open, which the first who needs it may cause.
 func (b *Book) Ready() <-chan struct{} { return b.db.Ready() }
 
+// StoreStats is what the database has done.
+func (b *Book) StoreStats() store.Stats { return b.db.Stats() }
+
 // Mend repairs the indexes after a crash has damaged a log of the database, and
 // reports how many entries it wrote or removed.
 func (b *Book) Mend(ctx context.Context) (n int, err error) {
@@ -79,13 +82,17 @@ func (b *Book) Mend(ctx context.Context) (n int, err error) {
 // program, does not have yet.
 func (b *Book) Upgrade(ctx context.Context) (n int, err error) {
 	var have []byte
+	empty := true
 	err = b.db.View(func(r *store.Reader) (err error) {
+		if err := r.Scan(store.Range{Prefix: []byte{tagRow}, Keys: true}, func([]byte, []byte) bool { empty = false; return false }); err != nil {
+			return err
+		}
 		if have, err = r.Get([]byte{tagForm}); errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
 			err = nil
 		}
 		return err
 	})
-	if err != nil || string(have) == string(table.Indexes) {
+	if err != nil || empty || string(have) == string(table.Indexes) {
 		return 0, err
 	}
 	if n, err = b.Mend(ctx); err != nil {

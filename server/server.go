@@ -90,6 +90,7 @@ func New(cfg Config) (*Server, error) {
 		}
 		s.recorder = newRecorder(s)
 	}
+	s.counts.SetStores(s.stores())
 	s.SetProgress("the model is loading")
 	s.http = &fasthttp.Server{
 		Handler:      s.handle,

@@ -233,7 +233,11 @@ func TestFullDisk(t *testing.T) {
 		return d.Update(context.Background(), func(tx *Tx) error { tx.Set([]byte("c"), nil); return nil })
 	}
 	deletion := func(key string) error {
-		return d.Update(context.Background(), func(tx *Tx) error { tx.Delete([]byte(key)); return nil })
+		return d.Update(context.Background(), func(tx *Tx) error {
+			tx.Delete([]byte(key))
+			tx.Set([]byte("note of "+key), nil)
+			return nil
+		})
 	}
 	have(49)
 	if err := write(); !errors.Is(err, ErrFull) {

@@ -32,8 +32,10 @@ func benchMain(args []string, env func(string) string, out, errOut io.Writer) er
 		return benchStart(ctx, args, env, out, errOut)
 	case "serve":
 		return benchServe(ctx, args, env, out, errOut)
+	case "engine":
+		return benchEngine(ctx, args, env, out, errOut)
 	}
-	return usageError{fmt.Errorf("bench measures start or serve, not %q", what)}
+	return usageError{fmt.Errorf("bench measures start, serve or engine, not %q", what)}
 }
 
 var errInterrupted = errors.New("interrupted")

@@ -24,9 +24,15 @@ const (
 	notifyVar = "TEST_AS_WEIR_NOTIFY" // address that a server connects to, as a sign of life
 )
 
+// beforeMain is what this program does first when it is weir.
+var beforeMain func()
+
 func TestMain(m *testing.M) {
 	if os.Getenv(mainVar) == "" {
 		os.Exit(m.Run())
+	}
+	if beforeMain != nil {
+		beforeMain()
 	}
 	if addr := os.Getenv(notifyVar); addr != "" && len(os.Args) > 1 && os.Args[1] == "serve" {
 		alive, err := net.Dial("tcp", addr)
@@ -191,7 +197,7 @@ func TestBenchFlags(t *testing.T) {
 		code int
 		want string
 	}{
-		{"", 2, "start or serve"},
+		{"", 2, "start, serve or engine"},
 		{"stop", 2, `not "stop"`},
 		{"start --help", 0, "--idle"},
 		{"serve --help", 0, "--random-input-len"},

@@ -36,6 +36,11 @@ var cacheFormats = map[string]cpu.Format{"float32": cpu.F32, "float16": cpu.F16,
 // quantizations are the block formats of weights by --quantization.
 var quantizations = map[string]cpu.Format{"q8": cpu.Q8, "q4": cpu.Q4}
 
+// cacheBytes is what keys and values of a token take.
+func cacheBytes(c *model.Config, f cpu.Format) (int64, error) {
+	return cpu.KVBytesPerToken(f, model.Shape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim})
+}
+
 // newComputer plans the engine for s. progress hears how many bytes of weights
 // are loaded.
 func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOptions, progress func(done, total int64)) (*computer, error) {
@@ -64,7 +69,7 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 	if err := s.network.Check(opt); err != nil {
 		return nil, usageError{err}
 	}
-	perToken, err := cpu.KVBytesPerToken(kvType, model.Shape{Layers: cfg.Layers, KVHeads: cfg.KVHeads, HeadDim: cfg.HeadDim})
+	perToken, err := cacheBytes(cfg, kvType)
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -72,9 +77,6 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 		return nil, err
 	}
 	threads := *o.threads
-	if threads == 0 {
-		threads = runtime.GOMAXPROCS(0)
-	}
 	var open func() (backend.Backend, error)
 	if *o.device == "sim" {
 		profile, err := simProfile(*o.simProfile, s.defaults.EOS, s.defaults.Stop)
@@ -83,17 +85,31 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 		}
 		c.spec = backend.Spec{VocabSize: cfg.VocabSize, BlockTokens: opt.BlockTokens, NumBlocks: opt.NumBlocks, MaxTokens: opt.MaxTokens,
 			MaxSeqs: opt.MaxSeqs, MaxSeqTokens: opt.MaxSeqTokens, Depth: 2}
+		if threads == 0 {
+			threads = runtime.GOMAXPROCS(0)
+		}
 		c.about = "simulated device, profile " + profile.Name + ": answers are invented"
 		open = func() (backend.Backend, error) { return sim.NewPaced(c.spec, profile) }
 	} else {
 		dc := cpu.Default()
-		dc.Threads, dc.WeightType, dc.KVType, dc.Impl = threads, weightType, kvType, *o.cpu
+		dc.Threads, dc.Pin, dc.WeightType, dc.KVType, dc.Impl = threads, *o.pin, weightType, kvType, *o.cpu
 		if err := dc.Validate(); err != nil {
 			return nil, usageError{err}
 		}
-		impl := dc.Impl
-		if impl == "" {
-			impl = cpu.Impls()[0]
+		if threads = dc.ThreadCount(); *o.threads == 0 && (*o.pin == cpu.PinNodes || *o.pin == cpu.PinNone) {
+			// Threads beyond what a control group allows would be stopped in turn, and
+			// each step waits for the one that is.
+			if limit := processorLimit(); limit > 0 {
+				threads = min(threads, limit)
+			}
+		}
+		dc.Threads = threads
+		if err := enough(packedBytes(s.network, weightType), memoryAvailable(), memoryLimit()); err != nil {
+			return nil, err
+		}
+		impl, err := cpu.Tier(dc.Impl)
+		if err != nil {
+			return nil, usageError{err}
 		}
 		c.spec = backend.Spec{VocabSize: cfg.VocabSize, BlockTokens: opt.BlockTokens, NumBlocks: opt.NumBlocks, MaxTokens: opt.MaxTokens,
 			MaxSeqs: opt.MaxSeqs, MaxSeqTokens: opt.MaxSeqTokens, Depth: 1}
@@ -115,6 +131,20 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 	// preparation: they would wait for the end of a step.
 	runtime.GOMAXPROCS(threads + 1)
 	return c, nil
+}
+
+// packedBytes is about what the weights take in memory. An embedding that is not
+// the head as well stays in its file.
+func packedBytes(m *model.Model, f cpu.Format) int64 {
+	n, stored := m.Parameters(), m.WeightBytes()
+	packed := n
+	if !m.Config.TiedHead {
+		packed -= int64(m.Config.VocabSize) * int64(m.Config.Hidden)
+	}
+	if f == cpu.Auto {
+		return stored / n * packed
+	}
+	return f.MatrixBytes(packed)
 }
 
 // fingerprint names everything that decides the bits of an answer.

@@ -25,11 +25,8 @@ type victim struct {
 	t     *testing.T
 	dir   string
 	rand  *rand.Rand
-	log   *logBook
-	cmd   *exec.Cmd
-	url   string
 	begun string // when this round was
-	ended chan error
+	*process
 
 	mu       sync.Mutex
 	serial   int                // of what is sent: never twice
@@ -44,23 +41,41 @@ type victim struct {
 
 func (v *victim) start() {
 	v.t.Helper()
-	v.log = newLogBook()
-	v.cmd = exec.Command(os.Args[0], "serve", "--device", "sim", "--port", "0", "--kv-cache-memory", "64MiB", "--data-dir", v.dir, "--min-free-disk", "0", "--record-trajectories")
-	v.cmd.Env = append(os.Environ(), mainVar+"=1")
-	v.cmd.Stderr = v.log
-	if err := v.cmd.Start(); err != nil {
-		v.t.Fatal(err)
+	v.process = startProcess(v.t, nil, "--data-dir", v.dir, "--min-free-disk", "0", "--record-trajectories")
+}
+
+// process is a server in a process of its own.
+type process struct {
+	cmd   *exec.Cmd
+	url   string
+	log   *logBook
+	ended chan error
+}
+
+// startProcess starts weir serve with these arguments, after prepare has changed how.
+func startProcess(t *testing.T, prepare func(*exec.Cmd), args ...string) *process {
+	t.Helper()
+	p := &process{log: newLogBook(), ended: make(chan error, 1)}
+	p.cmd = exec.Command(os.Args[0], append([]string{"serve", "--device", "sim", "--port", "0", "--kv-cache-memory", "64MiB"}, args...)...)
+	p.cmd.Env = append(os.Environ(), mainVar+"=1")
+	p.cmd.Stderr = p.log
+	if prepare != nil {
+		prepare(p.cmd)
 	}
-	v.ended = make(chan error, 1)
-	go func() { v.ended <- v.cmd.Wait() }()
-	v.url = v.log.find(v.t, `url=(\S+)`, v.ended)
-	v.log.find(v.t, `msg=ready`, v.ended)
+	if err := p.cmd.Start(); err != nil {
+		t.Skip("the system does not start it: ", err)
+	}
+	go func() { p.ended <- p.cmd.Wait() }()
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
+	p.url = p.log.find(t, `url=(\S+)`, p.ended)
+	p.log.find(t, `msg=ready`, p.ended)
+	return p
 }
 
 // kill is kill -9.
-func (v *victim) kill() {
-	_ = v.cmd.Process.Kill()
-	<-v.ended
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.ended
 }
 
 func (v *victim) next() int {

@@ -65,7 +65,24 @@ func Open(cfg Config) (*Device, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	d := &Device{cfg: cfg, impl: find(cfg.Impl), team: newWorkers(cfg.threads())}
+	place, err := machine().place(cfg.Threads, cfg.Pin)
+	if err != nil {
+		return nil, err
+	}
+	return open(cfg, place)
+}
+
+// open is Open with the threads where place says.
+func open(cfg Config, place placement) (*Device, error) {
+	im, err := choose(cfg.Impl)
+	if err != nil {
+		return nil, err
+	}
+	team, err := newWorkers(place)
+	if err != nil {
+		return nil, err
+	}
+	d := &Device{cfg: cfg, impl: im, team: team}
 	d.mem.huge, d.rom.huge = cfg.HugePages, cfg.HugePages
 	d.rowsJob.d, d.inputJob.d, d.mulJob.d, d.attendJob.d, d.pickJob.d = d, d, d, d, d
 	return d, nil

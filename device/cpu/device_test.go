@@ -171,7 +171,7 @@ func TestNoAllocation(t *testing.T) {
 	}
 	rnd := newRand(6)
 	n := newNet(rnd, weights.BF16, 32)
-	for _, weight := range []Format{Auto, Q8, Q4} {
+	for _, weight := range []Format{Auto, Q8, Q4, W8A8} {
 		for i, threads := range []int{1, 2, 2} {
 			for _, chunk := range []int{1, 400} {
 				r := newRunner(t, n, Config{Threads: threads, WeightType: weight, KVType: []Format{BF16, BF16, Int8}[i]}, testSpec)

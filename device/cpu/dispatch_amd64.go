@@ -24,19 +24,21 @@ func native() []*impl {
 	x := &cpu.X86
 	if x.HasAVX512F && x.HasAVX512BW && x.HasAVX512VL {
 		base := impl{
-			name:       "avx512",
-			mul:        mulAVX512,
-			dot:        dotAVX512,
-			quantize:   quantizeTail(quantizeAVX512),
-			sumSquares: sumTail(sumSquaresAVX512),
-			scaleMul:   scaleMulTail(scaleMulAVX512),
-			add:        addTail(addAVX512),
-			gate:       gateTail(gateAVX512),
-			rotate:     rotateTail(rotateAVX512),
-			max:        maxAVX512,
-			blend:      blendTail(blendAVX512),
-			scale:      scaleTail(scaleAVX512),
-			attention:  attentionAVX512,
+			name:        "avx512",
+			needs:       []string{"avx512f", "avx512bw", "avx512vl"},
+			mul:         mulAVX512,
+			dot:         dotAVX512,
+			quantize:    quantizeTail(quantizeAVX512),
+			quantizeAll: quantizeWhole(largestAVX512, roundAVX512),
+			sumSquares:  sumTail(sumSquaresAVX512),
+			scaleMul:    scaleMulTail(scaleMulAVX512),
+			add:         addTail(addAVX512),
+			gate:        gateTail(gateAVX512),
+			rotate:      rotateTail(rotateAVX512),
+			max:         maxAVX512,
+			blend:       blendTail(blendAVX512),
+			scale:       scaleTail(scaleAVX512),
+			attention:   attentionAVX512,
 		}
 		if x.HasAVX512VNNI {
 			vnni := base.with("avx512vnni", dotAVX512VNNI)
@@ -52,19 +54,21 @@ func native() []*impl {
 	}
 	if x.HasAVX2 && x.HasFMA && x.HasF16C {
 		base := impl{
-			name:       "avx2",
-			mul:        mulAVX2,
-			dot:        dotAVX2,
-			quantize:   quantizeTail(quantizeAVX2),
-			sumSquares: sumTail(sumSquaresAVX2),
-			scaleMul:   scaleMulTail(scaleMulAVX2),
-			add:        addTail(addAVX2),
-			gate:       gateTail(gateAVX2),
-			rotate:     rotateTail(rotateAVX2),
-			max:        maxAVX2,
-			blend:      blendTail(blendAVX2),
-			scale:      scaleTail(scaleAVX2),
-			attention:  attentionAVX2,
+			name:        "avx2",
+			needs:       []string{"avx2", "fma", "f16c"},
+			mul:         mulAVX2,
+			dot:         dotAVX2,
+			quantize:    quantizeTail(quantizeAVX2),
+			quantizeAll: quantizeWhole(largestAVX2, roundAVX2),
+			sumSquares:  sumTail(sumSquaresAVX2),
+			scaleMul:    scaleMulTail(scaleMulAVX2),
+			add:         addTail(addAVX2),
+			gate:        gateTail(gateAVX2),
+			rotate:      rotateTail(rotateAVX2),
+			max:         maxAVX2,
+			blend:       blendTail(blendAVX2),
+			scale:       scaleTail(scaleAVX2),
+			attention:   attentionAVX2,
 		}
 		if x.HasAVXVNNI {
 			list = append(list, base.with("avxvnni", dotAVXVNNI))
@@ -86,7 +90,7 @@ func fastPairs() int {
 }
 
 // with is im under another name, with other products of block formats.
-func (im impl) with(name string, dot [Q4 + 1][]dotFunc) *impl {
+func (im impl) with(name string, dot [W8A8 + 1][]dotFunc) *impl {
 	im.name, im.dot = name, dot
 	return &im
 }

@@ -11,22 +11,26 @@ const genericRows = 4
 
 func generic() *impl {
 	im := &impl{
-		name:       "generic",
-		sumSquares: sumSquaresGeneric,
-		scaleMul:   scaleMulGeneric,
-		add:        addGeneric,
-		gate:       gateGeneric,
-		rotate:     rotateGeneric,
-		max:        maxGeneric,
-		blend:      blendGeneric,
-		scale:      scaleGeneric,
-		quantize:   quantizeGeneric,
-		attention:  attentionGeneric(),
+		name:        "generic",
+		sumSquares:  sumSquaresGeneric,
+		scaleMul:    scaleMulGeneric,
+		add:         addGeneric,
+		gate:        gateGeneric,
+		rotate:      rotateGeneric,
+		max:         maxGeneric,
+		blend:       blendGeneric,
+		scale:       scaleGeneric,
+		quantize:    quantizeGeneric,
+		quantizeAll: quantizeWhole(largestGeneric, roundGeneric),
+		attention:   attentionGeneric(),
 	}
-	for _, f := range []Format{Q8, Q4} {
+	for f := Q8; f <= W8A8; f++ {
 		im.dot[f] = make([]dotFunc, genericRows+1)
 		for m := 1; m <= genericRows; m++ {
 			im.dot[f][m] = dotGeneric(f, m)
+			if f == W8A8 {
+				im.dot[f][m] = dotWholeGeneric(m)
+			}
 		}
 	}
 	for f := F32; f <= BF16; f++ {

@@ -9,16 +9,21 @@ import (
 // quantizes each row while it is in the first-level cache, if a product has
 // read that buffer before; otherwise the product does it first.
 type input struct {
-	data   []byte // [MaxTokens, stride]
-	stride int
-	of     model.Act // what it holds; width 0: nothing
+	data     []byte // [MaxTokens, stride]
+	stride   int
+	quantize func(dst []byte, x []float32)
+	of       model.Act // what it holds; width 0: nothing
 }
 
 // allocate takes memory for rows of every width there is, if products may need
 // it.
-func (in *input) allocate(mem *arena, f Format, s model.Shape) error {
+func (in *input) allocate(mem *arena, im *impl, f Format, s model.Shape) error {
 	if !f.quantized() {
 		return nil
+	}
+	in.quantize = im.quantize
+	if f == W8A8 {
+		in.quantize = im.quantizeAll
 	}
 	for _, a := range s.Acts {
 		in.stride = max(in.stride, rowBytes(a.Width))
@@ -78,6 +83,6 @@ type inputJob struct {
 
 func (j *inputJob) do(_, chunk int) {
 	for r := chunk * j.per; r < min(j.n, (chunk+1)*j.per); r++ {
-		j.d.impl.quantize(j.d.input.row(r), j.x.row(r))
+		j.d.input.quantize(j.d.input.row(r), j.x.row(r))
 	}
 }

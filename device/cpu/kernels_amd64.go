@@ -1454,6 +1454,66 @@ func dotQ4x11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y
 //go:noescape
 func dotQ4x12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotW8A8x1AVX512VNNI is impl.dot for tiles of W8A8 and 1 rows of x.
+//
+//go:noescape
+func dotW8A8x1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x2AVX512VNNI is impl.dot for tiles of W8A8 and 2 rows of x.
+//
+//go:noescape
+func dotW8A8x2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x3AVX512VNNI is impl.dot for tiles of W8A8 and 3 rows of x.
+//
+//go:noescape
+func dotW8A8x3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x4AVX512VNNI is impl.dot for tiles of W8A8 and 4 rows of x.
+//
+//go:noescape
+func dotW8A8x4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x5AVX512VNNI is impl.dot for tiles of W8A8 and 5 rows of x.
+//
+//go:noescape
+func dotW8A8x5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x6AVX512VNNI is impl.dot for tiles of W8A8 and 6 rows of x.
+//
+//go:noescape
+func dotW8A8x6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x7AVX512VNNI is impl.dot for tiles of W8A8 and 7 rows of x.
+//
+//go:noescape
+func dotW8A8x7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x8AVX512VNNI is impl.dot for tiles of W8A8 and 8 rows of x.
+//
+//go:noescape
+func dotW8A8x8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x9AVX512VNNI is impl.dot for tiles of W8A8 and 9 rows of x.
+//
+//go:noescape
+func dotW8A8x9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x10AVX512VNNI is impl.dot for tiles of W8A8 and 10 rows of x.
+//
+//go:noescape
+func dotW8A8x10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x11AVX512VNNI is impl.dot for tiles of W8A8 and 11 rows of x.
+//
+//go:noescape
+func dotW8A8x11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x12AVX512VNNI is impl.dot for tiles of W8A8 and 12 rows of x.
+//
+//go:noescape
+func dotW8A8x12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // dotQ8x1AVX512 is impl.dot for tiles of Q8 and 1 rows of x.
 //
 //go:noescape
@@ -1574,10 +1634,80 @@ func dotQ4x11AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []f
 //go:noescape
 func dotQ4x12AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotW8A8x1AVX512 is impl.dot for tiles of W8A8 and 1 rows of x.
+//
+//go:noescape
+func dotW8A8x1AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x2AVX512 is impl.dot for tiles of W8A8 and 2 rows of x.
+//
+//go:noescape
+func dotW8A8x2AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x3AVX512 is impl.dot for tiles of W8A8 and 3 rows of x.
+//
+//go:noescape
+func dotW8A8x3AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x4AVX512 is impl.dot for tiles of W8A8 and 4 rows of x.
+//
+//go:noescape
+func dotW8A8x4AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x5AVX512 is impl.dot for tiles of W8A8 and 5 rows of x.
+//
+//go:noescape
+func dotW8A8x5AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x6AVX512 is impl.dot for tiles of W8A8 and 6 rows of x.
+//
+//go:noescape
+func dotW8A8x6AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x7AVX512 is impl.dot for tiles of W8A8 and 7 rows of x.
+//
+//go:noescape
+func dotW8A8x7AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x8AVX512 is impl.dot for tiles of W8A8 and 8 rows of x.
+//
+//go:noescape
+func dotW8A8x8AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x9AVX512 is impl.dot for tiles of W8A8 and 9 rows of x.
+//
+//go:noescape
+func dotW8A8x9AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x10AVX512 is impl.dot for tiles of W8A8 and 10 rows of x.
+//
+//go:noescape
+func dotW8A8x10AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x11AVX512 is impl.dot for tiles of W8A8 and 11 rows of x.
+//
+//go:noescape
+func dotW8A8x11AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x12AVX512 is impl.dot for tiles of W8A8 and 12 rows of x.
+//
+//go:noescape
+func dotW8A8x12AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // quantizeAVX512 is impl.quantize for whole groups.
 //
 //go:noescape
 func quantizeAVX512(dst []byte, x []float32)
+
+// largestAVX512 is the greatest magnitude's bits, of a multiple of 64 numbers.
+//
+//go:noescape
+func largestAVX512(x []float32) uint32
+
+// roundAVX512 is x * inverse as int8, of a multiple of 64 numbers, and their sum.
+//
+//go:noescape
+func roundAVX512(dst []byte, x []float32, inverse float32) int32
 
 // mulF32x1AVX2 is impl.mul for tiles of F32 and 1 rows of x.
 //
@@ -1979,6 +2109,31 @@ func dotQ4x4AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []f
 //go:noescape
 func dotQ4x5AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotW8A8x1AVXVNNI is impl.dot for tiles of W8A8 and 1 rows of x.
+//
+//go:noescape
+func dotW8A8x1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x2AVXVNNI is impl.dot for tiles of W8A8 and 2 rows of x.
+//
+//go:noescape
+func dotW8A8x2AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x3AVXVNNI is impl.dot for tiles of W8A8 and 3 rows of x.
+//
+//go:noescape
+func dotW8A8x3AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x4AVXVNNI is impl.dot for tiles of W8A8 and 4 rows of x.
+//
+//go:noescape
+func dotW8A8x4AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x5AVXVNNI is impl.dot for tiles of W8A8 and 5 rows of x.
+//
+//go:noescape
+func dotW8A8x5AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // dotQ8x1AVX2 is impl.dot for tiles of Q8 and 1 rows of x.
 //
 //go:noescape
@@ -2019,10 +2174,40 @@ func dotQ4x3AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []floa
 //go:noescape
 func dotQ4x4AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotW8A8x1AVX2 is impl.dot for tiles of W8A8 and 1 rows of x.
+//
+//go:noescape
+func dotW8A8x1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x2AVX2 is impl.dot for tiles of W8A8 and 2 rows of x.
+//
+//go:noescape
+func dotW8A8x2AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x3AVX2 is impl.dot for tiles of W8A8 and 3 rows of x.
+//
+//go:noescape
+func dotW8A8x3AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x4AVX2 is impl.dot for tiles of W8A8 and 4 rows of x.
+//
+//go:noescape
+func dotW8A8x4AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // quantizeAVX2 is impl.quantize for whole groups.
 //
 //go:noescape
 func quantizeAVX2(dst []byte, x []float32)
+
+// largestAVX2 is the greatest magnitude's bits, of a multiple of 64 numbers.
+//
+//go:noescape
+func largestAVX2(x []float32) uint32
+
+// roundAVX2 is x * inverse as int8, of a multiple of 64 numbers, and their sum.
+//
+//go:noescape
+func roundAVX2(dst []byte, x []float32, inverse float32) int32
 
 var mulAVX512 = [BF16 + 1][]mulFunc{
 	F32:  {nil, mulF32x1AVX512, mulF32x2AVX512, mulF32x3AVX512, mulF32x4AVX512, mulF32x5AVX512, mulF32x6AVX512, mulF32x7AVX512, mulF32x8AVX512, mulF32x9AVX512, mulF32x10AVX512, mulF32x11AVX512, mulF32x12AVX512},
@@ -2082,14 +2267,16 @@ var attentionAVX512 = attention{
 	prefetch:     prefetchAVX512,
 }
 
-var dotAVX512VNNI = [Q4 + 1][]dotFunc{
-	Q8: {nil, dotQ8x1AVX512VNNI, dotQ8x2AVX512VNNI, dotQ8x3AVX512VNNI, dotQ8x4AVX512VNNI, dotQ8x5AVX512VNNI, dotQ8x6AVX512VNNI, dotQ8x7AVX512VNNI, dotQ8x8AVX512VNNI, dotQ8x9AVX512VNNI, dotQ8x10AVX512VNNI, dotQ8x11AVX512VNNI, dotQ8x12AVX512VNNI},
-	Q4: {nil, dotQ4x1AVX512VNNI, dotQ4x2AVX512VNNI, dotQ4x3AVX512VNNI, dotQ4x4AVX512VNNI, dotQ4x5AVX512VNNI, dotQ4x6AVX512VNNI, dotQ4x7AVX512VNNI, dotQ4x8AVX512VNNI, dotQ4x9AVX512VNNI, dotQ4x10AVX512VNNI, dotQ4x11AVX512VNNI, dotQ4x12AVX512VNNI},
+var dotAVX512VNNI = [W8A8 + 1][]dotFunc{
+	Q8:   {nil, dotQ8x1AVX512VNNI, dotQ8x2AVX512VNNI, dotQ8x3AVX512VNNI, dotQ8x4AVX512VNNI, dotQ8x5AVX512VNNI, dotQ8x6AVX512VNNI, dotQ8x7AVX512VNNI, dotQ8x8AVX512VNNI, dotQ8x9AVX512VNNI, dotQ8x10AVX512VNNI, dotQ8x11AVX512VNNI, dotQ8x12AVX512VNNI},
+	Q4:   {nil, dotQ4x1AVX512VNNI, dotQ4x2AVX512VNNI, dotQ4x3AVX512VNNI, dotQ4x4AVX512VNNI, dotQ4x5AVX512VNNI, dotQ4x6AVX512VNNI, dotQ4x7AVX512VNNI, dotQ4x8AVX512VNNI, dotQ4x9AVX512VNNI, dotQ4x10AVX512VNNI, dotQ4x11AVX512VNNI, dotQ4x12AVX512VNNI},
+	W8A8: {nil, dotW8A8x1AVX512VNNI, dotW8A8x2AVX512VNNI, dotW8A8x3AVX512VNNI, dotW8A8x4AVX512VNNI, dotW8A8x5AVX512VNNI, dotW8A8x6AVX512VNNI, dotW8A8x7AVX512VNNI, dotW8A8x8AVX512VNNI, dotW8A8x9AVX512VNNI, dotW8A8x10AVX512VNNI, dotW8A8x11AVX512VNNI, dotW8A8x12AVX512VNNI},
 }
 
-var dotAVX512 = [Q4 + 1][]dotFunc{
-	Q8: {nil, dotQ8x1AVX512, dotQ8x2AVX512, dotQ8x3AVX512, dotQ8x4AVX512, dotQ8x5AVX512, dotQ8x6AVX512, dotQ8x7AVX512, dotQ8x8AVX512, dotQ8x9AVX512, dotQ8x10AVX512, dotQ8x11AVX512, dotQ8x12AVX512},
-	Q4: {nil, dotQ4x1AVX512, dotQ4x2AVX512, dotQ4x3AVX512, dotQ4x4AVX512, dotQ4x5AVX512, dotQ4x6AVX512, dotQ4x7AVX512, dotQ4x8AVX512, dotQ4x9AVX512, dotQ4x10AVX512, dotQ4x11AVX512, dotQ4x12AVX512},
+var dotAVX512 = [W8A8 + 1][]dotFunc{
+	Q8:   {nil, dotQ8x1AVX512, dotQ8x2AVX512, dotQ8x3AVX512, dotQ8x4AVX512, dotQ8x5AVX512, dotQ8x6AVX512, dotQ8x7AVX512, dotQ8x8AVX512, dotQ8x9AVX512, dotQ8x10AVX512, dotQ8x11AVX512, dotQ8x12AVX512},
+	Q4:   {nil, dotQ4x1AVX512, dotQ4x2AVX512, dotQ4x3AVX512, dotQ4x4AVX512, dotQ4x5AVX512, dotQ4x6AVX512, dotQ4x7AVX512, dotQ4x8AVX512, dotQ4x9AVX512, dotQ4x10AVX512, dotQ4x11AVX512, dotQ4x12AVX512},
+	W8A8: {nil, dotW8A8x1AVX512, dotW8A8x2AVX512, dotW8A8x3AVX512, dotW8A8x4AVX512, dotW8A8x5AVX512, dotW8A8x6AVX512, dotW8A8x7AVX512, dotW8A8x8AVX512, dotW8A8x9AVX512, dotW8A8x10AVX512, dotW8A8x11AVX512, dotW8A8x12AVX512},
 }
 
 var mulAVX2 = [BF16 + 1][]mulFunc{
@@ -2135,12 +2322,14 @@ var attentionAVX2 = attention{
 	prefetch:     prefetchAVX2,
 }
 
-var dotAVXVNNI = [Q4 + 1][]dotFunc{
-	Q8: {nil, dotQ8x1AVXVNNI, dotQ8x2AVXVNNI, dotQ8x3AVXVNNI, dotQ8x4AVXVNNI, dotQ8x5AVXVNNI},
-	Q4: {nil, dotQ4x1AVXVNNI, dotQ4x2AVXVNNI, dotQ4x3AVXVNNI, dotQ4x4AVXVNNI, dotQ4x5AVXVNNI},
+var dotAVXVNNI = [W8A8 + 1][]dotFunc{
+	Q8:   {nil, dotQ8x1AVXVNNI, dotQ8x2AVXVNNI, dotQ8x3AVXVNNI, dotQ8x4AVXVNNI, dotQ8x5AVXVNNI},
+	Q4:   {nil, dotQ4x1AVXVNNI, dotQ4x2AVXVNNI, dotQ4x3AVXVNNI, dotQ4x4AVXVNNI, dotQ4x5AVXVNNI},
+	W8A8: {nil, dotW8A8x1AVXVNNI, dotW8A8x2AVXVNNI, dotW8A8x3AVXVNNI, dotW8A8x4AVXVNNI, dotW8A8x5AVXVNNI},
 }
 
-var dotAVX2 = [Q4 + 1][]dotFunc{
-	Q8: {nil, dotQ8x1AVX2, dotQ8x2AVX2, dotQ8x3AVX2, dotQ8x4AVX2},
-	Q4: {nil, dotQ4x1AVX2, dotQ4x2AVX2, dotQ4x3AVX2, dotQ4x4AVX2},
+var dotAVX2 = [W8A8 + 1][]dotFunc{
+	Q8:   {nil, dotQ8x1AVX2, dotQ8x2AVX2, dotQ8x3AVX2, dotQ8x4AVX2},
+	Q4:   {nil, dotQ4x1AVX2, dotQ4x2AVX2, dotQ4x3AVX2, dotQ4x4AVX2},
+	W8A8: {nil, dotW8A8x1AVX2, dotW8A8x2AVX2, dotW8A8x3AVX2, dotW8A8x4AVX2},
 }

@@ -131,6 +131,9 @@ func (d *Device) loadLinear(m model.Matrix) (matrix, error) {
 		return matrix{}, err
 	}
 	w := matrix{n: n, k: k, format: d.storedAs(m.Rows)}
+	if w.format == W8A8 && k > maxWhole {
+		return matrix{}, fmt.Errorf("%w: tensor %q has rows of %d, more than %s can sum up", ErrConfig, m.Rows[0].Name, k, w.format)
+	}
 	w.tile = w.format.tileBytes(k)
 	size, err := product(w.tiles(), w.tile)
 	if err != nil {
@@ -148,9 +151,12 @@ func (d *Device) loadLinear(m model.Matrix) (matrix, error) {
 		return matrix{}, err
 	}
 	j := &packJob{w: &w, rows: m.Rows}
-	d.team.run(w.tiles(), j)
+	d.team.local(w.tiles(), j) // on the node that will read them
 	if bad := j.bad.Load(); bad != nil {
 		return matrix{}, bad
+	}
+	if d.cfg.HugePages {
+		collapse(w.data)
 	}
 	return w, nil
 }
@@ -221,6 +227,17 @@ func (j *packJob) do(_, chunk int) {
 			}
 		}
 		first += t.Shape[0]
+	}
+	if w.format == W8A8 {
+		for r := range rowsPerTile {
+			if src[r] == nil {
+				continue
+			}
+			if bad, ok := packWhole(tile, r, from[r], src[r], w.k); !ok {
+				j.bad.Store(&badWeight{from[r].Name, bad, w.format})
+			}
+		}
+		return
 	}
 	for k0 := 0; k0 < w.k; k0 += packColumns {
 		for r := range rowsPerTile {

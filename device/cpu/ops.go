@@ -10,7 +10,8 @@ const rowsPerTile = 16
 // The loops below define what is computed, not the order of additions, except
 // where a comment fixes it. In the loops, f(k, j) is row j of a tile at k.
 type impl struct {
-	name string
+	name  string
+	needs []string // features of the processor, as /proc/cpuinfo has them
 
 	// mul[format][m] computes m rows of x against len(offs) tiles; the table has
 	// a kernel for every m in [1, len). One chain per parity of i and their sum
@@ -49,13 +50,16 @@ type impl struct {
 	//		}
 	//	}
 	//
-	// ahead is mul's.
-	dot [Q4 + 1][]dotFunc
+	// W8A8 is one block of all columns, with its scales at the end; sums of
+	// products wrap around at 32 bits. ahead is mul's.
+	dot [W8A8 + 1][]dotFunc
 	// quantize writes a row for dot, groups(len(x)) groups: numbers in units of
 	// the block's greatest magnitude / 127, to nearest even. A block that is not
 	// finite makes every product with the row so; one below 2^-100 is zero.
 	// Every impl writes the same bits.
 	quantize func(dst []byte, x []float32)
+	// quantizeAll is the same for W8A8, with one scale for the row.
+	quantizeAll func(dst []byte, x []float32)
 
 	// sumSquares is Σ x[i]².
 	sumSquares func(x []float32) float32
@@ -87,4 +91,4 @@ type (
 func (im *impl) rows() int { return len(im.mul[BF16]) - 1 }
 
 // edgeRows is the same for all its kernels.
-func (im *impl) edgeRows() int { return max(im.rows(), len(im.dot[Q8])-1, len(im.dot[Q4])-1) }
+func (im *impl) edgeRows() int { return max(im.rows(), len(im.dot[Q8])-1) }

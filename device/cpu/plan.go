@@ -92,6 +92,11 @@ func (d *Device) allocate(s model.Shape) error {
 	if err != nil {
 		return err
 	}
+	if ids := d.team.place.ids; len(ids) > 1 {
+		// Any thread reads any sequence, so no node is right for a block: all
+		// memory channels share the reading. Containers may forbid the call.
+		_ = interleave(c.data, ids)
+	}
 	d.cache = c
 	d.memory.KV = int64(len(c.data))
 
@@ -107,7 +112,7 @@ func (d *Device) allocate(s model.Shape) error {
 		}
 		sc.offs, sc.ahead = make([]int, maxTilesPerCall), make([]int, maxTilesPerCall)
 	}
-	if err := d.input.allocate(&d.mem, d.cfg.WeightType, s); err != nil {
+	if err := d.input.allocate(&d.mem, d.impl, d.cfg.WeightType, s); err != nil {
 		return err
 	}
 	if err := d.attendJob.allocate(&d.mem, s); err != nil {

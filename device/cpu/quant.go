@@ -41,8 +41,17 @@ const (
 	blockQ4      = blockQ8 / 2
 )
 
-// quantized reports whether f is a block format.
-func (f Format) quantized() bool { return f == Q8 || f == Q4 }
+// quantized reports whether rows are quantized before they are multiplied with
+// weights in f.
+func (f Format) quantized() bool { return f >= Q8 }
+
+// rowGroups is the size of a quantized row of n groups.
+func (f Format) rowGroups(n int) int {
+	if f == W8A8 {
+		return n*groupColumns + wholeRow
+	}
+	return n * groupRow
+}
 
 // groups is how many groups k columns take.
 func groups(k int) int { return (k + groupColumns - 1) / groupColumns }
@@ -201,26 +210,12 @@ func quantizeGeneric(dst []byte, x []float32) {
 }
 
 func quantizeBlock(dst []byte, x []float32) (scale float32, sum int32) {
-	bits := uint32(0) // as integers, so that infinity and NaN win
-	for _, v := range x {
-		bits = max(bits, math.Float32bits(v)&0x7fffffff)
-	}
 	clear(dst)
-	top := math.Float32frombits(bits)
+	top := math.Float32frombits(largestGeneric(x))
 	if top < leastScaled {
 		return 0, 0
 	}
-	inverse := 127 / top
-	for i, v := range x {
-		q := int32(math.MinInt32) // what processors say of a NaN
-		if p := float32(v * inverse); p == p {
-			q = int32(math.RoundToEven(float64(p)))
-		}
-		q = max(q, -128)
-		dst[i] = byte(q)
-		sum += q
-	}
-	return float32(top * (1.0 / 127)), sum
+	return float32(top * (1.0 / 127)), roundGeneric(dst, x, 127/top)
 }
 
 // dotGeneric is impl.dot of a block format for m rows.

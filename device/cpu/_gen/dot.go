@@ -11,16 +11,16 @@ type dotISA struct {
 	*isa
 	suffix string
 	vnni   bool // VPDPBUSD: evex where isa is avx512, else vex
-	rows   [2]int
+	rows   int  // most rows of x in one kernel
 }
 
-// Most rows of Q8 and Q4. AVX2 keeps the sums of floats in y, for it has half
-// the registers and needs them twice.
+// AVX2 keeps the sums of floats in y, for it has half the registers and needs
+// them twice.
 var dotISAs = []*dotISA{
-	{isa: avx512, suffix: "AVX512VNNI", vnni: true, rows: [2]int{12, 12}},
-	{isa: avx512, suffix: "AVX512", rows: [2]int{12, 12}},
-	{isa: avx2, suffix: "AVXVNNI", vnni: true, rows: [2]int{5, 5}},
-	{isa: avx2, suffix: "AVX2", rows: [2]int{4, 4}},
+	{isa: avx512, suffix: "AVX512VNNI", vnni: true, rows: 12},
+	{isa: avx512, suffix: "AVX512", rows: 12},
+	{isa: avx2, suffix: "AVXVNNI", vnni: true, rows: 5},
+	{isa: avx2, suffix: "AVX2", rows: 4},
 }
 
 // The layout of groups, as in quant.go.
@@ -72,10 +72,10 @@ func (g *gen) dots() {
 		if d.isa != g.isa {
 			continue
 		}
-		fmt.Fprintf(g.tables, "var dot%s = [Q4 + 1][]dotFunc{\n", d.suffix)
-		for i, format := range []string{"Q8", "Q4"} {
+		fmt.Fprintf(g.tables, "var dot%s = [W8A8 + 1][]dotFunc{\n", d.suffix)
+		for _, format := range []string{"Q8", "Q4", "W8A8"} {
 			fmt.Fprintf(g.tables, "%s: {nil", format)
-			for m := 1; m <= d.rows[i]; m++ {
+			for m := 1; m <= d.rows; m++ {
 				fmt.Fprintf(g.tables, ", dot%sx%d%s", format, m, d.suffix)
 				g.dot(d, format, m)
 			}
@@ -84,6 +84,8 @@ func (g *gen) dots() {
 		fmt.Fprintf(g.tables, "}\n\n")
 	}
 	g.quantize()
+	g.largest()
+	g.round()
 }
 
 // dot is the state of one kernel: m rows by 16 rows of a tile.
@@ -91,6 +93,7 @@ type dot struct {
 	*product
 	isa    *dotISA
 	q4     bool
+	whole  bool    // W8A8: a block is the whole row
 	wide   bool    // AVX-512: sums of floats stay in registers
 	sums   [][]vec // [part of the 16 rows][row of x] of integers
 	floats []vec   // [row of x], where wide
@@ -101,7 +104,7 @@ type dot struct {
 }
 
 func (g *gen) dot(d *dotISA, format string, m int) {
-	k := &dot{product: &product{gen: g, m: m}, isa: d, q4: format == "Q4", wide: g.isa == avx512}
+	k := &dot{product: &product{gen: g, m: m}, isa: d, q4: format == "Q4", whole: format == "W8A8", wide: g.isa == avx512}
 	const n, frame = "n+72(FP)", 168
 	g.named(fmt.Sprintf("dot%sx%d%s", format, m, d.suffix),
 		"(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)", frame,
@@ -110,7 +113,7 @@ func (g *gen) dot(d *dotISA, format string, m int) {
 	for range parts {
 		k.sums = append(k.sums, g.vecs(m))
 	}
-	if k.wide {
+	if k.wide && !k.whole {
 		k.floats = g.vecs(m)
 	}
 	k.low = g.vecs(parts)
@@ -138,9 +141,14 @@ func (g *gen) dot(d *dotISA, format string, m int) {
 	g.label("tile")
 	k.locate()
 	k.rewind()
-	if k.wide {
+	switch {
+	case k.whole:
+		for _, part := range k.sums {
+			g.zero(part...)
+		}
+	case k.wide:
 		g.zero(k.floats...)
-	} else {
+	default:
 		g.zero(k.t)
 		k.eachOut(func(r, part int, at string) { g.op("VMOVUPS", k.t, at) })
 	}
@@ -148,11 +156,20 @@ func (g *gen) dot(d *dotISA, format string, m int) {
 	g.op("TESTQ", pairs, pairs)
 	g.op("JEQ", "sum")
 	g.label("loop")
-	k.group()
+	if k.whole {
+		k.wholeGroup()
+	} else {
+		k.group()
+	}
 	g.op("DECQ", pairs)
 	g.op("JNE", "loop")
 	g.label("sum")
-	k.finish()
+	if k.whole {
+		k.scaleWhole()
+	} else {
+		k.finish()
+	}
+	k.store()
 	g.op("ADDQ", fmt.Sprint("$", tileRows*4), out)
 	g.op("ADDQ", "$8", offset)
 	g.op("DECQ", left)
@@ -201,9 +218,10 @@ func (k *dot) group() {
 			off := groupScales + b*k.data() + j*line
 			k.op("PREFETCHT1", at(off, ahead))
 			k.fetch(off)
-			k.multiply(k.low, b, j)
+			x := rowData + b*blockSize + 4*j
+			k.multiply(k.low, x)
 			if k.q4 {
-				k.multiply(k.high, b, j+4)
+				k.multiply(k.high, x+4*4)
 			}
 		}
 		k.scale(b)
@@ -265,9 +283,9 @@ func (k *dot) fetch(off int) {
 	}
 }
 
-// multiply adds the products of w with four columns of each row of x.
-func (k *dot) multiply(w []vec, b, j int) {
-	off := rowData + b*blockSize + 4*j
+// multiply adds the products of w with the four columns of each row of x that
+// are at off of its group.
+func (k *dot) multiply(w []vec, off int) {
 	if k.wide && k.isa.vnni {
 		for r := range k.m {
 			k.op("VPDPBUSD.BCST", k.bytes(r, off), w[0], k.sums[0][r])
@@ -344,36 +362,89 @@ func (k *dot) scale(b int) {
 	}
 }
 
-// finish stores the floats.
-func (k *dot) finish() {
-	scaled := k.q4 && k.isa.vnni
-	result := func(r, i int) vec {
-		if k.wide {
-			return k.floats[r]
-		}
-		return k.sums[i][r]
+// result is where the floats of a row are at the end.
+func (k *dot) result(r, part int) vec {
+	if k.wide && !k.whole {
+		return k.floats[r]
 	}
+	return k.sums[part][r]
+}
+
+// finish brings the floats to registers.
+func (k *dot) finish() {
 	if !k.wide {
 		k.eachOut(func(r, i int, at string) { k.op("VMOVUPS", at, k.sums[i][r]) })
 	}
+	if !k.q4 || !k.isa.vnni {
+		return
+	}
 	for r := range k.m {
 		for i := range k.sums {
-			if v := result(r, i); scaled {
-				k.op("VMULPS", k.operand("sixteenth"), v, v)
-			}
+			k.op("VMULPS", k.operand("sixteenth"), k.result(r, i), k.result(r, i))
 		}
 	}
+}
+
+// wholeGroup multiplies 64 columns of W8A8.
+func (k *dot) wholeGroup() {
+	const lines = 2 * blockSize / 4
+	for j := range lines {
+		k.op("PREFETCHT1", at(j*line, ahead))
+		k.fetch(j * line)
+		k.multiply(k.low, 4*j)
+	}
+	k.op("ADDQ", fmt.Sprint("$", lines*line), tile)
+	k.op("ADDQ", fmt.Sprint("$", lines*line), ahead)
+	for i := 0; i*3 < k.m; i++ {
+		k.op("ADDQ", fmt.Sprint("$", 2*blockSize), bases[i])
+	}
+}
+
+// scaleWhole turns the integers of W8A8 into floats. The scales lie behind the
+// columns, where tile and the bases point now.
+func (k *dot) scaleWhole() {
+	for i, w := range k.low {
+		k.op("VMOVUPS", at(i*k.lanes*4, tile), w)
+	}
+	for r := range k.m {
+		if !k.wide && k.isa.vnni {
+			k.op("VPBROADCASTD", k.bytes(r, 0), k.t)
+			for i := range k.sums {
+				k.op("VPADDD", k.t, k.sums[i][r], k.sums[i][r])
+			}
+		}
+		if !k.wide {
+			k.op("VBROADCASTSS", k.bytes(r, 4), k.t)
+		}
+		for i, w := range k.low {
+			sum := k.sums[i][r]
+			if k.wide && k.isa.vnni {
+				k.op("VPADDD.BCST", k.bytes(r, 0), sum, sum)
+			}
+			k.op("VCVTDQ2PS", sum, sum)
+			if k.wide {
+				k.op("VMULPS.BCST", k.bytes(r, 4), sum, sum)
+			} else {
+				k.op("VMULPS", k.t, sum, sum)
+			}
+			k.op("VMULPS", w, sum, sum)
+		}
+	}
+}
+
+// store adds the bias and writes the floats.
+func (k *dot) store() {
 	k.op("TESTQ", biasPtr, biasPtr)
 	k.op("JEQ", "store")
 	for i := range k.sums {
 		for r := range k.m {
-			v := result(r, i)
+			v := k.result(r, i)
 			k.op("VADDPS", at(i*k.lanes*4, biasPtr), v, v)
 		}
 	}
 	k.op("ADDQ", fmt.Sprint("$", tileRows*4), biasPtr)
 	k.label("store")
-	k.eachOut(func(r, i int, at string) { k.op("VMOVUPS", result(r, i), at) })
+	k.eachOut(func(r, i int, at string) { k.op("VMOVUPS", k.result(r, i), at) })
 }
 
 // vexDot is VPDPBUSD x, w, sum with a VEX prefix (Intel SDM: VEX.256.66.0F38.W0
@@ -390,97 +461,4 @@ func (g *gen) vexDot(x, w, sum vec) {
 	b2 := (^w.n&15)<<3 | 4 | 1
 	g.raw("\tBYTE $0xc4; BYTE $0x%02x; BYTE $0x%02x; BYTE $0x50; BYTE $0x%02x // VPDPBUSD %s, %s, %s\n",
 		b1, b2, 0xc0|sum.n&7<<3|x.n&7, x, w, sum)
-}
-
-// quantize writes impl.quantize for whole groups.
-func (g *gen) quantize() {
-	const frame = 48
-	g.function("quantize", "(dst []byte, x []float32)", frame, "impl.quantize for whole groups")
-	g.op("MOVQ", arg("dst_base", 0), "DI")
-	g.op("MOVQ", arg("x_base", 24), "SI")
-	g.op("MOVQ", arg("x_len", 32), pairs)
-	g.op("SHRQ", "$6", pairs)
-	g.op("JEQ", "end")
-	n := blockSize / g.lanes
-	v, t := g.vecs(n), g.vecs(n)
-	top, inverse := t[0], g.vec()
-	g.label("loop")
-	for b := range 2 {
-		and := "VPAND"
-		if g.isa == avx512 {
-			and = "VPANDD"
-		}
-		for i := range v {
-			g.op("VMOVUPS", at((b*blockSize+i*g.lanes)*4, "SI"), v[i])
-			g.op(and, g.operand("magnitude"), v[i], t[i])
-		}
-		g.overall("VPMAXUD", t)
-		x, inv := top.x(), inverse.x()
-		if g.isa == avx512 {
-			// Predicate 5, "not less than", lets NaN through.
-			g.op("VCMPPS", "$5", g.operand("least"), x, "K1")
-			g.op("VMOVUPS", g.operand("q127"), inv)
-			g.op("VDIVPS.Z", x, inv, "K1", inv)
-			g.op("VMULPS.Z", g.operand("q127th"), x, "K1", x)
-		} else {
-			mask := t[1].x()
-			g.op("VCMPPS", "$5", g.operand("least"), x, mask)
-			g.op("VMOVUPS", g.operand("q127"), inv)
-			g.op("VDIVPS", x, inv, inv)
-			g.op("VANDPS", mask, inv, inv)
-			g.op("VMULPS", g.operand("q127th"), x, x)
-			g.op("VANDPS", mask, x, x)
-		}
-		g.op("VMOVSS", x, at(rowScale+4*b, "DI"))
-		g.op("VBROADCASTSS", inv, inverse)
-		for i := range v {
-			g.op("VMULPS", inverse, v[i], v[i])
-			g.op("VCVTPS2DQ", v[i], v[i])
-			g.op("VPMAXSD", g.operand("lowest"), v[i], v[i])
-			g.op("VMOVAPS", v[i], t[i])
-		}
-		if g.isa == avx512 {
-			for i := range v {
-				g.op("VPMOVSDB", v[i], at(rowData+b*blockSize+i*g.lanes, "DI"))
-			}
-		} else {
-			g.op("VPACKSSDW", v[1], v[0], v[0])
-			g.op("VPACKSSDW", v[3], v[2], v[2])
-			g.op("VPACKSSWB", v[2], v[0], v[0])
-			g.op("VMOVDQU", g.operand("unpack"), v[1])
-			g.op("VPERMD", v[0], v[1], v[0])
-			g.op("VMOVDQU", v[0], at(rowData+b*blockSize, "DI"))
-		}
-		g.overall("VPADDD", t)
-		g.op("VPSLLD", "$7", top.x(), top.x())
-		g.op("VPXOR", t[1].x(), t[1].x(), t[1].x())
-		g.op("VPSUBD", top.x(), t[1].x(), top.x())
-		g.op("VMOVD", top.x(), at(4*b, "DI"))
-	}
-	g.op("ADDQ", fmt.Sprint("$", 2*blockSize*4), "SI")
-	g.op("ADDQ", fmt.Sprint("$", groupRow), "DI")
-	g.op("DECQ", pairs)
-	g.op("JNE", "loop")
-	g.label("end")
-	g.end()
-}
-
-// overall leaves op over all lanes of t in each lane of t[0].x().
-func (g *gen) overall(op string, t []vec) {
-	for n := len(t) / 2; n > 0; n /= 2 {
-		for i := range n {
-			g.op(op, t[i+n], t[i], t[i])
-		}
-	}
-	a, b := t[0], t[1]
-	if g.isa == avx512 {
-		g.op("VEXTRACTI64X4", "$1", a, b.y())
-		g.op(op, b.y(), a.y(), a.y())
-	}
-	g.op("VEXTRACTI128", "$1", a.y(), b.x())
-	g.op(op, b.x(), a.x(), a.x())
-	for _, shuffle := range []string{"$0x4e", "$0xb1"} {
-		g.op("VPSHUFD", shuffle, a.x(), b.x())
-		g.op(op, b.x(), a.x(), a.x())
-	}
 }
