@@ -30,7 +30,7 @@ func TestQuantizeWhole(t *testing.T) {
 						}
 					}
 				}
-				all, got := bandedBytes(W8A8.rowGroups(groups(n)), n%8)
+				all, got := bandedBytes(W8A8.rowSteps(groups(n)), n%8)
 				im.quantizeAll(got, x.v)
 				x.intact(t)
 				intactBytes(t, all, got)
@@ -82,7 +82,7 @@ func TestDotsWhole(t *testing.T) {
 				ws[r] = float32(rnd.NormFloat64())
 				binary.LittleEndian.PutUint32(tile[n*groupWhole+4*r:], math.Float32bits(ws[r]))
 			}
-			ldx := W8A8.rowGroups(n)
+			ldx := W8A8.rowSteps(n)
 			x := beforeGuard(t, rows*ldx)
 			xs := make([]float32, rows)
 			for r := range rows {
@@ -134,7 +134,7 @@ func TestDotsWholeWrap(t *testing.T) {
 			for i := range row {
 				row[i] = v
 			}
-			x := make([]byte, W8A8.rowGroups(groups(k)))
+			x := make([]byte, W8A8.rowSteps(groups(k)))
 			im.quantizeAll(x, row)
 			y := make([]float32, rowsPerTile)
 			im.dot[W8A8][1](tile, []int{0}, []int{0}, groups(k), x, 0, y, rowsPerTile, nil)
