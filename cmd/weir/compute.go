@@ -39,8 +39,8 @@ var formats = map[string]struct {
 	"bfloat16": {cpu.BF16, weights.BF16},
 }
 
-// quantizations are the block formats of weights by --quantization.
-var quantizations = map[string]cpu.Format{"q8": cpu.Q8, "q4": cpu.Q4}
+// quantizations are the integer formats of weights by --quantization.
+var quantizations = map[string]cpu.Format{"q8": cpu.Q8, "q4": cpu.Q4, "w8a8": cpu.W8A8}
 
 // newComputer plans the engine for s. progress hears how many bytes of weights
 // are loaded.

@@ -69,7 +69,7 @@ func TestQuantizeWhole(t *testing.T) {
 // 257, extremes included: the integer is exact, so the result is known to the
 // bit. At the end of a page, no operand is read behind its end.
 func TestDotsWhole(t *testing.T) {
-	eachImpl(t, func(t *testing.T, im *impl) {
+	eachDots(t, func(t *testing.T, im *impl) {
 		rnd := newRand(16)
 		for k := range 258 {
 			n, rows := groups(k), len(im.dot[W8A8])-1
@@ -120,7 +120,7 @@ func TestDotsWhole(t *testing.T) {
 
 // TestDotsWholeWrap: the longest rows of the greatest numbers stay exact.
 func TestDotsWholeWrap(t *testing.T) {
-	eachImpl(t, func(t *testing.T, im *impl) {
+	eachDots(t, func(t *testing.T, im *impl) {
 		const k = maxWhole
 		tile := make([]byte, W8A8.tileBytes(k))
 		for i := range groups(k) * groupWhole {
