@@ -118,7 +118,7 @@ func checkpointFS(name string) fs.FS {
 }
 
 func TestGoldenLogits(t *testing.T) {
-	eachDevice(t, func(t *testing.T, open func() model.Device) {
+	eachExact(t, func(t *testing.T, open func() model.Device) {
 		for _, name := range append(checkpoints, models.Name) {
 			t.Run(name, func(t *testing.T) {
 				g := readGolden(t, name)
@@ -150,7 +150,7 @@ func TestGoldenKVTypes(t *testing.T) {
 // off, it is the token drawn. No margin of the golden data is smaller, so all
 // 64 must be equal.
 func TestGoldenGreedy(t *testing.T) {
-	eachDevice(t, func(t *testing.T, open func() model.Device) {
+	eachExact(t, func(t *testing.T, open func() model.Device) {
 		for _, name := range append(checkpoints, models.Name) {
 			t.Run(name, func(t *testing.T) {
 				g := readGolden(t, name)
@@ -178,7 +178,7 @@ func TestGoldenGreedy(t *testing.T) {
 // behind each layer in turn, and the logits of the rest are compared with the
 // head over the golden residual stream.
 func TestGoldenLayers(t *testing.T) {
-	eachDevice(t, func(t *testing.T, open func() model.Device) {
+	eachExact(t, func(t *testing.T, open func() model.Device) {
 		for _, name := range checkpoints {
 			t.Run(name, func(t *testing.T) {
 				g := readGolden(t, name)

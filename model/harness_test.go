@@ -21,6 +21,19 @@ func eachDevice(t *testing.T, f func(t *testing.T, open func() model.Device)) {
 	}
 }
 
+// eachExact leaves out the tier that rounds activations to bfloat16 where weights
+// are.
+func eachExact(t *testing.T, f func(t *testing.T, open func() model.Device)) {
+	t.Run("twin", func(t *testing.T) { f(t, newTwin) })
+	for _, impl := range cpu.Impls() {
+		if impl != roundsRows {
+			t.Run("cpu "+impl, func(t *testing.T) { f(t, newCPU(t, impl, cpu.F32)) })
+		}
+	}
+}
+
+const roundsRows = "avx512bf16"
+
 // newCPU opens devices with one to three threads in turn.
 func newCPU(t *testing.T, impl string, kv cpu.Format) func() model.Device {
 	opened := 0

@@ -33,8 +33,8 @@ var formats = map[string]cpu.Format{"auto": cpu.Auto, "float32": cpu.F32, "float
 // cacheFormats are those of keys and values.
 var cacheFormats = map[string]cpu.Format{"float32": cpu.F32, "float16": cpu.F16, "bfloat16": cpu.BF16, "int8": cpu.Int8}
 
-// quantizations are the block formats of weights by --quantization.
-var quantizations = map[string]cpu.Format{"q8": cpu.Q8, "q4": cpu.Q4}
+// quantizations are the integer formats of weights by --quantization.
+var quantizations = map[string]cpu.Format{"q8": cpu.Q8, "q4": cpu.Q4, "w8a8": cpu.W8A8}
 
 // cacheBytes is what keys and values of a token take.
 func cacheBytes(c *model.Config, f cpu.Format) (int64, error) {

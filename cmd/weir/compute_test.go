@@ -14,7 +14,7 @@ import (
 // model keeps its wits with 8 and with 4 bits.
 func TestServeQuantization(t *testing.T) {
 	seen := map[string]string{}
-	for _, format := range []string{"auto", "q8", "q4"} {
+	for _, format := range []string{"auto", "q8", "q4", "w8a8"} {
 		url, stop := startServe(t, "--quantization", format)
 		code, body := post(t, url, question)
 		var answer struct {

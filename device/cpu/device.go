@@ -25,7 +25,7 @@ type Device struct {
 	shape   model.Shape
 	acts    []activation // by Act.Buf
 	params  []param      // by Weight
-	input   input        // the rows of a product with weights in blocks
+	input   input        // the rows of a product by impl.dot
 	cache   cache
 	ropes   []ropeTable
 	scratch []scratch // by worker
@@ -57,7 +57,7 @@ type activation struct {
 	data          []float32
 	width, stride int
 	drawn         bool
-	operand       bool // it has been the input of a product with weights in blocks
+	operand       bool // it has been the input of a product by impl.dot
 }
 
 // Open starts the workers. Plan comes next.

@@ -69,9 +69,13 @@ func TestTwin(t *testing.T) {
 						t.Fatalf("position %d: drew %d, the best is %d", i, f.out.Tokens[i], best)
 					}
 				}
+				limit := c.limit
+				if im.narrow != nil && (c.as == BF16 || c.as == Auto && c.weight == weights.BF16) {
+					limit = max(limit, 4e-2) // rows are rounded too
+				}
 				t.Logf("off by %.3g of %.3g, relative %.3g", worst, size, worst/size)
-				if worst > c.limit*size {
-					t.Errorf("off by %.3g of %.3g, relative %.3g > %.3g", worst, size, worst/size, c.limit)
+				if worst > limit*size {
+					t.Errorf("off by %.3g of %.3g, relative %.3g > %.3g", worst, size, worst/size, limit)
 				}
 			})
 		})

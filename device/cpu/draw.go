@@ -48,7 +48,7 @@ func (d *Device) End(out *backend.Out) error {
 			s.topAt[r] = top
 			top += s.draws.Rows[r].Top
 		}
-		if s.head.format.quantized() {
+		if d.impl.dot[s.head.format] != nil {
 			d.quantize(s.act)
 		}
 		for r0 := 0; r0 < rows; r0 += drawRows {

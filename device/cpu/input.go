@@ -4,10 +4,10 @@ import (
 	"weir/model"
 )
 
-// input holds the quantized rows of one activation: those that a product with
-// weights in blocks needs next. The operation that writes the activation
-// quantizes each row while it is in the first-level cache, if a product has
-// read that buffer before; otherwise the product does it first.
+// input holds the rows of one activation as impl.dot wants them: those that a
+// product needs next. The operation that writes the activation quantizes each
+// row while it is in the first-level cache, if a product has read that buffer
+// before; otherwise the product does it first.
 type input struct {
 	data     []byte // [MaxTokens, stride]
 	stride   int
@@ -18,15 +18,22 @@ type input struct {
 // allocate takes memory for rows of every width there is, if products may need
 // it.
 func (in *input) allocate(mem *arena, im *impl, f Format, s model.Shape) error {
-	if !f.quantized() {
+	if f == Auto {
+		f = BF16 // what is not is multiplied as it is
+	}
+	if im.dot[f] == nil {
 		return nil
 	}
-	in.quantize = im.quantize
-	if f == W8A8 {
+	switch f {
+	case BF16:
+		in.quantize = im.narrow
+	case W8A8:
 		in.quantize = im.quantizeAll
+	default:
+		in.quantize = im.quantize
 	}
 	for _, a := range s.Acts {
-		in.stride = max(in.stride, rowBytes(a.Width))
+		in.stride = max(in.stride, f.rowBytes(a.Width))
 	}
 	size, err := product(s.Spec.MaxTokens, in.stride)
 	if err != nil {

@@ -1694,6 +1694,71 @@ func dotW8A8x11AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y [
 //go:noescape
 func dotW8A8x12AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotBF16x1AVX512 is impl.dot for tiles of BF16 and 1 rows of x.
+//
+//go:noescape
+func dotBF16x1AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotBF16x2AVX512 is impl.dot for tiles of BF16 and 2 rows of x.
+//
+//go:noescape
+func dotBF16x2AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotBF16x3AVX512 is impl.dot for tiles of BF16 and 3 rows of x.
+//
+//go:noescape
+func dotBF16x3AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotBF16x4AVX512 is impl.dot for tiles of BF16 and 4 rows of x.
+//
+//go:noescape
+func dotBF16x4AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotBF16x5AVX512 is impl.dot for tiles of BF16 and 5 rows of x.
+//
+//go:noescape
+func dotBF16x5AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotBF16x6AVX512 is impl.dot for tiles of BF16 and 6 rows of x.
+//
+//go:noescape
+func dotBF16x6AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotBF16x7AVX512 is impl.dot for tiles of BF16 and 7 rows of x.
+//
+//go:noescape
+func dotBF16x7AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotBF16x8AVX512 is impl.dot for tiles of BF16 and 8 rows of x.
+//
+//go:noescape
+func dotBF16x8AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotBF16x9AVX512 is impl.dot for tiles of BF16 and 9 rows of x.
+//
+//go:noescape
+func dotBF16x9AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotBF16x10AVX512 is impl.dot for tiles of BF16 and 10 rows of x.
+//
+//go:noescape
+func dotBF16x10AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotBF16x11AVX512 is impl.dot for tiles of BF16 and 11 rows of x.
+//
+//go:noescape
+func dotBF16x11AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotBF16x12AVX512 is impl.dot for tiles of BF16 and 12 rows of x.
+//
+//go:noescape
+func dotBF16x12AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// narrowBF16AVX512 is impl.narrow for whole multiples of 16 numbers.
+//
+//go:noescape
+func narrowBF16AVX512(dst []byte, x []float32)
+
 // quantizeAVX512 is impl.quantize for whole groups.
 //
 //go:noescape
@@ -2278,6 +2343,8 @@ var dotAVX512 = [W8A8 + 1][]dotFunc{
 	Q4:   {nil, dotQ4x1AVX512, dotQ4x2AVX512, dotQ4x3AVX512, dotQ4x4AVX512, dotQ4x5AVX512, dotQ4x6AVX512, dotQ4x7AVX512, dotQ4x8AVX512, dotQ4x9AVX512, dotQ4x10AVX512, dotQ4x11AVX512, dotQ4x12AVX512},
 	W8A8: {nil, dotW8A8x1AVX512, dotW8A8x2AVX512, dotW8A8x3AVX512, dotW8A8x4AVX512, dotW8A8x5AVX512, dotW8A8x6AVX512, dotW8A8x7AVX512, dotW8A8x8AVX512, dotW8A8x9AVX512, dotW8A8x10AVX512, dotW8A8x11AVX512, dotW8A8x12AVX512},
 }
+
+var dotBF16AVX512 = []dotFunc{nil, dotBF16x1AVX512, dotBF16x2AVX512, dotBF16x3AVX512, dotBF16x4AVX512, dotBF16x5AVX512, dotBF16x6AVX512, dotBF16x7AVX512, dotBF16x8AVX512, dotBF16x9AVX512, dotBF16x10AVX512, dotBF16x11AVX512, dotBF16x12AVX512}
 
 var mulAVX2 = [BF16 + 1][]mulFunc{
 	F32:  {nil, mulF32x1AVX2, mulF32x2AVX2, mulF32x3AVX2},

@@ -31,7 +31,7 @@ func (d *Device) MatMul(dst model.Act, w model.Weight, src model.Act) {
 	if src.Width != m.k || dst.Width != m.n {
 		panic(fmt.Sprintf("cpu: MatMul of [%d, %d] with rows of %d into rows of %d", m.n, m.k, src.Width, dst.Width))
 	}
-	if m.format.quantized() {
+	if d.impl.dot[m.format] != nil {
 		d.quantize(src)
 	}
 	y := d.written(dst)
@@ -39,7 +39,7 @@ func (d *Device) MatMul(dst model.Act, w model.Weight, src model.Act) {
 }
 
 // mul writes x·mᵀ + bias to n rows of y: row r of y from row from+r of x, which
-// lie in d.input if m is in blocks.
+// lie in d.input if the kernel is impl.dot.
 func (d *Device) mul(y view, m *matrix, x view, from, n int) {
 	if n == 0 {
 		return
@@ -47,7 +47,7 @@ func (d *Device) mul(y view, m *matrix, x view, from, n int) {
 	j := &d.mulJob
 	j.y, j.m, j.x, j.n = y, m, x, n
 	j.x.data = x.data[from*x.stride:]
-	j.quantized = m.format.quantized()
+	j.quantized = d.impl.dot[m.format] != nil
 	rowSize := 4 * m.k
 	j.limit = len(d.impl.mul[F32]) - 1
 	if j.quantized {
@@ -78,7 +78,7 @@ type mulJob struct {
 	d         *Device
 	y, x      view
 	quantized bool
-	q         []byte // the rows of x where m is in blocks, ldq bytes apart
+	q         []byte // the rows of x for impl.dot, ldq bytes apart
 	ldq       int
 	m         *matrix
 	limit     int // rows that a kernel takes at most
@@ -154,8 +154,8 @@ func (j *mulJob) kernel(offs, ahead []int, t0, t1, r0, r1 int, y []float32, ldy 
 		bias = m.bias[t0*rowsPerTile : t1*rowsPerTile]
 	}
 	if j.quantized {
-		n := groups(m.k)
-		x := j.q[r0*j.ldq : (r1-1)*j.ldq+m.format.rowGroups(n)]
+		n := m.format.steps(m.k)
+		x := j.q[r0*j.ldq : (r1-1)*j.ldq+m.format.rowSteps(n)]
 		j.d.impl.dot[m.format][r1-r0](m.data, offs, ahead, n, x, j.ldq, y, ldy, bias)
 		return
 	}

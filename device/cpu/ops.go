@@ -60,6 +60,11 @@ type impl struct {
 	quantize func(dst []byte, x []float32)
 	// quantizeAll is the same for W8A8, with one scale for the row.
 	quantizeAll func(dst []byte, x []float32)
+	// narrow writes a row for dot[BF16], if there is that: to nearest even, and a
+	// zero where len(x) is odd. There n counts pairs of columns, and the chains
+	// are pairs of even and of odd index, added at the end; the rounding within
+	// is VDPBF16PS's. The tile's padding is zero.
+	narrow func(dst []byte, x []float32)
 
 	// sumSquares is Σ x[i]².
 	sumSquares func(x []float32) float32

@@ -25,7 +25,11 @@ func TestMatMulColumns(t *testing.T) {
 			if err := d.Plan(shape); err != nil {
 				t.Fatal(err)
 			}
-			mat := tensor(rnd, weights.BF16, 1, c.n, c.k)
+			dtype := weights.BF16
+			if im.narrow != nil {
+				dtype = weights.F16 // that of products with rows in float32
+			}
+			mat := tensor(rnd, dtype, 1, c.n, c.k)
 			w, err := d.Load(model.Matrix{Rows: []weights.Tensor{mat}})
 			if err != nil {
 				t.Fatal(err)

@@ -30,7 +30,7 @@ func TestQuantizeWhole(t *testing.T) {
 						}
 					}
 				}
-				all, got := bandedBytes(W8A8.rowGroups(groups(n)), n%8)
+				all, got := bandedBytes(W8A8.rowSteps(groups(n)), n%8)
 				im.quantizeAll(got, x.v)
 				x.intact(t)
 				intactBytes(t, all, got)
@@ -69,7 +69,7 @@ func TestQuantizeWhole(t *testing.T) {
 // 257, extremes included: the integer is exact, so the result is known to the
 // bit. At the end of a page, no operand is read behind its end.
 func TestDotsWhole(t *testing.T) {
-	eachImpl(t, func(t *testing.T, im *impl) {
+	eachDots(t, func(t *testing.T, im *impl) {
 		rnd := newRand(16)
 		for k := range 258 {
 			n, rows := groups(k), len(im.dot[W8A8])-1
@@ -82,7 +82,7 @@ func TestDotsWhole(t *testing.T) {
 				ws[r] = float32(rnd.NormFloat64())
 				binary.LittleEndian.PutUint32(tile[n*groupWhole+4*r:], math.Float32bits(ws[r]))
 			}
-			ldx := W8A8.rowGroups(n)
+			ldx := W8A8.rowSteps(n)
 			x := beforeGuard(t, rows*ldx)
 			xs := make([]float32, rows)
 			for r := range rows {
@@ -120,7 +120,7 @@ func TestDotsWhole(t *testing.T) {
 
 // TestDotsWholeWrap: the longest rows of the greatest numbers stay exact.
 func TestDotsWholeWrap(t *testing.T) {
-	eachImpl(t, func(t *testing.T, im *impl) {
+	eachDots(t, func(t *testing.T, im *impl) {
 		const k = maxWhole
 		tile := make([]byte, W8A8.tileBytes(k))
 		for i := range groups(k) * groupWhole {
@@ -134,7 +134,7 @@ func TestDotsWholeWrap(t *testing.T) {
 			for i := range row {
 				row[i] = v
 			}
-			x := make([]byte, W8A8.rowGroups(groups(k)))
+			x := make([]byte, W8A8.rowSteps(groups(k)))
 			im.quantizeAll(x, row)
 			y := make([]float32, rowsPerTile)
 			im.dot[W8A8][1](tile, []int{0}, []int{0}, groups(k), x, 0, y, rowsPerTile, nil)

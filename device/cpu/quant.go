@@ -41,13 +41,23 @@ const (
 	blockQ4      = blockQ8 / 2
 )
 
-// quantized reports whether rows are quantized before they are multiplied with
-// weights in f.
+// quantized reports whether f is a format of integers.
 func (f Format) quantized() bool { return f >= Q8 }
 
-// rowGroups is the size of a quantized row of n groups.
-func (f Format) rowGroups(n int) int {
-	if f == W8A8 {
+// steps is impl.dot's n for k columns.
+func (f Format) steps(k int) int {
+	if f == BF16 {
+		return (k + 1) / 2
+	}
+	return groups(k)
+}
+
+// rowSteps is the size of a row of n steps that impl.dot multiplies.
+func (f Format) rowSteps(n int) int {
+	switch f {
+	case BF16:
+		return 4 * n
+	case W8A8:
 		return n*groupColumns + wholeRow
 	}
 	return n * groupRow
@@ -64,11 +74,11 @@ func (f Format) groupBytes() int {
 	return groupScales + 2*blockQ8
 }
 
-// rowBytes is the distance of quantized rows of the given width: an odd number
-// of cache lines, so that the rows which a kernel reads in step do not all fall
-// into one set of a cache.
-func rowBytes(width int) int {
-	lines := (groups(width)*groupRow + cacheLine - 1) / cacheLine
+// rowBytes is the distance of rows of the given width for impl.dot: an odd
+// number of cache lines, so that the rows which a kernel reads in step do not
+// all fall into one set of a cache.
+func (f Format) rowBytes(width int) int {
+	lines := (f.rowSteps(f.steps(width)) + cacheLine - 1) / cacheLine
 	return (lines | 1) * cacheLine
 }
 

@@ -83,6 +83,9 @@ func (g *gen) dots() {
 		}
 		fmt.Fprintf(g.tables, "}\n\n")
 	}
+	if g.isa == avx512 {
+		g.bf16()
+	}
 	g.quantize()
 	g.largest()
 	g.round()
