@@ -9,8 +9,9 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 COUNT   ?= 6
 LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-output-len 64 --num-warmups 8
 LDFLAGS := -s -w -X main.version=$(VERSION)
+CUDA    := CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/internal/cudashim/include"
 
-.PHONY: help build run test race lint purego crash fuzz bench bench-grammar gen gen-check golden parquet-check vectors clients check clean
+.PHONY: help build cuda run test race lint purego crash fuzz bench bench-grammar gen gen-check golden parquet-check vectors clients check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -72,11 +73,16 @@ bench: build ## start-up and idling, micro-benchmarks of the control plane (COUN
 	$(GO) test -run '^$$' -count $(COUNT) -bench '^BenchmarkEncode$$/^150k$$' ./tokenizer
 	./weir bench serve --binary self $(LOAD)
 
+cuda: ## build ./weir with the CUDA backend (needs a C compiler, but no CUDA toolkit and no driver)
+	$(CUDA) $(GO) build -trimpath -tags cuda -ldflags '$(LDFLAGS) -buildid=' -o weir ./cmd/weir
+
 gen: ## write the generated assembly anew
 	cd device/cpu/_gen && $(GO) run . -out ..
+	cd internal/cudashim/_gen && $(GO) run . -out ..
 
 gen-check: ## the generated assembly is what its generator writes
 	cd device/cpu/_gen && $(GO) vet . && $(GO) run . -check -out ..
+	cd internal/cudashim/_gen && $(GO) vet . && $(GO) run . -check -out ..
 
 check: lint gen-check test ## what must pass before a commit lands
 
