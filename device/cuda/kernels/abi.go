@@ -65,6 +65,14 @@ const (
 	SM90a                // Hopper alone: wgmma and TMA; loaded beside SM80
 )
 
+// String is the architecture's name.
+func (f Flavour) String() string {
+	if f == SM90a {
+		return "sm_90a"
+	}
+	return "sm_80"
+}
+
 // Entry is one kernel.
 type Entry struct {
 	Name    string

@@ -101,7 +101,7 @@ func entries() []Entry {
 		},
 		{
 			Name: "attn_merge", Threads: 128, Grid: "most merges, heads",
-			Params: []Param{ptr("out"), ptr("parts"), ptr("merges"), ptr("count"), i32("ldo"), i32("heads"), i32("headDim")},
+			Params: []Param{ptr("out"), ptr("parts"), ptr("merges"), ptr("count"), i32("ldo"), i32("heads"), i32("headDim"), f32("scale")},
 			Doc: "out bf16 [T, heads*headDim] of the tokens named by merges [AttnMerge], count[0] of them, from parts. Blocks from count[0] on do nothing, " +
 				"so that a graph may launch for the most there can be.",
 		},
@@ -145,7 +145,7 @@ func entries() []Entry {
 	return list
 }
 
-const stages = 4 // tiles in flight of the pipelines
+const fewStages, wideStages = 6, 3 // tiles in flight of the pipelines: FEW_STAGES, WIDE_STAGES of src/gemm.cu
 
 func tileBytes(format string) int {
 	switch format {
@@ -159,9 +159,9 @@ func tileBytes(format string) int {
 
 // The sums leave through shared memory, rows of 64 or 128 float32 and 4 more.
 func fewShared(format string, rows int) int {
-	return max(stages*(tileBytes(format)+rows*Tile*2), rows*(Tile+4)*4)
+	return max(fewStages*(tileBytes(format)+rows*Tile*2), rows*(Tile+4)*4)
 }
 
 func wideShared(format string) int {
-	return max(stages*(2*tileBytes(format)+WideRows*Tile*2), WideRows*(WideCols+4)*4)
+	return max(wideStages*(2*tileBytes(format)+WideRows*Tile*2), WideRows*(WideCols+4)*4)
 }

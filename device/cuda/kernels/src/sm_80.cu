@@ -1,0 +1,5 @@
+// The module for every GPU from Ampere on.
+#include "attn.cu"
+#include "elementwise.cu"
+#include "gemm.cu"
+#include "pick.cu"

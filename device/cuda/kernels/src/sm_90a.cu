@@ -1,0 +1,2 @@
+// The module for Hopper alone.
+#include "device.h"
