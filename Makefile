@@ -11,7 +11,7 @@ LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-o
 LDFLAGS := -s -w -X main.version=$(VERSION)
 CUDA    := CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/internal/cudashim/include"
 
-.PHONY: help build cuda run test race lint purego crash fuzz bench bench-grammar gen gen-check golden parquet-check vectors clients check clean
+.PHONY: help build cuda run test test-cuda-emu race lint purego crash fuzz bench bench-grammar gen gen-check golden parquet-check vectors clients check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -75,6 +75,19 @@ bench: build ## start-up and idling, micro-benchmarks of the control plane (COUN
 
 cuda: ## build ./weir with the CUDA backend (needs a C compiler, but no CUDA toolkit and no driver)
 	$(CUDA) $(GO) build -trimpath -tags cuda -ldflags '$(LDFLAGS) -buildid=' -o weir ./cmd/weir
+
+# A driver library that emulates a GPU on the CPU, for tests.
+EMU_DRIVER := build/cuda-emu/libcuda.so.1
+$(EMU_DRIVER): $(wildcard device/cuda/fake/*.cc device/cuda/kernels/emu/* device/cuda/kernels/src/*) internal/cudashim/include/cuda.h
+	mkdir -p $(dir $@)
+	$(CXX) -std=c++17 -O2 -Wno-psabi -ffp-contract=off -fPIC -shared -Wl,-soname,libcuda.so.1 -Iinternal/cudashim/include \
+	  device/cuda/fake/driver.cc device/cuda/kernels/emu/emu.cc -o $@
+
+test-cuda-emu: $(EMU_DRIVER) ## the CUDA backend's tests on an emulated GPU (needs a C and a C++ compiler)
+	$(CUDA) $(GO) vet -tags cuda ./internal/cudashim ./internal/cudrv ./device/cuda/... ./cmd/weir
+	$(CUDA) $(GO) tool staticcheck -tags cuda ./internal/cudashim ./internal/cudrv ./device/cuda/... ./cmd/weir
+	$(CUDA) $(GO) test -tags cuda -timeout 120s ./internal/cudrv
+	$(CUDA) WEIR_CUDA_DRIVER=$(abspath $(EMU_DRIVER)) $(GO) test -tags 'cuda invariants' -timeout 540s ./device/cuda ./cmd/weir
 
 gen: ## write the generated assembly anew
 	cd device/cpu/_gen && $(GO) run . -out ..

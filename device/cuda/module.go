@@ -116,8 +116,7 @@ func compile(ptx []byte) (string, error) {
 		return "", deviceError("start the driver's compiler", err)
 	}
 	defer link.Destroy()
-	// The text ends with a NUL, as the driver asks.
-	if err = link.AddData(cu.JITInputPTX, string(ptx)+"\x00", "kernels"); err == nil {
+	if err = link.AddData(cu.JITInputPTX, string(ptx), "kernels"); err == nil {
 		var code string
 		if code, err = link.Complete(); err == nil {
 			return code, nil

@@ -21,7 +21,10 @@
 #include <mutex>
 #include <set>
 
+extern "C" {
+#define _Alignas alignas
 #include "cuda.h"
+}
 
 #include "../kernels/emu/all.cc"
 
@@ -467,7 +470,7 @@ CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name) {
 }
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute a, int v) {
   ENTER(cuFuncSetAttribute, true);
-  if (a == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
+  if ((int)a == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
     if (v > shared_limit) return code(CUDA_ERROR_INVALID_VALUE);
     ((Function *)f)->shared = v;
   }
@@ -475,7 +478,7 @@ CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute a, int v) {
 }
 CUresult cuFuncGetAttribute(int *v, CUfunction_attribute a, CUfunction f) {
   ENTER(cuFuncGetAttribute, true);
-  *v = a == 0 ? ((Function *)f)->kern->maxthreads : a == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ? ((Function *)f)->shared : 0;
+  *v = a == 0 ? ((Function *)f)->kern->maxthreads : (int)a == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ? ((Function *)f)->shared : 0;
   return code(0);
 }
 
