@@ -49,12 +49,32 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 		c.cacheType = "bfloat16"
 	}
 	weightType, kvType := formats[*o.dtype].compute, formats[c.cacheType]
-	for name, n := range map[string]int{"block-size": *o.blockSize, "max-num-seqs": *o.maxSeqs, "max-num-batched-tokens": *o.maxTokens, "max-num-queued": *o.maxLive} {
+	var found *gpu
+	var err error
+	if *o.device != "cpu" && *o.device != "sim" {
+		if found, err = findGPU(o); err != nil {
+			return nil, err
+		}
+	}
+	maxTokens, maxPrefill := *o.maxTokens, *o.maxPrefill
+	if maxTokens == 0 {
+		maxTokens = 512
+		if found != nil {
+			maxTokens = 2048
+		}
+	}
+	if maxPrefill < 0 {
+		maxPrefill = 128
+		if found != nil {
+			maxPrefill = 1024
+		}
+	}
+	for name, n := range map[string]int{"block-size": *o.blockSize, "max-num-seqs": *o.maxSeqs, "max-num-batched-tokens": maxTokens, "max-num-queued": *o.maxLive} {
 		if n < 1 { // below, 0 stands for a default
 			return nil, usageError{fmt.Errorf("--%s %d: it takes 1 or more", name, n)}
 		}
 	}
-	opt := s.network.Options(model.Options{BlockTokens: *o.blockSize, MaxTokens: *o.maxTokens, MaxSeqs: *o.maxSeqs, MaxSeqTokens: *m.maxModelLen, Progress: progress})
+	opt := s.network.Options(model.Options{BlockTokens: *o.blockSize, MaxTokens: maxTokens, MaxSeqs: *o.maxSeqs, MaxSeqTokens: *m.maxModelLen, Progress: progress})
 	if *m.maxModelLen < 0 || opt.MaxSeqTokens > cfg.MaxSeqTokens {
 		return nil, usageError{fmt.Errorf("--max-model-len %d: the model was made for sequences of at most %d tokens", *m.maxModelLen, cfg.MaxSeqTokens)}
 	}
@@ -64,7 +84,13 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 	if err := s.network.Check(opt); err != nil {
 		return nil, usageError{err}
 	}
-	var err error
+	engineConfig := engine.Config{
+		Scheduler: scheduler.Config{MaxPrefill: maxPrefill, Priority: *o.policy == "priority"},
+		Caching:   *o.caching, MaxLive: *o.maxLive, Tokenizer: s.tokenizer,
+	}
+	if found != nil {
+		return c, c.onGPU(ctx, found, s, opt, o, engineConfig)
+	}
 	if opt.NumBlocks, c.kvBytes, err = sizePool(opt, cfg.KVBytesPerToken(kvType.stored), int64(o.kvMemory), memoryLimit()); err != nil {
 		return nil, err
 	}
@@ -104,14 +130,35 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 			return model.NewRunner(ctx, dev, s.network, opt)
 		}
 	}
-	c.engine = engine.New(engine.Config{
-		Scheduler: scheduler.Config{MaxPrefill: *o.maxPrefill, Priority: *o.policy == "priority"},
-		Caching:   *o.caching, MaxLive: *o.maxLive, Tokenizer: s.tokenizer,
-	}, open)
+	c.engine = engine.New(engineConfig, open)
 	// One processor more than threads that compute, for connections and
 	// preparation: they would wait for the end of a step.
 	runtime.GOMAXPROCS(threads + 1)
 	return c, nil
+}
+
+// onGPU plans the engine on a GPU. How many KV blocks there are is known when
+// the backend has been opened for the first time.
+func (c *computer) onGPU(ctx context.Context, g *gpu, s *source, opt model.Options, o *engineOptions, cfg engine.Config) error {
+	plan, err := g.plan(ctx, s, opt, o)
+	if err != nil {
+		return err
+	}
+	c.about, c.fingerprint = plan.about, fingerprint(version, plan.kind, *o.dtype, c.cacheType, s.network.Digest())
+	// All but the number of blocks, which open adds.
+	c.spec = backend.Spec{VocabSize: s.network.Config.VocabSize, BlockTokens: opt.BlockTokens, MaxTokens: opt.MaxTokens, MaxSeqs: opt.MaxSeqs, MaxSeqTokens: opt.MaxSeqTokens}
+	c.engine = engine.New(cfg, func() (backend.Backend, error) {
+		b, err := plan.open(c.spec.NumBlocks)
+		if err == nil && c.spec.NumBlocks == 0 { // from then on others may read it
+			c.spec = b.Spec()
+			c.kvBytes = plan.kvBytes(c.spec.NumBlocks)
+		}
+		return b, err
+	})
+	// The loop polls the device; it must find a processor whatever requests are
+	// being prepared.
+	runtime.GOMAXPROCS(max(2, runtime.NumCPU()))
+	return nil
 }
 
 // fingerprint names everything that decides the bits of an answer.

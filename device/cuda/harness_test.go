@@ -88,7 +88,6 @@ type harness struct {
 	t    testing.TB
 	b    backend.Backend
 	free []int32 // blocks, in the order in which they are given out
-	fly  []*flight
 }
 
 type flight struct {
