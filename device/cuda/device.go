@@ -129,6 +129,7 @@ func (d *Device) Close() error {
 	// Errors of a step come back here once more; what is asked is whether the
 	// memory was freed, and after such an error the context takes it along.
 	broken := d.err != nil
+	d.graphs.abandon(d.run.stream)
 	d.graphs.close()
 	if d.run.stream != (cu.Stream{}) {
 		_ = d.run.stream.Synchronize()

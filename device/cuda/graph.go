@@ -101,6 +101,17 @@ func (d *Device) finish() {
 	}
 }
 
+// abandon ends a capture that nobody will finish: nothing can be freed before.
+func (g *graphs) abandon(s cu.Stream) {
+	if !g.capturing {
+		return
+	}
+	g.capturing = false
+	if graph, err := cudrv.EndCapture(s); err == nil {
+		_ = graph.Destroy()
+	}
+}
+
 // close gives the graphs back.
 func (g *graphs) close() {
 	for _, e := range g.ready {

@@ -501,9 +501,9 @@ CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode) {
   return code(0);
 }
 CUresult cuStreamEndCapture(CUstream s, CUgraph *g) {
-  ENTER(cuStreamEndCapture, true);
-  auto captured = std::move(stream(s)->capture);
+  auto captured = std::move(stream(s)->capture); // it has ended also where the call fails
   stream(s)->capture = nullptr;
+  ENTER(cuStreamEndCapture, true);
   if (!captured) return code(CUDA_ERROR_ILLEGAL_STATE);
   if (stream(s)->broken) return code(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   return *g = (CUgraph) new Graph(*captured), code(0);
