@@ -150,7 +150,7 @@ struct Error {
     if (nan || rel > limit || worst > 24 * limit * rms) wrong("relative error %.3g, worst %.3g of the rms, limit %.3g%s", rel, worst / rms, limit, nan ? ", NaN" : "");
   }
 };
-constexpr double BF16 = 4e-3; // rounding to bf16 alone is 1.6e-3 in the norm
+constexpr double BF16_LIMIT = 4e-3; // rounding to bf16 alone is 1.6e-3 in the norm
 constexpr double F32 = 2e-6;
 
 // A matrix [n, k] in tiles of 64 by 64 (abi.go).

@@ -96,7 +96,7 @@ static void norms(int T, int dim, bool add) {
     s = 1 / sqrt(s / dim + 1e-5);
     for (int c = 0; c < dim; c++) e.add(value(out[(size_t)t * l + c]), x[(size_t)t * l + c] * s * w[c]);
   }
-  e.judge(BF16);
+  e.judge(BF16_LIMIT);
   zeros_behind(add ? h : y, T, dim);
 }
 
@@ -136,7 +136,7 @@ static void head_norms(int T, int heads, int headDim) {
       for (int d = 0; d < headDim; d++) s += pow(value(x0[(size_t)t * l + off + h * headDim + d]), 2);
       e.add(value(x[at]), value(x0[at]) / sqrt(s / headDim + 1e-6) * w[(c - off) % headDim]);
     }
-  e.judge(BF16);
+  e.judge(BF16_LIMIT);
 }
 
 static void rope(int heads, int kvHeads, int headDim, int half, int bt, bool norm) {
@@ -192,7 +192,7 @@ static void rope(int heads, int kvHeads, int headDim, int half, int bt, bool nor
         seen[at + d] = kv[at + d];
       }
     }
-  e.judge(BF16);
+  e.judge(BF16_LIMIT);
   if (memcmp(seen.data(), kv.p, kv.n * 2)) wrong("the cache changed elsewhere");
   for (int t = 0; t < T; t++)
     for (int c = width; c < l; c++)
@@ -209,7 +209,7 @@ static void gates(int T, int width) {
   Error e;
   for (int t = 0; t < T; t++)
     for (int c = 0; c < width; c++) e.add(value(y[(size_t)t * ld(width) + c]), silu_(value(gu[(size_t)t * ld(2 * width) + c])) * value(gu[(size_t)t * ld(2 * width) + width + c]));
-  e.judge(BF16);
+  e.judge(BF16_LIMIT);
   zeros_behind(y, T, width);
 }
 
