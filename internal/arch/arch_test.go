@@ -48,7 +48,7 @@ var rules = map[string]rule{
 	"cmd/weir":            {may: []string{"*"}},
 	"device/cpu":          {may: []string{"backend", "internal/invariants", "model", "sampler", "weights"}, tests: []string{"internal/testkit"}, mayNot: []string{"net", "github.com/valyala"}},
 	"device/cuda":         {may: []string{"backend", "device/cuda/kernels", "internal/invariants", "model", "sampler", "weights"}, mayNot: []string{"net", "github.com/valyala"}},
-	"device/cuda/kernels": {tests: []string{"backend"}, mayNot: noIO},
+	"device/cuda/kernels": {tests: []string{"backend", "sampler"}, mayNot: noIO},
 	"engine":              {may: []string{"backend", inv, "kvcache", "sampler", "scheduler", "tokenizer"}, tests: []string{"backend/sim", "device/cpu", "internal/testkit", "model", "models", "weights"}, mayNot: []string{"net", "os", "encoding/json", "github.com"}},
 	"feedback":            {may: []string{"api", "store"}, mayNot: []string{"net", "os", "github.com"}},
 	"grammar":             {mayNot: noIO},
