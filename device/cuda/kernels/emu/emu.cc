@@ -1,4 +1,4 @@
-#define GK_EMU
+
 #include "emu.h"
 #include <algorithm>
 #include <random>

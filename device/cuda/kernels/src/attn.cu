@@ -71,6 +71,10 @@ struct Rows {
   float top[2], sum[2]; // sum: of this lane's columns
 };
 
+// 2^(c(old - top)). The difference comes first, so that it is exactly 1 where the
+// maximum did not change: what a row does not see must not touch its bits.
+DEV float factor(float old, float top, float c) { return top == NINF ? 1.0f : ex2((old - top) * c); }
+
 // Masks the scores of positions [first, first + 64) to those that row h sees,
 // [lo[h], hi[h]], and turns them into weights relative to the new maximum.
 // alpha[h] is what the old values must be multiplied by.
@@ -87,7 +91,7 @@ DEV void weigh(float s[8][4], Rows &r, float alpha[2], const int lo[2], const in
     top = max_(top, shfl_xor(top, 1));
     top = max_(top, shfl_xor(top, 2));
     float base = top == NINF ? 0.0f : top * c, sum = 0;
-    alpha[h] = ex2(fma(r.top[h], c, -base));
+    alpha[h] = factor(r.top[h], top, c);
     UNROLL for (int j = 0; j < 8; j++) UNROLL for (int e = 0; e < 2; e++) {
       float &v = s[j][h * 2 + e];
       v = ex2(fma(v, c, -base));
@@ -116,9 +120,9 @@ template <int D, int NO> DEV void add_values(float o[NO][4], const float s[8][4]
 // The factors that merge a part (top, sum) into the total, and the total's new
 // maximum and sum: O = O*a + o*b.
 DEV void merge_factors(float &total_top, float &total_sum, float top, float sum, float c, float &a, float &b) {
-  float m = max_(total_top, top), base = m == NINF ? 0.0f : m * c;
-  a = ex2(fma(total_top, c, -base));
-  b = ex2(fma(top, c, -base));
+  float m = max_(total_top, top);
+  a = factor(total_top, m, c);
+  b = factor(top, m, c);
   total_top = m;
   total_sum = fma(total_sum, a, sum * b);
 }
@@ -144,7 +148,7 @@ template <int D> DEV void prefill(u16 *out, const u16 *q, const u16 *kv, const A
     lo[h] = window > 0 ? max_(0, hi[h] + 1 - window) : 0;
   }
   int last = pos0 + w.tokens - 1, begin = (window > 0 ? max_(0, pos0 + 1 - window) : 0) / KEYS, end = last / KEYS + 1;
-  float o[NO][4], total[NO][4], total_top[2] = {NINF, NINF}, total_sum[2] = {0, 0}, factor = scale * LOG2E;
+  float o[NO][4], total[NO][4], total_top[2] = {NINF, NINF}, total_sum[2] = {0, 0}, c2 = scale * LOG2E;
   Rows r{{NINF, NINF}, {0, 0}};
   UNROLL for (int j = 0; j < NO; j++) UNROLL for (int e = 0; e < 4; e++) o[j][e] = total[j][e] = 0;
   fetch_kv<D>(stage, stage + KEYS * D, c, begin * KEYS, last);
@@ -157,12 +161,12 @@ template <int D> DEV void prefill(u16 *out, const u16 *q, const u16 *kv, const A
     sync();
     float s[8][4], alpha[2];
     scores<D, 8>(s, sq, now, warp * 16, 0);
-    weigh(s, r, alpha, lo, hi, t * KEYS, factor);
+    weigh(s, r, alpha, lo, hi, t * KEYS, c2);
     add_values<D, NO>(o, s, alpha, now + KEYS * D, 0);
     if ((t + 1) % (PART / KEYS) == 0 || t + 1 == end) {
       float a[2], b[2];
       UNROLL for (int h = 0; h < 2; h++) {
-        merge_factors(total_top[h], total_sum[h], r.top[h], quad_sum(r.sum[h]), factor, a[h], b[h]);
+        merge_factors(total_top[h], total_sum[h], r.top[h], quad_sum(r.sum[h]), c2, a[h], b[h]);
         r.top[h] = NINF;
         r.sum[h] = 0;
       }
@@ -205,7 +209,7 @@ template <int D> DEV void decode(float *parts, const u16 *q, const u16 *kv, cons
     hi[h] = (lane >> 2) + h * 8 < rows ? last : -1;
   }
   int begin = first / KEYS, end = last / KEYS + 1;
-  float o[NO][4], factor = scale * LOG2E;
+  float o[NO][4], c2 = scale * LOG2E;
   Rows r{{NINF, NINF}, {0, 0}};
   UNROLL for (int j = 0; j < NO; j++) UNROLL for (int e = 0; e < 4; e++) o[j][e] = 0;
   fetch_kv<D>(stage, stage + KEYS * D, c, begin * KEYS, last);
@@ -227,7 +231,7 @@ template <int D> DEV void decode(float *parts, const u16 *q, const u16 *kv, cons
       s[j][h * 2] = v[0];
       s[j][h * 2 + 1] = v[1];
     }
-    weigh(s, r, alpha, lo, hi, t * KEYS, factor);
+    weigh(s, r, alpha, lo, hi, t * KEYS, c2);
     add_values<D, NO>(o, s, alpha, now + KEYS * D, warp * NO * 8);
     sync(); // all are done with the stage and the scores
   }
@@ -250,12 +254,12 @@ KERNEL(attn_merge, 128)(u16 *out, const float *parts, const AttnMerge *merges, c
   AttnMerge w = merges[BIDX];
   int d = TIDX * 2;
   if (d >= headDim) return;
-  float top = NINF, sum = 0, v0 = 0, v1 = 0, factor = scale * LOG2E;
+  float top = NINF, sum = 0, v0 = 0, v1 = 0, c2 = scale * LOG2E;
   for (int s = 0; s < w.slots; s++) {
     const float *p = parts + ((u64)(w.slot + s) * heads + BIDY) * (headDim + 2);
     f32x2 v = *(const f32x2 *)(p + d), state = *(const f32x2 *)(p + headDim);
     float a, b;
-    merge_factors(top, sum, state[0], state[1], factor, a, b);
+    merge_factors(top, sum, state[0], state[1], c2, a, b);
     v0 = merge_value(v0, a, v[0], b);
     v1 = merge_value(v1, a, v[1], b);
   }

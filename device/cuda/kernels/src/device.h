@@ -107,7 +107,7 @@ DEV u64 smem_add(u64 *p, u64 v) { u64 r; asm volatile("atom.shared.add.u64 %0, [
 DEV void fence() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 DEV void st_sys(u32 *p, u32 v) { asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory"); }
 #else
-#include "../emu/emu.h"
+#include "../emu/model.h"
 #endif
 
 DEV float as_float(u32 v) { return __builtin_bit_cast(float, v); }
