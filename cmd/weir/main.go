@@ -5,6 +5,7 @@
 //	weir bench start     how fast a server starts
 //	weir bench serve     how a server bears a load
 //	weir store COMMAND   backup, restore, verify, export of records
+//	weir gpu-check       the CUDA backend checked and measured on this machine
 //	weir version
 //
 // MODEL is a folder as Hugging Face lays it out. Without one, the model inside
@@ -35,6 +36,7 @@ const overview = `weir serves language models.
   weir bench start [flags]     measure how fast a server starts, and what it takes when idle
   weir bench serve [flags]     put a load on a server and measure its answers
   weir store COMMAND [flags]   back up, restore, verify or export the records
+  weir gpu-check [flags]       check and measure the CUDA backend on this machine's GPU
   weir version                 print the version
   weir help                    print this
 
@@ -62,6 +64,8 @@ func run(args []string, env func(string) string, in io.Reader, out, errOut io.Wr
 		err = chatMain(args, env, in, out, errOut)
 	case "bench":
 		err = benchMain(args, env, out, errOut)
+	case "gpu-check":
+		err = gpuCheckMain(args, env, out, errOut)
 	case "store":
 		err = storeMain(args, env, in, out, errOut)
 	case "version", "--version", "-v":

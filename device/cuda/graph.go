@@ -24,6 +24,7 @@ type graphs struct {
 	key       graphKey
 	replaying bool // operations of this step are in the graph that was launched
 	replays   int
+	others    []cu.ExecGraph
 }
 
 // buckets are the numbers of rows that graphs are made for.
@@ -112,10 +113,16 @@ func (g *graphs) abandon(s cu.Stream) {
 	}
 }
 
+// keep owns a graph that is none of a step.
+func (g *graphs) keep(e cu.ExecGraph) { g.others = append(g.others, e) }
+
 // close gives the graphs back.
 func (g *graphs) close() {
 	for _, e := range g.ready {
 		_ = e.Destroy() // after a device error it fails, and the context takes the memory along
 	}
-	g.ready = nil
+	for _, e := range g.others {
+		_ = e.Destroy()
+	}
+	g.ready, g.others = nil, nil
 }
