@@ -11,7 +11,7 @@ LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-o
 LDFLAGS := -s -w -X main.version=$(VERSION)
 CUDA    := CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/internal/cudashim/include"
 
-.PHONY: help build cuda run test test-cuda-emu race lint purego crash fuzz bench bench-grammar gen gen-check golden parquet-check vectors clients check clean
+.PHONY: help build cuda run test test-cuda-emu race lint purego crash fuzz bench bench-grammar gen gen-check golden parquet-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -88,6 +88,33 @@ test-cuda-emu: $(EMU_DRIVER) ## the CUDA backend's tests on an emulated GPU (nee
 	$(CUDA) $(GO) tool staticcheck -tags cuda ./internal/cudashim ./internal/cudrv ./device/cuda/... ./cmd/weir
 	$(CUDA) $(GO) test -tags cuda -timeout 120s ./internal/cudrv
 	$(CUDA) WEIR_CUDA_DRIVER=$(abspath $(EMU_DRIVER)) $(GO) test -tags 'cuda invariants' -timeout 540s ./device/cuda ./cmd/weir
+
+# The kernels run in an emulator on the CPU: a C++ compiler is all it takes. Twice in
+# a random order of threads and blocks, once under the sanitizers.
+EMU      := device/cuda/kernels/emu
+EMUTESTS := rows gemm attn pick hopper
+EMUFLAGS := -std=c++17 -Wall -Werror -Wno-psabi -Wno-unused-function -ffp-contract=off
+
+test-cuda-kernels: $(EMUTESTS:%=build/emu/%) $(EMUTESTS:%=build/emu/%.san) ## the CUDA kernels in the emulator: odd shapes, tails, guards, sanitizers
+	@set -e; for t in $(EMUTESTS); do GK_EMU_SEED=1 build/emu/$$t device/cuda/kernels/testdata/pick.bin; \
+	  GK_EMU_SEED=2 WEIR_QUICK=1 build/emu/$$t.san device/cuda/kernels/testdata/pick.bin; done
+
+build/emu/%: $(EMU)/test_%.cc $(wildcard $(EMU)/*.h $(EMU)/emu.cc device/cuda/kernels/src/*)
+	@mkdir -p build/emu
+	$(CXX) $(EMUFLAGS) -O2 $< $(EMU)/emu.cc -o $@
+
+build/emu/%.san: $(EMU)/test_%.cc $(wildcard $(EMU)/*.h $(EMU)/emu.cc device/cuda/kernels/src/*)
+	@mkdir -p build/emu
+	$(CXX) $(EMUFLAGS) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined $< $(EMU)/emu.cc -o $@
+
+kernels: ## compile the CUDA kernels to PTX (needs clang-22)
+	cd device/cuda/kernels/_gen && $(GO) run .
+
+kernels-check: ## the committed PTX is what clang-22 makes of the sources
+	cd device/cuda/kernels/_gen && $(GO) vet . && $(GO) run . -check
+
+kernels-ptxas: ## registers and spills of every kernel: PTXAS=path of a ptxas
+	PTXAS=$(PTXAS) device/cuda/kernels/check_ptxas.sh
 
 gen: ## write the generated assembly anew
 	cd device/cpu/_gen && $(GO) run . -out ..

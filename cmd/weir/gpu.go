@@ -13,13 +13,16 @@ import (
 
 // gpuOptions say how a GPU is used.
 type gpuOptions struct {
-	driver, launch *string
-	share          *float64
+	driver, launch, products *string
+	share                    *float64
+	invariant                *bool
 }
 
 func bindGPU(fs *pflag.FlagSet) (o gpuOptions) {
 	o.driver = fs.String("cuda-driver", "", "`library` of the CUDA driver (default: libcuda.so.1)")
 	o.launch = oneOf(fs, "cuda-launch", "how kernels reach the GPU: graph replays the steps of decoding, cu launches every kernel by itself, for comparison", "graph", "cu")
+	o.products = oneOf(fs, "cuda-gemm", "instructions of matrix products; wgmma is for Hopper and has bits of its own", "mma", "wgmma")
+	o.invariant = fs.Bool("batch-invariant", true, "the bits of an answer do not depend on what else is being computed; --no-batch-invariant lets a GPU choose faster products by their number of rows")
 	o.share = fs.Float64("gpu-memory-utilization", 0.9, "`share` of the GPU's memory that may be in use; KV blocks take what weights leave of it, unless --kv-cache-memory says less")
 	return o
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -49,6 +50,19 @@ func (g *gpu) plan(ctx context.Context, s *source, opt model.Options, o *engineO
 	}
 	cfg := cuda.Default()
 	cfg.Driver, cfg.Ordinal, cfg.PlainLaunch = *o.gpu.driver, g.info.Ordinal, *o.gpu.launch == "cu"
+	switch {
+	case !*o.gpu.invariant:
+		cfg.Products = cuda.Mixed
+	case *o.gpu.products == "wgmma":
+		cfg.Products = cuda.WGMMA
+	}
+	switch {
+	case cfg.Products != cuda.WGMMA:
+	case !g.info.Hopper():
+		return nil, usageError{fmt.Errorf("--cuda-gemm wgmma: %s has none", g.info)}
+	case cfg.PlainLaunch:
+		return nil, usageError{errors.New("--cuda-gemm wgmma: --cuda-launch cu cannot pass its tensor maps")}
+	}
 	cfg.Note = func(message string, args ...any) { slog.Debug(message, args...) }
 	if dir, err := os.UserCacheDir(); err == nil {
 		cfg.CacheDir = filepath.Join(dir, "weir", "cubin")
@@ -59,7 +73,7 @@ func (g *gpu) plan(ctx context.Context, s *source, opt model.Options, o *engineO
 	block := cuda.BlockBytes(shape)
 	p := &gpuPlan{
 		about:   "CUDA, " + g.info.String(),
-		kind:    fmt.Sprintf("cuda sm_%d%d", g.info.Major, g.info.Minor),
+		kind:    fmt.Sprintf("cuda sm_%d%d %d", g.info.Major, g.info.Minor, cfg.Products),
 		kvBytes: func(blocks int) int64 { return int64(blocks) * block },
 	}
 	p.open = func(blocks int) (backend.Backend, error) {

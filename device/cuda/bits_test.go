@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"weir/backend"
+	"weir/device/cuda"
 	"weir/model"
 	"weir/sampler"
 )
@@ -24,9 +25,12 @@ func sameBits(a, b []float32) bool {
 // cut into steps, on its neighbours, on block size and tables, on graphs or on
 // their padding.
 func TestInvariance(t *testing.T) {
-	for _, name := range []string{"qwen3", "mistral"} {
-		t.Run(name, func(t *testing.T) {
-			m := openModel(t, name)
+	for _, family := range []struct {
+		name     string
+		products cuda.Products
+	}{{"qwen3", cuda.MMA}, {"mistral", cuda.MMA}, {"qwen3", cuda.WGMMA}} {
+		t.Run(fmt.Sprint(family.name, family.products), func(t *testing.T) {
+			m := openModel(t, family.name)
 			v := m.Config.VocabSize
 			g := rand.New(rand.NewPCG(5, 5))
 			const length = 70
@@ -47,7 +51,8 @@ func TestInvariance(t *testing.T) {
 				{"all at once at the end", []int{61, 4, 5}, 1, true, 16},
 			} {
 				cfg := config()
-				cfg.PlainLaunch = c.plain
+				cfg.Products = family.products
+				cfg.PlainLaunch = c.plain && cfg.Products == cuda.MMA
 				o := model.Options{NumBlocks: 80, MaxTokens: 96, MaxSeqs: 10, MaxSeqTokens: 128, BlockTokens: c.blockTokens, Depth: 2}
 				r := onGPU(t, m, cfg, o)
 				h := newHarness(t, r, uint64(len(c.name)))

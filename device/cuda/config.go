@@ -28,8 +28,11 @@ type Config struct {
 	// Ordinal is the device's number in the driver's order.
 	Ordinal int
 	// PlainLaunch makes every launch one of gorgonia.org/cu's Function.Launch:
-	// no graphs, no launch attributes, no tensor maps. The bits are the same.
+	// no graphs, no launch attributes, no tensor maps, so no wgmma. The bits are
+	// the same.
 	PlainLaunch bool
+	// Products chooses the kernels of matrix products.
+	Products Products
 	// CacheDir is where machine code that the driver's compiler has made is kept
 	// for the next start. Empty keeps nothing.
 	CacheDir string
@@ -39,6 +42,16 @@ type Config struct {
 	Note func(message string, args ...any)
 }
 
+// Products is a family of matrix products. All kernels of one family have the
+// same bits, so that only Mixed depends on the number of rows.
+type Products uint8
+
+const (
+	MMA   Products = iota // mma.sync, on every GPU
+	WGMMA                 // wgmma, on Hopper (sm_90) alone
+	Mixed                 // wgmma for many rows, mma.sync for few: not invariant; MMA where there is no wgmma
+)
+
 // Default is what a server wants.
 func Default() Config { return Config{Timeout: time.Minute} }
 
@@ -46,6 +59,12 @@ func Default() Config { return Config{Timeout: time.Minute} }
 func (c Config) Validate() error {
 	if c.Ordinal < 0 {
 		return fmt.Errorf("%w: device number %d", ErrConfig, c.Ordinal)
+	}
+	if c.Products > Mixed {
+		return fmt.Errorf("%w: products %d", ErrConfig, c.Products)
+	}
+	if c.Products == WGMMA && c.PlainLaunch {
+		return fmt.Errorf("%w: wgmma takes tensor maps, which plain launches cannot pass", ErrConfig)
 	}
 	if c.Timeout <= 0 {
 		return fmt.Errorf("%w: timeout %v is not positive", ErrConfig, c.Timeout)
@@ -63,6 +82,9 @@ type Info struct {
 
 // Usable says whether the kernels run on the device: they ask for sm_80.
 func (i Info) Usable() bool { return i.Major >= 8 }
+
+// Hopper says whether the device has wgmma: code for sm_90a runs on 9.0 alone.
+func (i Info) Hopper() bool { return i.Major == 9 && i.Minor == 0 }
 
 func (i Info) String() string {
 	return fmt.Sprintf("%s (sm_%d%d, %d GiB)", i.Name, i.Major, i.Minor, (i.Memory+1<<29)>>30)

@@ -107,6 +107,19 @@ func Open(cfg Config) (_ *Device, err error) {
 	if err := d.lib.load(&d.cfg, kernels.SM80, info); err != nil {
 		return nil, err
 	}
+	switch {
+	case cfg.Products == MMA || cfg.Products == Mixed && (cfg.PlainLaunch || !info.Hopper()):
+		d.cfg.Products = MMA
+	case !info.Hopper():
+		return nil, fmt.Errorf("%w: %s has no wgmma", ErrConfig, info)
+	default:
+		if err := d.lib.load(&d.cfg, kernels.SM90a, info); err != nil {
+			return nil, err
+		}
+		if d.run.params, err = cudrv.NewParams(); err != nil {
+			return nil, err
+		}
+	}
 	return d, nil
 }
 
@@ -141,6 +154,9 @@ func (d *Device) Close() error {
 	err = errors.Join(err, d.stage.free(), d.step.free(), d.drawing.close(), d.rom.close(), d.mem.close(), d.pool.close(), d.lib.close())
 	if d.run.stream != (cu.Stream{}) {
 		err = errors.Join(err, cudrv.Wrap(d.run.stream.Destroy()))
+	}
+	if d.run.params != nil {
+		d.run.params.Free()
 	}
 	if broken {
 		err = nil

@@ -5,6 +5,7 @@ package cuda_test
 import (
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"weir/device/cuda"
@@ -17,12 +18,17 @@ var families = []string{"llama2", "llama3", "llama-bias", "mistral", "qwen2", "q
 // device up to the rounding of activations to bfloat16, in prefill, in chunks and
 // in decoding, and so are greedy tokens where the CPU is sure of them.
 func TestLikeTheCPU(t *testing.T) {
-	for _, name := range families {
+	for _, name := range append(families, "qwen2 with wgmma") {
 		t.Run(name, func(t *testing.T) {
+			cfg := config()
+			name, wgmma := strings.CutSuffix(name, " with wgmma")
+			if wgmma {
+				cfg.Products = cuda.WGMMA
+			}
 			m := openModel(t, name)
 			v := m.Config.VocabSize
 			o := model.Options{NumBlocks: 40, MaxTokens: 64, MaxSeqs: 8, MaxSeqTokens: min(128, m.Config.MaxSeqTokens)}
-			gpu, ref := newHarness(t, onGPU(t, m, config(), o), 1), newHarness(t, onCPU(t, m, o), 2)
+			gpu, ref := newHarness(t, onGPU(t, m, cfg, o), 1), newHarness(t, onCPU(t, m, o), 2)
 			g := rand.New(rand.NewPCG(3, 3))
 			a, b := randomTokens(g, 41, v), randomTokens(g, 19, v)
 			seqs := [2][2]*sequence{{{tokens: a}, {tokens: b}}, {{tokens: a}, {tokens: b}}}

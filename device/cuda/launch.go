@@ -9,6 +9,7 @@ import (
 	"gorgonia.org/cu"
 
 	"weir/device/cuda/kernels"
+	"weir/internal/cudrv"
 	"weir/internal/invariants"
 )
 
@@ -26,7 +27,7 @@ type launcher struct {
 	stream cu.Stream
 	words  [maxWords]uint64
 	ptrs   [maxWords]unsafe.Pointer
-	count  int // launches so far
+	params *cudrv.Params // of launches with tensor maps
 }
 
 func (l *launcher) bind() {
@@ -44,8 +45,34 @@ func (l *launcher) launch(k *kernel, x, y, z int, words ...uint64) error {
 		return nil
 	}
 	n := copy(l.words[:], words)
-	l.count++
 	if err := k.fn.Launch(x, y, z, k.entry.Threads, 1, 1, k.entry.Shared, l.stream, l.ptrs[:n]); err != nil {
+		return deviceError("launch "+k.entry.Name, err)
+	}
+	return nil
+}
+
+// tensor is a row-major bf16 matrix as a kernel's first parameter.
+type tensor struct {
+	base           uint64
+	rows, cols, ld int
+	boxRows        int
+}
+
+// launchTensor queues a kernel whose first parameter is a tensor map, which cu
+// cannot pass.
+func (l *launcher) launchTensor(k *kernel, x, y, z int, t tensor, words ...uint64) error {
+	if invariants.Enabled {
+		invariants.Check(len(words)+1 == len(k.entry.Params), "cuda: %d parameters for %s, which has %d", len(words)+1, k.entry.Name, len(k.entry.Params))
+	}
+	l.params.Reset()
+	if err := l.params.MapBF16(cu.DevicePtr(t.base), t.cols, t.rows, t.ld*2, t.boxRows); err != nil {
+		return deviceError("describe a matrix to "+k.entry.Name, err)
+	}
+	for _, w := range words {
+		l.params.Word(w)
+	}
+	g := cudrv.Grid{X: x, Y: y, Z: z, Threads: k.entry.Threads, Shared: k.entry.Shared}
+	if err := cudrv.LaunchEx(k.fn, g, l.stream, 1, false, l.params); err != nil {
 		return deviceError("launch "+k.entry.Name, err)
 	}
 	return nil

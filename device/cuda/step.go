@@ -309,31 +309,6 @@ func (d *Device) multiply(dst, src model.Act, w model.Weight, epilogue int) {
 	d.gemm(&d.params[w], y, ldy, x, ldx, d.rows(dst), epilogue)
 }
 
-// gemmNames are the few-row products by GemmRows, then the wide one.
-var gemmNames = func() []string {
-	var names []string
-	for _, n := range kernels.GemmRows {
-		names = append(names, fmt.Sprintf("gemm_bf16_n%d", n))
-	}
-	return append(names, "gemm_bf16_128")
-}()
-
-// gemm queues y = x·wᵀ. Which kernel does it depends on the number of rows and
-// shows in no bit.
-func (d *Device) gemm(p *param, y uint64, ldy int, x uint64, ldx, rows, epilogue int) {
-	splits, tiles := kernels.Splits(p.n, p.k)
-	gx, gy, gz := cdiv(p.n, kernels.WideCols), cdiv(rows, kernels.WideRows), 1
-	which := len(kernels.GemmRows)
-	for i, n := range kernels.GemmRows {
-		if rows <= n {
-			which, gx, gy, gz = i, cdiv(p.n, kernels.Tile), splits, 1
-			break
-		}
-	}
-	d.launch(gemmNames[which], gx, gy, gz, y, x, p.data, p.bias, d.work.gemm, d.work.counters,
-		i32(rows), i32(p.n), i32(p.k), i32(ldx), i32(ldy), i32(splits), i32(tiles), i32(epilogue))
-}
-
 // Rope implements model.Device. It waits for StoreKV.
 func (d *Device) Rope(q, k model.Act, table int) {
 	want(q.Width%d.shape.HeadDim == 0 && k.Width%d.shape.HeadDim == 0, "Rope of rows of %d and %d with heads of %d", q.Width, k.Width, d.shape.HeadDim)

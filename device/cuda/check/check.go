@@ -148,9 +148,43 @@ func RunSection(o Options, number string, emit func(Record)) error {
 	return fmt.Errorf("gpu-check: there is no section %q", number)
 }
 
+// family is a family of matrix products that the device has.
+type family struct {
+	name     string
+	products cuda.Products
+}
+
+func (c *checker) families() ([]family, error) {
+	list, err := cuda.Probe(c.o.Config.Driver)
+	if err != nil {
+		return nil, err
+	}
+	f := []family{{"mma", cuda.MMA}}
+	if list[c.o.Config.Ordinal].Hopper() {
+		f = append(f, family{"wgmma", cuda.WGMMA})
+	}
+	return f, nil
+}
+
+// eachFamily opens the device for single kernels once for each family of
+// products.
+func (c *checker) eachFamily(f func(name string) error) error {
+	list, err := c.families()
+	for _, family := range list {
+		if err == nil {
+			err = c.with(family.products, func() error { return f(family.name) })
+		}
+	}
+	return err
+}
+
 // withLab opens the device for single kernels.
-func (c *checker) withLab(f func() error) (err error) {
-	if c.lab, err = cuda.OpenLab(c.o.Config); err != nil {
+func (c *checker) withLab(f func() error) (err error) { return c.with(cuda.MMA, f) }
+
+func (c *checker) with(products cuda.Products, f func() error) (err error) {
+	cfg := c.o.Config
+	cfg.Products = products
+	if c.lab, err = cuda.OpenLab(cfg); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.lab.Close()) }()

@@ -45,52 +45,73 @@ func network(c *checker) (err error) {
 	if err != nil {
 		return fmt.Errorf("on the CPU: %w", err)
 	}
+	families, err := c.families()
+	if err != nil {
+		return err
+	}
+	for _, f := range families {
+		if err := c.sameNetwork(f, m, o, prompt, tokens, want); err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+	}
+	return nil
+}
+
+// sameNetwork compares the GPU with the CPU's logits, and ways of running on it
+// with each other.
+func (c *checker) sameNetwork(f family, m *model.Model, o model.Options, prompt, tokens []int32, want []float32) error {
 	var first []float32
 	for _, v := range []struct {
 		name  string
 		plain bool
 		mates int
 	}{{"graphs", false, 0}, {"single launches", true, 0}, {"in a batch of 7", false, 6}, {"in a batch of 64", false, pick(c, 2, 63)}} {
+		if v.plain && f.products == cuda.WGMMA {
+			continue
+		}
 		cfg := c.o.Config
-		cfg.PlainLaunch = v.plain
+		cfg.PlainLaunch, cfg.Products = v.plain, f.products
 		dev, err := cuda.Open(cfg)
 		if err != nil {
 			return err
 		}
-		_, got, err := decode(dev, m, o, prompt, tokens, steps, v.mates)
+		_, got, err := decode(dev, m, o, prompt, tokens, len(tokens), v.mates)
 		if err != nil {
 			return fmt.Errorf("%s: %w", v.name, err)
 		}
-		if first != nil {
-			c.record(v.name+": the bits of the first run", verdict(slices.EqualFunc(got, first, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) })))
+		if first == nil {
+			first = got
+			c.likeCPU(f.name, got, want, m.Config.VocabSize)
 			continue
 		}
-		first = got
-		n := m.Config.VocabSize
-		var sum, worst float64
-		agree, sure := 0, true
-		rows := len(want) / n
-		for r := range rows {
-			x, y := got[r*n:(r+1)*n], want[r*n:(r+1)*n]
-			var e, w float64
-			for i := range y {
-				e += float64(x[i]-y[i]) * float64(x[i]-y[i])
-				w += float64(y[i]) * float64(y[i])
-			}
-			rel := math.Sqrt(e / w)
-			sum, worst = sum+rel, max(worst, rel)
-			a, _ := best(x)
-			b, margin := best(y)
-			if a == b {
-				agree++
-			} else if margin > 0.2 {
-				sure = false
-			}
-		}
-		c.record("logits like the CPU's", verdict(sum/float64(rows) < 0.02 && worst < 0.1), "mean_rel", sum/float64(rows), "worst_rel", worst, "rows", rows)
-		c.record("greedy tokens like the CPU's", verdict(sure), "agree", agree, "of", rows)
+		c.record(f.name+", "+v.name+": the bits of the first run", verdict(slices.EqualFunc(got, first, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) })))
 	}
 	return nil
+}
+
+func (c *checker) likeCPU(name string, got, want []float32, n int) {
+	var sum, worst float64
+	agree, sure := 0, true
+	rows := len(want) / n
+	for r := range rows {
+		x, y := got[r*n:(r+1)*n], want[r*n:(r+1)*n]
+		var e, w float64
+		for i := range y {
+			e += float64(x[i]-y[i]) * float64(x[i]-y[i])
+			w += float64(y[i]) * float64(y[i])
+		}
+		rel := math.Sqrt(e / w)
+		sum, worst = sum+rel, max(worst, rel)
+		a, _ := best(x)
+		b, margin := best(y)
+		if a == b {
+			agree++
+		} else if margin > 0.2 {
+			sure = false
+		}
+	}
+	c.record(name+": logits like the CPU's", verdict(sum/float64(rows) < 0.02 && worst < 0.1), "mean_rel", sum/float64(rows), "worst_rel", worst, "rows", rows)
+	c.record(name+": greedy tokens like the CPU's", verdict(sure), "agree", agree, "of", rows)
 }
 
 // best is the index of the largest value and its margin.

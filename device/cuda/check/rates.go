@@ -20,19 +20,20 @@ import (
 // rates measures ceilings first, then kernels of Llama-3.1-8B's shapes as
 // shares of them.
 func rates(c *checker) error {
-	return c.withLab(func() error {
-		bw, err := c.bandwidth()
-		if err != nil {
+	var bw float64
+	err := c.withLab(func() (err error) {
+		if bw, err = c.bandwidth(); err != nil {
 			return err
 		}
 		if err := c.launches(); err != nil {
 			return err
 		}
-		if err := c.productRates(bw); err != nil {
-			return err
-		}
 		return c.attentionRates(bw)
 	})
+	if err != nil {
+		return err
+	}
+	return c.eachFamily(func(name string) error { return c.productRates(name, bw) })
 }
 
 // bandwidth is what a copy on the device reads and writes in a second.
@@ -91,12 +92,15 @@ func (c *checker) launches() error {
 // shapes of Llama-3.1-8B's products: qkv, out, gate and up, down, head.
 var shapes8B = [][2]int{{6144, 4096}, {4096, 4096}, {28672, 4096}, {4096, 14336}, {128256, 4096}}
 
-func (c *checker) productRates(bw float64) error {
+func (c *checker) productRates(family string, bw float64) error {
 	shapes, rows := shapes8B, []int{1, 8, 16, 32, 64, 128, 512, 2048, 8192}
 	if c.o.Quick {
 		shapes, rows = [][2]int{{192, 128}}, []int{1, 70}
 	}
-	torch := c.torch(shapes, rows)
+	var torch map[[3]int]float64
+	if family == "mma" { // once, and beside the first
+		torch = c.torch(shapes, rows)
+	}
 	for _, s := range shapes {
 		n, k := s[0], s[1]
 		tiles := (n + 63) / 64 * ((k + 63) / 64) * kernels.BF16Tile
@@ -138,7 +142,7 @@ func (c *checker) productRates(bw float64) error {
 			if t, ok := torch[[3]int{m, n, k}]; ok {
 				v = append(v, "torch_us", t*1e6, "torch_over_ours", t/sec)
 			}
-			c.record(fmt.Sprintf("gemm %dx%dx%d", m, n, k), "", v...)
+			c.record(fmt.Sprintf("%s %dx%dx%d", family, m, n, k), "", v...)
 		}
 		if err := c.lab.Free(); err != nil {
 			return err

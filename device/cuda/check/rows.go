@@ -13,7 +13,7 @@ import (
 // facts is what the device, the driver and the compiler are. A kernel that
 // spills into local memory is wrong.
 func facts(c *checker) error {
-	return c.withLab(func() error {
+	err := c.withLab(func() error {
 		version, missing := c.lab.Driver()
 		free, total, err := c.lab.Memory()
 		if err != nil {
@@ -33,8 +33,20 @@ func facts(c *checker) error {
 				c.record(a.name, "", "value", v)
 			}
 		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	products := cuda.MMA
+	if f, err := c.families(); err != nil {
+		return err
+	} else if len(f) > 1 {
+		products = cuda.WGMMA
+	}
+	return c.with(products, func() error {
 		for _, e := range kernels.Entries {
-			if e.Flavour != kernels.SM80 {
+			if e.Flavour == kernels.SM90a && products == cuda.MMA {
 				continue
 			}
 			f, err := c.lab.Facts(e.Name)

@@ -492,6 +492,28 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
   return push(s, [=] { emu::launch(gx, gy, gz, bx, shared, body); }, true);
 }
 
+CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void **extra) {
+  for (unsigned i = 0; i < c->numAttrs; i++) {
+    int id = c->attrs[i].id;
+    unsigned x = c->attrs[i].value.clusterDim.x;
+    if (id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION ? !x || x > 8 || c->gridDimX % x : id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+      return code(CUDA_ERROR_INVALID_VALUE);
+  }
+  return cuLaunchKernel(f, c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ, c->sharedMemBytes, c->hStream, params, extra);
+}
+// The driver's rules, and what the emulator models: matrices of bf16 in boxes of
+// 128 bytes, swizzled.
+CUresult cuTensorMapEncodeTiled(CUtensorMap *m, CUtensorMapDataType type, cuuint32_t rank, void *base, const cuuint64_t *dim, const cuuint64_t *stride, const cuuint32_t *box,
+                                const cuuint32_t *step, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill) {
+  ENTER(cuTensorMapEncodeTiled, false);
+  if ((u64)m % 64 || (u64)base % 16 || (int)type != CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 || rank != 2 || interleave || (int)swizzle != CU_TENSOR_MAP_SWIZZLE_128B || fill || stride[0] % 16 ||
+      stride[0] < dim[0] * 2 || !dim[0] || !dim[1] || box[0] != 64 || !box[1] || box[1] > 256 || step[0] != 1 || step[1] != 1 || !inside((u64)base, (dim[1] - 1) * stride[0] + dim[0] * 2))
+    return code(CUDA_ERROR_INVALID_VALUE);
+  TMap t{};
+  t.v[0] = (u64)base, t.v[1] = dim[0], t.v[2] = dim[1], t.v[3] = stride[0], t.v[4] = box[0], t.v[5] = box[1];
+  return memcpy(m, &t, sizeof t), code(0);
+}
+
 // ---- graphs ----
 CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode) {
   ENTER(cuStreamBeginCapture, true);

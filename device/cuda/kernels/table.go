@@ -20,6 +20,11 @@ var gemmParams = []Param{
 	i32("splits"), i32("tiles"), i32("epilogue"),
 }
 
+var hopperParams = []Param{
+	tmap("x"), ptr("y"), ptr("w"), ptr("bias"), ptr("work"), ptr("counters"),
+	i32("rows"), i32("n"), i32("k"), i32("ldy"), i32("splits"), i32("tiles"), i32("epilogue"),
+}
+
 // Entries is the launch table.
 var Entries = entries()
 
@@ -142,10 +147,27 @@ func entries() []Entry {
 			Doc: "The same for many rows, bit for bit; work and counters are not used.",
 		})
 	}
+	for _, n := range GemmRows {
+		list = append(list, Entry{
+			Name: fmt.Sprintf("gemm_bf16_h%d", n), Flavour: SM90a, Threads: 160, Shared: fewShared("bf16", n), Grid: fmt.Sprintf("cdiv(n, 64), splits, cdiv(rows, %d)", n), Params: hopperParams,
+			Doc: fmt.Sprintf("gemm_bf16_n%d with wgmma. x is a tensor map of bf16 [buffer rows, k], boxes of 64 columns by %d rows, swizzle 128 B, zeros outside.", n, n),
+		})
+	}
+	for _, n := range []int{128, 256} {
+		e := Entry{
+			Name: fmt.Sprintf("gemm_bf16_h%d", n), Flavour: SM90a, Threads: 384, Shared: hopperStages * (2*BF16Tile + n*Tile*2), Grid: fmt.Sprintf("cdiv(n, 128), cdiv(rows, %d)", n), Params: hopperParams,
+			Doc: fmt.Sprintf("The same for many rows, bit for bit; boxes of %d rows; work and counters are not used.", n),
+		}
+		if n == 256 {
+			e.Doc += " Only where splits is 1."
+		}
+		list = append(list, e)
+	}
 	return list
 }
 
-const fewStages, wideStages = 6, 3 // tiles in flight of the pipelines: FEW_STAGES, WIDE_STAGES of src/gemm.cu
+// Tiles in flight: FEW_STAGES and WIDE_STAGES of src/gemm.cu, those of src/hgemm.cu.
+const fewStages, wideStages, hopperStages = 6, 3, 4
 
 func tileBytes(format string) int {
 	switch format {

@@ -4,4 +4,5 @@
 #include "../src/attn.cu"
 #include "../src/elementwise.cu"
 #include "../src/gemm.cu"
+#include "../src/hgemm.cu"
 #include "../src/pick.cu"

@@ -112,7 +112,8 @@ struct Slot {
 struct Dim {
   int x, y = 1, z = 1;
 };
-inline void launch(const char *name, Dim grid, std::vector<Slot> slots) {
+// map: what the first parameter is, where that is a tensor map.
+inline void launch(const char *name, Dim grid, std::vector<Slot> slots, TMap *map = nullptr) {
   auto k = emu::registry().find(name);
   const TableEntry *e = nullptr;
   for (auto &t : table)
@@ -123,6 +124,7 @@ inline void launch(const char *name, Dim grid, std::vector<Slot> slots) {
   }
   std::vector<void *> params;
   for (auto &s : slots) params.push_back(&s.v);
+  if (map) params[0] = map;
   emu::launch(grid.x, grid.y, grid.z, e->threads, e->shared, k->second.bind(params.data()));
   for (auto g : all)
     if (!g->intact()) {

@@ -3,11 +3,20 @@
 #include <algorithm>
 #include <random>
 #include <sys/mman.h>
+#include "hopper_model.h"
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_UNPOISON_MEMORY_REGION(p, n)
+#endif
 
 namespace emu {
 Block *block;
 Fiber *self;
 void *scheduler;
+std::vector<std::function<bool()>> copies;
+std::vector<WgmmaQueue> queues;
+std::vector<Warpgroup> warpgroups;
 std::map<std::string, Kern> &registry() {
   static std::map<std::string, Kern> r;
   return r;
@@ -59,6 +68,7 @@ static void start(Fiber &f, int tid, u8 *stack) {
   f.turn = 0;
   f.groups.clear();
   f.open.clear();
+  ASAN_UNPOISON_MEMORY_REGION(stack, stack_size); // the fiber before did not return
   void **sp = (void **)(stack + stack_size - 64);
   *--sp = nullptr;
   *--sp = (void *)run_fiber;
@@ -75,6 +85,11 @@ static void run_block(Block &b, std::vector<Fiber> &fibers, const std::vector<in
       self = &f;
       progress = true;
       emu_switch(&scheduler, f.sp);
+    }
+    for (size_t i = 0; i < copies.size();) {
+      if (copies[i]()) copies.erase(copies.begin() + i);
+      else i++;
+      progress = true;
     }
     if (!progress) fail("deadlock: threads wait for a barrier that others do not reach");
   }
@@ -99,6 +114,9 @@ void launch(int gx, int gy, int gz, int threads, size_t shared, const std::funct
     block = &b;
     for (int i = 0; i < threads; i++) start(fibers[i], i, stacks[i]);
     for (auto &w : warps) w.arrived = 0;
+    queues.assign(threads, WgmmaQueue());
+    warpgroups.assign((threads + 127) / 128, Warpgroup());
+    copies.clear();
     if (seed) std::shuffle(order.begin(), order.end(), rng);
     run_block(b, fibers, order);
     self = nullptr;

@@ -116,7 +116,7 @@ struct Registration {
 
 #define DEV static inline __attribute__((always_inline, unused))
 #define DEV_METHOD inline __attribute__((always_inline))
-#define KERNEL(name, threads) \
+#define KERNEL(name, threads, blocks) \
   enum { name##_threads = threads }; \
   static void name
 #define REGISTER(name) static emu::Registration registered_##name(#name, name, name##_threads);
@@ -229,5 +229,6 @@ DEV void mma16816(float d[4], const u32 a[4], const u32 b[2]) {
 DEV u32 atomic_add(u32 *p, u32 v) { u32 r = *p; *p += v; return r; }
 DEV u32 smem_add(u32 *p, u32 v) { u32 r = *p; *p += v; return r; }
 DEV u64 smem_add(u64 *p, u64 v) { u64 r = *p; *p += v; return r; }
+DEV int opaque(int v) { return v; }
 DEV void fence() {}
 DEV void st_sys(u32 *p, u32 v) { *p = v; }

@@ -7,6 +7,7 @@
 #include "device.h"
 
 constexpr int KEYS = 64, PART = 512, SCORE_LD = 68;
+constexpr int ALL = 1 << 30; // a window that hides nothing
 constexpr float NINF = -__builtin_inff();
 
 struct AttnTile { i32 token, tokens, table, unused; };
@@ -52,7 +53,7 @@ template <int D> DEV void load_query(u16 *sq, const u16 *q, int r, int headDim, 
 
 // s[j] = 16 queries times keys [8j, 8j + 8) for NJ groups from key0 on.
 template <int D, int NJ> DEV void scores(float s[NJ][4], const u16 *sq, const u16 *sk, int row0, int key0) {
-  int lane = TIDX & 31;
+  int lane = opaque(TIDX & 31);
   UNROLL for (int j = 0; j < NJ; j++) UNROLL for (int e = 0; e < 4; e++) s[j][e] = 0;
   UNROLL for (int d = 0; d < D / 16; d++) {
     u32 a[4];
@@ -76,16 +77,16 @@ struct Rows {
 DEV float factor(float old, float top, float c) { return top == NINF ? 1.0f : ex2((old - top) * c); }
 
 // Masks the scores of positions [first, first + 64) to those that row h sees,
-// [lo[h], hi[h]], and turns them into weights relative to the new maximum.
+// (hi[h] - window, hi[h]], and turns them into weights relative to the new maximum.
 // alpha[h] is what the old values must be multiplied by.
-DEV void weigh(float s[8][4], Rows &r, float alpha[2], const int lo[2], const int hi[2], int first, float c) {
+DEV void weigh(float s[8][4], Rows &r, float alpha[2], const int hi[2], int window, int first, float c) {
   int t = (TIDX & 3) * 2;
   UNROLL for (int h = 0; h < 2; h++) {
     float top = r.top[h];
     UNROLL for (int j = 0; j < 8; j++) UNROLL for (int e = 0; e < 2; e++) {
       int p = first + j * 8 + t + e;
       float &v = s[j][h * 2 + e];
-      if (p < lo[h] || p > hi[h]) v = NINF;
+      if (p > hi[h] || p <= hi[h] - window) v = NINF;
       top = max_(top, v);
     }
     top = max_(top, shfl_xor(top, 1));
@@ -104,7 +105,7 @@ DEV void weigh(float s[8][4], Rows &r, float alpha[2], const int lo[2], const in
 
 // o = o*alpha + weights · values of NO groups of 8 dimensions from dim0 on.
 template <int D, int NO> DEV void add_values(float o[NO][4], const float s[8][4], const float alpha[2], const u16 *sv, int dim0) {
-  int lane = TIDX & 31;
+  int lane = opaque(TIDX & 31);
   UNROLL for (int j = 0; j < NO; j++) UNROLL for (int e = 0; e < 4; e++) o[j][e] *= alpha[e >> 1];
   UNROLL for (int k = 0; k < 4; k++) {
     u32 a[4] = {pack2(s[2 * k][0], s[2 * k][1]), pack2(s[2 * k][2], s[2 * k][3]), pack2(s[2 * k + 1][0], s[2 * k + 1][1]), pack2(s[2 * k + 1][2], s[2 * k + 1][3])};
@@ -141,13 +142,13 @@ template <int D> DEV void prefill(u16 *out, const u16 *q, const u16 *kv, const A
   Cache c = cache_of(kv, tables + w.table, BIDY, kvHeads, headDim, blockTokens, blockStride);
   for (int r = warp; r < 64; r += 4)
     load_query<D>(sq, r < rows ? q + (u64)(w.token + r / group) * ldq + (BIDY * group + r % group) * headDim : nullptr, r, headDim, lane);
-  int lo[2], hi[2];
+  int hi[2];
   UNROLL for (int h = 0; h < 2; h++) {
     int r = warp * 16 + (lane >> 2) + h * 8;
     hi[h] = r < rows ? pos0 + r / group : -1;
-    lo[h] = window > 0 ? max_(0, hi[h] + 1 - window) : 0;
   }
-  int last = pos0 + w.tokens - 1, begin = (window > 0 ? max_(0, pos0 + 1 - window) : 0) / KEYS, end = last / KEYS + 1;
+  if (window <= 0) window = ALL;
+  int last = pos0 + w.tokens - 1, begin = max_(0, pos0 + 1 - window) / KEYS, end = last / KEYS + 1;
   float o[NO][4], total[NO][4], total_top[2] = {NINF, NINF}, total_sum[2] = {0, 0}, c2 = scale * LOG2E;
   Rows r{{NINF, NINF}, {0, 0}};
   UNROLL for (int j = 0; j < NO; j++) UNROLL for (int e = 0; e < 4; e++) o[j][e] = total[j][e] = 0;
@@ -161,7 +162,7 @@ template <int D> DEV void prefill(u16 *out, const u16 *q, const u16 *kv, const A
     sync();
     float s[8][4], alpha[2];
     scores<D, 8>(s, sq, now, warp * 16, 0);
-    weigh(s, r, alpha, lo, hi, t * KEYS, c2);
+    weigh(s, r, alpha, hi, window, t * KEYS, c2);
     add_values<D, NO>(o, s, alpha, now + KEYS * D, 0);
     if ((t + 1) % (PART / KEYS) == 0 || t + 1 == end) {
       float a[2], b[2];
@@ -203,11 +204,9 @@ template <int D> DEV void decode(float *parts, const u16 *q, const u16 *kv, cons
   float *ss = (float *)(stage + 4 * KEYS * D);
   Cache c = cache_of(kv, tables + w.table, BIDY, kvHeads, headDim, blockTokens, blockStride);
   for (int r = warp; r < 16; r += 4) load_query<D>(sq, r < rows ? q + (u64)w.token * ldq + (head0 + r) * headDim : nullptr, r, headDim, lane);
-  int first = max_(w.part * PART, window > 0 ? p + 1 - window : 0), last = min_(p, w.part * PART + PART - 1), lo[2], hi[2];
-  UNROLL for (int h = 0; h < 2; h++) {
-    lo[h] = first;
-    hi[h] = (lane >> 2) + h * 8 < rows ? last : -1;
-  }
+  if (window <= 0) window = ALL;
+  int first = max_(w.part * PART, p + 1 - window), last = min_(p, w.part * PART + PART - 1), hi[2];
+  UNROLL for (int h = 0; h < 2; h++) hi[h] = (lane >> 2) + h * 8 < rows ? p : -1; // what lies behind the part is no tile of this block
   int begin = first / KEYS, end = last / KEYS + 1;
   float o[NO][4], c2 = scale * LOG2E;
   Rows r{{NINF, NINF}, {0, 0}};
@@ -231,7 +230,7 @@ template <int D> DEV void decode(float *parts, const u16 *q, const u16 *kv, cons
       s[j][h * 2] = v[0];
       s[j][h * 2 + 1] = v[1];
     }
-    weigh(s, r, alpha, lo, hi, t * KEYS, c2);
+    weigh(s, r, alpha, hi, window, t * KEYS, c2);
     add_values<D, NO>(o, s, alpha, now + KEYS * D, warp * NO * 8);
     sync(); // all are done with the stage and the scores
   }
@@ -249,7 +248,7 @@ template <int D> DEV void decode(float *parts, const u16 *q, const u16 *kv, cons
   }
 }
 
-KERNEL(attn_merge, 128)(u16 *out, const float *parts, const AttnMerge *merges, const i32 *count, int ldo, int heads, int headDim, float scale) {
+KERNEL(attn_merge, 128, 4)(u16 *out, const float *parts, const AttnMerge *merges, const i32 *count, int ldo, int heads, int headDim, float scale) {
   if (BIDX >= count[0]) return;
   AttnMerge w = merges[BIDX];
   int d = TIDX * 2;
@@ -269,14 +268,14 @@ KERNEL(attn_merge, 128)(u16 *out, const float *parts, const AttnMerge *merges, c
 REGISTER(attn_merge)
 
 #define PREFILL(D) \
-  KERNEL(attn_prefill_d##D, 128)(u16 *out, const u16 *q, const u16 *kv, const AttnTile *tiles, const i32 *tables, const i32 *pos, int ldo, int ldq, int heads, int kvHeads, \
+  KERNEL(attn_prefill_d##D, 128, 2)(u16 *out, const u16 *q, const u16 *kv, const AttnTile *tiles, const i32 *tables, const i32 *pos, int ldo, int ldq, int heads, int kvHeads, \
                                  int headDim, int blockTokens, i64 blockStride, float scale, int window) { \
     DYN_SMEM(sm); \
     prefill<D>(out, q, kv, tiles, tables, pos, ldo, ldq, heads, kvHeads, headDim, blockTokens, blockStride, scale, window, sm); \
   } \
   REGISTER(attn_prefill_d##D)
 #define DECODE(D) \
-  KERNEL(attn_decode_d##D, 128)(float *parts, const u16 *q, const u16 *kv, const AttnItem *items, const i32 *count, const i32 *tables, const i32 *pos, int ldq, int heads, \
+  KERNEL(attn_decode_d##D, 128, 3)(float *parts, const u16 *q, const u16 *kv, const AttnItem *items, const i32 *count, const i32 *tables, const i32 *pos, int ldq, int heads, \
                                 int kvHeads, int headDim, int blockTokens, i64 blockStride, float scale, int window) { \
     DYN_SMEM(sm); \
     decode<D>(parts, q, kv, items, count, tables, pos, ldq, heads, kvHeads, headDim, blockTokens, blockStride, scale, window, sm); \

@@ -44,7 +44,8 @@ struct alignas(128) TMap { // CUtensorMap: aligned to 64 in 12.x headers, to 128
 #endif
 #define DEV static __device__ __attribute__((always_inline)) inline
 #define DEV_METHOD __device__ __attribute__((always_inline)) inline
-#define KERNEL(name, threads) extern "C" __global__ void __launch_bounds__(threads) name
+// blocks is how many should fit a processor together: without it ptxas may spill for an occupancy nobody asked for.
+#define KERNEL(name, threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks) name
 #define REGISTER(name)
 #ifndef SMEM_ALIGN
 #define SMEM_ALIGN 128 // 1024 where TMA writes; it rounds up the static shared memory of every kernel of a module
@@ -104,6 +105,9 @@ DEV void mma16816(float d[4], const u32 a[4], const u32 b[2]) {
 DEV u32 atomic_add(u32 *p, u32 v) { u32 r; asm volatile("atom.global.add.u32 %0, [%1], %2;" : "=r"(r) : "l"(p), "r"(v) : "memory"); return r; }
 DEV u32 smem_add(u32 *p, u32 v) { u32 r; asm volatile("atom.shared.add.u32 %0, [%1], %2;" : "=r"(r) : "r"(smem_u32(p)), "r"(v) : "memory"); return r; }
 DEV u64 smem_add(u64 *p, u64 v) { u64 r; asm volatile("atom.shared.add.u64 %0, [%1], %2;" : "=l"(r) : "r"(smem_u32(p)), "l"(v) : "memory"); return r; }
+// The same number, but unknown to the compiler: addresses made of it are not
+// computed before a loop and kept in registers through it.
+DEV int opaque(int v) { asm volatile("" : "+r"(v)); return v; }
 DEV void fence() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 DEV void st_sys(u32 *p, u32 v) { asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory"); }
 #else

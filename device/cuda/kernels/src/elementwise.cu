@@ -7,7 +7,7 @@ DEV u64 tile_at(int r, int c, int kt) {
   return ((u64)(r / TILE) * kt + c / TILE) * (TILE * TILE) + (r % TILE) * TILE + ((((c % TILE) >> 3) ^ (r & 7)) << 3) + (c & 7);
 }
 
-KERNEL(embed, 128)(float *x, const u16 *w, const i32 *tokens, const i32 *drawn, int dim, int ldx, int vocab) {
+KERNEL(embed, 128, 4)(float *x, const u16 *w, const i32 *tokens, const i32 *drawn, int dim, int ldx, int vocab) {
   int t = tokens[BIDX], kt = cdiv(dim, TILE);
   if (t < 0) t = drawn[~t];
   if ((u32)t >= (u32)vocab) t = 0;
@@ -42,16 +42,16 @@ template <bool ADD> DEV void norm_row(u16 *y, float *x, const u16 *h, const floa
     *(u32x2 *)(y + c) = (u32x2){pack2(v[0] * r * g[0], v[1] * r * g[1]), pack2(v[2] * r * g[2], v[3] * r * g[3])};
   }
 }
-KERNEL(rmsnorm, 256)(u16 *y, float *x, const float *w, int dim, int ldx, int ldy, float eps) {
+KERNEL(rmsnorm, 256, 4)(u16 *y, float *x, const float *w, int dim, int ldx, int ldy, float eps) {
   norm_row<false>(y + (u64)BIDX * ldy, x + (u64)BIDX * ldx, nullptr, w, dim, eps);
 }
 REGISTER(rmsnorm)
-KERNEL(add_rmsnorm, 256)(u16 *y, float *x, const u16 *h, const float *w, int dim, int ldx, int ldh, int ldy, float eps) {
+KERNEL(add_rmsnorm, 256, 4)(u16 *y, float *x, const u16 *h, const float *w, int dim, int ldx, int ldh, int ldy, float eps) {
   norm_row<true>(y + (u64)BIDX * ldy, x + (u64)BIDX * ldx, h + (u64)BIDX * ldh, w, dim, eps);
 }
 REGISTER(add_rmsnorm)
 
-KERNEL(add, 256)(float *x, const u16 *h, int dim, int ldx, int ldh) {
+KERNEL(add, 256, 4)(float *x, const u16 *h, int dim, int ldx, int ldh) {
   for (int c = TIDX * 4; c < dim; c += 256 * 4) {
     f32x4 *p = (f32x4 *)(x + (u64)BIDX * ldx + c);
     u32x2 a = *(const u32x2 *)(h + (u64)BIDX * ldh + c);
@@ -72,7 +72,7 @@ DEV f32x2 load_pair(const u16 *p) {
   return (f32x2){lo_bf(v), hi_bf(v)};
 }
 
-KERNEL(norm_heads, 128)(u16 *y, const u16 *x, const float *w, int heads, int headDim, int ldx, int ldy, float eps) {
+KERNEL(norm_heads, 128, 4)(u16 *y, const u16 *x, const float *w, int heads, int headDim, int ldx, int ldy, float eps) {
   int h = BIDY * 4 + (TIDX >> 5), lane = TIDX & 31;
   if (h >= heads) return;
   const u16 *in = x + (u64)BIDX * ldx + h * headDim;
@@ -93,7 +93,7 @@ REGISTER(norm_heads)
 // A warp takes a head: q heads in place, then k and v heads into the cache. A
 // head goes through shared memory in float32, because a dimension turns with one
 // that another lane holds.
-KERNEL(rope_kv, 128)(u16 *q, const u16 *k, const u16 *v, u16 *kv, const float *rope, const i32 *pos, const i32 *slots, const float *qw, const float *kw,
+KERNEL(rope_kv, 128, 4)(u16 *q, const u16 *k, const u16 *v, u16 *kv, const float *rope, const i32 *pos, const i32 *slots, const float *qw, const float *kw,
                      int heads, int kvHeads, int headDim, int half, int ld, int blockTokens, i64 blockStride, float eps) {
   SMEM float buf[4][256];
   int warp = TIDX >> 5, lane = TIDX & 31, t = BIDX, slot = slots[t], row = cdiv(headDim, 8) * 8;
@@ -144,7 +144,7 @@ KERNEL(rope_kv, 128)(u16 *q, const u16 *k, const u16 *v, u16 *kv, const float *r
 }
 REGISTER(rope_kv)
 
-KERNEL(silu_gate, 256)(u16 *y, const u16 *gu, int width, int ldg, int ldy) {
+KERNEL(silu_gate, 256, 4)(u16 *y, const u16 *gu, int width, int ldg, int ldy) {
   const u16 *g = gu + (u64)BIDX * ldg, *u = g + width;
   u16 *o = y + (u64)BIDX * ldy;
   UNROLL for (int i = 0; i < 4; i++) {
@@ -157,7 +157,7 @@ KERNEL(silu_gate, 256)(u16 *y, const u16 *gu, int width, int ldg, int ldy) {
 }
 REGISTER(silu_gate)
 
-KERNEL(gather, 128)(u8 *dst, const u8 *src, const i32 *at, int bytes, i64 dstStride, i64 srcStride) {
+KERNEL(gather, 128, 4)(u8 *dst, const u8 *src, const i32 *at, int bytes, i64 dstStride, i64 srcStride) {
   const u32x4 *in = (const u32x4 *)(src + at[BIDX] * srcStride);
   u32x4 *out = (u32x4 *)(dst + BIDX * dstStride);
   for (int i = TIDX; i < bytes / 16; i += 128) out[i] = in[i];
@@ -169,7 +169,7 @@ DEV u16 source_bf16(const void *src, u64 i, int dtype) {
   if (dtype == 0) return ((const u16 *)src)[i];
   return to_bf(dtype == 1 ? half_to_float(((const u16 *)src)[i]) : ((const float *)src)[i]);
 }
-KERNEL(pack_bf16, 256)(u16 *w, const void *src, int rows, int k, int row0, int n, int dtype, int interleave, int part) {
+KERNEL(pack_bf16, 256, 4)(u16 *w, const void *src, int rows, int k, int row0, int n, int dtype, int interleave, int part) {
   int kt = cdiv(k, TILE), r = BIDX * 64 + (TIDX >> 2);
   if (r >= rows) return;
   int to = row0 + r;
@@ -182,11 +182,11 @@ KERNEL(pack_bf16, 256)(u16 *w, const void *src, int rows, int k, int row0, int n
 }
 REGISTER(pack_bf16)
 
-KERNEL(tick, 32)(u32 *p) {
+KERNEL(tick, 32, 1)(u32 *p) {
   if (TIDX == 0) p[0] += 1;
 }
 REGISTER(tick)
-KERNEL(set_flag, 32)(u32 *flag, u32 value) {
+KERNEL(set_flag, 32, 1)(u32 *flag, u32 value) {
   if (TIDX == 0) st_sys(flag, value);
 }
 REGISTER(set_flag)

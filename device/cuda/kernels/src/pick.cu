@@ -408,7 +408,7 @@ DEV void pick_row(const Row &r, const Draw &d, const u32 *mask, const u32 *allow
   }
 }
 
-KERNEL(pick, 1024)(i32 *drawn, PickResult *results, PickTop *tops, const float *logits, float *z, float *near, const Draw *rows, const Edit *edits, const u32 *masks, int row0,
+KERNEL(pick, 1024, 1)(i32 *drawn, PickResult *results, PickTop *tops, const float *logits, float *z, float *near, const Draw *rows, const Edit *edits, const u32 *masks, int row0,
                    int vocab, int ldl) {
   int row = row0 + BIDX, words = cdiv(vocab, 32);
   Draw d = rows[row];

@@ -1,2 +1,3 @@
-// The module for Hopper alone.
-#include "device.h"
+// The module for Hopper alone: wgmma and TMA.
+#define SMEM_ALIGN 1024
+#include "hgemm.cu"
