@@ -10,7 +10,7 @@ COUNT   ?= 6
 LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-output-len 64 --num-warmups 8
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-.PHONY: help build run test race lint purego crash fuzz bench bench-grammar gen gen-check golden parquet-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas
+.PHONY: help build run test race lint purego crash fuzz bench bench-grammar gen gen-check golden parquet-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -88,13 +88,16 @@ build/emu/%: $(EMU)/test_%.cc $(wildcard $(EMU)/*.h $(EMU)/emu.cc device/cuda/ke
 
 build/emu/%.san: $(EMU)/test_%.cc $(wildcard $(EMU)/*.h $(EMU)/emu.cc device/cuda/kernels/src/*)
 	@mkdir -p build/emu
-	$(CXX) $(EMUFLAGS) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined $< $(EMU)/emu.cc -o $@
+	$(CXX) $(EMUFLAGS) -O1 -fsanitize=address,alignment,shift,signed-integer-overflow,float-cast-overflow -fno-sanitize-recover=all $< $(EMU)/emu.cc -o $@
 
 kernels: ## compile the CUDA kernels to PTX (needs clang-22)
 	cd device/cuda/kernels/_gen && $(GO) run .
 
 kernels-check: ## the committed PTX is what clang-22 makes of the sources
 	cd device/cuda/kernels/_gen && $(GO) vet . && $(GO) run . -check
+
+test-cuda-mutants: ## bugs planted in the kernels, one by one: the tests above must catch each (minutes)
+	cd device/cuda/kernels/_mutants && $(GO) run .
 
 kernels-ptxas: ## registers and spills of every kernel: PTXAS=path of a ptxas
 	PTXAS=$(PTXAS) device/cuda/kernels/check_ptxas.sh
