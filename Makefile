@@ -4,13 +4,18 @@ PYTHON  ?= python3
 export CGO_ENABLED ?= 0
 TAGS    := invariants
 PKGS    := ./...
+CRASH   := ./store ./feedback ./trajectory/archive ./usage ./cmd/weir
 HOT     := ./api ./backend/sim ./chat/reasoning ./device/cpu ./engine ./grammar ./model ./sampler ./server ./tokenizer
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 COUNT   ?= 6
 LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-output-len 64 --num-warmups 8
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
+<<<<<<< HEAD
 .PHONY: help build run test race lint purego crash fuzz bench bench-grammar gen gen-check golden parquet-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants
+=======
+.PHONY: help build run test race lint purego crash fuzz bench bench-grammar bench-store gen gen-check golden parquet-check vectors clients check clean
+>>>>>>> main
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -49,8 +54,13 @@ clients: build ## openai-node, Vercel AI SDK and LangChain.js against a running 
 bench-grammar: ## what a token mask costs, as a table (about half a minute)
 	$(GO) test -run '^$$' -bench Masks -benchtime 1x ./grammar
 
+bench-store: build ## feedback and trajectories against SQLite (needs a C compiler; STORE='flags of weir bench store')
+	mkdir -p build
+	cd tools/_sqlite && CGO_ENABLED=1 $(GO) build -o ../../build/sqlite .
+	./weir bench store --binary self --binary 'build/sqlite --store weir' --binary 'build/sqlite --store sqlite' --binary 'build/sqlite --store grouped' $(STORE)
+
 crash: ## kill -9 under load, ROUNDS times (default 200), in each test of that
-	WEIR_CRASH_ROUNDS=$(or $(ROUNDS),200) $(GO) test -run Kill -count 1 -timeout 3600s ./store ./feedback
+	WEIR_CRASH_ROUNDS=$(or $(ROUNDS),200) $(GO) test -run Kill -count 1 -timeout 3600s $(CRASH)
 
 fuzz: ## every fuzz test, FUZZ inputs each (default 200000x, or a time such as 1m)
 	@set -e; for f in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
@@ -104,9 +114,11 @@ kernels-ptxas: ## registers and spills of every kernel: PTXAS=path of a ptxas
 
 gen: ## write the generated assembly anew
 	cd device/cpu/_gen && $(GO) run . -out ..
+	cd device/cpu/limits/_gen && $(GO) run . -out ..
 
 gen-check: ## the generated assembly is what its generator writes
 	cd device/cpu/_gen && $(GO) vet . && $(GO) run . -check -out ..
+	cd device/cpu/limits/_gen && $(GO) vet . && $(GO) run . -check -out ..
 
 check: lint gen-check test ## what must pass before a commit lands
 

@@ -15,7 +15,6 @@ import (
 	"weir/engine"
 	"weir/model"
 	"weir/scheduler"
-	"weir/weights"
 )
 
 // computer is an engine that is put together and not yet running.
@@ -28,15 +27,18 @@ type computer struct {
 	about       string // the device, in words
 }
 
-// formats are the types of numbers by the names that vLLM's flags have.
-var formats = map[string]struct {
-	compute cpu.Format
-	stored  weights.DType
-}{
-	"auto":     {cpu.Auto, weights.Invalid},
-	"float32":  {cpu.F32, weights.F32},
-	"float16":  {cpu.F16, weights.F16},
-	"bfloat16": {cpu.BF16, weights.BF16},
+// formats are the types of weights by the names that vLLM's flags have.
+var formats = map[string]cpu.Format{"auto": cpu.Auto, "float32": cpu.F32, "float16": cpu.F16, "bfloat16": cpu.BF16}
+
+// cacheFormats are those of keys and values.
+var cacheFormats = map[string]cpu.Format{"float32": cpu.F32, "float16": cpu.F16, "bfloat16": cpu.BF16, "int8": cpu.Int8}
+
+// quantizations are the block formats of weights by --quantization.
+var quantizations = map[string]cpu.Format{"q8": cpu.Q8, "q4": cpu.Q4}
+
+// cacheBytes is what keys and values of a token take.
+func cacheBytes(c *model.Config, f cpu.Format) (int64, error) {
+	return cpu.KVBytesPerToken(f, model.Shape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim})
 }
 
 // newComputer plans the engine for s. progress hears how many bytes of weights
@@ -48,7 +50,10 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 	if c.cacheType == "auto" {
 		c.cacheType = "bfloat16"
 	}
-	weightType, kvType := formats[*o.dtype].compute, formats[c.cacheType]
+	weightType, kvType := formats[*o.dtype], cacheFormats[c.cacheType]
+	if f, ok := quantizations[*o.quantization]; ok {
+		weightType = f
+	}
 	for name, n := range map[string]int{"block-size": *o.blockSize, "max-num-seqs": *o.maxSeqs, "max-num-batched-tokens": *o.maxTokens, "max-num-queued": *o.maxLive} {
 		if n < 1 { // below, 0 stands for a default
 			return nil, usageError{fmt.Errorf("--%s %d: it takes 1 or more", name, n)}
@@ -64,14 +69,14 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 	if err := s.network.Check(opt); err != nil {
 		return nil, usageError{err}
 	}
-	var err error
-	if opt.NumBlocks, c.kvBytes, err = sizePool(opt, cfg.KVBytesPerToken(kvType.stored), int64(o.kvMemory), memoryLimit()); err != nil {
+	perToken, err := cacheBytes(cfg, kvType)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	if opt.NumBlocks, c.kvBytes, err = sizePool(opt, perToken, int64(o.kvMemory), memoryLimit()); err != nil {
 		return nil, err
 	}
 	threads := *o.threads
-	if threads == 0 {
-		threads = runtime.GOMAXPROCS(0)
-	}
 	var open func() (backend.Backend, error)
 	if *o.device == "sim" {
 		profile, err := simProfile(*o.simProfile, s.defaults.EOS, s.defaults.Stop)
@@ -80,22 +85,36 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 		}
 		c.spec = backend.Spec{VocabSize: cfg.VocabSize, BlockTokens: opt.BlockTokens, NumBlocks: opt.NumBlocks, MaxTokens: opt.MaxTokens,
 			MaxSeqs: opt.MaxSeqs, MaxSeqTokens: opt.MaxSeqTokens, Depth: 2}
+		if threads == 0 {
+			threads = runtime.GOMAXPROCS(0)
+		}
 		c.about = "simulated device, profile " + profile.Name + ": answers are invented"
 		open = func() (backend.Backend, error) { return sim.NewPaced(c.spec, profile) }
 	} else {
 		dc := cpu.Default()
-		dc.Threads, dc.WeightType, dc.KVType, dc.Impl = threads, weightType, kvType.compute, *o.cpu
+		dc.Threads, dc.Pin, dc.WeightType, dc.KVType, dc.Impl = threads, *o.pin, weightType, kvType, *o.cpu
 		if err := dc.Validate(); err != nil {
 			return nil, usageError{err}
 		}
-		impl := dc.Impl
-		if impl == "" {
-			impl = cpu.Impls()[0]
+		if threads = dc.ThreadCount(); *o.threads == 0 && (*o.pin == cpu.PinNodes || *o.pin == cpu.PinNone) {
+			// Threads beyond what a control group allows would be stopped in turn, and
+			// each step waits for the one that is.
+			if limit := processorLimit(); limit > 0 {
+				threads = min(threads, limit)
+			}
+		}
+		dc.Threads = threads
+		if err := enough(packedBytes(s.network, weightType), memoryAvailable(), memoryLimit()); err != nil {
+			return nil, err
+		}
+		impl, err := cpu.Tier(dc.Impl)
+		if err != nil {
+			return nil, usageError{err}
 		}
 		c.spec = backend.Spec{VocabSize: cfg.VocabSize, BlockTokens: opt.BlockTokens, NumBlocks: opt.NumBlocks, MaxTokens: opt.MaxTokens,
 			MaxSeqs: opt.MaxSeqs, MaxSeqTokens: opt.MaxSeqTokens, Depth: 1}
 		c.about = fmt.Sprintf("CPU, %s, %d threads", impl, threads)
-		c.fingerprint = fingerprint(version, impl, *o.dtype, kvType.compute.String(), s.network.Digest())
+		c.fingerprint = fingerprint(version, impl, weightType.String(), kvType.String(), s.network.Digest())
 		open = func() (backend.Backend, error) {
 			dev, err := cpu.Open(dc)
 			if err != nil {
@@ -112,6 +131,20 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 	// preparation: they would wait for the end of a step.
 	runtime.GOMAXPROCS(threads + 1)
 	return c, nil
+}
+
+// packedBytes is about what the weights take in memory. An embedding that is not
+// the head as well stays in its file.
+func packedBytes(m *model.Model, f cpu.Format) int64 {
+	n, stored := m.Parameters(), m.WeightBytes()
+	packed := n
+	if !m.Config.TiedHead {
+		packed -= int64(m.Config.VocabSize) * int64(m.Config.Hidden)
+	}
+	if f == cpu.Auto {
+		return stored / n * packed
+	}
+	return f.MatrixBytes(packed)
 }
 
 // fingerprint names everything that decides the bits of an answer.
