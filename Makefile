@@ -4,6 +4,7 @@ PYTHON  ?= python3
 export CGO_ENABLED ?= 0
 TAGS    := invariants
 PKGS    := ./...
+CRASH   := ./store ./feedback ./trajectory/archive ./usage ./cmd/weir
 HOT     := ./api ./backend/sim ./chat/reasoning ./device/cpu ./engine ./grammar ./model ./sampler ./server ./tokenizer
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 COUNT   ?= 6
@@ -11,7 +12,7 @@ LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-o
 LDFLAGS := -s -w -X main.version=$(VERSION)
 CUDA    := CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/internal/cudashim/include"
 
-.PHONY: help build cuda run test test-cuda-emu race lint purego crash fuzz bench bench-grammar gen gen-check golden parquet-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas
+.PHONY: help build cuda run test test-cuda-emu race lint purego crash fuzz bench bench-grammar gen gen-check golden parquet-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -50,8 +51,13 @@ clients: build ## openai-node, Vercel AI SDK and LangChain.js against a running 
 bench-grammar: ## what a token mask costs, as a table (about half a minute)
 	$(GO) test -run '^$$' -bench Masks -benchtime 1x ./grammar
 
+bench-store: build ## feedback and trajectories against SQLite (needs a C compiler; STORE='flags of weir bench store')
+	mkdir -p build
+	cd tools/_sqlite && CGO_ENABLED=1 $(GO) build -o ../../build/sqlite .
+	./weir bench store --binary self --binary 'build/sqlite --store weir' --binary 'build/sqlite --store sqlite' --binary 'build/sqlite --store grouped' $(STORE)
+
 crash: ## kill -9 under load, ROUNDS times (default 200), in each test of that
-	WEIR_CRASH_ROUNDS=$(or $(ROUNDS),200) $(GO) test -run Kill -count 1 -timeout 3600s ./store ./feedback
+	WEIR_CRASH_ROUNDS=$(or $(ROUNDS),200) $(GO) test -run Kill -count 1 -timeout 3600s $(CRASH)
 
 fuzz: ## every fuzz test, FUZZ inputs each (default 200000x, or a time such as 1m)
 	@set -e; for f in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
@@ -87,7 +93,8 @@ test-cuda-emu: $(EMU_DRIVER) ## the CUDA backend's tests on an emulated GPU (nee
 	$(CUDA) $(GO) vet -tags cuda ./internal/cudashim ./internal/cudrv ./device/cuda/... ./cmd/weir
 	$(CUDA) $(GO) tool staticcheck -tags cuda ./internal/cudashim ./internal/cudrv ./device/cuda/... ./cmd/weir
 	$(CUDA) $(GO) test -tags cuda -timeout 120s ./internal/cudrv
-	$(CUDA) WEIR_CUDA_DRIVER=$(abspath $(EMU_DRIVER)) $(GO) test -tags 'cuda invariants' -timeout 540s ./device/cuda ./cmd/weir
+	$(CUDA) WEIR_CUDA_DRIVER=$(abspath $(EMU_DRIVER)) $(GO) test -tags 'cuda invariants' -timeout 540s ./device/cuda
+	$(CUDA) WEIR_CUDA_DRIVER=$(abspath $(EMU_DRIVER)) $(GO) test -tags cuda -run 'Alloc|GPU|Device' -timeout 300s ./device/cuda ./cmd/weir
 
 # The kernels run in an emulator on the CPU: a C++ compiler is all it takes. Twice in
 # a random order of threads and blocks, once under the sanitizers.
@@ -105,7 +112,7 @@ build/emu/%: $(EMU)/test_%.cc $(wildcard $(EMU)/*.h $(EMU)/emu.cc device/cuda/ke
 
 build/emu/%.san: $(EMU)/test_%.cc $(wildcard $(EMU)/*.h $(EMU)/emu.cc device/cuda/kernels/src/*)
 	@mkdir -p build/emu
-	$(CXX) $(EMUFLAGS) -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined $< $(EMU)/emu.cc -o $@
+	$(CXX) $(EMUFLAGS) -O1 -fsanitize=address,alignment,shift,signed-integer-overflow,float-cast-overflow -fno-sanitize-recover=all $< $(EMU)/emu.cc -o $@
 
 kernels: ## compile the CUDA kernels to PTX (needs clang-22)
 	cd device/cuda/kernels/_gen && $(GO) run .
@@ -113,15 +120,20 @@ kernels: ## compile the CUDA kernels to PTX (needs clang-22)
 kernels-check: ## the committed PTX is what clang-22 makes of the sources
 	cd device/cuda/kernels/_gen && $(GO) vet . && $(GO) run . -check
 
+test-cuda-mutants: ## bugs planted in the kernels, one by one: the tests above must catch each (minutes)
+	cd device/cuda/kernels/_mutants && $(GO) run .
+
 kernels-ptxas: ## registers and spills of every kernel: PTXAS=path of a ptxas
 	PTXAS=$(PTXAS) device/cuda/kernels/check_ptxas.sh
 
 gen: ## write the generated assembly anew
 	cd device/cpu/_gen && $(GO) run . -out ..
+	cd device/cpu/limits/_gen && $(GO) run . -out ..
 	cd internal/cudashim/_gen && $(GO) run . -out ..
 
 gen-check: ## the generated assembly is what its generator writes
 	cd device/cpu/_gen && $(GO) vet . && $(GO) run . -check -out ..
+	cd device/cpu/limits/_gen && $(GO) vet . && $(GO) run . -check -out ..
 	cd internal/cudashim/_gen && $(GO) vet . && $(GO) run . -check -out ..
 
 check: lint gen-check test ## what must pass before a commit lands

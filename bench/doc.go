@@ -1,5 +1,5 @@
 // Package bench measures servers from the outside: how fast one starts
-// (RunStart), and how it bears a load (RunServe). It is a client: it knows the
+// (RunStart), how it bears a load (RunServe), and how it stores (RunStore). It is a client: it knows the
 // wire and nothing of the engine, so that it measures any server of the same
 // interface alike.
 //

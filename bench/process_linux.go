@@ -61,3 +61,17 @@ func nap(d time.Duration) {
 	t := syscall.NsecToTimespec(d.Nanoseconds())
 	_ = syscall.Nanosleep(&t, nil) // a signal ends it early, which does no harm
 }
+
+// peakMemory is the most resident memory that a process has had.
+func peakMemory(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := bytes.Cut(text, []byte("VmHWM:"))
+	var kib int64
+	if _, err := fmt.Sscan(string(rest), &kib); err != nil {
+		return 0, fmt.Errorf("bench: /proc/PID/status: %w", err)
+	}
+	return kib << 10, nil
+}

@@ -13,4 +13,6 @@ func processTime(int) (time.Duration, error) { return 0, errNoProc }
 
 func residentMemory(int) (int64, error) { return 0, errNoProc }
 
+func peakMemory(int) (int64, error) { return 0, errNoProc }
+
 func nap(d time.Duration) { time.Sleep(d) }

@@ -33,6 +33,12 @@ func New(db *store.DB, cfg Config) *Book {
 	return &Book{db: db, cfg: cfg, now: time.Now, last: map[string]int64{}}
 }
 
+// Ready is closed when the database is open, which the first who needs it may cause.
+func (b *Book) Ready() <-chan struct{} { return b.db.Ready() }
+
+// StoreStats is what the database has done.
+func (b *Book) StoreStats() store.Stats { return b.db.Stats() }
+
 // Mend repairs the indexes after a crash has damaged a log of the database, and
 // reports how many entries it wrote or removed.
 func (b *Book) Mend(ctx context.Context) (n int, err error) {
@@ -72,6 +78,32 @@ func (b *Book) Mend(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
+// Upgrade makes the indexes that the database, written by an earlier version of this
+// program, does not have yet.
+func (b *Book) Upgrade(ctx context.Context) (n int, err error) {
+	var have []byte
+	empty := true
+	err = b.db.View(func(r *store.Reader) (err error) {
+		if err := r.Scan(store.Range{Prefix: []byte{tagRow}, Keys: true}, func([]byte, []byte) bool { empty = false; return false }); err != nil {
+			return err
+		}
+		if have, err = r.Get([]byte{tagForm}); errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
+			err = nil
+		}
+		return err
+	})
+	if err != nil || empty || string(have) == string(table.Indexes) {
+		return 0, err
+	}
+	if n, err = b.Mend(ctx); err != nil {
+		return n, err
+	}
+	return n, b.db.Update(ctx, func(tx *store.Tx) error {
+		tx.Set([]byte{tagForm}, table.Indexes)
+		return nil
+	})
+}
+
 // Check calls f with what is wrong with the indexes and the records.
 func (b *Book) Check(f func(what string)) error {
 	err := b.db.View(func(r *store.Reader) error {
@@ -102,8 +134,9 @@ func (b *Book) DecodeQuery(body []byte, kind Kind, theirs bool) (*Query, error) 
 
 // Author is who writes.
 type Author struct {
-	User string
-	Key  string // scope of idempotency keys
+	User   string
+	Key    string // scope of idempotency keys
+	Tenant string // whose recorded completions get the rewards
 }
 
 // Once makes a request take effect once, however often it is sent (spec 11.3).
@@ -160,11 +193,11 @@ func (b *Book) Replace(ctx context.Context, a Author, r *Request, o Once) ([]byt
 		return nil, f
 	}
 	return b.update(ctx, a, o, func(tx *store.Tx) ([]byte, error) {
-		rec, err := b.write(tx, a.User, r, nil)
+		rec, err := b.write(tx, a, r, nil)
 		if err != nil {
 			return nil, err
 		}
-		return rec.appendReceipt(nil, r.Dialect), nil
+		return rec.AppendReceipt(nil, r.Dialect), nil
 	})
 }
 
@@ -184,7 +217,7 @@ func (b *Book) CreateAll(ctx context.Context, a Author, batch []*Request, o Once
 		written := map[string]*Record{}
 		out := []byte(`{"res":[`)
 		for i, r := range batch {
-			rec, err := b.write(tx, a.User, r, written)
+			rec, err := b.write(tx, a, r, written)
 			if f := (*Refusal)(nil); errors.As(err, &f) {
 				return nil, inBatch(i, f)
 			}
@@ -194,7 +227,7 @@ func (b *Book) CreateAll(ctx context.Context, a Author, batch []*Request, o Once
 			if i > 0 {
 				out = append(out, ',')
 			}
-			out = rec.appendReceipt(out, r.Dialect)
+			out = rec.AppendReceipt(out, r.Dialect)
 		}
 		return append(out, `]}`...), nil
 	})
@@ -206,7 +239,7 @@ func inBatch(i int, f *Refusal) *Refusal {
 
 // write writes a record. others are those that this update has written, by key;
 // the database does not show them to it.
-func (b *Book) write(tx *store.Tx, user string, r *Request, others map[string]*Record) (*Record, error) {
+func (b *Book) write(tx *store.Tx, a Author, r *Request, others map[string]*Record) (*Record, error) {
 	load := func(id [16]byte) (*Record, error) {
 		key := rowKey(r.Project, id)
 		if rec := others[string(key)]; rec != nil {
@@ -229,7 +262,7 @@ func (b *Book) write(tx *store.Tx, user string, r *Request, others map[string]*R
 			return nil, err
 		}
 		if other != nil {
-			if old == nil && other.same(r.record(other.ID, user, 0)) {
+			if old == nil && other.same(r.Record(other.ID, a.User, 0)) {
 				return other, nil // the answer got lost (spec F-25)
 			}
 			return nil, errConflict
@@ -246,7 +279,7 @@ func (b *Book) write(tx *store.Tx, user string, r *Request, others map[string]*R
 		id = b.newID(at)
 	}
 	b.last[r.Project] = at
-	rec := r.record(uuidText(id), user, at)
+	rec := r.Record(uuidText(id), a.User, at)
 	key := rowKey(r.Project, id)
 	var before []byte
 	if old != nil {
@@ -257,6 +290,9 @@ func (b *Book) write(tx *store.Tx, user string, r *Request, others map[string]*R
 		}
 	}
 	table.Put(tx, key, before, rec.append(nil))
+	if w, ok := rec.reward(); ok {
+		tx.Set(w.key(a.Tenant, at, id), []byte(r.Project))
+	}
 	if others != nil {
 		others[string(key)] = rec
 	}

@@ -39,6 +39,7 @@ const (
 	colType    = 6
 	colPayload = 7
 	colTrigger = 11
+	colCall    = 10
 	colQueue   = 12
 )
 

@@ -438,7 +438,7 @@ type plan struct {
 var indexed = []struct {
 	column int
 	tag    byte
-}{{colRef, tagRef}, {colQueue, tagQueue}, {colUser, tagUser}, {colType, tagType}}
+}{{colRef, tagRef}, {colCall, tagCall}, {colQueue, tagQueue}, {colUser, tagUser}, {colType, tagType}}
 
 // plan uses the equalities that every match has to meet. What it leaves out, the
 // expression still decides.

@@ -93,6 +93,7 @@ func sample(t testing.TB) *Book {
 		fields := map[string]any{"payload": json.RawMessage(fmt.Sprintf(`{"k":%q,"v":%s,"deep":{"list":[%s,{"x.y":%d}]}}`, string('a'+rune(i)), v, v, i))}
 		if i%2 == 1 {
 			fields["feedback_type"], fields["creator"], fields["queue_id"] = "odd", "ann", "q"
+			fields["call_ref"] = "weave:///acme/support/call/scorer"
 		}
 		add(t, b, fields)
 	}
@@ -478,37 +479,6 @@ func TestExpire(t *testing.T) {
 	var projects []string
 	if err := b.Projects(func(p string) { projects = append(projects, p) }); err != nil || fmt.Sprint(projects) != "[acme/other acme/support]" {
 		t.Errorf("%v, %v", projects, err)
-	}
-}
-
-// Damaged indexes are mended.
-func TestMend(t *testing.T) {
-	b := sample(t)
-	var rows, entries [][]byte
-	if err := b.db.View(func(r *store.Reader) error {
-		return errors.Join(
-			r.Scan(store.Range{Prefix: []byte{tagRow}, Keys: true}, func(k, _ []byte) bool { rows = append(rows, bytes.Clone(k)); return true }),
-			r.Scan(store.Range{Prefix: []byte{tagType}, Keys: true}, func(k, _ []byte) bool { entries = append(entries, bytes.Clone(k)); return true }))
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.db.Update(context.Background(), func(tx *store.Tx) error {
-		tx.Delete(rows[3])                       // 4 or 5 entries are left over
-		tx.Delete(entries[0])                    // one is missing
-		tx.Set([]byte("yloose"), []byte("none")) // one belongs to nothing
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	n, err := b.Mend(context.Background())
-	if err != nil || n < 6 || n > 7 {
-		t.Errorf("%d fixes, %v", n, err)
-	}
-	if n, err := b.Mend(context.Background()); n != 0 || err != nil {
-		t.Errorf("again %d fixes, %v", n, err)
-	}
-	if got := names(t, b, `,"query":{"$expr":{"$in":[{"$getField":"feedback_type"},[{"$literal":"custom"},{"$literal":"odd"}]]}}`); len(got) != len(names(t, b, "")) {
-		t.Error(got)
 	}
 }
 

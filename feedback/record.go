@@ -67,7 +67,10 @@ const (
 	tagType  = 'y'
 	tagUser  = 'u'
 	tagQueue = 'q'
+	tagCall  = 'c' // call_ref
+	tagForm  = 'v' // how many indexes there are: a letter for each
 	tagIdem  = 'k' // idempotency keys
+	tagWait  = 'w' // tenant, call, time, id: a reward that is not settled
 )
 
 func rowKey(project string, id [16]byte) []byte {
@@ -77,7 +80,7 @@ func rowKey(project string, id [16]byte) []byte {
 // table is the records and their indexes.
 var table = store.Table{
 	Tag:     tagRow,
-	Indexes: []byte{tagTime, tagRef, tagType, tagUser, tagQueue},
+	Indexes: []byte{tagTime, tagRef, tagType, tagUser, tagQueue, tagCall},
 	Entries: func(dst [][]byte, key, row []byte) [][]byte {
 		r, err := decodeRecord(row)
 		if err != nil {
@@ -99,6 +102,7 @@ var table = store.Table{
 		entry(tagType, &r.Type)
 		entry(tagUser, &r.User)
 		entry(tagQueue, r.Queue)
+		entry(tagCall, r.Refs.Call)
 		return dst
 	},
 }
@@ -220,8 +224,8 @@ func b2i(b bool) int {
 	return 0
 }
 
-// appendReceipt appends what is answered to who wrote a record (spec F-31).
-func (r *Record) appendReceipt(dst []byte, d Dialect) []byte {
+// AppendReceipt appends what is answered to who wrote a record (spec F-31).
+func (r *Record) AppendReceipt(dst []byte, d Dialect) []byte {
 	dst = append(append(dst, `{"id":"`...), r.ID...)
 	dst = append(append(dst, `","created_at":"`...), timeText(r.CreatedAt)...)
 	dst = append(append(append(dst, `","`...), d.user()...), `":`...)

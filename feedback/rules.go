@@ -49,7 +49,16 @@ func (r *Request) RefProjects() (out []string) {
 	return out
 }
 
-// check applies the rules of meaning, and completes the payload.
+// Check applies the rules of meaning, and completes the payload, for who keeps
+// records elsewhere than in a Book. Its error is a *Refusal.
+func (c *Config) Check(r *Request) error {
+	if f := c.check(r); f != nil {
+		return f
+	}
+	return nil
+}
+
+// check is Check.
 func (c *Config) check(r *Request) *Refusal {
 	team, name, ok := strings.Cut(r.Project, "/")
 	switch {
@@ -280,8 +289,8 @@ func clip(s string) string {
 	}
 }
 
-// record is what a request becomes.
-func (r *Request) record(id, user string, createdAt int64) *Record {
+// Record is what a request becomes.
+func (r *Request) Record(id, user string, createdAt int64) *Record {
 	return &Record{ID: id, Project: r.Project, TraceRef: r.traceRef, User: user, Creator: r.creator, CreatedAt: createdAt,
 		Type: r.Type, Payload: r.Payload, Refs: r.refs, Queue: r.queue}
 }

@@ -278,7 +278,7 @@ func FuzzDecodeRequest(f *testing.F) {
 			if cfg.check(r) != nil {
 				return
 			}
-			rec := r.record("0199f2c4-7b1e-4c53-9a60-3f2d6c1e8b90", "u", 1)
+			rec := r.Record("0199f2c4-7b1e-4c53-9a60-3f2d6c1e8b90", "u", 1)
 			back, err := decodeRecord(rec.append(nil))
 			if err != nil || !back.same(rec) || back.ID != rec.ID {
 				t.Fatalf("%+v came back as %+v: %v", rec, back, err)

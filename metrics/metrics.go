@@ -63,6 +63,7 @@ type Metrics struct {
 
 	rejected                                           *prometheus.CounterVec
 	projectRequests, projectPrompt, projectGenerations *prometheus.CounterVec
+	logged, loggedBytes, recorded, lost                prometheus.Counter
 	projects                                           struct {
 		sync.Mutex
 		known map[string]bool
@@ -93,6 +94,14 @@ func New() *Metrics {
 	m.projectRequests = counter("weir:project_requests_total", "Requests that the engine accepted, by project.", "project")
 	m.projectPrompt = counter("weir:project_prompt_tokens_total", "Prompt tokens of requests that got a token, by project.", "project")
 	m.projectGenerations = counter("weir:project_generation_tokens_total", "Output tokens by project.", "project")
+	one := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	m.logged = one("weir:trajectories_logged_total", "Trajectories that clients have logged.")
+	m.loggedBytes = one("weir:trajectory_bytes_total", "Bytes of those requests.")
+	m.recorded = one("weir:completions_recorded_total", "Chat completions kept as trajectories.")
+	m.lost = one("weir:completions_lost_total", "Chat completions that were to be recorded and could not be.")
+	m.registry.MustRegister(m.logged, m.loggedBytes, m.recorded, m.lost)
 	m.registry.MustRegister(m.requests, m.duration, m.durationFine, m.requestBytes, m.responseBytes, m.rejected, current{m}, collectors.NewGoCollector())
 	m.private.MustRegister(m.projectRequests, m.projectPrompt, m.projectGenerations)
 	return m

@@ -104,6 +104,33 @@ func TestRejected(t *testing.T) {
 	}
 }
 
+func TestStores(t *testing.T) {
+	m := New()
+	m.SetStores(map[string]func() Store{
+		"feedback": func() Store {
+			return Store{Updates: 5, Commits: 2, Written: 100, Syncing: 0.5, Failures: 1, Damaged: 3, Waiting: 4, Size: 1000}
+		},
+		"trajectories": func() Store { return Store{} },
+	})
+	m.Logged(3, 70)
+	m.Recorded(2, 1)
+	p := scrape(t, m, false)
+	for name, want := range map[string]float64{"updates_total": 5, "commits_total": 2, "written_bytes_total": 100, "commit_seconds_total": 0.5, "failed_commits_total": 1,
+		"damaged_values_total": 3, "waiting_updates": 4, "size_bytes": 1000} {
+		if got := p.value(t, "weir:store_"+name, "store=feedback"); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+		if got := p.value(t, "weir:store_"+name, "store=trajectories"); got != 0 {
+			t.Errorf("%s of the other is %v", name, got)
+		}
+	}
+	for name, want := range map[string]float64{"trajectories_logged_total": 3, "trajectory_bytes_total": 70, "completions_recorded_total": 2, "completions_lost_total": 1} {
+		if got := p.value(t, "weir:"+name); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+}
+
 // TestMetricsDocument: api/METRICS.md has every series, with its type, labels
 // and help, and no others. The go_* are the library's.
 func TestMetricsDocument(t *testing.T) {
@@ -122,6 +149,7 @@ func TestMetricsDocument(t *testing.T) {
 		h := start(t, simple, nil)
 		defer h.stop()
 		h.m.Used("", 1, 1)
+		h.m.SetStores(map[string]func() Store{"feedback": func() Store { return Store{Commits: 1} }})
 		h.m.Answered(Request{Method: "POST", Handler: "/x", Status: 200})
 		var want []string
 		for name, f := range scrape(t, h.m, true) {

@@ -83,6 +83,19 @@ func (n *decoder) forward(d Device, b *backend.Batch) {
 	d.Norm(a.h, a.x, n.norm, c.NormEps)
 }
 
+// fill queues what writes the first layer's keys and values to all layers.
+func (n *decoder) fill(d Device, b *backend.Batch) {
+	c, a, l := n.config, &n.all, &n.layers[0]
+	width, kvWidth := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+	d.Begin(b)
+	d.Embed(a.x, n.embed)
+	d.Norm(a.h, a.x, l.inputNorm, c.NormEps)
+	d.MatMul(a.qkv, l.qkv, a.h)
+	for i := range n.layers {
+		d.StoreKV(i, a.qkv.Cols(width, kvWidth), a.qkv.Cols(width+kvWidth, kvWidth))
+	}
+}
+
 // newDecoder lays out the activations of c's network.
 func newDecoder(c *Config) (*decoder, []ActShape) {
 	n := &decoder{config: c, layers: make([]layer, c.Layers)}

@@ -38,6 +38,32 @@ func OpenFS(fsys fs.FS) (*Model, error) {
 	return open("", fsys, func() (*weights.Checkpoint, error) { return weights.OpenFS(fsys) })
 }
 
+// FromTensors makes a model whose weights are not in files: tensor is asked for
+// each that network c needs, by the name and shape that a checkpoint has; for a
+// tied head it is not. release, if not nil, is called by Close, or at once if
+// the tensors are refused.
+func FromTensors(c Config, tensor func(name string, shape []int) weights.Tensor, release func() error) (*Model, error) {
+	m := &Model{Config: c, Generation: GenerationDefaults{EOS: c.EOS}}
+	n, _ := newDecoder(&m.Config)
+	var tensors []weights.Tensor
+	for _, p := range n.parameters() {
+		for _, s := range slices.Concat(p.rows, p.bias) {
+			if s.name != headName || !c.TiedHead {
+				tensors = append(tensors, tensor(s.name, s.shape))
+			}
+		}
+	}
+	var err error
+	if m.checkpoint, err = weights.FromTensors(tensors, release); err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	if err := m.check(); err != nil {
+		m.checkpoint.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
 func open(dir string, fsys fs.FS, checkpoint func() (*weights.Checkpoint, error)) (*Model, error) {
 	var m Model
 	b, err := readConfig(dir, fsys, "config.json")

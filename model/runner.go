@@ -161,12 +161,19 @@ func (m *Matrix) bytes() int64 {
 
 func (r *Runner) Spec() backend.Spec { return r.spec }
 
-// Begin checks b's sizes; its contents are the engine's word.
-func (r *Runner) Begin(b *backend.Batch) error {
+// check looks at b's sizes; its contents are the engine's word.
+func (r *Runner) check(b *backend.Batch) error {
 	t, s := len(b.Tokens), len(b.QueryEnd)
 	if t < 1 || t > r.spec.MaxTokens || len(b.Pos) != t || len(b.Slots) != t || len(b.At) > t ||
 		s < 1 || s > r.spec.MaxSeqs || len(b.KVLen) != s || len(b.TableEnd) != s {
 		return fmt.Errorf("model: batch of %d tokens and %d sequences does not fit its own slices or the limits %d and %d", t, s, r.spec.MaxTokens, r.spec.MaxSeqs)
+	}
+	return nil
+}
+
+func (r *Runner) Begin(b *backend.Batch) error {
+	if err := r.check(b); err != nil {
+		return err
 	}
 	r.rows = len(b.At)
 	if r.spec.Depth == 1 {
@@ -218,6 +225,22 @@ func (r *Runner) ResizeKV(numBlocks int) error {
 	}
 	r.spec.NumBlocks = numBlocks
 	return nil
+}
+
+// FillCache runs a step that draws nothing and computes no layer: keys and
+// values of the first one are written to b's slots in all of them. A benchmark
+// measures steps at a long context with it that would take minutes to get at;
+// what such steps draw means nothing.
+func (r *Runner) FillCache(b *backend.Batch) error {
+	if len(b.At) != 0 {
+		return errors.New("model: FillCache draws no row")
+	}
+	if err := r.check(b); err != nil {
+		return err
+	}
+	r.net.fill(r.dev, b)
+	r.dev.Draw(r.net.head, r.net.drawn.h, &backend.Draws{})
+	return r.dev.End(&backend.Out{})
 }
 
 func (r *Runner) Close() error { return r.dev.Close() }

@@ -102,6 +102,7 @@ type Functions struct {
 	LoadTracking  bool // /load counts; otherwise it says 0
 
 	Settings map[string]string // what /server_info says of the configuration; no secrets
+	Device   string            // and of what computes, in words
 }
 
 // Access is who may do what, and what clients leave with the server.

@@ -80,7 +80,9 @@ func (c *call) once(path string) (feedback.Once, bool) {
 	return feedback.Once{Key: key, Path: path, Body: c.body.bytes}, true
 }
 
-func (c *call) author() feedback.Author { return feedback.Author{User: c.who.User, Key: c.who.Key} }
+func (c *call) author() feedback.Author {
+	return feedback.Author{User: c.who.User, Key: c.who.Key, Tenant: c.who.Tenant}
+}
 
 // may reports whether the caller may write a request: it needs the right to write
 // in its project, and to read in those that its references name (spec F-33).
@@ -145,6 +147,11 @@ func (s *Server) feedbackStore(c *call, requests []*feedback.Request, write func
 	if err != nil {
 		s.feedbackFail(c, err)
 		return
+	}
+	for _, r := range requests {
+		if call := r.Call(); call != "" {
+			s.linker.add(c.who.Tenant, call)
+		}
 	}
 	c.reply(answer)
 }

@@ -3,6 +3,8 @@ package server
 import (
 	"strings"
 	"testing"
+
+	"weir/feedback"
 )
 
 // Spec 11.3: idempotency keys.
@@ -26,6 +28,11 @@ func TestFeedbackOnce(t *testing.T) {
 	o.post("replace", item(), "Idempotency-Key: k1") // another function
 	if n := o.count(); n != 5 {
 		t.Errorf("%d rows", n)
+	}
+	// Keys are in the database, so they outlive the server.
+	o.srv.cfg.Feedback = feedback.New(o.db, feedback.DefaultConfig())
+	if _, _, again := o.post("create", item("feedback_id", nil), "Idempotency-Key: k1"); first != again || o.count() != 5 {
+		t.Errorf("after a restart: %s, then %s; %d rows", first, again, o.count())
 	}
 	if status, _, _ := o.post("create", item("feedback_id", nil), "Idempotency-Key: "+strings.Repeat("k", 256)); status != 400 {
 		t.Errorf("a key of 256 characters: %d", status)

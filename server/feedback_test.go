@@ -187,6 +187,10 @@ func TestFeedbackReplace(t *testing.T) {
 	if answer["platform_user_id"] != "u-17" || o.row(id)["platform_user_id"] != "u-17" {
 		t.Errorf("9: %v", answer)
 	}
+	// Whoever may write may replace, and is the author from then on (F-30).
+	if status, answer, _ := o.post("replace", item("feedback_id", id, "id", id), basic("alice", "pass:word")); status != 200 || answer["platform_user_id"] != "alice" || o.row(id)["platform_user_id"] != "alice" {
+		t.Errorf("F-30: %d %v", status, answer)
+	}
 	// An optional field that is null or empty is not given (F-13).
 	id, _ = o.replace("annotation_ref", "", "queue_id", "", "creator", json.RawMessage("null"), "id", json.RawMessage("null"), "call_ref", json.RawMessage("null"))
 	for _, name := range []string{"annotation_ref", "queue_id", "creator", "call_ref"} {
@@ -439,6 +443,22 @@ func TestFeedbackChecksFirst(t *testing.T) {
 func TestFeedbackConcurrentReplace(t *testing.T) {
 	o := newOffice(t, nil)
 	const id = "0199f2c4-7b1e-4c53-9a60-3f2d6c1e8b90"
+	o.replace("feedback_id", id, "id", id)
+	// Whoever reads meanwhile sees one row, never none nor two (F-27).
+	over := make(chan struct{})
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for {
+			if n := len(o.query(`{"project_id":"acme/support"}`)); n != 1 {
+				t.Errorf("F-27: %d rows are seen", n)
+			}
+			select {
+			case <-over:
+				return
+			default:
+			}
+		}
+	})
 	var wg sync.WaitGroup
 	for i := range 64 {
 		wg.Go(func() {
@@ -448,6 +468,8 @@ func TestFeedbackConcurrentReplace(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	close(over)
+	reading.Wait()
 	if o.count() != 1 || len(o.query(`{"project_id":"acme/support"}`)) != 1 {
 		t.Errorf("%d rows", o.count())
 	}

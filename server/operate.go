@@ -14,6 +14,7 @@ import (
 	"weir/api"
 	"weir/engine"
 	"weir/metrics"
+	"weir/store"
 )
 
 // track counts a request that generates, until its answer is complete.
@@ -46,6 +47,25 @@ func (s *Server) scrape(c *call) {
 	c.Response.SetBodyRaw(text.Bytes())
 }
 
+// stores are the databases that metrics tell of.
+func (s *Server) stores() map[string]func() metrics.Store {
+	list := make(map[string]func() metrics.Store)
+	add := func(name string, stats func() store.Stats) {
+		list[name] = func() metrics.Store {
+			d := stats()
+			return metrics.Store{Updates: d.Updates, Commits: d.Commits, Written: d.Bytes, Syncing: d.Syncing.Seconds(), Failures: d.Failures, Damaged: d.Corrupt,
+				Waiting: d.Waiting, Size: d.LSM + d.ValueLog}
+		}
+	}
+	if b := s.cfg.Feedback; b != nil {
+		add("feedback", b.StoreStats)
+	}
+	if a := s.cfg.Trajectories.Archive; a != nil {
+		add("trajectories", a.Stats)
+	}
+	return list
+}
+
 // serverInfo answers GET /server_info, for developers. The keys are the
 // reference engine's; scripts look for them.
 func (s *Server) serverInfo(c *call) {
@@ -67,7 +87,7 @@ func (s *Server) serverInfo(c *call) {
 		"vllm_config": config,
 		"vllm_env":    map[string]string{},
 		"system_env": map[string]any{
-			"version": s.cfg.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,
+			"version": s.cfg.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH, "device": s.cfg.Functions.Device,
 			"processors": runtime.NumCPU(), "gomaxprocs": runtime.GOMAXPROCS(0), "goroutines": runtime.NumGoroutine(),
 		},
 	})

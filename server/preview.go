@@ -44,6 +44,8 @@ type Trajectories struct {
 	// Record lists projects, "team/project", "team/*" or "*", whose chat completions
 	// are recorded. Others are if they ask for it.
 	Record []string
+	// Quota bounds the bytes that a tenant may have logged, as they are sent; 0: no bound.
+	Quota int64
 	// Spool is a folder for temporary files; "": the system's.
 	Spool string
 }
@@ -161,6 +163,7 @@ var (
 	errEncoding = errors.New("server: the request body is not what its Content-Encoding says")
 	errMedia    = errors.New("server: unsupported media type")
 	errUploads  = errors.New("server: too many uploads")
+	errQuota    = errors.New("server: the tenant has logged as much as it may")
 )
 
 // refusals say what the client is told of an error of these routes. One that is
@@ -184,6 +187,9 @@ var refusals = []struct {
 	}},
 	{errTooLarge, fasthttp.StatusRequestEntityTooLarge, func(s *Server) string {
 		return fmt.Sprintf("Request body too large (limit %d bytes)", s.cfg.Trajectories.MaxBody)
+	}},
+	{errQuota, fasthttp.StatusRequestEntityTooLarge, func(s *Server) string {
+		return fmt.Sprintf("Quota exceeded (limit %d bytes)", s.cfg.Trajectories.Quota)
 	}},
 	{errRatio, fasthttp.StatusRequestEntityTooLarge, func(s *Server) string {
 		return fmt.Sprintf("Request body too large (limit %d bytes for each byte sent)", s.cfg.Trajectories.MaxRatio)

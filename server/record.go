@@ -240,6 +240,7 @@ func (rec *recorder) flush() {
 	rec.mu.list, rec.mu.bytes, rec.mu.lost = nil, 0, 0
 	rec.mu.Unlock()
 	if lost > 0 {
+		rec.s.counts.Recorded(0, lost)
 		rec.s.log.Error("chat completions were not recorded: too many wait for the disk", "completions", lost)
 	}
 	type key struct{ tenant, model, split string }
@@ -256,15 +257,20 @@ func (rec *recorder) flush() {
 		err := rec.write(k.tenant, k.model, k.split, batches[k])
 		switch {
 		case err == nil:
+			rec.s.counts.Recorded(len(batches[k]), 0)
 		case errors.Is(err, store.ErrOpening), errors.Is(err, store.ErrBusy):
 			rec.put(batches[k]...) // later
 		default:
+			rec.s.counts.Recorded(0, len(batches[k]))
 			rec.s.log.Error("chat completions were not recorded", "completions", len(batches[k]), "error", err)
 		}
 	}
 }
 
 func (rec *recorder) write(tenant, model, split string, list []*recording) error {
+	if err := rec.s.quota(tenant, 0); err != nil {
+		return err
+	}
 	u, err := rec.s.cfg.Trajectories.Archive.Begin(context.Background(), tenant, model)
 	if err != nil {
 		return err
@@ -287,8 +293,17 @@ func (rec *recorder) write(tenant, model, split string, list []*recording) error
 			return err
 		}
 	}
-	_, err = u.Commit(archive.Meta{Split: split, Bytes: size})
-	return err
+	calls := make([]archive.Call, len(list))
+	ids := make([]string, len(list))
+	for g, r := range list {
+		ids[g] = r.reply.meta.ID
+		calls[g] = archive.Call{ID: ids[g], Project: r.project, Group: g}
+	}
+	if _, err = u.Commit(archive.Meta{Split: split, Bytes: size, Calls: calls}); err != nil {
+		return err
+	}
+	rec.s.linker.add(tenant, ids...)
+	return nil
 }
 
 // append appends the trajectory of a choice.

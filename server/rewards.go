@@ -25,6 +25,9 @@ func (s *Server) setRewards(c *call, model string) {
 	}
 	c.bodyRead = true
 	order, batches, n, err := parseRewards(c.body.bytes)
+	if err == nil && s.linker != nil {
+		err = s.linker.pass(c.ctx) // those that came before this call
+	}
 	for i := 0; err == nil && i < len(order); i++ {
 		err = s.cfg.Trajectories.Archive.SetRewards(c.ctx, c.who.Tenant, model, order[i], batches[order[i]])
 	}

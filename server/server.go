@@ -34,6 +34,7 @@ type Server struct {
 
 	uploads  atomic.Int64 // log requests being read
 	recorder *recorder    // nil: nothing is recorded
+	linker   *linker      // nil: feedback sets no rewards
 
 	model    atomic.Pointer[Model]
 	progress atomic.Pointer[string] // why there is no model yet
@@ -84,8 +85,12 @@ func New(cfg Config) (*Server, error) {
 		}
 	}
 	if cfg.Trajectories.Archive != nil {
+		if cfg.Feedback != nil {
+			s.linker = newLinker(s)
+		}
 		s.recorder = newRecorder(s)
 	}
+	s.counts.SetStores(s.stores())
 	s.SetProgress("the model is loading")
 	s.http = &fasthttp.Server{
 		Handler:      s.handle,
@@ -184,6 +189,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.compiling.close()
 	if s.recorder != nil {
 		s.recorder.close()
+	}
+	if s.linker != nil {
+		s.linker.close() // behind the recorder: it may have waited for a record
 	}
 	return err
 }

@@ -42,6 +42,10 @@ func (s *Server) logTrajectories(c *call, model string) {
 		s.refuse(c, errDraining)
 		return
 	}
+	if err := s.quota(c.who.Tenant, 0); err != nil {
+		s.refuse(c, err)
+		return
+	}
 	if n := s.uploads.Add(1); n > int64(cfg.MaxUploads) {
 		s.uploads.Add(-1)
 		s.refuse(c, errUploads)
@@ -56,8 +60,25 @@ func (s *Server) logTrajectories(c *call, model string) {
 		s.refuse(c, err)
 		return
 	}
+	if !receipt.Duplicate {
+		s.counts.Logged(receipt.Trajectories, receipt.Bytes)
+	}
 	d := appendReceipt(nil, model, &receipt)
 	c.found(append(strconv.AppendBool(append(d, `,"duplicate":`...), receipt.Duplicate), '}'))
+}
+
+// quota reports whether a tenant may log so many bytes more. Two uploads at a time
+// may both be the last one.
+func (s *Server) quota(tenant string, more int64) error {
+	most := s.cfg.Trajectories.Quota
+	if most <= 0 {
+		return nil
+	}
+	used, err := s.cfg.Trajectories.Archive.Used(tenant)
+	if err == nil && used+more > most {
+		err = errQuota
+	}
+	return err
 }
 
 func knownEncoding(name string) bool {
@@ -124,6 +145,9 @@ func (s *Server) upload(c *call, model, encoding, key string) (archive.Receipt, 
 		if err := cfg.Archive.View(c.who.Tenant, func(v *archive.View) error { return v.Known(model) }); err != nil {
 			return archive.Receipt{}, err
 		}
+	}
+	if err := s.quota(c.who.Tenant, envelope.Bytes); err != nil {
+		return archive.Receipt{}, err
 	}
 	m := archive.Meta{Split: envelope.Split, Step: envelope.Step, Bytes: envelope.Bytes, Key: key}
 	if digest != nil {

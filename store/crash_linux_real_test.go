@@ -99,7 +99,7 @@ func rounds(t *testing.T, usual int) int {
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	acked := map[string]int{}
-	for round := range rounds(t, 8) {
+	for round := range rounds(t, 20) {
 		cmd, out := child(t, "load", dir, "STORE_TEST_FROM="+strconv.Itoa(round))
 		timer := time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Kill() })
 		quota := 20 + 37*round%200 // acknowledgements before the kill
@@ -233,7 +233,11 @@ func TestFullDisk(t *testing.T) {
 		return d.Update(context.Background(), func(tx *Tx) error { tx.Set([]byte("c"), nil); return nil })
 	}
 	deletion := func(key string) error {
-		return d.Update(context.Background(), func(tx *Tx) error { tx.Delete([]byte(key)); return nil })
+		return d.Update(context.Background(), func(tx *Tx) error {
+			tx.Delete([]byte(key))
+			tx.Set([]byte("note of "+key), nil)
+			return nil
+		})
 	}
 	have(49)
 	if err := write(); !errors.Is(err, ErrFull) {

@@ -167,7 +167,8 @@ type Tx struct {
 	Reader
 	writes []write
 	size        // of the writes
-	sets   bool // something is written, not only deleted
+	sets   bool // something is written, not only deleted; notes of a deletion, keys without values, are no more than it
+	drops  bool // something is deleted
 }
 
 type write struct {
@@ -185,12 +186,15 @@ func (tx *Tx) SetUntil(key, value []byte, expires time.Time) {
 	if !expires.IsZero() {
 		w.expires = uint64(max(expires.Unix(), 1))
 	}
-	tx.sets = true
+	tx.sets = tx.sets || len(value) > 0
 	tx.add(w)
 }
 
 // Delete removes a key, which need not be there. It keeps key.
-func (tx *Tx) Delete(key []byte) { tx.add(write{key: key}) }
+func (tx *Tx) Delete(key []byte) {
+	tx.drops = true
+	tx.add(write{key: key})
+}
 
 func (tx *Tx) add(w write) {
 	tx.writes = append(tx.writes, w)

@@ -269,7 +269,7 @@ func (d *DB) try(u *update, txn *badger.Txn) (tx *Tx, err error) {
 		}
 	}
 	if len(tx.writes) > 0 {
-		err = d.room(!tx.sets)
+		err = d.room(!tx.sets && (tx.drops || len(tx.writes) == 0))
 	}
 	return tx, err
 }

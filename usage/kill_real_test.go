@@ -51,7 +51,11 @@ func TestKill(t *testing.T) {
 	l := open(t, dir, nil)
 	written, added := 0, 0 // by all children; their last additions may or may not be there
 	mine := 0
-	for round := range 8 {
+	rounds := 20
+	if n, err := strconv.Atoi(os.Getenv("WEIR_CRASH_ROUNDS")); err == nil {
+		rounds = n
+	}
+	for round := range rounds {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestKilledChild$")
 		cmd.Env = append(os.Environ(), killEnv+"="+dir)
 		out, err := cmd.StdoutPipe()
@@ -62,7 +66,7 @@ func TestKill(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := bufio.NewScanner(out)
-		w, a, stop := 0, 0, 500+731*round
+		w, a, stop := 0, 0, 500+731*round%6000
 		for lines.Scan() {
 			kind, number, _ := strings.Cut(lines.Text(), " ")
 			n, err := strconv.Atoi(number)

@@ -81,6 +81,33 @@ func OpenFS(fsys fs.FS) (*Checkpoint, error) {
 	})
 }
 
+// FromTensors is a checkpoint of tensors that are in memory already. release,
+// if it is not nil, is called by Close, or at once if there is an error.
+func FromTensors(tensors []Tensor, release func() error) (_ *Checkpoint, err error) {
+	c := &Checkpoint{tensors: map[string]Tensor{}}
+	if release != nil {
+		c.files = []mapping{{release: release}}
+	}
+	defer func() {
+		if err != nil {
+			c.Close()
+		}
+	}()
+	for _, t := range tensors {
+		if _, twice := c.tensors[t.Name]; twice {
+			return nil, fmt.Errorf("weights: tensor %.200q is given twice", t.Name)
+		}
+		if t.Len()*t.DType.Size() != len(t.Data) {
+			return nil, fmt.Errorf("weights: tensor %.200q of %v in %v has %d bytes", t.Name, t.Shape, t.DType, len(t.Data))
+		}
+		c.tensors[t.Name] = t
+		c.names = append(c.names, t.Name)
+		c.bytes += int64(len(t.Data))
+	}
+	slices.Sort(c.names)
+	return c, nil
+}
+
 func open(dir string, fsys fs.FS, file opener) (_ *Checkpoint, err error) {
 	c := &Checkpoint{tensors: map[string]Tensor{}}
 	defer func() {

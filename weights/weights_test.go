@@ -342,3 +342,28 @@ func FuzzIndex(f *testing.F) {
 		}
 	})
 }
+
+// TestFromTensors: what is in memory is found by name, and what contradicts
+// itself is refused and released.
+func TestFromTensors(t *testing.T) {
+	a := Tensor{Name: "b", DType: BF16, Shape: []int{2, 3}, Data: make([]byte, 12)}
+	b := Tensor{Name: "a", DType: F32, Shape: []int{1}, Data: make([]byte, 4)}
+	c, err := FromTensors([]Tensor{a, b}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x, ok := c.Tensor("b"); !ok || x.Len() != 6 || c.Bytes() != 16 || !slices.Equal(c.Names(), []string{"a", "b"}) {
+		t.Errorf("%+v", c)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	short := b
+	short.Data = short.Data[1:]
+	for _, list := range [][]Tensor{{a, a}, {a, short}} {
+		released := false
+		if _, err := FromTensors(list, func() error { released = true; return nil }); err == nil || !released {
+			t.Errorf("%v, released: %v", err, released)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,6 +15,9 @@ import (
 
 	"weir/feedback"
 	"weir/store"
+	"weir/trajectory"
+	"weir/trajectory/archive"
+	"weir/trajectory/export"
 )
 
 // A server answers weir store on a unix socket in its data directory: the
@@ -78,7 +82,7 @@ func startAdmin(dir string, r *records) (*admin, error) {
 	handle("GET /backup", func(w io.Writer, _ *http.Request) (int, error) { return local.backup(w) })
 	handle("GET /verify", func(w io.Writer, _ *http.Request) (int, error) { return local.verify(w) })
 	handle("GET /export", func(w io.Writer, req *http.Request) (int, error) {
-		return local.export(w, req.URL.Query().Get("project"))
+		return local.export(w, req.URL.Query())
 	})
 	a := &admin{http: &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}, path: path, dir: open}
 	go func() { _ = a.http.Serve(ln) }() // it ends with Close
@@ -98,10 +102,13 @@ type local struct {
 	names []string
 	dbs   []*store.DB
 	book  *feedback.Book // nil: there is none
+
+	archive *archive.Archive // nil: there is none, or it is not open yet
+	spool   string
 }
 
 func (r *records) local() *local {
-	return &local{names: databases, dbs: []*store.DB{r.feedback, r.trajectories}, book: r.book}
+	return &local{names: databases, dbs: []*store.DB{r.feedback, r.trajectories}, book: r.book, archive: r.archive, spool: r.spool}
 }
 
 // openLocal opens the databases in dir, which no server uses.
@@ -119,6 +126,10 @@ func openLocal(dir string, cfg func(dir string) store.Config) (l *local, err err
 		l.names, l.dbs = append(l.names, name), append(l.dbs, db)
 		if name == "feedback" {
 			l.book = feedback.New(db, feedback.DefaultConfig())
+			continue
+		}
+		if l.archive, err = archive.New(db, cfg(path).Log); err != nil {
+			return nil, errors.Join(err, l.Close())
 		}
 	}
 	if len(l.dbs) == 0 {
@@ -129,6 +140,9 @@ func openLocal(dir string, cfg func(dir string) store.Config) (l *local, err err
 
 func (l *local) Close() error {
 	var err error
+	if l.archive != nil {
+		l.archive.Close()
+	}
 	for _, db := range l.dbs {
 		err = errors.Join(err, db.Close())
 	}
@@ -170,10 +184,15 @@ func (l *local) verify(w io.Writer) (damaged int, err error) {
 	return damaged, nil
 }
 
-func (l *local) export(w io.Writer, project string) (damaged int, err error) {
+// export writes feedback, or with a model its trajectories.
+func (l *local) export(w io.Writer, q url.Values) (damaged int, err error) {
+	if q.Get("model") != "" {
+		return 0, l.exportTrajectories(w, q)
+	}
 	if l.book == nil {
 		return 0, errors.New("there is no feedback")
 	}
+	project := q.Get("project")
 	var line []byte
 	err = l.book.Each(func(rec *feedback.Record) error {
 		if project != "" && rec.Project != project {
@@ -184,6 +203,40 @@ func (l *local) export(w io.Writer, project string) (damaged int, err error) {
 		return err
 	}, func([]byte, error) { damaged++ })
 	return damaged, err
+}
+
+func (l *local) exportTrajectories(w io.Writer, q url.Values) error {
+	if l.archive == nil {
+		return errors.New("there are no trajectories")
+	}
+	model, tenant := q.Get("model"), q.Get("tenant")
+	f := archive.Filter{Splits: q["split"]}
+	for name, bound := range map[string]*trajectory.Int{"min": &f.MinVersion, "max": &f.MaxVersion} {
+		if text := q.Get(name); text != "" {
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				return err
+			}
+			*bound = trajectory.Some(n)
+		}
+	}
+	if tenant == "" {
+		tenants, err := l.archive.Tenants(model)
+		switch {
+		case err != nil:
+			return err
+		case len(tenants) > 1:
+			return fmt.Errorf("several tenants have a model %s: say which with --tenant, %q", model, tenants)
+		case len(tenants) == 1:
+			tenant = tenants[0]
+		}
+	}
+	return l.archive.View(tenant, func(v *archive.View) error {
+		if err := v.Known(model); err != nil {
+			return err
+		}
+		return export.Write(w, v, model, &f, export.Options{Form: export.Form(q.Get("format")), Spool: l.spool})
+	})
 }
 
 // remote asks the server that uses dir; found is false if there is none.

@@ -32,8 +32,12 @@ func benchMain(args []string, env func(string) string, out, errOut io.Writer) er
 		return benchStart(ctx, args, env, out, errOut)
 	case "serve":
 		return benchServe(ctx, args, env, out, errOut)
+	case "store":
+		return benchStore(ctx, args, env, out, errOut)
+	case "engine":
+		return benchEngine(ctx, args, env, out, errOut)
 	}
-	return usageError{fmt.Errorf("bench measures start or serve, not %q", what)}
+	return usageError{fmt.Errorf("bench measures start, serve, store or engine, not %q", what)}
 }
 
 var errInterrupted = errors.New("interrupted")
@@ -69,6 +73,50 @@ func benchStart(ctx context.Context, args []string, env func(string) string, out
 	}
 	if len(r.Health) == 0 {
 		return failure
+	}
+	return errors.Join(failure, r.WriteText(out), r.WriteBenchmark(out), writeFile(*file, r.WriteJSON))
+}
+
+func benchStore(ctx context.Context, args []string, env func(string) string, out, errOut io.Writer) error {
+	c := bench.DefaultStoreConfig()
+	fs := pflag.NewFlagSet("weir bench store", pflag.ContinueOnError)
+	fs.SetOutput(errOut)
+	fs.StringArrayVar(&c.Servers, "binary", []string{"self"}, "server `program` that takes serve --host H --port N, with further arguments behind a space; self is this one. Repeated, the servers take turns")
+	fs.IntSliceVar(&c.Clients, "clients", c.Clients, "how many write feedback at a time, for each `number`")
+	fs.DurationVar(&c.Time, "time", c.Time, "how long they write; 0 is not at all")
+	fs.IntVar(&c.Rounds, "rounds", c.Rounds, "how often")
+	fs.IntVar(&c.Rows, "rows", c.Rows, "`records` of feedback that queries are asked over; 0 asks none")
+	fs.IntVar(&c.Queries, "queries", c.Queries, "how often each query is asked")
+	fs.Int64Var(&c.Ingest, "ingest", c.Ingest, "`bytes` of trajectories that are logged in one request; 0 logs none")
+	file := fs.String("json", "", "`file` for the raw numbers")
+	fs.Usage = func() {
+		fmt.Fprintf(out, "weir bench store [flags] measures how fast feedback is written and found, and trajectories are logged.\n\n%s", fs.FlagUsages())
+	}
+	rest, err := parse(fs, args, env)
+	if err != nil {
+		return err
+	}
+	if len(rest) > 0 {
+		return usageError{fmt.Errorf("bench store takes no arguments: %q", rest)}
+	}
+	if c.Time == 0 {
+		c.Clients, c.Time = nil, 1
+	}
+	for i, s := range c.Servers {
+		if more, self := strings.CutPrefix(s, "self"); self && (more == "" || more[0] == ' ') {
+			exe, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			c.Servers[i] = exe + more
+		}
+	}
+	if err := c.Validate(); err != nil {
+		return usageError{err}
+	}
+	r, failure := bench.RunStore(ctx, c)
+	if ctx.Err() != nil {
+		failure = errInterrupted
 	}
 	return errors.Join(failure, r.WriteText(out), r.WriteBenchmark(out), writeFile(*file, r.WriteJSON))
 }

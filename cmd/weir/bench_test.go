@@ -24,9 +24,15 @@ const (
 	notifyVar = "TEST_AS_WEIR_NOTIFY" // address that a server connects to, as a sign of life
 )
 
+// beforeMain is what this program does first when it is weir.
+var beforeMain func()
+
 func TestMain(m *testing.M) {
 	if os.Getenv(mainVar) == "" {
 		os.Exit(m.Run())
+	}
+	if beforeMain != nil {
+		beforeMain()
 	}
 	if addr := os.Getenv(notifyVar); addr != "" && len(os.Args) > 1 && os.Args[1] == "serve" {
 		alive, err := net.Dial("tcp", addr)
@@ -191,11 +197,14 @@ func TestBenchFlags(t *testing.T) {
 		code int
 		want string
 	}{
-		{"", 2, "start or serve"},
+		{"", 2, "start, serve, store or engine"},
 		{"stop", 2, `not "stop"`},
 		{"start --help", 0, "--idle"},
 		{"serve --help", 0, "--random-input-len"},
 		{"start --runs 0", 2, "0 runs"},
+		{"store --clients 0", 2, "0 clients"},
+		{"store 500", 2, "takes no arguments"},
+		{"store --binary /nonexistent/server", 1, "/nonexistent/server"},
 		{"start --frobnicate", 2, "frobnicate"},
 		{"serve 500", 2, "takes no arguments"},
 		{"serve -- --port 1", 2, "--binary"},
@@ -213,5 +222,34 @@ func TestBenchFlags(t *testing.T) {
 		if text := out + errOut; code != c.code || !strings.Contains(text, c.want) || c.code > 0 && strings.Count(text, "\n") != 1 {
 			t.Errorf("%s: exit %d: %s", c.args, code, text)
 		}
+	}
+}
+
+// TestBenchStore: this program writes feedback, asks for it and logs trajectories.
+func TestBenchStore(t *testing.T) {
+	t.Setenv(mainVar, "1")
+	file := filepath.Join(t.TempDir(), "store.json")
+	code, out, errOut := runBench("store", "--clients", "1,3", "--time", "50ms", "--rounds", "1", "--rows", "2500", "--queries", "2", "--ingest", "300000", "--json", file)
+	if code != 0 || errOut != "" || strings.Count(out, "BenchmarkStore/write/") != 2 {
+		t.Fatalf("exit %d: %s%s", code, out, errOut)
+	}
+	v := readJSON(t, file)
+	for _, w := range v["writes"].([]any) {
+		if w := w.(map[string]any); w["failed"].(float64) != 0 || w["count"].(float64) == 0 {
+			t.Error(w)
+		}
+	}
+	want := map[string]float64{
+		"id": 1, "trace_ref": 5, "queue_id, 100 of its rows": 1000, "feedback_type, 100 of its rows": 125,
+		"platform_user_id, 100 of its rows": 2500, "count of all": 2500, "page of 100 in the middle": 2500,
+	}
+	for _, q := range v["queries"].([]any)[0].(map[string]any)["queries"].([]any) {
+		q := q.(map[string]any)
+		if n, known := want[q["name"].(string)]; q["error"] != nil || known && q["total_count"].(float64) != n {
+			t.Error(q)
+		}
+	}
+	if in := v["ingests"].([]any)[0].(map[string]any); in["error"] != nil || in["bytes"].(float64) < 300_000 {
+		t.Error(in)
 	}
 }

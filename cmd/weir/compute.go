@@ -15,7 +15,6 @@ import (
 	"weir/engine"
 	"weir/model"
 	"weir/scheduler"
-	"weir/weights"
 )
 
 // computer is an engine that is put together and not yet running.
@@ -28,15 +27,18 @@ type computer struct {
 	about       string // the device, in words
 }
 
-// formats are the types of numbers by the names that vLLM's flags have.
-var formats = map[string]struct {
-	compute cpu.Format
-	stored  weights.DType
-}{
-	"auto":     {cpu.Auto, weights.Invalid},
-	"float32":  {cpu.F32, weights.F32},
-	"float16":  {cpu.F16, weights.F16},
-	"bfloat16": {cpu.BF16, weights.BF16},
+// formats are the types of weights by the names that vLLM's flags have.
+var formats = map[string]cpu.Format{"auto": cpu.Auto, "float32": cpu.F32, "float16": cpu.F16, "bfloat16": cpu.BF16}
+
+// cacheFormats are those of keys and values.
+var cacheFormats = map[string]cpu.Format{"float32": cpu.F32, "float16": cpu.F16, "bfloat16": cpu.BF16, "int8": cpu.Int8}
+
+// quantizations are the block formats of weights by --quantization.
+var quantizations = map[string]cpu.Format{"q8": cpu.Q8, "q4": cpu.Q4}
+
+// cacheBytes is what keys and values of a token take.
+func cacheBytes(c *model.Config, f cpu.Format) (int64, error) {
+	return cpu.KVBytesPerToken(f, model.Shape{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim})
 }
 
 // newComputer plans the engine for s. progress hears how many bytes of weights
@@ -48,7 +50,10 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 	if c.cacheType == "auto" {
 		c.cacheType = "bfloat16"
 	}
-	weightType, kvType := formats[*o.dtype].compute, formats[c.cacheType]
+	weightType, kvType := formats[*o.dtype], cacheFormats[c.cacheType]
+	if f, ok := quantizations[*o.quantization]; ok {
+		weightType = f
+	}
 	var found *gpu
 	var err error
 	if *o.device != "cpu" && *o.device != "sim" {
@@ -91,13 +96,14 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 	if found != nil {
 		return c, c.onGPU(ctx, found, s, opt, o, engineConfig)
 	}
-	if opt.NumBlocks, c.kvBytes, err = sizePool(opt, cfg.KVBytesPerToken(kvType.stored), int64(o.kvMemory), memoryLimit()); err != nil {
+	perToken, err := cacheBytes(cfg, kvType)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	if opt.NumBlocks, c.kvBytes, err = sizePool(opt, perToken, int64(o.kvMemory), memoryLimit()); err != nil {
 		return nil, err
 	}
 	threads := *o.threads
-	if threads == 0 {
-		threads = runtime.GOMAXPROCS(0)
-	}
 	var open func() (backend.Backend, error)
 	if *o.device == "sim" {
 		profile, err := simProfile(*o.simProfile, s.defaults.EOS, s.defaults.Stop)
@@ -106,22 +112,36 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 		}
 		c.spec = backend.Spec{VocabSize: cfg.VocabSize, BlockTokens: opt.BlockTokens, NumBlocks: opt.NumBlocks, MaxTokens: opt.MaxTokens,
 			MaxSeqs: opt.MaxSeqs, MaxSeqTokens: opt.MaxSeqTokens, Depth: 2}
+		if threads == 0 {
+			threads = runtime.GOMAXPROCS(0)
+		}
 		c.about = "simulated device, profile " + profile.Name + ": answers are invented"
 		open = func() (backend.Backend, error) { return sim.NewPaced(c.spec, profile) }
 	} else {
 		dc := cpu.Default()
-		dc.Threads, dc.WeightType, dc.KVType, dc.Impl = threads, weightType, kvType.compute, *o.cpu
+		dc.Threads, dc.Pin, dc.WeightType, dc.KVType, dc.Impl = threads, *o.pin, weightType, kvType, *o.cpu
 		if err := dc.Validate(); err != nil {
 			return nil, usageError{err}
 		}
-		impl := dc.Impl
-		if impl == "" {
-			impl = cpu.Impls()[0]
+		if threads = dc.ThreadCount(); *o.threads == 0 && (*o.pin == cpu.PinNodes || *o.pin == cpu.PinNone) {
+			// Threads beyond what a control group allows would be stopped in turn, and
+			// each step waits for the one that is.
+			if limit := processorLimit(); limit > 0 {
+				threads = min(threads, limit)
+			}
+		}
+		dc.Threads = threads
+		if err := enough(packedBytes(s.network, weightType), memoryAvailable(), memoryLimit()); err != nil {
+			return nil, err
+		}
+		impl, err := cpu.Tier(dc.Impl)
+		if err != nil {
+			return nil, usageError{err}
 		}
 		c.spec = backend.Spec{VocabSize: cfg.VocabSize, BlockTokens: opt.BlockTokens, NumBlocks: opt.NumBlocks, MaxTokens: opt.MaxTokens,
 			MaxSeqs: opt.MaxSeqs, MaxSeqTokens: opt.MaxSeqTokens, Depth: 1}
 		c.about = fmt.Sprintf("CPU, %s, %d threads", impl, threads)
-		c.fingerprint = fingerprint(version, impl, *o.dtype, kvType.compute.String(), s.network.Digest())
+		c.fingerprint = fingerprint(version, impl, weightType.String(), kvType.String(), s.network.Digest())
 		open = func() (backend.Backend, error) {
 			dev, err := cpu.Open(dc)
 			if err != nil {
@@ -137,28 +157,18 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 	return c, nil
 }
 
-// onGPU plans the engine on a GPU. How many KV blocks there are is known when
-// the backend has been opened for the first time.
-func (c *computer) onGPU(ctx context.Context, g *gpu, s *source, opt model.Options, o *engineOptions, cfg engine.Config) error {
-	plan, err := g.plan(ctx, s, opt, o)
-	if err != nil {
-		return err
+// packedBytes is about what the weights take in memory. An embedding that is not
+// the head as well stays in its file.
+func packedBytes(m *model.Model, f cpu.Format) int64 {
+	n, stored := m.Parameters(), m.WeightBytes()
+	packed := n
+	if !m.Config.TiedHead {
+		packed -= int64(m.Config.VocabSize) * int64(m.Config.Hidden)
 	}
-	c.about, c.fingerprint = plan.about, fingerprint(version, plan.kind, *o.dtype, c.cacheType, s.network.Digest())
-	// All but the number of blocks, which open adds.
-	c.spec = backend.Spec{VocabSize: s.network.Config.VocabSize, BlockTokens: opt.BlockTokens, MaxTokens: opt.MaxTokens, MaxSeqs: opt.MaxSeqs, MaxSeqTokens: opt.MaxSeqTokens}
-	c.engine = engine.New(cfg, func() (backend.Backend, error) {
-		b, err := plan.open(c.spec.NumBlocks)
-		if err == nil && c.spec.NumBlocks == 0 { // from then on others may read it
-			c.spec = b.Spec()
-			c.kvBytes = plan.kvBytes(c.spec.NumBlocks)
-		}
-		return b, err
-	})
-	// The loop polls the device; it must find a processor whatever requests are
-	// being prepared.
-	runtime.GOMAXPROCS(max(2, runtime.NumCPU()))
-	return nil
+	if f == cpu.Auto {
+		return stored / n * packed
+	}
+	return f.MatrixBytes(packed)
 }
 
 // fingerprint names everything that decides the bits of an answer.

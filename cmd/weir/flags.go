@@ -146,6 +146,37 @@ func (c *choice) Set(s string) error {
 	return nil
 }
 
+// numbers is a flag with a list of integers, given with commas or by repeating
+// it; none is an empty list.
+type numbers struct {
+	list    *[]int
+	changed bool
+}
+
+func (n *numbers) Type() string { return "list" }
+func (n *numbers) String() string {
+	if n.list == nil || len(*n.list) == 0 {
+		return "none"
+	}
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(*n.list), " ", ","), "[]")
+}
+func (n *numbers) Set(text string) error {
+	if !n.changed { // what was there is the default
+		*n.list, n.changed = nil, true
+	}
+	if text == "none" {
+		return nil
+	}
+	for field := range strings.SplitSeq(text, ",") {
+		v, err := strconv.Atoi(strings.TrimSpace(field))
+		if err != nil {
+			return fmt.Errorf("%q is not a number", field)
+		}
+		*n.list = append(*n.list, v)
+	}
+	return nil
+}
+
 // size is a number of bytes, with an optional binary unit: 1536M, 4GiB, 0.5g.
 type size int64
 

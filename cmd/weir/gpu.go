@@ -1,14 +1,18 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"weir/backend"
+	"weir/engine"
+	"weir/model"
 )
 
 // gpuOptions say how a GPU is used.
@@ -73,4 +77,28 @@ func ordinal(name string) (n int, ok bool) {
 	digits, ok := strings.CutPrefix(name, "cuda:")
 	n, err := strconv.Atoi(digits)
 	return n, ok && err == nil && n >= 0
+}
+
+// onGPU plans the engine on a GPU. How many KV blocks there are is known when
+// the backend has been opened for the first time.
+func (c *computer) onGPU(ctx context.Context, g *gpu, s *source, opt model.Options, o *engineOptions, cfg engine.Config) error {
+	plan, err := g.plan(ctx, s, opt, o)
+	if err != nil {
+		return err
+	}
+	c.about, c.fingerprint = plan.about, fingerprint(version, plan.kind, *o.dtype, c.cacheType, s.network.Digest())
+	// All but the number of blocks, which open adds.
+	c.spec = backend.Spec{VocabSize: s.network.Config.VocabSize, BlockTokens: opt.BlockTokens, MaxTokens: opt.MaxTokens, MaxSeqs: opt.MaxSeqs, MaxSeqTokens: opt.MaxSeqTokens}
+	c.engine = engine.New(cfg, func() (backend.Backend, error) {
+		b, err := plan.open(c.spec.NumBlocks)
+		if err == nil && c.spec.NumBlocks == 0 { // from then on others may read it
+			c.spec = b.Spec()
+			c.kvBytes = plan.kvBytes(c.spec.NumBlocks)
+		}
+		return b, err
+	})
+	// The loop polls the device; it must find a processor whatever requests are
+	// being prepared.
+	runtime.GOMAXPROCS(max(2, runtime.NumCPU()))
+	return nil
 }

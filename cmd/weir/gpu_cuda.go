@@ -45,6 +45,8 @@ func (g *gpu) plan(ctx context.Context, s *source, opt model.Options, o *engineO
 		return nil, usageError{fmt.Errorf("--dtype %s: on a GPU weights are bfloat16", *o.dtype)}
 	case *o.kvDtype != "auto" && *o.kvDtype != "bfloat16":
 		return nil, usageError{fmt.Errorf("--kv-cache-dtype %s: on a GPU keys and values are bfloat16", *o.kvDtype)}
+	case *o.quantization != "auto":
+		return nil, usageError{fmt.Errorf("--quantization %s: on a GPU weights are bfloat16", *o.quantization)}
 	case !(*o.gpu.share > 0 && *o.gpu.share <= 1):
 		return nil, usageError{fmt.Errorf("--gpu-memory-utilization %v is not in (0, 1]", *o.gpu.share)}
 	}

@@ -60,6 +60,7 @@ func TestServeOnGPU(t *testing.T) {
 	for want, args := range map[string][]string{
 		"the driver has 1 devices":   {"--device", "cuda:3"},
 		"weights are bfloat16":       {"--dtype", "float32"},
+		"--quantization q8":          {"--quantization", "q8"},
 		"keys and values are":        {"--kv-cache-dtype", "float16"},
 		"is not in (0, 1]":           {"--gpu-memory-utilization", "1.5"},
 		"--kv-cache-memory 64GiB":    {"--kv-cache-memory", "64GiB"},

@@ -4,6 +4,7 @@
 //	weir chat [MODEL]    a chat in the terminal
 //	weir bench start     how fast a server starts
 //	weir bench serve     how a server bears a load
+//	weir bench engine    how fast the backend computes
 //	weir store COMMAND   backup, restore, verify, export of records
 //	weir gpu-check       the CUDA backend checked and measured on this machine
 //	weir version
@@ -18,8 +19,11 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/pflag"
+
+	"weir/device/cpu"
 )
 
 // version is set by the linker.
@@ -35,6 +39,7 @@ const overview = `weir serves language models.
   weir chat  [MODEL] [flags]   chat with MODEL, or with a server (--url), in the terminal
   weir bench start [flags]     measure how fast a server starts, and what it takes when idle
   weir bench serve [flags]     put a load on a server and measure its answers
+  weir bench engine [flags]    measure prefill and decode beside what the machine can do
   weir store COMMAND [flags]   back up, restore, verify or export the records
   weir gpu-check [flags]       check and measure the CUDA backend on this machine's GPU
   weir version                 print the version
@@ -69,7 +74,7 @@ func run(args []string, env func(string) string, in io.Reader, out, errOut io.Wr
 	case "store":
 		err = storeMain(args, env, in, out, errOut)
 	case "version", "--version", "-v":
-		fmt.Fprintf(out, "weir %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		err = printVersion(out, env)
 	case "help", "--help", "-h":
 		fmt.Fprint(out, overview)
 	case "":
@@ -87,6 +92,17 @@ func run(args []string, env func(string) string, in io.Reader, out, errOut io.Wr
 		return 2
 	}
 	return 1
+}
+
+// printVersion says what this is, and what it would compute with.
+func printVersion(out io.Writer, env func(string) string) error {
+	fmt.Fprintf(out, "weir %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	tier, err := cpu.Tier(env(envName("cpu")))
+	if err != nil {
+		return usageError{fmt.Errorf("environment variable %s: %w", envName("cpu"), err)}
+	}
+	fmt.Fprintf(out, "instructions: %s (of %s), %d cores\n", tier, strings.Join(cpu.Impls(), ", "), cpu.Cores())
+	return nil
 }
 
 // usageError is a mistake in how weir was called.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"weir/device/cpu"
 	"weir/model"
 	"weir/models"
 )
@@ -380,7 +381,11 @@ func TestCommands(t *testing.T) {
 		{nil, 2, "weir serve [MODEL]"},
 		{[]string{"help"}, 0, "weir chat"},
 		{[]string{"version"}, 0, "weir " + version + " " + runtime.Version()},
+		{[]string{"version"}, 0, "instructions: " + cpu.Impls()[0] + " (of "},
 		{[]string{"serve", "--help"}, 0, "--max-model-len"},
+		{[]string{"serve", "--cpu", "sse9"}, 2, `implementation "sse9" is not available here; there are ` + strings.Join(cpu.Impls(), ", ")},
+		{[]string{"serve", "--threads", "2", "--cpu-pin", "8191"}, 2, "2 threads are to be bound to the 1 processors 8191"},
+		{[]string{"serve", "--threads", "2000"}, 2, "threads 2000 is not in [0, 1024]"},
 		{[]string{"chat", "--help"}, 0, "--url"},
 		{[]string{"bogus"}, 2, `unknown command "bogus"`},
 		{[]string{"chat", "a", "b"}, 2, "one model"},
@@ -536,27 +541,6 @@ func TestSizePool(t *testing.T) {
 		if blocks != c.blocks || (err != nil) != (c.blocks == 0) || bytes != int64(blocks)*1600 {
 			t.Errorf("%+v: %d blocks, %d bytes, %v", c, blocks, bytes, err)
 		}
-	}
-}
-
-func TestMemoryLimit(t *testing.T) {
-	if n := memTotal([]byte("MemFree:  1 kB\nMemTotal:       24576000 kB\n")); n != 24576000<<10 {
-		t.Errorf("MemTotal %d", n)
-	}
-	if n := memTotal(nil); n != 0 {
-		t.Errorf("without MemTotal: %d", n)
-	}
-	for text, want := range map[string]int64{"max\n": 0, "9223372036854771712\n": 0, "1073741824\n": 1 << 30, "": 0} {
-		if n := groupLimit([]byte(text)); n != want {
-			t.Errorf("%q: %d", text, n)
-		}
-	}
-	got := strings.Join(groupDirs("0::/a/b\n5:memory:/c\n3:cpu:/x\nbroken\n"), " ")
-	if want := "/sys/fs/cgroup/a/b /sys/fs/cgroup/a /sys/fs/cgroup /sys/fs/cgroup/memory/c /sys/fs/cgroup/memory"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	if runtime.GOOS == "linux" && memoryLimit() < 1<<20 {
-		t.Errorf("this machine has %d bytes", memoryLimit())
 	}
 }
 

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"weir/device/cpu"
 	"weir/server"
 )
 
@@ -36,11 +38,12 @@ func bindModel(fs *pflag.FlagSet) (o modelOptions) {
 
 // engineOptions say how it is computed.
 type engineOptions struct {
-	device, cpu         *string
+	device, cpu, pin    *string
 	gpu                 gpuOptions
 	simProfile          *string
 	threads             *int
 	dtype, kvDtype      *string
+	quantization        *string
 	kvMemory            size
 	blockSize           *int
 	maxSeqs, maxTokens  *int
@@ -54,10 +57,12 @@ func bindEngine(fs *pflag.FlagSet) (o *engineOptions) {
 	o.device = deviceFlag(fs)
 	o.gpu = bindGPU(fs)
 	o.simProfile = fs.String("sim-profile", "instant", "how long --device sim takes: instant, h100-llama-8b or a JSON `file`")
-	o.threads = fs.Int("threads", 0, "computing threads (default: one per processor)")
-	o.cpu = fs.String("cpu", "", "force a `tier` of instructions: generic, avx2 or avx512 (default: the best there is)")
+	o.threads = fs.Int("threads", 0, "computing threads (default: one per physical core that this process may use, or per processor of --cpu-pin)")
+	o.pin = fs.String("cpu-pin", cpu.PinNodes, "bind computing threads to processors: nodes keeps each on the memory node whose weights it reads (nothing is bound where there is one node), cores gives each a physical core, none leaves it to the system, and a `list` such as 0-7,16 names processors")
+	o.cpu = fs.String("cpu", "", "`tier` of instructions, one of "+strings.Join(cpu.Impls(), ", ")+" here; or what to go without, as -avx2; also WEIR_CPU (default: the best there is)")
 	o.dtype = oneOf(fs, "dtype", "type of the weights in memory; auto keeps the stored one", "auto", "float32", "float16", "bfloat16")
-	o.kvDtype = oneOf(fs, "kv-cache-dtype", "type of keys and values; auto is bfloat16", "auto", "float32", "float16", "bfloat16")
+	o.quantization = oneOf(fs, "quantization", "weights of linear layers in blocks of 32 with a scale: 8 or 4 bits each, rounded while loading; auto keeps them as --dtype says", "auto", "q8", "q4")
+	o.kvDtype = oneOf(fs, "kv-cache-dtype", "type of keys and values; auto is bfloat16, int8 is 8 bits with a scale per head and position, in half the memory", "auto", "float32", "float16", "bfloat16", "int8")
 	fs.Var(&o.kvMemory, "kv-cache-memory", "memory for keys and values, such as 4GiB (default: a quarter of the memory there is, but no more than max-num-seqs full sequences need)")
 	o.blockSize = fs.Int("block-size", 16, "`tokens` in a KV block, a multiple of 16")
 	o.maxSeqs = fs.Int("max-num-seqs", 256, "most `sequences` that run at a time")
@@ -97,6 +102,8 @@ type dataOptions struct {
 	credentials *string
 	minFree     size
 	retention   *[]string
+	trajectory  *[]string
+	quota       size
 	bearer      *bool
 	record      *[]string
 }
@@ -106,6 +113,8 @@ func bindData(fs *pflag.FlagSet) (o *dataOptions) {
 	o.credentials = fs.String("credentials", "", "YAML `file` with hashed keys, their users, projects and rights; it is read anew when it changes")
 	fs.Var(&o.minFree, "min-free-disk", "space on the disk of --data-dir below which nothing is written and the answer is 503")
 	o.retention = fs.StringArray("feedback-retention", nil, "`PROJECT=DAYS`: delete a project's feedback after so many days; PROJECT may be team/* or *; repeat for more, the first that fits counts (default: keep it)")
+	o.trajectory = fs.StringArray("trajectory-retention", nil, "`MODEL=DAYS` or MODEL:SPLIT=DAYS: delete a model's trajectories after so many days; MODEL may end in *; repeat for more, the first that fits counts (default: keep them)")
+	fs.Var(&o.quota, "trajectory-quota", "most bytes of trajectories that a tenant may have logged, as they are sent, such as 100GiB; beyond it the answer is 413 until some are deleted (default: no limit)")
 	o.bearer = fs.Bool("feedback-bearer", false, "accept Bearer tokens for feedback, beside Basic")
 	o.record = fs.StringArray("record-trajectories", nil, "keep the chat completions of a `PROJECT`, team/project or team/* or *, as trajectories with token ids and log-probabilities; repeat for more (default: only those that ask with record_split in engine_xargs)")
 	fs.Lookup("record-trajectories").NoOptDefVal = "*"

@@ -97,6 +97,7 @@ func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, d *data
 		return err
 	}
 	cfg := h.config(log)
+	cfg.Functions.Device = comp.about
 	// What could never be admitted is refused for good, not with "try again".
 	cfg.Limits.Prompts = min(cfg.Limits.Prompts, *e.maxLive)
 	cfg.Limits.Choices = min(cfg.Limits.Choices, *e.maxLive)
@@ -113,6 +114,7 @@ func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, d *data
 	}
 	defer func() { err = errors.Join(err, kept.Close()) }()
 	cfg.Feedback, cfg.FeedbackBearer = kept.book, *d.bearer
+	cfg.Trajectories.Quota = int64(d.quota)
 	cfg.Trajectories.Archive, cfg.Trajectories.Spool, cfg.Trajectories.Record = kept.archive, kept.spool, *d.record
 	if srv, err = server.New(cfg); err != nil {
 		return err
@@ -251,7 +253,11 @@ func openUsage(dir, byDefault string, log *slog.Logger) (*usage.Ledger, error) {
 
 // open opens the records in dir, in the same way.
 func (d *dataOptions) open(dir, byDefault string, log *slog.Logger) (*records, error) {
-	rules, err := retainRules(*d.retention)
+	var rules retention
+	var err error
+	if rules.feedback, err = retainRules(*d.retention); err == nil {
+		rules.trajectories, err = retainModels(*d.trajectory)
+	}
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -260,5 +266,5 @@ func (d *dataOptions) open(dir, byDefault string, log *slog.Logger) (*records, e
 		return r, err
 	}
 	log.Warn("feedback and trajectories are not kept; set --data-dir to a folder that can be written to", "error", err)
-	return openRecords("", 0, nil, log)
+	return openRecords("", 0, retention{}, log)
 }

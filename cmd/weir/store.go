@@ -9,11 +9,13 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"weir/store"
+	"weir/trajectory/export"
 )
 
 const storeUsage = `weir store looks after the records in a data directory, with or without a server
@@ -22,7 +24,7 @@ that uses it.
   weir store backup  FILE   write everything to FILE, which must not exist; - is standard output
   weir store restore FILE   read FILE into a data directory without records; needs the server stopped
   weir store verify         read everything and report what is damaged
-  weir store export         print feedback as JSON, a record a line
+  weir store export         print feedback as JSON, a record a line; with --model trajectories, as --format says
 
 `
 
@@ -33,6 +35,12 @@ func storeMain(args []string, env func(string) string, in io.Reader, out, errOut
 	fs.SetOutput(errOut)
 	dir := fs.String("data-dir", defaultDataDir(env), "`folder` with the records")
 	project := fs.String("project", "", "export: the records of one `project` only")
+	model := fs.String("model", "", "export: the trajectories of this `model`, in place of feedback")
+	tenant := fs.String("tenant", "", "export: whose they are; need not be said where one `tenant` alone has the model")
+	format := fs.String("format", string(export.JSONL), "export: `form` of trajectories: jsonl, jsonl-groups, parquet, art, verl, trl, verifiers or sft")
+	splits := fs.StringArray("split", nil, "export: trajectories of this `split`; repeat for more (default: all)")
+	low := fs.String("min-policy-version", "", "export: trajectories of this policy `version` and later")
+	high := fs.String("max-policy-version", "", "export: trajectories of this policy `version` and earlier")
 	fs.Usage = func() { fmt.Fprint(out, storeUsage, fs.FlagUsages()) }
 	rest, err := parse(fs, args, env)
 	if err != nil {
@@ -79,8 +87,11 @@ func storeMain(args []string, env func(string) string, in io.Reader, out, errOut
 	case "verify":
 		damaged, err = ask(*dir, "/verify", cfg, out, func(l *local, w io.Writer) (int, error) { return l.verify(w) })
 	case "export":
-		query := "/export?project=" + url.QueryEscape(*project)
-		damaged, err = ask(*dir, query, cfg, out, func(l *local, w io.Writer) (int, error) { return l.export(w, *project) })
+		if !slices.Contains(export.Forms(), export.Form(*format)) {
+			return usageError{fmt.Errorf("store export: there is no --format %s", *format)}
+		}
+		q := url.Values{"project": {*project}, "model": {*model}, "tenant": {*tenant}, "format": {*format}, "split": *splits, "min": {*low}, "max": {*high}}
+		damaged, err = ask(*dir, "/export?"+q.Encode(), cfg, out, func(l *local, w io.Writer) (int, error) { return l.export(w, q) })
 	}
 	if err == nil && damaged > 0 {
 		err = fmt.Errorf("store %s: %d faults", name, damaged)

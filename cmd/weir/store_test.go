@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"io"
 	"net/http"
 	"os"
@@ -40,11 +39,7 @@ func send(t *testing.T, url, body string) {
 
 // The records outlive the process; weir store works beside a server and without one.
 func TestStore(t *testing.T) {
-	tool := func(args ...string) (code int, out, errOut string) {
-		var o, e bytes.Buffer
-		code = run(append([]string{"store"}, args...), noEnv, nil, &o, &e)
-		return code, o.String(), e.String()
-	}
+	tool := storeTool
 	for _, name := range []string{"data", strings.Repeat("long", 40)} { // a unix address holds about a hundred bytes
 		dir := filepath.Join(t.TempDir(), name)
 		url, stop := startServe(t, "--data-dir", dir, "--min-free-disk", "0")
@@ -61,6 +56,18 @@ func TestStore(t *testing.T) {
 			code, out, errOut := tool("export", "--data-dir", dir, "--project", "acme/support")
 			if code != 0 || strings.Count(out, "\n") != 2 || !strings.Contains(out, "first") || strings.Contains(out, "second") {
 				t.Errorf("%s: export: %d %s %s", when, code, out, errOut)
+			}
+			code, out, errOut = tool("export", "--data-dir", dir, "--model", "agent", "--split", "train")
+			if code != 0 || strings.Count(out, "\n") != 1 || !strings.Contains(out, `"trajectory":{"reward":1.0}`) {
+				t.Errorf("%s: export of trajectories: %d %s %s", when, code, out, errOut)
+			}
+			if code, out, _ := tool("export", "--data-dir", dir, "--model", "agent", "--format", "parquet"); code != 0 || !strings.HasPrefix(out, "PAR1") || !strings.HasSuffix(out, "PAR1") {
+				t.Errorf("%s: Parquet: %d, %d bytes", when, code, len(out))
+			}
+			for _, bad := range [][]string{{"--model", "none"}, {"--model", "agent", "--tenant", "none"}, {"--model", "agent", "--min-policy-version", "x"}, {"--model", "agent", "--format", "x"}} {
+				if code, out, errOut := tool(append([]string{"export", "--data-dir", dir}, bad...)...); code == 0 || out != "" || errOut == "" {
+					t.Errorf("%s: %v: %d %s %s", when, bad, code, out, errOut)
+				}
 			}
 		}
 		check("beside a server")
@@ -115,6 +122,36 @@ func TestStore(t *testing.T) {
 	}
 }
 
+// With trajectories alone, weir store talks to the server as well; what is too old
+// is deleted when the server starts.
+func TestStoreTrajectories(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	url, stop := startServe(t, "--data-dir", dir, "--min-free-disk", "0")
+	send(t, url+"/v1/preview/models/agent/log", `{"split":"train","trajectory_groups":[{"trajectories":[{"reward":1.0}]}]}`)
+	for {
+		code, out, errOut := storeTool("verify", "--data-dir", dir)
+		if strings.Contains(errOut, "it does not answer") { // its socket is about to be there
+			continue
+		}
+		if code != 0 || !strings.Contains(out, "trajectories: ") {
+			t.Errorf("verify: %d %s %s", code, out, errOut)
+		}
+		break
+	}
+	stop()
+	url, _ = startServe(t, "--data-dir", dir, "--min-free-disk", "0", "--trajectory-retention", "agent:val=1", "--trajectory-quota", "120B")
+	for status := 503; status != 413; {
+		resp, err := http.Post(url+"/v1/preview/models/agent/log", "application/json", strings.NewReader(`{"split":"train","trajectory_groups":[{"trajectories":[{"reward":1.0}]}]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if status = resp.StatusCode; status != 413 && status != 503 {
+			t.Fatalf("beyond the quota: %d", status)
+		}
+	}
+}
+
 // Credentials and retention on the command line.
 func TestServeData(t *testing.T) {
 	for _, bad := range []string{"acme/x", "acme=5", "acme/x=0", "acme/x=y"} {
@@ -134,6 +171,27 @@ func TestServeData(t *testing.T) {
 				}
 				break
 			}
+		}
+	}
+	for _, bad := range []string{"agent", "=5", ":x=5", "agent:=5", "agent=0", "agent=y"} {
+		if _, err := retainModels([]string{bad}); err == nil {
+			t.Errorf("%s is accepted", bad)
+		}
+	}
+	models, err := retainModels([]string{"acme:x/agent:val=5", "acme*:train=6", "acme*=7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[[2]string]int{{"acme:x/agent", "val"}: 5, {"acme:x/agent", "train"}: 6, {"acme", "recorded"}: 7, {"other", "val"}: 0} {
+		got := 0
+		for _, r := range models {
+			if r.covers(name[0], name[1]) {
+				got = r.days
+				break
+			}
+		}
+		if got != want {
+			t.Errorf("%v: %d days, want %d", name, got, want)
 		}
 	}
 	file := filepath.Join(t.TempDir(), "keys.yaml")

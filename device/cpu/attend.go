@@ -2,7 +2,9 @@ package cpu
 
 import (
 	"fmt"
+	"iter"
 	"math"
+	"slices"
 
 	"weir/backend"
 	"weir/model"
@@ -13,12 +15,21 @@ const (
 	// another span is another order of additions.
 	partTokens = 256
 	partUnits  = partTokens / rowsPerTile
-	// attendRows is how many rows (queries by heads of a group) share one pass
-	// over keys and values.
-	attendRows = 12
+	// spanRows is how many rows (queries by heads of a group) are taken through
+	// the same 256 keys and values while these are in the second-level cache. More
+	// would read the cache's memory less often, but their own partial results
+	// would no longer fit.
+	spanRows = 96
+	// minSpanRows fill the kernels of the widest instructions.
+	minSpanRows = 12
 	// splitFloats bounds the memory for partial results that several threads
 	// compute for one row.
 	splitFloats = 4 << 20
+	// weightMax is what the greatest weight of a row becomes in integers.
+	weightMax = math.MaxInt16
+	// scaleMin is where scales end and zero begins: its inverse times weightMax is
+	// finite.
+	scaleMin = 1e-30
 )
 
 // span is a run of consecutive queries of one sequence that share their passes
@@ -44,13 +55,26 @@ func (j *attendJob) sees(t int) (lo, hi int) {
 	return lo, hi
 }
 
-// attendScratch is one worker's memory; rows is max(attendRows, heads per KV
-// head).
+// attendScratch is one worker's memory.
 type attendScratch struct {
-	q      []float32 // [rows, headDim]
-	scores []float32 // [rows, partTokens], each row padded
-	part   partial
-	sum    partial
+	q      []float32  // [rows of a span, dims] as the kernels take them
+	scale  []rowScale // [rows of a span]
+	scores []float32  // [rows of a pass, partTokens], each row padded
+	part   partial    // of a pass
+	sum    partial    // of a span
+	offs   []int      // [partUnits + a call's tiles] units of a partial result
+	ahead  []int      // the same of what comes next
+}
+
+// rowScale is the factor from a row's scores to the exponents of its weights,
+// and the same for powers of two, in two parts: float32 alone would lose what
+// decides the weights of distant scores.
+type rowScale struct{ e, hi, lo float32 }
+
+func newRowScale(s float32) rowScale {
+	c := float64(s) * math.Log2E
+	hi := float32(c)
+	return rowScale{s, hi, float32(c - float64(hi))}
 }
 
 // scoreStride is the distance of rows of scores.
@@ -62,28 +86,34 @@ const scoreStride = partTokens + rowPad
 type partial struct {
 	top    []float32 // [rows]
 	weight []float32 // [rows] at least 1; 0: the row sees none of the positions; NaN: it cannot be said
+	unit   []float32 // [rows] what a 1 in value stands for
 	value  []float32 // [rows, dims]
 }
 
-// Sizes of a partial result of n rows of dims numbers.
-func partialFloats(n, dims int) int { return n * (2 + dims) }
+// partialFloats is the size of a partial result of n rows of dims numbers.
+func partialFloats(n, dims int) int { return n * (3 + dims) }
 
 func newPartial(data []float32, n int) partial {
-	return partial{top: data[:n:n], weight: data[n : 2*n : 2*n], value: data[2*n:]}
+	return partial{top: data[:n:n], weight: data[n : 2*n : 2*n], unit: data[2*n : 3*n : 3*n], value: data[3*n:]}
+}
+
+// from is p without its first n rows.
+func (p *partial) from(n, dims int) partial {
+	return partial{p.top[n:], p.weight[n:], p.unit[n:], p.value[n*dims:]}
 }
 
 // groupRows is the number of rows of a span and a KV head at most.
-func groupRows(s model.Shape) int { return max(attendRows, s.Heads/s.KVHeads) }
+func groupRows(s model.Shape) int { return max(spanRows, s.Heads/s.KVHeads) }
 
 // paddedDim is HeadDim rounded up to whole tiles.
 func paddedDim(s model.Shape) int {
 	return (s.HeadDim + rowsPerTile - 1) / rowsPerTile * rowsPerTile
 }
 
-func newAttendScratch(mem *arena, s model.Shape) (attendScratch, error) {
+func newAttendScratch(mem *arena, s model.Shape, k *dotKernels) (attendScratch, error) {
 	n, dims := groupRows(s), paddedDim(s)
-	size := partialFloats(n, dims)
-	data, err := mem.floats(n*(s.HeadDim+scoreStride) + 2*size)
+	size, pass := partialFloats(n, dims), partialFloats(k.rows(), dims)
+	data, err := mem.floats(k.rows()*scoreStride + n*dims + size + pass)
 	if err != nil {
 		return attendScratch{}, err
 	}
@@ -93,10 +123,13 @@ func newAttendScratch(mem *arena, s model.Shape) (attendScratch, error) {
 		return part
 	}
 	return attendScratch{
-		scores: cut(n * scoreStride),
-		part:   newPartial(cut(size), n),
+		scores: cut(k.rows() * scoreStride),
+		q:      cut(n * dims),
 		sum:    newPartial(cut(size), n),
-		q:      cut(n * s.HeadDim),
+		part:   newPartial(cut(pass), k.rows()),
+		scale:  make([]rowScale, n),
+		offs:   make([]int, partUnits+slices.Max(k.tiles)),
+		ahead:  make([]int, partUnits+slices.Max(k.tiles)),
 	}, nil
 }
 
@@ -104,11 +137,13 @@ func newAttendScratch(mem *arena, s model.Shape) (attendScratch, error) {
 // there are too few of those for the threads, a task is one of their partial
 // results, kept until all are there and merged in order afterwards.
 type attendJob struct {
-	d       *Device
-	spans   []span
-	queries int // rows of a span at most
-	group   int // heads per KV head
-	dims    int // padded head size
+	d     *Device
+	dots  *dotKernels
+	spans []span
+	rows  int     // of a span and a KV head at most
+	group int     // heads per KV head
+	dims  int     // padded head size
+	limit float32 // Int8: the greatest number in a query
 
 	dst, q view
 	layer  int
@@ -134,20 +169,24 @@ const (
 // splitTask is partial result p of a span and KV head.
 type splitTask struct{ task, p int }
 
-func (j *attendJob) allocate(mem *arena, s model.Shape, threads int) error {
+func (j *attendJob) allocate(mem *arena, s model.Shape) error {
+	j.dots = &j.d.impl.dots[j.d.cache.format]
 	j.group = s.Heads / s.KVHeads
-	j.queries = max(1, attendRows/j.group)
+	j.rows = groupRows(s)
 	j.dims = paddedDim(s)
+	// Sums of products with keys stay in 32 bits.
+	j.limit = float32(min(math.MaxInt16, math.MaxInt32/(keyMax*j.dims)))
 	j.spans = make([]span, 0, s.Spec.MaxTokens)
+	threads := j.d.team.threads
 	if threads == 1 {
 		return nil
 	}
 	// Splitting pays for a few long rows; many rows keep all threads busy.
 	tasks := threads * chunksPerWorker
 	parts := (s.Spec.MaxSeqTokens + partTokens - 1) / partTokens
-	results := min(tasks*parts, splitFloats/partialFloats(groupRows(s), j.dims))
+	results := min(tasks*parts, splitFloats/partialFloats(j.rows, j.dims))
 	var err error
-	if j.kept, err = mem.floats(results * partialFloats(groupRows(s), j.dims)); err != nil {
+	if j.kept, err = mem.floats(results * partialFloats(j.rows, j.dims)); err != nil {
 		return err
 	}
 	j.split = make([]splitTask, 0, results)
@@ -155,14 +194,18 @@ func (j *attendJob) allocate(mem *arena, s model.Shape, threads int) error {
 	return nil
 }
 
-// plan cuts the batch into spans.
+// plan cuts the batch into spans, as long as leaves enough of them for all
+// threads. How long changes no bit.
 func (j *attendJob) plan(b *backend.Batch) {
+	chunks := j.d.team.threads * chunksPerWorker
+	queries := len(b.Tokens) * j.d.cache.heads / chunks
+	queries = max(1, minSpanRows/j.group, min(queries, j.rows/j.group))
 	j.spans = j.spans[:0]
 	row, entry := 0, 0
 	for i, end := range b.QueryEnd {
 		table := b.Tables[entry:b.TableEnd[i]]
-		for ; row < int(end); row += j.queries {
-			j.spans = append(j.spans, span{row, min(row+j.queries, int(end)), table})
+		for ; row < int(end); row += queries {
+			j.spans = append(j.spans, span{row, min(row+queries, int(end)), table})
 		}
 		row, entry = int(end), int(b.TableEnd[i])
 	}
@@ -175,7 +218,7 @@ func (d *Device) Attend(dst, q model.Act, layer int, a model.Attention) {
 		panic(fmt.Sprintf("cpu: Attend from rows of %d to rows of %d in layer %d", q.Width, dst.Width, layer))
 	}
 	j := &d.attendJob
-	j.dst, j.q, j.layer, j.scale, j.window = d.view(dst), d.view(q), layer, a.Scale, a.Window
+	j.dst, j.q, j.layer, j.scale, j.window = d.written(dst), d.view(q), layer, a.Scale, a.Window
 	j.tasks = len(j.spans) * d.cache.heads
 	if j.mustSplit() {
 		j.phase, j.perTask = phaseSplit, 1
@@ -235,177 +278,256 @@ func (j *attendJob) mustSplit() bool {
 
 // result is the memory of the split phase's i-th partial result.
 func (j *attendJob) result(i int) partial {
-	n := max(attendRows, j.group)
-	size := partialFloats(n, j.dims)
-	return newPartial(j.kept[i*size:][:size], n)
+	size := partialFloats(j.rows, j.dims)
+	return newPartial(j.kept[i*size:][:size], j.rows)
 }
 
 func (j *attendJob) do(worker, chunk int) {
-	sc := &j.d.scratch[worker]
+	sc := &j.d.scratch[worker].attn
 	heads := j.d.cache.heads
 	if j.phase == phaseSplit {
 		t := j.split[chunk]
 		s, head := &j.spans[t.task/heads], t.task%heads
 		j.load(sc, s, head)
-		j.compute(sc, s, head, t.p, j.result(chunk))
+		out := j.result(chunk)
+		j.locate(sc, s, head, t.p)
+		for r0, m := range j.passes(s) {
+			part := out.from(r0, j.dims)
+			j.compute(sc, s, head, t.p, r0, m, &part)
+		}
 		return
 	}
 	for task := chunk * j.perTask; task < min(j.tasks, (chunk+1)*j.perTask); task++ {
 		s, head := &j.spans[task/heads], task%heads
 		p0, p1 := j.parts(s)
 		rows := (s.last - s.first) * j.group
-		if j.phase == phaseWhole {
-			j.load(sc, s, head)
-		}
-		for r := range rows {
-			sc.attn.sum.weight[r] = 0
-		}
+		j.load(sc, s, head)
+		clear(sc.sum.weight[:rows])
 		for p := p0; p < p1; p++ {
-			part := sc.attn.part
-			if j.phase == phaseWhole {
-				j.compute(sc, s, head, p, part)
-			} else {
-				part = j.result(j.keptAt[task] + p)
+			if j.phase == phaseMerge {
+				part := j.result(j.keptAt[task] + p)
+				j.merge(sc, &part, 0, rows)
+				continue
 			}
-			j.merge(&sc.attn.sum, &part, rows)
+			j.locate(sc, s, head, p)
+			for r0, m := range j.passes(s) {
+				j.compute(sc, s, head, p, r0, m, &sc.part)
+				j.merge(sc, &sc.part, r0, m)
+			}
 		}
-		j.store(&sc.attn.sum, s, head)
+		j.store(&sc.sum, s, head)
 	}
 }
 
-// load gathers the queries of a span for one KV head: query by query, and of
-// each the heads of the group.
-func (j *attendJob) load(sc *scratch, s *span, head int) {
-	n := j.group * j.d.cache.headDim
-	for i := s.first; i < s.last; i++ {
-		copy(sc.attn.q[(i-s.first)*n:][:n], j.q.row(i)[head*n:])
+// passes cuts a span's rows into equal parts [r0, r0+m) that the kernels can
+// take.
+func (j *attendJob) passes(s *span) iter.Seq2[int, int] {
+	rows, limit := (s.last-s.first)*j.group, j.dots.rows()
+	passes := (rows + limit - 1) / limit
+	return func(yield func(r0, m int) bool) {
+		for p := range passes {
+			r0, r1 := p*rows/passes, (p+1)*rows/passes
+			if !yield(r0, r1-r0) {
+				return
+			}
+		}
 	}
 }
 
-// reach is what a span's rows see of partial result p: units [u0, u1) from its
-// first position on, and n positions from unit u0 on.
-func (j *attendJob) reach(s *span, p int) (u0, u1, n int) {
-	first := p * partTokens
-	lo, _ := j.sees(s.first)
-	_, hi := j.sees(s.last - 1)
-	lo, hi = max(lo, first), min(hi, first+partTokens)
-	u0, u1 = (lo-first)/rowsPerTile, (hi-first+rowsPerTile-1)/rowsPerTile
-	return u0, u1, hi - first - u0*rowsPerTile
+// load gathers the queries of a span for one KV head, query by query and of
+// each the heads of the group, in the form that the kernels take.
+func (j *attendJob) load(sc *attendScratch, s *span, head int) {
+	n := j.d.cache.headDim
+	for r := range (s.last - s.first) * j.group {
+		i, g := s.first+r/j.group, r%j.group
+		q := sc.q[r*j.dims:][:j.dims]
+		copy(q, j.q.row(i)[(head*j.group+g)*n:][:n])
+		clear(q[n:])
+		scale := j.scale
+		if j.dots.pairs {
+			j.d.impl.toPairs(q, q)
+		}
+		if j.d.cache.format == Int8 {
+			most := j.d.impl.absMax(q)
+			inv, unit := inverse(most, j.limit)
+			j.d.impl.toInt16(q, q, inv)
+			scale *= unit
+		}
+		sc.scale[r] = newRowScale(scale)
+	}
 }
 
-// units writes where the units of partial result p start, from unit u0 on.
-func (j *attendJob) units(offs []int, s *span, p, u0 int) {
+// inverse is the factor that brings numbers of magnitude most to limit, and what
+// a 1 stands for then. Where most is NaN or infinite, so is the unit.
+func inverse(most, limit float32) (inv, unit float32) {
+	if most >= scaleMin && most <= math.MaxFloat32 {
+		return limit / most, most / limit
+	}
+	if most < scaleMin {
+		return 0, 0
+	}
+	return 0, most
+}
+
+// reach is what rows [first, last) of the batch see of partial result p: units
+// [u0, u1) from its first position on, and n positions from unit u0 on.
+func (j *attendJob) reach(first, last, p int) (u0, u1, n int) {
+	start := p * partTokens
+	lo, _ := j.sees(first)
+	_, hi := j.sees(last - 1)
+	lo, hi = max(lo, start), min(hi, start+partTokens)
+	if lo >= hi {
+		return 0, 0, 0
+	}
+	u0, u1 = (lo-start)/rowsPerTile, (hi-start+rowsPerTile-1)/rowsPerTile
+	return u0, u1, hi - start - u0*rowsPerTile
+}
+
+// units writes where the units of partial result p start. Entries for units
+// that the span does not see name one that it sees: kernels take several tiles
+// at once.
+func (j *attendJob) units(offs []int, s *span, p int) {
 	c := &j.d.cache
-	for u := range offs {
-		pos := p*partTokens + (u0+u)*rowsPerTile
+	u0, u1, _ := j.reach(s.first, s.last, p)
+	for u := u0; u < u1; u++ {
+		pos := p*partTokens + u*rowsPerTile
 		offs[u] = c.offset(s.table[pos/c.blockTokens], pos)
 	}
+	for u := range u0 {
+		offs[u] = offs[u0]
+	}
+	for u := u1; u < len(offs); u++ {
+		offs[u] = offs[u1-1]
+	}
 }
 
-// compute is partial result p of a span's rows for one KV head.
+// locate finds the units of partial result p and of what comes next.
 //
 // The cache is too large for any other cache, and its pages lie anywhere, so
 // the processor cannot guess what comes next: while the keys are multiplied the
 // values are prefetched, and then the keys of the next partial result, or of
-// the next head.
-func (j *attendJob) compute(sc *scratch, s *span, head, p int, out partial) {
+// the next head. A processor drops a prefetch when too many are under way, so
+// the values are asked for again between the rows of the softmax, when memory
+// would be idle.
+func (j *attendJob) locate(sc *attendScratch, s *span, head, p int) {
 	c := &j.d.cache
-	u0, u1, n := j.reach(s, p)
-	offs, ahead := sc.offs[:u1-u0], sc.ahead[:u1-u0]
-	j.units(offs, s, p, u0)
-	for u := range ahead {
-		ahead[u] = offs[u] + c.keys
-	}
-	data := c.data[c.at(j.layer, head):]
-	rows := (s.last - s.first) * j.group
-	scores := sc.attn.scores[u0*rowsPerTile:]
-	j.eachPass(rows, func(r0, m int) {
-		j.d.impl.mul[c.format][m](data, offs, ahead, c.headDim, sc.attn.q[r0*c.headDim:], c.headDim, scores[r0*scoreStride:], scoreStride, nil)
-	})
-
-	first := p * partTokens
-	for r := range rows {
-		lo, hi := j.sees(s.first + r/j.group)
-		j.weigh(&out, r, sc.attn.scores[r*scoreStride:][:u1*rowsPerTile], u0*rowsPerTile, lo-first, hi-first)
-	}
-
-	j.next(ahead, offs, s, head, p)
-	values := data[c.keys:]
-	for t := 0; t*rowsPerTile < c.headDim; t++ {
-		j.eachPass(rows, func(r0, m int) {
-			j.d.impl.pv[c.format][m](values[t*c.valueT:], offs, ahead, n, scores[r0*scoreStride:], scoreStride, out.value[r0*j.dims+t*rowsPerTile:], j.dims)
-		})
-	}
-}
-
-// next writes what to prefetch while values are multiplied, relative to them:
-// the keys that come next. A value tile has as many bytes as its share of a
-// unit's keys, so all tiles together cover them.
-func (j *attendJob) next(ahead, offs []int, s *span, head, p int) {
-	c := &j.d.cache
+	j.units(sc.offs, s, p)
 	shift := -c.keys
 	p0, p1 := j.parts(s)
 	if p++; p == p1 {
 		if head+1 == c.heads {
-			copy(ahead, offs) // in the cache already
+			copy(sc.ahead, sc.offs) // in the cache already
 			return
 		}
 		p, shift = p0, shift+c.head
 	}
-	u0, u1, _ := j.reach(s, p)
-	n := min(u1-u0, len(ahead))
-	j.units(ahead[:n], s, p, u0)
-	for u := range ahead[:n] {
-		ahead[u] += shift
-	}
-	copy(ahead[n:], offs[n:])
-}
-
-// eachPass cuts rows into equal parts that the kernels can take.
-func (j *attendJob) eachPass(rows int, f func(r0, m int)) {
-	limit := j.d.impl.rows()
-	passes := (rows + limit - 1) / limit
-	for p := range passes {
-		r0, r1 := p*rows/passes, (p+1)*rows/passes
-		f(r0, r1-r0)
+	j.units(sc.ahead, s, p)
+	for u := range sc.ahead {
+		sc.ahead[u] += shift
 	}
 }
 
-// weigh turns scores[start:] into softmax weights relative to the greatest of
-// them. The row sees scores[lo:hi]; the rest gets weight zero, which adds
-// nothing to any sum, so that it does not matter with whom a row shares its
-// pass.
-func (j *attendJob) weigh(out *partial, r int, scores []float32, start, lo, hi int) {
-	lo, hi = min(max(lo, start), len(scores)), max(min(hi, len(scores)), start)
-	if lo >= hi {
-		clear(scores[start:])
-		out.weight[r] = 0
+// compute is partial result p of rows [r0, r0+m) of a span for one KV head.
+func (j *attendJob) compute(sc *attendScratch, s *span, head, p, r0, m int, out *partial) {
+	c, im, k := &j.d.cache, j.d.impl, j.dots
+	u0, u1, n := j.reach(s.first+r0/j.group, s.first+(r0+m-1)/j.group+1, p)
+	if n == 0 {
+		clear(out.weight[:m])
 		return
 	}
-	for i := start; i < lo; i++ {
-		scores[i] = float32(math.Inf(-1))
+	data := c.data[c.at(j.layer, head):]
+	tiles := k.tiles[m]
+	offs := sc.offs[u0 : u0+(u1-u0+tiles-1)/tiles*tiles]
+	k.scores[m](data, offs, c.keys, c.columns, sc.q[r0*j.dims:], j.dims, sc.scores, scoreStride)
+
+	offs = offs[:u1-u0]
+	// Later passes find what comes next where the first brings it.
+	ahead := offs
+	if r0 == 0 {
+		ahead = sc.ahead[u0:u1]
 	}
-	for i := hi; i < len(scores); i++ {
-		scores[i] = float32(math.Inf(-1))
+	share := (c.keys/m + cacheLine - 1) &^ (cacheLine - 1)
+	start := p*partTokens + u0*rowsPerTile
+	scales := data[c.valueScale:]
+	for r := range m {
+		lo, hi := j.sees(s.first + (r0+r)/j.group)
+		x := sc.scores[r*scoreStride:][:len(offs)*rowsPerTile]
+		if !mask(x, lo-start, hi-start) {
+			out.weight[r] = 0
+			continue
+		}
+		if r0 == 0 {
+			im.prefetch(data[c.keys+r*share:], offs, share)
+		}
+		scale := &sc.scale[r0+r]
+		top := im.max(x)
+		out.top[r] = top
+		if c.format != Int8 {
+			out.weight[r] = im.expSum(x, top, scale.hi, scale.lo)
+			if k.pairs {
+				im.toPairs(x, x)
+			}
+			continue
+		}
+		sum, most := im.expSumScaled(x, top, scale.hi, scale.lo, scales, offs)
+		inv, unit := inverse(most, weightMax)
+		im.toInt16(x, x, inv)
+		out.weight[r], out.unit[r] = sum, unit
 	}
-	out.top[r] = j.d.impl.max(scores[start:])
-	out.weight[r] = j.d.impl.expSum(scores[start:], out.top[r], j.scale)
+
+	t, f := 0, k.values[m]
+	for t*rowsPerTile < j.dims {
+		if j.dims-t*rowsPerTile < tiles*rowsPerTile {
+			f, tiles = k.value[m], 1
+		}
+		f(data[c.keys+t*c.valueT:], offs, ahead, n, sc.scores, scoreStride, out.value[t*rowsPerTile:], j.dims)
+		t += tiles
+	}
 }
 
-// merge adds a partial result to the sum of those before it.
-func (j *attendJob) merge(sum, part *partial, rows int) {
-	for r := range rows {
-		v, w := sum.value[r*j.dims:][:j.dims], part.value[r*j.dims:][:j.dims]
+// mask makes nothing of the scores outside [lo, hi). It reports whether one is
+// left; if not, all are zero weights. Their weights add nothing to any sum, so
+// that it does not matter with whom a row shares its pass.
+func mask(scores []float32, lo, hi int) bool {
+	lo, hi = max(lo, 0), min(hi, len(scores))
+	if lo >= hi {
+		clear(scores)
+		return false
+	}
+	for i := range scores[:lo] {
+		scores[i] = float32(math.Inf(-1))
+	}
+	rest := scores[hi:]
+	for i := range rest {
+		rest[i] = float32(math.Inf(-1))
+	}
+	return true
+}
+
+// merge adds a partial result of rows [r0, r0+m) to the sum of those before it.
+func (j *attendJob) merge(sc *attendScratch, part *partial, r0, m int) {
+	whole := j.d.cache.format != Int8
+	sum := &sc.sum
+	for r := range m {
+		i := r0 + r
+		v, w := sum.value[i*j.dims:][:j.dims], part.value[r*j.dims:][:j.dims]
 		switch {
 		case part.weight[r] == 0:
-		case sum.weight[r] == 0:
-			sum.top[r], sum.weight[r] = part.top[r], part.weight[r]
-			copy(v, w)
+		case sum.weight[i] == 0:
+			sum.top[i], sum.weight[i] = part.top[r], part.weight[r]
+			if whole {
+				copy(v, w)
+			} else {
+				j.d.impl.scale(v, w, part.unit[r])
+			}
 		default:
-			top := max(sum.top[r], part.top[r])
-			a, b := exp((sum.top[r]-top)*j.scale), exp((part.top[r]-top)*j.scale)
-			sum.top[r] = top
-			sum.weight[r] = float32(sum.weight[r]*a) + float32(part.weight[r]*b)
+			top := max(sum.top[i], part.top[r])
+			a, b := exp((sum.top[i]-top)*sc.scale[i].e), exp((part.top[r]-top)*sc.scale[i].e)
+			sum.top[i] = top
+			sum.weight[i] = float32(sum.weight[i]*a) + float32(part.weight[r]*b)
+			if !whole {
+				b *= part.unit[r]
+			}
 			j.d.impl.blend(v, w, a, b)
 		}
 	}

@@ -82,56 +82,76 @@ func benchDevice(b *testing.B, cfg Config, rows int, acts []model.ActShape) *Dev
 }
 
 // BenchmarkAttend: decode of some sequences, and a prefill chunk, at a context
-// length, with the heads of Qwen3-0.6B. GB/s counts keys and values that a
-// sequence reads at least once.
+// length, with the heads of Llama-3.2-1B and of Qwen3-0.6B. GB/s counts the
+// cache that a sequence reads, once.
 func BenchmarkAttend(b *testing.B) {
-	const heads, kvHeads, dim = 16, 8, 128
 	for _, im := range impls {
-		for _, c := range []struct{ seqs, rows, context int }{{1, 1, 1024}, {1, 1, 8192}, {8, 1, 1024}, {8, 1, 4096}, {1, 512, 512}, {1, 512, 4096}} {
-			if im.name == "generic" && c.rows*c.context > 8192 {
-				continue
-			}
-			for _, threads := range []int{1, 2} {
-				b.Run(fmt.Sprintf("%s/seqs=%d/rows=%d/context=%d/threads=%d", im.name, c.seqs, c.rows, c.context, threads), func(b *testing.B) {
-					const layers = 4
-					d, err := Open(Config{Threads: threads, KVType: BF16, Impl: im.name, HugePages: true})
-					if err != nil {
-						b.Fatal(err)
+		for _, shape := range []model.Shape{{Heads: 32, KVHeads: 8, HeadDim: 64}, {Heads: 16, KVHeads: 8, HeadDim: 128}} {
+			for _, kv := range []Format{BF16, Int8, F16, F32} {
+				for _, c := range []struct{ seqs, rows, context int }{{1, 1, 8192}, {8, 1, 4096}, {1, 512, 512}, {1, 512, 4096}} {
+					if im.name == "generic" && c.rows*c.context > 8192 {
+						continue
 					}
-					defer d.Close()
-					blocks := c.context / 16
-					spec := backend.Spec{VocabSize: 16, BlockTokens: 16, NumBlocks: 1 + c.seqs*blocks, MaxTokens: c.seqs * c.rows, MaxSeqs: c.seqs, MaxSeqTokens: c.context, Depth: 1}
-					if err := d.Plan(model.Shape{Layers: layers, Heads: heads, KVHeads: kvHeads, HeadDim: dim, Acts: []model.ActShape{{Width: heads * dim}}, Spec: spec}); err != nil {
-						b.Fatal(err)
+					for _, threads := range []int{1, 2} {
+						b.Run(fmt.Sprintf("%s/dim=%d/kv=%s/seqs=%d/rows=%d/context=%d/threads=%d", im.name, shape.HeadDim, kv, c.seqs, c.rows, c.context, threads), func(b *testing.B) {
+							benchAttend(b, Config{Threads: threads, KVType: kv, Impl: im.name, HugePages: true}, shape, c.seqs, c.rows, c.context)
+						})
 					}
-					rnd := newRand(3)
-					for i := 0; i < len(d.cache.data); i += 2 {
-						v := toBF16(float32(rnd.Float64() - 0.5))
-						d.cache.data[i], d.cache.data[i+1] = byte(v), byte(v>>8)
-					}
-					for i := range d.acts[0].data {
-						d.acts[0].data[i] = float32(rnd.NormFloat64())
-					}
-					f := newFeeder(rnd, spec)
-					for range c.seqs {
-						s := &sequence{tokens: make([]int32, c.context), computed: c.context - c.rows}
-						for range blocks {
-							s.table, f.free = append(s.table, f.free[0]), f.free[1:]
-						}
-						f.add(s, c.rows, false)
-					}
-					d.Begin(&f.batch)
-					act := model.Act{Width: heads * dim}
-					s := best(b, func(i int) {
-						d.Attend(act, act, i%layers, model.Attention{Scale: float32(1 / math.Sqrt(dim))})
-					})
-					pairs := float64(c.rows) * (float64(c.context) - float64(c.rows-1)/2) * float64(c.seqs)
-					b.ReportMetric(float64(c.seqs*c.context*kvHeads*dim*2*2)/s/1e9, "GB/s")
-					b.ReportMetric(pairs*heads*dim*4/s/1e9, "GFLOP/s")
-				})
+				}
 			}
 		}
 	}
+}
+
+func benchAttend(b *testing.B, cfg Config, s model.Shape, seqs, rows, context int) {
+	d, err := Open(cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer d.Close()
+	const blockTokens = 16
+	blocks := context / blockTokens
+	s.Layers = 4
+	width, kvWidth := s.Heads*s.HeadDim, s.KVHeads*s.HeadDim
+	s.Acts = []model.ActShape{{Width: width}, {Width: 2 * kvWidth}}
+	s.Spec = backend.Spec{VocabSize: 16, BlockTokens: blockTokens, NumBlocks: 1 + seqs*blocks, MaxTokens: max(seqs*rows, context), MaxSeqs: seqs, MaxSeqTokens: context, Depth: 1}
+	if err := d.Plan(s); err != nil {
+		b.Fatal(err)
+	}
+	rnd := newRand(3)
+	for _, a := range d.acts {
+		for i := range a.data {
+			a.data[i] = float32(rnd.NormFloat64())
+		}
+	}
+	f := newFeeder(rnd, s.Spec)
+	q, k, v := model.Act{Width: width}, model.Act{Buf: 1, Width: kvWidth}, model.Act{Buf: 1, Off: kvWidth, Width: kvWidth}
+	all := make([]*sequence, seqs)
+	for i := range all { // the whole context is stored once
+		all[i] = &sequence{tokens: make([]int32, context)}
+		f.reset()
+		f.add(all[i], context, false)
+		d.Begin(&f.batch)
+		for l := range s.Layers {
+			d.StoreKV(l, k, v)
+		}
+	}
+	f.reset()
+	for _, s := range all {
+		s.computed = context - rows
+		f.add(s, rows, false)
+	}
+	d.Begin(&f.batch)
+	token, err := KVBytesPerToken(cfg.KVType, s)
+	if err != nil {
+		b.Fatal(err)
+	}
+	t := best(b, func(i int) {
+		d.Attend(q, q, i%s.Layers, model.Attention{Scale: float32(0.1 / math.Sqrt(float64(s.HeadDim)))})
+	})
+	pairs := float64(rows) * (float64(context) - float64(rows-1)/2) * float64(seqs)
+	b.ReportMetric(float64(token)*float64(seqs*context/s.Layers)/t/1e9, "GB/s")
+	b.ReportMetric(pairs*float64(width)*4/t/1e9, "GFLOP/s")
 }
 
 // qwen is a model with the sizes of Qwen3-0.6B. All layers have the same
@@ -202,6 +222,51 @@ func BenchmarkStep(b *testing.B) {
 					b.ReportMetric(float64(c.seqs*c.rows)/s, "tok/s")
 					b.ReportMetric(s*1e3, "ms/step")
 				})
+			}
+		}
+	}
+}
+
+// BenchmarkBlocks multiplies rows with matrices in block formats, of the shapes
+// of Qwen3-0.6B and Llama-3.2-1B, 640 MB of them in turn.
+func BenchmarkBlocks(b *testing.B) {
+	for _, im := range impls {
+		if im.name == "generic" {
+			continue
+		}
+		for f := Q8; f <= W8A8; f++ {
+			for _, shape := range [][2]int{{3072, 1024}, {1024, 3072}, {8192, 2048}, {2048, 8192}} {
+				n, k := shape[0], shape[1]
+				for _, threads := range []int{1, 2} {
+					for _, rows := range []int{1, 4, 8, 12, 16, 32, 64, 512} {
+						b.Run(fmt.Sprintf("%s/%s/%dx%d/threads=%d/rows=%d", im.name, f, n, k, threads, rows), func(b *testing.B) {
+							d := benchDevice(b, Config{Threads: threads, WeightType: f, KVType: BF16, Impl: im.name, HugePages: true}, rows, []model.ActShape{{Width: k}, {Width: n}})
+							t := tensor(newRand(1), weights.BF16, 1, n, k)
+							first, err := d.Load(model.Matrix{Rows: []weights.Tensor{t}})
+							if err != nil {
+								b.Fatal(err)
+							}
+							m := d.params[first].mat
+							for size := 0; size < 640<<20; size += len(m.data) {
+								p := param{mat: m}
+								if p.mat.data, err = d.rom.bytes(len(m.data)); err != nil {
+									b.Fatal(err)
+								}
+								copy(p.mat.data, m.data)
+								d.params = append(d.params, p)
+							}
+							start, turns := time.Now(), 0
+							for b.Loop() {
+								d.input.of.Width = 0
+								d.MatMul(model.Act{Buf: 1, Width: n}, model.Weight(turns%len(d.params)), model.Act{Width: k})
+								turns++
+							}
+							s := time.Since(start).Seconds() / float64(turns)
+							b.ReportMetric(float64(len(m.data))/s/1e9, "GB/s")
+							b.ReportMetric(2*float64(n*k*rows)/s/1e9, "GOP/s")
+						})
+					}
+				}
 			}
 		}
 	}

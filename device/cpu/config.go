@@ -3,8 +3,6 @@ package cpu
 import (
 	"errors"
 	"fmt"
-	"runtime"
-	"strings"
 )
 
 // ErrConfig is wrapped by every complaint about a Config, a shape or a matrix.
@@ -16,20 +14,38 @@ const maxThreads = 1024
 // Config says how a Device computes. Start from Default.
 type Config struct {
 	// Threads is how many threads compute, the caller's included. 0 is one per
-	// processor that Go may use.
+	// physical core that this process may use and Go does use, or one per
+	// processor of Pin.
 	Threads int
+	// Pin binds threads to processors: PinNodes, PinCores, PinNone or a list of
+	// processors such as "0-7,16". Empty is PinNodes. Where the caller's thread is
+	// bound, the goroutine that opens the Device is locked to it until Close.
+	Pin string
 	// WeightType is what matrices are stored as in memory. Auto keeps what the
-	// checkpoint has; anything narrower rounds to nearest even.
+	// checkpoint has; anything narrower rounds to nearest even. With Q8, Q4
+	// and W8A8 the rows that are multiplied are rounded too, to int8, in blocks of
+	// 32 or as a whole.
 	WeightType Format
-	// KVType is what keys and values are stored as: F32, F16 or BF16.
+	// KVType is what keys and values are stored as: F32, F16, BF16 or Int8.
 	KVType Format
-	// Impl forces a tier of instructions by name (see Impls); empty is the best
-	// that the processor has. Results are reproducible within one tier.
+	// Impl chooses a tier of instructions: a name of Impls, or features that the
+	// processor is taken not to have ("-avx512vnni,-avx512bw"), or both; empty is
+	// the best. Results are reproducible within one tier.
 	Impl string
 	// HugePages asks the system for large pages under weights and KV cache.
 	// Reading weights with small ones costs a tenth of the bandwidth.
 	HugePages bool
 }
+
+const (
+	// PinNodes keeps threads on the memory node whose weights they read. Nothing
+	// is bound on a machine with one node.
+	PinNodes = "nodes"
+	// PinCores gives each thread a physical core of its own.
+	PinCores = "cores"
+	// PinNone leaves all to the system, and treats the machine as one node.
+	PinNone = "none"
+)
 
 // Default is what a server wants.
 func Default() Config { return Config{WeightType: Auto, KVType: BF16, HugePages: true} }
@@ -39,21 +55,25 @@ func (c Config) Validate() error {
 	if c.Threads < 0 || c.Threads > maxThreads {
 		return fmt.Errorf("%w: threads %d is not in [0, %d]", ErrConfig, c.Threads, maxThreads)
 	}
-	if c.WeightType > BF16 {
-		return fmt.Errorf("%w: weight type %d is unknown", ErrConfig, c.WeightType)
+	if c.WeightType > W8A8 || c.WeightType == Int8 {
+		return fmt.Errorf("%w: weights cannot be stored as %s", ErrConfig, c.WeightType)
 	}
-	if c.KVType == Auto || c.KVType > BF16 {
-		return fmt.Errorf("%w: KV type must be f32, f16 or bf16, not %s", ErrConfig, c.KVType)
+	if c.KVType == Auto || c.KVType > Int8 {
+		return fmt.Errorf("%w: KV type must be f32, f16, bf16 or int8, not %s", ErrConfig, c.KVType)
 	}
-	if c.Impl != "" && find(c.Impl) == nil {
-		return fmt.Errorf("%w: implementation %q is not available here; there are %s", ErrConfig, c.Impl, strings.Join(Impls(), ", "))
+	if _, err := choose(c.Impl); err != nil {
+		return err
 	}
-	return nil
+	_, err := machine().place(c.Threads, c.Pin)
+	return err
 }
 
-func (c Config) threads() int {
-	if c.Threads > 0 {
-		return c.Threads
+// ThreadCount is how many threads a Device of this configuration has; 0 if the
+// configuration is not valid.
+func (c Config) ThreadCount() int {
+	p, err := machine().place(c.Threads, c.Pin)
+	if err != nil {
+		return 0
 	}
-	return runtime.GOMAXPROCS(0)
+	return len(p.node)
 }

@@ -25,6 +25,7 @@ type Device struct {
 	shape   model.Shape
 	acts    []activation // by Act.Buf
 	params  []param      // by Weight
+	input   input        // the rows of a product with weights in blocks
 	cache   cache
 	ropes   []ropeTable
 	scratch []scratch // by worker
@@ -36,6 +37,7 @@ type Device struct {
 
 	// Jobs are kept here because a job in an interface must not be allocated.
 	rowsJob   rowJob
+	inputJob  inputJob
 	mulJob    mulJob
 	attendJob attendJob
 	pickJob   pickJob
@@ -55,6 +57,7 @@ type activation struct {
 	data          []float32
 	width, stride int
 	drawn         bool
+	operand       bool // it has been the input of a product with weights in blocks
 }
 
 // Open starts the workers. Plan comes next.
@@ -62,9 +65,26 @@ func Open(cfg Config) (*Device, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	d := &Device{cfg: cfg, impl: find(cfg.Impl), team: newWorkers(cfg.threads())}
+	place, err := machine().place(cfg.Threads, cfg.Pin)
+	if err != nil {
+		return nil, err
+	}
+	return open(cfg, place)
+}
+
+// open is Open with the threads where place says.
+func open(cfg Config, place placement) (*Device, error) {
+	im, err := choose(cfg.Impl)
+	if err != nil {
+		return nil, err
+	}
+	team, err := newWorkers(place)
+	if err != nil {
+		return nil, err
+	}
+	d := &Device{cfg: cfg, impl: im, team: team}
 	d.mem.huge, d.rom.huge = cfg.HugePages, cfg.HugePages
-	d.rowsJob.d, d.mulJob.d, d.attendJob.d, d.pickJob.d = d, d, d, d
+	d.rowsJob.d, d.inputJob.d, d.mulJob.d, d.attendJob.d, d.pickJob.d = d, d, d, d, d
 	return d, nil
 }
 

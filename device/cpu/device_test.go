@@ -34,6 +34,8 @@ func TestTwin(t *testing.T) {
 		{weights.BF16, F32, F32, 48, 5e-6},
 		{weights.BF16, Auto, F16, 16, 1e-3},
 		{weights.BF16, Auto, BF16, 16, 1e-2},
+		{weights.BF16, Auto, Int8, 32, 3e-2},
+		{weights.F32, Auto, Int8, 20, 3e-2},
 		{weights.F32, BF16, F32, 16, 2e-2},
 	}
 	for _, c := range cases {
@@ -169,22 +171,24 @@ func TestNoAllocation(t *testing.T) {
 	}
 	rnd := newRand(6)
 	n := newNet(rnd, weights.BF16, 32)
-	for _, threads := range []int{1, 2} {
-		for _, chunk := range []int{1, 400} {
-			r := newRunner(t, n, Config{Threads: threads, KVType: BF16}, testSpec)
-			f := newFeeder(rnd, testSpec)
-			s := &sequence{tokens: randomTokens(rnd, 700, n.vocab)}
-			f.add(s, 300, false)
-			f.run(t, r)
-			f.reset()
-			f.add(s, chunk, false)
-			f.run(t, r)
-			if got := testing.AllocsPerRun(5, func() {
-				if err := r.step(&f.batch, &f.draws, &f.out); err != nil {
-					t.Fatal(err)
+	for _, weight := range []Format{Auto, Q8, Q4, W8A8} {
+		for i, threads := range []int{1, 2, 2} {
+			for _, chunk := range []int{1, 400} {
+				r := newRunner(t, n, Config{Threads: threads, WeightType: weight, KVType: []Format{BF16, BF16, Int8}[i]}, testSpec)
+				f := newFeeder(rnd, testSpec)
+				s := &sequence{tokens: randomTokens(rnd, 700, n.vocab)}
+				f.add(s, 300, false)
+				f.run(t, r)
+				f.reset()
+				f.add(s, chunk, false)
+				f.run(t, r)
+				if got := testing.AllocsPerRun(5, func() {
+					if err := r.step(&f.batch, &f.draws, &f.out); err != nil {
+						t.Fatal(err)
+					}
+				}); got != 0 {
+					t.Errorf("%d threads, %d tokens: %v allocations per step", threads, chunk, got)
 				}
-			}); got != 0 {
-				t.Errorf("%d threads, %d tokens: %v allocations per step", threads, chunk, got)
 			}
 		}
 	}
@@ -289,18 +293,21 @@ func TestLoadErrors(t *testing.T) {
 // TestMemory: what is reported is what the sizes say.
 func TestMemory(t *testing.T) {
 	n := newNet(newRand(9), weights.BF16, 32)
+	for kv, want := range map[Format]int64{F32: 4 * 32, F16: 2 * 32, BF16: 2 * 32, Int8: 32 + 4} {
+		r := newRunner(t, n, Config{Threads: 2, KVType: kv}, testSpec)
+		token, err := KVBytesPerToken(kv, n.shape(testSpec))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want *= int64(2 * n.layers * n.kvHeads); token != want {
+			t.Errorf("%s: a token has %d bytes, not %d", kv, token, want)
+		}
+		if got := r.Memory().KV; got != token*int64(testSpec.BlockTokens*testSpec.NumBlocks) {
+			t.Errorf("%s: KV %d bytes for %d blocks of %d tokens of %d", kv, got, testSpec.NumBlocks, testSpec.BlockTokens, token)
+		}
+	}
 	r := newRunner(t, n, Config{Threads: 2, KVType: BF16}, testSpec)
-	block, err := r.BlockBytes(n.shape(testSpec))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := 2 * 2 * n.layers * n.kvHeads * n.headDim * testSpec.BlockTokens; block != want {
-		t.Errorf("a block has %d bytes, not %d", block, want)
-	}
 	m := r.Memory()
-	if m.KV != int64(block*testSpec.NumBlocks) {
-		t.Errorf("KV %d bytes for %d blocks of %d", m.KV, testSpec.NumBlocks, block)
-	}
 	if m.Weights < int64(len(n.head.Data)) || m.Activations < 4*700*50*2 || m.Scratch <= 0 {
 		t.Errorf("%+v", m)
 	}

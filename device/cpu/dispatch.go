@@ -1,5 +1,11 @@
 package cpu
 
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
 // impls are the implementations that this build has and this processor can
 // run, best first. Tests run all of them through the same checks.
 var impls = append(native(), generic())
@@ -12,6 +18,57 @@ func Impls() []string {
 		names[i] = im.name
 	}
 	return names
+}
+
+// Tier is the name of the tier that Config.Impl chooses.
+func Tier(wish string) (string, error) {
+	im, err := choose(wish)
+	if err != nil {
+		return "", err
+	}
+	return im.name, nil
+}
+
+// choose finds the best tier that a wish leaves: a tier's name, or what the
+// processor is not to be asked for, each with a minus sign ("-avx512vnni"); a
+// tier goes with the features that it needs. Empty leaves all.
+func choose(wish string) (*impl, error) {
+	var name string
+	var without []string
+	if wish != "" {
+		for part := range strings.SplitSeq(wish, ",") {
+			switch no, negative := strings.CutPrefix(part, "-"); {
+			case negative && slices.ContainsFunc(impls, func(im *impl) bool { return im.name == no || slices.Contains(im.needs, no) }):
+				without = append(without, no)
+			case !negative && name == "" && find(part) != nil && part != "":
+				name = part
+			default:
+				return nil, unknownTier(part)
+			}
+		}
+	}
+	for _, im := range impls {
+		if !slices.Contains(without, im.name) && !slices.ContainsFunc(im.needs, func(f string) bool { return slices.Contains(without, f) }) && (name == "" || name == im.name) {
+			return im, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %q leaves no implementation of %s", ErrConfig, wish, strings.Join(Impls(), ", "))
+}
+
+func unknownTier(name string) error {
+	var features []string
+	for _, im := range impls {
+		for _, f := range im.needs {
+			if !slices.Contains(features, "-"+f) {
+				features = append(features, "-"+f)
+			}
+		}
+	}
+	err := fmt.Errorf("%w: implementation %q is not available here; there are %s", ErrConfig, name, strings.Join(Impls(), ", "))
+	if len(features) > 0 {
+		err = fmt.Errorf("%w, and %s to go without", err, strings.Join(features, " "))
+	}
+	return err
 }
 
 // find returns the named implementation, the best one for "", nil if there is

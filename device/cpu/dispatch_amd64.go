@@ -2,7 +2,11 @@
 
 package cpu
 
-import "golang.org/x/sys/cpu"
+import (
+	"slices"
+
+	"golang.org/x/sys/cpu"
+)
 
 // pause executes n > 0 PAUSE instructions: it waits without taking the core's
 // resources from its other thread.
@@ -12,44 +16,92 @@ func pause(n int)
 
 // native returns what this processor can run, best first.
 //
-// VDPBF16PS is left out on purpose: it rounds products in its own way, and on
-// current processors is no faster than widening bfloat16 with a shift.
+// Matrices do not use VDPBF16PS: it rounds inputs to bfloat16. Attention does
+// where it is twice as fast as widening: keys, values and weights between 0 and
+// 1 have that precision anyway. On Intel's processors it is no faster.
 func native() []*impl {
 	var list []*impl
 	x := &cpu.X86
 	if x.HasAVX512F && x.HasAVX512BW && x.HasAVX512VL {
-		list = append(list, &impl{
-			name:       "avx512",
-			mul:        mulAVX512,
-			pv:         pvAVX512,
-			sumSquares: sumTail(sumSquaresAVX512),
-			scaleMul:   scaleMulTail(scaleMulAVX512),
-			add:        addTail(addAVX512),
-			gate:       gateTail(gateAVX512),
-			rotate:     rotateTail(rotateAVX512),
-			max:        maxAVX512,
-			expSum:     expSumAVX512,
-			blend:      blendTail(blendAVX512),
-			scale:      scaleTail(scaleAVX512),
-		})
+		base := impl{
+			name:        "avx512",
+			needs:       []string{"avx512f", "avx512bw", "avx512vl"},
+			mul:         mulAVX512,
+			dot:         dotAVX512,
+			quantize:    quantizeTail(quantizeAVX512),
+			quantizeAll: quantizeWhole(largestAVX512, roundAVX512),
+			sumSquares:  sumTail(sumSquaresAVX512),
+			scaleMul:    scaleMulTail(scaleMulAVX512),
+			add:         addTail(addAVX512),
+			gate:        gateTail(gateAVX512),
+			rotate:      rotateTail(rotateAVX512),
+			max:         maxAVX512,
+			blend:       blendTail(blendAVX512),
+			scale:       scaleTail(scaleAVX512),
+			attention:   attentionAVX512,
+		}
+		if x.HasAVX512VNNI {
+			vnni := base.with("avx512vnni", dotAVX512VNNI)
+			vnni.dots[Int8] = dotsVNNIAVX512 // the same integers, faster
+			list = append(list, vnni)
+			if x.HasAVX512BF16 {
+				bf16 := vnni.with("avx512bf16", dotAVX512VNNI)
+				bf16.dots[BF16], bf16.toPairs = dotsPairsAVX512, toPairsAVX512
+				list = slices.Insert(list, len(list)-fastPairs(), bf16)
+			}
+		}
+		list = append(list, &base)
 	}
 	if x.HasAVX2 && x.HasFMA && x.HasF16C {
-		list = append(list, &impl{
-			name:       "avx2",
-			mul:        mulAVX2,
-			pv:         pvAVX2,
-			sumSquares: sumTail(sumSquaresAVX2),
-			scaleMul:   scaleMulTail(scaleMulAVX2),
-			add:        addTail(addAVX2),
-			gate:       gateTail(gateAVX2),
-			rotate:     rotateTail(rotateAVX2),
-			max:        maxAVX2,
-			expSum:     expSumAVX2,
-			blend:      blendTail(blendAVX2),
-			scale:      scaleTail(scaleAVX2),
-		})
+		base := impl{
+			name:        "avx2",
+			needs:       []string{"avx2", "fma", "f16c"},
+			mul:         mulAVX2,
+			dot:         dotAVX2,
+			quantize:    quantizeTail(quantizeAVX2),
+			quantizeAll: quantizeWhole(largestAVX2, roundAVX2),
+			sumSquares:  sumTail(sumSquaresAVX2),
+			scaleMul:    scaleMulTail(scaleMulAVX2),
+			add:         addTail(addAVX2),
+			gate:        gateTail(gateAVX2),
+			rotate:      rotateTail(rotateAVX2),
+			max:         maxAVX2,
+			blend:       blendTail(blendAVX2),
+			scale:       scaleTail(scaleAVX2),
+			attention:   attentionAVX2,
+		}
+		if x.HasAVXVNNI {
+			list = append(list, base.with("avxvnni", dotAVXVNNI))
+		}
+		list = append(list, &base)
 	}
 	return list
+}
+
+// vendor is the first four letters of the processor's maker.
+func vendor() uint32
+
+// fastPairs is 1 if VDPBF16PS is worth its rounding, 0 if not.
+func fastPairs() int {
+	if vendor() == 'A'|'u'<<8|'t'<<16|'h'<<24 { // AuthenticAMD
+		return 1
+	}
+	return 0
+}
+
+// with is im under another name, with other products of block formats.
+func (im impl) with(name string, dot [W8A8 + 1][]dotFunc) *impl {
+	im.name, im.dot = name, dot
+	return &im
+}
+
+// quantizeTail leaves what is no whole group to the plain loops.
+func quantizeTail(f func(dst []byte, x []float32)) func(dst []byte, x []float32) {
+	return func(dst []byte, x []float32) {
+		n := len(x) / groupColumns
+		f(dst[:n*groupRow], x[:n*groupColumns])
+		quantizeGeneric(dst[n*groupRow:], x[n*groupColumns:])
+	}
 }
 
 // The assembly of element-wise kernels handles whole groups of 16 numbers, the

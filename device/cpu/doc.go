@@ -3,13 +3,17 @@
 // # Numbers
 //
 // Activations and sums are float32. Weights and the KV cache are stored as
-// float32, float16 or bfloat16 and widened, exactly, when they are used.
+// float32, float16 or bfloat16 and widened, exactly, when they are used. Weights
+// may also be stored in blocks of 32 columns with a scale (quant.go): then the
+// rows that they are multiplied with are rounded to int8 in the same blocks, and
+// the dot product of two blocks is an exact integer in every implementation.
 //
 // Every sum has one order that depends on nothing but the row it belongs to:
 //
 //   - a matrix product sums the even k in one chain and the odd k in another,
 //     both ascending, and adds the two chains, then the bias; how many rows are
-//     computed at once, by which thread and in which call changes nothing;
+//     computed at once, by which thread and in which call changes nothing; with
+//     weights in blocks it adds up the blocks, ascending, in one chain;
 //   - attention computes partial results over absolute positions
 //     [256p, 256p+256) and merges them in ascending p. A prefill chunk and a
 //     decode step do the same arithmetic, so chunking, prefix hits and block

@@ -10,7 +10,7 @@ import (
 // drawState is what Draw leaves for End.
 type drawState struct {
 	head   *matrix
-	src    view
+	act    model.Act // the input of head
 	draws  *backend.Draws
 	logits view    // [drawRows, VocabSize]
 	topAt  []int32 // [R] where a row's entries start in Out.TopTokens
@@ -35,7 +35,7 @@ func (d *Device) Draw(head model.Weight, src model.Act, draws *backend.Draws) {
 	if m.n != d.shape.Spec.VocabSize || m.k != src.Width {
 		panic(fmt.Sprintf("cpu: Draw with a head of [%d, %d], a vocabulary of %d and rows of %d", m.n, m.k, d.shape.Spec.VocabSize, src.Width))
 	}
-	d.draw.head, d.draw.src, d.draw.draws = m, d.view(src), draws
+	d.draw.head, d.draw.act, d.draw.draws = m, src, draws
 }
 
 // End implements model.Device.
@@ -48,11 +48,12 @@ func (d *Device) End(out *backend.Out) error {
 			s.topAt[r] = top
 			top += s.draws.Rows[r].Top
 		}
+		if s.head.format.quantized() {
+			d.quantize(s.act)
+		}
 		for r0 := 0; r0 < rows; r0 += drawRows {
 			n := min(drawRows, rows-r0)
-			src := s.src
-			src.data = src.data[r0*src.stride:]
-			d.mul(s.logits, s.head, src, n)
+			d.mul(s.logits, s.head, d.view(s.act), r0, n)
 			host = s.toHost(out, r0, n, host)
 			if s.draws.Ready != nil && r0 == 0 {
 				s.draws.Ready()

@@ -16,9 +16,13 @@ const (
 	F32
 	F16
 	BF16
+	Int8 // KV cache only: one scale per head and position
+	Q8   // weights only: blocks of 32 columns of int8 with a float16 scale
+	Q4   // weights only: the same with 4 bits
+	W8A8 // weights only: int8 with one scale per row
 )
 
-var formatNames = [...]string{Auto: "auto", F32: "f32", F16: "f16", BF16: "bf16"}
+var formatNames = [...]string{Auto: "auto", F32: "f32", F16: "f16", BF16: "bf16", Int8: "int8", Q8: "q8", Q4: "q4", W8A8: "w8a8"}
 
 func (f Format) String() string {
 	if int(f) < len(formatNames) {
@@ -34,7 +38,7 @@ func ParseFormat(s string) (Format, error) {
 			return Format(f), nil
 		}
 	}
-	return Auto, fmt.Errorf("%w: number format %q; there are auto, f32, f16, bf16", ErrConfig, s)
+	return Auto, fmt.Errorf("%w: number format %q; there are auto, f32, f16, bf16, q8, q4, w8a8, int8", ErrConfig, s)
 }
 
 func formatOf(d weights.DType) Format {
@@ -60,14 +64,31 @@ func formatOf(d weights.DType) Format {
 
 // pairBytes is the size of 16 rows by 2 columns.
 func (f Format) pairBytes() int {
-	if f == F32 {
+	switch f {
+	case F32:
 		return 2 * rowsPerTile * 4
+	case Int8:
+		return 2 * rowsPerTile
 	}
 	return 2 * rowsPerTile * 2
 }
 
+// MatrixBytes is about what n weights take in memory; Auto is not a format.
+func (f Format) MatrixBytes(n int64) int64 {
+	const row = 4 * groupColumns
+	return n * int64(f.tileBytes(row)) / (row * rowsPerTile)
+}
+
 // tileBytes is the size of a tile of k columns.
-func (f Format) tileBytes(k int) int { return (k + 1) / 2 * f.pairBytes() }
+func (f Format) tileBytes(k int) int {
+	switch {
+	case f == W8A8:
+		return groups(k)*groupWhole + wholeScale
+	case f.quantized():
+		return groups(k) * f.groupBytes()
+	}
+	return (k + 1) / 2 * f.pairBytes()
+}
 
 // put stores v as column k of row r of the tile.
 func (f Format) put(tile []byte, k, r int, v float32) {

@@ -11,21 +11,32 @@ const genericRows = 4
 
 func generic() *impl {
 	im := &impl{
-		name:       "generic",
-		sumSquares: sumSquaresGeneric,
-		scaleMul:   scaleMulGeneric,
-		add:        addGeneric,
-		gate:       gateGeneric,
-		rotate:     rotateGeneric,
-		max:        maxGeneric,
-		expSum:     expSumGeneric,
-		blend:      blendGeneric,
-		scale:      scaleGeneric,
+		name:        "generic",
+		sumSquares:  sumSquaresGeneric,
+		scaleMul:    scaleMulGeneric,
+		add:         addGeneric,
+		gate:        gateGeneric,
+		rotate:      rotateGeneric,
+		max:         maxGeneric,
+		blend:       blendGeneric,
+		scale:       scaleGeneric,
+		quantize:    quantizeGeneric,
+		quantizeAll: quantizeWhole(largestGeneric, roundGeneric),
+		attention:   attentionGeneric(),
+	}
+	for f := Q8; f <= W8A8; f++ {
+		im.dot[f] = make([]dotFunc, genericRows+1)
+		for m := 1; m <= genericRows; m++ {
+			im.dot[f][m] = dotGeneric(f, m)
+			if f == W8A8 {
+				im.dot[f][m] = dotWholeGeneric(m)
+			}
+		}
 	}
 	for f := F32; f <= BF16; f++ {
-		im.mul[f], im.pv[f] = make([]mulFunc, genericRows+1), make([]pvFunc, genericRows+1)
+		im.mul[f] = make([]mulFunc, genericRows+1)
 		for m := 1; m <= genericRows; m++ {
-			im.mul[f][m], im.pv[f][m] = mulGeneric(f, m), pvGeneric(f, m)
+			im.mul[f][m] = mulGeneric(f, m)
 		}
 	}
 	return im
@@ -55,20 +66,6 @@ func mulGeneric(f Format, m int) mulFunc {
 						out[j] += bias[u*rowsPerTile+j]
 					}
 				}
-			}
-		}
-	}
-}
-
-func pvGeneric(f Format, m int) pvFunc {
-	return func(w []byte, offs, _ []int, n int, x []float32, ldx int, y []float32, ldy int) {
-		var s [genericRows]chains
-		for u := 0; u*rowsPerTile < n; u++ {
-			addTile(f, s[:m], w[offs[u]:], x[u*rowsPerTile:], ldx, min(rowsPerTile, n-u*rowsPerTile))
-		}
-		for r := range m {
-			for j := range rowsPerTile {
-				y[r*ldy+j] = s[r][0][j] + s[r][1][j]
 			}
 		}
 	}
@@ -141,21 +138,6 @@ func maxGeneric(x []float32) float32 {
 		}
 	}
 	return top
-}
-
-func expSumGeneric(x []float32, top, scale float32) float32 {
-	var lanes [rowsPerTile]float32
-	for i, v := range x {
-		e := exp((v - top) * scale)
-		x[i] = e
-		lanes[i%rowsPerTile] += e
-	}
-	for n := rowsPerTile / 2; n > 0; n /= 2 {
-		for i := range n {
-			lanes[i] += lanes[i+n]
-		}
-	}
-	return lanes[0]
 }
 
 func blendGeneric(y, x []float32, a, b float32) {

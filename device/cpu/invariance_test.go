@@ -11,19 +11,22 @@ import (
 
 // TestBatchInvariance: every bit of every logit is the same, however sequences
 // are cut into chunks, with whom they share a batch, which blocks and block
-// size they have and how many threads compute.
+// size they have, how many threads compute and on which memory nodes.
 func TestBatchInvariance(t *testing.T) {
 	eachImpl(t, func(t *testing.T, im *impl) {
-		for kv := BF16; kv >= F32; kv-- {
-			if im.name == "generic" && kv != BF16 {
-				continue // slow, and all formats take the same path
+		for kv := F32; kv <= Int8; kv++ {
+			if im.name == "generic" && kv < BF16 {
+				continue // slow, and all but Int8 take the same path
 			}
-			t.Run(kv.String(), func(t *testing.T) { testBatchInvariance(t, im, kv) })
+			t.Run(kv.String(), func(t *testing.T) { testBatchInvariance(t, im, Auto, kv) })
+		}
+		for f := Q8; f <= W8A8; f++ {
+			t.Run(f.String(), func(t *testing.T) { testBatchInvariance(t, im, f, BF16) })
 		}
 	})
 }
 
-func testBatchInvariance(t *testing.T, im *impl, kv Format) {
+func testBatchInvariance(t *testing.T, im *impl, weight, kv Format) {
 	rnd := newRand(2)
 	n := newNet(rnd, weights.BF16, 32)
 	lengths := []int{1, 2, 15, 16, 17, 70, 255, 256, 257, 600}
@@ -38,7 +41,7 @@ func testBatchInvariance(t *testing.T, im *impl, kv Format) {
 	// One sequence at a time, in one chunk, on one thread.
 	want := make([][][]float32, len(seqs))
 	{
-		r := newRunner(t, n, Config{Threads: 1, KVType: kv, Impl: im.name}, testSpec)
+		r := newRunner(t, n, Config{Threads: 1, WeightType: weight, KVType: kv, Impl: im.name}, testSpec)
 		for i, s := range seqs {
 			s.computed, s.table = 0, nil
 			f := newFeeder(rnd, testSpec)
@@ -50,8 +53,8 @@ func testBatchInvariance(t *testing.T, im *impl, kv Format) {
 		spec := testSpec
 		spec.BlockTokens = []int{16, 48, 64, 32, 16, 256}[round]
 		spec.NumBlocks = 110
-		threads := []int{1, 2, 4, 3, 2, 2}[round]
-		r := newRunner(t, n, Config{Threads: threads, KVType: kv, Impl: im.name}, spec)
+		place := []placement{anywhere(1), anywhere(2), fakeNodes(3, 1), anywhere(3), fakeNodes(1, 1), anywhere(2)}[round]
+		r := newRunnerOn(t, n, Config{WeightType: weight, KVType: kv, Impl: im.name}, place, spec)
 		f := newFeeder(rnd, spec)
 		for _, s := range seqs {
 			s.computed, s.table = 0, nil
@@ -76,7 +79,7 @@ func testBatchInvariance(t *testing.T, im *impl, kv Format) {
 			}
 			for row, got := range f.run(t, r) {
 				if !slices.Equal(bitsOf(got), bitsOf(want[who[row]][from[row]])) {
-					t.Fatalf("round %d, %d threads, blocks of %d: position %d of the sequence of %d differs", round, threads, spec.BlockTokens, from[row], len(seqs[who[row]].tokens))
+					t.Fatalf("round %d, %d threads, blocks of %d: position %d of the sequence of %d differs", round, len(place.node), spec.BlockTokens, from[row], len(seqs[who[row]].tokens))
 				}
 			}
 		}
@@ -96,27 +99,29 @@ func bitsOf(v []float32) []uint32 {
 func TestStaleBlocks(t *testing.T) {
 	eachImpl(t, func(t *testing.T, im *impl) {
 		rnd := newRand(4)
-		n := newNet(rnd, weights.BF16, 32)
+		n := newNet(rnd, weights.BF16, 26) // a key ends within four columns
 		s := &sequence{tokens: randomTokens(rnd, 75, n.vocab)}
-		var want []uint32
-		for _, poison := range []byte{0, 0xff} {
-			r := newRunner(t, n, Config{Threads: 2, KVType: BF16, Impl: im.name}, testSpec)
-			for i := range r.cache.data {
-				r.cache.data[i] = poison
-			}
-			f := newFeeder(newRand(5), testSpec)
-			s.computed, s.table = 0, nil
-			for _, c := range []int{33, 1, 41} {
-				f.reset()
-				f.add(s, c, false)
-				got := bitsOf(f.run(t, r)[0])
-				if s.computed < len(s.tokens) {
-					continue
+		for kv := F32; kv <= Int8; kv++ {
+			var want []uint32
+			for _, poison := range []byte{0, 0xff} {
+				r := newRunner(t, n, Config{Threads: 2, KVType: kv, Impl: im.name}, testSpec)
+				for i := range r.cache.data {
+					r.cache.data[i] = poison
 				}
-				if poison == 0 {
-					want = got
-				} else if !slices.Equal(got, want) {
-					t.Error("old contents of a block changed a logit")
+				f := newFeeder(newRand(5), testSpec)
+				s.computed, s.table = 0, nil
+				for _, c := range []int{33, 1, 41} {
+					f.reset()
+					f.add(s, c, false)
+					got := bitsOf(f.run(t, r)[0])
+					if s.computed < len(s.tokens) {
+						continue
+					}
+					if poison == 0 {
+						want = got
+					} else if !slices.Equal(got, want) {
+						t.Errorf("%s: old contents of a block changed a logit", kv)
+					}
 				}
 			}
 		}
@@ -130,23 +135,25 @@ func TestSplitAttention(t *testing.T) {
 		rnd := newRand(10)
 		n := newNet(rnd, weights.BF16, 32)
 		s := &sequence{tokens: randomTokens(rnd, partTokens+20, n.vocab)}
-		var want []uint32
-		for _, threads := range []int{1, 5} {
-			r := newRunner(t, n, Config{Threads: threads, KVType: BF16, Impl: im.name}, testSpec)
-			f := newFeeder(rnd, testSpec)
-			s.computed, s.table = 0, nil
-			f.add(s, len(s.tokens)-1, false)
-			f.run(t, r)
-			f.reset()
-			f.add(s, 1, false)
-			got := bitsOf(f.run(t, r)[0])
-			if split := r.attendJob.phase == phaseMerge; split != (threads > 1) {
-				t.Errorf("%d threads: split: %t", threads, split)
-			}
-			if threads == 1 {
-				want = got
-			} else if !slices.Equal(got, want) {
-				t.Error("splitting changed a logit")
+		for _, kv := range []Format{BF16, Int8} {
+			var want []uint32
+			for _, threads := range []int{1, 5} {
+				r := newRunner(t, n, Config{Threads: threads, KVType: kv, Impl: im.name}, testSpec)
+				f := newFeeder(rnd, testSpec)
+				s.computed, s.table = 0, nil
+				f.add(s, len(s.tokens)-1, false)
+				f.run(t, r)
+				f.reset()
+				f.add(s, 1, false)
+				got := bitsOf(f.run(t, r)[0])
+				if split := r.attendJob.phase == phaseMerge; split != (threads > 1) {
+					t.Errorf("%d threads: split: %t", threads, split)
+				}
+				if threads == 1 {
+					want = got
+				} else if !slices.Equal(got, want) {
+					t.Errorf("%s: splitting changed a logit", kv)
+				}
 			}
 		}
 	})

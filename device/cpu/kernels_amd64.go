@@ -184,186 +184,6 @@ func mulBF16x11AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, 
 //go:noescape
 func mulBF16x12AVX512(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
-// pvF32x1AVX512 is impl.pv for tiles of F32 and 1 rows of x.
-//
-//go:noescape
-func pvF32x1AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF32x2AVX512 is impl.pv for tiles of F32 and 2 rows of x.
-//
-//go:noescape
-func pvF32x2AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF32x3AVX512 is impl.pv for tiles of F32 and 3 rows of x.
-//
-//go:noescape
-func pvF32x3AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF32x4AVX512 is impl.pv for tiles of F32 and 4 rows of x.
-//
-//go:noescape
-func pvF32x4AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF32x5AVX512 is impl.pv for tiles of F32 and 5 rows of x.
-//
-//go:noescape
-func pvF32x5AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF32x6AVX512 is impl.pv for tiles of F32 and 6 rows of x.
-//
-//go:noescape
-func pvF32x6AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF32x7AVX512 is impl.pv for tiles of F32 and 7 rows of x.
-//
-//go:noescape
-func pvF32x7AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF32x8AVX512 is impl.pv for tiles of F32 and 8 rows of x.
-//
-//go:noescape
-func pvF32x8AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF32x9AVX512 is impl.pv for tiles of F32 and 9 rows of x.
-//
-//go:noescape
-func pvF32x9AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF32x10AVX512 is impl.pv for tiles of F32 and 10 rows of x.
-//
-//go:noescape
-func pvF32x10AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF32x11AVX512 is impl.pv for tiles of F32 and 11 rows of x.
-//
-//go:noescape
-func pvF32x11AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF32x12AVX512 is impl.pv for tiles of F32 and 12 rows of x.
-//
-//go:noescape
-func pvF32x12AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF16x1AVX512 is impl.pv for tiles of F16 and 1 rows of x.
-//
-//go:noescape
-func pvF16x1AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF16x2AVX512 is impl.pv for tiles of F16 and 2 rows of x.
-//
-//go:noescape
-func pvF16x2AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF16x3AVX512 is impl.pv for tiles of F16 and 3 rows of x.
-//
-//go:noescape
-func pvF16x3AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF16x4AVX512 is impl.pv for tiles of F16 and 4 rows of x.
-//
-//go:noescape
-func pvF16x4AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF16x5AVX512 is impl.pv for tiles of F16 and 5 rows of x.
-//
-//go:noescape
-func pvF16x5AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF16x6AVX512 is impl.pv for tiles of F16 and 6 rows of x.
-//
-//go:noescape
-func pvF16x6AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF16x7AVX512 is impl.pv for tiles of F16 and 7 rows of x.
-//
-//go:noescape
-func pvF16x7AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF16x8AVX512 is impl.pv for tiles of F16 and 8 rows of x.
-//
-//go:noescape
-func pvF16x8AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF16x9AVX512 is impl.pv for tiles of F16 and 9 rows of x.
-//
-//go:noescape
-func pvF16x9AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF16x10AVX512 is impl.pv for tiles of F16 and 10 rows of x.
-//
-//go:noescape
-func pvF16x10AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF16x11AVX512 is impl.pv for tiles of F16 and 11 rows of x.
-//
-//go:noescape
-func pvF16x11AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF16x12AVX512 is impl.pv for tiles of F16 and 12 rows of x.
-//
-//go:noescape
-func pvF16x12AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvBF16x1AVX512 is impl.pv for tiles of BF16 and 1 rows of x.
-//
-//go:noescape
-func pvBF16x1AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvBF16x2AVX512 is impl.pv for tiles of BF16 and 2 rows of x.
-//
-//go:noescape
-func pvBF16x2AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvBF16x3AVX512 is impl.pv for tiles of BF16 and 3 rows of x.
-//
-//go:noescape
-func pvBF16x3AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvBF16x4AVX512 is impl.pv for tiles of BF16 and 4 rows of x.
-//
-//go:noescape
-func pvBF16x4AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvBF16x5AVX512 is impl.pv for tiles of BF16 and 5 rows of x.
-//
-//go:noescape
-func pvBF16x5AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvBF16x6AVX512 is impl.pv for tiles of BF16 and 6 rows of x.
-//
-//go:noescape
-func pvBF16x6AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvBF16x7AVX512 is impl.pv for tiles of BF16 and 7 rows of x.
-//
-//go:noescape
-func pvBF16x7AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvBF16x8AVX512 is impl.pv for tiles of BF16 and 8 rows of x.
-//
-//go:noescape
-func pvBF16x8AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvBF16x9AVX512 is impl.pv for tiles of BF16 and 9 rows of x.
-//
-//go:noescape
-func pvBF16x9AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvBF16x10AVX512 is impl.pv for tiles of BF16 and 10 rows of x.
-//
-//go:noescape
-func pvBF16x10AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvBF16x11AVX512 is impl.pv for tiles of BF16 and 11 rows of x.
-//
-//go:noescape
-func pvBF16x11AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvBF16x12AVX512 is impl.pv for tiles of BF16 and 12 rows of x.
-//
-//go:noescape
-func pvBF16x12AVX512(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
 // sumSquaresAVX512 is impl.sumSquares, len(x) a multiple of 16.
 //
 //go:noescape
@@ -394,11 +214,6 @@ func rotateAVX512(a, b, cos, sin []float32)
 //go:noescape
 func maxAVX512(x []float32) float32
 
-// expSumAVX512 is impl.expSum.
-//
-//go:noescape
-func expSumAVX512(x []float32, top, scale float32) float32
-
 // blendAVX512 is impl.blend, len(y) a multiple of 16.
 //
 //go:noescape
@@ -408,6 +223,1491 @@ func blendAVX512(y, x []float32, a, b float32)
 //
 //go:noescape
 func scaleAVX512(y, x []float32, s float32)
+
+// scoresF32x1AVX512 is dotKernels.scores of F32 for 1 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresF32x1AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x1t4AVX512 is dotKernels.values of F32 for 1 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesF32x1t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x1t1AVX512 is dotKernels.values of F32 for 1 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF32x1t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF32x2AVX512 is dotKernels.scores of F32 for 2 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresF32x2AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x2t4AVX512 is dotKernels.values of F32 for 2 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesF32x2t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x2t1AVX512 is dotKernels.values of F32 for 2 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF32x2t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF32x3AVX512 is dotKernels.scores of F32 for 3 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresF32x3AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x3t4AVX512 is dotKernels.values of F32 for 3 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesF32x3t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x3t1AVX512 is dotKernels.values of F32 for 3 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF32x3t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF32x4AVX512 is dotKernels.scores of F32 for 4 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresF32x4AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x4t4AVX512 is dotKernels.values of F32 for 4 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesF32x4t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x4t1AVX512 is dotKernels.values of F32 for 4 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF32x4t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF32x5AVX512 is dotKernels.scores of F32 for 5 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresF32x5AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x5t4AVX512 is dotKernels.values of F32 for 5 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesF32x5t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x5t1AVX512 is dotKernels.values of F32 for 5 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF32x5t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF32x6AVX512 is dotKernels.scores of F32 for 6 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresF32x6AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x6t4AVX512 is dotKernels.values of F32 for 6 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesF32x6t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x6t1AVX512 is dotKernels.values of F32 for 6 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF32x6t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF32x7AVX512 is dotKernels.scores of F32 for 7 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresF32x7AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x7t2AVX512 is dotKernels.values of F32 for 7 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesF32x7t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x7t1AVX512 is dotKernels.values of F32 for 7 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF32x7t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF32x8AVX512 is dotKernels.scores of F32 for 8 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresF32x8AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x8t2AVX512 is dotKernels.values of F32 for 8 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesF32x8t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x8t1AVX512 is dotKernels.values of F32 for 8 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF32x8t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF32x9AVX512 is dotKernels.scores of F32 for 9 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresF32x9AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x9t2AVX512 is dotKernels.values of F32 for 9 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesF32x9t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x9t1AVX512 is dotKernels.values of F32 for 9 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF32x9t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF32x10AVX512 is dotKernels.scores of F32 for 10 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresF32x10AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x10t2AVX512 is dotKernels.values of F32 for 10 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesF32x10t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x10t1AVX512 is dotKernels.values of F32 for 10 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF32x10t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF32x11AVX512 is dotKernels.scores of F32 for 11 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresF32x11AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x11t2AVX512 is dotKernels.values of F32 for 11 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesF32x11t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x11t1AVX512 is dotKernels.values of F32 for 11 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF32x11t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF32x12AVX512 is dotKernels.scores of F32 for 12 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresF32x12AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x12t2AVX512 is dotKernels.values of F32 for 12 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesF32x12t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x12t1AVX512 is dotKernels.values of F32 for 12 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF32x12t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF16x1AVX512 is dotKernels.scores of F16 for 1 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresF16x1AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x1t4AVX512 is dotKernels.values of F16 for 1 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesF16x1t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x1t1AVX512 is dotKernels.values of F16 for 1 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF16x1t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF16x2AVX512 is dotKernels.scores of F16 for 2 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresF16x2AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x2t4AVX512 is dotKernels.values of F16 for 2 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesF16x2t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x2t1AVX512 is dotKernels.values of F16 for 2 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF16x2t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF16x3AVX512 is dotKernels.scores of F16 for 3 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresF16x3AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x3t4AVX512 is dotKernels.values of F16 for 3 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesF16x3t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x3t1AVX512 is dotKernels.values of F16 for 3 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF16x3t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF16x4AVX512 is dotKernels.scores of F16 for 4 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresF16x4AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x4t4AVX512 is dotKernels.values of F16 for 4 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesF16x4t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x4t1AVX512 is dotKernels.values of F16 for 4 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF16x4t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF16x5AVX512 is dotKernels.scores of F16 for 5 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresF16x5AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x5t4AVX512 is dotKernels.values of F16 for 5 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesF16x5t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x5t1AVX512 is dotKernels.values of F16 for 5 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF16x5t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF16x6AVX512 is dotKernels.scores of F16 for 6 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresF16x6AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x6t4AVX512 is dotKernels.values of F16 for 6 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesF16x6t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x6t1AVX512 is dotKernels.values of F16 for 6 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF16x6t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF16x7AVX512 is dotKernels.scores of F16 for 7 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresF16x7AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x7t2AVX512 is dotKernels.values of F16 for 7 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesF16x7t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x7t1AVX512 is dotKernels.values of F16 for 7 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF16x7t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF16x8AVX512 is dotKernels.scores of F16 for 8 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresF16x8AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x8t2AVX512 is dotKernels.values of F16 for 8 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesF16x8t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x8t1AVX512 is dotKernels.values of F16 for 8 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF16x8t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF16x9AVX512 is dotKernels.scores of F16 for 9 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresF16x9AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x9t2AVX512 is dotKernels.values of F16 for 9 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesF16x9t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x9t1AVX512 is dotKernels.values of F16 for 9 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF16x9t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF16x10AVX512 is dotKernels.scores of F16 for 10 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresF16x10AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x10t2AVX512 is dotKernels.values of F16 for 10 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesF16x10t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x10t1AVX512 is dotKernels.values of F16 for 10 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF16x10t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF16x11AVX512 is dotKernels.scores of F16 for 11 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresF16x11AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x11t2AVX512 is dotKernels.values of F16 for 11 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesF16x11t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x11t1AVX512 is dotKernels.values of F16 for 11 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF16x11t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF16x12AVX512 is dotKernels.scores of F16 for 12 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresF16x12AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x12t2AVX512 is dotKernels.values of F16 for 12 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesF16x12t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x12t1AVX512 is dotKernels.values of F16 for 12 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF16x12t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresBF16x1AVX512 is dotKernels.scores of BF16 for 1 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresBF16x1AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x1t4AVX512 is dotKernels.values of BF16 for 1 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesBF16x1t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x1t1AVX512 is dotKernels.values of BF16 for 1 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesBF16x1t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresBF16x2AVX512 is dotKernels.scores of BF16 for 2 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresBF16x2AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x2t4AVX512 is dotKernels.values of BF16 for 2 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesBF16x2t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x2t1AVX512 is dotKernels.values of BF16 for 2 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesBF16x2t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresBF16x3AVX512 is dotKernels.scores of BF16 for 3 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresBF16x3AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x3t4AVX512 is dotKernels.values of BF16 for 3 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesBF16x3t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x3t1AVX512 is dotKernels.values of BF16 for 3 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesBF16x3t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresBF16x4AVX512 is dotKernels.scores of BF16 for 4 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresBF16x4AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x4t4AVX512 is dotKernels.values of BF16 for 4 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesBF16x4t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x4t1AVX512 is dotKernels.values of BF16 for 4 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesBF16x4t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresBF16x5AVX512 is dotKernels.scores of BF16 for 5 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresBF16x5AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x5t4AVX512 is dotKernels.values of BF16 for 5 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesBF16x5t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x5t1AVX512 is dotKernels.values of BF16 for 5 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesBF16x5t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresBF16x6AVX512 is dotKernels.scores of BF16 for 6 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresBF16x6AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x6t4AVX512 is dotKernels.values of BF16 for 6 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesBF16x6t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x6t1AVX512 is dotKernels.values of BF16 for 6 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesBF16x6t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresBF16x7AVX512 is dotKernels.scores of BF16 for 7 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresBF16x7AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x7t2AVX512 is dotKernels.values of BF16 for 7 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesBF16x7t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x7t1AVX512 is dotKernels.values of BF16 for 7 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesBF16x7t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresBF16x8AVX512 is dotKernels.scores of BF16 for 8 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresBF16x8AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x8t2AVX512 is dotKernels.values of BF16 for 8 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesBF16x8t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x8t1AVX512 is dotKernels.values of BF16 for 8 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesBF16x8t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresBF16x9AVX512 is dotKernels.scores of BF16 for 9 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresBF16x9AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x9t2AVX512 is dotKernels.values of BF16 for 9 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesBF16x9t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x9t1AVX512 is dotKernels.values of BF16 for 9 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesBF16x9t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresBF16x10AVX512 is dotKernels.scores of BF16 for 10 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresBF16x10AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x10t2AVX512 is dotKernels.values of BF16 for 10 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesBF16x10t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x10t1AVX512 is dotKernels.values of BF16 for 10 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesBF16x10t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresBF16x11AVX512 is dotKernels.scores of BF16 for 11 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresBF16x11AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x11t2AVX512 is dotKernels.values of BF16 for 11 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesBF16x11t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x11t1AVX512 is dotKernels.values of BF16 for 11 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesBF16x11t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresBF16x12AVX512 is dotKernels.scores of BF16 for 12 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresBF16x12AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x12t2AVX512 is dotKernels.values of BF16 for 12 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesBF16x12t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x12t1AVX512 is dotKernels.values of BF16 for 12 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesBF16x12t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresInt8x1AVX512 is dotKernels.scores of Int8 for 1 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresInt8x1AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x1t4AVX512 is dotKernels.values of Int8 for 1 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesInt8x1t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x1t1AVX512 is dotKernels.values of Int8 for 1 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesInt8x1t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresInt8x2AVX512 is dotKernels.scores of Int8 for 2 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresInt8x2AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x2t4AVX512 is dotKernels.values of Int8 for 2 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesInt8x2t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x2t1AVX512 is dotKernels.values of Int8 for 2 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesInt8x2t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresInt8x3AVX512 is dotKernels.scores of Int8 for 3 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresInt8x3AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x3t4AVX512 is dotKernels.values of Int8 for 3 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesInt8x3t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x3t1AVX512 is dotKernels.values of Int8 for 3 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesInt8x3t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresInt8x4AVX512 is dotKernels.scores of Int8 for 4 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresInt8x4AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x4t4AVX512 is dotKernels.values of Int8 for 4 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesInt8x4t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x4t1AVX512 is dotKernels.values of Int8 for 4 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesInt8x4t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresInt8x5AVX512 is dotKernels.scores of Int8 for 5 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresInt8x5AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x5t4AVX512 is dotKernels.values of Int8 for 5 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesInt8x5t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x5t1AVX512 is dotKernels.values of Int8 for 5 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesInt8x5t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresInt8x6AVX512 is dotKernels.scores of Int8 for 6 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresInt8x6AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x6t4AVX512 is dotKernels.values of Int8 for 6 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesInt8x6t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x6t1AVX512 is dotKernels.values of Int8 for 6 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesInt8x6t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresInt8x7AVX512 is dotKernels.scores of Int8 for 7 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresInt8x7AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x7t2AVX512 is dotKernels.values of Int8 for 7 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesInt8x7t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x7t1AVX512 is dotKernels.values of Int8 for 7 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesInt8x7t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresInt8x8AVX512 is dotKernels.scores of Int8 for 8 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresInt8x8AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x8t2AVX512 is dotKernels.values of Int8 for 8 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesInt8x8t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x8t1AVX512 is dotKernels.values of Int8 for 8 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesInt8x8t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresInt8x9AVX512 is dotKernels.scores of Int8 for 9 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresInt8x9AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x9t2AVX512 is dotKernels.values of Int8 for 9 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesInt8x9t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x9t1AVX512 is dotKernels.values of Int8 for 9 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesInt8x9t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresInt8x10AVX512 is dotKernels.scores of Int8 for 10 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresInt8x10AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x10t2AVX512 is dotKernels.values of Int8 for 10 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesInt8x10t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x10t1AVX512 is dotKernels.values of Int8 for 10 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesInt8x10t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresInt8x11AVX512 is dotKernels.scores of Int8 for 11 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresInt8x11AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x11t2AVX512 is dotKernels.values of Int8 for 11 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesInt8x11t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x11t1AVX512 is dotKernels.values of Int8 for 11 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesInt8x11t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresInt8x12AVX512 is dotKernels.scores of Int8 for 12 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresInt8x12AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x12t2AVX512 is dotKernels.values of Int8 for 12 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesInt8x12t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x12t1AVX512 is dotKernels.values of Int8 for 12 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesInt8x12t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresVNNIx1AVX512 is dotKernels.scores of VNNI for 1 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresVNNIx1AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesVNNIx1t4AVX512 is dotKernels.values of VNNI for 1 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesVNNIx1t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesVNNIx1t1AVX512 is dotKernels.values of VNNI for 1 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesVNNIx1t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresVNNIx2AVX512 is dotKernels.scores of VNNI for 2 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresVNNIx2AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesVNNIx2t4AVX512 is dotKernels.values of VNNI for 2 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesVNNIx2t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesVNNIx2t1AVX512 is dotKernels.values of VNNI for 2 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesVNNIx2t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresVNNIx3AVX512 is dotKernels.scores of VNNI for 3 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresVNNIx3AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesVNNIx3t4AVX512 is dotKernels.values of VNNI for 3 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesVNNIx3t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesVNNIx3t1AVX512 is dotKernels.values of VNNI for 3 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesVNNIx3t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresVNNIx4AVX512 is dotKernels.scores of VNNI for 4 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresVNNIx4AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesVNNIx4t4AVX512 is dotKernels.values of VNNI for 4 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesVNNIx4t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesVNNIx4t1AVX512 is dotKernels.values of VNNI for 4 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesVNNIx4t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresVNNIx5AVX512 is dotKernels.scores of VNNI for 5 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresVNNIx5AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesVNNIx5t4AVX512 is dotKernels.values of VNNI for 5 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesVNNIx5t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesVNNIx5t1AVX512 is dotKernels.values of VNNI for 5 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesVNNIx5t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresVNNIx6AVX512 is dotKernels.scores of VNNI for 6 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresVNNIx6AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesVNNIx6t4AVX512 is dotKernels.values of VNNI for 6 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesVNNIx6t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesVNNIx6t1AVX512 is dotKernels.values of VNNI for 6 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesVNNIx6t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresVNNIx7AVX512 is dotKernels.scores of VNNI for 7 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresVNNIx7AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesVNNIx7t2AVX512 is dotKernels.values of VNNI for 7 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesVNNIx7t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesVNNIx7t1AVX512 is dotKernels.values of VNNI for 7 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesVNNIx7t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresVNNIx8AVX512 is dotKernels.scores of VNNI for 8 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresVNNIx8AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesVNNIx8t2AVX512 is dotKernels.values of VNNI for 8 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesVNNIx8t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesVNNIx8t1AVX512 is dotKernels.values of VNNI for 8 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesVNNIx8t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresVNNIx9AVX512 is dotKernels.scores of VNNI for 9 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresVNNIx9AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesVNNIx9t2AVX512 is dotKernels.values of VNNI for 9 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesVNNIx9t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesVNNIx9t1AVX512 is dotKernels.values of VNNI for 9 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesVNNIx9t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresVNNIx10AVX512 is dotKernels.scores of VNNI for 10 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresVNNIx10AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesVNNIx10t2AVX512 is dotKernels.values of VNNI for 10 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesVNNIx10t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesVNNIx10t1AVX512 is dotKernels.values of VNNI for 10 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesVNNIx10t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresVNNIx11AVX512 is dotKernels.scores of VNNI for 11 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresVNNIx11AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesVNNIx11t2AVX512 is dotKernels.values of VNNI for 11 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesVNNIx11t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesVNNIx11t1AVX512 is dotKernels.values of VNNI for 11 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesVNNIx11t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresVNNIx12AVX512 is dotKernels.scores of VNNI for 12 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresVNNIx12AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesVNNIx12t2AVX512 is dotKernels.values of VNNI for 12 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesVNNIx12t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesVNNIx12t1AVX512 is dotKernels.values of VNNI for 12 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesVNNIx12t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx1AVX512 is dotKernels.scores of Pairs for 1 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresPairsx1AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx1t4AVX512 is dotKernels.values of Pairs for 1 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesPairsx1t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx1t1AVX512 is dotKernels.values of Pairs for 1 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx1t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx2AVX512 is dotKernels.scores of Pairs for 2 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresPairsx2AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx2t4AVX512 is dotKernels.values of Pairs for 2 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesPairsx2t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx2t1AVX512 is dotKernels.values of Pairs for 2 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx2t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx3AVX512 is dotKernels.scores of Pairs for 3 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresPairsx3AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx3t4AVX512 is dotKernels.values of Pairs for 3 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesPairsx3t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx3t1AVX512 is dotKernels.values of Pairs for 3 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx3t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx4AVX512 is dotKernels.scores of Pairs for 4 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresPairsx4AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx4t4AVX512 is dotKernels.values of Pairs for 4 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesPairsx4t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx4t1AVX512 is dotKernels.values of Pairs for 4 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx4t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx5AVX512 is dotKernels.scores of Pairs for 5 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresPairsx5AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx5t4AVX512 is dotKernels.values of Pairs for 5 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesPairsx5t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx5t1AVX512 is dotKernels.values of Pairs for 5 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx5t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx6AVX512 is dotKernels.scores of Pairs for 6 rows of x, 4 tiles at once.
+//
+//go:noescape
+func scoresPairsx6AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx6t4AVX512 is dotKernels.values of Pairs for 6 rows of x and 4 tiles.
+//
+//go:noescape
+func valuesPairsx6t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx6t1AVX512 is dotKernels.values of Pairs for 6 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx6t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx7AVX512 is dotKernels.scores of Pairs for 7 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresPairsx7AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx7t2AVX512 is dotKernels.values of Pairs for 7 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesPairsx7t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx7t1AVX512 is dotKernels.values of Pairs for 7 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx7t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx8AVX512 is dotKernels.scores of Pairs for 8 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresPairsx8AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx8t2AVX512 is dotKernels.values of Pairs for 8 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesPairsx8t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx8t1AVX512 is dotKernels.values of Pairs for 8 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx8t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx9AVX512 is dotKernels.scores of Pairs for 9 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresPairsx9AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx9t2AVX512 is dotKernels.values of Pairs for 9 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesPairsx9t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx9t1AVX512 is dotKernels.values of Pairs for 9 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx9t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx10AVX512 is dotKernels.scores of Pairs for 10 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresPairsx10AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx10t2AVX512 is dotKernels.values of Pairs for 10 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesPairsx10t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx10t1AVX512 is dotKernels.values of Pairs for 10 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx10t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx11AVX512 is dotKernels.scores of Pairs for 11 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresPairsx11AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx11t2AVX512 is dotKernels.values of Pairs for 11 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesPairsx11t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx11t1AVX512 is dotKernels.values of Pairs for 11 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx11t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresPairsx12AVX512 is dotKernels.scores of Pairs for 12 rows of x, 2 tiles at once.
+//
+//go:noescape
+func scoresPairsx12AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx12t2AVX512 is dotKernels.values of Pairs for 12 rows of x and 2 tiles.
+//
+//go:noescape
+func valuesPairsx12t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesPairsx12t1AVX512 is dotKernels.values of Pairs for 12 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesPairsx12t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// expSumAVX512 is impl.expSum.
+//
+//go:noescape
+func expSumAVX512(x []float32, top, hi, lo float32) float32
+
+// expSumScaledAVX512 is impl.expSumScaled.
+//
+//go:noescape
+func expSumScaledAVX512(x []float32, top, hi, lo float32, kv []byte, offs []int) (sum, most float32)
+
+// absMaxAVX512 is impl.absMax, len(x) a multiple of 16.
+//
+//go:noescape
+func absMaxAVX512(x []float32) float32
+
+// toInt16AVX512 is impl.toInt16, len(x) a multiple of 16.
+//
+//go:noescape
+func toInt16AVX512(dst, x []float32, inv float32)
+
+// toPairsAVX512 is attention.toPairs, len(x) a multiple of 16.
+//
+//go:noescape
+func toPairsAVX512(dst, x []float32)
+
+// prefetchAVX512 is impl.prefetch.
+//
+//go:noescape
+func prefetchAVX512(kv []byte, at []int, n int)
+
+// dotQ8x1AVX512VNNI is impl.dot for tiles of Q8 and 1 rows of x.
+//
+//go:noescape
+func dotQ8x1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x2AVX512VNNI is impl.dot for tiles of Q8 and 2 rows of x.
+//
+//go:noescape
+func dotQ8x2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x3AVX512VNNI is impl.dot for tiles of Q8 and 3 rows of x.
+//
+//go:noescape
+func dotQ8x3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x4AVX512VNNI is impl.dot for tiles of Q8 and 4 rows of x.
+//
+//go:noescape
+func dotQ8x4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x5AVX512VNNI is impl.dot for tiles of Q8 and 5 rows of x.
+//
+//go:noescape
+func dotQ8x5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x6AVX512VNNI is impl.dot for tiles of Q8 and 6 rows of x.
+//
+//go:noescape
+func dotQ8x6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x7AVX512VNNI is impl.dot for tiles of Q8 and 7 rows of x.
+//
+//go:noescape
+func dotQ8x7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x8AVX512VNNI is impl.dot for tiles of Q8 and 8 rows of x.
+//
+//go:noescape
+func dotQ8x8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x9AVX512VNNI is impl.dot for tiles of Q8 and 9 rows of x.
+//
+//go:noescape
+func dotQ8x9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x10AVX512VNNI is impl.dot for tiles of Q8 and 10 rows of x.
+//
+//go:noescape
+func dotQ8x10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x11AVX512VNNI is impl.dot for tiles of Q8 and 11 rows of x.
+//
+//go:noescape
+func dotQ8x11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x12AVX512VNNI is impl.dot for tiles of Q8 and 12 rows of x.
+//
+//go:noescape
+func dotQ8x12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x1AVX512VNNI is impl.dot for tiles of Q4 and 1 rows of x.
+//
+//go:noescape
+func dotQ4x1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x2AVX512VNNI is impl.dot for tiles of Q4 and 2 rows of x.
+//
+//go:noescape
+func dotQ4x2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x3AVX512VNNI is impl.dot for tiles of Q4 and 3 rows of x.
+//
+//go:noescape
+func dotQ4x3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x4AVX512VNNI is impl.dot for tiles of Q4 and 4 rows of x.
+//
+//go:noescape
+func dotQ4x4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x5AVX512VNNI is impl.dot for tiles of Q4 and 5 rows of x.
+//
+//go:noescape
+func dotQ4x5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x6AVX512VNNI is impl.dot for tiles of Q4 and 6 rows of x.
+//
+//go:noescape
+func dotQ4x6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x7AVX512VNNI is impl.dot for tiles of Q4 and 7 rows of x.
+//
+//go:noescape
+func dotQ4x7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x8AVX512VNNI is impl.dot for tiles of Q4 and 8 rows of x.
+//
+//go:noescape
+func dotQ4x8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x9AVX512VNNI is impl.dot for tiles of Q4 and 9 rows of x.
+//
+//go:noescape
+func dotQ4x9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x10AVX512VNNI is impl.dot for tiles of Q4 and 10 rows of x.
+//
+//go:noescape
+func dotQ4x10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x11AVX512VNNI is impl.dot for tiles of Q4 and 11 rows of x.
+//
+//go:noescape
+func dotQ4x11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x12AVX512VNNI is impl.dot for tiles of Q4 and 12 rows of x.
+//
+//go:noescape
+func dotQ4x12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x1AVX512VNNI is impl.dot for tiles of W8A8 and 1 rows of x.
+//
+//go:noescape
+func dotW8A8x1AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x2AVX512VNNI is impl.dot for tiles of W8A8 and 2 rows of x.
+//
+//go:noescape
+func dotW8A8x2AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x3AVX512VNNI is impl.dot for tiles of W8A8 and 3 rows of x.
+//
+//go:noescape
+func dotW8A8x3AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x4AVX512VNNI is impl.dot for tiles of W8A8 and 4 rows of x.
+//
+//go:noescape
+func dotW8A8x4AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x5AVX512VNNI is impl.dot for tiles of W8A8 and 5 rows of x.
+//
+//go:noescape
+func dotW8A8x5AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x6AVX512VNNI is impl.dot for tiles of W8A8 and 6 rows of x.
+//
+//go:noescape
+func dotW8A8x6AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x7AVX512VNNI is impl.dot for tiles of W8A8 and 7 rows of x.
+//
+//go:noescape
+func dotW8A8x7AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x8AVX512VNNI is impl.dot for tiles of W8A8 and 8 rows of x.
+//
+//go:noescape
+func dotW8A8x8AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x9AVX512VNNI is impl.dot for tiles of W8A8 and 9 rows of x.
+//
+//go:noescape
+func dotW8A8x9AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x10AVX512VNNI is impl.dot for tiles of W8A8 and 10 rows of x.
+//
+//go:noescape
+func dotW8A8x10AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x11AVX512VNNI is impl.dot for tiles of W8A8 and 11 rows of x.
+//
+//go:noescape
+func dotW8A8x11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x12AVX512VNNI is impl.dot for tiles of W8A8 and 12 rows of x.
+//
+//go:noescape
+func dotW8A8x12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x1AVX512 is impl.dot for tiles of Q8 and 1 rows of x.
+//
+//go:noescape
+func dotQ8x1AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x2AVX512 is impl.dot for tiles of Q8 and 2 rows of x.
+//
+//go:noescape
+func dotQ8x2AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x3AVX512 is impl.dot for tiles of Q8 and 3 rows of x.
+//
+//go:noescape
+func dotQ8x3AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x4AVX512 is impl.dot for tiles of Q8 and 4 rows of x.
+//
+//go:noescape
+func dotQ8x4AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x5AVX512 is impl.dot for tiles of Q8 and 5 rows of x.
+//
+//go:noescape
+func dotQ8x5AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x6AVX512 is impl.dot for tiles of Q8 and 6 rows of x.
+//
+//go:noescape
+func dotQ8x6AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x7AVX512 is impl.dot for tiles of Q8 and 7 rows of x.
+//
+//go:noescape
+func dotQ8x7AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x8AVX512 is impl.dot for tiles of Q8 and 8 rows of x.
+//
+//go:noescape
+func dotQ8x8AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x9AVX512 is impl.dot for tiles of Q8 and 9 rows of x.
+//
+//go:noescape
+func dotQ8x9AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x10AVX512 is impl.dot for tiles of Q8 and 10 rows of x.
+//
+//go:noescape
+func dotQ8x10AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x11AVX512 is impl.dot for tiles of Q8 and 11 rows of x.
+//
+//go:noescape
+func dotQ8x11AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x12AVX512 is impl.dot for tiles of Q8 and 12 rows of x.
+//
+//go:noescape
+func dotQ8x12AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x1AVX512 is impl.dot for tiles of Q4 and 1 rows of x.
+//
+//go:noescape
+func dotQ4x1AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x2AVX512 is impl.dot for tiles of Q4 and 2 rows of x.
+//
+//go:noescape
+func dotQ4x2AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x3AVX512 is impl.dot for tiles of Q4 and 3 rows of x.
+//
+//go:noescape
+func dotQ4x3AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x4AVX512 is impl.dot for tiles of Q4 and 4 rows of x.
+//
+//go:noescape
+func dotQ4x4AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x5AVX512 is impl.dot for tiles of Q4 and 5 rows of x.
+//
+//go:noescape
+func dotQ4x5AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x6AVX512 is impl.dot for tiles of Q4 and 6 rows of x.
+//
+//go:noescape
+func dotQ4x6AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x7AVX512 is impl.dot for tiles of Q4 and 7 rows of x.
+//
+//go:noescape
+func dotQ4x7AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x8AVX512 is impl.dot for tiles of Q4 and 8 rows of x.
+//
+//go:noescape
+func dotQ4x8AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x9AVX512 is impl.dot for tiles of Q4 and 9 rows of x.
+//
+//go:noescape
+func dotQ4x9AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x10AVX512 is impl.dot for tiles of Q4 and 10 rows of x.
+//
+//go:noescape
+func dotQ4x10AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x11AVX512 is impl.dot for tiles of Q4 and 11 rows of x.
+//
+//go:noescape
+func dotQ4x11AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x12AVX512 is impl.dot for tiles of Q4 and 12 rows of x.
+//
+//go:noescape
+func dotQ4x12AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x1AVX512 is impl.dot for tiles of W8A8 and 1 rows of x.
+//
+//go:noescape
+func dotW8A8x1AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x2AVX512 is impl.dot for tiles of W8A8 and 2 rows of x.
+//
+//go:noescape
+func dotW8A8x2AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x3AVX512 is impl.dot for tiles of W8A8 and 3 rows of x.
+//
+//go:noescape
+func dotW8A8x3AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x4AVX512 is impl.dot for tiles of W8A8 and 4 rows of x.
+//
+//go:noescape
+func dotW8A8x4AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x5AVX512 is impl.dot for tiles of W8A8 and 5 rows of x.
+//
+//go:noescape
+func dotW8A8x5AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x6AVX512 is impl.dot for tiles of W8A8 and 6 rows of x.
+//
+//go:noescape
+func dotW8A8x6AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x7AVX512 is impl.dot for tiles of W8A8 and 7 rows of x.
+//
+//go:noescape
+func dotW8A8x7AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x8AVX512 is impl.dot for tiles of W8A8 and 8 rows of x.
+//
+//go:noescape
+func dotW8A8x8AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x9AVX512 is impl.dot for tiles of W8A8 and 9 rows of x.
+//
+//go:noescape
+func dotW8A8x9AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x10AVX512 is impl.dot for tiles of W8A8 and 10 rows of x.
+//
+//go:noescape
+func dotW8A8x10AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x11AVX512 is impl.dot for tiles of W8A8 and 11 rows of x.
+//
+//go:noescape
+func dotW8A8x11AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x12AVX512 is impl.dot for tiles of W8A8 and 12 rows of x.
+//
+//go:noescape
+func dotW8A8x12AVX512(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// quantizeAVX512 is impl.quantize for whole groups.
+//
+//go:noescape
+func quantizeAVX512(dst []byte, x []float32)
+
+// largestAVX512 is the greatest magnitude's bits, of a multiple of 64 numbers.
+//
+//go:noescape
+func largestAVX512(x []float32) uint32
+
+// roundAVX512 is x * inverse as int8, of a multiple of 64 numbers, and their sum.
+//
+//go:noescape
+func roundAVX512(dst []byte, x []float32, inverse float32) int32
 
 // mulF32x1AVX2 is impl.mul for tiles of F32 and 1 rows of x.
 //
@@ -454,51 +1754,6 @@ func mulBF16x2AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y [
 //go:noescape
 func mulBF16x3AVX2(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
 
-// pvF32x1AVX2 is impl.pv for tiles of F32 and 1 rows of x.
-//
-//go:noescape
-func pvF32x1AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF32x2AVX2 is impl.pv for tiles of F32 and 2 rows of x.
-//
-//go:noescape
-func pvF32x2AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF32x3AVX2 is impl.pv for tiles of F32 and 3 rows of x.
-//
-//go:noescape
-func pvF32x3AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF16x1AVX2 is impl.pv for tiles of F16 and 1 rows of x.
-//
-//go:noescape
-func pvF16x1AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF16x2AVX2 is impl.pv for tiles of F16 and 2 rows of x.
-//
-//go:noescape
-func pvF16x2AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvF16x3AVX2 is impl.pv for tiles of F16 and 3 rows of x.
-//
-//go:noescape
-func pvF16x3AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvBF16x1AVX2 is impl.pv for tiles of BF16 and 1 rows of x.
-//
-//go:noescape
-func pvBF16x1AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvBF16x2AVX2 is impl.pv for tiles of BF16 and 2 rows of x.
-//
-//go:noescape
-func pvBF16x2AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
-// pvBF16x3AVX2 is impl.pv for tiles of BF16 and 3 rows of x.
-//
-//go:noescape
-func pvBF16x3AVX2(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
-
 // sumSquaresAVX2 is impl.sumSquares, len(x) a multiple of 16.
 //
 //go:noescape
@@ -529,11 +1784,6 @@ func rotateAVX2(a, b, cos, sin []float32)
 //go:noescape
 func maxAVX2(x []float32) float32
 
-// expSumAVX2 is impl.expSum.
-//
-//go:noescape
-func expSumAVX2(x []float32, top, scale float32) float32
-
 // blendAVX2 is impl.blend, len(y) a multiple of 16.
 //
 //go:noescape
@@ -544,16 +1794,489 @@ func blendAVX2(y, x []float32, a, b float32)
 //go:noescape
 func scaleAVX2(y, x []float32, s float32)
 
+// scoresF32x1AVX2 is dotKernels.scores of F32 for 1 rows of x, 1 tiles at once.
+//
+//go:noescape
+func scoresF32x1AVX2(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x1t1AVX2 is dotKernels.values of F32 for 1 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF32x1t1AVX2(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF32x2AVX2 is dotKernels.scores of F32 for 2 rows of x, 1 tiles at once.
+//
+//go:noescape
+func scoresF32x2AVX2(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x2t1AVX2 is dotKernels.values of F32 for 2 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF32x2t1AVX2(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF32x3AVX2 is dotKernels.scores of F32 for 3 rows of x, 1 tiles at once.
+//
+//go:noescape
+func scoresF32x3AVX2(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x3t1AVX2 is dotKernels.values of F32 for 3 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF32x3t1AVX2(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF32x4AVX2 is dotKernels.scores of F32 for 4 rows of x, 1 tiles at once.
+//
+//go:noescape
+func scoresF32x4AVX2(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x4t1AVX2 is dotKernels.values of F32 for 4 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF32x4t1AVX2(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF32x5AVX2 is dotKernels.scores of F32 for 5 rows of x, 1 tiles at once.
+//
+//go:noescape
+func scoresF32x5AVX2(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x5t1AVX2 is dotKernels.values of F32 for 5 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF32x5t1AVX2(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF32x6AVX2 is dotKernels.scores of F32 for 6 rows of x, 1 tiles at once.
+//
+//go:noescape
+func scoresF32x6AVX2(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF32x6t1AVX2 is dotKernels.values of F32 for 6 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF32x6t1AVX2(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF16x1AVX2 is dotKernels.scores of F16 for 1 rows of x, 1 tiles at once.
+//
+//go:noescape
+func scoresF16x1AVX2(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x1t1AVX2 is dotKernels.values of F16 for 1 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF16x1t1AVX2(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF16x2AVX2 is dotKernels.scores of F16 for 2 rows of x, 1 tiles at once.
+//
+//go:noescape
+func scoresF16x2AVX2(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x2t1AVX2 is dotKernels.values of F16 for 2 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF16x2t1AVX2(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF16x3AVX2 is dotKernels.scores of F16 for 3 rows of x, 1 tiles at once.
+//
+//go:noescape
+func scoresF16x3AVX2(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x3t1AVX2 is dotKernels.values of F16 for 3 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF16x3t1AVX2(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF16x4AVX2 is dotKernels.scores of F16 for 4 rows of x, 1 tiles at once.
+//
+//go:noescape
+func scoresF16x4AVX2(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x4t1AVX2 is dotKernels.values of F16 for 4 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF16x4t1AVX2(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF16x5AVX2 is dotKernels.scores of F16 for 5 rows of x, 1 tiles at once.
+//
+//go:noescape
+func scoresF16x5AVX2(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x5t1AVX2 is dotKernels.values of F16 for 5 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF16x5t1AVX2(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresF16x6AVX2 is dotKernels.scores of F16 for 6 rows of x, 1 tiles at once.
+//
+//go:noescape
+func scoresF16x6AVX2(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesF16x6t1AVX2 is dotKernels.values of F16 for 6 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesF16x6t1AVX2(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresBF16x1AVX2 is dotKernels.scores of BF16 for 1 rows of x, 1 tiles at once.
+//
+//go:noescape
+func scoresBF16x1AVX2(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x1t1AVX2 is dotKernels.values of BF16 for 1 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesBF16x1t1AVX2(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresBF16x2AVX2 is dotKernels.scores of BF16 for 2 rows of x, 1 tiles at once.
+//
+//go:noescape
+func scoresBF16x2AVX2(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x2t1AVX2 is dotKernels.values of BF16 for 2 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesBF16x2t1AVX2(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresBF16x3AVX2 is dotKernels.scores of BF16 for 3 rows of x, 1 tiles at once.
+//
+//go:noescape
+func scoresBF16x3AVX2(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x3t1AVX2 is dotKernels.values of BF16 for 3 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesBF16x3t1AVX2(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresBF16x4AVX2 is dotKernels.scores of BF16 for 4 rows of x, 1 tiles at once.
+//
+//go:noescape
+func scoresBF16x4AVX2(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x4t1AVX2 is dotKernels.values of BF16 for 4 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesBF16x4t1AVX2(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresBF16x5AVX2 is dotKernels.scores of BF16 for 5 rows of x, 1 tiles at once.
+//
+//go:noescape
+func scoresBF16x5AVX2(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x5t1AVX2 is dotKernels.values of BF16 for 5 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesBF16x5t1AVX2(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresBF16x6AVX2 is dotKernels.scores of BF16 for 6 rows of x, 1 tiles at once.
+//
+//go:noescape
+func scoresBF16x6AVX2(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesBF16x6t1AVX2 is dotKernels.values of BF16 for 6 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesBF16x6t1AVX2(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresInt8x1AVX2 is dotKernels.scores of Int8 for 1 rows of x, 1 tiles at once.
+//
+//go:noescape
+func scoresInt8x1AVX2(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x1t1AVX2 is dotKernels.values of Int8 for 1 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesInt8x1t1AVX2(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresInt8x2AVX2 is dotKernels.scores of Int8 for 2 rows of x, 1 tiles at once.
+//
+//go:noescape
+func scoresInt8x2AVX2(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x2t1AVX2 is dotKernels.values of Int8 for 2 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesInt8x2t1AVX2(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresInt8x3AVX2 is dotKernels.scores of Int8 for 3 rows of x, 1 tiles at once.
+//
+//go:noescape
+func scoresInt8x3AVX2(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x3t1AVX2 is dotKernels.values of Int8 for 3 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesInt8x3t1AVX2(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresInt8x4AVX2 is dotKernels.scores of Int8 for 4 rows of x, 1 tiles at once.
+//
+//go:noescape
+func scoresInt8x4AVX2(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x4t1AVX2 is dotKernels.values of Int8 for 4 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesInt8x4t1AVX2(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresInt8x5AVX2 is dotKernels.scores of Int8 for 5 rows of x, 1 tiles at once.
+//
+//go:noescape
+func scoresInt8x5AVX2(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x5t1AVX2 is dotKernels.values of Int8 for 5 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesInt8x5t1AVX2(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// scoresInt8x6AVX2 is dotKernels.scores of Int8 for 6 rows of x, 1 tiles at once.
+//
+//go:noescape
+func scoresInt8x6AVX2(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+
+// valuesInt8x6t1AVX2 is dotKernels.values of Int8 for 6 rows of x and 1 tiles.
+//
+//go:noescape
+func valuesInt8x6t1AVX2(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+
+// expSumAVX2 is impl.expSum.
+//
+//go:noescape
+func expSumAVX2(x []float32, top, hi, lo float32) float32
+
+// expSumScaledAVX2 is impl.expSumScaled.
+//
+//go:noescape
+func expSumScaledAVX2(x []float32, top, hi, lo float32, kv []byte, offs []int) (sum, most float32)
+
+// absMaxAVX2 is impl.absMax, len(x) a multiple of 16.
+//
+//go:noescape
+func absMaxAVX2(x []float32) float32
+
+// toInt16AVX2 is impl.toInt16, len(x) a multiple of 16.
+//
+//go:noescape
+func toInt16AVX2(dst, x []float32, inv float32)
+
+// prefetchAVX2 is impl.prefetch.
+//
+//go:noescape
+func prefetchAVX2(kv []byte, at []int, n int)
+
+// dotQ8x1AVXVNNI is impl.dot for tiles of Q8 and 1 rows of x.
+//
+//go:noescape
+func dotQ8x1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x2AVXVNNI is impl.dot for tiles of Q8 and 2 rows of x.
+//
+//go:noescape
+func dotQ8x2AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x3AVXVNNI is impl.dot for tiles of Q8 and 3 rows of x.
+//
+//go:noescape
+func dotQ8x3AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x4AVXVNNI is impl.dot for tiles of Q8 and 4 rows of x.
+//
+//go:noescape
+func dotQ8x4AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x5AVXVNNI is impl.dot for tiles of Q8 and 5 rows of x.
+//
+//go:noescape
+func dotQ8x5AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x1AVXVNNI is impl.dot for tiles of Q4 and 1 rows of x.
+//
+//go:noescape
+func dotQ4x1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x2AVXVNNI is impl.dot for tiles of Q4 and 2 rows of x.
+//
+//go:noescape
+func dotQ4x2AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x3AVXVNNI is impl.dot for tiles of Q4 and 3 rows of x.
+//
+//go:noescape
+func dotQ4x3AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x4AVXVNNI is impl.dot for tiles of Q4 and 4 rows of x.
+//
+//go:noescape
+func dotQ4x4AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x5AVXVNNI is impl.dot for tiles of Q4 and 5 rows of x.
+//
+//go:noescape
+func dotQ4x5AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x1AVXVNNI is impl.dot for tiles of W8A8 and 1 rows of x.
+//
+//go:noescape
+func dotW8A8x1AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x2AVXVNNI is impl.dot for tiles of W8A8 and 2 rows of x.
+//
+//go:noescape
+func dotW8A8x2AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x3AVXVNNI is impl.dot for tiles of W8A8 and 3 rows of x.
+//
+//go:noescape
+func dotW8A8x3AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x4AVXVNNI is impl.dot for tiles of W8A8 and 4 rows of x.
+//
+//go:noescape
+func dotW8A8x4AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x5AVXVNNI is impl.dot for tiles of W8A8 and 5 rows of x.
+//
+//go:noescape
+func dotW8A8x5AVXVNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x1AVX2 is impl.dot for tiles of Q8 and 1 rows of x.
+//
+//go:noescape
+func dotQ8x1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x2AVX2 is impl.dot for tiles of Q8 and 2 rows of x.
+//
+//go:noescape
+func dotQ8x2AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x3AVX2 is impl.dot for tiles of Q8 and 3 rows of x.
+//
+//go:noescape
+func dotQ8x3AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x4AVX2 is impl.dot for tiles of Q8 and 4 rows of x.
+//
+//go:noescape
+func dotQ8x4AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x1AVX2 is impl.dot for tiles of Q4 and 1 rows of x.
+//
+//go:noescape
+func dotQ4x1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x2AVX2 is impl.dot for tiles of Q4 and 2 rows of x.
+//
+//go:noescape
+func dotQ4x2AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x3AVX2 is impl.dot for tiles of Q4 and 3 rows of x.
+//
+//go:noescape
+func dotQ4x3AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x4AVX2 is impl.dot for tiles of Q4 and 4 rows of x.
+//
+//go:noescape
+func dotQ4x4AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x1AVX2 is impl.dot for tiles of W8A8 and 1 rows of x.
+//
+//go:noescape
+func dotW8A8x1AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x2AVX2 is impl.dot for tiles of W8A8 and 2 rows of x.
+//
+//go:noescape
+func dotW8A8x2AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x3AVX2 is impl.dot for tiles of W8A8 and 3 rows of x.
+//
+//go:noescape
+func dotW8A8x3AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotW8A8x4AVX2 is impl.dot for tiles of W8A8 and 4 rows of x.
+//
+//go:noescape
+func dotW8A8x4AVX2(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// quantizeAVX2 is impl.quantize for whole groups.
+//
+//go:noescape
+func quantizeAVX2(dst []byte, x []float32)
+
+// largestAVX2 is the greatest magnitude's bits, of a multiple of 64 numbers.
+//
+//go:noescape
+func largestAVX2(x []float32) uint32
+
+// roundAVX2 is x * inverse as int8, of a multiple of 64 numbers, and their sum.
+//
+//go:noescape
+func roundAVX2(dst []byte, x []float32, inverse float32) int32
+
 var mulAVX512 = [BF16 + 1][]mulFunc{
 	F32:  {nil, mulF32x1AVX512, mulF32x2AVX512, mulF32x3AVX512, mulF32x4AVX512, mulF32x5AVX512, mulF32x6AVX512, mulF32x7AVX512, mulF32x8AVX512, mulF32x9AVX512, mulF32x10AVX512, mulF32x11AVX512, mulF32x12AVX512},
 	F16:  {nil, mulF16x1AVX512, mulF16x2AVX512, mulF16x3AVX512, mulF16x4AVX512, mulF16x5AVX512, mulF16x6AVX512, mulF16x7AVX512, mulF16x8AVX512, mulF16x9AVX512, mulF16x10AVX512, mulF16x11AVX512, mulF16x12AVX512},
 	BF16: {nil, mulBF16x1AVX512, mulBF16x2AVX512, mulBF16x3AVX512, mulBF16x4AVX512, mulBF16x5AVX512, mulBF16x6AVX512, mulBF16x7AVX512, mulBF16x8AVX512, mulBF16x9AVX512, mulBF16x10AVX512, mulBF16x11AVX512, mulBF16x12AVX512},
 }
 
-var pvAVX512 = [BF16 + 1][]pvFunc{
-	F32:  {nil, pvF32x1AVX512, pvF32x2AVX512, pvF32x3AVX512, pvF32x4AVX512, pvF32x5AVX512, pvF32x6AVX512, pvF32x7AVX512, pvF32x8AVX512, pvF32x9AVX512, pvF32x10AVX512, pvF32x11AVX512, pvF32x12AVX512},
-	F16:  {nil, pvF16x1AVX512, pvF16x2AVX512, pvF16x3AVX512, pvF16x4AVX512, pvF16x5AVX512, pvF16x6AVX512, pvF16x7AVX512, pvF16x8AVX512, pvF16x9AVX512, pvF16x10AVX512, pvF16x11AVX512, pvF16x12AVX512},
-	BF16: {nil, pvBF16x1AVX512, pvBF16x2AVX512, pvBF16x3AVX512, pvBF16x4AVX512, pvBF16x5AVX512, pvBF16x6AVX512, pvBF16x7AVX512, pvBF16x8AVX512, pvBF16x9AVX512, pvBF16x10AVX512, pvBF16x11AVX512, pvBF16x12AVX512},
+var dotsF32AVX512 = dotKernels{
+	tiles:  []int{0, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2},
+	scores: []scoresFunc{nil, scoresF32x1AVX512, scoresF32x2AVX512, scoresF32x3AVX512, scoresF32x4AVX512, scoresF32x5AVX512, scoresF32x6AVX512, scoresF32x7AVX512, scoresF32x8AVX512, scoresF32x9AVX512, scoresF32x10AVX512, scoresF32x11AVX512, scoresF32x12AVX512},
+	values: []valuesFunc{nil, valuesF32x1t4AVX512, valuesF32x2t4AVX512, valuesF32x3t4AVX512, valuesF32x4t4AVX512, valuesF32x5t4AVX512, valuesF32x6t4AVX512, valuesF32x7t2AVX512, valuesF32x8t2AVX512, valuesF32x9t2AVX512, valuesF32x10t2AVX512, valuesF32x11t2AVX512, valuesF32x12t2AVX512},
+	value:  []valuesFunc{nil, valuesF32x1t1AVX512, valuesF32x2t1AVX512, valuesF32x3t1AVX512, valuesF32x4t1AVX512, valuesF32x5t1AVX512, valuesF32x6t1AVX512, valuesF32x7t1AVX512, valuesF32x8t1AVX512, valuesF32x9t1AVX512, valuesF32x10t1AVX512, valuesF32x11t1AVX512, valuesF32x12t1AVX512},
+}
+
+var dotsF16AVX512 = dotKernels{
+	tiles:  []int{0, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2},
+	scores: []scoresFunc{nil, scoresF16x1AVX512, scoresF16x2AVX512, scoresF16x3AVX512, scoresF16x4AVX512, scoresF16x5AVX512, scoresF16x6AVX512, scoresF16x7AVX512, scoresF16x8AVX512, scoresF16x9AVX512, scoresF16x10AVX512, scoresF16x11AVX512, scoresF16x12AVX512},
+	values: []valuesFunc{nil, valuesF16x1t4AVX512, valuesF16x2t4AVX512, valuesF16x3t4AVX512, valuesF16x4t4AVX512, valuesF16x5t4AVX512, valuesF16x6t4AVX512, valuesF16x7t2AVX512, valuesF16x8t2AVX512, valuesF16x9t2AVX512, valuesF16x10t2AVX512, valuesF16x11t2AVX512, valuesF16x12t2AVX512},
+	value:  []valuesFunc{nil, valuesF16x1t1AVX512, valuesF16x2t1AVX512, valuesF16x3t1AVX512, valuesF16x4t1AVX512, valuesF16x5t1AVX512, valuesF16x6t1AVX512, valuesF16x7t1AVX512, valuesF16x8t1AVX512, valuesF16x9t1AVX512, valuesF16x10t1AVX512, valuesF16x11t1AVX512, valuesF16x12t1AVX512},
+}
+
+var dotsBF16AVX512 = dotKernels{
+	tiles:  []int{0, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2},
+	scores: []scoresFunc{nil, scoresBF16x1AVX512, scoresBF16x2AVX512, scoresBF16x3AVX512, scoresBF16x4AVX512, scoresBF16x5AVX512, scoresBF16x6AVX512, scoresBF16x7AVX512, scoresBF16x8AVX512, scoresBF16x9AVX512, scoresBF16x10AVX512, scoresBF16x11AVX512, scoresBF16x12AVX512},
+	values: []valuesFunc{nil, valuesBF16x1t4AVX512, valuesBF16x2t4AVX512, valuesBF16x3t4AVX512, valuesBF16x4t4AVX512, valuesBF16x5t4AVX512, valuesBF16x6t4AVX512, valuesBF16x7t2AVX512, valuesBF16x8t2AVX512, valuesBF16x9t2AVX512, valuesBF16x10t2AVX512, valuesBF16x11t2AVX512, valuesBF16x12t2AVX512},
+	value:  []valuesFunc{nil, valuesBF16x1t1AVX512, valuesBF16x2t1AVX512, valuesBF16x3t1AVX512, valuesBF16x4t1AVX512, valuesBF16x5t1AVX512, valuesBF16x6t1AVX512, valuesBF16x7t1AVX512, valuesBF16x8t1AVX512, valuesBF16x9t1AVX512, valuesBF16x10t1AVX512, valuesBF16x11t1AVX512, valuesBF16x12t1AVX512},
+}
+
+var dotsInt8AVX512 = dotKernels{
+	tiles:  []int{0, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2},
+	scores: []scoresFunc{nil, scoresInt8x1AVX512, scoresInt8x2AVX512, scoresInt8x3AVX512, scoresInt8x4AVX512, scoresInt8x5AVX512, scoresInt8x6AVX512, scoresInt8x7AVX512, scoresInt8x8AVX512, scoresInt8x9AVX512, scoresInt8x10AVX512, scoresInt8x11AVX512, scoresInt8x12AVX512},
+	values: []valuesFunc{nil, valuesInt8x1t4AVX512, valuesInt8x2t4AVX512, valuesInt8x3t4AVX512, valuesInt8x4t4AVX512, valuesInt8x5t4AVX512, valuesInt8x6t4AVX512, valuesInt8x7t2AVX512, valuesInt8x8t2AVX512, valuesInt8x9t2AVX512, valuesInt8x10t2AVX512, valuesInt8x11t2AVX512, valuesInt8x12t2AVX512},
+	value:  []valuesFunc{nil, valuesInt8x1t1AVX512, valuesInt8x2t1AVX512, valuesInt8x3t1AVX512, valuesInt8x4t1AVX512, valuesInt8x5t1AVX512, valuesInt8x6t1AVX512, valuesInt8x7t1AVX512, valuesInt8x8t1AVX512, valuesInt8x9t1AVX512, valuesInt8x10t1AVX512, valuesInt8x11t1AVX512, valuesInt8x12t1AVX512},
+}
+
+var dotsVNNIAVX512 = dotKernels{
+	tiles:  []int{0, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2},
+	scores: []scoresFunc{nil, scoresVNNIx1AVX512, scoresVNNIx2AVX512, scoresVNNIx3AVX512, scoresVNNIx4AVX512, scoresVNNIx5AVX512, scoresVNNIx6AVX512, scoresVNNIx7AVX512, scoresVNNIx8AVX512, scoresVNNIx9AVX512, scoresVNNIx10AVX512, scoresVNNIx11AVX512, scoresVNNIx12AVX512},
+	values: []valuesFunc{nil, valuesVNNIx1t4AVX512, valuesVNNIx2t4AVX512, valuesVNNIx3t4AVX512, valuesVNNIx4t4AVX512, valuesVNNIx5t4AVX512, valuesVNNIx6t4AVX512, valuesVNNIx7t2AVX512, valuesVNNIx8t2AVX512, valuesVNNIx9t2AVX512, valuesVNNIx10t2AVX512, valuesVNNIx11t2AVX512, valuesVNNIx12t2AVX512},
+	value:  []valuesFunc{nil, valuesVNNIx1t1AVX512, valuesVNNIx2t1AVX512, valuesVNNIx3t1AVX512, valuesVNNIx4t1AVX512, valuesVNNIx5t1AVX512, valuesVNNIx6t1AVX512, valuesVNNIx7t1AVX512, valuesVNNIx8t1AVX512, valuesVNNIx9t1AVX512, valuesVNNIx10t1AVX512, valuesVNNIx11t1AVX512, valuesVNNIx12t1AVX512},
+}
+
+var dotsPairsAVX512 = dotKernels{
+	pairs:  true,
+	tiles:  []int{0, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2},
+	scores: []scoresFunc{nil, scoresPairsx1AVX512, scoresPairsx2AVX512, scoresPairsx3AVX512, scoresPairsx4AVX512, scoresPairsx5AVX512, scoresPairsx6AVX512, scoresPairsx7AVX512, scoresPairsx8AVX512, scoresPairsx9AVX512, scoresPairsx10AVX512, scoresPairsx11AVX512, scoresPairsx12AVX512},
+	values: []valuesFunc{nil, valuesPairsx1t4AVX512, valuesPairsx2t4AVX512, valuesPairsx3t4AVX512, valuesPairsx4t4AVX512, valuesPairsx5t4AVX512, valuesPairsx6t4AVX512, valuesPairsx7t2AVX512, valuesPairsx8t2AVX512, valuesPairsx9t2AVX512, valuesPairsx10t2AVX512, valuesPairsx11t2AVX512, valuesPairsx12t2AVX512},
+	value:  []valuesFunc{nil, valuesPairsx1t1AVX512, valuesPairsx2t1AVX512, valuesPairsx3t1AVX512, valuesPairsx4t1AVX512, valuesPairsx5t1AVX512, valuesPairsx6t1AVX512, valuesPairsx7t1AVX512, valuesPairsx8t1AVX512, valuesPairsx9t1AVX512, valuesPairsx10t1AVX512, valuesPairsx11t1AVX512, valuesPairsx12t1AVX512},
+}
+
+var attentionAVX512 = attention{
+	dots:         [Int8 + 1]dotKernels{F32: dotsF32AVX512, F16: dotsF16AVX512, BF16: dotsBF16AVX512, Int8: dotsInt8AVX512},
+	expSum:       expSumAVX512,
+	expSumScaled: expSumScaledAVX512,
+	absMax:       absMaxAVX512,
+	toInt16:      toInt16AVX512,
+	prefetch:     prefetchAVX512,
+}
+
+var dotAVX512VNNI = [W8A8 + 1][]dotFunc{
+	Q8:   {nil, dotQ8x1AVX512VNNI, dotQ8x2AVX512VNNI, dotQ8x3AVX512VNNI, dotQ8x4AVX512VNNI, dotQ8x5AVX512VNNI, dotQ8x6AVX512VNNI, dotQ8x7AVX512VNNI, dotQ8x8AVX512VNNI, dotQ8x9AVX512VNNI, dotQ8x10AVX512VNNI, dotQ8x11AVX512VNNI, dotQ8x12AVX512VNNI},
+	Q4:   {nil, dotQ4x1AVX512VNNI, dotQ4x2AVX512VNNI, dotQ4x3AVX512VNNI, dotQ4x4AVX512VNNI, dotQ4x5AVX512VNNI, dotQ4x6AVX512VNNI, dotQ4x7AVX512VNNI, dotQ4x8AVX512VNNI, dotQ4x9AVX512VNNI, dotQ4x10AVX512VNNI, dotQ4x11AVX512VNNI, dotQ4x12AVX512VNNI},
+	W8A8: {nil, dotW8A8x1AVX512VNNI, dotW8A8x2AVX512VNNI, dotW8A8x3AVX512VNNI, dotW8A8x4AVX512VNNI, dotW8A8x5AVX512VNNI, dotW8A8x6AVX512VNNI, dotW8A8x7AVX512VNNI, dotW8A8x8AVX512VNNI, dotW8A8x9AVX512VNNI, dotW8A8x10AVX512VNNI, dotW8A8x11AVX512VNNI, dotW8A8x12AVX512VNNI},
+}
+
+var dotAVX512 = [W8A8 + 1][]dotFunc{
+	Q8:   {nil, dotQ8x1AVX512, dotQ8x2AVX512, dotQ8x3AVX512, dotQ8x4AVX512, dotQ8x5AVX512, dotQ8x6AVX512, dotQ8x7AVX512, dotQ8x8AVX512, dotQ8x9AVX512, dotQ8x10AVX512, dotQ8x11AVX512, dotQ8x12AVX512},
+	Q4:   {nil, dotQ4x1AVX512, dotQ4x2AVX512, dotQ4x3AVX512, dotQ4x4AVX512, dotQ4x5AVX512, dotQ4x6AVX512, dotQ4x7AVX512, dotQ4x8AVX512, dotQ4x9AVX512, dotQ4x10AVX512, dotQ4x11AVX512, dotQ4x12AVX512},
+	W8A8: {nil, dotW8A8x1AVX512, dotW8A8x2AVX512, dotW8A8x3AVX512, dotW8A8x4AVX512, dotW8A8x5AVX512, dotW8A8x6AVX512, dotW8A8x7AVX512, dotW8A8x8AVX512, dotW8A8x9AVX512, dotW8A8x10AVX512, dotW8A8x11AVX512, dotW8A8x12AVX512},
 }
 
 var mulAVX2 = [BF16 + 1][]mulFunc{
@@ -562,8 +2285,51 @@ var mulAVX2 = [BF16 + 1][]mulFunc{
 	BF16: {nil, mulBF16x1AVX2, mulBF16x2AVX2, mulBF16x3AVX2},
 }
 
-var pvAVX2 = [BF16 + 1][]pvFunc{
-	F32:  {nil, pvF32x1AVX2, pvF32x2AVX2, pvF32x3AVX2},
-	F16:  {nil, pvF16x1AVX2, pvF16x2AVX2, pvF16x3AVX2},
-	BF16: {nil, pvBF16x1AVX2, pvBF16x2AVX2, pvBF16x3AVX2},
+var dotsF32AVX2 = dotKernels{
+	tiles:  []int{0, 1, 1, 1, 1, 1, 1},
+	scores: []scoresFunc{nil, scoresF32x1AVX2, scoresF32x2AVX2, scoresF32x3AVX2, scoresF32x4AVX2, scoresF32x5AVX2, scoresF32x6AVX2},
+	values: []valuesFunc{nil, valuesF32x1t1AVX2, valuesF32x2t1AVX2, valuesF32x3t1AVX2, valuesF32x4t1AVX2, valuesF32x5t1AVX2, valuesF32x6t1AVX2},
+	value:  []valuesFunc{nil, valuesF32x1t1AVX2, valuesF32x2t1AVX2, valuesF32x3t1AVX2, valuesF32x4t1AVX2, valuesF32x5t1AVX2, valuesF32x6t1AVX2},
+}
+
+var dotsF16AVX2 = dotKernels{
+	tiles:  []int{0, 1, 1, 1, 1, 1, 1},
+	scores: []scoresFunc{nil, scoresF16x1AVX2, scoresF16x2AVX2, scoresF16x3AVX2, scoresF16x4AVX2, scoresF16x5AVX2, scoresF16x6AVX2},
+	values: []valuesFunc{nil, valuesF16x1t1AVX2, valuesF16x2t1AVX2, valuesF16x3t1AVX2, valuesF16x4t1AVX2, valuesF16x5t1AVX2, valuesF16x6t1AVX2},
+	value:  []valuesFunc{nil, valuesF16x1t1AVX2, valuesF16x2t1AVX2, valuesF16x3t1AVX2, valuesF16x4t1AVX2, valuesF16x5t1AVX2, valuesF16x6t1AVX2},
+}
+
+var dotsBF16AVX2 = dotKernels{
+	tiles:  []int{0, 1, 1, 1, 1, 1, 1},
+	scores: []scoresFunc{nil, scoresBF16x1AVX2, scoresBF16x2AVX2, scoresBF16x3AVX2, scoresBF16x4AVX2, scoresBF16x5AVX2, scoresBF16x6AVX2},
+	values: []valuesFunc{nil, valuesBF16x1t1AVX2, valuesBF16x2t1AVX2, valuesBF16x3t1AVX2, valuesBF16x4t1AVX2, valuesBF16x5t1AVX2, valuesBF16x6t1AVX2},
+	value:  []valuesFunc{nil, valuesBF16x1t1AVX2, valuesBF16x2t1AVX2, valuesBF16x3t1AVX2, valuesBF16x4t1AVX2, valuesBF16x5t1AVX2, valuesBF16x6t1AVX2},
+}
+
+var dotsInt8AVX2 = dotKernels{
+	tiles:  []int{0, 1, 1, 1, 1, 1, 1},
+	scores: []scoresFunc{nil, scoresInt8x1AVX2, scoresInt8x2AVX2, scoresInt8x3AVX2, scoresInt8x4AVX2, scoresInt8x5AVX2, scoresInt8x6AVX2},
+	values: []valuesFunc{nil, valuesInt8x1t1AVX2, valuesInt8x2t1AVX2, valuesInt8x3t1AVX2, valuesInt8x4t1AVX2, valuesInt8x5t1AVX2, valuesInt8x6t1AVX2},
+	value:  []valuesFunc{nil, valuesInt8x1t1AVX2, valuesInt8x2t1AVX2, valuesInt8x3t1AVX2, valuesInt8x4t1AVX2, valuesInt8x5t1AVX2, valuesInt8x6t1AVX2},
+}
+
+var attentionAVX2 = attention{
+	dots:         [Int8 + 1]dotKernels{F32: dotsF32AVX2, F16: dotsF16AVX2, BF16: dotsBF16AVX2, Int8: dotsInt8AVX2},
+	expSum:       expSumAVX2,
+	expSumScaled: expSumScaledAVX2,
+	absMax:       absMaxAVX2,
+	toInt16:      toInt16AVX2,
+	prefetch:     prefetchAVX2,
+}
+
+var dotAVXVNNI = [W8A8 + 1][]dotFunc{
+	Q8:   {nil, dotQ8x1AVXVNNI, dotQ8x2AVXVNNI, dotQ8x3AVXVNNI, dotQ8x4AVXVNNI, dotQ8x5AVXVNNI},
+	Q4:   {nil, dotQ4x1AVXVNNI, dotQ4x2AVXVNNI, dotQ4x3AVXVNNI, dotQ4x4AVXVNNI, dotQ4x5AVXVNNI},
+	W8A8: {nil, dotW8A8x1AVXVNNI, dotW8A8x2AVXVNNI, dotW8A8x3AVXVNNI, dotW8A8x4AVXVNNI, dotW8A8x5AVXVNNI},
+}
+
+var dotAVX2 = [W8A8 + 1][]dotFunc{
+	Q8:   {nil, dotQ8x1AVX2, dotQ8x2AVX2, dotQ8x3AVX2, dotQ8x4AVX2},
+	Q4:   {nil, dotQ4x1AVX2, dotQ4x2AVX2, dotQ4x3AVX2, dotQ4x4AVX2},
+	W8A8: {nil, dotW8A8x1AVX2, dotW8A8x2AVX2, dotW8A8x3AVX2, dotW8A8x4AVX2},
 }

@@ -86,7 +86,7 @@ func rounded(f Format, v float32) float32 {
 	return v
 }
 
-// TestProducts: mul and pv of every implementation, format and number of rows,
+// TestProducts: mul of every implementation, format and number of rows,
 // for all lengths up to 257, against double precision. Results of one row never
 // depend on the number of rows; nothing outside the operands is read or
 // written.
@@ -97,7 +97,6 @@ func TestProducts(t *testing.T) {
 				rnd := newRand(1)
 				for k := range 258 {
 					testMul(t, rnd, im, f, k)
-					testPV(t, rnd, im, f, k)
 				}
 			})
 		}
@@ -173,60 +172,6 @@ func testMul(t *testing.T, rnd *rand.Rand, im *impl, f Format, k int) {
 	}
 }
 
-func testPV(t *testing.T, rnd *rand.Rand, im *impl, f Format, n int) {
-	units := (n + rowsPerTile - 1) / rowsPerTile
-	size := f.tileBytes(rowsPerTile)
-	w := make([]byte, units*size)
-	offs, ahead := make([]int, units), make([]int, units)
-	column := make([][]float32, rowsPerTile)
-	for u, p := range rnd.Perm(units) {
-		offs[u] = p * size
-		for i := range rowsPerTile {
-			for r := range rowsPerTile {
-				v := rounded(f, float32(rnd.NormFloat64()))
-				if u*rowsPerTile+i >= n {
-					v = mark
-				} else {
-					column[r] = append(column[r], v)
-				}
-				f.put(w[offs[u]:], i, r, v)
-			}
-		}
-	}
-	ldx, ldy := n+2, rowsPerTile+3
-	x := randomBanded(rnd, im.rows()*ldx, n%4)
-	for r := range im.rows() {
-		x.v[r*ldx+n], x.v[r*ldx+n+1] = mark, mark
-	}
-	alone := make([][]float32, im.rows())
-	for r := range alone {
-		y := newBanded(rowsPerTile, r%4)
-		im.pv[f][1](w, offs, ahead, n, x.v[r*ldx:], ldx, y.v, ldy)
-		y.intact(t)
-		alone[r] = y.v
-		for c, got := range y.v {
-			want, size := 0.0, 0.0
-			for i, v := range column[c] {
-				p := float64(v) * float64(x.v[r*ldx+i])
-				want, size = want+p, size+math.Abs(p)
-			}
-			near(t, got, want, size, epsilon*(2+math.Sqrt(float64(n))), "pv: n %d, row %d, column %d", n, r, c)
-		}
-	}
-	for m := 2; m <= im.rows(); m++ {
-		y := newBanded((m-1)*ldy+rowsPerTile, m%4)
-		im.pv[f][m](w, offs, ahead, n, x.v, ldx, y.v, ldy)
-		y.intact(t)
-		for r := range m {
-			for c := range rowsPerTile {
-				if math.Float32bits(y.v[r*ldy+c]) != math.Float32bits(alone[r][c]) {
-					t.Fatalf("pv: n %d, row %d of %d: %v, alone %v", n, r, m, y.v[r*ldy+c], alone[r][c])
-				}
-			}
-		}
-	}
-}
-
 // TestAtPageEnd: no operand is read behind its end.
 func TestAtPageEnd(t *testing.T) {
 	floats := func(n int) []float32 {
@@ -241,13 +186,6 @@ func TestAtPageEnd(t *testing.T) {
 				for m := 1; m <= im.rows(); m++ {
 					w, x, y := beforeGuard(t, f.tileBytes(k)), floats(m*k), floats(m*rowsPerTile)
 					im.mul[f][m](w, []int{0}, []int{0}, k, x, k, y, rowsPerTile, floats(rowsPerTile))
-					units := (k + rowsPerTile - 1) / rowsPerTile
-					w = beforeGuard(t, units*f.tileBytes(rowsPerTile))
-					offs := make([]int, units)
-					for u := range units {
-						offs[u] = u * f.tileBytes(rowsPerTile)
-					}
-					im.pv[f][m](w, offs, offs, k, x, k, y, rowsPerTile)
 				}
 			}
 		}
@@ -261,7 +199,6 @@ func TestAtPageEnd(t *testing.T) {
 			im.scale(floats(n), floats(n), 1)
 			if n%rowsPerTile == 0 {
 				im.max(floats(n))
-				im.expSum(floats(n), 0, 1)
 			}
 		}
 	})
@@ -331,13 +268,13 @@ func TestElementwise(t *testing.T) {
 				near(t, b.v[i], q*c+p*s, size, 2*epsilon, "rotate: element %d of %d", i, n)
 			}
 			if n > 0 && n%rowsPerTile == 0 {
-				testSoftmax(t, rnd, im, n)
+				testMax(t, rnd, im, n)
 			}
 		}
 	})
 }
 
-func testSoftmax(t *testing.T, rnd *rand.Rand, im *impl, n int) {
+func testMax(t *testing.T, rnd *rand.Rand, im *impl, n int) {
 	x := randomBanded(rnd, n, n/rowsPerTile%4)
 	for place := range n {
 		x.v[place] += 9
@@ -350,88 +287,31 @@ func testSoftmax(t *testing.T, rnd *rand.Rand, im *impl, n int) {
 		}
 		x.v[place] -= 9
 	}
-	const scale = 0.37
-	top := im.max(x.v)
-	want := make([]float64, n)
-	sum := 0.0
-	for i, v := range x.v {
-		want[i] = math.Exp(float64((v - top) * scale))
-		sum += want[i]
-	}
-	old := append([]float32(nil), x.v...)
-	near(t, im.expSum(x.v, top, scale), sum, sum, 4*epsilon, "expSum of %d", n)
-	x.intact(t)
-	for i, got := range x.v {
-		near(t, got, want[i], want[i], 3*epsilon, "expSum of %d: element %d", n, i)
-	}
-
-	// -Inf on both sides of it changes no bit.
-	wide := newBanded(n+3*rowsPerTile, 3)
-	for i := range wide.v {
-		wide.v[i] = float32(math.Inf(-1))
-	}
-	copy(wide.v[rowsPerTile:], old)
-	sum32 := im.expSum(append([]float32(nil), old...), top, scale)
-	if got := im.expSum(wide.v, top, scale); got != sum32 {
-		t.Fatalf("expSum of %d: %v, with zeros around it %v", n, sum32, got)
-	}
-	for i, v := range wide.v {
-		if i < rowsPerTile || i >= rowsPerTile+n {
-			if math.Float32bits(v) != 0 {
-				t.Fatalf("exp(-Inf) is %v", v)
-			}
-		}
-	}
 }
 
-// TestExp: the exponential of every implementation over its whole range, and
-// its ends.
+// TestExp: the exponential of gates and of merged partial results over its
+// whole range, and its ends.
 func TestExp(t *testing.T) {
-	eachImpl(t, func(t *testing.T, im *impl) {
-		exps := func(x ...float32) []float32 {
-			for len(x)%rowsPerTile != 0 {
-				x = append(x, 0)
-			}
-			im.expSum(x, 0, 1)
-			return x
-		}
-		worst := 0.0
-		for x := float32(expLow); x <= expHigh; {
-			var in []float32
-			for range 1024 {
-				in = append(in, x)
-				x += 1.0 / 512
-			}
-			for i, got := range exps(append([]float32(nil), in...)...) {
-				if in[i] > expHigh {
-					break
-				}
-				want := math.Exp(float64(in[i]))
-				ulp := math.Ldexp(1, math.Ilogb(want)-23)
-				worst = max(worst, math.Abs(float64(got)-want)/ulp)
-			}
-		}
-		t.Logf("largest error %.2f ulp", worst)
-		if worst > 1.5 {
-			t.Errorf("largest error %.2f ulp", worst)
-		}
-		nan, inf := float32(math.NaN()), float32(math.Inf(1))
-		oddNaN := math.Float32frombits(0xffc001ff)
-		got := exps(0, nan, -inf, inf, math.Nextafter32(expLow, -inf), expLow, expHigh, 1000, oddNaN, -1e30)
-		if got[0] != 1 {
-			t.Errorf("exp(0) = %v", got[0])
-		}
-		if got[1] == got[1] || got[8] == got[8] {
-			t.Errorf("exp(NaN) = %v, %v", got[1], got[8])
-		}
-		if got[2] != 0 || got[4] != 0 || got[9] != 0 {
-			t.Errorf("below the range: %v %v %v", got[2], got[4], got[9])
-		}
-		if got[5] < 1.6e-38 || got[5] > 1.7e-38 {
-			t.Errorf("exp(%d) = %v", expLow, got[5])
-		}
-		if got[3] != got[6] || got[7] != got[6] || math.IsInf(float64(got[6]), 0) {
-			t.Errorf("above the range: %v %v %v", got[6], got[7], got[3])
-		}
-	})
+	worst := 0.0
+	for x := float32(expLow); x <= expHigh; x += 1.0 / 512 {
+		want := math.Exp(float64(x))
+		worst = max(worst, math.Abs(float64(exp(x))-want)/math.Ldexp(1, math.Ilogb(want)-23))
+	}
+	t.Logf("largest error %.2f ulp", worst)
+	if worst > 1.5 {
+		t.Errorf("largest error %.2f ulp", worst)
+	}
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	if got := exp(math.Float32frombits(0xffc001ff)); exp(nan) == exp(nan) || got == got {
+		t.Errorf("exp(NaN) = %v, %v", exp(nan), got)
+	}
+	if exp(0) != 1 || exp(-inf) != 0 || exp(math.Nextafter32(expLow, -inf)) != 0 || exp(-1e30) != 0 {
+		t.Error("exp of 0 and below the range")
+	}
+	if got := exp(expLow); got < 1.6e-38 || got > 1.7e-38 {
+		t.Errorf("exp(%d) = %v", expLow, got)
+	}
+	if top := exp(expHigh); exp(inf) != top || exp(1000) != top || math.IsInf(float64(top), 0) {
+		t.Errorf("above the range: %v", top)
+	}
 }

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"weir/model"
 	"weir/weights"
@@ -130,6 +131,9 @@ func (d *Device) loadLinear(m model.Matrix) (matrix, error) {
 		return matrix{}, err
 	}
 	w := matrix{n: n, k: k, format: d.storedAs(m.Rows)}
+	if w.format == W8A8 && k > maxWhole {
+		return matrix{}, fmt.Errorf("%w: tensor %q has rows of %d, more than %s can sum up", ErrConfig, m.Rows[0].Name, k, w.format)
+	}
 	w.tile = w.format.tileBytes(k)
 	size, err := product(w.tiles(), w.tile)
 	if err != nil {
@@ -146,7 +150,14 @@ func (d *Device) loadLinear(m model.Matrix) (matrix, error) {
 	if w.data, err = d.rom.bytes(size); err != nil {
 		return matrix{}, err
 	}
-	d.team.run(w.tiles(), &packJob{&w, m.Rows})
+	j := &packJob{w: &w, rows: m.Rows}
+	d.team.local(w.tiles(), j) // on the node that will read them
+	if bad := j.bad.Load(); bad != nil {
+		return matrix{}, bad
+	}
+	if d.cfg.HugePages {
+		collapse(w.data)
+	}
 	return w, nil
 }
 
@@ -184,29 +195,77 @@ const packColumns = 512
 type packJob struct {
 	w    *matrix
 	rows []weights.Tensor
+	bad  atomic.Pointer[badWeight]
 }
+
+// badWeight is the complaint about a number that a block cannot hold.
+type badWeight struct {
+	tensor string
+	value  float32
+	format Format
+}
+
+func (e *badWeight) Error() string {
+	return fmt.Sprintf("%v: tensor %q holds %v, which %s cannot store", ErrConfig, e.tensor, e.value, e.format)
+}
+
+func (e *badWeight) Unwrap() error { return ErrConfig }
 
 func (j *packJob) do(_, chunk int) {
 	w := j.w
 	tile := w.data[chunk*w.tile:][:w.tile]
 	// The tile's rows lie in one tensor or across the border of two.
 	var src [rowsPerTile][]byte
-	var dtype [rowsPerTile]weights.DType
+	var from [rowsPerTile]*weights.Tensor
 	first := 0
-	for _, t := range j.rows {
+	for i := range j.rows {
+		t := &j.rows[i]
 		size := t.DType.Size() * w.k
 		for r := range rowsPerTile {
 			if i := chunk*rowsPerTile + r - first; i >= 0 && i < t.Shape[0] {
-				src[r], dtype[r] = t.Data[i*size:][:size], t.DType
+				src[r], from[r] = t.Data[i*size:][:size], t
 			}
 		}
 		first += t.Shape[0]
 	}
+	if w.format == W8A8 {
+		for r := range rowsPerTile {
+			if src[r] == nil {
+				continue
+			}
+			if bad, ok := packWhole(tile, r, from[r], src[r], w.k); !ok {
+				j.bad.Store(&badWeight{from[r].Name, bad, w.format})
+			}
+		}
+		return
+	}
 	for k0 := 0; k0 < w.k; k0 += packColumns {
 		for r := range rowsPerTile {
 			if src[r] != nil {
-				w.format.packRow(tile, r, dtype[r], src[r], k0, min(k0+packColumns, w.k))
+				j.pack(tile, r, from[r], src[r], k0, min(k0+packColumns, w.k))
 			}
+		}
+	}
+}
+
+// pack stores columns [k0, k1) of a row of t as row r of the tile; k0 is a
+// multiple of packColumns.
+func (j *packJob) pack(tile []byte, r int, t *weights.Tensor, src []byte, k0, k1 int) {
+	f := j.w.format
+	if !f.quantized() {
+		f.packRow(tile, r, t.DType, src, k0, k1)
+		return
+	}
+	var row [packColumns]float32
+	v := row[:k1-k0]
+	widen(v, t.DType, src[k0*t.DType.Size():])
+	for i, x := range v {
+		if !(x <= f.largest() && x >= -f.largest()) {
+			j.bad.Store(&badWeight{t.Name, x, f})
+			return
+		}
+		if i%blockColumns == 0 {
+			f.packBlock(tile, (k0+i)/blockColumns, r, v[i:min(i+blockColumns, len(v))])
 		}
 	}
 }

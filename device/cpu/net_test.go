@@ -131,7 +131,17 @@ type runner struct {
 
 func newRunner(t testing.TB, n *net, cfg Config, spec backend.Spec) *runner {
 	t.Helper()
-	d, err := Open(cfg)
+	place, err := machine().place(cfg.Threads, cfg.Pin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newRunnerOn(t, n, cfg, place, spec)
+}
+
+// newRunnerOn is newRunner with threads on nodes that need not exist.
+func newRunnerOn(t testing.TB, n *net, cfg Config, place placement, spec backend.Spec) *runner {
+	t.Helper()
+	d, err := open(cfg, place)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,8 @@ const rowsPerTile = 16
 // The loops below define what is computed, not the order of additions, except
 // where a comment fixes it. In the loops, f(k, j) is row j of a tile at k.
 type impl struct {
-	name string
+	name  string
+	needs []string // features of the processor, as /proc/cpuinfo has them
 
 	// mul[format][m] computes m rows of x against len(offs) tiles; the table has
 	// a kernel for every m in [1, len). One chain per parity of i and their sum
@@ -32,20 +33,33 @@ type impl struct {
 	// an entry may point anywhere. len(ahead) == len(offs).
 	mul [BF16 + 1][]mulFunc
 
-	// pv[format][m] is the product of m rows of x with one matrix of 16 columns
-	// whose k runs through tiles of 16: k in [16u, 16u+16) is the tile at
-	// w[offs[u]]. The chains are those of mul, and so is ahead.
+	// dot[format][m] computes m quantized rows against len(offs) tiles of a block
+	// format, n groups of columns; the table has a kernel for every m in
+	// [1, len). x holds rows as quantize writes them, ldx bytes apart. The sum
+	// over a block's columns is exact. In the loop, b runs over 2n blocks:
 	//
-	//	for r := range m {
-	//		for j := range 16 {
-	//			s := [2]float32{}
-	//			for i := range n {
-	//				s[i%2] += x[r*ldx+i] * f(i, j) // of tile i/16, at i%16
+	//	for u := range offs {
+	//		for r := range m {
+	//			for j := range 16 {
+	//				s := float32(0)
+	//				for b := range 2 * n {
+	//					s += float32(float32(Σ x(r, b, i) * w(b, i, j)) * xScale(r, b)) * wScale(b, j)
+	//				}
+	//				y[r*ldy+u*16+j] = s (+ bias[u*16+j] if bias != nil)
 	//			}
-	//			y[r*ldy+j] = s[0] + s[1]
 	//		}
 	//	}
-	pv [BF16 + 1][]pvFunc
+	//
+	// W8A8 is one block of all columns, with its scales at the end; sums of
+	// products wrap around at 32 bits. ahead is mul's.
+	dot [W8A8 + 1][]dotFunc
+	// quantize writes a row for dot, groups(len(x)) groups: numbers in units of
+	// the block's greatest magnitude / 127, to nearest even. A block that is not
+	// finite makes every product with the row so; one below 2^-100 is zero.
+	// Every impl writes the same bits.
+	quantize func(dst []byte, x []float32)
+	// quantizeAll is the same for W8A8, with one scale for the row.
+	quantizeAll func(dst []byte, x []float32)
 
 	// sumSquares is Σ x[i]².
 	sumSquares func(x []float32) float32
@@ -60,20 +74,21 @@ type impl struct {
 	rotate func(a, b, cos, sin []float32)
 	// max is the greatest x[i]; len(x) is a positive multiple of 16.
 	max func(x []float32) float32
-	// expSum is x[i] = exp((x[i]-top)*scale) and returns their sum; len(x) is a
-	// multiple of 16. Lane i%16 is summed in ascending i, then the lanes, so
-	// that leading and trailing zeros (x = -Inf) change no bit.
-	expSum func(x []float32, top, scale float32) float32
 	// blend is y[i] = y[i]*a + x[i]*b, i < len(y).
 	blend func(y, x []float32, a, b float32)
 	// scale is y[i] = x[i] * s, i < len(y).
 	scale func(y, x []float32, s float32)
+
+	attention
 }
 
 type (
 	mulFunc func(w []byte, offs, ahead []int, k int, x []float32, ldx int, y []float32, ldy int, bias []float32)
-	pvFunc  func(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
+	dotFunc func(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 )
 
-// rows is the most rows that the impl's kernels take at once.
+// rows is the most rows that the impl's kernels mul take at once.
 func (im *impl) rows() int { return len(im.mul[BF16]) - 1 }
+
+// edgeRows is the same for all its kernels.
+func (im *impl) edgeRows() int { return max(im.rows(), len(im.dot[Q8])-1) }

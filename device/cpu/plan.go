@@ -92,6 +92,11 @@ func (d *Device) allocate(s model.Shape) error {
 	if err != nil {
 		return err
 	}
+	if ids := d.team.place.ids; len(ids) > 1 {
+		// Any thread reads any sequence, so no node is right for a block: all
+		// memory channels share the reading. Containers may forbid the call.
+		_ = interleave(c.data, ids)
+	}
 	d.cache = c
 	d.memory.KV = int64(len(c.data))
 
@@ -99,15 +104,18 @@ func (d *Device) allocate(s model.Shape) error {
 	d.scratch = make([]scratch, d.team.threads)
 	for i := range d.scratch {
 		sc := &d.scratch[i]
-		if sc.edge, err = d.mem.floats(d.impl.rows() * rowsPerTile); err != nil {
+		if sc.edge, err = d.mem.floats(d.impl.edgeRows() * rowsPerTile); err != nil {
 			return err
 		}
-		if sc.attn, err = newAttendScratch(&d.mem, s); err != nil {
+		if sc.attn, err = newAttendScratch(&d.mem, s, &d.impl.dots[d.cfg.KVType]); err != nil {
 			return err
 		}
 		sc.offs, sc.ahead = make([]int, maxTilesPerCall), make([]int, maxTilesPerCall)
 	}
-	if err := d.attendJob.allocate(&d.mem, s, d.team.threads); err != nil {
+	if err := d.input.allocate(&d.mem, d.impl, d.cfg.WeightType, s); err != nil {
+		return err
+	}
+	if err := d.attendJob.allocate(&d.mem, s); err != nil {
 		return err
 	}
 	if err := d.draw.allocate(&d.mem, sp); err != nil {

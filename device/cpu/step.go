@@ -16,6 +16,7 @@ func (d *Device) Begin(b *backend.Batch) {
 	}
 	d.team.wakeUp(d.team.threads) // they are needed in some microseconds
 	d.batch = b
+	d.input.of.Width = 0
 	d.attendJob.plan(b)
 	for i := range d.ropes {
 		d.eachRow(rowJob{op: ropeRow, table: i}, len(b.Tokens), 32*d.ropes[i].width)
@@ -72,7 +73,8 @@ type rowJob struct {
 	dst, src view
 	vec      []float32
 	eps      float32
-	table    int // of ropes, or the layer of StoreKV
+	quantize bool // what op writes is the input of a product
+	table    int  // of ropes, or the layer of StoreKV
 	embed    *embedding
 	n, per   int // rows, and rows per chunk
 }
@@ -80,6 +82,13 @@ type rowJob struct {
 func (j *rowJob) do(_, chunk int) {
 	for r := chunk * j.per; r < min(j.n, (chunk+1)*j.per); r++ {
 		j.op(j, r)
+	}
+}
+
+// finish is for the end of an op that may have to quantize.
+func (j *rowJob) finish(r int) {
+	if j.quantize {
+		j.d.input.quantize(j.d.input.row(r), j.dst.row(r))
 	}
 }
 
@@ -100,7 +109,7 @@ func (d *Device) Embed(dst model.Act, w model.Weight) {
 	if dst.Width != e.width {
 		panic(fmt.Sprintf("cpu: Embed of rows of %d into rows of %d", e.width, dst.Width))
 	}
-	d.eachRow(rowJob{op: embedRow, dst: d.view(dst), embed: e}, len(d.batch.Tokens), dst.Width)
+	d.eachRow(rowJob{op: embedRow, dst: d.written(dst), embed: e}, len(d.batch.Tokens), dst.Width)
 }
 
 func embedRow(j *rowJob, r int) {
@@ -121,7 +130,8 @@ func (d *Device) Norm(dst, src model.Act, w model.Weight, eps float32) {
 	if dst.Width != src.Width || dst.Width%len(vec) != 0 {
 		panic(fmt.Sprintf("cpu: Norm of rows of %d into rows of %d by groups of %d", src.Width, dst.Width, len(vec)))
 	}
-	d.eachRow(rowJob{op: normRow, dst: d.view(dst), src: d.view(src), vec: vec, eps: eps}, d.rows(dst), 2*dst.Width)
+	y, quantize := d.produced(dst)
+	d.eachRow(rowJob{op: normRow, dst: y, src: d.view(src), vec: vec, eps: eps, quantize: quantize}, d.rows(dst), 2*dst.Width)
 }
 
 func normRow(j *rowJob, r int) {
@@ -130,6 +140,7 @@ func normRow(j *rowJob, r int) {
 		mean := j.d.impl.sumSquares(x[i:i+n]) / float32(n)
 		j.d.impl.scaleMul(y[i:i+n], x[i:i+n], j.vec, float32(1/math.Sqrt(float64(mean+j.eps))))
 	}
+	j.finish(r)
 }
 
 // Gate implements model.Device.
@@ -137,12 +148,14 @@ func (d *Device) Gate(dst, gateUp model.Act) {
 	if gateUp.Width != 2*dst.Width {
 		panic(fmt.Sprintf("cpu: Gate of rows of %d into rows of %d", gateUp.Width, dst.Width))
 	}
-	d.eachRow(rowJob{op: gateRow, dst: d.view(dst), src: d.view(gateUp)}, d.rows(dst), 8*dst.Width)
+	y, quantize := d.produced(dst)
+	d.eachRow(rowJob{op: gateRow, dst: y, src: d.view(gateUp), quantize: quantize}, d.rows(dst), 8*dst.Width)
 }
 
 func gateRow(j *rowJob, r int) {
 	y, x := j.dst.row(r), j.src.row(r)
 	j.d.impl.gate(y, x[:len(y)], x[len(y):])
+	j.finish(r)
 }
 
 // Add implements model.Device.
@@ -150,7 +163,7 @@ func (d *Device) Add(dst, src model.Act) {
 	if dst.Width != src.Width {
 		panic(fmt.Sprintf("cpu: Add of rows of %d to rows of %d", src.Width, dst.Width))
 	}
-	d.eachRow(rowJob{op: addRow, dst: d.view(dst), src: d.view(src)}, d.rows(dst), dst.Width)
+	d.eachRow(rowJob{op: addRow, dst: d.written(dst), src: d.view(src)}, d.rows(dst), dst.Width)
 }
 
 func addRow(j *rowJob, r int) { j.d.impl.add(j.dst.row(r), j.src.row(r)) }
@@ -160,7 +173,7 @@ func (d *Device) Gather(dst, src model.Act) {
 	if dst.Width != src.Width {
 		panic(fmt.Sprintf("cpu: Gather of rows of %d into rows of %d", src.Width, dst.Width))
 	}
-	d.eachRow(rowJob{op: gatherRow, dst: d.view(dst), src: d.view(src)}, len(d.batch.At), dst.Width)
+	d.eachRow(rowJob{op: gatherRow, dst: d.written(dst), src: d.view(src)}, len(d.batch.At), dst.Width)
 }
 
 func gatherRow(j *rowJob, r int) { copy(j.dst.row(r), j.src.row(int(j.d.batch.At[r]))) }
@@ -205,7 +218,7 @@ func (d *Device) Rope(q, k model.Act, table int) {
 	if q.Width%d.shape.HeadDim != 0 || k.Width%d.shape.HeadDim != 0 {
 		panic(fmt.Sprintf("cpu: Rope of rows of %d and %d with heads of %d", q.Width, k.Width, d.shape.HeadDim))
 	}
-	d.eachRow(rowJob{op: rotateRow, dst: d.view(q), src: d.view(k), table: table}, len(d.batch.Tokens), q.Width+k.Width)
+	d.eachRow(rowJob{op: rotateRow, dst: d.written(q), src: d.written(k), table: table}, len(d.batch.Tokens), q.Width+k.Width)
 }
 
 func rotateRow(j *rowJob, r int) {

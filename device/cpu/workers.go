@@ -1,11 +1,15 @@
 package cpu
 
 import (
+	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"weir/internal/invariants"
 )
 
 const (
@@ -16,12 +20,16 @@ const (
 	// hundreds of operations microseconds apart, and waking a parked worker
 	// costs more than most of them.
 	spinFor = 200 * time.Microsecond
-	// pausesPerLook is the length of one wait between looks at the state.
-	pausesPerLook = 8
-	looksPerClock = 32
-	// callerSpins is how often the caller looks for the end of the last chunk
-	// before it lets others have its processor.
-	callerSpins = 1000
+	// pausesPerLook is the length of one wait between looks at the state, about
+	// 0.1 to 0.2 microseconds.
+	pausesPerLook = 4
+	// looksPerYield is when a waiting thread lets other threads have its
+	// processor, and looksPerGosched when it lets other goroutines have it. The
+	// second is rare: Gosched wakes a thread of the runtime's as soon as there is
+	// a processor to spare, and that thread then fights with the workers for
+	// the machine's (a job of two chunks of 1.9 us took 3.5 us instead of 2.1).
+	looksPerYield   = 64
+	looksPerGosched = 1024
 )
 
 // A job is work cut into chunks that may run in any order and at once.
@@ -37,23 +45,61 @@ type job interface {
 // none is left. So a worker whose processor is taken away delays a job by one
 // chunk at most, where equal shares would make everybody wait for it.
 //
-// One goroutine calls run, wake and close.
+// On a machine with several memory nodes each has a queue of its own, which
+// always holds the same share of a job's columns, and whose workers first
+// touched the memory that belongs to it. Who finds his own queue empty takes
+// from the next.
+//
+// One goroutine calls run, grid, local, wakeUp and close.
 type workers struct {
 	threads int // the caller included
-	job     job // set before state says that there are chunks
+	place   placement
+	job     job     // this, columns and the queues' shares are set before a state says that there are chunks
+	columns int     // chunks of a row of the job
+	number  int     // of the job
+	queues  []queue // [nodes]
 	failed  atomic.Pointer[chunkPanic]
 	closing atomic.Bool
 	running sync.WaitGroup
 	parking []parking // [threads]; the caller's is unused
+	undo    func()    // gives the caller's thread back the processors it had
 
-	_     [linePad]byte
-	state atomic.Uint64 // chunks of the job << 32 | next to claim, which runs past the end
-	_     [linePad]byte
-	done  atomic.Int64 // chunks finished
-	_     [linePad]byte
-	idle  atomic.Int32 // workers that are parked or about to be
-	_     [linePad]byte
+	_    [linePad]byte
+	done atomic.Int64 // chunks finished
+	_    [linePad]byte
+	idle atomic.Int32 // workers that are parked or about to be
+	_    [linePad]byte
 }
+
+// queue is what a node has of a job: columns [first, first+width) of every row.
+type queue struct {
+	first, width int
+	_            [linePad]byte
+	state        atomic.Uint64 // a queueState
+	_            [linePad]byte
+}
+
+// queueState is, from the highest bit on: whether chunks are for this node's
+// workers alone (1 bit), the job's number (7), its chunks (28), and the next to
+// claim (28), which runs past the end by one per worker at most.
+type queueState uint64
+
+const (
+	chunkBits = 28
+	maxChunks = 1 << (chunkBits - 1)
+	jobShift  = 2 * chunkBits
+	stays     = queueState(1) << 63
+)
+
+func (s queueState) next() int { return int(s & (1<<chunkBits - 1)) }
+
+// left reports whether there is a chunk to claim.
+func (s queueState) left() bool { return s.next() < int(s>>chunkBits&(1<<chunkBits-1)) }
+
+// sameJob is true if t is a queue of s's job and open to other nodes.
+func (s queueState) sameJob(t queueState) bool { return s>>jobShift == t>>jobShift && t&stays == 0 }
+
+func (q *queue) load() queueState { return queueState(q.state.Load()) }
 
 // parking is where a worker sleeps. Whoever changes parked from true to false
 // owes it a wake-up.
@@ -73,18 +119,46 @@ func (p *chunkPanic) Error() string {
 	return fmt.Sprintf("cpu: panic in a worker: %v\n\n%s", p.value, p.stack)
 }
 
-func newWorkers(threads int) *workers {
-	w := &workers{threads: threads, parking: make([]parking, threads)}
+// newWorkers starts threads, the caller's among them, where place says. The
+// caller's is bound until close.
+func newWorkers(place placement) (*workers, error) {
+	threads := len(place.node)
+	w := &workers{threads: threads, place: place, queues: make([]queue, place.nodes()), parking: make([]parking, threads)}
+	bound := make(chan error)
 	for id := 1; id < threads; id++ {
 		w.parking[id].wake = make(chan struct{}, 1)
-		w.running.Go(func() { w.serve(id) })
+		w.running.Go(func() {
+			_, err := bindThread(place.cpus[id])
+			bound <- err
+			w.serve(id)
+		})
 	}
-	return w
+	undo, err := bindThread(place.cpus[0])
+	w.undo = undo
+	for id := 1; id < threads; id++ {
+		err = errors.Join(err, <-bound)
+	}
+	if err != nil {
+		w.close()
+		return nil, err
+	}
+	return w, nil
 }
 
 // run computes chunks [0, n) of j and returns when all are done. A panic in a
 // chunk is raised again here, after the others have ended.
-func (w *workers) run(n int, j job) {
+func (w *workers) run(n int, j job) { w.share(1, n, j, 0) }
+
+// grid is run for chunks that are rows by columns, row by row. What a column
+// reads lies in the memory of one node, for every job of as many columns.
+func (w *workers) grid(rows, columns int, j job) { w.share(rows, columns, j, 0) }
+
+// local is run where every chunk is computed on its own node, however long
+// others wait: it touches memory for the first time.
+func (w *workers) local(n int, j job) { w.share(1, n, j, stays) }
+
+func (w *workers) share(rows, columns int, j job, mode queueState) {
+	n := rows * columns
 	if n == 1 || w.threads == 1 {
 		for i := range n {
 			j.do(0, i)
@@ -94,17 +168,32 @@ func (w *workers) run(n int, j job) {
 	if n <= 0 {
 		return
 	}
-	w.job = j
+	invariants.Check(n < maxChunks, "a job of %d chunks", n)
+	w.job, w.columns = j, columns
+	w.number++
 	w.done.Store(0)
-	w.state.Store(uint64(n) << 32)
-	w.wakeUp(n - 1)
-	for w.claim(0) {
+	for i := range w.queues {
+		q := &w.queues[i]
+		q.first = columns * w.place.before[i] / w.threads
+		q.width = columns*w.place.before[i+1]/w.threads - q.first
 	}
-	for i := 0; w.done.Load() != int64(n); i++ {
-		if i < callerSpins {
-			pause(1)
-		} else {
-			yield()
+	for i := range w.queues {
+		q := &w.queues[i]
+		q.state.Store(uint64(mode | queueState(w.number&127)<<jobShift | queueState(rows*q.width)<<chunkBits))
+	}
+	if mode == stays {
+		w.wakeUp(w.threads)
+	} else {
+		w.wakeUp(n - 1)
+	}
+	w.done.Add(w.work(0))
+	for i := 1; w.done.Load() != int64(n); i++ {
+		pause(pausesPerLook)
+		if i%looksPerYield == 0 {
+			yieldThread()
+		}
+		if i%looksPerGosched == 0 {
+			runtime.Gosched()
 		}
 	}
 	if p := w.failed.Swap(nil); p != nil {
@@ -112,28 +201,68 @@ func (w *workers) run(n int, j job) {
 	}
 }
 
-// claim computes one chunk if there is one left.
-func (w *workers) claim(id int) bool {
-	if !w.pending() {
-		return false
+// work computes chunks until none is left and returns how many those were.
+func (w *workers) work(id int) (n int64) {
+	home := &w.queues[w.place.node[id]]
+	for {
+		q, chunk, ok := home, 0, false
+		if chunk, ok = w.claim(home); !ok && len(w.queues) > 1 {
+			q, chunk, ok = w.steal(home)
+		}
+		if !ok {
+			return n
+		}
+		if len(w.queues) > 1 {
+			chunk = chunk/q.width*w.columns + q.first + chunk%q.width
+		}
+		w.compute(id, chunk)
+		n++
+	}
+}
+
+// claim takes the next chunk of a worker's own queue.
+func (w *workers) claim(q *queue) (chunk int, ok bool) {
+	if !q.load().left() {
+		return 0, false
 	}
 	// Between the look and the claim the job may have ended and the next begun;
 	// then this claims a chunk of the next, which is as good.
-	s := w.state.Add(1) - 1
-	if uint32(s) >= uint32(s>>32) {
-		return false
-	}
-	w.compute(id, int(uint32(s)))
-	return true
+	s := queueState(q.state.Add(1) - 1)
+	return s.next(), s.left()
 }
 
-func (w *workers) pending() bool {
-	s := w.state.Load()
-	return uint32(s) < uint32(s>>32)
+// steal takes a chunk of another node's queue, of the job that is through here.
+func (w *workers) steal(home *queue) (q *queue, chunk int, ok bool) {
+	mine := home.load()
+	if mine.left() { // the next job has begun
+		return nil, 0, false
+	}
+	for i := range w.queues {
+		q := &w.queues[i]
+		for s := q.load(); s.left() && mine.sameJob(s); s = q.load() {
+			if q.state.CompareAndSwap(uint64(s), uint64(s+1)) {
+				return q, s.next(), true
+			}
+		}
+	}
+	return nil, 0, false
+}
+
+// pending reports whether there is something to claim, here or elsewhere.
+func (w *workers) pending(id int) bool {
+	mine := w.queues[w.place.node[id]].load()
+	if mine.left() {
+		return true
+	}
+	for i := range w.queues {
+		if s := w.queues[i].load(); s.left() && mine.sameJob(s) {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *workers) compute(id, chunk int) {
-	defer w.done.Add(1)
 	defer func() {
 		if v := recover(); v != nil {
 			w.failed.Store(&chunkPanic{v, debug.Stack()})
@@ -145,33 +274,38 @@ func (w *workers) compute(id, chunk int) {
 func (w *workers) serve(id int) {
 	var since time.Time
 	for looks := 0; ; looks++ {
-		switch {
-		case w.claim(id):
-			looks = -1
-		case w.closing.Load():
+		if n := w.work(id); n > 0 {
+			w.done.Add(n)
+			looks = 0
+		}
+		if w.closing.Load() {
 			return
-		case looks == 0:
+		}
+		pause(pausesPerLook)
+		if looks == 0 {
 			since = time.Now()
-		case looks%looksPerClock == 0 && time.Since(since) > spinFor:
-			w.park(id)
-			looks = -1
-		default:
-			pause(pausesPerLook)
-			if looks%looksPerClock == 1 {
-				yield()
+		}
+		if looks%looksPerYield == looksPerYield-1 {
+			yieldThread()
+			if time.Since(since) > spinFor {
+				w.park(id)
+				looks = -1
 			}
+		}
+		if looks%looksPerGosched == looksPerGosched-1 {
+			runtime.Gosched()
 		}
 	}
 }
 
 // park sleeps until wakeUp. The order matters: first the flag, then a last look
-// at the state; run does it the other way round, so one of the two sees the
+// at the queues; run does it the other way round, so one of the two sees the
 // other.
 func (w *workers) park(id int) {
 	p := &w.parking[id]
 	p.parked.Store(true)
 	w.idle.Add(1)
-	if (w.pending() || w.closing.Load()) && p.parked.CompareAndSwap(true, false) {
+	if (w.pending(id) || w.closing.Load()) && p.parked.CompareAndSwap(true, false) {
 		w.idle.Add(-1)
 		return
 	}
@@ -197,4 +331,5 @@ func (w *workers) close() {
 	w.closing.Store(true)
 	w.wakeUp(w.threads)
 	w.running.Wait()
+	w.undo()
 }

@@ -11,7 +11,7 @@ import (
 
 // TestWorkersIdle: without work the workers park soon and use no processor.
 func TestWorkersIdle(t *testing.T) {
-	w := newWorkers(4)
+	w := startWorkers(t, anywhere(4))
 	defer w.close()
 	best := time.Hour
 	for range 20 {

@@ -41,7 +41,7 @@ func (j *countJob) check() {
 // TestWorkersRunEveryChunkOnce: thousands of jobs in a row, of all sizes.
 func TestWorkersRunEveryChunkOnce(t *testing.T) {
 	for _, threads := range []int{1, 2, 3, 8} {
-		w := newWorkers(threads)
+		w := startWorkers(t, anywhere(threads))
 		for round := range 3000 {
 			n := round % 23
 			j := newCountJob(t, n, threads)
@@ -56,7 +56,7 @@ func TestWorkersRunEveryChunkOnce(t *testing.T) {
 // somebody who cannot run.
 func TestWorkersOneProcessor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	w := newWorkers(4)
+	w := startWorkers(t, anywhere(4))
 	defer w.close()
 	for range 200 {
 		j := newCountJob(t, 9, 4)
@@ -76,7 +76,7 @@ func waitParked(w *workers) {
 // others, so the job ends only if every worker takes one.
 func TestWorkersWake(t *testing.T) {
 	for _, threads := range []int{2, 3, 5} {
-		w := newWorkers(threads)
+		w := startWorkers(t, anywhere(threads))
 		for range 20 {
 			waitParked(w)
 			var there atomic.Int32
@@ -98,7 +98,7 @@ func TestWorkersWake(t *testing.T) {
 // when all other chunks have run, and the next job works.
 func TestWorkersPanic(t *testing.T) {
 	const threads, chunks = 3, 40
-	w := newWorkers(threads)
+	w := startWorkers(t, anywhere(threads))
 	defer w.close()
 	for bad := range threads {
 		var hit atomic.Bool
@@ -128,4 +128,13 @@ func TestWorkersPanic(t *testing.T) {
 		w.run(chunks, j)
 		j.check()
 	}
+}
+
+func startWorkers(t testing.TB, place placement) *workers {
+	t.Helper()
+	w, err := newWorkers(place)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
 }

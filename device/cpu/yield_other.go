@@ -4,5 +4,6 @@ package cpu
 
 import "runtime"
 
-// yield lets other goroutines have this processor.
-func yield() { runtime.Gosched() }
+// yieldThread lets other goroutines have this processor: the nearest thing
+// where the system call is out of reach.
+func yieldThread() { runtime.Gosched() }

@@ -3,6 +3,8 @@
 package cuda
 
 import (
+	"fmt"
+
 	"weir/backend"
 	"weir/device/cuda/kernels"
 	"weir/model"
@@ -104,7 +106,9 @@ func (d *Device) items(b *backend.Batch) int {
 // Attend implements model.Device.
 func (d *Device) Attend(dst, q model.Act, layer int, a model.Attention) {
 	width := d.shape.Heads * d.shape.HeadDim
-	want(dst.Width == width && q.Width == width, "Attend of rows of %d into rows of %d", q.Width, dst.Width)
+	if !(dst.Width == width && q.Width == width) {
+		panic(fmt.Sprintf("cuda: Attend of rows of %d into rows of %d", q.Width, dst.Width))
+	}
 	d.flush()
 	var l *lists
 	for i := range d.step.lists {
@@ -112,7 +116,9 @@ func (d *Device) Attend(dst, q model.Act, layer int, a model.Attention) {
 			l = &d.step.lists[i]
 		}
 	}
-	want(l != nil, "a window of %d that the shape does not name", a.Window)
+	if !(l != nil) {
+		panic(fmt.Sprintf("cuda: a window of %d that the shape does not name", a.Window))
+	}
 	sh := &d.shape
 	out, ldo := d.act(dst)
 	in, ldq := d.act(q)

@@ -140,7 +140,9 @@ func (d *Device) Draw(head model.Weight, src model.Act, draws *backend.Draws) {
 
 func (d *Device) draw(f *flight, head model.Weight, src model.Act, draws *backend.Draws) error {
 	p, w, rows := &d.params[head], &d.work, f.state.rows
-	want(p.n == d.shape.Spec.VocabSize && p.k == src.Width, "Draw with a head of [%d, %d], a vocabulary of %d and rows of %d", p.n, p.k, d.shape.Spec.VocabSize, src.Width)
+	if !(p.n == d.shape.Spec.VocabSize && p.k == src.Width) {
+		panic(fmt.Sprintf("cuda: Draw with a head of [%d, %d], a vocabulary of %d and rows of %d", p.n, p.k, d.shape.Spec.VocabSize, src.Width))
+	}
 	x, ldx := d.act(src)
 	size := d.acts[src.Buf].size()
 	logits := func(r0 int) int {
@@ -259,13 +261,11 @@ func (d *Device) await(f *flight) error {
 		if i == spins {
 			began = time.Now()
 		}
-		switch err := cudrv.Wrap(d.run.stream.Query()); {
-		case err == nil:
-			if atomic.LoadUint32(flag) != f.number {
-				return fmt.Errorf("%w: the stream is empty, but step %d has not ended", ErrDevice, f.number)
-			}
-		case !errors.Is(err, cudrv.NotReady):
+		switch busy, err := cudrv.Busy(d.run.stream); {
+		case err != nil:
 			return deviceError("step", err)
+		case !busy && atomic.LoadUint32(flag) != f.number:
+			return fmt.Errorf("%w: the stream is empty, but step %d has not ended", ErrDevice, f.number)
 		}
 		if time.Since(began) > d.cfg.Timeout {
 			hung.Lock()

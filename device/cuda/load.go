@@ -146,14 +146,10 @@ func checkBias(m model.Matrix) error {
 	return nil
 }
 
-// pack sends a tensor in pieces of whole tiles and packs each into rows from
-// row0 on. A tensor that does not start with a tile goes in one piece.
+// pack sends a tensor in pieces and packs each into rows from row0 on.
 func (d *Device) pack(p *param, t weights.Tensor, row0 int) error {
 	rows, rowBytes := t.Shape[0], t.Shape[1]*t.DType.Size()
 	step := max(stageBytes/rowBytes/kernels.Tile*kernels.Tile, kernels.Tile)
-	if row0%kernels.Tile != 0 {
-		step = rows
-	}
 	if err := d.stage.grow(d, min(step, rows)*rowBytes); err != nil {
 		return err
 	}
@@ -168,7 +164,7 @@ func (d *Device) pack(p *param, t weights.Tensor, row0 int) error {
 		if err := cu.MemcpyHtoDAsync(s.dev[i], s.host[i].pointer(), int64(n*rowBytes), d.run.stream); err != nil {
 			return deviceError("copy to the device", err)
 		}
-		err := d.run.launch(d.lib.kernels["pack_bf16"], cdiv(n, kernels.Tile), cdiv(p.k, kernels.Tile), 1,
+		err := d.run.launch(d.lib.kernels["pack_bf16"], cdiv((row0+at)%kernels.Tile+n, kernels.Tile), cdiv(p.k, kernels.Tile), 1,
 			p.data, uint64(s.dev[i]), i32(n), i32(p.k), i32(row0+at), i32(p.n), i32(dtypes[t.DType]), i32(0), i32(0))
 		if err != nil {
 			return err

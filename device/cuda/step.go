@@ -229,17 +229,12 @@ func (d *Device) rows(a model.Act) int {
 
 func (d *Device) sum(a model.Act) bool { return d.acts[a.Buf].Sum }
 
-// want panics where a network asks for what this device has no kernel for.
-func want(ok bool, format string, args ...any) {
-	if !ok {
-		panic(fmt.Sprintf("cuda: "+format, args...))
-	}
-}
-
 // Embed implements model.Device.
 func (d *Device) Embed(dst model.Act, w model.Weight) {
 	p := &d.params[w]
-	want(dst.Width == p.k && d.sum(dst), "Embed of rows of %d into rows of %d", p.k, dst.Width)
+	if !(dst.Width == p.k && d.sum(dst)) {
+		panic(fmt.Sprintf("cuda: Embed of rows of %d into rows of %d", p.k, dst.Width))
+	}
 	x, ld := d.act(dst)
 	d.launch("embed", d.step.tokens, 1, 1, x, p.data, d.step.at.tokens, d.work.drawn, i32(p.k), i32(ld), i32(p.n))
 }
@@ -248,10 +243,14 @@ func (d *Device) Embed(dst model.Act, w model.Weight) {
 // rotation that follows them.
 func (d *Device) Norm(dst, src model.Act, w model.Weight, eps float32) {
 	p := &d.params[w]
-	want(dst.Width == src.Width && dst.Width%p.n == 0 && !d.sum(dst), "Norm of rows of %d into rows of %d by groups of %d", src.Width, dst.Width, p.n)
+	if !(dst.Width == src.Width && dst.Width%p.n == 0 && !d.sum(dst)) {
+		panic(fmt.Sprintf("cuda: Norm of rows of %d into rows of %d by groups of %d", src.Width, dst.Width, p.n))
+	}
 	d.flushProduct()
 	if d.sum(src) {
-		want(dst.Width == p.n, "Norm of heads of the residual stream")
+		if !(dst.Width == p.n) {
+			panic("cuda: Norm of heads of the residual stream")
+		}
 		d.flush()
 		x, ldx := d.act(src)
 		y, ldy := d.act(dst)
@@ -279,7 +278,9 @@ func (d *Device) normHeads(dst, src model.Act, w model.Weight, eps float32) {
 // product becomes part of it.
 func (d *Device) MatMul(dst model.Act, w model.Weight, src model.Act) {
 	p := &d.params[w]
-	want(src.Width == p.k && dst.Width == p.n && !d.sum(src), "MatMul of [%d, %d] with rows of %d into rows of %d", p.n, p.k, src.Width, dst.Width)
+	if !(src.Width == p.k && dst.Width == p.n && !d.sum(src)) {
+		panic(fmt.Sprintf("cuda: MatMul of [%d, %d] with rows of %d into rows of %d", p.n, p.k, src.Width, dst.Width))
+	}
 	d.flush()
 	m := &d.step.product
 	m.dst, m.src, m.w, m.waits = dst, src, w, true
@@ -287,7 +288,9 @@ func (d *Device) MatMul(dst model.Act, w model.Weight, src model.Act) {
 
 // Add implements model.Device.
 func (d *Device) Add(dst, src model.Act) {
-	want(dst.Width == src.Width && d.sum(dst) && !d.sum(src), "Add of rows of %d to rows of %d", src.Width, dst.Width)
+	if !(dst.Width == src.Width && d.sum(dst) && !d.sum(src)) {
+		panic(fmt.Sprintf("cuda: Add of rows of %d to rows of %d", src.Width, dst.Width))
+	}
 	if m := &d.step.product; m.waits && m.dst == src {
 		m.waits = false
 		d.multiply(dst, m.src, m.w, kernels.AddF32)
@@ -311,9 +314,13 @@ func (d *Device) multiply(dst, src model.Act, w model.Weight, epilogue int) {
 
 // Rope implements model.Device. It waits for StoreKV.
 func (d *Device) Rope(q, k model.Act, table int) {
-	want(q.Width%d.shape.HeadDim == 0 && k.Width%d.shape.HeadDim == 0, "Rope of rows of %d and %d with heads of %d", q.Width, k.Width, d.shape.HeadDim)
+	if !(q.Width%d.shape.HeadDim == 0 && k.Width%d.shape.HeadDim == 0) {
+		panic(fmt.Sprintf("cuda: Rope of rows of %d and %d with heads of %d", q.Width, k.Width, d.shape.HeadDim))
+	}
 	d.flushProduct()
-	want(!d.step.turn.waits, "Rope twice before StoreKV")
+	if !(!d.step.turn.waits) {
+		panic("cuda: Rope twice before StoreKV")
+	}
 	t := &d.step.turn
 	t.q, t.k, t.table, t.waits = q, k, table, true
 }
@@ -322,12 +329,16 @@ func (d *Device) Rope(q, k model.Act, table int) {
 // one kernel.
 func (d *Device) StoreKV(layer int, k, v model.Act) {
 	width := d.shape.KVHeads * d.shape.HeadDim
-	want(k.Width == width && v.Width == width && k.Buf == v.Buf && layer >= 0 && layer < d.shape.Layers, "StoreKV of rows of %d and %d in layer %d", k.Width, v.Width, layer)
+	if !(k.Width == width && v.Width == width && k.Buf == v.Buf && layer >= 0 && layer < d.shape.Layers) {
+		panic(fmt.Sprintf("cuda: StoreKV of rows of %d and %d in layer %d", k.Width, v.Width, layer))
+	}
 	d.flushProduct()
 	s := &d.step
 	q, heads, half, table := k, 0, 0, d.ropes[0].table
 	if s.turn.waits {
-		want(s.turn.k == k && s.turn.q.Buf == k.Buf, "StoreKV of other keys than Rope's")
+		if !(s.turn.k == k && s.turn.q.Buf == k.Buf) {
+			panic("cuda: StoreKV of other keys than Rope's")
+		}
 		q, heads = s.turn.q, s.turn.q.Width/d.shape.HeadDim
 		half, table = d.ropes[s.turn.table].half, d.ropes[s.turn.table].table
 		s.turn.waits = false
@@ -341,20 +352,22 @@ func (d *Device) StoreKV(layer int, k, v model.Act) {
 		case s.heads.act[i] == q && p.n == d.shape.HeadDim && qw == 0 && heads > 0:
 			qw = p.data
 		default:
-			want(false, "Norm in place of what is not rotated next")
+			panic("cuda: Norm in place of what is not rotated next")
 		}
 	}
 	s.heads.waits = 0
 	qp, ld := d.act(q)
 	kp, _ := d.act(k)
 	vp, _ := d.act(v)
-	d.launch("rope_kv", s.tokens, 1, 1, qp, kp, vp, d.cache.base+uint64(layer*d.cache.layer), table, s.at.pos, s.at.slots, qw, kw,
+	d.launch("rope_kv", s.tokens, cdiv(heads+2*d.shape.KVHeads, 4), 1, qp, kp, vp, d.cache.base+uint64(layer*d.cache.layer), table, s.at.pos, s.at.slots, qw, kw,
 		i32(heads), i32(d.shape.KVHeads), i32(d.shape.HeadDim), i32(half), i32(ld), i32(d.shape.Spec.BlockTokens), uint64(d.cache.blockStride), f32(s.heads.eps))
 }
 
 // Gate implements model.Device.
 func (d *Device) Gate(dst, gateUp model.Act) {
-	want(gateUp.Width == 2*dst.Width && !d.sum(dst) && !d.sum(gateUp), "Gate of rows of %d into rows of %d", gateUp.Width, dst.Width)
+	if !(gateUp.Width == 2*dst.Width && !d.sum(dst) && !d.sum(gateUp)) {
+		panic(fmt.Sprintf("cuda: Gate of rows of %d into rows of %d", gateUp.Width, dst.Width))
+	}
 	d.flush()
 	y, ldy := d.act(dst)
 	g, ldg := d.act(gateUp)
@@ -364,7 +377,9 @@ func (d *Device) Gate(dst, gateUp model.Act) {
 // Gather implements model.Device. Whole rows are copied, with the zeros behind
 // them.
 func (d *Device) Gather(dst, src model.Act) {
-	want(dst.Width == src.Width && d.sum(dst) == d.sum(src) && dst.Off == 0 && src.Off == 0, "Gather of rows of %d into rows of %d", src.Width, dst.Width)
+	if !(dst.Width == src.Width && d.sum(dst) == d.sum(src) && dst.Off == 0 && src.Off == 0) {
+		panic(fmt.Sprintf("cuda: Gather of rows of %d into rows of %d", src.Width, dst.Width))
+	}
 	d.flush()
 	y, ldy := d.act(dst)
 	x, ldx := d.act(src)
@@ -382,7 +397,9 @@ func (d *Device) flushProduct() {
 // flush queues what waits.
 func (d *Device) flush() {
 	d.flushProduct()
-	want(!d.step.turn.waits, "Rope without StoreKV: keys are rotated on their way to the cache")
+	if !(!d.step.turn.waits) {
+		panic("cuda: Rope without StoreKV: keys are rotated on their way to the cache")
+	}
 	h := &d.step.heads
 	for i := range h.waits {
 		d.normHeads(h.act[i], h.act[i], h.w[i], h.eps)

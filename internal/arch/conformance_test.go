@@ -62,3 +62,42 @@ func TestEveryConformanceRow(t *testing.T) {
 	}
 	t.Logf("%d rows are open", open)
 }
+
+// TestRecordRules: every rule of feedback and trajectories names tests that are there.
+func TestRecordRules(t *testing.T) {
+	tests := map[string]bool{}
+	eachFile(t, func(room, path string, _ *token.FileSet, f *ast.File) {
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Test") && strings.HasSuffix(path, "_test.go") {
+				tests[room+"."+fn.Name.Name] = true
+			}
+		}
+	})
+	text, err := os.ReadFile("testdata/records.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) == 0 || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if len(f) < 2 || seen[f[0]] {
+			t.Errorf("%s has no test, or stands there twice", f[0])
+		}
+		seen[f[0]] = true
+		for _, name := range f[1:] {
+			if !tests[name] {
+				t.Errorf("%s: there is no %s", f[0], name)
+			}
+		}
+	}
+	for list, n := range map[string]int{"F#": 24, "T#": 30} {
+		for i := range n {
+			if rule := list + strconv.Itoa(i+1); !seen[rule] {
+				t.Errorf("%s is not there", rule)
+			}
+		}
+	}
+}

@@ -5,11 +5,15 @@ package cudrv
 /*
 #cgo noescape weir_graph_launch
 #cgo nocallback weir_graph_launch
+#cgo noescape weir_stream_query
+#cgo nocallback weir_stream_query
 #include <stdlib.h>
 #include <string.h>
 #include <cuda.h>
 
 static CUresult weir_graph_launch(CUgraphExec e, CUstream s) { return cuGraphLaunch(e, s); }
+
+static CUresult weir_stream_query(CUstream s) { return cuStreamQuery(s); }
 
 static CUresult weir_launch_ex(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned threads, unsigned shared, CUstream s,
                                unsigned cluster, int dependent, void *params) {
@@ -142,6 +146,16 @@ func HostPtr(b []byte) (cu.DevicePtr, error) {
 	var d C.CUdeviceptr
 	err := result(C.cuMemHostGetDevicePointer(&d, unsafe.Pointer(unsafe.SliceData(b)), 0))
 	return cu.DevicePtr(d), err
+}
+
+// Busy says whether work is left on s, or what has failed there. It does not
+// wait, and allocates nothing, which cu's Query does for its answer.
+func Busy(s cu.Stream) (bool, error) {
+	r := C.weir_stream_query(C.CUstream(handle(&s)))
+	if r == C.CUDA_ERROR_NOT_READY {
+		return true, nil
+	}
+	return false, result(r)
 }
 
 // BeginCapture lets s record what this thread puts on it, until EndCapture.

@@ -64,6 +64,12 @@ func (a *Archive) Close() {
 	a.codec.close()
 }
 
+// Ready is closed when the archive is open.
+func (a *Archive) Ready() <-chan struct{} { return a.opened }
+
+// Stats is what the database has done.
+func (a *Archive) Stats() store.Stats { return a.db.Stats() }
+
 // Err is why nothing can be stored now; nil: all is well.
 func (a *Archive) Err() error {
 	if err := a.db.Err(); err != nil {

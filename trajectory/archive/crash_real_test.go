@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,7 +34,7 @@ func victimBody(n uint64) string {
 	for g := range 3 {
 		var ts []string
 		for i := range 4 {
-			ts = append(ts, fmt.Sprintf(`{"reward":%d,"metadata":{"n":"%d"},"logs":["%s"]}`, i, n, noise(r, r.IntN(300_000))))
+			ts = append(ts, fmt.Sprintf(`{"reward":%d,"metadata":{"n":"%d"},"logs":["%s"]}`, i, n, noise(r, r.IntN(100_000))))
 		}
 		gs = append(gs, group(fmt.Sprintf(`"metadata":{"n":%d,"g":%d}`, n, g), ts...))
 	}
@@ -88,9 +89,11 @@ func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	acknowledged := map[string]uint64{}
 	r := rand.New(rand.NewPCG(7, 8))
-	rounds := 4
-	if testing.Short() {
-		rounds = 1
+	rounds := 20
+	if n, err := strconv.Atoi(os.Getenv("WEIR_CRASH_ROUNDS")); err == nil {
+		rounds = n
+	} else if testing.Short() {
+		rounds = 2
 	}
 	for round := range rounds {
 		cmd := exec.Command(os.Args[0])

@@ -21,5 +21,5 @@
 //	key.go       keys and ids              view.go     reading
 //	header.go    headers, receipts         filter.go   which trajectories
 //	block.go     streams of blocks         edit.go     deleting, setting rewards
-//	row.go       records
+//	row.go       records                   call.go     recorded chat completions
 package archive

@@ -151,8 +151,17 @@ var ErrFixed = errors.New("archive: the trajectory was logged, not recorded")
 // or, if one is not there or was not recorded, none. What clients have logged stays
 // as they have.
 func (a *Archive) SetRewards(ctx context.Context, tenant, model string, id ID, rewards map[Place]float64) error {
+	return a.reward(ctx, tenant, model, id, len(rewards), func(at Place) (float64, bool) {
+		x, ok := rewards[at]
+		return x, ok
+	})
+}
+
+// reward sets the rewards that pick has for the trajectories of one batch, of which
+// there have to be least.
+func (a *Archive) reward(ctx context.Context, tenant, model string, id ID, least int, pick func(Place) (float64, bool)) error {
 	for {
-		err := a.setRewards(ctx, tenant, model, id, rewards)
+		err := a.rewardOnce(ctx, tenant, model, id, least, pick)
 		if !errors.Is(err, ErrChanged) || ctx.Err() != nil {
 			return err
 		}
@@ -160,21 +169,36 @@ func (a *Archive) SetRewards(ctx context.Context, tenant, model string, id ID, r
 	}
 }
 
-func (a *Archive) setRewards(ctx context.Context, tenant, model string, id ID, rewards map[Place]float64) error {
+func (a *Archive) rewardOnce(ctx context.Context, tenant, model string, id ID, least int, pick func(Place) (float64, bool)) error {
 	u, err := a.Begin(ctx, tenant, model)
 	if err != nil {
 		return err
 	}
 	defer u.Abort()
 	var b *Batch
-	set := 0
 	var buf []byte
+	picked, fresh := 0, 0
 	err = a.View(tenant, func(v *View) (err error) {
 		if b, err = v.Batch(model, id); err != nil {
 			return err
 		}
+		// Facts first: what is set again, after a crash perhaps, costs no copy.
+		if err := v.Open(b).Visit(&Filter{}, Visitor{Trajectory: func(r *Row) error {
+			if x, ok := pick(Place{r.Group, r.Index}); ok {
+				picked++
+				if !r.Scored || r.Reward != x {
+					fresh++
+				}
+			}
+			return nil
+		}}); err != nil || picked < least || picked == 0 {
+			return err
+		}
+		if fresh == 0 && least == 0 {
+			return nil
+		}
 		return u.copy(v.Open(b), func(c *Contents, r *Row, t *trajectory.Trajectory) (bool, error) {
-			x, ok := rewards[Place{r.Group, r.Index}]
+			x, ok := pick(Place{r.Group, r.Index})
 			if !ok {
 				return true, nil
 			}
@@ -187,15 +211,16 @@ func (a *Archive) setRewards(ctx context.Context, tenant, model string, id ID, r
 			}
 			buf = trajectory.AppendWithReward(buf[:0], text, x)
 			t.Text, r.Scored = buf, true
-			set++
 			return true, nil
 		})
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if set < len(rewards) {
+	case picked < least:
 		return ErrNotFound
+	case fresh == 0:
+		return nil
 	}
 	return u.replace(b)
 }

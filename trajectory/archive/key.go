@@ -15,6 +15,7 @@ const (
 	tagBlock  = 'D' // upload, stream, number: a block
 	tagMarker = 'U' // upload: its blocks are nobody's
 	tagReplay = 'I' // tenant, model, hash of an idempotency key: a receipt
+	tagCall   = 'C' // tenant, id of a chat completion: the group that was recorded of it
 )
 
 // ID names a batch: a UUIDv7 whose order is that of the commits.

@@ -175,6 +175,7 @@ type Meta struct {
 	// Key is the request's Idempotency-Key, "" for none, and Digest that of its body.
 	Key    string
 	Digest []byte
+	Calls  []Call // what was recorded, by group
 }
 
 // keepKeys is how long Idempotency-Keys are known.
@@ -208,6 +209,7 @@ func (u *Upload) Commit(m Meta) (Receipt, error) {
 		b.ID = newID(b.Received)
 		if b.Groups > 0 {
 			u.put(tx)
+			u.index(tx, m.Calls)
 		}
 		if m.Key != "" {
 			tx.SetUntil(replayKey(u.tenant, u.model, m.Key), b.Receipt.encode(m.Digest), b.Received.Add(keepKeys))

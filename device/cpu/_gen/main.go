@@ -55,7 +55,13 @@ func files() map[string]string {
 		g.constants()
 		g.products()
 		g.vectors()
+		g.attention()
 		files[isa.file] = header + tag + g.text.String()
+		g.text.Reset()
+		g.raw("#include \"textflag.h\"\n\n")
+		g.dotConstants()
+		g.dots()
+		files[isa.dotFile] = header + tag + g.text.String()
 	}
 	src, err := format.Source([]byte(header + tag + "package cpu\n\n" + decls.String() + tables.String()))
 	if err != nil {
@@ -67,17 +73,18 @@ func files() map[string]string {
 
 // An isa is a set of instructions and registers.
 type isa struct {
-	file   string
-	suffix string // of function names
-	reg    string // prefix of a vector register
-	regs   int    // vector registers
-	lanes  int    // float32 per vector
-	rows   int    // most rows of x in one kernel
+	file    string
+	dotFile string // of the products of block formats
+	suffix  string // of function names
+	reg     string // prefix of a vector register
+	regs    int    // vector registers
+	lanes   int    // float32 per vector
+	rows    int    // most rows of x in one kernel
 }
 
 var (
-	avx512 = &isa{file: "avx512_amd64.s", suffix: "AVX512", reg: "Z", regs: 32, lanes: 16, rows: 12}
-	avx2   = &isa{file: "avx2_amd64.s", suffix: "AVX2", reg: "Y", regs: 16, lanes: 8, rows: 3}
+	avx512 = &isa{file: "avx512_amd64.s", dotFile: "dot512_amd64.s", suffix: "AVX512", reg: "Z", regs: 32, lanes: 16, rows: 12}
+	avx2   = &isa{file: "avx2_amd64.s", dotFile: "dot2_amd64.s", suffix: "AVX2", reg: "Y", regs: 16, lanes: 8, rows: 3}
 )
 
 // gen collects the assembly of one isa.
@@ -105,7 +112,11 @@ func (g *gen) label(name string) { g.raw("%s:\n", name) }
 // function starts a function and declares it. frame is the size of arguments
 // and results.
 func (g *gen) function(name, signature string, frame int, doc string) {
-	name += g.suffix
+	g.named(name+g.suffix, signature, frame, doc)
+}
+
+// named is function for a name that has its suffix.
+func (g *gen) named(name, signature string, frame int, doc string) {
 	fmt.Fprintf(g.decls, "// %s is %s.\n//\n//go:noescape\nfunc %s%s\n\n", name, doc, name, signature)
 	g.raw("// func %s%s\nTEXT ·%s(SB), NOSPLIT, $0-%d\n", name, signature, name, frame)
 	g.used = 0

@@ -47,23 +47,17 @@ type product struct {
 }
 
 func (g *gen) products() {
-	for _, kind := range []string{"mul", "pv"} {
-		fmt.Fprintf(g.tables, "var %s%s = [BF16 + 1][]%sFunc{\n", kind, g.suffix, kind)
-		for _, el := range elements {
-			fmt.Fprintf(g.tables, "%s: {nil", el.name)
-			for m := 1; m <= g.rows; m++ {
-				name := fmt.Sprintf("%s%sx%d", kind, el.name, m)
-				fmt.Fprintf(g.tables, ", %s%s", name, g.suffix)
-				if kind == "mul" {
-					g.mul(el, m, name)
-				} else {
-					g.pv(el, m, name)
-				}
-			}
-			fmt.Fprintf(g.tables, "},\n")
+	fmt.Fprintf(g.tables, "var mul%s = [BF16 + 1][]mulFunc{\n", g.suffix)
+	for _, el := range elements {
+		fmt.Fprintf(g.tables, "%s: {nil", el.name)
+		for m := 1; m <= g.rows; m++ {
+			name := fmt.Sprintf("mul%sx%d", el.name, m)
+			fmt.Fprintf(g.tables, ", %s%s", name, g.suffix)
+			g.mul(el, m, name)
 		}
-		fmt.Fprintf(g.tables, "}\n\n")
+		fmt.Fprintf(g.tables, "},\n")
 	}
+	fmt.Fprintf(g.tables, "}\n\n")
 }
 
 // start allocates registers and loads what stays in them.
@@ -316,49 +310,6 @@ func (g *gen) mul(el element, m int, name string) {
 	g.op("DECQ", left)
 	g.op("JNE", "tile")
 	g.label("end")
-	g.end()
-}
-
-func (g *gen) pv(el element, m int, name string) {
-	const n, frame = "n+72(FP)", 144
-	const block = tileRows / 2 // pairs of a tile
-	g.function(name, "(w []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)", frame,
-		fmt.Sprintf("impl.pv for tiles of %s and %d rows of x", el.name, m))
-	p := g.start(el, m)
-	u := p.unroll()
-	p.rewind()
-	p.clear()
-	g.op("MOVQ", n, left)
-	g.op("SHRQ", "$4", left)
-	g.op("JEQ", "last")
-
-	g.label("tile")
-	p.locate()
-	if u < block {
-		g.op("MOVQ", fmt.Sprint("$", block/u), pairs)
-		g.label("loop")
-	}
-	for i := range u {
-		p.pair(i, true)
-	}
-	p.advance(u)
-	if u < block {
-		g.op("DECQ", pairs)
-		g.op("JNE", "loop")
-	}
-	g.op("ADDQ", "$8", offset)
-	g.op("DECQ", left)
-	g.op("JNE", "tile")
-
-	g.label("last")
-	g.op("MOVQ", n, pairs)
-	g.op("ANDQ", "$15", pairs)
-	g.op("JEQ", "sum")
-	p.locate()
-	g.op("SHRQ", "$1", pairs)
-	p.rest(n)
-	p.addChains()
-	p.store()
 	g.end()
 }
 

@@ -30,7 +30,7 @@ var constants = []struct {
 }
 
 func (g *gen) constants() {
-	for _, c := range constants {
+	for _, c := range append(constants, softmaxConstants...) {
 		name := g.constant(c.name)
 		for i := 0; i < g.lanes*4; i += 4 {
 			g.raw("DATA %s+%d(SB)/4, $0x%08x\n", name, i, math.Float32bits(c.value))
@@ -127,7 +127,6 @@ func (g *gen) vectors() {
 	g.gate()
 	g.rotate()
 	g.max()
-	g.expSum()
 	g.blend()
 	g.scale()
 }
@@ -228,28 +227,6 @@ func (g *gen) max() {
 	})
 	g.reduce("VMAXPS", acc, v)
 	g.op("VMOVSS", acc[0].x(), arg("ret", 24))
-	g.end()
-}
-
-func (g *gen) expSum() {
-	g.function("expSum", "(x []float32, top, scale float32) float32", 36, "impl.expSum")
-	x, t, p, high, mask, top, scale := g.vec(), g.vec(), g.vec(), g.vec(), g.vec(), g.vec(), g.vec()
-	acc := g.lanes16()
-	g.op("MOVQ", arg("x_base", 0), "SI")
-	g.op("VBROADCASTSS", arg("top", 24), top)
-	g.op("VBROADCASTSS", arg("scale", 28), scale)
-	g.op("VMOVUPS", g.operand("high"), high)
-	g.zero(acc...)
-	g.each(arg("x_len", 8), []string{"SI"}, func(i, off int) {
-		g.op("VMOVUPS", at(off, "SI"), x)
-		g.op("VSUBPS", top, x, x)
-		g.op("VMULPS", scale, x, x)
-		g.exp(x, t, p, high, mask)
-		g.op("VMOVUPS", x, at(off, "SI"))
-		g.op("VADDPS", x, acc[i], acc[i])
-	})
-	g.reduce("VADDPS", acc, x)
-	g.op("VMOVSS", acc[0].x(), arg("ret", 32))
 	g.end()
 }
 

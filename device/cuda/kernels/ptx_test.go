@@ -106,7 +106,13 @@ func TestPTXMatchesTable(t *testing.T) {
 	}
 }
 
-// TestPTXLint: no local memory, no calls, and the versions that old drivers take.
+// A multiplication or addition that does not say how it rounds may be fused
+// into the next by the driver's assembler.
+var looseRE = regexp.MustCompile(`\b(mul|add|sub|mad)\.(ftz\.)?f(32|64)`)
+
+// TestPTXLint: no local memory, no calls, the versions that old drivers take,
+// and no arithmetic that an assembler may fuse; in pick none that is fused, since
+// package sampler rounds every operation.
 func TestPTXLint(t *testing.T) {
 	for f, version := range map[Flavour]string{SM80: "7.0", SM90a: "8.0"} {
 		ptx := ptxOf(t, f)
@@ -122,6 +128,9 @@ func TestPTXLint(t *testing.T) {
 			}
 			if strings.Contains(line, ".local") || strings.Contains(line, "call") && !strings.HasPrefix(line, "//") {
 				t.Errorf("%s line %d, %s: %s", f, i+1, entry, strings.TrimSpace(line))
+			}
+			if looseRE.MatchString(line) || entry == "pick" && strings.Contains(line, "fma.") {
+				t.Errorf("%s line %d, %s may round otherwise than the source: %s", f, i+1, entry, strings.TrimSpace(line))
 			}
 		}
 	}

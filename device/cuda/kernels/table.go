@@ -14,6 +14,8 @@ var decodeParams = []Param{
 	i32("blockTokens"), i64("blockStride"), f32("scale"), i32("window"),
 }
 
+var packParams = []Param{ptr("w"), ptr("src"), i32("rows"), i32("k"), i32("row0"), i32("n"), i32("dtype"), i32("interleave"), i32("part")}
+
 var gemmParams = []Param{
 	ptr("y"), ptr("x"), ptr("w"), ptr("bias"), ptr("work"), ptr("counters"),
 	i32("rows"), i32("n"), i32("k"), i32("ldx"), i32("ldy"),
@@ -47,12 +49,12 @@ func entries() []Entry {
 				"previous step (row 0 where nothing could be drawn or where it is out of range).",
 		},
 		{
-			Name: "rmsnorm", Threads: 256, Grid: "T",
+			Name: "rmsnorm", Threads: 512, Grid: "T",
 			Params: []Param{ptr("y"), ptr("x"), ptr("w"), i32("dim"), i32("ldx"), i32("ldy"), f32("eps")},
 			Doc:    "y bf16 [T, ldy] = x/sqrt(mean(x²)+eps)*w; x float32 [T, ldx], w float32 [dim].",
 		},
 		{
-			Name: "add_rmsnorm", Threads: 256, Grid: "T",
+			Name: "add_rmsnorm", Threads: 512, Grid: "T",
 			Params: []Param{ptr("y"), ptr("x"), ptr("h"), ptr("w"), i32("dim"), i32("ldx"), i32("ldh"), i32("ldy"), f32("eps")},
 			Doc:    "x += h, then as rmsnorm; h bf16 [T, ldh] may be y.",
 		},
@@ -67,7 +69,7 @@ func entries() []Entry {
 			Doc:    "RMSNorm of each head: y, x bf16 [T, heads*headDim], w float32 [headDim]. y may be x.",
 		},
 		{
-			Name: "rope_kv", Threads: 128, Grid: "T",
+			Name: "rope_kv", Threads: 128, Grid: "T, cdiv(heads + 2*kvHeads, 4) (any smaller y works, more slowly)",
 			Params: []Param{
 				ptr("q"), ptr("k"), ptr("v"), ptr("kv"), ptr("rope"), ptr("pos"), ptr("slots"), ptr("qw"), ptr("kw"),
 				i32("heads"), i32("kvHeads"), i32("headDim"), i32("half"), i32("ld"), i32("blockTokens"), i64("blockStride"), f32("eps"),
@@ -89,10 +91,19 @@ func entries() []Entry {
 		},
 		{
 			Name: "pack_bf16", Threads: 256, Grid: "cdiv(rows, 64), cdiv(k, 64)",
-			Params: []Param{ptr("w"), ptr("src"), i32("rows"), i32("k"), i32("row0"), i32("n"), i32("dtype"), i32("interleave"), i32("part")},
-			Doc: "Writes rows [row0, row0+rows) of a matrix [n, k] to its tiles in w, from src [rows, k] of dtype 0 bf16, 1 float16, 2 float32. row0 is a " +
-				"multiple of 64 or rows is copied in one call after those before it; w was zeroed before. interleave 1: src is part 0 (gate) or 1 (up), each of n/2 rows " +
-				"in all, row0 counted within the part, and 32-row halves of a tile take turns.",
+			Params: packParams,
+			Doc: "Writes rows [row0, row0+rows) of a matrix [n, k] to its tiles in w, from src [rows, k] of dtype 0 bf16, 1 float16, 2 float32. w was " +
+				"zeroed before. interleave 1: src is of part 0 (gate) or 1 (up), each of n/2 rows, a multiple of 32; row0 counts within the part, and halves of a tile take turns.",
+		},
+		{
+			Name: "pack_q8", Threads: 256, Grid: "cdiv(row0%64 + rows, 64), cdiv(k, 64); with interleave 32 instead of 64",
+			Params: packParams,
+			Doc:    "As pack_bf16, to tiles of 8 bits; blocks of 32 columns are rounded as device/cpu does.",
+		},
+		{
+			Name: "pack_q4", Threads: 256, Grid: "cdiv(row0%64 + rows, 64), cdiv(k, 64); with interleave 32 instead of 64",
+			Params: packParams,
+			Doc:    "As pack_bf16, to tiles of 4 bits.",
 		},
 		{
 			Name: "pick", Threads: 1024, Grid: "R",
@@ -121,6 +132,7 @@ func entries() []Entry {
 			Doc:    "flag[0] = value with release order at system scope: for a word that the host polls.",
 		},
 	}
+	list = append(list, probes()...)
 	for _, d := range []int{64, 128} {
 		list = append(list,
 			Entry{
@@ -186,4 +198,37 @@ func fewShared(format string, rows int) int {
 
 func wideShared(format string) int {
 	return max(wideStages*(2*tileBytes(format)+WideRows*Tile*2), WideRows*(WideCols+4)*4)
+}
+
+// probes are for gpu-check.
+func probes() []Entry {
+	return []Entry{
+		{
+			Name: "fill_bf16", Threads: 256, Grid: "any", Params: []Param{ptr("p"), i64("n"), i32("seed")},
+			Doc: "p bf16 [n]: odd multiples of 1/256 in (-1, 1) from a hash of index and seed (src/probe.cu).",
+		},
+		{
+			Name: "stream_read", Threads: 512, Grid: "any", Params: []Param{ptr("out"), ptr("p"), i64("n")},
+			Doc: "Reads n vectors of 16 bytes; out uint32, one per thread of the grid, is their exclusive or.",
+		},
+		{
+			Name: "stream_copy", Threads: 512, Grid: "any", Params: []Param{ptr("q"), ptr("p"), i64("n")},
+			Doc: "Copies n vectors of 16 bytes from p to q.",
+		},
+		{
+			Name: "approx", Threads: 256, Grid: "cdiv(n, 256)", Params: []Param{ptr("y"), ptr("x"), i32("n"), i32("which")},
+			Doc: "y float32 [n] = 2^x (0), 1/sqrt(x) (1) or 1/x (2), with the approximate instructions.",
+		},
+		{
+			Name: "probe_wgmma", Flavour: SM90a, Threads: 128, Shared: 2 * 128 * 128, Grid: "1",
+			Params: []Param{tmap("a"), tmap("b"), ptr("out"), i32("half"), i32("k0"), i32("k1")},
+			Doc:    "out float32 [64, 128] = rows [64*half, 64*half+64) of a times bᵀ over columns [16*k0, 16*k1) of 64; maps of bf16 [128, 64], boxes of 128 rows.",
+		},
+		{
+			Name: "probe_ring", Flavour: SM90a, Threads: 384, Shared: 4 * 128 * 128, Grid: "any",
+			Params: []Param{tmap("a"), tmap("b"), ptr("out"), i32("nk"), i32("mode"), i32("seed")},
+			Doc: "out float32 [block][128, 128] = a·bᵀ of bf16 [128, 64*nk] through a ring of two stages under random pauses; mode 0-3: one warp releases for its " +
+				"warpgroup, 4: every warp for itself; 1e30 where a wait was in vain.",
+		},
+	}
 }

@@ -4,5 +4,8 @@
 #include "../src/attn.cu"
 #include "../src/elementwise.cu"
 #include "../src/gemm.cu"
+#include "../src/pack.cu"
 #include "../src/hgemm.cu"
+#include "../src/hprobe.cu"
 #include "../src/pick.cu"
+#include "../src/probe.cu"

@@ -112,8 +112,8 @@ struct Slot {
 struct Dim {
   int x, y = 1, z = 1;
 };
-// map: what the first parameter is, where that is a tensor map.
-inline void launch(const char *name, Dim grid, std::vector<Slot> slots, TMap *map = nullptr) {
+// The first parameters are tensor maps where some are given.
+inline void launch(const char *name, Dim grid, std::vector<Slot> slots, TMap *maps = nullptr, int n = 0) {
   auto k = emu::registry().find(name);
   const TableEntry *e = nullptr;
   for (auto &t : table)
@@ -124,7 +124,7 @@ inline void launch(const char *name, Dim grid, std::vector<Slot> slots, TMap *ma
   }
   std::vector<void *> params;
   for (auto &s : slots) params.push_back(&s.v);
-  if (map) params[0] = map;
+  for (int i = 0; i < n; i++) params[i] = &maps[i];
   emu::launch(grid.x, grid.y, grid.z, e->threads, e->shared, k->second.bind(params.data()));
   for (auto g : all)
     if (!g->intact()) {

@@ -76,14 +76,23 @@ static void start(Fiber &f, int tid, u8 *stack) {
   f.sp = sp;
 }
 
-static void run_block(Block &b, std::vector<Fiber> &fibers, const std::vector<int> &order) {
-  while (b.alive) {
+// With a seed some warps run slower than others for a while, so that what one
+// warp may do to another before the next barrier does happen.
+static void run_block(Block &b, std::vector<Fiber> &fibers, const std::vector<int> &order, std::mt19937 *rng) {
+  std::vector<unsigned> pace((b.threads + 31) / 32, 1);
+  std::vector<char> rests(pace.size(), 0);
+  for (int round = 0; b.alive; round++) {
     bool progress = false;
+    for (size_t w = 0; rng && w < pace.size(); w++) {
+      if (round % 64 == 0) pace[w] = 1u << (*rng)() % 4;
+      rests[w] = (*rng)() % pace[w] != 0;
+    }
     for (int i : order) {
       Fiber &f = fibers[i];
       if (f.done || (f.wait_at && *f.wait_at == f.wait_for)) continue;
-      self = &f;
       progress = true;
+      if (rests[i >> 5]) continue;
+      self = &f;
       emu_switch(&scheduler, f.sp);
     }
     for (size_t i = 0; i < copies.size();) {
@@ -118,7 +127,7 @@ void launch(int gx, int gy, int gz, int threads, size_t shared, const std::funct
     warpgroups.assign((threads + 127) / 128, Warpgroup());
     copies.clear();
     if (seed) std::shuffle(order.begin(), order.end(), rng);
-    run_block(b, fibers, order);
+    run_block(b, fibers, order, seed ? &rng : nullptr);
     self = nullptr;
   }
   free(mem);

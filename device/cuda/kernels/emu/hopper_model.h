@@ -55,6 +55,14 @@ DEV void mbar_wait(u64 *b, u32 parity) {
   for (long spins = 0; (*b & 1) == parity; emu::yield())
     if (++spins > 200000) emu::fail("a wait at an mbarrier never ends");
 }
+DEV u32 mbar_try(u64 *b, u32 parity) {
+  if ((*b & 1) != parity) return 1;
+  emu::yield();
+  return 0;
+}
+DEV void pause(u32 ns) {
+  for (u32 i = 0; i < ns; i += 128) emu::yield();
+}
 DEV void tma2d(void *dst, const TMap *map, u64 *bar, int x, int y) {
   TMap t = *map;
   int w = (int)t.v[4], h = (int)t.v[5];

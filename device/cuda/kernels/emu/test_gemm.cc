@@ -161,6 +161,7 @@ int main() {
   }
   products(3, 36, 44, BF16, true);
   products(9, 130, 2050, BF16, false);
+  products(130, 2200, 64, BF16, false); // more tiles of weights than one group of tile_of
   epilogues(37, 128, 328), epilogues(5, 90, 64);
   return finish("gemm");
 }

@@ -1,6 +1,7 @@
 // The wgmma products: against double precision, and bit for bit against each other.
 #include "check.h"
 #include "../src/hgemm.cu"
+#include "../src/hprobe.cu"
 using namespace check;
 
 // A tensor map as the emulator reads it; on a GPU cuTensorMapEncodeTiled makes it.
@@ -47,7 +48,7 @@ static void products(int rows, int n, int k, bool with_bias) {
     Dim grid = wide ? Dim{up(n, 128), up(rows, t)} : Dim{up(n, 64), splits, up(rows, t)};
     for (int mode : {STORE_F32, STORE_BF16}) {
       std::vector<Slot> slots = {nullptr, mode == STORE_F32 ? (u8 *)y.p : (u8 *)h.p, w, with_bias ? bias.p : (float *)nullptr, work, counters, rows, n, k, l, splits, tiles, mode};
-      launch(name.c_str(), grid, slots, &map);
+      launch(name.c_str(), grid, slots, &map, 1);
     }
     Error e, eh;
     for (int r = 0; r < rows; r++)
@@ -63,11 +64,35 @@ static void products(int rows, int n, int k, bool with_bias) {
   }
 }
 
+static void probes() {
+  test("probes");
+  int nk = 5, k = nk * 64;
+  Memory<u16> a((size_t)128 * k), b((size_t)128 * k);
+  fill(a, 128, k), fill(b, 128, k);
+  a.keep(), b.keep();
+  TMap maps[2] = {map_of(a, k, 128, k, 128), map_of(b, k, 128, k, 128)};
+  auto product = [&](int r, int c, int lo, int hi) {
+    double s = 0;
+    for (int i = lo; i < hi; i++) s += (double)value(a[(size_t)r * k + i]) * value(b[(size_t)c * k + i]);
+    return s;
+  };
+  Memory<float> d(64 * 128), out((size_t)2 * 128 * 128);
+  launch("probe_wgmma", {1}, {nullptr, nullptr, d, 1, 1, 3}, maps, 2);
+  Error e, er;
+  for (int i = 0; i < 64 * 128; i++) e.add(d[i], product(64 + i / 128, i % 128, 16, 48));
+  e.judge(F32);
+  launch("probe_ring", {2}, {nullptr, nullptr, out, nk, 4, 3}, maps, 2);
+  for (int i = 0; i < 2 * 128 * 128; i++) er.add(out[i], product(i / 128 % 128, i % 128, 0, k));
+  er.judge(F32);
+}
+
 int main() {
+  probes();
   products(1, 64, 64, false);
   products(9, 100, 264, true);
   products(70, 200, 328, true);
   products(140, 130, 720, false);
   products(300, 64, 136, false);
+  products(257, 2200, 64, false); // more tiles of weights than one group of tile_of
   return finish("hopper");
 }

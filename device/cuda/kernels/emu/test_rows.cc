@@ -1,6 +1,8 @@
 // The kernels that go row by row, against double precision.
 #include "check.h"
 #include "../src/elementwise.cu"
+#include "../src/pack.cu"
+#include "../src/probe.cu"
 using namespace check;
 
 static double silu_(double g) { return g / (1 + exp(-g)); }
@@ -67,6 +69,54 @@ static void interleaving(int half, int k) {
   w.zero();
   for (int p = 0; p < 2; p++) launch("pack_bf16", {up(half, 64), up(k, 64)}, {w, src.p + (size_t)p * half * k, half, k, 0, 2 * half, 0, 1, p});
   if (memcmp(w.p, want.p, w.n * 2)) wrong("differs");
+}
+
+// device/cpu/quant.go, number by number; a scale that differs in the sign of zero is the same.
+static void quantized(int format, int n1, int n2, int k, int dtype, bool interleave) {
+  test(std::string("pack_q") + (format == Q8 ? "8 " : "4 ") + std::to_string(n1) + "+" + std::to_string(n2) + "x" + std::to_string(k));
+  int n = n1 + n2, bytes = format == Q8 ? Q8_TILE : Q4_TILE, kt = up(k, 64);
+  Memory<u8> src((size_t)n * k * 4), w((size_t)up(n, 64) * kt * bytes);
+  std::vector<float> m((size_t)n * k);
+  for (size_t i = 0; i < m.size(); i++) {
+    m[i] = i / k % 5 == 4 ? 0 : i / k % 5 == 3 ? frand() * 1e-7f : frand() * 0.05f; // zeros and scales below the normal numbers, too
+    u16 h = dtype == 0 ? rounded(m[i]) : float_to_half(m[i]);
+    m[i] = dtype == 0 ? value(h) : dtype == 1 ? half_to_float(h) : m[i];
+    if (dtype == 2) memcpy(&src[i * 4], &m[i], 4);
+    else memcpy(&src[i * 2], &h, 2);
+  }
+  w.zero();
+  src.keep();
+  int per = interleave ? 32 : 64, size = dtype == 2 ? 4 : 2, parts[2] = {n1, n2};
+  for (int p = 0; p < 2; p++) {
+    int row0 = interleave ? 0 : p * n1;
+    launch(format == Q8 ? "pack_q8" : "pack_q4", {up(row0 % per + parts[p], per), kt},
+           {w, src.p + (size_t)p * n1 * k * size, parts[p], k, row0, n, dtype, (int)interleave, p});
+  }
+  for (int r = 0; r < n; r++)
+    for (int b = 0; b < k; b += 32) {
+      int end = std::min(b + 32, k), p = r >= n1, s = r - p * n1, to = interleave ? s / 32 * 64 + p * 32 + s % 32 : r;
+      const u8 *tile = &w[((size_t)(to / 64) * kt + b / 64) * bytes];
+      float top = 0, signed_top = 0;
+      for (int c = b; c < end; c++) {
+        float v = m[(size_t)r * k + c];
+        if (fabsf(v) > top) top = fabsf(v), signed_top = v;
+      }
+      u16 scale = format == Q8 ? float_to_half(top / 127) : float_to_half(signed_top / -8);
+      if (format == Q8 && top > 0 && half_to_float(scale) * 127.49f < top) scale++;
+      if (half_to_float(scale) == 0) scale = 0;
+      int rr = to % 64, kb = b % 64 / 32;
+      u16 got;
+      memcpy(&got, tile + bytes - 256 + (kb * 64 + rr) * 2, 2);
+      if (got != scale) return wrong("row %d block %d has scale %g, not %g", r, b / 32, half_to_float(got), half_to_float(scale));
+      for (int c = b; c < end; c++) {
+        int h = c % 32 / 16, reg = rr % 16 / 8 + c % 16 / 8 * 2, lane = rr % 8 * 4 + c % 8 / 2, e = c % 2, q, nibble = reg + 4 * e, want = 0;
+        if (format == Q8) q = tile[((rr / 16 * 2 + kb) * 32 + lane) * 16 + h * 8 + reg * 2 + e] - 128;
+        else q = (tile[((rr / 16 * 2 + kb) * 32 + lane) * 8 + h * 4 + nibble / 2] >> nibble % 2 * 4 & 15) - 8;
+        if (scale) want = (int)nearbyintf(m[(size_t)r * k + c] * (1 / half_to_float(scale)));
+        if (format == Q4) want = std::max(-8, std::min(7, want));
+        if (q != want) return wrong("row %d column %d is %d, not %d", r, c, q, want);
+      }
+    }
 }
 
 static void norms(int T, int dim, bool add) {
@@ -158,7 +208,7 @@ static void rope(int heads, int kvHeads, int headDim, int half, int bt, bool nor
   table.keep(), qw.keep(), kw.keep(), pos.keep(), slots.keep();
   std::vector<u16> in(qkv.p, qkv.p + qkv.n), cache(kv.p, kv.p + kv.n), seen = cache;
   const int layer = 1;
-  launch("rope_kv", {T}, {qkv.p, qkv.p + heads * headDim, qkv.p + (heads + kvHeads) * headDim, kv.p + layer * one, table, pos, slots, norm ? qw.p : (float *)nullptr,
+  launch("rope_kv", {T, up(heads + 2 * kvHeads, norm ? 12 : 4)}, {qkv.p, qkv.p + heads * headDim, qkv.p + (heads + kvHeads) * headDim, kv.p + layer * one, table, pos, slots, norm ? qw.p : (float *)nullptr,
                           norm ? kw.p : (float *)nullptr, heads, kvHeads, headDim, half, l, bt, stride, 1e-6f});
   Error e;
   for (int t = 0; t < T; t++)
@@ -226,15 +276,49 @@ static void gathers(int rows, int bytes) {
       if (dst[(size_t)r * (bytes + 16) + i] != (i < bytes ? src[(size_t)at[r] * (bytes + 32) + i] : 0xff)) return wrong("row %d byte %d", r, i);
 }
 
+static void probes() {
+  test("probes");
+  int n = 40000, blocks = 2;
+  Memory<u32> p((size_t)n * 4), q(p.n), out((size_t)blocks * 512);
+  for (size_t i = 0; i < p.n; i++) p[i] = (u32)rng();
+  p.keep();
+  launch("stream_copy", {blocks}, {q, p, (i64)n});
+  launch("stream_read", {blocks}, {out, p, (i64)n});
+  u32 all = 0, sum = 0;
+  for (size_t i = 0; i < p.n; i++) all ^= p[i];
+  for (size_t i = 0; i < out.n; i++) sum ^= out[i];
+  if (memcmp(p.p, q.p, p.n * 4) || all != sum) wrong("stream");
+  Memory<u16> h(1001);
+  launch("fill_bf16", {2}, {h, (i64)1001, 5});
+  double s = 0;
+  for (size_t i = 0; i < h.n; i++) {
+    double v = value(h[i]);
+    s += v;
+    if (!(fabs(v) < 1) || fmod(fabs(v * 256), 2) != 1) return wrong("fill %zu is %g", i, v);
+  }
+  if (fabs(s) > 80) wrong("fill has the mean %g", s / h.n);
+  Memory<float> x(300), y(300);
+  for (int i = 0; i < 300; i++) x[i] = 0.01f + i * 0.1f;
+  for (int which = 0; which < 3; which++) {
+    launch("approx", {2}, {y, x, 300, which});
+    for (int i = 0; i < 300; i++) {
+      double want = which == 0 ? exp2(x[i]) : which == 1 ? 1 / sqrt(x[i]) : 1 / x[i];
+      if (fabs(y[i] / want - 1) > 1e-6) return wrong("approx %d of %g", which, x[i]);
+    }
+  }
+}
+
 int main() {
   embedding(100, 36), embedding(70, 64), embedding(64, 1032);
   packing(64, 70, 64, 0), packing(10, 20, 36, 0), packing(3, 130, 200, 1), packing(65, 1, 66, 2);
+  for (int f : {Q8, Q4}) quantized(f, 64, 70, 64, 0, false), quantized(f, 5, 30, 44, 1, false), quantized(f, 30, 20, 200, 2, false), quantized(f, 64, 64, 72, 0, true);
   interleaving(64, 40), interleaving(96, 64);
   for (bool add : {false, true})
     for (int dim : {2, 36, 64, 1024, 1030, 4096}) norms(3, dim, add);
   adding(3, 36), adding(2, 2050);
   head_norms(3, 3, 10), head_norms(2, 8, 64), head_norms(2, 5, 128), head_norms(1, 2, 256);
   rope(4, 2, 64, 32, 16, false), rope(3, 1, 10, 5, 16, false), rope(8, 8, 128, 64, 32, true), rope(6, 2, 32, 8, 16, true), rope(2, 1, 256, 128, 16, true);
+  probes();
   gates(3, 44), gates(2, 768), gates(1, 4100);
   gathers(5, 16), gathers(3, 4096);
   test("tick and set_flag");

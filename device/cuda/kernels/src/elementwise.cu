@@ -20,11 +20,12 @@ KERNEL(embed, 128, 4)(float *x, const u16 *w, const i32 *tokens, const i32 *draw
 }
 REGISTER(embed)
 
+constexpr int NORM_THREADS = 512;
 // Rows come in steps of 4 columns; what lies behind dim is zero and stays so.
 template <bool ADD> DEV void norm_row(u16 *y, float *x, const u16 *h, const float *w, int dim, float eps) {
-  SMEM float red[8];
+  SMEM float red[NORM_THREADS / 32];
   float s = 0;
-  for (int c = TIDX * 4; c < dim; c += 256 * 4) {
+  for (int c = TIDX * 4; c < dim; c += NORM_THREADS * 4) {
     f32x4 v = *(const f32x4 *)(x + c);
     if (ADD) {
       u32x2 a = *(const u32x2 *)(h + c);
@@ -33,20 +34,20 @@ template <bool ADD> DEV void norm_row(u16 *y, float *x, const u16 *h, const floa
     }
     UNROLL for (int i = 0; i < 4; i++) s = fma(v[i], v[i], s);
   }
-  s = block_sum<256>(s, red);
+  s = block_sum<NORM_THREADS>(s, red);
   float r = rsqrt_(s / (float)dim + eps);
-  for (int c = TIDX * 4; c < dim; c += 256 * 4) { // a thread's own columns: no barrier is needed between adding and reading
+  for (int c = TIDX * 4; c < dim; c += NORM_THREADS * 4) { // a thread's own columns: no barrier is needed between adding and reading
     f32x4 v = *(const f32x4 *)(x + c);
     float g[4];
     UNROLL for (int i = 0; i < 4; i++) g[i] = c + i < dim ? w[c + i] : 0.0f;
     *(u32x2 *)(y + c) = (u32x2){pack2(v[0] * r * g[0], v[1] * r * g[1]), pack2(v[2] * r * g[2], v[3] * r * g[3])};
   }
 }
-KERNEL(rmsnorm, 256, 4)(u16 *y, float *x, const float *w, int dim, int ldx, int ldy, float eps) {
+KERNEL(rmsnorm, NORM_THREADS, 2)(u16 *y, float *x, const float *w, int dim, int ldx, int ldy, float eps) {
   norm_row<false>(y + (u64)BIDX * ldy, x + (u64)BIDX * ldx, nullptr, w, dim, eps);
 }
 REGISTER(rmsnorm)
-KERNEL(add_rmsnorm, 256, 4)(u16 *y, float *x, const u16 *h, const float *w, int dim, int ldx, int ldh, int ldy, float eps) {
+KERNEL(add_rmsnorm, NORM_THREADS, 2)(u16 *y, float *x, const u16 *h, const float *w, int dim, int ldx, int ldh, int ldy, float eps) {
   norm_row<true>(y + (u64)BIDX * ldy, x + (u64)BIDX * ldx, h + (u64)BIDX * ldh, w, dim, eps);
 }
 REGISTER(add_rmsnorm)
@@ -90,7 +91,7 @@ KERNEL(norm_heads, 128, 4)(u16 *y, const u16 *x, const float *w, int heads, int 
 }
 REGISTER(norm_heads)
 
-// A warp takes a head: q heads in place, then k and v heads into the cache. A
+// A warp takes a head (more where the grid is smaller): q heads in place, then k and v heads into the cache. A
 // head goes through shared memory in float32, because a dimension turns with one
 // that another lane holds.
 KERNEL(rope_kv, 128, 4)(u16 *q, const u16 *k, const u16 *v, u16 *kv, const float *rope, const i32 *pos, const i32 *slots, const float *qw, const float *kw,
@@ -100,7 +101,7 @@ KERNEL(rope_kv, 128, 4)(u16 *q, const u16 *k, const u16 *v, u16 *kv, const float
   float *b = buf[warp];
   const float *cs = rope + (u64)pos[t] * half * 2;
   u16 *block = kv + (i64)(slot / blockTokens) * blockStride;
-  for (int h = warp; h < heads + 2 * kvHeads; h += 4) {
+  for (int h = BIDY * 4 + warp; h < heads + 2 * kvHeads; h += GDIMY * 4) {
     bool isq = h < heads, isv = h >= heads + kvHeads;
     int hk = isv ? h - heads - kvHeads : h - heads; // of the cache
     if (!isq && slot < 0) break;
@@ -163,24 +164,6 @@ KERNEL(gather, 128, 4)(u8 *dst, const u8 *src, const i32 *at, int bytes, i64 dst
   for (int i = TIDX; i < bytes / 16; i += 128) out[i] = in[i];
 }
 REGISTER(gather)
-
-// dtype 0 bf16, 1 float16, 2 float32
-DEV u16 source_bf16(const void *src, u64 i, int dtype) {
-  if (dtype == 0) return ((const u16 *)src)[i];
-  return to_bf(dtype == 1 ? half_to_float(((const u16 *)src)[i]) : ((const float *)src)[i]);
-}
-KERNEL(pack_bf16, 256, 4)(u16 *w, const void *src, int rows, int k, int row0, int n, int dtype, int interleave, int part) {
-  int kt = cdiv(k, TILE), r = BIDX * 64 + (TIDX >> 2);
-  if (r >= rows) return;
-  int to = row0 + r;
-  if (interleave) to = to / 32 * 64 + part * 32 + to % 32;
-  if (to >= cdiv(n, TILE) * TILE) return;
-  for (int i = 0; i < 16; i++) {
-    int c = BIDY * 64 + (TIDX & 3) * 16 + i;
-    if (c < k) w[tile_at(to, c, kt)] = source_bf16(src, (u64)r * k + c, dtype);
-  }
-}
-REGISTER(pack_bf16)
 
 KERNEL(tick, 32, 1)(u32 *p) {
   if (TIDX == 0) p[0] += 1;

@@ -3,6 +3,16 @@
 #include "device.h"
 enum { STORE_BF16, STORE_F32, ADD_F32, SWIGLU };
 
+// Which tile of a wide product a block takes: 16 tiles of weights go through all
+// tokens before the next 16, so that the blocks at work share what lies in the
+// L2 cache ("grouped ordering" of Triton's matmul tutorial).
+DEV void tile_of(int &weights, int &tokens) {
+  int id = BIDY * GDIMX + BIDX, group = id / (16 * GDIMY), first = group * 16, size = min_(16, GDIMX - first);
+  id -= first * GDIMY;
+  weights = first + id % size;
+  tokens = id / size;
+}
+
 // A block's sums, [tokens][COLS + 4] in shared memory, go out. Columns behind n
 // are zero and are written too: y has room for whole tiles and keeps zeros there.
 template <int COLS, int THREADS> DEV void emit(const float *s, void *y, const float *bias, int token, int tokens, int col, int n, int ldy, int mode) {

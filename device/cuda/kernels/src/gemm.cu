@@ -138,12 +138,15 @@ template <int F, int TOKENS> DEV void few_rows(void *y, const u16 *x, const u8 *
 // It walks through all of K, and at the end of each range adds its sum to the total.
 template <int F> DEV void many_rows(void *y, const u16 *x, const u8 *w, const float *bias, int rows, int n, int k, int ldx, int ldy, int tiles, int mode, u8 *sm) {
   constexpr int WB = Weights<F>::bytes, STAGE = 2 * WB + 128 * 128;
-  int tid = TIDX, lane = tid & 31, warp = tid >> 5, wm = warp & 1, wn = warp >> 1, token = BIDY * 128, kt = cdiv(k, 64), nt = cdiv(n, 64);
+  int tid = TIDX, lane = tid & 31, warp = tid >> 5, wm = warp & 1, wn = warp >> 1, nt0, token, kt = cdiv(k, 64), nt = cdiv(n, 64);
+  tile_of(nt0, token);
+  nt0 *= 2;
+  token *= 128;
   auto fetch = [&](int i) {
     u8 *st = sm + i % WIDE_STAGES * STAGE;
     UNROLL for (int h = 0; h < 2; h++) {
-      bool in = BIDX * 2 + h < nt;
-      const u8 *wt = w + ((u64)(in ? BIDX * 2 + h : 0) * kt + i) * WB;
+      bool in = nt0 + h < nt;
+      const u8 *wt = w + ((u64)(in ? nt0 + h : 0) * kt + i) * WB;
       for (int c = tid; c < WB / 16; c += 256) cp_async16(st + h * WB + c * 16, wt + c * 16, in);
     }
     for (int c = tid; c < 128 * 8; c += 256) {
@@ -180,7 +183,7 @@ template <int F> DEV void many_rows(void *y, const u16 *x, const u8 *w, const fl
   UNROLL for (int a = 0; a < 4; a++) UNROLL for (int j = 0; j < 4; j++) UNROLL for (int e = 0; e < 4; e++)
     s[(wn * 32 + j * 8 + (lane & 3) * 2 + (e & 1)) * 132 + wm * 64 + a * 16 + (lane >> 2) + (e >> 1) * 8] = total[a][j][e];
   sync();
-  emit<128, 256>(s, y, bias, token, min_(128, rows - token), BIDX * 128, n, ldy, mode);
+  emit<128, 256>(s, y, bias, token, min_(128, rows - token), nt0 * 64, n, ldy, mode);
 }
 
 #define GEMM_PARAMS \

@@ -126,16 +126,19 @@ template <int N, int STAGES, bool RANGES> DEV void hopper_many(const TMap *x, vo
   SMEM u64 full[STAGES], empty[STAGES];
   constexpr int STAGE = 2 * TILE_BYTES + N * 128;
   Ring<STAGES, STAGE> ring{sm, full, empty};
-  int tid = TIDX, wg = tid >> 7, token = BIDY * N, kt = cdiv(k, 64), nt = cdiv(n, 64);
+  int tid = TIDX, wg = tid >> 7, nt0, token, kt = cdiv(k, 64), nt = cdiv(n, 64);
+  tile_of(nt0, token);
+  nt0 *= 2;
+  token *= N;
   if (tid == 0) ring.init(8);
   sync();
   if (wg == 2) {
     reg_dec<40>();
     if (tid == 256) {
-      int second = min_(BIDX * 2 + 1, nt - 1); // an odd last tile is multiplied twice, and dropped once
+      int second = min_(nt0 + 1, nt - 1); // an odd last tile is multiplied twice, and dropped once
       for (int i = 0; i < kt; i++) {
         u64 *bar = ring.acquire(i, STAGE);
-        bulk_copy(ring.stage(i), w + ((u64)BIDX * 2 * kt + i) * TILE_BYTES, TILE_BYTES, bar);
+        bulk_copy(ring.stage(i), w + ((u64)nt0 * kt + i) * TILE_BYTES, TILE_BYTES, bar);
         bulk_copy(ring.stage(i) + TILE_BYTES, w + ((u64)second * kt + i) * TILE_BYTES, TILE_BYTES, bar);
         tma2d(ring.stage(i) + 2 * TILE_BYTES, x, bar, i * 64, token);
       }
@@ -161,7 +164,7 @@ template <int N, int STAGES, bool RANGES> DEV void hopper_many(const TMap *x, vo
   sync();
   stage_sums<N, 128>((float *)sm, d, wg * 64);
   sync();
-  emit<128, 256>((float *)sm, y, bias, token, min_(N, rows - token), BIDX * 128, n, ldy, mode);
+  emit<128, 256>((float *)sm, y, bias, token, min_(N, rows - token), nt0 * 64, n, ldy, mode);
 }
 
 #define HGEMM_PARAMS \

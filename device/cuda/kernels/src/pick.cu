@@ -383,7 +383,7 @@ DEV void report(const Row &r, const Draw &d, float floor, float hi, i32 token, P
     out->zmax = hi;
     out->mass = mass;
   }
-  if (d.top > 0) report_top(r, floor, hi, d.top, tops);
+  if (d.top > 0) report_top(r, floor, hi, min_(d.top, MAX_TOP), tops);
 }
 
 DEV void pick_row(const Row &r, const Draw &d, const u32 *mask, const u32 *allow, const Edit *edits, int edit_count, i32 *drawn, PickResult *out, PickTop *tops) {

@@ -2,4 +2,6 @@
 #include "attn.cu"
 #include "elementwise.cu"
 #include "gemm.cu"
+#include "pack.cu"
 #include "pick.cu"
+#include "probe.cu"

@@ -1,0 +1,139 @@
+package compute
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"weir/model"
+	"weir/weights"
+)
+
+// shapes are the config.json files that were published with these models, but
+// for what does not change their arithmetic.
+var shapes = map[string]string{
+	"qwen2.5-0.5b": `{"architectures": ["Qwen2ForCausalLM"], "vocab_size": 151936, "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24,
+		"num_attention_heads": 14, "num_key_value_heads": 2, "max_position_embeddings": 32768, "rope_theta": 1000000, "rms_norm_eps": 1e-6, "tie_word_embeddings": true}`,
+	"qwen3-0.6b": `{"architectures": ["Qwen3ForCausalLM"], "vocab_size": 151936, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
+		"num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 40960, "rope_theta": 1000000, "rms_norm_eps": 1e-6, "tie_word_embeddings": true}`,
+	"qwen3-1.7b": `{"architectures": ["Qwen3ForCausalLM"], "vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 28,
+		"num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 40960, "rope_theta": 1000000, "rms_norm_eps": 1e-6, "tie_word_embeddings": true}`,
+	"qwen3-4b": `{"architectures": ["Qwen3ForCausalLM"], "vocab_size": 151936, "hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36,
+		"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 40960, "rope_theta": 1000000, "rms_norm_eps": 1e-6, "tie_word_embeddings": true}`,
+	"qwen3-8b": `{"architectures": ["Qwen3ForCausalLM"], "vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36,
+		"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 40960, "rope_theta": 1000000, "rms_norm_eps": 1e-6, "tie_word_embeddings": false}`,
+	"llama-3.2-1b": `{"architectures": ["LlamaForCausalLM"], "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
+		"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64, "max_position_embeddings": 131072, "rope_theta": 500000, "rms_norm_eps": 1e-5, "tie_word_embeddings": true,
+		"rope_scaling": {"rope_type": "llama3", "factor": 32, "high_freq_factor": 4, "low_freq_factor": 1, "original_max_position_embeddings": 8192}}`,
+	"llama-3.2-3b": `{"architectures": ["LlamaForCausalLM"], "vocab_size": 128256, "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 28,
+		"num_attention_heads": 24, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 131072, "rope_theta": 500000, "rms_norm_eps": 1e-5, "tie_word_embeddings": true,
+		"rope_scaling": {"rope_type": "llama3", "factor": 32, "high_freq_factor": 4, "low_freq_factor": 1, "original_max_position_embeddings": 8192}}`,
+	"llama-3.1-8b": `{"architectures": ["LlamaForCausalLM"], "vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+		"num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 131072, "rope_theta": 500000, "rms_norm_eps": 1e-5, "tie_word_embeddings": false,
+		"rope_scaling": {"rope_type": "llama3", "factor": 8, "high_freq_factor": 4, "low_freq_factor": 1, "original_max_position_embeddings": 8192}}`,
+	"mistral-7b-v0.3": `{"architectures": ["MistralForCausalLM"], "vocab_size": 32768, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+		"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 32768, "rope_theta": 1000000, "rms_norm_eps": 1e-5, "sliding_window": null, "tie_word_embeddings": false}`,
+}
+
+// Shapes names the models whose shape Synthetic knows, sorted.
+func Shapes() []string { return slices.Sorted(maps.Keys(shapes)) }
+
+// Synthetic makes a model in the shape of a published one with random weights
+// in bfloat16, without a file. The same name gives the same weights.
+func Synthetic(name string) (*model.Model, error) {
+	src, ok := shapes[name]
+	if !ok {
+		return nil, fmt.Errorf("compute: no shape %q; there are %s", name, strings.Join(Shapes(), ", "))
+	}
+	c, err := model.ParseConfig([]byte(src))
+	if err != nil {
+		return nil, fmt.Errorf("compute: shape %s: %w", name, err)
+	}
+	return synthesize(c)
+}
+
+const (
+	deviation = 0.02    // of a matrix's weights: what most models are initialised with
+	slack     = 1 << 20 // bytes by which tensors are shifted against each other
+)
+
+// synthesize makes up the weights of a network. All matrices are cut out of one
+// sequence of numbers, each at its own place, so that it costs no more memory
+// and time than the largest of them: a device makes its own copy of every one.
+func synthesize(c model.Config) (*model.Model, error) {
+	numbers, free, err := allocate(largest(&c) + slack)
+	if err != nil {
+		return nil, fmt.Errorf("compute: %d bytes for random weights: %w", largest(&c)+slack, err)
+	}
+	fill(numbers, 0, deviation)
+	// Factors of norms are around 1.
+	ones := make([]byte, longest(&c)+slack)
+	fill(ones, 1, 0.1)
+	m, err := model.FromTensors(c, func(name string, shape []int) weights.Tensor {
+		t := weights.Tensor{Name: name, DType: weights.BF16, Shape: shape}
+		from := numbers
+		if len(shape) == 1 && strings.HasSuffix(name, ".weight") {
+			from = ones
+		}
+		h := fnv.New64a()
+		h.Write([]byte(name))
+		t.Data = from[h.Sum64()%slack&^63:][:2*t.Len()]
+		return t
+	}, free)
+	if err != nil {
+		return nil, fmt.Errorf("compute: %w", err)
+	}
+	return m, nil
+}
+
+// largest is what the largest matrix takes, longest the longest vector, in
+// bytes rounded up to the words that fill writes.
+func largest(c *model.Config) int {
+	return words(c.Hidden * max(c.VocabSize, c.Intermediate, c.Heads*c.HeadDim))
+}
+
+func longest(c *model.Config) int {
+	return words(max(c.Hidden, c.Intermediate, c.Heads*c.HeadDim))
+}
+
+func words(numbers int) int { return (2*numbers + 7) &^ 7 }
+
+// fill writes normally distributed bfloat16 numbers, by all processors. None is
+// zero or subnormal. A number depends on its place alone.
+func fill(b []byte, mean, deviation float64) {
+	const choices = 1 << 12 // enough that blocks of 32 differ in their largest number
+	var table [choices]uint16
+	for i := range table {
+		z := math.Sqrt2 * math.Erfinv(2*(float64(i)+0.5)/choices-1)
+		bits := math.Float32bits(float32(mean + deviation*z))
+		table[i] = uint16((bits + 0x7fff + bits>>16&1) >> 16)
+	}
+	const part = 1 << 20
+	var team sync.WaitGroup
+	workers := runtime.GOMAXPROCS(0)
+	for w := range workers {
+		team.Go(func() {
+			for start := w * part; start < len(b); start += workers * part {
+				fillPart(b[start:min(start+part, len(b))], uint64(start), &table)
+			}
+		})
+	}
+	team.Wait()
+}
+
+func fillPart(b []byte, seed uint64, table *[1 << 12]uint16) {
+	for i := 0; i+8 <= len(b); i += 8 {
+		// splitmix64 (S. Vigna), counting by place.
+		x := (seed + uint64(i)) * 0x9e3779b97f4a7c15
+		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+		x = (x ^ x>>27) * 0x94d049bb133111eb
+		x ^= x >> 31
+		binary.LittleEndian.PutUint64(b[i:], uint64(table[x&0xfff])|uint64(table[x>>12&0xfff])<<16|uint64(table[x>>24&0xfff])<<32|uint64(table[x>>36&0xfff])<<48)
+	}
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestBenchEngine measures the bundled model, shortly.
+func TestBenchEngine(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "engine.json")
+	code, out, errOut := runBench("engine", "--batch", "1,2", "--context", "8,4000", "--prefill", "16", "--steps", "2", "--repeat", "2", "--threads", "1",
+		"--limits-memory", "1MiB", "--kv-cache-memory", "8MiB", "--kv-cache-dtype", "float16", "--json", file)
+	if code != 0 || errOut != "" {
+		t.Fatalf("exit %d: %s%s", code, out, errOut)
+	}
+	for _, want := range []string{"weir-tiny: weights as stored", "keys and values float16, 3.0 KiB", "memory read, GB/s", "\nprefill      1      16 ", "\ndecode       2       8 ", "\ndecode       1    4000  left out: "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
+	}
+	for _, kind := range [][]string{{"--quantization", "q8"}, {"--quantization", "q4", "--kv-cache-dtype", "int8"}, {"--dtype", "float32"}} {
+		args := append([]string{"engine", "--batch", "2", "--context", "20", "--prefill", "none", "--steps", "1", "--repeat", "1", "--limits-memory", "0"}, kind...)
+		if code, out, errOut := runBench(args...); code != 0 || errOut != "" || !strings.Contains(out, "weights "+kind[1]) || !strings.Contains(out, "\ndecode       2      20 ") {
+			t.Errorf("%q: exit %d: %s%s", kind, code, out, errOut)
+		}
+	}
+	v := readJSON(t, file)
+	if v["threads"] != 1.0 || len(v["rows"].([]any)) != 3 || len(v["skipped"].([]any)) != 2 {
+		t.Error(v["rows"], v["skipped"])
+	}
+}
+
+func TestBenchEngineRefuses(t *testing.T) {
+	for want, args := range map[string][]string{
+		"batch 0 is not in":         {"--batch", "0"},
+		"\"x\" is not a number":     {"--context", "1,x"},
+		"neither batches":           {"--context", "none", "--prefill", "none"},
+		"takes no arguments":        {"folder"},
+		"are two models":            {"--model", "x", "--shape", "qwen3-0.6b"},
+		"no shape \"x\"; there are": {"--shape", "x"},
+		"threads -1":                {"--threads", "-1"},
+		"\"z80\" is not available":  {"--cpu", "z80"},
+		"is none of auto, float32":  {"--dtype", "q9"},
+		"nothing is left":           {"--kv-cache-memory", "1k"},
+	} {
+		if code, out, errOut := runBench(append([]string{"engine"}, args...)...); code != 2 || out != "" || !strings.Contains(errOut, want) {
+			t.Errorf("%q: exit %d: %s%s", args, code, out, errOut)
+		}
+	}
+	if code, _, errOut := runBench("engine", "--model", t.TempDir()); code != 1 || !strings.Contains(errOut, "config.json") {
+		t.Errorf("exit %d: %s", code, errOut)
+	}
+	if code, out, _ := runBench("engine", "--help"); code != 0 || !strings.Contains(out, "llama-3.2-1b") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+}

@@ -1,0 +1,108 @@
+package cpu
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// fakeNodes is a placement on nodes that this machine need not have: threads
+// are counted as theirs and bound to nothing.
+func fakeNodes(threads ...int) placement {
+	var ids []int
+	for id, n := range threads {
+		for range n {
+			ids = append(ids, id)
+		}
+	}
+	return newPlacement(ids, make([][]int, len(ids)))
+}
+
+// TestNodesRunEveryChunkOnce: grids of all shapes, with fewer and with more
+// columns than nodes.
+func TestNodesRunEveryChunkOnce(t *testing.T) {
+	for _, place := range []placement{fakeNodes(1, 1), fakeNodes(2, 1), fakeNodes(1, 2, 3), fakeNodes(1, 1, 1, 1)} {
+		w := startWorkers(t, place)
+		for round := range 2000 {
+			rows, columns := 1+round%4, round%11
+			j := newCountJob(t, rows*columns, w.threads)
+			if round%3 == 0 {
+				w.local(rows*columns, j)
+			} else {
+				w.grid(rows, columns, j)
+			}
+			j.check()
+		}
+		w.close()
+	}
+}
+
+// TestNodesOwnColumns: a column's node is the same whatever the number of rows,
+// shares are in proportion to threads, and nobody else computes what has to
+// stay.
+func TestNodesOwnColumns(t *testing.T) {
+	place := fakeNodes(3, 1)
+	w := startWorkers(t, place)
+	defer w.close()
+	const columns = 40
+	owner := func(column int) int {
+		if column < columns*3/4 {
+			return 0
+		}
+		return 1
+	}
+	for range 200 {
+		j := newCountJob(t, columns, w.threads)
+		j.then = func(worker, chunk int) {
+			if place.node[worker] != owner(chunk) {
+				t.Errorf("chunk %d was computed on node %d", chunk, place.node[worker])
+			}
+		}
+		w.local(columns, j)
+		j.check()
+	}
+	// All threads wait until each has a chunk: those are chunks of their own.
+	for _, rows := range []int{1, 5} {
+		var first [4]atomic.Int32
+		var all sync.WaitGroup
+		all.Add(w.threads)
+		var came [4]atomic.Bool
+		j := newCountJob(t, rows*columns, w.threads)
+		j.then = func(worker, chunk int) {
+			if came[worker].CompareAndSwap(false, true) {
+				first[worker].Store(int32(chunk))
+				all.Done()
+				all.Wait()
+			}
+		}
+		w.grid(rows, columns, j)
+		j.check()
+		for worker := range first {
+			if c := int(first[worker].Load()) % columns; owner(c) != place.node[worker] {
+				t.Errorf("%d rows: worker %d of node %d began with column %d", rows, worker, place.node[worker], c)
+			}
+		}
+	}
+}
+
+// TestNodesSteal: the chunks of a node whose only thread is held up are computed
+// by others, all but the one that holds it.
+func TestNodesSteal(t *testing.T) {
+	w := startWorkers(t, fakeNodes(1, 1))
+	defer w.close()
+	const chunks = 30
+	var others atomic.Int32
+	j := newCountJob(t, chunks, w.threads)
+	j.then = func(worker, _ int) {
+		if worker == 0 {
+			others.Add(1)
+			return
+		}
+		for others.Load() < chunks-1 {
+			runtime.Gosched()
+		}
+	}
+	w.run(chunks, j)
+	j.check()
+}

@@ -1,0 +1,256 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// Block formats of weights, and the rows that they are multiplied with.
+//
+// A block is 32 consecutive columns of a row with one scale. Two blocks of 16
+// rows make a group, and a tile is the groups of its columns, k padded to whole
+// groups. One 64-byte line of a group holds four columns of 16 rows, which is
+// what VPDPBUSD multiplies at once:
+//
+//	Q8:  [2 blocks][16 rows] float16 scale
+//	     [2 blocks][8][16 rows][4 columns] weight + 128
+//	Q4:  [2 blocks][16 rows] float16 scale
+//	     [2 blocks][4][16 rows][4 columns] two weights + 8: columns 4j..4j+3 of
+//	     the block in the lower halves, 4j+16..4j+19 in the upper ones
+//
+// Weights are stored without sign because the instruction wants one operand so,
+// and then the other, the activation, can be broadcast from memory. What the
+// offset adds to a dot product, 128 times the sum of the activations, is
+// computed once per row and subtracted by starting the sum there. The sums are
+// integers and exact, so their order does not matter; blocks are added up in
+// ascending order, in one chain of float32.
+//
+// A row of activations has one group for each group of weights:
+//
+//	[2 blocks] int32   -128 * sum of the block's numbers
+//	[2 blocks] float32 scale
+//	[64] int8          numbers in [-127, 127]
+//
+// Numbers never reach -128, whose negative an int8 cannot hold.
+const (
+	blockColumns = 32
+	groupColumns = 2 * blockColumns
+	groupRow     = 2*4 + 2*4 + groupColumns // bytes of a group of activations
+	groupScales  = 2 * rowsPerTile * 2      // bytes of a group's scales of weights
+	blockQ8      = blockColumns * rowsPerTile
+	blockQ4      = blockQ8 / 2
+)
+
+// quantized reports whether rows are quantized before they are multiplied with
+// weights in f.
+func (f Format) quantized() bool { return f >= Q8 }
+
+// rowGroups is the size of a quantized row of n groups.
+func (f Format) rowGroups(n int) int {
+	if f == W8A8 {
+		return n*groupColumns + wholeRow
+	}
+	return n * groupRow
+}
+
+// groups is how many groups k columns take.
+func groups(k int) int { return (k + groupColumns - 1) / groupColumns }
+
+// groupBytes is the size of a group of weights of 16 rows.
+func (f Format) groupBytes() int {
+	if f == Q4 {
+		return groupScales + 2*blockQ4
+	}
+	return groupScales + 2*blockQ8
+}
+
+// rowBytes is the distance of quantized rows of the given width: an odd number
+// of cache lines, so that the rows which a kernel reads in step do not all fall
+// into one set of a cache.
+func rowBytes(width int) int {
+	lines := (groups(width)*groupRow + cacheLine - 1) / cacheLine
+	return (lines | 1) * cacheLine
+}
+
+// The greatest weights that float16 scales can express.
+const (
+	maxF16 = 65504
+	maxQ8  = 127 * maxF16
+	maxQ4  = 8 * maxF16
+)
+
+// largest is the greatest magnitude that f stores. What is greater cannot be
+// loaded.
+func (f Format) largest() float32 {
+	if f == Q4 {
+		return maxQ4
+	}
+	return maxQ8
+}
+
+// roundQ8 finds the scale of a block of weights and writes them in its units.
+// The scale is the least float16 that keeps the greatest weight within 127.49
+// units, so that it is never cut off.
+func roundQ8(q *[blockColumns]int8, w []float32) (scale uint16) {
+	top := float32(0)
+	for _, v := range w {
+		top = max(top, float32(math.Abs(float64(v))))
+	}
+	if top == 0 {
+		*q = [blockColumns]int8{}
+		return 0
+	}
+	scale = toF16(top / 127)
+	if fromF16(scale)*127.49 < top {
+		scale++ // the next float16 up
+	}
+	inverse := 1 / fromF16(scale)
+	for i, v := range w {
+		q[i] = int8(nearest(v * inverse))
+	}
+	clear(q[len(w):])
+	return scale
+}
+
+// roundQ4 does the same for four bits, [-8, 7]: the weight of the greatest
+// magnitude becomes -8 units, so that the range is used up whatever its sign.
+// The scale may be negative.
+func roundQ4(q *[blockColumns]int8, w []float32) (scale uint16) {
+	top := float32(0)
+	for _, v := range w {
+		if math.Abs(float64(v)) > math.Abs(float64(top)) {
+			top = v
+		}
+	}
+	scale = toF16(top / -8)
+	d := fromF16(scale)
+	if d == 0 {
+		*q = [blockColumns]int8{}
+		return 0
+	}
+	inverse := 1 / d
+	for i, v := range w {
+		q[i] = int8(min(max(nearest(v*inverse), -8), 7))
+	}
+	clear(q[len(w):])
+	return scale
+}
+
+// nearest rounds to an integer, half to even, if |v| is less than 2^22: added to
+// 1.5 * 2^23, the units are the last bits of the sum.
+func nearest(v float32) int32 {
+	const shift = 3 << 22
+	return int32(math.Float32bits(float32(v)+shift) - math.Float32bits(shift))
+}
+
+// packBlock stores w, 32 numbers or fewer at the end of a row, as block b of row
+// r of the tile.
+func (f Format) packBlock(tile []byte, b, r int, w []float32) {
+	var q [blockColumns]int8
+	group := tile[b/2*f.groupBytes():][:f.groupBytes()]
+	scale := group[(b%2*rowsPerTile+r)*2:]
+	if f == Q8 {
+		binary.LittleEndian.PutUint16(scale, roundQ8(&q, w))
+		data := group[groupScales+b%2*blockQ8+r*4:]
+		for j := 0; j < blockColumns; j += 4 {
+			v := uint32(uint8(q[j])) | uint32(uint8(q[j+1]))<<8 | uint32(uint8(q[j+2]))<<16 | uint32(uint8(q[j+3]))<<24
+			binary.LittleEndian.PutUint32(data[j*rowsPerTile:], v^0x80808080)
+		}
+		return
+	}
+	binary.LittleEndian.PutUint16(scale, roundQ4(&q, w))
+	data := group[groupScales+b%2*blockQ4+r*4:]
+	for j := 0; j < blockColumns/2; j += 4 {
+		var v uint32
+		for i := range 4 {
+			v |= uint32(uint8(q[j+i]+8)|uint8(q[j+i+blockColumns/2]+8)<<4) << (8 * i)
+		}
+		binary.LittleEndian.PutUint32(data[j*rowsPerTile:], v)
+	}
+}
+
+// block widens block b of a tile: the weights in units of their rows' scales.
+func (f Format) block(q *[blockColumns][rowsPerTile]int32, scales *[rowsPerTile]float32, tile []byte, b int) {
+	group := tile[b/2*f.groupBytes():][:f.groupBytes()]
+	for r := range scales {
+		scales[r] = fromF16(binary.LittleEndian.Uint16(group[(b%2*rowsPerTile+r)*2:]))
+	}
+	if f == Q8 {
+		data := group[groupScales+b%2*blockQ8:][:blockQ8]
+		for i, v := range data {
+			q[i/(4*rowsPerTile)*4+i%4][i/4%rowsPerTile] = int32(v) - 128
+		}
+		return
+	}
+	data := group[groupScales+b%2*blockQ4:][:blockQ4]
+	for i, v := range data {
+		c, r := i/(4*rowsPerTile)*4+i%4, i/4%rowsPerTile
+		q[c][r] = int32(v&15) - 8
+		q[c+blockColumns/2][r] = int32(v>>4) - 8
+	}
+}
+
+// leastScaled is the magnitude below which a block of activations counts as
+// zero: above it neither a scale nor its inverse leaves the normal numbers.
+const leastScaled = 1.0 / (1 << 100)
+
+// quantizeGeneric is what impl.quantize computes. Every tier computes the same
+// bits: each operation is rounded by itself.
+func quantizeGeneric(dst []byte, x []float32) {
+	for g := 0; g*groupColumns < len(x); g++ {
+		group := dst[g*groupRow:][:groupRow]
+		for b := range 2 {
+			at := min(g*groupColumns+b*blockColumns, len(x))
+			v := x[at:min(at+blockColumns, len(x))]
+			scale, sum := quantizeBlock(group[16+b*blockColumns:][:blockColumns], v)
+			binary.LittleEndian.PutUint32(group[b*4:], uint32(sum*-128))
+			binary.LittleEndian.PutUint32(group[8+b*4:], math.Float32bits(scale))
+		}
+	}
+}
+
+func quantizeBlock(dst []byte, x []float32) (scale float32, sum int32) {
+	clear(dst)
+	top := math.Float32frombits(largestGeneric(x))
+	if top < leastScaled {
+		return 0, 0
+	}
+	return float32(top * (1.0 / 127)), roundGeneric(dst, x, 127/top)
+}
+
+// dotGeneric is impl.dot of a block format for m rows.
+func dotGeneric(f Format, m int) dotFunc {
+	return func(w []byte, offs, _ []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32) {
+		var q [blockColumns][rowsPerTile]int32
+		var scales [rowsPerTile]float32
+		for u, off := range offs {
+			tile := w[off:][:n*f.groupBytes()]
+			var s [genericRows][rowsPerTile]float32
+			for b := range 2 * n {
+				f.block(&q, &scales, tile, b)
+				for r := range m {
+					group := x[r*ldx+b/2*groupRow:][:groupRow]
+					xs := math.Float32frombits(binary.LittleEndian.Uint32(group[8+b%2*4:]))
+					var dots [rowsPerTile]int32
+					for i, v := range group[16+b%2*blockColumns:][:blockColumns] {
+						for j, w := range &q[i] {
+							dots[j] += w * int32(int8(v))
+						}
+					}
+					for j, d := range dots {
+						s[r][j] += float32(float32(float32(d)*xs) * scales[j])
+					}
+				}
+			}
+			for r := range m {
+				out := y[r*ldy+u*rowsPerTile:][:rowsPerTile]
+				for j := range out {
+					out[j] = s[r][j]
+					if bias != nil {
+						out[j] += bias[u*rowsPerTile+j]
+					}
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package feedback
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+
+	"weir/store"
+)
+
+// Every filter that people use has an index (spec feedback 10), which finds what a
+// look at all rows finds; and a database from before an index gets it.
+func TestIndexes(t *testing.T) {
+	b := sample(t)
+	check := func(when string) {
+		t.Helper()
+		for column, c := range map[string]struct {
+			value string
+			tag   byte
+		}{
+			"trace_ref": {"weave:///acme/support/call/other", tagRef}, "call_ref": {"weave:///acme/support/call/scorer", tagCall},
+			"feedback_type": {"odd", tagType}, "platform_user_id": {"u", tagUser}, "queue_id": {"q", tagQueue},
+		} {
+			where := `{"$eq":[{"$getField":"` + column + `"},{"$literal":"` + c.value + `"}]}`
+			q, err := b.DecodeQuery([]byte(`{"project_id":"acme/support","query":{"$expr":`+where+`}}`), ForQuery, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tag := q.plan().prefix[0]; tag != c.tag {
+				t.Errorf("%s: %s goes by %c", when, column, tag)
+			}
+			with := names(t, b, `,"query":{"$expr":`+where+`}`)
+			without := names(t, b, `,"query":{"$expr":{"$not":[{"$not":[`+where+`]}]}}`)
+			if with != without || with == "" {
+				t.Errorf("%s: %s: %q with its index, %q without", when, column, with, without)
+			}
+		}
+	}
+	check("as written")
+	ctx := context.Background()
+	if n, err := b.Upgrade(ctx); n != 0 || err != nil {
+		t.Errorf("%d entries are missing, %v", n, err)
+	}
+	if err := b.db.Update(ctx, func(tx *store.Tx) error {
+		var keys [][]byte
+		if err := tx.Scan(store.Range{Prefix: []byte{tagCall}, Keys: true}, func(k, _ []byte) bool { keys = append(keys, bytes.Clone(k)); return true }); err != nil {
+			return err
+		}
+		for _, k := range keys {
+			tx.Delete(k)
+		}
+		tx.Set([]byte{tagForm}, []byte("tfyuq"))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{7, 0} {
+		if n, err := b.Upgrade(ctx); n != want || err != nil {
+			t.Errorf("%d entries made, %v, want %d", n, err, want)
+		}
+	}
+	check("upgraded")
+}
+
+// Damaged indexes are mended.
+func TestMend(t *testing.T) {
+	b := sample(t)
+	var rows, entries [][]byte
+	if err := b.db.View(func(r *store.Reader) error {
+		return errors.Join(
+			r.Scan(store.Range{Prefix: []byte{tagRow}, Keys: true}, func(k, _ []byte) bool { rows = append(rows, bytes.Clone(k)); return true }),
+			r.Scan(store.Range{Prefix: []byte{tagType}, Keys: true}, func(k, _ []byte) bool { entries = append(entries, bytes.Clone(k)); return true }))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.db.Update(context.Background(), func(tx *store.Tx) error {
+		tx.Delete(rows[3])                       // 4 to 6 entries are left over
+		tx.Delete(entries[0])                    // one is missing
+		tx.Set([]byte("yloose"), []byte("none")) // one belongs to nothing
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	n, err := b.Mend(context.Background())
+	if err != nil || n < 6 || n > 8 {
+		t.Errorf("%d fixes, %v", n, err)
+	}
+	if n, err := b.Mend(context.Background()); n != 0 || err != nil {
+		t.Errorf("again %d fixes, %v", n, err)
+	}
+	if got := names(t, b, `,"query":{"$expr":{"$in":[{"$getField":"feedback_type"},[{"$literal":"custom"},{"$literal":"odd"}]]}}`); len(got) != len(names(t, b, "")) {
+		t.Error(got)
+	}
+}

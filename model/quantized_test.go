@@ -1,0 +1,110 @@
+package model_test
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"testing"
+
+	"weir/device/cpu"
+	"weir/model"
+	"weir/models"
+)
+
+// newQuantized opens devices that store weights in f.
+func newQuantized(t *testing.T, impl string, f cpu.Format) model.Device {
+	t.Helper()
+	cfg := cpu.Default()
+	cfg.Threads, cfg.Impl, cfg.WeightType, cfg.KVType, cfg.HugePages = 2, impl, f, cpu.F32, false
+	d, err := cpu.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// TestQuantizedLogits: how far the logits of the bundled model are from the
+// float32 reference, relative to their size (root mean square over all rows).
+func TestQuantizedLogits(t *testing.T) {
+	for _, c := range []struct {
+		f     cpu.Format
+		limit float64
+	}{{cpu.Q8, 2e-2}, {cpu.Q4, 0.15}} {
+		for _, impl := range cpu.Impls() {
+			t.Run(c.f.String()+" "+impl, func(t *testing.T) {
+				g := readGolden(t, models.Name)
+				h := newHarness(t, openModel(t, models.Bundled()), newQuantized(t, impl, c.f), model.Options{MaxSeqTokens: 256}, 1)
+				n := len(g.Prompt)
+				var off, size float64
+				for i, row := range h.step(chunk{&sequence{tokens: g.Prompt}, n, positions(n-g.Rows, n)}) {
+					for v, got := range row {
+						d := float64(got) - g.logits[i][v]
+						off, size = off+d*d, size+g.logits[i][v]*g.logits[i][v]
+					}
+				}
+				rel := math.Sqrt(off / size)
+				t.Logf("relative error %.2g", rel)
+				if !(rel <= c.limit) {
+					t.Errorf("relative error %.3g > %.3g", rel, c.limit)
+				}
+			})
+		}
+	}
+}
+
+// TestQuantizedPerplexity: the bundled model on the answers of conversations
+// that it was not trained on (those of its heldout.jsonl without tools; the
+// template and the tokenizer are this project's), with 8 and 4 bits per weight
+// against the stored ones.
+func TestQuantizedPerplexity(t *testing.T) {
+	var texts []struct{ Prompt, Answer []int32 }
+	b, err := os.ReadFile("testdata/weir-tiny/heldout.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &texts); err != nil {
+		t.Fatal(err)
+	}
+	if underRace {
+		texts = texts[:10]
+	}
+	perplexity := func(f cpu.Format) float64 {
+		h := newHarness(t, openModel(t, models.Bundled()), newQuantized(t, "", f), model.Options{MaxSeqTokens: 512, MaxTokens: 512}, 1)
+		sum, n := 0.0, 0
+		for _, c := range texts {
+			s := &sequence{tokens: append(append([]int32(nil), c.Prompt...), c.Answer...)}
+			first := len(c.Prompt) - 1
+			for i, row := range h.step(chunk{s, len(s.tokens), positions(first, len(s.tokens)-1)}) {
+				sum -= logprob(row, c.Answer[i])
+				n++
+			}
+			h.release(s)
+		}
+		return math.Exp(sum / float64(n))
+	}
+	want := perplexity(cpu.Auto)
+	t.Logf("stored: %.5f", want)
+	for _, c := range []struct {
+		f     cpu.Format
+		limit float64
+	}{{cpu.Q8, 0.005}, {cpu.Q4, 0.05}} {
+		got := perplexity(c.f)
+		t.Logf("%s: %.5f, %+.3f %%", c.f, got, 100*(got/want-1))
+		if !(got/want-1 <= c.limit) {
+			t.Errorf("%s: perplexity %.5f, %+.2f %% of %.5f", c.f, got, 100*(got/want-1), want)
+		}
+	}
+}
+
+// logprob is the logarithm of a token's probability.
+func logprob(row []float32, token int32) float64 {
+	top := row[0]
+	for _, v := range row {
+		top = max(top, v)
+	}
+	sum := 0.0
+	for _, v := range row {
+		sum += math.Exp(float64(v - top))
+	}
+	return float64(row[token]-top) - math.Log(sum)
+}

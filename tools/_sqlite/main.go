@@ -1,0 +1,102 @@
+// Command sqlite is a peer for weir bench store: POST /feedback/replace on SQLite,
+// or on weir's store, behind one handler. Requests are read and judged by package
+// feedback on both sides, and answered with its receipts.
+//
+//	sqlite serve --host 127.0.0.1 --port N --store sqlite|grouped|weir
+//
+// sqlite is one transaction to a request, grouped a writer that takes all requests
+// that wait into one transaction, as weir's does. Both are in WAL mode with
+// synchronous=FULL: a commit is on the disk before it is answered.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"github.com/valyala/fasthttp"
+
+	"weir/feedback"
+	"weir/store"
+)
+
+// keeper stores feedback: it returns the answer once the record is on the disk.
+type keeper interface {
+	Replace(ctx context.Context, a feedback.Author, r *feedback.Request, o feedback.Once) ([]byte, error)
+}
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(args []string) error {
+	if len(args) == 0 || args[0] != "serve" {
+		return fmt.Errorf("usage: sqlite serve --host H --port N --store sqlite|grouped|weir")
+	}
+	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
+	host, port, kind := fs.String("host", "127.0.0.1", ""), fs.Int("port", 8000, ""), fs.String("store", "sqlite", "")
+	if err := fs.Parse(args[1:]); err != nil {
+		return err
+	}
+	dir := filepath.Join(os.Getenv("XDG_DATA_HOME"), "peer")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	var keep keeper
+	var done func() error
+	switch *kind {
+	case "sqlite", "grouped":
+		db, err := open(filepath.Join(dir, "feedback.db"), *kind == "grouped")
+		if err != nil {
+			return err
+		}
+		keep, done = db, db.Close
+	case "weir":
+		db, err := store.Open(store.DefaultConfig(filepath.Join(dir, "feedback")))
+		if err != nil {
+			return err
+		}
+		keep, done = feedback.New(db, feedback.DefaultConfig()), db.Close
+	default:
+		return fmt.Errorf("no store %q", *kind)
+	}
+	s := &fasthttp.Server{Handler: func(c *fasthttp.RequestCtx) { handle(c, keep) }, MaxRequestBodySize: 32 << 20}
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, syscall.SIGTERM, os.Interrupt)
+	go func() {
+		<-end
+		_ = s.Shutdown()
+	}()
+	if err := s.ListenAndServe(*host + ":" + strconv.Itoa(*port)); err != nil {
+		return err
+	}
+	return done()
+}
+
+func handle(c *fasthttp.RequestCtx, keep keeper) {
+	switch string(c.Path()) {
+	case "/health":
+	case "/feedback/replace":
+		r, err := feedback.DecodeRequest(c.PostBody(), feedback.Replace)
+		var answer []byte
+		if err == nil {
+			answer, err = keep.Replace(c, feedback.Author{User: "anonymous"}, r, feedback.Once{})
+		}
+		if err != nil {
+			c.Error(err.Error(), fasthttp.StatusBadRequest)
+			return
+		}
+		c.SetContentType("application/json")
+		c.Response.SetBodyRaw(answer)
+	default:
+		c.Error("not here", fasthttp.StatusNotFound)
+	}
+}

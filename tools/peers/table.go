@@ -1,0 +1,198 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// seconds is what a run takes, about, on two processors as they are in 2026, for a
+// model of 1.2 billion parameters with two threads, by unit and engine. What was
+// measured replaces it.
+var seconds = map[string]map[string]float64{
+	"single":            {weir: 11, llama: 17, ik: 10},
+	"streams":           {weir: 14, llama: 28, ik: 15},
+	"prefill-4k":        {weir: 35, llama: 60, ik: 30},
+	"streams-4k":        {weir: 25, llama: 480, ik: 160},
+	"streams-4k-int8kv": {weir: 25, llama: 480, ik: 160},
+}
+
+var billions = map[string]float64{"qwen3-0.6b": 0.6, "llama-3.2-1b": 1.2, "llama-3.1-8b": 8}
+
+func estimate(c cell, engine string, done *results) time.Duration {
+	total, n := 0.0, 0
+	for _, r := range done.list {
+		if r.Cell == c.name() && r.Engine == engine {
+			total, n = total+r.Seconds, n+1
+		}
+	}
+	if n == 0 {
+		total, n = seconds[c.unit.name][engine]*2/float64(min(c.threads, 2)), 1
+		if b, ok := billions[c.shape]; ok {
+			total *= b / 1.2
+		}
+	}
+	return time.Duration(total / float64(n) * float64(time.Second))
+}
+
+func listCells(w io.Writer, cells []cell, engines []string, rounds func(cell) int, done *results) error {
+	var sum time.Duration
+	for _, c := range cells {
+		var left time.Duration
+		missing := 0
+		for round := range rounds(c) {
+			for _, e := range engines {
+				if !done.has(c.name(), e, round) {
+					left += estimate(c, e, done)
+					missing++
+				}
+			}
+		}
+		sum += left
+		if _, err := fmt.Fprintf(w, "%-42s %3d runs, about %v\n", c.name(), missing, left.Round(time.Second)); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(w, "%-42s about %v\n", "all", sum.Round(time.Minute))
+	return err
+}
+
+// machine describes where this runs.
+func machine() string {
+	model, memory := runtime.GOARCH, ""
+	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range bytes.Lines(info) {
+			if key, value, ok := strings.Cut(string(line), ":"); ok && strings.TrimSpace(key) == "model name" {
+				model = strings.TrimSpace(value)
+				break
+			}
+		}
+	}
+	if info, err := os.ReadFile("/proc/meminfo"); err == nil {
+		var kb int64
+		if _, err := fmt.Sscanf(string(info), "MemTotal: %d kB", &kb); err == nil {
+			memory = fmt.Sprintf(", %d GiB", kb>>20)
+		}
+	}
+	return fmt.Sprintf("%d processors of %s%s, %s", runtime.NumCPU(), model, memory, runtime.GOOS)
+}
+
+// writeTable writes medians over the rounds, with the range in brackets. A ratio
+// is the median of the rounds' own ratios: what a round has in common, such as
+// the memory's speed in that minute, cancels out.
+func writeTable(w io.Writer, machine string, cells []cell, done *results) error {
+	var b bytes.Buffer
+	versions, first, last := map[string][]string{}, time.Time{}, time.Time{}
+	for _, c := range cells {
+		for _, r := range done.list {
+			if r.Cell != c.name() {
+				continue
+			}
+			if v := r.Engine + " " + r.Version; r.Version != "" && !slices.Contains(versions[r.Engine], v) {
+				versions[r.Engine] = append(versions[r.Engine], v)
+			}
+			if first.IsZero() || r.Time.Before(first) {
+				first = r.Time
+			}
+			if r.Time.After(last) {
+				last = r.Time
+			}
+		}
+	}
+	if first.IsZero() {
+		return fmt.Errorf("nothing of these cells has been measured")
+	}
+	fmt.Fprintf(&b, "%s to %s; %s; %s.\n", first.UTC().Format("2006-01-02 15:04"), last.UTC().Format("15:04 UTC"), machine,
+		strings.Join(slices.Concat(versions[weir], versions[llama], versions[ik]), ", "))
+	title := ""
+	for _, c := range cells {
+		n := done.rounds(c.name())
+		if n == 0 {
+			continue
+		}
+		if t := fmt.Sprintf("%s, %s, %s", c.shape, c.kind, plural(c.threads, "thread")); t != title {
+			title = t
+			fmt.Fprintf(&b, "\n| %s, tok/s | rounds | weir | llama.cpp | ik_llama.cpp | × llama.cpp | × ik_llama.cpp | of memory read | of peak in products | of the floor |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n", title)
+		}
+		for _, row := range c.unit.rowNames() {
+			writeRow(&b, c, row, n, done)
+		}
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func writeRow(b *bytes.Buffer, c cell, row string, rounds int, done *results) {
+	rates, ratios, ours := map[string][]float64{}, map[string][]float64{}, [3][]float64{}
+	for round := range rounds {
+		mine := done.find(c.name(), weir, round)
+		for _, e := range []string{weir, llama, ik} {
+			r := done.find(c.name(), e, round)
+			if r == nil {
+				continue
+			}
+			rates[e] = append(rates[e], r.Rows[row])
+			if mine != nil && r.Rows[row] > 0 {
+				ratios[e] = append(ratios[e], mine.Rows[row]/r.Rows[row])
+			}
+		}
+		if mine != nil {
+			s := mine.Shares[row]
+			for i, v := range []float64{s.Read, s.Products, s.Floor} {
+				ours[i] = append(ours[i], v)
+			}
+		}
+	}
+	name := row
+	if c.unit.context >= 1024 {
+		name += fmt.Sprintf(" at %d", c.unit.context)
+	}
+	if c.unit.int8KV {
+		name += ", int8 keys and values"
+	}
+	fmt.Fprintf(b, "| %s | %d | %s | %s | %s | %s | %s | %s | %s | %s |\n", name, rounds, rate(rates[weir]), rate(rates[llama]), rate(rates[ik]),
+		times(ratios[llama]), times(ratios[ik]), percent(ours[0]), percent(ours[1]), percent(ours[2]))
+}
+
+func median(v []float64) float64 {
+	s := slices.Sorted(slices.Values(v))
+	n := len(s)
+	return (s[(n-1)/2] + s[n/2]) / 2
+}
+
+func rate(v []float64) string {
+	if len(v) == 0 {
+		return "–"
+	}
+	digits := 1
+	if median(v) >= 100 {
+		digits = 0
+	}
+	return fmt.Sprintf("%.*f (%.*f–%.*f)", digits, median(v), digits, slices.Min(v), digits, slices.Max(v))
+}
+
+func times(v []float64) string {
+	if len(v) == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f", median(v))
+}
+
+func percent(v []float64) string {
+	if len(v) == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.0f %%", 100*median(v))
+}
