@@ -10,8 +10,9 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 COUNT   ?= 6
 LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-output-len 64 --num-warmups 8
 LDFLAGS := -s -w -X main.version=$(VERSION)
+CUDA    := CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/internal/cudashim/include"
 
-.PHONY: help build run test race lint purego arm64 crash fuzz bench bench-grammar bench-store gen gen-check golden parquet-check vectors clients check clean
+.PHONY: help build cuda run test test-cuda-emu race lint purego arm64 crash fuzz bench bench-grammar gen gen-check golden parquet-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -87,13 +88,62 @@ bench: build ## start-up and idling, micro-benchmarks of the control plane (COUN
 	$(GO) test -run '^$$' -count $(COUNT) -bench '^BenchmarkEncode$$/^150k$$' ./tokenizer
 	./weir bench serve --binary self $(LOAD)
 
+cuda: ## build ./weir with the CUDA backend (needs a C compiler, but no CUDA toolkit and no driver)
+	$(CUDA) $(GO) build -trimpath -tags cuda -ldflags '$(LDFLAGS) -buildid=' -o weir ./cmd/weir
+
+# A driver library that emulates a GPU on the CPU, for tests.
+EMU_DRIVER := build/cuda-emu/libcuda.so.1
+$(EMU_DRIVER): $(wildcard device/cuda/fake/*.cc device/cuda/kernels/emu/* device/cuda/kernels/src/*) internal/cudashim/include/cuda.h
+	mkdir -p $(dir $@)
+	$(CXX) -std=c++17 -O2 -Wno-psabi -ffp-contract=off -fPIC -shared -Wl,-soname,libcuda.so.1 -Iinternal/cudashim/include \
+	  device/cuda/fake/driver.cc device/cuda/kernels/emu/emu.cc -o $@
+
+test-cuda-emu: $(EMU_DRIVER) ## the CUDA backend's tests on an emulated GPU (needs a C and a C++ compiler)
+	$(CUDA) $(GO) vet -tags cuda ./internal/cudashim ./internal/cudrv ./device/cuda/... ./cmd/weir
+	$(CUDA) $(GO) tool staticcheck -tags cuda ./internal/cudashim ./internal/cudrv ./device/cuda/... ./cmd/weir
+	$(CUDA) $(GO) test -tags cuda -timeout 120s ./internal/cudrv
+	$(CUDA) WEIR_CUDA_DRIVER=$(abspath $(EMU_DRIVER)) $(GO) test -tags 'cuda invariants' -timeout 540s ./device/cuda
+	$(CUDA) WEIR_CUDA_DRIVER=$(abspath $(EMU_DRIVER)) $(GO) test -tags cuda -run 'Alloc|GPU|Device' -timeout 300s ./device/cuda ./cmd/weir
+
+# The kernels run in an emulator on the CPU: a C++ compiler is all it takes. Twice in
+# a random order of threads and blocks, once under the sanitizers.
+EMU      := device/cuda/kernels/emu
+EMUTESTS := rows gemm attn pick hopper
+EMUFLAGS := -std=c++17 -Wall -Werror -Wno-psabi -Wno-unused-function -ffp-contract=off
+
+test-cuda-kernels: $(EMUTESTS:%=build/emu/%) $(EMUTESTS:%=build/emu/%.san) ## the CUDA kernels in the emulator: odd shapes, tails, guards, sanitizers
+	@set -e; for t in $(EMUTESTS); do GK_EMU_SEED=1 build/emu/$$t device/cuda/kernels/testdata/pick.bin; \
+	  GK_EMU_SEED=2 WEIR_QUICK=1 build/emu/$$t.san device/cuda/kernels/testdata/pick.bin; done
+
+build/emu/%: $(EMU)/test_%.cc $(wildcard $(EMU)/*.h $(EMU)/emu.cc device/cuda/kernels/src/*)
+	@mkdir -p build/emu
+	$(CXX) $(EMUFLAGS) -O2 $< $(EMU)/emu.cc -o $@
+
+build/emu/%.san: $(EMU)/test_%.cc $(wildcard $(EMU)/*.h $(EMU)/emu.cc device/cuda/kernels/src/*)
+	@mkdir -p build/emu
+	$(CXX) $(EMUFLAGS) -O1 -fsanitize=address,alignment,shift,signed-integer-overflow,float-cast-overflow -fno-sanitize-recover=all $< $(EMU)/emu.cc -o $@
+
+kernels: ## compile the CUDA kernels to PTX (needs clang-22)
+	cd device/cuda/kernels/_gen && $(GO) run .
+
+kernels-check: ## the committed PTX is what clang-22 makes of the sources
+	cd device/cuda/kernels/_gen && $(GO) vet . && $(GO) run . -check
+
+test-cuda-mutants: ## bugs planted in the kernels, one by one: the tests above must catch each (minutes)
+	cd device/cuda/kernels/_mutants && $(GO) run .
+
+kernels-ptxas: ## registers and spills of every kernel: PTXAS=path of a ptxas
+	PTXAS=$(PTXAS) device/cuda/kernels/check_ptxas.sh
+
 gen: ## write the generated assembly anew
 	cd device/cpu/_gen && $(GO) run . -out ..
 	cd device/cpu/limits/_gen && $(GO) run . -out ..
+	cd internal/cudashim/_gen && $(GO) run . -out ..
 
 gen-check: ## the generated assembly is what its generator writes
 	cd device/cpu/_gen && $(GO) vet . && $(GO) run . -check -out ..
 	cd device/cpu/limits/_gen && $(GO) vet . && $(GO) run . -check -out ..
+	cd internal/cudashim/_gen && $(GO) vet . && $(GO) run . -check -out ..
 
 check: lint gen-check test ## what must pass before a commit lands
 

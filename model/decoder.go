@@ -110,6 +110,7 @@ func newDecoder(c *Config) (*decoder, []ActShape) {
 	for _, a := range []*acts{&n.all, &n.drawn} {
 		drawn := a == &n.drawn
 		a.x = act(c.Hidden, drawn)
+		shapes[a.x.Buf].Sum = true
 		a.h = act(c.Hidden, drawn)
 		if !drawn {
 			a.qkv = act((c.Heads+2*c.KVHeads)*c.HeadDim, false)

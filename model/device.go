@@ -56,6 +56,7 @@ type Shape struct {
 	Layers, Heads, KVHeads, HeadDim int
 	Acts                            []ActShape // activation buffers; Act.Buf indexes them
 	Ropes                           []Rope     // Rope's table argument indexes them
+	Windows                         []int      // every Attention.Window there is, once
 	Spec                            backend.Spec
 }
 
@@ -63,6 +64,7 @@ type Shape struct {
 type ActShape struct {
 	Width int
 	Drawn bool // one row per entry of Batch.At (at most MaxTokens), not per token
+	Sum   bool // the residual stream: what Add adds to; a device that keeps less than float32 keeps this whole
 }
 
 // Device is what a decoder asks of the hardware. A step is Begin, operations,
@@ -94,7 +96,9 @@ type Device interface {
 	MatMul(dst Act, w Weight, src Act)
 	// Rope rotates each head of q and k in place by the token's position.
 	Rope(q, k Act, table int)
-	// StoreKV writes k and v, [T, KVHeads*HeadDim], to the tokens' slots.
+	// StoreKV writes k and v, [T, KVHeads*HeadDim], to the tokens' slots. What k
+	// and v hold afterwards is not defined: a device may have rotated k on its
+	// way to the cache alone.
 	StoreKV(layer int, k, v Act)
 	// Attend writes softmax(scale*q·K)·V of the positions that a token sees,
 	// its own included, over its sequence's blocks. Every StoreKV of the layer
@@ -102,7 +106,8 @@ type Device interface {
 	Attend(dst, q Act, layer int, a Attention)
 	// Gate reads [gate | up] and writes silu(gate)*up, half as wide.
 	Gate(dst, gateUp Act)
-	// Add adds src to dst.
+	// Add adds src to dst. What src holds afterwards is not defined: a device
+	// may have added the product that src was to be to dst at once.
 	Add(dst, src Act)
 	// Gather writes row At[r] of src to row r of dst, whose buffer is Drawn.
 	Gather(dst, src Act)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"weir/backend"
 	"weir/weights"
@@ -109,7 +110,7 @@ func NewRunner(ctx context.Context, dev Device, m *Model, o Options) (_ *Runner,
 	}}
 	err = dev.Plan(Shape{
 		Layers: c.Layers, Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim,
-		Acts: shapes, Ropes: []Rope{c.Rope}, Spec: r.spec,
+		Acts: shapes, Ropes: []Rope{c.Rope}, Windows: slices.Compact(slices.Sorted(slices.Values(c.Windows))), Spec: r.spec,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("model: plan the device: %w", err)
@@ -202,6 +203,28 @@ func (r *Runner) End(out *backend.Out) error {
 		r.batch, r.draws = nil, nil
 	}
 	return r.dev.End(out)
+}
+
+// A Resizer is a Device whose pool of KV blocks can be made anew while no step
+// is in flight. What the pool held is lost.
+type Resizer interface{ ResizeKV(numBlocks int) error }
+
+// ResizeKV changes the number of KV blocks, so that the pool can be given what
+// memory is left once the weights are loaded and a step has been run. The
+// device must be a Resizer, and no step may have been taken that still counts.
+func (r *Runner) ResizeKV(numBlocks int) error {
+	d, ok := r.dev.(Resizer)
+	if !ok {
+		return fmt.Errorf("%w: this device's KV pool has one size", ErrOptions)
+	}
+	if numBlocks < 2 || numBlocks > math.MaxInt32/r.spec.BlockTokens {
+		return fmt.Errorf("%w: %d KV blocks of %d tokens are not between 2 blocks and %d", ErrOptions, numBlocks, r.spec.BlockTokens, math.MaxInt32/r.spec.BlockTokens)
+	}
+	if err := d.ResizeKV(numBlocks); err != nil {
+		return fmt.Errorf("model: resize the KV pool: %w", err)
+	}
+	r.spec.NumBlocks = numBlocks
+	return nil
 }
 
 // FillCache runs a step that draws nothing and computes no layer: keys and

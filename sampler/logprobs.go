@@ -21,13 +21,7 @@ func (p *Picker) report(r *backend.Draw, floor, hi float32, token int32, row int
 			total += weight(v - hi)
 		}
 	}
-	var mass float64
-	if total > 0 {
-		mass = logMass(total)
-	}
-	logprob := func(v float32) float32 {
-		return float32(float64(v) - float64(hi) - mass)
-	}
+	logprob := NewDistribution(hi, total).Logprob
 
 	out.Logprobs[row] = ninf
 	own := ninf
@@ -58,6 +52,23 @@ func (p *Picker) report(r *backend.Draw, floor, hi float32, token int32, row int
 		p.sink(0)
 	}
 }
+
+// Distribution is what log-probabilities follow from. A device without a
+// float64 logarithm reports its two numbers, and the host does the rest.
+type Distribution struct{ hi, mass float64 }
+
+// NewDistribution takes the largest z and the sum of the weights in units of
+// 2^-40.
+func NewDistribution(hi float32, total uint64) Distribution {
+	d := Distribution{hi: float64(hi)}
+	if total > 0 {
+		d.mass = logMass(total)
+	}
+	return d
+}
+
+// Logprob is the log-probability of a token of the distribution with value z.
+func (d Distribution) Logprob(z float32) float32 { return float32(float64(z) - d.hi - d.mass) }
 
 // best fills p.top with the n best tokens, fewer if fewer are kept, as a heap
 // whose root is the worst of them. A row's own n is small or the whole

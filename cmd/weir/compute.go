@@ -54,12 +54,32 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 	if f, ok := quantizations[*o.quantization]; ok {
 		weightType = f
 	}
-	for name, n := range map[string]int{"block-size": *o.blockSize, "max-num-seqs": *o.maxSeqs, "max-num-batched-tokens": *o.maxTokens, "max-num-queued": *o.maxLive} {
+	var found *gpu
+	var err error
+	if *o.device != "cpu" && *o.device != "sim" {
+		if found, err = findGPU(o); err != nil {
+			return nil, err
+		}
+	}
+	maxTokens, maxPrefill := *o.maxTokens, *o.maxPrefill
+	if maxTokens == 0 {
+		maxTokens = 512
+		if found != nil {
+			maxTokens = 2048
+		}
+	}
+	if maxPrefill < 0 {
+		maxPrefill = 128
+		if found != nil {
+			maxPrefill = 1024
+		}
+	}
+	for name, n := range map[string]int{"block-size": *o.blockSize, "max-num-seqs": *o.maxSeqs, "max-num-batched-tokens": maxTokens, "max-num-queued": *o.maxLive} {
 		if n < 1 { // below, 0 stands for a default
 			return nil, usageError{fmt.Errorf("--%s %d: it takes 1 or more", name, n)}
 		}
 	}
-	opt := s.network.Options(model.Options{BlockTokens: *o.blockSize, MaxTokens: *o.maxTokens, MaxSeqs: *o.maxSeqs, MaxSeqTokens: *m.maxModelLen, Progress: progress})
+	opt := s.network.Options(model.Options{BlockTokens: *o.blockSize, MaxTokens: maxTokens, MaxSeqs: *o.maxSeqs, MaxSeqTokens: *m.maxModelLen, Progress: progress})
 	if *m.maxModelLen < 0 || opt.MaxSeqTokens > cfg.MaxSeqTokens {
 		return nil, usageError{fmt.Errorf("--max-model-len %d: the model was made for sequences of at most %d tokens", *m.maxModelLen, cfg.MaxSeqTokens)}
 	}
@@ -68,6 +88,13 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 	}
 	if err := s.network.Check(opt); err != nil {
 		return nil, usageError{err}
+	}
+	engineConfig := engine.Config{
+		Scheduler: scheduler.Config{MaxPrefill: maxPrefill, Priority: *o.policy == "priority"},
+		Caching:   *o.caching, MaxLive: *o.maxLive, Tokenizer: s.tokenizer,
+	}
+	if found != nil {
+		return c, c.onGPU(ctx, found, s, opt, o, engineConfig)
 	}
 	perToken, err := cacheBytes(cfg, kvType)
 	if err != nil {
@@ -123,10 +150,7 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 			return model.NewRunner(ctx, dev, s.network, opt)
 		}
 	}
-	c.engine = engine.New(engine.Config{
-		Scheduler: scheduler.Config{MaxPrefill: *o.maxPrefill, Priority: *o.policy == "priority"},
-		Caching:   *o.caching, MaxLive: *o.maxLive, Tokenizer: s.tokenizer,
-	}, open)
+	c.engine = engine.New(engineConfig, open)
 	// One processor more than threads that compute, for connections and
 	// preparation: they would wait for the end of a step.
 	runtime.GOMAXPROCS(threads + 1)

@@ -6,6 +6,7 @@
 //	weir bench serve     how a server bears a load
 //	weir bench engine    how fast the backend computes
 //	weir store COMMAND   backup, restore, verify, export of records
+//	weir gpu-check       the CUDA backend checked and measured on this machine
 //	weir version
 //
 // MODEL is a folder as Hugging Face lays it out. Without one, the model inside
@@ -40,6 +41,7 @@ const overview = `weir serves language models.
   weir bench serve [flags]     put a load on a server and measure its answers
   weir bench engine [flags]    measure prefill and decode beside what the machine can do
   weir store COMMAND [flags]   back up, restore, verify or export the records
+  weir gpu-check [flags]       check and measure the CUDA backend on this machine's GPU
   weir version                 print the version
   weir help                    print this
 
@@ -67,6 +69,8 @@ func run(args []string, env func(string) string, in io.Reader, out, errOut io.Wr
 		err = chatMain(args, env, in, out, errOut)
 	case "bench":
 		err = benchMain(args, env, out, errOut)
+	case "gpu-check":
+		err = gpuCheckMain(args, env, out, errOut)
 	case "store":
 		err = storeMain(args, env, in, out, errOut)
 	case "version", "--version", "-v":

@@ -39,6 +39,7 @@ func bindModel(fs *pflag.FlagSet) (o modelOptions) {
 // engineOptions say how it is computed.
 type engineOptions struct {
 	device, cpu, pin    *string
+	gpu                 gpuOptions
 	simProfile          *string
 	threads             *int
 	dtype, kvDtype      *string
@@ -53,7 +54,8 @@ type engineOptions struct {
 
 func bindEngine(fs *pflag.FlagSet) (o *engineOptions) {
 	o = &engineOptions{}
-	o.device = oneOf(fs, "device", "what computes; sim computes nothing and invents tokens, for load tests without hardware", "auto", "cpu", "sim")
+	o.device = deviceFlag(fs)
+	o.gpu = bindGPU(fs)
 	o.simProfile = fs.String("sim-profile", "instant", "how long --device sim takes: instant, h100-llama-8b or a JSON `file`")
 	o.threads = fs.Int("threads", 0, "computing threads (default: one per physical core that this process may use, or per processor of --cpu-pin)")
 	o.pin = fs.String("cpu-pin", cpu.PinNodes, "bind computing threads to processors: nodes keeps each on the memory node whose weights it reads (nothing is bound where there is one node), cores gives each a physical core, none leaves it to the system, and a `list` such as 0-7,16 names processors")
@@ -64,8 +66,9 @@ func bindEngine(fs *pflag.FlagSet) (o *engineOptions) {
 	fs.Var(&o.kvMemory, "kv-cache-memory", "memory for keys and values, such as 4GiB (default: a quarter of the memory there is, but no more than max-num-seqs full sequences need)")
 	o.blockSize = fs.Int("block-size", 16, "`tokens` in a KV block, a multiple of 16")
 	o.maxSeqs = fs.Int("max-num-seqs", 256, "most `sequences` that run at a time")
-	o.maxTokens = fs.Int("max-num-batched-tokens", 512, "most `tokens` of a step")
-	o.maxPrefill = fs.Int("max-prefill-tokens", 128, "most `tokens` of a step that go to prompts while answers are being written; 0 is no such limit")
+	o.maxTokens = fs.Int("max-num-batched-tokens", 0, "most `tokens` of a step (default: 512, on a GPU 2048)")
+	o.maxPrefill = fs.Int("max-prefill-tokens", -1, "most `tokens` of a step that go to prompts while answers are being written; 0 is no such limit (default: 128, on a GPU 1024)")
+	fs.Lookup("max-prefill-tokens").DefValue = "0" // so that the text says it
 	o.maxLive = fs.Int("max-num-queued", 4096, "most choices accepted and not yet answered; beyond it the answer is 503")
 	o.policy = oneOf(fs, "scheduling-policy", "order of requests: first come, first served; or by their field priority, lower first", "fcfs", "priority")
 	o.caching = fs.Bool("enable-prefix-caching", true, "compute a prefix that requests share only once")

@@ -1,0 +1,5 @@
+//go:build !cuda || !linux || !amd64
+
+package main
+
+const gpuBuilt = false

@@ -1,0 +1,53 @@
+//go:build cuda && linux && amd64
+
+package cuda_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"weir/backend"
+	"weir/internal/invariants"
+	"weir/model"
+)
+
+// TestStepAlloc: a step of decoding allocates nothing, by graph or kernel by
+// kernel.
+func TestStepAlloc(t *testing.T) {
+	if invariants.Enabled {
+		t.Skip("invariants allocate")
+	}
+	m := openModel(t, "qwen3")
+	for _, plain := range []bool{false, true} {
+		cfg := config()
+		cfg.PlainLaunch = plain
+		r := onGPU(t, m, cfg, model.Options{NumBlocks: 40, MaxTokens: 64, MaxSeqs: 4, MaxSeqTokens: 128, Depth: 2})
+		h := newHarness(t, r, 1)
+		draw := backend.Draw{Temperature: 1, TopP: 0.9, Mask: -1, Allow: -1, Target: -1, Logprobs: backend.RawLogprobs, Top: 3}
+		f := h.begin(chunk{seq: &sequence{tokens: randomTokens(rand.New(rand.NewPCG(1, 1)), 1, m.Config.VocabSize)}, n: 1, draw: draw})
+		h.draw(f)
+		h.end(f)
+		step := func() {
+			h.draw(f) // of the step that was begun last
+			if err := r.End(&f.out); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Begin(&f.batch); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.Begin(&f.batch); err != nil {
+			t.Fatal(err)
+		}
+		step()
+		if n := testing.AllocsPerRun(5, step); n != 0 {
+			t.Errorf("plain launches %v: %v allocations in a step", plain, n)
+		}
+		step()
+		h.draw(f)
+		h.end(f)
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

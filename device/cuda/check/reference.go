@@ -1,0 +1,155 @@
+//go:build cuda && linux && amd64
+
+package check
+
+import (
+	"errors"
+	"math"
+
+	"weir/device/cuda"
+)
+
+// bf16 rounds to nearest even.
+func bf16(f float32) uint16 {
+	u := math.Float32bits(f)
+	return uint16((u + 0x7fff + u>>16&1) >> 16)
+}
+
+func wide(h uint16) float64 { return float64(math.Float32frombits(uint32(h) << 16)) }
+
+// normals are n normal numbers, as bf16 and widened.
+func (c *checker) normals(n int) ([]uint16, []float64) {
+	h, f := make([]uint16, n), make([]float64, n)
+	for i := range h {
+		h[i] = bf16(float32(c.rng.NormFloat64()))
+		f[i] = wide(h[i])
+	}
+	return h, f
+}
+
+// floats are n normal float32 numbers.
+func (c *checker) floats(n int) ([]float32, []float64) {
+	s, f := make([]float32, n), make([]float64, n)
+	for i := range s {
+		s[i] = float32(c.rng.NormFloat64())
+		f[i] = float64(s[i])
+	}
+	return s, f
+}
+
+// padded lays rows of width out ld apart, zeros between.
+func padded[T any](s []T, width, ld int) []T {
+	rows := len(s) / width
+	out := make([]T, rows*ld)
+	for r := range rows {
+		copy(out[r*ld:], s[r*width:(r+1)*width])
+	}
+	return out
+}
+
+// stride is the distance of an activation's rows.
+func stride(width int) int { return (width + 63) / 64 * 64 }
+
+const guard = 1024 // bytes behind an output that must stay as they are
+
+// repeat runs a kernel three times into an output of n values of T, poisoned
+// before each, and returns it. The runs must agree in every bit and write
+// nothing behind the output.
+func repeat[T ~uint16 | ~float32 | ~int32](c *checker, name string, n int, run func(out uint64) error) ([]T, error) {
+	var first []T
+	size := n * 4
+	if _, ok := any(first).([]uint16); ok {
+		size = n * 2
+	}
+	out, err := c.lab.Alloc(size + guard)
+	if err != nil {
+		return nil, err
+	}
+	same, intact := true, true
+	for i := range 3 {
+		if err := errors.Join(c.lab.Fill(out, 0xff, size+guard), run(out)); err != nil {
+			return nil, err
+		}
+		got, err := cuda.Take[T](c.lab, out, n)
+		if err != nil {
+			return nil, err
+		}
+		behind, err := cuda.Take[byte](c.lab, out+uint64(size), guard)
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range behind {
+			intact = intact && b == 0xff
+		}
+		if i == 0 {
+			first = got
+			continue
+		}
+		for j := range got {
+			same = same && bits(got[j]) == bits(first[j])
+		}
+	}
+	if !same || !intact {
+		c.record(name, Wrong, "runs_agree", same, "nothing_behind", intact)
+	}
+	return first, nil
+}
+
+func bits[T ~uint16 | ~float32 | ~int32](v T) uint32 {
+	switch v := any(v).(type) {
+	case uint16:
+		return uint32(v)
+	case float32:
+		return math.Float32bits(v)
+	case int32:
+		return uint32(v)
+	}
+	return 0
+}
+
+// compare records the norm of the error over that of what is wanted, and the
+// largest error of a value over the root mean square of its row's.
+func (c *checker) compare(name string, got, want []float64, limit float64) {
+	var e, w, most float64
+	for i := range want {
+		d := got[i] - want[i]
+		e += d * d
+		w += want[i] * want[i]
+		if !(math.Abs(d) <= most) {
+			most = math.Abs(d)
+		}
+	}
+	rms := math.Sqrt(w / float64(len(want)))
+	rel := math.Sqrt(e / w)
+	// One bad value among many does not show in the norm.
+	c.record(name, verdict(rel <= limit && most <= 40*limit*math.Max(rms, 1e-30)), "rel", finite(rel), "most", finite(most/rms))
+}
+
+// finite keeps JSON writable.
+func finite(v float64) float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return -1
+	}
+	return v
+}
+
+// columns widens an output of rows ld apart.
+func columns[T ~uint16 | ~float32](s []T, width, ld int) []float64 {
+	var out []float64
+	for r := 0; r < len(s); r += ld {
+		for _, v := range s[r : r+width] {
+			switch v := any(v).(type) {
+			case uint16:
+				out = append(out, wide(v))
+			case float32:
+				out = append(out, float64(v))
+			}
+		}
+	}
+	return out
+}
+
+const (
+	bfLimit  = 5e-3
+	f32Limit = 1e-5
+)

@@ -1,0 +1,269 @@
+//go:build cuda && linux && amd64
+
+package check
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"weir/backend"
+	"weir/device/cuda"
+	"weir/model"
+)
+
+// network shapes whose steps are timed. Their weights are random: it is not
+// known what they would say, but what it costs.
+type shape struct {
+	name                                     string
+	hidden, layers, heads, kvHeads, dim, mlp int
+	vocab                                    int
+	tied, qkNorm                             bool
+}
+
+var shapes = []shape{
+	{"Qwen3-0.6B", 1024, 28, 16, 8, 128, 3072, 151936, true, true},
+	{"Llama-3.2-1B", 2048, 16, 32, 8, 64, 8192, 128256, true, false},
+	{"Llama-3.1-8B", 4096, 32, 32, 8, 128, 14336, 128256, false, false},
+}
+
+// steps times whole steps through the device, two in flight, as shares of the
+// time that reading weights and cache takes at the speed of a copy.
+func steps(c *checker) error {
+	var bw float64
+	if err := c.withLab(func() (err error) { bw, err = c.bandwidth(); return err }); err != nil {
+		return err
+	}
+	list := shapes
+	if c.o.Quick {
+		list = []shape{{"tiny", 64, 2, 4, 2, 16, 96, 128, true, true}}
+	}
+	for _, s := range list {
+		if err := c.model(s, bw); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	return nil
+}
+
+func (c *checker) model(s shape, bw float64) (err error) {
+	dir, err := os.MkdirTemp("", "weir-gpu-check-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := s.write(dir); err != nil {
+		return err
+	}
+	m, err := model.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	batches, contexts := []int{1, 8, 64, 256}, []int{128, 2048}
+	o := model.Options{MaxTokens: 2048, MaxSeqs: 256, MaxSeqTokens: 16384, Depth: 2}
+	if c.o.Quick {
+		batches, contexts = []int{1, 3}, []int{40}
+		o.MaxTokens, o.MaxSeqs, o.MaxSeqTokens = 32, 4, 128
+	}
+	o.NumBlocks = 1 + batches[len(batches)-1]*((contexts[len(contexts)-1]+100)/16+1)
+	dev, err := cuda.Open(c.o.Config)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	r, err := model.NewRunner(context.Background(), dev, m, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	c.record(s.name+": loaded", "", "seconds", time.Since(began).Seconds(), "GB", float64(m.WeightBytes())/1e9)
+	if err := cuda.WarmUp(r); err != nil {
+		return err
+	}
+	weights := float64(m.WeightBytes()) // of a tied model, the embedding is read as the head
+	if !s.tied {
+		weights -= float64(2 * s.vocab * s.hidden)
+	}
+	for _, n := range batches {
+		for _, at := range contexts {
+			sec, err := decodeSteps(r, n, at, pick(c, 2, 48))
+			if err != nil {
+				return err
+			}
+			kv := float64(n) * float64(at) * float64(4*s.layers*s.kvHeads*s.dim)
+			floor := (weights + kv) / bw
+			c.record(fmt.Sprintf("%s: decode, %d at %d", s.name, n, at), "", "ms", sec*1e3, "tok/s", float64(n)/sec, "share_of_floor", floor/sec)
+		}
+	}
+	for _, n := range pick(c, []int{30}, []int{512, 2048, 8192}) {
+		sec, err := prefill(r, n)
+		if err != nil {
+			return err
+		}
+		c.record(fmt.Sprintf("%s: prefill of %d", s.name, n), "", "ms", sec*1e3, "tok/s", float64(n)/sec)
+	}
+	return nil
+}
+
+// flight is a step with its memory.
+type flight struct {
+	b backend.Batch
+	d backend.Draws
+	o backend.Out
+}
+
+func (f *flight) reset(rows int) {
+	f.b.Reset()
+	f.d.Reset()
+	f.o = backend.Out{Tokens: make([]int32, rows), Logprobs: make([]float32, rows), Ranks: make([]int32, rows)}
+}
+
+// add appends a run of tokens of sequence i, whose blocks lie together.
+func (f *flight) add(s backend.Spec, i, perSeq, pos, n int, token func(int) int32) {
+	b := &f.b
+	for j := range n {
+		p := pos + j
+		b.Tokens, b.Pos = append(b.Tokens, token(j)), append(b.Pos, int32(p))
+		b.Slots = append(b.Slots, int32((1+i*perSeq+p/s.BlockTokens)*s.BlockTokens+p%s.BlockTokens))
+	}
+	for k := range (pos + n + s.BlockTokens - 1) / s.BlockTokens {
+		b.Tables = append(b.Tables, int32(1+i*perSeq+k))
+	}
+	b.At = append(b.At, int32(len(b.Tokens)-1))
+	b.QueryEnd, b.KVLen, b.TableEnd = append(b.QueryEnd, int32(len(b.Tokens))), append(b.KVLen, int32(pos+n)), append(b.TableEnd, int32(len(b.Tables)))
+	f.d.Rows = append(f.d.Rows, backend.Draw{Seed: uint64(i), Index: uint32(pos), Temperature: 1, TopP: 1, Mask: -1, Allow: -1, Target: -1})
+}
+
+// decodeSteps is the time of a step of n sequences of about so many positions,
+// each step's tokens being those that the step before draws.
+func decodeSteps(r *model.Runner, n, at, count int) (float64, error) {
+	s := r.Spec()
+	perSeq := (s.NumBlocks - 1) / n
+	var flights [2]flight
+	begin := func(i int) error {
+		f := &flights[i%2]
+		f.reset(n)
+		for q := range n {
+			f.add(s, q, perSeq, at+i, 1, func(int) int32 {
+				if i == 0 {
+					return int32(q % s.VocabSize)
+				}
+				return int32(^q)
+			})
+		}
+		return r.Begin(&f.b)
+	}
+	const warm = 4 // graphs are captured
+	var began time.Time
+	if err := errors.Join(begin(0), r.Draw(&flights[0].d)); err != nil {
+		return 0, err
+	}
+	for i := 1; i <= warm+count; i++ {
+		if i == warm+1 {
+			began = time.Now()
+		}
+		if err := errors.Join(begin(i), r.End(&flights[(i+1)%2].o), r.Draw(&flights[i%2].d)); err != nil {
+			return 0, err
+		}
+	}
+	sec := time.Since(began).Seconds() / float64(count)
+	return sec, r.End(&flights[(warm+count)%2].o)
+}
+
+// prefill is the time of computing a prompt of n tokens.
+func prefill(r *model.Runner, n int) (float64, error) {
+	s := r.Spec()
+	var best float64
+	for range 3 {
+		began := time.Now()
+		for at := 0; at < n; {
+			var f flight
+			f.reset(1)
+			chunk := min(n-at, s.MaxTokens)
+			f.add(s, 0, s.NumBlocks-1, at, chunk, func(j int) int32 { return int32((at + j) % s.VocabSize) })
+			if err := errors.Join(r.Begin(&f.b), r.Draw(&f.d), r.End(&f.o)); err != nil {
+				return 0, err
+			}
+			at += chunk
+		}
+		if sec := time.Since(began).Seconds(); best == 0 || sec < best {
+			best = sec
+		}
+	}
+	return best, nil
+}
+
+// write makes a checkpoint with weights that repeat after a while.
+func (s shape) write(dir string) error {
+	kind, arch := "llama", "LlamaForCausalLM"
+	if s.qkNorm {
+		kind, arch = "qwen3", "Qwen3ForCausalLM"
+	}
+	config := fmt.Sprintf(`{"model_type":%q,"architectures":[%q],"hidden_size":%d,"num_hidden_layers":%d,"num_attention_heads":%d,"num_key_value_heads":%d,"head_dim":%d,
+"intermediate_size":%d,"vocab_size":%d,"tie_word_embeddings":%v,"max_position_embeddings":16384,"rms_norm_eps":1e-5,"rope_theta":500000.0,"hidden_act":"silu","torch_dtype":"bfloat16"}`,
+		kind, arch, s.hidden, s.layers, s.heads, s.kvHeads, s.dim, s.mlp, s.vocab, s.tied)
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(config), 0o644); err != nil {
+		return err
+	}
+	type tensor struct {
+		name       string
+		rows, cols int // cols 0: a vector
+	}
+	list := []tensor{{"model.embed_tokens.weight", s.vocab, s.hidden}, {"model.norm.weight", s.hidden, 0}}
+	if !s.tied {
+		list = append(list, tensor{"lm_head.weight", s.vocab, s.hidden})
+	}
+	for i := range s.layers {
+		at := fmt.Sprintf("model.layers.%d.", i)
+		list = append(list, tensor{at + "input_layernorm.weight", s.hidden, 0}, tensor{at + "post_attention_layernorm.weight", s.hidden, 0},
+			tensor{at + "self_attn.q_proj.weight", s.heads * s.dim, s.hidden}, tensor{at + "self_attn.k_proj.weight", s.kvHeads * s.dim, s.hidden},
+			tensor{at + "self_attn.v_proj.weight", s.kvHeads * s.dim, s.hidden}, tensor{at + "self_attn.o_proj.weight", s.hidden, s.heads * s.dim},
+			tensor{at + "mlp.gate_proj.weight", s.mlp, s.hidden}, tensor{at + "mlp.up_proj.weight", s.mlp, s.hidden}, tensor{at + "mlp.down_proj.weight", s.hidden, s.mlp})
+		if s.qkNorm {
+			list = append(list, tensor{at + "self_attn.q_norm.weight", s.dim, 0}, tensor{at + "self_attn.k_norm.weight", s.dim, 0})
+		}
+	}
+	header := bytes.NewBufferString("{")
+	offset := 0
+	for i, t := range list {
+		shape := fmt.Sprintf("[%d,%d]", t.rows, t.cols)
+		if t.cols == 0 {
+			shape = fmt.Sprintf("[%d]", t.rows)
+		}
+		size := t.rows * max(t.cols, 1) * 2
+		if i > 0 {
+			header.WriteByte(',')
+		}
+		fmt.Fprintf(header, `%q:{"dtype":"BF16","shape":%s,"data_offsets":[%d,%d]}`, t.name, shape, offset, offset+size)
+		offset += size
+	}
+	header.WriteByte('}')
+	f, err := os.Create(filepath.Join(dir, "model.safetensors"))
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(f, 1<<20)
+	err = binary.Write(w, binary.LittleEndian, uint64(header.Len()))
+	if err == nil {
+		_, err = w.Write(header.Bytes())
+	}
+	// Small numbers with random mantissas, from a multiplicative generator.
+	noise := make([]byte, 8<<20)
+	for i, x := 0, uint32(1); i < len(noise); i += 2 {
+		x = x*1664525 + 1013904223
+		binary.LittleEndian.PutUint16(noise[i:], uint16(x>>24<<15|0x3c00|x>>20&0xff))
+	}
+	for left := offset; left > 0 && err == nil; {
+		n := min(left, len(noise))
+		_, err = w.Write(noise[:n])
+		left -= n
+	}
+	return errors.Join(err, w.Flush(), f.Close())
+}

@@ -1,0 +1,92 @@
+//go:build cuda && linux && amd64
+
+package cuda_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"weir/device/cuda"
+	"weir/model"
+)
+
+var families = []string{"llama2", "llama3", "llama-bias", "mistral", "qwen2", "qwen2-yarn", "qwen3"}
+
+// TestLikeTheCPU: the logits of each family's network are those of the CPU
+// device up to the rounding of activations to bfloat16, in prefill, in chunks and
+// in decoding, and so are greedy tokens where the CPU is sure of them.
+func TestLikeTheCPU(t *testing.T) {
+	for _, name := range append(families, "qwen2 with wgmma") {
+		t.Run(name, func(t *testing.T) {
+			cfg := config()
+			name, wgmma := strings.CutSuffix(name, " with wgmma")
+			if wgmma {
+				cfg.Products = cuda.WGMMA
+			}
+			m := openModel(t, name)
+			v := m.Config.VocabSize
+			o := model.Options{NumBlocks: 40, MaxTokens: 64, MaxSeqs: 8, MaxSeqTokens: min(128, m.Config.MaxSeqTokens)}
+			gpu, ref := newHarness(t, onGPU(t, m, cfg, o), 1), newHarness(t, onCPU(t, m, o), 2)
+			g := rand.New(rand.NewPCG(3, 3))
+			a, b := randomTokens(g, 41, v), randomTokens(g, 19, v)
+			seqs := [2][2]*sequence{{{tokens: a}, {tokens: b}}, {{tokens: a}, {tokens: b}}}
+			var worst, sum float64
+			rows := 0
+			for i, n := range [][2]int{{20, 3}, {5, 1}, {13, 12}, {1, 1}, {1, 1}, {1, 1}} {
+				chunks := func(s [2]*sequence) []chunk {
+					return []chunk{{seq: s[0], n: n[0], draw: greedy()}, {seq: s[1], n: n[1], all: true, draw: greedy()}}
+				}
+				got, want := gpu.step(chunks(seqs[0])...), ref.step(chunks(seqs[1])...)
+				for r := range want.Tokens {
+					x, y := got.Logits[r*v:(r+1)*v], want.Logits[r*v:(r+1)*v]
+					e := logitError(x, y)
+					worst, sum, rows = max(worst, e), sum+e, rows+1
+					if got.Tokens[r] != want.Tokens[r] && margin(y) > 0.2*spread(y) {
+						t.Errorf("step %d row %d: token %d, on the CPU %d by a margin of %.2f", i, r, got.Tokens[r], want.Tokens[r], margin(y))
+					}
+				}
+			}
+			// These networks have random weights, whose attention is sharp: a rounding
+			// of one score may move a row by a tenth. Most rows move by a hundredth.
+			if mean := sum / float64(rows); !(mean < 0.025 && worst < 0.15) {
+				t.Errorf("logits differ by %.4f in the mean of %d rows, by %.4f at most", mean, rows, worst)
+			}
+			t.Logf("error %.4f in the mean, %.4f at most", sum/float64(rows), worst)
+		})
+	}
+}
+
+// spread is the standard deviation.
+func spread(v []float32) float32 {
+	var sum, squares float64
+	for _, x := range v {
+		sum += float64(x)
+		squares += float64(x) * float64(x)
+	}
+	mean := sum / float64(len(v))
+	return float32(math.Sqrt(squares/float64(len(v)) - mean*mean))
+}
+
+// margin is the difference of the two greatest values.
+func margin(v []float32) float32 {
+	a, b := float32(-1e30), float32(-1e30)
+	for _, x := range v {
+		if x > a {
+			a, b = x, a
+		} else if x > b {
+			b = x
+		}
+	}
+	return a - b
+}
+
+// TestProbe: the devices are listed with what decides whether they can be used.
+func TestProbe(t *testing.T) {
+	list, err := cuda.Probe(config().Driver)
+	if err != nil || len(list) == 0 || !list[0].Usable() {
+		t.Fatalf("%v, %v", list, err)
+	}
+	t.Log(list[0])
+}

@@ -1,0 +1,298 @@
+//go:build cuda && linux && amd64
+
+package cuda_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/backend"
+	"weir/device/cuda"
+	"weir/model"
+)
+
+// emulated skips a test that asks the driver made for tests to fail.
+func emulated(t *testing.T) {
+	t.Helper()
+	list, err := cuda.Probe(config().Driver)
+	if err != nil || list[0].Name != "Emulated GPU" {
+		t.Skip("needs the emulated GPU")
+	}
+}
+
+// fail lets the n-th call of name from now on answer code.
+func fail(t *testing.T, name string, n, code int) {
+	t.Setenv("FAKE_CUDA_FAIL", fmt.Sprintf("%s:%d=%d", name, n, code))
+}
+
+const (
+	outOfMemory   = 2
+	illegalAccess = 700
+	launchFailed  = 719
+	badPTX        = 218
+	badImage      = 200
+)
+
+// one is a step of a single token.
+func one(h *harness) (*flight, error) {
+	f := &flight{batch: backend.Batch{Tokens: []int32{1}, Pos: []int32{0}, Slots: []int32{16}, QueryEnd: []int32{1}, KVLen: []int32{1}, TableEnd: []int32{1}, Tables: []int32{1}, At: []int32{0}},
+		draws: backend.Draws{Rows: []backend.Draw{{TopP: 1, Mask: -1, Allow: -1, Target: -1}}},
+		out:   backend.Out{Tokens: make([]int32, 1), Logprobs: make([]float32, 1), Ranks: make([]int32, 1)}}
+	if err := h.b.Begin(&f.batch); err != nil {
+		return f, err
+	}
+	if err := h.b.Draw(&f.draws); err != nil {
+		return f, err
+	}
+	return f, h.b.End(&f.out)
+}
+
+// TestEveryCallMayFail: whichever call of the driver fails on the way from Open
+// to the end of a step, the error comes back with the driver's words, nothing is
+// left behind (the driver made for tests checks that) and the next try works.
+func TestEveryCallMayFail(t *testing.T) {
+	emulated(t)
+	m := openModel(t, "qwen2")
+	o := model.Options{NumBlocks: 8, MaxTokens: 16, MaxSeqs: 2, MaxSeqTokens: 32, Depth: 2}
+	try := func(t *testing.T) error {
+		dev, err := cuda.Open(config())
+		if err != nil {
+			return err
+		}
+		r, err := model.NewRunner(context.Background(), dev, m, o)
+		if err != nil {
+			return err
+		}
+		h := newHarness(t, r, 1)
+		for range 2 { // the second replays a graph
+			if _, err = one(h); err != nil {
+				break
+			}
+		}
+		return errors.Join(err, r.Close())
+	}
+	failures := 0
+	for _, name := range []string{
+		"cuDevicePrimaryCtxRetain", "cuStreamCreate", "cuLinkCreate", "cuLinkComplete", "cuModuleLoadData", "cuModuleGetFunction", "cuFuncSetAttribute",
+		"cuMemAlloc", "cuMemHostAlloc", "cuMemHostGetDevicePointer", "cuEventCreate", "cuEventRecord", "cuEventSynchronize", "cuStreamSynchronize",
+		"cuMemcpyHtoD", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemsetD8Async", "cuLaunchKernel", "cuStreamQuery",
+		"cuStreamBeginCapture", "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphLaunch",
+	} {
+		for n := 1; ; n++ {
+			if n > 3 {
+				n *= 3 // the first ones, then ever fewer
+			}
+			fail(t, name, n, outOfMemory)
+			err := try(t)
+			if err == nil {
+				if n == 1 {
+					t.Errorf("%s is never called", name)
+				}
+				break // there are fewer calls
+			}
+			failures++
+			if !errors.Is(err, cuda.ErrDevice) || !strings.Contains(err.Error(), "out of memory") {
+				t.Fatalf("call %d of %s: %v", n, name, err)
+			}
+		}
+	}
+	t.Logf("%d failures", failures)
+	t.Setenv("FAKE_CUDA_FAIL", "")
+	if err := try(t); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestKernelFails: an error that shows only when a kernel runs ends its step,
+// with the driver's words, and a device opened after it works.
+func TestKernelFails(t *testing.T) {
+	emulated(t)
+	m := openModel(t, "qwen2")
+	o := model.Options{NumBlocks: 8, MaxTokens: 16, MaxSeqs: 2, MaxSeqTokens: 32, Depth: 2}
+	for _, n := range []int{1, 5, 20, 40} {
+		r := onGPU(t, m, config(), o)
+		h := newHarness(t, r, 1)
+		if _, err := one(h); err != nil {
+			t.Fatal(err)
+		}
+		fail(t, "run", n, illegalAccess)
+		_, err := one(h)
+		for range 2 {
+			if err == nil {
+				_, err = one(h)
+			}
+		}
+		if !errors.Is(err, cuda.ErrDevice) || !strings.Contains(err.Error(), "illegal memory access") {
+			t.Fatalf("kernel %d: %v", n, err)
+		}
+		if _, again := one(h); again == nil {
+			t.Error("a step after the error")
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestCompilerComplains: what the driver's compiler says of a kernel is in the
+// error. The cache of machine code is used, and made anew when it is damaged or
+// cannot be loaded.
+func TestCompilerComplains(t *testing.T) {
+	emulated(t)
+	fail(t, "cuLinkAddData", 1, badPTX)
+	if _, err := cuda.Open(config()); err == nil || !strings.Contains(err.Error(), "fatal: syntax error") || !strings.Contains(err.Error(), "JIT compilation failed") {
+		t.Errorf("without the log: %v", err)
+	}
+	c := config()
+	c.CacheDir = filepath.Join(t.TempDir(), "a", "b")
+	open := func() (compiled bool) {
+		t.Helper()
+		log := filepath.Join(t.TempDir(), "calls")
+		t.Setenv("FAKE_CUDA_LOG", log)
+		d, err := cuda.Open(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		calls, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(string(calls), "cuLinkAddData")
+	}
+	t.Setenv("FAKE_CUDA_FAIL", "")
+	if !open() {
+		t.Error("not compiled at the first start")
+	}
+	if open() {
+		t.Error("compiled again")
+	}
+	files, err := filepath.Glob(c.CacheDir + "/*")
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	if err := os.WriteFile(files[0], []byte("damaged"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if !open() || open() {
+		t.Error("damaged machine code is not made anew")
+	}
+	fail(t, "cuModuleLoadData", 1, badImage)
+	if !open() {
+		t.Error("machine code that does not load is not made anew")
+	}
+	t.Setenv("FAKE_CUDA_FAIL", "")
+	c.CacheDir = "/dev/null/x" // cannot be written
+	if !open() {
+		t.Error("not compiled")
+	}
+}
+
+// TestHang: a device that does not answer ends the step after the timeout, and
+// nothing calls it any more. It takes a process of its own, because that lasts.
+func TestHang(t *testing.T) {
+	emulated(t)
+	if os.Getenv("FAKE_CUDA_HANG") == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestHang$", "-test.v")
+		cmd.Env = append(os.Environ(), "FAKE_CUDA_HANG=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	m := openModel(t, "qwen2")
+	c := config()
+	c.Timeout = 300 * time.Millisecond
+	r := onGPU(t, m, c, model.Options{NumBlocks: 8, MaxTokens: 16, MaxSeqs: 2, MaxSeqTokens: 32, Depth: 2})
+	h := newHarness(t, r, 1)
+	t.Setenv("FAKE_CUDA_FAIL", "run:3=hang")
+	if _, err := one(h); !errors.Is(err, cuda.ErrDevice) || !strings.Contains(err.Error(), "no answer for 300ms") {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cuda.Open(c); !errors.Is(err, cuda.ErrDevice) || !strings.Contains(err.Error(), "stopped answering") {
+		t.Fatal(err)
+	}
+}
+
+// TestUnusable: shapes, configurations and matrices that the kernels cannot do
+// are refused with a reason.
+func TestUnusable(t *testing.T) {
+	for name, edit := range map[string]func(*cuda.Config){
+		"a negative number": func(c *cuda.Config) { c.Ordinal = -1 },
+		"no such device":    func(c *cuda.Config) { c.Ordinal = 99 },
+		"no time":           func(c *cuda.Config) { c.Timeout = 0 },
+		"another driver":    func(c *cuda.Config) { c.Driver = "/nonexistent" },
+	} {
+		c := config()
+		edit(&c)
+		if _, err := cuda.Open(c); err == nil {
+			t.Errorf("%s: opened", name)
+		}
+	}
+	ok := model.Shape{Layers: 1, Heads: 4, KVHeads: 2, HeadDim: 32, Acts: []model.ActShape{{Width: 64}}, Windows: []int{0},
+		Spec: backend.Spec{VocabSize: 10, BlockTokens: 16, NumBlocks: 4, MaxTokens: 4, MaxSeqs: 2, MaxSeqTokens: 32, Depth: 2}}
+	for name, edit := range map[string]func(*model.Shape){
+		"no layers":     func(s *model.Shape) { s.Layers = 0 },
+		"heads":         func(s *model.Shape) { s.Heads = 5 },
+		"a wide group":  func(s *model.Shape) { s.Heads = 2 * 128 },
+		"a large head":  func(s *model.Shape) { s.HeadDim = 256 },
+		"an odd head":   func(s *model.Shape) { s.HeadDim = 31 },
+		"an odd width":  func(s *model.Shape) { s.Acts[0].Width = 33 },
+		"a small block": func(s *model.Shape) { s.Spec.BlockTokens = 8 },
+		"no window":     func(s *model.Shape) { s.Windows = nil },
+		"three steps":   func(s *model.Shape) { s.Spec.Depth = 3 },
+		"a long rope":   func(s *model.Shape) { s.Ropes = []model.Rope{{InvFreq: make([]float32, 17)}} },
+		"no tokens":     func(s *model.Shape) { s.Spec.MaxTokens = 0 },
+	} {
+		d, err := cuda.Open(config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := ok
+		s.Acts = []model.ActShape{{Width: 64}}
+		edit(&s)
+		if err := d.Plan(s); !errors.Is(err, cuda.ErrConfig) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	emulated(t)
+	t.Setenv("FAKE_CUDA_CC", "75")
+	if _, err := cuda.Open(config()); !errors.Is(err, cuda.ErrConfig) || !strings.Contains(err.Error(), "sm_80") {
+		t.Errorf("an old device: %v", err)
+	}
+}
+
+// TestResizeKV: a pool that does not fit is refused and the device goes on.
+func TestResizeKV(t *testing.T) {
+	emulated(t)
+	m := openModel(t, "qwen2")
+	r := onGPU(t, m, config(), model.Options{NumBlocks: 8, MaxTokens: 16, MaxSeqs: 2, MaxSeqTokens: 32, Depth: 2})
+	if err := r.ResizeKV(1 << 24); err == nil || !strings.Contains(err.Error(), "out of memory") {
+		t.Errorf("a pool that does not fit: %v", err)
+	}
+	if err := r.ResizeKV(20); err != nil || r.Spec().NumBlocks != 20 {
+		t.Fatalf("%d blocks, %v", r.Spec().NumBlocks, err)
+	}
+	h := newHarness(t, r, 1)
+	v := m.Config.VocabSize
+	h.step(chunk{seq: &sequence{tokens: randomTokens(rand.New(rand.NewPCG(1, 1)), 15, v)}, n: 15, draw: greedy()})
+	if err := cuda.WarmUp(r); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,60 @@
+//go:build cuda && linux && amd64
+
+package cuda
+
+import (
+	"fmt"
+
+	"weir/device/cuda/kernels"
+)
+
+// Names of the products, by kernels.GemmRows and then the wide ones.
+var mmaNames, wgmmaNames = func() (mma, wgmma []string) {
+	for _, n := range kernels.GemmRows {
+		mma, wgmma = append(mma, fmt.Sprintf("gemm_bf16_n%d", n)), append(wgmma, fmt.Sprintf("gemm_bf16_h%d", n))
+	}
+	return append(mma, "gemm_bf16_128"), append(wgmma, "gemm_bf16_h128", "gemm_bf16_h256")
+}()
+
+// fewest is the number of rows from which on Mixed uses wgmma.
+const fewest = 129
+
+// gemm queues y = x·wᵀ. Which kernel of a family does it depends on the number of
+// rows and shows in no bit.
+func (d *Device) gemm(p *param, y uint64, ldy int, x uint64, ldx, rows, epilogue int) {
+	splits, tiles := kernels.Splits(p.n, p.k)
+	few := -1 // the few-row kernel that takes the rows at once
+	for i := len(kernels.GemmRows) - 1; i >= 0; i-- {
+		if rows <= kernels.GemmRows[i] {
+			few = i
+		}
+	}
+	gx, gy := cdiv(p.n, kernels.Tile), splits
+	if d.cfg.Products == MMA || d.cfg.Products == Mixed && rows < fewest {
+		if few < 0 {
+			few = len(kernels.GemmRows)
+			gx, gy = cdiv(p.n, kernels.WideCols), cdiv(rows, kernels.WideRows)
+		}
+		d.launch(mmaNames[few], gx, gy, 1, y, x, p.data, p.bias, d.work.gemm, d.work.counters,
+			i32(rows), i32(p.n), i32(p.k), i32(ldx), i32(ldy), i32(splits), i32(tiles), i32(epilogue))
+		return
+	}
+	if d.idle() {
+		return
+	}
+	t := tensor{base: x, rows: rows, cols: p.k, ld: ldx}
+	if few >= 0 {
+		t.boxRows = kernels.GemmRows[few]
+	} else {
+		few, t.boxRows = len(kernels.GemmRows), 128
+		if splits == 1 && rows > 128 {
+			few, t.boxRows = few+1, 256
+		}
+		gx, gy = cdiv(p.n, kernels.WideCols), cdiv(rows, t.boxRows)
+	}
+	err := d.run.launchTensor(d.lib.kernels[wgmmaNames[few]], gx, gy, 1, t, y, p.data, p.bias, d.work.gemm, d.work.counters,
+		i32(rows), i32(p.n), i32(p.k), i32(ldy), i32(splits), i32(tiles), i32(epilogue))
+	if err != nil {
+		d.fail(err)
+	}
+}

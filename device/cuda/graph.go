@@ -1,0 +1,128 @@
+//go:build cuda && linux && amd64
+
+package cuda
+
+import (
+	"math/bits"
+
+	"gorgonia.org/cu"
+
+	"weir/backend"
+	"weir/internal/cudrv"
+)
+
+// graphKey is all that the launches of a forward pass of single queries depend
+// on: how many rows there are, with padding, and for how many partial results
+// of attention there is room.
+type graphKey struct{ rows, items int }
+
+// graphs are the forward passes that were captured.
+type graphs struct {
+	enabled   bool
+	ready     map[graphKey]cu.ExecGraph
+	capturing bool
+	key       graphKey
+	replaying bool // operations of this step are in the graph that was launched
+	replays   int
+	others    []cu.ExecGraph
+}
+
+// buckets are the numbers of rows that graphs are made for.
+var buckets = []int{1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024}
+
+// bucket says whether a batch's forward pass is a graph, and which. It is
+// where every sequence has one token that is drawn, so that all batches of the
+// bucket launch the same kernels.
+func (d *Device) bucket(b *backend.Batch) (graphKey, bool) {
+	n := len(b.Tokens)
+	if !d.graphs.enabled || n != len(b.QueryEnd) || n != len(b.At) {
+		return graphKey{}, false
+	}
+	for _, rows := range buckets {
+		if rows < n {
+			continue
+		}
+		if rows > d.shape.Spec.MaxTokens {
+			break
+		}
+		items := max(rows, 1<<bits.Len(uint(d.items(b)-1)))
+		return graphKey{rows, items}, d.items(b) <= d.work.slots
+	}
+	return graphKey{}, false
+}
+
+// start launches the key's graph, or begins to capture it.
+func (g *graphs) start(d *Device, key graphKey) error {
+	if e, ok := g.ready[key]; ok {
+		g.replaying = true
+		g.replays++
+		if err := cudrv.Replay(e, d.run.stream); err != nil {
+			return deviceError("launch a graph", err)
+		}
+		return nil
+	}
+	if err := cudrv.BeginCapture(d.run.stream); err != nil {
+		return deviceError("capture a graph", err)
+	}
+	g.capturing, g.key = true, key
+	return nil
+}
+
+// finish ends the forward pass that was being queued: what waits is launched,
+// and what was captured runs. The model says nowhere that its last operation
+// was the last, so whatever comes behind the pass calls this.
+func (d *Device) finish() {
+	d.flush()
+	g := &d.graphs
+	g.replaying = false
+	if !g.capturing {
+		return
+	}
+	g.capturing = false
+	graph, err := cudrv.EndCapture(d.run.stream)
+	if err != nil {
+		d.fail(deviceError("capture a graph", err))
+		return
+	}
+	defer graph.Destroy()
+	if d.err != nil {
+		return
+	}
+	e, err := cudrv.Instantiate(graph)
+	if err != nil {
+		d.fail(deviceError("make a graph", err))
+		return
+	}
+	if g.ready == nil {
+		g.ready = map[graphKey]cu.ExecGraph{}
+	}
+	g.ready[g.key] = e
+	if err := cudrv.Replay(e, d.run.stream); err != nil {
+		d.fail(deviceError("launch a graph", err))
+	}
+}
+
+// abandon ends a capture that nobody will finish: nothing can be freed before.
+func (g *graphs) abandon(s cu.Stream) {
+	if !g.capturing {
+		return
+	}
+	g.capturing = false
+	if graph, err := cudrv.EndCapture(s); err == nil {
+		_ = graph.Destroy()
+	}
+}
+
+// keep owns a graph that is none of a step.
+func (g *graphs) keep(e cu.ExecGraph) { g.others = append(g.others, e) }
+
+// close gives the graphs back.
+func (g *graphs) close() {
+	for _, e := range g.ready {
+		_ = e.Destroy() // after a device error it fails, and the context takes the memory along
+	}
+	for _, e := range g.others {
+		_ = e.Destroy()
+	}
+	g.ready, g.others = nil, nil
+}

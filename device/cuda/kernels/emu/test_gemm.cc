@@ -1,0 +1,167 @@
+// Matrix products: against double precision, and bit for bit against each other.
+#include "check.h"
+#include "../src/gemm.cu"
+using namespace check;
+
+static const char *formats[] = {"bf16", "q8", "q4"};
+
+// A matrix as a kernel reads it, and what it means.
+struct Matrix {
+  int n, k, format;
+  Memory<u8> w;
+  std::vector<float> meaning; // [n, k]
+  static size_t bytes(int format) { return format == BF16 ? 8192 : format == Q8 ? Q8_TILE : Q4_TILE; }
+  Matrix(int n, int k, int format) : n(n), k(k), format(format), w(bytes(format) * up(n, 64) * up(k, 64)), meaning((size_t)n * k) {
+    w.zero();
+    if (format != BF16) // a weight of zero is q+128 and q+8
+      for (size_t i = 0; i < w.n; i++)
+        if (i % bytes(format) < bytes(format) - 256) w[i] = format == Q8 ? 128 : 0x88;
+    for (int r = 0; r < n; r++)
+      for (int b = 0; b < k; b += 32) block(r, b);
+    w.keep();
+  }
+  void block(int r, int b) {
+    float d = half_to_float(float_to_half(0.01f + 0.02f * fabsf(frand())));
+    for (int c = b; c < std::min(b + 32, k); c++) {
+      float &v = meaning[(size_t)r * k + c];
+      if (format == BF16) {
+        u16 h = rounded(frand());
+        v = value(h);
+        memcpy(&w[tile_at(r, c, k) * 2], &h, 2);
+        continue;
+      }
+      int q = format == Q8 ? irand(-127, 127) : irand(-8, 7);
+      v = d * q;
+      u8 *tile = &w[((size_t)(r / 64) * up(k, 64) + c / 64) * bytes(format)];
+      int rr = r % 64, cc = c % 64, mi = rr / 16, kb = cc / 32, h = cc % 32 / 16, reg = rr % 16 / 8 + cc % 16 / 8 * 2, lane = rr % 8 * 4 + cc % 8 / 2, e = cc % 2;
+      if (format == Q8) {
+        tile[((mi * 2 + kb) * 32 + lane) * 16 + h * 8 + reg * 2 + e] = (u8)(q + 128);
+      } else {
+        int nibble = reg + 4 * e;
+        u8 &at = tile[((mi * 2 + kb) * 32 + lane) * 8 + h * 4 + nibble / 2];
+        at = nibble % 2 ? (at & 15) | (q + 8) << 4 : (at & 0xf0) | (q + 8);
+      }
+      u16 scale = float_to_half(d);
+      memcpy(tile + bytes(format) - 256 + (kb * 64 + rr) * 2, &scale, 2);
+    }
+  }
+};
+
+static void ranges(int n, int k, int &splits, int &tiles) { // kernels.Splits
+  int kt = up(k, 64), want = std::min({8, up(264, up(n, 64)), std::max(1, kt / 4)});
+  tiles = up(kt, want);
+  splits = up(kt, tiles);
+}
+
+struct Product {
+  int rows;
+  const Matrix &m;
+  Memory<u16> x;
+  Memory<float> bias;
+  std::vector<double> sums; // [rows, n]
+  Product(int rows, const Matrix &m, bool with_bias) : rows(rows), m(m), x((size_t)rows * ld(m.k)), bias(m.n), sums((size_t)rows * m.n) {
+    fill(x, rows, m.k);
+    for (int i = 0; i < m.n; i++) bias[i] = with_bias ? frand() : 0;
+    x.keep(), bias.keep();
+    for (int r = 0; r < rows; r++)
+      for (int i = 0; i < m.n; i++) {
+        double s = bias[i];
+        for (int c = 0; c < m.k; c++) s += (double)value(x[(size_t)r * ld(m.k) + c]) * m.meaning[(size_t)i * m.k + c];
+        sums[(size_t)r * m.n + i] = s;
+      }
+  }
+  void run(const char *tile, void *y, int ldy, int epilogue, bool with_bias) {
+    int splits, tiles;
+    ranges(m.n, m.k, splits, tiles);
+    std::string name = std::string("gemm_") + formats[m.format] + "_" + tile;
+    bool wide = !strcmp(tile, "128");
+    int t = wide ? 128 : atoi(tile + 1);
+    Memory<float> work(!wide && splits > 1 ? (size_t)splits * up(rows, t) * t * up(m.n, 64) * 64 : 1);
+    Memory<u32> counters((size_t)up(m.n, 64) * up(rows, t));
+    counters.zero();
+    counters.keep(); // zero again afterwards
+    Dim grid = wide ? Dim{up(m.n, 128), up(rows, 128)} : Dim{up(m.n, 64), splits, up(rows, t)};
+    launch(name.c_str(), grid, {(u8 *)y, x, m.w, with_bias ? bias.p : (float *)nullptr, work, counters, rows, m.n, m.k, ld(m.k), ldy, splits, tiles, epilogue});
+  }
+};
+static const char *tiles_all[] = {"n8", "n16", "n32", "n64", "128"};
+
+static void products(int rows, int n, int k, int format, bool with_bias) {
+  Matrix m(n, k, format);
+  Product p(rows, m, with_bias);
+  int l = ld(n);
+  std::vector<float> first;
+  for (auto tile : tiles_all) {
+    test(std::string("gemm_") + formats[format] + "_" + tile + " " + std::to_string(rows) + "x" + std::to_string(n) + "x" + std::to_string(k));
+    Memory<float> y((size_t)rows * l);
+    p.run(tile, y.p, l, STORE_F32, with_bias);
+    Error e;
+    for (int r = 0; r < rows; r++)
+      for (int c = 0; c < l; c++) {
+        if (c < n) e.add(y[(size_t)r * l + c], p.sums[(size_t)r * n + c]);
+        else if (y[(size_t)r * l + c] != 0) return wrong("no zero behind row %d", r);
+      }
+    e.judge(F32 * 3);
+    std::vector<float> got(y.p, y.p + y.n);
+    if (first.empty()) first = got;
+    else if (memcmp(first.data(), got.data(), got.size() * 4)) wrong("other bits than gemm_n8");
+  }
+  // a row alone has the bits it had among others
+  test("one row of " + std::to_string(rows));
+  int r = rows - 1;
+  Product one(1, m, false);
+  memcpy(one.x.p, p.x.p + (size_t)r * ld(k), ld(k) * 2);
+  one.x.keep();
+  memcpy(one.bias.p, p.bias.p, n * 4);
+  one.bias.keep();
+  Memory<float> y(l);
+  one.run("n8", y.p, l, STORE_F32, with_bias);
+  if (memcmp(y.p, first.data() + (size_t)r * l, l * 4)) wrong("other bits");
+}
+
+static void epilogues(int rows, int n, int k) {
+  Matrix m(n, k, BF16);
+  Product p(rows, m, true);
+  int l = ld(n);
+  for (auto tile : tiles_all) {
+    test(std::string("epilogues of ") + tile);
+    Memory<u16> h((size_t)rows * l);
+    p.run(tile, h.p, l, STORE_BF16, true);
+    Memory<float> y((size_t)rows * l);
+    fill(y, rows, n);
+    std::vector<float> y0(y.p, y.p + y.n);
+    p.run(tile, y.p, l, ADD_F32, true);
+    Error eh, ey;
+    for (int r = 0; r < rows; r++)
+      for (int c = 0; c < n; c++) {
+        eh.add(value(h[(size_t)r * l + c]), p.sums[(size_t)r * n + c]);
+        ey.add(y[(size_t)r * l + c], y0[(size_t)r * l + c] + p.sums[(size_t)r * n + c]);
+      }
+    eh.judge(BF16_LIMIT), ey.judge(F32 * 3);
+    if (n % 64) continue;
+    int l2 = ld(n / 2);
+    Memory<u16> g((size_t)rows * l2);
+    p.run(tile, g.p, l2, SWIGLU, true);
+    Error e;
+    for (int r = 0; r < rows; r++)
+      for (int c = 0; c < n / 2; c++) {
+        double a = p.sums[(size_t)r * n + c / 32 * 64 + c % 32], b = p.sums[(size_t)r * n + c / 32 * 64 + 32 + c % 32];
+        e.add(value(g[(size_t)r * l2 + c]), a / (1 + exp(-a)) * b);
+      }
+    e.judge(BF16_LIMIT);
+  }
+}
+
+int main() {
+  for (int f : {BF16, Q8, Q4}) {
+    products(1, 64, 64, f, false);
+    products(7, 100, 264, f, true);
+    products(70, 66, 800, f, true);
+    products(131, 200, 72, f, false);
+  }
+  products(3, 36, 44, BF16, true);
+  products(9, 130, 2050, BF16, false);
+  products(130, 2200, 64, BF16, false); // more tiles of weights than one group of tile_of
+  epilogues(37, 128, 328), epilogues(5, 90, 64);
+  return finish("gemm");
+}

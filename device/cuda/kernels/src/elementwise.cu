@@ -1,0 +1,175 @@
+// Everything that goes row by row: embedding, norms, rotary embedding, gate, copies.
+#include "device.h"
+
+constexpr int TILE = 64; // rows and columns of a weight tile
+// Where element (r, c) of a matrix in tiles lies; kt tiles to a row of tiles.
+DEV u64 tile_at(int r, int c, int kt) {
+  return ((u64)(r / TILE) * kt + c / TILE) * (TILE * TILE) + (r % TILE) * TILE + ((((c % TILE) >> 3) ^ (r & 7)) << 3) + (c & 7);
+}
+
+KERNEL(embed, 128, 4)(float *x, const u16 *w, const i32 *tokens, const i32 *drawn, int dim, int ldx, int vocab) {
+  int t = tokens[BIDX], kt = cdiv(dim, TILE);
+  if (t < 0) t = drawn[~t];
+  if ((u32)t >= (u32)vocab) t = 0;
+  for (int c = TIDX * 8; c < dim; c += 128 * 8) { // behind dim a tile holds zeros, as x must
+    u32x4 v = *(const u32x4 *)(w + tile_at(t, c, kt));
+    f32x4 *o = (f32x4 *)(x + (u64)BIDX * ldx + c);
+    o[0] = (f32x4){lo_bf(v[0]), hi_bf(v[0]), lo_bf(v[1]), hi_bf(v[1])};
+    o[1] = (f32x4){lo_bf(v[2]), hi_bf(v[2]), lo_bf(v[3]), hi_bf(v[3])};
+  }
+}
+REGISTER(embed)
+
+constexpr int NORM_THREADS = 512;
+// Rows come in steps of 4 columns; what lies behind dim is zero and stays so.
+template <bool ADD> DEV void norm_row(u16 *y, float *x, const u16 *h, const float *w, int dim, float eps) {
+  SMEM float red[NORM_THREADS / 32];
+  float s = 0;
+  for (int c = TIDX * 4; c < dim; c += NORM_THREADS * 4) {
+    f32x4 v = *(const f32x4 *)(x + c);
+    if (ADD) {
+      u32x2 a = *(const u32x2 *)(h + c);
+      v += (f32x4){lo_bf(a[0]), hi_bf(a[0]), lo_bf(a[1]), hi_bf(a[1])};
+      *(f32x4 *)(x + c) = v;
+    }
+    UNROLL for (int i = 0; i < 4; i++) s = fma(v[i], v[i], s);
+  }
+  s = block_sum<NORM_THREADS>(s, red);
+  float r = rsqrt_(s / (float)dim + eps);
+  for (int c = TIDX * 4; c < dim; c += NORM_THREADS * 4) { // a thread's own columns: no barrier is needed between adding and reading
+    f32x4 v = *(const f32x4 *)(x + c);
+    float g[4];
+    UNROLL for (int i = 0; i < 4; i++) g[i] = c + i < dim ? w[c + i] : 0.0f;
+    *(u32x2 *)(y + c) = (u32x2){pack2(v[0] * r * g[0], v[1] * r * g[1]), pack2(v[2] * r * g[2], v[3] * r * g[3])};
+  }
+}
+KERNEL(rmsnorm, NORM_THREADS, 2)(u16 *y, float *x, const float *w, int dim, int ldx, int ldy, float eps) {
+  norm_row<false>(y + (u64)BIDX * ldy, x + (u64)BIDX * ldx, nullptr, w, dim, eps);
+}
+REGISTER(rmsnorm)
+KERNEL(add_rmsnorm, NORM_THREADS, 2)(u16 *y, float *x, const u16 *h, const float *w, int dim, int ldx, int ldh, int ldy, float eps) {
+  norm_row<true>(y + (u64)BIDX * ldy, x + (u64)BIDX * ldx, h + (u64)BIDX * ldh, w, dim, eps);
+}
+REGISTER(add_rmsnorm)
+
+KERNEL(add, 256, 4)(float *x, const u16 *h, int dim, int ldx, int ldh) {
+  for (int c = TIDX * 4; c < dim; c += 256 * 4) {
+    f32x4 *p = (f32x4 *)(x + (u64)BIDX * ldx + c);
+    u32x2 a = *(const u32x2 *)(h + (u64)BIDX * ldh + c);
+    *p += (f32x4){lo_bf(a[0]), hi_bf(a[0]), lo_bf(a[1]), hi_bf(a[1])};
+  }
+}
+REGISTER(add)
+
+constexpr int HEAD_PAIRS = 4; // a lane holds the pairs lane + 32i of a head: up to 256 dimensions
+// 1/rms of a head of n pairs, for its warp.
+DEV float head_scale(const f32x2 v[HEAD_PAIRS], int dim, float eps) {
+  float s = 0;
+  UNROLL for (int i = 0; i < HEAD_PAIRS; i++) s = fma(v[i][0], v[i][0], fma(v[i][1], v[i][1], s));
+  return rsqrt_(warp_sum(s) / (float)dim + eps);
+}
+DEV f32x2 load_pair(const u16 *p) {
+  u32 v = *(const u32 *)p;
+  return (f32x2){lo_bf(v), hi_bf(v)};
+}
+
+KERNEL(norm_heads, 128, 4)(u16 *y, const u16 *x, const float *w, int heads, int headDim, int ldx, int ldy, float eps) {
+  int h = BIDY * 4 + (TIDX >> 5), lane = TIDX & 31;
+  if (h >= heads) return;
+  const u16 *in = x + (u64)BIDX * ldx + h * headDim;
+  u16 *out = y + (u64)BIDX * ldy + h * headDim;
+  f32x2 v[HEAD_PAIRS];
+  UNROLL for (int i = 0; i < HEAD_PAIRS; i++) {
+    int c = (lane + 32 * i) * 2;
+    v[i] = c < headDim ? load_pair(in + c) : (f32x2){0, 0};
+  }
+  float r = head_scale(v, headDim, eps);
+  UNROLL for (int i = 0; i < HEAD_PAIRS; i++) {
+    int c = (lane + 32 * i) * 2;
+    if (c < headDim) *(u32 *)(out + c) = pack2(v[i][0] * r * w[c], v[i][1] * r * w[c + 1]);
+  }
+}
+REGISTER(norm_heads)
+
+// A warp takes a head (more where the grid is smaller): q heads in place, then k and v heads into the cache. A
+// head goes through shared memory in float32, because a dimension turns with one
+// that another lane holds.
+KERNEL(rope_kv, 128, 4)(u16 *q, const u16 *k, const u16 *v, u16 *kv, const float *rope, const i32 *pos, const i32 *slots, const float *qw, const float *kw,
+                     int heads, int kvHeads, int headDim, int half, int ld, int blockTokens, i64 blockStride, float eps) {
+  SMEM float buf[4][256];
+  int warp = TIDX >> 5, lane = TIDX & 31, t = BIDX, slot = slots[t], row = cdiv(headDim, 8) * 8;
+  float *b = buf[warp];
+  const float *cs = rope + (u64)pos[t] * half * 2;
+  u16 *block = kv + (i64)(slot / blockTokens) * blockStride;
+  for (int h = BIDY * 4 + warp; h < heads + 2 * kvHeads; h += GDIMY * 4) {
+    bool isq = h < heads, isv = h >= heads + kvHeads;
+    int hk = isv ? h - heads - kvHeads : h - heads; // of the cache
+    if (!isq && slot < 0) break;
+    const u16 *in = isq ? q + h * headDim : isv ? v + hk * headDim : k + hk * headDim;
+    in += (u64)t * ld;
+    u16 *out = isq ? q + (u64)t * ld + h * headDim : block + ((u64)(isv ? kvHeads + hk : hk) * blockTokens + slot % blockTokens) * row;
+    f32x2 p[HEAD_PAIRS];
+    UNROLL for (int i = 0; i < HEAD_PAIRS; i++) {
+      int c = (lane + 32 * i) * 2;
+      p[i] = c < headDim ? load_pair(in + c) : (f32x2){0, 0};
+    }
+    const float *w = isq ? qw : kw;
+    if (!isv && w) {
+      float r = head_scale(p, headDim, eps);
+      UNROLL for (int i = 0; i < HEAD_PAIRS; i++) {
+        int c = (lane + 32 * i) * 2;
+        if (c < headDim) p[i] = (f32x2){p[i][0] * r * w[c], p[i][1] * r * w[c + 1]};
+      }
+    }
+    sync_warp(); // the head before was read by all
+    UNROLL for (int i = 0; i < HEAD_PAIRS; i++) {
+      int c = (lane + 32 * i) * 2;
+      if (c < headDim) *(f32x2 *)(b + c) = p[i];
+    }
+    sync_warp();
+    UNROLL for (int i = 0; i < HEAD_PAIRS; i++) {
+      int c = (lane + 32 * i) * 2;
+      float o[2];
+      UNROLL for (int j = 0; j < 2; j++) {
+        int d = c + j;
+        o[j] = d < headDim ? b[d] : 0.0f;
+        if (!isv && d < 2 * half) {
+          int f = d < half ? d : d - half;
+          float cosine = cs[f * 2], sine = cs[f * 2 + 1];
+          o[j] = d < half ? b[d] * cosine - b[d + half] * sine : b[d] * cosine + b[d - half] * sine;
+        }
+      }
+      if (c < (isq ? headDim : row)) *(u32 *)(out + c) = pack2(o[0], o[1]);
+    }
+  }
+}
+REGISTER(rope_kv)
+
+KERNEL(silu_gate, 256, 4)(u16 *y, const u16 *gu, int width, int ldg, int ldy) {
+  const u16 *g = gu + (u64)BIDX * ldg, *u = g + width;
+  u16 *o = y + (u64)BIDX * ldy;
+  UNROLL for (int i = 0; i < 4; i++) {
+    int c = BIDY * 2048 + (i * 256 + TIDX) * 2;
+    if (c < width) {
+      f32x2 a = load_pair(g + c), b = load_pair(u + c);
+      *(u32 *)(o + c) = pack2(silu(a[0]) * b[0], silu(a[1]) * b[1]);
+    }
+  }
+}
+REGISTER(silu_gate)
+
+KERNEL(gather, 128, 4)(u8 *dst, const u8 *src, const i32 *at, int bytes, i64 dstStride, i64 srcStride) {
+  const u32x4 *in = (const u32x4 *)(src + at[BIDX] * srcStride);
+  u32x4 *out = (u32x4 *)(dst + BIDX * dstStride);
+  for (int i = TIDX; i < bytes / 16; i += 128) out[i] = in[i];
+}
+REGISTER(gather)
+
+KERNEL(tick, 32, 1)(u32 *p) {
+  if (TIDX == 0) p[0] += 1;
+}
+REGISTER(tick)
+KERNEL(set_flag, 32, 1)(u32 *flag, u32 value) {
+  if (TIDX == 0) st_sys(flag, value);
+}
+REGISTER(set_flag)

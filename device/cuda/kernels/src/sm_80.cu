@@ -1,0 +1,7 @@
+// The module for every GPU from Ampere on.
+#include "attn.cu"
+#include "elementwise.cu"
+#include "gemm.cu"
+#include "pack.cu"
+#include "pick.cu"
+#include "probe.cu"

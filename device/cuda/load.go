@@ -1,0 +1,294 @@
+//go:build cuda && linux && amd64
+
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"unsafe"
+
+	"gorgonia.org/cu"
+
+	"weir/device/cuda/kernels"
+	"weir/internal/cudrv"
+	"weir/model"
+	"weir/weights"
+)
+
+// param is what a Weight names.
+type param struct {
+	n, k int
+	data uint64 // tiles of [n, k] bf16, or n float32
+	bias uint64 // [n] float32, or 0
+	use  model.Use
+}
+
+// stageBytes is the size of a piece of a matrix on its way to the device.
+const stageBytes = 16 << 20
+
+// staging is two pieces of pinned memory that take turns, each with its
+// counterpart on the device, where it is packed into tiles.
+type staging struct {
+	host [2]pinned
+	dev  [2]cu.DevicePtr
+	done [2]cu.Event
+	size int
+	turn int
+}
+
+// Load implements model.Device.
+func (d *Device) Load(m model.Matrix) (model.Weight, error) {
+	if len(m.Rows) == 0 {
+		return 0, fmt.Errorf("%w: a matrix of no tensors", ErrConfig)
+	}
+	for _, list := range [][]weights.Tensor{m.Rows, m.Bias} {
+		for _, t := range list {
+			if err := checkTensor(t); err != nil {
+				return 0, err
+			}
+		}
+	}
+	p := param{use: m.Use}
+	var err error
+	switch m.Use {
+	case model.Linear, model.Embedding:
+		err = d.loadMatrix(&p, m)
+	case model.Vector:
+		p.data, p.n, err = d.loadVector(m.Rows)
+	default:
+		err = fmt.Errorf("%w: use %d of tensor %q is unknown", ErrConfig, m.Use, m.Rows[0].Name)
+	}
+	if err != nil {
+		return 0, err
+	}
+	d.params = append(d.params, p)
+	return model.Weight(len(d.params) - 1), nil
+}
+
+// dtypes are the stored types that pack_bf16 reads.
+var dtypes = map[weights.DType]int{weights.BF16: 0, weights.F16: 1, weights.F32: 2}
+
+func checkTensor(t weights.Tensor) error {
+	if _, ok := dtypes[t.DType]; !ok {
+		return fmt.Errorf("%w: tensor %q is %s; this device reads float32, float16 and bfloat16", ErrConfig, t.Name, t.DType)
+	}
+	size, err := product(append([]int{t.DType.Size()}, t.Shape...)...)
+	if err != nil {
+		return fmt.Errorf("%w (tensor %q)", err, t.Name)
+	}
+	if size != int64(len(t.Data)) || size == 0 {
+		return fmt.Errorf("%w: tensor %q of shape %v has %d bytes, not %d", ErrConfig, t.Name, t.Shape, len(t.Data), size)
+	}
+	return nil
+}
+
+func (d *Device) loadMatrix(p *param, m model.Matrix) error {
+	for _, t := range m.Rows {
+		if len(t.Shape) != 2 {
+			return fmt.Errorf("%w: tensor %q of shape %v is not a matrix", ErrConfig, t.Name, t.Shape)
+		}
+		if p.k != 0 && t.Shape[1] != p.k {
+			return fmt.Errorf("%w: tensor %q has rows of %d, the one before it of %d", ErrConfig, t.Name, t.Shape[1], p.k)
+		}
+		p.n, p.k = p.n+t.Shape[0], t.Shape[1]
+	}
+	if len(m.Bias) > 0 {
+		if err := checkBias(m); err != nil {
+			return err
+		}
+		var err error
+		if p.bias, _, err = d.loadVector(m.Bias); err != nil {
+			return err
+		}
+	}
+	if p.use == model.Linear {
+		d.need.work = max(d.need.work, int64(kernels.GemmWork(mostFew, mostFew, p.n, p.k)))
+		d.need.counters = max(d.need.counters, int64(kernels.GemmCounters(mostFew, mostFew, p.n))*4)
+	}
+	first := unsafe.SliceData(m.Rows[0].Data)
+	if len(m.Rows) == 1 && d.loaded[first] != 0 {
+		p.data = d.loaded[first]
+		return nil
+	}
+	size, err := product(cdiv(p.n, kernels.Tile), cdiv(p.k, kernels.Tile), kernels.BF16Tile)
+	if err != nil {
+		return err
+	}
+	if p.data, err = d.rom.bytes(size); err != nil {
+		return fmt.Errorf("%w (tensor %q)", err, m.Rows[0].Name)
+	}
+	if err := d.zero(p.data, size); err != nil {
+		return err
+	}
+	row := 0
+	for _, t := range m.Rows {
+		if err := d.pack(p, t, row); err != nil {
+			return fmt.Errorf("%w (tensor %q)", err, t.Name)
+		}
+		row += t.Shape[0]
+	}
+	if len(m.Rows) == 1 {
+		d.loaded[first] = p.data
+	}
+	return nil
+}
+
+func checkBias(m model.Matrix) error {
+	if len(m.Bias) != len(m.Rows) {
+		return fmt.Errorf("%w: %q has %d biases for %d matrices", ErrConfig, m.Rows[0].Name, len(m.Bias), len(m.Rows))
+	}
+	for i, b := range m.Bias {
+		if b.Len() != m.Rows[i].Shape[0] {
+			return fmt.Errorf("%w: bias %q has %d elements for the %d rows of %q", ErrConfig, b.Name, b.Len(), m.Rows[i].Shape[0], m.Rows[i].Name)
+		}
+	}
+	return nil
+}
+
+// pack sends a tensor in pieces and packs each into rows from row0 on.
+func (d *Device) pack(p *param, t weights.Tensor, row0 int) error {
+	rows, rowBytes := t.Shape[0], t.Shape[1]*t.DType.Size()
+	step := max(stageBytes/rowBytes/kernels.Tile*kernels.Tile, kernels.Tile)
+	if err := d.stage.grow(d, min(step, rows)*rowBytes); err != nil {
+		return err
+	}
+	for at := 0; at < rows; at += step {
+		n := min(step, rows-at)
+		s, i := &d.stage, d.stage.turn
+		s.turn ^= 1
+		if err := s.done[i].Synchronize(); err != nil {
+			return deviceError("wait for a copy", err)
+		}
+		copy(s.host[i].mem, t.Data[at*rowBytes:][:n*rowBytes])
+		if err := cu.MemcpyHtoDAsync(s.dev[i], s.host[i].pointer(), int64(n*rowBytes), d.run.stream); err != nil {
+			return deviceError("copy to the device", err)
+		}
+		err := d.run.launch(d.lib.kernels["pack_bf16"], cdiv((row0+at)%kernels.Tile+n, kernels.Tile), cdiv(p.k, kernels.Tile), 1,
+			p.data, uint64(s.dev[i]), i32(n), i32(p.k), i32(row0+at), i32(p.n), i32(dtypes[t.DType]), i32(0), i32(0))
+		if err != nil {
+			return err
+		}
+		if err := s.done[i].Record(d.run.stream); err != nil {
+			return deviceError("mark a copy", err)
+		}
+	}
+	return nil
+}
+
+// grow makes the pieces hold n bytes.
+func (s *staging) grow(d *Device, n int) error {
+	if n <= s.size {
+		return nil
+	}
+	if err := d.run.stream.Synchronize(); err != nil {
+		return deviceError("wait for the device", err)
+	}
+	if err := s.free(); err != nil {
+		return err
+	}
+	n = int(roundUp(int64(n), 1<<20))
+	for i := range s.host {
+		var err error
+		if s.host[i], err = newPinned(n); err != nil {
+			return err
+		}
+		if s.dev[i], err = cu.MemAlloc(int64(n)); err != nil {
+			return deviceError("allocate memory for loading", err)
+		}
+		if s.done[i], err = cu.MakeEvent(cu.DisableTiming); err != nil {
+			return deviceError("make an event", err)
+		}
+	}
+	s.size = n
+	return nil
+}
+
+func (s *staging) free() error {
+	var err error
+	for i := range s.host {
+		if len(s.host[i].mem) > 0 {
+			err = errors.Join(err, s.host[i].free())
+		}
+		if s.dev[i] != 0 {
+			err = errors.Join(err, cudrv.Wrap(cu.MemFree(s.dev[i])))
+		}
+		if s.done[i] != (cu.Event{}) {
+			err = errors.Join(err, cudrv.Wrap(cu.DestroyEvent(&s.done[i])))
+		}
+	}
+	*s = staging{}
+	return err
+}
+
+// loadVector widens vectors to float32, one after another.
+func (d *Device) loadVector(parts []weights.Tensor) (at uint64, n int, err error) {
+	var v []float32
+	for _, t := range parts {
+		if len(t.Shape) != 1 {
+			return 0, 0, fmt.Errorf("%w: tensor %q of shape %v is not a vector", ErrConfig, t.Name, t.Shape)
+		}
+		v = widen(v, t)
+	}
+	if at, err = d.rom.bytes(int64(len(v)) * 4); err != nil {
+		return 0, 0, err
+	}
+	return at, len(v), d.upload(at, of(v))
+}
+
+// widen appends a tensor's numbers to v.
+func widen(v []float32, t weights.Tensor) []float32 {
+	b := t.Data
+	switch t.DType {
+	case weights.F32:
+		for i := 0; i < len(b); i += 4 {
+			v = append(v, math.Float32frombits(uint32(b[i])|uint32(b[i+1])<<8|uint32(b[i+2])<<16|uint32(b[i+3])<<24))
+		}
+	case weights.BF16:
+		for i := 0; i < len(b); i += 2 {
+			v = append(v, math.Float32frombits(uint32(b[i])<<16|uint32(b[i+1])<<24))
+		}
+	case weights.F16:
+		for i := 0; i < len(b); i += 2 {
+			v = append(v, half(uint16(b[i])|uint16(b[i+1])<<8))
+		}
+	}
+	return v
+}
+
+// half widens an IEEE 754 binary16 number.
+func half(h uint16) float32 {
+	sign, exp, frac := uint32(h>>15)<<31, uint32(h>>10&31), uint32(h&1023)
+	switch exp {
+	case 0: // zero and subnormal: frac * 2^-24
+		f := float32(frac) * 0x1p-24
+		return math.Float32frombits(math.Float32bits(f) | sign)
+	case 31:
+		return math.Float32frombits(sign | 0xff<<23 | frac<<13)
+	}
+	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
+}
+
+// mostFew is the most rows that the few-row products are used for.
+var mostFew = kernels.GemmRows[len(kernels.GemmRows)-1]
+
+// seal allocates what the largest matrix needs, and gives back what loading
+// took. It is called by the first step.
+func (d *Device) seal() error {
+	d.sealed = true
+	var err error
+	if d.work.gemm, err = d.mem.bytes(d.need.work); err != nil {
+		return err
+	}
+	if d.work.counters, err = d.mem.bytes(d.need.counters); err != nil {
+		return err
+	}
+	if err := d.zero(d.work.counters, d.need.counters); err != nil {
+		return err
+	}
+	if err := d.run.stream.Synchronize(); err != nil {
+		return deviceError("wait for the device", err)
+	}
+	clear(d.loaded)
+	return d.stage.free()
+}

@@ -1,0 +1,264 @@
+//go:build cuda && linux && amd64
+
+package cuda
+
+import (
+	"fmt"
+	"math"
+	"unsafe"
+
+	"gorgonia.org/cu"
+
+	"weir/device/cuda/kernels"
+	"weir/model"
+)
+
+// activation is one buffer, [rows, ld] elements of which width are used; the
+// rest of a row is zero.
+type activation struct {
+	ptr       uint64
+	width, ld int
+	model.ActShape
+}
+
+func (a *activation) size() int {
+	if a.Sum {
+		return 4
+	}
+	return 2
+}
+
+const (
+	// drawRows is the most rows whose logits exist at a time.
+	drawRows = 256
+	// partBytes bounds the partial results of attention that exist at a time,
+	// though one token's always fit: a step with more is computed in several
+	// turns.
+	partBytes = 256 << 20
+	// actAlign is the multiple of elements that rows of activations are apart.
+	actAlign = 64
+)
+
+// workspace is scratch memory of the kernels.
+type workspace struct {
+	gemm, counters  uint64 // of the few-row products
+	parts           uint64 // of attention
+	slots           int    // partial results that fit
+	logits, z, near uint64 // [rows, ld] float32
+	rows, ld        int
+	drawn           uint64 // [MaxTokens] int32: what the newest step drew
+}
+
+// cache is the KV pool, [block][layer]{K, V}.
+type cache struct {
+	base        uint64
+	layer       int // bytes of one layer of a block
+	blockStride int // elements
+	blocks      int
+}
+
+// rope is the rotations of all positions: [MaxSeqTokens, half, 2] float32.
+type rope struct {
+	table uint64
+	half  int
+}
+
+// maxHeadDim is the largest that attention is compiled for.
+const maxHeadDim = 128
+
+func checkShape(s model.Shape) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...))
+	}
+	sp := s.Spec
+	switch {
+	case s.Layers <= 0 || s.Heads <= 0 || s.KVHeads <= 0 || s.HeadDim <= 0:
+		return bad("%d layers, %d heads, %d KV heads, head size %d must all be positive", s.Layers, s.Heads, s.KVHeads, s.HeadDim)
+	case s.Heads%s.KVHeads != 0:
+		return bad("%d heads are not a multiple of %d KV heads", s.Heads, s.KVHeads)
+	case s.Heads/s.KVHeads > kernels.QueryRows:
+		return bad("%d heads share a KV head, the kernels take %d", s.Heads/s.KVHeads, kernels.QueryRows)
+	case s.HeadDim > maxHeadDim || s.HeadDim%2 != 0:
+		return bad("head size %d is not an even number up to %d", s.HeadDim, maxHeadDim)
+	case sp.BlockTokens <= 0 || sp.BlockTokens%16 != 0:
+		return bad("block size %d is not a multiple of 16", sp.BlockTokens)
+	case sp.NumBlocks <= 0 || sp.MaxTokens <= 0 || sp.MaxSeqs <= 0 || sp.MaxSeqTokens <= 0 || sp.VocabSize <= 0:
+		return bad("vocabulary, blocks, tokens, sequences and sequence length must be positive: %+v", sp)
+	case sp.Depth < 1 || sp.Depth > 2:
+		return bad("%d steps in flight are neither 1 nor 2", sp.Depth)
+	case len(s.Windows) == 0:
+		return bad("no attention window is named")
+	}
+	for i, a := range s.Acts {
+		if a.Width <= 0 || a.Width%2 != 0 {
+			return bad("activation %d has width %d: it must be even", i, a.Width)
+		}
+	}
+	for i, r := range s.Ropes {
+		if 2*len(r.InvFreq) > s.HeadDim {
+			return bad("rope table %d rotates %d dimensions of a head of %d", i, 2*len(r.InvFreq), s.HeadDim)
+		}
+	}
+	return nil
+}
+
+// Plan implements model.Device.
+func (d *Device) Plan(s model.Shape) error {
+	if d.shape.Layers > 0 {
+		return fmt.Errorf("%w: Plan was called before", ErrConfig)
+	}
+	if err := checkShape(s); err != nil {
+		return err
+	}
+	d.shape = s
+	sp := s.Spec
+
+	d.work.ld = int(roundUp(int64(sp.VocabSize), actAlign))
+	d.work.rows = min(drawRows, sp.MaxTokens)
+	perToken := maxParts(sp.MaxSeqTokens)
+	slot := kernels.PartFloats(s.Heads, s.HeadDim) * 4
+	d.work.slots = max(perToken, min(partBytes/slot, sp.MaxSeqs*perToken))
+
+	// One allocation for all, so the sizes come first.
+	var parts []part
+	want := func(at *uint64, factors ...int) error {
+		n, err := product(factors...)
+		parts = append(parts, part{at, roundUp(max(n, 1), align)})
+		return err
+	}
+	d.acts = make([]activation, len(s.Acts))
+	for i, a := range s.Acts {
+		b := &d.acts[i]
+		*b = activation{width: a.Width, ld: int(roundUp(int64(a.Width), actAlign)), ActShape: a}
+		if err := want(&b.ptr, sp.MaxTokens, b.ld, b.size()); err != nil {
+			return err
+		}
+	}
+	d.ropes = make([]rope, len(s.Ropes))
+	for i, r := range s.Ropes {
+		d.ropes[i].half = len(r.InvFreq)
+		if err := want(&d.ropes[i].table, sp.MaxSeqTokens, max(len(r.InvFreq), 1), 2, 4); err != nil {
+			return err
+		}
+	}
+	for _, p := range []struct {
+		at   *uint64
+		size []int
+	}{
+		{&d.work.parts, []int{d.work.slots, slot}},
+		{&d.work.logits, []int{d.work.rows, d.work.ld, 4}},
+		{&d.work.z, []int{d.work.rows, d.work.ld, 4}},
+		{&d.work.near, []int{d.work.rows, d.work.ld, 4}},
+		{&d.work.drawn, []int{sp.MaxTokens, 4}},
+	} {
+		if err := want(p.at, p.size...); err != nil {
+			return err
+		}
+	}
+	if err := d.lay(parts); err != nil {
+		return err
+	}
+	for i, r := range s.Ropes {
+		if err := d.fillRope(&d.ropes[i], r); err != nil {
+			return err
+		}
+	}
+	if err := d.planStep(); err != nil {
+		return err
+	}
+	return d.ResizeKV(sp.NumBlocks)
+}
+
+// part is a piece of memory and where its address goes.
+type part struct {
+	at   *uint64
+	size int64
+}
+
+// lay allocates parts in one piece and zeroes it: the columns behind an
+// activation's width have to be.
+func (d *Device) lay(parts []part) error {
+	total := int64(0)
+	for _, p := range parts {
+		total += p.size
+	}
+	if err := d.mem.reserve(total); err != nil {
+		return err
+	}
+	for _, p := range parts {
+		var err error
+		if *p.at, err = d.mem.bytes(p.size); err != nil {
+			return err
+		}
+	}
+	return d.zero(*parts[0].at, total)
+}
+
+func (d *Device) zero(p uint64, n int64) error {
+	if err := cu.MemsetD8Async(cu.DevicePtr(p), 0, n, d.run.stream); err != nil {
+		return deviceError("clear memory", err)
+	}
+	return nil
+}
+
+// fillRope rounds the angle to float32 before its sine, as device/cpu does.
+func (d *Device) fillRope(r *rope, table model.Rope) error {
+	t := make([]float32, d.shape.Spec.MaxSeqTokens*r.half*2)
+	for i := 0; i < len(t); i += 2 {
+		pos, f := float32(i/2/r.half), table.InvFreq[i/2%r.half]
+		sin, cos := math.Sincos(float64(float32(pos * f)))
+		t[i], t[i+1] = float32(cos)*table.Scale, float32(sin)*table.Scale
+	}
+	return d.upload(r.table, of(t))
+}
+
+// ResizeKV implements model.Resizer.
+func (d *Device) ResizeKV(numBlocks int) error {
+	if err := d.run.stream.Synchronize(); err != nil {
+		return deviceError("wait for the device", err)
+	}
+	d.graphs.close() // they hold the old addresses
+	if err := d.pool.close(); err != nil {
+		return deviceError("free the KV pool", err)
+	}
+	elements := kernels.KVBlock(d.shape.KVHeads, d.shape.HeadDim, d.shape.Spec.BlockTokens)
+	size, err := product(numBlocks, d.shape.Layers, elements, 2)
+	if err != nil {
+		return err
+	}
+	if err := d.pool.reserve(size); err != nil {
+		return fmt.Errorf("%w (KV cache of %d blocks)", err, numBlocks)
+	}
+	base, err := d.pool.bytes(size)
+	if err != nil {
+		return err
+	}
+	d.cache = cache{base: base, layer: elements * 2, blockStride: d.shape.Layers * elements, blocks: numBlocks}
+	d.shape.Spec.NumBlocks = numBlocks
+	// Zeros, because a value that is no number in a position that nobody sees
+	// would still spoil a sum that multiplies it by 0.
+	return d.zero(base, size)
+}
+
+// BlockBytes is the size of one KV block of a model of this shape.
+func BlockBytes(s model.Shape) int64 {
+	return int64(s.Layers) * int64(kernels.KVBlock(s.KVHeads, s.HeadDim, s.Spec.BlockTokens)) * 2
+}
+
+// maxParts is the number of partial results of attention that one token of a
+// sequence of n tokens can have.
+func maxParts(n int) int { return cdiv(n, kernels.PartTokens) }
+
+// upload copies Go memory to the device and waits.
+func (d *Device) upload(to uint64, b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	if err := d.run.stream.Synchronize(); err != nil { // the memory may still be being cleared
+		return deviceError("wait for the device", err)
+	}
+	if err := cu.MemcpyHtoD(cu.DevicePtr(to), unsafe.Pointer(unsafe.SliceData(b)), int64(len(b))); err != nil {
+		return deviceError("copy to the device", err)
+	}
+	return nil
+}
