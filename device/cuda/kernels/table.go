@@ -144,6 +144,12 @@ func entries() []Entry {
 				Name: fmt.Sprintf("attn_decode_d%d", d), Threads: 128, Shared: (16+4*64)*d*2 + 16*68*4, Grid: "most items, kvHeads, cdiv(heads/kvHeads, 16)", Params: decodeParams,
 				Doc: fmt.Sprintf("Partial results of single tokens, for headDim <= %d (even): items [AttnItem], count[0] of them; blocks from count[0] on do nothing. "+
 					"parts float32 [slot][heads][headDim+2]: values, greatest score, weight. A token has a slot for each part that its window touches, in order.", d),
+			},
+			Entry{
+				Name: fmt.Sprintf("attn_whole_d%d", d), Threads: 128, Shared: (16+4*64)*d*2 + 16*68*4, Grid: "most items, kvHeads, cdiv(heads/kvHeads, 16)",
+				Params: append([]Param{ptr("out"), i32("ldo"), ptr("counters")}, decodeParams...),
+				Doc: "attn_decode and attn_merge in one: the block that comes last of a token's parts merges them, with the same bits. A token's slots must be consecutive, in the " +
+					"order of parts; counters uint32 [T, kvHeads, cdiv(heads/kvHeads, 16)] are zero before and after.",
 			})
 	}
 	for _, f := range []string{"bf16", "q8", "q4"} {

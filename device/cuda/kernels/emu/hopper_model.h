@@ -60,7 +60,7 @@ DEV u32 mbar_try(u64 *b, u32 parity) {
   emu::yield();
   return 0;
 }
-DEV void pause(u32 ns) {
+DEV void pause_ns(u32 ns) {
   for (u32 i = 0; i < ns; i += 128) emu::yield();
 }
 DEV void tma2d(void *dst, const TMap *map, u64 *bar, int x, int y) {

@@ -92,6 +92,17 @@ static void attention(const Case &c) {
   launch("attn_merge", {(int)w.merges.size() + 2, c.heads}, {out2, parts, merges, none, lo, c.heads, c.headDim, scale});
   for (size_t i = 0; i < out.n; i++)
     if (out[i] != out2[i]) return wrong("element %zu of prefill and decode: %g and %g", i, value(out[i]), value(out2[i]));
+
+  test("attn_whole_" + size + " " + what);
+  Memory<u16> out3((size_t)T * lo);
+  Memory<float> parts2(parts.n);
+  Memory<u32> counters((size_t)T * c.kvHeads * up(group, 16));
+  counters.zero();
+  counters.keep();
+  launch(("attn_whole_" + size).c_str(), {(int)w.items.size() + 2, c.kvHeads, up(group, 16)},
+         {out3, lo, counters, parts2, q.p + 2, kv, items, count, tables, pos, lq, c.heads, c.kvHeads, c.headDim, c.bt, stride, scale, c.window});
+  for (size_t i = 0; i < out.n; i++)
+    if (out[i] != out3[i]) return wrong("element %zu of prefill and decode in one: %g and %g", i, value(out[i]), value(out3[i]));
 }
 
 int main() {

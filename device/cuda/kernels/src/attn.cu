@@ -128,6 +128,20 @@ DEV void merge_factors(float &total_top, float &total_sum, float top, float sum,
   total_sum = fma(total_sum, a, sum * b);
 }
 DEV float merge_value(float total, float a, float v, float b) { return fma(total, a, v * b); }
+// Dimensions d and d + 1 of a head, over the slots of a token, as bf16.
+DEV u32 merged_pair(const float *parts, int slot, int slots, int heads, int head, int headDim, int d, float c) {
+  float top = NINF, sum = 0, v0 = 0, v1 = 0;
+  for (int s = 0; s < slots; s++) {
+    const float *p = parts + ((u64)(slot + s) * heads + head) * (headDim + 2);
+    f32x2 v = *(const f32x2 *)(p + d), state = *(const f32x2 *)(p + headDim);
+    float a, b;
+    merge_factors(top, sum, state[0], state[1], c, a, b);
+    v0 = merge_value(v0, a, v[0], b);
+    v1 = merge_value(v1, a, v[1], b);
+  }
+  float inv = rcp(sum);
+  return pack2(v0 * inv, v1 * inv);
+}
 DEV float quad_sum(float v) {
   v += shfl_xor(v, 1);
   return v + shfl_xor(v, 2);
@@ -193,8 +207,9 @@ template <int D> DEV void prefill(u16 *out, const u16 *q, const u16 *kv, const A
 
 // One part of one token, for up to 16 heads of a group. Warps share the work by
 // keys for the scores and by dimensions for the values; the weights in between
-// every warp computes for itself, from scores in shared memory.
-template <int D> DEV void decode(float *parts, const u16 *q, const u16 *kv, const AttnItem *items, const i32 *count, const i32 *tables, const i32 *pos, int ldq, int heads,
+// every warp computes for itself, from scores in shared memory. With counters the
+// block that comes last of a token's parts merges them into out.
+template <int D> DEV void decode(u16 *out, int ldo, u32 *counters, float *parts, const u16 *q, const u16 *kv, const AttnItem *items, const i32 *count, const i32 *tables, const i32 *pos, int ldq, int heads,
                                  int kvHeads, int headDim, int blockTokens, i64 blockStride, float scale, int window, u8 *sm) {
   constexpr int NO = D / 32;
   if (BIDX >= count[0]) return;
@@ -246,24 +261,30 @@ template <int D> DEV void decode(float *parts, const u16 *q, const u16 *kv, cons
     }
     if (warp == 0 && (lane & 3) == 0) *(f32x2 *)(y + headDim) = (f32x2){r.top[h], sum};
   }
+  if (!counters) return;
+  int part0 = max_(0, p + 1 - window) / PART, slots = p / PART - part0 + 1;
+  SMEM u32 done;
+  fence();
+  sync();
+  if (TIDX == 0) {
+    u32 *counter = counters + ((u64)w.token * kvHeads + BIDY) * cdiv(group, 16) + BIDZ;
+    done = slots == 1 || atomic_add(counter, 1) == (u32)slots - 1;
+    if (done && slots > 1) *counter = 0; // for the next launch
+  }
+  sync();
+  if (!done) return;
+  fence();
+  for (int i = TIDX; i < rows * headDim / 2; i += 128) {
+    int row = i / (headDim / 2), d = i % (headDim / 2) * 2;
+    *(u32 *)(out + (u64)w.token * ldo + (head0 + row) * headDim + d) = merged_pair(parts, w.slot - w.part + part0, slots, heads, head0 + row, headDim, d, c2);
+  }
 }
 
 KERNEL(attn_merge, 128, 4)(u16 *out, const float *parts, const AttnMerge *merges, const i32 *count, int ldo, int heads, int headDim, float scale) {
   if (BIDX >= count[0]) return;
   AttnMerge w = merges[BIDX];
   int d = TIDX * 2;
-  if (d >= headDim) return;
-  float top = NINF, sum = 0, v0 = 0, v1 = 0, c2 = scale * LOG2E;
-  for (int s = 0; s < w.slots; s++) {
-    const float *p = parts + ((u64)(w.slot + s) * heads + BIDY) * (headDim + 2);
-    f32x2 v = *(const f32x2 *)(p + d), state = *(const f32x2 *)(p + headDim);
-    float a, b;
-    merge_factors(top, sum, state[0], state[1], c2, a, b);
-    v0 = merge_value(v0, a, v[0], b);
-    v1 = merge_value(v1, a, v[1], b);
-  }
-  float inv = rcp(sum);
-  *(u32 *)(out + (u64)w.token * ldo + BIDY * headDim + d) = pack2(v0 * inv, v1 * inv);
+  if (d < headDim) *(u32 *)(out + (u64)w.token * ldo + BIDY * headDim + d) = merged_pair(parts, w.slot, w.slots, heads, BIDY, headDim, d, scale * LOG2E);
 }
 REGISTER(attn_merge)
 
@@ -274,13 +295,20 @@ REGISTER(attn_merge)
     prefill<D>(out, q, kv, tiles, tables, pos, ldo, ldq, heads, kvHeads, headDim, blockTokens, blockStride, scale, window, sm); \
   } \
   REGISTER(attn_prefill_d##D)
+#define DECODE_PARAMS \
+  const u16 *q, const u16 *kv, const AttnItem *items, const i32 *count, const i32 *tables, const i32 *pos, int ldq, int heads, int kvHeads, int headDim, int blockTokens, \
+      i64 blockStride, float scale, int window
 #define DECODE(D) \
-  KERNEL(attn_decode_d##D, 128, 3)(float *parts, const u16 *q, const u16 *kv, const AttnItem *items, const i32 *count, const i32 *tables, const i32 *pos, int ldq, int heads, \
-                                int kvHeads, int headDim, int blockTokens, i64 blockStride, float scale, int window) { \
+  KERNEL(attn_decode_d##D, 128, 3)(float *parts, DECODE_PARAMS) { \
     DYN_SMEM(sm); \
-    decode<D>(parts, q, kv, items, count, tables, pos, ldq, heads, kvHeads, headDim, blockTokens, blockStride, scale, window, sm); \
+    decode<D>(nullptr, 0, nullptr, parts, q, kv, items, count, tables, pos, ldq, heads, kvHeads, headDim, blockTokens, blockStride, scale, window, sm); \
   } \
-  REGISTER(attn_decode_d##D)
+  REGISTER(attn_decode_d##D) \
+  KERNEL(attn_whole_d##D, 128, 3)(u16 *out, int ldo, u32 *counters, float *parts, DECODE_PARAMS) { \
+    DYN_SMEM(sm); \
+    decode<D>(out, ldo, counters, parts, q, kv, items, count, tables, pos, ldq, heads, kvHeads, headDim, blockTokens, blockStride, scale, window, sm); \
+  } \
+  REGISTER(attn_whole_d##D)
 PREFILL(64)
 PREFILL(128)
 DECODE(64)

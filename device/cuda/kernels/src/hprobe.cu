@@ -2,7 +2,7 @@
 // the ISA: a product of boxes, and the ring of hgemm.cu under random pauses.
 #include "hopper.h"
 #ifndef GK_EMU
-DEV void pause(u32 ns) { asm volatile("nanosleep.u32 %0;" ::"r"(ns) : "memory"); }
+DEV void pause_ns(u32 ns) { asm volatile("nanosleep.u32 %0;" ::"r"(ns) : "memory"); }
 #endif
 
 constexpr int BOX = 128 * 128; // bytes of 128 rows by 64 columns
@@ -82,7 +82,7 @@ KERNEL(probe_ring, 384, 1)(TMAP_PARAM a, TMAP_PARAM b, float *out, int nk, int m
     u32 h = (u32)seed ^ (u32)(BIDX << 12 ^ wg << 11 ^ warp << 9 ^ k);
     h = (h ^ h >> 16) * 0x85ebca6bu;
     h = (h ^ h >> 13) * 0xc2b2ae35u;
-    pause(h & 1 ? h >> 8 & (releases ? 127 : 2047) : 0);
+    pause_ns(h & 1 ? h >> 8 & (releases ? 127 : 2047) : 0);
     wg_fence();
     UNROLL for (int i = 0; i < 4; i++) Wgmma<128>::multiply(d, wg_desc(sm + s * 2 * BOX + wg * 64 * 128 + i * 32), wg_desc(sm + s * 2 * BOX + BOX + i * 32), 1);
     wg_commit();
