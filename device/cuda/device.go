@@ -46,8 +46,7 @@ type Device struct {
 	cache   cache
 	step    step
 	flights [2]flight
-	begun   uint32 // steps begun
-	ended   uint32
+	steps   struct{ begun, ended uint32 }
 	drawing drawing
 	graphs  graphs
 	err     error // the first of the steps in flight

@@ -128,7 +128,7 @@ func onHost(r *backend.Draw) bool { return r.Top > kernels.MaxTop && !r.Dead }
 // Draw implements model.Device.
 func (d *Device) Draw(head model.Weight, src model.Act, draws *backend.Draws) {
 	d.finish()
-	f := d.slot(d.begun)
+	f := d.slot(d.steps.begun)
 	f.state.draws = draws
 	if d.err == nil && f.state.rows > 0 {
 		if err := d.draw(f, head, src, draws); err != nil {
@@ -230,8 +230,8 @@ func (d *Device) packDraws(f *flight, draws *backend.Draws) (at packed, err erro
 // End implements model.Device.
 func (d *Device) End(out *backend.Out) error {
 	d.finish()
-	d.ended++
-	f := d.slot(d.ended)
+	d.steps.ended++
+	f := d.slot(d.steps.ended)
 	if d.err == nil {
 		if err := d.await(f); err != nil {
 			d.fail(err)

@@ -133,9 +133,9 @@ func (d *Device) Begin(b *backend.Batch) {
 	if invariants.Enabled {
 		d.check(b)
 	}
-	d.begun++
-	f := d.slot(d.begun)
-	f.number = d.begun
+	d.steps.begun++
+	f := d.slot(d.steps.begun)
+	f.number = d.steps.begun
 	f.state.reset(len(b.At))
 	s := &d.step
 	s.product.waits, s.heads.waits, s.turn.waits = false, 0, false
@@ -191,7 +191,7 @@ func (d *Device) packBatch(f *flight, b *backend.Batch, key graphKey, decode boo
 func (d *Device) check(b *backend.Batch) {
 	sp := d.shape.Spec
 	t, s := len(b.Tokens), len(b.QueryEnd)
-	invariants.Check(d.begun-d.ended < uint32(sp.Depth), "%d steps in flight", d.begun-d.ended)
+	invariants.Check(d.steps.begun-d.steps.ended < uint32(sp.Depth), "%d steps in flight", d.steps.begun-d.steps.ended)
 	invariants.Check(t > 0 && t <= sp.MaxTokens && s > 0 && s <= sp.MaxSeqs && len(b.At) <= t, "batch of %d tokens, %d sequences, %d rows to draw", t, s, len(b.At))
 	invariants.Check(len(b.Pos) == t && len(b.Slots) == t && len(b.KVLen) == s && len(b.TableEnd) == s && int(b.QueryEnd[s-1]) == t && int(b.TableEnd[s-1]) == len(b.Tables), "batch with slices of different lengths")
 	row, entry := 0, 0
