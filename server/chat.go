@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 
 	"weir/api"
 	"weir/auth"
@@ -69,7 +70,7 @@ func (s *Server) generate(c *call, prepare preparation[*prepared]) {
 		return
 	}
 	if r := done.reply.recording; r != nil {
-		if r.tenant = c.who.Tenant; r.asked && c.who.Rights&auth.Write == 0 {
+		if r.tenant = c.who.Tenant; r.asked && (c.who.Rights&auth.Write == 0 || !slices.Contains(m.Names, r.model) && !c.who.MayUse(r.model)) {
 			s.fail(c, api.ErrPermission("The key may not record."))
 			return
 		}

@@ -119,6 +119,11 @@ func previewRoute(path string) (r route, name string, found bool) {
 			s.refuse(c, invalid([]string{"path", "model_id"}, "value_error", "Value error, not a model id"))
 			return
 		}
+		// Who logs learns it behind the errors of the body (T-6).
+		if name != previewModels+"/{id}/log" && !c.who.MayUse(model) {
+			s.refuse(c, errForbidden)
+			return
+		}
 		functions[string(c.Method())](s, c, model)
 	}}, name, true
 }

@@ -74,7 +74,12 @@ func (p *page) end() []byte {
 func (s *Server) previewModels(c *call) {
 	s.read(c, "", false, func(q *selection, v *archive.View) error {
 		var all []*archive.Model
-		if err := v.Models(func(m *archive.Model) bool { all = append(all, m); return true }); err != nil {
+		if err := v.Models(func(m *archive.Model) bool {
+			if c.who.MayUse(m.Name) {
+				all = append(all, m)
+			}
+			return true
+		}); err != nil {
 			return err
 		}
 		// The newest are the last by name: models have no order of their own.

@@ -260,6 +260,8 @@ func TestLogDoors(t *testing.T) {
 	for _, k := range []struct{ id, tenant, rights string }{{"a", "A", "read, write"}, {"b", "B", "read, write"}, {"reader", "A", "read"}, {"writer", "A", "write"}} {
 		keys += fmt.Sprintf("  - {id: %s, hash: %q, user: u, tenant: %s, projects: ['*'], models: ['*'], rights: [%s]}\n", k.id, keyHash(k.id), k.tenant, k.rights)
 	}
+	// A key that is for other models.
+	keys += fmt.Sprintf("  - {id: elsewhere, hash: %q, user: u, tenant: A, models: ['agent-*']}\n", keyHash("elsewhere"))
 	if err := os.WriteFile(file, []byte(keys), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -292,6 +294,8 @@ func TestLogDoors(t *testing.T) {
 	}{
 		{"POST", "/log", "reader", 403}, {"GET", "/logs", "reader", 200}, {"DELETE", "", "reader", 403}, {"DELETE", "/logs/x", "reader", 403}, {"DELETE", "/trajectories", "reader", 403},
 		{"POST", "/log", "writer", 200}, {"GET", "/logs", "writer", 403}, {"GET", "/trajectories", "writer", 403}, {"GET", "/export", "writer", 403}, {"GET", "/metrics", "writer", 403},
+		{"POST", "/log", "elsewhere", 403}, {"GET", "/logs", "elsewhere", 403}, {"GET", "/trajectories", "elsewhere", 403}, {"GET", "/trajectories/x/0/0", "elsewhere", 403},
+		{"GET", "/export", "elsewhere", 403}, {"GET", "/metrics", "elsewhere", 403}, {"DELETE", "", "elsewhere", 403}, {"POST", "/rewards", "elsewhere", 403},
 		// Checklist 23: another tenant sees what is not there.
 		{"GET", "/logs", "b", 404}, {"GET", "/trajectories", "b", 404}, {"GET", "/export", "b", 404}, {"GET", "/metrics", "b", 404}, {"DELETE", "", "b", 404},
 		{"DELETE", fmt.Sprintf("/logs/%s", receipt["id"]), "b", 404}, {"GET", fmt.Sprintf("/trajectories/%s/0/0", receipt["id"]), "b", 404}, {"DELETE", "/trajectories?confirm=m", "b", 404},
@@ -304,11 +308,16 @@ func TestLogDoors(t *testing.T) {
 		}
 	}
 	// The body is looked at before the right to write (T-6).
-	if status, _, _ := h.get("POST", agentPath+"/log", one(`1`), as("reader")); status != 422 {
-		t.Errorf("%d", status)
+	for _, key := range []string{"reader", "elsewhere"} {
+		if status, _, _ := h.get("POST", agentPath+"/log", one(`1`), as(key)); status != 422 {
+			t.Errorf("%s: %d", key, status)
+		}
 	}
-	if entries, _ := h.list(t, "/v1/preview/models", as("b")); len(entries) != 0 {
-		t.Errorf("%v", entries)
+	h.log200(t, "/v1/preview/models/agent-1", one(`{}`), as("elsewhere"))
+	for key, want := range map[string]int{"b": 0, "a": 2, "elsewhere": 1} {
+		if entries, _ := h.list(t, "/v1/preview/models", as(key)); len(entries) != want {
+			t.Errorf("%s: %v", key, entries)
+		}
 	}
 }
 

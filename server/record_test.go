@@ -169,7 +169,7 @@ func TestRecordOptions(t *testing.T) {
 // Nothing is recorded of what did not finish, nor for a key that may not write.
 func TestNotRecorded(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, "keys:\n  - {id: r, hash: %q, user: u, rights: [read]}\n", keyHash("r")), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, "keys:\n  - {id: r, hash: %q, user: u, rights: [read]}\n  - {id: m, hash: %q, user: u, models: [tiny, mine]}\n", keyHash("r"), keyHash("m")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ring, err := auth.New([]string{"root"}, file)
@@ -178,6 +178,9 @@ func TestNotRecorded(t *testing.T) {
 	}
 	h, l := recordingHouse(t, func(s *setup) { s.cfg.Keys = ring; s.tcp = true })
 	if status, answer := h.chat(map[string]any{"engine_xargs": map[string]any{"record_split": "s"}}, "Authorization: Bearer r"); status != 403 {
+		t.Errorf("%d %s", status, answer)
+	}
+	if status, answer := h.chat(map[string]any{"engine_xargs": map[string]any{"record_model": "another"}}, "Authorization: Bearer m"); status != 403 {
 		t.Errorf("%d %s", status, answer)
 	}
 	body := base(t, map[string]any{"stream": true, "max_tokens": 900, "ignore_eos": true})

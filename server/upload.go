@@ -112,7 +112,7 @@ func (s *Server) upload(c *call, model, encoding, key string) (archive.Receipt, 
 	// nothing of it is staged.
 	var sink trajectory.Sink = discard{}
 	var up *archive.Upload
-	allowed := c.who.Rights&auth.Write != 0
+	allowed := c.who.Rights&auth.Write != 0 && c.who.MayUse(model)
 	if allowed {
 		if up, err = cfg.Archive.Begin(c.ctx, c.who.Tenant, model); err != nil {
 			return archive.Receipt{}, err
