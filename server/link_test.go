@@ -174,6 +174,10 @@ func TestRewardByFeedback(t *testing.T) {
 	}
 	// What is set again is not written again.
 	waitFor(t, "the replaced to go", func() bool { return m.keys(t, 'U') == 0 })
+	// A commit can be read before it is counted; behind another update it is counted.
+	if err := m.db.Update(t.Context(), func(*store.Tx) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
 	before := m.db.Stats().Commits
 	m.reward(t, second, map[string]any{"reward": 10})
 	waitFor(t, "all but the unknown", func() bool { return m.waiting(t) == 1 })
