@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -41,9 +40,6 @@ type gpuPlan struct {
 	// kvBytes is the size of a pool.
 	kvBytes func(blocks int) int64
 }
-
-// errNoCUDA says that this build has no CUDA backend.
-var errNoCUDA = errors.New("this weir was built without CUDA (make cuda builds one that has it)")
 
 // device is a flag that names what computes.
 type device string

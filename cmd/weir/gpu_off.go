@@ -4,10 +4,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"weir/model"
 )
+
+// errNoCUDA says that this build has no CUDA backend.
+var errNoCUDA = errors.New("this weir was built without CUDA (make cuda builds one that has it)")
 
 // gpu is one that was found; in a build that cannot use one there is none.
 type gpu struct{}

@@ -50,6 +50,20 @@ const (
 // Default is what a server wants.
 func Default() Config { return Config{WeightType: Auto, KVType: BF16, HugePages: true} }
 
+// Reference is what other devices are compared with: Default with the best tier
+// that multiplies activations as they are, where Default's may round them to
+// bfloat16.
+func Reference() Config {
+	c := Default()
+	for _, im := range impls {
+		if im.narrow == nil {
+			c.Impl = im.name
+			break
+		}
+	}
+	return c
+}
+
 // Validate reports the first unusable field.
 func (c Config) Validate() error {
 	if c.Threads < 0 || c.Threads > maxThreads {

@@ -37,3 +37,14 @@ func TestChoose(t *testing.T) {
 		}
 	}
 }
+
+// TestReference: what other devices are compared with does not round rows,
+// whatever is fastest here.
+func TestReference(t *testing.T) {
+	defer func(old []*impl) { impls = old }(impls)
+	round := func([]byte, []float32) {}
+	impls = []*impl{{name: "coarse", narrow: round}, {name: "exact"}, {name: "generic"}}
+	if c := Reference(); c.Impl != "exact" || c.KVType != Default().KVType {
+		t.Errorf("%+v", c)
+	}
+}

@@ -40,7 +40,13 @@ func TestStepAlloc(t *testing.T) {
 			t.Fatal(err)
 		}
 		step()
-		if n := testing.AllocsPerRun(5, step); n != 0 {
+		// The runtime allocates too, for the collector's workers and timers: what a
+		// step allocates shows in every measurement.
+		n := testing.AllocsPerRun(1, step)
+		for range 4 {
+			n = min(n, testing.AllocsPerRun(1, step))
+		}
+		if n != 0 {
 			t.Errorf("plain launches %v: %v allocations in a step", plain, n)
 		}
 		step()

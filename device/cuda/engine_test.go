@@ -132,7 +132,7 @@ func TestMetamorphic(t *testing.T) {
 	want := run(true, false, model.Options{NumBlocks: 100, MaxTokens: 400, MaxSeqs: 16, MaxSeqTokens: 128}, scheduler.Config{}, g.Perm(len(jobs)))
 	for i, got := range [][]answer{
 		run(false, true, model.Options{NumBlocks: 100, MaxTokens: 64, MaxSeqs: 16, MaxSeqTokens: 128, Depth: 2}, scheduler.Config{MaxPrefill: 20}, g.Perm(len(jobs))),
-		run(false, true, model.Options{NumBlocks: 8, MaxTokens: 33, MaxSeqs: 5, MaxSeqTokens: 96, Depth: 2}, scheduler.Config{}, g.Perm(len(jobs))),
+		run(false, true, model.Options{NumBlocks: 6, MaxTokens: 33, MaxSeqs: 5, MaxSeqTokens: 64, Depth: 2}, scheduler.Config{}, g.Perm(len(jobs))),
 	} {
 		for j := range jobs {
 			if got[j].err != nil || want[j].err != nil || !slices.Equal(got[j].tokens, want[j].tokens) || !sameBits(got[j].scores, want[j].scores) {

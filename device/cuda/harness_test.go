@@ -58,7 +58,7 @@ func onGPU(t testing.TB, m *model.Model, c cuda.Config, o model.Options) *model.
 
 func onCPU(t testing.TB, m *model.Model, o model.Options) *model.Runner {
 	t.Helper()
-	c := cpu.Default()
+	c := cpu.Reference()
 	c.Threads, c.HugePages, c.WeightType = 1, false, cpu.BF16
 	dev, err := cpu.Open(c)
 	if err != nil {

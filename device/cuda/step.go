@@ -318,7 +318,7 @@ func (d *Device) Rope(q, k model.Act, table int) {
 		panic(fmt.Sprintf("cuda: Rope of rows of %d and %d with heads of %d", q.Width, k.Width, d.shape.HeadDim))
 	}
 	d.flushProduct()
-	if !(!d.step.turn.waits) {
+	if d.step.turn.waits {
 		panic("cuda: Rope twice before StoreKV")
 	}
 	t := &d.step.turn
@@ -397,7 +397,7 @@ func (d *Device) flushProduct() {
 // flush queues what waits.
 func (d *Device) flush() {
 	d.flushProduct()
-	if !(!d.step.turn.waits) {
+	if d.step.turn.waits {
 		panic("cuda: Rope without StoreKV: keys are rotated on their way to the cache")
 	}
 	h := &d.step.heads

@@ -35,7 +35,7 @@ func network(c *checker) (err error) {
 	if c.o.Quick {
 		o.NumBlocks, o.MaxTokens, o.MaxSeqs, o.MaxSeqTokens = 40, 32, 8, 64
 	}
-	cc := cpu.Default()
+	cc := cpu.Reference()
 	cc.WeightType = cpu.BF16
 	dev, err := cpu.Open(cc)
 	if err != nil {
