@@ -41,7 +41,7 @@ type victim struct {
 
 func (v *victim) start() {
 	v.t.Helper()
-	v.process = startProcess(v.t, nil, "--data-dir", v.dir, "--min-free-disk", "0", "--record-trajectories")
+	v.process = startProcess(v.t, nil, "--data-dir", v.dir, "--min-free-disk", "0", "--record-trajectories", "*")
 }
 
 // process is a server in a process of its own.

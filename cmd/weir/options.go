@@ -117,7 +117,6 @@ func bindData(fs *pflag.FlagSet) (o *dataOptions) {
 	fs.Var(&o.quota, "trajectory-quota", "most bytes of trajectories that a tenant may have logged, as they are sent, such as 100GiB; beyond it the answer is 413 until some are deleted (default: no limit)")
 	o.bearer = fs.Bool("feedback-bearer", false, "accept Bearer tokens for feedback, beside Basic")
 	o.record = fs.StringArray("record-trajectories", nil, "keep the chat completions of a `PROJECT`, team/project or team/* or *, as trajectories with token ids and log-probabilities; repeat for more (default: only those that ask with record_split in engine_xargs)")
-	fs.Lookup("record-trajectories").NoOptDefVal = "*"
 	return o
 }
 

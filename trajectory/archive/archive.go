@@ -120,6 +120,9 @@ func (a *Archive) run() {
 		if err == nil {
 			break
 		}
+		if a.quit.Err() != nil {
+			return
+		}
 		a.log.Error("the trajectory archive cannot be opened; trying again", "error", err)
 	}
 	a.ready.Store(true)
