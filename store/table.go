@@ -54,20 +54,28 @@ func contains(list [][]byte, b []byte) bool {
 func (t *Table) Scan(r *Reader, rg Range, f func(entry, key, row []byte) bool) error {
 	var failed error
 	err := r.Scan(rg, func(entry, key []byte) bool {
-		row, err := r.Get(key)
-		switch {
-		case err == nil:
-			return f(entry, key, row)
-		case errors.Is(err, ErrCorrupt): // Get has reported it
-		case errors.Is(err, ErrNotFound):
-			r.db.corrupt(entry, errors.New("store: an index entry without a row"))
-		default:
+		row, err := t.Row(r, key)
+		if err != nil {
 			failed = err
 			return false
 		}
-		return true
+		return row == nil || f(entry, key, row)
 	})
 	return errors.Join(failed, err)
+}
+
+// Row is the row that an index entry is of. If it is damaged or there is none, that
+// is reported to the log and the row is nil.
+func (t *Table) Row(r *Reader, key []byte) ([]byte, error) {
+	row, err := r.Get(key)
+	switch {
+	case errors.Is(err, ErrCorrupt): // Get has reported it
+		return nil, nil
+	case errors.Is(err, ErrNotFound):
+		r.db.corrupt(key, errors.New("store: an index entry without a row"))
+		return nil, nil
+	}
+	return row, err
 }
 
 // Check compares a table with its indexes. It returns the index entries that
