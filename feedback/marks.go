@@ -29,6 +29,9 @@ const (
 	maxBlocks  = 1 << 18 // and how many of all of them
 )
 
+// bounds are those constants; tests have smaller ones.
+type bounds struct{ steps, changes, marks, blocks int }
+
 // marks are the blocks of one plan, in order.
 type marks struct {
 	blocks []block // never changed in place
@@ -48,6 +51,7 @@ type changes struct {
 	blocks  int
 	uses    uint64
 	opening uint64 // of the database
+	most    bounds
 }
 
 // change is a deletion from a project; project 0 is a change to anything.
@@ -58,6 +62,7 @@ type change struct {
 
 func (c *changes) init() {
 	c.seed = maphash.MakeSeed()
+	c.most = bounds{blockSteps, maxChanges, maxMarks, maxBlocks}
 	c.open, c.marks = map[uint64]int{}, map[[sha256.Size]byte]*marks{}
 }
 
@@ -88,10 +93,10 @@ func (c *changes) anything() { c.add(change{}) }
 func (c *changes) add(x change) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.list) < maxChanges {
+	if len(c.list) < c.most.changes {
 		c.list = append(c.list, x)
 	} else {
-		c.list[c.next%maxChanges] = x
+		c.list[c.next%uint64(c.most.changes)] = x
 	}
 	c.next++
 }
@@ -129,7 +134,7 @@ func (c *changes) find(key [sha256.Size]byte, project string, seen, opening uint
 	}
 	list = m.blocks
 	for i := since; i < c.next; i++ {
-		x := c.list[i%maxChanges]
+		x := c.list[i%uint64(c.most.changes)]
 		if x.project == 0 {
 			c.drop(key)
 			return nil, 0
@@ -172,7 +177,7 @@ func (c *changes) keep(key [sha256.Size]byte, seen, opening, edit uint64, counte
 	switch {
 	case opening != c.opening || m == nil && edit > 0 || m != nil && (edit != m.edit || seen < m.at):
 		return // somebody else was faster
-	case c.next-seen > maxChanges/2:
+	case c.next-seen > uint64(c.most.changes)/2:
 		return // they would not last
 	}
 	if m == nil {
@@ -180,12 +185,12 @@ func (c *changes) keep(key [sha256.Size]byte, seen, opening, edit uint64, counte
 		c.marks[key] = m
 	}
 	c.blocks -= len(m.blocks)
-	m.blocks = joined(m.blocks, counted)
+	m.blocks = joined(m.blocks, counted, c.most.steps)
 	c.blocks += len(m.blocks)
 	m.edit++
 	c.uses++
 	m.used = c.uses
-	for len(c.marks) > maxMarks || c.blocks > maxBlocks && len(c.marks) > 0 {
+	for len(c.marks) > c.most.marks || c.blocks > c.most.blocks && len(c.marks) > 0 {
 		c.drop(c.oldest())
 	}
 }
@@ -200,13 +205,14 @@ func (c *changes) oldest() (key [sha256.Size]byte) {
 	return key
 }
 
-// joined is two lists in one, with small neighbours made one block.
-func joined(a, b []block) []block {
+// joined is two lists in one; neighbours of together no more than steps become one
+// block.
+func joined(a, b []block, steps int) []block {
 	all := slices.Concat(a, b)
 	slices.SortFunc(all, func(a, b block) int { return cmp.Compare(a.from, b.from) })
 	out := all[:0]
 	for _, x := range all {
-		if n := len(out) - 1; n >= 0 && out[n].until+1 == x.from && out[n].steps+x.steps <= blockSteps {
+		if n := len(out) - 1; n >= 0 && out[n].until+1 == x.from && out[n].steps+x.steps <= steps {
 			out[n].until, out[n].n, out[n].steps = x.until, out[n].n+x.n, out[n].steps+x.steps
 			continue
 		}

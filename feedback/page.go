@@ -61,7 +61,7 @@ func (b *Book) page(ctx context.Context, q *Query, r *store.Reader, seen uint64,
 			return 0, err
 		}
 	}
-	if len(x.fresh) > 0 && (x.edit > 0 || x.steps >= blockSteps) {
+	if len(x.fresh) > 0 && (x.edit > 0 || x.steps >= b.changes.most.steps) {
 		b.changes.keep(x.sum, seen, r.Opening(), x.edit, x.fresh)
 	}
 	return x.rank, nil
@@ -129,7 +129,7 @@ func (x *reading) span(s block) error {
 	now := block{from: s.from, until: s.until}
 	var last int64
 	cut := func(at int64) {
-		if now.steps >= blockSteps && at != last {
+		if now.steps >= x.b.changes.most.steps && at != last {
 			rest := now
 			if x.reverse {
 				now.from, rest.until = at+1, at
@@ -158,7 +158,7 @@ func (x *reading) span(s block) error {
 
 // keep notes a block that no new record will be in.
 func (x *reading) keep(k block) {
-	if x.steps >= blockSteps || len(x.known) > 0 {
+	if x.steps >= x.b.changes.most.steps || x.edit > 0 {
 		if k.until < x.newestTime() {
 			x.fresh = append(x.fresh, k)
 		}

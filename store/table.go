@@ -48,22 +48,6 @@ func contains(list [][]byte, b []byte) bool {
 	return false
 }
 
-// Scan calls f with the rows that an index has in a range, in the order of the
-// index, until f returns false. Entries without a row are reported to the log and
-// passed over. entry, key and row are valid until f returns.
-func (t *Table) Scan(r *Reader, rg Range, f func(entry, key, row []byte) bool) error {
-	var failed error
-	err := r.Scan(rg, func(entry, key []byte) bool {
-		row, err := t.Row(r, key)
-		if err != nil {
-			failed = err
-			return false
-		}
-		return row == nil || f(entry, key, row)
-	})
-	return errors.Join(failed, err)
-}
-
 // Row is the row that an index entry is of. If it is damaged or there is none, that
 // is reported to the log and the row is nil.
 func (t *Table) Row(r *Reader, key []byte) ([]byte, error) {
