@@ -24,6 +24,7 @@ type Query struct {
 	sort   []order // nil: by created_at, then id
 	limit  int
 	offset int
+	listed int // maxListed, if not 0
 }
 
 type order struct {

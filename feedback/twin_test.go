@@ -75,6 +75,11 @@ func twin(t testing.TB, r *store.Reader, q *Query) (page []string, total int) {
 	return page, total
 }
 
+func idOf(rec *Record) [16]byte {
+	id, _ := parseUUID(rec.ID)
+	return id
+}
+
 // world writes what chance says.
 type world struct {
 	*Book
@@ -265,6 +270,7 @@ func TestQueryTwin(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", body, err)
 			}
+			q.listed = w.rnd.IntN(2) * 5 // 0: as many as usual
 			if err := w.view(func(r *store.Reader, seen uint64) error {
 				want, total := twin(t, r, q)
 				var got []string
@@ -298,6 +304,114 @@ func TestQueryTwin(t *testing.T) {
 			t.Errorf("%d blocks are kept, %d counted", sum, w.changes.blocks)
 		}
 	}
+}
+
+// The moments at which a count that is kept could be wrong, one by one.
+func TestBlocks(t *testing.T) {
+	b := newBook(t)
+	small(b, 4)
+	ctx := context.Background()
+	at := int64(1_700_000_000_000)
+	b.now = func() time.Time { return time.UnixMilli(at) }
+	for range 40 {
+		at++
+		add(t, b, nil)
+	}
+	decode := func(rest string) *Query {
+		t.Helper()
+		q, err := b.DecodeQuery([]byte(`{"project_id":"acme/support","limit":0`+rest+`}`), ForQuery, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q
+	}
+	all := decode("")
+	check := func(when string, q *Query, want int) {
+		t.Helper()
+		if err := b.view(func(r *store.Reader, seen uint64) error {
+			n, err := b.each(ctx, q, r, seen, true, nil)
+			if n != want {
+				t.Errorf("%s: %d records, not %d", when, n, want)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var old []*Record
+	if err := b.db.View(func(r *store.Reader) error { old = everything(t, r, "acme/support"); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	check("as written", all, 40)
+	if len(b.changes.marks) != 1 {
+		t.Fatal("no blocks are kept")
+	}
+	// A query between the function of an update and its commit.
+	key := rowKey("acme/support", idOf(old[3]))
+	end := b.changes.begin()
+	b.changes.deleted("acme/support", old[3].CreatedAt)
+	check("before the commit", all, 40)
+	if err := b.db.Update(ctx, func(tx *store.Tx) error { table.Delete(tx, key, old[3].append(nil)); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	check("after it", all, 39)
+	end()
+	check("after the update", all, 39)
+	// A query of an old snapshot, after one of a new one.
+	if err := b.view(func(r *store.Reader, seen uint64) error {
+		if err := b.Purge(ctx, "acme/support", []string{old[8].ID}); err != nil {
+			return err
+		}
+		at += 10
+		add(t, b, nil)
+		add(t, b, nil)
+		check("the new one", all, 40)
+		n, err := b.each(ctx, all, r, seen, true, nil)
+		if n != 39 {
+			t.Errorf("the old one: %d records, not 39", n)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	check("the next one", all, 40)
+	// A query of a time that is not over.
+	soon := decode(fmt.Sprintf(`,"query":{"$expr":{"$lte":[{"$getField":"created_at"},{"$literal":%f}]}}`, float64(at+5)/1000))
+	check("of a time", soon, 40)
+	at += 3
+	add(t, b, nil)
+	at += 10
+	add(t, b, nil)
+	check("of a time, later", soon, 41)
+	check("at last", all, 42)
+	// More deletions than are remembered, and a change to anything.
+	for i := range b.changes.most.changes + 5 {
+		b.changes.deleted("acme/other", int64(i))
+	}
+	check("after many deletions", all, 42)
+	b.changes.anything()
+	if err := b.db.Update(ctx, func(tx *store.Tx) error {
+		tx.Delete(table.Entries(nil, nil, old[20].append(nil))[0])
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	check("after damage", all, 41)
+	if n, err := b.Mend(ctx); n != 1 || err != nil {
+		t.Errorf("%d fixes, %v", n, err)
+	}
+	check("mended", all, 42)
+	// A database that is opened anew.
+	if err := b.db.Update(ctx, func(tx *store.Tx) error {
+		table.Delete(tx, rowKey("acme/support", idOf(old[1])), old[1].append(nil))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.db.Compact(); err != nil {
+		t.Fatal(err)
+	}
+	check("opened anew", all, 41)
 }
 
 // Many read while many write and delete: every snapshot is counted exactly.

@@ -1,6 +1,7 @@
 package feedback
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -93,16 +94,17 @@ func (w *walk) openSet(s *set) (places, error) {
 		return newUnion(u.members, w.reverse), nil
 	}
 	var all []place
+	most := cmp.Or(w.q.listed, maxListed)
 	for _, prefix := range s.prefixes {
 		if err := w.step(); err != nil {
 			return nil, err
 		}
 		one := newStretch(w.r, prefix, false)
-		for at, ok := one.seek(placeAt(w.p.from)); ok && at.at() <= w.p.until && len(all) <= maxListed; at, ok = one.next() {
+		for at, ok := one.seek(placeAt(w.p.from)); ok && at.at() <= w.p.until && len(all) <= most; at, ok = one.next() {
 			all = append(all, at)
 		}
 		one.close()
-		if len(all) > maxListed {
+		if len(all) > most {
 			return nil, nil
 		}
 	}
