@@ -153,7 +153,7 @@ func (b *Book) deleteWhere(ctx context.Context, q *Query, dry bool) (n int, err 
 		if err := b.db.View(func(r *store.Reader) error {
 			return q.scan(ctx, r, since, func(rec *Record) bool {
 				if q.where.truth(rec) { // an index may be damaged
-					ids, since = append(ids, rec.ID), rec.CreatedAt
+					ids, since = append(ids, strings.Clone(rec.ID)), rec.CreatedAt
 				}
 				return len(ids) < piece
 			})
