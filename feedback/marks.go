@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"hash/maphash"
 	"slices"
+	"sort"
 	"sync"
 )
 
@@ -133,26 +134,31 @@ func (c *changes) find(key [sha256.Size]byte, project string, seen, opening uint
 		return nil, 0
 	}
 	list = m.blocks
+	var stale []bool
+	name := c.name(project)
 	for i := since; i < c.next; i++ {
 		x := c.list[i%uint64(c.most.changes)]
 		if x.project == 0 {
 			c.drop(key)
 			return nil, 0
 		}
-		if x.project != c.name(project) {
+		if x.project != name {
 			continue
 		}
-		k, ok := slices.BinarySearchFunc(list, x.at, func(b block, at int64) int {
-			switch {
-			case b.until < at:
-				return -1
-			case b.from > at:
-				return 1
+		k := sort.Search(len(list), func(k int) bool { return list[k].until >= x.at })
+		if k < len(list) && list[k].from <= x.at {
+			if stale == nil {
+				stale = make([]bool, len(list))
 			}
-			return 0
-		})
-		if ok {
-			list = slices.Concat(list[:k], list[k+1:])
+			stale[k] = true
+		}
+	}
+	if stale != nil {
+		list = make([]block, 0, len(m.blocks))
+		for k, b := range m.blocks {
+			if !stale[k] {
+				list = append(list, b)
+			}
 		}
 	}
 	if seen >= m.at {

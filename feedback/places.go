@@ -73,10 +73,10 @@ func (s *stretch) seek(to place) (place, bool) {
 func (s *stretch) next() (place, bool) { return s.got(s.c.Next()) }
 
 func (s *stretch) got(key []byte) (place, bool) {
-	for key != nil && len(key) != len(s.buf) { // damaged: it belongs to nothing
+	for bytes.HasPrefix(key, s.buf[:s.prefix]) && len(key) != len(s.buf) { // damaged: it belongs to nothing
 		key = s.c.Next()
 	}
-	if key == nil {
+	if !bytes.HasPrefix(key, s.buf[:s.prefix]) { // the cursor may go further
 		return place{}, false
 	}
 	return place(key[s.prefix:]), true

@@ -1,6 +1,7 @@
 package feedback
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -93,19 +94,29 @@ func (w *walk) openSet(s *set) (places, error) {
 		}
 		return newUnion(u.members, w.reverse), nil
 	}
+	// One cursor to an index: to open one takes longer than to seek.
+	cursors := map[byte]*store.Cursor{}
+	defer func() {
+		for _, c := range cursors {
+			c.Close()
+		}
+	}()
 	var all []place
 	most := cmp.Or(w.q.listed, maxListed)
 	for _, prefix := range s.prefixes {
 		if err := w.step(); err != nil {
 			return nil, err
 		}
-		one := newStretch(w.r, prefix, false)
-		for at, ok := one.seek(placeAt(w.p.from)); ok && at.at() <= w.p.until && len(all) <= most; at, ok = one.next() {
-			all = append(all, at)
+		c := cursors[prefix[0]]
+		if c == nil {
+			c = w.r.Keys(append([]byte{prefix[0]}, w.p.all[1:]...), false)
+			cursors[prefix[0]] = c
 		}
-		one.close()
-		if len(all) > most {
-			return nil, nil
+		one := stretch{c: c, buf: append(bytes.Clone(prefix), make([]byte, len(place{}))...), prefix: len(prefix)}
+		for at, ok := one.seek(placeAt(w.p.from)); ok && at.at() <= w.p.until; at, ok = one.next() {
+			if all = append(all, at); len(all) > most {
+				return nil, nil
+			}
 		}
 	}
 	return newList(all, w.reverse), nil
