@@ -20,6 +20,8 @@ type Book struct {
 	cfg Config
 	now func() time.Time
 
+	changes changes
+
 	// The writer's goroutine, on which all updates run, has what follows.
 	last map[string]int64 // newest created_at by project
 	id   struct {         // the newest that was made
@@ -30,7 +32,9 @@ type Book struct {
 
 // New returns the records in db.
 func New(db *store.DB, cfg Config) *Book {
-	return &Book{db: db, cfg: cfg, now: time.Now, last: map[string]int64{}}
+	b := &Book{db: db, cfg: cfg, now: time.Now, last: map[string]int64{}}
+	b.changes.init()
+	return b
 }
 
 // Ready is closed when the database is open, which the first who needs it may cause.
@@ -54,7 +58,8 @@ func (b *Book) Mend(ctx context.Context) (n int, err error) {
 	for len(fixes) > 0 && err == nil {
 		some := fixes[:min(step, len(fixes))]
 		fixes = fixes[len(some):]
-		err = b.db.Update(ctx, func(tx *store.Tx) error {
+		err = b.change(ctx, func(tx *store.Tx) error {
+			b.changes.anything()
 			for _, f := range some {
 				// The row may have changed since.
 				row, err := tx.Get(f.key)
@@ -160,7 +165,7 @@ func (b *Book) update(ctx context.Context, a Author, o Once, f func(tx *store.Tx
 		sum := sha256.Sum256(scope)
 		key = append([]byte{tagIdem}, sum[:]...)
 	}
-	err = b.db.Update(ctx, func(tx *store.Tx) error {
+	err = b.change(ctx, func(tx *store.Tx) error {
 		if key != nil {
 			v, err := tx.Get(key)
 			switch {
@@ -283,6 +288,7 @@ func (b *Book) write(tx *store.Tx, a Author, r *Request, others map[string]*Reco
 	key := rowKey(r.Project, id)
 	var before []byte
 	if old != nil {
+		b.changes.deleted(r.Project, old.CreatedAt)
 		before = old.append(nil)
 		if oldKey := rowKey(r.Project, replaces); string(oldKey) != string(key) {
 			table.Delete(tx, oldKey, before)
@@ -334,6 +340,7 @@ func (b *Book) createdAt(tx *store.Tx, project string) (int64, error) {
 	if !known {
 		if len(b.last) >= maxLast {
 			clear(b.last)
+			b.changes.anything() // the newest that is found may be older than one that was deleted
 		}
 		prefix := store.AppendString([]byte{tagTime}, project)
 		if err := tx.Scan(store.Range{Prefix: prefix, Reverse: true, Keys: true}, func(key, _ []byte) bool {
@@ -364,13 +371,19 @@ func (b *Book) Get(project, id string) (rec *Record, err error) {
 
 // Purge deletes the records of those ids, of which some may not exist.
 func (b *Book) Purge(ctx context.Context, project string, ids []string) error {
-	return b.db.Update(ctx, func(tx *store.Tx) error {
-		_, err := deleteAll(tx, project, ids)
+	return b.change(ctx, func(tx *store.Tx) error {
+		_, err := b.deleteAll(tx, project, ids)
 		return err
 	})
 }
 
-func deleteAll(tx *store.Tx, project string, ids []string) (n int, err error) {
+// change runs an update that may delete records.
+func (b *Book) change(ctx context.Context, f func(tx *store.Tx) error) error {
+	defer b.changes.begin()()
+	return b.db.Update(ctx, f)
+}
+
+func (b *Book) deleteAll(tx *store.Tx, project string, ids []string) (n int, err error) {
 	done := map[[16]byte]bool{}
 	for _, id := range ids {
 		u, ok := parseUUID(id)
@@ -388,6 +401,9 @@ func deleteAll(tx *store.Tx, project string, ids []string) (n int, err error) {
 		case err != nil:
 			return n, err
 		default:
+			if rec, err := decodeRecord(row); err == nil {
+				b.changes.deleted(project, rec.CreatedAt)
+			}
 			table.Delete(tx, key, row)
 		}
 		n++

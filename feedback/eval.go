@@ -107,8 +107,10 @@ func (f *field) get(r *Record) value {
 		n := number{float: float64(r.CreatedAt) / 1000}
 		return value{kind: kindNum, num: n, text: timeText(r.CreatedAt)}
 	}
-	raw := api.Raw(r.appendColumn(nil, f.column))
-	return valueOf(raw)
+	if s := r.text(f.column); s != nil {
+		return value{kind: kindText, text: *s}
+	}
+	return value{kind: kindNull}
 }
 
 // step is the element or property of v that a part of a path names; nil: none.

@@ -27,8 +27,8 @@ func TestIndexes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if tag := q.plan().prefix[0]; tag != c.tag {
-				t.Errorf("%s: %s goes by %c", when, column, tag)
+			if p := q.plan(); len(p.sets) != 1 || p.sets[0].prefixes[0][0] != c.tag || len(p.onRows) > 0 {
+				t.Errorf("%s: %s goes by %v", when, column, p)
 			}
 			with := names(t, b, `,"query":{"$expr":`+where+`}`)
 			without := names(t, b, `,"query":{"$expr":{"$not":[{"$not":[`+where+`]}]}}`)

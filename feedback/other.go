@@ -139,22 +139,28 @@ func (b *Book) Expire(ctx context.Context, project string, before int64) (n int,
 
 // deleteWhere deletes in pieces, so that nobody waits for long.
 func (b *Book) deleteWhere(ctx context.Context, q *Query, dry bool) (n int, err error) {
+	if dry {
+		err = b.view(func(r *store.Reader, seen uint64) error {
+			n, err = b.total(ctx, q, r, seen)
+			return err
+		})
+		return n, err
+	}
 	const piece = 500
+	since := int64(0) // what was written before is done; to pass over it takes long
 	for {
 		var ids []string
 		if err := b.db.View(func(r *store.Reader) error {
-			return q.scan(r, false, func(rec *Record, _ []byte) bool {
-				if dry {
-					n++
-					return true
+			return q.scan(ctx, r, since, func(rec *Record) bool {
+				if q.where.truth(rec) { // an index may be damaged
+					ids, since = append(ids, strings.Clone(rec.ID)), rec.CreatedAt
 				}
-				ids = append(ids, rec.ID)
 				return len(ids) < piece
 			})
-		}); err != nil || dry || len(ids) == 0 {
+		}); err != nil || len(ids) == 0 {
 			return n, err
 		}
-		if err := b.db.Update(ctx, func(tx *store.Tx) error {
+		if err := b.change(ctx, func(tx *store.Tx) error {
 			kept := ids[:0]
 			for _, id := range ids { // somebody may have replaced it
 				u, _ := parseUUID(id)
@@ -166,7 +172,7 @@ func (b *Book) deleteWhere(ctx context.Context, q *Query, dry bool) (n int, err 
 					kept = append(kept, id)
 				}
 			}
-			k, err := deleteAll(tx, q.Project, kept)
+			k, err := b.deleteAll(tx, q.Project, kept)
 			n += k
 			return err
 		}); err != nil {

@@ -3,6 +3,7 @@ package feedback
 import (
 	"bytes"
 	"container/heap"
+	"context"
 	"io"
 	"slices"
 	"strconv"
@@ -23,6 +24,7 @@ type Query struct {
 	sort   []order // nil: by created_at, then id
 	limit  int
 	offset int
+	listed int // maxListed, if not 0
 }
 
 type order struct {
@@ -77,7 +79,7 @@ func (c *Config) DecodeQuery(body []byte, kind Kind, theirs bool) (*Query, error
 	if q.Dialect, err = p.end(theirs); err != nil {
 		return q.refused(err)
 	}
-	if len(q.sort) > 0 && kind == ForQuery && q.offset+q.limit > maxSorted {
+	if !q.byTime() && kind == ForQuery && q.offset+q.limit > maxSorted {
 		return q, refuse("offset and limit are too large for this order")
 	}
 	return q, nil
@@ -172,11 +174,11 @@ func (p *parser) integer(m *members, name string, loc []string) (n int, ok bool)
 }
 
 // Query writes {"result": [...], "total_count": n}. It reads one snapshot, however
-// long w takes.
-func (b *Book) Query(q *Query, w io.Writer) error {
-	return b.db.View(func(r *store.Reader) error {
+// long w takes, and ends early with ctx.
+func (b *Book) Query(ctx context.Context, q *Query, w io.Writer) error {
+	return b.view(func(r *store.Reader, seen uint64) error {
 		if q.count {
-			n, err := q.total(r)
+			n, err := b.total(ctx, q, r, seen)
 			if err != nil {
 				return err
 			}
@@ -187,7 +189,7 @@ func (b *Book) Query(q *Query, w io.Writer) error {
 			return err
 		}
 		var buf []byte
-		total, err := q.each(r, func(rec *Record, n int) error {
+		total, err := b.each(ctx, q, r, seen, true, func(rec *Record, n int) error {
 			buf = buf[:0]
 			if n > 0 {
 				buf = append(buf, ',')
@@ -232,39 +234,17 @@ func (f *field) appendJSON(dst []byte, rec *Record) []byte {
 }
 
 // total is how many records match.
-func (q *Query) total(r *store.Reader) (n int, err error) {
-	if q.where == nil { // the entries of an index are enough
-		err = r.Scan(store.Range{Prefix: store.AppendString([]byte{tagTime}, q.Project), Keys: true}, func([]byte, []byte) bool { n++; return true })
-		return n, err
-	}
-	err = q.scan(r, false, func(*Record, []byte) bool { n++; return true })
-	return n, err
+func (b *Book) total(ctx context.Context, q *Query, r *store.Reader, seen uint64) (int, error) {
+	return b.page(ctx, &Query{Project: q.Project, where: q.where}, r, seen, true, nil)
 }
 
 // each calls f with the records of a page, numbered from 0, and returns how many
-// match in all.
-func (q *Query) each(r *store.Reader, f func(rec *Record, n int) error) (total int, err error) {
-	if len(q.sort) > 0 && !q.byTime() {
-		return q.sorted(r, f)
+// match in all, if count asks for that.
+func (b *Book) each(ctx context.Context, q *Query, r *store.Reader, seen uint64, count bool, f func(rec *Record, n int) error) (total int, err error) {
+	if !q.byTime() {
+		return q.sorted(ctx, r, f)
 	}
-	// The index has the order. Its last part is the id, so only the time may go down.
-	var failed error
-	n := 0
-	visit := func(rec *Record, _ []byte) bool {
-		if total++; total > q.offset && n < q.limit {
-			failed = f(rec, n)
-			n++
-		}
-		return failed == nil && (n < q.limit || q.where != nil)
-	}
-	err = q.scan(r, len(q.sort) > 0 && q.sort[0].descending, visit)
-	if failed != nil || err != nil {
-		return 0, firstError(failed, err)
-	}
-	if q.where == nil && n == q.limit {
-		return q.total(r)
-	}
-	return total, nil
+	return b.page(ctx, q, r, seen, count, f)
 }
 
 func firstError(errs ...error) error {
@@ -276,23 +256,24 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// byTime reports whether an index has the order asked for: created_at, with or
-// without the id behind it in the same direction.
+// byTime reports whether the indexes have the order asked for: by created_at, then
+// by id.
 func (q *Query) byTime() bool {
-	if q.sort[0].column != colCreated || len(q.sort) > 2 {
-		return false
+	return len(q.sort) == 0 || q.sort[0].column == colCreated && (len(q.sort) == 1 || q.sort[1].column == colID)
+}
+
+// direction says which way an order by time goes, and whether the ids of one
+// millisecond go the other way.
+func (q *Query) direction() (reverse, flip bool) {
+	if len(q.sort) > 0 {
+		reverse = q.sort[0].descending
 	}
-	// Going down, the index has the ids of one millisecond in descending order, too.
-	if len(q.sort) == 1 {
-		return !q.sort[0].descending
-	}
-	return q.sort[1].column == colID && q.sort[1].path == nil && q.sort[0].descending == q.sort[1].descending
+	return reverse, reverse != (len(q.sort) > 1 && q.sort[1].descending)
 }
 
 // row is a record to be sorted: where it is, and what decides its place.
 type row struct {
-	key  []byte
-	id   string
+	at   place
 	keys []value
 }
 
@@ -337,23 +318,32 @@ func (h *rows) before(a, b *row) bool {
 			return c < 0 != h.sort[i].descending
 		}
 	}
-	return a.id < b.id
+	return bytes.Compare(a.at[8:], b.at[8:]) < 0
 }
 
 // sorted is each for an order that no index has: the rows of the page and those in
 // front of it are held in memory, without their records.
-func (q *Query) sorted(r *store.Reader, f func(rec *Record, n int) error) (total int, err error) {
+func (q *Query) sorted(ctx context.Context, r *store.Reader, f func(rec *Record, n int) error) (total int, err error) {
+	keyed := true // the order can be told by keys
+	for i := range q.sort {
+		keyed = keyed && q.sort[i].keyed()
+	}
+	w, err := q.open(ctx, r, q.plan(), false)
+	if err != nil {
+		return 0, err
+	}
+	defer w.close()
 	most := q.offset + q.limit
 	h := rows{sort: q.sort}
 	full := false
-	if err := q.scan(r, false, func(rec *Record, key []byte) bool {
+	if err := w.matches(0, !keyed, func(at *place, rec *Record) bool {
 		total++
 		if most == 0 {
 			return true
 		}
-		next := row{id: rec.ID}
+		next := row{at: *at, keys: make([]value, len(q.sort))}
 		for i := range q.sort {
-			next.keys = append(next.keys, q.sort[i].get(rec).own())
+			next.keys[i] = q.sort[i].get(rec)
 		}
 		if len(h.list) == most {
 			if !h.before(&next, &h.list[0]) {
@@ -364,7 +354,9 @@ func (q *Query) sorted(r *store.Reader, f func(rec *Record, n int) error) (total
 			full = true
 			return false
 		}
-		next.key = bytes.Clone(key)
+		for i := range next.keys {
+			next.keys[i] = next.keys[i].own()
+		}
 		heap.Push(&h, next)
 		return true
 	}); err != nil {
@@ -374,14 +366,19 @@ func (q *Query) sorted(r *store.Reader, f func(rec *Record, n int) error) (total
 		return 0, refuse("Too many rows for this order; narrow the query or sort by created_at")
 	}
 	slices.SortFunc(h.list, func(a, b row) int { return b2i(h.before(&b, &a)) - b2i(h.before(&a, &b)) })
-	for n, row := range h.list[min(q.offset, len(h.list)):] {
-		rec, err := get(r, row.key)
+	n := 0
+	for i := min(q.offset, len(h.list)); i < len(h.list); i++ {
+		rec, err := w.record(&h.list[i].at)
 		if err != nil {
 			return 0, err
+		}
+		if rec == nil {
+			continue
 		}
 		if err := f(rec, n); err != nil {
 			return 0, err
 		}
+		n++
 	}
 	return total, nil
 }
@@ -392,104 +389,13 @@ func (v value) own() value {
 	return v
 }
 
-// scan calls f with the records that match, by created_at and then id, or in the
-// opposite order, until f returns false. key is valid until f returns.
-func (q *Query) scan(r *store.Reader, reverse bool, f func(rec *Record, key []byte) bool) error {
-	plan := q.plan()
-	if plan.id != nil {
-		key := rowKey(q.Project, *plan.id)
-		rec, err := get(r, key)
-		if rec != nil && q.where.truth(rec) {
-			f(rec, key)
-		}
+// scan calls f with the records that match and were written since a time, by
+// created_at and then id, until f returns false.
+func (q *Query) scan(ctx context.Context, r *store.Reader, since int64, f func(rec *Record) bool) error {
+	w, err := q.open(ctx, r, q.plan(), false)
+	if err != nil {
 		return err
 	}
-	rg := store.Range{Prefix: plan.prefix, Reverse: reverse}
-	if reverse && plan.until < maxInt {
-		rg.From = append(store.AppendUint(slices.Clip(plan.prefix), uint64(plan.until)), bytes.Repeat([]byte{0xff}, 17)...)
-	}
-	if !reverse && plan.from > 0 {
-		rg.From = store.AppendUint(slices.Clip(plan.prefix), uint64(plan.from))
-	}
-	var failed error
-	err := table.Scan(r, rg, func(entry, key, b []byte) bool {
-		at, _, err := store.CutUint(entry[len(plan.prefix):])
-		if err == nil && (int64(at) > plan.until && !reverse || int64(at) < plan.from && reverse) {
-			return false
-		}
-		rec, err := decodeRecord(b)
-		if err != nil {
-			failed = err
-			return false
-		}
-		return q.where != nil && !q.where.truth(rec) || f(rec, key)
-	})
-	return firstError(failed, err)
-}
-
-// plan is the part of a project that holds all records a query can match.
-type plan struct {
-	id          *[16]byte
-	prefix      []byte // of an index, in front of the time
-	from, until int64  // created_at, both inclusive
-}
-
-// indexed lists the columns that have an index, the most selective first.
-var indexed = []struct {
-	column int
-	tag    byte
-}{{colRef, tagRef}, {colCall, tagCall}, {colQueue, tagQueue}, {colUser, tagUser}, {colType, tagType}}
-
-// plan uses the equalities that every match has to meet. What it leaves out, the
-// expression still decides.
-func (q *Query) plan() plan {
-	p := plan{prefix: store.AppendString([]byte{tagTime}, q.Project), until: maxInt}
-	equals := map[int]string{}
-	var walk func(n *expr)
-	walk = func(n *expr) {
-		if n == nil {
-			return
-		}
-		switch n.op {
-		case "$and":
-			for _, a := range n.args {
-				walk(a)
-			}
-		case "$eq", "$gt", "$gte", "$lt", "$lte":
-			f, lit, op := n.args[0], n.args[1], n.op
-			if f.op == "$literal" {
-				f, lit = lit, f
-				op = map[string]string{"$eq": "$eq", "$gt": "$lt", "$gte": "$lte", "$lt": "$gt", "$lte": "$gte"}[op]
-			}
-			if f.op != "$getField" || lit.op != "$literal" || f.field.path != nil {
-				return
-			}
-			switch {
-			case op == "$eq" && lit.value.kind == kindText && f.field.column != colCreated:
-				equals[f.field.column] = lit.value.text
-			case f.field.column == colCreated && lit.value.kind == kindNum && lit.value.num.float > 0 && lit.value.num.float < 1e12:
-				ms := lit.value.num.float * 1000
-				if op == "$eq" || op == "$gt" || op == "$gte" {
-					p.from = max(p.from, int64(ms)-1) // a millisecond more than it takes: floats round
-				}
-				if op == "$eq" || op == "$lt" || op == "$lte" {
-					p.until = min(p.until, int64(ms)+1)
-				}
-			}
-		}
-	}
-	walk(q.where)
-	if s, ok := equals[colID]; ok {
-		if id, ok := parseUUID(s); ok {
-			p.id = &id
-			return p
-		}
-	}
-	for _, x := range indexed {
-		if s, ok := equals[x.column]; ok {
-			p.prefix = store.AppendString(store.AppendString([]byte{x.tag}, q.Project), s)
-			break
-		}
-	}
-	return p
+	defer w.close()
+	return w.matches(since, true, func(_ *place, rec *Record) bool { return f(rec) })
 }

@@ -55,7 +55,7 @@ func ask(t testing.TB, b *Book, body string) string {
 		t.Fatalf("%s: %v", body, err)
 	}
 	var out bytes.Buffer
-	if err := b.Query(q, &out); err != nil {
+	if err := b.Query(context.Background(), q, &out); err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
 	if !json.Valid(out.Bytes()) {
@@ -351,7 +351,7 @@ func TestStats(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := b.Stats(s)
+		out, err := b.Stats(context.Background(), s)
 		if err != nil || !json.Valid(out) {
 			t.Fatalf("%s: %v", out, err)
 		}
@@ -407,7 +407,7 @@ func TestStats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := b.PayloadSchema(s); string(got) != `{"paths":[{"json_path":"b","value_type":"boolean"},{"json_path":"s.x","value_type":"categorical"}]}` || err != nil {
+	if got, err := b.PayloadSchema(context.Background(), s); string(got) != `{"paths":[{"json_path":"b","value_type":"boolean"},{"json_path":"s.x","value_type":"categorical"}]}` || err != nil {
 		t.Errorf("%s, %v", got, err)
 	}
 }
@@ -505,7 +505,7 @@ func FuzzQuery(f *testing.F) {
 				continue
 			}
 			var with, without bytes.Buffer
-			if err := b.Query(q, &with); err != nil || !json.Valid(with.Bytes()) {
+			if err := b.Query(context.Background(), q, &with); err != nil || !json.Valid(with.Bytes()) {
 				t.Fatalf("%s: %v: %s", body, err, with.String())
 			}
 			if q.where == nil {
@@ -513,7 +513,7 @@ func FuzzQuery(f *testing.F) {
 			}
 			// The same, with no index to go by.
 			q.where = &expr{op: "$not", args: []*expr{{op: "$not", args: []*expr{q.where}}}}
-			if err := b.Query(q, &without); err != nil || with.String() != without.String() {
+			if err := b.Query(context.Background(), q, &without); err != nil || with.String() != without.String() {
 				t.Fatalf("%s: an index changes the answer:\n%s\n%s", body, with.String(), without.String())
 			}
 		}

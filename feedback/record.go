@@ -74,7 +74,8 @@ const (
 )
 
 func rowKey(project string, id [16]byte) []byte {
-	return append(store.AppendString([]byte{tagRow}, project), id[:]...)
+	key := append(make([]byte, 0, len(project)+len(id)+3), tagRow)
+	return append(store.AppendString(key, project), id[:]...)
 }
 
 // table is the records and their indexes.
@@ -126,42 +127,50 @@ func (r *Record) append(dst []byte) []byte {
 
 var errRecord = errors.New("feedback: a record cannot be read")
 
+// decodeRecord decodes a record. It copies b, once: whoever keeps a string of the
+// record keeps all of it.
 func decodeRecord(b []byte) (*Record, error) {
 	if len(b) < 9 || b[0] != 1 {
 		return nil, errRecord
 	}
 	r := &Record{CreatedAt: int64(binary.BigEndian.Uint64(b[1:]))}
-	b = b[9:]
-	next := func() *string {
-		n, k := binary.Uvarint(b)
-		if k <= 0 || n > uint64(len(b)-k)+1 {
-			b = nil
-			return nil
-		}
-		b = b[k:]
-		if n == 0 {
-			return nil
-		}
-		s := string(b[:n-1])
-		b = b[n-1:]
-		return &s
-	}
-	var bad bool
-	must := func() string {
-		s := next()
-		if s == nil {
+	text := string(b)
+	at, bad := 9, false
+	next := func() (s string, ok bool) {
+		n, k := binary.Uvarint(b[at:])
+		if k <= 0 || n > uint64(len(b)-at-k)+1 {
 			bad = true
-			return ""
+			return "", false
 		}
-		return *s
+		at += k
+		if n == 0 {
+			return "", false
+		}
+		s = text[at : at+int(n-1)]
+		at += int(n - 1)
+		return s, true
+	}
+	must := func() string {
+		s, ok := next()
+		bad = bad || !ok
+		return s
+	}
+	may := func() *string {
+		s, ok := next()
+		if !ok {
+			return nil
+		}
+		kept := new(string) // not &s: that would be made for nulls too
+		*kept = s
+		return kept
 	}
 	r.ID, r.Project, r.TraceRef, r.User = must(), must(), must(), must()
-	r.Creator = next()
+	r.Creator = may()
 	r.Type = must()
 	r.Payload = api.Raw(must())
-	r.Refs = refs{next(), next(), next(), next()}
-	r.Queue = next()
-	if _, ok := parseUUID(r.ID); bad || !ok || len(r.Payload) == 0 || b == nil {
+	r.Refs = refs{may(), may(), may(), may()}
+	r.Queue = may()
+	if _, ok := parseUUID(r.ID); bad || !ok || len(r.Payload) == 0 {
 		return nil, errRecord
 	}
 	return r, nil
@@ -170,37 +179,42 @@ func decodeRecord(b []byte) (*Record, error) {
 // timeText is RFC 3339 in UTC with exactly three digits of the second's fraction.
 func timeText(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// appendColumn appends the value of a column as JSON.
-func (r *Record) appendColumn(dst []byte, i int) []byte {
-	var s *string
+// text is a column that is a string; nil is null.
+func (r *Record) text(i int) *string {
 	switch i {
 	case 0:
-		s = &r.ID
+		return &r.ID
 	case 1:
-		s = &r.Project
+		return &r.Project
 	case 2:
-		s = &r.TraceRef
+		return &r.TraceRef
 	case 3:
-		s = &r.User
+		return &r.User
 	case 4:
-		s = r.Creator
-	case 5:
-		return append(append(append(dst, '"'), timeText(r.CreatedAt)...), '"')
+		return r.Creator
 	case 6:
-		s = &r.Type
-	case 7:
-		return append(dst, r.Payload...)
+		return &r.Type
 	case 8:
-		s = r.Refs.Annotation
+		return r.Refs.Annotation
 	case 9:
-		s = r.Refs.Runnable
+		return r.Refs.Runnable
 	case 10:
-		s = r.Refs.Call
+		return r.Refs.Call
 	case 11:
-		s = r.Refs.Trigger
-	case 12:
-		s = r.Queue
+		return r.Refs.Trigger
 	}
+	return r.Queue
+}
+
+// appendColumn appends the value of a column as JSON.
+func (r *Record) appendColumn(dst []byte, i int) []byte {
+	switch i {
+	case colCreated:
+		return append(append(append(dst, '"'), timeText(r.CreatedAt)...), '"')
+	case colPayload:
+		return append(dst, r.Payload...)
+	}
+	s := r.text(i)
 	if s == nil {
 		return append(dst, "null"...)
 	}

@@ -1,6 +1,7 @@
 package feedback
 
 import (
+	"context"
 	"math"
 	"slices"
 	"strconv"
@@ -270,8 +271,8 @@ func (s *Stats) query() *Query {
 }
 
 // each calls f with the records that the figures are about.
-func (s *Stats) each(r *store.Reader, f func(*Record) bool) error {
-	return s.query().scan(r, false, func(rec *Record, _ []byte) bool {
+func (s *Stats) each(ctx context.Context, r *store.Reader, f func(*Record) bool) error {
+	return s.query().scan(ctx, r, 0, func(rec *Record) bool {
 		if s.trigger != nil && strings.HasSuffix(*s.trigger, ":*") { // any version
 			if rec.Refs.Trigger == nil || !strings.HasPrefix(*rec.Refs.Trigger, strings.TrimSuffix(*s.trigger, "*")) {
 				return true
@@ -282,7 +283,7 @@ func (s *Stats) each(r *store.Reader, f func(*Record) bool) error {
 }
 
 // Stats returns the answer to a request for statistics.
-func (b *Book) Stats(s *Stats) ([]byte, error) {
+func (b *Book) Stats(ctx context.Context, s *Stats) ([]byte, error) {
 	step := s.granularity * 1000
 	buckets := int((s.end - s.start + step - 1) / step)
 	if len(s.metrics) == 0 {
@@ -292,7 +293,7 @@ func (b *Book) Stats(s *Stats) ([]byte, error) {
 	all := make([]sums, len(s.metrics)*(buckets+1)) // of every bucket, then of the window
 	if len(s.metrics) > 0 {
 		if err := b.db.View(func(r *store.Reader) error {
-			return s.each(r, func(rec *Record) bool {
+			return s.each(ctx, r, func(rec *Record) bool {
 				i := int((rec.CreatedAt - s.start) / step)
 				counts[i]++
 				for k := range s.metrics {
@@ -366,11 +367,11 @@ func trimComma(b []byte) []byte {
 
 // PayloadSchema returns the paths to the scalars in payloads, with what they hold
 // (spec feedback 8.6).
-func (b *Book) PayloadSchema(s *Stats) ([]byte, error) {
+func (b *Book) PayloadSchema(ctx context.Context, s *Stats) ([]byte, error) {
 	kinds := map[string]string{}
 	n := 0
 	if err := b.db.View(func(r *store.Reader) error {
-		return s.each(r, func(rec *Record) bool {
+		return s.each(ctx, r, func(rec *Record) bool {
 			if n++; n > s.sample {
 				return false
 			}

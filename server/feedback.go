@@ -189,7 +189,8 @@ func (s *Server) feedbackQuery(c *call) {
 		}
 		return
 	}
-	s.pour(c, "application/json", s.feedbackFail, func(w io.Writer) error { return s.cfg.Feedback.Query(q, w) })
+	ctx := c.ctx
+	s.pour(c, "application/json", s.feedbackFail, func(w io.Writer) error { return s.cfg.Feedback.Query(ctx, q, w) })
 }
 
 func (s *Server) feedbackExport(c *call) {
@@ -203,11 +204,12 @@ func (s *Server) feedbackExport(c *call) {
 		}
 		return
 	}
+	ctx := c.ctx
 	if strings.Contains(string(c.Request.Header.Peek("Accept")), "text/csv") {
-		s.pour(c, "text/csv; charset=utf-8", s.feedbackFail, func(w io.Writer) error { return s.cfg.Feedback.ExportCSV(q, w) })
+		s.pour(c, "text/csv; charset=utf-8", s.feedbackFail, func(w io.Writer) error { return s.cfg.Feedback.ExportCSV(ctx, q, w) })
 		return
 	}
-	s.pour(c, "application/x-ndjson", s.feedbackFail, func(w io.Writer) error { return s.cfg.Feedback.ExportLines(q, w) })
+	s.pour(c, "application/x-ndjson", s.feedbackFail, func(w io.Writer) error { return s.cfg.Feedback.ExportLines(ctx, q, w) })
 }
 
 func (s *Server) feedbackPurge(c *call) {
@@ -260,7 +262,7 @@ func feedbackFigures(schema bool) func(*Server, *call) {
 		if schema {
 			figures = s.cfg.Feedback.PayloadSchema
 		}
-		answer, err := figures(q)
+		answer, err := figures(c.ctx, q)
 		if err != nil {
 			s.feedbackFail(c, err)
 			return

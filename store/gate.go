@@ -14,6 +14,7 @@ import (
 type gate struct {
 	mu      sync.Mutex
 	db      *badger.DB // nil: not open
+	turn    uint64     // how often it was changed; constant while somebody reads
 	readers int
 	idle    chan struct{} // closed when the last reader leaves; nil: nobody waits for that
 	reopens chan struct{} // closed when readers may enter again; nil: they may
@@ -84,6 +85,7 @@ func (g *gate) swap(db *badger.DB) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.db = db
+	g.turn++
 	close(g.reopens)
 	g.reopens = nil
 }

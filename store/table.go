@@ -48,26 +48,18 @@ func contains(list [][]byte, b []byte) bool {
 	return false
 }
 
-// Scan calls f with the rows that an index has in a range, in the order of the
-// index, until f returns false. Entries without a row are reported to the log and
-// passed over. entry, key and row are valid until f returns.
-func (t *Table) Scan(r *Reader, rg Range, f func(entry, key, row []byte) bool) error {
-	var failed error
-	err := r.Scan(rg, func(entry, key []byte) bool {
-		row, err := r.Get(key)
-		switch {
-		case err == nil:
-			return f(entry, key, row)
-		case errors.Is(err, ErrCorrupt): // Get has reported it
-		case errors.Is(err, ErrNotFound):
-			r.db.corrupt(entry, errors.New("store: an index entry without a row"))
-		default:
-			failed = err
-			return false
-		}
-		return true
-	})
-	return errors.Join(failed, err)
+// Row is the row that an index entry is of. If it is damaged or there is none, that
+// is reported to the log and the row is nil.
+func (t *Table) Row(r *Reader, key []byte) ([]byte, error) {
+	row, err := r.Get(key)
+	switch {
+	case errors.Is(err, ErrCorrupt): // Get has reported it
+		return nil, nil
+	case errors.Is(err, ErrNotFound):
+		r.db.corrupt(key, errors.New("store: an index entry without a row"))
+		return nil, nil
+	}
+	return row, err
 }
 
 // Check compares a table with its indexes. It returns the index entries that

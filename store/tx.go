@@ -72,6 +72,10 @@ func (r *Reader) get(key []byte) ([]byte, error) {
 	return v, err
 }
 
+// Opening is a number that grows whenever the database is opened anew. Only then can
+// an update take effect that failed with ErrFailed.
+func (r *Reader) Opening() uint64 { return r.db.gate.turn }
+
 // Has reports whether key is there.
 func (r *Reader) Has(key []byte) (bool, error) {
 	outside := r.inside

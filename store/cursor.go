@@ -1,0 +1,59 @@
+package store
+
+import badger "github.com/dgraph-io/badger/v4"
+
+// A Cursor goes over the keys that begin with a prefix, in one direction, and
+// jumps. It reads no values. A View can have several.
+type Cursor struct {
+	r       *Reader
+	it      *badger.Iterator
+	prefix  []byte
+	reverse bool
+}
+
+// Keys opens a cursor, which is nowhere before its first Seek.
+func (r *Reader) Keys(prefix []byte, reverse bool) *Cursor {
+	c := &Cursor{r: r, prefix: prefix, reverse: reverse}
+	c.guarded(func() {
+		c.it = r.txn.NewIterator(badger.IteratorOptions{Prefix: prefix, Reverse: reverse})
+	})
+	return c
+}
+
+// guarded runs f, which is badger's, such that View sees whose a panic is.
+func (c *Cursor) guarded(f func()) {
+	outside := c.r.inside
+	c.r.inside = true
+	f()
+	c.r.inside = outside // not deferred: View looks at it behind a panic
+}
+
+// Seek goes to the first key that is not before key in the cursor's direction and
+// returns it: nil, there is none. It is valid until the cursor moves.
+func (c *Cursor) Seek(key []byte) []byte {
+	c.guarded(func() { c.it.Seek(key) })
+	return c.key()
+}
+
+// Next goes to the next key and returns it, as Seek does.
+func (c *Cursor) Next() []byte {
+	outside := c.r.inside
+	c.r.inside = true
+	c.it.Next()
+	c.r.inside = outside
+	return c.key()
+}
+
+func (c *Cursor) key() []byte {
+	if !c.it.Valid() { // it compares the prefix
+		return nil
+	}
+	return c.it.Item().Key()
+}
+
+// Close has to be called before the View ends, after a panic too.
+func (c *Cursor) Close() {
+	if c.it != nil {
+		c.it.Close()
+	}
+}
