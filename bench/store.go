@@ -80,6 +80,8 @@ type Queries struct {
 	Rows   int     `json:"rows"`
 	Filled float64 `json:"fill_s"` // to write the rows, in batches
 	List   []Asked `json:"queries"`
+
+	half time.Time // when half of them were written
 }
 
 // Asked is one query, asked again and again.

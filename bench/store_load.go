@@ -240,7 +240,9 @@ func (x *Queries) fill(ctx context.Context, c *Child) error {
 		})
 	}
 	for from := 0; from < x.Rows && ctx.Err() == nil; from += fillBatch {
-		batches <- from
+		if batches <- from; from < x.Rows/2 {
+			x.half = time.Now()
+		}
 	}
 	close(batches)
 	done.Wait()
@@ -267,8 +269,11 @@ func (x *Queries) list() []storeQuery {
 		{"queue_id, 100 of its rows", func(n int) string { return where(eq("queue_id", fmt.Sprintf("queue %d", pick(n)/perQueue))) + page }},
 		{"feedback_type, 100 of its rows", func(n int) string { return where(eq("feedback_type", fmt.Sprintf("type.%d", n%fillTypes))) + page }},
 		{"platform_user_id, 100 of its rows", func(int) string { return where(eq("platform_user_id", "anonymous")) + page }},
-		{"created_at since the last second, 100 rows", func(int) string {
-			return where(fmt.Sprintf(`{"$gte":[{"$getField":"created_at"},{"$literal":%d}]}`, time.Now().Unix()-1)) + page
+		{"created_at in a tenth of a second, 100 rows", func(int) string {
+			at := func(t time.Time) string {
+				return fmt.Sprintf(`[{"$getField":"created_at"},{"$literal":%q}]`, t.UTC().Format("2006-01-02T15:04:05.000Z"))
+			}
+			return where(`{"$and":[{"$gte":`+at(x.half)+`},{"$lt":`+at(x.half.Add(100*time.Millisecond))+`}]}`) + page
 		}},
 		{"count of a feedback_type", func(n int) string {
 			return where(eq("feedback_type", fmt.Sprintf("type.%d", n%fillTypes))) + `,"fields":["count(*)"]`

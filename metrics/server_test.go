@@ -108,7 +108,7 @@ func TestStores(t *testing.T) {
 	m := New()
 	m.SetStores(map[string]func() Store{
 		"feedback": func() Store {
-			return Store{Updates: 5, Commits: 2, Written: 100, Syncing: 0.5, Failures: 1, Damaged: 3, Waiting: 4, Size: 1000}
+			return Store{Updates: 5, Commits: 2, Written: 100, Committing: 0.5, Syncing: 0.25, Failures: 1, Damaged: 3, Waiting: 4, Size: 1000}
 		},
 		"trajectories": func() Store { return Store{} },
 	})

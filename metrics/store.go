@@ -6,8 +6,8 @@ import (
 
 // Store is what a database has done since the process started, and what it is.
 type Store struct {
-	Updates, Commits, Written uint64 // Written in bytes
-	Syncing                   float64
+	Updates, Commits, Written uint64  // Written in bytes
+	Committing, Syncing       float64 // in seconds
 	Failures, Damaged         uint64
 	Waiting                   int
 	Size                      int64 // of its files in bytes
@@ -33,7 +33,8 @@ func (s stores) Collect(ch chan<- prometheus.Metric) {
 			{"weir:store_updates_total", "Updates that are on the disk, by store.", prometheus.CounterValue, float64(of.Updates)},
 			{"weir:store_commits_total", "Syncs that made them last; updates that wait together share one.", prometheus.CounterValue, float64(of.Commits)},
 			{"weir:store_written_bytes_total", "Keys and values written.", prometheus.CounterValue, float64(of.Written)},
-			{"weir:store_commit_seconds_total", "Time spent in commits, mostly for syncs.", prometheus.CounterValue, of.Syncing},
+			{"weir:store_commit_seconds_total", "Time spent in commits.", prometheus.CounterValue, of.Committing},
+			{"weir:store_sync_seconds_total", "Time of that spent in syncs of files.", prometheus.CounterValue, of.Syncing},
 			{"weir:store_failed_commits_total", "Commits that the disk did not take.", prometheus.CounterValue, float64(of.Failures)},
 			{"weir:store_damaged_values_total", "Damaged values that were met.", prometheus.CounterValue, float64(of.Damaged)},
 			{"weir:store_waiting_updates", "Updates that wait for the writer.", prometheus.GaugeValue, float64(of.Waiting)},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 )
 
@@ -58,7 +59,10 @@ type Config struct {
 
 	Log *slog.Logger // nil: slog.Default()
 
-	free func(dir string) (uint64, error) // tests replace it
+	// tests replace these
+	free     func(dir string) (uint64, error)
+	datasync func(*os.File) error
+	syncDir  func(dir string) error
 }
 
 // DefaultConfig returns the configuration of a database in dir.

@@ -41,21 +41,22 @@ type DB struct {
 	opening sync.WaitGroup
 	chores  chan chore
 
-	unsynced atomic.Bool // badger has failed to sync its value log, and told only its log
-	deleted  atomic.Bool // since everything deleted was last removed from the files
-	count    counters
+	logs    syncer
+	deleted atomic.Bool // since everything deleted was last removed from the files
+	count   counters
 }
 
 type counters struct {
 	commits, updates, bytes, corrupt, failures atomic.Uint64
-	syncNanos                                  atomic.Int64
+	commitNanos                                atomic.Int64
 }
 
 // Stats are figures since the start.
 type Stats struct {
 	Commits, Updates uint64
 	Bytes            uint64        // keys and values written
-	Syncing          time.Duration // spent in commits
+	Committing       time.Duration // spent in commits
+	Syncing          time.Duration // and of that in syncs of files
 	Corrupt          uint64        // damaged values met
 	Failures         uint64        // commits that failed
 	Waiting          int           // updates in the queue
@@ -76,8 +77,15 @@ func Start(cfg Config) (*DB, error) {
 	if cfg.free == nil {
 		cfg.free = freeSpace
 	}
+	if cfg.datasync == nil {
+		cfg.datasync = datasync
+	}
+	if cfg.syncDir == nil {
+		cfg.syncDir = syncDir
+	}
 	d := &DB{cfg: cfg, log: cfg.Log, ready: make(chan struct{}), tried: make(chan struct{}), quit: make(chan struct{}), chores: make(chan chore)}
 	d.in.init(cfg.MaxQueue)
+	d.logs.dir, d.logs.file, d.logs.names = cfg.Dir, cfg.datasync, cfg.syncDir
 	d.state.err = ErrOpening
 	d.deleted.Store(true) // before the process ended, perhaps
 	if !cfg.Lazy || used(cfg.Dir) {
@@ -167,7 +175,7 @@ func (d *DB) Damage() []Damage {
 func (d *DB) Stats() Stats {
 	s := Stats{
 		Commits: d.count.commits.Load(), Updates: d.count.updates.Load(), Bytes: d.count.bytes.Load(),
-		Syncing: time.Duration(d.count.syncNanos.Load()), Corrupt: d.count.corrupt.Load(), Failures: d.count.failures.Load(),
+		Committing: time.Duration(d.count.commitNanos.Load()), Syncing: time.Duration(d.logs.nanos.Load()), Corrupt: d.count.corrupt.Load(), Failures: d.count.failures.Load(),
 		Waiting: d.in.waiting(),
 	}
 	for _, pattern := range []string{"*.sst", "*.mem"} {
@@ -288,7 +296,7 @@ func (d *DB) unshut() (db *badger.DB, err error) {
 	if err != nil {
 		return nil, err
 	}
-	damage, err := mendDir(d.cfg.Dir)
+	damage, err := d.mendLogs()
 	if err == nil {
 		var tables []Damage
 		tables, err = mendTables(d.cfg.Dir, d.options())
@@ -305,19 +313,32 @@ func (d *DB) unshut() (db *badger.DB, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	if err := syncDir(d.cfg.Dir); err != nil {
+	if err := d.logs.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("store: %w", err), db.Close())
 	}
 	d.state.Lock()
 	d.state.damage = append(d.state.damage, damage...)
 	d.state.Unlock()
-	d.unsynced.Store(false)
 	return db, nil
+}
+
+// mendLogs makes the logs ones that badger can replay, and has them on disk.
+func (d *DB) mendLogs() ([]Damage, error) {
+	if err := refresh(d.cfg.Dir); err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	damage, err := mendDir(d.cfg.Dir)
+	if err == nil {
+		if err = syncLogs(d.cfg.Dir); err != nil {
+			err = fmt.Errorf("store: %w", err)
+		}
+	}
+	return damage, err
 }
 
 func (d *DB) options() badger.Options {
 	o := badger.DefaultOptions(d.cfg.Dir)
-	o.SyncWrites = true // its default is false
+	o.SyncWrites = !syncsMaps // sync.go does it
 	o.MemTableSize, o.ValueThreshold, o.ValueLogFileSize = d.cfg.MemTable, d.cfg.ValueThreshold, d.cfg.ValueLogFile
 	o.NumMemtables = 2
 	o.NumCompactors = 2
@@ -343,7 +364,7 @@ type badgerLog struct{ d *DB }
 
 func (l badgerLog) Errorf(format string, args ...any) {
 	if strings.Contains(format, "while curlf sync") {
-		l.d.unsynced.Store(true) // the only sign of it: the commit succeeds
+		l.d.logs.fail(fmt.Errorf("badger: "+strings.TrimSpace(format), args...)) // the only sign of it: the commit succeeds
 	}
 	if strings.HasPrefix(format, "Ignoring table") { // with all that is in it; this is the only sign of it, too
 		l.d.state.Lock()
@@ -357,5 +378,5 @@ func (l badgerLog) Warningf(format string, args ...any) {
 	l.d.log.Warn("badger: " + strings.TrimSpace(fmt.Sprintf(format, args...)))
 }
 
-func (l badgerLog) Infof(string, ...any)  {}
-func (l badgerLog) Debugf(string, ...any) {}
+func (l badgerLog) Infof(string, ...any)           {}
+func (l badgerLog) Debugf(format string, _ ...any) { l.d.logs.told(format) }

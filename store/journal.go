@@ -185,7 +185,7 @@ func (b *batch) add(w write) {
 
 func (b *batch) flush() {
 	if b.g.txn != nil && b.err == nil {
-		b.err = b.d.sync(b.g.txn, b.g.n)
+		b.err = b.d.sync(b.g.txn, b.g.size)
 		b.d.count.bytes.Add(uint64(b.g.bytes))
 	}
 	b.g = group{}

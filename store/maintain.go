@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	badger "github.com/dgraph-io/badger/v4"
@@ -107,11 +108,23 @@ func (d *DB) collectOne(share float64) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer d.gate.leave()
-	switch err := db.RunValueLogGC(share); {
-	case errors.Is(err, badger.ErrNoRewrite), errors.Is(err, badger.ErrRejected):
-		return false, nil
-	default:
-		return err == nil, err
+	d.logs.wanted.Add(1)
+	defer d.logs.wanted.Add(-1)
+	// While there is an iterator badger keeps the files that it has moved values from.
+	txn := db.NewTransaction(false)
+	it := txn.NewIterator(badger.IteratorOptions{})
+	err = db.RunValueLogGC(share)
+	idle := errors.Is(err, badger.ErrNoRewrite) || errors.Is(err, badger.ErrRejected)
+	if failed := d.logs.err(); failed != nil && !idle {
+		// So they are kept for good, and since this reader does not leave, badger is
+		// not closed: it takes what it has moved for lasting, which it may not be.
+		return false, fmt.Errorf("moving values: %w; nothing can be written until the process is started anew", failed)
 	}
+	it.Close()
+	txn.Discard()
+	d.gate.leave()
+	if idle {
+		return false, nil
+	}
+	return err == nil, err
 }

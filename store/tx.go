@@ -209,6 +209,7 @@ func (tx *Tx) add(w write) {
 type size struct {
 	bytes, table int64
 	n            int
+	large        bool // some go to the value log
 }
 
 // entryOverhead is what badger adds to a key and a value in a memtable, and more.
@@ -219,6 +220,7 @@ func (s *size) add(w *write, threshold int64) {
 	s.bytes += n
 	if int64(len(w.value)) >= threshold { // only a pointer goes to the memtable
 		n -= int64(len(w.value))
+		s.large = true
 	}
 	s.table += n
 	s.n++
