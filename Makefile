@@ -63,7 +63,8 @@ bench-grammar: ## what a token mask costs, as a table (about half a minute)
 bench-store: build ## feedback and trajectories against SQLite (needs a C compiler; STORE='flags of weir bench store')
 	mkdir -p build
 	cd tools/_sqlite && CGO_ENABLED=1 $(GO) build -o ../../build/sqlite .
-	./weir bench store --binary self --binary 'build/sqlite --store weir' --binary 'build/sqlite --store sqlite' --binary 'build/sqlite --store grouped' $(STORE)
+	./weir bench store --binary self --binary 'build/sqlite --store weir' --binary 'build/sqlite --store sqlite' --binary 'build/sqlite --store grouped' $(STORE) --rows 0 --ingest 0
+	./weir bench store $(STORE) --time 0
 
 crash: ## kill -9 under load, ROUNDS times (default 200), in each test of that
 	WEIR_CRASH_ROUNDS=$(or $(ROUNDS),200) $(GO) test -run Kill -count 1 -timeout 3600s $(CRASH)
