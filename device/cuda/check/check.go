@@ -148,31 +148,34 @@ func RunSection(o Options, number string, emit func(Record)) error {
 	return fmt.Errorf("gpu-check: there is no section %q", number)
 }
 
-// family is a family of matrix products that the device has.
+// family is products whose bits do not depend on the number of rows: by the
+// instructions and by what the weights are stored as.
 type family struct {
 	name     string
 	products cuda.Products
+	weights  cuda.Format
 }
 
+// families are those that the device has.
 func (c *checker) families() ([]family, error) {
 	list, err := cuda.Probe(c.o.Config.Driver)
 	if err != nil {
 		return nil, err
 	}
-	f := []family{{"mma", cuda.MMA}}
+	f := []family{{"mma", cuda.MMA, cuda.BF16}}
 	if list[c.o.Config.Ordinal].Hopper() {
-		f = append(f, family{"wgmma", cuda.WGMMA})
+		f = append(f, family{"wgmma", cuda.WGMMA, cuda.BF16})
 	}
-	return f, nil
+	return append(f, family{"q8", cuda.MMA, cuda.Q8}, family{"q4", cuda.MMA, cuda.Q4}), nil
 }
 
 // eachFamily opens the device for single kernels once for each family of
 // products.
-func (c *checker) eachFamily(f func(name string) error) error {
+func (c *checker) eachFamily(run func(family) error) error {
 	list, err := c.families()
-	for _, family := range list {
+	for _, f := range list {
 		if err == nil {
-			err = c.with(family.products, func() error { return f(family.name) })
+			err = c.with(f.products, func() error { return run(f) })
 		}
 	}
 	return err
