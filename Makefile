@@ -93,7 +93,7 @@ cuda: ## build ./weir with the CUDA backend (needs a C compiler, but no CUDA too
 
 # A build that finds objects of an earlier one may differ from it in the build ID
 # that the linker is given, so both begin with nothing.
-cuda-check: ## two builds of make cuda from empty caches are byte-equal (about two minutes)
+cuda-check: ## two builds of make cuda from empty caches are byte-equal (minutes: before a release)
 	@set -e; mkdir -p build; d=$$(mktemp -d build/cuda-check.XXXXXX); trap 'rm -rf '$$d EXIT; \
 	  for i in 1 2; do GOCACHE=$(CURDIR)/$$d/cache $(CUDA) $(GO) build -trimpath -tags cuda -ldflags '$(LDFLAGS) -buildid=' -o $$d/weir$$i ./cmd/weir; rm -rf $$d/cache; done; \
 	  cmp $$d/weir1 $$d/weir2; sha256sum $$d/weir1 | cut -c1-64

@@ -85,7 +85,7 @@ func TestGPUCheck(t *testing.T) {
 	if !again(t, t.Name()) {
 		return
 	}
-	results := filepath.Join(t.TempDir(), "results.json")
+	results := t.TempDir()
 	o := check.Options{Config: cuda.Default(), Quick: true, JSON: results, Limit: 1 << 40, Total: 1 << 40}
 	o.Config.Driver = driver(t)
 	var out bytes.Buffer
@@ -93,7 +93,11 @@ func TestGPUCheck(t *testing.T) {
 	if err := check.Run(o, "test"); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
-	src, err := os.ReadFile(results)
+	files, err := filepath.Glob(filepath.Join(results, "20??-??-??-emulated-gpu-test.json"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	src, err := os.ReadFile(files[0])
 	if err != nil {
 		t.Fatal(err)
 	}

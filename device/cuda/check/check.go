@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -26,7 +27,7 @@ type Options struct {
 	Config cuda.Config
 	Quick  bool           // small shapes, for a driver that emulates
 	Only   *regexp.Regexp // sections by "number title"; nil: all
-	JSON   string         // file for the results, rewritten after each section; "" is none
+	JSON   string         // file or folder for the results, rewritten after each section; "" is none
 	Out    io.Writer
 	Limit  time.Duration // of one section
 	Total  time.Duration // no section starts after it
@@ -206,6 +207,9 @@ func Run(o Options, version string) error {
 	start := time.Now()
 	rep := Report{Started: start.UTC().Format(time.RFC3339), Version: version, Device: list[o.Config.Ordinal].String(), Quick: o.Quick}
 	fmt.Fprintf(o.Out, "%s, weir %s\n", rep.Device, version)
+	if info, err := os.Stat(o.JSON); err == nil && info.IsDir() {
+		o.JSON = filepath.Join(o.JSON, rep.FileName(list[o.Config.Ordinal].Name))
+	}
 	bad := 0
 	for _, s := range sections {
 		if o.Only != nil && !o.Only.MatchString(s.number+" "+s.title) {
@@ -279,6 +283,14 @@ func (o *Options) section(s section, limit time.Duration, emit func(Record)) err
 		return fmt.Errorf("%w: %s", err, text[:min(len(text), 2000)])
 	}
 	return nil
+}
+
+// FileName names the file of results by date, card and commit.
+func (r *Report) FileName(card string) string {
+	word := func(s string) string {
+		return strings.Trim(regexp.MustCompile(`[^a-z0-9.]+`).ReplaceAllString(strings.ToLower(s), "-"), "-")
+	}
+	return fmt.Sprintf("%.10s-%s-%s.json", r.Started, word(card), word(r.Version))
 }
 
 func (r *Report) write(path string) error {
