@@ -45,8 +45,8 @@ func (g *gpu) plan(ctx context.Context, s *source, opt model.Options, o *engineO
 		return nil, usageError{fmt.Errorf("--dtype %s: on a GPU weights are bfloat16", *o.dtype)}
 	case *o.kvDtype != "auto" && *o.kvDtype != "bfloat16":
 		return nil, usageError{fmt.Errorf("--kv-cache-dtype %s: on a GPU keys and values are bfloat16", *o.kvDtype)}
-	case *o.quantization != "auto":
-		return nil, usageError{fmt.Errorf("--quantization %s: on a GPU weights are bfloat16", *o.quantization)}
+	case *o.quantization == "w8a8":
+		return nil, usageError{errors.New("--quantization w8a8: a GPU has q8 and q4, whose activations stay bfloat16")}
 	case !(*o.gpu.share > 0 && *o.gpu.share <= 1):
 		return nil, usageError{fmt.Errorf("--gpu-memory-utilization %v is not in (0, 1]", *o.gpu.share)}
 	}
@@ -65,6 +65,7 @@ func (g *gpu) plan(ctx context.Context, s *source, opt model.Options, o *engineO
 	case cfg.PlainLaunch:
 		return nil, usageError{errors.New("--cuda-gemm wgmma: --cuda-launch cu cannot pass its tensor maps")}
 	}
+	cfg.Weights = map[string]cuda.Format{"q8": cuda.Q8, "q4": cuda.Q4}[*o.quantization]
 	cfg.Note = func(message string, args ...any) { slog.Debug(message, args...) }
 	if dir, err := os.UserCacheDir(); err == nil {
 		cfg.CacheDir = filepath.Join(dir, "weir", "cubin")
@@ -75,7 +76,7 @@ func (g *gpu) plan(ctx context.Context, s *source, opt model.Options, o *engineO
 	block := cuda.BlockBytes(shape)
 	p := &gpuPlan{
 		about:   "CUDA, " + g.info.String(),
-		kind:    fmt.Sprintf("cuda sm_%d%d %d", g.info.Major, g.info.Minor, cfg.Products),
+		kind:    fmt.Sprintf("cuda sm_%d%d %d %s", g.info.Major, g.info.Minor, cfg.Products, cfg.Weights),
 		kvBytes: func(blocks int) int64 { return int64(blocks) * block },
 	}
 	p.open = func(blocks int) (backend.Backend, error) {

@@ -41,17 +41,21 @@ func again(t *testing.T, name string) bool {
 	return false
 }
 
-// TestServeOnGPU: auto finds the GPU, sizes the pool and answers.
+// TestServeOnGPU: auto finds the GPU, sizes the pool and answers, with 4 bits
+// per weight too.
 func TestServeOnGPU(t *testing.T) {
 	if !again(t, t.Name()) {
 		return
 	}
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	var out, errOut bytes.Buffer
-	code := run([]string{"chat", "--cuda-driver", driver(t), "--max-num-batched-tokens", "48", "--max-num-seqs", "2", "--max-model-len", "96", "--temperature", "0", "--max-tokens", "7",
-		"--log-level", "info"}, noEnv, strings.NewReader("What is the capital of France?\n"), &out, &errOut)
-	if code != 0 || !strings.Contains(out.String(), "Paris") {
-		t.Errorf("exit %d: %s\n%s", code, out.String(), errOut.String())
+	for _, format := range []string{"auto", "q4"} {
+		out.Reset()
+		code := run([]string{"chat", "--cuda-driver", driver(t), "--quantization", format, "--max-num-batched-tokens", "48", "--max-num-seqs", "2", "--max-model-len", "96", "--temperature", "0", "--max-tokens", "7",
+			"--log-level", "info"}, noEnv, strings.NewReader("What is the capital of France?\n"), &out, &errOut)
+		if code != 0 || !strings.Contains(out.String(), "Paris") {
+			t.Errorf("%s: exit %d: %s\n%s", format, code, out.String(), errOut.String())
+		}
 	}
 	kept, err := filepath.Glob(os.Getenv("XDG_CACHE_HOME") + "/weir/cubin/*")
 	if err != nil || len(kept) != 1 {
@@ -60,7 +64,7 @@ func TestServeOnGPU(t *testing.T) {
 	for want, args := range map[string][]string{
 		"the driver has 1 devices":   {"--device", "cuda:3"},
 		"weights are bfloat16":       {"--dtype", "float32"},
-		"--quantization q8":          {"--quantization", "q8"},
+		"--quantization w8a8":        {"--quantization", "w8a8"},
 		"keys and values are":        {"--kv-cache-dtype", "float16"},
 		"is not in (0, 1]":           {"--gpu-memory-utilization", "1.5"},
 		"--kv-cache-memory 64GiB":    {"--kv-cache-memory", "64GiB"},
@@ -81,7 +85,7 @@ func TestGPUCheck(t *testing.T) {
 	if !again(t, t.Name()) {
 		return
 	}
-	results := filepath.Join(t.TempDir(), "results.json")
+	results := t.TempDir()
 	o := check.Options{Config: cuda.Default(), Quick: true, JSON: results, Limit: 1 << 40, Total: 1 << 40}
 	o.Config.Driver = driver(t)
 	var out bytes.Buffer
@@ -89,7 +93,11 @@ func TestGPUCheck(t *testing.T) {
 	if err := check.Run(o, "test"); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
-	src, err := os.ReadFile(results)
+	files, err := filepath.Glob(filepath.Join(results, "20??-??-??-emulated-gpu-test.json"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	src, err := os.ReadFile(files[0])
 	if err != nil {
 		t.Fatal(err)
 	}

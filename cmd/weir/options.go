@@ -61,7 +61,7 @@ func bindEngine(fs *pflag.FlagSet) (o *engineOptions) {
 	o.pin = fs.String("cpu-pin", cpu.PinNodes, "bind computing threads to processors: nodes keeps each on the memory node whose weights it reads (nothing is bound where there is one node), cores gives each a physical core, none leaves it to the system, and a `list` such as 0-7,16 names processors")
 	o.cpu = fs.String("cpu", "", "`tier` of instructions, one of "+strings.Join(cpu.Impls(), ", ")+" here; or what to go without, as -avx2; also WEIR_CPU (default: the best there is)")
 	o.dtype = oneOf(fs, "dtype", "type of the weights in memory; auto keeps the stored one", "auto", "float32", "float16", "bfloat16")
-	o.quantization = oneOf(fs, "quantization", "weights of linear layers as integers, rounded while loading: 8 or 4 bits in blocks of 32 with a scale, or (w8a8, the fastest and coarsest) 8 bits with one scale per row; auto keeps them as --dtype says", "auto", "q8", "q4", "w8a8")
+	o.quantization = oneOf(fs, "quantization", "weights of linear layers as integers, rounded while loading: 8 or 4 bits in blocks of 32 with a scale, or (w8a8, the fastest and coarsest, not on a GPU) 8 bits with one scale per row; auto keeps them as --dtype says", "auto", "q8", "q4", "w8a8")
 	o.kvDtype = oneOf(fs, "kv-cache-dtype", "type of keys and values; auto is bfloat16, int8 is 8 bits with a scale per head and position, in half the memory", "auto", "float32", "float16", "bfloat16", "int8")
 	fs.Var(&o.kvMemory, "kv-cache-memory", "memory for keys and values, such as 4GiB (default: a quarter of the memory there is, but no more than max-num-seqs full sequences need)")
 	o.blockSize = fs.Int("block-size", 16, "`tokens` in a KV block, a multiple of 16")

@@ -28,8 +28,9 @@ func TestInvariance(t *testing.T) {
 	for _, family := range []struct {
 		name     string
 		products cuda.Products
-	}{{"qwen3", cuda.MMA}, {"mistral", cuda.MMA}, {"qwen3", cuda.WGMMA}} {
-		t.Run(fmt.Sprint(family.name, family.products), func(t *testing.T) {
+		weights  cuda.Format
+	}{{"qwen3", cuda.MMA, cuda.BF16}, {"mistral", cuda.MMA, cuda.BF16}, {"qwen3", cuda.WGMMA, cuda.BF16}, {"qwen3", cuda.MMA, cuda.Q8}, {"qwen2", cuda.WGMMA, cuda.Q4}} {
+		t.Run(fmt.Sprint(family.name, family.products, family.weights), func(t *testing.T) {
 			m := openModel(t, family.name)
 			v := m.Config.VocabSize
 			g := rand.New(rand.NewPCG(5, 5))
@@ -51,7 +52,7 @@ func TestInvariance(t *testing.T) {
 				{"all at once at the end", []int{61, 4, 5}, 1, true, 16},
 			} {
 				cfg := config()
-				cfg.Products = family.products
+				cfg.Products, cfg.Weights = family.products, family.weights
 				cfg.PlainLaunch = c.plain && cfg.Products == cuda.MMA
 				o := model.Options{NumBlocks: 80, MaxTokens: 96, MaxSeqs: 10, MaxSeqTokens: 128, BlockTokens: c.blockTokens, Depth: 2}
 				r := onGPU(t, m, cfg, o)

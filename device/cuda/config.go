@@ -33,6 +33,9 @@ type Config struct {
 	PlainLaunch bool
 	// Products chooses the kernels of matrix products.
 	Products Products
+	// Weights is what matrices are stored as. With Q8 and Q4 their products are
+	// mma.sync's, whatever Products says; activations stay bfloat16.
+	Weights Format
 	// CacheDir is where machine code that the driver's compiler has made is kept
 	// for the next start. Empty keeps nothing.
 	CacheDir string
@@ -62,6 +65,9 @@ func (c Config) Validate() error {
 	}
 	if c.Products > Mixed {
 		return fmt.Errorf("%w: products %d", ErrConfig, c.Products)
+	}
+	if int(c.Weights) >= len(formats) {
+		return fmt.Errorf("%w: format %d of weights", ErrConfig, c.Weights)
 	}
 	if c.Products == WGMMA && c.PlainLaunch {
 		return fmt.Errorf("%w: wgmma takes tensor maps, which plain launches cannot pass", ErrConfig)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/device/cpu"
 	"weir/device/cuda"
 	"weir/model"
 )
@@ -28,7 +29,7 @@ func TestLikeTheCPU(t *testing.T) {
 			m := openModel(t, name)
 			v := m.Config.VocabSize
 			o := model.Options{NumBlocks: 40, MaxTokens: 64, MaxSeqs: 8, MaxSeqTokens: min(128, m.Config.MaxSeqTokens)}
-			gpu, ref := newHarness(t, onGPU(t, m, cfg, o), 1), newHarness(t, onCPU(t, m, o), 2)
+			gpu, ref := newHarness(t, onGPU(t, m, cfg, o), 1), newHarness(t, onCPU(t, m, cpu.BF16, o), 2)
 			g := rand.New(rand.NewPCG(3, 3))
 			a, b := randomTokens(g, 41, v), randomTokens(g, 19, v)
 			seqs := [2][2]*sequence{{{tokens: a}, {tokens: b}}, {{tokens: a}, {tokens: b}}}

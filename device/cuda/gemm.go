@@ -4,22 +4,29 @@ package cuda
 
 import (
 	"fmt"
+	"slices"
 
 	"weir/device/cuda/kernels"
 )
 
 // Names of the products, by kernels.GemmRows and then the wide ones.
-var mmaNames, wgmmaNames = func() (mma, wgmma []string) {
-	for _, n := range kernels.GemmRows {
-		mma, wgmma = append(mma, fmt.Sprintf("gemm_bf16_n%d", n)), append(wgmma, fmt.Sprintf("gemm_bf16_h%d", n))
+var mmaNames, wgmmaNames = func() (mma [len(formats)][]string, wgmma []string) {
+	for f := range formats {
+		for _, n := range kernels.GemmRows {
+			mma[f] = append(mma[f], fmt.Sprintf("gemm_%s_n%d", formats[f].name, n))
+		}
+		mma[f] = append(mma[f], fmt.Sprintf("gemm_%s_128", formats[f].name))
 	}
-	return append(mma, "gemm_bf16_128"), append(wgmma, "gemm_bf16_h128", "gemm_bf16_h256")
+	for _, n := range append(slices.Clone(kernels.GemmRows), 128, 256) {
+		wgmma = append(wgmma, fmt.Sprintf("gemm_bf16_h%d", n))
+	}
+	return mma, wgmma
 }()
 
 // fewest is the number of rows from which on Mixed uses wgmma.
 const fewest = 129
 
-// gemm queues y = x·wᵀ. Which kernel of a family does it depends on the number of
+// gemm queues y = x·wᵀ. Quantized weights have products by mma.sync alone. Which kernel of a family does it depends on the number of
 // rows and shows in no bit.
 func (d *Device) gemm(p *param, y uint64, ldy int, x uint64, ldx, rows, epilogue int) {
 	splits, tiles := kernels.Splits(p.n, p.k)
@@ -30,12 +37,12 @@ func (d *Device) gemm(p *param, y uint64, ldy int, x uint64, ldx, rows, epilogue
 		}
 	}
 	gx, gy := cdiv(p.n, kernels.Tile), splits
-	if d.cfg.Products == MMA || d.cfg.Products == Mixed && rows < fewest {
+	if p.as != BF16 || d.cfg.Products == MMA || d.cfg.Products == Mixed && rows < fewest {
 		if few < 0 {
 			few = len(kernels.GemmRows)
 			gx, gy = cdiv(p.n, kernels.WideCols), cdiv(rows, kernels.WideRows)
 		}
-		d.launch(mmaNames[few], gx, gy, 1, y, x, p.data, p.bias, d.work.gemm, d.work.counters,
+		d.launch(mmaNames[p.as][few], gx, gy, 1, y, x, p.data, p.bias, d.work.gemm, d.work.counters,
 			i32(rows), i32(p.n), i32(p.k), i32(ldx), i32(ldy), i32(splits), i32(tiles), i32(epilogue))
 		return
 	}

@@ -56,10 +56,10 @@ func onGPU(t testing.TB, m *model.Model, c cuda.Config, o model.Options) *model.
 	return opened(t, m, dev, o)
 }
 
-func onCPU(t testing.TB, m *model.Model, o model.Options) *model.Runner {
+func onCPU(t testing.TB, m *model.Model, weights cpu.Format, o model.Options) *model.Runner {
 	t.Helper()
 	c := cpu.Reference()
-	c.Threads, c.HugePages, c.WeightType = 1, false, cpu.BF16
+	c.Threads, c.HugePages, c.WeightType = 1, false, weights
 	dev, err := cpu.Open(c)
 	if err != nil {
 		t.Fatal(err)

@@ -153,11 +153,25 @@ func (l *Lab) Launch(entry string, x, y, z int, params ...any) error {
 	return l.d.run.launch(k, x, y, z, words...)
 }
 
+// Pack queues the writing of a matrix's tiles to w, which is to hold as many as
+// TileBytes says, from rows of bf16.
+func (l *Lab) Pack(as Format, w, rows uint64, n, k int) error {
+	if err := l.Fill(w, 0, TileBytes(as, n, k)); err != nil {
+		return err
+	}
+	return l.Launch(packers[as], cdiv(n, kernels.Tile), cdiv(k, kernels.Tile), 1, w, rows, n, k, 0, n, 0, 0, 0)
+}
+
+// TileBytes is the size of a matrix on the device.
+func TileBytes(as Format, n, k int) int {
+	return cdiv(n, kernels.Tile) * cdiv(k, kernels.Tile) * formats[as].tile
+}
+
 // Gemm queues the product that a step would queue for so many rows: w is the
 // tiles of [n, k], work and counters as kernels.GemmWork says.
-func (l *Lab) Gemm(y uint64, ldy int, w uint64, n, k int, x uint64, ldx, rows, epilogue int, work, counters uint64) error {
+func (l *Lab) Gemm(as Format, y uint64, ldy int, w uint64, n, k int, x uint64, ldx, rows, epilogue int, work, counters uint64) error {
 	l.d.work.gemm, l.d.work.counters = work, counters
-	l.d.gemm(&param{n: n, k: k, data: w}, y, ldy, x, ldx, rows, epilogue)
+	l.d.gemm(&param{n: n, k: k, data: w, as: as}, y, ldy, x, ldx, rows, epilogue)
 	err := l.d.err
 	l.d.err = nil
 	return err

@@ -19,9 +19,10 @@ import (
 // param is what a Weight names.
 type param struct {
 	n, k int
-	data uint64 // tiles of [n, k] bf16, or n float32
+	data uint64 // tiles of [n, k], or n float32
 	bias uint64 // [n] float32, or 0
 	use  model.Use
+	as   Format // of a matrix
 }
 
 // stageBytes is the size of a piece of a matrix on its way to the device.
@@ -66,7 +67,7 @@ func (d *Device) Load(m model.Matrix) (model.Weight, error) {
 	return model.Weight(len(d.params) - 1), nil
 }
 
-// dtypes are the stored types that pack_bf16 reads.
+// dtypes are the stored types that pack_* read.
 var dtypes = map[weights.DType]int{weights.BF16: 0, weights.F16: 1, weights.F32: 2}
 
 func checkTensor(t weights.Tensor) error {
@@ -103,15 +104,16 @@ func (d *Device) loadMatrix(p *param, m model.Matrix) error {
 		}
 	}
 	if p.use == model.Linear {
+		p.as = d.cfg.Weights
 		d.need.work = max(d.need.work, int64(kernels.GemmWork(mostFew, mostFew, p.n, p.k)))
 		d.need.counters = max(d.need.counters, int64(kernels.GemmCounters(mostFew, mostFew, p.n))*4)
 	}
-	first := unsafe.SliceData(m.Rows[0].Data)
-	if len(m.Rows) == 1 && d.loaded[first] != 0 {
-		p.data = d.loaded[first]
+	from := stored{unsafe.SliceData(m.Rows[0].Data), p.as}
+	if len(m.Rows) == 1 && d.loaded[from] != 0 {
+		p.data = d.loaded[from]
 		return nil
 	}
-	size, err := product(cdiv(p.n, kernels.Tile), cdiv(p.k, kernels.Tile), kernels.BF16Tile)
+	size, err := product(cdiv(p.n, kernels.Tile), cdiv(p.k, kernels.Tile), formats[p.as].tile)
 	if err != nil {
 		return err
 	}
@@ -129,7 +131,7 @@ func (d *Device) loadMatrix(p *param, m model.Matrix) error {
 		row += t.Shape[0]
 	}
 	if len(m.Rows) == 1 {
-		d.loaded[first] = p.data
+		d.loaded[from] = p.data
 	}
 	return nil
 }
@@ -160,11 +162,15 @@ func (d *Device) pack(p *param, t weights.Tensor, row0 int) error {
 		if err := s.done[i].Synchronize(); err != nil {
 			return deviceError("wait for a copy", err)
 		}
-		copy(s.host[i].mem, t.Data[at*rowBytes:][:n*rowBytes])
+		piece := t.Data[at*rowBytes:][:n*rowBytes]
+		if !p.as.within(piece, t.DType) {
+			return fmt.Errorf("%w: a weight is greater than %s stores, %g, or no number", ErrConfig, p.as, formats[p.as].largest)
+		}
+		copy(s.host[i].mem, piece)
 		if err := cu.MemcpyHtoDAsync(s.dev[i], s.host[i].pointer(), int64(n*rowBytes), d.run.stream); err != nil {
 			return deviceError("copy to the device", err)
 		}
-		err := d.run.launch(d.lib.kernels["pack_bf16"], cdiv((row0+at)%kernels.Tile+n, kernels.Tile), cdiv(p.k, kernels.Tile), 1,
+		err := d.run.launch(d.lib.kernels[packers[p.as]], cdiv((row0+at)%kernels.Tile+n, kernels.Tile), cdiv(p.k, kernels.Tile), 1,
 			p.data, uint64(s.dev[i]), i32(n), i32(p.k), i32(row0+at), i32(p.n), i32(dtypes[t.DType]), i32(0), i32(0))
 		if err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -26,7 +27,7 @@ type Options struct {
 	Config cuda.Config
 	Quick  bool           // small shapes, for a driver that emulates
 	Only   *regexp.Regexp // sections by "number title"; nil: all
-	JSON   string         // file for the results, rewritten after each section; "" is none
+	JSON   string         // file or folder for the results, rewritten after each section; "" is none
 	Out    io.Writer
 	Limit  time.Duration // of one section
 	Total  time.Duration // no section starts after it
@@ -148,31 +149,34 @@ func RunSection(o Options, number string, emit func(Record)) error {
 	return fmt.Errorf("gpu-check: there is no section %q", number)
 }
 
-// family is a family of matrix products that the device has.
+// family is products whose bits do not depend on the number of rows: by the
+// instructions and by what the weights are stored as.
 type family struct {
 	name     string
 	products cuda.Products
+	weights  cuda.Format
 }
 
+// families are those that the device has.
 func (c *checker) families() ([]family, error) {
 	list, err := cuda.Probe(c.o.Config.Driver)
 	if err != nil {
 		return nil, err
 	}
-	f := []family{{"mma", cuda.MMA}}
+	f := []family{{"mma", cuda.MMA, cuda.BF16}}
 	if list[c.o.Config.Ordinal].Hopper() {
-		f = append(f, family{"wgmma", cuda.WGMMA})
+		f = append(f, family{"wgmma", cuda.WGMMA, cuda.BF16})
 	}
-	return f, nil
+	return append(f, family{"q8", cuda.MMA, cuda.Q8}, family{"q4", cuda.MMA, cuda.Q4}), nil
 }
 
 // eachFamily opens the device for single kernels once for each family of
 // products.
-func (c *checker) eachFamily(f func(name string) error) error {
+func (c *checker) eachFamily(run func(family) error) error {
 	list, err := c.families()
-	for _, family := range list {
+	for _, f := range list {
 		if err == nil {
-			err = c.with(family.products, func() error { return f(family.name) })
+			err = c.with(f.products, func() error { return run(f) })
 		}
 	}
 	return err
@@ -203,6 +207,9 @@ func Run(o Options, version string) error {
 	start := time.Now()
 	rep := Report{Started: start.UTC().Format(time.RFC3339), Version: version, Device: list[o.Config.Ordinal].String(), Quick: o.Quick}
 	fmt.Fprintf(o.Out, "%s, weir %s\n", rep.Device, version)
+	if info, err := os.Stat(o.JSON); err == nil && info.IsDir() {
+		o.JSON = filepath.Join(o.JSON, rep.FileName(list[o.Config.Ordinal].Name))
+	}
 	bad := 0
 	for _, s := range sections {
 		if o.Only != nil && !o.Only.MatchString(s.number+" "+s.title) {
@@ -276,6 +283,14 @@ func (o *Options) section(s section, limit time.Duration, emit func(Record)) err
 		return fmt.Errorf("%w: %s", err, text[:min(len(text), 2000)])
 	}
 	return nil
+}
+
+// FileName names the file of results by date, card and commit.
+func (r *Report) FileName(card string) string {
+	word := func(s string) string {
+		return strings.Trim(regexp.MustCompile(`[^a-z0-9.]+`).ReplaceAllString(strings.ToLower(s), "-"), "-")
+	}
+	return fmt.Sprintf("%.10s-%s-%s.json", r.Started, word(card), word(r.Version))
 }
 
 func (r *Report) write(path string) error {

@@ -30,25 +30,26 @@ func (c *checker) scratch(n, k int) (work, counters uint64, err error) {
 // products checks x·wᵀ against float64, and that the bits of a row are the same
 // whatever the number of rows.
 func products(c *checker) error {
-	return c.eachFamily(func(family string) error {
+	return c.eachFamily(func(f family) error {
 		small := [][3]int{{1, 64, 64}, {7, 96, 256}, {65, 66, 72}, {33, 130, 328}}
 		full := [][3]int{{1, 6144, 4096}, {8, 4096, 4096}, {17, 1000, 2048}, {64, 512, 14336}, {129, 514, 4104}, {300, 4096, 1024}}
 		for _, s := range pick(c, small, append(small, full...)) {
-			if err := c.product(family, s[0], s[1], s[2]); err != nil {
+			if err := c.product(f, s[0], s[1], s[2]); err != nil {
 				return err
 			}
 			if err := c.lab.Free(); err != nil {
 				return err
 			}
 		}
-		return c.sameBits(family, pick(c, 130, 2048), pick(c, 192, 4096), pick(c, 320, 4096))
+		return c.sameBits(f, pick(c, 130, 2048), pick(c, 192, 4096), pick(c, 320, 4096))
 	})
 }
 
-func (c *checker) product(family string, rows, n, k int) error {
+func (c *checker) product(f family, rows, n, k int) error {
 	x, xf := c.normals(rows * k)
 	w, wf := c.normals(n * k)
-	dw, err := c.matrix(w, n, k)
+	round(wf, k, f.weights)
+	dw, err := c.matrix(f.weights, w, n, k)
 	if err != nil {
 		return err
 	}
@@ -61,9 +62,9 @@ func (c *checker) product(family string, rows, n, k int) error {
 	if err != nil {
 		return err
 	}
-	name := fmt.Sprintf("%s %dx%dx%d", family, rows, n, k)
+	name := fmt.Sprintf("%s %dx%dx%d", f.name, rows, n, k)
 	y, err := repeat[float32](c, name, rows*ldy, func(y uint64) error {
-		return c.lab.Gemm(y, ldy, dw, n, k, dx, ldx, rows, kernels.StoreF32, work, counters)
+		return c.lab.Gemm(f.weights, y, ldy, dw, n, k, dx, ldx, rows, kernels.StoreF32, work, counters)
 	})
 	if err != nil {
 		return err
@@ -85,10 +86,10 @@ func (c *checker) product(family string, rows, n, k int) error {
 }
 
 // sameBits compares the rows of products of 1, 7, 64 and many rows.
-func (c *checker) sameBits(family string, most, n, k int) error {
+func (c *checker) sameBits(f family, most, n, k int) error {
 	x, _ := c.normals(most * k)
 	w, _ := c.normals(n * k)
-	dw, err := c.matrix(w, n, k)
+	dw, err := c.matrix(f.weights, w, n, k)
 	if err != nil {
 		return err
 	}
@@ -107,7 +108,7 @@ func (c *checker) sameBits(family string, most, n, k int) error {
 	}
 	var want []float32
 	for _, rows := range []int{most, 64, 17, 7, 1} {
-		if err := c.lab.Gemm(y, ldy, dw, n, k, dx, ldx, rows, kernels.StoreF32, work, counters); err != nil {
+		if err := c.lab.Gemm(f.weights, y, ldy, dw, n, k, dx, ldx, rows, kernels.StoreF32, work, counters); err != nil {
 			return err
 		}
 		got, err := cuda.Take[float32](c.lab, y, rows*ldy)
@@ -119,7 +120,7 @@ func (c *checker) sameBits(family string, most, n, k int) error {
 			continue
 		}
 		same := slices.EqualFunc(got, want[:len(got)], func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) })
-		c.record(fmt.Sprintf("%s: %d rows have the bits of %d", family, rows, most), verdict(same))
+		c.record(fmt.Sprintf("%s: %d rows have the bits of %d", f.name, rows, most), verdict(same))
 	}
 	return nil
 }

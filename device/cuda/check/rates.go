@@ -33,7 +33,17 @@ func rates(c *checker) error {
 	if err != nil {
 		return err
 	}
-	return c.eachFamily(func(name string) error { return c.productRates(name, bw) })
+	var times map[[3]int]float64 // torch's
+	return c.eachFamily(func(f family) error {
+		shapes, rows := shapes8B, []int{1, 8, 16, 32, 64, 128, 512, 2048, 8192}
+		if c.o.Quick {
+			shapes, rows = [][2]int{{192, 128}}, []int{1, 70}
+		}
+		if times == nil {
+			times = c.torch(shapes, rows)
+		}
+		return c.productRates(f, shapes, rows, times, bw)
+	})
 }
 
 // bandwidth is what a copy on the device reads and writes in a second.
@@ -92,32 +102,34 @@ func (c *checker) launches() error {
 // shapes of Llama-3.1-8B's products: qkv, out, gate and up, down, head.
 var shapes8B = [][2]int{{6144, 4096}, {4096, 4096}, {28672, 4096}, {4096, 14336}, {128256, 4096}}
 
-func (c *checker) productRates(family string, bw float64) error {
-	shapes, rows := shapes8B, []int{1, 8, 16, 32, 64, 128, 512, 2048, 8192}
-	if c.o.Quick {
-		shapes, rows = [][2]int{{192, 128}}, []int{1, 70}
-	}
-	var torch map[[3]int]float64
-	if family == "mma" { // once, and beside the first
-		torch = c.torch(shapes, rows)
-	}
+func (c *checker) productRates(f family, shapes [][2]int, rows []int, torch map[[3]int]float64, bw float64) error {
 	for _, s := range shapes {
 		n, k := s[0], s[1]
-		tiles := (n + 63) / 64 * ((k + 63) / 64) * kernels.BF16Tile
+		tiles := cuda.TileBytes(f.weights, n, k)
 		copies := pick(c, 1, max(1, 256<<20/tiles)) // more than the second-level cache holds
 		w, err := c.lab.Alloc(tiles * copies)
 		if err != nil {
 			return err
 		}
-		if err := c.lab.Fill(w, 0x3c, tiles*copies); err != nil { // 0.0115: numbers, though all alike
+		// Random numbers: equal ones cost less power, and so less time.
+		src, err := c.lab.Alloc(n * k * 2)
+		if err != nil {
 			return err
+		}
+		for i := range copies {
+			if err := c.noise(src, n*k, i); err != nil {
+				return err
+			}
+			if err := c.lab.Pack(f.weights, w+uint64(i*tiles), src, n, k); err != nil {
+				return err
+			}
 		}
 		most := rows[len(rows)-1]
 		x, err := c.lab.Alloc(most * stride(k) * 2)
 		if err != nil {
 			return err
 		}
-		if err := c.lab.Fill(x, 0x3d, most*stride(k)*2); err != nil {
+		if err := c.noise(x, most*stride(k), copies); err != nil {
 			return err
 		}
 		y, err := c.lab.Alloc(most * stride(n) * 2)
@@ -132,7 +144,7 @@ func (c *checker) productRates(family string, bw float64) error {
 			flop := 2 * float64(m) * float64(n) * float64(k)
 			reps := pick(c, 1, max(2, min(50, int(1e12/flop))))
 			sec, err := c.lab.Seconds(reps, func(i int) error {
-				return c.lab.Gemm(y, stride(n), w+uint64(i%copies*tiles), n, k, x, stride(k), m, kernels.StoreBF16, work, counters)
+				return c.lab.Gemm(f.weights, y, stride(n), w+uint64(i%copies*tiles), n, k, x, stride(k), m, kernels.StoreBF16, work, counters)
 			})
 			if err != nil {
 				return err
@@ -142,13 +154,18 @@ func (c *checker) productRates(family string, bw float64) error {
 			if t, ok := torch[[3]int{m, n, k}]; ok {
 				v = append(v, "torch_us", t*1e6, "torch_over_ours", t/sec)
 			}
-			c.record(fmt.Sprintf("%s %dx%dx%d", family, m, n, k), "", v...)
+			c.record(fmt.Sprintf("%s %dx%dx%d", f.name, m, n, k), "", v...)
 		}
 		if err := c.lab.Free(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// noise fills memory with n random numbers of bf16.
+func (c *checker) noise(p uint64, n, seed int) error {
+	return c.lab.Launch("fill_bf16", pick(c, 2, 1024), 1, 1, p, n, seed)
 }
 
 //go:embed torch.py

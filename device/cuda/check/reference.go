@@ -37,6 +37,59 @@ func (c *checker) floats(n int) ([]float32, []float64) {
 	return s, f
 }
 
+// round makes rows of k weights what a format stores of them, by the rules of
+// device/cpu: blocks of 32 columns in units of a float16.
+func round(w []float64, k int, as cuda.Format) {
+	if as == cuda.BF16 {
+		return
+	}
+	for at := 0; at < len(w); at += k {
+		for b := 0; b < k; b += 32 {
+			roundBlock(w[at+b:at+min(b+32, k)], as)
+		}
+	}
+}
+
+func roundBlock(w []float64, as cuda.Format) {
+	top := 0.0 // the first of the greatest magnitude
+	for _, v := range w {
+		if math.Abs(v) > math.Abs(top) {
+			top = v
+		}
+	}
+	lo, hi, unit := -127.0, 127.0, 0.0
+	if as == cuda.Q8 {
+		top = math.Abs(top)
+		unit = float16(float32(top) / 127)
+		if float32(unit)*127.49 < float32(top) {
+			unit += float16Step(unit)
+		}
+	} else {
+		lo, hi, unit = -8, 7, float16(float32(top)/-8)
+	}
+	for i, v := range w {
+		q := 0.0
+		if unit != 0 {
+			q = math.RoundToEven(float64(float32(v) * (1 / float32(unit))))
+		}
+		w[i] = min(max(q, lo), hi) * unit
+	}
+}
+
+// float16 rounds to nearest even; float16Step is the distance of the numbers
+// around v.
+func float16(v float32) float64 {
+	u := float16Step(float64(v))
+	return math.RoundToEven(float64(v)/u) * u
+}
+
+func float16Step(v float64) float64 {
+	if v == 0 {
+		return 0x1p-24
+	}
+	return math.Ldexp(1, max(math.Ilogb(v), -14)-10)
+}
+
 // padded lays rows of width out ld apart, zeros between.
 func padded[T any](s []T, width, ld int) []T {
 	rows := len(s) / width

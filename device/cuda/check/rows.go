@@ -39,10 +39,12 @@ func facts(c *checker) error {
 		return err
 	}
 	products := cuda.MMA
-	if f, err := c.families(); err != nil {
+	list, err := c.families()
+	if err != nil {
 		return err
-	} else if len(f) > 1 {
-		products = cuda.WGMMA
+	}
+	for _, f := range list {
+		products = max(products, f.products)
 	}
 	return c.with(products, func() error {
 		for _, e := range kernels.Entries {
@@ -172,10 +174,9 @@ func (c *checker) gate() error {
 	return nil
 }
 
-// matrix puts [n, k] bf16 weights on the device, in tiles.
-func (c *checker) matrix(src []uint16, n, k int) (uint64, error) {
-	size := (n + 63) / 64 * ((k + 63) / 64) * kernels.BF16Tile
-	w, err := c.lab.Alloc(size)
+// matrix puts [n, k] bf16 weights on the device, in tiles of a format.
+func (c *checker) matrix(as cuda.Format, src []uint16, n, k int) (uint64, error) {
+	w, err := c.lab.Alloc(cuda.TileBytes(as, n, k))
 	if err != nil {
 		return 0, err
 	}
@@ -183,10 +184,7 @@ func (c *checker) matrix(src []uint16, n, k int) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := c.lab.Fill(w, 0, size); err != nil {
-		return 0, err
-	}
-	return w, c.lab.Launch("pack_bf16", (n+63)/64, (k+63)/64, 1, w, s, n, k, 0, n, 0, 0, 0)
+	return w, c.lab.Pack(as, w, s, n, k)
 }
 
 // embedding checks embed and gather, which copy: every bit.
@@ -194,7 +192,7 @@ func (c *checker) embedding() error {
 	vocab, n := pick(c, 100, 1000), pick(c, 72, 2048)
 	ld := stride(n)
 	table, f := c.normals(vocab * n)
-	w, err := c.matrix(table, vocab, n)
+	w, err := c.matrix(cuda.BF16, table, vocab, n)
 	if err != nil {
 		return err
 	}

@@ -11,10 +11,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"weir/backend"
 	"weir/device/cuda"
+	"weir/device/cuda/kernels"
 	"weir/model"
 )
 
@@ -73,44 +75,108 @@ func (c *checker) model(s shape, bw float64) (err error) {
 		o.MaxTokens, o.MaxSeqs, o.MaxSeqTokens = 32, 4, 128
 	}
 	o.NumBlocks = 1 + batches[len(batches)-1]*((contexts[len(contexts)-1]+100)/16+1)
-	dev, err := cuda.Open(c.o.Config)
+	modes, err := c.modes()
 	if err != nil {
 		return err
 	}
+	for i, mode := range modes {
+		if mode.weights != cuda.BF16 && s.tied && !c.o.Quick {
+			continue // the largest says enough
+		}
+		o := o
+		if i > 0 && !c.o.Quick { // what the first has said of long caches holds for all
+			batches, contexts = []int{1, 64}, []int{2048}
+		}
+		if err := c.mode(s, m, mode, o, batches, contexts, bw); err != nil {
+			return fmt.Errorf("%s: %w", mode.name, err)
+		}
+	}
+	return nil
+}
+
+// modes are the families, and products that are free to differ with the number
+// of rows.
+func (c *checker) modes() ([]family, error) {
+	list, err := c.families()
+	if err != nil {
+		return nil, err
+	}
+	for i, f := range list {
+		if f.products == cuda.WGMMA {
+			list = slices.Insert(list, i+1, family{"not invariant", cuda.Mixed, cuda.BF16})
+			break
+		}
+	}
+	return list, nil
+}
+
+// share is the part of the device's memory that a cache may take.
+const share = 0.9
+
+func (c *checker) mode(s shape, m *model.Model, f family, o model.Options, batches, contexts []int, bw float64) (err error) {
+	cfg := c.o.Config
+	cfg.Products, cfg.Weights = f.products, f.weights
+	dev, err := cuda.Open(cfg)
+	if err != nil {
+		return err
+	}
+	name := s.name + ", " + f.name
+	most := o.NumBlocks
+	o.NumBlocks = cuda.WarmBlocks(backend.Spec{BlockTokens: 16, MaxTokens: o.MaxTokens, MaxSeqs: o.MaxSeqs, MaxSeqTokens: o.MaxSeqTokens})
 	began := time.Now()
 	r, err := model.NewRunner(context.Background(), dev, m, o)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	c.record(s.name+": loaded", "", "seconds", time.Since(began).Seconds(), "GB", float64(m.WeightBytes())/1e9)
+	c.record(name+": loaded", "", "seconds", time.Since(began).Seconds(), "GB", float64(m.WeightBytes())/1e9)
 	if err := cuda.WarmUp(r); err != nil {
+		return err
+	}
+	free, err := dev.FreeForKV(share)
+	if err != nil {
+		return err
+	}
+	block := 16 * s.kvBytes()
+	blocks := max(o.NumBlocks, min(most, int(free)/block)) // a card may be too small for the largest batch
+	if err := r.ResizeKV(blocks); err != nil {
 		return err
 	}
 	weights := float64(m.WeightBytes()) // of a tied model, the embedding is read as the head
 	if !s.tied {
 		weights -= float64(2 * s.vocab * s.hidden)
 	}
+	weights *= float64(cuda.TileBytes(f.weights, 64, 64)) / kernels.BF16Tile
 	for _, n := range batches {
 		for _, at := range contexts {
+			if perSeq := (blocks - 1) / n; perSeq*16 < at+60 {
+				c.record(fmt.Sprintf("%s: decode, %d at %d", name, n, at), "", "left out", "too little memory")
+				continue
+			}
 			sec, err := decodeSteps(r, n, at, pick(c, 2, 48))
 			if err != nil {
 				return err
 			}
-			kv := float64(n) * float64(at) * float64(4*s.layers*s.kvHeads*s.dim)
+			kv := float64(n) * float64(at) * float64(s.kvBytes())
 			floor := (weights + kv) / bw
-			c.record(fmt.Sprintf("%s: decode, %d at %d", s.name, n, at), "", "ms", sec*1e3, "tok/s", float64(n)/sec, "share_of_floor", floor/sec)
+			c.record(fmt.Sprintf("%s: decode, %d at %d", name, n, at), "", "ms", sec*1e3, "tok/s", float64(n)/sec, "share_of_floor", floor/sec)
 		}
 	}
 	for _, n := range pick(c, []int{30}, []int{512, 2048, 8192}) {
+		if (blocks-1)*16 < n {
+			continue
+		}
 		sec, err := prefill(r, n)
 		if err != nil {
 			return err
 		}
-		c.record(fmt.Sprintf("%s: prefill of %d", s.name, n), "", "ms", sec*1e3, "tok/s", float64(n)/sec)
+		c.record(fmt.Sprintf("%s: prefill of %d", name, n), "", "ms", sec*1e3, "tok/s", float64(n)/sec)
 	}
 	return nil
 }
+
+// kvBytes is what keys and values of a position take.
+func (s shape) kvBytes() int { return 4 * s.layers * s.kvHeads * s.dim }
 
 // flight is a step with its memory.
 type flight struct {
