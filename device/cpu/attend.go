@@ -395,9 +395,15 @@ func (j *attendJob) reach(first, last, p int) (u0, u1, n int) {
 func (j *attendJob) units(offs []int, s *span, p int) {
 	c := &j.d.cache
 	u0, u1, _ := j.reach(s.first, s.last, p)
+	// One division for all: this runs for every head and partial result.
+	perBlock := c.blockTokens / rowsPerTile
+	first := p*partUnits + u0
+	b, in := first/perBlock, first%perBlock
 	for u := u0; u < u1; u++ {
-		pos := p*partTokens + u*rowsPerTile
-		offs[u] = c.offset(s.table[pos/c.blockTokens], pos)
+		offs[u] = int(s.table[b])*c.block + in*c.unit
+		if in++; in == perBlock {
+			b, in = b+1, 0
+		}
 	}
 	for u := range u0 {
 		offs[u] = offs[u0]
@@ -527,9 +533,15 @@ func (j *attendJob) merge(sc *attendScratch, part *partial, r0, m int) {
 				j.d.impl.scale(v, w, part.unit[r])
 			}
 		default:
-			top := max(sum.top[i], part.top[r])
-			a, b := exp((sum.top[i]-top)*sc.scale[i].e), exp((part.top[r]-top)*sc.scale[i].e)
-			sum.top[i] = top
+			// exp(0) is 1; of NaN both differences are NaN.
+			a, b := float32(1), float32(1)
+			switch diff := part.top[r] - sum.top[i]; {
+			case diff <= 0:
+				b = exp(diff * sc.scale[i].e)
+			default:
+				a = exp(-diff * sc.scale[i].e)
+				sum.top[i] = part.top[r]
+			}
 			sum.weight[i] = float32(sum.weight[i]*a) + float32(part.weight[r]*b)
 			if !whole {
 				b *= part.unit[r]
