@@ -482,7 +482,7 @@ func TestFlagSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := fmt.Sprintln(*h.port, *e.maxSeqs, *e.blockSize, *h.keys, *e.caching, e.kvMemory.String(), *e.dtype, *h.credentials, *e.maxTokens)
-	if want := "4 3 32 [x y] false 3GiB float16 false 512\n"; got != want {
+	if want := "4 3 32 [x y] false 3GiB float16 false 0\n"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	for name, c := range map[string]struct {
