@@ -11,11 +11,11 @@ import (
 	"weir/models"
 )
 
-// newQuantized opens devices that store weights in f.
-func newQuantized(t *testing.T, impl string, f cpu.Format) model.Device {
+// newQuantized opens devices that store weights in f, and keys and values in kv.
+func newQuantized(t *testing.T, impl string, f, kv cpu.Format) model.Device {
 	t.Helper()
 	cfg := cpu.Default()
-	cfg.Threads, cfg.Impl, cfg.WeightType, cfg.KVType, cfg.HugePages = 2, impl, f, cpu.F32, false
+	cfg.Threads, cfg.Impl, cfg.WeightType, cfg.KVType, cfg.HugePages = 2, impl, f, kv, false
 	d, err := cpu.Open(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -28,16 +28,16 @@ func newQuantized(t *testing.T, impl string, f cpu.Format) model.Device {
 // weights or activations are rounded.
 func TestQuantizedLogits(t *testing.T) {
 	for _, c := range []struct {
-		f     cpu.Format
+		f, kv cpu.Format
 		limit float64
-	}{{cpu.Auto, 1e-2}, {cpu.Q8, 2e-2}, {cpu.Q4, 0.15}} {
+	}{{cpu.Auto, cpu.F32, 1e-2}, {cpu.Q8, cpu.F32, 2e-2}, {cpu.Q4, cpu.F32, 0.15}, {cpu.W8A8, cpu.F32, 0.1}, {cpu.Auto, cpu.Int8, 2e-2}} {
 		for _, impl := range cpu.Impls() {
-			if c.f == cpu.Auto && impl != roundsRows {
+			if c.f == cpu.Auto && c.kv == cpu.F32 && impl != roundsRows {
 				continue // TestGoldenLogits knows better
 			}
-			t.Run(c.f.String()+" "+impl, func(t *testing.T) {
+			t.Run(c.f.String()+" "+c.kv.String()+" "+impl, func(t *testing.T) {
 				g := readGolden(t, models.Name)
-				h := newHarness(t, openModel(t, models.Bundled()), newQuantized(t, impl, c.f), model.Options{MaxSeqTokens: 256}, 1)
+				h := newHarness(t, openModel(t, models.Bundled()), newQuantized(t, impl, c.f, c.kv), model.Options{MaxSeqTokens: 256}, 1)
 				n := len(g.Prompt)
 				var off, size float64
 				for i, row := range h.step(chunk{&sequence{tokens: g.Prompt}, n, positions(n-g.Rows, n)}) {
@@ -59,7 +59,7 @@ func TestQuantizedLogits(t *testing.T) {
 // TestQuantizedPerplexity: the bundled model on the answers of conversations
 // that it was not trained on (those of its heldout.jsonl without tools; the
 // template and the tokenizer are this project's), with 8 and 4 bits per weight
-// against the stored ones.
+// and with 8 bits per key and value, against the stored weights and float32.
 func TestQuantizedPerplexity(t *testing.T) {
 	var texts []struct{ Prompt, Answer []int32 }
 	b, err := os.ReadFile("testdata/weir-tiny/heldout.json")
@@ -72,8 +72,8 @@ func TestQuantizedPerplexity(t *testing.T) {
 	if underRace {
 		texts = texts[:10]
 	}
-	perplexity := func(f cpu.Format) float64 {
-		h := newHarness(t, openModel(t, models.Bundled()), newQuantized(t, "", f), model.Options{MaxSeqTokens: 512, MaxTokens: 512}, 1)
+	perplexity := func(f, kv cpu.Format) float64 {
+		h := newHarness(t, openModel(t, models.Bundled()), newQuantized(t, "", f, kv), model.Options{MaxSeqTokens: 512, MaxTokens: 512}, 1)
 		sum, n := 0.0, 0
 		for _, c := range texts {
 			s := &sequence{tokens: append(append([]int32(nil), c.Prompt...), c.Answer...)}
@@ -86,16 +86,16 @@ func TestQuantizedPerplexity(t *testing.T) {
 		}
 		return math.Exp(sum / float64(n))
 	}
-	want := perplexity(cpu.Auto)
+	want := perplexity(cpu.Auto, cpu.F32)
 	t.Logf("stored: %.5f", want)
 	for _, c := range []struct {
-		f     cpu.Format
+		f, kv cpu.Format
 		limit float64
-	}{{cpu.Q8, 0.005}, {cpu.Q4, 0.05}} {
-		got := perplexity(c.f)
-		t.Logf("%s: %.5f, %+.3f %%", c.f, got, 100*(got/want-1))
+	}{{cpu.Q8, cpu.F32, 0.005}, {cpu.Q4, cpu.F32, 0.05}, {cpu.W8A8, cpu.F32, 0.01}, {cpu.Auto, cpu.BF16, 0.001}, {cpu.Auto, cpu.Int8, 0.001}, {cpu.Q8, cpu.Int8, 0.005}} {
+		got := perplexity(c.f, c.kv)
+		t.Logf("weights %s, keys and values %s: %.5f, %+.3f %%", c.f, c.kv, got, 100*(got/want-1))
 		if !(got/want-1 <= c.limit) {
-			t.Errorf("%s: perplexity %.5f, %+.2f %% of %.5f", c.f, got, 100*(got/want-1), want)
+			t.Errorf("weights %s, keys and values %s: perplexity %.5f, %+.2f %% of %.5f", c.f, c.kv, got, 100*(got/want-1), want)
 		}
 	}
 }

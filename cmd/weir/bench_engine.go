@@ -37,12 +37,7 @@ func benchEngine(ctx context.Context, args []string, env func(string) string, ou
 	limits := size(c.Memory)
 	fs.Var(&garbage, "garbage", "memory allocated per second beside the steps, so that collections run as under a server's load")
 	fs.Var(&limits, "limits-memory", "how much memory is read to measure the machine's speed; 0 measures no limits")
-	threads := fs.Int("threads", 0, "computing threads (default: as weir serve)")
-	pin := fs.String("cpu-pin", cpu.PinNodes, "bind them to processors: nodes, cores, none or a `list`, as weir serve")
-	tier := fs.String("cpu", "", "force a `tier` of instructions: generic, avx2 or avx512 (default: the best there is)")
-	dtype := oneOf(fs, "dtype", "type of the weights in memory; auto keeps the stored one", "auto", "float32", "float16", "bfloat16")
-	quantization := oneOf(fs, "quantization", "weights of linear layers in blocks of 32 with a scale: 8 or 4 bits each; auto keeps them as --dtype says", "auto", "q8", "q4")
-	kvDtype := oneOf(fs, "kv-cache-dtype", "type of keys and values; auto is bfloat16", "auto", "float32", "float16", "bfloat16", "int8")
+	o := bindCPU(fs)
 	fs.Var(&kvMemory, "kv-cache-memory", "memory for keys and values; what needs more is left out (default: what the machine has beside the weights)")
 	fs.IntVar(&c.BlockTokens, "block-size", c.BlockTokens, "`tokens` in a KV block, a multiple of 16")
 	fs.IntVar(&c.MaxTokens, "max-num-batched-tokens", c.MaxTokens, "most `tokens` of a step: prompts are cut into as many")
@@ -64,15 +59,10 @@ func benchEngine(ctx context.Context, args []string, env func(string) string, ou
 	if err := c.Validate(); err != nil {
 		return usageError{err}
 	}
-	cache := *kvDtype
-	if cache == "auto" {
-		cache = "bfloat16"
-	}
 	dc := cpu.Default()
-	dc.Threads, dc.Pin, dc.WeightType, dc.KVType, dc.Impl = *threads, *pin, formats[*dtype], cacheFormats[cache], *tier
-	if f, ok := quantizations[*quantization]; ok {
-		dc.WeightType = f
-	}
+	var cache string
+	dc.WeightType, dc.KVType, cache = o.types()
+	dc.Threads, dc.Pin, dc.Impl = *o.threads, *o.pin, *o.cpu
 	if err := dc.Validate(); err != nil {
 		return usageError{err}
 	}
@@ -117,7 +107,7 @@ func benchEngine(ctx context.Context, args []string, env func(string) string, ou
 	}
 	defer runner.Close()
 	memory, slots := dev.Memory(), opt.NumBlocks*opt.BlockTokens
-	s := compute.Subject{Network: &network.Config, Runner: runner, Stopwatch: watch, Quantized: *quantization != "auto",
+	s := compute.Subject{Network: &network.Config, Runner: runner, Stopwatch: watch, Quantized: *o.quantization != "auto",
 		WeightBytes: float64(memory.Weights), KVBytesPerToken: float64(memory.KV) / float64(slots), Threads: dc.Threads}
 	if *profile != "" {
 		f, err := os.Create(*profile)
@@ -139,7 +129,7 @@ func benchEngine(ctx context.Context, args []string, env func(string) string, ou
 		return failure
 	}
 	r.Date, r.Version, r.Model, r.KV = time.Now(), version, name, cache
-	r.Weights, r.Processor = weightsName(*quantization, *dtype, *shape), processor()
+	r.Weights, r.Processor = weightsName(*o.quantization, *o.dtype, *shape), processor()
 	r.Device = fmt.Sprintf("CPU, %s, %d threads, %s", impl, dc.Threads, runtime.Version())
 	return errors.Join(failure, r.WriteText(out), r.WriteBenchmark(out), writeFile(*file, r.WriteJSON))
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 
 	"weir/backend"
 	"weir/backend/sim"
@@ -46,14 +47,8 @@ func cacheBytes(c *model.Config, f cpu.Format) (int64, error) {
 func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOptions, progress func(done, total int64)) (*computer, error) {
 	c := &computer{}
 	cfg := &s.network.Config
-	c.cacheType = *o.kvDtype
-	if c.cacheType == "auto" {
-		c.cacheType = "bfloat16"
-	}
-	weightType, kvType := formats[*o.dtype], cacheFormats[c.cacheType]
-	if f, ok := quantizations[*o.quantization]; ok {
-		weightType = f
-	}
+	weightType, kvType, cacheType := o.types()
+	c.cacheType = cacheType
 	var found *gpu
 	var err error
 	if *o.device != "cpu" && *o.device != "sim" {
@@ -141,7 +136,7 @@ func newComputer(ctx context.Context, s *source, m modelOptions, o *engineOption
 		c.spec = backend.Spec{VocabSize: cfg.VocabSize, BlockTokens: opt.BlockTokens, NumBlocks: opt.NumBlocks, MaxTokens: opt.MaxTokens,
 			MaxSeqs: opt.MaxSeqs, MaxSeqTokens: opt.MaxSeqTokens, Depth: 1}
 		c.about = fmt.Sprintf("CPU, %s, %d threads", impl, threads)
-		c.fingerprint = fingerprint(version, impl, weightType.String(), kvType.String(), s.network.Digest())
+		c.fingerprint = fingerprint(build(), impl, weightType.String(), kvType.String(), s.network.Digest())
 		open = func() (backend.Backend, error) {
 			dev, err := cpu.Open(dc)
 			if err != nil {
@@ -169,6 +164,16 @@ func packedBytes(m *model.Model, f cpu.Format) int64 {
 		return stored / n * packed
 	}
 	return f.MatrixBytes(packed)
+}
+
+// build names this program: its version is "devel" unless the linker was told,
+// and the bits that are computed may change with any line of it.
+func build() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return version
+	}
+	return version + "\n" + info.String()
 }
 
 // fingerprint names everything that decides the bits of an answer.

@@ -31,6 +31,36 @@ func TestServeQuantization(t *testing.T) {
 	}
 }
 
+// TestFingerprint: it is another for each tier of instructions, and the same
+// whatever changes no bit.
+func TestFingerprint(t *testing.T) {
+	of := func(args ...string) string {
+		url, stop := startServe(t, args...)
+		defer stop()
+		code, body := post(t, url, question)
+		var answer struct {
+			Fingerprint string `json:"system_fingerprint"`
+		}
+		if err := json.Unmarshal([]byte(body), &answer); err != nil || code != 200 || answer.Fingerprint == "" {
+			t.Fatalf("%q: %d %s", args, code, body)
+		}
+		return answer.Fingerprint
+	}
+	want := of("--cpu", "generic")
+	for _, args := range [][]string{nil, {"--threads", "1", "--block-size", "32"}, {"--max-num-seqs", "3", "--enable-prefix-caching=false"}} {
+		if got := of(append([]string{"--cpu", "generic"}, args...)...); got != want {
+			t.Errorf("%q changes the fingerprint from %s to %s", args, want, got)
+		}
+	}
+	for _, tier := range cpu.Impls()[:len(cpu.Impls())-1] {
+		if got := of("--cpu", tier); got == want {
+			t.Errorf("%s has the fingerprint of the tier before", tier)
+		} else {
+			want = got
+		}
+	}
+}
+
 // TestServeCacheType: so is the type of keys and values, and 8 bits take little
 // more than half the memory of 16.
 func TestServeCacheType(t *testing.T) {

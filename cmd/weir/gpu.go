@@ -82,7 +82,7 @@ func (c *computer) onGPU(ctx context.Context, g *gpu, s *source, opt model.Optio
 	if err != nil {
 		return err
 	}
-	c.about, c.fingerprint = plan.about, fingerprint(version, plan.kind, *o.dtype, c.cacheType, s.network.Digest())
+	c.about, c.fingerprint = plan.about, fingerprint(build(), plan.kind, *o.dtype, c.cacheType, s.network.Digest())
 	// All but the number of blocks, which open adds.
 	c.spec = backend.Spec{VocabSize: s.network.Config.VocabSize, BlockTokens: opt.BlockTokens, MaxTokens: opt.MaxTokens, MaxSeqs: opt.MaxSeqs, MaxSeqTokens: opt.MaxSeqTokens}
 	c.engine = engine.New(cfg, func() (backend.Backend, error) {

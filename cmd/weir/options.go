@@ -36,14 +36,42 @@ func bindModel(fs *pflag.FlagSet) (o modelOptions) {
 	return o
 }
 
+// cpuOptions say how a CPU computes and in which types; weir bench engine has
+// them, too.
+type cpuOptions struct {
+	threads                                *int
+	pin, cpu, dtype, quantization, kvDtype *string
+}
+
+func bindCPU(fs *pflag.FlagSet) (o cpuOptions) {
+	o.threads = fs.Int("threads", 0, "computing threads (default: one per physical core that this process may use, or per processor of --cpu-pin)")
+	o.pin = fs.String("cpu-pin", cpu.PinNodes, "bind computing threads to processors: nodes keeps each on the memory node whose weights it reads (nothing is bound where there is one node), cores gives each a physical core, none leaves it to the system, and a `list` such as 0-7,16 names processors")
+	o.cpu = fs.String("cpu", "", "`tier` of instructions, one of "+strings.Join(cpu.Impls(), ", ")+" here; or what to go without, as -avx2 (default: the best there is)")
+	o.dtype = oneOf(fs, "dtype", "type of the weights in memory; auto keeps the stored one", "auto", "float32", "float16", "bfloat16")
+	o.quantization = oneOf(fs, "quantization", "weights of linear layers as integers, rounded while loading: 8 or 4 bits in blocks of 32 with a scale, or (w8a8, the fastest and coarsest, not on a GPU) 8 bits with one scale per row; auto keeps them as --dtype says", "auto", "q8", "q4", "w8a8")
+	o.kvDtype = oneOf(fs, "kv-cache-dtype", "type of keys and values; auto is bfloat16, int8 is 8 bits with a scale per head and position, in half the memory", "auto", "float32", "float16", "bfloat16", "int8")
+	return o
+}
+
+// types are those of weights, and of keys and values with the name of their
+// --kv-cache-dtype.
+func (o *cpuOptions) types() (weights, kv cpu.Format, kvName string) {
+	weights, kvName = formats[*o.dtype], *o.kvDtype
+	if f, ok := quantizations[*o.quantization]; ok {
+		weights = f
+	}
+	if kvName == "auto" {
+		kvName = "bfloat16"
+	}
+	return weights, cacheFormats[kvName], kvName
+}
+
 // engineOptions say how it is computed.
 type engineOptions struct {
-	device, cpu, pin    *string
+	cpuOptions
+	device              *string
 	gpu                 gpuOptions
 	simProfile          *string
-	threads             *int
-	dtype, kvDtype      *string
-	quantization        *string
 	kvMemory            size
 	blockSize           *int
 	maxSeqs, maxTokens  *int
@@ -53,16 +81,10 @@ type engineOptions struct {
 }
 
 func bindEngine(fs *pflag.FlagSet) (o *engineOptions) {
-	o = &engineOptions{}
+	o = &engineOptions{cpuOptions: bindCPU(fs)}
 	o.device = deviceFlag(fs)
 	o.gpu = bindGPU(fs)
 	o.simProfile = fs.String("sim-profile", "instant", "how long --device sim takes: instant, h100-llama-8b or a JSON `file`")
-	o.threads = fs.Int("threads", 0, "computing threads (default: one per physical core that this process may use, or per processor of --cpu-pin)")
-	o.pin = fs.String("cpu-pin", cpu.PinNodes, "bind computing threads to processors: nodes keeps each on the memory node whose weights it reads (nothing is bound where there is one node), cores gives each a physical core, none leaves it to the system, and a `list` such as 0-7,16 names processors")
-	o.cpu = fs.String("cpu", "", "`tier` of instructions, one of "+strings.Join(cpu.Impls(), ", ")+" here; or what to go without, as -avx2; also WEIR_CPU (default: the best there is)")
-	o.dtype = oneOf(fs, "dtype", "type of the weights in memory; auto keeps the stored one", "auto", "float32", "float16", "bfloat16")
-	o.quantization = oneOf(fs, "quantization", "weights of linear layers as integers, rounded while loading: 8 or 4 bits in blocks of 32 with a scale, or (w8a8, the fastest and coarsest, not on a GPU) 8 bits with one scale per row; auto keeps them as --dtype says", "auto", "q8", "q4", "w8a8")
-	o.kvDtype = oneOf(fs, "kv-cache-dtype", "type of keys and values; auto is bfloat16, int8 is 8 bits with a scale per head and position, in half the memory", "auto", "float32", "float16", "bfloat16", "int8")
 	fs.Var(&o.kvMemory, "kv-cache-memory", "memory for keys and values, such as 4GiB (default: a quarter of the memory there is, but no more than max-num-seqs full sequences need)")
 	o.blockSize = fs.Int("block-size", 16, "`tokens` in a KV block, a multiple of 16")
 	o.maxSeqs = fs.Int("max-num-seqs", 256, "most `sequences` that run at a time")

@@ -90,7 +90,12 @@ func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, d *data
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var srv *server.Server
+	said := time.Now()
 	comp, err := newComputer(ctx, src, m, e, func(done, total int64) {
+		if time.Since(said) > 2*time.Second { // of what is over at once nobody wants to hear
+			said = time.Now()
+			log.Info("loading", "megabytes", done>>20, "of", total>>20)
+		}
 		srv.SetProgress(fmt.Sprintf("the model is loading: %d of %d MB", done>>20, total>>20))
 	})
 	if err != nil {

@@ -59,7 +59,8 @@ func stored(f Format, x []float32) []float64 {
 }
 
 // want is the attention of the last rows of all sequences in double precision,
-// over keys and values as the format stores them.
+// over keys and values as the format stores them, and queries as they are
+// rounded beside 8-bit keys.
 func (b *attendBed) want(f Format) [][]float64 {
 	var out [][]float64
 	for s, seq := range b.seqs {
@@ -78,11 +79,15 @@ func (b *attendBed) want(f Format) [][]float64 {
 			row := make([]float64, b.heads*b.dim)
 			for h := range b.heads {
 				kv := h / (b.heads / b.kvHeads) * b.dim
-				q := b.q[s][pos][h*b.dim:][:b.dim]
+				given := b.q[s][pos][h*b.dim:][:b.dim]
+				q := stored(F32, given)
+				if f == Int8 {
+					q = stored(Int8, given)
+				}
 				scores, top, sum := make([]float64, pos+1), math.Inf(-1), 0.0
 				for i := lo; i <= pos; i++ {
 					for d, v := range q {
-						scores[i] += float64(v) * keys[i][kv+d]
+						scores[i] += v * keys[i][kv+d]
 					}
 					scores[i] *= float64(b.scale())
 					top = max(top, scores[i])
@@ -180,7 +185,8 @@ func attendCases(rnd *rand.Rand) []attendCase {
 }
 
 // TestAttend: attention of every implementation and format against double
-// precision over what the cache stores. What no sequence wrote is NaN.
+// precision over what the cache stores and queries as rounded beside it. What no
+// sequence wrote is NaN.
 func TestAttend(t *testing.T) {
 	// Values are about 1; bfloat16 rounds queries and weights where the kernels
 	// want pairs.

@@ -2,8 +2,9 @@ package cpu
 
 // attention is an impl's kernels for attention. Numbers of the cache are
 // multiplied with rows in the form that the kernels want: float32, one word per
-// column, for Int8 16-bit integers, two columns per word (toInt16), or bfloat16,
-// two columns per word (toPairs).
+// column, for Int8 16-bit integers, two columns per word (toInt16), or 8-bit
+// ones, four columns per word (toInt8), or bfloat16, two columns per word
+// (toPairs).
 type attention struct {
 	// dots are the products, by format.
 	dots [Int8 + 1]dotKernels
@@ -25,6 +26,10 @@ type attention struct {
 	// stores them as 16 bits each, in every four of them the middle two swapped:
 	// the order in which dots take them. dst may be x; len(x) is a multiple of 16.
 	toInt16 func(dst, x []float32, inv float32)
+	// toInt8 rounds x[i]*inv, at most 127 in magnitude, to nearest even, stores
+	// them as 8 bits each and returns their sum. dst may be x; len(x) is a multiple
+	// of 16. It is nil where no kernels want it.
+	toInt8 func(dst, x []float32, inv float32) int32
 	// toPairs rounds x[i] to bfloat16, two to a word. dst may be x; len(x) is a
 	// multiple of 16. It is nil where no kernels want it.
 	toPairs func(dst, x []float32)
@@ -40,6 +45,7 @@ type attention struct {
 // In the loops, f(t, k, j) is row j of tile t at column k.
 type dotKernels struct {
 	pairs bool  // rows are as toPairs leaves them
+	bytes bool  // queries are as toInt8 leaves them, then -128 times their sum; to keys 128 has been added
 	tiles []int // [m] how many tiles scores and values take at once
 
 	// scores[m] is m rows of x by len(offs) tiles, a positive multiple of

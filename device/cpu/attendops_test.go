@@ -14,6 +14,7 @@ import (
 type dotCase struct {
 	f      Format
 	pairs  bool
+	bytes  bool // the kernels' is set, and this is a case of scores
 	kv     []byte
 	x      []float32   // rows as the kernels take them
 	ldx    int         // their distance
@@ -22,6 +23,7 @@ type dotCase struct {
 	ahead  []int
 	column func(t, j int) []float64 // row j of tile t, [k]
 	scale  func(t, j int) float64   // Int8: scale of score j of tile t
+	most   int                      // Int8: the greatest number in x
 }
 
 // form fills row r of x with n random numbers, zeros up to a multiple of 4 and
@@ -39,9 +41,9 @@ func (c *dotCase) form(rnd *rand.Rand, r, n int) {
 		case c.f != Int8:
 			v[i] = float64(float32(rnd.NormFloat64()))
 		case rnd.IntN(3) == 0: // the ends, where sums are greatest
-			v[i] = float64(rnd.IntN(2)*2-1) * math.MaxInt16
+			v[i] = float64(rnd.IntN(2)*2-1) * float64(c.most)
 		default:
-			v[i] = float64(rnd.IntN(2*math.MaxInt16+1) - math.MaxInt16)
+			v[i] = float64(rnd.IntN(2*c.most+1) - c.most)
 		}
 	}
 	c.rows[r] = v[:n]
@@ -51,6 +53,13 @@ func (c *dotCase) form(rnd *rand.Rand, r, n int) {
 		for i := 0; i < n; i += 2 {
 			row[i/2] = word(toBF16(float32(v[i])), toBF16(float32(v[i+1])))
 		}
+	case c.bytes:
+		sum := 0.0
+		for i := 0; i < n; i += 4 {
+			row[i/4] = word(uint16(byte(int8(v[i])))|uint16(byte(int8(v[i+1])))<<8, uint16(byte(int8(v[i+2])))|uint16(byte(int8(v[i+3])))<<8)
+			sum += v[i] + v[i+1] + v[i+2] + v[i+3]
+		}
+		row[n/4] = math.Float32frombits(uint32(int32(-keyBias * sum)))
 	case c.f == Int8:
 		for i := 0; i < n; i += 4 {
 			row[i/2], row[i/2+1] = word(uint16(int16(v[i])), uint16(int16(v[i+2]))), word(uint16(int16(v[i+1])), uint16(int16(v[i+3])))
@@ -76,7 +85,11 @@ func (c *dotCase) value(rnd *rand.Rand) float32 {
 // put stores v in a tile.
 func (c *dotCase) put(tile []byte, k, j int, v float32) {
 	if c.f == Int8 {
-		tile[(k/4*rowsPerTile+j)*4+k%4] = byte(int8(v))
+		b := byte(int8(v))
+		if c.bytes {
+			b += keyBias
+		}
+		tile[(k/4*rowsPerTile+j)*4+k%4] = b
 		return
 	}
 	c.f.put(tile, k, j, v)
@@ -90,11 +103,14 @@ func scoresCase(t testing.TB, rnd *rand.Rand, d *dotKernels, f Format, rows, til
 		scales = rowsPerTile * 4
 	}
 	size := f.tileBytes(k) + scales
-	c := &dotCase{f: f, pairs: d.pairs, ldx: k + 5, offs: make([]int, tiles), rows: make([][]float64, rows)}
+	c := &dotCase{f: f, pairs: d.pairs, bytes: d.bytes, most: queryMax, ldx: k + 5, offs: make([]int, tiles), rows: make([][]float64, rows)}
 	c.kv, c.x = make([]byte, tiles*size), make([]float32, rows*c.ldx)
 	if guarded {
 		c.kv, c.ldx = beforeGuard(t, tiles*size), k
-		if f == Int8 || d.pairs {
+		switch {
+		case d.bytes:
+			c.ldx = k/4 + 1
+		case f == Int8 || d.pairs:
 			c.ldx = k / 2
 		}
 		c.x = guardedFloats(t, rows*c.ldx)
@@ -134,7 +150,7 @@ func scoresCase(t testing.TB, rnd *rand.Rand, d *dotKernels, f Format, rows, til
 func valuesCase(t testing.TB, rnd *rand.Rand, d *dotKernels, f Format, rows, tiles, n int, guarded bool) *dotCase {
 	units := (n + rowsPerTile - 1) / rowsPerTile
 	size := f.tileBytes(rowsPerTile)
-	c := &dotCase{f: f, pairs: d.pairs, ldx: n + 5, offs: make([]int, units), ahead: make([]int, units), rows: make([][]float64, rows)}
+	c := &dotCase{f: f, pairs: d.pairs, most: weightMax, ldx: n + 5, offs: make([]int, units), ahead: make([]int, units), rows: make([][]float64, rows)}
 	c.kv, c.x = make([]byte, units*tiles*size), make([]float32, rows*c.ldx)
 	if guarded {
 		c.kv, c.ldx = beforeGuard(t, units*tiles*size), n

@@ -44,7 +44,7 @@ func native() []*impl {
 		}
 		if x.HasAVX512VNNI {
 			vnni := base.with("avx512vnni", dotAVX512VNNI)
-			vnni.dots[Int8] = dotsVNNIAVX512 // the same integers, faster
+			vnni.dots[Int8], vnni.toInt8 = dotsVNNIAVX512, toInt8AVX512 // the same integers, faster
 			list = append(list, vnni)
 			if x.HasAVX512BF16 {
 				bf16 := vnni.with("avx512bf16", vnni.dot)

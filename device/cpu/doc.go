@@ -14,6 +14,10 @@
 //     both ascending, and adds the two chains, then the bias; how many rows are
 //     computed at once, by which thread and in which call changes nothing; with
 //     weights in blocks it adds up the blocks, ascending, in one chain;
+//   - where keys and values are stored as int8, a query is rounded in the same
+//     way, the weights of a partial result to 16 bits, and both products are
+//     exact integers in every implementation; SageAttention (arXiv:2410.02367)
+//     and llama.cpp multiply Q·K like this, too;
 //   - attention computes partial results over absolute positions
 //     [256p, 256p+256) and merges them in ascending p. A prefill chunk and a
 //     decode step do the same arithmetic, so chunking, prefix hits and block

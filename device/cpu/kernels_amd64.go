@@ -944,10 +944,10 @@ func valuesInt8x12t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx
 //go:noescape
 func valuesInt8x12t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
-// scoresVNNIx1AVX512 is dotKernels.scores of VNNI for 1 rows of x, 4 tiles at once.
+// scoresBytesx1AVX512 is dotKernels.scores of Bytes for 1 rows of x, 4 tiles at once.
 //
 //go:noescape
-func scoresVNNIx1AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+func scoresBytesx1AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
 
 // valuesVNNIx1t4AVX512 is dotKernels.values of VNNI for 1 rows of x and 4 tiles.
 //
@@ -959,10 +959,10 @@ func valuesVNNIx1t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx 
 //go:noescape
 func valuesVNNIx1t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
-// scoresVNNIx2AVX512 is dotKernels.scores of VNNI for 2 rows of x, 4 tiles at once.
+// scoresBytesx2AVX512 is dotKernels.scores of Bytes for 2 rows of x, 4 tiles at once.
 //
 //go:noescape
-func scoresVNNIx2AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+func scoresBytesx2AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
 
 // valuesVNNIx2t4AVX512 is dotKernels.values of VNNI for 2 rows of x and 4 tiles.
 //
@@ -974,10 +974,10 @@ func valuesVNNIx2t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx 
 //go:noescape
 func valuesVNNIx2t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
-// scoresVNNIx3AVX512 is dotKernels.scores of VNNI for 3 rows of x, 4 tiles at once.
+// scoresBytesx3AVX512 is dotKernels.scores of Bytes for 3 rows of x, 4 tiles at once.
 //
 //go:noescape
-func scoresVNNIx3AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+func scoresBytesx3AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
 
 // valuesVNNIx3t4AVX512 is dotKernels.values of VNNI for 3 rows of x and 4 tiles.
 //
@@ -989,10 +989,10 @@ func valuesVNNIx3t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx 
 //go:noescape
 func valuesVNNIx3t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
-// scoresVNNIx4AVX512 is dotKernels.scores of VNNI for 4 rows of x, 4 tiles at once.
+// scoresBytesx4AVX512 is dotKernels.scores of Bytes for 4 rows of x, 4 tiles at once.
 //
 //go:noescape
-func scoresVNNIx4AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+func scoresBytesx4AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
 
 // valuesVNNIx4t4AVX512 is dotKernels.values of VNNI for 4 rows of x and 4 tiles.
 //
@@ -1004,10 +1004,10 @@ func valuesVNNIx4t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx 
 //go:noescape
 func valuesVNNIx4t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
-// scoresVNNIx5AVX512 is dotKernels.scores of VNNI for 5 rows of x, 4 tiles at once.
+// scoresBytesx5AVX512 is dotKernels.scores of Bytes for 5 rows of x, 4 tiles at once.
 //
 //go:noescape
-func scoresVNNIx5AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+func scoresBytesx5AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
 
 // valuesVNNIx5t4AVX512 is dotKernels.values of VNNI for 5 rows of x and 4 tiles.
 //
@@ -1019,10 +1019,10 @@ func valuesVNNIx5t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx 
 //go:noescape
 func valuesVNNIx5t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
-// scoresVNNIx6AVX512 is dotKernels.scores of VNNI for 6 rows of x, 4 tiles at once.
+// scoresBytesx6AVX512 is dotKernels.scores of Bytes for 6 rows of x, 4 tiles at once.
 //
 //go:noescape
-func scoresVNNIx6AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+func scoresBytesx6AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
 
 // valuesVNNIx6t4AVX512 is dotKernels.values of VNNI for 6 rows of x and 4 tiles.
 //
@@ -1034,10 +1034,10 @@ func valuesVNNIx6t4AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx 
 //go:noescape
 func valuesVNNIx6t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
-// scoresVNNIx7AVX512 is dotKernels.scores of VNNI for 7 rows of x, 2 tiles at once.
+// scoresBytesx7AVX512 is dotKernels.scores of Bytes for 7 rows of x, 2 tiles at once.
 //
 //go:noescape
-func scoresVNNIx7AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+func scoresBytesx7AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
 
 // valuesVNNIx7t2AVX512 is dotKernels.values of VNNI for 7 rows of x and 2 tiles.
 //
@@ -1049,10 +1049,10 @@ func valuesVNNIx7t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx 
 //go:noescape
 func valuesVNNIx7t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
-// scoresVNNIx8AVX512 is dotKernels.scores of VNNI for 8 rows of x, 2 tiles at once.
+// scoresBytesx8AVX512 is dotKernels.scores of Bytes for 8 rows of x, 2 tiles at once.
 //
 //go:noescape
-func scoresVNNIx8AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+func scoresBytesx8AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
 
 // valuesVNNIx8t2AVX512 is dotKernels.values of VNNI for 8 rows of x and 2 tiles.
 //
@@ -1064,10 +1064,10 @@ func valuesVNNIx8t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx 
 //go:noescape
 func valuesVNNIx8t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
-// scoresVNNIx9AVX512 is dotKernels.scores of VNNI for 9 rows of x, 2 tiles at once.
+// scoresBytesx9AVX512 is dotKernels.scores of Bytes for 9 rows of x, 2 tiles at once.
 //
 //go:noescape
-func scoresVNNIx9AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+func scoresBytesx9AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
 
 // valuesVNNIx9t2AVX512 is dotKernels.values of VNNI for 9 rows of x and 2 tiles.
 //
@@ -1079,10 +1079,10 @@ func valuesVNNIx9t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx 
 //go:noescape
 func valuesVNNIx9t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
-// scoresVNNIx10AVX512 is dotKernels.scores of VNNI for 10 rows of x, 2 tiles at once.
+// scoresBytesx10AVX512 is dotKernels.scores of Bytes for 10 rows of x, 2 tiles at once.
 //
 //go:noescape
-func scoresVNNIx10AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+func scoresBytesx10AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
 
 // valuesVNNIx10t2AVX512 is dotKernels.values of VNNI for 10 rows of x and 2 tiles.
 //
@@ -1094,10 +1094,10 @@ func valuesVNNIx10t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx
 //go:noescape
 func valuesVNNIx10t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
-// scoresVNNIx11AVX512 is dotKernels.scores of VNNI for 11 rows of x, 2 tiles at once.
+// scoresBytesx11AVX512 is dotKernels.scores of Bytes for 11 rows of x, 2 tiles at once.
 //
 //go:noescape
-func scoresVNNIx11AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+func scoresBytesx11AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
 
 // valuesVNNIx11t2AVX512 is dotKernels.values of VNNI for 11 rows of x and 2 tiles.
 //
@@ -1109,10 +1109,10 @@ func valuesVNNIx11t2AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx
 //go:noescape
 func valuesVNNIx11t1AVX512(kv []byte, offs, ahead []int, n int, x []float32, ldx int, y []float32, ldy int)
 
-// scoresVNNIx12AVX512 is dotKernels.scores of VNNI for 12 rows of x, 2 tiles at once.
+// scoresBytesx12AVX512 is dotKernels.scores of Bytes for 12 rows of x, 2 tiles at once.
 //
 //go:noescape
-func scoresVNNIx12AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
+func scoresBytesx12AVX512(kv []byte, offs []int, ahead int, k int, x []float32, ldx int, y []float32, ldy int)
 
 // valuesVNNIx12t2AVX512 is dotKernels.values of VNNI for 12 rows of x and 2 tiles.
 //
@@ -1328,6 +1328,11 @@ func toInt16AVX512(dst, x []float32, inv float32)
 //
 //go:noescape
 func toPairsAVX512(dst, x []float32)
+
+// toInt8AVX512 is attention.toInt8, len(x) a multiple of 16.
+//
+//go:noescape
+func toInt8AVX512(dst, x []float32, inv float32) int32
 
 // prefetchAVX512 is impl.prefetch.
 //
@@ -2309,8 +2314,9 @@ var dotsInt8AVX512 = dotKernels{
 }
 
 var dotsVNNIAVX512 = dotKernels{
+	bytes:  true,
 	tiles:  []int{0, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2},
-	scores: []scoresFunc{nil, scoresVNNIx1AVX512, scoresVNNIx2AVX512, scoresVNNIx3AVX512, scoresVNNIx4AVX512, scoresVNNIx5AVX512, scoresVNNIx6AVX512, scoresVNNIx7AVX512, scoresVNNIx8AVX512, scoresVNNIx9AVX512, scoresVNNIx10AVX512, scoresVNNIx11AVX512, scoresVNNIx12AVX512},
+	scores: []scoresFunc{nil, scoresBytesx1AVX512, scoresBytesx2AVX512, scoresBytesx3AVX512, scoresBytesx4AVX512, scoresBytesx5AVX512, scoresBytesx6AVX512, scoresBytesx7AVX512, scoresBytesx8AVX512, scoresBytesx9AVX512, scoresBytesx10AVX512, scoresBytesx11AVX512, scoresBytesx12AVX512},
 	values: []valuesFunc{nil, valuesVNNIx1t4AVX512, valuesVNNIx2t4AVX512, valuesVNNIx3t4AVX512, valuesVNNIx4t4AVX512, valuesVNNIx5t4AVX512, valuesVNNIx6t4AVX512, valuesVNNIx7t2AVX512, valuesVNNIx8t2AVX512, valuesVNNIx9t2AVX512, valuesVNNIx10t2AVX512, valuesVNNIx11t2AVX512, valuesVNNIx12t2AVX512},
 	value:  []valuesFunc{nil, valuesVNNIx1t1AVX512, valuesVNNIx2t1AVX512, valuesVNNIx3t1AVX512, valuesVNNIx4t1AVX512, valuesVNNIx5t1AVX512, valuesVNNIx6t1AVX512, valuesVNNIx7t1AVX512, valuesVNNIx8t1AVX512, valuesVNNIx9t1AVX512, valuesVNNIx10t1AVX512, valuesVNNIx11t1AVX512, valuesVNNIx12t1AVX512},
 }

@@ -31,10 +31,11 @@ type cache struct {
 	headDim     int
 	blockTokens int
 
-	columns    int // of keys
-	keys       int // bytes of a unit's keys
-	valueT     int // bytes of one value tile
-	valueScale int // Int8: where the values' scales are in a unit
+	columns    int  // of keys
+	keys       int  // bytes of a unit's keys
+	valueT     int  // bytes of one value tile
+	valueScale int  // Int8: where the values' scales are in a unit
+	bias       byte // Int8: what is added to keys, 0 or keyBias
 	unit       int
 	head       int
 	layer      int
@@ -132,6 +133,10 @@ func storeRow(j *rowJob, r int) {
 // is symmetric, so that zero stays zero.
 const keyMax = math.MaxInt8
 
+// keyBias makes keys positive, for instructions that multiply numbers of 8 bits
+// of which one has a sign.
+const keyBias = 128
+
 // putInt8 quantises a head's keys and values and stores them as position i of a
 // unit.
 func (c *cache) putInt8(unit []byte, i int, k, v []float32) {
@@ -141,7 +146,7 @@ func (c *cache) putInt8(unit []byte, i int, k, v []float32) {
 		if d < len(k) {
 			b = toInt8(k[d], inv)
 		}
-		unit[(d/4*rowsPerTile+i)*4+d%4] = b
+		unit[(d/4*rowsPerTile+i)*4+d%4] = b + c.bias
 	}
 	inv = c.putScale(unit[c.valueScale:], i, v)
 	unit = unit[c.keys+i/4*rowsPerTile*4+i%4:]

@@ -5,6 +5,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"weir/backend"
+	"weir/model"
+	"weir/weights"
 )
 
 // fakeNodes is a placement on nodes that this machine need not have: threads
@@ -81,6 +85,42 @@ func TestNodesOwnColumns(t *testing.T) {
 		for worker := range first {
 			if c := int(first[worker].Load()) % columns; owner(c) != place.node[worker] {
 				t.Errorf("%d rows: worker %d of node %d began with column %d", rows, worker, place.node[worker], c)
+			}
+		}
+	}
+}
+
+// TestNodesReadWhatTheyPacked: the tiles of a matrix that a node's threads touched
+// first are those that they multiply with, up to the chunk on the border.
+func TestNodesReadWhatTheyPacked(t *testing.T) {
+	for _, place := range []placement{fakeNodes(1, 1), fakeNodes(3, 1), fakeNodes(1, 2, 3)} {
+		for _, n := range []int{48, 1000, 4096, 20000} {
+			d, err := open(Config{KVType: BF16}, place)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			const k, rows = 32, 40
+			s := model.Shape{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: 16, Acts: []model.ActShape{{Width: k}, {Width: n}},
+				Spec: backend.Spec{VocabSize: 16, BlockTokens: 16, NumBlocks: 1, MaxTokens: rows, MaxSeqs: rows, MaxSeqTokens: rows, Depth: 1}}
+			if err := d.Plan(s); err != nil {
+				t.Fatal(err)
+			}
+			w, err := d.Load(model.Matrix{Rows: []weights.Tensor{tensor(newRand(1), weights.BF16, 1, n, k)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var packed []int
+			for i := range d.team.queues {
+				packed = append(packed, d.team.queues[i].first)
+			}
+			d.batch = &backend.Batch{Tokens: make([]int32, rows)}
+			d.MatMul(model.Act{Buf: 1, Width: n}, w, model.Act{Width: k})
+			for i := range d.team.queues {
+				first := d.team.queues[i].first * d.mulJob.tiles
+				if diff := first - packed[i]; diff > d.mulJob.tiles || -diff > d.mulJob.tiles {
+					t.Errorf("%v, %d columns: node %d packed tiles from %d on and multiplies from %d on, in chunks of %d", place.node, n, i, packed[i], first, d.mulJob.tiles)
+				}
 			}
 		}
 	}

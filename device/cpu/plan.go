@@ -97,6 +97,9 @@ func (d *Device) allocate(s model.Shape) error {
 		// memory channels share the reading. Containers may forbid the call.
 		_ = interleave(c.data, ids)
 	}
+	if d.impl.dots[c.format].bytes {
+		c.bias = keyBias
+	}
 	d.cache = c
 	d.memory.KV = int64(len(c.data))
 

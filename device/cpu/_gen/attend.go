@@ -20,11 +20,23 @@ var (
 	dotInt8 = &dotElement{"Int8", 64, 8, 2}
 	// dotVNNI is the same with the addition in one instruction.
 	dotVNNI = &dotElement{"VNNI", 64, 8, 2}
+	// dotBytes multiplies keys and queries of 8 bits, four columns in one
+	// instruction. Keys are 128 too great, because one factor has no sign; behind
+	// the columns of a query is what that adds, negated.
+	dotBytes = &dotElement{"Bytes", 64, 4, 1}
 	// dotPairs multiplies bfloat16 with bfloat16, two columns in one instruction.
 	dotPairs = &dotElement{"Pairs", 128, 8, 2}
 )
 
-func (el *dotElement) integer() bool { return el == dotInt8 || el == dotVNNI }
+func (el *dotElement) integer() bool { return el == dotInt8 || el == dotVNNI || el == dotBytes }
+
+// ofScores is the element of the scores that go with the values of el.
+func (el *dotElement) ofScores() *dotElement {
+	if el == dotVNNI {
+		return dotBytes
+	}
+	return el
+}
 
 // dots is the state of one kernel of attention: m rows of x by t tiles, one
 // chain of additions for each result, so that neither m nor t can matter.
@@ -75,7 +87,7 @@ func (g *gen) dotTile(m int) int {
 func (g *gen) attention() {
 	for _, el := range g.dotElements() {
 		for m := 1; m <= g.dotRows(); m++ {
-			g.scores(el, m, g.dotTile(m))
+			g.scores(el.ofScores(), m, g.dotTile(m))
 			for t := g.dotTile(m); ; t = 1 {
 				g.values(el, m, t)
 				if t == 1 {
@@ -91,6 +103,7 @@ func (g *gen) attention() {
 	g.toInt16()
 	if g.isa == avx512 {
 		g.toPairs()
+		g.toInt8()
 	}
 	g.prefetch()
 	fmt.Fprintf(g.tables, "var attention%s = attention{\n", g.suffix)
@@ -108,8 +121,11 @@ func (g *gen) attention() {
 // dotTable writes the table of an element's kernels.
 func (g *gen) dotTable(el *dotElement) {
 	fmt.Fprintf(g.tables, "var dots%s%s = dotKernels{\n", el.name, g.suffix)
-	if el == dotPairs {
+	switch el {
+	case dotPairs:
 		fmt.Fprintf(g.tables, "pairs: true,\n")
+	case dotVNNI:
+		fmt.Fprintf(g.tables, "bytes: true,\n")
 	}
 	fmt.Fprintf(g.tables, "tiles: []int{0")
 	for m := 1; m <= g.dotRows(); m++ {
@@ -117,7 +133,7 @@ func (g *gen) dotTable(el *dotElement) {
 	}
 	fmt.Fprintf(g.tables, "},\nscores: []scoresFunc{nil")
 	for m := 1; m <= g.dotRows(); m++ {
-		fmt.Fprintf(g.tables, ", scores%sx%d%s", el.name, m, g.suffix)
+		fmt.Fprintf(g.tables, ", scores%sx%d%s", el.ofScores().name, m, g.suffix)
 	}
 	for _, one := range []bool{false, true} {
 		if one {
@@ -216,7 +232,7 @@ func (d *dots) load(mem func(off int) string, c, h int, w vec) {
 		default:
 			d.shift("VPSLLD", 16, src, w)
 		}
-	case dotPairs:
+	case dotPairs, dotBytes:
 		d.op("VMOVDQU32", mem(c*line), w)
 	default: // bytes 0 and 2 of each lane, then 1 and 3, as 16 bits
 		if c == 0 {
@@ -261,6 +277,8 @@ func (d *dots) multiply(c int) {
 					d.op("VPADDD", d.sum, acc, acc)
 				case dotVNNI:
 					d.op("VPDPWSSD", d.x, w, acc)
+				case dotBytes:
+					d.op("VPDPBUSD", d.x, w, acc)
 				case dotPairs:
 					d.evex(0x52, acc, d.x, w) // VDPBF16PS
 				default:
@@ -337,10 +355,10 @@ func (g *gen) scores(el *dotElement, m, t int) {
 	g.op("JNE", "quad")
 
 	// The place of the first tile's results: 64 bytes per entry of offs before.
-	g.op("MOVQ", offset, bases[0])
-	g.op("SUBQ", arg("offs_base", offs), bases[0])
-	g.op("SHLQ", "$3", bases[0])
-	g.op("ADDQ", arg("y_base", y), bases[0])
+	g.op("MOVQ", offset, pairs)
+	g.op("SUBQ", arg("offs_base", offs), pairs)
+	g.op("SHLQ", "$3", pairs)
+	g.op("ADDQ", arg("y_base", y), pairs)
 	g.op("MOVQ", arg("ldy", ldy), temp)
 	g.op("SHLQ", "$2", temp)
 	if el.integer() { // behind the keys are their scales; behind the values, theirs
@@ -349,16 +367,22 @@ func (g *gen) scores(el *dotElement, m, t int) {
 		}
 	}
 	for m := range m {
+		if el == dotBytes {
+			g.op("VPBROADCASTD", d.input(m, 0), d.x)
+		}
 		for i, halves := range d.acc {
 			for h, acc := range halves {
 				if a := acc[m]; el.integer() {
+					if el == dotBytes {
+						g.op("VPADDD", d.x, a, a)
+					}
 					g.op("VCVTDQ2PS", a, a)
 					g.op("VMULPS", at(h*32, dotTiles[i]), a, a)
 				}
-				g.op("VMOVUPS", acc[m], at(i*line+h*32, bases[0]))
+				g.op("VMOVUPS", acc[m], at(i*line+h*32, pairs))
 			}
 		}
-		g.op("ADDQ", temp, bases[0])
+		g.op("ADDQ", temp, pairs)
 	}
 	g.op("ADDQ", fmt.Sprint("$", 8*t), offset)
 	g.op("SUBQ", fmt.Sprint("$", t), left)

@@ -165,6 +165,27 @@ func (g *gen) toInt16() {
 	g.end()
 }
 
+// toInt8 rounds to bytes and returns their sum.
+func (g *gen) toInt8() {
+	g.function("toInt8", "(dst, x []float32, inv float32) int32", 60, "attention.toInt8, len(x) a multiple of 16")
+	sum, v, inv := g.vec(), g.vec(), g.vec()
+	g.op("MOVQ", arg("dst_base", 0), "DI")
+	g.op("MOVQ", arg("x_base", 24), "SI")
+	g.op("VBROADCASTSS", arg("inv", 48), inv)
+	g.zero(sum)
+	g.each(arg("x_len", 32), []string{"SI"}, func(_, off int) {
+		g.op("VMULPS", at(off, "SI"), inv, v)
+		g.op("VCVTPS2DQ", v, v)
+		g.op("VPADDD", v, sum, sum)
+		g.op("VPMOVDB", v, at(0, "DI"))
+		g.op("ADDQ", "$16", "DI")
+	})
+	g.reduce("VPADDD", []vec{sum}, v)
+	g.op("VMOVD", sum.x(), temp)
+	g.op("MOVL", temp, arg("ret", 56))
+	g.end()
+}
+
 // toPairs rounds to bfloat16.
 func (g *gen) toPairs() {
 	g.function("toPairs", "(dst, x []float32)", 48, "attention.toPairs, len(x) a multiple of 16")
