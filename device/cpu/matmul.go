@@ -19,11 +19,25 @@ const (
 	// preempted, far below the collector's patience.
 	maxTilesPerCall = 64
 	maxBytesPerCall = 512 << 10
-	// lookAhead is how far in front a tile that is read once is prefetched. The
-	// processor sees the stream by itself; much farther ahead, or into the next
-	// tile, costs a quarter of the memory's speed on Zen 4.
-	lookAhead = 1 << 10
+	// nearAhead and farAhead are how far in front a tile that is read once is
+	// prefetched. With few rows the processor sees the stream by itself, and much
+	// farther ahead costs a quarter of the memory's speed on Zen 4. With more
+	// rows it finds too few loads among the multiplications, and without a far
+	// prefetch half of the time is spent waiting.
+	nearAhead, farAhead = 1 << 10, 8 << 10
 )
+
+// fewRows is up to how many rows nearAhead is better, measured on Zen 4: about
+// where a line's multiplications take as long as its way from memory.
+func (f Format) fewRows() int {
+	switch f {
+	case Q4: // twice the numbers of a line of Q8
+		return 2
+	case F16, BF16:
+		return 5
+	}
+	return 4
+}
 
 // MatMul implements model.Device.
 func (d *Device) MatMul(dst model.Act, w model.Weight, src model.Act) {
@@ -99,7 +113,11 @@ func (j *mulJob) do(worker, chunk int) {
 
 	passes := (n + j.limit - 1) / j.limit
 	if passes == 1 && full > tile {
-		j.call(sc, tile, full, lookAhead, row, row+n)
+		ahead := nearAhead
+		if n > j.m.format.fewRows() {
+			ahead = farAhead
+		}
+		j.call(sc, tile, full, ahead, row, row+n)
 		tile = full
 	}
 	for ; tile < end; tile++ {
