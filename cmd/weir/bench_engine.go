@@ -41,7 +41,7 @@ func benchEngine(ctx context.Context, args []string, env func(string) string, ou
 	pin := fs.String("cpu-pin", cpu.PinNodes, "bind them to processors: nodes, cores, none or a `list`, as weir serve")
 	tier := fs.String("cpu", "", "force a `tier` of instructions: generic, avx2 or avx512 (default: the best there is)")
 	dtype := oneOf(fs, "dtype", "type of the weights in memory; auto keeps the stored one", "auto", "float32", "float16", "bfloat16")
-	quantization := oneOf(fs, "quantization", "weights of linear layers in blocks of 32 with a scale: 8 or 4 bits each; auto keeps them as --dtype says", "auto", "q8", "q4")
+	quantization := oneOf(fs, "quantization", "weights of linear layers as integers: 8 or 4 bits in blocks of 32 with a scale, or (w8a8) 8 bits with one scale per row; auto keeps them as --dtype says", "auto", "q8", "q4", "w8a8")
 	kvDtype := oneOf(fs, "kv-cache-dtype", "type of keys and values; auto is bfloat16", "auto", "float32", "float16", "bfloat16", "int8")
 	fs.Var(&kvMemory, "kv-cache-memory", "memory for keys and values; what needs more is left out (default: what the machine has beside the weights)")
 	fs.IntVar(&c.BlockTokens, "block-size", c.BlockTokens, "`tokens` in a KV block, a multiple of 16")

@@ -20,7 +20,7 @@ func TestBenchEngine(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
 	}
-	for _, kind := range [][]string{{"--quantization", "q8"}, {"--quantization", "q4", "--kv-cache-dtype", "int8"}, {"--dtype", "float32"}} {
+	for _, kind := range [][]string{{"--quantization", "q8"}, {"--quantization", "q4", "--kv-cache-dtype", "int8"}, {"--quantization", "w8a8"}, {"--dtype", "float32"}} {
 		args := append([]string{"engine", "--batch", "2", "--context", "20", "--prefill", "none", "--steps", "1", "--repeat", "1", "--limits-memory", "0"}, kind...)
 		if code, out, errOut := runBench(args...); code != 0 || errOut != "" || !strings.Contains(out, "weights "+kind[1]) || !strings.Contains(out, "\ndecode       2      20 ") {
 			t.Errorf("%q: exit %d: %s%s", kind, code, out, errOut)
