@@ -148,11 +148,14 @@ func philox(c0, c1, c2, c3, k0, k1 uint32) (uint32, uint32, uint32, uint32) {
 	for range 10 {
 		p0, p1 := uint64(c0)*0xD2511F53, uint64(c2)*0xCD9E8D57
 		c0, c1, c2, c3 = uint32(p1>>32)^c1^k0, uint32(p1), uint32(p0>>32)^c3^k1, uint32(p0)
-		k0 += 0x9E3779B9
-		k1 += 0xBB67AE85
+		k0 += weyl0
+		k1 += weyl1
 	}
 	return c0, c1, c2, c3
 }
+
+// What a round adds to its keys.
+const weyl0, weyl1 = 0x9E3779B9, 0xBB67AE85
 
 // domain separates these draws from any other use of the same seed.
 const domain = 0x77656972

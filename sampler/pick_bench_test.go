@@ -57,3 +57,18 @@ func BenchmarkPick(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkDraft is a draw in pieces, with kernels in Go.
+func BenchmarkDraft(b *testing.B) {
+	row := benchRow(151936)
+	r := backend.Draw{Mask: -1, Allow: -1, Target: -1, TopP: 1, Temperature: 1}
+	var d Draft
+	var k Kernels
+	for i := 0; b.Loop(); i++ {
+		r.Index = uint32(i)
+		d.Start(&k, &r)
+		for j := 0; j < len(row); j += 512 {
+			d.Add(int32(j), row[j:min(j+512, len(row))])
+		}
+	}
+}

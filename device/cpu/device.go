@@ -83,6 +83,7 @@ func open(cfg Config, place placement) (*Device, error) {
 		return nil, err
 	}
 	d := &Device{cfg: cfg, impl: im, team: team}
+	d.draw.kernels = sampler.Kernels{Max: im.max, Near: im.near}
 	d.mem.huge, d.rom.huge = cfg.HugePages, cfg.HugePages
 	d.rowsJob.d, d.inputJob.d, d.mulJob.d, d.attendJob.d, d.pickJob.d = d, d, d, d, d
 	return d, nil
@@ -122,6 +123,12 @@ func (v view) row(i int) []float32 {
 	return v.data[i*v.stride:][:v.width:v.width]
 }
 
+// from is the view from row r and column c on; its width is not used.
+func (v view) from(r, c int) view {
+	v.data = v.data[r*v.stride+c:]
+	return v
+}
+
 func (d *Device) view(a model.Act) view {
 	b := &d.acts[a.Buf]
 	if a.Off < 0 || a.Width <= 0 || a.Off+a.Width > b.width {
@@ -141,9 +148,11 @@ func (d *Device) rows(a model.Act) int {
 // scratch is one worker's own memory, allocated by Plan.
 type scratch struct {
 	attn   attendScratch
-	offs   []int     // [maxTilesPerCall] tile offsets of one kernel call
-	ahead  []int     // [maxTilesPerCall] what it prefetches
-	edge   []float32 // [rows of a kernel, 16] results of a tile that is not full
+	offs   []int           // [maxTilesPerCall] tile offsets of one kernel call
+	ahead  []int           // [maxTilesPerCall] what it prefetches
+	edge   []float32       // [rows of a kernel, 16] results of a tile that is not full
+	chunk  []float32       // [draftRows, stride of draftTiles tiles] results of a chunk of the head
+	drafts []sampler.Draft // [draftRows]
 	picker sampler.Picker
 	_      [linePad]byte
 }

@@ -40,6 +40,7 @@ func native() []*impl {
 			max:         maxAVX512,
 			blend:       blendTail(blendAVX512),
 			scale:       scaleTail(scaleAVX512),
+			near:        nearAVX512,
 			attention:   attentionAVX512,
 		}
 		if x.HasAVX512VNNI {

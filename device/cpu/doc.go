@@ -35,6 +35,14 @@
 // it is 16 dimensions by 16 positions (kv.go). So weights, keys and values go
 // through the same kernels (ops.go).
 //
+// # Draws
+//
+// Where no row of a step asks for more than a token from all of them, the
+// logits are never stored: a chunk of the head's product is drawn from by the
+// worker that computed it (sampler.Draft), and the workers' drafts are merged.
+// That draws the same tokens as sampler.Picker from whole rows, which is what
+// filters, masks, edits and log-probabilities need.
+//
 // # Threads
 //
 // A Device belongs to one goroutine, which computes along with the workers

@@ -5,15 +5,17 @@ import (
 
 	"weir/backend"
 	"weir/model"
+	"weir/sampler"
 )
 
 // drawState is what Draw leaves for End.
 type drawState struct {
-	head   *matrix
-	act    model.Act // the input of head
-	draws  *backend.Draws
-	logits view    // [drawRows, VocabSize]
-	topAt  []int32 // [R] where a row's entries start in Out.TopTokens
+	head    *matrix
+	act     model.Act // the input of head
+	draws   *backend.Draws
+	logits  view            // [drawRows, VocabSize]
+	topAt   []int32         // [R] where a row's entries start in Out.TopTokens
+	kernels sampler.Kernels // of drafts
 }
 
 func (s *drawState) allocate(mem *arena, sp backend.Spec) error {
@@ -51,6 +53,10 @@ func (d *Device) End(out *backend.Out) error {
 		if d.impl.dot[s.head.format] != nil {
 			d.quantize(s.act)
 		}
+		if s.draftable() {
+			d.drawWhole(out)
+			rows = 0
+		}
 		for r0 := 0; r0 < rows; r0 += drawRows {
 			n := min(drawRows, rows-r0)
 			d.mul(s.logits, s.head, d.view(s.act), r0, n)
@@ -62,9 +68,49 @@ func (d *Device) End(out *backend.Out) error {
 			d.team.run(n, &d.pickJob)
 		}
 	}
-	d.drawn = append(d.drawn[:0], out.Tokens[:rows]...)
+	d.drawn = append(d.drawn[:0], out.Tokens[:len(d.batch.At)]...)
 	d.batch, s.draws, d.pickJob.out = nil, nil, nil
 	return nil
+}
+
+// draftable reports whether no row needs more of its logits than to see each of
+// them once. Where one does, the others gain little by drafts: its logits are
+// computed like theirs.
+func (s *drawState) draftable() bool {
+	for r := range s.draws.Rows {
+		if !sampler.Draftable(s.draws, r) {
+			return false
+		}
+	}
+	return true
+}
+
+// drawWhole draws all rows without their logits: each chunk of the head's
+// product is drawn from while it is in the cache, by the worker that computed
+// it. So the draw is shared out like the product, for a single row too.
+func (d *Device) drawWhole(out *backend.Out) {
+	s := &d.draw
+	rows := len(d.batch.At)
+	for r0 := 0; r0 < rows; r0 += draftRows {
+		n := min(draftRows, rows-r0)
+		for i := range d.scratch {
+			for r := range n {
+				d.scratch[i].drafts[r].Start(&s.kernels, &s.draws.Rows[r0+r])
+			}
+		}
+		d.mulJob.drafts = true
+		d.product(view{}, s.head, d.view(s.act), r0, n, draftTiles)
+		for r := range n {
+			whole := &d.scratch[0].drafts[r]
+			for i := range d.scratch[1:] {
+				whole.Merge(&d.scratch[i+1].drafts[r])
+			}
+			out.Tokens[r0+r] = whole.Token()
+		}
+	}
+	if s.draws.Ready != nil {
+		s.draws.Ready()
+	}
 }
 
 // toHost copies the logits of rows [r0, r0+n) that Draw.Host asks for, before

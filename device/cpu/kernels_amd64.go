@@ -1339,6 +1339,11 @@ func toInt8AVX512(dst, x []float32, inv float32) int32
 //go:noescape
 func prefetchAVX512(kv []byte, at []int, n int)
 
+// nearAVX512 is sampler.Kernels.Near.
+//
+//go:noescape
+func nearAVX512(hits []uint32, logits []float32, keys *[20]uint32, group, index uint32, inv, limit float32)
+
 // dotQ8x1AVX512VNNI is impl.dot for tiles of Q8 and 1 rows of x.
 //
 //go:noescape

@@ -19,11 +19,25 @@ const (
 	// preempted, far below the collector's patience.
 	maxTilesPerCall = 64
 	maxBytesPerCall = 512 << 10
-	// lookAhead is how far in front a tile that is read once is prefetched. The
-	// processor sees the stream by itself; much farther ahead, or into the next
-	// tile, costs a quarter of the memory's speed on Zen 4.
-	lookAhead = 1 << 10
+	// nearAhead and farAhead are how far in front a tile that is read once is
+	// prefetched. With few rows the processor sees the stream by itself, and much
+	// farther ahead costs a quarter of the memory's speed on Zen 4. With more
+	// rows it finds too few loads among the multiplications, and without a far
+	// prefetch half of the time is spent waiting.
+	nearAhead, farAhead = 1 << 10, 8 << 10
 )
+
+// fewRows is up to how many rows nearAhead is better, measured on Zen 4: about
+// where a line's multiplications take as long as its way from memory.
+func (f Format) fewRows() int {
+	switch f {
+	case Q4: // twice the numbers of a line of Q8
+		return 2
+	case F16, BF16:
+		return 5
+	}
+	return 4
+}
 
 // MatMul implements model.Device.
 func (d *Device) MatMul(dst model.Act, w model.Weight, src model.Act) {
@@ -41,6 +55,12 @@ func (d *Device) MatMul(dst model.Act, w model.Weight, src model.Act) {
 // mul writes x·mᵀ + bias to n rows of y: row r of y from row from+r of x, which
 // lie in d.input if the kernel is impl.dot.
 func (d *Device) mul(y view, m *matrix, x view, from, n int) {
+	d.mulJob.drafts = false
+	d.product(y, m, x, from, n, maxTilesPerCall)
+}
+
+// product is mul with so many tiles per chunk at most.
+func (d *Device) product(y view, m *matrix, x view, from, n, most int) {
 	if n == 0 {
 		return
 	}
@@ -60,7 +80,7 @@ func (d *Device) mul(y view, m *matrix, x view, from, n int) {
 	j.block = (n + j.blocks - 1) / j.blocks
 
 	tiles := m.tiles()
-	j.tiles = max(1, min(tiles/(d.team.threads*chunksPerWorker), maxTilesPerCall, maxBytesPerCall/m.tile))
+	j.tiles = max(1, min(tiles/(d.team.threads*chunksPerWorker), most, maxBytesPerCall/m.tile))
 	j.parts = (tiles + j.tiles - 1) / j.tiles
 	if n*m.n*m.k < serialWork {
 		for c := range j.blocks * j.parts {
@@ -77,6 +97,7 @@ func (d *Device) mul(y view, m *matrix, x view, from, n int) {
 type mulJob struct {
 	d         *Device
 	y, x      view
+	drafts    bool // of draws take the results, not y
 	quantized bool
 	q         []byte // the rows of x for impl.dot, ldq bytes apart
 	ldq       int
@@ -94,12 +115,33 @@ func (j *mulJob) do(worker, chunk int) {
 	n := min(j.block, j.n-row)
 	tile := chunk % j.parts * j.tiles
 	end := min(tile+j.tiles, j.m.tiles())
-	full := min(end, j.m.n/rowsPerTile)
 	sc := &j.d.scratch[worker]
+	if !j.drafts {
+		j.compute(sc, j.y.from(row, tile*rowsPerTile), row, n, tile, end)
+		return
+	}
+	first := tile * rowsPerTile
+	y := view{data: sc.chunk, width: min(end*rowsPerTile, j.m.n) - first, stride: stride(j.tiles * rowsPerTile)}
+	j.compute(sc, y, row, n, tile, end)
+	for r := range n {
+		sc.drafts[row+r].Add(int32(first), y.row(r))
+	}
+}
+
+// compute writes the products of rows [row, row+n) and tiles [tile, end) to y.
+func (j *mulJob) compute(sc *scratch, y view, row, n, tile, end int) {
+	full := min(end, j.m.n/rowsPerTile)
+	first := tile
+	// at is where the result of a row and a tile belongs.
+	at := func(r, t int) view { return y.from(r-row, (t-first)*rowsPerTile) }
 
 	passes := (n + j.limit - 1) / j.limit
 	if passes == 1 && full > tile {
-		j.call(sc, tile, full, lookAhead, row, row+n)
+		ahead := nearAhead
+		if n > j.m.format.fewRows() {
+			ahead = farAhead
+		}
+		j.call(sc, tile, full, ahead, row, row+n, at(row, tile))
 		tile = full
 	}
 	for ; tile < end; tile++ {
@@ -111,9 +153,9 @@ func (j *mulJob) do(worker, chunk int) {
 				ahead = j.m.tile
 			}
 			if tile < full {
-				j.call(sc, tile, tile+1, ahead, r0, r1)
+				j.call(sc, tile, tile+1, ahead, r0, r1, at(r0, tile))
 			} else {
-				j.edge(sc, tile, r0, r1)
+				j.edge(sc, tile, r0, r1, at(r0, tile))
 			}
 		}
 	}
@@ -121,7 +163,7 @@ func (j *mulJob) do(worker, chunk int) {
 
 // call computes rows [r0, r1) with tiles [t0, t1), and meanwhile has the memory
 // prefetched that lies so many bytes ahead.
-func (j *mulJob) call(sc *scratch, t0, t1, distance, r0, r1 int) {
+func (j *mulJob) call(sc *scratch, t0, t1, distance, r0, r1 int, y view) {
 	m := j.m
 	offs, ahead := sc.offs[:t1-t0], sc.ahead[:t1-t0]
 	for u := range offs {
@@ -130,19 +172,18 @@ func (j *mulJob) call(sc *scratch, t0, t1, distance, r0, r1 int) {
 	}
 	// y ends where the last row's result ends, so that an index that is wrong
 	// panics in Go before a kernel writes.
-	y := j.y.data[r0*j.y.stride+t0*rowsPerTile : (r1-1)*j.y.stride+t1*rowsPerTile]
-	j.kernel(offs, ahead, t0, t1, r0, r1, y, j.y.stride)
+	out := y.data[:(r1-r0-1)*y.stride+(t1-t0)*rowsPerTile]
+	j.kernel(offs, ahead, t0, t1, r0, r1, out, y.stride)
 }
 
 // edge computes the last tile when the matrix ends inside it: behind the
 // result's columns lie somebody else's.
-func (j *mulJob) edge(sc *scratch, tile, r0, r1 int) {
+func (j *mulJob) edge(sc *scratch, tile, r0, r1 int, y view) {
 	m := j.m
 	sc.offs[0], sc.ahead[0] = tile*m.tile, tile*m.tile
 	j.kernel(sc.offs[:1], sc.ahead[:1], tile, tile+1, r0, r1, sc.edge, rowsPerTile)
-	for r := r0; r < r1; r++ {
-		y := j.y.data[r*j.y.stride:][:m.n]
-		copy(y[tile*rowsPerTile:], sc.edge[(r-r0)*rowsPerTile:])
+	for r := range r1 - r0 {
+		copy(y.data[r*y.stride:][:m.n-tile*rowsPerTile], sc.edge[r*rowsPerTile:])
 	}
 }
 

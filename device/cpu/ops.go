@@ -77,12 +77,15 @@ type impl struct {
 	// rotate is a, b = a*cos - b*sin, b*cos + a*sin, element by element,
 	// i < len(cos).
 	rotate func(a, b, cos, sin []float32)
-	// max is the greatest x[i]; len(x) is a positive multiple of 16.
+	// max is the greatest x[i]; len(x) is a positive multiple of 16. NaN is either
+	// left out or the result.
 	max func(x []float32) float32
 	// blend is y[i] = y[i]*a + x[i]*b, i < len(y).
 	blend func(y, x []float32, a, b float32)
 	// scale is y[i] = x[i] * s, i < len(y).
 	scale func(y, x []float32, s float32)
+	// near is sampler.Kernels.Near, or nil.
+	near func(hits []uint32, logits []float32, keys *[20]uint32, group, index uint32, inv, limit float32)
 
 	attention
 }

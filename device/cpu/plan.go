@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"weir/model"
+	"weir/sampler"
 )
 
 const (
@@ -15,6 +16,9 @@ const (
 	// head's weights are read once for many rows, few enough that 150,000 logits
 	// each stay a matter of megabytes.
 	drawRows = 36
+	// draftRows and draftTiles are the same for rows whose logits are looked at
+	// while they are computed, chunk by chunk: they stay in the cache.
+	draftRows, draftTiles = 96, 16
 )
 
 // Plan implements model.Device.
@@ -113,6 +117,11 @@ func (d *Device) allocate(s model.Shape) error {
 		if sc.attn, err = newAttendScratch(&d.mem, s, &d.impl.dots[d.cfg.KVType]); err != nil {
 			return err
 		}
+		rows := min(draftRows, sp.MaxTokens)
+		if sc.chunk, err = d.mem.floats(rows * stride(draftTiles*rowsPerTile)); err != nil {
+			return err
+		}
+		sc.drafts = make([]sampler.Draft, rows)
 		sc.offs, sc.ahead = make([]int, maxTilesPerCall), make([]int, maxTilesPerCall)
 	}
 	if err := d.input.allocate(&d.mem, d.impl, d.cfg.WeightType, s); err != nil {

@@ -57,6 +57,9 @@ func files() map[string]string {
 		g.products()
 		g.vectors()
 		g.attention()
+		if isa == avx512 {
+			g.near()
+		}
 		files[isa.file] = header + tag + g.text.String()
 		g.text.Reset()
 		g.raw("#include \"textflag.h\"\n\n")

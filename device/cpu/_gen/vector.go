@@ -219,11 +219,15 @@ func (g *gen) max() {
 	g.function("max", "(x []float32) float32", 28, "impl.max")
 	acc, v := g.lanes16(), g.vec()
 	g.op("MOVQ", arg("x_base", 0), "SI")
-	for i, a := range acc {
-		g.op("VMOVUPS", at(i*g.lanes*4, "SI"), a)
+	g.op("MOVL", "$0xff800000", temp) // -Inf
+	for _, a := range acc {
+		g.op("VMOVD", temp, a.x())
+		g.op("VBROADCASTSS", a.x(), a)
 	}
 	g.each(arg("x_len", 8), []string{"SI"}, func(i, off int) {
-		g.op("VMAXPS", at(off, "SI"), acc[i], acc[i])
+		// Of a NaN and a number the last source is the result.
+		g.op("VMOVUPS", at(off, "SI"), v)
+		g.op("VMAXPS", acc[i], v, acc[i])
 	})
 	g.reduce("VMAXPS", acc, v)
 	g.op("VMOVSS", acc[0].x(), arg("ret", 24))
