@@ -14,7 +14,7 @@ const (
 	chunksPerWorker = 8
 	// cachedInput bounds the rows of x, in bytes, that are taken through all
 	// tiles of a chunk: they stay in the second-level cache.
-	cachedInput = 384 << 10
+	cachedInput = 576 << 10
 	// maxTilesPerCall and maxBytesPerCall keep one kernel call, which cannot be
 	// preempted, far below the collector's patience.
 	maxTilesPerCall = 64
@@ -75,9 +75,11 @@ func (d *Device) product(y view, m *matrix, x view, from, n, most int) {
 		j.q, j.ldq = d.input.data[from*rowSize:], rowSize
 		j.limit = len(d.impl.dot[m.format]) - 1
 	}
-	j.block = max(1, min(n, cachedInput/rowSize))
-	j.blocks = (n + j.block - 1) / j.block
-	j.block = (n + j.blocks - 1) / j.blocks
+	// Whole passes: kernels of fewer rows load as many weights.
+	cached := max(1, cachedInput/rowSize/j.limit)
+	passes := (n + j.limit - 1) / j.limit
+	j.blocks = (passes + cached - 1) / cached
+	j.block = (passes + j.blocks - 1) / j.blocks * j.limit
 
 	tiles := m.tiles()
 	j.tiles = max(1, min(tiles/(d.team.threads*chunksPerWorker), most, maxBytesPerCall/m.tile))
