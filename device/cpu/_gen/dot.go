@@ -160,6 +160,9 @@ func (g *gen) dot(d *dotISA, format string, m int) {
 	g.label("tile")
 	k.locate()
 	k.rewind()
+	if k.wide {
+		k.claim()
+	}
 	switch {
 	case k.whole:
 		for _, part := range k.sums {
