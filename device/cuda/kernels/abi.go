@@ -179,8 +179,8 @@ type AttnTile struct {
 	_             int32
 }
 
-// An AttnItem is the work of a block of attn_decode_*: one partial result of
-// one token.
+// An AttnItem is the work of a block of attn_whole_* or attn_decode_*: one partial
+// result of one token.
 type AttnItem struct {
 	Token int32
 	Table int32 // first entry of the sequence's block table in tables
