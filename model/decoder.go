@@ -171,10 +171,12 @@ func (n *decoder) parameters() []parameter {
 				vector(&l.qNorm, at+"self_attn.q_norm", c.HeadDim),
 				vector(&l.kNorm, at+"self_attn.k_norm", c.HeadDim))
 		}
+		gateUp := linear(&l.gateUp, at+"mlp.", c.Hidden, c.MLPBias, part{"gate_proj", c.Intermediate}, part{"up_proj", c.Intermediate})
+		gateUp.use = Gated
 		list = append(list,
 			linear(&l.out, at+"self_attn.", width, c.OutBias, part{"o_proj", c.Hidden}),
 			vector(&l.mlpNorm, at+"post_attention_layernorm", c.Hidden),
-			linear(&l.gateUp, at+"mlp.", c.Hidden, c.MLPBias, part{"gate_proj", c.Intermediate}, part{"up_proj", c.Intermediate}),
+			gateUp,
 			linear(&l.down, at+"mlp.", c.Intermediate, c.MLPBias, part{"down_proj", c.Hidden}))
 	}
 	return append(list,

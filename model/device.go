@@ -25,6 +25,7 @@ const (
 	Linear    Use = iota // [N, K]: MatMul and Draw
 	Embedding            // [V, D]: Embed
 	Vector               // [D]: Norm
+	Gated                // [F, K] of gate and [F, K] of up: a MatMul that Gate alone reads
 )
 
 // Matrix is a layer's parameters as the checkpoint has them. Rows are stacked
@@ -104,7 +105,9 @@ type Device interface {
 	// its own included, over its sequence's blocks. Every StoreKV of the layer
 	// in this step is visible.
 	Attend(dst, q Act, layer int, a Attention)
-	// Gate reads [gate | up] and writes silu(gate)*up, half as wide.
+	// Gate reads [gate | up] and writes silu(gate)*up, half as wide. It follows
+	// the MatMul of a Gated matrix at once, whose product nobody else sees: a
+	// device may have no place for it.
 	Gate(dst, gateUp Act)
 	// Add adds src to dst. What src holds afterwards is not defined: a device
 	// may have added the product that src was to be to dst at once.

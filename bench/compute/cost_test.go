@@ -28,7 +28,7 @@ func (d *tally) Plan(s model.Shape) error {
 func (d *tally) Load(m model.Matrix) (model.Weight, error) {
 	w, err := d.Device.Load(m)
 	var size [2]int
-	if m.Use == model.Linear {
+	if m.Use == model.Linear || m.Use == model.Gated {
 		for _, r := range m.Rows {
 			size[0], size[1] = size[0]+r.Shape[0], r.Shape[1]
 		}

@@ -48,7 +48,7 @@ func (d *Device) Load(m model.Matrix) (model.Weight, error) {
 	var p param
 	var err error
 	switch m.Use {
-	case model.Linear:
+	case model.Linear, model.Gated:
 		p.mat, err = d.loadLinear(m)
 	case model.Embedding:
 		p.embed, err = loadEmbedding(m)

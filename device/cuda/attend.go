@@ -16,6 +16,7 @@ import (
 // results fit the scratch memory.
 type lists struct {
 	window   int
+	apart    bool // attn_decode and attn_merge, not attn_whole
 	tiles    uint64
 	numTiles int
 	segments []segment
@@ -26,7 +27,7 @@ type lists struct {
 	mergeList []kernels.AttnMerge
 }
 
-// segment is a launch of attn_decode and attn_merge.
+// segment is a launch of attn_whole, or of attn_decode and attn_merge.
 type segment struct {
 	items, merges, counts uint64 // device addresses; counts are of items and merges
 	numItems, numMerges   int    // blocks to launch
@@ -38,6 +39,7 @@ type segment struct {
 // are the sizes of a graph, there is one segment with room for as many.
 func (l *lists) pack(d *Device, in *pinned, b *backend.Batch, window, rows, items int) {
 	l.window = window
+	l.apart = d.long(b) && (window == 0 || window >= d.cfg.MergeFrom)
 	l.tileList, l.itemList, l.mergeList, l.segments = l.tileList[:0], l.itemList[:0], l.mergeList[:0], l.segments[:0]
 	group := d.shape.Heads / d.shape.KVHeads
 	row, table, slot := int32(0), int32(0), int32(0)
@@ -85,6 +87,18 @@ func (l *lists) pack(d *Device, in *pinned, b *backend.Batch, window, rows, item
 	l.tiles, l.numTiles = base+uint64(at), len(tiles)
 }
 
+// long says that a sequence of the batch is as long as Config.MergeFrom. With
+// the window alone it decides how parts are merged, so that a graph's key can
+// say it.
+func (d *Device) long(b *backend.Batch) bool {
+	for _, kv := range b.KVLen {
+		if int(kv) >= d.cfg.MergeFrom {
+			return true
+		}
+	}
+	return false
+}
+
 // items counts the partial results of a batch of single queries under the
 // window that has the most.
 func (d *Device) items(b *backend.Batch) int {
@@ -123,9 +137,9 @@ func (d *Device) Attend(dst, q model.Act, layer int, a model.Attention) {
 	out, ldo := d.act(dst)
 	in, ldq := d.act(q)
 	kv := d.cache.base + uint64(layer*d.cache.layer)
-	prefill, decode := "attn_prefill_d128", "attn_decode_d128"
+	prefill, decode, whole := "attn_prefill_d128", "attn_decode_d128", "attn_whole_d128"
 	if sh.HeadDim <= 64 {
-		prefill, decode = "attn_prefill_d64", "attn_decode_d64"
+		prefill, decode, whole = "attn_prefill_d64", "attn_decode_d64", "attn_whole_d64"
 	}
 	heads, kvHeads, dim, block, stride := i32(sh.Heads), i32(sh.KVHeads), i32(sh.HeadDim), i32(sh.Spec.BlockTokens), uint64(d.cache.blockStride)
 	if l.numTiles > 0 {
@@ -134,7 +148,13 @@ func (d *Device) Attend(dst, q model.Act, layer int, a model.Attention) {
 	}
 	for i := range l.segments {
 		s := &l.segments[i]
-		d.launch(decode, s.numItems, sh.KVHeads, cdiv(sh.Heads/sh.KVHeads, kernels.GroupRows), d.work.parts, in, kv, s.items, s.counts, d.step.at.tables, d.step.at.pos,
+		groups := cdiv(sh.Heads/sh.KVHeads, kernels.GroupRows)
+		if !l.apart {
+			d.launch(whole, s.numItems, sh.KVHeads, groups, out, i32(ldo), d.work.comers, d.work.parts, in, kv, s.items, s.counts, d.step.at.tables, d.step.at.pos,
+				i32(ldq), heads, kvHeads, dim, block, stride, f32(a.Scale), i32(a.Window))
+			continue
+		}
+		d.launch(decode, s.numItems, sh.KVHeads, groups, d.work.parts, in, kv, s.items, s.counts, d.step.at.tables, d.step.at.pos,
 			i32(ldq), heads, kvHeads, dim, block, stride, f32(a.Scale), i32(a.Window))
 		d.launch("attn_merge", s.numMerges, sh.Heads, 1, out, d.work.parts, s.merges, s.counts+4, i32(ldo), heads, dim, f32(a.Scale))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"gorgonia.org/cu"
 
+	"weir/device/cuda/kernels"
 	"weir/internal/cudashim"
 	"weir/internal/cudrv"
 )
@@ -36,6 +37,11 @@ type Config struct {
 	// Weights is what matrices are stored as. With Q8 and Q4 their products are
 	// mma.sync's, whatever Products says; activations stay bfloat16.
 	Weights Format
+	// MergeFrom is the number of positions from which on the partial results of a
+	// decoding token are merged by a launch of its own, attn_merge, where more
+	// blocks share the work; below, the block that comes last merges them. It
+	// shows in no bit.
+	MergeFrom int
 	// CacheDir is where machine code that the driver's compiler has made is kept
 	// for the next start. Empty keeps nothing.
 	CacheDir string
@@ -56,7 +62,7 @@ const (
 )
 
 // Default is what a server wants.
-func Default() Config { return Config{Timeout: time.Minute} }
+func Default() Config { return Config{Timeout: time.Minute, MergeFrom: 8*kernels.PartTokens + 1} }
 
 // Validate reports the first unusable field.
 func (c Config) Validate() error {

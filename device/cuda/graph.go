@@ -12,9 +12,12 @@ import (
 )
 
 // graphKey is all that the launches of a forward pass of single queries depend
-// on: how many rows there are, with padding, and for how many partial results
-// of attention there is room.
-type graphKey struct{ rows, items int }
+// on: how many rows there are, with padding, for how many partial results of
+// attention there is room, and whether there are contexts to merge apart.
+type graphKey struct {
+	rows, items int
+	long        bool
+}
 
 // graphs are the forward passes that were captured.
 type graphs struct {
@@ -46,7 +49,7 @@ func (d *Device) bucket(b *backend.Batch) (graphKey, bool) {
 			break
 		}
 		items := max(rows, 1<<bits.Len(uint(d.items(b)-1)))
-		return graphKey{rows, items}, d.items(b) <= d.work.slots
+		return graphKey{rows, items, d.long(b)}, d.items(b) <= d.work.slots
 	}
 	return graphKey{}, false
 }

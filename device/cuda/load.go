@@ -23,6 +23,9 @@ type param struct {
 	bias uint64 // [n] float32, or 0
 	use  model.Use
 	as   Format // of a matrix
+	// gated says that the tiles hold 32 rows of gate and 32 of up in turns, the
+	// last ones filled up with zeros, for the SwiGLU epilogue; n counts them.
+	gated bool
 }
 
 // stageBytes is the size of a piece of a matrix on its way to the device.
@@ -53,7 +56,7 @@ func (d *Device) Load(m model.Matrix) (model.Weight, error) {
 	p := param{use: m.Use}
 	var err error
 	switch m.Use {
-	case model.Linear, model.Embedding:
+	case model.Linear, model.Gated, model.Embedding:
 		err = d.loadMatrix(&p, m)
 	case model.Vector:
 		p.data, p.n, err = d.loadVector(m.Rows)
@@ -103,7 +106,17 @@ func (d *Device) loadMatrix(p *param, m model.Matrix) error {
 			return err
 		}
 	}
-	if p.use == model.Linear {
+	if p.use == model.Gated {
+		if len(m.Rows) != 2 || m.Rows[0].Shape[0] != m.Rows[1].Shape[0] {
+			return fmt.Errorf("%w: %q is not a gate with an up of the same size", ErrConfig, m.Rows[0].Name)
+		}
+		// The epilogue knows no bias: such a product is stored and gated by
+		// silu_gate.
+		if p.gated = len(m.Bias) == 0; p.gated {
+			p.n = 2 * int(roundUp(int64(p.n/2), kernels.Tile/2))
+		}
+	}
+	if p.use != model.Embedding {
 		p.as = d.cfg.Weights
 		d.need.work = max(d.need.work, int64(kernels.GemmWork(mostFew, mostFew, p.n, p.k)))
 		d.need.counters = max(d.need.counters, int64(kernels.GemmCounters(mostFew, mostFew, p.n))*4)
@@ -124,11 +137,13 @@ func (d *Device) loadMatrix(p *param, m model.Matrix) error {
 		return err
 	}
 	row := 0
-	for _, t := range m.Rows {
-		if err := d.pack(p, t, row); err != nil {
+	for i, t := range m.Rows {
+		if err := d.pack(p, t, row, i); err != nil {
 			return fmt.Errorf("%w (tensor %q)", err, t.Name)
 		}
-		row += t.Shape[0]
+		if !p.gated {
+			row += t.Shape[0]
+		}
 	}
 	if len(m.Rows) == 1 {
 		d.loaded[from] = p.data
@@ -148,8 +163,13 @@ func checkBias(m model.Matrix) error {
 	return nil
 }
 
-// pack sends a tensor in pieces and packs each into rows from row0 on.
-func (d *Device) pack(p *param, t weights.Tensor, row0 int) error {
+// pack sends a tensor in pieces and packs each into rows from row0 on; those of
+// a gated matrix are of its part 0 or 1.
+func (d *Device) pack(p *param, t weights.Tensor, row0, part int) error {
+	per, interleave := kernels.Tile, 0
+	if p.gated {
+		per, interleave = kernels.Tile/2, 1
+	}
 	rows, rowBytes := t.Shape[0], t.Shape[1]*t.DType.Size()
 	step := max(stageBytes/rowBytes/kernels.Tile*kernels.Tile, kernels.Tile)
 	if err := d.stage.grow(d, min(step, rows)*rowBytes); err != nil {
@@ -170,8 +190,8 @@ func (d *Device) pack(p *param, t weights.Tensor, row0 int) error {
 		if err := cu.MemcpyHtoDAsync(s.dev[i], s.host[i].pointer(), int64(n*rowBytes), d.run.stream); err != nil {
 			return deviceError("copy to the device", err)
 		}
-		err := d.run.launch(d.lib.kernels[packers[p.as]], cdiv((row0+at)%kernels.Tile+n, kernels.Tile), cdiv(p.k, kernels.Tile), 1,
-			p.data, uint64(s.dev[i]), i32(n), i32(p.k), i32(row0+at), i32(p.n), i32(dtypes[t.DType]), i32(0), i32(0))
+		err := d.run.launch(d.lib.kernels[packers[p.as]], cdiv((row0+at)%per+n, per), cdiv(p.k, kernels.Tile), 1,
+			p.data, uint64(s.dev[i]), i32(n), i32(p.k), i32(row0+at), i32(p.n), i32(dtypes[t.DType]), i32(interleave), i32(part))
 		if err != nil {
 			return err
 		}

@@ -44,6 +44,7 @@ type workspace struct {
 	gemm, counters  uint64 // of the few-row products
 	parts           uint64 // of attention
 	slots           int    // partial results that fit
+	comers          uint64 // counters of attn_whole, zero between launches
 	logits, z, near uint64 // [rows, ld] float32
 	rows, ld        int
 	drawn           uint64 // [MaxTokens] int32: what the newest step drew
@@ -146,6 +147,7 @@ func (d *Device) Plan(s model.Shape) error {
 		size []int
 	}{
 		{&d.work.parts, []int{d.work.slots, slot}},
+		{&d.work.comers, []int{sp.MaxTokens, s.KVHeads, cdiv(s.Heads/s.KVHeads, kernels.GroupRows), 4}},
 		{&d.work.logits, []int{d.work.rows, d.work.ld, 4}},
 		{&d.work.z, []int{d.work.rows, d.work.ld, 4}},
 		{&d.work.near, []int{d.work.rows, d.work.ld, 4}},

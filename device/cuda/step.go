@@ -24,7 +24,7 @@ type step struct {
 	at           inputs
 	lists        []lists // by Shape.Windows
 
-	product struct { // MatMul, perhaps with an Add to come
+	product struct { // MatMul, perhaps with an Add or a Gate to come
 		dst, src model.Act
 		w        model.Weight
 		waits    bool
@@ -275,10 +275,10 @@ func (d *Device) normHeads(dst, src model.Act, w model.Weight, eps float32) {
 }
 
 // MatMul implements model.Device. It waits for what comes next: an Add of the
-// product becomes part of it.
+// product becomes part of it, and so does a Gate.
 func (d *Device) MatMul(dst model.Act, w model.Weight, src model.Act) {
 	p := &d.params[w]
-	if !(src.Width == p.k && dst.Width == p.n && !d.sum(src)) {
+	if !(src.Width == p.k && (dst.Width == p.n || p.gated && dst.Width <= p.n) && !d.sum(src)) {
 		panic(fmt.Sprintf("cuda: MatMul of [%d, %d] with rows of %d into rows of %d", p.n, p.k, src.Width, dst.Width))
 	}
 	d.flush()
@@ -363,10 +363,16 @@ func (d *Device) StoreKV(layer int, k, v model.Act) {
 		i32(heads), i32(d.shape.KVHeads), i32(d.shape.HeadDim), i32(half), i32(ld), i32(d.shape.Spec.BlockTokens), uint64(d.cache.blockStride), f32(s.heads.eps))
 }
 
-// Gate implements model.Device.
+// Gate implements model.Device. Where the product's matrix was packed for it, it
+// is the product's epilogue.
 func (d *Device) Gate(dst, gateUp model.Act) {
 	if !(gateUp.Width == 2*dst.Width && !d.sum(dst) && !d.sum(gateUp)) {
 		panic(fmt.Sprintf("cuda: Gate of rows of %d into rows of %d", gateUp.Width, dst.Width))
+	}
+	if m := &d.step.product; m.waits && m.dst == gateUp && d.params[m.w].gated {
+		m.waits = false
+		d.multiply(dst, m.src, m.w, kernels.SwiGLU)
+		return
 	}
 	d.flush()
 	y, ldy := d.act(dst)
@@ -390,6 +396,9 @@ func (d *Device) Gather(dst, src model.Act) {
 func (d *Device) flushProduct() {
 	if m := &d.step.product; m.waits {
 		m.waits = false
+		if d.params[m.w].gated {
+			panic("cuda: a gated product without Gate")
+		}
 		d.multiply(m.dst, m.src, m.w, kernels.StoreBF16)
 	}
 }

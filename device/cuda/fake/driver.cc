@@ -105,13 +105,17 @@ int injected(const char *name) {
   return spec == "hang" ? -1 : atoi(spec.c_str());
 }
 
-CUresult enter(const char *name, bool in_context) {
+void note(const char *line) {
   if (const char *path = getenv("FAKE_CUDA_LOG")) {
     if (FILE *f = *path ? fopen(path, "a") : nullptr) {
-      fprintf(f, "%s\n", name);
+      fprintf(f, "%s\n", line);
       fclose(f);
     }
   }
+}
+
+CUresult enter(const char *name, bool in_context) {
+  note(name);
   if (int c = injected(name)) return code(c);
   if (!initialised) return code(CUDA_ERROR_NOT_INITIALIZED);
   if (!in_context) return code(0);
@@ -486,6 +490,7 @@ CUresult cuFuncGetAttribute(int *v, CUfunction_attribute a, CUfunction f) {
 CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream s, void **params, void **) {
   ENTER(cuLaunchKernel, true);
   Function *fn = (Function *)f;
+  note(("kernel " + fn->name).c_str());
   if (by != 1 || bz != 1 || !bx || !gx || !gy || !gz || gy > 65535 || gz > 65535 || bx > (unsigned)fn->kern->maxthreads || shared > (unsigned)fn->shared)
     return code(CUDA_ERROR_INVALID_VALUE);
   auto body = fn->kern->bind(params);

@@ -37,7 +37,7 @@
 // gemm_bf16_128 alike. The h* family (wgmma) has its own bits, again the same for
 // all of its members. Attention computes partial results over absolute positions
 // [512p, 512p+512) and merges them in ascending p; attn_prefill_* and
-// attn_decode_* with attn_merge give the same bits.
+// attn_decode_* with attn_merge and attn_whole_* give the same bits.
 package kernels
 
 // Type is the type of a kernel's parameter. All but TMap fit 8 bytes.
@@ -130,7 +130,7 @@ const (
 	StoreBF16 = 0 // y bf16 [T, ldy] = v
 	StoreF32  = 1 // y float32 [T, ldy] = v (logits)
 	AddF32    = 2 // y float32 [T, ldy] += v (the residual stream)
-	SwiGLU    = 3 // y bf16 [T, ldy], N/2 wide: silu(gate)*up; the matrix was packed with interleave 1
+	SwiGLU    = 3 // y bf16 [T, ldy], N/2 wide: silu(gate)*up; the matrix was packed with interleave 1 and has no bias
 )
 
 // GemmRows are the token tiles of the few-row products: entry gemm_*_n<rows>.
@@ -179,8 +179,8 @@ type AttnTile struct {
 	_             int32
 }
 
-// An AttnItem is the work of a block of attn_decode_*: one partial result of
-// one token.
+// An AttnItem is the work of a block of attn_whole_* or attn_decode_*: one partial
+// result of one token.
 type AttnItem struct {
 	Token int32
 	Table int32 // first entry of the sequence's block table in tables

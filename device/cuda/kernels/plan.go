@@ -21,8 +21,8 @@ func AppendTiles(dst []AttnTile, r Run, group int) []AttnTile {
 	return dst
 }
 
-// AppendItems lists the partial results of each token of a run, for
-// attn_decode_*, and what attn_merge does with them. slot is the first free slot
+// AppendItems lists the partial results of each token of a run, for attn_whole_*
+// and attn_decode_*, and what attn_merge does with the latter's. slot is the first free slot
 // of parts; the next free one is returned. It suits single tokens and short runs:
 // every token reads its whole window.
 func AppendItems(items []AttnItem, merges []AttnMerge, r Run, window int, slot int32) ([]AttnItem, []AttnMerge, int32) {

@@ -54,11 +54,6 @@ func entries() []Entry {
 			Doc:    "y bf16 [T, ldy] = x/sqrt(mean(x²)+eps)*w; x float32 [T, ldx], w float32 [dim].",
 		},
 		{
-			Name: "add_rmsnorm", Threads: 512, Grid: "T",
-			Params: []Param{ptr("y"), ptr("x"), ptr("h"), ptr("w"), i32("dim"), i32("ldx"), i32("ldh"), i32("ldy"), f32("eps")},
-			Doc:    "x += h, then as rmsnorm; h bf16 [T, ldh] may be y.",
-		},
-		{
 			Name: "add", Threads: 256, Grid: "T",
 			Params: []Param{ptr("x"), ptr("h"), i32("dim"), i32("ldx"), i32("ldh")},
 			Doc:    "x float32 [T, ldx] += h bf16 [T, ldh].",

@@ -28,6 +28,10 @@ template <class... A> void wrong(const char *format, A... a) {
     printf(format, a...);
     printf("\n");
   }
+  if (getenv("GK_EMU_STOP")) { // one is enough for whoever planted a bug
+    fflush(stdout);
+    _Exit(1);
+  }
 }
 inline int finish(const char *what) {
   printf("%s: %d tests, %d wrong\n", what, tests, failures);

@@ -123,6 +123,7 @@ struct Registration {
 #define SMEM static __attribute__((section("gksmem")))
 #define DYN_SMEM(name) u8 *name = emu::block->shared
 #define UNROLL
+#define ROLLED
 #define TIDX (emu::self->tid)
 #define BIDX (emu::block->x)
 #define BIDY (emu::block->y)

@@ -53,6 +53,7 @@ struct alignas(128) TMap { // CUtensorMap: aligned to 64 in 12.x headers, to 128
 #define DYN_SMEM(name) extern __shared__ __attribute__((aligned(SMEM_ALIGN))) u8 name[]
 #define SMEM __shared__
 #define UNROLL _Pragma("unroll")
+#define ROLLED _Pragma("unroll 1")
 
 DEV void sync() { asm volatile("bar.sync 0;" ::: "memory"); }
 DEV void sync_warp() { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }

@@ -22,35 +22,25 @@ REGISTER(embed)
 
 constexpr int NORM_THREADS = 512;
 // Rows come in steps of 4 columns; what lies behind dim is zero and stays so.
-template <bool ADD> DEV void norm_row(u16 *y, float *x, const u16 *h, const float *w, int dim, float eps) {
+KERNEL(rmsnorm, NORM_THREADS, 2)(u16 *y, const float *x, const float *w, int dim, int ldx, int ldy, float eps) {
   SMEM float red[NORM_THREADS / 32];
+  x += (u64)BIDX * ldx;
+  y += (u64)BIDX * ldy;
   float s = 0;
   for (int c = TIDX * 4; c < dim; c += NORM_THREADS * 4) {
     f32x4 v = *(const f32x4 *)(x + c);
-    if (ADD) {
-      u32x2 a = *(const u32x2 *)(h + c);
-      v += (f32x4){lo_bf(a[0]), hi_bf(a[0]), lo_bf(a[1]), hi_bf(a[1])};
-      *(f32x4 *)(x + c) = v;
-    }
     UNROLL for (int i = 0; i < 4; i++) s = fma(v[i], v[i], s);
   }
   s = block_sum<NORM_THREADS>(s, red);
   float r = rsqrt_(s / (float)dim + eps);
-  for (int c = TIDX * 4; c < dim; c += NORM_THREADS * 4) { // a thread's own columns: no barrier is needed between adding and reading
+  for (int c = TIDX * 4; c < dim; c += NORM_THREADS * 4) {
     f32x4 v = *(const f32x4 *)(x + c);
     float g[4];
     UNROLL for (int i = 0; i < 4; i++) g[i] = c + i < dim ? w[c + i] : 0.0f;
     *(u32x2 *)(y + c) = (u32x2){pack2(v[0] * r * g[0], v[1] * r * g[1]), pack2(v[2] * r * g[2], v[3] * r * g[3])};
   }
 }
-KERNEL(rmsnorm, NORM_THREADS, 2)(u16 *y, float *x, const float *w, int dim, int ldx, int ldy, float eps) {
-  norm_row<false>(y + (u64)BIDX * ldy, x + (u64)BIDX * ldx, nullptr, w, dim, eps);
-}
 REGISTER(rmsnorm)
-KERNEL(add_rmsnorm, NORM_THREADS, 2)(u16 *y, float *x, const u16 *h, const float *w, int dim, int ldx, int ldh, int ldy, float eps) {
-  norm_row<true>(y + (u64)BIDX * ldy, x + (u64)BIDX * ldx, h + (u64)BIDX * ldh, w, dim, eps);
-}
-REGISTER(add_rmsnorm)
 
 KERNEL(add, 256, 4)(float *x, const u16 *h, int dim, int ldx, int ldh) {
   for (int c = TIDX * 4; c < dim; c += 256 * 4) {

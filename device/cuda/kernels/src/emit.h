@@ -17,19 +17,12 @@ DEV void tile_of(int &weights, int &tokens) {
 // are zero and are written too: y has room for whole tiles and keeps zeros there.
 template <int COLS, int THREADS> DEV void emit(const float *s, void *y, const float *bias, int token, int tokens, int col, int n, int ldy, int mode) {
   int end = cdiv(n, 64) * 64;
-  if (mode == SWIGLU) { // a tile is 32 rows of gate and 32 of up
+  if (mode == SWIGLU) { // a tile is 32 rows of gate and 32 of up, without bias
     for (int i = TIDX; i < tokens * (COLS / 4); i += THREADS) {
       int t = i / (COLS / 4), c = i % (COLS / 4) * 2, g = c / 32 * 64 + c % 32; // two columns of the result
       if (col + g >= end) continue;
       const float *r = s + t * (COLS + 4) + g;
-      float v[4] = {r[0], r[1], r[32], r[33]};
-      if (bias) {
-        UNROLL for (int e = 0; e < 4; e++) {
-          int at = col + g + (e >> 1) * 32 + (e & 1);
-          if (at < n) v[e] += bias[at];
-        }
-      }
-      *(u32 *)((u16 *)y + (u64)(token + t) * ldy + col / 2 + c) = pack2(silu(v[0]) * v[2], silu(v[1]) * v[3]);
+      *(u32 *)((u16 *)y + (u64)(token + t) * ldy + col / 2 + c) = pack2(silu(r[0]) * r[32], silu(r[1]) * r[33]);
     }
     return;
   }

@@ -38,35 +38,43 @@ template <> struct Weights<Q4> {
   }
 };
 
-// acc[i][j] += rows 16(mi+i).. of the weight tile times rows 8j.. of x, over 64
-// columns. Quantised weights are whole numbers, exact in bf16; a block's sum
-// meets its scale in float32.
-template <int F, int MI, int NJ> DEV void multiply(float acc[MI][NJ][4], const u8 *w, const u16 *x, int mi) {
+// acc[i][j] += rows 16(mi+i).. of the weight tile times rows 8j.. of x, over the
+// 32 columns from 32kb on. Quantised weights are whole numbers, exact in bf16; a
+// block's sum meets its scale in float32.
+template <int F, int MI, int NJ> DEV void multiply_block(float acc[MI][NJ][4], const u8 *w, const u16 *x, int mi, int kb) {
   int lane = TIDX & 31;
-  UNROLL for (int kb = 0; kb < 2; kb++) {
-    u32 b[NJ][4]; // two steps of 16 columns
-    UNROLL for (int j = 0; j < NJ; j++) ldmatrix4(b[j], x + swizzled(j * 8 + (lane & 7), kb * 4 + (lane >> 3)));
-    UNROLL for (int i = 0; i < MI; i++) {
-      u32 a[2][4];
-      Weights<F>::load(a, w, mi + i, kb);
-      if (F == BF16) {
-        UNROLL for (int h = 0; h < 2; h++) {
-          UNROLL for (int j = 0; j < NJ; j++) mma16816(acc[i][j], a[h], &b[j][h * 2]);
-        }
-      } else {
-        const u16 *scales = (const u16 *)(w + Weights<F>::bytes - 256) + kb * 64 + (mi + i) * 16 + (lane >> 2);
-        float s0 = half_to_float(scales[0]), s1 = half_to_float(scales[8]);
-        UNROLL for (int j = 0; j < NJ; j++) {
-          float t[4] = {0, 0, 0, 0};
-          mma16816(t, a[0], &b[j][0]);
-          mma16816(t, a[1], &b[j][2]);
-          acc[i][j][0] = fma(t[0], s0, acc[i][j][0]);
-          acc[i][j][1] = fma(t[1], s0, acc[i][j][1]);
-          acc[i][j][2] = fma(t[2], s1, acc[i][j][2]);
-          acc[i][j][3] = fma(t[3], s1, acc[i][j][3]);
-        }
+  u32 b[NJ][4]; // two steps of 16 columns
+  UNROLL for (int j = 0; j < NJ; j++) ldmatrix4(b[j], x + swizzled(j * 8 + (lane & 7), kb * 4 + (lane >> 3)));
+  UNROLL for (int i = 0; i < MI; i++) {
+    u32 a[2][4];
+    Weights<F>::load(a, w, mi + i, kb);
+    if (F == BF16) {
+      UNROLL for (int h = 0; h < 2; h++) {
+        UNROLL for (int j = 0; j < NJ; j++) mma16816(acc[i][j], a[h], &b[j][h * 2]);
+      }
+    } else {
+      const u16 *scales = (const u16 *)(w + Weights<F>::bytes - 256) + kb * 64 + (mi + i) * 16 + (lane >> 2);
+      float s0 = half_to_float(scales[0]), s1 = half_to_float(scales[8]);
+      UNROLL for (int j = 0; j < NJ; j++) {
+        float t[4] = {0, 0, 0, 0};
+        mma16816(t, a[0], &b[j][0]);
+        mma16816(t, a[1], &b[j][2]);
+        acc[i][j][0] = fma(t[0], s0, acc[i][j][0]);
+        acc[i][j][1] = fma(t[1], s0, acc[i][j][1]);
+        acc[i][j][2] = fma(t[2], s1, acc[i][j][2]);
+        acc[i][j][3] = fma(t[3], s1, acc[i][j][3]);
       }
     }
+  }
+}
+
+// The same over 64 columns. The quantised products of many rows keep the loop:
+// with both halves in flight ptxas runs out of registers on sm_100 and sm_120.
+template <int F, int MI, int NJ> DEV void multiply(float acc[MI][NJ][4], const u8 *w, const u16 *x, int mi) {
+  if (F != BF16 && MI > 1) {
+    ROLLED for (int kb = 0; kb < 2; kb++) multiply_block<F, MI, NJ>(acc, w, x, mi, kb);
+  } else {
+    UNROLL for (int kb = 0; kb < 2; kb++) multiply_block<F, MI, NJ>(acc, w, x, mi, kb);
   }
 }
 
