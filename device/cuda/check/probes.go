@@ -53,7 +53,8 @@ func (c *checker) filled() error {
 // reads less than all of it would be fast.
 func (c *checker) streams() error {
 	const threads = 512
-	n, blocks := pick(c, 40000, 4<<20+7), pick(c, 2, 264) // vectors of 16 bytes
+	// Vectors of 16 bytes, some of them behind the last whole group of steps.
+	n, blocks := pick(c, 40000, 30*264*threads+70001), pick(c, 3, 264)
 	src := make([]int32, 4*n)
 	all := int32(0)
 	for i := range src {
