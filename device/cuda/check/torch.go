@@ -143,10 +143,11 @@ func (p *torchRun) next() (l torchLine, ok bool) {
 	return l, false
 }
 
-// complaint is the end of what python said of an error.
+// complaint is the last line of what python said of an error.
 func (p *torchRun) complaint() string {
 	text := strings.TrimSpace(p.errors.String())
-	return text[max(0, len(text)-300):]
+	text = text[strings.LastIndexByte(text, '\n')+1:]
+	return text[:min(len(text), 300)]
 }
 
 // item waits for the time of one.

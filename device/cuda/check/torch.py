@@ -8,6 +8,8 @@ import torch.nn.functional as F
 job = json.loads(sys.argv[1])
 dev = job["device"]
 cuda = dev != "cpu"
+if cuda:
+    torch.cuda.set_device(dev)
 torch.set_grad_enabled(False)
 torch.manual_seed(1)
 
