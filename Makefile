@@ -111,7 +111,7 @@ test-cuda-emu: $(EMU_DRIVER) ## the CUDA backend's tests on an emulated GPU (nee
 	$(CUDA) $(GO) tool staticcheck -tags cuda ./internal/cudashim ./internal/cudrv ./device/cuda/... ./cmd/weir
 	$(CUDA) $(GO) test -tags cuda -timeout 120s ./internal/cudrv
 	$(CUDA) WEIR_CUDA_DRIVER=$(abspath $(EMU_DRIVER)) $(GO) test -tags 'cuda invariants' -timeout 540s ./device/cuda
-	$(CUDA) WEIR_CUDA_DRIVER=$(abspath $(EMU_DRIVER)) $(GO) test -tags cuda -run 'Alloc|GPU|Device' -timeout 300s ./device/cuda ./cmd/weir
+	$(CUDA) WEIR_CUDA_DRIVER=$(abspath $(EMU_DRIVER)) $(GO) test -tags cuda -run 'Alloc|GPU|Device|Deadlines' -timeout 540s ./device/cuda ./device/cuda/check ./cmd/weir
 
 # The kernels run in an emulator on the CPU: a C++ compiler is all it takes. Twice in
 # a random order of threads and blocks, once under the sanitizers.

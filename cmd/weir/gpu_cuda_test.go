@@ -8,8 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/device/cuda"
 	"weir/device/cuda/check"
@@ -86,7 +88,7 @@ func TestGPUCheck(t *testing.T) {
 		return
 	}
 	results := t.TempDir()
-	o := check.Options{Config: cuda.Default(), Quick: true, JSON: results, Limit: 1 << 40, Total: 1 << 40}
+	o := check.Options{Config: cuda.Default(), Quick: true, JSON: results, Total: time.Hour}
 	o.Config.Driver = driver(t)
 	var out bytes.Buffer
 	o.Out = &out
@@ -102,7 +104,7 @@ func TestGPUCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	var rep check.Report
-	if err := json.Unmarshal(src, &rep); err != nil || len(rep.Sections) != 8 || rep.Device == "" {
+	if err := json.Unmarshal(src, &rep); err != nil || len(rep.Sections) != 9 || rep.Device == "" {
 		t.Fatalf("%v: %+v", err, rep)
 	}
 	for _, s := range rep.Sections {
@@ -113,5 +115,124 @@ func TestGPUCheck(t *testing.T) {
 	t.Setenv("FAKE_CUDA_FAIL", "run:9=700")
 	if err := check.Run(o, "test"); err == nil || !strings.Contains(out.String(), "illegal memory access") {
 		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+// TestGPUCheckOfEverything: what the report says of each kernel and of torch.
+func TestGPUCheckOfEverything(t *testing.T) {
+	if !again(t, t.Name()) {
+		return
+	}
+	run := func(python string, only string) (check.Report, string, error) {
+		file := filepath.Join(t.TempDir(), "results.json")
+		o := check.Options{Config: cuda.Default(), Quick: true, JSON: file, Total: time.Hour, Python: python}
+		o.Config.Driver = driver(t)
+		if only != "" {
+			o.Only = regexp.MustCompile(only)
+		}
+		var out bytes.Buffer
+		o.Out = &out
+		err := check.Run(o, "test")
+		src, err2 := os.ReadFile(file)
+		if err2 != nil {
+			t.Fatal(err2)
+		}
+		var rep check.Report
+		if err := json.Unmarshal(src, &rep); err != nil {
+			t.Fatal(err)
+		}
+		return rep, out.String(), err
+	}
+	state := func(rep check.Report, kernel string) string {
+		for _, k := range rep.Kernels {
+			if k.Name == kernel {
+				return k.State
+			}
+		}
+		return ""
+	}
+
+	// A torch that answers: its times stand beside ours.
+	python := filepath.Join(t.TempDir(), "python")
+	script := `#!/usr/bin/env python3
+import json, sys
+print("a warning that is no line of ours")
+print(json.dumps({"torch": "0", "device": "none"}))
+for item in json.loads(sys.argv[3])["items"]:
+    print(json.dumps({"key": item[0], "us": 5.0} if item[1] != "forward" else {"key": item[0], "why": "no memory"}), flush=True)
+`
+	if err := os.WriteFile(python, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	rep, out, err := run(python, "^[123468]")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, k := range rep.Kernels {
+		if k.State != check.OK && !strings.HasPrefix(k.State, "not launched: ") || k.State == check.OK && k.Checks == 0 {
+			t.Errorf("gpu-check says of a kernel %+v", k)
+		}
+	}
+	timed := 0
+	for _, c := range rep.Comparisons {
+		if c.Torch == 5 && c.Ratio > 0 {
+			timed++
+		}
+	}
+	if timed == 0 || timed != len(rep.Comparisons) {
+		t.Errorf("%d comparisons, %d with torch's times: %+v", len(rep.Comparisons), timed, rep.Comparisons)
+	}
+
+	// None: the rows say so.
+	rep, out, err = run("/nonexistent/python", "^[68]")
+	if err != nil || len(rep.Comparisons) == 0 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, c := range rep.Comparisons {
+		if c.Torch != 0 || !strings.HasPrefix(c.Why, "no /nonexistent/python") {
+			t.Errorf("%+v", c)
+		}
+	}
+
+	// A kernel that does nothing is wrong. One of each kind: all take minutes.
+	for kernel, section := range map[string]string{"tick": "^1", "stream_read": "^1", "approx": "^1", "pack_q4": "^1", "embed": "^1", "rmsnorm": "^1", "norm_heads": "^1", "rope_kv": "^1",
+		"probe_wgmma": "^1", "probe_ring": "^1", "gemm_q8_n8": "^2", "attn_merge": "^3", "attn_whole_d64": "^3", "pick": "^4"} {
+		if state(rep, kernel) == "" {
+			continue // the launch table has it no more
+		}
+		t.Setenv("FAKE_CUDA_SKIP", kernel)
+		broken, out, err := run("", section)
+		if got := state(broken, kernel); err == nil || got != check.Wrong {
+			t.Errorf("%s does nothing, and gpu-check says %q, %v:\n%s", kernel, got, err, out)
+		}
+	}
+	t.Setenv("FAKE_CUDA_SKIP", "")
+
+	// Another chip has no wgmma, and its kernels are not missing for that.
+	t.Setenv("FAKE_CUDA_CC", "80")
+	rep, out, err = run("", "^[12]")
+	if err != nil || state(rep, "probe_wgmma") != "skipped: needs sm_90" || state(rep, "gemm_bf16_h64") != "skipped: needs sm_90" || state(rep, "gemm_bf16_n8") != check.OK {
+		t.Errorf("%v\n%s", err, out)
+	}
+
+	// What there is no time for is listed.
+	file := filepath.Join(t.TempDir(), "late.json")
+	o := check.Options{Config: cuda.Default(), Quick: true, JSON: file, Total: 2 * time.Second, Only: regexp.MustCompile("^[123]"), Out: &bytes.Buffer{}}
+	o.Config.Driver = driver(t)
+	err = check.Run(o, "test")
+	src, err2 := os.ReadFile(file)
+	if err2 != nil || json.Unmarshal(src, &rep) != nil {
+		t.Fatal(err2)
+	}
+	late := 0
+	for _, s := range rep.Sections {
+		for _, r := range s.Records {
+			if r.Verdict == check.Late {
+				late++
+			}
+		}
+	}
+	if err == nil || late == 0 {
+		t.Errorf("%v, %d tasks too late:\n%v", err, late, o.Out)
 	}
 }

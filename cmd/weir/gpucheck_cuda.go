@@ -28,10 +28,12 @@ func gpuCheckMain(args []string, env func(string) string, out, errOut io.Writer)
 	quick := fs.Bool("quick", false, "small shapes")
 	only := fs.String("only", "", "run the sections alone whose \"number title\" matches this `pattern`")
 	results := fs.String("json", "", "`file` for the results, rewritten after each section; in a folder its name is date, card and commit")
-	limit := fs.Duration("limit", 200*time.Second, "longest time for one section")
-	total := fs.Duration("total", 8*time.Minute, "no section starts after this")
+	total := fs.Duration("total", 470*time.Second, "longest time for all; sections share it, and what they have no time for is listed")
+	python := fs.String("python", "python3", "`interpreter` that may have torch to compare with")
 	section := fs.String("section", "", "run this section in this process and print its records as JSON")
-	_ = fs.MarkHidden("section")
+	within := fs.Duration("within", 0, "with --section: no task begins after this")
+	scratch := fs.String("scratch", "", "`folder` for random weights, 16 GB of them, and machine code (default: one in memory, or the usual one)")
+	_ = errors.Join(fs.MarkHidden("section"), fs.MarkHidden("within"))
 	fs.Usage = func() {
 		fmt.Fprintf(out, "weir gpu-check checks the CUDA backend on the GPU of this machine and measures it: against float64\nand the CPU, and as shares of what the GPU was measured to do. Exit status: 0 all well, 1 something is\nwrong, 2 there is no GPU that can be used.\n\n%s", fs.FlagUsages())
 	}
@@ -43,11 +45,11 @@ func gpuCheckMain(args []string, env func(string) string, out, errOut io.Writer)
 	if len(rest) > 0 || !ok {
 		return usageError{errors.New("gpu-check takes no model, and --device cuda or cuda:N")}
 	}
-	o := check.Options{Config: cuda.Default(), Quick: *quick, JSON: *results, Out: out, Limit: *limit, Total: *total}
+	o := check.Options{Config: cuda.Default(), Quick: *quick, JSON: *results, Out: out, Total: *total, Python: *python, Scratch: *scratch}
 	o.Config.Driver, o.Config.Ordinal = *driver, n
 	if *section != "" {
 		lines := json.NewEncoder(out)
-		return check.RunSection(o, *section, func(r check.Record) { _ = lines.Encode(r) })
+		return check.RunSection(o, *section, *within, func(r check.Record) { _ = lines.Encode(r) })
 	}
 	if *only != "" {
 		if o.Only, err = regexp.Compile(*only); err != nil {
@@ -63,8 +65,9 @@ func gpuCheckMain(args []string, env func(string) string, out, errOut io.Writer)
 	if err != nil {
 		return err
 	}
-	o.Command = func(section string) *exec.Cmd {
-		return exec.Command(self, "gpu-check", "--section", section, "--device", fmt.Sprintf("cuda:%d", n), "--cuda-driver", *driver, fmt.Sprintf("--quick=%v", *quick))
+	o.Command = func(section string, within time.Duration, o *check.Options) *exec.Cmd {
+		return exec.Command(self, "gpu-check", "--section", section, "--within", within.String(), "--scratch", o.Scratch, "--python", o.Python,
+			"--device", fmt.Sprintf("cuda:%d", n), "--cuda-driver", *driver, fmt.Sprintf("--quick=%v", *quick))
 	}
 	return check.Run(o, version)
 }

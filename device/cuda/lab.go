@@ -127,12 +127,21 @@ func Take[T any](l *Lab, p uint64, n int) ([]T, error) {
 // Launch queues a kernel. Parameters are addresses (uint64), int, int64 and
 // float32, as the entry lists them.
 func (l *Lab) Launch(entry string, x, y, z int, params ...any) error {
+	k, words, err := l.words(entry, 0, params)
+	if err != nil {
+		return err
+	}
+	return l.d.run.launch(k, x, y, z, words...)
+}
+
+// words are parameters as a launch takes them, behind the first maps ones.
+func (l *Lab) words(entry string, maps int, params []any) (*kernel, []uint64, error) {
 	k := l.d.lib.kernels[entry]
 	if k == nil {
-		return fmt.Errorf("%w: %s is not loaded", ErrConfig, entry)
+		return nil, nil, fmt.Errorf("%w: %s is not loaded", ErrConfig, entry)
 	}
-	if len(params) != len(k.entry.Params) {
-		return fmt.Errorf("%w: %d parameters for %s, which has %d", ErrConfig, len(params), entry, len(k.entry.Params))
+	if maps+len(params) != len(k.entry.Params) {
+		return nil, nil, fmt.Errorf("%w: %d parameters for %s, which has %d", ErrConfig, maps+len(params), entry, len(k.entry.Params))
 	}
 	words := make([]uint64, len(params))
 	for i, p := range params {
@@ -141,16 +150,54 @@ func (l *Lab) Launch(entry string, x, y, z int, params ...any) error {
 			words[i] = v
 		case int:
 			words[i] = i32(v)
-			if k.entry.Params[i].Type == kernels.I64 {
+			if k.entry.Params[maps+i].Type == kernels.I64 {
 				words[i] = uint64(v)
 			}
 		case float32:
 			words[i] = f32(v)
 		default:
-			return fmt.Errorf("%w: parameter %d of %s is a %T", ErrConfig, i, entry, p)
+			return nil, nil, fmt.Errorf("%w: parameter %d of %s is a %T", ErrConfig, maps+i, entry, p)
 		}
 	}
-	return l.d.run.launch(k, x, y, z, words...)
+	return k, words, nil
+}
+
+// Box is a matrix of bf16, LD elements between rows, that a kernel reads through
+// a tensor map in boxes of 64 columns by BoxRows rows.
+type Box struct {
+	Base                    uint64
+	Rows, Cols, LD, BoxRows int
+}
+
+// LaunchBoxes is Launch for kernels whose first parameters are tensor maps.
+func (l *Lab) LaunchBoxes(entry string, x, y, z int, boxes []Box, params ...any) error {
+	k, words, err := l.words(entry, len(boxes), params)
+	if err != nil {
+		return err
+	}
+	maps := make([]tensor, len(boxes))
+	for i, b := range boxes {
+		maps[i] = tensor{base: b.Base, rows: b.Rows, cols: b.Cols, ld: b.LD, boxRows: b.BoxRows}
+	}
+	return l.d.run.launchTensors(k, x, y, z, maps, words...)
+}
+
+// Launched names the kernels that were launched since Forget, in the order of
+// the launch table.
+func (l *Lab) Launched() (names []string) {
+	for i := range kernels.Entries {
+		if k := l.d.lib.kernels[kernels.Entries[i].Name]; k != nil && k.launches > 0 {
+			names = append(names, k.entry.Name)
+		}
+	}
+	return names
+}
+
+// Forget starts the count of Launched anew.
+func (l *Lab) Forget() {
+	for _, k := range l.d.lib.kernels {
+		k.launches = 0
+	}
 }
 
 // Pack queues the writing of a matrix's tiles to w, which is to hold as many as
@@ -167,11 +214,22 @@ func TileBytes(as Format, n, k int) int {
 	return cdiv(n, kernels.Tile) * cdiv(k, kernels.Tile) * formats[as].tile
 }
 
-// Gemm queues the product that a step would queue for so many rows: w is the
-// tiles of [n, k], work and counters as kernels.GemmWork says.
-func (l *Lab) Gemm(as Format, y uint64, ldy int, w uint64, n, k int, x uint64, ldx, rows, epilogue int, work, counters uint64) error {
-	l.d.work.gemm, l.d.work.counters = work, counters
-	l.d.gemm(&param{n: n, k: k, data: w, as: as}, y, ldy, x, ldx, rows, epilogue)
+// A Product is y = x·wᵀ + bias for rows of x, as the kernels' launch table has it.
+type Product struct {
+	As             Format
+	W              uint64 // tiles of [N, K]
+	N, K           int
+	X, Y           uint64
+	LDX, LDY, Rows int
+	Epilogue       int
+	Bias           uint64 // float32 [N], or 0
+	Work, Counters uint64 // as kernels.GemmWork says
+}
+
+// Gemm queues the product that a step would queue for so many rows.
+func (l *Lab) Gemm(p Product) error {
+	l.d.work.gemm, l.d.work.counters = p.Work, p.Counters
+	l.d.gemm(&param{n: p.N, k: p.K, data: p.W, bias: p.Bias, as: p.As}, p.Y, p.LDY, p.X, p.LDX, p.Rows, p.Epilogue)
 	err := l.d.err
 	l.d.err = nil
 	return err

@@ -15,8 +15,9 @@ import (
 
 // kernel is an entry that can be launched.
 type kernel struct {
-	fn    cu.Function
-	entry *kernels.Entry
+	fn       cu.Function
+	entry    *kernels.Entry
+	launches int // for Lab.Launched
 }
 
 const maxWords = 32
@@ -44,6 +45,7 @@ func (l *launcher) launch(k *kernel, x, y, z int, words ...uint64) error {
 	if x == 0 || y == 0 || z == 0 {
 		return nil
 	}
+	k.launches++
 	n := copy(l.words[:], words)
 	if err := k.fn.Launch(x, y, z, k.entry.Threads, 1, 1, k.entry.Shared, l.stream, l.ptrs[:n]); err != nil {
 		return deviceError("launch "+k.entry.Name, err)
@@ -64,9 +66,17 @@ func (l *launcher) launchTensor(k *kernel, x, y, z int, t tensor, words ...uint6
 	if invariants.Enabled {
 		invariants.Check(len(words)+1 == len(k.entry.Params), "cuda: %d parameters for %s, which has %d", len(words)+1, k.entry.Name, len(k.entry.Params))
 	}
+	return l.launchTensors(k, x, y, z, []tensor{t}, words...)
+}
+
+// launchTensors is launchTensor for several maps.
+func (l *launcher) launchTensors(k *kernel, x, y, z int, maps []tensor, words ...uint64) error {
+	k.launches++
 	l.params.Reset()
-	if err := l.params.MapBF16(cu.DevicePtr(t.base), t.cols, t.rows, t.ld*2, t.boxRows); err != nil {
-		return deviceError("describe a matrix to "+k.entry.Name, err)
+	for _, t := range maps {
+		if err := l.params.MapBF16(cu.DevicePtr(t.base), t.cols, t.rows, t.ld*2, t.boxRows); err != nil {
+			return deviceError("describe a matrix to "+k.entry.Name, err)
+		}
 	}
 	for _, w := range words {
 		l.params.Word(w)

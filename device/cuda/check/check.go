@@ -3,14 +3,11 @@
 package check
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -20,6 +17,7 @@ import (
 	"time"
 
 	"weir/device/cuda"
+	"weir/device/cuda/kernels"
 )
 
 // Options say what is checked, and how.
@@ -29,24 +27,36 @@ type Options struct {
 	Only   *regexp.Regexp // sections by "number title"; nil: all
 	JSON   string         // file or folder for the results, rewritten after each section; "" is none
 	Out    io.Writer
-	Limit  time.Duration // of one section
-	Total  time.Duration // no section starts after it
-	// Command makes the process that runs one section and prints its records;
-	// nil runs it in this process.
-	Command func(section string) *exec.Cmd
+	Total  time.Duration // of everything; sections share it by their budgets
+	Python string        // the interpreter that may have torch; "" is python3
+	// Scratch is a folder for machine code and random weights, 16 GB of them; ""
+	// is one that is made and removed.
+	Scratch string
+	// Command makes the process that runs one section within a time, as o says, and
+	// prints its records; nil runs it in this process.
+	Command func(section string, within time.Duration, o *Options) *exec.Cmd
 }
 
 // Verdicts of a record; none is a measurement.
 const (
-	OK    = "ok"
-	Wrong = "wrong"
+	OK      = "ok"
+	Wrong   = "wrong"
+	Skipped = "skipped"              // the device does not have it
+	Late    = "not measured (time)"  // its section's time was up
+	Missed  = "not measured (error)" // its section ended with an error before
 )
+
+// What a section's process says besides: the name of a task that is to come,
+// and of one that is over.
+const planned, over = "planned", "over"
 
 // Record is one line of the results.
 type Record struct {
 	Name    string         `json:"name"`
 	Verdict string         `json:"verdict,omitempty"`
 	Values  map[string]any `json:"values,omitempty"`
+	Kernels []string       `json:"kernels,omitempty"` // what it is about
+	Key     string         `json:"key,omitempty"`     // torch's time for the same work has the same one
 }
 
 func (r Record) String() string {
@@ -68,58 +78,82 @@ func (r Record) String() string {
 	return b.String()
 }
 
+// number is a value that JSON may have carried.
+func (r Record) number(key string) (float64, bool) {
+	v, ok := r.Values[key].(float64)
+	return v, ok
+}
+
 // Section is what became of one.
 type Section struct {
 	Number  string   `json:"section"`
 	Title   string   `json:"title"`
-	State   string   `json:"state"` // done, wrong, failed: why, out of time, left out
+	State   string   `json:"state"` // done, wrong, failed: why, out of time
 	Seconds float64  `json:"seconds"`
+	Within  float64  `json:"within"` // the seconds that it had
 	Records []Record `json:"records"`
-}
-
-// Report is the file of results.
-type Report struct {
-	Started  string    `json:"started"`
-	Version  string    `json:"version"`
-	Device   string    `json:"device"`
-	Quick    bool      `json:"quick"`
-	Sections []Section `json:"sections"`
 }
 
 // ErrWrong says that a section did not end well.
 var ErrWrong = errors.New("gpu-check: not everything is right")
 
+// A section is a list of tasks. Its budget is its part of Options.Total, about
+// twice what it takes on an H200 by the estimates in STATUS.md.
 type section struct {
 	number, title string
-	run           func(*checker) error
+	budget        time.Duration
+	speeds        bool // nothing that could be wrong: to be cut short is no failure
+	tasks         func(*checker) ([]task, error)
+}
+
+// A task opens the device as it needs it; its memory is freed behind it.
+type task struct {
+	name string
+	run  func(*checker) error
 }
 
 var sections = []section{
-	{"0", "device, driver, kernels as compiled", facts},
-	{"1", "kernels of single rows", rowKernels},
-	{"2", "products", products},
-	{"3", "attention", attention},
-	{"4", "draws", draws},
-	{"5", "a trained model against the CPU", network},
-	{"6", "ceilings and rates of kernels", rates},
-	{"7", "steps of models with random weights", steps},
+	{"0", "device, driver, kernels as compiled", 45 * time.Second, false, facts},
+	{"1", "kernels of single rows and primitives", 25 * time.Second, false, rowKernels},
+	{"2", "products", 70 * time.Second, false, products},
+	{"3", "attention", 35 * time.Second, false, attention},
+	{"4", "draws", 25 * time.Second, false, draws},
+	{"5", "a trained model against the CPU", 60 * time.Second, false, network},
+	{"6", "ceilings and rates of kernels", 55 * time.Second, true, rates},
+	{"7", "steps of models with random weights", 105 * time.Second, true, steps},
+	{"8", "torch, where the machine has it", 50 * time.Second, true, torch},
 }
 
 // checker runs one section.
 type checker struct {
-	lab  *cuda.Lab
+	lab  *cuda.Lab // open, or nil
+	with cuda.Products
 	o    *Options
-	rng  *rand.Rand
+	rng  *rand.Rand // of the task
+	end  time.Time  // no task begins after it
+	bw   float64    // bytes in a second: the ceiling, once it was measured
 	emit func(Record)
 }
 
+// record emits a line about the kernels that were launched since begin.
 func (c *checker) record(name, verdict string, pairs ...any) {
 	r := Record{Name: name, Verdict: verdict, Values: map[string]any{}}
 	for i := 0; i+1 < len(pairs); i += 2 {
 		r.Values[pairs[i].(string)] = pairs[i+1]
 	}
+	if key, ok := r.Values["key"].(string); ok {
+		r.Key = key
+		delete(r.Values, "key")
+	}
+	if c.lab != nil {
+		r.Kernels = c.lab.Launched()
+	}
 	c.emit(r)
 }
+
+// begin starts what the next records are about: kernels launched before only
+// prepared it.
+func (c *checker) begin() { c.lab.Forget() }
 
 func verdict(ok bool) string {
 	if ok {
@@ -136,17 +170,80 @@ func pick[T any](c *checker, quick, full T) T {
 	return full
 }
 
-// RunSection runs one section here and now.
-func RunSection(o Options, number string, emit func(Record)) error {
+// RunSection runs one section here and now. No task begins when within is over,
+// which is no limit where it is 0.
+func RunSection(o Options, number string, within time.Duration, emit func(Record)) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	// The driver's compiler runs in the first section alone: every later opening of
+	// the device, of which there are some forty, would take its seconds anew.
+	if o.Config.CacheDir == "" && o.Scratch != "" {
+		o.Config.CacheDir = filepath.Join(o.Scratch, "code")
+	}
 	for _, s := range sections {
 		if s.number == number {
-			c := &checker{o: &o, rng: rand.New(rand.NewPCG(1, uint64(number[0]))), emit: emit}
-			return s.run(c)
+			c := &checker{o: &o, emit: emit}
+			if within > 0 {
+				c.end = time.Now().Add(within)
+			}
+			return c.run(s)
 		}
 	}
 	return fmt.Errorf("gpu-check: there is no section %q", number)
+}
+
+func (c *checker) run(s section) (err error) {
+	list, err := s.tasks(c)
+	if err != nil {
+		return err
+	}
+	for _, t := range list {
+		c.emit(Record{Name: t.name, Verdict: planned})
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	for _, t := range list {
+		if !c.end.IsZero() && time.Now().After(c.end) {
+			continue // it stays planned
+		}
+		// Numbers of its own, so that a task is the same wherever it stands.
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(t.name))
+		c.rng = rand.New(rand.NewPCG(1, h.Sum64()))
+		if err := t.run(c); err != nil {
+			return fmt.Errorf("%s: %w", t.name, err)
+		}
+		if c.lab != nil {
+			if err := c.lab.Free(); err != nil {
+				return fmt.Errorf("%s: %w", t.name, err)
+			}
+			c.lab.Forget()
+		}
+		c.emit(Record{Name: t.name, Verdict: over})
+	}
+	return nil
+}
+
+// open opens the device for single kernels, unless it is open for these products.
+func (c *checker) open(products cuda.Products) (err error) {
+	if c.lab != nil && c.with == products {
+		return nil
+	}
+	if err := c.close(); err != nil {
+		return err
+	}
+	cfg := c.o.Config
+	cfg.Products = products
+	c.with = products
+	c.lab, err = cuda.OpenLab(cfg)
+	return err
+}
+
+func (c *checker) close() (err error) {
+	if c.lab != nil {
+		err = c.lab.Close()
+		c.lab = nil
+	}
+	return err
 }
 
 // family is products whose bits do not depend on the number of rows: by the
@@ -157,152 +254,38 @@ type family struct {
 	weights  cuda.Format
 }
 
+func (c *checker) info() (cuda.Info, error) {
+	list, err := cuda.Probe(c.o.Config.Driver)
+	if err != nil {
+		return cuda.Info{}, err
+	}
+	return list[c.o.Config.Ordinal], nil
+}
+
 // families are those that the device has.
 func (c *checker) families() ([]family, error) {
-	list, err := cuda.Probe(c.o.Config.Driver)
+	info, err := c.info()
 	if err != nil {
 		return nil, err
 	}
 	f := []family{{"mma", cuda.MMA, cuda.BF16}}
-	if list[c.o.Config.Ordinal].Hopper() {
+	if info.Hopper() {
 		f = append(f, family{"wgmma", cuda.WGMMA, cuda.BF16})
 	}
 	return append(f, family{"q8", cuda.MMA, cuda.Q8}, family{"q4", cuda.MMA, cuda.Q4}), nil
 }
 
-// eachFamily opens the device for single kernels once for each family of
-// products.
-func (c *checker) eachFamily(run func(family) error) error {
+// eachFamily makes tasks for each family of products.
+func (c *checker) eachFamily(add func(family)) error {
 	list, err := c.families()
 	for _, f := range list {
-		if err == nil {
-			err = c.with(f.products, func() error { return run(f) })
-		}
+		add(f)
 	}
 	return err
 }
 
-// withLab opens the device for single kernels.
-func (c *checker) withLab(f func() error) (err error) { return c.with(cuda.MMA, f) }
-
-func (c *checker) with(products cuda.Products, f func() error) (err error) {
-	cfg := c.o.Config
-	cfg.Products = products
-	if c.lab, err = cuda.OpenLab(cfg); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, c.lab.Close()) }()
-	return f()
-}
-
-// Run runs all sections and returns ErrWrong if one did not end well.
-func Run(o Options, version string) error {
-	list, err := cuda.Probe(o.Config.Driver)
-	if err != nil {
-		return err
-	}
-	if o.Config.Ordinal >= len(list) {
-		return fmt.Errorf("gpu-check: the driver has %d devices", len(list))
-	}
-	start := time.Now()
-	rep := Report{Started: start.UTC().Format(time.RFC3339), Version: version, Device: list[o.Config.Ordinal].String(), Quick: o.Quick}
-	fmt.Fprintf(o.Out, "%s, weir %s\n", rep.Device, version)
-	if info, err := os.Stat(o.JSON); err == nil && info.IsDir() {
-		o.JSON = filepath.Join(o.JSON, rep.FileName(list[o.Config.Ordinal].Name))
-	}
-	bad := 0
-	for _, s := range sections {
-		if o.Only != nil && !o.Only.MatchString(s.number+" "+s.title) {
-			continue
-		}
-		fmt.Fprintf(o.Out, "== %s %s\n", s.number, s.title)
-		res := Section{Number: s.number, Title: s.title, State: "left out"}
-		if left := o.Total - time.Since(start); left > time.Second {
-			began := time.Now()
-			err := o.section(s, min(left, o.Limit), func(r Record) {
-				res.Records = append(res.Records, r)
-				fmt.Fprintln(o.Out, "  ", r)
-			})
-			res.Seconds = time.Since(began).Seconds()
-			wrong := slices.ContainsFunc(res.Records, func(r Record) bool { return r.Verdict == Wrong })
-			switch {
-			case err != nil:
-				res.State = "failed: " + err.Error()
-			case wrong:
-				res.State = "wrong"
-			default:
-				res.State = "done"
-			}
-		}
-		fmt.Fprintf(o.Out, "   %s, %.1f s\n", res.State, res.Seconds)
-		if res.State != "done" {
-			bad++
-		}
-		rep.Sections = append(rep.Sections, res)
-		if err := rep.write(o.JSON); err != nil {
-			return err
-		}
-	}
-	if bad > 0 {
-		return fmt.Errorf("%w: %d sections", ErrWrong, bad)
-	}
-	return nil
-}
-
-// section runs one, in a process of its own where there is a command for that.
-func (o *Options) section(s section, limit time.Duration, emit func(Record)) error {
-	if o.Command == nil {
-		return RunSection(*o, s.number, emit)
-	}
-	cmd := o.Command(s.number)
-	var complaints bytes.Buffer
-	cmd.Stderr = &complaints
-	cmd.WaitDelay = 3 * time.Second
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	late := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
-	lines := bufio.NewScanner(out)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var r Record
-		if json.Unmarshal(lines.Bytes(), &r) == nil {
-			emit(r)
-		}
-	}
-	err = cmd.Wait()
-	if !late.Stop() {
-		return errors.New("out of time")
-	}
-	if err != nil {
-		text := strings.TrimSpace(complaints.String())
-		return fmt.Errorf("%w: %s", err, text[:min(len(text), 2000)])
-	}
-	return nil
-}
-
-// FileName names the file of results by date, card and commit.
-func (r *Report) FileName(card string) string {
-	word := func(s string) string {
-		return strings.Trim(regexp.MustCompile(`[^a-z0-9.]+`).ReplaceAllString(strings.ToLower(s), "-"), "-")
-	}
-	return fmt.Sprintf("%.10s-%s-%s.json", r.Started, word(card), word(r.Version))
-}
-
-func (r *Report) write(path string) error {
-	if path == "" {
-		return nil
-	}
-	b, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(path+".new", append(b, '\n'), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+// has says whether the launch table has a kernel: some are there to be chosen
+// from, and checks must not depend on which.
+func has(kernel string) bool {
+	return slices.ContainsFunc(kernels.Entries, func(e kernels.Entry) bool { return e.Name == kernel })
 }

@@ -4,5 +4,8 @@
 // after each.
 //
 // A verdict is ok or wrong; a line without one is a measurement. Speeds are
-// never wrong: they stand beside the ceilings measured in the same run.
+// never wrong: they stand beside the ceilings measured in the same run, and beside
+// torch's where the machine has it. A section is a list of tasks that is known
+// before it runs, and must end at a time that is known before the first one does:
+// what is cut off is listed as not measured, and why.
 package check

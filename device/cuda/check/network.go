@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 
 	"weir/backend"
@@ -20,51 +21,54 @@ import (
 // within the rounding of activations to bf16, the same greedy tokens where the CPU
 // is sure, and on the GPU the same bits by graph and by single launches, alone
 // and in a batch.
-func network(c *checker) (err error) {
-	m, err := model.OpenFS(models.Bundled())
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, m.Close()) }()
-	prompt := make([]int32, pick(c, 10, 700))
-	for i := range prompt {
-		prompt[i] = int32(c.rng.IntN(m.Config.VocabSize))
-	}
-	steps := pick(c, 3, 64)
-	o := model.Options{NumBlocks: 1 + 70*64, MaxTokens: 1024, MaxSeqs: 64, MaxSeqTokens: 1024, Depth: 1}
-	if c.o.Quick {
-		o.NumBlocks, o.MaxTokens, o.MaxSeqs, o.MaxSeqTokens = 40, 32, 8, 64
-	}
+func network(c *checker) (list []task, err error) {
 	families, err := c.families()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var tokens []int32 // those that the model prefers with whole weights
 	for _, as := range []struct {
 		gpu cuda.Format
 		cpu cpu.Format
 	}{{cuda.BF16, cpu.BF16}, {cuda.Q8, cpu.Q8}, {cuda.Q4, cpu.Q4}} {
-		cc := cpu.Reference()
-		cc.WeightType = as.cpu
-		dev, err := cpu.Open(cc)
-		if err != nil {
-			return err
-		}
-		t, want, err := decode(dev, m, o, prompt, tokens, steps, 0)
-		if err != nil {
-			return fmt.Errorf("on the CPU: %w", err)
-		}
-		tokens = t
-		for _, f := range families {
-			if f.weights != as.gpu {
-				continue
+		list = append(list, task{"weights of " + as.gpu.String(), func(c *checker) (err error) {
+			m, err := model.OpenFS(models.Bundled())
+			if err != nil {
+				return err
 			}
-			if err := c.sameNetwork(f, m, o, prompt, tokens, want); err != nil {
-				return fmt.Errorf("%s: %w", f.name, err)
+			defer func() { err = errors.Join(err, m.Close()) }()
+			rng := rand.New(rand.NewPCG(1, 5)) // one prompt for all
+			prompt := make([]int32, pick(c, 10, 700))
+			for i := range prompt {
+				prompt[i] = int32(rng.IntN(m.Config.VocabSize))
 			}
-		}
+			o := model.Options{NumBlocks: 1 + 70*64, MaxTokens: 1024, MaxSeqs: 64, MaxSeqTokens: 1024, Depth: 1}
+			if c.o.Quick {
+				o.NumBlocks, o.MaxTokens, o.MaxSeqs, o.MaxSeqTokens = 40, 32, 8, 64
+			}
+			cc := cpu.Reference()
+			cc.WeightType = as.cpu
+			dev, err := cpu.Open(cc)
+			if err != nil {
+				return err
+			}
+			t, want, err := decode(dev, m, o, prompt, tokens, pick(c, 3, 64), 0)
+			if err != nil {
+				return fmt.Errorf("on the CPU: %w", err)
+			}
+			tokens = t
+			for _, f := range families {
+				if f.weights != as.gpu {
+					continue
+				}
+				if err := c.sameNetwork(f, m, o, prompt, tokens, want); err != nil {
+					return fmt.Errorf("%s: %w", f.name, err)
+				}
+			}
+			return nil
+		}})
 	}
-	return nil
+	return list, nil
 }
 
 // sameNetwork compares the GPU with the CPU's logits, and ways of running on it

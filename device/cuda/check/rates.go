@@ -3,67 +3,142 @@
 package check
 
 import (
-	"bufio"
-	"bytes"
-	"context"
-	_ "embed"
-	"encoding/json"
 	"fmt"
-	"math"
-	"os/exec"
 	"time"
 
 	"weir/device/cuda"
 	"weir/device/cuda/kernels"
 )
 
-// rates measures ceilings first, then kernels of Llama-3.1-8B's shapes as
-// shares of them.
-func rates(c *checker) error {
-	var bw float64
-	err := c.withLab(func() (err error) {
-		if bw, err = c.bandwidth(); err != nil {
-			return err
-		}
-		if err := c.launches(); err != nil {
-			return err
-		}
-		return c.attentionRates(bw)
-	})
-	if err != nil {
-		return err
+// rates measures ceilings first, then kernels of the shapes of models as shares of
+// them.
+func rates(c *checker) (list []task, err error) {
+	add := func(name string, products cuda.Products, run func(*checker) error) {
+		list = append(list, task{name, func(c *checker) error {
+			if err := c.open(products); err != nil {
+				return err
+			}
+			return run(c)
+		}})
 	}
-	var times map[[3]int]float64 // torch's
-	return c.eachFamily(func(f family) error {
-		shapes, rows := shapes8B, []int{1, 8, 16, 32, 64, 128, 512, 2048, 8192}
-		if c.o.Quick {
-			shapes, rows = [][2]int{{192, 128}}, []int{1, 70}
+	add("memory", cuda.MMA, (*checker).memory)
+	add("launches", cuda.MMA, (*checker).launches)
+	for _, a := range c.attentionCases() {
+		add(a.name(), cuda.MMA, func(c *checker) error { return c.attentionRate(a) })
+	}
+	for _, r := range rowRates {
+		if has(r.kernel) {
+			add("rate of "+r.kernel, cuda.MMA, func(c *checker) error { return c.rowRate(r) })
 		}
-		if times == nil {
-			times = c.torch(shapes, rows)
+	}
+	add("rate of pick", cuda.MMA, (*checker).pickRate)
+	add("rate of packing", cuda.MMA, (*checker).packRates)
+	err = c.eachFamily(func(f family) {
+		for _, s := range c.productShapes() {
+			add(fmt.Sprintf("%s products of %dx%d", f.name, s[0], s[1]), f.products, func(c *checker) error { return c.productRates(f, s[0], s[1], c.productRows()) })
 		}
-		return c.productRates(f, shapes, rows, times, bw)
 	})
+	return list, err
 }
 
-// bandwidth is what a copy on the device reads and writes in a second.
-func (c *checker) bandwidth() (float64, error) {
+// seconds is how long the device needs for one call of f of n. The next records
+// are about what f launches.
+func (c *checker) seconds(n int, f func(i int) error) (float64, error) {
+	c.begin()
+	return c.lab.Seconds(n, f)
+}
+
+// measured records a time with what was moved and computed in it, as the share of
+// the ceiling that is nearer. key names the same work in torch.
+func (c *checker) measured(name, key string, sec, bytes, flop float64) {
+	v := []any{"us", sec * 1e6, "key", key}
+	share, of := 0.0, "memory"
+	if bytes > 0 {
+		v = append(v, "GB/s", bytes/sec/1e9)
+		if c.bw > 0 {
+			share = bytes / sec / c.bw
+		}
+	}
+	if flop > 0 {
+		v = append(v, "TFLOP/s", flop/sec/1e12)
+		if peak := c.peak(); peak > 0 && flop/sec/peak > share {
+			share, of = flop/sec/peak, "bf16"
+		}
+	}
+	if share > 0 {
+		v = append(v, "share", share, "of", of)
+	}
+	c.record(name, "", v...)
+}
+
+// peak is what the tensor cores can do with bf16 at the highest clock, sparsity
+// aside: by the flop per clock of a multiprocessor, as NVIDIA's tables of each
+// architecture give them. 0 where that is not known.
+func (c *checker) peak() float64 {
+	clocks := map[int]float64{80: 2048, 86: 1024, 87: 1024, 89: 1024, 90: 4096, 100: 8192, 103: 8192, 120: 1024}
+	sms, err1 := c.lab.Attribute(16)
+	khz, err2 := c.lab.Attribute(13)
+	if err1 != nil || err2 != nil {
+		return 0
+	}
+	info := c.lab.Info()
+	return clocks[10*info.Major+info.Minor] * float64(sms) * float64(khz) * 1e3
+}
+
+// memory measures the ceiling of memory: the fastest of a copy by the driver, a
+// copy by threads, and threads that only read.
+func (c *checker) memory() error {
+	if err := c.open(cuda.MMA); err != nil {
+		return err
+	}
 	n := pick(c, 1<<16, 1<<30)
 	a, err := c.lab.Alloc(n)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	b, err := c.lab.Alloc(n)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	s, err := c.lab.Seconds(pick(c, 1, 10), func(int) error { return c.lab.Copy(b, a, n) })
+	sms, err := c.lab.Attribute(16)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	bw := 2 * float64(n) / s
-	c.record("copy on the device", "", "GB/s", bw/1e9, "bytes", n)
-	return bw, c.lab.Free()
+	type stream struct {
+		name  string
+		moved int
+		run   func(int) error
+	}
+	list := []stream{{"copy by the driver", 2 * n, func(int) error { return c.lab.Copy(b, a, n) }}}
+	for _, per := range pick(c, []int{1}, []int{2, 4, 8}) {
+		list = append(list,
+			stream{fmt.Sprintf("stream_copy, %d blocks per processor", per), 2 * n, func(int) error { return c.lab.Launch("stream_copy", per*sms, 1, 1, b, a, n/16) }},
+			stream{fmt.Sprintf("stream_read, %d blocks per processor", per), n, func(int) error { return c.lab.Launch("stream_read", per*sms, 1, 1, b, a, n/16) }})
+	}
+	if err := c.noise(a, n/2, 1); err != nil { // equal numbers cost less power
+		return err
+	}
+	best, rates := 0.0, make([]float64, len(list))
+	for i, s := range list {
+		sec, err := c.seconds(pick(c, 1, 4), s.run)
+		if err != nil {
+			return err
+		}
+		rates[i] = float64(s.moved) / sec
+		best = max(best, rates[i])
+		c.record(s.name, "", "GB/s", rates[i]/1e9, "bytes", n)
+	}
+	c.bw = best
+	c.begin()
+	c.record("ceilings", "", "memory GB/s", best/1e9, "bf16 TFLOP/s by clock", c.peak()/1e12)
+	for i, s := range list[1:] {
+		c.begin()
+		if err := s.run(0); err != nil {
+			return err
+		}
+		c.record(s.name+": share", "", "share", rates[i+1]/best, "of", "memory")
+	}
+	return nil
 }
 
 // launches is what a kernel costs that does nothing.
@@ -72,6 +147,7 @@ func (c *checker) launches() error {
 	if err != nil {
 		return err
 	}
+	c.begin()
 	n := pick(c, 5, 1000)
 	tick := func(int) error { return c.lab.Launch("tick", 1, 1, 1, p) }
 	if err := tick(0); err != nil {
@@ -102,63 +178,59 @@ func (c *checker) launches() error {
 // shapes of Llama-3.1-8B's products: qkv, out, gate and up, down, head.
 var shapes8B = [][2]int{{6144, 4096}, {4096, 4096}, {28672, 4096}, {4096, 14336}, {128256, 4096}}
 
-func (c *checker) productRates(f family, shapes [][2]int, rows []int, torch map[[3]int]float64, bw float64) error {
-	for _, s := range shapes {
-		n, k := s[0], s[1]
-		tiles := cuda.TileBytes(f.weights, n, k)
-		copies := pick(c, 1, max(1, 256<<20/tiles)) // more than the second-level cache holds
-		w, err := c.lab.Alloc(tiles * copies)
+func (c *checker) productShapes() [][2]int { return pick(c, [][2]int{{192, 128}}, shapes8B) }
+
+func (c *checker) productRows() []int {
+	return pick(c, []int{1, 70}, []int{1, 8, 16, 32, 64, 128, 512, 2048, 8192})
+}
+
+func (c *checker) productRates(f family, n, k int, rows []int) error {
+	tiles := cuda.TileBytes(f.weights, n, k)
+	copies := pick(c, 1, max(1, 256<<20/tiles)) // more than the second-level cache holds
+	w, err := c.lab.Alloc(tiles * copies)
+	if err != nil {
+		return err
+	}
+	// Random numbers: equal ones cost less power, and so less time.
+	src, err := c.lab.Alloc(n * k * 2)
+	if err != nil {
+		return err
+	}
+	for i := range copies {
+		if err := c.noise(src, n*k, i); err != nil {
+			return err
+		}
+		if err := c.lab.Pack(f.weights, w+uint64(i*tiles), src, n, k); err != nil {
+			return err
+		}
+	}
+	most := rows[len(rows)-1]
+	x, err := c.lab.Alloc(most * stride(k) * 2)
+	if err != nil {
+		return err
+	}
+	if err := c.noise(x, most*stride(k), copies); err != nil {
+		return err
+	}
+	y, err := c.lab.Alloc(most * stride(n) * 2)
+	if err != nil {
+		return err
+	}
+	work, counters, err := c.scratch(n, k)
+	if err != nil {
+		return err
+	}
+	for _, m := range rows {
+		flop := 2 * float64(m) * float64(n) * float64(k)
+		reps := pick(c, 1, max(2, min(50, int(2e11/flop))))
+		sec, err := c.seconds(reps, func(i int) error {
+			return c.lab.Gemm(cuda.Product{As: f.weights, Y: y, LDY: stride(n), W: w + uint64(i%copies*tiles), N: n, K: k, X: x, LDX: stride(k), Rows: m, Epilogue: kernels.StoreBF16, Work: work, Counters: counters})
+		})
 		if err != nil {
 			return err
 		}
-		// Random numbers: equal ones cost less power, and so less time.
-		src, err := c.lab.Alloc(n * k * 2)
-		if err != nil {
-			return err
-		}
-		for i := range copies {
-			if err := c.noise(src, n*k, i); err != nil {
-				return err
-			}
-			if err := c.lab.Pack(f.weights, w+uint64(i*tiles), src, n, k); err != nil {
-				return err
-			}
-		}
-		most := rows[len(rows)-1]
-		x, err := c.lab.Alloc(most * stride(k) * 2)
-		if err != nil {
-			return err
-		}
-		if err := c.noise(x, most*stride(k), copies); err != nil {
-			return err
-		}
-		y, err := c.lab.Alloc(most * stride(n) * 2)
-		if err != nil {
-			return err
-		}
-		work, counters, err := c.scratch(n, k)
-		if err != nil {
-			return err
-		}
-		for _, m := range rows {
-			flop := 2 * float64(m) * float64(n) * float64(k)
-			reps := pick(c, 1, max(2, min(50, int(1e12/flop))))
-			sec, err := c.lab.Seconds(reps, func(i int) error {
-				return c.lab.Gemm(f.weights, y, stride(n), w+uint64(i%copies*tiles), n, k, x, stride(k), m, kernels.StoreBF16, work, counters)
-			})
-			if err != nil {
-				return err
-			}
-			bytes := float64(tiles) + float64(m*(stride(k)+stride(n))*2)
-			v := []any{"us", sec * 1e6, "TFLOP/s", flop / sec / 1e12, "GB/s", bytes / sec / 1e9, "share_of_copy", bytes / sec / bw}
-			if t, ok := torch[[3]int{m, n, k}]; ok {
-				v = append(v, "torch_us", t*1e6, "torch_over_ours", t/sec)
-			}
-			c.record(fmt.Sprintf("%s %dx%dx%d", f.name, m, n, k), "", v...)
-		}
-		if err := c.lab.Free(); err != nil {
-			return err
-		}
+		name := fmt.Sprintf("%dx%dx%d", m, n, k)
+		c.measured(f.name+" "+name, "linear "+name, sec, float64(tiles)+float64(m*(stride(k)+stride(n))*2), flop)
 	}
 	return nil
 }
@@ -166,107 +238,4 @@ func (c *checker) productRates(f family, shapes [][2]int, rows []int, torch map[
 // noise fills memory with n random numbers of bf16.
 func (c *checker) noise(p uint64, n, seed int) error {
 	return c.lab.Launch("fill_bf16", pick(c, 2, 1024), 1, 1, p, n, seed)
-}
-
-//go:embed torch.py
-var torchScript string
-
-// torch times the same products with torch, where python3 has it.
-func (c *checker) torch(shapes [][2]int, rows []int) map[[3]int]float64 {
-	times := map[[3]int]float64{}
-	if c.lab.Emulated() {
-		return times
-	}
-	var list [][3]int
-	for _, s := range shapes {
-		for _, m := range rows {
-			list = append(list, [3]int{m, s[0], s[1]})
-		}
-	}
-	arg, err := json.Marshal(list)
-	if err != nil {
-		return times
-	}
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
-	defer stop()
-	out, err := exec.CommandContext(ctx, "python3", "-c", torchScript, string(arg)).Output()
-	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
-		var v [4]float64
-		if json.Unmarshal(lines.Bytes(), &v) == nil {
-			times[[3]int{int(v[0]), int(v[1]), int(v[2])}] = v[3]
-		}
-	}
-	if err != nil {
-		c.record("torch", "", "not here", err.Error())
-	}
-	return times
-}
-
-// attentionRates times single queries over long caches: 32 heads of 128, 8 KV
-// heads.
-func (c *checker) attentionRates(bw float64) error {
-	const heads, kvHeads, dim, block = 32, 8, 128, 16
-	elems := kernels.KVBlock(kvHeads, dim, block)
-	for _, s := range pick(c, [][2]int{{2, 600}}, [][2]int{{1, 2048}, {1, 32768}, {64, 2048}, {256, 2048}}) {
-		seqs, n := s[0], s[1]
-		perSeq := n / block
-		blocks := pick(c, perSeq, seqs*perSeq)
-		kv, err := c.lab.Alloc(blocks * elems * 2)
-		if err != nil {
-			return err
-		}
-		if err := c.lab.Fill(kv, 0x3c, blocks*elems*2); err != nil {
-			return err
-		}
-		var tables, pos []int32
-		var items []kernels.AttnItem
-		var merges []kernels.AttnMerge
-		slots := int32(0)
-		for i := range seqs {
-			r := kernels.Run{First: int32(i), Tokens: 1, Pos: int32(perSeq*block - 1), Table: int32(len(tables))}
-			for b := range perSeq {
-				tables = append(tables, int32((i*perSeq+b)%blocks))
-			}
-			pos = append(pos, r.Pos)
-			items, merges, slots = kernels.AppendItems(items, merges, r, 0, slots)
-		}
-		var put [5]uint64
-		for i, f := range []func() (uint64, error){
-			func() (uint64, error) { return cuda.Put(c.lab, make([]uint16, seqs*heads*dim)) },
-			func() (uint64, error) { return cuda.Put(c.lab, items) },
-			func() (uint64, error) { return cuda.Put(c.lab, merges) },
-			func() (uint64, error) { return cuda.Put(c.lab, append(tables, pos...)) },
-			func() (uint64, error) { return cuda.Put(c.lab, []int32{int32(len(items)), int32(len(merges))}) },
-		} {
-			if put[i], err = f(); err != nil {
-				return err
-			}
-		}
-		parts, err := c.lab.Alloc(int(slots) * kernels.PartFloats(heads, dim) * 4)
-		if err != nil {
-			return err
-		}
-		out, err := c.lab.Alloc(seqs * heads * dim * 2)
-		if err != nil {
-			return err
-		}
-		scale := float32(1 / math.Sqrt(dim))
-		sec, err := c.lab.Seconds(pick(c, 1, 20), func(int) error {
-			err := c.lab.Launch("attn_decode_d128", len(items), kvHeads, 1, parts, put[0], kv, put[1], put[4], put[3], put[3]+uint64(len(tables)*4),
-				heads*dim, heads, kvHeads, dim, block, elems, scale, 0)
-			if err != nil {
-				return err
-			}
-			return c.lab.Launch("attn_merge", len(merges), heads, 1, out, parts, put[2], put[4]+4, heads*dim, heads, dim, scale)
-		})
-		if err != nil {
-			return err
-		}
-		bytes := float64(seqs) * float64(perSeq*elems*2)
-		c.record(fmt.Sprintf("attention, %d sequences of %d", seqs, n), "", "us", sec*1e6, "GB/s", bytes/sec/1e9, "share_of_copy", bytes/sec/bw)
-		if err := c.lab.Free(); err != nil {
-			return err
-		}
-	}
-	return nil
 }

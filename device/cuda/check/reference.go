@@ -5,6 +5,9 @@ package check
 import (
 	"errors"
 	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
 
 	"weir/device/cuda"
 )
@@ -103,10 +106,32 @@ func padded[T any](s []T, width, ld int) []T {
 // stride is the distance of an activation's rows.
 func stride(width int) int { return (width + 63) / 64 * 64 }
 
+// parallel calls f for [0, n) on all processors: references take longer than what
+// is checked.
+func parallel(n int, f func(i int)) {
+	var wait sync.WaitGroup
+	var next atomic.Int64
+	const chunk = 16
+	for range runtime.GOMAXPROCS(0) {
+		wait.Go(func() {
+			for {
+				at := int(next.Add(chunk)) - chunk
+				if at >= n {
+					return
+				}
+				for i := at; i < min(at+chunk, n); i++ {
+					f(i)
+				}
+			}
+		})
+	}
+	wait.Wait()
+}
+
 const guard = 1024 // bytes behind an output that must stay as they are
 
 // repeat runs a kernel three times into an output of n values of T, poisoned
-// before each, and returns it. The runs must agree in every bit and write
+// before each, and returns it. The next records are about what it launches. The runs must agree in every bit and write
 // nothing behind the output.
 func repeat[T ~uint16 | ~float32 | ~int32](c *checker, name string, n int, run func(out uint64) error) ([]T, error) {
 	var first []T
@@ -119,6 +144,7 @@ func repeat[T ~uint16 | ~float32 | ~int32](c *checker, name string, n int, run f
 		return nil, err
 	}
 	same, intact := true, true
+	c.begin()
 	for i := range 3 {
 		if err := errors.Join(c.lab.Fill(out, 0xff, size+guard), run(out)); err != nil {
 			return nil, err
@@ -173,9 +199,9 @@ func (c *checker) compare(name string, got, want []float64, limit float64) {
 		}
 	}
 	rms := math.Sqrt(w / float64(len(want)))
-	rel := math.Sqrt(e / w)
+	rel := math.Sqrt(e / math.Max(w, 1e-300))
 	// One bad value among many does not show in the norm.
-	c.record(name, verdict(rel <= limit && most <= 40*limit*math.Max(rms, 1e-30)), "rel", finite(rel), "most", finite(most/rms))
+	c.record(name, verdict(rel <= limit && most <= 40*limit*math.Max(rms, 1e-30)), "rel", finite(rel), "most", finite(most/math.Max(rms, 1e-150)), "limit", limit)
 }
 
 // finite keeps JSON writable.

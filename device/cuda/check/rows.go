@@ -5,6 +5,7 @@ package check
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"weir/device/cuda"
 	"weir/device/cuda/kernels"
@@ -12,68 +13,127 @@ import (
 
 // facts is what the device, the driver and the compiler are. A kernel that
 // spills into local memory is wrong.
-func facts(c *checker) error {
-	err := c.withLab(func() error {
-		version, missing := c.lab.Driver()
-		free, total, err := c.lab.Memory()
+func facts(c *checker) ([]task, error) {
+	families, err := c.families()
+	if err != nil {
+		return nil, err
+	}
+	list := []task{{"device", (*checker).device}, {"kernels for sm_80 as compiled", func(c *checker) error { return c.compiled(cuda.MMA, kernels.SM80) }}}
+	for _, f := range families {
+		if f.products == cuda.WGMMA {
+			return append(list, task{"kernels for sm_90a as compiled", func(c *checker) error { return c.compiled(cuda.WGMMA, kernels.SM90a) }}), nil
+		}
+	}
+	return append(list, task{"kernels for sm_90a as compiled", func(c *checker) error {
+		c.record("kernels for sm_90a as compiled", Skipped, "why", "needs sm_90")
+		return nil
+	}}), nil
+}
+
+func (c *checker) device() error {
+	// How long the driver's compiler takes is what the first start will take.
+	c.o.Config.Note = func(message string, args ...any) {
+		r := []any{}
+		for i := 0; i+1 < len(args); i += 2 {
+			r = append(r, fmt.Sprint(args[i]), args[i+1])
+		}
+		c.record("driver's compiler: "+message, "", r...)
+	}
+	if err := c.open(cuda.MMA); err != nil {
+		return err
+	}
+	version, missing := c.lab.Driver()
+	free, total, err := c.lab.Memory()
+	if err != nil {
+		return err
+	}
+	if c.lab.Emulated() {
+		missing = []string{fmt.Sprint(len(missing), " (emulated)")}
+	}
+	c.record("device", "", "name", c.lab.Info().Name, "capability", fmt.Sprintf("%d.%d", c.lab.Info().Major, c.lab.Info().Minor),
+		"driver", version, "free", free, "total", total, "missing", missing)
+	for _, a := range []struct {
+		n    int
+		name string
+	}{{16, "multiprocessors"}, {13, "clock kHz"}, {36, "memory clock kHz"}, {37, "memory bus bits"}, {38, "L2 bytes"}, {97, "shared memory per block"},
+		{82, "registers per multiprocessor"}, {39, "threads per multiprocessor"}, {32, "ECC"}, {120, "clusters"}, {127, "tensor maps"}} {
+		if v, err := c.lab.Attribute(a.n); err == nil {
+			c.record(a.name, "", "value", v)
+		}
+	}
+	return nil
+}
+
+func (c *checker) compiled(products cuda.Products, flavour kernels.Flavour) error {
+	if err := c.open(products); err != nil {
+		return err
+	}
+	for _, e := range kernels.Entries {
+		if e.Flavour != flavour {
+			continue
+		}
+		f, err := c.lab.Facts(e.Name)
 		if err != nil {
 			return err
 		}
-		if c.lab.Emulated() {
-			missing = []string{fmt.Sprint(len(missing), " (emulated)")}
-		}
-		c.record("device", "", "name", c.lab.Info().Name, "capability", fmt.Sprintf("%d.%d", c.lab.Info().Major, c.lab.Info().Minor),
-			"driver", version, "free", free, "total", total, "missing", missing)
-		for _, a := range []struct {
-			n    int
-			name string
-		}{{16, "multiprocessors"}, {13, "clock kHz"}, {36, "memory clock kHz"}, {37, "memory bus bits"}, {38, "L2 bytes"}, {97, "shared memory per block"},
-			{82, "registers per multiprocessor"}, {39, "threads per multiprocessor"}, {32, "ECC"}, {120, "clusters"}, {127, "tensor maps"}} {
-			if v, err := c.lab.Attribute(a.n); err == nil {
-				c.record(a.name, "", "value", v)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
+		c.record(e.Name, verdict(f.Local == 0), "registers", f.Registers, "local", f.Local, "shared", f.Shared)
 	}
-	products := cuda.MMA
-	list, err := c.families()
-	if err != nil {
-		return err
-	}
-	for _, f := range list {
-		products = max(products, f.products)
-	}
-	return c.with(products, func() error {
-		for _, e := range kernels.Entries {
-			if e.Flavour == kernels.SM90a && products == cuda.MMA {
-				continue
-			}
-			f, err := c.lab.Facts(e.Name)
-			if err != nil {
-				return err
-			}
-			c.record(e.Name, verdict(f.Local == 0), "registers", f.Registers, "local", f.Local, "shared", f.Shared)
-		}
-		return nil
-	})
+	return nil
 }
 
-// rowKernels checks what works on every row by itself.
-func rowKernels(c *checker) error {
-	return c.withLab(func() error {
-		for _, f := range []func() error{c.norms, c.gate, c.embedding, c.rotation} {
-			if err := f(); err != nil {
-				return err
-			}
-			if err := c.lab.Free(); err != nil {
-				return err
+// alone are the checks of kernels by themselves. One that the launch table lacks
+// is left out.
+var alone = []struct {
+	kernel string
+	run    func(*checker) error
+}{
+	{"tick", (*checker).words},
+	{"fill_bf16", (*checker).filled},
+	{"stream_copy", (*checker).streams},
+	{"approx", (*checker).approximations},
+	{"pack_bf16", func(c *checker) error { return c.packs(cuda.BF16) }},
+	{"pack_q8", func(c *checker) error { return c.packs(cuda.Q8) }},
+	{"pack_q4", func(c *checker) error { return c.packs(cuda.Q4) }},
+	{"embed", (*checker).embedding},
+	{"rmsnorm", (*checker).norms},
+	{"add", (*checker).sums},
+	{"norm_heads", (*checker).headNorms},
+	{"rope_kv", (*checker).rotations},
+	{"silu_gate", (*checker).gate},
+	{"probe_wgmma", (*checker).wgmma},
+	{"probe_ring", (*checker).ring},
+}
+
+// rowKernels checks what works on every row by itself, and the instructions that
+// everything is made of.
+func rowKernels(c *checker) (list []task, err error) {
+	info, err := c.info()
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range alone {
+		if !has(a.kernel) {
+			continue
+		}
+		hopper := kernels.Find(a.kernel).Flavour == kernels.SM90a
+		if hopper && !info.Hopper() {
+			a.run = func(c *checker) error {
+				c.record(a.kernel, Skipped, "why", "needs sm_90")
+				return nil
 			}
 		}
-		return nil
-	})
+		list = append(list, task{a.kernel, func(c *checker) error {
+			products := cuda.MMA
+			if hopper && info.Hopper() {
+				products = cuda.WGMMA
+			}
+			if err := c.open(products); err != nil {
+				return err
+			}
+			return a.run(c)
+		}})
+	}
+	return list, nil
 }
 
 func rmsnorm(x, w []float64, eps float64) []float64 {
@@ -89,18 +149,19 @@ func rmsnorm(x, w []float64, eps float64) []float64 {
 	return y
 }
 
-func (c *checker) norms() error {
+// rowShapes are rows and widths of what lies row by row.
+func (c *checker) rowShapes() [][2]int {
 	small := [][2]int{{1, 8}, {3, 48}, {2, 1000}}
-	for _, s := range pick(c, small, append(small, [2]int{7, 4096}, [2]int{130, 2048}, [2]int{2, 14336})) {
+	return pick(c, small, append(small, [2]int{7, 4096}, [2]int{130, 2048}, [2]int{2, 14336}))
+}
+
+// norms checks rmsnorm.
+func (c *checker) norms() error {
+	for _, s := range c.rowShapes() {
 		rows, n, ld := s[0], s[1], stride(s[1])
 		x, xf := c.floats(rows * n)
-		h, hf := c.normals(rows * n)
 		w, wf := c.floats(n)
 		dx, err := cuda.Put(c.lab, padded(x, n, ld))
-		if err != nil {
-			return err
-		}
-		dh, err := cuda.Put(c.lab, padded(h, n, ld))
 		if err != nil {
 			return err
 		}
@@ -118,16 +179,30 @@ func (c *checker) norms() error {
 		if err != nil {
 			return err
 		}
-		var want, sums []float64
+		var want []float64
 		for r := range rows {
 			want = append(want, rmsnorm(xf[r*n:(r+1)*n], wf, 1e-5)...)
 		}
 		c.compare(name, columns(y, n, ld), want, bfLimit)
+	}
+	return nil
+}
 
-		for i := range xf {
-			sums = append(sums, xf[i]+hf[i])
+// sums checks add.
+func (c *checker) sums() error {
+	for _, s := range c.rowShapes() {
+		rows, n, ld := s[0], s[1], stride(s[1])
+		x, xf := c.floats(rows * n)
+		h, hf := c.normals(rows * n)
+		dx, err := cuda.Put(c.lab, padded(x, n, ld))
+		if err != nil {
+			return err
 		}
-		name = fmt.Sprintf("add %dx%d", rows, n)
+		dh, err := cuda.Put(c.lab, padded(h, n, ld))
+		if err != nil {
+			return err
+		}
+		name := fmt.Sprintf("add %dx%d", rows, n)
 		z, err := repeat[float32](c, name, rows*ld, func(y uint64) error {
 			if err := c.lab.Copy(y, dx, rows*ld*4); err != nil {
 				return err
@@ -137,7 +212,54 @@ func (c *checker) norms() error {
 		if err != nil {
 			return err
 		}
-		c.compare(name, columns(z, n, ld), sums, f32Limit)
+		for i := range xf {
+			xf[i] += hf[i]
+		}
+		c.compare(name, columns(z, n, ld), xf, f32Limit)
+	}
+	return nil
+}
+
+// headNorms checks norm_heads, in place and in views that begin where they may.
+func (c *checker) headNorms() error {
+	const off = 10 // elements: such a view is aligned to 4 bytes only
+	small := [][3]int{{3, 3, 10}, {2, 5, 64}}
+	for _, s := range pick(c, small, append(small, [3]int{64, 32, 128}, [3]int{300, 8, 64}, [3]int{5, 2, 256})) {
+		rows, heads, dim := s[0], s[1], s[2]
+		width := heads * dim
+		ld := stride(width+off) + 64
+		x, xf := c.normals(rows * ld)
+		w, wf := c.floats(dim)
+		dx, err := cuda.Put(c.lab, x)
+		if err != nil {
+			return err
+		}
+		dw, err := cuda.Put(c.lab, w)
+		if err != nil {
+			return err
+		}
+		name := fmt.Sprintf("norm_heads %dx%dx%d", rows, heads, dim)
+		y, err := repeat[uint16](c, name, rows*ld, func(y uint64) error {
+			if err := c.lab.Copy(y, dx, rows*ld*2); err != nil {
+				return err
+			}
+			return c.lab.Launch("norm_heads", rows, (heads+3)/4, 1, y+off*2, y+off*2, dw, heads, dim, ld, ld, float32(1e-6))
+		})
+		if err != nil {
+			return err
+		}
+		var got, want []float64
+		beside := true
+		for r := range rows {
+			for h := range heads {
+				at := r*ld + off + h*dim
+				got = append(got, columns(y[at:at+dim], dim, dim)...)
+				want = append(want, rmsnorm(xf[at:at+dim], wf, 1e-6)...)
+			}
+			beside = beside && slices.Equal(y[r*ld:r*ld+off], x[r*ld:r*ld+off]) && slices.Equal(y[r*ld+off+width:(r+1)*ld], x[r*ld+off+width:(r+1)*ld])
+		}
+		c.compare(name, got, want, bfLimit)
+		c.record(name+": nothing beside", verdict(beside))
 	}
 	return nil
 }
@@ -245,18 +367,38 @@ func (c *checker) embedding() error {
 	return nil
 }
 
-// rotation checks rope_kv: norm of the heads, rotation, and where keys and
-// values end up in the cache.
-func (c *checker) rotation() error {
-	const heads, kvHeads, dim, half, block, tokens = 4, 2, 48, 20, 16, 3
+// rotations checks rope_kv: norm of the heads or none, rotation of all of a head
+// or a part, and where keys and values end up in the cache.
+func (c *checker) rotations() error {
+	small := []rotated{{4, 2, 48, 20, true}, {3, 1, 10, 5, false}}
+	for _, r := range pick(c, small, append(small, rotated{32, 8, 64, 32, false}, rotated{16, 8, 128, 64, true})) {
+		if err := c.rotation(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type rotated struct {
+	heads, kvHeads, dim, half int
+	norm                      bool
+}
+
+func (c *checker) rotation(s rotated) error {
+	const block, tokens = 16, 3
+	heads, kvHeads, dim, half := s.heads, s.kvHeads, s.dim, s.half
+	name := fmt.Sprintf("rope_kv %d/%d heads of %d", heads, kvHeads, dim)
 	width := (heads + 2*kvHeads) * dim
 	ld := stride(width)
 	qkv, f := c.normals(tokens * width)
 	w, wf := c.floats(dim)
+	if !s.norm {
+		wf = nil
+	}
 	pos, slots := []int32{3, 40, 7}, []int32{block + 5, 2*block + 15, -1}
 	table := make([]float32, 64*half*2)
 	for i := 0; i < len(table); i += 2 {
-		sin, cos := math.Sincos(float64(i/2/half) / math.Pow(100, float64(i/2%half)/half))
+		sin, cos := math.Sincos(float64(i/2/half) / math.Pow(100, float64(i/2%half)/float64(half)))
 		table[i], table[i+1] = float32(cos), float32(sin)
 	}
 	master, err := cuda.Put(c.lab, padded(qkv, width, ld))
@@ -279,19 +421,22 @@ func (c *checker) rotation() error {
 	if err != nil {
 		return err
 	}
+	if !s.norm {
+		dw = 0
+	}
 	elements := kernels.KVBlock(kvHeads, dim, block)
 	q, err := c.lab.Alloc(tokens * ld * 2)
 	if err != nil {
 		return err
 	}
-	kv, err := repeat[uint16](c, "rope_kv", 3*elements, func(kv uint64) error {
+	kv, err := repeat[uint16](c, name, 3*elements, func(kv uint64) error {
 		if err := c.lab.Fill(kv, 0, 3*elements*2); err != nil {
 			return err
 		}
 		if err := c.lab.Copy(q, master, tokens*ld*2); err != nil {
 			return err
 		}
-		return c.lab.Launch("rope_kv", tokens, 1, 1, q, q+heads*dim*2, q+(heads+kvHeads)*dim*2, kv, dr, dp, ds, dw, dw,
+		return c.lab.Launch("rope_kv", tokens, (heads+2*kvHeads+3)/4, 1, q, q+uint64(heads*dim*2), q+uint64((heads+kvHeads)*dim*2), kv, dr, dp, ds, dw, dw,
 			heads, kvHeads, dim, half, ld, block, elements, float32(1e-6))
 	})
 	if err != nil {
@@ -302,7 +447,10 @@ func (c *checker) rotation() error {
 		return err
 	}
 	turned := func(t, h int) []float64 { // head h of q and k together
-		x := rmsnorm(f[t*width+h*dim:][:dim], wf, 1e-6)
+		x := slices.Clone(f[t*width+h*dim:][:dim])
+		if s.norm {
+			x = rmsnorm(x, wf, 1e-6)
+		}
 		for i := range half {
 			cos, sin := float64(table[(int(pos[t])*half+i)*2]), float64(table[(int(pos[t])*half+i)*2+1])
 			x[i], x[i+half] = x[i]*cos-x[i+half]*sin, x[i+half]*cos+x[i]*sin
@@ -330,13 +478,13 @@ func (c *checker) rotation() error {
 			want = append(want, f[t*width+(heads+kvHeads+h)*dim:][:dim]...)
 		}
 	}
-	c.compare("rope_kv", got, want, bfLimit)
+	c.compare(name, got, want, bfLimit)
 	written := 0
 	for _, v := range kv {
 		if v != 0 {
 			written++
 		}
 	}
-	c.record("rope_kv writes its slots alone", verdict(written <= 2*2*kvHeads*dim), "written", written)
+	c.record(name+": writes its slots alone", verdict(written <= 2*2*kvHeads*dim), "written", written)
 	return nil
 }

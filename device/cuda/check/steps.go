@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"weir/backend"
@@ -35,39 +36,37 @@ var shapes = []shape{
 	{"Llama-3.1-8B", 4096, 32, 32, 8, 128, 14336, 128256, false, false},
 }
 
+var tiny = shape{"tiny", 64, 2, 4, 2, 16, 96, 128, true, true}
+
 // steps times whole steps through the device, two in flight, as shares of the
-// time that reading weights and cache takes at the speed of a copy.
-func steps(c *checker) error {
-	var bw float64
-	if err := c.withLab(func() (err error) { bw, err = c.bandwidth(); return err }); err != nil {
-		return err
-	}
-	list := shapes
+// time that reading weights and cache takes at the speed of memory.
+func steps(c *checker) ([]task, error) {
+	models := shapes
 	if c.o.Quick {
-		list = []shape{{"tiny", 64, 2, 4, 2, 16, 96, 128, true, true}}
+		models = []shape{tiny}
 	}
-	for _, s := range list {
-		if err := c.model(s, bw); err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
+	modes, err := c.modes()
+	if err != nil {
+		return nil, err
+	}
+	list := []task{{"memory", (*checker).memory}}
+	for _, s := range models {
+		for i, f := range modes {
+			if f.weights != cuda.BF16 && s.tied && !c.o.Quick {
+				continue // the largest says enough
+			}
+			list = append(list, task{s.name + ", " + f.name, func(c *checker) error { return c.model(s, f, i == 0) }})
 		}
 	}
-	return nil
+	return list, nil
 }
 
-func (c *checker) model(s shape, bw float64) (err error) {
-	dir, err := os.MkdirTemp("", "weir-gpu-check-")
-	if err != nil {
+// model times a model's steps with one family of products. What the first has
+// said of small batches and short caches holds for all.
+func (c *checker) model(s shape, f family, first bool) (err error) {
+	if err := c.close(); err != nil { // its memory is wanted
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := s.write(dir); err != nil {
-		return err
-	}
-	m, err := model.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, m.Close()) }()
 	batches, contexts := []int{1, 8, 64, 256}, []int{128, 2048}
 	o := model.Options{MaxTokens: 2048, MaxSeqs: 256, MaxSeqTokens: 16384, Depth: 2}
 	if c.o.Quick {
@@ -75,23 +74,63 @@ func (c *checker) model(s shape, bw float64) (err error) {
 		o.MaxTokens, o.MaxSeqs, o.MaxSeqTokens = 32, 4, 128
 	}
 	o.NumBlocks = 1 + batches[len(batches)-1]*((contexts[len(contexts)-1]+100)/16+1)
-	modes, err := c.modes()
+	if !first && !c.o.Quick {
+		batches, contexts = []int{1, 64}, []int{2048}
+	}
+	dir, err := c.checkpoint(s)
+	if errors.Is(err, errNoRoom) {
+		c.record(s.name+", "+f.name, Skipped, "why", err.Error())
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	for i, mode := range modes {
-		if mode.weights != cuda.BF16 && s.tied && !c.o.Quick {
-			continue // the largest says enough
-		}
-		o := o
-		if i > 0 && !c.o.Quick { // what the first has said of long caches holds for all
-			batches, contexts = []int{1, 64}, []int{2048}
-		}
-		if err := c.mode(s, m, mode, o, batches, contexts, bw); err != nil {
-			return fmt.Errorf("%s: %w", mode.name, err)
-		}
+	m, err := model.Open(dir)
+	if err != nil {
+		return err
 	}
-	return nil
+	defer func() { err = errors.Join(err, m.Close()) }()
+	return c.mode(s, m, f, o, batches, contexts, c.bw)
+}
+
+var errNoRoom = errors.New("too little room for its weights")
+
+// checkpoint is the folder of a model, the only one at a time.
+func (c *checker) checkpoint(s shape) (string, error) {
+	all := filepath.Join(c.o.Scratch, "models")
+	dir := filepath.Join(all, s.name)
+	if _, err := os.Stat(filepath.Join(dir, "ready")); err == nil {
+		return dir, nil
+	}
+	if err := errors.Join(os.RemoveAll(all), os.MkdirAll(dir, 0o755)); err != nil {
+		return "", err
+	}
+	if free := freeBytes(dir); free < s.bytes()+s.bytes()/8 {
+		return "", fmt.Errorf("%w: %d MiB, %d are needed", errNoRoom, free>>20, s.bytes()>>20)
+	}
+	if err := s.write(dir); err != nil {
+		return "", err
+	}
+	return dir, os.WriteFile(filepath.Join(dir, "ready"), nil, 0o644)
+}
+
+// freeBytes is the room in a folder.
+func freeBytes(dir string) int64 {
+	var f syscall.Statfs_t
+	if err := syscall.Statfs(dir, &f); err != nil {
+		return 0
+	}
+	return int64(f.Bavail) * f.Bsize
+}
+
+// bytes is about what the weights take.
+func (s shape) bytes() int64 {
+	embeddings := 2
+	if s.tied {
+		embeddings = 1
+	}
+	layer := s.hidden*(2*s.heads+2*s.kvHeads)*s.dim + 3*s.hidden*s.mlp
+	return 2 * int64(embeddings*s.vocab*s.hidden+s.layers*layer)
 }
 
 // modes are the families, and products that are free to differ with the number
@@ -158,8 +197,9 @@ func (c *checker) mode(s shape, m *model.Model, f family, o model.Options, batch
 				return err
 			}
 			kv := float64(n) * float64(at) * float64(s.kvBytes())
-			floor := (weights + kv) / bw
-			c.record(fmt.Sprintf("%s: decode, %d at %d", name, n, at), "", "ms", sec*1e3, "tok/s", float64(n)/sec, "share_of_floor", floor/sec)
+			floor := (weights + kv) / max(bw, 1)
+			c.record(fmt.Sprintf("%s: decode, %d at %d", name, n, at), "", "us", sec*1e6, "tok/s", float64(n)/sec, "share_of_floor", floor/sec,
+				"key", fmt.Sprintf("%s decode %d at %d", s.name, n, at))
 		}
 	}
 	for _, n := range pick(c, []int{30}, []int{512, 2048, 8192}) {
@@ -170,9 +210,16 @@ func (c *checker) mode(s shape, m *model.Model, f family, o model.Options, batch
 		if err != nil {
 			return err
 		}
-		c.record(fmt.Sprintf("%s: prefill of %d", name, n), "", "ms", sec*1e3, "tok/s", float64(n)/sec)
+		c.record(fmt.Sprintf("%s: prefill of %d", name, n), "", "us", sec*1e6, "tok/s", float64(n)/sec, "TFLOP/s", s.flop(n)/sec/1e12,
+			"key", fmt.Sprintf("%s prefill %d", s.name, n))
 	}
 	return nil
+}
+
+// flop is what computing a prompt of n tokens takes, the head once.
+func (s shape) flop(n int) float64 {
+	layer := float64(s.hidden*(2*s.heads+2*s.kvHeads)*s.dim + 3*s.hidden*s.mlp)
+	return 2*float64(n)*float64(s.layers)*layer + 2*float64(s.vocab*s.hidden) + 2*float64(s.layers)*float64(n)*float64(n)*float64(s.heads*s.dim)
 }
 
 // kvBytes is what keys and values of a position take.

@@ -1,0 +1,193 @@
+//go:build cuda && linux && amd64
+
+package check
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"unsafe"
+
+	"weir/backend"
+	"weir/device/cuda"
+	"weir/device/cuda/kernels"
+	"weir/sampler"
+)
+
+// draws compares pick with sampler.Picker: every bit.
+func draws(c *checker) (list []task, err error) {
+	add := func(name string, run func(*checker) error) {
+		list = append(list, task{name, func(c *checker) error {
+			if err := c.open(cuda.MMA); err != nil {
+				return err
+			}
+			return run(c)
+		}})
+	}
+	for _, vocab := range pick(c, []int{100, 1003}, []int{1003, 32000, 128256, 151936}) {
+		for _, style := range styles {
+			rows := pick(c, 6, 24)
+			add(fmt.Sprintf("pick of %d, %d rows, %s", vocab, rows, style.name), func(c *checker) error { return c.picks(vocab, rows, style.name, style.logit) })
+		}
+	}
+	add("how often pick draws what", (*checker).frequencies)
+	return list, nil
+}
+
+// styles are kinds of logits.
+var styles = []struct {
+	name  string
+	logit func(*rand.Rand) float32
+}{
+	{"normal", func(g *rand.Rand) float32 { return float32(g.NormFloat64() * 4) }},
+	{"many ties", func(g *rand.Rand) float32 { return float32(g.IntN(37) - 18) }},
+	{"what a model should not say", func(g *rand.Rand) float32 {
+		return []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.Copysign(0, -1)), 0, 1, 2, 3, 4, 5, 6, 7}[g.IntN(12)]
+	}},
+}
+
+// frequencies draws many times from one distribution: a chi-squared test of the
+// draws as such, which is to hold whatever the reference says.
+func (c *checker) frequencies() error {
+	const vocab, ld = 50, 64
+	rows := pick(c, 100, 100_000)
+	logits := make([]float32, rows*ld)
+	var p [vocab]float64
+	sum := 0.0
+	for i := range p {
+		z := c.rng.NormFloat64()
+		for r := range rows {
+			logits[r*ld+i] = float32(z)
+		}
+		p[i] = math.Exp(float64(float32(z)))
+		sum += p[i]
+	}
+	list := make([]backend.Draw, rows)
+	for r := range list {
+		list[r] = backend.Draw{Seed: c.rng.Uint64(), Index: uint32(r), Temperature: 1, TopP: 1, Mask: -1, Allow: -1, Target: -1}
+	}
+	dl, err := cuda.Put(c.lab, logits)
+	if err != nil {
+		return err
+	}
+	dr, err := cuda.Put(c.lab, list)
+	if err != nil {
+		return err
+	}
+	var out [6]uint64 // drawn, results, tops, z, near, none
+	for i, n := range []int{rows * 4, rows * int(unsafe.Sizeof(kernels.PickResult{})), 8, rows * ld * 4, rows * ld * 4, 16} {
+		if out[i], err = c.lab.Alloc(n); err != nil {
+			return err
+		}
+	}
+	c.begin()
+	if err := c.lab.Launch("pick", rows, 1, 1, out[0], out[1], out[2], dl, out[3], out[4], dr, out[5], out[5], 0, vocab, ld); err != nil {
+		return err
+	}
+	drawn, err := cuda.Take[int32](c.lab, out[0], rows)
+	if err != nil {
+		return err
+	}
+	var count [vocab]float64
+	for _, t := range drawn {
+		if t < 0 || t >= vocab {
+			c.record("pick: frequencies", Wrong, "token", t)
+			return nil
+		}
+		count[t]++
+	}
+	chi := 0.0
+	for i := range p {
+		e := float64(rows) * p[i] / sum
+		chi += (count[i] - e) * (count[i] - e) / e
+	}
+	// 49 degrees of freedom: beyond 95 once in ten thousand times. The seeds are
+	// the same in every run, so it is right for good or wrong for good.
+	c.record("pick: frequencies", verdict(chi < 95), "chi2", chi, "of", vocab-1, "draws", rows)
+	return nil
+}
+
+func (c *checker) picks(vocab, rows int, style string, logit func(*rand.Rand) float32) error {
+	ld, words := stride(vocab), (vocab+31)/32
+	logits := make([]float32, rows*ld)
+	for i := range logits {
+		logits[i] = logit(c.rng)
+	}
+	d := &backend.Draws{Masks: make([]uint32, 2*words)}
+	for i := range d.Masks {
+		d.Masks[i] = c.rng.Uint32()
+	}
+	tops := 0
+	for r := range rows {
+		row := backend.Draw{Seed: c.rng.Uint64(), Index: uint32(r), Temperature: 1, TopP: 1, Mask: int32(r%3) - 1, Allow: -1, Target: -1,
+			Logprobs: backend.LogprobMode(r % 3), Top: int32(r % 4 * 5)}
+		switch r % 6 {
+		case 0:
+			row.Temperature = 0
+		case 1:
+			row.TopP = 0.9
+		case 2:
+			row.TopK = 40
+		case 3:
+			row.TopK, row.TopP, row.MinP, row.Temperature = 50, 0.8, 0.02, 0.7
+		case 4:
+			row.Target = int32(c.rng.IntN(vocab))
+		}
+		for range r % 5 {
+			d.Edits = append(d.Edits, backend.Edit{Token: int32(len(d.Edits) * 7 % vocab), Bias: 1, Repeat: 1.3, Minus: 0.5})
+		}
+		row.EditEnd = int32(len(d.Edits))
+		tops += int(row.Top)
+		d.Rows = append(d.Rows, row)
+	}
+	var put [4]uint64
+	var err error
+	for i, f := range []func() (uint64, error){
+		func() (uint64, error) { return cuda.Put(c.lab, logits) },
+		func() (uint64, error) { return cuda.Put(c.lab, d.Rows) },
+		func() (uint64, error) { return cuda.Put(c.lab, d.Edits) },
+		func() (uint64, error) { return cuda.Put(c.lab, d.Masks) },
+	} {
+		if put[i], err = f(); err != nil {
+			return err
+		}
+	}
+	var out [5]uint64 // drawn, results, tops, z, near
+	for i, n := range []int{rows * 4, rows * int(unsafe.Sizeof(kernels.PickResult{})), max(tops, 1) * int(unsafe.Sizeof(kernels.PickTop{})), rows * ld * 4, rows * ld * 4} {
+		if out[i], err = c.lab.Alloc(n); err != nil {
+			return err
+		}
+	}
+	c.begin()
+	if err := c.lab.Launch("pick", rows, 1, 1, out[0], out[1], out[2], put[0], out[3], out[4], put[1], put[2], put[3], 0, vocab, ld); err != nil {
+		return err
+	}
+	results, err := cuda.Take[kernels.PickResult](c.lab, out[1], rows)
+	if err != nil {
+		return err
+	}
+	best, err := cuda.Take[kernels.PickTop](c.lab, out[2], tops)
+	if err != nil {
+		return err
+	}
+	want := &backend.Out{Tokens: make([]int32, rows), Logprobs: make([]float32, rows), Ranks: make([]int32, rows), TopTokens: make([]int32, tops), TopLogprobs: make([]float32, tops)}
+	var p sampler.Picker
+	top, bad := 0, ""
+	for r := range rows {
+		p.Pick(logits[r*ld:r*ld+vocab], d, r, want, top)
+		row, got := &d.Rows[r], results[r]
+		ok := got.Token == want.Tokens[r]
+		if row.Logprobs != backend.NoLogprobs {
+			dist := sampler.NewDistribution(got.ZMax, got.Mass)
+			ok = ok && got.Rank == want.Ranks[r] && (dist.Logprob(got.Z) == want.Logprobs[r] || math.IsInf(float64(got.Z), -1) && math.IsInf(float64(want.Logprobs[r]), -1))
+			for i := top; i < top+int(row.Top); i++ {
+				ok = ok && best[i].Token == want.TopTokens[i]
+			}
+		}
+		if top += int(row.Top); !ok && bad == "" {
+			bad = fmt.Sprintf("row %d %+v: %+v, want token %d rank %d", r, *row, got, want.Tokens[r], want.Ranks[r])
+		}
+	}
+	c.record(fmt.Sprintf("pick of %d, %d rows, %s", vocab, rows, style), verdict(bad == ""), "first", bad)
+	return nil
+}
