@@ -144,6 +144,9 @@ func (g *gen) dot(d *dotISA, format string, m int) {
 	g.label("tile")
 	k.locate()
 	k.rewind()
+	if k.wide {
+		k.claimOut()
+	}
 	switch {
 	case k.whole:
 		for _, part := range k.sums {
@@ -188,6 +191,20 @@ func (k *dot) eachOut(f func(r, part int, at string)) {
 		for i := range k.sums {
 			f(r, i, at(i*k.lanes*4, temp))
 		}
+		if r+1 < k.m {
+			k.op("ADDQ", outStep, temp)
+		}
+	}
+}
+
+// claimOut has the lines of the result fetched for writing while they are being
+// computed. Stores reach the cache in order: twelve that miss it, one after the
+// other, take as long as the product of a thousand columns.
+func (k *dot) claimOut() {
+	k.op("MOVQ", out, temp)
+	for r := range k.m {
+		// Go's assembler does not know PREFETCHW (AX), which is 0F 0D /1.
+		k.raw("\tBYTE $0x0f; BYTE $0x0d; BYTE $0x08 // PREFETCHW (%s)\n", temp)
 		if r+1 < k.m {
 			k.op("ADDQ", outStep, temp)
 		}
