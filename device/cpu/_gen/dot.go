@@ -136,16 +136,15 @@ func (g *gen) dot(d *dotISA, format string, m int) {
 	g.op("MOVQ", arg("y_base", 112), out)
 	g.op("MOVQ", arg("ldy", 136), outStep)
 	g.op("SHLQ", "$2", outStep)
-	g.op("MOVQ", arg("offs_len", 32), left)
-	g.op("TESTQ", left, left)
+	// What is needed once per tile stays in the arguments.
+	g.op("CMPQ", arg("offs_len", 32), "$0")
 	g.op("JEQ", "end")
-	g.op("MOVQ", arg("bias_base", 144), biasPtr)
 
 	g.label("tile")
 	k.locate()
 	k.rewind()
 	if k.wide {
-		k.claimOut()
+		k.startClaims()
 	}
 	switch {
 	case k.whole:
@@ -178,7 +177,7 @@ func (g *gen) dot(d *dotISA, format string, m int) {
 	k.store()
 	g.op("ADDQ", fmt.Sprint("$", tileRows*4), out)
 	g.op("ADDQ", "$8", offset)
-	g.op("DECQ", left)
+	g.op("DECQ", arg("offs_len", 32))
 	g.op("JNE", "tile")
 	g.label("end")
 	g.end()
@@ -197,18 +196,29 @@ func (k *dot) eachOut(f func(r, part int, at string)) {
 	}
 }
 
-// claimOut has the lines of the result fetched for writing while they are being
-// computed. Stores reach the cache in order: twelve that miss it, one after the
-// other, take as long as the product of a thousand columns.
-func (k *dot) claimOut() {
-	k.op("MOVQ", out, temp)
-	for r := range k.m {
-		// Go's assembler does not know PREFETCHW (AX), which is 0F 0D /1.
-		k.raw("\tBYTE $0x0f; BYTE $0x0d; BYTE $0x08 // PREFETCHW (%s)\n", temp)
-		if r+1 < k.m {
-			k.op("ADDQ", outStep, temp)
-		}
-	}
+// The lines of the result are fetched for writing while they are being computed,
+// one per group, over and over: stores reach the cache in order, and twelve that
+// miss it, one after the other, take as long as the product of a thousand
+// columns.
+const (
+	claimed  = "R14" // the row of the result whose turn it is
+	claimEnd = "R15" // behind the last
+)
+
+// startClaims begins with the first row.
+func (k *dot) startClaims() {
+	k.op("MOVQ", out, claimed)
+	k.op("IMUL3Q", fmt.Sprint("$", k.m), outStep, claimEnd)
+	k.op("ADDQ", out, claimEnd)
+}
+
+// claim fetches the next row's line.
+func (k *dot) claim() {
+	// Go's assembler does not know PREFETCHW (R14), which is 41 0F 0D /1.
+	k.raw("\tBYTE $0x41; BYTE $0x0f; BYTE $0x0d; BYTE $0x0e // PREFETCHW (%s)\n", claimed)
+	k.op("ADDQ", outStep, claimed)
+	k.op("CMPQ", claimed, claimEnd)
+	k.op("CMOVQCC", out, claimed)
 }
 
 // data is the size of a block of 16 rows.
@@ -232,6 +242,9 @@ func (k *dot) bytes(r, off int) string {
 func (k *dot) group() {
 	size := groupScales + 2*k.data()
 	k.op("PREFETCHT1", at(0, ahead))
+	if k.wide {
+		k.claim()
+	}
 	for b := range 2 {
 		k.begin(b)
 		for j := 0; j < k.data()/line; j++ {
@@ -408,6 +421,9 @@ func (k *dot) finish() {
 // wholeGroup multiplies 64 columns of W8A8.
 func (k *dot) wholeGroup() {
 	const lines = 2 * blockSize / 4
+	if k.wide {
+		k.claim()
+	}
 	for j := range lines {
 		k.op("PREFETCHT1", at(j*line, ahead))
 		k.fetch(j * line)
@@ -454,15 +470,16 @@ func (k *dot) scaleWhole() {
 
 // store adds the bias and writes the floats.
 func (k *dot) store() {
-	k.op("TESTQ", biasPtr, biasPtr)
+	k.op("MOVQ", arg("bias_base", 144), temp)
+	k.op("TESTQ", temp, temp)
 	k.op("JEQ", "store")
 	for i := range k.sums {
 		for r := range k.m {
 			v := k.result(r, i)
-			k.op("VADDPS", at(i*k.lanes*4, biasPtr), v, v)
+			k.op("VADDPS", at(i*k.lanes*4, temp), v, v)
 		}
 	}
-	k.op("ADDQ", fmt.Sprint("$", tileRows*4), biasPtr)
+	k.op("ADDQ", fmt.Sprint("$", tileRows*4), arg("bias_base", 144))
 	k.label("store")
 	k.eachOut(func(r, i int, at string) { k.op("VMOVUPS", k.result(r, i), at) })
 }
