@@ -46,6 +46,12 @@ func native() []*impl {
 		if x.HasAVX512VNNI {
 			vnni := base.with("avx512vnni", dotAVX512VNNI)
 			vnni.dots[Int8], vnni.toInt8 = dotsVNNIAVX512, toInt8AVX512 // the same integers, faster
+			if byAMD() {
+				// VSCALEFPS leaves the multipliers to the products on Zen 4. On Intel's
+				// processors it takes two slots of them, a multiplication takes one.
+				vnni.dot, vnni.exponents = dotAVX512VNNIExponents, true
+				vnni.quantize = exponentTail(quantizeExponentsAVX512)
+			}
 			list = append(list, vnni)
 			if x.HasAVX512BF16 {
 				bf16 := vnni.with("avx512bf16", vnni.dot)
@@ -85,9 +91,11 @@ func native() []*impl {
 // vendor is the first four letters of the processor's maker.
 func vendor() uint32
 
+func byAMD() bool { return vendor() == 'A'|'u'<<8|'t'<<16|'h'<<24 } // AuthenticAMD
+
 // fastPairs is 1 if VDPBF16PS is worth its rounding, 0 if not.
 func fastPairs() int {
-	if vendor() == 'A'|'u'<<8|'t'<<16|'h'<<24 { // AuthenticAMD
+	if byAMD() {
 		return 1
 	}
 	return 0

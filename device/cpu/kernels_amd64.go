@@ -1524,6 +1524,126 @@ func dotW8A8x11AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int,
 //go:noescape
 func dotW8A8x12AVX512VNNI(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
 
+// dotQ8x1AVX512VNNIExponents is impl.dot for tiles of Q8 and 1 rows of x.
+//
+//go:noescape
+func dotQ8x1AVX512VNNIExponents(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x2AVX512VNNIExponents is impl.dot for tiles of Q8 and 2 rows of x.
+//
+//go:noescape
+func dotQ8x2AVX512VNNIExponents(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x3AVX512VNNIExponents is impl.dot for tiles of Q8 and 3 rows of x.
+//
+//go:noescape
+func dotQ8x3AVX512VNNIExponents(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x4AVX512VNNIExponents is impl.dot for tiles of Q8 and 4 rows of x.
+//
+//go:noescape
+func dotQ8x4AVX512VNNIExponents(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x5AVX512VNNIExponents is impl.dot for tiles of Q8 and 5 rows of x.
+//
+//go:noescape
+func dotQ8x5AVX512VNNIExponents(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x6AVX512VNNIExponents is impl.dot for tiles of Q8 and 6 rows of x.
+//
+//go:noescape
+func dotQ8x6AVX512VNNIExponents(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x7AVX512VNNIExponents is impl.dot for tiles of Q8 and 7 rows of x.
+//
+//go:noescape
+func dotQ8x7AVX512VNNIExponents(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x8AVX512VNNIExponents is impl.dot for tiles of Q8 and 8 rows of x.
+//
+//go:noescape
+func dotQ8x8AVX512VNNIExponents(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x9AVX512VNNIExponents is impl.dot for tiles of Q8 and 9 rows of x.
+//
+//go:noescape
+func dotQ8x9AVX512VNNIExponents(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x10AVX512VNNIExponents is impl.dot for tiles of Q8 and 10 rows of x.
+//
+//go:noescape
+func dotQ8x10AVX512VNNIExponents(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x11AVX512VNNIExponents is impl.dot for tiles of Q8 and 11 rows of x.
+//
+//go:noescape
+func dotQ8x11AVX512VNNIExponents(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ8x12AVX512VNNIExponents is impl.dot for tiles of Q8 and 12 rows of x.
+//
+//go:noescape
+func dotQ8x12AVX512VNNIExponents(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x1AVX512VNNIExponents is impl.dot for tiles of Q4 and 1 rows of x.
+//
+//go:noescape
+func dotQ4x1AVX512VNNIExponents(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x2AVX512VNNIExponents is impl.dot for tiles of Q4 and 2 rows of x.
+//
+//go:noescape
+func dotQ4x2AVX512VNNIExponents(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x3AVX512VNNIExponents is impl.dot for tiles of Q4 and 3 rows of x.
+//
+//go:noescape
+func dotQ4x3AVX512VNNIExponents(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x4AVX512VNNIExponents is impl.dot for tiles of Q4 and 4 rows of x.
+//
+//go:noescape
+func dotQ4x4AVX512VNNIExponents(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x5AVX512VNNIExponents is impl.dot for tiles of Q4 and 5 rows of x.
+//
+//go:noescape
+func dotQ4x5AVX512VNNIExponents(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x6AVX512VNNIExponents is impl.dot for tiles of Q4 and 6 rows of x.
+//
+//go:noescape
+func dotQ4x6AVX512VNNIExponents(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x7AVX512VNNIExponents is impl.dot for tiles of Q4 and 7 rows of x.
+//
+//go:noescape
+func dotQ4x7AVX512VNNIExponents(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x8AVX512VNNIExponents is impl.dot for tiles of Q4 and 8 rows of x.
+//
+//go:noescape
+func dotQ4x8AVX512VNNIExponents(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x9AVX512VNNIExponents is impl.dot for tiles of Q4 and 9 rows of x.
+//
+//go:noescape
+func dotQ4x9AVX512VNNIExponents(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x10AVX512VNNIExponents is impl.dot for tiles of Q4 and 10 rows of x.
+//
+//go:noescape
+func dotQ4x10AVX512VNNIExponents(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x11AVX512VNNIExponents is impl.dot for tiles of Q4 and 11 rows of x.
+//
+//go:noescape
+func dotQ4x11AVX512VNNIExponents(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
+// dotQ4x12AVX512VNNIExponents is impl.dot for tiles of Q4 and 12 rows of x.
+//
+//go:noescape
+func dotQ4x12AVX512VNNIExponents(w []byte, offs, ahead []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32)
+
 // dotQ8x1AVX512 is impl.dot for tiles of Q8 and 1 rows of x.
 //
 //go:noescape
@@ -1773,6 +1893,11 @@ func narrowBF16AVX512(dst []byte, x []float32)
 //
 //go:noescape
 func quantizeAVX512(dst []byte, x []float32)
+
+// quantizeExponentsAVX512 is impl.quantize for whole groups.
+//
+//go:noescape
+func quantizeExponentsAVX512(dst []byte, x []float32)
 
 // largestAVX512 is the greatest magnitude's bits, of a multiple of 64 numbers.
 //
@@ -2346,6 +2471,12 @@ var attentionAVX512 = attention{
 var dotAVX512VNNI = [W8A8 + 1][]dotFunc{
 	Q8:   {nil, dotQ8x1AVX512VNNI, dotQ8x2AVX512VNNI, dotQ8x3AVX512VNNI, dotQ8x4AVX512VNNI, dotQ8x5AVX512VNNI, dotQ8x6AVX512VNNI, dotQ8x7AVX512VNNI, dotQ8x8AVX512VNNI, dotQ8x9AVX512VNNI, dotQ8x10AVX512VNNI, dotQ8x11AVX512VNNI, dotQ8x12AVX512VNNI},
 	Q4:   {nil, dotQ4x1AVX512VNNI, dotQ4x2AVX512VNNI, dotQ4x3AVX512VNNI, dotQ4x4AVX512VNNI, dotQ4x5AVX512VNNI, dotQ4x6AVX512VNNI, dotQ4x7AVX512VNNI, dotQ4x8AVX512VNNI, dotQ4x9AVX512VNNI, dotQ4x10AVX512VNNI, dotQ4x11AVX512VNNI, dotQ4x12AVX512VNNI},
+	W8A8: {nil, dotW8A8x1AVX512VNNI, dotW8A8x2AVX512VNNI, dotW8A8x3AVX512VNNI, dotW8A8x4AVX512VNNI, dotW8A8x5AVX512VNNI, dotW8A8x6AVX512VNNI, dotW8A8x7AVX512VNNI, dotW8A8x8AVX512VNNI, dotW8A8x9AVX512VNNI, dotW8A8x10AVX512VNNI, dotW8A8x11AVX512VNNI, dotW8A8x12AVX512VNNI},
+}
+
+var dotAVX512VNNIExponents = [W8A8 + 1][]dotFunc{
+	Q8:   {nil, dotQ8x1AVX512VNNIExponents, dotQ8x2AVX512VNNIExponents, dotQ8x3AVX512VNNIExponents, dotQ8x4AVX512VNNIExponents, dotQ8x5AVX512VNNIExponents, dotQ8x6AVX512VNNIExponents, dotQ8x7AVX512VNNIExponents, dotQ8x8AVX512VNNIExponents, dotQ8x9AVX512VNNIExponents, dotQ8x10AVX512VNNIExponents, dotQ8x11AVX512VNNIExponents, dotQ8x12AVX512VNNIExponents},
+	Q4:   {nil, dotQ4x1AVX512VNNIExponents, dotQ4x2AVX512VNNIExponents, dotQ4x3AVX512VNNIExponents, dotQ4x4AVX512VNNIExponents, dotQ4x5AVX512VNNIExponents, dotQ4x6AVX512VNNIExponents, dotQ4x7AVX512VNNIExponents, dotQ4x8AVX512VNNIExponents, dotQ4x9AVX512VNNIExponents, dotQ4x10AVX512VNNIExponents, dotQ4x11AVX512VNNIExponents, dotQ4x12AVX512VNNIExponents},
 	W8A8: {nil, dotW8A8x1AVX512VNNI, dotW8A8x2AVX512VNNI, dotW8A8x3AVX512VNNI, dotW8A8x4AVX512VNNI, dotW8A8x5AVX512VNNI, dotW8A8x6AVX512VNNI, dotW8A8x7AVX512VNNI, dotW8A8x8AVX512VNNI, dotW8A8x9AVX512VNNI, dotW8A8x10AVX512VNNI, dotW8A8x11AVX512VNNI, dotW8A8x12AVX512VNNI},
 }
 

@@ -14380,9 +14380,9 @@ TEXT ·quantizeNEON(SB), NOSPLIT, $0-48
 	CBZ R5, end
 	MOVD $-128, R9
 	WORD $0x4e040d2b // dup v11.4s, w9
-	MOVD $0x42fe0000, R9
+	MOVD $0x3f800000, R9
 	WORD $0x4e040d2d // dup v13.4s, w9
-	MOVD $0x3c010204, R9
+	MOVD $0x3c008315, R9
 	WORD $0x4e040d2e // dup v14.4s, w9
 	MOVD $0xd800000, R16
 group:
@@ -14415,7 +14415,14 @@ group:
 	BLO zero0
 	WORD $0x4e040529 // dup v9.4s, v9.s[0]
 	WORD $0x6e2edd2c // fmul v12.4s, v9.4s, v14.4s
-	WORD $0x6e29fda8 // fdiv v8.4s, v13.4s, v9.4s
+	FMOVS F12, R9
+	MOVW $0x7f800000, R15
+	CMPW R15, R9
+	CSELW HI, R15, R9, R9
+	ADDW $0x7fffff, R9, R9
+	ANDW R15, R9, R9
+	WORD $0x4e040d2c // dup v12.4s, w9
+	WORD $0x6e2cfda8 // fdiv v8.4s, v13.4s, v12.4s
 	WORD $0x4f00e40a // movi v10.16b, #0x0
 	WORD $0x6e28dc00 // fmul v0.4s, v0.4s, v8.4s
 	WORD $0x4e20e409 // fcmeq v9.4s, v0.4s, v0.4s
@@ -14542,7 +14549,14 @@ store0:
 	BLO zero1
 	WORD $0x4e040529 // dup v9.4s, v9.s[0]
 	WORD $0x6e2edd2c // fmul v12.4s, v9.4s, v14.4s
-	WORD $0x6e29fda8 // fdiv v8.4s, v13.4s, v9.4s
+	FMOVS F12, R9
+	MOVW $0x7f800000, R15
+	CMPW R15, R9
+	CSELW HI, R15, R9, R9
+	ADDW $0x7fffff, R9, R9
+	ANDW R15, R9, R9
+	WORD $0x4e040d2c // dup v12.4s, w9
+	WORD $0x6e2cfda8 // fdiv v8.4s, v13.4s, v12.4s
 	WORD $0x4f00e40a // movi v10.16b, #0x0
 	WORD $0x6e28dc00 // fmul v0.4s, v0.4s, v8.4s
 	WORD $0x4e20e409 // fcmeq v9.4s, v0.4s, v0.4s

@@ -28,10 +28,17 @@ import (
 // A row of activations has one group for each group of weights:
 //
 //	[2 blocks] int32   -128 * sum of the block's numbers
-//	[2 blocks] float32 scale
+//	[2 blocks] float32 scale, a power of two, or (impl.exponents) its exponent
 //	[64] int8          numbers in [-127, 127]
 //
-// Numbers never reach -128, whose negative an int8 cannot hold.
+// Numbers never reach -128, whose negative an int8 cannot hold. A scale is the
+// least power of two that keeps them within 127: the format MXINT8 of the OCP
+// Microscaling specification (blocks of 32, a shared exponent), which Rouhani et
+// al. 2023 (arXiv:2310.10537) find as good as float32 for activations. What it
+// loses against a scale of any value, half a bit, is less than what rounding the
+// weights loses; what it wins is that scaling the integers is exact, so that
+// every instruction which moves an exponent does it alike, those included that
+// do not compete with the products for the multipliers.
 const (
 	blockColumns = 32
 	groupColumns = 2 * blockColumns
@@ -200,6 +207,10 @@ func (f Format) block(q *[blockColumns][rowsPerTile]int32, scales *[rowsPerTile]
 	}
 }
 
+// largestUnits is the greatest magnitude of a block in units of its scale: it is
+// rounded to 127.
+const largestUnits = 127.49
+
 // leastScaled is the magnitude below which a block of activations counts as
 // zero: above it neither a scale nor its inverse leaves the normal numbers.
 const leastScaled = 1.0 / (1 << 100)
@@ -225,7 +236,39 @@ func quantizeBlock(dst []byte, x []float32) (scale float32, sum int32) {
 	if top < leastScaled {
 		return 0, 0
 	}
-	return float32(top * (1.0 / 127)), roundGeneric(dst, x, 127/top)
+	scale = powerAbove(float32(top * (1 / largestUnits)))
+	return scale, roundGeneric(dst, x, 1/scale)
+}
+
+// powerAbove is the least power of two that is not below v > 0, infinity for what
+// is not finite.
+func powerAbove(v float32) float32 {
+	const mantissa, infinity = 1<<23 - 1, 0xff << 23
+	return math.Float32frombits((min(math.Float32bits(v), infinity) + mantissa) &^ mantissa)
+}
+
+// exponent is the scale v as dots with impl.exponents want it.
+func exponent(v float32) float32 {
+	switch bits := math.Float32bits(v); bits {
+	case 0:
+		return float32(math.Inf(-1))
+	case 0xff << 23:
+		return v
+	default:
+		return float32(int32(bits>>23) - 127)
+	}
+}
+
+// toExponents turns the scales of a row that quantizeGeneric wrote into
+// exponents.
+func toExponents(row []byte) {
+	for ; len(row) > 0; row = row[groupRow:] {
+		for b := range 2 {
+			s := row[8+4*b:]
+			v := exponent(math.Float32frombits(binary.LittleEndian.Uint32(s)))
+			binary.LittleEndian.PutUint32(s, math.Float32bits(v))
+		}
+	}
 }
 
 // dotGeneric is impl.dot of a block format for m rows.

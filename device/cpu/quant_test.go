@@ -44,11 +44,18 @@ func element(f Format, tile []byte, c, r int) (weight int, scale float64) {
 	return int(v&15) - 8, half(binary.LittleEndian.Uint16(g[b*32+r*2:]))
 }
 
-// quantity is column c of a quantized row.
-func quantity(row []byte, c int) (v int, scale float64) {
+// quantity is column c of a row that im quantized.
+func quantity(im *impl, row []byte, c int) (v int, scale float64) {
 	g := row[c/64*80:][:80]
-	return int(int8(g[16+c%64])), float64(math.Float32frombits(binary.LittleEndian.Uint32(g[8+c/32%2*4:])))
+	scale = float64(math.Float32frombits(binary.LittleEndian.Uint32(g[8+c/32%2*4:])))
+	if im.exponents {
+		scale = math.Exp2(scale)
+	}
+	return int(int8(g[16+c%64])), scale
 }
+
+// plain is the last implementation, by which the others are measured.
+func plain() *impl { return impls[len(impls)-1] }
 
 // bandedBytes is a slice of n bytes between marks.
 func bandedBytes(n, shift int) (all, v []byte) {
@@ -94,6 +101,9 @@ func TestQuantizeRow(t *testing.T) {
 				intactBytes(t, all, got)
 				want := make([]byte, len(got))
 				quantizeGeneric(want, x.v)
+				if im.exponents {
+					toExponents(want)
+				}
 				if !bytes.Equal(got, want) {
 					t.Fatalf("row of %d, kind %d:\n got %v\nwant %v\n   x %v", n, kind, got, want, x.v)
 				}
@@ -115,24 +125,27 @@ func TestQuantizeGeneric(t *testing.T) {
 		for b := range 2 * groups(n) {
 			sum, top, size := 0, 0, 0.0
 			for i := range blockColumns {
-				q, _ := quantity(row, b*blockColumns+i)
+				q, _ := quantity(plain(), row, b*blockColumns+i)
 				sum, top = sum+q, max(top, q, -q)
 				if c := b*blockColumns + i; c < n {
 					size = max(size, math.Abs(float64(x[c])))
 				}
 			}
 			for i := range blockColumns {
-				q, scale := quantity(row, b*blockColumns+i)
+				q, scale := quantity(plain(), row, b*blockColumns+i)
 				if c := b*blockColumns + i; c >= n {
 					if q != 0 {
 						t.Fatalf("row of %d: column %d is %d", n, c, q)
 					}
-				} else if d := math.Abs(float64(q)*scale - float64(x[c])); d > size/127*0.50001 {
+				} else if d := math.Abs(float64(q)*scale - float64(x[c])); d > scale*0.50001 {
 					t.Fatalf("row of %d: column %d is %d * %g for %g", n, c, q, scale, x[c])
 				}
 			}
-			if size > 0 && top != 127 || size == 0 && top != 0 {
+			if size > 0 && (top < 64 || top > 127) || size == 0 && top != 0 {
 				t.Fatalf("row of %d, block %d: the greatest number is %d", n, b, top)
+			}
+			if _, scale := quantity(plain(), row, b*blockColumns); size > 0 && (math.Exp2(math.Round(math.Log2(scale))) != scale || scale*largestUnits < size*0.99999) {
+				t.Fatalf("row of %d, block %d: a scale of %g for numbers up to %g", n, b, scale, size)
 			}
 			if got := int32(binary.LittleEndian.Uint32(row[b/2*groupRow+b%2*4:])); int(got) != -128*sum {
 				t.Fatalf("row of %d, block %d: start %d for a sum of %d", n, b, got, sum)
@@ -142,7 +155,7 @@ func TestQuantizeGeneric(t *testing.T) {
 	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
 		row := make([]byte, groupRow)
 		quantizeGeneric(row, []float32{1, bad, 2})
-		if _, scale := quantity(row, 0); !math.IsNaN(scale) && !math.IsInf(scale, 0) {
+		if _, scale := quantity(plain(), row, 0); !math.IsNaN(scale) && !math.IsInf(scale, 0) {
 			t.Errorf("%v is forgotten: scale %v", bad, scale)
 		}
 	}
@@ -245,7 +258,7 @@ func testDot(t *testing.T, rnd *rand.Rand, im *impl, f Format, k int) {
 				for i := b * blockColumns; i < (b+1)*blockColumns; i++ {
 					var q, v int
 					q, ws = element(f, w[offs[c/rowsPerTile]:], i, c%rowsPerTile)
-					v, xs = quantity(x[r*ldx:], i)
+					v, xs = quantity(im, x[r*ldx:], i)
 					dot += q * v
 				}
 				want, sum = want+float64(dot)*ws*xs, sum+math.Abs(float64(dot)*ws*xs)

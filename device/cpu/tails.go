@@ -17,6 +17,15 @@ func quantizeTail(f func(dst []byte, x []float32)) func(dst []byte, x []float32)
 	}
 }
 
+// exponentTail is quantizeTail where scales are exponents.
+func exponentTail(f func(dst []byte, x []float32)) func(dst []byte, x []float32) {
+	f = quantizeTail(f)
+	return func(dst []byte, x []float32) {
+		f(dst, x)
+		toExponents(dst[len(x)/groupColumns*groupRow : groups(len(x))*groupRow])
+	}
+}
+
 // The assembly of element-wise kernels handles whole groups of 16 numbers, the
 // width of nearly all models; the rest is left to the plain loops. The cut
 // depends on the length alone, so it keeps the order of sums fixed.

@@ -37,7 +37,7 @@ func TestQuantizedLikeTheCPU(t *testing.T) {
 		gpu   cuda.Format
 		cpu   cpu.Format
 		limit float64
-	}{{cuda.Q8, cpu.Q8, 0.02}, {cuda.Q4, cpu.Q4, 0.02}} {
+	}{{cuda.Q8, cpu.Q8, 0.03}, {cuda.Q4, cpu.Q4, 0.03}} {
 		t.Run(f.gpu.String(), func(t *testing.T) {
 			cfg := config()
 			cfg.Weights = f.gpu

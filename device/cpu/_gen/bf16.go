@@ -59,6 +59,7 @@ func (g *gen) dotBF16(m int) {
 	g.label("tile")
 	p.locate()
 	p.rewind()
+	p.claim()
 	p.clear()
 	g.op("MOVQ", n, pairs)
 	g.op("SHRQ", fmt.Sprint("$", log2(unroll)), pairs)

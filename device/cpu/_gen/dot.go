@@ -12,12 +12,17 @@ type dotISA struct {
 	suffix string
 	vnni   bool // VPDPBUSD: evex where isa is avx512, else vex
 	rows   int  // most rows of x in one kernel
+	// exponents: scales of activations are exponents. Only block formats have them;
+	// the others' kernels are those of the entry of this name.
+	exponents bool
+	others    string
 }
 
 // AVX2 keeps the sums of floats in y, for it has half the registers and needs
 // them twice.
 var dotISAs = []*dotISA{
 	{isa: avx512, suffix: "AVX512VNNI", vnni: true, rows: 12},
+	{isa: avx512, suffix: "AVX512VNNIExponents", vnni: true, rows: 12, exponents: true, others: "AVX512VNNI"},
 	{isa: avx512, suffix: "AVX512", rows: 12},
 	{isa: avx2, suffix: "AVXVNNI", vnni: true, rows: 5},
 	{isa: avx2, suffix: "AVX2", rows: 4},
@@ -32,6 +37,8 @@ const (
 	blockSize   = 32
 )
 
+const largestUnits = 127.49
+
 // dotConstants fill vectors, by name and by 32 bits.
 var dotConstants = []struct {
 	name  string
@@ -43,8 +50,10 @@ var dotConstants = []struct {
 	{"ones", 0x00010001},
 	{"sixteenth", math.Float32bits(1.0 / 16)},
 	{"magnitude", 0x7fffffff},
-	{"q127", math.Float32bits(127)},
-	{"q127th", math.Float32bits(1.0 / 127)},
+	{"one", math.Float32bits(1)},
+	{"unit", math.Float32bits(1 / largestUnits)},
+	{"infinity", 0xff << 23},
+	{"mantissa", 1<<23 - 1},
 	{"least", math.Float32bits(1.0 / (1 << 100))},
 	{"lowest", 0xffffff80},
 }
@@ -76,6 +85,10 @@ func (g *gen) dots() {
 		for _, format := range []string{"Q8", "Q4", "W8A8"} {
 			fmt.Fprintf(g.tables, "%s: {nil", format)
 			for m := 1; m <= d.rows; m++ {
+				if format == "W8A8" && d.others != "" {
+					fmt.Fprintf(g.tables, ", dot%sx%d%s", format, m, d.others)
+					continue
+				}
 				fmt.Fprintf(g.tables, ", dot%sx%d%s", format, m, d.suffix)
 				g.dot(d, format, m)
 			}
@@ -86,7 +99,10 @@ func (g *gen) dots() {
 	if g.isa == avx512 {
 		g.bf16()
 	}
-	g.quantize()
+	g.quantize(false)
+	if g.isa == avx512 {
+		g.quantize(true)
+	}
 	g.largest()
 	g.round()
 }
@@ -196,10 +212,8 @@ func (k *dot) eachOut(f func(r, part int, at string)) {
 	}
 }
 
-// The lines of the result are fetched for writing while they are being computed,
-// one per group, over and over: stores reach the cache in order, and twelve that
-// miss it, one after the other, take as long as the product of a thousand
-// columns.
+// Products of integers claim the lines of their result (product.claim) one per
+// group: twelve at once keep the first loads waiting.
 const (
 	claimed  = "R14" // the row of the result whose turn it is
 	claimEnd = "R15" // behind the last
@@ -212,13 +226,14 @@ func (k *dot) startClaims() {
 	k.op("ADDQ", out, claimEnd)
 }
 
-// claim fetches the next row's line.
-func (k *dot) claim() {
+// claimNext fetches the next row's line, if there is one.
+func (k *dot) claimNext() {
+	k.op("CMPQ", claimed, claimEnd)
+	k.op("JCC", "claimed")
 	// Go's assembler does not know PREFETCHW (R14), which is 41 0F 0D /1.
 	k.raw("\tBYTE $0x41; BYTE $0x0f; BYTE $0x0d; BYTE $0x0e // PREFETCHW (%s)\n", claimed)
 	k.op("ADDQ", outStep, claimed)
-	k.op("CMPQ", claimed, claimEnd)
-	k.op("CMOVQCC", out, claimed)
+	k.label("claimed")
 }
 
 // data is the size of a block of 16 rows.
@@ -243,7 +258,7 @@ func (k *dot) group() {
 	size := groupScales + 2*k.data()
 	k.op("PREFETCHT1", at(0, ahead))
 	if k.wide {
-		k.claim()
+		k.claimNext()
 	}
 	for b := range 2 {
 		k.begin(b)
@@ -381,7 +396,11 @@ func (k *dot) scale(b int) {
 			sum := k.sums[i][r]
 			k.op("VCVTDQ2PS", sum, sum)
 			if k.wide {
-				k.op("VMULPS.BCST", from, sum, sum)
+				if k.isa.exponents {
+					k.op("VSCALEFPS.BCST", from, sum, sum)
+				} else {
+					k.op("VMULPS.BCST", from, sum, sum)
+				}
 				k.op("VFMADD231PS", w, sum, k.floats[r])
 				continue
 			}
@@ -422,7 +441,7 @@ func (k *dot) finish() {
 func (k *dot) wholeGroup() {
 	const lines = 2 * blockSize / 4
 	if k.wide {
-		k.claim()
+		k.claimNext()
 	}
 	for j := range lines {
 		k.op("PREFETCHT1", at(j*line, ahead))

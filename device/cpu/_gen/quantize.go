@@ -2,10 +2,14 @@ package main
 
 import "fmt"
 
-// quantize writes impl.quantize for whole groups.
-func (g *gen) quantize() {
+// quantize writes impl.quantize for whole groups, with scales or their exponents.
+func (g *gen) quantize(exponents bool) {
 	const frame = 48
-	g.function("quantize", "(dst []byte, x []float32)", frame, "impl.quantize for whole groups")
+	name := "quantize"
+	if exponents {
+		name = "quantizeExponents"
+	}
+	g.function(name, "(dst []byte, x []float32)", frame, "impl.quantize for whole groups")
 	g.op("MOVQ", arg("dst_base", 0), "DI")
 	g.op("MOVQ", arg("x_base", 24), "SI")
 	g.op("MOVQ", arg("x_len", 32), pairs)
@@ -29,17 +33,26 @@ func (g *gen) quantize() {
 		if g.isa == avx512 {
 			// Predicate 5, "not less than", lets NaN through.
 			g.op("VCMPPS", "$5", g.operand("least"), x, "K1")
-			g.op("VMOVUPS", g.operand("q127"), inv)
+			g.op("VMULPS.Z", g.operand("unit"), x, "K1", x)
+			g.op("VPMINUD", g.operand("infinity"), x, x)
+			g.op("VPADDD", g.operand("mantissa"), x, x)
+			g.op("VPANDD", g.operand("infinity"), x, x)
+			g.op("VMOVUPS", g.operand("one"), inv)
 			g.op("VDIVPS.Z", x, inv, "K1", inv)
-			g.op("VMULPS.Z", g.operand("q127th"), x, "K1", x)
+			if exponents {
+				g.op("VGETEXPPS", x, x)
+			}
 		} else {
 			mask := t[1].x()
 			g.op("VCMPPS", "$5", g.operand("least"), x, mask)
-			g.op("VMOVUPS", g.operand("q127"), inv)
+			g.op("VMULPS", g.operand("unit"), x, x)
+			g.op("VANDPS", mask, x, x)
+			g.op("VPMINUD", g.operand("infinity"), x, x)
+			g.op("VPADDD", g.operand("mantissa"), x, x)
+			g.op("VPAND", g.operand("infinity"), x, x)
+			g.op("VMOVUPS", g.operand("one"), inv)
 			g.op("VDIVPS", x, inv, inv)
 			g.op("VANDPS", mask, inv, inv)
-			g.op("VMULPS", g.operand("q127th"), x, x)
-			g.op("VANDPS", mask, x, x)
 		}
 		g.op("VMOVSS", x, at(rowScale+4*b, "DI"))
 		g.op("VBROADCASTSS", inv, inverse)
