@@ -119,19 +119,21 @@ func (j *mulJob) do(worker, chunk int) {
 	end := min(tile+j.tiles, j.m.tiles())
 	sc := &j.d.scratch[worker]
 	if !j.drafts {
-		j.compute(sc, j.y.from(row, tile*rowsPerTile), row, n, tile, end)
+		j.compute(worker, chunk, j.y.from(row, tile*rowsPerTile), row, n, tile, end)
 		return
 	}
 	first := tile * rowsPerTile
 	y := view{data: sc.chunk, width: min(end*rowsPerTile, j.m.n) - first, stride: stride(j.tiles * rowsPerTile)}
-	j.compute(sc, y, row, n, tile, end)
+	j.compute(worker, chunk, y, row, n, tile, end)
 	for r := range n {
 		sc.drafts[row+r].Add(int32(first), y.row(r))
 	}
 }
 
-// compute writes the products of rows [row, row+n) and tiles [tile, end) to y.
-func (j *mulJob) compute(sc *scratch, y view, row, n, tile, end int) {
+// compute writes the products of rows [row, row+n) and tiles [tile, end) to y,
+// for a chunk.
+func (j *mulJob) compute(worker, chunk int, y view, row, n, tile, end int) {
+	sc := &j.d.scratch[worker]
 	full := min(end, j.m.n/rowsPerTile)
 	first := tile
 	// at is where the result of a row and a tile belongs.
@@ -152,7 +154,7 @@ func (j *mulJob) compute(sc *scratch, y view, row, n, tile, end int) {
 			r0, r1 := row+p*n/passes, row+(p+1)*n/passes
 			ahead := 0 // the tile itself, which is in the cache already
 			if p == 0 {
-				ahead = j.m.tile
+				ahead = (j.after(worker, chunk, tile) - tile) * j.m.tile
 			}
 			if tile < full {
 				j.call(sc, tile, tile+1, ahead, r0, r1, at(r0, tile))
@@ -161,6 +163,22 @@ func (j *mulJob) compute(sc *scratch, y view, row, n, tile, end int) {
 			}
 		}
 	}
+}
+
+// after is the tile that the worker will take after this one, as far as that is
+// known. A tile that nobody has prefetched takes several passes' time.
+func (j *mulJob) after(worker, chunk, tile int) int {
+	if last := min((chunk%j.parts+1)*j.tiles, j.m.tiles()) - 1; tile < last {
+		return tile + 1
+	}
+	next, ok := chunk+1, true
+	if j.d.team.threads > 1 {
+		next, ok = j.d.team.follow(worker)
+	}
+	if !ok || next == j.blocks*j.parts {
+		return tile
+	}
+	return next % j.parts * j.tiles
 }
 
 // call computes rows [r0, r1) with tiles [t0, t1), and meanwhile has the memory

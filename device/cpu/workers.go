@@ -43,7 +43,8 @@ type job interface {
 //
 // Chunks are claimed one by one from a counter, and the caller claims too until
 // none is left. So a worker whose processor is taken away delays a job by one
-// chunk at most, where equal shares would make everybody wait for it.
+// chunk, or two if it has asked what follows, where equal shares would make
+// everybody wait for it.
 //
 // On a machine with several memory nodes each has a queue of its own, which
 // always holds the same share of a job's columns, and whose workers first
@@ -54,6 +55,7 @@ type job interface {
 type workers struct {
 	threads int // the caller included
 	place   placement
+	kept    []kept  // [threads]
 	job     job     // this, columns and the queues' shares are set before a state says that there are chunks
 	columns int     // chunks of a row of the job
 	number  int     // of the job
@@ -101,6 +103,12 @@ func (s queueState) sameJob(t queueState) bool { return s>>jobShift == t>>jobShi
 
 func (q *queue) load() queueState { return queueState(q.state.Load()) }
 
+// kept is a chunk that a worker has claimed while it computes another.
+type kept struct {
+	chunk int // + 1; 0: none
+	_     [linePad]byte
+}
+
 // parking is where a worker sleeps. Whoever changes parked from true to false
 // owes it a wake-up.
 type parking struct {
@@ -123,7 +131,7 @@ func (p *chunkPanic) Error() string {
 // caller's is bound until close.
 func newWorkers(place placement) (*workers, error) {
 	threads := len(place.node)
-	w := &workers{threads: threads, place: place, queues: make([]queue, place.nodes()), parking: make([]parking, threads)}
+	w := &workers{threads: threads, place: place, queues: make([]queue, place.nodes()), parking: make([]parking, threads), kept: make([]kept, threads)}
 	bound := make(chan error)
 	for id := 1; id < threads; id++ {
 		w.parking[id].wake = make(chan struct{}, 1)
@@ -205,19 +213,47 @@ func (w *workers) share(rows, columns int, j job, mode queueState) {
 func (w *workers) work(id int) (n int64) {
 	home := &w.queues[w.place.node[id]]
 	for {
-		q, chunk, ok := home, 0, false
-		if chunk, ok = w.claim(home); !ok && len(w.queues) > 1 {
+		q := home
+		chunk, ok := w.kept[id].chunk-1, true
+		w.kept[id].chunk = 0
+		if chunk < 0 {
+			chunk, ok = w.claim(home)
+		}
+		if !ok && len(w.queues) > 1 {
 			q, chunk, ok = w.steal(home)
 		}
 		if !ok {
 			return n
 		}
-		if len(w.queues) > 1 {
-			chunk = chunk/q.width*w.columns + q.first + chunk%q.width
-		}
-		w.compute(id, chunk)
+		w.compute(id, w.inJob(q, chunk))
 		n++
 	}
+}
+
+// inJob is the number in the job of a chunk of a queue.
+func (w *workers) inJob(q *queue, chunk int) int {
+	if len(w.queues) == 1 {
+		return chunk
+	}
+	return chunk/q.width*w.columns + q.first + chunk%q.width
+}
+
+// follow claims, for a worker that is about to end a chunk, the one that it will
+// compute then, so that it can have that chunk's memory prefetched. Who cannot
+// know what comes next gets ok false.
+func (w *workers) follow(id int) (chunk int, ok bool) {
+	home := &w.queues[w.place.node[id]]
+	if w.kept[id].chunk > 0 {
+		return 0, false
+	}
+	// While this worker's chunk is not done, neither is the job: what is claimed
+	// here belongs to it.
+	chunk, ok = w.claim(home)
+	if !ok {
+		return 0, false
+	}
+	w.kept[id].chunk = chunk + 1
+	return w.inJob(home, chunk), true
 }
 
 // claim takes the next chunk of a worker's own queue.

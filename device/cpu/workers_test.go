@@ -52,6 +52,45 @@ func TestWorkersRunEveryChunkOnce(t *testing.T) {
 	}
 }
 
+// TestWorkersFollow: the chunk that follow promises a worker is its next, and all
+// run once, whoever asks and how often.
+func TestWorkersFollow(t *testing.T) {
+	for _, place := range []placement{anywhere(1), anywhere(2), anywhere(3), fakeNodes(1, 2), fakeNodes(2, 2)} {
+		threads := len(place.node)
+		w := startWorkers(t, place)
+		promised := make([]int, threads) // + 1
+		total := 0
+		for round := range 2000 {
+			n := round % 29
+			j := newCountJob(t, n, threads)
+			var kept atomic.Int32
+			j.then = func(worker, chunk int) {
+				if p := promised[worker]; p > 0 && p != chunk+1 {
+					t.Errorf("worker %d computes chunk %d, not %d as promised", worker, chunk, p-1)
+				}
+				promised[worker] = 0
+				if (chunk+round)%3 == 0 {
+					return
+				}
+				if next, ok := w.follow(worker); ok {
+					promised[worker] = next + 1
+					kept.Add(1)
+					if _, ok := w.follow(worker); ok {
+						t.Errorf("worker %d is promised two chunks", worker)
+					}
+				}
+			}
+			w.run(n, j)
+			j.check()
+			total += int(kept.Load())
+		}
+		if threads > 1 && total == 0 {
+			t.Errorf("%d threads: no chunk was ever promised", threads)
+		}
+		w.close()
+	}
+}
+
 // TestWorkersOneProcessor: with fewer processors than threads nobody waits for
 // somebody who cannot run.
 func TestWorkersOneProcessor(t *testing.T) {

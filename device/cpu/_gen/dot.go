@@ -152,16 +152,15 @@ func (g *gen) dot(d *dotISA, format string, m int) {
 	g.op("MOVQ", arg("y_base", 112), out)
 	g.op("MOVQ", arg("ldy", 136), outStep)
 	g.op("SHLQ", "$2", outStep)
-	g.op("MOVQ", arg("offs_len", 32), left)
-	g.op("TESTQ", left, left)
+	// What is needed once per tile stays in the arguments.
+	g.op("CMPQ", arg("offs_len", 32), "$0")
 	g.op("JEQ", "end")
-	g.op("MOVQ", arg("bias_base", 144), biasPtr)
 
 	g.label("tile")
 	k.locate()
 	k.rewind()
 	if k.wide {
-		k.claim()
+		k.startClaims()
 	}
 	switch {
 	case k.whole:
@@ -194,7 +193,7 @@ func (g *gen) dot(d *dotISA, format string, m int) {
 	k.store()
 	g.op("ADDQ", fmt.Sprint("$", tileRows*4), out)
 	g.op("ADDQ", "$8", offset)
-	g.op("DECQ", left)
+	g.op("DECQ", arg("offs_len", 32))
 	g.op("JNE", "tile")
 	g.label("end")
 	g.end()
@@ -211,6 +210,30 @@ func (k *dot) eachOut(f func(r, part int, at string)) {
 			k.op("ADDQ", outStep, temp)
 		}
 	}
+}
+
+// Products of integers claim the lines of their result (product.claim) one per
+// group: twelve at once keep the first loads waiting.
+const (
+	claimed  = "R14" // the row of the result whose turn it is
+	claimEnd = "R15" // behind the last
+)
+
+// startClaims begins with the first row.
+func (k *dot) startClaims() {
+	k.op("MOVQ", out, claimed)
+	k.op("IMUL3Q", fmt.Sprint("$", k.m), outStep, claimEnd)
+	k.op("ADDQ", out, claimEnd)
+}
+
+// claimNext fetches the next row's line, if there is one.
+func (k *dot) claimNext() {
+	k.op("CMPQ", claimed, claimEnd)
+	k.op("JCC", "claimed")
+	// Go's assembler does not know PREFETCHW (R14), which is 41 0F 0D /1.
+	k.raw("\tBYTE $0x41; BYTE $0x0f; BYTE $0x0d; BYTE $0x0e // PREFETCHW (%s)\n", claimed)
+	k.op("ADDQ", outStep, claimed)
+	k.label("claimed")
 }
 
 // data is the size of a block of 16 rows.
@@ -234,6 +257,9 @@ func (k *dot) bytes(r, off int) string {
 func (k *dot) group() {
 	size := groupScales + 2*k.data()
 	k.op("PREFETCHT1", at(0, ahead))
+	if k.wide {
+		k.claimNext()
+	}
 	for b := range 2 {
 		k.begin(b)
 		for j := 0; j < k.data()/line; j++ {
@@ -414,6 +440,9 @@ func (k *dot) finish() {
 // wholeGroup multiplies 64 columns of W8A8.
 func (k *dot) wholeGroup() {
 	const lines = 2 * blockSize / 4
+	if k.wide {
+		k.claimNext()
+	}
 	for j := range lines {
 		k.op("PREFETCHT1", at(j*line, ahead))
 		k.fetch(j * line)
@@ -460,15 +489,16 @@ func (k *dot) scaleWhole() {
 
 // store adds the bias and writes the floats.
 func (k *dot) store() {
-	k.op("TESTQ", biasPtr, biasPtr)
+	k.op("MOVQ", arg("bias_base", 144), temp)
+	k.op("TESTQ", temp, temp)
 	k.op("JEQ", "store")
 	for i := range k.sums {
 		for r := range k.m {
 			v := k.result(r, i)
-			k.op("VADDPS", at(i*k.lanes*4, biasPtr), v, v)
+			k.op("VADDPS", at(i*k.lanes*4, temp), v, v)
 		}
 	}
-	k.op("ADDQ", fmt.Sprint("$", tileRows*4), biasPtr)
+	k.op("ADDQ", fmt.Sprint("$", tileRows*4), arg("bias_base", 144))
 	k.label("store")
 	k.eachOut(func(r, i int, at string) { k.op("VMOVUPS", k.result(r, i), at) })
 }
