@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -81,20 +82,18 @@ func TestServeOnGPU(t *testing.T) {
 	}
 }
 
-// TestGPUCheck: every section passes on the emulated GPU, and an error in the
-// middle of one is reported, with what had been found.
-func TestGPUCheck(t *testing.T) {
-	if !again(t, t.Name()) {
-		return
-	}
+// gpuCheck runs sections of gpu-check, with a fake driver, and a program in
+// python's place.
+func gpuCheck(t *testing.T, python, only string, total time.Duration) (check.Report, string, error) {
 	results := t.TempDir()
-	o := check.Options{Config: cuda.Default(), Quick: true, JSON: results, Total: time.Hour}
+	o := check.Options{Config: cuda.Default(), Quick: true, JSON: results, Total: total, Python: python}
 	o.Config.Driver = driver(t)
+	if only != "" {
+		o.Only = regexp.MustCompile(only)
+	}
 	var out bytes.Buffer
 	o.Out = &out
-	if err := check.Run(o, "test"); err != nil {
-		t.Fatalf("%v\n%s", err, out.String())
-	}
+	failed := check.Run(o, "test")
 	files, err := filepath.Glob(filepath.Join(results, "20??-??-??-emulated-gpu-test.json"))
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)
@@ -104,69 +103,65 @@ func TestGPUCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	var rep check.Report
-	if err := json.Unmarshal(src, &rep); err != nil || len(rep.Sections) != 9 || rep.Device == "" {
+	if err := json.Unmarshal(src, &rep); err != nil || rep.Device == "" {
 		t.Fatalf("%v: %+v", err, rep)
+	}
+	return rep, out.String(), failed
+}
+
+// kernelState is what a report says of a kernel.
+func kernelState(rep check.Report, kernel string) string {
+	for _, k := range rep.Kernels {
+		if k.Name == kernel {
+			return k.State
+		}
+	}
+	return "not in the report"
+}
+
+// TestTorch is no test: it answers like torch.py where TestGPUCheck starts this
+// program for python.
+func TestTorch(t *testing.T) {
+	job := os.Getenv("WEIR_TEST_TORCH")
+	if job == "" {
+		t.Skip("not called for torch")
+	}
+	var work struct{ Items [][]any }
+	if err := json.Unmarshal([]byte(job), &work); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("a warning that is no line of ours")
+	fmt.Println(`{"torch": "0", "device": "none"}`)
+	for _, item := range work.Items {
+		if item[1] == "forward" {
+			fmt.Printf("{\"key\": %q, \"why\": \"no memory\"}\n", item[0])
+		} else {
+			fmt.Printf("{\"key\": %q, \"us\": 5}\n", item[0])
+		}
+	}
+}
+
+// TestGPUCheck: every section passes on the emulated GPU, and every kernel was
+// launched and compared; torch's times stand beside ours; an error in the middle
+// of a section is reported, with what had been found.
+func TestGPUCheck(t *testing.T) {
+	if !again(t, t.Name()) {
+		return
+	}
+	// python -c SCRIPT JOB
+	python := filepath.Join(t.TempDir(), "python")
+	script := "#!/bin/sh\nWEIR_TEST_TORCH=\"$3\" WEIR_TEST_CHILD= exec \"" + os.Args[0] + "\" -test.run '^TestTorch$'\n"
+	if err := os.WriteFile(python, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	rep, out, err := gpuCheck(t, python, "", time.Hour)
+	if err != nil || len(rep.Sections) != 9 {
+		t.Fatalf("%v, %d sections\n%s", err, len(rep.Sections), out)
 	}
 	for _, s := range rep.Sections {
 		if s.State != "done" || len(s.Records) == 0 {
 			t.Errorf("%+v", s)
 		}
-	}
-	t.Setenv("FAKE_CUDA_FAIL", "run:9=700")
-	if err := check.Run(o, "test"); err == nil || !strings.Contains(out.String(), "illegal memory access") {
-		t.Errorf("%v\n%s", err, out.String())
-	}
-}
-
-// TestGPUCheckOfEverything: what the report says of each kernel and of torch.
-func TestGPUCheckOfEverything(t *testing.T) {
-	if !again(t, t.Name()) {
-		return
-	}
-	run := func(python string, only string) (check.Report, string, error) {
-		file := filepath.Join(t.TempDir(), "results.json")
-		o := check.Options{Config: cuda.Default(), Quick: true, JSON: file, Total: time.Hour, Python: python}
-		o.Config.Driver = driver(t)
-		if only != "" {
-			o.Only = regexp.MustCompile(only)
-		}
-		var out bytes.Buffer
-		o.Out = &out
-		err := check.Run(o, "test")
-		src, err2 := os.ReadFile(file)
-		if err2 != nil {
-			t.Fatal(err2)
-		}
-		var rep check.Report
-		if err := json.Unmarshal(src, &rep); err != nil {
-			t.Fatal(err)
-		}
-		return rep, out.String(), err
-	}
-	state := func(rep check.Report, kernel string) string {
-		for _, k := range rep.Kernels {
-			if k.Name == kernel {
-				return k.State
-			}
-		}
-		return ""
-	}
-
-	// A torch that answers: its times stand beside ours.
-	python := filepath.Join(t.TempDir(), "python")
-	script := `#!/usr/bin/env python3
-import json, sys
-print("a warning that is no line of ours")
-print(json.dumps({"torch": "0", "device": "none"}))
-for item in json.loads(sys.argv[3])["items"]:
-    print(json.dumps({"key": item[0], "us": 5.0} if item[1] != "forward" else {"key": item[0], "why": "no memory"}), flush=True)
-`
-	if err := os.WriteFile(python, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	rep, out, err := run(python, "^[123468]")
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, k := range rep.Kernels {
 		if k.State != check.OK && !strings.HasPrefix(k.State, "not launched: ") || k.State == check.OK && k.Checks == 0 {
@@ -179,12 +174,54 @@ for item in json.loads(sys.argv[3])["items"]:
 			timed++
 		}
 	}
-	if timed == 0 || timed != len(rep.Comparisons) {
+	if forward := len(rep.Comparisons) - timed; timed == 0 || forward == 0 {
 		t.Errorf("%d comparisons, %d with torch's times: %+v", len(rep.Comparisons), timed, rep.Comparisons)
 	}
+	for _, c := range rep.Comparisons {
+		if c.Torch != 5 && c.Why != "no memory" {
+			t.Errorf("%+v", c)
+		}
+	}
+	t.Setenv("FAKE_CUDA_FAIL", "run:9=700")
+	if _, out, err := gpuCheck(t, "", "^1", time.Hour); err == nil || !strings.Contains(out, "illegal memory access") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
 
-	// None: the rows say so.
-	rep, out, err = run("/nonexistent/python", "^[68]")
+// TestGPUCheckWithout: a kernel that does nothing is wrong, one of each kind;
+// another chip has no wgmma, and its kernels are not missing for that; what there
+// is no time for is listed, and so is that there is no torch.
+func TestGPUCheckWithout(t *testing.T) {
+	if !again(t, t.Name()) {
+		return
+	}
+	for sections, names := range map[string][]string{
+		"^1":     {"tick", "stream_read", "approx", "pack_q4", "embed", "rmsnorm", "norm_heads", "rope_kv", "probe_wgmma", "probe_ring"},
+		"^[234]": {"gemm_q8_n8", "attn_merge", "attn_whole_d64", "pick"},
+	} {
+		t.Setenv("FAKE_CUDA_SKIP", strings.Join(names, ","))
+		rep, out, err := gpuCheck(t, "", sections, time.Hour)
+		for _, kernel := range names {
+			if got := kernelState(rep, kernel); err == nil || got != check.Wrong {
+				t.Errorf("%s does nothing, and gpu-check says %q, %v:\n%s", kernel, got, err, out)
+			}
+		}
+		for kernel, want := range map[string]string{"add": "^1", "silu_gate": "^1", "gemm_bf16_n8": "^[234]", "attn_prefill_d64": "^[234]"} {
+			if got := kernelState(rep, kernel); want == sections && got != check.OK {
+				t.Errorf("%s works, and gpu-check says %q", kernel, got)
+			}
+		}
+	}
+	t.Setenv("FAKE_CUDA_SKIP", "")
+
+	t.Setenv("FAKE_CUDA_CC", "80")
+	rep, out, err := gpuCheck(t, "", "^[12]", time.Hour)
+	if err != nil || kernelState(rep, "probe_wgmma") != "skipped: needs sm_90" || kernelState(rep, "gemm_bf16_h64") != "skipped: needs sm_90" || kernelState(rep, "gemm_bf16_n8") != check.OK {
+		t.Errorf("%v\n%s", err, out)
+	}
+	t.Setenv("FAKE_CUDA_CC", "")
+
+	rep, out, err = gpuCheck(t, "/nonexistent/python", "^[68]", time.Hour)
 	if err != nil || len(rep.Comparisons) == 0 {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -194,36 +231,7 @@ for item in json.loads(sys.argv[3])["items"]:
 		}
 	}
 
-	// A kernel that does nothing is wrong. One of each kind: all take minutes.
-	for kernel, section := range map[string]string{"tick": "^1", "stream_read": "^1", "approx": "^1", "pack_q4": "^1", "embed": "^1", "rmsnorm": "^1", "norm_heads": "^1", "rope_kv": "^1",
-		"probe_wgmma": "^1", "probe_ring": "^1", "gemm_q8_n8": "^2", "attn_merge": "^3", "attn_whole_d64": "^3", "pick": "^4"} {
-		if state(rep, kernel) == "" {
-			continue // the launch table has it no more
-		}
-		t.Setenv("FAKE_CUDA_SKIP", kernel)
-		broken, out, err := run("", section)
-		if got := state(broken, kernel); err == nil || got != check.Wrong {
-			t.Errorf("%s does nothing, and gpu-check says %q, %v:\n%s", kernel, got, err, out)
-		}
-	}
-	t.Setenv("FAKE_CUDA_SKIP", "")
-
-	// Another chip has no wgmma, and its kernels are not missing for that.
-	t.Setenv("FAKE_CUDA_CC", "80")
-	rep, out, err = run("", "^[12]")
-	if err != nil || state(rep, "probe_wgmma") != "skipped: needs sm_90" || state(rep, "gemm_bf16_h64") != "skipped: needs sm_90" || state(rep, "gemm_bf16_n8") != check.OK {
-		t.Errorf("%v\n%s", err, out)
-	}
-
-	// What there is no time for is listed.
-	file := filepath.Join(t.TempDir(), "late.json")
-	o := check.Options{Config: cuda.Default(), Quick: true, JSON: file, Total: 2 * time.Second, Only: regexp.MustCompile("^[123]"), Out: &bytes.Buffer{}}
-	o.Config.Driver = driver(t)
-	err = check.Run(o, "test")
-	src, err2 := os.ReadFile(file)
-	if err2 != nil || json.Unmarshal(src, &rep) != nil {
-		t.Fatal(err2)
-	}
+	rep, out, err = gpuCheck(t, "", "^[123]", 2*time.Second)
 	late := 0
 	for _, s := range rep.Sections {
 		for _, r := range s.Records {
@@ -233,6 +241,6 @@ for item in json.loads(sys.argv[3])["items"]:
 		}
 	}
 	if err == nil || late == 0 {
-		t.Errorf("%v, %d tasks too late:\n%v", err, late, o.Out)
+		t.Errorf("%v, %d tasks too late:\n%s", err, late, out)
 	}
 }

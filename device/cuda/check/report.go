@@ -3,6 +3,7 @@
 package check
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -58,7 +59,7 @@ func (r *Report) conclude() {
 	for _, e := range kernels.Entries {
 		r.Kernels = append(r.Kernels, r.kernel(e))
 	}
-	times, why := map[string]float64{}, "" // torch's
+	times, reasons, why := map[string]float64{}, map[string]string{}, "" // torch's
 	for _, s := range r.Sections {
 		if s.Number != torchSection {
 			continue
@@ -66,7 +67,9 @@ func (r *Report) conclude() {
 		for _, v := range s.Records {
 			if us, ok := v.number("us"); ok {
 				times[v.Key] = us
-			} else if text, ok := v.Values["why"].(string); ok && v.Key == "" {
+			} else if text, ok := v.Values["why"].(string); ok && v.Key != "" {
+				reasons[v.Key] = text
+			} else if ok {
 				why = text
 			}
 		}
@@ -82,9 +85,7 @@ func (r *Report) conclude() {
 			}
 			c := Comparison{Name: v.Name, Us: us, Torch: times[v.Key]}
 			if c.Ratio = c.Torch / us; c.Torch == 0 {
-				if c.Why = why; why == "" {
-					c.Why = "not measured"
-				}
+				c.Why = cmp.Or(reasons[v.Key], why, "not measured")
 			}
 			r.Comparisons = append(r.Comparisons, c)
 		}

@@ -10,7 +10,7 @@
 //	FAKE_CUDA_FAIL=NAME:N=CODE  the N-th call of NAME from now on answers CODE;
 //	                            "run" as a name is the N-th kernel to run: CODE breaks
 //	                            the context, "hang" stops its stream for good
-//	FAKE_CUDA_SKIP=KERNEL       launches of this kernel do nothing
+//	FAKE_CUDA_SKIP=KERNEL[,...] launches of these kernels do nothing
 //	FAKE_CUDA_LOG=FILE          every call's name, appended as a line
 //	FAKE_CUDA_CC=80             compute capability (90 by default)
 //	FAKE_CUDA_MEMORY=BYTES      memory of the device (4 GiB by default)
@@ -494,7 +494,7 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
   note(("kernel " + fn->name).c_str());
   if (by != 1 || bz != 1 || !bx || !gx || !gy || !gz || gy > 65535 || gz > 65535 || bx > (unsigned)fn->kern->maxthreads || shared > (unsigned)fn->shared)
     return code(CUDA_ERROR_INVALID_VALUE);
-  if (fn->name == setting("FAKE_CUDA_SKIP")) return push(s, [] {}, true);
+  if ((std::string(",") + setting("FAKE_CUDA_SKIP") + ",").find("," + fn->name + ",") != std::string::npos) return push(s, [] {}, true);
   auto body = fn->kern->bind(params);
   return push(s, [=] { emu::launch(gx, gy, gz, bx, shared, body); }, true);
 }
