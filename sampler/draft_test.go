@@ -10,7 +10,7 @@ import (
 )
 
 // inGo are all kernels in Go.
-var inGo = Kernels{Max: maxGo, Near: NearGo, Load: LoadGo, Mass: MassGo, Above: AboveGo}
+var inGo = Kernels{Max: maxGo, Near: NearGo, Load: LoadGo, Mass: MassGo, Above: AboveGo, Between: BetweenGo}
 
 func maxGo(x []float32) float32 {
 	hi := ninf

@@ -51,9 +51,7 @@ func (p *Picker) filter(r *backend.Draw, hi float32) float32 {
 		s := selection{floor: floor, top: hi, scale: 32 * r.Temperature}
 		switch {
 		case p.fast():
-			if p.count(floor) > k {
-				floor = p.narrow(s, uint64(k))
-			}
+			floor = p.narrow(s, uint64(k))
 		case p.histogram(s) > uint64(k):
 			floor = p.threshold(s, uint64(k))
 		}
@@ -63,7 +61,7 @@ func (p *Picker) filter(r *backend.Draw, hi float32) float32 {
 		s := selection{floor: max(floor, hi-28.01), top: hi, scale: buckets / 28.1, weighted: true}
 		share := func(total uint64) uint64 { return uint64(math.Ceil(float64(r.TopP) * float64(total))) }
 		if p.fast() {
-			floor = p.narrow(s, share(p.reaches(s, s.floor)))
+			floor = p.narrow(s, share(p.reaches(s, p.z, s.floor)))
 		} else {
 			floor = p.threshold(s, share(p.histogram(s)))
 		}

@@ -3,7 +3,8 @@ package sampler
 import "math"
 
 // Kernels are loops over logits that a device may have faster than Go has them.
-// The zero value is Go. Load, Mass and Above come together, with Max and Near.
+// The zero value is Go. Load, Mass, Above and Between come together, with Max and
+// Near.
 type Kernels struct {
 	// Max is the greatest x[i], or NaN if it may have missed that because of
 	// NaN. len(x) is a positive multiple of 16.
@@ -31,6 +32,11 @@ type Kernels struct {
 	// Above sets bit i%32 of hits[i/32] where z[i] >= floor, and clears the
 	// others. len(z) is 32*len(hits).
 	Above func(hits []uint32, z []float32, floor float32)
+
+	// Between copies the z[i] with lo <= z[i] < end to the front of dst, in their
+	// order, and returns how many they are. What is behind them in dst, which is as
+	// long as z and may be z, is lost. len(z) is a multiple of 32.
+	Between func(dst, z []float32, lo, end float32) int
 }
 
 // NearGo is Kernels.Near in Go, for tests of others.
@@ -83,4 +89,15 @@ func AboveGo(hits []uint32, z []float32, floor float32) {
 			hits[i/32] |= 1 << (i % 32)
 		}
 	}
+}
+
+// BetweenGo is Kernels.Between in Go, for tests of others.
+func BetweenGo(dst, z []float32, lo, end float32) (n int) {
+	for _, v := range z {
+		if v >= lo && v < end {
+			dst[n] = v
+			n++
+		}
+	}
+	return n
 }

@@ -18,7 +18,7 @@ type Picker struct {
 
 	z     []float32 // [V rounded up to 32] the row being worked on, -Inf behind V
 	hits  []uint32  // [len(z)/32] of Kernels.Above
-	near  []float32 // values near a threshold
+	near  []float32 // values near a threshold; with kernels as long as z
 	top   []entry   // heap of the best tokens
 	draft Draft
 	sums  [buckets]uint64
@@ -85,6 +85,14 @@ func (p *Picker) Pick(logits []float32, d *backend.Draws, row int, out *backend.
 	}
 }
 
+// noneLegal are the values of 32 tokens that a mask forbids.
+var noneLegal = func() (z [32]float32) {
+	for i := range z {
+		z[i] = ninf
+	}
+	return z
+}()
+
 // maskRow is row i of masks, or nil for -1.
 func maskRow(masks []uint32, i int32, words int) []uint32 {
 	if i < 0 {
@@ -143,6 +151,9 @@ func (p *Picker) load(logits []float32, inv float32, mask, allow []uint32) (hi f
 	n := (len(logits) + 31) &^ 31
 	if cap(p.z) < n {
 		p.z, p.hits = make([]float32, n), make([]uint32, n/32)
+		if p.fast() {
+			p.near = make([]float32, n)
+		}
 	}
 	p.z, p.hits = p.z[:n], p.hits[:n/32]
 	for i := len(logits); i < n; i++ {
@@ -164,9 +175,7 @@ func (p *Picker) load(logits []float32, inv float32, mask, allow []uint32) (hi f
 			hi = max(hi, p.loadRun(p.z[lo:end], logits[lo:end], inv))
 			continue
 		}
-		for i := lo; i < end; i++ {
-			p.z[i] = ninf
-		}
+		copy(p.z[lo:end], noneLegal[:]) // grammars leave little else
 		for ; legal != 0; legal &= legal - 1 {
 			i := lo + bits.TrailingZeros32(legal)
 			if i >= end {

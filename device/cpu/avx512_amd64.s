@@ -51825,3 +51825,43 @@ done:
 	VZEROUPPER 
 	RET
 
+// func pickBetweenAVX512(dst, z []float32, lo, end float32) int
+TEXT ·pickBetweenAVX512(SB), NOSPLIT, $0-64
+	VBROADCASTSS lo+48(FP), Z0
+	VBROADCASTSS end+52(FP), Z1
+	MOVQ dst_base+0(FP), DI
+	MOVQ DI, DX
+	MOVQ z_base+24(FP), SI
+	MOVQ z_len+32(FP), CX
+	SHRQ $5, CX
+	JEQ done
+loop:
+	VMOVUPS 0(SI), Z2
+	VCMPPS $29, Z0, Z2, K1
+	VCMPPS $17, Z1, Z2, K1, K1
+	VMOVUPS 64(SI), Z3
+	VCMPPS $29, Z0, Z3, K2
+	VCMPPS $17, Z1, Z3, K2, K2
+	KORTESTW K1, K2
+	JEQ next
+	VCOMPRESSPS.Z Z2, K1, Z2
+	KMOVW K1, AX
+	POPCNTL AX, AX
+	VMOVUPS Z2, 0(DI)
+	LEAQ (DI)(AX*4), DI
+	VCOMPRESSPS.Z Z3, K2, Z3
+	KMOVW K2, AX
+	POPCNTL AX, AX
+	VMOVUPS Z3, 0(DI)
+	LEAQ (DI)(AX*4), DI
+next:
+	ADDQ $128, SI
+	DECQ CX
+	JNE loop
+done:
+	SUBQ DX, DI
+	SHRQ $2, DI
+	MOVQ DI, ret+56(FP)
+	VZEROUPPER 
+	RET
+

@@ -46,7 +46,7 @@ func native() []*impl {
 			attention:   attentionAVX512,
 		}
 		if x.HasAVX512DQ { // every processor with AVX512BW, but it is a bit of its own
-			base.pick = sampler.Kernels{Near: nearAVX512, Load: pickLoadAVX512, Mass: pickMassAVX512, Above: pickAboveAVX512}
+			base.pick = sampler.Kernels{Near: nearAVX512, Load: pickLoadAVX512, Mass: pickMassAVX512, Above: pickAboveAVX512, Between: pickBetweenAVX512}
 		}
 		if x.HasAVX512VNNI {
 			vnni := base.with("avx512vnni", dotAVX512VNNI)

@@ -1359,6 +1359,11 @@ func pickMassAVX512(z []float32, floor, top float32) uint64
 //go:noescape
 func pickAboveAVX512(hits []uint32, z []float32, floor float32)
 
+// pickBetweenAVX512 is sampler.Kernels.Between.
+//
+//go:noescape
+func pickBetweenAVX512(dst, z []float32, lo, end float32) int
+
 // dotQ8x1AVX512VNNI is impl.dot for tiles of Q8 and 1 rows of x.
 //
 //go:noescape

@@ -55,11 +55,15 @@ func pickValues(x []float32, rnd *rand.Rand) {
 func TestPickKernels(t *testing.T) {
 	eachPick(t, func(t *testing.T, k sampler.Kernels) {
 		rnd := newRand(9)
+		var got, want []uint32
+		var logits, z, wantZ, there, inPlace []float32
 		for round := range 4000 {
-			words := rnd.IntN(8)
-			n := 32 * words
-			logits, z := beforeGuardOf[float32](t, n), beforeGuardOf[float32](t, n)
-			got, want, wantZ := beforeGuardOf[uint32](t, words), make([]uint32, words), make([]float32, n)
+			words, n := round/500, round/500*32
+			if round%500 == 0 {
+				got, want, wantZ = beforeGuardOf[uint32](t, words), make([]uint32, words), make([]float32, n)
+				logits, z = beforeGuardOf[float32](t, n), beforeGuardOf[float32](t, n)
+				there, inPlace = beforeGuardOf[float32](t, n), beforeGuardOf[float32](t, n)
+			}
 			pickValues(logits, rnd)
 			inv := []float32{1, 0.3, 100, math.MaxFloat32, 1e-40, 0}[rnd.IntN(6)]
 			m := max(0, n-16*rnd.IntN(2))
@@ -76,6 +80,15 @@ func TestPickKernels(t *testing.T) {
 				sampler.AboveGo(want, z, floor)
 				if !slices.Equal(got, want) {
 					t.Fatalf("round %d, Above %g of %v: %032b, want %032b", round, floor, z, got, want)
+				}
+				// Into another place, and where they are.
+				end := []float32{float32(math.Inf(1)), hi, floor + 0.5}[rnd.IntN(3)]
+				copy(inPlace, z)
+				count := sampler.BetweenGo(wantZ, z, floor, end)
+				for _, c := range [][2][]float32{{there, z}, {inPlace, inPlace}} {
+					if got := k.Between(c[0], c[1], floor, end); got != count || !slices.EqualFunc(c[0][:count], wantZ[:count], bits) {
+						t.Fatalf("round %d, Between %g and %g of %v: %v, want %v", round, floor, end, z, c[0][:got], wantZ[:count])
+					}
 				}
 				if math.Abs(float64(hi)) > math.MaxFloat32 {
 					continue

@@ -103,6 +103,7 @@ func (g *gen) pick() {
 	g.pickLoad()
 	g.pickMass()
 	g.pickAbove()
+	g.pickBetween()
 }
 
 // pickLoad is Go's order of operations: what is not legal has a bit of its own,
@@ -225,5 +226,46 @@ func (g *gen) pickAbove() {
 	g.op("DECQ", "CX")
 	g.op("JNE", "loop")
 	g.label("done")
+	g.end()
+}
+
+// pickBetween compresses in registers and stores whole vectors, because a
+// compressing store is slow on Zen 4. No store is ahead of the loads, so that dst
+// may be z.
+func (g *gen) pickBetween() {
+	g.function("pickBetween", "(dst, z []float32, lo, end float32) int", 64, "sampler.Kernels.Between")
+	lo, end := g.broadcastArg("lo", 48), g.broadcastArg("end", 52)
+	x := g.vecs(2)
+	g.op("MOVQ", arg("dst_base", 0), "DI")
+	g.op("MOVQ", "DI", "DX")
+	g.op("MOVQ", arg("z_base", 24), "SI")
+	g.op("MOVQ", arg("z_len", 32), "CX")
+	g.op("SHRQ", "$5", "CX")
+	g.op("JEQ", "done")
+	g.label("loop")
+	for i := range 2 {
+		k := fmt.Sprint("K", 1+i)
+		g.op("VMOVUPS", at(i*line, "SI"), x[i])
+		g.op("VCMPPS", "$29", lo, x[i], k)     // x >= lo
+		g.op("VCMPPS", "$17", end, x[i], k, k) // and x < end
+	}
+	g.op("KORTESTW", "K1", "K2")
+	g.op("JEQ", "next")
+	for i := range 2 {
+		k := fmt.Sprint("K", 1+i)
+		g.op("VCOMPRESSPS.Z", x[i], k, x[i])
+		g.op("KMOVW", k, temp)
+		g.op("POPCNTL", temp, temp)
+		g.op("VMOVUPS", x[i], at(0, "DI"))
+		g.op("LEAQ", fmt.Sprintf("(DI)(%s*4)", temp), "DI")
+	}
+	g.label("next")
+	g.op("ADDQ", "$128", "SI")
+	g.op("DECQ", "CX")
+	g.op("JNE", "loop")
+	g.label("done")
+	g.op("SUBQ", "DX", "DI")
+	g.op("SHRQ", "$2", "DI")
+	g.op("MOVQ", "DI", arg("ret", 56))
 	g.end()
 }
