@@ -1,7 +1,6 @@
 package sampler
 
 import (
-	"math"
 	"math/bits"
 
 	"weir/backend"
@@ -171,8 +170,16 @@ func (p *Picker) load(logits []float32, inv float32, mask, allow []uint32) (hi f
 			legal &= allow[w]
 		}
 		lo, end := w*32, min(w*32+32, len(logits))
-		if legal == math.MaxUint32 {
+		switch n := bits.OnesCount32(legal); {
+		case n == 32:
 			hi = max(hi, p.loadRun(p.z[lo:end], logits[lo:end], inv))
+			continue
+		case n > 8 && p.fast():
+			p.loadRun(p.z[lo:end], logits[lo:end], inv)
+			for not := ^legal; not != 0; not &= not - 1 {
+				p.z[lo+bits.TrailingZeros32(not)] = ninf // within z, which is longer
+			}
+			hi = max(hi, p.Kernels.Max(p.z[lo:lo+32]))
 			continue
 		}
 		copy(p.z[lo:end], noneLegal[:]) // grammars leave little else

@@ -200,7 +200,7 @@ func TestPickAllocates(t *testing.T) {
 		for _, c := range pickCases() {
 			p := sampler.Picker{Kernels: k}
 			row := pickRow(5000)
-			d := backend.Draws{Rows: []backend.Draw{c.d}}
+			d := c.draws(len(row))
 			out := backend.Out{Tokens: make([]int32, 1), Logprobs: make([]float32, 1), Ranks: make([]int32, 1), TopTokens: make([]int32, c.d.Top), TopLogprobs: make([]float32, c.d.Top)}
 			if n := testing.AllocsPerRun(20, func() { p.Pick(row, &d, 0, &out, 0) }); n != 0 {
 				t.Errorf("%s: %g allocations", c.name, n)
@@ -226,6 +226,20 @@ func pickRow(v int) []float32 {
 type pickCase struct {
 	name string
 	d    backend.Draw
+	mask uint32 // of every fourth 32 tokens; 0: there is none
+	rest uint32 // of the others
+}
+
+// draws is the case for a vocabulary.
+func (c *pickCase) draws(vocab int) backend.Draws {
+	d := backend.Draws{Rows: []backend.Draw{c.d}}
+	if c.mask != 0 {
+		d.Rows[0].Mask = 0
+		for i := range (vocab + 31) / 32 {
+			d.Masks = append(d.Masks, []uint32{c.mask, c.rest, c.rest, c.rest}[i%4])
+		}
+	}
+	return d
 }
 
 func pickCases() []pickCase {
@@ -234,21 +248,25 @@ func pickCases() []pickCase {
 		f(&d)
 		return d
 	}
+	topP := with(func(d *backend.Draw) { d.TopP = 0.9 })
 	return []pickCase{
-		{"greedy", with(func(d *backend.Draw) { d.Temperature = 0 })},
-		{"greedy_raw", with(func(d *backend.Draw) { d.Temperature, d.Logprobs = 0, backend.RawLogprobs })},
-		{"temp1", with(func(d *backend.Draw) {})},
-		{"topp0.9", with(func(d *backend.Draw) { d.TopP = 0.9 })},
-		{"topk50", with(func(d *backend.Draw) { d.TopK = 50 })},
-		{"topk50_topp0.9", with(func(d *backend.Draw) { d.TopK, d.TopP = 50, 0.9 })},
-		{"minp0.05", with(func(d *backend.Draw) { d.MinP = 0.05 })},
-		{"temp1_raw20", with(func(d *backend.Draw) { d.Logprobs, d.Top = backend.RawLogprobs, 20 })},
-		{"all_processed20", with(func(d *backend.Draw) {
+		{name: "greedy", d: with(func(d *backend.Draw) { d.Temperature = 0 })},
+		{name: "greedy_raw", d: with(func(d *backend.Draw) { d.Temperature, d.Logprobs = 0, backend.RawLogprobs })},
+		{name: "temp1", d: with(func(d *backend.Draw) {})},
+		{name: "topp0.9", d: topP},
+		{name: "topk50", d: with(func(d *backend.Draw) { d.TopK = 50 })},
+		{name: "topk50_topp0.9", d: with(func(d *backend.Draw) { d.TopK, d.TopP = 50, 0.9 })},
+		{name: "minp0.05", d: with(func(d *backend.Draw) { d.MinP = 0.05 })},
+		{name: "temp1_raw20", d: with(func(d *backend.Draw) { d.Logprobs, d.Top = backend.RawLogprobs, 20 })},
+		{name: "all_processed20", d: with(func(d *backend.Draw) {
 			d.TopK, d.TopP, d.MinP, d.Logprobs, d.Top = 50, 0.9, 0.01, backend.ProcessedLogprobs, 20
 		})},
-		{"temp200", with(func(d *backend.Draw) { d.Temperature = 200 })},
-		{"topp0.9_temp200", with(func(d *backend.Draw) { d.Temperature, d.TopP = 200, 0.9 })},
-		{"topp0.9_temp2", with(func(d *backend.Draw) { d.Temperature, d.TopP = 2, 0.9 })},
+		{name: "temp200", d: with(func(d *backend.Draw) { d.Temperature = 200 })},
+		{name: "topp0.9_temp200", d: with(func(d *backend.Draw) { d.Temperature, d.TopP = 200, 0.9 })},
+		{name: "topp0.9_temp2", d: with(func(d *backend.Draw) { d.Temperature, d.TopP = 2, 0.9 })},
+		{name: "topp0.9_mask_few", d: topP, mask: 1 << 7},
+		{name: "topp0.9_mask_most", d: topP, mask: 0xfffff7ff, rest: math.MaxUint32},
+		{name: "topp0.9_mask_half", d: topP, mask: 0x0ff0ff0f, rest: 0x33333333},
 	}
 }
 
@@ -259,7 +277,7 @@ func BenchmarkPick(b *testing.B) {
 		for name, k := range map[string]sampler.Kernels{"go": {}, "kernels": impls[0].draws()} {
 			b.Run(fmt.Sprintf("%s/%s", c.name, name), func(b *testing.B) {
 				p := sampler.Picker{Kernels: k}
-				d := backend.Draws{Rows: []backend.Draw{c.d}}
+				d := c.draws(len(row))
 				out := backend.Out{Tokens: make([]int32, 1), Logprobs: make([]float32, 1), Ranks: make([]int32, 1), TopTokens: make([]int32, c.d.Top), TopLogprobs: make([]float32, c.d.Top)}
 				for i := 0; b.Loop(); i++ {
 					d.Rows[0].Index = uint32(i)
