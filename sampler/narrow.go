@@ -59,8 +59,9 @@ func (p *Picker) narrow(s selection, limit uint64) float32 {
 	// The threshold is in [lo, end): from lo on there is enough, from end on,
 	// where above lies, there is not. Steps go far down at once, because it costs
 	// little to halve what was found.
-	lo, end, above := s.floor, -ninf, uint64(0)
-	var near []float32
+	var lo float32
+	end, above := -ninf, uint64(0)
+	var near []float32 // the values in [lo, end)
 	n := 0
 	for i, c := 0, 256/s.scale; ; i, c = i+1, 4*c {
 		if lo = s.top - c; i == mostSteps || !(lo > s.floor) {
