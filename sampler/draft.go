@@ -83,9 +83,11 @@ func (p *Draft) addGreedy(first int32, logits []float32) {
 			}
 		}
 	}
+	score := p.score // in a register
 	for i, l := range logits {
-		if l >= p.score {
+		if l >= score {
 			p.offer(first+int32(i), scaled(l, 1))
+			score = p.score
 		}
 	}
 }
