@@ -1,29 +1,10 @@
 package sampler
 
 import (
-	"math"
 	"math/bits"
 
 	"weir/backend"
 )
-
-// Kernels are loops over logits that a device may have faster than Go has them.
-// The zero value is Go.
-type Kernels struct {
-	// Max is the greatest x[i], or NaN if it may have missed that because of
-	// NaN. len(x) is a positive multiple of 16.
-	Max func(x []float32) float32
-
-	// Near sets bit i%32 of hits[i/32] where logits[i]*inv and an upper bound of
-	// the Gumbel variate together reach limit, and may set more. The variate is
-	// that of word i%4 of Philox 4x32-10 for the counter (group+i/4, index, 0,
-	// 0x77656972), whose ten rounds have keys two by two. A bound of
-	// -ln(-ln(1-v)), v = (x+1/2) / 2^32, is ln(2) * (32 - log2(x)), and of
-	// -log2(x) in turn 127 - b / 2^23, where b are the bits of the float32 x:
-	// between powers of two a logarithm is above its chord. Rounding may take
-	// 2^-20 of the largest term. len(logits) is 32*len(hits).
-	Near func(hits []uint32, logits []float32, keys *[20]uint32, group, index uint32, inv, limit float32)
-}
 
 // Draftable reports whether a row's token can be found from pieces of its
 // logits, in any order and with nothing kept of them: nothing but the likeliest
@@ -34,8 +15,13 @@ func Draftable(d *backend.Draws, row int) bool {
 	if row > 0 {
 		start = d.Rows[row-1].EditEnd
 	}
-	return !r.Host && r.Top == 0 && (r.Dead || r.Target < 0 && r.Logprobs == backend.NoLogprobs && r.EditEnd == start && r.Mask < 0 && r.Allow < 0 &&
-		(!(r.Temperature > 0) || r.TopK <= 0 && !(r.TopP > 0 && r.TopP < 1) && !(r.MinP > 0)))
+	return !r.Host && r.Top == 0 && (r.Dead || r.Target < 0 && r.Logprobs == backend.NoLogprobs && r.EditEnd == start && r.Mask < 0 && r.Allow < 0 && unfiltered(r))
+}
+
+// unfiltered reports whether every legal token of the row can be drawn, or only
+// the likeliest.
+func unfiltered(r *backend.Draw) bool {
+	return !(r.Temperature > 0) || r.TopK <= 0 && !(r.TopP > 0 && r.TopP < 1) && !(r.MinP > 0)
 }
 
 // Draft is a draw from some of a row's tokens. Drafts of parts of a row, however
@@ -97,9 +83,11 @@ func (p *Draft) addGreedy(first int32, logits []float32) {
 			}
 		}
 	}
+	score := p.score // in a register
 	for i, l := range logits {
-		if l >= p.score {
+		if l >= score {
 			p.offer(first+int32(i), scaled(l, 1))
+			score = p.score
 		}
 	}
 }
@@ -122,6 +110,36 @@ func (p *Draft) addPiece(first int32, logits []float32) {
 		x := lanes(uint32(first)/4+uint32(i/4), p.seed, p.index)
 		for lane, l := range logits[i:min(i+4, len(logits))] {
 			p.try(first+int32(i+lane), scaled(l, p.inv), x[lane])
+		}
+	}
+}
+
+// addKept draws from values that are scaled already, those of at least floor.
+// The values of z[0] on are tokens first, first+1, ...; first is a multiple of 4
+// and len(z) one of 32. A score below every winner's may have been set before.
+func (p *Draft) addKept(first int32, z []float32, floor float32) {
+	for ; len(z) > 0; first, z = first+int32(min(len(z), piece)), z[min(len(z), piece):] {
+		part := z[:min(len(z), piece)]
+		hits := p.hits[:len(part)/32]
+		p.kernels.Above(hits, part, max(floor, reach(p.score)))
+		kept := 0
+		for _, set := range hits {
+			kept += bits.OnesCount32(set)
+		}
+		if kept > piece/16 { // then random numbers for all are cheaper
+			p.kernels.Near(hits, part, &p.keys, uint32(first/4), p.index, 1, near(p.score))
+		}
+		for w, set := range hits {
+			if kept == 0 {
+				break
+			}
+			for ; set != 0; set &= set - 1 {
+				i := w*32 + bits.TrailingZeros32(set)
+				if z := part[i]; z >= floor {
+					id := uint32(first) + uint32(i)
+					p.try(int32(id), z, lanes(id/4, p.seed, p.index)[id%4])
+				}
+			}
 		}
 	}
 }
@@ -154,18 +172,3 @@ func (p *Draft) Merge(q *Draft) {
 
 // Token is the token drawn, or -1 where none is legal or the row is dead.
 func (p *Draft) Token() int32 { return p.token }
-
-// NearGo is Kernels.Near in Go, for tests of others.
-func NearGo(hits []uint32, logits []float32, keys *[20]uint32, group, index uint32, inv, limit float32) {
-	const unit, all = math.Ln2 / (1 << 23), 159 * math.Ln2
-	seed := uint64(keys[0]) | uint64(keys[1])<<32
-	clear(hits)
-	for i, l := range logits {
-		x := lanes(group+uint32(i/4), seed, index)[i%4]
-		b := float32(int32(math.Float32bits(float32(x)))) // exact to 2^-24
-		most := all - float32(b*unit)
-		if z := l * inv; z+most >= limit {
-			hits[i/32] |= 1 << (i % 32)
-		}
-	}
-}

@@ -3,10 +3,24 @@ package sampler
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"weir/backend"
 )
+
+// inGo are all kernels in Go.
+var inGo = Kernels{Max: maxGo, Near: NearGo, Load: LoadGo, Mass: MassGo, Above: AboveGo, Between: BetweenGo}
+
+func maxGo(x []float32) float32 {
+	hi := ninf
+	for _, v := range x {
+		if v > hi {
+			hi = v
+		}
+	}
+	return hi
+}
 
 // TestDraft: drafts of a row's parts, cut anywhere and merged in any order, draw
 // what Pick draws from the row, ties and values that are no numbers included.
@@ -14,7 +28,6 @@ func TestDraft(t *testing.T) {
 	g := rand.New(rand.NewPCG(7, 1))
 	inf := float32(math.Inf(1))
 	odd := []float32{inf, -inf, float32(math.NaN()), math.MaxFloat32, -math.MaxFloat32, 0}
-	maxGo := func(x []float32) float32 { _, hi := argmax(x); return hi }
 	for n := range 3000 {
 		v := 1 + g.IntN(3000)
 		row := make([]float32, v)
@@ -43,7 +56,10 @@ func TestDraft(t *testing.T) {
 		}
 		var p Picker
 		out := backend.Out{Tokens: make([]int32, 1)}
-		p.Pick(row, &d, 0, &out, 0)
+		// With a mask that allows all, Pick does without drafts.
+		masked := backend.Draws{Rows: []backend.Draw{d.Rows[0]}, Masks: slices.Repeat([]uint32{math.MaxUint32}, (v+31)/32)}
+		masked.Rows[0].Mask = 0
+		p.Pick(row, &masked, 0, &out, 0)
 		k := []*Kernels{{}, {Max: maxGo, Near: NearGo}}[n%2]
 		parts := make([]Draft, 1+g.IntN(3))
 		for i := range parts {

@@ -111,14 +111,17 @@ func TestInfinityTiesWithTheLargestFloat(t *testing.T) {
 
 // Temperatures whose inverse is not finite, and logits at the ends of the range.
 func TestExtremeTemperatures(t *testing.T) {
-	var p Picker
+	both := []*Picker{{}, {Kernels: inGo}}
 	g := rand.New(rand.NewPCG(9, 9))
 	for _, temp := range []float32{1e-45, 1e-39, 1e-38, 3e38, math.MaxFloat32, float32(math.Inf(1))} {
 		for _, logits := range [][]float32{{0, 0}, {0, 1, -1}, {-1, -2}, {1e-45, 0}, {math.MaxFloat32, float32(math.Inf(1)), 0}, {-math.MaxFloat32, ninf}} {
 			for seed := range uint64(20) {
 				d := backend.Draws{Rows: []backend.Draw{{Temperature: temp, Seed: seed, TopP: 0.9, TopK: 2, Mask: -1, Allow: -1, Target: -1, Logprobs: backend.ProcessedLogprobs, Top: 3}}}
-				if got, want := pick(t, &p, [][]float32{logits}, &d)[0], twin(logits, &d, 0, g); !got.equal(want) || got.token < 0 {
-					t.Fatalf("temperature %v, logits %v:\n got %+v\nwant %+v", temp, logits, got, want)
+				want := twin(logits, &d, 0, g)
+				for _, p := range both {
+					if got := pick(t, p, [][]float32{logits}, &d)[0]; !got.equal(want) || got.token < 0 {
+						t.Fatalf("temperature %v, logits %v, kernels %v:\n got %+v\nwant %+v", temp, logits, p.fast(), got, want)
+					}
 				}
 			}
 		}

@@ -49,15 +49,22 @@ func (p *Picker) filter(r *backend.Draw, hi float32) float32 {
 	if k := int(r.TopK); k > 0 && k < len(p.z) {
 		// Buckets of 1/32 in units of logits: the scale follows the temperature.
 		s := selection{floor: floor, top: hi, scale: 32 * r.Temperature}
-		if total := p.histogram(s); total > uint64(k) {
+		switch {
+		case p.fast():
+			floor = p.narrow(s, uint64(k))
+		case p.histogram(s) > uint64(k):
 			floor = p.threshold(s, uint64(k))
 		}
 	}
 	if r.TopP > 0 && r.TopP < 1 {
 		// Below top-28 weights are 0, and tokens without weight are never kept.
 		s := selection{floor: max(floor, hi-28.01), top: hi, scale: buckets / 28.1, weighted: true}
-		total := p.histogram(s)
-		floor = p.threshold(s, uint64(math.Ceil(float64(r.TopP)*float64(total))))
+		share := func(total uint64) uint64 { return uint64(math.Ceil(float64(r.TopP) * float64(total))) }
+		if p.fast() {
+			floor = p.narrow(s, share(p.reaches(s, p.z, s.floor)))
+		} else {
+			floor = p.threshold(s, share(p.histogram(s)))
+		}
 	}
 	return floor
 }
@@ -113,6 +120,13 @@ func (p *Picker) threshold(s selection, limit uint64) float32 {
 		}
 	}
 	p.near = near
+	return p.nearest(s, near, above, limit)
+}
+
+// nearest is threshold where it is one of the values near, and above is the
+// measure of what exceeds them all. It changes near.
+func (p *Picker) nearest(s selection, near []float32, above, limit uint64) float32 {
+	b := 0
 	for shift := 32 - digit; len(near) > 1; shift = max(0, shift-digit) {
 		clear(p.sums[:])
 		for _, v := range near {

@@ -15,10 +15,12 @@ func (a entry) better(b entry) bool { return a.z > b.z || a.z == b.z && a.id < b
 // the z >= floor of p.z, whose largest value is hi (-Inf: no token is legal).
 func (p *Picker) report(r *backend.Draw, floor, hi float32, token int32, row int, out *backend.Out, topAt int) {
 	var total uint64
-	weighty := max(floor, hi-28.01) // below, weights are 0
-	for _, v := range p.z {
-		if v >= weighty {
-			total += weight(v - hi)
+	if hi > ninf {
+		weighty := max(floor, hi-28.01) // below, weights are 0
+		if p.fast() {
+			total = p.Kernels.Mass(p.z, weighty, hi)
+		} else {
+			total = MassGo(p.z, weighty, hi)
 		}
 	}
 	logprob := NewDistribution(hi, total).Logprob
@@ -29,18 +31,12 @@ func (p *Picker) report(r *backend.Draw, floor, hi float32, token int32, row int
 		own = p.z[token]
 		out.Logprobs[row] = logprob(own)
 	}
-	rank := int32(1)
-	for _, v := range p.z {
-		if v >= floor && v > own {
-			rank++
-		}
-	}
-	out.Ranks[row] = rank
+	out.Ranks[row] = p.rank(floor, own)
 
 	if r.Top <= 0 {
 		return
 	}
-	p.best(int(r.Top), floor)
+	p.best(int(r.Top), floor, hi)
 	tokens, logprobs := out.TopTokens[topAt:topAt+int(r.Top)], out.TopLogprobs[topAt:topAt+int(r.Top)]
 	for i := range tokens {
 		tokens[i], logprobs[i] = -1, ninf
@@ -51,6 +47,20 @@ func (p *Picker) report(r *backend.Draw, floor, hi float32, token int32, row int
 		p.top = p.top[:i]
 		p.sink(0)
 	}
+}
+
+// rank is 1 and the number of values from floor on that exceed own.
+func (p *Picker) rank(floor, own float32) int32 {
+	if p.fast() {
+		return 1 + int32(p.count(max(floor, nextUp(own))))
+	}
+	rank := int32(1)
+	for _, v := range p.z {
+		if v >= floor && v > own {
+			rank++
+		}
+	}
+	return rank
 }
 
 // Distribution is what log-probabilities follow from. A device without a
@@ -72,9 +82,14 @@ func (d Distribution) Logprob(z float32) float32 { return float32(float64(z) - d
 
 // best fills p.top with the n best tokens, fewer if fewer are kept, as a heap
 // whose root is the worst of them. A row's own n is small or the whole
-// vocabulary; the heap serves both without sorting a row.
-func (p *Picker) best(n int, floor float32) {
+// vocabulary; the heap serves both without sorting a row. hi is the greatest
+// value.
+func (p *Picker) best(n int, floor, hi float32) {
 	p.top = p.top[:0]
+	if p.fast() {
+		p.bestFast(n, floor, hi)
+		return
+	}
 	i := 0
 	for ; i < len(p.z) && len(p.top) < n; i++ {
 		if p.z[i] >= floor {

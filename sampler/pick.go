@@ -1,7 +1,6 @@
 package sampler
 
 import (
-	"math"
 	"math/bits"
 
 	"weir/backend"
@@ -13,10 +12,15 @@ import (
 // serves one goroutine. It keeps scratch for one row and allocates only when a
 // row is longer, or asks for more top tokens, than any before.
 type Picker struct {
-	z    []float32 // [V rounded up to 4] the row being worked on, -Inf behind V
-	near []float32 // values in the bucket that holds a threshold
-	top  []entry   // heap of the best tokens
-	sums [buckets]uint64
+	// Kernels are the device's loops. They do not show in the results.
+	Kernels Kernels
+
+	z     []float32 // [V rounded up to 32] the row being worked on, -Inf behind V
+	hits  []uint32  // [len(z)/32] of Kernels.Above
+	near  []float32 // values near a threshold; with kernels as long as z
+	top   []entry   // heap of the best tokens
+	draft Draft
+	sums  [buckets]uint64
 }
 
 // Pick does row of d with its logits, [V], which it only reads, and writes the
@@ -38,51 +42,55 @@ func (p *Picker) Pick(logits []float32, d *backend.Draws, row int, out *backend.
 	mask, allow := maskRow(d.Masks, r.Mask, words), maskRow(d.Masks, r.Allow, words)
 	greedy := !(r.Temperature > 0)
 
-	if greedy && r.Target < 0 && r.Logprobs == backend.NoLogprobs && len(edits) == 0 && mask == nil && allow == nil {
-		// Most rows of a busy server. +Inf is left to the general path, where
-		// it ties with the largest finite logit.
-		if best, hi := argmax(logits); hi <= maxFloat {
-			out.Tokens[row] = best
-			pad(r, out, topAt)
-			return
-		}
-	}
-
 	token := r.Target
 	floor := float32(-maxFloat)
-	if token < 0 || r.Logprobs == backend.ProcessedLogprobs {
+	switch {
+	case r.Logprobs == backend.ProcessedLogprobs || token < 0 && (len(edits) > 0 || mask != nil || allow != nil || !unfiltered(r)):
 		inv := float32(1)
 		if !greedy {
 			inv = min(1/r.Temperature, maxFloat)
 		}
-		best, hi := p.load(logits, inv, mask, allow)
+		hi := p.load(logits, inv, mask, allow)
 		if len(edits) > 0 {
-			p.edit(logits, inv, edits)
-			best, hi = argmax(p.z)
+			hi = p.edit(logits, inv, edits)
 		}
-		if best >= 0 && !greedy {
+		if hi > ninf && !greedy {
 			floor = p.filter(r, hi)
 		}
 		switch {
 		case token >= 0:
-		case best < 0 || greedy:
-			token = best
+		case hi == ninf:
+			token = -1
+		case greedy:
+			token = p.first(hi)
+		case p.fast():
+			token = p.drawFast(r, floor, hi)
 		default:
-			token = draw(p.z, floor, best, r.Seed, r.Index)
+			token = draw(p.z, floor, hi, r.Seed, r.Index)
 		}
 		if r.Logprobs == backend.ProcessedLogprobs {
 			p.report(r, floor, hi, token, row, out, topAt)
 		}
+	case token < 0: // Most rows of a busy server ask for nothing else.
+		token = p.plain(r, logits)
 	}
 	out.Tokens[row] = token
 	switch r.Logprobs {
 	case backend.NoLogprobs:
 		pad(r, out, topAt)
 	case backend.RawLogprobs:
-		_, hi := p.load(logits, 1, mask, nil)
+		hi := p.load(logits, 1, mask, nil)
 		p.report(r, -maxFloat, hi, token, row, out, topAt)
 	}
 }
+
+// noneLegal are the values of 32 tokens that a mask forbids.
+var noneLegal = func() (z [32]float32) {
+	for i := range z {
+		z[i] = ninf
+	}
+	return z
+}()
 
 // maskRow is row i of masks, or nil for -1.
 func maskRow(masks []uint32, i int32, words int) []uint32 {
@@ -99,16 +107,32 @@ func pad(r *backend.Draw, out *backend.Out, topAt int) {
 	}
 }
 
-// argmax is the lowest index of the largest value, or -1 where nothing is
-// greater than -Inf. NaN is never greater.
-func argmax(v []float32) (best int32, hi float32) {
-	best, hi = -1, ninf
-	for i, x := range v {
-		if x > hi {
-			best, hi = int32(i), x
+// plain draws from the logits as they are.
+func (p *Picker) plain(r *backend.Draw, logits []float32) int32 {
+	const part = 512
+	p.draft.Start(&p.Kernels, r)
+	for i := 0; i < len(logits); i += part {
+		p.draft.Add(int32(i), logits[i:min(i+part, len(logits))])
+	}
+	return p.draft.Token()
+}
+
+// first is the lowest token of value hi, which is the greatest.
+func (p *Picker) first(hi float32) int32 {
+	if p.fast() {
+		p.count(hi)
+		for w, set := range p.hits {
+			if set != 0 {
+				return int32(w*32 + bits.TrailingZeros32(set))
+			}
 		}
 	}
-	return best, hi
+	for i, v := range p.z {
+		if v == hi {
+			return int32(i)
+		}
+	}
+	return -1
 }
 
 // scaled is l/T, with inv = 1/T, clamped to the finite range unless l is not
@@ -120,14 +144,17 @@ func scaled(l, inv float32) float32 {
 	return max(-maxFloat, min(maxFloat, min(l, maxFloat)*inv))
 }
 
-// load writes the scaled row to p.z, -Inf where a mask forbids, and returns its
-// argmax.
-func (p *Picker) load(logits []float32, inv float32, mask, allow []uint32) (best int32, hi float32) {
-	n := (len(logits) + 3) &^ 3
+// load writes the scaled row to p.z, -Inf where a mask forbids, and returns the
+// greatest value.
+func (p *Picker) load(logits []float32, inv float32, mask, allow []uint32) (hi float32) {
+	n := (len(logits) + 31) &^ 31
 	if cap(p.z) < n {
-		p.z = make([]float32, n)
+		p.z, p.hits = make([]float32, n), make([]uint32, n/32)
+		if p.fast() {
+			p.near = make([]float32, n)
+		}
 	}
-	p.z = p.z[:n]
+	p.z, p.hits = p.z[:n], p.hits[:n/32]
 	for i := len(logits); i < n; i++ {
 		p.z[i] = ninf
 	}
@@ -135,62 +162,69 @@ func (p *Picker) load(logits []float32, inv float32, mask, allow []uint32) (best
 		mask, allow = allow, nil
 	}
 	if mask == nil {
-		return loadRun(p.z, logits, inv, 0, -1, ninf)
+		return p.loadRun(p.z, logits, inv)
 	}
-	best, hi = -1, ninf
+	hi = ninf
 	for w, legal := range mask {
 		if allow != nil {
 			legal &= allow[w]
 		}
 		lo, end := w*32, min(w*32+32, len(logits))
-		switch {
-		case legal == math.MaxUint32:
-			best, hi = loadRun(p.z[lo:end], logits[lo:end], inv, int32(lo), best, hi)
+		switch n := bits.OnesCount32(legal); {
+		case n == 32:
+			hi = max(hi, p.loadRun(p.z[lo:end], logits[lo:end], inv))
 			continue
-		case legal != 0:
-			for i := lo; i < end; i++ {
-				p.z[i] = ninf
+		case n > 8 && p.fast():
+			p.loadRun(p.z[lo:end], logits[lo:end], inv)
+			for not := ^legal; not != 0; not &= not - 1 {
+				p.z[lo+bits.TrailingZeros32(not)] = ninf // within z, which is longer
 			}
-			for ; legal != 0; legal &= legal - 1 {
-				i := lo + bits.TrailingZeros32(legal)
-				if i >= end {
-					break
-				}
-				best, hi = loadRun(p.z[i:i+1], logits[i:i+1], inv, int32(i), best, hi)
+			hi = max(hi, p.Kernels.Max(p.z[lo:lo+32]))
+			continue
+		}
+		copy(p.z[lo:end], noneLegal[:]) // grammars leave little else
+		for ; legal != 0; legal &= legal - 1 {
+			i := lo + bits.TrailingZeros32(legal)
+			if i >= end {
+				break
 			}
-		default:
-			for i := lo; i < end; i++ {
-				p.z[i] = ninf
-			}
+			p.z[i] = scaled(logits[i], inv)
+			hi = max(hi, p.z[i])
 		}
 	}
-	return best, hi
+	return hi
 }
 
-// loadRun scales a run of tokens that starts at id and carries the argmax on.
-func loadRun(dst, logits []float32, inv float32, id, best int32, hi float32) (int32, float32) {
-	dst = dst[:len(logits)]
-	for i, l := range logits {
-		z := l * inv
-		if math.Float32bits(z)&infinity == infinity { // not finite
-			z = scaled(l, inv)
-		}
-		dst[i] = z
-		if z > hi {
-			best, hi = id+int32(i), z
-		}
+// loadRun scales a run of tokens and returns the greatest value.
+func (p *Picker) loadRun(dst, logits []float32, inv float32) float32 {
+	n := 0
+	hi := ninf
+	if p.fast() {
+		n = len(logits) &^ 15
+		hi = p.Kernels.Load(dst[:n], logits[:n], inv)
 	}
-	return best, hi
+	return max(hi, LoadGo(dst[n:], logits[n:], inv))
 }
 
-// edit rewrites the tokens that edits name and that the masks left legal.
-func (p *Picker) edit(logits []float32, inv float32, edits []backend.Edit) {
+// edit rewrites the tokens that edits name and that the masks left legal, and
+// returns the greatest value.
+func (p *Picker) edit(logits []float32, inv float32, edits []backend.Edit) float32 {
 	for _, e := range edits {
 		invariants.Check(e.Token >= 0 && int(e.Token) < len(logits), "sampler: edit of token %d of %d", e.Token, len(logits))
 		if p.z[e.Token] > ninf {
 			p.z[e.Token] = scaled(edited(min(logits[e.Token], maxFloat), e), inv)
 		}
 	}
+	if p.fast() {
+		return p.Kernels.Max(p.z)
+	}
+	hi := ninf
+	for _, v := range p.z {
+		if v > hi {
+			hi = v
+		}
+	}
+	return hi
 }
 
 // edited is the arithmetic of backend.Edit, every operation rounded.
@@ -204,16 +238,12 @@ func edited(l float32, e backend.Edit) float32 {
 	return v - e.Minus
 }
 
-// draw is the argmax of z + Gumbel over the tokens with z >= floor. best is
-// the argmax of z: its group goes first, so that most others cannot win and
-// cost no random number. The order does not show in the result.
-func draw(z []float32, floor float32, best int32, seed uint64, index uint32) int32 {
-	win, score, low := int32(-1), ninf, floor
-	for g := -4; g < len(z); g += 4 {
-		i := g
-		if g < 0 {
-			i = int(best) &^ 3
-		}
+// draw is the argmax of z + Gumbel over the tokens with z >= floor. hi is the
+// greatest z: most others cannot win over it and cost no random number.
+func draw(z []float32, floor, hi float32, seed uint64, index uint32) int32 {
+	win, score := int32(-1), least(hi)
+	low := max(floor, reach(score))
+	for i := 0; i < len(z); i += 4 {
 		q := z[i : i+4 : i+4]
 		if q[0] < low && q[1] < low && q[2] < low && q[3] < low {
 			continue
@@ -223,9 +253,8 @@ func draw(z []float32, floor float32, best int32, seed uint64, index uint32) int
 			if v < low || v+gumbelMost[bits.LeadingZeros32(x[lane])] < score {
 				continue
 			}
-			id := int32(i + lane)
-			if s := v + gumbel(x[lane]); s > score || s == score && id < win {
-				win, score = id, s
+			if s := v + gumbel(x[lane]); s > score {
+				win, score = int32(i+lane), s
 				low = max(floor, reach(score))
 			}
 		}
@@ -238,4 +267,9 @@ func draw(z []float32, floor float32, best int32, seed uint64, index uint32) int
 func reach(score float32) float32 {
 	most := gumbelMost[32]
 	return score - most - float32((max(score, -score)+most)*0x1p-20)
+}
+
+// least is less than every z + Gumbel, rounded, with the finite z.
+func least(z float32) float32 {
+	return z - 3 - float32(max(z, -z)*0x1p-20)
 }

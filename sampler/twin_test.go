@@ -379,7 +379,8 @@ func randomEdits(g *rand.Rand, v int) (edits []backend.Edit) {
 }
 
 func TestPickEqualsTwin(t *testing.T) {
-	var p Picker // one for all sizes, so that stale scratch shows
+	// One of each for all sizes, so that stale scratch shows.
+	both := []*Picker{{}, {Kernels: inGo}}
 	for round := range 1200 {
 		g := rand.New(rand.NewPCG(uint64(round), 7))
 		v := 1 + g.IntN([]int{5, 40, 200, 1200, 5000}[g.IntN(5)])
@@ -401,9 +402,13 @@ func TestPickEqualsTwin(t *testing.T) {
 			d.Rows = append(d.Rows, r)
 			logits = append(logits, randomRow(g, v))
 		}
-		for i, got := range pick(t, &p, logits, &d) {
-			if want := twin(logits[i], &d, i, g); !got.equal(want) {
-				t.Fatalf("round %d, V %d, row %d of %+v:\n got %+v\nwant %+v", round, v, i, d.Rows[i], short(got), short(want))
+		got := [][]picked{pick(t, both[0], logits, &d), pick(t, both[1], logits, &d)}
+		for i := range logits {
+			want := twin(logits[i], &d, i, g)
+			for k := range both {
+				if !got[k][i].equal(want) {
+					t.Fatalf("round %d, V %d, row %d of %+v, kernels %v:\n got %+v\nwant %+v", round, v, i, d.Rows[i], k > 0, short(got[k][i]), short(want))
+				}
 			}
 		}
 	}
@@ -440,9 +445,11 @@ func FuzzPick(f *testing.F) {
 			r.Mask = 0
 			d.Masks = randomMask(g, (v+31)/32)
 		}
-		var p Picker
-		if got, want := pick(t, &p, [][]float32{row}, &d)[0], twin(row, &d, 0, g); !got.equal(want) {
-			t.Fatalf("%+v:\n got %+v\nwant %+v", *r, short(got), short(want))
+		want := twin(row, &d, 0, g)
+		for _, p := range []*Picker{{}, {Kernels: inGo}} {
+			if got := pick(t, p, [][]float32{row}, &d)[0]; !got.equal(want) {
+				t.Fatalf("%+v, kernels %v:\n got %+v\nwant %+v", *r, p.fast(), short(got), short(want))
+			}
 		}
 	})
 }

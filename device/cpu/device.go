@@ -83,7 +83,7 @@ func open(cfg Config, place placement) (*Device, error) {
 		return nil, err
 	}
 	d := &Device{cfg: cfg, impl: im, team: team}
-	d.draw.kernels = sampler.Kernels{Max: im.max, Near: im.near}
+	d.draw.kernels = im.draws()
 	d.mem.huge, d.rom.huge = cfg.HugePages, cfg.HugePages
 	d.rowsJob.d, d.inputJob.d, d.mulJob.d, d.attendJob.d, d.pickJob.d = d, d, d, d, d
 	return d, nil

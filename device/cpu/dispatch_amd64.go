@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/cpu"
+
+	"weir/sampler"
 )
 
 // pause executes n > 0 PAUSE instructions: it waits without taking the core's
@@ -40,8 +42,11 @@ func native() []*impl {
 			max:         maxAVX512,
 			blend:       blendTail(blendAVX512),
 			scale:       scaleTail(scaleAVX512),
-			near:        nearAVX512,
+			pick:        sampler.Kernels{Near: nearAVX512},
 			attention:   attentionAVX512,
+		}
+		if x.HasAVX512DQ { // every processor with AVX512BW, but it is a bit of its own
+			base.pick = sampler.Kernels{Near: nearAVX512, Load: pickLoadAVX512, Mass: pickMassAVX512, Above: pickAboveAVX512, Between: pickBetweenAVX512}
 		}
 		if x.HasAVX512VNNI {
 			vnni := base.with("avx512vnni", dotAVX512VNNI)

@@ -41,7 +41,8 @@
 // logits are never stored: a chunk of the head's product is drawn from by the
 // worker that computed it (sampler.Draft), and the workers' drafts are merged.
 // That draws the same tokens as sampler.Picker from whole rows, which is what
-// filters, masks, edits and log-probabilities need.
+// filters, masks, edits and log-probabilities need. With AVX-512 both have their
+// loops over the vocabulary in assembly (sampler.Kernels).
 //
 // # Threads
 //

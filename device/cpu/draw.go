@@ -15,7 +15,7 @@ type drawState struct {
 	draws   *backend.Draws
 	logits  view            // [drawRows, VocabSize]
 	topAt   []int32         // [R] where a row's entries start in Out.TopTokens
-	kernels sampler.Kernels // of drafts
+	kernels sampler.Kernels // of drafts and picks
 }
 
 func (s *drawState) allocate(mem *arena, sp backend.Spec) error {
@@ -74,8 +74,9 @@ func (d *Device) End(out *backend.Out) error {
 }
 
 // draftable reports whether no row needs more of its logits than to see each of
-// them once. Where one does, the others gain little by drafts: its logits are
-// computed like theirs.
+// them once. Where one does, the logits of all are computed and stored, because
+// the head is read once for all rows; Pick then draws the others from theirs by
+// a draft.
 func (s *drawState) draftable() bool {
 	for r := range s.draws.Rows {
 		if !sampler.Draftable(s.draws, r) {

@@ -3,6 +3,7 @@ package cpu
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -48,7 +49,7 @@ func TestDrafts(t *testing.T) {
 							}
 						}
 						at := make([]int32, n)
-						draw := func(host bool) []int32 {
+						draw := func(host bool) backend.Out {
 							out := backend.Out{Tokens: make([]int32, n), Logits: make([]float32, n*vocab)}
 							for i := range draws.Rows {
 								draws.Rows[i].Host = host
@@ -58,12 +59,22 @@ func TestDrafts(t *testing.T) {
 							if err := d.End(&out); err != nil {
 								t.Fatal(err)
 							}
-							return out.Tokens
+							return out
 						}
 						want := draw(true)
-						for i, got := range draw(false) {
-							if got != want[i] || draws.Rows[i].Dead != (got == -1) {
-								t.Fatalf("%s, vocabulary %d, %d threads, row %d of %d: token %d, from its logits %d", f, vocab, threads, i, n, got, want[i])
+						for i, token := range want.Tokens {
+							// With a mask that allows all, Pick does without drafts.
+							masked := backend.Draws{Rows: []backend.Draw{draws.Rows[i]}, Masks: slices.Repeat([]uint32{math.MaxUint32}, (vocab+31)/32)}
+							masked.Rows[0].Mask = 0
+							alone := backend.Out{Tokens: make([]int32, 1)}
+							new(sampler.Picker).Pick(want.Logits[i*vocab:(i+1)*vocab], &masked, 0, &alone, 0)
+							if token != alone.Tokens[0] {
+								t.Fatalf("%s, vocabulary %d, %d threads, row %d of %d: token %d, in Go %d", f, vocab, threads, i, n, token, alone.Tokens[0])
+							}
+						}
+						for i, got := range draw(false).Tokens {
+							if got != want.Tokens[i] || draws.Rows[i].Dead != (got == -1) {
+								t.Fatalf("%s, vocabulary %d, %d threads, row %d of %d: token %d, from its logits %d", f, vocab, threads, i, n, got, want.Tokens[i])
 							}
 						}
 					}
@@ -81,7 +92,7 @@ func TestDrafts(t *testing.T) {
 func TestNear(t *testing.T) {
 	rnd := newRand(6)
 	eachImpl(t, func(t *testing.T, im *impl) {
-		if im.near == nil {
+		if im.pick.Near == nil {
 			t.Skip("Go's")
 		}
 		for words := range 10 {
@@ -99,7 +110,7 @@ func TestNear(t *testing.T) {
 					keys[i], keys[i+1] = uint32(i/2)*0x9E3779B9+77, uint32(i/2)*0xBB67AE85+uint32(words)
 				}
 				least, most := make([]uint32, words), make([]uint32, words)
-				im.near(got, logits, &keys, 1<<31-9, 5, 0.7, limit)
+				im.pick.Near(got, logits, &keys, 1<<31-9, 5, 0.7, limit)
 				sampler.NearGo(least, logits, &keys, 1<<31-9, 5, 0.7, limit+1e-4)
 				sampler.NearGo(most, logits, &keys, 1<<31-9, 5, 0.7, limit-1e-4)
 				for i := range got {

@@ -1344,6 +1344,26 @@ func prefetchAVX512(kv []byte, at []int, n int)
 //go:noescape
 func nearAVX512(hits []uint32, logits []float32, keys *[20]uint32, group, index uint32, inv, limit float32)
 
+// pickLoadAVX512 is sampler.Kernels.Load.
+//
+//go:noescape
+func pickLoadAVX512(dst, logits []float32, inv float32) float32
+
+// pickMassAVX512 is sampler.Kernels.Mass.
+//
+//go:noescape
+func pickMassAVX512(z []float32, floor, top float32) uint64
+
+// pickAboveAVX512 is sampler.Kernels.Above.
+//
+//go:noescape
+func pickAboveAVX512(hits []uint32, z []float32, floor float32)
+
+// pickBetweenAVX512 is sampler.Kernels.Between.
+//
+//go:noescape
+func pickBetweenAVX512(dst, z []float32, lo, end float32) int
+
 // dotQ8x1AVX512VNNI is impl.dot for tiles of Q8 and 1 rows of x.
 //
 //go:noescape

@@ -1,5 +1,7 @@
 package cpu
 
+import "weir/sampler"
+
 // rowsPerTile is the height of a tile: the lanes of one 512-bit vector.
 const rowsPerTile = 16
 
@@ -87,8 +89,8 @@ type impl struct {
 	blend func(y, x []float32, a, b float32)
 	// scale is y[i] = x[i] * s, i < len(y).
 	scale func(y, x []float32, s float32)
-	// near is sampler.Kernels.Near, or nil.
-	near func(hits []uint32, logits []float32, keys *[20]uint32, group, index uint32, inv, limit float32)
+	// pick are the draw's own kernels; max is another.
+	pick sampler.Kernels
 
 	attention
 }
@@ -103,3 +105,10 @@ func (im *impl) rows() int { return len(im.mul[BF16]) - 1 }
 
 // edgeRows is the same for all its kernels.
 func (im *impl) edgeRows() int { return max(im.rows(), len(im.dot[Q8])-1) }
+
+// draws are the kernels of draws.
+func (im *impl) draws() sampler.Kernels {
+	k := im.pick
+	k.Max = im.max
+	return k
+}

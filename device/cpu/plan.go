@@ -122,6 +122,7 @@ func (d *Device) allocate(s model.Shape) error {
 			return err
 		}
 		sc.drafts = make([]sampler.Draft, rows)
+		sc.picker.Kernels = d.draw.kernels
 		sc.offs, sc.ahead = make([]int, maxTilesPerCall), make([]int, maxTilesPerCall)
 	}
 	if err := d.input.allocate(&d.mem, d.impl, d.cfg.WeightType, s); err != nil {

@@ -59,6 +59,7 @@ func files() map[string]string {
 		g.attention()
 		if isa == avx512 {
 			g.near()
+			g.pick()
 		}
 		files[isa.file] = header + tag + g.text.String()
 		g.text.Reset()
