@@ -122,10 +122,7 @@ func (p *Draft) addKept(first int32, z []float32, floor float32) {
 		part := z[:min(len(z), piece)]
 		hits := p.hits[:len(part)/32]
 		p.kernels.Above(hits, part, max(floor, reach(p.score)))
-		kept := 0
-		for _, set := range hits {
-			kept += bits.OnesCount32(set)
-		}
+		kept := ones(hits)
 		if kept > piece/16 { // then random numbers for all are cheaper
 			p.kernels.Near(hits, part, &p.keys, uint32(first/4), p.index, 1, near(p.score))
 		}

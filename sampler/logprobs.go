@@ -52,7 +52,7 @@ func (p *Picker) report(r *backend.Draw, floor, hi float32, token int32, row int
 // rank is 1 and the number of values from floor on that exceed own.
 func (p *Picker) rank(floor, own float32) int32 {
 	if p.fast() {
-		return 1 + int32(p.count(max(floor, nextUp(own))))
+		return 1 + int32(p.count(p.z, max(floor, nextUp(own))))
 	}
 	rank := int32(1)
 	for _, v := range p.z {

@@ -20,10 +20,17 @@ const (
 // fast reports whether there are kernels for whole rows.
 func (p *Picker) fast() bool { return p.Kernels.Mass != nil }
 
-// count returns how many values are at least floor, and leaves them in p.hits.
-func (p *Picker) count(floor float32) (n int) {
-	p.Kernels.Above(p.hits, p.z, floor)
-	for _, set := range p.hits {
+// count returns how many values of z are at least floor, and leaves them in
+// p.hits.
+func (p *Picker) count(z []float32, floor float32) int {
+	hits := p.hits[:len(z)/32]
+	p.Kernels.Above(hits, z, floor)
+	return ones(hits)
+}
+
+// ones is the number of bits that are set.
+func ones(hits []uint32) (n int) {
+	for _, set := range hits {
 		n += bits.OnesCount32(set)
 	}
 	return n
@@ -41,16 +48,11 @@ func (p *Picker) between(z []float32, lo, end float32) ([]float32, int) {
 }
 
 // reaches is the measure of the values in z from floor on.
-func (p *Picker) reaches(s selection, z []float32, floor float32) (n uint64) {
+func (p *Picker) reaches(s selection, z []float32, floor float32) uint64 {
 	if s.weighted {
 		return p.Kernels.Mass(z, floor, s.top)
 	}
-	hits := p.hits[:len(z)/32]
-	p.Kernels.Above(hits, z, floor)
-	for _, set := range hits {
-		n += uint64(bits.OnesCount32(set))
-	}
-	return n
+	return uint64(p.count(z, floor))
 }
 
 // narrow is threshold by kernels, without a histogram. limit may exceed what
@@ -125,7 +127,7 @@ func (p *Picker) bestFast(n int, floor, hi float32) {
 	if hi == ninf {
 		return
 	}
-	p.count(p.narrow(selection{floor: floor, top: hi, scale: 32}, uint64(n)))
+	p.count(p.z, p.narrow(selection{floor: floor, top: hi, scale: 32}, uint64(n)))
 	for w, set := range p.hits {
 		for ; set != 0; set &= set - 1 {
 			i := w*32 + bits.TrailingZeros32(set)

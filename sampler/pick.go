@@ -120,7 +120,7 @@ func (p *Picker) plain(r *backend.Draw, logits []float32) int32 {
 // first is the lowest token of value hi, which is the greatest.
 func (p *Picker) first(hi float32) int32 {
 	if p.fast() {
-		p.count(hi)
+		p.count(p.z, hi)
 		for w, set := range p.hits {
 			if set != 0 {
 				return int32(w*32 + bits.TrailingZeros32(set))

@@ -206,8 +206,8 @@ func TestGPUCheckWithout(t *testing.T) {
 				t.Errorf("%s does nothing, and gpu-check says %q, %v:\n%s", kernel, got, err, out)
 			}
 		}
-		for kernel, want := range map[string]string{"add": "^1", "silu_gate": "^1", "gemm_bf16_n8": "^[234]", "attn_prefill_d64": "^[234]"} {
-			if got := kernelState(rep, kernel); want == sections && got != check.OK {
+		for kernel, of := range map[string]string{"add": "^1", "silu_gate": "^1", "gemm_bf16_n8": "^[234]", "attn_prefill_d64": "^[234]"} {
+			if got := kernelState(rep, kernel); of == sections && got != check.OK {
 				t.Errorf("%s works, and gpu-check says %q", kernel, got)
 			}
 		}

@@ -57,9 +57,9 @@ type impl struct {
 	dot [W8A8 + 1][]dotFunc
 	// quantize writes a row for dot, groups(len(x)) groups: numbers in units of
 	// the least power of two that the block's greatest magnitude has at most 127.49
-	// of, to nearest even. A block that is not finite makes every product with the row so; one
-	// below 2^-100 is zero. Every impl writes the same bits, but for the form of
-	// scales.
+	// of, to nearest even. A block that is not finite makes every product with the
+	// row so; one below 2^-100 is zero. Every impl writes the same bits, but for
+	// the form of scales.
 	quantize func(dst []byte, x []float32)
 	// exponents says that quantize writes, and dot reads, the exponents of scales.
 	exponents bool

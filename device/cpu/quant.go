@@ -33,10 +33,10 @@ import (
 //
 // Numbers never reach -128, whose negative an int8 cannot hold. A scale is the
 // least power of two that keeps them within 127: the format MXINT8 of the OCP
-// Microscaling specification (blocks of 32, a shared exponent), which Rouhani et
-// al. 2023 (arXiv:2310.10537) find as good as float32 for activations. What it
-// loses against a scale of any value, half a bit, is less than what rounding the
-// weights loses; what it wins is that scaling the integers is exact, so that
+// Microscaling specification (blocks of 32, a shared exponent; Rouhani et al.
+// 2023, arXiv:2310.10537). It loses half a bit against a scale of any value: with
+// Q8 the bundled model's logits are off by 0.93 % instead of 0.62 %, with Q4 it
+// does not show. What it wins is that scaling the integers is exact, so that
 // every instruction which moves an exponent does it alike, those included that
 // do not compete with the products for the multipliers.
 const (

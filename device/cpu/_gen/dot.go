@@ -37,6 +37,7 @@ const (
 	blockSize   = 32
 )
 
+// largestUnits is that of quant.go.
 const largestUnits = 127.49
 
 // dotConstants fill vectors, by name and by 32 bits.

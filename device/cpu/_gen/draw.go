@@ -19,19 +19,12 @@ func (g *gen) near() {
 	}
 	g.raw("GLOBL %s(SB), RODATA|NOPTR, $64\n\n", order)
 	g.function("near", "(hits []uint32, logits []float32, keys *[20]uint32, group, index uint32, inv, limit float32)", 72, "sampler.Kernels.Near")
-	broadcast := func(name string, value any) vec {
-		v := g.vec()
-		g.op("MOVL", value, temp)
-		g.op(name, temp, v)
-		return v
-	}
-	constant := func(v uint32) vec { return broadcast("VPBROADCASTD", fmt.Sprintf("$0x%08x", v)) }
-	m0, m1 := constant(0xD2511F53), constant(0xCD9E8D57)
-	domain, eight := constant(0x77656972), constant(8)
-	slope, most := constant(math.Float32bits(-math.Ln2/(1<<23))), constant(math.Float32bits(159*math.Ln2))
-	index := broadcast("VPBROADCASTD", arg("index", 60))
-	inv, limit := broadcast("VPBROADCASTD", arg("inv", 64)), broadcast("VPBROADCASTD", arg("limit", 68))
-	group := broadcast("VPBROADCASTD", arg("group", 56))
+	m0, m1 := g.broadcastBits(0xD2511F53), g.broadcastBits(0xCD9E8D57)
+	domain, eight := g.broadcastBits(0x77656972), g.broadcastBits(8)
+	slope, most := g.broadcast32(-math.Ln2/(1<<23)), g.broadcast32(159*math.Ln2)
+	index := g.broadcastArg("index", 60)
+	inv, limit := g.broadcastArg("inv", 64), g.broadcastArg("limit", 68)
+	group := g.broadcastArg("group", 56)
 	g.op("VPADDD", order+"(SB)", group, group)
 	g.op("MOVL", "$0x5555", temp)
 	g.op("KMOVW", temp, "K1") // the lower halves
@@ -84,14 +77,17 @@ func (g *gen) near() {
 	g.end()
 }
 
-// broadcast32 fills a register of its own with a float.
-func (g *gen) broadcast32(v float32) vec {
+// broadcastBits fills a register of its own with 32 bits.
+func (g *gen) broadcastBits(v uint32) vec {
 	r := g.vec()
-	g.op("MOVL", fmt.Sprintf("$0x%08x", math.Float32bits(v)), temp)
+	g.op("MOVL", fmt.Sprintf("$0x%08x", v), temp)
 	g.op("VPBROADCASTD", temp, r)
 	return r
 }
 
+func (g *gen) broadcast32(v float32) vec { return g.broadcastBits(math.Float32bits(v)) }
+
+// broadcastArg does the same with an argument of 32 bits.
 func (g *gen) broadcastArg(name string, off int) vec {
 	r := g.vec()
 	g.op("VBROADCASTSS", arg(name, off), r)
