@@ -68,12 +68,12 @@ func theirs(c *call) bool {
 	return len(h.Peek("X-Weave-Client-Capabilities"))+len(h.Peek("X-Weave-Retry-Id")) > 0
 }
 
-// once is the request's idempotency key, or false: it has one that is none.
+// once is the request's idempotency key, or false if it sent one that is not
+// well-formed. X-Weave-Retry-Id is never a key, although its name suggests one:
+// W&B Weave's client from 0.53 on leaves the last id in its headers, so that many
+// different writes arrive with the same one.
 func (c *call) once(path string) (feedback.Once, bool) {
 	key := string(c.Request.Header.Peek("Idempotency-Key"))
-	if key == "" {
-		key = string(c.Request.Header.Peek("X-Weave-Retry-Id"))
-	}
 	if len(key) > 255 || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return feedback.Once{}, false
 	}

@@ -18,7 +18,7 @@ func TestFeedbackOnce(t *testing.T) {
 	if status, _, text := o.post("create", item("feedback_id", nil, "payload", map[string]any{}), "Idempotency-Key: k1"); status != 409 {
 		t.Errorf("another body: %d %s", status, text)
 	}
-	for _, header := range [][]string{{"Idempotency-Key: k2"}, {"X-Weave-Retry-Id: k3"}, {"Idempotency-Key: k1", basic("api", "chief")}} {
+	for _, header := range [][]string{{"Idempotency-Key: k2"}, {"Idempotency-Key: k3", "X-Weave-Retry-Id: r1"}, {"Idempotency-Key: k1", basic("api", "chief")}} {
 		for range 2 {
 			if status, _, text := o.post("create", item("feedback_id", nil), header...); status != 200 {
 				t.Errorf("%v: %d %s", header, status, text)
@@ -36,6 +36,34 @@ func TestFeedbackOnce(t *testing.T) {
 	}
 	if status, _, _ := o.post("create", item("feedback_id", nil), "Idempotency-Key: "+strings.Repeat("k", 256)); status != 400 {
 		t.Errorf("a key of 256 characters: %d", status)
+	}
+}
+
+// TestFeedbackRetryID: X-Weave-Retry-Id is no idempotency key. The default client
+// of W&B Weave from 0.53 on sends one id with many different writes, and each of
+// them is a write of its own.
+func TestFeedbackRetryID(t *testing.T) {
+	o := newOffice(t, nil)
+	const header = "X-Weave-Retry-Id: 019a0b5c-1c70-7e7c-9d0a-d2a1b2c3d4e5"
+	ids := map[any]bool{}
+	for i := range 3 {
+		status, answer, text := o.post("create", item("feedback_id", nil, "payload", map[string]any{"i": i}), header)
+		if status != 200 {
+			t.Errorf("create %d: %d %s", i, status, text)
+		}
+		ids[answer["id"]] = true
+	}
+	status, answer, text := o.post("create", item("feedback_id", nil, "payload", map[string]any{"i": 0}), header) // the same body, too
+	if ids[answer["id"]] = true; status != 200 || len(ids) != 4 || o.count() != 4 {
+		t.Errorf("%d %s: %d ids, %d rows", status, text, len(ids), o.count())
+	}
+	for id := range ids {
+		if status, _, text := o.post("replace", item("feedback_id", id, "payload", map[string]any{"of": id}), header); status != 200 {
+			t.Errorf("replace: %d %s", status, text)
+		}
+	}
+	if n := o.count(); n != 4 {
+		t.Errorf("%d rows after the replaces", n)
 	}
 }
 
