@@ -28,10 +28,10 @@ func proven(t *testing.T, tests map[string]bool, field, proof string) {
 	}
 }
 
-// TestInnerFieldsDocument: the second table of FIELDS.md has every key that the
+// TestInnerFieldsDocument: the second table of docs/interface/fields.md has every key that the
 // decoders look up inside a field, and no other.
 func TestInnerFieldsDocument(t *testing.T) {
-	doc, err := os.ReadFile("FIELDS.md")
+	doc, err := os.ReadFile("../docs/interface/fields.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestInnerFieldsDocument(t *testing.T) {
 	}
 	for key := range read {
 		if !documented[key] {
-			t.Errorf("FIELDS.md does not say what %q is", key)
+			t.Errorf("fields.md does not say what %q is", key)
 		}
 	}
 }
@@ -110,9 +110,9 @@ func TestInnerTypes(t *testing.T) {
 	}
 }
 
-// TestResponsesDocument: the tables of RESPONSES.md are what the encoders write.
+// TestResponsesDocument: the tables of docs/interface/responses.md are what the encoders write.
 func TestResponsesDocument(t *testing.T) {
-	doc, err := os.ReadFile("RESPONSES.md")
+	doc, err := os.ReadFile("../docs/interface/responses.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestResponsesDocument(t *testing.T) {
 		delete(written, section)
 	}
 	for section := range written {
-		t.Errorf("RESPONSES.md says nothing about %s", section)
+		t.Errorf("responses.md says nothing about %s", section)
 	}
 }
 

@@ -109,7 +109,7 @@ func TestErrorBodies(t *testing.T) {
 	testkit.Golden(t, "testdata/errors.golden", []byte(out.String()))
 }
 
-// TestErrorsDocument keeps ERRORS.md what ErrorTable says.
+// TestErrorsDocument keeps docs/interface/errors.md what ErrorTable says.
 func TestErrorsDocument(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Error bodies\n\nEvery answer of the shape `{\"error\":{\"message\",\"type\",\"param\",\"code\"}}`; code is the status. Written by `go test ./api -rewrite`.\n" +
@@ -125,7 +125,7 @@ func TestErrorsDocument(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %d | %s | %s | %s |\n", r.Name, stage, r.Status, r.Type, param, r.When)
 	}
-	testkit.Golden(t, "ERRORS.md", []byte(b.String()))
+	testkit.Golden(t, "../docs/interface/errors.md", []byte(b.String()))
 }
 
 func TestErrorIsJSON(t *testing.T) {

@@ -159,10 +159,10 @@ var (
 	word = regexp.MustCompile(`\b(Test|Fuzz)\w+\b`)
 )
 
-// TestFieldsDocument keeps FIELDS.md complete: every field of the interface,
+// TestFieldsDocument keeps docs/interface/fields.md complete: every field of the interface,
 // every field of ChatRequest, and only tests that exist.
 func TestFieldsDocument(t *testing.T) {
-	doc, err := os.ReadFile("FIELDS.md")
+	doc, err := os.ReadFile("../docs/interface/fields.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,30 +181,30 @@ func TestFieldsDocument(t *testing.T) {
 			return f.name == name
 		})
 		if i < 0 {
-			t.Errorf("FIELDS.md: %s is no field", name)
+			t.Errorf("fields.md: %s is no field", name)
 			continue
 		}
 		if w := map[bool]string{true: "yes", false: "no"}[matrix[i].null]; null != w {
-			t.Errorf("FIELDS.md: %s: null %q, want %q", name, null, w)
+			t.Errorf("fields.md: %s: null %q, want %q", name, null, w)
 		}
 		names := word.FindAllString(proof, -1)
 		if len(names) == 0 {
-			t.Errorf("FIELDS.md: %s has no test", name)
+			t.Errorf("fields.md: %s has no test", name)
 		}
 		for _, n := range names {
 			if !tests[n] {
-				t.Errorf("FIELDS.md: %s: there is no %s", name, n)
+				t.Errorf("fields.md: %s: there is no %s", name, n)
 			}
 		}
 	}
 	for i := range fields {
 		if !documented[fields[i].name] {
-			t.Errorf("FIELDS.md: %s is missing", fields[i].name)
+			t.Errorf("fields.md: %s is missing", fields[i].name)
 		}
 	}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[ChatRequest]()) {
 		if f.IsExported() && !f.Anonymous && !regexp.MustCompile(`\b`+f.Name+`\b`).MatchString(mentioned) {
-			t.Errorf("FIELDS.md: nothing says where ChatRequest.%s comes from", f.Name)
+			t.Errorf("fields.md: nothing says where ChatRequest.%s comes from", f.Name)
 		}
 	}
 }

@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// TestHeadersDocument: api/HEADERS.md has every header that this package reads
+// TestHeadersDocument: docs/interface/headers.md has every header that this package reads
 // or sets, and tests that exist.
 func TestHeadersDocument(t *testing.T) {
-	doc, err := os.ReadFile("../api/HEADERS.md")
+	doc, err := os.ReadFile("../docs/interface/headers.md")
 	if err != nil {
 		t.Fatal(err)
 	}
