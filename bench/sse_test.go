@@ -34,7 +34,7 @@ func readEvents(src io.Reader) (events []string, err error) {
 	}
 }
 
-// referenceEvents reads a whole stream in the simplest way (HTML standard, section 9.2.6).
+// referenceEvents reads a whole stream in the simplest way (the HTML Standard, 9.2.6).
 func referenceEvents(stream string) (events []string) {
 	var data []string
 	lines := strings.Split(stream, "\n")

@@ -72,7 +72,7 @@ func New() *Metrics {
 	m.requestBytes = prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: "http_request_size_bytes", Help: "Content length of requests by handler; 0 where there is none."}, []string{"handler"})
 	m.responseBytes = prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: "http_response_size_bytes", Help: "Content length of answers by handler; 0 for a stream."}, []string{"handler"})
 
-	m.rejected = counter("weir:rejected_requests_total", "Requests refused for what they cannot help, by reason.", "reason")
+	m.rejected = counter("weir:rejected_requests_total", "Requests refused although nothing was wrong with them, by reason.", "reason")
 	for _, r := range reasons {
 		m.rejected.WithLabelValues(string(r))
 	}
@@ -83,9 +83,9 @@ func New() *Metrics {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	m.logged = one("weir:trajectories_logged_total", "Trajectories that clients have logged.")
-	m.loggedBytes = one("weir:trajectory_bytes_total", "Bytes of those requests.")
+	m.loggedBytes = one("weir:trajectory_bytes_total", "Bytes of the requests that logged trajectories.")
 	m.recorded = one("weir:completions_recorded_total", "Chat completions kept as trajectories.")
-	m.lost = one("weir:completions_lost_total", "Chat completions that were to be recorded and could not be.")
+	m.lost = one("weir:completions_lost_total", "Chat completions that should have been recorded and were lost.")
 	m.registry.MustRegister(m.logged, m.loggedBytes, m.recorded, m.lost)
 	m.registry.MustRegister(m.requests, m.duration, m.durationFine, m.requestBytes, m.responseBytes, m.rejected, current{m}, collectors.NewGoCollector())
 	m.private.MustRegister(m.projectRequests, m.projectPrompt, m.projectGenerations)

@@ -135,7 +135,7 @@ func (s *openStores) exportFeedback(w io.Writer, project string) (damaged int, e
 		if project != "" && rec.Project != project {
 			return nil
 		}
-		line = append(rec.AppendJSON(line[:0], feedback.Ours), '\n')
+		line = append(rec.AppendAll(line[:0]), '\n')
 		_, err := w.Write(line)
 		return err
 	}, func([]byte, error) { damaged++ })
