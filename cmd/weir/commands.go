@@ -52,6 +52,9 @@ func commands() []*command {
 			about:   "Measures how fast feedback is written and found, and how fast trajectories are logged. Each measurement starts a server on an empty folder."},
 		{name: "store", args: "backup|restore|verify|export [FILE] [flags]", words: storeCommands, setup: setupStore,
 			summary: "back up, restore, verify or export stored records", about: storeAbout},
+		{name: "health", args: "[flags]", setup: setupHealth,
+			summary: "ask the server on this machine whether it works, for health checks of containers",
+			about:   "Asks GET /health of a server on this machine. The exit status is 0 if the answer is 200, and 1 otherwise. While a model loads, and when the engine has failed for good, the server answers 503."},
 		{name: "gpu-check", args: "[flags]", setup: setupGPUCheck,
 			summary: "check and measure the CUDA backend on this machine's GPU",
 			about: "Checks the CUDA backend on the GPU of this machine against float64 and against the CPU, and measures it as shares of what the GPU was measured to do. " +

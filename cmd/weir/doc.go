@@ -16,6 +16,7 @@
 //	sizing.go, machine.go         how large the KV cache may be, and what the machine allows
 //	records.go, retention.go      databases of feedback and trajectories, and their upkeep
 //	store.go, stores.go, admin.go weir store, and the socket on which a server answers it
+//	health.go                     weir health, for health checks of containers
 //	bench*.go, gpucheck*.go       measurements and checks
 //
 // # The table of commands
