@@ -37,6 +37,7 @@ func (e *preparedEngine) planGPU(ctx context.Context, g *gpu, s *source, opt mod
 	}
 	_, _, e.cacheType = o.types()
 	e.device, e.fingerprint = plan.device, fingerprint(build(), plan.kind, o.dtype, e.cacheType, s.network.Digest())
+	opt.NumBlocks = 0                  // not known yet
 	e.spec = specOf(s.network, opt, 0) // open adds the number of blocks and the depth
 	return backendPlan{
 		open: func() (backend.Backend, error) {

@@ -78,7 +78,8 @@ func appendLicenses(b *bytes.Buffer, title, dir string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(b, "\n%s\n%s: %s\n%[1]s\n\n%s\n", strings.Repeat("=", 80), title, e.Name(), bytes.TrimSpace(text))
+		line := strings.Repeat("=", 80)
+		fmt.Fprintf(b, "\n%s\n%s: %s\n%s\n\n%s\n", line, title, e.Name(), line, bytes.TrimSpace(text))
 	}
 	return nil
 }

@@ -146,8 +146,16 @@ func TestLicenses(t *testing.T) {
 			t.Errorf("no licence of %s", d.Path)
 		}
 	}
-	if err := appendLicenses(&bytes.Buffer{}, "a module", t.TempDir()); err == nil {
+	dir := t.TempDir()
+	if err := appendLicenses(&bytes.Buffer{}, "a module", dir); err == nil {
 		t.Error("a module without a licence is accepted")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "COPYING.txt"), []byte("Do as you like.\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var one bytes.Buffer
+	if err := appendLicenses(&one, "a module", dir); err != nil || !strings.HasSuffix(one.String(), "\n\nDo as you like.\n") || !strings.Contains(one.String(), "\na module: COPYING.txt\n") {
+		t.Errorf("%v\n%s", err, &one)
 	}
 }
 
