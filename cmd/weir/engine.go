@@ -182,7 +182,7 @@ func (e *preparedEngine) planCPU(ctx context.Context, s *source, opt model.Optio
 	return p, nil
 }
 
-// computingThreads is how many threads compute. If nobody chose their number, it is
+// computingThreads is how many threads compute. If --threads and --cpu-pin do not say, it is
 // bounded by the processor time that a control group allows: beyond it, the system
 // would stop one thread after the other, and each step would wait for the one that
 // is stopped.

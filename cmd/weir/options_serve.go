@@ -130,7 +130,7 @@ func (o *interfaceOptions) validate() error {
 // recordOptions say what the server stores on disk, and for how long.
 type recordOptions struct {
 	dir                 string
-	defaultDir          string // what dir is if nobody set it
+	defaultDir          string // what dir is if --data-dir is not given
 	minFree             size
 	record              []string
 	feedbackRetention   []string

@@ -124,7 +124,7 @@ func (r *records) expireTrajectories(ctx context.Context, rules []trajectoryRule
 		select {
 		case <-r.archive.Ready():
 		default:
-			return nil // nobody has needed this database yet, so it is not opened for this
+			return nil // the database has not been needed yet, and is not opened for this
 		}
 	} else {
 		now := time.Now()
