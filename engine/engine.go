@@ -269,7 +269,7 @@ func (e *Engine) prepare(q *request, i int) {
 	if i > 0 {
 		w.seq.Leader = &q.works[0].seq
 	} else if q.Prompt != nil {
-		w.seq.Private = true
+		w.seq.NoCacheRead = true
 		w.seq.MaxChunk = max(1, maxScores/(q.Prompt.Top+1))
 	}
 }
