@@ -1,7 +1,7 @@
 // Package sampler decides what a request's sampling fields do to its logits and
 // draws the tokens. Params and State are the host's half: they turn a request
 // into backend.Draw rows, edits and masks. Picker is the device's half, and the
-// reference for every device that draws by itself. Draft draws the same tokens
+// reference for every device that draws by itself. PartialDraw draws the same tokens
 // from pieces of the logits, where a row asks for nothing else.
 //
 // # The draw, exactly

@@ -19,7 +19,7 @@ type Picker struct {
 	hits  []uint32  // [len(z)/32] of Kernels.Above
 	near  []float32 // values near a threshold; with kernels as long as z
 	top   []entry   // heap of the best tokens
-	draft Draft
+	draft PartialDraw
 	sums  [buckets]uint64
 }
 

@@ -58,11 +58,11 @@ func BenchmarkPick(b *testing.B) {
 	}
 }
 
-// BenchmarkDraft is a draw in pieces, with kernels in Go.
-func BenchmarkDraft(b *testing.B) {
+// BenchmarkPartialDraw is a draw in pieces, with kernels in Go.
+func BenchmarkPartialDraw(b *testing.B) {
 	row := benchRow(151936)
 	r := backend.Draw{Mask: -1, Allow: -1, Target: -1, TopP: 1, Temperature: 1}
-	var d Draft
+	var d PartialDraw
 	var k Kernels
 	for i := 0; b.Loop(); i++ {
 		r.Index = uint32(i)

@@ -22,9 +22,9 @@ func maxGo(x []float32) float32 {
 	return hi
 }
 
-// TestDraft: drafts of a row's parts, cut anywhere and merged in any order, draw
+// TestPartialDraws: drafts of a row's parts, cut anywhere and merged in any order, draw
 // what Pick draws from the row, ties and values that are no numbers included.
-func TestDraft(t *testing.T) {
+func TestPartialDraws(t *testing.T) {
 	g := rand.New(rand.NewPCG(7, 1))
 	inf := float32(math.Inf(1))
 	odd := []float32{inf, -inf, float32(math.NaN()), math.MaxFloat32, -math.MaxFloat32, 0}
@@ -51,7 +51,7 @@ func TestDraft(t *testing.T) {
 		if n%4 != 1 {
 			d.Rows[0].Temperature = []float32{1, 0.01, 7, 1e-40, 1e30}[g.IntN(5)]
 		}
-		if !Draftable(&d, 0) {
+		if !CanDrawInParts(&d, 0) {
 			t.Fatal("not draftable")
 		}
 		var p Picker
@@ -61,7 +61,7 @@ func TestDraft(t *testing.T) {
 		masked.Rows[0].Mask = 0
 		p.Pick(row, &masked, 0, &out, 0)
 		k := []*Kernels{{}, {Max: maxGo, Near: NearGo}}[n%2]
-		parts := make([]Draft, 1+g.IntN(3))
+		parts := make([]PartialDraw, 1+g.IntN(3))
 		for i := range parts {
 			parts[i].Start(k, &d.Rows[0])
 		}
@@ -85,8 +85,8 @@ func TestDraft(t *testing.T) {
 	}
 }
 
-// TestDraftable: a row that asks for more than a token is Pick's.
-func TestDraftable(t *testing.T) {
+// TestCanDrawInParts: a row that asks for more than a token is Pick's.
+func TestCanDrawInParts(t *testing.T) {
 	plain := backend.Draw{Mask: -1, Allow: -1, Target: -1, TopP: 1, Temperature: 1}
 	for name, c := range map[string]struct {
 		change func(r *backend.Draw)
@@ -111,7 +111,7 @@ func TestDraftable(t *testing.T) {
 		d := backend.Draws{Rows: []backend.Draw{plain, plain}, Edits: make([]backend.Edit, 2)}
 		d.Rows[0].EditEnd, d.Rows[1].EditEnd = 1, 1
 		c.change(&d.Rows[1])
-		if got := Draftable(&d, 1); got != c.want {
+		if got := CanDrawInParts(&d, 1); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

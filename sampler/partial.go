@@ -6,10 +6,10 @@ import (
 	"weir/backend"
 )
 
-// Draftable reports whether a row's token can be found from pieces of its
+// CanDrawInParts reports whether a row's token can be found from pieces of its
 // logits, in any order and with nothing kept of them: nothing but the likeliest
 // token or a draw over all of them is asked for. A dead row asks for nothing.
-func Draftable(d *backend.Draws, row int) bool {
+func CanDrawInParts(d *backend.Draws, row int) bool {
 	r := &d.Rows[row]
 	start := int32(0)
 	if row > 0 {
@@ -24,10 +24,10 @@ func unfiltered(r *backend.Draw) bool {
 	return !(r.Temperature > 0) || r.TopK <= 0 && !(r.TopP > 0 && r.TopP < 1) && !(r.MinP > 0)
 }
 
-// Draft is a draw from some of a row's tokens. Drafts of parts of a row, however
+// PartialDraw is a draw from some of a row's tokens. Drafts of parts of a row, however
 // it was cut, merge to the token that Pick draws from the whole row, because an
 // argmax with ties to the lowest id does not depend on an order.
-type Draft struct {
+type PartialDraw struct {
 	kernels *Kernels
 	score   float32
 	token   int32
@@ -43,8 +43,8 @@ type Draft struct {
 // piece is how many tokens are looked at with one limit.
 const piece = 256
 
-// Start empties the draft for a row for which Draftable holds.
-func (p *Draft) Start(k *Kernels, r *backend.Draw) {
+// Start empties the draft for a row for which CanDrawInParts holds.
+func (p *PartialDraw) Start(k *Kernels, r *backend.Draw) {
 	p.kernels, p.score, p.token, p.inv = k, ninf, -1, 1
 	p.dead, p.greedy = r.Dead, !(r.Temperature > 0)
 	if p.greedy || p.dead {
@@ -61,7 +61,7 @@ func (p *Draft) Start(k *Kernels, r *backend.Draw) {
 
 // Add draws from more tokens, logits of first, first+1, ...; first is a multiple
 // of 4.
-func (p *Draft) Add(first int32, logits []float32) {
+func (p *PartialDraw) Add(first int32, logits []float32) {
 	switch {
 	case p.dead:
 	case p.greedy:
@@ -75,7 +75,7 @@ func (p *Draft) Add(first int32, logits []float32) {
 	}
 }
 
-func (p *Draft) addGreedy(first int32, logits []float32) {
+func (p *PartialDraw) addGreedy(first int32, logits []float32) {
 	if f := p.kernels.Max; f != nil {
 		if n := len(logits) &^ 15; n > 0 && p.token >= 0 {
 			if top := f(logits[:n]); top < p.score || top == p.score && first > p.token {
@@ -92,7 +92,7 @@ func (p *Draft) addGreedy(first int32, logits []float32) {
 	}
 }
 
-func (p *Draft) addPiece(first int32, logits []float32) {
+func (p *PartialDraw) addPiece(first int32, logits []float32) {
 	if f := p.kernels.Near; f != nil {
 		n := len(logits) / 32
 		hits := p.hits[:n]
@@ -117,7 +117,7 @@ func (p *Draft) addPiece(first int32, logits []float32) {
 // addKept draws from values that are scaled already, those of at least floor.
 // The values of z[0] on are tokens first, first+1, ...; first is a multiple of 4
 // and len(z) one of 32. A score below every winner's may have been set before.
-func (p *Draft) addKept(first int32, z []float32, floor float32) {
+func (p *PartialDraw) addKept(first int32, z []float32, floor float32) {
 	for ; len(z) > 0; first, z = first+int32(min(len(z), piece)), z[min(len(z), piece):] {
 		part := z[:min(len(z), piece)]
 		hits := p.hits[:len(part)/32]
@@ -142,13 +142,13 @@ func (p *Draft) addKept(first int32, z []float32, floor float32) {
 }
 
 // try offers a token with its random word, if it can win.
-func (p *Draft) try(id int32, z float32, x uint32) {
+func (p *PartialDraw) try(id int32, z float32, x uint32) {
 	if z > ninf && z+gumbelMost[bits.LeadingZeros32(x)] >= p.score {
 		p.offer(id, z+gumbel(x))
 	}
 }
 
-func (p *Draft) offer(id int32, s float32) {
+func (p *PartialDraw) offer(id int32, s float32) {
 	if s > p.score || s == p.score && s > ninf && id < p.token {
 		p.token, p.score = id, s
 	}
@@ -161,11 +161,11 @@ func near(score float32) float32 {
 }
 
 // Merge adds what q found, a draft of the same row.
-func (p *Draft) Merge(q *Draft) {
+func (p *PartialDraw) Merge(q *PartialDraw) {
 	if q.token >= 0 {
 		p.offer(q.token, q.score)
 	}
 }
 
 // Token is the token drawn, or -1 where none is legal or the row is dead.
-func (p *Draft) Token() int32 { return p.token }
+func (p *PartialDraw) Token() int32 { return p.token }
