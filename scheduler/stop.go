@@ -21,7 +21,7 @@ type RepetitionLimit struct {
 	MinCount   int // copies, at least 2
 }
 
-// MaxRepetition is the largest pattern size and count that the server accepts in
+// MaxRepetition is the largest pattern size and count that the engine accepts in
 // a RepetitionLimit.
 const MaxRepetition = 2048
 
