@@ -128,8 +128,8 @@
 //     256 readers took 147 ns with a channel of capacity 1 and 57 ns with the slice (two
 //     virtual processors). A channel with room for many tokens is as fast, but blocks
 //     when it is full.
-//   - Keeping the loop locked to its thread in any case: waking it then took 20 to 45 µs
-//     instead of 0.4 µs.
+//   - Keeping the loop locked to its thread in any case: a round trip to a goroutine that is
+//     locked took 20 to 45 µs, and to another one 0.4 µs.
 //
 // # Files
 //

@@ -65,7 +65,7 @@
 // for the longest possible output would leave most of the memory unused. When a
 // running sequence needs a block and there is none, the last running sequence in
 // order is preempted: it gives its blocks back, keeps its tokens and waits. When
-// it is admitted again it computes them anew, or finds them in the prefix cache.
+// it is admitted again it computes them again, or finds them in the prefix cache.
 // A draw depends only on the seed, the index and the token, so the output is the
 // same as without the preemption.
 //
