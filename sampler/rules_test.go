@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -67,6 +68,13 @@ func logs(probs ...float64) []float32 {
 	return l
 }
 
+func wantToken(t *testing.T, what string, got picked, want int32) {
+	t.Helper()
+	if got.token != want {
+		t.Errorf("%s: token %d, want %d", what, got.token, want)
+	}
+}
+
 func wantIDs(t *testing.T, what string, got []int32, want ...int32) {
 	t.Helper()
 	if !slices.Equal(got, want) {
@@ -82,13 +90,9 @@ func TestNoLegalToken(t *testing.T) {
 		params(func(p *Params) { p.Allowed, p.BadWords = []int32{1}, [][]int32{{1}} }),
 		params(func(p *Params) { p.TopK, p.TopP, p.MinP, p.BadWords = 1, 0.5, 0.5, [][]int32{{0}, {1}, {2}} }),
 	} {
-		if got := next(t, p, nil, nil, logits).token; got != -1 {
-			t.Errorf("%+v: token %d, want -1", p, got)
-		}
+		wantToken(t, fmt.Sprintf("%+v", p), next(t, p, nil, nil, logits), -1)
 	}
-	if got := next(t, DefaultParams(), nil, nil, []float32{notANumber, negInf, notANumber}).token; got != -1 {
-		t.Errorf("NaN and -Inf: token %d, want -1", got)
-	}
+	wantToken(t, "NaN and -Inf", next(t, DefaultParams(), nil, nil, []float32{notANumber, negInf, notANumber}), -1)
 }
 
 // TestGrammarMaskBeforeRawLogprobs (section 4.1): raw log-probabilities are those over
@@ -115,9 +119,7 @@ func TestBiasDoesNotUndoBans(t *testing.T) {
 		p.BadWords = [][]int32{{1}}
 		p.MinTokens, p.StopIDs = 1, []int32{2}
 	})
-	if got := next(t, p, nil, nil, logits).token; got != 3 {
-		t.Errorf("token %d", got)
-	}
+	wantToken(t, "biases of +100", next(t, p, nil, nil, logits), 3)
 }
 
 // TestTemperature (section 4.2): temperatures below 0.01 are raised to it, except 0,
@@ -156,13 +158,9 @@ func TestTemperature(t *testing.T) {
 // TestGreedyTiesToLowestID: section 4.3.
 func TestGreedyTiesToLowestID(t *testing.T) {
 	p := greedy(func(*Params) {})
-	if got := next(t, p, nil, nil, []float32{1, 3, 3, 2, 3}).token; got != 1 {
-		t.Errorf("token %d", got)
-	}
+	wantToken(t, "a tie", next(t, p, nil, nil, []float32{1, 3, 3, 2, 3}), 1)
 	p.Bias = []TokenBias{{4, 0.5}, {0, 2.5}}
-	if got := next(t, p, nil, nil, []float32{1, 3, 3, 2, 3}).token; got != 0 {
-		t.Errorf("token %d after edits", got)
-	}
+	wantToken(t, "after edits", next(t, p, nil, nil, []float32{1, 3, 3, 2, 3}), 0)
 }
 
 // TestTopK (section 4.4): ties at the boundary are all kept.
@@ -214,18 +212,10 @@ func TestMinP(t *testing.T) {
 // TestLogitBias (section 4.5): -100 does not strictly forbid, and +100 does not guarantee.
 func TestLogitBias(t *testing.T) {
 	logits := []float32{5, 1, 1}
-	if got := next(t, greedy(func(p *Params) { p.Bias = []TokenBias{{2, 4.5}} }), nil, nil, logits).token; got != 2 {
-		t.Errorf("token %d", got)
-	}
-	if got := next(t, greedy(func(p *Params) { p.Bias = []TokenBias{{2, 100}, {2, -1}} }), nil, nil, logits).token; got != 0 {
-		t.Errorf("the last of two entries must count, but token %d is drawn", got)
-	}
-	if got := next(t, greedy(func(p *Params) { p.Bias = []TokenBias{{0, -100}, {1, -100}, {2, -100}} }), nil, nil, logits).token; got != 0 {
-		t.Errorf("-100 for all: token %d", got)
-	}
-	if got := next(t, greedy(func(p *Params) { p.Bias = []TokenBias{{1, 100}} }), nil, nil, []float32{200, 1, 1}).token; got != 0 {
-		t.Errorf("+100 against 199: token %d", got)
-	}
+	wantToken(t, "a bias of 4.5", next(t, greedy(func(p *Params) { p.Bias = []TokenBias{{2, 4.5}} }), nil, nil, logits), 2)
+	wantToken(t, "of two entries the last counts", next(t, greedy(func(p *Params) { p.Bias = []TokenBias{{2, 100}, {2, -1}} }), nil, nil, logits), 0)
+	wantToken(t, "-100 for all tokens", next(t, greedy(func(p *Params) { p.Bias = []TokenBias{{0, -100}, {1, -100}, {2, -100}} }), nil, nil, logits), 0)
+	wantToken(t, "+100 for a logit that is 199 less", next(t, greedy(func(p *Params) { p.Bias = []TokenBias{{1, 100}} }), nil, nil, []float32{200, 1, 1}), 0)
 }
 
 // TestC48Allowed: section 4.5.
@@ -251,23 +241,15 @@ func TestC117BadWords(t *testing.T) {
 		{"prompt ...5, no output", []int32{1, 5}, nil, 6},
 		{"prompt 5, output 4", []int32{5}, []int32{4}, 6},
 	} {
-		if got := next(t, p, c.prompt, c.output, logits).token; got != c.want {
-			t.Errorf("%s: token %d, want %d", c.what, got, c.want)
-		}
+		wantToken(t, c.what, next(t, p, c.prompt, c.output, logits), c.want)
 	}
 	// A word of one token is always banned. Entries combine, and repeated ones do no harm.
 	p.BadWords = [][]int32{{6}, {6}, {1, 2, 5}, {2, 5}, {2, 5}, {1, 2, 0}, {7}}
-	if got := next(t, p, nil, nil, logits).token; got != 5 {
-		t.Errorf("a word of one token: token %d", got)
-	}
-	if got := next(t, p, nil, []int32{1, 2}, logits).token; got != 1 {
-		t.Errorf("several words: token %d, want 1, because 0 and 5 to 7 are banned", got)
-	}
+	wantToken(t, "a word of one token", next(t, p, nil, nil, logits), 5)
+	wantToken(t, "several words ban 0 and 5 to 7", next(t, p, nil, []int32{1, 2}, logits), 1)
 	// A word cannot match across the boundary of prompt and output.
 	p.BadWords = [][]int32{{3, 5, 6}}
-	if got := next(t, p, []int32{3}, []int32{5}, logits).token; got != 6 {
-		t.Errorf("across the boundary: token %d", got)
-	}
+	wantToken(t, "a word across prompt and output", next(t, p, []int32{3}, []int32{5}, logits), 6)
 }
 
 // TestC115Penalties: section 4.6.
@@ -321,19 +303,13 @@ func TestMinTokens(t *testing.T) {
 	p := greedy(func(p *Params) { p.MinTokens, p.StopIDs = 2, []int32{1, 2, 1} })
 	for n, want := range []int32{3, 3, 1, 1} {
 		output := slices.Repeat([]int32{3}, n)
-		if got := next(t, p, nil, output, logits).token; got != want {
-			t.Errorf("%d tokens so far: token %d, want %d", n, got, want)
-		}
+		wantToken(t, fmt.Sprint(n, " tokens so far"), next(t, p, nil, output, logits), want)
 	}
 	// One stop id has a bias, too, and another is banned by a bad word, too.
 	p.Bias = []TokenBias{{1, 50}}
 	p.BadWords = [][]int32{{3, 2}}
-	if got := next(t, p, nil, []int32{3}, logits).token; got != 3 {
-		t.Errorf("token %d", got)
-	}
-	if got := next(t, p, nil, []int32{3, 3}, logits).token; got != 1 {
-		t.Errorf("token %d", got)
-	}
+	wantToken(t, "below min_tokens and before a bad word", next(t, p, nil, []int32{3}, logits), 3)
+	wantToken(t, "from min_tokens on", next(t, p, nil, []int32{3, 3}, logits), 1)
 }
 
 // TestC110Seed: section 4.8.
@@ -388,9 +364,7 @@ func TestC113TopK1IsGreedy(t *testing.T) {
 func TestC114BiasAndAllowed(t *testing.T) {
 	logits := randomRow(rand.New(rand.NewPCG(2, 2)), 50)
 	p := greedy(func(p *Params) { p.Bias = []TokenBias{{17, 100}} })
-	if got := next(t, p, nil, nil, logits).token; got != 17 {
-		t.Errorf("token %d", got)
-	}
+	wantToken(t, "a bias of +100", next(t, p, nil, nil, logits), 17)
 	p.Allowed = []int32{1, 2, 3}
 	p.Temperature = 1
 	if ids := possible(t, p, nil, nil, logits); slices.Contains(ids, 17) {
