@@ -17,8 +17,8 @@
 //	(the server)        400: what needs the vocabulary or a setting
 //
 // For its own stages the server finds the error with the right status, type,
-// parameter and text among the functions ErrX; ERRORS.md lists all of them.
-// FIELDS.md lists the fields.
+// parameter and text among the functions ErrX; docs/interface/errors.md lists all of them.
+// docs/interface/fields.md lists the fields.
 //
 // Completions, tokenize and detokenize are decoded the same way; Options are the
 // fields that mean the same in chat and completions. openapi.json describes all

@@ -12,33 +12,82 @@ import (
 	"testing"
 )
 
-var cells = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([^|]+) \\|([^|]*)\\| ([^|]+) \\|$")
+// A row of a table of fields: path, type or value, the rest.
+var cells = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([^|]+) \\|([^|]*)\\|$")
 
-// proven checks that a table's row names tests that exist.
-func proven(t *testing.T, tests map[string]bool, field, proof string) {
+// A proof says which tests prove what a document says of a field.
+type proof struct {
+	holders string // fields of ChatRequest that hold what was sent
+	tests   []string
+}
+
+// readProofs reads a file of proofs by section and field: lines of a field, the
+// holders if there is such a column, and tests, separated by bars. The document
+// has to have each of the fields.
+func readProofs(t *testing.T, path, document string) map[string]map[string]proof {
 	t.Helper()
-	names := word.FindAllString(proof, -1)
-	if len(names) == 0 {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	section, all := "", map[string]map[string]proof{}
+	for line := range strings.Lines(string(text)) {
+		if title, ok := strings.CutPrefix(line, "## "); ok {
+			section = strings.TrimSpace(title)
+			continue
+		}
+		columns := strings.Split(strings.TrimSpace(line), " | ")
+		if line[0] == '#' || len(columns) < 2 {
+			continue
+		}
+		if all[section] == nil {
+			all[section] = map[string]proof{}
+		}
+		p := proof{tests: strings.Fields(columns[len(columns)-1])}
+		if len(columns) == 3 {
+			p.holders = columns[1]
+		}
+		all[section][columns[0]] = p
+		if !strings.Contains(document, "| `"+columns[0]+"` |") {
+			t.Errorf("%s: the document has no %s", path, columns[0])
+		}
+	}
+	return all
+}
+
+// check fails unless there are tests, and all of them exist.
+func (p proof) check(t *testing.T, tests map[string]bool, field string) {
+	t.Helper()
+	if len(p.tests) == 0 {
 		t.Errorf("%s has no test", field)
 	}
-	for _, n := range names {
-		if !tests[n] {
-			t.Errorf("%s: there is no %s", field, n)
+	for _, name := range p.tests {
+		if !tests[name] {
+			t.Errorf("%s: there is no %s", field, name)
 		}
 	}
 }
 
-// TestInnerFieldsDocument: the second table of FIELDS.md has every key that the
+// theTable is what follows a heading, up to the next one.
+func theTable(t *testing.T, doc, heading string) string {
+	t.Helper()
+	_, text, ok := strings.Cut(doc, heading+"\n")
+	if !ok {
+		t.Fatalf("there is no %q", heading)
+	}
+	text, _, _ = strings.Cut(text, "\n## ")
+	return text
+}
+
+// TestInnerFieldsDocument: the second table of docs/interface/fields.md has every key that the
 // decoders look up inside a field, and no other.
 func TestInnerFieldsDocument(t *testing.T) {
-	doc, err := os.ReadFile("FIELDS.md")
+	doc, err := os.ReadFile("../docs/interface/fields.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, inner, ok := strings.Cut(string(doc), "# Fields inside them")
-	if !ok {
-		t.Fatal("no second table")
-	}
+	inner := theTable(t, string(doc), "## Fields inside them")
+	proofs := readProofs(t, "testdata/fields.txt", string(doc))[""]
 	read := map[string]bool{}
 	for _, key := range append(slices.Concat(slices.Collect(maps.Values(textKeys)), slices.Collect(maps.Values(mediaKeys))), constraintKeys[:]...) {
 		read[key] = true
@@ -68,7 +117,7 @@ func TestInnerFieldsDocument(t *testing.T) {
 		if null != "yes" && null != "no" && null != "some" {
 			t.Errorf("%s: null %q", path, null)
 		}
-		proven(t, tests, path, m[4])
+		proofs[path].check(t, tests, path)
 		key := path[strings.LastIndexByte(path, '.')+1:]
 		if documented[key] = true; !read[key] && !strings.HasSuffix(key, "[]") {
 			t.Errorf("%s: nobody reads that", path)
@@ -80,7 +129,7 @@ func TestInnerFieldsDocument(t *testing.T) {
 	}
 	for key := range read {
 		if !documented[key] {
-			t.Errorf("FIELDS.md does not say what %q is", key)
+			t.Errorf("fields.md does not say what %q is", key)
 		}
 	}
 }
@@ -110,9 +159,9 @@ func TestInnerTypes(t *testing.T) {
 	}
 }
 
-// TestResponsesDocument: the tables of RESPONSES.md are what the encoders write.
+// TestResponsesDocument: the tables of docs/interface/responses.md are what the encoders write.
 func TestResponsesDocument(t *testing.T) {
-	doc, err := os.ReadFile("RESPONSES.md")
+	doc, err := os.ReadFile("../docs/interface/responses.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,32 +198,40 @@ func TestResponsesDocument(t *testing.T) {
 	add("error", ErrModelNotFound("x").AppendJSON(nil))
 	add("usage by project", AppendProjectUsage(nil, 1, []ProjectUsage{{}, {Project: "a/b"}}))
 
-	tests := testNames(t)
+	tests, proofs := testNames(t), readProofs(t, "testdata/responses.txt", string(doc))
 	for section, text := range sections(string(doc)) {
-		documented := map[string]bool{}
+		compareTable(t, section, text, written[section])
 		for _, m := range cells.FindAllStringSubmatch(text, -1) {
-			path := m[1]
-			documented[path] = true
-			proven(t, tests, section+" "+path, m[4])
-			types := strings.Split(m[2], ", ")
-			for typ := range written[section][path] {
-				if !slices.Contains(types, typ) {
-					t.Errorf("%s: %s is documented as %v and was written as %s", section, path, types, typ)
-				}
-			}
-			if n := len(written[section][path]); n != len(types) {
-				t.Errorf("%s: %s is documented as %v, written were %v", section, path, types, written[section][path])
-			}
-		}
-		for path := range written[section] {
-			if !documented[path] {
-				t.Errorf("%s: %s is not documented", section, path)
-			}
+			proofs[section][m[1]].check(t, tests, section+" "+m[1])
 		}
 		delete(written, section)
 	}
 	for section := range written {
-		t.Errorf("RESPONSES.md says nothing about %s", section)
+		t.Errorf("responses.md says nothing about %s", section)
+	}
+}
+
+// compareTable compares the table of a section with the types that were written,
+// by path.
+func compareTable(t *testing.T, section, text string, written map[string]map[string]bool) {
+	t.Helper()
+	documented := map[string]bool{}
+	for _, m := range cells.FindAllStringSubmatch(text, -1) {
+		path, types := m[1], strings.Split(m[2], ", ")
+		documented[path] = true
+		for typ := range written[path] {
+			if !slices.Contains(types, typ) {
+				t.Errorf("%s: %s is documented as %v and was written as %s", section, path, types, typ)
+			}
+		}
+		if n := len(written[path]); n != len(types) {
+			t.Errorf("%s: %s is documented as %v, written were %v", section, path, types, written[path])
+		}
+	}
+	for path := range written {
+		if !documented[path] {
+			t.Errorf("%s: %s is not documented", section, path)
+		}
 	}
 }
 

@@ -109,11 +109,15 @@ func TestErrorBodies(t *testing.T) {
 	testkit.Golden(t, "testdata/errors.golden", []byte(out.String()))
 }
 
-// TestErrorsDocument keeps ERRORS.md what ErrorTable says.
+// TestErrorsDocument keeps docs/interface/errors.md what ErrorTable says.
 func TestErrorsDocument(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("# Error bodies\n\nEvery answer of the shape `{\"error\":{\"message\",\"type\",\"param\",\"code\"}}`; code is the status. Written by `go test ./api -rewrite`.\n" +
-		"401 is `" + UnauthorizedBody + "`, an unknown path `" + NotFoundBody + "`, a wrong method `" + MethodNotAllowedBody + "`.\n\n" +
+	b.WriteString("# Errors\n\n" +
+		"The body of these errors is `{\"error\":{\"message\",\"type\",\"param\",\"code\"}}`; `code` is the status ([chat-completions.md, section 1.6](chat-completions.md#section-1-6)).\n" +
+		"The stages are those of [section 1.2](chat-completions.md#section-1-2). Three bodies have another shape: 401 is `" + UnauthorizedBody + "`, an unknown path\n" +
+		"`" + NotFoundBody + "`, a wrong method `" + MethodNotAllowedBody + "`. Feedback and trajectories have bodies of their own ([feedback.md, section 7](feedback.md#section-7),\n" +
+		"[trajectories.md, section 5](trajectories.md#section-5)). The row rate-limit is for limits by key, which are not enforced yet.\n\n" +
+		"`go test ./api -rewrite` writes this file from the program's own table.\n\n" +
 		"| Name | Stage | Status | type | param | When |\n|---|---|---|---|---|---|\n")
 	for _, r := range ErrorTable() {
 		stage, param := "any", "null"
@@ -125,7 +129,7 @@ func TestErrorsDocument(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %d | %s | %s | %s |\n", r.Name, stage, r.Status, r.Type, param, r.When)
 	}
-	testkit.Golden(t, "ERRORS.md", []byte(b.String()))
+	testkit.Golden(t, "../docs/interface/errors.md", []byte(b.String()))
 }
 
 func TestErrorIsJSON(t *testing.T) {

@@ -67,7 +67,7 @@ type Options struct {
 }
 
 // ChatRequest is a decoded body of POST /v1/chat/completions, in the terms of
-// Options. FIELDS.md lists every field with its rule and the test that proves it.
+// Options. docs/interface/fields.md lists every field with its rule and the test that proves it.
 type ChatRequest struct {
 	Options
 	Messages []Message

@@ -25,6 +25,7 @@ type Request struct {
 	creator  *string
 	refs     refs
 	queue    *string
+	weave    api.Raw // as Record.Weave
 }
 
 // maxDepth bounds how deeply a body may be nested.
@@ -242,6 +243,9 @@ func (d *decoder) request(v api.Raw, item Item, loc []string) *Request {
 	r.refs.Annotation, r.refs.Runnable = optional("annotation_ref"), optional("runnable_ref")
 	r.refs.Call, r.refs.Trigger = optional("call_ref"), optional("trigger_ref")
 	r.queue = optional("queue_id")
+	if r.Dialect == Reference {
+		r.weave = d.weaveColumns(m, loc)
+	}
 	d.text(m, r.Dialect.user(), false, loc) // the server knows better (spec F-14)
 	d.extras(m, loc)
 	return r

@@ -4,6 +4,7 @@
 //	decode.go   a request's JSON: presence and types (422)
 //	ref.go      references such as weave:///team/project/call/<id>
 //	rules.go    what the known types of feedback demand (400); emoji.go: of reactions
+//	weave.go    columns that only W&B Weave's clients know
 //	record.go   a record, on disk and as JSON
 //	book.go     Replace, Create, Get, Purge, Erase: the records of all projects
 //	expr.go     the language of queries; eval.go: what it means

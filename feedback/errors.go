@@ -60,6 +60,7 @@ var messages = map[string]string{
 	"list_type":             "Input should be a valid list",
 	"int_type":              "Input should be a valid integer",
 	"bool_type":             "Input should be a valid boolean",
+	"float_type":            "Input should be a valid number",
 	"extra_forbidden":       "Extra inputs are not permitted",
 	"uuid_parsing":          "Input should be a valid UUID",
 	"string_too_short":      "String should have at least 1 character",

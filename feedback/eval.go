@@ -107,6 +107,9 @@ func (f *field) get(r *Record) value {
 		n := number{float: float64(r.CreatedAt) / 1000}
 		return value{kind: kindNum, num: n, text: timeText(r.CreatedAt)}
 	}
+	if f.column >= firstWeave {
+		return valueOf(r.weaveColumn(weaveColumns[f.column-firstWeave].name))
+	}
 	if s := r.text(f.column); s != nil {
 		return value{kind: kindText, text: *s}
 	}

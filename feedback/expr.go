@@ -79,12 +79,9 @@ func (p *parser) field(name string) (f field) {
 		f.column, f.path = colPayload, splitPath(path)
 		return f
 	}
-	switch name {
-	case Ours.traceRef(), Ours.user():
-		p.ours = true
-	case Reference.traceRef(), Reference.user():
-		p.theirs = true
-		f.column = slices.Index(Reference.columns(), name)
+	p.ours = p.ours || name == Ours.traceRef() || name == Ours.user()
+	if i := slices.Index(Reference.columns(), name); i >= 0 && !slices.Contains(Ours.columns(), name) {
+		p.theirs, f.column = true, i
 		return f
 	}
 	if f.column = slices.Index(Ours.columns(), name); f.column < 0 {

@@ -23,6 +23,9 @@ type Record struct {
 	Payload   api.Raw // an object, as it was sent plus what the server adds
 	Refs      refs
 	Queue     *string
+	// Weave has the columns that only the dialect of W&B Weave knows (weave.go), as
+	// a compact JSON object: those that differ from their defaults; nil: none does.
+	Weave api.Raw
 }
 
 // refs are the optional references of a record; nil is null.
@@ -53,11 +56,20 @@ func (d Dialect) user() string {
 
 // columns are the names of a record's fields, in the order of answers.
 func (d Dialect) columns() []string {
-	return []string{
+	names := []string{
 		"id", "project_id", d.traceRef(), d.user(), "creator", "created_at", "feedback_type", "payload",
 		"annotation_ref", "runnable_ref", "call_ref", "trigger_ref", "queue_id",
 	}
+	if d == Reference {
+		for i := range weaveColumns {
+			names = append(names, weaveColumns[i].name)
+		}
+	}
+	return names
 }
+
+// firstWeave is the index in Dialect.columns of the first column that only Weave has.
+const firstWeave = colQueue + 1
 
 // The names of tables and indexes in keys.
 const (
@@ -109,12 +121,19 @@ var table = store.Table{
 }
 
 // append encodes a record: a version, the time, then every field with its length,
-// one more than it is, 0 for null.
+// one more than it is, 0 for null. Version 2 has Weave as its last field; a record
+// without it is of version 1, which earlier builds of this program read as well.
 func (r *Record) append(dst []byte) []byte {
-	dst = append(dst, 1)
-	dst = binary.BigEndian.AppendUint64(dst, uint64(r.CreatedAt))
 	payload := string(r.Payload)
-	for _, s := range []*string{&r.ID, &r.Project, &r.TraceRef, &r.User, r.Creator, &r.Type, &payload, r.Refs.Annotation, r.Refs.Runnable, r.Refs.Call, r.Refs.Trigger, r.Queue} {
+	fields := []*string{&r.ID, &r.Project, &r.TraceRef, &r.User, r.Creator, &r.Type, &payload, r.Refs.Annotation, r.Refs.Runnable, r.Refs.Call, r.Refs.Trigger, r.Queue}
+	version := byte(1)
+	if r.Weave != nil {
+		weave := string(r.Weave)
+		version, fields = 2, append(fields, &weave)
+	}
+	dst = append(dst, version)
+	dst = binary.BigEndian.AppendUint64(dst, uint64(r.CreatedAt))
+	for _, s := range fields {
 		if s == nil {
 			dst = append(dst, 0)
 			continue
@@ -130,7 +149,7 @@ var errRecord = errors.New("feedback: a record cannot be read")
 // decodeRecord decodes a record. It copies b, once: whoever keeps a string of the
 // record keeps all of it.
 func decodeRecord(b []byte) (*Record, error) {
-	if len(b) < 9 || b[0] != 1 {
+	if len(b) < 9 || b[0] != 1 && b[0] != 2 {
 		return nil, errRecord
 	}
 	r := &Record{CreatedAt: int64(binary.BigEndian.Uint64(b[1:]))}
@@ -170,6 +189,9 @@ func decodeRecord(b []byte) (*Record, error) {
 	r.Payload = api.Raw(must())
 	r.Refs = refs{may(), may(), may(), may()}
 	r.Queue = may()
+	if b[0] == 2 {
+		r.Weave = api.Raw(must())
+	}
 	if _, ok := parseUUID(r.ID); bad || !ok || len(r.Payload) == 0 {
 		return nil, errRecord
 	}
@@ -214,6 +236,9 @@ func (r *Record) appendColumn(dst []byte, i int) []byte {
 	case colPayload:
 		return append(dst, r.Payload...)
 	}
+	if i >= firstWeave {
+		return append(dst, r.weaveColumn(weaveColumns[i-firstWeave].name)...)
+	}
 	s := r.text(i)
 	if s == nil {
 		return append(dst, "null"...)
@@ -249,7 +274,7 @@ func (r *Record) AppendReceipt(dst []byte, d Dialect) []byte {
 
 // same reports whether two records say the same, id and time aside (spec F-25).
 func (r *Record) same(o *Record) bool {
-	return r.TraceRef == o.TraceRef && r.Type == o.Type && string(r.Payload) == string(o.Payload) && r.User == o.User &&
+	return r.TraceRef == o.TraceRef && r.Type == o.Type && string(r.Payload) == string(o.Payload) && r.User == o.User && string(r.Weave) == string(o.Weave) &&
 		equal(r.Creator, o.Creator) && equal(r.Queue, o.Queue) && equal(r.Refs.Annotation, o.Refs.Annotation) &&
 		equal(r.Refs.Runnable, o.Refs.Runnable) && equal(r.Refs.Call, o.Refs.Call) && equal(r.Refs.Trigger, o.Refs.Trigger)
 }

@@ -16,7 +16,7 @@ type Config struct {
 	// Schemes are those that references may have; none: all.
 	Schemes []string
 	// MaxPayload bounds a payload with what the server adds, in bytes of compact
-	// UTF-8 JSON.
+	// UTF-8 JSON, and likewise the columns that only Weave has, all together.
 	MaxPayload int
 	// MaxRows bounds the rows of an answer to a query.
 	MaxRows int
@@ -92,6 +92,9 @@ func (c *Config) check(r *Request) *Refusal {
 	}
 	if size(r.Payload) > c.MaxPayload {
 		return refuse("Feedback payload too large")
+	}
+	if size(r.weave) > c.MaxPayload {
+		return refuse("Feedback scorer and span fields too large")
 	}
 	return nil
 }
@@ -292,5 +295,5 @@ func clip(s string) string {
 // Record is what a request becomes.
 func (r *Request) Record(id, user string, createdAt int64) *Record {
 	return &Record{ID: id, Project: r.Project, TraceRef: r.traceRef, User: user, Creator: r.creator, CreatedAt: createdAt,
-		Type: r.Type, Payload: r.Payload, Refs: r.refs, Queue: r.queue}
+		Type: r.Type, Payload: r.Payload, Refs: r.refs, Queue: r.queue, Weave: r.weave}
 }

@@ -17,7 +17,7 @@ func bytesVocabulary() *Vocabulary {
 
 var testVocabulary = bytesVocabulary()
 
-func compileFor(s Spec, v *Vocabulary) (*Grammar, error) { return compile(s, v, DefaultConfig()) }
+func compileFor(s Spec, v *Vocabulary) (*Grammar, error) { return compile(s, v, DefaultConfig(), nil) }
 
 func (g *Grammar) accepts(text string) bool {
 	c := g.m.run(g.m.root, []byte(text))

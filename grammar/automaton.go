@@ -3,7 +3,6 @@ package grammar
 import (
 	"encoding/binary"
 	"slices"
-	"time"
 )
 
 // The one representation that all front ends lower to is a recursive transition
@@ -46,21 +45,20 @@ type state struct {
 // builder collects the rules of one grammar on top of those of base. Errors of
 // depth and size travel as panics of *Error, caught where compilation starts.
 type builder struct {
-	base     *network // rules 0 to len(base.starts)-1; nil while base itself is made
-	states   []state
-	starts   []int32   // of rule len(base.starts) on
-	limit    int       // states
-	deadline time.Time // zero: none
-	spent    int       // units of work since the deadline was looked at
-	rests    map[restKey]int32
-	marks    []uint32 // pass in which a state was seen last
-	pass     uint32
-	alone    []int32 // see subsets
-	list     []int32
+	base   *network // rules 0 to len(base.starts)-1; nil while base itself is made
+	states []state
+	starts []int32 // of rule len(base.starts) on
+	limit  int     // states
+	*meter         // shared with the builders of parts
+	rests  map[restKey]int32
+	marks  []uint32 // pass in which a state was seen last
+	pass   uint32
+	alone  []int32 // see subsets
+	list   []int32
 }
 
-func newBuilder(base *network, limit int, deadline time.Time) *builder {
-	return &builder{base: base, limit: limit, deadline: deadline, states: make([]state, 0, 256)}
+func newBuilder(base *network, limit int, m *meter) *builder {
+	return &builder{base: base, limit: limit, meter: m, states: make([]state, 0, 256)}
 }
 
 func (b *builder) state() int32 {
@@ -70,17 +68,6 @@ func (b *builder) state() int32 {
 	}
 	b.states = append(b.states, state{})
 	return int32(len(b.states) - 1)
-}
-
-// work accounts for n units and enforces the deadline. Reading the clock for
-// each would cost more than most of them.
-func (b *builder) work(n int) {
-	if b.spent += n; b.spent > 4096 {
-		b.spent = 0
-		if !b.deadline.IsZero() && time.Now().After(b.deadline) {
-			fail(ErrTooComplex, "", "compiling takes too long")
-		}
-	}
 }
 
 // rule declares a rule; its automaton grows from the start state returned by
@@ -464,6 +451,3 @@ func (d *subsets) steps(at int, steps []step) {
 	}
 	d.out[at].steps = res
 }
-
-// zeroTime is no deadline.
-var zeroTime time.Time

@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"container/list"
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -43,12 +44,13 @@ type Config struct {
 	CacheBytes   int64         // all cached grammars together, with what they have built
 	GrammarBytes int64         // what one grammar builds while it runs, before it starts anew
 	MaxStates    int           // of one grammar
-	Deadline     time.Duration // for compiling one grammar
+	MaxWork      int64         // units of work that compiling one grammar may take (meter)
+	Deadline     time.Duration // for compiling one grammar, on a machine that is slower than expected
 }
 
 // DefaultConfig holds the defaults.
 func DefaultConfig() Config {
-	return Config{CacheBytes: 512 << 20, GrammarBytes: 64 << 20, MaxStates: 400_000, Deadline: 5 * time.Second}
+	return Config{CacheBytes: 512 << 20, GrammarBytes: 64 << 20, MaxStates: 400_000, MaxWork: 80_000_000, Deadline: 5 * time.Second}
 }
 
 // Validate reports the first field that makes no sense.
@@ -60,6 +62,8 @@ func (c Config) Validate() error {
 		return errors.New("grammar: GrammarBytes must be at least 1 MiB")
 	case c.MaxStates < 1000:
 		return errors.New("grammar: MaxStates must be at least 1000")
+	case c.MaxWork < 1000:
+		return errors.New("grammar: MaxWork must be at least 1000")
 	case c.Deadline <= 0:
 		return errors.New("grammar: Deadline must be positive")
 	}
@@ -79,9 +83,13 @@ type Compiler struct {
 
 type entry struct {
 	key  string
-	done chan struct{}
+	done chan struct{} // closed when g and err are there
 	g    *Grammar
 	err  error
+
+	// Compiler.mu guards these.
+	waiting   int  // calls that wait for the result
+	abandoned bool // the compilation ends because none did
 }
 
 // NewCompiler makes a compiler for the tokens of v.
@@ -93,23 +101,66 @@ func NewCompiler(v *Vocabulary, cfg Config) (*Compiler, error) {
 }
 
 // Compile returns the grammar of s. It may take as long as Config.Deadline, so it
-// belongs on a worker. Errors are *Error.
-func (c *Compiler) Compile(s Spec) (*Grammar, error) {
-	key := fmt.Sprintf("%d %t %t %t %q %q %q %q", s.Kind, s.DisableAnyWhitespace, s.DisableAdditionalProperties, s.Strict, s.WhitespacePattern, s.Text, s.Choices, s.Schema)
-	c.mu.Lock()
-	if el := c.entries[key]; el != nil {
-		c.recent.MoveToFront(el)
-		c.mu.Unlock()
-		e := el.Value.(*entry)
-		<-e.done
-		return e.g, e.err
+// belongs on a worker. When ctx ends first it returns the cause of that. A
+// compilation goes on while any caller waits for it, and ends soon after the last
+// of them has left. Other errors are *Error.
+func (c *Compiler) Compile(ctx context.Context, s Spec) (*Grammar, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
-	e := &entry{key: key, done: make(chan struct{})}
+	key := fmt.Sprintf("%d %t %t %t %q %q %q %q", s.Kind, s.DisableAnyWhitespace, s.DisableAdditionalProperties, s.Strict, s.WhitespacePattern, s.Text, s.Choices, s.Schema)
+	e, el := c.join(key)
+	stop := context.AfterFunc(ctx, func() { c.leave(e) })
+	defer stop()
+	if el != nil {
+		c.run(s, e, el)
+	}
+	select {
+	case <-e.done:
+		if errors.Is(e.err, ErrAbandoned) {
+			return nil, context.Cause(ctx)
+		}
+		return e.g, e.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// join makes the caller wait for the entry of key. If there was none, the caller
+// has to compile it, and gets its place in the list as well.
+func (c *Compiler) join(key string) (e *entry, compile *list.Element) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if el := c.entries[key]; el != nil {
+		if e := el.Value.(*entry); !e.abandoned {
+			e.waiting++
+			c.recent.MoveToFront(el)
+			return e, nil
+		}
+		c.drop(el)
+	}
+	e = &entry{key: key, done: make(chan struct{}), waiting: 1}
 	el := c.recent.PushFront(e)
 	c.entries[key] = el
-	c.mu.Unlock()
+	return e, el
+}
 
-	// Should compiling panic, nobody waits for it for ever.
+func (c *Compiler) leave(e *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e.waiting--
+}
+
+// unwanted reports whether nobody waits for e any more; from then on nobody can.
+func (c *Compiler) unwanted(e *entry) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e.abandoned = e.abandoned || e.waiting == 0
+	return e.abandoned
+}
+
+func (c *Compiler) run(s Spec, e *entry, el *list.Element) {
+	// If compiling panics, those who wait are told so.
 	e.err = errors.New("grammar: compiling has failed")
 	defer func() {
 		close(e.done)
@@ -120,8 +171,7 @@ func (c *Compiler) Compile(s Spec) (*Grammar, error) {
 		}
 		c.evict()
 	}()
-	e.g, e.err = compile(s, c.voc, c.cfg)
-	return e.g, e.err
+	e.g, e.err = compile(s, c.voc, c.cfg, func() bool { return c.unwanted(e) })
 }
 
 func (c *Compiler) drop(el *list.Element) {
@@ -169,9 +219,10 @@ func (g *Grammar) Bytes() int64 {
 // Vocabulary is what g was compiled for.
 func (g *Grammar) Vocabulary() *Vocabulary { return g.m.voc }
 
-func compile(s Spec, v *Vocabulary, cfg Config) (g *Grammar, err error) {
+// compile makes the grammar of s. It ends early when gone reports true.
+func compile(s Spec, v *Vocabulary, cfg Config, gone func() bool) (g *Grammar, err error) {
 	defer catch(&err)
-	b := newBuilder(commonRules(), cfg.MaxStates, time.Now().Add(cfg.Deadline))
+	b := newBuilder(commonRules(), cfg.MaxStates, &meter{left: cfg.MaxWork, deadline: time.Now().Add(cfg.Deadline), gone: gone})
 	n := b.finish(b.spec(s))
 	m := newMachine(n, v, cfg.GrammarBytes)
 	if m.root == dead {

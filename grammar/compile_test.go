@@ -34,11 +34,11 @@ func TestConfigValidate(t *testing.T) {
 func TestCompilerCachesAndForgetsTheOldest(t *testing.T) {
 	cfg := DefaultConfig()
 	c := testCompiler(t, testVocabulary, cfg)
-	a, err := c.Compile(re("a"))
+	a, err := c.Compile(t.Context(), re("a"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, _ := c.Compile(re("a")); a != b {
+	if b, _ := c.Compile(t.Context(), re("a")); a != b {
 		t.Error("compiled twice")
 	}
 	cfg.CacheBytes = 3 * a.Bytes()
@@ -46,7 +46,7 @@ func TestCompilerCachesAndForgetsTheOldest(t *testing.T) {
 	specs := []string{"aa", "ab", "aa", "ac", "ad", "ae", "af", "ag", "ah", "ai"}
 	grammars := make(map[string]*Grammar)
 	for _, s := range specs {
-		g, err := c.Compile(re(s))
+		g, err := c.Compile(t.Context(), re(s))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,10 +59,10 @@ func TestCompilerCachesAndForgetsTheOldest(t *testing.T) {
 	if total > cfg.CacheBytes || c.recent.Len() != len(c.entries) || c.recent.Len() == 0 {
 		t.Errorf("%d bytes in %d and %d entries, limit %d", total, c.recent.Len(), len(c.entries), cfg.CacheBytes)
 	}
-	if g, _ := c.Compile(re("ai")); g != grammars["ai"] {
+	if g, _ := c.Compile(t.Context(), re("ai")); g != grammars["ai"] {
 		t.Error("the latest was forgotten")
 	}
-	if g, _ := c.Compile(re("aa")); g == grammars["aa"] {
+	if g, _ := c.Compile(t.Context(), re("aa")); g == grammars["aa"] {
 		t.Error("the oldest was kept")
 	}
 	if !grammars["aa"].accepts("aa") {
@@ -73,7 +73,7 @@ func TestCompilerCachesAndForgetsTheOldest(t *testing.T) {
 func TestCompilerDoesNotCacheRefusals(t *testing.T) {
 	c := testCompiler(t, testVocabulary, DefaultConfig())
 	for range 2 {
-		if _, err := c.Compile(re("[")); !errors.Is(err, ErrInvalid) {
+		if _, err := c.Compile(t.Context(), re("[")); !errors.Is(err, ErrInvalid) {
 			t.Fatal(err)
 		}
 	}
@@ -88,7 +88,7 @@ func TestCompilerOptionsAreKeys(t *testing.T) {
 	for i := range 8 {
 		s := schema(`{"type":"object","properties":{"a":{}}}`)
 		s.DisableAnyWhitespace, s.DisableAdditionalProperties, s.Strict = i&1 > 0, i&2 > 0, i&4 > 0
-		g, err := c.Compile(s)
+		g, err := c.Compile(t.Context(), s)
 		if err != nil || seen[g] {
 			t.Fatalf("%+v: %v", s.Options, err)
 		}
@@ -140,7 +140,7 @@ func TestCompileBounds(t *testing.T) {
 	_ = g
 	cfg := DefaultConfig()
 	cfg.Deadline = time.Nanosecond
-	if _, err := compile(schema(sampleSchema(200)), testVocabulary, cfg); !errors.Is(err, ErrTooComplex) {
+	if _, err := compile(schema(sampleSchema(200)), testVocabulary, cfg, nil); !errors.Is(err, ErrTooComplex) {
 		t.Errorf("deadline: %v", err)
 	}
 }
@@ -164,7 +164,7 @@ func TestMachineForgets(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.GrammarBytes = 1 << 20
 	voc := publishedVocabulary(t, 4096, false)
-	g, err := compile(schema(`{"type":"array","items":{"type":"string","minLength":90000}}`), voc, cfg)
+	g, err := compile(schema(`{"type":"array","items":{"type":"string","minLength":90000}}`), voc, cfg, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,12 +211,12 @@ func TestGrammarShared(t *testing.T) {
 	for i := range 64 {
 		wg.Go(func() {
 			s := sampleSpecs[i%4]
-			g, err := c.Compile(s)
+			g, err := c.Compile(t.Context(), s)
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			alone, err := compile(s, voc, DefaultConfig())
+			alone, err := compile(s, voc, DefaultConfig(), nil)
 			if err != nil {
 				t.Error(err)
 				return

@@ -3,7 +3,6 @@ package grammar
 import (
 	"slices"
 	"sync"
-	"time"
 	"unicode/utf8"
 )
 
@@ -325,7 +324,7 @@ type restKey struct {
 
 // allDFA is every text.
 var allDFA = sync.OnceValue(func() *dfa {
-	b := newBuilder(nil, 1000, time.Time{})
+	b := newBuilder(nil, 1000, unmetered())
 	s := b.state()
 	b.runeRange(s, s, 0, utf8.MaxRune)
 	b.accept(s)
@@ -363,7 +362,7 @@ func lengthDFA(lo, hi int) (*dfa, bool) {
 	if max(lo, hi)*8 > dfaLimit {
 		return nil, false
 	}
-	b := newBuilder(nil, dfaLimit+100, time.Time{})
+	b := newBuilder(nil, dfaLimit+100, unmetered())
 	s := b.state()
 	for range lo {
 		to := b.state()

@@ -16,6 +16,8 @@ var (
 	ErrUnsatisfiable = errors.New("grammar: unsatisfiable")
 	// ErrTooComplex: it passes a bound on states, time or ambiguity.
 	ErrTooComplex = errors.New("grammar: too complex")
+	// ErrAbandoned: everybody who waited for the grammar has left.
+	ErrAbandoned = errors.New("grammar: abandoned")
 	// ErrStuck: no token of the vocabulary continues the text.
 	ErrStuck = errors.New("grammar: no token is legal")
 )

@@ -60,7 +60,7 @@ var formatNames = slices.Sorted(maps.Keys(formats))
 // formatDFAs are made once per process.
 var formatDFAs = sync.OnceValue(func() map[string]*dfa {
 	res := make(map[string]*dfa)
-	b := newBuilder(nil, 0, zeroTime)
+	b := newBuilder(nil, 0, unmetered())
 	for _, name := range formatNames {
 		f := formats[name]
 		d, ok := regexDFA(parseRegex(f.is), false, b)

@@ -9,7 +9,7 @@ import (
 
 // fuzzConfig keeps one input from taking a machine's memory or time.
 func fuzzConfig() Config {
-	return Config{CacheBytes: 8 << 20, GrammarBytes: 2 << 20, MaxStates: 20_000, Deadline: time.Second}
+	return Config{CacheBytes: 8 << 20, GrammarBytes: 2 << 20, MaxStates: 20_000, MaxWork: 4_000_000, Deadline: time.Second}
 }
 
 var fuzzVocabulary = func() *Vocabulary {
@@ -25,7 +25,7 @@ var fuzzVocabulary = func() *Vocabulary {
 // the deadline allows, run into a dead end, or build more than it may.
 func tryGrammar(t *testing.T, s Spec) {
 	start := time.Now()
-	g, err := compile(s, fuzzVocabulary, fuzzConfig())
+	g, err := compile(s, fuzzVocabulary, fuzzConfig(), nil)
 	if d := time.Since(start); d > 10*time.Second {
 		t.Fatalf("compiling took %v", d)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -70,42 +71,34 @@ func parseValue(d *json.Decoder, depth int) any {
 	return o
 }
 
-// sameJSON compares values as JSON Schema does: 1 and 1.0 are equal, the order of
-// properties does not count.
-func sameJSON(a, b any) bool {
-	switch a := a.(type) {
+// canonicalJSON is a text that two values have in common exactly when they are
+// equal as JSON Schema has it: 1 and 1.0 are equal, and the order of properties does
+// not count. A number with more digits than parseNumber takes equals only one that
+// is spelled alike.
+func canonicalJSON(v any) string { return string(appendCanonical(nil, v)) }
+
+func appendCanonical(dst []byte, v any) []byte {
+	switch v := v.(type) {
 	case *object:
-		b, ok := b.(*object)
-		if !ok || len(a.keys) != len(b.keys) {
-			return false
+		dst = append(dst, '{')
+		for _, k := range slices.Sorted(slices.Values(v.keys)) {
+			dst = append(append(dst, quoteJSON(k)...), ':')
+			dst = append(appendCanonical(dst, v.m[k]), ',')
 		}
-		for _, k := range a.keys {
-			if v, ok := b.m[k]; !ok || !sameJSON(a.m[k], v) {
-				return false
-			}
-		}
-		return true
+		return append(dst, '}')
 	case []any:
-		b, ok := b.([]any)
-		if !ok || len(a) != len(b) {
-			return false
+		dst = append(dst, '[')
+		for _, e := range v {
+			dst = append(appendCanonical(dst, e), ',')
 		}
-		for i := range a {
-			if !sameJSON(a[i], b[i]) {
-				return false
-			}
-		}
-		return true
+		return append(dst, ']')
 	case json.Number:
-		b, ok := b.(json.Number)
-		if !ok {
-			return false
+		if r, ok := parseNumber(string(v)); ok {
+			return append(dst, r.RatString()...)
 		}
-		x, ok1 := parseNumber(string(a))
-		y, ok2 := parseNumber(string(b))
-		return ok1 && ok2 && x.Cmp(y) == 0 || a == b
+		return append(append(dst, '='), v...)
 	}
-	return a == b
+	return append(dst, dumpJSON(v)...)
 }
 
 // dumpJSON writes v with ", " and ": ", as Python does.
@@ -187,7 +180,7 @@ const (
 const maxIndent = 48
 
 var commonRules = sync.OnceValue(func() *network {
-	b := newBuilder(nil, 200_000, zeroTime)
+	b := newBuilder(nil, 200_000, unmetered())
 	for range ruleFormat + len(formatNames) {
 		b.rule()
 	}

@@ -140,7 +140,7 @@ func (b *builder) numbers(from int32, n numbers) int32 {
 	if n.multiple == nil {
 		return b.ranges(from, n)
 	}
-	own := newBuilder(nil, 8*dfaLimit, b.deadline)
+	own := newBuilder(nil, 8*dfaLimit, b.meter)
 	start := own.state()
 	own.accept(own.ranges(start, n))
 	d, ok := makeDFA(own, start, -1)

@@ -157,9 +157,8 @@ func (b *builder) utf8Leaf(from int32, set runeSet) int32 {
 // regexDFA is the language of n: whole texts, or texts that contain a match.
 // False if it passes the limit.
 func regexDFA(n *rx, search bool, outer *builder) (d *dfa, ok bool) {
-	b := newBuilder(nil, 8*dfaLimit, outer.deadline)
+	b := newBuilder(nil, 8*dfaLimit, outer.meter)
 	defer func() {
-		outer.work(b.spent)
 		if r := recover(); r != nil {
 			if e, is := r.(*Error); !is || !errors.Is(e, ErrTooComplex) {
 				panic(r)
@@ -191,7 +190,7 @@ func regexDFA(n *rx, search bool, outer *builder) (d *dfa, ok bool) {
 // layers takes out anchors: ^ can be passed only while nothing has been read, and
 // after $ nothing more may be read. all needs neither, so it stays one state.
 func (b *builder) layers(start, all int32) (res *builder, from, newAll int32) {
-	res = newBuilder(nil, 4*b.limit, b.deadline)
+	res = newBuilder(nil, 4*b.limit, b.meter)
 	type at struct {
 		s          int32
 		read, over bool

@@ -27,7 +27,7 @@ const maxAlternatives = 4000
 
 // schemaRule lowers schema to a rule.
 func (b *builder) schemaRule(schema any, path string, o Options) int32 {
-	s := &schemas{b: b, d: newDocument(schema, path, o), rules: make(map[string]int32),
+	s := &schemas{b: b, d: newDocument(schema, path, o, b.meter), rules: make(map[string]int32),
 		void: make(map[string]verdict), langs: make(map[string]*language), texts: make(map[string]int32)}
 	switch {
 	case o.WhitespacePattern != "":

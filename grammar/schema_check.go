@@ -34,7 +34,7 @@ func (s *schemas) holdsNode(v any, n *schemaNode, depth int) bool {
 }
 
 func (s *schemas) holdsLocal(v any, n *schemaNode, depth int) bool {
-	if n.enum != nil && !slices.ContainsFunc(n.enum, func(e any) bool { return sameJSON(e, v) }) {
+	if n.enum != nil && !s.listed(v, n) {
 		return false
 	}
 	switch v := v.(type) {
@@ -75,6 +75,19 @@ func (s *schemas) holdsLocal(v any, n *schemaNode, depth int) bool {
 		return n.kinds&kindObject != 0 && s.holdsObject(v, n, depth)
 	}
 	return false
+}
+
+// listed reports whether v is one of the values of n.enum.
+func (s *schemas) listed(v any, n *schemaNode) bool {
+	s.b.work(1)
+	if n.listed == nil {
+		s.b.work(len(n.enum))
+		n.listed = make(map[string]bool, len(n.enum))
+		for _, e := range n.enum {
+			n.listed[canonicalJSON(e)] = true
+		}
+	}
+	return n.listed[canonicalJSON(v)]
 }
 
 func (s *schemas) holdsArray(v []any, n *schemaNode, depth int) bool {

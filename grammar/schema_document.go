@@ -8,6 +8,7 @@ import (
 
 // document is a schema with what is needed to find its parts.
 type document struct {
+	*meter
 	root    any
 	nodes   map[*object]*schemaNode
 	paths   map[*object]string
@@ -22,8 +23,8 @@ type document struct {
 	stands  map[*schemaNode]*object // JSON that stands for a part of a schema
 }
 
-func newDocument(root any, path string, o Options) *document {
-	d := &document{root: root, sealed: o.Strict || o.DisableAdditionalProperties, typed: o.Strict, nodes: make(map[*object]*schemaNode), paths: make(map[*object]string),
+func newDocument(root any, path string, o Options, m *meter) *document {
+	d := &document{meter: m, root: root, sealed: o.Strict || o.DisableAdditionalProperties, typed: o.Strict, nodes: make(map[*object]*schemaNode), paths: make(map[*object]string),
 		bases: make(map[*object]string), anchors: make(map[string]*object), whole: make(map[string]*object),
 		stands: make(map[*schemaNode]*object)}
 	d.always = d.add(&schemaNode{kinds: kindAll, path: path})
@@ -71,6 +72,7 @@ func (d *document) index(v any, path, base string) {
 	if path == "$" || len(d.paths) == 0 {
 		d.whole[base] = o
 	}
+	d.work(1 + len(o.keys))
 	d.paths[o], d.bases[o] = path, base
 	for _, k := range []string{"$anchor", "$dynamicAnchor"} {
 		if a, ok := o.m[k].(string); ok {

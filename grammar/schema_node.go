@@ -40,6 +40,8 @@ type schemaNode struct {
 	anyOf []any
 	oneOf []any
 	enum  []any // nil: any value
+	// listed holds the canonical texts of enum; nil: nobody has asked yet.
+	listed map[string]bool
 	numbers
 	text  textRules
 	array arrayRules
@@ -257,7 +259,9 @@ func (p nodeParser) values() {
 		p.n.enum = append([]any{}, l...)
 	}
 	if v, ok := p.o.m["const"]; ok {
-		if p.n.enum != nil && !slices.ContainsFunc(p.n.enum, func(e any) bool { return sameJSON(e, v) }) {
+		p.d.work(len(p.n.enum))
+		text := canonicalJSON(v)
+		if p.n.enum != nil && !slices.ContainsFunc(p.n.enum, func(e any) bool { return canonicalJSON(e) == text }) {
 			p.n.enum = []any{}
 		} else {
 			p.n.enum = []any{v}
@@ -378,12 +382,15 @@ func (p nodeParser) objects() {
 	}
 	switch l := p.o.m["required"].(type) {
 	case []any:
+		p.d.work(len(l))
+		listed := make(map[string]bool, len(l))
 		for _, e := range l {
 			s, ok := e.(string)
 			if !ok {
 				p.bad("required", "a list of names")
 			}
-			if !slices.Contains(r.required, s) {
+			if !listed[s] {
+				listed[s] = true
 				r.required = append(r.required, s)
 			}
 		}

@@ -75,8 +75,10 @@ func (s *schemas) underNode(n *schemaNode, name string) []any {
 	if found {
 		set = append(set, v)
 	}
+	s.b.work(len(n.props.patterns) * (1 + len(name)/4))
+	path := stepPath(n.path, "patternProperties")
 	for _, p := range n.props.patterns {
-		if s.search(p.pattern, stepPath(n.path, "patternProperties")).match(name) {
+		if s.search(p.pattern, path).match(name) {
 			set, found = append(set, p.schema), true
 		}
 	}
@@ -91,9 +93,12 @@ func (s *schemas) underNode(n *schemaNode, name string) []any {
 func (s *schemas) undeclared(a alternative, m *members) []other {
 	var patterns []string
 	var paths []string
+	listed := make(map[string]bool)
 	for _, n := range a {
+		s.b.work(len(n.props.patterns))
 		for _, p := range n.props.patterns {
-			if !slices.Contains(patterns, p.pattern) {
+			if !listed[p.pattern] {
+				listed[p.pattern] = true
 				patterns, paths = append(patterns, p.pattern), append(paths, stepPath(n.path, "patternProperties"))
 			}
 		}
@@ -151,6 +156,7 @@ func (s *schemas) othersUnder(a alternative, matched []string) ([]any, bool) {
 	var set []any
 	for _, n := range a {
 		found := false
+		s.b.work(len(n.props.patterns) * (1 + len(matched)/8))
 		for _, p := range n.props.patterns {
 			if slices.Contains(matched, p.pattern) {
 				set, found = append(set, p.schema), true
@@ -164,7 +170,7 @@ func (s *schemas) othersUnder(a alternative, matched []string) ([]any, bool) {
 }
 
 func (s *schemas) combine(a, b *dfa, minus bool, path string) *dfa {
-	s.b.work(len(a.states) + len(b.states))
+	s.b.work(4 * (len(a.states) + len(b.states)))
 	d, ok := a.product(b, minus)
 	if !ok {
 		fail(ErrUnsupported, path, "names and patterns need too many states together")

@@ -289,6 +289,7 @@ func (t *tags) triggered(from int32, n tagNode, ends []string) (int32, bool) {
 	}
 	after := make([]frag, len(triggers))
 	for i, trigger := range triggers {
+		t.b.work(1 + len(list)/4)
 		var of []tagNode
 		for _, tag := range list {
 			if strings.HasPrefix(tag.text("begin"), trigger) {
@@ -307,6 +308,7 @@ func (t *tags) triggered(from int32, n tagNode, ends []string) (int32, bool) {
 		}
 	}
 	for _, tag := range list {
+		t.b.work(1 + len(triggers)/4)
 		if !slices.ContainsFunc(triggers, func(s string) bool { return strings.HasPrefix(tag.text("begin"), s) }) {
 			fail(ErrInvalid, stepPath(tag.path, "begin"), "no trigger is a prefix of this")
 		}

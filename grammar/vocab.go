@@ -213,7 +213,7 @@ func (s *sharedShapes) keep(key string, sh *shape) {
 func (v *Vocabulary) Warm() {
 	for _, tight := range []bool{false, true} {
 		s := Spec{Kind: JSONObject, Options: Options{DisableAnyWhitespace: tight}}
-		g, err := compile(s, v, DefaultConfig())
+		g, err := compile(s, v, DefaultConfig(), nil)
 		if err != nil {
 			continue // not for a vocabulary that can write JSON
 		}

@@ -131,10 +131,10 @@ func TestStores(t *testing.T) {
 	}
 }
 
-// TestMetricsDocument: api/METRICS.md has every series, with its type, labels
+// TestMetricsDocument: docs/interface/metrics.md has every series, with its type, labels
 // and help, and no others. The go_* are the library's.
 func TestMetricsDocument(t *testing.T) {
-	source, err := os.ReadFile("../api/METRICS.md")
+	source, err := os.ReadFile("../docs/interface/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}

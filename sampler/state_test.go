@@ -9,8 +9,8 @@ import (
 	"weir/internal/invariants"
 )
 
-// referenceProcess computes from scratch what State does to a row of logits: steps 4 to
-// 8 of docs/interface/chat-completions.md, section 4.1.
+// referenceProcess computes from scratch what State does to a row of logits: steps 3 to
+// 5 of docs/interface/chat-completions.md, section 4.1.
 func referenceProcess(p *Params, prompt, output []int32, logits []float32) []float32 {
 	bias := map[int32]float32{}
 	for _, b := range p.Bias {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"sync"
 
@@ -43,8 +44,10 @@ func (s *Server) constrain(c *call, m *Model, p *prepared) error {
 	var set *grammarSet
 	var g *grammar.Grammar
 	var bad error
-	// The worker goes on alone if the client leaves.
-	err := s.compiling.do(c.ctx, c.tenant, func() { set, g, bad = m.constraints.compile(q) })
+	// If the client leaves, the worker goes on alone until the grammar's compiler
+	// notices that nobody waits.
+	ctx := c.ctx
+	err := s.compiling.do(c.ctx, c.tenant, func() { set, g, bad = m.constraints.compile(ctx, q) })
 	if err == nil {
 		err = bad
 	}
@@ -62,12 +65,12 @@ func (s *Server) constrain(c *call, m *Model, p *prepared) error {
 
 // compile makes the grammar of q and its first mask, which is where most of what
 // it costs is spent: later ones find parts of theirs made.
-func (c *constraints) compile(q *api.Constraint) (*grammarSet, *grammar.Grammar, error) {
+func (c *constraints) compile(ctx context.Context, q *api.Constraint) (*grammarSet, *grammar.Grammar, error) {
 	set, err := c.prepare()
 	if err != nil {
 		return nil, nil, err
 	}
-	g, err := set.compiler.Compile(spec(q))
+	g, err := set.compiler.Compile(ctx, spec(q))
 	if bad := (*grammar.Error)(nil); errors.As(err, &bad) {
 		return nil, nil, api.ErrConstraint(q.Kind, bad.Error())
 	}

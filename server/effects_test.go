@@ -139,7 +139,7 @@ func TestEveryFieldHasItsEffect(t *testing.T) {
 		}
 		return all
 	}
-	doc, err := os.ReadFile("../api/FIELDS.md")
+	doc, err := os.ReadFile("../docs/interface/fields.md")
 	if err != nil {
 		t.Fatal(err)
 	}

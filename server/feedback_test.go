@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"sync"
@@ -208,7 +209,7 @@ func TestFeedbackDialect(t *testing.T) {
 		t.Fatalf("%d %s", status, text)
 	}
 	rows := o.query(`{"project_id":"acme/support","query":{"$expr":{"$eq":[{"$getField":"weave_ref"},{"$literal":"` + callRef + `"}]}}}`)
-	if row := rows[0].(map[string]any); row["weave_ref"] != callRef || row["wb_user_id"] != "u-17" || len(row) != 13 {
+	if row := rows[0].(map[string]any); row["weave_ref"] != callRef || row["wb_user_id"] != "u-17" || len(row) != 25 {
 		t.Errorf("%v", row)
 	}
 	if row := o.query(`{"project_id":"acme/support"}`)[0].(map[string]any); row["trace_ref"] != callRef || len(row) != 13 {
@@ -229,6 +230,90 @@ func TestFeedbackDialect(t *testing.T) {
 	}
 	if status, _, _ := o.post("query", `{"project_id":"acme/support","fields":["weave_ref","trace_ref"]}`); status != 422 {
 		t.Errorf("both in a query: %d", status)
+	}
+}
+
+// TestFeedbackWeaveColumns: the columns that W&B Weave's clients from 0.52.42 on
+// send with every write are taken, kept and answered in their dialect.
+func TestFeedbackWeaveColumns(t *testing.T) {
+	o := newOffice(t, nil)
+	defaults := map[string]any{
+		"scorer_tags": []any{}, "scorer_tag_reasons": map[string]any{}, "scorer_tag_confidences": map[string]any{},
+		"scorer_ratings": map[string]any{}, "scorer_rating_reasons": map[string]any{}, "scorer_rating_confidences": map[string]any{},
+		"span_agent_name": "", "span_agent_version": "", "span_conversation_id": "", "span_trace_id": "", "span_status_code": "", "scorer_trace_id": "",
+	}
+	given := map[string]any{
+		"scorer_tags": []any{"👍", "b"}, "scorer_tag_reasons": map[string]any{"👍": "said so"}, "scorer_tag_confidences": map[string]any{"👍": 1.0},
+		"scorer_ratings": map[string]any{"quality": 0.5}, "span_agent_name": "planner", "span_status_code": "OK",
+	}
+	weave := func(columns ...map[string]any) string {
+		fields := []any{"trace_ref", nil, "feedback_id", nil, "weave_ref", callRef, "wb_user_id", json.RawMessage("null")}
+		for _, c := range columns {
+			for name, v := range c {
+				fields = append(fields, name, v)
+			}
+		}
+		return item(fields...)
+	}
+	check := func(row map[string]any, want map[string]any) {
+		t.Helper()
+		for name, usual := range defaults {
+			v, ok := want[name]
+			if !ok {
+				v = usual
+			}
+			if !reflect.DeepEqual(row[name], v) {
+				t.Errorf("%s is %#v, want %#v", name, row[name], v)
+			}
+		}
+	}
+	create := func(body string) string {
+		t.Helper()
+		status, answer, text := o.post("create", body)
+		if status != 200 {
+			t.Fatalf("%s: %d %s", body, status, text)
+		}
+		return answer["id"].(string)
+	}
+	get := func(id string, headers ...string) (row map[string]any) {
+		t.Helper()
+		_, text, _ := o.house.get("GET", "/feedback/"+id+"?project_id=acme/support", "", append(headers, basic("api", "write"))...)
+		if err := json.Unmarshal([]byte(text), &row); err != nil {
+			t.Fatal(text)
+		}
+		return row
+	}
+	const client = "X-Weave-Client-Capabilities: trace_id_on_end"
+	plain, full := create(weave(defaults)), create(weave(defaults, given))
+	check(get(plain, client), nil)
+	check(get(full, client), given)
+	if row := get(full); len(row) != 13 || row["trace_ref"] != callRef {
+		t.Errorf("in the interface's dialect: %v", row)
+	}
+	rows := o.query(`{"project_id":"acme/support","fields":["id","scorer_tags","scorer_ratings"],"query":{"$expr":{"$eq":[{"$getField":"span_agent_name"},{"$literal":"planner"}]}}}`)
+	if row := rows[0].(map[string]any); len(rows) != 1 || row["id"] != full || !reflect.DeepEqual(row["scorer_tags"], given["scorer_tags"]) || len(row) != 3 {
+		t.Errorf("by span_agent_name: %v", rows)
+	}
+	if status, _, text := o.post("batch/create", `{"batch":[`+weave(given)+`,`+weave()+`]}`); status != 200 {
+		t.Errorf("batch: %d %s", status, text)
+	}
+	if status, _, text := o.post("replace", strings.Replace(weave(given), "{", `{"feedback_id":"`+plain+`",`, 1)); status != 200 {
+		t.Errorf("replace: %d %s", status, text)
+	}
+	for _, c := range []struct{ body, want string }{
+		{item("scorer_tags", []string{}), `["body","scorer_tags"],"msg":"Extra inputs are not permitted"`}, // not a name of the interface
+		{weave(map[string]any{"scorer_tags": "a"}), `["body","scorer_tags"],"msg":"Input should be a valid list"`},
+		{weave(map[string]any{"scorer_tags": []any{1}}), `["body","scorer_tags","0"],"msg":"Input should be a valid string"`},
+		{weave(map[string]any{"scorer_ratings": map[string]any{"q": "a"}}), `["body","scorer_ratings","q"],"msg":"Input should be a valid number"`},
+		{weave(map[string]any{"scorer_tag_reasons": []any{}}), `["body","scorer_tag_reasons"],"msg":"Input should be a valid dictionary"`},
+		{weave(map[string]any{"span_trace_id": 1}), `["body","span_trace_id"],"msg":"Input should be a valid string"`},
+	} {
+		if status, _, text := o.post("replace", strings.Replace(c.body, "{", `{"feedback_id":"none",`, 1)); status != 422 || !strings.Contains(text, c.want) {
+			t.Errorf("%s: %d %s", c.body, status, text)
+		}
+	}
+	if status, _, text := o.post("create", weave(map[string]any{"span_agent_name": strings.Repeat("n", 1<<20)})); status != 400 || !strings.Contains(text, "too large") {
+		t.Errorf("columns of a megabyte: %d %s", status, text)
 	}
 }
 

@@ -25,7 +25,7 @@ func testGrammar(t testing.TB, l *lexicon, s grammar.Spec) *grammar.Grammar {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := c.Compile(s)
+	g, err := c.Compile(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}

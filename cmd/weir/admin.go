@@ -198,7 +198,7 @@ func (l *local) export(w io.Writer, q url.Values) (damaged int, err error) {
 		if project != "" && rec.Project != project {
 			return nil
 		}
-		line = append(rec.AppendJSON(line[:0], feedback.Ours), '\n')
+		line = append(rec.AppendAll(line[:0]), '\n')
 		_, err := w.Write(line)
 		return err
 	}, func([]byte, error) { damaged++ })

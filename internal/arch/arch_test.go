@@ -95,25 +95,27 @@ func TestImports(t *testing.T) {
 		if _, none := err.(*build.NoGoError); none {
 			return
 		}
-		check := func(imports []string, test bool) {
-			for _, imp := range imports {
-				if ours, ok := strings.CutPrefix(imp, module); ok {
-					if ours != room && !slices.Contains(r.may, ours) && !slices.Contains(r.may, "*") && !(test && slices.Contains(r.tests, ours)) {
-						t.Errorf("%s must not import %s (ARCHITECTURE.md, the import table)", room, ours)
-					}
-					continue
-				}
-				for _, bad := range r.mayNot {
-					if under(imp, bad) && !(test && slices.ContainsFunc(testFree, func(f string) bool { return under(imp, f) })) {
-						t.Errorf("%s must not import %s: pass what it needs as an argument", room, imp)
-					}
-				}
-			}
-		}
-		check(p.Imports, false)
-		check(p.TestImports, true)
-		check(p.XTestImports, true)
+		checkImports(t, room, r, p.Imports, false)
+		checkImports(t, room, r, p.TestImports, true)
+		checkImports(t, room, r, p.XTestImports, true)
 	})
+}
+
+// checkImports holds the imports of a package, or of its tests, against its rule.
+func checkImports(t *testing.T, room string, r rule, imports []string, test bool) {
+	t.Helper()
+	for _, imp := range imports {
+		if ours, ok := strings.CutPrefix(imp, module); ok {
+			if ours != room && !slices.Contains(r.may, ours) && !slices.Contains(r.may, "*") && !(test && slices.Contains(r.tests, ours)) {
+				t.Errorf("%s must not import %s (ARCHITECTURE.md, the import table)", room, ours)
+			}
+			continue
+		}
+		free := test && slices.ContainsFunc(testFree, func(f string) bool { return under(imp, f) })
+		if slices.ContainsFunc(r.mayNot, func(bad string) bool { return under(imp, bad) }) && !free {
+			t.Errorf("%s must not import %s: pass what it needs as an argument", room, imp)
+		}
+	}
 }
 
 func under(path, prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+"/") }

@@ -1,78 +1,92 @@
 package arch
 
 import (
-	"bufio"
 	"go/ast"
 	"go/token"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 )
 
-var rowNumber = regexp.MustCompile(`C(\d+)`)
-
-// TestEveryConformanceRow: each row of the interface's list has a test that
-// names it, and no test names a row that does not exist.
-func TestEveryConformanceRow(t *testing.T) {
-	tests := map[string][]string{} // by row
-	eachFile(t, func(room, path string, _ *token.FileSet, f *ast.File) {
+// testNames calls f with every test function of the repository.
+func testNames(t *testing.T, f func(room, name string)) {
+	t.Helper()
+	eachFile(t, func(room, path string, _ *token.FileSet, file *ast.File) {
 		if !strings.HasSuffix(path, "_test.go") {
 			return
 		}
-		for _, d := range f.Decls {
-			fn, ok := d.(*ast.FuncDecl)
-			if !ok || fn.Recv != nil || !strings.HasPrefix(fn.Name.Name, "Test") {
-				continue
-			}
-			for _, m := range rowNumber.FindAllString(fn.Name.Name, -1) {
-				tests[m] = append(tests[m], room+"."+fn.Name.Name)
+		for _, d := range file.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Test") {
+				f(room, fn.Name.Name)
 			}
 		}
 	})
-	list, err := os.Open("testdata/conformance.txt")
+}
+
+var (
+	// conformanceRow is a row of a table of docs/interface/chat-completions.md: its
+	// anchor, number, rule and section.
+	conformanceRow = regexp.MustCompile(`(?m)^\| <a id="c(\d+)"></a>C(\d+) \| ([^|]+) \| ([^|]+) \|$`)
+	// openRow begins the rule of a row that may lack a test, for the reason named.
+	openRow   = regexp.MustCompile(`^\(open: [^)]+\) `)
+	rowNumber = regexp.MustCompile(`C(\d+)`)
+)
+
+// TestEveryConformanceRow: each row of the document has a test whose name holds
+// its number (TestC1ContentType), and no test names a row that does not exist.
+func TestEveryConformanceRow(t *testing.T) {
+	tests := map[string][]string{} // by row
+	testNames(t, func(room, name string) {
+		for _, row := range rowNumber.FindAllString(name, -1) {
+			tests[row] = append(tests[row], room+"."+name)
+		}
+	})
+	text, err := os.ReadFile("../../docs/interface/chat-completions.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer list.Close()
-	last, open := 0, 0
-	for lines := bufio.NewScanner(list); lines.Scan(); {
-		line := strings.TrimSpace(lines.Text())
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
+	last := 0
+	for _, m := range conformanceRow.FindAllStringSubmatch(string(text), -1) {
+		row := "C" + m[2]
+		if n, _ := strconv.Atoi(m[2]); m[1] != m[2] || n <= last {
+			t.Errorf("%s with the anchor c%s stands after C%d", row, m[1], last)
+		} else {
+			last = n
 		}
-		row, rest, _ := strings.Cut(line, " ")
-		title, why, isOpen := strings.Cut(rest, "open:")
-		n, err := strconv.Atoi(strings.TrimPrefix(row, "C"))
-		if err != nil || n <= last || strings.TrimSpace(title) == "" || isOpen && strings.TrimSpace(why) == "" {
-			t.Errorf("conformance.txt: %q: want a number greater than C%d, a title, and a reason if it is open", line, last)
-		}
-		last = n
-		if isOpen {
-			open++
-		}
-		if len(tests[row]) == 0 && !isOpen {
-			t.Errorf("%s (%s) has no test", row, strings.TrimSpace(title))
+		if len(tests[row]) == 0 && !openRow.MatchString(m[3]) {
+			t.Errorf("%s (%s) has no test", row, m[3])
 		}
 		delete(tests, row)
 	}
-	for row, names := range tests {
-		t.Errorf("%v: conformance.txt has no %s", names, row)
+	if last < 155 {
+		t.Errorf("the last row that could be read is C%d", last)
 	}
-	t.Logf("%d rows are open", open)
+	for row, names := range tests {
+		t.Errorf("%v: docs/interface/chat-completions.md has no %s", names, row)
+	}
 }
 
-// TestRecordRules: every rule of feedback and trajectories names tests that are there.
+// The documents that testdata/records.txt is about, by the letter that begins
+// their rules.
+var recordDocuments = map[byte]string{'C': "chat-completions.md", 'F': "feedback.md", 'T': "trajectories.md"}
+
+var (
+	ruleName = regexp.MustCompile(`^[FT][-#]\d+$`)
+	// sectionName is a section in records.txt: F-8.3 is section 8.3 of feedback.md,
+	// T-7. is section 7 of trajectories.md.
+	sectionName = regexp.MustCompile(`^([CFT])-(\d+(?:\.\d+)*)\.?$`)
+)
+
+// TestRecordRules: testdata/records.txt names, for every rule and every case of
+// feedback.md and trajectories.md, tests that are there, and it names nothing
+// that the documents do not have.
 func TestRecordRules(t *testing.T) {
 	tests := map[string]bool{}
-	eachFile(t, func(room, path string, _ *token.FileSet, f *ast.File) {
-		for _, d := range f.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Test") && strings.HasSuffix(path, "_test.go") {
-				tests[room+"."+fn.Name.Name] = true
-			}
-		}
-	})
+	testNames(t, func(room, name string) { tests[room+"."+name] = true })
+	documents := readInterface(t)
 	text, err := os.ReadFile("testdata/records.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -84,20 +98,40 @@ func TestRecordRules(t *testing.T) {
 			continue
 		}
 		if len(f) < 2 || seen[f[0]] {
-			t.Errorf("%s has no test, or stands there twice", f[0])
+			t.Errorf("records.txt: %s has no test, or stands there twice", f[0])
 		}
 		seen[f[0]] = true
+		if !isRecordRule(documents, f[0]) {
+			t.Errorf("records.txt: the documents have no %s", f[0])
+		}
 		for _, name := range f[1:] {
 			if !tests[name] {
-				t.Errorf("%s: there is no %s", f[0], name)
+				t.Errorf("records.txt: %s: there is no %s", f[0], name)
 			}
 		}
 	}
-	for list, n := range map[string]int{"F#": 24, "T#": 30} {
-		for i := range n {
-			if rule := list + strconv.Itoa(i+1); !seen[rule] {
-				t.Errorf("%s is not there", rule)
+	for _, name := range []string{"feedback.md", "trajectories.md"} {
+		if len(documents[name].rules) < 40 {
+			t.Errorf("%s: only %d rules could be read", name, len(documents[name].rules))
+		}
+		for rule := range documents[name].rules {
+			if !seen[rule] {
+				t.Errorf("records.txt: %s of %s has no line", rule, name)
 			}
 		}
 	}
+}
+
+// isRecordRule reports whether a name in records.txt is a rule, a case or a
+// section of the document that its letter stands for.
+func isRecordRule(documents map[string]*document, name string) bool {
+	d := documents[recordDocuments[name[0]]]
+	if d == nil {
+		return false
+	}
+	if ruleName.MatchString(name) && d.rules[name] {
+		return true
+	}
+	m := sectionName.FindStringSubmatch(name)
+	return m != nil && slices.Contains(d.sections, m[2])
 }

@@ -1,0 +1,112 @@
+package feedback
+
+import (
+	"slices"
+	"strconv"
+
+	"weir/api"
+)
+
+// A weaveColumn is a column that only the dialect of W&B Weave has. Its clients
+// from 0.52.42 on send all of these columns with every write, nearly always with
+// their default values, and expect them in the rows of an answer.
+type weaveColumn struct {
+	name string
+	// empty is the default value as JSON. It also gives the type of the column: a
+	// list of strings, a map, or a string.
+	empty string
+	// number says that the values of a map are numbers; otherwise they are strings.
+	number bool
+}
+
+// weaveColumns are in the order of answers, where they follow the columns that
+// both dialects have.
+var weaveColumns = []weaveColumn{
+	{name: "scorer_tags", empty: "[]"},
+	{name: "scorer_tag_reasons", empty: "{}"},
+	{name: "scorer_tag_confidences", empty: "{}", number: true},
+	{name: "scorer_ratings", empty: "{}", number: true},
+	{name: "scorer_rating_reasons", empty: "{}"},
+	{name: "scorer_rating_confidences", empty: "{}", number: true},
+	{name: "span_agent_name", empty: `""`},
+	{name: "span_agent_version", empty: `""`},
+	{name: "span_conversation_id", empty: `""`},
+	{name: "span_trace_id", empty: `""`},
+	{name: "span_status_code", empty: `""`},
+	{name: "scorer_trace_id", empty: `""`},
+}
+
+// weaveColumns takes the columns that only Weave has out of a request, checks
+// their types, and returns those that differ from their defaults as a JSON object,
+// in the order of answers; nil if there is none. null counts as the default.
+func (d *decoder) weaveColumns(m *members, loc []string) api.Raw {
+	var kept []byte
+	for i := range weaveColumns {
+		c := &weaveColumns[i]
+		if v := d.weaveColumn(m, c, loc); v != nil && string(v) != c.empty {
+			kept = append(kept, ",{"[b2i(kept == nil)])
+			kept = append(append(append(kept, '"'), c.name...), '"', ':')
+			kept = append(kept, v...)
+		}
+	}
+	if kept == nil {
+		return nil
+	}
+	return append(kept, '}')
+}
+
+// weaveColumn takes one column, in compact form; nil if it is absent, null, or of
+// the wrong type.
+func (d *decoder) weaveColumn(m *members, c *weaveColumn, loc []string) api.Raw {
+	switch c.empty {
+	case "[]":
+		list := d.take(m, c.name, false, api.TypeArray, "list_type", loc)
+		if list == nil {
+			return nil
+		}
+		for i, v := range list.Elements() {
+			if v.Type() != api.TypeString {
+				d.issue("string_type", loc, c.name, strconv.Itoa(i))
+			}
+		}
+		return api.AppendCompact(nil, list)
+	case "{}":
+		object := d.take(m, c.name, false, api.TypeObject, "dict_type", loc)
+		if object == nil {
+			return nil
+		}
+		want, wrong := byte(api.TypeString), "string_type"
+		if c.number {
+			want, wrong = api.TypeNumber, "float_type"
+		}
+		for key, v := range object.Members() {
+			if v.Type() != want {
+				d.issue(wrong, loc, c.name, string(key))
+			}
+		}
+		return api.AppendCompact(nil, object)
+	}
+	return d.take(m, c.name, false, api.TypeString, "string_type", loc)
+}
+
+// weaveColumn is the value of a column that only Weave has, as JSON.
+func (r *Record) weaveColumn(name string) api.Raw {
+	if r.Weave != nil {
+		if v := member(r.Weave, name); v != nil {
+			return v
+		}
+	}
+	i := slices.IndexFunc(weaveColumns, func(c weaveColumn) bool { return c.name == name })
+	return api.Raw(weaveColumns[i].empty)
+}
+
+// AppendAll appends a record with the columns of the interface and with those that
+// only Weave has, if any of them has a value: nothing of the record is left out.
+func (r *Record) AppendAll(dst []byte) []byte {
+	dst = r.AppendJSON(dst, Ours)
+	if r.Weave == nil {
+		return dst
+	}
+	dst[len(dst)-1] = ',' // in place of the closing brace
+	return append(dst, r.Weave[1:]...)
+}
