@@ -5,20 +5,20 @@ import (
 	"errors"
 )
 
-// ErrBusy says that the prefix cache was kept: blocks of it are in use.
+// ErrBusy says that the prefix cache was kept because some of its blocks are in use.
 var ErrBusy = errors.New("engine: KV blocks are in use")
 
-// forget is a call of ForgetPrefixes.
-type forget struct {
+// forgetCall is a call of ForgetPrefixes that waits for the loop.
+type forgetCall struct {
 	force bool
-	done  chan bool // capacity 1: whether the cache is empty; closed without a word when the engine stops
+	done  chan bool // capacity 1: whether the cache was emptied; closed if the engine stops
 }
 
-// ForgetPrefixes empties the prefix cache between two steps. While requests run
-// it returns ErrBusy, unless force: those are preempted then, and go on from
-// their tokens. It waits for the step that is under way, but not beyond ctx.
+// ForgetPrefixes empties the prefix cache between two steps. If requests are running, it
+// returns ErrBusy; with force it preempts them, and they go on from their tokens. It waits
+// until the step that is being computed has ended, or ctx ends.
 func (e *Engine) ForgetPrefixes(ctx context.Context, force bool) error {
-	f := &forget{force: force, done: make(chan bool, 1)}
+	f := &forgetCall{force: force, done: make(chan bool, 1)}
 	select {
 	case <-e.ready:
 	default:
@@ -28,11 +28,11 @@ func (e *Engine) ForgetPrefixes(ctx context.Context, force bool) error {
 		return err
 	}
 	select {
-	case done, answered := <-f.done:
+	case emptied, answered := <-f.done:
 		switch {
 		case !answered:
 			return ErrStopped
-		case !done:
+		case !emptied:
 			return ErrBusy
 		}
 		return nil
@@ -41,9 +41,9 @@ func (e *Engine) ForgetPrefixes(ctx context.Context, force bool) error {
 	}
 }
 
-// forget answers the calls of ForgetPrefixes. A step in flight holds blocks, so
-// it is ended first: at two steps in flight the device waits for the host here,
-// which is why this is no call for a server under load.
+// forget answers the calls of ForgetPrefixes. A step in flight holds blocks, so it is
+// finished first. With two steps in flight the device then has to wait for the host,
+// which is why this should not be called often on a server under load.
 func (e *Engine) forget() error {
 	e.mu.Lock()
 	calls := e.mu.forgets
@@ -53,9 +53,9 @@ func (e *Engine) forget() error {
 		return nil
 	}
 	var err error
-	if f := e.flying; f != nil {
-		e.flying = nil
-		err = e.land(f)
+	if s := e.inFlight; s != nil {
+		e.inFlight = nil
+		err = e.finish(s)
 		e.signal()
 	}
 	for _, c := range calls {

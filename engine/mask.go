@@ -5,17 +5,20 @@ import (
 	"sync/atomic"
 )
 
-// filling is the filling of one step's mask rows, beside the forward pass. The
-// device's call of ready lends a hand, so it ends however busy the workers are.
-type filling struct {
+// maskFill fills the mask rows of one step while the device computes. Workers do it, and
+// the device's call of Draws.Ready does what no worker has begun, so it ends even if all
+// workers are busy.
+type maskFill struct {
 	jobs  []maskJob
 	masks []uint32
-	words int
-	done  sync.WaitGroup // of each job
-	// claims is count<<32 | next. Only who moved next from i to i+1 < count may
-	// read the fields above: a worker that comes late finds nothing to claim, or
-	// helps with the step after.
-	claims atomic.Uint64
+	words int            // length of a row
+	done  sync.WaitGroup // one for each job
+
+	// claimed is count<<32 | next. Jobs are claimed by incrementing next. Only the
+	// goroutine that moved it from i to i+1, with i < count, may read the fields above:
+	// job i is then its own. A worker that comes late finds nothing to claim, or
+	// already helps with the next step that uses this memory.
+	claimed atomic.Uint64
 }
 
 type maskJob struct {
@@ -23,43 +26,43 @@ type maskJob struct {
 	row  int32
 }
 
-// reset forgets the rows of the step before, which are filled.
-func (f *filling) reset() {
+// reset forgets the jobs of the last step, which are done.
+func (f *maskFill) reset() {
 	clear(f.jobs)
 	f.jobs = f.jobs[:0]
 }
 
-// add books a row to fill.
-func (f *filling) add(m Mask, row int32) { f.jobs = append(f.jobs, maskJob{m, row}) }
+// add notes a row to fill.
+func (f *maskFill) add(m Mask, row int32) { f.jobs = append(f.jobs, maskJob{m, row}) }
 
-// begin opens the booked rows of masks, words long each, to the workers and
-// reports whether there are any.
-func (f *filling) begin(masks []uint32, words int) bool {
+// begin lets the rows of masks that were added be claimed, and reports whether there are
+// any.
+func (f *maskFill) begin(masks []uint32, words int) bool {
 	n := len(f.jobs)
 	if n == 0 {
 		return false
 	}
 	f.masks, f.words = masks, words
 	f.done.Add(n)
-	f.claims.Store(uint64(n) << 32)
+	f.claimed.Store(uint64(n) << 32)
 	return true
 }
 
-// left is the number of rows that nobody has claimed.
-func (f *filling) left() int {
-	c := f.claims.Load()
+// unclaimed is the number of rows that can be claimed.
+func (f *maskFill) unclaimed() int {
+	c := f.claimed.Load()
 	return int(c>>32) - int(c&(1<<32-1))
 }
 
-// run fills rows until none is left to claim.
-func (f *filling) run() {
+// run fills rows until none can be claimed.
+func (f *maskFill) run() {
 	for {
-		c := f.claims.Load()
+		c := f.claimed.Load()
 		i := c & (1<<32 - 1)
 		if i >= c>>32 {
 			return
 		}
-		if !f.claims.CompareAndSwap(c, c+1) {
+		if !f.claimed.CompareAndSwap(c, c+1) {
 			continue
 		}
 		j := f.jobs[i]
@@ -68,33 +71,34 @@ func (f *filling) run() {
 	}
 }
 
-// ready returns when every row is filled.
-func (f *filling) ready() {
+// wait returns when all rows are filled.
+func (f *maskFill) wait() {
 	f.run()
 	f.done.Wait()
 }
 
-// fill is a worker: it waits for rows and fills them. Workers wake each other
-// as long as there are rows, so that one signal is enough and one row wakes one.
-func (e *Engine) fill(stopped <-chan struct{}) {
+// maskWorker fills rows until stopped is closed. A worker that finds more than one row
+// wakes the next one, so a single signal is enough for any number of rows, and one row
+// wakes one worker.
+func (e *Engine) maskWorker(stopped <-chan struct{}) {
 	for {
 		select {
-		case <-e.rows:
+		case <-e.fillRows:
 		case <-stopped:
 			return
 		}
-		for i := range e.flights {
-			if e.flights[i].masks.left() > 1 {
-				e.wakeFiller()
+		for i := range e.steps {
+			if e.steps[i].masks.unclaimed() > 1 {
+				e.wakeMaskWorker()
 			}
-			e.flights[i].masks.run()
+			e.steps[i].masks.run()
 		}
 	}
 }
 
-func (e *Engine) wakeFiller() {
+func (e *Engine) wakeMaskWorker() {
 	select {
-	case e.rows <- struct{}{}:
+	case e.fillRows <- struct{}{}:
 	default:
 	}
 }

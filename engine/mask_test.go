@@ -9,24 +9,23 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"weir/backend"
 	"weir/backend/sim"
 	"weir/engine"
 )
 
-// riddle is a mask that follows from the tokens accepted so far alone. Often it
-// leaves one token. It notices calls that come at the wrong time.
-type riddle struct {
-	state uint64
-	end   int32
-	open  bool // beyond its end token everything may come
-	mute  bool // does not say when there is only one
-	busy  atomic.Bool
+// randomMask allows tokens that follow from the tokens accepted so far alone. Often it
+// leaves a single one. It notices calls that overlap.
+type randomMask struct {
+	state      uint64
+	end        int32
+	ended      bool // after its end token all tokens may come
+	hideForced bool // Only does not say when there is a single token
+	busy       atomic.Bool
 }
 
-// legal lists what may come next; nil is everything.
-func (m *riddle) legal() []int32 {
-	if m.open {
+// legal lists the tokens that may come next; nil means all.
+func (m *randomMask) legal() []int32 {
+	if m.ended {
 		return nil
 	}
 	g := rand.New(rand.NewPCG(m.state, 7))
@@ -44,15 +43,16 @@ func (m *riddle) legal() []int32 {
 	return ids
 }
 
-func (m *riddle) alone() func() {
+// enter marks the beginning of a call; the function it returns marks its end.
+func (m *randomMask) enter() (leave func()) {
 	if m.busy.Swap(true) {
-		panic("a mask is called by two goroutines at a time")
+		panic("two goroutines call a mask at the same time")
 	}
 	return func() { m.busy.Store(false) }
 }
 
-func (m *riddle) Fill(row []uint32) {
-	defer m.alone()()
+func (m *randomMask) Fill(row []uint32) {
+	defer m.enter()()
 	ids := m.legal()
 	for i := range row {
 		row[i] = 0
@@ -65,78 +65,30 @@ func (m *riddle) Fill(row []uint32) {
 	}
 }
 
-func (m *riddle) Only() int32 {
-	defer m.alone()()
-	if ids := m.legal(); !m.mute && len(ids) == 1 {
+func (m *randomMask) Only() int32 {
+	defer m.enter()()
+	if ids := m.legal(); !m.hideForced && len(ids) == 1 {
 		return ids[0]
 	}
 	return -1
 }
 
-func (m *riddle) Accept(t int32) bool {
-	defer m.alone()()
+func (m *randomMask) Accept(t int32) bool {
+	defer m.enter()()
 	if ids := m.legal(); ids != nil && !slices.Contains(ids, t) {
 		return false
 	}
-	m.open = m.open || t == m.end
+	m.ended = m.ended || t == m.end
 	m.state = m.state*0x9E3779B97F4A7C15 + uint64(t) + 1
 	return true
 }
 
-// TestForcedTokens: what a mask leaves no choice about is taken without a
-// forward pass, and the answer is the same, bit for bit, as if it had been drawn.
-func TestForcedTokens(t *testing.T) {
-	g := seeded(t)
-	var forced [2]uint64
-	for range rounds(20) {
-		jobs := workload(g, 20, simVocab, simLen)
-		for i := range jobs {
-			jobs[i].leave = 0
-		}
-		var got [2][]result
-		for mute := range 2 {
-			h := start(t, engine.Config{Caching: true, MaxLive: 1000}, func() (backend.Backend, error) {
-				return sim.NewOracle(simSpec(60, 4, 40, 10, 1), sim.OracleConfig{Reading: sim.Lazy})
-			})
-			out := make([]result, len(jobs))
-			var wg sync.WaitGroup
-			for i, j := range jobs {
-				r := j.request()
-				for _, m := range r.Masks {
-					m.(*riddle).mute = mute == 1
-				}
-				s, err := h.Submit(r)
-				if err != nil {
-					t.Fatal(err)
-				}
-				wg.Go(func() { out[i] = collect(context.Background(), s, j) })
-			}
-			wg.Wait()
-			if err := h.stop(); err != nil {
-				t.Fatal(err)
-			}
-			got[mute] = out
-			forced[mute] += h.Stats().ForcedTokens
-		}
-		if err := compare(jobs, got[0], got[1]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("%d tokens forced", forced[0])
-	if forced[0] < 100 || forced[1] != 0 { // TestForcedStops counts steps
-		t.Error("the test did not reach what it is for")
-	}
-}
+// openMask allows every token until it has accepted a number of them, and none afterwards.
+type openMask struct{ left int }
 
-// stuck is a mask that leaves nothing after so many tokens.
-type stuck struct{ left int }
-
-func (m *stuck) Only() int32 { return -1 }
-func (m *stuck) Accept(int32) bool {
-	m.left--
-	return true
-}
-func (m *stuck) Fill(row []uint32) {
+func (m *openMask) Only() int32       { return -1 }
+func (m *openMask) Accept(int32) bool { m.left--; return true }
+func (m *openMask) Fill(row []uint32) {
 	for i := range row {
 		row[i] = 0
 		if m.left > 0 {
@@ -145,62 +97,92 @@ func (m *stuck) Fill(row []uint32) {
 	}
 }
 
-// TestMaskErrors: a mask that leaves nothing ends its request with an error; so
-// does a forced token that the request's other constraints forbid; a request
-// whose masks do not fit is refused.
-func TestMaskErrors(t *testing.T) {
-	for depth := 1; depth <= 2; depth++ {
-		h := start(t, engine.Config{MaxLive: 10}, func() (backend.Backend, error) {
-			return sim.NewOracle(simSpec(60, 4, 40, 10, depth), sim.OracleConfig{})
-		})
-		r := ask(5, 20)
-		r.Limits.EOS, r.Masks = -1, []engine.Mask{&stuck{3}}
-		s, err := h.Submit(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := collect(t.Context(), s, job{req: r}); !errors.Is(got.err, engine.ErrNoToken) || len(got.choices[0].tokens) != 3 {
-			t.Errorf("depth %d: %+v", depth, got)
-		}
-		r.Masks = []engine.Mask{&only{7}}
-		r.Sampling.BadWords = [][]int32{{7, 7, 7}}
-		if s, err = h.Submit(r); err != nil {
-			t.Fatal(err)
-		}
-		if got := collect(t.Context(), s, job{req: r}); !errors.Is(got.err, engine.ErrNoToken) || !slices.Equal(got.choices[0].tokens, []int32{7, 7}) {
-			t.Errorf("depth %d: %+v", depth, got)
-		}
-		r.Sampling.BadWords = nil
-		for _, masks := range [][]engine.Mask{{}, {nil}, {&only{1}, &only{1}}} {
-			r.Masks = masks
-			if _, err := h.Submit(r); !errors.Is(err, engine.ErrInvalid) {
-				t.Errorf("%d masks: %v", len(masks), err)
-			}
-		}
-		if err := h.stop(); err != nil {
-			t.Fatal(err)
-		}
-		if n := h.Stats().BlocksUsed; n != 0 {
-			t.Errorf("%d blocks lost", n)
-		}
-	}
-}
+// singleMask always allows the same single token.
+type singleMask struct{ token int32 }
 
-// only leaves one token, for ever.
-type only struct{ token int32 }
-
-func (m *only) Only() int32         { return m.token }
-func (m *only) Accept(t int32) bool { return t == m.token }
-func (m *only) Fill(row []uint32) {
+func (m *singleMask) Only() int32         { return m.token }
+func (m *singleMask) Accept(t int32) bool { return t == m.token }
+func (m *singleMask) Fill(row []uint32) {
 	clear(row)
 	row[m.token/32] = 1 << (m.token % 32)
 }
 
-// TestForcedStops: forced tokens meet the same stop rules as drawn ones.
+// runMasked runs the jobs and returns what each gave, and how many tokens were forced. With
+// hideForced, the masks do not say when there is a single token, so all tokens are drawn.
+func runMasked(t *testing.T, jobs []job, hideForced bool) ([]result, uint64) {
+	t.Helper()
+	e := start(t, engine.Config{Caching: true, MaxLive: 1000}, configuredOracle(simSpec(60, 4, 40, 10, 1), sim.OracleConfig{Reading: sim.Lazy}))
+	results := make([]result, len(jobs))
+	var wg sync.WaitGroup
+	for i, j := range jobs {
+		r := j.request()
+		for _, m := range r.Masks {
+			m.(*randomMask).hideForced = hideForced
+		}
+		s := e.mustSubmit(t, r)
+		wg.Go(func() { results[i] = collect(context.Background(), s, j) })
+	}
+	wg.Wait()
+	e.mustStop(t)
+	return results, e.Stats().ForcedTokens
+}
+
+// TestForcedTokens: a token that a mask leaves no alternative to is booked without a draw,
+// and the answer is the same, bit for bit, as if it had been drawn.
+func TestForcedTokens(t *testing.T) {
+	g := seeded(t)
+	var forced, forcedAlthoughHidden uint64
+	for range rounds(20) {
+		jobs := withoutCancels(newWorkload(g, 20, simVocab, simLen))
+		got, n := runMasked(t, jobs, false)
+		forced += n
+		want, n := runMasked(t, jobs, true)
+		forcedAlthoughHidden += n
+		if err := compare(jobs, got, want); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d tokens forced", forced)
+	if forced < 100 || forcedAlthoughHidden != 0 {
+		t.Errorf("%d tokens were forced, and %d of masks that hide it", forced, forcedAlthoughHidden)
+	}
+}
+
+// TestMaskErrors: a request ends with an error if its mask leaves no token, or if its other
+// constraints forbid the only token that the mask leaves. Masks that do not match the
+// choices are refused.
+func TestMaskErrors(t *testing.T) {
+	eachDepth(t, func(t *testing.T, depth int) {
+		e := start(t, engine.Config{MaxLive: 10}, oracle(simSpec(60, 4, 40, 10, depth)))
+		r := request(5, 20)
+		r.Masks = []engine.Mask{&openMask{3}}
+		if got := e.run(t, r); !errors.Is(got.err, engine.ErrNoToken) || len(got.choices[0].tokens) != 3 {
+			t.Errorf("a mask that leaves no token: %+v", got)
+		}
+		r.Masks = []engine.Mask{&singleMask{7}}
+		r.Sampling.BadWords = [][]int32{{7, 7, 7}}
+		if got := e.run(t, r); !errors.Is(got.err, engine.ErrNoToken) || !slices.Equal(got.choices[0].tokens, []int32{7, 7}) {
+			t.Errorf("a forced token that is forbidden: %+v", got)
+		}
+		r.Sampling.BadWords = nil
+		for _, masks := range [][]engine.Mask{{}, {nil}, {&singleMask{1}, &singleMask{1}}} {
+			r.Masks = masks
+			if _, err := e.Submit(r); !errors.Is(err, engine.ErrInvalid) {
+				t.Errorf("%d masks for one choice: %v", len(masks), err)
+			}
+		}
+		e.mustStop(t)
+		if n := e.Stats().BlocksUsed; n != 0 {
+			t.Errorf("%d blocks are lost", n)
+		}
+	})
+}
+
+// TestForcedStops: forced tokens meet the same stop rules as tokens that are drawn.
 func TestForcedStops(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		edit   func(*engine.Request)
+		change func(*engine.Request)
 		tokens int
 		reason engine.Reason
 	}{
@@ -212,25 +194,17 @@ func TestForcedStops(t *testing.T) {
 		{"the longest sequence", func(r *engine.Request) { r.Limits.MaxTokens = simLen - len(r.Tokens) }, simLen - 5, engine.Length},
 	} {
 		for depth := 1; depth <= 2; depth++ {
-			h := start(t, engine.Config{MaxLive: 10}, func() (backend.Backend, error) {
-				return sim.NewOracle(simSpec(60, 4, 40, 10, depth), sim.OracleConfig{})
-			})
-			r := ask(5, 20)
-			r.Limits.EOS, r.Masks = -1, []engine.Mask{&only{7}}
-			c.edit(&r)
-			s, err := h.Submit(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := collect(t.Context(), s, job{req: r})
-			if got.err != nil || len(got.choices[0].tokens) != c.tokens || got.choices[0].reason != c.reason {
+			e := start(t, engine.Config{MaxLive: 10}, oracle(simSpec(60, 4, 40, 10, depth)))
+			r := request(5, 20)
+			r.Masks = []engine.Mask{&singleMask{7}}
+			c.change(&r)
+			got := e.mustRun(t, r)
+			if len(got.choices[0].tokens) != c.tokens || got.choices[0].reason != c.reason {
 				t.Errorf("%s, depth %d: %+v, want %d tokens and reason %v", c.name, depth, got, c.tokens, c.reason)
 			}
-			if err := h.stop(); err != nil {
-				t.Fatal(err)
-			}
-			if depth == 1 && h.Stats().Steps > 1 {
-				t.Errorf("%s: %d steps for forced tokens", c.name, h.Stats().Steps)
+			e.mustStop(t)
+			if n := e.Stats().Steps; depth == 1 && n > 1 {
+				t.Errorf("%s: %d steps for forced tokens, want 1", c.name, n)
 			}
 		}
 	}

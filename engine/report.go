@@ -2,22 +2,22 @@ package engine
 
 import "time"
 
-// Report is what has happened since the last one, for whoever counts: at most a
-// report for each step, and before its readers are woken, so that whoever has
-// seen a token finds it counted. Its slices are the engine's.
+// Report is what a step gave, for counting: there is at most one for each step. It comes
+// before the readers are signalled, so a token that a reader has seen is counted. The
+// slices belong to the engine.
 //
-// All times of a step are those of one reading of the clock, when it ended. A
-// choice counts like a request of its own, as in the reference engine.
+// All times of a step are those of one reading of the clock, when it ended. Each choice
+// counts like a request of its own, as in vLLM.
 type Report struct {
 	Tokens int             // output tokens
-	Prompt int             // prompt tokens of choices that got their first token, cached ones among them
-	Cached int             // of those, found in the prefix cache or shared with the first choice
-	First  []time.Duration // of each of these choices: from arrival to first token
-	Gaps   []Gap           // between the steps that gave a choice tokens
-	Ended  []Ended         // choices
+	Prompt int             // prompt tokens of choices that got their first token, including Cached
+	Cached int             // of Prompt, those found in the prefix cache or shared with the first choice
+	First  []time.Duration // of each choice that got its first token, the time since its arrival
+	Gaps   []Gap           // times between two steps that gave the same choice tokens
+	Ended  []Ended         // choices that ended
 }
 
-// Gap is N times the time D between two outputs of a choice.
+// Gap is a time D that N choices have waited since their last output.
 type Gap struct {
 	D time.Duration
 	N int
@@ -26,33 +26,33 @@ type Gap struct {
 // Ended is a choice that has ended.
 type Ended struct {
 	Reason    Reason
-	Prompt    int // tokens; those of Cached are among them
+	Prompt    int // tokens, including Cached
 	Cached    int
 	Output    int // tokens
 	MaxTokens int // Limits.MaxTokens
 
-	// N is the number of choices of its request if it was the last of them to
-	// end, and Longest the output of the longest; else 0.
+	// If all choices of the request have now ended, N is their number and Longest the
+	// longest output among them; else both are 0.
 	N, Longest int
 
-	// Total is the time from arrival to the end, Queue from Submit to the first
-	// step (waits after a preemption are not in it), Prefill from there to the
-	// first token and Decode from there to the last. -1: it did not get so far.
+	// Total is the time from the arrival to the end, Queue from Submit to the first step,
+	// Prefill from there to the first token, and Decode from there to the last token. A
+	// time that the choice did not live to see is -1. Waits after a preemption belong to
+	// Prefill or Decode.
 	Total, Queue, Prefill, Decode time.Duration
 }
 
 // never is a time that has not come.
 const never = time.Duration(-1)
 
-// stamps are the times of a choice, since Engine.epoch.
-type stamps struct {
-	scheduled, first, last time.Duration // never, or when
+// choiceTimes are the times of a choice, since Engine.epoch.
+type choiceTimes struct {
+	scheduled, first, last time.Duration // first step, first token, newest token; or never
 	step                   uint64        // that gave its newest token
 }
 
-// Observe has f called with every Report, by the engine's loop: f has to be
-// quick and must not keep what it is given. It replaces the f before; nil ends
-// that.
+// Observe lets the loop call f with every Report. f has to be fast and must not keep what
+// it is given. It replaces the previous function; nil ends the calls.
 func (e *Engine) Observe(f func(*Report)) {
 	if f == nil {
 		e.observer.Store(nil)
@@ -61,56 +61,54 @@ func (e *Engine) Observe(f func(*Report)) {
 	e.observer.Store(&f)
 }
 
-// clock is the time since the engine was made.
-func (e *Engine) clock() time.Duration { return time.Since(e.epoch) }
-
-// stamp books the time of a token of w, the newest.
-func (e *Engine) stamp(w *work) {
-	r, t := &e.report, &w.stamps
+// reportToken counts the newest token of c.
+func (e *Engine) reportToken(c *choice) {
+	r, t := &e.report, &c.times
 	r.Tokens++
 	switch {
 	case t.first == never:
 		t.first = e.now
-		r.Prompt += w.seq.Prompt
-		r.Cached += w.seq.Cached
-		r.First = append(r.First, max(0, e.now-w.req.arrived))
-	case t.step == e.count.Steps: // one of several in a step
+		r.Prompt += c.seq.Prompt
+		r.Cached += c.seq.Cached
+		r.First = append(r.First, max(0, e.now-c.req.arrived))
+	case t.step == e.counts.Steps: // not the first token of this step
 	default:
 		d := e.now - t.last
-		if n := len(r.Gaps); n > 0 && r.Gaps[n-1].D == d { // most choices had a token a step ago
+		if n := len(r.Gaps); n > 0 && r.Gaps[n-1].D == d { // most choices had their last token in the step before
 			r.Gaps[n-1].N++
 		} else {
 			r.Gaps = append(r.Gaps, Gap{d, 1})
 		}
 	}
-	t.last, t.step = e.now, e.count.Steps
+	t.last, t.step = e.now, e.counts.Steps
 }
 
-// ended books the end of w.
-func (e *Engine) ended(w *work, r Reason) {
-	q, t := w.req, &w.stamps
+// reportEnd counts the end of c.
+func (e *Engine) reportEnd(c *choice, r Reason) {
+	q, t := c.req, &c.times
 	d := Ended{
-		Reason: r, Prompt: w.seq.Prompt, Cached: w.seq.Cached, Output: w.output(), MaxTokens: q.Limits.MaxTokens,
+		Reason: r, Prompt: c.seq.Prompt, Cached: c.seq.Cached, Output: c.output(), MaxTokens: q.Limits.MaxTokens,
 		Total: max(0, e.now-q.arrived), Queue: never, Prefill: never, Decode: never,
 	}
 	if t.scheduled != never {
-		d.Queue = max(0, t.scheduled-q.queued) // a step is planned by the clock of the one before it
+		d.Queue = max(0, t.scheduled-q.submitted) // a step is planned at the time at which the step before ended
 	}
 	if t.first != never {
-		d.Prefill, d.Decode = max(0, t.first-max(t.scheduled, q.queued)), t.last-t.first
+		d.Prefill, d.Decode = max(0, t.first-max(t.scheduled, q.submitted)), t.last-t.first
 	}
 	if q.live == 0 {
-		d.N = len(q.works)
-		for i := range q.works {
-			d.Longest = max(d.Longest, q.works[i].output())
+		d.N = len(q.choices)
+		for i := range q.choices {
+			d.Longest = max(d.Longest, q.choices[i].output())
 		}
 	}
 	e.report.Ended = append(e.report.Ended, d)
 }
 
-func (w *work) output() int { return len(w.seq.Tokens) - w.seq.Prompt }
+// output is the number of output tokens.
+func (c *choice) output() int { return len(c.seq.Tokens) - c.seq.Prompt }
 
-// publish makes statistics and report known.
+// publish makes the statistics available and gives the observer its report.
 func (e *Engine) publish() {
 	e.publishStats()
 	r := &e.report

@@ -5,23 +5,23 @@ import "time"
 // Stats is a snapshot of the engine, taken between two steps.
 type Stats struct {
 	Waiting, Running        int // sequences
-	BlocksUsed, BlocksTotal int // KV blocks; blocks that only the prefix cache keeps count as unused
+	BlocksUsed, BlocksTotal int // KV blocks; those that only the prefix cache keeps are not used
+
+	// StepBegan is when the step began that is being computed, or zero if there is nothing
+	// to do. If it lies far back, the device hangs.
+	StepBegan time.Time
 
 	// The following only grow.
 	Steps            uint64
-	PromptTokens     uint64    // of requests that have got their first token
-	CachedTokens     uint64    // of those, taken from the prefix cache
+	PromptTokens     uint64    // of requests that have their first token
+	CachedTokens     uint64    // of PromptTokens, those taken from the prefix cache
 	GenerationTokens uint64    // output tokens
-	ForcedTokens     uint64    // of those, taken without a forward pass: a mask left no other
+	ForcedTokens     uint64    // of GenerationTokens, those booked without a draw, because a mask left no other
 	PrefixQueries    uint64    // prompt tokens looked up in the prefix cache
 	PrefixHits       uint64    // prompt tokens found there
-	Preemptions      uint64    // times a sequence's blocks were taken back
-	Finished         [6]uint64 // choices by Reason
-	Reopened         uint64    // times the backend failed and was opened anew
-
-	// Busy since: when the step began that is running now; zero while there is
-	// nothing to do. Its age is the engine's pulse.
-	StepBegan time.Time
+	Preemptions      uint64    // times a sequence lost its blocks
+	Finished         [6]uint64 // choices that have ended, by Reason
+	Reopened         uint64    // times the backend failed and was opened again
 }
 
 // Stats returns the newest snapshot. It is cheap and never waits for a step.
@@ -31,8 +31,9 @@ func (e *Engine) Stats() Stats {
 	return e.stats.Stats
 }
 
+// publishStats makes the counts the newest snapshot.
 func (e *Engine) publishStats() {
-	s := &e.count
+	s := &e.counts
 	s.Waiting, s.Running = e.sched.Len()
 	s.BlocksTotal = e.kv.Total()
 	s.BlocksUsed = s.BlocksTotal - e.kv.Free()

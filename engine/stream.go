@@ -6,18 +6,17 @@ import (
 	"sync"
 )
 
-// Events is a batch of events and the memory they point into. The zero value
-// is ready; pass the same one to every Take or Next, so that nothing is
-// allocated.
+// Events is a batch of events with the memory of their Text and Top. The zero value is
+// ready to use. Pass the same Events to every Take or Next, so that its memory is reused.
 type Events struct {
 	Items []Event
-	text  []byte
-	top   []TokenLogprob
+	text  []byte         // of all items, one after the other
+	top   []TokenLogprob // likewise
 }
 
 func (ev *Events) reset() { ev.Items, ev.text, ev.top = ev.Items[:0], ev.text[:0], ev.top[:0] }
 
-// add appends an event; text and top are copied.
+// add appends an event and copies its text and top.
 func (ev *Events) add(it Event, text []byte, top []TokenLogprob) {
 	ev.text = append(ev.text, text...)
 	ev.top = append(ev.top, top...)
@@ -25,7 +24,7 @@ func (ev *Events) add(it Event, text []byte, top []TokenLogprob) {
 	ev.Items = append(ev.Items, it)
 }
 
-// join appends the events of more.
+// join appends copies of the events of more.
 func (ev *Events) join(more *Events) {
 	text, top, n := len(ev.text), len(ev.top), len(ev.Items)
 	ev.text = append(ev.text, more.text...)
@@ -37,30 +36,30 @@ func (ev *Events) join(more *Events) {
 	}
 }
 
-// Stream carries the events of a request, or of some, from the engine to one reader. Pushing
-// never blocks: what the reader has not taken waits here, and is at most what
-// the request's own limits let it produce.
+// Stream carries the events of one Submit or SubmitAll from the engine to one reader. The
+// engine never waits for the reader: what is not taken waits here, and is at most what the
+// requests' own limits let them produce.
 type Stream struct {
 	ready  chan struct{} // capacity 1: something is pending
-	cancel func()
+	cancel func()        // tells the engine to abort the requests
 
 	mu struct {
 		sync.Mutex
-		pending Events
-		prompt  [][]PromptLogprob // of each request
-		cached  int
-		drawn   int  // tokens, of all choices
-		left    bool // the reader has gone; events are dropped
+		pending   Events
+		prompt    [][]PromptLogprob // of each request
+		cached    int
+		drawn     int  // tokens, of all choices
+		cancelled bool // events are dropped
 	}
 
-	// The engine's: what was pushed since the last signal. The reader gets it
-	// when it has been counted.
+	// These fields belong to the loop. What was pushed since the last signal is given to
+	// the reader with the next one, after it has been counted.
 	fresh Events
-	drawn int // tokens in fresh
-	dirty bool
+	drawn int  // tokens in fresh
+	dirty bool // the stream is in Engine.unsignalled
 }
 
-// push adds an event for the next signal; text and top are copied.
+// push adds an event for the next signal. text and top are copied.
 func (s *Stream) push(ev Event, text []byte, top []TokenLogprob) {
 	if ev.Token >= 0 {
 		s.drawn++
@@ -68,19 +67,19 @@ func (s *Stream) push(ev Event, text []byte, top []TokenLogprob) {
 	s.fresh.add(ev, text, top)
 }
 
-// begin settles what belongs to the prompt of request i, before its first event.
-func (s *Stream) begin(i, cached int, prompt []PromptLogprob) {
+// setPrompt stores what is known of the prompt of request i, before its first event.
+func (s *Stream) setPrompt(i, cached int, prompt []PromptLogprob) {
 	s.mu.Lock()
 	s.mu.cached += cached
 	s.mu.prompt[i] = prompt
 	s.mu.Unlock()
 }
 
-// signal hands over what was pushed and wakes the reader.
+// signal gives the reader what was pushed, and wakes it.
 func (s *Stream) signal() {
 	s.mu.Lock()
 	s.mu.drawn += s.drawn
-	if !s.mu.left {
+	if !s.mu.cancelled {
 		s.mu.pending.join(&s.fresh)
 	}
 	s.mu.Unlock()
@@ -92,8 +91,8 @@ func (s *Stream) signal() {
 	}
 }
 
-// Ready is readable when Take may find something. It may be readable when Take
-// finds nothing.
+// Ready can be received from when Take may find events. Now and then Take finds none
+// nevertheless.
 func (s *Stream) Ready() <-chan struct{} { return s.ready }
 
 // Take moves all pending events, in order, into ev and reports whether there
@@ -112,7 +111,8 @@ func (s *Stream) Take(ev *Events) bool {
 	return len(ev.Items) > 0
 }
 
-// Next waits until it can Take, or until ctx ends and there is nothing to take.
+// Next waits for events and takes them as Take does. It returns the error of ctx if that
+// ends and there are no events.
 func (s *Stream) Next(ctx context.Context, ev *Events) error {
 	for !s.Take(ev) {
 		select {
@@ -127,40 +127,39 @@ func (s *Stream) Next(ctx context.Context, ev *Events) error {
 	return nil
 }
 
-// Cancel tells the engine that nobody reads any more: the request's blocks are
-// freed as soon as no step in flight writes them. It never blocks, is never
-// refused, and does nothing once every choice has ended.
+// Cancel aborts the requests of the stream and drops all further events. Their KV blocks
+// are free as soon as no step in flight writes to them. Cancel never blocks and is never
+// refused, and does nothing if every choice has ended.
 func (s *Stream) Cancel() {
 	s.mu.Lock()
-	left := s.mu.left
-	s.mu.left = true
+	before := s.mu.cancelled
+	s.mu.cancelled = true
 	s.mu.pending = Events{}
 	s.mu.Unlock()
-	if !left {
+	if !before {
 		s.cancel()
 	}
 }
 
-// Cached is the number of prompt tokens that the prefix cache had, of all
-// requests together. The part of a request is settled when its first event can
-// be taken.
+// Cached is the number of prompt tokens that were found in the prefix cache, of all
+// requests together. A request counts from its first event on.
 func (s *Stream) Cached() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.cached
 }
 
-// Drawn is the number of tokens drawn so far for all choices together, taken or
-// not, also after Cancel.
+// Drawn is the number of output tokens of all choices so far, whether they have been taken
+// or not. It still counts after Cancel.
 func (s *Stream) Drawn() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.drawn
 }
 
-// PromptLogprobs are the scores that Request.Prompt of request i asked for (0
-// for Submit's), one for each prompt token but the first. They are complete
-// when the request's first event can be taken.
+// PromptLogprobs are the scores that request i asked for with Request.Prompt, one for each
+// prompt token except the first; i is 0 for Submit. They are complete when the request's
+// first event can be taken.
 func (s *Stream) PromptLogprobs(i int) []PromptLogprob {
 	s.mu.Lock()
 	defer s.mu.Unlock()

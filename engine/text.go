@@ -7,21 +7,23 @@ import (
 	"weir/tokenizer"
 )
 
-// text turns a choice's tokens into text, looks for stop strings in it and
-// holds back what might become part of one (spec chat-completions 5.4, 6).
+// text turns the tokens of a choice into text, finds stop strings in it, and holds back
+// what may become part of one (docs/interface/chat-completions.md, sections 5.4 and 6).
 //
-//	buf   0 ......... out ............. len(buf)
-//	      | given out | not yet given out |
+//	buf   0 ......... given ................. len(buf)
+//	      | given out | not given out, or held back |
 //
-// What was given out stays only as far back as a stop string could begin.
+// Of the text that was given out, buf keeps as much as may be the beginning of a stop
+// string. As in vLLM, the last characters are always held back, as many as may be a part
+// of the longest stop string, and not only if they are.
 type text struct {
 	dec     tokenizer.Decoder
-	decodes bool // false: no tokenizer, so no text
+	decodes bool // there is a tokenizer
 	buf     []byte
-	out     int
+	given   int // bytes of buf that were given out
 	stops   [][]byte
 	longest int // bytes of the longest stop string
-	hold    int // characters that are held back until the end
+	hold    int // characters that are held back until the choice ends
 }
 
 func newText(tok *tokenizer.Tokenizer, r *Request) text {
@@ -40,10 +42,10 @@ func newText(tok *tokenizer.Tokenizer, r *Request) text {
 	return t
 }
 
-// add appends a token's text. With check it then looks for stop strings that
-// the new text completes and returns the index of the one that ends first
-// (ties: the first in the list), having cut the text before it, or behind it
-// with include; else -1.
+// add appends the text of a token. With check it then looks for stop strings that the new
+// text completes. It returns the index of the one that ends first, or -1; of several that
+// end at the same place, the first in the list counts. The text is cut before the stop
+// string, or after it with include.
 func (t *text) add(tok int32, check, include bool) int {
 	if !t.decodes {
 		return -1
@@ -53,7 +55,7 @@ func (t *text) add(tok int32, check, include bool) int {
 	return t.search(old, check, include)
 }
 
-// search looks for stop strings that end in buf[old:].
+// search looks for stop strings that end in buf[old:]. It is the second half of add.
 func (t *text) search(old int, check, include bool) int {
 	if !check || len(t.buf) == old {
 		return -1
@@ -75,29 +77,29 @@ func (t *text) search(old int, check, include bool) int {
 	return hit
 }
 
-// take gives out the text that is due: all of it at the end, else all but what
-// is held back. It is valid until the next add.
+// take gives out the text that is due: all of it if final is set, else all but what is held
+// back. The result is valid until the next add.
 func (t *text) take(final bool) []byte {
 	end := len(t.buf)
 	if !final {
-		for n := t.hold; n > 0 && end > t.out; n-- {
+		for n := t.hold; n > 0 && end > t.given; n-- {
 			_, size := utf8.DecodeLastRune(t.buf[:end])
 			end -= size
 		}
 	}
-	from := t.out
+	from := t.given
 	if end <= from {
 		return nil
 	}
-	t.out = end
+	t.given = end
 	return t.buf[from:end]
 }
 
-// trim forgets text that was given out and that no stop string can reach.
+// trim forgets text that was given out and cannot be part of a stop string any more.
 func (t *text) trim() {
-	const slack = 1024 // bytes; moving the rest down each time would cost more than it saves
-	if drop := min(t.out, len(t.buf)-t.longest); drop > slack {
+	const slack = 1024 // bytes, so that the rest is not moved for every token
+	if drop := min(t.given, len(t.buf)-t.longest); drop > slack {
 		t.buf = t.buf[:copy(t.buf, t.buf[drop:])]
-		t.out -= drop
+		t.given -= drop
 	}
 }

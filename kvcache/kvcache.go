@@ -1,19 +1,3 @@
-// Package kvcache keeps the books of the paged KV cache: which block belongs
-// to which sequence, and which full blocks hold a prefix that others can
-// share. It holds no tensor memory, takes no locks and reads no clock; one
-// goroutine owns a Manager.
-//
-// A block is BlockTokens consecutive positions of one sequence. Full blocks
-// whose content is settled are published under a chain hash: SHA-256, cut to
-// 128 bits, over the hash of the block before and the block's token ids. The
-// chain starts from the sequence's salt, so equal hashes mean equal salts and
-// equal whole prefixes. Salts that outsiders cannot choose freely (keyed
-// hashes) keep them from finding collisions offline.
-//
-// Identical blocks of two sequences are not merged: a table only ever grows at
-// its end, which lets a step in flight and the books name the same blocks.
-// (The chain, the free list that doubles as eviction order and the tail-first
-// release are vLLM's, vllm/v1/core/block_pool.py and kv_cache_utils.py.)
 package kvcache
 
 import (
@@ -27,71 +11,72 @@ import (
 // BlockID names a block of the device's pool. 0 is the null block.
 type BlockID = int32
 
-// Hash is a chain hash, or a salt: the chain's root.
+// Hash is a chain hash, or the salt that a chain begins with.
 type Hash [16]byte
 
-// block is one entry of the pool's books.
+// block is what the books say about one block of the pool.
 type block struct {
-	refs       int32 // tables that list this block
-	published  bool  // hash is set and byHash[hash] is this block
+	refs       int32 // number of tables that list the block
+	published  bool  // byHash[hash] is this block
 	hash       Hash
-	prev, next BlockID // free list; -1 when not on it
+	prev, next BlockID // neighbours on the free list; -1 if the block is in use
 }
 
-// Table is one sequence's claim on the pool. The zero Table is empty. A table
-// belongs to one Manager and must be released exactly once.
+// Table lists the blocks of one sequence. The zero Table is empty. A table
+// belongs to one Manager and must be released exactly once. With B tokens to a
+// block:
 //
-//	positions   0 ............ chained*B ............ len(Blocks)*B
-//	            | hash is known |  filling, or not yet published |
+//	position  0 ................ chained*B ................ len(Blocks)*B
+//	          | hashed into chain | being filled, or not yet published |
 type Table struct {
 	Blocks  []BlockID // entry i covers positions [i*B, (i+1)*B)
-	chained int       // leading blocks that chain covers
-	chain   Hash      // chain hash of Blocks[:chained], or the salt
-	rooted  bool      // chain holds the salt or more
+	chained int       // number of leading blocks that chain covers
+	chain   Hash      // chain hash of Blocks[:chained]; the salt if chained is 0
+	rooted  bool      // the salt is set, so the table can be published
 }
 
-// Manager owns the books of one pool.
+// Manager keeps the books of one pool.
 //
-// Between calls: every block but 0 is either on the free list with refs == 0,
-// or off it with refs > 0. A free block that is published can still be found
-// until it is handed out again, so the free list is the eviction order: blocks
-// without content worth keeping first, then the least recently released.
+// Between calls, every block except block 0 is either on the free list and has
+// no references, or is off the list and has at least one.
 type Manager struct {
 	blockTokens int
-	blocks      []block
-	byHash      map[Hash]BlockID // nil when prefix caching is off
-	free        int
-	buf         []byte // hash input: parent, then token ids
+	blocks      []block          // by id; entry 0 is the head of the free list
+	byHash      map[Hash]BlockID // published blocks; nil if prefix caching is off
+	free        int              // length of the free list
+	buf         []byte           // scratch for hash: the parent, then token ids
 }
 
-// New returns the books of a pool of numBlocks blocks of blockTokens positions
-// each. Block 0 is never handed out.
+// New returns the books of a pool of numBlocks blocks of blockTokens slots each,
+// all of them free. Block 0 counts as one of them but is never handed out. With
+// caching, full blocks can be published and found again.
 func New(numBlocks, blockTokens int, caching bool) *Manager {
 	m := &Manager{blockTokens: blockTokens, blocks: make([]block, numBlocks), free: numBlocks - 1,
 		buf: make([]byte, len(Hash{})+4*blockTokens)}
 	if caching {
 		m.byHash = make(map[Hash]BlockID)
 	}
-	for i := range m.blocks { // the ring 0, 1, ..., n-1; block 0 is its sentinel
+	for i := range m.blocks { // the free list is a ring through block 0
 		m.blocks[i].prev = BlockID((i + numBlocks - 1) % numBlocks)
 		m.blocks[i].next = BlockID((i + 1) % numBlocks)
 	}
 	return m
 }
 
-// BlockTokens is the number of positions in a block.
+// BlockTokens is the number of slots in a block.
 func (m *Manager) BlockTokens() int { return m.blockTokens }
 
-// Free is the number of blocks that Grow can still hand out. Published blocks
-// that nobody uses count as free.
+// Free is the number of blocks that Grow can still hand out, including published
+// blocks that no table lists.
 func (m *Manager) Free() int { return m.free }
 
-// Total is the number of blocks that can be handed out at all.
+// Total is the number of blocks that can be handed out when none is in use.
 func (m *Manager) Total() int { return len(m.blocks) - 1 }
 
-// Need is the number of blocks that n positions take.
+// Need is the number of blocks that n tokens take.
 func (m *Manager) Need(n int) int { return (n + m.blockTokens - 1) / m.blockTokens }
 
+// unlink takes b off the free list.
 func (m *Manager) unlink(b BlockID) {
 	k := &m.blocks[b]
 	m.blocks[k.prev].next, m.blocks[k.next].prev = k.next, k.prev
@@ -99,15 +84,24 @@ func (m *Manager) unlink(b BlockID) {
 	m.free--
 }
 
-// link puts b on the free list behind block after.
-func (m *Manager) link(b, after BlockID) {
-	k, next := &m.blocks[b], m.blocks[after].next
-	k.prev, k.next = after, next
-	m.blocks[after].next, m.blocks[next].prev = b, b
+// link inserts b into the free list after the block prev. Block 0 stands at the
+// front of the list.
+func (m *Manager) link(b, prev BlockID) {
+	k, next := &m.blocks[b], m.blocks[prev].next
+	k.prev, k.next = prev, next
+	m.blocks[prev].next, m.blocks[next].prev = b, b
 	m.free++
 }
 
-// hash extends a chain by one block of tokens.
+// ref adds a reference to b, which leaves the free list with the first one.
+func (m *Manager) ref(b BlockID) {
+	if m.blocks[b].refs == 0 {
+		m.unlink(b)
+	}
+	m.blocks[b].refs++
+}
+
+// hash extends the chain that ends in parent by one block of tokens.
 func (m *Manager) hash(parent Hash, tokens []int32) Hash {
 	n := copy(m.buf, parent[:])
 	for _, t := range tokens {
@@ -118,10 +112,10 @@ func (m *Manager) hash(parent Hash, tokens []int32) Hash {
 	return Hash(sum[:len(Hash{})])
 }
 
-// Share starts the empty table t with the longest published prefix of tokens
-// and returns how many tokens that is: whole blocks, and never all of tokens,
-// because the last one's logits are needed. With read false it only roots the
-// chain, so that what t computes can be published.
+// Share fills the empty table t with the longest published prefix of tokens and
+// returns its length in tokens: whole blocks, and never all of tokens, because
+// the logits of the last token are needed. If read is false, no prefix is looked
+// up. In both cases the blocks of t can be published from then on.
 func (m *Manager) Share(t *Table, tokens []int32, salt Hash, read bool) int {
 	invariants.Check(len(t.Blocks) == 0, "kvcache: Share into a table of %d blocks", len(t.Blocks))
 	t.chain, t.chained, t.rooted = salt, 0, true
@@ -143,17 +137,11 @@ func (m *Manager) Share(t *Table, tokens []int32, salt Hash, read bool) int {
 	return n
 }
 
-func (m *Manager) ref(b BlockID) {
-	if m.blocks[b].refs == 0 {
-		m.unlink(b)
-	}
-	m.blocks[b].refs++
-}
-
-// Fork starts the empty table dst with the leading blocks of src that hold
-// tokens [0, n) in full, by reference, and returns how many tokens that is. It
-// needs no prefix cache. src must have computed those positions in a step that
-// is begun before, or with, the first that reads them through dst.
+// Fork fills the empty table dst with the leading blocks of src that lie wholly
+// within positions [0, n), by reference, and returns their length in tokens. It
+// works with prefix caching turned off. The step that computes these positions
+// for src must be begun before the first step that reads them through dst, or be
+// that same step.
 func (m *Manager) Fork(dst, src *Table, n int, salt Hash) int {
 	invariants.Check(len(dst.Blocks) == 0, "kvcache: Fork into a table of %d blocks", len(dst.Blocks))
 	k := min(n/m.blockTokens, len(src.Blocks))
@@ -162,14 +150,14 @@ func (m *Manager) Fork(dst, src *Table, n int, salt Hash) int {
 	}
 	dst.Blocks = append(dst.Blocks, src.Blocks[:k]...)
 	if dst.chain, dst.chained = src.chain, src.chained; src.chained > k {
-		dst.chain, dst.chained = salt, 0 // src is past the fork: dst finds the chain anew when it publishes
+		dst.chain, dst.chained = salt, 0 // src.chain covers more than dst has: Publish hashes dst from its start
 	}
 	dst.rooted = true
 	return k * m.blockTokens
 }
 
-// Grow extends t to hold n tokens. It takes all the blocks that needs, or none
-// and reports false.
+// Grow extends t so that it holds n tokens. If there are not enough free blocks
+// it takes none and reports false.
 func (m *Manager) Grow(t *Table, n int) bool {
 	need := m.Need(n) - len(t.Blocks)
 	if need > m.free {
@@ -179,7 +167,7 @@ func (m *Manager) Grow(t *Table, n int) bool {
 		b := m.blocks[0].next
 		m.unlink(b)
 		k := &m.blocks[b]
-		if k.published { // handing it out ends the old content's life in the prefix cache
+		if k.published { // its old content is overwritten, so it must not be found any more
 			delete(m.byHash, k.hash)
 			k.published = false
 		}
@@ -189,9 +177,9 @@ func (m *Manager) Grow(t *Table, n int) bool {
 	return true
 }
 
-// Publish makes findable the full blocks of t that tokens[:computed] has
-// filled. Every one of these tokens must be settled: the KV of a token that
-// may yet be discarded would be found under the wrong ids.
+// Publish lets other sequences find the blocks of t that tokens[:computed] fill
+// completely. All of these tokens must be final: if one of them could still be
+// discarded, its block would be found under the wrong token ids.
 func (m *Manager) Publish(t *Table, tokens []int32, computed int) {
 	if m.byHash == nil || !t.rooted {
 		return
@@ -210,9 +198,10 @@ func (m *Manager) Publish(t *Table, tokens []int32, computed int) {
 	}
 }
 
-// Release gives t's blocks back and empties it, keeping its memory. The last
-// block goes first, so that a prefix outlives its continuations; a block that
-// nobody could find again goes to the front of the free list.
+// Release gives the blocks of t back and empties it; the memory of t.Blocks is
+// kept for reuse. The last block is released first, so that the end of a prefix
+// is evicted before its beginning. A block that is not published goes to the
+// front of the free list, because nothing is lost with it.
 func (m *Manager) Release(t *Table) {
 	for i := len(t.Blocks) - 1; i >= 0; i-- {
 		b := t.Blocks[i]
@@ -222,7 +211,7 @@ func (m *Manager) Release(t *Table) {
 			continue
 		}
 		if k.published {
-			m.link(b, m.blocks[0].prev)
+			m.link(b, m.blocks[0].prev) // the end of the list
 		} else {
 			m.link(b, 0)
 		}
@@ -230,8 +219,8 @@ func (m *Manager) Release(t *Table) {
 	*t = Table{Blocks: t.Blocks[:0]}
 }
 
-// Forget drops every published prefix. It does nothing and reports false while
-// any block is in use.
+// Forget empties the prefix cache. If any block is in use it does nothing and
+// reports false.
 func (m *Manager) Forget() bool {
 	if m.free != m.Total() {
 		return false
@@ -243,58 +232,83 @@ func (m *Manager) Forget() bool {
 	return true
 }
 
-// Slot is the KV slot of position pos.
+// Slot is the KV slot of position pos of the sequence with table t.
 func (m *Manager) Slot(t *Table, pos int) int32 {
 	return t.Blocks[pos/m.blockTokens]*int32(m.blockTokens) + int32(pos%m.blockTokens)
 }
 
-// Check recounts the books against all live tables.
+// Check recounts the books. tables are all tables that are in use. The error
+// says what is wrong first.
 func (m *Manager) Check(tables ...*Table) error {
+	refs, err := m.countReferences(tables)
+	if err != nil {
+		return err
+	}
+	if err := m.checkFreeList(); err != nil {
+		return err
+	}
+	return m.checkBlocks(refs)
+}
+
+// countReferences returns how many of the tables list each block.
+func (m *Manager) countReferences(tables []*Table) ([]int32, error) {
 	refs := make([]int32, len(m.blocks))
 	for _, t := range tables {
 		if t.chained > len(t.Blocks) {
-			return fmt.Errorf("kvcache: chain of %d blocks in a table of %d", t.chained, len(t.Blocks))
+			return nil, fmt.Errorf("kvcache: the hash of a table of %d blocks covers %d", len(t.Blocks), t.chained)
 		}
 		for _, b := range t.Blocks {
 			if b <= 0 || int(b) >= len(refs) {
-				return fmt.Errorf("kvcache: block %d in a table", b)
+				return nil, fmt.Errorf("kvcache: a table lists block %d of a pool of %d", b, len(refs))
 			}
 			refs[b]++
 		}
 	}
+	return refs, nil
+}
+
+// checkFreeList walks the free list.
+func (m *Manager) checkFreeList() error {
 	free := 0
 	for b := m.blocks[0].next; b != 0; b = m.blocks[b].next {
 		if m.blocks[b].refs != 0 {
-			return fmt.Errorf("kvcache: block %d is free with %d references", b, m.blocks[b].refs)
+			return fmt.Errorf("kvcache: block %d is on the free list and has %d references", b, m.blocks[b].refs)
 		}
 		if free++; free > m.Total() {
 			return fmt.Errorf("kvcache: the free list has a loop")
 		}
 	}
 	if free != m.free {
-		return fmt.Errorf("kvcache: the free list has %d blocks, the count says %d", free, m.free)
+		return fmt.Errorf("kvcache: the free list has %d blocks, but %d are counted", free, m.free)
 	}
+	return nil
+}
+
+// checkBlocks compares every block with refs, the references that tables hold,
+// and with the map of published blocks.
+func (m *Manager) checkBlocks(refs []int32) error {
 	used, published := 0, 0
 	for i := 1; i < len(m.blocks); i++ {
 		k := &m.blocks[i]
 		if k.refs != refs[i] {
-			return fmt.Errorf("kvcache: block %d has %d references, tables hold %d", i, k.refs, refs[i])
+			return fmt.Errorf("kvcache: block %d has %d references, but tables hold %d", i, k.refs, refs[i])
 		}
 		if k.refs > 0 {
 			used++
 		}
-		if k.published {
-			published++
-			if m.byHash[k.hash] != BlockID(i) {
-				return fmt.Errorf("kvcache: block %d is published but not found", i)
-			}
+		if !k.published {
+			continue
+		}
+		published++
+		if m.byHash[k.hash] != BlockID(i) {
+			return fmt.Errorf("kvcache: block %d is published, but its hash does not find it", i)
 		}
 	}
 	if published != len(m.byHash) {
-		return fmt.Errorf("kvcache: %d published blocks, %d hashes", published, len(m.byHash))
+		return fmt.Errorf("kvcache: %d blocks are published under %d hashes", published, len(m.byHash))
 	}
-	if used+free != m.Total() {
-		return fmt.Errorf("kvcache: %d used + %d free of %d blocks", used, free, m.Total())
+	if used+m.free != m.Total() {
+		return fmt.Errorf("kvcache: %d used and %d free blocks do not make %d", used, m.free, m.Total())
 	}
 	return nil
 }

@@ -11,22 +11,23 @@ type entry struct {
 // better orders entries: larger first, ties to the lower id.
 func (a entry) better(b entry) bool { return a.z > b.z || a.z == b.z && a.id < b.id }
 
-// report writes log-probability, rank and top tokens of the distribution over
-// the z >= floor of p.z, whose largest value is hi (-Inf: no token is legal).
+// report writes the log-probability and the rank of token, and the row's top tokens.
+// The distribution is that over the z >= floor of p.z, whose greatest value is hi
+// (-Inf if no token is legal).
 func (p *Picker) report(r *backend.Draw, floor, hi float32, token int32, row int, out *backend.Out, topAt int) {
 	var total uint64
-	if hi > ninf {
-		weighty := max(floor, hi-28.01) // below, weights are 0
-		if p.fast() {
-			total = p.Kernels.Mass(p.z, weighty, hi)
+	if hi > negInf {
+		lowest := max(floor, hi-28.01) // below this weights are 0
+		if p.hasKernels() {
+			total = p.Kernels.Mass(p.z, lowest, hi)
 		} else {
-			total = MassGo(p.z, weighty, hi)
+			total = MassGo(p.z, lowest, hi)
 		}
 	}
 	logprob := NewDistribution(hi, total).Logprob
 
-	out.Logprobs[row] = ninf
-	own := ninf
+	out.Logprobs[row] = negInf
+	own := negInf
 	if token >= 0 && p.z[token] >= floor {
 		own = p.z[token]
 		out.Logprobs[row] = logprob(own)
@@ -37,10 +38,8 @@ func (p *Picker) report(r *backend.Draw, floor, hi float32, token int32, row int
 		return
 	}
 	p.best(int(r.Top), floor, hi)
+	padTop(r, out, topAt)
 	tokens, logprobs := out.TopTokens[topAt:topAt+int(r.Top)], out.TopLogprobs[topAt:topAt+int(r.Top)]
-	for i := range tokens {
-		tokens[i], logprobs[i] = -1, ninf
-	}
 	for i := len(p.top) - 1; i >= 0; i-- {
 		tokens[i], logprobs[i] = p.top[0].id, logprob(p.top[0].z)
 		p.top[0] = p.top[i]
@@ -49,9 +48,9 @@ func (p *Picker) report(r *backend.Draw, floor, hi float32, token int32, row int
 	}
 }
 
-// rank is 1 and the number of values from floor on that exceed own.
+// rank is 1 + the number of values from floor on that exceed own.
 func (p *Picker) rank(floor, own float32) int32 {
-	if p.fast() {
+	if p.hasKernels() {
 		return 1 + int32(p.count(p.z, max(floor, nextUp(own))))
 	}
 	rank := int32(1)
@@ -63,12 +62,12 @@ func (p *Picker) rank(floor, own float32) int32 {
 	return rank
 }
 
-// Distribution is what log-probabilities follow from. A device without a
-// float64 logarithm reports its two numbers, and the host does the rest.
+// Distribution has the two numbers that turn z into a log-probability: zmax and the
+// logarithm of the sum of the weights. A device without a float64 logarithm reports
+// zmax and the sum, and the host does the rest.
 type Distribution struct{ hi, mass float64 }
 
-// NewDistribution takes the largest z and the sum of the weights in units of
-// 2^-40.
+// NewDistribution takes zmax and the sum of the weights, in units of 2^-40.
 func NewDistribution(hi float32, total uint64) Distribution {
 	d := Distribution{hi: float64(hi)}
 	if total > 0 {
@@ -80,14 +79,13 @@ func NewDistribution(hi float32, total uint64) Distribution {
 // Logprob is the log-probability of a token of the distribution with value z.
 func (d Distribution) Logprob(z float32) float32 { return float32(float64(z) - d.hi - d.mass) }
 
-// best fills p.top with the n best tokens, fewer if fewer are kept, as a heap
-// whose root is the worst of them. A row's own n is small or the whole
-// vocabulary; the heap serves both without sorting a row. hi is the greatest
-// value.
+// best sets p.top to the n best tokens, or all if fewer are kept, as a heap whose root
+// is the worst of them. n is either small or the whole vocabulary, and a heap suits
+// both. hi is the greatest value.
 func (p *Picker) best(n int, floor, hi float32) {
 	p.top = p.top[:0]
-	if p.fast() {
-		p.bestFast(n, floor, hi)
+	if p.hasKernels() {
+		p.fastBest(n, floor, hi)
 		return
 	}
 	i := 0
@@ -100,7 +98,7 @@ func (p *Picker) best(n int, floor, hi float32) {
 	if len(p.top) == 0 {
 		return
 	}
-	// An equal value has a higher id, so it does not displace the worst.
+	// A token with the same value as the worst has a higher id, and does not displace it.
 	worst := p.top[0].z
 	for ; i < len(p.z); i++ {
 		if p.z[i] > worst {
@@ -111,6 +109,7 @@ func (p *Picker) best(n int, floor, hi float32) {
 	}
 }
 
+// swim moves entry i of the heap towards the root, to its place.
 func (p *Picker) swim(i int) {
 	for i > 0 {
 		up := (i - 1) / 2
@@ -122,6 +121,7 @@ func (p *Picker) swim(i int) {
 	}
 }
 
+// sink moves entry i of the heap away from the root, to its place.
 func (p *Picker) sink(i int) {
 	for {
 		worst := i

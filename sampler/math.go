@@ -2,18 +2,18 @@ package sampler
 
 import "math"
 
-// The arithmetic of doc.go. Every product is wrapped in an explicit conversion,
-// which the Go specification makes a rounding point: without it a compiler may
-// fuse the product into the addition that follows (arm64, ppc64, riscv64 and
-// s390x do), and the result would depend on the architecture.
+// This file is the arithmetic that the package comment defines. Every product is
+// converted explicitly: the Go specification requires a rounding there. Without it a
+// compiler may fuse the product with the addition that follows, as it does on arm64,
+// ppc64, riscv64 and s390x, and the result would depend on the architecture.
 
 const maxFloat = math.MaxFloat32
 
-// infinity is the exponent that infinities and NaN have.
+// infinity is the bit pattern of +Inf: the exponent of infinities and NaN.
 const infinity = 0x7f800000
 
-// ninf is the logit of a token that is not legal.
-var ninf = float32(math.Inf(-1))
+// negInf is the logit of a token that is not legal.
+var negInf = float32(math.Inf(-1))
 
 const (
 	log2e = 1.4426950408889634
@@ -22,8 +22,8 @@ const (
 	round = 12582912              // 1.5 * 2^23: adding and subtracting it rounds to an integer
 )
 
-// Coefficients of (exp(r) - 1 - r) / r² on |r| <= ln(2)/2, by our own Remez
-// exchange on the relative error of exp, then rounded to float32.
+// Coefficients of (exp(r) - 1 - r) / r² on |r| <= ln(2)/2. They minimise the largest
+// relative error of exp (computed by Remez exchange) and are rounded to float32.
 const (
 	e0 float32 = 0.49999994
 	e1 float32 = 0.1666652
@@ -41,23 +41,24 @@ func exp32(x float32) float32 {
 	q = float32(q*r) + e2
 	q = float32(q*r) + e1
 	q = float32(q*r) + e0
-	// 1 + (r + r²q): the large terms last keeps the result monotone.
+	// 1 + (r + r²q): adding the large terms last keeps the result monotone.
 	m := 1 + (r + float32(float32(r*r)*q))
 	return math.Float32frombits(math.Float32bits(m) + uint32(int32(k))<<23)
 }
 
-// one is the weight of the most likely token.
-const one = 1 << 40
+// fullWeight is the weight of the most likely token.
+const fullWeight = 1 << 40
 
 // weight is exp(x) in units of 2^-40, truncated; x <= 0. Below -28 it is 0.
 func weight(x float32) uint64 {
 	if !(x >= -28) {
 		return 0
 	}
-	return uint64(int64(exp32(x) * one))
+	return uint64(int64(exp32(x) * fullWeight))
 }
 
-// Coefficients of (ln(1+f) - f) / f² on [sqrt(1/2)-1, sqrt(2)-1], as above.
+// Coefficients of (ln(1+f) - f) / f² on [sqrt(1/2)-1, sqrt(2)-1], found in the same
+// way.
 const (
 	l0 float32 = -0.49999988
 	l1 float32 = 0.33333325
@@ -95,9 +96,9 @@ func log32(x float32) float32 {
 }
 
 // gumbel turns 32 random bits into a Gumbel variate, -ln(-ln(1-v)) with
-// v = (x + 1/2) / 2^32. It is computed from the small side: v has 24
-// significant bits near 0, where the large variates are, which the usual
-// -ln(-ln(u)) with u near 1 has not.
+// v = (x + 1/2) / 2^32. Large variates come from v near 0, where v has 24
+// significant bits. The usual form -ln(-ln(u)) has them at u near 1, where a float32
+// has a resolution of 2^-24 only.
 func gumbel(x uint32) float32 {
 	v := float32(float32(x)*0x1p-32) + 0x1p-33
 	if v > 1-0x1p-24 {
@@ -112,9 +113,9 @@ func gumbel(x uint32) float32 {
 	return -log32(e)
 }
 
-// gumbelMost[k] bounds gumbel(x) for every x with k leading zero bits, so that
-// a token that cannot win costs no logarithm. gumbel falls in x but for the last
-// bits, which the slack covers.
+// gumbelMost[k] is an upper bound of gumbel(x) for every x with k leading zero bits.
+// A token that cannot win with it needs no logarithm. gumbel falls as x grows, except
+// for its last bits, which the 1e-4 covers.
 var gumbelMost = func() (most [33]float32) {
 	for k := range most {
 		most[k] = gumbel(uint32(1<<31>>k)) + 1e-4
@@ -122,8 +123,8 @@ var gumbelMost = func() (most [33]float32) {
 	return most
 }()
 
-// logMass is ln(total / 2^40) in float64; total > 0. It is spelled out because
-// math.Log has assembly on some architectures.
+// logMass is ln(total / 2^40) in float64; total > 0. It does not use math.Log, which
+// is written in assembly on some architectures and may round differently there.
 func logMass(total uint64) float64 {
 	b := math.Float64bits(float64(total))
 	e := float64(int(b>>52) - 1023 - 40)
@@ -154,21 +155,22 @@ func philox(c0, c1, c2, c3, k0, k1 uint32) (uint32, uint32, uint32, uint32) {
 	return c0, c1, c2, c3
 }
 
-// What a round adds to its keys.
+// Each round of Philox adds these to its keys.
 const weyl0, weyl1 = 0x9E3779B9, 0xBB67AE85
 
-// domain separates these draws from any other use of the same seed.
+// domain is part of every counter, to separate these draws from any other use of the
+// same seed.
 const domain = 0x77656972
 
-// lanes are the random words of tokens 4*group to 4*group+3.
-func lanes(group uint32, seed uint64, index uint32) [4]uint32 {
+// randomWords are the random words of tokens 4*group to 4*group+3.
+func randomWords(group uint32, seed uint64, index uint32) [4]uint32 {
 	a, b, c, d := philox(group, index, 0, domain, uint32(seed), uint32(seed>>32))
 	return [4]uint32{a, b, c, d}
 }
 
-// order maps a float to an integer of the same order; -0 and 0 are equal. NaN
-// does not come here.
-func order(z float32) uint32 {
+// sortKey maps a float to an integer such that the integers are ordered as the floats
+// are; -0 and 0 are equal. z must not be NaN.
+func sortKey(z float32) uint32 {
 	b := math.Float32bits(z)
 	switch {
 	case b<<1 == 0:
@@ -179,8 +181,8 @@ func order(z float32) uint32 {
 	return b | 1<<31
 }
 
-// unorder is the inverse of order, with 0 for both zeros.
-func unorder(k uint32) float32 {
+// fromSortKey is the inverse of sortKey; the key of both zeros gives 0.
+func fromSortKey(k uint32) float32 {
 	if k>>31 != 0 {
 		return math.Float32frombits(k &^ (1 << 31))
 	}

@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// every makes the tests of the functions visit each float32 or each random
-// word. It takes minutes; run it after any change to math.go.
+// every makes the tests of the functions visit each float32, or each random word. That
+// takes minutes. Run it after any change to math.go.
 var every = flag.Bool("every", false, "test the arithmetic on every input")
 
-// The known answers of the Random123 distribution, tests/kat_vectors, lines
-// "philox4x32 10".
+// TestPhiloxKnownAnswers: the answers are those of the Random123 distribution,
+// tests/kat_vectors, lines "philox4x32 10".
 func TestPhiloxKnownAnswers(t *testing.T) {
 	const f = ^uint32(0)
 	for _, c := range []struct {
@@ -31,12 +31,12 @@ func TestPhiloxKnownAnswers(t *testing.T) {
 	}
 }
 
-// TestExpNeverFalls is what makes every filter a threshold on z. By default it
-// visits runs of neighbouring floats, an eighth of all, and everything around
-// the places where k changes.
+// TestExpNeverFalls: exp32 never falls as its argument grows, which is what makes every
+// filter a threshold on z. Without -every, the test visits runs of neighbouring floats,
+// an eighth of all, and everything near the places where k changes.
 func TestExpNeverFalls(t *testing.T) {
-	at := func(x uint32) float32 { return -math.Float32frombits(x) }
-	if exp32(0) != 1 || exp32(at(0x30000000)) != 1 || weight(0) != one {
+	at := func(x uint32) float32 { return -math.Float32frombits(x) } // falls as x grows
+	if exp32(0) != 1 || exp32(at(0x30000000)) != 1 || weight(0) != fullWeight {
 		t.Fatalf("exp32(0) = %v, weight(0) = %d", exp32(0), weight(0))
 	}
 	run := func(from, to uint32) {
@@ -44,12 +44,12 @@ func TestExpNeverFalls(t *testing.T) {
 		for x := from; x <= to; x++ {
 			e := exp32(at(x))
 			if e > last {
-				t.Fatalf("exp32(%v) = %v, more than %v at a larger argument", at(x), e, last)
+				t.Fatalf("exp32(%v) = %v is more than %v, at a larger argument", at(x), e, last)
 			}
 			last = e
 		}
-		if w := weight(at(to)); w != uint64(float64(last)*one) {
-			t.Fatalf("weight(%v) = %d, exp32 is %v", at(to), w, last)
+		if w := weight(at(to)); w != uint64(float64(last)*fullWeight) {
+			t.Fatalf("weight(%v) = %d, but exp32 is %v", at(to), w, last)
 		}
 	}
 	end := math.Float32bits(28)
@@ -64,7 +64,7 @@ func TestExpNeverFalls(t *testing.T) {
 		mid := math.Float32bits(float32((float64(k) + 0.5) * math.Ln2))
 		run(mid-10_000, min(mid+10_000, end))
 	}
-	for _, x := range []float32{-28.000002, -1e30, ninf, float32(math.NaN())} {
+	for _, x := range []float32{-28.000002, -1e30, negInf, notANumber} {
 		if weight(x) != 0 {
 			t.Errorf("weight(%v) = %d", x, weight(x))
 		}
@@ -122,29 +122,29 @@ func TestLogMass(t *testing.T) {
 			t.Fatalf("logMass(%d) = %v, want %v", total, got, want)
 		}
 	}
-	if logMass(one) != 0 {
-		t.Errorf("logMass of 1 is %v", logMass(one))
+	if logMass(fullWeight) != 0 {
+		t.Errorf("logMass of 1 is %v", logMass(fullWeight))
 	}
 }
 
-// TestGumbel compares with float64, checks the range, and that no variate
+// TestGumbel compares the variates with float64, checks their range, and that none
 // exceeds the bound by which Picker skips tokens.
 func TestGumbel(t *testing.T) {
 	step := uint64(3001)
 	if *every {
 		step = 1
 	}
-	lo, hi, worst := float32(math.Inf(1)), ninf, 0.0
+	lo, hi, worst := positiveInf, negInf, 0.0
 	check := func(x uint32) {
 		g := gumbel(x)
 		lo, hi = min(lo, g), max(hi, g)
 		if most := gumbelMost[bits.LeadingZeros32(x)]; !(g <= most) {
 			t.Fatalf("gumbel(%#x) = %v exceeds its bound %v", x, g, most)
 		}
-		// The definition in float64, from the same rounded v.
+		// The definition in float64 begins with the same rounded v.
 		v := float64(min(float32(float32(x)*0x1p-32)+0x1p-33, 1-0x1p-24))
 		if exact := (float64(x) + 0.5) / (1 << 32); !(v > 0 && v < 1) || math.Abs(v-exact) > exact*0x1p-23 {
-			t.Fatalf("%#x becomes %v", x, v)
+			t.Fatalf("the random word %#x gives v = %v", x, v)
 		}
 		want := -math.Log(-math.Log1p(-v))
 		worst = max(worst, math.Abs(float64(g)-want)/max(1, math.Abs(want)))
@@ -167,24 +167,24 @@ func TestGumbel(t *testing.T) {
 	}
 }
 
-// TestOrder: the integers are ordered as the floats are, over every exponent.
-func TestOrder(t *testing.T) {
-	last, lastK := ninf, order(ninf)
+// TestSortKey: the integers are ordered as the floats are, over every exponent.
+func TestSortKey(t *testing.T) {
+	last, lastKey := negInf, sortKey(negInf)
 	for i := int64(-0x7f800000); i <= 0x7f800000; i += 65521 {
 		z := math.Float32frombits(uint32(i))
 		if i < 0 {
 			z = -math.Float32frombits(uint32(-i))
 		}
-		k := order(z)
-		if z != unorder(k) {
-			t.Fatalf("unorder(order(%v)) = %v", z, unorder(k))
+		k := sortKey(z)
+		if z != fromSortKey(k) {
+			t.Fatalf("fromSortKey(sortKey(%v)) = %v", z, fromSortKey(k))
 		}
-		if z > last && k <= lastK {
-			t.Fatalf("order(%v) = %#x, order(%v) = %#x", z, k, last, lastK)
+		if z > last && k <= lastKey {
+			t.Fatalf("sortKey(%v) = %#x, sortKey(%v) = %#x", z, k, last, lastKey)
 		}
-		last, lastK = z, k
+		last, lastKey = z, k
 	}
-	if order(float32(math.Copysign(0, -1))) != order(0) {
-		t.Error("the zeros differ")
+	if sortKey(float32(math.Copysign(0, -1))) != sortKey(0) {
+		t.Error("the keys of the two zeros differ")
 	}
 }

@@ -7,74 +7,56 @@ import (
 	"weir/internal/invariants"
 )
 
-// State is one sequence's sampling state: what its draws need beside the
+// State is the sampling state of one sequence: what its draws need beside the
 // logits. It is a function of the parameters, the prompt and the output tokens
-// accepted so far, so preemption and batch mates do not show in it. The engine
-// calls Accept once for each committed output token, in order.
+// accepted so far, so neither preemption nor the other sequences of a batch change
+// it. The engine calls Accept for each committed output token, in order.
 type State struct {
-	draw backend.Draw // every field that stays the same
+	draw backend.Draw // the fields that are the same for every token
 
-	// edits has one entry per token with a bias, a static ban or a penalty, in
-	// order of first mention; at finds a token's entry. Plan copies it.
-	edits []backend.Edit
-	at    map[int32]int32
-	seen  []int32 // occurrences in the output, beside edits
+	// edits has an entry for each token with a bias, a penalty, or a ban that always
+	// holds. Plan copies it.
+	edits  []backend.Edit
+	editOf map[int32]int32 // index in edits, by token
+	counts []int32         // [len(edits)] occurrences of the token in the output
 
 	frequency, presence, repetition float32
-	penalties                       bool
+	penalties                       bool // any of the three is on
 
-	bans      []ban
-	stops     []int32 // places of the stop ids in dynamic
-	minTokens int
-	dynamic   []dynamic
-	plans     uint32 // calls of Plan
+	// conditional are the tokens that are banned after some outputs only.
+	conditional []conditionalBan
+	badWords    []badWord
+	stops       []int32 // indices of the stop ids in conditional
+	minTokens   int     // length of the output from which on stops are allowed
+	plans       uint32  // number of calls of Plan
 
-	allow []uint32 // mask row, or nil
+	allow []uint32 // mask row of the allowed tokens; nil: all
 }
 
-// A ban forbids a token after a sequence of output tokens.
-type ban struct {
-	after []int32 // not empty; single tokens are static
-	place int32   // of the token in dynamic
+// conditionalBan is a token that is banned after some outputs.
+type conditionalBan struct {
+	token    int32
+	lastPlan uint32 // the last call of Plan that banned it, so that a row has one edit for it
 }
 
-// dynamic is a token that some steps forbid. marked is the last Plan that
-// did, so that a row names the token once.
-type dynamic struct {
-	token  int32
-	marked uint32
+// badWord bans a token after a sequence of output tokens.
+type badWord struct {
+	after []int32 // not empty: a word of a single token is always banned
+	last  int32   // index of its last token in State.conditional
 }
 
-// NewState starts a sequence. p must be valid for vocab; prompt ids outside the
-// vocabulary are passed over, as nothing can be drawn there.
+// NewState returns the state of a sequence before its first output token. p must be
+// valid for vocab. Prompt ids outside the vocabulary are skipped, because they cannot
+// be drawn.
 func NewState(p *Params, vocab int, prompt []int32) *State {
 	s := &State{
-		draw: backend.Draw{
-			Seed:        p.Seed,
-			Temperature: p.Temperature,
-			TopP:        1,
-			Mask:        -1,
-			Allow:       -1,
-			Target:      -1,
-			Logprobs:    p.Logprobs,
-			Top:         int32(p.TopLogprobs),
-		},
-		at:         make(map[int32]int32),
+		draw:       fixedDraw(p, vocab),
+		editOf:     make(map[int32]int32),
 		frequency:  p.Frequency,
 		presence:   p.Presence,
 		repetition: p.Repetition,
 		penalties:  p.Frequency != 0 || p.Presence != 0 || p.Repetition != 1,
 		minTokens:  p.MinTokens,
-	}
-	if p.TopLogprobs < 0 {
-		s.draw.Top = int32(vocab)
-	}
-	if p.Temperature > 0 { // greedy turns the filters off
-		s.draw.Temperature = max(p.Temperature, MinTemperature)
-		s.draw.TopP, s.draw.MinP = p.TopP, p.MinP
-		if p.TopK > 0 && p.TopK < vocab {
-			s.draw.TopK = int32(p.TopK)
-		}
 	}
 	for _, b := range p.Bias {
 		s.edit(b.Token).Bias = b.Bias
@@ -86,29 +68,7 @@ func NewState(p *Params, vocab int, prompt []int32) *State {
 			}
 		}
 	}
-	places := make(map[int32]int32)
-	place := func(token int32) int32 {
-		i, ok := places[token]
-		if !ok {
-			i = int32(len(s.dynamic))
-			places[token] = i
-			s.dynamic = append(s.dynamic, dynamic{token: token})
-		}
-		return i
-	}
-	for _, w := range p.BadWords {
-		last := w[len(w)-1]
-		if len(w) == 1 {
-			s.edit(last).Bias = backend.Forbid
-			continue
-		}
-		s.bans = append(s.bans, ban{slices.Clone(w[:len(w)-1]), place(last)})
-	}
-	if p.MinTokens > 0 {
-		for _, t := range p.StopIDs {
-			s.stops = append(s.stops, place(t))
-		}
-	}
+	s.ban(p)
 	if p.Allowed != nil {
 		s.allow = make([]uint32, (vocab+31)/32)
 		for _, t := range p.Allowed {
@@ -118,45 +78,99 @@ func NewState(p *Params, vocab int, prompt []int32) *State {
 	return s
 }
 
-// edit is the entry of a token, made if need be; valid until the next call.
+// fixedDraw is the part of a draw that is the same for every token.
+func fixedDraw(p *Params, vocab int) backend.Draw {
+	d := backend.Draw{
+		Seed:        p.Seed,
+		Temperature: p.Temperature,
+		TopP:        1,
+		Mask:        -1,
+		Allow:       -1,
+		Target:      -1,
+		Logprobs:    p.Logprobs,
+		Top:         int32(p.TopLogprobs),
+	}
+	if p.TopLogprobs < 0 {
+		d.Top = int32(vocab)
+	}
+	if p.Temperature > 0 { // a greedy draw ignores the filters
+		d.Temperature = max(p.Temperature, MinTemperature)
+		d.TopP, d.MinP = p.TopP, p.MinP
+		if p.TopK > 0 && p.TopK < vocab {
+			d.TopK = int32(p.TopK)
+		}
+	}
+	return d
+}
+
+// ban sets up the bans of bad words and, until min_tokens, of stop ids.
+func (s *State) ban(p *Params) {
+	index := make(map[int32]int32)
+	conditional := func(token int32) int32 {
+		i, ok := index[token]
+		if !ok {
+			i = int32(len(s.conditional))
+			index[token] = i
+			s.conditional = append(s.conditional, conditionalBan{token: token})
+		}
+		return i
+	}
+	for _, w := range p.BadWords {
+		last := w[len(w)-1]
+		if len(w) == 1 {
+			s.edit(last).Bias = backend.Forbid
+			continue
+		}
+		s.badWords = append(s.badWords, badWord{slices.Clone(w[:len(w)-1]), conditional(last)})
+	}
+	if p.MinTokens > 0 {
+		for _, t := range p.StopIDs {
+			s.stops = append(s.stops, conditional(t))
+		}
+	}
+}
+
+// edit returns the entry of a token in edits, which it creates if there is none. It
+// is valid until the next call.
 func (s *State) edit(token int32) *backend.Edit {
-	i, ok := s.at[token]
+	i, ok := s.editOf[token]
 	if !ok {
 		i = int32(len(s.edits))
-		s.at[token] = i
+		s.editOf[token] = i
 		s.edits = append(s.edits, backend.Edit{Token: token, Repeat: 1})
-		s.seen = append(s.seen, 0)
+		s.counts = append(s.counts, 0)
 	}
 	return &s.edits[i]
 }
 
-// Accept books an output token. It allocates only when a token is new.
+// Accept counts an output token. It allocates only when the token is new to the
+// sequence.
 func (s *State) Accept(token int32) {
 	if !s.penalties {
 		return
 	}
 	e := s.edit(token)
-	n := &s.seen[s.at[token]]
+	n := &s.counts[s.editOf[token]]
 	*n++
 	e.Repeat = s.repetition
 	e.Minus = float32(s.frequency*float32(*n)) + s.presence
 }
 
-// Plan appends the draw of output token len(output) to d: its row, its edits
-// and its row of allowed tokens, maskWords long. output holds all output tokens
-// so far. Mask is left at -1 for whoever owns the grammar.
+// Plan appends the draw of the next output token to d: its row, its edits, and a
+// mask row of maskWords words if only some tokens are allowed. output is all output
+// tokens so far. Draw.Mask is left at -1 for the caller to set.
 func (s *State) Plan(d *backend.Draws, maskWords int, output []int32) {
 	first := len(d.Edits)
 	d.Edits = append(d.Edits, s.edits...)
 	s.plans++
-	for _, b := range s.bans {
-		if n := len(output) - len(b.after); n >= 0 && slices.Equal(output[n:], b.after) {
-			s.forbid(d, first, b.place)
+	for _, w := range s.badWords {
+		if endsIn(output, w.after) {
+			s.forbid(d, first, w.last)
 		}
 	}
 	if len(output) < s.minTokens {
-		for _, place := range s.stops {
-			s.forbid(d, first, place)
+		for _, stop := range s.stops {
+			s.forbid(d, first, stop)
 		}
 	}
 	row := s.draw
@@ -170,37 +184,43 @@ func (s *State) Plan(d *backend.Draws, maskWords int, output []int32) {
 	d.Rows = append(d.Rows, row)
 }
 
-// Legal reports whether token may follow output, as far as the parameters
-// decide: neither an edit nor the allowed tokens forbid it.
-func (s *State) Legal(token int32, output []int32) bool {
-	if i, ok := s.at[token]; ok && s.edits[i].Bias == backend.Forbid {
-		return false
-	}
-	for _, b := range s.bans {
-		if n := len(output) - len(b.after); s.dynamic[b.place].token == token && n >= 0 && slices.Equal(output[n:], b.after) {
-			return false
-		}
-	}
-	if len(output) < s.minTokens {
-		for _, place := range s.stops {
-			if s.dynamic[place].token == token {
-				return false
-			}
-		}
-	}
-	return s.allow == nil || s.allow[token/32]>>(token%32)&1 != 0
-}
-
-// forbid bans a token of dynamic in the row whose edits start at first.
-func (s *State) forbid(d *backend.Draws, first int, place int32) {
-	t := &s.dynamic[place]
-	if t.marked == s.plans {
+// forbid bans the token conditional[c] in the row whose edits start at first.
+func (s *State) forbid(d *backend.Draws, first int, c int32) {
+	t := &s.conditional[c]
+	if t.lastPlan == s.plans {
 		return
 	}
-	t.marked = s.plans
-	if i, ok := s.at[t.token]; ok {
+	t.lastPlan = s.plans
+	if i, ok := s.editOf[t.token]; ok {
 		d.Edits[first+int(i)].Bias = backend.Forbid
 		return
 	}
 	d.Edits = append(d.Edits, backend.Edit{Token: t.token, Bias: backend.Forbid, Repeat: 1})
+}
+
+// Legal reports whether the parameters let token follow output: neither a ban nor
+// the allowed tokens forbid it.
+func (s *State) Legal(token int32, output []int32) bool {
+	if i, ok := s.editOf[token]; ok && s.edits[i].Bias == backend.Forbid {
+		return false
+	}
+	for _, w := range s.badWords {
+		if s.conditional[w.last].token == token && endsIn(output, w.after) {
+			return false
+		}
+	}
+	if len(output) < s.minTokens && s.isStop(token) {
+		return false
+	}
+	return s.allow == nil || s.allow[token/32]>>(token%32)&1 != 0
+}
+
+func (s *State) isStop(token int32) bool {
+	return slices.ContainsFunc(s.stops, func(i int32) bool { return s.conditional[i].token == token })
+}
+
+// endsIn reports whether output ends in suffix.
+func endsIn(output, suffix []int32) bool {
+	n := len(output) - len(suffix)
+	return n >= 0 && slices.Equal(output[n:], suffix)
 }

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,126 +10,162 @@ import (
 	"weir/kvcache"
 )
 
-// TestScripts runs testdata. The verbs:
+// TestScripts runs the scripts in testdata. Their commands are
 //
-//	config blocks=N block=N budget=N seqs=N len=N [prefill=N] [priority] [nocache]
-//	add id=N prompt=N [base=N] [max=N] [prio=N] [leader=N] ...   tokens base, base+1, ...
-//	step [draw=id:tok,...]    plan, run and book one step (depth 1)
-//	plan / end [draw=...]     the halves, for two steps in flight
-//	abort id=N                also between plan and end
+//	config [blocks=100] [block=4] [budget=100] [seqs=10] [len=1000] [prefill=N] [priority] [nocache]
+//	add id=N prompt=LENGTH [base=N] [max=100] [min=N] [eos=N] [stop=N,...] [prio=N] [chunk=N]
+//	    [leader=N] [maxpattern=N] [minpattern=N] [count=2]
+//	step [draw=ID:TOKEN,...] [times=N]   plan a step, run it and book it
+//	plan                                 plan a step, as for two steps in flight
+//	end [draw=ID:TOKEN,...]              run and book the oldest planned step
+//	abort id=N
+//	forget [force]                       empty the prefix cache
 //	state
 //
-// A sequence draws token 1 unless draw says otherwise.
+// config starts over. The prompt of a sequence is base, base+1, and so on; base
+// is 1000 times the id unless it is given. A sequence draws token 1 unless draw
+// says otherwise.
 func TestScripts(t *testing.T) {
 	testkit.Scripts(t, "testdata", func(t *testing.T) func(testkit.Command) string {
-		var s *Scheduler
-		var kv *kvcache.Manager
-		seqs := map[int]*Sequence{}
-		var flight [][]Chunk
-		arrival := uint64(0)
-		return func(c testkit.Command) string {
-			var out strings.Builder
-			plan := func() {
-				chunks := append([]Chunk(nil), s.Schedule()...)
-				if len(chunks) == 0 {
-					fmt.Fprintln(&out, "nothing to plan")
-					return
-				}
-				for _, c := range chunks {
-					fmt.Fprintf(&out, "%d: compute [%d,%d) blocks %v", c.Seq.ID, c.Start, c.Start+c.N, c.Seq.Table.Blocks)
-					if c.Draw {
-						out.WriteString(" draw")
-					}
-					out.WriteString("\n")
-				}
-				flight = append(flight, chunks)
-			}
-			end := func() {
-				if len(flight) == 0 {
-					return
-				}
-				draws := map[uint64]int32{}
-				for f := range strings.SplitSeq(c.Str("draw"), ",") {
-					var id uint64
-					var tok int32
-					if n, _ := fmt.Sscanf(f, "%d:%d", &id, &tok); n == 2 {
-						draws[id] = tok
-					}
-				}
-				for _, c := range flight[0] {
-					tok, ok := draws[c.Seq.ID]
-					if !ok {
-						tok = 1
-					}
-					was := c.Seq.Status
-					s.Commit(c, tok)
-					if was != Finished && c.Seq.Status == Finished {
-						fmt.Fprintf(&out, "%d: finished, %s", c.Seq.ID, reasons[c.Seq.Reason])
-						if c.Seq.StopID >= 0 {
-							fmt.Fprintf(&out, " by id %d", c.Seq.StopID)
-						}
-						fmt.Fprintf(&out, ", output %v\n", c.Seq.Tokens[c.Seq.Prompt:])
-					}
-				}
-				s.EndStep()
-				flight = flight[1:]
-			}
-			switch c.Verb {
-			case "config":
-				kv = kvcache.New(c.Int("blocks", 100), c.Int("block", 4), !c.Has("nocache"))
-				s = New(Config{MaxTokens: c.Int("budget", 100), MaxSeqs: c.Int("seqs", 10), MaxSeqTokens: c.Int("len", 1000),
-					MaxPrefill: c.Int("prefill", 0), Priority: c.Has("priority")}, kv)
-				seqs, flight = map[int]*Sequence{}, nil
-			case "add":
-				id := c.Int("id", 0)
-				arrival++
-				q := &Sequence{ID: uint64(id), Arrival: arrival, Priority: int64(c.Int("prio", 0)), Prompt: c.Int("prompt", 1),
-					Private: c.Has("private"), MaxChunk: c.Int("chunk", 0),
-					Limits: Limits{MaxTokens: c.Int("max", 100), MinTokens: c.Int("min", 0), EOS: int32(c.Int("eos", -1)), StopIDs: c.Ints("stop"),
-						Repetition: RepetitionLimit{MaxPattern: c.Int("maxpattern", 0), MinPattern: c.Int("minpattern", 0), MinCount: c.Int("count", 2)}}}
-				for i := range q.Prompt {
-					q.Tokens = append(q.Tokens, int32(c.Int("base", 1000*id)+i))
-				}
-				if l := c.Int("leader", 0); l > 0 {
-					q.Leader = seqs[l]
-					q.Arrival = q.Leader.Arrival
-				}
-				seqs[id] = q
-				s.Add(q)
-			case "step":
-				for range c.Int("times", 1) {
-					plan()
-					end()
-				}
-			case "plan":
-				plan()
-			case "end":
-				end()
-			case "abort":
-				s.Abort(seqs[c.Int("id", 0)])
-			case "stop":
-				s.End(seqs[c.Int("id", 0)], Stop)
-			case "forget":
-				fmt.Fprintf(&out, "forgotten: %v\n", s.ForgetPrefixes(c.Has("force")))
-			case "state":
-				fmt.Fprintf(&out, "waiting %v running %v free %d preempted %d hits %d/%d\n", ids(s.waiting), ids(s.running), kv.Free(),
-					s.counters.Preemptions, s.counters.PrefixHits, s.counters.PrefixTokens)
-			default:
-				t.Fatalf("unknown verb %q", c.Verb)
-			}
-			if err := s.Check(); err != nil {
-				t.Fatal(err)
-			}
-			return out.String()
-		}
+		return (&script{t: t}).run
 	})
 }
 
+// script is the state of a running script.
+type script struct {
+	t         *testing.T
+	s         *Scheduler
+	kv        *kvcache.Manager
+	sequences map[int]*Sequence
+	inFlight  [][]Chunk // steps that are planned and not booked
+	arrivals  uint64
+	out       strings.Builder
+}
+
+// run executes a command, checks the books and returns the command's output.
+func (s *script) run(c testkit.Command) string {
+	s.out.Reset()
+	switch c.Verb {
+	case "config":
+		s.config(c)
+	case "add":
+		s.add(c)
+	case "step":
+		for range c.Int("times", 1) {
+			s.plan()
+			s.end(c)
+		}
+	case "plan":
+		s.plan()
+	case "end":
+		s.end(c)
+	case "abort":
+		s.s.Abort(s.sequences[c.Int("id", 0)])
+	case "forget":
+		fmt.Fprintf(&s.out, "forgotten: %v\n", s.s.ForgetPrefixes(c.Has("force")))
+	case "state":
+		n := s.s.counters
+		fmt.Fprintf(&s.out, "waiting %v running %v free %d preempted %d hits %d/%d\n", ids(s.s.waiting), ids(s.s.running), s.kv.Free(),
+			n.Preemptions, n.PrefixHits, n.PrefixTokens)
+	default:
+		s.t.Fatalf("unknown command %q", c.Verb)
+	}
+	if err := s.s.Check(); err != nil {
+		s.t.Fatal(err)
+	}
+	return s.out.String()
+}
+
+func (s *script) config(c testkit.Command) {
+	s.kv = kvcache.New(c.Int("blocks", 100), c.Int("block", 4), !c.Has("nocache"))
+	s.s = New(Config{MaxTokens: c.Int("budget", 100), MaxSeqs: c.Int("seqs", 10), MaxSeqTokens: c.Int("len", 1000),
+		MaxPrefill: c.Int("prefill", 0), Priority: c.Has("priority")}, s.kv)
+	s.sequences, s.inFlight = map[int]*Sequence{}, nil
+}
+
+func (s *script) add(c testkit.Command) {
+	id := c.Int("id", 0)
+	s.arrivals++
+	q := &Sequence{
+		ID: uint64(id), Arrival: s.arrivals, Priority: int64(c.Int("prio", 0)), Prompt: c.Int("prompt", 1), MaxChunk: c.Int("chunk", 0),
+		Limits: Limits{MaxTokens: c.Int("max", 100), MinTokens: c.Int("min", 0), EOS: int32(c.Int("eos", -1)), StopIDs: c.Ints("stop"),
+			Repetition: RepetitionLimit{MaxPattern: c.Int("maxpattern", 0), MinPattern: c.Int("minpattern", 0), MinCount: c.Int("count", 2)}},
+	}
+	for i := range q.Prompt {
+		q.Tokens = append(q.Tokens, int32(c.Int("base", 1000*id)+i))
+	}
+	if c.Has("leader") {
+		q.Leader = s.sequences[c.Int("leader", 0)]
+		q.Arrival = q.Leader.Arrival
+	}
+	s.sequences[id] = q
+	s.s.Add(q)
+}
+
+func (s *script) plan() {
+	chunks := slices.Clone(s.s.Schedule())
+	if len(chunks) == 0 {
+		fmt.Fprintln(&s.out, "nothing to plan")
+		return
+	}
+	for _, c := range chunks {
+		fmt.Fprintf(&s.out, "%d: compute [%d,%d) blocks %v", c.Seq.ID, c.Start, c.Start+c.N, c.Seq.Table.Blocks)
+		if c.Draw {
+			s.out.WriteString(" draw")
+		}
+		s.out.WriteString("\n")
+	}
+	s.inFlight = append(s.inFlight, chunks)
+}
+
+// end books the oldest step in flight, if there is one.
+func (s *script) end(c testkit.Command) {
+	if len(s.inFlight) == 0 {
+		return
+	}
+	draws := parseDraws(c.Str("draw"))
+	for _, chunk := range s.inFlight[0] {
+		q, before := chunk.Seq, chunk.Seq.Status
+		tok, given := draws[q.ID]
+		if !given {
+			tok = 1
+		}
+		s.s.Commit(chunk, tok)
+		if before != Finished && q.Status == Finished {
+			s.printFinished(q)
+		}
+	}
+	s.s.EndStep()
+	s.inFlight = s.inFlight[1:]
+}
+
+func (s *script) printFinished(q *Sequence) {
+	fmt.Fprintf(&s.out, "%d: finished, %s", q.ID, reasons[q.Reason])
+	if q.StopID >= 0 {
+		fmt.Fprintf(&s.out, " by id %d", q.StopID)
+	}
+	fmt.Fprintf(&s.out, ", output %v\n", q.Tokens[q.Prompt:])
+}
+
+// parseDraws reads ID:TOKEN,... into a map.
+func parseDraws(text string) map[uint64]int32 {
+	draws := map[uint64]int32{}
+	for draw := range strings.SplitSeq(text, ",") {
+		var id uint64
+		var tok int32
+		if n, _ := fmt.Sscanf(draw, "%d:%d", &id, &tok); n == 2 {
+			draws[id] = tok
+		}
+	}
+	return draws
+}
+
+// reasons names each Reason.
 var reasons = [...]string{"not done", "stop", "length", "repetition", "abort", "error"}
 
-func ids(list []*Sequence) []uint64 {
+func ids(queue []*Sequence) []uint64 {
 	out := []uint64{}
-	for _, q := range list {
+	for _, q := range queue {
 		out = append(out, q.ID)
 	}
 	return out

@@ -1,15 +1,39 @@
-// Package sim has two backends without a model. Both check the step contract of
-// package backend and answer every breach with an error that wraps ErrContract.
+// Package sim has two backends without a model: [Oracle], which tests the engine, and
+// [Paced], which stands in for a device under load. Both check what the engine hands them
+// against the contract of package backend and answer every breach with an error. Both run
+// with one and with two steps in flight, and in virtual time (testing/synctest).
 //
-// Oracle is for correctness. Its KV slots hold (token, position); what it
-// "attends" to is read back from them through the block tables and hashed into
-// logits, and sampler.Picker draws from these. So its tokens are a pure function
-// of each sequence's own tokens and sampling parameters if, and only if, every
-// slot, position, table and row of the engine is right; a wrong book changes a
-// token or is refused.
+// # Oracle
 //
-// Paced is for load without hardware. It takes the time that a Profile says and
-// draws plausible tokens without computing logits.
+// The KV cache of an oracle stores, in each slot, the token and the position that were
+// written there. To compute a row it walks through the block table of the sequence, reads
+// the whole history back, and hashes it. The hash gives the row of logits, from which
+// sampler.Picker draws:
 //
-// Both run at depth 1 and 2, under testing/synctest too.
+//	block table 7 2       slots of block 7        slots of block 2
+//	                      10@0 11@1 12@2 13@3     14@4 15@5  -   -
+//	logits = hash(seed, 10, 11, 12, 13, 14, 15)
+//
+// So the tokens are a function of the sequence's own tokens and sampling parameters, as a
+// model's are, provided that every slot, position, table and row is right. A mistake in the
+// books of the engine changes a token, or is refused because a slot holds another position.
+// The metamorphic tests of package engine rest on this.
+//
+// An eager oracle reads batches and draws when they are handed over, and notices what is
+// filled in too late. A lazy one reads them in End, as a device with a queue may, and
+// notices what is changed or reused too early (see [Reading]). Tests cancel requests, and
+// let steps fail, from OracleConfig.Hook.
+//
+// # Paced
+//
+// A paced backend takes the time that a [Profile] gives for the batch, and draws plausible
+// tokens without computing logits: they honour masks and bans, and nothing else. With the
+// profile [Instant] it measures what everything but the device costs. It is what
+// weir serve --device sim runs.
+//
+// # Files
+//
+// check.go refuses calls out of turn. oracle.go and paced.go are the two backends,
+// profile.go the profiles. In the tests, driver_test.go is the smallest engine that can run
+// sequences on a backend.
 package sim

@@ -9,32 +9,34 @@ import (
 	"weir/sampler"
 )
 
-// A driver is the least engine that can run sequences over a backend at either
-// depth: random chunks, random batches, blocks from a free list, one stop token.
+// driver is the smallest engine that can run sequences on a backend: in random batches and
+// chunks, with blocks from a free list and one stop token.
 type driver struct {
 	t    *testing.T
 	be   backend.Backend
 	spec backend.Spec
-	g    *rand.Rand // scheduling; must not show in any result
-	free []int32
+	g    *rand.Rand // of the schedule, which must not affect any result
+	free []int32    // blocks
 	seqs []*sequence
 
+	// The data of step n is at n%2.
 	batch [2]backend.Batch
 	draws [2]backend.Draws
-	rows  [2][]*sequence
-	n     int
+	rows  [2][]*sequence // that each row draws for
+	n     int            // the step that is planned next, or has been planned last
 }
 
+// sequence is one sequence of a driver.
 type sequence struct {
 	params   sampler.Params
 	state    *sampler.State
 	tokens   []int32 // prompt and output
-	prompt   int
-	max      int
+	prompt   int     // length of the prompt
+	max      int     // most output tokens
 	computed int
 	table    []int32
-	row      int // row of the last begun step that draws its next token, or -1
-	last     int // last step that it is in
+	row      int // the row of the last begun step that draws its next token, or -1
+	last     int // the last step that it is in
 	done     bool
 
 	logprobs []float32
@@ -42,6 +44,7 @@ type sequence struct {
 	top      []int32
 }
 
+// stop is the stop token.
 const stop = 3
 
 func (d *driver) add(p sampler.Params, prompt []int32, max int) {
@@ -51,55 +54,36 @@ func (d *driver) add(p sampler.Params, prompt []int32, max int) {
 	})
 }
 
-// plan fills the batch of step d.n, or returns false if nothing is to be done.
+// known is the number of tokens that have been drawn or are being drawn.
+func (s *sequence) known() int {
+	if s.row >= 0 {
+		return len(s.tokens) + 1
+	}
+	return len(s.tokens)
+}
+
+// plan fills in the batch of step d.n, and reports false if it has nothing to compute.
 func (d *driver) plan() bool {
 	b := &d.batch[d.n%2]
 	b.Reset()
 	rows := d.rows[d.n%2][:0]
 	for _, i := range d.g.Perm(len(d.seqs)) {
 		s := d.seqs[i]
-		known := len(s.tokens)
-		if s.row >= 0 {
-			known++
-		}
-		n := known - s.computed
-		if s.done || n == 0 || known-s.prompt >= s.max+1 || d.g.IntN(5) == 0 {
+		n := s.known() - s.computed
+		if s.done || n == 0 || s.known()-s.prompt >= s.max+1 || d.g.IntN(5) == 0 {
 			continue
 		}
 		n = min(n, 1+d.g.IntN(9), d.spec.MaxTokens-len(b.Tokens))
-		end := s.computed + n
-		if n < 1 || len(b.QueryEnd) == d.spec.MaxSeqs {
+		if n < 1 || len(b.QueryEnd) == d.spec.MaxSeqs || !d.grow(s, s.computed+n) {
 			continue
 		}
-		for len(s.table)*d.spec.BlockTokens < end && len(d.free) > 0 {
-			s.table = append(s.table, d.free[len(d.free)-1])
-			d.free = d.free[:len(d.free)-1]
-		}
-		if len(s.table)*d.spec.BlockTokens < end {
-			continue
-		}
-		for pos := s.computed; pos < end; pos++ {
-			token := int32(0)
-			if pos < len(s.tokens) {
-				token = s.tokens[pos]
-			} else {
-				token = ^int32(s.row)
-			}
-			b.Tokens = append(b.Tokens, token)
-			b.Pos = append(b.Pos, int32(pos))
-			b.Slots = append(b.Slots, s.table[pos/d.spec.BlockTokens]*int32(d.spec.BlockTokens)+int32(pos%d.spec.BlockTokens))
-		}
-		b.QueryEnd = append(b.QueryEnd, int32(len(b.Tokens)))
-		b.KVLen = append(b.KVLen, int32(end))
-		b.Tables = append(b.Tables, s.table...)
-		b.TableEnd = append(b.TableEnd, int32(len(b.Tables)))
-		s.computed, s.last = end, d.n
-		if end == known {
+		d.appendRun(b, s, n)
+		if s.computed == s.known() {
 			b.At = append(b.At, int32(len(b.Tokens)-1))
 			rows = append(rows, s)
 		}
 	}
-	// Only now: the rows of the step before were needed above.
+	// The rows of the step before were needed until here.
 	for _, s := range d.seqs {
 		s.row = -1
 	}
@@ -110,7 +94,36 @@ func (d *driver) plan() bool {
 	return len(b.Tokens) > 0
 }
 
-// draw hands the draws of step n over. Edits and masks are wrong until Ready.
+// grow takes blocks for the first end positions of s, and reports false if there are not
+// enough.
+func (d *driver) grow(s *sequence, end int) bool {
+	for len(s.table)*d.spec.BlockTokens < end && len(d.free) > 0 {
+		s.table = append(s.table, d.free[len(d.free)-1])
+		d.free = d.free[:len(d.free)-1]
+	}
+	return len(s.table)*d.spec.BlockTokens >= end
+}
+
+// appendRun adds the next n tokens of s to the batch.
+func (d *driver) appendRun(b *backend.Batch, s *sequence, n int) {
+	size := d.spec.BlockTokens
+	for pos := s.computed; pos < s.computed+n; pos++ {
+		token := ^int32(s.row)
+		if pos < len(s.tokens) {
+			token = s.tokens[pos]
+		}
+		b.Tokens = append(b.Tokens, token)
+		b.Pos = append(b.Pos, int32(pos))
+		b.Slots = append(b.Slots, s.table[pos/size]*int32(size)+int32(pos%size))
+	}
+	s.computed, s.last = s.computed+n, d.n
+	b.QueryEnd = append(b.QueryEnd, int32(len(b.Tokens)))
+	b.KVLen = append(b.KVLen, int32(s.computed))
+	b.Tables = append(b.Tables, s.table...)
+	b.TableEnd = append(b.TableEnd, int32(len(b.Tables)))
+}
+
+// draw hands over the draws of step n. Edits and masks are all zero until Ready is called.
 func (d *driver) draw(n int) {
 	ds := &d.draws[n%2]
 	ds.Reset()
@@ -128,7 +141,7 @@ func (d *driver) draw(n int) {
 	d.must(d.be.Draw(ds))
 }
 
-// end takes the tokens of step n and frees what no step can write any more.
+// end takes the tokens of step n and frees the blocks that no step writes to any more.
 func (d *driver) end(n int) {
 	rows, ds := d.rows[n%2], &d.draws[n%2]
 	top := 0
@@ -144,13 +157,7 @@ func (d *driver) end(n int) {
 	for r, s := range rows {
 		k := int(ds.Rows[r].Top)
 		if !s.done {
-			tok := out.Tokens[r]
-			s.tokens = append(s.tokens, tok)
-			s.state.Accept(tok)
-			s.logprobs = append(s.logprobs, out.Logprobs[r])
-			s.ranks = append(s.ranks, out.Ranks[r])
-			s.top = append(s.top, out.TopTokens[top:top+k]...)
-			s.done = tok == stop || len(s.tokens)-s.prompt == s.max
+			s.accept(&out, r, out.TopTokens[top:top+k])
 		}
 		top += k
 		if n == d.n && s.row >= 0 {
@@ -165,6 +172,17 @@ func (d *driver) end(n int) {
 	}
 }
 
+// accept takes the result of a row.
+func (s *sequence) accept(out *backend.Out, row int, top []int32) {
+	tok := out.Tokens[row]
+	s.tokens = append(s.tokens, tok)
+	s.state.Accept(tok)
+	s.logprobs = append(s.logprobs, out.Logprobs[row])
+	s.ranks = append(s.ranks, out.Ranks[row])
+	s.top = append(s.top, top...)
+	s.done = tok == stop || len(s.tokens)-s.prompt == s.max
+}
+
 func (d *driver) must(err error) {
 	d.t.Helper()
 	if err != nil {
@@ -172,6 +190,7 @@ func (d *driver) must(err error) {
 	}
 }
 
+// run runs all sequences to their ends.
 func (d *driver) run() {
 	live := func() bool { return slices.ContainsFunc(d.seqs, func(s *sequence) bool { return !s.done }) }
 	if d.spec.Depth == 1 {
@@ -184,25 +203,25 @@ func (d *driver) run() {
 		}
 		return
 	}
-	flying := false
-	for live() || flying {
-		began := d.plan()
-		if began {
+	inFlight := false
+	for live() || inFlight {
+		begun := d.plan()
+		if begun {
 			d.must(d.be.Begin(&d.batch[d.n%2]))
 		}
-		if flying {
+		if inFlight {
 			d.end(d.n - 1)
 		}
-		if began {
+		if begun {
 			d.draw(d.n)
 			d.n++
 		}
-		flying = began
+		inFlight = begun
 	}
 }
 
-// newDriver makes a backend with room for a handful of sequences and a workload
-// that depends on the seed alone.
+// newDriver opens a backend with room for a handful of sequences, and adds eight of them,
+// which depend on the seed alone.
 func newDriver(t *testing.T, seed uint64, depth, blockTokens int, schedule uint64, open func(backend.Spec) (backend.Backend, error)) *driver {
 	t.Helper()
 	spec := backend.Spec{VocabSize: 40, BlockTokens: blockTokens, NumBlocks: 1 + 8*((60+blockTokens-1)/blockTokens), MaxTokens: 24, MaxSeqs: 5, MaxSeqTokens: 80, Depth: depth}

@@ -9,14 +9,15 @@ import (
 	"weir/sampler"
 )
 
-// Reading says when an Oracle reads what it was handed.
+// Reading says when an Oracle reads what it is given.
 type Reading uint8
 
 const (
-	// Eager reads in Begin and Draw, so it misses what the engine fills in late.
+	// Eager reads in Begin and Draw. A mistake shows if the engine fills something in
+	// later than it may.
 	Eager Reading = iota
-	// Lazy reads in the End of the step, from the engine's own memory, so it
-	// misses what the engine frees or uses again early.
+	// Lazy reads in the End of the step, from the engine's own memory. A mistake shows
+	// if the engine changes or reuses something earlier than it may.
 	Lazy
 )
 
@@ -32,42 +33,48 @@ const (
 
 func (c Call) String() string { return [...]string{"Begin", "Draw", "End"}[c] }
 
-// OracleConfig is how an Oracle is to behave. The zero value is good.
+// OracleConfig says how an Oracle behaves. The zero value is ready to use.
 type OracleConfig struct {
 	Reading Reading
-	Seed    uint64 // of the logits: another seed is another model
+	Seed    uint64 // of the logits: another seed is like another model
 
-	// Hook, if not nil, is called first in every Begin, Draw and End with the
-	// number of the step, from 0. An error fails the call. Tests abort requests
-	// in it, or break a step.
+	// Hook, if not nil, is called first in every Begin, Draw and End, with the number
+	// of the step, from 0. Its error fails the call. Tests cancel requests in it, or let
+	// a step fail.
 	Hook func(call Call, step int) error
 }
 
-// Oracle is a backend whose logits are a hash of the history it reads back.
+// Oracle is a backend whose logits are a hash of the history that it reads back from its
+// KV cache. See the package comment.
 type Oracle struct {
 	spec  backend.Spec
 	cfg   OracleConfig
 	turns turns
 	steps [2]step // step n is steps[n%2]
 
-	slots     []slot  // [NumBlocks*BlockTokens]
-	blocks    []block // [NumBlocks]
-	edited    []int   // by token: the last row with an edit of it
-	editedRow int
-	logits    []float32 // one row
+	slots     []slot    // [NumBlocks*BlockTokens]
+	blocks    []block   // [NumBlocks]
+	edited    []int     // [VocabSize] the last row with an edit of the token, as counted by editedRow
+	editedRow int       // number of rows whose edits have been checked
+	logits    []float32 // of one row
 	picker    sampler.Picker
 }
 
+// slot is what was written to a KV slot.
 type slot struct {
 	token, pos int32
-	step       int // that wrote it last
+	step       int // that wrote it; before the first, neverWritten
 }
 
+// block is what is known of a block of KV slots.
 type block struct {
-	step   int   // that wrote into it last
-	pos    int32 // last position written by it
+	step   int   // the last one that wrote to it; before the first, neverWritten
+	pos    int32 // the last position that this step wrote
 	listed int   // number of the last table that lists it
 }
+
+// neverWritten is the number of a step that was never in flight.
+const neverWritten = -9
 
 // step is what is known of one step from Begin to End.
 type step struct {
@@ -75,15 +82,14 @@ type step struct {
 	overlap bool // the step before was in flight at Begin
 	batch   *backend.Batch
 	draws   *backend.Draws
+	copies  snapshot
 
-	given given
-
-	hist []uint64 // [R] hash of all that the row attends to
-	dead []bool   // [R]
-	out  backend.Out
+	histories []uint64 // [R] hash of all tokens up to that of the row
+	dead      []bool   // [R]
+	out       backend.Out
 }
 
-// NewOracle opens an oracle.
+// NewOracle opens an oracle. The error is that of a spec that breaks the contract.
 func NewOracle(spec backend.Spec, cfg OracleConfig) (*Oracle, error) {
 	if err := checkSpec(spec); err != nil {
 		return nil, err
@@ -98,10 +104,10 @@ func NewOracle(spec backend.Spec, cfg OracleConfig) (*Oracle, error) {
 		logits: make([]float32, spec.VocabSize),
 	}
 	for i := range o.slots {
-		o.slots[i] = slot{pos: -1, step: -9}
+		o.slots[i] = slot{pos: -1, step: neverWritten}
 	}
 	for i := range o.blocks {
-		o.blocks[i].step = -9
+		o.blocks[i].step = neverWritten
 	}
 	return o, nil
 }
@@ -115,6 +121,7 @@ func (o *Oracle) Close() error {
 	return nil
 }
 
+// hook calls OracleConfig.Hook, if there is one.
 func (o *Oracle) hook(c Call, n int) error {
 	if o.cfg.Hook == nil {
 		return nil
@@ -137,7 +144,7 @@ func (o *Oracle) Begin(b *backend.Batch) error {
 	s := &o.steps[n%2]
 	s.n, s.batch, s.draws = n, b, nil
 	s.overlap = o.turns.begun > o.turns.ended
-	s.given.keepBatch(b)
+	s.copies.keepBatch(b)
 	o.turns.begun++
 	if o.cfg.Reading == Eager {
 		return o.forward(s)
@@ -156,13 +163,13 @@ func (o *Oracle) Draw(d *backend.Draws) error {
 	}
 	s := &o.steps[n%2]
 	s.draws = d
-	s.given.keepRows(d)
+	s.copies.keepRows(d)
 	o.turns.drawn++
 	if o.cfg.Reading == Eager {
 		return o.draw(s)
 	}
 	if d.Ready == nil {
-		s.given.keepEdits(d)
+		s.copies.keepEdits(d)
 	}
 	return nil
 }
@@ -178,7 +185,7 @@ func (o *Oracle) End(out *backend.Out) error {
 	}
 	s := &o.steps[n%2]
 	final := o.cfg.Reading == Eager || s.draws.Ready == nil
-	if err := s.given.check(s.batch, s.draws, final); err != nil {
+	if err := s.copies.check(s.batch, s.draws, final); err != nil {
 		return o.turns.fail(fmt.Errorf("step %d: %w", n, err))
 	}
 	if o.cfg.Reading == Lazy {
@@ -205,7 +212,8 @@ func (o *Oracle) End(out *backend.Out) error {
 	return nil
 }
 
-// forward writes the batch's slots and hashes the history of every row.
+// forward computes the forward pass: it writes the batch's slots and hashes the history
+// of every row.
 func (o *Oracle) forward(s *step) error {
 	err := checkShape(o.spec, s.batch)
 	if err == nil {
@@ -303,12 +311,11 @@ func (o *Oracle) resolve(s *step, token int32) (int32, error) {
 	return prev.out.Tokens[r], nil
 }
 
-// attend reads the whole history of every sequence back and hashes it. That is
-// done for sequences without a row, too, so that a wrong table is found in the
-// step that uses it.
+// attend reads the whole history of every sequence back and hashes it. It does so for
+// sequences without a row, too, so that a wrong table is found in the step that uses it.
 func (o *Oracle) attend(s *step) error {
 	b, size := s.batch, int32(o.spec.BlockTokens)
-	s.hist = s.hist[:0]
+	s.histories = s.histories[:0]
 	return eachRun(b, func(i int, from, to int32, table []int32) error {
 		h := mix(o.cfg.Seed)
 		pos, n := int32(0), b.KVLen[i]
@@ -321,8 +328,8 @@ func (o *Oracle) attend(s *step) error {
 					return broken("run %d: the slot of position %d in block %d holds position %d", i, pos, blk, sl.pos)
 				}
 				h = mix(h ^ uint64(uint32(sl.token)))
-				if next := len(s.hist); next < len(b.At) && b.At[next] < to && b.At[next]-from == pos-b.Pos[from] {
-					s.hist = append(s.hist, h)
+				if next := len(s.histories); next < len(b.At) && b.At[next] < to && b.At[next]-from == pos-b.Pos[from] {
+					s.histories = append(s.histories, h)
 				}
 				pos++
 			}
@@ -331,7 +338,7 @@ func (o *Oracle) attend(s *step) error {
 	})
 }
 
-// draw computes the step's result into s.out.
+// draw computes the results of all rows, in s.out.
 func (o *Oracle) draw(s *step) error {
 	d := s.draws
 	if err := checkRows(o.spec, d, len(s.batch.At)); err != nil {
@@ -343,7 +350,7 @@ func (o *Oracle) draw(s *step) error {
 	if err := o.checkEdits(d); err != nil {
 		return o.turns.fail(fmt.Errorf("step %d: %w", s.n, err))
 	}
-	s.given.keepEdits(d)
+	s.copies.keepEdits(d)
 
 	top, host := 0, 0
 	for _, r := range d.Rows {
@@ -352,30 +359,35 @@ func (o *Oracle) draw(s *step) error {
 			host++
 		}
 	}
-	n, v := len(d.Rows), o.spec.VocabSize
-	s.dead = slices.Grow(s.dead[:0], n)[:n]
-	s.out.Tokens = slices.Grow(s.out.Tokens[:0], n)[:n]
-	s.out.Logprobs = slices.Grow(s.out.Logprobs[:0], n)[:n]
-	s.out.Ranks = slices.Grow(s.out.Ranks[:0], n)[:n]
-	s.out.TopTokens = slices.Grow(s.out.TopTokens[:0], top)[:top]
-	s.out.TopLogprobs = slices.Grow(s.out.TopLogprobs[:0], top)[:top]
-	s.out.Logits = slices.Grow(s.out.Logits[:0], host*v)[:host*v]
+	s.resize(len(d.Rows), top, host*o.spec.VocabSize)
 
 	top, host = 0, 0
 	for i, r := range d.Rows {
 		s.dead[i] = r.Dead
-		o.fill(s.hist[i])
+		o.fill(s.histories[i])
 		o.picker.Pick(o.logits, d, i, &s.out, top)
 		top += int(r.Top)
 		if r.Host {
-			copy(s.out.Logits[host:], o.logits)
-			host += v
+			host += copy(s.out.Logits[host:], o.logits)
 		}
 	}
 	return nil
 }
 
-// checkEdits: every edit is sane and no row names a token twice.
+// resize makes the results of s as long as a step needs that has this many rows, top
+// tokens and logits of Host rows.
+func (s *step) resize(rows, top, logits int) {
+	s.dead = slices.Grow(s.dead[:0], rows)[:rows]
+	s.out.Tokens = slices.Grow(s.out.Tokens[:0], rows)[:rows]
+	s.out.Logprobs = slices.Grow(s.out.Logprobs[:0], rows)[:rows]
+	s.out.Ranks = slices.Grow(s.out.Ranks[:0], rows)[:rows]
+	s.out.TopTokens = slices.Grow(s.out.TopTokens[:0], top)[:top]
+	s.out.TopLogprobs = slices.Grow(s.out.TopLogprobs[:0], top)[:top]
+	s.out.Logits = slices.Grow(s.out.Logits[:0], logits)[:logits]
+}
+
+// checkEdits checks that the numbers of every edit are finite, where they have to be, and
+// that no row has two edits of a token.
 func (o *Oracle) checkEdits(d *backend.Draws) error {
 	first := int32(0)
 	for i := range d.Rows {
@@ -396,13 +408,13 @@ func (o *Oracle) checkEdits(d *backend.Draws) error {
 	return nil
 }
 
-// fill makes the row of logits of a history: a bell curve of width 2 and four
-// tokens lifted out of it, so that probabilities are spread as a model's are
-// and filters have something to remove.
+// fill computes the row of logits of a history. They form a bell curve of width 2, out of
+// which four tokens are lifted, so that probabilities are spread as a model's are and
+// filters have something to remove.
 func (o *Oracle) fill(h uint64) {
 	for i := range o.logits {
 		x := mix(h + uint64(i)*0x9E3779B97F4A7C15)
-		// The sum of four 16-bit numbers has mean 131070 and deviation 37837.
+		// The sum of four 16-bit numbers has a mean of 131070 and a deviation of 37837.
 		sum := int32(x&0xffff) + int32(x>>16&0xffff) + int32(x>>32&0xffff) + int32(x>>48)
 		o.logits[i] = float32(sum-131070) * (2. / 37837)
 	}
@@ -411,8 +423,8 @@ func (o *Oracle) fill(h uint64) {
 	}
 }
 
-// mix is the finalizer of MurmurHash3 (Austin Appleby), behind an addition that
-// keeps 0 from mapping to 0.
+// mix is the finalizer of MurmurHash3 (Austin Appleby). The addition before it keeps 0 from
+// mapping to 0.
 func mix(x uint64) uint64 {
 	x += 0x9E3779B97F4A7C15
 	x = (x ^ x>>33) * 0xFF51AFD7ED558CCD
@@ -420,44 +432,46 @@ func mix(x uint64) uint64 {
 	return x ^ x>>33
 }
 
-// given is a copy of what the engine handed over. It is only compared: the
-// engine's memory must still be the same when the step ends.
-type given struct {
+// snapshot is a copy of what the engine handed over. It is compared with the original when
+// the step ends, because the engine must not change that earlier.
+type snapshot struct {
 	batch backend.Batch
 	rows  []backend.Draw
 	edits []backend.Edit
 	masks []uint32
 }
 
-// slicesOf lists b's slices, so that they can be handled alike.
+// slicesOf lists the slices of b, to treat them alike.
 func slicesOf(b *backend.Batch) [8]*[]int32 {
 	return [8]*[]int32{&b.Tokens, &b.Pos, &b.Slots, &b.QueryEnd, &b.KVLen, &b.TableEnd, &b.Tables, &b.At}
 }
 
-func (g *given) keepBatch(b *backend.Batch) {
+func (c *snapshot) keepBatch(b *backend.Batch) {
 	from := slicesOf(b)
-	for i, to := range slicesOf(&g.batch) {
+	for i, to := range slicesOf(&c.batch) {
 		*to = append((*to)[:0], *from[i]...)
 	}
 }
 
-func (g *given) keepRows(d *backend.Draws) { g.rows = append(g.rows[:0], d.Rows...) }
-func (g *given) keepEdits(d *backend.Draws) {
-	g.edits, g.masks = append(g.edits[:0], d.Edits...), append(g.masks[:0], d.Masks...)
+func (c *snapshot) keepRows(d *backend.Draws) { c.rows = append(c.rows[:0], d.Rows...) }
+
+func (c *snapshot) keepEdits(d *backend.Draws) {
+	c.edits, c.masks = append(c.edits[:0], d.Edits...), append(c.masks[:0], d.Masks...)
 }
 
-// check compares; edits and masks only where they were final when kept.
-func (g *given) check(b *backend.Batch, d *backend.Draws, edits bool) error {
+// check compares the copies with the originals. Edits and masks are compared if they were
+// final when they were copied.
+func (c *snapshot) check(b *backend.Batch, d *backend.Draws, editsFinal bool) error {
 	from := slicesOf(b)
-	for i, was := range slicesOf(&g.batch) {
+	for i, was := range slicesOf(&c.batch) {
 		if !slices.Equal(*was, *from[i]) {
 			return broken("the batch changed between Begin and End")
 		}
 	}
-	if !slices.Equal(g.rows, d.Rows) {
+	if !slices.Equal(c.rows, d.Rows) {
 		return broken("draws changed between Draw and End")
 	}
-	if edits && !(slices.Equal(g.edits, d.Edits) && slices.Equal(g.masks, d.Masks)) {
+	if editsFinal && !(slices.Equal(c.edits, d.Edits) && slices.Equal(c.masks, d.Masks)) {
 		return broken("edits or masks changed between Draw, or Ready, and End")
 	}
 	return nil

@@ -15,31 +15,39 @@ func openOracle(cfg OracleConfig) func(backend.Spec) (backend.Backend, error) {
 	return func(s backend.Spec) (backend.Backend, error) { return NewOracle(s, cfg) }
 }
 
-// One workload, however it is cut up: the same tokens, log-probabilities, ranks
-// and top tokens.
+// equal reports whether two sequences got the same tokens, log-probabilities, ranks and top
+// tokens.
+func (s *sequence) equal(p *sequence) bool {
+	return slices.Equal(s.tokens, p.tokens) && slices.Equal(s.logprobs, p.logprobs) && slices.Equal(s.ranks, p.ranks) && slices.Equal(s.top, p.top)
+}
+
+// TestOracleIsAFunctionOfTheSequence: a sequence gets the same results, whatever the schedule,
+// the size of blocks, the steps in flight and the reading.
 func TestOracleIsAFunctionOfTheSequence(t *testing.T) {
-	for seed := range uint64(10) {
-		plain := newDriver(t, seed, 1, 16, 0, openOracle(OracleConfig{}))
-		plain.run()
-		for _, depth := range []int{1, 2} {
-			for _, reading := range []Reading{Eager, Lazy} {
-				for _, block := range []int{1, 3, 16, 64} {
-					d := newDriver(t, seed, depth, block, seed*100+uint64(block), openOracle(OracleConfig{Reading: reading}))
-					d.run()
-					for i, s := range d.seqs {
-						p := plain.seqs[i]
-						if !slices.Equal(s.tokens, p.tokens) || !slices.Equal(s.logprobs, p.logprobs) || !slices.Equal(s.ranks, p.ranks) || !slices.Equal(s.top, p.top) {
-							t.Fatalf("seed %d, depth %d, reading %d, blocks of %d: sequence %d\n got %v\nwant %v", seed, depth, reading, block, i, s.tokens, p.tokens)
-						}
+	check := func(t *testing.T, depth int, reading Reading) {
+		for seed := range uint64(10) {
+			want := newDriver(t, seed, 1, 16, 0, openOracle(OracleConfig{}))
+			want.run()
+			for _, block := range []int{1, 3, 16, 64} {
+				d := newDriver(t, seed, depth, block, seed*100+uint64(block), openOracle(OracleConfig{Reading: reading}))
+				d.run()
+				for i, s := range d.seqs {
+					if !s.equal(want.seqs[i]) {
+						t.Fatalf("seed %d, blocks of %d: sequence %d\n got %v\nwant %v", seed, block, i, s.tokens, want.seqs[i].tokens)
 					}
 				}
 			}
 		}
 	}
+	for _, depth := range []int{1, 2} {
+		for _, reading := range []Reading{Eager, Lazy} {
+			t.Run(fmt.Sprintf("depth=%d/reading=%d", depth, reading), func(t *testing.T) { check(t, depth, reading) })
+		}
+	}
 }
 
-// The workload above is not trivial: sequences differ, and filters, stops and
-// lengths all occur.
+// TestOracleTokensAreVaried: the driver's sequences are not trivial. They differ, bad words
+// do not occur, and some end by the stop token, others by their length.
 func TestOracleTokensAreVaried(t *testing.T) {
 	seen, stops, full := map[int32]bool{}, 0, 0
 	for seed := range uint64(10) {
@@ -57,11 +65,12 @@ func TestOracleTokensAreVaried(t *testing.T) {
 		}
 	}
 	if len(seen) < 30 || stops == 0 || full == 0 || seen[5] {
-		t.Errorf("%d tokens, %d stops, %d full, bad word %v", len(seen), stops, full, seen[5])
+		t.Errorf("%d different tokens; %d sequences stopped, %d reached their length; the bad word occurs: %v", len(seen), stops, full, seen[5])
 	}
 }
 
-// A wrong book that leaves positions right shows in a token.
+// TestOracleTokensDependOnEveryToken: the logits of a row depend on every token of its history
+// and on their order, and on nothing else.
 func TestOracleTokensDependOnEveryToken(t *testing.T) {
 	base := func() *backend.Batch { b := first(); b.Tokens = b.Tokens[:9]; return b }
 	logits := func(b *backend.Batch) []float32 {
@@ -76,36 +85,36 @@ func TestOracleTokensDependOnEveryToken(t *testing.T) {
 	}
 	want := logits(base())
 	if !slices.Equal(want, logits(base())) {
-		t.Fatal("the same batch gives other logits")
+		t.Fatal("the same batch gives different logits")
 	}
 	for i := range 6 {
 		b := base()
 		b.Tokens[i] = 0
 		if slices.Equal(want, logits(b)) {
-			t.Errorf("token %d does not matter", i)
+			t.Errorf("the logits do not depend on token %d", i)
 		}
 	}
 	b := base()
 	b.Tokens[0], b.Tokens[1] = b.Tokens[1], b.Tokens[0]
 	if slices.Equal(want, logits(b)) {
-		t.Error("the order of tokens does not matter")
+		t.Error("the logits do not depend on the order of tokens")
 	}
 	b = base()
 	b.Tokens[7] = 0
 	if !slices.Equal(want, logits(b)) {
-		t.Error("another sequence's token matters")
+		t.Error("the logits depend on a token of another sequence")
 	}
 	d := draws()
 	d.Rows[0].Host = true
 	out := outFor(2)
 	out.Logits = make([]float32, 40)
 	if _, err := runStep(newOracle(t, small, OracleConfig{Seed: 1}), base(), d, out); err != nil || slices.Equal(want, out.Logits) {
-		t.Errorf("the seed does not matter (%v)", err)
+		t.Errorf("the logits do not depend on the seed (error %v)", err)
 	}
 }
 
-// calls runs a script of b, d and e (Begin, Draw, End) and returns the error of
-// the last call; the others must succeed.
+// calls runs a script of the letters b, d and e, which stand for Begin, Draw and End, and
+// returns the error of the last call. The others must succeed.
 func calls(t *testing.T, be backend.Backend, script string) error {
 	t.Helper()
 	n, ends := 0, 0
@@ -117,7 +126,7 @@ func calls(t *testing.T, be backend.Backend, script string) error {
 		switch c {
 		case 'b':
 			b := first()
-			if n++; n > 1 { // another sequence, elsewhere
+			if n++; n > 1 { // another sequence, in other blocks
 				b = &backend.Batch{Tokens: []int32{1}, Pos: []int32{0}, Slots: []int32{int32(4 * (8 + n%2))}, QueryEnd: []int32{1}, KVLen: []int32{1}, TableEnd: []int32{1}, Tables: []int32{int32(8 + n%2)}}
 			}
 			err = be.Begin(b)
@@ -138,11 +147,12 @@ func calls(t *testing.T, be backend.Backend, script string) error {
 	return err
 }
 
+// TestCallsOutOfTurn: both backends refuse calls that are not in the order of the contract.
 func TestCallsOutOfTurn(t *testing.T) {
 	for _, c := range []struct {
 		depth  int
 		script string
-		text   string // "": all good
+		text   string // of the error; "": none
 	}{
 		{1, "bdebde", ""},
 		{2, "bdbedbede", ""},
@@ -173,7 +183,8 @@ func TestCallsOutOfTurn(t *testing.T) {
 	}
 }
 
-// At depth 2: blocks of the step in flight.
+// TestOracleRefusesBlocksGivenAwayInFlight: with two steps in flight, a block that the step
+// before still writes to can only be used by the same sequence.
 func TestOracleRefusesBlocksGivenAwayInFlight(t *testing.T) {
 	s := small
 	s.Depth = 2
@@ -213,7 +224,7 @@ func TestOracleRefusesBlocksGivenAwayInFlight(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) { wantBroken(t, err, c.text) })
 		}
 	}
-	// Once the step has ended its blocks are anybody's.
+	// When the step has ended, its blocks may be used by any sequence.
 	o := newOracle(t, small, OracleConfig{})
 	if _, err := runStep(o, first(), draws(), outFor(2)); err != nil {
 		t.Fatal(err)
@@ -224,6 +235,7 @@ func TestOracleRefusesBlocksGivenAwayInFlight(t *testing.T) {
 	}
 }
 
+// TestOracleRefusesDeadRows: a batch cannot name a token that a dead row draws.
 func TestOracleRefusesDeadRows(t *testing.T) {
 	for _, reading := range []Reading{Eager, Lazy} {
 		o := newOracle(t, small, OracleConfig{Reading: reading})
@@ -237,7 +249,8 @@ func TestOracleRefusesDeadRows(t *testing.T) {
 	}
 }
 
-// A row without a legal token is -1; a step begun with it runs.
+// TestOracleNoLegalToken: a row without a legal token draws -1. A step whose batch names it
+// runs nevertheless.
 func TestOracleNoLegalToken(t *testing.T) {
 	o := newOracle(t, small, OracleConfig{})
 	d := draws()
@@ -252,7 +265,7 @@ func TestOracleNoLegalToken(t *testing.T) {
 	}
 }
 
-// What the engine handed over may not change while the step runs.
+// TestOracleNoticesChanges: what the engine handed over must not change until the step ends.
 func TestOracleNoticesChanges(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -281,8 +294,8 @@ func TestOracleNoticesChanges(t *testing.T) {
 	}
 }
 
-// Edits and masks count as they are after Ready, in both readings; a lazy oracle
-// asks for them in End only.
+// TestOracleReady: edits and masks count as they are after Ready has returned. A lazy oracle
+// calls it in End.
 func TestOracleReady(t *testing.T) {
 	for _, reading := range []Reading{Eager, Lazy} {
 		ready := 0
@@ -304,6 +317,7 @@ func TestOracleReady(t *testing.T) {
 	}
 }
 
+// TestOracleHook: the hook is called first in every call, and its error fails the backend.
 func TestOracleHook(t *testing.T) {
 	boom := errors.New("boom")
 	for _, call := range []Call{Begin, Draw, End} {
@@ -334,7 +348,8 @@ func TestOracleHook(t *testing.T) {
 	}
 }
 
-// Host rows are the logits before any change, and the draw is Picker's of them.
+// TestOracleDrawsWithPicker: Host rows are the logits before any change, and the results of
+// rows are those of sampler.Picker from these logits.
 func TestOracleDrawsWithPicker(t *testing.T) {
 	d := draws()
 	d.Rows[0] = backend.Draw{Temperature: 1, TopP: 0.9, Seed: 5, Mask: -1, Allow: -1, Target: -1, Logprobs: backend.ProcessedLogprobs, Top: 3, Host: true, EditEnd: 1}

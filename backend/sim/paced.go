@@ -8,27 +8,26 @@ import (
 	"weir/backend"
 )
 
-// Paced is a backend that takes a profile's time and draws plausible tokens
-// without logits. A token is a function of (Seed, Index) and of which tokens
-// are legal: masks and forbidding edits are honoured, other edits, temperature
-// and filters are not. Log-probabilities are invented, decreasing and at most
-// 1 in sum; Host rows are all zero.
+// Paced is a backend that takes the time of a profile and draws plausible tokens without
+// logits. A token is a function of the seed, the index and the tokens that are legal. Masks
+// and edits that forbid a token are honoured; other edits, temperature and filters are not.
+// The probabilities that it reports are invented: they decrease, and their sum is at most 1.
+// Host rows are all zero.
 type Paced struct {
 	spec    backend.Spec
 	profile Profile
 	turns   turns
 
-	// The device's time line: busy until then, and the end of step n in ends[n%2].
-	busy  time.Time
-	ends  [2]time.Time
-	rows  [2]int // rows of step n's batch
+	busy  time.Time    // when the device has computed all steps that are begun
+	ends  [2]time.Time // when it has computed step n, at n%2
+	rows  [2]int       // number of rows of step n, at n%2
 	draws *backend.Draws
 
 	avoid  []uint32 // bit set of Profile.Avoid
-	banned []uint32 // bit set of the row's forbidding edits; empty between rows
+	banned []uint32 // bit set of the tokens that the current row's edits forbid; empty between rows
 }
 
-// NewPaced opens a paced backend.
+// NewPaced opens a paced backend. The error is that of a spec or a profile that is not valid.
 func NewPaced(spec backend.Spec, profile Profile) (*Paced, error) {
 	if err := checkSpec(spec); err != nil {
 		return nil, err
@@ -58,8 +57,7 @@ func (p *Paced) Close() error {
 	return nil
 }
 
-// Begin implements backend.Backend: the device takes the step up when it is
-// free.
+// Begin implements backend.Backend. The device begins the step when it is free.
 func (p *Paced) Begin(b *backend.Batch) error {
 	if err := p.turns.begin(); err != nil {
 		return err
@@ -77,8 +75,7 @@ func (p *Paced) Begin(b *backend.Batch) error {
 	return nil
 }
 
-// Draw implements backend.Backend. Where it comes after the pass has ended the
-// device has waited: the next Begin finds it free.
+// Draw implements backend.Backend. It takes no time of the device.
 func (p *Paced) Draw(d *backend.Draws) error {
 	if err := p.turns.draw(); err != nil {
 		return err
@@ -91,7 +88,7 @@ func (p *Paced) Draw(d *backend.Draws) error {
 	return nil
 }
 
-// End implements backend.Backend. It sleeps for what is left of the step.
+// End implements backend.Backend. It sleeps until the device has computed the step.
 func (p *Paced) End(out *backend.Out) error {
 	if err := p.turns.end(); err != nil {
 		return err
@@ -124,6 +121,7 @@ func (p *Paced) End(out *backend.Out) error {
 	return nil
 }
 
+// row computes the result of row i.
 func (p *Paced) row(d *backend.Draws, i int, edits []backend.Edit, out *backend.Out, top int) {
 	r := &d.Rows[i]
 	for _, e := range edits {
@@ -149,7 +147,7 @@ func (p *Paced) row(d *backend.Draws, i int, edits []backend.Edit, out *backend.
 	}
 }
 
-// legal is word w of the row's legal tokens.
+// legal is word w of the bit set of the row's legal tokens.
 func (p *Paced) legal(d *backend.Draws, r *backend.Draw, w int) uint32 {
 	words := len(p.banned)
 	legal := ^p.banned[w]
@@ -165,17 +163,19 @@ func (p *Paced) legal(d *backend.Draws, r *backend.Draw, w int) uint32 {
 	return legal
 }
 
-// tries is how many places of the list of tokens are looked at before the
-// masks are searched word by word.
-const tries = 32
+// maxTries is the number of tokens of the list that draw tries before it searches the masks
+// word by word.
+const maxTries = 32
 
+// draw draws a legal token, by the hash h of the row. It prefers the profile's list, and takes
+// a token that should be avoided only if no other is legal.
 func (p *Paced) draw(d *backend.Draws, r *backend.Draw, h uint64) int32 {
 	list := p.profile.Tokens
 	n := uint64(len(list))
 	if n == 0 {
 		n = uint64(p.spec.VocabSize)
 	}
-	for j := range uint64(tries) {
+	for j := range uint64(maxTries) {
 		id := int32((h + j) % n)
 		if len(list) > 0 {
 			id = list[id]
@@ -186,22 +186,22 @@ func (p *Paced) draw(d *backend.Draws, r *backend.Draw, h uint64) int32 {
 	}
 	words := len(p.banned)
 	start := int(h % uint64(words))
-	last := int32(-1) // the first legal one that should be avoided
+	avoided := int32(-1) // the first legal token that should be avoided
 	for j := range words {
 		w := (start + j) % words
 		legal := p.legal(d, r, w)
 		if good := legal &^ p.avoid[w]; good != 0 {
 			return int32(32*w + bits.TrailingZeros32(good))
 		}
-		if legal != 0 && last < 0 {
-			last = int32(32*w + bits.TrailingZeros32(legal))
+		if legal != 0 && avoided < 0 {
+			avoided = int32(32*w + bits.TrailingZeros32(legal))
 		}
 	}
-	return last
+	return avoided
 }
 
-// report invents: the token has probability 0.4 to 0.95 and each of the legal
-// ids after it half of what is left.
+// report invents log-probabilities: the token has a probability of 0.4 to 0.95, and each of
+// the legal ids after it half of what is left.
 func (p *Paced) report(d *backend.Draws, r *backend.Draw, h uint64, token int32, i int, out *backend.Out, top int) {
 	share := 0.4 + 0.55*float64(h>>40)/(1<<24)
 	out.Logprobs[i], out.Ranks[i] = float32(math.Log(share)), 1

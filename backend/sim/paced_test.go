@@ -24,12 +24,12 @@ func newPaced(t testing.TB, s backend.Spec, p Profile) *Paced {
 
 func TestProfileFormula(t *testing.T) {
 	p := Profile{Overhead: 1000, Prefill: 10, Decode: 100, Context: 500}
-	// 9 tokens, 2 sequences, 6+3 positions.
+	// The batch has 9 tokens, 2 sequences and 6+3 positions.
 	if got, want := p.Step(first()), 1000*time.Microsecond+90*time.Microsecond+200*time.Microsecond+4500*time.Nanosecond; got != want {
-		t.Errorf("step of %v, want %v", got, want)
+		t.Errorf("the step takes %v, want %v", got, want)
 	}
 	if got := (&Profile{}).Step(first()); got != 0 {
-		t.Errorf("instant step of %v", got)
+		t.Errorf("a step of the zero profile takes %v", got)
 	}
 }
 
@@ -50,15 +50,15 @@ func TestProfileValidate(t *testing.T) {
 		p := H100Llama8B()
 		edit(&p)
 		if err := p.Validate(40); err == nil {
-			t.Errorf("%+v is valid", p)
+			t.Errorf("Validate accepts %+v", p)
 		}
 		if _, err := NewPaced(small, p); err == nil {
-			t.Errorf("opened with %+v", p)
+			t.Errorf("NewPaced accepts %+v", p)
 		}
 	}
 }
 
-// The file's names are part of the interface.
+// TestProfileJSON: users write profiles in JSON, so the names must not change.
 func TestProfileJSON(t *testing.T) {
 	var p Profile
 	text := `{"name":"x","overhead_us":1,"prefill_us_per_token":2,"decode_us_per_sequence":3,"context_ns_per_position":4,"tokens":[5],"avoid_tokens":[6]}`
@@ -73,9 +73,10 @@ func TestProfileJSON(t *testing.T) {
 	}
 }
 
-// 10 ms per step, whatever is in it.
+// tenMS takes 10 ms for every step.
 var tenMS = Profile{Overhead: 10_000}
 
+// TestPacedTimeDepth1: with one step in flight, a step takes its time from Begin on.
 func TestPacedTimeDepth1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		be := newPaced(t, small, tenMS)
@@ -88,8 +89,7 @@ func TestPacedTimeDepth1(t *testing.T) {
 				t.Fatalf("step %d ended after %v, want %v", i, got, want)
 			}
 		}
-		// The device is idle while the host works between steps, but works from
-		// Begin on.
+		// Between steps the device is idle; from Begin on it works beside the host.
 		time.Sleep(7 * time.Millisecond)
 		b, d, out := first(), draws(), outFor(2)
 		start = time.Now()
@@ -97,9 +97,9 @@ func TestPacedTimeDepth1(t *testing.T) {
 		time.Sleep(4 * time.Millisecond)
 		err = errors.Join(err, be.Draw(d), be.End(out))
 		if got := time.Since(start); err != nil || got != 10*time.Millisecond {
-			t.Errorf("step of %v, %v", got, err)
+			t.Errorf("the step took %v, error %v", got, err)
 		}
-		// Draws that come late delay the step, and nothing is slept then.
+		// If Draw comes late, End does not sleep.
 		start = time.Now()
 		err = be.Begin(b)
 		time.Sleep(14 * time.Millisecond)
@@ -110,7 +110,7 @@ func TestPacedTimeDepth1(t *testing.T) {
 	})
 }
 
-// At depth 2 the host's work hides behind the device's.
+// TestPacedTimeDepth2: with two steps in flight, the host works while the device does.
 func TestPacedTimeDepth2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := small
@@ -131,12 +131,12 @@ func TestPacedTimeDepth2(t *testing.T) {
 			if got, want := time.Since(start), time.Duration(i+1)*10*time.Millisecond; got != want {
 				t.Fatalf("step %d ended after %v, want %v", i, got, want)
 			}
-			time.Sleep(6 * time.Millisecond) // books, masks, penalties
+			time.Sleep(6 * time.Millisecond) // the host books tokens and fills masks
 			if err := be.Draw(d); err != nil {
 				t.Fatal(err)
 			}
 		}
-		// A host slower than the device sets the pace.
+		// A host that is slower than the device determines the time of a step.
 		for range 3 {
 			begun := time.Now()
 			err := errors.Join(be.Begin(b), be.End(out))
@@ -149,6 +149,7 @@ func TestPacedTimeDepth2(t *testing.T) {
 	})
 }
 
+// TestPacedInstantDoesNotSleep: 100 steps take no virtual time.
 func TestPacedInstantDoesNotSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		be := newPaced(t, small, Instant())
@@ -164,7 +165,7 @@ func TestPacedInstantDoesNotSleep(t *testing.T) {
 	})
 }
 
-// pacedToken draws one token.
+// pacedToken draws the token of a row that edit changes.
 func pacedToken(t *testing.T, p Profile, edit func(d *backend.Draws)) int32 {
 	t.Helper()
 	d := draws()
@@ -176,87 +177,101 @@ func pacedToken(t *testing.T, p Profile, edit func(d *backend.Draws)) int32 {
 	return got[0]
 }
 
-func TestPacedTokens(t *testing.T) {
-	list := Profile{Tokens: []int32{4, 5, 6, 7, 8}, Avoid: []int32{7, 2}}
-	bit := func(ids ...int32) []uint32 {
-		m := make([]uint32, 2)
+// maskOf is a mask row of the small vocabulary that allows these tokens.
+func maskOf(ids ...int32) []uint32 {
+	m := make([]uint32, small.MaskWords())
+	for _, id := range ids {
+		m[id/32] |= 1 << (id % 32)
+	}
+	return m
+}
+
+// banned bans tokens in row 0, and gives token 5 a bias that is large but no ban.
+func banned(ids ...int32) func(*backend.Draws) {
+	return func(d *backend.Draws) {
 		for _, id := range ids {
-			m[id/32] |= 1 << (id % 32)
+			d.Edits = append(d.Edits, backend.Edit{Token: id, Bias: backend.Forbid, Repeat: 1})
 		}
-		return m
-	}
-	forbid := func(ids ...int32) func(*backend.Draws) {
-		return func(d *backend.Draws) {
-			for _, id := range ids {
-				d.Edits = append(d.Edits, backend.Edit{Token: id, Bias: backend.Forbid, Repeat: 1})
-			}
-			d.Edits = append(d.Edits, backend.Edit{Token: 5, Bias: -100, Repeat: 1}) // does not forbid
-			d.Rows[0].EditEnd = int32(len(d.Edits))
-			d.Rows[1].EditEnd = d.Rows[0].EditEnd
-		}
-	}
-	mask := func(allow bool, ids ...int32) func(*backend.Draws) {
-		return func(d *backend.Draws) {
-			d.Masks = bit(ids...)
-			d.Masks[1] |= 1 << 31 // beyond the vocabulary
-			if allow {
-				d.Rows[0].Allow = 0
-			} else {
-				d.Rows[0].Mask = 0
-			}
-		}
-	}
-	for _, c := range []struct {
-		name string
-		edit func(*backend.Draws)
-		want []int32 // all that may come, and does
-	}{
-		{"the list without what is avoided", func(*backend.Draws) {}, []int32{4, 5, 6, 8}},
-		{"forbidden", forbid(4, 8), []int32{5, 6}},
-		{"mask", mask(false, 4, 7, 39), []int32{4}},
-		{"allow", mask(true, 8), []int32{8}},
-		{"outside the list", mask(false, 39, 7), []int32{39}},
-		{"only EOS is legal", mask(false, 7), []int32{7}},
-		{"nothing is legal", mask(true), []int32{-1}},
-		{"both masks", func(d *backend.Draws) {
-			d.Masks = append(bit(4, 5, 20), bit(5, 6, 20)...)
-			d.Rows[0].Mask, d.Rows[0].Allow = 0, 1
-		}, []int32{5}},
-		{"target", func(d *backend.Draws) { d.Rows[0].Target = 2 }, []int32{2}},
-	} {
-		var seen []int32
-		for seed := range uint64(100) {
-			id := pacedToken(t, list, func(d *backend.Draws) {
-				c.edit(d)
-				d.Rows[0].Seed, d.Rows[0].Index = seed, uint32(seed%3)
-			})
-			if !slices.Contains(seen, id) {
-				seen = append(seen, id)
-			}
-		}
-		if slices.Sort(seen); !slices.Equal(seen, c.want) {
-			t.Errorf("%s: tokens %v, want %v", c.name, seen, c.want)
-		}
-	}
-	// Without a list, all of the vocabulary.
-	seen := map[int32]bool{}
-	for seed := range uint64(1000) {
-		seen[pacedToken(t, Profile{Avoid: []int32{2}}, func(d *backend.Draws) { d.Rows[0].Seed = seed })] = true
-	}
-	if len(seen) != 39 || seen[2] {
-		t.Errorf("%d tokens, the avoided one %v", len(seen), seen[2])
-	}
-	// And a different one at each place of the output.
-	clear(seen)
-	for i := range uint32(1000) {
-		seen[pacedToken(t, Profile{}, func(d *backend.Draws) { d.Rows[0].Index = i })] = true
-	}
-	if len(seen) != 40 {
-		t.Errorf("%d tokens", len(seen))
+		d.Edits = append(d.Edits, backend.Edit{Token: 5, Bias: -100, Repeat: 1})
+		d.Rows[0].EditEnd = int32(len(d.Edits))
+		d.Rows[1].EditEnd = d.Rows[0].EditEnd
 	}
 }
 
-// The bans of one row do not stay for the next.
+// masked gives row 0 a mask, which also has a bit beyond the vocabulary.
+func masked(ids ...int32) func(*backend.Draws) {
+	return func(d *backend.Draws) {
+		d.Masks = maskOf(ids...)
+		d.Masks[1] |= 1 << 31
+		d.Rows[0].Mask = 0
+	}
+}
+
+// allowed is masked, for Draw.Allow.
+func allowed(ids ...int32) func(*backend.Draws) {
+	return func(d *backend.Draws) {
+		masked(ids...)(d)
+		d.Rows[0].Mask, d.Rows[0].Allow = -1, 0
+	}
+}
+
+// TestPacedTokens: under many seeds, a row draws exactly the tokens that it may draw.
+func TestPacedTokens(t *testing.T) {
+	list := Profile{Tokens: []int32{4, 5, 6, 7, 8}, Avoid: []int32{7, 2}}
+	for _, c := range []struct {
+		name string
+		edit func(*backend.Draws)
+		want []int32
+	}{
+		{"the list without the tokens to avoid", func(*backend.Draws) {}, []int32{4, 5, 6, 8}},
+		{"banned tokens", banned(4, 8), []int32{5, 6}},
+		{"a mask", masked(4, 7, 39), []int32{4}},
+		{"allowed tokens", allowed(8), []int32{8}},
+		{"a mask without tokens of the list", masked(39, 7), []int32{39}},
+		{"only a token to avoid is legal", masked(7), []int32{7}},
+		{"no token is legal", allowed(), []int32{-1}},
+		{"a mask and allowed tokens", func(d *backend.Draws) {
+			d.Masks = append(maskOf(4, 5, 20), maskOf(5, 6, 20)...)
+			d.Rows[0].Mask, d.Rows[0].Allow = 0, 1
+		}, []int32{5}},
+		{"a target", func(d *backend.Draws) { d.Rows[0].Target = 2 }, []int32{2}},
+	} {
+		seen := seenTokens(t, list, 100, func(d *backend.Draws, seed uint64) {
+			c.edit(d)
+			d.Rows[0].Seed, d.Rows[0].Index = seed, uint32(seed%3)
+		})
+		if !slices.Equal(seen, c.want) {
+			t.Errorf("%s: tokens %v, want %v", c.name, seen, c.want)
+		}
+	}
+}
+
+// TestPacedDrawsTheWholeVocabulary: without a list all tokens are drawn except those to avoid,
+// and different ones at different places of the output.
+func TestPacedDrawsTheWholeVocabulary(t *testing.T) {
+	seen := seenTokens(t, Profile{Avoid: []int32{2}}, 1000, func(d *backend.Draws, i uint64) { d.Rows[0].Seed = i })
+	if len(seen) != 39 || slices.Contains(seen, 2) {
+		t.Errorf("tokens %v, want all but 2", seen)
+	}
+	seen = seenTokens(t, Profile{}, 1000, func(d *backend.Draws, i uint64) { d.Rows[0].Index = uint32(i) })
+	if len(seen) != 40 {
+		t.Errorf("tokens %v, want all", seen)
+	}
+}
+
+// seenTokens draws n tokens and returns the different ones, in order. edit changes the i-th
+// draw.
+func seenTokens(t *testing.T, p Profile, n uint64, edit func(d *backend.Draws, i uint64)) []int32 {
+	t.Helper()
+	var seen []int32
+	for i := range n {
+		seen = append(seen, pacedToken(t, p, func(d *backend.Draws) { edit(d, i) }))
+	}
+	slices.Sort(seen)
+	return slices.Compact(seen)
+}
+
+// TestPacedRowsAreIndependent: a ban in one row does not apply to the next.
 func TestPacedRowsAreIndependent(t *testing.T) {
 	d := draws()
 	d.Edits = []backend.Edit{{Token: 4, Bias: backend.Forbid, Repeat: 1}}
@@ -267,6 +282,7 @@ func TestPacedRowsAreIndependent(t *testing.T) {
 	}
 }
 
+// TestPacedLogprobs: log-probabilities fall, sum up to at most 1, and are those of legal tokens.
 func TestPacedLogprobs(t *testing.T) {
 	d := draws()
 	d.Masks = []uint32{0b11110000, 0}
@@ -288,13 +304,14 @@ func TestPacedLogprobs(t *testing.T) {
 		sum += math.Exp(float64(out.TopLogprobs[i]))
 	}
 	if sum > 1 || out.TopTokens[4] != -1 || out.TopTokens[6] != -1 {
-		t.Errorf("sum %v, %v", sum, out.TopTokens)
+		t.Errorf("the probabilities add up to %v, top tokens %v", sum, out.TopTokens)
 	}
 	if slices.Max(out.Logits) != 0 {
 		t.Errorf("logits %v", out.Logits)
 	}
 }
 
+// TestPacedRefuses: a paced backend checks what it is given.
 func TestPacedRefuses(t *testing.T) {
 	b := first()
 	b.KVLen[0] = 7
@@ -322,17 +339,18 @@ func TestPacedRefuses(t *testing.T) {
 	}
 }
 
-// The same driver as the oracle's: both depths, any schedule, equal tokens.
+// TestPacedIsAFunctionOfTheSequence: a sequence gets the same tokens, whatever the schedule and
+// the steps in flight.
 func TestPacedIsAFunctionOfTheSequence(t *testing.T) {
 	open := func(s backend.Spec) (backend.Backend, error) { return NewPaced(s, Profile{Avoid: []int32{stop}}) }
-	plain := newDriver(t, 4, 1, 16, 0, open)
-	plain.run()
+	want := newDriver(t, 4, 1, 16, 0, open)
+	want.run()
 	for schedule := range uint64(10) {
 		d := newDriver(t, 4, 1+int(schedule%2), 16, schedule, open)
 		d.run()
 		for i, s := range d.seqs {
-			if !slices.Equal(s.tokens, plain.seqs[i].tokens) {
-				t.Fatalf("sequence %d: %v, want %v", i, s.tokens, plain.seqs[i].tokens)
+			if !slices.Equal(s.tokens, want.seqs[i].tokens) {
+				t.Fatalf("sequence %d: %v, want %v", i, s.tokens, want.seqs[i].tokens)
 			}
 			if len(s.tokens)-s.prompt != s.max {
 				t.Errorf("sequence %d stopped after %d of %d tokens", i, len(s.tokens)-s.prompt, s.max)
@@ -341,9 +359,10 @@ func TestPacedIsAFunctionOfTheSequence(t *testing.T) {
 	}
 }
 
+// TestPacedAllocatesNothing: a step allocates nothing, with one and with two steps in flight.
 func TestPacedAllocatesNothing(t *testing.T) {
 	if invariants.Enabled {
-		t.Skip("checks allocate")
+		t.Skip("the checks of this build allocate")
 	}
 	for _, depth := range []int{1, 2} {
 		s := small
@@ -358,11 +377,7 @@ func TestPacedAllocatesNothing(t *testing.T) {
 		if depth == 2 {
 			err = errors.Join(be.Begin(b), be.Draw(d))
 		}
-		do := func(f error) {
-			if f != nil {
-				err = f
-			}
-		}
+		do := func(e error) { err = errors.Join(err, e) }
 		n := testing.AllocsPerRun(100, func() {
 			do(be.Begin(b))
 			if depth == 2 {

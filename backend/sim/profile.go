@@ -8,13 +8,13 @@ import (
 	"weir/backend"
 )
 
-// Profile says how long a step takes and which tokens come out:
+// Profile says how long a step takes and which tokens come out. A batch of T tokens and S
+// sequences takes
 //
 //	Overhead + Prefill*T + Decode*S + Context*sum(KVLen)
 //
-// for a batch of T tokens and S sequences. Memory traffic of the weights is in
-// Overhead, arithmetic in Prefill, what each sequence costs (its draw, its
-// output row) in Decode, and reading the KV cache in Context.
+// Overhead includes reading the weights; Prefill is arithmetic; Decode is what each sequence
+// costs, such as its draw; Context is reading the KV cache.
 type Profile struct {
 	Name     string  `json:"name"`
 	Overhead float64 `json:"overhead_us"`             // microseconds per step
@@ -22,22 +22,21 @@ type Profile struct {
 	Decode   float64 `json:"decode_us_per_sequence"`  // microseconds per sequence of the batch
 	Context  float64 `json:"context_ns_per_position"` // nanoseconds per KV position that is read
 
-	Tokens []int32 `json:"tokens,omitempty"`       // ids to draw from; empty: the vocabulary
-	Avoid  []int32 `json:"avoid_tokens,omitempty"` // ids drawn only where nothing else is legal: EOS and its like
+	Tokens []int32 `json:"tokens,omitempty"`       // ids to draw from; empty: the whole vocabulary
+	Avoid  []int32 `json:"avoid_tokens,omitempty"` // ids drawn only if nothing else is legal, such as end-of-sequence tokens
 }
 
-// Instant takes no time: what is measured is everything but the device.
+// Instant takes no time, for measuring everything but the device.
 func Instant() Profile { return Profile{Name: "instant"} }
 
-// H100Llama8B is like an 8-billion-parameter Llama in bf16 on one H100. The
-// numbers are arithmetic, not measured: 16 GB of weights at 3.35 TB/s are 4.8
-// ms; 16 GFLOP per token at 600 TFLOP/s are 27 µs; 128 KiB of KV per position
-// at 3.35 TB/s are 39 ns.
+// H100Llama8B resembles an 8-billion-parameter Llama in bf16 on one H100. The numbers are
+// computed, not measured: reading 16 GB of weights at 3.35 TB/s takes 4.8 ms, 16 GFLOP for a
+// token at 600 TFLOP/s take 27 µs, and 128 KiB of KV per position at 3.35 TB/s take 39 ns.
 func H100Llama8B() Profile {
 	return Profile{Name: "h100-llama-8b", Overhead: 5000, Prefill: 27, Decode: 5, Context: 39}
 }
 
-// Profiles are the profiles that have names.
+// Profiles are the profiles that can be chosen by name.
 func Profiles() []Profile { return []Profile{Instant(), H100Llama8B()} }
 
 // Validate checks p for a vocabulary of vocab tokens.
@@ -56,7 +55,7 @@ func (p *Profile) Validate(vocab int) error {
 	for _, ids := range [][]int32{p.Tokens, p.Avoid} {
 		for _, id := range ids {
 			if id < 0 || int(id) >= vocab {
-				return fmt.Errorf("sim: profile %q names token %d of %d", p.Name, id, vocab)
+				return fmt.Errorf("sim: profile %q names token %d, the vocabulary has %d", p.Name, id, vocab)
 			}
 		}
 	}
@@ -65,10 +64,10 @@ func (p *Profile) Validate(vocab int) error {
 
 // Step is the time that a batch takes.
 func (p *Profile) Step(b *backend.Batch) time.Duration {
-	context := 0.0
+	positions := 0.0
 	for _, n := range b.KVLen {
-		context += float64(n)
+		positions += float64(n)
 	}
-	us := p.Overhead + p.Prefill*float64(len(b.Tokens)) + p.Decode*float64(len(b.QueryEnd)) + p.Context*context/1000
+	us := p.Overhead + p.Prefill*float64(len(b.Tokens)) + p.Decode*float64(len(b.QueryEnd)) + p.Context*positions/1000
 	return time.Duration(math.Round(min(us*1000, math.MaxInt64/2)))
 }

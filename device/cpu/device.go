@@ -148,11 +148,11 @@ func (d *Device) rows(a model.Act) int {
 // scratch is one worker's own memory, allocated by Plan.
 type scratch struct {
 	attn   attendScratch
-	offs   []int           // [maxTilesPerCall] tile offsets of one kernel call
-	ahead  []int           // [maxTilesPerCall] what it prefetches
-	edge   []float32       // [rows of a kernel, 16] results of a tile that is not full
-	chunk  []float32       // [draftRows, stride of draftTiles tiles] results of a chunk of the head
-	drafts []sampler.Draft // [draftRows]
+	offs   []int                 // [maxTilesPerCall] tile offsets of one kernel call
+	ahead  []int                 // [maxTilesPerCall] what it prefetches
+	edge   []float32             // [rows of a kernel, 16] results of a tile that is not full
+	chunk  []float32             // [draftRows, stride of draftTiles tiles] results of a chunk of the head
+	drafts []sampler.PartialDraw // [draftRows]
 	picker sampler.Picker
 	_      [linePad]byte
 }

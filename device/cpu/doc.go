@@ -39,7 +39,7 @@
 //
 // Where no row of a step asks for more than a token from all of them, the
 // logits are never stored: a chunk of the head's product is drawn from by the
-// worker that computed it (sampler.Draft), and the workers' drafts are merged.
+// worker that computed it (sampler.PartialDraw), and the workers' drafts are merged.
 // That draws the same tokens as sampler.Picker from whole rows, which is what
 // filters, masks, edits and log-probabilities need. With AVX-512 both have their
 // loops over the vocabulary in assembly (sampler.Kernels).

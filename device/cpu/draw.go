@@ -79,7 +79,7 @@ func (d *Device) End(out *backend.Out) error {
 // a draft.
 func (s *drawState) draftable() bool {
 	for r := range s.draws.Rows {
-		if !sampler.Draftable(s.draws, r) {
+		if !sampler.CanDrawInParts(s.draws, r) {
 			return false
 		}
 	}

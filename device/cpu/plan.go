@@ -121,7 +121,7 @@ func (d *Device) allocate(s model.Shape) error {
 		if sc.chunk, err = d.mem.floats(rows * stride(draftTiles*rowsPerTile)); err != nil {
 			return err
 		}
-		sc.drafts = make([]sampler.Draft, rows)
+		sc.drafts = make([]sampler.PartialDraw, rows)
 		sc.picker.Kernels = d.draw.kernels
 		sc.offs, sc.ahead = make([]int, maxTilesPerCall), make([]int, maxTilesPerCall)
 	}

@@ -1,14 +1,9 @@
-// Package invariants holds checks that exist under -tags invariants and -race
-// and cost nothing otherwise. A broken invariant is a bug in weir, never bad
-// input, so it panics and takes the process down.
-//
-// The shape is pebble's internal/invariants.
 package invariants
 
 import "fmt"
 
-// Check panics with the message unless ok. Guard calls whose arguments cost
-// something with if Enabled.
+// Check panics with the message if ok is false. A call whose arguments are
+// expensive to compute belongs under "if invariants.Enabled".
 func Check(ok bool, format string, args ...any) {
 	if Enabled && !ok {
 		panic(fmt.Sprintf("weir: broken invariant: "+format, args...))
@@ -19,15 +14,5 @@ func Check(ok bool, format string, args ...any) {
 func NoError(err error) {
 	if Enabled && err != nil {
 		panic(fmt.Sprintf("weir: broken invariant: %v", err))
-	}
-}
-
-// Poison overwrites s with v, so that a reader who kept it too long notices.
-func Poison[T any](s []T, v T) {
-	if Enabled {
-		s = s[:cap(s)]
-		for i := range s {
-			s[i] = v
-		}
 	}
 }

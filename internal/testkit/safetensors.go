@@ -8,8 +8,8 @@ import (
 	"weir/weights"
 )
 
-// Safetensors writes a checkpoint file. Its header is not padded, so the data
-// begin at odd addresses as often as not.
+// Safetensors returns a checkpoint file with these tensors. Its header is not padded,
+// so readers cannot rely on the alignment of the data.
 func Safetensors(tensors []weights.Tensor) []byte {
 	stored := map[weights.DType]string{weights.F32: "F32", weights.F16: "F16", weights.BF16: "BF16", weights.I32: "I32"}
 	var header, data bytes.Buffer

@@ -1,5 +1,3 @@
-// Package testkit holds what the tests of several rooms share: golden files
-// with -rewrite, and tolerances.
 package testkit
 
 import (
@@ -11,11 +9,11 @@ import (
 	"testing"
 )
 
-// Rewrite says that golden files are to be written anew. Read the difference
-// before you commit it: it is a change of behaviour.
-var Rewrite = flag.Bool("rewrite", false, "write golden files anew")
+// Rewrite says that golden files are to be written instead of compared.
+var Rewrite = flag.Bool("rewrite", false, "write golden files instead of comparing with them")
 
-// Golden compares got with the file, or writes it under -rewrite.
+// Golden compares got with the contents of the file at path, or writes the file if
+// the flag -rewrite is given. Of a difference it reports the first line.
 func Golden(t testing.TB, path string, got []byte) {
 	t.Helper()
 	if *Rewrite {
@@ -29,13 +27,14 @@ func Golden(t testing.TB, path string, got []byte) {
 	}
 	want, err := os.ReadFile(path)
 	if err != nil {
-		t.Fatalf("%v (run with -rewrite to make it)", err)
+		t.Fatalf("%v (run the test with -rewrite to create it)", err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s: differs (go test -rewrite writes it anew)\n%s", path, firstDifference(got, want))
+		t.Errorf("the output differs from %s (go test -rewrite updates it)\n%s", path, firstDifference(got, want))
 	}
 }
 
+// firstDifference shows the first line in which got and want differ.
 func firstDifference(got, want []byte) string {
 	g, w := bytes.Split(got, []byte("\n")), bytes.Split(want, []byte("\n"))
 	for i := range max(len(g), len(w)) {
@@ -50,5 +49,5 @@ func firstDifference(got, want []byte) string {
 			return "line " + strconv.Itoa(i+1) + ":\n got " + string(a) + "\nwant " + string(b)
 		}
 	}
-	return "equal"
+	return "no line differs"
 }

@@ -7,8 +7,8 @@ import (
 	"weir/backend"
 )
 
-// benchRow looks like a row of a language model: a bulk around 0 and a short
-// head above it.
+// benchRow resembles a row of a language model: most values are around 0, and a few
+// stand out above them.
 func benchRow(v int) []float32 {
 	g := rand.New(rand.NewPCG(1, 2))
 	row := make([]float32, v)
@@ -21,6 +21,7 @@ func benchRow(v int) []float32 {
 	return row
 }
 
+// BenchmarkPick draws from a row of 151,936 tokens, without kernels.
 func BenchmarkPick(b *testing.B) {
 	const v = 151936
 	row := benchRow(v)
@@ -58,11 +59,11 @@ func BenchmarkPick(b *testing.B) {
 	}
 }
 
-// BenchmarkDraft is a draw in pieces, with kernels in Go.
-func BenchmarkDraft(b *testing.B) {
+// BenchmarkPartialDraw is a draw from the pieces of a row, without kernels.
+func BenchmarkPartialDraw(b *testing.B) {
 	row := benchRow(151936)
 	r := backend.Draw{Mask: -1, Allow: -1, Target: -1, TopP: 1, Temperature: 1}
-	var d Draft
+	var d PartialDraw
 	var k Kernels
 	for i := 0; b.Loop(); i++ {
 		r.Index = uint32(i)

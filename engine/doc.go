@@ -1,0 +1,141 @@
+// Package engine runs requests. It owns the loop that plans a step, lets a backend
+// compute it, and hands the tokens to the readers:
+//
+//	e := engine.New(config, openBackend)
+//	go e.Run(ctx)
+//	<-e.Ready()
+//	stream, err := e.Submit(request) // never blocks
+//	err = stream.Next(ctx, &events)  // waits for tokens
+//
+// Everything slow happens outside of it: requests are parsed, rendered and tokenized
+// before [Engine.Submit], and events are encoded by the goroutine that reads the
+// [Stream].
+//
+// # Terms
+//
+// A [Request] is one prompt with N choices, which are N sequences for the scheduler. A
+// step is one forward pass of the backend over a batch of tokens, and the draws from
+// its logits. A row is one of these draws. An [Event] is one token of one choice, or
+// the end of a choice. A step is in flight from Begin to End.
+//
+// # Ownership
+//
+// One goroutine, which runs [Engine.Run], owns the scheduler, the books of the KV
+// cache, the sampling state, the batches and the backend. There are no locks around
+// them. This is all that is shared with other goroutines:
+//
+//	what                                      protected by       used by
+//	intake: new requests, aborts, calls of    Engine.mu          Submit, Cancel,
+//	ForgetPrefixes, number of live choices                       ForgetPrefixes; loop
+//	events of a stream that are not taken     Stream.mu          reader; loop
+//	Stats                                     Engine.stats       any goroutine; loop
+//	the observer of Reports                   atomic pointer     Observe; loop
+//	mask rows of a step                       maskFill.claimed   mask workers; loop
+//
+// No lock is held, and no channel is sent to, while the backend computes. The loop
+// locks its OS thread to open the backend, and stays locked only if the backend says
+// that it is bound to its thread (backend.Spec.ThreadBound).
+//
+// # The loop
+//
+// With one step in flight (backend.Spec.Depth is 1), an iteration is
+//
+//	take in new requests and aborts
+//	plan, Begin, Draw        the device only records
+//	signal the readers       of the last step's tokens
+//	End                      the device computes
+//	book the tokens          stop rules, text, events
+//
+// So the tokens of step k can be read before step k+1 is computed, although the host
+// does not wait for the readers. With two steps in flight it is
+//
+//	take in new requests and aborts
+//	plan n+1, Begin(n+1)     its newest tokens are still being drawn by step n
+//	End(n), book n
+//	Draw(n+1)                with the penalties and masks that follow from n's tokens
+//	signal the readers
+//
+// and the host plans and books while the device computes:
+//
+//	host     |plan n+1|   book n   |plan n+2|  book n+1  |
+//	device   ... forward n | draw n | forward n+1 | draw n+1 | forward n+2 ...
+//
+// # A step has two halves
+//
+// Begin carries the forward pass, Draw what decides its tokens (package backend has the
+// contract). A token that step n is still drawing is named in the batch of step n+1 by
+// the row that draws it. That is possible because only the draw, not the forward pass,
+// needs what follows from the token: penalties, masks, stop rules. If the sequence turns
+// out to have ended with step n, its row in step n+1 is marked Dead and costs nothing
+// but its computation. The scheduler releases the sequence's blocks when that step has
+// ended (package scheduler, "Blocks return late").
+//
+// The log-probabilities of a prompt's own tokens come from rows with a Target, which
+// draw nothing. Copying whole rows of logits to the host for them was the first plan;
+// Host rows remain for tests.
+//
+// # Constraints
+//
+// A [Mask] is the state of a grammar for one choice. Its rows are filled by worker
+// goroutines between Draw and the moment when the device needs them, beside the forward
+// pass. The device calls Draws.Ready first, which fills what no worker has begun, so it
+// never waits for an idle worker to wake up.
+//
+// When a mask leaves a single token, drawing it cannot give another one. Such a forced
+// token is booked without a forward pass, if the sequence has no token in flight, and a
+// run of forced tokens is then computed in one chunk. The answer is the same, bit for
+// bit, as without this.
+//
+// # Text and stop strings
+//
+// Tokens become text in the loop (tens of nanoseconds a token), because a stop string
+// ends a sequence and has to do so before the next step is planned. Text that may turn
+// out to be the beginning of a stop string is held back. See text.go.
+//
+// # Streams
+//
+// Pushing an event never blocks: what a reader has not taken waits in its stream, and
+// cannot be more than the request's own limits let it produce. So a slow reader holds up
+// no other request. The readers are signalled once per step, after everything that the
+// step gave has been counted: a reader who has seen a token finds it in [Stats] and in
+// the [Report] of the step.
+//
+// # Batch invariance
+//
+// What a request gets depends on the request alone. Other requests, chunking, prefix
+// hits, preemption, the number of threads and the order of arrival change no bit of a
+// logit and no draw. metamorphic_test.go proves it for this package: it runs one
+// workload under many configurations over a simulator whose tokens depend on every slot
+// of the KV cache that the books name. model_test.go does the same over a trained model
+// and compares all bits.
+//
+// # Failure
+//
+// Bad input is refused by Submit, before any work. If a call of the backend fails, the
+// requests of the steps in flight end with its error, the backend is closed and opened
+// again, and all other requests go on from their tokens. If it cannot be opened, or is
+// not the same as before, Run returns the error, and what is live ends with it. If one
+// choice of a request fails, the request fails. A broken invariant panics.
+//
+// # Alternatives
+//
+//   - A goroutine for each stage (scheduler, runner, sampler, detokenizer), joined by
+//     channels, overlaps their work naturally. It costs four to six hand-offs for each
+//     token instead of one, makes aborts and preemption race with messages in flight, and
+//     the result depend on timing. The overlap that matters, host beside device, comes
+//     from two steps in flight.
+//   - A channel for each reader instead of a slice and a signal: pushing a token to one of
+//     256 readers took 147 ns with a channel of capacity 1 and 57 ns with the slice (two
+//     virtual processors). A channel with room for many tokens is as fast, but blocks
+//     when it is full.
+//   - Keeping the loop locked to its thread in any case: a round trip to a goroutine that is
+//     locked took 20 to 45 µs, and to another one 0.4 µs.
+//
+// # Files
+//
+// request.go has what callers hand in and get back, engine.go the Engine and its loop,
+// submit.go the intake. step.go plans a step and gives it to the backend; book.go books
+// what the step gave. failure.go ends requests that cannot go on. stream.go and text.go
+// serve the readers, mask.go fills mask rows, stats.go and report.go count, and forget.go
+// empties the prefix cache.
+package engine

@@ -1,0 +1,171 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+
+	"weir/sampler"
+	"weir/scheduler"
+)
+
+// Submit hands r to the engine. It never blocks. The caller must read the stream until
+// every choice has ended, or cancel it. The error is, or wraps, one of ErrLoading,
+// ErrFull, ErrStopped and ErrInvalid.
+func (e *Engine) Submit(r Request) (*Stream, error) { return e.SubmitAll([]Request{r}) }
+
+// SubmitAll is Submit for requests that are answered together. Either all are accepted or
+// none. One stream has the events of all, and cancelling it cancels all. Its choices are
+// numbered consecutively: those of rs[1] follow those of rs[0], and so on.
+func (e *Engine) SubmitAll(rs []Request) (*Stream, error) {
+	select {
+	case <-e.ready:
+	default:
+		return nil, ErrLoading
+	}
+	if len(rs) == 0 {
+		return nil, fmt.Errorf("%w: no requests", ErrInvalid)
+	}
+	s := &Stream{ready: make(chan struct{}, 1)}
+	s.mu.prompt = make([][]PromptLogprob, len(rs))
+	qs, choices, err := e.prepare(rs, s)
+	if err != nil {
+		return nil, err
+	}
+	s.cancel = func() {
+		// The only possible error is that the engine has stopped, which has ended qs.
+		_ = e.post(func() error { e.mu.aborts = append(e.mu.aborts, qs...); return nil })
+	}
+	err = e.post(func() error {
+		if e.mu.live+choices > e.cfg.MaxLive {
+			return ErrFull
+		}
+		e.mu.in = append(e.mu.in, qs...)
+		e.mu.live += choices
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// prepare checks the requests and makes what the loop needs of them. It returns the
+// number of their choices, too.
+func (e *Engine) prepare(rs []Request, s *Stream) (qs []*request, choices int, err error) {
+	now := e.clock()
+	qs = make([]*request, len(rs))
+	for i, r := range rs {
+		r.N = max(1, r.N)
+		if err := e.validate(&r); err != nil {
+			return nil, 0, err
+		}
+		qs[i] = &request{Request: r, stream: s, index: i, firstChoice: int32(choices), choices: make([]choice, r.N), live: r.N, arrived: now, submitted: now}
+		if !r.Arrived.IsZero() {
+			qs[i].arrived = r.Arrived.Sub(e.epoch)
+		}
+		choices += r.N
+	}
+	for _, q := range qs {
+		for i := range q.choices {
+			e.prepareChoice(q, i)
+		}
+	}
+	return qs, choices, nil
+}
+
+// validate protects the engine. The server has refused nearly all of this before, with
+// better messages.
+func (e *Engine) validate(r *Request) error {
+	n, lim := len(r.Tokens), r.Limits
+	switch {
+	case n == 0:
+		return fmt.Errorf("%w: the prompt is empty", ErrInvalid)
+	case lim.MaxTokens < 1:
+		return fmt.Errorf("%w: %d output tokens are less than 1", ErrInvalid, lim.MaxTokens)
+	case lim.MaxTokens > e.spec.MaxSeqTokens-n:
+		return fmt.Errorf("%w: %d prompt tokens and %d output tokens are more than %d", ErrInvalid, n, lim.MaxTokens, e.spec.MaxSeqTokens)
+	case (n+lim.MaxTokens+e.spec.BlockTokens-1)/e.spec.BlockTokens > e.spec.NumBlocks-1:
+		return fmt.Errorf("%w: %d tokens do not fit the KV cache", ErrInvalid, n+lim.MaxTokens)
+	case max(lim.Repetition.MaxPattern, lim.Repetition.MinPattern, lim.Repetition.MinCount) > MaxRepetition:
+		return fmt.Errorf("%w: a size or count of repetition detection is more than %d", ErrInvalid, MaxRepetition)
+	case lim.Repetition.MaxPattern > 0 && lim.Repetition.MinCount < 2:
+		return fmt.Errorf("%w: repetition detection needs at least 2 copies, not %d", ErrInvalid, lim.Repetition.MinCount)
+	case r.Masks != nil && (len(r.Masks) != r.N || slices.Contains(r.Masks, nil)):
+		return fmt.Errorf("%w: %d choices need as many masks, not %d", ErrInvalid, r.N, len(r.Masks))
+	case r.Prompt != nil && (r.Prompt.Top < 0 || r.Prompt.Top > e.spec.VocabSize):
+		return fmt.Errorf("%w: %d alternatives for each prompt token are less than 0 or more than the vocabulary", ErrInvalid, r.Prompt.Top)
+	}
+	for _, t := range r.Tokens {
+		if t < 0 || int(t) >= e.spec.VocabSize {
+			return fmt.Errorf("%w: token %d is not in the vocabulary of %d", ErrInvalid, t, e.spec.VocabSize)
+		}
+	}
+	if err := r.Sampling.Validate(e.spec.VocabSize); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return nil
+}
+
+// maxPromptTop is the most alternatives of prompt tokens that a step reports for one
+// request. It bounds the memory of the step's result.
+const maxPromptTop = 1 << 20
+
+// prepareChoice makes choice i of q.
+func (e *Engine) prepareChoice(q *request, i int) {
+	c := &q.choices[i]
+	c.req, c.index, c.times = q, int32(i), choiceTimes{scheduled: never, first: never, last: never}
+	p := q.Sampling
+	p.Seed += uint64(i)
+	c.sampling = sampler.NewState(&p, e.spec.VocabSize, q.Tokens)
+	c.text = newText(e.cfg.Tokenizer, &q.Request)
+	if q.Masks != nil {
+		c.mask = q.Masks[i]
+	}
+	c.seq = scheduler.Sequence{
+		Priority: q.Priority, Salt: q.Salt, Owner: c, Prompt: len(q.Tokens), Limits: q.Limits,
+		Tokens: append(make([]int32, 0, len(q.Tokens)+min(q.Limits.MaxTokens, 64)), q.Tokens...),
+	}
+	if i > 0 {
+		c.seq.Leader = &q.choices[0].seq
+	} else if q.Prompt != nil {
+		c.seq.NoCacheRead = true
+		c.seq.MaxChunk = max(1, maxPromptTop/(q.Prompt.Top+1))
+	}
+}
+
+// post changes the intake by f and wakes the loop. Its error is ErrStopped, or that of f.
+func (e *Engine) post(f func() error) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.mu.stopped {
+		return ErrStopped
+	}
+	if err := f(); err != nil {
+		return err
+	}
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// intake takes in all requests and aborts that have come since the last call.
+func (e *Engine) intake() {
+	e.mu.Lock()
+	in, aborts := e.mu.in, e.mu.aborts
+	e.mu.in, e.mu.aborts = nil, nil
+	e.mu.Unlock()
+	for _, q := range in {
+		arrival := e.lastID + 1
+		for i := range q.choices {
+			c := &q.choices[i]
+			e.lastID++
+			c.seq.ID, c.seq.Arrival = e.lastID, arrival
+			e.sched.Add(&c.seq)
+		}
+	}
+	for _, q := range aborts {
+		e.end(q, Aborted, nil)
+	}
+}

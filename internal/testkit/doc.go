@@ -1,0 +1,15 @@
+// Package testkit is what the tests of several packages share:
+//
+//   - [Golden] compares output with a file;
+//   - [Scripts] runs test cases that are written as text, commands with their
+//     expected output;
+//   - [Safetensors] writes a checkpoint file.
+//
+// With the flag -rewrite, golden files and the output in scripts are written
+// instead of compared:
+//
+//	go test ./scheduler -rewrite
+//
+// The difference that git then shows is a change of behaviour. Read it before you
+// commit it.
+package testkit

@@ -1,0 +1,104 @@
+package kvcache
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"weir/internal/testkit"
+)
+
+// TestScripts runs the scripts in testdata. Their commands are
+//
+//	pool blocks=N [block=4] [nocache]      start over with an empty pool
+//	share t=NAME tokens=T [salt=N] [noread]
+//	grow t=NAME [to=N]                     default: all its tokens
+//	publish t=NAME [computed=N]            default: all its tokens
+//	fork t=NAME from=NAME n=N [salt=N]
+//	release t=NAME
+//	forget                                 empty the prefix cache
+//	order                                  print the free list
+//
+// A command creates the table that it names. Tokens are written first:count, so
+// that 10:3 is the tokens 10, 11 and 12; + joins several such runs.
+func TestScripts(t *testing.T) {
+	testkit.Scripts(t, "testdata", func(t *testing.T) func(testkit.Command) string {
+		return (&script{t: t}).run
+	})
+}
+
+// script is the state of a running script.
+type script struct {
+	t      *testing.T
+	m      *Manager
+	tables map[string]*Table
+	tokens map[string][]int32 // by table
+}
+
+// run executes a command, checks the books and returns the command's output.
+func (s *script) run(c testkit.Command) string {
+	name := c.Str("t")
+	if name != "" && s.tables[name] == nil {
+		s.tables[name] = &Table{}
+	}
+	out := s.execute(c, name, s.tables[name])
+	if err := s.m.Check(slices.Collect(maps.Values(s.tables))...); err != nil {
+		s.t.Fatal(err)
+	}
+	return out
+}
+
+func (s *script) execute(c testkit.Command, name string, table *Table) string {
+	salt := Hash{byte(c.Int("salt", 0))}
+	switch c.Verb {
+	case "pool":
+		s.m = New(c.Int("blocks", 0), c.Int("block", 4), !c.Has("nocache"))
+		s.tables, s.tokens = map[string]*Table{}, map[string][]int32{}
+	case "share":
+		s.tokens[name] = parseTokens(c.Str("tokens"))
+		n := s.m.Share(table, s.tokens[name], salt, !c.Has("noread"))
+		return fmt.Sprintf("%s: hit %d tokens, blocks %v\n", name, n, table.Blocks)
+	case "grow":
+		ok := s.m.Grow(table, c.Int("to", len(s.tokens[name])))
+		return fmt.Sprintf("%s: %v, blocks %v, free %d\n", name, ok, table.Blocks, s.m.Free())
+	case "publish":
+		s.m.Publish(table, s.tokens[name], c.Int("computed", len(s.tokens[name])))
+	case "fork":
+		from := c.Str("from")
+		s.tokens[name] = s.tokens[from]
+		n := s.m.Fork(table, s.tables[from], c.Int("n", 0), salt)
+		return fmt.Sprintf("%s: %d tokens, blocks %v\n", name, n, table.Blocks)
+	case "release":
+		s.m.Release(table)
+		delete(s.tables, name)
+	case "forget":
+		return fmt.Sprintf("%v\n", s.m.Forget())
+	case "order":
+		return fmt.Sprintf("next to be handed out: %v\n", s.m.freeList())
+	default:
+		s.t.Fatalf("unknown command %q", c.Verb)
+	}
+	return ""
+}
+
+// parseTokens expands 10:3+50:2 to 10 11 12 50 51.
+func parseTokens(text string) (ids []int32) {
+	for run := range strings.SplitSeq(text, "+") {
+		var first, count int
+		fmt.Sscanf(run, "%d:%d", &first, &count)
+		for i := range count {
+			ids = append(ids, int32(first+i))
+		}
+	}
+	return ids
+}
+
+// freeList is the free list in the order in which blocks are handed out.
+func (m *Manager) freeList() (ids []BlockID) {
+	for b := m.blocks[0].next; b != 0; b = m.blocks[b].next {
+		ids = append(ids, b)
+	}
+	return ids
+}

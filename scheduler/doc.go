@@ -1,0 +1,98 @@
+// Package scheduler decides, step by step, which tokens of which sequences are
+// computed next. It is a plain state machine: it starts no goroutine, takes no
+// lock, reads no clock, and knows neither text nor devices. The engine drives
+// it, and the tests drive it in the same way.
+//
+// # No prefill phase and no decode phase
+//
+// A [Sequence] is a list of tokens, first the prompt and then the output, of
+// which the first Computed have their keys and values in the KV cache. A step
+// computes some of the others, for as many sequences as fit the token budget of
+// the step. When a step reaches the newest token of a sequence, the logits of
+// that token give the next one, and the sequence has a token to compute again.
+//
+// Here are two prompts, of 6 and 7 tokens, under a budget of 10 tokens to a
+// step. [a,b) are positions; a step that is marked * also draws a token:
+//
+//	step   sequence 1   sequence 2
+//	  1     [0,6) *      [0,4)          the budget is used up
+//	  2     [6,7) *      [4,7) *        the rest of the prompt
+//	  3     [7,8) *      [7,8) *
+//
+// A long prompt that is computed in chunks, a prefix that was found in the
+// cache, and a sequence that lost its blocks and starts over differ only in the
+// value of Computed. None of them needs code of its own. The idea and the rules
+// are those of vLLM's scheduler (vllm/v1/core/sched/scheduler.py).
+//
+// # A step
+//
+// [Scheduler.Schedule] plans a step as a list of chunks. The caller runs it,
+// books each chunk with [Scheduler.Commit] and closes the step with
+// [Scheduler.EndStep]. Steps end in the order in which they were planned.
+//
+// Two steps may be in flight: step n+1 is then planned before the tokens of step
+// n are known. A sequence counts such tokens as Pending, and its next chunk may
+// include a token that is still being drawn:
+//
+//	Schedule    1: [0,3) *
+//	Schedule    1: [3,4) *       token 3 is being drawn by the first step
+//	Commit 5    Tokens[3] = 5    ends the first step
+//	Schedule    1: [4,5) *
+//	Commit 6    Tokens[4] = 6    ends the second step
+//
+// If token 3 had ended the sequence, the second step would have computed a row
+// too many, whose token is discarded. A sequence that is certain to end with a
+// pending token, because it reaches its length, is left out of the next step.
+//
+// # Order
+//
+// Running and waiting sequences are each sorted by arrival, or by priority and
+// then arrival. A step first serves the running sequences in this order, then
+// admits waiting ones as long as there is budget, a free place among the
+// Config.MaxSeqs and memory. Three rules keep output streams moving:
+//
+//   - A chunk of a prompt leaves a token of the budget for every running
+//     sequence after it that wants a single token.
+//   - Config.MaxPrefill bounds the prompt tokens of a step while other
+//     sequences are producing output.
+//   - A waiting sequence that lacks memory is not overtaken by a smaller one,
+//     or it might never get its turn.
+//
+// # Preemption
+//
+// Blocks of the KV cache are taken as a sequence grows, not in advance: a request
+// may be allowed to fill the whole context and rarely does, so reserving blocks
+// for the longest possible output would leave most of the memory unused. When a
+// running sequence needs a block and there is none, the last running sequence in
+// order is preempted: it gives its blocks back, keeps its tokens and waits. When
+// it is admitted again it computes them again, or finds them in the prefix cache.
+// A draw depends only on the seed, the index and the token, so the output is the
+// same as without the preemption.
+//
+// A sequence with a pending token never preempts another. That token may end the
+// sequence, and the other would have lost its blocks for nothing; it waits for
+// one step instead. A newly admitted sequence must leave a free block for each
+// running one, so that it is not preempted again at once.
+//
+// # Blocks return late
+//
+// A step in flight goes on writing to the blocks it was planned with. When a
+// sequence finishes or is preempted, its blocks are therefore released only when
+// the last step that computes it has ended. Publishing to the prefix cache also
+// waits for the end of the step, and only covers tokens that are final.
+//
+// # Several choices of one prompt
+//
+// The further choices of a request with n > 1 name the first one as their Leader.
+// They wait until it has computed the prompt, then share its full blocks by
+// reference ([kvcache.Manager.Fork]), with prefix caching turned off too.
+// Sequences of other requests may overtake them while they wait.
+//
+// # Files
+//
+// sequence.go has the state of one sequence and stop.go the rules that end it.
+// scheduler.go has the queues, plan.go plans a step and commit.go books its
+// results. In the tests, testdata/*.txt are scripts that show the chunks and
+// blocks of every step; random_test.go runs random workloads on a device whose
+// memory shows whether a history was read back correctly.
+package scheduler
