@@ -1,4 +1,4 @@
-# weir: every target works without a GPU; only the first build needs the network (Go modules).
+# Every target works without a GPU. Only the first build needs the network, for Go modules.
 GO      ?= go
 PYTHON  ?= python3
 export CGO_ENABLED ?= 0
@@ -12,7 +12,7 @@ LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-o
 LDFLAGS := -s -w -X main.version=$(VERSION)
 CUDA    := CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/internal/cudashim/include"
 
-.PHONY: help build cuda cuda-check run test test-cuda-emu race lint purego arm64 crash fuzz bench bench-grammar gen gen-check golden parquet-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store
+.PHONY: help build complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash fuzz bench bench-grammar gen gen-check golden parquet-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -23,7 +23,7 @@ build: ## build the binary ./weir
 run: build ## build and serve the bundled model on http://127.0.0.1:8000
 	./weir serve
 
-# The assertions on allocations need a build without invariants: those allocate.
+# Tests that count allocations need a build without invariants, because checks allocate.
 test: ## all tests, with invariants on; then the allocation tests without
 	$(GO) test -tags $(TAGS) -timeout 540s $(PKGS)
 	$(GO) test -run Alloc -timeout 120s $(HOT)
@@ -34,21 +34,26 @@ race: ## all tests under the race detector (needs a C compiler)
 purego: ## the tests of the CPU device and the model without assembly
 	$(GO) test -tags '$(TAGS) purego' -timeout 540s ./device/cpu ./model ./sampler
 
-# What the emulator runs in minutes: all kernels, whole decoders, batch invariance.
+# The tests that an emulator runs within minutes: all kernels, whole decoders, batch invariance.
 ARM64_RUN := Impls|Products|Dots|AtPageEnd|Elementwise|Exp|Softmax|Quantize|Exact|Twin|Workers|Nodes|Bind
-arm64: ## vet and build for other systems; the arm64 kernels' encodings and tests where binutils and qemu for it are at hand
+arm64: ## vet and build for other systems; with binutils and qemu for arm64, the encodings and tests of its kernels
 	@set -e; for t in linux/arm64 darwin/arm64 windows/amd64; do echo "== $$t"; \
 	  GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) vet ./device/cpu ./cmd/weir; GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build -o /dev/null ./cmd/weir; done
 	@if command -v aarch64-linux-gnu-as >/dev/null; then device/cpu/_gen/encodings.sh device/cpu/neon_arm64.s; else echo "no aarch64-linux-gnu-as: encodings not compared"; fi
 	@if command -v qemu-aarch64-static >/dev/null; then mkdir -p build && GOARCH=arm64 $(GO) test -c -o build/cpu-arm64.test ./device/cpu && \
 	  cd device/cpu && qemu-aarch64-static -cpu max ../../build/cpu-arm64.test -test.timeout 1200s -test.run '$(ARM64_RUN)'; else echo "no qemu-aarch64-static: not tested"; fi
 
-lint: ## gofmt, go vet, house rules, staticcheck
+lint: ## gofmt, go vet, the rules of internal/arch, staticcheck
 	@out=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); if [ -n "$$out" ]; then echo "gofmt -w $$out"; exit 1; fi
 	$(GO) vet $(PKGS)
 	$(GO) vet -tags invariants $(PKGS)
 	$(GO) test ./internal/arch
 	$(GO) tool staticcheck $(PKGS)
+
+# Generated code is left out. internal/arch lists the functions that are exempt, with reasons.
+complexity: ## no function has a cognitive complexity above 25
+	@$(GO) tool gocognit -over 25 -ignore "$$(grep -rlE --include='*.go' '^// Code generated .* DO NOT EDIT' . | sed 's|^\./||' | paste -sd'|')" . || { echo "these functions are more complex than 25: take them apart by meaning"; exit 1; }
+	@echo "$$(grep -rh --include='*.go' '^//gocognit:ignore' . | wc -l) functions are exempt"
 
 vectors: ## the large test vectors: DIR=.. (TOKENIZERS=.. adds published tokenizers)
 	@test -n "$(DIR)" || { echo "usage: make vectors DIR=.. [TOKENIZERS=..]"; exit 1; }
@@ -57,7 +62,7 @@ vectors: ## the large test vectors: DIR=.. (TOKENIZERS=.. adds published tokeniz
 clients: build ## openai-node, Vercel AI SDK and LangChain.js against a running weir (needs Node 20 and npm)
 	cd tools/clients && npm ci --no-audit --no-fund --ignore-scripts && npm test
 
-bench-grammar: ## what a token mask costs, as a table (about half a minute)
+bench-grammar: ## a table of what a token mask costs (about half a minute)
 	$(GO) test -run '^$$' -bench Masks -benchtime 1x ./grammar
 
 bench-store: build ## feedback and trajectories against SQLite (needs a C compiler; STORE='flags of weir bench store')
@@ -66,7 +71,7 @@ bench-store: build ## feedback and trajectories against SQLite (needs a C compil
 	./weir bench store --binary self --binary 'build/sqlite --store weir' --binary 'build/sqlite --store sqlite' --binary 'build/sqlite --store grouped' $(STORE) --rows 0 --ingest 0
 	./weir bench store $(STORE) --time 0
 
-crash: ## kill -9 under load, ROUNDS times (default 200), in each test of that
+crash: ## kill -9 under load, ROUNDS times (default 200) in each test that does so
 	WEIR_CRASH_ROUNDS=$(or $(ROUNDS),200) $(GO) test -run Kill -count 1 -timeout 3600s $(CRASH)
 
 fuzz: ## every fuzz test, FUZZ inputs each (default 200000x, or a time such as 1m)
@@ -74,7 +79,7 @@ fuzz: ## every fuzz test, FUZZ inputs each (default 200000x, or a time such as 1
 	  for name in $$($(GO) test -list '^Fuzz' $$f | grep '^Fuzz'); do echo "== $$f $$name"; \
 	    $(GO) test -run '^$$' -fuzz "^$$name$$" -fuzztime $(or $(FUZZ),200000x) $$f; done; done
 
-golden: ## make the golden data anew (needs Python with tools/golden/requirements.txt)
+golden: ## write the golden data again (needs Python with tools/golden/requirements.txt)
 	$(PYTHON) tools/golden/models.py model/testdata models/weir-tiny
 	$(PYTHON) tools/golden/templates.py
 
@@ -92,8 +97,8 @@ bench: build ## start-up and idling, micro-benchmarks of the control plane (COUN
 cuda: ## build ./weir with the CUDA backend (needs a C compiler, but no CUDA toolkit and no driver)
 	$(CUDA) $(GO) build -trimpath -tags cuda -ldflags '$(LDFLAGS) -buildid=' -o weir ./cmd/weir
 
-# A build that finds objects of an earlier one may differ from it in the build ID
-# that the linker is given, so both begin with nothing.
+# A build that uses cached objects of an earlier one may differ from it in the build ID that
+# the linker is given, so both begin with an empty cache.
 cuda-check: ## two builds of make cuda from empty caches are byte-equal (minutes: before a release)
 	@set -e; mkdir -p build; d=$$(mktemp -d build/cuda-check.XXXXXX); trap 'rm -rf '$$d EXIT; \
 	  for i in 1 2; do GOCACHE=$(CURDIR)/$$d/cache $(CUDA) $(GO) build -trimpath -tags cuda -ldflags '$(LDFLAGS) -buildid=' -o $$d/weir$$i ./cmd/weir; rm -rf $$d/cache; done; \
@@ -113,8 +118,8 @@ test-cuda-emu: $(EMU_DRIVER) ## the CUDA backend's tests on an emulated GPU (nee
 	$(CUDA) WEIR_CUDA_DRIVER=$(abspath $(EMU_DRIVER)) $(GO) test -tags 'cuda invariants' -timeout 540s ./device/cuda
 	$(CUDA) WEIR_CUDA_DRIVER=$(abspath $(EMU_DRIVER)) $(GO) test -tags cuda -run 'Alloc|GPU|Device|Deadlines' -timeout 540s ./device/cuda ./device/cuda/check ./cmd/weir
 
-# The kernels run in an emulator on the CPU: a C++ compiler is all it takes. Twice in
-# a random order of threads and blocks, once under the sanitizers.
+# The kernels run in an emulator on the CPU, which needs a C++ compiler only: in two random
+# orders of threads and blocks, one of them under sanitizers.
 EMU      := device/cuda/kernels/emu
 EMUTESTS := rows gemm attn pick hopper
 EMUFLAGS := -std=c++17 -Wall -Werror -Wno-psabi -Wno-unused-function -ffp-contract=off
@@ -134,16 +139,16 @@ build/emu/%.san: $(EMU)/test_%.cc $(wildcard $(EMU)/*.h $(EMU)/emu.cc device/cud
 kernels: ## compile the CUDA kernels to PTX (needs clang-22)
 	cd device/cuda/kernels/_gen && $(GO) run .
 
-kernels-check: ## the committed PTX is what clang-22 makes of the sources
+kernels-check: ## the committed PTX is what clang-22 compiles from the sources
 	cd device/cuda/kernels/_gen && $(GO) vet . && $(GO) run . -check
 
-test-cuda-mutants: ## bugs planted in the kernels, one by one: the tests above must catch each (minutes)
+test-cuda-mutants: ## plant bugs in the kernels one by one; the tests above must catch each (minutes)
 	cd device/cuda/kernels/_mutants && $(GO) run .
 
 kernels-ptxas: ## registers and spills of every kernel: PTXAS=path of a ptxas
 	PTXAS=$(PTXAS) device/cuda/kernels/check_ptxas.sh
 
-gen: ## write the generated assembly anew
+gen: ## write the generated assembly again
 	cd device/cpu/_gen && $(GO) run . -out ..
 	cd device/cpu/limits/_gen && $(GO) run . -out ..
 	cd internal/cudashim/_gen && $(GO) run . -out ..
@@ -154,6 +159,17 @@ gen-check: ## the generated assembly is what its generator writes
 	cd internal/cudashim/_gen && $(GO) vet . && $(GO) run . -check -out ..
 
 check: lint gen-check test ## what must pass before a commit lands
+
+release: ## archives, SBOMs and checksums for linux and darwin in build/release (VERSION=..)
+	$(GO) run ./tools/release -version $(VERSION) -out build/release
+
+release-check: ## two runs of make release from different folders and empty build caches are byte-equal (many minutes)
+	@set -e; mkdir -p build; d=$$(mktemp -d $(CURDIR)/build/release-check.XXXXXX); trap 'rm -rf '$$d EXIT; \
+	  for i in 1 2; do git clone -q . $$d/src$$i; (cd $$d/src$$i && GOCACHE=$$d/cache $(GO) run ./tools/release -version $(VERSION) -out $$d/out$$i); rm -rf $$d/cache; done; \
+	  diff -r $$d/out1 $$d/out2 && cat $$d/out1/SHA256SUMS
+
+container: ## a container image with podman or docker (ENGINE=..)
+	$(or $(ENGINE),podman) build -f Containerfile --build-arg VERSION=$(VERSION) -t weir:$(VERSION) .
 
 clean: ## remove what was built
 	rm -rf weir build

@@ -2,9 +2,13 @@ module weir
 
 go 1.26.0
 
-tool honnef.co/go/tools/cmd/staticcheck
+tool (
+	github.com/uudashr/gocognit/cmd/gocognit
+	honnef.co/go/tools/cmd/staticcheck
+)
 
 require (
+	github.com/CycloneDX/cyclonedx-go v0.12.0
 	github.com/dgraph-io/badger/v4 v4.9.6
 	github.com/goccy/go-yaml v1.19.2
 	github.com/klauspost/compress v1.20.1
@@ -19,6 +23,8 @@ require (
 	golang.org/x/text v0.43.0
 	gorgonia.org/cu v0.9.6
 )
+
+require github.com/uudashr/gocognit v1.3.0 // indirect
 
 require (
 	github.com/BurntSushi/toml v1.4.1-0.20240526193622-a339e1f7089c // indirect

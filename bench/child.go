@@ -17,21 +17,22 @@ import (
 	"time"
 )
 
-// Child is a server that was started to be measured.
+// Child is a server that was started in order to be measured.
 type Child struct {
 	URL string // http://127.0.0.1:PORT
 
-	began time.Time // just before the process
+	began time.Time // just before the process was started
 	cmd   *exec.Cmd
 	wrote tail
 	ended chan struct{} // closed when the process has ended
-	err   error         // how, for those who have seen ended closed; nil: with status 0
-	limit time.Duration // for it to start and to stop
+	err   error         // how it ended, once ended is closed; nil: with status 0
+
+	limit, stopLimit time.Duration // longest time for starting, and for stopping
 }
 
-// Launch calls binary as: binary serve --host 127.0.0.1 --port N args…, with a
-// port that is free, and waits until GET /health answers 200, or for limit. The
-// child must be stopped with Stop.
+// Launch calls binary as: binary serve --host 127.0.0.1 --port N args…, with a free
+// port, and waits until GET /health answers 200. It gives up after limit. The child must
+// be stopped with Stop.
 func Launch(ctx context.Context, binary string, args []string, limit time.Duration) (*Child, error) {
 	c, err := launch(binary, args, limit)
 	if err != nil {
@@ -45,7 +46,7 @@ func Launch(ctx context.Context, binary string, args []string, limit time.Durati
 		poll.close()
 		stopped := c.stop(ctx)
 		if errors.Is(stopped, errByItself) {
-			err = nil // whatever failed, failed for that
+			err = nil // the request failed because the server had ended
 		}
 		return nil, fmt.Errorf("bench: %w", errors.Join(err, stopped))
 	}
@@ -57,17 +58,17 @@ func launch(binary string, args []string, limit time.Duration) (*Child, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A load is nobody's usage: what the server keeps goes away with it.
+	// What the server keeps on disk is removed after the measurement.
 	data, err := os.MkdirTemp("", "weir-bench-")
 	if err != nil {
 		return nil, err
 	}
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	c := &Child{URL: "http://" + address, ended: make(chan struct{}), limit: limit}
+	c := &Child{URL: "http://" + address, ended: make(chan struct{}), limit: limit, stopLimit: limit}
 	c.cmd = exec.Command(binary, append([]string{"serve", "--host", "127.0.0.1", "--port", strconv.Itoa(port)}, args...)...)
 	c.cmd.Env = append(os.Environ(), "XDG_DATA_HOME="+data)
 	c.cmd.Stderr = &c.wrote
-	c.cmd.WaitDelay = stopGrace // a process of its own may hold standard error open
+	c.cmd.WaitDelay = stopGrace // a process that the server started may hold standard error open
 	c.began = time.Now()
 	if err := c.cmd.Start(); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(data))
@@ -79,7 +80,7 @@ func launch(binary string, args []string, limit time.Duration) (*Child, error) {
 	return c, nil
 }
 
-// freePort is a port that was free a moment ago.
+// freePort returns a port that was free a moment ago.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -89,14 +90,14 @@ func freePort() (int, error) {
 	return port, l.Close()
 }
 
-// within is ctx as long as the child runs, for at most its limit.
+// within returns a context that ends with ctx, with the child, or after its limit.
 func (c *Child) within(ctx context.Context) (context.Context, context.CancelFunc) {
 	alive, forget := c.alive(ctx)
 	limited, cancel := context.WithTimeoutCause(alive, c.limit, fmt.Errorf("no answer within %v", c.limit))
 	return limited, func() { cancel(); forget() }
 }
 
-// alive is ctx as long as the child runs.
+// alive returns a context that ends with ctx or with the child.
 func (c *Child) alive(ctx context.Context) (context.Context, context.CancelFunc) {
 	alive, cancel := context.WithCancelCause(ctx)
 	go func() {
@@ -111,13 +112,12 @@ func (c *Child) alive(ctx context.Context) (context.Context, context.CancelFunc)
 
 var errByItself = errors.New("the server ended by itself")
 
-// stopGrace is how long a server may take to end when the measurement was
-// interrupted.
+// stopGrace is how long a server may take to stop after an interrupt.
 const stopGrace = 5 * time.Second
 
-// Stop ends the child with SIGTERM and waits for it: for its limit, or for a few
-// seconds once ctx has ended. Then it is killed. It is an error if it had ended
-// by itself, does not end in time, or ends with another status than 0.
+// Stop sends SIGTERM to the child and waits until it has ended, for at most its limit, or
+// for a few seconds once ctx has ended. Then it kills the child. It is an error if the
+// child had ended by itself, does not end in time, or ends with a status other than 0.
 func (c *Child) Stop(ctx context.Context) error {
 	if err := c.stop(ctx); err != nil {
 		return fmt.Errorf("bench: %w", err)
@@ -133,23 +133,24 @@ func (c *Child) stop(ctx context.Context) error {
 			return nil // the signal that ended ctx may have reached the child too
 		}
 		return fmt.Errorf("%w: %s: %s", errByItself, c.cmd.ProcessState, &c.wrote)
-	case err != nil: // this system has no such signal
-		_ = c.cmd.Process.Kill() // the error is that it has ended
+	case err != nil: // this system does not have the signal
+		_ = c.cmd.Process.Kill() // it fails only if the process has ended
 		<-c.ended
 		return nil
 	}
-	limit := time.NewTimer(c.limit)
+	limit := time.NewTimer(c.stopLimit)
 	defer limit.Stop()
 	select {
 	case <-c.ended:
 	case <-limit.C:
-		return c.kill(c.limit)
+		return c.kill(c.stopLimit)
 	case <-ctx.Done():
-		limit.Reset(min(stopGrace, c.limit))
+		grace := min(stopGrace, c.stopLimit)
+		limit.Reset(grace)
 		select {
 		case <-c.ended:
 		case <-limit.C:
-			return c.kill(min(stopGrace, c.limit))
+			return c.kill(grace)
 		}
 	}
 	if c.err != nil {
@@ -159,12 +160,12 @@ func (c *Child) stop(ctx context.Context) error {
 }
 
 func (c *Child) kill(after time.Duration) error {
-	_ = c.cmd.Process.Kill() // the error is that it has ended
+	_ = c.cmd.Process.Kill() // it fails only if the process has ended
 	<-c.ended
 	return fmt.Errorf("the server did not stop within %v of SIGTERM: %s", after, &c.wrote)
 }
 
-// poller asks a server that is coming up.
+// poller asks a server that is starting until it answers.
 type poller struct {
 	base      string
 	transport http.Transport
@@ -174,12 +175,12 @@ func newPoller(base string) *poller { return &poller{base: base} }
 
 func (p *poller) close() { p.transport.CloseIdleConnections() }
 
-// pollPause is the time between two attempts: it bounds the error of a
-// measurement without taking a processor from the server.
+// pollPause is the time between two attempts. It bounds the error of the measured time,
+// and leaves the processor to the server.
 const pollPause = 200 * time.Microsecond
 
-// await repeats a request until the answer is a complete 200. An answer other
-// than that it is too early is an error.
+// await repeats a request until the answer is a complete 200. While the server does not
+// listen or answers 503, it is too early; any other answer is an error.
 func (p *poller) await(ctx context.Context, method, path string, body []byte) error {
 	for ; ; nap(pollPause) {
 		if ctx.Err() != nil {
@@ -206,7 +207,7 @@ func (p *poller) await(ctx context.Context, method, path string, body []byte) er
 	}
 }
 
-// tail keeps the end of what a process writes.
+// tail is a writer that keeps the last tailSize bytes.
 type tail struct {
 	mu   sync.Mutex
 	text []byte

@@ -17,8 +17,8 @@ import (
 	"weir/api"
 )
 
-// client speaks HTTP/1.1: each request in flight has a connection of its own,
-// which the next one may use after it.
+// client speaks HTTP/1.1. Each request in flight has a connection of its own, which a
+// later request may use again.
 type client struct {
 	transport *http.Transport
 	base, key string
@@ -57,9 +57,9 @@ func (c *client) request(ctx context.Context, method, path string, body []byte) 
 	return c.transport.RoundTrip(r)
 }
 
-// ready waits until the server answers and returns the name of its first model,
-// "" if it does not say one. A server that refuses connections or says that it
-// is unavailable is asked again until the timeout.
+// ready waits until the server answers and returns the name of its first model, or "" if
+// the server does not say one. A server that refuses connections or answers 503 is asked
+// again until the timeout.
 func (c *client) ready(ctx context.Context, timeout time.Duration) (string, error) {
 	for begin := time.Now(); ; {
 		model, err := c.firstModel(ctx)
@@ -100,33 +100,33 @@ func (c *client) firstModel(ctx context.Context) (string, error) {
 		} `json:"data"`
 	}
 	if json.Unmarshal(body, &list) != nil || len(list.Data) == 0 {
-		return "", nil // a run with a model's name does not need this endpoint
+		return "", nil // a run that was told the model's name does not need this endpoint
 	}
 	return list.Data[0].ID, nil
 }
 
-// outcome is what became of a request. Times are since the start of the run.
+// outcome is what became of a request. Times are measured from the start of the run.
 type outcome struct {
 	due, arrived, sent time.Duration
-	waited             bool            // for a request in flight to end, before it was sent
-	first, last        time.Duration   // events with a choice; first < 0: none. If it failed, last is when
-	gaps               []time.Duration // between events with a choice
+	waited             bool            // it was due before it could be sent, because of the largest concurrency
+	first, last        time.Duration   // events with a choice; first < 0: there was none. Of a failed request, last is when it failed
+	gaps               []time.Duration // times between events with a choice
 	prompt, completion int             // tokens
-	usage              bool            // they are the server's count
-	joined             int             // events with a choice that came in one read with the one before, the first one apart
-	failure            string          // "": completed
-	cut                bool            // the run ended first
+	usage              bool            // prompt and completion are the server's count
+	joined             int             // events with a choice that were read together with the one before, not counting the first
+	failure            string          // "": the request completed
+	cut                bool            // it failed because the run ended
 	text               []byte
 }
 
-// stream sends a request and follows the answer to its end.
+// stream sends a request and reads the answer to its end.
 func (c *client) stream(ctx context.Context, body []byte, o *outcome, now func() time.Duration) {
 	r := c.readers.Get().(*eventReader)
 	defer c.readers.Put(r)
 	r.reset()
 	o.sent = now()
 	o.first = -1
-	if err := c.follow(ctx, body, r, o, now); err != nil {
+	if err := c.exchange(ctx, body, r, o, now); err != nil {
 		o.failure, o.cut = reason(err), ctx.Err() != nil
 	}
 	if o.failure != "" {
@@ -140,7 +140,9 @@ var (
 	errNoJSON   = errors.New("an event of the stream is not JSON")
 )
 
-func (c *client) follow(ctx context.Context, body []byte, r *eventReader, o *outcome, now func() time.Duration) error {
+// exchange sends a request and reads the answer. It returns nil if the answer was
+// complete.
+func (c *client) exchange(ctx context.Context, body []byte, r *eventReader, o *outcome, now func() time.Duration) error {
 	resp, err := c.request(ctx, http.MethodPost, c.path, body)
 	if err != nil {
 		return err
@@ -151,36 +153,14 @@ func (c *client) follow(ctx context.Context, body []byte, r *eventReader, o *out
 		return errors.New(refusal(resp, text))
 	}
 	done := false
-	var e event
 	for err == nil {
 		err = r.fill(resp.Body)
-		at, events := now(), 0
-		for {
-			data, ok := r.next()
-			if !ok {
-				break
-			}
-			if string(data) == doneData {
-				done = true
-				continue
-			}
-			if !e.parse(data) {
-				return errNoJSON
-			}
-			if e.failure != nil {
-				return errors.New("error event: " + explain(e.failure))
-			}
-			if e.usage {
-				o.usage, o.prompt, o.completion = true, e.prompt, e.completion
-			}
-			if e.choices {
-				if o.first >= 0 { // the first one of a chat says the role alone, and goes out with the second
-					events++
-				}
-				c.chunk(&e, o, at)
-			}
+		events, last, bad := c.readEvents(r, o, now())
+		if bad != nil {
+			return bad
 		}
 		o.joined += max(0, events-1)
+		done = done || last
 	}
 	switch {
 	case err != io.EOF:
@@ -193,10 +173,43 @@ func (c *client) follow(ctx context.Context, body []byte, r *eventReader, o *out
 	return nil
 }
 
+// readEvents takes in the events that are complete, all of which arrived at the same time.
+// It returns how many had a choice, not counting the first of the answer, and whether the
+// last event of the stream was among them. The first is not counted because the first event
+// of a chat has only the role, and is sent together with the second.
+func (c *client) readEvents(r *eventReader, o *outcome, at time.Duration) (events int, done bool, err error) {
+	var e event
+	for {
+		data, ok := r.next()
+		if !ok {
+			return events, done, nil
+		}
+		if string(data) == doneData {
+			done = true
+			continue
+		}
+		if !e.parse(data) {
+			return events, done, errNoJSON
+		}
+		if e.failure != nil {
+			return events, done, errors.New("error event: " + explain(e.failure))
+		}
+		if e.usage {
+			o.usage, o.prompt, o.completion = true, e.prompt, e.completion
+		}
+		if e.choices {
+			if o.first >= 0 {
+				events++
+			}
+			c.addChoice(&e, o, at)
+		}
+	}
+}
+
 var doneData = strings.TrimSpace(strings.TrimPrefix(api.Done, "data: "))
 
-// chunk books an event with a choice.
-func (c *client) chunk(e *event, o *outcome, at time.Duration) {
+// addChoice takes in an event with a choice.
+func (c *client) addChoice(e *event, o *outcome, at time.Duration) {
 	if o.first < 0 {
 		o.first = at
 	} else {
@@ -208,7 +221,7 @@ func (c *client) chunk(e *event, o *outcome, at time.Duration) {
 	}
 }
 
-// refusal is the error of a status that is not 200.
+// refusal is the text of an answer whose status is not 200.
 func refusal(resp *http.Response, body []byte) string {
 	if text := explain(body); text != "" {
 		return clip(resp.Status) + ": " + text
@@ -216,8 +229,8 @@ func refusal(resp *http.Response, body []byte) string {
 	return clip(resp.Status)
 }
 
-// reason is an error's text without what differs from request to request, such
-// as port numbers, so that equal failures are counted together.
+// reason is the text of an error without what differs from request to request, such as
+// port numbers, so that equal failures are counted together.
 func reason(err error) string {
 	if op := (*net.OpError)(nil); errors.As(err, &op) {
 		return clip(op.Op + ": " + op.Err.Error())

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Endpoint is what a load is sent to.
+// Endpoint is the function of the server that a load calls.
 type Endpoint string
 
 // The endpoints, with the names that vLLM's benchmark gives them in results.
@@ -37,13 +37,13 @@ type ServeConfig struct {
 
 	NumPrompts     int
 	Rate           float64 // requests per second; +Inf: all at once
-	Burstiness     float64 // shape of the intervals' gamma distribution; 1: Poisson, +Inf: even
-	MaxConcurrency int     // most requests in flight; 0: no limit, an open loop
+	Burstiness     float64 // shape of the gamma distribution of the intervals; 1: a Poisson process, +Inf: even
+	MaxConcurrency int     // largest number of requests in flight; 0: no limit, an open loop
 	Seed           uint64  // of the schedule and of random prompts
-	Warmups        int     // requests before the run, all at once, not measured
+	Warmups        int     // requests that are sent before the run, all at once, and not measured
 
-	Random  Random   // the prompts,
-	Prompts []Prompt // if these are none; these are used in turn
+	Prompts []Prompt // used in turn; none: random prompts
+	Random  Random   // what random prompts are like
 
 	IgnoreEOS   bool
 	Temperature *float64        // nil: the server's default
@@ -52,11 +52,11 @@ type ServeConfig struct {
 	Metrics     []string  // which of ttft, tpot, itl and e2el to report
 	Percentiles []float64 // of these, in [0, 100]
 	Goodput     Goodput
-	KeepText    bool // keep what was answered
+	KeepText    bool // keep the texts of the answers
 
 	ReadyTimeout time.Duration // how long to wait for a server that does not answer yet
 
-	// Dial connects to the server; nil: by the operating system.
+	// Dial connects to the server; nil: through the operating system.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
@@ -73,7 +73,7 @@ const (
 	maxSchedule = 365 * 24 * time.Hour
 )
 
-// Validate reports what RunServe would refuse.
+// Validate returns an error if RunServe would refuse the configuration.
 func (c *ServeConfig) Validate() error {
 	u, err := url.Parse(c.BaseURL)
 	switch {
@@ -97,6 +97,16 @@ func (c *ServeConfig) Validate() error {
 	if _, err := c.extra(); err != nil {
 		return err
 	}
+	if err := c.validateReport(); err != nil {
+		return err
+	}
+	if len(c.Prompts) > 0 {
+		return nil
+	}
+	return c.Random.validate()
+}
+
+func (c *ServeConfig) validateReport() error {
 	for _, m := range c.Metrics {
 		if _, known := metricNames[m]; !known {
 			return fmt.Errorf("bench: unknown metric %q; there are ttft, tpot, itl and e2el", m)
@@ -107,10 +117,10 @@ func (c *ServeConfig) Validate() error {
 			return fmt.Errorf("bench: a percentile of %v", p)
 		}
 	}
-	if len(c.Prompts) > 0 {
-		return nil
-	}
-	r := c.Random
+	return nil
+}
+
+func (r *Random) validate() error {
 	for _, n := range []int{r.InputLen, r.OutputLen, r.PrefixLen} {
 		if n < 0 || n > maxPrompts {
 			return fmt.Errorf("bench: a random length of %d", n)
@@ -122,8 +132,8 @@ func (c *ServeConfig) Validate() error {
 	return nil
 }
 
-// Goodput is what a request must keep to be a good one; 0 in a field is no
-// condition.
+// Goodput says which requests are good ones: those whose times are at most these. 0 in a
+// field is no condition.
 type Goodput struct {
 	TTFT, TPOT, E2EL float64 // milliseconds
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// cpuTime is the processor time of this process so far.
+// cpuTime is the processor time that this process has used so far.
 func cpuTime() (time.Duration, bool) {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

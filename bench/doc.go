@@ -1,20 +1,37 @@
-// Package bench measures servers from the outside: how fast one starts
-// (RunStart), how it bears a load (RunServe), and how it stores (RunStore). It is a client: it knows the
-// wire and nothing of the engine, so that it measures any server of the same
-// interface alike.
+// Package bench measures servers from the outside: how fast one starts (RunStart), how it
+// answers under a load (RunServe), and how fast it stores feedback and trajectories
+// (RunStore). It is a client. It knows the HTTP interface and nothing of the engine, so it
+// measures every server of the same interface in the same way.
 //
-// RunServe is open-loop. When a request is due is settled before the run from
-// the seed alone, and no request waits for the answer of another, unless a
-// largest concurrency asks for just that. A closed loop would slow down along
-// with the server and hide its worst moments ("coordinated omission", G. Tene,
-// 2013). Names and definitions of the metrics are those of vLLM's benchmark
-// (vllm/benchmarks/serve.py), so that results can be laid side by side:
+// # Open loop
 //
-//	TTFT  from sending a request to its first event with a choice
-//	E2EL  from sending it to its last event with a choice
+// RunServe decides before the run, from the seed alone, when each request is due, and no
+// request waits for the answer to another, unless a largest concurrency asks for just that.
+// A closed loop, in which each client waits for its answer before it sends again, slows down
+// together with the server and hides its worst moments ("coordinated omission", G. Tene,
+// 2013). The report says how late the generator itself was, and warns if the generator and
+// not the server may have decided the result.
+//
+// # Metrics
+//
+// Names and definitions are those of vLLM's benchmark (vllm/benchmarks/serve.py), so that
+// results can be compared:
+//
+//	TTFT  time from sending a request to its first event with a choice
+//	E2EL  time from sending it to its last event with a choice
 //	TPOT  (E2EL - TTFT) / (output tokens - 1), for answers of two tokens or more
-//	ITL   time between events with a choice, of all answers together
+//	ITL   times between events with a choice, of all answers together
 //
-// Tokens are counted by the server (usage). Percentiles are those of the exact
-// samples, 8 bytes for each event, with linear interpolation, as NumPy's.
+// The server counts the tokens (usage). Percentiles are computed from all samples, at 8
+// bytes each, with linear interpolation as in NumPy; a histogram would take less memory and
+// give other numbers than vLLM. A failed request is counted and listed, and is part of no
+// latency.
+//
+// # Files
+//
+//	config.go, serve.go, schedule.go, prompts.go   a load: what, when, and the run itself
+//	client.go, sse.go, event.go                    one request; its events are read without allocating
+//	report.go, samples.go, format.go               what was measured, and how it is printed
+//	start.go, child.go, process_*.go               starting servers and watching their processes
+//	store.go, store_writes.go, store_queries.go, store_ingest.go   feedback and trajectories
 package bench

@@ -8,19 +8,19 @@ import (
 	"unicode"
 )
 
-// event is what counts of one chunk of a stream. Its slices point into the
+// event is what the benchmark needs of one chunk of a stream. Its slices point into the
 // chunk.
 type event struct {
-	choices            bool   // there is one, even if it says nothing
-	text               []byte // of the first: JSON, quotes included; nil: none
+	choices            bool   // there is a choice, even an empty one
+	text               []byte // JSON string of the first choice, with its quotes; nil: none
 	usage              bool
 	prompt, completion int    // tokens
-	failure            []byte // the value of error, unless null; nil: none
+	failure            []byte // value of the field error; nil: none, or null
 }
 
-// parse reads a chunk. It looks at nothing that it does not need, so that the
-// generator takes as little as possible of a machine that it may share with the
-// server; false means that data is no JSON object as far as was looked.
+// parse reads a chunk, without looking at what it does not need: the generator may share
+// the machine with the server and should take little of it. False means that what it did
+// look at is not a JSON object.
 func (e *event) parse(data []byte) bool {
 	*e = event{}
 	c := cursor{b: data}
@@ -45,7 +45,7 @@ func (e *event) parse(data []byte) bool {
 	return ok && c.i == len(data)
 }
 
-// cursor walks over JSON.
+// cursor is a position in a JSON text.
 type cursor struct {
 	b []byte
 	i int
@@ -57,7 +57,7 @@ func (c *cursor) space() {
 	}
 }
 
-// peek is the next byte that is not space, or 0.
+// peek returns the next byte that is not white space, or 0 at the end.
 func (c *cursor) peek() byte {
 	if c.space(); c.i < len(c.b) {
 		return c.b[c.i]
@@ -73,7 +73,7 @@ func (c *cursor) eat(b byte) bool {
 	return true
 }
 
-// object calls member for each key, which must walk over the value.
+// object calls member for each key. member must move the cursor past the value.
 func (c *cursor) object(member func(key []byte) bool) bool {
 	if !c.eat('{') {
 		return false
@@ -98,7 +98,7 @@ func (c *cursor) object(member func(key []byte) bool) bool {
 	}
 }
 
-// choices looks into the first element of a list of choices.
+// choices reads the first element of a list of choices.
 func (c *cursor) choices(e *event) bool {
 	if c.peek() != '[' {
 		return c.value() != nil
@@ -108,26 +108,7 @@ func (c *cursor) choices(e *event) bool {
 		return true
 	}
 	e.choices = true
-	if c.peek() != '{' {
-		if c.value() == nil {
-			return false
-		}
-	} else if !c.object(func(key []byte) bool {
-		switch string(key) {
-		case "text":
-			return c.text(e)
-		case "delta":
-			if c.peek() == '{' {
-				return c.object(func(key []byte) bool {
-					if string(key) == "content" {
-						return c.text(e)
-					}
-					return c.value() != nil
-				})
-			}
-		}
-		return c.value() != nil
-	}) {
+	if !c.choice(e) {
 		return false
 	}
 	for c.eat(',') {
@@ -136,6 +117,27 @@ func (c *cursor) choices(e *event) bool {
 		}
 	}
 	return c.eat(']')
+}
+
+// choice reads a choice: its text, or the content of its delta.
+func (c *cursor) choice(e *event) bool {
+	if c.peek() != '{' {
+		return c.value() != nil
+	}
+	return c.object(func(key []byte) bool {
+		switch {
+		case string(key) == "text":
+			return c.text(e)
+		case string(key) == "delta" && c.peek() == '{':
+			return c.object(func(key []byte) bool {
+				if string(key) == "content" {
+					return c.text(e)
+				}
+				return c.value() != nil
+			})
+		}
+		return c.value() != nil
+	})
 }
 
 func (c *cursor) text(e *event) bool {
@@ -163,7 +165,7 @@ func (c *cursor) usage(e *event) bool {
 	})
 }
 
-// maxTokens bounds the length that an answer may claim.
+// maxTokens bounds the number of tokens that a server may report.
 const maxTokens = 1 << 30
 
 func count(v []byte) int {
@@ -174,8 +176,8 @@ func count(v []byte) int {
 	return n
 }
 
-// value walks over a value and returns it; nil: there is none that ends.
-// Brackets are counted, not matched.
+// value moves the cursor past a value and returns the value, or nil if there is none or
+// it does not end. Brackets are counted but not matched with each other.
 func (c *cursor) value() []byte {
 	first := c.peek()
 	start := c.i
@@ -187,24 +189,8 @@ func (c *cursor) value() []byte {
 			return nil
 		}
 	case '{', '[':
-		for depth := 0; ; {
-			if c.i == len(c.b) {
-				return nil
-			}
-			switch c.b[c.i] {
-			case '"':
-				if !c.quoted() {
-					return nil
-				}
-				continue
-			case '{', '[':
-				depth++
-			case '}', ']':
-				depth--
-			}
-			if c.i++; depth == 0 {
-				return c.b[start:c.i]
-			}
+		if !c.bracketed() {
+			return nil
 		}
 	default:
 		for c.i < len(c.b) && !delimits(c.b[c.i]) {
@@ -212,6 +198,27 @@ func (c *cursor) value() []byte {
 		}
 	}
 	return c.b[start:c.i]
+}
+
+// bracketed moves the cursor past an object or a list; false means that it does not end.
+func (c *cursor) bracketed() bool {
+	for depth := 0; c.i < len(c.b); {
+		switch c.b[c.i] {
+		case '"':
+			if !c.quoted() {
+				return false
+			}
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		}
+		if c.i++; depth == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func delimits(b byte) bool {
@@ -222,7 +229,7 @@ func delimits(b byte) bool {
 	return false
 }
 
-// quoted walks over a string.
+// quoted moves the cursor past a string; false means that it does not end.
 func (c *cursor) quoted() bool {
 	for c.i++; ; c.i++ {
 		n := bytes.IndexByte(c.b[c.i:], '"')
@@ -231,7 +238,7 @@ func (c *cursor) quoted() bool {
 		}
 		c.i += n
 		back := c.i
-		for c.b[back-1] == '\\' { // ends at the opening quote at the latest
+		for c.b[back-1] == '\\' { // it ends at the opening quote at the latest
 			back--
 		}
 		if (c.i-back)%2 == 0 {
@@ -253,8 +260,8 @@ func unquoted(dst, quoted []byte) []byte {
 	return append(dst, s...)
 }
 
-// explain makes one line of the body of an answer that is no stream, or of the
-// value of an event's error: its message if it has one.
+// explain makes one line of the body of a refusal, or of the value of an error event: its
+// message, if it has one.
 func explain(body []byte) string {
 	var v any
 	if json.Unmarshal(body, &v) == nil {
@@ -270,11 +277,11 @@ func explain(body []byte) string {
 	return clip(string(body))
 }
 
-// maxReason is how much of an error's text is kept.
+// maxReason is how many bytes of an error's text are kept.
 const maxReason = 200
 
-// clip makes a text that a server sent fit for a terminal: short, on one line,
-// without control characters.
+// clip makes a text from a server safe to print on a terminal: short, on one line, without
+// control characters.
 func clip(s string) string {
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 	if len(s) > maxReason {

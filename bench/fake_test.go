@@ -21,14 +21,14 @@ const msec = time.Millisecond
 
 // plan is what the fake server does with a request.
 type plan struct {
-	status  int // 0: 200
-	refusal string
+	status  int    // 0: 200
+	refusal string // body of an answer with another status
 	steps   []step
-	cut     bool // then the connection, without an end
-	hang    bool // then nothing until the client leaves
+	cut     bool // after the steps, the connection is cut
+	hang    bool // after the steps, nothing happens until the client leaves
 }
 
-// step waits and then writes at once.
+// step waits, and then writes a text at once.
 type step struct {
 	after time.Duration
 	text  string
@@ -44,9 +44,8 @@ func usageEvent(prompt, completion int) string {
 	return fmt.Sprintf("data: {\"choices\":[],\"usage\":{\"prompt_tokens\":%d,\"total_tokens\":%d,\"completion_tokens\":%d}}\n\n", prompt, prompt+completion, completion)
 }
 
-// steady is an answer of n tokens, the first of them (with the role) after
-// first, the others after gap each, the last together with all that ends a
-// stream.
+// steady is an answer of n tokens. The first of them arrives after first, together with the
+// role, the others after gap each, and the last together with all that ends a stream.
 func steady(prompt, n int, first, gap time.Duration) plan {
 	p := plan{steps: []step{{first, role + token}}}
 	for range n - 1 {
@@ -56,10 +55,10 @@ func steady(prompt, n int, first, gap time.Duration) plan {
 	return p
 }
 
-// fake is a server in memory, whose clock is that of a synctest bubble.
+// fake is a server in memory. Its clock is that of a synctest bubble.
 type fake struct {
 	plans map[string]plan // by prompt
-	early int             // how often /v1/models says that it is too early
+	early int             // how many times /v1/models answers 503 before it answers 200
 
 	mu     sync.Mutex
 	conns  int
@@ -120,7 +119,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// pipes is a listener whose connections are pipes.
+// pipes is a listener whose connections are pipes in memory.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -137,7 +136,7 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { close(p.closed); return nil }
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// plansInTurn gives prompts 0, 1, … their plans.
+// plansInTurn makes a server with a plan for each of the prompts "0", "1", ….
 func plansInTurn(plans ...plan) (f *fake, prompts []Prompt) {
 	f = &fake{plans: map[string]plan{}}
 	for i, p := range plans {
@@ -148,8 +147,8 @@ func plansInTurn(plans ...plan) (f *fake, prompts []Prompt) {
 	return f, prompts
 }
 
-// measure runs RunServe against f in a bubble. The configuration asks for one
-// request of each prompt unless change says otherwise.
+// measure runs RunServe against f in a bubble. The configuration asks for one request of
+// each prompt, unless change says otherwise.
 func measure(t *testing.T, f *fake, prompts []Prompt, ctx func() (context.Context, context.CancelFunc), change func(*ServeConfig)) (r *Report, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -187,9 +186,9 @@ func measure(t *testing.T, f *fake, prompts []Prompt, ctx func() (context.Contex
 			defer cancel()
 		}
 		if r, err = RunServe(c, cfg); r != nil {
-			// Real processor time has no place on the bubble's clock.
+			// Processor time is real and not the bubble's, so it is replaced.
 			r.Date, r.Generator.CPU, r.Generator.Processors, r.Generator.Warnings = r.Date.UTC(), 0.25, 2, nil
-			r.judge()
+			r.addWarnings()
 		}
 	})
 	return r, err

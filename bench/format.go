@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// metricNames are the metrics that can be reported, with their short and long
-// names in the report.
+// metricNames are the metrics that can be reported, with the short and the long name that
+// they have in the report.
 var metricNames = map[string][2]string{
 	"ttft": {"TTFT", "Time to First Token"},
 	"tpot": {"TPOT", "Time per Output Token (excl. 1st token)"},
@@ -18,7 +18,7 @@ var metricNames = map[string][2]string{
 	"e2el": {"E2EL", "End-to-end Latency"},
 }
 
-// metricOrder is the order in which they are reported.
+// metricOrder is the order in which metrics are reported.
 var metricOrder = []string{"ttft", "tpot", "itl", "e2el"}
 
 func (r *Report) samples(metric string) Samples {
@@ -33,7 +33,7 @@ func (r *Report) samples(metric string) Samples {
 	return r.E2EL
 }
 
-// each calls f for every metric that is asked for.
+// each calls f for every metric that the configuration asks for.
 func (r *Report) each(f func(name string, s Samples)) {
 	for _, name := range metricOrder {
 		for _, asked := range r.Config.Metrics {
@@ -45,7 +45,7 @@ func (r *Report) each(f func(name string, s Samples)) {
 	}
 }
 
-// perSecond is a rate over the run.
+// perSecond divides n by the duration of the run.
 func (r *Report) perSecond(n int) float64 {
 	if r.Duration <= 0 {
 		return 0
@@ -53,7 +53,8 @@ func (r *Report) perSecond(n int) float64 {
 	return float64(n) / r.Duration.Seconds()
 }
 
-// table writes what a person reads, in the layout of vLLM's benchmark.
+// table writes a report for people, in the layout of vLLM's benchmark. It keeps the first
+// error of writing.
 type table struct {
 	w   io.Writer
 	err error
@@ -145,8 +146,8 @@ func rate(v float64) string {
 	return decimal(v)
 }
 
-// WriteBenchmark writes the report as a line of a Go benchmark, for benchstat.
-// An operation is a completed request.
+// WriteBenchmark writes the report as a line of a Go benchmark, which benchstat reads. An
+// operation is a completed request.
 func (r *Report) WriteBenchmark(w io.Writer) error {
 	if r.Completed == 0 {
 		return nil
@@ -169,9 +170,9 @@ func (r *Report) WriteBenchmark(w io.Writer) error {
 	return err
 }
 
-// WriteJSON writes the report with vLLM's keys. Detailed adds what is known of
-// each request, in the order in which they were sent; times are seconds since
-// the start of the run.
+// WriteJSON writes the report with the keys of vLLM's benchmark. detailed adds lists with
+// an element for each request, in the order in which requests were sent. Times in them are
+// in seconds since the start of the run.
 func (r *Report) WriteJSON(w io.Writer, detailed bool) error {
 	c, g := &r.Config, &r.Generator
 	var o object
@@ -284,7 +285,7 @@ func (o *object) add(key string, value any) {
 
 func (o *object) end() []byte { return append(o.b, '}') }
 
-// finite is v, or "inf", which JSON has no number for.
+// finite is v, or "inf" for infinity, which is not a number in JSON.
 func finite(v float64) any {
 	if math.IsInf(v, 1) {
 		return "inf"
@@ -292,7 +293,7 @@ func finite(v float64) any {
 	return v
 }
 
-// given is v, or null where there is no such thing.
+// given is v, or null if is is false.
 func given[T any](v T, is bool) any {
 	if is {
 		return v

@@ -15,14 +15,14 @@ import (
 // Prompt is one prompt of a data set.
 type Prompt struct {
 	Text      string `json:"prompt"`
-	OutputLen int    `json:"output_len"` // most tokens of the answer
+	OutputLen int    `json:"output_len"` // largest number of tokens in the answer
 }
 
-// maxLine bounds a line of a file of prompts.
+// maxLine bounds a line of a file of prompts, in bytes.
 const maxLine = 64 << 20
 
-// ReadPrompts reads a file of prompts: on each line a JSON object with the keys
-// prompt and output_len.
+// ReadPrompts reads a file of prompts. Each line is a JSON object with the keys prompt and
+// output_len.
 func ReadPrompts(r io.Reader) ([]Prompt, error) {
 	var list []Prompt
 	lines := bufio.NewScanner(r)
@@ -49,19 +49,18 @@ func ReadPrompts(r io.Reader) ([]Prompt, error) {
 	return list, nil
 }
 
-// Random describes prompts made of random words.
+// Random describes prompts that are made of random words.
 type Random struct {
-	InputLen  int // words of a prompt, beside the prefix
+	InputLen  int // words of a prompt, not counting the prefix
 	OutputLen int // tokens of an answer
 	PrefixLen int // words that all prompts begin with
-	// RangeRatio r, in [0, 1), draws both lengths evenly from
-	// [len*(1-r), len*(1+r)].
+	// RangeRatio r, in [0, 1), draws both lengths evenly from [len*(1-r), len*(1+r)].
 	RangeRatio float64
 }
 
-// words are so common that each, with the space before it, is one token in
-// vocabularies of every size. A prompt's true length is in its answer's usage:
-// the chat template adds to it.
+// words are so common that each, with the space before it, is one token in vocabularies of
+// every size. The exact length of a prompt is in the usage of its answer, because the chat
+// template adds to it.
 var words = strings.Fields(`the of and to in is that for it as was with be by on not he but at are this have from or
 	an they one you were there would their we has when who will no more if out so up said what its about into them can
 	only other time new some these two may first then do any like my over me even most after did many before well back

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// Report is what RunServe measured. All latencies are in milliseconds and of
-// completed requests.
+// Report is what RunServe measured. All latencies are in milliseconds, and of completed
+// requests.
 type Report struct {
 	Date        time.Time
-	Config      ServeConfig // with the model's name
-	Interrupted bool        // the run was ended before its time
+	Config      ServeConfig // with the name of the model that was used
+	Interrupted bool        // the run ended before all requests were sent and answered
 
-	Completed, Failed, Cut    int           // requests; Cut are those in flight when the run was interrupted
-	Duration                  time.Duration // from the first request sent to the end of the last one
+	Completed, Failed, Cut    int           // requests; Cut counts those that were in flight at an interrupt
+	Duration                  time.Duration // from sending the first request to the end of the last
 	InputTokens, OutputTokens int           // of completed requests
-	Uncounted                 int           // completed requests whose answer had no usage: their output tokens are events
-	Good                      int           // completed requests that keep Config.Goodput
+	Uncounted                 int           // completed requests without usage; their events count as output tokens
+	Good                      int           // completed requests that meet Config.Goodput
 	PeakTokens                float64       // output tokens in the busiest second
 	PeakConcurrency           int
 
@@ -30,23 +30,24 @@ type Report struct {
 	outcomes []outcome
 }
 
-// ErrorCount says how many requests failed alike.
+// ErrorCount is how many requests failed with the same error.
 type ErrorCount struct {
 	Text  string `json:"error"`
 	Count int    `json:"count"`
 }
 
-// Generator is how the load generator itself did.
+// Generator describes the load generator itself, so that a reader can judge whether it
+// kept up.
 type Generator struct {
-	Lag            Samples // how late requests were sent, for no fault of the server's, in ms
+	Lag            Samples // how late requests were sent for reasons other than the server, in ms
 	Queue          Samples // how long requests waited because of the largest concurrency, in ms
 	CPU            float64 // processors used, as a mean over the run; 0: unknown
-	Processors     int     // processors that may be used
-	Events, Joined int     // events with a choice, the first of each answer apart, and how many of them came in one read with the one before
+	Processors     int     // processors that the generator may use
+	Events, Joined int     // events with a choice, not counting the first of each answer; and how many of them were read together with the one before
 	Warnings       []string
 }
 
-// maxErrors bounds the list of different errors.
+// maxErrors bounds the number of different errors in a report.
 const maxErrors = 100
 
 func newReport(cfg *ServeConfig, outcomes []outcome) *Report {
@@ -93,7 +94,7 @@ func newReport(cfg *ServeConfig, outcomes []outcome) *Report {
 		for _, gap := range o.gaps {
 			itl = append(itl, ms(gap))
 		}
-		if cfg.Goodput.keeps(o) {
+		if cfg.Goodput.met(o) {
 			r.Good++
 		}
 	}
@@ -112,10 +113,11 @@ func newReport(cfg *ServeConfig, outcomes []outcome) *Report {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// completed reports whether the answer came whole.
+// completed reports whether the whole answer arrived.
 func (o *outcome) completed() bool { return o.failure == "" }
 
-// tokens is the length of the answer.
+// tokens is the length of the answer: what the server counted, or else the number of
+// events.
 func (o *outcome) tokens() int {
 	if o.usage {
 		return o.completion
@@ -123,7 +125,8 @@ func (o *outcome) tokens() int {
 	return len(o.gaps) + 1
 }
 
-// tpot is 0 for an answer of one token, in milliseconds.
+// tpot is the time per output token after the first, in milliseconds; 0 for an answer of
+// one token.
 func (o *outcome) tpot() float64 {
 	if n := o.tokens(); n > 1 {
 		return ms(o.last-o.first) / float64(n-1)
@@ -131,14 +134,15 @@ func (o *outcome) tpot() float64 {
 	return 0
 }
 
-func (g Goodput) keeps(o *outcome) bool {
+// met reports whether a completed request is a good one.
+func (g Goodput) met(o *outcome) bool {
 	within := func(v, most float64) bool { return most == 0 || v <= most }
 	return within(ms(o.first-o.sent), g.TTFT) && within(o.tpot(), g.TPOT) && within(ms(o.last-o.sent), g.E2EL)
 }
 
-// peakTokens is the largest number of tokens in a second, counted from the
-// first completed request. The tokens of an answer are spread evenly over its
-// events, because usage does not say which event carried how many.
+// peakTokens is the largest number of output tokens in one second, where seconds are
+// counted from the first completed request. The tokens of an answer are spread evenly over
+// its events, because usage does not say how many each event carried.
 func peakTokens(outcomes []outcome) float64 {
 	begin := time.Duration(math.MaxInt64)
 	for i := range outcomes {
@@ -173,8 +177,8 @@ func peakTokens(outcomes []outcome) float64 {
 	return slices.Max(seconds)
 }
 
-// peakConcurrency is the largest number of completed requests that were in
-// flight at one time: [sent, last).
+// peakConcurrency is the largest number of completed requests that were in flight at the
+// same time, each from sent up to but not including last.
 func peakConcurrency(outcomes []outcome) int {
 	var begins, ends []time.Duration
 	for i := range outcomes {
@@ -194,18 +198,19 @@ func peakConcurrency(outcomes []outcome) int {
 	return peak
 }
 
-// What the generator is warned for.
+// Limits beyond which a report has a warning.
 const (
-	busyShare   = 0.8 // of the processors
-	lateMS      = 10  // p99 of the lag
-	joinedShare = 0.1 // of the events
+	busyShare   = 0.8 // of the processors, used by the generator
+	lateMS      = 10  // p99 of the lag, in milliseconds
+	joinedShare = 0.1 // of the events, read together with the one before
 )
 
-// joined is the share of events that came with the one before.
+// joined is the share of events that were read together with the one before.
 func (g *Generator) joined() float64 { return float64(g.Joined) / float64(max(1, g.Events)) }
 
-// judge says where the generator, not the server, may have decided the result.
-func (r *Report) judge() {
+// addWarnings adds the warnings about what the generator, rather than the server, may have
+// decided.
+func (r *Report) addWarnings() {
 	g := &r.Generator
 	warn := func(format string, args ...any) { g.Warnings = append(g.Warnings, fmt.Sprintf(format, args...)) }
 	if g.CPU >= busyShare*float64(g.Processors) {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Samples are measurements of one kind, sorted. Of no samples every statistic
-// is 0, as in vLLM's results.
+// Samples are sorted measurements of one kind. Without samples every statistic is 0, as in
+// vLLM's results.
 type Samples []float64
 
 func newSamples(values []float64) Samples {
@@ -26,8 +26,7 @@ func (s Samples) Mean() float64 {
 	return sum / float64(len(s))
 }
 
-// Std is the standard deviation of the samples as a whole population, as
-// NumPy's.
+// Std is the standard deviation of the samples as a whole population, as in NumPy.
 func (s Samples) Std() float64 {
 	if len(s) == 0 {
 		return 0
@@ -39,8 +38,8 @@ func (s Samples) Std() float64 {
 	return math.Sqrt(sum / float64(len(s)))
 }
 
-// Percentile is the p-th percentile, p in [0, 100], interpolated linearly
-// between the two nearest samples.
+// Percentile is the p-th percentile, p in [0, 100], interpolated linearly between the two
+// nearest samples.
 func (s Samples) Percentile(p float64) float64 {
 	if len(s) == 0 {
 		return 0

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// arrivals says when each of n requests is due after the start of the run:
-// intervals are gamma distributed with mean 1/rate and shape burstiness, so
-// their coefficient of variation is 1/√burstiness: 1 is a Poisson process,
-// less is bursts, more is regular, infinity a metronome. At an infinite rate
-// all are due at once.
+// arrivals returns when each of n requests is due, measured from the start of the run. The
+// intervals follow a gamma distribution with mean 1/rate and shape burstiness, so their
+// coefficient of variation is 1/√burstiness: a burstiness of 1 is a Poisson process, less
+// comes in bursts, more is regular, and with infinity all intervals are equal. At an
+// infinite rate all requests are due at once.
 //
-// The whole is stretched to end at n/rate, as vLLM does: else the rate itself
-// would differ by some percent from seed to seed.
+// The schedule is stretched to end at n/rate, as in vLLM. Otherwise the rate itself would
+// differ by some percent from seed to seed.
 func arrivals(n int, rate, burstiness float64, rnd *rand.Rand) []time.Duration {
 	due := make([]time.Duration, n)
 	if math.IsInf(rate, 1) {
@@ -38,9 +38,9 @@ func arrivals(n int, rate, burstiness float64, rnd *rand.Rand) []time.Duration {
 	return due
 }
 
-// gamma draws from the gamma distribution of that shape and scale 1: G.
-// Marsaglia and W. W. Tsang, "A Simple Method for Generating Gamma Variables",
-// ACM TOMS 26 (2000), with their section 6 for a shape below 1.
+// gamma draws a number from the gamma distribution of this shape and of scale 1: G.
+// Marsaglia and W. W. Tsang, "A Simple Method for Generating Gamma Variables", ACM TOMS 26
+// (2000), with their section 6 for a shape below 1.
 func gamma(rnd *rand.Rand, shape float64) float64 {
 	if shape < 1 {
 		return gamma(rnd, shape+1) * math.Pow(1-rnd.Float64(), 1/shape)

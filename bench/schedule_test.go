@@ -14,8 +14,8 @@ func meanAndCV(values []float64) (mean, cv float64) {
 	return s.Mean(), s.Std() / s.Mean()
 }
 
-// TestGamma: mean k and coefficient of variation 1/√k of shape k, and the
-// distribution's median where it is known.
+// TestGamma: for shape k the mean is k and the coefficient of variation 1/√k, and the median
+// is right where it is known.
 func TestGamma(t *testing.T) {
 	const n = 200000
 	for _, shape := range []float64{0.1, 0.5, 1, 2.5, 20} {
@@ -45,8 +45,8 @@ func TestGamma(t *testing.T) {
 	}
 }
 
-// TestArrivals: the schedule has the rate and the burstiness that were asked
-// for, and is a function of the seed.
+// TestArrivals: the schedule has the rate and the burstiness that were asked for, and
+// depends on the seed alone.
 func TestArrivals(t *testing.T) {
 	const n, rate = 20000, 50.0
 	for _, burstiness := range []float64{0.2, 1, 4, math.Inf(1)} {
@@ -76,11 +76,11 @@ func TestArrivals(t *testing.T) {
 		t.Errorf("all at once: %v", due)
 	}
 	if due := arrivals(4, 2, math.Inf(1), nil); fmt.Sprint(due) != "[500ms 1s 1.5s 2s]" {
-		t.Errorf("a metronome: %v", due)
+		t.Errorf("equal intervals: %v", due)
 	}
 }
 
-// TestSamples against numpy.percentile, mean and std of [4, 1, 3, 2, 10].
+// TestSamples compares with numpy.percentile, mean and std of [4, 1, 3, 2, 10].
 func TestSamples(t *testing.T) {
 	s := newSamples([]float64{4, 1, 3, 2, 10})
 	for p, want := range map[float64]float64{0: 1, 10: 1.4, 25: 2, 50: 3, 90: 7.6, 99: 9.76, 99.9: 9.976, 100: 10} {

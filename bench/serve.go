@@ -9,17 +9,16 @@ import (
 	"time"
 )
 
-// Of the seed come two independent streams of random numbers, so that another
-// schedule leaves the prompts as they are.
+// The seed gives two independent streams of random numbers, so that a change of the
+// schedule does not change the prompts.
 const (
 	scheduleStream = 1
 	promptStream   = 2
 )
 
-// RunServe puts a load on a server and measures the answers. When ctx ends the
-// run ends with it: the report then has what had been measured by then.
-// The error is about the configuration, or about a server that does not answer
-// at all; requests that fail are part of the report.
+// RunServe puts a load on a server and measures the answers. When ctx ends, the run ends
+// too, and the report has what was measured by then. An error is about the configuration, or
+// about a server that does not answer at all; requests that fail are part of the report.
 func RunServe(ctx context.Context, cfg ServeConfig) (*Report, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -58,12 +57,12 @@ func RunServe(ctx context.Context, cfg ServeConfig) (*Report, error) {
 	if wall := time.Since(r.start); known && wall > 0 {
 		rep.Generator.CPU = (after - before).Seconds() / wall.Seconds()
 	}
-	rep.judge()
+	rep.addWarnings()
 	return rep, nil
 }
 
-// prompts are those of the run and then those of the warm-up, which are others
-// so that nothing measured is found in the server's prefix cache.
+// prompts returns the prompts of the run and then those of the warm-up. They differ, so that
+// no measured prompt is in the server's prefix cache.
 func (c *ServeConfig) prompts() []Prompt {
 	n := c.NumPrompts + c.Warmups
 	if len(c.Prompts) == 0 {
@@ -76,8 +75,8 @@ func (c *ServeConfig) prompts() []Prompt {
 	return list
 }
 
-// warm sends requests that are not measured, all at once. If none is answered
-// the run would not be worth its time.
+// warm sends requests that are not measured, all at once. It is an error if none of them is
+// answered, because then the run would measure nothing.
 func (c *client) warm(ctx context.Context, bodies [][]byte) error {
 	outcomes := make([]outcome, len(bodies))
 	var flights sync.WaitGroup
@@ -97,18 +96,18 @@ func (c *client) warm(ctx context.Context, bodies [][]byte) error {
 	return nil
 }
 
-// run is the load generator: dispatch announces arrivals, and a goroutine for
-// each request in flight sends it and takes what came next when it has ended.
+// run is the load generator. dispatch announces requests when they are due. Each request in
+// flight has a goroutine, which sends it and, when it has ended, the next one that waits.
 type run struct {
 	client   *client
 	bodies   [][]byte
-	outcomes []outcome // each is written by the goroutine of its request alone
+	outcomes []outcome // each is written only by the goroutine of its request
 	start    time.Time
-	limit    int // most requests in flight
+	limit    int // largest number of requests in flight
 	flights  sync.WaitGroup
 
-	// Requests are taken in the order of their arrival: [0, taken) are in flight
-	// or have ended, [taken, arrived) wait.
+	// Requests are sent in the order in which they are due: [0, taken) are in flight or
+	// have ended, [taken, arrived) wait.
 	mu struct {
 		sync.Mutex
 		taken, arrived, inFlight int
@@ -117,8 +116,7 @@ type run struct {
 
 func (r *run) now() time.Duration { return time.Since(r.start) }
 
-// dispatch announces each request when it is due, whatever became of those
-// before.
+// dispatch announces each request when it is due, whatever became of those before it.
 func (r *run) dispatch(ctx context.Context, due []time.Duration) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -138,6 +136,8 @@ func (r *run) dispatch(ctx context.Context, due []time.Duration) {
 	}
 }
 
+// arrive starts a goroutine for the request that is due, unless the largest number of
+// requests is in flight; then the request waits.
 func (r *run) arrive(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,19 +149,19 @@ func (r *run) arrive(ctx context.Context) {
 	r.mu.inFlight++
 	i := r.mu.taken
 	r.mu.taken++
-	r.flights.Go(func() { r.fly(ctx, i) })
+	r.flights.Go(func() { r.send(ctx, i) })
 }
 
-// fly sends request i, and then those that have waited for it to end.
-func (r *run) fly(ctx context.Context, i int) {
+// send sends request i, and after its end the requests that wait.
+func (r *run) send(ctx context.Context, i int) {
 	for i >= 0 {
 		r.client.stream(ctx, r.bodies[i], &r.outcomes[i], r.now)
-		i = r.landed(ctx)
+		i = r.next(ctx)
 	}
 }
 
-// landed is the request to send in place of one that has ended; -1: none.
-func (r *run) landed(ctx context.Context) int {
+// next returns the request to send in place of one that has ended, or -1 if none waits.
+func (r *run) next(ctx context.Context) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.taken == r.mu.arrived || ctx.Err() != nil {

@@ -16,14 +16,14 @@ import (
 	"weir/internal/testkit"
 )
 
-// evenly sends rate requests a second at equal distances.
+// evenly sends rate requests per second at equal intervals.
 func evenly(rate float64) func(*ServeConfig) {
 	return func(c *ServeConfig) { c.Rate, c.Burstiness = rate, math.Inf(1) }
 }
 
-// steadyFour is four requests at 10 a second, which are sent at 100, 200, 300
-// and 400 ms, of 3 tokens each: first tokens at 150, 250, 350, 450 ms, the last
-// ones 40 ms later, so that the whole takes from 100 to 490 ms.
+// steadyFour is four requests at 10 per second, which are sent at 100, 200, 300 and 400 ms
+// and answered with 3 tokens each: the first at 150, 250, 350 and 450 ms, the last 40 ms
+// later. So the run goes from 100 to 490 ms.
 func steadyFour(t *testing.T, change func(*ServeConfig)) *Report {
 	p := steady(7, 3, 50*msec, 20*msec)
 	f, prompts := plansInTurn(p, p, p, p)
@@ -36,14 +36,15 @@ func steadyFour(t *testing.T, change func(*ServeConfig)) *Report {
 	})
 }
 
-// TestServeByHand: every metric against numbers worked out by hand.
+// TestServeByHand: every metric against numbers that were calculated by hand.
 func TestServeByHand(t *testing.T) {
 	r := steadyFour(t, func(c *ServeConfig) { c.Goodput = Goodput{TTFT: 50, TPOT: 30, E2EL: 90} })
 	if r.Duration != 390*msec {
 		t.Errorf("duration %v", r.Duration)
 	}
-	// In each answer: role and token in one read, 20 ms, token, 20 ms, token and
-	// the finish in one read. So gaps are 0, 20, 20 and 0 ms, and tpot is 40/2.
+	// Each answer has the role and a token in one read, after 20 ms a token, and after 20
+	// ms a token and the finish in one read. So the gaps are 0, 20, 20 and 0 ms, and TPOT
+	// is 40/2 ms.
 	for name, c := range map[string]struct {
 		got  Samples
 		want []float64
@@ -59,8 +60,8 @@ func TestServeByHand(t *testing.T) {
 		}
 	}
 	got := fmt.Sprint(r.Completed, r.Failed, r.Cut, r.InputTokens, r.OutputTokens, r.Uncounted, r.Good, r.PeakTokens, r.PeakConcurrency, r.Generator.Events, r.Generator.Joined, r.Errors, r.Interrupted)
-	// Events behind the first: the token that came with the role, which is no
-	// wonder, a token, a token, and the finish that came with it.
+	// Each answer has four events after the first: the token that came with the role, which
+	// is not counted as joined, two tokens, and the finish that came with the last.
 	if want := "4 0 0 28 12 0 4 12 1 16 4 [] false"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -74,9 +75,8 @@ func TestServeByHand(t *testing.T) {
 	}
 }
 
-// TestServeConcurrency: with at most 2 in flight, others wait, in order; their
-// latencies begin when they are sent. The server sees no more than 2
-// connections.
+// TestServeConcurrency: with at most 2 requests in flight the others wait, in order, and
+// their latencies begin when they are sent. The server sees no more than 2 connections.
 func TestServeConcurrency(t *testing.T) {
 	p := steady(1, 2, 100*msec, 100*msec)
 	f, prompts := plansInTurn(p, p, p, p, p)
@@ -94,7 +94,7 @@ func TestServeConcurrency(t *testing.T) {
 	}
 }
 
-// TestServeIsOpenLoop: a server that stands still does not hold up what is due.
+// TestServeIsOpenLoop: a server that does not answer delays no request that is due.
 func TestServeIsOpenLoop(t *testing.T) {
 	slow, fast := steady(1, 1, time.Hour, 0), steady(1, 1, msec, 0)
 	f, prompts := plansInTurn(slow, fast, fast, fast)
@@ -109,8 +109,8 @@ func TestServeIsOpenLoop(t *testing.T) {
 	}
 }
 
-// TestServeFailures: whatever is not a whole answer is a failed request, has a
-// reason, and is part of no latency.
+// TestServeFailures: an answer that is not complete is a failed request, with a reason, and
+// is part of no latency.
 func TestServeFailures(t *testing.T) {
 	good := steady(5, 4, 10*msec, 10*msec)
 	begun := []step{{10 * msec, role + token}}
@@ -154,7 +154,7 @@ func TestServeFailures(t *testing.T) {
 	}
 }
 
-// TestServeManyErrors: a server cannot fill the memory with different errors.
+// TestServeManyErrors: the number of different errors in a report is bounded.
 func TestServeManyErrors(t *testing.T) {
 	var plans []plan
 	for i := range 300 {
@@ -167,7 +167,7 @@ func TestServeManyErrors(t *testing.T) {
 	}
 }
 
-// TestServeWithoutUsage: then tokens are events.
+// TestServeWithoutUsage: without usage, events are counted as tokens.
 func TestServeWithoutUsage(t *testing.T) {
 	p := plan{steps: []step{{10 * msec, token}, {10 * msec, token}, {10 * msec, token + api.Done}}}
 	f, prompts := plansInTurn(p)
@@ -177,7 +177,7 @@ func TestServeWithoutUsage(t *testing.T) {
 	}
 }
 
-// TestServeKeepAlive: a blank line or a comment is no token.
+// TestServeKeepAlive: a blank line or a comment is not an event.
 func TestServeKeepAlive(t *testing.T) {
 	p := plan{steps: []step{{15 * time.Second, "\n\n"}, {15 * time.Second, ": ping\n\n"}, {time.Second, token}, {15 * time.Second, "\n"}, {time.Second, token + usageEvent(1, 2) + api.Done}}}
 	f, prompts := plansInTurn(p)
@@ -187,8 +187,8 @@ func TestServeKeepAlive(t *testing.T) {
 	}
 }
 
-// TestServeInterrupted: what was measured is reported, what was in flight is
-// neither completed nor failed, what waited is not sent.
+// TestServeInterrupted: what was measured until an interrupt is reported. Requests that were
+// in flight are neither completed nor failed, and requests that waited are not sent.
 func TestServeInterrupted(t *testing.T) {
 	fast, stuck := steady(1, 1, 100*msec, 0), plan{steps: []step{{10 * msec, token}}, hang: true}
 	f, prompts := plansInTurn(fast, stuck, stuck, plan{status: 500}, fast, fast)
@@ -205,14 +205,14 @@ func TestServeInterrupted(t *testing.T) {
 			t.Errorf("concurrency %d: %s, want %s", concurrency, got, want)
 		}
 	}
-	// Before anything was sent.
+	// An interrupt before anything was sent.
 	f.early = 1 << 30
 	if r, err := measure(t, f, prompts, limited, func(c *ServeConfig) { c.ReadyTimeout = time.Hour }); err == nil {
 		t.Errorf("%+v", r)
 	}
 }
 
-// TestServeReady: a server that is still loading is waited for, for so long.
+// TestServeReady: the run waits for a server that is still loading, for a limited time.
 func TestServeReady(t *testing.T) {
 	f, prompts := plansInTurn(steady(1, 1, msec, 0))
 	f.early = 20
@@ -225,8 +225,8 @@ func TestServeReady(t *testing.T) {
 	}
 }
 
-// TestServeWarmups are sent before, all at once, with prompts of their own, and
-// measured by nobody; if all fail there is no run.
+// TestServeWarmups: warm-up requests are sent before the run, all at once, with prompts of
+// their own, and are not measured. If all of them fail, there is no run.
 func TestServeWarmups(t *testing.T) {
 	f, prompts := plansInTurn(steady(1, 2, msec, msec), steady(1, 2, msec, msec), plan{status: 500}, steady(1, 100, msec, msec))
 	r := mustMeasure(t, f, prompts, func(c *ServeConfig) { c.NumPrompts, c.Warmups = 2, 2 })
@@ -238,7 +238,7 @@ func TestServeWarmups(t *testing.T) {
 	}
 }
 
-// TestServeRequests: what is sent, field by field.
+// TestServeRequests: the fields of the requests that are sent.
 func TestServeRequests(t *testing.T) {
 	f, prompts := plansInTurn(steady(1, 1, 0, 0))
 	half := 0.5
@@ -268,8 +268,8 @@ func TestServeRequests(t *testing.T) {
 	}
 }
 
-// TestServeGolden: the table, the benchmark line and the JSON, with and without
-// details. Labels and keys are vLLM's.
+// TestServeGolden: the table, the benchmark line and the JSON, with and without details.
+// Labels and keys are those of vLLM's benchmark.
 func TestServeGolden(t *testing.T) {
 	write := func(name string, r *Report, detailed bool) {
 		var text, line, object bytes.Buffer
@@ -357,7 +357,7 @@ func TestServeText(t *testing.T) {
 	}
 }
 
-// TestServeWarnings: where the generator may have decided the result.
+// TestServeWarnings: a report warns if the generator may have decided the result.
 func TestServeWarnings(t *testing.T) {
 	for _, c := range []struct {
 		r    Report
@@ -370,7 +370,7 @@ func TestServeWarnings(t *testing.T) {
 		{Report{Generator: Generator{Processors: 2, Events: 10, Joined: 2}}, "20% of the events"},
 		{Report{Uncounted: 2, Generator: Generator{Processors: 2}}, "2 answers came without usage"},
 	} {
-		c.r.judge()
+		c.r.addWarnings()
 		got := strings.Join(c.r.Generator.Warnings, "\n")
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%+v: %q, want %q", c.r.Generator, got, c.want)
@@ -418,8 +418,8 @@ func TestServeConfig(t *testing.T) {
 	}
 }
 
-// TestPrompts: random prompts have the lengths that were asked for and share
-// what they should; files are read line by line.
+// TestPrompts: random prompts have the lengths that were asked for, and share the prefix and
+// nothing else; files are read line by line.
 func TestPrompts(t *testing.T) {
 	c := DefaultServeConfig()
 	c.NumPrompts, c.Warmups, c.Random = 200, 10, Random{InputLen: 20, OutputLen: 10, PrefixLen: 5, RangeRatio: 0.5}
@@ -463,7 +463,7 @@ func TestPrompts(t *testing.T) {
 	}
 }
 
-// TestServeRefusal: a server that is not there is an error, not a report.
+// TestServeRefusal: if nothing listens at the address, there is an error and no report.
 func TestServeRefusal(t *testing.T) {
 	c := DefaultServeConfig()
 	c.BaseURL = "http://127.0.0.1:1"

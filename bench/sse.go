@@ -18,20 +18,20 @@ var (
 	errStreamSize = errors.New("an answer of more than 1 GiB")
 )
 
-// eventReader cuts a stream into server-sent events. What it returns points
-// into its buffer, which it keeps from one stream to the next.
+// eventReader cuts a stream into server-sent events. What it returns points into its
+// buffer, which it keeps from one stream to the next.
 //
 //	buf   …taken│begin  one event  │line│scan …│end   free…
 //
-// The event being read begins at begin, its last unfinished line at line; up to
-// scan there is no further line feed. Lines end with LF or CR LF.
+// The event that is being read begins at begin, and its last, unfinished line at line.
+// Between line and scan there is no line feed. Lines end with LF or CR LF.
 type eventReader struct {
 	buf                    []byte
 	begin, line, scan, end int
-	lo, hi                 int // data of the event so far: buf[lo:hi]; lo < 0: none
-	joined                 []byte
-	several                bool // more than one data line: they are in joined
-	total                  int
+	lo, hi                 int    // data of the event so far: buf[lo:hi]; lo < 0: none
+	joined                 []byte // data of an event with several data lines
+	several                bool   // this event has several
+	total                  int    // bytes of the stream so far
 }
 
 func (r *eventReader) reset() {
@@ -41,7 +41,7 @@ func (r *eventReader) reset() {
 	*r = eventReader{buf: r.buf, joined: r.joined, lo: -1}
 }
 
-// fill does one Read. Events returned before are no longer valid.
+// fill reads once from src. Events that were returned before are no longer valid.
 func (r *eventReader) fill(src io.Reader) error {
 	if r.begin > 0 {
 		n := r.begin
@@ -65,7 +65,7 @@ func (r *eventReader) fill(src io.Reader) error {
 	return err
 }
 
-// next is the data of the next event that is complete, if there is one.
+// next returns the data of the next complete event, if there is one.
 func (r *eventReader) next() (data []byte, ok bool) {
 	for {
 		n := bytes.IndexByte(r.buf[r.scan:r.end], '\n')
@@ -82,7 +82,7 @@ func (r *eventReader) next() (data []byte, ok bool) {
 		case len(line) == 0:
 			r.begin = r.line
 			if r.lo < 0 {
-				continue // a blank line alone keeps the connection open
+				continue // a blank line without data keeps the connection open
 			}
 			data = r.buf[r.lo:r.hi]
 			if r.several {
@@ -102,6 +102,7 @@ func (r *eventReader) next() (data []byte, ok bool) {
 
 var dataField = []byte("data:")
 
+// data takes in the data line buf[from:to].
 func (r *eventReader) data(from, to int) {
 	if r.lo < 0 {
 		r.lo, r.hi = from, to

@@ -12,7 +12,7 @@ import (
 	"testing/iotest"
 )
 
-// readEvents is all that the reader makes of a stream.
+// readEvents returns all events that the reader finds in a stream.
 func readEvents(src io.Reader) (events []string, err error) {
 	var r eventReader
 	r.reset()
@@ -34,11 +34,11 @@ func readEvents(src io.Reader) (events []string, err error) {
 	}
 }
 
-// twinEvents is the dumb reading of a whole stream (HTML standard, 9.2.6).
-func twinEvents(stream string) (events []string) {
+// referenceEvents reads a whole stream in the simplest way (the HTML Standard, 9.2.6).
+func referenceEvents(stream string) (events []string) {
 	var data []string
 	lines := strings.Split(stream, "\n")
-	for _, line := range lines[:len(lines)-1] { // what has no line feed is not complete
+	for _, line := range lines[:len(lines)-1] { // the last piece has no line feed, so it is not complete
 		line = strings.TrimSuffix(line, "\r")
 		if line == "" {
 			if data != nil {
@@ -79,8 +79,8 @@ func TestEventReader(t *testing.T) {
 				t.Errorf("%q %s: %q, %v; want %q", stream, name, got, err, want)
 			}
 		}
-		if twin := twinEvents(stream); !slices.Equal(twin, want) {
-			t.Errorf("%q: the twin says %q", stream, twin)
+		if reference := referenceEvents(stream); !slices.Equal(reference, want) {
+			t.Errorf("%q: the reference finds %q", stream, reference)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func (c *cutReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestEventReaderBuffer: events that grow and move the buffer come out whole.
+// TestEventReaderBuffer: events are read correctly while the buffer grows and moves.
 func TestEventReaderBuffer(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	var b strings.Builder
@@ -110,7 +110,7 @@ func TestEventReaderBuffer(t *testing.T) {
 		}
 		b.WriteString("\n")
 	}
-	want := twinEvents(b.String())
+	want := referenceEvents(b.String())
 	for seed := range uint64(3) {
 		got, err := readEvents(&cutReader{b.String(), rand.New(rand.NewPCG(seed, 2))})
 		if err != nil || !slices.Equal(got, want) {
@@ -119,12 +119,12 @@ func TestEventReaderBuffer(t *testing.T) {
 	}
 }
 
-// endless repeats a text for ever.
+// endless is a stream that repeats a text for ever.
 type endless string
 
 func (e endless) Read(p []byte) (int, error) {
 	n := 0
-	for n < len(p) { // a Read that returns nothing, without an error, would be asked for ever
+	for n < len(p) { // a Read that returned nothing and no error would be repeated for ever
 		n += copy(p[n:], e)
 	}
 	return n, nil
@@ -155,7 +155,7 @@ func FuzzEventReader(f *testing.F) {
 		f.Add([]byte(stream), uint64(1))
 	}
 	f.Fuzz(func(t *testing.T, stream []byte, seed uint64) {
-		want := twinEvents(string(stream))
+		want := referenceEvents(string(stream))
 		got, err := readEvents(&cutReader{string(stream), rand.New(rand.NewPCG(seed, 0))})
 		if errors.Is(err, errEventSize) {
 			return
@@ -220,8 +220,8 @@ func (e *event) String() string {
 	return strings.Join(s, " ")
 }
 
-// FuzzParseEvent: nothing panics, and of valid JSON the standard library makes
-// the same.
+// FuzzParseEvent: nothing panics, and in valid JSON the parser finds the same as the
+// standard library.
 func FuzzParseEvent(f *testing.F) {
 	for _, s := range []string{contentChunk, `{"choices":[{"delta":{"content":"x"}}],"usage":{"prompt_tokens":1,"completion_tokens":2}}`, `{"error":{"message":"a"}}`, `{"choices":[{"text":"\\\""}]}`} {
 		f.Add([]byte(s))
@@ -229,10 +229,10 @@ func FuzzParseEvent(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var e event
 		ok := e.parse(data)
-		var top map[string]json.RawMessage
-		if bytes.Contains(data, []byte(`\u`)) { // a key could be spelled so
+		if bytes.Contains(data, []byte(`\u`)) { // a key could be written with escapes, which the parser does not decode
 			return
 		}
+		var top map[string]json.RawMessage
 		if json.Unmarshal(data, &top) != nil || top == nil {
 			if json.Valid(data) && ok {
 				t.Errorf("%q is no object", data)
@@ -242,27 +242,33 @@ func FuzzParseEvent(f *testing.F) {
 		if !ok {
 			t.Fatalf("%q: refused", data)
 		}
-		var list []json.RawMessage
-		_ = json.Unmarshal(top["choices"], &list)
-		if e.choices != (len(list) > 0) {
-			t.Errorf("%q: choices %v", data, e.choices)
-		}
-		if failure := top["error"]; string(failure) != "null" && string(failure) != string(e.failure) {
-			t.Errorf("%q: error %q", data, e.failure)
-		}
-		var usage map[string]json.RawMessage
-		_ = json.Unmarshal(top["usage"], &usage)
-		var n int
-		if json.Unmarshal(usage["completion_tokens"], &n) == nil && n >= 0 && n <= maxTokens && n != e.completion {
-			t.Errorf("%q: %d tokens", data, e.completion)
-		}
-		if e.text != nil {
-			var s string
-			if json.Unmarshal(e.text, &s) != nil || string(unquoted(nil, e.text)) != s && bytes.IndexByte(e.text, '\\') >= 0 {
-				t.Errorf("%q: text %q", data, e.text)
-			}
-		}
+		checkEvent(t, &e, top)
 	})
+}
+
+// checkEvent compares an event with the fields that the standard library found.
+func checkEvent(t *testing.T, e *event, top map[string]json.RawMessage) {
+	t.Helper()
+	var list []json.RawMessage
+	_ = json.Unmarshal(top["choices"], &list)
+	if e.choices != (len(list) > 0) {
+		t.Errorf("%q: choices %v", top, e.choices)
+	}
+	if failure := top["error"]; string(failure) != "null" && string(failure) != string(e.failure) {
+		t.Errorf("%q: error %q", top, e.failure)
+	}
+	var usage map[string]json.RawMessage
+	_ = json.Unmarshal(top["usage"], &usage)
+	var n int
+	if json.Unmarshal(usage["completion_tokens"], &n) == nil && n >= 0 && n <= maxTokens && n != e.completion {
+		t.Errorf("%q: %d tokens", top, e.completion)
+	}
+	if e.text != nil {
+		var s string
+		if json.Unmarshal(e.text, &s) != nil || string(unquoted(nil, e.text)) != s && bytes.IndexByte(e.text, '\\') >= 0 {
+			t.Errorf("%q: text %q", top, e.text)
+		}
+	}
 }
 
 func TestExplain(t *testing.T) {
@@ -282,7 +288,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestEventsAllocateNothing: reading and parsing an event costs no memory.
+// TestEventsAllocateNothing: reading and parsing an event does not allocate.
 func TestEventsAllocateNothing(t *testing.T) {
 	stream := []byte(strings.Repeat("data: "+contentChunk+"\n\n", 1000))
 	var r eventReader

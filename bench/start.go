@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,18 +15,19 @@ import (
 type StartConfig struct {
 	Binary string        // called as: Binary serve --host 127.0.0.1 --port N Args…
 	Args   []string      // further arguments
-	Model  string        // named in the request; "": none, which the server must bear
-	Runs   int           // starts
-	Idle   time.Duration // how long the last server is watched doing nothing; 0: not at all
-	Limit  time.Duration // most time from a start to the first answer, and for stopping
+	Model  string        // that the request names; "": it names none, which the server must accept
+	Runs   int           // number of starts
+	Idle   time.Duration // how long the last server is watched while it does nothing; 0: not at all
+	Limit  time.Duration // longest time from a start to the first answer
+	Stop   time.Duration // longest time for stopping; 0: Limit
 }
 
-// DefaultStartConfig starts the server 20 times and watches it for 10 s.
+// DefaultStartConfig starts the server 20 times and watches the last one for 10 s.
 func DefaultStartConfig() StartConfig {
 	return StartConfig{Runs: 20, Idle: 10 * time.Second, Limit: time.Minute}
 }
 
-// Validate reports what RunStart would refuse.
+// Validate returns an error if RunStart would refuse the configuration.
 func (c *StartConfig) Validate() error {
 	switch {
 	case c.Binary == "":
@@ -34,32 +36,31 @@ func (c *StartConfig) Validate() error {
 		return fmt.Errorf("bench: %d runs", c.Runs)
 	case c.Idle < 0:
 		return fmt.Errorf("bench: %v of idling", c.Idle)
-	case c.Limit <= 0:
-		return fmt.Errorf("bench: a limit of %v", c.Limit)
+	case c.Limit <= 0 || c.Stop < 0:
+		return fmt.Errorf("bench: a limit of %v, and of %v for stopping", c.Limit, c.Stop)
 	}
 	return nil
 }
 
-// StartReport is what RunStart measured. Durations are in milliseconds, in the
-// order of the runs, and begin just before the process is started.
+// StartReport is what RunStart measured. Times are in milliseconds, in the order of the
+// runs, and begin just before the process is started.
 type StartReport struct {
 	Health  []float64 `json:"health_ms"` // to the first 200 of GET /health
 	Answer  []float64 `json:"answer_ms"` // to the end of the first answer of one token
-	Process *Process  `json:"process"`   // of the last run; nil: this system does not say
+	Process *Process  `json:"process"`   // of the last run; nil: this system does not tell
 }
 
-// Process is what a server takes of its machine.
+// Process is what a server uses of its machine.
 type Process struct {
-	StartMemory  int64   `json:"rss_start_bytes"`  // resident bytes at the first 200 of GET /health
-	AnswerMemory int64   `json:"rss_answer_bytes"` // after the first answer
-	IdleCPU      float64 `json:"idle_cpu_percent"` // of one processor; the clock ticks every 10 ms
+	StartMemory  int64   `json:"rss_start_bytes"`  // resident memory at the first 200 of GET /health
+	AnswerMemory int64   `json:"rss_answer_bytes"` // resident memory after the first answer
+	IdleCPU      float64 `json:"idle_cpu_percent"` // of one processor; measured in ticks of 10 ms
 	IdleSeconds  float64 `json:"idle_s"`           // 0: it was not watched
 }
 
-// RunStart starts and stops a server again and again. Every run must end with
-// status 0; the first that does not is an error, with the end of what the
-// server wrote to standard error. When ctx ends the server is stopped, and the
-// report has the runs that were complete.
+// RunStart starts and stops a server again and again. Every run must end with status 0. The
+// first that does not is an error, with the end of what the server wrote to standard error.
+// When ctx ends, the server is stopped, and the report has the runs that were complete.
 func RunStart(ctx context.Context, cfg StartConfig) (*StartReport, error) {
 	r := &StartReport{Health: []float64{}, Answer: []float64{}}
 	if err := cfg.Validate(); err != nil {
@@ -83,11 +84,12 @@ func (c *StartConfig) run(ctx context.Context, r *StartReport, last bool) (err e
 	if err != nil {
 		return err
 	}
+	child.stopLimit = cmp.Or(c.Stop, c.Limit)
 	pid := child.cmd.Process.Pid
 	defer func() {
 		stopped := child.stop(ctx)
 		if errors.Is(stopped, errByItself) {
-			err = nil // whatever failed, failed for that
+			err = nil // the request failed because the server had ended
 		}
 		err = errors.Join(err, stopped)
 	}()
@@ -137,7 +139,7 @@ type turn struct {
 	Content string `json:"content"`
 }
 
-// observe is nil where the system does not tell.
+// observe returns nil if the system does not tell the memory of a process.
 func observe(pid int) *Process {
 	memory, err := residentMemory(pid)
 	if err != nil {
@@ -146,7 +148,7 @@ func observe(pid int) *Process {
 	return &Process{StartMemory: memory}
 }
 
-// watch measures what a process that has nothing to do takes of a processor.
+// watch measures how much processor time a process uses that has nothing to do.
 func (p *Process) watch(ctx context.Context, pid int, idle time.Duration) error {
 	before, err := processTime(pid)
 	if err != nil {
@@ -190,7 +192,7 @@ func (r *StartReport) WriteText(w io.Writer) error {
 	return t.err
 }
 
-// WriteBenchmark writes the report as lines of Go benchmarks, for benchstat.
+// WriteBenchmark writes the report as lines of Go benchmarks, which benchstat reads.
 func (r *StartReport) WriteBenchmark(w io.Writer) error {
 	t := &table{w: w}
 	for i := range r.Health {

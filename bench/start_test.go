@@ -22,9 +22,9 @@ import (
 	"weir/internal/testkit"
 )
 
-// TestMain makes the test binary the server under test, too, where it is called
-// like one: with what launch says, a mode, an address to connect to as a sign
-// of life, and the body of the question that it expects.
+// TestMain runs the test binary as the measured server if it is called like one: with the
+// arguments that launch adds, a mode, an address to connect to and stay connected to while
+// it lives, and the body of the question that it expects.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 9 && os.Args[1] == "serve" && os.Args[2] == "--host" && os.Args[4] == "--port" {
 		os.Exit(serveAs(os.Args[6], net.JoinHostPort(os.Args[3], os.Args[5]), os.Args[7], os.Args[8]))
@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serveAs is a server that comes up in steps: it answers 503 a few times to
-// each question before it answers 200.
+// serveAs is a server that starts slowly: it answers each path a few times with 503 before
+// it answers 200.
 func serveAs(mode, address, notify, question string) int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)
@@ -102,7 +102,7 @@ func serveAs(mode, address, notify, question string) int {
 	return 0
 }
 
-// startConfig starts this binary in a mode.
+// startConfig is a configuration that starts this binary in a mode.
 func startConfig(t *testing.T, mode string) StartConfig {
 	t.Helper()
 	self, err := os.Executable()
@@ -115,7 +115,7 @@ func startConfig(t *testing.T, mode string) StartConfig {
 	return c
 }
 
-// TestStart: the whole, with a server that is too early at first.
+// TestStart: everything that is measured, with a server that answers 503 at first.
 func TestStart(t *testing.T) {
 	t.Parallel()
 	c := startConfig(t, "good")
@@ -141,26 +141,26 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestStartFailures: whatever goes wrong is one error that says what, with the
-// end of what the server wrote; what was measured stays.
+// TestStartFailures: a failure is one error that says what went wrong, with the end of what
+// the server wrote. What was measured before is in the report.
 func TestStartFailures(t *testing.T) {
 	t.Parallel()
 	for mode, c := range map[string]struct {
-		limit time.Duration
-		want  string
-		runs  int
+		limit, stop time.Duration
+		want        string
+		runs        int
 	}{
-		"dies":                  {time.Minute, "start 1: the server ended by itself: exit status 3: ", 0},
-		"refuses":               {time.Minute, "start 1: POST /v1/chat/completions: 404 Not Found: no such model", 0},
-		"loads forever":         {2 * time.Second, "start 1: no answer within 2s", 0},
-		"ends badly":            {time.Minute, "start 1: stopping: exit status 1: cannot close", 1},
-		"does not stop":         {2 * time.Second, "start 1: the server did not stop within 2s of SIGTERM", 1},
-		"dies after the answer": {time.Minute, "start 1: the server ended by itself: exit status 6", 1},
+		"dies":                  {time.Minute, 0, "start 1: the server ended by itself: exit status 3: ", 0},
+		"refuses":               {time.Minute, 0, "start 1: POST /v1/chat/completions: 404 Not Found: no such model", 0},
+		"loads forever":         {time.Second, time.Minute, "start 1: no answer within 1s", 0},
+		"ends badly":            {time.Minute, 0, "start 1: stopping: exit status 1: cannot close", 1},
+		"does not stop":         {time.Minute, 200 * time.Millisecond, "start 1: the server did not stop within 200ms of SIGTERM", 1},
+		"dies after the answer": {time.Minute, 0, "start 1: the server ended by itself: exit status 6", 1},
 	} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			cfg := startConfig(t, mode)
-			cfg.Limit = c.limit
+			cfg.Limit, cfg.Stop = c.limit, c.stop
 			if mode == "dies after the answer" {
 				cfg.Idle = time.Minute
 			}
@@ -181,6 +181,7 @@ func TestStartFailures(t *testing.T) {
 		"0 runs":       func(c *StartConfig) { c.Runs = 0 },
 		"idling":       func(c *StartConfig) { c.Idle = -1 },
 		"limit of 0s":  func(c *StartConfig) { c.Limit = 0 },
+		"of -1ns for":  func(c *StartConfig) { c.Stop = -1 },
 		"no such file": func(c *StartConfig) { c.Binary = "/nonexistent/server" },
 	} {
 		cfg := startConfig(t, "good")
@@ -191,9 +192,8 @@ func TestStartFailures(t *testing.T) {
 	}
 }
 
-// witness accepts the connection that a server under test opens as a sign of
-// life.
-func witness(t *testing.T) net.Listener {
+// lifeline listens for the connection that a server opens and keeps while it lives.
+func lifeline(t *testing.T) net.Listener {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -202,8 +202,8 @@ func witness(t *testing.T) net.Listener {
 	return l
 }
 
-// TestStartInterrupted: when ctx ends the server is gone before RunStart is,
-// even if it does not listen to SIGTERM.
+// TestStartInterrupted: when ctx ends, RunStart returns after the server has ended, even if
+// the server ignores SIGTERM.
 func TestStartInterrupted(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"good", "does not stop"} {
@@ -211,9 +211,9 @@ func TestStartInterrupted(t *testing.T) {
 			t.Parallel()
 			cfg := startConfig(t, mode)
 			if cfg.Idle = time.Hour; mode != "good" {
-				cfg.Limit = 2 * time.Second
+				cfg.Stop = 200 * time.Millisecond
 			}
-			l := witness(t)
+			l := lifeline(t)
 			cfg.Args[1] = l.Addr().String()
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
@@ -233,18 +233,18 @@ func TestStartInterrupted(t *testing.T) {
 			if err := <-ended; !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
-			// The process had the other end: without it the connection ends.
+			// The other end belongs to the process, so the connection ends with it.
 			if err := alive.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 				t.Fatal(err)
 			}
 			if n, err := alive.Read(make([]byte, 1)); n != 0 || errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("the server lives: %d %v", n, err)
+				t.Errorf("the server is still running: %d %v", n, err)
 			}
 		})
 	}
 }
 
-// TestLaunch: a server for a load, with the same errors.
+// TestLaunch: starting and stopping a server for a load, with the same errors.
 func TestLaunch(t *testing.T) {
 	t.Parallel()
 	cfg := startConfig(t, "good")

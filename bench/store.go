@@ -11,26 +11,26 @@ import (
 	"time"
 )
 
-// StoreConfig says what RunStore measures, of which servers.
+// StoreConfig says what RunStore measures, and of which servers.
 type StoreConfig struct {
-	// Servers are command lines, the program in front; each is called as: program
-	// serve --host 127.0.0.1 --port N further arguments.
+	// Servers are command lines that begin with a program. Each is called as: program
+	// serve --host 127.0.0.1 --port N and then its further arguments.
 	Servers []string
-	Clients []int         // feedback is written by so many at a time, for each
-	Time    time.Duration // for so long
-	Rounds  int           // so often, the servers taking turns
-	Rows    int           // records of feedback that queries are asked over; 0: none
-	Queries int           // times each query is asked
+	Clients []int         // numbers of clients that write feedback at the same time, each measured by itself
+	Time    time.Duration // how long the clients write in each measurement
+	Rounds  int           // how often each of these measurements is made; the servers take turns
+	Rows    int           // records of feedback that queries search; 0: no queries
+	Queries int           // how often each query is asked
 	Ingest  int64         // bytes of trajectories that are logged; 0: none
-	Limit   time.Duration // most time for a start and for stopping
+	Limit   time.Duration // longest time for a start, and for stopping
 }
 
-// DefaultStoreConfig measures writes, and little of the rest.
+// DefaultStoreConfig measures mostly writes.
 func DefaultStoreConfig() StoreConfig {
 	return StoreConfig{Clients: []int{1, 16, 256}, Time: 3 * time.Second, Rounds: 3, Rows: 100_000, Queries: 50, Ingest: 256 << 20, Limit: 2 * time.Minute}
 }
 
-// Validate reports what RunStore would refuse.
+// Validate returns an error if RunStore would refuse the configuration.
 func (c *StoreConfig) Validate() error {
 	if len(c.Servers) == 0 {
 		return errors.New("bench: no server to start")
@@ -58,7 +58,7 @@ type StoreReport struct {
 	Ingests []Ingest  `json:"ingests"`
 }
 
-// Writes is one turn of writing feedback. Latencies are in milliseconds.
+// Writes is one measurement of writing feedback. Latencies are in milliseconds.
 type Writes struct {
 	Server    string  `json:"server"`
 	Clients   int     `json:"clients"`
@@ -67,24 +67,24 @@ type Writes struct {
 	PerSecond float64 `json:"per_s"`
 	P50       float64 `json:"p50_ms"`
 	P99       float64 `json:"p99_ms"`
-	Fsync     float64 `json:"fsync_ms"`        // median of appending 1 KiB to a file of the same disk and syncing it, just before
+	Fsync     float64 `json:"fsync_ms"`        // median time of appending 1 KiB to a file on the same disk and syncing it, measured just before
 	ServerCPU float64 `json:"server_cpu"`      // processors used by the server
-	OwnCPU    float64 `json:"load_cpu"`        // and by the load
+	OwnCPU    float64 `json:"load_cpu"`        // processors used by the clients
 	Failed    int     `json:"failed"`          // requests
-	Error     string  `json:"error,omitempty"` // of the first
+	Error     string  `json:"error,omitempty"` // of the first request that failed
 }
 
-// Queries is what queries over feedback took.
+// Queries is how long queries over feedback took.
 type Queries struct {
 	Server string  `json:"server"`
 	Rows   int     `json:"rows"`
-	Filled float64 `json:"fill_s"` // to write the rows, in batches
+	Filled float64 `json:"fill_s"` // seconds to write the rows, in batches
 	List   []Asked `json:"queries"`
 
-	half time.Time // when half of them were written
+	half time.Time // when half of the rows had been written
 }
 
-// Asked is one query, asked again and again.
+// Asked is how long one query took, over all times that it was asked.
 type Asked struct {
 	Name  string  `json:"name"`
 	Count int     `json:"total_count"`
@@ -93,7 +93,7 @@ type Asked struct {
 	Error string  `json:"error,omitempty"`
 }
 
-// Ingest is one upload of trajectories.
+// Ingest is one upload of trajectories. Memory is the server's resident memory.
 type Ingest struct {
 	Server      string  `json:"server"`
 	Bytes       int64   `json:"bytes"`
@@ -103,8 +103,8 @@ type Ingest struct {
 	Error       string  `json:"error,omitempty"`
 }
 
-// RunStore starts servers on empty folders, one for every turn, and measures how
-// fast they store. When ctx ends, the report has what was measured till then.
+// RunStore measures how fast servers store. Every measurement starts a server on an empty
+// folder. When ctx ends, the report has what was measured until then.
 func RunStore(ctx context.Context, cfg StoreConfig) (*StoreReport, error) {
 	r := &StoreReport{}
 	if err := cfg.Validate(); err != nil {
@@ -113,38 +113,57 @@ func RunStore(ctx context.Context, cfg StoreConfig) (*StoreReport, error) {
 	for round := range cfg.Rounds {
 		for _, clients := range cfg.Clients {
 			for _, server := range cfg.Servers {
-				fsync, err := syncTime(os.TempDir())
-				if err != nil {
-					return r, fmt.Errorf("bench: %w", err)
-				}
-				w := Writes{Server: server, Clients: clients, Round: round, Fsync: fsync}
-				if err := cfg.with(ctx, server, func(ctx context.Context, c *Child) error { return w.run(ctx, c, cfg.Time) }); err != nil {
+				if err := r.measureWrites(ctx, &cfg, Writes{Server: server, Clients: clients, Round: round}); err != nil {
 					return r, err
 				}
-				r.Writes = append(r.Writes, w)
 			}
 		}
 	}
 	for _, server := range cfg.Servers {
-		if cfg.Rows > 0 {
-			q := Queries{Server: server, Rows: cfg.Rows}
-			if err := cfg.with(ctx, server, func(ctx context.Context, c *Child) error { return q.run(ctx, c, cfg.Queries) }); err != nil {
-				return r, err
-			}
-			r.Queries = append(r.Queries, q)
+		if err := r.measureQueries(ctx, &cfg, Queries{Server: server, Rows: cfg.Rows}); err != nil {
+			return r, err
 		}
-		if cfg.Ingest > 0 {
-			in := Ingest{Server: server}
-			if err := cfg.with(ctx, server, func(ctx context.Context, c *Child) error { return in.run(ctx, c, cfg.Ingest) }); err != nil {
-				return r, err
-			}
-			r.Ingests = append(r.Ingests, in)
+		if err := r.measureIngest(ctx, &cfg, Ingest{Server: server}); err != nil {
+			return r, err
 		}
 	}
 	return r, nil
 }
 
-// with calls f with a server that is started for it.
+func (r *StoreReport) measureWrites(ctx context.Context, cfg *StoreConfig, w Writes) (err error) {
+	if w.Fsync, err = syncTime(os.TempDir()); err != nil {
+		return fmt.Errorf("bench: %w", err)
+	}
+	if err := cfg.with(ctx, w.Server, func(ctx context.Context, c *Child) error { return w.run(ctx, c, cfg.Time) }); err != nil {
+		return err
+	}
+	r.Writes = append(r.Writes, w)
+	return nil
+}
+
+func (r *StoreReport) measureQueries(ctx context.Context, cfg *StoreConfig, q Queries) error {
+	if cfg.Rows == 0 {
+		return nil
+	}
+	if err := cfg.with(ctx, q.Server, func(ctx context.Context, c *Child) error { return q.run(ctx, c, cfg.Queries) }); err != nil {
+		return err
+	}
+	r.Queries = append(r.Queries, q)
+	return nil
+}
+
+func (r *StoreReport) measureIngest(ctx context.Context, cfg *StoreConfig, in Ingest) error {
+	if cfg.Ingest == 0 {
+		return nil
+	}
+	if err := cfg.with(ctx, in.Server, func(ctx context.Context, c *Child) error { return in.run(ctx, c, cfg.Ingest) }); err != nil {
+		return err
+	}
+	r.Ingests = append(r.Ingests, in)
+	return nil
+}
+
+// with starts a server, calls f with it, and stops it.
 func (c *StoreConfig) with(ctx context.Context, server string, f func(context.Context, *Child) error) (err error) {
 	words := strings.Fields(server)
 	child, err := Launch(ctx, words[0], words[1:], c.Limit)
@@ -189,7 +208,7 @@ func (r *StoreReport) WriteText(w io.Writer) error {
 	return t.err
 }
 
-// WriteBenchmark writes the report as lines of Go benchmarks, for benchstat.
+// WriteBenchmark writes the report as lines of Go benchmarks, which benchstat reads.
 func (r *StoreReport) WriteBenchmark(w io.Writer) error {
 	t := &table{w: w}
 	name := func(server string) string { return strings.Join(strings.Fields(server), "_") }

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// One trajectory is a conversation about as agents have them, some 8 KB.
-func trajectory(dst []byte, n int) []byte {
+// appendTrajectory appends a conversation of about 8 KB, similar to those of agents.
+func appendTrajectory(dst []byte, n int) []byte {
 	dst = fmt.Appendf(dst, `{"reward":%d.5,"metrics":{"duration":8.41,"turns":6},"metadata":{"scenario_id":"seed-%d"},"messages_and_choices":[{"role":"system","content":"You are a careful assistant."}`, n%7, n)
 	for turn := range 6 {
 		dst = fmt.Appendf(dst, `,{"role":"user","content":"%s (%d)"},{"finish_reason":"stop","index":0,"logprobs":{"content":[`, strings.Repeat("What does the log say about request number seven? ", 4), n)
@@ -26,65 +26,71 @@ func trajectory(dst []byte, n int) []byte {
 	return append(dst, `]}`...)
 }
 
-// flow is the body of a log request of so many bytes, made while it is sent: the
-// same thousand trajectories again and again, in groups of eight.
-type flow struct {
+// trajectoryBody is the body of a log request of about a given size. It is made while it is
+// sent: the same thousand trajectories again and again, in groups of eight.
+type trajectoryBody struct {
 	groups [][]byte
-	next   int
-	left   int64
-	rest   []byte
-	closed bool
+	next   int    // the group that comes next
+	left   int64  // bytes to go
+	rest   []byte // what was begun and is not read yet
+	closed bool   // rest is the end of the body
 }
 
-func newFlow(size int64) *flow {
-	f := &flow{left: size, rest: []byte(`{"trajectory_groups":[`)}
+func newTrajectoryBody(size int64) *trajectoryBody {
+	f := &trajectoryBody{left: size, rest: []byte(`{"trajectory_groups":[`)}
 	for g := range 128 {
 		group := []byte(`,{"trajectories":[`)
 		for i := range 8 {
 			if i > 0 {
 				group = append(group, ',')
 			}
-			group = trajectory(group, g*8+i)
+			group = appendTrajectory(group, g*8+i)
 		}
 		f.groups = append(f.groups, append(group, `]}`...))
 	}
 	return f
 }
 
-func (f *flow) Read(p []byte) (n int, err error) {
+func (f *trajectoryBody) Read(p []byte) (n int, err error) {
 	for n < len(p) {
-		if len(f.rest) == 0 {
-			switch {
-			case f.closed:
-				if n == 0 {
-					return 0, io.EOF
-				}
-				return n, nil
-			case f.left <= 0:
-				f.rest, f.closed = []byte(`],"split":"train"}`), true
-			default:
-				f.rest = f.groups[f.next%len(f.groups)]
-				if f.left -= int64(len(f.rest)); f.next == 0 {
-					f.rest = f.rest[1:]
-				}
-				f.next++
-			}
+		if len(f.rest) == 0 && !f.more() {
+			break
 		}
 		k := copy(p[n:], f.rest)
 		f.rest = f.rest[k:]
 		n += k
 	}
+	if n == 0 {
+		return 0, io.EOF
+	}
 	return n, nil
 }
 
-// run logs trajectories of so many bytes in one request.
+// more puts the next piece of the body into f.rest; false means that the body has ended.
+func (f *trajectoryBody) more() bool {
+	switch {
+	case f.closed:
+		return false
+	case f.left <= 0:
+		f.rest, f.closed = []byte(`],"split":"train"}`), true
+		return true
+	}
+	f.rest = f.groups[f.next%len(f.groups)]
+	if f.left -= int64(len(f.rest)); f.next == 0 {
+		f.rest = f.rest[1:] // no comma before the first group
+	}
+	f.next++
+	return true
+}
+
+// run logs trajectories of about size bytes in one request.
 func (x *Ingest) run(ctx context.Context, c *Child, size int64) error {
 	memory, err := residentMemory(c.cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
 	x.StartMemory = memory
-	sent := &counted{r: newFlow(size)}
+	sent := &countingReader{r: newTrajectoryBody(size)}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL+"/v1/preview/models/bench/log", sent)
 	if err != nil {
 		return err
@@ -112,12 +118,13 @@ func (x *Ingest) run(ctx context.Context, c *Child, size int64) error {
 	return err
 }
 
-type counted struct {
+// countingReader counts the bytes that are read through it.
+type countingReader struct {
 	r io.Reader
 	n int64
 }
 
-func (c *counted) Read(p []byte) (int, error) {
+func (c *countingReader) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	c.n += int64(n)
 	return n, err

@@ -1,18 +1,3 @@
-// Package metrics counts what a server and its engine do, and says it in the
-// text format of Prometheus. The names, labels and buckets are those of vLLM
-// (spec chat-completions 16), so that dashboards, autoscalers and gateways made
-// for it work; what only this server has begins with "weir:".
-//
-// A choice counts like a request of its own where the reference engine's does:
-// in prompt_tokens, the latencies and the histograms by request. There are no
-// series of what this server does not have: speculative decoding, adapters,
-// media, sleep, KV transfer. The process's own go_* series are there; process_*
-// is not, for it lists the open files, of which a server with many clients has
-// too many for a scrape every 50 ms.
-//
-// Nothing here waits for the engine, and the engine waits for nobody here: it
-// reports once per step under a lock that a scrape holds while it copies a few
-// kilobytes.
 package metrics
 
 import (
@@ -32,14 +17,14 @@ import (
 	"weir/engine"
 )
 
-// ContentType is that of WriteText.
+// ContentType is the content type of what WriteText writes.
 const ContentType = string(expfmt.FmtText)
 
-// Reason says why a request was refused that had nothing wrong with it.
+// Reason says why a request was refused although nothing was wrong with it.
 type Reason string
 
-// The reasons. Each has its series from the start, so that the first refusal is
-// an increase.
+// The reasons. Each has its series from the start, so that the first refusal shows as an
+// increase.
 const (
 	EngineFull Reason = "engine_full"
 	QueueFull  Reason = "queue_full"
@@ -51,7 +36,7 @@ const (
 
 var reasons = []Reason{EngineFull, QueueFull, Memory, Loading, Stopping, Dead}
 
-// Metrics are the series of a server. Its methods are for everybody.
+// Metrics are the series of a server. Its methods may be called from any goroutine.
 type Metrics struct {
 	registry, private *prometheus.Registry
 	engine            atomic.Pointer[series] // nil: no model yet
@@ -77,8 +62,8 @@ func New() *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
-	// Names, labels and buckets of prometheus-fastapi-instrumentator, by which
-	// the reference engine measures its HTTP.
+	// Names, labels and buckets are those of prometheus-fastapi-instrumentator, which vLLM
+	// uses for its HTTP interface.
 	m.requests = counter("http_requests_total", "Total number of requests by method, status and handler.", "method", "status", "handler")
 	m.duration = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "http_request_duration_seconds",
 		Help: "Latency by handler and method, to the end of the answer.", Buckets: []float64{.1, .5, 1}}, []string{"handler", "method"})
@@ -87,7 +72,7 @@ func New() *Metrics {
 	m.requestBytes = prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: "http_request_size_bytes", Help: "Content length of requests by handler; 0 where there is none."}, []string{"handler"})
 	m.responseBytes = prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: "http_response_size_bytes", Help: "Content length of answers by handler; 0 for a stream."}, []string{"handler"})
 
-	m.rejected = counter("weir:rejected_requests_total", "Requests refused for what they cannot help, by reason.", "reason")
+	m.rejected = counter("weir:rejected_requests_total", "Requests refused although nothing was wrong with them, by reason.", "reason")
 	for _, r := range reasons {
 		m.rejected.WithLabelValues(string(r))
 	}
@@ -98,17 +83,17 @@ func New() *Metrics {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	m.logged = one("weir:trajectories_logged_total", "Trajectories that clients have logged.")
-	m.loggedBytes = one("weir:trajectory_bytes_total", "Bytes of those requests.")
+	m.loggedBytes = one("weir:trajectory_bytes_total", "Bytes of the requests that logged trajectories.")
 	m.recorded = one("weir:completions_recorded_total", "Chat completions kept as trajectories.")
-	m.lost = one("weir:completions_lost_total", "Chat completions that were to be recorded and could not be.")
+	m.lost = one("weir:completions_lost_total", "Chat completions that should have been recorded and were lost.")
 	m.registry.MustRegister(m.logged, m.loggedBytes, m.recorded, m.lost)
 	m.registry.MustRegister(m.requests, m.duration, m.durationFine, m.requestBytes, m.responseBytes, m.rejected, current{m}, collectors.NewGoCollector())
 	m.private.MustRegister(m.projectRequests, m.projectPrompt, m.projectGenerations)
 	return m
 }
 
-// current collects the series of the engine there is. What it collects is not
-// known beforehand: the labels and buckets are the model's.
+// current collects the series of the current engine. It describes no series beforehand,
+// because labels and buckets depend on the model.
 type current struct{ *Metrics }
 
 func (c current) Describe(chan<- *prometheus.Desc) {}
@@ -119,15 +104,15 @@ func (c current) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Model is what the series have to know of a model.
+// Model is what the series have to know about a model.
 type Model struct {
 	Name      string // the label model_name
 	MaxLen    int    // tokens, at least 1
 	CacheType string // of keys and values; "": unknown
 }
 
-// SetEngine makes e, which has to be ready, the engine whose series are shown.
-// They begin at 0.
+// SetEngine makes e, which must be ready, the engine whose series are shown. They begin at
+// 0.
 func (m *Metrics) SetEngine(e *engine.Engine, about Model) {
 	s := newSeries(e, about)
 	e.Observe(s.observe)
@@ -136,14 +121,14 @@ func (m *Metrics) SetEngine(e *engine.Engine, about Model) {
 
 // Request is an HTTP request that has been answered.
 type Request struct {
-	Method, Handler             string // of its route; "none" if it has none
+	Method, Handler             string // Handler is the path of its route, or "none"
 	Status                      int
 	Took                        time.Duration
-	RequestBytes, ResponseBytes int // less than 0: not known
+	RequestBytes, ResponseBytes int // less than 0: unknown
 }
 
-// quiet are handlers that are asked every few seconds by machines, and are not
-// counted (the list is the reference engine's).
+// quiet are the handlers that other programs call every few seconds. They are not counted,
+// as in vLLM.
 var quiet = map[string]bool{"/metrics": true, "/health": true, "/load": true, "/ping": true, "/ready": true, "/version": true, "/server_info": true}
 
 // Answered counts a request.
@@ -153,7 +138,7 @@ func (m *Metrics) Answered(r Request) {
 	}
 	switch r.Method {
 	case "GET", "POST", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS":
-	default: // clients may call a method what they like
+	default: // a client may send any word, and every word would be a series
 		r.Method = "other"
 	}
 	m.requests.WithLabelValues(r.Method, strconv.Itoa(r.Status/100)+"xx", r.Handler).Inc()
@@ -166,15 +151,15 @@ func (m *Metrics) Answered(r Request) {
 // Rejected counts a request that was refused.
 func (m *Metrics) Rejected(r Reason) { m.rejected.WithLabelValues(string(r)).Inc() }
 
-// Labels that no project has, for want of a slash.
+// Labels that are not names of projects, which contain a slash.
 const (
 	noProject     = "none"
 	otherProjects = "other"
 )
 
-// maxProjects is how many projects have series of their own, those that came
-// first; GET /usage has them all. Names come from clients, and every one that
-// was ever seen costs memory here and wherever series are stored.
+// maxProjects is how many projects have series of their own: those that were seen first.
+// GET /usage has all of them. Names come from clients, and every name that was ever seen
+// costs memory here and wherever series are stored.
 const maxProjects = 32
 
 func (m *Metrics) projectLabel(project string) string {
@@ -193,8 +178,8 @@ func (m *Metrics) projectLabel(project string) string {
 	return project
 }
 
-// Used counts a request that the engine accepted, and its tokens, for a
-// project; "" is none.
+// Used counts a request that the engine accepted, and its tokens, for a project, which may
+// be "".
 func (m *Metrics) Used(project string, prompt, generated uint64) {
 	label := m.projectLabel(project)
 	m.projectRequests.WithLabelValues(label).Inc()
@@ -202,9 +187,9 @@ func (m *Metrics) Used(project string, prompt, generated uint64) {
 	m.projectGenerations.WithLabelValues(label).Add(float64(generated))
 }
 
-// WriteText writes all series, but of those by project only the projects that
-// shows wants; "" are requests without one, "other" those that share a series.
-// nil wants none.
+// WriteText writes all series in the text format of Prometheus. Of the series by project it
+// writes those for which shows returns true, and none if shows is nil. The project "" stands
+// for requests without one, and "other" for all projects that have no series of their own.
 func (m *Metrics) WriteText(w io.Writer, shows func(project string) bool) error {
 	families, err := m.registry.Gather()
 	if err != nil {

@@ -52,7 +52,8 @@ func scrapeAs(t testing.TB, m *Metrics, shows func(string) bool) page {
 	return p
 }
 
-// find is the metric of a name that has these labels, "k=v" each, and maybe others.
+// find returns the metric of this name that has these labels, each as "k=v", and possibly
+// others.
 func (p page) find(t testing.TB, name string, labels ...string) *dto.Metric {
 	t.Helper()
 	f := p[name]
@@ -92,9 +93,9 @@ func (p page) value(t testing.TB, name string, labels ...string) float64 {
 	return m.Gauge.GetValue()
 }
 
-// house is an engine over the simulator whose steps take 10 ms of a bubble's
-// time, and its series.
-type house struct {
+// fixture is an engine on the simulator, whose steps take 10 ms of a bubble's time, and its
+// series.
+type fixture struct {
 	*engine.Engine
 	m    *Metrics
 	stop func()
@@ -102,7 +103,7 @@ type house struct {
 
 var simple = backend.Spec{VocabSize: 300, BlockTokens: 16, NumBlocks: 101, MaxTokens: 100, MaxSeqs: 8, MaxSeqTokens: 512, Depth: 1}
 
-func start(t testing.TB, spec backend.Spec, hook func(sim.Call, int) error) house {
+func start(t testing.TB, spec backend.Spec, hook func(sim.Call, int) error) fixture {
 	t.Helper()
 	if hook == nil {
 		hook = func(c sim.Call, _ int) error {
@@ -121,7 +122,7 @@ func start(t testing.TB, spec backend.Spec, hook func(sim.Call, int) error) hous
 	<-e.Ready()
 	m := New()
 	m.SetEngine(e, Model{Name: "tiny", MaxLen: spec.MaxSeqTokens, CacheType: "bfloat16"})
-	return house{e, m, func() {
+	return fixture{e, m, func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -137,8 +138,8 @@ func ask(salt byte, prompt, output int) engine.Request {
 	return r
 }
 
-// run reads requests to their ends, all at once.
-func (h house) run(t testing.TB, rs ...engine.Request) {
+// run submits requests together and reads them to their ends.
+func (h fixture) run(t testing.TB, rs ...engine.Request) {
 	t.Helper()
 	var all []*engine.Stream
 	for _, r := range rs {
@@ -163,8 +164,8 @@ func (h house) run(t testing.TB, rs ...engine.Request) {
 	}
 }
 
-// Spec chat-completions 16, the expectations of the reference engine's own test:
-// ten requests of ten tokens each, one after the other.
+// TestTenRequests: ten requests of ten tokens each, one after the other, with the values that
+// vLLM's own test expects (docs/interface/chat-completions.md, section 16).
 func TestTenRequests(t *testing.T) {
 	for depth := 1; depth <= 2; depth++ {
 		synctest.Test(t, func(t *testing.T) {
@@ -237,7 +238,8 @@ func TestTenRequests(t *testing.T) {
 	}
 }
 
-// Spec 16: the buckets, and nothing of what this server does not have.
+// TestBucketsAndNames: the buckets are vLLM's, and there are no series about what this server
+// does not have.
 func TestBucketsAndNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, simple, nil)
@@ -266,7 +268,7 @@ func TestBucketsAndNames(t *testing.T) {
 		for name := range p {
 			for _, lacking := range []string{"spec_decode", "lora", "mm_cache", "sleep", "external", "nixl"} {
 				if strings.Contains(name, lacking) {
-					t.Errorf("%s is about what there is not", name)
+					t.Errorf("%s is about something that this server does not have", name)
 				}
 			}
 		}
@@ -276,8 +278,8 @@ func TestBucketsAndNames(t *testing.T) {
 	})
 }
 
-// TestOneTwoFive: the bounds reach the longest context and do not pass it, and
-// fit the cells whatever it is.
+// TestOneTwoFive: the bounds go up to the longest context and not beyond it, and there are
+// never more of them than cells.
 func TestOneTwoFive(t *testing.T) {
 	for most, want := range map[int]string{1: "[1]", 4: "[1 2]", 5: "[1 2 5]", 10: "[1 2 5 10]", 32768: "[1 2 5 10 20 50 100 200 500 1000 2000 5000 10000 20000]"} {
 		if got := fmt.Sprint(oneTwoFive(most)); got != want {
@@ -289,9 +291,9 @@ func TestOneTwoFive(t *testing.T) {
 	}
 }
 
-// TestHistogramTwin: cumulated counts are what comparing every value with every
-// bound gives; a value on a bound is below it (le).
-func TestHistogramTwin(t *testing.T) {
+// TestHistogramReference: cumulative counts equal those from comparing every value with every
+// bound. A value that equals a bound is counted for it (le).
+func TestHistogramReference(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, simple, nil)
 		defer h.stop()
@@ -329,8 +331,8 @@ func TestHistogramTwin(t *testing.T) {
 	})
 }
 
-// Spec 15.5 and 16: preemptions are counted; a prompt that is computed again is
-// not; the queue is the first wait.
+// TestPreemption: preemptions are counted. A prompt that is computed again after one is not
+// counted again, and the time in the queue is that of the first wait only.
 func TestPreemption(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spec := simple
@@ -340,7 +342,7 @@ func TestPreemption(t *testing.T) {
 		h.run(t, ask(1, 17, 60), ask(2, 17, 60), ask(3, 17, 60))
 		p := scrape(t, h.m, false)
 		if n := p.value(t, "vllm:num_preemptions_total"); n == 0 {
-			t.Error("nobody was preempted")
+			t.Error("no sequence was preempted")
 		}
 		if n := p.value(t, "vllm:prompt_tokens_total"); n != 51 {
 			t.Errorf("%v prompt tokens", n)
@@ -354,8 +356,8 @@ func TestPreemption(t *testing.T) {
 	})
 }
 
-// A choice counts as a request, the request once; what the choices share is
-// cached.
+// TestChoices: each choice counts as a request in latencies and tokens, and the request once in
+// params_n. What the choices share counts as cached.
 func TestChoices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, simple, nil)
@@ -378,8 +380,8 @@ func TestChoices(t *testing.T) {
 	})
 }
 
-// Spec 16: gauges follow the engine, and are 0 again after aborts; whoever has
-// left is no finished request.
+// TestAborts: gauges follow the engine, and are 0 again after aborts. A request whose client
+// has left is not a finished request.
 func TestAborts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spec := simple
@@ -419,7 +421,7 @@ func TestAborts(t *testing.T) {
 	})
 }
 
-// A failed step ends its requests as errors; those that had no token have no
+// TestFailure: a failed step ends its requests as errors. A request that had no token has no
 // times of tokens.
 func TestFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -446,7 +448,8 @@ func TestFailure(t *testing.T) {
 	})
 }
 
-// Before there is a model the rest is there; another model begins at 0.
+// TestModelComesAndChanges: without a model there are only the other series, and the series of
+// another model begin at 0.
 func TestModelComesAndChanges(t *testing.T) {
 	for name := range scrape(t, New(), true) {
 		if strings.HasPrefix(name, "vllm:") {
@@ -465,8 +468,8 @@ func TestModelComesAndChanges(t *testing.T) {
 	})
 }
 
-// TestScrapesUnderLoad: scrapes run beside requests, and each shows one moment:
-// what is counted together agrees.
+// TestScrapesUnderLoad: scrapes run beside requests, and each shows one moment, in which
+// everything that is counted together agrees.
 func TestScrapesUnderLoad(t *testing.T) {
 	spec := simple
 	spec.Depth = 2
@@ -505,7 +508,7 @@ func TestScrapesUnderLoad(t *testing.T) {
 	}
 }
 
-// TestObserveAllocatesNothing: the engine's loop pays for no memory.
+// TestObserveAllocatesNothing: counting a report does not allocate in the engine's loop.
 func TestObserveAllocatesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, simple, nil)
@@ -518,8 +521,8 @@ func TestObserveAllocatesNothing(t *testing.T) {
 	})
 }
 
-// BenchmarkScrape is a page with a model, and one with projects too: gateways ask for it
-// every 50 ms, and want it in less than a millisecond.
+// BenchmarkScrape writes a page without and with the series of projects. Gateways ask for a
+// page every 50 ms and expect it within a millisecond.
 func BenchmarkScrape(b *testing.B) {
 	h := start(b, simple, nil)
 	defer h.stop()

@@ -41,12 +41,11 @@ var (
 	tokenBounds     = []float64{.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
 	requestBounds   = []float64{.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}
 
-	// The reference engine's buckets say nothing of a model that needs less
-	// than 10 ms for a token.
+	// vLLM's buckets tell nothing about a model that needs less than 10 ms for a token.
 	fineBounds = []float64{.0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10}
 )
 
-// oneTwoFive are 1, 2, 5, 10, 20, 50 … up to most.
+// oneTwoFive returns 1, 2, 5, 10, 20, 50 … up to most.
 func oneTwoFive(most int) []float64 {
 	var bounds []float64
 	for decade := 1; len(bounds) < maxBounds-2; decade *= 10 {
@@ -60,18 +59,19 @@ func oneTwoFive(most int) []float64 {
 	return bounds
 }
 
-// maxBounds is the most buckets that a histogram has, but for the last.
+// maxBounds is the largest number of buckets of a histogram, not counting the last one, which
+// has no upper bound.
 const maxBounds = 32
 
-// cells are a histogram's counts: of the values up to each bound that are above
-// the one before it, and of those above all.
+// cells are the counts of a histogram: for each bound, of the values that are at most this
+// bound and above the one before it; and of the values above all bounds.
 type cells struct {
 	counts [maxBounds + 1]uint64
 	sum    float64
 }
 
-// tally is all that is counted of reports: plain memory, so that a copy of it is
-// one moment of everything.
+// tally is everything that is counted from reports. It is plain memory, so that a copy of it
+// shows one moment.
 type tally struct {
 	prompt, cached, generated uint64
 	ended                     [6]uint64 // choices by engine.Reason
@@ -92,15 +92,15 @@ type series struct {
 	}
 }
 
-// scalar is a counter or gauge.
+// scalar is a counter or a gauge.
 type scalar struct {
 	name
 	gauge bool
 	value func(*engine.Stats, *tally) float64
 }
 
-// name is what the library has to know of a series, made once: its own
-// histograms of constants make a map, sort it and copy the labels every time.
+// name is what the client library has to know about a series. It is made once; the library's
+// constant histograms would make a map, sort it and copy the labels at every scrape.
 type name struct {
 	desc   *prometheus.Desc
 	labels []*dto.LabelPair
@@ -111,10 +111,10 @@ func newName(text, help string, labels prometheus.Labels) name {
 	return name{d, prometheus.MakeLabelPairs(d, nil)}
 }
 
-// point is a series at a moment.
+// point is the value of a series at one moment.
 type point struct {
 	name
-	counter   *dto.Counter // one of the three
+	counter   *dto.Counter // exactly one of these three is set
 	gauge     *dto.Gauge
 	histogram *dto.Histogram
 }
@@ -140,7 +140,7 @@ func (c *cells) histogram(bounds []float64) *dto.Histogram {
 	return h
 }
 
-// number is what the engine is called: there is one.
+// number is the value of the label "engine". There is one engine.
 const number = "0"
 
 func newSeries(e *engine.Engine, about Model) *series {
@@ -213,8 +213,8 @@ func newSeries(e *engine.Engine, about Model) *series {
 	count("weir:engine_reopened_total", "Times that the backend failed and was opened again.", func(st *engine.Stats, _ *tally) uint64 { return st.Reopened })
 	count("weir:engine_steps_total", "Engine steps.", func(st *engine.Stats, _ *tally) uint64 { return st.Steps })
 
-	// Gateways size their picture of the prefix cache by it. The first block is
-	// no one's.
+	// Gateways size their model of the prefix cache by this. The first block is the null
+	// block, which no sequence uses.
 	spec := e.Spec()
 	labels := prometheus.Labels{"engine": number, "block_size": strconv.Itoa(spec.BlockTokens), "num_gpu_blocks": strconv.Itoa(spec.NumBlocks - 1), "enable_prefix_caching": "False"}
 	if e.Caching() {
@@ -227,7 +227,7 @@ func newSeries(e *engine.Engine, about Model) *series {
 	return s
 }
 
-// observe takes a report of the engine in. The engine's loop calls it.
+// observe counts a report. The engine's loop calls it.
 func (s *series) observe(r *engine.Report) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -251,8 +251,7 @@ func (s *series) observe(r *engine.Report) {
 	}
 }
 
-// end books the end of a choice. One whose client has left is no finished
-// request.
+// end counts the end of a choice. A choice whose client has left is not a finished request.
 func (s *series) end(e *engine.Ended) {
 	if e.Reason == engine.Aborted {
 		return

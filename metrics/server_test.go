@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Spec 16: status in classes; probes are not counted; no client makes labels.
+// TestHTTP: the status is counted in classes, probes are not counted, and clients cannot make
+// new labels.
 func TestHTTP(t *testing.T) {
 	m := New()
 	for _, r := range []Request{
@@ -41,8 +42,8 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// TestProjects: the first projects have series, the others share one; who may
-// not read /usage sees none.
+// TestProjects: the first projects have series of their own, the others share one, and only
+// those are written that the caller may see.
 func TestProjects(t *testing.T) {
 	m := New()
 	for i := range 2*maxProjects + 1 {
@@ -84,11 +85,12 @@ func TestProjects(t *testing.T) {
 	}
 	for name := range scrape(t, m, false) {
 		if strings.Contains(name, "project") {
-			t.Errorf("everybody sees %s", name)
+			t.Errorf("%s is shown to everybody", name)
 		}
 	}
 }
 
+// TestRejected: every reason has a series from the start.
 func TestRejected(t *testing.T) {
 	m := New()
 	m.Rejected(QueueFull)
@@ -104,6 +106,7 @@ func TestRejected(t *testing.T) {
 	}
 }
 
+// TestStores: the series of databases, and of trajectories.
 func TestStores(t *testing.T) {
 	m := New()
 	m.SetStores(map[string]func() Store{

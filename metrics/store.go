@@ -4,20 +4,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Store is what a database has done since the process started, and what it is.
+// Store is what a database has done since the process started, and its present state.
 type Store struct {
-	Updates, Commits, Written uint64  // Written in bytes
+	Updates, Commits, Written uint64  // Written is in bytes
 	Committing, Syncing       float64 // in seconds
 	Failures, Damaged         uint64
 	Waiting                   int
-	Size                      int64 // of its files in bytes
+	Size                      int64 // of its files, in bytes
 }
 
-// stores collects the series of databases, by what is in them.
+// stores collects the series of databases, by their names.
 type stores map[string]func() Store
 
-// SetStores makes the series of databases appear, by the names of what is in them.
-// It may be called once.
+// SetStores adds the series of databases, by their names. It may be called once.
 func (m *Metrics) SetStores(read map[string]func() Store) { m.registry.MustRegister(stores(read)) }
 
 func (s stores) Describe(chan<- *prometheus.Desc) {}
@@ -51,8 +50,8 @@ func (m *Metrics) Logged(trajectories int, bytes int64) {
 	m.loggedBytes.Add(float64(bytes))
 }
 
-// Recorded counts chat completions that were recorded, and those that were lost
-// before they were.
+// Recorded counts chat completions that were recorded, and those that should have been
+// recorded and were lost.
 func (m *Metrics) Recorded(completions, lost int) {
 	m.recorded.Add(float64(completions))
 	m.lost.Add(float64(lost))

@@ -1,5 +1,3 @@
-// Package models holds the model that ships inside the binary, so that a server
-// answers before anything was downloaded.
 package models
 
 import (
@@ -10,14 +8,15 @@ import (
 //go:embed weir-tiny
 var files embed.FS
 
-// Name is what the bundled model is served as.
+// Name is the name of the bundled model, under which it is served by default.
 const Name = "weir-tiny"
 
-// Bundled is the folder of the bundled model: config.json, model.safetensors,
-// the tokenizer's files, the chat template and heldout.jsonl.
+// Bundled returns the folder of the bundled model: config.json, model.safetensors, the
+// tokenizer's files, the chat template, and heldout.jsonl with conversations that the model
+// was not trained on.
 func Bundled() fs.FS {
 	sub, err := fs.Sub(files, Name)
-	if err != nil { // only a name that is not a path fails
+	if err != nil { // this happens only if the name is not a valid path
 		panic(err)
 	}
 	return sub

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// What a server needs from a model folder.
+// TestBundledIsWhole: the bundled model has every file that a server needs, of about the
+// right size.
 func TestBundledIsWhole(t *testing.T) {
 	for name, least := range map[string]int64{
 		"config.json": 500, "generation_config.json": 50, "model.safetensors": 10 << 20, "tokenizer.json": 100_000,

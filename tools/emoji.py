@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Writes feedback/emoji.txt: every emoji of Unicode's emoji-test.txt with its alias.
+"""Writes feedback/emoji.txt: every emoji in Unicode's emoji-test.txt with its alias.
 
     python3 tools/emoji.py path/to/emoji-test.txt > feedback/emoji.txt
 
-Made from version 15.0 (https://unicode.org/Public/emoji/15.0/emoji-test.txt). An
-alias is the CLDR short name with spaces as "_" and without colons, commas and
-quotation marks, "flag: " dropped, as the Python library `emoji` names them. Of the
-spellings of one emoji, which differ in U+FE0F only, the first is listed: the fully
-qualified one, or a component.
+The file is made from version 15.0 (https://unicode.org/Public/emoji/15.0/emoji-test.txt).
+An alias is the CLDR short name without "flag: ", colons, commas and quotation marks, and
+with "_" for spaces, as in the Python library `emoji`. An emoji may have several spellings,
+which differ only in U+FE0F. The first of them is listed: the fully qualified one, or a
+component.
 """
 import re
 import sys

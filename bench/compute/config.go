@@ -11,29 +11,31 @@ import (
 // ErrConfig is wrapped by every complaint about a Config.
 var ErrConfig = errors.New("compute: bad measurement")
 
-// Config says what is measured: decode steps of every batch at every context,
-// and prompts of some lengths, one at a time.
+// Config says what is measured: decode steps of every batch size at every context, and
+// prompts of some lengths, one at a time.
 type Config struct {
-	Batches  []int // sequences that decode together
-	Contexts []int // positions each of them has before the first step; 0 is none
+	Batches  []int // numbers of sequences that decode together
+	Contexts []int // numbers of positions that each of them has before the first step
 	Prefills []int // lengths of prompts
 
 	Steps   int // decode steps in one repetition
-	Repeats int // of every row; each gives one rate
-	Garbage int // bytes per second that are allocated beside, as connections do
+	Repeats int // repetitions of every row; each gives one rate
+	Garbage int // bytes per second that are allocated beside the steps, as connections do
 
-	MaxTokens   int   // most tokens of a step: prompts are cut into as many
-	BlockTokens int   // KV slots per block
-	MaxKV       int64 // bytes of keys and values there is room for; 0 is no limit
-	Memory      int   // bytes that are read to measure the memory's speed; 0 measures no limits
+	MaxTokens   int   // largest number of tokens in a step; longer prompts take several steps
+	BlockTokens int   // tokens in a block of the KV cache
+	MaxKV       int64 // bytes of memory for keys and values; 0 is no limit
+	Memory      int   // bytes that are read to measure the memory's speed; 0 measures no limits of the machine
+
+	passes int // measurements of each limit before the rows, and again after them
 }
 
-// DefaultConfig measures what a server meets in some tens of seconds, for a
-// model of a billion parameters.
+// DefaultConfig measures the batch sizes and lengths that a server typically has. For a model
+// of a billion parameters this takes some tens of seconds.
 func DefaultConfig() Config {
 	return Config{
 		Batches: []int{1, 8, 32, 64}, Contexts: []int{128, 1024, 4096}, Prefills: []int{128, 512, 4096},
-		Steps: 16, Repeats: 3, MaxTokens: 512, BlockTokens: 16, Memory: 1 << 30,
+		Steps: 16, Repeats: 3, MaxTokens: 512, BlockTokens: 16, Memory: 1 << 30, passes: 5,
 	}
 }
 
@@ -42,7 +44,7 @@ const (
 	maxRepeat = 1 << 16
 )
 
-// Validate reports the first unusable field.
+// Validate returns an error that wraps ErrConfig if a field cannot be used.
 func (c *Config) Validate() error {
 	check := func(what string, least, most int, values ...int) error {
 		for _, v := range values {
@@ -62,6 +64,7 @@ func (c *Config) Validate() error {
 		check("tokens of a step", 1, maxSize, c.MaxTokens),
 		check("block size", 16, maxSize, c.BlockTokens),
 		check("memory to read", 0, 1<<40, c.Memory),
+		check("passes", 0, maxRepeat, c.passes),
 	)
 	switch {
 	case err != nil:
@@ -86,11 +89,11 @@ const (
 // Case is one row of the report.
 type Case struct {
 	Phase   Phase
-	Batch   int // sequences
-	Context int // positions before the first step of decode; length of the prompt
+	Batch   int // number of sequences
+	Context int // positions before the first step of decode, or the length of the prompt
 }
 
-// length is the longest a sequence becomes.
+// length is the number of positions that a sequence has in the end.
 func (c Case) length(steps int) int {
 	if c.Phase == Prefill {
 		return c.Context
@@ -98,7 +101,7 @@ func (c Case) length(steps int) int {
 	return c.Context + steps
 }
 
-// cases are in the order in which they are reported.
+// cases returns all cases in the order in which they are reported.
 func (c *Config) cases() []Case {
 	var list []Case
 	for _, n := range c.Prefills {
@@ -112,11 +115,11 @@ func (c *Config) cases() []Case {
 	return list
 }
 
-// A plan is the cases that fit, and the room they take.
+// A plan is the cases that fit into the machine, and the room that they take.
 type plan struct {
 	cases   []Case
 	skipped []Skipped
-	lengths []int // by sequence: the longest it becomes in any case
+	lengths []int // [sequence] largest number of positions in any case
 }
 
 // Skipped is a case that was left out.
@@ -125,8 +128,8 @@ type Skipped struct {
 	Why string
 }
 
-// plan chooses the cases that the model and the memory allow, small ones first:
-// all share one cache, in which sequence s is as long as any case makes it.
+// plan chooses the cases that the model and the memory allow, small ones first. All cases
+// share one cache, in which sequence s has room for its longest case.
 func (c *Config) plan(m *model.Config, kvBytesPerToken float64) plan {
 	var p plan
 	order := c.cases()
@@ -161,8 +164,8 @@ func (c *Config) plan(m *model.Config, kvBytesPerToken float64) plan {
 	return p
 }
 
-// blocks is what a pool needs for sequences of these lengths, the null block
-// included.
+// blocks is how many blocks a cache needs for sequences of these lengths, including the null
+// block.
 func (c *Config) blocks(lengths []int) int {
 	n := 1
 	for _, l := range lengths {
@@ -171,8 +174,8 @@ func (c *Config) blocks(lengths []int) int {
 	return n
 }
 
-// Options are the sizes of the runner that this measurement needs, and the
-// cases that will be left out. kvBytesPerToken is what a position costs.
+// Options returns the sizes of the runner that this measurement needs, and the cases that
+// will be left out. kvBytesPerToken is the size of a position's keys and values.
 func (c *Config) Options(m *model.Config, kvBytesPerToken float64) (model.Options, []Skipped, error) {
 	p := c.plan(m, kvBytesPerToken)
 	if len(p.cases) == 0 {

@@ -5,7 +5,7 @@ import (
 	"weir/model"
 )
 
-// Cost is what a step, or some, have to do.
+// Cost is what one step or several have to do.
 type Cost struct {
 	WeightBytes float64 // weights read
 	KVBytes     float64 // keys and values read
@@ -13,7 +13,7 @@ type Cost struct {
 	Attention   float64 // operations of attention
 }
 
-// Bytes is all that is read.
+// Bytes is the number of bytes that are read.
 func (c Cost) Bytes() float64 { return c.WeightBytes + c.KVBytes }
 
 func (c *Cost) add(d Cost) {
@@ -23,18 +23,18 @@ func (c *Cost) add(d Cost) {
 	c.Attention += d.Attention
 }
 
-// network counts a network's weights by what makes a step read them.
+// network counts a network's weights by the rows that they are applied to.
 type network struct {
 	config  *model.Config
-	qkv     float64 // of one layer, applied to every row
-	rest    float64 // of one layer, applied to every row but in the last layer
-	head    float64 // applied to drawn rows
-	perByte float64 // bytes of a weight in the device
-	kv      float64 // bytes of a position in one layer
+	qkv     float64 // weights of one layer that are applied to every row
+	rest    float64 // weights of one layer that are applied to every row, in the last layer to drawn rows only
+	head    float64 // weights that are applied to drawn rows
+	perByte float64 // bytes that a weight takes in the device
+	kv      float64 // bytes that a position takes in one layer
 }
 
-// newNetwork divides what the device holds of weights and of a position's keys
-// and values.
+// newNetwork counts the weights of a network. weightBytes is the size of all matrices in the
+// device, kvBytesPerToken that of a position's keys and values.
 func newNetwork(c *model.Config, weightBytes, kvBytesPerToken float64) *network {
 	d, q, kv := float64(c.Hidden), float64(c.Heads*c.HeadDim), float64(c.KVHeads*c.HeadDim)
 	n := &network{
@@ -48,13 +48,13 @@ func newNetwork(c *model.Config, weightBytes, kvBytesPerToken float64) *network 
 	return n
 }
 
-// weights is the number of weights in matrix products. Norms and biases, a
-// thousandth of it, are in the bytes of these.
+// weights is the number of weights in matrix products. Norms and biases are about a
+// thousandth of it; their bytes are spread over the others.
 func (n *network) weights() float64 { return float64(n.config.Layers)*(n.qkv+n.rest) + n.head }
 
-// cost counts a step. What model.Runner leaves out is not counted: in the last
-// layer all that follows the cache is done for drawn rows only, attention
-// excepted, and not even that where no row is drawn.
+// cost counts a step. It leaves out what model.Runner leaves out: in the last layer,
+// everything after writing the cache is done for drawn rows only, except for attention,
+// which is left out only if no row is drawn.
 func (n *network) cost(b *backend.Batch) Cost {
 	layers, rows, drawn := float64(n.config.Layers), float64(len(b.Tokens)), float64(len(b.At))
 	perRow, perDrawn := layers*n.qkv+(layers-1)*n.rest, n.rest+n.head
@@ -79,8 +79,9 @@ func (n *network) cost(b *backend.Batch) Cost {
 	return c
 }
 
-// visible says how many positions the last rows of a sequence of length kv see
-// together, each once, and how many pairs of a row and a position there are.
+// visible returns how many positions the last rows of a sequence of length kv see together,
+// each counted once, and how many pairs of a row and a position that it sees there are. A
+// window of 0 is none.
 func visible(kv, rows, window int) (positions, pairs int) {
 	if window <= 0 {
 		return kv, rows*kv - rows*(rows-1)/2

@@ -8,7 +8,7 @@ import (
 	"weir/model"
 )
 
-// tally is a device that counts what it is asked to do, by dumb loops.
+// tally is a device that counts what it is asked to do, with the simplest loops.
 type tally struct {
 	model.Device
 	shape     model.Shape
@@ -86,8 +86,8 @@ func (d *tally) weights() (n int) {
 	return n
 }
 
-// TestCostIsWhatTheDeviceIsAskedFor: decode and prefill, with and without drawn
-// rows, inside and beyond a sliding window.
+// TestCostIsWhatTheDeviceIsAskedFor: the calculated cost is what the device counts, in decode
+// and prefill, with and without drawn rows, inside and beyond a sliding window.
 func TestCostIsWhatTheDeviceIsAskedFor(t *testing.T) {
 	c := small(t)
 	cfg := cpu.Default()
@@ -135,7 +135,7 @@ func TestCostIsWhatTheDeviceIsAskedFor(t *testing.T) {
 			t.Errorf("%s: %+v, the device was asked for %+v", name, got, want)
 		}
 	}
-	// A step that draws reads all weights that there are.
+	// A step that draws reads all weights.
 	n = newNetwork(&c, 1000, perToken)
 	d.begin()
 	d.chunk(0, 5, 6, true)

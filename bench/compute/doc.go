@@ -1,24 +1,39 @@
-// Package compute measures a compute backend from the inside: a model.Runner
-// over a device, no server, no scheduler and no text. For each batch and context
-// it takes steps as the engine would give them, and lays what they took beside
-// what they had to do and what the machine can do (package limits), which is
-// measured in the same run.
+// Package compute measures a compute backend from the inside: a model.Runner over a device,
+// with no server, no scheduler and no text. For each batch size and context it gives the
+// runner the steps that the engine would give it. It compares the time they take with what
+// they have to do, and with what the machine can do at most, which package limits measures
+// in the same run: shared machines differ from hour to hour, so limits measured at another
+// time would say little.
 //
-// What a step has to do is counted from the network's shape (cost.go):
+// # What a step has to do
 //
-//	weights   bytes of the matrices that the step reads, as the device holds them,
-//	          once each: the embedding is a few rows and is left out, the head is
-//	          read by steps that draw
-//	KV        bytes of the keys and values that its sequences see, once per step
-//	products  2 operations for each weight and row, the head's for drawn rows only
-//	attention 4 operations for each head, dimension, row and position it sees
+// It is counted from the shape of the network (cost.go):
 //
-// The memory's speed is measured between repetitions too, and a row's share is that
-// of the moments beside it; the table of limits has the best of the whole run.
+//	weights     bytes of the matrices that the step reads, in the device's format, once
+//	            each. The embedding is left out, because a step reads a few of its rows;
+//	            the head is read by steps that draw a token.
+//	KV          bytes of the keys and values that the step's sequences see, once per step
+//	products    2 operations for each weight and row; for the head, drawn rows only
+//	attention   4 operations for each head, dimension, row and position that it sees
 //
-// The floor of a step is the longer of two times: reading these bytes at the
-// machine's speed, and doing these operations at its peak, the one for int8 if
-// the weights are quantized, the one for float32 otherwise and in attention. No
-// arrangement of the same arithmetic is faster; a step's share of its floor is
-// what there is left to gain.
+// # The floor
+//
+// The floor of a step is the longer of two times: reading these bytes at the speed of the
+// memory, and doing these operations at the machine's peak, which is the peak of int8 for
+// the products of quantized weights and that of float32 otherwise and in attention. No
+// arrangement of the same arithmetic is faster, so what a step takes beyond its floor is
+// what can still be gained.
+//
+// The speed of the memory is also measured between repetitions. The share of a row is the
+// share of the speeds just before and after it; the table of limits shows the best of the
+// whole run.
+//
+// # Files
+//
+//	config.go     what is measured, and which rows fit into the machine
+//	run.go        giving steps to the runner; limits; garbage beside the steps
+//	stopwatch.go  a device that measures how long each operation takes
+//	cost.go       what a step has to do
+//	shapes.go     models in published shapes with random weights
+//	report.go, format.go   what was measured, and how it is printed
 package compute

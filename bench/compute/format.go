@@ -17,7 +17,7 @@ const (
 	kib  = 1 << 10
 )
 
-// printer keeps the first error of many writes.
+// printer writes a text in many steps and keeps the first error.
 type printer struct {
 	w   io.Writer
 	err error
@@ -79,7 +79,7 @@ func (r *Report) writeRow(p *printer, row *Row) {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// WriteBenchmark writes one line per repetition, as benchstat reads them.
+// WriteBenchmark writes a line for each repetition, as a Go benchmark that benchstat reads.
 func (r *Report) WriteBenchmark(w io.Writer) error {
 	p := &printer{w: w}
 	name := strings.NewReplacer(" ", "_", "/", "_").Replace(r.Model)
@@ -138,8 +138,8 @@ type skippedJSON struct {
 	Why     string `json:"why"`
 }
 
-// WriteJSON writes the report for programs. Limits are per second, in bytes and
-// in operations.
+// WriteJSON writes the report for programs. Limits are in bytes and in operations per
+// second.
 func (r *Report) WriteJSON(w io.Writer) error {
 	out := struct {
 		Date            time.Time            `json:"date"`

@@ -11,7 +11,7 @@ import (
 	"weir/internal/testkit"
 )
 
-// report is of a machine that reads 10 GB/s with one thread and 20 with two.
+// report is made up, of a machine that reads 10 GB/s with one thread and 20 with two.
 func report() *Report {
 	ms := func(list ...float64) (d []time.Duration) {
 		for _, v := range list {
@@ -28,7 +28,7 @@ func report() *Report {
 		Threads: 2, Quantized: true, WeightBytes: 1 << 30, KVBytesPerToken: 32 << 10,
 		Config: Config{Garbage: 1 << 20},
 		Rows: []Row{
-			// 20 ms for 300 MB: 15 GB/s, three quarters of 20.
+			// 300 MB in 20 ms: 15 GB/s, three quarters of 20.
 			{Case: Case{Decode, 2, 128}, Rates: []float64{100, 98, 104}, Bytes: []float64{15e9, 14.7e9, 15.6e9}, Reads: []float64{20e9, 20e9, 19e9, 20.2e9}, Steps: ms(20, 21, 19, 20),
 				Cost:  Cost{WeightBytes: 4 * 200e6, KVBytes: 4 * 100e6, Products: 4 * 1e9, Attention: 4 * 2e8},
 				Spent: Spent{30 * time.Millisecond, 20 * time.Millisecond, 4 * time.Millisecond, 10 * time.Millisecond, 8 * time.Millisecond},
@@ -43,7 +43,7 @@ func report() *Report {
 }
 
 func TestFormats(t *testing.T) {
-	bare := report() // without limits and quantization
+	bare := report() // has no limits and no quantization
 	bare.Limits, bare.Quantized, bare.Rows, bare.Skipped = Limits{}, false, bare.Rows[:1], nil
 	bare.Rows[0].Reads = nil
 	for name, write := range map[string]func(io.Writer) error{
@@ -58,7 +58,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestShares holds the arithmetic apart from its print.
+// TestShares checks the arithmetic of shares, which the golden files show rounded.
 func TestShares(t *testing.T) {
 	r := report()
 	near := func(what string, got, want float64) {
@@ -84,6 +84,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
+// full is a writer that always fails.
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errFull }

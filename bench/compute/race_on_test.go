@@ -2,5 +2,5 @@
 
 package compute
 
-// checked says that the build allocates in steps to check them.
+// checked says that this build checks steps, for which it allocates memory.
 const checked = true

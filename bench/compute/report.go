@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Report is what Run measured. What stands before Limits is not Run's to know.
+// Report is what Run measured. The fields before Limits are set by the caller, because Run
+// does not know them.
 type Report struct {
 	Date      time.Time
 	Version   string // of weir
@@ -26,8 +27,8 @@ type Report struct {
 	Skipped         []Skipped
 }
 
-// quantile is the q-th quantile, q in [0, 1], of values in any order, interpolated
-// linearly between the two nearest; 0 of none.
+// quantile is the q-th quantile, q in [0, 1], of values in any order, interpolated linearly
+// between the two nearest. Without values it is 0.
 func quantile[T ~int64 | ~float64](values []T, q float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -42,12 +43,12 @@ func quantile[T ~int64 | ~float64](values []T, q float64) float64 {
 	return a + (at-float64(low))*(b-a)
 }
 
-// TokensPerSecond is the median of the repetitions, and the least and largest.
+// TokensPerSecond returns the median, the least and the largest rate of the repetitions.
 func (r *Row) TokensPerSecond() (median, least, largest float64) {
 	return quantile(r.Rates, 0.5), quantile(r.Rates, 0), quantile(r.Rates, 1)
 }
 
-// Step is a quantile of the steps' times.
+// Step is the q-th quantile of the times of the steps.
 func (r *Row) Step(q float64) time.Duration { return time.Duration(quantile(r.Steps, q)) }
 
 func (r *Row) seconds() float64 {
@@ -64,15 +65,15 @@ func (r *Row) PerStep() Cost {
 	return Cost{r.Cost.WeightBytes / n, r.Cost.KVBytes / n, r.Cost.Products / n, r.Cost.Attention / n}
 }
 
-// Shares are what part of the machine's limits a row reached. A limit that was
-// not measured has a share of 0.
+// Shares are the parts of the machine's limits that a row reached. They are 0 if the limits
+// were not measured.
 type Shares struct {
-	Read     float64 // bytes per second of the memory's speed just before and after: the median over repetitions
-	Products float64 // operations per second in matrix products, the head's included, of the peak
-	Floor    float64 // least time of its floor, at the memory's speed in these minutes
+	Read     float64 // bytes read per second, as a part of the memory's speed just before and after: the median over repetitions
+	Products float64 // operations per second in matrix products, including the head's, as a part of the peak
+	Floor    float64 // time of the floor, at the memory's speed during this row, as a part of the measured time
 }
 
-// Shares are those of the limits with as many threads as computed.
+// Shares compares a row with the limits for as many threads as computed.
 func (r *Report) Shares(row *Row) Shares {
 	var s Shares
 	if len(row.Reads) != len(row.Bytes)+1 {

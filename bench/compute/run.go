@@ -16,17 +16,17 @@ import (
 // Subject is what is measured.
 type Subject struct {
 	Network   *model.Config
-	Runner    *model.Runner // of the options that Config.Options gave
+	Runner    *model.Runner // with the options that Config.Options returned
 	Stopwatch *Stopwatch    // the runner's device
 	Quantized bool          // products are of 8-bit integers
 
-	WeightBytes     float64 // of all matrices as the device holds them
+	WeightBytes     float64 // of all matrices in the device's format
 	KVBytesPerToken float64
 	Threads         int
 }
 
-// Run measures all cases in order. progress, if not nil, hears of each before
-// it starts. When ctx ends, the rows measured so far are returned with its error.
+// Run measures all cases in order. progress, if not nil, is called with each case before
+// it starts. When ctx ends, Run returns the rows that are complete, and an error.
 func Run(ctx context.Context, s Subject, c Config, progress func(Case)) (*Report, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -42,8 +42,8 @@ func Run(ctx context.Context, s Subject, c Config, progress func(Case)) (*Report
 		defer m.Close()
 		d.meter = m
 	}
-	r.Limits.measure(d.meter, s.Threads)
-	stop := litter(c.Garbage)
+	r.Limits.measure(d.meter, s.Threads, c.passes)
+	stop := allocateGarbage(c.Garbage)
 	defer stop()
 	for _, x := range p.cases {
 		if progress != nil {
@@ -55,21 +55,19 @@ func Run(ctx context.Context, s Subject, c Config, progress func(Case)) (*Report
 		}
 		r.Rows = append(r.Rows, row)
 	}
-	r.Limits.measure(d.meter, s.Threads) // the machine's speed may have changed meanwhile
+	r.Limits.measure(d.meter, s.Threads, c.passes) // the speed of the machine may have changed meanwhile
 	return r, nil
 }
 
-// Limits are what the machine can do, measured before and after the rows, with
-// one thread and with as many as compute.
+// Limits are what the machine can do, measured before and after the rows, with one thread
+// and with as many as compute.
 type Limits struct {
 	ReadForm, FMAForm, Int8Form string
 	Read, FMA, Int8             [2]limits.Rates // per second
 }
 
-// passes of each measurement of a limit; the best counts.
-const passes = 5
-
-func (l *Limits) measure(m *limits.Meter, threads int) {
+// measure measures each limit this number of times; the best result counts.
+func (l *Limits) measure(m *limits.Meter, threads, passes int) {
 	if m == nil {
 		return
 	}
@@ -89,18 +87,18 @@ func (l *Limits) measure(m *limits.Meter, threads int) {
 type Row struct {
 	Case
 	Rates []float64       // tokens per second, of each repetition
-	Bytes []float64       // bytes per second that had to be read, of each repetition
-	Reads []float64       // bytes per second that the machine reads, before each repetition and after the last
-	Steps []time.Duration // of all repetitions, in order
-	Cost  Cost            // of all these steps
-	Spent Spent           // in all these steps
-	Heap  Heap            // over all these steps
+	Bytes []float64       // bytes per second that the steps had to read, of each repetition
+	Reads []float64       // bytes per second that the machine can read, before each repetition and after the last
+	Steps []time.Duration // times of all steps of all repetitions, in order
+	Cost  Cost            // what all these steps had to do
+	Spent Spent           // where the time of all these steps went
+	Heap  Heap            // what they allocated
 }
 
-// Heap is what the Go heap saw.
+// Heap is what the Go heap did meanwhile.
 type Heap struct {
-	Allocs, Bytes uint64 // of the steps alone if there is no garbage beside them
-	Cycles        uint32 // of the collector
+	Allocs, Bytes uint64 // of the steps alone, unless garbage is allocated beside them
+	Cycles        uint32 // garbage collections
 	Paused        time.Duration
 }
 
@@ -111,7 +109,7 @@ func (h *Heap) add(before, after *runtime.MemStats) {
 	h.Paused += time.Duration(after.PauseTotalNs - before.PauseTotalNs)
 }
 
-// driver gives the runner steps as the engine would.
+// driver gives the runner the steps that the engine would give it.
 type driver struct {
 	s       Subject
 	c       Config
@@ -127,7 +125,7 @@ type driver struct {
 
 func newDriver(s Subject, c Config, lengths []int) *driver {
 	d := &driver{s: s, c: c, net: newNetwork(s.Network, s.WeightBytes, s.KVBytesPerToken), filled: make([]int, len(lengths)), numbers: rand.New(rand.NewPCG(1, 2))}
-	// A cache that has been in use for a while hands out blocks in no order.
+	// Blocks are taken in random order, as from a cache that has been in use for a while.
 	free := d.numbers.Perm(c.blocks(lengths) - 1)
 	for _, n := range lengths {
 		table := make([]int32, (n+c.BlockTokens-1)/c.BlockTokens)
@@ -139,8 +137,8 @@ func newDriver(s Subject, c Config, lengths []int) *driver {
 	return d
 }
 
-// row measures a case: one repetition that warms up and is not counted, then
-// those that are.
+// row measures a case: a repetition to warm up, which is not counted, and then those that
+// are.
 func (d *driver) row(ctx context.Context, x Case) (Row, error) {
 	row := Row{Case: x}
 	if x.Phase == Decode {
@@ -171,16 +169,15 @@ func (d *driver) row(ctx context.Context, x Case) (Row, error) {
 	return row, nil
 }
 
-// read measures the memory's speed between repetitions: on a shared machine it
-// is another in every second.
+// read measures the memory's speed between repetitions. On a shared machine it changes from
+// second to second.
 func (d *driver) read(row *Row) {
 	if d.meter != nil {
 		row.Reads = append(row.Reads, d.meter.Read(d.s.Threads, 1).Best())
 	}
 }
 
-// steps is how many steps a repetition has; what only warms up need not be a
-// whole one.
+// steps is how many steps a repetition has. To warm up, two are enough.
 func (d *driver) steps(x Case, warm bool) int {
 	n := d.c.Steps
 	if x.Phase == Prefill {
@@ -192,7 +189,8 @@ func (d *driver) steps(x Case, warm bool) int {
 	return n
 }
 
-// repeat takes the first steps of a case. Its slices have room.
+// repeat runs the first steps of a case. The row's slices must have room, so that nothing is
+// allocated.
 func (d *driver) repeat(ctx context.Context, x Case, row *Row, steps int) error {
 	tokens, before := 0, row.Cost.Bytes()
 	var spent time.Duration
@@ -230,8 +228,8 @@ func (d *driver) begin() {
 	d.draws.Reset()
 }
 
-// decode is step i of a case: a token for each sequence, the one that it drew in
-// the step before.
+// decode makes step i of a case: one token for each sequence, the one that it drew in the
+// step before.
 func (d *driver) decode(x Case, i int) {
 	d.begin()
 	for s := range x.Batch {
@@ -242,8 +240,8 @@ func (d *driver) decode(x Case, i int) {
 	}
 }
 
-// chunk adds positions [first, end) of sequence s to the batch, and draws the
-// last one if asked.
+// chunk adds positions [first, end) of sequence s to the batch. If draw is set, a token is
+// drawn at the last of them.
 func (d *driver) chunk(s, first, end int, draw bool) {
 	b := &d.batch
 	for pos := first; pos < end; pos++ {
@@ -261,7 +259,7 @@ func (d *driver) chunk(s, first, end int, draw bool) {
 	}
 }
 
-// step runs the batch as one step of greedy draws.
+// step runs the batch as one step with greedy draws.
 func (d *driver) step() error {
 	if n := len(d.batch.At); cap(d.out.Tokens) < n {
 		d.out.Tokens, d.out.Logprobs, d.out.Ranks = make([]int32, n), make([]float32, n), make([]int32, n)
@@ -281,7 +279,7 @@ func (d *driver) step() error {
 	return nil
 }
 
-// fill gives sequence s n positions in the cache.
+// fill computes keys and values until sequence s has n positions in the cache.
 func (d *driver) fill(ctx context.Context, s, n int) error {
 	for d.filled[s] < n {
 		if err := ctx.Err(); err != nil {
@@ -298,9 +296,9 @@ func (d *driver) fill(ctx context.Context, s, n int) error {
 	return nil
 }
 
-// litter allocates so many bytes per second until stop is called, in pieces as
-// requests do, so that collections run as they do under load.
-func litter(perSecond int) (stop func()) {
+// allocateGarbage allocates this many bytes per second until stop is called, in pieces as
+// requests do, so that garbage collections run as under the load of a server.
+func allocateGarbage(perSecond int) (stop func()) {
 	if perSecond == 0 {
 		return func() {}
 	}
@@ -309,7 +307,7 @@ func litter(perSecond int) (stop func()) {
 	done := make(chan struct{})
 	var group sync.WaitGroup
 	group.Go(func() {
-		var live [256][]byte // what requests hold meanwhile: 1 MiB
+		var live [256][]byte // 1 MiB that is in use at any time, as by requests in flight
 		tick := time.NewTicker(every)
 		defer tick.Stop()
 		last, debt := time.Now(), 0.0

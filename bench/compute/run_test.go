@@ -7,12 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/device/cpu"
 	"weir/model"
 )
 
-// subject opens the small network for a measurement.
+// subject opens the small network in order to measure it.
 func subject(t *testing.T, conf Config) Subject {
 	t.Helper()
 	c := small(t)
@@ -39,53 +40,31 @@ func subject(t *testing.T, conf Config) Subject {
 func tiny() Config {
 	c := DefaultConfig()
 	c.Batches, c.Contexts, c.Prefills = []int{1, 3}, []int{0, 40}, []int{5, 100}
-	c.Steps, c.Repeats, c.MaxTokens, c.Memory = 3, 2, 64, 2<<20
+	c.Steps, c.Repeats, c.MaxTokens, c.Memory, c.passes = 3, 2, 64, 2<<20, 1
 	return c
 }
 
-// TestRun measures all rows of a small network, limits and garbage included.
+// TestRun measures all rows of a small network, with limits of the machine and garbage.
 func TestRun(t *testing.T) {
 	conf := tiny()
 	conf.Garbage = 8 << 20
-	var heard []Case
-	r, err := Run(t.Context(), subject(t, conf), conf, func(x Case) { heard = append(heard, x) })
+	var started []Case
+	r, err := Run(t.Context(), subject(t, conf), conf, func(x Case) { started = append(started, x) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := conf.cases(); !slices.Equal(heard, want) || len(r.Rows) != len(want) || len(r.Skipped) != 0 {
-		t.Errorf("measured %v, skipped %v, want %v", heard, r.Skipped, want)
+	if want := conf.cases(); !slices.Equal(started, want) || len(r.Rows) != len(want) || len(r.Skipped) != 0 {
+		t.Errorf("measured %v, skipped %v, want %v", started, r.Skipped, want)
 	}
 	for i := range 2 {
 		for _, rates := range []int{len(r.Limits.Read[i]), len(r.Limits.FMA[i]), len(r.Limits.Int8[i])} {
-			if rates != 2*passes {
-				t.Errorf("a limit was measured %d times, want %d before and as many after", rates, passes)
+			if rates != 2*conf.passes {
+				t.Errorf("a limit was measured %d times, want %d before and as many after", rates, conf.passes)
 			}
 		}
 	}
 	for i := range r.Rows {
-		row := &r.Rows[i]
-		steps, tokens := conf.Steps, row.Batch
-		if row.Phase == Prefill {
-			steps, tokens = (row.Context+conf.MaxTokens-1)/conf.MaxTokens, row.Context
-		}
-		if len(row.Rates) != conf.Repeats || len(row.Steps) != steps*conf.Repeats {
-			t.Errorf("%v: %d repetitions, %d steps, want %d and %d", row.Case, len(row.Rates), len(row.Steps), conf.Repeats, steps*conf.Repeats)
-		}
-		if len(row.Reads) != conf.Repeats+1 || len(row.Bytes) != conf.Repeats {
-			t.Errorf("%v: the memory was measured %d times around %d repetitions", row.Case, len(row.Reads), conf.Repeats)
-		}
-		// The rate is that of the steps' times.
-		if row.Phase == Prefill {
-			if want := float64(tokens*conf.Repeats) / row.seconds(); quantile(row.Rates, 0) > 1.001*want || quantile(row.Rates, 1) < 0.999*want {
-				t.Errorf("%v: rates %v, together %v", row.Case, row.Rates, want)
-			}
-		}
-		if total := row.Spent.Total().Seconds(); !(total > 0) || total > row.seconds() || row.Spent.Products <= 0 || row.Spent.Attention <= 0 || row.Spent.Draw <= 0 || row.Spent.Cache <= 0 || row.Spent.Other <= 0 {
-			t.Errorf("%v: %+v of %v seconds", row.Case, row.Spent, row.seconds())
-		}
-		if s := r.Shares(row); !(s.Read > 0 && s.Products > 0 && s.Floor > 0) || row.Cost.KVBytes <= 0 || row.Cost.Attention <= 0 {
-			t.Errorf("%v: %+v, %+v", row.Case, s, row.Cost)
-		}
+		checkRow(t, r, &r.Rows[i])
 	}
 	// Every decode step reads all weights once.
 	if row := r.Rows[4]; row.Case != (Case{Decode, 1, 40}) || row.Cost.WeightBytes != float64(len(row.Steps))*r.WeightBytes {
@@ -93,7 +72,39 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestRunEnds: an interrupt keeps the rows that are complete.
+// checkRow: a row has as many measurements as it should, and they agree with each other.
+func checkRow(t *testing.T, r *Report, row *Row) {
+	t.Helper()
+	conf := &r.Config
+	steps, tokens := conf.Steps, row.Batch
+	if row.Phase == Prefill {
+		steps, tokens = (row.Context+conf.MaxTokens-1)/conf.MaxTokens, row.Context
+	}
+	if len(row.Rates) != conf.Repeats || len(row.Steps) != steps*conf.Repeats {
+		t.Errorf("%v: %d repetitions, %d steps, want %d and %d", row.Case, len(row.Rates), len(row.Steps), conf.Repeats, steps*conf.Repeats)
+	}
+	if len(row.Reads) != conf.Repeats+1 || len(row.Bytes) != conf.Repeats {
+		t.Errorf("%v: the memory was measured %d times around %d repetitions", row.Case, len(row.Reads), conf.Repeats)
+	}
+	if row.Phase == Prefill { // the rates are those of the steps' times
+		if want := float64(tokens*conf.Repeats) / row.seconds(); quantile(row.Rates, 0) > 1.001*want || quantile(row.Rates, 1) < 0.999*want {
+			t.Errorf("%v: rates %v, together %v", row.Case, row.Rates, want)
+		}
+	}
+	for _, spent := range []time.Duration{row.Spent.Products, row.Spent.Attention, row.Spent.Draw, row.Spent.Cache, row.Spent.Other} {
+		if spent <= 0 {
+			t.Errorf("%v: no time for an operation: %+v", row.Case, row.Spent)
+		}
+	}
+	if total := row.Spent.Total().Seconds(); total > row.seconds() {
+		t.Errorf("%v: operations took %v seconds of %v", row.Case, total, row.seconds())
+	}
+	if s := r.Shares(row); !(s.Read > 0 && s.Products > 0 && s.Floor > 0) || row.Cost.KVBytes <= 0 || row.Cost.Attention <= 0 {
+		t.Errorf("%v: %+v, %+v", row.Case, s, row.Cost)
+	}
+}
+
+// TestRunEnds: after an interrupt, the report has the rows that are complete.
 func TestRunEnds(t *testing.T) {
 	conf := tiny()
 	conf.Memory = 0
@@ -114,8 +125,8 @@ func TestRunEnds(t *testing.T) {
 	}
 }
 
-// TestDecodeFeedsItsOwnTokens: each sequence is at its own place and gets the
-// token that it drew, and a repetition starts where the first did.
+// TestDecodeFeedsItsOwnTokens: each sequence continues at its own position with the token
+// that it drew, and every repetition begins at the same position.
 func TestDecodeFeedsItsOwnTokens(t *testing.T) {
 	conf := tiny()
 	s := subject(t, conf)
@@ -130,21 +141,34 @@ func TestDecodeFeedsItsOwnTokens(t *testing.T) {
 		for i := range 3 {
 			drawn := slices.Clone(d.out.Tokens)
 			d.decode(x, i)
-			b := &d.batch
-			for seq := range x.Batch {
-				pos := x.Context + i
-				if int(b.Pos[seq]) != pos || int(b.KVLen[seq]) != pos+1 || b.Slots[seq] != d.tables[seq][pos/16]*16+int32(pos%16) || i > 0 && b.Tokens[seq] != drawn[seq] {
-					t.Errorf("step %d, sequence %d: %+v, drawn before %d", i, seq, b, drawn)
-				}
-			}
+			checkDecodeStep(t, d, x, i, drawn)
 			if err := d.step(); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	// The tables share no block and have them in no order.
+	checkTables(t, d.tables)
+}
+
+// checkDecodeStep looks at step i before it runs. drawn are the tokens of the step before.
+func checkDecodeStep(t *testing.T, d *driver, x Case, i int, drawn []int32) {
+	t.Helper()
+	b := &d.batch
+	for seq := range x.Batch {
+		pos := x.Context + i
+		slot := d.tables[seq][pos/16]*16 + int32(pos%16)
+		if int(b.Pos[seq]) != pos || int(b.KVLen[seq]) != pos+1 || b.Slots[seq] != slot || i > 0 && b.Tokens[seq] != drawn[seq] {
+			t.Errorf("step %d, sequence %d: %+v, drawn before %d", i, seq, b, drawn)
+		}
+	}
+}
+
+// checkTables: the tables of the sequences share no block, and have blocks in random
+// order.
+func checkTables(t *testing.T, tables [][]int32) {
+	t.Helper()
 	seen, inOrder := map[int32]bool{0: true}, 0
-	for _, table := range d.tables {
+	for _, table := range tables {
 		for i, block := range table {
 			if seen[block] {
 				t.Errorf("block %d twice", block)
@@ -155,15 +179,14 @@ func TestDecodeFeedsItsOwnTokens(t *testing.T) {
 		}
 	}
 	if inOrder > 4 {
-		t.Errorf("tables %v", d.tables)
+		t.Errorf("tables %v", tables)
 	}
 }
 
-// TestAlloc: what is measured does not allocate, and does not make the steps
-// allocate.
+// TestAlloc: neither the measurement nor the steps allocate.
 func TestAlloc(t *testing.T) {
 	if checked {
-		t.Skip("checks allocate")
+		t.Skip("this build allocates to check steps")
 	}
 	conf := tiny()
 	s := subject(t, conf)
@@ -185,7 +208,7 @@ func TestAlloc(t *testing.T) {
 	}
 }
 
-// TestValidate names what is wrong.
+// TestValidate: the error names the field that is wrong.
 func TestValidate(t *testing.T) {
 	for want, change := range map[string]func(c *Config){
 		"":                               func(*Config) {},
@@ -209,8 +232,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestPlan: what does not fit is left out with the reason, small cases go
-// first, and the cache is as large as the rest needs.
+// TestPlan: a case that does not fit is left out with the reason, small cases are chosen
+// first, and the cache is as large as the chosen cases need.
 func TestPlan(t *testing.T) {
 	m := small(t) // 512 positions
 	c := Config{Batches: []int{4, 1}, Contexts: []int{100, 500, 10}, Prefills: []int{64, 600}, Steps: 12, MaxTokens: 64, BlockTokens: 16}

@@ -15,8 +15,8 @@ import (
 	"weir/weights"
 )
 
-// shapes are the config.json files that were published with these models, but
-// for what does not change their arithmetic.
+// shapes are the config.json files that were published with these models, without the fields
+// that do not change their arithmetic.
 var shapes = map[string]string{
 	"qwen2.5-0.5b": `{"architectures": ["Qwen2ForCausalLM"], "vocab_size": 151936, "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24,
 		"num_attention_heads": 14, "num_key_value_heads": 2, "max_position_embeddings": 32768, "rope_theta": 1000000, "rms_norm_eps": 1e-6, "tie_word_embeddings": true}`,
@@ -41,11 +41,11 @@ var shapes = map[string]string{
 		"num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 32768, "rope_theta": 1000000, "rms_norm_eps": 1e-5, "sliding_window": null, "tie_word_embeddings": false}`,
 }
 
-// Shapes names the models whose shape Synthetic knows, sorted.
+// Shapes returns the names of the models whose shape Synthetic knows, sorted.
 func Shapes() []string { return slices.Sorted(maps.Keys(shapes)) }
 
-// Synthetic makes a model in the shape of a published one with random weights
-// in bfloat16, without a file. The same name gives the same weights.
+// Synthetic makes a model in the shape of a published one, with random weights in bfloat16
+// and without reading a file. The same name gives the same weights.
 func Synthetic(name string) (*model.Model, error) {
 	src, ok := shapes[name]
 	if !ok {
@@ -59,20 +59,20 @@ func Synthetic(name string) (*model.Model, error) {
 }
 
 const (
-	deviation = 0.02    // of a matrix's weights: what most models are initialised with
+	deviation = 0.02    // standard deviation of a matrix's weights, as most models are initialised
 	slack     = 1 << 20 // bytes by which tensors are shifted against each other
 )
 
-// synthesize makes up the weights of a network. All matrices are cut out of one
-// sequence of numbers, each at its own place, so that it costs no more memory
-// and time than the largest of them: a device makes its own copy of every one.
+// synthesize makes random weights for a network. All matrices are cut out of one sequence of
+// numbers, each at its own offset, so that they cost no more memory and time than the largest
+// of them. This is possible because a device makes its own copy of every matrix.
 func synthesize(c model.Config) (*model.Model, error) {
 	numbers, free, err := allocate(largest(&c) + slack)
 	if err != nil {
 		return nil, fmt.Errorf("compute: %d bytes for random weights: %w", largest(&c)+slack, err)
 	}
 	fill(numbers, 0, deviation)
-	// Factors of norms are around 1.
+	// The factors of norms are around 1.
 	ones := make([]byte, longest(&c)+slack)
 	fill(ones, 1, 0.1)
 	m, err := model.FromTensors(c, func(name string, shape []int) weights.Tensor {
@@ -92,8 +92,8 @@ func synthesize(c model.Config) (*model.Model, error) {
 	return m, nil
 }
 
-// largest is what the largest matrix takes, longest the longest vector, in
-// bytes rounded up to the words that fill writes.
+// largest is the size of the largest matrix in bytes, and longest that of the longest vector,
+// rounded up to the words that fill writes.
 func largest(c *model.Config) int {
 	return words(c.Hidden * max(c.VocabSize, c.Intermediate, c.Heads*c.HeadDim))
 }
@@ -104,10 +104,10 @@ func longest(c *model.Config) int {
 
 func words(numbers int) int { return (2*numbers + 7) &^ 7 }
 
-// fill writes normally distributed bfloat16 numbers, by all processors. None is
-// zero or subnormal. A number depends on its place alone.
+// fill writes normally distributed bfloat16 numbers, with all processors. None of them is
+// zero or subnormal. A number depends only on its position.
 func fill(b []byte, mean, deviation float64) {
-	const choices = 1 << 12 // enough that blocks of 32 differ in their largest number
+	const choices = 1 << 12 // different numbers, enough that blocks of 32 differ in their largest one
 	var table [choices]uint16
 	for i := range table {
 		z := math.Sqrt2 * math.Erfinv(2*(float64(i)+0.5)/choices-1)
@@ -129,7 +129,7 @@ func fill(b []byte, mean, deviation float64) {
 
 func fillPart(b []byte, seed uint64, table *[1 << 12]uint16) {
 	for i := 0; i+8 <= len(b); i += 8 {
-		// splitmix64 (S. Vigna), counting by place.
+		// splitmix64 (S. Vigna), with the position as its counter.
 		x := (seed + uint64(i)) * 0x9e3779b97f4a7c15
 		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 		x = (x ^ x>>27) * 0x94d049bb133111eb

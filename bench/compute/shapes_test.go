@@ -9,14 +9,14 @@ import (
 	"weir/weights"
 )
 
-// published are the numbers of parameters that the models' cards give.
+// published are the numbers of parameters according to the models' cards.
 var published = map[string]int64{
 	"qwen2.5-0.5b": 494_032_768, "qwen3-0.6b": 596_049_920, "qwen3-1.7b": 1_720_574_976, "qwen3-4b": 4_022_468_096, "qwen3-8b": 8_190_735_360,
 	"llama-3.2-1b": 1_235_814_400, "llama-3.2-3b": 3_212_749_824, "llama-3.1-8b": 8_030_261_248, "mistral-7b-v0.3": 7_248_023_552,
 }
 
-// TestShapesArePublished: a shape has as many parameters as the model, and the
-// room made for its weights holds the largest of them.
+// TestShapesArePublished: a shape has as many parameters as the published model, and the room
+// for its weights holds the largest of them.
 func TestShapesArePublished(t *testing.T) {
 	if len(Shapes()) != len(published) {
 		t.Errorf("shapes %v", Shapes())
@@ -33,7 +33,7 @@ func TestShapesArePublished(t *testing.T) {
 			if matrix := len(shape) == 2; matrix && 2*tensor.Len() > largest(&c) || !matrix && 2*tensor.Len() > longest(&c) {
 				t.Errorf("%s: no room for %s of %v", c.Architecture, name, shape)
 			}
-			return tensor // without data: it is refused, which is all right here
+			return tensor // it has no data, so the model is refused, which does not matter here
 		}, nil)
 		if err == nil {
 			t.Error("tensors without data are taken")
@@ -44,7 +44,7 @@ func TestShapesArePublished(t *testing.T) {
 	}
 }
 
-// small is a network of every part, for tests.
+// small is a small network that has every kind of part.
 func small(t *testing.T) model.Config {
 	t.Helper()
 	c, err := model.ParseConfig([]byte(`{"architectures": ["Qwen3ForCausalLM"], "vocab_size": 300, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3,
@@ -70,7 +70,7 @@ func synthetic(t *testing.T, c model.Config) *model.Model {
 	return m
 }
 
-// tensors takes what a device is given.
+// tensors is a device that keeps the matrices that it is given.
 type tensors struct {
 	model.Device
 	loaded []model.Matrix
@@ -83,9 +83,8 @@ func (d *tensors) Load(m model.Matrix) (model.Weight, error) {
 	return model.Weight(len(d.loaded) - 1), nil
 }
 
-// TestSyntheticWeights: the same in every run, other numbers in every tensor,
-// distributed as weights are, none of them a number that processors are slow
-// with.
+// TestSyntheticWeights: the weights are the same in every run, different in every tensor and
+// distributed as weights are, and none of them is a number that processors are slow with.
 func TestSyntheticWeights(t *testing.T) {
 	c := small(t)
 	load := func() []model.Matrix {

@@ -7,8 +7,8 @@ import (
 	"weir/model"
 )
 
-// Stopwatch is a device that measures what its operations take. The device must
-// be synchronous: an operation is done when it returns.
+// Stopwatch is a device that measures how long its operations take. The device below it must
+// be synchronous: an operation must be done when it returns.
 type Stopwatch struct {
 	model.Device
 	spent Spent
@@ -16,9 +16,9 @@ type Stopwatch struct {
 
 // Spent is time by kind of operation.
 type Spent struct {
-	Products  time.Duration // matrix products but for the head's
+	Products  time.Duration // matrix products, without the head's
 	Attention time.Duration
-	Cache     time.Duration // keys and values written
+	Cache     time.Duration // writing keys and values
 	Draw      time.Duration // the head's product and the draws
 	Other     time.Duration // norms, rotations, gates, sums, embeddings
 }

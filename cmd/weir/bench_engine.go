@@ -13,93 +13,102 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"weir/bench/compute"
 	"weir/device/cpu"
 	"weir/model"
 	"weir/models"
 )
 
-// benchEngine measures the device under the engine, with steps of its own.
-func benchEngine(ctx context.Context, args []string, env func(string) string, out, errOut io.Writer) error {
-	c := compute.DefaultConfig()
-	fs := pflag.NewFlagSet("weir bench engine", pflag.ContinueOnError)
-	fs.SetOutput(errOut)
-	dir := fs.String("model", "", "`folder` of the model (default: the bundled one)")
-	shape := fs.String("shape", "", "measure a model in the shape of a published one, with random weights and without a file: "+strings.Join(compute.Shapes(), ", "))
-	fs.Var(&numbers{list: &c.Batches}, "batch", "`sequences` that decode together")
-	fs.Var(&numbers{list: &c.Contexts}, "context", "`positions` that each of them has before")
-	fs.Var(&numbers{list: &c.Prefills}, "prefill", "lengths of prompts in `tokens`; none for these three is no such rows")
-	fs.IntVar(&c.Steps, "steps", c.Steps, "decode steps in a repetition")
-	fs.IntVar(&c.Repeats, "repeat", c.Repeats, "repetitions; the median is reported, and the range")
-	var garbage, kvMemory size
-	limits := size(c.Memory)
-	fs.Var(&garbage, "garbage", "memory allocated per second beside the steps, so that collections run as under a server's load")
-	fs.Var(&limits, "limits-memory", "how much memory is read to measure the machine's speed; 0 measures no limits")
-	o := bindCPU(fs)
-	fs.Var(&kvMemory, "kv-cache-memory", "memory for keys and values; what needs more is left out (default: what the machine has beside the weights)")
-	fs.IntVar(&c.BlockTokens, "block-size", c.BlockTokens, "`tokens` in a KV block, a multiple of 16")
-	fs.IntVar(&c.MaxTokens, "max-num-batched-tokens", c.MaxTokens, "most `tokens` of a step: prompts are cut into as many")
-	file := fs.String("json", "", "`file` for the numbers")
-	profile := fs.String("cpuprofile", "", "`file` for a profile of the measured part, as go tool pprof reads it")
-	fs.Usage = func() {
-		fmt.Fprintf(out, "weir bench engine [flags] measures prefill and decode without a server, beside what the machine can do, measured in the same run.\n\n%s", fs.FlagUsages())
-	}
-	rest, err := parse(fs, args, env)
-	switch {
-	case err != nil:
+// benchEngineOptions are the flags of weir bench engine.
+type benchEngineOptions struct {
+	compute.Config
+	cpuOptions
+	dir, shape string
+	garbage    size
+	limits     size
+	kvMemory   size
+	file       string
+	profile    string
+}
+
+func (o *benchEngineOptions) bind(f *flagSet) {
+	o.Config = compute.DefaultConfig()
+	o.limits = size(o.Memory)
+	f.group("What is measured")
+	f.StringVar(&o.dir, "model", "", "`folder` of the model (default: the bundled one)")
+	f.StringVar(&o.shape, "shape", "", "measure a model with the `shape` of a published one and random weights, without reading a file: "+strings.Join(compute.Shapes(), ", "))
+	f.Var(&numbers{list: &o.Batches}, "batch", "`numbers` of sequences that decode together")
+	f.Var(&numbers{list: &o.Contexts}, "context", "`numbers` of positions that each of these sequences has before the first step")
+	f.Var(&numbers{list: &o.Prefills}, "prefill", "lengths of prompts in `tokens`; none, here and in the two flags above, leaves these rows out")
+	f.IntVar(&o.Steps, "steps", o.Steps, "`number` of decode steps in a repetition")
+	f.IntVar(&o.Repeats, "repeat", o.Repeats, "`number` of repetitions; the median of their rates and the range are reported")
+	f.Var(&o.garbage, "garbage", "memory that is allocated per second beside the steps, so that garbage collections run as under the load of a server")
+	f.Var(&o.limits, "limits-memory", "how much memory is read to measure the machine's memory speed; 0 measures no limits of the machine")
+	f.group("Device and types")
+	o.cpuOptions.bind(f)
+	f.group("Sizes")
+	f.Var(&o.kvMemory, "kv-cache-memory", "memory for keys and values; rows that need more are left out (default: what the machine has besides the weights)")
+	f.IntVar(&o.BlockTokens, "block-size", o.BlockTokens, "`tokens` in a block of the KV cache, a multiple of 16")
+	f.IntVar(&o.MaxTokens, "max-num-batched-tokens", o.MaxTokens, "largest number of `tokens` in a step; longer prompts are cut into several steps")
+	f.group("Results")
+	f.StringVar(&o.file, "json", "", "`file` for the numbers")
+	f.StringVar(&o.profile, "cpuprofile", "", "`file` for a CPU profile of the measured part, in the format of go tool pprof")
+}
+
+// settle completes the configuration after the flags have been parsed.
+func (o *benchEngineOptions) settle(args []string) error {
+	if err := noArguments("bench engine", args); err != nil {
 		return err
-	case len(rest) > 0:
-		return usageError{fmt.Errorf("bench engine takes no arguments: %q", rest)}
-	case *dir != "" && *shape != "":
+	}
+	if o.dir != "" && o.shape != "" {
 		return usageError{errors.New("--model and --shape are two models")}
 	}
-	c.Garbage, c.Memory = int(garbage), int(limits)
-	if err := c.Validate(); err != nil {
+	o.Garbage, o.Memory = int(o.garbage), int(o.limits)
+	if err := o.Validate(); err != nil {
 		return usageError{err}
 	}
-	dc := cpu.Default()
-	var cache string
-	dc.WeightType, dc.KVType, cache = o.types()
-	dc.Threads, dc.Pin, dc.Impl = *o.threads, *o.pin, *o.cpu
-	if err := dc.Validate(); err != nil {
-		return usageError{err}
-	}
-	dc.Threads = dc.ThreadCount()
-	runtime.GOMAXPROCS(dc.Threads + 1) // as a server has it
+	return nil
+}
 
-	network, name, err := openNetwork(*dir, *shape)
+// setupBenchEngine measures the CPU device below the engine.
+func setupBenchEngine(f *flagSet, env *environment) action {
+	o := &benchEngineOptions{}
+	o.bind(f)
+	return func(args []string) error {
+		if err := o.settle(args); err != nil {
+			return err
+		}
+		return measure(func(ctx context.Context) error { return o.run(ctx, env) })
+	}
+}
+
+func (o *benchEngineOptions) run(ctx context.Context, env *environment) error {
+	c, cacheType, err := o.config()
+	if err != nil {
+		return err
+	}
+	c.Threads = c.ThreadCount()
+	runtime.GOMAXPROCS(c.Threads + 1) // as in a server
+	network, name, err := openNetwork(o.dir, o.shape)
 	if err != nil {
 		return err
 	}
 	defer network.Close()
-	packed, available := packedBytes(network, dc.WeightType), memoryAvailable()
-	if err := enough(packed, available, memoryLimit()); err != nil {
+	perToken, err := o.fit(network, &c)
+	if err != nil {
 		return err
 	}
-	if c.MaxKV = int64(kvMemory); c.MaxKV == 0 && available > 0 {
-		c.MaxKV = max(1, available-packed-int64(c.Memory)-1<<30) // beside activations and all else
-	}
-	perToken, err := cacheBytes(&network.Config, dc.KVType)
+	opt, _, err := o.Options(&network.Config, float64(perToken))
 	if err != nil {
 		return usageError{err}
 	}
-	opt, _, err := c.Options(&network.Config, float64(perToken))
-	if err != nil {
-		return usageError{err}
-	}
-	note := func(format string, args ...any) {
-		if terminal(errOut) {
-			fmt.Fprintf(errOut, "\r%-60s", fmt.Sprintf(format, args...))
-		}
-	}
+	note := progressLine(env.errOut)
 	opt.Progress = func(done, total int64) { note("loading %.0f%%", 100*float64(done)/float64(total)) }
-	dev, err := cpu.Open(dc)
+	dev, err := cpu.Open(c)
 	if err != nil {
 		return err
 	}
-	impl := dev.Impl()
+	tier := dev.Impl()
 	watch := compute.Watch(dev)
 	runner, err := model.NewRunner(ctx, watch, network, opt)
 	if err != nil {
@@ -107,20 +116,14 @@ func benchEngine(ctx context.Context, args []string, env func(string) string, ou
 	}
 	defer runner.Close()
 	memory, slots := dev.Memory(), opt.NumBlocks*opt.BlockTokens
-	s := compute.Subject{Network: &network.Config, Runner: runner, Stopwatch: watch, Quantized: *o.quantization != "auto",
-		WeightBytes: float64(memory.Weights), KVBytesPerToken: float64(memory.KV) / float64(slots), Threads: dc.Threads}
-	if *profile != "" {
-		f, err := os.Create(*profile)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
+	subject := compute.Subject{Network: &network.Config, Runner: runner, Stopwatch: watch, Quantized: o.quantization != "auto",
+		WeightBytes: float64(memory.Weights), KVBytesPerToken: float64(memory.KV) / float64(slots), Threads: c.Threads}
+	stopProfile, err := startProfile(o.profile)
+	if err != nil {
+		return err
 	}
-	r, failure := compute.Run(ctx, s, c, func(x compute.Case) { note("%s, batch %d, context %d", x.Phase, x.Batch, x.Context) })
+	r, failure := compute.Run(ctx, subject, o.Config, func(x compute.Case) { note("%s, batch %d, context %d", x.Phase, x.Batch, x.Context) })
+	failure = errors.Join(failure, stopProfile())
 	note("")
 	if ctx.Err() != nil {
 		failure = errInterrupted
@@ -128,13 +131,56 @@ func benchEngine(ctx context.Context, args []string, env func(string) string, ou
 	if r == nil || len(r.Rows) == 0 {
 		return failure
 	}
-	r.Date, r.Version, r.Model, r.KV = time.Now(), version, name, cache
-	r.Weights, r.Processor = weightsName(*o.quantization, *o.dtype, *shape), processor()
-	r.Device = fmt.Sprintf("CPU, %s, %d threads, %s", impl, dc.Threads, runtime.Version())
-	return errors.Join(failure, r.WriteText(out), r.WriteBenchmark(out), writeFile(*file, r.WriteJSON))
+	r.Date, r.Version, r.Model, r.KV = time.Now(), version, name, cacheType
+	r.Weights, r.Processor = weightsName(o.quantization, o.dtype, o.shape), processorName()
+	r.Device = fmt.Sprintf("CPU, %s, %d threads, %s", tier, c.Threads, runtime.Version())
+	return errors.Join(failure, r.WriteText(env.out), r.WriteBenchmark(env.out), writeFile(o.file, r.WriteJSON))
 }
 
-// weightsName says what weights are stored as in memory.
+// fit refuses weights that the machine's memory cannot hold, sets how much memory
+// there is for keys and values, and returns how many bytes a position takes of it.
+func (o *benchEngineOptions) fit(network *model.Model, c *cpu.Config) (perToken int64, err error) {
+	packed, available := packedBytes(network, c.WeightType), memoryAvailable()
+	if err := checkMemory(packed, available, memoryLimit()); err != nil {
+		return 0, err
+	}
+	if o.MaxKV = int64(o.kvMemory); o.MaxKV == 0 && available > 0 {
+		o.MaxKV = max(1, available-packed-int64(o.Memory)-1<<30) // 1 GiB is for activations and all else
+	}
+	if perToken, err = cacheBytes(&network.Config, c.KVType); err != nil {
+		return 0, usageError{err}
+	}
+	return perToken, nil
+}
+
+// progressLine returns a function that shows a note in one line of a terminal. It
+// does nothing if w is not a terminal.
+func progressLine(w io.Writer) func(format string, args ...any) {
+	if !isTerminal(w) {
+		return func(string, ...any) {}
+	}
+	return func(format string, args ...any) { fmt.Fprintf(w, "\r%-60s", fmt.Sprintf(format, args...)) }
+}
+
+// startProfile begins to write a CPU profile, if path is not empty.
+func startProfile(path string) (stop func() error, err error) {
+	if path == "" {
+		return func() error { return nil }, nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return f.Close()
+	}, nil
+}
+
+// weightsName names the type of the weights in memory.
 func weightsName(quantization, dtype, shape string) string {
 	switch {
 	case quantization != "auto":
@@ -142,13 +188,12 @@ func weightsName(quantization, dtype, shape string) string {
 	case dtype != "auto":
 		return dtype
 	case shape != "":
-		return "bfloat16" // what random weights are made in
+		return "bfloat16" // the type of random weights
 	}
 	return "as stored"
 }
 
-// openNetwork opens the model in dir, or makes one of a shape, or opens the
-// bundled one.
+// openNetwork makes a model of a shape, or opens the model in dir or the bundled one.
 func openNetwork(dir, shape string) (m *model.Model, name string, err error) {
 	switch {
 	case shape != "":
@@ -164,9 +209,8 @@ func openNetwork(dir, shape string) (m *model.Model, name string, err error) {
 	return m, models.Name, err
 }
 
-// processor is the model name of the machine's processor, where the system
-// tells.
-func processor() string {
+// processorName is the model name of the machine's processor, if the system tells it.
+func processorName() string {
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if err == nil {
 		for line := range bytes.Lines(info) {

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestBenchEngine measures the bundled model, shortly.
+// TestBenchEngine measures the bundled model for a moment.
 func TestBenchEngine(t *testing.T) {
+	t.Parallel()
 	file, profile := filepath.Join(t.TempDir(), "engine.json"), filepath.Join(t.TempDir(), "profile")
 	code, out, errOut := runBench("engine", "--batch", "1,2", "--context", "8,4000", "--prefill", "16", "--steps", "2", "--repeat", "2", "--threads", "1",
 		"--limits-memory", "1MiB", "--kv-cache-memory", "8MiB", "--kv-cache-dtype", "float16", "--json", file, "--cpuprofile", profile)
@@ -35,7 +36,10 @@ func TestBenchEngine(t *testing.T) {
 	}
 }
 
+// TestBenchEngineRefuses: a mistake in the flags is reported in one sentence before
+// anything is measured.
 func TestBenchEngineRefuses(t *testing.T) {
+	t.Parallel()
 	for want, args := range map[string][]string{
 		"batch 0 is not in":         {"--batch", "0"},
 		"\"x\" is not a number":     {"--context", "1,x"},

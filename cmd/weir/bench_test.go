@@ -17,39 +17,6 @@ import (
 	"time"
 )
 
-// The test binary is weir, too, if the environment says so: what starts servers
-// starts this program.
-const (
-	mainVar   = "TEST_AS_WEIR"
-	notifyVar = "TEST_AS_WEIR_NOTIFY" // address that a server connects to, as a sign of life
-)
-
-// beforeMain is what this program does first when it is weir.
-var beforeMain func()
-
-func TestMain(m *testing.M) {
-	if os.Getenv(mainVar) == "" {
-		os.Exit(m.Run())
-	}
-	if beforeMain != nil {
-		beforeMain()
-	}
-	if addr := os.Getenv(notifyVar); addr != "" && len(os.Args) > 1 && os.Args[1] == "serve" {
-		alive, err := net.Dial("tcp", addr)
-		if err != nil {
-			os.Exit(9)
-		}
-		defer alive.Close()
-	}
-	os.Exit(run(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
-}
-
-func runBench(args ...string) (code int, out, errOut string) {
-	var o, e bytes.Buffer
-	code = run(append([]string{"bench"}, args...), noEnv, nil, &o, &e)
-	return code, o.String(), e.String()
-}
-
 func readJSON(t *testing.T, path string) (v map[string]any) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -64,7 +31,7 @@ func readJSON(t *testing.T, path string) (v map[string]any) {
 
 // TestBenchStart: this program starts and stops itself, with the bundled model.
 func TestBenchStart(t *testing.T) {
-	t.Setenv(mainVar, "1")
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "start.json")
 	code, out, errOut := runBench("start", "--runs", "2", "--idle", "0", "--json", file, "--", "--kv-cache-memory", "64MiB")
 	if code != 0 || errOut != "" || !strings.Contains(out, "from start, 2 runs") || strings.Count(out, "BenchmarkStart/to=answer 1 ") != 2 {
@@ -79,69 +46,79 @@ func TestBenchStart(t *testing.T) {
 	}
 }
 
-// lifeline is where a server that this test starts connects to, and what waits
-// for the connection to end, as it does with the server.
-func lifeline(t *testing.T) (address string, accept func() net.Conn, gone func(net.Conn)) {
+// A lifeline is an address that servers connect to and stay connected to while they
+// live (notifyVar), so that a test can wait for their end.
+type lifeline struct {
+	t *testing.T
+	net.Listener
+}
+
+func newLifeline(t *testing.T) lifeline {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	accept = func() net.Conn {
-		alive, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { alive.Close() })
-		return alive
-	}
-	gone = func(alive net.Conn) {
-		if err := alive.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := alive.Read(make([]byte, 1)); err != io.EOF && !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("the server lives: %v", err)
-		}
-	}
-	return l.Addr().String(), accept, gone
+	return lifeline{t, l}
 }
 
-// TestBenchServe: a load on a server that runs, and on one that is started for
-// it and is gone when the load is.
+// connected waits for the next server that starts.
+func (l lifeline) connected() net.Conn {
+	l.t.Helper()
+	alive, err := l.Accept()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() { alive.Close() })
+	return alive
+}
+
+// ended waits for the end of the server that this connection comes from.
+func (l lifeline) ended(alive net.Conn) {
+	l.t.Helper()
+	if err := alive.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		l.t.Fatal(err)
+	}
+	if _, err := alive.Read(make([]byte, 1)); err != io.EOF && !errors.Is(err, syscall.ECONNRESET) {
+		l.t.Errorf("the server is still running: %v", err)
+	}
+}
+
+// TestBenchServe: a load on a running server, and on one that is started for it and
+// has ended when the command returns.
 func TestBenchServe(t *testing.T) {
 	url, _ := startServe(t)
-	file := filepath.Join(t.TempDir(), "result.json")
-	load := []string{"serve", "--num-prompts", "3", "--random-input-len", "8", "--random-output-len", "4", "--save-result", file, "--save-detailed", "--goodput", "ttft:60000", "e2el:60000"}
-	address, accept, gone := lifeline(t)
-	t.Setenv(mainVar, "1")
-	t.Setenv(notifyVar, address)
-	for name, args := range map[string][]string{
-		"a running one": append(load, "--base-url", url, "--warmups", "1"),
-		"its own":       append(load, "--binary", "self", "--", "--kv-cache-memory", "64MiB", "--served-model-name", "own"),
-		"completions":   append(load, "--base-url", url, "--endpoint", "completions"),
+	life := newLifeline(t)
+	t.Setenv(notifyVar, life.Addr().String())
+	for name, c := range map[string]struct {
+		args            []string
+		endpoint, model string
+	}{
+		"a running server": {[]string{"--base-url", url, "--warmups", "1"}, "openai-chat", "weir-tiny"},
+		"its own server":   {[]string{"--binary", "self", "--", "--kv-cache-memory", "64MiB", "--served-model-name", "own"}, "openai-chat", "own"},
+		"completions":      {[]string{"--base-url", url, "--endpoint", "completions"}, "openai", "weir-tiny"},
 	} {
-		code, out, errOut := runBench(args...)
-		endpoint := map[string]string{"completions": "openai"}[name]
-		if endpoint == "" {
-			endpoint = "openai-chat"
-		}
-		if code != 0 || errOut != "" || !regexp.MustCompile(`Successful requests: +3 `).MatchString(out) || !strings.Contains(out, "\nBenchmarkServe/endpoint="+endpoint+"/rate=inf 3 ") {
+		file := filepath.Join(t.TempDir(), "result.json")
+		code, out, errOut := runBench(append([]string{"serve", "--num-prompts", "3", "--random-input-len", "8", "--random-output-len", "4",
+			"--save-result", file, "--save-detailed", "--goodput", "ttft:60000", "e2el:60000"}, c.args...)...)
+		if code != 0 || errOut != "" || !regexp.MustCompile(`Successful requests: +3 `).MatchString(out) || !strings.Contains(out, "\nBenchmarkServe/endpoint="+c.endpoint+"/rate=inf 3 ") {
 			t.Errorf("%s: exit %d: %s%s", name, code, out, errOut)
 			continue
 		}
-		if name == "its own" {
-			gone(accept())
+		if name == "its own server" {
+			life.ended(life.connected())
 		}
 		v := readJSON(t, file)
-		want := map[string]string{"a running one": "weir-tiny", "its own": "own", "completions": "weir-tiny"}[name]
-		if got := fmt.Sprintln(v["model_id"], v["total_output_tokens"], v["output_lens"], v["request_goodput"] == v["request_throughput"]); got != want+" 12 [4 4 4] true\n" {
+		if got := fmt.Sprintln(v["model_id"], v["total_output_tokens"], v["output_lens"], v["request_goodput"] == v["request_throughput"]); got != c.model+" 12 [4 4 4] true\n" {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
 }
 
+// TestBenchPrompts: prompts from a file, and the flags that say what is reported.
 func TestBenchPrompts(t *testing.T) {
+	t.Parallel()
 	url, _ := startServe(t)
 	file := filepath.Join(t.TempDir(), "prompts.jsonl")
 	if err := os.WriteFile(file, []byte(`{"prompt":"What is the capital of France?","output_len":30}`+"\n"), 0o600); err != nil {
@@ -156,8 +133,8 @@ func TestBenchPrompts(t *testing.T) {
 	}
 }
 
-// TestBenchInterrupted: on SIGINT weir says so, and the server that it started
-// is gone before it is.
+// TestBenchInterrupted: on SIGINT, weir bench says that it was interrupted, and ends
+// after the server that it started.
 func TestBenchInterrupted(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -168,15 +145,16 @@ func TestBenchInterrupted(t *testing.T) {
 		"serve": {"serve", "--binary", "self", "--num-prompts", "100", "--request-rate", "0.001", "--", "--kv-cache-memory", "64MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			address, accept, gone := lifeline(t)
+			t.Parallel()
+			life := newLifeline(t)
 			cmd := exec.Command(self, append([]string{"bench"}, args...)...)
-			cmd.Env = append(os.Environ(), mainVar+"=1", notifyVar+"="+address)
+			cmd.Env = append(os.Environ(), notifyVar+"="+life.Addr().String())
 			var errOut bytes.Buffer
 			cmd.Stderr = &errOut
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			server := accept()
+			server := life.connected()
 			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 				t.Fatal(err)
 			}
@@ -184,14 +162,15 @@ func TestBenchInterrupted(t *testing.T) {
 			if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 || errOut.String() != "weir: interrupted\n" {
 				t.Errorf("%v: %s", err, errOut.String())
 			}
-			gone(server)
+			life.ended(server)
 		})
 	}
 }
 
-// TestBenchFlags: what is asked wrongly is one sentence and status 2, before
-// anything is measured.
+// TestBenchFlags: a mistake in the flags is reported in one sentence, with status 2 and
+// before anything is measured.
 func TestBenchFlags(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		args string
 		code int
@@ -225,11 +204,11 @@ func TestBenchFlags(t *testing.T) {
 	}
 }
 
-// TestBenchStore: this program writes feedback, asks for it and logs trajectories.
+// TestBenchStore: servers of this program take feedback, find it and take trajectories.
 func TestBenchStore(t *testing.T) {
-	t.Setenv(mainVar, "1")
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "store.json")
-	code, out, errOut := runBench("store", "--clients", "1,3", "--time", "50ms", "--rounds", "1", "--rows", "2500", "--queries", "2", "--ingest", "300000", "--json", file)
+	code, out, errOut := runBench("store", "--clients", "1,3", "--time", "150ms", "--rounds", "1", "--rows", "2500", "--queries", "2", "--ingest", "300000", "--json", file)
 	if code != 0 || errOut != "" || strings.Count(out, "BenchmarkStore/write/") != 2 {
 		t.Fatalf("exit %d: %s%s", code, out, errOut)
 	}

@@ -1,90 +1,174 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/pflag"
 )
 
-// parse reads a command's flags from the command line, the environment and a
-// YAML file, in this order of precedence, and returns the other arguments.
-func parse(fs *pflag.FlagSet, args []string, env func(string) string) ([]string, error) {
-	file := fs.String("config", "", "YAML `file` with flags as keys, for example max-model-len: 4096")
-	booleans(fs)
-	if err := fs.Parse(args); err != nil {
+// A flagSet is the flags of one command, in groups. What --help, the manual page
+// and shell completion say about flags all comes from here.
+type flagSet struct {
+	*pflag.FlagSet
+	groups []flagGroup
+
+	config string // --config: the YAML file that may hold values
+}
+
+// A flagGroup is a run of flags that are printed under one title.
+type flagGroup struct {
+	title string
+	first int // index, in the order of definition, of the group's first flag
+}
+
+func newFlagSet(name string) *flagSet {
+	f := &flagSet{FlagSet: pflag.NewFlagSet(name, pflag.ContinueOnError)}
+	f.SortFlags = false // so that VisitAll goes in the order of definition
+	return f
+}
+
+// group puts the flags that are defined from now on under a title.
+func (f *flagSet) group(title string) {
+	f.groups = append(f.groups, flagGroup{title, f.count()})
+}
+
+func (f *flagSet) count() (n int) {
+	f.VisitAll(func(*pflag.Flag) { n++ })
+	return n
+}
+
+// visible lists the flags that are documented, by group. Flags that were defined
+// before any group come first, under no title.
+func (f *flagSet) visible() (titles []string, flags [][]*pflag.Flag) {
+	titles, flags = []string{""}, [][]*pflag.Flag{nil}
+	i, next := 0, 0
+	f.VisitAll(func(flag *pflag.Flag) {
+		for next < len(f.groups) && f.groups[next].first <= i {
+			titles, flags = append(titles, f.groups[next].title), append(flags, nil)
+			next++
+		}
+		if i++; !flag.Hidden {
+			flags[len(flags)-1] = append(flags[len(flags)-1], flag)
+		}
+	})
+	return titles, flags
+}
+
+// addCommon adds the flags that every command has: --config, and for every
+// boolean flag --x its opposite --no-x, as in vLLM's command line.
+func (f *flagSet) addCommon() {
+	f.group("Configuration file")
+	f.StringVar(&f.config, "config", "", "YAML `file` whose keys are names of flags, for example max-model-len: 4096")
+	var switches []*pflag.Flag
+	f.VisitAll(func(flag *pflag.Flag) {
+		if flag.Value.Type() == "bool" {
+			switches = append(switches, flag)
+		}
+	})
+	for _, flag := range switches {
+		no := f.VarPF(opposite{flag}, "no-"+flag.Name, "", "")
+		no.NoOptDefVal, no.Hidden = "true", true
+	}
+}
+
+// parse reads flags from the command line, the environment and a YAML file, in
+// this order of precedence, and returns the arguments that are not flags.
+func (f *flagSet) parse(args []string, getenv func(string) string) ([]string, error) {
+	if err := f.Parse(args); err != nil {
 		if err == pflag.ErrHelp {
 			return nil, err
 		}
 		return nil, usageError{err}
 	}
-	given := map[string]bool{} // flags that have their value; --no-x counts as x
-	fs.Visit(func(f *pflag.Flag) { given[strings.TrimPrefix(f.Name, "no-")] = true })
-	var bad error
-	fs.VisitAll(func(f *pflag.Flag) {
-		name := envName(f.Name)
-		v := env(name)
-		if v == "" || given[strings.TrimPrefix(f.Name, "no-")] || bad != nil {
+	given := map[string]bool{} // settings that have their value; --no-x is the setting x
+	f.Visit(func(flag *pflag.Flag) { given[setting(flag.Name)] = true })
+	if err := f.fromEnvironment(getenv, given); err != nil {
+		return nil, usageError{err}
+	}
+	if f.config != "" {
+		if err := f.fromFile(f.config, given); err != nil {
+			return nil, usageError{fmt.Errorf("--config: %w", err)}
+		}
+	}
+	return f.Args(), nil
+}
+
+// setting is what a flag sets: --no-x sets the same as --x.
+func setting(flag string) string { return strings.TrimPrefix(flag, "no-") }
+
+// fromEnvironment sets the flags that have a variable in the environment and are
+// not given yet, and adds them to given.
+func (f *flagSet) fromEnvironment(getenv func(string) string, given map[string]bool) error {
+	var errs []error
+	f.VisitAll(func(flag *pflag.Flag) {
+		value := getenv(envName(flag.Name))
+		if value == "" || given[setting(flag.Name)] {
 			return
 		}
-		if err := f.Value.Set(v); err != nil {
-			bad = usageError{fmt.Errorf("environment variable %s: %w", name, err)}
+		given[setting(flag.Name)] = true
+		if err := flag.Value.Set(value); err != nil {
+			errs = append(errs, fmt.Errorf("environment variable %s: %w", envName(flag.Name), err))
 		}
-		given[strings.TrimPrefix(f.Name, "no-")] = true
 	})
-	if bad != nil || *file == "" {
-		return fs.Args(), bad
+	if len(errs) > 0 {
+		return errs[0]
 	}
-	src, err := os.ReadFile(*file)
+	return nil
+}
+
+// fromFile sets the flags that a YAML file names and that are not given yet.
+func (f *flagSet) fromFile(path string, given map[string]bool) error {
+	src, err := os.ReadFile(path)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--config: %w", err)}
+		return err
 	}
 	values := map[string]any{}
 	if err := yaml.Unmarshal(src, &values); err != nil {
-		return nil, usageError{fmt.Errorf("--config: %s is not a YAML mapping: %w", *file, err)}
+		return fmt.Errorf("%s is not a YAML mapping: %w", path, err)
 	}
-	for _, key := range slices.Sorted(keys(values)) {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
 		name := strings.ReplaceAll(key, "_", "-")
-		f := fs.Lookup(name)
-		if f == nil || name == "config" {
-			return nil, usageError{fmt.Errorf("--config: %s: there is no flag --%s", *file, name)}
+		flag := f.Lookup(name)
+		if flag == nil || name == "config" {
+			return fmt.Errorf("%s: there is no flag --%s", path, name)
 		}
-		if given[strings.TrimPrefix(name, "no-")] {
+		if given[setting(name)] {
 			continue
 		}
-		list, ok := values[key].([]any)
-		if !ok {
-			list = []any{values[key]}
-		}
-		for _, v := range list {
-			if err := f.Value.Set(fmt.Sprint(v)); err != nil {
-				return nil, usageError{fmt.Errorf("--config: %s: %s: %w", *file, key, err)}
-			}
+		if err := setAll(flag, values[key]); err != nil {
+			return fmt.Errorf("%s: %s: %w", path, key, err)
 		}
 	}
-	return fs.Args(), nil
+	return nil
 }
 
-func keys(m map[string]any) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
+// setAll sets a flag to a value from a YAML file. A list sets it once for each
+// element, like a flag that is repeated.
+func setAll(flag *pflag.Flag, value any) error {
+	list, ok := value.([]any)
+	if !ok {
+		list = []any{value}
+	}
+	for _, v := range list {
+		if err := flag.Value.Set(fmt.Sprint(v)); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
-// settings are the flags with their values, but for what is secret.
-func settings(fs *pflag.FlagSet) map[string]string {
+// settings returns the values of all flags except secret ones, for /server_info.
+func (f *flagSet) settings() map[string]string {
 	out := make(map[string]string)
-	fs.VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden && f.Name != "api-key" {
-			out[f.Name] = f.Value.String()
+	f.VisitAll(func(flag *pflag.Flag) {
+		if !flag.Hidden && flag.Name != "api-key" {
+			out[flag.Name] = flag.Value.String()
 		}
 	})
 	return out
@@ -95,117 +179,29 @@ func envName(flag string) string {
 	return "WEIR_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// booleans adds the opposite --no-x of every boolean flag --x, as vLLM's
-// command line has it.
-func booleans(fs *pflag.FlagSet) {
-	var names []string
-	fs.VisitAll(func(f *pflag.Flag) {
-		if f.Value.Type() == "bool" {
-			names = append(names, f.Name)
-		}
-	})
-	for _, name := range names {
-		f := fs.VarPF(opposite{fs.Lookup(name)}, "no-"+name, "", "")
-		f.NoOptDefVal, f.Hidden = "true", true
-	}
-}
-
-// opposite sets a boolean flag to the contrary.
-type opposite struct{ flag *pflag.Flag }
-
-func (o opposite) String() string { return "" }
-func (o opposite) Type() string   { return "bool" }
-func (o opposite) Set(s string) error {
-	v, err := strconv.ParseBool(s)
-	if err != nil {
-		return fmt.Errorf("%q is neither true nor false", s)
-	}
-	return o.flag.Value.Set(strconv.FormatBool(!v))
-}
-
-// choice is a flag with a fixed set of values.
-type choice struct {
-	value *string
-	from  []string
-}
-
-// oneOf adds a flag that takes one of the values, the first by default.
-func oneOf(fs *pflag.FlagSet, name, usage string, values ...string) *string {
-	v := values[0]
-	fs.Var(&choice{&v, values}, name, usage+": "+strings.Join(values, ", "))
-	return &v
-}
-
-func (c *choice) String() string { return *c.value }
-func (c *choice) Type() string   { return "name" }
-func (c *choice) Set(s string) error {
-	if !slices.Contains(c.from, s) {
-		return fmt.Errorf("%q is none of %s", s, strings.Join(c.from, ", "))
-	}
-	*c.value = s
-	return nil
-}
-
-// numbers is a flag with a list of integers, given with commas or by repeating
-// it; none is an empty list.
-type numbers struct {
-	list    *[]int
-	changed bool
-}
-
-func (n *numbers) Type() string { return "list" }
-func (n *numbers) String() string {
-	if n.list == nil || len(*n.list) == 0 {
-		return "none"
-	}
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(*n.list), " ", ","), "[]")
-}
-func (n *numbers) Set(text string) error {
-	if !n.changed { // what was there is the default
-		*n.list, n.changed = nil, true
-	}
-	if text == "none" {
-		return nil
-	}
-	for field := range strings.SplitSeq(text, ",") {
-		v, err := strconv.Atoi(strings.TrimSpace(field))
-		if err != nil {
-			return fmt.Errorf("%q is not a number", field)
-		}
-		*n.list = append(*n.list, v)
+// noArguments refuses arguments of a command that takes none.
+func noArguments(command string, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("%s takes no arguments: %q", command, args)}
 	}
 	return nil
 }
 
-// size is a number of bytes, with an optional binary unit: 1536M, 4GiB, 0.5g.
-type size int64
+// optionalModel returns the only argument of a command that takes at most one
+// model, or "".
+func optionalModel(command string, args []string) (string, error) {
+	switch len(args) {
+	case 0:
+		return "", nil
+	case 1:
+		return args[0], nil
+	}
+	return "", usageError{fmt.Errorf("%s takes one model, not %d: %q", command, len(args), args)}
+}
 
-func (s *size) String() string {
-	switch v := int64(*s); {
-	case v == 0:
-		return "0"
-	case v%(1<<30) == 0:
-		return fmt.Sprintf("%dGiB", v>>30)
-	case v%(1<<20) == 0:
-		return fmt.Sprintf("%dMiB", v>>20)
-	default:
-		return strconv.FormatInt(v, 10)
-	}
-}
-func (s *size) Type() string { return "size" }
-func (s *size) Set(text string) error {
-	num := strings.ToLower(strings.TrimSpace(text))
-	num = strings.TrimSuffix(strings.TrimSuffix(num, "b"), "i")
-	unit := 1.0
-	if n := len(num); n > 0 {
-		if e := strings.IndexByte("kmgt", num[n-1]); e >= 0 {
-			unit, num = float64(int64(1)<<(10*(e+1))), strings.TrimSpace(num[:n-1])
-		}
-	}
-	v, err := strconv.ParseFloat(num, 64)
-	if err != nil || !(v >= 0) || v*unit > 1<<60 {
-		return fmt.Errorf("%q is not a size such as 4GiB or 512M", text)
-	}
-	*s = size(v * unit)
-	return nil
-}
+// usageError is a mistake in how weir was called. The exit status is 2.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func isUsageError(err error) bool { return errors.As(err, new(usageError)) }

@@ -15,67 +15,42 @@ import (
 	"weir/model"
 )
 
-// gpu is one that was found.
+// gpu is a GPU that was found.
 type gpu struct{ info cuda.Info }
 
-// findGPU finds the GPU that o asks for. It returns nil where --device auto
-// finds none that can compute.
+// findGPU finds the GPU that o asks for. It returns nil if --device is auto and there
+// is no usable GPU.
 func findGPU(o *engineOptions) (*gpu, error) {
-	n, _ := ordinal(*o.device)
-	list, err := cuda.Probe(*o.gpu.driver)
+	n, _ := ordinal(o.device)
+	list, err := cuda.Probe(o.driver)
 	for _, i := range list {
 		if i.Ordinal == n && i.Usable() {
 			return &gpu{i}, nil
 		}
 	}
 	switch {
-	case *o.device == "auto":
+	case o.device == "auto":
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("--device %s: %w", *o.device, err)
+		return nil, fmt.Errorf("--device %s: %w", o.device, err)
 	case n >= len(list):
-		return nil, fmt.Errorf("--device %s: the driver has %d devices", *o.device, len(list))
+		return nil, fmt.Errorf("--device %s: the driver has %d devices", o.device, len(list))
 	}
-	return nil, fmt.Errorf("--device %s: %s is too old, it takes sm_80 or newer", *o.device, list[n])
+	return nil, fmt.Errorf("--device %s: %s is too old, it takes sm_80 or newer", o.device, list[n])
 }
 
+// plan plans the backend on g.
 func (g *gpu) plan(ctx context.Context, s *source, opt model.Options, o *engineOptions) (*gpuPlan, error) {
-	switch {
-	case *o.dtype != "auto" && *o.dtype != "bfloat16":
-		return nil, usageError{fmt.Errorf("--dtype %s: on a GPU weights are bfloat16", *o.dtype)}
-	case *o.kvDtype != "auto" && *o.kvDtype != "bfloat16":
-		return nil, usageError{fmt.Errorf("--kv-cache-dtype %s: on a GPU keys and values are bfloat16", *o.kvDtype)}
-	case *o.quantization == "w8a8":
-		return nil, usageError{errors.New("--quantization w8a8: a GPU has q8 and q4, whose activations stay bfloat16")}
-	case !(*o.gpu.share > 0 && *o.gpu.share <= 1):
-		return nil, usageError{fmt.Errorf("--gpu-memory-utilization %v is not in (0, 1]", *o.gpu.share)}
-	}
-	cfg := cuda.Default()
-	cfg.Driver, cfg.Ordinal, cfg.PlainLaunch = *o.gpu.driver, g.info.Ordinal, *o.gpu.launch == "cu"
-	switch {
-	case !*o.gpu.invariant:
-		cfg.Products = cuda.Mixed
-	case *o.gpu.products == "wgmma":
-		cfg.Products = cuda.WGMMA
-	}
-	switch {
-	case cfg.Products != cuda.WGMMA:
-	case !g.info.Hopper():
-		return nil, usageError{fmt.Errorf("--cuda-gemm wgmma: %s has none", g.info)}
-	case cfg.PlainLaunch:
-		return nil, usageError{errors.New("--cuda-gemm wgmma: --cuda-launch cu cannot pass its tensor maps")}
-	}
-	cfg.Weights = map[string]cuda.Format{"q8": cuda.Q8, "q4": cuda.Q4}[*o.quantization]
-	cfg.Note = func(message string, args ...any) { slog.Debug(message, args...) }
-	if dir, err := os.UserCacheDir(); err == nil {
-		cfg.CacheDir = filepath.Join(dir, "weir", "cubin")
+	cfg, err := g.config(o)
+	if err != nil {
+		return nil, usageError{err}
 	}
 	opt.Depth, opt.ThreadBound = 2, true
 	c := &s.network.Config
 	shape := model.Shape{Layers: c.Layers, Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Spec: backend.Spec{BlockTokens: opt.BlockTokens}}
 	block := cuda.BlockBytes(shape)
 	p := &gpuPlan{
-		about:   "CUDA, " + g.info.String(),
+		device:  "CUDA, " + g.info.String(),
 		kind:    fmt.Sprintf("cuda sm_%d%d %d %s", g.info.Major, g.info.Minor, cfg.Products, cfg.Weights),
 		kvBytes: func(blocks int) int64 { return int64(blocks) * block },
 	}
@@ -87,13 +62,13 @@ func (g *gpu) plan(ctx context.Context, s *source, opt model.Options, o *engineO
 		opt := opt
 		opt.NumBlocks = blocks
 		if blocks == 0 {
-			opt.NumBlocks = cuda.WarmBlocks(backend.Spec{BlockTokens: opt.BlockTokens, MaxTokens: opt.MaxTokens, MaxSeqs: opt.MaxSeqs, MaxSeqTokens: opt.MaxSeqTokens})
+			opt.NumBlocks = cuda.WarmBlocks(specOf(s.network, opt, 0))
 		}
 		r, err := model.NewRunner(ctx, dev, s.network, opt)
 		if err != nil || blocks > 0 {
 			return r, err
 		}
-		if err := fitPool(dev, r, opt, block, int64(o.kvMemory), *o.gpu.share); err != nil {
+		if err := fitPool(dev, r, opt, block, int64(o.kvMemory), o.share); err != nil {
 			_ = r.Close() // err says more
 			return nil, err
 		}
@@ -102,8 +77,45 @@ func (g *gpu) plan(ctx context.Context, s *source, opt model.Options, o *engineO
 	return p, nil
 }
 
-// fitPool gives the KV pool the memory that is left when everything else has
-// been allocated, which the driver's own needs show only after a step.
+// config translates the options for g, or says which of them a GPU does not have.
+func (g *gpu) config(o *engineOptions) (cuda.Config, error) {
+	cfg := cuda.Default()
+	switch {
+	case o.dtype != "auto" && o.dtype != "bfloat16":
+		return cfg, fmt.Errorf("--dtype %s: on a GPU weights are bfloat16", o.dtype)
+	case o.kvDtype != "auto" && o.kvDtype != "bfloat16":
+		return cfg, fmt.Errorf("--kv-cache-dtype %s: on a GPU keys and values are bfloat16", o.kvDtype)
+	case o.quantization == "w8a8":
+		return cfg, errors.New("--quantization w8a8: a GPU has q8 and q4, whose activations stay bfloat16")
+	case !(o.share > 0 && o.share <= 1):
+		return cfg, fmt.Errorf("--gpu-memory-utilization %v is not in (0, 1]", o.share)
+	}
+	cfg.Driver, cfg.Ordinal, cfg.PlainLaunch = o.driver, g.info.Ordinal, o.launch == "cu"
+	switch {
+	case !o.invariant:
+		cfg.Products = cuda.Mixed
+	case o.gemm == "wgmma":
+		cfg.Products = cuda.WGMMA
+	}
+	switch {
+	case cfg.Products != cuda.WGMMA:
+	case !g.info.Hopper():
+		return cfg, fmt.Errorf("--cuda-gemm wgmma: %s does not have these instructions", g.info)
+	case cfg.PlainLaunch:
+		return cfg, errors.New("--cuda-gemm wgmma: --cuda-launch cu cannot pass its tensor maps")
+	}
+	cfg.Weights = map[string]cuda.Format{"q8": cuda.Q8, "q4": cuda.Q4}[o.quantization]
+	cfg.Note = func(message string, args ...any) { slog.Debug(message, args...) }
+	if dir, err := os.UserCacheDir(); err == nil {
+		cfg.CacheDir = filepath.Join(dir, "weir", "cubin")
+	}
+	return cfg, nil
+}
+
+// fitPool gives the KV cache the memory that is left once everything else has been
+// allocated. A step runs before, because only then the driver has allocated what it
+// needs for itself. block is the size of a KV block in bytes, and asked the value of
+// --kv-cache-memory or 0.
 func fitPool(dev *cuda.Device, r *model.Runner, opt model.Options, block, asked int64, share float64) error {
 	if err := cuda.WarmUp(r); err != nil {
 		return err
@@ -115,9 +127,8 @@ func fitPool(dev *cuda.Device, r *model.Runner, opt model.Options, block, asked 
 	if asked > free {
 		return fmt.Errorf("--kv-cache-memory %s: the GPU has %s left for it (--gpu-memory-utilization %v)", inUnits(asked), inUnits(max(free, 0)), share)
 	}
-	if asked == 0 { // no more than max-num-seqs full sequences need
-		perSeq := int64((opt.MaxSeqTokens + opt.BlockTokens - 1) / opt.BlockTokens)
-		asked = min(max(free, 1), block*(1+perSeq*int64(opt.MaxSeqs)))
+	if asked == 0 { // no more than the largest number of full sequences needs
+		asked = min(max(free, 1), block*(1+blocksPerSequence(opt)*int64(opt.MaxSeqs)))
 	}
 	blocks, _, err := sizePool(opt, block/int64(opt.BlockTokens), asked, 0)
 	if err != nil {

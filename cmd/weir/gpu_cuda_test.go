@@ -29,14 +29,17 @@ func driver(t *testing.T) string {
 	return d
 }
 
-// A process has one driver, so tests that open one run the test binary anew.
-func again(t *testing.T, name string) bool {
+// inOwnProcess reports whether this process was started for the running test. If not, it
+// runs the test in a process of its own, because a process can open one driver only.
+func inOwnProcess(t *testing.T) bool {
+	t.Helper()
+	name := t.Name()
 	if os.Getenv("WEIR_TEST_CHILD") == name {
 		return true
 	}
 	driver(t)
 	cmd := exec.Command(os.Args[0], "-test.run=^"+name+"$", "-test.v")
-	cmd.Env = append(os.Environ(), "WEIR_TEST_CHILD="+name)
+	cmd.Env = append(os.Environ(), "WEIR_TEST_CHILD="+name, mainVar+"=")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
@@ -44,10 +47,10 @@ func again(t *testing.T, name string) bool {
 	return false
 }
 
-// TestServeOnGPU: auto finds the GPU, sizes the pool and answers, with 4 bits
-// per weight too.
+// TestServeOnGPU: auto finds the GPU, sizes the KV cache and answers, also with weights of
+// 4 bits. What a GPU does not have is refused.
 func TestServeOnGPU(t *testing.T) {
-	if !again(t, t.Name()) {
+	if !inOwnProcess(t) {
 		return
 	}
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
@@ -82,8 +85,8 @@ func TestServeOnGPU(t *testing.T) {
 	}
 }
 
-// gpuCheck runs sections of gpu-check, with a fake driver, and a program in
-// python's place.
+// gpuCheck runs the sections of gpu-check that match only, on the emulated GPU, with a
+// program in the place of Python. It returns the report, and what was printed.
 func gpuCheck(t *testing.T, python, only string, total time.Duration) (check.Report, string, error) {
 	results := t.TempDir()
 	o := check.Options{Config: cuda.Default(), Quick: true, JSON: results, Total: total, Python: python}
@@ -109,7 +112,7 @@ func gpuCheck(t *testing.T, python, only string, total time.Duration) (check.Rep
 	return rep, out.String(), failed
 }
 
-// kernelState is what a report says of a kernel.
+// kernelState is what a report says about a kernel.
 func kernelState(rep check.Report, kernel string) string {
 	for _, k := range rep.Kernels {
 		if k.Name == kernel {
@@ -119,12 +122,12 @@ func kernelState(rep check.Report, kernel string) string {
 	return "not in the report"
 }
 
-// TestTorch is no test: it answers like torch.py where TestGPUCheck starts this
-// program for python.
+// TestTorch is not a test. It answers as torch.py does when TestGPUCheck starts this
+// program in the place of Python.
 func TestTorch(t *testing.T) {
 	job := os.Getenv("WEIR_TEST_TORCH")
 	if job == "" {
-		t.Skip("not called for torch")
+		t.Skip("not called in the place of torch")
 	}
 	var work struct{ Items [][]any }
 	if err := json.Unmarshal([]byte(job), &work); err != nil {
@@ -141,20 +144,24 @@ func TestTorch(t *testing.T) {
 	}
 }
 
-// TestGPUCheck: every section passes on the emulated GPU, and every kernel was
-// launched and compared; torch's times stand beside ours; an error in the middle
-// of a section is reported, with what had been found.
-func TestGPUCheck(t *testing.T) {
-	if !again(t, t.Name()) {
-		return
-	}
-	// python -c SCRIPT JOB
+// fakePython writes a program that gpu-check calls as: python -c SCRIPT JOB.
+func fakePython(t *testing.T) string {
+	t.Helper()
 	python := filepath.Join(t.TempDir(), "python")
-	script := "#!/bin/sh\nWEIR_TEST_TORCH=\"$3\" WEIR_TEST_CHILD= exec \"" + os.Args[0] + "\" -test.run '^TestTorch$'\n"
+	script := "#!/bin/sh\nWEIR_TEST_TORCH=\"$3\" WEIR_TEST_CHILD= " + mainVar + "= exec \"" + os.Args[0] + "\" -test.run '^TestTorch$'\n"
 	if err := os.WriteFile(python, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	rep, out, err := gpuCheck(t, python, "", time.Hour)
+	return python
+}
+
+// TestGPUCheck: on the emulated GPU every section passes, every kernel is launched and
+// compared, and torch's times are beside ours.
+func TestGPUCheck(t *testing.T) {
+	if !inOwnProcess(t) {
+		return
+	}
+	rep, out, err := gpuCheck(t, fakePython(t), "", time.Hour)
 	if err != nil || len(rep.Sections) != 9 {
 		t.Fatalf("%v, %d sections\n%s", err, len(rep.Sections), out)
 	}
@@ -170,77 +177,86 @@ func TestGPUCheck(t *testing.T) {
 	}
 	timed := 0
 	for _, c := range rep.Comparisons {
-		if c.Torch == 5 && c.Ratio > 0 {
+		switch {
+		case c.Torch == 5 && c.Ratio > 0:
 			timed++
+		case c.Torch != 5 && c.Why != "no memory":
+			t.Errorf("%+v", c)
 		}
 	}
 	if forward := len(rep.Comparisons) - timed; timed == 0 || forward == 0 {
 		t.Errorf("%d comparisons, %d with torch's times: %+v", len(rep.Comparisons), timed, rep.Comparisons)
 	}
-	for _, c := range rep.Comparisons {
-		if c.Torch != 5 && c.Why != "no memory" {
-			t.Errorf("%+v", c)
+	t.Run("error in a section", func(t *testing.T) {
+		t.Setenv("FAKE_CUDA_FAIL", "run:9=700")
+		if _, out, err := gpuCheck(t, "", "^1", time.Hour); err == nil || !strings.Contains(out, "illegal memory access") {
+			t.Errorf("%v\n%s", err, out)
 		}
-	}
-	t.Setenv("FAKE_CUDA_FAIL", "run:9=700")
-	if _, out, err := gpuCheck(t, "", "^1", time.Hour); err == nil || !strings.Contains(out, "illegal memory access") {
-		t.Errorf("%v\n%s", err, out)
-	}
+	})
 }
 
-// TestGPUCheckWithout: a kernel that does nothing is wrong, one of each kind;
-// another chip has no wgmma, and its kernels are not missing for that; what there
-// is no time for is listed, and so is that there is no torch.
+// TestGPUCheckWithout: what gpu-check says if something is missing.
 func TestGPUCheckWithout(t *testing.T) {
-	if !again(t, t.Name()) {
+	if !inOwnProcess(t) {
 		return
 	}
-	for sections, names := range map[string][]string{
-		"^1":     {"tick", "stream_read", "approx", "pack_q4", "embed", "rmsnorm", "norm_heads", "rope_kv", "probe_wgmma", "probe_ring"},
-		"^[234]": {"gemm_q8_n8", "attn_merge", "attn_whole_d64", "pick"},
+	t.Run("kernels", testKernelsThatDoNothing)
+	t.Run("wgmma", func(t *testing.T) { // another chip does not have these instructions, which is no error
+		t.Setenv("FAKE_CUDA_CC", "80")
+		rep, out, err := gpuCheck(t, "", "^[12]", time.Hour)
+		if err != nil || kernelState(rep, "probe_wgmma") != "skipped: needs sm_90" || kernelState(rep, "gemm_bf16_h64") != "skipped: needs sm_90" || kernelState(rep, "gemm_bf16_n8") != check.OK {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+	t.Run("torch", func(t *testing.T) {
+		rep, out, err := gpuCheck(t, "/nonexistent/python", "^[68]", time.Hour)
+		if err != nil || len(rep.Comparisons) == 0 {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		for _, c := range rep.Comparisons {
+			if c.Torch != 0 || !strings.HasPrefix(c.Why, "no /nonexistent/python") {
+				t.Errorf("%+v", c)
+			}
+		}
+	})
+	t.Run("time", func(t *testing.T) {
+		rep, out, err := gpuCheck(t, "", "^[123]", 2*time.Second)
+		late := 0
+		for _, s := range rep.Sections {
+			for _, r := range s.Records {
+				if r.Verdict == check.Late {
+					late++
+				}
+			}
+		}
+		if err == nil || late == 0 {
+			t.Errorf("%v, %d tasks too late:\n%s", err, late, out)
+		}
+	})
+}
+
+// testKernelsThatDoNothing: a kernel that does nothing is wrong, for one kernel of each
+// kind, and the others still work.
+func testKernelsThatDoNothing(t *testing.T) {
+	for _, c := range []struct {
+		sections string
+		idle     []string // these do nothing
+		working  []string
+	}{
+		{"^1", []string{"tick", "stream_read", "approx", "pack_q4", "embed", "rmsnorm", "norm_heads", "rope_kv", "probe_wgmma", "probe_ring"}, []string{"add", "silu_gate"}},
+		{"^[234]", []string{"gemm_q8_n8", "attn_merge", "attn_whole_d64", "pick"}, []string{"gemm_bf16_n8", "attn_prefill_d64"}},
 	} {
-		t.Setenv("FAKE_CUDA_SKIP", strings.Join(names, ","))
-		rep, out, err := gpuCheck(t, "", sections, time.Hour)
-		for _, kernel := range names {
+		t.Setenv("FAKE_CUDA_SKIP", strings.Join(c.idle, ","))
+		rep, out, err := gpuCheck(t, "", c.sections, time.Hour)
+		for _, kernel := range c.idle {
 			if got := kernelState(rep, kernel); err == nil || got != check.Wrong {
 				t.Errorf("%s does nothing, and gpu-check says %q, %v:\n%s", kernel, got, err, out)
 			}
 		}
-		for kernel, of := range map[string]string{"add": "^1", "silu_gate": "^1", "gemm_bf16_n8": "^[234]", "attn_prefill_d64": "^[234]"} {
-			if got := kernelState(rep, kernel); of == sections && got != check.OK {
+		for _, kernel := range c.working {
+			if got := kernelState(rep, kernel); got != check.OK {
 				t.Errorf("%s works, and gpu-check says %q", kernel, got)
 			}
 		}
-	}
-	t.Setenv("FAKE_CUDA_SKIP", "")
-
-	t.Setenv("FAKE_CUDA_CC", "80")
-	rep, out, err := gpuCheck(t, "", "^[12]", time.Hour)
-	if err != nil || kernelState(rep, "probe_wgmma") != "skipped: needs sm_90" || kernelState(rep, "gemm_bf16_h64") != "skipped: needs sm_90" || kernelState(rep, "gemm_bf16_n8") != check.OK {
-		t.Errorf("%v\n%s", err, out)
-	}
-	t.Setenv("FAKE_CUDA_CC", "")
-
-	rep, out, err = gpuCheck(t, "/nonexistent/python", "^[68]", time.Hour)
-	if err != nil || len(rep.Comparisons) == 0 {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for _, c := range rep.Comparisons {
-		if c.Torch != 0 || !strings.HasPrefix(c.Why, "no /nonexistent/python") {
-			t.Errorf("%+v", c)
-		}
-	}
-
-	rep, out, err = gpuCheck(t, "", "^[123]", 2*time.Second)
-	late := 0
-	for _, s := range rep.Sections {
-		for _, r := range s.Records {
-			if r.Verdict == check.Late {
-				late++
-			}
-		}
-	}
-	if err == nil || late == 0 {
-		t.Errorf("%v, %d tasks too late:\n%s", err, late, out)
 	}
 }

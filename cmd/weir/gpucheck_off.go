@@ -2,8 +2,7 @@
 
 package main
 
-import "io"
-
-func gpuCheckMain([]string, func(string) string, io.Writer, io.Writer) error {
-	return usageError{errNoCUDA}
+func setupGPUCheck(f *flagSet, _ *environment) action {
+	new(gpuCheckOptions).bind(f) // for the manual, which is the same in every build
+	return func([]string) error { return usageError{errNoCUDA} }
 }

@@ -10,53 +10,57 @@ import (
 	"syscall"
 )
 
-// listen opens the port, or the socket in its place, and says where it is.
-func (h *httpOptions) listen() (ln net.Listener, url string, err error) {
-	if *h.socket != "" {
-		if ln, err = listenUnix(*h.socket); err != nil {
-			return nil, "", err
+// open opens the TCP port, or the Unix socket if there is one, and returns its URL.
+func (o *listenOptions) open() (ln net.Listener, url string, err error) {
+	if o.socket != "" {
+		if ln, err = listenUnix(o.socket); err != nil {
+			return nil, "", fmt.Errorf("--uds: %w", err)
 		}
-		return ln, "unix:" + *h.socket, nil
+		return ln, "unix:" + o.socket, nil
 	}
-	if ln, err = net.Listen("tcp", net.JoinHostPort(*h.host, strconv.Itoa(*h.port))); err != nil {
+	if ln, err = net.Listen("tcp", net.JoinHostPort(o.host, strconv.Itoa(o.port))); err != nil {
 		return nil, "", err
 	}
 	return ln, "http://" + ln.Addr().String(), nil
 }
 
-// listenUnix listens on a socket at path. A socket that nobody listens on any
-// more, because its process was killed, is replaced; anything else that is there
-// is not. Owner and group may connect, so that a proxy can be let in. The listener
-// removes the socket when it is closed.
+// listenUnix listens on a Unix socket at path. The owner and the group of the file
+// may connect, so that a proxy can be let in. Closing the listener removes the file.
 func listenUnix(path string) (net.Listener, error) {
-	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return nil, fmt.Errorf("--uds: %w", err)
-	case info.Mode().Type() != fs.ModeSocket:
-		return nil, fmt.Errorf("--uds: %s is there and is no socket", path)
-	default:
-		c, err := net.Dial("unix", path)
-		if err == nil {
-			_ = c.Close()
-			return nil, fmt.Errorf("--uds: another process listens on %s", path)
-		}
-		if !errors.Is(err, syscall.ECONNREFUSED) {
-			return nil, fmt.Errorf("--uds: %w", err)
-		}
-		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("--uds: %w", err)
-		}
+	if err := removeStaleSocket(path); err != nil {
+		return nil, err
 	}
 	ln, err := net.Listen("unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("--uds: %w", err)
+		return nil, err
 	}
 	if err := os.Chmod(path, 0o660); err != nil {
-		return nil, errors.Join(fmt.Errorf("--uds: %w", err), ln.Close())
+		return nil, errors.Join(err, ln.Close())
 	}
 	return ln, nil
+}
+
+// removeStaleSocket removes a socket that no process listens on any more, as one
+// that was killed leaves it. Anything else at path is an error.
+func removeStaleSocket(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("%s exists and is not a socket", path)
+	}
+	c, err := net.Dial("unix", path)
+	if err == nil {
+		_ = c.Close()
+		return fmt.Errorf("another process listens on %s", path)
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return err
+	}
+	return os.Remove(path)
 }
 
 // loopback reports whether only this machine can reach the address.

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestForcedTier: WEIR_CPU chooses the instructions, and what cannot be chosen
-// is an error that says what can.
+// TestForcedTier: WEIR_CPU chooses the instructions. A tier that is not available is an
+// error that names those that are.
 func TestForcedTier(t *testing.T) {
 	for wish, want := range map[string]struct {
 		code int
@@ -32,8 +32,8 @@ func TestForcedTier(t *testing.T) {
 	}
 }
 
-// TestWholeProcessors: a quota of two and a half lets two threads compute all the
-// time.
+// TestWholeProcessors: a quota of two and a half processors lets two threads compute
+// all the time.
 func TestWholeProcessors(t *testing.T) {
 	for text, want := range map[string]int{"max 100000\n": 0, "250000 100000\n": 2, "50000 100000\n": 1, "-1\n 100000\n": 0, "": 0, "1 0": 0, "x y": 0, "400000\n 100000\n": 4} {
 		if n := wholeProcessors(text); n != want {
@@ -67,21 +67,12 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
-// TestEnough: weights that do not fit are refused before any is read.
-func TestEnough(t *testing.T) {
-	for _, c := range []struct {
-		weights, available, limit int64
-		ok                        bool
-	}{{1 << 30, 2 << 30, 0, true}, {3 << 30, 2 << 30, 0, false}, {3 << 30, 4 << 30, 2 << 30, false}, {1 << 40, 0, 0, true}} {
-		err := enough(c.weights, c.available, c.limit)
-		if (err == nil) != c.ok {
-			t.Errorf("%+v: %v", c, err)
-		}
-		if err != nil && !strings.Contains(err.Error(), "the weights take 3072MiB in memory and 2048MiB are available") {
-			t.Error(err)
-		}
+// TestMemoryAvailable: what is available is a part of what there is.
+func TestMemoryAvailable(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("read from /proc")
 	}
-	if n := memoryAvailable(); runtime.GOOS == "linux" && (n < 1<<20 || n > memInfoTotal(t)) {
+	if n := memoryAvailable(); n < 1<<20 || n > memInfoTotal(t) {
 		t.Errorf("%d bytes are available", n)
 	}
 }

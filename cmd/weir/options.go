@@ -1,63 +1,58 @@
 package main
 
-import (
-	"strings"
-	"time"
+import "weir/device/cpu"
 
-	"github.com/spf13/pflag"
-
-	"weir/device/cpu"
-	"weir/server"
-)
-
-// modelOptions say which model runs and how it answers.
+// modelOptions say which model runs and how its files are read.
 type modelOptions struct {
-	names            *[]string
-	chatTemplate     *string
-	contentFormat    *string
-	trustTemplate    *bool
-	templateKwargs   *string
-	responseRole     *string
-	reasoningParser  *string
-	generationConfig *string
-	maxModelLen      *int
+	names            []string
+	maxModelLen      int
+	chatTemplate     string
+	contentFormat    string
+	trustTemplate    bool
+	templateKwargs   string
+	responseRole     string
+	reasoningParser  string
+	generationConfig string
 }
 
-func bindModel(fs *pflag.FlagSet) (o modelOptions) {
-	o.names = fs.StringArray("served-model-name", nil, "`name` that clients may use; repeat for aliases, the first one is what answers say (default: the folder's name)")
-	o.maxModelLen = fs.Int("max-model-len", 0, "longest sequence in `tokens`, prompt and output together (default: what the model was made for)")
-	o.chatTemplate = fs.String("chat-template", "", "`file` with a chat template in place of the model's own")
-	o.contentFormat = oneOf(fs, "chat-template-content-format", "shape of a message's content that the template sees", "auto", "string", "openai")
-	o.trustTemplate = fs.Bool("trust-request-chat-template", false, "accept a chat template in a request although the model has one")
-	o.templateKwargs = fs.String("default-chat-template-kwargs", "", "`JSON` object with template arguments that requests may override")
-	o.responseRole = fs.String("response-role", "assistant", "`role` of the message that a generation prompt opens")
-	o.reasoningParser = fs.String("reasoning-parser", "auto", "how the model marks its thoughts: `name`, as qwen3 or deepseek_r1; auto looks for think tags in the chat template, none leaves them in the content")
-	o.generationConfig = fs.String("generation-config", "auto", "where default sampling parameters come from: auto is the model's generation_config.json, vllm is none; else a `folder` with such a file")
-	return o
+func (o *modelOptions) bind(f *flagSet) {
+	f.group("Model")
+	f.StringArrayVar(&o.names, "served-model-name", nil, "`name` under which clients address the model; repeat it for aliases, the first of which appears in answers (default: the name of the model's folder)")
+	f.IntVar(&o.maxModelLen, "max-model-len", 0, "longest sequence in `tokens`, prompt and output together (default: the length that the model was made for)")
+	f.StringVar(&o.chatTemplate, "chat-template", "", "`file` with a chat template to use instead of the model's own")
+	f.oneOf(&o.contentFormat, "chat-template-content-format", "what the template sees of a message's content: string, the text; openai, the list of parts; auto decides by looking at the template", "auto", "string", "openai")
+	f.BoolVar(&o.trustTemplate, "trust-request-chat-template", false, "accept a chat template in a request even if the model has its own")
+	f.StringVar(&o.templateKwargs, "default-chat-template-kwargs", "", "`JSON` object with arguments for the template, which requests may override")
+	f.StringVar(&o.responseRole, "response-role", "assistant", "`role` of the message that the model writes")
+	f.StringVar(&o.reasoningParser, "reasoning-parser", "auto", "`name` of the way in which the model marks its reasoning, such as qwen3 or deepseek_r1; auto looks for think tags in the chat template, none leaves the tags in the content")
+	f.StringVar(&o.generationConfig, "generation-config", "auto", "where default sampling parameters come from: auto, the model's generation_config.json; vllm, nowhere; otherwise a `folder` with such a file")
 }
 
-// cpuOptions say how a CPU computes and in which types; weir bench engine has
-// them, too.
+// cpuOptions say how the CPU computes, and with which types. weir bench engine has
+// the same flags.
 type cpuOptions struct {
-	threads                                *int
-	pin, cpu, dtype, quantization, kvDtype *string
+	threads      int
+	pin          string
+	tier         string // --cpu
+	dtype        string
+	quantization string
+	kvDtype      string
 }
 
-func bindCPU(fs *pflag.FlagSet) (o cpuOptions) {
-	o.threads = fs.Int("threads", 0, "computing threads (default: one per physical core that this process may use, or per processor of --cpu-pin)")
-	o.pin = fs.String("cpu-pin", cpu.PinNodes, "bind computing threads to processors: nodes keeps each on the memory node whose weights it reads (nothing is bound where there is one node), cores gives each a physical core, none leaves it to the system, and a `list` such as 0-7,16 names processors")
-	o.cpu = fs.String("cpu", "", "`tier` of instructions, one of "+strings.Join(cpu.Impls(), ", ")+" here; or what to go without, as -avx2 (default: the best there is)")
-	o.dtype = oneOf(fs, "dtype", "type of the weights in memory; auto keeps the stored one", "auto", "float32", "float16", "bfloat16")
-	o.quantization = oneOf(fs, "quantization", "weights of linear layers as integers, rounded while loading: 8 or 4 bits in blocks of 32 with a scale, or (w8a8, the fastest and coarsest, not on a GPU) 8 bits with one scale per row; auto keeps them as --dtype says", "auto", "q8", "q4", "w8a8")
-	o.kvDtype = oneOf(fs, "kv-cache-dtype", "type of keys and values; auto is bfloat16, int8 is 8 bits with a scale per head and position, in half the memory", "auto", "float32", "float16", "bfloat16", "int8")
-	return o
+func (o *cpuOptions) bind(f *flagSet) {
+	f.IntVar(&o.threads, "threads", 0, "`number` of computing threads (default: one for each physical core that this process may use, or for each processor that --cpu-pin names)")
+	f.StringVar(&o.pin, "cpu-pin", cpu.PinNodes, "which processors computing threads are bound to: nodes keeps each thread on the memory node whose weights it reads, and binds nothing on a machine with one node; cores gives each thread a physical core; none leaves it to the system; a `list` such as 0-7,16 names processors")
+	f.StringVar(&o.tier, "cpu", "", "`tier` of instructions to use, such as avx2; or a feature to do without, as in -avx2; weir version lists the tiers of this machine (default: the best of them)")
+	f.oneOf(&o.dtype, "dtype", "type of the weights in memory; auto keeps the type that is stored", "auto", "float32", "float16", "bfloat16")
+	f.oneOf(&o.quantization, "quantization", "store the weights of linear layers as integers, rounded while loading: q8 and q4 are 8 or 4 bits in blocks of 32 with a scale; w8a8 is 8 bits with one scale per row, the fastest and coarsest, and not available on a GPU; auto stores them as --dtype says", "auto", "q8", "q4", "w8a8")
+	f.oneOf(&o.kvDtype, "kv-cache-dtype", "type of keys and values; auto is bfloat16; int8 is 8 bits with a scale for each head and position, and takes about half the memory", "auto", "float32", "float16", "bfloat16", "int8")
 }
 
-// types are those of weights, and of keys and values with the name of their
-// --kv-cache-dtype.
+// types returns the formats of weights and of keys and values, and the name that
+// the latter has in --kv-cache-dtype.
 func (o *cpuOptions) types() (weights, kv cpu.Format, kvName string) {
-	weights, kvName = formats[*o.dtype], *o.kvDtype
-	if f, ok := quantizations[*o.quantization]; ok {
+	weights, kvName = weightFormats[o.dtype], o.kvDtype
+	if f, ok := quantizations[o.quantization]; ok {
 		weights = f
 	}
 	if kvName == "auto" {
@@ -66,108 +61,74 @@ func (o *cpuOptions) types() (weights, kv cpu.Format, kvName string) {
 	return weights, cacheFormats[kvName], kvName
 }
 
-// engineOptions say how it is computed.
+// config returns the configuration of the CPU device, and the name of the type of
+// its keys and values.
+func (o *cpuOptions) config() (c cpu.Config, kvName string, err error) {
+	c = cpu.Default()
+	c.WeightType, c.KVType, kvName = o.types()
+	c.Threads, c.Pin, c.Impl = o.threads, o.pin, o.tier
+	if err := c.Validate(); err != nil {
+		return c, kvName, usageError{err}
+	}
+	return c, kvName, nil
+}
+
+// engineOptions say what computes and how requests are scheduled.
 type engineOptions struct {
 	cpuOptions
-	device              *string
-	gpu                 gpuOptions
-	simProfile          *string
-	kvMemory            size
-	blockSize           *int
-	maxSeqs, maxTokens  *int
-	maxPrefill, maxLive *int
-	policy              *string
-	caching             *bool
+	gpuOptions
+	device     string
+	simProfile string
+	kvMemory   size
+	blockSize  int
+	maxSeqs    int
+	maxTokens  int
+	maxPrefill int // -1: the default
+	maxLive    int
+	policy     string
+	caching    bool
 }
 
-func bindEngine(fs *pflag.FlagSet) (o *engineOptions) {
-	o = &engineOptions{cpuOptions: bindCPU(fs)}
-	o.device = deviceFlag(fs)
-	o.gpu = bindGPU(fs)
-	o.simProfile = fs.String("sim-profile", "instant", "how long --device sim takes: instant, h100-llama-8b or a JSON `file`")
-	fs.Var(&o.kvMemory, "kv-cache-memory", "memory for keys and values, such as 4GiB (default: a quarter of the memory there is, but no more than max-num-seqs full sequences need)")
-	o.blockSize = fs.Int("block-size", 16, "`tokens` in a KV block, a multiple of 16")
-	o.maxSeqs = fs.Int("max-num-seqs", 256, "most `sequences` that run at a time")
-	o.maxTokens = fs.Int("max-num-batched-tokens", 0, "most `tokens` of a step (default: 512, on a GPU 2048)")
-	o.maxPrefill = fs.Int("max-prefill-tokens", -1, "most `tokens` of a step that go to prompts while answers are being written; 0 is no such limit (default: 128, on a GPU 1024)")
-	fs.Lookup("max-prefill-tokens").DefValue = "0" // so that the text says it
-	o.maxLive = fs.Int("max-num-queued", 4096, "most choices accepted and not yet answered; beyond it the answer is 503")
-	o.policy = oneOf(fs, "scheduling-policy", "order of requests: first come, first served; or by their field priority, lower first", "fcfs", "priority")
-	o.caching = fs.Bool("enable-prefix-caching", true, "compute a prefix that requests share only once")
-	return o
+func (o *engineOptions) bind(f *flagSet) {
+	f.group("Device and types")
+	f.deviceFlag(&o.device)
+	o.cpuOptions.bind(f)
+	f.StringVar(&o.simProfile, "sim-profile", "instant", "how long --device sim takes for a step: instant, h100-llama-8b or a JSON `file`")
+	f.group("GPU")
+	o.gpuOptions.bind(f)
+	f.group("Scheduling and KV cache")
+	f.Var(&o.kvMemory, "kv-cache-memory", "memory for keys and values, such as 4GiB (default: a quarter of the available memory, but no more than --max-num-seqs full sequences need)")
+	f.IntVar(&o.blockSize, "block-size", 16, "`tokens` in a block of the KV cache, a multiple of 16")
+	f.IntVar(&o.maxSeqs, "max-num-seqs", 256, "largest number of `sequences` that run at the same time")
+	f.IntVar(&o.maxTokens, "max-num-batched-tokens", 0, "largest number of `tokens` in a step (default: 512, on a GPU 2048)")
+	f.IntVar(&o.maxPrefill, "max-prefill-tokens", -1, "largest number of `tokens` of a step that are spent on prompts while answers are being written; 0 sets no such limit (default: 128, on a GPU 1024)")
+	f.IntVar(&o.maxLive, "max-num-queued", 4096, "largest number of `choices` that are accepted and not finished; requests beyond it are refused with 503")
+	f.oneOf(&o.policy, "scheduling-policy", "order in which requests are served: fcfs, first come, first served; priority, by their field priority, lower numbers first", "fcfs", "priority")
+	f.BoolVar(&o.caching, "enable-prefix-caching", true, "compute a prefix that several requests share only once")
 }
 
-// httpOptions say how it is served.
-type httpOptions struct {
-	host                      *string
-	port                      *int
-	keys                      *[]string
-	maxLogprobs               *int
-	logprobsMode              *string
-	reasoningField            *string
-	tokensAsIDs, forceUsage   *bool
-	origins, methods, headers *[]string
-	credentials               *bool
-	heartbeat, shutdown       *time.Duration
-	maxBody                   size
-	queue                     *int
-	logLevel                  *string
-	rootPath, socket          *string
-	functions                 server.Functions
-	logRequests, requestIDs   *bool
-	dataDir                   *string
-	dataByDefault             string // what dataDir is if nobody chose it
+// gpuOptions say how a GPU is used.
+type gpuOptions struct {
+	driver    string
+	launch    string
+	gemm      string
+	share     float64
+	invariant bool
 }
 
-// dataOptions say who may come in, and how long what they leave is kept.
-type dataOptions struct {
-	credentials *string
-	minFree     size
-	retention   *[]string
-	trajectory  *[]string
-	quota       size
-	bearer      *bool
-	record      *[]string
+func (o *gpuOptions) bind(f *flagSet) {
+	f.StringVar(&o.driver, "cuda-driver", "", "`file` of the CUDA driver's library (default: libcuda.so.1)")
+	f.oneOf(&o.launch, "cuda-launch", "how kernels are started: graph replays a decode step as one CUDA graph; cu starts each kernel by itself, for comparison", "graph", "cu")
+	f.oneOf(&o.gemm, "cuda-gemm", "instructions for matrix products; wgmma needs a Hopper GPU and gives other bits than mma", "mma", "wgmma")
+	f.BoolVar(&o.invariant, "batch-invariant", true, "make the bits of an answer independent of what else is being computed; --no-batch-invariant lets a GPU choose faster products by their number of rows")
+	f.Float64Var(&o.share, "gpu-memory-utilization", 0.9, "`share` of the GPU's memory that may be used; the KV cache gets what the weights leave of it, unless --kv-cache-memory says less")
 }
 
-func bindData(fs *pflag.FlagSet) (o *dataOptions) {
-	o = &dataOptions{minFree: 256 << 20}
-	o.credentials = fs.String("credentials", "", "YAML `file` with hashed keys, their users, projects and rights; it is read anew when it changes")
-	fs.Var(&o.minFree, "min-free-disk", "space on the disk of --data-dir below which nothing is written and the answer is 503")
-	o.retention = fs.StringArray("feedback-retention", nil, "`PROJECT=DAYS`: delete a project's feedback after so many days; PROJECT may be team/* or *; repeat for more, the first that fits counts (default: keep it)")
-	o.trajectory = fs.StringArray("trajectory-retention", nil, "`MODEL=DAYS` or MODEL:SPLIT=DAYS: delete a model's trajectories after so many days; MODEL may end in *; repeat for more, the first that fits counts (default: keep them)")
-	fs.Var(&o.quota, "trajectory-quota", "most bytes of trajectories that a tenant may have logged, as they are sent, such as 100GiB; beyond it the answer is 413 until some are deleted (default: no limit)")
-	o.bearer = fs.Bool("feedback-bearer", false, "accept Bearer tokens for feedback, beside Basic")
-	o.record = fs.StringArray("record-trajectories", nil, "keep the chat completions of a `PROJECT`, team/project or team/* or *, as trajectories with token ids and log-probabilities; repeat for more (default: only those that ask with record_split in engine_xargs)")
-	return o
-}
+// weightFormats are the types of weights by their names in --dtype.
+var weightFormats = map[string]cpu.Format{"auto": cpu.Auto, "float32": cpu.F32, "float16": cpu.F16, "bfloat16": cpu.BF16}
 
-func bindHTTP(fs *pflag.FlagSet) (o *httpOptions) {
-	o = &httpOptions{maxBody: 32 << 20}
-	o.host = fs.String("host", "127.0.0.1", "`address` to listen on; an empty one is all")
-	o.port = fs.Int("port", 8000, "TCP `port` to listen on; 0 takes a free one")
-	o.socket = fs.String("uds", "", "listen on this Unix `socket` instead of an address")
-	o.rootPath = fs.String("root-path", "", "`prefix` of every path, for a proxy that passes it on")
-	o.keys = fs.StringArray("api-key", nil, "`key` that opens all but /health, /ping, /ready, /version and /metrics; repeat for more (default: open to everybody)")
-	o.maxLogprobs = fs.Int("max-logprobs", 20, "most top_logprobs and prompt_logprobs; -1 is the vocabulary")
-	o.logprobsMode = fs.String("logprobs-mode", "raw_logprobs", "`mode` of the log-probabilities of generated tokens: raw_logprobs are the model's own, processed_logprobs those of the distribution that was drawn from")
-	o.reasoningField = oneOf(fs, "reasoning-field", "name of the field with the model's thoughts; reasoning_content is the older name", "reasoning", "reasoning_content", "both")
-	o.tokensAsIDs = fs.Bool("return-tokens-as-token-ids", false, "default of the field of that name")
-	o.forceUsage = fs.Bool("enable-force-include-usage", false, "send usage in streams that did not ask for it")
-	o.origins = fs.StringSlice("allowed-origins", []string{"*"}, "`origins` of pages that may call")
-	o.methods = fs.StringSlice("allowed-methods", []string{"*"}, "`methods` they may use")
-	o.headers = fs.StringSlice("allowed-headers", []string{"*"}, "`headers` they may send")
-	o.credentials = fs.Bool("allow-credentials", false, "let them send cookies")
-	o.heartbeat = fs.Duration("sse-heartbeat", 15*time.Second, "silence after which a stream gets a blank line; 0 is never")
-	o.shutdown = fs.Duration("shutdown-timeout", 30*time.Second, "how long requests may go on after SIGTERM")
-	fs.Var(&o.maxBody, "max-body-size", "largest request body")
-	o.queue = fs.Int("max-preparing", 4096, "most requests that wait to be rendered and tokenized; beyond it the answer is 503")
-	fs.BoolVar(&o.functions.Dev, "dev-mode", false, "open /server_info and /reset_prefix_cache; also WEIR_DEV=1")
-	fs.BoolVar(&o.functions.TokenizerInfo, "enable-tokenizer-info-endpoint", false, "open /tokenizer_info, which shows the chat template")
-	fs.BoolVar(&o.functions.LoadTracking, "enable-server-load-tracking", false, "let /load count the requests that generate")
-	o.logLevel = oneOf(fs, "log-level", "what is logged to standard error", "info", "debug", "warn", "error")
-	o.logRequests = fs.Bool("enable-log-requests", false, "log every finished request: id, project, status, tokens, time; never what was said")
-	o.requestIDs = fs.Bool("enable-request-id-headers", true, "send X-Request-Id with every response: the request's, or a random one")
-	o.dataDir = fs.String("data-dir", "", "`folder` for what outlives the process, the counts of GET /usage, feedback and trajectories; several servers may share the counts, only one has the others, and \"\" keeps nothing (default: $XDG_DATA_HOME/weir, else ~/.local/share/weir)")
-	return o
-}
+// cacheFormats are the types of keys and values by their names in --kv-cache-dtype.
+var cacheFormats = map[string]cpu.Format{"float32": cpu.F32, "float16": cpu.F16, "bfloat16": cpu.BF16, "int8": cpu.Int8}
+
+// quantizations are the integer formats of weights by their names in --quantization.
+var quantizations = map[string]cpu.Format{"q8": cpu.Q8, "q4": cpu.Q4, "w8a8": cpu.W8A8}

@@ -6,69 +6,41 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/spf13/pflag"
-
-	"weir/api"
 	"weir/auth"
 	"weir/server"
-	"weir/usage"
 )
 
-// processStart is as near to the start of the process as a program can look.
+// processStart is as close to the start of the process as a program can observe.
 var processStart = time.Now()
 
-func serveMain(args []string, env func(string) string, out, errOut io.Writer) error {
-	fs := pflag.NewFlagSet("weir serve", pflag.ContinueOnError)
-	fs.SetOutput(errOut)
-	m, e, h, d := bindModel(fs), bindEngine(fs), bindHTTP(fs), bindData(fs)
-	fs.Usage = func() {
-		fmt.Fprintf(out, "weir serve [MODEL] serves MODEL, or the model inside the binary, over HTTP.\n\n%s", fs.FlagUsages())
-	}
-	*h.dataDir = defaultDataDir(env)
-	h.dataByDefault = *h.dataDir
-	rest, err := parse(fs, args, env)
-	if err != nil {
-		return err
-	}
-	h.settle(fs, env)
-	if len(rest) > 1 {
-		return usageError{fmt.Errorf("serve takes one model, not %d: %q", len(rest), rest)}
-	}
-	dir := ""
-	if len(rest) == 1 {
-		dir = rest[0]
-	}
-	if err := h.validate(); err != nil {
-		return usageError{err}
-	}
-	log, err := newLog(errOut, *h.logLevel)
-	if err != nil {
-		return usageError{err}
-	}
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
-	return serve(dir, m, e, h, d, log, signals)
-}
-
-// settle takes up what only the flags together say, and the environment
-// variables that scripts for vLLM set.
-func (h *httpOptions) settle(fs *pflag.FlagSet, env func(string) string) {
-	for _, name := range []string{"WEIR_DEV", "VLLM_SERVER_DEV_MODE"} {
-		if env(name) == "1" && !fs.Changed("dev-mode") && !fs.Changed("no-dev-mode") {
-			h.functions.Dev = true
+func setupServe(f *flagSet, env *environment) action {
+	o := &serveOptions{}
+	o.bind(f, env.getenv)
+	return func(args []string) error {
+		dir, err := optionalModel("serve", args)
+		if err != nil {
+			return err
 		}
+		if err := o.settle(f, env.getenv); err != nil {
+			return err
+		}
+		log, err := newLog(env.errOut, o.logs.level)
+		if err != nil {
+			return usageError{err}
+		}
+		signals := make(chan os.Signal, 1)
+		signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+		defer signal.Stop(signals)
+		return serve(dir, o, log, signals)
 	}
-	h.functions.Settings = settings(fs)
 }
 
 func newLog(w io.Writer, level string) (*slog.Logger, error) {
@@ -79,197 +51,160 @@ func newLog(w io.Writer, level string) (*slog.Logger, error) {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
 }
 
-// serve runs the server until a signal comes or the engine ends. What is wrong
-// with the model's files or the options is found before any port opens.
-func serve(dir string, m modelOptions, e *engineOptions, h *httpOptions, d *dataOptions, log *slog.Logger, signals <-chan os.Signal) (err error) {
-	src, err := openSource(dir, m)
+// serve runs the server until a signal arrives or the engine ends. Mistakes in the
+// model's files or in the options are found before any port opens.
+func serve(dir string, o *serveOptions, log *slog.Logger, signals <-chan os.Signal) (err error) {
+	src, err := openSource(dir, &o.model)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, src.network.Close()) }()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	var srv *server.Server
-	said := time.Now()
-	comp, err := newComputer(ctx, src, m, e, func(done, total int64) {
-		if time.Since(said) > 2*time.Second { // of what is over at once nobody wants to hear
-			said = time.Now()
-			log.Info("loading", "megabytes", done>>20, "of", total>>20)
-		}
-		srv.SetProgress(fmt.Sprintf("the model is loading: %d of %d MB", done>>20, total>>20))
-	})
+	s := &service{source: src, options: o, log: log, cancel: cancel}
+	if s.engine, err = prepareEngine(ctx, src, &o.model, &o.engine, s.loading()); err != nil {
+		return err
+	}
+	if s.keys, err = auth.New(o.access.keys, o.access.credentials); err != nil {
+		return err
+	}
+	usage, err := openUsage(&o.records, log)
 	if err != nil {
 		return err
 	}
-	cfg := h.config(log)
-	cfg.Functions.Device = comp.about
-	// What could never be admitted is refused for good, not with "try again".
-	cfg.Limits.Prompts = min(cfg.Limits.Prompts, *e.maxLive)
-	cfg.Limits.Choices = min(cfg.Limits.Choices, *e.maxLive)
-	if cfg.Keys, err = auth.New(*h.keys, *d.credentials); err != nil {
-		return err
-	}
-	if cfg.Usage, err = openUsage(*h.dataDir, h.dataByDefault, log); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, cfg.Usage.Close()) }()
-	kept, err := d.open(*h.dataDir, h.dataByDefault, log)
+	defer func() { err = errors.Join(err, usage.Close()) }()
+	stored, err := openRecords(&o.records, log)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, kept.Close()) }()
-	cfg.Feedback, cfg.FeedbackBearer = kept.book, *d.bearer
-	cfg.Trajectories.Quota = int64(d.quota)
-	cfg.Trajectories.Archive, cfg.Trajectories.Spool, cfg.Trajectories.Record = kept.archive, kept.spool, *d.record
-	if srv, err = server.New(cfg); err != nil {
+	defer func() { err = errors.Join(err, stored.Close()) }()
+
+	cfg := o.serverConfig(log)
+	cfg.Keys, cfg.Usage, cfg.Functions.Device = s.keys, usage, s.engine.device
+	cfg.Feedback, cfg.Trajectories.Archive, cfg.Trajectories.Spool = stored.book, stored.archive, stored.spool
+	if s.http, err = server.New(cfg); err != nil {
 		return err
 	}
-	ln, url, err := h.listen()
+	ln, url, err := o.listen.open()
 	if err != nil {
 		return err
 	}
-	if cfg.Keys.Open() && !loopback(ln.Addr()) {
-		log.Warn("listening beyond this machine without --api-key or --credentials: everybody who reaches it can chat; feedback and trajectories are refused", "address", ln.Addr())
+	if s.keys.Open() && !loopback(ln.Addr()) {
+		log.Warn("other machines can connect, and there is neither --api-key nor --credentials: everybody who can reach this address may chat; feedback and trajectories are refused", "address", ln.Addr())
 	}
 	log.Info("listening", "url", url, "model", src.names[0])
+	return s.run(ctx, ln, signals)
+}
 
+// service is a server that is running: an engine, the HTTP server in front of it,
+// and the goroutines that connect them.
+type service struct {
+	source  *source
+	options *serveOptions
+	engine  *preparedEngine
+	http    *server.Server
+	keys    *auth.Keyring
+	log     *slog.Logger
+
+	cancel  context.CancelFunc    // stops the engine
+	failure atomic.Pointer[error] // the first error that ends the service
+}
+
+// loading returns a function that reports how many bytes of the weights are loaded.
+// It logs every two seconds, so a load that takes less leaves no line.
+func (s *service) loading() func(done, total int64) {
+	logged := time.Now()
+	return func(done, total int64) {
+		if time.Since(logged) > 2*time.Second {
+			logged = time.Now()
+			s.log.Info("loading", "megabytes", done>>20, "of", total>>20)
+		}
+		s.http.SetProgress(fmt.Sprintf("the model is loading: %d of %d MB", done>>20, total>>20))
+	}
+}
+
+// run serves ln until a signal arrives or the engine ends, and then shuts down.
+func (s *service) run(ctx context.Context, ln net.Listener, signals <-chan os.Signal) error {
 	var running sync.WaitGroup
-	var failure atomic.Pointer[error]
 	ended := make(chan struct{})
 	running.Go(func() {
 		defer close(ended)
-		if err := comp.engine.Run(ctx); err != nil && !(ctx.Err() != nil && errors.Is(err, context.Canceled)) { // a model that was still loading
-			failure.Store(&err)
-			srv.Fail(err)
-		}
+		s.runEngine(ctx)
 	})
-	running.Go(func() { cfg.Keys.Watch(ctx, time.Second, log) })
+	running.Go(func() { s.keys.Watch(ctx, time.Second, s.log) })
 	running.Go(func() {
-		if err := srv.Serve(ln); err != nil {
-			log.Error("serving ended", "error", err)
+		if err := s.http.Serve(ln); err != nil {
+			s.log.Error("serving ended", "error", err)
 		}
 	})
-	running.Go(func() {
-		select {
-		case <-ended:
-			return
-		case <-comp.engine.Ready():
-		}
-		if err := srv.SetModel(comp.served(src, *e.policy == "priority")); err != nil {
-			failure.Store(&err)
-			cancel()
-			return
-		}
-		log.Info("ready", "seconds", fmt.Sprintf("%.3f", time.Since(processStart).Seconds()), "device", comp.about,
-			"parameters", src.network.Parameters(), "weights", inUnits(src.network.WeightBytes()), "kv_cache", inUnits(comp.kvBytes),
-			"kv_tokens", (comp.spec.NumBlocks-1)*comp.spec.BlockTokens, "max_model_len", comp.spec.MaxSeqTokens, "defaults", src.defaults.String())
-	})
+	running.Go(func() { s.becomeReady(ended) })
+
 	select {
 	case sig := <-signals:
-		log.Info("stopping: requests in flight may end, a second signal stops at once", "signal", sig.String(), "timeout", *h.shutdown)
+		s.log.Info("stopping: requests in flight may end, a second signal stops at once", "signal", sig.String(), "timeout", s.options.listen.shutdown)
 	case <-ended:
 	}
-	stop, done := context.WithTimeout(context.Background(), *h.shutdown)
+	s.shutDown(signals)
+	s.cancel()
+	running.Wait()
+	if failure := s.failure.Load(); failure != nil {
+		return *failure
+	}
+	s.log.Info("stopped")
+	return nil
+}
+
+// runEngine runs the engine until it fails or is stopped. That it is stopped while
+// the model is still loading is no failure.
+func (s *service) runEngine(ctx context.Context) {
+	err := s.engine.engine.Run(ctx)
+	if err == nil || ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return
+	}
+	s.failure.Store(&err)
+	s.http.Fail(err)
+}
+
+// becomeReady gives the HTTP server its model as soon as the engine is ready.
+func (s *service) becomeReady(ended <-chan struct{}) {
+	select {
+	case <-ended:
+		return
+	case <-s.engine.engine.Ready():
+	}
+	if err := s.http.SetModel(s.engine.served(s.source, s.options.engine.policy == "priority")); err != nil {
+		s.failure.Store(&err)
+		s.cancel()
+		return
+	}
+	network, spec := s.source.network, &s.engine.spec
+	s.log.Info("ready", "seconds", fmt.Sprintf("%.3f", time.Since(processStart).Seconds()), "device", s.engine.device,
+		"parameters", network.Parameters(), "weights", inUnits(network.WeightBytes()), "kv_cache", inUnits(s.engine.kvBytes),
+		"kv_tokens", (spec.NumBlocks-1)*spec.BlockTokens, "max_model_len", spec.MaxSeqTokens, "defaults", s.source.defaults.String())
+}
+
+// shutDown lets requests in flight end, until the time for that is over or another
+// signal arrives.
+func (s *service) shutDown(signals <-chan os.Signal) {
+	ctx, done := context.WithTimeout(context.Background(), s.options.listen.shutdown)
+	defer done()
 	go func() {
 		select {
 		case <-signals:
 			done()
-		case <-stop.Done():
+		case <-ctx.Done():
 		}
 	}()
-	if err := srv.Shutdown(stop); err != nil && failure.Load() == nil {
-		log.Warn("some requests were cut short", "error", err)
+	if err := s.http.Shutdown(ctx); err != nil && s.failure.Load() == nil {
+		s.log.Warn("some requests were cut short", "error", err)
 	}
-	done()
-	cancel()
-	running.Wait()
-	if f := failure.Load(); f != nil {
-		return *f
-	}
-	log.Info("stopped")
-	return nil
 }
 
 // served is what the HTTP server has to know about the model.
-func (c *computer) served(s *source, priority bool) *server.Model {
+func (e *preparedEngine) served(s *source, priority bool) *server.Model {
 	return &server.Model{
-		Names: s.names, Root: s.root, Created: time.Now(), Fingerprint: c.fingerprint,
-		Engine: c.engine, Tokenizer: s.tokenizer, Chat: s.chat, TokenizerInfo: s.info,
-		CacheType: c.cacheType, MaxLen: c.spec.MaxSeqTokens, VocabSize: c.spec.VocabSize, Priority: priority, Generation: s.defaults,
+		Names: s.names, Root: s.root, Created: time.Now(), Fingerprint: e.fingerprint,
+		Engine: e.engine, Tokenizer: s.tokenizer, Chat: s.chat, TokenizerInfo: s.tokenizerInfo,
+		CacheType: e.cacheType, MaxLen: e.spec.MaxSeqTokens, VocabSize: e.spec.VocabSize, Priority: priority, Generation: s.defaults,
 	}
-}
-
-// validate finds what only this build refuses.
-func (h *httpOptions) validate() error {
-	switch mode := *h.logprobsMode; mode {
-	case "raw_logprobs", "processed_logprobs":
-		return nil
-	case "raw_logits", "processed_logits":
-		return fmt.Errorf("--logprobs-mode %s: this server reports log-probabilities only, raw_logprobs or processed_logprobs", mode)
-	default:
-		return fmt.Errorf("--logprobs-mode %s is neither raw_logprobs nor processed_logprobs", mode)
-	}
-}
-
-func (h *httpOptions) config(log *slog.Logger) server.Config {
-	c := server.DefaultConfig()
-	c.Version, c.APIKeys, c.Log = version, *h.keys, log
-	c.CORS.Origins, c.CORS.Methods, c.CORS.Headers, c.CORS.Credentials = *h.origins, *h.methods, *h.headers, *h.credentials
-	c.MaxBody, c.MaxBodies = int(h.maxBody), max(c.MaxBodies, int64(h.maxBody))
-	c.PrepareQueue, c.LogRequests = *h.queue, *h.logRequests
-	c.NoRequestID = !*h.requestIDs
-	c.Heartbeat = *h.heartbeat
-	c.Functions = h.functions
-	c.Functions.RootPath = strings.TrimRight(*h.rootPath, "/")
-	c.ProcessedLogprobs = *h.logprobsMode == "processed_logprobs"
-	c.MaxLogprobs, c.TokensAsIDs, c.ForceUsage = *h.maxLogprobs, *h.tokensAsIDs, *h.forceUsage
-	c.ReasoningField, _ = api.ParseReasoningField(*h.reasoningField) // the flag takes no other name
-	return c
-}
-
-// defaultDataDir is where the XDG base directory specification puts the data of
-// a user's programs; "" where there is no such user.
-func defaultDataDir(env func(string) string) string {
-	if dir := env("XDG_DATA_HOME"); filepath.IsAbs(dir) { // others are to be ignored, it says
-		return filepath.Join(dir, "weir")
-	}
-	if home := env("HOME"); filepath.IsAbs(home) {
-		return filepath.Join(home, ".local", "share", "weir")
-	}
-	return ""
-}
-
-// openUsage opens the counts by project. A folder that was asked for has to be
-// writable; the one that nobody chose need not be, as on a read-only system.
-func openUsage(dir, byDefault string, log *slog.Logger) (*usage.Ledger, error) {
-	cfg := usage.DefaultConfig()
-	cfg.Dir, cfg.Log = dir, log
-	l, err := usage.Open(cfg)
-	if err == nil || dir != byDefault {
-		if err != nil {
-			err = fmt.Errorf("--data-dir %s: %w", dir, err)
-		}
-		return l, err
-	}
-	log.Warn("usage counts are kept in memory only; set --data-dir to a folder that can be written to", "error", err)
-	cfg.Dir = ""
-	return usage.Open(cfg)
-}
-
-// open opens the records in dir, in the same way.
-func (d *dataOptions) open(dir, byDefault string, log *slog.Logger) (*records, error) {
-	var rules retention
-	var err error
-	if rules.feedback, err = retainRules(*d.retention); err == nil {
-		rules.trajectories, err = retainModels(*d.trajectory)
-	}
-	if err != nil {
-		return nil, usageError{err}
-	}
-	r, err := openRecords(dir, int64(d.minFree), rules, log)
-	if err == nil || dir != byDefault {
-		return r, err
-	}
-	log.Warn("feedback and trajectories are not kept; set --data-dir to a folder that can be written to", "error", err)
-	return openRecords("", 0, retention{}, log)
 }

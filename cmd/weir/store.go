@@ -10,122 +10,169 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
-
-	"github.com/spf13/pflag"
 
 	"weir/store"
 	"weir/trajectory/export"
 )
 
-const storeUsage = `weir store looks after the records in a data directory, with or without a server
-that uses it.
+const storeAbout = `Looks after the records in a data directory: feedback and trajectories. It works while a server uses the directory, by asking that server, and without one. Only restore needs the server to be stopped.
 
   weir store backup  FILE   write everything to FILE, which must not exist; - is standard output
-  weir store restore FILE   read FILE into a data directory without records; needs the server stopped
+  weir store restore FILE   read FILE into a data directory without records; - is standard input
   weir store verify         read everything and report what is damaged
-  weir store export         print feedback as JSON, a record a line; with --model trajectories, as --format says
+  weir store export         print feedback as JSON, one record per line; with --model, trajectories`
 
-`
+// storeCommands are the words that follow weir store.
+var storeCommands = []string{"backup", "restore", "verify", "export"}
 
-// storeMain is weir store. It asks the server that uses the directory, and opens
-// the directory itself only if there is none.
-func storeMain(args []string, env func(string) string, in io.Reader, out, errOut io.Writer) (err error) {
-	fs := pflag.NewFlagSet("weir store", pflag.ContinueOnError)
-	fs.SetOutput(errOut)
-	dir := fs.String("data-dir", defaultDataDir(env), "`folder` with the records")
-	project := fs.String("project", "", "export: the records of one `project` only")
-	model := fs.String("model", "", "export: the trajectories of this `model`, in place of feedback")
-	tenant := fs.String("tenant", "", "export: whose they are; need not be said where one `tenant` alone has the model")
-	format := fs.String("format", string(export.JSONL), "export: `form` of trajectories: jsonl, jsonl-groups, parquet, art, verl, trl, verifiers or sft")
-	splits := fs.StringArray("split", nil, "export: trajectories of this `split`; repeat for more (default: all)")
-	low := fs.String("min-policy-version", "", "export: trajectories of this policy `version` and later")
-	high := fs.String("max-policy-version", "", "export: trajectories of this policy `version` and earlier")
-	fs.Usage = func() { fmt.Fprint(out, storeUsage, fs.FlagUsages()) }
-	rest, err := parse(fs, args, env)
-	if err != nil {
-		return err
-	}
-	name := ""
-	if len(rest) > 0 {
-		name, rest = rest[0], rest[1:]
-	}
-	want := map[string]int{"backup": 1, "restore": 1, "verify": 0, "export": 0}
-	n, ok := want[name]
-	switch {
-	case !ok:
-		return usageError{fmt.Errorf("store %s: want backup, restore, verify or export; weir store --help", name)}
-	case len(rest) != n:
-		return usageError{fmt.Errorf("store %s takes %d arguments, not %d", name, n, len(rest))}
-	case *dir == "":
-		return usageError{errors.New("store: --data-dir is missing")}
-	}
-	log, err := newLog(errOut, "warn")
-	if err != nil {
-		return err
-	}
-	cfg := func(dir string) store.Config {
-		c := store.DefaultConfig(dir)
-		c.Log, c.MaintainEvery = log, 0
-		return c
-	}
-	damaged := 0
-	switch name {
-	case "restore":
-		return restore(*dir, rest[0], cfg, in, out)
-	case "backup":
-		w := out
-		if rest[0] != "-" {
-			f, bad := os.OpenFile(rest[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-			if bad != nil {
-				return bad
-			}
-			defer func() { err = errors.Join(err, f.Sync(), f.Close()) }()
-			w = f
-		}
-		damaged, err = ask(*dir, "/backup", cfg, w, func(l *local, w io.Writer) (int, error) { return l.backup(w) })
-	case "verify":
-		damaged, err = ask(*dir, "/verify", cfg, out, func(l *local, w io.Writer) (int, error) { return l.verify(w) })
-	case "export":
-		if !slices.Contains(export.Forms(), export.Form(*format)) {
-			return usageError{fmt.Errorf("store export: there is no --format %s", *format)}
-		}
-		q := url.Values{"project": {*project}, "model": {*model}, "tenant": {*tenant}, "format": {*format}, "split": *splits, "min": {*low}, "max": {*high}}
-		damaged, err = ask(*dir, "/export?"+q.Encode(), cfg, out, func(l *local, w io.Writer) (int, error) { return l.export(w, q) })
-	}
-	if err == nil && damaged > 0 {
-		err = fmt.Errorf("store %s: %d faults", name, damaged)
-	}
-	return err
+// storeOptions are the flags of weir store. All but the first are for export.
+type storeOptions struct {
+	dir        string
+	project    string
+	model      string
+	tenant     string
+	format     string
+	splits     []string
+	minVersion string
+	maxVersion string
 }
 
-// ask has the server do it that uses dir, or does it here.
-func ask(dir, query string, cfg func(string) store.Config, w io.Writer, here func(*local, io.Writer) (int, error)) (damaged int, err error) {
-	damaged, found, err := remote(dir, query, w)
+func (o *storeOptions) bind(f *flagSet, getenv func(string) string) {
+	dataDirFlag(f, &o.dir, defaultDataDir(getenv), "`folder` with the records")
+	f.group("Flags of export")
+	f.StringVar(&o.project, "project", "", "export the feedback of this `project` only")
+	f.StringVar(&o.model, "model", "", "export the trajectories of this `model` instead of feedback")
+	f.StringVar(&o.tenant, "tenant", "", "`tenant` that the trajectories belong to; it may be left out if only one tenant has the model")
+	f.StringVar(&o.format, "format", string(export.JSONL), "`form` of trajectories: jsonl, jsonl-groups, parquet, art, verl, trl, verifiers or sft")
+	f.StringArrayVar(&o.splits, "split", nil, "export only trajectories of this `split`; repeat it for several (default: all)")
+	f.StringVar(&o.minVersion, "min-policy-version", "", "export only trajectories of this policy `version` and later ones")
+	f.StringVar(&o.maxVersion, "max-policy-version", "", "export only trajectories of this policy `version` and earlier ones")
+}
+
+// selection checks what export was asked for and writes it as a query.
+func (o *storeOptions) selection() (url.Values, error) {
+	if !slices.Contains(export.Forms(), export.Form(o.format)) {
+		return nil, fmt.Errorf("store export: there is no --format %s", o.format)
+	}
+	for name, version := range map[string]string{"min": o.minVersion, "max": o.maxVersion} {
+		if _, err := strconv.ParseInt(version, 10, 64); version != "" && err != nil {
+			return nil, fmt.Errorf("store export: --%s-policy-version %s is not a whole number", name, version)
+		}
+	}
+	return url.Values{"project": {o.project}, "model": {o.model}, "tenant": {o.tenant}, "format": {o.format}, "split": o.splits,
+		"min": {o.minVersion}, "max": {o.maxVersion}}, nil
+}
+
+func setupStore(f *flagSet, env *environment) action {
+	o := &storeOptions{}
+	o.bind(f, env.getenv)
+	return func(args []string) error {
+		name := ""
+		if len(args) > 0 {
+			name, args = args[0], args[1:]
+		}
+		want, ok := map[string]int{"backup": 1, "restore": 1, "verify": 0, "export": 0}[name]
+		switch {
+		case !ok:
+			return usageError{fmt.Errorf("store %s: want backup, restore, verify or export; weir store --help", name)}
+		case len(args) != want:
+			return usageError{fmt.Errorf("store %s takes %d arguments, not %d", name, want, len(args))}
+		case o.dir == "":
+			return usageError{errors.New("store: --data-dir is missing")}
+		}
+		log, err := newLog(env.errOut, "warn")
+		if err != nil {
+			return err
+		}
+		t := &storeTool{dir: o.dir, config: func(dir string) store.Config {
+			c := store.DefaultConfig(dir)
+			c.Log, c.MaintainEvery = log, 0
+			return c
+		}}
+		damaged := 0
+		switch name {
+		case "restore":
+			return t.restore(args[0], env)
+		case "backup":
+			damaged, err = t.backup(args[0], env)
+		case "verify":
+			damaged, err = t.ask("/verify", env.out, (*openStores).verify, feedbackName, trajectoriesName)
+		case "export":
+			damaged, err = t.export(o, env)
+		}
+		if err == nil && damaged > 0 {
+			err = fmt.Errorf("store %s: %d faults", name, damaged)
+		}
+		return err
+	}
+}
+
+// storeTool does the commands of weir store on a data directory.
+type storeTool struct {
+	dir    string
+	config func(dir string) store.Config // of the database in dir
+}
+
+// backup writes all databases to a new file, or to standard output.
+func (t *storeTool) backup(path string, env *environment) (damaged int, err error) {
+	w := env.out
+	if path != "-" {
+		f, failed := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if failed != nil {
+			return 0, failed
+		}
+		defer func() { err = errors.Join(err, f.Sync(), f.Close()) }()
+		w = f
+	}
+	return t.ask("/backup", w, (*openStores).backup, feedbackName, trajectoriesName)
+}
+
+// export prints feedback, or the trajectories of a model.
+func (t *storeTool) export(o *storeOptions, env *environment) (damaged int, err error) {
+	q, err := o.selection()
+	if err != nil {
+		return 0, usageError{err}
+	}
+	database := feedbackName
+	if o.model != "" {
+		database = trajectoriesName
+	}
+	export := func(s *openStores, w io.Writer) (int, error) { return s.export(w, q) }
+	return t.ask("/export?"+q.Encode(), env.out, export, database)
+}
+
+// ask lets the server that uses the directory answer the query. If there is none, it
+// opens these databases and lets here answer it.
+func (t *storeTool) ask(query string, w io.Writer, here func(*openStores, io.Writer) (damaged int, err error), databases ...string) (damaged int, err error) {
+	damaged, found, err := askServer(t.dir, query, w)
 	if found {
 		return damaged, err
 	}
-	l, err := openLocal(dir, cfg)
-	for try := 0; try < 20 && errors.Is(err, store.ErrLocked); try++ { // a server that starts, or stops
+	s, err := openDirectory(t.dir, t.config, databases...)
+	// A server that is just starting or stopping holds the lock without answering.
+	for try := 0; try < 20 && errors.Is(err, store.ErrLocked); try++ {
 		time.Sleep(50 * time.Millisecond)
-		if damaged, found, err := remote(dir, query, w); found {
+		if damaged, found, err := askServer(t.dir, query, w); found {
 			return damaged, err
 		}
-		l, err = openLocal(dir, cfg)
+		s, err = openDirectory(t.dir, t.config, databases...)
 	}
 	if errors.Is(err, store.ErrLocked) {
-		err = fmt.Errorf("%w, and it does not answer at %s", err, filepath.Join(dir, socketName))
+		err = fmt.Errorf("%w, and it does not answer at %s", err, filepath.Join(t.dir, socketName))
 	}
 	if err != nil {
 		return 0, err
 	}
 	buffered := bufio.NewWriterSize(w, 64<<10)
-	damaged, err = here(l, buffered)
-	return damaged, errors.Join(err, buffered.Flush(), l.Close())
+	damaged, err = here(s, buffered)
+	return damaged, errors.Join(err, buffered.Flush(), s.Close())
 }
 
-func restore(dir, from string, cfg func(string) store.Config, in io.Reader, out io.Writer) (err error) {
-	r := in
+// restore reads a backup into new databases.
+func (t *storeTool) restore(from string, env *environment) (err error) {
+	r := env.in
 	if from != "-" {
 		f, err := os.Open(from)
 		if err != nil {
@@ -141,24 +188,21 @@ func restore(dir, from string, cfg func(string) store.Config, in io.Reader, out 
 		}
 	}()
 	rows, err := store.Restore(context.Background(), r, func(name string) (*store.DB, error) {
-		for _, known := range databases {
-			if name != known {
-				continue
-			}
-			db, err := store.Open(cfg(filepath.Join(dir, name)))
-			if errors.Is(err, store.ErrLocked) {
-				err = fmt.Errorf("%w: stop the server first", err)
-			}
-			if err == nil {
-				opened[name] = db
-			}
-			return db, err
+		if name != feedbackName && name != trajectoriesName {
+			return nil, fmt.Errorf("%w: it has a database %q", store.ErrBackup, name)
 		}
-		return nil, fmt.Errorf("%w: it has a database %q", store.ErrBackup, name)
+		db, err := store.Open(t.config(filepath.Join(t.dir, name)))
+		if errors.Is(err, store.ErrLocked) {
+			err = fmt.Errorf("%w: stop the server first", err)
+		}
+		if err == nil {
+			opened[name] = db
+		}
+		return db, err
 	})
 	if err != nil {
 		return fmt.Errorf("%w (%d keys were read)", err, rows)
 	}
-	fmt.Fprintf(out, "%d keys\n", rows)
+	fmt.Fprintf(env.out, "%d keys\n", rows)
 	return nil
 }

@@ -72,6 +72,7 @@ var rules = map[string]rule{
 	"store":               {mayNot: http},
 	"tokenizer":           {tests: []string{"internal/testkit"}, mayNot: noIO},
 	"tools/peers":         {tests: []string{"internal/testkit"}},
+	"tools/release":       {},
 	"trajectory":          {mayNot: noIO},
 	"trajectory/archive":  {may: []string{"store", "trajectory"}, mayNot: http},
 	"trajectory/export":   {may: []string{"trajectory", "trajectory/archive"}, tests: []string{"store"}, mayNot: http},

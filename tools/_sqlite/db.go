@@ -14,8 +14,8 @@ import (
 	"weir/feedback"
 )
 
-// The same columns and indexes as weir's: a key, and every filter with the time
-// behind it, by which answers are sorted.
+// schema has the same columns and indexes as weir: a primary key, and for every filter an
+// index that ends in the time, by which answers are sorted.
 const schema = `
 CREATE TABLE feedback (
 	project TEXT NOT NULL, id TEXT NOT NULL, trace_ref TEXT NOT NULL, user TEXT NOT NULL, creator TEXT, created_at INTEGER NOT NULL,
@@ -27,12 +27,12 @@ CREATE INDEX by_type ON feedback (project, type, created_at, id);
 CREATE INDEX by_user ON feedback (project, user, created_at, id);
 CREATE INDEX by_queue ON feedback (project, queue, created_at, id) WHERE queue IS NOT NULL;`
 
-// db writes through one connection, as SQLite has one writer.
+// db writes through one connection, because SQLite has one writer.
 type db struct {
 	cfg                                         feedback.Config
 	sql                                         *sql.DB
 	conn                                        *sql.Conn
-	write                                       sync.Mutex // of what follows, and the connection
+	write                                       sync.Mutex // protects the connection and the fields below it
 	begin, commit, back, exists, remove, insert *sql.Stmt
 	newest                                      int64
 
@@ -103,14 +103,14 @@ func (d *db) Replace(_ context.Context, a feedback.Author, r *feedback.Request, 
 	d.wait.Lock()
 	d.wait.list = append(d.wait.list, j)
 	d.wait.Unlock()
-	// Whoever gets the lock commits for all that wait.
+	// The request that gets the lock commits all that wait.
 	d.write.Lock()
 	d.wait.Lock()
 	list := d.wait.list
 	d.wait.list = nil
 	d.wait.Unlock()
 	if len(list) > 0 {
-		_ = d.group(list) // each job has it
+		_ = d.group(list) // each job gets the error
 	}
 	d.write.Unlock()
 	err := j.err()
@@ -119,7 +119,7 @@ func (d *db) Replace(_ context.Context, a feedback.Author, r *feedback.Request, 
 
 func (j *job) err() error { return <-j.done }
 
-// group runs jobs in one transaction and tells each.
+// group runs jobs in one transaction and gives each the result.
 func (d *db) group(list []*job) (err error) {
 	defer func() {
 		for _, j := range list {

@@ -1,12 +1,12 @@
-// Command sqlite is a peer for weir bench store: POST /feedback/replace on SQLite,
-// or on weir's store, behind one handler. Requests are read and judged by package
-// feedback on both sides, and answered with its receipts.
+// Command sqlite is a server that weir bench store compares with weir: POST
+// /feedback/replace on SQLite, or on weir's store, with the same handler. In both cases
+// package feedback reads and checks requests, and makes the answers.
 //
 //	sqlite serve --host 127.0.0.1 --port N --store sqlite|grouped|weir
 //
-// sqlite is one transaction to a request, grouped a writer that takes all requests
-// that wait into one transaction, as weir's does. Both are in WAL mode with
-// synchronous=FULL: a commit is on the disk before it is answered.
+// With sqlite, every request is a transaction of its own. With grouped, one transaction takes
+// all requests that wait, as in weir. Both run in WAL mode with synchronous=FULL, so a commit
+// is on the disk before it is answered.
 package main
 
 import (
@@ -97,6 +97,6 @@ func handle(c *fasthttp.RequestCtx, keep keeper) {
 		c.SetContentType("application/json")
 		c.Response.SetBodyRaw(answer)
 	default:
-		c.Error("not here", fasthttp.StatusNotFound)
+		c.Error("not found", fasthttp.StatusNotFound)
 	}
 }

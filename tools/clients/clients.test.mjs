@@ -1,6 +1,6 @@
-// JavaScript clients against a running weir: what openai-node, the Vercel AI SDK
-// and LangChain.js make of streams, errors, retries, aborts and reasoning.
-// `make clients` runs it; WEIR names the binary.
+// JavaScript clients against a running weir: openai-node, the Vercel AI SDK and
+// LangChain.js, with streams, errors, retries, aborts and reasoning. `make clients` runs
+// it. The environment variable WEIR is the path of the binary.
 
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
@@ -40,7 +40,7 @@ async function serve(...flags) {
 }
 
 let weir // the bundled model
-let full // one request at a time, at the pace of a large model
+let full // takes one request at a time, and generates at the pace of a large model
 
 before(async () => {
   weir = await serve('--reasoning-field', 'both')
@@ -56,7 +56,7 @@ const provider = (options) => createOpenAICompatible({ name: 'weir', baseURL: we
 const langchain = ({ baseURL = weir.baseURL, ...options } = {}) =>
   new ChatOpenAI({ model, apiKey, temperature: 0, maxRetries: 0, configuration: { baseURL }, ...options })
 
-// hold takes the only place that `full` has, and returns what gives it back.
+// hold occupies the only place that `full` has, and returns a function that frees it.
 async function hold() {
   const controller = new AbortController()
   const stream = await openai({ baseURL: full.baseURL }).chat.completions.create({ ...endless, stream: true }, { signal: controller.signal })
@@ -64,7 +64,7 @@ async function hold() {
   return () => controller.abort()
 }
 
-// soon repeats what has to work as soon as weir has noticed that somebody left.
+// soon repeats an attempt that must succeed once weir has noticed that a client left.
 async function soon(attempt) {
   const end = Date.now() + 2000
   for (;;) {
@@ -91,7 +91,7 @@ test('openai-node', async (t) => {
     assert.equal(c.usage.total_tokens, c.usage.prompt_tokens + c.usage.completion_tokens)
   })
 
-  await t.test('a stream says the same', async () => {
+  await t.test('a stream gives the same answer', async () => {
     const stream = await client.chat.completions.create({ model, messages, temperature: 0, stream: true, stream_options: { include_usage: true } })
     let text = ''
     let finish, usage
@@ -105,7 +105,7 @@ test('openai-node', async (t) => {
     assert.ok(usage.completion_tokens > 0)
   })
 
-  await t.test('and so does the helper', async () => {
+  await t.test('the stream helper gives the same answer', async () => {
     const final = await client.chat.completions.stream({ model, messages, temperature: 0 }).finalChatCompletion()
     assert.equal(final.choices[0].message.content, answer)
   })
@@ -147,13 +147,13 @@ test('openai-node', async (t) => {
     assert.equal(typeof JSON.parse(c.choices[0].message.content).city, 'string')
   })
 
-  await t.test('a stream that is left frees its place', async () => {
+  await t.test('a client that leaves a stream frees its place', async () => {
     const stream = await openai({ baseURL: full.baseURL }).chat.completions.create({ ...endless, stream: true })
     for await (const _ of stream) break
     await soon(() => openai({ baseURL: full.baseURL }).chat.completions.create(brief))
   })
 
-  await t.test('an aborted request does, too', async () => {
+  await t.test('an aborted request frees its place', async () => {
     const controller = new AbortController()
     const request = openai({ baseURL: full.baseURL }).chat.completions.create(endless, { signal: controller.signal })
     setTimeout(() => controller.abort(), 100)
@@ -161,7 +161,7 @@ test('openai-node', async (t) => {
     await soon(() => openai({ baseURL: full.baseURL }).chat.completions.create(brief))
   })
 
-  await t.test('a full server is asked again', async () => {
+  await t.test('a refusal by a full server is retried', async () => {
     const release = await hold()
     await assert.rejects(openai({ baseURL: full.baseURL }).chat.completions.create(brief), (err) => err.status === 503 && err.headers.get('retry-after') > 0)
     setTimeout(release, 300)
@@ -182,7 +182,7 @@ test('Vercel AI SDK', async (t) => {
     assert.ok(r.usage.inputTokens > 0 && r.usage.outputTokens > 0)
   })
 
-  await t.test('a stream says the same', async () => {
+  await t.test('a stream gives the same answer', async () => {
     const r = streamText({ model: provider(), prompt, ...retryless })
     let text = ''
     for await (const piece of r.textStream) text += piece
@@ -230,7 +230,7 @@ test('Vercel AI SDK', async (t) => {
     await soon(() => generateText({ model: provider({ baseURL: full.baseURL }), prompt, maxOutputTokens: 4, maxRetries: 0 }))
   })
 
-  await t.test('a full server is asked again', async () => {
+  await t.test('a refusal by a full server is retried', async () => {
     const release = await hold()
     setTimeout(release, 300)
     const r = await generateText({ model: provider({ baseURL: full.baseURL }), prompt, maxOutputTokens: 4, maxRetries: 2 })
@@ -249,7 +249,7 @@ test('LangChain.js', async (t) => {
     assert.ok(r.usage_metadata.output_tokens > 0)
   })
 
-  await t.test('a stream says the same', async () => {
+  await t.test('a stream gives the same answer', async () => {
     let all
     for await (const chunk of await langchain().stream(prompt)) all = all ? all.concat(chunk) : chunk
     assert.equal(all.content, answer)
@@ -290,7 +290,7 @@ test('LangChain.js', async (t) => {
     await soon(() => langchain({ baseURL: full.baseURL, maxTokens: 4 }).invoke(prompt))
   })
 
-  await t.test('a full server is asked again', async () => {
+  await t.test('a refusal by a full server is retried', async () => {
     const release = await hold()
     setTimeout(release, 300)
     const r = await langchain({ baseURL: full.baseURL, maxTokens: 4, maxRetries: 4 }).invoke(prompt)

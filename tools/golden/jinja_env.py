@@ -1,5 +1,5 @@
-"""The environment in which transformers renders chat templates, for the
-scripts beside this one. Pinned: Python 3.11, Jinja2 3.1.6, MarkupSafe 3.0.4,
+"""The environment in which transformers renders chat templates, for the other scripts in
+this folder. The versions are fixed: Python 3.11, Jinja2 3.1.6, MarkupSafe 3.0.4,
 transformers 5.23.0.
 """
 
@@ -20,8 +20,8 @@ for module in (jinja2, transformers):
 
 CLOCK = datetime.datetime(2025, 7, 10, 12, 0, 0)
 
-# Names of the reference's own that mean nothing to a template: transformers
-# wraps Jinja2's Namespace and dict in classes of its own.
+# transformers wraps Jinja2's Namespace and dict in classes of its own, whose names appear in
+# error messages. They are replaced by the names that Jinja2 itself would show.
 RENAMED = {
     "transformers.utils.chat_template_utils.TemplateNamespace": "jinja2.utils.Namespace",
     "TemplateNamespace": "Namespace",
@@ -38,7 +38,7 @@ def environment():
 def render(env, source, context):
     """Returns {"output": text} or {"error": "Class: text"}."""
     try:
-        # A copy, as |indent changes a list that it is given by mistake.
+        # A copy, because |indent changes a list that it is given by mistake.
         return {"output": env.from_string(source).render(**copy.deepcopy(context))}
     except RecursionError:
         return {"error": "RecursionError: maximum recursion depth exceeded"}

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Makes random templates and what Jinja2 makes of them, one JSON object per
-line: {"template", "context", "output" or "error"}. The Go side compares:
+"""Makes random templates and renders them with Jinja2. Prints one JSON object per line:
+{"template", "context", "output" or "error"}. A Go test renders the same templates and
+compares:
 
     python3 tools/golden/jinja_fuzz.py SEED COUNT [short | soup | FILE.jinja...] > cases.jsonl
     WEIR_JINJA_CASES=cases.jsonl go test -run TestDifferential ./chat/jinja
 
-chat/jinja/testdata/random.jsonl, which the test reads by itself, is 7 2000 short.
+The test always reads chat/jinja/testdata/random.jsonl, which was made with: 7 2000 short
 
-The templates are programs over the whole language, or with soup a mix of the
-pieces that tags are made of, or the given files with random conversations. The
-differences found are cases of chat/jinja/testdata/unit.
+The templates are programs that use the whole language; with soup, a mix of the pieces
+that tags are made of; or the given files with random conversations. Differences that were
+found this way are cases in chat/jinja/testdata/unit.
 """
 
 import json
@@ -395,7 +396,7 @@ def main():
         if sys.argv[3:] == ["short"] and (len(source) > 120 or len(str(result)) > 200):
             continue
         if "output" in result and (" at 0x" in result["output"].lower() or len(result["output"]) > 100000):
-            continue  # addresses of objects
+            continue  # contains the address of an object, which differs from run to run
         try:
             line = json.dumps({"template": source, **extra, **result})
             line.encode()

@@ -7,12 +7,12 @@ Writes, below the first folder:
 
   configs.json          config.json files as they are found on the Hub, and how transformers reads them
   NAME/                 a checkpoint of a few ten thousand parameters
-    golden.json         prompt, 64 greedy tokens, and by how much each beat the second best
+    golden.json         prompt, 64 greedy tokens, and the margin of each over the second best
     logits.f32          [rows, vocab] float32: the last rows of the prompt
-    hidden.f32          [layers, tokens, hidden] float32: the residual stream behind each layer
+    hidden.f32          [layers, tokens, hidden] float32: the residual stream after each layer
   weir-tiny/golden.json, logits.f32     the same for the bundled model and one chat prompt
 
-All arithmetic is float32 on the CPU with eager attention, over the weights as stored.
+All arithmetic is float32 on the CPU with eager attention, on the weights as they are stored.
 """
 import json
 import pathlib
@@ -26,8 +26,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 PINNED = {"torch": "2.15.0", "transformers": "5.23.0"}
 GREEDY = 64
 
-# Sizes are odd on purpose: no multiple of 16 where it can be avoided, head_dim other than hidden/heads, few KV heads.
-# The spelling of each file is that of its time: rope_theta and rope_scaling, or rope_parameters.
+# Sizes are unusual on purpose: not multiples of 16 where that can be avoided, a head_dim other than hidden/heads, few KV heads.
+# Each config.json is written in the way of its time: with rope_theta and rope_scaling, or with rope_parameters.
 CHECKPOINTS = {
     "llama2": dict(
         dtype=torch.float32, prompt=56, old_buffers=True, config=dict(
@@ -80,7 +80,7 @@ GENERATION = dict(bos_token_id=1, do_sample=True, eos_token_id=[2, 4], temperatu
                   repetition_penalty=1.05, max_new_tokens=512)
 
 QWEN25_YARN = dict(factor=4.0, original_max_position_embeddings=32768, type="yarn")
-# Values as published on the Hub, cut down to what decides the network, and a few that lean on defaults.
+# Values as published on the Hub, reduced to those that decide the network, and a few configs that rely on defaults.
 CONFIGS = {
     "Llama-2-7b": dict(
         architectures=["LlamaForCausalLM"], hidden_act="silu", hidden_size=4096, intermediate_size=11008,
@@ -178,9 +178,9 @@ def checkpoint(name, spec, root):
     model = AutoModelForCausalLM.from_config(cfg, dtype=torch.float32)
     with torch.no_grad():
         for pname, p in model.named_parameters():
-            if p.ndim == 2:  # spread: attention that picks, logits with a standard deviation of a few
+            if p.ndim == 2:  # large enough that attention selects positions and logits have a standard deviation of a few
                 gain = 2.0 if "q_proj" in pname or "k_proj" in pname else 1.0
-                # a tied head would find the input token in its own residual stream, unless the layers drown it
+                # with a tied head, the input token would win by its own embedding unless the layers add more to it
                 gain = (2.0 if cfg.tie_word_embeddings else 0.7) if "down_proj" in pname or "o_proj" in pname else gain
                 gain = 2.5 if "lm_head" in pname or "embed" in pname and cfg.tie_word_embeddings else gain
                 p.normal_(0, gain / p.shape[1] ** 0.5)
@@ -191,7 +191,7 @@ def checkpoint(name, spec, root):
     state = {k: v.to(spec["dtype"]).contiguous() for k, v in model.state_dict().items()}
     if cfg.tie_word_embeddings:
         state.pop("lm_head.weight")
-    if spec.get("old_buffers"):  # checkpoints of 2023 carry this buffer; readers ignore it
+    if spec.get("old_buffers"):  # checkpoints of 2023 contain this buffer, which readers ignore
         for i in range(cfg.num_hidden_layers):
             state[f"model.layers.{i}.self_attn.rotary_emb.inv_freq"] = torch.ones(5)
     save(out, state, spec.get("shards", 1))
@@ -207,7 +207,7 @@ def save(out, state, shards):
     index, names = {}, sorted(state)
     for s in range(shards):
         file = f"model-{s + 1:05d}-of-{shards:05d}.safetensors"
-        part = {n: state[n] for n in names[s::shards]}  # neighbours lie in different files
+        part = {n: state[n] for n in names[s::shards]}  # so that tensors with similar names are in different files
         save_file(part, out / file, metadata={"format": "pt"})
         (out / file).chmod(0o644)
         index |= {n: file for n in part}
@@ -219,14 +219,14 @@ def save(out, state, shards):
 @torch.no_grad()
 def golden(src, model, prompt, out, rows, layers):
     model.eval()
-    behind = []
-    hooks = [layer.register_forward_hook(lambda m, a, y: behind.append(y[0] if isinstance(y, tuple) else y))
+    hidden = []
+    hooks = [layer.register_forward_hook(lambda m, a, y: hidden.append(y[0] if isinstance(y, tuple) else y))
              for layer in model.model.layers]
     logits = model(torch.tensor([prompt]), use_cache=False).logits[0]
     for h in hooks:
         h.remove()
     std = logits.std(dim=-1).min().item()
-    assert std > 1, (src, std)  # else a wrong network would pass
+    assert std > 1, (src, std)  # otherwise a wrong network could pass the tests
     ids, greedy, margins = list(prompt), [], []
     for _ in range(GREEDY):
         best = model(torch.tensor([ids]), use_cache=False).logits[0, -1].topk(2)
@@ -235,7 +235,7 @@ def golden(src, model, prompt, out, rows, layers):
         ids.append(greedy[-1])
     logits[-rows:].numpy().astype("<f4").tofile(out / "logits.f32")
     if layers:
-        torch.stack([b.reshape(len(prompt), -1) for b in behind]).numpy().astype("<f4").tofile(out / "hidden.f32")
+        torch.stack([b.reshape(len(prompt), -1) for b in hidden]).numpy().astype("<f4").tofile(out / "hidden.f32")
     doc = dict(made_with=PINNED, prompt=prompt, greedy=greedy, margins=margins, rows=rows, std=round(std, 3))
     (out / "golden.json").write_text("{\n" + ",\n".join(f" {json.dumps(k)}: {json.dumps(v)}" for k, v in doc.items()) + "\n}\n")
     print(src, "min std of logits", round(std, 2), "least margin", min(margins), "distinct greedy", len(set(greedy)))
@@ -253,7 +253,7 @@ def bundled(src, root):
 
 
 def read_configs(root):
-    """How transformers reads each config: what the modules of the network are built from."""
+    """Writes how transformers reads each config: the values that the modules of the network are built from."""
     cases = []
     for name, doc in CONFIGS.items():
         cfg = AutoConfig.for_model(doc["model_type"], **{k: v for k, v in doc.items() if k != "model_type"})

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Writes what Jinja2 makes of the test templates of chat/jinja.
+"""Renders the test templates of chat/jinja with Jinja2 and writes the results.
 
-Made with Python 3.11, Jinja2 3.1.6, MarkupSafe 3.0.4, transformers 5.23.0; see
-jinja_env.py. The clock stands at 2025-07-10 12:00:00. Run it from the root of
-the repository:
+The results were made with Python 3.11, Jinja2 3.1.6, MarkupSafe 3.0.4 and transformers
+5.23.0; see jinja_env.py. The clock is fixed at 2025-07-10 12:00:00. Run it from the root
+of the repository:
 
     python3 tools/golden/templates.py
 
-It reads testdata/templates/*.jinja and testdata/cases.json and writes
-testdata/expected.json, every template with every case, and
-testdata/variables.json, the names each reads from outside. And it reads
-testdata/unit/*.txt and writes the results back into them, behind => or =!.
-A unit case looks like this; the line with @ (variables) may be absent:
+It reads testdata/templates/*.jinja and testdata/cases.json and writes two files:
+testdata/expected.json has the result of every template with every case, and
+testdata/variables.json the variables that each template reads. It also reads
+testdata/unit/*.txt and writes the results back into these files, after => for a text and
+after =! for an error. A unit case looks like this; the line with @, which sets variables,
+may be absent:
 
     ### name
     @ {"x": [1, 2]}

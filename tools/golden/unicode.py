@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes chat/jinja/tables.go: what Python's str knows of Unicode and Go's
-package unicode does not (full case mappings, digit and numeric types).
+"""Writes chat/jinja/tables.go: the tables of Unicode that Python's str uses and Go's
+package unicode does not have (full case mappings, digit and numeric types).
 
-Made with Python 3.11 (unicodedata 14.0.0); other versions give other tables.
+The file was made with Python 3.11 (unicodedata 14.0.0). Other versions give other tables.
 
     python3 tools/golden/unicode.py | gofmt > chat/jinja/tables.go
 """

@@ -1,7 +1,7 @@
-"""Reads what the Parquet export has written with readers that are not ours.
+"""Reads the files of the Parquet export with pyarrow and DuckDB.
 
-usage: check.py DIR, where DIR holds what TestFilesForOtherReaders writes:
-selection.parquet, selection.tar and expected.json, the groups as they were sent.
+usage: check.py DIR, where TestFilesForOtherReaders has written to DIR selection.parquet,
+selection.tar and expected.json, the groups as they were sent.
 """
 
 import io
@@ -22,8 +22,8 @@ MESSAGE = pa.struct(
         ("trainable", pa.bool_()),
     ]
 )
-# The reference's columns. Its large_string is string here: that is a type of
-# Arrow's, which a file only has where an Arrow writer has noted it.
+# The columns of OpenPipe ART. Its large_string is string here: large_string is a type of
+# Arrow, which a file has only if an Arrow writer has noted it there.
 ART = {
     "format_version": pa.int16(),
     "group_index": pa.int64(),
@@ -54,7 +54,7 @@ OURS = {
 
 
 def plain(t):
-    """t with the names of list elements that Arrow gives them by default."""
+    """Returns t with Arrow's default names for the elements of lists."""
     return pa.list_(t.value_type) if pa.types.is_list(t) else t
 
 
@@ -67,7 +67,7 @@ def schema(table, want):
 
 
 def groups(rows):
-    """What the reference's reader rebuilds, with its checks."""
+    """Rebuilds the groups, with the checks of ART's own reader."""
     by = {}
     for r in rows:
         assert r["format_version"] == 2

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// A cell is what is measured in one process: a model with some threads, and a
-// unit of work.
+// A cell is what is measured in one process: a model, a number of threads, and a unit of
+// work.
 type cell struct {
 	shape, kind string
 	threads     int
@@ -25,20 +25,20 @@ func (c cell) name() string {
 	return fmt.Sprintf("%s/%s/%dT/%s", c.shape, c.kind, c.threads, c.unit.name)
 }
 
-// A unit is prompts or streams.
+// A unit of work is prompts or streams.
 type unit struct {
 	name     string
-	prefills []int // lengths of prompts
-	steps    int   // of decode
-	batches  []int // streams; none: one, from an empty context, by llama-bench
-	context  int   // of streams
-	int8KV   bool
-	long     bool // takes minutes
-	skip     []string
+	prefills []int    // lengths of prompts
+	steps    int      // decode steps
+	batches  []int    // numbers of streams; none: one stream from an empty context, by llama-bench
+	context  int      // positions that each stream has before the first step
+	int8KV   bool     // keys and values of 8 bits
+	long     bool     // takes minutes
+	skip     []string // types of weights that it is not measured with
 }
 
-// units: llama-bench measures prompts and one stream, llama-batched-bench the
-// rest, whose prompts it must compute first.
+// units of work. llama-bench measures prompts and single streams. llama-batched-bench
+// measures the rest; it has to compute the prompts of its streams first.
 var units = []unit{
 	{name: "single", prefills: []int{128, 512}, steps: 32},
 	{name: "streams", batches: []int{8, 32, 64}, context: 16, steps: 8},
@@ -47,7 +47,8 @@ var units = []unit{
 	{name: "streams-4k-int8kv", batches: []int{8}, context: 4096, steps: 8, int8KV: true, long: true, skip: []string{"bf16"}},
 }
 
-// kinds are weir's flag for a type of weights and the ending of its GGUF file.
+// kinds are the types of weights, each with its value of weir's --quantization and the ending
+// of its GGUF file.
 var kinds = map[string]struct{ quantization, ending string }{
 	"q8": {"q8", "q8_0"}, "q4": {"q4", "q4_0"}, "bf16": {"auto", "bf16"},
 }
@@ -60,7 +61,7 @@ func allCells(shapes, types []string, threads []int) (cells []cell, err error) {
 			}
 			for _, n := range threads {
 				for _, u := range units {
-					// Minutes are spent on the largest number of threads only.
+					// Long units are measured with the largest number of threads only.
 					if !slices.Contains(u.skip, kind) && (!u.long || n == slices.Max(threads)) {
 						cells = append(cells, cell{shape, kind, n, u})
 					}
@@ -78,7 +79,7 @@ const (
 	ik    = "ik_llama.cpp"
 )
 
-// programs says where they are.
+// programs says where the engines are and how they are started.
 type programs struct {
 	weir, llama, ik, models string
 	llamaVersion, ikVersion string
@@ -96,31 +97,51 @@ func (p *programs) engines() []string {
 	return list
 }
 
-// command is what measures c, with output as parse wants it. file is for
-// weir's numbers.
+// versionOf is the name that a flag gives to the build of an engine, or "".
+func (p *programs) versionOf(engine string) string {
+	switch engine {
+	case llama:
+		return p.llamaVersion
+	case ik:
+		return p.ikVersion
+	}
+	return ""
+}
+
+// command is the command line that measures c with an engine, with the output that parsing
+// expects. weir writes its numbers to file.
 func (p *programs) command(c cell, engine, file string) []string {
-	u, n := c.unit, strconv.Itoa(c.threads)
-	steps := strconv.Itoa(u.steps)
-	if engine == weir {
-		args := []string{p.weir, "bench", "engine", "--shape", c.shape, "--threads", n, "--quantization", kinds[c.kind].quantization, "--json", file, "--repeat", "1",
-			"--prefill", join(u.prefills), "--context", strconv.Itoa(u.context)}
-		switch {
-		case len(u.batches) > 0:
-			args = append(args, "--batch", join(u.batches), "--steps", steps)
-		case u.steps > 0:
-			args = append(args, "--batch", "1", "--steps", steps)
-		default:
-			args = append(args, "--batch", "none")
-		}
-		if u.int8KV {
-			args = append(args, "--kv-cache-dtype", "int8")
-		}
-		return args
+	switch {
+	case engine == weir:
+		return p.weirCommand(c, file)
+	case engine == ik:
+		return p.llamaCommand(c, p.ik, engine)
 	}
-	dir := p.llama
-	if engine == ik {
-		dir = p.ik
+	return p.llamaCommand(c, p.llama, engine)
+}
+
+func (p *programs) weirCommand(c cell, file string) []string {
+	u := c.unit
+	args := []string{p.weir, "bench", "engine", "--shape", c.shape, "--threads", strconv.Itoa(c.threads), "--quantization", kinds[c.kind].quantization, "--json", file, "--repeat", "1",
+		"--prefill", join(u.prefills), "--context", strconv.Itoa(u.context)}
+	switch {
+	case len(u.batches) > 0:
+		args = append(args, "--batch", join(u.batches), "--steps", strconv.Itoa(u.steps))
+	case u.steps > 0:
+		args = append(args, "--batch", "1", "--steps", strconv.Itoa(u.steps))
+	default:
+		args = append(args, "--batch", "none")
 	}
+	if u.int8KV {
+		args = append(args, "--kv-cache-dtype", "int8")
+	}
+	return args
+}
+
+// llamaCommand is the command line of llama.cpp or of ik_llama.cpp, whose programs in dir
+// are called alike.
+func (p *programs) llamaCommand(c cell, dir, engine string) []string {
+	u, n, steps := c.unit, strconv.Itoa(c.threads), strconv.Itoa(c.unit.steps)
 	args := []string{"-m", filepath.Join(p.models, c.shape+"-"+kinds[c.kind].ending+".gguf"), "-t", n, "-b", "2048", "-ub", "512"}
 	if u.int8KV {
 		args = append(args, "-ctk", "q8_0", "-ctv", "q8_0")
@@ -135,8 +156,8 @@ func (p *programs) command(c cell, engine, file string) []string {
 		}
 		return args
 	}
-	most := u.batches[len(u.batches)-1] * (u.context + u.steps)
-	args = append([]string{filepath.Join(dir, "llama-batched-bench")}, append(args, "-tb", n, "-c", strconv.Itoa(most), "-npp", strconv.Itoa(u.context), "-ntg", steps, "-npl", join(u.batches))...)
+	positions := u.batches[len(u.batches)-1] * (u.context + u.steps)
+	args = append([]string{filepath.Join(dir, "llama-batched-bench")}, append(args, "-tb", n, "-c", strconv.Itoa(positions), "-npp", strconv.Itoa(u.context), "-ntg", steps, "-npl", join(u.batches))...)
 	if engine == ik {
 		args = append(args, "-rtr")
 	}
@@ -150,7 +171,7 @@ func join(list []int) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(list), "[]"), " ", ",")
 }
 
-// measure runs one process and reads what it measured.
+// measure runs one process and reads its results.
 func (p *programs) measure(ctx context.Context, c cell, engine string, limit time.Duration) (result, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -178,7 +199,7 @@ func (p *programs) measure(ctx context.Context, c cell, engine string, limit tim
 		}
 	case len(c.unit.batches) == 0:
 		err = r.parseBench(out.Bytes())
-	default: // one of the two writes its table to stderr
+	default: // llama.cpp writes its table to standard output, ik_llama.cpp to standard error
 		err = r.parseBatched(out.String() + all.String())
 	}
 	if err == nil && len(r.Rows) != c.unit.rows() {
@@ -190,7 +211,7 @@ func (p *programs) measure(ctx context.Context, c cell, engine string, limit tim
 	return r, nil
 }
 
-// rows is how many rates a unit has.
+// rows is how many rates a unit measures.
 func (u unit) rows() int {
 	n := len(u.prefills) + len(u.batches)
 	if len(u.batches) == 0 && u.steps > 0 {

@@ -1,13 +1,13 @@
-// Command peers compares weir with llama.cpp and ik_llama.cpp on this machine: the
-// same shapes, types and threads, in alternation, each run seconds long and a
-// process of its own. What is measured is appended to a file, so that a run that
-// ends goes on where it was, and the table is printed from that file.
+// Command peers compares weir with llama.cpp and ik_llama.cpp on this machine: the same
+// shapes of models, types of weights and numbers of threads. The engines take turns, and each
+// run is a process of its own that takes seconds. Every result is appended to a file, so a
+// comparison that was stopped continues where it was, and the table is made from that file.
 //
 //	go run ./tools/peers --weir ./weir --llama DIR --ik DIR --models DIR
 //
-// DIR of --llama and --ik hold llama-bench and llama-batched-bench, built
-// natively; --models holds SHAPE-bf16.gguf, SHAPE-q8_0.gguf and SHAPE-q4_0.gguf
-// (models.py). A peer whose folder is not given is left out.
+// The folders of --llama and --ik hold llama-bench and llama-batched-bench, built for this
+// machine. --models holds SHAPE-bf16.gguf, SHAPE-q8_0.gguf and SHAPE-q4_0.gguf, which
+// models.py writes. An engine whose folder is not given is left out.
 package main
 
 import (
@@ -35,115 +35,152 @@ func main() {
 	}
 }
 
-// quick are the cells of --quick: what matters most, in less than 15 minutes on
-// two processors.
+// quick matches the cells of --quick: the most important ones, which take less than 15
+// minutes on two processors.
 const quick = `^llama-3\.2-1b/q[48]/.*/(single|streams)$`
 
-func run(ctx context.Context, args []string, out io.Writer) error {
+// options are the flags.
+type options struct {
+	programs programs
+
+	shapes, types, threads, only string
+	quick                        bool
+	rounds, longRounds           int
+	file                         string
+	list, table                  bool
+	limit                        time.Duration
+}
+
+func parseFlags(args []string) (*options, error) {
+	o := &options{}
+	p := &o.programs
 	fs := flag.NewFlagSet("peers", flag.ContinueOnError)
-	p := programs{}
 	fs.StringVar(&p.weir, "weir", "./weir", "weir's binary")
-	fs.StringVar(&p.llama, "llama", "", "folder with llama.cpp's llama-bench and llama-batched-bench")
+	fs.StringVar(&p.llama, "llama", "", "folder with llama-bench and llama-batched-bench of llama.cpp")
 	fs.StringVar(&p.ik, "ik", "", "folder with those of ik_llama.cpp")
 	fs.StringVar(&p.models, "models", "models", "folder with the GGUF files")
-	fs.StringVar(&p.llamaVersion, "llama-version", "", "what the table calls this build of llama.cpp (default: what it says itself)")
-	fs.StringVar(&p.ikVersion, "ik-version", "", "the same of ik_llama.cpp")
-	prefix := fs.String("prefix", "", "program, with arguments, that every run is started through, such as taskset or a lock")
-	shapes := fs.String("shapes", "llama-3.2-1b,qwen3-0.6b", "shapes of models")
-	types := fs.String("types", "q8,q4,bf16", "types of weights: q8, q4, bf16")
-	threads := fs.String("threads", "1,2", "numbers of threads")
-	rounds := fs.Int("rounds", 5, "alternations of every cell")
-	long := fs.Int("long-rounds", 2, "alternations of cells that take minutes: prompts of 4,096 tokens, and contexts of it")
-	only := fs.String("only", "", "measure and print only cells SHAPE/TYPE/THREADS/UNIT that this regular expression matches")
-	fast := fs.Bool("quick", false, "the most important cells, with two threads or the most there are: --only "+quick)
-	file := fs.String("results", "peers.jsonl", "file that results are appended to; what is in it is not measured again")
-	list := fs.Bool("list", false, "list the cells and how long they take, about; measure nothing")
-	table := fs.Bool("table", false, "print the table of what is in --results; measure nothing")
-	limit := fs.Duration("timeout", 15*time.Minute, "longest time of one run")
+	fs.StringVar(&p.llamaVersion, "llama-version", "", "name of this build of llama.cpp in the table (default: what it reports itself)")
+	fs.StringVar(&p.ikVersion, "ik-version", "", "the same for ik_llama.cpp")
+	prefix := fs.String("prefix", "", "program, with arguments, through which every run is started, such as taskset or a lock")
+	fs.StringVar(&o.shapes, "shapes", "llama-3.2-1b,qwen3-0.6b", "shapes of models")
+	fs.StringVar(&o.types, "types", "q8,q4,bf16", "types of weights: q8, q4, bf16")
+	fs.StringVar(&o.threads, "threads", "1,2", "numbers of threads")
+	fs.IntVar(&o.rounds, "rounds", 5, "how many times each engine measures a cell")
+	fs.IntVar(&o.longRounds, "long-rounds", 2, "the same for cells that take minutes: prompts and contexts of 4,096 tokens")
+	fs.StringVar(&o.only, "only", "", "regular expression: measure and print only the cells SHAPE/TYPE/THREADS/UNIT that match")
+	fs.BoolVar(&o.quick, "quick", false, "measure the most important cells, with the largest number of threads: --only "+quick)
+	fs.StringVar(&o.file, "results", "peers.jsonl", "file to which results are appended; what is in it is not measured again")
+	fs.BoolVar(&o.list, "list", false, "list the cells and about how long they take; measure nothing")
+	fs.BoolVar(&o.table, "table", false, "print the table of what is in --results; measure nothing")
+	fs.DurationVar(&o.limit, "timeout", 15*time.Minute, "longest time of one run")
 	if err := fs.Parse(args); err != nil {
-		return err
+		return nil, err
 	}
 	if fs.NArg() > 0 {
-		return fmt.Errorf("peers takes no arguments: %q", fs.Args())
+		return nil, fmt.Errorf("peers takes no arguments: %q", fs.Args())
 	}
 	p.prefix = strings.Fields(*prefix)
-	counts, err := integers(*threads)
+	return o, nil
+}
+
+// cells returns the cells that the flags ask for.
+func (o *options) cells() ([]cell, error) {
+	threads, err := integers(o.threads)
 	if err != nil {
-		return fmt.Errorf("--threads: %w", err)
+		return nil, fmt.Errorf("--threads: %w", err)
 	}
-	if *fast {
-		if *only != "" {
-			return errors.New("--quick is an --only")
+	only := o.only
+	if o.quick {
+		if only != "" {
+			return nil, errors.New("--quick is an --only")
 		}
-		*only = quick
-		counts = counts[len(counts)-1:]
+		only, threads = quick, threads[len(threads)-1:]
 	}
-	match, err := regexp.Compile(*only)
+	match, err := regexp.Compile(only)
 	if err != nil {
-		return fmt.Errorf("--only: %w", err)
+		return nil, fmt.Errorf("--only: %w", err)
 	}
-	cells, err := allCells(strings.Split(*shapes, ","), strings.Split(*types, ","), counts)
+	all, err := allCells(strings.Split(o.shapes, ","), strings.Split(o.types, ","), threads)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var wanted []cell
-	for _, c := range cells {
+	for _, c := range all {
 		if match.MatchString(c.name()) {
 			wanted = append(wanted, c)
 		}
 	}
 	if len(wanted) == 0 {
-		return fmt.Errorf("no cell matches %q", *only)
+		return nil, fmt.Errorf("no cell matches %q", only)
 	}
-	done, err := readResults(*file)
+	return wanted, nil
+}
+
+// roundsOf is how many times each engine measures a cell.
+func (o *options) roundsOf(c cell) int {
+	if c.unit.long {
+		return o.longRounds
+	}
+	return o.rounds
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	o, err := parseFlags(args)
 	if err != nil {
 		return err
 	}
-	alternations := func(c cell) int {
-		if c.unit.long {
-			return *long
-		}
-		return *rounds
+	cells, err := o.cells()
+	if err != nil {
+		return err
+	}
+	done, err := readResults(o.file)
+	if err != nil {
+		return err
 	}
 	switch {
-	case *list:
-		return listCells(out, wanted, p.engines(), alternations, done)
-	case *table:
-		return writeTable(out, machine(), wanted, done)
+	case o.list:
+		return listCells(out, cells, o.programs.engines(), o.roundsOf, done)
+	case o.table:
+		return writeTable(out, machine(), cells, done)
 	}
-	for _, c := range wanted {
-		for round := range alternations(c) {
-			for _, engine := range turn(p.engines(), round) {
-				if done.has(c.name(), engine, round) {
-					continue
-				}
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				log.Printf("%s, round %d, %s", c.name(), round+1, engine)
-				r, err := p.measure(ctx, c, engine, *limit)
-				if err != nil {
-					return fmt.Errorf("%s, %s: %w", c.name(), engine, err)
-				}
-				r.Cell, r.Engine, r.Round = c.name(), engine, round
-				switch {
-				case engine == llama && p.llamaVersion != "":
-					r.Version = p.llamaVersion
-				case engine == ik && p.ikVersion != "":
-					r.Version = p.ikVersion
-				}
-				if err := done.add(*file, r); err != nil {
-					return err
-				}
+	for _, c := range cells {
+		for round := range o.roundsOf(c) {
+			if err := o.measureRound(ctx, c, round, done); err != nil {
+				return err
 			}
 		}
 	}
-	return writeTable(out, machine(), wanted, done)
+	return writeTable(out, machine(), cells, done)
 }
 
-// turn changes the order from round to round, so that nobody always comes after
-// the same neighbour.
-func turn(engines []string, round int) []string {
+// measureRound lets every engine measure a cell, unless it has already done so.
+func (o *options) measureRound(ctx context.Context, c cell, round int, done *results) error {
+	for _, engine := range rotate(o.programs.engines(), round) {
+		if done.has(c.name(), engine, round) {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		log.Printf("%s, round %d, %s", c.name(), round+1, engine)
+		r, err := o.programs.measure(ctx, c, engine, o.limit)
+		if err != nil {
+			return fmt.Errorf("%s, %s: %w", c.name(), engine, err)
+		}
+		r.Cell, r.Engine, r.Round = c.name(), engine, round
+		if name := o.programs.versionOf(engine); name != "" {
+			r.Version = name
+		}
+		if err := done.add(o.file, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rotate changes the order of the engines from round to round, so that no engine always
+// runs after the same other one.
+func rotate(engines []string, round int) []string {
 	k := round % len(engines)
 	return append(append([]string{}, engines[k:]...), engines[:k]...)
 }

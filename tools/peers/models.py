@@ -1,15 +1,15 @@
-"""Writes models in published shapes with random weights as GGUF in bfloat16, for
+"""Writes models in published shapes, with random bfloat16 weights, as GGUF files for
 llama.cpp and its forks:
 
     python models.py OUT llama-3.2-1b qwen3-0.6b
 
-llama-quantize makes the other types of them:
+llama-quantize converts them to the other types:
 
     llama-quantize --pure OUT/llama-3.2-1b-bf16.gguf OUT/llama-3.2-1b-q8_0.gguf Q8_0
     llama-quantize --pure OUT/llama-3.2-1b-bf16.gguf OUT/llama-3.2-1b-q4_0.gguf Q4_0
 
---pure gives the head the type of the rest, as weir does; the default is a
-larger type for it, and slower.
+With --pure the head has the same type as the rest, as in weir. By default it would have
+a larger type, which is slower.
 """
 
 import sys
@@ -18,7 +18,7 @@ from pathlib import Path
 import gguf
 import numpy as np
 
-# As in bench/compute/shapes.go.
+# The same as in bench/compute/shapes.go.
 SHAPES = {
     "qwen3-0.6b": dict(arch="qwen3", vocab=151936, hidden=1024, inner=3072, layers=28, heads=16, kv=8, dim=128, positions=40960, theta=1e6, eps=1e-6),
     "llama-3.2-1b": dict(arch="llama", vocab=128256, hidden=2048, inner=8192, layers=16, heads=32, kv=8, dim=64, positions=131072, theta=5e5, eps=1e-5),
@@ -44,7 +44,7 @@ def write(path, s):
     w.add_file_type(gguf.LlamaFileType.MOSTLY_BF16)
     w.add_tokenizer_model("no_vocab")
 
-    # One array of numbers for all tensors, shifted: what it holds changes no speed.
+    # All tensors are cut out of one array at random offsets. The values do not change the speed.
     largest = s["vocab"] * s["hidden"]
     bits = (rng.standard_normal(largest + 65536, dtype=np.float32) * 0.02).view(np.uint32)
     numbers = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)

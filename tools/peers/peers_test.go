@@ -14,8 +14,8 @@ import (
 	"weir/internal/testkit"
 )
 
-// The test binary stands for the programs that are compared, under their names.
-// It leaves a line for every run in the file that this variable names.
+// The test binary takes the place of the compared programs if it is started under their
+// names. It appends a line for every run to the file that this variable names.
 const logVar = "TEST_PEERS_LOG"
 
 func TestMain(m *testing.M) {
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// pretend answers as the named program does, with made-up numbers.
+// pretend answers as the named program does, with the numbers in testdata.
 func pretend(name string, args []string) error {
 	who := filepath.Base(filepath.Dir(os.Args[0])) // the folder
 	f, err := os.OpenFile(os.Getenv(logVar), os.O_APPEND|os.O_WRONLY, 0o644)
@@ -72,8 +72,8 @@ func pretend(name string, args []string) error {
 	return err
 }
 
-// stage makes folders with the three programs, and the flags that name them.
-func stage(t *testing.T) (dir string, flags []string) {
+// fakePrograms makes folders with the programs, and returns the flags that name them.
+func fakePrograms(t *testing.T) (dir string, flags []string) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -98,7 +98,7 @@ func stage(t *testing.T) (dir string, flags []string) {
 		"--results", filepath.Join(dir, "results"), "--shapes", "llama-3.2-1b", "--types", "q8", "--ik-version", "abc"}
 }
 
-// ran returns what was run since the last call.
+// ran returns the programs that were run since the last call.
 func ran(t *testing.T, dir string) []string {
 	t.Helper()
 	path := filepath.Join(dir, "log")
@@ -112,10 +112,10 @@ func ran(t *testing.T, dir string) []string {
 	return strings.FieldsFunc(string(src), func(r rune) bool { return r == '\n' })
 }
 
-// TestAlternation: the order changes from round to round, each run is one
-// process, and the table has all of them.
+// TestAlternation: the order of the engines changes from round to round, each run is one
+// process, and the table has all results.
 func TestAlternation(t *testing.T) {
-	dir, flags := stage(t)
+	dir, flags := fakePrograms(t)
 	var out bytes.Buffer
 	if err := run(t.Context(), append(flags, "--threads", "2", "--rounds", "2", "--only", "/(single|streams)$"), &out); err != nil {
 		t.Fatal(err)
@@ -141,24 +141,24 @@ func TestAlternation(t *testing.T) {
 			t.Errorf("%q is not in\n%s", row, &out)
 		}
 	}
-	// The estimate now comes from what was measured: next to nothing.
+	// The estimate now comes from the runs that were measured, which took no time.
 	out.Reset()
 	if err := run(t.Context(), append(flags, "--threads", "2", "--rounds", "3", "--only", "single$", "--list"), &out); err != nil || !strings.Contains(out.String(), "single") || !strings.Contains(out.String(), "  3 runs, about ") {
 		t.Errorf("%v\n%s", err, &out)
 	}
 }
 
-// TestResume: a run that failed goes on where it was, and measures nothing
+// TestResume: after a failure, the comparison continues where it was and measures nothing
 // twice.
 func TestResume(t *testing.T) {
-	dir, flags := stage(t)
+	dir, flags := fakePrograms(t)
 	var out bytes.Buffer
 	err := run(t.Context(), append(flags, "--threads", "2,3", "--rounds", "1", "--only", "single$"), &out)
 	if err == nil || !strings.Contains(err.Error(), "three threads are too many") || !strings.Contains(err.Error(), "llama-3.2-1b/q8/3T/single, llama.cpp: ") {
 		t.Fatal(err)
 	}
 	if n := len(ran(t, dir)); n != 5 {
-		t.Errorf("%d runs: three with two threads, weir with three and the one that failed", n)
+		t.Errorf("%d runs, want three with two threads, weir with three threads and the one that failed", n)
 	}
 	if err := run(t.Context(), append(flags, "--threads", "2", "--rounds", "2", "--only", "single$"), &out); err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestCommands holds what is asked of each program in every unit.
+// TestCommands: the command line of each program for every unit.
 func TestCommands(t *testing.T) {
 	p := programs{weir: "weir", llama: "llama", ik: "ik", models: "models"}
 	var b bytes.Buffer
@@ -189,8 +189,8 @@ func TestCommands(t *testing.T) {
 	testkit.Golden(t, "testdata/commands.txt", b.Bytes())
 }
 
-// TestTable: medians, ranges, and ratios of the same round; cells and rows that
-// were not measured are no lines.
+// TestTable: medians, ranges, and ratios within rounds. Cells that were not measured are not in
+// the table.
 func TestTable(t *testing.T) {
 	cells, err := allCells([]string{"llama-3.2-1b"}, []string{"q8", "q4"}, []int{1, 2})
 	if err != nil {
@@ -210,20 +210,21 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestRefuses: mistakes in the flags and in the file of results.
 func TestRefuses(t *testing.T) {
 	damaged := filepath.Join(t.TempDir(), "damaged")
 	if err := os.WriteFile(damaged, []byte("{}\n{\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		"takes no arguments":     {"x"},
-		"--threads":              {"--threads", "0"},
-		"none of q8, q4":         {"--types", "q5"},
-		"no cell matches":        {"--only", "nothing"},
-		"--only:":                {"--only", "("},
-		"--quick is an --only":   {"--only", "x", "--quick"},
-		"damaged: line 2":        {"--results", damaged},
-		"nothing of these cells": {"--table", "--results", damaged + "2"},
+		"takes no arguments":   {"x"},
+		"--threads":            {"--threads", "0"},
+		"none of q8, q4":       {"--types", "q5"},
+		"no cell matches":      {"--only", "nothing"},
+		"--only:":              {"--only", "("},
+		"--quick is an --only": {"--only", "x", "--quick"},
+		"damaged: line 2":      {"--results", damaged},
+		"none of these cells":  {"--table", "--results", damaged + "2"},
 	} {
 		if err := run(t.Context(), args, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", args, err)

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// result is one line of the file of results: what one process measured.
+// result is what one process measured, one line of the file of results.
 type result struct {
 	Cell    string             `json:"cell"`
 	Engine  string             `json:"engine"`
@@ -21,8 +21,10 @@ type result struct {
 	Seconds float64            `json:"seconds"` // of the process
 	Version string             `json:"version"`
 	Rows    map[string]float64 `json:"tokens_per_second"` // by the names of rowNames
-	Shares  map[string]shares  `json:"shares,omitempty"`  // weir's, of the machine's limits
+	Shares  map[string]shares  `json:"shares,omitempty"`  // of weir
 }
+
+// shares are the parts of the machine's limits that a row of weir reached.
 
 type shares struct {
 	Read     float64 `json:"read"`
@@ -38,7 +40,7 @@ func decodeRow(batch int) string {
 	return fmt.Sprintf("decode, %d streams", batch)
 }
 
-// rowNames are a unit's rows in order.
+// rowNames are the names of a unit's rows, in the order of the table.
 func (u unit) rowNames() (names []string) {
 	for _, n := range u.prefills {
 		names = append(names, prefillRow(n))
@@ -80,7 +82,7 @@ func (r *result) parseWeir(src []byte) error {
 	return nil
 }
 
-// parseBench reads llama-bench -o json.
+// parseBench reads the output of llama-bench -o json.
 func (r *result) parseBench(src []byte) error {
 	var tests []struct {
 		Commit string  `json:"build_commit"`
@@ -107,7 +109,7 @@ func (r *result) parseBench(src []byte) error {
 //	|    PP |     TG |    B |   N_KV |   T_PP s | S_PP t/s |   T_TG s | S_TG t/s |      T s |    S t/s |
 var batched = regexp.MustCompile(`(?m)^\|\s*\d+ \|\s*\d+ \|\s*(\d+) \|\s*\d+ \|\s*[\d.]+ \|\s*[\d.]+ \|\s*[\d.]+ \|\s*([\d.]+) \|`)
 
-// parseBatched reads the rates of decode out of that table.
+// parseBatched reads the decode rates from that table.
 func (r *result) parseBatched(text string) error {
 	r.Rows = map[string]float64{}
 	for _, line := range batched.FindAllStringSubmatch(text, -1) {
@@ -122,7 +124,7 @@ func (r *result) parseBatched(text string) error {
 	return nil
 }
 
-// results are those of a file, in its order.
+// results are the results in a file, in its order.
 type results struct{ list []result }
 
 func readResults(path string) (*results, error) {
@@ -147,7 +149,7 @@ func readResults(path string) (*results, error) {
 	}
 }
 
-// add appends r to the file as well.
+// add appends r to the results, in memory and in the file.
 func (rs *results) add(path string, r result) error {
 	line, err := json.Marshal(r)
 	if err != nil {
@@ -175,7 +177,7 @@ func (rs *results) find(cell, engine string, round int) *result {
 	return nil
 }
 
-// rounds is one more than the last round of a cell.
+// rounds is how many rounds of a cell were begun.
 func (rs *results) rounds(cell string) (n int) {
 	for _, r := range rs.list {
 		if r.Cell == cell {

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// seconds is what a run takes, about, on two processors as they are in 2026, for a
-// model of 1.2 billion parameters with two threads, by unit and engine. What was
-// measured replaces it.
+// seconds is about how long a run takes, by unit and engine, for a model of 1.2 billion
+// parameters with two threads, on two processors of 2026. It is used until a run has been
+// measured.
 var seconds = map[string]map[string]float64{
 	"single":            {weir: 11, llama: 17, ik: 10},
 	"streams":           {weir: 14, llama: 28, ik: 15},
@@ -62,7 +62,7 @@ func listCells(w io.Writer, cells []cell, engines []string, rounds func(cell) in
 	return err
 }
 
-// machine describes where this runs.
+// machine describes the machine that this runs on.
 func machine() string {
 	model, memory := runtime.GOARCH, ""
 	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -82,30 +82,14 @@ func machine() string {
 	return fmt.Sprintf("%d processors of %s%s, %s", runtime.NumCPU(), model, memory, runtime.GOOS)
 }
 
-// writeTable writes medians over the rounds, with the range in brackets. A ratio
-// is the median of the rounds' own ratios: what a round has in common, such as
-// the memory's speed in that minute, cancels out.
+// writeTable writes the median of each rate over the rounds, with the range in brackets. A
+// ratio is the median of the ratios of the rounds, so that what the runs of a round have in
+// common, such as the memory's speed in that minute, cancels out.
 func writeTable(w io.Writer, machine string, cells []cell, done *results) error {
 	var b bytes.Buffer
-	versions, first, last := map[string][]string{}, time.Time{}, time.Time{}
-	for _, c := range cells {
-		for _, r := range done.list {
-			if r.Cell != c.name() {
-				continue
-			}
-			if v := r.Engine + " " + r.Version; r.Version != "" && !slices.Contains(versions[r.Engine], v) {
-				versions[r.Engine] = append(versions[r.Engine], v)
-			}
-			if first.IsZero() || r.Time.Before(first) {
-				first = r.Time
-			}
-			if r.Time.After(last) {
-				last = r.Time
-			}
-		}
-	}
+	versions, first, last := summarize(cells, done)
 	if first.IsZero() {
-		return fmt.Errorf("nothing of these cells has been measured")
+		return fmt.Errorf("none of these cells has been measured")
 	}
 	fmt.Fprintf(&b, "%s to %s; %s; %s.\n", first.UTC().Format("2006-01-02 15:04"), last.UTC().Format("15:04 UTC"), machine,
 		strings.Join(slices.Concat(versions[weir], versions[llama], versions[ik]), ", "))
@@ -127,6 +111,27 @@ func writeTable(w io.Writer, machine string, cells []cell, done *results) error 
 	return err
 }
 
+// summarize returns which versions of each engine measured these cells, and when the first
+// and the last run was.
+func summarize(cells []cell, done *results) (versions map[string][]string, first, last time.Time) {
+	versions = map[string][]string{}
+	for _, r := range done.list {
+		if !slices.ContainsFunc(cells, func(c cell) bool { return c.name() == r.Cell }) {
+			continue
+		}
+		if v := r.Engine + " " + r.Version; r.Version != "" && !slices.Contains(versions[r.Engine], v) {
+			versions[r.Engine] = append(versions[r.Engine], v)
+		}
+		if first.IsZero() || r.Time.Before(first) {
+			first = r.Time
+		}
+		if r.Time.After(last) {
+			last = r.Time
+		}
+	}
+	return versions, first, last
+}
+
 func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -134,6 +139,7 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
+// writeRow writes a row of the table.
 func writeRow(b *bytes.Buffer, c cell, row string, rounds int, done *results) {
 	rates, ratios, ours := map[string][]float64{}, map[string][]float64{}, [3][]float64{}
 	for round := range rounds {

@@ -1,5 +1,5 @@
-// Makes tokenizer/testdata/edges.json.gz: what the reference does in the corners
-// that the mini tokenizers leave out. Everything in it is made up here.
+// Makes tokenizer/testdata/edges.json.gz: what Hugging Face tokenizers do in corner cases
+// that the mini tokenizers do not have. All vocabularies and texts are made up here.
 //
 //   npm install tokenizers@0.23.2     (Hugging Face's Rust crate, Apache-2.0)
 //   node edges.mjs tokenizer/testdata/mini tokenizer/testdata/edges.json.gz
@@ -32,7 +32,7 @@ function bpe(symbols, wordList, options = {}) {
   symbols.forEach(add);
   for (const w of wordList) {
     let have = [...w];
-    while (have.length > 1) { // merge pairs from the right, so that ranks do not follow length
+    while (have.length > 1) { // merge pairs from the right, so that a longer token may have a lower rank
       const i = have.length - 2;
       const pair = [have[i], have[i + 1]];
       if (!merges.some((m) => m[0] === pair[0] && m[1] === pair[1])) merges.push(pair);
@@ -117,7 +117,7 @@ for (const prepend_scheme of ["always", "first", "never"])
     files[`Metaspace ${prepend_scheme} ${splits}`] = [charFile({ normalizer: null, pre_tokenizer: { type: "Metaspace", replacement: "▁", prepend_scheme, split: splits },
       decoder: sequence("decoders", { type: "ByteFallback" }, { type: "Metaspace", replacement: "▁", prepend_scheme, split: splits }) }, flagged.slice(0, 3)), words];
 
-// Splits alone: the pieces are seen directly.
+// Splits only: the result shows the pieces directly.
 const patterns = {
   "cl100k possessive": regex("'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}++|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*+|\\s*[\\r\\n]|\\s+(?!\\S)|\\s"),
   "nested class": regex(" ?[^(\\s|[.,!?…。，、।۔،])]+"),
@@ -153,7 +153,7 @@ for (const [name, pre] of Object.entries(patterns)) {
   const t = Tokenizer.fromString(JSON.stringify(charFile({ normalizer: null, pre_tokenizer: pre })));
   result.splits.push({ name, pre, cases: splitTexts.map((text) => ({ text, pieces: t.getPreTokenizer().preTokenizeString(text).map((p) => p[0]) })) });
 }
-// Ids in any order, among them many pieces of characters.
+// Ids in random order, many of which are parts of characters.
 for (const name of ["bl-llama3", "spm-llama2", "spm-gemma", "spm-metaspace"]) {
   const json = JSON.parse(gunzipSync(readFileSync(`${miniDir}/${name}.json.gz`)));
   const t = Tokenizer.fromString(JSON.stringify(json));
@@ -176,6 +176,6 @@ for (const name of ["bl-llama3", "spm-llama2", "spm-gemma", "spm-metaspace"]) {
   result.decoding.push({ name, cases });
 }
 const z = gzipSync(JSON.stringify(result), { level: 9 });
-z[9] = 255; // the operating system, which is none of the reader's business
+z[9] = 255; // operating system: unknown, so that the file is the same wherever it is made
 writeFileSync(out, z);
 console.log(z.length);

@@ -3,8 +3,8 @@
 
 usage: pack.py VECTORS/tokenizers OUT
 
-Expected texts are kept only where they differ from the sample. Output is
-byte-equal for equal input.
+An expected text is kept only if it differs from its sample. Equal inputs give byte-equal
+outputs.
 """
 import glob
 import gzip

@@ -2,15 +2,14 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// memoryLimit is how much memory this process may use, in bytes: the least of
-// what the machine has and what its control groups allow. 0 is unknown.
+// memoryLimit is how many bytes of memory this process may use: the least of what
+// the machine has and what its control groups allow. 0 means unknown.
 func memoryLimit() int64 {
 	least := int64(0)
 	consider := func(n int64) {
@@ -21,21 +20,18 @@ func memoryLimit() int64 {
 	if info, err := os.ReadFile("/proc/meminfo"); err == nil {
 		consider(memInfo(info, "MemTotal:"))
 	}
-	// Version 2 nests: each level on the path of our own group may have a limit.
-	if own, err := os.ReadFile("/proc/self/cgroup"); err == nil {
-		for _, dir := range groupDirs(string(own), "memory") {
-			for _, file := range []string{"memory.max", "memory.limit_in_bytes"} {
-				if v, err := os.ReadFile(dir + "/" + file); err == nil {
-					consider(groupLimit(v))
-				}
+	for _, dir := range ownGroups("memory") {
+		for _, file := range []string{"memory.max", "memory.limit_in_bytes"} { // versions 2 and 1
+			if v, err := os.ReadFile(dir + "/" + file); err == nil {
+				consider(groupLimit(v))
 			}
 		}
 	}
 	return least
 }
 
-// memoryAvailable is how much of it is free now, or could be freed, on the
-// machine; 0 is unknown.
+// memoryAvailable is how many bytes of the machine's memory are free now, or could
+// be freed. 0 means unknown.
 func memoryAvailable() int64 {
 	info, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -44,19 +40,7 @@ func memoryAvailable() int64 {
 	return memInfo(info, "MemAvailable:")
 }
 
-// enough refuses weights that do not fit into what is free. The KV cache is
-// taken bit by bit, so it may count on memory that comes free later.
-func enough(weights, available, limit int64) error {
-	if limit > 0 {
-		available = min(available, limit)
-	}
-	if available > 0 && weights > available {
-		return fmt.Errorf("the weights take %s in memory and %s are available: free some, or choose a smaller type with --quantization", inUnits(weights), inUnits(available))
-	}
-	return nil
-}
-
-// memInfo reads a field of /proc/meminfo.
+// memInfo reads a field of /proc/meminfo, in bytes; 0 if it is not there.
 func memInfo(info []byte, name string) int64 {
 	for line := range bytes.Lines(info) {
 		if f := bytes.Fields(line); len(f) == 3 && string(f[0]) == name && string(f[2]) == "kB" {
@@ -67,17 +51,13 @@ func memInfo(info []byte, name string) int64 {
 	return 0
 }
 
-// processorLimit is how many processors' time the control groups of this
-// process allow, rounded down but to 1 at least; 0 is no limit. Go's own default
-// for GOMAXPROCS rounds up and stops at 2, which suits goroutines that wait now
-// and then.
+// processorLimit is how many processors' time the control groups of this process
+// allow, rounded down to whole processors but at least 1. 0 means no limit. Go's own
+// default for GOMAXPROCS rounds up and never goes below 2. That suits goroutines that
+// wait now and then, but not threads that compute all the time.
 func processorLimit() int {
-	own, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return 0
-	}
 	least := 0
-	for _, dir := range groupDirs(string(own), "cpu") {
+	for _, dir := range ownGroups("cpu") {
 		quota, err := os.ReadFile(dir + "/cpu.max")
 		if err != nil { // version 1 has two files
 			q, _ := os.ReadFile(dir + "/cpu.cfs_quota_us")
@@ -91,7 +71,8 @@ func processorLimit() int {
 	return least
 }
 
-// wholeProcessors reads a quota and a period, as cpu.max has them; 0 is none.
+// wholeProcessors reads a quota and a period as they stand in cpu.max. 0 means that
+// there is no limit.
 func wholeProcessors(s string) int {
 	f := strings.Fields(s)
 	if len(f) != 2 {
@@ -105,9 +86,20 @@ func wholeProcessors(s string) int {
 	return int(max(1, quota/period))
 }
 
-// groupDirs lists the directories of our control groups for a controller, given
-// /proc/self/cgroup. Inside a container the path in that file may not exist,
-// and the container's own group is the mount itself.
+// ownGroups lists the directories of this process's control groups for a controller.
+// Every group on the path from the process's own to the root may set a limit.
+func ownGroups(controller string) []string {
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil
+	}
+	return groupDirs(string(own), controller)
+}
+
+// groupDirs lists the directories of control groups for a controller, given the
+// text of /proc/self/cgroup. Inside a container the path in that file may not exist;
+// then the container's own group is the root of the mounted file system, which is
+// always in the list.
 func groupDirs(own, controller string) []string {
 	var dirs []string
 	for line := range strings.Lines(own) {
@@ -130,7 +122,8 @@ func groupDirs(own, controller string) []string {
 	return dirs
 }
 
-// groupLimit reads a limit file; "max" and absurdly large numbers are none.
+// groupLimit reads the number in a limit file. 0 means no limit, which the files
+// express by "max" or by an absurdly large number.
 func groupLimit(v []byte) int64 {
 	n, err := strconv.ParseInt(strings.TrimSpace(string(v)), 10, 64)
 	if err != nil || n >= 1<<60 {

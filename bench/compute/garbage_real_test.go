@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// TestLitter: garbage goes to the heap, is collected, and ends when it is told.
-func TestLitter(t *testing.T) {
+// TestAllocateGarbage: garbage is allocated on the heap, and no more of it after stop.
+func TestAllocateGarbage(t *testing.T) {
 	var before, now runtime.MemStats
 	runtime.ReadMemStats(&before)
-	stop := litter(256 << 20)
+	stop := allocateGarbage(256 << 20)
 	for now.TotalAlloc < before.TotalAlloc+16<<20 {
 		runtime.Gosched()
 		runtime.ReadMemStats(&now)
@@ -18,7 +18,7 @@ func TestLitter(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	runtime.ReadMemStats(&now)
 	if n := now.TotalAlloc - before.TotalAlloc; n > 1<<20 {
-		t.Errorf("%d bytes after the end", n)
+		t.Errorf("%d bytes after stop", n)
 	}
-	litter(0)()
+	allocateGarbage(0)()
 }

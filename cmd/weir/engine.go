@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"weir/backend"
+	"weir/backend/sim"
+	"weir/device/cpu"
+	"weir/engine"
+	"weir/model"
+	"weir/scheduler"
+)
+
+// preparedEngine is an engine whose device is chosen and whose sizes are settled,
+// but which does not run yet.
+type preparedEngine struct {
+	engine      *engine.Engine
+	spec        backend.Spec // on a GPU, the number of KV blocks is known once the engine is ready
+	kvBytes     int64
+	cacheType   string // type of keys and values
+	fingerprint string
+	device      string // in words
+}
+
+// A backendPlan is a backend that has been chosen and not opened yet.
+type backendPlan struct {
+	open       func() (backend.Backend, error)
+	processors int // GOMAXPROCS that suits it
+}
+
+// prepareEngine chooses the device, sizes the engine for the model and checks the
+// options. progress, if not nil, is told while weights are loaded how many of
+// their bytes are.
+func prepareEngine(ctx context.Context, s *source, m *modelOptions, o *engineOptions, progress func(done, total int64)) (*preparedEngine, error) {
+	found, err := o.findGPU()
+	if err != nil {
+		return nil, err
+	}
+	maxTokens, maxPrefill := o.stepLimits(found != nil)
+	opt, err := runnerOptions(s.network, m, o, maxTokens)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	opt.Progress = progress
+	e := &preparedEngine{}
+	var plan backendPlan
+	switch {
+	case found != nil:
+		plan, err = e.planGPU(ctx, found, s, opt, o)
+	case o.device == "sim":
+		plan, err = e.planSim(s, opt, o)
+	default:
+		plan, err = e.planCPU(ctx, s, opt, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	e.engine = engine.New(engine.Config{
+		Scheduler: scheduler.Config{MaxPrefill: maxPrefill, Priority: o.policy == "priority"},
+		Caching:   o.caching, MaxLive: o.maxLive, Tokenizer: s.tokenizer,
+	}, plan.open)
+	runtime.GOMAXPROCS(plan.processors)
+	return e, nil
+}
+
+// stepLimits returns how many tokens a step may have, and how many of them may be
+// of prompts while answers are being written.
+func (o *engineOptions) stepLimits(onGPU bool) (tokens, prefill int) {
+	tokens, prefill = o.maxTokens, o.maxPrefill
+	if tokens == 0 {
+		tokens = 512
+		if onGPU {
+			tokens = 2048
+		}
+	}
+	if prefill < 0 {
+		prefill = 128
+		if onGPU {
+			prefill = 1024
+		}
+	}
+	return tokens, prefill
+}
+
+// runnerOptions returns the sizes of the model's runner, all but the number of KV
+// blocks. It refuses sizes that the model or the engine cannot have.
+func runnerOptions(network *model.Model, m *modelOptions, o *engineOptions, maxTokens int) (model.Options, error) {
+	for _, f := range []struct {
+		name  string
+		value int
+	}{{"block-size", o.blockSize}, {"max-num-seqs", o.maxSeqs}, {"max-num-batched-tokens", maxTokens}, {"max-num-queued", o.maxLive}} {
+		if f.value < 1 { // the packages below take 0 for a default
+			return model.Options{}, fmt.Errorf("--%s %d: it takes 1 or more", f.name, f.value)
+		}
+	}
+	opt := network.Options(model.Options{BlockTokens: o.blockSize, MaxTokens: maxTokens, MaxSeqs: o.maxSeqs, MaxSeqTokens: m.maxModelLen})
+	if longest := network.Config.MaxSeqTokens; m.maxModelLen < 0 || opt.MaxSeqTokens > longest {
+		return opt, fmt.Errorf("--max-model-len %d: the model was made for sequences of at most %d tokens", m.maxModelLen, longest)
+	}
+	if opt.MaxTokens < opt.MaxSeqs {
+		return opt, fmt.Errorf("--max-num-batched-tokens %d is less than --max-num-seqs %d: some streams would stand still", opt.MaxTokens, opt.MaxSeqs)
+	}
+	return opt, network.Check(opt)
+}
+
+// sizeHostCache chooses the number of KV blocks of a device that keeps them in this
+// machine's memory, and sets what e says of the cache.
+func (e *preparedEngine) sizeHostCache(s *source, opt *model.Options, o *engineOptions) (kvType cpu.Format, err error) {
+	_, kvType, e.cacheType = o.types()
+	perToken, err := cacheBytes(&s.network.Config, kvType)
+	if err != nil {
+		return kvType, usageError{err}
+	}
+	opt.NumBlocks, e.kvBytes, err = sizePool(*opt, perToken, int64(o.kvMemory), memoryLimit())
+	return kvType, err
+}
+
+// specOf is the contract of a backend with these sizes and this many steps in
+// flight.
+func specOf(network *model.Model, opt model.Options, depth int) backend.Spec {
+	return backend.Spec{VocabSize: network.Config.VocabSize, BlockTokens: opt.BlockTokens, NumBlocks: opt.NumBlocks, MaxTokens: opt.MaxTokens,
+		MaxSeqs: opt.MaxSeqs, MaxSeqTokens: opt.MaxSeqTokens, Depth: depth}
+}
+
+// planSim plans the device that makes tokens up.
+func (e *preparedEngine) planSim(s *source, opt model.Options, o *engineOptions) (p backendPlan, err error) {
+	if _, err = e.sizeHostCache(s, &opt, o); err != nil {
+		return p, err
+	}
+	profile, err := simProfile(o.simProfile, s.defaults.EOS, s.defaults.Stop)
+	if err != nil {
+		return p, err
+	}
+	e.spec = specOf(s.network, opt, 2)
+	e.device = "simulated device, profile " + profile.Name + ": answers are made up"
+	p.processors = 1 + max(o.threads, 0)
+	if o.threads == 0 {
+		p.processors = 1 + runtime.GOMAXPROCS(0)
+	}
+	p.open = func() (backend.Backend, error) { return sim.NewPaced(e.spec, profile) }
+	return p, nil
+}
+
+// planCPU plans the CPU device.
+func (e *preparedEngine) planCPU(ctx context.Context, s *source, opt model.Options, o *engineOptions) (p backendPlan, err error) {
+	kvType, err := e.sizeHostCache(s, &opt, o)
+	if err != nil {
+		return p, err
+	}
+	c, _, err := o.config()
+	if err != nil {
+		return p, err
+	}
+	c.Threads = o.computingThreads(&c)
+	if err := checkMemory(packedBytes(s.network, c.WeightType), memoryAvailable(), memoryLimit()); err != nil {
+		return p, err
+	}
+	tier, err := cpu.Tier(c.Impl)
+	if err != nil {
+		return p, usageError{err}
+	}
+	e.spec = specOf(s.network, opt, 1)
+	e.device = fmt.Sprintf("CPU, %s, %d threads", tier, c.Threads)
+	e.fingerprint = fingerprint(build(), tier, c.WeightType.String(), kvType.String(), s.network.Digest())
+	// Connections and the preparation of requests get a processor of their own.
+	// Without it they would wait for the end of a step.
+	p.processors = c.Threads + 1
+	p.open = func() (backend.Backend, error) {
+		dev, err := cpu.Open(c)
+		if err != nil {
+			return nil, err
+		}
+		return model.NewRunner(ctx, dev, s.network, opt)
+	}
+	return p, nil
+}
+
+// computingThreads is how many threads compute. If --threads and --cpu-pin do not say, it is
+// bounded by the processor time that a control group allows: beyond it, the system
+// would stop one thread after the other, and each step would wait for the one that
+// is stopped.
+func (o *cpuOptions) computingThreads(c *cpu.Config) int {
+	n := c.ThreadCount()
+	if o.threads != 0 || o.pin != cpu.PinNodes && o.pin != cpu.PinNone {
+		return n
+	}
+	if limit := processorLimit(); limit > 0 {
+		n = min(n, limit)
+	}
+	return n
+}
+
+// build identifies this program. The version alone does not: it is "devel" unless
+// the linker was told another, and any changed line may change the bits of an answer.
+func build() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return version
+	}
+	return version + "\n" + info.String()
+}
+
+// fingerprint is a hash of everything that decides the bits of an answer.
+func fingerprint(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d %s\n", len(p), p)
+	}
+	return "fp_" + hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// simProfile finds a latency profile by its name or in a file. If the profile does
+// not say which tokens to avoid, it avoids the end tokens, so that answers are as
+// long as they were asked to be.
+func simProfile(name string, eos int32, stop []int32) (sim.Profile, error) {
+	p, err := readSimProfile(name)
+	if err != nil {
+		return p, usageError{fmt.Errorf("--sim-profile: %w", err)}
+	}
+	if len(p.Avoid) == 0 {
+		p.Avoid = append(p.Avoid, stop...)
+		if eos >= 0 {
+			p.Avoid = append(p.Avoid, eos)
+		}
+	}
+	return p, nil
+}
+
+func readSimProfile(name string) (p sim.Profile, err error) {
+	for _, known := range sim.Profiles() {
+		if known.Name == name {
+			return known, nil
+		}
+	}
+	src, err := os.ReadFile(name)
+	if err != nil {
+		return p, err
+	}
+	if err := json.Unmarshal(src, &p); err != nil {
+		return p, fmt.Errorf("%s: %w", name, err)
+	}
+	return p, nil
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"encoding/json"
+	"maps"
+	"strings"
+	"testing"
+
+	"weir/device/cpu"
+	"weir/model"
+)
+
+// prepared is the engine that weir serve with these arguments would run.
+func prepared(t *testing.T, args ...string) *preparedEngine {
+	t.Helper()
+	o, dir := parseServe(t, append([]string{"--device", "cpu", "--kv-cache-memory", "64MiB"}, args...)...)
+	src, err := openSource(dir, &o.model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := src.network.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	e, err := prepareEngine(t.Context(), src, &o.model, &o.engine, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// TestFingerprint: the fingerprint differs between tiers of instructions, and between
+// types of weights and of keys and values. It is the same whatever changes no bit of
+// an answer.
+func TestFingerprint(t *testing.T) {
+	t.Parallel()
+	generic := prepared(t, "--cpu", "generic").fingerprint
+	for _, args := range [][]string{nil, {"--threads", "1", "--block-size", "32"}, {"--max-num-seqs", "3", "--enable-prefix-caching=false"}} {
+		if got := prepared(t, append([]string{"--cpu", "generic"}, args...)...).fingerprint; got != generic {
+			t.Errorf("%q changes the fingerprint from %s to %s", args, generic, got)
+		}
+	}
+	seen := map[string]string{}
+	for _, flag := range []string{"--cpu", "--quantization", "--kv-cache-dtype"} {
+		values := map[string][]string{"--cpu": cpu.Impls(), "--quantization": {"q8", "q4", "w8a8"}, "--kv-cache-dtype": {"float32", "float16", "int8"}}[flag]
+		for _, value := range values {
+			// The best tier is the default, so its fingerprint is that of no flag at all.
+			e := prepared(t, flag, value)
+			if other, ok := seen[e.fingerprint]; ok || !strings.HasPrefix(e.fingerprint, "fp_") {
+				t.Errorf("%s %s has the fingerprint %q, as %s", flag, value, e.fingerprint, other)
+			}
+			seen[e.fingerprint] = flag + " " + value
+		}
+	}
+}
+
+// TestServeTypes: the bundled model still knows the capital of France with integer
+// weights, and with integer keys and values. The answer has the fingerprint of the
+// engine.
+func TestServeTypes(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"--quantization", "auto"}, {"--quantization", "q8"}, {"--quantization", "q4"}, {"--quantization", "w8a8"}, {"--kv-cache-dtype", "int8"}, {"--cpu", "generic"}} {
+		url, stop := startServe(t, args...)
+		code, body := post(t, url, question)
+		var answer struct {
+			Fingerprint string `json:"system_fingerprint"`
+		}
+		if err := json.Unmarshal([]byte(body), &answer); err != nil || code != 200 || !strings.Contains(body, "Paris") {
+			t.Errorf("%q: %d %s", args, code, body)
+		}
+		if want := prepared(t, args...).fingerprint; answer.Fingerprint != want {
+			t.Errorf("%q: the answer has the fingerprint %q, the engine %q", args, answer.Fingerprint, want)
+		}
+		stop()
+	}
+}
+
+// TestCacheBytes: a position takes as many bytes as its numbers, and int8 little more
+// than half of what 16 bits take.
+func TestCacheBytes(t *testing.T) {
+	bytes := map[string]int64{}
+	for name, f := range cacheFormats {
+		n, err := cacheBytes(&model.Config{Layers: 16, KVHeads: 8, HeadDim: 64}, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bytes[name] = n
+	}
+	// Layers, KV heads, a key and a value of 64 numbers each; int8 has two scales.
+	want := map[string]int64{"float32": 16 * 8 * 2 * 64 * 4, "float16": 16 * 8 * 2 * 64 * 2, "bfloat16": 16 * 8 * 2 * 64 * 2, "int8": 16 * 8 * 2 * (64 + 4)}
+	if !maps.Equal(bytes, want) {
+		t.Errorf("bytes per token %v, want %v", bytes, want)
+	}
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"weir/api"
+	"weir/server"
+)
+
+// serveOptions are all flags of weir serve.
+type serveOptions struct {
+	model   modelOptions
+	engine  engineOptions
+	listen  listenOptions
+	access  accessOptions
+	api     interfaceOptions
+	records recordOptions
+	logs    logOptions
+
+	settings map[string]string // all of them by the names of their flags, for /server_info
+}
+
+func (o *serveOptions) bind(f *flagSet, getenv func(string) string) {
+	o.model.bind(f)
+	o.engine.bind(f)
+	o.listen.bind(f)
+	o.access.bind(f)
+	o.api.bind(f)
+	o.records.bind(f, getenv)
+	o.logs.bind(f)
+}
+
+// settle completes the options after the flags have been parsed: it reads the
+// environment variables that scripts for vLLM set, and refuses combinations that
+// this server does not have.
+func (o *serveOptions) settle(f *flagSet, getenv func(string) string) error {
+	for _, name := range []string{"WEIR_DEV", "VLLM_SERVER_DEV_MODE"} {
+		if getenv(name) == "1" && !f.Changed("dev-mode") && !f.Changed("no-dev-mode") {
+			o.api.functions.Dev = true
+		}
+	}
+	o.settings = f.settings()
+	return o.api.validate()
+}
+
+// listenOptions say where the server listens and how connections are treated.
+type listenOptions struct {
+	host      string
+	port      int
+	socket    string // --uds
+	rootPath  string
+	maxBody   size
+	preparing int
+	heartbeat time.Duration
+	shutdown  time.Duration
+}
+
+func (o *listenOptions) bind(f *flagSet) {
+	o.maxBody = 32 << 20
+	f.group("Listening and connections")
+	f.StringVar(&o.host, "host", "127.0.0.1", "`address` to listen on; an empty one means all addresses of this machine")
+	f.IntVar(&o.port, "port", 8000, "TCP `port` to listen on; 0 chooses a free one")
+	f.StringVar(&o.socket, "uds", "", "listen on the Unix domain socket at this `path` instead of a TCP port")
+	f.StringVar(&o.rootPath, "root-path", "", "`prefix` of every URL path, for a proxy that does not remove it")
+	f.Var(&o.maxBody, "max-body-size", "largest body of a request")
+	f.IntVar(&o.preparing, "max-preparing", 4096, "largest number of `requests` that wait to be rendered and tokenized; requests beyond it are refused with 503")
+	f.DurationVar(&o.heartbeat, "sse-heartbeat", 15*time.Second, "how long a stream may be silent before a blank line is sent to keep the connection open; 0 sends none")
+	f.DurationVar(&o.shutdown, "shutdown-timeout", 30*time.Second, "how long requests may continue after SIGTERM or SIGINT")
+}
+
+// accessOptions say who may use the server.
+type accessOptions struct {
+	keys        []string
+	credentials string
+	bearer      bool
+	cors        server.CORS
+}
+
+func (o *accessOptions) bind(f *flagSet) {
+	f.group("Access")
+	f.StringArrayVar(&o.keys, "api-key", nil, "`key` that clients must send, except to /health, /ping, /ready, /version and /metrics; repeat it for several (default: no key is needed)")
+	f.StringVar(&o.credentials, "credentials", "", "YAML `file` with hashed keys and their users, projects and rights; it is read again when it changes")
+	f.BoolVar(&o.bearer, "feedback-bearer", false, "accept Bearer tokens for feedback, in addition to Basic authentication")
+	f.StringSliceVar(&o.cors.Origins, "allowed-origins", []string{"*"}, "`origins` of web pages that may call the server")
+	f.StringSliceVar(&o.cors.Methods, "allowed-methods", []string{"*"}, "HTTP `methods` that web pages may use")
+	f.StringSliceVar(&o.cors.Headers, "allowed-headers", []string{"*"}, "`headers` that web pages may send")
+	f.BoolVar(&o.cors.Credentials, "allow-credentials", false, "let web pages send cookies")
+}
+
+// interfaceOptions say what the HTTP interface offers and how it answers.
+type interfaceOptions struct {
+	maxLogprobs    int
+	logprobsMode   string
+	reasoningField string
+	tokensAsIDs    bool
+	forceUsage     bool
+	requestIDs     bool
+	functions      server.Functions
+}
+
+func (o *interfaceOptions) bind(f *flagSet) {
+	f.group("HTTP interface")
+	f.IntVar(&o.maxLogprobs, "max-logprobs", 20, "largest `number` that top_logprobs and prompt_logprobs may ask for; -1 allows the whole vocabulary")
+	f.StringVar(&o.logprobsMode, "logprobs-mode", "raw_logprobs", "`mode` of the log-probabilities of generated tokens: raw_logprobs are those of the model, processed_logprobs those of the distribution that tokens are drawn from")
+	f.oneOf(&o.reasoningField, "reasoning-field", "name of the field that holds the model's reasoning; reasoning_content is its older name", "reasoning", "reasoning_content", "both")
+	f.BoolVar(&o.tokensAsIDs, "return-tokens-as-token-ids", false, "default of the request field of that name")
+	f.BoolVar(&o.forceUsage, "enable-force-include-usage", false, "send usage in every stream, even if the request does not ask for it")
+	f.BoolVar(&o.requestIDs, "enable-request-id-headers", true, "send X-Request-Id with every response: the request's own, or a random one")
+	f.BoolVar(&o.functions.TokenizerInfo, "enable-tokenizer-info-endpoint", false, "serve /tokenizer_info, which shows the chat template")
+	f.BoolVar(&o.functions.LoadTracking, "enable-server-load-tracking", false, "let /load count the requests that are generating")
+	f.BoolVar(&o.functions.Dev, "dev-mode", false, "serve /server_info and /reset_prefix_cache; WEIR_DEV=1 does the same")
+}
+
+// validate refuses what vLLM's flags allow and this server does not have.
+func (o *interfaceOptions) validate() error {
+	switch mode := o.logprobsMode; mode {
+	case "raw_logprobs", "processed_logprobs":
+		return nil
+	case "raw_logits", "processed_logits":
+		return usageError{fmt.Errorf("--logprobs-mode %s: this server reports log-probabilities only, raw_logprobs or processed_logprobs", mode)}
+	default:
+		return usageError{fmt.Errorf("--logprobs-mode %s is neither raw_logprobs nor processed_logprobs", mode)}
+	}
+}
+
+// recordOptions say what the server stores on disk, and for how long.
+type recordOptions struct {
+	dir                 string
+	defaultDir          string // what dir is if --data-dir is not given
+	minFree             size
+	record              []string
+	feedbackRetention   []string
+	trajectoryRetention []string
+	quota               size
+}
+
+func (o *recordOptions) bind(f *flagSet, getenv func(string) string) {
+	o.minFree, o.defaultDir = 256<<20, defaultDataDir(getenv)
+	f.group("Stored records")
+	dataDirFlag(f, &o.dir, o.defaultDir, "`folder` for what is kept between runs: the counts of GET /usage, feedback and trajectories. Several servers may share the counts, but only one can have the rest. An empty name keeps nothing")
+	f.Var(&o.minFree, "min-free-disk", "free space on the disk of --data-dir below which nothing is written and writes are refused with 503")
+	f.StringArrayVar(&o.record, "record-trajectories", nil, "record the chat completions of a `PROJECT` (team/project, team/* or *) as trajectories, with token ids and log-probabilities; repeat it for several (default: only requests that ask for it with record_split in engine_xargs)")
+	f.StringArrayVar(&o.feedbackRetention, "feedback-retention", nil, "`PROJECT=DAYS`: delete feedback of a project after this many days. PROJECT may be team/* or *. Repeat it for several; the first that matches counts (default: keep feedback for ever)")
+	f.StringArrayVar(&o.trajectoryRetention, "trajectory-retention", nil, "`MODEL=DAYS` or MODEL:SPLIT=DAYS: delete trajectories of a model after this many days. MODEL may end in *. Repeat it for several; the first that matches counts (default: keep trajectories for ever)")
+	f.Var(&o.quota, "trajectory-quota", "most bytes of trajectories that a tenant may store, counted as they were sent, such as 100GiB; requests beyond it are refused with 413 until some are deleted (default: no limit)")
+}
+
+// dataDirFlag adds --data-dir.
+func dataDirFlag(f *flagSet, dir *string, byDefault, usage string) {
+	f.StringVar(dir, "data-dir", byDefault, usage+" (default: $XDG_DATA_HOME/weir, or ~/.local/share/weir)")
+}
+
+// defaultDataDir is where the XDG base directory specification puts the data of a
+// user's programs, or "" if there is no such user.
+func defaultDataDir(getenv func(string) string) string {
+	if dir := getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) { // the specification says to ignore a relative path
+		return filepath.Join(dir, "weir")
+	}
+	if home := getenv("HOME"); filepath.IsAbs(home) {
+		return filepath.Join(home, ".local", "share", "weir")
+	}
+	return ""
+}
+
+// logOptions say what is logged to standard error.
+type logOptions struct {
+	level    string
+	requests bool
+}
+
+func (o *logOptions) bind(f *flagSet) {
+	f.group("Logs")
+	f.oneOf(&o.level, "log-level", "least level of the messages that are logged to standard error", "info", "debug", "warn", "error")
+	f.BoolVar(&o.requests, "enable-log-requests", false, "log every finished request: its id, project, status, tokens and time, but no text of prompts or answers")
+}
+
+// serverConfig is the part of the HTTP server's configuration that flags decide.
+func (o *serveOptions) serverConfig(log *slog.Logger) server.Config {
+	c := server.DefaultConfig()
+	c.Version, c.APIKeys, c.Log = version, o.access.keys, log
+	c.CORS.Origins, c.CORS.Methods, c.CORS.Headers, c.CORS.Credentials = o.access.cors.Origins, o.access.cors.Methods, o.access.cors.Headers, o.access.cors.Credentials
+	c.FeedbackBearer = o.access.bearer
+	c.MaxBody, c.MaxBodies = int(o.listen.maxBody), max(c.MaxBodies, int64(o.listen.maxBody))
+	c.PrepareQueue, c.LogRequests = o.listen.preparing, o.logs.requests
+	c.NoRequestID = !o.api.requestIDs
+	c.Heartbeat = o.listen.heartbeat
+	c.Functions = o.api.functions
+	c.Functions.Settings = o.settings
+	c.Functions.RootPath = strings.TrimRight(o.listen.rootPath, "/")
+	c.ProcessedLogprobs = o.api.logprobsMode == "processed_logprobs"
+	c.MaxLogprobs, c.TokensAsIDs, c.ForceUsage = o.api.maxLogprobs, o.api.tokensAsIDs, o.api.forceUsage
+	c.ReasoningField, _ = api.ParseReasoningField(o.api.reasoningField) // the flag takes no other name
+	// A request with more prompts or choices than the engine ever accepts is refused
+	// for good, rather than with "try again later".
+	c.Limits.Prompts = min(c.Limits.Prompts, o.engine.maxLive)
+	c.Limits.Choices = min(c.Limits.Choices, o.engine.maxLive)
+	c.Trajectories.Quota, c.Trajectories.Record = int64(o.records.quota), o.records.record
+	return c
+}

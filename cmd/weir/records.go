@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"weir/feedback"
+	"weir/store"
+	"weir/trajectory/archive"
+	"weir/usage"
+)
+
+// The databases in a data directory, each in a folder of this name.
+const (
+	feedbackName     = "feedback"
+	trajectoriesName = "trajectories"
+)
+
+// Sizes of the files in the value logs. The answer to a batch of feedback is kept for its
+// repetition as one value, which may take up to half of a file. Tests use small files,
+// because after a crash every file is read to its end.
+var feedbackFileSize, trajectoryFileSize int64 = 128 << 20, 256 << 20
+
+// records are the databases of a server: feedback, and trajectories in a database of
+// their own, so that compacting gigabytes of rollouts delays no feedback.
+type records struct {
+	dir string
+
+	feedback *store.DB
+	book     *feedback.Book
+
+	trajectories *store.DB
+	archive      *archive.Archive
+	spool        string // folder for temporary files of requests
+
+	admin      *admin // answers weir store; nil if it could not be started
+	stopUpkeep func() // stops the upkeep goroutine and waits for it
+}
+
+// openUsage opens the counts of GET /usage. A folder that was asked for must be
+// writable. The default folder need not be, for example on a read-only system; then
+// the counts are kept in memory.
+func openUsage(o *recordOptions, log *slog.Logger) (*usage.Ledger, error) {
+	cfg := usage.DefaultConfig()
+	cfg.Dir, cfg.Log = o.dir, log
+	l, err := usage.Open(cfg)
+	switch {
+	case err == nil:
+		return l, nil
+	case o.dir != o.defaultDir:
+		return nil, fmt.Errorf("--data-dir %s: %w", o.dir, err)
+	}
+	log.Warn("usage counts are kept in memory only; set --data-dir to a folder that can be written to", "error", err)
+	cfg.Dir = ""
+	return usage.Open(cfg)
+}
+
+// openRecords opens the databases. As with openUsage, only a folder that was asked
+// for must be writable; without the default folder, nothing is kept.
+func openRecords(o *recordOptions, log *slog.Logger) (*records, error) {
+	rules, err := o.retention()
+	if err != nil {
+		return nil, usageError{err}
+	}
+	r, err := startRecords(o.dir, uint64(o.minFree), rules, log)
+	if err == nil || o.dir != o.defaultDir {
+		return r, err
+	}
+	log.Warn("feedback and trajectories are not kept; set --data-dir to a folder that can be written to", "error", err)
+	return startRecords("", 0, retention{}, log)
+}
+
+// startRecords begins to open the databases in dir and returns before they are open,
+// so that a server can start while their logs are replayed. An empty dir keeps
+// nothing.
+func startRecords(dir string, minFree uint64, rules retention, log *slog.Logger) (*records, error) {
+	r := &records{dir: dir, stopUpkeep: func() {}}
+	if dir == "" {
+		return r, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("--data-dir: %w", err)
+	}
+	cfg := store.DefaultConfig(filepath.Join(dir, feedbackName))
+	cfg.Log, cfg.MinFree, cfg.Lazy = log, minFree, true
+	cfg.ValueLogFile = feedbackFileSize
+	var err error
+	if r.feedback, err = store.Start(cfg); err != nil {
+		return nil, err
+	}
+	r.book = feedback.New(r.feedback, feedback.DefaultConfig())
+	if err := r.startTrajectories(cfg); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var upkeep sync.WaitGroup
+	upkeep.Go(func() { r.upkeep(ctx, rules, log) })
+	r.stopUpkeep = func() { cancel(); upkeep.Wait() }
+	return r, nil
+}
+
+func (r *records) startTrajectories(cfg store.Config) (err error) {
+	cfg.Dir = filepath.Join(r.dir, trajectoriesName)
+	cfg.ValueLogFile = trajectoryFileSize
+	if r.trajectories, err = store.Start(cfg); err != nil {
+		return err
+	}
+	if r.archive, err = archive.New(r.trajectories, cfg.Log); err != nil {
+		return err
+	}
+	r.spool = filepath.Join(r.dir, "spool")
+	if err := os.MkdirAll(r.spool, 0o700); err != nil {
+		return fmt.Errorf("--data-dir: %w", err)
+	}
+	return nil
+}
+
+// upkeep waits until a database is open. Then it starts to answer weir store,
+// repairs indexes, and deletes every hour what is older than the rules allow.
+func (r *records) upkeep(ctx context.Context, rules retention, log *slog.Logger) {
+	select { // a database is opened when it is first needed, which may be never
+	case <-ctx.Done():
+		return
+	case <-r.feedback.Ready():
+	case <-r.trajectories.Ready():
+	}
+	var err error
+	if r.admin, err = startAdmin(r.dir, r); err != nil {
+		log.Warn("weir store cannot talk to this server", "error", err)
+	}
+	var repair sync.WaitGroup
+	defer repair.Wait()
+	repair.Go(func() { r.repairIndexes(ctx, log) })
+	tick := time.NewTicker(time.Hour)
+	defer tick.Stop()
+	for {
+		if err := r.expire(ctx, rules, log); err != nil && ctx.Err() == nil {
+			log.Warn("records that are too old could not be deleted", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// repairIndexes completes the indexes of feedback that an earlier version wrote, and
+// those of a database that was damaged.
+func (r *records) repairIndexes(ctx context.Context, log *slog.Logger) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-r.feedback.Ready():
+	}
+	if n, err := r.book.Upgrade(ctx); n > 0 || err != nil && ctx.Err() == nil {
+		log.Info("feedback of an earlier version was indexed", "entries", n, "error", err)
+	}
+	if len(r.feedback.Damage()) > 0 {
+		n, err := r.book.Mend(ctx)
+		log.Warn("the indexes of feedback were checked after damage", "entries", n, "error", err)
+	}
+}
+
+// Close stops the upkeep and closes the databases.
+func (r *records) Close() error {
+	r.stopUpkeep()
+	var err error
+	if r.admin != nil {
+		err = r.admin.Close()
+	}
+	if r.feedback != nil {
+		err = errors.Join(err, r.feedback.Close())
+	}
+	if r.archive != nil {
+		r.archive.Close()
+	}
+	if r.trajectories != nil {
+		err = errors.Join(err, r.trajectories.Close())
+	}
+	return err
+}

@@ -1,0 +1,276 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestServe: the bundled model answers a question, on a server with all defaults.
+func TestServe(t *testing.T) {
+	t.Parallel()
+	url, stop := startServe(t)
+	if code, body := post(t, url, question); code != 200 || !strings.Contains(body, "Paris") || !strings.Contains(body, `"system_fingerprint":"fp_`) {
+		t.Errorf("%d %s", code, body)
+	}
+	log := stop()
+	for _, want := range []string{"model=weir-tiny", `device="CPU, `, "max_model_len=4096", "temperature=0.7 top_p=0.9 eos=2 stop=[0]", "msg=stopped"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log lacks %q:\n%s", want, log)
+		}
+	}
+}
+
+// TestServeStoppedAtOnce: a signal that arrives before the model is loaded, or before
+// anything is served, ends the server without an error, like any other signal.
+func TestServeStoppedAtOnce(t *testing.T) {
+	t.Parallel()
+	o, dir := parseServe(t, "--port", "0", "--kv-cache-memory", "64MiB")
+	for range 5 {
+		text := newServerLog()
+		log, err := newLog(text, "info")
+		if err != nil {
+			t.Fatal(err)
+		}
+		signals := make(chan os.Signal, 1)
+		signals <- syscall.SIGTERM
+		if err := serve(dir, o, log, signals); err != nil || !strings.Contains(text.String(), "msg=stopped") || strings.Contains(text.String(), "ERROR") {
+			t.Fatalf("%v\n%s", err, text)
+		}
+	}
+}
+
+// TestServeOptions: options reach the packages that they are for.
+func TestServeOptions(t *testing.T) {
+	t.Parallel()
+	dir := copyModel(t)
+	url, _ := startServe(t, dir, "--served-model-name", "a", "--served-model-name", "b", "--max-model-len", "64", "--generation-config", "vllm",
+		"--scheduling-policy", "priority", "--max-logprobs", "2", "--cpu", "generic", "--dtype", "float32", "--kv-cache-dtype", "float32", "--threads", "1", "--block-size", "32")
+	for body, want := range map[string]string{
+		`{"model":"b",` + question[1:]:                                 `"model":"a"`,
+		`{"model":"weir-tiny",` + question[1:]:                         `404`,
+		`{"max_tokens":60,` + question[1:]:                             `maximum context length is 64`,
+		`{"priority":-1,` + question[1:]:                               `Paris`,
+		`{"logprobs":true,"top_logprobs":3,` + question[1:]:            `max allowed: 2`,
+		`{"chat_template":"x",` + question[1:]:                         `untrusted chat template`,
+		`{"messages":[{"role":"user","content":"Hi"}],"max_tokens":1}`: `200`,
+	} {
+		if code, got := post(t, url, body); !strings.Contains(fmt.Sprint(code, got), want) {
+			t.Errorf("%s:\n got %d %s\nwant %s", body, code, got, want)
+		}
+	}
+}
+
+// TestServeSim: the simulated device answers at full length, without end tokens.
+func TestServeSim(t *testing.T) {
+	t.Parallel()
+	url, stop := startServe(t, "--device", "sim")
+	if code, body := post(t, url, `{"max_tokens":50,"stream":false,`+question[1:]); code != 200 || !strings.Contains(body, `"completion_tokens":50`) {
+		t.Errorf("%d %s", code, body)
+	}
+	if log := stop(); !strings.Contains(log, "simulated") {
+		t.Error(log)
+	}
+}
+
+// TestServeUsage: the counts by project survive the server, and two servers share a
+// folder.
+func TestServeUsage(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	args := []string{"--device", "sim", "--data-dir", dir, "--enable-log-requests"}
+	ask := func(url string) {
+		t.Helper()
+		do(t, http.DefaultClient, "POST", url+"/v1/chat/completions", `{"max_tokens":7,`+question[1:], "Compat-Project", "team/project")
+	}
+	wantUsage := func(url, want string) {
+		t.Helper()
+		if _, body, _ := do(t, http.DefaultClient, "GET", url+"/usage", ""); !strings.Contains(body, want) {
+			t.Errorf("%s, want %s", body, want)
+		}
+	}
+	one, stopOne := startServe(t, args...)
+	two, _ := startServe(t, args...)
+	ask(one)
+	ask(two)
+	wantUsage(one, `"project":"team/project"`) // makes this server write its counts, so that the other finds them
+	wantUsage(two, `"project":"team/project","requests":2`)
+	wantUsage(one, `"project":"team/project","requests":2`)
+	if log := stopOne(); !strings.Contains(log, "project=team/project status=200") || strings.Contains(log, "capital") {
+		t.Error(log)
+	}
+	three, _ := startServe(t, args...)
+	wantUsage(three, `"requests":2,"prompt_tokens"`)
+	withoutFolder, _ := startServe(t, "--device", "sim")
+	wantUsage(withoutFolder, `"data":[]`)
+}
+
+// TestServeReasoning: the flags for reasoning reach the packages that they are for,
+// and the bundled model thinks if a request or a default tells it to.
+func TestServeReasoning(t *testing.T) {
+	t.Parallel()
+	for parser, want := range map[string]string{
+		"auto":  `"content":"[^"<]*Paris[^"<]*",.*"reasoning":"[^"<]+","reasoning_content":"[^"<]+"`,
+		"qwen3": `"content":"[^"<]*Paris[^"<]*",.*"reasoning":"[^"<]+","reasoning_content":"[^"<]+"`,
+		"none":  `"content":"<think>[^"]+</think>[^"]*Paris[^"]*",.*"reasoning":null,"reasoning_content":null`,
+	} {
+		url, stop := startServe(t, "--default-chat-template-kwargs", `{"enable_thinking":true}`, "--reasoning-parser", parser, "--reasoning-field", "both")
+		if code, body := post(t, url, question); code != 200 || !regexp.MustCompile(want).MatchString(body) {
+			t.Errorf("%s: %d %s", parser, code, body)
+		}
+		// A request may turn off what is on by default.
+		off := strings.Replace(question, "{", `{"chat_template_kwargs":{"enable_thinking":false},`, 1)
+		if code, body := post(t, url, off); code != 200 || !regexp.MustCompile(`"content":"[^"<]*Paris[^"<]*",.*"reasoning":null`).MatchString(body) {
+			t.Errorf("%s, off: %d %s", parser, code, body)
+		}
+		stop()
+	}
+}
+
+// TestServeCredentials: a credentials file without keys lets nobody in.
+func TestServeCredentials(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "keys.yaml")
+	if err := os.WriteFile(file, []byte("keys: []"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	url, _ := startServe(t, "--credentials", file, "--data-dir", "")
+	if code, _ := post(t, url, question); code != 401 {
+		t.Errorf("status %d, want 401", code)
+	}
+}
+
+// TestDataDir: where data is kept by default, and what happens if it cannot be.
+func TestDataDir(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		home, xdg, want string
+	}{
+		{"/h", "", "/h/.local/share/weir"},
+		{"/h", "/x", "/x/weir"},
+		{"/h", "x", "/h/.local/share/weir"},
+		{"", "", ""},
+	} {
+		env := map[string]string{"HOME": c.home, "XDG_DATA_HOME": c.xdg}
+		if got := defaultDataDir(func(name string) string { return env[name] }); got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text := newServerLog()
+	log, err := newLog(text, "info")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openUsage(&recordOptions{dir: file}, log); err == nil || !strings.Contains(err.Error(), "--data-dir "+file) {
+		t.Errorf("a file that was asked for: %v", err)
+	}
+	l, err := openUsage(&recordOptions{dir: file, defaultDir: file}, log)
+	if err != nil || !strings.Contains(text.String(), "in memory only") {
+		t.Fatalf("a file by default: %v\n%s", err, text)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Ways to damage a model in a folder.
+type damage func(t *testing.T, dir string)
+
+func edit(file, old, new string) damage {
+	return func(t *testing.T, dir string) {
+		path := filepath.Join(dir, file)
+		src, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(src, []byte(old)) {
+			t.Fatalf("%s lacks %s", file, old)
+		}
+		if err := os.WriteFile(path, bytes.Replace(src, []byte(old), []byte(new), 1), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func truncate(file string, size int64) damage {
+	return func(t *testing.T, dir string) {
+		if err := os.Truncate(filepath.Join(dir, file), size); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func remove(file string) damage {
+	return func(t *testing.T, dir string) {
+		if err := os.Remove(filepath.Join(dir, file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestBadStart: a mistake in a model or an option is reported in one sentence, with a
+// non-zero exit status and before any port opens.
+func TestBadStart(t *testing.T) {
+	t.Parallel()
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	for name, c := range map[string]struct {
+		damage damage // of a copy of the bundled model
+		args   []string
+		want   string
+		code   int
+	}{
+		"no such folder":    {args: []string{"/nonexistent"}, want: "is not a model", code: 1},
+		"another network":   {damage: edit("config.json", "Qwen3ForCausalLM", "GPT2LMHeadModel"), want: "GPT2LMHeadModel", code: 1},
+		"cut weights":       {damage: truncate("model.safetensors", 1<<20), want: "model.safetensors", code: 1},
+		"no weights":        {damage: remove("model.safetensors"), want: "safetensors", code: 1},
+		"no config":         {damage: remove("config.json"), want: "config.json", code: 1},
+		"no tokenizer":      {damage: remove("tokenizer.json"), want: "tokenizer.json", code: 1},
+		"broken tokenizer":  {damage: edit("tokenizer.json", `"BPE"`, `"Unigram"`), want: "Unigram", code: 1},
+		"broken template":   {damage: edit("chat_template.jinja", "{%- if tools -%}", "{%- if tools"), want: "template", code: 1},
+		"too long":          {args: []string{"--max-model-len", "5000"}, want: "at most 4096", code: 2},
+		"no sequences":      {args: []string{"--max-num-seqs", "0"}, want: "--max-num-seqs 0: it takes 1 or more", code: 2},
+		"too little memory": {args: []string{"--kv-cache-memory", "2MiB"}, want: "set --max-model-len", code: 1},
+		"block size":        {args: []string{"--block-size", "20"}, want: "multiple of 16", code: 2},
+		"an unknown tier":   {args: []string{"--cpu", "sse"}, want: "sse", code: 2},
+		"logits":            {args: []string{"--logprobs-mode", "raw_logits"}, want: "log-probabilities only", code: 2},
+		"another mode":      {args: []string{"--logprobs-mode", "cooked"}, want: "neither raw_logprobs nor", code: 2},
+		"an unknown flag":   {args: []string{"--frobnicate"}, want: "frobnicate", code: 2},
+		"an unknown value":  {args: []string{"--dtype", "int3"}, want: "int3", code: 2},
+		"two models":        {args: []string{"a", "b"}, want: "one model", code: 2},
+		"a budget":          {args: []string{"--max-num-batched-tokens", "4"}, want: "--max-num-seqs", code: 2},
+		"a parser":          {args: []string{"--reasoning-parser", "r2"}, want: "none of auto, none, qwen3", code: 2},
+		"a field":           {args: []string{"--reasoning-field", "thoughts"}, want: "reasoning_content", code: 2},
+		"kwargs":            {args: []string{"--default-chat-template-kwargs", "{"}, want: "kwargs", code: 2},
+		"a profile":         {args: []string{"--device", "sim", "--sim-profile", "/nonexistent"}, want: "sim-profile", code: 2},
+		"a port in use":     {args: []string{"--port", fmt.Sprint(busy.Addr().(*net.TCPAddr).Port)}, want: "in use", code: 1},
+	} {
+		args := append([]string{"serve", "--port", "0"}, c.args...)
+		if c.damage != nil {
+			dir := copyModel(t)
+			c.damage(t, dir)
+			args = append(args, dir)
+		}
+		code, _, msg := runWeir(args...)
+		if code != c.code || !strings.Contains(msg, c.want) || strings.Contains(msg, "listening") || strings.Contains(msg, "goroutine") {
+			t.Errorf("%s: exit %d, want %d with %q:\n%s", name, code, c.code, c.want, msg)
+		}
+		if lines := strings.Count(msg, "\n"); lines != 1 {
+			t.Errorf("%s: %d lines:\n%s", name, lines, msg)
+		}
+	}
+}

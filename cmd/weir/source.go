@@ -1,0 +1,243 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"weir/api"
+	"weir/chat"
+	"weir/chat/reasoning"
+	"weir/model"
+	"weir/models"
+	"weir/server"
+	"weir/tokenizer"
+)
+
+// A source is a model whose configuration, tensor headers, vocabulary and templates
+// have been read and checked. No weights have been read.
+type source struct {
+	names         []string // that clients may use, the model's own first
+	root          string   // folder, or the name of the bundled model
+	files         fs.FS
+	network       *model.Model
+	tokenizer     *tokenizer.Tokenizer
+	chat          *chat.Renderer
+	tokenizerInfo string // JSON, for /tokenizer_info
+	defaults      server.Generation
+}
+
+// openSource opens the model in dir, or the bundled one if dir is empty.
+func openSource(dir string, o *modelOptions) (_ *source, err error) {
+	s, err := openFiles(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = s.network.Close()
+		}
+	}()
+	if len(o.names) > 0 {
+		s.names = o.names
+	}
+	if err := s.openTokenizer(); err != nil {
+		return nil, err
+	}
+	var eos string
+	if s.chat, eos, err = openChat(s.files, o); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.root, err)
+	}
+	if s.tokenizerInfo, err = tokenizerInfo(s.files, o.chatTemplate); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.root, err)
+	}
+	s.defaults, err = s.generation(o.generationConfig, eos)
+	return s, err
+}
+
+// openFiles opens the network in dir, or the bundled one.
+func openFiles(dir string) (*source, error) {
+	s := &source{root: dir}
+	var err error
+	if dir == "" {
+		s.root, s.files, s.names = models.Name, models.Bundled(), []string{models.Name}
+		s.network, err = model.OpenFS(s.files)
+		return s, err
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return nil, fmt.Errorf("%s is not a model: give a folder with config.json, *.safetensors and tokenizer.json", dir)
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	s.files, s.names = os.DirFS(dir), []string{filepath.Base(abs)}
+	s.network, err = model.Open(dir)
+	return s, err
+}
+
+func (s *source) openTokenizer() error {
+	vocabulary, err := fs.ReadFile(s.files, "tokenizer.json")
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.root, err)
+	}
+	if s.tokenizer, err = tokenizer.Load(vocabulary); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Join(s.root, "tokenizer.json"), err)
+	}
+	if have, takes := s.tokenizer.VocabSize(), s.network.Config.VocabSize; have > takes {
+		return fmt.Errorf("%s: the tokenizer has %d tokens, the network takes %d", s.root, have, takes)
+	}
+	return nil
+}
+
+// readOptional reads a file that a model need not have; found is false if it has
+// not.
+func readOptional(files fs.FS, name string) (text []byte, found bool, err error) {
+	text, err = fs.ReadFile(files, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	return text, err == nil, err
+}
+
+// tokenizerInfo is the model's tokenizer_config.json, with the template that is in
+// use and always with a tokenizer_class, because clients expect both there.
+func tokenizerInfo(files fs.FS, template string) (string, error) {
+	info := map[string]json.RawMessage{}
+	config, found, err := readOptional(files, "tokenizer_config.json")
+	if err != nil {
+		return "", err
+	}
+	if found {
+		if err := json.Unmarshal(config, &info); err != nil {
+			return "", fmt.Errorf("tokenizer_config.json: %w", err)
+		}
+	}
+	if info["tokenizer_class"] == nil {
+		info["tokenizer_class"] = json.RawMessage(`"PreTrainedTokenizerFast"`)
+	}
+	text, found, err := templateInUse(files, template)
+	if err != nil {
+		return "", err
+	}
+	if found {
+		if info["chat_template"], err = json.Marshal(text); err != nil {
+			return "", err
+		}
+	}
+	out, err := json.Marshal(info)
+	return string(out), err
+}
+
+// templateInUse reads the template that --chat-template names, or else the model's
+// chat_template.jinja, which need not exist.
+func templateInUse(files fs.FS, override string) (text string, found bool, err error) {
+	if override != "" {
+		src, err := os.ReadFile(override)
+		if err != nil {
+			return "", false, fmt.Errorf("--chat-template: %w", err)
+		}
+		return string(src), true, nil
+	}
+	src, found, err := readOptional(files, "chat_template.jinja")
+	return string(src), found, err
+}
+
+// openChat opens the model's chat templates: the one that --chat-template names,
+// else chat_template.jinja, else those in tokenizer_config.json. It also returns the
+// end token that tokenizer_config.json names, or "".
+func openChat(files fs.FS, o *modelOptions) (_ *chat.Renderer, eos string, err error) {
+	cfg := chat.Config{TrustRequestTemplate: o.trustTemplate, ResponseRole: o.responseRole}
+	if cfg.ContentFormat, err = chat.ParseContentFormat(o.contentFormat); err != nil {
+		return nil, "", err
+	}
+	if cfg.Reasoning, err = reasoning.Parse(o.reasoningParser); err != nil {
+		return nil, "", usageError{fmt.Errorf("--reasoning-parser: %w", err)}
+	}
+	if o.templateKwargs != "" {
+		if err := api.Scan([]byte(o.templateKwargs), api.DefaultLimits().Depth); err != nil {
+			return nil, "", usageError{fmt.Errorf("--default-chat-template-kwargs: %w", err)}
+		}
+		cfg.DefaultKwargs = api.Raw(o.templateKwargs)
+	}
+	src, found, err := readOptional(files, "tokenizer_config.json")
+	if err != nil {
+		return nil, "", err
+	}
+	if found {
+		t, err := chat.ParseTokenizerConfig(src)
+		if err != nil {
+			return nil, "", err
+		}
+		cfg.Templates, cfg.SpecialTokens = t.Templates, t.SpecialTokens
+		if v, ok := t.SpecialTokens.Get("eos_token"); ok {
+			eos, _ = v.(string)
+		}
+	}
+	text, found, err := templateInUse(files, o.chatTemplate)
+	if err != nil {
+		return nil, "", err
+	}
+	if found {
+		cfg.Templates = []chat.Template{{Source: text}}
+	}
+	r, err := chat.New(cfg)
+	return r, eos, err
+}
+
+// generation returns what applies to requests that do not say otherwise: sampling
+// parameters from where --generation-config says, and end tokens, which always
+// include the model's. The primary end token is eos, the tokenizer's, if it has one.
+// The other end tokens stop an answer in the way that stop_token_ids do.
+func (s *source) generation(from, eos string) (g server.Generation, err error) {
+	d, err := s.generationDefaults(from)
+	if err != nil {
+		return g, fmt.Errorf("--generation-config: %w", err)
+	}
+	g = server.Generation{Temperature: widen(d.Temperature), TopP: widen(d.TopP), MinP: widen(d.MinP), RepetitionPenalty: widen(d.RepetitionPenalty),
+		TopK: d.TopK, MaxNewTokens: d.MaxNewTokens, EOS: -1}
+	ends := d.EOS
+	if id, ok := s.tokenizer.ID(eos); eos != "" && ok {
+		ends = append([]int32{id}, ends...)
+	}
+	for i, id := range ends {
+		switch {
+		case i == 0:
+			g.EOS = id
+		case id != g.EOS && !slices.Contains(g.Stop, id):
+			g.Stop = append(g.Stop, id)
+		}
+	}
+	return g, nil
+}
+
+func (s *source) generationDefaults(from string) (d model.GenerationDefaults, err error) {
+	own := s.network.Generation
+	switch from {
+	case "auto":
+		return own, nil
+	case "vllm":
+		return model.GenerationDefaults{EOS: own.EOS}, nil
+	}
+	src, err := os.ReadFile(filepath.Join(from, "generation_config.json"))
+	if err != nil {
+		return d, err
+	}
+	if d, err = model.ParseGeneration(src, s.network.Config); err != nil {
+		return d, err
+	}
+	d.EOS = slices.Concat(own.EOS, d.EOS)
+	return d, nil
+}
+
+func widen(v *float32) *float64 {
+	if v == nil {
+		return nil
+	}
+	w := float64(*v)
+	return &w
+}
