@@ -15,7 +15,7 @@ func TestMain(m *testing.M) {
 			}
 		},
 		"end":  func([]string) { fmt.Println("a\nb") },
-		"fail": func([]string) { fmt.Println("a\nerror no disk"); select {} },
+		"fail": func([]string) { fmt.Println("a\nerror no disk"); time.Sleep(time.Hour) },
 		"hang": func([]string) { fmt.Print("a\nb"); time.Sleep(time.Hour) },
 	})
 }
