@@ -182,7 +182,7 @@ var refusals = []struct {
 	{errForbidden, fasthttp.StatusForbidden, say("The key has no right to do this")},
 	{archive.ErrNotFound, fasthttp.StatusNotFound, say("Not found")},
 	{archive.ErrConflict, fasthttp.StatusConflict, say("The Idempotency-Key was used for another body")},
-	{archive.ErrFixed, fasthttp.StatusConflict, say("A trajectory that was logged keeps its reward")},
+	{archive.ErrNotRecorded, fasthttp.StatusConflict, say("A trajectory that was logged keeps its reward")},
 	{archive.ErrChanged, fasthttp.StatusConflict, say("The trajectories have been changed meanwhile")},
 	{trajectory.ErrTooLarge, fasthttp.StatusRequestEntityTooLarge, func(s *Server) string {
 		return fmt.Sprintf("Trajectory too large (limit %d bytes)", s.cfg.Trajectories.Limits.Trajectory)
