@@ -68,14 +68,14 @@ func (s *Server) listTrajectories(c *call, model string) {
 	}
 	q, err := c.query(true, pages, details)
 	if err != nil {
-		s.refuse(c, err)
+		s.fail(c, err)
 		return
 	}
 	if q.include == nil {
 		q.include = map[string]bool{"messages": true}
 	}
 	tenant := c.who.Tenant
-	s.pour(c, "application/json", s.refuse, func(w io.Writer) error {
+	s.pour(c, "application/json", func(w io.Writer) error {
 		return s.cfg.Trajectories.Archive.View(tenant, func(v *archive.View) error {
 			if err := v.Known(model); err != nil {
 				return err

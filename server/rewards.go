@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"weir/auth"
+	"weir/server/failure"
 	"weir/trajectory"
 	"weir/trajectory/archive"
 )
@@ -16,11 +17,11 @@ func (s *Server) setRewards(c *call, model string) {
 		return
 	}
 	if !feedbackType(string(c.Request.Header.ContentType())) {
-		s.refuse(c, errMedia)
+		s.fail(c, failure.ErrMedia)
 		return
 	}
 	if err := c.body.read(c.RequestCtx, &s.cfg); err != nil {
-		s.refuse(c, err)
+		s.fail(c, err)
 		return
 	}
 	c.bodyRead = true
@@ -32,7 +33,7 @@ func (s *Server) setRewards(c *call, model string) {
 		err = s.cfg.Trajectories.Archive.SetRewards(c.ctx, c.who.Tenant, model, order[i], batches[order[i]])
 	}
 	if err != nil {
-		s.refuse(c, err)
+		s.fail(c, err)
 		return
 	}
 	c.found(append(strconv.AppendInt([]byte(`{"object":"rewards","updated":`), int64(n), 10), '}'))
