@@ -224,7 +224,19 @@ func TestNoSleep(t *testing.T) {
 	})
 }
 
+// eachRoom calls f for every package that go build ./... sees.
 func eachRoom(t *testing.T, f func(room, dir string)) {
+	t.Helper()
+	eachFolder(t, func(room, dir string) {
+		if !strings.HasPrefix(room, "_") && !strings.Contains(room, "/_") {
+			f(room, dir)
+		}
+	})
+}
+
+// eachFolder calls f for every folder with Go files: for packages, and for folders
+// whose names begin with _, which have generators and tools with modules of their own.
+func eachFolder(t *testing.T, f func(room, dir string)) {
 	t.Helper()
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -234,7 +246,7 @@ func eachRoom(t *testing.T, f func(room, dir string)) {
 		if err != nil || !d.IsDir() {
 			return err
 		}
-		if base := d.Name(); path != root && (strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") || base == "testdata" || base == "node_modules") {
+		if base := d.Name(); path != root && (strings.HasPrefix(base, ".") || base == "testdata" || base == "node_modules") {
 			return filepath.SkipDir
 		}
 		goFiles, err := filepath.Glob(filepath.Join(path, "*.go"))
@@ -255,9 +267,10 @@ func eachRoom(t *testing.T, f func(room, dir string)) {
 	}
 }
 
+// eachFile calls f for every Go file, generators and tools included.
 func eachFile(t *testing.T, f func(room, path string, set *token.FileSet, file *ast.File)) {
 	t.Helper()
-	eachRoom(t, func(room, dir string) {
+	eachFolder(t, func(room, dir string) {
 		names, _ := filepath.Glob(filepath.Join(dir, "*.go"))
 		for _, name := range names {
 			set := token.NewFileSet()
