@@ -11,8 +11,8 @@ import (
 
 	"weir/api"
 	"weir/chat"
-	"weir/internal/jsontext"
 	"weir/chat/reasoning"
+	"weir/internal/jsontext"
 	"weir/model"
 	"weir/models"
 	"weir/server"
