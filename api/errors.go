@@ -107,6 +107,7 @@ const (
 	causePriority
 	causeOverContext
 	causeCharacters
+	causeTooComplex
 	causeContext
 	causeTruncate
 	causeEmptyPrompt
@@ -152,6 +153,7 @@ var errorTable = [numCauses]ErrorRow{
 	causePriority:          {"priority", 10, 400, TypeBadRequest, "priority", "not 0 on a server without priority scheduling"},
 	causeOverContext:       {"max-tokens-over-context", 10, 400, TypeBadRequest, "max_tokens", "more output asked for than the context holds; param names the field that was sent, max_tokens or max_completion_tokens"},
 	causeCharacters:        {"input-text", 10, 400, TypeBadRequest, "input_text", "the prompt cannot fit however it is tokenized"},
+	causeTooComplex:        {"too-complex", 10, 400, TypeBadRequest, "", "the tokenizer's regular expression would take more steps than a text of this length is allowed"},
 	causeContext:           {"context-length", 10, 400, TypeBadRequest, "input_tokens", "prompt and requested output do not fit the context"},
 	causeTruncate:          {"truncate", 10, 400, TypeBadRequest, "truncate_prompt_tokens", "more than the room for the prompt"},
 	causeEmptyPrompt:       {"empty-prompt", 12, 400, TypeBadRequest, "", "no prompt token is left"},
