@@ -1,5 +1,6 @@
 // Package backend is the contract between the engine and whatever computes
-// tokens: a CPU, a GPU or a simulator. It contains no logic.
+// tokens: a CPU, a GPU or a simulator. It computes nothing, but it can check a
+// step against the contract (Batch.Check and others).
 //
 // A step has two halves, so that a device never waits for the host. Begin
 // hands over the forward pass; Draw hands over what decides its tokens, which
