@@ -202,8 +202,8 @@ func (r *Draw) check(s Spec, i int) error {
 	switch {
 	case r.Target < -1 || r.Target >= vocab:
 		return broken("row %d has the target %d of a vocabulary of %d", i, r.Target, vocab)
-	case r.Top < 0 || r.Top > vocab:
-		return broken("row %d asks for %d top tokens of a vocabulary of %d", i, r.Top, vocab)
+	case r.Top < 0:
+		return broken("row %d asks for %d top tokens", i, r.Top)
 	case r.Logprobs > ProcessedLogprobs:
 		return broken("row %d has the unknown log-probability mode %d", i, r.Logprobs)
 	case !(r.Temperature >= 0 && r.Temperature <= math.MaxFloat32):

@@ -137,7 +137,7 @@ func TestDrawsCheck(t *testing.T) {
 		{"edits beyond the last", func(d *Draws) { d.Rows[1].EditEnd = 1 }, "row 1 has the edits from 0 to before 1, of 0"},
 		{"edit of no row", func(d *Draws) { d.Edits = make([]Edit, 1) }, "the rows have 0 edits, but there are 1"},
 		{"target", func(d *Draws) { d.Rows[0].Target = 40 }, "row 0 has the target 40 of a vocabulary of 40"},
-		{"top tokens", func(d *Draws) { d.Rows[0].Top = 41 }, "row 0 asks for 41 top tokens of a vocabulary of 40"},
+		{"top tokens", func(d *Draws) { d.Rows[0].Top = -1 }, "row 0 asks for -1 top tokens"},
 		{"mode", func(d *Draws) { d.Rows[0].Logprobs = 3 }, "row 0 has the unknown log-probability mode 3"},
 		{"temperature", func(d *Draws) { d.Rows[0].Temperature = -1 }, "row 0 has the temperature -1"},
 		{"top_p", func(d *Draws) { d.Rows[0].Temperature, d.Rows[0].TopP = 1, 0 }, "row 0 has top_p 0, min_p 0 and top_k 0"},
