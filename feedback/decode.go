@@ -32,15 +32,15 @@ type Request struct {
 const maxDepth = 200
 
 // Item says which function a request is for.
-type Item int
+type Operation int
 
 const (
-	Create Item = iota
+	Create Operation = iota
 	Replace
 )
 
 // DecodeRequest reads the body of a request. Its error is Invalid, or a *Refusal.
-func DecodeRequest(body []byte, item Item) (*Request, error) {
+func DecodeRequest(body []byte, item Operation) (*Request, error) {
 	v, err := scan(body)
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func DecodeBatch(body []byte) ([]*Request, error) {
 	}
 	for _, r := range out {
 		if r.Dialect != out[0].Dialect {
-			return nil, Invalid{issue("extra_forbidden", "body", "batch", Reference.traceRef())}
+			return nil, Invalid{issue("extra_forbidden", "body", "batch", WeaveNames.traceRefName())}
 		}
 	}
 	return out, nil
@@ -199,14 +199,14 @@ func (d *decoder) extras(m *members, loc []string) {
 // dialect is the one that a request is written in. A request in both leaves the
 // reference's names among the extras (decision 15).
 func (m *members) dialect() Dialect {
-	ours := m.has(Ours.traceRef()) || m.has(Ours.user())
-	if !ours && (m.has(Reference.traceRef()) || m.has(Reference.user())) {
-		return Reference
+	ours := m.has(WeirNames.traceRefName()) || m.has(WeirNames.userName())
+	if !ours && (m.has(WeaveNames.traceRefName()) || m.has(WeaveNames.userName())) {
+		return WeaveNames
 	}
-	return Ours
+	return WeirNames
 }
 
-func (d *decoder) request(v api.Raw, item Item, loc []string) *Request {
+func (d *decoder) request(v api.Raw, item Operation, loc []string) *Request {
 	m := d.object(v, loc)
 	if m == nil {
 		return nil
@@ -225,7 +225,7 @@ func (d *decoder) request(v api.Raw, item Item, loc []string) *Request {
 		return nil
 	}
 	r.Project = value(d.text(m, "project_id", true, loc))
-	r.traceRef = value(d.text(m, r.Dialect.traceRef(), true, loc))
+	r.traceRef = value(d.text(m, r.Dialect.traceRefName(), true, loc))
 	r.Type = value(d.text(m, "feedback_type", true, loc))
 	if p := d.take(m, "payload", true, api.TypeObject, "dict_type", loc); p != nil {
 		r.Payload = api.AppendCompact(nil, p)
@@ -243,10 +243,10 @@ func (d *decoder) request(v api.Raw, item Item, loc []string) *Request {
 	r.refs.Annotation, r.refs.Runnable = optional("annotation_ref"), optional("runnable_ref")
 	r.refs.Call, r.refs.Trigger = optional("call_ref"), optional("trigger_ref")
 	r.queue = optional("queue_id")
-	if r.Dialect == Reference {
+	if r.Dialect == WeaveNames {
 		r.weave = d.weaveColumns(m, loc)
 	}
-	d.text(m, r.Dialect.user(), false, loc) // the server knows better (spec F-14)
+	d.text(m, r.Dialect.userName(), false, loc) // the server knows better (spec F-14)
 	d.extras(m, loc)
 	return r
 }

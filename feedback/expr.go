@@ -67,9 +67,9 @@ func (p *parser) refuse(reason string) {
 
 func (p *parser) dialect() Dialect {
 	if p.theirs {
-		return Reference
+		return WeaveNames
 	}
-	return Ours
+	return WeirNames
 }
 
 // field reads the name of a field.
@@ -79,12 +79,12 @@ func (p *parser) field(name string) (f field) {
 		f.column, f.path = colPayload, splitPath(path)
 		return f
 	}
-	p.ours = p.ours || name == Ours.traceRef() || name == Ours.user()
-	if i := slices.Index(Reference.columns(), name); i >= 0 && !slices.Contains(Ours.columns(), name) {
+	p.ours = p.ours || name == WeirNames.traceRefName() || name == WeirNames.userName()
+	if i := slices.Index(WeaveNames.columns(), name); i >= 0 && !slices.Contains(WeirNames.columns(), name) {
 		p.theirs, f.column = true, i
 		return f
 	}
-	if f.column = slices.Index(Ours.columns(), name); f.column < 0 {
+	if f.column = slices.Index(WeirNames.columns(), name); f.column < 0 {
 		f.column = 0
 		p.refuse("Unknown field: " + clip(name))
 	}

@@ -36,19 +36,19 @@ type refs struct{ Annotation, Runnable, Call, Trigger *string }
 type Dialect string
 
 const (
-	Ours      Dialect = ""
-	Reference Dialect = "reference"
+	WeirNames  Dialect = ""
+	WeaveNames Dialect = "reference"
 )
 
-func (d Dialect) traceRef() string {
-	if d == Reference {
+func (d Dialect) traceRefName() string {
+	if d == WeaveNames {
 		return "weave_ref"
 	}
 	return "trace_ref"
 }
 
-func (d Dialect) user() string {
-	if d == Reference {
+func (d Dialect) userName() string {
+	if d == WeaveNames {
 		return "wb_user_id"
 	}
 	return "platform_user_id"
@@ -57,10 +57,10 @@ func (d Dialect) user() string {
 // columns are the names of a record's fields, in the order of answers.
 func (d Dialect) columns() []string {
 	names := []string{
-		"id", "project_id", d.traceRef(), d.user(), "creator", "created_at", "feedback_type", "payload",
+		"id", "project_id", d.traceRefName(), d.userName(), "creator", "created_at", "feedback_type", "payload",
 		"annotation_ref", "runnable_ref", "call_ref", "trigger_ref", "queue_id",
 	}
-	if d == Reference {
+	if d == WeaveNames {
 		for i := range weaveColumns {
 			names = append(names, weaveColumns[i].name)
 		}
@@ -267,7 +267,7 @@ func b2i(b bool) int {
 func (r *Record) AppendReceipt(dst []byte, d Dialect) []byte {
 	dst = append(append(dst, `{"id":"`...), r.ID...)
 	dst = append(append(dst, `","created_at":"`...), timeText(r.CreatedAt)...)
-	dst = append(append(append(dst, `","`...), d.user()...), `":`...)
+	dst = append(append(append(dst, `","`...), d.userName()...), `":`...)
 	dst = api.AppendString(dst, r.User)
 	return append(append(append(dst, `,"payload":`...), r.Payload...), '}')
 }

@@ -8,7 +8,7 @@ import (
 	"weir/api"
 )
 
-// Config is the configuration of a Book.
+// Config is the configuration of a Store.
 type Config struct {
 	// Reserved begins the names of the types that are known here, such as
 	// wandb.note.1.
@@ -50,7 +50,7 @@ func (r *Request) RefProjects() (out []string) {
 }
 
 // Check applies the rules of meaning, and completes the payload, for who keeps
-// records elsewhere than in a Book. Its error is a *Refusal.
+// records elsewhere than in a Store. Its error is a *Refusal.
 func (c *Config) Check(r *Request) error {
 	if f := c.check(r); f != nil {
 		return f

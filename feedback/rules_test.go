@@ -283,11 +283,11 @@ func FuzzDecodeRequest(f *testing.F) {
 			if err != nil || !back.same(rec) || back.ID != rec.ID {
 				t.Fatalf("%+v came back as %+v: %v", rec, back, err)
 			}
-			if text := rec.AppendJSON(nil, Ours); !json.Valid(text) {
+			if text := rec.AppendJSON(nil, WeirNames); !json.Valid(text) {
 				t.Fatalf("%s", text)
 			}
 		}
-		for _, item := range []Item{Create, Replace} {
+		for _, item := range []Operation{Create, Replace} {
 			if r, err := DecodeRequest(b, item); err == nil {
 				check(r)
 			}

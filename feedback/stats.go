@@ -42,7 +42,7 @@ const (
 // DecodeStats reads the body of a request for statistics, or with schema for the
 // paths in payloads. Its error is Invalid, or a *Refusal, which comes with the
 // request.
-func (b *Book) DecodeStats(body []byte, schema bool) (*Stats, error) {
+func (s *Store) DecodeStats(body []byte, schema bool) (*Stats, error) {
 	v, err := scan(body)
 	if err != nil {
 		return nil, err
@@ -50,43 +50,43 @@ func (b *Book) DecodeStats(body []byte, schema bool) (*Stats, error) {
 	loc := []string{"body"}
 	p := parser{decoder: &decoder{}}
 	m := p.object(v, loc)
-	s := &Stats{zone: "UTC", sample: sampleUsual, end: b.now().UnixMilli()}
+	q := &Stats{zone: "UTC", sample: sampleUsual, end: s.now().UnixMilli()}
 	if project := p.text(m, "project_id", true, loc); project != nil {
-		s.Project = *project
+		q.Project = *project
 	}
-	s.start, _ = p.instant(m, "start", true, loc)
+	q.start, _ = p.instant(m, "start", true, loc)
 	if end, ok := p.instant(m, "end", false, loc); ok {
-		s.end = end
+		q.end = end
 	}
-	s.types, s.trigger = p.text(m, "feedback_type", false, loc), p.text(m, "trigger_ref", false, loc)
+	q.types, q.trigger = p.text(m, "feedback_type", false, loc), p.text(m, "trigger_ref", false, loc)
 	if schema {
 		if n, ok := p.integer(m, "sample_limit", loc); ok {
-			s.sample = min(n, sampleMost)
+			q.sample = min(n, sampleMost)
 		}
 	} else {
 		if n, ok := p.integer(m, "granularity", loc); ok {
-			s.granularity = int64(n)
+			q.granularity = int64(n)
 		}
 		if zone := p.text(m, "timezone", false, loc); zone != nil {
-			s.zone = *zone
+			q.zone = *zone
 		}
-		p.metrics(s, m, loc)
+		p.metrics(q, m, loc)
 	}
 	p.extras(m, loc)
 	if len(p.issues) > 0 {
 		return nil, p.issues
 	}
-	if _, err := time.LoadLocation(s.zone); err != nil || s.zone == "Local" || s.zone == "" {
+	if _, err := time.LoadLocation(q.zone); err != nil || q.zone == "Local" || q.zone == "" {
 		p.refuse("Unknown timezone")
 	}
-	if s.end < s.start {
+	if q.end < q.start {
 		p.refuse("end is before start")
 	}
 	if p.refusal != nil {
-		return s, p.refusal
+		return q, p.refusal
 	}
-	s.granularity = granularity(s.granularity, s.end-s.start)
-	return s, nil
+	q.granularity = granularity(q.granularity, q.end-q.start)
+	return q, nil
 }
 
 // instant takes a point in time, in milliseconds.
@@ -283,24 +283,24 @@ func (s *Stats) each(ctx context.Context, r *store.Reader, f func(*Record) bool)
 }
 
 // Stats returns the answer to a request for statistics.
-func (b *Book) Stats(ctx context.Context, s *Stats) ([]byte, error) {
-	step := s.granularity * 1000
-	buckets := int((s.end - s.start + step - 1) / step)
-	if len(s.metrics) == 0 {
+func (s *Store) Stats(ctx context.Context, q *Stats) ([]byte, error) {
+	step := q.granularity * 1000
+	buckets := int((q.end - q.start + step - 1) / step)
+	if len(q.metrics) == 0 {
 		buckets = 0
 	}
 	counts := make([]int, buckets)
-	all := make([]sums, len(s.metrics)*(buckets+1)) // of every bucket, then of the window
-	if len(s.metrics) > 0 {
-		if err := b.db.View(func(r *store.Reader) error {
-			return s.each(ctx, r, func(rec *Record) bool {
-				i := int((rec.CreatedAt - s.start) / step)
+	all := make([]sums, len(q.metrics)*(buckets+1)) // of every bucket, then of the window
+	if len(q.metrics) > 0 {
+		if err := s.db.View(func(r *store.Reader) error {
+			return q.each(ctx, r, func(rec *Record) bool {
+				i := int((rec.CreatedAt - q.start) / step)
 				counts[i]++
-				for k := range s.metrics {
-					m := &s.metrics[k]
+				for k := range q.metrics {
+					m := &q.metrics[k]
 					v := m.get(rec)
-					all[i*len(s.metrics)+k].add(m, v)
-					all[buckets*len(s.metrics)+k].add(m, v)
+					all[i*len(q.metrics)+k].add(m, v)
+					all[buckets*len(q.metrics)+k].add(m, v)
 				}
 				return true
 			})
@@ -308,30 +308,30 @@ func (b *Book) Stats(ctx context.Context, s *Stats) ([]byte, error) {
 			return nil, err
 		}
 	}
-	out := append(append([]byte(`{"start":"`), timeText(s.start)...), `","end":"`...)
-	out = append(append(out, timeText(s.end)...), `","granularity":`...)
-	out = strconv.AppendInt(out, s.granularity, 10)
-	out = api.AppendString(append(out, `,"timezone":`...), s.zone)
+	out := append(append([]byte(`{"start":"`), timeText(q.start)...), `","end":"`...)
+	out = append(append(out, timeText(q.end)...), `","granularity":`...)
+	out = strconv.AppendInt(out, q.granularity, 10)
+	out = api.AppendString(append(out, `,"timezone":`...), q.zone)
 	out = append(out, `,"buckets":[`...)
 	for i, n := range counts {
 		out = append(out, ",{"[b2i(i == 0):]...)
-		out = append(append(append(out, `"timestamp":"`...), timeText(s.start+int64(i)*step)...), `","count":`...)
+		out = append(append(append(out, `"timestamp":"`...), timeText(q.start+int64(i)*step)...), `","count":`...)
 		out = strconv.AppendInt(out, int64(n), 10)
-		for k := range s.metrics {
-			m, sum := &s.metrics[k], &all[i*len(s.metrics)+k]
+		for k := range q.metrics {
+			m, sum := &q.metrics[k], &all[i*len(q.metrics)+k]
 			out = sum.appendJSON(append(out, ','), m, "_"+m.slug)
 			out = trimComma(out)
 		}
 		out = append(out, '}')
 	}
 	out = append(out, `],"window_stats":{`...)
-	for k := range s.metrics {
-		m := &s.metrics[k]
+	for k := range q.metrics {
+		m := &q.metrics[k]
 		if k > 0 {
 			out = append(out, ',')
 		}
 		out = append(api.AppendString(out, m.slug), `:{`...)
-		out = append(trimComma(all[buckets*len(s.metrics)+k].appendJSON(out, m, "")), '}')
+		out = append(trimComma(all[buckets*len(q.metrics)+k].appendJSON(out, m, "")), '}')
 	}
 	return append(out, `}}`...), nil
 }
@@ -367,12 +367,12 @@ func trimComma(b []byte) []byte {
 
 // PayloadSchema returns the paths to the scalars in payloads, with what they hold
 // (spec feedback 8.6).
-func (b *Book) PayloadSchema(ctx context.Context, s *Stats) ([]byte, error) {
+func (s *Store) PayloadSchema(ctx context.Context, q *Stats) ([]byte, error) {
 	kinds := map[string]string{}
 	n := 0
-	if err := b.db.View(func(r *store.Reader) error {
-		return s.each(ctx, r, func(rec *Record) bool {
-			if n++; n > s.sample {
+	if err := s.db.View(func(r *store.Reader) error {
+		return q.each(ctx, r, func(rec *Record) bool {
+			if n++; n > q.sample {
 				return false
 			}
 			leaves(rec.Payload, "", kinds)

@@ -103,7 +103,7 @@ func (r *Record) weaveColumn(name string) api.Raw {
 // AppendAll appends a record with the columns of the interface and with those that
 // only Weave has, if any of them has a value: nothing of the record is left out.
 func (r *Record) AppendAll(dst []byte) []byte {
-	dst = r.AppendJSON(dst, Ours)
+	dst = r.AppendJSON(dst, WeirNames)
 	if r.Weave == nil {
 		return dst
 	}

@@ -13,9 +13,9 @@ import (
 	"weir/store"
 )
 
-// Book is the records of all projects, in one database. Its methods may be called
+// Store is the records of all projects, in one database. Its methods may be called
 // from any goroutine; those that write return when that is on stable storage.
-type Book struct {
+type Store struct {
 	db  *store.DB
 	cfg Config
 	now func() time.Time
@@ -31,35 +31,35 @@ type Book struct {
 }
 
 // New returns the records in db.
-func New(db *store.DB, cfg Config) *Book {
-	b := &Book{db: db, cfg: cfg, now: time.Now, last: map[string]int64{}}
-	b.changes.init()
-	return b
+func New(db *store.DB, cfg Config) *Store {
+	s := &Store{db: db, cfg: cfg, now: time.Now, last: map[string]int64{}}
+	s.changes.init()
+	return s
 }
 
 // Ready is closed when the database is open, which the first who needs it may cause.
-func (b *Book) Ready() <-chan struct{} { return b.db.Ready() }
+func (s *Store) Ready() <-chan struct{} { return s.db.Ready() }
 
 // StoreStats is what the database has done.
-func (b *Book) StoreStats() store.Stats { return b.db.Stats() }
+func (s *Store) StoreStats() store.Stats { return s.db.Stats() }
 
 // Mend repairs the indexes after a crash has damaged a log of the database, and
 // reports how many entries it wrote or removed.
-func (b *Book) Mend(ctx context.Context) (n int, err error) {
+func (s *Store) Mend(ctx context.Context) (n int, err error) {
 	type fix struct {
 		entry, key []byte
 		missing    bool
 	}
 	var fixes []fix
-	err = b.db.View(func(r *store.Reader) error {
+	err = s.db.View(func(r *store.Reader) error {
 		return table.Check(r, func(entry, key []byte, missing bool) { fixes = append(fixes, fix{entry, key, missing}) })
 	})
 	const step = 1000
 	for len(fixes) > 0 && err == nil {
 		some := fixes[:min(step, len(fixes))]
 		fixes = fixes[len(some):]
-		err = b.change(ctx, func(tx *store.Tx) error {
-			b.changes.anything()
+		err = s.change(ctx, func(tx *store.Tx) error {
+			s.changes.anything()
 			for _, f := range some {
 				// The row may have changed since.
 				row, err := tx.Get(f.key)
@@ -85,10 +85,10 @@ func (b *Book) Mend(ctx context.Context) (n int, err error) {
 
 // Upgrade makes the indexes that the database, written by an earlier version of this
 // program, does not have yet.
-func (b *Book) Upgrade(ctx context.Context) (n int, err error) {
+func (s *Store) Upgrade(ctx context.Context) (n int, err error) {
 	var have []byte
 	empty := true
-	err = b.db.View(func(r *store.Reader) (err error) {
+	err = s.db.View(func(r *store.Reader) (err error) {
 		if err := r.Scan(store.Range{Prefix: []byte{tagRow}, Keys: true}, func([]byte, []byte) bool { empty = false; return false }); err != nil {
 			return err
 		}
@@ -100,18 +100,18 @@ func (b *Book) Upgrade(ctx context.Context) (n int, err error) {
 	if err != nil || empty || string(have) == string(table.Indexes) {
 		return 0, err
 	}
-	if n, err = b.Mend(ctx); err != nil {
+	if n, err = s.Mend(ctx); err != nil {
 		return n, err
 	}
-	return n, b.db.Update(ctx, func(tx *store.Tx) error {
+	return n, s.db.Update(ctx, func(tx *store.Tx) error {
 		tx.Set([]byte{tagForm}, table.Indexes)
 		return nil
 	})
 }
 
 // Check calls f with what is wrong with the indexes and the records.
-func (b *Book) Check(f func(what string)) error {
-	err := b.db.View(func(r *store.Reader) error {
+func (s *Store) Check(f func(what string)) error {
+	err := s.db.View(func(r *store.Reader) error {
 		return table.Check(r, func(entry, key []byte, missing bool) {
 			if missing {
 				f(fmt.Sprintf("the entry %q of %q is missing", entry, key))
@@ -122,7 +122,7 @@ func (b *Book) Check(f func(what string)) error {
 	})
 	// Damaged values are found by whoever reads all of them; here are those that
 	// are whole and no records.
-	return firstError(err, b.db.View(func(r *store.Reader) error {
+	return firstError(err, s.db.View(func(r *store.Reader) error {
 		return r.Scan(store.Range{Prefix: []byte{tagRow}, Damaged: func([]byte, error) {}}, func(key, row []byte) bool {
 			if _, err := decodeRecord(row); err != nil {
 				f(fmt.Sprintf("%q is no record", key))
@@ -133,8 +133,8 @@ func (b *Book) Check(f func(what string)) error {
 }
 
 // DecodeQuery is Config.DecodeQuery.
-func (b *Book) DecodeQuery(body []byte, kind Kind, theirs bool) (*Query, error) {
-	return b.cfg.DecodeQuery(body, kind, theirs)
+func (s *Store) DecodeQuery(body []byte, kind Kind, theirs bool) (*Query, error) {
+	return s.cfg.DecodeQuery(body, kind, theirs)
 }
 
 // Author is who writes.
@@ -157,7 +157,7 @@ const keepOnce = 72 * time.Hour
 
 // update runs f, which appends the answer to its argument, unless o says that it
 // has run before; then it returns the answer of that time.
-func (b *Book) update(ctx context.Context, a Author, o Once, f func(tx *store.Tx) ([]byte, error)) (answer []byte, err error) {
+func (s *Store) update(ctx context.Context, a Author, o Once, f func(tx *store.Tx) ([]byte, error)) (answer []byte, err error) {
 	var key []byte
 	body := sha256.Sum256(o.Body)
 	if o.Key != "" {
@@ -165,7 +165,7 @@ func (b *Book) update(ctx context.Context, a Author, o Once, f func(tx *store.Tx
 		sum := sha256.Sum256(scope)
 		key = append([]byte{tagIdem}, sum[:]...)
 	}
-	err = b.change(ctx, func(tx *store.Tx) error {
+	err = s.change(ctx, func(tx *store.Tx) error {
 		if key != nil {
 			v, err := tx.Get(key)
 			switch {
@@ -181,7 +181,7 @@ func (b *Book) update(ctx context.Context, a Author, o Once, f func(tx *store.Tx
 		}
 		var err error
 		if answer, err = f(tx); err == nil && key != nil {
-			tx.SetUntil(key, append(body[:], answer...), b.now().Add(keepOnce))
+			tx.SetUntil(key, append(body[:], answer...), s.now().Add(keepOnce))
 		}
 		return err
 	})
@@ -193,12 +193,12 @@ func (b *Book) update(ctx context.Context, a Author, o Once, f func(tx *store.Tx
 
 // Replace writes a record in place of the one with the id r.Replaces, if there is
 // one, and returns the answer (spec feedback 4).
-func (b *Book) Replace(ctx context.Context, a Author, r *Request, o Once) ([]byte, error) {
-	if f := b.cfg.check(r); f != nil {
+func (s *Store) Replace(ctx context.Context, a Author, r *Request, o Once) ([]byte, error) {
+	if f := s.cfg.check(r); f != nil {
 		return nil, f
 	}
-	return b.update(ctx, a, o, func(tx *store.Tx) ([]byte, error) {
-		rec, err := b.write(tx, a, r, nil)
+	return s.update(ctx, a, o, func(tx *store.Tx) ([]byte, error) {
+		rec, err := s.write(tx, a, r, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -207,22 +207,22 @@ func (b *Book) Replace(ctx context.Context, a Author, r *Request, o Once) ([]byt
 }
 
 // Create writes a new record and returns the answer (spec feedback 8.1).
-func (b *Book) Create(ctx context.Context, a Author, r *Request, o Once) ([]byte, error) {
-	return b.Replace(ctx, a, r, o) // which replaces nothing, since nothing has the id ""
+func (s *Store) Create(ctx context.Context, a Author, r *Request, o Once) ([]byte, error) {
+	return s.Replace(ctx, a, r, o) // which replaces nothing, since nothing has the id ""
 }
 
 // CreateAll writes new records, all or none, and returns the answer (spec 8.2).
-func (b *Book) CreateAll(ctx context.Context, a Author, batch []*Request, o Once) ([]byte, error) {
+func (s *Store) CreateAll(ctx context.Context, a Author, batch []*Request, o Once) ([]byte, error) {
 	for i, r := range batch {
-		if f := b.cfg.check(r); f != nil {
+		if f := s.cfg.check(r); f != nil {
 			return nil, inBatch(i, f)
 		}
 	}
-	return b.update(ctx, a, o, func(tx *store.Tx) ([]byte, error) {
+	return s.update(ctx, a, o, func(tx *store.Tx) ([]byte, error) {
 		written := map[string]*Record{}
 		out := []byte(`{"res":[`)
 		for i, r := range batch {
-			rec, err := b.write(tx, a, r, written)
+			rec, err := s.write(tx, a, r, written)
 			if f := (*Refusal)(nil); errors.As(err, &f) {
 				return nil, inBatch(i, f)
 			}
@@ -244,7 +244,7 @@ func inBatch(i int, f *Refusal) *Refusal {
 
 // write writes a record. others are those that this update has written, by key;
 // the database does not show them to it.
-func (b *Book) write(tx *store.Tx, a Author, r *Request, others map[string]*Record) (*Record, error) {
+func (s *Store) write(tx *store.Tx, a Author, r *Request, others map[string]*Record) (*Record, error) {
 	load := func(id [16]byte) (*Record, error) {
 		key := rowKey(r.Project, id)
 		if rec := others[string(key)]; rec != nil {
@@ -273,7 +273,7 @@ func (b *Book) write(tx *store.Tx, a Author, r *Request, others map[string]*Reco
 			return nil, errConflict
 		}
 	}
-	at, err := b.createdAt(tx, r.Project)
+	at, err := s.createdAt(tx, r.Project)
 	if err != nil {
 		return nil, err
 	}
@@ -281,14 +281,14 @@ func (b *Book) write(tx *store.Tx, a Author, r *Request, others map[string]*Reco
 		at = max(at, old.CreatedAt+1)
 	}
 	if !given {
-		id = b.newID(at)
+		id = s.newID(at)
 	}
-	b.last[r.Project] = at
+	s.last[r.Project] = at
 	rec := r.Record(uuidText(id), a.User, at)
 	key := rowKey(r.Project, id)
 	var before []byte
 	if old != nil {
-		b.changes.deleted(r.Project, old.CreatedAt)
+		s.changes.deleted(r.Project, old.CreatedAt)
 		before = old.append(nil)
 		if oldKey := rowKey(r.Project, replaces); string(oldKey) != string(key) {
 			table.Delete(tx, oldKey, before)
@@ -306,16 +306,16 @@ func (b *Book) write(tx *store.Tx, a Author, r *Request, others map[string]*Reco
 }
 
 // newID makes an id that sorts behind those made before, within a millisecond too.
-func (b *Book) newID(at int64) [16]byte {
-	count := b.id.random[6:]
-	if n := binary.BigEndian.Uint32(count); at == b.id.at && n < 1<<32-1 {
+func (s *Store) newID(at int64) [16]byte {
+	count := s.id.random[6:]
+	if n := binary.BigEndian.Uint32(count); at == s.id.at && n < 1<<32-1 {
 		binary.BigEndian.PutUint32(count, n+1)
 	} else {
-		_, _ = rand.Read(b.id.random[:]) // never fails (crypto/rand)
+		_, _ = rand.Read(s.id.random[:]) // never fails (crypto/rand)
 		count[0] &= 0x7f                 // room to count
 	}
-	b.id.at = at
-	return uuid7(at, b.id.random)
+	s.id.at = at
+	return uuid7(at, s.id.random)
 }
 
 // get is the record of a key; nil: there is none.
@@ -335,12 +335,12 @@ const maxLast = 100_000
 
 // createdAt is the time for a new record: the clock's, but never before the
 // newest of the project (spec F-31).
-func (b *Book) createdAt(tx *store.Tx, project string) (int64, error) {
-	newest, known := b.last[project]
+func (s *Store) createdAt(tx *store.Tx, project string) (int64, error) {
+	newest, known := s.last[project]
 	if !known {
-		if len(b.last) >= maxLast {
-			clear(b.last)
-			b.changes.anything() // the newest that is found may be older than one that was deleted
+		if len(s.last) >= maxLast {
+			clear(s.last)
+			s.changes.anything() // the newest that is found may be older than one that was deleted
 		}
 		prefix := store.AppendString([]byte{tagTime}, project)
 		if err := tx.Scan(store.Range{Prefix: prefix, Reverse: true, Keys: true}, func(key, _ []byte) bool {
@@ -351,18 +351,18 @@ func (b *Book) createdAt(tx *store.Tx, project string) (int64, error) {
 		}); err != nil {
 			return 0, err
 		}
-		b.last[project] = newest
+		s.last[project] = newest
 	}
-	return max(b.now().UnixMilli(), newest), nil
+	return max(s.now().UnixMilli(), newest), nil
 }
 
 // Get is a record of a project; nil: there is none of that id.
-func (b *Book) Get(project, id string) (rec *Record, err error) {
+func (s *Store) Get(project, id string) (rec *Record, err error) {
 	u, ok := parseUUID(id)
 	if !ok {
 		return nil, nil
 	}
-	err = b.db.View(func(r *store.Reader) error {
+	err = s.db.View(func(r *store.Reader) error {
 		rec, err = get(r, rowKey(project, u))
 		return err
 	})
@@ -370,20 +370,20 @@ func (b *Book) Get(project, id string) (rec *Record, err error) {
 }
 
 // Purge deletes the records of those ids, of which some may not exist.
-func (b *Book) Purge(ctx context.Context, project string, ids []string) error {
-	return b.change(ctx, func(tx *store.Tx) error {
-		_, err := b.deleteAll(tx, project, ids)
+func (s *Store) Purge(ctx context.Context, project string, ids []string) error {
+	return s.change(ctx, func(tx *store.Tx) error {
+		_, err := s.deleteAll(tx, project, ids)
 		return err
 	})
 }
 
 // change runs an update that may delete records.
-func (b *Book) change(ctx context.Context, f func(tx *store.Tx) error) error {
-	defer b.changes.begin()()
-	return b.db.Update(ctx, f)
+func (s *Store) change(ctx context.Context, f func(tx *store.Tx) error) error {
+	defer s.changes.begin()()
+	return s.db.Update(ctx, f)
 }
 
-func (b *Book) deleteAll(tx *store.Tx, project string, ids []string) (n int, err error) {
+func (s *Store) deleteAll(tx *store.Tx, project string, ids []string) (n int, err error) {
 	done := map[[16]byte]bool{}
 	for _, id := range ids {
 		u, ok := parseUUID(id)
@@ -402,7 +402,7 @@ func (b *Book) deleteAll(tx *store.Tx, project string, ids []string) (n int, err
 			return n, err
 		default:
 			if rec, err := decodeRecord(row); err == nil {
-				b.changes.deleted(project, rec.CreatedAt)
+				s.changes.deleted(project, rec.CreatedAt)
 			}
 			table.Delete(tx, key, row)
 		}

@@ -95,7 +95,7 @@ func DecodeErasure(body []byte) (*Erasure, error) {
 		e.DryRun = d[0] == 't'
 	}
 	and := &expr{op: "$and"}
-	for _, name := range []string{Ours.user(), Reference.user(), "creator", Ours.traceRef(), Reference.traceRef()} {
+	for _, name := range []string{WeirNames.userName(), WeaveNames.userName(), "creator", WeirNames.traceRefName(), WeaveNames.traceRefName()} {
 		if s := p.text(m, name, false, loc); s != nil {
 			and.args = append(and.args, &expr{op: "$eq", args: []*expr{{op: "$getField", field: p.field(name)}, {op: "$literal", value: value{kind: kindText, text: *s}}}})
 		}
@@ -125,23 +125,23 @@ func DecodeErasure(body []byte) (*Erasure, error) {
 
 // Erase deletes what an erasure names, and returns how many records that are, or
 // with DryRun would be.
-func (b *Book) Erase(ctx context.Context, e *Erasure) (n int, err error) {
-	return b.deleteWhere(ctx, e.where, e.DryRun)
+func (s *Store) Erase(ctx context.Context, e *Erasure) (n int, err error) {
+	return s.deleteWhere(ctx, e.where, e.DryRun)
 }
 
 // Expire deletes the records of a project that were written before a time, in
 // milliseconds of Unix time.
-func (b *Book) Expire(ctx context.Context, project string, before int64) (n int, err error) {
+func (s *Store) Expire(ctx context.Context, project string, before int64) (n int, err error) {
 	lit := &expr{op: "$literal", value: value{kind: kindNum, num: number{float: float64(before) / 1000}}}
 	f := &expr{op: "$getField", field: field{column: colCreated, name: "created_at"}}
-	return b.deleteWhere(ctx, &Query{Project: project, where: &expr{op: "$and", args: []*expr{{op: "$lt", args: []*expr{f, lit}}}}}, false)
+	return s.deleteWhere(ctx, &Query{Project: project, where: &expr{op: "$and", args: []*expr{{op: "$lt", args: []*expr{f, lit}}}}}, false)
 }
 
 // deleteWhere deletes in pieces, so that nobody waits for long.
-func (b *Book) deleteWhere(ctx context.Context, q *Query, dry bool) (n int, err error) {
+func (s *Store) deleteWhere(ctx context.Context, q *Query, dry bool) (n int, err error) {
 	if dry {
-		err = b.view(func(r *store.Reader, seen uint64) error {
-			n, err = b.total(ctx, q, r, seen)
+		err = s.view(func(r *store.Reader, seen uint64) error {
+			n, err = s.total(ctx, q, r, seen)
 			return err
 		})
 		return n, err
@@ -150,7 +150,7 @@ func (b *Book) deleteWhere(ctx context.Context, q *Query, dry bool) (n int, err 
 	since := int64(0) // what was written before is done; to pass over it takes long
 	for {
 		var ids []string
-		if err := b.db.View(func(r *store.Reader) error {
+		if err := s.db.View(func(r *store.Reader) error {
 			return q.scan(ctx, r, since, func(rec *Record) bool {
 				if q.where.truth(rec) { // an index may be damaged
 					ids, since = append(ids, strings.Clone(rec.ID)), rec.CreatedAt
@@ -160,7 +160,7 @@ func (b *Book) deleteWhere(ctx context.Context, q *Query, dry bool) (n int, err 
 		}); err != nil || len(ids) == 0 {
 			return n, err
 		}
-		if err := b.change(ctx, func(tx *store.Tx) error {
+		if err := s.change(ctx, func(tx *store.Tx) error {
 			kept := ids[:0]
 			for _, id := range ids { // somebody may have replaced it
 				u, _ := parseUUID(id)
@@ -172,7 +172,7 @@ func (b *Book) deleteWhere(ctx context.Context, q *Query, dry bool) (n int, err 
 					kept = append(kept, id)
 				}
 			}
-			k, err := b.deleteAll(tx, q.Project, kept)
+			k, err := s.deleteAll(tx, q.Project, kept)
 			n += k
 			return err
 		}); err != nil {
@@ -182,8 +182,8 @@ func (b *Book) deleteWhere(ctx context.Context, q *Query, dry bool) (n int, err 
 }
 
 // Projects calls f with the name of every project that has records.
-func (b *Book) Projects(f func(project string)) error {
-	return b.db.View(func(r *store.Reader) error {
+func (s *Store) Projects(f func(project string)) error {
+	return s.db.View(func(r *store.Reader) error {
 		from := []byte{tagRow}
 		for from != nil {
 			name := ""
