@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"weir/internal/jsontext"
 )
 
 // Bodies that do not have the shape of Error (spec chat-completions 1.6).
@@ -25,7 +27,6 @@ const (
 	TypePermission  = "PermissionDeniedError"
 	TypeNotFound    = "NotFoundError"
 	TypeTooLarge    = "RequestTooLargeError"
-	TypeRateLimit   = "RateLimitError"
 	TypeInternal    = "InternalServerError"
 	TypeNotImpl     = "NotImplementedError"
 	TypeUnavailable = "ServiceUnavailableError"
@@ -33,7 +34,8 @@ const (
 
 // Error is an answer that is not a completion, in the shape of spec 1.6.
 type Error struct {
-	Status  int // HTTP status
+	Name    string // of its row in ErrorTable, for logs; "": it has none
+	Status  int    // HTTP status
 	Message string
 	Type    string
 	Param   *string // nil: null
@@ -60,14 +62,14 @@ func (e *Error) AppendJSON(dst []byte) []byte {
 // writes this one event with spaces and ASCII escapes, unlike every other.
 func (e *Error) AppendEvent(dst []byte) []byte {
 	dst = append(dst, `data: {"error": {"message": `...)
-	dst = appendASCII(dst, e.Message)
+	dst = jsontext.AppendASCII(dst, e.Message)
 	dst = append(dst, `, "type": `...)
-	dst = appendASCII(dst, e.Type)
+	dst = jsontext.AppendASCII(dst, e.Type)
 	dst = append(dst, `, "param": `...)
 	if e.Param == nil {
 		dst = append(dst, `null`...)
 	} else {
-		dst = appendASCII(dst, *e.Param)
+		dst = jsontext.AppendASCII(dst, *e.Param)
 	}
 	dst = append(dst, `, "code": `...)
 	dst = strconv.AppendInt(dst, int64(e.Code), 10)
@@ -99,10 +101,7 @@ const (
 	causePrompt
 	causeModel
 	causeToolChoice
-	causeUntrusted
-	causeNoTemplate
 	causeTemplate
-	causeContinue
 	causeMessages
 	causePart
 	causeMedia
@@ -110,6 +109,7 @@ const (
 	causePriority
 	causeOverContext
 	causeCharacters
+	causeTooComplex
 	causeContext
 	causeTruncate
 	causeEmptyPrompt
@@ -129,7 +129,6 @@ const (
 	causeConstraint
 	causePermission
 	causeTooLarge
-	causeRate
 	causeInternal
 	causeUnavailable
 	numCauses
@@ -148,10 +147,7 @@ var errorTable = [numCauses]ErrorRow{
 	causePrompt:            {"prompt", 5, 400, TypeBadBody, "prompt", "no prompt, an empty one, or more prompts and choices than the server takes"},
 	causeModel:             {"model-not-found", 6, 404, TypeNotFound, "model", "the model is not served here"},
 	causeToolChoice:        {"tool-choice", 8, 400, TypeBadRequest, "tool_choice", "anything but \"none\""},
-	causeUntrusted:         {"untrusted-template", 9, 400, TypeBadRequest, "", "a chat template in the request, and the server does not trust it"},
-	causeNoTemplate:        {"no-template", 10, 400, TypeBadRequest, "", "neither the model nor the request has a chat template"},
-	causeTemplate:          {"template", 10, 400, TypeBadRequest, "", "the chat template failed or refused the messages"},
-	causeContinue:          {"continue", 10, 400, TypeBadRequest, "", "continue_final_message, but the rendering lacks the message"},
+	causeTemplate:          {"template", 10, 400, TypeBadRequest, "", "there is no chat template, or the server does not trust the one in the request; it failed or refused the messages; with continue_final_message, the rendering lacks the message"},
 	causeMessages:          {"messages", 10, 400, TypeBadRequest, "", "no message, an unusable content part or tool call"},
 	causePart:              {"part-not-implemented", 10, 501, TypeNotImpl, "", "a content part of type file"},
 	causeMedia:             {"not-multimodal", 10, 400, TypeBadRequest, "", "image, audio or video for a model that takes text"},
@@ -159,6 +155,7 @@ var errorTable = [numCauses]ErrorRow{
 	causePriority:          {"priority", 10, 400, TypeBadRequest, "priority", "not 0 on a server without priority scheduling"},
 	causeOverContext:       {"max-tokens-over-context", 10, 400, TypeBadRequest, "max_tokens", "more output asked for than the context holds; param names the field that was sent, max_tokens or max_completion_tokens"},
 	causeCharacters:        {"input-text", 10, 400, TypeBadRequest, "input_text", "the prompt cannot fit however it is tokenized"},
+	causeTooComplex:        {"too-complex", 10, 400, TypeBadRequest, "", "the tokenizer's regular expression would take more steps than a text of this length is allowed"},
 	causeContext:           {"context-length", 10, 400, TypeBadRequest, "input_tokens", "prompt and requested output do not fit the context"},
 	causeTruncate:          {"truncate", 10, 400, TypeBadRequest, "truncate_prompt_tokens", "more than the room for the prompt"},
 	causeEmptyPrompt:       {"empty-prompt", 12, 400, TypeBadRequest, "", "no prompt token is left"},
@@ -178,7 +175,6 @@ var errorTable = [numCauses]ErrorRow{
 	causeConstraint:        {"constraint", 12, 400, TypeBadRequest, "", "a schema, regex, choice, grammar or structural tag that cannot be used"},
 	causePermission:        {"permission", 0, 403, TypePermission, "", "the key may not do this"},
 	causeTooLarge:          {"too-large", 0, 413, TypeTooLarge, "", "the body is larger than the server takes"},
-	causeRate:              {"rate-limit", 0, 429, TypeRateLimit, "", "the caller's own limit is used up"},
 	causeInternal:          {"internal", 0, 500, TypeInternal, "", "a fault of the server or the engine"},
 	causeUnavailable:       {"unavailable", 0, 503, TypeUnavailable, "", "the server is full, loading or draining"},
 }
@@ -199,7 +195,7 @@ func newError(c cause, message string, value any) *Error {
 
 func bareError(c cause, message string) *Error {
 	row := &errorTable[c]
-	e := &Error{Status: row.Status, Message: message, Type: row.Type, Code: row.Status}
+	e := &Error{Name: row.Name, Status: row.Status, Message: message, Type: row.Type, Code: row.Status}
 	if row.Param != "" {
 		param := row.Param
 		e.Param = &param

@@ -24,24 +24,8 @@ func clipName(name string) string {
 	return name
 }
 
-// ErrUntrustedTemplate refuses a template that the request brought along.
-func ErrUntrustedTemplate() *Error {
-	return newError(causeUntrusted, "Chat template is passed with request, but --trust-request-chat-template is not set. Refused request with untrusted chat template.", nil)
-}
-
-// ErrNoTemplate says that nothing can turn the messages into a prompt.
-func ErrNoTemplate() *Error {
-	return newError(causeNoTemplate, "The model has no chat template: you must provide a chat template with the request or start the server with one.", nil)
-}
-
 // ErrTemplate reports a template that failed, with its own words.
 func ErrTemplate(detail string) *Error { return newError(causeTemplate, detail, nil) }
-
-// ErrContinueFinalMessage says that the template rewrote the message that was
-// to be continued.
-func ErrContinueFinalMessage() *Error {
-	return newError(causeContinue, "continue_final_message is set but the final message does not appear in the chat after applying the chat template!", nil)
-}
 
 // ErrNotMultimodal answers media for a model that takes text.
 func ErrNotMultimodal(model string) *Error {
@@ -72,6 +56,11 @@ func ErrOverContext(param string, tokens, context int) *Error {
 func ErrCharacters(context, output, characters, most int) *Error {
 	return newError(causeCharacters, fmt.Sprintf("This model's maximum context length is %d tokens. However, you requested %d output tokens and your prompt contains %d characters, more than the %d characters that can fit. Please reduce the length of the input prompt or the number of requested output tokens.",
 		context, output, characters, most), characters)
+}
+
+// ErrTooComplex says that the tokenizer gave up on a text.
+func ErrTooComplex() *Error {
+	return newError(causeTooComplex, "The tokenizer needs too many steps to cut this text into words.", nil)
 }
 
 // ErrContextLength says that prompt and output do not fit the context together.
@@ -173,9 +162,6 @@ func ErrPermission(text string) *Error { return newError(causePermission, text, 
 func ErrTooLarge(limit int) *Error {
 	return newError(causeTooLarge, fmt.Sprintf("Request body too large (limit %d bytes).", limit), nil)
 }
-
-// ErrRateLimit says which limit of the caller is used up.
-func ErrRateLimit(text string) *Error { return newError(causeRate, text, nil) }
 
 // ErrUnavailable says why the server takes no work now.
 func ErrUnavailable(text string) *Error { return newError(causeUnavailable, text, nil) }

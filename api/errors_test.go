@@ -42,10 +42,7 @@ func samples(t *testing.T) map[string][]*Error {
 		"json-schema-missing":     {refused(`"response_format":{"type":"json_schema"}`)},
 		"model-not-found":         {ErrModelNotFound("nope"), ErrModelNotFound(strings.Repeat("x", 300))},
 		"tool-choice":             {refused(`"tool_choice":"auto"`)},
-		"untrusted-template":      {ErrUntrustedTemplate()},
-		"no-template":             {ErrNoTemplate()},
 		"template":                {ErrTemplate("Conversation roles must alternate")},
-		"continue":                {ErrContinueFinalMessage()},
 		"messages":                {refused(`"messages":[]`), refused(`"messages":[{"role":"user","content":[{"type":"x"}]}]`)},
 		"part-not-implemented":    {refused(`"messages":[{"role":"user","content":[{"type":"file"}]}]`)},
 		"not-multimodal":          {ErrNotMultimodal("weir-tiny")},
@@ -53,6 +50,7 @@ func samples(t *testing.T) map[string][]*Error {
 		"priority":                {ErrPriority(-3)},
 		"max-tokens-over-context": {ErrOverContext("max_tokens", 5000, 4096)},
 		"input-text":              {ErrCharacters(4096, 100, 200000, 119880)},
+		"too-complex":             {ErrTooComplex()},
 		"context-length":          {ErrContextLength(4096, 100, 3997, true)},
 		"truncate":                {ErrTruncate(5000, 3996)},
 		"empty-prompt":            {ErrEmptyPrompt()},
@@ -70,7 +68,6 @@ func samples(t *testing.T) map[string][]*Error {
 		"constraint":              {ErrConstraint(ConstraintRegex, "missing )"), ErrConstraint(ConstraintGrammar, ""), refused(`"structured_outputs":{"json_object":false}`)},
 		"permission":              {ErrPermission("This key may not use this model.")},
 		"too-large":               {ErrTooLarge(33554432)},
-		"rate-limit":              {ErrRateLimit("Too many requests.")},
 		"internal":                {ErrInternal()},
 		"unavailable":             {ErrUnavailable("The queue is full.")},
 	}
@@ -107,29 +104,6 @@ func TestErrorBodies(t *testing.T) {
 	}
 	out.WriteString(UnauthorizedBody + "\n" + NotFoundBody + "\n" + MethodNotAllowedBody + "\n")
 	testkit.Golden(t, "testdata/errors.golden", []byte(out.String()))
-}
-
-// TestErrorsDocument keeps docs/interface/errors.md what ErrorTable says.
-func TestErrorsDocument(t *testing.T) {
-	var b strings.Builder
-	b.WriteString("# Errors\n\n" +
-		"The body of these errors is `{\"error\":{\"message\",\"type\",\"param\",\"code\"}}`; `code` is the status ([chat-completions.md, section 1.6](chat-completions.md#section-1-6)).\n" +
-		"The stages are those of [section 1.2](chat-completions.md#section-1-2). Three bodies have another shape: 401 is `" + UnauthorizedBody + "`, an unknown path\n" +
-		"`" + NotFoundBody + "`, a wrong method `" + MethodNotAllowedBody + "`. Feedback and trajectories have bodies of their own ([feedback.md, section 7](feedback.md#section-7),\n" +
-		"[trajectories.md, section 5](trajectories.md#section-5)). The row rate-limit is for limits by key, which are not enforced yet.\n\n" +
-		"`go test ./api -rewrite` writes this file from the program's own table.\n\n" +
-		"| Name | Stage | Status | type | param | When |\n|---|---|---|---|---|---|\n")
-	for _, r := range ErrorTable() {
-		stage, param := "any", "null"
-		if r.Stage > 0 {
-			stage = fmt.Sprint(r.Stage)
-		}
-		if r.Param != "" {
-			param = "`" + r.Param + "`"
-		}
-		fmt.Fprintf(&b, "| %s | %s | %d | %s | %s | %s |\n", r.Name, stage, r.Status, r.Type, param, r.When)
-	}
-	testkit.Golden(t, "../docs/interface/errors.md", []byte(b.String()))
 }
 
 func TestErrorIsJSON(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"weir/api"
+	"weir/internal/jsontext"
 )
 
 func ExampleDecodeChat() {
@@ -38,6 +39,6 @@ func ExampleStream() {
 }
 
 func ExampleScan() {
-	fmt.Println(api.Scan([]byte(`{"a": NaN}`), 100))
+	fmt.Println(jsontext.Scan([]byte(`{"a": NaN}`), 100))
 	// Output: api: NaN and Infinity are not JSON at byte 6
 }

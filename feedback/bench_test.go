@@ -8,7 +8,7 @@ import (
 
 // Reading rows is what a query costs whose expression the keys do not decide.
 func BenchmarkTruth(b *testing.B) {
-	book := newBook(b)
+	book := newStore(b)
 	ctx := context.Background()
 	const rows = 2000
 	var list []*Request

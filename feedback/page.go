@@ -10,7 +10,7 @@ import (
 // reading is a query being answered out of one snapshot.
 type reading struct {
 	*walk
-	b     *Book
+	b     *Store
 	seen  uint64 // deletions that the snapshot has
 	flip  bool   // ids of one millisecond go against the direction
 	count bool   // all that match are counted, also those behind the page
@@ -30,14 +30,14 @@ type reading struct {
 }
 
 // view runs f on a snapshot.
-func (b *Book) view(f func(r *store.Reader, seen uint64) error) error {
-	seen := b.changes.seen() // before the snapshot is taken, so that it has all of them
-	return b.db.View(func(r *store.Reader) error { return f(r, seen) })
+func (s *Store) view(f func(r *store.Reader, seen uint64) error) error {
+	seen := s.changes.seen() // before the snapshot is taken, so that it has all of them
+	return s.db.View(func(r *store.Reader) error { return f(r, seen) })
 }
 
 // page calls emit with the records of a page, numbered from 0, and returns how many
 // match in all if that is asked for. Their order is that of created_at.
-func (b *Book) page(ctx context.Context, q *Query, r *store.Reader, seen uint64, count bool, emit func(rec *Record, n int) error) (total int, err error) {
+func (s *Store) page(ctx context.Context, q *Query, r *store.Reader, seen uint64, count bool, emit func(rec *Record, n int) error) (total int, err error) {
 	p := q.plan()
 	reverse, flip := q.direction()
 	w, err := q.open(ctx, r, p, reverse)
@@ -45,13 +45,13 @@ func (b *Book) page(ctx context.Context, q *Query, r *store.Reader, seen uint64,
 		return 0, err
 	}
 	defer w.close()
-	x := &reading{walk: w, b: b, seen: seen, flip: flip, count: count, offset: q.offset, limit: q.limit, emit: emit, newest: -1}
+	x := &reading{walk: w, b: s, seen: seen, flip: flip, count: count, offset: q.offset, limit: q.limit, emit: emit, newest: -1}
 	if p.from > p.until {
 		return 0, nil
 	}
 	if !p.byID {
 		x.sum = p.sum()
-		x.known, x.edit = b.changes.find(x.sum, q.Project, seen, r.Opening())
+		x.known, x.edit = s.changes.find(x.sum, q.Project, seen, r.Opening())
 	}
 	for _, s := range x.spans() {
 		if x.done() {
@@ -61,8 +61,8 @@ func (b *Book) page(ctx context.Context, q *Query, r *store.Reader, seen uint64,
 			return 0, err
 		}
 	}
-	if len(x.fresh) > 0 && (x.edit > 0 || x.steps >= b.changes.most.steps) {
-		b.changes.keep(x.sum, seen, r.Opening(), x.edit, x.fresh)
+	if len(x.fresh) > 0 && (x.edit > 0 || x.steps >= s.changes.most.steps) {
+		s.changes.keep(x.sum, seen, r.Opening(), x.edit, x.fresh)
 	}
 	return x.rank, nil
 }

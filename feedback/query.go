@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"weir/api"
+	"weir/internal/jsontext"
 	"weir/store"
 )
 
@@ -97,7 +97,7 @@ func (q *Query) refused(err error) (*Query, error) {
 // end is the dialect of a request, or what is wrong with it.
 func (p *parser) end(theirs bool) (Dialect, error) {
 	if p.theirs && p.ours {
-		p.issue("extra_forbidden", []string{"body", Reference.traceRef()})
+		p.issue("extra_forbidden", []string{"body", WeaveNames.traceRefName()})
 	}
 	if len(p.issues) > 0 {
 		return "", p.issues
@@ -106,18 +106,18 @@ func (p *parser) end(theirs bool) (Dialect, error) {
 		return "", p.refusal
 	}
 	if theirs && !p.ours {
-		return Reference, nil
+		return WeaveNames, nil
 	}
 	return p.dialect(), nil
 }
 
 func (p *parser) names(q *Query, m *members, loc []string) {
-	list := p.take(m, "fields", false, api.TypeArray, "list_type", loc)
+	list := p.take(m, "fields", false, jsontext.Array, "list_type", loc)
 	if list == nil {
 		return
 	}
 	for i, v := range list.Elements() {
-		if v.Type() != api.TypeString {
+		if v.Kind() != jsontext.String {
 			p.issue("string_type", loc, "fields", strconv.Itoa(i))
 			continue
 		}
@@ -133,7 +133,7 @@ func (p *parser) names(q *Query, m *members, loc []string) {
 }
 
 func (p *parser) order(q *Query, m *members, loc []string) {
-	list := p.take(m, "sort_by", false, api.TypeArray, "list_type", loc)
+	list := p.take(m, "sort_by", false, jsontext.Array, "list_type", loc)
 	if list == nil {
 		return
 	}
@@ -155,7 +155,7 @@ func (p *parser) order(q *Query, m *members, loc []string) {
 
 // integer takes a number of rows; ok is false if there is none.
 func (p *parser) integer(m *members, name string, loc []string) (n int, ok bool) {
-	v := p.take(m, name, false, api.TypeNumber, "int_type", loc)
+	v := p.take(m, name, false, jsontext.Number, "int_type", loc)
 	if v == nil {
 		return 0, false
 	}
@@ -175,10 +175,10 @@ func (p *parser) integer(m *members, name string, loc []string) (n int, ok bool)
 
 // Query writes {"result": [...], "total_count": n}. It reads one snapshot, however
 // long w takes, and ends early with ctx.
-func (b *Book) Query(ctx context.Context, q *Query, w io.Writer) error {
-	return b.view(func(r *store.Reader, seen uint64) error {
+func (s *Store) Query(ctx context.Context, q *Query, w io.Writer) error {
+	return s.view(func(r *store.Reader, seen uint64) error {
 		if q.count {
-			n, err := b.total(ctx, q, r, seen)
+			n, err := s.total(ctx, q, r, seen)
 			if err != nil {
 				return err
 			}
@@ -189,7 +189,7 @@ func (b *Book) Query(ctx context.Context, q *Query, w io.Writer) error {
 			return err
 		}
 		var buf []byte
-		total, err := b.each(ctx, q, r, seen, true, func(rec *Record, n int) error {
+		total, err := s.each(ctx, q, r, seen, true, func(rec *Record, n int) error {
 			buf = buf[:0]
 			if n > 0 {
 				buf = append(buf, ',')
@@ -217,7 +217,7 @@ func (q *Query) appendRow(dst []byte, rec *Record) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(api.AppendString(dst, f.name), ':')
+		dst = append(jsontext.AppendString(dst, f.name), ':')
 		dst = f.appendJSON(dst, rec)
 	}
 	return append(dst, '}')
@@ -234,17 +234,17 @@ func (f *field) appendJSON(dst []byte, rec *Record) []byte {
 }
 
 // total is how many records match.
-func (b *Book) total(ctx context.Context, q *Query, r *store.Reader, seen uint64) (int, error) {
-	return b.page(ctx, &Query{Project: q.Project, where: q.where}, r, seen, true, nil)
+func (s *Store) total(ctx context.Context, q *Query, r *store.Reader, seen uint64) (int, error) {
+	return s.page(ctx, &Query{Project: q.Project, where: q.where}, r, seen, true, nil)
 }
 
 // each calls f with the records of a page, numbered from 0, and returns how many
 // match in all, if count asks for that.
-func (b *Book) each(ctx context.Context, q *Query, r *store.Reader, seen uint64, count bool, f func(rec *Record, n int) error) (total int, err error) {
+func (s *Store) each(ctx context.Context, q *Query, r *store.Reader, seen uint64, count bool, f func(rec *Record, n int) error) (total int, err error) {
 	if !q.byTime() {
 		return q.sorted(ctx, r, f)
 	}
-	return b.page(ctx, q, r, seen, count, f)
+	return s.page(ctx, q, r, seen, count, f)
 }
 
 func firstError(errs ...error) error {

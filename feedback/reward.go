@@ -6,7 +6,7 @@ import (
 	"math"
 	"strconv"
 
-	"weir/api"
+	"weir/internal/jsontext"
 	"weir/store"
 )
 
@@ -46,7 +46,7 @@ func (r *Record) reward() (w Reward, ok bool) {
 		return w, false
 	}
 	choice := -1
-	if v := member(r.Payload, "choice"); v != nil && v.Type() != api.TypeNull {
+	if v := member(r.Payload, "choice"); v != nil && v.Kind() != jsontext.Null {
 		if choice, err = strconv.Atoi(string(v)); err != nil || choice < 0 {
 			return w, false
 		}
@@ -69,22 +69,22 @@ func (w *Reward) key(tenant string, at int64, id [16]byte) []byte {
 }
 
 // Rewards returns the rewards of a chat completion that wait, the oldest first.
-func (b *Book) Rewards(tenant, call string) ([]Reward, error) {
-	return b.rewards(store.Range{Prefix: waitPrefix(tenant, call)}, maxInt)
+func (s *Store) Rewards(tenant, call string) ([]Reward, error) {
+	return s.rewards(store.Range{Prefix: waitPrefix(tenant, call)}, maxInt)
 }
 
 // MoreRewards returns up to n of all rewards that wait, behind one of them, or from
 // the beginning. Those of one completion come together, the oldest first.
-func (b *Book) MoreRewards(behind Reward, n int) ([]Reward, error) {
+func (s *Store) MoreRewards(behind Reward, n int) ([]Reward, error) {
 	rg := store.Range{Prefix: []byte{tagWait}}
 	if behind.wait != nil {
 		rg.From = append(behind.wait[:len(behind.wait):len(behind.wait)], 0)
 	}
-	return b.rewards(rg, n)
+	return s.rewards(rg, n)
 }
 
-func (b *Book) rewards(rg store.Range, n int) (list []Reward, err error) {
-	err = b.db.View(func(r *store.Reader) error {
+func (s *Store) rewards(rg store.Range, n int) (list []Reward, err error) {
+	err = s.db.View(func(r *store.Reader) error {
 		var bad error
 		err := r.Scan(rg, func(key, project []byte) bool {
 			var w Reward
@@ -122,12 +122,12 @@ func waiting(r *store.Reader, key []byte, project string) (w Reward, err error) 
 }
 
 // Settle forgets rewards that have been set, or will never be.
-func (b *Book) Settle(ctx context.Context, list []Reward) error {
+func (s *Store) Settle(ctx context.Context, list []Reward) error {
 	const step = 1000
 	for len(list) > 0 {
 		some := list[:min(step, len(list))]
 		list = list[len(some):]
-		if err := b.db.Update(ctx, func(tx *store.Tx) error {
+		if err := s.db.Update(ctx, func(tx *store.Tx) error {
 			for i := range some {
 				tx.Delete(some[i].wait)
 			}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"weir/api"
+	"weir/internal/jsontext"
 	"weir/store"
 )
 
@@ -42,7 +42,7 @@ const (
 // DecodeStats reads the body of a request for statistics, or with schema for the
 // paths in payloads. Its error is Invalid, or a *Refusal, which comes with the
 // request.
-func (b *Book) DecodeStats(body []byte, schema bool) (*Stats, error) {
+func (s *Store) DecodeStats(body []byte, schema bool) (*Stats, error) {
 	v, err := scan(body)
 	if err != nil {
 		return nil, err
@@ -50,43 +50,43 @@ func (b *Book) DecodeStats(body []byte, schema bool) (*Stats, error) {
 	loc := []string{"body"}
 	p := parser{decoder: &decoder{}}
 	m := p.object(v, loc)
-	s := &Stats{zone: "UTC", sample: sampleUsual, end: b.now().UnixMilli()}
+	q := &Stats{zone: "UTC", sample: sampleUsual, end: s.now().UnixMilli()}
 	if project := p.text(m, "project_id", true, loc); project != nil {
-		s.Project = *project
+		q.Project = *project
 	}
-	s.start, _ = p.instant(m, "start", true, loc)
+	q.start, _ = p.instant(m, "start", true, loc)
 	if end, ok := p.instant(m, "end", false, loc); ok {
-		s.end = end
+		q.end = end
 	}
-	s.types, s.trigger = p.text(m, "feedback_type", false, loc), p.text(m, "trigger_ref", false, loc)
+	q.types, q.trigger = p.text(m, "feedback_type", false, loc), p.text(m, "trigger_ref", false, loc)
 	if schema {
 		if n, ok := p.integer(m, "sample_limit", loc); ok {
-			s.sample = min(n, sampleMost)
+			q.sample = min(n, sampleMost)
 		}
 	} else {
 		if n, ok := p.integer(m, "granularity", loc); ok {
-			s.granularity = int64(n)
+			q.granularity = int64(n)
 		}
 		if zone := p.text(m, "timezone", false, loc); zone != nil {
-			s.zone = *zone
+			q.zone = *zone
 		}
-		p.metrics(s, m, loc)
+		p.metrics(q, m, loc)
 	}
 	p.extras(m, loc)
 	if len(p.issues) > 0 {
 		return nil, p.issues
 	}
-	if _, err := time.LoadLocation(s.zone); err != nil || s.zone == "Local" || s.zone == "" {
+	if _, err := time.LoadLocation(q.zone); err != nil || q.zone == "Local" || q.zone == "" {
 		p.refuse("Unknown timezone")
 	}
-	if s.end < s.start {
+	if q.end < q.start {
 		p.refuse("end is before start")
 	}
 	if p.refusal != nil {
-		return s, p.refusal
+		return q, p.refusal
 	}
-	s.granularity = granularity(s.granularity, s.end-s.start)
-	return s, nil
+	q.granularity = granularity(q.granularity, q.end-q.start)
+	return q, nil
 }
 
 // instant takes a point in time, in milliseconds.
@@ -103,7 +103,7 @@ func (p *parser) instant(m *members, name string, required bool, loc []string) (
 }
 
 func (p *parser) metrics(s *Stats, m *members, loc []string) {
-	list := p.take(m, "metrics", false, api.TypeArray, "list_type", loc)
+	list := p.take(m, "metrics", false, jsontext.Array, "list_type", loc)
 	if list == nil {
 		return
 	}
@@ -124,17 +124,17 @@ func (p *parser) metrics(s *Stats, m *members, loc []string) {
 				p.issue("literal_error", loc, "value_type")
 			}
 		}
-		if list := p.take(o, "aggregations", false, api.TypeArray, "list_type", loc); list != nil {
+		if list := p.take(o, "aggregations", false, jsontext.Array, "list_type", loc); list != nil {
 			mt.aggregations = []string{}
 			for j, a := range list.Elements() {
-				if a.Type() != api.TypeString || !slices.Contains(aggregations, a.Text()) {
+				if a.Kind() != jsontext.String || !slices.Contains(aggregations, a.Text()) {
 					p.issue("literal_error", loc, "aggregations", strconv.Itoa(j))
 					continue
 				}
 				mt.aggregations = append(mt.aggregations, a.Text())
 			}
 		}
-		if list := p.take(o, "percentiles", false, api.TypeArray, "list_type", loc); list != nil {
+		if list := p.take(o, "percentiles", false, jsontext.Array, "list_type", loc); list != nil {
 			for j, a := range list.Elements() {
 				n, ok := parseNumber(string(a))
 				if !ok || n.float < 0 || n.float > 100 {
@@ -283,24 +283,24 @@ func (s *Stats) each(ctx context.Context, r *store.Reader, f func(*Record) bool)
 }
 
 // Stats returns the answer to a request for statistics.
-func (b *Book) Stats(ctx context.Context, s *Stats) ([]byte, error) {
-	step := s.granularity * 1000
-	buckets := int((s.end - s.start + step - 1) / step)
-	if len(s.metrics) == 0 {
+func (s *Store) Stats(ctx context.Context, q *Stats) ([]byte, error) {
+	step := q.granularity * 1000
+	buckets := int((q.end - q.start + step - 1) / step)
+	if len(q.metrics) == 0 {
 		buckets = 0
 	}
 	counts := make([]int, buckets)
-	all := make([]sums, len(s.metrics)*(buckets+1)) // of every bucket, then of the window
-	if len(s.metrics) > 0 {
-		if err := b.db.View(func(r *store.Reader) error {
-			return s.each(ctx, r, func(rec *Record) bool {
-				i := int((rec.CreatedAt - s.start) / step)
+	all := make([]sums, len(q.metrics)*(buckets+1)) // of every bucket, then of the window
+	if len(q.metrics) > 0 {
+		if err := s.db.View(func(r *store.Reader) error {
+			return q.each(ctx, r, func(rec *Record) bool {
+				i := int((rec.CreatedAt - q.start) / step)
 				counts[i]++
-				for k := range s.metrics {
-					m := &s.metrics[k]
+				for k := range q.metrics {
+					m := &q.metrics[k]
 					v := m.get(rec)
-					all[i*len(s.metrics)+k].add(m, v)
-					all[buckets*len(s.metrics)+k].add(m, v)
+					all[i*len(q.metrics)+k].add(m, v)
+					all[buckets*len(q.metrics)+k].add(m, v)
 				}
 				return true
 			})
@@ -308,30 +308,30 @@ func (b *Book) Stats(ctx context.Context, s *Stats) ([]byte, error) {
 			return nil, err
 		}
 	}
-	out := append(append([]byte(`{"start":"`), timeText(s.start)...), `","end":"`...)
-	out = append(append(out, timeText(s.end)...), `","granularity":`...)
-	out = strconv.AppendInt(out, s.granularity, 10)
-	out = api.AppendString(append(out, `,"timezone":`...), s.zone)
+	out := append(append([]byte(`{"start":"`), timeText(q.start)...), `","end":"`...)
+	out = append(append(out, timeText(q.end)...), `","granularity":`...)
+	out = strconv.AppendInt(out, q.granularity, 10)
+	out = jsontext.AppendString(append(out, `,"timezone":`...), q.zone)
 	out = append(out, `,"buckets":[`...)
 	for i, n := range counts {
 		out = append(out, ",{"[b2i(i == 0):]...)
-		out = append(append(append(out, `"timestamp":"`...), timeText(s.start+int64(i)*step)...), `","count":`...)
+		out = append(append(append(out, `"timestamp":"`...), timeText(q.start+int64(i)*step)...), `","count":`...)
 		out = strconv.AppendInt(out, int64(n), 10)
-		for k := range s.metrics {
-			m, sum := &s.metrics[k], &all[i*len(s.metrics)+k]
+		for k := range q.metrics {
+			m, sum := &q.metrics[k], &all[i*len(q.metrics)+k]
 			out = sum.appendJSON(append(out, ','), m, "_"+m.slug)
 			out = trimComma(out)
 		}
 		out = append(out, '}')
 	}
 	out = append(out, `],"window_stats":{`...)
-	for k := range s.metrics {
-		m := &s.metrics[k]
+	for k := range q.metrics {
+		m := &q.metrics[k]
 		if k > 0 {
 			out = append(out, ',')
 		}
-		out = append(api.AppendString(out, m.slug), `:{`...)
-		out = append(trimComma(all[buckets*len(s.metrics)+k].appendJSON(out, m, "")), '}')
+		out = append(jsontext.AppendString(out, m.slug), `:{`...)
+		out = append(trimComma(all[buckets*len(q.metrics)+k].appendJSON(out, m, "")), '}')
 	}
 	return append(out, `}}`...), nil
 }
@@ -339,7 +339,7 @@ func (b *Book) Stats(ctx context.Context, s *Stats) ([]byte, error) {
 // appendJSON appends the aggregates of a metric, each with a comma behind it.
 func (s *sums) appendJSON(dst []byte, m *metric, suffix string) []byte {
 	put := func(name string, x float64, ok bool) {
-		dst = append(api.AppendString(dst, name+suffix), ':')
+		dst = append(jsontext.AppendString(dst, name+suffix), ':')
 		if ok {
 			dst = strconv.AppendFloat(dst, x, 'g', -1, 64)
 		} else {
@@ -367,12 +367,12 @@ func trimComma(b []byte) []byte {
 
 // PayloadSchema returns the paths to the scalars in payloads, with what they hold
 // (spec feedback 8.6).
-func (b *Book) PayloadSchema(ctx context.Context, s *Stats) ([]byte, error) {
+func (s *Store) PayloadSchema(ctx context.Context, q *Stats) ([]byte, error) {
 	kinds := map[string]string{}
 	n := 0
-	if err := b.db.View(func(r *store.Reader) error {
-		return s.each(ctx, r, func(rec *Record) bool {
-			if n++; n > s.sample {
+	if err := s.db.View(func(r *store.Reader) error {
+		return q.each(ctx, r, func(rec *Record) bool {
+			if n++; n > q.sample {
 				return false
 			}
 			leaves(rec.Payload, "", kinds)
@@ -389,28 +389,28 @@ func (b *Book) PayloadSchema(ctx context.Context, s *Stats) ([]byte, error) {
 	out := []byte(`{"paths":[`)
 	for i, path := range paths {
 		out = append(out, `,{"json_path":`[b2i(i == 0):]...)
-		out = append(api.AppendString(out, path), `,"value_type":"`...)
+		out = append(jsontext.AppendString(out, path), `,"value_type":"`...)
 		out = append(append(out, kinds[path]...), `"}`...)
 	}
 	return append(out, `]}`...), nil
 }
 
-func leaves(object api.Raw, prefix string, kinds map[string]string) {
+func leaves(object jsontext.Value, prefix string, kinds map[string]string) {
 	for key, v := range object.Members() {
 		name := string(key)
 		if strings.Contains(name, ".") || strings.TrimSpace(name) == "" {
 			continue
 		}
 		kind := "categorical"
-		switch v.Type() {
-		case api.TypeObject:
+		switch v.Kind() {
+		case jsontext.Object:
 			leaves(v, prefix+name+".", kinds)
 			continue
-		case api.TypeArray, api.TypeNull:
+		case jsontext.Array, jsontext.Null:
 			continue
-		case api.TypeBool:
+		case jsontext.Bool:
 			kind = "boolean"
-		case api.TypeNumber:
+		case jsontext.Number:
 			kind = "numeric"
 		}
 		if before, ok := kinds[prefix+name]; ok && before != kind {

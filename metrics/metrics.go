@@ -32,9 +32,13 @@ const (
 	Loading    Reason = "loading"
 	Stopping   Reason = "stopping"
 	Dead       Reason = "failed"
+	Uploads    Reason = "uploads"     // too many trajectories are being logged at a time
+	StoreBusy  Reason = "store_busy"  // too many writes wait for a database
+	DiskFull   Reason = "disk_full"   // there is too little space left
+	DiskFailed Reason = "disk_failed" // the disk did not take a write
 )
 
-var reasons = []Reason{EngineFull, QueueFull, Memory, Loading, Stopping, Dead}
+var reasons = []Reason{EngineFull, QueueFull, Memory, Loading, Stopping, Dead, Uploads, StoreBusy, DiskFull, DiskFailed}
 
 // Metrics are the series of a server. Its methods may be called from any goroutine.
 type Metrics struct {

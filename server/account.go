@@ -23,7 +23,7 @@ type account struct {
 	id      string // of the answer
 	stream  *engine.Stream
 	prompt  int    // tokens
-	failure string // type of the error that the client got, or would have got
+	failure string // kind of the error that the client got, or would have got
 	settled bool
 }
 

@@ -286,8 +286,8 @@ func TestRequestLog(t *testing.T) {
 	want := []map[string]string{
 		{"id": "chatcmpl-r1", "project": "team/one", "status": "200", "stream": "false", "completion": "5", "cached": "0", "path": chatPath},
 		{"id": "chatcmpl-r2", "project": "", "status": "200", "stream": "true", "completion": "5", "path": chatPath},
-		{"id": "r3", "status": "400", "completion": "0", "error": "Bad Request"},
-		{"id": "r4", "status": "401"},
+		{"id": "r3", "status": "400", "completion": "0", "error": "schema"},
+		{"id": "r4", "status": "401", "error": "no-key"},
 		{"id": "r5", "status": "200", "path": "/v1/models"},
 	}
 	got := h.log.lines[logFinished]

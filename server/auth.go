@@ -3,10 +3,8 @@ package server
 import (
 	"strings"
 
-	"github.com/valyala/fasthttp"
-
-	"weir/api"
 	"weir/auth"
+	"weir/server/failure"
 )
 
 // A door is how a group of routes asks who is there.
@@ -35,6 +33,17 @@ func doorOf(path string) door {
 	return byKey
 }
 
+// face is the interface of the paths behind a door.
+func (d door) face() failure.Interface {
+	switch d {
+	case byPassword:
+		return failure.Feedback
+	case byToken:
+		return failure.Trajectories
+	}
+	return failure.OpenAI
+}
+
 // admit says who a request is from; private is what other machines do not get to
 // see while there are no keys. Or it answers it with 401 and returns false.
 func (s *Server) admit(c *call, d door, private bool, authorization, xAPIKey string) bool {
@@ -45,7 +54,11 @@ func (s *Server) admit(c *call, d door, private bool, authorization, xAPIKey str
 		return s.admitByToken(c, authorization)
 	}
 	if c.who = s.sender(private, authorization, xAPIKey); c.who == nil {
-		c.answer(fasthttp.StatusUnauthorized, api.UnauthorizedBody)
+		bad := failure.ErrCredentials
+		if authorization+xAPIKey == "" {
+			bad = failure.ErrNoCredentials
+		}
+		s.fail(c, bad)
 	}
 	return c.who != nil
 }
@@ -95,11 +108,11 @@ func (s *Server) known(c *call, want string, sent auth.Scheme) bool {
 	if c.who != nil {
 		return true
 	}
-	detail := "Invalid authentication credentials"
+	bad := failure.ErrCredentials
 	if sent == auth.None {
-		detail = "Not authenticated"
+		bad = failure.ErrNoCredentials
 	}
 	c.Response.Header.Set("WWW-Authenticate", want)
-	c.answer(fasthttp.StatusUnauthorized, `{"detail":"`+detail+`"}`)
+	s.fail(c, bad)
 	return false
 }

@@ -1,20 +1,16 @@
 package server
 
 import (
-	"errors"
 	"io"
 	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"weir/server/failure"
 )
 
-var (
-	errTooLarge   = errors.New("server: the request body is too large")
-	errSlowBody   = errors.New("server: the request body came too slowly")
-	errBrokenBody = errors.New("server: the request body is incomplete or not framed as HTTP says")
-	errMemory     = errors.New("server: too many bytes of request bodies in hand")
-)
+var ()
 
 // prefetched is how much of a body with a Content-Length fasthttp has read
 // before it calls the handler (its readBodyWithStreaming).
@@ -63,7 +59,7 @@ func (b *body) free() {
 func (b *body) read(rc *fasthttp.RequestCtx, cfg *Config) error {
 	length := rc.Request.Header.ContentLength()
 	if length > cfg.MaxBody {
-		return errTooLarge
+		return failure.ErrTooLarge
 	}
 	stream := rc.RequestBodyStream()
 	if stream == nil {
@@ -77,30 +73,30 @@ func (b *body) read(rc *fasthttp.RequestCtx, cfg *Config) error {
 	end := time.Now().Add(cfg.BodyTimeout)
 	for n := 0; ; {
 		if n == len(b.bytes) && n < most && !b.grow(most) {
-			return errMemory
+			return failure.ErrMemory
 		}
 		deadline := time.Now().Add(cfg.ReadTimeout)
 		if deadline.After(end) {
 			deadline = end
 		}
 		if c.SetReadDeadline(deadline) != nil {
-			return errBrokenBody // closed
+			return failure.ErrBrokenBody // closed
 		}
 		m, err := stream.Read(b.bytes[n:])
 		n += m
 		switch {
 		case err == io.EOF && n < length:
-			return errBrokenBody // fasthttp says EOF for a body that was cut, too
+			return failure.ErrBrokenBody // fasthttp says EOF for a body that was cut, too
 		case n > cfg.MaxBody:
-			return errTooLarge
+			return failure.ErrTooLarge
 		case err == io.EOF:
 			b.bytes = b.bytes[:n]
 			return nil
 		case err != nil:
 			if !time.Now().Before(deadline) { // some of fasthttp's errors do not say so
-				return errSlowBody
+				return failure.ErrSlowBody
 			}
-			return errBrokenBody
+			return failure.ErrBrokenBody
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"weir/api"
 	"weir/engine"
+	"weir/server/failure"
 	"weir/tokenizer"
 )
 
@@ -90,10 +91,10 @@ func (s *Server) prepareTexts(ctx context.Context, m *Model, body []byte, from s
 		}
 	}
 	if q.Echo && echoed > s.cfg.MaxBody {
-		return nil, badRequest("", "The echo of %d bytes in all choices is larger than %d bytes.", echoed, s.cfg.MaxBody)
+		return nil, failure.BadRequest("", "The echo of %d bytes in all choices is larger than %d bytes.", echoed, s.cfg.MaxBody)
 	}
 	if told > maxTold {
-		return nil, badRequest("", "The answer would hold %d log-probabilities of prompt tokens, more than %d.", told, maxTold)
+		return nil, failure.BadRequest("", "The answer would hold %d log-probabilities of prompt tokens, more than %d.", told, maxTold)
 	}
 	p.reply.meta.ID = api.CompletionID(p.reply.meta.ID)
 	p.reply.n = q.N * len(q.Prompts)

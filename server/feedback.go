@@ -1,8 +1,6 @@
 package server
 
 import (
-	"context"
-	"errors"
 	"io"
 	"strconv"
 	"strings"
@@ -11,7 +9,7 @@ import (
 
 	"weir/auth"
 	"weir/feedback"
-	"weir/store"
+	"weir/server/failure"
 )
 
 // feedbackPath is in front of all that is about feedback.
@@ -33,19 +31,19 @@ var feedbackRoutes = map[string]route{
 // feedbackBody reads the body of a request, or answers it and returns false.
 func (s *Server) feedbackBody(c *call) bool {
 	if c.Request.Header.ContentLength() > s.cfg.MaxBody {
-		s.feedbackFail(c, errTooLarge)
+		s.fail(c, failure.ErrTooLarge)
 		return false
 	}
 	if !feedbackType(string(c.Request.Header.ContentType())) {
-		c.answer(fasthttp.StatusUnsupportedMediaType, `{"detail":"Unsupported Media Type"}`)
+		s.fail(c, failure.ErrMedia)
 		return false
 	}
 	if s.draining.Load() {
-		s.feedbackFail(c, errDraining)
+		s.fail(c, failure.ErrDraining)
 		return false
 	}
 	if err := c.body.read(c.RequestCtx, &s.cfg); err != nil {
-		s.feedbackFail(c, err)
+		s.fail(c, err)
 		return false
 	}
 	c.bodyRead = true
@@ -98,14 +96,14 @@ func (c *call) may(r *feedback.Request) bool {
 	return true
 }
 
-func feedbackWrite(item feedback.Item) func(*Server, *call) {
+func feedbackWrite(item feedback.Operation) func(*Server, *call) {
 	return func(s *Server, c *call) {
 		if !s.feedbackBody(c) {
 			return
 		}
 		r, err := feedback.DecodeRequest(c.body.bytes, item)
 		if err != nil {
-			s.feedbackFail(c, err)
+			s.fail(c, err)
 			return
 		}
 		s.feedbackStore(c, []*feedback.Request{r}, func(once feedback.Once) ([]byte, error) {
@@ -123,7 +121,7 @@ func (s *Server) feedbackBatch(c *call) {
 	}
 	batch, err := feedback.DecodeBatch(c.body.bytes)
 	if err != nil {
-		s.feedbackFail(c, err)
+		s.fail(c, err)
 		return
 	}
 	s.feedbackStore(c, batch, func(once feedback.Once) ([]byte, error) {
@@ -134,18 +132,18 @@ func (s *Server) feedbackBatch(c *call) {
 func (s *Server) feedbackStore(c *call, requests []*feedback.Request, write func(feedback.Once) ([]byte, error)) {
 	for _, r := range requests {
 		if !c.may(r) {
-			s.feedbackFail(c, feedback.Forbidden)
+			s.fail(c, feedback.Forbidden)
 			return
 		}
 	}
 	once, ok := c.once(c.path)
 	if !ok {
-		s.feedbackFail(c, &feedback.Refusal{Status: 400, Reason: "Invalid Idempotency-Key"})
+		s.fail(c, &feedback.Refusal{Status: 400, Reason: "Invalid Idempotency-Key"})
 		return
 	}
 	answer, err := write(once)
 	if err != nil {
-		s.feedbackFail(c, err)
+		s.fail(c, err)
 		return
 	}
 	for _, r := range requests {
@@ -166,14 +164,14 @@ func (c *call) reply(body []byte) {
 // and returns false. Rights come first (spec F-6).
 func (s *Server) permitted(c *call, right auth.Rights, project string, err error) bool {
 	if _, malformed := err.(feedback.Invalid); malformed {
-		s.feedbackFail(c, err)
+		s.fail(c, err)
 		return false
 	}
 	if project != "" && !c.who.May(right, project) {
 		err = feedback.Forbidden
 	}
 	if err != nil {
-		s.feedbackFail(c, err)
+		s.fail(c, err)
 	}
 	return err == nil
 }
@@ -185,12 +183,12 @@ func (s *Server) feedbackQuery(c *call) {
 	q, err := s.cfg.Feedback.DecodeQuery(c.body.bytes, feedback.ForQuery, theirs(c))
 	if q == nil || !s.permitted(c, auth.Read, q.Project, err) {
 		if q == nil {
-			s.feedbackFail(c, err)
+			s.fail(c, err)
 		}
 		return
 	}
 	ctx := c.ctx
-	s.pour(c, "application/json", s.feedbackFail, func(w io.Writer) error { return s.cfg.Feedback.Query(ctx, q, w) })
+	s.pour(c, "application/json", func(w io.Writer) error { return s.cfg.Feedback.Query(ctx, q, w) })
 }
 
 func (s *Server) feedbackExport(c *call) {
@@ -200,16 +198,16 @@ func (s *Server) feedbackExport(c *call) {
 	q, err := s.cfg.Feedback.DecodeQuery(c.body.bytes, feedback.ForExport, theirs(c))
 	if q == nil || !s.permitted(c, auth.Read, q.Project, err) {
 		if q == nil {
-			s.feedbackFail(c, err)
+			s.fail(c, err)
 		}
 		return
 	}
 	ctx := c.ctx
 	if strings.Contains(string(c.Request.Header.Peek("Accept")), "text/csv") {
-		s.pour(c, "text/csv; charset=utf-8", s.feedbackFail, func(w io.Writer) error { return s.cfg.Feedback.ExportCSV(ctx, q, w) })
+		s.pour(c, "text/csv; charset=utf-8", func(w io.Writer) error { return s.cfg.Feedback.ExportCSV(ctx, q, w) })
 		return
 	}
-	s.pour(c, "application/x-ndjson", s.feedbackFail, func(w io.Writer) error { return s.cfg.Feedback.ExportLines(ctx, q, w) })
+	s.pour(c, "application/x-ndjson", func(w io.Writer) error { return s.cfg.Feedback.ExportLines(ctx, q, w) })
 }
 
 func (s *Server) feedbackPurge(c *call) {
@@ -221,7 +219,7 @@ func (s *Server) feedbackPurge(c *call) {
 		return
 	}
 	if err := s.cfg.Feedback.Purge(c.ctx, project, ids); err != nil {
-		s.feedbackFail(c, err)
+		s.fail(c, err)
 		return
 	}
 	c.answer(fasthttp.StatusOK, "{}")
@@ -234,13 +232,13 @@ func (s *Server) feedbackErase(c *call) {
 	e, err := feedback.DecodeErasure(c.body.bytes)
 	if e == nil || !s.permitted(c, auth.Admin, e.Project, err) {
 		if e == nil {
-			s.feedbackFail(c, err)
+			s.fail(c, err)
 		}
 		return
 	}
 	n, err := s.cfg.Feedback.Erase(c.ctx, e)
 	if err != nil {
-		s.feedbackFail(c, err)
+		s.fail(c, err)
 		return
 	}
 	c.answer(fasthttp.StatusOK, `{"count":`+strconv.Itoa(n)+`,"dry_run":`+strconv.FormatBool(e.DryRun)+`}`)
@@ -254,7 +252,7 @@ func feedbackFigures(schema bool) func(*Server, *call) {
 		q, err := s.cfg.Feedback.DecodeStats(c.body.bytes, schema)
 		if q == nil || !s.permitted(c, auth.Read, q.Project, err) {
 			if q == nil {
-				s.feedbackFail(c, err)
+				s.fail(c, err)
 			}
 			return
 		}
@@ -264,7 +262,7 @@ func feedbackFigures(schema bool) func(*Server, *call) {
 		}
 		answer, err := figures(c.ctx, q)
 		if err != nil {
-			s.feedbackFail(c, err)
+			s.fail(c, err)
 			return
 		}
 		c.reply(answer)
@@ -275,7 +273,7 @@ func feedbackFigures(schema bool) func(*Server, *call) {
 func (s *Server) feedbackGet(c *call) {
 	project := string(c.QueryArgs().Peek("project_id"))
 	if project == "" {
-		c.answer(fasthttp.StatusUnprocessableEntity, `{"detail":[{"loc":["query","project_id"],"msg":"Field required","type":"missing"}]}`)
+		s.fail(c, feedback.Invalid{{Loc: []string{"query", "project_id"}, Type: "missing", Msg: "Field required"}})
 		return
 	}
 	if !s.permitted(c, auth.Read, project, nil) {
@@ -284,57 +282,12 @@ func (s *Server) feedbackGet(c *call) {
 	rec, err := s.cfg.Feedback.Get(project, strings.TrimPrefix(c.path, feedbackPath))
 	switch {
 	case err != nil:
-		s.feedbackFail(c, err)
+		s.fail(c, err)
 	case rec == nil:
-		s.feedbackFail(c, &feedback.Refusal{Status: 404, Reason: "Feedback not found"})
+		s.fail(c, &feedback.Refusal{Status: 404, Reason: "Feedback not found"})
 	case theirs(c):
-		c.reply(rec.AppendJSON(nil, feedback.Reference))
+		c.reply(rec.AppendJSON(nil, feedback.WeaveNames))
 	default:
-		c.reply(rec.AppendJSON(nil, feedback.Ours))
+		c.reply(rec.AppendJSON(nil, feedback.WeirNames))
 	}
-}
-
-// feedbackFail answers with err in the shapes of spec feedback 7.
-func (s *Server) feedbackFail(c *call, err error) {
-	var invalid feedback.Invalid
-	var refusal *feedback.Refusal
-	status, body := fasthttp.StatusInternalServerError, `{"reason":"Internal server error"}`
-	switch {
-	case errors.As(err, &invalid):
-		status, body = fasthttp.StatusUnprocessableEntity, string(invalid.AppendJSON(nil))
-	case errors.As(err, &refusal):
-		status, body = refusal.Status, string(refusal.AppendJSON(nil))
-	case errors.Is(err, errTooLarge), errors.Is(err, store.ErrTooLarge):
-		status, body = fasthttp.StatusRequestEntityTooLarge, `{"reason":"Request too large"}`
-	case errors.Is(err, errGone), errors.Is(err, context.Canceled):
-		status, body = statusGone, `{"reason":"The client has left"}`
-	case errors.Is(err, errSlowBody):
-		status, body = fasthttp.StatusRequestTimeout, `{"reason":"The request did not arrive in time"}`
-	case errors.Is(err, errBrokenBody):
-		status, body = fasthttp.StatusBadRequest, `{"reason":"The request body is incomplete, or its framing is broken"}`
-	case errors.Is(err, errMemory), errors.Is(err, errDraining):
-		status, body = fasthttp.StatusServiceUnavailable, `{"reason":"The server is full or stopping"}`
-	case errors.Is(err, store.ErrFull):
-		status, body = fasthttp.StatusServiceUnavailable, `{"reason":"There is too little space left on the disk"}`
-	case unavailableStore(err):
-		status, body = fasthttp.StatusServiceUnavailable, `{"reason":"The store is not ready"}`
-	}
-	e := httpError(status, "feedback")
-	s.logFailure(c, e, err)
-	if status == fasthttp.StatusServiceUnavailable {
-		c.Response.Header.Set("Retry-After", strconv.Itoa(s.retryAfter()))
-	}
-	if status == statusGone {
-		c.SetConnectionClose()
-	}
-	c.answer(status, body)
-}
-
-func unavailableStore(err error) bool {
-	for _, e := range []error{store.ErrOpening, store.ErrClosed, store.ErrBusy, store.ErrFailed, store.ErrLocked} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
 }

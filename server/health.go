@@ -4,6 +4,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"weir/api"
+	"weir/server/failure"
 )
 
 // serving is the model that a new request is answered with, or why none is.
@@ -11,11 +12,11 @@ func (s *Server) serving() (*Model, error) {
 	m := s.model.Load()
 	switch {
 	case s.failed.Load():
-		return nil, errFailed
+		return nil, failure.ErrEngineFailed
 	case m == nil:
-		return nil, errLoading
+		return nil, failure.ErrLoading
 	case s.draining.Load():
-		return nil, errDraining
+		return nil, failure.ErrDraining
 	}
 	return m, nil
 }
@@ -24,14 +25,14 @@ func (s *Server) serving() (*Model, error) {
 // and its newest step is not overly old. Steps begin only while there is work.
 func (s *Server) alive() error {
 	if s.failed.Load() {
-		return errFailed
+		return failure.ErrEngineFailed
 	}
 	m := s.model.Load()
 	if m == nil {
-		return errLoading
+		return failure.ErrLoading
 	}
 	if began := m.Engine.Stats().StepBegan; !began.IsZero() && s.now().Sub(began) > s.cfg.StallAfter {
-		return errStalled
+		return failure.ErrStalled
 	}
 	return nil
 }
@@ -50,7 +51,7 @@ func (s *Server) health(c *call) {
 func (s *Server) ready(c *call) {
 	err := s.alive()
 	if err == nil && s.draining.Load() {
-		err = errDraining
+		err = failure.ErrDraining
 	}
 	if err != nil {
 		s.fail(c, err)

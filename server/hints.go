@@ -8,6 +8,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"weir/api"
+	"weir/server/failure"
 )
 
 // hints are the headers by which load balancers talk to an engine (spec
@@ -27,7 +28,7 @@ func (h *hints) read(header *fasthttp.RequestHeader) {
 // is. What is no integer says nothing.
 func (h *hints) check() *api.Error {
 	if n, err := strconv.Atoi(strings.TrimSpace(h.rank)); err == nil && n != 0 {
-		return badRequest("", "data_parallel_rank %d is out of range [0, 1).", n)
+		return failure.BadRequest("", "data_parallel_rank %d is out of range [0, 1).", n)
 	}
 	return nil
 }

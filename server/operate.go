@@ -14,6 +14,7 @@ import (
 	"weir/api"
 	"weir/engine"
 	"weir/metrics"
+	"weir/server/failure"
 	"weir/store"
 )
 
@@ -80,7 +81,7 @@ func (s *Server) serverInfo(c *call) {
 		config = strings.Join(lines, "\n")
 	case "json":
 	default:
-		s.fail(c, badRequest("config_format", "config_format must be text or json, got %.64q.", format))
+		s.fail(c, failure.BadRequest("config_format", "config_format must be text or json, got %.64q.", format))
 		return
 	}
 	body, err := json.Marshal(map[string]any{
@@ -136,7 +137,7 @@ func flag(c *call, name string) (bool, *api.Error) {
 	}
 	on, ok := api.ParseBool(text)
 	if !ok {
-		return false, badRequest(name, "%s must be a boolean, got %.64q.", name, text)
+		return false, failure.BadRequest(name, "%s must be a boolean, got %.64q.", name, text)
 	}
 	return on, nil
 }

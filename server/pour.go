@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+
+	"weir/server/failure"
 )
 
 // poured is how much of an answer is held back until it is known to be whole.
@@ -14,7 +16,7 @@ const poured = 256 << 10
 // so that an error has its own status; a large one goes out as it is written, and
 // when writing fails the connection is cut, so that no client takes a part for all.
 // However slowly the client reads, write sees one snapshot and holds little.
-func (s *Server) pour(c *call, contentType string, fail func(*call, error), write func(io.Writer) error) {
+func (s *Server) pour(c *call, contentType string, write func(io.Writer) error) {
 	r, w := io.Pipe()
 	p := &spout{w: w, full: make(chan struct{}), done: make(chan struct{})}
 	go func() {
@@ -32,7 +34,7 @@ func (s *Server) pour(c *call, contentType string, fail func(*call, error), writ
 		c.SetBodyStream(&download{PipeReader: r, c: c, s: s, spout: p}, -1)
 	case <-p.done:
 		if p.err != nil {
-			fail(c, p.err)
+			s.fail(c, p.err)
 			return
 		}
 		c.SetContentType(contentType)
@@ -45,7 +47,7 @@ func (s *Server) pour(c *call, contentType string, fail func(*call, error), writ
 func guarded(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %v\n%s", errPanic, p, debug.Stack())
+			err = fmt.Errorf("%w: %v\n%s", failure.ErrPanic, p, debug.Stack())
 		}
 	}()
 	return f()
@@ -101,7 +103,7 @@ func (d *download) Read(b []byte) (int, error) {
 
 // Close is called when the answer is complete, and when the client does not take it.
 func (d *download) Close() error {
-	_ = d.PipeReader.CloseWithError(errGone) // it returns nil, always
+	_ = d.PipeReader.CloseWithError(failure.ErrGone) // it returns nil, always
 	<-d.spout.done
 	d.s.settle(d.c)
 	d.c.end()

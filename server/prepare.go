@@ -12,6 +12,7 @@ import (
 	"weir/chat/reasoning"
 	"weir/engine"
 	"weir/sampler"
+	"weir/server/failure"
 )
 
 // prepared is a request that is ready for the engine.
@@ -70,7 +71,7 @@ func (s *Server) prepare(ctx context.Context, m *Model, body []byte, from sender
 	if q.Echo {
 		p.reply.echo, p.reply.echoThought = prompt.EchoText, prompt.EchoThought
 		if n := len(p.reply.echo) + len(p.reply.echoThought); n > s.cfg.MaxBody/q.N {
-			return nil, badRequest("", "The echo of %d bytes in %d choices is larger than %d bytes.", n, q.N, s.cfg.MaxBody)
+			return nil, failure.BadRequest("", "The echo of %d bytes in %d choices is larger than %d bytes.", n, q.N, s.cfg.MaxBody)
 		}
 	}
 	if q.Stream { // a stream has no place for them
@@ -106,7 +107,7 @@ func (m *Model) admit(ctx context.Context, q *api.Options, from *sender) error {
 		from.id = *q.RequestID
 	}
 	if len(from.id) > maxID {
-		return badRequest("request_id", "request_id has more than %d bytes.", maxID)
+		return failure.BadRequest("request_id", "request_id has more than %d bytes.", maxID)
 	}
 	return nil
 }
@@ -220,7 +221,11 @@ func (m *Model) encode(ctx context.Context, q *api.Options, text string, room sp
 	if ctx.Err() != nil {
 		return nil, nil
 	}
-	return m.fit(m.Tokenizer.Encode(nil, text, q.AddSpecialTokens), room)
+	tokens, err := m.Tokenizer.Encode(nil, text, q.AddSpecialTokens)
+	if err != nil {
+		return nil, api.ErrTooComplex()
+	}
+	return m.fit(tokens, room)
 }
 
 // fit cuts a prompt to its place, or refuses it.

@@ -1,10 +1,7 @@
 package server
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"slices"
 	"strconv"
@@ -17,7 +14,7 @@ import (
 
 	"weir/api"
 	"weir/auth"
-	"weir/store"
+	"weir/server/failure"
 	"weir/trajectory"
 	"weir/trajectory/archive"
 	"weir/trajectory/export"
@@ -116,12 +113,12 @@ func previewRoute(path string) (r route, name string, found bool) {
 	return route{methods: strings.Join(methods, ", "), serve: func(s *Server, c *call) {
 		model, ok := modelID(segments[1])
 		if !ok {
-			s.refuse(c, invalid([]string{"path", "model_id"}, "value_error", "Value error, not a model id"))
+			s.fail(c, invalid([]string{"path", "model_id"}, "value_error", "Value error, not a model id"))
 			return
 		}
 		// Who logs learns it behind the errors of the body (T-6).
 		if name != previewModels+"/{id}/log" && !c.who.MayUse(model) {
-			s.refuse(c, errForbidden)
+			s.fail(c, failure.ErrForbidden)
 			return
 		}
 		functions[string(c.Method())](s, c, model)
@@ -151,124 +148,13 @@ func (s *Server) allowed(c *call, right auth.Rights) bool {
 	if c.who.Rights&right == right {
 		return true
 	}
-	s.refuse(c, errForbidden)
+	s.fail(c, failure.ErrForbidden)
 	return false
 }
-
-var errForbidden = errors.New("server: the key has no right to do this")
 
 // invalid is a 422 with one detail.
 func invalid(loc []string, code, msg string) error {
 	return &trajectory.Invalid{Details: []trajectory.Detail{{Loc: loc, Type: code, Msg: msg}}}
-}
-
-// Errors of the body of a log request.
-var (
-	errRatio    = errors.New("server: the request body expands too much")
-	errEncoding = errors.New("server: the request body is not what its Content-Encoding says")
-	errMedia    = errors.New("server: unsupported media type")
-	errUploads  = errors.New("server: too many uploads")
-	errQuota    = errors.New("server: the tenant has logged as much as it may")
-)
-
-// refusals say what the client is told of an error of these routes. One that is
-// not here is a fault of ours: 500, and the log has the rest.
-var refusals = []struct {
-	is     error
-	status int
-	detail func(s *Server) string
-}{
-	{errGone, statusGone, say("The client has left.")},
-	{errForbidden, fasthttp.StatusForbidden, say("The key has no right to do this")},
-	{archive.ErrNotFound, fasthttp.StatusNotFound, say("Not found")},
-	{archive.ErrConflict, fasthttp.StatusConflict, say("The Idempotency-Key was used for another body")},
-	{archive.ErrFixed, fasthttp.StatusConflict, say("A trajectory that was logged keeps its reward")},
-	{archive.ErrChanged, fasthttp.StatusConflict, say("The trajectories have been changed meanwhile")},
-	{trajectory.ErrTooLarge, fasthttp.StatusRequestEntityTooLarge, func(s *Server) string {
-		return fmt.Sprintf("Trajectory too large (limit %d bytes)", s.cfg.Trajectories.Limits.Trajectory)
-	}},
-	{trajectory.ErrTooMany, fasthttp.StatusRequestEntityTooLarge, func(s *Server) string {
-		return fmt.Sprintf("Too many trajectories (limit %d)", s.cfg.Trajectories.Limits.Trajectories)
-	}},
-	{errTooLarge, fasthttp.StatusRequestEntityTooLarge, func(s *Server) string {
-		return fmt.Sprintf("Request body too large (limit %d bytes)", s.cfg.Trajectories.MaxBody)
-	}},
-	{errQuota, fasthttp.StatusRequestEntityTooLarge, func(s *Server) string {
-		return fmt.Sprintf("Quota exceeded (limit %d bytes)", s.cfg.Trajectories.Quota)
-	}},
-	{errRatio, fasthttp.StatusRequestEntityTooLarge, func(s *Server) string {
-		return fmt.Sprintf("Request body too large (limit %d bytes for each byte sent)", s.cfg.Trajectories.MaxRatio)
-	}},
-	{errSlowBody, fasthttp.StatusRequestTimeout, say("Request timeout")},
-	{errBrokenBody, fasthttp.StatusBadRequest, say("The request body is incomplete")},
-	{errEncoding, fasthttp.StatusBadRequest, say("The request body is not what its Content-Encoding says")},
-	{errMedia, fasthttp.StatusUnsupportedMediaType, say("Unsupported Media Type")},
-	{errUploads, fasthttp.StatusTooManyRequests, say("Too many uploads at a time")},
-	{trajectory.ErrMemory, fasthttp.StatusServiceUnavailable, say("The server holds too many request bodies")},
-	{errDraining, fasthttp.StatusServiceUnavailable, say("The server is stopping")},
-	{store.ErrOpening, fasthttp.StatusServiceUnavailable, say("The store is being opened")},
-	{store.ErrClosed, fasthttp.StatusServiceUnavailable, say("The server is stopping")},
-	{store.ErrBusy, fasthttp.StatusServiceUnavailable, say("Too many writes are waiting")},
-	{store.ErrFull, fasthttp.StatusServiceUnavailable, say("There is too little space left on the disk")},
-	{store.ErrFailed, fasthttp.StatusServiceUnavailable, say("The disk did not take the write; whether it is there is not known")},
-	{archive.ErrDamaged, fasthttp.StatusInternalServerError, say("What is stored is damaged")},
-	{store.ErrCorrupt, fasthttp.StatusInternalServerError, say("What is stored is damaged")},
-}
-
-func say(text string) func(*Server) string { return func(*Server) string { return text } }
-
-// refuse answers with an error, in the shape of the trajectory interface.
-func (s *Server) refuse(c *call, err error) {
-	status, body := fasthttp.StatusInternalServerError, detailBody("Internal Server Error")
-	if bad := (*trajectory.Invalid)(nil); errors.As(err, &bad) {
-		status, body = fasthttp.StatusUnprocessableEntity, appendDetails(nil, bad.Details)
-	} else if i := slices.IndexFunc(refusals, func(r struct {
-		is     error
-		status int
-		detail func(s *Server) string
-	}) bool {
-		return errors.Is(err, r.is)
-	}); i >= 0 {
-		status, body = refusals[i].status, detailBody(refusals[i].detail(s))
-	}
-	level := slog.LevelDebug
-	if status == fasthttp.StatusInternalServerError {
-		level = slog.LevelError
-	}
-	s.log.Log(context.Background(), level, logFailed, "id", c.id, "tenant", c.who.Tenant, "status", status, "error", err, "took", s.now().Sub(c.begun))
-	h := &c.Response.Header
-	h.Del("Content-Encoding")
-	h.Del("Content-Disposition")
-	if status == fasthttp.StatusServiceUnavailable || status == fasthttp.StatusTooManyRequests {
-		h.Set("Retry-After", strconv.Itoa(s.retryAfter()))
-	}
-	if status == statusGone {
-		c.SetConnectionClose()
-	}
-	c.answer(status, string(body))
-}
-
-func detailBody(text string) []byte {
-	return append(api.AppendString([]byte(`{"detail":`), text), '}')
-}
-
-func appendDetails(d []byte, list []trajectory.Detail) []byte {
-	d = append(d, `{"detail":[`...)
-	for i, e := range list {
-		if i > 0 {
-			d = append(d, ',')
-		}
-		d = append(d, `{"loc":[`...)
-		for j, name := range e.Loc {
-			if j > 0 {
-				d = append(d, ',')
-			}
-			d = api.AppendString(d, name)
-		}
-		d = api.AppendString(append(d, `],"msg":`...), e.Msg)
-		d = append(api.AppendString(append(d, `,"type":`...), e.Type), '}')
-	}
-	return append(d, "]}"...)
 }
 
 // found answers with JSON.

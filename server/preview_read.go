@@ -38,7 +38,7 @@ func (s *Server) read(c *call, model string, filtered bool, f func(q *selection,
 		})
 	}
 	if err != nil {
-		s.refuse(c, err)
+		s.fail(c, err)
 	}
 }
 
@@ -371,7 +371,7 @@ func (s *Server) exportTrajectories(c *call, model string) {
 		err = a.View(c.who.Tenant, func(v *archive.View) error { return v.Known(model) })
 	}
 	if err != nil {
-		s.refuse(c, err)
+		s.fail(c, err)
 		return
 	}
 	contentType, extension := q.form.Media()
@@ -383,13 +383,13 @@ func (s *Server) exportTrajectories(c *call, model string) {
 		h.Set("Content-Encoding", encoding)
 	}
 	tenant := c.who.Tenant
-	s.pour(c, contentType, s.refuse, func(w io.Writer) error {
+	s.pour(c, contentType, func(w io.Writer) error {
 		z, err := compressed(w, encoding)
 		if err != nil {
 			return err
 		}
 		if err := a.View(tenant, func(v *archive.View) error {
-			return export.Write(z, v, model, &q.Filter, export.Options{Form: q.form, DropLogprobs: q.noLogprobs, Spool: s.cfg.Trajectories.Spool})
+			return export.Write(z, v, model, &q.Filter, export.Options{Format: q.form, DropLogprobs: q.noLogprobs, TempDir: s.cfg.Trajectories.Spool})
 		}); err != nil {
 			return err
 		}
@@ -478,7 +478,7 @@ func (s *Server) remove(c *call, f func(*selection) ([]byte, error), filtered bo
 		answer, err = f(q)
 	}
 	if err != nil {
-		s.refuse(c, err)
+		s.fail(c, err)
 		return
 	}
 	c.answer(fasthttp.StatusOK, string(answer))

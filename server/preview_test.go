@@ -24,6 +24,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"weir/auth"
+	"weir/server/failure"
 	"weir/store"
 	"weir/trajectory/archive"
 )
@@ -488,10 +489,10 @@ func TestLogUnavailable(t *testing.T) {
 		status int
 	}{
 		{store.ErrFull, 503}, {store.ErrOpening, 503}, {store.ErrClosed, 503}, {store.ErrBusy, 503}, {store.ErrFailed, 503}, {store.ErrCorrupt, 500}, {archive.ErrDamaged, 500}, {io.ErrUnexpectedEOF, 500},
-		{context.Canceled, 500}, {errDraining, 503}, {errUploads, 429}, {errSlowBody, 408},
+		{context.Canceled, failure.StatusGone}, {failure.ErrDraining, 503}, {failure.ErrUploads, 429}, {failure.ErrSlowBody, 408},
 	} {
 		cl := newCall()
-		h.srv.refuse(cl, fmt.Errorf("wrapped: %w", c.err))
+		h.srv.fail(cl, fmt.Errorf("wrapped: %w", c.err))
 		if status := cl.Response.StatusCode(); status != c.status {
 			t.Errorf("%v: %d, want %d", c.err, status, c.status)
 		}
@@ -538,7 +539,7 @@ func TestPreviewSettings(t *testing.T) {
 }
 
 func newCall() *call {
-	return &call{RequestCtx: &fasthttp.RequestCtx{}, who: auth.Anonymous}
+	return &call{RequestCtx: &fasthttp.RequestCtx{}, who: auth.Anonymous, face: failure.Trajectories}
 }
 
 func keyHash(key string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(key))) }

@@ -3,18 +3,16 @@ package server
 import (
 	"container/list"
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
 
 	"github.com/panjf2000/ants/v2"
+
+	"weir/server/failure"
 )
 
-var (
-	errQueueFull = errors.New("server: too many requests wait for preparation")
-	errPanic     = errors.New("server: panic")
-)
+var ()
 
 // queue is where requests wait for one of a few workers to prepare them:
 // bounded, fair between projects, and left at once by those whose client goes.
@@ -84,7 +82,7 @@ func (q *queue) push(project string, j *job) error {
 	q.mu.Lock()
 	if q.mu.waiting >= q.places {
 		q.mu.Unlock()
-		return errQueueFull
+		return failure.ErrQueueFull
 	}
 	l := q.mu.lines[project]
 	if l == nil {
@@ -107,7 +105,7 @@ func (q *queue) push(project string, j *job) error {
 		q.mu.running--
 		q.mu.Unlock()
 		q.leave(j)
-		return errDraining
+		return failure.ErrDraining
 	}
 	return nil
 }
@@ -158,7 +156,7 @@ func (j *job) begin() {
 	defer close(j.done)
 	defer func() {
 		if p := recover(); p != nil {
-			j.err = fmt.Errorf("%w: %v\n%s", errPanic, p, debug.Stack())
+			j.err = fmt.Errorf("%w: %v\n%s", failure.ErrPanic, p, debug.Stack())
 		}
 	}()
 	j.run()

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+
+	"weir/server/failure"
 )
 
 func testQueue(t *testing.T, places, workers int) *queue {
@@ -62,11 +64,11 @@ func TestQueueIsBounded(t *testing.T) {
 			wg.Go(func() { _ = q.do(ctx, "p", func() { <-release }) })
 			synctest.Wait()
 		}
-		if err := q.do(context.Background(), "other", func() { t.Error("ran") }); !errors.Is(err, errQueueFull) {
-			t.Errorf("a fourth request: %v, want errQueueFull", err)
+		if err := q.do(context.Background(), "other", func() { t.Error("ran") }); !errors.Is(err, failure.ErrQueueFull) {
+			t.Errorf("a fourth request: %v, want failure.ErrQueueFull", err)
 		}
 		// Whoever leaves makes room at once.
-		cancel(errGone)
+		cancel(failure.ErrGone)
 		wg.Wait()
 		if n := q.depth(); n != 0 {
 			t.Errorf("%d jobs wait after all have left", n)
@@ -97,12 +99,12 @@ func TestQueueLeave(t *testing.T) {
 		ran := false
 		go func() { third <- q.do(context.Background(), "p", func() { ran = true }) }()
 		synctest.Wait()
-		cancel2(errGone)
-		if err := <-second; !errors.Is(err, errGone) {
+		cancel2(failure.ErrGone)
+		if err := <-second; !errors.Is(err, failure.ErrGone) {
 			t.Errorf("waiting: %v", err)
 		}
-		cancel(errGone)
-		if err := <-first; !errors.Is(err, errGone) { // its job runs on
+		cancel(failure.ErrGone)
+		if err := <-first; !errors.Is(err, failure.ErrGone) { // its job runs on
 			t.Errorf("running: %v", err)
 		}
 		close(release)
@@ -116,7 +118,7 @@ func TestQueuePanicIsAnError(t *testing.T) {
 	q := testQueue(t, 10, 2)
 	for range 5 {
 		err := q.do(context.Background(), "p", func() { panic("boom") })
-		if !errors.Is(err, errPanic) || !strings.Contains(err.Error(), "boom") || !strings.Contains(err.Error(), "queue_test.go") {
+		if !errors.Is(err, failure.ErrPanic) || !strings.Contains(err.Error(), "boom") || !strings.Contains(err.Error(), "queue_test.go") {
 			t.Fatalf("got %v, want the panic with its stack", err)
 		}
 	}
@@ -178,7 +180,7 @@ func queueTwin(t *testing.T, seed uint64) {
 			wg.Go(func() {
 				defer cancel(nil)
 				err := q.do(ctx, project, func() { served = append(served, name); <-gate })
-				refused = errors.Is(err, errQueueFull)
+				refused = errors.Is(err, failure.ErrQueueFull)
 			})
 			synctest.Wait()
 			switch {
@@ -201,7 +203,7 @@ func queueTwin(t *testing.T, seed uint64) {
 			}
 			l := random(len(lines))
 			k := random(len(lines[l]))
-			lines[l][k].cancel(errGone)
+			lines[l][k].cancel(failure.ErrGone)
 			synctest.Wait()
 			if lines[l] = slices.Delete(slices.Clone(lines[l]), k, k+1); len(lines[l]) == 0 {
 				lines, names = slices.Delete(lines, l, l+1), slices.Delete(names, l, l+1)

@@ -10,6 +10,7 @@ import (
 
 	"weir/api"
 	"weir/engine"
+	"weir/server/failure"
 	"weir/store"
 	"weir/trajectory"
 	"weir/trajectory/archive"
@@ -100,7 +101,7 @@ func (r *recording) options(request trajectory.Value) (bad *api.Error) {
 				return
 			}
 		}
-		bad = badRequest("engine_xargs", "engine_xargs: %s is not such a name.", name)
+		bad = failure.BadRequest("engine_xargs", "engine_xargs: %s is not such a name.", name)
 	}
 	args.Members(func(name string, v trajectory.Value) {
 		switch name {
@@ -113,7 +114,7 @@ func (r *recording) options(request trajectory.Value) (bad *api.Error) {
 		case policyVersion:
 			n, err := strconv.ParseInt(string(v), 10, 64)
 			if r.version = trajectory.Some(n); err != nil {
-				bad = badRequest("engine_xargs", "engine_xargs: policy_version is not an integer.")
+				bad = failure.BadRequest("engine_xargs", "engine_xargs: policy_version is not an integer.")
 			}
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"weir/auth"
+	"weir/server/failure"
 	"weir/trajectory"
 	"weir/trajectory/archive"
 )
@@ -16,11 +17,11 @@ func (s *Server) setRewards(c *call, model string) {
 		return
 	}
 	if !feedbackType(string(c.Request.Header.ContentType())) {
-		s.refuse(c, errMedia)
+		s.fail(c, failure.ErrMedia)
 		return
 	}
 	if err := c.body.read(c.RequestCtx, &s.cfg); err != nil {
-		s.refuse(c, err)
+		s.fail(c, err)
 		return
 	}
 	c.bodyRead = true
@@ -32,14 +33,14 @@ func (s *Server) setRewards(c *call, model string) {
 		err = s.cfg.Trajectories.Archive.SetRewards(c.ctx, c.who.Tenant, model, order[i], batches[order[i]])
 	}
 	if err != nil {
-		s.refuse(c, err)
+		s.fail(c, err)
 		return
 	}
 	c.found(append(strconv.AppendInt([]byte(`{"object":"rewards","updated":`), int64(n), 10), '}'))
 }
 
 // rewards are those of one batch.
-type rewards = map[archive.Place]float64
+type rewards = map[archive.Position]float64
 
 // maxRewards bounds one request.
 const maxRewards = 10_000
@@ -85,7 +86,7 @@ func parseRewards(body []byte) (order []archive.ID, batches map[archive.ID]rewar
 			batches[at.log] = make(rewards)
 			order = append(order, at.log)
 		}
-		batches[at.log][archive.Place{Group: at.group, Index: at.index}] = x
+		batches[at.log][archive.Position{Group: at.group, Index: at.index}] = x
 	}
 	if bad != nil {
 		return nil, nil, 0, &trajectory.Invalid{Details: bad[:min(len(bad), trajectory.MaxDetails)]}

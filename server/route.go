@@ -12,6 +12,7 @@ import (
 
 	"weir/api"
 	"weir/auth"
+	"weir/server/failure"
 )
 
 // route is one function of the server.
@@ -93,9 +94,10 @@ type call struct {
 
 	who     *auth.Identity // who sent it; nil: the route is open
 	path    string         // as it was sent
-	id      string         // X-Request-Id; "": none was sent
-	project string         // "<team>/<project>"; "": none
-	tenant  string         // whose turn it is in the preparation queue
+	face    failure.Interface
+	id      string // X-Request-Id; "": none was sent
+	project string // "<team>/<project>"; "": none
+	tenant  string // whose turn it is in the preparation queue
 
 	hints   hints
 	account account
@@ -114,7 +116,7 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 	defer s.finish(c)
 	defer func() {
 		if p := recover(); p != nil {
-			s.fail(c, fmt.Errorf("%w: %v\n%s", errPanic, p, debug.Stack()))
+			s.fail(c, fmt.Errorf("%w: %v\n%s", failure.ErrPanic, p, debug.Stack()))
 		}
 	}()
 
@@ -133,6 +135,7 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 	c.account.method, c.account.handler, c.account.bytes = method, name, header.ContentLength()
 	authorization, xAPIKey := string(header.Peek("Authorization")), string(header.Peek("X-Api-Key"))
 	door := doorOf(path)
+	c.face = door.face()
 	guarded := found && !r.open || strings.HasPrefix(path, "/v1") || door != byKey
 	if guarded {
 		c.account.path = path
@@ -141,13 +144,13 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 		return
 	}
 	if !found {
-		c.answer(fasthttp.StatusNotFound, api.NotFoundBody)
+		s.fail(c, failure.ErrNoPath)
 		return
 	}
 	if !allows(r.methods, method) {
 		header := &rc.Response.Header
 		header.Set("Allow", r.methods)
-		c.answer(fasthttp.StatusMethodNotAllowed, api.MethodNotAllowedBody)
+		s.fail(c, failure.ErrMethod)
 		return
 	}
 	var bad *api.Error

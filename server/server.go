@@ -15,6 +15,7 @@ import (
 
 	"weir/auth"
 	"weir/metrics"
+	"weir/server/failure"
 	"weir/usage"
 )
 
@@ -175,7 +176,7 @@ const grace = 2 * time.Second
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.draining.Store(true)
 	err := s.http.ShutdownWithContext(ctx)
-	s.stop(errDraining)
+	s.stop(failure.ErrDraining)
 	if err != nil {
 		// fasthttp has given up on its connections; they are ours to end.
 		s.conns.await(grace, (*conn).answering)

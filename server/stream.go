@@ -11,6 +11,7 @@ import (
 	"weir/api"
 	"weir/chat/reasoning"
 	"weir/engine"
+	"weir/server/failure"
 )
 
 // burst is how many bytes of events are gathered before they are written: all
@@ -51,9 +52,9 @@ func failed(ev *engine.Event) error {
 	case ev.Reason == engine.Failed && ev.Err != nil:
 		return ev.Err
 	case ev.Reason == engine.Failed:
-		return errFailed
+		return failure.ErrEngineFailed
 	case ev.Reason == engine.Aborted && ev.Token < 0:
-		return errDraining
+		return failure.ErrDraining
 	}
 	return nil
 }
@@ -163,7 +164,7 @@ func (b *sse) next() (piece []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			b.buf = b.buf[:0]
-			b.fail(fmt.Errorf("%w: %v\n%s", errPanic, p, debug.Stack()))
+			b.fail(fmt.Errorf("%w: %v\n%s", failure.ErrPanic, p, debug.Stack()))
 			piece, err = b.buf, nil
 		}
 	}()
@@ -296,10 +297,10 @@ func (b *sse) end() {
 // fail ends the stream with an error event: just closing the connection would
 // look like a short answer to some clients.
 func (b *sse) fail(err error) {
-	e := b.s.apiError(err)
-	b.s.logFailure(b.call, e, err)
+	f := b.s.classes().Of(failure.OpenAI, err)
+	b.s.logFailure(b.call, &f, err)
 	b.s.settle(b.call)
-	b.buf = append(e.AppendEvent(b.buf), api.Done...)
+	b.buf = append(f.AppendEvent(b.buf), api.Done...)
 	b.over = true
 }
 

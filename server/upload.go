@@ -15,6 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"weir/auth"
+	"weir/server/failure"
 	"weir/trajectory"
 	"weir/trajectory/archive"
 )
@@ -25,39 +26,36 @@ import (
 func (s *Server) logTrajectories(c *call, model string) {
 	cfg := &s.cfg.Trajectories
 	if int64(c.Request.Header.ContentLength()) > cfg.MaxBody {
-		s.refuse(c, errTooLarge)
+		s.fail(c, failure.ErrTooLarge)
 		return
 	}
 	encoding := strings.ToLower(strings.TrimSpace(string(c.Request.Header.Peek("Content-Encoding"))))
 	if !feedbackType(string(c.Request.Header.ContentType())) || !knownEncoding(encoding) {
-		s.refuse(c, errMedia)
+		s.fail(c, failure.ErrMedia)
 		return
 	}
 	key := string(c.Request.Header.Peek("Idempotency-Key"))
 	if !validKey(key) {
-		s.refuse(c, invalid([]string{"header", "Idempotency-Key"}, "value_error", "Value error, want 1 to 255 printable ASCII characters"))
+		s.fail(c, invalid([]string{"header", "Idempotency-Key"}, "value_error", "Value error, want 1 to 255 printable ASCII characters"))
 		return
 	}
 	if s.draining.Load() {
-		s.refuse(c, errDraining)
+		s.fail(c, failure.ErrDraining)
 		return
 	}
 	if err := s.quota(c.who.Tenant, 0); err != nil {
-		s.refuse(c, err)
+		s.fail(c, err)
 		return
 	}
 	if n := s.uploads.Add(1); n > int64(cfg.MaxUploads) {
 		s.uploads.Add(-1)
-		s.refuse(c, errUploads)
+		s.fail(c, failure.ErrUploads)
 		return
 	}
 	defer s.uploads.Add(-1)
 	receipt, err := s.upload(c, model, encoding, key)
 	if err != nil {
-		if c.ctx.Err() != nil && errors.Is(err, context.Canceled) {
-			err = context.Cause(c.ctx)
-		}
-		s.refuse(c, err)
+		s.fail(c, err)
 		return
 	}
 	if !receipt.Duplicate {
@@ -76,7 +74,7 @@ func (s *Server) quota(tenant string, more int64) error {
 	}
 	used, err := s.cfg.Trajectories.Archive.Used(tenant)
 	if err == nil && used+more > most {
-		err = errQuota
+		err = failure.ErrQuota
 	}
 	return err
 }
@@ -139,7 +137,7 @@ func (s *Server) upload(c *call, model, encoding, key string) (archive.Receipt, 
 		return archive.Receipt{}, err
 	}
 	if !allowed {
-		return archive.Receipt{}, errForbidden
+		return archive.Receipt{}, failure.ErrForbidden
 	}
 	if cfg.Registered {
 		if err := cfg.Archive.View(c.who.Tenant, func(v *archive.View) error { return v.Known(model) }); err != nil {
@@ -184,13 +182,13 @@ func (f *inflow) Read(p []byte) (int, error) {
 	}
 	deadline := time.Now().Add(f.idle)
 	if f.c.conn.SetReadDeadline(deadline) != nil {
-		return 0, f.fail(errBrokenBody) // closed
+		return 0, f.fail(failure.ErrBrokenBody) // closed
 	}
 	n, err := f.r.Read(p)
 	f.n += int64(n)
 	switch {
 	case f.n > f.most:
-		return 0, f.fail(errTooLarge)
+		return 0, f.fail(failure.ErrTooLarge)
 	case err == io.EOF && f.n < f.length:
 		return n, f.fail(f.cut()) // fasthttp says EOF for a body that was cut, too
 	case err == nil || err == io.EOF:
@@ -198,7 +196,7 @@ func (f *inflow) Read(p []byte) (int, error) {
 		return n, err
 	}
 	if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() || !time.Now().Before(deadline) {
-		return n, f.fail(errSlowBody)
+		return n, f.fail(failure.ErrSlowBody)
 	}
 	return n, f.fail(f.cut())
 }
@@ -208,7 +206,7 @@ func (f *inflow) cut() error {
 	if f.c.ctx.Err() != nil {
 		return context.Cause(f.c.ctx)
 	}
-	return errBrokenBody
+	return failure.ErrBrokenBody
 }
 
 func (f *inflow) fail(err error) error {
@@ -223,7 +221,7 @@ func decoded(f *inflow, encoding string, cfg *Trajectories) (r io.Reader, done f
 	case "gzip", "x-gzip":
 		z, err := gzip.NewReader(f)
 		if err != nil {
-			return nil, nil, errEncoding
+			return nil, nil, failure.ErrEncoding
 		}
 		bound.r = z
 		return bound, func() {}, nil
@@ -231,7 +229,7 @@ func decoded(f *inflow, encoding string, cfg *Trajectories) (r io.Reader, done f
 		const window = 32 << 20 // more than zstd's levels up to 22 take without --ultra --long
 		z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window), zstd.WithDecoderLowmem(true))
 		if err != nil {
-			return nil, nil, errEncoding
+			return nil, nil, failure.ErrEncoding
 		}
 		bound.r = z
 		return bound, z.Close, nil
@@ -256,11 +254,11 @@ func (b *bound) Read(p []byte) (int, error) {
 	b.n += int64(n)
 	switch {
 	case b.n > b.most:
-		return 0, errTooLarge
+		return 0, failure.ErrTooLarge
 	case b.n > slack && b.n > b.ratio*b.in.n:
-		return 0, errRatio
+		return 0, failure.ErrRatio
 	case err == nil || err == io.EOF || b.in.err != nil:
 		return n, err
 	}
-	return n, errEncoding
+	return n, failure.ErrEncoding
 }

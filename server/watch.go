@@ -2,14 +2,14 @@ package server
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"syscall"
+
+	"weir/server/failure"
 )
 
-// errGone is the cause of a context whose client has left.
-var errGone = errors.New("server: the client has left")
+// failure.ErrGone is the cause of a context whose client has left.
 
 // watcher tells requests in flight that their client has left, whatever they
 // are waiting for. One goroutine of it owns the sockets: it is a kernel queue's
@@ -120,7 +120,7 @@ type presence struct {
 	leave context.CancelCauseFunc // of the request in flight; nil: none
 }
 
-// attach makes leave be called with errGone when the client leaves; at once if
+// attach makes leave be called with failure.ErrGone when the client leaves; at once if
 // it has left already.
 func (p *presence) attach(leave context.CancelCauseFunc) {
 	p.mu.Lock()
@@ -128,7 +128,7 @@ func (p *presence) attach(leave context.CancelCauseFunc) {
 	gone := p.gone
 	p.mu.Unlock()
 	if gone {
-		leave(errGone)
+		leave(failure.ErrGone)
 	}
 }
 
@@ -150,6 +150,6 @@ func (p *presence) left() {
 	leave := p.leave
 	p.mu.Unlock()
 	if leave != nil {
-		leave(errGone)
+		leave(failure.ErrGone)
 	}
 }

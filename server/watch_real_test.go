@@ -10,6 +10,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"weir/server/failure"
 )
 
 // pair is a real TCP connection, its server side watched.
@@ -61,7 +63,7 @@ func gone(t *testing.T, ctx context.Context, what string) {
 	if d := time.Since(begin); d > soon {
 		t.Errorf("%s: noticed after %v", what, d)
 	}
-	if err := context.Cause(ctx); !errors.Is(err, errGone) {
+	if err := context.Cause(ctx); !errors.Is(err, failure.ErrGone) {
 		t.Errorf("%s: cause %v", what, err)
 	}
 }

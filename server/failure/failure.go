@@ -1,0 +1,175 @@
+package failure
+
+import (
+	"errors"
+	"log/slog"
+
+	"weir/api"
+	"weir/feedback"
+	"weir/metrics"
+	"weir/trajectory"
+)
+
+// Interface is one of the three interfaces that clients speak. It decides the form of an
+// error's body.
+type Interface uint8
+
+// The interfaces; see the package's documentation.
+const (
+	OpenAI Interface = iota
+	Feedback
+	Trajectories
+	interfaces
+)
+
+// Settings are the bounds and facts that messages name.
+type Settings struct {
+	Body   int // of a request body, in bytes
+	Header int // of request line and headers, in bytes
+
+	// The bounds of the trajectory interface: of the body of a log request in bytes, of
+	// one trajectory in bytes, of trajectories in a request, of bytes that a tenant may
+	// have logged, and of decompressed bytes for each byte sent.
+	Upload       int64
+	Trajectory   int
+	Trajectories int
+	Quota        int64
+	Ratio        int
+
+	// Progress says why there is no model yet.
+	Progress func() string
+}
+
+// Failure is what the client, the log and the metrics are told of an error.
+type Failure struct {
+	Kind    string // short name of the class of error, for the log
+	Status  int    // of HTTP; the code in an OpenAI body is the same number
+	Type    string // of an OpenAI body
+	Param   *string
+	Message string
+	Reason  metrics.Reason // what the refusal counts as; "": it is not counted
+
+	form   form
+	fields []byte // JSON of everything that is wrong with the request: a body of its own
+}
+
+// Of classifies an error for a request of one of the interfaces.
+func (s *Settings) Of(i Interface, err error) Failure {
+	var known *api.Error
+	var unprocessable feedback.Invalid
+	var refusal *feedback.Refusal
+	var invalid *trajectory.Invalid
+	switch {
+	case errors.As(err, &known):
+		return Failure{Kind: known.Name, Status: known.Status, Type: known.Type, Param: known.Param, Message: known.Message, form: forms[i]}
+	case errors.As(err, &unprocessable):
+		return Failure{Kind: "invalid", Status: 422, fields: unprocessable.AppendJSON(nil)}
+	case errors.As(err, &refusal):
+		return Failure{Kind: "refused", Status: refusal.Status, Message: refusal.Reason, form: forms[i]}
+	case errors.As(err, &invalid):
+		return Failure{Kind: "invalid", Status: 422, fields: appendDetails(nil, invalid.Details)}
+	}
+	r := &fault
+	for n := range table {
+		if errors.Is(err, table[n].err) {
+			r = &table[n]
+			break
+		}
+	}
+	return r.failure(s, i, err)
+}
+
+func (r *row) failure(s *Settings, i Interface, err error) Failure {
+	f := Failure{Kind: r.kind, Status: r.status, Type: r.typ, Reason: r.reason, Message: r.message(i)(s, err), form: r.form}
+	switch {
+	case r.form == byInterface:
+		f.form = forms[i]
+	case r.form == bare && i != OpenAI:
+		f.form = detail
+	}
+	return f
+}
+
+// message is how an interface words the error.
+func (r *row) message(i Interface) message {
+	switch {
+	case i == Feedback && r.feedback != nil:
+		return r.feedback
+	case i == Trajectories && r.trajectories != nil:
+		return r.trajectories
+	}
+	return r.text
+}
+
+// A form is the form of an error's body.
+type form uint8
+
+const (
+	byInterface form = iota // that of the request's interface
+	object                  // {"error":{…}}
+	reason                  // {"reason":"…"}
+	detail                  // {"detail":"…"}
+	bare                    // {"error":"…"} in the OpenAI interface, {"detail":"…"} in the others
+)
+
+var forms = [interfaces]form{OpenAI: object, Feedback: reason, Trajectories: detail}
+
+// AppendBody appends the body of the answer, as JSON.
+func (f *Failure) AppendBody(dst []byte) []byte {
+	name := `{"detail":`
+	switch {
+	case f.fields != nil:
+		return append(dst, f.fields...)
+	case f.form == object:
+		return f.openAI().AppendJSON(dst)
+	case f.form == reason:
+		name = `{"reason":`
+	case f.form == bare:
+		name = `{"error":`
+	}
+	return append(api.AppendString(append(dst, name...), f.Message), '}')
+}
+
+// AppendEvent appends the body as an event of a stream whose status has gone out already.
+func (f *Failure) AppendEvent(dst []byte) []byte { return f.openAI().AppendEvent(dst) }
+
+func (f *Failure) openAI() *api.Error {
+	return &api.Error{Status: f.Status, Code: f.Status, Type: f.Type, Param: f.Param, Message: f.Message}
+}
+
+// Retry reports whether the answer has a header Retry-After: the same request may
+// succeed later.
+func (f *Failure) Retry() bool {
+	return f.Status == 503 || f.Status == 429
+}
+
+// Gone reports whether nobody receives the answer.
+func (f *Failure) Gone() bool { return f.Status == StatusGone }
+
+// Level is how loudly the log says it: faults of the server are errors.
+func (f *Failure) Level() slog.Level {
+	if f.Status == 500 {
+		return slog.LevelError
+	}
+	return slog.LevelDebug
+}
+
+// appendDetails appends the 422 of the trajectory interface.
+func appendDetails(d []byte, list []trajectory.Detail) []byte {
+	d = append(d, `{"detail":[`...)
+	for i, e := range list {
+		if i > 0 {
+			d = append(d, ',')
+		}
+		d = append(d, `{"loc":[`...)
+		for j, name := range e.Loc {
+			if j > 0 {
+				d = append(d, ',')
+			}
+			d = api.AppendString(d, name)
+		}
+		d = api.AppendString(append(d, `],"msg":`...), e.Msg)
+		d = append(api.AppendString(append(d, `,"type":`...), e.Type), '}')
+	}
+	return append(d, "]}"...)
+}

@@ -1,0 +1,247 @@
+package failure
+
+import (
+	"context"
+	"fmt"
+
+	"weir/api"
+	"weir/engine"
+	"weir/metrics"
+	"weir/store"
+	"weir/trajectory"
+	"weir/trajectory/archive"
+)
+
+// StatusGone is what the log has as the status of a request whose client has left. The
+// number is nginx's.
+const StatusGone = 499
+
+// A row is what is said of one error.
+type row struct {
+	err    error
+	kind   string
+	status int
+	typ    string // of an OpenAI body
+	reason metrics.Reason
+	form   form // byInterface, or what is an exception to that
+	text   message
+	// The words of an interface that has its own.
+	feedback, trajectories message
+}
+
+// A message is what the client reads.
+type message func(s *Settings, err error) string
+
+func say(text string) message { return func(*Settings, error) string { return text } }
+
+// notReady is the one text that the feedback interface has for a database that cannot be
+// used now.
+var notReady = say("The store is not ready")
+
+// The types of errors below the OpenAI interface are HTTP's phrases.
+const (
+	typeGone    = "ClientClosedRequest"
+	typeTimeout = "Request Timeout"
+	typeHeaders = "Request Header Fields Too Large"
+	typeMedia   = "Unsupported Media Type"
+	typeMethod  = "Method Not Allowed"
+	typeKey     = "Unauthorized"
+	typeUploads = "Too Many Requests"
+	typeState   = "Conflict"
+)
+
+// fault is the row of every error that is not in the table. What it was is only in the
+// log.
+var fault = row{
+	kind: "internal", status: 500, typ: api.TypeInternal,
+	text: say("Internal server error"), trajectories: say("Internal Server Error"),
+}
+
+// table has the errors of this package and of the packages below the server. The first
+// row whose error is in the chain decides.
+var table = []row{
+	{
+		err: ErrGone, kind: "gone", status: StatusGone, typ: typeGone,
+		text: say("The client has left."), feedback: say("The client has left"),
+	},
+	{
+		err: ErrTooLarge, kind: "too-large", status: 413, typ: api.TypeTooLarge,
+		text:     func(s *Settings, _ error) string { return api.ErrTooLarge(s.Body).Message },
+		feedback: say("Request too large"),
+		trajectories: func(s *Settings, _ error) string {
+			return fmt.Sprintf("Request body too large (limit %d bytes)", s.Upload)
+		},
+	},
+	{
+		err: ErrSlowBody, kind: "slow", status: 408, typ: typeTimeout,
+		text:     say("The request did not arrive in time."),
+		feedback: say("The request did not arrive in time"), trajectories: say("Request timeout"),
+	},
+	{
+		err: ErrBrokenBody, kind: "broken", status: 400, typ: api.TypeBadBody,
+		text:     say("The request body is incomplete, or its framing is broken."),
+		feedback: say("The request body is incomplete, or its framing is broken"), trajectories: say("The request body is incomplete"),
+	},
+	{
+		err: ErrNotHTTP, kind: "not-http", status: 400, typ: api.TypeBadBody,
+		text: say("The request is not HTTP, or its headers are malformed."),
+	},
+	{
+		err: ErrHeaders, kind: "headers", status: 431, typ: typeHeaders,
+		text: func(s *Settings, _ error) string {
+			return fmt.Sprintf("The request line and headers are larger than %d bytes.", s.Header)
+		},
+	},
+	{err: ErrNoPath, kind: "path", status: 404, typ: api.TypeNotFound, form: detail, text: say("Not Found")},
+	{err: ErrMethod, kind: "method", status: 405, typ: typeMethod, form: detail, text: say("Method Not Allowed")},
+	{
+		err: ErrNoCredentials, kind: "no-key", status: 401, typ: typeKey, form: bare,
+		text:     say("Unauthorized"),
+		feedback: say("Not authenticated"), trajectories: say("Not authenticated"),
+	},
+	{
+		err: ErrCredentials, kind: "key", status: 401, typ: typeKey, form: bare,
+		text:     say("Unauthorized"),
+		feedback: say("Invalid authentication credentials"), trajectories: say("Invalid authentication credentials"),
+	},
+	{
+		err: ErrMemory, kind: "memory", status: 503, typ: api.TypeUnavailable, reason: metrics.Memory,
+		text:     say("The server holds too many request bodies. Please try again later."),
+		feedback: say("The server is full or stopping"), trajectories: say("The server holds too many request bodies"),
+	},
+	{
+		err: ErrQueueFull, kind: "queue-full", status: 503, typ: api.TypeUnavailable, reason: metrics.QueueFull,
+		text: say("The server is full: too many requests are waiting. Please try again later."),
+	},
+	{
+		err: ErrDraining, kind: "stopping", status: 503, typ: api.TypeUnavailable, reason: metrics.Stopping,
+		text:     say("The server is stopping."),
+		feedback: say("The server is full or stopping"), trajectories: say("The server is stopping"),
+	},
+	{
+		err: ErrLoading, kind: "loading", status: 503, typ: api.TypeUnavailable, reason: metrics.Loading,
+		text: func(s *Settings, _ error) string { return "The server is not ready: " + s.Progress() },
+	},
+	{
+		err: ErrEngineFailed, kind: "engine-failed", status: 503, typ: api.TypeUnavailable, reason: metrics.Dead,
+		text: say("The engine has failed; the server has to be restarted."),
+	},
+	{
+		err: ErrStalled, kind: "stalled", status: 503, typ: api.TypeUnavailable,
+		text: say("The engine makes no progress."),
+	},
+	{
+		err: engine.ErrFull, kind: "engine-full", status: 503, typ: api.TypeUnavailable, reason: metrics.EngineFull,
+		text: say("The engine is full: too many requests are running or waiting. Please try again later."),
+	},
+	{
+		err: engine.ErrLoading, kind: "loading", status: 503, typ: api.TypeUnavailable, reason: metrics.Loading,
+		text: say("The model is still loading."),
+	},
+	{
+		err: engine.ErrStopped, kind: "stopping", status: 503, typ: api.TypeUnavailable, reason: metrics.Stopping,
+		text: say("The engine has stopped."),
+	},
+	{
+		// The model has to run to find it, but it is the request's doing: if it is sent
+		// again, as clients do after a 5xx, it fails again.
+		err: engine.ErrNoToken, kind: "no-token", status: 400, typ: api.TypeBadRequest,
+		text: say("The request's constraints (allowed_token_ids, bad_words, logit_bias, min_tokens) leave no token to draw."),
+	},
+	{
+		err: engine.ErrInvalid, kind: badRequest, status: 400, typ: api.TypeBadRequest,
+		text: func(_ *Settings, err error) string { return err.Error() },
+	},
+	{
+		err: ErrForbidden, kind: "permission", status: 403, typ: api.TypePermission,
+		text: say("The key has no right to do this"), feedback: say("Forbidden"),
+	},
+	{err: ErrMedia, kind: "media", status: 415, typ: typeMedia, form: detail, text: say("Unsupported Media Type")},
+	{
+		err: ErrRatio, kind: "expansion", status: 413, typ: api.TypeTooLarge,
+		text: func(s *Settings, _ error) string {
+			return fmt.Sprintf("Request body too large (limit %d bytes for each byte sent)", s.Ratio)
+		},
+	},
+	{
+		err: ErrEncoding, kind: "encoding", status: 400, typ: api.TypeBadBody,
+		text: say("The request body is not what its Content-Encoding says"),
+	},
+	{
+		err: ErrUploads, kind: "uploads", status: 429, typ: typeUploads, reason: metrics.Uploads,
+		text: say("Too many uploads at a time"),
+	},
+	{
+		err: ErrQuota, kind: "quota", status: 413, typ: api.TypeTooLarge,
+		text: func(s *Settings, _ error) string { return fmt.Sprintf("Quota exceeded (limit %d bytes)", s.Quota) },
+	},
+	{
+		err: trajectory.ErrTooLarge, kind: "too-large", status: 413, typ: api.TypeTooLarge,
+		text: func(s *Settings, _ error) string {
+			return fmt.Sprintf("Trajectory too large (limit %d bytes)", s.Trajectory)
+		},
+	},
+	{
+		err: trajectory.ErrTooMany, kind: "too-many", status: 413, typ: api.TypeTooLarge,
+		text: func(s *Settings, _ error) string {
+			return fmt.Sprintf("Too many trajectories (limit %d)", s.Trajectories)
+		},
+	},
+	{
+		err: trajectory.ErrMemory, kind: "memory", status: 503, typ: api.TypeUnavailable, reason: metrics.Memory,
+		text: say("The server holds too many request bodies"),
+	},
+	{err: archive.ErrNotFound, kind: "not-found", status: 404, typ: api.TypeNotFound, text: say("Not found")},
+	{
+		err: archive.ErrConflict, kind: "conflict", status: 409, typ: typeState,
+		text: say("The Idempotency-Key was used for another body"),
+	},
+	{
+		err: archive.ErrNotRecorded, kind: "fixed", status: 409, typ: typeState,
+		text: say("A trajectory that was logged keeps its reward"),
+	},
+	{
+		err: archive.ErrChanged, kind: "changed", status: 409, typ: typeState,
+		text: say("The trajectories have been changed meanwhile"),
+	},
+	{
+		err: store.ErrTooLarge, kind: "too-large", status: 413, typ: api.TypeTooLarge,
+		text: say("Request too large"),
+	},
+	{
+		err: store.ErrOpening, kind: "store-opening", status: 503, typ: api.TypeUnavailable, reason: metrics.Loading,
+		text: say("The store is being opened"), feedback: notReady,
+	},
+	{
+		err: store.ErrClosed, kind: "stopping", status: 503, typ: api.TypeUnavailable, reason: metrics.Stopping,
+		text: say("The server is stopping"), feedback: notReady,
+	},
+	{
+		err: store.ErrBusy, kind: "store-busy", status: 503, typ: api.TypeUnavailable, reason: metrics.StoreBusy,
+		text: say("Too many writes are waiting"), feedback: notReady,
+	},
+	{
+		err: store.ErrFull, kind: "disk-full", status: 503, typ: api.TypeUnavailable, reason: metrics.DiskFull,
+		text: say("There is too little space left on the disk"),
+	},
+	{
+		err: store.ErrFailed, kind: "disk-failed", status: 503, typ: api.TypeUnavailable, reason: metrics.DiskFailed,
+		text: say("The disk did not take the write; whether it is there is not known"), feedback: notReady,
+	},
+	{
+		err: store.ErrLocked, kind: "store-locked", status: 503, typ: api.TypeUnavailable, reason: metrics.Loading,
+		text: say("Another process uses the store"), feedback: notReady,
+	},
+	{
+		err: archive.ErrDamaged, kind: "damaged", status: 500, typ: api.TypeInternal,
+		text: say("What is stored is damaged"), feedback: say("Internal server error"),
+	},
+	{
+		err: store.ErrCorrupt, kind: "damaged", status: 500, typ: api.TypeInternal,
+		text: say("What is stored is damaged"), feedback: say("Internal server error"),
+	},
+	{ // after everything that may wrap it
+		err: context.Canceled, kind: "gone", status: StatusGone, typ: typeGone,
+		text: say("The client has left."), feedback: say("The client has left"),
+	},
+}
