@@ -19,95 +19,95 @@ import (
 // new ones come.
 type block struct {
 	from, until int64
-	n           int
-	steps       int // places that were looked at; what it takes to count again
+	matches     int
+	keys        int // places that were looked at; what it takes to count again
 }
 
 const (
-	blockSteps = 512     // places of a block, or more if they are of one millisecond
-	maxChanges = 1 << 16 // deletions that are remembered
-	maxMarks   = 256     // queries of which blocks are kept
-	maxBlocks  = 1 << 18 // and how many of all of them
+	blockKeys       = 512     // places of a block, or more if they are of one millisecond
+	maxDeletions    = 1 << 16 // deletions that are remembered
+	maxCountedPlans = 256     // queries of which blocks are kept
+	maxBlocks       = 1 << 18 // and how many of all of them
 )
 
 // bounds are those constants; tests have smaller ones.
-type bounds struct{ steps, changes, marks, blocks int }
+type countLimits struct{ blockKeys, deletions, plans, blocks int }
 
 // marks are the blocks of one plan, in order.
-type marks struct {
-	blocks []block // never changed in place
-	at     uint64  // deletions that they know of
-	edit   uint64  // counts what was published
-	used   uint64
+type planCounts struct {
+	blocks  []block // never changed in place
+	seen    uint64  // deletions that they know of
+	version uint64  // counts what was published
+	used    uint64
 }
 
 // changes is which records were deleted, and the marks that go by it.
-type changes struct {
-	mu      sync.Mutex
-	seed    maphash.Seed
-	list    []change // the newest; number i is at i modulo its length
-	next    uint64   // number of the next one
-	open    map[uint64]int
-	marks   map[[sha256.Size]byte]*marks
-	blocks  int
-	uses    uint64
-	opening uint64 // of the database
-	most    bounds
+type countCache struct {
+	mu        sync.Mutex
+	seed      maphash.Seed
+	deletions []deletion // the newest; number i is at i modulo its length
+	next      uint64     // number of the next one
+	running   map[uint64]int
+	plans     map[[sha256.Size]byte]*planCounts
+	blocks    int
+	uses      uint64
+	opening   uint64 // of the database
+	limits    countLimits
 }
 
 // change is a deletion from a project; project 0 is a change to anything.
-type change struct {
-	project uint64
-	at      int64 // created_at of what was deleted
+type deletion struct {
+	project   uint64
+	createdAt int64 // created_at of what was deleted
 }
 
-func (c *changes) init() {
+func (c *countCache) init() {
 	c.seed = maphash.MakeSeed()
-	c.most = bounds{blockSteps, maxChanges, maxMarks, maxBlocks}
-	c.open, c.marks = map[uint64]int{}, map[[sha256.Size]byte]*marks{}
+	c.limits = countLimits{blockKeys, maxDeletions, maxCountedPlans, maxBlocks}
+	c.running, c.plans = map[uint64]int{}, map[[sha256.Size]byte]*planCounts{}
 }
 
-func (c *changes) name(project string) uint64 { return max(maphash.String(c.seed, project), 1) }
+func (c *countCache) hash(project string) uint64 { return max(maphash.String(c.seed, project), 1) }
 
 // begin is called before an update that may delete, and what it returns when that is
 // seen by who begins to read, or never will be.
-func (c *changes) begin() (end func()) {
+func (c *countCache) beginUpdate() (end func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at := c.next
-	c.open[at]++
+	c.running[at]++
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.open[at]--; c.open[at] == 0 {
-			delete(c.open, at)
+		if c.running[at]--; c.running[at] == 0 {
+			delete(c.running, at)
 		}
 	}
 }
 
 // deleted is called by the update that deletes a record.
-func (c *changes) deleted(project string, at int64) { c.add(change{c.name(project), at}) }
+func (c *countCache) deleted(project string, at int64) { c.add(deletion{c.hash(project), at}) }
 
 // anything is called by an update that changes indexes in another way.
-func (c *changes) anything() { c.add(change{}) }
+func (c *countCache) invalidateAll() { c.add(deletion{}) }
 
-func (c *changes) add(x change) {
+func (c *countCache) add(x deletion) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.list) < c.most.changes {
-		c.list = append(c.list, x)
+	if len(c.deletions) < c.limits.deletions {
+		c.deletions = append(c.deletions, x)
 	} else {
-		c.list[c.next%uint64(c.most.changes)] = x
+		c.deletions[c.next%uint64(c.limits.deletions)] = x
 	}
 	c.next++
 }
 
 // seen is the number up to which who begins to read then sees all deletions.
-func (c *changes) seen() uint64 {
+func (c *countCache) seen() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := c.next
-	for at := range c.open {
+	for at := range c.running {
 		n = min(n, at)
 	}
 	return n
@@ -115,29 +115,29 @@ func (c *changes) seen() uint64 {
 
 // find returns the blocks that are true of a snapshot, which has all deletions before
 // seen and perhaps some more, and a number for keep.
-func (c *changes) find(key [sha256.Size]byte, project string, seen, opening uint64) (list []block, edit uint64) {
+func (c *countCache) find(key [sha256.Size]byte, project string, seen, opening uint64) (list []block, edit uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if opening != c.opening { // an update that failed may have taken effect after all
-		clear(c.marks)
+		clear(c.plans)
 		c.opening, c.blocks = opening, 0
 	}
-	m := c.marks[key]
+	m := c.plans[key]
 	if m == nil {
 		return nil, 0
 	}
 	c.uses++
 	m.used = c.uses
-	since := min(m.at, seen)
-	if c.next-since > uint64(len(c.list)) {
+	since := min(m.seen, seen)
+	if c.next-since > uint64(len(c.deletions)) {
 		c.drop(key)
 		return nil, 0
 	}
 	list = m.blocks
 	var stale []bool
-	name := c.name(project)
+	name := c.hash(project)
 	for i := since; i < c.next; i++ {
-		x := c.list[i%uint64(c.most.changes)]
+		x := c.deletions[i%uint64(c.limits.deletions)]
 		if x.project == 0 {
 			c.drop(key)
 			return nil, 0
@@ -145,8 +145,8 @@ func (c *changes) find(key [sha256.Size]byte, project string, seen, opening uint
 		if x.project != name {
 			continue
 		}
-		k := sort.Search(len(list), func(k int) bool { return list[k].until >= x.at })
-		if k < len(list) && list[k].from <= x.at {
+		k := sort.Search(len(list), func(k int) bool { return list[k].until >= x.createdAt })
+		if k < len(list) && list[k].from <= x.createdAt {
 			if stale == nil {
 				stale = make([]bool, len(list))
 			}
@@ -161,49 +161,49 @@ func (c *changes) find(key [sha256.Size]byte, project string, seen, opening uint
 			}
 		}
 	}
-	if seen >= m.at {
+	if seen >= m.seen {
 		c.blocks += len(list) - len(m.blocks)
-		m.blocks, m.at = list, seen
+		m.blocks, m.seen = list, seen
 	}
-	return list, m.edit
+	return list, m.version
 }
 
-func (c *changes) drop(key [sha256.Size]byte) {
-	if m := c.marks[key]; m != nil {
+func (c *countCache) drop(key [sha256.Size]byte) {
+	if m := c.plans[key]; m != nil {
 		c.blocks -= len(m.blocks)
-		delete(c.marks, key)
+		delete(c.plans, key)
 	}
 }
 
 // keep keeps what a query has counted beside the blocks that find returned with edit.
-func (c *changes) keep(key [sha256.Size]byte, seen, opening, edit uint64, counted []block) {
+func (c *countCache) put(key [sha256.Size]byte, seen, opening, edit uint64, counted []block) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := c.marks[key]
+	m := c.plans[key]
 	switch {
-	case opening != c.opening || m == nil && edit > 0 || m != nil && (edit != m.edit || seen < m.at):
+	case opening != c.opening || m == nil && edit > 0 || m != nil && (edit != m.version || seen < m.seen):
 		return // somebody else was faster
-	case c.next-seen > uint64(c.most.changes)/2:
+	case c.next-seen > uint64(c.limits.deletions)/2:
 		return // they would not last
 	}
 	if m == nil {
-		m = &marks{at: seen}
-		c.marks[key] = m
+		m = &planCounts{seen: seen}
+		c.plans[key] = m
 	}
 	c.blocks -= len(m.blocks)
-	m.blocks = joined(m.blocks, counted, c.most.steps)
+	m.blocks = mergeBlocks(m.blocks, counted, c.limits.blockKeys)
 	c.blocks += len(m.blocks)
-	m.edit++
+	m.version++
 	c.uses++
 	m.used = c.uses
-	for len(c.marks) > c.most.marks || c.blocks > c.most.blocks && len(c.marks) > 0 {
+	for len(c.plans) > c.limits.plans || c.blocks > c.limits.blocks && len(c.plans) > 0 {
 		c.drop(c.oldest())
 	}
 }
 
-func (c *changes) oldest() (key [sha256.Size]byte) {
+func (c *countCache) oldest() (key [sha256.Size]byte) {
 	least := ^uint64(0)
-	for k, m := range c.marks {
+	for k, m := range c.plans {
 		if m.used < least {
 			key, least = k, m.used
 		}
@@ -213,13 +213,13 @@ func (c *changes) oldest() (key [sha256.Size]byte) {
 
 // joined is two lists in one; neighbours of together no more than steps become one
 // block.
-func joined(a, b []block, steps int) []block {
+func mergeBlocks(a, b []block, steps int) []block {
 	all := slices.Concat(a, b)
 	slices.SortFunc(all, func(a, b block) int { return cmp.Compare(a.from, b.from) })
 	out := all[:0]
 	for _, x := range all {
-		if n := len(out) - 1; n >= 0 && out[n].until+1 == x.from && out[n].steps+x.steps <= steps {
-			out[n].until, out[n].n, out[n].steps = x.until, out[n].n+x.n, out[n].steps+x.steps
+		if n := len(out) - 1; n >= 0 && out[n].until+1 == x.from && out[n].keys+x.keys <= steps {
+			out[n].until, out[n].matches, out[n].keys = x.until, out[n].matches+x.matches, out[n].keys+x.keys
 			continue
 		}
 		out = append(out, x)

@@ -13,13 +13,13 @@ import (
 //go:embed emoji.txt
 var emojiTable string
 
-type emojiNames struct {
+type emojiIndex struct {
 	alias map[string]string // by emoji without U+FE0F
 	full  map[string]string // the fully qualified emoji, by alias
 }
 
-var emojis = sync.OnceValue(func() emojiNames {
-	t := emojiNames{map[string]string{}, map[string]string{}}
+var emojis = sync.OnceValue(func() emojiIndex {
+	t := emojiIndex{map[string]string{}, map[string]string{}}
 	for line := range strings.Lines(emojiTable) {
 		emoji, alias, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		t.alias[unqualified(emoji)] = alias
@@ -40,10 +40,10 @@ func unqualified(s string) string { return strings.ReplaceAll(s, qualifier, "") 
 var tones = strings.NewReplacer("_light_skin_tone", "", "_medium-light_skin_tone", "", "_medium_skin_tone", "", "_medium-dark_skin_tone", "", "_dark_skin_tone", "")
 
 // reaction is what a server adds to the payload of a reaction (spec feedback 6.1).
-type reaction struct{ alias, detoned, detonedAlias string }
+type emojiNames struct{ alias, detoned, detonedAlias string }
 
 // react names an emoji; ok is false if s is not exactly one.
-func react(s string) (r reaction, ok bool) {
+func describeEmoji(s string) (r emojiNames, ok bool) {
 	t := emojis()
 	if alias, known := t.alias[unqualified(s)]; known {
 		bare := tones.Replace(alias)
@@ -51,14 +51,14 @@ func react(s string) (r reaction, ok bool) {
 		if !known { // couples of two tones have names that those without any do not
 			full = untoned(t.full[alias])
 		}
-		return reaction{":" + alias + ":", full, ":" + bare + ":"}, true
+		return emojiNames{":" + alias + ":", full, ":" + bare + ":"}, true
 	}
 	if !looksLikeEmoji(s) {
 		return r, false
 	}
 	// Newer than the table, or a pair of tones that has no name.
 	bare := untoned(s)
-	r = reaction{spelt(s), bare, spelt(bare)}
+	r = emojiNames{spelt(s), bare, spelt(bare)}
 	if alias, known := t.alias[unqualified(bare)]; known {
 		r.detoned, r.detonedAlias = t.full[alias], ":"+alias+":"
 	}

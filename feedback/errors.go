@@ -86,7 +86,7 @@ func refuse(reason string) *Refusal { return &Refusal{400, reason} }
 
 // The refusals that are not about what a request says.
 var (
-	Forbidden   = &Refusal{403, "Forbidden"}
-	errConflict = &Refusal{409, "Feedback id already exists"}
-	errReused   = &Refusal{409, "Idempotency key was used with another request"}
+	Forbidden    = &Refusal{403, "Forbidden"}
+	errConflict  = &Refusal{409, "Feedback id already exists"}
+	errKeyReused = &Refusal{409, "Idempotency key was used with another request"}
 )

@@ -177,7 +177,7 @@ func (n *expr) truth(r *Record) bool {
 		}
 		return c <= 0
 	case "$contains", "$containsToken":
-		return n.found(r)
+		return n.contains(r)
 	}
 	v := n.eval(r)
 	return v.kind == kindBool && v.bool
@@ -306,7 +306,7 @@ func convert(v value, to string) value {
 }
 
 // found evaluates $contains and $containsToken.
-func (n *expr) found(r *Record) bool {
+func (n *expr) contains(r *Record) bool {
 	v := n.args[0].eval(r)
 	if v.kind != kindText && v.kind != kindNum && v.kind != kindBool {
 		return false

@@ -16,13 +16,13 @@ type plan struct {
 	from, until int64  // created_at, both inclusive
 	byID        bool   // only the records of ids, of which not all need match
 	ids         []string
-	sets        []set   // most selective first, one may hope
-	onKeys      []*expr // what created_at and id decide
+	sets        []indexSet // most selective first, one may hope
+	onKeys      []*expr    // what created_at and id decide
 	onRows      []*expr
 }
 
 // set is the records in one or more stretches of indexes, by their prefixes.
-type set struct {
+type indexSet struct {
 	prefixes [][]byte
 	rank     int
 	expr     *expr // says the same
@@ -42,7 +42,7 @@ func (q *Query) plan() *plan {
 	if q.where != nil {
 		p.add(q.Project, q.where)
 	}
-	slices.SortStableFunc(p.sets, func(a, b set) int { return a.rank - b.rank })
+	slices.SortStableFunc(p.sets, func(a, b indexSet) int { return a.rank - b.rank })
 	for len(p.sets) > maxSets {
 		p.onRows = append(p.onRows, p.sets[len(p.sets)-1].expr)
 		p.sets = p.sets[:len(p.sets)-1]
@@ -60,7 +60,7 @@ func (p *plan) add(project string, n *expr) {
 	if p.between(n) {
 		return
 	}
-	if s, ok := setOf(project, n); ok {
+	if s, ok := indexSetOf(project, n); ok {
 		s.expr = n
 		p.sets = append(p.sets, s)
 		return
@@ -127,7 +127,7 @@ func (p *plan) between(n *expr) bool {
 
 // setOf is the stretches that n names: an indexed column is one of some texts, or
 // one of several such.
-func setOf(project string, n *expr) (s set, ok bool) {
+func indexSetOf(project string, n *expr) (s indexSet, ok bool) {
 	put := func(f, lit *expr) bool {
 		if f.op != "$getField" || f.field.path != nil || lit.op != "$literal" || lit.value.kind != kindText {
 			return false
@@ -154,7 +154,7 @@ func setOf(project string, n *expr) (s set, ok bool) {
 		return s, len(n.args) > 1
 	case "$or":
 		for _, a := range n.args {
-			some, ok := setOf(project, a)
+			some, ok := indexSetOf(project, a)
 			if !ok {
 				return s, false
 			}
@@ -183,7 +183,7 @@ func (f *field) keyed() bool {
 }
 
 // sum identifies what a plan finds, the bounds of created_at aside.
-func (p *plan) sum() [sha256.Size]byte {
+func (p *plan) key() [sha256.Size]byte {
 	b := slices.Clip(p.all)
 	for _, s := range p.sets {
 		b = s.expr.append(b)

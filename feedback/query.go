@@ -18,13 +18,13 @@ type Query struct {
 	Dialect Dialect
 	Project string
 
-	fields []field // nil: all columns
-	count  bool    // fields is ["count(*)"]
-	where  *expr   // nil: all
-	sort   []order // nil: by created_at, then id
-	limit  int
-	offset int
-	listed int // maxListed, if not 0
+	fields    []field // nil: all columns
+	count     bool    // fields is ["count(*)"]
+	where     *expr   // nil: all
+	sort      []order // nil: by created_at, then id
+	limit     int
+	offset    int
+	maxListed int // maxListed, if not 0
 }
 
 type order struct {
@@ -273,28 +273,28 @@ func (q *Query) direction() (reverse, flip bool) {
 
 // row is a record to be sorted: where it is, and what decides its place.
 type row struct {
-	at   place
+	at   position
 	keys []value
 }
 
 // rows is a heap whose root is the row that comes last.
-type rows struct {
+type rowHeap struct {
 	list []row
 	sort []order
 }
 
-func (h *rows) Len() int           { return len(h.list) }
-func (h *rows) Less(i, j int) bool { return h.before(&h.list[j], &h.list[i]) }
-func (h *rows) Swap(i, j int)      { h.list[i], h.list[j] = h.list[j], h.list[i] }
-func (h *rows) Push(x any)         { h.list = append(h.list, x.(row)) }
-func (h *rows) Pop() any {
+func (h *rowHeap) Len() int           { return len(h.list) }
+func (h *rowHeap) Less(i, j int) bool { return h.before(&h.list[j], &h.list[i]) }
+func (h *rowHeap) Swap(i, j int)      { h.list[i], h.list[j] = h.list[j], h.list[i] }
+func (h *rowHeap) Push(x any)         { h.list = append(h.list, x.(row)) }
+func (h *rowHeap) Pop() any {
 	last := h.list[len(h.list)-1]
 	h.list = h.list[:len(h.list)-1]
 	return last
 }
 
 // rank orders kinds (rule 8): numbers, text, others, and last what is not there.
-func rank(v *value) int {
+func kindRank(v *value) int {
 	switch v.kind {
 	case kindNum:
 		return 0
@@ -308,10 +308,10 @@ func rank(v *value) int {
 	return 3
 }
 
-func (h *rows) before(a, b *row) bool {
+func (h *rowHeap) before(a, b *row) bool {
 	for i := range h.sort {
 		va, vb := &a.keys[i], &b.keys[i]
-		if ra, rb := rank(va), rank(vb); ra != rb {
+		if ra, rb := kindRank(va), kindRank(vb); ra != rb {
 			return ra < rb
 		}
 		if c, ok := compareValues(*va, *vb); ok && c != 0 {
@@ -334,9 +334,9 @@ func (q *Query) sorted(ctx context.Context, r *store.Reader, f func(rec *Record,
 	}
 	defer w.close()
 	most := q.offset + q.limit
-	h := rows{sort: q.sort}
+	h := rowHeap{sort: q.sort}
 	full := false
-	if err := w.matches(0, !keyed, func(at *place, rec *Record) bool {
+	if err := w.matches(0, !keyed, func(at *position, rec *Record) bool {
 		total++
 		if most == 0 {
 			return true
@@ -355,7 +355,7 @@ func (q *Query) sorted(ctx context.Context, r *store.Reader, f func(rec *Record,
 			return false
 		}
 		for i := range next.keys {
-			next.keys[i] = next.keys[i].own()
+			next.keys[i] = next.keys[i].detached()
 		}
 		heap.Push(&h, next)
 		return true
@@ -384,7 +384,7 @@ func (q *Query) sorted(ctx context.Context, r *store.Reader, f func(rec *Record,
 }
 
 // own is v without a hold on its record, and no longer than an order needs.
-func (v value) own() value {
+func (v value) detached() value {
 	v.text, v.raw = strings.Clone(v.text[:min(len(v.text), 256)]), nil
 	return v
 }
@@ -397,5 +397,5 @@ func (q *Query) scan(ctx context.Context, r *store.Reader, since int64, f func(r
 		return err
 	}
 	defer w.close()
-	return w.matches(since, true, func(_ *place, rec *Record) bool { return f(rec) })
+	return w.matches(since, true, func(_ *position, rec *Record) bool { return f(rec) })
 }

@@ -73,16 +73,16 @@ const firstWeave = colQueue + 1
 
 // The names of tables and indexes in keys.
 const (
-	tagRow   = 'r' // project, id
-	tagTime  = 't' // project, time, id
-	tagRef   = 'f' // project, trace_ref, time, id; so are the following
-	tagType  = 'y'
-	tagUser  = 'u'
-	tagQueue = 'q'
-	tagCall  = 'c' // call_ref
-	tagForm  = 'v' // how many indexes there are: a letter for each
-	tagIdem  = 'k' // idempotency keys
-	tagWait  = 'w' // tenant, call, time, id: a reward that is not settled
+	tagRow     = 'r' // project, id
+	tagTime    = 't' // project, time, id
+	tagRef     = 'f' // project, trace_ref, time, id; so are the following
+	tagType    = 'y'
+	tagUser    = 'u'
+	tagQueue   = 'q'
+	tagCall    = 'c' // call_ref
+	tagIndexes = 'v' // how many indexes there are: a letter for each
+	tagOnce    = 'k' // idempotency keys
+	tagReward  = 'w' // tenant, call, time, id: a reward that is not settled
 )
 
 func rowKey(project string, id [16]byte) []byte {

@@ -13,7 +13,7 @@ import (
 // rewardType is the type of feedback that says what a chat completion is worth to a
 // trainer: its payload has a number "reward" and, if it is about one choice alone,
 // that one's index "choice"; its call_ref, else its trace_ref, names the completion.
-const rewardType = "reward"
+const typeReward = "reward"
 
 // Reward is what a record of that type says. It waits in the database, written
 // with the record, until somebody who knows the completion has set it (Settle).
@@ -24,12 +24,12 @@ type Reward struct {
 	CreatedAt             int64 // milliseconds of Unix time
 	Gone                  bool  // the record has been deleted or replaced since
 
-	wait []byte // its key
+	key []byte // its key
 }
 
 // reward reads a record as a reward, or reports that it is none.
 func (r *Record) reward() (w Reward, ok bool) {
-	if r.Type != rewardType {
+	if r.Type != typeReward {
 		return w, false
 	}
 	to := ref{}
@@ -60,25 +60,25 @@ func (r *Request) Call() string {
 	return w.Call
 }
 
-func waitPrefix(tenant, call string) []byte {
-	return store.AppendString(store.AppendString([]byte{tagWait}, tenant), call)
+func rewardPrefix(tenant, call string) []byte {
+	return store.AppendString(store.AppendString([]byte{tagReward}, tenant), call)
 }
 
-func (w *Reward) key(tenant string, at int64, id [16]byte) []byte {
-	return append(store.AppendUint(waitPrefix(tenant, w.Call), uint64(at)), id[:]...)
+func (w *Reward) rewardKey(tenant string, at int64, id [16]byte) []byte {
+	return append(store.AppendUint(rewardPrefix(tenant, w.Call), uint64(at)), id[:]...)
 }
 
 // Rewards returns the rewards of a chat completion that wait, the oldest first.
 func (s *Store) Rewards(tenant, call string) ([]Reward, error) {
-	return s.rewards(store.Range{Prefix: waitPrefix(tenant, call)}, maxInt)
+	return s.rewards(store.Range{Prefix: rewardPrefix(tenant, call)}, maxInt)
 }
 
 // MoreRewards returns up to n of all rewards that wait, behind one of them, or from
 // the beginning. Those of one completion come together, the oldest first.
 func (s *Store) MoreRewards(behind Reward, n int) ([]Reward, error) {
-	rg := store.Range{Prefix: []byte{tagWait}}
-	if behind.wait != nil {
-		rg.From = append(behind.wait[:len(behind.wait):len(behind.wait)], 0)
+	rg := store.Range{Prefix: []byte{tagReward}}
+	if behind.key != nil {
+		rg.From = append(behind.key[:len(behind.key):len(behind.key)], 0)
 	}
 	return s.rewards(rg, n)
 }
@@ -88,7 +88,7 @@ func (s *Store) rewards(rg store.Range, n int) (list []Reward, err error) {
 		var bad error
 		err := r.Scan(rg, func(key, project []byte) bool {
 			var w Reward
-			if w, bad = waiting(r, key, string(project)); bad == nil {
+			if w, bad = pendingReward(r, key, string(project)); bad == nil {
 				list = append(list, w)
 			}
 			return bad == nil && len(list) < n
@@ -99,7 +99,7 @@ func (s *Store) rewards(rg store.Range, n int) (list []Reward, err error) {
 }
 
 // waiting is the reward of an entry.
-func waiting(r *store.Reader, key []byte, project string) (w Reward, err error) {
+func pendingReward(r *store.Reader, key []byte, project string) (w Reward, err error) {
 	tenant, rest, err := store.CutString(key[1:])
 	if err != nil {
 		return w, err
@@ -117,7 +117,7 @@ func waiting(r *store.Reader, key []byte, project string) (w Reward, err error) 
 	if ok {
 		w, ok = rec.reward()
 	}
-	w.Tenant, w.Call, w.CreatedAt, w.Gone, w.wait = tenant, call, int64(at), !ok, append([]byte(nil), key...)
+	w.Tenant, w.Call, w.CreatedAt, w.Gone, w.key = tenant, call, int64(at), !ok, append([]byte(nil), key...)
 	return w, nil
 }
 
@@ -129,7 +129,7 @@ func (s *Store) Settle(ctx context.Context, list []Reward) error {
 		list = list[len(some):]
 		if err := s.db.Update(ctx, func(tx *store.Tx) error {
 			for i := range some {
-				tx.Delete(some[i].wait)
+				tx.Delete(some[i].key)
 			}
 			return nil
 		}); err != nil {

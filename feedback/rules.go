@@ -199,18 +199,18 @@ func (c *Config) checkType(r *Request, annotation, runnable ref) *Refusal {
 		if emoji == nil || emoji.Type() != api.TypeString {
 			return invalid("emoji is missing or no string")
 		}
-		names, ok := react(emoji.Text())
+		names, ok := describeEmoji(emoji.Text())
 		if !ok {
 			return refuse("Value of emoji key in payload must be exactly one emoji")
 		}
-		r.Payload = names.into(r.Payload)
+		r.Payload = names.addTo(r.Payload)
 	}
 	return nil
 }
 
 // into puts a reaction's names at the end of a payload, and takes out what the
 // client had there.
-func (n *reaction) into(payload api.Raw) api.Raw {
+func (n *emojiNames) addTo(payload api.Raw) api.Raw {
 	out := []byte{'{'}
 	for key, v := range payload.Spelt() {
 		switch key.Text() {

@@ -20,11 +20,11 @@ type Store struct {
 	cfg Config
 	now func() time.Time
 
-	changes changes
+	counts countCache
 
 	// The writer's goroutine, on which all updates run, has what follows.
-	last map[string]int64 // newest created_at by project
-	id   struct {         // the newest that was made
+	newest map[string]int64 // newest created_at by project
+	lastID struct {         // the newest that was made
 		at     int64
 		random [10]byte
 	}
@@ -32,8 +32,8 @@ type Store struct {
 
 // New returns the records in db.
 func New(db *store.DB, cfg Config) *Store {
-	s := &Store{db: db, cfg: cfg, now: time.Now, last: map[string]int64{}}
-	s.changes.init()
+	s := &Store{db: db, cfg: cfg, now: time.Now, newest: map[string]int64{}}
+	s.counts.init()
 	return s
 }
 
@@ -59,7 +59,7 @@ func (s *Store) Mend(ctx context.Context) (n int, err error) {
 		some := fixes[:min(step, len(fixes))]
 		fixes = fixes[len(some):]
 		err = s.change(ctx, func(tx *store.Tx) error {
-			s.changes.anything()
+			s.counts.invalidateAll()
 			for _, f := range some {
 				// The row may have changed since.
 				row, err := tx.Get(f.key)
@@ -92,7 +92,7 @@ func (s *Store) Upgrade(ctx context.Context) (n int, err error) {
 		if err := r.Scan(store.Range{Prefix: []byte{tagRow}, Keys: true}, func([]byte, []byte) bool { empty = false; return false }); err != nil {
 			return err
 		}
-		if have, err = r.Get([]byte{tagForm}); errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
+		if have, err = r.Get([]byte{tagIndexes}); errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
 			err = nil
 		}
 		return err
@@ -104,7 +104,7 @@ func (s *Store) Upgrade(ctx context.Context) (n int, err error) {
 		return n, err
 	}
 	return n, s.db.Update(ctx, func(tx *store.Tx) error {
-		tx.Set([]byte{tagForm}, table.Indexes)
+		tx.Set([]byte{tagIndexes}, table.Indexes)
 		return nil
 	})
 }
@@ -163,7 +163,7 @@ func (s *Store) update(ctx context.Context, a Author, o Once, f func(tx *store.T
 	if o.Key != "" {
 		scope := store.AppendString(store.AppendString(store.AppendString(nil, a.Key), o.Path), o.Key)
 		sum := sha256.Sum256(scope)
-		key = append([]byte{tagIdem}, sum[:]...)
+		key = append([]byte{tagOnce}, sum[:]...)
 	}
 	err = s.change(ctx, func(tx *store.Tx) error {
 		if key != nil {
@@ -173,7 +173,7 @@ func (s *Store) update(ctx context.Context, a Author, o Once, f func(tx *store.T
 			case err != nil:
 				return err
 			case len(v) < len(body) || [32]byte(v[:32]) != body:
-				return errReused
+				return errKeyReused
 			default:
 				answer = v[32:]
 				return nil
@@ -283,12 +283,12 @@ func (s *Store) write(tx *store.Tx, a Author, r *Request, others map[string]*Rec
 	if !given {
 		id = s.newID(at)
 	}
-	s.last[r.Project] = at
+	s.newest[r.Project] = at
 	rec := r.Record(uuidText(id), a.User, at)
 	key := rowKey(r.Project, id)
 	var before []byte
 	if old != nil {
-		s.changes.deleted(r.Project, old.CreatedAt)
+		s.counts.deleted(r.Project, old.CreatedAt)
 		before = old.append(nil)
 		if oldKey := rowKey(r.Project, replaces); string(oldKey) != string(key) {
 			table.Delete(tx, oldKey, before)
@@ -297,7 +297,7 @@ func (s *Store) write(tx *store.Tx, a Author, r *Request, others map[string]*Rec
 	}
 	table.Put(tx, key, before, rec.append(nil))
 	if w, ok := rec.reward(); ok {
-		tx.Set(w.key(a.Tenant, at, id), []byte(r.Project))
+		tx.Set(w.rewardKey(a.Tenant, at, id), []byte(r.Project))
 	}
 	if others != nil {
 		others[string(key)] = rec
@@ -307,15 +307,15 @@ func (s *Store) write(tx *store.Tx, a Author, r *Request, others map[string]*Rec
 
 // newID makes an id that sorts behind those made before, within a millisecond too.
 func (s *Store) newID(at int64) [16]byte {
-	count := s.id.random[6:]
-	if n := binary.BigEndian.Uint32(count); at == s.id.at && n < 1<<32-1 {
+	count := s.lastID.random[6:]
+	if n := binary.BigEndian.Uint32(count); at == s.lastID.at && n < 1<<32-1 {
 		binary.BigEndian.PutUint32(count, n+1)
 	} else {
-		_, _ = rand.Read(s.id.random[:]) // never fails (crypto/rand)
-		count[0] &= 0x7f                 // room to count
+		_, _ = rand.Read(s.lastID.random[:]) // never fails (crypto/rand)
+		count[0] &= 0x7f                     // room to count
 	}
-	s.id.at = at
-	return uuid7(at, s.id.random)
+	s.lastID.at = at
+	return uuid7(at, s.lastID.random)
 }
 
 // get is the record of a key; nil: there is none.
@@ -336,11 +336,11 @@ const maxLast = 100_000
 // createdAt is the time for a new record: the clock's, but never before the
 // newest of the project (spec F-31).
 func (s *Store) createdAt(tx *store.Tx, project string) (int64, error) {
-	newest, known := s.last[project]
+	newest, known := s.newest[project]
 	if !known {
-		if len(s.last) >= maxLast {
-			clear(s.last)
-			s.changes.anything() // the newest that is found may be older than one that was deleted
+		if len(s.newest) >= maxLast {
+			clear(s.newest)
+			s.counts.invalidateAll() // the newest that is found may be older than one that was deleted
 		}
 		prefix := store.AppendString([]byte{tagTime}, project)
 		if err := tx.Scan(store.Range{Prefix: prefix, Reverse: true, Keys: true}, func(key, _ []byte) bool {
@@ -351,7 +351,7 @@ func (s *Store) createdAt(tx *store.Tx, project string) (int64, error) {
 		}); err != nil {
 			return 0, err
 		}
-		s.last[project] = newest
+		s.newest[project] = newest
 	}
 	return max(s.now().UnixMilli(), newest), nil
 }
@@ -379,7 +379,7 @@ func (s *Store) Purge(ctx context.Context, project string, ids []string) error {
 
 // change runs an update that may delete records.
 func (s *Store) change(ctx context.Context, f func(tx *store.Tx) error) error {
-	defer s.changes.begin()()
+	defer s.counts.beginUpdate()()
 	return s.db.Update(ctx, f)
 }
 
@@ -402,7 +402,7 @@ func (s *Store) deleteAll(tx *store.Tx, project string, ids []string) (n int, er
 			return n, err
 		default:
 			if rec, err := decodeRecord(row); err == nil {
-				s.changes.deleted(project, rec.CreatedAt)
+				s.counts.deleted(project, rec.CreatedAt)
 			}
 			table.Delete(tx, key, row)
 		}
