@@ -7,45 +7,45 @@ import (
 	"weir/store"
 )
 
-// reading is a query being answered out of one snapshot.
+// pageReader answers one query that is in the order of created_at from one snapshot.
 type pageReader struct {
 	*walk
 	s          *Store
-	seen       uint64 // deletions that the snapshot has
-	reverseIDs bool   // ids of one millisecond go against the direction
-	countAll   bool   // all that match are counted, also those behind the page
+	seen       uint64 // the snapshot has the deletions below this number
+	reverseIDs bool   // the ids of one millisecond are in the opposite order
+	countAll   bool   // count all matches, also those after the page
 
 	offset, limit int
 	emit          func(rec *Record, n int) error
 
-	matched  int // places that matched so far
-	emitted  int // records that were emitted
+	matched  int // positions that matched so far
+	emitted  int // records that were passed to emit
 	sameTime []position
-	newest   int64 // -1: not looked for yet
-	keys     int   // places outside of blocks
+	newest   int64 // created_at of the newest record of the project; -1: not looked for yet
+	keys     int   // keys that were read outside of known blocks
 	counted  []block
-	known    []block // from changes, and of which edition
+	known    []block // from countCache.find, with their version
 	version  uint64
 	planKey  [32]byte
 }
 
-// view runs f on a snapshot.
+// view runs f on a snapshot, which has all deletions below seen.
 func (s *Store) view(f func(r *store.Reader, seen uint64) error) error {
-	seen := s.counts.seen() // before the snapshot is taken, so that it has all of them
+	seen := s.counts.seen() // before the snapshot is taken, so that it has all of these
 	return s.db.View(func(r *store.Reader) error { return f(r, seen) })
 }
 
-// page calls emit with the records of a page, numbered from 0, and returns how many
-// match in all if that is asked for. Their order is that of created_at.
+// page calls emit with the records of a page, numbered from 0, in the order of created_at.
+// With count it returns how many records match the query in all.
 func (s *Store) page(ctx context.Context, q *Query, r *store.Reader, seen uint64, count bool, emit func(rec *Record, n int) error) (total int, err error) {
 	p := q.plan()
-	reverse, flip := q.direction()
+	reverse, reverseIDs := q.direction()
 	w, err := q.open(ctx, r, p, reverse)
 	if err != nil {
 		return 0, err
 	}
 	defer w.close()
-	x := &pageReader{walk: w, s: s, seen: seen, reverseIDs: flip, countAll: count, offset: q.offset, limit: q.limit, emit: emit, newest: -1}
+	x := &pageReader{walk: w, s: s, seen: seen, reverseIDs: reverseIDs, countAll: count, offset: q.offset, limit: q.limit, emit: emit, newest: -1}
 	if p.from > p.until {
 		return 0, nil
 	}
@@ -67,7 +67,7 @@ func (s *Store) page(ctx context.Context, q *Query, r *store.Reader, seen uint64
 	return x.matched, nil
 }
 
-// done reports whether there is nothing left to find out.
+// done reports whether the answer is complete.
 func (x *pageReader) done() bool { return !x.countAll && x.matched >= x.offset+x.limit }
 
 // wanted reports whether one of the next n records is on the page.
@@ -75,8 +75,8 @@ func (x *pageReader) wanted(n int) bool {
 	return x.limit > 0 && x.matched < x.offset+x.limit && x.matched+n > x.offset
 }
 
-// spans cuts the time that is asked for into known blocks and the rest, with steps -1,
-// in the direction of the walk.
+// spans divides the time of the plan into known blocks and the stretches between them,
+// whose keys are -1. They are in the direction of the walk.
 func (x *pageReader) spans() (out []block) {
 	from, until := x.plan.from, x.plan.until
 	for _, k := range x.known {
@@ -84,7 +84,7 @@ func (x *pageReader) spans() (out []block) {
 			continue
 		}
 		if k.until >= x.newestTime() {
-			break // counted in a later snapshot
+			break // it was counted in a later snapshot
 		}
 		if k.from > from {
 			out = append(out, block{from: from, until: k.from - 1, keys: -1})
@@ -101,8 +101,8 @@ func (x *pageReader) spans() (out []block) {
 	return out
 }
 
-// newestTime is when the newest record of the project was written. New ones are no
-// older.
+// newestTime is when the newest record of the project was written. Later records are not
+// older than it.
 func (x *pageReader) newestTime() int64 {
 	if x.newest < 0 {
 		s := newIndexIterator(x.r, x.plan.all, true)
@@ -115,6 +115,7 @@ func (x *pageReader) newestTime() int64 {
 	return x.newest
 }
 
+// span answers for one element of spans.
 func (x *pageReader) span(s block) error {
 	if s.keys >= 0 {
 		if s.from >= x.plan.from && s.until <= x.plan.until && !x.wanted(s.matches) {
@@ -156,7 +157,8 @@ func (x *pageReader) span(s block) error {
 	return err
 }
 
-// keep notes a block that no new record will be in.
+// addBlock adds a block that was counted, if no new record can fall into it and the
+// query was long enough for blocks to be worth their memory.
 func (x *pageReader) addBlock(k block) {
 	if x.keys >= x.s.counts.limits.blockKeys || x.version > 0 {
 		if k.until < x.newestTime() {
@@ -165,10 +167,11 @@ func (x *pageReader) addBlock(k block) {
 	}
 }
 
-// maxGroup bounds the places of one millisecond that are turned round.
+// maxSameTime bounds the positions of one millisecond whose order is reversed in memory.
 const maxSameTime = 1 << 20
 
-// through goes over the records of a span, and tells note of every place.
+// scan goes over the positions from one millisecond to another, both inclusive, and calls
+// note, if there is one, with each of them.
 func (x *pageReader) scan(from, until int64, note func(at *position, match bool)) error {
 	var failed error
 	err := x.each(from, until, func(at position, rec *Record, match bool) bool {
@@ -190,12 +193,12 @@ func (x *pageReader) scan(from, until int64, note func(at *position, match bool)
 		return failed == nil && !x.done()
 	})
 	if failed == nil && err == nil {
-		failed = x.emitReversed() // spans do not cut a millisecond
+		failed = x.emitReversed() // a span has whole milliseconds
 	}
 	return firstError(failed, err)
 }
 
-// turn passes the places of a millisecond on, the last first.
+// emitReversed passes on the positions of one millisecond, the last one first.
 func (x *pageReader) emitReversed() error {
 	for i := len(x.sameTime) - 1; i >= 0; i-- {
 		if err := x.match(&x.sameTime[i], nil); err != nil {
@@ -206,7 +209,8 @@ func (x *pageReader) emitReversed() error {
 	return nil
 }
 
-// found takes the next record of the order; rec may have to be read yet.
+// match takes the next match in the order of the answer. rec is nil if the record has not
+// been read yet.
 func (x *pageReader) match(at *position, rec *Record) (err error) {
 	if x.wanted(1) {
 		if rec == nil {

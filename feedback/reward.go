@@ -10,24 +10,26 @@ import (
 	"weir/store"
 )
 
-// rewardType is the type of feedback that says what a chat completion is worth to a
-// trainer: its payload has a number "reward" and, if it is about one choice alone,
-// that one's index "choice"; its call_ref, else its trace_ref, names the completion.
+// typeReward is the type of feedback that sets the reward of a recorded chat completion.
+// Its payload has a number "reward" and, if it is about one choice alone, the index of
+// that choice as "choice". Its call_ref, or else its trace_ref, names the completion
+// (docs/interface/feedback.md, F-42).
 const typeReward = "reward"
 
-// Reward is what a record of that type says. It waits in the database, written
-// with the record, until somebody who knows the completion has set it (Settle).
+// Reward is the content of such a record. A note of it is written to the database by the
+// update that writes the record, and stays until Settle removes it: when the reward has
+// been set on the recorded completion, or when it never will be.
 type Reward struct {
-	Tenant, Call, Project string // the project that the reference names
-	Choice                int    // below 0: all
+	Tenant, Call, Project string // Project is that of the reference
+	Choice                int    // below 0: all choices
 	Value                 float64
 	CreatedAt             int64 // milliseconds of Unix time
-	Gone                  bool  // the record has been deleted or replaced since
+	Gone                  bool  // the record has been deleted or replaced since then
 
 	key []byte // its key
 }
 
-// reward reads a record as a reward, or reports that it is none.
+// reward returns the reward that a record sets; ok is false if it sets none.
 func (r *Record) reward() (w Reward, ok bool) {
 	if r.Type != typeReward {
 		return w, false
@@ -54,7 +56,7 @@ func (r *Record) reward() (w Reward, ok bool) {
 	return Reward{Call: to.name, Project: to.project, Choice: choice, Value: x, CreatedAt: r.CreatedAt}, true
 }
 
-// Call is the chat completion that a request rewards; "": none.
+// Call is the id of the chat completion that a request rewards, or "".
 func (r *Request) Call() string {
 	w, _ := r.Record("", "", 0).reward()
 	return w.Call
@@ -68,17 +70,18 @@ func (w *Reward) rewardKey(tenant string, at int64, id [16]byte) []byte {
 	return append(store.AppendUint(rewardPrefix(tenant, w.Call), uint64(at)), id[:]...)
 }
 
-// Rewards returns the rewards of a chat completion that wait, the oldest first.
+// Rewards returns the rewards of a chat completion that are not settled, the oldest first.
 func (s *Store) Rewards(tenant, call string) ([]Reward, error) {
 	return s.rewards(store.Range{Prefix: rewardPrefix(tenant, call)}, maxInt)
 }
 
-// MoreRewards returns up to n of all rewards that wait, behind one of them, or from
-// the beginning. Those of one completion come together, the oldest first.
-func (s *Store) MoreRewards(behind Reward, n int) ([]Reward, error) {
+// MoreRewards returns up to n of all rewards that are not settled: those that follow
+// after, or the first ones if it is the zero value. Rewards of one completion come
+// together, the oldest first.
+func (s *Store) MoreRewards(after Reward, n int) ([]Reward, error) {
 	rg := store.Range{Prefix: []byte{tagReward}}
-	if behind.key != nil {
-		rg.From = append(behind.key[:len(behind.key):len(behind.key)], 0)
+	if after.key != nil {
+		rg.From = append(after.key[:len(after.key):len(after.key)], 0)
 	}
 	return s.rewards(rg, n)
 }
@@ -98,7 +101,8 @@ func (s *Store) rewards(rg store.Range, n int) (list []Reward, err error) {
 	return list, err
 }
 
-// waiting is the reward of an entry.
+// pendingReward reads the note of a reward that is not settled. It is Gone if there is no
+// such record of that time any more.
 func pendingReward(r *store.Reader, key []byte, project string) (w Reward, err error) {
 	tenant, rest, err := store.CutString(key[1:])
 	if err != nil {
@@ -121,7 +125,7 @@ func pendingReward(r *store.Reader, key []byte, project string) (w Reward, err e
 	return w, nil
 }
 
-// Settle forgets rewards that have been set, or will never be.
+// Settle removes the notes of rewards that have been set or never will be.
 func (s *Store) Settle(ctx context.Context, list []Reward) error {
 	const step = 1000
 	for len(list) > 0 {

@@ -9,7 +9,9 @@ import (
 	"weir/store"
 )
 
-// walk goes over the records that a plan finds, in one direction.
+// walk goes over the records that a plan finds, in one direction. Where several indexes
+// take part, the first one leads and the others are moved to its positions, so the walk
+// finds what all of them have.
 type walk struct {
 	ctx       context.Context
 	r         *store.Reader
@@ -18,18 +20,18 @@ type walk struct {
 	lead      iterator
 	followers []*follower
 	reverse   bool
-	onRows    []*expr // of the plan, and sets that are too large to be put in order
+	onRows    []*expr // those of the plan, and sets that are too large to be sorted in memory
 	steps     int
 }
 
 const (
-	// maxMerged is how many stretches of an index are merged; of more, the places
-	// are put in order in memory, at most maxListed.
+	// maxMerged is how many values of an index are merged by a unionIterator. Of more
+	// values the positions are sorted in memory, at most maxListed.
 	maxMerged = 16
 	maxListed = 1 << 18
 )
 
-// open begins to go over what a query finds.
+// open begins to go over the records that a plan of the query finds.
 func (q *Query) open(ctx context.Context, r *store.Reader, p *plan, reverse bool) (w *walk, err error) {
 	w = &walk{ctx: ctx, r: r, query: q, plan: p, reverse: reverse, onRows: p.onRows}
 	defer func() {
@@ -59,7 +61,7 @@ func (q *Query) open(ctx context.Context, r *store.Reader, p *plan, reverse bool
 	return w, nil
 }
 
-// openIDs finds the records of some ids, and which of them match.
+// openIDs reads the records of a plan that names ids, and keeps those that match.
 func (w *walk) openIDs() error {
 	var all []position
 	for _, id := range w.plan.ids {
@@ -82,7 +84,7 @@ func (w *walk) openIDs() error {
 	return nil
 }
 
-// openSet is the places of a set; nil: they are too many.
+// openSet returns the positions of a set; nil if they are too many to be sorted.
 func (w *walk) openSet(s *indexSet) (iterator, error) {
 	if len(s.prefixes) == 1 {
 		return newIndexIterator(w.r, s.prefixes[0], w.reverse), nil
@@ -94,7 +96,7 @@ func (w *walk) openSet(s *indexSet) (iterator, error) {
 		}
 		return newUnionIterator(u.members, w.reverse), nil
 	}
-	// One cursor to an index: to open one takes longer than to seek.
+	// One cursor serves all values of an index: opening one takes longer than seeking.
 	cursors := map[byte]*store.Cursor{}
 	defer func() {
 		for _, c := range cursors {
@@ -131,7 +133,7 @@ func (w *walk) close() {
 	}
 }
 
-// step lets who asked leave.
+// checkContext ends the walk when whoever asked has left. It is called for every key.
 func (w *walk) checkContext() error {
 	if w.steps++; w.steps%256 == 0 && w.ctx.Err() != nil {
 		return context.Cause(w.ctx)
@@ -139,10 +141,10 @@ func (w *walk) checkContext() error {
 	return nil
 }
 
-// over calls f with the places from one millisecond to another, both inclusive, in
-// the direction of the walk, until f returns false. match says whether the record
-// there is meant; rec is it, if it had to be read for that. Spans follow each other
-// in the direction of the walk.
+// each calls f with the positions of the leading index from one millisecond to another,
+// both inclusive, in the direction of the walk, until f returns false. match says whether
+// the record at the position matches the query; rec is the record, if it had to be read
+// to decide that. Consecutive calls of each go in the direction of the walk.
 func (w *walk) each(from, until int64, f func(at position, rec *Record, match bool) bool) error {
 	if from > until {
 		return nil
@@ -156,11 +158,11 @@ func (w *walk) each(from, until int64, f func(at position, rec *Record, match bo
 		if err := w.checkContext(); err != nil {
 			return err
 		}
-		to := at // where all sets could meet
+		to := at // the first position that all sets may have
 		for _, o := range w.followers {
 			next, ok := o.to(to, w.reverse)
 			if !ok {
-				return nil // no more here, nor behind it
+				return nil // this set has no further position
 			}
 			if to = next; to != at {
 				break
@@ -186,7 +188,7 @@ func (w *walk) each(from, until int64, f func(at position, rec *Record, match bo
 	return nil
 }
 
-// meets decides what the sets leave open.
+// matchesRest decides the conditions that are not answered by the sets.
 func (w *walk) matchesRest(at *position) (rec *Record, ok bool, err error) {
 	if len(w.plan.onKeys) > 0 && !w.plan.byID {
 		key := w.keyRecord(at)
@@ -210,12 +212,13 @@ func (w *walk) matchesRest(at *position) (rec *Record, ok bool, err error) {
 	return rec, true, nil
 }
 
-// keyRecord is what a key says of its record.
+// keyRecord is a record with the columns that a key tells.
 func (w *walk) keyRecord(at *position) *Record {
 	return &Record{Project: w.query.Project, CreatedAt: at.createdAt(), ID: uuidText(at.id())}
 }
 
-// record reads the record at a place; nil: it is damaged, which the log has.
+// record reads the record at a position. It is nil if it is damaged, which the store has
+// logged.
 func (w *walk) record(at *position) (*Record, error) {
 	row, err := table.Row(w.r, rowKey(w.query.Project, at.id()))
 	if row == nil {
@@ -223,13 +226,13 @@ func (w *walk) record(at *position) (*Record, error) {
 	}
 	rec, err := decodeRecord(row)
 	if err == nil && rec.CreatedAt != at.createdAt() {
-		return nil, nil // the entry is left over from damage; Mend removes it
+		return nil, nil // the index entry is left over after damage; Mend removes it
 	}
 	return rec, err
 }
 
-// matches calls f with the places that match, since a time, and their records, or
-// where those are not needed with what their keys say.
+// matches calls f with the positions that match since a time, until f returns false. With
+// records it also reads the records; otherwise rec may only have the columns of the key.
 func (w *walk) matches(since int64, records bool, f func(at *position, rec *Record) bool) (err error) {
 	var failed error
 	err = w.each(max(w.plan.from, since), w.plan.until, func(at position, rec *Record, match bool) bool {

@@ -9,10 +9,11 @@ import (
 	"weir/store"
 )
 
-// place is where a record is in the order of its project: created_at and id, the end
-// of all its index entries.
+// position is where a record is in the order of its project: created_at and then the
+// id. All index entries of the record end with these 24 bytes.
 type position [24]byte
 
+// positionAt is the first position of a millisecond.
 func positionAt(at int64) (p position) {
 	binary.BigEndian.PutUint64(p[:], uint64(at))
 	return p
@@ -25,7 +26,7 @@ func positionOf(r *Record) position {
 	return p
 }
 
-// endOf is the last place of a millisecond.
+// lastPositionAt is the last position of a millisecond.
 func lastPositionAt(at int64) position {
 	p := positionAt(at)
 	for i := 8; i < len(p); i++ {
@@ -37,7 +38,7 @@ func lastPositionAt(at int64) position {
 func (p *position) createdAt() int64 { return int64(binary.BigEndian.Uint64(p[:])) }
 func (p *position) id() [16]byte     { return [16]byte(p[8:]) }
 
-// before reports whether p comes before o, going up or in reverse.
+// before reports whether p comes before o, in the order of the project or in reverse.
 func (p *position) before(o *position, reverse bool) bool {
 	if reverse {
 		return bytes.Compare(p[:], o[:]) > 0
@@ -45,19 +46,19 @@ func (p *position) before(o *position, reverse bool) bool {
 	return bytes.Compare(p[:], o[:]) < 0
 }
 
-// places is a sequence of places in the order of a project, or the opposite one.
-// ok is false at its end.
+// iterator goes over positions in the order of a project, or in reverse. ok is false at
+// its end.
 type iterator interface {
-	seek(to position) (p position, ok bool) // the first that is not before to
+	seek(to position) (p position, ok bool) // to the first position that is not before to
 	next() (p position, ok bool)
 	close()
 }
 
-// stretch is the entries of an index that have one value.
+// indexIterator goes over the entries of an index that have one value.
 type indexIterator struct {
 	c       *store.Cursor
-	buf     []byte // the prefix, and room for a place
-	prefix  int
+	buf     []byte // the prefix and space for a position
+	prefix  int    // its length
 	reverse bool
 }
 
@@ -72,11 +73,12 @@ func (s *indexIterator) seek(to position) (position, bool) {
 
 func (s *indexIterator) next() (position, bool) { return s.check(s.c.Next()) }
 
+// check returns the position of a key that the cursor is at.
 func (s *indexIterator) check(key []byte) (position, bool) {
-	for bytes.HasPrefix(key, s.buf[:s.prefix]) && len(key) != len(s.buf) { // damaged: it belongs to nothing
+	for bytes.HasPrefix(key, s.buf[:s.prefix]) && len(key) != len(s.buf) { // damaged: no record has this key
 		key = s.c.Next()
 	}
-	if !bytes.HasPrefix(key, s.buf[:s.prefix]) { // the cursor may go further
+	if !bytes.HasPrefix(key, s.buf[:s.prefix]) { // the cursor has left the prefix
 		return position{}, false
 	}
 	return position(key[s.prefix:]), true
@@ -84,11 +86,11 @@ func (s *indexIterator) check(key []byte) (position, bool) {
 
 func (s *indexIterator) close() { s.c.Close() }
 
-// union is the places of all its members.
+// unionIterator goes over the positions of all its members, without repetition.
 type unionIterator struct {
 	members []iterator
-	at      []position
-	ok      []bool
+	at      []position // where each member is
+	ok      []bool     // and whether it is at a position at all
 	reverse bool
 	begun   bool
 }
@@ -117,6 +119,7 @@ func (u *unionIterator) next() (position, bool) {
 	return u.first()
 }
 
+// first is the first of the positions that the members are at.
 func (u *unionIterator) first() (p position, ok bool) {
 	for i := range u.members {
 		if u.ok[i] && (!ok || u.at[i].before(&p, u.reverse)) {
@@ -132,7 +135,7 @@ func (u *unionIterator) close() {
 	}
 }
 
-// list is places in memory.
+// listIterator goes over positions in memory.
 type listIterator struct {
 	all []position
 	i   int
@@ -162,8 +165,8 @@ func (l *listIterator) next() (position, bool) {
 
 func (l *listIterator) close() {}
 
-// jump goes from now, where s is, to the first place that is not before to. Where
-// that is near, as it often is, a few steps cost less than a search of all tables.
+// advance moves s from now, where it is, to the first position that is not before to.
+// It is often near, and a few steps cost less than a search in all tables of the store.
 func advance(s iterator, now, to position, reverse bool) (p position, ok bool) {
 	const steps = 24
 	for range steps {
@@ -180,15 +183,15 @@ func advance(s iterator, now, to position, reverse bool) (p position, ok bool) {
 	return s.seek(to)
 }
 
-// follower is places that are looked at only where others lead.
+// follower is an iterator that is only moved to positions that another one leads to.
 type follower struct {
 	iterator
-	now   position
+	now   position // valid if ok
 	ok    bool
 	begun bool
 }
 
-// to is the first place that is not before p. Its calls go in one direction.
+// to moves to the first position that is not before p. Calls go in one direction.
 func (f *follower) to(p position, reverse bool) (position, bool) {
 	switch {
 	case !f.begun:

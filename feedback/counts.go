@@ -9,56 +9,58 @@ import (
 	"sync"
 )
 
-// A block is how many records match a query among those that were written from one
-// millisecond to another, both inclusive. A query that many records match counts
-// and passes over blocks; it goes only over the keys of those that its page is in.
+// A block says how many records match a query among those that were written from one
+// millisecond to another, both inclusive. A query that matches many records adds up
+// the blocks in front of its page and after it, and reads only the keys of the blocks
+// that the page lies in.
 //
-// Blocks are kept in memory, as queries find them, and are exact: a record never
-// changes but is replaced by a later one, so what was counted changes by deletions
-// alone, of which changes has a list, and blocks end before the newest record, where
-// new ones come.
+// Blocks are kept in memory as queries count them, and they are exact. A record never
+// changes in place: it is replaced by a later one. So a count changes only when a
+// record is deleted, and countCache has a list of deletions. New records are no older
+// than the newest one, and every block ends before it.
 type block struct {
 	from, until int64
 	matches     int
-	keys        int // places that were looked at; what it takes to count again
+	keys        int // keys that were read: the cost of counting again; -1: not counted yet
 }
 
 const (
-	blockKeys       = 512     // places of a block, or more if they are of one millisecond
+	blockKeys       = 512     // keys of a block; more if they are of one millisecond
 	maxDeletions    = 1 << 16 // deletions that are remembered
-	maxCountedPlans = 256     // queries of which blocks are kept
-	maxBlocks       = 1 << 18 // and how many of all of them
+	maxCountedPlans = 256     // plans that have blocks
+	maxBlocks       = 1 << 18 // blocks of all plans together
 )
 
-// bounds are those constants; tests have smaller ones.
+// countLimits has these constants as fields, because tests use smaller ones.
 type countLimits struct{ blockKeys, deletions, plans, blocks int }
 
-// marks are the blocks of one plan, in order.
+// planCounts has the blocks of one plan, in order of time.
 type planCounts struct {
 	blocks  []block // never changed in place
-	seen    uint64  // deletions that they know of
-	version uint64  // counts what was published
-	used    uint64
+	seen    uint64  // the deletions below this number are accounted for
+	version uint64  // grows with every change of blocks
+	used    uint64  // when it was last used, by countCache.uses
 }
 
-// changes is which records were deleted, and the marks that go by it.
+// countCache has the blocks of all plans, and the deletions that make blocks invalid.
 type countCache struct {
 	mu        sync.Mutex
 	seed      maphash.Seed
-	deletions []deletion // the newest; number i is at i modulo its length
-	next      uint64     // number of the next one
-	running   map[uint64]int
+	deletions []deletion     // a ring: the deletion with number i is at i modulo its length
+	next      uint64         // the number of the next deletion
+	running   map[uint64]int // updates that have not ended, by the value of next when they began
 	plans     map[[sha256.Size]byte]*planCounts
-	blocks    int
+	blocks    int // of all plans
 	uses      uint64
-	opening   uint64 // of the database
+	opening   uint64 // how often the database was opened when the plans were counted
 	limits    countLimits
 }
 
-// change is a deletion from a project; project 0 is a change to anything.
+// deletion is a record that was deleted. Its project is a hash; 0 stands for a change
+// that may have touched any record.
 type deletion struct {
 	project   uint64
-	createdAt int64 // created_at of what was deleted
+	createdAt int64
 }
 
 func (c *countCache) init() {
@@ -69,8 +71,9 @@ func (c *countCache) init() {
 
 func (c *countCache) hash(project string) uint64 { return max(maphash.String(c.seed, project), 1) }
 
-// begin is called before an update that may delete, and what it returns when that is
-// seen by who begins to read, or never will be.
+// beginUpdate is called before an update that may delete records. The function that it
+// returns is called when the update has ended: from then on a new snapshot has its
+// deletions, or they never happened.
 func (c *countCache) beginUpdate() (end func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,10 +88,10 @@ func (c *countCache) beginUpdate() (end func()) {
 	}
 }
 
-// deleted is called by the update that deletes a record.
+// deleted is called inside the update that deletes a record.
 func (c *countCache) deleted(project string, at int64) { c.add(deletion{c.hash(project), at}) }
 
-// anything is called by an update that changes indexes in another way.
+// invalidateAll is called inside an update that changes indexes in any other way.
 func (c *countCache) invalidateAll() { c.add(deletion{}) }
 
 func (c *countCache) add(x deletion) {
@@ -102,7 +105,8 @@ func (c *countCache) add(x deletion) {
 	c.next++
 }
 
-// seen is the number up to which who begins to read then sees all deletions.
+// seen returns a number of a deletion: a snapshot that is taken afterwards has all
+// deletions below it. It may have later ones too.
 func (c *countCache) seen() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,12 +117,13 @@ func (c *countCache) seen() uint64 {
 	return n
 }
 
-// find returns the blocks that are true of a snapshot, which has all deletions before
-// seen and perhaps some more, and a number for keep.
+// find returns the blocks of a plan that hold for a snapshot, in order of time, and
+// their version for put. The snapshot has all deletions below seen, and perhaps some
+// later ones. Therefore a block with any deletion since is left out.
 func (c *countCache) find(key [sha256.Size]byte, project string, seen, opening uint64) (list []block, edit uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if opening != c.opening { // an update that failed may have taken effect after all
+	if opening != c.opening { // an update whose commit failed may have taken effect after all
 		clear(c.plans)
 		c.opening, c.blocks = opening, 0
 	}
@@ -175,16 +180,17 @@ func (c *countCache) drop(key [sha256.Size]byte) {
 	}
 }
 
-// keep keeps what a query has counted beside the blocks that find returned with edit.
+// put adds the blocks that a query has counted to those that find returned to it, with
+// their version. It does nothing if another query has changed the blocks since.
 func (c *countCache) put(key [sha256.Size]byte, seen, opening, edit uint64, counted []block) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.plans[key]
 	switch {
 	case opening != c.opening || m == nil && edit > 0 || m != nil && (edit != m.version || seen < m.seen):
-		return // somebody else was faster
+		return // another query was faster
 	case c.next-seen > uint64(c.limits.deletions)/2:
-		return // they would not last
+		return // so many deletions since then would make them invalid soon
 	}
 	if m == nil {
 		m = &planCounts{seen: seen}
@@ -201,6 +207,7 @@ func (c *countCache) put(key [sha256.Size]byte, seen, opening, edit uint64, coun
 	}
 }
 
+// oldest is the plan that was used least recently.
 func (c *countCache) oldest() (key [sha256.Size]byte) {
 	least := ^uint64(0)
 	for k, m := range c.plans {
@@ -211,14 +218,14 @@ func (c *countCache) oldest() (key [sha256.Size]byte) {
 	return key
 }
 
-// joined is two lists in one; neighbours of together no more than steps become one
-// block.
-func mergeBlocks(a, b []block, steps int) []block {
+// mergeBlocks sorts two lists of blocks into one. Adjacent blocks that together have at
+// most maxKeys keys become one block.
+func mergeBlocks(a, b []block, maxKeys int) []block {
 	all := slices.Concat(a, b)
 	slices.SortFunc(all, func(a, b block) int { return cmp.Compare(a.from, b.from) })
 	out := all[:0]
 	for _, x := range all {
-		if n := len(out) - 1; n >= 0 && out[n].until+1 == x.from && out[n].keys+x.keys <= steps {
+		if n := len(out) - 1; n >= 0 && out[n].until+1 == x.from && out[n].keys+x.keys <= maxKeys {
 			out[n].until, out[n].matches, out[n].keys = x.until, out[n].matches+x.matches, out[n].keys+x.keys
 			continue
 		}
