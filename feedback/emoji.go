@@ -60,7 +60,7 @@ func describeEmoji(s string) (r emojiNames, ok bool) {
 	}
 	// The emoji is newer than the table, or a pair of tones without a name.
 	bare := untoned(s)
-	r = emojiNames{spelt(s), bare, spelt(bare)}
+	r = emojiNames{codePointAlias(s), bare, codePointAlias(bare)}
 	if alias, known := t.alias[unqualified(bare)]; known {
 		r.detoned, r.detonedAlias = t.full[alias], ":"+alias+":"
 	}
@@ -76,8 +76,8 @@ func untoned(s string) string {
 	}, s)
 }
 
-// spelt makes an alias of the code points.
-func spelt(s string) string {
+// codePointAlias makes an alias of the code points.
+func codePointAlias(s string) string {
 	b := []byte{':'}
 	for _, c := range s {
 		if len(b) > 1 {

@@ -127,9 +127,16 @@ func (x *pageReader) span(s block) error {
 	if x.plan.byID {
 		return x.scan(s.from, s.until, nil)
 	}
-	now := block{from: s.from, until: s.until}
+	return x.count(s.from, s.until)
+}
+
+// count goes over the positions from one millisecond to another, both inclusive, and
+// counts the matches in blocks. A block does not divide a millisecond.
+func (x *pageReader) count(from, until int64) error {
+	now := block{from: from, until: until}
 	var last int64
-	cut := func(at int64) {
+	// next ends the block before a key of the millisecond at, if it is full.
+	next := func(at int64) {
 		if now.keys >= x.s.counts.limits.blockKeys && at != last {
 			rest := now
 			if x.reverse {
@@ -146,8 +153,8 @@ func (x *pageReader) span(s block) error {
 		x.keys++
 	}
 	whole := true
-	err := x.scan(s.from, s.until, func(at *position, match bool) {
-		cut(at.createdAt())
+	err := x.scan(from, until, func(at *position, match bool) {
+		next(at.createdAt())
 		now.matches += b2i(match)
 		whole = !x.done()
 	})
