@@ -3,7 +3,7 @@ package feedback
 import (
 	"strconv"
 
-	"weir/api"
+	"weir/internal/jsontext"
 )
 
 // Invalid lists everything that is wrong with the form of a request (HTTP status 422).
@@ -39,12 +39,12 @@ func (e Invalid) AppendJSON(dst []byte) []byte {
 			if j > 0 {
 				dst = append(dst, ',')
 			}
-			dst = api.AppendString(dst, l)
+			dst = jsontext.AppendString(dst, l)
 		}
 		dst = append(dst, `],"msg":`...)
-		dst = api.AppendString(dst, is.Msg)
+		dst = jsontext.AppendString(dst, is.Msg)
 		dst = append(dst, `,"type":`...)
-		dst = append(api.AppendString(dst, is.Type), '}')
+		dst = append(jsontext.AppendString(dst, is.Type), '}')
 	}
 	return append(dst, `]}`...)
 }
@@ -78,7 +78,7 @@ func (e *Refusal) Error() string { return "feedback: " + strconv.Itoa(e.Status) 
 
 // AppendJSON appends the body of the answer.
 func (e *Refusal) AppendJSON(dst []byte) []byte {
-	return append(api.AppendString(append(dst, `{"reason":`...), e.Reason), '}')
+	return append(jsontext.AppendString(append(dst, `{"reason":`...), e.Reason), '}')
 }
 
 func refuse(reason string) *Refusal { return &Refusal{400, reason} }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"weir/api"
+	"weir/internal/jsontext"
 )
 
 // An expr is a node of a query's expression, which is a small part of MongoDB's
@@ -112,12 +112,12 @@ func splitPath(s string) (path []string) {
 // expression reads {"$expr": <node>}. It returns nil if there is none.
 func (p *parser) expression(m *members, required bool) *expr {
 	loc := []string{"body", "query"}
-	v := p.take(m, "query", required, api.TypeObject, "model_attributes_type", []string{"body"})
+	v := p.take(m, "query", required, jsontext.Object, "model_attributes_type", []string{"body"})
 	if v == nil {
 		return nil
 	}
 	q := p.object(v, loc)
-	node := p.take(q, "$expr", true, api.TypeObject, "model_attributes_type", loc)
+	node := p.take(q, "$expr", true, jsontext.Object, "model_attributes_type", loc)
 	p.extras(q, loc)
 	if node == nil {
 		return nil
@@ -132,7 +132,7 @@ func (p *parser) malformed(loc []string) *expr {
 }
 
 // node reads a node and the nodes below it.
-func (p *parser) node(v api.Raw, loc []string, depth int) *expr {
+func (p *parser) node(v jsontext.Value, loc []string, depth int) *expr {
 	if p.nodes++; p.nodes > maxExprNodes {
 		p.refuse("The query has more than 1000 nodes")
 		return &expr{op: "$literal"}
@@ -141,11 +141,11 @@ func (p *parser) node(v api.Raw, loc []string, depth int) *expr {
 		p.refuse("The query is nested more than 32 levels deep")
 		return &expr{op: "$literal"}
 	}
-	if v.Type() != api.TypeObject {
+	if v.Kind() != jsontext.Object {
 		return p.malformed(loc)
 	}
 	n := &expr{}
-	var arg api.Raw
+	var arg jsontext.Value
 	count := 0
 	for key, val := range v.Members() {
 		n.op, arg = string(key), val
@@ -157,12 +157,12 @@ func (p *parser) node(v api.Raw, loc []string, depth int) *expr {
 	loc = append(slices.Clip(loc), n.op)
 	switch n.op {
 	case "$literal":
-		if t := arg.Type(); t == api.TypeObject || t == api.TypeArray {
+		if t := arg.Kind(); t == jsontext.Object || t == jsontext.Array {
 			return p.malformed(loc)
 		}
 		n.value = valueOf(arg)
 	case "$getField":
-		if arg.Type() != api.TypeString {
+		if arg.Kind() != jsontext.String {
 			p.issue("string_type", loc)
 			return n
 		}
@@ -182,8 +182,8 @@ func (p *parser) node(v api.Raw, loc []string, depth int) *expr {
 }
 
 // operands reads the operands of a node whose argument is an array of nodes.
-func (p *parser) operands(n *expr, arg api.Raw, loc []string, depth int) {
-	if arg.Type() != api.TypeArray {
+func (p *parser) operands(n *expr, arg jsontext.Value, loc []string, depth int) {
+	if arg.Kind() != jsontext.Array {
 		p.issue("list_type", loc)
 		return
 	}
@@ -227,16 +227,16 @@ func (p *parser) times(f, with *expr) {
 }
 
 // in reads the argument of $in.
-func (p *parser) in(n *expr, arg api.Raw, loc []string, depth int) {
-	var pair []api.Raw
-	if arg.Type() == api.TypeArray {
+func (p *parser) in(n *expr, arg jsontext.Value, loc []string, depth int) {
+	var pair []jsontext.Value
+	if arg.Kind() == jsontext.Array {
 		for _, v := range arg.Elements() {
 			if pair = append(pair, v); len(pair) > 2 {
 				break
 			}
 		}
 	}
-	if len(pair) != 2 || pair[1].Type() != api.TypeArray {
+	if len(pair) != 2 || pair[1].Kind() != jsontext.Array {
 		p.malformed(loc)
 		return
 	}
@@ -256,12 +256,12 @@ func (p *parser) in(n *expr, arg api.Raw, loc []string, depth int) {
 }
 
 // convert reads the argument of $convert.
-func (p *parser) convert(n *expr, arg api.Raw, loc []string, depth int) {
+func (p *parser) convert(n *expr, arg jsontext.Value, loc []string, depth int) {
 	m := p.object(arg, loc)
 	if m == nil {
 		return
 	}
-	input := p.take(m, "input", true, api.TypeObject, "model_attributes_type", loc)
+	input := p.take(m, "input", true, jsontext.Object, "model_attributes_type", loc)
 	if to := p.text(m, "to", true, loc); to != nil {
 		n.to = *to
 		if !slices.Contains([]string{"double", "int", "string", "bool", "exists"}, n.to) {
@@ -275,14 +275,14 @@ func (p *parser) convert(n *expr, arg api.Raw, loc []string, depth int) {
 }
 
 // contains reads the argument of $contains and $containsToken.
-func (p *parser) contains(n *expr, arg api.Raw, loc []string, depth int) {
+func (p *parser) contains(n *expr, arg jsontext.Value, loc []string, depth int) {
 	m := p.object(arg, loc)
 	if m == nil {
 		return
 	}
-	input := p.take(m, "input", true, api.TypeObject, "model_attributes_type", loc)
-	substr := p.take(m, "substr", true, api.TypeObject, "model_attributes_type", loc)
-	if fold := p.take(m, "case_insensitive", false, api.TypeBool, "bool_type", loc); fold != nil {
+	input := p.take(m, "input", true, jsontext.Object, "model_attributes_type", loc)
+	substr := p.take(m, "substr", true, jsontext.Object, "model_attributes_type", loc)
+	if fold := p.take(m, "case_insensitive", false, jsontext.Bool, "bool_type", loc); fold != nil {
 		n.fold = fold[0] == 't'
 	}
 	p.extras(m, loc)

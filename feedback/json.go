@@ -1,9 +1,9 @@
 package feedback
 
-import "weir/api"
+import "weir/internal/jsontext"
 
 // member is the value of the last property of an object with that name, or nil.
-func member(object api.Raw, name string) (v api.Raw) {
+func member(object jsontext.Value, name string) (v jsontext.Value) {
 	for key, val := range object.Members() {
 		if string(key) == name {
 			v = val
@@ -14,7 +14,7 @@ func member(object api.Raw, name string) (v api.Raw) {
 
 // size is the length of a compact text after its escapes have become UTF-8, so that the
 // bound is the same for clients that escape everything but ASCII.
-func size(v api.Raw) int {
+func size(v jsontext.Value) int {
 	n := len(v)
 	for i := 0; i < len(v); i++ {
 		if v[i] != '\\' {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"weir/api"
+	"weir/internal/jsontext"
 	"weir/store"
 )
 
@@ -110,12 +110,12 @@ func (p *parser) end(weave bool) (Dialect, error) {
 
 // names reads the fields that are asked for.
 func (p *parser) names(q *Query, m *members, loc []string) {
-	list := p.take(m, "fields", false, api.TypeArray, "list_type", loc)
+	list := p.take(m, "fields", false, jsontext.Array, "list_type", loc)
 	if list == nil {
 		return
 	}
 	for i, v := range list.Elements() {
-		if v.Type() != api.TypeString {
+		if v.Kind() != jsontext.String {
 			p.issue("string_type", loc, "fields", strconv.Itoa(i))
 			continue
 		}
@@ -132,7 +132,7 @@ func (p *parser) names(q *Query, m *members, loc []string) {
 
 // order reads sort_by.
 func (p *parser) order(q *Query, m *members, loc []string) {
-	list := p.take(m, "sort_by", false, api.TypeArray, "list_type", loc)
+	list := p.take(m, "sort_by", false, jsontext.Array, "list_type", loc)
 	if list == nil {
 		return
 	}
@@ -154,7 +154,7 @@ func (p *parser) order(q *Query, m *members, loc []string) {
 
 // integer takes a number of records; ok is false if there is none.
 func (p *parser) integer(m *members, name string, loc []string) (n int, ok bool) {
-	v := p.take(m, name, false, api.TypeNumber, "int_type", loc)
+	v := p.take(m, name, false, jsontext.Number, "int_type", loc)
 	if v == nil {
 		return 0, false
 	}
@@ -216,7 +216,7 @@ func (q *Query) appendRow(dst []byte, rec *Record) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(api.AppendString(dst, f.name), ':')
+		dst = append(jsontext.AppendString(dst, f.name), ':')
 		dst = f.appendJSON(dst, rec)
 	}
 	return append(dst, '}')

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"weir/api"
+	"weir/internal/jsontext"
 	"weir/store"
 )
 
@@ -33,29 +33,29 @@ func (s *Store) PayloadSchema(ctx context.Context, q *Stats) ([]byte, error) {
 	out := []byte(`{"paths":[`)
 	for i, path := range paths {
 		out = append(out, `,{"json_path":`[b2i(i == 0):]...)
-		out = append(api.AppendString(out, path), `,"value_type":"`...)
+		out = append(jsontext.AppendString(out, path), `,"value_type":"`...)
 		out = append(append(out, kinds[path]...), `"}`...)
 	}
 	return append(out, `]}`...), nil
 }
 
 // leaves adds the types of the scalars in an object to kinds, by path.
-func leaves(object api.Raw, prefix string, kinds map[string]string) {
+func leaves(object jsontext.Value, prefix string, kinds map[string]string) {
 	for key, v := range object.Members() {
 		name := string(key)
 		if strings.Contains(name, ".") || strings.TrimSpace(name) == "" {
 			continue
 		}
 		kind := "categorical"
-		switch v.Type() {
-		case api.TypeObject:
+		switch v.Kind() {
+		case jsontext.Object:
 			leaves(v, prefix+name+".", kinds)
 			continue
-		case api.TypeArray, api.TypeNull:
+		case jsontext.Array, jsontext.Null:
 			continue
-		case api.TypeBool:
+		case jsontext.Bool:
 			kind = "boolean"
-		case api.TypeNumber:
+		case jsontext.Number:
 			kind = "numeric"
 		}
 		if before, ok := kinds[prefix+name]; ok && before != kind {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"weir/api"
+	"weir/internal/jsontext"
 	"weir/store"
 )
 
@@ -104,7 +104,7 @@ func (p *parser) instant(m *members, name string, required bool, loc []string) (
 
 // metrics reads the metrics that are asked for.
 func (p *parser) metrics(s *Stats, m *members, loc []string) {
-	list := p.take(m, "metrics", false, api.TypeArray, "list_type", loc)
+	list := p.take(m, "metrics", false, jsontext.Array, "list_type", loc)
 	if list == nil {
 		return
 	}
@@ -118,7 +118,7 @@ func (p *parser) metrics(s *Stats, m *members, loc []string) {
 }
 
 // metric reads one metric.
-func (p *parser) metric(v api.Raw, loc []string) metric {
+func (p *parser) metric(v jsontext.Value, loc []string) metric {
 	o := p.object(v, loc)
 	mt := metric{kind: "numeric"}
 	if path := p.text(o, "json_path", true, loc); path != nil {
@@ -142,13 +142,13 @@ func (p *parser) metric(v api.Raw, loc []string) metric {
 
 // aggregations reads the aggregations of a metric; nil if the request has none.
 func (p *parser) aggregations(m *members, loc []string) (names []string) {
-	list := p.take(m, "aggregations", false, api.TypeArray, "list_type", loc)
+	list := p.take(m, "aggregations", false, jsontext.Array, "list_type", loc)
 	if list == nil {
 		return nil
 	}
 	names = []string{}
 	for i, a := range list.Elements() {
-		if a.Type() != api.TypeString || !slices.Contains(aggregations, a.Text()) {
+		if a.Kind() != jsontext.String || !slices.Contains(aggregations, a.Text()) {
 			p.issue("literal_error", loc, "aggregations", strconv.Itoa(i))
 			continue
 		}
@@ -159,7 +159,7 @@ func (p *parser) aggregations(m *members, loc []string) (names []string) {
 
 // percentiles reads the percentiles of a metric.
 func (p *parser) percentiles(m *members, loc []string) (list []float64) {
-	given := p.take(m, "percentiles", false, api.TypeArray, "list_type", loc)
+	given := p.take(m, "percentiles", false, jsontext.Array, "list_type", loc)
 	if given == nil {
 		return nil
 	}
@@ -356,7 +356,7 @@ func (s *Store) Stats(ctx context.Context, q *Stats) ([]byte, error) {
 	out := append(append([]byte(`{"start":"`), timeText(q.start)...), `","end":"`...)
 	out = append(append(out, timeText(q.end)...), `","granularity":`...)
 	out = strconv.AppendInt(out, q.granularity, 10)
-	out = api.AppendString(append(out, `,"timezone":`...), q.zone)
+	out = jsontext.AppendString(append(out, `,"timezone":`...), q.zone)
 	out = append(out, `,"buckets":[`...)
 	for i, n := range f.counts {
 		out = append(out, ",{"[b2i(i == 0):]...)
@@ -374,7 +374,7 @@ func (s *Store) Stats(ctx context.Context, q *Stats) ([]byte, error) {
 		if k > 0 {
 			out = append(out, ',')
 		}
-		out = append(api.AppendString(out, m.slug), `:{`...)
+		out = append(jsontext.AppendString(out, m.slug), `:{`...)
 		out = append(trimComma(f.window[k].appendJSON(out, m, "")), '}')
 	}
 	return append(out, `}}`...), nil
@@ -383,7 +383,7 @@ func (s *Store) Stats(ctx context.Context, q *Stats) ([]byte, error) {
 // appendJSON appends the aggregates of a metric, each followed by a comma.
 func (s *sums) appendJSON(dst []byte, m *metric, suffix string) []byte {
 	put := func(name string, x float64, ok bool) {
-		dst = append(api.AppendString(dst, name+suffix), ':')
+		dst = append(jsontext.AppendString(dst, name+suffix), ':')
 		if ok {
 			dst = strconv.AppendFloat(dst, x, 'g', -1, 64)
 		} else {

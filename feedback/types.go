@@ -4,7 +4,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"weir/api"
+	"weir/internal/jsontext"
 )
 
 // checkType applies the rules of the reserved types, and adds to the payload what they
@@ -105,7 +105,7 @@ func checkNoRefs(r *Request) *Refusal {
 
 func checkNote(r *Request) *Refusal {
 	note := member(r.Payload, "note")
-	if note == nil || note.Type() != api.TypeString {
+	if note == nil || note.Kind() != jsontext.String {
 		return invalidPayload(r, "note is missing or no string")
 	}
 	if n := utf8.RuneCountInString(note.Text()); n < 1 || n > maxNote {
@@ -117,7 +117,7 @@ func checkNote(r *Request) *Refusal {
 // checkReaction adds the names of the emoji to the payload.
 func checkReaction(r *Request) *Refusal {
 	emoji := member(r.Payload, "emoji")
-	if emoji == nil || emoji.Type() != api.TypeString {
+	if emoji == nil || emoji.Kind() != jsontext.String {
 		return invalidPayload(r, "emoji is missing or no string")
 	}
 	names, ok := describeEmoji(emoji.Text())
@@ -130,9 +130,9 @@ func checkReaction(r *Request) *Refusal {
 
 // addTo puts the names of a reaction at the end of its payload, in place of such keys
 // from the client.
-func (n *emojiNames) addTo(payload api.Raw) api.Raw {
+func (n *emojiNames) addTo(payload jsontext.Value) jsontext.Value {
 	out := []byte{'{'}
-	for key, v := range payload.Spelt() {
+	for key, v := range payload.RawMembers() {
 		switch key.Text() {
 		case "alias", "detoned", "detoned_alias":
 			continue
@@ -141,7 +141,7 @@ func (n *emojiNames) addTo(payload api.Raw) api.Raw {
 	}
 	for i, f := range [][2]string{{"alias", n.alias}, {"detoned", n.detoned}, {"detoned_alias", n.detonedAlias}} {
 		out = append(append(append(out, ",\""[b2i(i == 0):]...), f[0]...), `":`...)
-		out = api.AppendString(out, f[1])
+		out = jsontext.AppendString(out, f[1])
 	}
 	return append(out, '}')
 }

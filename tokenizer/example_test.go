@@ -19,11 +19,16 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	prompt := t.Encode(nil, "the 中", true)
+	prompt, err := t.Encode(nil, "the 中", true)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	fmt.Println(prompt, t.Decode(prompt, tokenizer.DecodeOptions{SkipSpecial: true}))
 
 	d := t.NewDecoder(prompt, tokenizer.DecodeOptions{SkipSpecial: true})
-	for _, id := range t.Encode(nil, " the 🙂<|end|>", false) {
+	output, _ := t.Encode(nil, " the 🙂<|end|>", false)
+	for _, id := range output {
 		fmt.Printf("%q ", d.Append(nil, id))
 	}
 	// Output:

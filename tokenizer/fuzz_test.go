@@ -35,7 +35,7 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		text := "The 12 e\u0301 <x> ▁中文's\n\n  \xff!"
-		ids := tok.Encode(nil, text, true)
+		ids := encode(tok, text, true)
 		for _, id := range ids {
 			if tok.vocab.at(id).flags&known == 0 {
 				t.Fatalf("%q has the unknown id %d", text, id)
@@ -63,7 +63,7 @@ func FuzzEncode(f *testing.F) {
 		}
 		k := int(pick) % len(toks)
 		tok, name := toks[k], twinNames[k]
-		ids := tok.Encode(nil, text, false)
+		ids := encode(tok, text, false)
 		valid := toValid(text)
 		if want := twins[k].encode(t, valid); !slices.Equal(ids, want) {
 			t.Fatalf("%s: %q\n got %q\nwant %q", name, text, tokens(tok, ids), tokens(tok, want))
@@ -125,9 +125,9 @@ func FuzzRegex(f *testing.F) {
 		if err != nil || !utf8.ValidString(text) {
 			return
 		}
-		fuel, split := regexFuel(text), splitter{matcher: re}
+		steps, split := budget(text), splitter{matcher: re}
 		for i := 0; i < len(text); {
-			end, _ := split.next(text, i, &fuel)
+			end, _ := split.next(text, i, &steps)
 			if end <= i || end > len(text) || !utf8.ValidString(text[i:end]) {
 				t.Fatalf("%q on %q: a piece from %d to %d", pattern, text, i, end)
 			}

@@ -147,7 +147,7 @@ func TestLoadReadsBothMergeSpellingsAndEscapes(t *testing.T) {
 	}
 	one, two := mini(t, "bl-gpt2"), mustLoad(t, escaped.Bytes())
 	for _, s := range samples()[:200] {
-		a, b := one.Encode(nil, s.Text, false), two.Encode(nil, s.Text, false)
+		a, b := encode(one, s.Text, false), encode(two, s.Text, false)
 		if string(marshal(t, a)) != string(marshal(t, b)) {
 			t.Fatalf("%q: %v and %v", s.Text, a, b)
 		}

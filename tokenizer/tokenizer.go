@@ -10,6 +10,9 @@ var (
 	ErrInvalid = errors.New("tokenizer: invalid tokenizer.json")
 	// ErrUnsupported marks a file that asks for something this package does not do.
 	ErrUnsupported = errors.New("tokenizer: not supported")
+	// ErrTooComplex is the error of Encode for a text that the file's regular
+	// expression cannot cut into words within a bounded number of steps.
+	ErrTooComplex = errors.New("tokenizer: the text needs too many steps to be cut into words")
 )
 
 // Tokenizer is a loaded tokenizer.json. It does not change after Load, apart from

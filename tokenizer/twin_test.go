@@ -154,12 +154,12 @@ func (w *twin) split(tb testing.TB, c *component, list []string, start bool) (ou
 		w.regexes[pattern] = re
 	}
 	for _, s := range list {
-		fuel := 1 << 30
+		steps := 1 << 30
 		for i := 0; i < len(s); {
-			end := re.match(s, i, &fuel)
+			end := re.match(s, i, &steps)
 			if end == i {
 				_, n := utf8.DecodeRuneInString(s[i:])
-				end = re.find(s, i+n, &fuel)
+				end = re.find(s, i+n, &steps)
 			}
 			out = append(out, s[i:end])
 			i = end
@@ -363,13 +363,13 @@ func TestWordsMatchRegex(t *testing.T) {
 		}
 		for _, s := range texts {
 			for i := range s {
-				fuel := regexFuel(s)
-				if got, want := fast.match(s, i, nil), slow.match(s, i, &fuel); got != want {
+				steps := budget(s)
+				if got, want := fast.match(s, i, nil), slow.match(s, i, &steps); got != want {
 					t.Fatalf("%q\nat %d of %q: match ends at %d, want %d", pattern, i, s, got, want)
 				}
 				if i%7 == 0 && i < 100 {
-					fuel := regexFuel(s)
-					if got, want := fast.find(s, i, nil), slow.find(s, i, &fuel); got != want {
+					steps := budget(s)
+					if got, want := fast.find(s, i, nil), slow.find(s, i, &steps); got != want {
 						t.Fatalf("%q\nafter %d of %q: next match at %d, want %d", pattern, i, s, got, want)
 					}
 				}
@@ -403,8 +403,8 @@ func TestRegexMatchesStandardLibrary(t *testing.T) {
 			if loc := std.FindStringIndex(s); loc != nil {
 				want = loc[1]
 			}
-			fuel := regexFuel(s)
-			if got := re.match(s, 0, &fuel); got != want {
+			steps := budget(s)
+			if got := re.match(s, 0, &steps); got != want {
 				t.Fatalf("%q on %q: ends at %d, want %d", pattern, s, got, want)
 			}
 		}

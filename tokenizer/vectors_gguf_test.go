@@ -42,7 +42,7 @@ func TestVectorsGGUF(t *testing.T) {
 					}
 					want = append(want, int32(id))
 				}
-				if got := tok.Encode(nil, s, false); !slices.Equal(got, want) {
+				if got := encode(tok, s, false); !slices.Equal(got, want) {
 					t.Errorf("%q\n got %v\nwant %v", s, got, want)
 				}
 			}

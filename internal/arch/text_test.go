@@ -23,7 +23,7 @@ func eachText(t *testing.T, f func(path, text string)) {
 			return err
 		}
 		if d.IsDir() {
-			if name := d.Name(); path != root && (strings.HasPrefix(name, ".") || name == "node_modules" || name == "testdata") {
+			if name := d.Name(); path != root && (strings.HasPrefix(name, ".") || name == "build" || name == "node_modules" || name == "testdata") {
 				return filepath.SkipDir
 			}
 			return nil
