@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"weir/api"
+	"weir/internal/jsontext"
 )
 
 // Request is what creates or replaces a record, in the right form. Check says
@@ -16,7 +16,7 @@ type Request struct {
 	Dialect Dialect
 	Project string
 	Type    string
-	Payload api.Raw // as sent; Check adds the server's keys
+	Payload jsontext.Value // as sent; Check adds the server's keys
 	// Replaces is feedback_id: the id of the record to replace.
 	Replaces string
 	ID       string // lower case; "": the server makes one
@@ -25,7 +25,7 @@ type Request struct {
 	creator  *string
 	refs     refs
 	queue    *string
-	weave    api.Raw // as Record.Weave
+	weave    jsontext.Value // as Record.Weave
 }
 
 // maxDepth bounds how deeply a body may be nested.
@@ -64,7 +64,7 @@ func DecodeBatch(body []byte) ([]*Request, error) {
 	}
 	d := decoder{}
 	m := d.object(v, []string{"body"})
-	list := d.take(m, "batch", true, api.TypeArray, "list_type", []string{"body"})
+	list := d.take(m, "batch", true, jsontext.Array, "list_type", []string{"body"})
 	d.extras(m, []string{"body"})
 	var out []*Request
 	if list != nil {
@@ -87,13 +87,13 @@ func DecodeBatch(body []byte) ([]*Request, error) {
 }
 
 // scan checks that a body is JSON. A byte order mark in front is passed over.
-func scan(body []byte) (api.Raw, error) {
+func scan(body []byte) (jsontext.Value, error) {
 	body = bytes.TrimPrefix(body, []byte("\uFEFF"))
 	if len(bytes.TrimSpace(body)) == 0 {
 		return nil, Invalid{issue("missing", "body")}
 	}
-	if err := api.Scan(body, maxDepth); err != nil {
-		var se *api.SyntaxError
+	if err := jsontext.Scan(body, maxDepth); err != nil {
+		var se *jsontext.SyntaxError
 		if !errors.As(err, &se) {
 			return nil, err
 		}
@@ -102,7 +102,7 @@ func scan(body []byte) (api.Raw, error) {
 		}
 		return nil, Invalid{issue("json_invalid", "body", strconv.Itoa(se.Offset))}
 	}
-	return api.Trim(body), nil
+	return jsontext.Trim(body), nil
 }
 
 func issue(typ string, loc ...string) Issue { return Issue{Loc: loc, Type: typ, Msg: messages[typ]} }
@@ -122,16 +122,16 @@ func (d *decoder) issue(typ string, loc []string, more ...string) {
 // members are the properties of an object that nobody has taken yet, in order.
 type members struct {
 	names  []string
-	values map[string]api.Raw
+	values map[string]jsontext.Value
 }
 
 // object reads the properties of v, of which the last of a name counts.
-func (d *decoder) object(v api.Raw, loc []string) *members {
-	if v.Type() != api.TypeObject {
+func (d *decoder) object(v jsontext.Value, loc []string) *members {
+	if v.Kind() != jsontext.Object {
 		d.issue("model_attributes_type", loc)
 		return nil
 	}
-	m := &members{values: map[string]api.Raw{}}
+	m := &members{values: map[string]jsontext.Value{}}
 	for key, val := range v.Members() {
 		name := string(key)
 		if _, again := m.values[name]; !again {
@@ -152,7 +152,7 @@ func (m *members) has(name string) bool {
 
 // take takes a property out; nil if it is not there, null and optional, or not of
 // the type wanted.
-func (d *decoder) take(m *members, name string, required bool, typ byte, wrong string, loc []string) api.Raw {
+func (d *decoder) take(m *members, name string, required bool, typ jsontext.Kind, wrong string, loc []string) jsontext.Value {
 	if m == nil {
 		return nil
 	}
@@ -161,8 +161,8 @@ func (d *decoder) take(m *members, name string, required bool, typ byte, wrong s
 	switch {
 	case !ok && required:
 		d.issue("missing", loc, name)
-	case !ok || v.Type() == api.TypeNull && !required:
-	case v.Type() != typ:
+	case !ok || v.Kind() == jsontext.Null && !required:
+	case v.Kind() != typ:
 		d.issue(wrong, loc, name)
 	default:
 		return v
@@ -172,7 +172,7 @@ func (d *decoder) take(m *members, name string, required bool, typ byte, wrong s
 
 // text takes a string; nil if there is none.
 func (d *decoder) text(m *members, name string, required bool, loc []string) *string {
-	v := d.take(m, name, required, api.TypeString, "string_type", loc)
+	v := d.take(m, name, required, jsontext.String, "string_type", loc)
 	if v == nil {
 		return nil
 	}
@@ -206,7 +206,7 @@ func (m *members) dialect() Dialect {
 	return WeirNames
 }
 
-func (d *decoder) request(v api.Raw, item Operation, loc []string) *Request {
+func (d *decoder) request(v jsontext.Value, item Operation, loc []string) *Request {
 	m := d.object(v, loc)
 	if m == nil {
 		return nil
@@ -227,8 +227,8 @@ func (d *decoder) request(v api.Raw, item Operation, loc []string) *Request {
 	r.Project = value(d.text(m, "project_id", true, loc))
 	r.traceRef = value(d.text(m, r.Dialect.traceRefName(), true, loc))
 	r.Type = value(d.text(m, "feedback_type", true, loc))
-	if p := d.take(m, "payload", true, api.TypeObject, "dict_type", loc); p != nil {
-		r.Payload = api.AppendCompact(nil, p)
+	if p := d.take(m, "payload", true, jsontext.Object, "dict_type", loc); p != nil {
+		r.Payload = jsontext.AppendCompact(nil, p)
 	}
 	if item == Replace {
 		r.Replaces = value(d.text(m, "feedback_id", true, loc))

@@ -4,7 +4,7 @@ import (
 	"context"
 	"strings"
 
-	"weir/api"
+	"weir/internal/jsontext"
 	"weir/store"
 )
 
@@ -91,7 +91,7 @@ func DecodeErasure(body []byte) (*Erasure, error) {
 		e.Project = *s
 	}
 	confirm := p.text(m, "confirm", false, loc)
-	if d := p.take(m, "dry_run", false, api.TypeBool, "bool_type", loc); d != nil {
+	if d := p.take(m, "dry_run", false, jsontext.Bool, "bool_type", loc); d != nil {
 		e.DryRun = d[0] == 't'
 	}
 	and := &expr{op: "$and"}

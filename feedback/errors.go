@@ -3,7 +3,7 @@ package feedback
 import (
 	"strconv"
 
-	"weir/api"
+	"weir/internal/jsontext"
 )
 
 // Invalid says that a request is not of the right form (422): all that is wrong
@@ -40,12 +40,12 @@ func (e Invalid) AppendJSON(dst []byte) []byte {
 			if j > 0 {
 				dst = append(dst, ',')
 			}
-			dst = api.AppendString(dst, l)
+			dst = jsontext.AppendString(dst, l)
 		}
 		dst = append(dst, `],"msg":`...)
-		dst = api.AppendString(dst, is.Msg)
+		dst = jsontext.AppendString(dst, is.Msg)
 		dst = append(dst, `,"type":`...)
-		dst = append(api.AppendString(dst, is.Type), '}')
+		dst = append(jsontext.AppendString(dst, is.Type), '}')
 	}
 	return append(dst, `]}`...)
 }
@@ -79,7 +79,7 @@ func (e *Refusal) Error() string { return "feedback: " + strconv.Itoa(e.Status) 
 
 // AppendJSON appends the body of the answer.
 func (e *Refusal) AppendJSON(dst []byte) []byte {
-	return append(api.AppendString(append(dst, `{"reason":`...), e.Reason), '}')
+	return append(jsontext.AppendString(append(dst, `{"reason":`...), e.Reason), '}')
 }
 
 func refuse(reason string) *Refusal { return &Refusal{400, reason} }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode"
 
-	"weir/api"
+	"weir/internal/jsontext"
 )
 
 // The kinds of values. Comparisons are between two of one kind; missing, null and
@@ -28,7 +28,7 @@ type value struct {
 	bool bool
 	num  number
 	text string // of a string; of a number as it is spelt
-	raw  api.Raw
+	raw  jsontext.Value
 }
 
 // number is a JSON number: integers are compared as such.
@@ -77,16 +77,16 @@ func (n *number) big() *big.Int {
 	return big.NewInt(n.small)
 }
 
-func valueOf(v api.Raw) value {
-	switch v.Type() {
-	case api.TypeNull:
+func valueOf(v jsontext.Value) value {
+	switch v.Kind() {
+	case jsontext.Null:
 		return value{kind: kindNull, raw: v}
-	case api.TypeBool:
+	case jsontext.Bool:
 		return value{kind: kindBool, bool: v[0] == 't', raw: v}
-	case api.TypeNumber:
+	case jsontext.Number:
 		n, _ := parseNumber(string(v))
 		return value{kind: kindNum, num: n, text: string(v), raw: v}
-	case api.TypeString:
+	case jsontext.String:
 		return value{kind: kindText, text: v.Text(), raw: v}
 	}
 	return value{kind: kindComposite, raw: v}
@@ -117,11 +117,11 @@ func (f *field) get(r *Record) value {
 }
 
 // step is the element or property of v that a part of a path names; nil: none.
-func step(v api.Raw, part string) api.Raw {
-	switch v.Type() {
-	case api.TypeObject:
+func step(v jsontext.Value, part string) jsontext.Value {
+	switch v.Kind() {
+	case jsontext.Object:
 		return member(v, part)
-	case api.TypeArray:
+	case jsontext.Array:
 		i, err := strconv.ParseUint(part, 10, 31)
 		if err != nil {
 			return nil

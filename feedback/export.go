@@ -5,7 +5,7 @@ import (
 	"encoding/csv"
 	"io"
 
-	"weir/api"
+	"weir/internal/jsontext"
 	"weir/store"
 )
 
@@ -40,10 +40,10 @@ func (s *Store) ExportCSV(ctx context.Context, q *Query, w io.Writer) error {
 	}
 	err := s.export(ctx, q, func(rec *Record) error {
 		for i := range fields {
-			switch v := api.Raw(fields[i].appendJSON(nil, rec)); v.Type() {
-			case api.TypeNull:
+			switch v := jsontext.Value(fields[i].appendJSON(nil, rec)); v.Kind() {
+			case jsontext.Null:
 				line[i] = ""
-			case api.TypeString:
+			case jsontext.String:
 				line[i] = v.Text()
 			default:
 				line[i] = string(v)

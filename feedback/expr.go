@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"weir/api"
+	"weir/internal/jsontext"
 )
 
 // An expr is a node of a query's expression (spec feedback 8.3): a small part of
@@ -112,12 +112,12 @@ func splitPath(s string) (path []string) {
 // expression reads {"$expr": <node>}; nil: there is none.
 func (p *parser) expression(m *members, required bool) *expr {
 	loc := []string{"body", "query"}
-	v := p.take(m, "query", required, api.TypeObject, "model_attributes_type", []string{"body"})
+	v := p.take(m, "query", required, jsontext.Object, "model_attributes_type", []string{"body"})
 	if v == nil {
 		return nil
 	}
 	q := p.object(v, loc)
-	node := p.take(q, "$expr", true, api.TypeObject, "model_attributes_type", loc)
+	node := p.take(q, "$expr", true, jsontext.Object, "model_attributes_type", loc)
 	p.extras(q, loc)
 	if node == nil {
 		return nil
@@ -131,7 +131,7 @@ func (p *parser) malformed(loc []string) *expr {
 	return &expr{op: "$literal"}
 }
 
-func (p *parser) node(v api.Raw, loc []string, depth int) *expr {
+func (p *parser) node(v jsontext.Value, loc []string, depth int) *expr {
 	if p.nodes++; p.nodes > maxExprNodes {
 		p.refuse("The query has more than 1000 nodes")
 		return &expr{op: "$literal"}
@@ -140,11 +140,11 @@ func (p *parser) node(v api.Raw, loc []string, depth int) *expr {
 		p.refuse("The query is nested more than 32 levels deep")
 		return &expr{op: "$literal"}
 	}
-	if v.Type() != api.TypeObject {
+	if v.Kind() != jsontext.Object {
 		return p.malformed(loc)
 	}
 	n := &expr{}
-	var arg api.Raw
+	var arg jsontext.Value
 	count := 0
 	for key, val := range v.Members() {
 		n.op, arg = string(key), val
@@ -156,12 +156,12 @@ func (p *parser) node(v api.Raw, loc []string, depth int) *expr {
 	loc = append(slices.Clip(loc), n.op)
 	switch n.op {
 	case "$literal":
-		if t := arg.Type(); t == api.TypeObject || t == api.TypeArray {
+		if t := arg.Kind(); t == jsontext.Object || t == jsontext.Array {
 			return p.malformed(loc)
 		}
 		n.value = valueOf(arg)
 	case "$getField":
-		if arg.Type() != api.TypeString {
+		if arg.Kind() != jsontext.String {
 			p.issue("string_type", loc)
 			return n
 		}
@@ -180,8 +180,8 @@ func (p *parser) node(v api.Raw, loc []string, depth int) *expr {
 	return n
 }
 
-func (p *parser) operands(n *expr, arg api.Raw, loc []string, depth int) {
-	if arg.Type() != api.TypeArray {
+func (p *parser) operands(n *expr, arg jsontext.Value, loc []string, depth int) {
+	if arg.Kind() != jsontext.Array {
 		p.issue("list_type", loc)
 		return
 	}
@@ -223,16 +223,16 @@ func (p *parser) times(f, with *expr) {
 	with.value = value{kind: kindNum, num: number{float: float64(at.UnixMilli())/1000 + float64(at.Nanosecond()%1e6)/1e9}}
 }
 
-func (p *parser) in(n *expr, arg api.Raw, loc []string, depth int) {
-	var pair []api.Raw
-	if arg.Type() == api.TypeArray {
+func (p *parser) in(n *expr, arg jsontext.Value, loc []string, depth int) {
+	var pair []jsontext.Value
+	if arg.Kind() == jsontext.Array {
 		for _, v := range arg.Elements() {
 			if pair = append(pair, v); len(pair) > 2 {
 				break
 			}
 		}
 	}
-	if len(pair) != 2 || pair[1].Type() != api.TypeArray {
+	if len(pair) != 2 || pair[1].Kind() != jsontext.Array {
 		p.malformed(loc)
 		return
 	}
@@ -251,12 +251,12 @@ func (p *parser) in(n *expr, arg api.Raw, loc []string, depth int) {
 	p.nodes = nodes
 }
 
-func (p *parser) convert(n *expr, arg api.Raw, loc []string, depth int) {
+func (p *parser) convert(n *expr, arg jsontext.Value, loc []string, depth int) {
 	m := p.object(arg, loc)
 	if m == nil {
 		return
 	}
-	input := p.take(m, "input", true, api.TypeObject, "model_attributes_type", loc)
+	input := p.take(m, "input", true, jsontext.Object, "model_attributes_type", loc)
 	if to := p.text(m, "to", true, loc); to != nil {
 		n.to = *to
 		if !slices.Contains([]string{"double", "int", "string", "bool", "exists"}, n.to) {
@@ -269,14 +269,14 @@ func (p *parser) convert(n *expr, arg api.Raw, loc []string, depth int) {
 	}
 }
 
-func (p *parser) contains(n *expr, arg api.Raw, loc []string, depth int) {
+func (p *parser) contains(n *expr, arg jsontext.Value, loc []string, depth int) {
 	m := p.object(arg, loc)
 	if m == nil {
 		return
 	}
-	input := p.take(m, "input", true, api.TypeObject, "model_attributes_type", loc)
-	substr := p.take(m, "substr", true, api.TypeObject, "model_attributes_type", loc)
-	if fold := p.take(m, "case_insensitive", false, api.TypeBool, "bool_type", loc); fold != nil {
+	input := p.take(m, "input", true, jsontext.Object, "model_attributes_type", loc)
+	substr := p.take(m, "substr", true, jsontext.Object, "model_attributes_type", loc)
+	if fold := p.take(m, "case_insensitive", false, jsontext.Bool, "bool_type", loc); fold != nil {
 		n.fold = fold[0] == 't'
 	}
 	p.extras(m, loc)

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"weir/api"
+	"weir/internal/jsontext"
 	"weir/store"
 )
 
@@ -112,12 +112,12 @@ func (p *parser) end(theirs bool) (Dialect, error) {
 }
 
 func (p *parser) names(q *Query, m *members, loc []string) {
-	list := p.take(m, "fields", false, api.TypeArray, "list_type", loc)
+	list := p.take(m, "fields", false, jsontext.Array, "list_type", loc)
 	if list == nil {
 		return
 	}
 	for i, v := range list.Elements() {
-		if v.Type() != api.TypeString {
+		if v.Kind() != jsontext.String {
 			p.issue("string_type", loc, "fields", strconv.Itoa(i))
 			continue
 		}
@@ -133,7 +133,7 @@ func (p *parser) names(q *Query, m *members, loc []string) {
 }
 
 func (p *parser) order(q *Query, m *members, loc []string) {
-	list := p.take(m, "sort_by", false, api.TypeArray, "list_type", loc)
+	list := p.take(m, "sort_by", false, jsontext.Array, "list_type", loc)
 	if list == nil {
 		return
 	}
@@ -155,7 +155,7 @@ func (p *parser) order(q *Query, m *members, loc []string) {
 
 // integer takes a number of rows; ok is false if there is none.
 func (p *parser) integer(m *members, name string, loc []string) (n int, ok bool) {
-	v := p.take(m, name, false, api.TypeNumber, "int_type", loc)
+	v := p.take(m, name, false, jsontext.Number, "int_type", loc)
 	if v == nil {
 		return 0, false
 	}
@@ -217,7 +217,7 @@ func (q *Query) appendRow(dst []byte, rec *Record) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(api.AppendString(dst, f.name), ':')
+		dst = append(jsontext.AppendString(dst, f.name), ':')
 		dst = f.appendJSON(dst, rec)
 	}
 	return append(dst, '}')

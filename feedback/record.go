@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"weir/api"
+	"weir/internal/jsontext"
 	"weir/store"
 )
 
@@ -20,12 +20,12 @@ type Record struct {
 	Creator   *string
 	CreatedAt int64 // milliseconds of Unix time
 	Type      string
-	Payload   api.Raw // an object, as it was sent plus what the server adds
+	Payload   jsontext.Value // an object, as it was sent plus what the server adds
 	Refs      refs
 	Queue     *string
 	// Weave has the columns that only the dialect of W&B Weave knows (weave.go), as
 	// a compact JSON object: those that differ from their defaults; nil: none does.
-	Weave api.Raw
+	Weave jsontext.Value
 }
 
 // refs are the optional references of a record; nil is null.
@@ -186,11 +186,11 @@ func decodeRecord(b []byte) (*Record, error) {
 	r.ID, r.Project, r.TraceRef, r.User = must(), must(), must(), must()
 	r.Creator = may()
 	r.Type = must()
-	r.Payload = api.Raw(must())
+	r.Payload = jsontext.Value(must())
 	r.Refs = refs{may(), may(), may(), may()}
 	r.Queue = may()
 	if b[0] == 2 {
-		r.Weave = api.Raw(must())
+		r.Weave = jsontext.Value(must())
 	}
 	if _, ok := parseUUID(r.ID); bad || !ok || len(r.Payload) == 0 {
 		return nil, errRecord
@@ -243,7 +243,7 @@ func (r *Record) appendColumn(dst []byte, i int) []byte {
 	if s == nil {
 		return append(dst, "null"...)
 	}
-	return api.AppendString(dst, *s)
+	return jsontext.AppendString(dst, *s)
 }
 
 // AppendJSON appends a record with all its columns.
@@ -268,7 +268,7 @@ func (r *Record) AppendReceipt(dst []byte, d Dialect) []byte {
 	dst = append(append(dst, `{"id":"`...), r.ID...)
 	dst = append(append(dst, `","created_at":"`...), timeText(r.CreatedAt)...)
 	dst = append(append(append(dst, `","`...), d.userName()...), `":`...)
-	dst = api.AppendString(dst, r.User)
+	dst = jsontext.AppendString(dst, r.User)
 	return append(append(append(dst, `,"payload":`...), r.Payload...), '}')
 }
 

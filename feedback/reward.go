@@ -6,7 +6,7 @@ import (
 	"math"
 	"strconv"
 
-	"weir/api"
+	"weir/internal/jsontext"
 	"weir/store"
 )
 
@@ -46,7 +46,7 @@ func (r *Record) reward() (w Reward, ok bool) {
 		return w, false
 	}
 	choice := -1
-	if v := member(r.Payload, "choice"); v != nil && v.Type() != api.TypeNull {
+	if v := member(r.Payload, "choice"); v != nil && v.Kind() != jsontext.Null {
 		if choice, err = strconv.Atoi(string(v)); err != nil || choice < 0 {
 			return w, false
 		}

@@ -5,7 +5,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"weir/api"
+	"weir/internal/jsontext"
 )
 
 // Config is the configuration of a Store.
@@ -188,7 +188,7 @@ func (c *Config) checkType(r *Request, annotation, runnable ref) *Refusal {
 	switch known {
 	case "note.1":
 		note := member(r.Payload, "note")
-		if note == nil || note.Type() != api.TypeString {
+		if note == nil || note.Kind() != jsontext.String {
 			return invalid("note is missing or no string")
 		}
 		if n := utf8.RuneCountInString(note.Text()); n < 1 || n > maxNote {
@@ -196,7 +196,7 @@ func (c *Config) checkType(r *Request, annotation, runnable ref) *Refusal {
 		}
 	case "reaction.1":
 		emoji := member(r.Payload, "emoji")
-		if emoji == nil || emoji.Type() != api.TypeString {
+		if emoji == nil || emoji.Kind() != jsontext.String {
 			return invalid("emoji is missing or no string")
 		}
 		names, ok := react(emoji.Text())
@@ -210,9 +210,9 @@ func (c *Config) checkType(r *Request, annotation, runnable ref) *Refusal {
 
 // into puts a reaction's names at the end of a payload, and takes out what the
 // client had there.
-func (n *reaction) into(payload api.Raw) api.Raw {
+func (n *reaction) into(payload jsontext.Value) jsontext.Value {
 	out := []byte{'{'}
-	for key, v := range payload.Spelt() {
+	for key, v := range payload.RawMembers() {
 		switch key.Text() {
 		case "alias", "detoned", "detoned_alias":
 			continue
@@ -221,13 +221,13 @@ func (n *reaction) into(payload api.Raw) api.Raw {
 	}
 	for i, f := range [][2]string{{"alias", n.alias}, {"detoned", n.detoned}, {"detoned_alias", n.detonedAlias}} {
 		out = append(append(append(out, ",\""[b2i(i == 0):]...), f[0]...), `":`...)
-		out = api.AppendString(out, f[1])
+		out = jsontext.AppendString(out, f[1])
 	}
 	return append(out, '}')
 }
 
 // member is the value of an object's last property of a name; nil: there is none.
-func member(object api.Raw, name string) (v api.Raw) {
+func member(object jsontext.Value, name string) (v jsontext.Value) {
 	for key, val := range object.Members() {
 		if string(key) == name {
 			v = val
@@ -238,7 +238,7 @@ func member(object api.Raw, name string) (v api.Raw) {
 
 // size is what a compact text takes once its escapes are UTF-8: clients that
 // escape all but ASCII are not to pay for it.
-func size(v api.Raw) int {
+func size(v jsontext.Value) int {
 	n := len(v)
 	for i := 0; i < len(v); i++ {
 		if v[i] != '\\' {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"weir/api"
+	"weir/internal/jsontext"
 )
 
 // Spec feedback 5.1; checklist 17.
@@ -248,7 +248,7 @@ func TestPayloadSize(t *testing.T) {
 		`{}`: 2, `{"a":"\u00e9"}`: 10, `{"a":"é"}`: 10, `{"a":"\u0041"}`: 9, `{"a":"\ud83d\ude00"}`: 12, `{"a":"😀"}`: 12, `{"a":"\u20AC"}`: 11,
 		`{"a":"\n\u0001\"\\"}`: 20,
 	} {
-		if got := size(api.Raw(s)); got != want {
+		if got := size(jsontext.Value(s)); got != want {
 			t.Errorf("%s: %d, want %d", s, got, want)
 		}
 	}
@@ -302,7 +302,7 @@ func FuzzDecodeRequest(f *testing.F) {
 
 func FuzzDecodeRecord(f *testing.F) {
 	name := "x"
-	r := Record{ID: "0199f2c4-7b1e-4c53-9a60-3f2d6c1e8b90", Project: "a/b", TraceRef: "r", User: "u", Creator: &name, CreatedAt: 5, Type: "t", Payload: api.Raw("{}")}
+	r := Record{ID: "0199f2c4-7b1e-4c53-9a60-3f2d6c1e8b90", Project: "a/b", TraceRef: "r", User: "u", Creator: &name, CreatedAt: 5, Type: "t", Payload: jsontext.Value("{}")}
 	f.Add(r.append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if r, err := decodeRecord(b); err == nil {

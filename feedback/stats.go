@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"weir/api"
+	"weir/internal/jsontext"
 	"weir/store"
 )
 
@@ -103,7 +103,7 @@ func (p *parser) instant(m *members, name string, required bool, loc []string) (
 }
 
 func (p *parser) metrics(s *Stats, m *members, loc []string) {
-	list := p.take(m, "metrics", false, api.TypeArray, "list_type", loc)
+	list := p.take(m, "metrics", false, jsontext.Array, "list_type", loc)
 	if list == nil {
 		return
 	}
@@ -124,17 +124,17 @@ func (p *parser) metrics(s *Stats, m *members, loc []string) {
 				p.issue("literal_error", loc, "value_type")
 			}
 		}
-		if list := p.take(o, "aggregations", false, api.TypeArray, "list_type", loc); list != nil {
+		if list := p.take(o, "aggregations", false, jsontext.Array, "list_type", loc); list != nil {
 			mt.aggregations = []string{}
 			for j, a := range list.Elements() {
-				if a.Type() != api.TypeString || !slices.Contains(aggregations, a.Text()) {
+				if a.Kind() != jsontext.String || !slices.Contains(aggregations, a.Text()) {
 					p.issue("literal_error", loc, "aggregations", strconv.Itoa(j))
 					continue
 				}
 				mt.aggregations = append(mt.aggregations, a.Text())
 			}
 		}
-		if list := p.take(o, "percentiles", false, api.TypeArray, "list_type", loc); list != nil {
+		if list := p.take(o, "percentiles", false, jsontext.Array, "list_type", loc); list != nil {
 			for j, a := range list.Elements() {
 				n, ok := parseNumber(string(a))
 				if !ok || n.float < 0 || n.float > 100 {
@@ -311,7 +311,7 @@ func (s *Store) Stats(ctx context.Context, q *Stats) ([]byte, error) {
 	out := append(append([]byte(`{"start":"`), timeText(q.start)...), `","end":"`...)
 	out = append(append(out, timeText(q.end)...), `","granularity":`...)
 	out = strconv.AppendInt(out, q.granularity, 10)
-	out = api.AppendString(append(out, `,"timezone":`...), q.zone)
+	out = jsontext.AppendString(append(out, `,"timezone":`...), q.zone)
 	out = append(out, `,"buckets":[`...)
 	for i, n := range counts {
 		out = append(out, ",{"[b2i(i == 0):]...)
@@ -330,7 +330,7 @@ func (s *Store) Stats(ctx context.Context, q *Stats) ([]byte, error) {
 		if k > 0 {
 			out = append(out, ',')
 		}
-		out = append(api.AppendString(out, m.slug), `:{`...)
+		out = append(jsontext.AppendString(out, m.slug), `:{`...)
 		out = append(trimComma(all[buckets*len(q.metrics)+k].appendJSON(out, m, "")), '}')
 	}
 	return append(out, `}}`...), nil
@@ -339,7 +339,7 @@ func (s *Store) Stats(ctx context.Context, q *Stats) ([]byte, error) {
 // appendJSON appends the aggregates of a metric, each with a comma behind it.
 func (s *sums) appendJSON(dst []byte, m *metric, suffix string) []byte {
 	put := func(name string, x float64, ok bool) {
-		dst = append(api.AppendString(dst, name+suffix), ':')
+		dst = append(jsontext.AppendString(dst, name+suffix), ':')
 		if ok {
 			dst = strconv.AppendFloat(dst, x, 'g', -1, 64)
 		} else {
@@ -389,28 +389,28 @@ func (s *Store) PayloadSchema(ctx context.Context, q *Stats) ([]byte, error) {
 	out := []byte(`{"paths":[`)
 	for i, path := range paths {
 		out = append(out, `,{"json_path":`[b2i(i == 0):]...)
-		out = append(api.AppendString(out, path), `,"value_type":"`...)
+		out = append(jsontext.AppendString(out, path), `,"value_type":"`...)
 		out = append(append(out, kinds[path]...), `"}`...)
 	}
 	return append(out, `]}`...), nil
 }
 
-func leaves(object api.Raw, prefix string, kinds map[string]string) {
+func leaves(object jsontext.Value, prefix string, kinds map[string]string) {
 	for key, v := range object.Members() {
 		name := string(key)
 		if strings.Contains(name, ".") || strings.TrimSpace(name) == "" {
 			continue
 		}
 		kind := "categorical"
-		switch v.Type() {
-		case api.TypeObject:
+		switch v.Kind() {
+		case jsontext.Object:
 			leaves(v, prefix+name+".", kinds)
 			continue
-		case api.TypeArray, api.TypeNull:
+		case jsontext.Array, jsontext.Null:
 			continue
-		case api.TypeBool:
+		case jsontext.Bool:
 			kind = "boolean"
-		case api.TypeNumber:
+		case jsontext.Number:
 			kind = "numeric"
 		}
 		if before, ok := kinds[prefix+name]; ok && before != kind {
