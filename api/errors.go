@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"weir/internal/jsontext"
 )
 
 // Bodies that do not have the shape of Error (spec chat-completions 1.6).
@@ -60,14 +62,14 @@ func (e *Error) AppendJSON(dst []byte) []byte {
 // writes this one event with spaces and ASCII escapes, unlike every other.
 func (e *Error) AppendEvent(dst []byte) []byte {
 	dst = append(dst, `data: {"error": {"message": `...)
-	dst = appendASCII(dst, e.Message)
+	dst = jsontext.AppendASCII(dst, e.Message)
 	dst = append(dst, `, "type": `...)
-	dst = appendASCII(dst, e.Type)
+	dst = jsontext.AppendASCII(dst, e.Type)
 	dst = append(dst, `, "param": `...)
 	if e.Param == nil {
 		dst = append(dst, `null`...)
 	} else {
-		dst = appendASCII(dst, *e.Param)
+		dst = jsontext.AppendASCII(dst, *e.Param)
 	}
 	dst = append(dst, `, "code": `...)
 	dst = strconv.AppendInt(dst, int64(e.Code), 10)

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/api"
+	"weir/internal/jsontext"
 	"weir/store"
 )
 
@@ -494,7 +494,7 @@ func FuzzQuery(f *testing.F) {
 	}
 	s := sample(f)
 	f.Fuzz(func(t *testing.T, where, field string) {
-		name := string(api.AppendString(nil, field))
+		name := string(jsontext.AppendString(nil, field))
 		for _, body := range []string{
 			`{"project_id":"acme/support","query":{"$expr":` + where + `}}`,
 			`{"project_id":"acme/support","fields":[` + name + `],"sort_by":[{"field":` + name + `,"direction":"desc"}],"query":{"$expr":` + where + `}}`,

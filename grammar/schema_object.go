@@ -6,7 +6,7 @@ import "slices"
 type members struct {
 	declared    []member
 	required    int
-	others      []other // those that are not declared
+	undeclared  []undeclaredNames // those that are not declared
 	least, most int64
 	leastPath   string
 }
@@ -20,7 +20,7 @@ type member struct {
 
 // other is a class of undeclared names and the schemas of their values. A nil
 // language is every name.
-type other struct {
+type undeclaredNames struct {
 	names *dfa
 	set   []any
 }
@@ -75,7 +75,7 @@ func (s *schemas) underNode(n *schemaNode, name string) []any {
 	if found {
 		set = append(set, v)
 	}
-	s.b.work(len(n.props.patterns) * (1 + len(name)/4))
+	s.b.spend(len(n.props.patterns) * (1 + len(name)/4))
 	path := stepPath(n.path, "patternProperties")
 	for _, p := range n.props.patterns {
 		if s.search(p.pattern, path).match(name) {
@@ -90,12 +90,12 @@ func (s *schemas) underNode(n *schemaNode, name string) []any {
 
 // undeclared works out the classes of names that are not declared: names that
 // match the same patterns are subject to the same schemas.
-func (s *schemas) undeclared(a alternative, m *members) []other {
+func (s *schemas) undeclared(a alternative, m *members) []undeclaredNames {
 	var patterns []string
 	var paths []string
 	listed := make(map[string]bool)
 	for _, n := range a {
-		s.b.work(len(n.props.patterns))
+		s.b.spend(len(n.props.patterns))
 		for _, p := range n.props.patterns {
 			if !listed[p.pattern] {
 				listed[p.pattern] = true
@@ -104,7 +104,7 @@ func (s *schemas) undeclared(a alternative, m *members) []other {
 		}
 	}
 	if len(patterns) == 0 {
-		if _, ok := s.othersUnder(a, nil); !ok {
+		if _, ok := s.undeclaredUnder(a, nil); !ok {
 			return nil
 		}
 	}
@@ -127,18 +127,18 @@ func (s *schemas) undeclared(a alternative, m *members) []other {
 		}
 		names, whole = s.combine(names, words, true, a[0].path), false
 	}
-	var res []other
+	var res []undeclaredNames
 	var split func(names *dfa, k int, matched []string)
 	split = func(names *dfa, k int, matched []string) {
 		if names.empty() {
 			return
 		}
 		if k == len(patterns) {
-			if set, ok := s.othersUnder(a, matched); ok {
+			if set, ok := s.undeclaredUnder(a, matched); ok {
 				if whole && len(patterns) == 0 {
 					names = nil
 				}
-				res = append(res, other{names, set})
+				res = append(res, undeclaredNames{names, set})
 			}
 			return
 		}
@@ -152,11 +152,11 @@ func (s *schemas) undeclared(a alternative, m *members) []other {
 
 // othersUnder are the schemas of a property that matches the given patterns and
 // is declared nowhere; false if it may not be there.
-func (s *schemas) othersUnder(a alternative, matched []string) ([]any, bool) {
+func (s *schemas) undeclaredUnder(a alternative, matched []string) ([]any, bool) {
 	var set []any
 	for _, n := range a {
 		found := false
-		s.b.work(len(n.props.patterns) * (1 + len(matched)/8))
+		s.b.spend(len(n.props.patterns) * (1 + len(matched)/8))
 		for _, p := range n.props.patterns {
 			if slices.Contains(matched, p.pattern) {
 				set, found = append(set, p.schema), true
@@ -170,7 +170,7 @@ func (s *schemas) othersUnder(a alternative, matched []string) ([]any, bool) {
 }
 
 func (s *schemas) combine(a, b *dfa, minus bool, path string) *dfa {
-	s.b.work(4 * (len(a.states) + len(b.states)))
+	s.b.spend(4 * (len(a.states) + len(b.states)))
 	d, ok := a.product(b, minus)
 	if !ok {
 		fail(ErrUnsupported, path, "names and patterns need too many states together")
@@ -181,7 +181,7 @@ func (s *schemas) combine(a, b *dfa, minus bool, path string) *dfa {
 func (s *schemas) object(from int32, a alternative) int32 {
 	b := s.b
 	m := s.members(a)
-	m.others = s.undeclared(a, m) // names that may not appear are declared all the same
+	m.undeclared = s.undeclared(a, m) // names that may not appear are declared all the same
 	bare := len(m.declared) == 0
 	m.declared = slices.DeleteFunc(m.declared, func(p member) bool {
 		return !p.required && (p.barred || slices.Contains(p.set, any(false)))
@@ -189,17 +189,17 @@ func (s *schemas) object(from int32, a alternative) int32 {
 	if slices.ContainsFunc(m.declared, func(p member) bool { return p.barred }) {
 		return b.state()
 	}
-	if bare && len(m.others) == 1 && m.others[0].names == nil && s.key(m.others[0].set) == "" && m.least == 0 && m.most < 0 {
+	if bare && len(m.undeclared) == 1 && m.undeclared[0].names == nil && s.key(m.undeclared[0].set) == "" && m.least == 0 && m.most < 0 {
 		if r, ok := s.common(ruleObject, ruleTightObject); ok {
 			return b.call(from, r)
 		}
 	}
 	reach := int64(len(m.declared))
-	if len(m.others) > 0 {
+	if len(m.undeclared) > 0 {
 		reach++ // further ones might repeat a name
 	}
 	if m.least > reach {
-		if len(m.others) == 0 {
+		if len(m.undeclared) == 0 {
 			return b.state()
 		}
 		fail(ErrUnsupported, m.leastPath, "minProperties cannot be enforced: undeclared names may repeat, so only one of them counts")
@@ -268,8 +268,8 @@ func (s *schemas) body(from int32, m *members) int32 {
 		cur = next
 	}
 	var others int32
-	if len(m.others) > 0 {
-		others = s.others(m)
+	if len(m.undeclared) > 0 {
+		others = s.undeclaredRule(m)
 	}
 	end := b.state()
 	for c, at := range cur {
@@ -279,7 +279,7 @@ func (s *schemas) body(from int32, m *members) int32 {
 		if int64(c) >= m.least {
 			b.eps(at, end)
 		}
-		if len(m.others) == 0 || capped && int64(c) >= m.most || int64(c)+1 < m.least {
+		if len(m.undeclared) == 0 || capped && int64(c) >= m.most || int64(c)+1 < m.least {
 			continue
 		}
 		if c > 0 {
@@ -297,13 +297,13 @@ func (s *schemas) body(from int32, m *members) int32 {
 }
 
 // others is the rule for one property that is not declared.
-func (s *schemas) others(m *members) int32 {
+func (s *schemas) undeclaredRule(m *members) int32 {
 	b := s.b
 	r := b.rule()
 	to := b.state()
 	b.accept(to)
 	open := b.lit(b.start(r), `"`)
-	for _, o := range m.others {
+	for _, o := range m.undeclared {
 		var at int32
 		if o.names == nil {
 			at = b.call(open, ruleTail)

@@ -38,6 +38,7 @@ const inv = "internal/invariants"
 
 var rules = map[string]rule{
 	"api": {
+		may:    []string{"internal/jsontext"},
 		tests:  []string{"internal/testkit"},
 		mayNot: noIO,
 	},
@@ -52,11 +53,11 @@ var rules = map[string]rule{
 		mayNot: noIO,
 	},
 	"bench": {
-		may:   []string{"api"},
+		may:   []string{"internal/jsontext", "api"},
 		tests: []string{"internal/testkit"},
 	},
 	"bench/compute": {
-		may:    []string{"backend", "device/cpu/limits", "model", "weights"},
+		may:    []string{"internal/jsontext", "backend", "device/cpu/limits", "model", "weights"},
 		tests:  []string{"device/cpu", "internal/testkit"},
 		mayNot: append([]string{"log"}, http...),
 	},
@@ -65,6 +66,7 @@ var rules = map[string]rule{
 		mayNot: noIO,
 	},
 	"chat/jinja": {
+		may:    []string{"internal/jsontext"},
 		mayNot: noIO,
 	},
 	"chat/reasoning": {
@@ -87,7 +89,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net", "github.com/valyala"},
 	},
 	"device/cuda/check": {
-		may:    []string{"backend", "device/cpu", "device/cuda", "device/cuda/kernels", "internal/cudashim", "model", "models", "sampler", "weights"},
+		may:    []string{"internal/jsontext", "backend", "device/cpu", "device/cuda", "device/cuda/kernels", "internal/cudashim", "model", "models", "sampler", "weights"},
 		mayNot: http,
 	},
 	"device/cuda/kernels": {
@@ -104,11 +106,12 @@ var rules = map[string]rule{
 	"examples/go/feedback":     {},
 	"examples/go/trajectories": {},
 	"feedback": {
-		may:    []string{"api", "store"},
+		may:    []string{"internal/jsontext", "store"},
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "os", "github.com"},
 	},
 	"grammar": {
+		may:    []string{"internal/jsontext"},
 		mayNot: noIO,
 	},
 	"internal/arch":     {},
@@ -117,6 +120,9 @@ var rules = map[string]rule{
 		tests: []string{"internal/cudashim"},
 	},
 	"internal/invariants": {},
+	"internal/jsontext": {
+		mayNot: noIO,
+	},
 	"internal/testkit": {
 		may: []string{"weights"},
 	},
@@ -131,7 +137,7 @@ var rules = map[string]rule{
 		mayNot: http,
 	},
 	"model": {
-		may:    []string{"backend", "weights"},
+		may:    []string{"internal/jsontext", "backend", "weights"},
 		tests:  []string{"device/cpu", "internal/testkit", "models"},
 		mayNot: []string{"net", "github.com/valyala"},
 	},
@@ -149,7 +155,7 @@ var rules = map[string]rule{
 		mayNot: pure,
 	},
 	"server": {
-		may:    []string{"api", "auth", "chat", "chat/jinja", "chat/reasoning", "engine", "feedback", "grammar", "metrics", "sampler", "server/failure", "server/ui", "store", "tokenizer", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
+		may:    []string{"internal/jsontext", "api", "auth", "chat", "chat/jinja", "chat/reasoning", "engine", "feedback", "grammar", "metrics", "sampler", "server/failure", "server/ui", "store", "tokenizer", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
 		tests:  []string{inv, "backend", "backend/sim", "device/cpu", "internal/testkit", "model", "models", "weights"},
 		mayNot: []string{"net/http"},
 	},
@@ -167,23 +173,26 @@ var rules = map[string]rule{
 		mayNot: http,
 	},
 	"tokenizer": {
+		may:    []string{"internal/jsontext"},
 		tests:  []string{"internal/testkit"},
 		mayNot: noIO,
 	},
 	"tools/peers": {
+		may:   []string{"internal/jsontext"},
 		tests: []string{"internal/testkit"},
 	},
 	"tools/release": {},
 	"trajectory": {
+		may:    []string{"internal/jsontext"},
 		mayNot: noIO,
 	},
 	"trajectory/archive": {
-		may:    []string{"store", "trajectory"},
+		may:    []string{"internal/jsontext", "store", "trajectory"},
 		tests:  []string{"internal/testkit"},
 		mayNot: http,
 	},
 	"trajectory/export": {
-		may:    []string{"trajectory", "trajectory/archive"},
+		may:    []string{"internal/jsontext", "trajectory", "trajectory/archive"},
 		tests:  []string{"store"},
 		mayNot: http,
 	},
@@ -192,6 +201,7 @@ var rules = map[string]rule{
 		mayNot: append([]string{"net"}, http...),
 	},
 	"weights": {
+		may:    []string{"internal/jsontext"},
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "github.com"},
 	},

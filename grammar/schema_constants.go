@@ -16,7 +16,7 @@ func (s *schemas) holdsAll(v any, a alternative) bool {
 }
 
 func (s *schemas) holdsNode(v any, n *schemaNode, depth int) bool {
-	s.b.work(1)
+	s.b.spend(1)
 	if depth > 4*maxDepth {
 		fail(ErrTooComplex, n.path, "a schema refers to itself without end")
 	}
@@ -79,9 +79,9 @@ func (s *schemas) holdsLocal(v any, n *schemaNode, depth int) bool {
 
 // listed reports whether v is one of the values of n.enum.
 func (s *schemas) listed(v any, n *schemaNode) bool {
-	s.b.work(1)
+	s.b.spend(1)
 	if n.listed == nil {
-		s.b.work(len(n.enum))
+		s.b.spend(len(n.enum))
 		n.listed = make(map[string]bool, len(n.enum))
 		for _, e := range n.enum {
 			n.listed[canonicalJSON(e)] = true

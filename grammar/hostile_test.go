@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -88,72 +89,75 @@ func TestManyRequiredNames(t *testing.T) {
 }
 
 // TestAbandonedCompilation: a compilation goes on while anybody waits for it and ends
-// when the last caller has left; who asks for the same later gets a new one.
+// when the last caller has left.
 func TestAbandonedCompilation(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.MaxWork, cfg.Deadline, cfg.MaxStates = 1<<50, time.Hour, 1<<30
-	c, err := NewCompiler(testVocabulary, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testCompiler(t, testVocabulary, cfg)
 	endless := hostileSpecs(30_000)["groups"] // states grow with the square of the groups
 	left := errors.New("the client has left")
-	type call struct {
-		leave context.CancelCauseFunc
-		ended chan error
-	}
-	ask := func(s Spec) call {
-		ctx, leave := context.WithCancelCause(t.Context())
-		a := call{leave, make(chan error, 1)}
-		go func() {
-			_, err := c.Compile(ctx, s)
-			a.ended <- err
-		}()
-		return a
-	}
-	waiting := func() (n int) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		for el := c.recent.Front(); el != nil; el = el.Next() {
-			n += el.Value.(*entry).waiting
-		}
-		return n
-	}
-	first := ask(endless)
-	for waiting() < 1 {
-		time.Sleep(time.Millisecond)
-	}
-	second := ask(endless)
-	for waiting() < 2 {
-		time.Sleep(time.Millisecond)
-	}
-	first.leave(left) // it compiles, and has to go on for the second
-	for waiting() > 1 {
-		time.Sleep(time.Millisecond)
-	}
+	first := startCompile(t, c, endless)
+	awaitCallers(c, 1)
+	second := startCompile(t, c, endless)
+	awaitCallers(c, 2)
+	first.leave(left) // this call compiles, and has to go on for the second
+	awaitCallers(c, 1)
 	select {
 	case err := <-first.ended:
 		t.Fatalf("the compilation ended although somebody waits: %v", err)
 	default:
 	}
 	second.leave(left)
-	for _, a := range []call{first, second} {
-		if err := <-a.ended; !errors.Is(err, left) {
+	for _, call := range []compileCall{first, second} {
+		if err := <-call.ended; !errors.Is(err, left) {
 			t.Errorf("%v", err)
 		}
 	}
-	c.mu.Lock()
-	kept := len(c.entries)
-	c.mu.Unlock()
-	if kept != 0 {
-		t.Errorf("%d entries are kept", kept)
+	if c.mu.Lock(); len(c.entries) != 0 {
+		t.Errorf("%d entries are kept", len(c.entries))
 	}
+	c.mu.Unlock()
+}
+
+// TestCompileAfterLeaving: a caller who has left before the call gets the reason, and
+// the next caller gets the grammar.
+func TestCompileAfterLeaving(t *testing.T) {
+	c := testCompiler(t, testVocabulary, DefaultConfig())
+	left := errors.New("the client has left")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(left)
-	if _, err := c.Compile(ctx, Spec{Kind: Regex, Text: "a"}); !errors.Is(err, left) {
+	if _, err := c.Compile(ctx, re("a")); !errors.Is(err, left) {
 		t.Errorf("a caller who has left: %v", err)
 	}
-	if _, err := c.Compile(t.Context(), Spec{Kind: Regex, Text: "a"}); err != nil {
-		t.Errorf("afterwards: %v", err)
+	if _, err := c.Compile(t.Context(), re("a")); err != nil {
+		t.Errorf("the next caller: %v", err)
+	}
+}
+
+// compileCall is a call of Compile in another goroutine.
+type compileCall struct {
+	leave context.CancelCauseFunc
+	ended chan error
+}
+
+func startCompile(t *testing.T, c *Compiler, s Spec) compileCall {
+	ctx, leave := context.WithCancelCause(t.Context())
+	call := compileCall{leave, make(chan error, 1)}
+	go func() {
+		_, err := c.Compile(ctx, s)
+		call.ended <- err
+	}()
+	return call
+}
+
+// awaitCallers waits until n calls wait for results of c.
+func awaitCallers(c *Compiler, n int) {
+	for waiting := -1; waiting != n; runtime.Gosched() {
+		waiting = 0
+		c.mu.Lock()
+		for el := c.recent.Front(); el != nil; el = el.Next() {
+			waiting += el.Value.(*entry).waiting
+		}
+		c.mu.Unlock()
 	}
 }

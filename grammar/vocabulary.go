@@ -6,38 +6,38 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 )
 
-// maxTokenLen is the longest token that can ever be legal. Depths in the trie
-// are one byte; published vocabularies end at 128 bytes.
+// maxTokenLen is the length in bytes of the longest token that can ever be legal,
+// because depths in the trie are one byte. The longest tokens of published
+// vocabularies have 128 bytes.
 const maxTokenLen = 255
 
-// node is one byte of the token trie, which lies flat in depth-first order: the
-// subtree of node i is nodes[i : i+skip] (llguidance's toktrie has the same layout).
+// node is one byte of the token trie. The nodes are in depth-first order, and the
+// subtree of node i is nodes[i : i+skip]; llguidance's toktrie has the same layout.
 type node struct {
-	tok    int32 // the token that ends here, or -1
-	skip   int32
+	token  int32 // the token that ends here, or -1
+	skip   int32 // nodes of the subtree, this one included
 	b      byte
 	depth  uint8 // bytes from the root, this one included
-	height uint8 // bytes of the longest continuation below
+	height uint8 // bytes of the longest path below
 }
 
 // Vocabulary holds what masks need of a model's tokens: the trie of their bytes,
 // and the masks that every grammar shares. It is built once per model, is safe
 // for concurrent use, and is meant to live as long as the model.
 type Vocabulary struct {
-	size   int
-	nodes  []node
-	below  []uint64 // of each node: the kinds of the bytes after it, up to the ends of its subtree
-	first  []int32  // of each node, and of the end: the tokens of the trie before it
-	sorted []int32  // the tokens of the trie, so that those of a subtree are neighbours
-	tokens [][]byte
-	twin   []int32 // the next token with the same bytes, or -1; nil when there is none
-	eos    []int32
-	maxLen int32
-	shared sharedShapes // of common states
-	alike  sharedShapes // of states that are spelled out
+	size           int
+	nodes          []node
+	kindsBelow     []uint64 // of each node: the kinds of the bytes after it, up to the ends of its subtree
+	tokensBefore   []int32  // of each node, and of the end: the tokens of the trie before it
+	sorted         []int32  // the tokens of the trie, so that those of a subtree are neighbours
+	tokens         [][]byte
+	duplicates     []int32 // the next token with the same bytes, or -1; nil when there is none
+	eos            []int32
+	longest        int32
+	commonShapes   shapeCache // of common states
+	outlinedShapes shapeCache // of states that are spelled out
 }
 
 // NewVocabulary builds the tables for a vocabulary. tokens[i] are the bytes that
@@ -61,7 +61,7 @@ func NewVocabulary(tokens [][]byte, eos []int32) (*Vocabulary, error) {
 	for i, t := range tokens {
 		if len(t) > 0 && len(t) <= maxTokenLen && !ends[int32(i)] {
 			ids = append(ids, int32(i))
-			v.maxLen = max(v.maxLen, int32(len(t)))
+			v.longest = max(v.longest, int32(len(t)))
 		}
 	}
 	slices.SortFunc(ids, func(a, b int32) int {
@@ -70,15 +70,15 @@ func NewVocabulary(tokens [][]byte, eos []int32) (*Vocabulary, error) {
 		}
 		return int(a) - int(b)
 	})
-	v.plant(ids)
-	v.shared.limit = 1024 * int64(v.words()*4)
-	v.alike.limit = v.shared.limit
+	v.buildTrie(ids)
+	v.commonShapes.limit = 1024 * int64(v.words()*4)
+	v.outlinedShapes.limit = v.commonShapes.limit
 	return v, nil
 }
 
-// plant lays the sorted tokens out as a trie.
-func (v *Vocabulary) plant(ids []int32) {
-	var open []int32 // the path of the token before
+// buildTrie makes the trie of the given tokens, which are sorted by their bytes.
+func (v *Vocabulary) buildTrie(ids []int32) {
+	var open []int32 // the nodes on the path to the token before
 	var before []byte
 	closeTo := func(depth int) {
 		for len(open) > depth {
@@ -88,14 +88,14 @@ func (v *Vocabulary) plant(ids []int32) {
 			if d := len(open); d > 0 {
 				up := &v.nodes[open[d-1]]
 				up.height = max(up.height, v.nodes[i].height+1)
-				v.below[open[d-1]] |= v.below[i] | 1<<byteKind[v.nodes[i].b]
+				v.kindsBelow[open[d-1]] |= v.kindsBelow[i] | 1<<byteKind[v.nodes[i].b]
 			}
 		}
 	}
 	for k, id := range ids {
 		t := v.tokens[id]
 		if k > 0 && slices.Equal(t, before) {
-			v.pair(ids[k-1], id)
+			v.addDuplicate(ids[k-1], id)
 			continue
 		}
 		same := 0
@@ -105,26 +105,27 @@ func (v *Vocabulary) plant(ids []int32) {
 		closeTo(same)
 		for d := same; d < len(t); d++ {
 			open = append(open, int32(len(v.nodes)))
-			v.nodes = append(v.nodes, node{tok: -1, b: t[d], depth: uint8(d + 1)})
-			v.below = append(v.below, 0)
-			v.first = append(v.first, int32(len(v.sorted)))
+			v.nodes = append(v.nodes, node{token: -1, b: t[d], depth: uint8(d + 1)})
+			v.kindsBelow = append(v.kindsBelow, 0)
+			v.tokensBefore = append(v.tokensBefore, int32(len(v.sorted)))
 		}
-		v.nodes[len(v.nodes)-1].tok = id
+		v.nodes[len(v.nodes)-1].token = id
 		v.sorted = append(v.sorted, id)
 		before = t
 	}
 	closeTo(0)
-	v.first = append(v.first, int32(len(v.sorted)))
+	v.tokensBefore = append(v.tokensBefore, int32(len(v.sorted)))
 }
 
-// under are the tokens of the subtree of node i.
-func (v *Vocabulary) under(i int) []int32 {
-	return v.sorted[v.first[i]:v.first[i+int(v.nodes[i].skip)]]
+// tokensBelow are the tokens that end in the subtree of node i, one for each text.
+func (v *Vocabulary) tokensBelow(i int) []int32 {
+	return v.sorted[v.tokensBefore[i]:v.tokensBefore[i+int(v.nodes[i].skip)]]
 }
 
-// byteKind sorts the bytes into fewer than 64 kinds. What patterns repeat is mostly
-// made of whole ones, so a word tells whether a subtree has nothing else. (The
-// slices of llguidance serve the same end with a fixed set of such languages.)
+// byteKind sorts the bytes into fewer than 64 kinds. The classes that patterns repeat
+// mostly consist of whole kinds, so one word of bits shows whether a subtree of the
+// trie has only bytes of such a class. (llguidance does this with its slices, which
+// are a fixed set of languages.)
 var byteKind, byteKinds = func() (of [256]uint8, n uint8) {
 	const alone = "\t\n\r !\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 	for _, first := range []byte("\x000AGag\x7f\x80\xc0\xe0\xf0") {
@@ -142,23 +143,23 @@ var byteKind, byteKinds = func() (of [256]uint8, n uint8) {
 	return of, n
 }()
 
-// pair links tokens of equal bytes ("{" and "<0x7B>" of a SentencePiece model):
-// the trie holds the first and set follows the chain.
-func (v *Vocabulary) pair(first, next int32) {
-	if v.twin == nil {
-		v.twin = make([]int32, v.size)
-		for i := range v.twin {
-			v.twin[i] = -1
+// addDuplicate links two tokens of equal bytes, such as "{" and "<0x7B>" of a
+// SentencePiece model. The trie has only the first of them.
+func (v *Vocabulary) addDuplicate(first, next int32) {
+	if v.duplicates == nil {
+		v.duplicates = make([]int32, v.size)
+		for i := range v.duplicates {
+			v.duplicates[i] = -1
 		}
 	}
-	v.twin[first] = next
+	v.duplicates[first] = next
 }
 
-// set and unset change the bits of a token and of its twins.
+// set and unset change the bits of a token and of those with the same bytes.
 func (v *Vocabulary) set(mask []uint32, tok int32) {
 	mask[tok>>5] |= 1 << (tok & 31)
-	if v.twin != nil {
-		for t := v.twin[tok]; t >= 0; t = v.twin[t] {
+	if v.duplicates != nil {
+		for t := v.duplicates[tok]; t >= 0; t = v.duplicates[t] {
 			mask[t>>5] |= 1 << (t & 31)
 		}
 	}
@@ -166,8 +167,8 @@ func (v *Vocabulary) set(mask []uint32, tok int32) {
 
 func (v *Vocabulary) unset(mask []uint32, tok int32) {
 	mask[tok>>5] &^= 1 << (tok & 31)
-	if v.twin != nil {
-		for t := v.twin[tok]; t >= 0; t = v.twin[t] {
+	if v.duplicates != nil {
+		for t := v.duplicates[tok]; t >= 0; t = v.duplicates[t] {
 			mask[t>>5] &^= 1 << (t & 31)
 		}
 	}
@@ -179,43 +180,16 @@ func (v *Vocabulary) Size() int { return v.size }
 // words is the length of a mask.
 func (v *Vocabulary) words() int { return (v.size + 31) / 32 }
 
-// sharedShapes keeps shapes for all grammars: those of common states, as of the
-// bodies of strings, numbers and any JSON, and, apart from them, so that grammars
-// without end do not drive them out, those of states that are built alike.
-type sharedShapes struct {
-	mu    sync.Mutex
-	m     map[string]*shape
-	bytes int64
-	limit int64
-}
-
-func (s *sharedShapes) find(key string) *shape {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.m[key]
-}
-
-// keep stores sh. When the limit is reached everything is dropped: what is in
-// use is soon back, and the books of an order of use would cost each look-up.
-func (s *sharedShapes) keep(key string, sh *shape) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.m == nil || s.bytes > s.limit {
-		s.m, s.bytes = make(map[string]*shape), 0
-	}
-	s.m[key] = sh
-	s.bytes += sh.bytes() + int64(len(key))
-}
-
-// Warm builds the masks that most grammars begin with: inside strings, numbers and
-// values of any kind. It takes a fraction of a second per hundred thousand tokens
-// and may run beside everything else; without it the first requests pay.
+// Warm builds the masks that most grammars need first: those inside strings, numbers
+// and values of any kind. It takes a fraction of a second per hundred thousand tokens
+// and may run beside everything else. Without it, the first requests have to wait for
+// these masks.
 func (v *Vocabulary) Warm() {
 	for _, tight := range []bool{false, true} {
 		s := Spec{Kind: JSONObject, Options: Options{DisableAnyWhitespace: tight}}
 		g, err := compile(s, v, DefaultConfig(), nil)
 		if err != nil {
-			continue // not for a vocabulary that can write JSON
+			continue // the vocabulary cannot write JSON
 		}
 		mask := make([]uint32, v.words())
 		for _, text := range []string{`{"a\u00e9\"é😀":{"b":[-10.5e+3,0,true,false,null,"x",{}],"c":"","d":1}}`, "{\r\n\t  \"a\" : [ 1 , \"b\" ]\n }"} {

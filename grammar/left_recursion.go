@@ -12,7 +12,7 @@ import "slices"
 func (n *network) nullable() []bool {
 	null := make([]bool, len(n.starts))
 	if n.base != nil {
-		copy(null, n.base.null)
+		copy(null, n.base.nullableBase)
 	}
 	for again := true; again; {
 		again = false
@@ -310,5 +310,5 @@ func (b *builder) leftCorners(n *network, r int32, scc []int32) {
 
 // reset drops the rules of b.
 func (b *builder) reset() {
-	b.states, b.starts, b.rests, b.marks, b.alone = nil, nil, nil, nil, nil
+	b.states, b.starts, b.rests, b.marks, b.singletons = nil, nil, nil, nil, nil
 }

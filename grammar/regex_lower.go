@@ -84,7 +84,7 @@ type lowering struct {
 
 // rx lowers n at from. Anchors become the steps that layers takes out again.
 func (b *builder) rx(from int32, n *rx, how lowering) int32 {
-	b.work(1)
+	b.spend(1)
 	switch n.kind {
 	case rxSet:
 		return how.leaf(from, n.set)
