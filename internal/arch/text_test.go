@@ -97,7 +97,6 @@ var uncleaned = []string{
 	"scheduler",
 	"server",
 	"server/sdktest",
-	"store",
 	"trajectory",
 	"trajectory/archive",
 	"trajectory/export",
