@@ -2,10 +2,10 @@ package archive
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
+	"weir/internal/jsontext"
 	"weir/store"
 )
 
@@ -37,7 +37,7 @@ func (u *Upload) index(tx *store.Tx, calls []Call) {
 		if len(c.ID) > maxCall {
 			continue
 		}
-		value, err := json.Marshal(entry{Model: u.model, Log: u.batch.ID[:], Project: c.Project, Group: c.Group})
+		value, err := jsontext.Encode(entry{Model: u.model, Log: u.batch.ID[:], Project: c.Project, Group: c.Group})
 		if err != nil {
 			panic("archive: " + err.Error()) // every field of it can be encoded
 		}
@@ -55,7 +55,7 @@ func (v *View) call(id string) (*entry, error) {
 		return nil, err
 	}
 	e := &entry{}
-	if err := json.Unmarshal(value, e); err != nil || len(e.Log) != len(ID{}) {
+	if err := jsontext.Decode(value, e); err != nil || len(e.Log) != len(ID{}) {
 		return nil, fmt.Errorf("%w: the call %q", ErrDamaged, id)
 	}
 	return e, nil
@@ -158,7 +158,7 @@ func (a *Archive) PruneCalls(ctx context.Context) (n int, err error) {
 				after = append(append(after[:0], key...), 0)
 				var e entry
 				tenant, _, err := store.CutString(key[1:])
-				if err != nil || json.Unmarshal(value, &e) != nil || len(e.Log) != len(ID{}) {
+				if err != nil || jsontext.Decode(value, &e) != nil || len(e.Log) != len(ID{}) {
 					return true // damaged: reported by whoever looks for it
 				}
 				there, err := r.Has(headerKey(tenant, e.Model, ID(e.Log)))
