@@ -21,24 +21,6 @@ func render(t testing.TB, src string, vars *Dict) (string, error) {
 	return tpl.Render(vars, Options{Now: goldenClock})
 }
 
-func Example() {
-	t, err := Compile(`{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% endfor %}`)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	messages, err := FromJSON([]byte(`[{"role": "user", "content": " Hi "}, {"role": "assistant", "content": "Hello"}]`))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	vars := NewDict(1)
-	vars.Set("messages", messages)
-	text, err := t.Render(vars, Options{})
-	fmt.Println(text, err)
-	// Output: <user>Hi<assistant>Hello <nil>
-}
-
 // TestErrors checks kind, class, text and line of errors.
 func TestErrors(t *testing.T) {
 	for _, c := range []struct {

@@ -87,9 +87,6 @@ func hiddenReference(comment string) string {
 var uncleaned = []string{
 	"api",
 	"auth",
-	"chat",
-	"chat/jinja",
-	"chat/reasoning",
 	"device/cuda/check",
 	"engine",
 	"feedback",
