@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"weir/api"
-	"weir/internal/jsontext"
 )
 
 func ExampleDecodeChat() {
@@ -36,9 +35,4 @@ func ExampleStream() {
 	// data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1772900000,"model":"m","choices":[{"index":0,"delta":{"content":"Hi"},"logprobs":null,"finish_reason":"stop","stop_reason":null,"token_ids":null}]}
 	//
 	// data: [DONE]
-}
-
-func ExampleScan() {
-	fmt.Println(jsontext.Scan([]byte(`{"a": NaN}`), 100))
-	// Output: api: NaN and Infinity are not JSON at byte 6
 }

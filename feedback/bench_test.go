@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Reading rows is what a query costs whose expression the keys do not decide.
+// BenchmarkTruth is a query whose expression needs the records, not only their keys.
 func BenchmarkTruth(b *testing.B) {
 	book := newStore(b)
 	ctx := context.Background()

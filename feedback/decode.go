@@ -10,8 +10,8 @@ import (
 	"weir/internal/jsontext"
 )
 
-// Request is what creates or replaces a record, in the right form. Check says
-// whether it makes sense.
+// Request creates or replaces a record. Its form is right; Config.Check applies the rules
+// of meaning.
 type Request struct {
 	Dialect Dialect
 	Project string
@@ -31,7 +31,7 @@ type Request struct {
 // maxDepth bounds how deeply a body may be nested.
 const maxDepth = 200
 
-// Item says which function a request is for.
+// Operation is what a request does.
 type Operation int
 
 const (
@@ -40,13 +40,13 @@ const (
 )
 
 // DecodeRequest reads the body of a request. Its error is Invalid, or a *Refusal.
-func DecodeRequest(body []byte, item Operation) (*Request, error) {
+func DecodeRequest(body []byte, op Operation) (*Request, error) {
 	v, err := scan(body)
 	if err != nil {
 		return nil, err
 	}
 	d := decoder{}
-	r := d.request(v, item, []string{"body"})
+	r := d.request(v, op, []string{"body"})
 	if len(d.issues) > 0 {
 		return nil, d.issues
 	}
@@ -86,7 +86,7 @@ func DecodeBatch(body []byte) ([]*Request, error) {
 	return out, nil
 }
 
-// scan checks that a body is JSON. A byte order mark in front is passed over.
+// scan checks that a body is JSON and returns it without a byte order mark.
 func scan(body []byte) (jsontext.Value, error) {
 	body = bytes.TrimPrefix(body, []byte("\uFEFF"))
 	if len(bytes.TrimSpace(body)) == 0 {
@@ -107,7 +107,7 @@ func scan(body []byte) (jsontext.Value, error) {
 
 func issue(typ string, loc ...string) Issue { return Issue{Loc: loc, Type: typ, Msg: messages[typ]} }
 
-// decoder gathers all that is wrong with a body.
+// decoder collects everything that is wrong with a body.
 type decoder struct{ issues Invalid }
 
 // maxIssues bounds an answer that lists them.
@@ -119,13 +119,13 @@ func (d *decoder) issue(typ string, loc []string, more ...string) {
 	}
 }
 
-// members are the properties of an object that nobody has taken yet, in order.
+// members are the properties of an object that have not been taken yet, in order.
 type members struct {
 	names  []string
 	values map[string]jsontext.Value
 }
 
-// object reads the properties of v, of which the last of a name counts.
+// object reads the properties of v. If a name occurs twice, the last value counts.
 func (d *decoder) object(v jsontext.Value, loc []string) *members {
 	if v.Kind() != jsontext.Object {
 		d.issue("model_attributes_type", loc)
@@ -150,8 +150,8 @@ func (m *members) has(name string) bool {
 	return ok
 }
 
-// take takes a property out; nil if it is not there, null and optional, or not of
-// the type wanted.
+// take removes a property and returns its value. It returns nil if there is none, if it is
+// optional and null, or if it is not of the type typ, which is reported as wrong.
 func (d *decoder) take(m *members, name string, required bool, typ jsontext.Kind, wrong string, loc []string) jsontext.Value {
 	if m == nil {
 		return nil
@@ -170,7 +170,7 @@ func (d *decoder) take(m *members, name string, required bool, typ jsontext.Kind
 	return nil
 }
 
-// text takes a string; nil if there is none.
+// text takes a string. It returns nil if there is none.
 func (d *decoder) text(m *members, name string, required bool, loc []string) *string {
 	v := d.take(m, name, required, jsontext.String, "string_type", loc)
 	if v == nil {
@@ -184,7 +184,7 @@ func (d *decoder) text(m *members, name string, required bool, loc []string) *st
 	return &s
 }
 
-// extras reports the properties that nobody has taken.
+// extras reports the properties that have not been taken.
 func (d *decoder) extras(m *members, loc []string) {
 	if m == nil {
 		return
@@ -196,17 +196,17 @@ func (d *decoder) extras(m *members, loc []string) {
 	}
 }
 
-// dialect is the one that a request is written in. A request in both leaves the
-// reference's names among the extras (decision 15).
+// dialect is the dialect that a request is written in. If it has names of both, it counts
+// as weir's, and extras reports those of Weave.
 func (m *members) dialect() Dialect {
-	ours := m.has(WeirNames.traceRefName()) || m.has(WeirNames.userName())
-	if !ours && (m.has(WeaveNames.traceRefName()) || m.has(WeaveNames.userName())) {
+	weir := m.has(WeirNames.traceRefName()) || m.has(WeirNames.userName())
+	if !weir && (m.has(WeaveNames.traceRefName()) || m.has(WeaveNames.userName())) {
 		return WeaveNames
 	}
 	return WeirNames
 }
 
-func (d *decoder) request(v jsontext.Value, item Operation, loc []string) *Request {
+func (d *decoder) request(v jsontext.Value, op Operation, loc []string) *Request {
 	m := d.object(v, loc)
 	if m == nil {
 		return nil
@@ -218,7 +218,7 @@ func (d *decoder) request(v jsontext.Value, item Operation, loc []string) *Reque
 		}
 		return *s
 	}
-	optional := func(name string) *string { // "" is not given (spec F-13)
+	optional := func(name string) *string { // "" counts as absent (docs/interface/feedback.md, F-13)
 		if s := d.text(m, name, false, loc); value(s) != "" {
 			return s
 		}
@@ -230,7 +230,7 @@ func (d *decoder) request(v jsontext.Value, item Operation, loc []string) *Reque
 	if p := d.take(m, "payload", true, jsontext.Object, "dict_type", loc); p != nil {
 		r.Payload = jsontext.AppendCompact(nil, p)
 	}
-	if item == Replace {
+	if op == Replace {
 		r.Replaces = value(d.text(m, "feedback_id", true, loc))
 	}
 	if id := d.text(m, "id", false, loc); id != nil {
@@ -246,7 +246,7 @@ func (d *decoder) request(v jsontext.Value, item Operation, loc []string) *Reque
 	if r.Dialect == WeaveNames {
 		r.weave = d.weaveColumns(m, loc)
 	}
-	d.text(m, r.Dialect.userName(), false, loc) // the server knows better (spec F-14)
+	d.text(m, r.Dialect.userName(), false, loc) // ignored (docs/interface/feedback.md, F-14)
 	d.extras(m, loc)
 	return r
 }

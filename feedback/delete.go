@@ -8,9 +8,9 @@ import (
 	"weir/store"
 )
 
-// DecodePurge reads the body of a purge. Only ids can be purged: a slip in a
-// condition would cost a project (spec feedback 8.4). Its error is Invalid, or a
-// *Refusal that comes with the project's name, since permission is asked first.
+// DecodePurge reads the body of a purge, which may only name ids
+// (docs/interface/feedback.md, section 8.4). The error is Invalid, or a *Refusal. A
+// *Refusal comes with the name of the project, because the right to it is checked first.
 func DecodePurge(body []byte) (project string, ids []string, err error) {
 	v, err := scan(body)
 	if err != nil {
@@ -37,6 +37,7 @@ func DecodePurge(body []byte) (project string, ids []string, err error) {
 	return project, nil, p.refusal
 }
 
+// purgeIDs returns the ids of an expression that only names ids.
 func purgeIDs(n *expr) (ids []string, ok bool) {
 	isID := func(n *expr) bool {
 		return n.op == "$getField" && n.field.column == colID && n.field.path == nil && n.field.name == "id"
@@ -69,15 +70,15 @@ func purgeIDs(n *expr) (ids []string, ok bool) {
 	return nil, false
 }
 
-// Erasure names records to delete whatever their ids, for requests about privacy
-// (spec feedback 8.8).
+// Erasure names records to delete by what is in them, for requests of people to delete
+// their data (docs/interface/feedback.md, section 8.8).
 type Erasure struct {
 	Project string
 	DryRun  bool
 	where   *Query
 }
 
-// DecodeErasure reads the body of an erasure. Its error is Invalid, or a *Refusal.
+// DecodeErasure reads the body of an erasure. The error is Invalid, or a *Refusal.
 func DecodeErasure(body []byte) (*Erasure, error) {
 	v, err := scan(body)
 	if err != nil {
@@ -123,21 +124,21 @@ func DecodeErasure(body []byte) (*Erasure, error) {
 	return e, nil
 }
 
-// Erase deletes what an erasure names, and returns how many records that are, or
-// with DryRun would be.
+// Erase deletes the records that an erasure names and returns how many they are. With
+// DryRun it only counts them.
 func (s *Store) Erase(ctx context.Context, e *Erasure) (n int, err error) {
 	return s.deleteWhere(ctx, e.where, e.DryRun)
 }
 
-// Expire deletes the records of a project that were written before a time, in
-// milliseconds of Unix time.
+// Expire deletes the records of a project that were written before a time in
+// milliseconds of Unix time, and returns how many they were.
 func (s *Store) Expire(ctx context.Context, project string, before int64) (n int, err error) {
 	lit := &expr{op: "$literal", value: value{kind: kindNum, num: number{float: float64(before) / 1000}}}
 	f := &expr{op: "$getField", field: field{column: colCreated, name: "created_at"}}
 	return s.deleteWhere(ctx, &Query{Project: project, where: &expr{op: "$and", args: []*expr{{op: "$lt", args: []*expr{f, lit}}}}}, false)
 }
 
-// deleteWhere deletes in pieces, so that nobody waits for long.
+// deleteWhere deletes in pieces, so that no other update waits for long.
 func (s *Store) deleteWhere(ctx context.Context, q *Query, dry bool) (n int, err error) {
 	if dry {
 		err = s.view(func(r *store.Reader, seen uint64) error {
@@ -147,12 +148,12 @@ func (s *Store) deleteWhere(ctx context.Context, q *Query, dry bool) (n int, err
 		return n, err
 	}
 	const piece = 500
-	since := int64(0) // what was written before is done; to pass over it takes long
+	since := int64(0) // records before it have been deleted; to read their remains takes long
 	for {
 		var ids []string
 		if err := s.db.View(func(r *store.Reader) error {
 			return q.scan(ctx, r, since, func(rec *Record) bool {
-				if q.where.truth(rec) { // an index may be damaged
+				if q.where.truth(rec) { // the index may be damaged, so look at the record
 					ids, since = append(ids, strings.Clone(rec.ID)), rec.CreatedAt
 				}
 				return len(ids) < piece
@@ -162,7 +163,7 @@ func (s *Store) deleteWhere(ctx context.Context, q *Query, dry bool) (n int, err
 		}
 		if err := s.change(ctx, func(tx *store.Tx) error {
 			kept := ids[:0]
-			for _, id := range ids { // somebody may have replaced it
+			for _, id := range ids { // it may have been replaced since
 				u, _ := parseUUID(id)
 				rec, err := get(&tx.Reader, rowKey(q.Project, u))
 				if err != nil {

@@ -9,8 +9,8 @@ import (
 	"weir/store"
 )
 
-// ExportLines writes the records of a query as JSON, one a line. It reads one
-// snapshot, however long w takes.
+// ExportLines writes the records of a query as JSON, one per line. It reads one snapshot,
+// however long w takes.
 func (s *Store) ExportLines(ctx context.Context, q *Query, w io.Writer) error {
 	var buf []byte
 	return s.export(ctx, q, func(rec *Record) error {
@@ -20,8 +20,8 @@ func (s *Store) ExportLines(ctx context.Context, q *Query, w io.Writer) error {
 	})
 }
 
-// ExportCSV writes the records of a query as comma-separated values with a line of
-// names first (RFC 4180). What is not text is JSON; null is empty.
+// ExportCSV writes the records of a query as comma-separated values (RFC 4180) after a line
+// of names. A value that is not a text is written as JSON, and null as nothing.
 func (s *Store) ExportCSV(ctx context.Context, q *Query, w io.Writer) error {
 	fields := q.fields
 	if fields == nil {
@@ -55,6 +55,7 @@ func (s *Store) ExportCSV(ctx context.Context, q *Query, w io.Writer) error {
 	return firstError(err, c.Error())
 }
 
+// export calls f with the records of a query, without a total.
 func (s *Store) export(ctx context.Context, q *Query, f func(*Record) error) error {
 	return s.view(func(r *store.Reader, seen uint64) error {
 		_, err := s.each(ctx, q, r, seen, false, func(rec *Record, _ int) error { return f(rec) })
@@ -62,8 +63,8 @@ func (s *Store) export(ctx context.Context, q *Query, f func(*Record) error) err
 	})
 }
 
-// Each calls f with all records of all projects, in no particular order, and with
-// the key of every damaged one.
+// Each calls f with all records of all projects, in no particular order, and damaged with
+// the key of every record that cannot be read.
 func (s *Store) Each(f func(*Record) error, damaged func(key []byte, err error)) error {
 	return s.db.View(func(r *store.Reader) error {
 		var failed error

@@ -50,7 +50,7 @@ func TestIndexes(t *testing.T) {
 		for _, k := range keys {
 			tx.Delete(k)
 		}
-		tx.Set([]byte{tagForm}, []byte("tfyuq"))
+		tx.Set([]byte{tagIndexes}, []byte("tfyuq"))
 		return nil
 	}); err != nil {
 		t.Fatal(err)

@@ -213,18 +213,18 @@ func TestReactions(t *testing.T) {
 		{"\U0001FAC8\U0001F3FB", ":u1fac8_u1f3fb:", "\U0001FAC8", ":u1fac8:"},
 		{"🇦🇦", ":u1f1e6_u1f1e6:", "🇦🇦", ":u1f1e6_u1f1e6:"},
 	} {
-		r, ok := react(c.emoji)
-		if want := (reaction{c.alias, c.detoned, c.detonedAlias}); !ok || r != want {
+		r, ok := describeEmoji(c.emoji)
+		if want := (emojiNames{c.alias, c.detoned, c.detonedAlias}); !ok || r != want {
 			t.Errorf("%s: %+q, want %+q", c.emoji, r, want)
 		}
 	}
 	for _, s := range []string{"", "a", "👍👍", "a👍", "👍a", ":thumbs_up:", " 👍", "1", "#", "🏻🏻", "👍🏻🏻", "\u200d", "👍\u200d", "🇺", "🇺🇸🇺🇸", "\uFE0F", "©a", "👩‍"} {
-		if r, ok := react(s); ok {
+		if r, ok := describeEmoji(s); ok {
 			t.Errorf("%q is taken for one emoji: %+q", s, r)
 		}
 	}
 	for alias, full := range emojis().full {
-		r, ok := react(full)
+		r, ok := describeEmoji(full)
 		if !ok || r.alias != ":"+alias+":" || r.detoned == "" || alias != "light_skin_tone" && strings.Contains(r.detonedAlias, "_skin_tone") && utf8.RuneCountInString(full) > 1 {
 			t.Errorf("%s: %+v", full, r)
 		}

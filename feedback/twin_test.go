@@ -18,7 +18,7 @@ import (
 
 // small makes blocks of few records, so that little data has many.
 func small(s *Store, steps int) {
-	s.changes.most = bounds{steps: steps, changes: 64, marks: 20, blocks: 400}
+	s.counts.limits = countLimits{blockKeys: steps, deletions: 64, plans: 20, blocks: 400}
 }
 
 // everything is the records of a project, of the rows alone.
@@ -270,7 +270,7 @@ func TestQueryTwin(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", body, err)
 			}
-			q.listed = w.rnd.IntN(2) * 5 // 0: as many as usual
+			q.maxListed = w.rnd.IntN(2) * 5 // 0: as many as usual
 			if err := w.view(func(r *store.Reader, seen uint64) error {
 				want, total := twin(t, r, q)
 				var got []string
@@ -293,15 +293,15 @@ func TestQueryTwin(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if c := &w.changes; len(c.open) > 0 || len(c.marks) == 0 || len(c.marks) > 20 || c.blocks > 400 {
-			t.Errorf("%d updates are open; blocks of %d queries, %d of them", len(c.open), len(c.marks), c.blocks)
+		if c := &w.counts; len(c.running) > 0 || len(c.plans) == 0 || len(c.plans) > 20 || c.blocks > 400 {
+			t.Errorf("%d updates are open; blocks of %d queries, %d of them", len(c.running), len(c.plans), c.blocks)
 		}
 		sum := 0
-		for _, m := range w.changes.marks {
+		for _, m := range w.counts.plans {
 			sum += len(m.blocks)
 		}
-		if sum != w.changes.blocks {
-			t.Errorf("%d blocks are kept, %d counted", sum, w.changes.blocks)
+		if sum != w.counts.blocks {
+			t.Errorf("%d blocks are kept, %d counted", sum, w.counts.blocks)
 		}
 	}
 }
@@ -343,13 +343,13 @@ func TestBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("as written", all, 40)
-	if len(s.changes.marks) != 1 {
+	if len(s.counts.plans) != 1 {
 		t.Fatal("no blocks are kept")
 	}
 	// A query between the function of an update and its commit.
 	key := rowKey("acme/support", idOf(old[3]))
-	end := s.changes.begin()
-	s.changes.deleted("acme/support", old[3].CreatedAt)
+	end := s.counts.beginUpdate()
+	s.counts.deleted("acme/support", old[3].CreatedAt)
 	check("before the commit", all, 40)
 	if err := s.db.Update(ctx, func(tx *store.Tx) error { table.Delete(tx, key, old[3].append(nil)); return nil }); err != nil {
 		t.Fatal(err)
@@ -385,11 +385,11 @@ func TestBlocks(t *testing.T) {
 	check("of a time, later", soon, 41)
 	check("at last", all, 42)
 	// More deletions than are remembered, and a change to anything.
-	for i := range s.changes.most.changes + 5 {
-		s.changes.deleted("acme/other", int64(i))
+	for i := range s.counts.limits.deletions + 5 {
+		s.counts.deleted("acme/other", int64(i))
 	}
 	check("after many deletions", all, 42)
-	s.changes.anything()
+	s.counts.invalidateAll()
 	if err := s.db.Update(ctx, func(tx *store.Tx) error {
 		tx.Delete(table.Entries(nil, nil, old[20].append(nil))[0])
 		return nil
@@ -418,7 +418,7 @@ func TestBlocks(t *testing.T) {
 func TestQueriesAmongWrites(t *testing.T) {
 	s := newStore(t)
 	small(s, 4)
-	s.changes.most.changes = 1000
+	s.counts.limits.deletions = 1000
 	ctx := context.Background()
 	until := time.Now().Add(1500 * time.Millisecond)
 	var writers, readers sync.WaitGroup

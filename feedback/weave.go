@@ -89,7 +89,7 @@ func (d *decoder) weaveColumn(m *members, c *weaveColumn, loc []string) jsontext
 	return d.take(m, c.name, false, jsontext.String, "string_type", loc)
 }
 
-// weaveColumn is the value of a column that only Weave has, as JSON.
+// weaveColumn returns the value of a column that only Weave has, as JSON.
 func (r *Record) weaveColumn(name string) jsontext.Value {
 	if r.Weave != nil {
 		if v := member(r.Weave, name); v != nil {

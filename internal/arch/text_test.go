@@ -98,7 +98,6 @@ var uncleaned = []string{
 	"server",
 	"server/sdktest",
 	"store",
-	"tokenizer",
 	"trajectory",
 	"trajectory/archive",
 	"trajectory/export",
