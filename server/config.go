@@ -113,7 +113,7 @@ type Access struct {
 	Keys *auth.Keyring
 	// Feedback is what /feedback/ is about; nil: there is no such path. Whoever
 	// opened its database closes it, after Shutdown.
-	Feedback *feedback.Book
+	Feedback *feedback.Store
 	// FeedbackBearer lets tokens in to /feedback/, which is for passwords.
 	FeedbackBearer bool
 	Trajectories   Trajectories // what is below /v1/preview/models

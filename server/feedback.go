@@ -96,7 +96,7 @@ func (c *call) may(r *feedback.Request) bool {
 	return true
 }
 
-func feedbackWrite(item feedback.Item) func(*Server, *call) {
+func feedbackWrite(item feedback.Operation) func(*Server, *call) {
 	return func(s *Server, c *call) {
 		if !s.feedbackBody(c) {
 			return
@@ -286,8 +286,8 @@ func (s *Server) feedbackGet(c *call) {
 	case rec == nil:
 		s.fail(c, &feedback.Refusal{Status: 404, Reason: "Feedback not found"})
 	case theirs(c):
-		c.reply(rec.AppendJSON(nil, feedback.Reference))
+		c.reply(rec.AppendJSON(nil, feedback.WeaveNames))
 	default:
-		c.reply(rec.AppendJSON(nil, feedback.Ours))
+		c.reply(rec.AppendJSON(nil, feedback.WeirNames))
 	}
 }
