@@ -59,8 +59,10 @@ vectors: ## the large test vectors: DIR=.. (TOKENIZERS=.. adds published tokeniz
 	@test -n "$(DIR)" || { echo "usage: make vectors DIR=.. [TOKENIZERS=..]"; exit 1; }
 	WEIR_VECTORS=$(abspath $(DIR)) WEIR_TOKENIZERS=$(abspath $(TOKENIZERS)) $(GO) test ./tokenizer ./chat/... ./grammar -run Vectors -v
 
-clients: build ## openai-node, Vercel AI SDK and LangChain.js against a running weir (needs Node 20 and npm)
-	cd tools/clients && npm ci --no-audit --no-fund --ignore-scripts && npm test
+clients: build ## openai-node, Vercel AI SDK, LangChain.js, and the examples in Python and JavaScript, against a running weir (needs Node 20, npm and Python)
+	$(PYTHON) -m venv build/examples && build/examples/bin/pip install -q --disable-pip-version-check -r examples/python/requirements.txt
+	cd examples/javascript && npm ci --no-audit --no-fund --ignore-scripts
+	cd tools/clients && npm ci --no-audit --no-fund --ignore-scripts && PYTHON=$(CURDIR)/build/examples/bin/python npm test
 
 bench-grammar: ## a table of what a token mask costs (about half a minute)
 	$(GO) test -run '^$$' -bench Masks -benchtime 1x ./grammar

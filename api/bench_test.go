@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"weir/internal/jsontext"
 )
 
 // largeRequest is a history of about 40 KB with tools, as an agent sends it.
@@ -42,7 +44,7 @@ func BenchmarkScan(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := Scan(body, 200); err != nil {
+		if err := jsontext.Scan(body, 200); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"weir/internal/jsontext"
 )
 
 // checkText runs all stages of this package over a body of /v1/completions.
@@ -258,7 +260,7 @@ func TestTokenizeForms(t *testing.T) {
 // FuzzDecodeCompletion: whatever the bytes, an error of the table or a request
 // that keeps what its fields promise. So do the decoders of /tokenize and /detokenize.
 func FuzzDecodeCompletion(f *testing.F) {
-	for _, s := range scanSeeds {
+	for _, s := range valueSeeds {
 		f.Add([]byte(s))
 		f.Add([]byte(`{"prompt":` + s + `,"tokens":` + s + `}`))
 	}
@@ -270,7 +272,7 @@ func FuzzDecodeCompletion(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		sound := func(err *Error) {
-			if err.Status != 400 && err.Status != 501 || err.Code != err.Status || err.Message == "" || len(err.Message) > 2000 || Scan(err.AppendJSON(nil), 2) != nil {
+			if err.Status != 400 && err.Status != 501 || err.Code != err.Status || err.Message == "" || len(err.Message) > 2000 || jsontext.Scan(err.AppendJSON(nil), 2) != nil {
 				t.Fatalf("%q: %+v", body, err)
 			}
 		}

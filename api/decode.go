@@ -2,6 +2,8 @@ package api
 
 import (
 	"slices"
+
+	"weir/internal/jsontext"
 )
 
 // DecodeChat reads a body of POST /v1/chat/completions: stages 3 and 5 of spec
@@ -79,7 +81,7 @@ func (r *ChatRequest) crossCheck(values []Raw) *Error {
 		return err
 	}
 	top := sent("top_logprobs")
-	if top != nil && !top.given() {
+	if top != nil && !top.Given() {
 		// Surprising but relied upon: null does not mean the default 0 (spec 7.1).
 		r.Logprobs = false
 	} else if r.Echo && r.PromptLogprobs == nil {
@@ -101,28 +103,14 @@ func (r *ChatRequest) checkGenerationPrompt(sent Raw) *Error {
 }
 
 // empty reports whether v is absent, null or {}.
-func (v Raw) empty() bool {
-	if !v.given() {
+func empty(v Raw) bool {
+	if !v.Given() {
 		return true
 	}
-	for range v.members() {
+	for range v.Members() {
 		return false
 	}
 	return true
-}
-
-// lookup returns the last property of that name of an object, nil if v is nil
-// or has none.
-func (v Raw) lookup(name string) (found Raw) {
-	if v == nil {
-		return nil
-	}
-	for key, value := range v.members() {
-		if string(key) == name {
-			found = value
-		}
-	}
-	return found
 }
 
 func decodeEffort(r *ChatRequest, v Raw, _ *Limits) (f *fault) {
@@ -137,7 +125,7 @@ func decodeEffort(r *ChatRequest, v Raw, _ *Limits) (f *fault) {
 }
 
 func decodeToolChoice(r *ChatRequest, v Raw, _ *Limits) *fault {
-	if v.kind() != kindString || v.text() != "none" {
+	if v.Kind() != jsontext.String || v.Text() != "none" {
 		r.badChoice = newError(causeToolChoice, "tool_choice must be \"none\": this server does not parse tool calls.", clip(v))
 	}
 	return nil
@@ -149,10 +137,10 @@ func decodeTools(r *ChatRequest, v Raw, lim *Limits) *fault {
 	if len(v) > lim.ToolBytes {
 		return faultf("must be at most %d bytes long", lim.ToolBytes)
 	}
-	if v.kind() != kindArray {
+	if v.Kind() != jsontext.Array {
 		return wrongType("an array", v)
 	}
-	for i, e := range v.elements() {
+	for i, e := range v.Elements() {
 		if f := checkTool(e); f != nil {
 			return f.index(i)
 		}
@@ -162,11 +150,11 @@ func decodeTools(r *ChatRequest, v Raw, lim *Limits) *fault {
 }
 
 func checkTool(v Raw) *fault {
-	if v.kind() != kindObject {
+	if v.Kind() != jsontext.Object {
 		return wrongType("an object", v)
 	}
 	var typ, function, name, description, parameters Raw
-	for key, value := range v.members() {
+	for key, value := range v.Members() {
 		switch string(key) {
 		case "type":
 			typ = value
@@ -174,13 +162,13 @@ func checkTool(v Raw) *fault {
 			function = value
 		}
 	}
-	if typ != nil && (typ.kind() != kindString || typ.text() != "function") {
+	if typ != nil && (typ.Kind() != jsontext.String || typ.Text() != "function") {
 		return faultf("must be \"function\"").in("type")
 	}
-	if function == nil || function.kind() != kindObject {
+	if function == nil || function.Kind() != jsontext.Object {
 		return faultf("must be an object").in("function")
 	}
-	for key, value := range function.members() {
+	for key, value := range function.Members() {
 		switch string(key) {
 		case "name":
 			name = value
@@ -192,11 +180,11 @@ func checkTool(v Raw) *fault {
 	}
 	var f *fault
 	switch {
-	case name == nil || name.kind() != kindString:
+	case name == nil || name.Kind() != jsontext.String:
 		f = faultf("must be a string").in("name")
-	case description.given() && description.kind() != kindString:
+	case description.Given() && description.Kind() != jsontext.String:
 		f = wrongType("a string", description).in("description")
-	case parameters.given() && parameters.kind() != kindObject:
+	case parameters.Given() && parameters.Kind() != jsontext.Object:
 		f = wrongType("an object", parameters).in("parameters")
 	}
 	return f.in("function")
@@ -205,11 +193,11 @@ func checkTool(v Raw) *fault {
 // decodeDocuments takes objects of any JSON values: the reference takes strings
 // alone, against the interface document (spec 23).
 func decodeDocuments(r *ChatRequest, v Raw, _ *Limits) *fault {
-	if v.kind() != kindArray {
+	if v.Kind() != jsontext.Array {
 		return wrongType("an array", v)
 	}
-	for i, e := range v.elements() {
-		if e.kind() != kindObject {
+	for i, e := range v.Elements() {
+		if e.Kind() != jsontext.Object {
 			return wrongType("an object", e).index(i)
 		}
 	}
@@ -221,20 +209,20 @@ func decodeXArgs(r *ChatRequest, v Raw, _ *Limits) *fault { return r.decodeXArgs
 
 // decodeXArgs reads arguments for extensions of the engine; only chat takes lists.
 func (r *Options) decodeXArgs(v Raw, lists bool) *fault {
-	if v.kind() != kindObject {
+	if v.Kind() != jsontext.Object {
 		return wrongType("an object", v)
 	}
-	for key, value := range v.members() {
-		switch value.kind() {
-		case kindNull, kindObject:
+	for key, value := range v.Members() {
+		switch value.Kind() {
+		case jsontext.Null, jsontext.Object:
 			return wrongType("a string, a number or an array of these", value).in(clip(key))
-		case kindArray:
+		case jsontext.Array:
 			if !lists {
 				return wrongType("a string or a number", value).in(clip(key))
 			}
-			for i, e := range value.elements() {
-				switch e.kind() {
-				case kindNull, kindObject, kindArray:
+			for i, e := range value.Elements() {
+				switch e.Kind() {
+				case jsontext.Null, jsontext.Object, jsontext.Array:
 					return wrongType("a string or a number", e).index(i).in(clip(key))
 				}
 			}

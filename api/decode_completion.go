@@ -1,6 +1,10 @@
 package api
 
-import "slices"
+import (
+	"slices"
+
+	"weir/internal/jsontext"
+)
 
 // CompletionRequest is a decoded body of POST /v1/completions (spec
 // chat-completions 17.3). Echo puts the prompt in front of each choice, and its
@@ -95,27 +99,27 @@ func (r *CompletionRequest) CheckPrompt() *Error {
 
 // decodePrompts tells by the first element what an array is an array of.
 func decodePrompts(r *CompletionRequest, v Raw, lim *Limits) (f *fault) {
-	switch v.kind() {
-	case kindString:
-		if s := v.text(); s != "" {
+	switch v.Kind() {
+	case jsontext.String:
+		if s := v.Text(); s != "" {
 			r.Prompts = []TextPrompt{{Text: s}}
 		}
 		return nil
-	case kindArray:
+	case jsontext.Array:
 	default:
 		return wrongType("a string or an array", v)
 	}
-	var first kind
-	for _, e := range v.elements() {
-		first = e.kind()
+	var first jsontext.Kind
+	for _, e := range v.Elements() {
+		first = e.Kind()
 		break
 	}
 	switch first {
-	case "":
+	case 0:
 		return nil
-	case kindString:
+	case jsontext.String:
 		r.Prompts, f = list(v, lim.Prompts, func(e Raw) (p TextPrompt, f *fault) { p.Text, f = text(e); return })
-	case kindArray:
+	case jsontext.Array:
 		r.Prompts, f = list(v, lim.Prompts, func(e Raw) (p TextPrompt, f *fault) {
 			if p.IDs, f = decodeIDs(e); f == nil && len(p.IDs) == 0 {
 				f = faultf("must not be empty")
@@ -133,12 +137,12 @@ func decodePrompts(r *CompletionRequest, v Raw, lim *Limits) (f *fault) {
 // decodeIDs reads token ids. Their number has no limit but the body's: how many
 // a prompt may have is the context's affair.
 func decodeIDs(v Raw) ([]int, *fault) {
-	if v.kind() != kindArray {
+	if v.Kind() != jsontext.Array {
 		return nil, wrongType("an array of token ids", v)
 	}
 	ids := []int{}
-	for i, e := range v.elements() {
-		if e.kind() != kindNumber {
+	for i, e := range v.Elements() {
+		if e.Kind() != jsontext.Number {
 			return nil, wrongType("a token id", e).index(i)
 		}
 		id, f := integer(e)

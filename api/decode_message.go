@@ -1,14 +1,16 @@
 package api
 
+import "weir/internal/jsontext"
+
 // decodeMessages reads the history (spec 3.1, 3.2). Shapes that no message can
 // have are faults of the schema; parts and calls that have the shape and cannot
 // be used are noted for CheckPrompt.
 func decodeMessages(r *ChatRequest, v Raw, lim *Limits) *fault {
-	if v.kind() != kindArray {
+	if v.Kind() != jsontext.Array {
 		return wrongType("an array", v)
 	}
 	d := messageDecoder{lim: lim}
-	for i, m := range v.elements() {
+	for i, m := range v.Elements() {
 		if i == lim.Messages {
 			return faultf("must have at most %d messages", lim.Messages)
 		}
@@ -48,11 +50,11 @@ func (d *messageDecoder) count() *fault {
 }
 
 func (d *messageDecoder) message(m *Message, v Raw) (f *fault) {
-	if v.kind() != kindObject {
+	if v.Kind() != jsontext.Object {
 		return wrongType("an object", v)
 	}
 	var role, content, name, calls, callID, reasoning, alias, tools Raw
-	for key, value := range v.members() {
+	for key, value := range v.Members() {
 		switch string(key) {
 		case "role":
 			role = value
@@ -78,7 +80,7 @@ func (d *messageDecoder) message(m *Message, v Raw) (f *fault) {
 	if m.Role, f = text(role); f != nil {
 		return f.in("role")
 	}
-	if name.given() {
+	if name.Given() {
 		if m.Name, f = optional(name, text); f != nil {
 			return f.in("name")
 		}
@@ -91,19 +93,19 @@ func (d *messageDecoder) message(m *Message, v Raw) (f *fault) {
 	case "function":
 		nullContent = true
 	case "tool":
-		if callID.given() {
+		if callID.Given() {
 			m.ToolCallID, f = optional(callID, text)
 			f = f.in("tool_call_id")
 		}
 	case "developer":
-		if tools.given() {
+		if tools.Given() {
 			f = d.tools(m, tools)
 		}
 	}
 	switch {
 	case f != nil:
 		return f
-	case content == nil || content.kind() == kindNull && nullContent:
+	case content == nil || content.Kind() == jsontext.Null && nullContent:
 		return nil
 	}
 	return d.content(&m.Content, content).in("content")
@@ -111,26 +113,26 @@ func (d *messageDecoder) message(m *Message, v Raw) (f *fault) {
 
 func (d *messageDecoder) assistant(m *Message, reasoning, alias, calls Raw) (f *fault) {
 	name := "reasoning"
-	if !reasoning.given() {
+	if !reasoning.Given() {
 		// The name before the reference renamed it; clients still send it (spec 3.1 [R]).
 		reasoning, name = alias, "reasoning_content"
 	}
-	if reasoning.given() {
+	if reasoning.Given() {
 		if m.Reasoning, f = optional(reasoning, text); f != nil {
 			return f.in(name)
 		}
 	}
-	if !calls.given() {
+	if !calls.Given() {
 		return nil
 	}
-	if calls.kind() != kindArray {
+	if calls.Kind() != jsontext.Array {
 		return wrongType("an array", calls).in("tool_calls")
 	}
-	for i, c := range calls.elements() {
+	for i, c := range calls.Elements() {
 		if f := d.count(); f != nil {
 			return f.index(i).in("tool_calls")
 		}
-		if c.kind() != kindObject {
+		if c.Kind() != jsontext.Object {
 			return wrongType("an object", c).index(i).in("tool_calls")
 		}
 		call, f := d.call(c)
@@ -145,34 +147,34 @@ func (d *messageDecoder) assistant(m *Message, reasoning, alias, calls Raw) (f *
 // call reads a tool call of the history. Its arguments are a JSON text inside a
 // JSON string, and have to be one: the template gets them as a value.
 func (d *messageDecoder) call(v Raw) (c ToolCall, f *fault) {
-	id, typ, function := v.lookup("id"), v.lookup("type"), v.lookup("function")
+	id, typ, function := v.Member("id"), v.Member("type"), v.Member("function")
 	switch {
-	case id == nil || id.kind() != kindString:
+	case id == nil || id.Kind() != jsontext.String:
 		return c, faultf("must be a string").in("id")
-	case typ != nil && (typ.kind() != kindString || typ.text() != "function"):
+	case typ != nil && (typ.Kind() != jsontext.String || typ.Text() != "function"):
 		return c, faultf("must be \"function\"").in("type")
-	case function == nil || function.kind() != kindObject:
+	case function == nil || function.Kind() != jsontext.Object:
 		return c, faultf("must be an object").in("function")
 	}
-	name, arguments := function.lookup("name"), function.lookup("arguments")
-	if name == nil || name.kind() != kindString {
+	name, arguments := function.Member("name"), function.Member("arguments")
+	if name == nil || name.Kind() != jsontext.String {
 		return c, faultf("must be a string").in("name").in("function")
 	}
-	c.ID, c.Name = id.text(), name.text()
-	if !arguments.given() {
+	c.ID, c.Name = id.Text(), name.Text()
+	if !arguments.Given() {
 		return c, nil
 	}
-	if arguments.kind() != kindString {
+	if arguments.Kind() != jsontext.String {
 		return c, wrongType("a JSON text in a string", arguments).in("arguments").in("function")
 	}
-	s := []byte(arguments.text())
+	s := []byte(arguments.Text())
 	if len(s) == 0 {
 		return c, nil
 	}
-	if err := scan(s, d.lim.Depth); err != nil {
+	if err := jsontext.Check(s, d.lim.Depth); err != nil {
 		return c, faultf("must be a JSON text: %s at byte %d", err.Reason, err.Offset).in("arguments").in("function")
 	}
-	c.Arguments = trim(s)
+	c.Arguments = jsontext.Trim(s)
 	return c, nil
 }
 
@@ -180,7 +182,7 @@ func (d *messageDecoder) tools(m *Message, v Raw) *fault {
 	if len(v) > d.lim.ToolBytes {
 		return faultf("must be at most %d bytes long", d.lim.ToolBytes).in("tools")
 	}
-	if v.kind() != kindArray {
+	if v.Kind() != jsontext.Array {
 		return wrongType("an array", v).in("tools")
 	}
 	m.Tools = v
@@ -188,16 +190,16 @@ func (d *messageDecoder) tools(m *Message, v Raw) *fault {
 }
 
 func (d *messageDecoder) content(c *Content, v Raw) *fault {
-	switch v.kind() {
-	case kindString:
-		c.Kind, c.Text = ContentText, v.text()
+	switch v.Kind() {
+	case jsontext.String:
+		c.Kind, c.Text = ContentText, v.Text()
 		return nil
-	case kindArray:
+	case jsontext.Array:
 	default:
 		return wrongType("a string or an array of parts", v)
 	}
 	c.Kind = ContentParts
-	for i, e := range v.elements() {
+	for i, e := range v.Elements() {
 		if f := d.count(); f != nil {
 			return f.index(i)
 		}
@@ -223,16 +225,16 @@ var mediaKeys = map[string]string{
 }
 
 func (d *messageDecoder) part(v Raw, i int) (p Part, f *fault) {
-	switch v.kind() {
-	case kindString:
-		return Part{Type: "text", Text: v.text()}, nil
-	case kindObject:
+	switch v.Kind() {
+	case jsontext.String:
+		return Part{Type: "text", Text: v.Text()}, nil
+	case jsontext.Object:
 	default:
 		return p, wrongType("a string or an object", v)
 	}
-	typ := v.lookup("type")
-	if !typ.given() {
-		for key := range v.members() {
+	typ := v.Member("type")
+	if !typ.Given() {
+		for key := range v.Members() {
 			if mediaKeys[string(key)] == string(key) {
 				return Part{Type: string(key), Media: true}, nil
 			}
@@ -240,12 +242,12 @@ func (d *messageDecoder) part(v Raw, i int) (p Part, f *fault) {
 		d.note(causeMessages, faultf("Missing 'type' field in a content part.").index(i).in("content"))
 		return p, nil
 	}
-	if typ.kind() != kindString {
+	if typ.Kind() != jsontext.String {
 		return p, wrongType("a string", typ).in("type")
 	}
-	p.Type = typ.text()
+	p.Type = typ.Text()
 	if key, ok := textKeys[p.Type]; ok {
-		payload := v.lookup(key)
+		payload := v.Member(key)
 		if payload == nil {
 			d.note(causeMessages, faultf("the part lacks the field %q", key).index(i).in("content"))
 			return p, nil
@@ -254,7 +256,7 @@ func (d *messageDecoder) part(v Raw, i int) (p Part, f *fault) {
 		return p, f.in(key)
 	}
 	if key, ok := mediaKeys[p.Type]; ok {
-		if p.Media = true; v.lookup(key) == nil {
+		if p.Media = true; v.Member(key) == nil {
 			d.note(causeMessages, faultf("the part lacks the field %q", key).index(i).in("content"))
 		}
 		return p, nil

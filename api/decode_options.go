@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+
+	"weir/internal/jsontext"
 )
 
 // options is the part of spec 2.1 that chat and completions share.
@@ -58,10 +60,10 @@ var options = []field[*Options]{
 }
 
 func decodeBias(r *Options, v Raw, lim *Limits) *fault {
-	if v.kind() != kindObject {
+	if v.Kind() != jsontext.Object {
 		return wrongType("an object", v)
 	}
-	for key, value := range v.members() {
+	for key, value := range v.Members() {
 		bias, f := number(value)
 		if f != nil {
 			return f.in(clip(key))
@@ -106,11 +108,11 @@ func decodeSeed(r *Options, v Raw, _ *Limits) *fault {
 }
 
 func decodeStop(r *Options, v Raw, lim *Limits) (f *fault) {
-	if v.kind() == kindString {
-		r.Stop = []string{v.text()}
+	if v.Kind() == jsontext.String {
+		r.Stop = []string{v.Text()}
 		return nil
 	}
-	if v.kind() != kindArray {
+	if v.Kind() != jsontext.Array {
 		return wrongType("a string or an array of strings", v)
 	}
 	r.Stop, f = list(v, lim.Stop, text)
@@ -118,18 +120,18 @@ func decodeStop(r *Options, v Raw, lim *Limits) (f *fault) {
 }
 
 func decodeStreamOptions(r *Options, v Raw, _ *Limits) (f *fault) {
-	if v.kind() != kindObject {
+	if v.Kind() != jsontext.Object {
 		return wrongType("an object", v)
 	}
 	r.IncludeUsage = true
-	if u := v.lookup("include_usage"); u != nil {
-		if r.IncludeUsage = false; u.given() {
+	if u := v.Member("include_usage"); u != nil {
+		if r.IncludeUsage = false; u.Given() {
 			if r.IncludeUsage, f = boolean(u); f != nil {
 				return f.in("include_usage")
 			}
 		}
 	}
-	if u := v.lookup("continuous_usage_stats"); u.given() {
+	if u := v.Member("continuous_usage_stats"); u.Given() {
 		if r.ContinuousUsage, f = boolean(u); f != nil {
 			return f.in("continuous_usage_stats")
 		}
@@ -147,16 +149,16 @@ func decodeTruncate(r *Options, v Raw, _ *Limits) (f *fault) {
 }
 
 func decodeSalt(r *Options, v Raw, _ *Limits) *fault {
-	if v.kind() != kindString || len(v) == len(`""`) {
+	if v.Kind() != jsontext.String || len(v) == len(`""`) {
 		return faultf("Parameter 'cache_salt' must be a non-empty string if provided.")
 	}
-	s := v.text()
+	s := v.Text()
 	r.CacheSalt = &s
 	return nil
 }
 
 func decodeRepetition(r *Options, v Raw, lim *Limits) *fault {
-	if v.kind() != kindObject {
+	if v.Kind() != jsontext.Object {
 		return wrongType("an object", v)
 	}
 	var d RepetitionDetection
@@ -164,7 +166,7 @@ func decodeRepetition(r *Options, v Raw, lim *Limits) *fault {
 		name string
 		to   *int
 	}{{"max_pattern_size", &d.MaxSize}, {"min_pattern_size", &d.MinSize}, {"min_count", &d.Count}} {
-		value := v.lookup(p.name)
+		value := v.Member(p.name)
 		if value == nil {
 			continue
 		}
@@ -210,7 +212,7 @@ func (r *Options) checkStreamOptions(sent Raw) *Error {
 	if r.Stream {
 		return nil
 	}
-	if !sent.empty() {
+	if !empty(sent) {
 		return newError(causeStreamOptions, "Stream options can only be defined when `stream=True`.", nil)
 	}
 	r.IncludeUsage, r.ContinuousUsage = false, false

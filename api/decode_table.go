@@ -1,6 +1,10 @@
 package api
 
-import "strconv"
+import (
+	"strconv"
+
+	"weir/internal/jsontext"
+)
 
 // nulls says what JSON null means for a field.
 type nulls uint8
@@ -39,15 +43,15 @@ func index[R any](fields []field[R]) map[string]int {
 // the rules between fields, for which it returns the values as sent, in the
 // order of fields and nil where absent.
 func decode[R any](body []byte, r R, fields []field[R], index map[string]int, lim *Limits) ([]Raw, *Error) {
-	if err := scan(body, lim.Depth); err != nil {
+	if err := jsontext.Check(body, lim.Depth); err != nil {
 		return nil, syntaxError(body, err)
 	}
-	top := trim(body)
-	if top.kind() != kindObject {
-		return nil, faultf("must be an object, not %s", top.kind()).in("body").error()
+	top := jsontext.Trim(body)
+	if top.Kind() != jsontext.Object {
+		return nil, faultf("must be an object, not %s", top.Kind()).in("body").error()
 	}
 	values := make([]Raw, len(fields))
-	for key, v := range top.members() {
+	for key, v := range top.Members() {
 		if i, ok := index[string(key)]; ok {
 			values[i] = v
 		}
@@ -57,8 +61,8 @@ func decode[R any](body []byte, r R, fields []field[R], index map[string]int, li
 		switch {
 		case v == nil && f.null == required:
 			return nil, faultf("field required").in(f.name).error()
-		case v == nil || v.kind() == kindNull && f.null == nullable:
-		case v.kind() == kindNull:
+		case v == nil || v.Kind() == jsontext.Null && f.null == nullable:
+		case v.Kind() == jsontext.Null:
 			return nil, faultf("must not be null").in(f.name).error()
 		default:
 			if fault := f.decode(r, v, lim); fault != nil {
@@ -70,7 +74,7 @@ func decode[R any](body []byte, r R, fields []field[R], index map[string]int, li
 }
 
 // syntaxError says where in the terms of an editor, and as an offset.
-func syntaxError(body []byte, err *SyntaxError) *Error {
+func syntaxError(body []byte, err *jsontext.SyntaxError) *Error {
 	line, column := 1, 1
 	for _, c := range body[:err.Offset] {
 		if column++; c == '\n' {

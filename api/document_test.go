@@ -101,8 +101,8 @@ func TestInnerFieldsDocument(t *testing.T) {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		// x.lookup("key"), case "key": key = value, {"key", &to}
-		for _, re := range []string{`\.lookup\("(\w+)"\)`, `case "(\w+)":\n\t+\w+ = value`, `\{"(\w+)", &\w+\.\w+\}`} {
+		// x.Member("key"), case "key": key = value, {"key", &to}
+		for _, re := range []string{`\.Member\("(\w+)"\)`, `case "(\w+)":\n\t+\w+ = value`, `\{"(\w+)", &\w+\.\w+\}`} {
 			for _, m := range regexp.MustCompile(re).FindAllSubmatch(src, -1) {
 				read[string(m[1])] = true
 			}

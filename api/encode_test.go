@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"weir/internal/testkit"
+
+	"weir/internal/jsontext"
 )
 
 var meta = Meta{ID: "chatcmpl-abc", Created: 1772900000, Model: "weir-tiny"}
@@ -64,7 +66,7 @@ var responses = []struct {
 func TestResponses(t *testing.T) {
 	for _, c := range responses {
 		got := AppendResponse(nil, c.meta, c.form, &c.r)
-		if err := Scan(got, 20); err != nil {
+		if err := jsontext.Scan(got, 20); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		testkit.Golden(t, "testdata/response_"+c.name+".json", append(got, '\n'))
@@ -265,7 +267,7 @@ func TestC153Models(t *testing.T) {
 		{ID: "adapter", Root: "/adapters/a", Parent: "weir-tiny"},
 	}, 1772900000)
 	testkit.Golden(t, "testdata/models.json", append(got, '\n'))
-	if err := Scan(got, 10); err != nil {
+	if err := jsontext.Scan(got, 10); err != nil {
 		t.Error(err)
 	}
 	if got := string(AppendModels(nil, nil, 1)); got != `{"object":"list","data":[]}` {
@@ -329,15 +331,15 @@ func FuzzAppendString(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		want := string([]rune(s))
-		for name, b := range map[string][]byte{"plain": AppendString([]byte("x"), s), "ascii": appendASCII([]byte("x"), s)} {
-			if Scan(b[1:], 0) != nil {
+		for name, b := range map[string][]byte{"plain": AppendString([]byte("x"), s), "ascii": jsontext.AppendASCII([]byte("x"), s)} {
+			if jsontext.Scan(b[1:], 0) != nil {
 				t.Fatalf("%s: %q is no JSON", name, b)
 			}
 			var got string
 			if err := json.Unmarshal(b[1:], &got); err != nil || got != want {
 				t.Fatalf("%s: %q reads as %q, want %q (%v)", name, b, got, want, err)
 			}
-			if own := Raw(b[1:]).text(); own != want {
+			if own := Raw(b[1:]).Text(); own != want {
 				t.Fatalf("%s: our own reader says %q", name, own)
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"weir/internal/jsontext"
 )
 
 // Bodies that do not have the shape of Error (spec chat-completions 1.6).
@@ -60,14 +62,14 @@ func (e *Error) AppendJSON(dst []byte) []byte {
 // writes this one event with spaces and ASCII escapes, unlike every other.
 func (e *Error) AppendEvent(dst []byte) []byte {
 	dst = append(dst, `data: {"error": {"message": `...)
-	dst = appendASCII(dst, e.Message)
+	dst = jsontext.AppendASCII(dst, e.Message)
 	dst = append(dst, `, "type": `...)
-	dst = appendASCII(dst, e.Type)
+	dst = jsontext.AppendASCII(dst, e.Type)
 	dst = append(dst, `, "param": `...)
 	if e.Param == nil {
 		dst = append(dst, `null`...)
 	} else {
-		dst = appendASCII(dst, *e.Param)
+		dst = jsontext.AppendASCII(dst, *e.Param)
 	}
 	dst = append(dst, `, "code": `...)
 	dst = strconv.AppendInt(dst, int64(e.Code), 10)
@@ -107,6 +109,7 @@ const (
 	causePriority
 	causeOverContext
 	causeCharacters
+	causeTooComplex
 	causeContext
 	causeTruncate
 	causeEmptyPrompt
@@ -152,6 +155,7 @@ var errorTable = [numCauses]ErrorRow{
 	causePriority:          {"priority", 10, 400, TypeBadRequest, "priority", "not 0 on a server without priority scheduling"},
 	causeOverContext:       {"max-tokens-over-context", 10, 400, TypeBadRequest, "max_tokens", "more output asked for than the context holds; param names the field that was sent, max_tokens or max_completion_tokens"},
 	causeCharacters:        {"input-text", 10, 400, TypeBadRequest, "input_text", "the prompt cannot fit however it is tokenized"},
+	causeTooComplex:        {"too-complex", 10, 400, TypeBadRequest, "", "the tokenizer's regular expression would take more steps than a text of this length is allowed"},
 	causeContext:           {"context-length", 10, 400, TypeBadRequest, "input_tokens", "prompt and requested output do not fit the context"},
 	causeTruncate:          {"truncate", 10, 400, TypeBadRequest, "truncate_prompt_tokens", "more than the room for the prompt"},
 	causeEmptyPrompt:       {"empty-prompt", 12, 400, TypeBadRequest, "", "no prompt token is left"},

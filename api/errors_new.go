@@ -58,6 +58,11 @@ func ErrCharacters(context, output, characters, most int) *Error {
 		context, output, characters, most), characters)
 }
 
+// ErrTooComplex says that the tokenizer gave up on a text.
+func ErrTooComplex() *Error {
+	return newError(causeTooComplex, "The tokenizer needs too many steps to cut this text into words.", nil)
+}
+
 // ErrContextLength says that prompt and output do not fit the context together.
 // atLeast: tokenizing stopped at prompt tokens, there may be more.
 func ErrContextLength(context, output, prompt int, atLeast bool) *Error {

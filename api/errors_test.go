@@ -50,6 +50,7 @@ func samples(t *testing.T) map[string][]*Error {
 		"priority":                {ErrPriority(-3)},
 		"max-tokens-over-context": {ErrOverContext("max_tokens", 5000, 4096)},
 		"input-text":              {ErrCharacters(4096, 100, 200000, 119880)},
+		"too-complex":             {ErrTooComplex()},
 		"context-length":          {ErrContextLength(4096, 100, 3997, true)},
 		"truncate":                {ErrTruncate(5000, 3996)},
 		"empty-prompt":            {ErrEmptyPrompt()},

@@ -36,8 +36,3 @@ func ExampleStream() {
 	//
 	// data: [DONE]
 }
-
-func ExampleScan() {
-	fmt.Println(api.Scan([]byte(`{"a": NaN}`), 100))
-	// Output: api: NaN and Infinity are not JSON at byte 6
-}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"weir/internal/jsontext"
 )
 
 // matrix is spec 2.1 and 1.5 once more, independently of the decoder's table:
@@ -222,6 +224,13 @@ func testNames(t *testing.T) map[string]bool {
 	return names
 }
 
+// valueSeeds are values, right and wrong ones, for the fuzz tests of whole bodies.
+var valueSeeds = []string{
+	`{"a":[1,2,{"b":null}],"c":"d\"e\\","a":-0.5E-3}`, `"\ud83d\ude00 \ud83d \ude00\ud83d\ud83d\ude00 \u0000\/\b\f\n\r\t"`,
+	` [ ] `, `{ "x" : { } , "\u0078" : "\\" }`, `[NaN]`, "\"\xff\"", `[[[[[[]]]]]]`, `1e999`, `"a\u2028"`, `{"":""}`, `[1,2`, `tru`, "\xef\xbb\xbf1",
+	`["\\\\","\\\"",""]`, `-0`, `0.0e-0`,
+}
+
 // FuzzDecodeChat: whatever the bytes, an error of the table or a request, and
 // the same one twice.
 func FuzzDecodeChat(f *testing.F) {
@@ -232,7 +241,7 @@ func FuzzDecodeChat(f *testing.F) {
 		f.Add([]byte(minimal + `,"` + m.name + `":` + m.good + "}"))
 		f.Add([]byte(minimal + `,"` + m.name + `":[{"a":null},-1e400,"\ud800"]}`))
 	}
-	for _, s := range scanSeeds {
+	for _, s := range valueSeeds {
 		f.Add([]byte(s))
 		f.Add([]byte(`{"messages":[{"role":"user","content":` + s + `}]}`))
 		f.Add([]byte(`{"messages":` + s + `,"structured_outputs":{"json":` + s + `}}`))
@@ -258,7 +267,7 @@ func FuzzDecodeChat(f *testing.F) {
 		if err.Status != 400 && err.Status != 501 || err.Code != err.Status || err.Message == "" {
 			t.Fatalf("%q: %+v", body, err)
 		}
-		if e := Scan(err.AppendJSON(nil), 2); e != nil {
+		if e := jsontext.Scan(err.AppendJSON(nil), 2); e != nil {
 			t.Fatalf("%q: %s: %v", body, err.AppendJSON(nil), e)
 		}
 		if len(err.Message) > 2000 {

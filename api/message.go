@@ -1,9 +1,11 @@
 package api
 
-// Raw is a JSON value as the client sent it: syntax, UTF-8 and depth are
-// checked, key order and number spelling (1 or 1.0) are kept. It points into
-// the request body.
-type Raw []byte
+import "weir/internal/jsontext"
+
+// Raw is a JSON value as the client sent it: syntax, UTF-8 and depth are checked, the
+// order of members and the spelling of numbers (1 or 1.0) are kept. It points into the
+// request body. A nil Raw is a value that is absent.
+type Raw = jsontext.Value
 
 // Message is one entry of messages, reduced to what a chat template may see
 // (spec chat-completions 3.1): everything else on a message is dropped.

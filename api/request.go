@@ -152,7 +152,7 @@ func (r *Options) MaxOutput() (tokens int, param string, ok bool) {
 // HasTemplate reports whether the request brings a chat template, as the field
 // or among the template's arguments. An empty one counts.
 func (r *ChatRequest) HasTemplate() bool {
-	return r.ChatTemplate != nil || r.ChatTemplateKwargs.lookup("chat_template").given()
+	return r.ChatTemplate != nil || r.ChatTemplateKwargs.Member("chat_template").Given()
 }
 
 // HasMedia reports whether a message has an image, audio or video part.

@@ -1,14 +1,18 @@
 package api
 
-import "strings"
+import (
+	"strings"
+
+	"weir/internal/jsontext"
+)
 
 // decodeResponseFormat reads response_format (spec 8.1) into r.Constraint. It
 // comes before structured_outputs in the table, which looks for what it left.
 func decodeResponseFormat(r *Options, v Raw, _ *Limits) *fault {
-	if v.kind() != kindObject {
+	if v.Kind() != jsontext.Object {
 		return wrongType("an object", v)
 	}
-	typ := v.lookup("type")
+	typ := v.Member("type")
 	if typ == nil {
 		return faultf("field required").in("type")
 	}
@@ -23,7 +27,7 @@ func decodeResponseFormat(r *Options, v Raw, _ *Limits) *fault {
 		r.Constraint = &Constraint{Kind: ConstraintJSONObject}
 		return nil
 	case "json_schema":
-		return jsonSchema(r, v.lookup("json_schema")).in("json_schema")
+		return jsonSchema(r, v.Member("json_schema")).in("json_schema")
 	case "structural_tag":
 		r.Constraint = &Constraint{Kind: ConstraintTag, Schema: v}
 		return checkTag(v)
@@ -32,31 +36,31 @@ func decodeResponseFormat(r *Options, v Raw, _ *Limits) *fault {
 }
 
 func jsonSchema(r *Options, v Raw) *fault {
-	if !v.given() {
+	if !v.Given() {
 		f := faultf("When response_format type is 'json_schema', the 'json_schema' field must be provided.")
 		f.cause = causeSchemaMissing
 		return f
 	}
-	if v.kind() != kindObject {
+	if v.Kind() != jsontext.Object {
 		return wrongType("an object", v)
 	}
-	name, description, schema, strict := v.lookup("name"), v.lookup("description"), v.lookup("schema"), v.lookup("strict")
+	name, description, schema, strict := v.Member("name"), v.Member("description"), v.Member("schema"), v.Member("strict")
 	switch {
 	case name == nil:
 		return faultf("field required").in("name")
-	case name.kind() != kindString:
+	case name.Kind() != jsontext.String:
 		return wrongType("a string", name).in("name")
-	case description.given() && description.kind() != kindString:
+	case description.Given() && description.Kind() != jsontext.String:
 		return wrongType("a string", description).in("description")
-	case schema.given() && schema.kind() != kindObject:
+	case schema.Given() && schema.Kind() != jsontext.Object:
 		return wrongType("an object", schema).in("schema")
 	}
-	if strict.given() {
+	if strict.Given() {
 		if _, f := boolean(strict); f != nil {
 			return f.in("strict")
 		}
 	}
-	if !schema.given() {
+	if !schema.Given() {
 		r.late.constraint = constraintError("You must use one kind of structured outputs constraint but none are specified: response_format.json_schema has no schema")
 		return nil
 	}
@@ -67,37 +71,37 @@ func jsonSchema(r *Options, v Raw) *fault {
 // checkTag checks the frame of a structural tag, the formats tree or the legacy
 // list of structures; what is inside is the grammar's to refuse.
 func checkTag(v Raw) *fault {
-	if format := v.lookup("format"); format != nil {
-		if format.kind() != kindObject {
+	if format := v.Member("format"); format != nil {
+		if format.Kind() != jsontext.Object {
 			return wrongType("an object", format).in("format")
 		}
 		return nil
 	}
-	structures, triggers := v.lookup("structures"), v.lookup("triggers")
+	structures, triggers := v.Member("structures"), v.Member("triggers")
 	switch {
 	case structures == nil && triggers == nil:
 		return faultf("a structural tag needs the field format, or structures and triggers")
-	case structures == nil || structures.kind() != kindArray:
+	case structures == nil || structures.Kind() != jsontext.Array:
 		return faultf("must be an array").in("structures")
-	case triggers == nil || triggers.kind() != kindArray:
+	case triggers == nil || triggers.Kind() != jsontext.Array:
 		return faultf("must be an array").in("triggers")
 	}
-	for i, e := range structures.elements() {
-		if e.kind() != kindObject {
+	for i, e := range structures.Elements() {
+		if e.Kind() != jsontext.Object {
 			return wrongType("an object", e).index(i).in("structures")
 		}
-		begin, end, schema := e.lookup("begin"), e.lookup("end"), e.lookup("schema")
+		begin, end, schema := e.Member("begin"), e.Member("end"), e.Member("schema")
 		switch {
-		case begin == nil || begin.kind() != kindString:
+		case begin == nil || begin.Kind() != jsontext.String:
 			return faultf("must be a string").in("begin").index(i).in("structures")
-		case end == nil || end.kind() != kindString:
+		case end == nil || end.Kind() != jsontext.String:
 			return faultf("must be a string").in("end").index(i).in("structures")
-		case schema.given() && schema.kind() != kindObject:
+		case schema.Given() && schema.Kind() != jsontext.Object:
 			return wrongType("an object", schema).in("schema").index(i).in("structures")
 		}
 	}
-	for i, e := range triggers.elements() {
-		if e.kind() != kindString {
+	for i, e := range triggers.Elements() {
+		if e.Kind() != jsontext.String {
 			return wrongType("a string", e).index(i).in("triggers")
 		}
 	}
@@ -112,14 +116,14 @@ var constraintKeys = [...]string{"json", "regex", "choice", "grammar", "json_obj
 // and _backend_was_auto choose between backends of the reference; there is one
 // here, so they mean nothing.
 func decodeStructuredOutputs(r *Options, v Raw, lim *Limits) *fault {
-	if v.kind() != kindObject {
+	if v.Kind() != jsontext.Object {
 		return wrongType("an object", v)
 	}
 	c := &Constraint{}
 	var set [len(constraintKeys)]Raw
 	var names []string
 	for i, key := range constraintKeys {
-		if set[i] = v.lookup(key); set[i].given() {
+		if set[i] = v.Member(key); set[i].Given() {
 			names = append(names, key)
 		}
 	}
@@ -128,7 +132,7 @@ func decodeStructuredOutputs(r *Options, v Raw, lim *Limits) *fault {
 	}
 	few := 0 // of json, regex and choice, which the reference counts first
 	for i := range set {
-		if !set[i].given() {
+		if !set[i].Given() {
 			continue
 		}
 		if i < 3 {
@@ -165,13 +169,13 @@ func (c *Constraint) options(v Raw) (f *fault) {
 		{"disable_any_whitespace", &c.DisableAnyWhitespace},
 		{"disable_additional_properties", &c.DisableAdditionalProperties},
 	} {
-		if value := v.lookup(o.name); value != nil {
+		if value := v.Member(o.name); value != nil {
 			if *o.to, f = boolean(value); f != nil {
 				return f.in(o.name)
 			}
 		}
 	}
-	if value := v.lookup("whitespace_pattern"); value.given() {
+	if value := v.Member("whitespace_pattern"); value.Given() {
 		c.WhitespacePattern, f = optional(value, text)
 		return f.in("whitespace_pattern")
 	}
@@ -184,7 +188,7 @@ func (c *Constraint) set(key string, v Raw, lim *Limits) (unusable *Error, f *fa
 	switch key {
 	case "json":
 		c.Kind = ConstraintJSON
-		if c.Schema = v; v.kind() == kindObject {
+		if c.Schema = v; v.Kind() == jsontext.Object {
 			return nil, nil
 		}
 		return c.embedded(v, lim, "Invalid JSON grammar specification.")
@@ -212,7 +216,7 @@ func (c *Constraint) set(key string, v Raw, lim *Limits) (unusable *Error, f *fa
 		if unusable, f = c.embedded(v, lim, "Invalid structural tag specification."); unusable != nil || f != nil {
 			break
 		}
-		if c.Schema.kind() != kindObject || checkTag(c.Schema) != nil {
+		if c.Schema.Kind() != jsontext.Object || checkTag(c.Schema) != nil {
 			unusable = constraintError("Invalid structural tag specification.")
 		}
 	}
@@ -225,10 +229,10 @@ func (c *Constraint) embedded(v Raw, lim *Limits, complaint string) (*Error, *fa
 	if f != nil {
 		return nil, wrongType("a JSON text in a string", v)
 	}
-	if scan([]byte(s), lim.Depth) != nil {
+	if jsontext.Check([]byte(s), lim.Depth) != nil {
 		return constraintError(complaint), nil
 	}
-	c.Schema = trim([]byte(s))
+	c.Schema = jsontext.Trim([]byte(s))
 	return nil, nil
 }
 

@@ -1,5 +1,6 @@
 // Package backend is the contract between the engine and whatever computes
-// tokens: a CPU, a GPU or a simulator. It contains no logic.
+// tokens: a CPU, a GPU or a simulator. It computes nothing, but it can check a
+// step against the contract (Batch.Check and others).
 //
 // A step has two halves, so that a device never waits for the host. Begin
 // hands over the forward pass; Draw hands over what decides its tokens, which
@@ -96,7 +97,7 @@ type Draw struct {
 	Mask        int32   // row of Masks applied before RawLogprobs are taken (a grammar), or -1
 	Allow       int32   // row of Masks applied after (allowed_token_ids), or -1
 	Target      int32   // draw nothing: report on this token (prompt_logprobs), or -1
-	Top         int32   // number of best tokens to report
+	Top         int32   // number of best tokens to report; may be more than there are
 	Logprobs    LogprobMode
 	Host        bool // copy the row's logits, before any change, to Out.Logits (tests)
 	Dead        bool // the sequence ended meanwhile: the result is not read

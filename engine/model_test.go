@@ -98,7 +98,11 @@ func chatPrompt(tok *tokenizer.Tokenizer, system string, turns ...string) []int3
 		fmt.Fprintf(&b, "<|im_start|>%s\n%s<|im_end|>\n", [2]string{"user", "assistant"}[i%2], turn)
 	}
 	b.WriteString("<|im_start|>assistant\n<think>\n\n</think>\n\n")
-	return tok.Encode(nil, b.String(), false)
+	ids, err := tok.Encode(nil, b.String(), false)
+	if err != nil {
+		panic(err)
+	}
+	return ids
 }
 
 // chatJobs makes n random jobs over real text. All ask for the log-probabilities of the

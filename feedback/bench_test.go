@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// Reading rows is what a query costs whose expression the keys do not decide.
+// BenchmarkTruth is a query whose expression needs the records, not only their keys.
 func BenchmarkTruth(b *testing.B) {
-	book := newBook(b)
+	book := newStore(b)
 	ctx := context.Background()
 	const rows = 2000
 	var list []*Request

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func victimBook(dir string) (*Book, *store.DB, error) {
+func openVictim(dir string) (*Store, *store.DB, error) {
 	cfg := store.DefaultConfig(dir)
 	cfg.MemTable, cfg.ValueThreshold, cfg.ValueLogFile = 1<<20, 8<<10, 8<<20 // files come and go
 	cfg.MinFree, cfg.MaintainEvery = 0, 0
@@ -40,7 +40,7 @@ func victimBook(dir string) (*Book, *store.DB, error) {
 // id, replacing it over and over, one that gets a new id each time, and now and
 // then a batch that is larger than a transaction. It prints what was acknowledged.
 func victim(dir string) {
-	b, _, err := victimBook(dir)
+	s, _, err := openVictim(dir)
 	if err != nil {
 		fmt.Println("error", err)
 		return
@@ -78,7 +78,7 @@ func victim(dir string) {
 				if err != nil {
 					return "", err
 				}
-				answer, err := b.Replace(context.Background(), Author{User: "u"}, r, Once{})
+				answer, err := s.Replace(context.Background(), Author{User: "u"}, r, Once{})
 				var got struct{ ID string }
 				if err == nil {
 					err = json.Unmarshal(answer, &got)
@@ -105,7 +105,7 @@ func victim(dir string) {
 					if fail(err) {
 						return
 					}
-					if _, err := b.CreateAll(context.Background(), Author{User: "u"}, batch, Once{}); fail(err) {
+					if _, err := s.CreateAll(context.Background(), Author{User: "u"}, batch, Once{}); fail(err) {
 						return
 					}
 					say("batch %sb - %d", project, i)
@@ -157,12 +157,12 @@ func TestKill(t *testing.T) {
 		}
 		timer.Stop()
 		_ = cmd.Wait()
-		b, db, err := victimBook(dir)
+		s, db, err := openVictim(dir)
 		if err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
 		rows := map[string][]*Record{}
-		if err := b.Each(func(r *Record) error { rows[r.Project] = append(rows[r.Project], r); return nil }, func(key []byte, err error) {
+		if err := s.Each(func(r *Record) error { rows[r.Project] = append(rows[r.Project], r); return nil }, func(key []byte, err error) {
 			t.Errorf("round %d: %q: %v", round, key, err)
 		}); err != nil {
 			t.Fatal(err)
@@ -207,7 +207,7 @@ func TestKill(t *testing.T) {
 				t.Fatalf("round %d: the acknowledged %s, number %d, is not there: %v", round, key, want.i, rows[project])
 			}
 		}
-		if err := b.Check(func(what string) { t.Errorf("round %d: %s", round, what) }); err != nil || t.Failed() {
+		if err := s.Check(func(what string) { t.Errorf("round %d: %s", round, what) }); err != nil || t.Failed() {
 			t.Fatal(err)
 		}
 		if m := db.Damage(); len(m) > 0 {
@@ -215,7 +215,7 @@ func TestKill(t *testing.T) {
 		}
 		for project := range rows { // batches would make many rounds slow; and what is deleted stays so
 			if round%3 == 2 && strings.HasSuffix(project, "b") {
-				if _, err := b.Expire(context.Background(), project, time.Now().Add(time.Hour).UnixMilli()); err != nil {
+				if _, err := s.Expire(context.Background(), project, time.Now().Add(time.Hour).UnixMilli()); err != nil {
 					t.Fatal(err)
 				}
 				deleted[project] = true

@@ -7,16 +7,16 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"weir/api"
+	"weir/internal/jsontext"
 )
 
-// Request is what creates or replaces a record, in the right form. Check says
-// whether it makes sense.
+// Request creates or replaces a record. Its form is right; Config.Check applies the rules
+// of meaning.
 type Request struct {
 	Dialect Dialect
 	Project string
 	Type    string
-	Payload api.Raw // as sent; Check adds the server's keys
+	Payload jsontext.Value // as sent; Check adds the server's keys
 	// Replaces is feedback_id: the id of the record to replace.
 	Replaces string
 	ID       string // lower case; "": the server makes one
@@ -25,28 +25,28 @@ type Request struct {
 	creator  *string
 	refs     refs
 	queue    *string
-	weave    api.Raw // as Record.Weave
+	weave    jsontext.Value // as Record.Weave
 }
 
 // maxDepth bounds how deeply a body may be nested.
 const maxDepth = 200
 
-// Item says which function a request is for.
-type Item int
+// Operation is what a request does.
+type Operation int
 
 const (
-	Create Item = iota
+	Create Operation = iota
 	Replace
 )
 
 // DecodeRequest reads the body of a request. Its error is Invalid, or a *Refusal.
-func DecodeRequest(body []byte, item Item) (*Request, error) {
+func DecodeRequest(body []byte, op Operation) (*Request, error) {
 	v, err := scan(body)
 	if err != nil {
 		return nil, err
 	}
 	d := decoder{}
-	r := d.request(v, item, []string{"body"})
+	r := d.request(v, op, []string{"body"})
 	if len(d.issues) > 0 {
 		return nil, d.issues
 	}
@@ -64,7 +64,7 @@ func DecodeBatch(body []byte) ([]*Request, error) {
 	}
 	d := decoder{}
 	m := d.object(v, []string{"body"})
-	list := d.take(m, "batch", true, api.TypeArray, "list_type", []string{"body"})
+	list := d.take(m, "batch", true, jsontext.Array, "list_type", []string{"body"})
 	d.extras(m, []string{"body"})
 	var out []*Request
 	if list != nil {
@@ -80,20 +80,20 @@ func DecodeBatch(body []byte) ([]*Request, error) {
 	}
 	for _, r := range out {
 		if r.Dialect != out[0].Dialect {
-			return nil, Invalid{issue("extra_forbidden", "body", "batch", Reference.traceRef())}
+			return nil, Invalid{issue("extra_forbidden", "body", "batch", WeaveNames.traceRefName())}
 		}
 	}
 	return out, nil
 }
 
-// scan checks that a body is JSON. A byte order mark in front is passed over.
-func scan(body []byte) (api.Raw, error) {
+// scan checks that a body is JSON and returns it without a byte order mark.
+func scan(body []byte) (jsontext.Value, error) {
 	body = bytes.TrimPrefix(body, []byte("\uFEFF"))
 	if len(bytes.TrimSpace(body)) == 0 {
 		return nil, Invalid{issue("missing", "body")}
 	}
-	if err := api.Scan(body, maxDepth); err != nil {
-		var se *api.SyntaxError
+	if err := jsontext.Scan(body, maxDepth); err != nil {
+		var se *jsontext.SyntaxError
 		if !errors.As(err, &se) {
 			return nil, err
 		}
@@ -102,12 +102,12 @@ func scan(body []byte) (api.Raw, error) {
 		}
 		return nil, Invalid{issue("json_invalid", "body", strconv.Itoa(se.Offset))}
 	}
-	return api.Trim(body), nil
+	return jsontext.Trim(body), nil
 }
 
 func issue(typ string, loc ...string) Issue { return Issue{Loc: loc, Type: typ, Msg: messages[typ]} }
 
-// decoder gathers all that is wrong with a body.
+// decoder collects everything that is wrong with a body.
 type decoder struct{ issues Invalid }
 
 // maxIssues bounds an answer that lists them.
@@ -119,19 +119,19 @@ func (d *decoder) issue(typ string, loc []string, more ...string) {
 	}
 }
 
-// members are the properties of an object that nobody has taken yet, in order.
+// members are the properties of an object that have not been taken yet, in order.
 type members struct {
 	names  []string
-	values map[string]api.Raw
+	values map[string]jsontext.Value
 }
 
-// object reads the properties of v, of which the last of a name counts.
-func (d *decoder) object(v api.Raw, loc []string) *members {
-	if v.Type() != api.TypeObject {
+// object reads the properties of v. If a name occurs twice, the last value counts.
+func (d *decoder) object(v jsontext.Value, loc []string) *members {
+	if v.Kind() != jsontext.Object {
 		d.issue("model_attributes_type", loc)
 		return nil
 	}
-	m := &members{values: map[string]api.Raw{}}
+	m := &members{values: map[string]jsontext.Value{}}
 	for key, val := range v.Members() {
 		name := string(key)
 		if _, again := m.values[name]; !again {
@@ -150,9 +150,9 @@ func (m *members) has(name string) bool {
 	return ok
 }
 
-// take takes a property out; nil if it is not there, null and optional, or not of
-// the type wanted.
-func (d *decoder) take(m *members, name string, required bool, typ byte, wrong string, loc []string) api.Raw {
+// take removes a property and returns its value. It returns nil if there is none, if it is
+// optional and null, or if it is not of the type typ, which is reported as wrong.
+func (d *decoder) take(m *members, name string, required bool, typ jsontext.Kind, wrong string, loc []string) jsontext.Value {
 	if m == nil {
 		return nil
 	}
@@ -161,8 +161,8 @@ func (d *decoder) take(m *members, name string, required bool, typ byte, wrong s
 	switch {
 	case !ok && required:
 		d.issue("missing", loc, name)
-	case !ok || v.Type() == api.TypeNull && !required:
-	case v.Type() != typ:
+	case !ok || v.Kind() == jsontext.Null && !required:
+	case v.Kind() != typ:
 		d.issue(wrong, loc, name)
 	default:
 		return v
@@ -170,9 +170,9 @@ func (d *decoder) take(m *members, name string, required bool, typ byte, wrong s
 	return nil
 }
 
-// text takes a string; nil if there is none.
+// text takes a string. It returns nil if there is none.
 func (d *decoder) text(m *members, name string, required bool, loc []string) *string {
-	v := d.take(m, name, required, api.TypeString, "string_type", loc)
+	v := d.take(m, name, required, jsontext.String, "string_type", loc)
 	if v == nil {
 		return nil
 	}
@@ -184,7 +184,7 @@ func (d *decoder) text(m *members, name string, required bool, loc []string) *st
 	return &s
 }
 
-// extras reports the properties that nobody has taken.
+// extras reports the properties that have not been taken.
 func (d *decoder) extras(m *members, loc []string) {
 	if m == nil {
 		return
@@ -196,17 +196,17 @@ func (d *decoder) extras(m *members, loc []string) {
 	}
 }
 
-// dialect is the one that a request is written in. A request in both leaves the
-// reference's names among the extras (decision 15).
+// dialect is the dialect that a request is written in. If it has names of both, it counts
+// as weir's, and extras reports those of Weave.
 func (m *members) dialect() Dialect {
-	ours := m.has(Ours.traceRef()) || m.has(Ours.user())
-	if !ours && (m.has(Reference.traceRef()) || m.has(Reference.user())) {
-		return Reference
+	weir := m.has(WeirNames.traceRefName()) || m.has(WeirNames.userName())
+	if !weir && (m.has(WeaveNames.traceRefName()) || m.has(WeaveNames.userName())) {
+		return WeaveNames
 	}
-	return Ours
+	return WeirNames
 }
 
-func (d *decoder) request(v api.Raw, item Item, loc []string) *Request {
+func (d *decoder) request(v jsontext.Value, op Operation, loc []string) *Request {
 	m := d.object(v, loc)
 	if m == nil {
 		return nil
@@ -218,19 +218,19 @@ func (d *decoder) request(v api.Raw, item Item, loc []string) *Request {
 		}
 		return *s
 	}
-	optional := func(name string) *string { // "" is not given (spec F-13)
+	optional := func(name string) *string { // "" counts as absent (docs/interface/feedback.md, F-13)
 		if s := d.text(m, name, false, loc); value(s) != "" {
 			return s
 		}
 		return nil
 	}
 	r.Project = value(d.text(m, "project_id", true, loc))
-	r.traceRef = value(d.text(m, r.Dialect.traceRef(), true, loc))
+	r.traceRef = value(d.text(m, r.Dialect.traceRefName(), true, loc))
 	r.Type = value(d.text(m, "feedback_type", true, loc))
-	if p := d.take(m, "payload", true, api.TypeObject, "dict_type", loc); p != nil {
-		r.Payload = api.AppendCompact(nil, p)
+	if p := d.take(m, "payload", true, jsontext.Object, "dict_type", loc); p != nil {
+		r.Payload = jsontext.AppendCompact(nil, p)
 	}
-	if item == Replace {
+	if op == Replace {
 		r.Replaces = value(d.text(m, "feedback_id", true, loc))
 	}
 	if id := d.text(m, "id", false, loc); id != nil {
@@ -243,10 +243,10 @@ func (d *decoder) request(v api.Raw, item Item, loc []string) *Request {
 	r.refs.Annotation, r.refs.Runnable = optional("annotation_ref"), optional("runnable_ref")
 	r.refs.Call, r.refs.Trigger = optional("call_ref"), optional("trigger_ref")
 	r.queue = optional("queue_id")
-	if r.Dialect == Reference {
+	if r.Dialect == WeaveNames {
 		r.weave = d.weaveColumns(m, loc)
 	}
-	d.text(m, r.Dialect.user(), false, loc) // the server knows better (spec F-14)
+	d.text(m, r.Dialect.userName(), false, loc) // ignored (docs/interface/feedback.md, F-14)
 	d.extras(m, loc)
 	return r
 }

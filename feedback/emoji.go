@@ -13,13 +13,14 @@ import (
 //go:embed emoji.txt
 var emojiTable string
 
-type emojiNames struct {
-	alias map[string]string // by emoji without U+FE0F
-	full  map[string]string // the fully qualified emoji, by alias
+// emojiIndex is the table as maps.
+type emojiIndex struct {
+	alias map[string]string // aliases by emoji without U+FE0F
+	full  map[string]string // fully qualified emoji by alias
 }
 
-var emojis = sync.OnceValue(func() emojiNames {
-	t := emojiNames{map[string]string{}, map[string]string{}}
+var emojis = sync.OnceValue(func() emojiIndex {
+	t := emojiIndex{map[string]string{}, map[string]string{}}
 	for line := range strings.Lines(emojiTable) {
 		emoji, alias, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
 		t.alias[unqualified(emoji)] = alias
@@ -29,7 +30,7 @@ var emojis = sync.OnceValue(func() emojiNames {
 })
 
 const (
-	qualifier = "\uFE0F" // asks for the coloured form of the character before it
+	qualifier = "\uFE0F" // selects the coloured form of the character before it
 	joiner    = '\u200D'
 	firstTone = '\U0001F3FB'
 	lastTone  = '\U0001F3FF'
@@ -39,26 +40,27 @@ func unqualified(s string) string { return strings.ReplaceAll(s, qualifier, "") 
 
 var tones = strings.NewReplacer("_light_skin_tone", "", "_medium-light_skin_tone", "", "_medium_skin_tone", "", "_medium-dark_skin_tone", "", "_dark_skin_tone", "")
 
-// reaction is what a server adds to the payload of a reaction (spec feedback 6.1).
-type reaction struct{ alias, detoned, detonedAlias string }
+// emojiNames is what the server adds to the payload of a reaction
+// (docs/interface/feedback.md, section 6.1).
+type emojiNames struct{ alias, detoned, detonedAlias string }
 
-// react names an emoji; ok is false if s is not exactly one.
-func react(s string) (r reaction, ok bool) {
+// describeEmoji returns the names of an emoji; ok is false if s is not exactly one.
+func describeEmoji(s string) (r emojiNames, ok bool) {
 	t := emojis()
 	if alias, known := t.alias[unqualified(s)]; known {
 		bare := tones.Replace(alias)
 		full, known := t.full[bare]
-		if !known { // couples of two tones have names that those without any do not
+		if !known { // couples with two tones have other names than couples without tones
 			full = untoned(t.full[alias])
 		}
-		return reaction{":" + alias + ":", full, ":" + bare + ":"}, true
+		return emojiNames{":" + alias + ":", full, ":" + bare + ":"}, true
 	}
 	if !looksLikeEmoji(s) {
 		return r, false
 	}
-	// Newer than the table, or a pair of tones that has no name.
+	// The emoji is newer than the table, or a pair of tones without a name.
 	bare := untoned(s)
-	r = reaction{spelt(s), bare, spelt(bare)}
+	r = emojiNames{codePointAlias(s), bare, codePointAlias(bare)}
 	if alias, known := t.alias[unqualified(bare)]; known {
 		r.detoned, r.detonedAlias = t.full[alias], ":"+alias+":"
 	}
@@ -74,8 +76,8 @@ func untoned(s string) string {
 	}, s)
 }
 
-// spelt is an alias made of code points.
-func spelt(s string) string {
+// codePointAlias makes an alias of the code points.
+func codePointAlias(s string) string {
 	b := []byte{':'}
 	for _, c := range s {
 		if len(b) > 1 {
@@ -86,8 +88,8 @@ func spelt(s string) string {
 	return string(append(b, ':'))
 }
 
-// looksLikeEmoji reports whether s has the form of one emoji (Unicode TS 51, ED-17
-// and 16), of characters from the blocks that emoji come from.
+// looksLikeEmoji reports whether s has the form of one emoji (Unicode Technical Standard
+// 51, ED-16 and ED-17) and its characters are from the blocks that have emoji.
 func looksLikeEmoji(s string) bool {
 	for first := true; ; first = false {
 		c, n := utf8.DecodeRuneInString(s)

@@ -3,16 +3,15 @@ package feedback
 import (
 	"strconv"
 
-	"weir/api"
+	"weir/internal/jsontext"
 )
 
-// Invalid says that a request is not of the right form (422): all that is wrong
-// with it.
+// Invalid lists everything that is wrong with the form of a request (HTTP status 422).
 type Invalid []Issue
 
 // Issue is one entry of Invalid.
 type Issue struct {
-	Loc       []string // "body", then names and indexes
+	Loc       []string // where: "body", then names and indexes
 	Type, Msg string
 }
 
@@ -27,8 +26,8 @@ func (e Invalid) Error() string {
 	return s
 }
 
-// AppendJSON appends the body of the answer, as FastAPI spells it but for the
-// indexes, which are text (spec F-40).
+// AppendJSON appends the body of the answer. It is FastAPI's, except that indexes are
+// text (docs/interface/feedback.md, F-40).
 func (e Invalid) AppendJSON(dst []byte) []byte {
 	dst = append(dst, `{"detail":[`...)
 	for i, is := range e {
@@ -40,17 +39,17 @@ func (e Invalid) AppendJSON(dst []byte) []byte {
 			if j > 0 {
 				dst = append(dst, ',')
 			}
-			dst = api.AppendString(dst, l)
+			dst = jsontext.AppendString(dst, l)
 		}
 		dst = append(dst, `],"msg":`...)
-		dst = api.AppendString(dst, is.Msg)
+		dst = jsontext.AppendString(dst, is.Msg)
 		dst = append(dst, `,"type":`...)
-		dst = append(api.AppendString(dst, is.Type), '}')
+		dst = append(jsontext.AppendString(dst, is.Type), '}')
 	}
 	return append(dst, `]}`...)
 }
 
-// messages are the texts of the types of issues, pydantic's.
+// messages are the texts of the types of issues. They are pydantic's.
 var messages = map[string]string{
 	"missing":               "Field required",
 	"json_invalid":          "JSON decode error",
@@ -69,7 +68,7 @@ var messages = map[string]string{
 	"value_error":           "Input is not an expression",
 }
 
-// Refusal says why a request of the right form is refused.
+// Refusal says why a request is refused although its form is right.
 type Refusal struct {
 	Status int // 400, 403, 404, 409 or 413
 	Reason string
@@ -79,14 +78,14 @@ func (e *Refusal) Error() string { return "feedback: " + strconv.Itoa(e.Status) 
 
 // AppendJSON appends the body of the answer.
 func (e *Refusal) AppendJSON(dst []byte) []byte {
-	return append(api.AppendString(append(dst, `{"reason":`...), e.Reason), '}')
+	return append(jsontext.AppendString(append(dst, `{"reason":`...), e.Reason), '}')
 }
 
 func refuse(reason string) *Refusal { return &Refusal{400, reason} }
 
-// The refusals that are not about what a request says.
+// Refusals that do not depend on the text of a request.
 var (
-	Forbidden   = &Refusal{403, "Forbidden"}
-	errConflict = &Refusal{409, "Feedback id already exists"}
-	errReused   = &Refusal{409, "Idempotency key was used with another request"}
+	Forbidden    = &Refusal{403, "Forbidden"}
+	errConflict  = &Refusal{409, "Feedback id already exists"}
+	errKeyReused = &Refusal{409, "Idempotency key was used with another request"}
 )

@@ -1,18 +1,18 @@
 package feedback
 
 import (
-	"cmp"
 	"math"
 	"math/big"
 	"strconv"
 	"strings"
 	"unicode"
 
-	"weir/api"
+	"weir/internal/jsontext"
 )
 
-// The kinds of values. Comparisons are between two of one kind; missing, null and
-// composite values compare with nothing (rule 3).
+// The kinds of values. Two values can be compared if they are of one kind. Missing, null
+// and composite values cannot be compared at all (docs/interface/feedback.md, section 8.3,
+// rule 3).
 const (
 	kindMissing = iota
 	kindNull
@@ -22,71 +22,26 @@ const (
 	kindComposite
 )
 
-// value is what a node of an expression stands for.
+// value is the value of a node of an expression.
 type value struct {
 	kind int
 	bool bool
 	num  number
-	text string // of a string; of a number as it is spelt
-	raw  api.Raw
+	text string // of a string; of a number as it was written
+	raw  jsontext.Value
 }
 
-// number is a JSON number: integers are compared as such.
-type number struct {
-	float float64
-	int   *big.Int // nil: it has a fraction or an exponent
-	small int64    // in place of int, if exact
-	exact bool
-}
-
-// parseNumber reads a number as JSON spells it; ok is false for anything else.
-func parseNumber(s string) (n number, ok bool) {
-	if s == "" || strings.Trim(s, "0123456789+-.eE") != "" {
-		return n, false
-	}
-	if i, err := strconv.ParseInt(s, 10, 64); err == nil {
-		return number{float: float64(i), small: i, exact: true}, true
-	}
-	f, err := strconv.ParseFloat(s, 64)
-	if err != nil && !math.IsInf(f, 0) {
-		return n, false
-	}
-	n.float = f
-	if !strings.ContainsAny(s, ".eE") && len(s) <= 1000 { // beyond, parsing takes long
-		n.int, _ = new(big.Int).SetString(s, 10)
-	}
-	return n, true
-}
-
-func (n *number) compare(o *number) int {
-	switch {
-	case n.exact && o.exact:
-		return cmp.Compare(n.small, o.small)
-	case n.integer() && o.integer():
-		return n.big().Cmp(o.big())
-	}
-	return cmp.Compare(n.float, o.float)
-}
-
-func (n *number) integer() bool { return n.exact || n.int != nil }
-
-func (n *number) big() *big.Int {
-	if n.int != nil {
-		return n.int
-	}
-	return big.NewInt(n.small)
-}
-
-func valueOf(v api.Raw) value {
-	switch v.Type() {
-	case api.TypeNull:
+// valueOf is the value of a JSON text.
+func valueOf(v jsontext.Value) value {
+	switch v.Kind() {
+	case jsontext.Null:
 		return value{kind: kindNull, raw: v}
-	case api.TypeBool:
+	case jsontext.Bool:
 		return value{kind: kindBool, bool: v[0] == 't', raw: v}
-	case api.TypeNumber:
+	case jsontext.Number:
 		n, _ := parseNumber(string(v))
 		return value{kind: kindNum, num: n, text: string(v), raw: v}
-	case api.TypeString:
+	case jsontext.String:
 		return value{kind: kindText, text: v.Text(), raw: v}
 	}
 	return value{kind: kindComposite, raw: v}
@@ -116,12 +71,12 @@ func (f *field) get(r *Record) value {
 	return value{kind: kindNull}
 }
 
-// step is the element or property of v that a part of a path names; nil: none.
-func step(v api.Raw, part string) api.Raw {
-	switch v.Type() {
-	case api.TypeObject:
+// step is the element or property of v that a part of a path names, or nil.
+func step(v jsontext.Value, part string) jsontext.Value {
+	switch v.Kind() {
+	case jsontext.Object:
 		return member(v, part)
-	case api.TypeArray:
+	case jsontext.Array:
 		i, err := strconv.ParseUint(part, 10, 31)
 		if err != nil {
 			return nil
@@ -177,7 +132,7 @@ func (n *expr) truth(r *Record) bool {
 		}
 		return c <= 0
 	case "$contains", "$containsToken":
-		return n.found(r)
+		return n.contains(r)
 	}
 	v := n.eval(r)
 	return v.kind == kindBool && v.bool
@@ -196,6 +151,8 @@ func (n *expr) eval(r *Record) value {
 	return value{kind: kindBool, bool: n.truth(r)}
 }
 
+// equalTo evaluates $eq, which with the constant null is true for null and for what is
+// not there.
 func equalTo(a, b *expr, r *Record) bool {
 	va, vb := a.eval(r), b.eval(r)
 	if isNullLiteral(a) || isNullLiteral(b) {
@@ -212,8 +169,9 @@ func compare(a, b *expr, r *Record) (c int, ok bool) {
 	return compareValues(coerce(va, a, vb, b), coerce(vb, b, va, a))
 }
 
-// coerce reads v, the value of n, as the type of the other side, if that is a
-// literal and n is not (rule 1). It also knows that ids have no case.
+// coerce reads v, the value of n, as the type of the other side, if that is a literal and
+// n is not (docs/interface/feedback.md, section 8.3, rule 1). A literal that is compared
+// with an id becomes lower case, as ids are.
 func coerce(v value, n *expr, other value, o *expr) value {
 	if n.op == "$literal" {
 		if o.op == "$getField" && o.field.column == colID && v.kind == kindText {
@@ -261,7 +219,8 @@ func compareValues(a, b value) (c int, ok bool) {
 	return 0, false
 }
 
-// convert reads a value as another type; where that fails it is missing (rule 3).
+// convert reads a value as another type. If that fails the result is missing
+// (docs/interface/feedback.md, section 8.3, rule 3).
 func convert(v value, to string) value {
 	switch to {
 	case "exists":
@@ -305,8 +264,8 @@ func convert(v value, to string) value {
 	return value{}
 }
 
-// found evaluates $contains and $containsToken.
-func (n *expr) found(r *Record) bool {
+// contains evaluates $contains and $containsToken.
+func (n *expr) contains(r *Record) bool {
 	v := n.args[0].eval(r)
 	if v.kind != kindText && v.kind != kindNum && v.kind != kindBool {
 		return false
@@ -349,8 +308,8 @@ func lastRune(s string) rune {
 
 func isWord(c rune) bool { return unicode.IsLetter(c) || unicode.IsDigit(c) }
 
-// foldText maps the letters that differ in case only to one of them (Unicode's
-// simple case folding).
+// foldText replaces each letter by one that stands for it in all cases (Unicode's simple
+// case folding).
 func foldText(s string) string {
 	return strings.Map(func(c rune) rune {
 		least := c

@@ -5,24 +5,24 @@ import (
 	"encoding/csv"
 	"io"
 
-	"weir/api"
+	"weir/internal/jsontext"
 	"weir/store"
 )
 
-// ExportLines writes the records of a query as JSON, one a line. It reads one
-// snapshot, however long w takes.
-func (b *Book) ExportLines(ctx context.Context, q *Query, w io.Writer) error {
+// ExportLines writes the records of a query as JSON, one per line. It reads one snapshot,
+// however long w takes.
+func (s *Store) ExportLines(ctx context.Context, q *Query, w io.Writer) error {
 	var buf []byte
-	return b.export(ctx, q, func(rec *Record) error {
+	return s.export(ctx, q, func(rec *Record) error {
 		buf = append(q.appendRow(buf[:0], rec), '\n')
 		_, err := w.Write(buf)
 		return err
 	})
 }
 
-// ExportCSV writes the records of a query as comma-separated values with a line of
-// names first (RFC 4180). What is not text is JSON; null is empty.
-func (b *Book) ExportCSV(ctx context.Context, q *Query, w io.Writer) error {
+// ExportCSV writes the records of a query as comma-separated values (RFC 4180) after a line
+// of names. A value that is not a text is written as JSON, and null as nothing.
+func (s *Store) ExportCSV(ctx context.Context, q *Query, w io.Writer) error {
 	fields := q.fields
 	if fields == nil {
 		for i, name := range q.Dialect.columns() {
@@ -38,12 +38,12 @@ func (b *Book) ExportCSV(ctx context.Context, q *Query, w io.Writer) error {
 	if err := c.Write(line); err != nil {
 		return err
 	}
-	err := b.export(ctx, q, func(rec *Record) error {
+	err := s.export(ctx, q, func(rec *Record) error {
 		for i := range fields {
-			switch v := api.Raw(fields[i].appendJSON(nil, rec)); v.Type() {
-			case api.TypeNull:
+			switch v := jsontext.Value(fields[i].appendJSON(nil, rec)); v.Kind() {
+			case jsontext.Null:
 				line[i] = ""
-			case api.TypeString:
+			case jsontext.String:
 				line[i] = v.Text()
 			default:
 				line[i] = string(v)
@@ -55,17 +55,18 @@ func (b *Book) ExportCSV(ctx context.Context, q *Query, w io.Writer) error {
 	return firstError(err, c.Error())
 }
 
-func (b *Book) export(ctx context.Context, q *Query, f func(*Record) error) error {
-	return b.view(func(r *store.Reader, seen uint64) error {
-		_, err := b.each(ctx, q, r, seen, false, func(rec *Record, _ int) error { return f(rec) })
+// export calls f with the records of a query, without a total.
+func (s *Store) export(ctx context.Context, q *Query, f func(*Record) error) error {
+	return s.view(func(r *store.Reader, seen uint64) error {
+		_, err := s.each(ctx, q, r, seen, false, func(rec *Record, _ int) error { return f(rec) })
 		return err
 	})
 }
 
-// Each calls f with all records of all projects, in no particular order, and with
-// the key of every damaged one.
-func (b *Book) Each(f func(*Record) error, damaged func(key []byte, err error)) error {
-	return b.db.View(func(r *store.Reader) error {
+// Each calls f with all records of all projects, in no particular order, and damaged with
+// the key of every record that cannot be read.
+func (s *Store) Each(f func(*Record) error, damaged func(key []byte, err error)) error {
+	return s.db.View(func(r *store.Reader) error {
 		var failed error
 		err := r.Scan(store.Range{Prefix: []byte{tagRow}, Damaged: damaged}, func(key, row []byte) bool {
 			rec, err := decodeRecord(row)

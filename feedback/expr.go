@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"weir/api"
+	"weir/internal/jsontext"
 )
 
-// An expr is a node of a query's expression (spec feedback 8.3): a small part of
-// MongoDB's aggregation language.
+// An expr is a node of a query's expression, which is a small part of MongoDB's
+// aggregation language (docs/interface/feedback.md, section 8.3).
 type expr struct {
 	op   string // as sent: "$and", "$getField", ...
 	args []*expr
@@ -29,7 +29,7 @@ type field struct {
 	name   string   // as sent
 }
 
-// Indexes of the columns that queries treat apart.
+// Indexes, in Dialect.columns, of the columns that have a name in this package.
 const (
 	colID      = 0
 	colProject = 1
@@ -43,7 +43,7 @@ const (
 	colQueue   = 12
 )
 
-// The bounds of an expression (rule 7).
+// The bounds of an expression (docs/interface/feedback.md, section 8.3, rule 7).
 const (
 	maxExprDepth = 32
 	maxExprNodes = 1_000
@@ -55,8 +55,8 @@ type parser struct {
 	*decoder
 	refusal *Refusal // the first
 	nodes   int
-	theirs  bool // a name of the reference was used
-	ours    bool // a name that only the interface has
+	weave   bool // a name was used that only Weave's dialect has
+	weir    bool // a name was used that Weave's dialect does not have
 }
 
 func (p *parser) refuse(reason string) {
@@ -66,10 +66,10 @@ func (p *parser) refuse(reason string) {
 }
 
 func (p *parser) dialect() Dialect {
-	if p.theirs {
-		return Reference
+	if p.weave {
+		return WeaveNames
 	}
-	return Ours
+	return WeirNames
 }
 
 // field reads the name of a field.
@@ -79,19 +79,19 @@ func (p *parser) field(name string) (f field) {
 		f.column, f.path = colPayload, splitPath(path)
 		return f
 	}
-	p.ours = p.ours || name == Ours.traceRef() || name == Ours.user()
-	if i := slices.Index(Reference.columns(), name); i >= 0 && !slices.Contains(Ours.columns(), name) {
-		p.theirs, f.column = true, i
+	p.weir = p.weir || name == WeirNames.traceRefName() || name == WeirNames.userName()
+	if i := slices.Index(WeaveNames.columns(), name); i >= 0 && !slices.Contains(WeirNames.columns(), name) {
+		p.weave, f.column = true, i
 		return f
 	}
-	if f.column = slices.Index(Ours.columns(), name); f.column < 0 {
+	if f.column = slices.Index(WeirNames.columns(), name); f.column < 0 {
 		f.column = 0
 		p.refuse("Unknown field: " + clip(name))
 	}
 	return f
 }
 
-// splitPath splits at dots; a dot behind a backslash is one of the name.
+// splitPath splits a path at its dots. A dot after a backslash belongs to a name.
 func splitPath(s string) (path []string) {
 	var part []byte
 	for i := 0; i < len(s); i++ {
@@ -109,15 +109,15 @@ func splitPath(s string) (path []string) {
 	return append(path, string(part))
 }
 
-// expression reads {"$expr": <node>}; nil: there is none.
+// expression reads {"$expr": <node>}. It returns nil if there is none.
 func (p *parser) expression(m *members, required bool) *expr {
 	loc := []string{"body", "query"}
-	v := p.take(m, "query", required, api.TypeObject, "model_attributes_type", []string{"body"})
+	v := p.take(m, "query", required, jsontext.Object, "model_attributes_type", []string{"body"})
 	if v == nil {
 		return nil
 	}
 	q := p.object(v, loc)
-	node := p.take(q, "$expr", true, api.TypeObject, "model_attributes_type", loc)
+	node := p.take(q, "$expr", true, jsontext.Object, "model_attributes_type", loc)
 	p.extras(q, loc)
 	if node == nil {
 		return nil
@@ -125,13 +125,14 @@ func (p *parser) expression(m *members, required bool) *expr {
 	return p.node(node, append(loc, "$expr"), 1)
 }
 
-// malformed reports a node that is none.
+// malformed reports that something is not a node.
 func (p *parser) malformed(loc []string) *expr {
 	p.issue("value_error", loc)
 	return &expr{op: "$literal"}
 }
 
-func (p *parser) node(v api.Raw, loc []string, depth int) *expr {
+// node reads a node and the nodes below it.
+func (p *parser) node(v jsontext.Value, loc []string, depth int) *expr {
 	if p.nodes++; p.nodes > maxExprNodes {
 		p.refuse("The query has more than 1000 nodes")
 		return &expr{op: "$literal"}
@@ -140,11 +141,11 @@ func (p *parser) node(v api.Raw, loc []string, depth int) *expr {
 		p.refuse("The query is nested more than 32 levels deep")
 		return &expr{op: "$literal"}
 	}
-	if v.Type() != api.TypeObject {
+	if v.Kind() != jsontext.Object {
 		return p.malformed(loc)
 	}
 	n := &expr{}
-	var arg api.Raw
+	var arg jsontext.Value
 	count := 0
 	for key, val := range v.Members() {
 		n.op, arg = string(key), val
@@ -156,12 +157,12 @@ func (p *parser) node(v api.Raw, loc []string, depth int) *expr {
 	loc = append(slices.Clip(loc), n.op)
 	switch n.op {
 	case "$literal":
-		if t := arg.Type(); t == api.TypeObject || t == api.TypeArray {
+		if t := arg.Kind(); t == jsontext.Object || t == jsontext.Array {
 			return p.malformed(loc)
 		}
 		n.value = valueOf(arg)
 	case "$getField":
-		if arg.Type() != api.TypeString {
+		if arg.Kind() != jsontext.String {
 			p.issue("string_type", loc)
 			return n
 		}
@@ -180,8 +181,9 @@ func (p *parser) node(v api.Raw, loc []string, depth int) *expr {
 	return n
 }
 
-func (p *parser) operands(n *expr, arg api.Raw, loc []string, depth int) {
-	if arg.Type() != api.TypeArray {
+// operands reads the operands of a node whose argument is an array of nodes.
+func (p *parser) operands(n *expr, arg jsontext.Value, loc []string, depth int) {
+	if arg.Kind() != jsontext.Array {
 		p.issue("list_type", loc)
 		return
 	}
@@ -210,7 +212,8 @@ func (p *parser) operands(n *expr, arg api.Raw, loc []string, depth int) {
 	}
 }
 
-// times makes points in time of what is compared with created_at (rule 4).
+// times turns a text that is compared with created_at into a point in time
+// (docs/interface/feedback.md, section 8.3, rule 4).
 func (p *parser) times(f, with *expr) {
 	if f.op != "$getField" || f.field.column != colCreated || f.field.path != nil || with.op != "$literal" || with.value.kind != kindText {
 		return
@@ -223,21 +226,22 @@ func (p *parser) times(f, with *expr) {
 	with.value = value{kind: kindNum, num: number{float: float64(at.UnixMilli())/1000 + float64(at.Nanosecond()%1e6)/1e9}}
 }
 
-func (p *parser) in(n *expr, arg api.Raw, loc []string, depth int) {
-	var pair []api.Raw
-	if arg.Type() == api.TypeArray {
+// in reads the argument of $in.
+func (p *parser) in(n *expr, arg jsontext.Value, loc []string, depth int) {
+	var pair []jsontext.Value
+	if arg.Kind() == jsontext.Array {
 		for _, v := range arg.Elements() {
 			if pair = append(pair, v); len(pair) > 2 {
 				break
 			}
 		}
 	}
-	if len(pair) != 2 || pair[1].Type() != api.TypeArray {
+	if len(pair) != 2 || pair[1].Kind() != jsontext.Array {
 		p.malformed(loc)
 		return
 	}
 	n.args = append(n.args, p.node(pair[0], append(slices.Clip(loc), "0"), depth+1))
-	nodes := p.nodes // the elements have a bound of their own
+	nodes := p.nodes // elements do not count here: maxExprIn is their bound
 	for i, v := range pair[1].Elements() {
 		if i == maxExprIn {
 			p.refuse("$in has more than 10000 elements")
@@ -251,12 +255,13 @@ func (p *parser) in(n *expr, arg api.Raw, loc []string, depth int) {
 	p.nodes = nodes
 }
 
-func (p *parser) convert(n *expr, arg api.Raw, loc []string, depth int) {
+// convert reads the argument of $convert.
+func (p *parser) convert(n *expr, arg jsontext.Value, loc []string, depth int) {
 	m := p.object(arg, loc)
 	if m == nil {
 		return
 	}
-	input := p.take(m, "input", true, api.TypeObject, "model_attributes_type", loc)
+	input := p.take(m, "input", true, jsontext.Object, "model_attributes_type", loc)
 	if to := p.text(m, "to", true, loc); to != nil {
 		n.to = *to
 		if !slices.Contains([]string{"double", "int", "string", "bool", "exists"}, n.to) {
@@ -269,14 +274,15 @@ func (p *parser) convert(n *expr, arg api.Raw, loc []string, depth int) {
 	}
 }
 
-func (p *parser) contains(n *expr, arg api.Raw, loc []string, depth int) {
+// contains reads the argument of $contains and $containsToken.
+func (p *parser) contains(n *expr, arg jsontext.Value, loc []string, depth int) {
 	m := p.object(arg, loc)
 	if m == nil {
 		return
 	}
-	input := p.take(m, "input", true, api.TypeObject, "model_attributes_type", loc)
-	substr := p.take(m, "substr", true, api.TypeObject, "model_attributes_type", loc)
-	if fold := p.take(m, "case_insensitive", false, api.TypeBool, "bool_type", loc); fold != nil {
+	input := p.take(m, "input", true, jsontext.Object, "model_attributes_type", loc)
+	substr := p.take(m, "substr", true, jsontext.Object, "model_attributes_type", loc)
+	if fold := p.take(m, "case_insensitive", false, jsontext.Bool, "bool_type", loc); fold != nil {
 		n.fold = fold[0] == 't'
 	}
 	p.extras(m, loc)
@@ -289,15 +295,15 @@ func (p *parser) contains(n *expr, arg api.Raw, loc []string, depth int) {
 	}
 }
 
-// parseTime reads an ISO 8601 date, with or without a time, of which the zone is
-// UTC if there is none.
+// parseTime reads an ISO 8601 date, with or without a time. A time without a zone is in
+// UTC.
 func parseTime(s string) (time.Time, bool) {
 	s = strings.TrimSpace(s)
 	if len(s) > len("2006-01-02") && s[10] == ' ' {
 		s = s[:10] + "T" + s[11:]
 	}
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05-0700", "2006-01-02"} {
-		if t, err := time.Parse(layout, s); err == nil { // a fraction is accepted behind any seconds
+		if t, err := time.Parse(layout, s); err == nil { // time.Parse accepts a fraction after the seconds of any layout
 			return t, true
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // Every filter that people use has an index (spec feedback 10), which finds what a
 // look at all rows finds; and a database from before an index gets it.
 func TestIndexes(t *testing.T) {
-	b := sample(t)
+	s := sample(t)
 	check := func(when string) {
 		t.Helper()
 		for column, c := range map[string]struct {
@@ -23,15 +23,15 @@ func TestIndexes(t *testing.T) {
 			"feedback_type": {"odd", tagType}, "platform_user_id": {"u", tagUser}, "queue_id": {"q", tagQueue},
 		} {
 			where := `{"$eq":[{"$getField":"` + column + `"},{"$literal":"` + c.value + `"}]}`
-			q, err := b.DecodeQuery([]byte(`{"project_id":"acme/support","query":{"$expr":`+where+`}}`), ForQuery, false)
+			q, err := s.DecodeQuery([]byte(`{"project_id":"acme/support","query":{"$expr":`+where+`}}`), ForQuery, false)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if p := q.plan(); len(p.sets) != 1 || p.sets[0].prefixes[0][0] != c.tag || len(p.onRows) > 0 {
 				t.Errorf("%s: %s goes by %v", when, column, p)
 			}
-			with := names(t, b, `,"query":{"$expr":`+where+`}`)
-			without := names(t, b, `,"query":{"$expr":{"$not":[{"$not":[`+where+`]}]}}`)
+			with := names(t, s, `,"query":{"$expr":`+where+`}`)
+			without := names(t, s, `,"query":{"$expr":{"$not":[{"$not":[`+where+`]}]}}`)
 			if with != without || with == "" {
 				t.Errorf("%s: %s: %q with its index, %q without", when, column, with, without)
 			}
@@ -39,10 +39,10 @@ func TestIndexes(t *testing.T) {
 	}
 	check("as written")
 	ctx := context.Background()
-	if n, err := b.Upgrade(ctx); n != 0 || err != nil {
+	if n, err := s.Upgrade(ctx); n != 0 || err != nil {
 		t.Errorf("%d entries are missing, %v", n, err)
 	}
-	if err := b.db.Update(ctx, func(tx *store.Tx) error {
+	if err := s.db.Update(ctx, func(tx *store.Tx) error {
 		var keys [][]byte
 		if err := tx.Scan(store.Range{Prefix: []byte{tagCall}, Keys: true}, func(k, _ []byte) bool { keys = append(keys, bytes.Clone(k)); return true }); err != nil {
 			return err
@@ -50,13 +50,13 @@ func TestIndexes(t *testing.T) {
 		for _, k := range keys {
 			tx.Delete(k)
 		}
-		tx.Set([]byte{tagForm}, []byte("tfyuq"))
+		tx.Set([]byte{tagIndexes}, []byte("tfyuq"))
 		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []int{7, 0} {
-		if n, err := b.Upgrade(ctx); n != want || err != nil {
+		if n, err := s.Upgrade(ctx); n != want || err != nil {
 			t.Errorf("%d entries made, %v, want %d", n, err, want)
 		}
 	}
@@ -65,16 +65,16 @@ func TestIndexes(t *testing.T) {
 
 // Damaged indexes are mended.
 func TestMend(t *testing.T) {
-	b := sample(t)
+	s := sample(t)
 	var rows, entries [][]byte
-	if err := b.db.View(func(r *store.Reader) error {
+	if err := s.db.View(func(r *store.Reader) error {
 		return errors.Join(
 			r.Scan(store.Range{Prefix: []byte{tagRow}, Keys: true}, func(k, _ []byte) bool { rows = append(rows, bytes.Clone(k)); return true }),
 			r.Scan(store.Range{Prefix: []byte{tagType}, Keys: true}, func(k, _ []byte) bool { entries = append(entries, bytes.Clone(k)); return true }))
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.db.Update(context.Background(), func(tx *store.Tx) error {
+	if err := s.db.Update(context.Background(), func(tx *store.Tx) error {
 		tx.Delete(rows[3])                       // 4 to 6 entries are left over
 		tx.Delete(entries[0])                    // one is missing
 		tx.Set([]byte("yloose"), []byte("none")) // one belongs to nothing
@@ -82,14 +82,14 @@ func TestMend(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	n, err := b.Mend(context.Background())
+	n, err := s.Mend(context.Background())
 	if err != nil || n < 6 || n > 8 {
 		t.Errorf("%d fixes, %v", n, err)
 	}
-	if n, err := b.Mend(context.Background()); n != 0 || err != nil {
+	if n, err := s.Mend(context.Background()); n != 0 || err != nil {
 		t.Errorf("again %d fixes, %v", n, err)
 	}
-	if got := names(t, b, `,"query":{"$expr":{"$in":[{"$getField":"feedback_type"},[{"$literal":"custom"},{"$literal":"odd"}]]}}`); len(got) != len(names(t, b, "")) {
+	if got := names(t, s, `,"query":{"$expr":{"$in":[{"$getField":"feedback_type"},[{"$literal":"custom"},{"$literal":"odd"}]]}}`); len(got) != len(names(t, s, "")) {
 		t.Error(got)
 	}
 }

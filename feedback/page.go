@@ -7,51 +7,51 @@ import (
 	"weir/store"
 )
 
-// reading is a query being answered out of one snapshot.
-type reading struct {
+// pageReader answers one query that is in the order of created_at from one snapshot.
+type pageReader struct {
 	*walk
-	b     *Book
-	seen  uint64 // deletions that the snapshot has
-	flip  bool   // ids of one millisecond go against the direction
-	count bool   // all that match are counted, also those behind the page
+	s          *Store
+	seen       uint64 // the snapshot has the deletions below this number
+	reverseIDs bool   // the ids of one millisecond are in the opposite order
+	countAll   bool   // count all matches, also those after the page
 
 	offset, limit int
 	emit          func(rec *Record, n int) error
 
-	rank   int // places that matched so far
-	n      int // records that were emitted
-	group  []place
-	newest int64 // -1: not looked for yet
-	steps  int   // places outside of blocks
-	fresh  []block
-	known  []block // from changes, and of which edition
-	edit   uint64
-	sum    [32]byte
+	matched  int // positions that matched so far
+	emitted  int // records that were passed to emit
+	sameTime []position
+	newest   int64 // created_at of the newest record of the project; -1: not looked for yet
+	keys     int   // keys that were read outside of known blocks
+	counted  []block
+	known    []block // from countCache.find, with their version
+	version  uint64
+	planKey  [32]byte
 }
 
-// view runs f on a snapshot.
-func (b *Book) view(f func(r *store.Reader, seen uint64) error) error {
-	seen := b.changes.seen() // before the snapshot is taken, so that it has all of them
-	return b.db.View(func(r *store.Reader) error { return f(r, seen) })
+// view runs f on a snapshot, which has all deletions below seen.
+func (s *Store) view(f func(r *store.Reader, seen uint64) error) error {
+	seen := s.counts.seen() // before the snapshot is taken, so that it has all of these
+	return s.db.View(func(r *store.Reader) error { return f(r, seen) })
 }
 
-// page calls emit with the records of a page, numbered from 0, and returns how many
-// match in all if that is asked for. Their order is that of created_at.
-func (b *Book) page(ctx context.Context, q *Query, r *store.Reader, seen uint64, count bool, emit func(rec *Record, n int) error) (total int, err error) {
+// page calls emit with the records of a page, numbered from 0, in the order of created_at.
+// With count it returns how many records match the query in all.
+func (s *Store) page(ctx context.Context, q *Query, r *store.Reader, seen uint64, count bool, emit func(rec *Record, n int) error) (total int, err error) {
 	p := q.plan()
-	reverse, flip := q.direction()
+	reverse, reverseIDs := q.direction()
 	w, err := q.open(ctx, r, p, reverse)
 	if err != nil {
 		return 0, err
 	}
 	defer w.close()
-	x := &reading{walk: w, b: b, seen: seen, flip: flip, count: count, offset: q.offset, limit: q.limit, emit: emit, newest: -1}
+	x := &pageReader{walk: w, s: s, seen: seen, reverseIDs: reverseIDs, countAll: count, offset: q.offset, limit: q.limit, emit: emit, newest: -1}
 	if p.from > p.until {
 		return 0, nil
 	}
 	if !p.byID {
-		x.sum = p.sum()
-		x.known, x.edit = b.changes.find(x.sum, q.Project, seen, r.Opening())
+		x.planKey = p.key()
+		x.known, x.version = s.counts.find(x.planKey, q.Project, seen, r.Opening())
 	}
 	for _, s := range x.spans() {
 		if x.done() {
@@ -61,39 +61,39 @@ func (b *Book) page(ctx context.Context, q *Query, r *store.Reader, seen uint64,
 			return 0, err
 		}
 	}
-	if len(x.fresh) > 0 && (x.edit > 0 || x.steps >= b.changes.most.steps) {
-		b.changes.keep(x.sum, seen, r.Opening(), x.edit, x.fresh)
+	if len(x.counted) > 0 && (x.version > 0 || x.keys >= s.counts.limits.blockKeys) {
+		s.counts.put(x.planKey, seen, r.Opening(), x.version, x.counted)
 	}
-	return x.rank, nil
+	return x.matched, nil
 }
 
-// done reports whether there is nothing left to find out.
-func (x *reading) done() bool { return !x.count && x.rank >= x.offset+x.limit }
+// done reports whether the answer is complete.
+func (x *pageReader) done() bool { return !x.countAll && x.matched >= x.offset+x.limit }
 
 // wanted reports whether one of the next n records is on the page.
-func (x *reading) wanted(n int) bool {
-	return x.limit > 0 && x.rank < x.offset+x.limit && x.rank+n > x.offset
+func (x *pageReader) wanted(n int) bool {
+	return x.limit > 0 && x.matched < x.offset+x.limit && x.matched+n > x.offset
 }
 
-// spans cuts the time that is asked for into known blocks and the rest, with steps -1,
-// in the direction of the walk.
-func (x *reading) spans() (out []block) {
-	from, until := x.p.from, x.p.until
+// spans divides the time of the plan into known blocks and the stretches between them,
+// whose keys are -1. They are in the direction of the walk.
+func (x *pageReader) spans() (out []block) {
+	from, until := x.plan.from, x.plan.until
 	for _, k := range x.known {
 		if k.until < from || k.from > until {
 			continue
 		}
 		if k.until >= x.newestTime() {
-			break // counted in a later snapshot
+			break // it was counted in a later snapshot
 		}
 		if k.from > from {
-			out = append(out, block{from: from, until: k.from - 1, steps: -1})
+			out = append(out, block{from: from, until: k.from - 1, keys: -1})
 		}
 		out = append(out, k)
 		from = k.until + 1
 	}
 	if from <= until {
-		out = append(out, block{from: from, until: until, steps: -1})
+		out = append(out, block{from: from, until: until, keys: -1})
 	}
 	if x.reverse {
 		slices.Reverse(out)
@@ -101,122 +101,133 @@ func (x *reading) spans() (out []block) {
 	return out
 }
 
-// newestTime is when the newest record of the project was written. New ones are no
-// older.
-func (x *reading) newestTime() int64 {
+// newestTime is when the newest record of the project was written. Later records are not
+// older than it.
+func (x *pageReader) newestTime() int64 {
 	if x.newest < 0 {
-		s := newStretch(x.r, x.p.all, true)
+		s := newIndexIterator(x.r, x.plan.all, true)
 		defer s.close()
-		at, ok := s.seek(endOf(maxInt))
+		at, ok := s.seek(lastPositionAt(maxInt))
 		if x.newest = 0; ok {
-			x.newest = at.at()
+			x.newest = at.createdAt()
 		}
 	}
 	return x.newest
 }
 
-func (x *reading) span(s block) error {
-	if s.steps >= 0 {
-		if s.from >= x.p.from && s.until <= x.p.until && !x.wanted(s.n) {
-			x.rank += s.n
+// span answers for one element of spans.
+func (x *pageReader) span(s block) error {
+	if s.keys >= 0 {
+		if s.from >= x.plan.from && s.until <= x.plan.until && !x.wanted(s.matches) {
+			x.matched += s.matches
 			return nil
 		}
-		return x.through(max(s.from, x.p.from), min(s.until, x.p.until), nil)
+		return x.scan(max(s.from, x.plan.from), min(s.until, x.plan.until), nil)
 	}
-	if x.p.byID {
-		return x.through(s.from, s.until, nil)
+	if x.plan.byID {
+		return x.scan(s.from, s.until, nil)
 	}
-	now := block{from: s.from, until: s.until}
+	return x.count(s.from, s.until)
+}
+
+// count goes over the positions from one millisecond to another, both inclusive, and
+// counts the matches in blocks. A block does not divide a millisecond.
+func (x *pageReader) count(from, until int64) error {
+	now := block{from: from, until: until}
 	var last int64
-	cut := func(at int64) {
-		if now.steps >= x.b.changes.most.steps && at != last {
+	// next ends the block before a key of the millisecond at, if it is full.
+	next := func(at int64) {
+		if now.keys >= x.s.counts.limits.blockKeys && at != last {
 			rest := now
 			if x.reverse {
 				now.from, rest.until = at+1, at
 			} else {
 				now.until, rest.from = at-1, at
 			}
-			x.keep(now)
+			x.addBlock(now)
 			now = rest
-			now.n, now.steps = 0, 0
+			now.matches, now.keys = 0, 0
 		}
 		last = at
-		now.steps++
-		x.steps++
+		now.keys++
+		x.keys++
 	}
 	whole := true
-	err := x.through(s.from, s.until, func(at *place, match bool) {
-		cut(at.at())
-		now.n += b2i(match)
+	err := x.scan(from, until, func(at *position, match bool) {
+		next(at.createdAt())
+		now.matches += b2i(match)
 		whole = !x.done()
 	})
 	if err == nil && whole {
-		x.keep(now)
+		x.addBlock(now)
 	}
 	return err
 }
 
-// keep notes a block that no new record will be in.
-func (x *reading) keep(k block) {
-	if x.steps >= x.b.changes.most.steps || x.edit > 0 {
+// addBlock adds a block that was counted, if no new record can fall into it and the
+// query was long enough for blocks to be worth their memory.
+func (x *pageReader) addBlock(k block) {
+	if x.keys >= x.s.counts.limits.blockKeys || x.version > 0 {
 		if k.until < x.newestTime() {
-			x.fresh = append(x.fresh, k)
+			x.counted = append(x.counted, k)
 		}
 	}
 }
 
-// maxGroup bounds the places of one millisecond that are turned round.
-const maxGroup = 1 << 20
+// maxSameTime bounds the positions of one millisecond whose order is reversed in memory.
+const maxSameTime = 1 << 20
 
-// through goes over the records of a span, and tells note of every place.
-func (x *reading) through(from, until int64, note func(at *place, match bool)) error {
+// scan goes over the positions from one millisecond to another, both inclusive, and calls
+// note, if there is one, with each of them.
+func (x *pageReader) scan(from, until int64, note func(at *position, match bool)) error {
 	var failed error
-	err := x.over(from, until, func(at place, rec *Record, match bool) bool {
-		if x.flip && len(x.group) > 0 && x.group[0].at() != at.at() {
-			failed = x.turn()
+	err := x.each(from, until, func(at position, rec *Record, match bool) bool {
+		if x.reverseIDs && len(x.sameTime) > 0 && x.sameTime[0].createdAt() != at.createdAt() {
+			failed = x.emitReversed()
 		}
 		if note != nil {
 			note(&at, match)
 		}
 		if match && failed == nil {
-			if x.flip {
-				if x.group = append(x.group, at); len(x.group) > maxGroup {
+			if x.reverseIDs {
+				if x.sameTime = append(x.sameTime, at); len(x.sameTime) > maxSameTime {
 					failed = refuse("Too many records of one millisecond; sort by id in the same direction")
 				}
 			} else {
-				failed = x.found(&at, rec)
+				failed = x.match(&at, rec)
 			}
 		}
 		return failed == nil && !x.done()
 	})
 	if failed == nil && err == nil {
-		failed = x.turn() // spans do not cut a millisecond
+		failed = x.emitReversed() // a span has whole milliseconds
 	}
 	return firstError(failed, err)
 }
 
-// turn passes the places of a millisecond on, the last first.
-func (x *reading) turn() error {
-	for i := len(x.group) - 1; i >= 0; i-- {
-		if err := x.found(&x.group[i], nil); err != nil {
+// emitReversed passes on the positions of one millisecond, the last one first.
+func (x *pageReader) emitReversed() error {
+	for i := len(x.sameTime) - 1; i >= 0; i-- {
+		if err := x.match(&x.sameTime[i], nil); err != nil {
 			return err
 		}
 	}
-	x.group = x.group[:0]
+	x.sameTime = x.sameTime[:0]
 	return nil
 }
 
-// found takes the next record of the order; rec may have to be read yet.
-func (x *reading) found(at *place, rec *Record) (err error) {
+// match takes the next match in the order of the answer. rec is nil if the record has not
+// been read yet.
+func (x *pageReader) match(at *position, rec *Record) (err error) {
 	if x.wanted(1) {
 		if rec == nil {
 			rec, err = x.record(at)
 		}
 		if rec != nil && err == nil {
-			err = x.emit(rec, x.n)
-			x.n++
+			err = x.emit(rec, x.emitted)
+			x.emitted++
 		}
 	}
-	x.rank++
+	x.matched++
 	return err
 }

@@ -9,23 +9,24 @@ import (
 	"weir/store"
 )
 
-// plan is how a query is answered: what the keys of the indexes decide, and what
-// only a record does. A record matches if it meets all of it.
+// plan says how a query is answered: which conditions the keys of indexes decide, and
+// which need the record itself. A record matches if it meets all of them.
 type plan struct {
 	all         []byte // prefix of the index of the whole project
 	from, until int64  // created_at, both inclusive
-	byID        bool   // only the records of ids, of which not all need match
+	byID        bool   // read the records of ids; whether they match is still to be decided
 	ids         []string
-	sets        []set   // most selective first, one may hope
-	onKeys      []*expr // what created_at and id decide
-	onRows      []*expr
+	sets        []indexSet // most selective first, one may hope
+	onKeys      []*expr    // conditions on created_at and id alone
+	onRows      []*expr    // conditions that need the record
 }
 
-// set is the records in one or more stretches of indexes, by their prefixes.
-type set struct {
+// indexSet is the records that have one of some values in an index. Each value is a prefix
+// of keys.
+type indexSet struct {
 	prefixes [][]byte
-	rank     int
-	expr     *expr // says the same
+	rank     int   // of its least selective column, as an index of indexed
+	expr     *expr // the condition that the set stands for
 }
 
 // indexed lists the columns that have an index, the most selective first.
@@ -34,7 +35,7 @@ var indexed = []struct {
 	tag    byte
 }{{colRef, tagRef}, {colCall, tagCall}, {colQueue, tagQueue}, {colUser, tagUser}, {colType, tagType}}
 
-// maxSets bounds the cursors of a query, with maxMerged.
+// maxSets, with maxMerged, bounds the cursors of a query.
 const maxSets = 4
 
 func (q *Query) plan() *plan {
@@ -42,7 +43,7 @@ func (q *Query) plan() *plan {
 	if q.where != nil {
 		p.add(q.Project, q.where)
 	}
-	slices.SortStableFunc(p.sets, func(a, b set) int { return a.rank - b.rank })
+	slices.SortStableFunc(p.sets, func(a, b indexSet) int { return a.rank - b.rank })
 	for len(p.sets) > maxSets {
 		p.onRows = append(p.onRows, p.sets[len(p.sets)-1].expr)
 		p.sets = p.sets[:len(p.sets)-1]
@@ -50,6 +51,7 @@ func (q *Query) plan() *plan {
 	return p
 }
 
+// add adds a condition that records have to meet.
 func (p *plan) add(project string, n *expr) {
 	if n.op == "$and" {
 		for _, a := range n.args {
@@ -60,7 +62,7 @@ func (p *plan) add(project string, n *expr) {
 	if p.between(n) {
 		return
 	}
-	if s, ok := setOf(project, n); ok {
+	if s, ok := indexSetOf(project, n); ok {
 		s.expr = n
 		p.sets = append(p.sets, s)
 		return
@@ -76,9 +78,11 @@ func (p *plan) add(project string, n *expr) {
 	p.onRows = append(p.onRows, n)
 }
 
+// mirrored are the comparisons with their sides exchanged.
 var mirrored = map[string]string{"$eq": "$eq", "$gt": "$lt", "$gte": "$lte", "$lt": "$gt", "$lte": "$gte"}
 
-// sides are the field and the literal that n compares, and how, with the field first.
+// sides returns the field and the literal that n compares, and the comparison with the
+// field on its left.
 func (n *expr) sides() (f, lit *expr, op string, ok bool) {
 	op, ok = mirrored[n.op]
 	if !ok {
@@ -90,13 +94,14 @@ func (n *expr) sides() (f, lit *expr, op string, ok bool) {
 	return f, lit, op, f.op == "$getField" && f.field.path == nil && lit.op == "$literal"
 }
 
-// between takes a bound of created_at into the plan.
+// between adds a bound of created_at to the plan, or reports that n is none.
 func (p *plan) between(n *expr) bool {
 	f, lit, op, ok := n.sides()
 	if !ok || f.field.column != colCreated || lit.value.kind != kindNum || !(lit.value.num.float > 1 && lit.value.num.float < 1e12) {
 		return false
 	}
-	// Seconds in floats are not exact, so the expression itself says where it turns.
+	// Seconds are not exact as a float64, so the expression itself says for which
+	// milliseconds near the bound it is true.
 	truth := func(at int64) bool { return n.truth(&Record{CreatedAt: at}) }
 	const slack = 4
 	ms := int64(math.Floor(lit.value.num.float * 1000))
@@ -125,10 +130,11 @@ func (p *plan) between(n *expr) bool {
 	return true
 }
 
-// setOf is the stretches that n names: an indexed column is one of some texts, or
-// one of several such.
-func setOf(project string, n *expr) (s set, ok bool) {
-	put := func(f, lit *expr) bool {
+// indexSetOf returns the set of a condition that an indexed column equals a text, or one
+// of several texts, or of an alternative of such conditions.
+func indexSetOf(project string, n *expr) (s indexSet, ok bool) {
+	equals := func(f, lit *expr) bool { // adds a value to the set
+
 		if f.op != "$getField" || f.field.path != nil || lit.op != "$literal" || lit.value.kind != kindText {
 			return false
 		}
@@ -144,17 +150,17 @@ func setOf(project string, n *expr) (s set, ok bool) {
 	switch n.op {
 	case "$eq":
 		f, lit, _, ok := n.sides()
-		return s, ok && put(f, lit)
+		return s, ok && equals(f, lit)
 	case "$in":
 		for _, lit := range n.args[1:] {
-			if !put(n.args[0], lit) {
+			if !equals(n.args[0], lit) {
 				return s, false
 			}
 		}
 		return s, len(n.args) > 1
 	case "$or":
 		for _, a := range n.args {
-			some, ok := setOf(project, a)
+			some, ok := indexSetOf(project, a)
 			if !ok {
 				return s, false
 			}
@@ -182,8 +188,8 @@ func (f *field) keyed() bool {
 	return f.path == nil && (f.column == colCreated || f.column == colID || f.column == colProject)
 }
 
-// sum identifies what a plan finds, the bounds of created_at aside.
-func (p *plan) sum() [sha256.Size]byte {
+// key identifies what a plan finds, except for its bounds of created_at.
+func (p *plan) key() [sha256.Size]byte {
 	b := slices.Clip(p.all)
 	for _, s := range p.sets {
 		b = s.expr.append(b)
@@ -197,7 +203,7 @@ func (p *plan) sum() [sha256.Size]byte {
 	return sha256.Sum256(b)
 }
 
-// append appends all that makes a difference to what n is true of.
+// append appends everything that affects which records n is true of.
 func (n *expr) append(dst []byte) []byte {
 	text := func(s string) { dst = store.AppendString(dst, s) }
 	text(n.op)

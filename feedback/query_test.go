@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"weir/api"
+	"weir/internal/jsontext"
 	"weir/store"
 )
 
-func newBook(t testing.TB) *Book {
+func newStore(t testing.TB) *Store {
 	t.Helper()
 	cfg := store.DefaultConfig(t.TempDir())
 	cfg.MinFree, cfg.MaintainEvery = 0, 0
@@ -36,26 +36,26 @@ func newBook(t testing.TB) *Book {
 }
 
 // add writes an item by user u.
-func add(t testing.TB, b *Book, fields map[string]any) {
+func add(t testing.TB, s *Store, fields map[string]any) {
 	t.Helper()
 	r, err := request(t, fields)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Create(context.Background(), Author{User: "u"}, r, Once{}); err != nil {
+	if _, err := s.Create(context.Background(), Author{User: "u"}, r, Once{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // ask runs a query and returns the answer.
-func ask(t testing.TB, b *Book, body string) string {
+func ask(t testing.TB, s *Store, body string) string {
 	t.Helper()
-	q, err := b.DecodeQuery([]byte(body), ForQuery, false)
+	q, err := s.DecodeQuery([]byte(body), ForQuery, false)
 	if err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
 	var out bytes.Buffer
-	if err := b.Query(context.Background(), q, &out); err != nil {
+	if err := s.Query(context.Background(), q, &out); err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
 	if !json.Valid(out.Bytes()) {
@@ -65,13 +65,13 @@ func ask(t testing.TB, b *Book, body string) string {
 }
 
 // names are the values of payload.k of the rows that a query returns.
-func names(t testing.TB, b *Book, rest string) string {
+func names(t testing.TB, s *Store, rest string) string {
 	t.Helper()
 	var answer struct {
 		Result []map[string]any `json:"result"`
 		Total  int              `json:"total_count"`
 	}
-	text := ask(t, b, `{"project_id":"acme/support","fields":["payload.k"]`+rest+`}`)
+	text := ask(t, s, `{"project_id":"acme/support","fields":["payload.k"]`+rest+`}`)
 	if err := json.Unmarshal([]byte(text), &answer); err != nil {
 		t.Fatal(err)
 	}
@@ -83,10 +83,10 @@ func names(t testing.TB, b *Book, rest string) string {
 }
 
 // sample is a project with a row for every kind of value, a to p.
-func sample(t testing.TB) *Book {
-	b := newBook(t)
+func sample(t testing.TB) *Store {
+	s := newStore(t)
 	at := time.Date(2026, 3, 4, 9, 15, 27, 412e6, time.UTC)
-	b.now = func() time.Time { at = at.Add(time.Hour); return at }
+	s.now = func() time.Time { at = at.Add(time.Hour); return at }
 	for i, v := range []string{
 		`1`, `2.5`, `-3`, `"2"`, `"text"`, `"Text two"`, `true`, `false`, `null`, `{}`, `[1,2]`, `9007199254740993`, `9007199254740992`, `0.9`, `""`,
 	} {
@@ -95,16 +95,16 @@ func sample(t testing.TB) *Book {
 			fields["feedback_type"], fields["creator"], fields["queue_id"] = "odd", "ann", "q"
 			fields["call_ref"] = "weave:///acme/support/call/scorer"
 		}
-		add(t, b, fields)
+		add(t, s, fields)
 	}
-	add(t, b, map[string]any{"payload": map[string]any{"k": "p"}, "trace_ref": "weave:///acme/support/call/other"})
-	add(t, b, map[string]any{"payload": map[string]any{"k": "?"}, "project_id": "acme/other"})
-	return b
+	add(t, s, map[string]any{"payload": map[string]any{"k": "p"}, "trace_ref": "weave:///acme/support/call/other"})
+	add(t, s, map[string]any{"payload": map[string]any{"k": "?"}, "project_id": "acme/other"})
+	return s
 }
 
 // Spec feedback 8.3; checklist 23: every operator, rules 1 to 8.
 func TestExpressions(t *testing.T) {
-	b := sample(t)
+	s := sample(t)
 	field := `{"$getField":"payload.v"}`
 	lit := func(v string) string { return `{"$literal":` + v + `}` }
 	const everything = "abcdefghijklmnop"
@@ -167,17 +167,17 @@ func TestExpressions(t *testing.T) {
 		{`{"$in":[{"$getField":"created_at"},[` + lit(`"2026-03-04T10:15:27.412Z"`) + `]]}`, "a"},
 		{`{"$and":[{"$gte":[{"$getField":"created_at"},` + lit(`"2026-03-05"`) + `]},{"$eq":[{"$getField":"feedback_type"},` + lit(`"custom"`) + `]}]}`, "op"},
 	} {
-		if got := names(t, b, `,"query":{"$expr":`+c.expr+`}`); got != c.want {
+		if got := names(t, s, `,"query":{"$expr":`+c.expr+`}`); got != c.want {
 			t.Errorf("%s: %s, want %s", c.expr, got, c.want)
 		}
 		// The index that a query goes over changes nothing, nor does the direction.
 		wrapped := `{"$not":[{"$not":[` + c.expr + `]}]}`
-		if got := names(t, b, `,"query":{"$expr":`+wrapped+`}`); got != c.want {
+		if got := names(t, s, `,"query":{"$expr":`+wrapped+`}`); got != c.want {
 			t.Errorf("without an index %s: %s, want %s", c.expr, got, c.want)
 		}
 		back := []byte(c.want)
 		slices.Reverse(back)
-		if got := names(t, b, `,"query":{"$expr":`+c.expr+`},"sort_by":[{"field":"created_at","direction":"desc"},{"field":"id","direction":"desc"}]`); got != string(back) {
+		if got := names(t, s, `,"query":{"$expr":`+c.expr+`},"sort_by":[{"field":"created_at","direction":"desc"},{"field":"id","direction":"desc"}]`); got != string(back) {
 			t.Errorf("backwards %s: %s, want %s", c.expr, got, back)
 		}
 	}
@@ -256,7 +256,7 @@ func TestMalformedQueries(t *testing.T) {
 
 // Order and pages (spec 8.3, rule 8).
 func TestOrderAndPages(t *testing.T) {
-	b := sample(t)
+	s := sample(t)
 	sort := func(s string) string { return `,"sort_by":[` + s + `]` }
 	for _, c := range []struct{ rest, want string }{
 		{"", "abcdefghijklmnop"},
@@ -273,42 +273,42 @@ func TestOrderAndPages(t *testing.T) {
 		{sort(`{"field":"feedback_type","direction":"asc"},{"field":"created_at","direction":"desc"}`), "pomkigecanljhfdb"},
 		{sort(`{"field":"creator","direction":"asc"},{"field":"payload.k","direction":"asc"}`) + `,"limit":9`, "bdfhjlnac"},
 	} {
-		if got := names(t, b, c.rest); got != c.want {
+		if got := names(t, s, c.rest); got != c.want {
 			t.Errorf("%s: %s, want %s", c.rest, got, c.want)
 		}
 	}
-	if got := ask(t, b, `{"project_id":"acme/support","fields":["payload.k"],"limit":1,"offset":2}`); got != `{"result":[{"payload.k":"c"}],"total_count":16}` {
+	if got := ask(t, s, `{"project_id":"acme/support","fields":["payload.k"],"limit":1,"offset":2}`); got != `{"result":[{"payload.k":"c"}],"total_count":16}` {
 		t.Error(got)
 	}
-	if got := ask(t, b, `{"project_id":"acme/support","fields":["count(*)"]}`); got != `{"result":[{"count(*)":16}],"total_count":16}` {
+	if got := ask(t, s, `{"project_id":"acme/support","fields":["count(*)"]}`); got != `{"result":[{"count(*)":16}],"total_count":16}` {
 		t.Error(got)
 	}
-	if got := ask(t, b, `{"project_id":"acme/nothing"}`); got != `{"result":[],"total_count":0}` {
+	if got := ask(t, s, `{"project_id":"acme/nothing"}`); got != `{"result":[],"total_count":0}` {
 		t.Error(got)
 	}
-	b.cfg.MaxRows = 2
-	if got := names(t, b, `,"limit":5`); got != "ab" {
+	s.cfg.MaxRows = 2
+	if got := names(t, s, `,"limit":5`); got != "ab" {
 		t.Errorf("the cap: %s", got)
 	}
 }
 
 // A page, whatever its order, is a piece of the whole (a dumb twin: sort all).
 func TestPagesAgree(t *testing.T) {
-	b := newBook(t)
+	s := newStore(t)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	now := time.UnixMilli(1e12)
-	b.now = func() time.Time { return now }
+	s.now = func() time.Time { return now }
 	for i := range 200 {
 		if rnd.IntN(3) == 0 {
 			now = now.Add(time.Millisecond)
 		}
-		add(t, b, map[string]any{"payload": map[string]any{"k": i, "n": rnd.IntN(5)}, "feedback_type": fmt.Sprint("t", rnd.IntN(3))})
+		add(t, s, map[string]any{"payload": map[string]any{"k": i, "n": rnd.IntN(5)}, "feedback_type": fmt.Sprint("t", rnd.IntN(3))})
 	}
 	for _, sort := range []string{
 		`{"field":"payload.n","direction":"asc"}`, `{"field":"payload.n","direction":"desc"}`, `{"field":"created_at","direction":"desc"}`,
 		`{"field":"created_at","direction":"asc"},{"field":"id","direction":"asc"}`, `{"field":"feedback_type","direction":"desc"},{"field":"payload.n","direction":"asc"}`,
 	} {
-		full := ask(t, b, `{"project_id":"acme/support","fields":["id"],"sort_by":[`+sort+`]}`)
+		full := ask(t, s, `{"project_id":"acme/support","fields":["id"],"sort_by":[`+sort+`]}`)
 		var all, pages []string
 		collect := func(text string, into *[]string) int {
 			var a struct{ Result []map[string]string }
@@ -322,7 +322,7 @@ func TestPagesAgree(t *testing.T) {
 		}
 		collect(full, &all)
 		for offset := 0; ; offset += 7 {
-			if collect(ask(t, b, fmt.Sprintf(`{"project_id":"acme/support","fields":["id"],"sort_by":[%s],"limit":7,"offset":%d}`, sort, offset)), &pages) == 0 {
+			if collect(ask(t, s, fmt.Sprintf(`{"project_id":"acme/support","fields":["id"],"sort_by":[%s],"limit":7,"offset":%d}`, sort, offset)), &pages) == 0 {
 				break
 			}
 		}
@@ -334,24 +334,24 @@ func TestPagesAgree(t *testing.T) {
 
 // Spec feedback 8.5.
 func TestStats(t *testing.T) {
-	b := newBook(t)
+	s := newStore(t)
 	at := time.Date(2026, 3, 4, 0, 0, 0, 0, time.UTC)
-	b.now = func() time.Time { return at }
+	s.now = func() time.Time { return at }
 	for i, p := range []string{`{"s":{"x":1},"b":true}`, `{"s":{"x":3},"b":false}`, `{"s":{"x":"5"},"b":true}`, `{"s":{"x":"no"}}`, `{}`} {
 		at = time.Date(2026, 3, 4, i, 0, 0, 0, time.UTC)
 		f := map[string]any{"payload": json.RawMessage(p)}
 		if i == 0 {
 			f["trigger_ref"] = "weave:///acme/support/object/m:v1"
 		}
-		add(t, b, f)
+		add(t, s, f)
 	}
 	stats := func(rest string) string {
 		t.Helper()
-		s, err := b.DecodeStats([]byte(`{"project_id":"acme/support","start":"2026-03-04"`+rest+`}`), false)
+		q, err := s.DecodeStats([]byte(`{"project_id":"acme/support","start":"2026-03-04"`+rest+`}`), false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := b.Stats(context.Background(), s)
+		out, err := s.Stats(context.Background(), q)
 		if err != nil || !json.Valid(out) {
 			t.Fatalf("%s: %v", out, err)
 		}
@@ -389,49 +389,49 @@ func TestStats(t *testing.T) {
 	}
 	for _, rest := range []string{`,"end":"2026-03-03"`, `,"timezone":"Mars/Olympus"`} {
 		var f *Refusal
-		if _, err := b.DecodeStats([]byte(`{"project_id":"a/b","start":"2026-03-04"`+rest+`}`), false); !errors.As(err, &f) {
+		if _, err := s.DecodeStats([]byte(`{"project_id":"a/b","start":"2026-03-04"`+rest+`}`), false); !errors.As(err, &f) {
 			t.Errorf("%s: %v", rest, err)
 		}
 	}
 	for _, body := range []string{`{"project_id":"a/b"}`, `{"project_id":"a/b","start":"x"}`, `{"project_id":"a/b","start":"2026-03-04","metrics":[{"json_path":"a","aggregations":["mean"]}]}`,
 		`{"project_id":"a/b","start":"2026-03-04","metrics":[{"json_path":"a","percentiles":[101]}]}`, `{"project_id":"a/b","start":"2026-03-04","metrics":[{"json_path":"a","value_type":"x"}]}`} {
 		var f Invalid
-		if _, err := b.DecodeStats([]byte(body), false); !errors.As(err, &f) {
+		if _, err := s.DecodeStats([]byte(body), false); !errors.As(err, &f) {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
 	if got := stats(`,"granularity":9223372036854775807,"metrics":[{"json_path":"b","value_type":"categorical","aggregations":["count"]}]`); !strings.Contains(got, `"count_b":3`) {
 		t.Error(got)
 	}
-	s, err := b.DecodeStats([]byte(`{"project_id":"acme/support","start":"2026-03-04","end":"2026-03-05","sample_limit":100}`), true)
+	q, err := s.DecodeStats([]byte(`{"project_id":"acme/support","start":"2026-03-04","end":"2026-03-05","sample_limit":100}`), true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := b.PayloadSchema(context.Background(), s); string(got) != `{"paths":[{"json_path":"b","value_type":"boolean"},{"json_path":"s.x","value_type":"categorical"}]}` || err != nil {
+	if got, err := s.PayloadSchema(context.Background(), q); string(got) != `{"paths":[{"json_path":"b","value_type":"boolean"},{"json_path":"s.x","value_type":"categorical"}]}` || err != nil {
 		t.Errorf("%s, %v", got, err)
 	}
 }
 
 // A clock that steps back does not take created_at with it (spec F-31).
 func TestClock(t *testing.T) {
-	b := newBook(t)
+	s := newStore(t)
 	at := time.UnixMilli(5000)
-	b.now = func() time.Time { return at }
-	add(t, b, nil)
+	s.now = func() time.Time { return at }
+	add(t, s, nil)
 	at = time.UnixMilli(1000)
-	add(t, b, nil)
-	fresh := New(b.db, b.cfg) // another process, as it were
-	fresh.now = b.now
+	add(t, s, nil)
+	fresh := New(s.db, s.cfg) // another process, as it were
+	fresh.now = s.now
 	add(t, fresh, nil)
-	if got := ask(t, b, `{"project_id":"acme/support","fields":["created_at"]}`); strings.Count(got, "1970-01-01T00:00:05.000Z") != 3 {
+	if got := ask(t, s, `{"project_id":"acme/support","fields":["created_at"]}`); strings.Count(got, "1970-01-01T00:00:05.000Z") != 3 {
 		t.Error(got)
 	}
 }
 
 // A record that is replaced gets a later time, even within a millisecond.
 func TestReplacedLater(t *testing.T) {
-	b := newBook(t)
-	b.now = func() time.Time { return time.UnixMilli(5000) }
+	s := newStore(t)
+	s.now = func() time.Time { return time.UnixMilli(5000) }
 	const id = "0199f2c4-7b1e-4c53-9a60-3f2d6c1e8b90"
 	for i := range 3 {
 		r, err := request(t, map[string]any{"id": id})
@@ -439,7 +439,7 @@ func TestReplacedLater(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.Replaces = id
-		answer, err := b.Replace(context.Background(), Author{User: "u"}, r, Once{})
+		answer, err := s.Replace(context.Background(), Author{User: "u"}, r, Once{})
 		if want := fmt.Sprintf("1970-01-01T00:00:05.%03dZ", i); err != nil || !strings.Contains(string(answer), want) {
 			t.Errorf("%s, %v, want %s", answer, err, want)
 		}
@@ -471,13 +471,13 @@ func TestNumbers(t *testing.T) {
 
 // Retention: what is older goes, the rest stays, in this project alone.
 func TestExpire(t *testing.T) {
-	b := sample(t)
-	n, err := b.Expire(context.Background(), "acme/support", time.Date(2026, 3, 4, 12, 15, 27, 412e6, time.UTC).UnixMilli())
-	if n != 2 || err != nil || names(t, b, "") != "cdefghijklmnop" {
-		t.Errorf("%d, %v: %s", n, err, names(t, b, ""))
+	s := sample(t)
+	n, err := s.Expire(context.Background(), "acme/support", time.Date(2026, 3, 4, 12, 15, 27, 412e6, time.UTC).UnixMilli())
+	if n != 2 || err != nil || names(t, s, "") != "cdefghijklmnop" {
+		t.Errorf("%d, %v: %s", n, err, names(t, s, ""))
 	}
 	var projects []string
-	if err := b.Projects(func(p string) { projects = append(projects, p) }); err != nil || fmt.Sprint(projects) != "[acme/other acme/support]" {
+	if err := s.Projects(func(p string) { projects = append(projects, p) }); err != nil || fmt.Sprint(projects) != "[acme/other acme/support]" {
 		t.Errorf("%v, %v", projects, err)
 	}
 }
@@ -492,20 +492,20 @@ func FuzzQuery(f *testing.F) {
 	} {
 		f.Add(s, "payload.v")
 	}
-	b := sample(f)
+	s := sample(f)
 	f.Fuzz(func(t *testing.T, where, field string) {
-		name := string(api.AppendString(nil, field))
+		name := string(jsontext.AppendString(nil, field))
 		for _, body := range []string{
 			`{"project_id":"acme/support","query":{"$expr":` + where + `}}`,
 			`{"project_id":"acme/support","fields":[` + name + `],"sort_by":[{"field":` + name + `,"direction":"desc"}],"query":{"$expr":` + where + `}}`,
 			where,
 		} {
-			q, err := b.DecodeQuery([]byte(body), ForQuery, false)
+			q, err := s.DecodeQuery([]byte(body), ForQuery, false)
 			if err != nil {
 				continue
 			}
 			var with, without bytes.Buffer
-			if err := b.Query(context.Background(), q, &with); err != nil || !json.Valid(with.Bytes()) {
+			if err := s.Query(context.Background(), q, &with); err != nil || !json.Valid(with.Bytes()) {
 				t.Fatalf("%s: %v: %s", body, err, with.String())
 			}
 			if q.where == nil {
@@ -513,7 +513,7 @@ func FuzzQuery(f *testing.F) {
 			}
 			// The same, with no index to go by.
 			q.where = &expr{op: "$not", args: []*expr{{op: "$not", args: []*expr{q.where}}}}
-			if err := b.Query(context.Background(), q, &without); err != nil || with.String() != without.String() {
+			if err := s.Query(context.Background(), q, &without); err != nil || with.String() != without.String() {
 				t.Fatalf("%s: an index changes the answer:\n%s\n%s", body, with.String(), without.String())
 			}
 		}

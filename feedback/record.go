@@ -2,13 +2,10 @@ package feedback
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"time"
 
-	"weir/api"
-	"weir/store"
+	"weir/internal/jsontext"
 )
 
 // Record is one item of feedback. Its key is Project and ID.
@@ -20,35 +17,36 @@ type Record struct {
 	Creator   *string
 	CreatedAt int64 // milliseconds of Unix time
 	Type      string
-	Payload   api.Raw // an object, as it was sent plus what the server adds
+	Payload   jsontext.Value // an object, as it was sent plus what the server adds
 	Refs      refs
 	Queue     *string
 	// Weave has the columns that only the dialect of W&B Weave knows (weave.go), as
 	// a compact JSON object: those that differ from their defaults; nil: none does.
-	Weave api.Raw
+	Weave jsontext.Value
 }
 
-// refs are the optional references of a record; nil is null.
+// refs are the optional references of a record; nil stands for null.
 type refs struct{ Annotation, Runnable, Call, Trigger *string }
 
-// Dialect is how the two columns are spelt that the reference names otherwise
-// (decision 15): "" has the interface's names.
+// Dialect is the names of the columns in a request and its answer: two columns have
+// other names in W&B Weave, which also has columns of its own
+// (docs/interface/feedback.md, section 2).
 type Dialect string
 
 const (
-	Ours      Dialect = ""
-	Reference Dialect = "reference"
+	WeirNames  Dialect = ""
+	WeaveNames Dialect = "weave"
 )
 
-func (d Dialect) traceRef() string {
-	if d == Reference {
+func (d Dialect) traceRefName() string {
+	if d == WeaveNames {
 		return "weave_ref"
 	}
 	return "trace_ref"
 }
 
-func (d Dialect) user() string {
-	if d == Reference {
+func (d Dialect) userName() string {
+	if d == WeaveNames {
 		return "wb_user_id"
 	}
 	return "platform_user_id"
@@ -57,10 +55,10 @@ func (d Dialect) user() string {
 // columns are the names of a record's fields, in the order of answers.
 func (d Dialect) columns() []string {
 	names := []string{
-		"id", "project_id", d.traceRef(), d.user(), "creator", "created_at", "feedback_type", "payload",
+		"id", "project_id", d.traceRefName(), d.userName(), "creator", "created_at", "feedback_type", "payload",
 		"annotation_ref", "runnable_ref", "call_ref", "trigger_ref", "queue_id",
 	}
-	if d == Reference {
+	if d == WeaveNames {
 		for i := range weaveColumns {
 			names = append(names, weaveColumns[i].name)
 		}
@@ -71,58 +69,9 @@ func (d Dialect) columns() []string {
 // firstWeave is the index in Dialect.columns of the first column that only Weave has.
 const firstWeave = colQueue + 1
 
-// The names of tables and indexes in keys.
-const (
-	tagRow   = 'r' // project, id
-	tagTime  = 't' // project, time, id
-	tagRef   = 'f' // project, trace_ref, time, id; so are the following
-	tagType  = 'y'
-	tagUser  = 'u'
-	tagQueue = 'q'
-	tagCall  = 'c' // call_ref
-	tagForm  = 'v' // how many indexes there are: a letter for each
-	tagIdem  = 'k' // idempotency keys
-	tagWait  = 'w' // tenant, call, time, id: a reward that is not settled
-)
-
-func rowKey(project string, id [16]byte) []byte {
-	key := append(make([]byte, 0, len(project)+len(id)+3), tagRow)
-	return append(store.AppendString(key, project), id[:]...)
-}
-
-// table is the records and their indexes.
-var table = store.Table{
-	Tag:     tagRow,
-	Indexes: []byte{tagTime, tagRef, tagType, tagUser, tagQueue, tagCall},
-	Entries: func(dst [][]byte, key, row []byte) [][]byte {
-		r, err := decodeRecord(row)
-		if err != nil {
-			return dst
-		}
-		id, _ := parseUUID(r.ID)
-		entry := func(tag byte, value *string) {
-			if value == nil {
-				return
-			}
-			k := store.AppendString([]byte{tag}, r.Project)
-			if tag != tagTime {
-				k = store.AppendString(k, *value)
-			}
-			dst = append(dst, append(store.AppendUint(k, uint64(r.CreatedAt)), id[:]...))
-		}
-		entry(tagTime, new(string))
-		entry(tagRef, &r.TraceRef)
-		entry(tagType, &r.Type)
-		entry(tagUser, &r.User)
-		entry(tagQueue, r.Queue)
-		entry(tagCall, r.Refs.Call)
-		return dst
-	},
-}
-
-// append encodes a record: a version, the time, then every field with its length,
-// one more than it is, 0 for null. Version 2 has Weave as its last field; a record
-// without it is of version 1, which earlier builds of this program read as well.
+// append encodes a record: a version, the time, then every field as its length plus one
+// and its bytes; 0 stands for null. Version 2 has Weave as its last field. A record without
+// it is written as version 1, which earlier versions of weir can read.
 func (r *Record) append(dst []byte) []byte {
 	payload := string(r.Payload)
 	fields := []*string{&r.ID, &r.Project, &r.TraceRef, &r.User, r.Creator, &r.Type, &payload, r.Refs.Annotation, r.Refs.Runnable, r.Refs.Call, r.Refs.Trigger, r.Queue}
@@ -146,8 +95,8 @@ func (r *Record) append(dst []byte) []byte {
 
 var errRecord = errors.New("feedback: a record cannot be read")
 
-// decodeRecord decodes a record. It copies b, once: whoever keeps a string of the
-// record keeps all of it.
+// decodeRecord decodes a record. It copies b once, and all strings of the record share
+// this copy.
 func decodeRecord(b []byte) (*Record, error) {
 	if len(b) < 9 || b[0] != 1 && b[0] != 2 {
 		return nil, errRecord
@@ -179,18 +128,18 @@ func decodeRecord(b []byte) (*Record, error) {
 		if !ok {
 			return nil
 		}
-		kept := new(string) // not &s: that would be made for nulls too
+		kept := new(string) // &s would allocate for nulls too
 		*kept = s
 		return kept
 	}
 	r.ID, r.Project, r.TraceRef, r.User = must(), must(), must(), must()
 	r.Creator = may()
 	r.Type = must()
-	r.Payload = api.Raw(must())
+	r.Payload = jsontext.Value(must())
 	r.Refs = refs{may(), may(), may(), may()}
 	r.Queue = may()
 	if b[0] == 2 {
-		r.Weave = api.Raw(must())
+		r.Weave = jsontext.Value(must())
 	}
 	if _, ok := parseUUID(r.ID); bad || !ok || len(r.Payload) == 0 {
 		return nil, errRecord
@@ -201,7 +150,7 @@ func decodeRecord(b []byte) (*Record, error) {
 // timeText is RFC 3339 in UTC with exactly three digits of the second's fraction.
 func timeText(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// text is a column that is a string; nil is null.
+// text is the value of a column that is a string; nil stands for null.
 func (r *Record) text(i int) *string {
 	switch i {
 	case 0:
@@ -243,7 +192,7 @@ func (r *Record) appendColumn(dst []byte, i int) []byte {
 	if s == nil {
 		return append(dst, "null"...)
 	}
-	return api.AppendString(dst, *s)
+	return jsontext.AppendString(dst, *s)
 }
 
 // AppendJSON appends a record with all its columns.
@@ -263,16 +212,18 @@ func b2i(b bool) int {
 	return 0
 }
 
-// AppendReceipt appends what is answered to who wrote a record (spec F-31).
+// AppendReceipt appends the answer to the request that wrote the record
+// (docs/interface/feedback.md, F-31).
 func (r *Record) AppendReceipt(dst []byte, d Dialect) []byte {
 	dst = append(append(dst, `{"id":"`...), r.ID...)
 	dst = append(append(dst, `","created_at":"`...), timeText(r.CreatedAt)...)
-	dst = append(append(append(dst, `","`...), d.user()...), `":`...)
-	dst = api.AppendString(dst, r.User)
+	dst = append(append(append(dst, `","`...), d.userName()...), `":`...)
+	dst = jsontext.AppendString(dst, r.User)
 	return append(append(append(dst, `,"payload":`...), r.Payload...), '}')
 }
 
-// same reports whether two records say the same, id and time aside (spec F-25).
+// same reports whether two records have the same content, whatever their ids and times
+// (docs/interface/feedback.md, F-25).
 func (r *Record) same(o *Record) bool {
 	return r.TraceRef == o.TraceRef && r.Type == o.Type && string(r.Payload) == string(o.Payload) && r.User == o.User && string(r.Weave) == string(o.Weave) &&
 		equal(r.Creator, o.Creator) && equal(r.Queue, o.Queue) && equal(r.Refs.Annotation, o.Refs.Annotation) &&
@@ -280,30 +231,3 @@ func (r *Record) same(o *Record) bool {
 }
 
 func equal(a, b *string) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
-
-// parseUUID reads 8-4-4-4-12 hexadecimal digits, of either case and any version.
-func parseUUID(s string) (id [16]byte, ok bool) {
-	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
-		return id, false
-	}
-	digits := s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:]
-	if _, err := hex.Decode(id[:], []byte(digits)); err != nil {
-		return [16]byte{}, false
-	}
-	return id, true
-}
-
-func uuidText(id [16]byte) string {
-	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
-}
-
-// uuid7 makes an id that sorts by time (RFC 9562, 5.7).
-func uuid7(ms int64, random [10]byte) (id [16]byte) {
-	var t [8]byte
-	binary.BigEndian.PutUint64(t[:], uint64(ms))
-	copy(id[:6], t[2:])
-	copy(id[6:], random[:])
-	id[6] = id[6]&0x0f | 0x70
-	id[8] = id[8]&0x3f | 0x80
-	return id
-}

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Kinds of what a reference names (spec feedback 5.1).
+// The kinds of things that a reference names (docs/interface/feedback.md, section 5.1).
 const (
 	kindObject       = "object"
 	kindOp           = "op"
@@ -18,13 +18,13 @@ const (
 // ref is a reference, <scheme>:///<entity>/<project>/<kind>/...
 type ref struct {
 	scheme, project string // project is "<entity>/<project>"
-	kind, name      string // name of an object or op, id or digest of the others
+	kind, name      string // the name of an object or op, the id or digest of anything else
 }
 
 // maxRef bounds a reference in bytes.
 const maxRef = 2048
 
-// parseRef reads a reference. why says what is wrong with it; "": nothing.
+// parseRef reads a reference. why says what is wrong with it, and is "" if it is correct.
 func parseRef(s string) (r ref, why string) {
 	if len(s) > maxRef {
 		return r, "longer than 2048 bytes"
@@ -60,8 +60,8 @@ func parseRef(s string) (r ref, why string) {
 	return r, "unknown kind"
 }
 
-// edges checks what leads from an object to a part of it: pairs of a kind and a
-// value. One slash at the end is none.
+// edges checks the path from an object to a part of it, which is pairs of a kind and a
+// value and may end in a slash. It returns what is wrong.
 func edges(parts []string) string {
 	if len(parts) == 1 && parts[0] == "" {
 		return ""
@@ -100,14 +100,14 @@ func validScheme(s string) bool {
 	return s != ""
 }
 
-// plain: not empty, no space, no control character.
+// plain reports whether s is not empty and has no space or control character.
 func plain(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f })
 }
 
 func identifier(s string) bool { return plain(s) && !strings.ContainsAny(s, "/:") }
 
-// percent reports whether every % begins two hexadecimal digits.
+// percent reports whether two hexadecimal digits follow every %.
 func percent(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if s[i] != '%' {

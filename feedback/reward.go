@@ -6,30 +6,32 @@ import (
 	"math"
 	"strconv"
 
-	"weir/api"
+	"weir/internal/jsontext"
 	"weir/store"
 )
 
-// rewardType is the type of feedback that says what a chat completion is worth to a
-// trainer: its payload has a number "reward" and, if it is about one choice alone,
-// that one's index "choice"; its call_ref, else its trace_ref, names the completion.
-const rewardType = "reward"
+// typeReward is the type of feedback that sets the reward of a recorded chat completion.
+// Its payload has a number "reward" and, if it is about one choice alone, the index of
+// that choice as "choice". Its call_ref, or else its trace_ref, names the completion
+// (docs/interface/feedback.md, F-42).
+const typeReward = "reward"
 
-// Reward is what a record of that type says. It waits in the database, written
-// with the record, until somebody who knows the completion has set it (Settle).
+// Reward is the content of such a record. A note of it is written to the database by the
+// update that writes the record, and stays until Settle removes it: when the reward has
+// been set on the recorded completion, or when it never will be.
 type Reward struct {
-	Tenant, Call, Project string // the project that the reference names
-	Choice                int    // below 0: all
+	Tenant, Call, Project string // Project is that of the reference
+	Choice                int    // below 0: all choices
 	Value                 float64
 	CreatedAt             int64 // milliseconds of Unix time
-	Gone                  bool  // the record has been deleted or replaced since
+	Gone                  bool  // the record has been deleted or replaced since then
 
-	wait []byte // its key
+	key []byte // its key
 }
 
-// reward reads a record as a reward, or reports that it is none.
+// reward returns the reward that a record sets; ok is false if it sets none.
 func (r *Record) reward() (w Reward, ok bool) {
-	if r.Type != rewardType {
+	if r.Type != typeReward {
 		return w, false
 	}
 	to := ref{}
@@ -46,7 +48,7 @@ func (r *Record) reward() (w Reward, ok bool) {
 		return w, false
 	}
 	choice := -1
-	if v := member(r.Payload, "choice"); v != nil && v.Type() != api.TypeNull {
+	if v := member(r.Payload, "choice"); v != nil && v.Kind() != jsontext.Null {
 		if choice, err = strconv.Atoi(string(v)); err != nil || choice < 0 {
 			return w, false
 		}
@@ -54,41 +56,42 @@ func (r *Record) reward() (w Reward, ok bool) {
 	return Reward{Call: to.name, Project: to.project, Choice: choice, Value: x, CreatedAt: r.CreatedAt}, true
 }
 
-// Call is the chat completion that a request rewards; "": none.
+// Call is the id of the chat completion that a request rewards, or "".
 func (r *Request) Call() string {
 	w, _ := r.Record("", "", 0).reward()
 	return w.Call
 }
 
-func waitPrefix(tenant, call string) []byte {
-	return store.AppendString(store.AppendString([]byte{tagWait}, tenant), call)
+func rewardPrefix(tenant, call string) []byte {
+	return store.AppendString(store.AppendString([]byte{tagReward}, tenant), call)
 }
 
-func (w *Reward) key(tenant string, at int64, id [16]byte) []byte {
-	return append(store.AppendUint(waitPrefix(tenant, w.Call), uint64(at)), id[:]...)
+func (w *Reward) rewardKey(tenant string, at int64, id [16]byte) []byte {
+	return append(store.AppendUint(rewardPrefix(tenant, w.Call), uint64(at)), id[:]...)
 }
 
-// Rewards returns the rewards of a chat completion that wait, the oldest first.
-func (b *Book) Rewards(tenant, call string) ([]Reward, error) {
-	return b.rewards(store.Range{Prefix: waitPrefix(tenant, call)}, maxInt)
+// Rewards returns the rewards of a chat completion that are not settled, the oldest first.
+func (s *Store) Rewards(tenant, call string) ([]Reward, error) {
+	return s.rewards(store.Range{Prefix: rewardPrefix(tenant, call)}, maxInt)
 }
 
-// MoreRewards returns up to n of all rewards that wait, behind one of them, or from
-// the beginning. Those of one completion come together, the oldest first.
-func (b *Book) MoreRewards(behind Reward, n int) ([]Reward, error) {
-	rg := store.Range{Prefix: []byte{tagWait}}
-	if behind.wait != nil {
-		rg.From = append(behind.wait[:len(behind.wait):len(behind.wait)], 0)
+// MoreRewards returns up to n of all rewards that are not settled: those that follow
+// after, or the first ones if it is the zero value. Rewards of one completion come
+// together, the oldest first.
+func (s *Store) MoreRewards(after Reward, n int) ([]Reward, error) {
+	rg := store.Range{Prefix: []byte{tagReward}}
+	if after.key != nil {
+		rg.From = append(after.key[:len(after.key):len(after.key)], 0)
 	}
-	return b.rewards(rg, n)
+	return s.rewards(rg, n)
 }
 
-func (b *Book) rewards(rg store.Range, n int) (list []Reward, err error) {
-	err = b.db.View(func(r *store.Reader) error {
+func (s *Store) rewards(rg store.Range, n int) (list []Reward, err error) {
+	err = s.db.View(func(r *store.Reader) error {
 		var bad error
 		err := r.Scan(rg, func(key, project []byte) bool {
 			var w Reward
-			if w, bad = waiting(r, key, string(project)); bad == nil {
+			if w, bad = pendingReward(r, key, string(project)); bad == nil {
 				list = append(list, w)
 			}
 			return bad == nil && len(list) < n
@@ -98,8 +101,9 @@ func (b *Book) rewards(rg store.Range, n int) (list []Reward, err error) {
 	return list, err
 }
 
-// waiting is the reward of an entry.
-func waiting(r *store.Reader, key []byte, project string) (w Reward, err error) {
+// pendingReward reads the note of a reward that is not settled. It is Gone if there is no
+// such record of that time any more.
+func pendingReward(r *store.Reader, key []byte, project string) (w Reward, err error) {
 	tenant, rest, err := store.CutString(key[1:])
 	if err != nil {
 		return w, err
@@ -117,19 +121,19 @@ func waiting(r *store.Reader, key []byte, project string) (w Reward, err error) 
 	if ok {
 		w, ok = rec.reward()
 	}
-	w.Tenant, w.Call, w.CreatedAt, w.Gone, w.wait = tenant, call, int64(at), !ok, append([]byte(nil), key...)
+	w.Tenant, w.Call, w.CreatedAt, w.Gone, w.key = tenant, call, int64(at), !ok, append([]byte(nil), key...)
 	return w, nil
 }
 
-// Settle forgets rewards that have been set, or will never be.
-func (b *Book) Settle(ctx context.Context, list []Reward) error {
+// Settle removes the notes of rewards that have been set or never will be.
+func (s *Store) Settle(ctx context.Context, list []Reward) error {
 	const step = 1000
 	for len(list) > 0 {
 		some := list[:min(step, len(list))]
 		list = list[len(some):]
-		if err := b.db.Update(ctx, func(tx *store.Tx) error {
+		if err := s.db.Update(ctx, func(tx *store.Tx) error {
 			for i := range some {
-				tx.Delete(some[i].wait)
+				tx.Delete(some[i].key)
 			}
 			return nil
 		}); err != nil {

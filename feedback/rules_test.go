@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"weir/api"
+	"weir/internal/jsontext"
 )
 
 // Spec feedback 5.1; checklist 17.
@@ -213,18 +213,18 @@ func TestReactions(t *testing.T) {
 		{"\U0001FAC8\U0001F3FB", ":u1fac8_u1f3fb:", "\U0001FAC8", ":u1fac8:"},
 		{"🇦🇦", ":u1f1e6_u1f1e6:", "🇦🇦", ":u1f1e6_u1f1e6:"},
 	} {
-		r, ok := react(c.emoji)
-		if want := (reaction{c.alias, c.detoned, c.detonedAlias}); !ok || r != want {
+		r, ok := describeEmoji(c.emoji)
+		if want := (emojiNames{c.alias, c.detoned, c.detonedAlias}); !ok || r != want {
 			t.Errorf("%s: %+q, want %+q", c.emoji, r, want)
 		}
 	}
 	for _, s := range []string{"", "a", "👍👍", "a👍", "👍a", ":thumbs_up:", " 👍", "1", "#", "🏻🏻", "👍🏻🏻", "\u200d", "👍\u200d", "🇺", "🇺🇸🇺🇸", "\uFE0F", "©a", "👩‍"} {
-		if r, ok := react(s); ok {
+		if r, ok := describeEmoji(s); ok {
 			t.Errorf("%q is taken for one emoji: %+q", s, r)
 		}
 	}
 	for alias, full := range emojis().full {
-		r, ok := react(full)
+		r, ok := describeEmoji(full)
 		if !ok || r.alias != ":"+alias+":" || r.detoned == "" || alias != "light_skin_tone" && strings.Contains(r.detonedAlias, "_skin_tone") && utf8.RuneCountInString(full) > 1 {
 			t.Errorf("%s: %+v", full, r)
 		}
@@ -248,7 +248,7 @@ func TestPayloadSize(t *testing.T) {
 		`{}`: 2, `{"a":"\u00e9"}`: 10, `{"a":"é"}`: 10, `{"a":"\u0041"}`: 9, `{"a":"\ud83d\ude00"}`: 12, `{"a":"😀"}`: 12, `{"a":"\u20AC"}`: 11,
 		`{"a":"\n\u0001\"\\"}`: 20,
 	} {
-		if got := size(api.Raw(s)); got != want {
+		if got := size(jsontext.Value(s)); got != want {
 			t.Errorf("%s: %d, want %d", s, got, want)
 		}
 	}
@@ -283,11 +283,11 @@ func FuzzDecodeRequest(f *testing.F) {
 			if err != nil || !back.same(rec) || back.ID != rec.ID {
 				t.Fatalf("%+v came back as %+v: %v", rec, back, err)
 			}
-			if text := rec.AppendJSON(nil, Ours); !json.Valid(text) {
+			if text := rec.AppendJSON(nil, WeirNames); !json.Valid(text) {
 				t.Fatalf("%s", text)
 			}
 		}
-		for _, item := range []Item{Create, Replace} {
+		for _, item := range []Operation{Create, Replace} {
 			if r, err := DecodeRequest(b, item); err == nil {
 				check(r)
 			}
@@ -302,7 +302,7 @@ func FuzzDecodeRequest(f *testing.F) {
 
 func FuzzDecodeRecord(f *testing.F) {
 	name := "x"
-	r := Record{ID: "0199f2c4-7b1e-4c53-9a60-3f2d6c1e8b90", Project: "a/b", TraceRef: "r", User: "u", Creator: &name, CreatedAt: 5, Type: "t", Payload: api.Raw("{}")}
+	r := Record{ID: "0199f2c4-7b1e-4c53-9a60-3f2d6c1e8b90", Project: "a/b", TraceRef: "r", User: "u", Creator: &name, CreatedAt: 5, Type: "t", Payload: jsontext.Value("{}")}
 	f.Add(r.append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if r, err := decodeRecord(b); err == nil {

@@ -8,11 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"weir/api"
+	"weir/internal/jsontext"
 	"weir/store"
 )
 
-// Stats asks for figures over time (spec feedback 8.5).
+// Stats asks for statistics over time (docs/interface/feedback.md, section 8.5), or for the
+// paths in payloads (section 8.6).
 type Stats struct {
 	Project     string
 	start, end  int64 // milliseconds, [start, end)
@@ -21,7 +22,7 @@ type Stats struct {
 	types       *string
 	trigger     *string // may end in ":*"
 	metrics     []metric
-	sample      int // payload_schema: rows to look at
+	sample      int // records that PayloadSchema reads
 }
 
 type metric struct {
@@ -39,10 +40,9 @@ const (
 	sampleMost  = 5_000
 )
 
-// DecodeStats reads the body of a request for statistics, or with schema for the
-// paths in payloads. Its error is Invalid, or a *Refusal, which comes with the
-// request.
-func (b *Book) DecodeStats(body []byte, schema bool) (*Stats, error) {
+// DecodeStats reads the body of a request for statistics or, with schema, for the paths in
+// payloads. The error is Invalid, or a *Refusal that comes with the request.
+func (s *Store) DecodeStats(body []byte, schema bool) (*Stats, error) {
 	v, err := scan(body)
 	if err != nil {
 		return nil, err
@@ -50,43 +50,43 @@ func (b *Book) DecodeStats(body []byte, schema bool) (*Stats, error) {
 	loc := []string{"body"}
 	p := parser{decoder: &decoder{}}
 	m := p.object(v, loc)
-	s := &Stats{zone: "UTC", sample: sampleUsual, end: b.now().UnixMilli()}
+	q := &Stats{zone: "UTC", sample: sampleUsual, end: s.now().UnixMilli()}
 	if project := p.text(m, "project_id", true, loc); project != nil {
-		s.Project = *project
+		q.Project = *project
 	}
-	s.start, _ = p.instant(m, "start", true, loc)
+	q.start, _ = p.instant(m, "start", true, loc)
 	if end, ok := p.instant(m, "end", false, loc); ok {
-		s.end = end
+		q.end = end
 	}
-	s.types, s.trigger = p.text(m, "feedback_type", false, loc), p.text(m, "trigger_ref", false, loc)
+	q.types, q.trigger = p.text(m, "feedback_type", false, loc), p.text(m, "trigger_ref", false, loc)
 	if schema {
 		if n, ok := p.integer(m, "sample_limit", loc); ok {
-			s.sample = min(n, sampleMost)
+			q.sample = min(n, sampleMost)
 		}
 	} else {
 		if n, ok := p.integer(m, "granularity", loc); ok {
-			s.granularity = int64(n)
+			q.granularity = int64(n)
 		}
 		if zone := p.text(m, "timezone", false, loc); zone != nil {
-			s.zone = *zone
+			q.zone = *zone
 		}
-		p.metrics(s, m, loc)
+		p.metrics(q, m, loc)
 	}
 	p.extras(m, loc)
 	if len(p.issues) > 0 {
 		return nil, p.issues
 	}
-	if _, err := time.LoadLocation(s.zone); err != nil || s.zone == "Local" || s.zone == "" {
+	if _, err := time.LoadLocation(q.zone); err != nil || q.zone == "Local" || q.zone == "" {
 		p.refuse("Unknown timezone")
 	}
-	if s.end < s.start {
+	if q.end < q.start {
 		p.refuse("end is before start")
 	}
 	if p.refusal != nil {
-		return s, p.refusal
+		return q, p.refusal
 	}
-	s.granularity = granularity(s.granularity, s.end-s.start)
-	return s, nil
+	q.granularity = granularity(q.granularity, q.end-q.start)
+	return q, nil
 }
 
 // instant takes a point in time, in milliseconds.
@@ -102,8 +102,9 @@ func (p *parser) instant(m *members, name string, required bool, loc []string) (
 	return t.UnixMilli(), ok
 }
 
+// metrics reads the metrics that are asked for.
 func (p *parser) metrics(s *Stats, m *members, loc []string) {
-	list := p.take(m, "metrics", false, api.TypeArray, "list_type", loc)
+	list := p.take(m, "metrics", false, jsontext.Array, "list_type", loc)
 	if list == nil {
 		return
 	}
@@ -112,50 +113,76 @@ func (p *parser) metrics(s *Stats, m *members, loc []string) {
 			p.refuse("More than 50 metrics")
 			return
 		}
-		loc := append(slices.Clip(loc), "metrics", strconv.Itoa(i))
-		o := p.object(v, loc)
-		mt := metric{kind: "numeric"}
-		if path := p.text(o, "json_path", true, loc); path != nil {
-			mt.field = field{column: colPayload, path: splitPath(strings.TrimPrefix(*path, "payload.")), name: *path}
-			mt.slug = strings.ReplaceAll(*path, ".", "_")
-		}
-		if kind := p.text(o, "value_type", false, loc); kind != nil {
-			if mt.kind = *kind; mt.kind != "numeric" && mt.kind != "boolean" && mt.kind != "categorical" {
-				p.issue("literal_error", loc, "value_type")
-			}
-		}
-		if list := p.take(o, "aggregations", false, api.TypeArray, "list_type", loc); list != nil {
-			mt.aggregations = []string{}
-			for j, a := range list.Elements() {
-				if a.Type() != api.TypeString || !slices.Contains(aggregations, a.Text()) {
-					p.issue("literal_error", loc, "aggregations", strconv.Itoa(j))
-					continue
-				}
-				mt.aggregations = append(mt.aggregations, a.Text())
-			}
-		}
-		if list := p.take(o, "percentiles", false, api.TypeArray, "list_type", loc); list != nil {
-			for j, a := range list.Elements() {
-				n, ok := parseNumber(string(a))
-				if !ok || n.float < 0 || n.float > 100 {
-					p.issue("value_error", loc, "percentiles", strconv.Itoa(j))
-					continue
-				}
-				mt.percentiles = append(mt.percentiles, n.float)
-			}
-		}
-		p.extras(o, loc)
-		if mt.aggregations == nil {
-			mt.aggregations = map[string][]string{"numeric": {"avg", "min", "max"}, "boolean": {"count_true", "count_false"}}[mt.kind]
-		}
-		s.metrics = append(s.metrics, mt)
+		s.metrics = append(s.metrics, p.metric(v, append(slices.Clip(loc), "metrics", strconv.Itoa(i))))
 	}
+}
+
+// metric reads one metric.
+func (p *parser) metric(v jsontext.Value, loc []string) metric {
+	o := p.object(v, loc)
+	mt := metric{kind: "numeric"}
+	if path := p.text(o, "json_path", true, loc); path != nil {
+		mt.field = field{column: colPayload, path: splitPath(strings.TrimPrefix(*path, "payload.")), name: *path}
+		mt.slug = strings.ReplaceAll(*path, ".", "_")
+	}
+	if kind := p.text(o, "value_type", false, loc); kind != nil {
+		mt.kind = *kind
+		if _, ok := defaultAggregations[mt.kind]; !ok {
+			p.issue("literal_error", loc, "value_type")
+		}
+	}
+	mt.aggregations = p.aggregations(o, loc)
+	mt.percentiles = p.percentiles(o, loc)
+	p.extras(o, loc)
+	if mt.aggregations == nil {
+		mt.aggregations = defaultAggregations[mt.kind]
+	}
+	return mt
+}
+
+// aggregations reads the aggregations of a metric; nil if the request has none.
+func (p *parser) aggregations(m *members, loc []string) (names []string) {
+	list := p.take(m, "aggregations", false, jsontext.Array, "list_type", loc)
+	if list == nil {
+		return nil
+	}
+	names = []string{}
+	for i, a := range list.Elements() {
+		if a.Kind() != jsontext.String || !slices.Contains(aggregations, a.Text()) {
+			p.issue("literal_error", loc, "aggregations", strconv.Itoa(i))
+			continue
+		}
+		names = append(names, a.Text())
+	}
+	return names
+}
+
+// percentiles reads the percentiles of a metric.
+func (p *parser) percentiles(m *members, loc []string) (list []float64) {
+	given := p.take(m, "percentiles", false, jsontext.Array, "list_type", loc)
+	if given == nil {
+		return nil
+	}
+	for i, a := range given.Elements() {
+		n, ok := parseNumber(string(a))
+		if !ok || n.float < 0 || n.float > 100 {
+			p.issue("value_error", loc, "percentiles", strconv.Itoa(i))
+			continue
+		}
+		list = append(list, n.float)
+	}
+	return list
+}
+
+// defaultAggregations are the aggregations of a metric that names none, by value_type.
+var defaultAggregations = map[string][]string{
+	"numeric": {"avg", "min", "max"}, "boolean": {"count_true", "count_false"}, "categorical": nil,
 }
 
 var aggregations = []string{"sum", "avg", "min", "max", "count", "count_true", "count_false"}
 
-// granularity is the length of a bucket in seconds for a window: what was asked
-// for, or what suits it, and never so short that there are too many.
+// granularity is the length of a bucket in seconds: the one that was asked for, or one
+// that suits the window. It is longer if there would be more than maxBuckets.
 func granularity(asked, windowMS int64) int64 {
 	const hour = 3600
 	window := (windowMS + 999) / 1000
@@ -177,7 +204,7 @@ func granularity(asked, windowMS int64) int64 {
 	return min(max(g, (window+maxBuckets-1)/maxBuckets), 1<<40)
 }
 
-// sums are what is kept of a metric's values.
+// sums accumulates the values of a metric.
 type sums struct {
 	count, yes, no int
 	sum, min, max  float64
@@ -216,7 +243,7 @@ func (s *sums) add(m *metric, v value) {
 	s.count++
 }
 
-// result is an aggregate; ok is false where there is nothing to tell of.
+// result is an aggregate; ok is false if there are no values for it.
 func (s *sums) result(aggregation string) (x float64, ok bool) {
 	switch aggregation {
 	case "count":
@@ -237,7 +264,7 @@ func (s *sums) result(aggregation string) (x float64, ok bool) {
 	return x, s.count > 0 && !math.IsInf(x, 0) && !math.IsNaN(x)
 }
 
-// percentile interpolates between the two values nearest to it.
+// percentile interpolates linearly between the two nearest values.
 func (s *sums) percentile(p float64) (x float64, ok bool) {
 	n := len(s.values)
 	if n == 0 {
@@ -253,7 +280,7 @@ func (s *sums) percentile(p float64) (x float64, ok bool) {
 	return x, true
 }
 
-// query is the records that the figures are about.
+// query finds the records of the statistics, of any version of the trigger.
 func (s *Stats) query() *Query {
 	and := &expr{op: "$and"}
 	add := func(op string, column int, v value) {
@@ -270,7 +297,7 @@ func (s *Stats) query() *Query {
 	return &Query{Project: s.Project, where: and}
 }
 
-// each calls f with the records that the figures are about.
+// each calls f with the records of the statistics until f returns false.
 func (s *Stats) each(ctx context.Context, r *store.Reader, f func(*Record) bool) error {
 	return s.query().scan(ctx, r, 0, func(rec *Record) bool {
 		if s.trigger != nil && strings.HasSuffix(*s.trigger, ":*") { // any version
@@ -282,64 +309,81 @@ func (s *Stats) each(ctx context.Context, r *store.Reader, f func(*Record) bool)
 	})
 }
 
-// Stats returns the answer to a request for statistics.
-func (b *Book) Stats(ctx context.Context, s *Stats) ([]byte, error) {
-	step := s.granularity * 1000
-	buckets := int((s.end - s.start + step - 1) / step)
-	if len(s.metrics) == 0 {
-		buckets = 0
-	}
-	counts := make([]int, buckets)
-	all := make([]sums, len(s.metrics)*(buckets+1)) // of every bucket, then of the window
+// figures are the sums of all metrics, for every bucket and for the whole window.
+type figures struct {
+	step    int64  // milliseconds of a bucket
+	counts  []int  // records of each bucket
+	buckets []sums // of each bucket, all metrics
+	window  []sums // of all metrics
+}
+
+func (s *Stats) newFigures() *figures {
+	f := &figures{step: s.granularity * 1000}
 	if len(s.metrics) > 0 {
-		if err := b.db.View(func(r *store.Reader) error {
-			return s.each(ctx, r, func(rec *Record) bool {
-				i := int((rec.CreatedAt - s.start) / step)
-				counts[i]++
-				for k := range s.metrics {
-					m := &s.metrics[k]
-					v := m.get(rec)
-					all[i*len(s.metrics)+k].add(m, v)
-					all[buckets*len(s.metrics)+k].add(m, v)
-				}
+		n := int((s.end - s.start + f.step - 1) / f.step)
+		f.counts, f.buckets, f.window = make([]int, n), make([]sums, n*len(s.metrics)), make([]sums, len(s.metrics))
+	}
+	return f
+}
+
+// bucket is the sums of a bucket.
+func (f *figures) bucket(i int) []sums { return f.buckets[i*len(f.window):][:len(f.window)] }
+
+func (f *figures) add(s *Stats, rec *Record) {
+	i := int((rec.CreatedAt - s.start) / f.step)
+	f.counts[i]++
+	for k := range s.metrics {
+		m := &s.metrics[k]
+		v := m.get(rec)
+		f.bucket(i)[k].add(m, v)
+		f.window[k].add(m, v)
+	}
+}
+
+// Stats returns the answer to a request for statistics.
+func (s *Store) Stats(ctx context.Context, q *Stats) ([]byte, error) {
+	f := q.newFigures()
+	if len(q.metrics) > 0 {
+		if err := s.db.View(func(r *store.Reader) error {
+			return q.each(ctx, r, func(rec *Record) bool {
+				f.add(q, rec)
 				return true
 			})
 		}); err != nil {
 			return nil, err
 		}
 	}
-	out := append(append([]byte(`{"start":"`), timeText(s.start)...), `","end":"`...)
-	out = append(append(out, timeText(s.end)...), `","granularity":`...)
-	out = strconv.AppendInt(out, s.granularity, 10)
-	out = api.AppendString(append(out, `,"timezone":`...), s.zone)
+	out := append(append([]byte(`{"start":"`), timeText(q.start)...), `","end":"`...)
+	out = append(append(out, timeText(q.end)...), `","granularity":`...)
+	out = strconv.AppendInt(out, q.granularity, 10)
+	out = jsontext.AppendString(append(out, `,"timezone":`...), q.zone)
 	out = append(out, `,"buckets":[`...)
-	for i, n := range counts {
+	for i, n := range f.counts {
 		out = append(out, ",{"[b2i(i == 0):]...)
-		out = append(append(append(out, `"timestamp":"`...), timeText(s.start+int64(i)*step)...), `","count":`...)
+		out = append(append(append(out, `"timestamp":"`...), timeText(q.start+int64(i)*f.step)...), `","count":`...)
 		out = strconv.AppendInt(out, int64(n), 10)
-		for k := range s.metrics {
-			m, sum := &s.metrics[k], &all[i*len(s.metrics)+k]
-			out = sum.appendJSON(append(out, ','), m, "_"+m.slug)
-			out = trimComma(out)
+		for k := range q.metrics {
+			m := &q.metrics[k]
+			out = trimComma(f.bucket(i)[k].appendJSON(append(out, ','), m, "_"+m.slug))
 		}
 		out = append(out, '}')
 	}
 	out = append(out, `],"window_stats":{`...)
-	for k := range s.metrics {
-		m := &s.metrics[k]
+	for k := range q.metrics {
+		m := &q.metrics[k]
 		if k > 0 {
 			out = append(out, ',')
 		}
-		out = append(api.AppendString(out, m.slug), `:{`...)
-		out = append(trimComma(all[buckets*len(s.metrics)+k].appendJSON(out, m, "")), '}')
+		out = append(jsontext.AppendString(out, m.slug), `:{`...)
+		out = append(trimComma(f.window[k].appendJSON(out, m, "")), '}')
 	}
 	return append(out, `}}`...), nil
 }
 
-// appendJSON appends the aggregates of a metric, each with a comma behind it.
+// appendJSON appends the aggregates of a metric, each followed by a comma.
 func (s *sums) appendJSON(dst []byte, m *metric, suffix string) []byte {
 	put := func(name string, x float64, ok bool) {
-		dst = append(api.AppendString(dst, name+suffix), ':')
+		dst = append(jsontext.AppendString(dst, name+suffix), ':')
 		if ok {
 			dst = strconv.AppendFloat(dst, x, 'g', -1, 64)
 		} else {
@@ -363,59 +407,4 @@ func trimComma(b []byte) []byte {
 		return b[:len(b)-1]
 	}
 	return b
-}
-
-// PayloadSchema returns the paths to the scalars in payloads, with what they hold
-// (spec feedback 8.6).
-func (b *Book) PayloadSchema(ctx context.Context, s *Stats) ([]byte, error) {
-	kinds := map[string]string{}
-	n := 0
-	if err := b.db.View(func(r *store.Reader) error {
-		return s.each(ctx, r, func(rec *Record) bool {
-			if n++; n > s.sample {
-				return false
-			}
-			leaves(rec.Payload, "", kinds)
-			return true
-		})
-	}); err != nil {
-		return nil, err
-	}
-	paths := make([]string, 0, len(kinds))
-	for path := range kinds {
-		paths = append(paths, path)
-	}
-	slices.Sort(paths)
-	out := []byte(`{"paths":[`)
-	for i, path := range paths {
-		out = append(out, `,{"json_path":`[b2i(i == 0):]...)
-		out = append(api.AppendString(out, path), `,"value_type":"`...)
-		out = append(append(out, kinds[path]...), `"}`...)
-	}
-	return append(out, `]}`...), nil
-}
-
-func leaves(object api.Raw, prefix string, kinds map[string]string) {
-	for key, v := range object.Members() {
-		name := string(key)
-		if strings.Contains(name, ".") || strings.TrimSpace(name) == "" {
-			continue
-		}
-		kind := "categorical"
-		switch v.Type() {
-		case api.TypeObject:
-			leaves(v, prefix+name+".", kinds)
-			continue
-		case api.TypeArray, api.TypeNull:
-			continue
-		case api.TypeBool:
-			kind = "boolean"
-		case api.TypeNumber:
-			kind = "numeric"
-		}
-		if before, ok := kinds[prefix+name]; ok && before != kind {
-			kind = "categorical"
-		}
-		kinds[prefix+name] = kind
-	}
 }

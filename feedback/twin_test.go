@@ -17,8 +17,8 @@ import (
 )
 
 // small makes blocks of few records, so that little data has many.
-func small(b *Book, steps int) {
-	b.changes.most = bounds{steps: steps, changes: 64, marks: 20, blocks: 400}
+func small(s *Store, steps int) {
+	s.counts.limits = countLimits{blockKeys: steps, deletions: 64, plans: 20, blocks: 400}
 }
 
 // everything is the records of a project, of the rows alone.
@@ -82,14 +82,14 @@ func idOf(rec *Record) [16]byte {
 
 // world writes what chance says.
 type world struct {
-	*Book
+	*Store
 	rnd *rand.Rand
 	at  time.Time
 	ids []string
 }
 
 func newWorld(t testing.TB, seed uint64) *world {
-	w := &world{Book: newBook(t), rnd: rand.New(rand.NewPCG(seed, 7)), at: time.UnixMilli(1_700_000_000_000)}
+	w := &world{Store: newStore(t), rnd: rand.New(rand.NewPCG(seed, 7)), at: time.UnixMilli(1_700_000_000_000)}
 	w.now = func() time.Time { return w.at }
 	return w
 }
@@ -255,7 +255,7 @@ func (w *world) query() string {
 func TestQueryTwin(t *testing.T) {
 	for seed := range uint64(4) {
 		w := newWorld(t, seed)
-		small(w.Book, 1+int(seed)*3)
+		small(w.Store, 1+int(seed)*3)
 		var asked []string // some again and again, so that blocks are found and kept up
 		for i := range 500 {
 			w.change(t)
@@ -270,7 +270,7 @@ func TestQueryTwin(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", body, err)
 			}
-			q.listed = w.rnd.IntN(2) * 5 // 0: as many as usual
+			q.maxListed = w.rnd.IntN(2) * 5 // 0: as many as usual
 			if err := w.view(func(r *store.Reader, seen uint64) error {
 				want, total := twin(t, r, q)
 				var got []string
@@ -293,33 +293,33 @@ func TestQueryTwin(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if c := &w.changes; len(c.open) > 0 || len(c.marks) == 0 || len(c.marks) > 20 || c.blocks > 400 {
-			t.Errorf("%d updates are open; blocks of %d queries, %d of them", len(c.open), len(c.marks), c.blocks)
+		if c := &w.counts; len(c.running) > 0 || len(c.plans) == 0 || len(c.plans) > 20 || c.blocks > 400 {
+			t.Errorf("%d updates are open; blocks of %d queries, %d of them", len(c.running), len(c.plans), c.blocks)
 		}
 		sum := 0
-		for _, m := range w.changes.marks {
+		for _, m := range w.counts.plans {
 			sum += len(m.blocks)
 		}
-		if sum != w.changes.blocks {
-			t.Errorf("%d blocks are kept, %d counted", sum, w.changes.blocks)
+		if sum != w.counts.blocks {
+			t.Errorf("%d blocks are kept, %d counted", sum, w.counts.blocks)
 		}
 	}
 }
 
 // The moments at which a count that is kept could be wrong, one by one.
 func TestBlocks(t *testing.T) {
-	b := newBook(t)
-	small(b, 4)
+	s := newStore(t)
+	small(s, 4)
 	ctx := context.Background()
 	at := int64(1_700_000_000_000)
-	b.now = func() time.Time { return time.UnixMilli(at) }
+	s.now = func() time.Time { return time.UnixMilli(at) }
 	for range 40 {
 		at++
-		add(t, b, nil)
+		add(t, s, nil)
 	}
 	decode := func(rest string) *Query {
 		t.Helper()
-		q, err := b.DecodeQuery([]byte(`{"project_id":"acme/support","limit":0`+rest+`}`), ForQuery, false)
+		q, err := s.DecodeQuery([]byte(`{"project_id":"acme/support","limit":0`+rest+`}`), ForQuery, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -328,8 +328,8 @@ func TestBlocks(t *testing.T) {
 	all := decode("")
 	check := func(when string, q *Query, want int) {
 		t.Helper()
-		if err := b.view(func(r *store.Reader, seen uint64) error {
-			n, err := b.each(ctx, q, r, seen, true, nil)
+		if err := s.view(func(r *store.Reader, seen uint64) error {
+			n, err := s.each(ctx, q, r, seen, true, nil)
 			if n != want {
 				t.Errorf("%s: %d records, not %d", when, n, want)
 			}
@@ -339,34 +339,34 @@ func TestBlocks(t *testing.T) {
 		}
 	}
 	var old []*Record
-	if err := b.db.View(func(r *store.Reader) error { old = everything(t, r, "acme/support"); return nil }); err != nil {
+	if err := s.db.View(func(r *store.Reader) error { old = everything(t, r, "acme/support"); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	check("as written", all, 40)
-	if len(b.changes.marks) != 1 {
+	if len(s.counts.plans) != 1 {
 		t.Fatal("no blocks are kept")
 	}
 	// A query between the function of an update and its commit.
 	key := rowKey("acme/support", idOf(old[3]))
-	end := b.changes.begin()
-	b.changes.deleted("acme/support", old[3].CreatedAt)
+	end := s.counts.beginUpdate()
+	s.counts.deleted("acme/support", old[3].CreatedAt)
 	check("before the commit", all, 40)
-	if err := b.db.Update(ctx, func(tx *store.Tx) error { table.Delete(tx, key, old[3].append(nil)); return nil }); err != nil {
+	if err := s.db.Update(ctx, func(tx *store.Tx) error { table.Delete(tx, key, old[3].append(nil)); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	check("after it", all, 39)
 	end()
 	check("after the update", all, 39)
 	// A query of an old snapshot, after one of a new one.
-	if err := b.view(func(r *store.Reader, seen uint64) error {
-		if err := b.Purge(ctx, "acme/support", []string{old[8].ID}); err != nil {
+	if err := s.view(func(r *store.Reader, seen uint64) error {
+		if err := s.Purge(ctx, "acme/support", []string{old[8].ID}); err != nil {
 			return err
 		}
 		at += 10
-		add(t, b, nil)
-		add(t, b, nil)
+		add(t, s, nil)
+		add(t, s, nil)
 		check("the new one", all, 40)
-		n, err := b.each(ctx, all, r, seen, true, nil)
+		n, err := s.each(ctx, all, r, seen, true, nil)
 		if n != 39 {
 			t.Errorf("the old one: %d records, not 39", n)
 		}
@@ -379,36 +379,36 @@ func TestBlocks(t *testing.T) {
 	soon := decode(fmt.Sprintf(`,"query":{"$expr":{"$lte":[{"$getField":"created_at"},{"$literal":%f}]}}`, float64(at+5)/1000))
 	check("of a time", soon, 40)
 	at += 3
-	add(t, b, nil)
+	add(t, s, nil)
 	at += 10
-	add(t, b, nil)
+	add(t, s, nil)
 	check("of a time, later", soon, 41)
 	check("at last", all, 42)
 	// More deletions than are remembered, and a change to anything.
-	for i := range b.changes.most.changes + 5 {
-		b.changes.deleted("acme/other", int64(i))
+	for i := range s.counts.limits.deletions + 5 {
+		s.counts.deleted("acme/other", int64(i))
 	}
 	check("after many deletions", all, 42)
-	b.changes.anything()
-	if err := b.db.Update(ctx, func(tx *store.Tx) error {
+	s.counts.invalidateAll()
+	if err := s.db.Update(ctx, func(tx *store.Tx) error {
 		tx.Delete(table.Entries(nil, nil, old[20].append(nil))[0])
 		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}
 	check("after damage", all, 41)
-	if n, err := b.Mend(ctx); n != 1 || err != nil {
+	if n, err := s.Mend(ctx); n != 1 || err != nil {
 		t.Errorf("%d fixes, %v", n, err)
 	}
 	check("mended", all, 42)
 	// A database that is opened anew.
-	if err := b.db.Update(ctx, func(tx *store.Tx) error {
+	if err := s.db.Update(ctx, func(tx *store.Tx) error {
 		table.Delete(tx, rowKey("acme/support", idOf(old[1])), old[1].append(nil))
 		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.db.Compact(); err != nil {
+	if err := s.db.Compact(); err != nil {
 		t.Fatal(err)
 	}
 	check("opened anew", all, 41)
@@ -416,9 +416,9 @@ func TestBlocks(t *testing.T) {
 
 // Many read while many write and delete: every snapshot is counted exactly.
 func TestQueriesAmongWrites(t *testing.T) {
-	b := newBook(t)
-	small(b, 4)
-	b.changes.most.changes = 1000
+	s := newStore(t)
+	small(s, 4)
+	s.counts.limits.deletions = 1000
 	ctx := context.Background()
 	until := time.Now().Add(1500 * time.Millisecond)
 	var writers, readers sync.WaitGroup
@@ -435,7 +435,7 @@ func TestQueriesAmongWrites(t *testing.T) {
 				if len(ids) > 50 {
 					k := rnd.IntN(len(ids))
 					if rnd.IntN(2) == 0 {
-						if err := b.Purge(ctx, "acme/support", ids[k:k+1]); err != nil {
+						if err := s.Purge(ctx, "acme/support", ids[k:k+1]); err != nil {
 							t.Error(err)
 						}
 					} else {
@@ -443,7 +443,7 @@ func TestQueriesAmongWrites(t *testing.T) {
 					}
 					ids = slices.Delete(ids, k, k+1)
 				}
-				answer, err := b.Replace(ctx, Author{User: "u"}, r, Once{})
+				answer, err := s.Replace(ctx, Author{User: "u"}, r, Once{})
 				var got struct{ ID string }
 				if err != nil || json.Unmarshal(answer, &got) != nil {
 					t.Error(err)
@@ -463,14 +463,14 @@ func TestQueriesAmongWrites(t *testing.T) {
 		readers.Go(func() {
 			for n := 0; time.Now().Before(until); n++ {
 				body := bodies[(n+i)%len(bodies)]
-				q, err := b.DecodeQuery([]byte(body), ForQuery, false)
+				q, err := s.DecodeQuery([]byte(body), ForQuery, false)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				if err := b.view(func(r *store.Reader, seen uint64) error {
+				if err := s.view(func(r *store.Reader, seen uint64) error {
 					var got []string
-					total, err := b.each(ctx, q, r, seen, true, func(rec *Record, _ int) error { got = append(got, rec.ID); return nil })
+					total, err := s.each(ctx, q, r, seen, true, func(rec *Record, _ int) error { got = append(got, rec.ID); return nil })
 					if page, n := twin(t, r, q); n != total || !slices.Equal(got, page) {
 						t.Errorf("%s: %d, in truth %d: %v, %v", body, total, n, got, page)
 					}
@@ -491,18 +491,18 @@ func TestQueriesAmongWrites(t *testing.T) {
 
 // Who leaves is not worked for any longer.
 func TestQueryLeft(t *testing.T) {
-	b := newBook(t)
+	s := newStore(t)
 	for range 300 {
-		add(t, b, nil)
+		add(t, s, nil)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	for _, rest := range []string{``, `,"sort_by":[{"field":"payload.n","direction":"asc"}]`, `,"fields":["count(*)"]`} {
-		q, err := b.DecodeQuery([]byte(`{"project_id":"acme/support"`+rest+`}`), ForQuery, false)
+		q, err := s.DecodeQuery([]byte(`{"project_id":"acme/support"`+rest+`}`), ForQuery, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Query(ctx, q, new(bytes.Buffer)); err != context.Canceled {
+		if err := s.Query(ctx, q, new(bytes.Buffer)); err != context.Canceled {
 			t.Errorf("%s: %v", rest, err)
 		}
 	}

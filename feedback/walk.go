@@ -9,29 +9,31 @@ import (
 	"weir/store"
 )
 
-// walk goes over the records that a plan finds, in one direction.
+// walk goes over the records that a plan finds, in one direction. Where several indexes
+// take part, the first one leads and the others are moved to its positions, so the walk
+// finds what all of them have.
 type walk struct {
-	ctx     context.Context
-	r       *store.Reader
-	q       *Query
-	p       *plan
-	lead    places
-	with    []*follower
-	reverse bool
-	onRows  []*expr // of the plan, and sets that are too large to be put in order
-	steps   int
+	ctx       context.Context
+	r         *store.Reader
+	query     *Query
+	plan      *plan
+	lead      iterator
+	followers []*follower
+	reverse   bool
+	onRows    []*expr // those of the plan, and sets that are too large to be sorted in memory
+	steps     int
 }
 
 const (
-	// maxMerged is how many stretches of an index are merged; of more, the places
-	// are put in order in memory, at most maxListed.
+	// maxMerged is how many values of an index are merged by a unionIterator. Of more
+	// values the positions are sorted in memory, at most maxListed.
 	maxMerged = 16
 	maxListed = 1 << 18
 )
 
-// open begins to go over what a query finds.
+// open begins to go over the records that a plan of the query finds.
 func (q *Query) open(ctx context.Context, r *store.Reader, p *plan, reverse bool) (w *walk, err error) {
-	w = &walk{ctx: ctx, r: r, q: q, p: p, reverse: reverse, onRows: p.onRows}
+	w = &walk{ctx: ctx, r: r, query: q, plan: p, reverse: reverse, onRows: p.onRows}
 	defer func() {
 		if err != nil {
 			w.close()
@@ -50,117 +52,117 @@ func (q *Query) open(ctx context.Context, r *store.Reader, p *plan, reverse bool
 		case w.lead == nil:
 			w.lead = places
 		default:
-			w.with = append(w.with, &follower{places: places})
+			w.followers = append(w.followers, &follower{iterator: places})
 		}
 	}
 	if w.lead == nil {
-		w.lead = newStretch(r, p.all, reverse)
+		w.lead = newIndexIterator(r, p.all, reverse)
 	}
 	return w, nil
 }
 
-// openIDs finds the records of some ids, and which of them match.
+// openIDs reads the records of a plan that names ids, and keeps those that match.
 func (w *walk) openIDs() error {
-	var all []place
-	for _, id := range w.p.ids {
-		if err := w.step(); err != nil {
+	var all []position
+	for _, id := range w.plan.ids {
+		if err := w.checkContext(); err != nil {
 			return err
 		}
 		u, ok := parseUUID(id)
 		if !ok {
 			continue
 		}
-		rec, err := get(w.r, rowKey(w.q.Project, u))
+		rec, err := get(w.r, rowKey(w.query.Project, u))
 		if err != nil && !errors.Is(err, store.ErrCorrupt) {
 			return err
 		}
-		if rec != nil && w.q.where.truth(rec) {
-			all = append(all, placeOf(rec))
+		if rec != nil && w.query.where.truth(rec) {
+			all = append(all, positionOf(rec))
 		}
 	}
-	w.lead, w.onRows = newList(all, w.reverse), nil
+	w.lead, w.onRows = newListIterator(all, w.reverse), nil
 	return nil
 }
 
-// openSet is the places of a set; nil: they are too many.
-func (w *walk) openSet(s *set) (places, error) {
+// openSet returns the positions of a set; nil if they are too many to be sorted.
+func (w *walk) openSet(s *indexSet) (iterator, error) {
 	if len(s.prefixes) == 1 {
-		return newStretch(w.r, s.prefixes[0], w.reverse), nil
+		return newIndexIterator(w.r, s.prefixes[0], w.reverse), nil
 	}
 	if len(s.prefixes) <= maxMerged {
-		u := newUnion(nil, w.reverse)
+		u := newUnionIterator(nil, w.reverse)
 		for _, prefix := range s.prefixes {
-			u.members = append(u.members, newStretch(w.r, prefix, w.reverse))
+			u.members = append(u.members, newIndexIterator(w.r, prefix, w.reverse))
 		}
-		return newUnion(u.members, w.reverse), nil
+		return newUnionIterator(u.members, w.reverse), nil
 	}
-	// One cursor to an index: to open one takes longer than to seek.
+	// One cursor serves all values of an index: opening one takes longer than seeking.
 	cursors := map[byte]*store.Cursor{}
 	defer func() {
 		for _, c := range cursors {
 			c.Close()
 		}
 	}()
-	var all []place
-	most := cmp.Or(w.q.listed, maxListed)
+	var all []position
+	most := cmp.Or(w.query.maxListed, maxListed)
 	for _, prefix := range s.prefixes {
-		if err := w.step(); err != nil {
+		if err := w.checkContext(); err != nil {
 			return nil, err
 		}
 		c := cursors[prefix[0]]
 		if c == nil {
-			c = w.r.Keys(append([]byte{prefix[0]}, w.p.all[1:]...), false)
+			c = w.r.Keys(append([]byte{prefix[0]}, w.plan.all[1:]...), false)
 			cursors[prefix[0]] = c
 		}
-		one := stretch{c: c, buf: append(bytes.Clone(prefix), make([]byte, len(place{}))...), prefix: len(prefix)}
-		for at, ok := one.seek(placeAt(w.p.from)); ok && at.at() <= w.p.until; at, ok = one.next() {
+		one := indexIterator{c: c, buf: append(bytes.Clone(prefix), make([]byte, len(position{}))...), prefix: len(prefix)}
+		for at, ok := one.seek(positionAt(w.plan.from)); ok && at.createdAt() <= w.plan.until; at, ok = one.next() {
 			if all = append(all, at); len(all) > most {
 				return nil, nil
 			}
 		}
 	}
-	return newList(all, w.reverse), nil
+	return newListIterator(all, w.reverse), nil
 }
 
 func (w *walk) close() {
 	if w.lead != nil {
 		w.lead.close()
 	}
-	for _, f := range w.with {
+	for _, f := range w.followers {
 		f.close()
 	}
 }
 
-// step lets who asked leave.
-func (w *walk) step() error {
+// checkContext ends the walk when whoever asked has left. It is called for every key.
+func (w *walk) checkContext() error {
 	if w.steps++; w.steps%256 == 0 && w.ctx.Err() != nil {
 		return context.Cause(w.ctx)
 	}
 	return nil
 }
 
-// over calls f with the places from one millisecond to another, both inclusive, in
-// the direction of the walk, until f returns false. match says whether the record
-// there is meant; rec is it, if it had to be read for that. Spans follow each other
-// in the direction of the walk.
-func (w *walk) over(from, until int64, f func(at place, rec *Record, match bool) bool) error {
+// each calls f with the positions of the leading index from one millisecond to another,
+// both inclusive, in the direction of the walk, until f returns false. match says whether
+// the record at the position matches the query; rec is the record, if it had to be read
+// to decide that. Consecutive calls of each go in the direction of the walk.
+func (w *walk) each(from, until int64, f func(at position, rec *Record, match bool) bool) error {
 	if from > until {
 		return nil
 	}
-	begin, end := placeAt(from), endOf(until)
+	begin, end := positionAt(from), lastPositionAt(until)
 	if w.reverse {
 		begin, end = end, begin
 	}
 	at, ok := w.lead.seek(begin)
 	for ok && !end.before(&at, w.reverse) {
-		if err := w.step(); err != nil {
+		if err := w.checkContext(); err != nil {
 			return err
 		}
-		to := at // where all sets could meet
-		for _, o := range w.with {
+		to := at // the first position that all sets may have
+		for _, o := range w.followers {
 			next, ok := o.to(to, w.reverse)
 			if !ok {
-				return nil // no more here, nor behind it
+				return nil // this set has no further position
 			}
 			if to = next; to != at {
 				break
@@ -170,7 +172,7 @@ func (w *walk) over(from, until int64, f func(at place, rec *Record, match bool)
 		match := to == at
 		if match {
 			var err error
-			if rec, match, err = w.meets(&at); err != nil {
+			if rec, match, err = w.matchesRest(&at); err != nil {
 				return err
 			}
 		}
@@ -180,17 +182,17 @@ func (w *walk) over(from, until int64, f func(at place, rec *Record, match bool)
 		if to == at {
 			at, ok = w.lead.next()
 		} else {
-			at, ok = jump(w.lead, at, to, w.reverse)
+			at, ok = advance(w.lead, at, to, w.reverse)
 		}
 	}
 	return nil
 }
 
-// meets decides what the sets leave open.
-func (w *walk) meets(at *place) (rec *Record, ok bool, err error) {
-	if len(w.p.onKeys) > 0 && !w.p.byID {
+// matchesRest decides the conditions that are not answered by the sets.
+func (w *walk) matchesRest(at *position) (rec *Record, ok bool, err error) {
+	if len(w.plan.onKeys) > 0 && !w.plan.byID {
 		key := w.keyRecord(at)
-		for _, n := range w.p.onKeys {
+		for _, n := range w.plan.onKeys {
 			if !n.truth(key) {
 				return nil, false, nil
 			}
@@ -210,29 +212,30 @@ func (w *walk) meets(at *place) (rec *Record, ok bool, err error) {
 	return rec, true, nil
 }
 
-// keyRecord is what a key says of its record.
-func (w *walk) keyRecord(at *place) *Record {
-	return &Record{Project: w.q.Project, CreatedAt: at.at(), ID: uuidText(at.id())}
+// keyRecord is a record with the columns that a key tells.
+func (w *walk) keyRecord(at *position) *Record {
+	return &Record{Project: w.query.Project, CreatedAt: at.createdAt(), ID: uuidText(at.id())}
 }
 
-// record reads the record at a place; nil: it is damaged, which the log has.
-func (w *walk) record(at *place) (*Record, error) {
-	row, err := table.Row(w.r, rowKey(w.q.Project, at.id()))
+// record reads the record at a position. It is nil if it is damaged, which the store has
+// logged.
+func (w *walk) record(at *position) (*Record, error) {
+	row, err := table.Row(w.r, rowKey(w.query.Project, at.id()))
 	if row == nil {
 		return nil, err
 	}
 	rec, err := decodeRecord(row)
-	if err == nil && rec.CreatedAt != at.at() {
-		return nil, nil // the entry is left over from damage; Mend removes it
+	if err == nil && rec.CreatedAt != at.createdAt() {
+		return nil, nil // the index entry is left over after damage; Mend removes it
 	}
 	return rec, err
 }
 
-// matches calls f with the places that match, since a time, and their records, or
-// where those are not needed with what their keys say.
-func (w *walk) matches(since int64, records bool, f func(at *place, rec *Record) bool) (err error) {
+// matches calls f with the positions that match since a time, until f returns false. With
+// records it also reads the records; otherwise rec may only have the columns of the key.
+func (w *walk) matches(since int64, records bool, f func(at *position, rec *Record) bool) (err error) {
 	var failed error
-	err = w.over(max(w.p.from, since), w.p.until, func(at place, rec *Record, match bool) bool {
+	err = w.each(max(w.plan.from, since), w.plan.until, func(at position, rec *Record, match bool) bool {
 		if !match {
 			return true
 		}

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strconv"
 
-	"weir/api"
+	"weir/internal/jsontext"
 )
 
 // A weaveColumn is a column that only the dialect of W&B Weave has. Its clients
@@ -39,7 +39,7 @@ var weaveColumns = []weaveColumn{
 // weaveColumns takes the columns that only Weave has out of a request, checks
 // their types, and returns those that differ from their defaults as a JSON object,
 // in the order of answers; nil if there is none. null counts as the default.
-func (d *decoder) weaveColumns(m *members, loc []string) api.Raw {
+func (d *decoder) weaveColumns(m *members, loc []string) jsontext.Value {
 	var kept []byte
 	for i := range weaveColumns {
 		c := &weaveColumns[i]
@@ -57,53 +57,53 @@ func (d *decoder) weaveColumns(m *members, loc []string) api.Raw {
 
 // weaveColumn takes one column, in compact form; nil if it is absent, null, or of
 // the wrong type.
-func (d *decoder) weaveColumn(m *members, c *weaveColumn, loc []string) api.Raw {
+func (d *decoder) weaveColumn(m *members, c *weaveColumn, loc []string) jsontext.Value {
 	switch c.empty {
 	case "[]":
-		list := d.take(m, c.name, false, api.TypeArray, "list_type", loc)
+		list := d.take(m, c.name, false, jsontext.Array, "list_type", loc)
 		if list == nil {
 			return nil
 		}
 		for i, v := range list.Elements() {
-			if v.Type() != api.TypeString {
+			if v.Kind() != jsontext.String {
 				d.issue("string_type", loc, c.name, strconv.Itoa(i))
 			}
 		}
-		return api.AppendCompact(nil, list)
+		return jsontext.AppendCompact(nil, list)
 	case "{}":
-		object := d.take(m, c.name, false, api.TypeObject, "dict_type", loc)
+		object := d.take(m, c.name, false, jsontext.Object, "dict_type", loc)
 		if object == nil {
 			return nil
 		}
-		want, wrong := byte(api.TypeString), "string_type"
+		want, wrong := jsontext.String, "string_type"
 		if c.number {
-			want, wrong = api.TypeNumber, "float_type"
+			want, wrong = jsontext.Number, "float_type"
 		}
 		for key, v := range object.Members() {
-			if v.Type() != want {
+			if v.Kind() != want {
 				d.issue(wrong, loc, c.name, string(key))
 			}
 		}
-		return api.AppendCompact(nil, object)
+		return jsontext.AppendCompact(nil, object)
 	}
-	return d.take(m, c.name, false, api.TypeString, "string_type", loc)
+	return d.take(m, c.name, false, jsontext.String, "string_type", loc)
 }
 
-// weaveColumn is the value of a column that only Weave has, as JSON.
-func (r *Record) weaveColumn(name string) api.Raw {
+// weaveColumn returns the value of a column that only Weave has, as JSON.
+func (r *Record) weaveColumn(name string) jsontext.Value {
 	if r.Weave != nil {
 		if v := member(r.Weave, name); v != nil {
 			return v
 		}
 	}
 	i := slices.IndexFunc(weaveColumns, func(c weaveColumn) bool { return c.name == name })
-	return api.Raw(weaveColumns[i].empty)
+	return jsontext.Value(weaveColumns[i].empty)
 }
 
 // AppendAll appends a record with the columns of the interface and with those that
 // only Weave has, if any of them has a value: nothing of the record is left out.
 func (r *Record) AppendAll(dst []byte) []byte {
-	dst = r.AppendJSON(dst, Ours)
+	dst = r.AppendJSON(dst, WeirNames)
 	if r.Weave == nil {
 		return dst
 	}

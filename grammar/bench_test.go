@@ -14,14 +14,14 @@ import (
 // office draws schemas like those that services publish, and values for them:
 // records with named properties, mostly strings, some bounded or with a pattern or
 // format, enumerations, lists, nested records, alternatives, recursion.
-type office struct {
+type recordGenerator struct {
 	rng   *rand.Rand
 	words []string
 }
 
-func newOffice(seed uint64) *office {
-	o := &office{rng: rand.New(rand.NewPCG(seed, 3))}
-	tokens, _ := published(20_000, false)
+func newRecordGenerator(seed uint64) *recordGenerator {
+	o := &recordGenerator{rng: rand.New(rand.NewPCG(seed, 3))}
+	tokens, _ := syntheticTokens(20_000, false)
 	for _, t := range tokens {
 		if w := strings.TrimPrefix(string(t), " "); len(w) > 2 && len(w) < 10 && strings.Trim(w, "abcdefghijklmnopqrstuvwxyz") == "" {
 			o.words = append(o.words, w)
@@ -30,10 +30,10 @@ func newOffice(seed uint64) *office {
 	return o
 }
 
-func (o *office) one(in int) bool { return o.rng.IntN(in) == 0 }
-func (o *office) word() string    { return o.words[o.rng.IntN(len(o.words))] }
+func (o *recordGenerator) one(in int) bool { return o.rng.IntN(in) == 0 }
+func (o *recordGenerator) word() string    { return o.words[o.rng.IntN(len(o.words))] }
 
-func (o *office) text(n int) string {
+func (o *recordGenerator) text(n int) string {
 	w := make([]string, 1+o.rng.IntN(n))
 	for i := range w {
 		if w[i] = o.word(); o.one(9) {
@@ -47,7 +47,7 @@ func (o *office) text(n int) string {
 }
 
 // record returns a schema and a function that draws values of it.
-func (o *office) record(depth int) (obj, func() any) {
+func (o *recordGenerator) record(depth int) (obj, func() any) {
 	n := 2 + o.rng.IntN(4+3*depth)
 	props := &object{m: map[string]any{}}
 	draw := map[string]func() any{}
@@ -94,7 +94,7 @@ func (o *office) record(depth int) (obj, func() any) {
 	}
 }
 
-func (o *office) value(depth int) (any, func() any) {
+func (o *recordGenerator) value(depth int) (any, func() any) {
 	k := o.rng.IntN(30)
 	if depth == 0 {
 		k = o.rng.IntN(20)
@@ -235,7 +235,7 @@ func BenchmarkMasks(b *testing.B) {
 			// over the small heap of this benchmark.
 			defer debug.SetGCPercent(debug.SetGCPercent(400))
 			for range b.N {
-				tokens, eos := published(size, false)
+				tokens, eos := syntheticTokens(size, false)
 				start := time.Now()
 				v, err := NewVocabulary(tokens, eos)
 				if err != nil {
@@ -258,7 +258,7 @@ func BenchmarkMasks(b *testing.B) {
 }
 
 func measure(b *testing.B, v *Vocabulary, ids map[string]int32) (masks, first, accept times) {
-	o := newOffice(11)
+	o := newRecordGenerator(11)
 	mask := make([]uint32, v.words())
 	for i := range 400 {
 		s, draw := o.record(i % 4)
@@ -297,7 +297,7 @@ func measure(b *testing.B, v *Vocabulary, ids map[string]int32) (masks, first, a
 
 func BenchmarkCompile(b *testing.B) {
 	v := testVocabulary
-	o := newOffice(11)
+	o := newRecordGenerator(11)
 	var specs [][]byte
 	size := 0
 	for i := range 60 {

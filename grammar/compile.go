@@ -222,7 +222,7 @@ func (g *Grammar) Vocabulary() *Vocabulary { return g.m.voc }
 // compile makes the grammar of s. It ends early when gone reports true.
 func compile(s Spec, v *Vocabulary, cfg Config, gone func() bool) (g *Grammar, err error) {
 	defer catch(&err)
-	b := newBuilder(commonRules(), cfg.MaxStates, &meter{left: cfg.MaxWork, deadline: time.Now().Add(cfg.Deadline), gone: gone})
+	b := newBuilder(commonRules(), cfg.MaxStates, &meter{left: cfg.MaxWork, deadline: time.Now().Add(cfg.Deadline), abandoned: gone})
 	n := b.finish(b.spec(s))
 	m := newMachine(n, v, cfg.GrammarBytes)
 	if m.root == dead {

@@ -117,8 +117,8 @@ func TestCompileBounds(t *testing.T) {
 		"deep groups":         re(strings.Repeat("(", 5000) + strings.Repeat(")", 5000)),
 		"a large class count": schema(`{"pattern":"^(?:[a-z]{1,99}[0-9]{1,99}){1,99}$|^$","minLength":70}`),
 		"many states":         {Kind: Choice, Choices: []string{strings.Repeat("x", 500_000)}},
-		"deep EBNF":           ebnfOf("root ::= " + strings.Repeat("(", 5000) + strings.Repeat(")", 5000)),
-		"too many repeats":    ebnfOf(`root ::= "a"{1000000}`),
+		"deep EBNF":           notation("root ::= " + strings.Repeat("(", 5000) + strings.Repeat(")", 5000)),
+		"too many repeats":    notation(`root ::= "a"{1000000}`),
 	} {
 		start := time.Now()
 		_, err := compileFor(s, testVocabulary)
@@ -133,7 +133,7 @@ func TestCompileBounds(t *testing.T) {
 		}
 	}
 	// Rules that double at each level are shared, not copied.
-	g, err := compileFor(ebnfOf(doubling.String()), testVocabulary)
+	g, err := compileFor(notation(doubling.String()), testVocabulary)
 	if err != nil && !errors.Is(err, ErrTooComplex) {
 		t.Errorf("doubling: %v", err)
 	}
@@ -163,7 +163,7 @@ func sampleSchema(n int) string {
 func TestMachineForgets(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.GrammarBytes = 1 << 20
-	voc := publishedVocabulary(t, 4096, false)
+	voc := syntheticVocabulary(t, 4096, false)
 	g, err := compile(schema(`{"type":"array","items":{"type":"string","minLength":90000}}`), voc, cfg, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -200,10 +200,11 @@ func TestMachineForgets(t *testing.T) {
 	compareMasks(t, g, rng, 30, 1, "after forgetting")
 }
 
-// 64 goroutines share a grammar that is built while they use it, and small enough
-// that it forgets now and then; each sees what it would see alone.
+// TestGrammarShared: 64 goroutines share grammars that are built while they use them,
+// and that may hold so little that they forget now and then. Each goroutine sees what
+// it would see alone.
 func TestGrammarShared(t *testing.T) {
-	voc := publishedVocabulary(t, 4096, true)
+	voc := syntheticVocabulary(t, 4096, true)
 	cfg := DefaultConfig()
 	cfg.GrammarBytes = 1 << 20
 	c := testCompiler(t, voc, cfg)
@@ -211,7 +212,7 @@ func TestGrammarShared(t *testing.T) {
 	for i := range 64 {
 		wg.Go(func() {
 			s := sampleSpecs[i%4]
-			g, err := c.Compile(t.Context(), s)
+			shared, err := c.Compile(t.Context(), s)
 			if err != nil {
 				t.Error(err)
 				return
@@ -221,30 +222,33 @@ func TestGrammarShared(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			rng := rand.New(rand.NewPCG(uint64(i), 9))
-			m, n := g.NewMatcher(), alone.NewMatcher()
-			a, b := make([]uint32, voc.words()), make([]uint32, voc.words())
-			for range 40 {
-				if m.Fill(a) != nil || n.Fill(b) != nil {
-					t.Error("dead end")
-					return
-				}
-				for w := range a {
-					if a[w] != b[w] {
-						t.Errorf("goroutine %d: word %d is %x, alone %x", i, w, a[w], b[w])
-						return
-					}
-				}
-				tok := randomLegal(rng, a, voc.size)
-				if !m.Accept(tok) || !n.Accept(tok) {
-					t.Error("a legal token was not accepted")
-					return
-				}
-				if m.Ended() {
-					return
-				}
+			if err := sameMasks(shared, alone, rand.New(rand.NewPCG(uint64(i), 9))); err != nil {
+				t.Errorf("goroutine %d: %v", i, err)
 			}
 		})
 	}
 	wg.Wait()
+}
+
+// sameMasks takes 40 random tokens through both grammars and compares the masks.
+func sameMasks(shared, alone *Grammar, rng *rand.Rand) error {
+	m, n := shared.NewMatcher(), alone.NewMatcher()
+	voc := shared.Vocabulary()
+	a, b := make([]uint32, voc.words()), make([]uint32, voc.words())
+	for range 40 {
+		if err := errors.Join(m.Fill(a), n.Fill(b)); err != nil {
+			return err
+		}
+		if diff := maskDifference(voc, a, b); diff != "" {
+			return fmt.Errorf("other than alone: %s", diff)
+		}
+		tok := randomLegal(rng, a, voc.size)
+		if !m.Accept(tok) || !n.Accept(tok) {
+			return fmt.Errorf("the legal token %d was not accepted", tok)
+		}
+		if m.Ended() {
+			break
+		}
+	}
+	return nil
 }

@@ -6,20 +6,23 @@ import (
 	"unicode/utf8"
 )
 
-// dfa is a regular language over the UTF-8 of decoded text, state 0 first. Its
-// states only have edges, sorted and without overlap, and every one of them leads
-// to an accepting state; the empty language has no states.
+// dfa is a regular language of decoded texts (for a JSON string, what its escapes
+// stand for), as a deterministic automaton over UTF-8 that begins in state 0. Its
+// states have only edges, which are sorted and do not overlap, and an accepting state
+// can be reached from each of them. The empty language has no states.
 type dfa struct {
 	states []state
 	all    int32 // the state from which every text is accepted, or -1
 }
 
-// dfaLimit bounds the states of one language. What needs more is refused where
-// it must be combined with something, and kept as an automaton of sets elsewhere.
+// dfaLimit bounds the states of one language. A pattern that needs more is refused
+// where it has to be combined with something else. Elsewhere it is lowered without a
+// dfa.
 const dfaLimit = 12_000
 
-// makeDFA determinizes the automaton of b that starts at from; all is its state
-// that accepts every text, or -1. False if it would pass the limit.
+// makeDFA determinizes the automaton of b that begins at from. all is its state from
+// which every text is accepted, or -1. It reports false if there would be more than
+// dfaLimit states.
 func makeDFA(b *builder, from, all int32) (*dfa, bool) {
 	d := newSubsets(b, nil, 0)
 	d.absorb = all
@@ -37,7 +40,7 @@ func makeDFA(b *builder, from, all int32) (*dfa, bool) {
 	return res.trim(), true
 }
 
-// trim drops the states that cannot accept.
+// trim drops the states from which no accepting state can be reached.
 func (d *dfa) trim() *dfa {
 	preds := make([][]int32, len(d.states))
 	live := make([]bool, len(d.states))
@@ -89,6 +92,7 @@ func (d *dfa) trim() *dfa {
 
 func (d *dfa) empty() bool { return len(d.states) == 0 }
 
+// next is the state that byte b leads to from s, or -1.
 func (d *dfa) next(s int32, b byte) int32 {
 	for _, e := range d.states[s].edges {
 		if e.lo <= b && b <= e.hi {
@@ -111,7 +115,8 @@ func (d *dfa) match(text string) bool {
 	return d.states[s].accept
 }
 
-// intersect and minus combine languages; false if the result passes the limit.
+// intersect and minus combine two languages. They report false if the result would
+// have more than dfaLimit states.
 func (d *dfa) intersect(e *dfa) (*dfa, bool) { return d.product(e, false) }
 func (d *dfa) minus(e *dfa) (*dfa, bool)     { return d.product(e, true) }
 
@@ -122,58 +127,94 @@ func (d *dfa) product(e *dfa, minus bool) (*dfa, bool) {
 		}
 		return &dfa{all: -1}, true
 	}
-	type pair struct{ a, b int32 } // b -1: e is dead
-	index := map[pair]int32{{0, 0}: 0}
-	list := []pair{{0, 0}}
-	res := &dfa{all: -1}
-	for i := 0; i < len(list); i++ {
-		if len(list) > dfaLimit {
+	p := &product{a: d, b: e, minus: minus, index: make(map[pair]int32), res: &dfa{all: -1}}
+	p.state(pair{0, 0})
+	for i := 0; i < len(p.list); i++ {
+		if len(p.list) > dfaLimit {
 			return nil, false
 		}
-		p := list[i]
-		var other []edge
-		accept := false
-		if p.b >= 0 {
-			other, accept = e.states[p.b].edges, e.states[p.b].accept
+		p.res.states = append(p.res.states, p.expand(p.list[i]))
+		if p.acceptsAll(p.list[i]) {
+			p.res.all = int32(i)
 		}
-		st := state{accept: d.states[p.a].accept && accept != minus}
-		switch {
-		case minus && p.a == d.all && p.b < 0, !minus && p.a == d.all && p.b == e.all:
-			res.all = int32(i)
-		}
-		add := func(lo, hi int, to pair) {
-			if lo > hi || to.b < 0 && !minus || minus && to.b >= 0 && to.b == e.all {
-				return
-			}
-			t, ok := index[to]
-			if !ok {
-				t = int32(len(list))
-				index[to] = t
-				list = append(list, to)
-			}
-			st.edges = append(st.edges, edge{byte(lo), byte(hi), t})
-		}
-		for _, x := range d.states[p.a].edges {
-			lo := int(x.lo)
-			for _, y := range other {
-				if int(y.hi) < lo || y.lo > x.hi {
-					continue
-				}
-				add(lo, int(y.lo)-1, pair{x.to, -1})
-				lo = max(lo, int(y.lo))
-				hi := min(int(x.hi), int(y.hi))
-				add(lo, hi, pair{x.to, y.to})
-				lo = hi + 1
-			}
-			add(lo, int(x.hi), pair{x.to, -1})
-		}
-		res.states = append(res.states, st)
 	}
-	return res.trim(), true
+	return p.res.trim(), true
 }
 
-// lengths are the fewest and the most characters of the texts of d, which is not
-// empty; most is -1 when there is no bound.
+// product builds an automaton that runs a and b side by side. It accepts what both
+// accept or, with minus, what a accepts and b does not.
+type product struct {
+	a, b  *dfa
+	minus bool
+	index map[pair]int32 // state of res for a pair
+	list  []pair         // the pairs in the order of their states
+	res   *dfa
+}
+
+// pair is a state of a and one of b, or noState where b has given up.
+type pair struct{ a, b int32 }
+
+const noState = -1
+
+// state is the state of res for x.
+func (p *product) state(x pair) int32 {
+	s, ok := p.index[x]
+	if !ok {
+		s = int32(len(p.list))
+		p.index[x] = s
+		p.list = append(p.list, x)
+	}
+	return s
+}
+
+// hopeless reports whether res can accept nothing from x on.
+func (p *product) hopeless(x pair) bool {
+	if p.minus {
+		return x.b != noState && x.b == p.b.all
+	}
+	return x.b == noState
+}
+
+// acceptsAll reports whether res accepts every text from x on.
+func (p *product) acceptsAll(x pair) bool {
+	if p.minus {
+		return x.a == p.a.all && x.b == noState
+	}
+	return x.a == p.a.all && x.b == p.b.all
+}
+
+func (p *product) expand(x pair) state {
+	var other []edge
+	accept := false
+	if x.b != noState {
+		other, accept = p.b.states[x.b].edges, p.b.states[x.b].accept
+	}
+	st := state{accept: p.a.states[x.a].accept && accept != p.minus}
+	for _, e := range p.a.states[x.a].edges {
+		lo := int(e.lo)
+		for _, f := range other {
+			if int(f.hi) < lo || f.lo > e.hi {
+				continue
+			}
+			p.edge(&st, lo, int(f.lo)-1, pair{e.to, noState})
+			lo = max(lo, int(f.lo))
+			hi := min(int(e.hi), int(f.hi))
+			p.edge(&st, lo, hi, pair{e.to, f.to})
+			lo = hi + 1
+		}
+		p.edge(&st, lo, int(e.hi), pair{e.to, noState})
+	}
+	return st
+}
+
+func (p *product) edge(st *state, lo, hi int, to pair) {
+	if lo <= hi && !p.hopeless(to) {
+		st.edges = append(st.edges, edge{byte(lo), byte(hi), p.state(to)})
+	}
+}
+
+// lengths are the numbers of characters of the shortest and the longest text of d,
+// which is not empty. most is -1 if there is no longest one.
 func (d *dfa) lengths() (fewest, most int) {
 	// A character starts with a byte that is no continuation byte.
 	cost := func(e edge) int {
@@ -188,7 +229,7 @@ func (d *dfa) lengths() (fewest, most int) {
 	}
 	dist[0] = 0
 	fewest = -1
-	for level := []int32{0}; len(level) > 0; { // by characters, continuation bytes at once
+	for level := []int32{0}; len(level) > 0; { // breadth first, by characters
 		var next []int32
 		for i := 0; i < len(level); i++ {
 			s := level[i]
@@ -212,6 +253,8 @@ func (d *dfa) lengths() (fewest, most int) {
 	return fewest, d.longest(cost)
 }
 
+// longest is the cost of the longest text, or -1, by a depth-first search without
+// recursion: texts may be long.
 func (d *dfa) longest(cost func(edge) int) int {
 	const open, unseen = -2, -1
 	best := make([]int, len(d.states))
@@ -232,7 +275,7 @@ func (d *dfa) longest(cost func(edge) int) int {
 			f.k++
 			switch best[e.to] {
 			case open:
-				return -1 // a loop, and every state accepts sooner or later
+				return -1 // a loop, and every state can reach an accepting one
 			case unseen:
 				best[e.to] = open
 				todo = append(todo, frame{s: e.to})
@@ -249,80 +292,7 @@ func (d *dfa) longest(cost func(edge) int) int {
 	return best[0]
 }
 
-// runeRange reads one character of [lo, hi] in UTF-8; surrogates are left out.
-func (b *builder) runeRange(from, to int32, lo, hi rune) {
-	for _, part := range [...][2]rune{{0, 0x7F}, {0x80, 0x7FF}, {0x800, 0xD7FF}, {0xE000, 0xFFFF}, {0x10000, 0x10FFFF}} {
-		l, h := max(lo, part[0]), min(hi, part[1])
-		if l > h {
-			continue
-		}
-		b.byteRange(from, to, utf8.AppendRune(nil, l), utf8.AppendRune(nil, h))
-	}
-}
-
-// byteRange reads the encodings from lo to hi, which have the same length.
-func (b *builder) byteRange(from, to int32, lo, hi []byte) {
-	rest := len(lo) - 1
-	if rest == 0 {
-		b.edge(from, lo[0], hi[0], to)
-		return
-	}
-	free := func(s []byte, v byte) bool { return !slices.ContainsFunc(s, func(c byte) bool { return c != v }) }
-	first, last := []byte{0x80, 0x80, 0x80}[:rest], []byte{0xBF, 0xBF, 0xBF}[:rest]
-	part := func(l, h byte, lo, hi []byte) {
-		if free(lo, 0x80) && free(hi, 0xBF) {
-			b.edge(from, l, h, b.rest(to, rest))
-			return
-		}
-		s := b.state()
-		b.edge(from, l, h, s)
-		b.byteRange(s, to, lo, hi)
-	}
-	l, h := lo[0], hi[0]
-	if l == h {
-		part(l, l, lo[1:], hi[1:])
-		return
-	}
-	if !free(lo[1:], 0x80) {
-		part(l, l, lo[1:], last)
-		l++
-	}
-	end := h
-	if !free(hi[1:], 0xBF) {
-		end--
-	}
-	if l <= end {
-		part(l, end, first, last)
-	}
-	if end < h {
-		part(h, h, first, hi[1:])
-	}
-}
-
-// rest is the state from which n continuation bytes lead to to.
-func (b *builder) rest(to int32, n int) int32 {
-	if n == 0 {
-		return to
-	}
-	key := restKey{to, n}
-	s, ok := b.rests[key]
-	if !ok {
-		s = b.state()
-		b.edge(s, 0x80, 0xBF, b.rest(to, n-1))
-		if b.rests == nil {
-			b.rests = make(map[restKey]int32)
-		}
-		b.rests[key] = s
-	}
-	return s
-}
-
-type restKey struct {
-	to int32
-	n  int
-}
-
-// allDFA is every text.
+// allDFA is the language of all texts.
 var allDFA = sync.OnceValue(func() *dfa {
 	b := newBuilder(nil, 1000, unmetered())
 	s := b.state()
@@ -332,7 +302,8 @@ var allDFA = sync.OnceValue(func() *dfa {
 	return d
 })
 
-// wordsDFA is a finite language.
+// wordsDFA is the language of the given words. It reports false if it would have
+// more than dfaLimit states.
 func wordsDFA(words []string) (*dfa, bool) {
 	res := &dfa{states: []state{{}}, all: -1}
 	for _, w := range words {
@@ -357,7 +328,8 @@ func wordsDFA(words []string) (*dfa, bool) {
 	return res.trim(), true
 }
 
-// lengthDFA is every text of lo to hi characters (hi -1: no bound).
+// lengthDFA is the language of the texts of lo to hi characters (hi -1: no bound). It
+// reports false if it would have too many states.
 func lengthDFA(lo, hi int) (*dfa, bool) {
 	if max(lo, hi)*8 > dfaLimit {
 		return nil, false

@@ -1,26 +1,54 @@
-// Package grammar turns JSON schemas, regular expressions, choices, grammars and
-// structural tags into token masks.
+// Package grammar turns constraints on the text that a model writes into token masks:
+// which tokens may come next. Constraints are JSON schemas, regular expressions, lists
+// of choices, grammars (EBNF in the manner of llama.cpp's GBNF, or Lark) and structural
+// tags. The server compiles them for requests with response_format or
+// structured_outputs.
 //
-// A [Compiler] makes a [Grammar] of a [Spec], for the tokens of a [Vocabulary]. A
-// [Matcher] follows one sequence through it: Fill says which tokens are legal,
-// Accept moves on, Rollback goes back.
+// README.md in this folder follows one schema from its text to its masks.
 //
-// # What is kept
+// # Types
 //
-// Nothing is accepted that is not enforced: every text that a matcher lets end is
-// what the spec asks for, and what cannot be kept exactly is refused when it is
-// compiled, with the JSON path of the keyword. The reverse does not hold: of the
-// texts that satisfy a schema some are never generated. Properties come in the
-// order of the schema, undeclared ones last; constants, property names and strings
-// with a pattern have one spelling; numbers with bounds have no exponent;
-// whitespace is bounded.
+// A [Vocabulary] has the tables that masks need of a model's tokens. It is made once
+// for a model. A [Compiler] makes a [Grammar] from a [Spec], for one vocabulary, and
+// keeps the latest grammars. A [Matcher] follows one text through a grammar:
+// [Matcher.Fill] writes the mask, [Matcher.Accept] goes on over a token, and
+// [Matcher.Rollback] takes tokens back.
 //
-// No mask leads into a dead end: from every legal token on, the text can be
-// completed, given a vocabulary with a token for every byte.
+//	front ends: schema_*.go, regex.go, ebnf.go, lark.go, tag.go
+//	     | lower a constraint to
+//	rules: builder.go, json_rules.go (common ones), dfa.go (regular languages)
+//	     | determinize.go, left_recursion.go, trim.go
+//	network: rules that are automata over bytes and call each other
+//	     | machine.go: a text has a position, which is the set of its stacks
+//	position
+//	     | shape.go, shape_build.go, shape_template.go, shape_cache.go
+//	mask: one bit for each token
+//
+// # What is promised
+//
+// Nothing is accepted that is not enforced. Every text that a matcher lets end is
+// what the constraint asks for. What cannot be kept exactly is refused when it is
+// compiled, with the JSON path of the keyword ([Error]).
+//
+// The reverse does not hold: some texts that satisfy a schema are never generated.
+// Properties come in the order of the schema, and undeclared ones last. Constants,
+// property names and strings with a pattern have one spelling. Numbers with bounds
+// have no exponent. Whitespace between the tokens of JSON is bounded.
+//
+// No mask leads into a dead end: after every legal token the text can be completed,
+// if the vocabulary has a token for every byte.
+//
+// # Limits
+//
+// Compiling has a budget of work, which is the same on every machine, and a deadline
+// for machines that are slower than expected ([Config]). A grammar that is very
+// ambiguous may have more parses at once than are followed, or a mask that would take
+// too long; then Fill returns [ErrTooComplex]. What a grammar builds while it runs is
+// bounded by Config.GrammarBytes.
 //
 // # Goroutines
 //
-// Vocabulary, Compiler and Grammar are safe for concurrent use. A Matcher belongs
-// to one sequence, and one goroutine at a time. Compile and Fill may take long
-// (milliseconds, Compile up to its deadline), so they belong on workers.
+// Vocabulary, Compiler and Grammar are safe for concurrent use. A Matcher belongs to
+// one text and to one goroutine at a time. Compile and Fill may take long (Fill
+// milliseconds, Compile up to its deadline), so they belong on workers.
 package grammar

@@ -49,18 +49,18 @@ func (p *ebnf) ruleAhead() bool {
 	return p.eat("::=")
 }
 
-func (p *ebnf) alt() *gx {
+func (p *ebnf) alt() *expr {
 	p.enter()
 	defer func() { p.depth-- }()
-	subs := []*gx{p.seq()}
+	subs := []*expr{p.seq()}
 	for p.eat("|") {
 		subs = append(subs, p.seq())
 	}
 	return alternatives(subs)
 }
 
-func (p *ebnf) seq() *gx {
-	res := &gx{kind: gxSeq}
+func (p *ebnf) seq() *expr {
+	res := &expr{kind: exprSeq}
 	for {
 		p.space()
 		if p.i >= len(p.s) || p.peek() == '|' || p.peek() == ')' || p.ruleAhead() {
@@ -83,13 +83,13 @@ func (p *ebnf) seq() *gx {
 			if lo < 0 {
 				break
 			}
-			n = &gx{kind: gxRepeat, subs: []*gx{n}, lo: lo, hi: hi}
+			n = &expr{kind: exprRepeat, subs: []*expr{n}, lo: lo, hi: hi}
 		}
 		res.subs = append(res.subs, n)
 	}
 }
 
-func (p *ebnf) atom() *gx {
+func (p *ebnf) atom() *expr {
 	switch {
 	case p.eat("("):
 		if p.peek() == '=' {
@@ -113,14 +113,14 @@ func (p *ebnf) atom() *gx {
 			}
 			b.WriteRune(r)
 		}
-		return &gx{kind: gxText, text: b.String()}
+		return &expr{kind: exprText, text: b.String()}
 	case p.eat("["):
-		return &gx{kind: gxSet, set: p.class()}
+		return &expr{kind: exprSet, set: p.class()}
 	case p.eat("."):
-		return &gx{kind: gxSet, set: anyChar}
+		return &expr{kind: exprSet, set: anyChar}
 	}
 	if name := p.name(); name != "" {
-		return &gx{kind: gxRule, text: name}
+		return &expr{kind: exprRule, text: name}
 	}
 	p.bad("unexpected " + quoteJSON(string(p.rune())))
 	return nil

@@ -13,7 +13,7 @@ func fuzzConfig() Config {
 }
 
 var fuzzVocabulary = func() *Vocabulary {
-	tokens, eos := published(3000, true)
+	tokens, eos := syntheticTokens(3000, true)
 	v, err := NewVocabulary(tokens, eos)
 	if err != nil {
 		panic(err)
@@ -36,48 +36,30 @@ func tryGrammar(t *testing.T, s Spec) {
 		}
 		return
 	}
-	m := g.NewMatcher()
-	mask, want := make([]uint32, fuzzVocabulary.words()), make([]uint32, fuzzVocabulary.words())
+	w := newRandomWalk(t, "", g, nil)
+	want := make([]uint32, w.v.words())
 	for i := range 24 {
-		if err := m.Fill(mask); err != nil {
-			if errors.Is(err, ErrTooComplex) {
-				return
-			}
+		if err := w.m.Fill(w.mask); errors.Is(err, ErrTooComplex) {
+			return
+		} else if err != nil {
 			t.Fatalf("%v after %d tokens", err, i)
 		}
-		if i%8 == 3 {
-			m.m.walk(m.at, want)
-			if m.Done() {
-				for _, e := range fuzzVocabulary.eos {
-					want[e>>5] |= 1 << (e & 31)
-				}
-			}
-			for w := range want {
-				if mask[w] != want[w] && !m.m.crowded.Load() {
-					t.Fatalf("mask word %d is %x, want %x", w, mask[w], want[w])
-				}
+		if i%8 == 3 && !g.m.tooAmbiguous.Load() {
+			referenceMask(w.m, want)
+			if diff := maskDifference(w.v, w.mask, want); diff != "" && !g.m.tooAmbiguous.Load() {
+				t.Fatalf("after %q: %s", w.text, diff)
 			}
 		}
-		tok := int32(-1)
-		for k := range fuzzVocabulary.size {
-			if c := int32((k + i*977) % fuzzVocabulary.size); mask[c>>5]>>(c&31)&1 == 1 {
-				tok = c
-				break
-			}
-		}
-		if !m.Accept(tok) {
-			t.Fatalf("the legal token %d is not accepted", tok)
-		}
-		if m.Ended() {
+		if !w.accept(nextLegal(w.mask, i*977, w.v.size)) {
 			break
 		}
 	}
 	if b := g.m.bytes; b > 3*fuzzConfig().GrammarBytes {
 		t.Fatalf("built %d bytes", b)
 	}
-	m.Rollback(m.Len())
-	if m.at != g.m.root {
-		t.Fatal("rollback does not lead to the beginning")
+	w.m.Rollback(w.m.Len())
+	if w.m.at != g.m.root {
+		t.Fatal("Rollback does not lead to the beginning")
 	}
 }
 

@@ -2,7 +2,6 @@ package grammar
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -41,12 +40,12 @@ func parseLark(text string) (d *definitions, start string) {
 		if l.defs.body[name[1]] != nil {
 			fail(ErrInvalid, "", "%s is both imported and defined", name[1])
 		}
-		l.defs.define(name[1], &gx{kind: gxRegex, re: parseRegex(larkCommon[name[0]])})
+		l.defs.define(name[1], &expr{kind: exprRegex, re: parseRegex(larkCommon[name[0]])})
 	}
 	if len(l.skip) > 0 {
-		l.defs.define(ignored, &gx{kind: gxRepeat, subs: []*gx{alternatives(l.skip)}, hi: -1})
+		l.defs.define(ignored, &expr{kind: exprRepeat, subs: []*expr{alternatives(l.skip)}, hi: -1})
 	} else {
-		l.defs.define(ignored, &gx{kind: gxSeq})
+		l.defs.define(ignored, &expr{kind: exprSeq})
 	}
 	start = "start"
 	if l.defs.body[start] == nil && len(l.rules) > 0 {
@@ -100,7 +99,7 @@ type lark struct {
 	defs    *definitions
 	rules   []string
 	imports [][2]string // name in the library, name here
-	skip    []*gx
+	skip    []*expr
 	inRule  bool // lexemes are followed by what is ignored
 }
 
@@ -186,18 +185,18 @@ func (l *lark) importing() {
 	}
 }
 
-func (l *lark) alt() *gx {
+func (l *lark) alt() *expr {
 	l.enter()
 	defer func() { l.depth-- }()
-	subs := []*gx{l.seq()}
+	subs := []*expr{l.seq()}
 	for l.eat("|") {
 		subs = append(subs, l.seq())
 	}
 	return alternatives(subs)
 }
 
-func (l *lark) seq() *gx {
-	res := &gx{kind: gxSeq}
+func (l *lark) seq() *expr {
+	res := &expr{kind: exprSeq}
 	for {
 		l.space()
 		switch c := l.peek(); {
@@ -225,7 +224,7 @@ func (l *lark) seq() *gx {
 				again = false
 			}
 			if again {
-				n = &gx{kind: gxRepeat, subs: []*gx{n}, lo: lo, hi: hi}
+				n = &expr{kind: exprRepeat, subs: []*expr{n}, lo: lo, hi: hi}
 			}
 		}
 		res.subs = append(res.subs, n)
@@ -248,14 +247,14 @@ func (l *lark) tilde() (lo, hi int32) {
 }
 
 // lexeme lets what is ignored follow n, if n stands in a rule.
-func (l *lark) lexeme(n *gx) *gx {
+func (l *lark) lexeme(n *expr) *expr {
 	if !l.inRule {
 		return n
 	}
-	return &gx{kind: gxSeq, subs: []*gx{n, {kind: gxRule, text: ignored}}}
+	return &expr{kind: exprSeq, subs: []*expr{n, {kind: exprRule, text: ignored}}}
 }
 
-func (l *lark) atom() *gx {
+func (l *lark) atom() *expr {
 	switch {
 	case l.eat("("):
 		n := l.alt()
@@ -268,7 +267,7 @@ func (l *lark) atom() *gx {
 		if !l.eat("]") {
 			l.bad("missing ]")
 		}
-		return &gx{kind: gxRepeat, subs: []*gx{n}, hi: 1}
+		return &expr{kind: exprRepeat, subs: []*expr{n}, hi: 1}
 	case l.eat(`"`):
 		return l.lexeme(l.literal())
 	case l.eat("/"):
@@ -278,7 +277,7 @@ func (l *lark) atom() *gx {
 	if name == "" {
 		fail(ErrUnsupported, "", "grammar: %s is not supported", quoteJSON(l.s[l.i:min(len(l.s), l.i+12)]))
 	}
-	ref := &gx{kind: gxRule, text: name}
+	ref := &expr{kind: exprRule, text: name}
 	if first, _ := utf8.DecodeRuneInString(strings.TrimLeft(name, "_")); unicode.IsUpper(first) {
 		return l.lexeme(ref)
 	}
@@ -289,13 +288,13 @@ func (l *lark) atom() *gx {
 }
 
 // literal reads "text", "text"i or "a".."z".
-func (l *lark) literal() *gx {
+func (l *lark) literal() *expr {
 	text := l.quoted()
 	switch {
 	case l.eat("i"):
-		n := &gx{kind: gxSeq}
+		n := &expr{kind: exprSeq}
 		for _, r := range text {
-			n.subs = append(n.subs, &gx{kind: gxSet, set: runeSet{{r, r}}.fold()})
+			n.subs = append(n.subs, &expr{kind: exprSet, set: runeSet{{r, r}}.fold()})
 		}
 		return n
 	case l.eat(`.."`):
@@ -303,9 +302,9 @@ func (l *lark) literal() *gx {
 		if len(lo) != 1 || len(hi) != 1 || lo[0] > hi[0] {
 			l.bad("a malformed range")
 		}
-		return &gx{kind: gxSet, set: runeSet{{lo[0], hi[0]}}}
+		return &expr{kind: exprSet, set: runeSet{{lo[0], hi[0]}}}
 	}
-	return &gx{kind: gxText, text: text}
+	return &expr{kind: exprText, text: text}
 }
 
 func (l *lark) quoted() string {
@@ -323,7 +322,7 @@ func (l *lark) quoted() string {
 	return b.String()
 }
 
-func (l *lark) regex() *gx {
+func (l *lark) regex() *expr {
 	var b strings.Builder
 	for !l.eat("/") {
 		r := l.rune()
@@ -346,20 +345,7 @@ func (l *lark) regex() *gx {
 	if strings.Contains(flags, "i") {
 		n.fold()
 	}
-	return &gx{kind: gxRegex, re: n}
-}
-
-// fold adds the other case of the ASCII letters.
-func (s runeSet) fold() runeSet {
-	res := slices.Clone(s)
-	for _, r := range s {
-		for c := max(r[0], 'A'); c <= min(r[1], 'z'); c++ {
-			if unicode.IsLetter(c) {
-				res = append(res, [2]rune{c ^ 0x20, c ^ 0x20})
-			}
-		}
-	}
-	return res.normal()
+	return &expr{kind: exprRegex, re: n}
 }
 
 func (n *rx) fold() {

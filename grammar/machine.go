@@ -8,35 +8,46 @@ import (
 	"sync/atomic"
 )
 
-// machine runs a network. Where a text stands is a config: the set of stacks
-// that its parses may have. Stacks are linked frames, and both frames and
-// configs are interned, so the steps between configs form an automaton over byte
-// classes that is built as it is walked (a lazily determinized graph-structured
-// stack; Tomita 1986 for the stacks, RE2 for the laziness).
+// machine runs a network. A text may have several parses so far, and each of them
+// has a stack of rules that have not returned. The set of these stacks is the
+// position of the text. Stacks are linked frames, and both frames and positions are
+// interned: equal ones are the same pointer. So the steps between positions form an
+// automaton over classes of bytes, which is built as texts walk through it. The
+// stacks are Tomita's graph-structured stack (1986); building an automaton lazily is
+// how RE2 runs regular expressions.
 //
-// Configs are immutable but for their transitions and shape, which are filled in
-// once, under mu, and read without it.
+// A position never changes, but its transitions, split and shape are filled in once,
+// under mu, and read without it.
 type machine struct {
 	net  *network
 	voc  *Vocabulary
-	root *config
+	root *position
 
-	visits   atomic.Int64      // frames that close has looked at
-	patience int64             // of those, how many one shape may take
-	crowded  atomic.Bool       // a text was given up because it had more than maxStacks parses
-	building sync.Mutex        // held, before mu, by whoever builds a shape
-	flats    map[*config]*flat // under building
+	visits       atomic.Int64              // frames that close has looked at
+	maxVisits    int64                     // how many of them one shape may take
+	tooAmbiguous atomic.Bool               // something was given up: more than maxStacks parses, or maxVisits
+	building     sync.Mutex                // held, before mu, by whoever builds a shape
+	projections  map[*position]*projection // under building
 
-	mu      sync.Mutex
-	frames  map[frameKey]*frame
-	configs map[string]*config
-	ids     uint64 // frames made so far; never reset, so ids stay unique over forget
-	marks   uint64
-	bytes   int64
-	limit   int64
-	key     []byte
-	work    []*frame
-	tops    []*frame
+	mu        sync.Mutex
+	frames    map[frameKey]*frame
+	positions map[string]*position
+	ids       uint64 // frames made so far; never reset, so that ids stay unique after forget
+	marks     uint64 // passes of close so far
+	bytes     int64  // what was built takes about this much memory
+	limit     int64
+	key       []byte   // scratch of position
+	pending   []*frame // scratch of close
+	tops      []*frame // scratch of close
+}
+
+// frame is a running rule: the state st that it is in, its two counters (see step),
+// and the frame of the rule that called it.
+type frame struct {
+	frameKey
+	depth int32 // frames from the bottom to this one
+	id    uint64
+	mark  uint64 // the last pass of close that saw the frame; under machine.mu
 }
 
 type frameKey struct {
@@ -44,70 +55,66 @@ type frameKey struct {
 	parent         *frame
 }
 
-type frame struct {
-	frameKey
-	depth int32
-	id    uint64
-	mark  uint64 // under machine.mu
-}
-
-// The two bottoms of a stack: the end of the text, and, in a relative config,
-// the frame from which the shape was cut.
+// The two bottoms of a stack: the end of the text, and, in a relative position (see
+// shape), the place where the stack was cut off.
 var (
-	bottom    = &frame{frameKey: frameKey{st: -1}}
-	symBottom = &frame{frameKey: frameKey{st: -2}}
+	bottom         = &frame{frameKey: frameKey{st: -1}}
+	symbolicBottom = &frame{frameKey: frameKey{st: -2}}
 )
 
-type config struct {
-	tops   []*frame // those that read bytes, ordered by id
-	accept bool     // the text may end here
-	esc    bool     // relative config: symBottom was popped here
-	next   []atomic.Pointer[config]
-	seat   atomic.Pointer[seat]  // where its shape sits
-	shape  atomic.Pointer[shape] // of a relative config
-	loops  uint64                // under machine.building: the kinds of bytes that lead back here, and looped
+// position is where a text is in the grammar: the set of stacks that its parses may
+// have.
+type position struct {
+	tops   []*frame                   // the top of each stack; all of them read bytes; ordered by id
+	accept bool                       // the text may end here
+	pops   bool                       // relative position: the last byte popped the symbolic bottom
+	next   []atomic.Pointer[position] // by class of byte; nil: not known yet
+	split  atomic.Pointer[split]
+	shape  atomic.Pointer[shape] // of a relative position
+	// loopKinds are the kinds of bytes that lead from here to here, with loopsKnown;
+	// 0: not known yet. Under machine.building.
+	loopKinds uint64
 }
 
-// looped is set in config.loops once they are known.
-const looped = 1 << 63
+const loopsKnown = 1 << 63
 
-// dead is the config without a future.
-var dead = &config{}
+// dead is the position after which nothing can follow.
+var dead = &position{}
 
 const (
 	// maxStacks bounds how many parses may run side by side.
 	maxStacks = 4096
-	// maxVisits bounds what one mask may cost where a text is highly ambiguous, to
-	// a second or two; masks of JSON need some ten thousand.
-	maxVisits  = 20_000_000
-	frameBytes = 120
+	// defaultMaxVisits bounds what one mask of a very ambiguous grammar may cost: a
+	// second or two. Masks of JSON take some ten thousand visits.
+	defaultMaxVisits = 20_000_000
+	frameBytes       = 120 // memory of a frame and its map entry, roughly
 )
 
 func newMachine(net *network, voc *Vocabulary, limit int64) *machine {
-	m := &machine{net: net, voc: voc, limit: limit, patience: maxVisits}
+	m := &machine{net: net, voc: voc, limit: limit, maxVisits: defaultMaxVisits}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.forget()
 	f := m.frame(frameKey{st: net.starts[net.root], left: -1, parent: bottom})
-	m.root = m.close(append(m.work[:0], f))
+	m.root = m.close(append(m.pending[:0], f))
 	return m
 }
 
-// forget drops everything that was built, to keep memory within bounds. Configs
-// that matchers still hold stay valid: what they lead to is built anew. Their
-// transitions are cut, or one of them would keep the whole past alive.
+// forget drops everything that was built, to keep memory within bounds. Positions
+// that matchers still hold stay valid, and what they lead to is built again. Their
+// transitions are cut, because otherwise one of them would keep all of it alive.
 func (m *machine) forget() {
-	for _, c := range m.configs {
-		for i := range c.next {
-			c.next[i].Store(nil)
+	for _, p := range m.positions {
+		for i := range p.next {
+			p.next[i].Store(nil)
 		}
-		c.seat.Store(nil)
-		c.shape.Store(nil)
+		p.split.Store(nil)
+		p.shape.Store(nil)
 	}
-	m.frames, m.configs, m.bytes = make(map[frameKey]*frame), make(map[string]*config), 0
+	m.frames, m.positions, m.bytes = make(map[frameKey]*frame), make(map[string]*position), 0
 }
 
-// frame interns a frame. Caller holds mu.
+// frame interns a frame. The caller holds mu.
 func (m *machine) frame(k frameKey) *frame {
 	if f := m.frames[k]; f != nil {
 		return f
@@ -119,167 +126,174 @@ func (m *machine) frame(k frameKey) *frame {
 	return f
 }
 
-// config interns a config over tops, which it sorts and copies. Caller holds mu.
-func (m *machine) config(tops []*frame, accept, esc bool) *config {
+// position interns the position with the given tops, which it sorts and copies. The
+// caller holds mu.
+func (m *machine) position(tops []*frame, accept, pops bool) *position {
 	slices.SortFunc(tops, func(a, b *frame) int { return cmp.Compare(a.id, b.id) })
 	flags := byte(0)
 	if accept {
 		flags |= 1
 	}
-	if esc {
+	if pops {
 		flags |= 2
 	}
 	m.key = append(m.key[:0], flags)
 	for _, f := range tops {
 		m.key = binary.LittleEndian.AppendUint64(m.key, f.id)
 	}
-	if c := m.configs[string(m.key)]; c != nil {
-		return c
+	if p := m.positions[string(m.key)]; p != nil {
+		return p
 	}
-	c := &config{tops: slices.Clone(tops), accept: accept, esc: esc, next: make([]atomic.Pointer[config], len(m.net.reps))}
-	m.configs[string(m.key)] = c
-	m.bytes += int64(128 + 8*len(c.next) + 17*len(tops))
-	return c
+	p := &position{tops: slices.Clone(tops), accept: accept, pops: pops, next: make([]atomic.Pointer[position], len(m.net.reps))}
+	m.positions[string(m.key)] = p
+	m.bytes += int64(128 + 8*len(p.next) + 17*len(tops))
+	return p
 }
 
-// close follows steps and returns from the frames of work until only frames that
-// read bytes are left. Caller holds mu.
-func (m *machine) close(work []*frame) *config {
+// close is the position that the given frames lead to without reading a byte: it
+// runs their calls, counts and returns until only frames that read bytes are left.
+// It keeps the slice as scratch. The caller holds mu.
+func (m *machine) close(frames []*frame) *position {
 	m.marks++
-	tops := m.tops[:0]
-	accept, esc := false, false
+	m.pending, m.tops = frames, m.tops[:0]
+	accept, pops := false, false
 	visits := int64(0)
-	defer func() { m.visits.Add(visits) }()
-	for len(work) > 0 {
+	for len(m.pending) > 0 {
 		visits++
-		f := work[len(work)-1]
-		work = work[:len(work)-1]
+		f := m.pending[len(m.pending)-1]
+		m.pending = m.pending[:len(m.pending)-1]
 		if f.mark == m.marks {
 			continue
 		}
 		f.mark = m.marks
 		st := m.net.at(f.st)
 		if len(st.edges) > 0 {
-			if tops = append(tops, f); len(tops) > maxStacks {
-				m.work, m.tops = work, tops
-				m.crowded.Store(true)
+			if m.tops = append(m.tops, f); len(m.tops) > maxStacks {
+				m.tooAmbiguous.Store(true)
+				m.visits.Add(visits)
 				return dead
 			}
 		}
 		for i := range st.steps {
-			s := &st.steps[i]
-			k := f.frameKey
-			k.st = s.to
-			switch s.kind {
-			case stepCall:
-				up := f.parent
-				if !s.tail {
-					up = m.frame(k)
-				}
-				work = append(work, m.frame(frameKey{st: m.net.starts[s.rule], need: s.need, left: s.left, parent: up}))
-			case stepTick:
-				if k.left == 0 {
-					continue
-				}
-				k.need = max(0, k.need-1)
-				k.left = max(-1, k.left-1)
-				work = append(work, m.frame(k))
-			case stepGuard:
-				if k.need == 0 {
-					k.left = -1
-					work = append(work, m.frame(k))
-				}
-			}
+			m.take(f, &st.steps[i])
 		}
 		if st.accept {
 			switch f.parent {
 			case bottom:
 				accept = true
-			case symBottom:
-				esc = true
+			case symbolicBottom:
+				pops = true
 			default:
-				work = append(work, f.parent)
+				m.pending = append(m.pending, f.parent)
 			}
 		}
 	}
-	m.work, m.tops = work, tops
-	if len(tops) == 0 && !accept && !esc {
+	m.visits.Add(visits)
+	if len(m.tops) == 0 && !accept && !pops {
 		return dead
 	}
-	return m.config(tops, accept, esc)
+	return m.position(m.tops, accept, pops)
 }
 
-// step is where byte b leads from c.
-func (m *machine) step(c *config, b byte) *config {
+// take adds the frame that s leads to from f to those that close has to look at,
+// unless the counters of f forbid the step. The caller holds mu.
+func (m *machine) take(f *frame, s *step) {
+	k := f.frameKey
+	k.st = s.to
+	switch s.kind {
+	case stepCall:
+		caller := f.parent
+		if !s.tail {
+			caller = m.frame(k)
+		}
+		k = frameKey{st: m.net.starts[s.rule], need: s.need, left: s.left, parent: caller}
+	case stepTick:
+		if k.left == 0 {
+			return
+		}
+		k.need = max(0, k.need-1)
+		k.left = max(-1, k.left-1)
+	case stepGuard:
+		if k.need > 0 {
+			return
+		}
+		k.left = -1
+	}
+	m.pending = append(m.pending, m.frame(k))
+}
+
+// step is the position that byte b leads to from p, or dead.
+func (m *machine) step(p *position, b byte) *position {
 	k := m.net.class[b]
-	if n := c.next[k].Load(); n != nil {
+	if n := p.next[k].Load(); n != nil {
 		return n
 	}
-	return m.slowStep(c, k)
+	return m.slowStep(p, k)
 }
 
-func (m *machine) slowStep(c *config, k uint8) *config {
+// slowStep is step for a class of bytes whose transition is not known yet.
+func (m *machine) slowStep(p *position, k uint8) *position {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if n := c.next[k].Load(); n != nil {
+	if n := p.next[k].Load(); n != nil {
 		return n
 	}
 	if m.bytes > m.limit {
 		m.forget()
 	}
 	b := m.net.reps[k]
-	work := m.work[:0]
-	for _, f := range c.tops {
+	frames := m.pending[:0]
+	for _, f := range p.tops {
 		for _, e := range m.net.at(f.st).edges {
 			if e.lo <= b && b <= e.hi {
 				key := f.frameKey
 				key.st = e.to
-				work = append(work, m.frame(key))
+				frames = append(frames, m.frame(key))
 			}
 		}
 	}
 	n := dead
-	if len(work) > 0 {
-		n = m.close(work)
+	if len(frames) > 0 {
+		n = m.close(frames)
 	}
-	c.next[k].Store(n)
+	p.next[k].Store(n)
 	return n
 }
 
-// loopsOf are the kinds of which every byte leads from c to c. Caller holds
-// building.
-func (m *machine) loopsOf(c *config) uint64 {
-	if c.loops != 0 {
-		return c.loops
+// loopKindsOf is the set of kinds (see byteKind) of which every byte leads from p to
+// p. The caller holds building.
+func (m *machine) loopKindsOf(p *position) uint64 {
+	if p.loopKinds != 0 {
+		return p.loopKinds
 	}
 	loops := uint64(1)<<byteKinds - 1
 	for b := range 256 {
-		if k := uint64(1) << byteKind[b]; loops&k != 0 && m.step(c, byte(b)) != c {
+		if k := uint64(1) << byteKind[b]; loops&k != 0 && m.step(p, byte(b)) != p {
 			loops &^= k
 		}
 	}
-	c.loops = loops | looped
-	return c.loops
+	p.loopKinds = loops | loopsKnown
+	return p.loopKinds
 }
 
-// run is where the bytes of t lead from c; dead if they are not legal.
-func (m *machine) run(c *config, t []byte) *config {
+// run is the position that the bytes of t lead to from p, or dead.
+func (m *machine) run(p *position, t []byte) *position {
 	for _, b := range t {
-		if c == dead {
+		if p == dead {
 			break
 		}
-		c = m.step(c, b)
+		p = m.step(p, b)
 	}
-	return c
+	return p
 }
 
-// only is the byte that alone can follow c, if there is one and the text may not
-// end here.
-func (m *machine) only(c *config) (b byte, ok bool) {
-	if c.accept {
+// onlyByte is the one byte that can follow p; false if the text may end here or if
+// more than one byte can follow.
+func (m *machine) onlyByte(p *position) (b byte, ok bool) {
+	if p.accept {
 		return 0, false
 	}
-	for _, f := range c.tops {
+	for _, f := range p.tops {
 		for _, e := range m.net.at(f.st).edges {
 			if e.lo != e.hi || ok && e.lo != b {
 				return 0, false

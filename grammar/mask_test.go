@@ -3,7 +3,6 @@ package grammar
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -33,22 +32,28 @@ var sampleSpecs = []Spec{
 	{Kind: Tag, Schema: []byte(`{"format":{"type":"triggered_tags","triggers":["<f"],"tags":[{"type":"tag","begin":"<f>","content":{"type":"json_schema","json_schema":{"type":"object"}},"end":"</f>"}]}}`)},
 }
 
-// step draws a legal token by walking from a random token on, so that long and
-// short ones come up.
-func randomLegal(rng *rand.Rand, mask []uint32, n int) int32 {
-	start := rng.IntN(n)
-	for i := range n {
-		t := (start + i) % n
-		if mask[t>>5]>>(t&31)&1 == 1 {
-			return int32(t)
+// compareMasks walks over random tokens and compares one mask in every with the
+// reference implementation, bit for bit. It returns how many it has compared.
+func compareMasks(t *testing.T, g *Grammar, rng *rand.Rand, steps, every int, name string) (compared int) {
+	t.Helper()
+	w := newRandomWalk(t, name, g, rng)
+	want := make([]uint32, w.v.words())
+	for i := range steps {
+		w.fill()
+		if (i+rng.IntN(every))%every == 0 {
+			compared++
+			w.checkMask(want)
+		}
+		if _, more := w.step(); !more {
+			break
 		}
 	}
-	return -1
+	return compared
 }
 
-// The masks of the shape cache are those of a walk over the whole vocabulary, bit
-// for bit.
-func TestMasksEqualNaiveWalk(t *testing.T) {
+// TestMasksEqualReference: the masks are those of a walk over the whole vocabulary
+// without shapes.
+func TestMasksEqualReference(t *testing.T) {
 	for _, v := range []struct {
 		name   string
 		size   int
@@ -62,69 +67,28 @@ func TestMasksEqualNaiveWalk(t *testing.T) {
 			if (slow || testing.Short()) && v.size > 32_000 {
 				t.Skip("large vocabulary")
 			}
-			voc := publishedVocabulary(t, v.size, v.pieces)
-			sampled := 0
+			voc := syntheticVocabulary(t, v.size, v.pieces)
+			compared := 0
 			for k, spec := range sampleSpecs {
-				g, err := compileFor(spec, voc)
-				if err != nil {
-					t.Fatalf("%d: %v", k, err)
-				}
+				g := mustCompile(t, spec, voc)
 				for w := range v.walks {
-					sampled += compareMasks(t, g, rand.New(rand.NewPCG(uint64(k), uint64(w))), 60, v.every, fmt.Sprint(k))
+					compared += compareMasks(t, g, rand.New(rand.NewPCG(uint64(k), uint64(w))), 60, v.every, fmt.Sprint(k))
 				}
 			}
-			t.Logf("%d masks compared", sampled)
+			t.Logf("%d masks compared", compared)
 		})
 	}
 }
 
-func compareMasks(t *testing.T, g *Grammar, rng *rand.Rand, steps, every int, name string) (sampled int) {
-	t.Helper()
-	v := g.Vocabulary()
-	m := g.NewMatcher()
-	mask, want := make([]uint32, v.words()), make([]uint32, v.words())
-	var text []byte
-	for i := range steps {
-		if err := m.Fill(mask); err != nil {
-			t.Fatalf("%s: after %q: %v", name, text, err)
-		}
-		if (i+rng.IntN(every))%every == 0 {
-			sampled++
-			m.m.walk(m.at, want)
-			if m.Done() {
-				for _, e := range v.eos {
-					want[e>>5] |= 1 << (e & 31)
-				}
-			}
-			for w := range want {
-				if diff := mask[w] ^ want[w]; diff != 0 {
-					for b := range 32 {
-						if diff>>b&1 == 1 {
-							t.Fatalf("%s: after %q: token %d %q: legal %t, want %t", name, text, w*32+b, v.tokens[w*32+b], mask[w]>>b&1 == 1, want[w]>>b&1 == 1)
-						}
-					}
-				}
-			}
-		}
-		tok := randomLegal(rng, mask, v.size)
-		if !m.Accept(tok) {
-			t.Fatalf("%s: after %q: legal token %q was not accepted", name, text, v.tokens[tok])
-		}
-		if m.Ended() {
-			break
-		}
-		text = append(text, v.tokens[tok]...)
-	}
-	return sampled
-}
-
-// Tokens that end on, before and behind the end of a count.
-func TestMasksNearTheEndOfACount(t *testing.T) {
+// lettersVocabulary has a token for each byte, and tokens of up to 25 equal letters
+// with something after them. There is a letter for each length, so the subtree of a
+// letter in the trie is as high as the token is long.
+func lettersVocabulary(t *testing.T) *Vocabulary {
 	tokens := make([][]byte, 256)
 	for i := range tokens {
 		tokens[i] = []byte{byte(i)}
 	}
-	for k := range 26 { // a letter for each length: a token decides for itself how long its subtree is
+	for k := range 26 {
 		for _, end := range []string{"", `"`, `",`, `"]`, "é", `\n`, "B", "B."} {
 			if len(end) > 1 && k%2 == 0 {
 				continue
@@ -136,6 +100,13 @@ func TestMasksNearTheEndOfACount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return v
+}
+
+// TestMasksNearTheEndOfACount: tokens that end before, at and after the end of a count
+// are told apart.
+func TestMasksNearTheEndOfACount(t *testing.T) {
+	v := lettersVocabulary(t)
 	for _, s := range []Spec{
 		schema(`{"type":"array","items":{"type":"string","minLength":10,"maxLength":14}}`),
 		schema(`{"type":"string","minLength":17}`),
@@ -143,30 +114,19 @@ func TestMasksNearTheEndOfACount(t *testing.T) {
 		schema(`{"type":"string","maxLength":21}`),
 		schema(`{"type":"string","pattern":"^[a-z]{12,40}B?$"}`),
 		re(`[a-z]{11,30}[A-Z]?`),
-		ebnfOf(`root ::= ([a-z]{7,30} [A-Z.]?){2,20}`),
+		notation(`root ::= ([a-z]{7,30} [A-Z.]?){2,20}`),
 	} {
-		g, err := compileFor(s, v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g, name := mustCompile(t, s, v), s.Text+string(s.Schema)
 		for seed := range 8 {
-			compareMasks(t, g, rand.New(rand.NewPCG(uint64(seed), 6)), 40, 1, s.Text+string(s.Schema))
+			compareMasks(t, g, rand.New(rand.NewPCG(uint64(seed), 6)), 40, 1, name)
 		}
-		m := g.NewMatcher() // and one character at a time
-		mask, want := make([]uint32, v.words()), make([]uint32, v.words())
+		w := newRandomWalk(t, name, g, nil) // and one character at a time
+		want := make([]uint32, v.words())
 		for _, b := range []byte(`["aaaaaaaaaaaaaaaaaaaaaa`) {
-			if !m.Accept(int32(b)) {
-				continue
-			}
-			if m.Fill(mask) != nil {
-				t.Fatal("dead end")
-			}
-			m.m.walk(m.at, want)
-			if m.Done() {
-				want[len(tokens)>>5] |= 1 << (len(tokens) & 31)
-			}
-			if !slices.Equal(mask, want) {
-				t.Fatalf("%s%s: after %d tokens", s.Text, s.Schema, m.Len())
+			if w.m.Accept(int32(b)) {
+				w.text = append(w.text, b)
+				w.fill()
+				w.checkMask(want)
 			}
 		}
 	}

@@ -7,9 +7,9 @@ import "math/bits"
 // may be used from different goroutines.
 type Matcher struct {
 	m     *machine
-	at    *config
-	past  []*config // where the text stood before each accepted token
-	ended int       // how many of those were end tokens
+	at    *position
+	past  []*position // where the text stood before each accepted token
+	ended int         // how many of those were end tokens
 }
 
 // NewMatcher starts at the beginning of a text.
@@ -18,7 +18,7 @@ func (g *Grammar) NewMatcher() *Matcher { return &Matcher{m: g.m, at: g.m.root} 
 // Fork is a second matcher at the same place.
 func (m *Matcher) Fork() *Matcher {
 	f := *m
-	f.past = append([]*config(nil), m.past...)
+	f.past = append([]*position(nil), m.past...)
 	return &f
 }
 
@@ -51,7 +51,7 @@ func (m *Matcher) Fill(mask []uint32) error {
 			return nil
 		}
 	}
-	if m.m.crowded.Load() {
+	if m.m.tooAmbiguous.Load() {
 		return ErrTooComplex
 	}
 	return ErrStuck
@@ -115,7 +115,7 @@ func (m *Matcher) Forced(dst []byte) []byte {
 	}
 	at := m.at
 	for range maxForced {
-		b, ok := m.m.only(at)
+		b, ok := m.m.onlyByte(at)
 		if !ok {
 			break
 		}
@@ -123,6 +123,17 @@ func (m *Matcher) Forced(dst []byte) []byte {
 		at = m.m.step(at, b)
 	}
 	return dst
+}
+
+// Settled reports that the next token may be the only legal one: the next byte is
+// settled, or the text may end. It is cheap; only then is looking at a mask for a
+// single token worth its while.
+func (m *Matcher) Settled() bool {
+	if m.ended > 0 || m.at.accept {
+		return true
+	}
+	_, settled := m.m.onlyByte(m.at)
+	return settled
 }
 
 // Single returns the only token that mask allows; false if there are none or more.

@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -70,43 +71,40 @@ func TestFillReportsDeadEnds(t *testing.T) {
 }
 
 func TestTooManyParses(t *testing.T) {
-	g, err := compileFor(ebnfOf("root ::= a | b | c | \"x\"\na ::= \"(\" root \")\"\nb ::= \"(\" root \"]\"\nc ::= \"(\" root \"}\""), testVocabulary)
+	g, err := compileFor(notation("root ::= a | b | c | \"x\"\na ::= \"(\" root \")\"\nb ::= \"(\" root \"]\"\nc ::= \"(\" root \"}\""), testVocabulary)
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := g.NewMatcher()
 	for m.Accept('(') && m.Len() < 40 {
 	}
-	if m.Len() < 4 || m.Len() == 40 || !g.m.crowded.Load() {
+	if m.Len() < 4 || m.Len() == 40 || !g.m.tooAmbiguous.Load() {
 		t.Errorf("%d parentheses were accepted", m.Len())
 	}
 }
 
-// A mask that would take too long is given up.
-func TestPatience(t *testing.T) {
-	voc := publishedVocabulary(t, 4096, false)
-	g, err := compileFor(ebnfOf(`root ::= [a-z ]{0,300} [a-z0-9 ]{0,300} [a-z" ]{0,300}`), voc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.m.patience = 50
+// TestExpensiveMasksAreGivenUp: a mask that would take too long is given up. It then
+// allows no illegal token, and the grammar says that it is too ambiguous.
+func TestExpensiveMasksAreGivenUp(t *testing.T) {
+	voc := syntheticVocabulary(t, 4096, false)
+	g := mustCompile(t, notation(`root ::= [a-z ]{0,300} [a-z0-9 ]{0,300} [a-z" ]{0,300}`), voc)
+	g.m.maxVisits = 50
 	mask := make([]uint32, voc.words())
-	if err := g.NewMatcher().Fill(mask); err != nil {
+	m := g.NewMatcher()
+	if err := m.Fill(mask); err != nil {
 		if !errors.Is(err, ErrTooComplex) {
 			t.Fatal(err)
 		}
 		return
 	}
 	want := make([]uint32, voc.words())
-	g.m.walk(g.m.root, want)
-	for i, w := range mask {
-		for b := range 32 {
-			if tok := int32(i*32 + b); w>>b&1 == 1 && want[i]>>b&1 == 0 && !voc.ends(tok) {
-				t.Fatalf("a mask that was given up allows the illegal token %d", tok)
-			}
+	referenceMask(m, want)
+	for tok := range int32(voc.size) {
+		if legal(mask, tok) && !legal(want, tok) {
+			t.Fatalf("a mask that was given up allows the illegal token %d", tok)
 		}
 	}
-	if !g.m.crowded.Load() {
+	if !g.m.tooAmbiguous.Load() {
 		t.Error("nothing was given up")
 	}
 }
@@ -137,39 +135,36 @@ func TestForced(t *testing.T) {
 	}
 }
 
-// A token that alone is legal begins with what is forced, or ends the text; and
-// where bytes are forced, every legal token agrees with them.
+// TestForcedAgreesWithMasks: if bytes are forced, every legal token agrees with them;
+// and a single legal token is accepted.
 func TestForcedAgreesWithMasks(t *testing.T) {
-	voc := publishedVocabulary(t, 4096, false)
-	mask := make([]uint32, voc.words())
+	voc := syntheticVocabulary(t, 4096, false)
 	for k, spec := range sampleSpecs {
-		g, err := compileFor(spec, voc)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m := g.NewMatcher()
-		rng := rand.New(rand.NewPCG(uint64(k), 2))
+		w := newRandomWalk(t, fmt.Sprint(k), mustCompile(t, spec, voc), rand.New(rand.NewPCG(uint64(k), 2)))
 		for range 60 {
-			if err := m.Fill(mask); err != nil {
-				t.Fatal(err)
-			}
-			forced := m.Forced(nil)
-			for tok := range int32(voc.size) {
-				if mask[tok>>5]>>(tok&31)&1 == 0 || voc.ends(tok) {
-					continue
-				}
-				b := voc.tokens[tok]
-				if n := min(len(b), len(forced)); !slices.Equal(b[:n], forced[:n]) {
-					t.Fatalf("%d: %q is legal, %q is forced", k, b, forced)
-				}
-			}
-			if tok, ok := Single(mask); ok && !m.Fork().Accept(tok) {
+			w.fill()
+			checkForced(t, w)
+			if tok, ok := Single(w.mask); ok && !w.m.Fork().Accept(tok) {
 				t.Fatalf("%d: the single token %d is not accepted", k, tok)
 			}
-			tok := randomLegal(rng, mask, voc.size)
-			if m.Accept(tok); m.Ended() {
+			if _, more := w.step(); !more {
 				break
 			}
+		}
+	}
+}
+
+// checkForced compares the last mask of w with the forced bytes.
+func checkForced(t *testing.T, w *randomWalk) {
+	t.Helper()
+	forced := w.m.Forced(nil)
+	for tok := range int32(w.v.size) {
+		if !legal(w.mask, tok) || w.v.ends(tok) {
+			continue
+		}
+		b := w.v.tokens[tok]
+		if n := min(len(b), len(forced)); !slices.Equal(b[:n], forced[:n]) {
+			t.Fatalf("%s: %q is legal, %q is forced", w.name, b, forced)
 		}
 	}
 }
@@ -186,41 +181,20 @@ func TestSingle(t *testing.T) {
 	}
 }
 
-// Rollback and Fork lead to where the same tokens lead without them.
+// TestRollbackAndFork: Rollback and Fork lead to where the same tokens lead without
+// them.
 func TestRollbackAndFork(t *testing.T) {
-	voc := publishedVocabulary(t, 4096, false)
+	voc := syntheticVocabulary(t, 4096, false)
 	for k, spec := range sampleSpecs {
-		g, err := compileFor(spec, voc)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rng := rand.New(rand.NewPCG(uint64(k), 4))
-		m := g.NewMatcher()
-		mask := make([]uint32, voc.words())
+		g := mustCompile(t, spec, voc)
+		w := newRandomWalk(t, fmt.Sprint(k), g, rand.New(rand.NewPCG(uint64(k), 4)))
 		var kept []int32
-		for range 40 {
-			f := m.Fork()
-			n := rng.IntN(4)
-			for range n { // a draft that is thrown away
-				if f.Fill(mask) != nil {
-					t.Fatal("dead end")
-				}
-				tok := randomLegal(rng, mask, voc.size)
-				if !f.Accept(tok) {
-					t.Fatal("a legal token was not accepted")
-				}
-			}
-			f.Rollback(n)
-			if f.at != m.at || f.Len() != m.Len() {
-				t.Fatal("rollback does not lead back")
-			}
-			if f.Ended() || m.Fill(mask) != nil {
-				t.Fatal("dead end")
-			}
-			tok := randomLegal(rng, mask, voc.size)
-			if m.Accept(tok); m.Ended() {
-				break
-			}
+		more := true
+		for i := 0; i < 40 && more; i++ {
+			tryDraft(w)
+			w.fill()
+			var tok int32
+			tok, more = w.step()
 			kept = append(kept, tok)
 		}
 		again := g.NewMatcher()
@@ -229,14 +203,31 @@ func TestRollbackAndFork(t *testing.T) {
 				t.Fatal("a legal token was not accepted")
 			}
 		}
-		if !m.Ended() && again.at != m.at {
+		if again.at != w.m.at || again.Ended() != w.m.Ended() {
 			t.Error("the same tokens lead to another place")
 		}
 	}
 }
 
+// tryDraft takes up to three random tokens on a fork of w's matcher and rolls them
+// back.
+func tryDraft(w *randomWalk) {
+	w.t.Helper()
+	draft := *w
+	draft.m, draft.mask = w.m.Fork(), make([]uint32, len(w.mask))
+	n := w.rng.IntN(4)
+	for range n {
+		draft.fill()
+		draft.step()
+	}
+	draft.m.Rollback(n)
+	if draft.m.at != w.m.at || draft.m.Len() != w.m.Len() || draft.m.Ended() {
+		w.t.Fatalf("%s: after %q: Rollback does not lead back", w.name, w.text)
+	}
+}
+
 func TestFillAllocatesNothing(t *testing.T) {
-	voc := publishedVocabulary(t, 4096, false)
+	voc := syntheticVocabulary(t, 4096, false)
 	g, err := compileFor(schema(`{"type":"array","items":{"type":"string"}}`), voc)
 	if err != nil {
 		t.Fatal(err)
@@ -244,7 +235,7 @@ func TestFillAllocatesNothing(t *testing.T) {
 	m := g.NewMatcher()
 	mask := make([]uint32, voc.words())
 	text := []byte(`["abc`)
-	m.past = make([]*config, 0, 64)
+	m.past = make([]*position, 0, 64)
 	run := func() {
 		for _, b := range text {
 			if m.Fill(mask) != nil || !m.Accept(int32(b)) {

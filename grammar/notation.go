@@ -6,36 +6,36 @@ import (
 )
 
 // gxKind is a kind of node of a parsed grammar, EBNF or Lark.
-type gxKind uint8
+type exprKind uint8
 
 const (
-	gxText   gxKind = iota // text
-	gxSet                  // one character of set
-	gxRule                 // the rule called text
-	gxRegex                // what re matches
-	gxSeq                  // subs in order
-	gxAlt                  // one of subs
-	gxRepeat               // subs[0], lo to hi times (hi -1: no bound)
+	exprText   exprKind = iota // text
+	exprSet                    // one character of set
+	exprRule                   // the rule called text
+	exprRegex                  // what re matches
+	exprSeq                    // subs in order
+	exprAlt                    // one of subs
+	exprRepeat                 // subs[0], lo to hi times (hi -1: no bound)
 )
 
-type gx struct {
-	kind   gxKind
+type expr struct {
+	kind   exprKind
 	text   string
 	set    runeSet
 	re     *rx
-	subs   []*gx
+	subs   []*expr
 	lo, hi int32
 }
 
 // definitions are the rules of a grammar in the order of its text.
 type definitions struct {
 	names []string
-	body  map[string]*gx
+	body  map[string]*expr
 }
 
-func (d *definitions) define(name string, body *gx) {
+func (d *definitions) define(name string, body *expr) {
 	if d.body == nil {
-		d.body = make(map[string]*gx)
+		d.body = make(map[string]*expr)
 	}
 	if _, ok := d.body[name]; ok {
 		fail(ErrInvalid, "", "the rule %s is defined twice", name)
@@ -66,7 +66,7 @@ func (b *builder) definitions(d *definitions, start string) int32 {
 	for _, name := range d.names {
 		rules[name] = b.rule()
 	}
-	l := gxLowering{b: b, rules: rules}
+	l := exprLowering{b: b, rules: rules}
 	for _, name := range d.names {
 		r := rules[name]
 		b.accept(l.at(b.start(r), d.body[name]))
@@ -74,37 +74,37 @@ func (b *builder) definitions(d *definitions, start string) int32 {
 	return rules[start]
 }
 
-type gxLowering struct {
+type exprLowering struct {
 	b     *builder
 	rules map[string]int32
 }
 
-func (l gxLowering) at(from int32, n *gx) int32 {
+func (l exprLowering) at(from int32, n *expr) int32 {
 	b := l.b
-	b.work(1)
+	b.spend(1)
 	switch n.kind {
-	case gxText:
+	case exprText:
 		return b.lit(from, n.text)
-	case gxSet:
+	case exprSet:
 		return b.utf8Leaf(from, n.set)
-	case gxRule:
+	case exprRule:
 		r, ok := l.rules[n.text]
 		if !ok {
 			fail(ErrInvalid, "", "the rule %s is used but not defined", n.text)
 		}
 		return b.call(from, r)
-	case gxRegex:
+	case exprRegex:
 		core, _, _, ok := anchored(n.re)
 		if !ok {
 			fail(ErrUnsupported, "", "anchors inside a regular expression of a grammar")
 		}
 		return b.rx(from, core, lowering{leaf: b.utf8Leaf, counted: true})
-	case gxSeq:
+	case exprSeq:
 		for _, s := range n.subs {
 			from = l.at(from, s)
 		}
 		return from
-	case gxAlt:
+	case exprAlt:
 		fs := make([]frag, len(n.subs))
 		for i, s := range n.subs {
 			fs[i] = func(at int32) int32 { return l.at(at, s) }
@@ -115,9 +115,9 @@ func (l gxLowering) at(from int32, n *gx) int32 {
 }
 
 // cost is roughly the number of states that n needs.
-func (n *gx) cost() int {
+func (n *expr) cost() int {
 	c := 1 + len(n.text)
-	if n.kind == gxRule {
+	if n.kind == exprRule {
 		c = 1
 	}
 	if n.re != nil {
@@ -126,7 +126,7 @@ func (n *gx) cost() int {
 	for _, s := range n.subs {
 		c += s.cost()
 	}
-	if n.kind == gxRepeat {
+	if n.kind == exprRepeat {
 		c *= int(max(1, n.lo, n.hi))
 	}
 	return min(c, 1<<30)
@@ -267,9 +267,9 @@ func (p *scanner) braces(space func()) (lo, hi int32) {
 }
 
 // alternatives makes a node of them.
-func alternatives(subs []*gx) *gx {
+func alternatives(subs []*expr) *expr {
 	if len(subs) == 1 {
 		return subs[0]
 	}
-	return &gx{kind: gxAlt, subs: subs}
+	return &expr{kind: exprAlt, subs: subs}
 }

@@ -261,7 +261,7 @@ func (m *magnitude) at(p place) int32 {
 	m.memo[p] = s
 	switch {
 	case p.length < 0:
-		m.behind(s, p)
+		m.fraction(s, p)
 	case p.pos < p.length:
 		lo, hi := byte('0'), byte('9')
 		if p.pos == 0 && p.length > 1 {
@@ -323,7 +323,7 @@ func (m *magnitude) clip(p place) place {
 	return p
 }
 
-func (m *magnitude) behind(s int32, p place) {
+func (m *magnitude) fraction(s int32, p place) {
 	if p.pos > 0 {
 		m.end(s, p, p.pos)
 	}

@@ -199,45 +199,35 @@ func validator(t testing.TB, schema string) *jsonschema.Schema {
 	return s
 }
 
-// wander takes random legal tokens until the text may end, and false if that did
-// not happen in time. It leans towards tokens that close something.
-func wander(t *testing.T, g *Grammar, rng *rand.Rand) (string, bool) {
+// randomText takes random legal tokens until the text may end. It reports false if
+// that did not happen in time. It prefers tokens that close something.
+func randomText(t *testing.T, g *Grammar, rng *rand.Rand) (string, bool) {
 	t.Helper()
-	v := g.Vocabulary()
-	m := g.NewMatcher()
-	mask := make([]uint32, v.words())
-	closing := []byte(`"}]0`)
-	var text []byte
+	w := newRandomWalk(t, "", g, rng)
 	for i := range 3000 {
-		if err := m.Fill(mask); err != nil {
-			t.Fatalf("dead end after %q: %v", text, err)
+		w.fill()
+		if w.m.Done() && (i > 60 || rng.IntN(3) > 0) {
+			return string(w.text), true
 		}
-		if m.Done() && (i > 60 || rng.IntN(3) > 0) {
-			return string(text), true
-		}
-		tok := randomLegal(rng, mask, v.size)
+		tok := randomLegal(rng, w.mask, w.v.size)
 		if i > 60 || rng.IntN(4) == 0 {
-			for _, c := range closing {
-				if id := int32(c); mask[id>>5]>>(id&31)&1 == 1 {
-					tok = id // the first 256 tokens are the bytes
+			for _, c := range []byte(`"}]0`) {
+				if legal(w.mask, int32(c)) {
+					tok = int32(c) // the first 256 tokens are the bytes
 					break
 				}
 			}
 		}
-		if tok < 0 || !m.Accept(tok) {
-			t.Fatalf("after %q: legal token %d was not accepted", text, tok)
+		if !w.accept(tok) {
+			return string(w.text), true
 		}
-		if m.Ended() {
-			return string(text), true
-		}
-		text = append(text, v.tokens[tok]...)
 	}
-	return string(text), false
+	return string(w.text), false
 }
 
 // Whatever a schema lets a model write satisfies it.
 func TestRandomSchemasRandomWalks(t *testing.T) {
-	voc := publishedVocabulary(t, 4096, false)
+	voc := syntheticVocabulary(t, 4096, false)
 	seeds, walks := 1200, 6
 	if slow || testing.Short() {
 		seeds = 150
@@ -270,7 +260,7 @@ func TestRandomSchemasRandomWalks(t *testing.T) {
 		}
 		valid := validator(t, string(schema))
 		for range walks {
-			text, done := wander(t, g, rng)
+			text, done := randomText(t, g, rng)
 			if !done {
 				long++
 				continue

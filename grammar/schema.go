@@ -10,16 +10,16 @@ import (
 // of keywords: the parts of a value are subject to the sets of the parts' schemas.
 // There are finitely many sets, so recursion ends.
 type schemas struct {
-	b     *builder
-	d     *document
-	ws    frag
-	tight bool // ws is nothing: the common rules without whitespace fit
-	loose bool // ws is the default: the common rules with whitespace fit
-	rules map[string]int32
-	void  map[string]verdict
-	langs map[string]*language
-	texts map[string]int32
-	depth int
+	b          *builder
+	d          *document
+	ws         frag
+	tight      bool // ws is nothing: the common rules without whitespace fit
+	loose      bool // ws is the default: the common rules with whitespace fit
+	rules      map[string]int32
+	verdicts   map[string]verdict
+	languages  map[string]*language
+	valueRules map[string]int32
+	depth      int
 }
 
 // maxAlternatives bounds the combinations of anyOf and oneOf in one value.
@@ -28,7 +28,7 @@ const maxAlternatives = 4000
 // schemaRule lowers schema to a rule.
 func (b *builder) schemaRule(schema any, path string, o Options) int32 {
 	s := &schemas{b: b, d: newDocument(schema, path, o, b.meter), rules: make(map[string]int32),
-		void: make(map[string]verdict), langs: make(map[string]*language), texts: make(map[string]int32)}
+		verdicts: make(map[string]verdict), languages: make(map[string]*language), valueRules: make(map[string]int32)}
 	switch {
 	case o.WhitespacePattern != "":
 		s.ws = b.whitespace(o.WhitespacePattern)
@@ -94,12 +94,12 @@ func (e *expansion) grow(have alternative, set []any, open []choice) {
 	have = slices.Clone(have)
 	open = slices.Clone(open)
 	for i := 0; i < len(set); i++ {
-		e.s.b.work(1)
+		e.s.b.spend(1)
 		n := e.s.d.node(set[i])
 		if n.never {
 			return
 		}
-		if n == e.s.d.always || slices.Contains(have, n) {
+		if n == e.s.d.trueSchema || slices.Contains(have, n) {
 			continue
 		}
 		have = append(have, n)
@@ -124,7 +124,7 @@ func (e *expansion) grow(have alternative, set []any, open []choice) {
 	open = open[1:]
 	if !c.one && slices.ContainsFunc(c.from, func(v any) bool {
 		n := e.s.d.node(v)
-		return n == e.s.d.always || slices.Contains(have, n)
+		return n == e.s.d.trueSchema || slices.Contains(have, n)
 	}) {
 		e.grow(have, nil, open) // satisfied already
 		return
@@ -170,14 +170,14 @@ func (s *schemas) local(n *schemaNode) any {
 	if n.anyOf == nil && n.oneOf == nil {
 		return n.json
 	}
-	if o, ok := s.d.stands[n]; ok {
+	if o, ok := s.d.localJSON[n]; ok {
 		return o
 	}
 	l := *n
 	o := &object{}
 	l.anyOf, l.oneOf, l.json = nil, nil, o
 	s.d.nodes[o] = s.d.add(&l)
-	s.d.stands[n] = o
+	s.d.localJSON[n] = o
 	return o
 }
 
@@ -185,7 +185,7 @@ func (s *schemas) local(n *schemaNode) any {
 func (s *schemas) key(set []any) string {
 	ids := make([]int32, 0, len(set))
 	for _, v := range set {
-		if n := s.d.node(v); n != s.d.always {
+		if n := s.d.node(v); n != s.d.trueSchema {
 			ids = append(ids, n.id)
 		}
 	}
@@ -290,10 +290,10 @@ func (s *schemas) number(from int32, a alternative) int32 {
 		return s.b.call(from, ruleNumber)
 	}
 	key := n.key()
-	r, ok := s.texts[key]
+	r, ok := s.valueRules[key]
 	if !ok {
 		r = s.b.rule()
-		s.texts[key] = r
+		s.valueRules[key] = r
 		s.b.accept(s.b.numbers(s.b.start(r), n))
 	}
 	return s.b.call(from, r)
@@ -389,26 +389,26 @@ const (
 // must, and a set that depends on itself counts as inhabited.
 func (s *schemas) empty(set []any) bool {
 	key := s.key(set)
-	switch s.void[key] {
+	switch s.verdicts[key] {
 	case checking, inhabited:
 		return false
 	case uninhabited:
 		return true
 	}
-	s.void[key] = checking
+	s.verdicts[key] = checking
 	v := uninhabited
 	for _, a := range s.expand(set, false) {
-		if !s.noneOf(a) {
+		if !s.emptyAlternative(a) {
 			v = inhabited
 			break
 		}
 	}
-	s.void[key] = v
+	s.verdicts[key] = v
 	return v == uninhabited
 }
 
-func (s *schemas) noneOf(a alternative) bool {
-	s.b.work(len(a))
+func (s *schemas) emptyAlternative(a alternative) bool {
+	s.b.spend(len(a))
 	for _, n := range a {
 		if n.enum != nil {
 			return !slices.ContainsFunc(n.enum, func(v any) bool { return s.holdsAll(v, a) })
@@ -417,12 +417,12 @@ func (s *schemas) noneOf(a alternative) bool {
 	k := a.kinds()
 	return k&(kindNull|kindBool) == 0 &&
 		(k&kindNumber == 0 || a.numbers().empty()) &&
-		(k&kindString == 0 || s.noString(a)) &&
-		(k&kindArray == 0 || s.noArray(a)) &&
-		(k&kindObject == 0 || s.noObject(a))
+		(k&kindString == 0 || s.emptyStrings(a)) &&
+		(k&kindArray == 0 || s.emptyArrays(a)) &&
+		(k&kindObject == 0 || s.emptyObjects(a))
 }
 
-func (s *schemas) noArray(a alternative) bool {
+func (s *schemas) emptyArrays(a alternative) bool {
 	prefix, rest, least, most := a.items()
 	if most >= 0 && least > most {
 		return true
@@ -435,7 +435,7 @@ func (s *schemas) noArray(a alternative) bool {
 	return least > int64(len(prefix)) && s.empty(rest)
 }
 
-func (s *schemas) noObject(a alternative) bool {
+func (s *schemas) emptyObjects(a alternative) bool {
 	m := s.members(a)
 	if m.most >= 0 && (m.least > m.most || int64(m.required) > m.most) {
 		return true

@@ -9,26 +9,26 @@ import (
 // document is a schema with what is needed to find its parts.
 type document struct {
 	*meter
-	root    any
-	nodes   map[*object]*schemaNode
-	paths   map[*object]string
-	bases   map[*object]string // URI that references inside are relative to
-	anchors map[string]*object // absolute URI, with fragment, to schema
-	whole   map[string]*object // absolute URI to schema
-	sealed  bool               // declared properties exclude others, if nothing else is said
-	typed   bool               // keywords imply the type, if nothing else is said
-	always  *schemaNode        // the schema true
-	refuse  *schemaNode        // the schema false
-	list    []*schemaNode
-	stands  map[*schemaNode]*object // JSON that stands for a part of a schema
+	root        any
+	nodes       map[*object]*schemaNode
+	paths       map[*object]string
+	bases       map[*object]string // URI that references inside are relative to
+	anchors     map[string]*object // absolute URI, with fragment, to schema
+	byURI       map[string]*object // absolute URI to schema
+	closed      bool               // declared properties exclude others, if nothing else is said
+	inferTypes  bool               // keywords imply the type, if nothing else is said
+	trueSchema  *schemaNode        // the schema true
+	falseSchema *schemaNode        // the schema false
+	list        []*schemaNode
+	localJSON   map[*schemaNode]*object // JSON that stands for a part of a schema
 }
 
 func newDocument(root any, path string, o Options, m *meter) *document {
-	d := &document{meter: m, root: root, sealed: o.Strict || o.DisableAdditionalProperties, typed: o.Strict, nodes: make(map[*object]*schemaNode), paths: make(map[*object]string),
-		bases: make(map[*object]string), anchors: make(map[string]*object), whole: make(map[string]*object),
-		stands: make(map[*schemaNode]*object)}
-	d.always = d.add(&schemaNode{kinds: kindAll, path: path})
-	d.refuse = d.add(&schemaNode{never: true, path: path})
+	d := &document{meter: m, root: root, closed: o.Strict || o.DisableAdditionalProperties, inferTypes: o.Strict, nodes: make(map[*object]*schemaNode), paths: make(map[*object]string),
+		bases: make(map[*object]string), anchors: make(map[string]*object), byURI: make(map[string]*object),
+		localJSON: make(map[*schemaNode]*object)}
+	d.trueSchema = d.add(&schemaNode{kinds: kindAll, path: path})
+	d.falseSchema = d.add(&schemaNode{never: true, path: path})
 	d.index(root, path, "")
 	return d
 }
@@ -58,8 +58,8 @@ var (
 	mapsIn    = []string{"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
 )
 
-// index notes path, base URI and anchors of every schema in the document. It goes
-// by keywords: an $id inside an enum is data.
+// index notes the path, the base URI and the anchors of every schema in the document.
+// It goes by keywords, because an $id inside an enum, say, is data.
 func (d *document) index(v any, path, base string) {
 	o, ok := v.(*object)
 	if !ok {
@@ -67,12 +67,12 @@ func (d *document) index(v any, path, base string) {
 	}
 	if id, ok := o.m["$id"].(string); ok {
 		base, _, _ = strings.Cut(resolveURI(base, id), "#")
-		d.whole[base] = o
+		d.byURI[base] = o
 	}
 	if path == "$" || len(d.paths) == 0 {
-		d.whole[base] = o
+		d.byURI[base] = o
 	}
-	d.work(1 + len(o.keys))
+	d.spend(1 + len(o.keys))
 	d.paths[o], d.bases[o] = path, base
 	for _, k := range []string{"$anchor", "$dynamicAnchor"} {
 		if a, ok := o.m[k].(string); ok {
@@ -80,21 +80,25 @@ func (d *document) index(v any, path, base string) {
 		}
 	}
 	for _, k := range o.keys {
-		at := stepPath(path, k)
-		switch v := o.m[k].(type) {
-		case *object:
-			if slices.Contains(schemaIn, k) {
-				d.index(v, at, base)
-			} else if slices.Contains(mapsIn, k) {
-				for _, name := range v.keys {
-					d.index(v.m[name], stepPath(at, name), base)
-				}
+		d.indexBelow(k, o.m[k], stepPath(path, k), base)
+	}
+}
+
+// indexBelow indexes the schemas in v, the value of a keyword.
+func (d *document) indexBelow(keyword string, v any, path, base string) {
+	switch v := v.(type) {
+	case *object:
+		if slices.Contains(schemaIn, keyword) {
+			d.index(v, path, base)
+		} else if slices.Contains(mapsIn, keyword) {
+			for _, name := range v.keys {
+				d.index(v.m[name], stepPath(path, name), base)
 			}
-		case []any:
-			if slices.Contains(schemasIn, k) {
-				for i, e := range v {
-					d.index(e, at+"["+strconv.Itoa(i)+"]", base)
-				}
+		}
+	case []any:
+		if slices.Contains(schemasIn, keyword) {
+			for i, e := range v {
+				d.index(e, path+"["+strconv.Itoa(i)+"]", base)
 			}
 		}
 	}
@@ -158,7 +162,7 @@ func (d *document) resolve(from *object, ref string) any {
 	at := stepPath(d.paths[from], "$ref")
 	uri, fragment, _ := strings.Cut(resolveURI(d.bases[from], ref), "#")
 	var v any
-	if o, ok := d.whole[uri]; ok {
+	if o, ok := d.byURI[uri]; ok {
 		v = o
 	} else if uri == "" {
 		v = d.root

@@ -82,9 +82,9 @@ func (d *document) node(v any) *schemaNode {
 	switch v := v.(type) {
 	case bool:
 		if v {
-			return d.always
+			return d.trueSchema
 		}
-		return d.refuse
+		return d.falseSchema
 	case *object:
 		n := d.nodes[v]
 		if n == nil {
@@ -157,7 +157,7 @@ func (p nodeParser) kinds() {
 		if _, ok := p.o.m["type"]; ok {
 			p.bad("type", "a type or a list of types")
 		}
-		if p.d.typed {
+		if p.d.inferTypes {
 			p.n.kinds = p.implied()
 		}
 	case string:
@@ -259,7 +259,7 @@ func (p nodeParser) values() {
 		p.n.enum = append([]any{}, l...)
 	}
 	if v, ok := p.o.m["const"]; ok {
-		p.d.work(len(p.n.enum))
+		p.d.spend(len(p.n.enum))
 		text := canonicalJSON(v)
 		if p.n.enum != nil && !slices.ContainsFunc(p.n.enum, func(e any) bool { return canonicalJSON(e) == text }) {
 			p.n.enum = []any{}
@@ -377,12 +377,12 @@ func (p nodeParser) objects() {
 			*to = v
 		}
 	}
-	if _, ok := p.o.m["additionalProperties"]; !ok && p.d.sealed && r.declared != nil {
+	if _, ok := p.o.m["additionalProperties"]; !ok && p.d.closed && r.declared != nil {
 		r.additional, r.implied = false, true
 	}
 	switch l := p.o.m["required"].(type) {
 	case []any:
-		p.d.work(len(l))
+		p.d.spend(len(l))
 		listed := make(map[string]bool, len(l))
 		for _, e := range l {
 			s, ok := e.(string)

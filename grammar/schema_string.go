@@ -17,10 +17,10 @@ type language struct {
 // pattern is the language of texts that contain a match of p.
 func (s *schemas) pattern(p, path string) *language {
 	name := "p:" + p
-	l := s.langs[name]
+	l := s.languages[name]
 	if l == nil {
 		l = &language{name: name, ast: parseAt(p, path)}
-		s.langs[name] = l
+		s.languages[name] = l
 	}
 	return l
 }
@@ -47,10 +47,10 @@ func (s *schemas) format(f string) *language {
 		return nil
 	}
 	name := "f:" + f
-	l := s.langs[name]
+	l := s.languages[name]
 	if l == nil {
 		l = &language{name: name, rule: ruleFormat + int32(i), dfa: formatDFA(f)}
-		s.langs[name] = l
+		s.languages[name] = l
 	}
 	return l
 }
@@ -131,10 +131,10 @@ func (s *schemas) string(from int32, a alternative) int32 {
 		key += l.name + "\x00"
 	}
 	key += fmt.Sprint(r.least, r.most)
-	rule, ok := s.texts[key]
+	rule, ok := s.valueRules[key]
 	if !ok {
 		rule = s.b.rule()
-		s.texts[key] = rule
+		s.valueRules[key] = rule
 		s.b.accept(s.restricted(s.b.lit(s.b.start(rule), `"`), &r))
 	}
 	return s.b.call(from, rule)
@@ -215,7 +215,7 @@ func (s *schemas) spelled(from int32, r *stringRules) (int32, bool) {
 }
 
 // noString is true only if no string meets the demands of a.
-func (s *schemas) noString(a alternative) bool {
+func (s *schemas) emptyStrings(a alternative) bool {
 	r := s.stringRules(a)
 	if r.impossible() {
 		return true

@@ -1,50 +1,56 @@
 package grammar
 
-import (
-	"encoding/binary"
-	"slices"
-	"strings"
-)
+import "slices"
 
-// A mask depends on the frames that one token can touch, not on what lies below
-// them. So a config is seated: its stacks are cut at their deepest common frame,
-// the base, and what is above it, over a symbolic bottom, is the relative config.
-// The token trie is walked once per relative config. Tokens that stay above the
-// base are decided there and then; tokens that pop it are kept with the bytes
-// that follow the pop, as a second small trie, and those bytes alone are walked
-// from the base for each mask. The body of a JSON string is one shape wherever
-// it stands. (xgrammar, arXiv:2411.15100, splits tokens in the same two kinds,
-// ahead of time for each position of a grammar.)
+// A shape is what the masks of many positions have in common.
+//
+// Which tokens are legal depends on the frames that one token can reach, not on what
+// lies below them. So a position is split: its stacks are cut at the deepest frame
+// that all of them share, the base. What is above the base, put on a symbolic bottom,
+// is the relative position. All positions with the same relative position have one
+// shape, and the trie of the vocabulary is walked once for it. In that walk,
+//
+//   - a token that stays above the base is decided for good, and
+//   - a token that pops the base is kept, with the bytes that follow the pop. These
+//     bytes form a second, small trie, which is walked from the base for each mask.
+//
+// The inside of a JSON string, for instance, is one shape wherever the string is.
+//
+// xgrammar (arXiv:2411.15100) tells the same two sorts of tokens apart. It does so in
+// advance, for every state of a grammar.
 type shape struct {
-	bits   []uint32 // decided legal; nil if few are
-	list   []int32  // the same as a list, where bits is nil
+	bits   []uint32 // the tokens that are legal wherever the shape is; nil if they are few
+	list   []int32  // the same tokens, if bits is nil
 	suffix []suffixNode
-	toks   []int32
+	tokens []int32 // those that pop the base, in the order of suffix
 }
 
-// suffixNode is a byte of the trie of suffixes, laid out like the tokens' trie.
-// The tokens that end here are toks[lo:hi] of the shape.
+// suffixNode is a byte of the trie of suffixes, which is laid out like the trie of
+// tokens. The tokens that end here are tokens[from:to] of the shape.
 type suffixNode struct {
-	skip, lo, hi int32
-	b, depth     uint8
+	skip, from, to int32
+	b, depth       uint8
 }
 
-type seat struct {
-	rel  *config
+// split is a position in two parts.
+type split struct {
+	rel  *position
 	base *frame
-	cont *config // what follows once base is returned to
+	cont *position // where a text is when base has been popped; dead if base is a bottom
 }
 
-// popped is a token that pops the base; what follows the pop starts at cut.
-type popped struct {
+// poppingToken is a token that pops the base. The bytes from cut on follow the pop.
+// A token is listed once for each place where it can pop the base.
+type poppingToken struct {
 	tok int32
 	cut uint8
 }
 
 func (s *shape) bytes() int64 {
-	return int64(4*len(s.bits)+4*len(s.list)+16*len(s.suffix)+4*len(s.toks)) + 128
+	return int64(4*len(s.bits)+4*len(s.list)+16*len(s.suffix)+4*len(s.tokens)) + 128
 }
 
+// load sets mask to the tokens that are legal wherever s is.
 func (s *shape) load(mask []uint32) {
 	if s.bits != nil {
 		copy(mask, s.bits)
@@ -56,20 +62,21 @@ func (s *shape) load(mask []uint32) {
 	}
 }
 
-// fill writes the mask of c but for the end tokens; len(mask) == voc.words().
-func (m *machine) fill(c *config, mask []uint32) {
-	if len(c.tops) == 0 {
+// fill writes the mask of p except for the end tokens. The length of mask is
+// voc.words().
+func (m *machine) fill(p *position, mask []uint32) {
+	if len(p.tops) == 0 {
 		clear(mask)
 		return
 	}
-	st := m.seatOf(c)
-	sh := m.shapeOf(st.rel)
+	sp := m.splitOf(p)
+	sh := m.shapeOf(sp.rel)
 	sh.load(mask)
-	if len(st.cont.tops) == 0 {
+	if len(sp.cont.tops) == 0 {
 		return
 	}
-	var at [maxTokenLen + 1]*config
-	at[0] = st.cont
+	var at [maxTokenLen + 1]*position // after each byte of the path to node i
+	at[0] = sp.cont
 	for i := 0; i < len(sh.suffix); {
 		n := &sh.suffix[i]
 		s := m.step(at[n.depth-1], n.b)
@@ -78,7 +85,7 @@ func (m *machine) fill(c *config, mask []uint32) {
 			continue
 		}
 		at[n.depth] = s
-		for _, t := range sh.toks[n.lo:n.hi] {
+		for _, t := range sh.tokens[n.from:n.to] {
 			m.voc.set(mask, t)
 		}
 		i++
@@ -88,208 +95,68 @@ func (m *machine) fill(c *config, mask []uint32) {
 	}
 }
 
-// walk is fill without shapes: the whole trie from c. Tests compare the two.
-func (m *machine) walk(c *config, mask []uint32) {
-	clear(mask)
-	var at [maxTokenLen + 1]*config
-	at[0] = c
-	nodes := m.voc.nodes
-	for i := 0; i < len(nodes); {
-		n := &nodes[i]
-		s := dead
-		if p := at[n.depth-1]; len(p.tops) > 0 {
-			s = m.step(p, n.b)
-		}
-		if s == dead {
-			i += int(n.skip)
-			continue
-		}
-		at[n.depth] = s
-		if n.tok >= 0 {
-			m.voc.set(mask, n.tok)
-		}
-		i++
-	}
-}
-
-func (m *machine) seatOf(c *config) *seat {
-	if st := c.seat.Load(); st != nil {
-		return st
+// splitOf is the split of p, which has tops.
+func (m *machine) splitOf(p *position) *split {
+	if sp := p.split.Load(); sp != nil {
+		return sp
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	base := c.tops[0].parent
-	for _, f := range c.tops[1:] {
-		p := f.parent
-		for base != p {
-			if base.depth >= p.depth && base.depth > 0 {
-				base = base.parent
-			} else if p.depth > 0 {
-				p = p.parent
-			} else {
-				base = p // different bottoms do not meet; not reachable
-			}
-		}
+	base := p.tops[0].parent
+	for _, f := range p.tops[1:] {
+		base = commonFrame(base, f.parent)
 	}
-	tops := make([]*frame, len(c.tops))
-	for i, f := range c.tops {
+	tops := make([]*frame, len(p.tops))
+	for i, f := range p.tops {
 		tops[i] = m.rebase(f, base, m.clip)
 	}
 	slices.SortFunc(tops, func(a, b *frame) int { return int(a.id) - int(b.id) })
-	tops = slices.Compact(tops) // clipped counters may have made two the same
-	st := &seat{rel: m.config(tops, false, false), base: base, cont: dead}
+	tops = slices.Compact(tops) // clip may have made two of them equal
+	sp := &split{rel: m.position(tops, false, false), base: base, cont: dead}
 	if base.depth > 0 {
-		st.cont = m.close(append(m.work[:0], base))
+		sp.cont = m.close(append(m.pending[:0], base))
 	}
-	c.seat.Store(st)
-	return st
+	p.split.Store(sp)
+	return sp
 }
 
-// rebase copies the frames of f above base onto the symbolic bottom, with other
-// counters. Caller holds mu.
+// commonFrame is the deepest frame that the stacks under a and b share. All stacks of
+// a position have the same bottom.
+func commonFrame(a, b *frame) *frame {
+	for a != b {
+		switch {
+		case a.depth >= b.depth && a.depth > 0:
+			a = a.parent
+		case b.depth > 0:
+			b = b.parent
+		default:
+			return b
+		}
+	}
+	return a
+}
+
+// rebase copies the frames of the stack f that are above base onto the symbolic
+// bottom, with the counters that counters returns for theirs. The caller holds mu.
 func (m *machine) rebase(f, base *frame, counters func(frameKey) frameKey) *frame {
 	if f == base {
-		if base == bottom { // what pops it is over: nothing can follow
+		if base == bottom { // nothing can follow a pop, so no token needs to be kept for it
 			return bottom
 		}
-		return symBottom
+		return symbolicBottom
 	}
 	k := counters(f.frameKey)
 	k.parent = m.rebase(f.parent, base, counters)
 	return m.frame(k)
 }
 
-// clip makes counters alike that no single token can tell apart: it is shorter
-// than what they still count.
+// clip makes counters equal that no single token can tell apart, because it has fewer
+// characters than either still counts.
 func (m *machine) clip(k frameKey) frameKey {
-	far := m.voc.maxLen + 1
+	far := m.voc.longest + 1
 	k.need = min(k.need, far)
 	if k.left > far {
 		k.left = -1
 	}
 	return k
-}
-
-func (m *machine) shapeOf(rel *config) *shape {
-	if sh := rel.shape.Load(); sh != nil {
-		return sh
-	}
-	m.building.Lock()
-	defer m.building.Unlock()
-	return m.makeShape(rel, 0)
-}
-
-// makeShape returns the shape of rel, building it if nobody has. Caller holds
-// building: others that need a shape would mostly need the same one.
-func (m *machine) makeShape(rel *config, nested int) *shape {
-	if sh := rel.shape.Load(); sh != nil {
-		return sh
-	}
-	cache, key := &m.voc.shared, m.commonKey(rel)
-	own := key == ""
-	if own {
-		cache, key = &m.voc.alike, m.outline(rel)
-	}
-	var sh *shape
-	if key != "" {
-		sh = cache.find(key)
-	}
-	if sh == nil {
-		sh = m.build(rel, nested)
-		if key != "" && !m.crowded.Load() { // one that was given up is not what others need
-			cache.keep(key, sh)
-		}
-	}
-	rel.shape.Store(sh)
-	if own {
-		m.mu.Lock()
-		m.bytes += sh.bytes()
-		m.mu.Unlock()
-	}
-	return sh
-}
-
-// commonKey names a relative config of common states across grammars; "" if it
-// has others.
-func (m *machine) commonKey(rel *config) string {
-	var parts []string
-	for _, f := range rel.tops {
-		var p []byte
-		for ; f.depth > 0; f = f.parent {
-			if f.st >= m.net.common {
-				return ""
-			}
-			p = binary.LittleEndian.AppendUint32(p, uint32(f.st))
-			p = binary.LittleEndian.AppendUint32(p, uint32(f.need))
-			p = binary.LittleEndian.AppendUint32(p, uint32(f.left))
-		}
-		parts = append(parts, string(binary.LittleEndian.AppendUint32(p, uint32(f.st)))) // which bottom
-	}
-	slices.Sort(parts)
-	return strings.Join(parts, "")
-}
-
-// A relative config is looked up among those of other grammars if it reaches at
-// most maxOutline own states, and they take at most maxKey bytes to spell out.
-// Patterns, ranges and the ends of constants have a few; what goes on behind a
-// property has the rest of the object.
-const (
-	maxOutline = 64
-	maxKey     = 4096
-)
-
-// outline spells out all that decides the shape of a relative config: its stacks
-// and, numbered as they come up, the states they can reach. Grammars that have the
-// same pattern, or one grammar that has it twice, so build its masks once. It is
-// "" where there is too much to spell out.
-func (m *machine) outline(rel *config) string {
-	var list []int32 // the own states, in the order of their numbers
-	k := binary.AppendUvarint(make([]byte, 0, 512), uint64(len(rel.tops)))
-	state := func(st int32) {
-		if st >= m.net.common && len(list) <= maxOutline {
-			i := slices.Index(list, st)
-			if i < 0 {
-				i = len(list)
-				list = append(list, st)
-			}
-			st = m.net.common + int32(i)
-		}
-		k = binary.AppendVarint(k, int64(st))
-	}
-	for _, f := range rel.tops {
-		k = binary.AppendUvarint(k, uint64(f.depth))
-		for ; f.depth > 0; f = f.parent {
-			state(f.st)
-			k = binary.AppendVarint(binary.AppendVarint(k, int64(f.need)), int64(f.left))
-		}
-		k = binary.AppendVarint(k, int64(f.st)) // which bottom
-		if len(k) > maxKey {
-			return ""
-		}
-	}
-	for i := 0; i < len(list); i++ {
-		if len(list) > maxOutline || len(k) > maxKey {
-			return ""
-		}
-		st := m.net.at(list[i])
-		flags := byte(0)
-		if st.accept {
-			flags = 1
-		}
-		k = binary.AppendUvarint(append(k, flags), uint64(len(st.edges)))
-		for _, e := range st.edges {
-			k = append(k, e.lo, e.hi)
-			state(e.to)
-		}
-		k = binary.AppendUvarint(k, uint64(len(st.steps)))
-		for _, s := range st.steps {
-			k = append(k, byte(s.kind))
-			k = binary.AppendVarint(binary.AppendVarint(k, int64(s.need)), int64(s.left))
-			if s.kind == stepCall {
-				state(m.net.starts[s.rule])
-			}
-			state(s.to)
-		}
-	}
-	return string(k)
 }

@@ -4,463 +4,276 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
-	"math"
 	"math/bits"
 	"slices"
-	"strings"
 	"sync"
 )
 
-// trieWalk builds one shape. Its slices are used again.
+// trieWalk builds one shape by a walk through the trie of the vocabulary. Its slices
+// are used again for other walks.
 type trieWalk struct {
-	m       *machine
-	acc     []uint32 // decided legal; nil while list is enough
-	list    []int32  // the same, of those that were few
-	out     []popped
-	keyed   []keyedPop   // out with what it is sorted by
-	suffix  []suffixNode // of the shape
-	kept    []popped     // those of the twin that stay, in order
-	changed []uint32     // tokens decided anew, where a twin was the starting point
-	pairs   map[[2]*config]int
-	until   int64 // machine.visits at which the walk is given up
+	m          *machine
+	bits       []uint32       // tokens decided to be legal; nil while list is enough
+	list       []int32        // the same tokens, as long as they are few
+	popping    []poppingToken // tokens that pop the base
+	keyed      []keyedToken   // scratch of sort
+	suffix     []suffixNode   // scratch of suffixTrie
+	visitLimit int64          // the value of machine.visits at which the walk is given up
+
+	// If the walk starts from the shape of a template:
+	changed    []uint32             // tokens that were decided anew
+	kept       []poppingToken       // the template's other popping tokens, in order
+	agreements map[[2]*position]int // see agreement
 }
 
 var walks = sync.Pool{New: func() any { return new(trieWalk) }}
 
 func (w *trieWalk) release() {
-	*w = trieWalk{list: w.list[:0], out: w.out[:0], keyed: w.keyed[:0], suffix: w.suffix[:0]}
+	*w = trieWalk{list: w.list[:0], popping: w.popping[:0], keyed: w.keyed[:0], suffix: w.suffix[:0]}
 	walks.Put(w)
 }
 
-// lost gives the walk up if it takes too long: then nothing is legal here, and
-// Fill says why.
-func (w *trieWalk) lost() bool {
-	if w.m.visits.Load() < w.until {
-		return false
-	}
-	w.m.crowded.Store(true)
-	clear(w.acc)
-	w.list, w.out, w.kept = w.list[:0], w.out[:0], nil
-	return true
-}
-
-// build walks the trie for x. Where most tokens do the same from another config,
-// its twin, the walk starts from the twin's shape and enters only the subtrees in
-// which the two differ.
-func (m *machine) build(x *config, nested int) *shape {
+// build makes the shape of the relative position x. If most tokens do the same from
+// another position, the template, then the walk starts from the template's shape and
+// enters only the subtrees in which the two differ.
+func (m *machine) build(x *position, nested int) *shape {
 	w := walks.Get().(*trieWalk)
 	defer w.release()
-	w.m, w.until = m, m.visits.Load()+m.patience
-	twin := m.twin(x, nested)
-	if twin == nil {
-		w.whole(x)
+	w.m, w.visitLimit = m, m.visits.Load()+m.maxVisits
+	template := m.template(x, nested)
+	if template == nil {
+		w.walkAll(x)
 		return w.done()
 	}
-	w.acc = make([]uint32, m.voc.words())
+	w.bits = make([]uint32, m.voc.words())
 	w.changed = make([]uint32, m.voc.words())
-	w.pairs = make(map[[2]*config]int)
-	flat := m.flat(twin, nested+1)
-	copy(w.acc, flat.acc)
-	w.difference(x, twin)
-	for _, p := range flat.out {
-		if w.until > 0 && w.changed[p.tok>>5]>>(p.tok&31)&1 == 0 {
-			w.kept = append(w.kept, p)
+	w.agreements = make(map[[2]*position]int)
+	from := m.projectionOf(template, nested+1)
+	copy(w.bits, from.legal)
+	if w.walkDifference(x, template) {
+		for _, p := range from.popping {
+			if w.changed[p.tok>>5]>>(p.tok&31)&1 == 0 {
+				w.kept = append(w.kept, p)
+			}
 		}
 	}
 	return w.done()
 }
 
-func (w *trieWalk) whole(x *config) {
-	m := w.m
-	var xs [maxTokenLen + 1]*config
-	var pops [maxTokenLen + 1]bool
-	var popsN [maxTokenLen + 1]uint8
-	xs[0] = x
-	nodes := m.voc.nodes
+// path is where a walk is after each byte on the path from the root of a trie to the
+// current node. The root is at index 0, and a node at the index of its depth.
+type path struct {
+	at       [maxTokenLen + 1]*position
+	pops     [maxTokenLen + 1]bool  // whether that byte could pop the base
+	popsUpTo [maxTokenLen + 1]uint8 // how many bytes up to that one could
+}
+
+// step is where byte b leads from the node at depth d-1.
+func (p *path) step(m *machine, d, b uint8) *position {
+	if q := p.at[d-1]; len(q.tops) > 0 {
+		return m.step(q, b)
+	}
+	return dead
+}
+
+// hopeless reports whether no token below a node of depth d, which leads to s, can be
+// legal.
+func (p *path) hopeless(d uint8, s *position) bool { return s == dead && p.popsUpTo[d-1] == 0 }
+
+// enter goes on to a node of depth d, which leads to s.
+func (p *path) enter(d uint8, s *position) {
+	p.at[d], p.pops[d], p.popsUpTo[d] = s, s.pops, p.popsUpTo[d-1]
+	if s.pops {
+		p.popsUpTo[d]++
+	}
+}
+
+// walkAll walks the whole trie from x.
+func (w *trieWalk) walkAll(x *position) {
+	nodes := w.m.voc.nodes
+	var p path
+	p.at[0] = x
 	for i := 0; i < len(nodes); {
 		n := &nodes[i]
-		d := n.depth
-		s := dead
-		if p := xs[d-1]; len(p.tops) > 0 {
-			s = m.step(p, n.b)
-		}
-		if s == dead && popsN[d-1] == 0 {
+		s := p.step(w.m, n.depth, n.b)
+		switch {
+		case p.hopeless(n.depth, s):
 			i += int(n.skip)
 			continue
-		}
-		if s != dead && s == xs[d-1] && w.loops(i, s) {
-			for _, tok := range m.voc.under(i) {
+		case s == p.at[n.depth-1] && w.staysIn(s, i):
+			for _, tok := range w.m.voc.tokensBelow(i) {
 				w.legal(tok)
 			}
 			i += int(n.skip)
 			continue
-		}
-		if w.lost() {
+		case w.giveUp():
 			return
 		}
-		xs[d], pops[d], popsN[d] = s, s.esc, popsN[d-1]
-		if s.esc {
-			popsN[d]++
-		}
-		if n.tok >= 0 {
-			w.decide(n, s, &pops)
+		p.enter(n.depth, s)
+		if n.token >= 0 {
+			w.decide(n, &p)
 		}
 		i++
 	}
 }
 
-// loops reports whether the walk, in s behind node i, stays in s with all that
-// follows. To find out is only worth it where much follows.
-func (w *trieWalk) loops(i int, s *config) bool {
-	if s.loops == 0 && w.m.voc.nodes[i].skip < 128 {
-		return false
+// walkDifference walks those parts of the trie in which x and its template differ. It
+// reports false if it was given up.
+func (w *trieWalk) walkDifference(x, template *position) bool {
+	nodes := w.m.voc.nodes
+	c := &comparison{w: w}
+	c.x.at[0], c.template[0] = x, template
+	for i := 0; i < len(nodes); {
+		n := &nodes[i]
+		s, t, same := c.step(n)
+		switch {
+		case same:
+			i += int(n.skip)
+			continue
+		case c.x.hopeless(n.depth, s):
+			for _, tok := range w.m.voc.tokensBelow(i) {
+				w.undecide(tok)
+			}
+			i += int(n.skip)
+			continue
+		case s != dead && s == c.x.at[n.depth-1] && w.staysIn(s, i):
+			for _, tok := range w.m.voc.tokensBelow(i) {
+				w.undecide(tok)
+				w.legal(tok)
+			}
+			i += int(n.skip)
+			continue
+		case w.giveUp():
+			return false
+		}
+		c.enter(n.depth, s, t)
+		if n.token >= 0 {
+			w.undecide(n.token)
+			w.decide(n, &c.x)
+		}
+		i++
 	}
-	return w.m.voc.below[i]&^w.m.loopsOf(s) == 0
+	return true
 }
 
-// decide records what becomes of the token that ends at n, in state s.
-func (w *trieWalk) decide(n *node, s *config, pops *[maxTokenLen + 1]bool) {
-	if s != dead {
-		w.legal(n.tok)
+// comparison is where walkDifference is after each byte on the path to the current
+// node, from x and from the template.
+type comparison struct {
+	w        *trieWalk
+	x        path
+	template [maxTokenLen + 1]*position
+	differ   [maxTokenLen + 1]bool // the two have popped at different depths
+	agree    [maxTokenLen + 1]int  // the two are known to agree on so many bytes from here on
+}
+
+// step takes the byte of n from both. same reports that they agree on all tokens of
+// the subtree of n.
+func (c *comparison) step(n *node) (s, t *position, same bool) {
+	d := n.depth
+	agree := c.agree[d-1] - 1
+	if agree >= int(n.height) {
+		return nil, nil, true
+	}
+	s, t = c.x.step(c.w.m, d, n.b), dead
+	if p := c.template[d-1]; len(p.tops) > 0 {
+		t = c.w.m.step(p, n.b)
+	}
+	c.agree[d] = 0
+	if !c.differ[d-1] {
+		if agree <= 0 && s != t {
+			agree = c.w.agreement(s, t)
+		}
+		c.agree[d] = agree
+		same = s == t || agree >= int(n.height)
+	}
+	return s, t, same
+}
+
+func (c *comparison) enter(d uint8, s, t *position) {
+	c.x.enter(d, s)
+	c.template[d] = t
+	c.differ[d] = c.differ[d-1] || s.pops != t.pops
+}
+
+// staysIn reports whether all bytes below node i lead from s to s. To find this out
+// is only worth while if there are many of them.
+func (w *trieWalk) staysIn(s *position, i int) bool {
+	if s == dead || s.loopKinds == 0 && w.m.voc.nodes[i].skip < 128 {
+		return false
+	}
+	return w.m.voc.kindsBelow[i]&^w.m.loopKindsOf(s) == 0
+}
+
+// giveUp ends a walk that takes too long. Then nothing is legal here, and Fill
+// reports ErrTooComplex.
+func (w *trieWalk) giveUp() bool {
+	if w.m.visits.Load() < w.visitLimit {
+		return false
+	}
+	w.m.tooAmbiguous.Store(true)
+	clear(w.bits)
+	w.list, w.popping = w.list[:0], w.popping[:0]
+	return true
+}
+
+// decide records what becomes of the token that ends at n, the end of the path p.
+func (w *trieWalk) decide(n *node, p *path) {
+	if p.at[n.depth] != dead {
+		w.legal(n.token)
 		return
 	}
 	for d := uint8(1); d < n.depth; d++ {
-		if pops[d] {
-			w.out = append(w.out, popped{n.tok, d})
+		if p.pops[d] {
+			w.popping = append(w.popping, poppingToken{n.token, d})
 		}
 	}
 }
 
-func (w *trieWalk) difference(x, z *config) {
-	m := w.m
-	var xs, zs [maxTokenLen + 1]*config
-	var pops, differ [maxTokenLen + 1]bool // differ: x and z have popped at different depths
-	var popsN [maxTokenLen + 1]uint8
-	var same [maxTokenLen + 1]int // bytes within which the two are known to be alike
-	xs[0], zs[0] = x, z
-	nodes := m.voc.nodes
-	for i := 0; i < len(nodes); {
-		n := &nodes[i]
-		d := n.depth
-		near := same[d-1] - 1 // what the node above leaves of it
-		if near >= int(n.height) {
-			i += int(n.skip)
-			continue
-		}
-		s, t := dead, dead
-		if p := xs[d-1]; len(p.tops) > 0 {
-			s = m.step(p, n.b)
-		}
-		if p := zs[d-1]; len(p.tops) > 0 {
-			t = m.step(p, n.b)
-		}
-		if !differ[d-1] {
-			if near <= 0 && s != t {
-				near = w.alike(s, t)
-			}
-			if s == t || near >= int(n.height) {
-				i += int(n.skip)
-				continue
-			}
-			same[d] = near
-		} else {
-			same[d] = 0
-		}
-		if s == dead && popsN[d-1] == 0 {
-			for _, tok := range m.voc.under(i) {
-				w.reset(tok)
-			}
-			i += int(n.skip)
-			continue
-		}
-		if s != dead && s == xs[d-1] && w.loops(i, s) {
-			for _, tok := range m.voc.under(i) {
-				w.reset(tok)
-				w.legal(tok)
-			}
-			i += int(n.skip)
-			continue
-		}
-		if w.lost() {
-			w.until = 0
-			return
-		}
-		xs[d], zs[d], pops[d], popsN[d] = s, t, s.esc, popsN[d-1]
-		differ[d] = differ[d-1] || s.esc != t.esc
-		if s.esc {
-			popsN[d]++
-		}
-		if n.tok >= 0 {
-			w.reset(n.tok)
-			w.decide(n, s, &pops)
-		}
-		i++
-	}
-}
-
-// legal sets the bit of a token. Most configs have few legal tokens, and a mask to
-// hold them would cost more than to find them.
+// legal records that a token is legal. Most positions have few legal tokens, and a
+// mask for them would cost more than it takes to find them.
 func (w *trieWalk) legal(tok int32) {
 	v := w.m.voc
-	if w.acc != nil {
-		v.set(w.acc, tok)
+	if w.bits != nil {
+		v.set(w.bits, tok)
 		return
 	}
-	for w.list = append(w.list, tok); v.twin != nil && v.twin[tok] >= 0; w.list = append(w.list, tok) {
-		tok = v.twin[tok]
+	for w.list = append(w.list, tok); v.duplicates != nil && v.duplicates[tok] >= 0; w.list = append(w.list, tok) {
+		tok = v.duplicates[tok]
 	}
 	if len(w.list) > v.words()/4 {
-		w.acc = make([]uint32, v.words())
+		w.bits = make([]uint32, v.words())
 		for _, t := range w.list {
-			w.acc[t>>5] |= 1 << (t & 31)
+			w.bits[t>>5] |= 1 << (t & 31)
 		}
 		w.list = w.list[:0]
 	}
 }
 
-func (w *trieWalk) reset(tok int32) {
-	w.m.voc.unset(w.acc, tok)
+// undecide takes back what the template says about a token.
+func (w *trieWalk) undecide(tok int32) {
+	w.m.voc.unset(w.bits, tok)
 	w.changed[tok>>5] |= 1 << (tok & 31)
 }
 
-// alike is a number of bytes within which s and t accept the same and pop at the
-// same places: -1 if they differ at once. Configs that differ in counters alone
-// are alike until the first of them runs out.
-func (w *trieWalk) alike(s, t *config) int {
-	if s == dead || t == dead || s.esc != t.esc || len(s.tops) != len(t.tops) {
-		return -1
-	}
-	key := [2]*config{s, t}
-	h, ok := w.pairs[key]
-	if !ok {
-		h = horizon(s, t)
-		w.pairs[key] = h
-	}
-	return h
-}
-
-func horizon(s, t *config) int {
-	a, ok1 := skeletons(s)
-	b, ok2 := skeletons(t)
-	if !ok1 || !ok2 {
-		return -1
-	}
-	h := math.MaxInt32
-	for i := range a {
-		if a[i].states != b[i].states {
-			return -1
-		}
-		f, g := a[i].top, b[i].top
-		for ; f.depth > 0; f, g = f.parent, g.parent {
-			if f.need != g.need {
-				h = min(h, max(0, int(min(f.need, g.need))-1))
-			}
-			if f.left != g.left {
-				if f.left >= 0 {
-					h = min(h, int(f.left))
-				}
-				if g.left >= 0 {
-					h = min(h, int(g.left))
-				}
-			}
-		}
-	}
-	return h
-}
-
-type skeleton struct {
-	states string
-	top    *frame
-}
-
-// skeletons are the stacks of c without their counters, in order; false if two
-// are the same.
-func skeletons(c *config) ([]skeleton, bool) {
-	res := make([]skeleton, len(c.tops))
-	for i, f := range c.tops {
-		var p []byte
-		for g := f; g.depth > 0; g = g.parent {
-			p = binary.LittleEndian.AppendUint32(p, uint32(g.st))
-		}
-		res[i] = skeleton{string(p), f}
-	}
-	slices.SortFunc(res, func(a, b skeleton) int { return strings.Compare(a.states, b.states) })
-	for i := 1; i < len(res); i++ {
-		if res[i].states == res[i-1].states {
-			return nil, false
-		}
-	}
-	return res, true
-}
-
-// twin looks for a config over the same bottom that does the same as x with most
-// tokens and whose shape is likely known: x with counters that are far from
-// their ends, or the loop that x falls into on most bytes (the rest of a string,
-// free text). Nil if there is none.
-func (m *machine) twin(x *config, nested int) *config {
-	if nested > 2 {
-		return nil
-	}
-	var z *config
-	votes, open := 0, 0
-	for _, b := range [...]byte{'e', 'Z', '4', ' ', ';', 'q'} {
-		c := m.step(x, b)
-		if c == dead {
-			continue
-		}
-		open++
-		if c == x || len(c.tops) == 0 || m.step(c, b) != c {
-			continue
-		}
-		if z == nil || c == z {
-			z = c
-			votes++
-		}
-	}
-	if open < 2 {
-		return nil // so little is legal that a walk of its own is cheaper
-	}
-	if z, near := m.far(x); z != x && !near {
-		return z
-	}
-	if votes < 3 || z.esc {
-		return nil
-	}
-	return z
-}
-
-// far is x with counters that no token exhausts. near says that x is so close to
-// the end of a counter that few tokens fit, and a walk of its own is cheaper.
-func (m *machine) far(x *config) (z *config, near bool) {
-	counted := false
-	for _, f := range x.tops {
-		for ; f.depth > 0; f = f.parent {
-			counted = counted || f.need > 0 || f.left >= 0
-			near = near || f.left >= 0 && f.left <= 3
-		}
-	}
-	if !counted {
-		return x, near
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	tops := make([]*frame, len(x.tops))
-	for i, f := range x.tops {
-		base := f
-		for base.depth > 0 {
-			base = base.parent
-		}
-		tops[i] = m.rebase(f, base, func(k frameKey) frameKey {
-			if k.left = -1; k.need <= 4 {
-				k.need = 0
-			} else {
-				k.need = m.voc.maxLen + 1
-			}
-			return k
-		})
-	}
-	slices.SortFunc(tops, func(a, b *frame) int { return int(a.id) - int(b.id) })
-	return m.config(slices.Compact(tops), false, false), near
-}
-
-// flat is a config seen from its own symbolic bottom.
-type flat struct {
-	acc []uint32
-	out []popped // in order
-}
-
-// flat returns what z, a relative config, allows over its own symbolic bottom. A
-// twin has many configs that resemble it, so it is kept.
-func (m *machine) flat(z *config, nested int) *flat {
-	if f := m.flats[z]; f != nil {
-		return f
-	}
-	f := &flat{acc: make([]uint32, m.voc.words())}
-	f.out = m.project(z, nested, f.acc)
-	order := m.voc.order
-	if !slices.IsSortedFunc(f.out, order) {
-		slices.SortFunc(f.out, order)
-	}
-	if len(m.flats) >= 64 || m.flats == nil {
-		m.flats = make(map[*config]*flat)
-	}
-	m.flats[z] = f
-	return f
-}
-
-// order sorts tokens by what follows the pop.
-func (v *Vocabulary) order(a, b popped) int {
-	if c := bytes.Compare(v.tokens[a.tok][a.cut:], v.tokens[b.tok][b.cut:]); c != 0 {
-		return c
-	}
-	return int(a.tok) - int(b.tok)
-}
-
-// project writes what z, a relative config, allows over its own symbolic bottom
-// to acc and returns the tokens that pop it. The shape of z may sit higher.
-func (m *machine) project(z *config, nested int, acc []uint32) []popped {
-	st := m.seatOf(z)
-	sh := m.makeShape(st.rel, nested)
-	sh.load(acc)
-	var out []popped
-	var at [maxTokenLen + 1]*config
-	var pops [maxTokenLen + 1]bool
-	var popsN [maxTokenLen + 1]uint8
-	at[0], pops[0] = st.cont, st.cont.esc || st.base == symBottom
-	if pops[0] {
-		popsN[0] = 1
-	}
-	for i := 0; i < len(sh.suffix); {
-		n := &sh.suffix[i]
-		d := n.depth
-		s := dead
-		if p := at[d-1]; len(p.tops) > 0 {
-			s = m.step(p, n.b)
-		}
-		if s == dead && popsN[d-1] == 0 {
-			i += int(n.skip)
-			continue
-		}
-		at[d], pops[d], popsN[d] = s, s.esc, popsN[d-1]
-		if s.esc {
-			popsN[d]++
-		}
-		for _, tok := range sh.toks[n.lo:n.hi] {
-			if s != dead {
-				m.voc.set(acc, tok)
-				continue
-			}
-			start := uint8(len(m.voc.tokens[tok])) - d
-			for k := uint8(0); k < d; k++ {
-				if pops[k] {
-					out = append(out, popped{tok, start + k})
-				}
-			}
-		}
-		i++
-	}
-	return out
-}
-
-// done packs the result: few legal tokens as a list, the popped ones as a trie.
+// done makes the shape from what the walk has found.
 func (w *trieWalk) done() *shape {
-	sh := &shape{bits: w.acc}
-	if w.acc == nil {
+	sh := &shape{bits: w.bits}
+	if w.bits == nil {
 		sh.list = slices.Clone(w.list)
 	} else {
-		sh.thin()
+		sh.packList()
 	}
 	w.sort()
 	if len(w.kept) > 0 {
-		w.out = merge(w.kept, w.out, w.m.voc.order)
+		w.popping = merge(w.kept, w.popping, w.m.voc.order)
 	}
-	w.out = slices.Compact(w.out)
-	w.plant(sh)
+	w.popping = slices.Compact(w.popping)
+	w.suffixTrie(sh)
 	return sh
 }
 
-// thin turns the bits into a list if they are few.
-func (s *shape) thin() {
+// packList turns the bits into a list if they are few.
+func (s *shape) packList() {
 	n := 0
 	for _, x := range s.bits {
 		n += bits.OnesCount32(x)
@@ -477,38 +290,47 @@ func (s *shape) thin() {
 	s.bits = nil
 }
 
-// sort puts out in order. The first eight bytes of what follows the pop, as a
-// number, mostly decide.
+// order compares two tokens by the bytes that follow the pop.
+func (v *Vocabulary) order(a, b poppingToken) int {
+	if c := bytes.Compare(v.tokens[a.tok][a.cut:], v.tokens[b.tok][b.cut:]); c != 0 {
+		return c
+	}
+	return int(a.tok) - int(b.tok)
+}
+
+// sort puts the popping tokens in order. Mostly the first eight bytes after the pop,
+// as a number, decide.
 func (w *trieWalk) sort() {
-	if len(w.out) < 2 {
+	if len(w.popping) < 2 {
 		return
 	}
 	v := w.m.voc
 	keyed := w.keyed[:0]
-	for _, p := range w.out {
+	for _, p := range w.popping {
 		var first [8]byte
 		copy(first[:], v.tokens[p.tok][p.cut:])
-		keyed = append(keyed, keyedPop{binary.BigEndian.Uint64(first[:]), p})
+		keyed = append(keyed, keyedToken{binary.BigEndian.Uint64(first[:]), p})
 	}
-	slices.SortFunc(keyed, func(a, b keyedPop) int {
+	slices.SortFunc(keyed, func(a, b keyedToken) int {
 		if a.key != b.key {
 			return cmp.Compare(a.key, b.key)
 		}
-		return v.order(a.popped, b.popped)
+		return v.order(a.poppingToken, b.poppingToken)
 	})
 	for i, k := range keyed {
-		w.out[i] = k.popped
+		w.popping[i] = k.poppingToken
 	}
 	w.keyed = keyed
 }
 
-type keyedPop struct {
+type keyedToken struct {
 	key uint64
-	popped
+	poppingToken
 }
 
-func merge(a, b []popped, order func(a, b popped) int) []popped {
-	res := make([]popped, 0, len(a)+len(b))
+// merge joins two sorted slices.
+func merge(a, b []poppingToken, order func(a, b poppingToken) int) []poppingToken {
+	res := make([]poppingToken, 0, len(a)+len(b))
 	for len(a) > 0 && len(b) > 0 {
 		if order(a[0], b[0]) <= 0 {
 			res, a = append(res, a[0]), a[1:]
@@ -519,13 +341,14 @@ func merge(a, b []popped, order func(a, b popped) int) []popped {
 	return append(append(res, a...), b...)
 }
 
-// plant makes the trie of s of the suffixes of out, which is sorted.
-func (w *trieWalk) plant(s *shape) {
-	if len(w.out) == 0 {
+// suffixTrie gives s the trie of the bytes that follow the pops of popping, which is
+// sorted.
+func (w *trieWalk) suffixTrie(s *shape) {
+	if len(w.popping) == 0 {
 		return
 	}
 	nodes := w.suffix[:0]
-	var open [maxTokenLen]int32
+	var open [maxTokenLen]int32 // the nodes on the path to the token before
 	depth := 0
 	var before []byte
 	closeTo := func(d int) {
@@ -534,8 +357,8 @@ func (w *trieWalk) plant(s *shape) {
 			nodes[i].skip = int32(len(nodes)) - i
 		}
 	}
-	s.toks = make([]int32, len(w.out))
-	for k, p := range w.out {
+	s.tokens = make([]int32, len(w.popping))
+	for k, p := range w.popping {
 		t := w.m.voc.tokens[p.tok][p.cut:]
 		same := 0
 		for same < len(before) && same < len(t) && before[same] == t[same] {
@@ -544,10 +367,10 @@ func (w *trieWalk) plant(s *shape) {
 		closeTo(same)
 		for ; depth < len(t); depth++ {
 			open[depth] = int32(len(nodes))
-			nodes = append(nodes, suffixNode{b: t[depth], depth: uint8(depth + 1), lo: int32(k), hi: int32(k)})
+			nodes = append(nodes, suffixNode{b: t[depth], depth: uint8(depth + 1), from: int32(k), to: int32(k)})
 		}
-		s.toks[k] = p.tok
-		nodes[open[depth-1]].hi = int32(k + 1)
+		s.tokens[k] = p.tok
+		nodes[open[depth-1]].to = int32(k + 1)
 		before = t
 	}
 	closeTo(0)

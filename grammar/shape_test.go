@@ -10,7 +10,7 @@ import (
 
 // What the trie knows of its subtrees is what a look at every token tells.
 func TestSubtreesOfTheTrie(t *testing.T) {
-	tokens, eos := published(3000, true)
+	tokens, eos := syntheticTokens(3000, true)
 	tokens = append(tokens, []byte("\x00\xff\x80"), []byte{'{'}, bytes.Repeat([]byte{'='}, 255), nil)
 	v, err := NewVocabulary(tokens, append(eos, int32(len(tokens)-1)))
 	if err != nil {
@@ -31,12 +31,12 @@ func TestSubtreesOfTheTrie(t *testing.T) {
 				kinds |= 1 << byteKind[b]
 			}
 		}
-		got := v.under(i)
+		got := v.tokensBelow(i)
 		for _, id := range got {
 			delete(want, string(tokens[id]))
 		}
-		if len(want) > 0 || kinds != v.below[i] {
-			t.Fatalf("%q: subtree of %d tokens lacks %d, kinds %b, want %b", prefix, len(got), len(want), v.below[i], kinds)
+		if len(want) > 0 || kinds != v.kindsBelow[i] {
+			t.Fatalf("%q: subtree of %d tokens lacks %d, kinds %b, want %b", prefix, len(got), len(want), v.kindsBelow[i], kinds)
 		}
 		seen := slices.Clone(got)
 		slices.Sort(seen)
@@ -54,7 +54,7 @@ func TestSubtreesOfTheTrie(t *testing.T) {
 // Where a text repeats bytes of whole kinds, parts of kinds, or all but a few,
 // subtrees are taken as they are; the masks are those of the naive walk.
 func TestMasksOfLoops(t *testing.T) {
-	voc := publishedVocabulary(t, 32_000, true)
+	voc := syntheticVocabulary(t, 32_000, true)
 	for i, text := range []string{`[a-z]+`, `[a-y]+`, `[A-Za-z0-9_-]{1,64}`, `[0-9a-fA-F]+\.?`, `[^"\\]*"`, `[^é]+`, `[^\n]*\n`, `([a-z]+ )*[.]`, `[ -~]*`, `[\x00-\x1f ]*a`, `(a|[b-z]+[A-Z]*)+`} {
 		quoted, _ := json.Marshal(text)
 		for _, s := range []Spec{re(text), schema(`{"type":"array","items":{"type":"string","pattern":` + string(quoted) + `}}`)} {
@@ -70,7 +70,7 @@ func TestMasksOfLoops(t *testing.T) {
 // Grammars that have a part in common build its masks once, and those that differ
 // in a single place do not take each other's.
 func TestMasksAreSharedBetweenGrammars(t *testing.T) {
-	voc := publishedVocabulary(t, 4096, false)
+	voc := syntheticVocabulary(t, 4096, false)
 	at := func(s Spec, text string) *shape {
 		t.Helper()
 		g, err := compileFor(s, voc)
@@ -80,7 +80,7 @@ func TestMasksAreSharedBetweenGrammars(t *testing.T) {
 		m := g.NewMatcher()
 		c := m.m.run(m.at, []byte(text))
 		m.m.fill(c, make([]uint32, voc.words()))
-		return m.m.seatOf(c).rel.shape.Load()
+		return m.m.splitOf(c).rel.shape.Load()
 	}
 	a := at(schema(`{"type":"object","properties":{"a":{"type":"string","pattern":"^[a-c]{2,9}x?$"}}}`), `{"a":"a`)
 	b := at(schema(`{"type":"array","prefixItems":[{"type":"integer","minimum":5},{"type":"string","pattern":"^[a-c]{2,9}x?$"}]}`), `[7,"a`)
@@ -96,7 +96,7 @@ func TestMasksAreSharedBetweenGrammars(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, text := range []string{"root ::= (word \"!\")+\nword ::= \"x\" [0-9]* \";\"", "root ::= (word \"!\")+\nword ::= \"x\" [0-9]* \";\"?"} { // apart in where a rule may end
-		g, err := compileFor(ebnfOf(text), few)
+		g, err := compileFor(notation(text), few)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,12 +124,12 @@ func TestSortOfPoppedTokens(t *testing.T) {
 			tok[k] = "\x00\x00\x01a\xff"[rng.IntN(5)]
 		}
 		v.tokens = append(v.tokens, tok)
-		w.out = append(w.out, popped{int32(i), uint8(1 + rng.IntN(len(tok)-1))})
+		w.popping = append(w.popping, poppingToken{int32(i), uint8(1 + rng.IntN(len(tok)-1))})
 	}
-	want := slices.Clone(w.out)
+	want := slices.Clone(w.popping)
 	slices.SortFunc(want, v.order)
 	w.sort()
-	if !slices.Equal(w.out, want) {
+	if !slices.Equal(w.popping, want) {
 		t.Error("another order")
 	}
 }

@@ -122,7 +122,7 @@ func (n tagNode) texts(key string) []string {
 }
 
 // only refuses fields that n does not have: they might ask for something.
-func (n tagNode) only(keys ...string) {
+func (n tagNode) allowOnly(keys ...string) {
 	for _, k := range n.o.keys {
 		if k != "type" && n.o.m[k] != nil && !slices.Contains(keys, k) {
 			fail(ErrUnsupported, stepPath(n.path, k), "a %s with %s is not supported", n.kind(), k)
@@ -134,24 +134,24 @@ func (n tagNode) only(keys ...string) {
 // at the end of n runs up to the first of them and takes it along, which ended
 // reports.
 func (t *tags) read(from int32, n tagNode, ends []string) (to int32, ended bool) {
-	t.b.work(1)
+	t.b.spend(1)
 	switch n.kind() {
 	case "const_string":
-		n.only("value")
+		n.allowOnly("value")
 		return t.b.lit(from, n.text("value")), false
 	case "json_schema":
 		return t.schema(from, n), false
 	case "grammar":
-		n.only("grammar")
+		n.allowOnly("grammar")
 		return t.b.call(from, t.b.notationRule(n.text("grammar"))), false
 	case "regex":
-		n.only("pattern")
+		n.allowOnly("pattern")
 		return t.b.call(from, t.b.regexRule(n.text("pattern"))), false
 	case "any_text":
-		n.only("excludes")
-		return t.free(from, nil, n.texts("excludes"), ends, nil)
+		n.allowOnly("excludes")
+		return t.freeText(from, nil, n.texts("excludes"), ends, nil)
 	case "sequence":
-		n.only("elements")
+		n.allowOnly("elements")
 		l := n.list("elements")
 		for i, e := range l {
 			var last []string
@@ -162,8 +162,8 @@ func (t *tags) read(from int32, n tagNode, ends []string) (to int32, ended bool)
 		}
 		return from, ended
 	case "or":
-		n.only("elements")
-		return t.any(from, n, ends), len(ends) > 0
+		n.allowOnly("elements")
+		return t.anyOf(from, n, ends), len(ends) > 0
 	case "optional", "star", "plus", "repeat":
 		return t.repeated(from, n), false
 	case "tag":
@@ -180,7 +180,7 @@ func (t *tags) read(from int32, n tagNode, ends []string) (to int32, ended bool)
 }
 
 func (t *tags) schema(from int32, n tagNode) int32 {
-	n.only("json_schema", "style", "any_order")
+	n.allowOnly("json_schema", "style", "any_order")
 	if s := n.o.m["style"]; s != nil && s != "json" {
 		fail(ErrUnsupported, stepPath(n.path, "style"), "only the style json is supported")
 	}
@@ -195,7 +195,7 @@ func (t *tags) schema(from int32, n tagNode) int32 {
 }
 
 // any reads one of the elements of n, with the end if there is one.
-func (t *tags) any(from int32, n tagNode, ends []string) int32 {
+func (t *tags) anyOf(from int32, n tagNode, ends []string) int32 {
 	to := t.b.state()
 	for i, e := range n.list("elements") {
 		s := t.b.state()
@@ -225,14 +225,14 @@ func (t *tags) repeated(from int32, n tagNode) int32 {
 	case "plus":
 		lo = 1
 	case "repeat":
-		n.only("min", "max", "content")
+		n.allowOnly("min", "max", "content")
 		lo, hi = n.count("min"), n.count("max")
 		if lo < 0 || hi >= 0 && lo > hi {
 			fail(ErrInvalid, n.path, "min must be at least 0 and at most max")
 		}
 	}
 	if n.kind() != "repeat" {
-		n.only("content")
+		n.allowOnly("content")
 	}
 	content := t.node(n.o.m["content"], stepPath(n.path, "content"))
 	// The content is a rule, so that repetitions of it can be counted.
@@ -256,7 +256,7 @@ func (t *tags) tag(from int32, n tagNode, trigger string) int32 {
 	if n.kind() != "tag" {
 		fail(ErrInvalid, stepPath(n.path, "type"), "must be a tag")
 	}
-	n.only("begin", "content", "end")
+	n.allowOnly("begin", "content", "end")
 	ends := n.texts("end")
 	if len(ends) == 0 {
 		fail(ErrInvalid, stepPath(n.path, "end"), "must be a string or a list of strings")
@@ -282,14 +282,14 @@ func (t *tags) tagNodes(n tagNode) []tagNode {
 }
 
 func (t *tags) triggered(from int32, n tagNode, ends []string) (int32, bool) {
-	n.only("triggers", "tags", "at_least_one", "stop_after_first", "excludes")
+	n.allowOnly("triggers", "tags", "at_least_one", "stop_after_first", "excludes")
 	triggers, list := n.texts("triggers"), t.tagNodes(n)
 	if len(triggers) == 0 {
 		fail(ErrInvalid, stepPath(n.path, "triggers"), "must be a list with something in it")
 	}
 	after := make([]frag, len(triggers))
 	for i, trigger := range triggers {
-		t.b.work(1 + len(list)/4)
+		t.b.spend(1 + len(list)/4)
 		var of []tagNode
 		for _, tag := range list {
 			if strings.HasPrefix(tag.text("begin"), trigger) {
@@ -308,7 +308,7 @@ func (t *tags) triggered(from int32, n tagNode, ends []string) (int32, bool) {
 		}
 	}
 	for _, tag := range list {
-		t.b.work(1 + len(triggers)/4)
+		t.b.spend(1 + len(triggers)/4)
 		if !slices.ContainsFunc(triggers, func(s string) bool { return strings.HasPrefix(tag.text("begin"), s) }) {
 			fail(ErrInvalid, stepPath(tag.path, "begin"), "no trigger is a prefix of this")
 		}
@@ -324,11 +324,11 @@ func (t *tags) triggered(from int32, n tagNode, ends []string) (int32, bool) {
 		}
 		from = to
 	}
-	return t.free(from, triggers, n.texts("excludes"), ends, &loop{after: after, once: once})
+	return t.freeText(from, triggers, n.texts("excludes"), ends, &loop{after: after, once: once})
 }
 
 func (t *tags) dispatch(from int32, n tagNode, ends []string) (int32, bool) {
-	n.only("rules", "loop", "excludes")
+	n.allowOnly("rules", "loop", "excludes")
 	var patterns []string
 	var after []frag
 	for i, v := range n.list("rules") {
@@ -348,11 +348,11 @@ func (t *tags) dispatch(from int32, n tagNode, ends []string) (int32, bool) {
 			return to
 		})
 	}
-	return t.free(from, patterns, n.texts("excludes"), ends, &loop{after: after, once: !n.flag("loop", true)})
+	return t.freeText(from, patterns, n.texts("excludes"), ends, &loop{after: after, once: !n.flag("loop", true)})
 }
 
 func (t *tags) separated(from int32, n tagNode) int32 {
-	n.only("tags", "separator", "at_least_one", "stop_after_first")
+	n.allowOnly("tags", "separator", "at_least_one", "stop_after_first")
 	list := t.tagNodes(n)
 	r := t.b.rule()
 	end := t.b.state()
@@ -383,7 +383,7 @@ type loop struct {
 // free reads any text without one of excludes in it. It stops where one of the
 // triggers or ends is complete; without ends it may stop anywhere. The automaton
 // is that of Aho and Corasick 1975.
-func (t *tags) free(from int32, triggers, excludes, ends []string, l *loop) (to int32, ended bool) {
+func (t *tags) freeText(from int32, triggers, excludes, ends []string, l *loop) (to int32, ended bool) {
 	b := t.b
 	ac := newAhoCorasick(append(append(slices.Clone(excludes), ends...), triggers...))
 	at := make([]int32, len(ac.next))

@@ -73,8 +73,8 @@ func (o *Options) validate(c *Config) error {
 		return fmt.Errorf("%w: %s", ErrOptions, fmt.Sprintf(format, args...))
 	}
 	switch {
-	case o.BlockTokens < 16 || o.BlockTokens%16 != 0 || o.BlockTokens > maxSize:
-		return bad("a KV block of %d tokens is not a multiple of 16", o.BlockTokens)
+	case o.BlockTokens < BlockMultiple || o.BlockTokens%BlockMultiple != 0 || o.BlockTokens > maxSize:
+		return bad("a KV block of %d tokens is not a multiple of %d", o.BlockTokens, BlockMultiple)
 	case o.NumBlocks < 2 || o.NumBlocks > math.MaxInt32/o.BlockTokens: // slots are int32
 		return bad("%d KV blocks of %d tokens are not between 2 blocks and %d", o.NumBlocks, o.BlockTokens, math.MaxInt32/o.BlockTokens)
 	case o.MaxTokens < 1 || o.MaxTokens > maxSize:
@@ -159,21 +159,14 @@ func (m *Matrix) bytes() int64 {
 	return n
 }
 
+// Spec implements backend.Backend.
 func (r *Runner) Spec() backend.Spec { return r.spec }
 
-// check looks at b's sizes; its contents are the engine's word.
-func (r *Runner) check(b *backend.Batch) error {
-	t, s := len(b.Tokens), len(b.QueryEnd)
-	if t < 1 || t > r.spec.MaxTokens || len(b.Pos) != t || len(b.Slots) != t || len(b.At) > t ||
-		s < 1 || s > r.spec.MaxSeqs || len(b.KVLen) != s || len(b.TableEnd) != s {
-		return fmt.Errorf("model: batch of %d tokens and %d sequences does not fit its own slices or the limits %d and %d", t, s, r.spec.MaxTokens, r.spec.MaxSeqs)
-	}
-	return nil
-}
-
+// Begin implements backend.Backend. It checks the sizes of the batch, in every build; devices
+// check its contents in builds with invariants, because only the engine can break these.
 func (r *Runner) Begin(b *backend.Batch) error {
-	if err := r.check(b); err != nil {
-		return err
+	if err := b.CheckSizes(r.spec); err != nil {
+		return fmt.Errorf("model: %w", err)
 	}
 	r.rows = len(b.At)
 	if r.spec.Depth == 1 {
@@ -184,9 +177,10 @@ func (r *Runner) Begin(b *backend.Batch) error {
 	return nil
 }
 
+// Draw implements backend.Backend.
 func (r *Runner) Draw(d *backend.Draws) error {
-	if len(d.Rows) != r.rows {
-		return fmt.Errorf("model: %d draws for %d rows", len(d.Rows), r.rows)
+	if err := d.Check(r.spec, r.rows); err != nil {
+		return fmt.Errorf("model: %w", err)
 	}
 	if r.spec.Depth == 1 {
 		r.draws = d
@@ -196,6 +190,7 @@ func (r *Runner) Draw(d *backend.Draws) error {
 	return nil
 }
 
+// End implements backend.Backend.
 func (r *Runner) End(out *backend.Out) error {
 	if r.spec.Depth == 1 {
 		r.net.forward(r.dev, r.batch)
@@ -235,8 +230,8 @@ func (r *Runner) FillCache(b *backend.Batch) error {
 	if len(b.At) != 0 {
 		return errors.New("model: FillCache draws no row")
 	}
-	if err := r.check(b); err != nil {
-		return err
+	if err := b.CheckSizes(r.spec); err != nil {
+		return fmt.Errorf("model: %w", err)
 	}
 	r.net.fill(r.dev, b)
 	r.dev.Draw(r.net.head, r.net.drawn.h, &backend.Draws{})

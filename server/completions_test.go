@@ -129,7 +129,7 @@ func TestTextPrompts(t *testing.T) {
 	var alone []string
 	prompts := 0
 	for _, w := range words {
-		ids = append(ids, bundled().Encode(nil, w, true))
+		ids = append(ids, encode(w, true))
 		prompts += len(ids[len(ids)-1])
 		a := h.texts(t, map[string]any{"prompt": w, "return_token_ids": true})
 		c := a.Choices[0]
@@ -218,7 +218,7 @@ func TestTextChunks(t *testing.T) {
 		return keys
 	}
 	two := []string{"Once upon", "Hi"}
-	first, second := len(bundled().Encode(nil, two[0], true)), len(bundled().Encode(nil, two[1], true))
+	first, second := len(encode(two[0], true)), len(encode(two[1], true))
 	for _, c := range []struct {
 		options          map[string]any
 		last, continuous bool
@@ -270,7 +270,7 @@ func TestTextLogprobs(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, func(s *setup) { s.cfg.MaxLogprobs = -1 })
 	const prompt = "Once upon a time, ßé"
-	tokens := bundled().Encode(nil, prompt, true)
+	tokens := encode(prompt, true)
 	for _, k := range []int{0, 1, 4, -1} {
 		a := h.texts(t, map[string]any{"prompt": prompt, "logprobs": k, "echo": true, "temperature": 1, "seed": 3})
 		l := a.Choices[0].Logprobs
@@ -305,7 +305,7 @@ func TestTextLogprobs(t *testing.T) {
 	if p := a.Choices[0].PromptLogprobs; len(p) != len(tokens) || p[0] != nil || len(p[1]) < 1 || a.Choices[0].Logprobs != nil {
 		t.Errorf("%v", p)
 	}
-	if p := a.Choices[1].PromptLogprobs; len(p) != len(bundled().Encode(nil, "x", true)) {
+	if p := a.Choices[1].PromptLogprobs; len(p) != len(encode("x", true)) {
 		t.Errorf("%v", p)
 	}
 }
@@ -333,7 +333,7 @@ func TestTextPromptOnly(t *testing.T) {
 		}
 		for i, want := range []string{"Once upon", "Hi"} {
 			c := choices[i]
-			if n := len(bundled().Encode(nil, want, true)); c.Text != want || *c.FinishReason != "length" || len(c.TokenIDs) != 0 || len(c.Logprobs.Tokens) != n || len(c.PromptTokenIDs) != n {
+			if n := len(encode(want, true)); c.Text != want || *c.FinishReason != "length" || len(c.TokenIDs) != 0 || len(c.Logprobs.Tokens) != n || len(c.PromptTokenIDs) != n {
 				t.Errorf("stream %v: %+v", stream, c)
 			}
 		}

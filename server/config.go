@@ -18,7 +18,7 @@ type Config struct {
 
 	// Feedback is what /feedback/ is about; nil: there is no such path. Whoever
 	// opened its database closes it, after Shutdown.
-	Feedback     *feedback.Book
+	Feedback     *feedback.Store
 	Trajectories Trajectories // what is below /v1/preview/models
 
 	// Heartbeat is how long a stream may be silent. Then a blank line is sent,

@@ -235,7 +235,7 @@ func TestC119C120TopLogprobs(t *testing.T) {
 func TestLogprobBytes(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
-	ids := bundled().Encode(nil, "🦀é漢", false)
+	ids := encode("🦀é漢", false)
 	var got []byte
 	for _, id := range ids {
 		c := h.complete(t, map[string]any{"max_tokens": 1, "logprobs": true, "top_logprobs": 1, "allowed_token_ids": []int32{id}})
@@ -485,7 +485,7 @@ func TestNoTokenLeft(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
 	word := bundled().Text(700)
-	ids := bundled().Encode(nil, word, false)
+	ids := encode(word, false)
 	if len(ids) != 1 {
 		t.Skipf("%q is %d tokens", word, len(ids))
 	}

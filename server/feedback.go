@@ -87,7 +87,7 @@ func may(c *transport.Call, r *feedback.Request) bool {
 	return true
 }
 
-func feedbackWrite(item feedback.Item) func(*Server, *transport.Call) {
+func feedbackWrite(item feedback.Operation) func(*Server, *transport.Call) {
 	return func(s *Server, c *transport.Call) {
 		if !s.feedbackBody(c) {
 			return
@@ -271,8 +271,8 @@ func (s *Server) feedbackGet(c *transport.Call) {
 	case rec == nil:
 		c.Fail(&feedback.Refusal{Status: 404, Reason: "Feedback not found"})
 	case theirs(c):
-		c.Reply(rec.AppendJSON(nil, feedback.Reference))
+		c.Reply(rec.AppendJSON(nil, feedback.WeaveNames))
 	default:
-		c.Reply(rec.AppendJSON(nil, feedback.Ours))
+		c.Reply(rec.AppendJSON(nil, feedback.WeirNames))
 	}
 }

@@ -44,6 +44,15 @@ var bundled = sync.OnceValue(func() *tokenizer.Tokenizer {
 	return tok
 })
 
+// encode returns the tokens of a text in the bundled model's vocabulary.
+func encode(text string, addSpecial bool) []int32 {
+	ids, err := bundled().Encode(nil, text, addSpecial)
+	if err != nil {
+		panic(err)
+	}
+	return ids
+}
+
 // template is the bundled model's.
 var template = sync.OnceValue(func() *chat.Renderer {
 	source, err := fs.ReadFile(models.Bundled(), "chat_template.jinja")

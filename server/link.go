@@ -194,11 +194,11 @@ func (l *linker) judge(ctx context.Context, list []feedback.Reward) error {
 	for tenant, rewards := range tenants {
 		// Of two on one completion the later counts.
 		slices.SortStableFunc(rewards, func(a, b feedback.Reward) int { return int(a.CreatedAt - b.CreatedAt) })
-		verdicts := make([]archive.Verdict, len(rewards))
+		verdicts := make([]archive.CallReward, len(rewards))
 		for i, w := range rewards {
-			verdicts[i] = archive.Verdict{Call: w.Call, Project: w.Project, Choice: w.Choice, Reward: w.Value}
+			verdicts[i] = archive.CallReward{Call: w.Call, Project: w.Project, Choice: w.Choice, Reward: w.Value}
 		}
-		known, err := l.s.cfg.Trajectories.Archive.Judge(ctx, tenant, verdicts)
+		known, err := l.s.cfg.Trajectories.Archive.RewardCalls(ctx, tenant, verdicts)
 		if err != nil {
 			return err
 		}

@@ -188,7 +188,7 @@ func TestRewardByFeedback(t *testing.T) {
 	m.get("DELETE", "/v1/preview/models/tiny", "")
 	m.reward(t, first, map[string]any{"reward": 1})
 	waitFor(t, "all but the unknown", func() bool { return m.waiting(t) == 1 })
-	if n, err := m.ledger.Prune(t.Context()); err != nil || n != 2 || m.keys(t, 'C') != 0 {
+	if n, err := m.ledger.PruneCalls(t.Context()); err != nil || n != 2 || m.keys(t, 'C') != 0 {
 		t.Errorf("%d pruned, %v", n, err)
 	}
 }

@@ -59,7 +59,7 @@ func (st *stage) play(parts ...any) (ids []int32) {
 	for _, p := range parts {
 		switch p := p.(type) {
 		case string:
-			ids = bundled().Encode(ids, p, false)
+			ids = append(ids, encode(p, false)...)
 		case int:
 			ids = append(ids, int32(p))
 		case []int32:

@@ -221,7 +221,11 @@ func (m *Model) encode(ctx context.Context, q *api.Options, text string, room sp
 	if ctx.Err() != nil {
 		return nil, nil
 	}
-	return m.fit(m.Tokenizer.Encode(nil, text, q.AddSpecialTokens), room)
+	tokens, err := m.Tokenizer.Encode(nil, text, q.AddSpecialTokens)
+	if err != nil {
+		return nil, api.ErrTooComplex()
+	}
+	return m.fit(tokens, room)
 }
 
 // fit cuts a prompt to its place, or refuses it.

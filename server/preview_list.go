@@ -91,7 +91,7 @@ func (s *Server) listTrajectories(c *transport.Call, model string) {
 				if contents == nil || contents.Batch != h.batch {
 					contents = v.Open(h.batch)
 				}
-				p.entry(export.RecordID(h.batch, &h.row))
+				p.entry(export.TrajectoryID(h.batch, &h.row))
 				p.d = s.appendTrajectory(p.d, contents, &h.row, q.include)
 				if _, err := w.Write(p.d); err != nil {
 					return err
@@ -208,7 +208,7 @@ func orText(v trajectory.Value, otherwise string) []byte {
 
 // appendFacts appends what is known of a trajectory without its text.
 func appendFacts(d []byte, b *archive.Batch, r *archive.Row) []byte {
-	d = append(export.AppendHead(d, b, r), `,"object":"trajectory","reward":`...)
+	d = append(export.AppendPosition(d, b, r), `,"object":"trajectory","reward":`...)
 	if r.Scored {
 		d = trajectory.AppendFloat(d, r.Reward)
 	} else {

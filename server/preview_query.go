@@ -18,7 +18,7 @@ type selection struct {
 	after      string
 	backwards  bool
 	include    map[string]bool
-	form       export.Form
+	form       export.Format
 	noLogprobs bool
 	groupBy    string
 	confirm    string
@@ -69,8 +69,8 @@ var parameters = map[string]parameter{
 		return ""
 	},
 	"format": func(q *selection, v string) string {
-		q.form = export.Form(v)
-		for _, f := range export.Forms() {
+		q.form = export.Format(v)
+		for _, f := range export.Formats() {
 			if f == q.form {
 				return ""
 			}

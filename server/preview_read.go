@@ -390,7 +390,7 @@ func (s *Server) exportTrajectories(c *transport.Call, model string) {
 			return err
 		}
 		if err := a.View(tenant, func(v *archive.View) error {
-			return export.Write(z, v, model, &q.Filter, export.Options{Form: q.form, DropLogprobs: q.noLogprobs, Spool: s.cfg.Trajectories.Spool})
+			return export.Write(z, v, model, &q.Filter, export.Options{Format: q.form, DropLogprobs: q.noLogprobs, TempDir: s.cfg.Trajectories.Spool})
 		}); err != nil {
 			return err
 		}

@@ -239,7 +239,10 @@ func TestC49BadWords(t *testing.T) {
 	h := newHouse(t, nil)
 	tok := bundled()
 	for _, form := range []string{"Omar", " Omar"} {
-		ids := tok.Encode(nil, form, false)
+		ids, err := tok.Encode(nil, form, false)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if len(ids) != 1 {
 			t.Fatalf("%q is %d tokens", form, len(ids))
 		}

@@ -22,12 +22,12 @@ import (
 )
 
 // words are the tokens of a text, the think tags one token each.
-func words(s string) []int32 { return bundled().Encode(nil, s, false) }
+func words(s string) []int32 { return encode(s, false) }
 
 // letters are the tokens of a text character by character: tags in pieces.
 func letters(s string) (ids []int32) {
 	for _, r := range s {
-		ids = bundled().Encode(ids, string(r), false)
+		ids = append(ids, encode(string(r), false)...)
 	}
 	return ids
 }

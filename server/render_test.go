@@ -36,7 +36,7 @@ func TestRender(t *testing.T) {
 		t.Fatalf("%d %v %s", status, err, answer)
 	}
 	for i, text := range []string{"Once", "Hi"} {
-		if r := list[i]; !slices.Equal(r.TokenIDs, bundled().Encode(nil, text, true)) || r.RequestID != "cmpl-r-"+"01"[i:i+1] || r.Sampling.MaxTokens != 5 || r.Sampling.Temperature != 0 || r.Sampling.Logprobs != nil || r.StreamOptions != nil {
+		if r := list[i]; !slices.Equal(r.TokenIDs, encode(text, true)) || r.RequestID != "cmpl-r-"+"01"[i:i+1] || r.Sampling.MaxTokens != 5 || r.Sampling.Temperature != 0 || r.Sampling.Logprobs != nil || r.StreamOptions != nil {
 			t.Errorf("%+v", r)
 		}
 	}

@@ -40,7 +40,7 @@ func (s *Server) setRewards(c *transport.Call, model string) {
 }
 
 // rewards are those of one batch.
-type rewards = map[archive.Place]float64
+type rewards = map[archive.Position]float64
 
 // maxRewards bounds one request.
 const maxRewards = 10_000
@@ -86,7 +86,7 @@ func parseRewards(body []byte) (order []archive.ID, batches map[archive.ID]rewar
 			batches[at.log] = make(rewards)
 			order = append(order, at.log)
 		}
-		batches[at.log][archive.Place{Group: at.group, Index: at.index}] = x
+		batches[at.log][archive.Position{Group: at.group, Index: at.index}] = x
 	}
 	if bad != nil {
 		return nil, nil, 0, &trajectory.Invalid{Details: bad[:min(len(bad), trajectory.MaxDetails)]}

@@ -81,7 +81,10 @@ func (m *Model) badWords(words []string) (sequences [][]int32, _ *api.Error) {
 	for _, w := range words {
 		bare := strings.TrimLeft(w, " \t\n\v\f\r")
 		for _, form := range [2]string{bare, " " + bare} {
-			seq := m.Tokenizer.Encode(nil, form, false)
+			seq, err := m.Tokenizer.Encode(nil, form, false)
+			if err != nil {
+				return nil, api.ErrTooComplex()
+			}
 			key = key[:0]
 			for _, id := range seq {
 				if int(id) >= m.VocabSize {

@@ -54,7 +54,7 @@ func TestTranscripts(t *testing.T) {
 }
 
 // bytesOf are the tokens of a text that is in no token as a whole.
-func bytesOf(s string) []int32 { return bundled().Encode(nil, s, false) }
+func bytesOf(s string) []int32 { return encode(s, false) }
 
 func TestStreamHeaders(t *testing.T) {
 	h := newHouse(t, nil)

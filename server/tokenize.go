@@ -49,7 +49,11 @@ func (s *Server) tokenize(c *transport.Call) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		a := api.Tokenized{Tokens: m.Tokenizer.Encode(nil, text, q.AddSpecialTokens), MaxModelLen: m.MaxLen}
+		tokens, err := m.Tokenizer.Encode(nil, text, q.AddSpecialTokens)
+		if err != nil {
+			return nil, api.ErrTooComplex()
+		}
+		a := api.Tokenized{Tokens: tokens, MaxModelLen: m.MaxLen}
 		if q.TokenStrs {
 			a.Strs = m.Tokenizer.Token
 		}

@@ -1,12 +1,10 @@
 package store
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strconv"
@@ -15,149 +13,115 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"weir/internal/testkit"
 )
 
-// TestMain lets the test binary be its own victim.
+// TestMain lets the test binary be the process that is killed or runs out of disk.
 func TestMain(m *testing.M) {
-	switch os.Getenv("STORE_TEST_CHILD") {
-	case "load":
-		load()
-	case "limit":
-		limit()
-	case "full":
-		full()
-	default:
-		os.Exit(m.Run())
-	}
+	testkit.Main(m, map[string]func([]string){"load": load, "limit": limit, "full": full})
 }
 
-// load writes until it is killed. Every tenth update is larger than a transaction.
-func load() {
-	d, err := Open(testConfig(os.Getenv("STORE_TEST_DIR")))
+// load is a child with the arguments directory and round. It writes until it is killed,
+// and prints the name and the number of parts of each acknowledged update. Every tenth
+// update is larger than a transaction of badger's.
+func load(args []string) {
+	d, err := Open(testConfig(args[0]))
 	if err != nil {
 		fmt.Println("error", err)
 		return
 	}
-	from, _ := strconv.Atoi(os.Getenv("STORE_TEST_FROM"))
-	fmt.Println("open")
-	var mu sync.Mutex
 	for g := range 8 {
 		go func() {
 			for i := 0; ; i++ {
-				id := fmt.Sprintf("%d.%d.%d", from, g, i)
 				parts, size := 3, 100
 				if i%10 == 5 {
 					parts, size = 300, 1000
 				}
-				err := d.Update(context.Background(), func(tx *Tx) error {
-					for j := range parts {
-						tx.Set([]byte(fmt.Sprintf("u/%s/%d", id, j)), []byte(strings.Repeat(id+",", size/len(id))))
-					}
-					return nil
-				})
-				if err != nil {
+				name := fmt.Sprintf("%s.%d.%d", args[1], g, i)
+				if err := writeParts(d, name, parts, size); err != nil {
 					fmt.Println("error", err)
 					return
 				}
-				mu.Lock()
-				os.Stdout.WriteString("ack " + id + " " + strconv.Itoa(parts) + "\n")
-				mu.Unlock()
+				fmt.Println(name, parts)
 			}
 		}()
 	}
 	select {}
 }
 
-func child(t *testing.T, mode, dir string, more ...string) (*exec.Cmd, *bufio.Scanner) {
-	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(append(os.Environ(), "STORE_TEST_CHILD="+mode, "STORE_TEST_DIR="+dir), more...)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return cmd, bufio.NewScanner(out)
+// writeParts is an update that writes some parts, each of which repeats the name.
+func writeParts(d *DB, name string, parts, size int) error {
+	return d.Update(context.Background(), func(tx *Tx) error {
+		for j := range parts {
+			tx.Set(fmt.Appendf(nil, "u/%s/%d", name, j), []byte(strings.Repeat(name+",", size/len(name))))
+		}
+		return nil
+	})
 }
 
-// rounds is how often the tests of crashes kill: make crash sets it.
-func rounds(t *testing.T, usual int) int {
-	if n, err := strconv.Atoi(os.Getenv("WEIR_CRASH_ROUNDS")); err == nil {
-		return n
-	}
-	if testing.Short() {
-		return 2
-	}
-	return usual
-}
-
-// kill -9 under load: every acknowledged update is there, every update is there
+// TestKill: kill -9 under load. Every acknowledged update is there, every update is there
 // as a whole or not at all, and the database opens each time.
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
-	acked := map[string]int{}
-	for round := range rounds(t, 20) {
-		cmd, out := child(t, "load", dir, "STORE_TEST_FROM="+strconv.Itoa(round))
-		timer := time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Kill() })
-		quota := 20 + 37*round%200 // acknowledgements before the kill
-		n := 0
-		for out.Scan() {
-			f := strings.Fields(out.Text())
-			switch f[0] {
-			case "ack":
-				acked[f[1]], _ = strconv.Atoi(f[2])
-				if n++; n == quota {
-					_ = cmd.Process.Kill()
-				}
-			case "error":
-				t.Fatalf("round %d: %s", round, out.Text())
-			}
-		}
-		timer.Stop()
-		_ = cmd.Wait()
-		d, err := Open(testConfig(dir))
-		if err != nil {
-			t.Fatalf("round %d: %v", round, err)
-		}
-		found := map[string]int{}
-		for _, kv := range all(t, d, Range{Prefix: []byte("u/")}) {
-			key, value, _ := strings.Cut(kv, "=")
-			id := strings.Split(key, "/")[1]
-			if !strings.HasPrefix(value, id+",") {
-				t.Fatalf("round %d: %s is %.20q", round, key, value)
-			}
-			found[id]++
-		}
-		for id, parts := range acked {
-			if found[id] != parts {
-				t.Fatalf("round %d: the acknowledged update %s has %d parts of %d", round, id, found[id], parts)
-			}
-		}
-		for id, parts := range found {
-			if parts != 3 && parts != 300 {
-				t.Fatalf("round %d: %s is torn: %d parts", round, id, parts)
-			}
-		}
-		if left := all(t, d, Range{Prefix: []byte{0}, Keys: true}); len(left) > 0 {
-			t.Fatalf("round %d: %d pieces of a journal are left", round, len(left))
-		}
-		if m := d.Damage(); len(m) > 0 {
-			t.Fatalf("round %d: a crash is taken for damage: %v", round, m)
-		}
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
+	acknowledged := map[string]int{} // update: its parts
+	for round := range testkit.CrashRounds(20) {
+		testkit.Crash{
+			Role: "load", Args: []string{dir, strconv.Itoa(round)},
+			Lines: 20 + 37*round%200, After: time.Duration(round%4) * time.Millisecond,
+		}.Run(t, func(line string) {
+			name, parts, _ := strings.Cut(line, " ")
+			acknowledged[name], _ = strconv.Atoi(parts)
+		})
+		checkUpdates(t, dir, acknowledged)
+		if t.Failed() {
+			t.Fatalf("in round %d", round)
 		}
 	}
 }
 
-// limit writes until a limit on the size of files stops it, has the limit
-// lifted, and goes on.
-func limit() {
+// checkUpdates opens a database that load has written and looks for its updates.
+func checkUpdates(t *testing.T, dir string, acknowledged map[string]int) {
+	t.Helper()
+	d, err := Open(testConfig(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]int{}
+	for _, kv := range all(t, d, Range{Prefix: []byte("u/")}) {
+		key, value, _ := strings.Cut(kv, "=")
+		name := strings.Split(key, "/")[1]
+		if !strings.HasPrefix(value, name+",") {
+			t.Errorf("%s is %.20q", key, value)
+		}
+		found[name]++
+	}
+	for name, parts := range acknowledged {
+		if found[name] != parts {
+			t.Errorf("the acknowledged update %s has %d parts of %d", name, found[name], parts)
+		}
+	}
+	for name, parts := range found {
+		if parts != 3 && parts != 300 {
+			t.Errorf("the update %s is torn: it has %d parts", name, parts)
+		}
+	}
+	if left := all(t, d, Range{Prefix: []byte{0}, Keys: true}); len(left) > 0 {
+		t.Errorf("%d pieces of a journal are left", len(left))
+	}
+	if m := d.Damage(); len(m) > 0 {
+		t.Errorf("the crash is taken for damage: %v", m)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// limit is a child with the argument directory. It writes until a limit on the size of
+// files stops it, lifts the limit, and goes on.
+func limit(args []string) {
 	signal.Ignore(syscall.SIGXFSZ)
-	d, err := Open(testConfig(os.Getenv("STORE_TEST_DIR")))
+	d, err := Open(testConfig(args[0]))
 	if err != nil {
 		fmt.Println("error", err)
 		return
@@ -200,17 +164,13 @@ func limit() {
 // and when the disk takes writes again the database does, too, with everything
 // that was acknowledged.
 func TestFailedWrite(t *testing.T) {
-	cmd, out := child(t, "limit", t.TempDir())
-	timer := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
-	defer timer.Stop()
-	var got []string
-	for out.Scan() {
-		if !strings.HasPrefix(out.Text(), "time=") {
-			got = append(got, out.Text())
-		}
-	}
-	if err := cmd.Wait(); err != nil {
+	out, err := testkit.Child("limit", t.TempDir()).Output()
+	if err != nil {
 		t.Error(err)
+	}
+	var got []string
+	for line := range strings.Lines(string(out)) {
+		got = append(got, strings.TrimSpace(line))
 	}
 	if want := "[stopped true true again true done <nil>]"; fmt.Sprint(got) != want {
 		t.Errorf("%v", got)

@@ -5,17 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+
+	"weir/internal/testkit"
 )
 
 // full fills a small file system of its own.
-func full() {
-	dir := os.Getenv("STORE_TEST_DIR")
+func full(args []string) {
+	dir := args[0]
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64m"); err != nil {
 		fmt.Println("skip", err)
 		return
@@ -84,8 +85,8 @@ func full() {
 
 // A disk that is really full: nobody dies of it, nothing acknowledged is lost.
 func TestReallyFullDisk(t *testing.T) {
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "STORE_TEST_CHILD=full", "STORE_TEST_DIR="+t.TempDir())
+	cmd := testkit.Child("full", t.TempDir())
+	cmd.Stderr = nil // CombinedOutput sets it
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},

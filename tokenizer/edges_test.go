@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// edges is testdata/edges.json.gz: what the reference does where the mini
-// tokenizers do not go (tools/tokenizer-goldens/edges.mjs).
+// edges is testdata/edges.json.gz: what Hugging Face's library does with features that
+// the mini tokenizers do not use (tools/tokenizer-goldens/edges.mjs).
 type edges struct {
 	Files []struct {
 		Name  string
@@ -52,14 +52,14 @@ func TestGoldenFiles(t *testing.T) {
 		t.Run(f.Name, func(t *testing.T) {
 			tok := mustLoad(t, f.File)
 			for _, c := range f.Cases {
-				if got := tok.Encode(nil, c.Text, false); !slices.Equal(got, c.IDs) {
+				if got := encode(tok, c.Text, false); !slices.Equal(got, c.IDs) {
 					t.Errorf("Encode(%q)\n got %v %q\nwant %v %q", c.Text, got, tokens(tok, got), c.IDs, tokens(tok, c.IDs))
 				}
 				special := c.Special
 				if special == nil {
 					special = c.IDs
 				}
-				if got := tok.Encode(nil, c.Text, true); !slices.Equal(got, special) {
+				if got := encode(tok, c.Text, true); !slices.Equal(got, special) {
 					t.Errorf("Encode(%q) with special tokens\n got %v\nwant %v", c.Text, got, special)
 				}
 				if got := tok.Decode(c.IDs, DecodeOptions{}); got != c.Dec {
@@ -94,9 +94,9 @@ func pieces(t *Tokenizer, k int, s string, first bool) []string {
 		return pieces(t, k+1, s, first)
 	}
 	var out []string
-	fuel := regexFuel(s)
+	steps := budget(s)
 	for i := 0; i < len(s); {
-		end, keep := st.split.next(s, i, &fuel)
+		end, keep := st.split.next(s, i, &steps)
 		if keep {
 			out = append(out, pieces(t, k+1, s[i:end], first && i == 0)...)
 		}
@@ -105,8 +105,8 @@ func pieces(t *Tokenizer, k int, s string, first bool) []string {
 	return out
 }
 
-// TestGoldenSplits: behaviours of Split, and patterns that only the generic
-// matcher has.
+// TestGoldenSplits: the behaviours of Split, and patterns that only the generic matcher
+// can match.
 func TestGoldenSplits(t *testing.T) {
 	for _, s := range readEdges().Splits {
 		t.Run(s.Name, func(t *testing.T) {

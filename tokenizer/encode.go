@@ -9,7 +9,7 @@ type worker struct {
 	ids   []int32
 	ranks []uint32
 	long  longMerge
-	fuel  []int // by pre-tokenizer
+	steps int // that the regular expressions may still take
 }
 
 // maxScratch bounds, in symbols, the memory that a worker keeps for the next text.
@@ -19,45 +19,50 @@ const maxScratch = 1 << 14
 // that the file's post-processor adds (usually BOS) go around them.
 //
 // The ids equal those of Hugging Face's tokenizers. Text that is not valid UTF-8
-// is read as if each maximal invalid subpart were U+FFFD. Added tokens, special
-// ones too, are found in text: what must not become a control token has to be
-// kept out of text by the caller.
+// is read as if each maximal invalid subpart were U+FFFD. Added tokens, special ones
+// too, are found in text. If a part of it must not become a control token, the caller has
+// to keep that part out of text.
 //
-// Encode takes O(n log n) time, allocates nothing for words in the cache if dst
-// has room and no normalizer rewrites the text, and may be called by many
-// goroutines at once.
-func (t *Tokenizer) Encode(dst []int32, text string, addSpecial bool) []int32 {
+// Encode takes O(n log n) time. Where a regular expression of the file could take
+// longer, the error is ErrTooComplex and dst is returned as it was; the regular
+// expressions of the published tokenizers never do. Nothing is allocated for words in
+// the cache if dst has room and no normalizer rewrites the text. Many goroutines may
+// call Encode at once.
+func (t *Tokenizer) Encode(dst []int32, text string, addSpecial bool) ([]int32, error) {
 	if dst == nil {
 		dst = make([]int32, 0, len(text)/4+len(t.prefix)+len(t.suffix)+4)
 	}
 	w, ok := t.workers.Get().(*worker)
 	if !ok {
-		w = &worker{t: t, fuel: make([]int, len(t.stages))}
+		w = &worker{t: t}
 	}
-	w.out = dst
+	w.out, w.steps = dst, stepsPerText
 	if addSpecial {
 		w.out = append(w.out, t.prefix...)
 	}
-	w.text(toValid(text))
-	if addSpecial {
+	var err error
+	if !w.text(toValid(text)) {
+		w.out, err = w.out[:len(dst)], ErrTooComplex
+	} else if addSpecial {
 		w.out = append(w.out, t.suffix...)
 	}
 	dst, w.out = w.out, nil
 	if cap(w.ids) <= maxScratch {
 		t.workers.Put(w)
 	}
-	return dst
+	return dst, err
 }
 
-// text finds added tokens as they are written, normalizes what is between them,
-// finds those that are looked for after normalization, and encodes the rest.
-func (w *worker) text(s string) {
+// text finds added tokens as they are written, normalizes what is between them, finds
+// those that are searched for after normalization, and encodes the rest. It
+// returns false if the budget of steps does not suffice.
+func (w *worker) text(s string) bool {
 	raw := addedScan{set: w.t.rawAdded, text: s}
 	for {
 		part, start, tok, ok := raw.next()
 		switch {
 		case !ok:
-			return
+			return true
 		case tok != nil:
 			w.out = append(w.out, tok.ID)
 			continue
@@ -73,37 +78,36 @@ func (w *worker) text(s string) {
 			}
 			if tok != nil {
 				w.out = append(w.out, tok.ID)
-			} else {
-				w.stage(0, stretch, start == 0 && at == 0)
+			} else if !w.stage(0, stretch, start == 0 && at == 0) {
+				return false
 			}
 		}
 	}
 }
 
-// stage passes s through the pre-tokenizers from the k-th on; first says that s
-// begins the whole text.
-func (w *worker) stage(k int, s string, first bool) {
+// stage passes s through the pre-tokenizers from the k-th on and encodes the words that
+// they cut. first says that s begins the whole text. It returns false if the budget of steps does not suffice.
+func (w *worker) stage(k int, s string, first bool) bool {
 	if k == len(w.t.stages) {
 		w.word(s)
-		return
+		return true
 	}
 	st := &w.t.stages[k]
 	if st.rewrite != nil {
 		s = st.rewrite(s, first)
 	}
 	if st.split == nil {
-		w.stage(k+1, s, first)
-		return
+		return w.stage(k+1, s, first)
 	}
-	fuel := &w.fuel[k]
-	*fuel = regexFuel(s)
+	w.steps += stepsPerByte * len(s)
 	for i := 0; i < len(s); {
-		end, keep := st.split.next(s, i, fuel)
-		if keep {
-			w.stage(k+1, s[i:end], first && i == 0)
+		end, keep := st.split.next(s, i, &w.steps)
+		if w.steps <= 0 || keep && !w.stage(k+1, s[i:end], first && i == 0) {
+			return false
 		}
 		i = end
 	}
+	return true
 }
 
 // word encodes one pre-token.
@@ -125,9 +129,10 @@ func (w *worker) word(s string) {
 	}
 }
 
-// cut encodes a pre-token of a vocabulary of characters. Such a vocabulary may
-// have no pre-tokenizer at all, the whole text being one word, so the word is cut
-// between characters that no merge can join: exact, and the cache works again.
+// cut encodes a pre-token of a vocabulary of characters. Such a vocabulary may have no
+// pre-tokenizer at all, so that the whole text is one word, too long for the cache. The
+// word is therefore cut between characters that no merge joins, which does not change
+// its ids.
 func (w *worker) cut(s string) {
 	c := &w.t.chars
 	start, prev := 0, rune(-1)
@@ -191,9 +196,9 @@ func (w *worker) merge(s string) {
 	w.out = w.long.merge(m, w.out, w.ids, w.ranks)
 }
 
-// byteSymbols fills ids with the tokens of the bytes of s and ranks with those of
-// their merges. Where the vocabulary lacks bytes (StarCoder's, of planes that
-// nobody uses) they are unknown or left out, as in the reference.
+// byteSymbols fills ids with the tokens of the bytes of s, and ranks with the ranks of
+// their merges. Bytes that the vocabulary lacks (StarCoder's lacks those of planes without
+// characters) become the unknown token or are left out, as in Hugging Face's library.
 func (w *worker) byteSymbols(s string) {
 	t := w.t
 	if t.lacksBytes {

@@ -5,14 +5,15 @@ import (
 	"unicode/utf8"
 )
 
-// A matcher finds the pieces a pre-tokenizer cuts out. Both methods take the
-// whole string, so that a look-ahead stops at its end; fuel bounds the work of
-// the generic matcher (see regexFuel) and is ignored by the others.
+// A matcher finds the pieces that a pre-tokenizer cuts out. Both methods get the whole
+// string, so that a look-ahead stops at its end. steps is what is left of the budget of
+// the generic matcher (see stepsPerByte); when that is used up, nothing matches. The
+// other matchers ignore it.
 type matcher interface {
 	// match returns the end of the match that begins exactly at s[i], or i.
-	match(s string, i int, fuel *int) int
+	match(s string, i int, steps *int) int
 	// find returns the start of the first match at or after s[i], or len(s).
-	find(s string, i int, fuel *int) int
+	find(s string, i int, steps *int) int
 }
 
 // classRun matches up to max code points of one class, or any number if max is 0.

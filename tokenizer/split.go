@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// stage is one pre-tokenizer: it may rewrite its text, then cuts it into pieces.
-// Either may be nil.
+// stage is one pre-tokenizer. It rewrites its text, then cuts it into pieces. Either
+// function may be nil.
 type stage struct {
 	rewrite func(s string, first bool) string // first: s begins the whole text
 	split   *splitter
@@ -37,14 +37,14 @@ type splitter struct {
 
 // next returns the end of the piece that begins at s[i], i < len(s), and whether
 // it is to be kept.
-func (p *splitter) next(s string, i int, fuel *int) (end int, keep bool) {
-	end, hit := p.segment(s, i, fuel)
+func (p *splitter) next(s string, i int, steps *int) (end int, keep bool) {
+	end, hit := p.segment(s, i, steps)
 	switch p.behaviour {
 	case removed:
 		return end, !hit
 	case contiguous:
 		for end < len(s) {
-			e, h := p.segment(s, end, fuel)
+			e, h := p.segment(s, end, steps)
 			if h != hit {
 				break
 			}
@@ -52,13 +52,13 @@ func (p *splitter) next(s string, i int, fuel *int) (end int, keep bool) {
 		}
 	case mergedWithPrevious:
 		if !hit && end < len(s) {
-			if e, h := p.segment(s, end, fuel); h {
+			if e, h := p.segment(s, end, steps); h {
 				end = e
 			}
 		}
 	case mergedWithNext:
 		if hit && end < len(s) {
-			if e, h := p.segment(s, end, fuel); !h {
+			if e, h := p.segment(s, end, steps); !h {
 				end = e
 			}
 		}
@@ -66,18 +66,18 @@ func (p *splitter) next(s string, i int, fuel *int) (end int, keep bool) {
 	return end, true
 }
 
-// segment returns the end of the match or of the gap that begins at s[i]; hit
-// counts invert in.
-func (p *splitter) segment(s string, i int, fuel *int) (end int, hit bool) {
-	if end = p.matcher.match(s, i, fuel); end > i {
+// segment returns the end of the match or of the gap that begins at s[i]. hit says that
+// it counts as a match, with invert taken into account.
+func (p *splitter) segment(s string, i int, steps *int) (end int, hit bool) {
+	if end = p.matcher.match(s, i, steps); end > i {
 		return end, !p.invert
 	}
 	_, w := utf8.DecodeRuneInString(s[i:])
-	return p.matcher.find(s, i+w, fuel), p.invert
+	return p.matcher.find(s, i+w, steps), p.invert
 }
 
-// metaspace is SentencePiece's way with spaces: each becomes a visible mark, and
-// one is put in front.
+// metaspace treats spaces as SentencePiece does: each becomes a visible mark, and the
+// text gets one in front.
 type metaspace struct {
 	mark   string
 	scheme string // always, first or never

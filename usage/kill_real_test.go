@@ -1,47 +1,46 @@
 package usage
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"weir/internal/testkit"
 )
 
-const killEnv = "WEIR_TEST_USAGE_KILL"
+func TestMain(m *testing.M) {
+	testkit.Main(m, map[string]func([]string){"count": count})
+}
 
-// TestKilledChild is the process that TestKill kills: it says what it has added
-// (A) and what was written (W), and goes on until it is killed.
-func TestKilledChild(t *testing.T) {
-	dir := os.Getenv(killEnv)
-	if dir == "" {
-		t.Skip("only as a child of TestKill")
-	}
+// count is a child with the argument directory. It prints what it is about to add, A and
+// a number, and what has been written, W and a number, until it is killed.
+func count(args []string) {
 	cfg := DefaultConfig()
-	cfg.Dir = dir
+	cfg.Dir = args[0]
 	l, err := Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 1; ; i++ {
-		fmt.Printf("A %d\n", i)
+	for i := 1; err == nil; i++ {
+		fmt.Println("A", i)
 		l.Add("team/killed", Counts{1, 10, 0, 100})
 		if i%3 == 0 {
-			if err := l.flush(); err != nil {
-				t.Fatal(err)
+			if err = l.flush(); err == nil {
+				fmt.Println("W", i)
 			}
-			fmt.Printf("W %d\n", i)
 		}
 		if i%1000 == 0 {
-			l.book.Lock()
-			l.book.file.compact = 1 // dies in the middle of replacing, too
-			l.book.Unlock()
+			compactAtNextWrite(l) // so that it dies in the middle of that, too
 		}
 	}
+	fmt.Println("error", err)
+}
+
+// compactAtNextWrite makes a ledger replace its file by its sums when it writes again.
+func compactAtNextWrite(l *Ledger) {
+	l.book.Lock()
+	defer l.book.Unlock()
+	l.book.file.compact = 1
 }
 
 // TestKill: kill -9 at any moment loses nothing that was written, and leaves a
@@ -49,52 +48,27 @@ func TestKilledChild(t *testing.T) {
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, nil)
-	written, added := 0, 0 // by all children; their last additions may or may not be there
+	written, added := 0, 0 // by all children; what the last one added after it wrote may or may not be there
 	mine := 0
-	rounds := 20
-	if n, err := strconv.Atoi(os.Getenv("WEIR_CRASH_ROUNDS")); err == nil {
-		rounds = n
-	}
-	for round := range rounds {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestKilledChild$")
-		cmd.Env = append(os.Environ(), killEnv+"="+dir)
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		lines := bufio.NewScanner(out)
-		w, a, stop := 0, 0, 500+731*round%6000
-		for lines.Scan() {
-			kind, number, _ := strings.Cut(lines.Text(), " ")
+	for round := range testkit.CrashRounds(20) {
+		w, a := 0, 0
+		testkit.Crash{Role: "count", Args: []string{dir}, Lines: 400 + 731*round%3000}.Run(t, func(line string) {
+			kind, number, _ := strings.Cut(line, " ")
 			n, err := strconv.Atoi(number)
 			if err != nil {
-				continue // the test framework's
+				t.Fatalf("the child says %q", line)
 			}
 			if kind == "W" {
 				w = n
-			} else {
-				a = n
+				return
 			}
-			if a == stop { // what it has said is read from the pipe to the end
-				if err := cmd.Process.Kill(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if a%100 == 0 && kind == "A" {
+			if a = n; a%100 == 0 {
 				l.Add("team/mine", Counts{Requests: 1})
 				mine++
 			}
-		}
-		_, _ = io.Copy(io.Discard, out)
-		_ = cmd.Wait() // killed
-		if a < stop {
-			t.Fatalf("the child ended after %d additions", a)
-		}
+		})
+		added = written + a
 		written += w
-		added += a
 		got := totalsOf(t, l)
 		c := got["team/killed"]
 		if n := int(c.Requests); n < written || n > added || c.Prompt != 10*c.Requests || c.Completion != 100*c.Requests {
@@ -104,7 +78,7 @@ func TestKill(t *testing.T) {
 			t.Fatalf("round %d: %+v, want %d", round, got["team/mine"], mine)
 		}
 		want(t, open(t, dir, nil), got)
-		written, added = int(c.Requests), int(c.Requests)
+		written = int(c.Requests)
 	}
 }
 

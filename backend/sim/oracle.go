@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"weir/backend"
@@ -91,8 +90,8 @@ type step struct {
 
 // NewOracle opens an oracle. The error is that of a spec that breaks the contract.
 func NewOracle(spec backend.Spec, cfg OracleConfig) (*Oracle, error) {
-	if err := checkSpec(spec); err != nil {
-		return nil, err
+	if err := spec.Check(); err != nil {
+		return nil, fmt.Errorf("sim: %w", err)
 	}
 	o := &Oracle{
 		spec:   spec,
@@ -196,7 +195,7 @@ func (o *Oracle) End(out *backend.Out) error {
 			return err
 		}
 	}
-	if err := checkOut(o.spec, s.draws.Rows, out); err != nil {
+	if err := out.Check(o.spec, s.draws); err != nil {
 		return o.turns.fail(err)
 	}
 	copy(out.Tokens, s.out.Tokens)
@@ -215,7 +214,10 @@ func (o *Oracle) End(out *backend.Out) error {
 // forward computes the forward pass: it writes the batch's slots and hashes the history
 // of every row.
 func (o *Oracle) forward(s *step) error {
-	err := checkShape(o.spec, s.batch)
+	err := s.batch.Check(o.spec, o.previousRows(s))
+	if err == nil {
+		err = o.claim(s)
+	}
 	if err == nil {
 		err = o.write(s)
 	}
@@ -240,48 +242,45 @@ func eachRun(b *backend.Batch, f func(i int, from, to int32, table []int32) erro
 	return nil
 }
 
-// write checks tables and slots and stores the tokens.
-func (o *Oracle) write(s *step) error {
-	b, size := s.batch, int32(o.spec.BlockTokens)
-	err := eachRun(b, func(i int, _, _ int32, table []int32) error {
+// claim notes which blocks the tables of s list. No table may list a block twice, and the
+// step in flight may still write to a block: whoever has that one now must be the same
+// sequence, further on.
+func (o *Oracle) claim(s *step) error {
+	size := int32(o.spec.BlockTokens)
+	return eachRun(s.batch, func(i int, _, _ int32, table []int32) error {
 		id := (s.n+1)*(o.spec.MaxSeqs+1) + i // of this table, never 0
 		for j, blk := range table {
-			if blk <= 0 || int(blk) >= o.spec.NumBlocks {
-				return broken("run %d: table entry %d is block %d of %d (0 is the null block)", i, j, blk, o.spec.NumBlocks)
-			}
 			m := &o.blocks[blk]
 			if m.listed == id {
-				return broken("run %d: block %d twice in one table", i, blk)
+				return broken("sequence %d: block %d is twice in one table", i, blk)
 			}
 			m.listed = id
-			// The step in flight may still write to this block. Whoever has it
-			// now must be the same sequence, further on.
-			if s.overlap && m.step == s.n-1 && (int(m.pos/size) != j || b.KVLen[i] <= m.pos) {
-				return broken("run %d: block %d was given away before the step that writes it ended", i, blk)
+			stillWritten := s.overlap && m.step == s.n-1
+			if stillWritten && (int(m.pos/size) != j || s.batch.KVLen[i] <= m.pos) {
+				return broken("sequence %d: block %d was given away before the step that writes it ended", i, blk)
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	return eachRun(b, func(i int, from, to int32, table []int32) error {
+}
+
+// write stores the tokens of s in their slots. No slot is written twice by one step, or by
+// two steps that are in flight together.
+func (o *Oracle) write(s *step) error {
+	b, size := s.batch, int32(o.spec.BlockTokens)
+	return eachRun(b, func(i int, from, to int32, _ []int32) error {
 		for t := from; t < to; t++ {
-			pos := b.Pos[t]
-			at := table[pos/size]*size + pos%size
-			if b.Slots[t] != at {
-				return broken("run %d: position %d goes to slot %d, its table says %d", i, pos, b.Slots[t], at)
-			}
+			pos, at := b.Pos[t], b.Slots[t]
 			token, err := o.resolve(s, b.Tokens[t])
 			if err != nil {
 				return err
 			}
 			w := &o.slots[at]
 			if w.step == s.n {
-				return broken("run %d: slot %d of position %d is written twice in this step", i, at, pos)
+				return broken("sequence %d: slot %d of position %d is written twice in this step", i, at, pos)
 			}
 			if s.overlap && w.step == s.n-1 {
-				return broken("run %d: slot %d of position %d is still written by the step before", i, at, pos)
+				return broken("sequence %d: slot %d of position %d is still written by the step before", i, at, pos)
 			}
 			*w = slot{token, pos, s.n}
 			m := &o.blocks[at/size]
@@ -291,22 +290,26 @@ func (o *Oracle) write(s *step) error {
 	})
 }
 
+// previous is the step before s.
+func (o *Oracle) previous(s *step) *step { return &o.steps[(s.n+1)%2] }
+
+// previousRows is the number of rows of the step before s, whose tokens s may name.
+func (o *Oracle) previousRows(s *step) int {
+	if s.n == 0 {
+		return 0
+	}
+	return len(o.previous(s).out.Tokens)
+}
+
 // resolve is the token that a batch names. A row without a legal token drew -1;
 // its sequence ends, but the step that was begun with it runs.
 func (o *Oracle) resolve(s *step, token int32) (int32, error) {
 	if token >= 0 {
-		if int(token) >= o.spec.VocabSize {
-			return 0, broken("token %d of %d", token, o.spec.VocabSize)
-		}
 		return token, nil
 	}
-	r := int(^token)
-	prev := &o.steps[(s.n+1)%2]
-	switch {
-	case s.n == 0 || r >= len(prev.out.Tokens):
-		return 0, broken("token ^%d: the step before has no such row", r)
-	case prev.dead[r]:
-		return 0, broken("token ^%d: that row of the step before is dead", r)
+	r, prev := int(^token), o.previous(s)
+	if prev.dead[r] {
+		return 0, broken("row %d of the step before is dead, but its token is named", r)
 	}
 	return prev.out.Tokens[r], nil
 }
@@ -325,7 +328,7 @@ func (o *Oracle) attend(s *step) error {
 					return nil
 				}
 				if sl.pos != pos {
-					return broken("run %d: the slot of position %d in block %d holds position %d", i, pos, blk, sl.pos)
+					return broken("sequence %d: the slot of position %d in block %d holds position %d", i, pos, blk, sl.pos)
 				}
 				h = mix(h ^ uint64(uint32(sl.token)))
 				if next := len(s.histories); next < len(b.At) && b.At[next] < to && b.At[next]-from == pos-b.Pos[from] {
@@ -341,7 +344,7 @@ func (o *Oracle) attend(s *step) error {
 // draw computes the results of all rows, in s.out.
 func (o *Oracle) draw(s *step) error {
 	d := s.draws
-	if err := checkRows(o.spec, d, len(s.batch.At)); err != nil {
+	if err := d.Check(o.spec, len(s.batch.At)); err != nil {
 		return o.turns.fail(fmt.Errorf("step %d: %w", s.n, err))
 	}
 	if d.Ready != nil {
@@ -386,20 +389,17 @@ func (s *step) resize(rows, top, logits int) {
 	s.out.Logits = slices.Grow(s.out.Logits[:0], logits)[:logits]
 }
 
-// checkEdits checks that the numbers of every edit are finite, where they have to be, and
-// that no row has two edits of a token.
+// checkEdits checks the edits, and that no row has two edits of a token.
 func (o *Oracle) checkEdits(d *backend.Draws) error {
+	if err := d.CheckEdits(o.spec); err != nil {
+		return err
+	}
 	first := int32(0)
 	for i := range d.Rows {
 		o.editedRow++
 		for _, e := range d.Edits[first:d.Rows[i].EditEnd] {
-			switch {
-			case e.Token < 0 || int(e.Token) >= o.spec.VocabSize:
-				return broken("row %d: edit of token %d of %d", i, e.Token, o.spec.VocabSize)
-			case o.edited[e.Token] == o.editedRow:
+			if o.edited[e.Token] == o.editedRow {
 				return broken("row %d: two edits of token %d", i, e.Token)
-			case !(e.Bias <= math.MaxFloat32) || !(e.Repeat > 0 && e.Repeat <= math.MaxFloat32) || !(math.Abs(float64(e.Minus)) <= math.MaxFloat32):
-				return broken("row %d: edit %+v", i, e)
 			}
 			o.edited[e.Token] = o.editedRow
 		}

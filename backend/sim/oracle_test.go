@@ -245,7 +245,7 @@ func TestOracleRefusesDeadRows(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := runStep(o, second(), draws(), outFor(2))
-		wantBroken(t, err, "row of the step before is dead")
+		wantBroken(t, err, "row 1 of the step before is dead")
 	}
 }
 

@@ -1,11 +1,13 @@
 package sim
 
 import (
+	"fmt"
 	"math"
 	"math/bits"
 	"time"
 
 	"weir/backend"
+	"weir/internal/invariants"
 )
 
 // Paced is a backend that takes the time of a profile and draws plausible tokens without
@@ -29,8 +31,8 @@ type Paced struct {
 
 // NewPaced opens a paced backend. The error is that of a spec or a profile that is not valid.
 func NewPaced(spec backend.Spec, profile Profile) (*Paced, error) {
-	if err := checkSpec(spec); err != nil {
-		return nil, err
+	if err := spec.Check(); err != nil {
+		return nil, fmt.Errorf("sim: %w", err)
 	}
 	if err := profile.Validate(spec.VocabSize); err != nil {
 		return nil, err
@@ -62,7 +64,11 @@ func (p *Paced) Begin(b *backend.Batch) error {
 	if err := p.turns.begin(); err != nil {
 		return err
 	}
-	if err := checkShape(p.spec, b); err != nil {
+	err := b.CheckSizes(p.spec)
+	if invariants.Enabled {
+		err = b.Check(p.spec, p.rows[(p.turns.begun+1)%2])
+	}
+	if err != nil {
 		return p.turns.fail(err)
 	}
 	if now := time.Now(); now.After(p.busy) {
@@ -80,7 +86,7 @@ func (p *Paced) Draw(d *backend.Draws) error {
 	if err := p.turns.draw(); err != nil {
 		return err
 	}
-	if err := checkRows(p.spec, d, p.rows[p.turns.drawn%2]); err != nil {
+	if err := d.Check(p.spec, p.rows[p.turns.drawn%2]); err != nil {
 		return p.turns.fail(err)
 	}
 	p.draws = d
@@ -94,24 +100,21 @@ func (p *Paced) End(out *backend.Out) error {
 		return err
 	}
 	d := p.draws
-	if err := checkOut(p.spec, d.Rows, out); err != nil {
+	if err := out.Check(p.spec, d); err != nil {
 		return p.turns.fail(err)
 	}
 	if d.Ready != nil {
 		d.Ready()
+	}
+	if err := d.CheckEdits(p.spec); err != nil {
+		return p.turns.fail(err)
 	}
 	clear(out.Logits)
 	first, top := int32(0), 0
 	for i := range d.Rows {
 		r := &d.Rows[i]
 		if !r.Dead {
-			edits := d.Edits[first:r.EditEnd]
-			for _, e := range edits {
-				if e.Token < 0 || int(e.Token) >= p.spec.VocabSize {
-					return p.turns.fail(broken("row %d: edit of token %d of %d", i, e.Token, p.spec.VocabSize))
-				}
-			}
-			p.row(d, i, edits, out, top)
+			p.row(d, i, d.Edits[first:r.EditEnd], out, top)
 		}
 		first = r.EditEnd
 		top += int(r.Top)

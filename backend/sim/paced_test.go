@@ -314,18 +314,18 @@ func TestPacedLogprobs(t *testing.T) {
 // TestPacedRefuses: a paced backend checks what it is given.
 func TestPacedRefuses(t *testing.T) {
 	b := first()
-	b.KVLen[0] = 7
+	b.KVLen = b.KVLen[:1]
 	_, err := runStep(newPaced(t, small, Profile{}), b, draws(), outFor(2))
-	wantBroken(t, err, "its KV length is 7")
+	wantBroken(t, err, "2 sequences have 1 KV lengths")
 	d := draws()
 	d.Rows[0].Mask = 3
 	_, err = runStep(newPaced(t, small, Profile{}), first(), d, outFor(2))
-	wantBroken(t, err, "masks 3")
+	wantBroken(t, err, "mask rows 3")
 	d = draws()
 	d.Edits = []backend.Edit{{Token: 40}}
 	d.Rows[1].EditEnd = 1
 	_, err = runStep(newPaced(t, small, Profile{}), first(), d, outFor(2))
-	wantBroken(t, err, "edit of token 40")
+	wantBroken(t, err, "edits token 40")
 	_, err = runStep(newPaced(t, small, Profile{}), first(), draws(), outFor(1))
 	wantBroken(t, err, "room for 1 tokens")
 	be := newPaced(t, small, Profile{})

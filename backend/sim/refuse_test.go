@@ -3,7 +3,6 @@ package sim
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 
@@ -66,47 +65,23 @@ func newOracle(t *testing.T, s backend.Spec, cfg OracleConfig) *Oracle {
 
 func wantBroken(t *testing.T, err error, text string) {
 	t.Helper()
-	if !errors.Is(err, ErrContract) || !strings.Contains(fmt.Sprint(err), text) {
+	if !errors.Is(err, backend.ErrContract) || !strings.Contains(fmt.Sprint(err), text) {
 		t.Errorf("error %q, want %q", err, text)
 	}
 }
 
+// TestOracleRefusesBrokenBatches: the oracle refuses batches that break the contract, those
+// among them that only it can notice. Afterwards it is only good for Close.
 func TestOracleRefusesBrokenBatches(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		edit func(b *backend.Batch)
 		text string
 	}{
-		{"empty", func(b *backend.Batch) { b.Reset() }, "empty batch"},
-		{"too many tokens", func(b *backend.Batch) { b.Tokens = make([]int32, 17) }, "17 tokens in a batch"},
-		{"too many sequences", func(b *backend.Batch) { b.QueryEnd = []int32{1, 2, 3, 9} }, "4 sequences"},
-		{"positions missing", func(b *backend.Batch) { b.Pos = b.Pos[:8] }, "8 positions"},
-		{"slots missing", func(b *backend.Batch) { b.Slots = b.Slots[:8] }, "8 slots"},
-		{"KV length missing", func(b *backend.Batch) { b.KVLen = b.KVLen[:1] }, "1 KV lengths"},
-		{"no sequences", func(b *backend.Batch) { b.QueryEnd, b.KVLen, b.TableEnd = nil, nil, nil }, "runs end"},
-		{"token without a run", func(b *backend.Batch) { b.QueryEnd[1] = 8 }, "runs end"},
-		{"empty run", func(b *backend.Batch) { b.QueryEnd[0] = 0 }, "run 0 is [0, 0)"},
-		{"run beyond the tokens", func(b *backend.Batch) { b.QueryEnd[0] = 12 }, "run 0 is [0, 12)"},
-		{"position skipped", func(b *backend.Batch) { b.Pos[3] = 4 }, "position 4 where 3 is due"},
-		{"negative position", func(b *backend.Batch) { b.Pos[6] = -1 }, "positions [-1, 2)"},
-		{"sequence too long", func(b *backend.Batch) { b.Pos[6] = 14 }, "positions [14, 17)"},
-		{"huge position", func(b *backend.Batch) { b.Pos[6], b.KVLen[1] = math.MaxInt32-2, math.MinInt32 }, "at most 16"},
-		{"KV length", func(b *backend.Batch) { b.KVLen[0] = 7 }, "its KV length is 7"},
-		{"tables cut short", func(b *backend.Batch) { b.Tables = b.Tables[:2] }, "tables end at 3"},
-		{"tables descend", func(b *backend.Batch) { b.TableEnd[0] = 4 }, "table 0 is [0, 4)"},
-		{"table too short", func(b *backend.Batch) { b.TableEnd[0] = 1 }, "a table of 1 blocks for 6 tokens"},
-		{"null block", func(b *backend.Batch) { b.Tables[2] = 0; b.Slots[6], b.Slots[7], b.Slots[8] = 0, 1, 2 }, "null block"},
-		{"no such block", func(b *backend.Batch) { b.Tables[2] = 10 }, "block 10 of 10"},
-		{"negative block", func(b *backend.Batch) { b.Tables[2] = -1 }, "block -1"},
-		{"block twice", func(b *backend.Batch) { b.Tables[1] = 3 }, "block 3 twice"},
-		{"slots swapped", func(b *backend.Batch) { b.Slots[0], b.Slots[1] = b.Slots[1], b.Slots[0] }, "position 0 goes to slot 13"},
-		{"slot in the null block", func(b *backend.Batch) { b.Slots[8] = 2 }, "position 2 goes to slot 2"},
+		{"empty", func(b *backend.Batch) { b.Reset() }, "the batch has no tokens"},
+		{"row of no step", func(b *backend.Batch) { b.Tokens[4] = ^0 }, "previous step has 0 rows"},
+		{"block twice", func(b *backend.Batch) { b.Tables[1] = 3; b.Slots[4], b.Slots[5] = 12, 13 }, "block 3 is twice in one table"},
 		{"two sequences, one block", func(b *backend.Batch) { b.Tables[2] = 3; b.Slots[6], b.Slots[7], b.Slots[8] = 12, 13, 14 }, "written twice"},
-		{"no such token", func(b *backend.Batch) { b.Tokens[4] = 40 }, "token 40 of 40"},
-		{"row of no step", func(b *backend.Batch) { b.Tokens[4] = ^0 }, "no such row"},
-		{"rows descend", func(b *backend.Batch) { b.At = []int32{8, 5} }, "row 1 draws at token 5"},
-		{"row twice", func(b *backend.Batch) { b.At = []int32{5, 5} }, "row 1 draws at token 5"},
-		{"row beyond", func(b *backend.Batch) { b.At[1] = 9 }, "row 1 draws at token 9"},
 		{"history missing", func(b *backend.Batch) {
 			b.Pos[6], b.Pos[7], b.Pos[8], b.KVLen[1] = 1, 2, 3, 4
 			b.Slots[6], b.Slots[7], b.Slots[8] = 29, 30, 31
@@ -134,7 +109,7 @@ func TestOracleRefusesBrokenHistory(t *testing.T) {
 		{"position skipped", func(b *backend.Batch) { b.Pos[0], b.KVLen[0], b.Slots[0] = 7, 8, 23 }, "slot of position 6 in block 5 holds position -1"},
 		{"another's block", func(b *backend.Batch) { b.Tables[1] = 7; b.Tables[2] = 5; b.Slots[0], b.Slots[1] = 30, 23 }, "holds position"},
 		{"fresh block", func(b *backend.Batch) { b.Tables[0] = 8 }, "slot of position 0 in block 8 holds position -1"},
-		{"no such row", func(b *backend.Batch) { b.Tokens[1] = ^2 }, "no such row"},
+		{"no such row", func(b *backend.Batch) { b.Tokens[1] = ^2 }, "previous step has 2 rows"},
 	} {
 		for _, reading := range []Reading{Eager, Lazy} {
 			o := newOracle(t, small, OracleConfig{Reading: reading})
@@ -149,39 +124,22 @@ func TestOracleRefusesBrokenHistory(t *testing.T) {
 	}
 }
 
+// TestOracleRefusesBrokenDraws is the same for draws.
 func TestOracleRefusesBrokenDraws(t *testing.T) {
-	nan := float32(math.NaN())
-	edit := func(e backend.Edit) func(*backend.Draws) {
-		return func(d *backend.Draws) {
-			d.Edits = []backend.Edit{e}
-			d.Rows[0].EditEnd, d.Rows[1].EditEnd = 1, 1
-		}
-	}
 	for _, c := range []struct {
 		name string
 		edit func(d *backend.Draws)
 		text string
 	}{
-		{"row missing", func(d *backend.Draws) { d.Rows = d.Rows[:1] }, "1 draws for 2 rows"},
-		{"half a mask", func(d *backend.Draws) { d.Masks = make([]uint32, 3) }, "3 mask words"},
-		{"no such mask", func(d *backend.Draws) { d.Rows[0].Mask = 0 }, "masks 0 and -1 of 0"},
-		{"no such allow mask", func(d *backend.Draws) { d.Rows[1].Allow = 1; d.Masks = make([]uint32, 2) }, "masks -1 and 1 of 1"},
-		{"edits descend", func(d *backend.Draws) { d.Rows[0].EditEnd = 1; d.Edits = make([]backend.Edit, 1) }, "row 1 has edits [1, 0)"},
-		{"edits beyond", func(d *backend.Draws) { d.Rows[1].EditEnd = 1 }, "edits [0, 1) of 0"},
-		{"edit of no row", func(d *backend.Draws) { d.Edits = make([]backend.Edit, 1) }, "rows have 0 edits of 1"},
-		{"edit of no token", edit(backend.Edit{Token: 40, Repeat: 1}), "edit of token 40"},
-		{"repeat 0", edit(backend.Edit{Token: 1}), "edit {"},
-		{"bias NaN", edit(backend.Edit{Token: 1, Repeat: 1, Bias: nan}), "edit {"},
-		{"minus infinite", edit(backend.Edit{Token: 1, Repeat: 1, Minus: backend.Forbid}), "edit {"},
+		{"row missing", func(d *backend.Draws) { d.Rows = d.Rows[:1] }, "the batch has 2 rows, but 1 are drawn"},
+		{"edit of no token", func(d *backend.Draws) {
+			d.Edits = []backend.Edit{{Token: 40, Repeat: 1}}
+			d.Rows[0].EditEnd, d.Rows[1].EditEnd = 1, 1
+		}, "edits token 40"},
 		{"two edits of a token", func(d *backend.Draws) {
 			d.Edits = []backend.Edit{{Token: 7, Repeat: 1}, {Token: 8, Repeat: 1}, {Token: 7, Repeat: 1}}
 			d.Rows[1].EditEnd = 3
 		}, "two edits of token 7"},
-		{"target", func(d *backend.Draws) { d.Rows[0].Target = 40 }, "target 40"},
-		{"top", func(d *backend.Draws) { d.Rows[0].Top = 41 }, "41 top tokens"},
-		{"mode", func(d *backend.Draws) { d.Rows[0].Logprobs = 3 }, "mode 3"},
-		{"temperature", func(d *backend.Draws) { d.Rows[0].Temperature = -1 }, "temperature -1"},
-		{"top_p", func(d *backend.Draws) { d.Rows[0].Temperature, d.Rows[0].TopP = 1, 0 }, "top_p 0"},
 	} {
 		for _, reading := range []Reading{Eager, Lazy} {
 			d := draws()
@@ -202,44 +160,22 @@ func TestOracleRefusesBrokenDraws(t *testing.T) {
 	}
 }
 
-func TestOracleRefusesWrongOut(t *testing.T) {
-	for _, c := range []struct {
-		edit func(d *backend.Draws, o *backend.Out)
-		text string
-	}{
-		{func(d *backend.Draws, o *backend.Out) { o.Tokens = o.Tokens[:1] }, "room for 1 tokens"},
-		{func(d *backend.Draws, o *backend.Out) { d.Rows[0].Logprobs = 1; o.Ranks = nil }, "0 ranks"},
-		{func(d *backend.Draws, o *backend.Out) { d.Rows[0].Logprobs, d.Rows[0].Top = 1, 2 }, "top tokens of 2"},
-		{func(d *backend.Draws, o *backend.Out) { d.Rows[1].Host = true }, "0 logits of 1 host rows"},
-	} {
-		d, out := draws(), outFor(2)
-		c.edit(d, out)
-		_, err := runStep(newOracle(t, small, OracleConfig{}), first(), d, out)
-		wantBroken(t, err, c.text)
+// TestRefusesWrongOut: both backends compare the result's sizes with what the draws ask for.
+func TestRefusesWrongOut(t *testing.T) {
+	for _, be := range []backend.Backend{newOracle(t, small, OracleConfig{}), newPaced(t, small, Instant())} {
+		_, err := runStep(be, first(), draws(), outFor(1))
+		wantBroken(t, err, "room for 1 tokens")
 	}
 }
 
-func TestSpecChecks(t *testing.T) {
-	for _, edit := range []func(*backend.Spec){
-		func(s *backend.Spec) { s.VocabSize = 0 },
-		func(s *backend.Spec) { s.BlockTokens = 0 },
-		func(s *backend.Spec) { s.NumBlocks = 1 },
-		func(s *backend.Spec) { s.MaxTokens = 0 },
-		func(s *backend.Spec) { s.MaxSeqs = -1 },
-		func(s *backend.Spec) { s.MaxSeqTokens = 0 },
-		func(s *backend.Spec) { s.Depth = 3 },
-		func(s *backend.Spec) { s.Depth = 0 },
-		func(s *backend.Spec) { s.NumBlocks, s.BlockTokens = 1<<30, 4 },
-	} {
-		s := small
-		edit(&s)
-		if _, err := NewOracle(s, OracleConfig{}); err == nil {
-			t.Errorf("oracle opened with %+v", s)
-		}
-		if _, err := NewPaced(s, Instant()); err == nil {
-			t.Errorf("paced backend opened with %+v", s)
-		}
-	}
+// TestRefusesSpec: neither backend can be opened with a spec that breaks the contract.
+func TestRefusesSpec(t *testing.T) {
+	s := small
+	s.Depth = 3
+	_, err := NewOracle(s, OracleConfig{})
+	wantBroken(t, err, "Depth is 3")
+	_, err = NewPaced(s, Instant())
+	wantBroken(t, err, "Depth is 3")
 }
 
 func BenchmarkOracleStep(b *testing.B) {

@@ -33,7 +33,7 @@ type records struct {
 	dir string
 
 	feedback *store.DB
-	book     *feedback.Book
+	book     *feedback.Store
 
 	trajectories *store.DB
 	archive      *archive.Archive

@@ -143,6 +143,6 @@ func (r *records) expireTrajectories(ctx context.Context, rules []trajectoryRule
 			log.Info("deleted trajectories that were too old", "batches", n)
 		}
 	}
-	_, err := r.archive.Prune(ctx)
+	_, err := r.archive.PruneCalls(ctx)
 	return err
 }

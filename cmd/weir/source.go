@@ -12,6 +12,7 @@ import (
 	"weir/api"
 	"weir/chat"
 	"weir/chat/reasoning"
+	"weir/internal/jsontext"
 	"weir/model"
 	"weir/models"
 	"weir/server"
@@ -159,7 +160,7 @@ func openChat(files fs.FS, o *modelOptions) (_ *chat.Renderer, eos string, err e
 		return nil, "", usageError{fmt.Errorf("--reasoning-parser: %w", err)}
 	}
 	if o.templateKwargs != "" {
-		if err := api.Scan([]byte(o.templateKwargs), api.DefaultLimits().Depth); err != nil {
+		if err := jsontext.Scan([]byte(o.templateKwargs), api.DefaultLimits().Depth); err != nil {
 			return nil, "", usageError{fmt.Errorf("--default-chat-template-kwargs: %w", err)}
 		}
 		cfg.DefaultKwargs = api.Raw(o.templateKwargs)

@@ -53,7 +53,7 @@ func (o *storeOptions) bind(f *flagSet, getenv func(string) string) {
 
 // selection checks what export was asked for and writes it as a query.
 func (o *storeOptions) selection() (url.Values, error) {
-	if !slices.Contains(export.Forms(), export.Form(o.format)) {
+	if !slices.Contains(export.Formats(), export.Format(o.format)) {
 		return nil, fmt.Errorf("store export: there is no --format %s", o.format)
 	}
 	for name, version := range map[string]string{"min": o.minVersion, "max": o.maxVersion} {

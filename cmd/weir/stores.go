@@ -21,7 +21,7 @@ import (
 // databases of a running server, or were opened for one command.
 type openStores struct {
 	dbs     []namedStore
-	book    *feedback.Book   // nil: there is no feedback
+	book    *feedback.Store  // nil: there is no feedback
 	archive *archive.Archive // nil: there are no trajectories, or they are not open yet
 	spool   string           // folder for temporary files; "": the system's
 }
@@ -165,7 +165,7 @@ func (s *openStores) exportTrajectories(w io.Writer, q url.Values) error {
 		if err := v.Known(model); err != nil {
 			return err
 		}
-		return export.Write(w, v, model, &f, export.Options{Form: export.Form(q.Get("format")), Spool: s.spool})
+		return export.Write(w, v, model, &f, export.Options{Format: export.Format(q.Get("format")), TempDir: s.spool})
 	})
 }
 

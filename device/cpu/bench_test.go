@@ -67,7 +67,7 @@ func benchDevice(b *testing.B, cfg Config, rows int, acts []model.ActShape) *Dev
 			b.Error(err)
 		}
 	})
-	spec := backend.Spec{VocabSize: 16, BlockTokens: 16, NumBlocks: 1, MaxTokens: rows, MaxSeqs: rows, MaxSeqTokens: rows, Depth: 1}
+	spec := backend.Spec{VocabSize: 16, BlockTokens: 16, NumBlocks: 2, MaxTokens: rows, MaxSeqs: rows, MaxSeqTokens: rows, Depth: 1}
 	if err := d.Plan(model.Shape{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: 16, Acts: acts, Spec: spec}); err != nil {
 		b.Fatal(err)
 	}

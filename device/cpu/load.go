@@ -35,15 +35,8 @@ type embedding struct {
 
 // Load implements model.Device.
 func (d *Device) Load(m model.Matrix) (model.Weight, error) {
-	if len(m.Rows) == 0 {
-		return 0, fmt.Errorf("%w: a matrix of no tensors", ErrConfig)
-	}
-	for _, list := range [][]weights.Tensor{m.Rows, m.Bias} {
-		for _, t := range list {
-			if err := checkTensor(t); err != nil {
-				return 0, err
-			}
-		}
+	if err := m.Check(); err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	var p param
 	var err error
@@ -51,11 +44,10 @@ func (d *Device) Load(m model.Matrix) (model.Weight, error) {
 	case model.Linear, model.Gated:
 		p.mat, err = d.loadLinear(m)
 	case model.Embedding:
-		p.embed, err = loadEmbedding(m)
+		p.embed.rows, p.embed.width = m.Size()
+		p.embed.parts = m.Rows
 	case model.Vector:
 		p.vec, err = d.loadVector(m.Rows, 1)
-	default:
-		err = fmt.Errorf("%w: use %d of tensor %q is unknown", ErrConfig, m.Use, m.Rows[0].Name)
 	}
 	if err != nil {
 		return 0, err
@@ -64,53 +56,11 @@ func (d *Device) Load(m model.Matrix) (model.Weight, error) {
 	return model.Weight(len(d.params) - 1), nil
 }
 
-func checkTensor(t weights.Tensor) error {
-	if formatOf(t.DType) == Auto {
-		return fmt.Errorf("%w: tensor %q is %s; this device computes with float32, float16 and bfloat16", ErrConfig, t.Name, t.DType)
-	}
-	size, err := product(append([]int{t.DType.Size()}, t.Shape...)...)
-	if err != nil {
-		return fmt.Errorf("%w (tensor %q)", err, t.Name)
-	}
-	if size != len(t.Data) || size == 0 {
-		return fmt.Errorf("%w: tensor %q of shape %v has %d bytes, not %d", ErrConfig, t.Name, t.Shape, len(t.Data), size)
-	}
-	return nil
-}
-
-// stack returns the height and width of matrices stacked along their rows.
-func stack(rows []weights.Tensor) (n, k int, err error) {
-	for _, t := range rows {
-		if len(t.Shape) != 2 {
-			return 0, 0, fmt.Errorf("%w: tensor %q of shape %v is not a matrix", ErrConfig, t.Name, t.Shape)
-		}
-		if k != 0 && t.Shape[1] != k {
-			return 0, 0, fmt.Errorf("%w: tensor %q has rows of %d, the one before it of %d", ErrConfig, t.Name, t.Shape[1], k)
-		}
-		n, k = n+t.Shape[0], t.Shape[1]
-	}
-	return n, k, nil
-}
-
-func loadEmbedding(m model.Matrix) (embedding, error) {
-	n, k, err := stack(m.Rows)
-	if err != nil {
-		return embedding{}, err
-	}
-	if len(m.Bias) > 0 {
-		return embedding{}, fmt.Errorf("%w: embedding %q has a bias", ErrConfig, m.Rows[0].Name)
-	}
-	return embedding{rows: n, width: k, parts: m.Rows}, nil
-}
-
 // loadVector widens vectors, one after another, and pads with zeros to a
 // multiple of the given length.
 func (d *Device) loadVector(parts []weights.Tensor, multiple int) ([]float32, error) {
 	n := 0
 	for _, t := range parts {
-		if len(t.Shape) != 1 {
-			return nil, fmt.Errorf("%w: tensor %q of shape %v is not a vector", ErrConfig, t.Name, t.Shape)
-		}
 		n += t.Shape[0]
 	}
 	v, err := d.rom.floats((n + multiple - 1) / multiple * multiple)
@@ -126,10 +76,7 @@ func (d *Device) loadVector(parts []weights.Tensor, multiple int) ([]float32, er
 }
 
 func (d *Device) loadLinear(m model.Matrix) (matrix, error) {
-	n, k, err := stack(m.Rows)
-	if err != nil {
-		return matrix{}, err
-	}
+	n, k := m.Size()
 	w := matrix{n: n, k: k, format: d.storedAs(m.Rows)}
 	if w.format == W8A8 && k > maxWhole {
 		return matrix{}, fmt.Errorf("%w: tensor %q has rows of %d, more than %s can sum up", ErrConfig, m.Rows[0].Name, k, w.format)
@@ -140,9 +87,6 @@ func (d *Device) loadLinear(m model.Matrix) (matrix, error) {
 		return matrix{}, err
 	}
 	if len(m.Bias) > 0 {
-		if err := checkBias(m); err != nil {
-			return matrix{}, err
-		}
 		if w.bias, err = d.loadVector(m.Bias, rowsPerTile); err != nil {
 			return matrix{}, err
 		}
@@ -159,18 +103,6 @@ func (d *Device) loadLinear(m model.Matrix) (matrix, error) {
 		collapse(w.data)
 	}
 	return w, nil
-}
-
-func checkBias(m model.Matrix) error {
-	if len(m.Bias) != len(m.Rows) {
-		return fmt.Errorf("%w: %q has %d biases for %d matrices", ErrConfig, m.Rows[0].Name, len(m.Bias), len(m.Rows))
-	}
-	for i, b := range m.Bias {
-		if b.Len() != m.Rows[i].Shape[0] {
-			return fmt.Errorf("%w: bias %q has %d elements for the %d rows of %q", ErrConfig, b.Name, b.Len(), m.Rows[i].Shape[0], m.Rows[i].Name)
-		}
-	}
-	return nil
 }
 
 // storedAs is the format of a matrix in memory. Stacked tensors of different

@@ -26,8 +26,11 @@ func (d *Device) Plan(s model.Shape) error {
 	if d.planned {
 		return fmt.Errorf("%w: Plan was called before", ErrConfig)
 	}
-	if err := checkShape(s); err != nil {
-		return err
+	if err := s.Check(); err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if s.Spec.Depth != 1 {
+		return fmt.Errorf("%w: %d steps in flight, but this device has one", ErrConfig, s.Spec.Depth)
 	}
 	d.planned, d.shape = true, s
 	if err := d.allocate(s); err != nil {
@@ -35,36 +38,6 @@ func (d *Device) Plan(s model.Shape) error {
 		d.planned, d.acts, d.ropes, d.cache, d.scratch, d.memory = false, nil, nil, cache{}, nil, Memory{}
 		_ = d.mem.close()
 		return err
-	}
-	return nil
-}
-
-func checkShape(s model.Shape) error {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...))
-	}
-	sp := s.Spec
-	switch {
-	case s.Layers <= 0 || s.Heads <= 0 || s.KVHeads <= 0 || s.HeadDim <= 0:
-		return bad("%d layers, %d heads, %d KV heads, head size %d must all be positive", s.Layers, s.Heads, s.KVHeads, s.HeadDim)
-	case s.Heads%s.KVHeads != 0:
-		return bad("%d heads are not a multiple of %d KV heads", s.Heads, s.KVHeads)
-	case sp.BlockTokens <= 0 || sp.BlockTokens%rowsPerTile != 0:
-		return bad("block size %d is not a multiple of %d", sp.BlockTokens, rowsPerTile)
-	case sp.NumBlocks <= 0 || sp.MaxTokens <= 0 || sp.MaxSeqs <= 0 || sp.MaxSeqTokens <= 0 || sp.VocabSize <= 0:
-		return bad("vocabulary, blocks, tokens, sequences and sequence length must be positive: %+v", sp)
-	case sp.Depth > 1:
-		return bad("depth %d: this device has one step in flight", sp.Depth)
-	}
-	for i, a := range s.Acts {
-		if a.Width <= 0 {
-			return bad("activation %d has width %d", i, a.Width)
-		}
-	}
-	for i, r := range s.Ropes {
-		if 2*len(r.InvFreq) > s.HeadDim {
-			return bad("rope table %d rotates %d dimensions of a head of %d", i, 2*len(r.InvFreq), s.HeadDim)
-		}
 	}
 	return nil
 }

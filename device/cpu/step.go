@@ -12,7 +12,7 @@ import (
 // Begin implements model.Device.
 func (d *Device) Begin(b *backend.Batch) {
 	if invariants.Enabled {
-		d.check(b)
+		invariants.NoError(b.Check(d.shape.Spec, len(d.drawn)))
 	}
 	d.team.wakeUp(d.team.threads) // they are needed in some microseconds
 	d.batch = b
@@ -20,34 +20,6 @@ func (d *Device) Begin(b *backend.Batch) {
 	d.attendJob.plan(b)
 	for i := range d.ropes {
 		d.eachRow(rowJob{op: ropeRow, table: i}, len(b.Tokens), 32*d.ropes[i].width)
-	}
-}
-
-// check panics if the batch contradicts the contract or the plan.
-func (d *Device) check(b *backend.Batch) {
-	sp := d.shape.Spec
-	t, s := len(b.Tokens), len(b.QueryEnd)
-	invariants.Check(d.planned && t > 0 && t <= sp.MaxTokens && s <= sp.MaxSeqs && len(b.At) <= t, "batch of %d tokens, %d sequences, %d rows to draw", t, s, len(b.At))
-	invariants.Check(len(b.Pos) == t && len(b.Slots) == t && len(b.KVLen) == s && len(b.TableEnd) == s && int(b.QueryEnd[s-1]) == t && int(b.TableEnd[s-1]) == len(b.Tables), "batch with slices of different lengths")
-	row, entry := 0, 0
-	for i := range s {
-		end, kv, table := int(b.QueryEnd[i]), int(b.KVLen[i]), b.Tables[entry:b.TableEnd[i]]
-		invariants.Check(row < end && kv <= sp.MaxSeqTokens && int(b.Pos[end-1]) == kv-1, "sequence %d: rows [%d, %d) of %d positions", i, row, end, kv)
-		invariants.Check(len(table)*sp.BlockTokens >= kv, "sequence %d: %d blocks for %d positions", i, len(table), kv)
-		for r := row; r < end; r++ {
-			pos := int(b.Pos[r])
-			invariants.Check(pos == kv-(end-r), "sequence %d: position %d in row %d", i, pos, r)
-			invariants.Check(int(b.Slots[r]) == int(table[pos/sp.BlockTokens])*sp.BlockTokens+pos%sp.BlockTokens, "row %d: slot %d is not its table's", r, b.Slots[r])
-			id := b.Tokens[r]
-			invariants.Check(id >= 0 && int(id) < sp.VocabSize || id < 0 && int(^id) < len(d.drawn), "row %d: token %d", r, id)
-		}
-		for _, block := range table {
-			invariants.Check(block > 0 && int(block) < sp.NumBlocks, "sequence %d: block %d", i, block)
-		}
-		row, entry = end, int(b.TableEnd[i])
-	}
-	for _, at := range b.At {
-		invariants.Check(at >= 0 && int(at) < t, "row %d to draw of %d", at, t)
 	}
 }
 

@@ -43,15 +43,8 @@ type staging struct {
 
 // Load implements model.Device.
 func (d *Device) Load(m model.Matrix) (model.Weight, error) {
-	if len(m.Rows) == 0 {
-		return 0, fmt.Errorf("%w: a matrix of no tensors", ErrConfig)
-	}
-	for _, list := range [][]weights.Tensor{m.Rows, m.Bias} {
-		for _, t := range list {
-			if err := checkTensor(t); err != nil {
-				return 0, err
-			}
-		}
+	if err := m.Check(); err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	p := param{use: m.Use}
 	var err error
@@ -60,8 +53,6 @@ func (d *Device) Load(m model.Matrix) (model.Weight, error) {
 		err = d.loadMatrix(&p, m)
 	case model.Vector:
 		p.data, p.n, err = d.loadVector(m.Rows)
-	default:
-		err = fmt.Errorf("%w: use %d of tensor %q is unknown", ErrConfig, m.Use, m.Rows[0].Name)
 	}
 	if err != nil {
 		return 0, err
@@ -73,43 +64,15 @@ func (d *Device) Load(m model.Matrix) (model.Weight, error) {
 // dtypes are the stored types that pack_* read.
 var dtypes = map[weights.DType]int{weights.BF16: 0, weights.F16: 1, weights.F32: 2}
 
-func checkTensor(t weights.Tensor) error {
-	if _, ok := dtypes[t.DType]; !ok {
-		return fmt.Errorf("%w: tensor %q is %s; this device reads float32, float16 and bfloat16", ErrConfig, t.Name, t.DType)
-	}
-	size, err := product(append([]int{t.DType.Size()}, t.Shape...)...)
-	if err != nil {
-		return fmt.Errorf("%w (tensor %q)", err, t.Name)
-	}
-	if size != int64(len(t.Data)) || size == 0 {
-		return fmt.Errorf("%w: tensor %q of shape %v has %d bytes, not %d", ErrConfig, t.Name, t.Shape, len(t.Data), size)
-	}
-	return nil
-}
-
 func (d *Device) loadMatrix(p *param, m model.Matrix) error {
-	for _, t := range m.Rows {
-		if len(t.Shape) != 2 {
-			return fmt.Errorf("%w: tensor %q of shape %v is not a matrix", ErrConfig, t.Name, t.Shape)
-		}
-		if p.k != 0 && t.Shape[1] != p.k {
-			return fmt.Errorf("%w: tensor %q has rows of %d, the one before it of %d", ErrConfig, t.Name, t.Shape[1], p.k)
-		}
-		p.n, p.k = p.n+t.Shape[0], t.Shape[1]
-	}
+	p.n, p.k = m.Size()
 	if len(m.Bias) > 0 {
-		if err := checkBias(m); err != nil {
-			return err
-		}
 		var err error
 		if p.bias, _, err = d.loadVector(m.Bias); err != nil {
 			return err
 		}
 	}
 	if p.use == model.Gated {
-		if len(m.Rows) != 2 || m.Rows[0].Shape[0] != m.Rows[1].Shape[0] {
-			return fmt.Errorf("%w: %q is not a gate with an up of the same size", ErrConfig, m.Rows[0].Name)
-		}
 		// The epilogue knows no bias: such a product is stored and gated by
 		// silu_gate.
 		if p.gated = len(m.Bias) == 0; p.gated {
@@ -147,18 +110,6 @@ func (d *Device) loadMatrix(p *param, m model.Matrix) error {
 	}
 	if len(m.Rows) == 1 {
 		d.loaded[from] = p.data
-	}
-	return nil
-}
-
-func checkBias(m model.Matrix) error {
-	if len(m.Bias) != len(m.Rows) {
-		return fmt.Errorf("%w: %q has %d biases for %d matrices", ErrConfig, m.Rows[0].Name, len(m.Bias), len(m.Rows))
-	}
-	for i, b := range m.Bias {
-		if b.Len() != m.Rows[i].Shape[0] {
-			return fmt.Errorf("%w: bias %q has %d elements for the %d rows of %q", ErrConfig, b.Name, b.Len(), m.Rows[i].Shape[0], m.Rows[i].Name)
-		}
 	}
 	return nil
 }
@@ -251,9 +202,6 @@ func (s *staging) free() error {
 func (d *Device) loadVector(parts []weights.Tensor) (at uint64, n int, err error) {
 	var v []float32
 	for _, t := range parts {
-		if len(t.Shape) != 1 {
-			return 0, 0, fmt.Errorf("%w: tensor %q of shape %v is not a vector", ErrConfig, t.Name, t.Shape)
-		}
 		v = widen(v, t)
 	}
 	if at, err = d.rom.bytes(int64(len(v)) * 4); err != nil {

@@ -67,37 +67,22 @@ type rope struct {
 // maxHeadDim is the largest that attention is compiled for.
 const maxHeadDim = 128
 
+// checkShape compares s with the contract and with what the kernels are compiled for.
 func checkShape(s model.Shape) error {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...))
+	if err := s.Check(); err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	sp := s.Spec
 	switch {
-	case s.Layers <= 0 || s.Heads <= 0 || s.KVHeads <= 0 || s.HeadDim <= 0:
-		return bad("%d layers, %d heads, %d KV heads, head size %d must all be positive", s.Layers, s.Heads, s.KVHeads, s.HeadDim)
-	case s.Heads%s.KVHeads != 0:
-		return bad("%d heads are not a multiple of %d KV heads", s.Heads, s.KVHeads)
 	case s.Heads/s.KVHeads > kernels.QueryRows:
-		return bad("%d heads share a KV head, the kernels take %d", s.Heads/s.KVHeads, kernels.QueryRows)
+		return fmt.Errorf("%w: %d heads share a KV head, but the kernels take at most %d", ErrConfig, s.Heads/s.KVHeads, kernels.QueryRows)
 	case s.HeadDim > maxHeadDim || s.HeadDim%2 != 0:
-		return bad("head size %d is not an even number up to %d", s.HeadDim, maxHeadDim)
-	case sp.BlockTokens <= 0 || sp.BlockTokens%16 != 0:
-		return bad("block size %d is not a multiple of 16", sp.BlockTokens)
-	case sp.NumBlocks <= 0 || sp.MaxTokens <= 0 || sp.MaxSeqs <= 0 || sp.MaxSeqTokens <= 0 || sp.VocabSize <= 0:
-		return bad("vocabulary, blocks, tokens, sequences and sequence length must be positive: %+v", sp)
-	case sp.Depth < 1 || sp.Depth > 2:
-		return bad("%d steps in flight are neither 1 nor 2", sp.Depth)
+		return fmt.Errorf("%w: the head size %d is not an even number up to %d", ErrConfig, s.HeadDim, maxHeadDim)
 	case len(s.Windows) == 0:
-		return bad("no attention window is named")
+		return fmt.Errorf("%w: no attention window is named", ErrConfig)
 	}
 	for i, a := range s.Acts {
-		if a.Width <= 0 || a.Width%2 != 0 {
-			return bad("activation %d has width %d: it must be even", i, a.Width)
-		}
-	}
-	for i, r := range s.Ropes {
-		if 2*len(r.InvFreq) > s.HeadDim {
-			return bad("rope table %d rotates %d dimensions of a head of %d", i, 2*len(r.InvFreq), s.HeadDim)
+		if a.Width%2 != 0 {
+			return fmt.Errorf("%w: activation buffer %d has %d columns, but their number must be even", ErrConfig, i, a.Width)
 		}
 	}
 	return nil

@@ -131,7 +131,9 @@ func (d *Device) Begin(b *backend.Batch) {
 		}
 	}
 	if invariants.Enabled {
-		d.check(b)
+		inFlight := d.steps.begun - d.steps.ended
+		invariants.Check(inFlight < uint32(d.shape.Spec.Depth), "%d steps in flight", inFlight)
+		invariants.NoError(b.Check(d.shape.Spec, d.slot(d.steps.begun).state.rows))
 	}
 	d.steps.begun++
 	f := d.slot(d.steps.begun)
@@ -185,30 +187,6 @@ func (d *Device) packBatch(f *flight, b *backend.Batch, key graphKey, decode boo
 		s.lists[i].pack(d, in, b, window, s.rows, items)
 	}
 	s.at.tables = column(b.Tables, len(b.Tables), 0)
-}
-
-// check panics if the batch contradicts the contract or the plan.
-func (d *Device) check(b *backend.Batch) {
-	sp := d.shape.Spec
-	t, s := len(b.Tokens), len(b.QueryEnd)
-	invariants.Check(d.steps.begun-d.steps.ended < uint32(sp.Depth), "%d steps in flight", d.steps.begun-d.steps.ended)
-	invariants.Check(t > 0 && t <= sp.MaxTokens && s > 0 && s <= sp.MaxSeqs && len(b.At) <= t, "batch of %d tokens, %d sequences, %d rows to draw", t, s, len(b.At))
-	invariants.Check(len(b.Pos) == t && len(b.Slots) == t && len(b.KVLen) == s && len(b.TableEnd) == s && int(b.QueryEnd[s-1]) == t && int(b.TableEnd[s-1]) == len(b.Tables), "batch with slices of different lengths")
-	row, entry := 0, 0
-	for i := range s {
-		end, kv, table := int(b.QueryEnd[i]), int(b.KVLen[i]), b.Tables[entry:b.TableEnd[i]]
-		invariants.Check(row < end && kv <= sp.MaxSeqTokens && int(b.Pos[end-1]) == kv-1, "sequence %d: rows [%d, %d) of %d positions", i, row, end, kv)
-		invariants.Check(len(table)*sp.BlockTokens >= kv, "sequence %d: %d blocks for %d positions", i, len(table), kv)
-		for r := row; r < end; r++ {
-			pos := int(b.Pos[r])
-			invariants.Check(pos == kv-(end-r), "sequence %d: position %d in row %d", i, pos, r)
-			invariants.Check(int(b.Slots[r]) == int(table[pos/sp.BlockTokens])*sp.BlockTokens+pos%sp.BlockTokens, "row %d: slot %d is not its table's", r, b.Slots[r])
-		}
-		for _, block := range table {
-			invariants.Check(block > 0 && int(block) < d.cache.blocks, "sequence %d: block %d", i, block)
-		}
-		row, entry = end, int(b.TableEnd[i])
-	}
 }
 
 // act is a view's address, and the row stride in elements.

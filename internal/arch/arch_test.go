@@ -37,49 +37,178 @@ var (
 const inv = "internal/invariants"
 
 var rules = map[string]rule{
-	"api":                 {tests: []string{"internal/testkit"}, mayNot: noIO},
-	"auth":                {mayNot: http},
-	"backend":             {mayNot: append([]string{"sync"}, pure...)},
-	"backend/sim":         {may: []string{"backend", "sampler", inv}, mayNot: noIO},
-	"bench":               {may: []string{"api"}, tests: []string{"internal/testkit"}},
-	"bench/compute":       {may: []string{"backend", "device/cpu/limits", "model", "weights"}, tests: []string{"device/cpu", "internal/testkit"}, mayNot: append([]string{"log"}, http...)},
-	"chat":                {may: []string{"api", "chat/jinja", "chat/reasoning"}, mayNot: noIO},
-	"chat/jinja":          {mayNot: noIO},
-	"chat/reasoning":      {mayNot: pure},
-	"cmd/weir":            {may: []string{"*"}},
-	"device/cpu":          {may: []string{"backend", "internal/invariants", "model", "sampler", "weights"}, tests: []string{"internal/testkit"}, mayNot: []string{"net", "github.com/valyala"}},
-	"device/cpu/limits":   {mayNot: []string{"net", "os", "log"}},
-	"device/cuda":         {may: []string{"backend", "device/cuda/kernels", "internal/cudashim", "internal/cudrv", "internal/invariants", "model", "sampler", "weights"}, tests: []string{"device/cpu", "engine", "internal/testkit", "kvcache", "models", "scheduler", "tokenizer"}, mayNot: []string{"net", "github.com/valyala"}},
-	"device/cuda/check":   {may: []string{"backend", "device/cpu", "device/cuda", "device/cuda/kernels", "internal/cudashim", "model", "models", "sampler", "weights"}, mayNot: http},
-	"device/cuda/kernels": {tests: []string{"backend", "sampler"}, mayNot: noIO},
-	"engine":              {may: []string{"backend", inv, "kvcache", "sampler", "scheduler", "tokenizer"}, tests: []string{"backend/sim", "device/cpu", "internal/testkit", "model", "models", "weights"}, mayNot: []string{"net", "os", "encoding/json", "github.com"}},
-	"feedback":            {may: []string{"api", "store"}, mayNot: []string{"net", "os", "github.com"}},
-	"grammar":             {mayNot: noIO},
-	"internal/arch":       {},
-	"internal/cudashim":   {},
-	"internal/cudrv":      {tests: []string{"internal/cudashim"}},
+	"api": {
+		may:    []string{"internal/jsontext"},
+		tests:  []string{"internal/testkit"},
+		mayNot: noIO,
+	},
+	"auth": {
+		mayNot: http,
+	},
+	"backend": {
+		mayNot: append([]string{"sync"}, pure...),
+	},
+	"backend/sim": {
+		may:    []string{"backend", "sampler", inv},
+		mayNot: noIO,
+	},
+	"bench": {
+		may:   []string{"internal/jsontext", "api"},
+		tests: []string{"internal/testkit"},
+	},
+	"bench/compute": {
+		may:    []string{"internal/jsontext", "backend", "device/cpu/limits", "model", "weights"},
+		tests:  []string{"device/cpu", "internal/testkit"},
+		mayNot: append([]string{"log"}, http...),
+	},
+	"chat": {
+		may:    []string{"api", "chat/jinja", "chat/reasoning"},
+		mayNot: noIO,
+	},
+	"chat/jinja": {
+		may:    []string{"internal/jsontext"},
+		mayNot: noIO,
+	},
+	"chat/reasoning": {
+		mayNot: pure,
+	},
+	"cmd/weir": {
+		may: []string{"*"},
+	},
+	"device/cpu": {
+		may:    []string{"backend", "internal/invariants", "model", "sampler", "weights"},
+		tests:  []string{"internal/testkit"},
+		mayNot: []string{"net", "github.com/valyala"},
+	},
+	"device/cpu/limits": {
+		mayNot: []string{"net", "os", "log"},
+	},
+	"device/cuda": {
+		may:    []string{"backend", "device/cuda/kernels", "internal/cudashim", "internal/cudrv", "internal/invariants", "model", "sampler", "weights"},
+		tests:  []string{"device/cpu", "engine", "internal/testkit", "kvcache", "models", "scheduler", "tokenizer"},
+		mayNot: []string{"net", "github.com/valyala"},
+	},
+	"device/cuda/check": {
+		may:    []string{"internal/jsontext", "backend", "device/cpu", "device/cuda", "device/cuda/kernels", "internal/cudashim", "model", "models", "sampler", "weights"},
+		mayNot: http,
+	},
+	"device/cuda/kernels": {
+		tests:  []string{"backend", "sampler"},
+		mayNot: noIO,
+	},
+	"engine": {
+		may:    []string{"backend", inv, "kvcache", "sampler", "scheduler", "tokenizer"},
+		tests:  []string{"backend/sim", "device/cpu", "internal/testkit", "model", "models", "weights"},
+		mayNot: []string{"net", "os", "encoding/json", "github.com"},
+	},
+	"examples":                 {},
+	"examples/go/chat":         {},
+	"examples/go/feedback":     {},
+	"examples/go/trajectories": {},
+	"feedback": {
+		may:    []string{"internal/jsontext", "store"},
+		tests:  []string{"internal/testkit"},
+		mayNot: []string{"net", "os", "github.com"},
+	},
+	"grammar": {
+		may:    []string{"internal/jsontext"},
+		mayNot: noIO,
+	},
+	"internal/arch":     {},
+	"internal/cudashim": {},
+	"internal/cudrv": {
+		tests: []string{"internal/cudashim"},
+	},
 	"internal/invariants": {},
-	"internal/testkit":    {may: []string{"weights"}},
-	"kvcache":             {may: []string{inv}, tests: []string{"internal/testkit"}, mayNot: pure},
-	"metrics":             {may: []string{"engine"}, tests: []string{"backend", "backend/sim", "sampler"}, mayNot: http},
-	"model":               {may: []string{"backend", "weights"}, tests: []string{"device/cpu", "internal/testkit", "models"}, mayNot: []string{"net", "github.com/valyala"}},
-	"models":              {mayNot: noIO},
-	"sampler":             {may: []string{"backend", inv}, tests: []string{"internal/testkit"}, mayNot: pure},
-	"scheduler":           {may: []string{inv, "kvcache"}, tests: []string{"internal/testkit"}, mayNot: pure},
-	"server":              {may: []string{"api", "auth", "chat", "chat/jinja", "chat/reasoning", "engine", "feedback", "grammar", "metrics", "sampler", "server/failure", "server/transport", "server/ui", "store", "tokenizer", "trajectory", "trajectory/archive", "trajectory/export", "usage"}, tests: []string{inv, "backend", "backend/sim", "device/cpu", "internal/testkit", "model", "models", "weights"}, mayNot: []string{"net/http"}},
-	"server/failure":      {may: []string{"api", "engine", "feedback", "metrics", "store", "trajectory", "trajectory/archive"}, tests: []string{"internal/testkit"}, mayNot: []string{"net", "os", "github.com"}},
-	"server/sdktest":      {tests: []string{"backend", "backend/sim", "chat", "engine", "models", "server", "tokenizer"}},
-	"server/transport":    {may: []string{"api", "auth", "metrics", "server/failure", "usage"}, mayNot: []string{"net/http"}},
-	"server/ui":           {},
-	"store":               {mayNot: http},
-	"tokenizer":           {tests: []string{"internal/testkit"}, mayNot: noIO},
-	"tools/peers":         {tests: []string{"internal/testkit"}},
-	"tools/release":       {},
-	"trajectory":          {mayNot: noIO},
-	"trajectory/archive":  {may: []string{"store", "trajectory"}, mayNot: http},
-	"trajectory/export":   {may: []string{"trajectory", "trajectory/archive"}, tests: []string{"store"}, mayNot: http},
-	"usage":               {mayNot: append([]string{"net"}, http...)},
-	"weights":             {tests: []string{"internal/testkit"}, mayNot: []string{"net", "github.com"}},
+	"internal/jsontext": {
+		mayNot: noIO,
+	},
+	"internal/testkit": {
+		may: []string{"weights"},
+	},
+	"kvcache": {
+		may:    []string{inv},
+		tests:  []string{"internal/testkit"},
+		mayNot: pure,
+	},
+	"metrics": {
+		may:    []string{"engine"},
+		tests:  []string{"backend", "backend/sim", "sampler"},
+		mayNot: http,
+	},
+	"model": {
+		may:    []string{"internal/jsontext", "backend", "weights"},
+		tests:  []string{"device/cpu", "internal/testkit", "models"},
+		mayNot: []string{"net", "github.com/valyala"},
+	},
+	"models": {
+		mayNot: noIO,
+	},
+	"sampler": {
+		may:    []string{"backend", inv},
+		tests:  []string{"internal/testkit"},
+		mayNot: pure,
+	},
+	"scheduler": {
+		may:    []string{inv, "kvcache"},
+		tests:  []string{"internal/testkit"},
+		mayNot: pure,
+	},
+	"server": {
+		may:    []string{"internal/jsontext", "api", "auth", "chat", "chat/jinja", "chat/reasoning", "engine", "feedback", "grammar", "metrics", "sampler", "server/failure", "server/transport", "server/ui", "store", "tokenizer", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
+		tests:  []string{inv, "backend", "backend/sim", "device/cpu", "internal/testkit", "model", "models", "weights"},
+		mayNot: []string{"net/http"},
+	},
+	"server/failure": {
+		may:    []string{"internal/jsontext", "api", "engine", "feedback", "metrics", "store", "trajectory", "trajectory/archive"},
+		tests:  []string{"internal/testkit"},
+		mayNot: []string{"net", "os", "github.com"},
+	},
+	"server/sdktest": {
+		tests: []string{"backend", "backend/sim", "chat", "engine", "models", "server", "tokenizer"},
+	},
+	"server/transport": {
+		may:    []string{"api", "auth", "metrics", "server/failure", "usage"},
+		mayNot: []string{"net/http"},
+	},
+	"server/ui": {},
+	"store": {
+		tests:  []string{"internal/testkit"},
+		mayNot: http,
+	},
+	"tokenizer": {
+		may:    []string{"internal/jsontext"},
+		tests:  []string{"internal/testkit"},
+		mayNot: noIO,
+	},
+	"tools/peers": {
+		may:   []string{"internal/jsontext"},
+		tests: []string{"internal/testkit"},
+	},
+	"tools/release": {},
+	"trajectory": {
+		may:    []string{"internal/jsontext"},
+		mayNot: noIO,
+	},
+	"trajectory/archive": {
+		may:    []string{"internal/jsontext", "store", "trajectory"},
+		tests:  []string{"internal/testkit"},
+		mayNot: http,
+	},
+	"trajectory/export": {
+		may:    []string{"internal/jsontext", "trajectory", "trajectory/archive"},
+		tests:  []string{"store"},
+		mayNot: http,
+	},
+	"usage": {
+		tests:  []string{"internal/testkit"},
+		mayNot: append([]string{"net"}, http...),
+	},
+	"weights": {
+		may:    []string{"internal/jsontext"},
+		tests:  []string{"internal/testkit"},
+		mayNot: []string{"net", "github.com"},
+	},
 }
 
 // testFree lists what any test file may import although its room may not.
@@ -225,7 +354,19 @@ func TestNoSleep(t *testing.T) {
 	})
 }
 
+// eachRoom calls f for every package that go build ./... sees.
 func eachRoom(t *testing.T, f func(room, dir string)) {
+	t.Helper()
+	eachFolder(t, func(room, dir string) {
+		if !strings.HasPrefix(room, "_") && !strings.Contains(room, "/_") {
+			f(room, dir)
+		}
+	})
+}
+
+// eachFolder calls f for every folder with Go files: for packages, and for folders
+// whose names begin with _, which have generators and tools with modules of their own.
+func eachFolder(t *testing.T, f func(room, dir string)) {
 	t.Helper()
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -235,7 +376,7 @@ func eachRoom(t *testing.T, f func(room, dir string)) {
 		if err != nil || !d.IsDir() {
 			return err
 		}
-		if base := d.Name(); path != root && (strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") || base == "testdata" || base == "node_modules") {
+		if base := d.Name(); path != root && (strings.HasPrefix(base, ".") || base == "testdata" || base == "node_modules") {
 			return filepath.SkipDir
 		}
 		goFiles, err := filepath.Glob(filepath.Join(path, "*.go"))
@@ -256,9 +397,10 @@ func eachRoom(t *testing.T, f func(room, dir string)) {
 	}
 }
 
+// eachFile calls f for every Go file, generators and tools included.
 func eachFile(t *testing.T, f func(room, path string, set *token.FileSet, file *ast.File)) {
 	t.Helper()
-	eachRoom(t, func(room, dir string) {
+	eachFolder(t, func(room, dir string) {
 		names, _ := filepath.Glob(filepath.Join(dir, "*.go"))
 		for _, name := range names {
 			set := token.NewFileSet()

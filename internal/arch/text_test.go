@@ -23,7 +23,7 @@ func eachText(t *testing.T, f func(path, text string)) {
 			return err
 		}
 		if d.IsDir() {
-			if name := d.Name(); path != root && (strings.HasPrefix(name, ".") || name == "node_modules" || name == "testdata") {
+			if name := d.Name(); path != root && (strings.HasPrefix(name, ".") || name == "build" || name == "node_modules" || name == "testdata") {
 				return filepath.SkipDir
 			}
 			return nil
@@ -98,7 +98,6 @@ var uncleaned = []string{
 	"server",
 	"server/sdktest",
 	"store",
-	"tokenizer",
 	"trajectory",
 	"trajectory/archive",
 	"trajectory/export",

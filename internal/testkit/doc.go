@@ -3,7 +3,9 @@
 //   - [Golden] compares output with a file;
 //   - [Scripts] runs test cases that are written as text, commands with their
 //     expected output;
-//   - [Safetensors] writes a checkpoint file.
+//   - [Safetensors] writes a checkpoint file;
+//   - [Crash] kills a process while it writes, and tells what it had acknowledged. The
+//     process is the test binary itself, whose TestMain is [Main].
 //
 // With the flag -rewrite, golden files and the output in scripts are written
 // instead of compared:

@@ -197,7 +197,7 @@ var table = []row{
 		text: say("The Idempotency-Key was used for another body"),
 	},
 	{
-		err: archive.ErrFixed, kind: "fixed", status: 409, typ: typeState,
+		err: archive.ErrNotRecorded, kind: "fixed", status: 409, typ: typeState,
 		text: say("A trajectory that was logged keeps its reward"),
 	},
 	{

@@ -3,7 +3,6 @@
 // it. The environment variable WEIR is the path of the binary.
 
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
 import { after, before, test } from 'node:test'
 
 import OpenAI from 'openai'
@@ -12,30 +11,17 @@ import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
 import { ChatOpenAI } from '@langchain/openai'
 import { z } from 'zod'
 
+import { serve } from './serve.mjs'
+
 const apiKey = 'secret'
 const model = 'weir-tiny'
 const prompt = 'What is the capital of France?'
 const messages = [{ role: 'user', content: prompt }]
 const thinking = { chat_template_kwargs: { enable_thinking: true } }
 
-// serve starts a weir on a free port and waits until it is ready.
-async function serve(...flags) {
-  const args = ['serve', '--port', '0', '--kv-cache-memory', '256MiB', '--api-key', apiKey, ...flags]
-  const child = spawn(process.env.WEIR ?? '../../weir', args, { stdio: ['ignore', 'ignore', 'pipe'] })
-  const ended = new Promise((resolve) => child.once('exit', resolve))
-  let log = ''
-  const url = await new Promise((resolve, reject) => {
-    child.once('error', reject)
-    ended.then(() => reject(new Error(`weir ended:\n${log}`)))
-    child.stderr.on('data', (data) => {
-      log += data
-      if (log.includes('msg=ready')) resolve(/url=(\S+)/.exec(log)[1])
-    })
-  })
-  const stop = async () => {
-    child.kill('SIGTERM')
-    assert.equal(await ended, 0, log)
-  }
+// start starts a weir that wants a key.
+async function start(...flags) {
+  const { url, stop } = await serve('--api-key', apiKey, ...flags)
   return { baseURL: `${url}/v1`, stop }
 }
 
@@ -43,8 +29,8 @@ let weir // the bundled model
 let full // takes one request at a time, and generates at the pace of a large model
 
 before(async () => {
-  weir = await serve('--reasoning-field', 'both')
-  full = await serve('--device', 'sim', '--sim-profile', 'h100-llama-8b', '--max-num-queued', '1', '--shutdown-timeout', '1s')
+  weir = await start('--reasoning-field', 'both')
+  full = await start('--device', 'sim', '--sim-profile', 'h100-llama-8b', '--max-num-queued', '1', '--shutdown-timeout', '1s')
 })
 after(async () => {
   await weir?.stop()

@@ -61,19 +61,19 @@ func (v *View) call(id string) (*entry, error) {
 	return e, nil
 }
 
-// Verdict says what a chat completion is worth.
-type Verdict struct {
+// CallReward says what a chat completion is worth.
+type CallReward struct {
 	Call    string
 	Project string // it counts for calls of this project, and of none
 	Choice  int    // below 0: all of them
 	Reward  float64
 }
 
-// Judge sets the rewards of recorded completions; of two verdicts on one choice the
-// later in the list counts. It may be repeated. known says of each verdict whether
+// RewardCalls sets the rewards of recorded completions; of two rewards on one choice the
+// later in the list counts. It may be repeated. known says of each whether
 // there is, or was, such a completion. One on a batch that cannot be read is not
 // known: it may be tried again.
-func (a *Archive) Judge(ctx context.Context, tenant string, list []Verdict) (known []bool, err error) {
+func (a *Archive) RewardCalls(ctx context.Context, tenant string, list []CallReward) (known []bool, err error) {
 	type batch struct {
 		model string
 		id    ID
@@ -112,11 +112,11 @@ func (a *Archive) Judge(ctx context.Context, tenant string, list []Verdict) (kno
 		return nil, err
 	}
 	for _, b := range order {
-		one, all := make(map[Place]float64), make(map[int]float64)
+		one, all := make(map[Position]float64), make(map[int]float64)
 		for _, i := range about[b] {
 			g, w := group[i], &list[i]
 			if w.Choice >= 0 {
-				one[Place{g, w.Choice}] = w.Reward
+				one[Position{g, w.Choice}] = w.Reward
 				continue
 			}
 			all[g] = w.Reward
@@ -126,7 +126,7 @@ func (a *Archive) Judge(ctx context.Context, tenant string, list []Verdict) (kno
 				}
 			}
 		}
-		err := a.reward(ctx, tenant, b.model, b.id, 0, func(at Place) (float64, bool) {
+		err := a.reward(ctx, tenant, b.model, b.id, 0, func(at Position) (float64, bool) {
 			if x, ok := one[at]; ok {
 				return x, true
 			}
@@ -134,7 +134,7 @@ func (a *Archive) Judge(ctx context.Context, tenant string, list []Verdict) (kno
 			return x, ok
 		})
 		switch {
-		case err == nil, errors.Is(err, ErrNotFound), errors.Is(err, ErrFixed): // deleted, or not one of ours
+		case err == nil, errors.Is(err, ErrNotFound), errors.Is(err, ErrNotRecorded): // deleted, or not one of ours
 		case errors.Is(err, ErrDamaged), errors.Is(err, store.ErrCorrupt):
 			a.log.Error("rewards are not set", "batch", b.id, "error", err)
 			for _, i := range about[b] {
@@ -148,7 +148,7 @@ func (a *Archive) Judge(ctx context.Context, tenant string, list []Verdict) (kno
 }
 
 // Prune forgets the calls whose batches have been deleted.
-func (a *Archive) Prune(ctx context.Context) (n int, err error) {
+func (a *Archive) PruneCalls(ctx context.Context) (n int, err error) {
 	for after := []byte(nil); ; {
 		var stale [][]byte
 		seen := 0

@@ -142,16 +142,16 @@ func (a *Archive) deleteFrom(ctx context.Context, tenant string, b *Batch, f *Fi
 }
 
 // Place is where a trajectory is in its batch.
-type Place struct{ Group, Index int }
+type Position struct{ Group, Index int }
 
-// ErrFixed: the trajectory came with its reward.
-var ErrFixed = errors.New("archive: the trajectory was logged, not recorded")
+// ErrNotRecorded: the trajectory came with its reward.
+var ErrNotRecorded = errors.New("archive: the trajectory was logged, not recorded")
 
 // SetRewards sets the rewards of recorded trajectories of one batch: all of them
 // or, if one is not there or was not recorded, none. What clients have logged stays
 // as they have.
-func (a *Archive) SetRewards(ctx context.Context, tenant, model string, id ID, rewards map[Place]float64) error {
-	return a.reward(ctx, tenant, model, id, len(rewards), func(at Place) (float64, bool) {
+func (a *Archive) SetRewards(ctx context.Context, tenant, model string, id ID, rewards map[Position]float64) error {
+	return a.reward(ctx, tenant, model, id, len(rewards), func(at Position) (float64, bool) {
 		x, ok := rewards[at]
 		return x, ok
 	})
@@ -159,7 +159,7 @@ func (a *Archive) SetRewards(ctx context.Context, tenant, model string, id ID, r
 
 // reward sets the rewards that pick has for the trajectories of one batch, of which
 // there have to be least.
-func (a *Archive) reward(ctx context.Context, tenant, model string, id ID, least int, pick func(Place) (float64, bool)) error {
+func (a *Archive) reward(ctx context.Context, tenant, model string, id ID, least int, pick func(Position) (float64, bool)) error {
 	for {
 		err := a.rewardOnce(ctx, tenant, model, id, least, pick)
 		if !errors.Is(err, ErrChanged) || ctx.Err() != nil {
@@ -169,7 +169,7 @@ func (a *Archive) reward(ctx context.Context, tenant, model string, id ID, least
 	}
 }
 
-func (a *Archive) rewardOnce(ctx context.Context, tenant, model string, id ID, least int, pick func(Place) (float64, bool)) error {
+func (a *Archive) rewardOnce(ctx context.Context, tenant, model string, id ID, least int, pick func(Position) (float64, bool)) error {
 	u, err := a.Begin(ctx, tenant, model)
 	if err != nil {
 		return err
@@ -184,7 +184,7 @@ func (a *Archive) rewardOnce(ctx context.Context, tenant, model string, id ID, l
 		}
 		// Facts first: what is set again, after a crash perhaps, costs no copy.
 		if err := v.Open(b).Visit(&Filter{}, Visitor{Trajectory: func(r *Row) error {
-			if x, ok := pick(Place{r.Group, r.Index}); ok {
+			if x, ok := pick(Position{r.Group, r.Index}); ok {
 				picked++
 				if !r.Scored || r.Reward != x {
 					fresh++
@@ -198,7 +198,7 @@ func (a *Archive) rewardOnce(ctx context.Context, tenant, model string, id ID, l
 			return nil
 		}
 		return u.copy(v.Open(b), func(c *Contents, r *Row, t *trajectory.Trajectory) (bool, error) {
-			x, ok := pick(Place{r.Group, r.Index})
+			x, ok := pick(Position{r.Group, r.Index})
 			if !ok {
 				return true, nil
 			}
@@ -207,7 +207,7 @@ func (a *Archive) rewardOnce(ctx context.Context, tenant, model string, id ID, l
 				return false, err
 			}
 			if string(text.Member("recorded")) != "true" {
-				return false, ErrFixed
+				return false, ErrNotRecorded
 			}
 			buf = trajectory.AppendWithReward(buf[:0], text, x)
 			t.Text, r.Scored = buf, true

@@ -67,7 +67,7 @@ func TestExpire(t *testing.T) {
 }
 
 // Calls are found until their batch is deleted; then they are forgotten.
-func TestJudge(t *testing.T) {
+func TestRewardCalls(t *testing.T) {
 	s := newShelf(t)
 	ctx := context.Background()
 	record := func(calls ...Call) Receipt {
@@ -115,29 +115,29 @@ func TestJudge(t *testing.T) {
 		return list
 	}
 	for _, c := range []struct {
-		list        []Verdict
+		list        []CallReward
 		known, want string
 	}{
-		{[]Verdict{{"a", "p/other", -1, 1}, {"none", "p/q", -1, 1}}, "[true false]", "[<nil> <nil> <nil> <nil>]"},
-		{[]Verdict{{"a", "p/q", -1, 1}, {"b", "any/thing", 1, 2}}, "[true true]", "[1 1 <nil> 2]"},
-		{[]Verdict{{"a", "p/q", 1, 3}, {"a", "p/q", -1, 4}, {"a", "p/q", 0, 5}, {"b", "", 7, 9}}, "[true true true true]", "[5 4 <nil> 2]"},
+		{[]CallReward{{"a", "p/other", -1, 1}, {"none", "p/q", -1, 1}}, "[true false]", "[<nil> <nil> <nil> <nil>]"},
+		{[]CallReward{{"a", "p/q", -1, 1}, {"b", "any/thing", 1, 2}}, "[true true]", "[1 1 <nil> 2]"},
+		{[]CallReward{{"a", "p/q", 1, 3}, {"a", "p/q", -1, 4}, {"a", "p/q", 0, 5}, {"b", "", 7, 9}}, "[true true true true]", "[5 4 <nil> 2]"},
 	} {
-		known, err := s.Judge(ctx, "t", c.list)
+		known, err := s.RewardCalls(ctx, "t", c.list)
 		if got := fmt.Sprint(rewards()); err != nil || fmt.Sprint(known) != c.known || got != c.want {
 			t.Errorf("%v: %v %s, %v", c.list, known, got, err)
 		}
 	}
-	if known, err := s.Judge(ctx, "other", []Verdict{{"a", "p/q", -1, 9}}); err != nil || known[0] {
+	if known, err := s.RewardCalls(ctx, "other", []CallReward{{"a", "p/q", -1, 9}}); err != nil || known[0] {
 		t.Errorf("another tenant's call is known, %v", err)
 	}
 	record(Call{ID: "c"})
 	if _, err := s.DeleteBatch(ctx, "t", "m", first.ID); err != nil {
 		t.Fatal(err)
 	}
-	if known, err := s.Judge(ctx, "t", []Verdict{{"a", "p/q", -1, 9}}); err != nil || !known[0] {
+	if known, err := s.RewardCalls(ctx, "t", []CallReward{{"a", "p/q", -1, 9}}); err != nil || !known[0] {
 		t.Errorf("of a deleted batch: %v, %v", known, err)
 	}
-	if n, err := s.Prune(ctx); n != 2 || err != nil || s.keys(tagCall) != 1 {
+	if n, err := s.PruneCalls(ctx); n != 2 || err != nil || s.keys(tagCall) != 1 {
 		t.Errorf("%d pruned, %v", n, err)
 	}
 }

@@ -30,7 +30,7 @@ type GroupRow struct {
 	// Of the rewards of those of its trajectories that have one, for advantages.
 	Scored          int
 	Mean, Deviation float64
-	At              Mark // where it is
+	Offset          GroupOffset // where it is
 	text            span
 }
 

@@ -193,7 +193,7 @@ func (c *Contents) Visit(f *Filter, v Visitor) error {
 	if !f.batch(c.Batch) {
 		return nil
 	}
-	for at := (Mark{}); ; {
+	for at := (GroupOffset{}); ; {
 		next, err := c.VisitGroup(at, f, v)
 		if err == io.EOF {
 			return nil
@@ -205,12 +205,12 @@ func (c *Contents) Visit(f *Filter, v Visitor) error {
 	}
 }
 
-// Mark is where a group begins in its batch. The zero value is the first.
-type Mark struct{ group, row int64 }
+// GroupOffset is where a group begins in its batch. The zero value is the first.
+type GroupOffset struct{ group, row int64 }
 
 // VisitGroup is Visit for the one group at a mark. It returns the next group's;
 // the error is io.EOF when there is no group at the mark.
-func (c *Contents) VisitGroup(at Mark, f *Filter, v Visitor) (next Mark, err error) {
+func (c *Contents) VisitGroup(at GroupOffset, f *Filter, v Visitor) (next GroupOffset, err error) {
 	c.groups.off, c.rows.off = at.group, at.row
 	b, err := c.groups.next()
 	if err != nil {
@@ -223,7 +223,7 @@ func (c *Contents) VisitGroup(at Mark, f *Filter, v Visitor) (next Mark, err err
 	if err := g.parse(b); err != nil {
 		return at, err
 	}
-	g.At = at
+	g.Offset = at
 	told := v.Group == nil
 	tell := func() error {
 		if told {
@@ -239,7 +239,7 @@ func (c *Contents) VisitGroup(at Mark, f *Filter, v Visitor) (next Mark, err err
 	}
 	var r Row
 	for {
-		next = Mark{c.groups.off, c.rows.off}
+		next = GroupOffset{c.groups.off, c.rows.off}
 		b, err := c.rows.next()
 		if err != nil {
 			return at, err

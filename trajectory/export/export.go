@@ -11,25 +11,25 @@ import (
 	"weir/trajectory/archive"
 )
 
-// Form is a format of an export.
-type Form string
+// Format is a format of an export.
+type Format string
 
 const (
-	JSONL     Form = "jsonl"        // a trajectory per line, exactly as received, with what is known of it
-	Groups    Form = "jsonl-groups" // a group per line, as ART's own files
-	Parquet   Form = "parquet"      // ART's version 2, and columns of ours
-	ART       Form = "art"          // a tar of ART's folders with version 2 files
-	Verl      Form = "verl"
-	TRL       Form = "trl"
-	Verifiers Form = "verifiers"
-	SFT       Form = "sft"
+	JSONL     Format = "jsonl"        // a trajectory per line, exactly as received, with what is known of it
+	Groups    Format = "jsonl-groups" // a group per line, as ART's own files
+	Parquet   Format = "parquet"      // ART's version 2, and columns of ours
+	ART       Format = "art"          // a tar of ART's folders with version 2 files
+	Verl      Format = "verl"
+	TRL       Format = "trl"
+	Verifiers Format = "verifiers"
+	SFT       Format = "sft"
 )
 
-// Forms are all forms.
-func Forms() []Form { return []Form{JSONL, Groups, Parquet, ART, Verl, TRL, Verifiers, SFT} }
+// Formats are all formats.
+func Formats() []Format { return []Format{JSONL, Groups, Parquet, ART, Verl, TRL, Verifiers, SFT} }
 
 // Media is the content type and the file extension of a form.
-func (f Form) Media() (contentType, extension string) {
+func (f Format) Media() (contentType, extension string) {
 	switch f {
 	case Parquet:
 		return "application/vnd.apache.parquet", ".parquet"
@@ -41,13 +41,13 @@ func (f Form) Media() (contentType, extension string) {
 
 // Options say how a selection is written.
 type Options struct {
-	Form         Form
+	Format       Format
 	DropLogprobs bool   // leave the logprobs of turns out
-	Spool        string // folder for the temporary files of ART
+	TempDir      string // folder for the temporary files of ART
 }
 
-// ErrForm: there is no such form.
-var ErrForm = errors.New("export: no such form")
+// ErrFormat: there is no such format.
+var ErrFormat = errors.New("export: no such format")
 
 // sink writes one form. Groups come before their trajectories. Texts are valid
 // until the next call.
@@ -61,7 +61,7 @@ type sink interface {
 // what was written is not the whole selection.
 func Write(w io.Writer, v *archive.View, model string, f *archive.Filter, o Options) error {
 	var s sink
-	switch o.Form {
+	switch o.Format {
 	case JSONL:
 		s = &lines{w: w}
 	case Groups:
@@ -71,9 +71,9 @@ func Write(w io.Writer, v *archive.View, model string, f *archive.Filter, o Opti
 	case ART:
 		return writeTree(w, v, model, f, o)
 	case Verl, TRL, Verifiers, SFT:
-		s = &samples{w: w, form: o.Form}
+		s = &samples{w: w, form: o.Format}
 	default:
-		return fmt.Errorf("%w: %q", ErrForm, o.Form)
+		return fmt.Errorf("%w: %q", ErrFormat, o.Format)
 	}
 	p := pen{sink: s, drop: o.DropLogprobs}
 	var bad error
@@ -121,8 +121,8 @@ func (p *pen) visitor(c *archive.Contents) archive.Visitor {
 // TimeFormat is how moments are spelt: RFC 3339 in UTC, to the microsecond.
 const TimeFormat = "2006-01-02T15:04:05.000000Z07:00"
 
-// RecordID names a trajectory.
-func RecordID(b *archive.Batch, r *archive.Row) string {
+// TrajectoryID names a trajectory.
+func TrajectoryID(b *archive.Batch, r *archive.Row) string {
 	return b.ID.String() + "/" + strconv.Itoa(r.Group) + "/" + strconv.Itoa(r.Index)
 }
 
@@ -158,7 +158,7 @@ func (l *lines) group(_ *archive.Batch, _ *archive.GroupRow, text trajectory.Val
 }
 
 func (l *lines) trajectory(b *archive.Batch, r *archive.Row, text trajectory.Value) error {
-	d := AppendHead(append(l.buf[:0], '{'), b, r)
+	d := AppendPosition(append(l.buf[:0], '{'), b, r)
 	if !r.Scored {
 		d = append(d, `,"scored":false`...) // else the default of reward would be read
 	}
@@ -171,9 +171,9 @@ func (l *lines) trajectory(b *archive.Batch, r *archive.Row, text trajectory.Val
 
 func (l *lines) close() error { return nil }
 
-// AppendHead appends the members that say which trajectory it is.
-func AppendHead(d []byte, b *archive.Batch, r *archive.Row) []byte {
-	d = trajectory.AppendText(append(d, `"id":`...), RecordID(b, r))
+// AppendPosition appends the members that say which trajectory it is.
+func AppendPosition(d []byte, b *archive.Batch, r *archive.Row) []byte {
+	d = trajectory.AppendText(append(d, `"id":`...), TrajectoryID(b, r))
 	d = trajectory.AppendText(append(d, `,"log_id":`...), b.ID.String())
 	d = strconv.AppendInt(append(d, `,"group_index":`...), int64(r.Group), 10)
 	d = strconv.AppendInt(append(d, `,"trajectory_index":`...), int64(r.Index), 10)

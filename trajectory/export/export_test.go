@@ -71,13 +71,13 @@ func shelf(t testing.TB, bodies ...string) *archive.Archive {
 func export(t testing.TB, a *archive.Archive, f *archive.Filter, o Options) string {
 	t.Helper()
 	var b bytes.Buffer
-	if o.Spool == "" {
-		o.Spool = t.TempDir()
+	if o.TempDir == "" {
+		o.TempDir = t.TempDir()
 	}
 	if err := a.View("t", func(v *archive.View) error { return Write(&b, v, "a/m", f, o) }); err != nil {
 		t.Fatal(err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(o.Spool, "*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(o.TempDir, "*")); len(left) > 0 {
 		t.Errorf("left over: %q", left)
 	}
 	return b.String()
@@ -123,7 +123,7 @@ func same(t *testing.T, what string, got any, want string) {
 
 func TestJSONL(t *testing.T) {
 	a := shelf(t, first, other)
-	text := export(t, a, &archive.Filter{}, Options{Form: JSONL})
+	text := export(t, a, &archive.Filter{}, Options{Format: JSONL})
 	if n := strings.Count(text, "\n"); n != 4 {
 		t.Errorf("%d lines", n)
 	}
@@ -149,13 +149,13 @@ func TestJSONL(t *testing.T) {
 		}
 	}
 	half := 0.5
-	if text := export(t, a, &archive.Filter{MaxReward: &half, Splits: []string{"train"}}, Options{Form: JSONL}); strings.Count(text, "\n") != 1 || !strings.Contains(text, plain) {
+	if text := export(t, a, &archive.Filter{MaxReward: &half, Splits: []string{"train"}}, Options{Format: JSONL}); strings.Count(text, "\n") != 1 || !strings.Contains(text, plain) {
 		t.Errorf("%s", text)
 	}
-	if text := export(t, a, &archive.Filter{}, Options{Form: JSONL, DropLogprobs: true}); strings.Contains(text, "logprobs") || !strings.Contains(text, `"reward":1.50`) {
+	if text := export(t, a, &archive.Filter{}, Options{Format: JSONL, DropLogprobs: true}); strings.Contains(text, "logprobs") || !strings.Contains(text, `"reward":1.50`) {
 		t.Errorf("%s", text)
 	}
-	if text := export(t, a, &archive.Filter{Splits: []string{"none"}}, Options{Form: JSONL}); text != "" {
+	if text := export(t, a, &archive.Filter{Splits: []string{"none"}}, Options{Format: JSONL}); text != "" {
 		t.Errorf("%s", text)
 	}
 }
@@ -163,7 +163,7 @@ func TestJSONL(t *testing.T) {
 // ART's JSONL: its reader wants all members of a trajectory.
 func TestGroups(t *testing.T) {
 	a := shelf(t, first, other)
-	text := export(t, a, &archive.Filter{}, Options{Form: Groups})
+	text := export(t, a, &archive.Filter{}, Options{Format: Groups})
 	want := `{"trajectories":[` + rollout[:len(rollout)-1] + `,"additional_histories":[]},` +
 		plain[:len(plain)-1] + `,"metrics":{},"metadata":{},"tools":null,"additional_histories":[],"logs":[]}],"exceptions":[{"type":"e"}],"metadata":{"id":1.0},"metrics":{"judge":0.5},"logs":["g",5]}
 {"trajectories":[],"exceptions":[{}]}
@@ -179,13 +179,13 @@ func TestSamples(t *testing.T) {
 	a := shelf(t, first)
 	prompt := `[{"role":"system","content":"You play."},{"role":"user","content":[{"type":"text","text":"bo"},{"type":"text","text":"ard"}]}]`
 	completion := `[{"role":"assistant","content":"up","refusal":null,"tool_calls":[{"id":"c1"}]},{"role":"tool","content":"ok","tool_call_id":"c1"},{"role":"assistant","content":"done \ud83d"}]`
-	for form, want := range map[Form]string{
+	for form, want := range map[Format]string{
 		Verl:      `{"input":"system: You play.\nuser: board\nassistant: up\ntool: ok","output":"done \ud83d","gts":{"a":1.0},"score":1.5,"step":3,"turns":2,"won":1}`,
 		TRL:       `{"step":3,"prompt":` + prompt + `,"completion":` + completion + `,"reward":1.5,"advantage":ADV,"turns":2,"won":1,"score":9}`,
 		Verifiers: `{"example_id":0,"prompt":` + prompt + `,"completion":` + completion + `,"answer":{"a":1.0},"reward":1.5,"metrics":{"turns":2,"won":true,"score":9},"info":{"answer":{"a":1.0},"scenario":"s"},"tool_defs":[{"type":"function"}],"is_truncated":true,"error":null,"turns":2,"won":1,"score":9}`,
 		SFT:       `{"messages":[{"role":"system","content":"You play."},{"role":"user","content":[{"type":"text","text":"bo"},{"type":"text","text":"ard"}]},{"role":"assistant","content":"up","tool_calls":[{"id":"c1"}]},{"role":"tool","content":"ok","tool_call_id":"c1"},{"role":"assistant","content":"done \ud83d"}],"tools":[{"type":"function"}]}`,
 	} {
-		list := objects(t, export(t, a, &archive.Filter{}, Options{Form: form}))
+		list := objects(t, export(t, a, &archive.Filter{}, Options{Format: form}))
 		if len(list) != 2 {
 			t.Fatalf("%s: %d lines", form, len(list))
 		}
@@ -198,20 +198,20 @@ func TestSamples(t *testing.T) {
 		}
 		same(t, string(form), list[0], want)
 	}
-	if text := export(t, a, &archive.Filter{}, Options{Form: SFT}); !strings.Contains(text, `"content":"done \ud83d"`) {
+	if text := export(t, a, &archive.Filter{}, Options{Format: SFT}); !strings.Contains(text, `"content":"done \ud83d"`) {
 		t.Error("a lone surrogate is lost")
 	}
 	// A group of one has no advantage; nor has what has no choice a completion.
 	a = shelf(t, `{"split":"s","trajectory_groups":[{"trajectories":[{"reward":3,"messages_and_choices":[{"role":"user","content":"x"}]}]}]}`)
-	m := objects(t, export(t, a, &archive.Filter{}, Options{Form: TRL}))[0]
+	m := objects(t, export(t, a, &archive.Filter{}, Options{Format: TRL}))[0]
 	same(t, "trl", m, `{"step":null,"prompt":[{"role":"user","content":"x"}],"completion":[],"reward":3,"advantage":0}`)
-	m = objects(t, export(t, a, &archive.Filter{}, Options{Form: Verl}))[0]
+	m = objects(t, export(t, a, &archive.Filter{}, Options{Format: Verl}))[0]
 	same(t, "verl", m, `{"input":"user: x","output":"","gts":null,"score":3,"step":null}`)
 }
 
 // The columns of ART's Parquet files, with their physical and logical types.
 func TestColumns(t *testing.T) {
-	file := open(t, export(t, shelf(t, first, other), &archive.Filter{}, Options{Form: Parquet}))
+	file := open(t, export(t, shelf(t, first, other), &archive.Filter{}, Options{Format: Parquet}))
 	want := []string{
 		"format_version INT32 INT(16,true)", "group_index INT64 INT(64,true)", "trajectory_index INT64 INT(64,true)", "group_json BYTE_ARRAY STRING", "trajectory_json BYTE_ARRAY STRING",
 		"group_metadata BYTE_ARRAY STRING", "group_metrics BYTE_ARRAY STRING", "group_logs.list.element BYTE_ARRAY STRING", "reward DOUBLE", "metrics BYTE_ARRAY STRING", "metadata BYTE_ARRAY STRING", "tools BYTE_ARRAY STRING",
@@ -292,7 +292,7 @@ func rebuild(t *testing.T, list []artRow) (groups []string) {
 
 func TestParquet(t *testing.T) {
 	a := shelf(t, first, other)
-	list := rows[row](t, export(t, a, &archive.Filter{}, Options{Form: Parquet}))
+	list := rows[row](t, export(t, a, &archive.Filter{}, Options{Format: Parquet}))
 	art := make([]artRow, len(list))
 	for i, r := range list {
 		art[i] = artRow{FormatVersion: r.FormatVersion, GroupIndex: r.GroupIndex, TrajectoryIndex: r.TrajectoryIndex, GroupJSON: r.GroupJSON, TrajectoryJSON: r.TrajectoryJSON, Reward: r.Reward, Messages: r.Messages}
@@ -331,11 +331,11 @@ func TestParquet(t *testing.T) {
 	}
 	// A selection has no gaps either.
 	two := 1.0
-	list = rows[row](t, export(t, a, &archive.Filter{MinReward: &two}, Options{Form: Parquet}))
+	list = rows[row](t, export(t, a, &archive.Filter{MinReward: &two}, Options{Format: Parquet}))
 	if len(list) != 2 || list[1].GroupIndex != 1 || *list[1].TrajectoryIndex != 0 || *list[1].ID != list[1].LogID+"/0/1" {
 		t.Errorf("%+v", list)
 	}
-	if list := rows[row](t, export(t, a, &archive.Filter{Splits: []string{"none"}}, Options{Form: Parquet})); len(list) != 0 {
+	if list := rows[row](t, export(t, a, &archive.Filter{Splits: []string{"none"}}, Options{Format: Parquet})); len(list) != 0 {
 		t.Errorf("%+v", list)
 	}
 }
@@ -348,7 +348,7 @@ func TestRowGroups(t *testing.T) {
 		list = append(list, text(i))
 	}
 	a := shelf(t, `{"split":"s","trajectory_groups":[{"trajectories":[`+strings.Join(list, ",")+`]}]}`)
-	data := export(t, a, &archive.Filter{}, Options{Form: Parquet})
+	data := export(t, a, &archive.Filter{}, Options{Format: Parquet})
 	if len(data) > 1<<20 {
 		t.Errorf("%d bytes: not compressed", len(data))
 	}
@@ -364,7 +364,7 @@ func TestRowGroups(t *testing.T) {
 
 func TestART(t *testing.T) {
 	a := shelf(t, first, other, strings.Replace(first, `"step":3,`, "", 1), first, `{"split":"train","step":12345,"trajectory_groups":[{}]}`)
-	r := tar.NewReader(strings.NewReader(export(t, a, &archive.Filter{}, Options{Form: ART})))
+	r := tar.NewReader(strings.NewReader(export(t, a, &archive.Filter{}, Options{Format: ART})))
 	files := map[string]string{}
 	var names []string
 	for {
@@ -432,11 +432,11 @@ func (f *failing) Write(p []byte) (int, error) {
 // that is cut short looks complete.
 func TestWriterFails(t *testing.T) {
 	a := shelf(t, first, other)
-	for _, form := range Forms() {
-		whole := len(export(t, a, &archive.Filter{}, Options{Form: form}))
+	for _, form := range Formats() {
+		whole := len(export(t, a, &archive.Filter{}, Options{Format: form}))
 		for _, n := range []int{0, 1, whole / 2, whole - 1} {
 			err := a.View("t", func(v *archive.View) error {
-				return Write(&failing{n}, v, "a/m", &archive.Filter{}, Options{Form: form, Spool: t.TempDir()})
+				return Write(&failing{n}, v, "a/m", &archive.Filter{}, Options{Format: form, TempDir: t.TempDir()})
 			})
 			if !errors.Is(err, errFull) {
 				t.Errorf("%s, full after %d of %d bytes: %v", form, n, whole, err)
@@ -444,13 +444,13 @@ func TestWriterFails(t *testing.T) {
 		}
 	}
 	err := a.View("t", func(v *archive.View) error {
-		return Write(io.Discard, v, "a/m", &archive.Filter{}, Options{Form: "csv"})
+		return Write(io.Discard, v, "a/m", &archive.Filter{}, Options{Format: "csv"})
 	})
-	if !errors.Is(err, ErrForm) {
+	if !errors.Is(err, ErrFormat) {
 		t.Error(err)
 	}
 	err = a.View("t", func(v *archive.View) error {
-		return Write(io.Discard, v, "a/m", &archive.Filter{}, Options{Form: ART, Spool: filepath.Join(os.DevNull, "no")})
+		return Write(io.Discard, v, "a/m", &archive.Filter{}, Options{Format: ART, TempDir: filepath.Join(os.DevNull, "no")})
 	})
 	if err == nil {
 		t.Error("no spool, no error")
@@ -494,8 +494,8 @@ func TestFilesForOtherReaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, data := range map[string]string{
-		"selection.parquet": export(t, a, &archive.Filter{}, Options{Form: Parquet}),
-		"selection.tar":     export(t, a, &archive.Filter{}, Options{Form: ART}),
+		"selection.parquet": export(t, a, &archive.Filter{}, Options{Format: Parquet}),
+		"selection.tar":     export(t, a, &archive.Filter{}, Options{Format: ART}),
 		"expected.json":     string(expected),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {

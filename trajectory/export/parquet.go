@@ -133,7 +133,7 @@ func fullRow(a artRow, b *archive.Batch, r *archive.Row) row {
 		LogID: b.ID.String(), ModelID: b.Model, Split: b.Split, Received: b.Received, Step: pointer(b.Step),
 	}
 	if r != nil {
-		id := RecordID(b, r)
+		id := TrajectoryID(b, r)
 		out.ID, out.Step, out.Initial, out.Final = &id, pointer(b.StepOf(r)), pointer(r.Initial), pointer(r.Final)
 		if !r.Start.IsZero() {
 			out.Start = &r.Start
@@ -270,7 +270,7 @@ type leaf struct {
 
 type place struct {
 	batch *archive.Batch
-	at    archive.Mark
+	at    archive.GroupOffset
 }
 
 // leaves finds the files of a selection. A group is never torn apart: its step
@@ -283,7 +283,7 @@ func leaves(v *archive.View, model string, f *archive.Filter) ([]*leaf, error) {
 	files := make(map[key]*leaf)
 	var bad error
 	err := v.Batches(model, archive.ID{}, false, func(b *archive.Batch) bool {
-		var at archive.Mark
+		var at archive.GroupOffset
 		step, open := b.Step, false
 		end := func() {
 			if !open {
@@ -298,7 +298,7 @@ func leaves(v *archive.View, model string, f *archive.Filter) ([]*leaf, error) {
 		bad = v.Open(b).Visit(f, archive.Visitor{
 			Group: func(g *archive.GroupRow) error {
 				end()
-				at, step, open = g.At, b.Step, true
+				at, step, open = g.Offset, b.Step, true
 				return nil
 			},
 			Trajectory: func(r *archive.Row) error { step = step.Or(r.Version()); return nil },
@@ -329,7 +329,7 @@ func writeTree(w io.Writer, v *archive.View, model string, f *archive.Filter, o 
 	if err != nil {
 		return err
 	}
-	spool, err := os.CreateTemp(o.Spool, "export-*.parquet")
+	spool, err := os.CreateTemp(o.TempDir, "export-*.parquet")
 	if err != nil {
 		return fmt.Errorf("export: %w", err)
 	}

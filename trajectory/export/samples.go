@@ -11,7 +11,7 @@ import (
 // samples writes what other trainers read (13.4), one trajectory per line.
 type samples struct {
 	w      io.Writer
-	form   Form
+	form   Format
 	buf    []byte
 	groups int // so far
 	g      archive.GroupRow

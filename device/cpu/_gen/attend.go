@@ -337,14 +337,12 @@ func (g *gen) scores(el *dotElement, m, t int) {
 	g.op("MOVQ", arg("k", k), pairs)
 	g.op("SHRQ", "$2", pairs)
 	g.label("quad")
-	for c := range el.cols {
-		if c == 0 {
-			for i := range t {
-				for l := 0; l < el.quad; l += line {
-					g.op("PREFETCHT1", at(l, dotTiles[i])+"("+dotAhead+"*1)")
-				}
-			}
+	for i := range t {
+		for l := 0; l < el.quad; l += line {
+			g.op("PREFETCHT1", at(l, dotTiles[i])+"("+dotAhead+"*1)")
 		}
+	}
+	for c := range el.cols {
 		d.column(func(t, off int) string { return at(off, dotTiles[t]) }, c)
 	}
 	for i := range t {
@@ -366,28 +364,39 @@ func (g *gen) scores(el *dotElement, m, t int) {
 			g.op("PREFETCHT1", at(0, dotTiles[i])+"("+dotAhead+"*1)")
 		}
 	}
-	for m := range m {
-		if el == dotBytes {
-			g.op("VPBROADCASTD", d.input(m, 0), d.x)
-		}
-		for i, halves := range d.acc {
-			for h, acc := range halves {
-				if a := acc[m]; el.integer() {
-					if el == dotBytes {
-						g.op("VPADDD", d.x, a, a)
-					}
-					g.op("VCVTDQ2PS", a, a)
-					g.op("VMULPS", at(h*32, dotTiles[i]), a, a)
-				}
-				g.op("VMOVUPS", acc[m], at(i*line+h*32, pairs))
-			}
-		}
-		g.op("ADDQ", temp, pairs)
-	}
+	d.storeScores()
 	g.op("ADDQ", fmt.Sprint("$", 8*t), offset)
 	g.op("SUBQ", fmt.Sprint("$", t), left)
 	g.op("JNE", "tile")
 	g.end()
+}
+
+// storeScores writes the results of all rows to y, which pairs points to; the rows
+// are temp bytes apart. Integers are multiplied by the keys' scales.
+func (d *dots) storeScores() {
+	for m := range d.m {
+		if d.el == dotBytes {
+			d.op("VPBROADCASTD", d.input(m, 0), d.x)
+		}
+		for t, halves := range d.acc {
+			for h, acc := range halves {
+				if d.el.integer() {
+					d.scaleScore(acc[m], t, h)
+				}
+				d.op("VMOVUPS", acc[m], at(t*line+h*32, pairs))
+			}
+		}
+		d.op("ADDQ", temp, pairs)
+	}
+}
+
+// scaleScore turns a sum of integers into a score.
+func (d *dots) scaleScore(a vec, t, h int) {
+	if d.el == dotBytes {
+		d.op("VPADDD", d.x, a, a)
+	}
+	d.op("VCVTDQ2PS", a, a)
+	d.op("VMULPS", at(h*32, dotTiles[t]), a, a)
 }
 
 // values is impl.dots' values: t tiles that lie one behind the other in each

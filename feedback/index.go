@@ -1,0 +1,149 @@
+package feedback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"weir/store"
+)
+
+// The first byte of a key names the table or index; what follows is in the comment.
+const (
+	tagRow     = 'r' // project, id
+	tagTime    = 't' // project, time, id
+	tagRef     = 'f' // project, trace_ref, time, id; so are the following
+	tagType    = 'y'
+	tagUser    = 'u'
+	tagQueue   = 'q'
+	tagCall    = 'c' // call_ref
+	tagIndexes = 'v' // the tags of the indexes that the database has
+	tagOnce    = 'k' // idempotency keys
+	tagReward  = 'w' // tenant, call, time, id: a reward that is not settled
+)
+
+// rowKey is the key of a record.
+func rowKey(project string, id [16]byte) []byte {
+	key := append(make([]byte, 0, len(project)+len(id)+3), tagRow)
+	return append(store.AppendString(key, project), id[:]...)
+}
+
+// table is the records and their indexes. The key of an index entry ends with created_at
+// and the id.
+var table = store.Table{
+	Tag:     tagRow,
+	Indexes: []byte{tagTime, tagRef, tagType, tagUser, tagQueue, tagCall},
+	Entries: func(dst [][]byte, key, row []byte) [][]byte {
+		r, err := decodeRecord(row)
+		if err != nil {
+			return dst
+		}
+		id, _ := parseUUID(r.ID)
+		entry := func(tag byte, value *string) {
+			if value == nil {
+				return
+			}
+			k := store.AppendString([]byte{tag}, r.Project)
+			if tag != tagTime {
+				k = store.AppendString(k, *value)
+			}
+			dst = append(dst, append(store.AppendUint(k, uint64(r.CreatedAt)), id[:]...))
+		}
+		entry(tagTime, new(string))
+		entry(tagRef, &r.TraceRef)
+		entry(tagType, &r.Type)
+		entry(tagUser, &r.User)
+		entry(tagQueue, r.Queue)
+		entry(tagCall, r.Refs.Call)
+		return dst
+	},
+}
+
+// Mend repairs the indexes after damage to a log of the database, and returns how many
+// entries it wrote or removed.
+func (s *Store) Mend(ctx context.Context) (n int, err error) {
+	type fix struct {
+		entry, key []byte
+		missing    bool
+	}
+	var fixes []fix
+	err = s.db.View(func(r *store.Reader) error {
+		return table.Check(r, func(entry, key []byte, missing bool) { fixes = append(fixes, fix{entry, key, missing}) })
+	})
+	const step = 1000
+	for len(fixes) > 0 && err == nil {
+		some := fixes[:min(step, len(fixes))]
+		fixes = fixes[len(some):]
+		err = s.change(ctx, func(tx *store.Tx) error {
+			s.counts.invalidateAll()
+			for _, f := range some {
+				// The record may have changed since the check.
+				row, err := tx.Get(f.key)
+				if err != nil && !errors.Is(err, store.ErrNotFound) {
+					return err
+				}
+				belongs := false
+				for _, e := range table.Entries(nil, f.key, row) {
+					belongs = belongs || string(e) == string(f.entry)
+				}
+				if belongs {
+					tx.Set(f.entry, f.key)
+				} else {
+					tx.Delete(f.entry)
+				}
+			}
+			return nil
+		})
+		n += len(some)
+	}
+	return n, err
+}
+
+// Upgrade makes the indexes that a database of an earlier version of weir does not have,
+// and returns how many entries it wrote.
+func (s *Store) Upgrade(ctx context.Context) (n int, err error) {
+	var have []byte
+	empty := true
+	err = s.db.View(func(r *store.Reader) (err error) {
+		if err := r.Scan(store.Range{Prefix: []byte{tagRow}, Keys: true}, func([]byte, []byte) bool { empty = false; return false }); err != nil {
+			return err
+		}
+		if have, err = r.Get([]byte{tagIndexes}); errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
+			err = nil
+		}
+		return err
+	})
+	if err != nil || empty || string(have) == string(table.Indexes) {
+		return 0, err
+	}
+	if n, err = s.Mend(ctx); err != nil {
+		return n, err
+	}
+	return n, s.db.Update(ctx, func(tx *store.Tx) error {
+		tx.Set([]byte{tagIndexes}, table.Indexes)
+		return nil
+	})
+}
+
+// Check calls f with each thing that is wrong with the indexes and the records.
+func (s *Store) Check(f func(what string)) error {
+	err := s.db.View(func(r *store.Reader) error {
+		return table.Check(r, func(entry, key []byte, missing bool) {
+			if missing {
+				f(fmt.Sprintf("the entry %q of %q is missing", entry, key))
+			} else {
+				f(fmt.Sprintf("the entry %q of %q is left over", entry, key))
+			}
+		})
+	})
+	// The caller finds damaged values by reading all of them. This finds those that
+	// are intact and not records.
+	return firstError(err, s.db.View(func(r *store.Reader) error {
+		return r.Scan(store.Range{Prefix: []byte{tagRow}, Damaged: func([]byte, error) {}}, func(key, row []byte) bool {
+			if _, err := decodeRecord(row); err != nil {
+				f(fmt.Sprintf("%q is no record", key))
+			}
+			return true
+		})
+	}))
+}

@@ -1,0 +1,134 @@
+package feedback
+
+import (
+	"bytes"
+	"container/heap"
+	"context"
+	"slices"
+	"strings"
+
+	"weir/store"
+)
+
+// sortRow is a record to be sorted: its position, and the values that order it.
+type sortRow struct {
+	at   position
+	keys []value
+}
+
+// rowHeap is a heap whose root is the sortRow that comes last in the order.
+type rowHeap struct {
+	list []sortRow
+	sort []order
+}
+
+func (h *rowHeap) Len() int { return len(h.list) }
+
+func (h *rowHeap) Less(i, j int) bool { return h.before(&h.list[j], &h.list[i]) }
+
+func (h *rowHeap) Swap(i, j int) { h.list[i], h.list[j] = h.list[j], h.list[i] }
+
+func (h *rowHeap) Push(x any) { h.list = append(h.list, x.(sortRow)) }
+
+func (h *rowHeap) Pop() any {
+	last := h.list[len(h.list)-1]
+	h.list = h.list[:len(h.list)-1]
+	return last
+}
+
+// kindRank orders values of different kinds: numbers, then texts, then other values, and
+// last what is not there (docs/interface/feedback.md, section 8.3, rule 8).
+func kindRank(v *value) int {
+	switch v.kind {
+	case kindNum:
+		return 0
+	case kindText:
+		return 1
+	case kindBool:
+		return 2
+	case kindMissing:
+		return 4
+	}
+	return 3
+}
+
+func (h *rowHeap) before(a, b *sortRow) bool {
+	for i := range h.sort {
+		va, vb := &a.keys[i], &b.keys[i]
+		if ra, rb := kindRank(va), kindRank(vb); ra != rb {
+			return ra < rb
+		}
+		if c, ok := compareValues(*va, *vb); ok && c != 0 {
+			return c < 0 != h.sort[i].descending
+		}
+	}
+	return bytes.Compare(a.at[8:], b.at[8:]) < 0
+}
+
+// sorted is Store.each for an order that no index has. It holds the rows up to the end of
+// the page in memory, without their records.
+func (q *Query) sorted(ctx context.Context, r *store.Reader, f func(rec *Record, n int) error) (total int, err error) {
+	keyed := true // the order depends on columns of keys alone
+	for i := range q.sort {
+		keyed = keyed && q.sort[i].keyed()
+	}
+	w, err := q.open(ctx, r, q.plan(), false)
+	if err != nil {
+		return 0, err
+	}
+	defer w.close()
+	most := q.offset + q.limit
+	h := rowHeap{sort: q.sort}
+	full := false
+	if err := w.matches(0, !keyed, func(at *position, rec *Record) bool {
+		total++
+		if most == 0 {
+			return true
+		}
+		next := sortRow{at: *at, keys: make([]value, len(q.sort))}
+		for i := range q.sort {
+			next.keys[i] = q.sort[i].get(rec)
+		}
+		if len(h.list) == most {
+			if !h.before(&next, &h.list[0]) {
+				return true
+			}
+			heap.Pop(&h)
+		} else if len(h.list) == maxSorted {
+			full = true
+			return false
+		}
+		for i := range next.keys {
+			next.keys[i] = next.keys[i].detached()
+		}
+		heap.Push(&h, next)
+		return true
+	}); err != nil {
+		return 0, err
+	}
+	if full {
+		return 0, refuse("Too many rows for this order; narrow the query or sort by created_at")
+	}
+	slices.SortFunc(h.list, func(a, b sortRow) int { return b2i(h.before(&b, &a)) - b2i(h.before(&a, &b)) })
+	n := 0
+	for i := min(q.offset, len(h.list)); i < len(h.list); i++ {
+		rec, err := w.record(&h.list[i].at)
+		if err != nil {
+			return 0, err
+		}
+		if rec == nil {
+			continue
+		}
+		if err := f(rec, n); err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return total, nil
+}
+
+// detached is v without a reference to its record, cut to what an order looks at.
+func (v value) detached() value {
+	v.text, v.raw = strings.Clone(v.text[:min(len(v.text), 256)]), nil
+	return v
+}

@@ -1,0 +1,111 @@
+package feedback
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"weir/store"
+)
+
+// Store keeps the records of all projects in one database. Its methods may be called from
+// any goroutine. Those that write return when the change is on stable storage.
+type Store struct {
+	db  *store.DB
+	cfg Config
+	now func() time.Time
+
+	counts countCache
+
+	// The rest belongs to the goroutine of the database's writer, which runs all updates.
+	newest map[string]int64 // newest created_at by project
+	lastID struct {         // the newest that was made
+		at     int64
+		random [10]byte
+	}
+}
+
+// New returns the records in db.
+func New(db *store.DB, cfg Config) *Store {
+	s := &Store{db: db, cfg: cfg, now: time.Now, newest: map[string]int64{}}
+	s.counts.init()
+	return s
+}
+
+// Ready is closed when the database is open. A lazy database is opened by its first use.
+func (s *Store) Ready() <-chan struct{} { return s.db.Ready() }
+
+// StoreStats returns the counters of the database.
+func (s *Store) StoreStats() store.Stats { return s.db.Stats() }
+
+// DecodeQuery is Config.DecodeQuery with the configuration of the store.
+func (s *Store) DecodeQuery(body []byte, kind Kind, weave bool) (*Query, error) {
+	return s.cfg.DecodeQuery(body, kind, weave)
+}
+
+// get reads the record of a key; nil if there is none.
+func get(r *store.Reader, key []byte) (*Record, error) {
+	row, err := r.Get(key)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return decodeRecord(row)
+}
+
+// Get returns a record of a project; nil if there is none with that id.
+func (s *Store) Get(project, id string) (rec *Record, err error) {
+	u, ok := parseUUID(id)
+	if !ok {
+		return nil, nil
+	}
+	err = s.db.View(func(r *store.Reader) error {
+		rec, err = get(r, rowKey(project, u))
+		return err
+	})
+	return rec, err
+}
+
+// Purge deletes the records with these ids. Ids that do not exist are ignored.
+func (s *Store) Purge(ctx context.Context, project string, ids []string) error {
+	return s.change(ctx, func(tx *store.Tx) error {
+		_, err := s.deleteAll(tx, project, ids)
+		return err
+	})
+}
+
+// change runs an update that may delete records.
+func (s *Store) change(ctx context.Context, f func(tx *store.Tx) error) error {
+	defer s.counts.beginUpdate()()
+	return s.db.Update(ctx, f)
+}
+
+func (s *Store) deleteAll(tx *store.Tx, project string, ids []string) (n int, err error) {
+	done := map[[16]byte]bool{}
+	for _, id := range ids {
+		u, ok := parseUUID(id)
+		if !ok || done[u] {
+			continue
+		}
+		done[u] = true
+		key := rowKey(project, u)
+		row, err := tx.Get(key)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			continue
+		case errors.Is(err, store.ErrCorrupt):
+			tx.Delete(key) // its index entries are removed by Mend
+		case err != nil:
+			return n, err
+		default:
+			if rec, err := decodeRecord(row); err == nil {
+				s.counts.deleted(project, rec.CreatedAt)
+			}
+			table.Delete(tx, key, row)
+		}
+		n++
+	}
+	return n, nil
+}

@@ -1,0 +1,235 @@
+package grammar
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// determinize makes the automaton that begins at from deterministic, by the subset
+// construction over bytes and steps. It appends the new states to out and returns
+// the new start; the numbers of the states of out begin at before. If there would be
+// more than most states, it only removes eps steps: the machine that runs the network
+// can be in several states at once anyway.
+func (b *builder) determinize(from int32, out []state, before int32, most int) ([]state, int32) {
+	d := newSubsets(b, out, before)
+	if start, ok := d.run(from, most); ok {
+		return d.out, start
+	}
+	e := newSubsets(b, out, before)
+	e.epsOnly = true
+	start, ok := e.run(from, b.limit)
+	if !ok {
+		fail(ErrTooComplex, "", "the grammar needs more than %d states", b.limit)
+	}
+	return e.out, start
+}
+
+// subsets is one run of the subset construction: each new state stands for a set of
+// the builder's states.
+type subsets struct {
+	b          *builder
+	out        []state
+	base       int              // out[base:] are the states of this run
+	before     int32            // the number of out[0]
+	sets       [][]int32        // the sets that the states out[base:] stand for
+	singletons []int32          // for a state of b, 1 + the new state of the set with it alone; 0: none yet. All runs share the slice.
+	used       []int32          // the states for which singletons is not 0
+	index      map[string]int32 // the new state of each larger set
+	key        []byte           // scratch of lookup
+	cuts       []int32          // scratch of edges
+	buf        []edge           // scratch of edges
+	epsOnly    bool             // remove eps steps and do no more
+	absorb     int32            // a state from which every text is accepted, or -1: a set with it is as good as it alone
+}
+
+func newSubsets(b *builder, out []state, before int32) *subsets {
+	for len(b.singletons) < len(b.states) {
+		b.singletons = append(b.singletons, 0)
+	}
+	return &subsets{b: b, out: out, base: len(out), before: before, singletons: b.singletons, index: make(map[string]int32), absorb: -1}
+}
+
+// clearSingletons removes this run's entries from singletons.
+func (d *subsets) clearSingletons() {
+	for _, s := range d.used {
+		d.singletons[s] = 0
+	}
+}
+
+// run does the construction from the state from. It reports false if there would be
+// more than most states.
+func (d *subsets) run(from int32, most int) (int32, bool) {
+	defer d.clearSingletons()
+	start := d.intern([]int32{from})
+	for i := 0; i < len(d.sets); i++ {
+		if len(d.sets) > most || len(d.out) > d.b.limit {
+			return 0, false
+		}
+		d.expand(i)
+	}
+	return start, true
+}
+
+// internOne is intern for a set of one state.
+func (d *subsets) internOne(s int32) int32 {
+	if at := d.singletons[s]; at > 0 {
+		return at - 1
+	}
+	return d.intern([]int32{s})
+}
+
+// intern returns the new state for the closure of set.
+func (d *subsets) intern(set []int32) int32 {
+	seed := int32(-1)
+	if len(set) == 1 {
+		seed = set[0]
+	}
+	set = d.b.closure(set)
+	if d.absorb >= 0 && len(set) > 1 && slices.Contains(set, d.absorb) {
+		set = d.b.closure([]int32{d.absorb})
+	}
+	i := d.lookup(set)
+	if seed >= 0 && d.singletons[seed] == 0 {
+		d.singletons[seed] = i + 1
+		d.used = append(d.used, seed)
+	}
+	return i
+}
+
+// lookup returns the new state for a set that is its own closure.
+func (d *subsets) lookup(set []int32) int32 {
+	i := d.before + int32(len(d.out))
+	if len(set) == 1 {
+		if at := d.singletons[set[0]]; at > 0 {
+			return at - 1
+		}
+		d.singletons[set[0]] = i + 1
+		d.used = append(d.used, set[0])
+	} else {
+		d.key = d.key[:0]
+		for _, s := range set {
+			d.key = binary.LittleEndian.AppendUint32(d.key, uint32(s))
+		}
+		if at, ok := d.index[string(d.key)]; ok {
+			return at
+		}
+		d.index[string(d.key)] = i
+	}
+	d.sets = append(d.sets, set)
+	st := state{}
+	for _, s := range set {
+		st.accept = st.accept || d.b.states[s].accept
+	}
+	d.out = append(d.out, st)
+	return i
+}
+
+// expand gives the new state i its edges and steps.
+func (d *subsets) expand(i int) {
+	var edges []edge
+	var steps []step
+	set := d.sets[i]
+	if len(set) == 1 {
+		edges, steps = d.b.states[set[0]].edges, d.b.states[set[0]].steps
+	} else {
+		for _, s := range set {
+			edges = append(edges, d.b.states[s].edges...)
+			steps = append(steps, d.b.states[s].steps...)
+		}
+	}
+	d.b.spend(1 + len(edges) + len(steps))
+	at := d.base + i
+	if d.epsOnly {
+		for _, e := range edges {
+			to := d.internOne(e.to)
+			d.out[at].edges = append(d.out[at].edges, edge{e.lo, e.hi, to})
+		}
+	} else {
+		d.edges(at, edges)
+	}
+	d.steps(at, steps)
+}
+
+// edges gives state at the edges of a set of states. Overlapping ranges are split, so
+// that each byte leads to one set.
+func (d *subsets) edges(at int, edges []edge) {
+	if len(edges) == 0 {
+		return
+	}
+	d.buf = append(d.buf[:0], edges...)
+	edges = d.buf
+	slices.SortFunc(edges, func(a, b edge) int { return int(a.lo) - int(b.lo) })
+	apart := true
+	for i := 1; i < len(edges) && apart; i++ {
+		apart = edges[i].lo > edges[i-1].hi
+	}
+	res := make([]edge, 0, len(edges))
+	add := func(lo, hi byte, to int32) {
+		if n := len(res); n > 0 && res[n-1].to == to && res[n-1].hi+1 == lo {
+			res[n-1].hi = hi
+		} else {
+			res = append(res, edge{lo, hi, to})
+		}
+	}
+	if apart {
+		for _, e := range edges {
+			add(e.lo, e.hi, d.internOne(e.to))
+		}
+		d.out[at].edges = res
+		return
+	}
+	d.cuts = d.cuts[:0]
+	for _, e := range edges {
+		d.cuts = append(d.cuts, int32(e.lo), int32(e.hi)+1)
+	}
+	slices.Sort(d.cuts)
+	d.cuts = slices.Compact(d.cuts)
+	for k := 0; k+1 < len(d.cuts); k++ {
+		lo, hi := byte(d.cuts[k]), byte(d.cuts[k+1]-1)
+		var to []int32
+		for _, e := range edges {
+			if e.lo > lo {
+				break
+			}
+			if e.hi >= hi {
+				to = append(to, e.to)
+			}
+		}
+		if len(to) == 0 {
+			continue
+		}
+		slices.Sort(to)
+		add(lo, hi, d.intern(slices.Compact(to)))
+	}
+	d.out[at].edges = res
+}
+
+// steps gives state at the steps of a set of states. Steps that differ only in where
+// they lead become one, which leads to the set of these states.
+func (d *subsets) steps(at int, steps []step) {
+	var res []step
+	var to [][]int32
+	for _, s := range steps {
+		if s.kind == stepEps {
+			continue
+		}
+		t := s.to
+		s.to = 0
+		k := -1
+		if !d.epsOnly {
+			k = slices.Index(res, s)
+		}
+		if k < 0 {
+			k = len(res)
+			res, to = append(res, s), append(to, nil)
+		}
+		if !slices.Contains(to[k], t) {
+			to[k] = append(to[k], t)
+		}
+	}
+	for k := range res {
+		slices.Sort(to[k])
+		res[k].to = d.intern(to[k])
+	}
+	d.out[at].steps = res
+}

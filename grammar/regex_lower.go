@@ -1,0 +1,274 @@
+package grammar
+
+import (
+	"errors"
+	"slices"
+	"unicode/utf8"
+)
+
+// anchored takes the anchors off the ends of n. ok is false when others remain.
+func anchored(n *rx) (core *rx, begin, end, ok bool) {
+	switch n.kind {
+	case rxBegin:
+		return &rx{kind: rxCat}, true, false, true
+	case rxEnd:
+		return &rx{kind: rxCat}, false, true, true
+	case rxCat:
+		subs := n.subs
+		for len(subs) > 0 && subs[0].kind == rxBegin {
+			subs, begin = subs[1:], true
+		}
+		for len(subs) > 0 && subs[len(subs)-1].kind == rxEnd {
+			subs, end = subs[:len(subs)-1], true
+		}
+		if len(subs) == 1 && !begin && !end {
+			return anchored(subs[0])
+		}
+		if core = (&rx{kind: rxCat, subs: subs}); len(subs) == 1 {
+			core = subs[0]
+		}
+	case rxAlt:
+		core = &rx{kind: rxAlt}
+		for i, s := range n.subs {
+			c, b, e, ok := anchored(s)
+			if !ok || i > 0 && (b != begin || e != end) {
+				return nil, false, false, false
+			}
+			core.subs, begin, end = append(core.subs, c), b, e
+		}
+	default:
+		core = n
+	}
+	return core, begin, end, !core.hasAnchor()
+}
+
+func (n *rx) hasAnchor() bool {
+	return n.kind == rxBegin || n.kind == rxEnd || slices.ContainsFunc(n.subs, (*rx).hasAnchor)
+}
+
+// cost is roughly the number of states that n needs.
+func (n *rx) cost() int {
+	c := 1
+	for _, s := range n.subs {
+		c += s.cost()
+	}
+	if n.kind == rxRepeat {
+		c *= int(max(1, n.lo, n.hi))
+	}
+	return min(c, 1<<30)
+}
+
+// counts: n repeats something so often that counting pays.
+func (n *rx) counts() bool {
+	return n.kind == rxRepeat && max(n.lo, n.hi) > 16 || slices.ContainsFunc(n.subs, (*rx).counts)
+}
+
+// nullable: n matches the empty text (anchors aside).
+func (n *rx) nullable() bool {
+	switch n.kind {
+	case rxSet:
+		return false
+	case rxAlt:
+		return slices.ContainsFunc(n.subs, (*rx).nullable)
+	case rxRepeat:
+		return n.lo == 0 || n.subs[0].nullable()
+	}
+	return !slices.ContainsFunc(n.subs, func(s *rx) bool { return !s.nullable() })
+}
+
+// lowering says how characters are spelled and whether repetitions may be rules.
+type lowering struct {
+	leaf    func(from int32, set runeSet) int32
+	counted bool
+}
+
+// rx lowers n at from. Anchors become the steps that layers takes out again.
+func (b *builder) rx(from int32, n *rx, how lowering) int32 {
+	b.spend(1)
+	switch n.kind {
+	case rxSet:
+		return how.leaf(from, n.set)
+	case rxCat:
+		for _, s := range n.subs {
+			from = b.rx(from, s, how)
+		}
+		return from
+	case rxAlt:
+		fs := make([]frag, len(n.subs))
+		for i, s := range n.subs {
+			fs[i] = func(at int32) int32 { return b.rx(at, s, how) }
+		}
+		return b.alt(from, fs...)
+	case rxRepeat:
+		sub := n.subs[0]
+		lo, hi := n.lo, n.hi
+		if sub.nullable() {
+			lo = 0
+		}
+		size := 0
+		if how.counted {
+			size = sub.cost()
+		}
+		return b.repeat(from, lo, hi, size, func(at int32) int32 { return b.rx(at, sub, how) })
+	}
+	to := b.state()
+	kind := stepTick
+	if n.kind == rxEnd {
+		kind = stepGuard
+	}
+	b.step(from, step{kind: kind, to: to})
+	return to
+}
+
+// chain reads n and then end. Where n is a sequence, a counted repetition in it
+// takes what follows along into its rule: a rule that could return after every
+// character would leave every token undecided that goes on with something else.
+func (b *builder) chain(from int32, n *rx, how lowering, end string) int32 {
+	parts := []*rx{n}
+	if n.kind == rxCat {
+		parts = n.subs
+	}
+	for i, p := range parts {
+		if p.kind != rxRepeat || !p.counts() || p.hi == 0 || p.subs[0].nullable() || p.subs[0].counts() {
+			from = b.rx(from, p, how)
+			continue
+		}
+		r := b.rule()
+		loop, body, out := b.state(), b.state(), b.state()
+		b.eps(b.start(r), loop)
+		b.step(loop, step{kind: stepTick, to: body})
+		b.eps(b.rx(body, p.subs[0], how), loop)
+		b.step(loop, step{kind: stepGuard, to: out})
+		b.accept(b.chain(out, &rx{kind: rxCat, subs: parts[i+1:]}, how, end))
+		return b.callN(from, r, p.lo, p.hi)
+	}
+	return b.lit(from, end)
+}
+
+// utf8Leaf spells characters as they are.
+func (b *builder) utf8Leaf(from int32, set runeSet) int32 {
+	to := b.state()
+	for _, r := range set {
+		b.runeRange(from, to, r[0], r[1])
+	}
+	return to
+}
+
+// regexDFA is the language of n: whole texts, or texts that contain a match.
+// False if it passes the limit.
+func regexDFA(n *rx, search bool, outer *builder) (d *dfa, ok bool) {
+	b := newBuilder(nil, 8*dfaLimit, outer.meter)
+	defer func() {
+		if r := recover(); r != nil {
+			if e, is := r.(*Error); !is || !errors.Is(e, ErrTooComplex) {
+				panic(r)
+			}
+			d, ok = nil, false
+		}
+	}()
+	start := b.state()
+	at, all := start, int32(-1)
+	if search {
+		b.runeRange(start, start, 0, utf8.MaxRune)
+		at = b.state()
+		b.eps(start, at)
+	}
+	at = b.rx(at, n, lowering{leaf: b.utf8Leaf})
+	if search {
+		all = b.state()
+		b.eps(at, all)
+		b.runeRange(all, all, 0, utf8.MaxRune)
+		at = all
+	}
+	b.accept(at)
+	if n.hasAnchor() {
+		b, start, all = b.layers(start, all)
+	}
+	return makeDFA(b, start, all)
+}
+
+// layers takes out anchors: ^ can be passed only while nothing has been read, and
+// after $ nothing more may be read. all needs neither, so it stays one state.
+func (b *builder) layers(start, all int32) (res *builder, from, newAll int32) {
+	res = newBuilder(nil, 4*b.limit, b.meter)
+	type at struct {
+		s          int32
+		read, over bool
+	}
+	index := make(map[at]int32)
+	var list []at
+	place := func(a at) int32 {
+		a.read = a.read || a.s == all
+		s, ok := index[a]
+		if !ok {
+			s = res.state()
+			index[a] = s
+			list = append(list, a)
+		}
+		return s
+	}
+	from = place(at{s: start})
+	for i := 0; i < len(list); i++ {
+		a := list[i]
+		s, st := index[a], b.states[a.s]
+		res.states[s].accept = st.accept
+		if !a.over {
+			for _, e := range st.edges {
+				res.edge(s, e.lo, e.hi, place(at{s: e.to, read: true}))
+			}
+		}
+		for _, p := range st.steps {
+			switch {
+			case p.kind == stepEps:
+				res.eps(s, place(at{p.to, a.read, a.over}))
+			case p.kind == stepTick && !a.read:
+				res.eps(s, place(at{p.to, false, a.over}))
+			case p.kind == stepGuard:
+				res.eps(s, place(at{p.to, a.read, true}))
+			}
+		}
+	}
+	newAll = -1
+	if s, ok := index[at{s: all, read: true}]; ok && all >= 0 {
+		newAll = s
+	}
+	return res, from, newAll
+}
+
+// regexRule lowers a regular expression that must match a whole text.
+func (b *builder) regexRule(pattern string) int32 {
+	n := parseRegex(pattern)
+	r := b.rule()
+	core, _, _, ok := anchored(n)
+	if ok {
+		b.accept(b.chain(b.start(r), core, lowering{leaf: b.utf8Leaf, counted: true}, ""))
+		return r
+	}
+	d, ok := regexDFA(n, false, b)
+	if !ok {
+		fail(ErrTooComplex, "", "regular expression: too complex for anchors inside it")
+	}
+	b.accept(b.embed(b.start(r), d))
+	return r
+}
+
+// embed copies d behind from.
+func (b *builder) embed(from int32, d *dfa) int32 {
+	to := b.state()
+	at := make([]int32, len(d.states))
+	for i := range d.states {
+		at[i] = b.state()
+	}
+	for i := range d.states {
+		for _, e := range d.states[i].edges {
+			b.edge(at[i], e.lo, e.hi, at[e.to])
+		}
+		if d.states[i].accept {
+			b.eps(at[i], to)
+		}
+	}
+	if len(at) > 0 {
+		b.eps(from, at[0])
+	}
+	return to
+}

@@ -1,0 +1,2 @@
+// Package jsontext is the one reader of JSON text in weir.
+package jsontext

@@ -1,0 +1,251 @@
+package jsontext
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"unicode/utf8"
+)
+
+var scanCases = []struct {
+	in     string
+	offset int // -1: valid
+	reason string
+}{
+	{` {"a" : [1, -0.5e+3, "x\u00e9\n", true, false, null, {}, []]} `, -1, ""},
+	{`"é 漢字 😀"`, -1, ""},
+	{`"\ud800"`, -1, ""}, // a lone surrogate is no matter of syntax
+	{`{"a":1,"a":2}`, -1, ""},
+	{``, 0, "unexpected end"},
+	{`  `, 2, "unexpected end"},
+	{`{"model":`, 9, "unexpected end, want a value"},
+	{`{"a":1`, 6, "want ',' or '}'"},
+	{`{"a" 1}`, 5, "want ':'"},
+	{`{a:1}`, 1, "property name"},
+	{`{"a\x":1}`, 3, "escape"},
+	{`{"a":1,}`, 7, "property name"},
+	{`[1,]`, 3, "want a value"},
+	{`[1 2]`, 3, "want ',' or ']'"},
+	{`{} x`, 3, "extra data"},
+	{`{}{}`, 2, "extra data"},
+	{"\xef\xbb\xbf{}", 0, "byte 0xef"},
+	{`{"t": NaN}`, 6, "NaN"},
+	{`[Infinity]`, 1, "NaN and Infinity"},
+	{`[-Infinity]`, 2, "NaN and Infinity"},
+	{`nul`, 3, "unexpected end, want null"},
+	{`trux`, 3, "want true"},
+	{`01`, 1, "extra data"},
+	{`-`, 1, "a digit"},
+	{`1.`, 2, "behind the point"},
+	{`1e+`, 3, "exponent"},
+	{`+1`, 0, "want a value"},
+	{`"abc`, 4, "unterminated"},
+	{`"a\`, 2, "escape"},
+	{`"a\x41"`, 2, "escape"},
+	{`"\u12g4"`, 1, "escape"},
+	{"\"a\nb\"", 2, "control character '\\n'"},
+	{"\"abcdefgh\x1f\"", 9, "control"},
+	{"\"ab\xff\"", 3, "UTF-8"},
+	{"\"\xed\xa0\x80\"", 1, "UTF-8"},            // a surrogate spelt in UTF-8
+	{"\"abc\xe6\xbc\"", 4, "UTF-8"},             // cut short
+	{"\"abcdefgh\xc0\xaf\"", 9, "UTF-8"},        // overlong
+	{`{"a":"x"` + "\xff}", 8, "byte 0xff"},      // outside a string
+	{strings.Repeat("[", 5) + "1]]]]]", 4, "4"}, // depth 5
+}
+
+// stream scans text as it arrives in pieces of one byte.
+func stream(text []byte, maxDepth int) error {
+	s := NewStream(iotest.OneByteReader(bytes.NewReader(text)), maxDepth, nil)
+	if s.Value() && s.Over() {
+		return nil
+	}
+	return s.Err()
+}
+
+func TestScan(t *testing.T) {
+	for _, c := range scanCases {
+		for name, scan := range map[string]func([]byte, int) error{"Scan": Scan, "stream": stream} {
+			if problem := checkVerdict(scan([]byte(c.in), 4), c.offset, c.reason); problem != "" {
+				t.Errorf("%s: %q: %s", name, c.in, problem)
+			}
+		}
+	}
+	if err := Scan([]byte(`[[[[1]]]]`), 4); err != nil {
+		t.Errorf("depth 4 of 4: %v", err)
+	}
+}
+
+// checkVerdict says what is wrong with the error of a scan that should fail at offset for
+// a reason that contains these words, or succeed if offset is negative.
+func checkVerdict(err error, offset int, reason string) string {
+	if offset < 0 {
+		if err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	s, ok := err.(*SyntaxError)
+	if !ok {
+		return fmt.Sprintf("error %v, want a syntax error", err)
+	}
+	if s.Offset != offset || !strings.Contains(s.Error(), reason) {
+		return fmt.Sprintf("%v, want offset %d and %q", s, offset, reason)
+	}
+	return ""
+}
+
+// TestReasons holds the kind of each syntax error and the beginning of its token.
+func TestReasons(t *testing.T) {
+	for _, c := range []struct {
+		in    string
+		kind  Reason
+		token int // -1: does not matter
+	}{
+		{`[1,]`, WantValue, -1}, {`[NaN]`, WantValue, -1}, {`[`, WantValue, -1},
+		{`{1`, WantName, -1}, {`{"a":1,}`, WantName, -1},
+		{`{"a" 1}`, WantColon, -1},
+		{`[1 2]`, WantSeparator, -1}, {`{"a":1]`, WantSeparator, -1},
+		{`1 2`, WantEnd, -1}, {`01`, WantEnd, -1},
+		{`[[[[[`, TooDeep, -1},
+		{`[1, -]`, BadNumber, 4}, {`[1, 2.x]`, BadNumber, 4}, {` 3e+`, BadNumber, 1}, {`-Infinity`, BadNumber, 0},
+		{` trux`, BadLiteral, 1}, {`[nul`, BadLiteral, 1},
+		{`["abc`, UnclosedString, 1},
+		{`["ab\q"]`, BadEscape, 1},
+		{"[\"ab\n\"]", ControlInString, 1},
+		{"[\"ab\xff\"]", InvalidUTF8, 1},
+	} {
+		for name, scan := range map[string]func([]byte, int) error{"Scan": Scan, "stream": stream} {
+			e, ok := scan([]byte(c.in), 4).(*SyntaxError)
+			if !ok || e.Kind != c.kind || c.token >= 0 && e.Token != c.token {
+				t.Errorf("%s: %q: %+v, want kind %d of the token at %d", name, c.in, e, c.kind, c.token)
+			}
+		}
+	}
+}
+
+// TestScanEveryByte puts every byte value at every offset around a word of the
+// loop that looks at eight bytes at a time, against encoding/json.
+func TestScanEveryByte(t *testing.T) {
+	for n := range 20 {
+		for at := range n {
+			for c := range 256 {
+				s := bytes.Repeat([]byte{'a'}, n)
+				s[at] = byte(c)
+				checkString(t, append(append([]byte{'"'}, s...), '"'))
+			}
+		}
+	}
+}
+
+func checkString(t *testing.T, in []byte) {
+	t.Helper()
+	want := json.Valid(in) && utf8.Valid(in)
+	if got := Scan(in, 1) == nil; got != want {
+		t.Fatalf("%q: valid %v, want %v", in, got, want)
+	}
+	if want {
+		if end := skipString(append(in, "\"\"\"\"\"\"\"\""...), 0); end != len(in) {
+			t.Fatalf("%q: skipped to %d, want %d", in, end, len(in))
+		}
+	}
+}
+
+func TestScanDoesNotAllocate(t *testing.T) {
+	body := []byte(`{"messages":[{"role":"user","content":"Zürich\n\u00e9"}],"temperature":-0.5e1,"stream":true,"stop":null,"tools":[[],{}]}`)
+	if n := testing.AllocsPerRun(20, func() {
+		if Scan(body, 200) != nil {
+			t.Fatal("invalid")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations, want none", n)
+	}
+}
+
+// tree reads a value with the methods of Value, as encoding/json would.
+func tree(v Value) any {
+	switch v.Kind() {
+	case Null:
+		return nil
+	case Bool:
+		return v[0] == 't'
+	case String:
+		return v.Text()
+	case Number:
+		return json.Number(v)
+	case Array:
+		a := []any{}
+		for i, e := range v.Elements() {
+			if i != len(a) {
+				panic("index")
+			}
+			a = append(a, tree(e))
+		}
+		return a
+	}
+	m := map[string]any{}
+	for key, e := range v.Members() {
+		m[string(key)] = tree(e)
+	}
+	return m
+}
+
+var scanSeeds = []string{
+	`{"a":[1,2,{"b":null}],"c":"d\"e\\","a":-0.5E-3}`, `"\ud83d\ude00 \ud83d \ude00\ud83d\ud83d\ude00 \u0000\/\b\f\n\r\t"`,
+	` [ ] `, `{ "x" : { } , "\u0078" : "\\" }`, `[NaN]`, "\"\xff\"", `[[[[[[]]]]]]`, `1e999`, `"a\u2028"`, `{"":""}`, `[1,2`, `tru`, "\xef\xbb\xbf1",
+	`["\\\\","\\\"",""]`, `-0`, `0.0e-0`,
+}
+
+// FuzzScan compares with encoding/json the verdict, except for the documented differences,
+// and the values that are read afterwards. A stream has the same verdict.
+func FuzzScan(f *testing.F) {
+	for _, s := range scanSeeds {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		const depthOfStandard = 10000
+		err := Scan(data, depthOfStandard)
+		if again := stream(data, depthOfStandard); !reflect.DeepEqual(again, err) {
+			t.Fatalf("%q: %v from memory, %v from a stream", data, err, again)
+		}
+		want := json.Valid(data) && utf8.Valid(data)
+		if (err == nil) != want {
+			t.Fatalf("%q: %v, want valid %v", data, err, want)
+		}
+		if err != nil {
+			if s := err.(*SyntaxError); s.Offset < 0 || s.Offset > len(data) || s.Token > s.Offset || s.Reason == "" {
+				t.Fatalf("%q: %+v", data, s)
+			}
+			return
+		}
+		compareValue(t, Trim(data), data)
+	})
+}
+
+// compareValue compares v, which is data without white space around it, with what
+// encoding/json reads from data.
+func compareValue(t *testing.T, v Value, data []byte) {
+	t.Helper()
+	if end := skipValue(v, 0); end != len(v) {
+		t.Fatalf("%q: skipped to %d of %d", v, end, len(v))
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	var reference any
+	if err := d.Decode(&reference); err != nil {
+		t.Fatal(err)
+	}
+	if got := tree(v); !reflect.DeepEqual(got, reference) {
+		t.Fatalf("%q: read %#v, want %#v", data, got, reference)
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, data); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Compact(data, len(data)); err != nil || string(got) != compact.String() {
+		t.Fatalf("%q: compact %q, %v, want %q", data, got, err, &compact)
+	}
+}
