@@ -160,7 +160,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/failure": {
-		may:    []string{"internal/jsontext", "api", "engine", "feedback", "metrics", "store", "trajectory", "trajectory/archive"},
+		may:    []string{"api", "engine", "feedback", "metrics", "store", "trajectory", "trajectory/archive"},
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "os", "github.com"},
 	},
