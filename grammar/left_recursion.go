@@ -2,13 +2,13 @@ package grammar
 
 import "slices"
 
-// A rule that calls itself before it has read a byte would push frames without
-// end. Such rules are rewritten by their left corners (Rosenkrantz and Lewis
-// 1970, on automata instead of productions): a left-recursive text is a first
-// part without left recursion, after which one rule after the other is found to
-// have begun with what was read so far. That chain needs no stack.
+// A rule that calls itself before it has read a byte would push frames without end.
+// Such rules are rewritten by their left corners (Rosenkrantz and Lewis 1970; here on
+// automata instead of productions). A text of a left-recursive rule begins with a part
+// that has no left recursion. After it, one rule after another turns out to have begun
+// with what was read so far. This chain needs no stack.
 
-// nullable finds the rules that can read nothing.
+// nullable reports for each rule whether it accepts the empty text.
 func (n *network) nullable() []bool {
 	null := make([]bool, len(n.starts))
 	if n.base != nil {
@@ -31,8 +31,8 @@ func (n *network) nullable() []bool {
 	return null
 }
 
-// front are the states that from reaches without reading a byte, given the rules
-// known to be nullable.
+// front are the states that can be reached from from without reading a byte, if the
+// rules marked in null are those that accept the empty text.
 func (n *network) front(from int32, null []bool) []int32 {
 	list := []int32{from}
 	if len(n.at(from).steps) == 0 {
@@ -65,126 +65,102 @@ func (n *network) leftCalls(null []bool) [][]int32 {
 	return calls
 }
 
+// leftRecursive reports whether any rule can call itself before it has read a byte.
 func (n *network) leftRecursive() bool {
 	return slices.ContainsFunc(cycles(n.leftCalls(n.nullable())), func(c []int32) bool { return c != nil })
 }
 
-// cycles gives for each rule the rules of its strongly connected component, nil
-// where the rule does not reach itself (Tarjan 1972, with a stack of its own).
+// cycles gives for each rule the rules of its strongly connected component, nil if
+// the rule does not reach itself. calls are the rules that each rule calls.
 func cycles(calls [][]int32) [][]int32 {
 	n := len(calls)
-	res := make([][]int32, n)
-	index, low, on := make([]int, n), make([]int, n), make([]bool, n)
-	var path []int32
-	next := 0
-	type frame struct {
-		v int32
-		k int
+	c := &components{calls: calls, index: make([]int, n), low: make([]int, n), onPath: make([]bool, n), res: make([][]int32, n)}
+	for rule := range calls {
+		if c.index[rule] == 0 {
+			c.search(int32(rule))
+		}
 	}
-	for root := range n {
-		if index[root] != 0 {
+	return c.res
+}
+
+// components is Tarjan's algorithm (1972) with a stack of its own instead of recursion.
+type components struct {
+	calls  [][]int32
+	index  []int // the order in which the rules were found, from 1 on; 0: not yet
+	low    []int // the smallest index known to be reachable
+	path   []int32
+	onPath []bool
+	count  int
+	res    [][]int32
+}
+
+func (c *components) search(root int32) {
+	type visit struct {
+		rule int32
+		next int // the call to follow next
+	}
+	todo := []visit{{rule: root}}
+	for len(todo) > 0 {
+		v := &todo[len(todo)-1]
+		rule := v.rule
+		if v.next == 0 {
+			c.enter(rule)
+		}
+		if v.next < len(c.calls[rule]) {
+			to := c.calls[rule][v.next]
+			v.next++
+			if c.index[to] == 0 {
+				todo = append(todo, visit{rule: to})
+			} else if c.onPath[to] {
+				c.low[rule] = min(c.low[rule], c.index[to])
+			}
 			continue
 		}
-		todo := []frame{{v: int32(root)}}
-		for len(todo) > 0 {
-			f := &todo[len(todo)-1]
-			v := f.v
-			if f.k == 0 {
-				next++
-				index[v], low[v], on[v] = next, next, true
-				path = append(path, v)
-			}
-			if f.k < len(calls[v]) {
-				w := calls[v][f.k]
-				f.k++
-				if index[w] == 0 {
-					todo = append(todo, frame{v: w})
-				} else if on[w] {
-					low[v] = min(low[v], index[w])
-				}
-				continue
-			}
-			todo = todo[:len(todo)-1]
-			if len(todo) > 0 {
-				up := todo[len(todo)-1].v
-				low[up] = min(low[up], low[v])
-			}
-			if low[v] != index[v] {
-				continue
-			}
-			at := len(path) - 1
-			for path[at] != v {
-				at--
-			}
-			scc := slices.Clone(path[at:])
-			path = path[:at]
-			for _, w := range scc {
-				on[w] = false
-				if len(scc) > 1 || slices.Contains(calls[w], w) {
-					res[w] = scc
-				}
-			}
+		todo = todo[:len(todo)-1]
+		if len(todo) > 0 {
+			caller := todo[len(todo)-1].rule
+			c.low[caller] = min(c.low[caller], c.low[rule])
+		}
+		if c.low[rule] == c.index[rule] {
+			c.takeComponent(rule)
 		}
 	}
-	return res
+}
+
+func (c *components) enter(rule int32) {
+	c.count++
+	c.index[rule], c.low[rule], c.onPath[rule] = c.count, c.count, true
+	c.path = append(c.path, rule)
+}
+
+// takeComponent takes the component that begins with first off the path.
+func (c *components) takeComponent(first int32) {
+	at := slices.Index(c.path, first)
+	component := slices.Clone(c.path[at:])
+	c.path = c.path[:at]
+	for _, rule := range component {
+		c.onPath[rule] = false
+		if len(component) > 1 || slices.Contains(c.calls[rule], rule) {
+			c.res[rule] = component
+		}
+	}
 }
 
 // removeLeftRecursion replaces the automata of b, whose finished form is n, by
-// ones without left recursion. First every rule gets a form that reads at least
-// one byte, so that no empty rule can hide a left call; then the cycles go. The
+// automata without left recursion. First every rule gets a form that reads at least
+// one byte, so that no empty rule hides a left call. Then the cycles are removed. The
 // result is the root.
 func (b *builder) removeLeftRecursion(n *network) int32 {
 	first := b.baseRules()
 	null := n.nullable()
 	root := n.root
 	b.reset()
-	type layers struct{ begin, rest map[int32]int32 } // of n's states
-	copies := make([]layers, len(n.starts))
-	for r := first; r < int32(len(n.starts)); r++ {
+	for range n.starts[first:] {
 		b.rule()
-		copies[r] = layers{map[int32]int32{n.starts[r]: b.start(r)}, map[int32]int32{}}
 	}
 	for r := first; r < int32(len(n.starts)); r++ {
-		c := copies[r]
-		type at struct {
-			s    int32
-			rest bool
-		}
-		todo := []at{{n.starts[r], false}}
-		place := func(s int32, rest bool) int32 {
-			m := c.begin
-			if rest {
-				m = c.rest
-			}
-			t, ok := m[s]
-			if !ok {
-				t = b.state()
-				m[s] = t
-				todo = append(todo, at{s, rest})
-			}
-			return t
-		}
-		for len(todo) > 0 {
-			a := todo[len(todo)-1]
-			todo = todo[:len(todo)-1]
-			from, st := place(a.s, a.rest), n.at(a.s)
-			b.states[from].accept = a.rest && st.accept
-			for _, e := range st.edges {
-				b.edge(from, e.lo, e.hi, place(e.to, true))
-			}
-			for _, s := range st.steps {
-				if s.kind != stepCall {
-					s.to = place(s.to, a.rest)
-					b.step(from, s)
-					continue
-				}
-				if null[s.rule] {
-					b.eps(from, place(s.to, a.rest))
-				}
-				s.to = place(s.to, true)
-				b.step(from, s)
-			}
-		}
+		c := nonEmpty{b: b, n: n, null: null, begin: map[int32]int32{n.starts[r]: b.start(r)}, rest: map[int32]int32{}}
+		c.copyRule(n.starts[r])
 	}
 	b.cutLeft()
 	if null[root] { // the text as a whole may be empty after all
@@ -195,6 +171,66 @@ func (b *builder) removeLeftRecursion(n *network) int32 {
 		root = r
 	}
 	return root
+}
+
+// nonEmpty copies a rule of n into b, in a form that reads at least one byte. Each
+// state has two copies: begin before the first byte, and rest after it.
+type nonEmpty struct {
+	b           *builder
+	n           *network
+	null        []bool // by rule: it can read nothing
+	begin, rest map[int32]int32
+	todo        []halfState
+}
+
+type halfState struct {
+	s    int32
+	rest bool
+}
+
+func (c *nonEmpty) copyRule(start int32) {
+	c.todo = []halfState{{start, false}}
+	for len(c.todo) > 0 {
+		at := c.todo[len(c.todo)-1]
+		c.todo = c.todo[:len(c.todo)-1]
+		c.copyState(at)
+	}
+}
+
+// state is the copy of s.
+func (c *nonEmpty) state(s int32, rest bool) int32 {
+	copies := c.begin
+	if rest {
+		copies = c.rest
+	}
+	t, ok := copies[s]
+	if !ok {
+		t = c.b.state()
+		copies[s] = t
+		c.todo = append(c.todo, halfState{s, rest})
+	}
+	return t
+}
+
+func (c *nonEmpty) copyState(at halfState) {
+	b := c.b
+	from, st := c.state(at.s, at.rest), c.n.at(at.s)
+	b.states[from].accept = at.rest && st.accept
+	for _, e := range st.edges {
+		b.edge(from, e.lo, e.hi, c.state(e.to, true))
+	}
+	for _, s := range st.steps {
+		if s.kind != stepCall {
+			s.to = c.state(s.to, at.rest)
+			b.step(from, s)
+			continue
+		}
+		if c.null[s.rule] { // the call reads nothing
+			b.eps(from, c.state(s.to, at.rest))
+		}
+		s.to = c.state(s.to, true)
+		b.step(from, s)
+	}
 }
 
 // cutLeft removes the cycles of left calls from b, whose rules all read a byte.
@@ -216,9 +252,9 @@ func (b *builder) cutLeft() {
 	}
 }
 
-// copyRule copies the automaton of n that starts at from into b, leaving out the
-// calls for which drop holds (given the state that calls, and the rule). at maps
-// states of n to states of b and has an entry for from.
+// copyRule copies the automaton of n that begins at from into b, without the calls for
+// which drop is true (of the state that calls and the rule). at maps states of n to
+// their copies and has an entry for from.
 func (b *builder) copyRule(n *network, from int32, drop func(s, rule int32) bool, at map[int32]int32) {
 	todo := []int32{from}
 	place := func(s int32) int32 {
@@ -249,63 +285,80 @@ func (b *builder) copyRule(n *network, from int32, drop func(s, rule int32) bool
 	}
 }
 
-// leftCorners builds rule r of the cycle scc: copies of all its rules, without
-// their left calls into scc; the end of each leads on to wherever it was called
-// from on the left.
-func (b *builder) leftCorners(n *network, r int32, scc []int32) {
-	none := make([]bool, len(n.starts))
-	at := make(map[int32]int32)
-	type site struct{ callee, to int32 }
-	var sites []site
-	for _, d := range scc {
-		left := n.front(n.starts[d], none)
+// leftCorners builds rule r of the given cycle of rules. It has copies of all of them
+// without their left calls into the cycle. The end of each copy leads on to the places
+// where its rule was called on the left.
+func (b *builder) leftCorners(n *network, r int32, cycle []int32) {
+	at := make(map[int32]int32) // the copies of n's states
+	var calls []leftCall
+	for _, d := range cycle {
+		left := n.front(n.starts[d], make([]bool, len(n.starts)))
 		at[n.starts[d]] = b.state()
 		b.copyRule(n, n.starts[d], func(s, rule int32) bool {
-			return slices.Contains(left, s) && slices.Contains(scc, rule)
+			return slices.Contains(left, s) && slices.Contains(cycle, rule)
 		}, at)
-		for _, s := range left {
-			for _, p := range n.at(s).steps {
-				switch {
-				case p.kind != stepCall:
-					fail(ErrUnsupported, "", "left recursion through a counted repetition")
-				case slices.Contains(scc, p.rule):
-					sites = append(sites, site{p.rule, p.to})
-				}
-			}
-		}
+		calls = append(calls, n.leftCallsIn(left, cycle)...)
 		b.eps(b.start(r), at[n.starts[d]])
 	}
-	ends := make(map[int32][]int32) // accepting states of each rule, in n
-	for _, d := range scc {
-		seen := map[int32]bool{n.starts[d]: true}
-		list := []int32{n.starts[d]}
-		for i := 0; i < len(list); i++ {
-			st := n.at(list[i])
-			if st.accept {
-				ends[d] = append(ends[d], list[i])
-				if d != r {
-					b.states[at[list[i]]].accept = false
-				}
-			}
-			for _, e := range st.edges {
-				if !seen[e.to] {
-					seen[e.to] = true
-					list = append(list, e.to)
-				}
-			}
-			for _, p := range st.steps {
-				if !seen[p.to] {
-					seen[p.to] = true
-					list = append(list, p.to)
-				}
+	ends := make(map[int32][]int32) // the accepting states of each rule, in n
+	for _, d := range cycle {
+		ends[d] = n.accepting(d)
+		for _, s := range ends[d] {
+			if d != r {
+				b.states[at[s]].accept = false
 			}
 		}
 	}
-	for _, s := range sites {
-		for _, e := range ends[s.callee] {
-			b.eps(at[e], at[s.to])
+	for _, c := range calls {
+		for _, e := range ends[c.rule] {
+			b.eps(at[e], at[c.to])
 		}
 	}
+}
+
+// leftCall is a call that happens before a byte is read, and the state after it.
+type leftCall struct{ rule, to int32 }
+
+// leftCallsIn are the calls in the given states of rules of the cycle.
+func (n *network) leftCallsIn(states, cycle []int32) []leftCall {
+	var calls []leftCall
+	for _, s := range states {
+		for _, p := range n.at(s).steps {
+			switch {
+			case p.kind != stepCall:
+				fail(ErrUnsupported, "", "left recursion through a counted repetition")
+			case slices.Contains(cycle, p.rule):
+				calls = append(calls, leftCall{p.rule, p.to})
+			}
+		}
+	}
+	return calls
+}
+
+// accepting are the accepting states of a rule.
+func (n *network) accepting(rule int32) []int32 {
+	var res []int32
+	seen := map[int32]bool{n.starts[rule]: true}
+	list := []int32{n.starts[rule]}
+	visit := func(s int32) {
+		if !seen[s] {
+			seen[s] = true
+			list = append(list, s)
+		}
+	}
+	for i := 0; i < len(list); i++ {
+		st := n.at(list[i])
+		if st.accept {
+			res = append(res, list[i])
+		}
+		for _, e := range st.edges {
+			visit(e.to)
+		}
+		for _, p := range st.steps {
+			visit(p.to)
+		}
+	}
+	return res
 }
 
 // reset drops the rules of b.

@@ -2,7 +2,6 @@ package grammar
 
 import (
 	"encoding/json"
-	"os"
 	"regexp"
 	"testing"
 )
@@ -13,11 +12,7 @@ import (
 // keywords imply a type. One schema has uniqueItems, which is refused here and not
 // enforced there; it is tried without.
 func TestLlamaCases(t *testing.T) {
-	text, err := os.ReadFile("testdata/llamacpp_grammar_integration.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	llamaCases(t, text)
+	llamaCases(t, readFile(t, "testdata/llamacpp_grammar_integration.json"))
 }
 
 var llamaDigitCap = map[string]bool{

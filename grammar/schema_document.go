@@ -58,8 +58,8 @@ var (
 	mapsIn    = []string{"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
 )
 
-// index notes path, base URI and anchors of every schema in the document. It goes
-// by keywords: an $id inside an enum is data.
+// index notes the path, the base URI and the anchors of every schema in the document.
+// It goes by keywords, because an $id inside an enum, say, is data.
 func (d *document) index(v any, path, base string) {
 	o, ok := v.(*object)
 	if !ok {
@@ -80,21 +80,25 @@ func (d *document) index(v any, path, base string) {
 		}
 	}
 	for _, k := range o.keys {
-		at := stepPath(path, k)
-		switch v := o.m[k].(type) {
-		case *object:
-			if slices.Contains(schemaIn, k) {
-				d.index(v, at, base)
-			} else if slices.Contains(mapsIn, k) {
-				for _, name := range v.keys {
-					d.index(v.m[name], stepPath(at, name), base)
-				}
+		d.indexBelow(k, o.m[k], stepPath(path, k), base)
+	}
+}
+
+// indexBelow indexes the schemas in v, the value of a keyword.
+func (d *document) indexBelow(keyword string, v any, path, base string) {
+	switch v := v.(type) {
+	case *object:
+		if slices.Contains(schemaIn, keyword) {
+			d.index(v, path, base)
+		} else if slices.Contains(mapsIn, keyword) {
+			for _, name := range v.keys {
+				d.index(v.m[name], stepPath(path, name), base)
 			}
-		case []any:
-			if slices.Contains(schemasIn, k) {
-				for i, e := range v {
-					d.index(e, at+"["+strconv.Itoa(i)+"]", base)
-				}
+		}
+	case []any:
+		if slices.Contains(schemasIn, keyword) {
+			for i, e := range v {
+				d.index(e, path+"["+strconv.Itoa(i)+"]", base)
 			}
 		}
 	}

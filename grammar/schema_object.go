@@ -5,21 +5,21 @@ import "slices"
 // members are the properties that objects of an alternative may have.
 type members struct {
 	declared    []member
-	required    int
-	undeclared  []undeclaredNames // those that are not declared
-	least, most int64
-	leastPath   string
+	required    int // how many of declared are required
+	undeclared  []undeclaredNames
+	least, most int64  // numbers of properties; most -1: no bound
+	leastPath   string // of the keyword that least is from
 }
 
 type member struct {
 	name     string
-	set      []any // schemas of the value
+	set      []any // the schemas that hold for the value
 	required bool
-	barred   bool // by propertyNames
+	barred   bool // propertyNames does not allow the name
 }
 
-// other is a class of undeclared names and the schemas of their values. A nil
-// language is every name.
+// undeclaredNames is a class of undeclared names and the schemas that hold for their
+// values. If names is nil, the class is all names.
 type undeclaredNames struct {
 	names *dfa
 	set   []any
@@ -60,7 +60,7 @@ func (s *schemas) members(a alternative) *members {
 	return m
 }
 
-// under are the schemas that the value of property name is subject to.
+// under are the schemas that hold for the value of property name.
 func (s *schemas) under(a alternative, name string) []any {
 	var set []any
 	for _, n := range a {
@@ -69,6 +69,7 @@ func (s *schemas) under(a alternative, name string) []any {
 	return set
 }
 
+// underNode are the schemas that n alone has for the value of property name.
 func (s *schemas) underNode(n *schemaNode, name string) []any {
 	var set []any
 	v, found := n.props.declared[name]
@@ -88,70 +89,90 @@ func (s *schemas) underNode(n *schemaNode, name string) []any {
 	return append(set, n.props.additional)
 }
 
-// undeclared works out the classes of names that are not declared: names that
-// match the same patterns are subject to the same schemas.
+// undeclared works out the classes of names that are not declared. Names that match
+// the same patterns are subject to the same schemas.
 func (s *schemas) undeclared(a alternative, m *members) []undeclaredNames {
-	var patterns []string
-	var paths []string
-	listed := make(map[string]bool)
-	for _, n := range a {
-		s.b.spend(len(n.props.patterns))
-		for _, p := range n.props.patterns {
-			if !listed[p.pattern] {
-				listed[p.pattern] = true
-				patterns, paths = append(patterns, p.pattern), append(paths, stepPath(n.path, "patternProperties"))
-			}
-		}
-	}
-	if len(patterns) == 0 {
+	c := &nameClasses{s: s, a: a}
+	c.collectPatterns()
+	if len(c.patterns) == 0 {
 		if _, ok := s.undeclaredUnder(a, nil); !ok {
 			return nil
 		}
 	}
-	whole := true
-	names := allDFA()
-	for _, n := range a {
-		if n.props.keys != nil {
-			keys := s.keyNames(n)
-			names, whole = s.combine(names, keys, false, stepPath(n.path, "propertyNames")), false
-		}
-	}
-	if len(m.declared) > 0 {
-		list := make([]string, len(m.declared))
-		for i, p := range m.declared {
-			list[i] = p.name
-		}
-		words, ok := wordsDFA(list)
-		if !ok {
-			fail(ErrTooComplex, a[0].path, "too many properties")
-		}
-		names, whole = s.combine(names, words, true, a[0].path), false
-	}
-	var res []undeclaredNames
-	var split func(names *dfa, k int, matched []string)
-	split = func(names *dfa, k int, matched []string) {
-		if names.empty() {
-			return
-		}
-		if k == len(patterns) {
-			if set, ok := s.undeclaredUnder(a, matched); ok {
-				if whole && len(patterns) == 0 {
-					names = nil
-				}
-				res = append(res, undeclaredNames{names, set})
-			}
-			return
-		}
-		d := s.search(patterns[k], paths[k])
-		split(s.combine(names, d, false, paths[k]), k+1, append(slices.Clip(matched), patterns[k]))
-		split(s.combine(names, d, true, paths[k]), k+1, matched)
-	}
-	split(names, 0, nil)
-	return res
+	c.split(c.names(m), 0, nil)
+	return c.res
 }
 
-// othersUnder are the schemas of a property that matches the given patterns and
-// is declared nowhere; false if it may not be there.
+// nameClasses splits the undeclared names of objects by the patterns that they match.
+type nameClasses struct {
+	s        *schemas
+	a        alternative
+	patterns []string // of patternProperties
+	paths    []string // of the patterns
+	any      bool     // every name is undeclared and allowed
+	res      []undeclaredNames
+}
+
+func (c *nameClasses) collectPatterns() {
+	listed := make(map[string]bool)
+	for _, n := range c.a {
+		c.s.b.spend(len(n.props.patterns))
+		for _, p := range n.props.patterns {
+			if !listed[p.pattern] {
+				listed[p.pattern] = true
+				c.patterns, c.paths = append(c.patterns, p.pattern), append(c.paths, stepPath(n.path, "patternProperties"))
+			}
+		}
+	}
+}
+
+// names is the language of the names that propertyNames allows and that are not
+// declared.
+func (c *nameClasses) names(m *members) *dfa {
+	c.any = true
+	names := allDFA()
+	for _, n := range c.a {
+		if n.props.keys != nil {
+			names, c.any = c.s.combine(names, c.s.keyNames(n), false, stepPath(n.path, "propertyNames")), false
+		}
+	}
+	if len(m.declared) == 0 {
+		return names
+	}
+	list := make([]string, len(m.declared))
+	for i, p := range m.declared {
+		list[i] = p.name
+	}
+	words, ok := wordsDFA(list)
+	if !ok {
+		fail(ErrTooComplex, c.a[0].path, "too many properties")
+	}
+	c.any = false
+	return c.s.combine(names, words, true, c.a[0].path)
+}
+
+// split splits names by the patterns from the k-th on. All of names match the patterns
+// in matched, and none of the others before the k-th.
+func (c *nameClasses) split(names *dfa, k int, matched []string) {
+	if names.empty() {
+		return
+	}
+	if k == len(c.patterns) {
+		if set, ok := c.s.undeclaredUnder(c.a, matched); ok {
+			if c.any && len(c.patterns) == 0 {
+				names = nil
+			}
+			c.res = append(c.res, undeclaredNames{names, set})
+		}
+		return
+	}
+	d := c.s.search(c.patterns[k], c.paths[k])
+	c.split(c.s.combine(names, d, false, c.paths[k]), k+1, append(slices.Clip(matched), c.patterns[k]))
+	c.split(c.s.combine(names, d, true, c.paths[k]), k+1, matched)
+}
+
+// undeclaredUnder are the schemas that hold for an undeclared property whose name
+// matches the given patterns. It reports false if there may be no such property.
 func (s *schemas) undeclaredUnder(a alternative, matched []string) ([]any, bool) {
 	var set []any
 	for _, n := range a {
@@ -169,6 +190,7 @@ func (s *schemas) undeclaredUnder(a alternative, matched []string) ([]any, bool)
 	return set, !slices.Contains(set, any(false))
 }
 
+// combine is the intersection of two languages or, with minus, their difference.
 func (s *schemas) combine(a, b *dfa, minus bool, path string) *dfa {
 	s.b.spend(4 * (len(a.states) + len(b.states)))
 	d, ok := a.product(b, minus)
@@ -178,10 +200,11 @@ func (s *schemas) combine(a, b *dfa, minus bool, path string) *dfa {
 	return d
 }
 
+// object reads an object of a.
 func (s *schemas) object(from int32, a alternative) int32 {
 	b := s.b
 	m := s.members(a)
-	m.undeclared = s.undeclared(a, m) // names that may not appear are declared all the same
+	m.undeclared = s.undeclared(a, m) // before the names that may not appear are dropped: they are declared all the same
 	bare := len(m.declared) == 0
 	m.declared = slices.DeleteFunc(m.declared, func(p member) bool {
 		return !p.required && (p.barred || slices.Contains(p.set, any(false)))
@@ -196,7 +219,7 @@ func (s *schemas) object(from int32, a alternative) int32 {
 	}
 	reach := int64(len(m.declared))
 	if len(m.undeclared) > 0 {
-		reach++ // further ones might repeat a name
+		reach++ // more than one undeclared property might have the same name
 	}
 	if m.least > reach {
 		if len(m.undeclared) == 0 {
@@ -207,96 +230,127 @@ func (s *schemas) object(from int32, a alternative) int32 {
 	return s.body(from, m)
 }
 
-// body reads an object. While it does, cur[c] is where c declared properties have
-// been read; without bounds, c stops at 1.
+// body reads an object with the properties of m.
 func (s *schemas) body(from int32, m *members) int32 {
-	b := s.b
-	top := 1
 	if m.least <= int64(m.required) {
-		m.least = 0
+		m.least = 0 // the required properties are enough
 	}
-	if m.most >= 0 || m.least > 0 {
-		top = len(m.declared)
-		if m.most >= 0 {
-			top = int(min(int64(top), m.most))
-		} else {
-			top = int(min(int64(top), m.least))
-		}
-		top = max(top, 1)
+	o := &objectBody{s: s, m: m, counts: countsToTell(m)}
+	at := o.nowhere()
+	at[0] = s.ws(s.b.lit(from, "{"))
+	for i := range m.declared {
+		at = o.declared(at, &m.declared[i])
 	}
-	capped := m.most >= 0
-	cur := make([]int32, top+1)
-	for i := range cur {
-		cur[i] = -1
-	}
-	cur[0] = s.ws(b.lit(from, "{"))
-	comma := func(at int32) int32 { return s.ws(b.lit(at, ",")) }
-	for _, p := range m.declared {
-		value := s.value(p.set)
-		next := make([]int32, top+1)
-		for i := range next {
-			next[i] = -1
-		}
-		into := func(c int) int32 {
-			if next[c] < 0 {
-				next[c] = b.state()
-			}
-			return next[c]
-		}
-		entry := make([]int32, top+1) // where the member begins that leads to next[c]
-		for c, at := range cur {
-			if at < 0 {
-				continue
-			}
-			if !p.required {
-				b.eps(at, into(c))
-			}
-			if capped && int64(c) >= m.most {
-				continue
-			}
-			to := min(c+1, top)
-			if c > 0 {
-				at = comma(at)
-			}
-			if entry[to] == 0 {
-				entry[to] = b.state()
-				read := s.ws(b.call(s.ws(b.lit(s.ws(b.lit(entry[to], quoteJSON(p.name))), ":")), value))
-				b.eps(read, into(to))
-			}
-			b.eps(at, entry[to])
-		}
-		cur = next
-	}
-	var others int32
-	if len(m.undeclared) > 0 {
-		others = s.undeclaredRule(m)
-	}
-	end := b.state()
-	for c, at := range cur {
-		if at < 0 {
-			continue
-		}
-		if int64(c) >= m.least {
-			b.eps(at, end)
-		}
-		if len(m.undeclared) == 0 || capped && int64(c) >= m.most || int64(c)+1 < m.least {
-			continue
-		}
-		if c > 0 {
-			at = comma(at)
-		}
-		at = b.call(at, others)
-		left := int32(-1)
-		if capped {
-			left = int32(m.most) - int32(c) - 1
-		}
-		at = b.repeat(at, 0, left, 24, func(at int32) int32 { return b.call(comma(at), others) })
-		b.eps(at, end)
-	}
-	return b.lit(end, "}")
+	return s.b.lit(o.undeclared(at), "}")
 }
 
-// others is the rule for one property that is not declared.
+// countsToTell is how many numbers of properties have to be told apart: 0 to the
+// result, which stands for itself and all larger ones. Without bounds it is 1, because
+// the first property has no comma before it.
+func countsToTell(m *members) int {
+	counts := 1
+	switch {
+	case m.most >= 0:
+		counts = int(min(int64(len(m.declared)), m.most))
+	case m.least > 0:
+		counts = int(min(int64(len(m.declared)), m.least))
+	}
+	return max(counts, 1)
+}
+
+// objectBody builds the automaton of an object. Between two properties, the object is
+// in one of several states, by the number of properties that have been read: state
+// at[c] after c properties, or -1 if there cannot be so many.
+type objectBody struct {
+	s      *schemas
+	m      *members
+	counts int
+}
+
+func (o *objectBody) nowhere() []int32 {
+	at := make([]int32, o.counts+1)
+	for i := range at {
+		at[i] = -1
+	}
+	return at
+}
+
+// full reports whether there can be no property after count ones.
+func (o *objectBody) full(count int) bool { return o.m.most >= 0 && int64(count) >= o.m.most }
+
+func (o *objectBody) comma(at int32) int32 { return o.s.ws(o.s.b.lit(at, ",")) }
+
+// declared reads the property p, or nothing if it is optional, and returns the states
+// after it.
+func (o *objectBody) declared(at []int32, p *member) []int32 {
+	b, ws := o.s.b, o.s.ws
+	value := o.s.value(p.set)
+	after := o.nowhere()
+	into := func(count int) int32 {
+		if after[count] < 0 {
+			after[count] = b.state()
+		}
+		return after[count]
+	}
+	entry := make([]int32, o.counts+1) // where the property begins that leads to after[c]; 0: nowhere yet
+	for count, from := range at {
+		if from < 0 {
+			continue
+		}
+		if !p.required {
+			b.eps(from, into(count))
+		}
+		if o.full(count) {
+			continue
+		}
+		if count > 0 {
+			from = o.comma(from)
+		}
+		to := min(count+1, o.counts)
+		if entry[to] == 0 {
+			entry[to] = b.state()
+			read := ws(b.call(ws(b.lit(ws(b.lit(entry[to], quoteJSON(p.name))), ":")), value))
+			b.eps(read, into(to))
+		}
+		b.eps(from, entry[to])
+	}
+	return after
+}
+
+// undeclared reads the undeclared properties, if there may be any, and returns the
+// state before the closing brace.
+func (o *objectBody) undeclared(at []int32) int32 {
+	b, m := o.s.b, o.m
+	var rule int32
+	if len(m.undeclared) > 0 {
+		rule = o.s.undeclaredRule(m)
+	}
+	end := b.state()
+	for count, from := range at {
+		if from < 0 {
+			continue
+		}
+		if int64(count) >= m.least {
+			b.eps(from, end)
+		}
+		if len(m.undeclared) == 0 || o.full(count) || int64(count)+1 < m.least {
+			continue
+		}
+		if count > 0 {
+			from = o.comma(from)
+		}
+		left := int32(-1)
+		if m.most >= 0 {
+			left = int32(m.most) - int32(count) - 1
+		}
+		from = b.call(from, rule)
+		from = b.repeat(from, 0, left, 24, func(at int32) int32 { return b.call(o.comma(at), rule) })
+		b.eps(from, end)
+	}
+	return end
+}
+
+// undeclaredRule is the rule for one undeclared property.
 func (s *schemas) undeclaredRule(m *members) int32 {
 	b := s.b
 	r := b.rule()

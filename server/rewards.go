@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"weir/auth"
+	"weir/internal/jsontext"
 	"weir/server/failure"
 	"weir/trajectory"
 	"weir/trajectory/archive"
@@ -46,27 +47,26 @@ type rewards = map[archive.Position]float64
 const maxRewards = 10_000
 
 func parseRewards(body []byte) (order []archive.ID, batches map[archive.ID]rewards, n int, err error) {
-	text, err := trajectory.Compact(body, trajectory.DefaultLimits().Depth)
+	text, err := jsontext.Compact(body, trajectory.DefaultLimits().Depth)
 	if err != nil {
 		return nil, nil, 0, invalid([]string{"body"}, "json_invalid", "JSON decode error")
 	}
 	batches = make(map[archive.ID]rewards)
-	list := trajectory.Value(text).Find("rewards")
-	if trajectory.Value(text).Kind() != trajectory.Object || list == nil {
+	list := text.Member("rewards")
+	if text.Kind() != jsontext.Object || list == nil {
 		return nil, nil, 0, invalid([]string{"body", "rewards"}, "missing", "Field required")
 	}
-	if list.Kind() != trajectory.Array {
+	if list.Kind() != jsontext.Array {
 		return nil, nil, 0, invalid([]string{"body", "rewards"}, "list_type", "Input should be a valid list")
 	}
-	elements := list.Elements()
-	if len(elements) > maxRewards {
+	if n = jsontext.NewCursor(list).Count(); n > maxRewards {
 		return nil, nil, 0, invalid([]string{"body", "rewards"}, "too_long", "List should have at most "+strconv.Itoa(maxRewards)+" items")
 	}
 	var bad []trajectory.Detail
-	for i, e := range elements {
-		id, reward := e.Find("id"), e.Find("reward")
+	for i, e := range list.Elements() {
+		id, reward := e.Member("id"), e.Member("reward")
 		at, ok := place{}, false
-		if id != nil && id.Kind() == trajectory.String {
+		if id != nil && id.Kind() == jsontext.String {
 			at, ok = parsePlace(id.Text())
 		}
 		if !ok {
@@ -91,5 +91,5 @@ func parseRewards(body []byte) (order []archive.ID, batches map[archive.ID]rewar
 	if bad != nil {
 		return nil, nil, 0, &trajectory.Invalid{Details: bad[:min(len(bad), trajectory.MaxDetails)]}
 	}
-	return order, batches, len(elements), nil
+	return order, batches, n, nil
 }

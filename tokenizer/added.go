@@ -7,25 +7,25 @@ import (
 	"unicode/utf8"
 )
 
-// addedToken is an entry of added_tokens: text that becomes one token wherever
-// it stands, before the pre-tokenizer sees it.
+// addedToken is an entry of added_tokens: a text that becomes one token wherever it
+// occurs, before the pre-tokenizer sees it.
 type addedToken struct {
 	ID         int32  `json:"id"`
 	Content    string `json:"content"`
 	SingleWord bool   `json:"single_word"` // only with no word character on either side
 	Lstrip     bool   `json:"lstrip"`      // takes the white space before it
 	Rstrip     bool   `json:"rstrip"`      // takes the white space after it
-	Normalized bool   `json:"normalized"`  // is looked for, normalized, in the normalized text
-	Special    bool   `json:"special"`     // skipped in decoding
+	Normalized bool   `json:"normalized"`  // is normalized and searched for in the normalized text
+	Special    bool   `json:"special"`     // is skipped in decoding
 }
 
-// addedSet finds added tokens, leftmost first, the longest where several begin.
-// It is a trie whose siblings are a list: below the first byte, which has a
-// table, real sets branch into a handful.
+// addedSet finds added tokens: the leftmost, and of those that begin at the same place
+// the longest. It is a trie with a table for the first byte. Below that, siblings are a
+// linked list, because real sets branch into a handful.
 type addedSet struct {
 	nodes  []trieNode
 	first  [256]int32 // node of a first byte, -1 if none
-	lead   string     // the distinct first bytes
+	lead   string     // the first bytes that occur, each once
 	tokens []addedToken
 }
 
@@ -43,7 +43,7 @@ func newAddedSet() *addedSet {
 	return s
 }
 
-// add adds a token that is looked for as pattern, which is not empty.
+// add adds a token that is searched for as pattern, which is not empty.
 func (s *addedSet) add(pattern string, tok addedToken) error {
 	at := s.first[pattern[0]]
 	if at < 0 {
@@ -81,7 +81,7 @@ func (s *addedSet) child(at int32, b byte) int32 {
 	return c
 }
 
-// find returns the first token at or after text[i:] and where it stands, or nil.
+// find returns the first token in text[i:] and where it begins and ends in text, or nil.
 func (s *addedSet) find(text string, i int) (tok *addedToken, start, end int) {
 	for ; i < len(text); i++ {
 		if len(s.lead) == 1 {
@@ -111,22 +111,22 @@ func (s *addedSet) find(text string, i int) (tok *addedToken, start, end int) {
 	return nil, 0, 0
 }
 
-// addedScan walks over the added tokens of a text and the stretches between them.
+// addedScan iterates over the added tokens of a text and the stretches between them.
 type addedScan struct {
 	set  *addedSet // nil: the text is one stretch
 	text string
-	// The text before done has been returned; the search goes on at from. They
-	// differ: a token that is discarded, or that took white space, does not
-	// change where the reference looks for the next one.
+	// text[:done] has been returned, and the search goes on at from. They differ after a
+	// token that was discarded or that took in white space: neither changes where Hugging
+	// Face's library searches for the next token.
 	done, from int
-	// The white space after a token was scanned up to here.
+	// blank is how far the white space after tokens has been scanned.
 	blank int
 	// The token that follows the stretch just returned.
 	held *addedToken
 }
 
-// next returns the next stretch of text (tok is nil; start is where it begins)
-// or token, and false at the end.
+// next returns either the next stretch of text and where it begins (tok is nil) or the
+// next token. ok is false at the end.
 func (a *addedScan) next() (stretch string, start int, tok *addedToken, ok bool) {
 	if tok = a.held; tok != nil {
 		a.held = nil

@@ -43,7 +43,7 @@ func bigFile(n int) []byte {
 
 func TestBigFile(t *testing.T) {
 	data := bigFile(20000)
-	tok, slow := mustLoad(t, data), newTwin(t, data)
+	tok, slow := mustLoad(t, data), newReference(t, data)
 	for _, s := range samples()[:60] {
 		if got, want := encode(tok, s.Text, false), slow.encode(t, s.Text); len(got) != len(want) || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("%s: got %v, want %v", s.Name, got, want)
@@ -65,7 +65,7 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// benchTexts are prose, code and Chinese from the samples and this package.
+// benchTexts returns prose and Chinese from the samples, and code from this package.
 func benchTexts(b *testing.B) map[string]string {
 	texts := map[string]string{}
 	for _, s := range samples() {
@@ -87,8 +87,9 @@ func benchTexts(b *testing.B) map[string]string {
 	return texts
 }
 
-// BenchmarkEncode: warm is what a server does all day; cold starts each text with
-// an empty cache, which is mostly misses in texts as short as these.
+// BenchmarkEncode: a server nearly always finds words in the cache (cold=false). With
+// cold=true each text starts with an empty cache, and most words of texts as short as
+// these are not found.
 func BenchmarkEncode(b *testing.B) {
 	big := mustLoad(b, bigFile(150_000))
 	for _, t := range []struct {
@@ -114,7 +115,7 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
-// BenchmarkLongWord: a megabyte without a place to cut.
+// BenchmarkLongWord: a word of a megabyte.
 func BenchmarkLongWord(b *testing.B) {
 	tok := mustLoad(b, bigFile(150_000))
 	random := make([]byte, 1<<20)

@@ -11,17 +11,17 @@ const (
 	emptySlot = ^uint64(0)
 )
 
-// mergeTable answers which rank a merge of two tokens has: an open-addressing
-// table at half load, eight bytes a slot, because the lookups of a cold text miss
-// the caches and nearly all of them find nothing. The merged id is needed once a
-// merge happens, so it lives apart, by rank.
+// mergeTable maps a pair of tokens to the rank of their merge. It is an open-addressing
+// hash table that is half full, with eight bytes a slot: the lookups for a text that is
+// not cached miss the processor's caches, and nearly all of them find nothing. The id of
+// the merged token is needed only when a merge happens, so it is kept apart, by rank.
 type mergeTable struct {
-	slots  []uint64 // left id, right id, rank; probed linearly
+	slots  []uint64 // left id, right id and rank; linear probing
 	shift  uint
-	pairs  []uint64 // by rank, while loading
+	pairs  []uint64 // by rank; only while loading
 	merged []int32  // by rank
-	// bytes holds the ranks of pairs of single-byte tokens of a byte-level
-	// vocabulary: all first lookups of a word. Nil for other vocabularies.
+	// bytes holds the ranks of all pairs of single-byte tokens of a byte-level
+	// vocabulary, which are the first lookups for a word. Nil for other vocabularies.
 	bytes *[1 << 16]uint32
 }
 
@@ -29,14 +29,14 @@ func pairKey(a, b int32) uint64 { return uint64(a)<<idBits | uint64(b) }
 
 func (m *mergeTable) slot(key uint64) uint64 { return key * 0x9E3779B97F4A7C15 >> m.shift }
 
-// add appends the merge of the next rank; build makes it count.
+// add appends the merge of the next rank. It has an effect after build.
 func (m *mergeTable) add(a, b, merged int32) {
 	m.pairs = append(m.pairs, pairKey(a, b))
 	m.merged = append(m.merged, merged)
 }
 
-// build makes the table. A pair that is listed twice counts where it stands last,
-// as in the reference.
+// build makes the table. A pair that is listed twice has the rank of its last place, as
+// in Hugging Face's library.
 func (m *mergeTable) build() {
 	size := bits.Len(uint(2*len(m.pairs) | 15))
 	m.slots, m.shift = make([]uint64, 1<<size), uint(64-size)
@@ -64,8 +64,8 @@ func (m *mergeTable) rank(a, b int32) uint32 {
 	}
 }
 
-// shortWord is the number of symbols up to which scanning all pairs for the best
-// one is faster than a heap.
+// shortWord is the number of symbols up to which scanning all pairs for the best one is
+// faster than keeping a heap.
 const shortWord = 32
 
 // mergeShort merges ids in place; ranks[i] is the rank of ids[i], ids[i+1].
@@ -98,7 +98,7 @@ func (m *mergeTable) mergeShort(ids []int32, ranks []uint32) []int32 {
 // link is a symbol of a long word.
 type link struct {
 	id         int32
-	rank       uint32 // of the merge with next; noRank if there is none or the symbol is gone
+	rank       uint32 // of the merge with next; noRank if there is none, or this symbol was merged away
 	prev, next int32  // -1 at the ends
 }
 
@@ -108,8 +108,9 @@ type longMerge struct {
 	heap  []uint64 // rank<<32 | position: a min-heap gives the leftmost of the lowest rank
 }
 
-// merge merges ids and appends the result to dst in O(n log n). An entry of the
-// heap is out of date if its rank is no longer the one its symbol has.
+// merge merges ids and appends the result to dst, in O(n log n) time. Entries are never
+// removed from the middle of the heap; one whose rank is no longer that of its symbol is
+// out of date and skipped.
 func (l *longMerge) merge(m *mergeTable, dst, ids []int32, ranks []uint32) []int32 {
 	n := len(ids)
 	links, heap := l.links[:0], l.heap[:0]
@@ -159,7 +160,8 @@ func (l *longMerge) merge(m *mergeTable, dst, ids []int32, ranks []uint32) []int
 	return dst
 }
 
-// Four children a node: half the levels of a binary heap, and they share a cache line.
+// siftDown restores the order of the heap below h[i]. A node has four children: the heap
+// has half the levels of a binary one, and siblings share a cache line.
 func siftDown(h []uint64, i int) {
 	v := h[i]
 	for {

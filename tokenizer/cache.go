@@ -5,22 +5,24 @@ import (
 	"sync/atomic"
 )
 
-// wordCache maps a piece of text to its ids. Its entries are immutable, so any
-// number of goroutines use it without a lock: a collision or a race costs one
-// encoding. Full, it holds 64 Ki entries of 96 bytes.
+// wordCache maps pieces of text to their ids. Its entries are immutable, so any number
+// of goroutines can use it without a lock: if two add an entry to a set at the same time,
+// the worst that happens is that a piece is encoded once more. A full cache has 65536
+// entries of 96 bytes.
 type wordCache struct {
 	seed maphash.Seed
 	sets []cacheSet
 }
 
-// cacheSet holds the entries that share a hash, the latest first: half a cache
-// line. A set of one would miss some hundred words of any long text every time.
+// cacheSet holds the entries with the same hash, the latest first, in half a cache line.
+// If a set had a single entry, some hundred words of any long text would push each other
+// out again and again.
 type cacheSet [4]atomic.Pointer[cachedWord]
 
 const (
 	cacheSets  = 1 << 14 // a power of two
-	cacheBytes = 44      // longest piece kept
-	cacheIDs   = 12      // most ids kept
+	cacheBytes = 44      // a longer piece is not kept
+	cacheIDs   = 12      // nor is one of more ids
 )
 
 // cachedWord has no pointers, so an entry is one allocation that the garbage
@@ -52,7 +54,7 @@ func (set *cacheSet) find(s string) *cachedWord {
 	return nil
 }
 
-// add adds an entry in front of the set; the last one goes.
+// add adds an entry at the front of the set. If the set was full, its last entry is lost.
 func (set *cacheSet) add(s string, ids []int32) {
 	e := &cachedWord{size: uint8(len(s)), n: uint8(len(ids))}
 	copy(e.text[:], s)

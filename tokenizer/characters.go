@@ -2,17 +2,18 @@ package tokenizer
 
 import "unicode/utf8"
 
-// characters are the symbols of a vocabulary that is not byte-level.
+// characters has the symbols that merging starts from in a vocabulary that is not
+// byte-level.
 type characters struct {
 	ids      map[rune]int32
-	ascii    [utf8.RuneSelf]int32 // the same for ASCII; -1 if none
-	bytes    [256]int32           // the <0xNN> tokens, if fallback
+	ascii    [utf8.RuneSelf]int32 // the same for ASCII; -1 if there is none
+	bytes    [256]int32           // the <0xNN> tokens, with fallback
 	fallback bool                 // a character without a token becomes the tokens of its bytes
-	unknown  unknowns             // otherwise
+	unknown  unknowns             // what it becomes without fallback
 
-	// joins holds the pairs of characters that some merge brings together: the
-	// last of its left and the first of its right part. near is the same for
-	// pairs of ASCII and the space mark, which are most of them.
+	// joins holds the pairs of characters that some merge brings together: the last
+	// character of its left part and the first of its right part. near holds the same for
+	// pairs of ASCII characters and the space mark, which are most of them.
 	joins map[uint64]struct{}
 	near  [nearChars][nearChars]bool
 }
@@ -83,11 +84,11 @@ func (c *characters) symbols(dst []int32, s string) []int32 {
 
 // unknowns says what becomes of symbols that the vocabulary lacks.
 type unknowns struct {
-	id   int32 // the token they become; -1: they are left out
-	fuse bool  // symbols in a row are one token
+	id   int32 // the token that they become; -1: they are left out
+	fuse bool  // several in a row become one token
 }
 
-// add appends an unknown symbol; before says that the last one was unknown too.
+// add appends an unknown symbol. before says that the symbol before it was unknown too.
 func (u unknowns) add(dst []int32, before bool) []int32 {
 	if u.id < 0 || before && u.fuse {
 		return dst

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// class is what the hand-written pre-tokenizers need to know of a code point.
+// class is what the hand-written matchers need to know about a code point.
 type class uint8
 
 const (
@@ -15,8 +15,8 @@ const (
 	number                    // \p{N}
 	space                     // \s: White_Space
 	newline                   // \r or \n
-	upper                     // \p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}: how an o200k word begins
-	lower                     // \p{Ll}\p{Lm}\p{Lo}\p{M}: how it goes on
+	upper                     // \p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}: the beginning of an o200k word
+	lower                     // \p{Ll}\p{Lm}\p{Lo}\p{M}: the rest of it
 	symbol                    // \p{P}\p{S}
 )
 
@@ -27,8 +27,9 @@ var asciiClass = func() (table [utf8.RuneSelf]class) {
 	return table
 }()
 
-// classPages is filled page by page when a text first needs one: computing all
-// 1.1 million classes at start-up would cost more than the rest of the load.
+// classPages has the classes of all code points. A page is computed when a text first
+// needs it: computing all 1.1 million classes at start-up would take longer than loading
+// everything else.
 var classPages [(unicode.MaxRune + 1) >> 8]atomic.Pointer[[256]class]
 
 func computeClass(r rune) class {
@@ -108,8 +109,8 @@ func skipNot(s string, i int, out class) int {
 	return i
 }
 
-// isWord is \w of the reference's added-token rule (Rust's regex crate):
-// Alphabetic, marks, decimal digits, connectors and joiners.
+// isWord is \w of Rust's regex crate, which Hugging Face's library uses for the flag
+// single_word of added tokens: alphabetic, marks, decimal digits, connectors and joiners.
 func isWord(r rune) bool {
 	return unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic, unicode.Join_Control)
 }

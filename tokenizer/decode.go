@@ -11,7 +11,8 @@ import (
 type DecodeOptions struct {
 	// SkipSpecial leaves special tokens out, except those in Show.
 	SkipSpecial bool
-	// Show lists special tokens that somebody downstream has to see.
+	// Show lists special tokens that are not left out, because the reader of the text
+	// needs them.
 	Show []int32
 	// JoinSpecial suppresses what the file's decoder puts between two added
 	// tokens in a row, as spaces_between_special_tokens=false does. It has no
@@ -19,8 +20,8 @@ type DecodeOptions struct {
 	JoinSpecial bool
 }
 
-// decoding is the file's decoder chain in the one form that can be applied token
-// by token: bytes of a byte-level vocabulary, or
+// decoding is the file's decoder chain in a form that can be applied token by token. It
+// is ByteLevel, or
 //
 //	Replace or Metaspace, and ByteFallback, in either order; Fuse; Strip
 //
@@ -29,12 +30,12 @@ type decoding struct {
 	byteLevel bool
 	fallback  bool   // <0xNN> tokens in a row are the bytes of text
 	from, to  string // replaced in each token, unless from is ""
-	inRuns    bool   // and in the text of <0xNN> tokens: Replace stands after ByteFallback
-	dropFirst bool   // in the first token from is left out instead
-	strip     string // left out at the start of the whole text
+	inRuns    bool   // also in the text of <0xNN> tokens, because Replace comes after ByteFallback
+	dropFirst bool   // in the first token, from is left out instead of replaced
+	strip     string // is left out at the start of the whole text
 }
 
-// setText appends to text what the token spelled s contributes.
+// setText appends what a token that is spelled s decodes to, and notes in e where it is.
 func (d *decoding) setText(e *entry, text []byte, s string) []byte {
 	e.start = uint32(len(text))
 	e.flags &^= alphabet | isByte
@@ -62,9 +63,9 @@ func (d *decoding) setText(e *entry, text []byte, s string) []byte {
 	return text
 }
 
-// Decode returns the text of ids, as the reference decodes them, with one
+// Decode returns the text of ids, as Hugging Face's library decodes them, with one
 // difference: SkipSpecial also skips special tokens that a normalizer changes.
-// Bytes that are not UTF-8 become U+FFFD, unknown ids nothing.
+// Bytes that are not UTF-8 become U+FFFD, and unknown ids are ignored.
 func (t *Tokenizer) Decode(ids []int32, opt DecodeOptions) string {
 	d := t.newDecoder(opt)
 	d.held = make([]byte, 0, 4*len(ids))
@@ -82,10 +83,11 @@ func (t *Tokenizer) Decode(ids []int32, opt DecodeOptions) string {
 // it is final: a token's text waits while the text decoded so far ends in a part
 // of a character or in U+FFFD. What waits at the end is never released.
 //
-// The pieces together equal Decode of the same ids after the prompt's, less the
-// text that waits, with one exception: a run of <0xNN> tokens that begins with
-// whole characters and goes on with bytes that are not UTF-8. Decode, as the
-// reference does, then gives up the whole run; here the characters are out.
+// The pieces together are what Decode adds for these ids to the text of the prompt, less
+// the text that waits, with one exception: a run of <0xNN> tokens that begins with whole
+// characters and goes on with bytes that are not UTF-8. Decode then replaces the whole
+// run by U+FFFD, as Hugging Face's library does, but a Decoder has released the
+// characters by then.
 //
 // A Decoder belongs to one goroutine and must not be copied after the first Append.
 type Decoder struct {
@@ -93,14 +95,14 @@ type Decoder struct {
 	held []byte // decoded but not final
 	// held[run:] are bytes of <0xNN> tokens that are not text yet.
 	run    int
-	broken bool // and never will be: they are not UTF-8
+	broken bool // they never will be text, because they are not UTF-8
 	place  place
-	strip  bool // nothing is decoded yet that decoding.strip could be stripped from
-	added  bool // the token before is an added token
+	strip  bool // no text is decoded yet, so decoding.strip may still have to be left out
+	added  bool // the token before was an added token
 	opt    DecodeOptions
 }
 
-// place tells the first token, for decoding.dropFirst.
+// place says whether the next token is the first, for decoding.dropFirst.
 type place uint8
 
 const (
@@ -126,7 +128,8 @@ func (t *Tokenizer) NewDecoder(prompt []int32, opt DecodeOptions) Decoder {
 	if n := len(prompt); n > 0 {
 		d.added = t.vocab.at(prompt[n-1]).flags&added != 0
 	}
-	// From the end, until nothing further back can matter: usually one token.
+	// The prompt is read from its end until nothing further back can matter. That is
+	// usually one token.
 	var tail [utf8.UTFMax - 1]byte
 	n, open := len(tail), true
 	for i := len(prompt) - 1; i >= 0 && (open || d.strip || d.place != later); i-- {

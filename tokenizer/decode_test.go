@@ -33,8 +33,9 @@ func idsOf(bytes string) []int32 {
 	return ids
 }
 
-// Section 6 of the interface, over a vocabulary in which ids 0 to 255 are bytes.
-func TestSection6Incremental(t *testing.T) {
+// TestDecoderReleasesWholeCharacters: docs/interface/chat-completions.md, section 6, over
+// a vocabulary in which ids 0 to 255 are bytes.
+func TestDecoderReleasesWholeCharacters(t *testing.T) {
 	tok := mustLoad(t, marshal(t, tinyBytes(object{"added_tokens": []any{endToken}})))
 	for _, c := range []struct {
 		rule string
@@ -61,9 +62,9 @@ func TestSection6Incremental(t *testing.T) {
 	}
 }
 
-// TestSection6Priming: the prompt decides about the leading space and is never
+// TestDecoderAfterPrompt: the prompt decides about the leading space and is never
 // released itself.
-func TestSection6Priming(t *testing.T) {
+func TestDecoderAfterPrompt(t *testing.T) {
 	tok := mustLoad(t, marshal(t, tinyChars(object{"added_tokens": []any{object{"id": 289, "content": "<s>", "special": true}}})))
 	id := func(s string) int32 {
 		id, ok := tok.ID(s)
@@ -97,9 +98,9 @@ func TestSection6Priming(t *testing.T) {
 	}
 }
 
-// TestSection6Join: spaces_between_special_tokens matters only where the decoder
-// puts something between added tokens.
-func TestSection6Join(t *testing.T) {
+// TestJoinSpecial: spaces_between_special_tokens matters only where the decoder puts
+// something between added tokens.
+func TestJoinSpecial(t *testing.T) {
 	tok := mustLoad(t, marshal(t, tinyChars(object{"added_tokens": []any{
 		object{"id": 289, "content": "<a>", "normalized": true}, object{"id": 290, "content": "<b>", "normalized": true, "special": true}}})))
 	a, _ := tok.ID("a")
@@ -140,11 +141,11 @@ func TestRoundTrip(t *testing.T) {
 			case strings.HasSuffix(name, "-nfc"):
 				want = norm.NFC.String(s)
 			case strings.HasPrefix(name, "spm-") && strings.ContainsAny(s, "▁"):
-				continue // the mark is read back as the space that it stands for
+				continue // the mark is decoded to a space
 			case (name == "spm-metaspace" || name == "spm-llama2") && strings.Contains(s, "<|"):
-				continue // each stretch between added tokens gets a space of its own
+				continue // every stretch between added tokens gets a space of its own
 			case name == "spm-metaspace" && strings.HasPrefix(s, " "):
-				continue // no mark is put before one that is there, yet decoding drops it
+				continue // no mark is added where there is one, and decoding drops the one there is
 			}
 			ids := encode(tok, s, false)
 			if got := tok.Decode(ids, DecodeOptions{}); got != want {
@@ -196,11 +197,11 @@ func idsOfBytes(t *testing.T, tok *Tokenizer, bytes string) []int32 {
 	return ids
 }
 
-// TestDecodeMatchesTwin: Decode equals the decoder chain run step by step.
-func TestDecodeMatchesTwin(t *testing.T) {
+// TestDecodeMatchesReference: Decode equals the decoder chain run step by step.
+func TestDecodeMatchesReference(t *testing.T) {
 	rng := rand.New(rand.NewPCG(13, 14))
-	for _, name := range twinNames {
-		tok, slow := mini(t, name), miniTwin(t, name)
+	for _, name := range referenceNames {
+		tok, slow := mini(t, name), miniReference(t, name)
 		for range rounds(1000) {
 			ids := randomIDs(rng, tok, 1+rng.IntN(12))
 			for _, skip := range []bool{false, true} {
@@ -230,13 +231,13 @@ func randomIDs(rng *rand.Rand, tok *Tokenizer, n int) []int32 {
 	return ids
 }
 
-// checkDecoder holds a Decoder against the rule of section 6, word by word: what
-// is released after a token is what Decode of all tokens so far adds, if that is
-// something and does not end in U+FFFD.
+// checkDecoder compares a Decoder with the rule of the interface, taken literally: what
+// is released after a token is what Decode of all tokens so far adds to the text that is
+// out, unless that is nothing or ends in U+FFFD.
 func checkDecoder(t *testing.T, tok *Tokenizer, prompt, ids []int32, opt DecodeOptions) {
 	t.Helper()
 	if d := tok.NewDecoder(prompt, opt); len(d.held) > 0 || restarts(tok, append(slices.Clone(prompt), ids...), opt) {
-		decodeByPieces(tok, prompt, ids, opt) // no rule; but it must not panic
+		decodeByPieces(tok, prompt, ids, opt) // the rule says nothing of it, but it must not panic
 		return
 	}
 	all, out := slices.Clone(prompt), tok.Decode(prompt, opt)
@@ -282,7 +283,7 @@ func restarts(tok *Tokenizer, ids []int32, opt DecodeOptions) bool {
 
 func TestDecoderMatchesDecode(t *testing.T) {
 	rng := rand.New(rand.NewPCG(15, 16))
-	for _, name := range twinNames {
+	for _, name := range referenceNames {
 		tok := mini(t, name)
 		for range rounds(1500) {
 			opt := DecodeOptions{SkipSpecial: rng.IntN(2) == 0, JoinSpecial: rng.IntN(2) == 0}
@@ -290,7 +291,7 @@ func TestDecoderMatchesDecode(t *testing.T) {
 			if rng.IntN(2) == 0 {
 				prompt = randomIDs(rng, tok, rng.IntN(6))
 				if s := tok.Decode(prompt, opt); strings.HasSuffix(s, "\uFFFD") {
-					prompt = nil // what the prompt leaves open is out of the rule
+					prompt = nil // the rule does not say what becomes of a character that the prompt began
 				}
 			}
 			checkDecoder(t, tok, prompt, randomIDs(rng, tok, 1+rng.IntN(12)), opt)

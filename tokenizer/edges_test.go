@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// edges is testdata/edges.json.gz: what the reference does where the mini
-// tokenizers do not go (tools/tokenizer-goldens/edges.mjs).
+// edges is testdata/edges.json.gz: what Hugging Face's library does with features that
+// the mini tokenizers do not use (tools/tokenizer-goldens/edges.mjs).
 type edges struct {
 	Files []struct {
 		Name  string
@@ -105,8 +105,8 @@ func pieces(t *Tokenizer, k int, s string, first bool) []string {
 	return out
 }
 
-// TestGoldenSplits: behaviours of Split, and patterns that only the generic
-// matcher has.
+// TestGoldenSplits: the behaviours of Split, and patterns that only the generic matcher
+// can match.
 func TestGoldenSplits(t *testing.T) {
 	for _, s := range readEdges().Splits {
 		t.Run(s.Name, func(t *testing.T) {

@@ -19,9 +19,9 @@ const maxScratch = 1 << 14
 // that the file's post-processor adds (usually BOS) go around them.
 //
 // The ids equal those of Hugging Face's tokenizers. Text that is not valid UTF-8
-// is read as if each maximal invalid subpart were U+FFFD. Added tokens, special
-// ones too, are found in text: what must not become a control token has to be
-// kept out of text by the caller.
+// is read as if each maximal invalid subpart were U+FFFD. Added tokens, special ones
+// too, are found in text. If a part of it must not become a control token, the caller has
+// to keep that part out of text.
 //
 // Encode takes O(n log n) time. Where a regular expression of the file could take
 // longer, the error is ErrTooComplex and dst is returned as it was; the regular
@@ -53,8 +53,8 @@ func (t *Tokenizer) Encode(dst []int32, text string, addSpecial bool) ([]int32, 
 	return dst, err
 }
 
-// text finds added tokens as they are written, normalizes what is between them,
-// finds those that are looked for after normalization, and encodes the rest. It
+// text finds added tokens as they are written, normalizes what is between them, finds
+// those that are searched for after normalization, and encodes the rest. It
 // returns false if the budget of steps does not suffice.
 func (w *worker) text(s string) bool {
 	raw := addedScan{set: w.t.rawAdded, text: s}
@@ -85,8 +85,8 @@ func (w *worker) text(s string) bool {
 	}
 }
 
-// stage passes s through the pre-tokenizers from the k-th on; first says that s
-// begins the whole text. It returns false if the budget of steps does not suffice.
+// stage passes s through the pre-tokenizers from the k-th on and encodes the words that
+// they cut. first says that s begins the whole text. It returns false if the budget of steps does not suffice.
 func (w *worker) stage(k int, s string, first bool) bool {
 	if k == len(w.t.stages) {
 		w.word(s)
@@ -129,9 +129,10 @@ func (w *worker) word(s string) {
 	}
 }
 
-// cut encodes a pre-token of a vocabulary of characters. Such a vocabulary may
-// have no pre-tokenizer at all, the whole text being one word, so the word is cut
-// between characters that no merge can join: exact, and the cache works again.
+// cut encodes a pre-token of a vocabulary of characters. Such a vocabulary may have no
+// pre-tokenizer at all, so that the whole text is one word, too long for the cache. The
+// word is therefore cut between characters that no merge joins, which does not change
+// its ids.
 func (w *worker) cut(s string) {
 	c := &w.t.chars
 	start, prev := 0, rune(-1)
@@ -195,9 +196,9 @@ func (w *worker) merge(s string) {
 	w.out = w.long.merge(m, w.out, w.ids, w.ranks)
 }
 
-// byteSymbols fills ids with the tokens of the bytes of s and ranks with those of
-// their merges. Where the vocabulary lacks bytes (StarCoder's, of planes that
-// nobody uses) they are unknown or left out, as in the reference.
+// byteSymbols fills ids with the tokens of the bytes of s, and ranks with the ranks of
+// their merges. Bytes that the vocabulary lacks (StarCoder's lacks those of planes without
+// characters) become the unknown token or are left out, as in Hugging Face's library.
 func (w *worker) byteSymbols(s string) {
 	t := w.t
 	if t.lacksBytes {

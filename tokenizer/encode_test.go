@@ -9,11 +9,12 @@ import (
 	"testing"
 )
 
-// TestEncodeMatchesTwin: the whole pipeline against the slow one.
-func TestEncodeMatchesTwin(t *testing.T) {
+// TestEncodeMatchesReference compares the whole pipeline with the reference
+// implementation.
+func TestEncodeMatchesReference(t *testing.T) {
 	rng := rand.New(rand.NewPCG(17, 18))
-	for _, name := range twinNames {
-		tok, slow := mini(t, name), miniTwin(t, name)
+	for _, name := range referenceNames {
+		tok, slow := mini(t, name), miniReference(t, name)
 		for range rounds(400) {
 			s := mixedText(rng, 1+rng.IntN(20))
 			if rng.IntN(3) == 0 {
@@ -44,8 +45,8 @@ func TestEncodeAppends(t *testing.T) {
 	}
 }
 
-// TestConcurrentEncode: many goroutines share a cache that is too small for their
-// words, and get what one alone gets.
+// TestConcurrentEncode: goroutines that share a cache, which is too small for their
+// words, get the same ids and texts as one goroutine alone.
 func TestConcurrentEncode(t *testing.T) {
 	for _, name := range []string{"bl-qwen35-nfc", "bl-deepseek3", "spm-gemma"} {
 		shared := mustLoad(t, readFile(t, "testdata/mini/"+name+".json.gz"))
@@ -76,7 +77,7 @@ func TestConcurrentEncode(t *testing.T) {
 	}
 }
 
-// TestCacheHoldsAndForgets: more words than a set holds push the oldest out, and
+// TestCacheHoldsAndForgets: a set that is full loses its oldest word for a new one, and
 // every word keeps its own ids.
 func TestCacheHoldsAndForgets(t *testing.T) {
 	var set cacheSet
@@ -141,16 +142,16 @@ func TestNothingIsAllocatedPerWord(t *testing.T) {
 	}
 }
 
-// TestLongWords: no word is so long that it is merged in quadratic time, which
-// these would show as minutes. They also outgrow the scratch memory that is kept.
+// TestLongWords: long words are not merged in quadratic time, which would take minutes
+// here. They also outgrow the scratch memory that is kept.
 func TestLongWords(t *testing.T) {
 	for _, name := range []string{"bl-llama3", "bl-deepseek3", "spm-gemma"} {
 		tok := mini(t, name)
 		for _, unit := range []string{"e", " ", "!", "\u4e2d", "th", "\xff"} {
-			s := strings.Repeat(unit, rounds(1<<18)/len(unit))
+			s := strings.Repeat(unit, rounds(1<<17)/len(unit))
 			ids := encode(tok, s, false)
 			if got := tok.Decode(ids, DecodeOptions{}); got != toValid(s) {
-				t.Errorf("%s: a quarter megabyte of %q does not come back", name, unit)
+				t.Errorf("%s: 128 KiB of %q does not come back", name, unit)
 			}
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"weir/tokenizer"
 )
 
-// Text in, ids, and text out token by token.
+// A text becomes ids, and ids become text again, token by token.
 func Example() {
 	file, err := os.ReadFile("testdata/example.json")
 	if err != nil {
@@ -19,12 +19,13 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	prompt, err := t.Encode(nil, "the 中", true)
+	prompt, err := t.Encode(nil, "the the中<|end|>", true)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(prompt, t.Decode(prompt, tokenizer.DecodeOptions{SkipSpecial: true}))
+	fmt.Println(prompt)
+	fmt.Println(t.Decode(prompt, tokenizer.DecodeOptions{SkipSpecial: true}))
 
 	d := t.NewDecoder(prompt, tokenizer.DecodeOptions{SkipSpecial: true})
 	output, _ := t.Encode(nil, " the 🙂<|end|>", false)
@@ -32,6 +33,7 @@ func Example() {
 		fmt.Printf("%q ", d.Append(nil, id))
 	}
 	// Output:
-	// [259 257 32 228 184 173] the 中
+	// [259 257 258 228 184 173 260]
+	// the the中
 	// " the" " " "" "" "" "🙂" ""
 }

@@ -46,12 +46,12 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// FuzzEncode: the ids are the slow twin's and come back as the text.
+// FuzzEncode: the ids are those of the reference implementation and come back as the text.
 func FuzzEncode(f *testing.F) {
-	twins := make([]*twin, len(twinNames))
-	toks := make([]*Tokenizer, len(twinNames))
-	for i, name := range twinNames {
-		twins[i], toks[i] = miniTwin(f, name), mini(f, name)
+	references := make([]*reference, len(referenceNames))
+	toks := make([]*Tokenizer, len(referenceNames))
+	for i, name := range referenceNames {
+		references[i], toks[i] = miniReference(f, name), mini(f, name)
 		for k := i; k < len(samples()); k += 41 {
 			f.Add(byte(i), samples()[k].Text)
 		}
@@ -62,10 +62,10 @@ func FuzzEncode(f *testing.F) {
 			text = text[:300]
 		}
 		k := int(pick) % len(toks)
-		tok, name := toks[k], twinNames[k]
+		tok, name := toks[k], referenceNames[k]
 		ids := encode(tok, text, false)
 		valid := toValid(text)
-		if want := twins[k].encode(t, valid); !slices.Equal(ids, want) {
+		if want := references[k].encode(t, valid); !slices.Equal(ids, want) {
 			t.Fatalf("%s: %q\n got %q\nwant %q", name, text, tokens(tok, ids), tokens(tok, want))
 		}
 		if !tok.byteLevel {
@@ -85,8 +85,8 @@ func FuzzEncode(f *testing.F) {
 
 // FuzzDecoder: any ids, in pieces as at once.
 func FuzzDecoder(f *testing.F) {
-	toks := make([]*Tokenizer, len(twinNames))
-	for i, name := range twinNames {
+	toks := make([]*Tokenizer, len(referenceNames))
+	for i, name := range referenceNames {
 		toks[i] = mini(f, name)
 		for _, s := range []string{"🙂 中文\uFFFD", "\xE4\xB8", "\xE2\x96\x81A\xE2\x96\x81", "  a"} {
 			var data []byte

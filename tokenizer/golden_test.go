@@ -55,7 +55,7 @@ func budget(text string) int { return stepsPerText + stepsPerByte*len(text) }
 
 type sample struct{ Name, Text string }
 
-// readTestdata is readFile for what is read once for all tests.
+// readTestdata is readFile for files that are read once for all tests.
 func readTestdata(name string) []byte {
 	f, err := os.Open(filepath.Join("testdata", name))
 	if err != nil {
@@ -113,12 +113,12 @@ func mustLoad(tb testing.TB, file []byte) *Tokenizer {
 	return t
 }
 
-// oldUnicode is the one sample on which the reference is wrong: its normalization
+// oldUnicode is the one sample that Hugging Face's library gets wrong: its normalization
 // crate orders U+10F83 by an older version of Unicode.
 const oldUnicode = "rnd_122"
 
-// TestGoldenIDsAndText: ids and texts of all samples under all pipelines equal
-// the reference's (tokenizers 0.23.2).
+// TestGoldenIDsAndText: ids and texts of all samples under all pipelines equal those of
+// Hugging Face's library (tokenizers 0.23.2).
 func TestGoldenIDsAndText(t *testing.T) {
 	for _, name := range miniNames {
 		t.Run(name, func(t *testing.T) {
@@ -139,8 +139,8 @@ func TestGoldenIDsAndText(t *testing.T) {
 	}
 }
 
-// checkSamples compares the ids, the text (unless text is nil) and the pieces of
-// a Decoder with what the reference gives.
+// checkSamples compares the ids, the text (unless text is nil) and the pieces of a Decoder
+// with those of Hugging Face's library.
 func checkSamples(t *testing.T, tok *Tokenizer, samples []sample, ids [][]int32, text func(int) string) {
 	t.Helper()
 	if len(ids) != len(samples) {

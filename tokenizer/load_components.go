@@ -13,7 +13,7 @@ func unsupported(kind string, c *component, format string, args ...any) error {
 	return fmt.Errorf("%w: %s %q%s", ErrUnsupported, kind, c.Type, detail)
 }
 
-// flatten replaces Sequences by what they hold.
+// flatten appends c to dst. A Sequence is replaced by what it holds, at any depth.
 func flatten(dst []component, c *component, children func(*component) []component) []component {
 	if c == nil {
 		return dst
@@ -52,48 +52,56 @@ func (t *Tokenizer) loadPreTokenizers(f *file) error {
 		if t.byteLevel {
 			return unsupported("pre-tokenizer", &c, "ByteLevel has to be the last one")
 		}
-		var st stage
-		switch c.Type {
-		case "ByteLevel":
-			t.byteLevel = true
-			if c.AddPrefixSpace != nil && *c.AddPrefixSpace {
-				st.rewrite = prefixSpace
-			}
-			if c.UseRegex == nil || *c.UseRegex {
-				st.split = &splitter{matcher: knownPattern(gpt2Pattern)}
-			}
-		case "Digits":
-			st.split = &splitter{matcher: classRun{number, 0}}
-			if c.IndividualDigits {
-				st.split.matcher = classRun{number, 1}
-			}
-		case "Split":
-			m, err := splitPattern(&c)
-			if err != nil {
-				return err
-			}
-			b, ok := behaviours[c.Behavior]
-			if !ok {
-				return unsupported("pre-tokenizer", &c, "behavior %q", c.Behavior)
-			}
-			st.split = &splitter{m, b, c.Invert}
-		case "Metaspace":
-			meta, err := c.metaspace("pre-tokenizer")
-			if err != nil {
-				return err
-			}
-			st.rewrite = meta.rewrite
-			if c.Split == nil || *c.Split {
-				st.split = &splitter{matcher: literal(meta.mark), behaviour: mergedWithNext}
-			}
-		default:
-			return unsupported("pre-tokenizer", &c, "")
+		t.byteLevel = c.Type == "ByteLevel"
+		st, err := c.stage()
+		if err != nil {
+			return err
 		}
 		if st.rewrite != nil || st.split != nil {
 			t.stages = append(t.stages, st)
 		}
 	}
 	return nil
+}
+
+// stage returns the stage that a pre-tokenizer stands for.
+func (c *component) stage() (st stage, err error) {
+	switch c.Type {
+	case "ByteLevel":
+		if c.AddPrefixSpace != nil && *c.AddPrefixSpace {
+			st.rewrite = prefixSpace
+		}
+		if c.UseRegex == nil || *c.UseRegex {
+			st.split = &splitter{matcher: knownPattern(gpt2Pattern)}
+		}
+	case "Digits":
+		st.split = &splitter{matcher: classRun{number, 0}}
+		if c.IndividualDigits {
+			st.split.matcher = classRun{number, 1}
+		}
+	case "Split":
+		m, err := splitPattern(c)
+		if err != nil {
+			return st, err
+		}
+		b, ok := behaviours[c.Behavior]
+		if !ok {
+			return st, unsupported("pre-tokenizer", c, "behavior %q", c.Behavior)
+		}
+		st.split = &splitter{m, b, c.Invert}
+	case "Metaspace":
+		meta, err := c.metaspace("pre-tokenizer")
+		if err != nil {
+			return st, err
+		}
+		st.rewrite = meta.rewrite
+		if c.Split == nil || *c.Split {
+			st.split = &splitter{matcher: literal(meta.mark), behaviour: mergedWithNext}
+		}
+	default:
+		return st, unsupported("pre-tokenizer", c, "")
+	}
+	return st, nil
 }
 
 func splitPattern(c *component) (matcher, error) {
@@ -135,103 +143,139 @@ func (t *Tokenizer) loadPostProcessor(f *file) error {
 	templates := 0
 	for _, c := range flatten(nil, f.PostProcessor, func(c *component) []component { return c.Processors }) {
 		switch c.Type {
-		case "ByteLevel": // trims offsets, which nobody asks for here
-			continue
+		case "ByteLevel": // it trims offsets into the text, which Encode does not return
 		case "TemplateProcessing":
 			if templates++; templates > 1 {
 				return unsupported("post-processor", &c, "more than one")
 			}
+			if err := t.loadTemplate(&c); err != nil {
+				return err
+			}
 		default:
 			return unsupported("post-processor", &c, "")
-		}
-		texts := 0
-		for _, p := range c.Single {
-			switch {
-			case p.Sequence != nil && p.Sequence.ID == "A":
-				texts++
-			case p.SpecialToken != nil:
-				tok, ok := c.SpecialTokens[p.SpecialToken.ID]
-				if !ok {
-					return fmt.Errorf("%w: the template's token %q is not listed", ErrInvalid, p.SpecialToken.ID)
-				}
-				for _, id := range tok.IDs {
-					if t.vocab.at(id).flags&known == 0 {
-						return fmt.Errorf("%w: the template's token %q has the unknown id %d", ErrInvalid, p.SpecialToken.ID, id)
-					}
-				}
-				if texts == 0 {
-					t.prefix = append(t.prefix, tok.IDs...)
-				} else {
-					t.suffix = append(t.suffix, tok.IDs...)
-				}
-			default:
-				return unsupported("post-processor", &c, "a template piece that is neither $A nor a token")
-			}
-		}
-		if texts != 1 {
-			return unsupported("post-processor", &c, "a template with the text %d times", texts)
 		}
 	}
 	return nil
 }
 
-// loadDecoder turns the decoder chain into the form of decoding; chains that
-// cannot be decoded token by token are refused.
-func (t *Tokenizer) loadDecoder(f *file) error {
-	d := &t.decoding
-	fused := false
-	list := flatten(nil, f.Decoder, func(c *component) []component { return c.Decoders })
-	for i, c := range list {
-		refuse := func(why string) error { return unsupported("decoder", &c, "%s", why) }
-		if d.byteLevel && c.Type != "Fuse" {
-			return refuse("after ByteLevel")
-		}
-		switch c.Type {
-		case "ByteLevel":
-			if i > 0 {
-				return refuse("not the only one")
-			}
-			d.byteLevel = true
-		case "ByteFallback":
-			if fused || d.fallback {
-				return refuse("twice or after Fuse")
-			}
-			d.fallback = true
-		case "Replace":
-			if c.Pattern.String == nil || *c.Pattern.String == "" {
-				return refuse("a pattern that is not a string")
-			}
-			if fused || d.from != "" {
-				return refuse("twice or after Fuse")
-			}
-			d.from, d.to, d.inRuns = *c.Pattern.String, c.Content, d.fallback
-		case "Metaspace":
-			m, err := c.metaspace("decoder")
+// loadTemplate reads a template such as [BOS] $A [EOS]: what is before the text $A is
+// the prefix, what is after it the suffix.
+func (t *Tokenizer) loadTemplate(c *component) error {
+	texts := 0
+	for _, p := range c.Single {
+		switch {
+		case p.Sequence != nil && p.Sequence.ID == "A":
+			texts++
+		case p.SpecialToken != nil:
+			ids, err := t.templateToken(c, p.SpecialToken.ID)
 			if err != nil {
 				return err
 			}
-			if fused || d.from != "" {
-				return refuse("beside Replace or after Fuse")
-			}
-			d.from, d.to, d.inRuns, d.dropFirst = m.mark, " ", d.fallback, m.scheme != "never"
-		case "Fuse":
-			fused = true
-		case "Strip":
-			if !fused || d.strip != "" || c.Start < 0 || c.Start > 1 || c.Stop != 0 || utf8.RuneCountInString(c.Content) != 1 {
-				return refuse("other than of one character at the start of the whole text")
-			}
-			if c.Start == 1 {
-				d.strip = c.Content
+			if texts == 0 {
+				t.prefix = append(t.prefix, ids...)
+			} else {
+				t.suffix = append(t.suffix, ids...)
 			}
 		default:
-			return unsupported("decoder", &c, "")
+			return unsupported("post-processor", c, "a template piece that is neither $A nor a token")
+		}
+	}
+	if texts != 1 {
+		return unsupported("post-processor", c, "a template with the text %d times", texts)
+	}
+	return nil
+}
+
+// templateToken returns the ids of a token that a template names.
+func (t *Tokenizer) templateToken(c *component, name string) ([]int32, error) {
+	tok, ok := c.SpecialTokens[name]
+	if !ok {
+		return nil, fmt.Errorf("%w: the template's token %q is not listed", ErrInvalid, name)
+	}
+	for _, id := range tok.IDs {
+		if t.vocab.at(id).flags&known == 0 {
+			return nil, fmt.Errorf("%w: the template's token %q has the unknown id %d", ErrInvalid, name, id)
+		}
+	}
+	return tok.IDs, nil
+}
+
+// loadDecoder brings the decoder chain into the form of decoding. Chains that cannot
+// be decoded token by token are refused.
+func (t *Tokenizer) loadDecoder(f *file) error {
+	list := flatten(nil, f.Decoder, func(c *component) []component { return c.Decoders })
+	chain := decoderChain{decoding: &t.decoding}
+	for i := range list {
+		if err := chain.add(&list[i]); err != nil {
+			return err
 		}
 	}
 	switch {
 	case len(list) == 0:
 		return fmt.Errorf("%w: a file without a decoder", ErrUnsupported)
-	case d.byteLevel != t.byteLevel:
+	case t.decoding.byteLevel != t.byteLevel:
 		return fmt.Errorf("%w: a ByteLevel pre-tokenizer or decoder without the other", ErrUnsupported)
 	}
 	return nil
+}
+
+// decoderChain collects the decoders of a file, one after the other.
+type decoderChain struct {
+	*decoding
+	length int
+	fused  bool // a Fuse has been added
+}
+
+func (d *decoderChain) add(c *component) error {
+	refuse := func(why string) error { return unsupported("decoder", c, "%s", why) }
+	if d.length++; d.byteLevel && c.Type != "Fuse" {
+		return refuse("after ByteLevel")
+	}
+	switch c.Type {
+	case "ByteLevel":
+		if d.length > 1 {
+			return refuse("not the only one")
+		}
+		d.byteLevel = true
+	case "ByteFallback":
+		if d.fused || d.fallback {
+			return refuse("twice or after Fuse")
+		}
+		d.fallback = true
+	case "Replace":
+		if c.Pattern.String == nil || *c.Pattern.String == "" {
+			return refuse("a pattern that is not a string")
+		}
+		if d.fused || d.from != "" {
+			return refuse("twice or after Fuse")
+		}
+		d.from, d.to, d.inRuns = *c.Pattern.String, c.Content, d.fallback
+	case "Metaspace":
+		m, err := c.metaspace("decoder")
+		if err != nil {
+			return err
+		}
+		if d.fused || d.from != "" {
+			return refuse("beside Replace or after Fuse")
+		}
+		d.from, d.to, d.inRuns, d.dropFirst = m.mark, " ", d.fallback, m.scheme != "never"
+	case "Fuse":
+		d.fused = true
+	case "Strip":
+		if !d.fused || d.strip != "" || !c.stripsOneAtStart() {
+			return refuse("other than of one character at the start of the whole text")
+		}
+		if c.Start == 1 {
+			d.strip = c.Content
+		}
+	default:
+		return unsupported("decoder", c, "")
+	}
+	return nil
+}
+
+// stripsOneAtStart reports whether a Strip takes away at most one character, and only
+// from the start.
+func (c *component) stripsOneAtStart() bool {
+	return 0 <= c.Start && c.Start <= 1 && c.Stop == 0 && utf8.RuneCountInString(c.Content) == 1
 }

@@ -41,7 +41,7 @@ func (t *Tokenizer) loadVocabulary(f *file) error {
 	}
 	for _, a := range f.AddedTokens {
 		if a.Content == "" {
-			continue // as in the reference
+			continue // as in Hugging Face's library
 		}
 		e := &v.entries[a.ID]
 		if e.flags != 0 && e.spelled != a.Content {
@@ -52,7 +52,8 @@ func (t *Tokenizer) loadVocabulary(f *file) error {
 		if a.Special {
 			e.flags |= special
 		}
-		// The reference decodes what it looks for, not what the file says.
+		// Hugging Face's library decodes an added token to what it searches for, not to
+		// the content in the file.
 		text = t.decoding.setText(e, text, t.pattern(&a))
 	}
 	v.text, v.bytes = string(text), text
@@ -133,14 +134,15 @@ func (t *Tokenizer) loadCharacters(fallback bool) error {
 	c.fallback, c.unknown = fallback, t.unknown
 	if !fallback {
 		if t.unknown.id < 0 {
-			// Left out, they would make neighbours of what a word is cut between.
+			// If unknown characters were left out, characters that a word is cut between
+			// would become neighbours.
 			return fmt.Errorf("%w: BPE without ByteLevel, byte_fallback and unk_token", ErrUnsupported)
 		}
 		return nil
 	}
 	for b := range c.bytes {
 		id, ok := t.vocab.ids[fmt.Sprintf("<0x%02X>", b)]
-		hasOwn := b < utf8.RuneSelf && c.ascii[b] >= 0 // such a byte is never asked for
+		hasOwn := b < utf8.RuneSelf && c.ascii[b] >= 0 // then the token of the byte is never needed
 		if !ok && inUTF8(b) && !hasOwn {
 			return fmt.Errorf("%w: byte_fallback without the token <0x%02X>", ErrUnsupported, b)
 		}
@@ -217,7 +219,7 @@ func (t *Tokenizer) addMerge(left, right []byte) error {
 		if ok {
 			joined, b = raw, len(raw)
 		} else {
-			// It can never happen: words consist of the byte alphabet.
+			// Such a merge is never applied: words consist of the byte alphabet.
 			ids = t.vocab.other
 		}
 	}
@@ -227,8 +229,8 @@ func (t *Tokenizer) addMerge(left, right []byte) error {
 	if !ok || !okA || !okB {
 		return fmt.Errorf("%w: merge of %q and %q: not all three are in the vocabulary", ErrInvalid, left, right)
 	}
-	// Symbols that do not stand for their own text must not merge: words are cut,
-	// and merges told apart, by text.
+	// A symbol whose text is not its spelling must not merge, because words are cut, and
+	// merges are looked up, by text.
 	for _, part := range []int32{idA, idB} {
 		if _, isByte := byteToken(t.vocab.entries[part].spelled); t.chars.fallback && isByte || part == t.unknown.id {
 			return fmt.Errorf("%w: a merge of the token %q", ErrUnsupported, t.vocab.entries[part].spelled)
@@ -248,7 +250,7 @@ func (t *Tokenizer) addMerge(left, right []byte) error {
 	return nil
 }
 
-// pattern is what an added token is looked for as.
+// pattern returns the text that is searched for to find an added token.
 func (t *Tokenizer) pattern(a *addedToken) string {
 	if !a.Normalized {
 		return a.Content
@@ -260,9 +262,9 @@ func (t *Tokenizer) pattern(a *addedToken) string {
 	return s
 }
 
-// loadAddedTokens builds the two searches. Ids are checked against the rule of
-// the reference, which ignores those of the file: the id of the model's own
-// vocabulary, else the next one after it. Where both disagree nobody can know
+// loadAddedTokens builds the two searches. Hugging Face's library ignores the ids that the
+// file gives to added tokens: it takes the id in the model's own vocabulary, or the next
+// one after it. If the file says something else it is refused, because it is not known
 // which row of the embedding is meant.
 func (t *Tokenizer) loadAddedTokens(f *file) error {
 	seen := make(map[string]addedToken, len(f.AddedTokens))

@@ -157,7 +157,28 @@ func TestLoadReadsBothMergeSpellingsAndEscapes(t *testing.T) {
 	}
 }
 
-func TestTokensByIDAndName(t *testing.T) {
+// token is what the methods of a Tokenizer say of a token.
+type token struct {
+	id            int32
+	spelled, text string
+	bytes         string
+	noBytes       bool // Bytes is nil
+	special       bool
+}
+
+func (want token) check(t *testing.T, tok *Tokenizer) {
+	t.Helper()
+	raw := tok.Bytes(want.id)
+	got := token{want.id, tok.Token(want.id), tok.Text(want.id), string(raw), raw == nil, tok.IsSpecial(want.id)}
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if id, ok := tok.ID(want.spelled); !ok || id != want.id {
+		t.Errorf("ID(%q) = %d, %v, want %d", want.spelled, id, ok, want.id)
+	}
+}
+
+func TestTokensOfByteLevel(t *testing.T) {
 	tok := mustLoad(t, marshal(t, tinyBytes(object{"added_tokens": []any{
 		object{"id": 260, "content": "<|end|>", "special": true},
 		object{"id": 261, "content": "<think> ", "special": false},
@@ -165,36 +186,16 @@ func TestTokensByIDAndName(t *testing.T) {
 	if got := tok.VocabSize(); got != 262 {
 		t.Errorf("VocabSize() = %d, want 262", got)
 	}
-	for _, c := range []struct {
-		id      int32
-		spelled string
-		text    string
-		bytes   any
-		special bool
-	}{
-		{256, "Ġt", " t", " t", false},
-		{258, "Ġthe", " the", " the", false},
-		{'A', "A", "A", "A", false},
-		{0xE4, "ä", "\uFFFD", "\xE4", false},
-		{0x0A, "Ċ", "\n", "\n", false},
-		{260, "<|end|>", "<|end|>", nil, true},
-		{261, "<think> ", "<think> ", "<think> ", false},
+	for _, want := range []token{
+		{256, "Ġt", " t", " t", false, false},
+		{258, "Ġthe", " the", " the", false, false},
+		{'A', "A", "A", "A", false, false},
+		{0xE4, "ä", "\uFFFD", "\xE4", false, false},
+		{0x0A, "Ċ", "\n", "\n", false, false},
+		{260, "<|end|>", "<|end|>", "", true, true},
+		{261, "<think> ", "<think> ", "<think> ", false, false},
 	} {
-		if got := tok.Token(c.id); got != c.spelled {
-			t.Errorf("Token(%d) = %q, want %q", c.id, got, c.spelled)
-		}
-		if got, ok := tok.ID(c.spelled); !ok || got != c.id {
-			t.Errorf("ID(%q) = %d, %v, want %d", c.spelled, got, ok, c.id)
-		}
-		if got := tok.Text(c.id); got != c.text {
-			t.Errorf("Text(%d) = %q, want %q", c.id, got, c.text)
-		}
-		if got := tok.Bytes(c.id); (got == nil) != (c.bytes == nil) || got != nil && string(got) != c.bytes {
-			t.Errorf("Bytes(%d) = %q, want %q", c.id, got, c.bytes)
-		}
-		if got := tok.IsSpecial(c.id); got != c.special {
-			t.Errorf("IsSpecial(%d) = %v", c.id, got)
-		}
+		want.check(t, tok)
 	}
 	for _, id := range []int32{-1, 262, 1 << 30, -1 << 31} {
 		if tok.Token(id) != "" || tok.Text(id) != "" || tok.Bytes(id) != nil || tok.IsSpecial(id) {
@@ -209,16 +210,18 @@ func TestTokensByIDAndName(t *testing.T) {
 	if got := tok.MaxTokenBytes(); got != len("<think> ") {
 		t.Errorf("MaxTokenBytes() = %d, want 8", got)
 	}
+}
 
-	chars := mustLoad(t, marshal(t, tinyChars(nil)))
-	for spelled, text := range map[string]string{"▁the": " the", "<0x41>": "A", "<0xE4>": "\uFFFD", "中": "中"} {
-		id, ok := chars.ID(spelled)
-		if !ok || chars.Token(id) != spelled || chars.Text(id) != text {
-			t.Errorf("%q: id %d, %v, token %q, text %q", spelled, id, ok, chars.Token(id), chars.Text(id))
-		}
-	}
-	if id, _ := chars.ID("<0xE4>"); string(chars.Bytes(id)) != "\xE4" {
-		t.Errorf("Bytes of <0xE4> = %q", chars.Bytes(id))
+func TestTokensOfCharacters(t *testing.T) {
+	tok := mustLoad(t, marshal(t, tinyChars(nil)))
+	for _, want := range []token{
+		{spelled: "▁the", text: " the", bytes: " the"},
+		{spelled: "<0x41>", text: "A", bytes: "A"},
+		{spelled: "<0xE4>", text: "\uFFFD", bytes: "\xE4"},
+		{spelled: "中", text: "中", bytes: "中"},
+	} {
+		want.id, _ = tok.ID(want.spelled)
+		want.check(t, tok)
 	}
 }
 

@@ -5,10 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// A matcher finds the pieces a pre-tokenizer cuts out. Both methods take the
-// whole string, so that a look-ahead stops at its end; steps is what
-// is left of the budget of the generic matcher (see stepsPerByte); the others ignore
-// it. When it is used up, nothing matches.
+// A matcher finds the pieces that a pre-tokenizer cuts out. Both methods get the whole
+// string, so that a look-ahead stops at its end. steps is what is left of the budget of
+// the generic matcher (see stepsPerByte); when that is used up, nothing matches. The
+// other matchers ignore it.
 type matcher interface {
 	// match returns the end of the match that begins exactly at s[i], or i.
 	match(s string, i int, steps *int) int

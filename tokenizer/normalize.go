@@ -8,8 +8,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// toValid replaces each maximal invalid subpart by U+FFFD (Unicode 15, section
-// 3.9, best practice), as Python and Rust do.
+// toValid replaces each maximal invalid subpart by U+FFFD, which the Unicode standard
+// (version 15, section 3.9) calls best practice, as Python and Rust do.
 func toValid(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -17,8 +17,8 @@ func toValid(s string) string {
 	return string(appendLossy(make([]byte, 0, len(s)+len(s)/2), []byte(s)))
 }
 
-// appendLossy appends b with each maximal invalid subpart replaced by U+FFFD.
-// Go's own conversions replace each byte.
+// appendLossy appends b with each maximal invalid subpart replaced by U+FFFD. Go's own
+// conversions would replace each byte of it.
 func appendLossy(dst, b []byte) []byte {
 	for len(b) > 0 {
 		r, w := utf8.DecodeRune(b)
@@ -79,12 +79,13 @@ func replace(from, to string) normalizer {
 	return func(s string) string { return strings.ReplaceAll(s, from, to) }
 }
 
-// nfc returns s in normalization form C. The reference's tables are of an older
-// Unicode: it leaves marks that are newer than they are, such as U+10F83, where
-// they stand among other marks. Here they are ordered.
+// nfc returns s in normalization form C. The tables of Hugging Face's library are of an
+// older version of Unicode: marks that are newer, such as U+10F83, keep their place among
+// other marks there and are put in order here.
 //
-// x/text inserts U+034F after 30 combining marks (the stream-safe format of
-// UAX #15), which the reference does not: such text takes the slow way.
+// x/text inserts U+034F after 30 combining marks (the stream-safe format of UAX #15),
+// which Hugging Face's library does not do. Text with so many is composed by
+// composeMarks, which is slower.
 func nfc(s string) string {
 	n := norm.NFC.QuickSpanString(s) // unlike IsNormalString it allocates nothing
 	switch {

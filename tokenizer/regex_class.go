@@ -8,6 +8,57 @@ import (
 	"unicode"
 )
 
+// charSet is a bracket expression or an escape such as \p{L}.
+type charSet struct {
+	neg    bool
+	fold   bool
+	ranges [][2]rune
+	tables []*unicode.RangeTable
+	except []*unicode.RangeTable // \P{..}, \S: everything outside
+	nested []charSet
+	and    []charSet // && operands
+}
+
+func (c *charSet) has(r rune) bool {
+	in := c.contains(r)
+	if c.fold {
+		for f := unicode.SimpleFold(r); !in && f != r; f = unicode.SimpleFold(f) {
+			in = c.contains(f)
+		}
+	}
+	return in != c.neg
+}
+
+func (c *charSet) contains(r rune) bool {
+	for i := range c.and {
+		if !c.and[i].has(r) {
+			return false
+		}
+	}
+	if len(c.and) > 0 {
+		return true
+	}
+	for _, x := range c.ranges {
+		if x[0] <= r && r <= x[1] {
+			return true
+		}
+	}
+	if unicode.In(r, c.tables...) {
+		return true
+	}
+	for _, t := range c.except {
+		if !unicode.Is(t, r) {
+			return true
+		}
+	}
+	for i := range c.nested {
+		if c.nested[i].has(r) {
+			return true
+		}
+	}
+	return false
+}
+
 // escape parses what follows a backslash and adds it to the set; for a single
 // code point it also returns it, else -1.
 func (p *parser) escape(set *charSet) (rune, error) {

@@ -2,6 +2,8 @@ package tokenizer
 
 import (
 	"errors"
+	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -73,4 +75,34 @@ func TestPublishedPatternsStayInBudget(t *testing.T) {
 		}
 	}
 	t.Logf("at most %d steps a byte", most)
+}
+
+// TestRegexMatchesStandardLibrary: where RE2 can express a pattern, both agree.
+func TestRegexMatchesStandardLibrary(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	for _, pattern := range []string{
+		`a+`, `a+b|a`, `(?:a|ab)(?:c|bcd)d*`, `(?:ab|a)+b?`, `[^a\n]{2,3}x?`, `(?i:é|ab)+`, `\p{L}+\p{N}*|\s+`, `(?:a{2}|b{1,2})+`, `[a-c]*b[a-c]`, `.a|\n`,
+		`(?:(?:a|b)*c|a)b?`, `a(?:b(?:c|d)?)?`, `\d+|\D`, `[\p{Lu}\p{Lt}]*[\p{Ll}é]+`,
+	} {
+		re, err := compileRegex(pattern)
+		if err != nil {
+			// A group that may match nothing cannot be repeated here.
+			t.Fatalf("%q: %v", pattern, err)
+		}
+		std := regexp.MustCompile(`^(?:` + pattern + `)`)
+		for range rounds(2000) {
+			var b strings.Builder
+			for range 1 + rng.IntN(12) {
+				b.WriteString([]string{"a", "b", "c", "d", "A", "B", "é", "É", "1", "x", "\n", " ", "中"}[rng.IntN(13)])
+			}
+			s, want := b.String(), 0
+			if loc := std.FindStringIndex(s); loc != nil {
+				want = loc[1]
+			}
+			steps := budget(s)
+			if got := re.match(s, 0, &steps); got != want {
+				t.Fatalf("%q on %q: ends at %d, want %d", pattern, s, got, want)
+			}
+		}
+	}
 }

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// stage is one pre-tokenizer: it may rewrite its text, then cuts it into pieces.
-// Either may be nil.
+// stage is one pre-tokenizer. It rewrites its text, then cuts it into pieces. Either
+// function may be nil.
 type stage struct {
 	rewrite func(s string, first bool) string // first: s begins the whole text
 	split   *splitter
@@ -66,8 +66,8 @@ func (p *splitter) next(s string, i int, steps *int) (end int, keep bool) {
 	return end, true
 }
 
-// segment returns the end of the match or of the gap that begins at s[i]; hit
-// counts invert in.
+// segment returns the end of the match or of the gap that begins at s[i]. hit says that
+// it counts as a match, with invert taken into account.
 func (p *splitter) segment(s string, i int, steps *int) (end int, hit bool) {
 	if end = p.matcher.match(s, i, steps); end > i {
 		return end, !p.invert
@@ -76,8 +76,8 @@ func (p *splitter) segment(s string, i int, steps *int) (end int, hit bool) {
 	return p.matcher.find(s, i+w, steps), p.invert
 }
 
-// metaspace is SentencePiece's way with spaces: each becomes a visible mark, and
-// one is put in front.
+// metaspace treats spaces as SentencePiece does: each becomes a visible mark, and the
+// text gets one in front.
 type metaspace struct {
 	mark   string
 	scheme string // always, first or never

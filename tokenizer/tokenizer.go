@@ -6,9 +6,11 @@ import (
 )
 
 var (
-	// ErrInvalid marks a file that is not a tokenizer.json or contradicts itself.
+	// ErrInvalid is wrapped by errors of Load for a file that is not a tokenizer.json or
+	// contradicts itself.
 	ErrInvalid = errors.New("tokenizer: invalid tokenizer.json")
-	// ErrUnsupported marks a file that asks for something this package does not do.
+	// ErrUnsupported is wrapped by errors of Load for a file that asks for something
+	// that this package does not do.
 	ErrUnsupported = errors.New("tokenizer: not supported")
 	// ErrTooComplex is the error of Encode for a text that the file's regular
 	// expression cannot cut into words within a bounded number of steps.
@@ -20,21 +22,21 @@ var (
 type Tokenizer struct {
 	vocab       vocabulary
 	normalizers []normalizer
-	rawAdded    *addedSet // looked for in the text as it comes
-	normAdded   *addedSet // looked for after normalization
-	stages      []stage
+	rawAdded    *addedSet // added tokens that are searched for in the text as it comes
+	normAdded   *addedSet // and those that are searched for after normalization
+	stages      []stage   // the pre-tokenizers
 
 	byteLevel    bool
-	ignoreMerges bool       // a pre-token that is an entry is that entry
-	bytes        [256]int32 // byte-level: the tokens of single bytes, -1 if none
-	lacksBytes   bool       // of those that UTF-8 uses
-	chars        characters // of any other vocabulary
+	ignoreMerges bool       // a word that is in the vocabulary becomes that token unmerged
+	bytes        [256]int32 // byte-level: the tokens of single bytes, -1 if there is none
+	lacksBytes   bool       // byte-level: a byte that UTF-8 uses has no token
+	chars        characters // not byte-level: the tokens of single characters
 	unknown      unknowns
 	merges       *mergeTable
 
-	prefix, suffix []int32 // around the text, with addSpecial
+	prefix, suffix []int32 // what addSpecial puts around the text
 	decoding       decoding
-	maxBytes       int
+	maxBytes       int // length of the longest text of a token
 
 	cache   wordCache
 	workers sync.Pool // of *worker
@@ -65,9 +67,9 @@ func (t *Tokenizer) ID(token string) (int32, bool) {
 // Token returns the entry as the file spells it, "" for an unknown id.
 func (t *Tokenizer) Token(id int32) string { return t.vocab.at(id).spelled }
 
-// Text returns one token decoded on its own, special tokens included: what a
-// logprobs entry shows. It keeps the leading space that decoding a whole reply
-// may drop, and has U+FFFD where the token is part of a character.
+// Text returns one token decoded on its own, special tokens included, as an entry of
+// logprobs shows it. It keeps the leading space that decoding a whole reply may drop,
+// and has U+FFFD where the token is a part of a character.
 func (t *Tokenizer) Text(id int32) string {
 	e := t.vocab.at(id)
 	if e.flags&whole != 0 {
@@ -90,8 +92,8 @@ func (t *Tokenizer) Bytes(id int32) []byte {
 // IsSpecial reports whether decoding with SkipSpecial skips the token.
 func (t *Tokenizer) IsSpecial(id int32) bool { return t.vocab.at(id).flags&special != 0 }
 
-// MaxTokenBytes returns the length of the longest text of a token, in bytes. A
-// text of more than n times as many bytes has more than n tokens. (Two things
-// make a text shorter before it is cut: NFC, to a third at most, and added tokens
-// that take in white space.)
+// MaxTokenBytes returns the length of the longest text of a token, in bytes. A text of
+// more than n times as many bytes has more than n tokens, with two exceptions: NFC may
+// make a text shorter before it is cut, to a third at most, and an added token may take
+// in the white space around it.
 func (t *Tokenizer) MaxTokenBytes() int { return t.maxBytes }

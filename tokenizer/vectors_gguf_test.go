@@ -13,8 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// TestVectorsGGUF checks llama.cpp's own cases. Its vocabulary-only files hold the
-// same things in another form, so they are rewritten as a tokenizer.json here.
+// TestVectorsGGUF checks llama.cpp's own test cases. Its vocabulary-only files have the
+// content of a tokenizer.json in another form, so they are converted.
 func TestVectorsGGUF(t *testing.T) {
 	files, _ := filepath.Glob(filepath.Join(vectorDir(t), "gguf", "*.gguf"))
 	checked := 0
@@ -54,7 +54,7 @@ func TestVectorsGGUF(t *testing.T) {
 	}
 }
 
-// fromGGUF builds a tokenizer.json of GGUF metadata.
+// fromGGUF converts GGUF metadata to a tokenizer.json.
 func fromGGUF(meta map[string]any) (object, bool) {
 	list := meta["tokenizer.ggml.tokens"].([]any)
 	types := meta["tokenizer.ggml.token_type"].([]any)

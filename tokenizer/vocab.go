@@ -5,15 +5,15 @@ import "unicode/utf8"
 // vocabulary holds every token of a file, added tokens included.
 type vocabulary struct {
 	entries []entry // by id; ids may have holes
-	// ids maps what merging works on to the token: bytes in a byte-level
-	// vocabulary, else the entry as it is spelled. Added tokens that the model's
-	// own vocabulary lacks are not in it.
+	// ids maps what merging works on to tokens: bytes in a byte-level vocabulary, in any
+	// other the entry as the file spells it. Added tokens that the model's own vocabulary
+	// lacks are not in it.
 	ids map[string]int32
-	// other holds the entries of a byte-level vocabulary that are not spelled in
-	// the byte alphabet: special tokens that merging never makes.
+	// other has the entries of a byte-level vocabulary that are not spelled in the byte
+	// alphabet. They are special tokens, which no merge makes.
 	other map[string]int32
 	added map[string]int32
-	// text holds what the tokens decode to, one after another; bytes is a copy.
+	// text has the texts of all tokens, one after the other. bytes is a copy of it.
 	text  string
 	bytes []byte
 }
@@ -29,11 +29,11 @@ type flags uint8
 
 const (
 	known    flags = 1 << iota
-	added          // stands in added_tokens
+	added          // is listed in added_tokens
 	special        // is an added token that decoding may skip
-	isByte         // <0xNN> under a ByteFallback decoder; the text is that byte
+	isByte         // is <0xNN>, and the decoder has ByteFallback; the text is that byte
 	alphabet       // is spelled in the byte alphabet, in a byte-level vocabulary
-	whole          // the text is valid UTF-8 and does not end in U+FFFD: it can be released at once
+	whole          // the text is valid UTF-8 and does not end in U+FFFD, so it can be released at once
 )
 
 // at returns the entry of an id, or an empty one.
@@ -47,7 +47,8 @@ func (v *vocabulary) at(id int32) entry {
 func (v *vocabulary) textOf(e entry) []byte { return v.bytes[e.start:e.end:e.end] }
 
 // The byte alphabet (GPT-2's encoder.py, bytes_to_unicode) spells each byte as a
-// printable character: itself where Latin-1 has one, else U+0100 and on.
+// printable character: as the character that it is in Latin-1 if that is printable,
+// otherwise as the next one from U+0100 on.
 var (
 	byteSpelling  [256]rune
 	spellingBytes [256 + 68]int16 // -1 where the alphabet has no such character

@@ -2,8 +2,9 @@ package tokenizer
 
 import "strings"
 
-// words is a hand-written matcher. Each equals the regular expression it is
-// registered for in knownPatterns; the generic matcher is its twin in the tests.
+// words is a hand-written matcher. It returns the end of the match that begins at s[i],
+// or i, exactly as the regular expression does that knownPattern lists it for. The tests
+// compare it with the generic matcher.
 type words func(s string, i int) int
 
 func (f words) match(s string, i int, _ *int) int { return f(s, i) }

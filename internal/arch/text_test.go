@@ -97,7 +97,6 @@ var uncleaned = []string{
 	"server",
 	"server/sdktest",
 	"store",
-	"tokenizer",
 	"trajectory",
 	"trajectory/archive",
 	"trajectory/export",

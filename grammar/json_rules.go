@@ -1,0 +1,153 @@
+package grammar
+
+import (
+	"sync"
+	"unicode/utf8"
+)
+
+// The rules that every grammar has. Their states are the same everywhere, so
+// their shapes are built once per vocabulary.
+const (
+	ruleTail     = iota // the rest of a string, counted in characters, with the closing quote
+	ruleInteger         // without exponent
+	ruleNumber          // any
+	ruleBreak           // one or two line breaks and an indentation
+	ruleAny             // any value, whitespace allowed
+	ruleObject          // any object
+	ruleArray           // any array
+	ruleTightAny        // the same without whitespace
+	ruleTightObject
+	ruleTightArray
+	ruleFormat // the rest of a string of formatNames[0], with the closing quote, and so on
+)
+
+// maxIndent bounds the spaces or tabs of one indentation. A model that likes
+// whitespace too much would otherwise write it until its token limit.
+const maxIndent = 48
+
+var commonRules = sync.OnceValue(func() *network {
+	b := newBuilder(nil, 200_000, unmetered())
+	for range ruleFormat + len(formatNames) {
+		b.rule()
+	}
+	b.stringTail()
+	b.accept(b.integer(b.start(ruleInteger)))
+	s := b.integer(b.start(ruleNumber))
+	digits := func(at int32) int32 {
+		at = b.bytes(at, '0', '9')
+		return b.star(at, func(at int32) int32 { return b.bytes(at, '0', '9') })
+	}
+	s = b.opt(s, func(at int32) int32 { return digits(b.lit(at, ".")) })
+	s = b.opt(s, func(at int32) int32 {
+		at = b.bytes(at, 'e', 'e', 'E', 'E')
+		at = b.opt(at, func(at int32) int32 { return b.bytes(at, '+', '+', '-', '-') })
+		at = b.bytes(at, '0', '9')
+		return b.repeat(at, 0, 2, 1, func(at int32) int32 { return b.bytes(at, '0', '9') }) // 1e999 is beyond every float
+	})
+	b.accept(s)
+	b.lineBreak()
+	b.anyValue(b.flexible, ruleAny, ruleObject, ruleArray)
+	b.anyValue(tight, ruleTightAny, ruleTightObject, ruleTightArray)
+	for i, f := range formatNames {
+		s := b.start(ruleFormat + int32(i))
+		b.accept(b.jsonString(s, formatDFA(f)))
+	}
+	n := b.rules()
+	n.trim(b)
+	return n.asBase()
+})
+
+func (b *builder) integer(s int32) int32 {
+	s = b.opt(s, func(at int32) int32 { return b.lit(at, "-") })
+	return b.alt(s, func(at int32) int32 { return b.lit(at, "0") }, func(at int32) int32 {
+		at = b.bytes(at, '1', '9')
+		return b.star(at, func(at int32) int32 { return b.bytes(at, '0', '9') })
+	})
+}
+
+// stringTail counts characters as decoded: a pair of escaped surrogates is one, a
+// lone one is not written.
+func (b *builder) stringTail() {
+	loop, body, out := b.state(), b.state(), b.state()
+	b.eps(b.start(ruleTail), loop)
+	b.step(loop, step{kind: stepTick, to: body})
+	b.step(loop, step{kind: stepGuard, to: out})
+	b.accept(b.lit(out, `"`))
+	b.runeRange(body, loop, 0x20, '"'-1)
+	b.runeRange(body, loop, '"'+1, '\\'-1)
+	b.runeRange(body, loop, '\\'+1, utf8.MaxRune)
+	esc := b.lit(body, `\`)
+	for _, c := range []byte(`"\/bfnrt`) {
+		b.edge(esc, c, c, loop)
+	}
+	hex := func(from int32, to int32) {
+		b.edge(from, '0', '9', to)
+		b.edge(from, 'A', 'F', to)
+		b.edge(from, 'a', 'f', to)
+	}
+	u := b.lit(esc, "u")
+	h3, h2, h1 := b.state(), b.state(), b.state()
+	b.edge(u, '0', '9', h3)
+	for _, r := range [...][2]byte{{'A', 'C'}, {'E', 'F'}, {'a', 'c'}, {'e', 'f'}} {
+		b.edge(u, r[0], r[1], h3)
+	}
+	hex(h3, h2)
+	hex(h2, h1)
+	hex(h1, loop)
+	d := b.bytes(u, 'D', 'D', 'd', 'd')
+	b.edge(d, '0', '7', h2)
+	high := b.bytes(d, '8', '9', 'A', 'B', 'a', 'b')
+	x, y := b.state(), b.state()
+	hex(high, x)
+	hex(x, y)
+	low := b.bytes(b.lit(y, `\u`), 'D', 'D', 'd', 'd')
+	low = b.bytes(low, 'C', 'F', 'c', 'f')
+	hex(low, h1)
+}
+
+// flexible is the default whitespace between JSON's tokens: nothing, a space, or
+// one or two line breaks with an indentation.
+func (b *builder) flexible(from int32) int32 {
+	to := b.state()
+	b.eps(from, to)
+	b.edge(from, ' ', ' ', to)
+	b.step(from, step{kind: stepCall, rule: ruleBreak, left: maxIndent, to: to})
+	return to
+}
+
+func (b *builder) lineBreak() {
+	line := func(at int32) int32 {
+		return b.lit(b.opt(at, func(at int32) int32 { return b.lit(at, "\r") }), "\n")
+	}
+	s := b.opt(line(b.start(ruleBreak)), line)
+	loop, body, out := b.state(), b.state(), b.state()
+	b.eps(s, loop)
+	b.step(loop, step{kind: stepTick, to: body})
+	b.edge(body, ' ', ' ', loop)
+	b.edge(body, '\t', '\t', loop)
+	b.step(loop, step{kind: stepGuard, to: out})
+	b.accept(out)
+}
+
+func tight(from int32) int32 { return from }
+
+// anyValue defines any value, any object and any array with ws between tokens.
+func (b *builder) anyValue(ws frag, value, obj, arr int32) {
+	text := func(at int32) int32 { return b.call(b.lit(at, `"`), ruleTail) }
+	b.accept(b.alt(b.start(value), text,
+		func(at int32) int32 { return b.call(at, ruleNumber) },
+		func(at int32) int32 { return b.lit(at, "true") },
+		func(at int32) int32 { return b.lit(at, "false") },
+		func(at int32) int32 { return b.lit(at, "null") },
+		func(at int32) int32 { return b.call(at, obj) },
+		func(at int32) int32 { return b.call(at, arr) }))
+	list := func(s int32, open, shut string, member frag) {
+		s = ws(b.lit(s, open))
+		s = b.opt(s, func(at int32) int32 {
+			return b.star(member(at), func(at int32) int32 { return member(ws(b.lit(at, ","))) })
+		})
+		b.accept(b.lit(s, shut))
+	}
+	list(b.start(obj), "{", "}", func(at int32) int32 { return ws(b.call(ws(b.lit(ws(text(at)), ":")), value)) })
+	list(b.start(arr), "[", "]", func(at int32) int32 { return ws(b.call(at, value)) })
+}

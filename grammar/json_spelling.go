@@ -1,0 +1,181 @@
+package grammar
+
+import (
+	"encoding/json"
+	"math/big"
+	"strconv"
+)
+
+// How the values of JSON are spelled: characters inside strings, and constants.
+
+// jsonLeaf spells characters as they stand inside a JSON string.
+func (b *builder) jsonLeaf(from int32, set runeSet) int32 {
+	to := b.state()
+	for _, r := range set {
+		for c := r[0]; c <= r[1] && c < 0x80; c++ {
+			if c < 0x20 || c == '"' || c == '\\' {
+				b.eps(b.lit(from, escapeByte(byte(c))), to)
+			} else {
+				b.edge(from, byte(c), byte(c), to)
+			}
+		}
+		if r[1] >= 0x80 {
+			b.runeRange(from, to, max(r[0], 0x80), r[1])
+		}
+	}
+	return to
+}
+
+// jsonString reads the rest of a JSON string, with the closing quote, whose decoded
+// text is in d. The characters that JSON must escape are read in one spelling.
+func (b *builder) jsonString(from int32, d *dfa) int32 {
+	to := b.state()
+	if d.empty() {
+		return to
+	}
+	at := make([]int32, len(d.states))
+	for i := range at {
+		at[i] = b.state()
+	}
+	b.eps(from, at[0])
+	escapes := make(map[escapeTo]int32)
+	for i := range d.states {
+		s := at[i]
+		if int32(i) == d.all {
+			b.eps(b.call(s, ruleTail), to)
+			continue
+		}
+		if d.states[i].accept {
+			b.edge(s, '"', '"', to)
+		}
+		esc := b.plainEdges(s, d.states[i].edges, at)
+		if esc == (escapeTo{}) {
+			continue
+		}
+		x, ok := escapes[esc]
+		if !ok {
+			x = b.escapes(esc)
+			escapes[esc] = x
+		}
+		b.edge(s, '\\', '\\', x)
+	}
+	return to
+}
+
+// plainEdges adds the given edges to s, without the characters that JSON must escape,
+// and returns where those lead. at are the states that the edges lead to.
+func (b *builder) plainEdges(s int32, edges []edge, at []int32) escapeTo {
+	var esc escapeTo
+	for _, e := range edges {
+		lo := int(e.lo)
+		for c := int(e.lo); c <= int(e.hi) && c <= '\\'; c++ {
+			k := escapeIndex(byte(c))
+			if k < 0 {
+				continue
+			}
+			esc[k] = at[e.to] + 1
+			if c > lo {
+				b.edge(s, byte(lo), byte(c-1), at[e.to])
+			}
+			lo = c + 1
+		}
+		if lo <= int(e.hi) {
+			b.edge(s, byte(lo), e.hi, at[e.to])
+		}
+	}
+	return esc
+}
+
+// escapeTo says where the characters that JSON must escape lead: 1 more than the
+// state, 0 for nowhere. Most states of a language have the same.
+type escapeTo [34]int32
+
+func escapeIndex(c byte) int {
+	switch {
+	case c < 0x20:
+		return int(c)
+	case c == '"':
+		return 32
+	case c == '\\':
+		return 33
+	}
+	return -1
+}
+
+// escapes is the state behind the backslash.
+func (b *builder) escapes(to escapeTo) int32 {
+	s := b.state()
+	u := [2]int32{-1, -1} // behind u000 and u001
+	for c := range byte('\\' + 1) {
+		k := escapeIndex(c)
+		if k < 0 || to[k] == 0 {
+			continue
+		}
+		text := escapeByte(c)
+		last := text[len(text)-1]
+		if len(text) == 2 {
+			b.edge(s, last, last, to[k]-1)
+			continue
+		}
+		if u[c>>4] < 0 {
+			u[c>>4] = b.lit(s, text[1:len(text)-1])
+		}
+		b.edge(u[c>>4], last, last, to[k]-1)
+	}
+	return s
+}
+
+// literal reads exactly v, with ws between its tokens.
+func (b *builder) literal(from int32, v any, ws frag) int32 {
+	switch v := v.(type) {
+	case nil:
+		return b.lit(from, "null")
+	case bool:
+		return b.lit(from, strconv.FormatBool(v))
+	case string:
+		return b.lit(from, quoteJSON(v))
+	case json.Number:
+		return b.literalNumber(from, v)
+	case []any:
+		s := ws(b.lit(from, "["))
+		for i, e := range v {
+			if i > 0 {
+				s = ws(b.lit(s, ","))
+			}
+			s = ws(b.literal(s, e, ws))
+		}
+		return b.lit(s, "]")
+	case *object:
+		s := ws(b.lit(from, "{"))
+		for i, k := range v.keys {
+			if i > 0 {
+				s = ws(b.lit(s, ","))
+			}
+			s = ws(b.lit(ws(b.lit(s, quoteJSON(k))), ":"))
+			s = ws(b.literal(s, v.m[k], ws))
+		}
+		return b.lit(s, "}")
+	}
+	return from
+}
+
+// literalNumber reads n as it is written in the schema, or as the plain decimal of
+// the same value.
+func (b *builder) literalNumber(from int32, n json.Number) int32 {
+	r, ok := parseNumber(string(n))
+	if !ok {
+		return b.lit(from, string(n))
+	}
+	d := decimalOf(new(big.Rat).Abs(r))
+	plain := d.whole
+	if d.frac != "" {
+		plain += "." + d.frac
+	}
+	if r.Sign() < 0 {
+		plain = "-" + plain
+	}
+	if plain == string(n) {
+		return b.lit(from, plain)
+	}
+	return b.alt(from, func(at int32) int32 { return b.lit(at, string(n)) }, func(at int32) int32 { return b.lit(at, plain) })
+}
