@@ -78,7 +78,7 @@ func (d *Device) eachRow(j rowJob, n, cost int) {
 	j.d, j.n = d, n
 	j.per = d.rowsPerChunk(n, cost)
 	d.rowsJob = j
-	d.team.run((n+j.per-1)/j.per, &d.rowsJob)
+	d.team.run(1, (n+j.per-1)/j.per, &d.rowsJob)
 }
 
 // Embed implements model.Device.
@@ -174,7 +174,7 @@ type ropeTable struct {
 
 func newRopeTable(mem *arena, r model.Rope, rows int) (ropeTable, error) {
 	t := ropeTable{Rope: r, width: len(r.InvFreq)}
-	n, err := product(rows, t.width)
+	n, err := sizeOf(rows, t.width)
 	if err != nil {
 		return t, err
 	}
