@@ -116,7 +116,7 @@ func (d *Device) StoreKV(layer int, q, k, v model.Act, h model.Heads) {
 	}
 	j.n = len(d.batch.Tokens)
 	j.per = d.rowsPerChunk(j.n, 3*width+7*kvWidth)
-	d.team.run((j.n+j.per-1)/j.per, j)
+	d.team.run(1, (j.n+j.per-1)/j.per, j)
 }
 
 // headsJob is StoreKV of some rows per chunk.

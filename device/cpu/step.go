@@ -64,8 +64,8 @@ func (j *rowJob) finish(r int) {
 	}
 }
 
-// rowsPerChunk is into how many rows a job on n rows is cut that cost so many
-// operations each.
+// rowsPerChunk is how many rows are computed as one chunk, if there are n rows that cost so
+// many operations each.
 func (d *Device) rowsPerChunk(n, cost int) int {
 	return max(serialRows/max(cost, 1), n/(d.team.threads*chunksPerWorker), 1)
 }
