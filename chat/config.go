@@ -104,18 +104,16 @@ func ParseTokenizerConfig(data []byte) (TokenizerConfig, error) {
 			return c, err
 		}
 	}
-	d.All(func(name string, v jinja.Value) bool {
+	for name, v := range d.All() {
 		if strings.HasSuffix(name, "_token") {
 			addToken(c.SpecialTokens, name, v)
 		}
-		return true
-	})
+	}
 	if extra, ok := d.Get("extra_special_tokens"); ok {
 		if named, ok := extra.(*jinja.Dict); ok {
-			named.All(func(name string, v jinja.Value) bool {
+			for name, v := range named.All() {
 				addToken(c.SpecialTokens, name, v)
-				return true
-			})
+			}
 		}
 	}
 	if more, ok := d.Get("additional_special_tokens"); ok {

@@ -102,6 +102,6 @@ func (c *conversation) marked(mark string) (text string, marked *jinja.List) {
 
 func clone(d *jinja.Dict) *jinja.Dict {
 	out := jinja.NewDict(d.Len())
-	d.All(func(name string, v jinja.Value) bool { out.Set(name, v); return true })
+	out.Update(d)
 	return out
 }

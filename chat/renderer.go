@@ -186,7 +186,7 @@ func (r *Renderer) run(t *compiled, vars *jinja.Dict) (string, error) {
 // count as not given.
 func (r *Renderer) arguments(in Input, kwargs *jinja.Dict) (*jinja.Dict, error) {
 	a := jinja.NewDict(8)
-	r.defaults.All(func(name string, v jinja.Value) bool { a.Set(name, v); return true })
+	a.Update(r.defaults)
 	set := func(name string, v jinja.Value) {
 		if v != nil && v != "auto" {
 			a.Set(name, v)
@@ -200,7 +200,9 @@ func (r *Renderer) arguments(in Input, kwargs *jinja.Dict) (*jinja.Dict, error) 
 	if _, ok := kwargs.Get("messages"); ok {
 		return nil, invalid("chat_template_kwargs must not hold messages.")
 	}
-	kwargs.All(func(name string, v jinja.Value) bool { set(name, v); return true })
+	for name, v := range kwargs.All() {
+		set(name, v)
+	}
 	documents, err := decode("documents", in.Documents)
 	if err != nil {
 		return nil, err
@@ -257,18 +259,17 @@ var consumed = map[string]bool{
 func (r *Renderer) variables(t *compiled, a *jinja.Dict) *jinja.Dict {
 	vars := jinja.NewDict(16)
 	if r.cfg.SpecialTokens != nil {
-		r.cfg.SpecialTokens.All(func(name string, v jinja.Value) bool { vars.Set(name, v); return true })
+		vars.Update(r.cfg.SpecialTokens)
 	}
 	vars.Set("tools", nil)
 	vars.Set("documents", nil)
-	a.All(func(name string, v jinja.Value) bool {
+	for name, v := range a.All() {
 		switch {
 		case consumed[name]:
 		case name == "tools", name == "documents", name == "add_generation_prompt", t.reads[name]:
 			vars.Set(name, v)
 		}
-		return true
-	})
+	}
 	return vars
 }
 

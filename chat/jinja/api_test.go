@@ -197,7 +197,7 @@ func TestDict(t *testing.T) {
 			t.Errorf("%d: length %d", n, d.Len())
 		}
 		i := 0
-		d.All(func(k string, v Value) bool {
+		for k, v := range d.All() {
 			want := Value(int64(i))
 			if i == 0 {
 				want = "new"
@@ -208,9 +208,10 @@ func TestDict(t *testing.T) {
 			if got, ok := d.Get(k); !ok || got != v {
 				t.Errorf("%d: Get(%s) is %v, %v", n, k, got, ok)
 			}
-			i++
-			return i < 50
-		})
+			if i++; i == 50 {
+				break
+			}
+		}
 		if _, ok := d.Get("none"); ok {
 			t.Errorf("%d: found what is not there", n)
 		}

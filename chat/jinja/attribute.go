@@ -34,55 +34,8 @@ func (m *machine) attribute(obj Value, name string) Value {
 // item is Jinja's getitem for obj[key]: the item, else (for a text key) the
 // attribute, else undefined.
 func (m *machine) item(obj, key Value) Value {
-	switch o := obj.(type) {
-	case *Dict:
-		if s, ok := key.(string); ok {
-			if i := o.findString(s); i >= 0 {
-				return o.vals[i]
-			}
-			break
-		}
-		if isHashable(key, 0) {
-			if i := o.find(m, key); i >= 0 {
-				return o.vals[i]
-			}
-		}
-	case *List:
-		if i, ok := asIndex(key); ok {
-			return itemAt(obj, o.items, i)
-		}
-	case *tuple:
-		if i, ok := asIndex(key); ok {
-			return itemAt(obj, o.items, i)
-		}
-	case *rangeValue:
-		if i, ok := asIndex(key); ok {
-			if i < 0 {
-				i += int64(o.len())
-			}
-			if i >= 0 && i < int64(o.len()) {
-				return o.at(int(i))
-			}
-		}
-	case string:
-		if i, ok := asIndex(key); ok {
-			if v, ok := m.charAt(o, i); ok {
-				return v
-			}
-		}
-	case Markup:
-		if i, ok := asIndex(key); ok {
-			if v, ok := m.charAt(string(o), i); ok {
-				s, _ := asString(v)
-				return Markup(s)
-			}
-		}
-	case *undefined:
-		o.raise()
-	case *selfReference:
-		if s, ok := asString(key); ok && m.t.blocks[s] != nil {
-			return &blockReference{m.t.blocks[s]}
-		}
+	if v, ok := m.element(obj, key); ok {
+		return v
 	}
 	if s, ok := asString(key); ok {
 		if v, ok := m.ownAttribute(obj, s); ok {
@@ -92,8 +45,60 @@ func (m *machine) item(obj, key Value) Value {
 	return &undefined{obj: obj, name: key, hasObj: true}
 }
 
-// isHashable reports whether v can be a key. A lookup with another key finds
-// nothing, where a dict literal with it raises.
+// element is Python's obj[key], or false if obj has no such item.
+func (m *machine) element(obj, key Value) (Value, bool) {
+	switch o := obj.(type) {
+	case *Dict:
+		return o.element(m, key)
+	case *undefined:
+		o.raise()
+	case *selfReference:
+		if s, ok := asString(key); ok && m.t.blocks[s] != nil {
+			return &blockReference{m.t.blocks[s]}, true
+		}
+	}
+	i, ok := asIndex(key)
+	if !ok {
+		return nil, false
+	}
+	switch o := obj.(type) {
+	case *List:
+		return itemAt(o.items, i)
+	case *tuple:
+		return itemAt(o.items, i)
+	case *rangeValue:
+		if i < 0 {
+			i += int64(o.len())
+		}
+		if i >= 0 && i < int64(o.len()) {
+			return o.at(int(i)), true
+		}
+	case string:
+		return m.charAt(o, i)
+	case Markup:
+		if v, ok := m.charAt(string(o), i); ok {
+			s, _ := asString(v)
+			return Markup(s), true
+		}
+	}
+	return nil, false
+}
+
+func (d *Dict) element(m *machine, key Value) (Value, bool) {
+	i := -1
+	if s, ok := key.(string); ok {
+		i = d.findString(s)
+	} else if isHashable(key, 0) {
+		i = d.find(m, key)
+	}
+	if i < 0 {
+		return nil, false
+	}
+	return d.vals[i], true
+}
+
+// isHashable reports whether v can be a key. A lookup with a key that cannot finds
+// nothing, whereas a dict literal with it raises.
 func isHashable(v Value, depth int) bool {
 	if depth > maxNesting {
 		throwRecursion()
@@ -111,17 +116,18 @@ func isHashable(v Value, depth int) bool {
 	return true
 }
 
-func itemAt(obj Value, items []Value, i int64) Value {
+func itemAt(items []Value, i int64) (Value, bool) {
 	n := int64(len(items))
 	if i < 0 {
 		i += n
 	}
 	if i < 0 || i >= n {
-		return &undefined{obj: obj, name: i, hasObj: true}
+		return nil, false
 	}
-	return items[i]
+	return items[i], true
 }
 
+// charAt returns character i of s, which counts from the end if it is negative.
 func (m *machine) charAt(s string, i int64) (Value, bool) {
 	if i >= 0 && i < int64(len(s)) && s[i] < utf8.RuneSelf && isASCII(s[:i]) {
 		m.scan(int(i))
@@ -143,7 +149,7 @@ func (m *machine) charAt(s string, i int64) (Value, bool) {
 }
 
 // isInternal reports whether name is one of the double-underscore names that
-// every Python object has and the sandbox keeps away.
+// every Python object has and the sandbox does not let a template see.
 func isInternal(name string) bool {
 	if !strings.HasPrefix(name, "__") {
 		return false
@@ -157,9 +163,9 @@ func isInternal(name string) bool {
 	return false
 }
 
-// ownAttribute is Python's getattr under the sandbox's rules: false when the
-// object has no such attribute; unsafe ones come back as an undefined that
-// raises SecurityError when it is used.
+// ownAttribute is Python's getattr under the sandbox's rules, or false if the object has
+// no such attribute. An unsafe attribute is an undefined that raises SecurityError when
+// it is used.
 func (m *machine) ownAttribute(obj Value, name string) (Value, bool) {
 	switch o := obj.(type) {
 	case *undefined:
@@ -179,6 +185,24 @@ func (m *machine) ownAttribute(obj Value, name string) (Value, bool) {
 	if isInternal(name) {
 		return unsafeAttribute(obj, name), true
 	}
+	if v, ok := m.dataAttribute(obj, name); ok {
+		return v, true
+	}
+	if b, ok := obj.(*builtin); ok && b.name == "dict" && name == "fromkeys" {
+		return &boundMethod{self: b, name: name, call: dictFromKeys}, true
+	}
+	def := findMethod(obj, name)
+	if def == nil {
+		return nil, false
+	}
+	if def.mutates {
+		return unsafeAttribute(obj, name), true
+	}
+	return &boundMethod{self: obj, name: name, call: def.call}, true
+}
+
+// dataAttribute returns an attribute that is no method.
+func (m *machine) dataAttribute(obj Value, name string) (Value, bool) {
 	switch o := obj.(type) {
 	case *loopContext:
 		return o.attribute(m, name)
@@ -194,10 +218,10 @@ func (m *machine) ownAttribute(obj Value, name string) (Value, bool) {
 			return o.used, true
 		}
 	case *tuple:
-		if o.group && name == "grouper" {
+		switch {
+		case o.group && name == "grouper":
 			return o.items[0], true
-		}
-		if o.group && name == "list" {
+		case o.group && name == "list":
 			return o.items[1], true
 		}
 	case *rangeValue:
@@ -225,19 +249,8 @@ func (m *machine) ownAttribute(obj Value, name string) (Value, bool) {
 		case "imag":
 			return 0.0, true
 		}
-	case *builtin:
-		if o.name == "dict" && name == "fromkeys" {
-			return &boundMethod{self: o, name: name, call: dictFromKeys}, true
-		}
 	}
-	def := findMethod(obj, name)
-	if def == nil {
-		return nil, false
-	}
-	if def.mutates {
-		return unsafeAttribute(obj, name), true
-	}
-	return &boundMethod{self: obj, name: name, call: def.call}, true
+	return nil, false
 }
 
 func unsafeAttribute(obj Value, name string) *undefined {

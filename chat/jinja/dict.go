@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"math/big"
@@ -13,9 +14,9 @@ import (
 // a render has seen it.
 type Dict struct {
 	keys, vals []Value
-	// index finds a key by its hash. It is nil while the dict is small and all
-	// its keys are of type string: then a walk over the keys is faster than hashing,
-	// and most dicts of a chat are like that.
+	// index finds a key by its hash. It is nil while the dict is small and all its keys
+	// are of type string, as in most dicts of a chat: comparing all keys is then faster
+	// than hashing one.
 	index map[any]int
 }
 
@@ -37,7 +38,7 @@ func (d *Dict) Get(key string) (Value, bool) {
 	return nil, false
 }
 
-// Set sets the value under a string key; a key that is there keeps its place.
+// Set sets the value under a string key. A key that is already there keeps its place.
 func (d *Dict) Set(key string, v Value) {
 	if i := d.findString(key); i >= 0 {
 		d.vals[i] = v
@@ -46,12 +47,21 @@ func (d *Dict) Set(key string, v Value) {
 	d.add(key, key, v)
 }
 
-// All calls f for every entry with a string key, in order, until f returns false.
-func (d *Dict) All(f func(key string, v Value) bool) {
-	for i, k := range d.keys {
-		if s, ok := k.(string); ok && !f(s, d.vals[i]) {
-			return
+// All iterates over the entries with a string key, in order.
+func (d *Dict) All() iter.Seq2[string, Value] {
+	return func(yield func(string, Value) bool) {
+		for i, k := range d.keys {
+			if s, ok := k.(string); ok && !yield(s, d.vals[i]) {
+				return
+			}
 		}
+	}
+}
+
+// Update sets every entry of other that has a string key, like Python's dict.update.
+func (d *Dict) Update(other *Dict) {
+	for key, v := range other.All() {
+		d.Set(key, v)
 	}
 }
 
@@ -88,7 +98,7 @@ func (d *Dict) add(hash any, key, v Value) {
 	d.vals = append(d.vals, v)
 }
 
-// find returns the place of a key of any type, or -1. An unhashable key raises.
+// find returns the index of a key of any type, or -1. An unhashable key raises TypeError.
 func (d *Dict) find(m *machine, key Value) int {
 	if s, ok := key.(string); ok {
 		return d.findString(s)
@@ -111,9 +121,9 @@ func (d *Dict) set(m *machine, key, v Value) {
 	d.add(m.hash(key), key, v)
 }
 
-// Keys that are equal in Python have the same hash, a comparable Go value: 1,
-// 1.0 and True are int64(1); a str and the Markup of the same text are the
-// string; tuples are spelled out.
+// A hash is a comparable Go value, and keys that are equal in Python have equal hashes: 1,
+// 1.0 and True have int64(1), a str and the Markup of the same text have the string, and
+// tuples have a text that spells out their items.
 
 type (
 	noneHash      struct{}
@@ -122,7 +132,7 @@ type (
 	tupleHash     string
 )
 
-// hash is hash(v); an unhashable v raises.
+// hash is hash(v). An unhashable v raises TypeError.
 func (m *machine) hash(v Value) any {
 	switch v := v.(type) {
 	case string, int64:
@@ -159,10 +169,10 @@ func (m *machine) hash(v Value) any {
 	case *List, *Dict:
 		throwType("unhashable type: '%s'", typeName(v))
 	}
-	if !identical(v, v) { // no value of the language
+	if !identical(v, v) { // not a value of the language: a caller has passed it in
 		throwType("unhashable type: '%s'", typeName(v))
 	}
-	return v // identity
+	return v // compared by identity
 }
 
 func (m *machine) spellTuple(b []byte, t *tuple, depth int) []byte {

@@ -8,78 +8,166 @@ import (
 	"unicode/utf8"
 )
 
-// formatPercent is format % v. With markup, what goes in as text is escaped.
+// formatPercent is format % v. With markup, text that is put in is escaped.
 func (m *machine) formatPercent(format string, v Value, markup bool) string {
-	values := []Value{v}
-	tup, isTuple := v.(*tuple)
-	if isTuple {
-		values = tup.items
+	p := &percentFormatter{m: m, whole: format, rest: format, value: v, values: []Value{v}, markup: markup}
+	if t, ok := v.(*tuple); ok {
+		p.values = t.items
 	}
-	// Whatever has items but is no text or tuple may stay unused: it could be
-	// meant for %(name)s alone.
-	mapping := false
 	switch v.(type) {
 	case *Dict, *List, *rangeValue, *namespace:
-		mapping = true
+		p.mapping = true
 	}
 	start := len(m.out)
-	whole, next := format, 0
-	take := func() Value {
-		if next >= len(values) || mapping && next > 0 {
-			throwType("not enough arguments for format string")
-		}
-		next++
-		return values[next-1]
-	}
-	named := false
-	for format != "" {
-		i := strings.IndexByte(format, '%')
+	p.run()
+	return m.take(start)
+}
+
+// percentFormatter writes one format string of the operator %.
+type percentFormatter struct {
+	m           *machine
+	whole, rest string  // the format, and what of it is still to be written
+	value       Value   // the right operand
+	values      []Value // the items of a tuple, or the right operand itself
+	next        int     // the first of values that was not used
+	// mapping says that the right operand has items and is neither text nor a tuple.
+	// Python then allows that it is not used, since it could be meant for %(name)s.
+	mapping bool
+	named   bool // a %(name)s has been written
+	markup  bool
+}
+
+func (p *percentFormatter) run() {
+	m := p.m
+	for p.rest != "" {
+		i := strings.IndexByte(p.rest, '%')
 		if i < 0 {
-			m.write(format)
+			m.write(p.rest)
 			break
 		}
-		m.write(format[:i])
-		format = format[i+1:]
+		m.write(p.rest[:i])
+		p.rest = p.rest[i+1:]
 		m.burn(1)
-		var key Value = missing
-		if strings.HasPrefix(format, "(") {
-			end := closingParen(format)
-			if end < 0 {
-				throwValue("incomplete format key")
-			}
-			if !mapping {
-				throwType("format requires a mapping")
-			}
-			key = m.formatKey(v, format[1:end])
-			format = format[end+1:]
-			named = true
-		}
-		f := formatSpec{precision: -1}
-		format = parsePercent(format, &f, take)
-		verb, size := utf8.DecodeRuneInString(format)
-		if verb == '%' {
-			m.write("%")
-			format = format[1:]
-			continue
-		}
-		if isMissing(key) {
-			key = take()
-		}
-		if verb >= utf8.RuneSelf || strings.IndexByte("srcadiuxXoeEfFgG", byte(verb)) < 0 {
-			shown := verb
-			if verb >= utf8.RuneSelf {
-				shown = '?'
-			}
-			throwValue("unsupported format character '%c' (0x%x) at index %d", shown, verb, runeLen(whole[:len(whole)-len(format)]))
-		}
-		f.verb = byte(verb)
-		format = format[size:]
-		m.write(m.percentValue(&f, key, markup))
+		p.field()
 	}
-	if next < len(values) && !mapping && !named {
+	if p.next < len(p.values) && !p.mapping && !p.named {
 		throwType("not all arguments converted during string formatting")
 	}
-	return m.take(start)
+}
+
+// field writes the field whose % has just been read.
+func (p *percentFormatter) field() {
+	var v Value = missing
+	if strings.HasPrefix(p.rest, "(") {
+		end := closingParen(p.rest)
+		if end < 0 {
+			throwValue("incomplete format key")
+		}
+		if !p.mapping {
+			throwType("format requires a mapping")
+		}
+		v = p.m.formatKey(p.value, p.rest[1:end])
+		p.rest = p.rest[end+1:]
+		p.named = true
+	}
+	f := p.spec()
+	verb, size := utf8.DecodeRuneInString(p.rest)
+	if verb == '%' {
+		p.m.write("%")
+		p.rest = p.rest[1:]
+		return
+	}
+	if isMissing(v) {
+		v = p.take()
+	}
+	if verb >= utf8.RuneSelf || strings.IndexByte("srcadiuxXoeEfFgG", byte(verb)) < 0 {
+		shown := verb
+		if verb >= utf8.RuneSelf {
+			shown = '?'
+		}
+		throwValue("unsupported format character '%c' (0x%x) at index %d", shown, verb, runeLen(p.whole[:len(p.whole)-len(p.rest)]))
+	}
+	f.verb = byte(verb)
+	p.rest = p.rest[size:]
+	p.m.write(p.m.percentValue(&f, v, p.markup))
+}
+
+// take returns the next argument.
+func (p *percentFormatter) take() Value {
+	if p.next >= len(p.values) || p.mapping && p.next > 0 {
+		throwType("not enough arguments for format string")
+	}
+	p.next++
+	return p.values[p.next-1]
+}
+
+// spec reads flags, width and precision; the verb is then the next character.
+func (p *percentFormatter) spec() formatSpec {
+	f := formatSpec{precision: -1}
+	zero := p.flags(&f)
+	if f.width = p.number(); f.width < 0 {
+		f.align, f.width = '<', -f.width
+	}
+	if strings.HasPrefix(p.rest, ".") {
+		p.rest = p.rest[1:]
+		f.precision = max(p.number(), 0)
+	}
+	if p.rest != "" && strings.IndexByte("hlL", p.rest[0]) >= 0 {
+		p.rest = p.rest[1:]
+	}
+	if p.rest == "" {
+		throwValue("incomplete format")
+	}
+	if zero && f.align == 0 {
+		f.fill, f.align = "0", '='
+	}
+	return f
+}
+
+// flags reads flags and reports whether 0 was among them.
+func (p *percentFormatter) flags(f *formatSpec) (zero bool) {
+	for ; p.rest != ""; p.rest = p.rest[1:] {
+		switch p.rest[0] {
+		case '-':
+			f.align = '<'
+		case '+':
+			f.sign = '+'
+		case ' ':
+			if f.sign == 0 {
+				f.sign = ' '
+			}
+		case '#':
+			f.alt = true
+		case '0':
+			zero = true
+		default:
+			return zero
+		}
+	}
+	return zero
+}
+
+// number reads a number, or * for the next argument.
+func (p *percentFormatter) number() int {
+	if strings.HasPrefix(p.rest, "*") {
+		p.rest = p.rest[1:]
+		n, ok := asIndex(p.take())
+		if !ok {
+			throwType("* wants int")
+		}
+		if n > maxField || n < -maxField {
+			throwLimit("format width")
+		}
+		return int(n)
+	}
+	n := 0
+	for p.rest != "" && isDigitByte(p.rest[0]) {
+		if n = n*10 + int(p.rest[0]-'0'); n > maxField {
+			throwLimit("format width")
+		}
+		p.rest = p.rest[1:]
+	}
+	return n
 }
 
 // closingParen returns where the parenthesis at the start of s closes.
@@ -108,71 +196,6 @@ func (m *machine) formatKey(v Value, name string) Value {
 		throw("KeyError", "%s", repr(name))
 	}
 	return d.vals[i]
-}
-
-// parsePercent reads flags, width and precision and returns the rest, which
-// starts with the verb.
-func parsePercent(s string, f *formatSpec, take func() Value) string {
-	zero := false
-flags:
-	for s != "" {
-		switch s[0] {
-		case '-':
-			f.align = '<'
-		case '+':
-			f.sign = '+'
-		case ' ':
-			if f.sign == 0 {
-				f.sign = ' '
-			}
-		case '#':
-			f.alt = true
-		case '0':
-			zero = true
-		default:
-			break flags
-		}
-		s = s[1:]
-	}
-	number := func() int {
-		if s != "" && s[0] == '*' {
-			s = s[1:]
-			v := take()
-			n, ok := asIndex(v)
-			if !ok {
-				throwType("* wants int")
-			}
-			if n > maxField || n < -maxField {
-				throwLimit("format width")
-			}
-			return int(n)
-		}
-		n := 0
-		for s != "" && s[0] >= '0' && s[0] <= '9' {
-			if n = n*10 + int(s[0]-'0'); n > maxField {
-				throwLimit("format width")
-			}
-			s = s[1:]
-		}
-		return n
-	}
-	if f.width = number(); f.width < 0 {
-		f.align, f.width = '<', -f.width
-	}
-	if s != "" && s[0] == '.' {
-		s = s[1:]
-		f.precision = max(number(), 0)
-	}
-	if s != "" && strings.IndexByte("hlL", s[0]) >= 0 {
-		s = s[1:]
-	}
-	if s == "" {
-		throwValue("incomplete format")
-	}
-	if zero && f.align == 0 {
-		f.fill, f.align = "0", '='
-	}
-	return s
 }
 
 func (m *machine) percentValue(f *formatSpec, v Value, markup bool) string {

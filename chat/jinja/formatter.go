@@ -71,10 +71,38 @@ type field struct {
 	conversion rune // 0: none
 }
 
-// parseField reads a field up to and including its closing brace and returns
-// the rest. The name runs up to one of "}:!" outside of brackets, the
-// specification up to the brace that balances the field's.
+// parseField reads a field up to and including its closing brace and returns the rest.
 func parseField(s string) (f field, rest string) {
+	end := fieldNameEnd(s)
+	f.name, rest = s[:end], s[end+1:]
+	stop := s[end]
+	if stop == '!' {
+		if rest == "" {
+			throwValue("end of string while looking for conversion specifier")
+		}
+		c, n := utf8.DecodeRuneInString(rest)
+		f.conversion, rest = c, rest[n:]
+		if rest != "" {
+			stop, rest = rest[0], rest[1:]
+			if stop != ':' && stop != '}' {
+				throwValue("expected ':' after conversion specifier")
+			}
+		}
+	}
+	if stop == '}' {
+		return f, rest
+	}
+	end = closingBrace(rest)
+	if end < 0 {
+		throwValue("unmatched '{' in format spec")
+	}
+	f.spec = rest[:end]
+	return f, rest[end+1:]
+}
+
+// fieldNameEnd returns where the name of a field ends: at the first of "}:!" outside of
+// brackets.
+func fieldNameEnd(s string) int {
 	i := 0
 	for ; i < len(s) && strings.IndexByte("}:!", s[i]) < 0; i++ {
 		switch s[i] {
@@ -91,42 +119,23 @@ func parseField(s string) (f field, rest string) {
 	if i >= len(s) {
 		throwValue("expected '}' before end of string")
 	}
-	f.name = s[:i]
-	end := s[i]
-	rest = s[i+1:]
-	if end == '}' {
-		return f, rest
-	}
-	if end == '!' {
-		if rest == "" {
-			throwValue("end of string while looking for conversion specifier")
-		}
-		c, n := utf8.DecodeRuneInString(rest)
-		f.conversion, rest = c, rest[n:]
-		if rest != "" {
-			end, rest = rest[0], rest[1:]
-			if end == '}' {
-				return f, rest
-			}
-			if end != ':' {
-				throwValue("expected ':' after conversion specifier")
-			}
-		}
-	}
+	return i
+}
+
+// closingBrace returns where the brace closes that was opened before s, or -1.
+func closingBrace(s string) int {
 	open := 1
-	for i := range len(rest) {
-		switch rest[i] {
+	for i := range len(s) {
+		switch s[i] {
 		case '{':
 			open++
 		case '}':
 			if open--; open == 0 {
-				f.spec = rest[:i]
-				return f, rest[i+1:]
+				return i
 			}
 		}
 	}
-	throwValue("unmatched '{' in format spec")
-	return f, ""
+	return -1
 }
 
 // write writes a field.

@@ -6,68 +6,89 @@ import (
 	"time"
 )
 
-// strftime is datetime.strftime with glibc's C locale, for a naive datetime:
-// %z and %Z are empty.
+// strftime is datetime.strftime with glibc's C locale, for a datetime without a time
+// zone: %z and %Z are empty.
 func (m *machine) strftime(t time.Time, format string) string {
 	var b strings.Builder
-	for i := 0; i < len(format); i++ {
-		if format[i] != '%' || i+1 == len(format) {
-			b.WriteByte(format[i])
-			continue
-		}
-		// %[flag][width][E|O]conversion, as glibc extends it.
-		start := i
-		i++
-		var flag byte
-		for i < len(format) && strings.IndexByte("-_0^#", format[i]) >= 0 {
-			flag = format[i]
-			i++
-		}
-		width := 0
-		for i < len(format) && isDigitByte(format[i]) && width < maxField {
-			width = width*10 + int(format[i]-'0')
-			i++
-		}
-		if i < len(format) && (format[i] == 'E' || format[i] == 'O') {
-			i++
-		}
-		if i == len(format) {
-			text := format[start:]
-			if n := width - len(text); n > 0 {
-				m.alloc(n)
-				b.WriteString(strings.Repeat(" ", n))
-			}
-			b.WriteString(text)
+	for format != "" {
+		i := strings.IndexByte(format, '%')
+		if i < 0 || i+1 == len(format) {
+			b.WriteString(format)
 			break
 		}
-		text, pad, digits, ok := timeField(t, format[i])
-		if !ok {
-			b.WriteString(format[start : i+1])
-			continue
-		}
-		switch flag {
-		case '-':
-			pad = 0
-		case '_':
-			pad = ' '
-		case '0':
-			pad = '0'
-		case '^':
-			text = strings.ToUpper(text)
-		case '#':
-			text = swapTimeCase(text, format[i])
-		}
-		if width > 0 {
-			digits = width
-		}
-		if n := digits - len(text); n > 0 && pad != 0 {
-			m.alloc(n)
-			b.WriteString(strings.Repeat(string(pad), n))
-		}
-		b.WriteString(text)
+		b.WriteString(format[:i])
+		spec, size := parseTimeSpec(format[i:])
+		b.WriteString(m.timeText(t, spec, format[i:i+size]))
+		format = format[i+size:]
 	}
 	m.alloc(b.Len())
 	return b.String()
+}
+
+// timeSpec is %[flag][width][E|O]conversion, as glibc extends it.
+type timeSpec struct {
+	flag       byte // 0: none
+	width      int
+	conversion byte // 0: the format ends before it
+}
+
+// parseTimeSpec reads the specification at the start of s and returns its length.
+func parseTimeSpec(s string) (spec timeSpec, size int) {
+	i := 1
+	for i < len(s) && strings.IndexByte("-_0^#", s[i]) >= 0 {
+		spec.flag = s[i]
+		i++
+	}
+	for i < len(s) && isDigitByte(s[i]) && spec.width < maxField {
+		spec.width = spec.width*10 + int(s[i]-'0')
+		i++
+	}
+	if i < len(s) && (s[i] == 'E' || s[i] == 'O') {
+		i++
+	}
+	if i == len(s) {
+		return spec, i
+	}
+	spec.conversion = s[i]
+	return spec, i + 1
+}
+
+// timeText returns the text of a specification, which is spelled source. One that glibc
+// does not know stays as it is.
+func (m *machine) timeText(t time.Time, spec timeSpec, source string) string {
+	if spec.conversion == 0 {
+		return m.padTime(source, ' ', spec.width)
+	}
+	text, pad, digits, ok := timeField(t, spec.conversion)
+	if !ok {
+		return source
+	}
+	switch spec.flag {
+	case '-':
+		pad = 0
+	case '_':
+		pad = ' '
+	case '0':
+		pad = '0'
+	case '^':
+		text = strings.ToUpper(text)
+	case '#':
+		text = swapTimeCase(text, spec.conversion)
+	}
+	if spec.width > 0 {
+		digits = spec.width
+	}
+	return m.padTime(text, pad, digits)
+}
+
+// padTime fills text up to width bytes in front, with nothing if pad is 0.
+func (m *machine) padTime(text string, pad byte, width int) string {
+	n := width - len(text)
+	if n <= 0 || pad == 0 {
+		return text
+	}
+	m.alloc(n)
+	return strings.Repeat(string(pad), n) + text
 }
 
 func swapTimeCase(s string, conversion byte) string {
@@ -77,8 +98,8 @@ func swapTimeCase(s string, conversion byte) string {
 	return strings.ToUpper(s)
 }
 
-// timeField gives the text of a conversion without padding, and what glibc
-// pads it with, by default to how many characters.
+// timeField returns the text of a conversion without padding, the character that glibc
+// pads it with, and the width that it is padded to by default.
 func timeField(t time.Time, c byte) (text string, pad byte, digits int, ok bool) {
 	num := func(n int, pad byte, digits int) (string, byte, int, bool) { return strconv.Itoa(n), pad, digits, true }
 	plain := func(s string) (string, byte, int, bool) { return s, ' ', 0, true }

@@ -273,3 +273,12 @@ func isTitleCased(s string) bool {
 	}
 	return found
 }
+
+func isPrintable(s string) bool {
+	for _, r := range s {
+		if !unicode.IsPrint(r) {
+			return false
+		}
+	}
+	return true
+}

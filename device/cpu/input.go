@@ -35,7 +35,7 @@ func (in *input) allocate(mem *arena, im *impl, f Format, s model.Shape) error {
 	for _, a := range s.Acts {
 		in.stride = max(in.stride, f.rowBytes(a.Width))
 	}
-	size, err := product(s.Spec.MaxTokens, in.stride)
+	size, err := sizeOf(s.Spec.MaxTokens, in.stride)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (d *Device) quantize(a model.Act) {
 	d.input.of = a
 	j.per = max(serialRows/(2*a.Width), j.n/(d.team.threads*chunksPerWorker), 1)
 	if chunks := (j.n + j.per - 1) / j.per; chunks > 0 {
-		d.team.run(chunks, j)
+		d.team.run(1, chunks, j)
 	}
 }
 

@@ -61,7 +61,7 @@ func cacheLayout(f Format, s model.Shape) (cache, error) {
 	c.valueT = f.tileBytes(rowsPerTile)
 	c.valueScale = c.keys + paddedDim(s)/rowsPerTile*c.valueT
 	c.unit = c.valueScale + scales
-	block, err := product(s.Layers, s.KVHeads, s.Spec.BlockTokens/rowsPerTile, c.unit)
+	block, err := sizeOf(s.Layers, s.KVHeads, s.Spec.BlockTokens/rowsPerTile, c.unit)
 	if err != nil {
 		return cache{}, err
 	}
@@ -76,7 +76,7 @@ func newCache(mem *arena, f Format, s model.Shape) (cache, error) {
 	if err != nil {
 		return cache{}, err
 	}
-	size, err := product(s.Spec.NumBlocks, c.block)
+	size, err := sizeOf(s.Spec.NumBlocks, c.block)
 	if err != nil {
 		return cache{}, err
 	}

@@ -46,7 +46,7 @@ func (d *Device) allocate(s model.Shape) error {
 	sp := s.Spec
 	for _, a := range s.Acts {
 		stride := stride(a.Width)
-		n, err := product(sp.MaxTokens, stride)
+		n, err := sizeOf(sp.MaxTokens, stride)
 		if err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func (d *Device) allocate(s model.Shape) error {
 		}
 		sc.drafts = make([]sampler.PartialDraw, rows)
 		sc.picker.Kernels = d.draw.kernels
-		sc.offs, sc.ahead = make([]int, maxTilesPerCall), make([]int, maxTilesPerCall)
+		sc.offs, sc.ahead = make([]int, maxTilesPerPass), make([]int, maxTilesPerPass)
 	}
 	if err := d.input.allocate(&d.mem, d.impl, d.cfg.WeightType, s); err != nil {
 		return err

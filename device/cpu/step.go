@@ -72,7 +72,7 @@ func (d *Device) eachRow(j rowJob, n, cost int) {
 	j.d, j.n = d, n
 	j.per = max(serialRows/max(cost, 1), n/(d.team.threads*chunksPerWorker), 1)
 	d.rowsJob = j
-	d.team.run((n+j.per-1)/j.per, &d.rowsJob)
+	d.team.run(1, (n+j.per-1)/j.per, &d.rowsJob)
 }
 
 // Embed implements model.Device.
@@ -161,7 +161,7 @@ type ropeTable struct {
 
 func newRopeTable(mem *arena, r model.Rope, rows int) (ropeTable, error) {
 	t := ropeTable{Rope: r, width: len(r.InvFreq)}
-	n, err := product(rows, t.width)
+	n, err := sizeOf(rows, t.width)
 	if err != nil {
 		return t, err
 	}

@@ -155,7 +155,7 @@ var rules = map[string]rule{
 		mayNot: pure,
 	},
 	"server": {
-		may:    []string{"internal/jsontext", "api", "auth", "chat", "chat/jinja", "chat/reasoning", "engine", "feedback", "grammar", "metrics", "sampler", "server/failure", "server/ui", "store", "tokenizer", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
+		may:    []string{"internal/jsontext", "api", "auth", "chat", "chat/jinja", "chat/reasoning", "engine", "feedback", "grammar", "metrics", "sampler", "server/failure", "server/transport", "server/ui", "store", "tokenizer", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
 		tests:  []string{inv, "backend", "backend/sim", "device/cpu", "internal/testkit", "model", "models", "weights"},
 		mayNot: []string{"net/http"},
 	},
@@ -166,6 +166,10 @@ var rules = map[string]rule{
 	},
 	"server/sdktest": {
 		tests: []string{"backend", "backend/sim", "chat", "engine", "models", "server", "tokenizer"},
+	},
+	"server/transport": {
+		may:    []string{"api", "auth", "metrics", "server/failure", "usage"},
+		mayNot: []string{"net/http"},
 	},
 	"server/ui": {},
 	"store": {

@@ -92,7 +92,6 @@ var uncleaned = []string{
 	"chat/reasoning",
 	"device/cuda/check",
 	"engine",
-	"feedback",
 	"sampler",
 	"scheduler",
 	"server",
