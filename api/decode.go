@@ -102,17 +102,6 @@ func (r *ChatRequest) checkGenerationPrompt(sent Raw) *Error {
 	return nil
 }
 
-// empty reports whether v is absent, null or {}.
-func empty(v Raw) bool {
-	if !v.Given() {
-		return true
-	}
-	for range v.Members() {
-		return false
-	}
-	return true
-}
-
 func decodeEffort(r *ChatRequest, v Raw, _ *Limits) (f *fault) {
 	if r.ReasoningEffort, f = text(v); f != nil {
 		return f

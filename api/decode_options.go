@@ -212,7 +212,7 @@ func (r *Options) checkStreamOptions(sent Raw) *Error {
 	if r.Stream {
 		return nil
 	}
-	if !empty(sent) {
+	if !sent.Empty() {
 		return newError(causeStreamOptions, "Stream options can only be defined when `stream=True`.", nil)
 	}
 	r.IncludeUsage, r.ContinuousUsage = false, false

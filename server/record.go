@@ -10,6 +10,7 @@ import (
 
 	"weir/api"
 	"weir/engine"
+	"weir/internal/jsontext"
 	"weir/server/failure"
 	"weir/store"
 	"weir/trajectory"
@@ -53,16 +54,15 @@ func (s *Server) recording(m *Model, body []byte, q *api.ChatRequest, project st
 	if s.recorder == nil {
 		return nil, nil
 	}
-	r := &recording{model: m.Names[0], split: recordedSplit, project: project, begun: s.now()}
+	r := &recording{model: m.Names[0], split: recordedSplit, project: project, begun: s.http.Now()}
 	covered := s.cfg.Trajectories.records(project)
 	if !covered && q.EngineXArgs == nil {
 		return nil, nil
 	}
-	text, err := trajectory.Compact(body, s.cfg.Limits.Depth)
+	request, err := jsontext.Compact(body, s.cfg.Limits.Depth)
 	if err != nil {
 		return nil, nil // it was decoded, so this does not happen
 	}
-	request := trajectory.Value(text)
 	if q.EngineXArgs != nil {
 		if bad := r.options(request); bad != nil {
 			return nil, bad
@@ -87,24 +87,24 @@ func (t *Trajectories) records(project string) bool {
 
 // options reads what engine_xargs says about the record.
 func (r *recording) options(request trajectory.Value) (bad *api.Error) {
-	args := request.Find("engine_xargs")
-	if args == nil || args.Kind() != trajectory.Object {
-		args = request.Find("vllm_xargs")
+	args := request.Member("engine_xargs")
+	if args == nil || args.Kind() != jsontext.Object {
+		args = request.Member("vllm_xargs")
 	}
 	if args == nil {
 		return nil
 	}
 	text := func(name string, v trajectory.Value, into *string, valid func(string) bool) {
 		r.asked = true
-		if v.Kind() == trajectory.String {
+		if v.Kind() == jsontext.String {
 			if *into = v.Text(); valid(*into) {
 				return
 			}
 		}
 		bad = failure.BadRequest("engine_xargs", "engine_xargs: %s is not such a name.", name)
 	}
-	args.Members(func(name string, v trajectory.Value) {
-		switch name {
+	for key, v := range args.Members() {
+		switch name := string(key); name {
 		case recordSplit:
 			text(name, v, &r.split, trajectory.ValidSplit)
 		case recordGroup:
@@ -117,7 +117,7 @@ func (r *recording) options(request trajectory.Value) (bad *api.Error) {
 				bad = failure.BadRequest("engine_xargs", "engine_xargs: policy_version is not an integer.")
 			}
 		}
-	})
+	}
 	return bad
 }
 

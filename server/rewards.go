@@ -4,7 +4,9 @@ import (
 	"strconv"
 
 	"weir/auth"
+	"weir/internal/jsontext"
 	"weir/server/failure"
+	"weir/server/transport"
 	"weir/trajectory"
 	"weir/trajectory/archive"
 )
@@ -12,31 +14,30 @@ import (
 // setRewards answers POST …/rewards: {"rewards":[{"id":"<log>/<g>/<t>","reward":1.0}]}
 // sets the rewards of recorded trajectories. Those of one batch are set together, or
 // none of them.
-func (s *Server) setRewards(c *call, model string) {
+func (s *Server) setRewards(c *transport.Call, model string) {
 	if !s.allowed(c, auth.Write) {
 		return
 	}
-	if !feedbackType(string(c.Request.Header.ContentType())) {
-		s.fail(c, failure.ErrMedia)
+	if !transport.JSONType(string(c.Request.Header.ContentType())) {
+		c.Fail(failure.ErrMedia)
 		return
 	}
-	if err := c.body.read(c.RequestCtx, &s.cfg); err != nil {
-		s.fail(c, err)
+	if err := c.ReadBody(); err != nil {
+		c.Fail(err)
 		return
 	}
-	c.bodyRead = true
-	order, batches, n, err := parseRewards(c.body.bytes)
+	order, batches, n, err := parseRewards(c.Body())
 	if err == nil && s.linker != nil {
-		err = s.linker.pass(c.ctx) // those that came before this call
+		err = s.linker.pass(c.Context()) // those that came before this call
 	}
 	for i := 0; err == nil && i < len(order); i++ {
-		err = s.cfg.Trajectories.Archive.SetRewards(c.ctx, c.who.Tenant, model, order[i], batches[order[i]])
+		err = s.cfg.Trajectories.Archive.SetRewards(c.Context(), c.Who.Tenant, model, order[i], batches[order[i]])
 	}
 	if err != nil {
-		s.fail(c, err)
+		c.Fail(err)
 		return
 	}
-	c.found(append(strconv.AppendInt([]byte(`{"object":"rewards","updated":`), int64(n), 10), '}'))
+	c.Reply(append(strconv.AppendInt([]byte(`{"object":"rewards","updated":`), int64(n), 10), '}'))
 }
 
 // rewards are those of one batch.
@@ -46,27 +47,26 @@ type rewards = map[archive.Position]float64
 const maxRewards = 10_000
 
 func parseRewards(body []byte) (order []archive.ID, batches map[archive.ID]rewards, n int, err error) {
-	text, err := trajectory.Compact(body, trajectory.DefaultLimits().Depth)
+	text, err := jsontext.Compact(body, trajectory.DefaultLimits().Depth)
 	if err != nil {
 		return nil, nil, 0, invalid([]string{"body"}, "json_invalid", "JSON decode error")
 	}
 	batches = make(map[archive.ID]rewards)
-	list := trajectory.Value(text).Find("rewards")
-	if trajectory.Value(text).Kind() != trajectory.Object || list == nil {
+	list := text.Member("rewards")
+	if text.Kind() != jsontext.Object || list == nil {
 		return nil, nil, 0, invalid([]string{"body", "rewards"}, "missing", "Field required")
 	}
-	if list.Kind() != trajectory.Array {
+	if list.Kind() != jsontext.Array {
 		return nil, nil, 0, invalid([]string{"body", "rewards"}, "list_type", "Input should be a valid list")
 	}
-	elements := list.Elements()
-	if len(elements) > maxRewards {
+	if n = jsontext.NewCursor(list).Count(); n > maxRewards {
 		return nil, nil, 0, invalid([]string{"body", "rewards"}, "too_long", "List should have at most "+strconv.Itoa(maxRewards)+" items")
 	}
 	var bad []trajectory.Detail
-	for i, e := range elements {
-		id, reward := e.Find("id"), e.Find("reward")
+	for i, e := range list.Elements() {
+		id, reward := e.Member("id"), e.Member("reward")
 		at, ok := place{}, false
-		if id != nil && id.Kind() == trajectory.String {
+		if id != nil && id.Kind() == jsontext.String {
 			at, ok = parsePlace(id.Text())
 		}
 		if !ok {
@@ -91,5 +91,5 @@ func parseRewards(body []byte) (order []archive.ID, batches map[archive.ID]rewar
 	if bad != nil {
 		return nil, nil, 0, &trajectory.Invalid{Details: bad[:min(len(bad), trajectory.MaxDetails)]}
 	}
-	return order, batches, len(elements), nil
+	return order, batches, n, nil
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"weir/internal/jsontext"
 )
 
 // Facts are what queries and metrics need of a trajectory.
@@ -72,44 +74,44 @@ func Describe(text Value) (Facts, error) {
 func (d *details) trajectory(text Value) Facts {
 	f := Facts{Scored: true}
 	turns := tally{}
-	c := cursor{b: text}
-	c.object(func(key string) {
+	c := jsontext.NewCursor(text)
+	c.Object(func(key string) {
 		d.push(key)
 		defer d.pop()
-		kind := c.kind()
+		kind := c.Kind()
 		switch key {
 		case "messages_and_choices":
 			turns = tally{}
-			d.turns(&c, &turns)
+			d.turns(c, &turns)
 		case "tools":
-			f.Tools = d.tools(&c)
+			f.Tools = d.tools(c)
 		case "additional_histories":
-			d.listOf(&c, func() { d.history(&c) })
+			d.listOf(c, func() { d.history(c) })
 		case "reward":
-			x, ok := c.skip().Float()
+			x, ok := c.Take().Float()
 			if f.Reward = x; !ok {
 				d.add(notFloat)
 			}
 		case "initial_policy_version":
-			f.Initial = d.integer(c.skip())
+			f.Initial = d.integer(c.Take())
 		case "final_policy_version":
-			f.Final = d.integer(c.skip())
+			f.Final = d.integer(c.Take())
 		case "metrics":
-			f.Metrics = d.metrics(&c)
+			f.Metrics = d.metrics(c)
 		case "metadata":
-			f.Metadata = d.metadata(&c)
+			f.Metadata = d.metadata(c)
 		case "logs":
-			d.listOf(&c, func() {
-				if c.kind() != String {
+			d.listOf(c, func() {
+				if c.Kind() != jsontext.String {
 					d.add(notText)
 				}
-				c.skip()
+				c.Take()
 			})
 		case "start_time":
 			f.Start = time.Time{}
-			switch v := c.skip(); kind {
-			case Null:
-			case String:
+			switch v := c.Take(); kind {
+			case jsontext.Null:
+			case jsontext.String:
 				t, ok := ParseTime(v.Text())
 				if f.Start = t; !ok {
 					d.add(notDatetime)
@@ -118,7 +120,7 @@ func (d *details) trajectory(text Value) Facts {
 				d.add(notDatetimeText)
 			}
 		default:
-			c.skip()
+			c.Take()
 		}
 	})
 	f.Finish, f.Choices = turns.finish, turns.choices
@@ -130,15 +132,15 @@ func (d *details) trajectory(text Value) Facts {
 
 // listOf checks that the value at the cursor is an array and goes over it, with
 // each index on the path.
-func (d *details) listOf(c *cursor, element func()) {
-	if c.kind() != Array {
+func (d *details) listOf(c *jsontext.Cursor, element func()) {
+	if c.Kind() != jsontext.Array {
 		d.add(notList)
-		c.skip()
+		c.Take()
 		return
 	}
-	c.array(func(n int) {
+	c.Array(func(n int) {
 		if d.full() {
-			c.skip()
+			c.Take()
 			return
 		}
 		d.push(strconv.Itoa(n))
@@ -148,29 +150,29 @@ func (d *details) listOf(c *cursor, element func()) {
 }
 
 // tools checks a tools member and reports whether there are any.
-func (d *details) tools(c *cursor) (some bool) {
-	if c.kind() == Null {
-		c.skip()
+func (d *details) tools(c *jsontext.Cursor) (some bool) {
+	if c.Kind() == jsontext.Null {
+		c.Take()
 		return false
 	}
 	d.listOf(c, func() {
 		some = true
-		if c.kind() != Object {
+		if c.Kind() != jsontext.Object {
 			d.add(notObject)
 		}
-		c.skip()
+		c.Take()
 	})
 	return some
 }
 
 // history checks an element of additional_histories (2.5).
-func (d *details) history(c *cursor) {
-	if c.kind() != Object {
+func (d *details) history(c *jsontext.Cursor) {
+	if c.Kind() != jsontext.Object {
 		d.add(notObject)
-		c.skip()
+		c.Take()
 		return
 	}
-	c.object(func(key string) {
+	c.Object(func(key string) {
 		d.push(key)
 		defer d.pop()
 		switch key {
@@ -179,7 +181,7 @@ func (d *details) history(c *cursor) {
 		case "tools":
 			d.tools(c)
 		default:
-			c.skip()
+			c.Take()
 		}
 	})
 }
@@ -196,11 +198,11 @@ type tally struct {
 const maxFinish = 32
 
 // turns checks messages_and_choices.
-func (d *details) turns(c *cursor, t *tally) {
+func (d *details) turns(c *jsontext.Cursor, t *tally) {
 	d.listOf(c, func() {
-		if c.kind() != Object {
+		if c.Kind() != jsontext.Object {
 			d.add(notObject)
-			c.skip()
+			c.Take()
 			return
 		}
 		t.turn(c)
@@ -208,36 +210,36 @@ func (d *details) turns(c *cursor, t *tally) {
 }
 
 // turn looks into one element: a choice has a message and a finish_reason (2.4).
-func (t *tally) turn(c *cursor) {
+func (t *tally) turn(c *jsontext.Cursor) {
 	var message, finish bool
 	reason, tokens, ids := "", -1, -1
-	c.object(func(key string) {
-		switch kind := c.kind(); {
+	c.Object(func(key string) {
+		switch kind := c.Kind(); {
 		case key == "message":
-			message = kind == Object
-			c.skip()
+			message = kind == jsontext.Object
+			c.Take()
 		case key == "finish_reason":
 			finish, reason = true, ""
-			if v := c.skip(); kind == String {
+			if v := c.Take(); kind == jsontext.String {
 				reason = v.Text()
 			}
 		case key == "logprobs":
 			tokens = -1
-			if kind != Object {
-				c.skip()
+			if kind != jsontext.Object {
+				c.Take()
 				return
 			}
-			c.object(func(key string) {
-				if key == "content" && c.kind() == Array {
-					tokens = c.count()
+			c.Object(func(key string) {
+				if key == "content" && c.Kind() == jsontext.Array {
+					tokens = c.Count()
 					return
 				}
-				c.skip()
+				c.Take()
 			})
-		case key == "token_ids" && kind == Array:
-			ids = c.count()
+		case key == "token_ids" && kind == jsontext.Array:
+			ids = c.Count()
 		default:
-			c.skip()
+			c.Take()
 		}
 	})
 	if !message || !finish {
@@ -257,16 +259,27 @@ func (t *tally) turn(c *cursor) {
 	}
 }
 
+// score reads a metric: a number, or true for 1 and false for 0.
+func score(v Value) (x float64, ok bool) {
+	if v.Kind() == jsontext.Bool {
+		if v[0] == 't' {
+			return 1, true
+		}
+		return 0, true
+	}
+	return v.Float()
+}
+
 // metrics checks an object of numbers and booleans.
-func (d *details) metrics(c *cursor) (list []Score) {
-	if c.kind() != Object {
+func (d *details) metrics(c *jsontext.Cursor) (list []Score) {
+	if c.Kind() != jsontext.Object {
 		d.add(notObject)
-		c.skip()
+		c.Take()
 		return nil
 	}
 	seen := names{}
-	c.object(func(key string) {
-		x, ok := c.skip().score()
+	c.Object(func(key string) {
+		x, ok := score(c.Take())
 		if !ok {
 			d.add(notFloat, key)
 			return
@@ -290,17 +303,17 @@ func put[T any](list []T, at names, name string, x T) []T {
 	return append(list, x)
 }
 
-func (d *details) metadata(c *cursor) (list []Label) {
-	if c.kind() != Object {
+func (d *details) metadata(c *jsontext.Cursor) (list []Label) {
+	if c.Kind() != jsontext.Object {
 		d.add(notObject)
-		c.skip()
+		c.Take()
 		return nil
 	}
 	seen := names{}
-	c.object(func(key string) {
-		v := c.skip()
+	c.Object(func(key string) {
+		v := c.Take()
 		l := Label{key, string(v)}
-		if v.Kind() == String {
+		if v.Kind() == jsontext.String {
 			l.Value = v.Text()
 		}
 		list = put(list, seen, key, l)
@@ -313,9 +326,9 @@ func (d *details) metadata(c *cursor) (list []Label) {
 // column is rounded, the text is kept.
 func (d *details) integer(v Value) Int {
 	switch v.Kind() {
-	case Null:
+	case jsontext.Null:
 		return Int{}
-	case Number:
+	case jsontext.Number:
 	default:
 		d.add(notInt)
 		return Int{}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"weir/internal/jsontext"
 )
 
 func facts(t *testing.T, text string) Facts {
@@ -107,21 +109,6 @@ func TestParseTime(t *testing.T) {
 	}
 }
 
-func TestCompact(t *testing.T) {
-	for _, text := range []string{`1`, ` [ 1 , {"a" : "b c" } ] `, `"\ud83d"`, `-0.0e+5`, ``, `[`, `01`, `{"a":1,}`, "\"\xff\"", `nul`, `[[[]]]`} {
-		got, err := Compact([]byte(text), 3)
-		if want := json.Valid([]byte(text)) && text != "\"\xff\""; want != (err == nil) {
-			t.Errorf("%s: %v", text, err)
-		}
-		if err == nil && string(got) != compact(t, text) {
-			t.Errorf("%s: %s", text, got)
-		}
-	}
-	if _, err := Compact([]byte(`[[[[]]]]`), 3); err == nil {
-		t.Error("too deep")
-	}
-}
-
 // Section 10's vector (checklist 24), and the definitions around it.
 func TestStats(t *testing.T) {
 	var s Stats
@@ -217,7 +204,7 @@ func TestMessages(t *testing.T) {
 
 func mustCompact(t *testing.T, s string) Value {
 	t.Helper()
-	v, err := Compact([]byte(s), 100)
+	v, err := jsontext.Compact([]byte(s), 100)
 	if err != nil {
 		t.Fatal(err)
 	}

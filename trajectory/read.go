@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"unicode"
 	"unicode/utf8"
+
+	"weir/internal/jsontext"
 )
 
 // Limits bound a log request.
@@ -88,17 +90,16 @@ const MaxSplit = 128
 // ErrTooMany, ErrMemory, or one of r or the sink. Once something is wrong the sink gets
 // nothing more, but the body is read on for what else is.
 func Read(r io.Reader, l Limits, sink Sink) (Envelope, error) {
-	q := request{scanner: newScanner(r, l.Depth), limits: l, sink: sink}
-	q.reserve = l.Reserve
+	q := request{Scanner: jsontext.NewStream(r, l.Depth, l.Reserve), limits: l, sink: sink}
 	q.push("body")
 	err := q.read()
-	q.Bytes = q.at + int64(q.i)
+	q.Bytes = int64(q.Offset())
 	return q.Envelope, err
 }
 
 // request is a body being read.
 type request struct {
-	*scanner
+	*jsontext.Scanner
 	details
 	limits Limits
 	sink   Sink
@@ -112,15 +113,17 @@ type request struct {
 var errEnough = errors.New("enough violations")
 
 func (q *request) read() error {
-	ok := q.body() && q.over()
-	var bad *syntaxError
-	switch err := q.err; {
+	ok := q.body() && q.Over()
+	var bad *jsontext.SyntaxError
+	switch err := q.Err(); {
 	case ok:
 	case errors.As(err, &bad):
 		// Where the text ends to be JSON everything else is guesswork.
-		return &Invalid{[]Detail{{Loc: []string{"body", strconv.FormatInt(bad.offset, 10)}, Msg: notJSON.msg, Type: notJSON.code}}}
-	case errors.Is(err, errTooLarge):
+		return &Invalid{[]Detail{{Loc: []string{"body", strconv.Itoa(bad.Offset)}, Msg: notJSON.msg, Type: notJSON.code}}}
+	case errors.Is(err, jsontext.ErrTooLarge):
 		return ErrTooLarge
+	case errors.Is(err, jsontext.ErrNoMemory):
+		return ErrMemory
 	case errors.Is(err, errEnough):
 	case err != nil:
 		return err
@@ -134,16 +137,9 @@ func (q *request) read() error {
 // report reports a violation at the path. It is false when that was the last.
 func (q *request) report(v violation, tail ...string) bool {
 	if !q.add(v, tail...) {
-		return q.stop(errEnough)
+		return q.Fail(errEnough)
 	}
 	return true
-}
-
-func (q *request) stop(err error) bool {
-	if q.err == nil {
-		q.err = err
-	}
-	return false
 }
 
 // within puts a name on the path while f runs.
@@ -154,20 +150,17 @@ func (q *request) within(name string, f func() bool) bool {
 }
 
 // wrong scans a value that is not what it should be and reports it.
-func (q *request) wrong(depth int, v violation) bool { return q.value(depth) && q.report(v) }
+func (q *request) wrong(v violation) bool { return q.Value() && q.report(v) }
 
 // body scans the value of the whole body.
 func (q *request) body() bool {
-	if !q.space() {
-		if q.err != nil {
-			return false
-		}
-		return q.report(missing)
+	if q.End() {
+		return q.Err() == nil && q.report(missing)
 	}
-	if q.next() != '{' {
-		return q.wrong(0, notModel)
+	if q.Next() != '{' {
+		return q.wrong(notModel)
 	}
-	if !q.object(0, q.member) {
+	if !q.Object(q.member) {
 		return false
 	}
 	if !q.given.split && !q.report(missing, "split") {
@@ -178,7 +171,7 @@ func (q *request) body() bool {
 
 // member scans a member of the request.
 func (q *request) member() bool {
-	key, ok := q.key(q.limits.Trajectory)
+	key, ok := q.Name(q.limits.Trajectory)
 	if !ok {
 		return false
 	}
@@ -191,24 +184,23 @@ func (q *request) member() bool {
 	case "trajectory_groups":
 		return q.within(key, q.groups)
 	}
-	return q.value(1) // model_id too: the path wins (2.1)
+	return q.Value() // model_id too: the path wins (2.1)
 }
 
 func (q *request) split() bool {
-	v, ok := q.capture(1, q.limits.Trajectory)
+	v, ok := q.Capture(q.limits.Trajectory)
 	if !ok {
 		return false
 	}
-	text := Value(v)
-	if text.Kind() != String {
+	if v.Kind() != jsontext.String {
 		return q.report(notText)
 	}
-	s, whole := text.decode()
-	q.Split = s
-	if bad := checkSplit(s); bad != nil {
+	text, paired := v.AppendText(nil)
+	q.Split = string(text)
+	if bad := checkSplit(q.Split); bad != nil {
 		return q.report(*bad)
 	}
-	if !whole {
+	if !paired {
 		return q.report(badText)
 	}
 	return true
@@ -235,13 +227,13 @@ func checkSplit(s string) *violation {
 func ValidSplit(s string) bool { return utf8.ValidString(s) && checkSplit(s) == nil }
 
 func (q *request) step() bool {
-	v, ok := q.capture(1, q.limits.Trajectory)
+	v, ok := q.Capture(q.limits.Trajectory)
 	if !ok {
 		return false
 	}
 	n := q.integer(v)
 	if q.full() {
-		return q.stop(errEnough)
+		return q.Fail(errEnough)
 	}
 	if n.Given && n.N < 0 {
 		return q.report(negative)
@@ -251,31 +243,31 @@ func (q *request) step() bool {
 }
 
 func (q *request) groups() bool {
-	if q.next() != '[' {
+	if q.Next() != '[' {
 		q.given.groups = true
-		return q.wrong(1, notList)
+		return q.wrong(notList)
 	}
 	if q.given.groups {
 		// Python would let the last one win; but what came first is staged, and
 		// to lose logged data silently is the one thing not to do.
-		return q.wrong(1, repeated)
+		return q.wrong(repeated)
 	}
 	q.given.groups = true
-	return q.array(1, func(n int) bool {
+	return q.Array(func(n int) bool {
 		if n == q.limits.Trajectories {
-			return q.stop(ErrTooMany)
+			return q.Fail(ErrTooMany)
 		}
 		return q.within(strconv.Itoa(n), func() bool { return q.oneGroup(n) })
 	})
 }
 
 func (q *request) oneGroup(n int) bool {
-	if q.next() != '{' {
-		return q.wrong(2, notModel)
+	if q.Next() != '{' {
+		return q.wrong(notModel)
 	}
 	q.group = Group{Index: n, Text: append(q.group.Text[:0], '{')}
 	seen := false
-	if !q.object(2, func() bool { return q.groupMember(&seen) }) {
+	if !q.Object(func() bool { return q.groupMember(&seen) }) {
 		return false
 	}
 	q.group.Text = append(q.group.Text, '}')
@@ -285,7 +277,7 @@ func (q *request) oneGroup(n int) bool {
 		return true
 	}
 	if err := q.sink.Group(&q.group); err != nil {
-		return q.stop(err)
+		return q.Fail(err)
 	}
 	return true
 }
@@ -293,16 +285,11 @@ func (q *request) oneGroup(n int) bool {
 // groupMember scans a member of a group: its trajectories one by one, anything
 // else as a whole.
 func (q *request) groupMember(seen *bool) bool {
-	// The key is kept as it was spelt.
-	q.begin(q.limits.Trajectory)
-	if !q.str() {
-		return false
-	}
-	key, ok := q.captured()
+	key, ok := q.CaptureName(q.limits.Trajectory) // it is kept as it was written
 	if !ok {
 		return false
 	}
-	name := Value(key).Text()
+	name := key.Text()
 	g := &q.group
 	if name != "trajectories" {
 		if len(g.Text) > 1 {
@@ -310,15 +297,12 @@ func (q *request) groupMember(seen *bool) bool {
 		}
 		g.Text = append(append(g.Text, key...), ':')
 	}
-	if !q.colon() {
-		return false
-	}
 	q.push(name)
 	defer q.pop()
 	if name == "trajectories" {
 		return q.trajectories(seen)
 	}
-	v, ok := q.capture(3, q.limits.Trajectory-min(len(g.Text), q.limits.Trajectory))
+	v, ok := q.Capture(q.limits.Trajectory - min(len(g.Text), q.limits.Trajectory))
 	if !ok {
 		return false
 	}
@@ -330,15 +314,14 @@ func (q *request) groupMember(seen *bool) bool {
 func (q *request) groupValue(name string, v Value) bool {
 	switch name {
 	case "exceptions", "logs":
-		if v.Kind() != Array {
+		if v.Kind() != jsontext.Array {
 			return q.report(notList)
 		}
 		if name == "exceptions" {
-			c := cursor{b: v}
-			q.group.Exceptions = c.count()
+			q.group.Exceptions = jsontext.NewCursor(v).Count()
 		}
 	case "metadata", "metrics":
-		if v.Kind() != Object {
+		if v.Kind() != jsontext.Object {
 			return q.report(notObject)
 		}
 		if name == "metrics" {
@@ -351,25 +334,25 @@ func (q *request) groupValue(name string, v Value) bool {
 // scores are the members of v that are metrics.
 func scores(v Value) (list []Score) {
 	seen := names{}
-	v.Members(func(key string, val Value) {
-		if x, ok := val.score(); ok {
-			list = put(list, seen, key, Score{key, x})
+	for key, val := range v.Members() {
+		if x, ok := score(val); ok {
+			list = put(list, seen, string(key), Score{string(key), x})
 		}
-	})
+	}
 	return list
 }
 
 func (q *request) trajectories(seen *bool) bool {
-	if q.next() != '[' {
-		return q.wrong(3, notList)
+	if q.Next() != '[' {
+		return q.wrong(notList)
 	}
 	if *seen {
-		return q.wrong(3, repeated)
+		return q.wrong(repeated)
 	}
 	*seen = true
-	return q.array(3, func(n int) bool {
+	return q.Array(func(n int) bool {
 		if q.Trajectories == q.limits.Trajectories {
-			return q.stop(ErrTooMany)
+			return q.Fail(ErrTooMany)
 		}
 		q.Trajectories++
 		q.group.Trajectories++
@@ -379,23 +362,23 @@ func (q *request) trajectories(seen *bool) bool {
 
 // one scans one trajectory.
 func (q *request) one(n int) bool {
-	if q.next() != '{' {
-		return q.wrong(4, notModel)
+	if q.Next() != '{' {
+		return q.wrong(notModel)
 	}
-	text, ok := q.capture(4, q.limits.Trajectory)
+	text, ok := q.Capture(q.limits.Trajectory)
 	if !ok {
 		return false
 	}
 	t := Trajectory{Group: q.group.Index, Index: n, Text: text}
 	t.Facts = q.trajectory(t.Text)
 	if q.full() {
-		return q.stop(errEnough)
+		return q.Fail(errEnough)
 	}
 	if len(q.list) > 0 {
 		return true
 	}
 	if err := q.sink.Trajectory(&t); err != nil {
-		return q.stop(err)
+		return q.Fail(err)
 	}
 	return true
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"weir/internal/jsontext"
 )
 
 // heap is a sink that keeps everything.
@@ -228,7 +230,7 @@ func TestEnoughDetails(t *testing.T) {
 		"turns":        one(`{"messages_and_choices":[` + strings.Repeat(`1,`, 150) + `1]}`),
 		"groups":       `{"split":"s","trajectory_groups":[` + strings.Repeat(`1,`, 150) + `1]}`,
 	} {
-		r := strings.NewReader(body + strings.Repeat(" ", 10*window))
+		r := strings.NewReader(body + strings.Repeat(" ", 10*jsontext.Window))
 		_, err := Read(r, DefaultLimits(), new(heap))
 		var bad *Invalid
 		if !errors.As(err, &bad) || len(bad.Details) != MaxDetails {
@@ -261,9 +263,9 @@ func TestLimits(t *testing.T) {
 		want error
 	}{
 		"fits":                {one(text), nil},
-		"fits without spaces": {one(strings.Replace(text, ":", strings.Repeat(" ", 3*window)+":", 1)), nil},
+		"fits without spaces": {one(strings.Replace(text, ":", strings.Repeat(" ", 3*jsontext.Window)+":", 1)), nil},
 		"one byte more":       {one(strings.Replace(text, "x", "xx", 1)), ErrTooLarge},
-		"much more":           {one(strings.Replace(text, "x", strings.Repeat("x", 3*window), 1)), ErrTooLarge},
+		"much more":           {one(strings.Replace(text, "x", strings.Repeat("x", 3*jsontext.Window), 1)), ErrTooLarge},
 		"group":               {`{"split":"s","trajectory_groups":[{"logs":["` + strings.Repeat("x", 60) + `"],"l":["` + strings.Repeat("x", 60) + `"]}]}`, ErrTooLarge},
 		"name":                {`{"` + strings.Repeat("x", 101) + `":1}`, ErrTooLarge},
 		"three":               {one(`{},{},{}`), nil},
@@ -343,7 +345,7 @@ func (stuck) Read([]byte) (int, error) { return 0, nil }
 func TestExact(t *testing.T) {
 	const exact = `{"metadata":{"big":123456789012345678901234567890,"one":1.0,"s":"\ud83d","pair":"\ud83d\ude00","raw":"😀ä","esc":"\/\u0041","z":1e-400,"z2":-0.0,"n":9223372036854775807},"metadata2":null,"reward":1.50,"reward":2.0}`
 	for pad := range 300 {
-		body := one(`{"logs":["` + strings.Repeat("x", window-350+pad) + `"]},` + exact)
+		body := one(`{"logs":["` + strings.Repeat("x", jsontext.Window-350+pad) + `"]},` + exact)
 		for _, r := range []io.Reader{strings.NewReader(body), iotest.HalfReader(strings.NewReader(body)), iotest.DataErrReader(strings.NewReader(body))} {
 			h := new(heap)
 			if _, err := Read(r, DefaultLimits(), h); err != nil {

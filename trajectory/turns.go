@@ -1,8 +1,9 @@
 package trajectory
 
 import (
-	"bytes"
 	"strings"
+
+	"weir/internal/jsontext"
 )
 
 // Parts are the members of a trajectory, as received; nil is absent.
@@ -13,8 +14,8 @@ type Parts struct {
 // Take finds the members of a trajectory. Of those that are there twice the
 // last one counts.
 func Take(text Value) (p Parts) {
-	text.Members(func(key string, v Value) {
-		switch key {
+	for key, v := range text.Members() {
+		switch string(key) {
 		case "messages_and_choices":
 			p.Turns = v
 		case "tools":
@@ -30,7 +31,7 @@ func Take(text Value) (p Parts) {
 		case "exchanges":
 			p.Exchanges = v
 		}
-	})
+	}
 	return p
 }
 
@@ -51,8 +52,8 @@ func Turns(list Value) (turns []Turn) {
 	for _, e := range list.Elements() {
 		t := Turn{Message: e}
 		var message Value
-		e.Members(func(key string, v Value) {
-			switch key {
+		for key, v := range e.Members() {
+			switch string(key) {
 			case "message":
 				message = v
 			case "finish_reason":
@@ -62,8 +63,8 @@ func Turns(list Value) (turns []Turn) {
 			case "token_ids":
 				t.TokenIDs = v
 			}
-		})
-		if message != nil && message.Kind() == Object && t.Finish != nil {
+		}
+		if message != nil && message.Kind() == jsontext.Object && t.Finish != nil {
 			t.Message, t.Choice = message, true
 		} else {
 			t.Finish, t.Logprobs, t.TokenIDs = nil, nil, nil
@@ -85,32 +86,32 @@ type Message struct {
 // Open reads the fields of a message.
 func (t Turn) Open() Message {
 	m := Message{Text: true}
-	t.Message.Members(func(key string, v Value) {
+	for key, v := range t.Message.Members() {
 		kind := v.Kind()
-		switch key {
+		switch string(key) {
 		case "role":
-			if kind == String {
+			if kind == jsontext.String {
 				m.Role = v.Text()
 			}
 		case "content":
-			m.Content, m.Text = nil, kind == Null
-			if kind == String {
+			m.Content, m.Text = nil, kind == jsontext.Null
+			if kind == jsontext.String {
 				s := v.Text()
 				m.Content, m.Text = &s, true
 			}
 		case "tool_calls":
 			m.ToolCalls = nil
-			if kind == Array && len(v) > len("[]") {
+			if kind == jsontext.Array && len(v) > len("[]") {
 				m.ToolCalls = v
 			}
 		case "tool_call_id":
 			m.ToolCallID = nil
-			if kind == String {
+			if kind == jsontext.String {
 				s := v.Text()
 				m.ToolCallID = &s
 			}
 		}
-	})
+	}
 	return m
 }
 
@@ -122,12 +123,12 @@ func (t Turn) Plain() string {
 		return ""
 	}
 	switch content.Kind() {
-	case String:
+	case jsontext.String:
 		return content.Text()
-	case Array:
+	case jsontext.Array:
 		var b strings.Builder
 		for _, part := range content.Elements() {
-			if text := part.Member("text"); text != nil && text.Kind() == String {
+			if text := part.Member("text"); text != nil && text.Kind() == jsontext.String {
 				b.WriteString(text.Text())
 			}
 		}
@@ -190,35 +191,29 @@ func appendTurns(dst []byte, list Value) []byte {
 
 // appendObject copies an object whose values are written by value, or left out.
 func appendObject(dst []byte, v Value, value func(dst []byte, key string, v Value) ([]byte, bool)) []byte {
-	if v.Kind() != Object {
+	if v.Kind() != jsontext.Object {
 		return append(dst, v...)
 	}
 	dst = append(dst, '{')
 	first := true
-	for i := 1; v[i] != '}'; {
-		from := i
-		i = skipString(v, i)
-		end := skipValue(v, i+1)
+	for name, val := range v.RawMembers() {
 		mark := len(dst)
 		if !first {
 			dst = append(dst, ',')
 		}
-		dst = append(dst, v[from:i+1]...)
+		dst = append(append(dst, name...), ':')
 		var kept bool
-		if dst, kept = value(dst, v[from:i].Text(), v[i+1:end:end]); kept {
+		if dst, kept = value(dst, name.Text(), val); kept {
 			first = false
 		} else {
 			dst = dst[:mark]
-		}
-		if i = end; v[i] == ',' {
-			i++
 		}
 	}
 	return append(dst, '}')
 }
 
 func appendList(dst []byte, v Value, element func(dst []byte, v Value) []byte) []byte {
-	if v.Kind() != Array {
+	if v.Kind() != jsontext.Array {
 		return append(dst, v...)
 	}
 	dst = append(dst, '[')
@@ -229,9 +224,4 @@ func appendList(dst []byte, v Value, element func(dst []byte, v Value) []byte) [
 		dst = element(dst, e)
 	}
 	return append(dst, ']')
-}
-
-// Empty reports whether v is absent, null, or a container with nothing in it.
-func (v Value) Empty() bool {
-	return v == nil || bytes.Equal(v, []byte("null")) || bytes.Equal(v, []byte("{}")) || bytes.Equal(v, []byte("[]"))
 }

@@ -170,9 +170,15 @@ func (s *Scanner) skipSpace() byte {
 	}
 }
 
+// End reports whether nothing but white space follows. It takes the white space.
+func (s *Scanner) End() bool {
+	s.Next()
+	return s.i >= s.n
+}
+
 // Over checks that nothing but white space follows.
 func (s *Scanner) Over() bool {
-	if s.Next(); s.i < s.n {
+	if !s.End() {
 		return s.fail(WantEnd, "extra data behind the value")
 	}
 	return s.err == nil
@@ -202,7 +208,7 @@ func (s *Scanner) Value() bool {
 }
 
 // Object scans the object that follows. member is called at the name of each of its
-// members and has to scan the member, with Key and then a method that scans a value.
+// members and has to scan the member, with Name and then a method that scans a value.
 func (s *Scanner) Object(member func() bool) bool {
 	if s.Next() != '{' {
 		return s.unexpected(WantValue, "'{'")

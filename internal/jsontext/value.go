@@ -16,8 +16,8 @@ import (
 // trust the syntax, so they have no error paths for it. The spelling of numbers and
 // strings and the order of members are those of the text.
 //
-// A nil Value is an absent one: Given and Member say so, and other methods must not be
-// called.
+// A nil Value is an absent one. Given, Empty, Member and the methods that return iterators
+// may be called on it, the others may not.
 type Value []byte
 
 // Kind is the type of a value.
@@ -67,10 +67,26 @@ func (v Value) Given() bool { return len(v) > 0 && v[0] != 'n' }
 // Trim cuts the white space around a text that a scanner has accepted.
 func Trim(text []byte) Value { return bytes.Trim(text, " \n\r\t") }
 
+// Empty reports whether v is absent, null, or an array or object with nothing in it.
+func (v Value) Empty() bool {
+	switch {
+	case !v.Given():
+		return true
+	case v[0] == '{' || v[0] == '[':
+		c := v[skipSpace(v, 1)]
+		return c == '}' || c == ']'
+	}
+	return false
+}
+
 // Members goes over the members of an object in the order of the text; equal names are not
-// merged. The name is decoded, and valid until the next one.
+// merged. The name is decoded, and valid until the next one. A value that is not an object
+// has none.
 func (v Value) Members() iter.Seq2[[]byte, Value] {
 	return func(yield func([]byte, Value) bool) {
+		if len(v) == 0 || v[0] != '{' {
+			return
+		}
 		for i := skipSpace(v, 1); v[i] != '}'; {
 			end := skipString(v, i)
 			key := v[i+1 : end-1]
@@ -92,6 +108,9 @@ func (v Value) Members() iter.Seq2[[]byte, Value] {
 // RawMembers is Members with the names as JSON strings, as they are written in the text.
 func (v Value) RawMembers() iter.Seq2[Value, Value] {
 	return func(yield func(name, val Value) bool) {
+		if len(v) == 0 || v[0] != '{' {
+			return
+		}
 		for i := skipSpace(v, 1); v[i] != '}'; {
 			end := skipString(v, i)
 			name := v[i:end:end]
@@ -107,9 +126,13 @@ func (v Value) RawMembers() iter.Seq2[Value, Value] {
 	}
 }
 
-// Elements goes over the elements of an array, with their indexes.
+// Elements goes over the elements of an array, with their indexes. A value that is not an
+// array has none.
 func (v Value) Elements() iter.Seq2[int, Value] {
 	return func(yield func(int, Value) bool) {
+		if len(v) == 0 || v[0] != '[' {
+			return
+		}
 		n := 0
 		for i := skipSpace(v, 1); v[i] != ']'; n++ {
 			end := skipValue(v, i)
@@ -127,9 +150,6 @@ func (v Value) Elements() iter.Seq2[int, Value] {
 // more than once, as Python does. It is nil if there is none, and if v is absent or not an
 // object.
 func (v Value) Member(name string) (found Value) {
-	if len(v) == 0 || v[0] != '{' {
-		return nil
-	}
 	for key, val := range v.Members() {
 		if string(key) == name {
 			found = val

@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// window is how many bytes of a stream are looked at in one piece.
-const window = 128 << 10
+// Window is how many bytes of a stream are looked at in one piece.
+const Window = 128 << 10
 
 var (
 	// ErrTooLarge is the error of a captured value beyond its limit.
@@ -20,7 +20,7 @@ var (
 // bytes; if it says no, the scanning ends with ErrNoMemory. Without it (nil) everything is
 // allowed.
 func NewStream(r io.Reader, maxDepth int, reserve func(bytes int) bool) *Scanner {
-	return &Scanner{r: r, buf: make([]byte, window), max: maxDepth, reserve: reserve}
+	return &Scanner{r: r, buf: make([]byte, Window), max: maxDepth, reserve: reserve}
 }
 
 // more reads on, keeping the bytes of the window from s.i on, and reports whether there is
@@ -86,7 +86,7 @@ func (s *Scanner) captured() ([]byte, bool) {
 }
 
 // Capture scans a value and returns its text without white space between tokens. It is
-// valid until the next call of Capture or Key. A text of more than limit bytes is
+// valid until the next call of a method that captures. A text of more than limit bytes is
 // ErrTooLarge.
 func (s *Scanner) Capture(limit int) (Value, bool) {
 	s.begin(limit)
@@ -96,22 +96,33 @@ func (s *Scanner) Capture(limit int) (Value, bool) {
 	return s.captured()
 }
 
-// Key scans the name of a member and the colon after it, and returns what the name stands
-// for. A name of more than limit bytes is ErrTooLarge.
-func (s *Scanner) Key(limit int) (string, bool) {
+// CaptureName scans the name of a member and the colon after it. It returns the name as
+// the JSON string that it is written as, valid until the next call of a method that
+// captures. A string of more than limit bytes is ErrTooLarge.
+func (s *Scanner) CaptureName(limit int) (Value, bool) {
 	if s.Next() != '"' {
-		return "", s.unexpected(WantName, nameWanted)
+		return nil, s.unexpected(WantName, nameWanted)
 	}
 	s.begin(limit)
 	if !s.string() {
-		return "", false
+		return nil, false
 	}
-	text, ok := s.captured()
+	name, ok := s.captured()
+	if !ok || !s.colon() {
+		return nil, false
+	}
+	s.i++
+	return name, true
+}
+
+// Name scans the name of a member and the colon after it, and returns what it stands for.
+// A name of more than limit bytes is ErrTooLarge.
+func (s *Scanner) Name(limit int) (string, bool) {
+	name, ok := s.CaptureName(limit)
 	if !ok {
 		return "", false
 	}
-	key := Value(text).Text()
-	return key, s.takeColon()
+	return name.Text(), true
 }
 
 // Raw scans a value and returns its text as it is, white space included, as a part of the
@@ -125,9 +136,9 @@ func (s *Scanner) Raw() (Value, bool) {
 	return s.buf[from:s.i:s.i], true
 }
 
-// RawKey scans the name of a member and the colon after it, and returns the name as the
-// JSON string that it is written as. It is for a Scanner of NewScanner.
-func (s *Scanner) RawKey() (Value, bool) {
+// RawName scans the name of a member and the colon after it, and returns the name as the
+// JSON string that it is written as, a part of the data. It is for a Scanner of NewScanner.
+func (s *Scanner) RawName() (Value, bool) {
 	s.Next()
 	from := s.i
 	if s.peek() != '"' {
@@ -136,8 +147,12 @@ func (s *Scanner) RawKey() (Value, bool) {
 	if !s.string() {
 		return nil, false
 	}
-	key := s.buf[from:s.i:s.i]
-	return key, s.takeColon()
+	name := s.buf[from:s.i:s.i]
+	if !s.colon() {
+		return nil, false
+	}
+	s.i++
+	return name, true
 }
 
 // Compact checks that text is one JSON value, as Scan does, and returns it without white
@@ -147,12 +162,4 @@ func Compact(text []byte, maxDepth int) (Value, error) {
 		return nil, err
 	}
 	return AppendCompact(make([]byte, 0, len(text)), text), nil
-}
-
-func (s *Scanner) takeColon() bool {
-	if !s.colon() {
-		return false
-	}
-	s.i++
-	return true
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress/zstd"
 
+	"weir/internal/jsontext"
 	"weir/trajectory"
 	"weir/trajectory/archive"
 )
@@ -160,12 +161,12 @@ func full(v trajectory.Value) *string {
 
 // strings of a list; elements of other kinds as their JSON.
 func stringsOf(v trajectory.Value) (list []string) {
-	if v == nil || v.Kind() != trajectory.Array {
+	if v == nil || v.Kind() != jsontext.Array {
 		return nil
 	}
 	for _, e := range v.Elements() {
 		s := string(e)
-		if e.Kind() == trajectory.String {
+		if e.Kind() == jsontext.String {
 			s = e.Text()
 		}
 		list = append(list, s)
@@ -179,7 +180,7 @@ func (c *columns[T]) group(b *archive.Batch, _ *archive.GroupRow, text trajector
 	}
 	c.head = artRow{
 		FormatVersion: formatVersion, GroupIndex: c.next, GroupJSON: string(text),
-		GroupMetadata: full(text.Find("metadata")), GroupMetrics: full(text.Find("metrics")), GroupLogs: stringsOf(text.Find("logs")),
+		GroupMetadata: full(text.Member("metadata")), GroupMetrics: full(text.Member("metrics")), GroupLogs: stringsOf(text.Member("logs")),
 	}
 	c.batch, c.empty, c.next = b, true, c.next+1
 	index := int64(-1)

@@ -66,9 +66,9 @@ func (s *samples) verl(d []byte, b *archive.Batch, r *archive.Row, p trajectory.
 	d = trajectory.AppendText(append(d, `"input":`...), string(input))
 	d = trajectory.AppendText(append(d, `,"output":`...), output)
 	d = append(d, `,"gts":`...)
-	truth := p.Metadata.Find("ground_truth")
+	truth := p.Metadata.Member("ground_truth")
 	if truth == nil {
-		truth = p.Metadata.Find("answer")
+		truth = p.Metadata.Member("answer")
 	}
 	d = appendOr(d, truth, "null")
 	d = appendReward(append(d, `,"score":`...), r)
@@ -141,7 +141,7 @@ func (s *samples) trl(d []byte, b *archive.Batch, r *archive.Row, turns []trajec
 func (s *samples) verifiers(d []byte, r *archive.Row, p trajectory.Parts, turns []trajectory.Turn) []byte {
 	d = strconv.AppendInt(append(d, `"example_id":`...), int64(s.groups-1), 10)
 	d = appendDialogue(append(d, ','), turns)
-	d = appendOr(append(d, `,"answer":`...), p.Metadata.Find("answer"), "null")
+	d = appendOr(append(d, `,"answer":`...), p.Metadata.Member("answer"), "null")
 	d = appendReward(append(d, `,"reward":`...), r)
 	d = appendOr(append(d, `,"metrics":`...), p.Metrics, "{}")
 	d = appendOr(append(d, `,"info":`...), p.Metadata, "{}")
@@ -162,7 +162,7 @@ func sft(d []byte, p trajectory.Parts, turns []trajectory.Turn) []byte {
 			d = append(d, t.Message...)
 			continue
 		}
-		d = appendOr(append(d, `{"role":"assistant","content":`...), t.Message.Find("content"), "null")
+		d = appendOr(append(d, `{"role":"assistant","content":`...), t.Message.Member("content"), "null")
 		if calls := t.Open().ToolCalls; calls != nil {
 			d = append(append(d, `,"tool_calls":`...), calls...)
 		}
