@@ -63,6 +63,7 @@ type Config struct {
 	free     func(dir string) (uint64, error)
 	datasync func(*os.File) error
 	syncDir  func(dir string) error
+	messages messages
 }
 
 // DefaultConfig returns the configuration of a database in dir.

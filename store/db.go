@@ -42,6 +42,7 @@ type DB struct {
 	chores  chan chore
 
 	logs    syncer
+	unlock  func()      // releases the lock of the directory; set while badger is open
 	deleted atomic.Bool // since everything deleted was last removed from the files
 	count   counters
 }
@@ -83,9 +84,12 @@ func Start(cfg Config) (*DB, error) {
 	if cfg.syncDir == nil {
 		cfg.syncDir = syncDir
 	}
+	if cfg.messages == (messages{}) {
+		cfg.messages = badgerMessages
+	}
 	d := &DB{cfg: cfg, log: cfg.Log, ready: make(chan struct{}), tried: make(chan struct{}), quit: make(chan struct{}), chores: make(chan chore)}
 	d.in.init(cfg.MaxQueue)
-	d.logs.dir, d.logs.file, d.logs.names = cfg.Dir, cfg.datasync, cfg.syncDir
+	d.logs.dir, d.logs.file, d.logs.names, d.logs.messages = cfg.Dir, cfg.datasync, cfg.syncDir, cfg.messages
 	d.state.err = ErrOpening
 	d.deleted.Store(true) // before the process ended, perhaps
 	if !cfg.Lazy || used(cfg.Dir) {
@@ -255,7 +259,7 @@ func (d *DB) Close() error {
 		d.opening.Wait()
 		err := d.drain(closeTime)
 		if err == nil {
-			err = d.shut()
+			err = d.closeBadger()
 			d.gate.swap(nil)
 		}
 		closed <- err
@@ -279,30 +283,33 @@ func (d *DB) drain(within time.Duration) error {
 	return nil
 }
 
-// shut closes badger's database, which nobody reads.
-func (d *DB) shut() error {
+// closeBadger closes badger's database, which nobody reads, and lets other processes
+// have the directory.
+func (d *DB) closeBadger() error {
 	if d.gate.db == nil {
 		return nil
 	}
-	if err := d.gate.db.Close(); err != nil {
+	err := d.gate.db.Close()
+	d.unlock()
+	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	return nil
 }
 
-// unshut opens badger's database.
-func (d *DB) unshut() (db *badger.DB, err error) {
-	lock, err := lockDir(d.cfg.Dir)
+// openBadger takes the directory's lock, repairs what is damaged, and opens badger's
+// database.
+func (d *DB) openBadger() (db *badger.DB, err error) {
+	unlock, err := lockDir(d.cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
-	damage, err := d.mendLogs()
-	if err == nil {
-		var tables []Damage
-		tables, err = mendTables(d.cfg.Dir, d.options())
-		damage = append(damage, tables...)
-	}
-	lock()
+	defer func() {
+		if err != nil {
+			unlock()
+		}
+	}()
+	damage, err := d.mendFiles()
 	if err != nil {
 		return nil, err
 	}
@@ -311,20 +318,40 @@ func (d *DB) unshut() (db *badger.DB, err error) {
 	}
 	db, err = badger.Open(d.options())
 	if err != nil {
-		return nil, fmt.Errorf("store: %w", err)
+		return nil, badgerError(err)
 	}
 	if err := d.logs.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("store: %w", err), db.Close())
 	}
+	d.unlock = unlock
 	d.state.Lock()
 	d.state.damage = append(d.state.damage, damage...)
 	d.state.Unlock()
 	return db, nil
 }
 
-// mendLogs makes the logs ones that badger can replay, and has them on disk.
+// badgerError is an error of badger.Open. Where badger locks the directory itself, only
+// the text tells that another process has it.
+func badgerError(err error) error {
+	if strings.Contains(err.Error(), "Another process is using this Badger database") {
+		return fmt.Errorf("%w: %w", ErrLocked, err)
+	}
+	return fmt.Errorf("store: %w", err)
+}
+
+// mendFiles repairs logs and tables, so that badger can read them.
+func (d *DB) mendFiles() ([]Damage, error) {
+	damage, err := d.mendLogs()
+	if err != nil {
+		return nil, err
+	}
+	tables, err := mendTables(d.cfg.Dir, d.options())
+	return append(damage, tables...), err
+}
+
+// mendLogs repairs the logs and syncs them.
 func (d *DB) mendLogs() ([]Damage, error) {
-	if err := refresh(d.cfg.Dir); err != nil {
+	if err := rewriteUnsynced(d.cfg.Dir); err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	damage, err := mendDir(d.cfg.Dir)
@@ -338,8 +365,9 @@ func (d *DB) mendLogs() ([]Damage, error) {
 
 func (d *DB) options() badger.Options {
 	o := badger.DefaultOptions(d.cfg.Dir)
-	o.SyncWrites = !syncsMaps // sync.go does it
+	o.SyncWrites = !syncsMaps || d.logs.outside.Load() // otherwise sync.go does it
 	o.MemTableSize, o.ValueThreshold, o.ValueLogFileSize = d.cfg.MemTable, d.cfg.ValueThreshold, d.cfg.ValueLogFile
+	o.BypassLockGuard = locksDir // openBadger has locked the directory, for as long as badger is open
 	o.NumMemtables = 2
 	o.NumCompactors = 2
 	o.NumLevelZeroTables, o.NumLevelZeroTablesStall = 4, 12
@@ -364,7 +392,7 @@ type badgerLog struct{ d *DB }
 
 func (l badgerLog) Errorf(format string, args ...any) {
 	if strings.Contains(format, "while curlf sync") {
-		l.d.logs.fail(fmt.Errorf("badger: "+strings.TrimSpace(format), args...)) // the only sign of it: the commit succeeds
+		l.d.logs.badgerFailed(fmt.Errorf("badger: "+strings.TrimSpace(format), args...)) // the only sign of it: the commit succeeds
 	}
 	if strings.HasPrefix(format, "Ignoring table") { // with all that is in it; this is the only sign of it, too
 		l.d.state.Lock()
@@ -379,4 +407,4 @@ func (l badgerLog) Warningf(format string, args ...any) {
 }
 
 func (l badgerLog) Infof(string, ...any)           {}
-func (l badgerLog) Debugf(format string, _ ...any) { l.d.logs.told(format) }
+func (l badgerLog) Debugf(format string, _ ...any) { l.d.logs.notice(format) }

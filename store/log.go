@@ -96,7 +96,7 @@ func mendDir(dir string) (all []Damage, err error) {
 }
 
 func mendFile(path string) ([]Damage, error) {
-	b, done, err := mapFile(path)
+	b, done, err := mapLog(path)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func copyAside(path string) (string, error) {
 	}
 	defer done()
 	to := filepath.Join(dir, filepath.Base(path)+"."+time.Now().UTC().Format("20060102T150405.000000000"))
-	return to, os.WriteFile(to, bytes.TrimRight(b, "\x00"), 0o600)
+	return to, os.WriteFile(to, trimZeros(b), 0o600)
 }
 
 // record is a whole record of a log.
@@ -250,9 +250,11 @@ func inspect(b []byte, wal bool) (patches []patch) {
 // meta), and values that clients write are JSON, which holds none.
 func resume(b []byte, at int) int {
 	for i := at + 1; i < len(b); i++ {
-		if b[i] == 0 && zeros(b[i:]) >= maxVarint32 { // a key is never empty
-			i += zeros(b[i:]) - 3 // meta and user meta may be 0
-			continue
+		if b[i] == 0 {
+			if n := leadingZeros(b[i:]); n >= maxVarint32 { // a key is never empty
+				i += n - 3 // meta and user meta may be 0
+				continue
+			}
 		}
 		if _, ok := recordAt(b, i); ok {
 			return i
@@ -261,26 +263,16 @@ func resume(b []byte, at int) int {
 	return -1
 }
 
-// zeros is how many bytes b begins with that are 0.
-func zeros(b []byte) (n int) {
-	var none [512]byte
-	for len(b)-n >= len(none) && [512]byte(b[n:]) == none {
-		n += len(none)
-	}
-	for n < len(b) && b[n] == 0 {
-		n++
-	}
-	return n
-}
-
 // tail judges bytes at the end of a log that are no whole record. As a rule a
 // crash cut off a record that nobody was told of. But a record that ends a
 // transaction is only written behind all of the transaction: if there is one,
 // damaged, the transaction is whole.
 func tail(b []byte, at int, open uint64) []patch {
-	rest := bytes.TrimRight(b[at:], "\x00")
-	end := endOf(open, 0)
-	if open == 0 || len(rest) > len(end) || at+len(end) > len(b) {
+	if open == 0 {
+		return nil
+	}
+	rest, end := trimZeros(b[at:]), endOf(open, 0)
+	if len(rest) > len(end) || at+len(end) > len(b) {
 		return nil
 	}
 	same := 0

@@ -90,9 +90,6 @@ func crashed(t testing.TB, cfg Config, updates int) (dir string, want map[string
 	if err := os.CopyFS(dir, os.DirFS(cfg.Dir)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(dir, "LOCK")); err != nil {
-		t.Fatal(err)
-	}
 	return dir, want
 }
 

@@ -108,17 +108,19 @@ func (d *DB) collectOne(share float64) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	d.logs.wanted.Add(1)
-	defer d.logs.wanted.Add(-1)
-	// While there is an iterator badger keeps the files that it has moved values from.
+	d.logs.valueWriters.Add(1)
+	defer d.logs.valueWriters.Add(-1)
+	// While there is an iterator, badger keeps the files that it has moved values from.
 	txn := db.NewTransaction(false)
 	it := txn.NewIterator(badger.IteratorOptions{})
 	err = db.RunValueLogGC(share)
 	idle := errors.Is(err, badger.ErrNoRewrite) || errors.Is(err, badger.ErrRejected)
-	if failed := d.logs.err(); failed != nil && !idle {
-		// So they are kept for good, and since this reader does not leave, badger is
-		// not closed: it takes what it has moved for lasting, which it may not be.
-		return false, fmt.Errorf("moving values: %w; nothing can be written until the process is started anew", failed)
+	if !idle {
+		if failed := d.logs.settle(); failed != nil {
+			// This reader stays, so badger keeps the files for good, and cannot be
+			// closed: it would take for durable what it has moved.
+			return false, fmt.Errorf("moving values: %w; nothing can be written until the process is started again", failed)
+		}
 	}
 	it.Close()
 	txn.Discard()

@@ -18,62 +18,70 @@ import (
 	"time"
 )
 
-// platter is what a loss of power would leave of the logs of a database: what was
-// synced, under names that were synced.
-type platter struct {
+// fakeDisk records what a database has synced. It can say what a loss of power would
+// leave of the logs: the contents that were synced, of the files whose names were synced.
+type fakeDisk struct {
 	sync.Mutex
+	dir    string
 	files  map[string][]byte
 	names  map[string]bool
 	end    map[string]int // of the records of a memtable's log, when it was synced
-	wrong  []string
-	broken func(name string) error // of a sync; "" is the directory
+	wrong  []string       // violations of the order: values first, then pointers to them
+	broken func(name string) error
 	syncs  map[string]int
 }
 
-func (p *platter) config(dir string) Config {
-	cfg := testConfig(dir)
+// dirName is the directory, where a fakeDisk speaks of files.
+const dirName = "directory"
+
+// newFakeDisk returns a disk and the configuration of a database on it, with value logs
+// small enough that there are several.
+func newFakeDisk(t *testing.T) (*fakeDisk, Config) {
+	p := &fakeDisk{dir: t.TempDir(), files: map[string][]byte{}, names: map[string]bool{}, end: map[string]int{}, syncs: map[string]int{}}
+	cfg := testConfig(p.dir)
 	cfg.ValueLogFile = 1 << 20
-	p.files, p.names, p.end, p.syncs = map[string][]byte{}, map[string]bool{}, map[string]int{}, map[string]int{}
-	cfg.datasync = func(f *os.File) error {
-		name := filepath.Base(f.Name())
-		if err := p.sync(name); err != nil {
-			return err
-		}
-		b, err := io.ReadAll(io.NewSectionReader(f, 0, 1<<30))
-		if err != nil {
-			return err
-		}
-		p.Lock()
-		defer p.Unlock()
-		p.files[name] = bytes.TrimRight(b, "\x00")
-		if strings.HasSuffix(name, ".mem") {
-			p.end[name] = endOfLog(b)
-			return nil
-		}
-		// Nothing may point to values before they last.
-		for _, mem := range globbed(dir, "*.mem") {
-			b, err := os.ReadFile(filepath.Join(dir, mem))
-			if err == nil && endOfLog(b) > max(p.end[mem], logHeader) {
-				p.wrong = append(p.wrong, fmt.Sprintf("%s is synced when %s has %d bytes, %d synced", name, mem, endOfLog(b), p.end[mem]))
-			}
-		}
-		return nil
-	}
-	cfg.syncDir = func(string) error {
-		if err := p.sync(""); err != nil {
-			return err
-		}
-		p.Lock()
-		defer p.Unlock()
-		for _, name := range append(globbed(dir, "*.mem"), globbed(dir, "*.vlog")...) {
-			p.names[name] = true
-		}
-		return nil
-	}
-	return cfg
+	cfg.datasync, cfg.syncDir = p.syncFile, p.syncNames
+	return p, cfg
 }
 
-func (p *platter) sync(name string) error {
+func (p *fakeDisk) syncFile(f *os.File) error {
+	name := filepath.Base(f.Name())
+	if err := p.count(name); err != nil {
+		return err
+	}
+	b, err := contents(f)
+	if err != nil {
+		return err
+	}
+	p.Lock()
+	defer p.Unlock()
+	p.files[name] = b
+	if strings.HasSuffix(name, ".mem") {
+		p.end[name] = endOfLog(b)
+		return nil
+	}
+	for _, mem := range globbed(p.dir, "*.mem") {
+		if end := endOfFile(filepath.Join(p.dir, mem)); end > max(p.end[mem], logHeader) {
+			p.wrong = append(p.wrong, fmt.Sprintf("%s is synced when %s has %d bytes, %d synced", name, mem, end, p.end[mem]))
+		}
+	}
+	return nil
+}
+
+func (p *fakeDisk) syncNames(string) error {
+	if err := p.count(dirName); err != nil {
+		return err
+	}
+	p.Lock()
+	defer p.Unlock()
+	for _, name := range append(globbed(p.dir, "*.mem"), globbed(p.dir, "*.vlog")...) {
+		p.names[name] = true
+	}
+	return nil
+}
+
+// count counts a sync and returns its error.
+func (p *fakeDisk) count(name string) error {
 	p.Lock()
 	defer p.Unlock()
 	p.syncs[name]++
@@ -83,12 +91,24 @@ func (p *platter) sync(name string) error {
 	return nil
 }
 
-func (p *platter) breaks(f func(name string) error) {
+// breaks makes f decide the errors of syncs.
+func (p *fakeDisk) breaks(f func(name string) error) {
 	p.Lock()
 	defer p.Unlock()
 	p.broken = f
 }
 
+// contents is a file without the zeros at its end.
+func contents(f *os.File) ([]byte, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(io.NewSectionReader(f, 0, dataEnd(f, info.Size())))
+	return trimZeros(b), err
+}
+
+// endOfLog is where the records of a log end.
 func endOfLog(b []byte) int {
 	at := logHeader
 	for {
@@ -100,6 +120,20 @@ func endOfLog(b []byte) int {
 	}
 }
 
+// endOfFile is endOfLog of a file, or 0 if badger has just removed it.
+func endOfFile(path string) int {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	b, err := contents(f)
+	if err != nil {
+		return 0
+	}
+	return endOfLog(b)
+}
+
 func globbed(dir, pattern string) (names []string) {
 	paths, _ := filepath.Glob(filepath.Join(dir, pattern))
 	for _, path := range paths {
@@ -108,46 +142,29 @@ func globbed(dir, pattern string) (names []string) {
 	return names
 }
 
-// cut is a directory as a loss of power would leave dir, once badger has come to
-// rest: its tables and what names them it syncs itself.
-func (p *platter) cut(t *testing.T, dir string) string {
+// state changes whenever badger flushes or compacts something.
+func (p *fakeDisk) state(t *testing.T) string {
 	t.Helper()
-	manifest := func() string {
-		info, err := os.Stat(filepath.Join(dir, "MANIFEST"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return fmt.Sprint(info.ModTime(), info.Size(), globbed(dir, "*.sst"), globbed(dir, "*.mem"))
+	info, err := os.Stat(filepath.Join(p.dir, "MANIFEST"))
+	if err != nil {
+		t.Fatal(err)
 	}
+	return fmt.Sprint(info.ModTime(), info.Size(), globbed(p.dir, "*.sst"), globbed(p.dir, "*.mem"))
+}
+
+// afterPowerLoss returns a directory with what a loss of power would leave, once badger
+// has nothing to flush or compact: it syncs tables, and what names them, by itself.
+func (p *fakeDisk) afterPowerLoss(t *testing.T) string {
+	t.Helper()
 	for until := time.Now().Add(20 * time.Second); time.Now().Before(until); {
-		before := manifest()
-		time.Sleep(150 * time.Millisecond) // three ticks of its compaction
-		if before != manifest() || len(globbed(dir, "*.mem")) > 1 {
+		before := p.state(t)
+		time.Sleep(60 * time.Millisecond) // badger looks for something to compact every 50 ms
+		if before != p.state(t) || len(globbed(p.dir, "*.mem")) > 1 {
 			continue
 		}
 		to := t.TempDir()
-		p.Lock()
-		for _, name := range globbed(dir, "*") {
-			info, err := os.Stat(filepath.Join(dir, name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if info.IsDir() {
-				continue
-			}
-			b, err := os.ReadFile(filepath.Join(dir, name))
-			if strings.HasSuffix(name, ".mem") || strings.HasSuffix(name, ".vlog") {
-				if !p.names[name] {
-					continue
-				}
-				b = append(bytes.Clone(p.files[name]), make([]byte, int(info.Size())-len(p.files[name]))...)
-			}
-			if err := errors.Join(err, os.WriteFile(filepath.Join(to, name), b, 0o600)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		p.Unlock()
-		if before == manifest() {
+		p.copyTo(t, to)
+		if before == p.state(t) {
 			return to
 		}
 	}
@@ -155,90 +172,34 @@ func (p *platter) cut(t *testing.T, dir string) string {
 	return ""
 }
 
-// Everything that was acknowledged is there after a loss of power: in small values,
-// in values of the value log, in logs that were begun by the commit itself, and
-// what a collection has moved.
-func TestPowerLoss(t *testing.T) {
-	p := &platter{}
-	cfg := p.config(t.TempDir())
-	d := open(t, cfg)
-	want := map[string]string{}
-	write := func(key string, size int) {
-		t.Helper()
-		value := strings.Repeat(key+",", size/(len(key)+1)+1)[:size]
-		set(t, d, key, value)
-		want[key] = value
-	}
-	check := func(when string) {
-		t.Helper()
-		dir := p.cut(t, cfg.Dir)
-		again, err := Open(testConfig(dir))
+func (p *fakeDisk) copyTo(t *testing.T, to string) {
+	t.Helper()
+	p.Lock()
+	defer p.Unlock()
+	for _, name := range globbed(p.dir, "*") {
+		info, err := os.Stat(filepath.Join(p.dir, name))
 		if err != nil {
-			t.Fatalf("%s: %v", when, err)
+			t.Fatal(err)
 		}
-		defer again.Close()
-		lost := 0
-		for key, value := range want {
-			if get(t, again, key) != value {
-				lost++
+		log := strings.HasSuffix(name, ".mem") || strings.HasSuffix(name, ".vlog")
+		if info.IsDir() || log && !p.names[name] {
+			continue
+		}
+		b := p.files[name]
+		if !log {
+			if b, err = os.ReadFile(filepath.Join(p.dir, name)); err != nil {
+				t.Fatal(err)
 			}
 		}
-		if lost > 0 || len(again.Damage()) > 0 {
-			t.Errorf("%s: %d of %d acknowledged values are lost; damage %v", when, lost, len(want), again.Damage())
+		path := filepath.Join(to, name)
+		if err := errors.Join(os.WriteFile(path, b, 0o600), os.Truncate(path, info.Size())); err != nil {
+			t.Fatal(err)
 		}
-	}
-	check("at first")
-	for i := range 40 {
-		write(fmt.Sprint("small", i), 100)
-	}
-	check("small values")
-	first := p.mems()
-	for i := 0; p.mems() == first; i++ {
-		write(fmt.Sprint("more", i), 3000)
-	}
-	check("first commit of a log")
-	for i := range 3 {
-		write(fmt.Sprint("large", i), 5000)
-	}
-	check("large values")
-	n := len(globbed(cfg.Dir, "*.vlog"))
-	for i := 0; len(globbed(cfg.Dir, "*.vlog")) == n; i++ {
-		write(fmt.Sprint("larger", i%100), 5000)
-	}
-	check("last commit of a value log")
-	for i := range 150 {
-		write(fmt.Sprint("larger", i%100), 5000)
-	}
-	tx := map[string]string{}
-	if err := d.Update(context.Background(), func(u *Tx) error {
-		for i := range 600 {
-			key := fmt.Sprint("journal", i)
-			tx[key] = strings.Repeat(key, 10+i)
-			u.Set([]byte(key), []byte(tx[key]))
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	for key, value := range tx {
-		want[key] = value
-	}
-	check("an update that takes several commits")
-	syncs := len(globbed(cfg.Dir, "*.vlog"))
-	if err := d.Compact(); err != nil {
-		t.Fatal(err)
-	}
-	check("after a collection")
-	if len(globbed(cfg.Dir, "*.vlog")) >= syncs {
-		t.Error("nothing was collected")
-	}
-	if p.wrong != nil {
-		t.Error(p.wrong)
 	}
 }
 
-// mems is how many logs of memtables there have been.
-func (p *platter) mems() (n int) {
+// logsOfMemtables is how many logs of memtables have been synced.
+func (p *fakeDisk) logsOfMemtables() (n int) {
 	p.Lock()
 	defer p.Unlock()
 	for name := range p.syncs {
@@ -249,20 +210,119 @@ func (p *platter) mems() (n int) {
 	return n
 }
 
-// One sync of one file to a commit; the value log's where it is written, the
-// directory's where a log was begun.
+// powerTest is a database on a fake disk and what it has acknowledged.
+type powerTest struct {
+	*testing.T
+	disk         *fakeDisk
+	db           *DB
+	acknowledged map[string]string
+}
+
+func (p *powerTest) write(key string, size int) {
+	p.Helper()
+	value := strings.Repeat(key+",", size/(len(key)+1)+1)[:size]
+	set(p, p.db, key, value)
+	p.acknowledged[key] = value
+}
+
+// check opens what a loss of power would leave now. Everything acknowledged must be there.
+func (p *powerTest) check(when string) {
+	p.Helper()
+	again, err := Open(testConfig(p.disk.afterPowerLoss(p.T)))
+	if err != nil {
+		p.Fatalf("%s: %v", when, err)
+	}
+	defer again.Close()
+	lost := 0
+	for key, value := range p.acknowledged {
+		if get(p, again, key) != value {
+			lost++
+		}
+	}
+	if lost > 0 || len(again.Damage()) > 0 {
+		p.Errorf("%s: %d of %d acknowledged values are lost; damage %v", when, lost, len(p.acknowledged), again.Damage())
+	}
+}
+
+// TestPowerLoss: everything that was acknowledged is there after a loss of power, be it in
+// small values, in values of the value log, in logs that the commit itself has begun, or
+// in what a collection has moved.
+func TestPowerLoss(t *testing.T) {
+	disk, cfg := newFakeDisk(t)
+	p := powerTest{t, disk, open(t, cfg), map[string]string{}}
+	p.check("at first")
+	for i := range 40 {
+		p.write(fmt.Sprint("small", i), 100)
+	}
+	p.check("small values")
+	first := disk.logsOfMemtables()
+	for i := 0; disk.logsOfMemtables() == first; i++ {
+		p.write(fmt.Sprint("more", i), 3000)
+	}
+	p.check("the first commit of a log")
+	for i := range 3 {
+		p.write(fmt.Sprint("large", i), 5000)
+	}
+	p.check("large values")
+	n := len(globbed(cfg.Dir, "*.vlog"))
+	for i := 0; len(globbed(cfg.Dir, "*.vlog")) == n; i++ {
+		p.write(fmt.Sprint("larger", i%100), 5000)
+	}
+	p.check("the last commit of a value log")
+	for i := range 150 {
+		p.write(fmt.Sprint("larger", i%100), 5000)
+	}
+	p.writeLargeUpdate()
+	p.check("an update that takes several commits")
+	n = len(globbed(cfg.Dir, "*.vlog"))
+	if err := p.db.Compact(); err != nil {
+		t.Fatal(err)
+	}
+	p.check("after a collection")
+	if len(globbed(cfg.Dir, "*.vlog")) >= n {
+		t.Error("nothing was collected")
+	}
+	if disk.wrong != nil {
+		t.Error(disk.wrong)
+	}
+}
+
+// writeLargeUpdate is an update that no single transaction can hold.
+func (p *powerTest) writeLargeUpdate() {
+	p.Helper()
+	values := map[string]string{}
+	for i := range 600 {
+		key := fmt.Sprint("journal", i)
+		values[key] = strings.Repeat(key, 10+i)
+	}
+	err := p.db.Update(context.Background(), func(tx *Tx) error {
+		for key, value := range values {
+			tx.Set([]byte(key), []byte(value))
+		}
+		return nil
+	})
+	if err != nil {
+		p.Fatal(err)
+	}
+	for key, value := range values {
+		p.acknowledged[key] = value
+	}
+}
+
+// TestSyncsOfACommit: a commit costs one sync of one file. One more is that of the value
+// log, if the commit writes to it, and of the directory, if the commit begins a log.
 func TestSyncsOfACommit(t *testing.T) {
-	p := &platter{}
-	d := open(t, p.config(t.TempDir()))
+	disk, cfg := newFakeDisk(t)
+	d := open(t, cfg)
 	took := func(size int) string {
 		before := map[string]int{}
-		for name, n := range p.syncs {
+		for name, n := range disk.syncs {
 			before[name] = n
 		}
 		set(t, d, "k", string(make([]byte, size)))
 		var list []string
-		for _, name := range []string{"00001.mem", "00002.mem", "000001.vlog", ""} {
-			if n := p.syncs[name] - before[name]; n > 0 {
+		for _, name := range []string{"00001.mem", "00002.mem", "000001.vlog", dirName} {
+			if n := disk.syncs[name] - before[name]; n > 0 {
 				list = append(list, fmt.Sprintf("%s*%d", name, n))
 			}
 		}
@@ -276,106 +336,185 @@ func TestSyncsOfACommit(t *testing.T) {
 			t.Errorf("a large value: %s", got)
 		}
 	}
-	for i := 0; ; i++ {
-		got := took(4000)
-		if got == "[00001.mem*1]" && i < 400 {
-			continue
-		}
-		if got != "[00001.mem*1 00002.mem*1 *1]" {
-			t.Errorf("a commit that begins a log: %s", got)
-		}
-		break
+	got := took(4000)
+	for i := 0; i < 400 && got == "[00001.mem*1]"; i++ {
+		got = took(4000)
+	}
+	if got != "[00001.mem*1 00002.mem*1 directory*1]" {
+		t.Errorf("a commit that begins a log: %s", got)
 	}
 }
 
-// A sync that fails: nobody is told that it was written, the sync is not tried
-// again, nothing else is written, and once the logs are written anew all goes on.
-func TestFailedSync(t *testing.T) {
-	for what, fails := range map[string]func(name string) bool{
-		"memtable":  func(name string) bool { return strings.HasSuffix(name, ".mem") },
-		"value log": func(name string) bool { return strings.HasSuffix(name, ".vlog") },
-		"directory": func(name string) bool { return name == "" },
+// TestOtherMessages: with a badger whose debug log has other texts, one commit fails.
+// Then badger syncs by itself, and what is acknowledged is durable again.
+func TestOtherMessages(t *testing.T) {
+	for name, m := range map[string]messages{
+		"both":    {"other", "texts"},
+		"values":  {"other", badgerMessages.entriesWritten},
+		"entries": {badgerMessages.valuesWritten, "texts"},
 	} {
-		t.Run(what, func(t *testing.T) {
-			p := &platter{}
-			cfg := p.config(t.TempDir())
+		t.Run(name, func(t *testing.T) {
+			disk, cfg := newFakeDisk(t)
+			cfg.messages = m
 			d := open(t, cfg)
-			for i := range 20 {
-				set(t, d, fmt.Sprint("k", i), strings.Repeat("x", 1+i*500))
+			if d.options().SyncWrites {
+				t.Fatal("badger syncs although nothing is known of its messages yet")
 			}
-			var mu sync.Mutex
-			var tried []string
-			full := cfg.free
-			d.cfg.free = func(dir string) (uint64, error) { // keeps it from being opened anew
-				mu.Lock()
-				defer mu.Unlock()
-				if tried != nil {
-					return 0, errors.New("not yet")
-				}
-				if full != nil {
-					return full(dir)
-				}
-				return 1 << 40, nil
+			if err := d.Update(t.Context(), func(tx *Tx) error { tx.Set([]byte("k"), nil); return nil }); !errors.Is(err, ErrFailed) {
+				t.Fatalf("the first commit: %v", err)
 			}
-			p.breaks(func(name string) error {
-				mu.Lock()
-				defer mu.Unlock()
-				if tried != nil || fails(name) {
-					tried = append(tried, name)
-					return syscall.EIO
-				}
-				return nil
-			})
-			// Values large enough to begin another log sooner or later.
-			var err error
-			n := 0
-			for ; err == nil && n < 1000; n++ {
-				err = d.Update(context.Background(), func(tx *Tx) error {
-					tx.Set(fmt.Append(nil, "n", n), make([]byte, 3900+200*(n%2)))
-					return nil
-				})
+			waitForOpen(d)
+			if !d.options().SyncWrites {
+				t.Error("badger does not sync")
 			}
-			if !errors.Is(err, ErrFailed) || !errors.Is(err, syscall.EIO) {
-				t.Fatalf("an update that was not synced: %v", err)
+			p := powerTest{t, disk, d, map[string]string{}}
+			for i := range 5 {
+				p.write(fmt.Sprint("k", i), 100+i*2000)
 			}
-			if err := d.Update(context.Background(), func(tx *Tx) error { tx.Set([]byte("late"), nil); return nil }); err == nil {
-				t.Error("an update after a failed sync")
+			p.check("with the value log")
+			if name != "both" {
+				return
 			}
-			mu.Lock()
-			if len(tried) != 1 {
-				t.Errorf("syncs after the one that failed: %q", tried)
+			for i := 0; disk.logsOfMemtables() < 2; i++ {
+				p.write(fmt.Sprint("l", i), 4000)
 			}
-			mu.Unlock()
-			if _, err := os.Stat(filepath.Join(cfg.Dir, unsyncedName)); err != nil {
-				t.Errorf("nobody else would know: %v", err)
-			}
-			p.breaks(nil)
-			mu.Lock()
-			tried = nil
-			mu.Unlock()
-			for d.Err() != nil {
-				runtime.Gosched()
-			}
-			if _, err := os.Stat(filepath.Join(cfg.Dir, unsyncedName)); err == nil {
-				t.Error("the logs are not written anew")
-			}
-			set(t, d, "again", "1")
-			for i := range 20 {
-				if got := get(t, d, fmt.Sprint("k", i)); len(got) != 1+i*500 {
-					t.Errorf("k%d has %d bytes", i, len(got))
-				}
-			}
-			for i := range n - 1 {
-				if got := get(t, d, fmt.Sprint("n", i)); len(got) != 3900+200*(i%2) {
-					t.Errorf("n%d has %d bytes", i, len(got))
-				}
-			}
+			p.check("with another log")
 		})
 	}
 }
 
-// Logs that a sync has failed for are other files afterwards, with what they held.
-func TestRefresh(t *testing.T) {
+// waitForOpen waits for a database that is being opened again.
+func waitForOpen(d *DB) {
+	for d.Err() != nil {
+		runtime.Gosched()
+	}
+}
+
+// failTest is a database with some values, on a disk of which a sync fails.
+type failTest struct {
+	*testing.T
+	disk *fakeDisk
+	dir  string
+	db   *DB
+
+	mu    sync.Mutex
+	tried []string // syncs from the one on that failed
+}
+
+// newFailTest opens a database whose syncs fail from now on where fails says so. It is
+// not opened again before repair is called.
+func newFailTest(t *testing.T, fails func(name string) bool) *failTest {
+	disk, cfg := newFakeDisk(t)
+	f := &failTest{T: t, disk: disk, dir: cfg.Dir}
+	cfg.free = func(string) (uint64, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.tried != nil {
+			return 0, errors.New("not yet")
+		}
+		return 1 << 40, nil
+	}
+	f.db = open(t, cfg)
+	for i := range 20 {
+		set(t, f.db, fmt.Sprint("k", i), strings.Repeat("x", 1+i*500))
+	}
+	disk.breaks(func(name string) error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.tried != nil || fails(name) {
+			f.tried = append(f.tried, name)
+			return syscall.EIO
+		}
+		return nil
+	})
+	return f
+}
+
+// writeUntilItFails writes values that are large enough to begin further logs. It returns
+// how many were written, without the last, and the error of that.
+func (f *failTest) writeUntilItFails() (n int, err error) {
+	for n < 1000 {
+		err = f.db.Update(f.Context(), func(tx *Tx) error {
+			tx.Set(fmt.Append(nil, "n", n), make([]byte, 3900+200*(n%2)))
+			return nil
+		})
+		if err != nil {
+			break
+		}
+		n++
+	}
+	return n, err
+}
+
+// checkFailed looks at a database whose sync has failed.
+func (f *failTest) checkFailed() {
+	f.Helper()
+	if err := f.db.Update(f.Context(), func(tx *Tx) error { tx.Set([]byte("late"), nil); return nil }); err == nil {
+		f.Error("an update after a failed sync")
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.tried) != 1 {
+		f.Errorf("syncs from the failed one on: %q", f.tried)
+	}
+	if _, err := os.Stat(filepath.Join(f.dir, unsyncedName)); err != nil {
+		f.Errorf("the next process would not know: %v", err)
+	}
+}
+
+// repair makes the disk take syncs again, and waits for the database to be opened.
+func (f *failTest) repair() {
+	f.disk.breaks(nil)
+	f.mu.Lock()
+	f.tried = nil
+	f.mu.Unlock()
+	waitForOpen(f.db)
+}
+
+// checkRepaired looks for the values of newFailTest and for the n of writeUntilItFails.
+func (f *failTest) checkRepaired(n int) {
+	f.Helper()
+	if _, err := os.Stat(filepath.Join(f.dir, unsyncedName)); err == nil {
+		f.Error("the logs were not written again")
+	}
+	set(f, f.db, "again", "1")
+	for i := range 20 {
+		if got := get(f, f.db, fmt.Sprint("k", i)); len(got) != 1+i*500 {
+			f.Errorf("k%d has %d bytes", i, len(got))
+		}
+	}
+	for i := range n {
+		if got := get(f, f.db, fmt.Sprint("n", i)); len(got) != 3900+200*(i%2) {
+			f.Errorf("n%d has %d bytes", i, len(got))
+		}
+	}
+}
+
+// TestFailedSync: an update whose sync failed is not acknowledged, the sync is not
+// repeated, nothing else is written, and when the logs have been written again the
+// database goes on.
+func TestFailedSync(t *testing.T) {
+	for name, fails := range map[string]func(name string) bool{
+		"memtable":  func(name string) bool { return strings.HasSuffix(name, ".mem") },
+		"value log": func(name string) bool { return strings.HasSuffix(name, ".vlog") },
+		dirName:     func(name string) bool { return name == dirName },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFailTest(t, fails)
+			n, err := f.writeUntilItFails()
+			if !errors.Is(err, ErrFailed) || !errors.Is(err, syscall.EIO) {
+				t.Fatalf("an update that was not synced: %v", err)
+			}
+			f.checkFailed()
+			f.repair()
+			f.checkRepaired(n)
+		})
+	}
+}
+
+// TestRewriteUnsynced: logs that could not be synced are other files afterwards, with the
+// same contents.
+func TestRewriteUnsynced(t *testing.T) {
 	dir := t.TempDir()
 	inode := func(name string) uint64 {
 		info, err := os.Stat(filepath.Join(dir, name))
@@ -392,18 +531,18 @@ func TestRefresh(t *testing.T) {
 		}
 		before[name] = inode(name)
 	}
-	if err := refresh(dir); err != nil || inode("00003.mem") != before["00003.mem"] {
-		t.Errorf("without need: %v", err)
+	if err := rewriteUnsynced(dir); err != nil || inode("00003.mem") != before["00003.mem"] {
+		t.Errorf("nothing to rewrite: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, unsyncedName), []byte("000002.vlog"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := refresh(dir); err != nil {
+	if err := rewriteUnsynced(dir); err != nil {
 		t.Fatal(err)
 	}
 	for name, old := range before {
 		if fresh := inode(name) != old; fresh != (name != "000001.vlog") {
-			t.Errorf("%s is another file: %v", name, fresh)
+			t.Errorf("%s was rewritten: %v", name, fresh)
 		}
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil || !bytes.Equal(b, append([]byte(name), make([]byte, 10_000)...)) {

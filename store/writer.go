@@ -220,13 +220,14 @@ func (d *DB) reopen() error {
 	if err := d.drain(drainTime); err != nil {
 		return err
 	}
-	if err := d.shut(); err != nil {
+	if err := d.closeBadger(); err != nil {
 		d.log.Warn("the store did not close well", "dir", d.cfg.Dir, "error", err)
 	}
-	db, err := d.unshut()
+	db, err := d.openBadger()
 	if err == nil {
 		if err = d.redo(db); err != nil {
 			err = errors.Join(err, db.Close())
+			d.unlock()
 			db = nil
 		}
 	}
@@ -378,17 +379,14 @@ func (d *DB) sync(txn *badger.Txn, s size) error {
 		return nil
 	}
 	if s.large {
-		d.logs.wanted.Add(1)
-		defer d.logs.wanted.Add(-1)
+		d.logs.valueWriters.Add(1)
+		defer d.logs.valueWriters.Add(-1)
 	}
 	began := time.Now()
-	synced := d.logs.count.Load()
+	seen := d.logs.seen()
 	err := txn.Commit()
 	if err == nil {
-		err = d.logs.err()
-	}
-	if err == nil && d.logs.count.Load() == synced {
-		err = errors.New("store: badger has not said when it had written")
+		err = d.logs.check(seen)
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: %w", ErrFailed, err)
