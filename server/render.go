@@ -8,11 +8,12 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"weir/api"
+	"weir/server/transport"
 )
 
 // renderChat answers POST /v1/chat/completions/render: what the request would
 // have the engine do.
-func (s *Server) renderChat(c *call) {
+func (s *Server) renderChat(c *transport.Call) {
 	s.prepareJSON(c, func(ctx context.Context, m *Model, body []byte, from sender) ([]byte, error) {
 		p, err := s.prepare(ctx, m, body, from)
 		if err != nil {
@@ -24,7 +25,7 @@ func (s *Server) renderChat(c *call) {
 
 // renderTexts answers POST /v1/completions/render with a list, one entry for
 // each prompt.
-func (s *Server) renderTexts(c *call) {
+func (s *Server) renderTexts(c *transport.Call) {
 	s.prepareJSON(c, func(ctx context.Context, m *Model, body []byte, from sender) ([]byte, error) {
 		p, err := s.prepareTexts(ctx, m, body, from)
 		if err != nil {
@@ -83,15 +84,15 @@ func notNull[T any](l []T) []T {
 }
 
 // tokenizerInfo answers GET /tokenizer_info.
-func (s *Server) tokenizerInfo(c *call) {
+func (s *Server) tokenizerInfo(c *transport.Call) {
 	m, err := s.serving()
 	if err != nil {
-		s.fail(c, err)
+		c.Fail(err)
 		return
 	}
 	info := m.TokenizerInfo
 	if info == "" {
 		info = `{"tokenizer_class":"PreTrainedTokenizerFast"}`
 	}
-	c.answer(fasthttp.StatusOK, info)
+	c.Answer(fasthttp.StatusOK, info)
 }

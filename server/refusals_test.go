@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"weir/server/failure"
+	"weir/server/transport"
 )
 
 // A refusal leaves the same traces in all three interfaces: a line of its own in the log,
@@ -28,13 +28,13 @@ func TestRefusalsLeaveTraces(t *testing.T) {
 		{o.house, "/feedback/query", "{}", []string{"Content-Type: text/plain", basic("api", "write")}, 415, "media", "", ""},
 		{o.house, "/feedback/query", "{}", nil, 401, "no-key", "", ""},
 	} {
-		failures, lines := c.house.log.times(logFailed), len(c.house.finished())
+		failures, lines := c.house.log.times(transport.LogFailed), len(c.house.finished())
 		status, answer, _ := c.house.get("POST", c.path, c.body, c.headers...)
 		if status != c.status {
 			t.Errorf("%s: %d %s", c.path, status, answer)
 		}
 		waitFor(t, "the line", func() bool { return len(c.house.finished()) > lines })
-		if n := c.house.log.times(logFailed) - failures; n != 1 {
+		if n := c.house.log.times(transport.LogFailed) - failures; n != 1 {
 			t.Errorf("%s %s: %d lines say why", c.path, c.kind, n)
 		}
 		if line := c.house.finished()[lines]; line["error"] != c.kind {
@@ -50,15 +50,5 @@ func TestRefusalsLeaveTraces(t *testing.T) {
 func (h *house) finished() []map[string]string {
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
-	return slices.Clone(h.log.lines[logFinished])
-}
-
-// The errors of the server's own code are classified, whatever they are wrapped in.
-func TestServerErrorsAreClassified(t *testing.T) {
-	h := newHouse(t, nil)
-	for _, err := range []error{failure.ErrQueueFull, failure.ErrLoading, failure.ErrEngineFailed} {
-		if f := h.srv.classes().Of(failure.OpenAI, err); f.Status != 503 || f.Reason == "" {
-			t.Errorf("%v: %+v", err, f)
-		}
-	}
+	return slices.Clone(h.log.lines[transport.LogFinished])
 }

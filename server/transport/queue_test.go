@@ -1,4 +1,4 @@
-package server
+package transport
 
 import (
 	"context"
@@ -13,13 +13,13 @@ import (
 	"weir/server/failure"
 )
 
-func testQueue(t *testing.T, places, workers int) *queue {
+func testQueue(t *testing.T, places, workers int) *Queue {
 	t.Helper()
-	q, err := newQueue(places, workers)
+	q, err := NewQueue(places, workers)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(q.close)
+	t.Cleanup(q.Close)
 	return q
 }
 
@@ -33,14 +33,14 @@ func TestQueueFairBetweenProjects(t *testing.T) {
 		submit := func(project string, n int) {
 			for i := range n {
 				wg.Go(func() {
-					if err := q.do(context.Background(), project, func() { order = append(order, project) }); err != nil {
+					if err := q.Do(context.Background(), project, func() { order = append(order, project) }); err != nil {
 						t.Errorf("%s %d: %v", project, i, err)
 					}
 				})
 				synctest.Wait() // jobs queue up in this order
 			}
 		}
-		wg.Go(func() { _ = q.do(context.Background(), "first", func() { <-release }) })
+		wg.Go(func() { _ = q.Do(context.Background(), "first", func() { <-release }) })
 		synctest.Wait()
 		submit("a", 5)
 		submit("b", 2)
@@ -61,20 +61,20 @@ func TestQueueIsBounded(t *testing.T) {
 		var wg sync.WaitGroup
 		ctx, cancel := context.WithCancelCause(context.Background())
 		for range 3 { // one runs, two wait
-			wg.Go(func() { _ = q.do(ctx, "p", func() { <-release }) })
+			wg.Go(func() { _ = q.Do(ctx, "p", func() { <-release }) })
 			synctest.Wait()
 		}
-		if err := q.do(context.Background(), "other", func() { t.Error("ran") }); !errors.Is(err, failure.ErrQueueFull) {
+		if err := q.Do(context.Background(), "other", func() { t.Error("ran") }); !errors.Is(err, failure.ErrQueueFull) {
 			t.Errorf("a fourth request: %v, want failure.ErrQueueFull", err)
 		}
 		// Whoever leaves makes room at once.
 		cancel(failure.ErrGone)
 		wg.Wait()
-		if n := q.depth(); n != 0 {
+		if n := q.Waiting(); n != 0 {
 			t.Errorf("%d jobs wait after all have left", n)
 		}
 		done := make(chan error, 1)
-		go func() { done <- q.do(context.Background(), "other", func() {}) }()
+		go func() { done <- q.Do(context.Background(), "other", func() {}) }()
 		synctest.Wait()
 		close(release)
 		if err := <-done; err != nil {
@@ -90,14 +90,14 @@ func TestQueueLeave(t *testing.T) {
 		release, running := make(chan struct{}), make(chan struct{})
 		ctx, cancel := context.WithCancelCause(context.Background())
 		first := make(chan error, 1)
-		go func() { first <- q.do(ctx, "p", func() { close(running); <-release }) }()
+		go func() { first <- q.Do(ctx, "p", func() { close(running); <-release }) }()
 		<-running
 		second, third := make(chan error, 1), make(chan error, 1)
 		ctx2, cancel2 := context.WithCancelCause(context.Background())
-		go func() { second <- q.do(ctx2, "p", func() { t.Error("a job that was left ran") }) }()
+		go func() { second <- q.Do(ctx2, "p", func() { t.Error("a job that was left ran") }) }()
 		synctest.Wait()
 		ran := false
-		go func() { third <- q.do(context.Background(), "p", func() { ran = true }) }()
+		go func() { third <- q.Do(context.Background(), "p", func() { ran = true }) }()
 		synctest.Wait()
 		cancel2(failure.ErrGone)
 		if err := <-second; !errors.Is(err, failure.ErrGone) {
@@ -117,12 +117,12 @@ func TestQueueLeave(t *testing.T) {
 func TestQueuePanicIsAnError(t *testing.T) {
 	q := testQueue(t, 10, 2)
 	for range 5 {
-		err := q.do(context.Background(), "p", func() { panic("boom") })
+		err := q.Do(context.Background(), "p", func() { panic("boom") })
 		if !errors.Is(err, failure.ErrPanic) || !strings.Contains(err.Error(), "boom") || !strings.Contains(err.Error(), "queue_test.go") {
 			t.Fatalf("got %v, want the panic with its stack", err)
 		}
 	}
-	if err := q.do(context.Background(), "p", func() {}); err != nil {
+	if err := q.Do(context.Background(), "p", func() {}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -179,7 +179,7 @@ func queueTwin(t *testing.T, seed uint64) {
 			refused := false
 			wg.Go(func() {
 				defer cancel(nil)
-				err := q.do(ctx, project, func() { served = append(served, name); <-gate })
+				err := q.Do(ctx, project, func() { served = append(served, name); <-gate })
 				refused = errors.Is(err, failure.ErrQueueFull)
 			})
 			synctest.Wait()
@@ -216,8 +216,8 @@ func queueTwin(t *testing.T, seed uint64) {
 			synctest.Wait()
 			next()
 		}
-		if q.depth() != waiting() {
-			t.Fatalf("step %d: %d wait, want %d", i, q.depth(), waiting())
+		if q.Waiting() != waiting() {
+			t.Fatalf("step %d: %d wait, want %d", i, q.Waiting(), waiting())
 		}
 	}
 	close(gate)

@@ -1,4 +1,4 @@
-package server
+package transport
 
 import (
 	"context"
@@ -87,6 +87,13 @@ func (w *watcher) left(id uint64) {
 	if c != nil {
 		c.left()
 	}
+}
+
+// watched is the number of connections that are watched.
+func (w *watcher) watched() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.mu.conns)
 }
 
 // inFlight appends the watched connections that have a request in flight.

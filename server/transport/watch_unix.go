@@ -1,5 +1,5 @@
 //go:build unix && !linux
 
-package server
+package transport
 
 func (w *watcher) newSource() source { return newPeeker(w) }

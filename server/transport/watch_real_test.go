@@ -1,6 +1,6 @@
 //go:build unix
 
-package server
+package transport
 
 import (
 	"context"
@@ -50,7 +50,8 @@ func bothSources(t *testing.T, f func(t *testing.T, peeks bool)) {
 	t.Run("peek", func(t *testing.T) { f(t, true) })
 }
 
-const soon = 250 * time.Millisecond // decision 18
+// soon is how quickly a client that has left has to be noticed.
+const soon = 250 * time.Millisecond
 
 func gone(t *testing.T, ctx context.Context, what string) {
 	t.Helper()

@@ -1,4 +1,4 @@
-package server
+package transport
 
 import (
 	"io"
@@ -115,3 +115,26 @@ func (b *body) grow(most int) bool {
 	b.bytes = next
 	return true
 }
+
+// ReadBody reads the whole body, at most Config.MaxBody bytes, for Body.
+func (c *Call) ReadBody() error {
+	if err := c.body.read(c.RequestCtx, &c.server.cfg); err != nil {
+		return err
+	}
+	c.bodyRead = true
+	return nil
+}
+
+// Body is what ReadBody has read, until FreeBody.
+func (c *Call) Body() []byte { return c.body.bytes }
+
+// FreeBody gives up what the call holds of the bound on all bodies. It is called as soon
+// as nothing needs the body any more, and has been when the call ends.
+func (c *Call) FreeBody() { c.body.free() }
+
+// Reserve takes n bytes of the bound on the bodies of all requests, for what a handler
+// holds of a body that it reads itself. It reports whether there were so many left.
+func (s *Server) Reserve(n int64) bool { return s.bodies.take(n) }
+
+// Release gives back what Reserve took.
+func (s *Server) Release(n int64) { s.bodies.give(n) }

@@ -1,4 +1,4 @@
-package server
+package transport
 
 import (
 	"container/list"
@@ -14,11 +14,11 @@ import (
 
 var ()
 
-// queue is where requests wait for one of a few workers to prepare them:
+// Queue is where requests wait for one of a few workers to prepare them:
 // bounded, fair between projects, and left at once by those whose client goes.
 // ants keeps the goroutines; it has no queue of its own here, since its Submit
 // would block, in order of arrival, with no way out.
-type queue struct {
+type Queue struct {
 	places  int // jobs that may wait
 	workers int // jobs that run at a time
 	pool    *ants.Pool
@@ -39,7 +39,7 @@ type line struct {
 	turn    *list.Element
 }
 
-// job is one call of do.
+// job is one call of Do.
 type job struct {
 	run  func()
 	err  error
@@ -49,22 +49,23 @@ type job struct {
 	place *list.Element // in line.jobs; nil once a worker has it
 }
 
-func newQueue(places, workers int) (*queue, error) {
+// NewQueue returns a queue of so many places and workers.
+func NewQueue(places, workers int) (*Queue, error) {
 	// Without a limit of the pool's own, its Submit cannot block: running is
 	// never above workers.
 	pool, err := ants.NewPool(-1)
 	if err != nil {
 		return nil, fmt.Errorf("server: preparation workers: %w", err)
 	}
-	q := &queue{places: places, workers: workers, pool: pool}
+	q := &Queue{places: places, workers: workers, pool: pool}
 	q.mu.lines = make(map[string]*line)
 	return q, nil
 }
 
-// do runs f on a worker and waits for its end. If ctx ends first, do returns
+// Do runs f on a worker and waits for its end. If ctx ends first, Do returns
 // the cause at once; f then never begins, or goes on alone: what it touches
 // must not be used again.
-func (q *queue) do(ctx context.Context, project string, f func()) error {
+func (q *Queue) Do(ctx context.Context, project string, f func()) error {
 	j := &job{run: f, done: make(chan struct{})}
 	if err := q.push(project, j); err != nil {
 		return err
@@ -78,7 +79,7 @@ func (q *queue) do(ctx context.Context, project string, f func()) error {
 	}
 }
 
-func (q *queue) push(project string, j *job) error {
+func (q *Queue) push(project string, j *job) error {
 	q.mu.Lock()
 	if q.mu.waiting >= q.places {
 		q.mu.Unlock()
@@ -111,7 +112,7 @@ func (q *queue) push(project string, j *job) error {
 }
 
 // leave takes j out of its line, if no worker has it yet.
-func (q *queue) leave(j *job) {
+func (q *Queue) leave(j *job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if j.place != nil {
@@ -119,7 +120,7 @@ func (q *queue) leave(j *job) {
 	}
 }
 
-func (q *queue) remove(j *job) {
+func (q *Queue) remove(j *job) {
 	l := j.line
 	l.jobs.Remove(j.place)
 	j.place = nil
@@ -131,7 +132,7 @@ func (q *queue) remove(j *job) {
 }
 
 // next is the first job of the project whose turn it is; nil ends the worker.
-func (q *queue) next() *job {
+func (q *Queue) next() *job {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	front := q.mu.turns.Front()
@@ -146,7 +147,7 @@ func (q *queue) next() *job {
 	return j
 }
 
-func (q *queue) work() {
+func (q *Queue) work() {
 	for j := q.next(); j != nil; j = q.next() {
 		j.begin()
 	}
@@ -162,12 +163,15 @@ func (j *job) begin() {
 	j.run()
 }
 
-// depth is the number of jobs that wait.
-func (q *queue) depth() int {
+// Waiting is the number of jobs that wait.
+func (q *Queue) Waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.mu.waiting
 }
 
-// close ends the workers when they have nothing to do. Nobody may call do any more.
-func (q *queue) close() { q.pool.Release() }
+// Workers is the number of jobs that run at a time.
+func (q *Queue) Workers() int { return q.workers }
+
+// Close ends the workers when they have nothing to do. Nobody may call Do any more.
+func (q *Queue) Close() { q.pool.Release() }
