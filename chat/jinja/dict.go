@@ -10,8 +10,8 @@ import (
 	"strconv"
 )
 
-// Dict is a mapping that keeps the order of insertion. It must not change once
-// a render has seen it.
+// Dict is a mapping that keeps the order of insertion. It must not be changed after it was
+// passed to Render.
 type Dict struct {
 	keys, vals []Value
 	// index finds a key by its hash. It is nil while the dict is small and all its keys

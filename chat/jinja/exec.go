@@ -1,6 +1,6 @@
 package jinja
 
-// run executes statements until one of them leaves the loop around it.
+// run executes statements until one of them is break or continue.
 func (m *machine) run(body []stmt) signal {
 	for _, s := range body {
 		if sig := s.exec(m); sig != sigNone {
@@ -10,7 +10,7 @@ func (m *machine) run(body []stmt) signal {
 	return sigNone
 }
 
-// enterFrame gives the variables of a scope their first values.
+// enterFrame gives the variables of a scope their initial values.
 func (m *machine) enterFrame(f *frame) {
 	for i := range f.loads {
 		l := &f.loads[i]
@@ -104,8 +104,8 @@ func (s *filterBlockStmt) exec(m *machine) signal {
 	return sigNone
 }
 
-// writeText writes the result of a filter or call block, which unlike that of
-// {{ }} is not converted: it has to be text.
+// writeText writes the result of a filter or call block. It must be text: unlike the result
+// of {{ }} it is not converted.
 func (m *machine) writeText(v Value) {
 	s, ok := asString(v)
 	if !ok {
@@ -168,8 +168,8 @@ func (s *blockStmt) exec(m *machine) signal {
 	return sigNone
 }
 
-// runBlock writes a block: a function that knows nothing of its surroundings
-// but what the top level has set.
+// runBlock writes a block. It is a function that sees none of the variables around it,
+// only those that the top level has set.
 func (m *machine) runBlock(b *blockDef) {
 	caller := m.enter(b.fn, nil)
 	if b.self >= 0 {

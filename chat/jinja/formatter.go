@@ -32,7 +32,7 @@ type formatter struct {
 	args    args
 	mapping Value // format_map's argument
 	markup  bool
-	auto    int // fields numbered so far; -1 before the first, -2 when they carry numbers
+	auto    int // number of fields without a number so far; -1 before the first field, -2 if fields have numbers
 }
 
 // run writes s. depth bounds fields within the specifications of fields.

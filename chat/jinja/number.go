@@ -6,8 +6,8 @@ import (
 	"math/bits"
 )
 
-// Ints are int64 while they fit and *big.Int beyond, never a *big.Int that
-// would fit; bool counts as int.
+// An int is an int64 if it fits, otherwise a *big.Int; a *big.Int never holds a number that
+// would fit. A bool counts as an int.
 
 func isNumber(v Value) bool {
 	switch v.(type) {
@@ -24,7 +24,7 @@ func normalize(b *big.Int) Value {
 	return b
 }
 
-// toBig returns an int value as *big.Int, not to be changed.
+// toBig returns an int value as a *big.Int, which must not be changed.
 func toBig(v Value) *big.Int {
 	if b, ok := v.(*big.Int); ok {
 		return b
@@ -129,7 +129,7 @@ func (m *machine) arithmetic(op tokenKind, a, b Value) Value {
 	return m.bigInts(op, toBig(a), toBig(b))
 }
 
-// smallInts computes the operations whose result is an int64 for sure.
+// smallInts computes the operation if its result certainly fits an int64.
 func smallInts(op tokenKind, x, y int64) (Value, bool) {
 	switch op {
 	case tokAdd:
@@ -179,8 +179,8 @@ func magnitude(x int64) uint64 {
 	return uint64(x)
 }
 
-// maxBits bounds ints beyond int64. Python knows no bound, but cannot print
-// more than maxDigits digits either.
+// maxBits bounds ints beyond int64. Python has no such bound, but cannot print more than
+// maxDigits digits either.
 const maxBits = 1 << 17
 
 func (m *machine) checkBits(n int) {

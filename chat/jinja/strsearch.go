@@ -5,7 +5,7 @@ import (
 )
 
 // window cuts s[start:end] out of s for the methods that search within one,
-// with the number of characters before it; false if start lies behind s.
+// with the number of characters before it. ok is false if start is beyond the end of s.
 func (m *machine) window(s string, start, end Value) (text string, before int, ok bool) {
 	if (isMissing(start) || start == nil) && (isMissing(end) || end == nil) {
 		return s, 0, true

@@ -102,6 +102,7 @@ func (d *Device) loadLinear(m model.Matrix) (matrix, error) {
 	if d.cfg.HugePages {
 		collapse(w.data)
 	}
+	d.input.used = d.input.used || d.impl.dot[w.format] != nil
 	return w, nil
 }
 

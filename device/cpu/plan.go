@@ -54,7 +54,7 @@ func (d *Device) allocate(s model.Shape) error {
 		if err != nil {
 			return err
 		}
-		d.acts = append(d.acts, activation{data: data, width: a.Width, stride: stride, drawn: a.Drawn})
+		d.acts = append(d.acts, activation{data: data, width: a.Width, stride: stride, drawn: a.Drawn, factor: a.Factor})
 	}
 	for _, r := range s.Ropes {
 		t, err := newRopeTable(&d.mem, r, sp.MaxTokens)
@@ -88,6 +88,9 @@ func (d *Device) allocate(s model.Shape) error {
 			return err
 		}
 		if sc.attn, err = newAttendScratch(&d.mem, s, &d.impl.dots[d.cfg.KVType]); err != nil {
+			return err
+		}
+		if sc.key, err = d.mem.floats(s.HeadDim); err != nil {
 			return err
 		}
 		rows := min(draftRows, sp.MaxTokens)
