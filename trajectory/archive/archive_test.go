@@ -18,7 +18,7 @@ import (
 )
 
 func TestRoundTrip(t *testing.T) {
-	s := newShelf(t)
+	s := newTestArchive(t)
 	r := s.mustLog("t", "m", batch("train",
 		group(`"metadata":{"id":1.0},"exceptions":[{}],"metrics":{"judge":0.5}`, `{"reward":1.0,"x":"\ud83d"}`, `{"reward":0,"final_policy_version":3}`),
 		`{}`,
@@ -66,16 +66,16 @@ func TestRoundTrip(t *testing.T) {
 
 // Texts of all sizes around the blocks' come back, also those that were staged.
 func TestBlocks(t *testing.T) {
-	s := newShelf(t)
+	s := newTestArchive(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	var gs, want []string
 	for g := range 12 {
 		var ts []string
 		for i, n := range []int{0, 1, 1000, blockSize - 20, blockSize, blockSize + 1, 3*blockSize + 7}[:r.IntN(8)] {
-			text := fmt.Sprintf(`{"reward":%d,"logs":["%s"],"metadata":{"k":"%s"}}`, i, noise(r, n), noise(r, n/10))
+			text := fmt.Sprintf(`{"reward":%d,"logs":["%s"],"metadata":{"k":"%s"}}`, i, randomText(r, n), randomText(r, n/10))
 			ts = append(ts, text)
 		}
-		rest := fmt.Sprintf(`"logs":["%s"]`, noise(r, r.IntN(2*blockSize)))
+		rest := fmt.Sprintf(`"logs":["%s"]`, randomText(r, r.IntN(2*blockSize)))
 		gs = append(gs, group(rest, ts...))
 		want = append(want, fmt.Sprintf("group %d {%s}", g, rest))
 		for i, text := range ts {
@@ -92,14 +92,14 @@ func TestBlocks(t *testing.T) {
 }
 
 // big is a body that is staged in several pieces.
-func big(seed uint64) string {
+func bigBody(seed uint64) string {
 	r := rand.New(rand.NewPCG(seed, 0))
-	return batch("train", group("", `{"logs":["`+noise(r, 4*stageBytes)+`"]}`, `{"reward":1}`))
+	return batch("train", group("", `{"logs":["`+randomText(r, 4*stageBytes)+`"]}`, `{"reward":1}`))
 }
 
 // Whatever ends an upload before its commit, nothing of it stays (checklist 19).
 func TestAbort(t *testing.T) {
-	s := newShelf(t)
+	s := newTestArchive(t)
 	for name, end := range map[string]func(*Upload, func()){
 		"abort": func(*Upload, func()) {},
 		"client leaves": func(u *Upload, leave func()) {
@@ -114,7 +114,7 @@ func TestAbort(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := trajectory.Read(strings.NewReader(big(1)), trajectory.DefaultLimits(), u); err != nil {
+		if _, err := trajectory.Read(strings.NewReader(bigBody(1)), trajectory.DefaultLimits(), u); err != nil {
 			t.Fatal(name, err)
 		}
 		s.until("staged", func() bool { return s.keys(tagBlock) > 0 && s.keys(tagMarker) == 1 })
@@ -141,17 +141,17 @@ func TestAbort(t *testing.T) {
 // What a process leaves that ends in the middle of an upload is removed by the
 // next; what was committed stays.
 func TestLeftovers(t *testing.T) {
-	s := newShelf(t)
-	s.mustLog("t", "m", big(1))
+	s := newTestArchive(t)
+	s.mustLog("t", "m", bigBody(1))
 	blocks := s.keys(tagBlock)
 	u, err := s.Begin(context.Background(), "t", "m")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := trajectory.Read(strings.NewReader(big(2)), trajectory.DefaultLimits(), u); err != nil {
+	if _, err := trajectory.Read(strings.NewReader(bigBody(2)), trajectory.DefaultLimits(), u); err != nil {
 		t.Fatal(err)
 	}
-	if err := u.landed(); err != nil {
+	if err := u.waitStaged(); err != nil {
 		t.Fatal(err)
 	}
 	before := s.texts("t", "m", &Filter{})
@@ -162,7 +162,7 @@ func TestLeftovers(t *testing.T) {
 
 // Section 7 (checklist 21, 22).
 func TestReplays(t *testing.T) {
-	s := newShelf(t)
+	s := newTestArchive(t)
 	body := batch("train", group("", `{"reward":1}`))
 	m := Meta{Key: "k", Digest: []byte("digest of the body")}
 	first, err := s.log("t", "m", body, m)
@@ -198,7 +198,7 @@ func TestReplays(t *testing.T) {
 	}
 	again(first)
 	// A duplicate that was staged is swept.
-	m.Key, body = "big", big(1)
+	m.Key, body = "big", bigBody(1)
 	if first, err = s.log("t", "m", body, m); err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestReplays(t *testing.T) {
 // Section 8: the order of ids and times is that of the commits, whatever the
 // clock does and however often the process starts (checklist 27).
 func TestOrder(t *testing.T) {
-	s := newShelf(t)
+	s := newTestArchive(t)
 	at := time.Date(2026, 3, 4, 9, 15, 27, 412345678, time.UTC)
 	clock := func() time.Time { at = at.Add(-time.Hour); return at }
 	s.now = clock
@@ -283,7 +283,7 @@ func TestIDs(t *testing.T) {
 
 // A tenant's batches are nobody else's, whatever the names look like.
 func TestTenants(t *testing.T) {
-	s := newShelf(t)
+	s := newTestArchive(t)
 	for _, name := range [][2]string{{"a", "b"}, {"a\x00", "b"}, {"a", "b\x00"}, {"", "ab"}, {"ab", ""}, {"a\x00\x01b", ""}} {
 		s.mustLog(name[0], name[1], batch("train", group("", fmt.Sprintf(`{"logs":[%q]}`, fmt.Sprintf("%x %x", name[0], name[1])))))
 	}
@@ -301,7 +301,7 @@ func TestTenants(t *testing.T) {
 }
 
 func TestModels(t *testing.T) {
-	s := newShelf(t)
+	s := newTestArchive(t)
 	var first, last Receipt
 	for i, split := range []string{"val", "train", "test", "train"} {
 		r := s.mustLog("t", "m", batch(split, group(`"exceptions":[1]`, fmt.Sprintf(`{"initial_policy_version":%d}`, i), `{}`)))
@@ -350,7 +350,7 @@ func TestModels(t *testing.T) {
 // A damaged block is an error of its batch; others can be read. A damaged header
 // hides its batch and no other.
 func TestDamage(t *testing.T) {
-	s := newShelf(t)
+	s := newTestArchive(t)
 	s.mustLog("t", "m", batch("train", group("", `{"logs":["one"]}`)))
 	s.mustLog("t", "m", batch("train", group("", `{"logs":["two"]}`)))
 	good := s.texts("t", "m", &Filter{})
@@ -364,7 +364,7 @@ func TestDamage(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		for _, bad := range [][]byte{{}, {7}, {packed, 1, 2, 3}, value[:len(value)-1], append(bytes.Clone(value), 'x'), bytes.Replace(value, []byte("{"), []byte("["), 1)} {
+		for _, bad := range [][]byte{{}, {7}, {compressed, 1, 2, 3}, value[:len(value)-1], append(bytes.Clone(value), 'x'), bytes.Replace(value, []byte("{"), []byte("["), 1)} {
 			if err := s.db.Update(context.Background(), func(tx *store.Tx) error { tx.Set(key, bad); return nil }); err != nil {
 				t.Fatal(err)
 			}
@@ -421,7 +421,7 @@ func TestOpening(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &shelf{t: t, db: db, Archive: a}
+	s := &testArchive{t: t, db: db, Archive: a}
 	s.until("open", func() bool {
 		err := a.Err()
 		if err != nil && !errors.Is(err, store.ErrOpening) {

@@ -34,7 +34,7 @@ func victimBody(n uint64) string {
 	for g := range 3 {
 		var ts []string
 		for i := range 4 {
-			ts = append(ts, fmt.Sprintf(`{"reward":%d,"metadata":{"n":"%d"},"logs":["%s"]}`, i, n, noise(r, r.IntN(100_000))))
+			ts = append(ts, fmt.Sprintf(`{"reward":%d,"metadata":{"n":"%d"},"logs":["%s"]}`, i, n, randomText(r, r.IntN(100_000))))
 		}
 		gs = append(gs, group(fmt.Sprintf(`"metadata":{"n":%d,"g":%d}`, n, g), ts...))
 	}
@@ -119,7 +119,7 @@ func TestKill(t *testing.T) {
 		}
 		_ = cmd.Wait() // killed
 
-		s := &shelf{t: t, dir: dir}
+		s := &testArchive{t: t, dir: dir}
 		s.start()
 		s.until("swept", func() bool { return s.keys(tagMarker) == 0 })
 		seen, blocks := map[string]bool{}, 0
@@ -133,7 +133,7 @@ func TestKill(t *testing.T) {
 				for _, size := range b.size {
 					blocks += int((size + blockSize - 1) / blockSize)
 				}
-				h := kept{}
+				h := textSink{}
 				if _, err := trajectory.Read(strings.NewReader(victimBody(n)), trajectory.DefaultLimits(), &h); err != nil {
 					t.Error(err)
 				}
@@ -180,10 +180,10 @@ func note(t *testing.T, acknowledged map[string]uint64, line string) {
 }
 
 // kept is a sink of texts.
-type kept []string
+type textSink []string
 
-func (k *kept) Trajectory(t *trajectory.Trajectory) error {
+func (k *textSink) Trajectory(t *trajectory.Trajectory) error {
 	*k = append(*k, string(t.Text))
 	return nil
 }
-func (k *kept) Group(*trajectory.Group) error { return nil }
+func (k *textSink) Group(*trajectory.Group) error { return nil }

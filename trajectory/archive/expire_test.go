@@ -12,7 +12,7 @@ import (
 // What is older than its model and split may be is deleted, of every tenant, and
 // its blocks with it; the rest stays (spec trajectories 12.2).
 func TestExpire(t *testing.T) {
-	s := newShelf(t)
+	s := newTestArchive(t)
 	at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	s.Archive.now = func() time.Time { return at }
 	for day := range 4 {
@@ -68,7 +68,7 @@ func TestExpire(t *testing.T) {
 
 // Calls are found until their batch is deleted; then they are forgotten.
 func TestRewardCalls(t *testing.T) {
-	s := newShelf(t)
+	s := newTestArchive(t)
 	ctx := context.Background()
 	record := func(calls ...Call) Receipt {
 		t.Helper()

@@ -34,7 +34,7 @@ type rollout struct {
 }
 
 // invent makes a rollout; values repeat, so that filters find some.
-func invent(r *rand.Rand) *rollout {
+func randomRollout(r *rand.Rand) *rollout {
 	o := new(rollout)
 	number := func() *int64 {
 		if r.IntN(3) == 0 {
@@ -128,7 +128,7 @@ func (o *rollout) selected(f *Filter) bool {
 }
 
 // fill logs some batches of rollouts and returns these in order.
-func fill(s *shelf, r *rand.Rand) (all []*rollout) {
+func logRandom(s *testArchive, r *rand.Rand) (all []*rollout) {
 	for range 12 {
 		split := []string{"train", "val"}[r.IntN(2)]
 		var step *int64
@@ -142,7 +142,7 @@ func fill(s *shelf, r *rand.Rand) (all []*rollout) {
 		for range r.IntN(5) {
 			var ts []string
 			for range r.IntN(5) {
-				o := invent(r)
+				o := randomRollout(r)
 				o.split, o.step = split, step
 				ts = append(ts, o.text)
 				here = append(here, o)
@@ -197,9 +197,9 @@ func randomFilter(r *rand.Rand, all []*rollout) *Filter {
 
 // Every filter, alone and together, selects what its twin selects.
 func TestFilters(t *testing.T) {
-	s := newShelf(t)
+	s := newTestArchive(t)
 	r := rand.New(rand.NewPCG(3, 4))
-	all := fill(s, r)
+	all := logRandom(s, r)
 	hits := 0
 	for range 1500 {
 		f := randomFilter(r, all)
@@ -229,8 +229,8 @@ func TestFilters(t *testing.T) {
 func TestDelete(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 6 {
-		s := newShelf(t)
-		all := fill(s, r)
+		s := newTestArchive(t)
+		all := logRandom(s, r)
 		f := randomFilter(r, all)
 		var rest []string
 		selected := 0
@@ -264,8 +264,8 @@ func TestDelete(t *testing.T) {
 }
 
 func TestDeleteBatchAndModel(t *testing.T) {
-	s := newShelf(t)
-	a := s.mustLog("t", "m", big(1))
+	s := newTestArchive(t)
+	a := s.mustLog("t", "m", bigBody(1))
 	s.mustLog("t", "m", batch("train", group("", `{"reward":5}`)))
 	s.mustLog("t", "n", batch("train", group("", `{"reward":6}`)))
 	s.mustLog("u", "m", batch("train", group("", `{"reward":7}`)))
@@ -301,7 +301,7 @@ func TestDeleteBatchAndModel(t *testing.T) {
 
 // Two that change one batch: the second is told, and nothing is lost.
 func TestChangedByOthers(t *testing.T) {
-	s := newShelf(t)
+	s := newTestArchive(t)
 	r := s.mustLog("t", "m", batch("train", group("", `{"reward":1}`, `{"reward":2}`)))
 	var old *Batch
 	if err := s.View("t", func(v *View) (err error) {
@@ -323,7 +323,7 @@ func TestChangedByOthers(t *testing.T) {
 
 // A process that ends between a change and its sweep leaves nothing either.
 func TestReplacedIsSweptLater(t *testing.T) {
-	s := newShelf(t)
+	s := newTestArchive(t)
 	r := s.mustLog("t", "m", batch("train", group("", `{"reward":1}`, `{"reward":2}`)))
 	s.Archive.stop()
 	s.Archive.ended.Wait() // no sweeper
@@ -347,12 +347,12 @@ func TestReplacedIsSweptLater(t *testing.T) {
 }
 
 func TestRecords(t *testing.T) {
-	x := &Row{Group: 1 << 40, Index: 3, text: span{1 << 50, 7}, Facts: trajectory.Facts{
+	x := &Row{Group: 1 << 40, Index: 3, text: textRange{1 << 50, 7}, Facts: trajectory.Facts{
 		Reward: -0.1, Scored: true, Initial: trajectory.Some(-1 << 63), Final: trajectory.Some(1<<63 - 1), Start: time.Unix(-5, 999).UTC(), Tools: true,
 		Finish: []string{"", "stop"}, Choices: 2, Tokens: trajectory.Some(0), Metrics: []trajectory.Score{{Name: "", Value: 1e300}, {Name: "b"}},
 		Metadata: []trajectory.Label{{Name: "a", Value: "x"}, {Name: "b", Value: "c"}},
 	}}
-	g := &GroupRow{Index: 5, Trajectories: 6, Exceptions: 7, Scored: 2, Mean: 0.1, Deviation: 0.2, Metrics: []trajectory.Score{{Name: "j", Value: 1}}, text: span{3, 4}}
+	g := &GroupRow{Index: 5, Trajectories: 6, Exceptions: 7, Scored: 2, Mean: 0.1, Deviation: 0.2, Metrics: []trajectory.Score{{Name: "j", Value: 1}}, text: textRange{3, 4}}
 	for _, want := range []*Row{x, {}, {Facts: trajectory.Facts{Start: time.Unix(0, 0).UTC()}}} {
 		b := want.append(nil)
 		var got Row
@@ -372,7 +372,7 @@ func TestRecords(t *testing.T) {
 	if err := got.parse(g.append(nil)); err != nil || !reflect.DeepEqual(&got, g) {
 		t.Errorf("%+v %v, want %+v", got, err, g)
 	}
-	if len(label(strings.Repeat("x", 1000))) != longLabel || label(strings.Repeat("x", 1000)) == label(strings.Repeat("x", 1001)) || label("short") != "short" {
+	if len(rowLabel(strings.Repeat("x", 1000))) != longLabel || rowLabel(strings.Repeat("x", 1000)) == rowLabel(strings.Repeat("x", 1001)) || rowLabel("short") != "short" {
 		t.Error("label")
 	}
 }
