@@ -27,7 +27,7 @@ type Upload struct {
 	pending []block // complete, not handed to the store yet
 	bytes   int     // in pending
 
-	staged  bool       // something was handed to the store
+	staged  bool       // blocks were handed to the store, so there is a marker
 	staging chan error // receives the result of the staging update that is running; nil if none is
 	ended   bool
 
