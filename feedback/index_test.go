@@ -9,8 +9,9 @@ import (
 	"weir/store"
 )
 
-// Every filter that people use has an index (spec feedback 10), which finds what a
-// look at all rows finds; and a database from before an index gets it.
+// TestIndexes checks that every column that people filter by has an index, that an index
+// finds what reading all records finds, and that Upgrade writes an index that an earlier
+// version of weir did not have.
 func TestIndexes(t *testing.T) {
 	s := sample(t)
 	check := func(when string) {
@@ -28,10 +29,10 @@ func TestIndexes(t *testing.T) {
 				t.Fatal(err)
 			}
 			if p := q.plan(); len(p.sets) != 1 || p.sets[0].prefixes[0][0] != c.tag || len(p.onRows) > 0 {
-				t.Errorf("%s: %s goes by %v", when, column, p)
+				t.Errorf("%s: the plan for %s is %v", when, column, p)
 			}
-			with := names(t, s, `,"query":{"$expr":`+where+`}`)
-			without := names(t, s, `,"query":{"$expr":{"$not":[{"$not":[`+where+`]}]}}`)
+			with := letters(t, s, `,"query":{"$expr":`+where+`}`)
+			without := letters(t, s, `,"query":{"$expr":{"$not":[{"$not":[`+where+`]}]}}`)
 			if with != without || with == "" {
 				t.Errorf("%s: %s: %q with its index, %q without", when, column, with, without)
 			}
@@ -63,7 +64,7 @@ func TestIndexes(t *testing.T) {
 	check("upgraded")
 }
 
-// Damaged indexes are mended.
+// TestMend checks that Mend repairs damaged indexes.
 func TestMend(t *testing.T) {
 	s := sample(t)
 	var rows, entries [][]byte
@@ -77,7 +78,7 @@ func TestMend(t *testing.T) {
 	if err := s.db.Update(context.Background(), func(tx *store.Tx) error {
 		tx.Delete(rows[3])                       // 4 to 6 entries are left over
 		tx.Delete(entries[0])                    // one is missing
-		tx.Set([]byte("yloose"), []byte("none")) // one belongs to nothing
+		tx.Set([]byte("yloose"), []byte("none")) // one belongs to no record
 		return nil
 	}); err != nil {
 		t.Fatal(err)
@@ -89,7 +90,7 @@ func TestMend(t *testing.T) {
 	if n, err := s.Mend(context.Background()); n != 0 || err != nil {
 		t.Errorf("again %d fixes, %v", n, err)
 	}
-	if got := names(t, s, `,"query":{"$expr":{"$in":[{"$getField":"feedback_type"},[{"$literal":"custom"},{"$literal":"odd"}]]}}`); len(got) != len(names(t, s, "")) {
+	if got := letters(t, s, `,"query":{"$expr":{"$in":[{"$getField":"feedback_type"},[{"$literal":"custom"},{"$literal":"odd"}]]}}`); len(got) != len(letters(t, s, "")) {
 		t.Error(got)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"weir/backend/sim"
+	"weir/server/transport"
 	"weir/usage"
 )
 
@@ -110,15 +111,15 @@ func TestUsageOfUnfinishedRequests(t *testing.T) {
 	project := "Compat-Project: team/left"
 	leave := func(stream bool, tokens int) {
 		t.Helper()
-		before := h.log.times(logSubmitted)
+		before := h.log.times(transport.LogSubmitted)
 		nc, err := h.dial()
 		if err != nil {
 			t.Fatal(err)
 		}
 		body := base(t, map[string]any{"stream": stream, "max_tokens": 900, "ignore_eos": true})
 		fmt.Fprintf(nc, "POST %s HTTP/1.1\r\nHost: weir\r\n%s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", chatPath, project, len(body), body)
-		waitFor(t, "the request", func() bool { return h.log.times(logSubmitted) > before })
-		ended := h.log.times(logFinished)
+		waitFor(t, "the request", func() bool { return h.log.times(transport.LogSubmitted) > before })
+		ended := h.log.times(transport.LogFinished)
 		for range tokens {
 			gate <- struct{}{}
 		}
@@ -128,7 +129,7 @@ func TestUsageOfUnfinishedRequests(t *testing.T) {
 		}
 		nc.Close()
 		// The next step may have to end before anybody looks.
-		for h.log.times(logFinished) == ended {
+		for h.log.times(transport.LogFinished) == ended {
 			select {
 			case gate <- struct{}{}:
 			default:
@@ -247,7 +248,7 @@ func TestUsageIsPrivate(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	waitFor(t, "the listener", h.srv.exposed.Load)
+	waitFor(t, "the listener", h.srv.http.Exposed)
 	url := fmt.Sprintf("http://127.0.0.1:%d", ln.Addr().(*net.TCPAddr).Port)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for path, want := range map[string]int{"/usage": 401, "/v1/models": 200, "/health": 200} {
@@ -280,7 +281,7 @@ func TestRequestLog(t *testing.T) {
 	for _, probe := range []string{"/health", "/version", "/ping"} {
 		h.get("GET", probe, "")
 	}
-	waitFor(t, "the lines", func() bool { return h.log.times(logFinished) == 5 })
+	waitFor(t, "the lines", func() bool { return h.log.times(transport.LogFinished) == 5 })
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
 	want := []map[string]string{
@@ -290,7 +291,7 @@ func TestRequestLog(t *testing.T) {
 		{"id": "r4", "status": "401", "error": "no-key"},
 		{"id": "r5", "status": "200", "path": "/v1/models"},
 	}
-	got := h.log.lines[logFinished]
+	got := h.log.lines[transport.LogFinished]
 	if len(got) != len(want) {
 		t.Fatalf("%d lines", len(got))
 	}
@@ -309,7 +310,7 @@ func TestRequestLog(t *testing.T) {
 	if strings.Contains(all.String(), "secret") || strings.Contains(all.String(), "Bearer") {
 		t.Errorf("the log says what was said: %s", all.String())
 	}
-	if quiet := newHouse(t, nil); quiet.complete(t, nil) == nil || len(quiet.log.lines[logFinished]) != 0 {
+	if quiet := newHouse(t, nil); quiet.complete(t, nil) == nil || len(quiet.log.lines[transport.LogFinished]) != 0 {
 		t.Error("a line without being asked")
 	}
 }

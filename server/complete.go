@@ -5,14 +5,15 @@ import (
 
 	"weir/api"
 	"weir/engine"
+	"weir/server/transport"
 )
 
 // complete answers when every choice has ended.
-func (s *Server) complete(c *call, st *engine.Stream, r *reply) {
-	choices, err := gather(c.ctx, st, r)
+func (s *Server) complete(c *transport.Call, st *engine.Stream, r *reply) {
+	choices, err := gather(c.Context(), st, r)
 	if err != nil {
 		st.Cancel()
-		s.fail(c, err)
+		c.Fail(err)
 		return
 	}
 	if r.texts != nil {

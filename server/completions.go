@@ -7,6 +7,7 @@ import (
 	"weir/api"
 	"weir/engine"
 	"weir/server/failure"
+	"weir/server/transport"
 	"weir/tokenizer"
 )
 
@@ -32,7 +33,7 @@ func (r *reply) promptTokens() int {
 }
 
 // completions answers POST /v1/completions.
-func (s *Server) completions(c *call) { s.generate(c, s.prepareTexts) }
+func (s *Server) completions(c *transport.Call) { s.generate(c, s.prepareTexts) }
 
 // prepareTexts is prepare for /v1/completions: a request of the engine for each
 // prompt, all with the same parameters.
@@ -148,7 +149,7 @@ func (r *reply) echoed(st *engine.Stream, i int) (string, *api.TextLogprobs) {
 }
 
 // completeTexts is complete's end for /v1/completions.
-func (s *Server) completeTexts(c *call, st *engine.Stream, r *reply, choices []gathered) {
+func (s *Server) completeTexts(c *transport.Call, st *engine.Stream, r *reply, choices []gathered) {
 	t := r.texts
 	resp := api.TextResponse{Choices: make([]api.TextChoice, len(choices)), Usage: api.Usage{Prompt: r.promptTokens(), Cached: st.Cached()}}
 	for p, prompt := range t.prompts {

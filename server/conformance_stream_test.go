@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"weir/backend/sim"
+	"weir/server/transport"
 )
 
 // The rows of spec chat-completions 21.6 that this build covers.
@@ -386,7 +387,7 @@ func TestC150C151Order(t *testing.T) {
 			})
 		}
 		accepted := func(n int) {
-			waitFor(t, "requests at the engine", func() bool { return h.log.times(logSubmitted) >= n })
+			waitFor(t, "requests at the engine", func() bool { return h.log.times(transport.LogSubmitted) >= n })
 		}
 		send("first", 0)
 		accepted(1)
@@ -508,7 +509,7 @@ func TestC149Preemption(t *testing.T) {
 	}
 	h.setHook(func(c sim.Call, _ int) error { // they have to meet
 		if c == sim.End {
-			waitFor(t, "both requests", func() bool { return h.log.times(logSubmitted) == 4 })
+			waitFor(t, "both requests", func() bool { return h.log.times(transport.LogSubmitted) == 4 })
 		}
 		return nil
 	})
@@ -551,7 +552,7 @@ func TestC152LongPromptArrives(t *testing.T) {
 			t.Errorf("only %d tokens of prompt", u.Prompt)
 		}
 	})
-	waitFor(t, "the second request", func() bool { return h.log.times(logSubmitted) == 2 })
+	waitFor(t, "the second request", func() bool { return h.log.times(transport.LogSubmitted) == 2 })
 	close(gate)
 	wg.Wait()
 	if n := h.eng.Stats().Steps; n > 101 {

@@ -8,6 +8,7 @@ import (
 	"weir/api"
 	"weir/engine"
 	"weir/grammar"
+	"weir/server/transport"
 )
 
 // constraints turns the constraints of requests for one model into masks. What
@@ -36,7 +37,7 @@ func newConstraints(m *Model) *constraints {
 // constrain gives p's requests their masks. It waits for the grammar on a queue
 // of its own, so that one which takes seconds to compile holds up nobody's
 // prompt, and before the request enters the engine.
-func (s *Server) constrain(c *call, m *Model, p *prepared) error {
+func (s *Server) constrain(c *transport.Call, m *Model, p *prepared) error {
 	q := p.options.Constraint
 	if q == nil {
 		return nil
@@ -46,8 +47,8 @@ func (s *Server) constrain(c *call, m *Model, p *prepared) error {
 	var bad error
 	// If the client leaves, the worker goes on alone until the grammar's compiler
 	// notices that nobody waits.
-	ctx := c.ctx
-	err := s.compiling.do(c.ctx, c.tenant, func() { set, g, bad = m.constraints.compile(ctx, q) })
+	ctx := c.Context()
+	err := s.compiling.Do(c.Context(), c.QueueKey, func() { set, g, bad = m.constraints.compile(ctx, q) })
 	if err == nil {
 		err = bad
 	}

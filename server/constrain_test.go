@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -298,25 +299,21 @@ func TestGrammarsWaitApart(t *testing.T) {
 	h := newHouse(t, nil)
 	gate := make(chan struct{})
 	var busy sync.WaitGroup
-	for range h.srv.compiling.workers { // as a grammar that takes long does
+	var begun atomic.Int32
+	for range h.srv.compiling.Workers() { // as a grammar that takes long does
 		busy.Go(func() {
-			if err := h.srv.compiling.do(t.Context(), "", func() { <-gate }); err != nil {
+			if err := h.srv.compiling.Do(t.Context(), "", func() { begun.Add(1); <-gate }); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	waitFor(t, "busy workers", func() bool {
-		q := h.srv.compiling
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		return q.mu.waiting == 0 && q.mu.running == q.workers
-	})
+	waitFor(t, "busy workers", func() bool { return int(begun.Load()) == h.srv.compiling.Workers() })
 	answer := make(chan string, 1)
 	go func() {
 		_, a := h.chat(with(structured("choice", []string{"constrained"}), "max_tokens", 20))
 		answer <- a
 	}()
-	waitFor(t, "the request to wait", func() bool { return h.srv.compiling.depth() == 1 })
+	waitFor(t, "the request to wait", func() bool { return h.srv.compiling.Waiting() == 1 })
 	h.complete(t, nil)
 	select {
 	case a := <-answer:

@@ -10,6 +10,7 @@ import (
 	"weir/auth"
 	"weir/feedback"
 	"weir/server/failure"
+	"weir/server/transport"
 )
 
 // feedbackPath is in front of all that is about feedback.
@@ -29,39 +30,29 @@ var feedbackRoutes = map[string]route{
 }
 
 // feedbackBody reads the body of a request, or answers it and returns false.
-func (s *Server) feedbackBody(c *call) bool {
+func (s *Server) feedbackBody(c *transport.Call) bool {
 	if c.Request.Header.ContentLength() > s.cfg.MaxBody {
-		s.fail(c, failure.ErrTooLarge)
+		c.Fail(failure.ErrTooLarge)
 		return false
 	}
-	if !feedbackType(string(c.Request.Header.ContentType())) {
-		s.fail(c, failure.ErrMedia)
+	if !transport.JSONType(string(c.Request.Header.ContentType())) {
+		c.Fail(failure.ErrMedia)
 		return false
 	}
-	if s.draining.Load() {
-		s.fail(c, failure.ErrDraining)
+	if s.http.Draining() {
+		c.Fail(failure.ErrDraining)
 		return false
 	}
-	if err := c.body.read(c.RequestCtx, &s.cfg); err != nil {
-		s.fail(c, err)
+	if err := c.ReadBody(); err != nil {
+		c.Fail(err)
 		return false
 	}
-	c.bodyRead = true
 	return true
-}
-
-// feedbackType reports whether a Content-Type is JSON's, or none at all, as feedback and trajectories have it: the
-// reference's client sends none (spec F-2).
-func feedbackType(header string) bool {
-	media, _, _ := strings.Cut(header, ";")
-	media = strings.ToLower(strings.TrimSpace(media))
-	sub, ok := strings.CutPrefix(media, "application/")
-	return media == "" || ok && (sub == "json" || strings.HasSuffix(sub, "+json"))
 }
 
 // theirs reports whether the reference's client sent a request, which says so in
 // one header or the other, by its version.
-func theirs(c *call) bool {
+func theirs(c *transport.Call) bool {
 	h := &c.Request.Header
 	return len(h.Peek("X-Weave-Client-Capabilities"))+len(h.Peek("X-Weave-Retry-Id")) > 0
 }
@@ -70,189 +61,183 @@ func theirs(c *call) bool {
 // well-formed. X-Weave-Retry-Id is never a key, although its name suggests one:
 // W&B Weave's client from 0.53 on leaves the last id in its headers, so that many
 // different writes arrive with the same one.
-func (c *call) once(path string) (feedback.Once, bool) {
+func once(c *transport.Call, path string) (feedback.Once, bool) {
 	key := string(c.Request.Header.Peek("Idempotency-Key"))
 	if len(key) > 255 || strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return feedback.Once{}, false
 	}
-	return feedback.Once{Key: key, Path: path, Body: c.body.bytes}, true
+	return feedback.Once{Key: key, Path: path, Body: c.Body()}, true
 }
 
-func (c *call) author() feedback.Author {
-	return feedback.Author{User: c.who.User, Key: c.who.Key, Tenant: c.who.Tenant}
+func author(c *transport.Call) feedback.Author {
+	return feedback.Author{User: c.Who.User, Key: c.Who.Key, Tenant: c.Who.Tenant}
 }
 
 // may reports whether the caller may write a request: it needs the right to write
 // in its project, and to read in those that its references name (spec F-33).
-func (c *call) may(r *feedback.Request) bool {
-	if !c.who.May(auth.Write, r.Project) {
+func may(c *transport.Call, r *feedback.Request) bool {
+	if !c.Who.May(auth.Write, r.Project) {
 		return false
 	}
 	for _, p := range r.RefProjects() {
-		if p != r.Project && !c.who.May(auth.Read, p) {
+		if p != r.Project && !c.Who.May(auth.Read, p) {
 			return false
 		}
 	}
 	return true
 }
 
-func feedbackWrite(item feedback.Operation) func(*Server, *call) {
-	return func(s *Server, c *call) {
+func feedbackWrite(item feedback.Operation) func(*Server, *transport.Call) {
+	return func(s *Server, c *transport.Call) {
 		if !s.feedbackBody(c) {
 			return
 		}
-		r, err := feedback.DecodeRequest(c.body.bytes, item)
+		r, err := feedback.DecodeRequest(c.Body(), item)
 		if err != nil {
-			s.fail(c, err)
+			c.Fail(err)
 			return
 		}
 		s.feedbackStore(c, []*feedback.Request{r}, func(once feedback.Once) ([]byte, error) {
 			if item == feedback.Create {
-				return s.cfg.Feedback.Create(c.ctx, c.author(), r, once)
+				return s.cfg.Feedback.Create(c.Context(), author(c), r, once)
 			}
-			return s.cfg.Feedback.Replace(c.ctx, c.author(), r, once)
+			return s.cfg.Feedback.Replace(c.Context(), author(c), r, once)
 		})
 	}
 }
 
-func (s *Server) feedbackBatch(c *call) {
+func (s *Server) feedbackBatch(c *transport.Call) {
 	if !s.feedbackBody(c) {
 		return
 	}
-	batch, err := feedback.DecodeBatch(c.body.bytes)
+	batch, err := feedback.DecodeBatch(c.Body())
 	if err != nil {
-		s.fail(c, err)
+		c.Fail(err)
 		return
 	}
 	s.feedbackStore(c, batch, func(once feedback.Once) ([]byte, error) {
-		return s.cfg.Feedback.CreateAll(c.ctx, c.author(), batch, once)
+		return s.cfg.Feedback.CreateAll(c.Context(), author(c), batch, once)
 	})
 }
 
-func (s *Server) feedbackStore(c *call, requests []*feedback.Request, write func(feedback.Once) ([]byte, error)) {
+func (s *Server) feedbackStore(c *transport.Call, requests []*feedback.Request, write func(feedback.Once) ([]byte, error)) {
 	for _, r := range requests {
-		if !c.may(r) {
-			s.fail(c, feedback.Forbidden)
+		if !may(c, r) {
+			c.Fail(feedback.Forbidden)
 			return
 		}
 	}
-	once, ok := c.once(c.path)
+	once, ok := once(c, c.Target)
 	if !ok {
-		s.fail(c, &feedback.Refusal{Status: 400, Reason: "Invalid Idempotency-Key"})
+		c.Fail(&feedback.Refusal{Status: 400, Reason: "Invalid Idempotency-Key"})
 		return
 	}
 	answer, err := write(once)
 	if err != nil {
-		s.fail(c, err)
+		c.Fail(err)
 		return
 	}
 	for _, r := range requests {
 		if call := r.Call(); call != "" {
-			s.linker.add(c.who.Tenant, call)
+			s.linker.add(c.Who.Tenant, call)
 		}
 	}
-	c.reply(answer)
-}
-
-// reply answers with JSON.
-func (c *call) reply(body []byte) {
-	c.SetContentType("application/json")
-	c.Response.SetBodyRaw(body)
+	c.Reply(answer)
 }
 
 // permitted answers a request that the caller has no right to, or that is refused,
 // and returns false. Rights come first (spec F-6).
-func (s *Server) permitted(c *call, right auth.Rights, project string, err error) bool {
+func (s *Server) permitted(c *transport.Call, right auth.Rights, project string, err error) bool {
 	if _, malformed := err.(feedback.Invalid); malformed {
-		s.fail(c, err)
+		c.Fail(err)
 		return false
 	}
-	if project != "" && !c.who.May(right, project) {
+	if project != "" && !c.Who.May(right, project) {
 		err = feedback.Forbidden
 	}
 	if err != nil {
-		s.fail(c, err)
+		c.Fail(err)
 	}
 	return err == nil
 }
 
-func (s *Server) feedbackQuery(c *call) {
+func (s *Server) feedbackQuery(c *transport.Call) {
 	if !s.feedbackBody(c) {
 		return
 	}
-	q, err := s.cfg.Feedback.DecodeQuery(c.body.bytes, feedback.ForQuery, theirs(c))
+	q, err := s.cfg.Feedback.DecodeQuery(c.Body(), feedback.ForQuery, theirs(c))
 	if q == nil || !s.permitted(c, auth.Read, q.Project, err) {
 		if q == nil {
-			s.fail(c, err)
+			c.Fail(err)
 		}
 		return
 	}
-	ctx := c.ctx
-	s.pour(c, "application/json", func(w io.Writer) error { return s.cfg.Feedback.Query(ctx, q, w) })
+	ctx := c.Context()
+	c.Download("application/json", func(w io.Writer) error { return s.cfg.Feedback.Query(ctx, q, w) })
 }
 
-func (s *Server) feedbackExport(c *call) {
+func (s *Server) feedbackExport(c *transport.Call) {
 	if !s.feedbackBody(c) {
 		return
 	}
-	q, err := s.cfg.Feedback.DecodeQuery(c.body.bytes, feedback.ForExport, theirs(c))
+	q, err := s.cfg.Feedback.DecodeQuery(c.Body(), feedback.ForExport, theirs(c))
 	if q == nil || !s.permitted(c, auth.Read, q.Project, err) {
 		if q == nil {
-			s.fail(c, err)
+			c.Fail(err)
 		}
 		return
 	}
-	ctx := c.ctx
+	ctx := c.Context()
 	if strings.Contains(string(c.Request.Header.Peek("Accept")), "text/csv") {
-		s.pour(c, "text/csv; charset=utf-8", func(w io.Writer) error { return s.cfg.Feedback.ExportCSV(ctx, q, w) })
+		c.Download("text/csv; charset=utf-8", func(w io.Writer) error { return s.cfg.Feedback.ExportCSV(ctx, q, w) })
 		return
 	}
-	s.pour(c, "application/x-ndjson", func(w io.Writer) error { return s.cfg.Feedback.ExportLines(ctx, q, w) })
+	c.Download("application/x-ndjson", func(w io.Writer) error { return s.cfg.Feedback.ExportLines(ctx, q, w) })
 }
 
-func (s *Server) feedbackPurge(c *call) {
+func (s *Server) feedbackPurge(c *transport.Call) {
 	if !s.feedbackBody(c) {
 		return
 	}
-	project, ids, err := feedback.DecodePurge(c.body.bytes)
+	project, ids, err := feedback.DecodePurge(c.Body())
 	if !s.permitted(c, auth.Write, project, err) {
 		return
 	}
-	if err := s.cfg.Feedback.Purge(c.ctx, project, ids); err != nil {
-		s.fail(c, err)
+	if err := s.cfg.Feedback.Purge(c.Context(), project, ids); err != nil {
+		c.Fail(err)
 		return
 	}
-	c.answer(fasthttp.StatusOK, "{}")
+	c.Answer(fasthttp.StatusOK, "{}")
 }
 
-func (s *Server) feedbackErase(c *call) {
+func (s *Server) feedbackErase(c *transport.Call) {
 	if !s.feedbackBody(c) {
 		return
 	}
-	e, err := feedback.DecodeErasure(c.body.bytes)
+	e, err := feedback.DecodeErasure(c.Body())
 	if e == nil || !s.permitted(c, auth.Admin, e.Project, err) {
 		if e == nil {
-			s.fail(c, err)
+			c.Fail(err)
 		}
 		return
 	}
-	n, err := s.cfg.Feedback.Erase(c.ctx, e)
+	n, err := s.cfg.Feedback.Erase(c.Context(), e)
 	if err != nil {
-		s.fail(c, err)
+		c.Fail(err)
 		return
 	}
-	c.answer(fasthttp.StatusOK, `{"count":`+strconv.Itoa(n)+`,"dry_run":`+strconv.FormatBool(e.DryRun)+`}`)
+	c.Answer(fasthttp.StatusOK, `{"count":`+strconv.Itoa(n)+`,"dry_run":`+strconv.FormatBool(e.DryRun)+`}`)
 }
 
-func feedbackFigures(schema bool) func(*Server, *call) {
-	return func(s *Server, c *call) {
+func feedbackFigures(schema bool) func(*Server, *transport.Call) {
+	return func(s *Server, c *transport.Call) {
 		if !s.feedbackBody(c) {
 			return
 		}
-		q, err := s.cfg.Feedback.DecodeStats(c.body.bytes, schema)
+		q, err := s.cfg.Feedback.DecodeStats(c.Body(), schema)
 		if q == nil || !s.permitted(c, auth.Read, q.Project, err) {
 			if q == nil {
-				s.fail(c, err)
+				c.Fail(err)
 			}
 			return
 		}
@@ -260,34 +245,34 @@ func feedbackFigures(schema bool) func(*Server, *call) {
 		if schema {
 			figures = s.cfg.Feedback.PayloadSchema
 		}
-		answer, err := figures(c.ctx, q)
+		answer, err := figures(c.Context(), q)
 		if err != nil {
-			s.fail(c, err)
+			c.Fail(err)
 			return
 		}
-		c.reply(answer)
+		c.Reply(answer)
 	}
 }
 
 // feedbackGet answers GET /feedback/{id}?project_id=...
-func (s *Server) feedbackGet(c *call) {
+func (s *Server) feedbackGet(c *transport.Call) {
 	project := string(c.QueryArgs().Peek("project_id"))
 	if project == "" {
-		s.fail(c, feedback.Invalid{{Loc: []string{"query", "project_id"}, Type: "missing", Msg: "Field required"}})
+		c.Fail(feedback.Invalid{{Loc: []string{"query", "project_id"}, Type: "missing", Msg: "Field required"}})
 		return
 	}
 	if !s.permitted(c, auth.Read, project, nil) {
 		return
 	}
-	rec, err := s.cfg.Feedback.Get(project, strings.TrimPrefix(c.path, feedbackPath))
+	rec, err := s.cfg.Feedback.Get(project, strings.TrimPrefix(c.Target, feedbackPath))
 	switch {
 	case err != nil:
-		s.fail(c, err)
+		c.Fail(err)
 	case rec == nil:
-		s.fail(c, &feedback.Refusal{Status: 404, Reason: "Feedback not found"})
+		c.Fail(&feedback.Refusal{Status: 404, Reason: "Feedback not found"})
 	case theirs(c):
-		c.reply(rec.AppendJSON(nil, feedback.WeaveNames))
+		c.Reply(rec.AppendJSON(nil, feedback.WeaveNames))
 	default:
-		c.reply(rec.AppendJSON(nil, feedback.WeirNames))
+		c.Reply(rec.AppendJSON(nil, feedback.WeirNames))
 	}
 }

@@ -3,8 +3,6 @@ package server
 import (
 	"strings"
 	"testing"
-
-	"weir/feedback"
 )
 
 // Spec 11.3: idempotency keys.
@@ -30,7 +28,8 @@ func TestFeedbackOnce(t *testing.T) {
 		t.Errorf("%d rows", n)
 	}
 	// Keys are in the database, so they outlive the server.
-	o.srv.cfg.Feedback = feedback.New(o.db, feedback.DefaultConfig())
+	o.stop()
+	o.start(t, nil)
 	if _, _, again := o.post("create", item("feedback_id", nil), "Idempotency-Key: k1"); first != again || o.count() != 5 {
 		t.Errorf("after a restart: %s, then %s; %d rows", first, again, o.count())
 	}

@@ -21,7 +21,8 @@ import (
 // office is a house with feedback, and clients with several rights.
 type office struct {
 	*house
-	db *store.DB
+	db   *store.DB
+	keys *auth.Keyring
 }
 
 const officeKeys = `keys:
@@ -50,20 +51,25 @@ func newOffice(t testing.TB, change func(*setup)) *office {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &office{db: db}
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+	o := &office{db: db, keys: keys}
+	o.start(t, change)
+	return o
+}
+
+// start starts a server on the office's database.
+func (o *office) start(t testing.TB, change func(*setup)) {
 	o.house = newHouse(t, func(s *setup) {
 		s.noModel = true
-		s.cfg.Keys, s.cfg.Feedback = keys, feedback.New(db, feedback.DefaultConfig())
+		s.cfg.Keys, s.cfg.Feedback = o.keys, feedback.New(o.db, feedback.DefaultConfig())
 		if change != nil {
 			change(s)
 		}
 	})
-	return o
 }
 
 func basic(user, password string) string {
@@ -394,7 +400,7 @@ func TestFeedbackWithoutKeys(t *testing.T) {
 			t.Errorf("%s: %d %s", header, status, text)
 		}
 	}
-	o.srv.exposed.Store(true)
+	o.srv.http.Expose()
 	if status, _, _ := o.post("replace", item(), "Authorization: "); status != 401 {
 		t.Errorf("from elsewhere: %d", status)
 	}
@@ -406,14 +412,14 @@ func TestFeedbackWithoutKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.srv.keys = key
+	o = newOffice(t, func(s *setup) { s.cfg.Keys = key })
 	if status, answer, _ := o.post("replace", item(), basic("api", "k")); status != 200 || answer["platform_user_id"] != "api" {
 		t.Errorf("--api-key: %d %v", status, answer)
 	}
 	if status, _, _ := o.house.get("GET", "/v1/models", "", "Authorization: Bearer k"); status == 401 {
 		t.Error("--api-key: chat is shut")
 	}
-	o.srv.cfg.FeedbackBearer = true
+	o = newOffice(t, func(s *setup) { s.cfg.Keys, s.cfg.FeedbackBearer = key, true })
 	if status, _, _ := o.post("replace", item(), "Authorization: Bearer k"); status != 200 {
 		t.Error("FeedbackBearer has no effect")
 	}

@@ -91,7 +91,7 @@ func (h *house) survives(t *testing.T, path string, body []byte) {
 		t.Errorf("status %d: %s", resp.StatusCode, answer)
 	}
 	waitFor(t, "an idle engine", h.noBlocks)
-	if used := h.srv.bodies.used.Load(); used != 0 && !eventually(time.Second, func() bool { return h.srv.bodies.used.Load() == 0 }) {
+	if used := h.srv.http.Held().Bodies; used != 0 && !eventually(time.Second, func() bool { return h.srv.http.Held().Bodies == 0 }) {
 		t.Errorf("%d bytes of bodies kept", used)
 	}
 }

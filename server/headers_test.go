@@ -46,6 +46,8 @@ func headersInSource(t *testing.T) (headers map[string]map[string]bool, tests ma
 	}
 	tests = map[string]bool{}
 	files, _ := filepath.Glob("*.go")
+	below, _ := filepath.Glob("*/*.go")
+	files = append(files, below...)
 	for _, file := range files {
 		src, err := os.ReadFile(file)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 
 	"weir/api"
 	"weir/server/failure"
+	"weir/server/transport"
 )
 
 // serving is the model that a new request is answered with, or why none is.
@@ -15,7 +16,7 @@ func (s *Server) serving() (*Model, error) {
 		return nil, failure.ErrEngineFailed
 	case m == nil:
 		return nil, failure.ErrLoading
-	case s.draining.Load():
+	case s.http.Draining():
 		return nil, failure.ErrDraining
 	}
 	return m, nil
@@ -31,7 +32,7 @@ func (s *Server) alive() error {
 	if m == nil {
 		return failure.ErrLoading
 	}
-	if began := m.Engine.Stats().StepBegan; !began.IsZero() && s.now().Sub(began) > s.cfg.StallAfter {
+	if began := m.Engine.Stats().StepBegan; !began.IsZero() && s.http.Now().Sub(began) > s.cfg.StallAfter {
 		return failure.ErrStalled
 	}
 	return nil
@@ -39,28 +40,28 @@ func (s *Server) alive() error {
 
 // health answers GET /health and /ping: an empty 200 for a process that should
 // go on, else 503 with the reason.
-func (s *Server) health(c *call) {
+func (s *Server) health(c *transport.Call) {
 	if err := s.alive(); err != nil {
-		s.fail(c, err)
+		c.Fail(err)
 		return
 	}
 	c.SetStatusCode(fasthttp.StatusOK)
 }
 
 // ready answers GET /ready: 200 for a server that should be sent requests.
-func (s *Server) ready(c *call) {
+func (s *Server) ready(c *transport.Call) {
 	err := s.alive()
-	if err == nil && s.draining.Load() {
+	if err == nil && s.http.Draining() {
 		err = failure.ErrDraining
 	}
 	if err != nil {
-		s.fail(c, err)
+		c.Fail(err)
 		return
 	}
-	c.answer(fasthttp.StatusOK, `{"status":"ready"}`)
+	c.Answer(fasthttp.StatusOK, `{"status":"ready"}`)
 }
 
 // version answers GET /version.
-func (s *Server) version(c *call) {
-	c.answer(fasthttp.StatusOK, string(api.AppendVersion(nil, s.cfg.Version)))
+func (s *Server) version(c *transport.Call) {
+	c.Answer(fasthttp.StatusOK, string(api.AppendVersion(nil, s.cfg.Version)))
 }

@@ -9,6 +9,7 @@ import (
 
 	"weir/api"
 	"weir/server/failure"
+	"weir/server/transport"
 )
 
 // hints are the headers by which load balancers talk to an engine (spec
@@ -36,12 +37,12 @@ func (h *hints) check() *api.Error {
 // loadMetrics adds the engine's load to an answer whose client asked for it.
 // The format is ORCA's (Envoy's open request cost aggregation), as the
 // reference engine writes it.
-func (s *Server) loadMetrics(c *call, m *Model) {
+func (ask *hints) loadMetrics(c *transport.Call, m *Model) {
 	if c.Response.StatusCode() != fasthttp.StatusOK {
 		return
 	}
 	var form string
-	switch strings.ToUpper(c.hints.load) {
+	switch strings.ToUpper(ask.load) {
 	case "TEXT":
 		form = "TEXT named_metrics.kv_cache_usage_perc=%s, named_metrics.num_requests_waiting=%s"
 	case "JSON":

@@ -27,6 +27,7 @@ import (
 	"weir/chat"
 	"weir/engine"
 	"weir/models"
+	"weir/server/transport"
 	"weir/tokenizer"
 )
 
@@ -127,8 +128,10 @@ type house struct {
 	http  *http.Client
 	log   *logbook
 
-	hook atomic.Pointer[func(sim.Call, int) error]
-	stop func()
+	hook  atomic.Pointer[func(sim.Call, int) error]
+	clock atomic.Pointer[func() time.Time]
+	newID atomic.Pointer[func() string]
+	stop  func()
 }
 
 // newHouse builds and starts a house; it is stopped, and checked for leaks,
@@ -166,18 +169,19 @@ func newHouse(t testing.TB, change func(*setup)) *house {
 	h.eng = engine.New(s.eng, s.open)
 	s.model.Engine = h.eng
 	h.model = &s.model
+	h.setClock(func() time.Time { return time.Unix(1_772_900_001, 0) })
+	if s.cfg.Heartbeat != DefaultConfig().Heartbeat {
+		h.setClock(time.Now) // the test is about time
+	}
+	var ids atomic.Int64
+	h.setNewID(func() string { return fmt.Sprintf("%016x", ids.Add(1)) })
+	s.cfg.Clock = func() time.Time { return (*h.clock.Load())() }
+	s.cfg.NewID = func() string { return (*h.newID.Load())() }
+	s.cfg.PollClients = s.peeks
 	var err error
 	if h.srv, err = New(s.cfg); err != nil {
 		t.Fatal(err)
 	}
-	h.srv.now = func() time.Time { return time.Unix(1_772_900_001, 0) }
-	var ids atomic.Int64
-	h.srv.newID = func() string { return fmt.Sprintf("%016x", ids.Add(1)) }
-	if s.cfg.Heartbeat != DefaultConfig().Heartbeat {
-		h.srv.now = time.Now // the test is about time
-	}
-
-	h.srv.conns.watch.peeks = s.peeks
 	var ln net.Listener
 	if s.tcp {
 		network, addr := "tcp", "127.0.0.1:0"
@@ -193,11 +197,11 @@ func newHouse(t testing.TB, change func(*setup)) *house {
 		mem := fasthttputil.NewInmemoryListener()
 		ln, h.dial = mem, mem.Dial
 	}
-	transport := &http.Transport{
+	roundTrips := &http.Transport{
 		DialContext:        func(context.Context, string, string) (net.Conn, error) { return h.dial() },
 		DisableCompression: true,
 	}
-	h.http = &http.Client{Transport: transport}
+	h.http = &http.Client{Transport: roundTrips}
 
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -218,7 +222,7 @@ func newHouse(t testing.TB, change func(*setup)) *house {
 		}
 	}
 	h.stop = sync.OnceFunc(func() {
-		transport.CloseIdleConnections()
+		roundTrips.CloseIdleConnections()
 		ctx, cancelShutdown := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancelShutdown()
 		if err := h.srv.Shutdown(ctx); err != nil {
@@ -227,11 +231,8 @@ func newHouse(t testing.TB, change func(*setup)) *house {
 		h.idle()
 		cancel()
 		running.Wait()
-		if open, watched := len(h.srv.conns.open), len(h.srv.conns.watch.mu.conns); open+watched != 0 {
-			t.Errorf("%d connections are still open, %d watched", open, watched)
-		}
-		if used := h.srv.bodies.used.Load(); used != 0 {
-			t.Errorf("%d bytes of request bodies were not given back", used)
+		if held := h.srv.http.Held(); held != (transport.Held{}) {
+			t.Errorf("the server still holds %+v", held)
 		}
 		if text := h.log.text.String(); t.Failed() && text != "" {
 			t.Logf("the server's log:\n%s", text)
@@ -272,6 +273,12 @@ func waitFor(t testing.TB, what string, done func() bool) {
 		t.Fatalf("%s: not within ten seconds", what)
 	}
 }
+
+// setClock makes f the server's clock.
+func (h *house) setClock(f func() time.Time) { h.clock.Store(&f) }
+
+// setNewID makes f name the requests that bring no id.
+func (h *house) setNewID(f func() string) { h.newID.Store(&f) }
 
 // setHook makes f run in every call of the backend; nil ends that.
 func (h *house) setHook(f func(sim.Call, int) error) {

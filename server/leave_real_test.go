@@ -13,6 +13,7 @@ import (
 
 	"weir/backend/sim"
 	"weir/engine"
+	"weir/server/transport"
 )
 
 // Decision 18: whatever a request waits for, when its client leaves everything
@@ -24,6 +25,9 @@ type leaver struct {
 	t    *testing.T
 	took time.Duration
 }
+
+// soon is how quickly a server has to notice that a client has left.
+const soon = 250 * time.Millisecond
 
 func newLeaver(t *testing.T, peeks bool, change func(*setup)) *leaver {
 	h := newHouse(t, func(s *setup) {
@@ -121,24 +125,24 @@ func leaveReading(l *leaver, how string) {
 	t := l.t
 	r := l.raw(t)
 	r.send(post(100_000) + strings.Repeat("x", 50_000))
-	waitFor(t, "the body", func() bool { return l.srv.bodies.used.Load() > 40_000 })
-	l.free(r, how, func() bool { return l.srv.bodies.used.Load() == 0 })
+	waitFor(t, "the body", func() bool { return l.srv.http.Held().Bodies > 40_000 })
+	l.free(r, how, func() bool { return l.srv.http.Held().Bodies == 0 })
 }
 
 func leaveQueued(l *leaver, how string) {
 	t := l.t
 	gate, entered := make(chan struct{}), make(chan struct{}, 2)
-	id := l.srv.newID
-	l.srv.newID = func() string { entered <- struct{}{}; <-gate; return id() }
+	id := *l.newID.Load()
+	l.setNewID(func() string { entered <- struct{}{}; <-gate; return id() })
 	first := l.send(map[string]any{"stream": true})
 	<-entered // the worker has it: a body that is read may still be overtaken
 	r := l.send(nil)
-	waitFor(t, "the queue", func() bool { return l.srv.queue.depth() == 1 })
-	l.free(r, how, func() bool { return l.srv.queue.depth() == 0 && l.log.times(logFailed) == 1 })
+	waitFor(t, "the queue", func() bool { return l.srv.http.Queue().Waiting() == 1 })
+	l.free(r, how, func() bool { return l.srv.http.Queue().Waiting() == 0 && l.log.times(transport.LogFailed) == 1 })
 	close(gate)
 	first.Close()
-	waitFor(t, "the end", func() bool { return l.srv.bodies.used.Load() == 0 && l.noBlocks() })
-	if n := l.log.times(logSubmitted); n > 1 {
+	waitFor(t, "the end", func() bool { return l.srv.http.Held().Bodies == 0 && l.noBlocks() })
+	if n := l.log.times(transport.LogSubmitted); n > 1 {
 		t.Errorf("%d requests submitted", n)
 	}
 }
@@ -147,14 +151,14 @@ func leaveQueued(l *leaver, how string) {
 func leavePreparing(l *leaver, how string) {
 	t := l.t
 	gate, entered := make(chan struct{}), make(chan struct{})
-	id := l.srv.newID
-	l.srv.newID = func() string { close(entered); <-gate; return id() }
+	id := *l.newID.Load()
+	l.setNewID(func() string { close(entered); <-gate; return id() })
 	r := l.send(nil)
 	<-entered
-	l.free(r, how, func() bool { return l.srv.bodies.used.Load() == 0 && l.log.times(logFailed) == 1 })
+	l.free(r, how, func() bool { return l.srv.http.Held().Bodies == 0 && l.log.times(transport.LogFailed) == 1 })
 	close(gate)
 	l.idle()
-	if n := l.log.times(logSubmitted); n != 0 {
+	if n := l.log.times(transport.LogSubmitted); n != 0 {
 		t.Errorf("%d requests submitted", n)
 	}
 }
@@ -285,7 +289,7 @@ func TestC147AbortStorm(t *testing.T) {
 		t.Errorf("a short request took %v", d)
 	}
 	waitFor(t, "all blocks", h.noBlocks)
-	if n := h.log.times(logSubmitted); n < clients {
+	if n := h.log.times(transport.LogSubmitted); n < clients {
 		t.Errorf("%d of %d requests reached the engine", n, clients)
 	}
 }

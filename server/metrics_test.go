@@ -112,7 +112,7 @@ func TestC148Metrics(t *testing.T) {
 func TestMetricsArrival(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
-	h.srv.now = func() time.Time { return time.Now().Add(-time.Hour) }
+	h.setClock(func() time.Time { return time.Now().Add(-time.Hour) })
 	h.complete(t, nil)
 	all := h.scraped()
 	for name, late := range map[string]bool{"time_to_first_token_seconds": true, "e2e_request_latency_seconds": true, "request_queue_time_seconds": false, "request_inference_time_seconds": false} {
@@ -142,13 +142,13 @@ func TestC8MetricsAccess(t *testing.T) {
 		}
 	}
 	h.told("with the key", map[string]string{`weir:project_requests_total{project="red/apples"}`: "1"}, key)
-	h.srv.exposed.Store(true)
+	h.srv.http.Expose()
 	h.told("with the key", map[string]string{`weir:project_requests_total{project="red/apples"}`: "1"}, key)
 
 	open := newHouse(t, nil)
 	open.complete(t, nil, "Compat-Project: red/apples")
 	open.told("this machine", map[string]string{`weir:project_requests_total{project="red/apples"}`: "1"})
-	open.srv.exposed.Store(true)
+	open.srv.http.Expose()
 	if _, text, _ := open.get("GET", "/metrics", ""); strings.Contains(text, "weir:project") {
 		t.Error("other machines see projects")
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"weir/api"
+	"weir/server/transport"
 )
 
 // entry is what the list of models says under one of m's names.
@@ -15,35 +16,35 @@ func (m *Model) entry(name string) api.Model {
 }
 
 // models answers GET /v1/models.
-func (s *Server) models(c *call) {
+func (s *Server) models(c *transport.Call) {
 	m, err := s.serving()
 	if err != nil {
-		s.fail(c, err)
+		c.Fail(err)
 		return
 	}
 	list := make([]api.Model, len(m.Names))
 	for i, name := range m.Names {
 		list[i] = m.entry(name)
 	}
-	c.answer(fasthttp.StatusOK, string(api.AppendModels(nil, list, m.Created.Unix())))
+	c.Answer(fasthttp.StatusOK, string(api.AppendModels(nil, list, m.Created.Unix())))
 }
 
 // oneModel answers GET /v1/models/{id}. The id is all that follows in the path:
 // names have slashes in them, which some clients escape and some do not.
-func (s *Server) oneModel(c *call) {
+func (s *Server) oneModel(c *transport.Call) {
 	m, err := s.serving()
 	if err != nil {
-		s.fail(c, err)
+		c.Fail(err)
 		return
 	}
-	id := strings.TrimPrefix(c.path, modelPath)
+	id := strings.TrimPrefix(c.Target, modelPath)
 	if plain, err := url.PathUnescape(id); err == nil {
 		id = plain
 	}
 	if !m.serves(id) {
-		s.fail(c, api.ErrModelNotFound(id))
+		c.Fail(api.ErrModelNotFound(id))
 		return
 	}
 	e := m.entry(id)
-	c.answer(fasthttp.StatusOK, string(api.AppendModel(nil, &e, m.Created.Unix())))
+	c.Answer(fasthttp.StatusOK, string(api.AppendModel(nil, &e, m.Created.Unix())))
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"weir/server/failure"
+
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
@@ -101,7 +103,8 @@ func TestOpenAPIRoutes(t *testing.T) {
 		for method, op := range ops {
 			security, given := op.(map[string]any)["security"]
 			open := given && len(security.([]any)) == 0
-			if door, want := doorOf(path), map[door]string{byPassword: "[map[] map[basic:[]]]", byToken: "[map[] map[bearer:[]]]"}[doorOf(path)]; door != byKey && fmt.Sprint(security) != want {
+			face := interfaceOf(path)
+			if want := map[failure.Interface]string{failure.Feedback: "[map[] map[basic:[]]]", failure.Trajectories: "[map[] map[bearer:[]]]"}[face]; face != failure.OpenAI && fmt.Sprint(security) != want {
 				t.Errorf("%s %s: %v, want %s", method, path, security, want)
 			}
 			_, refused := op.(map[string]any)["responses"].(map[string]any)["401"]

@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"runtime"
 	"slices"
@@ -13,35 +12,37 @@ import (
 
 	"weir/api"
 	"weir/engine"
+	"weir/internal/jsontext"
 	"weir/metrics"
 	"weir/server/failure"
+	"weir/server/transport"
 	"weir/store"
+	"weir/usage"
 )
 
 // track counts a request that generates, until its answer is complete.
-func (s *Server) track(c *call) {
+func (s *Server) track(c *transport.Call) {
 	if s.cfg.Functions.LoadTracking {
 		s.load.Add(1)
-		c.load = &s.load
+		c.AtEnd(func() { s.load.Add(-1) })
 	}
 }
 
 // serverLoad answers GET /load.
-func (s *Server) serverLoad(c *call) {
-	c.answer(fasthttp.StatusOK, `{"server_load":`+strconv.FormatInt(s.load.Load(), 10)+`}`)
+func (s *Server) serverLoad(c *transport.Call) {
+	c.Answer(fasthttp.StatusOK, `{"server_load":`+strconv.FormatInt(s.load.Load(), 10)+`}`)
 }
 
 // scrape answers GET /metrics, also while there is no model yet and when the
 // engine has failed. What a project does is for those whom GET /usage tells.
-func (s *Server) scrape(c *call) {
-	header := &c.Request.Header
+func (s *Server) scrape(c *transport.Call) {
 	var shows func(string) bool
-	if who := s.sender(true, string(header.Peek("Authorization")), string(header.Peek("X-Api-Key"))); who != nil {
+	if who := c.Insider(); who != nil {
 		shows = who.Covers
 	}
 	var text bytes.Buffer
 	if err := s.counts.WriteText(&text, shows); err != nil {
-		s.fail(c, err)
+		c.Fail(err)
 		return
 	}
 	c.SetContentType(metrics.ContentType)
@@ -69,7 +70,7 @@ func (s *Server) stores() map[string]func() metrics.Store {
 
 // serverInfo answers GET /server_info, for developers. The keys are the
 // reference engine's; scripts look for them.
-func (s *Server) serverInfo(c *call) {
+func (s *Server) serverInfo(c *transport.Call) {
 	var config any = s.cfg.Functions.Settings
 	switch format := string(c.QueryArgs().Peek("config_format")); format {
 	case "", "text":
@@ -81,10 +82,10 @@ func (s *Server) serverInfo(c *call) {
 		config = strings.Join(lines, "\n")
 	case "json":
 	default:
-		s.fail(c, failure.BadRequest("config_format", "config_format must be text or json, got %.64q.", format))
+		c.Fail(failure.BadRequest("config_format", "config_format must be text or json, got %.64q.", format))
 		return
 	}
-	body, err := json.Marshal(map[string]any{
+	body, err := jsontext.Encode(map[string]any{
 		"vllm_config": config,
 		"vllm_env":    map[string]string{},
 		"system_env": map[string]any{
@@ -93,19 +94,19 @@ func (s *Server) serverInfo(c *call) {
 		},
 	})
 	if err != nil {
-		s.fail(c, err)
+		c.Fail(err)
 		return
 	}
-	c.answer(fasthttp.StatusOK, string(body))
+	c.Answer(fasthttp.StatusOK, string(body))
 }
 
 // resetPrefixCache answers POST /reset_prefix_cache, for developers and
 // benchmarks: 200 whether or not the cache could be emptied, as the reference
 // engine does. The log says which.
-func (s *Server) resetPrefixCache(c *call) {
+func (s *Server) resetPrefixCache(c *transport.Call) {
 	m, err := s.serving()
 	if err != nil {
-		s.fail(c, err)
+		c.Fail(err)
 		return
 	}
 	force, bad := flag(c, "reset_running_requests")
@@ -113,14 +114,14 @@ func (s *Server) resetPrefixCache(c *call) {
 		bad = bad1
 	}
 	if bad != nil {
-		s.fail(c, bad)
+		c.Fail(bad)
 		return
 	}
-	switch err := m.Engine.ForgetPrefixes(c.ctx, force); {
+	switch err := m.Engine.ForgetPrefixes(c.Context(), force); {
 	case errors.Is(err, engine.ErrBusy):
 		s.log.Warn("prefix cache not reset: requests are running", "reset_running_requests", force)
 	case err != nil:
-		s.fail(c, err)
+		c.Fail(err)
 		return
 	default:
 		s.log.Info("prefix cache reset", "reset_running_requests", force)
@@ -130,7 +131,7 @@ func (s *Server) resetPrefixCache(c *call) {
 
 // flag reads a boolean from the query, in the spellings that bodies have; false
 // if it is not there.
-func flag(c *call, name string) (bool, *api.Error) {
+func flag(c *transport.Call, name string) (bool, *api.Error) {
 	text := string(c.QueryArgs().Peek(name))
 	if text == "" {
 		return false, nil
@@ -140,4 +141,25 @@ func flag(c *call, name string) (bool, *api.Error) {
 		return false, failure.BadRequest(name, "%s must be a boolean, got %.64q.", name, text)
 	}
 	return on, nil
+}
+
+// projectUsage answers GET /usage: what each project has used, or with
+// ?project=team/project one of them, and with ?project= the requests without.
+func (s *Server) projectUsage(c *transport.Call) {
+	args := c.QueryArgs()
+	only, filter := string(args.Peek("project")), args.Has("project")
+	if only != "" && only != usage.Other && !transport.ValidProject(only) {
+		c.Fail(api.ErrProject(only))
+		return
+	}
+	// An error is about the file, and the ledger has logged it: the counts in memory are
+	// right all the same.
+	projects, since, _ := s.http.Usage().Totals()
+	list := make([]api.ProjectUsage, 0, len(projects))
+	for _, p := range projects {
+		if (!filter || p.Name == only) && c.Who.Covers(p.Name) {
+			list = append(list, api.ProjectUsage{Project: p.Name, Requests: p.Requests, Prompt: p.Prompt, Cached: p.Cached, Completion: p.Completion})
+		}
+	}
+	c.Answer(fasthttp.StatusOK, string(api.AppendProjectUsage(nil, since, list)))
 }

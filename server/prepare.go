@@ -287,10 +287,10 @@ func (m *Model) outputLimit(q *api.Options, prompt int) (int, *api.Error) {
 // lacks the prefix.
 func (s *Server) reply(m *Model, q *api.Options, id string) reply {
 	if id == "" && q.RequestID == nil {
-		id = s.newID()
+		id = s.cfg.NewID()
 	}
 	r := reply{
-		meta: api.Meta{ID: id, Created: s.now().Unix(), Model: m.Names[0], Fingerprint: m.Fingerprint},
+		meta: api.Meta{ID: id, Created: s.http.Now().Unix(), Model: m.Names[0], Fingerprint: m.Fingerprint},
 		form: api.Form{Reasoning: s.cfg.ReasoningField, TokensAsIDs: s.cfg.TokensAsIDs, TokenIDs: q.ReturnTokenIDs, ContinuousUsage: q.ContinuousUsage},
 		tok:  m.Tokenizer, n: q.N,
 		logprobs: q.Logprobs, top: q.TopLogprobs,

@@ -10,11 +10,10 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/valyala/fasthttp"
-
 	"weir/api"
 	"weir/auth"
 	"weir/server/failure"
+	"weir/server/transport"
 	"weir/trajectory"
 	"weir/trajectory/archive"
 	"weir/trajectory/export"
@@ -63,7 +62,7 @@ func (t *Trajectories) Validate() error {
 const previewModels = "/v1/preview/models"
 
 // preview is a function that has a model id in its path.
-type preview func(s *Server, c *call, model string)
+type preview func(s *Server, c *transport.Call, model string)
 
 // previews are found by what follows the model id; * is any one segment.
 var previews = []struct {
@@ -110,15 +109,15 @@ func previewRoute(path string) (r route, name string, found bool) {
 	if methods == nil {
 		return r, noRoute, false
 	}
-	return route{methods: strings.Join(methods, ", "), serve: func(s *Server, c *call) {
+	return route{methods: strings.Join(methods, ", "), serve: func(s *Server, c *transport.Call) {
 		model, ok := modelID(segments[1])
 		if !ok {
-			s.fail(c, invalid([]string{"path", "model_id"}, "value_error", "Value error, not a model id"))
+			c.Fail(invalid([]string{"path", "model_id"}, "value_error", "Value error, not a model id"))
 			return
 		}
 		// Who logs learns it behind the errors of the body (T-6).
-		if name != previewModels+"/{id}/log" && !c.who.MayUse(model) {
-			s.fail(c, failure.ErrForbidden)
+		if name != previewModels+"/{id}/log" && !c.Who.MayUse(model) {
+			c.Fail(failure.ErrForbidden)
 			return
 		}
 		functions[string(c.Method())](s, c, model)
@@ -138,17 +137,17 @@ func validModel(id string) bool {
 }
 
 // segment is the n-th part of the path behind the model id, as it was sent.
-func (c *call) segment(n int) string {
-	rest := strings.TrimPrefix(c.path, previewModels)
+func segment(c *transport.Call, n int) string {
+	rest := strings.TrimPrefix(c.Target, previewModels)
 	return strings.Split(rest, "/")[2+n]
 }
 
 // allowed reports whether the caller has a right, or answers with 403.
-func (s *Server) allowed(c *call, right auth.Rights) bool {
-	if c.who.Rights&right == right {
+func (s *Server) allowed(c *transport.Call, right auth.Rights) bool {
+	if c.Who.Rights&right == right {
 		return true
 	}
-	s.fail(c, failure.ErrForbidden)
+	c.Fail(failure.ErrForbidden)
 	return false
 }
 
@@ -156,9 +155,6 @@ func (s *Server) allowed(c *call, right auth.Rights) bool {
 func invalid(loc []string, code, msg string) error {
 	return &trajectory.Invalid{Details: []trajectory.Detail{{Loc: loc, Type: code, Msg: msg}}}
 }
-
-// found answers with JSON.
-func (c *call) found(body []byte) { c.answer(fasthttp.StatusOK, string(body)) }
 
 func appendReceipt(d []byte, model string, r *archive.Receipt) []byte {
 	d = api.AppendString(append(d, `{"id":`...), r.ID.String())

@@ -9,6 +9,7 @@ import (
 
 	"weir/api"
 	"weir/auth"
+	"weir/server/transport"
 	"weir/trajectory"
 	"weir/trajectory/archive"
 	"weir/trajectory/export"
@@ -62,20 +63,20 @@ func newHit(b *archive.Batch, r *archive.Row) hit {
 
 // listTrajectories answers GET …/trajectories. The page is found by what is known
 // without the texts; those are read as the answer is written.
-func (s *Server) listTrajectories(c *call, model string) {
+func (s *Server) listTrajectories(c *transport.Call, model string) {
 	if !s.allowed(c, auth.Read) {
 		return
 	}
-	q, err := c.query(true, pages, details)
+	q, err := query(c, true, pages, details)
 	if err != nil {
-		s.fail(c, err)
+		c.Fail(err)
 		return
 	}
 	if q.include == nil {
 		q.include = map[string]bool{"messages": true}
 	}
-	tenant := c.who.Tenant
-	s.pour(c, "application/json", func(w io.Writer) error {
+	tenant := c.Who.Tenant
+	c.Download("application/json", func(w io.Writer) error {
 		return s.cfg.Trajectories.Archive.View(tenant, func(v *archive.View) error {
 			if err := v.Known(model); err != nil {
 				return err
@@ -261,9 +262,9 @@ func appendTurns(d []byte, p trajectory.Parts, logprobs bool) []byte {
 
 // oneTrajectory answers GET …/trajectories/{log_id}/{g}/{t}, with the text exactly
 // as it is stored.
-func (s *Server) oneTrajectory(c *call, model string) {
+func (s *Server) oneTrajectory(c *transport.Call, model string) {
 	s.read(c, model, false, func(_ *selection, v *archive.View) error {
-		at, ok := parsePlace(c.segment(1) + "/" + c.segment(2) + "/" + c.segment(3))
+		at, ok := parsePlace(segment(c, 1) + "/" + segment(c, 2) + "/" + segment(c, 3))
 		if !ok {
 			return archive.ErrNotFound
 		}
@@ -286,7 +287,7 @@ func (s *Server) oneTrajectory(c *call, model string) {
 			return err
 		}
 		d = append(append(d, `,"trajectory":`...), text...)
-		c.found(append(d, '}'))
+		c.Reply(append(d, '}'))
 		return nil
 	})
 }

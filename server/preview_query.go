@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weir/server/transport"
 	"weir/trajectory"
 	"weir/trajectory/archive"
 	"weir/trajectory/export"
@@ -194,7 +195,7 @@ func (q *selection) nested(name, value string) (code string, known bool) {
 // query reads the query of a request; what it may hold beside filters are the names
 // of own. Unknown parameters are errors: one that is misspelt must not select, or
 // delete, everything.
-func (c *call) query(filtered bool, own ...string) (*selection, error) {
+func query(c *transport.Call, filtered bool, own ...string) (*selection, error) {
 	q := &selection{limit: 20, backwards: true, form: export.JSONL}
 	names := " " + strings.Join(own, " ") + " "
 	var bad []trajectory.Detail

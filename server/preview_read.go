@@ -15,6 +15,7 @@ import (
 
 	"weir/api"
 	"weir/auth"
+	"weir/server/transport"
 	"weir/trajectory"
 	"weir/trajectory/archive"
 	"weir/trajectory/export"
@@ -22,13 +23,13 @@ import (
 
 // read is what the reading functions have in common: the right to read, the query,
 // a model that is known, and one snapshot.
-func (s *Server) read(c *call, model string, filtered bool, f func(q *selection, v *archive.View) error, own ...string) {
+func (s *Server) read(c *transport.Call, model string, filtered bool, f func(q *selection, v *archive.View) error, own ...string) {
 	if !s.allowed(c, auth.Read) {
 		return
 	}
-	q, err := c.query(filtered, own...)
+	q, err := query(c, filtered, own...)
 	if err == nil {
-		err = s.cfg.Trajectories.Archive.View(c.who.Tenant, func(v *archive.View) error {
+		err = s.cfg.Trajectories.Archive.View(c.Who.Tenant, func(v *archive.View) error {
 			if model != "" {
 				if err := v.Known(model); err != nil {
 					return err
@@ -38,7 +39,7 @@ func (s *Server) read(c *call, model string, filtered bool, f func(q *selection,
 		})
 	}
 	if err != nil {
-		s.fail(c, err)
+		c.Fail(err)
 	}
 }
 
@@ -71,11 +72,11 @@ func (p *page) end() []byte {
 }
 
 // previewModels answers GET /v1/preview/models.
-func (s *Server) previewModels(c *call) {
+func (s *Server) previewModels(c *transport.Call) {
 	s.read(c, "", false, func(q *selection, v *archive.View) error {
 		var all []*archive.Model
 		if err := v.Models(func(m *archive.Model) bool {
-			if c.who.MayUse(m.Name) {
+			if c.Who.MayUse(m.Name) {
 				all = append(all, m)
 			}
 			return true
@@ -98,7 +99,7 @@ func (s *Server) previewModels(c *call) {
 			p.entry(m.Name)
 			p.d = appendModel(p.d, m)
 		}
-		c.found(p.end())
+		c.Reply(p.end())
 		return nil
 	}, pages)
 }
@@ -123,7 +124,7 @@ func appendModel(d []byte, m *archive.Model) []byte {
 }
 
 // listLogs answers GET …/logs: receipts and the metrics of each batch.
-func (s *Server) listLogs(c *call, model string) {
+func (s *Server) listLogs(c *transport.Call, model string) {
 	s.read(c, model, true, func(q *selection, v *archive.View) error {
 		after := archive.ID{}
 		if q.after != "" {
@@ -151,7 +152,7 @@ func (s *Server) listLogs(c *call, model string) {
 			p.d = appendReceipt(p.d, model, &b.Receipt)
 			p.d = export.AppendInt(append(p.d, `,"step":`...), b.Step)
 			if err != nil {
-				s.log.Error("a batch is damaged", "id", c.id, "log", b.ID, "error", err)
+				s.log.Error("a batch is damaged", "id", c.RequestID, "log", b.ID, "error", err)
 				p.d = append(p.d, `,"error":"what is stored is damaged"}`...)
 				return true
 			}
@@ -159,7 +160,7 @@ func (s *Server) listLogs(c *call, model string) {
 			return true
 		})
 		if err = errors.Join(err, bad); err == nil {
-			c.found(p.end())
+			c.Reply(p.end())
 		}
 		return err
 	}, pages)
@@ -224,7 +225,7 @@ func appendFloatOr(d []byte, x *float64) []byte {
 
 // trajectoryMetrics answers GET …/metrics: section 10 over a selection, for each
 // split and, with group_by, each group of trajectories.
-func (s *Server) trajectoryMetrics(c *call, model string) {
+func (s *Server) trajectoryMetrics(c *transport.Call, model string) {
 	s.read(c, model, true, func(q *selection, v *archive.View) error {
 		books := newBooks(q.groupBy)
 		var bad error
@@ -233,7 +234,7 @@ func (s *Server) trajectoryMetrics(c *call, model string) {
 			return bad == nil
 		})
 		if err = errors.Join(err, bad); err == nil {
-			c.found(books.encode())
+			c.Reply(books.encode())
 		}
 		return err
 	}, groupings)
@@ -361,17 +362,17 @@ func (k *books) encode() []byte {
 
 // exportTrajectories answers GET …/export. It streams: an answer that ends early
 // ends with its connection, never with less than was selected.
-func (s *Server) exportTrajectories(c *call, model string) {
+func (s *Server) exportTrajectories(c *transport.Call, model string) {
 	if !s.allowed(c, auth.Read) {
 		return
 	}
 	a := s.cfg.Trajectories.Archive
-	q, err := c.query(true, downloads)
+	q, err := query(c, true, downloads)
 	if err == nil {
-		err = a.View(c.who.Tenant, func(v *archive.View) error { return v.Known(model) })
+		err = a.View(c.Who.Tenant, func(v *archive.View) error { return v.Known(model) })
 	}
 	if err != nil {
-		s.fail(c, err)
+		c.Fail(err)
 		return
 	}
 	contentType, extension := q.form.Media()
@@ -382,8 +383,8 @@ func (s *Server) exportTrajectories(c *call, model string) {
 	if encoding != "" {
 		h.Set("Content-Encoding", encoding)
 	}
-	tenant := c.who.Tenant
-	s.pour(c, contentType, func(w io.Writer) error {
+	tenant := c.Who.Tenant
+	c.Download(contentType, func(w io.Writer) error {
 		z, err := compressed(w, encoding)
 		if err != nil {
 			return err
@@ -431,29 +432,29 @@ type asIs struct{ io.Writer }
 func (asIs) Close() error { return nil }
 
 // deleteLog answers DELETE …/logs/{log_id}.
-func (s *Server) deleteLog(c *call, model string) {
+func (s *Server) deleteLog(c *transport.Call, model string) {
 	s.remove(c, func(q *selection) ([]byte, error) {
-		id, ok := archive.ParseID(c.segment(1))
+		id, ok := archive.ParseID(segment(c, 1))
 		if !ok {
 			return nil, archive.ErrNotFound
 		}
-		counts, err := s.cfg.Trajectories.Archive.DeleteBatch(c.ctx, c.who.Tenant, model, id)
+		counts, err := s.cfg.Trajectories.Archive.DeleteBatch(c.Context(), c.Who.Tenant, model, id)
 		d := api.AppendString([]byte(`{"id":`), id.String())
 		return append(appendCounts(append(d, `,"object":"trajectory_log.deleted","deleted":true`...), counts), '}'), err
 	}, false)
 }
 
 // deleteModel answers DELETE /v1/preview/models/{model_id}.
-func (s *Server) deleteModel(c *call, model string) {
+func (s *Server) deleteModel(c *transport.Call, model string) {
 	s.remove(c, func(q *selection) ([]byte, error) {
-		counts, err := s.cfg.Trajectories.Archive.DeleteModel(c.ctx, c.who.Tenant, model)
+		counts, err := s.cfg.Trajectories.Archive.DeleteModel(c.Context(), c.Who.Tenant, model)
 		d := api.AppendString([]byte(`{"id":`), model)
 		return append(appendCounts(append(d, `,"object":"model.deleted","deleted":true`...), counts), '}'), err
 	}, false)
 }
 
 // deleteTrajectories answers DELETE …/trajectories?<filters>.
-func (s *Server) deleteTrajectories(c *call, model string) {
+func (s *Server) deleteTrajectories(c *transport.Call, model string) {
 	s.remove(c, func(q *selection) ([]byte, error) {
 		if !q.dry && q.confirm != model {
 			code := "value_error"
@@ -462,24 +463,24 @@ func (s *Server) deleteTrajectories(c *call, model string) {
 			}
 			return nil, invalid([]string{"query", "confirm"}, code, "Value error, want the id of the model")
 		}
-		n, err := s.cfg.Trajectories.Archive.Delete(c.ctx, c.who.Tenant, model, &q.Filter, q.dry)
+		n, err := s.cfg.Trajectories.Archive.Delete(c.Context(), c.Who.Tenant, model, &q.Filter, q.dry)
 		d := strconv.AppendInt([]byte(`{"object":"trajectories.deleted","trajectories":`), int64(n), 10)
 		return append(strconv.AppendBool(append(d, `,"dry_run":`...), q.dry), '}'), err
 	}, true, deletions)
 }
 
-func (s *Server) remove(c *call, f func(*selection) ([]byte, error), filtered bool, own ...string) {
+func (s *Server) remove(c *transport.Call, f func(*selection) ([]byte, error), filtered bool, own ...string) {
 	if !s.allowed(c, auth.Write) {
 		return
 	}
-	q, err := c.query(filtered, own...)
+	q, err := query(c, filtered, own...)
 	var answer []byte
 	if err == nil {
 		answer, err = f(q)
 	}
 	if err != nil {
-		s.fail(c, err)
+		c.Fail(err)
 		return
 	}
-	c.answer(fasthttp.StatusOK, string(answer))
+	c.Answer(fasthttp.StatusOK, string(answer))
 }

@@ -305,7 +305,7 @@ func TestExports(t *testing.T) {
 	h, _ := previewHouse(t, nil)
 	h.log200(t, agentPath, exampleBody(t))
 	for range 3 { // more than is held back
-		h.log200(t, agentPath, one(`{"logs":["`+strings.Repeat("x", poured)+`"]}`, `{}`))
+		h.log200(t, agentPath, one(`{"logs":["`+strings.Repeat("x", 256<<10)+`"]}`, `{}`))
 	}
 	for form, contentType := range map[string]string{
 		"": "application/jsonl", "jsonl": "application/jsonl", "jsonl-groups": "application/jsonl", "parquet": "application/vnd.apache.parquet", "art": "application/x-tar",
@@ -384,7 +384,7 @@ func TestExports(t *testing.T) {
 // one that meets it at once with a status (section 11). Lists go on.
 func TestExportOfDamage(t *testing.T) {
 	h, l := previewHouse(t, func(s *setup) { s.tcp = true })
-	noise := make([]byte, 2*poured)
+	noise := make([]byte, 2*256<<10)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
 	h.log200(t, agentPath, one(`{"logs":["`+hex.EncodeToString(noise)+`"]}`))
 	h.log200(t, agentPath, one(`{"reward":1}`))
@@ -418,7 +418,7 @@ func TestExportOfDamage(t *testing.T) {
 		resp := h.do("GET", agentPath+"/export", "", "Accept-Encoding: "+encoding)
 		data, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if resp.StatusCode != 200 || err == nil || len(data) < poured {
+		if resp.StatusCode != 200 || err == nil || len(data) < 256<<10 {
 			t.Errorf("%s: %d, %d bytes, %v: a part looks like the whole", encoding, resp.StatusCode, len(data), err)
 		}
 	}

@@ -100,8 +100,8 @@ func TestLogSlowly(t *testing.T) {
 	})
 	body := one(tokens(50_000))
 	r := h.raw(t)
-	r.send(postLog(len(body)) + body[:prefetched])
-	rest := body[prefetched:]
+	r.send(postLog(len(body)) + body[:(8<<10)])
+	rest := body[(8 << 10):]
 	for begin := time.Now(); time.Since(begin) < 4*quick; time.Sleep(quick / 2) {
 		n := min(100, len(rest))
 		r.send(rest[:n])
@@ -129,7 +129,7 @@ func TestLogRefusedEarly(t *testing.T) {
 		{strings.Replace(postLog(1<<20, key), "application/json", "text/plain", 1), 415}, {postLog(1<<20, key, "Idempotency-Key: ä"), 422},
 	} {
 		r := h.raw(t)
-		r.send(c.head + strings.Repeat("x", prefetched))
+		r.send(c.head + strings.Repeat("x", (8<<10)))
 		if status, answer, _ := r.answer(); status != c.status {
 			t.Errorf("%.60q: %d %s, want %d", c.head, status, answer, c.status)
 		}

@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -21,10 +20,8 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
-	"github.com/valyala/fasthttp"
 
 	"weir/auth"
-	"weir/server/failure"
 	"weir/store"
 	"weir/trajectory/archive"
 )
@@ -483,28 +480,11 @@ func TestLogReplays(t *testing.T) {
 
 // A store that cannot take it answers 503, and reading goes on (12.3).
 func TestLogUnavailable(t *testing.T) {
-	h, l := previewHouse(t, nil)
-	for _, c := range []struct {
-		err    error
-		status int
-	}{
-		{store.ErrFull, 503}, {store.ErrOpening, 503}, {store.ErrClosed, 503}, {store.ErrBusy, 503}, {store.ErrFailed, 503}, {store.ErrCorrupt, 500}, {archive.ErrDamaged, 500}, {io.ErrUnexpectedEOF, 500},
-		{context.Canceled, failure.StatusGone}, {failure.ErrDraining, 503}, {failure.ErrUploads, 429}, {failure.ErrSlowBody, 408},
-	} {
-		cl := newCall()
-		h.srv.fail(cl, fmt.Errorf("wrapped: %w", c.err))
-		if status := cl.Response.StatusCode(); status != c.status {
-			t.Errorf("%v: %d, want %d", c.err, status, c.status)
-		}
-		if retry := string(cl.Response.Header.Peek("Retry-After")); (retry != "") != (c.status == 503 || c.status == 429) {
-			t.Errorf("%v: Retry-After %q", c.err, retry)
-		}
-	}
+	h, l := previewHouse(t, func(s *setup) { s.cfg.MaxBody, s.cfg.MaxBodies = 50_000, 100_000 })
 	// Trajectories in hand count with all other bodies, and are given back.
-	h.srv.bodies.most = 100_000
 	status, answer, header := h.get("POST", agentPath+"/log", one(`{"logs":["`+strings.Repeat("x", 150_000)+`"]}`))
-	if status != 503 || header.Get("Retry-After") == "" || h.srv.bodies.used.Load() != 0 {
-		t.Errorf("%d %s, %d bytes in hand", status, answer, h.srv.bodies.used.Load())
+	if status != 503 || header.Get("Retry-After") == "" || h.srv.http.Held().Bodies != 0 {
+		t.Errorf("%d %s, %d bytes in hand", status, answer, h.srv.http.Held().Bodies)
 	}
 	l.close()
 	status, answer, header = h.get("POST", agentPath+"/log", one(`{}`))
@@ -536,10 +516,6 @@ func TestPreviewSettings(t *testing.T) {
 			t.Errorf("%+v is valid", cfg.Trajectories)
 		}
 	}
-}
-
-func newCall() *call {
-	return &call{RequestCtx: &fasthttp.RequestCtx{}, who: auth.Anonymous, face: failure.Trajectories}
 }
 
 func keyHash(key string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(key))) }

@@ -54,7 +54,7 @@ func (s *Server) recording(m *Model, body []byte, q *api.ChatRequest, project st
 	if s.recorder == nil {
 		return nil, nil
 	}
-	r := &recording{model: m.Names[0], split: recordedSplit, project: project, begun: s.now()}
+	r := &recording{model: m.Names[0], split: recordedSplit, project: project, begun: s.http.Now()}
 	covered := s.cfg.Trajectories.records(project)
 	if !covered && q.EngineXArgs == nil {
 		return nil, nil

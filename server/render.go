@@ -2,29 +2,30 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"strconv"
 
 	"github.com/valyala/fasthttp"
 
 	"weir/api"
+	"weir/internal/jsontext"
+	"weir/server/transport"
 )
 
 // renderChat answers POST /v1/chat/completions/render: what the request would
 // have the engine do.
-func (s *Server) renderChat(c *call) {
+func (s *Server) renderChat(c *transport.Call) {
 	s.prepareJSON(c, func(ctx context.Context, m *Model, body []byte, from sender) ([]byte, error) {
 		p, err := s.prepare(ctx, m, body, from)
 		if err != nil {
 			return nil, err
 		}
-		return json.Marshal(p.rendered(0))
+		return jsontext.Encode(p.rendered(0))
 	})
 }
 
 // renderTexts answers POST /v1/completions/render with a list, one entry for
 // each prompt.
-func (s *Server) renderTexts(c *call) {
+func (s *Server) renderTexts(c *transport.Call) {
 	s.prepareJSON(c, func(ctx context.Context, m *Model, body []byte, from sender) ([]byte, error) {
 		p, err := s.prepareTexts(ctx, m, body, from)
 		if err != nil {
@@ -35,7 +36,7 @@ func (s *Server) renderTexts(c *call) {
 			list[i] = p.rendered(i)
 			list[i].RequestID += "-" + strconv.Itoa(i)
 		}
-		return json.Marshal(list)
+		return jsontext.Encode(list)
 	})
 }
 
@@ -43,7 +44,7 @@ func (p *prepared) rendered(i int) api.Rendered {
 	r, q := &p.requests[i], p.options
 	out := api.Rendered{
 		RequestID: p.reply.meta.ID, TokenIDs: r.Tokens, Model: p.reply.meta.Model,
-		Stream: q.Stream, CacheSalt: q.CacheSalt, Priority: q.Priority, KVTransferParams: json.RawMessage(q.KVTransferParams),
+		Stream: q.Stream, CacheSalt: q.CacheSalt, Priority: q.Priority, KVTransferParams: jsontext.RawMessage(q.KVTransferParams),
 		Sampling: api.RenderedSampling{
 			N: q.N, Temperature: plain(r.Sampling.Temperature), TopP: plain(r.Sampling.TopP), TopK: r.Sampling.TopK, MinP: plain(r.Sampling.MinP),
 			Presence: q.PresencePenalty, Frequency: q.FrequencyPenalty, Repetition: plain(r.Sampling.Repetition),
@@ -83,15 +84,15 @@ func notNull[T any](l []T) []T {
 }
 
 // tokenizerInfo answers GET /tokenizer_info.
-func (s *Server) tokenizerInfo(c *call) {
+func (s *Server) tokenizerInfo(c *transport.Call) {
 	m, err := s.serving()
 	if err != nil {
-		s.fail(c, err)
+		c.Fail(err)
 		return
 	}
 	info := m.TokenizerInfo
 	if info == "" {
 		info = `{"tokenizer_class":"PreTrainedTokenizerFast"}`
 	}
-	c.answer(fasthttp.StatusOK, info)
+	c.Answer(fasthttp.StatusOK, info)
 }

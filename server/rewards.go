@@ -6,6 +6,7 @@ import (
 	"weir/auth"
 	"weir/internal/jsontext"
 	"weir/server/failure"
+	"weir/server/transport"
 	"weir/trajectory"
 	"weir/trajectory/archive"
 )
@@ -13,31 +14,30 @@ import (
 // setRewards answers POST …/rewards: {"rewards":[{"id":"<log>/<g>/<t>","reward":1.0}]}
 // sets the rewards of recorded trajectories. Those of one batch are set together, or
 // none of them.
-func (s *Server) setRewards(c *call, model string) {
+func (s *Server) setRewards(c *transport.Call, model string) {
 	if !s.allowed(c, auth.Write) {
 		return
 	}
-	if !feedbackType(string(c.Request.Header.ContentType())) {
-		s.fail(c, failure.ErrMedia)
+	if !transport.JSONType(string(c.Request.Header.ContentType())) {
+		c.Fail(failure.ErrMedia)
 		return
 	}
-	if err := c.body.read(c.RequestCtx, &s.cfg); err != nil {
-		s.fail(c, err)
+	if err := c.ReadBody(); err != nil {
+		c.Fail(err)
 		return
 	}
-	c.bodyRead = true
-	order, batches, n, err := parseRewards(c.body.bytes)
+	order, batches, n, err := parseRewards(c.Body())
 	if err == nil && s.linker != nil {
-		err = s.linker.pass(c.ctx) // those that came before this call
+		err = s.linker.pass(c.Context()) // those that came before this call
 	}
 	for i := 0; err == nil && i < len(order); i++ {
-		err = s.cfg.Trajectories.Archive.SetRewards(c.ctx, c.who.Tenant, model, order[i], batches[order[i]])
+		err = s.cfg.Trajectories.Archive.SetRewards(c.Context(), c.Who.Tenant, model, order[i], batches[order[i]])
 	}
 	if err != nil {
-		s.fail(c, err)
+		c.Fail(err)
 		return
 	}
-	c.found(append(strconv.AppendInt([]byte(`{"object":"rewards","updated":`), int64(n), 10), '}'))
+	c.Reply(append(strconv.AppendInt([]byte(`{"object":"rewards","updated":`), int64(n), 10), '}'))
 }
 
 // rewards are those of one batch.

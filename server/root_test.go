@@ -6,7 +6,7 @@ import "testing"
 // function is there below it and without it, and no way leads around the keys.
 func TestRootPath(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, func(s *setup) { s.cfg.Functions.RootPath = "/llm/a"; s.cfg.APIKeys = []string{"k"} })
+	h := newHouse(t, func(s *setup) { s.cfg.RootPath = "/llm/a"; s.cfg.APIKeys = []string{"k"} })
 	key := "Authorization: Bearer k"
 	for _, c := range []struct {
 		method, path string
@@ -30,7 +30,7 @@ func TestRootPath(t *testing.T) {
 	}
 	for _, bad := range []string{"x", "/", "/x/", "x/"} {
 		cfg := DefaultConfig()
-		if cfg.Functions.RootPath = bad; cfg.Validate() == nil {
+		if cfg.RootPath = bad; cfg.Validate() == nil {
 			t.Errorf("root path %q", bad)
 		}
 	}

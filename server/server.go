@@ -2,21 +2,13 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"sync/atomic"
-	"time"
 
-	"github.com/valyala/fasthttp"
-
-	"weir/auth"
 	"weir/metrics"
 	"weir/server/failure"
-	"weir/usage"
+	"weir/server/transport"
 )
 
 // Server answers HTTP. It may listen before it has a model: until SetModel,
@@ -24,13 +16,9 @@ import (
 type Server struct {
 	cfg       Config
 	log       *slog.Logger
-	http      *fasthttp.Server
-	conns     *connections
-	queue     *queue
-	compiling *queue // of grammars
-	keys      *auth.Keyring
+	http      *transport.Server
+	compiling *transport.Queue // of grammars
 	salts     salter
-	bodies    budget
 	load      atomic.Int64 // requests that generate; counted with LoadTracking
 
 	uploads  atomic.Int64 // log requests being read
@@ -40,18 +28,8 @@ type Server struct {
 	model    atomic.Pointer[Model]
 	progress atomic.Pointer[string] // why there is no model yet
 	failed   atomic.Bool            // there will be no answers any more
-	draining atomic.Bool
-	exposed  atomic.Bool // other machines can reach it
 
-	usage  *usage.Ledger
 	counts *metrics.Metrics
-
-	base context.Context // of every request
-	stop context.CancelCauseFunc
-
-	// Tests replace these.
-	now   func() time.Time
-	newID func() string // of a request that brings none
 }
 
 // New returns a server that Serve starts.
@@ -59,31 +37,17 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
+	if cfg.NewID == nil {
+		cfg.NewID = func() string { return transport.RandomHex(8) }
 	}
-	s := &Server{
-		cfg: cfg, log: cfg.Log, keys: cfg.Keys, salts: newSalter(),
-		bodies: budget{most: cfg.MaxBodies}, counts: metrics.New(), now: time.Now, newID: func() string { return randomHex(8) },
-	}
-	s.base, s.stop = context.WithCancelCause(context.Background())
-	s.conns = newConnections(newWatcher(s.log), cfg.WriteTimeout)
+	s := &Server{cfg: cfg, salts: newSalter(), counts: metrics.New()}
 	var err error
-	if s.keys == nil {
-		if s.keys, err = auth.New(cfg.APIKeys, ""); err != nil {
-			return nil, err
-		}
-	}
-	if s.queue, err = newQueue(cfg.PrepareQueue, cfg.PrepareWorkers); err != nil {
+	if s.http, err = transport.New(cfg.Config, router{s}, s.failures(), s.counts); err != nil {
 		return nil, err
 	}
-	if s.compiling, err = newQueue(cfg.PrepareQueue, max(1, cfg.PrepareWorkers/2)); err != nil {
+	s.log = s.http.Log()
+	if s.compiling, err = transport.NewQueue(cfg.PrepareQueue, max(1, cfg.PrepareWorkers/2)); err != nil {
 		return nil, err
-	}
-	if s.usage = cfg.Usage; s.usage == nil {
-		if s.usage, err = usage.Open(usage.DefaultConfig()); err != nil {
-			return nil, err
-		}
 	}
 	if cfg.Trajectories.Archive != nil {
 		if cfg.Feedback != nil {
@@ -93,52 +57,22 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.counts.SetStores(s.stores())
 	s.SetProgress("the model is loading")
-	s.http = &fasthttp.Server{
-		Handler:      s.handle,
-		ErrorHandler: s.malformed,
-		Name:         "weir",
-		Logger:       httpLog{s.log},
-		Concurrency:  cfg.MaxConnections,
-		ConnState: func(nc net.Conn, state fasthttp.ConnState) {
-			nc.(*conn).active.Store(state == fasthttp.StateActive)
-		},
-
-		ReadBufferSize: cfg.MaxHeader,
-		ReadTimeout:    cfg.ReadTimeout,
-		IdleTimeout:    cfg.IdleTimeout,
-
-		// Bodies are read by their route, with limits of ours: what fasthttp
-		// enforces on a streamed body is nothing.
-		StreamRequestBody:            true,
-		DisablePreParseMultipartForm: true,
-		CloseOnShutdown:              true,
-		NoDefaultContentType:         true,
-	}
 	return s, nil
 }
 
-// httpLog takes what fasthttp logs: faults of single connections.
-type httpLog struct{ log *slog.Logger }
-
-func (l httpLog) Printf(format string, args ...any) { l.log.Debug(fmt.Sprintf(format, args...)) }
-
-func randomHex(n int) string {
-	b := make([]byte, n)
-	_, _ = rand.Read(b) // never fails (crypto/rand)
-	return hex.EncodeToString(b)
+// failures are the bounds that the texts of errors name.
+func (s *Server) failures() failure.Settings {
+	t := &s.cfg.Trajectories
+	return failure.Settings{
+		Upload: t.MaxBody, Ratio: t.MaxRatio, Quota: t.Quota,
+		Trajectory: t.Limits.Trajectory, Trajectories: t.Limits.Trajectories,
+		Progress: func() string { return *s.progress.Load() },
+	}
 }
 
 // Serve answers the connections of ln until Shutdown, and then returns nil, at
 // once if that came before. It may run for several listeners at a time.
-func (s *Server) Serve(ln net.Listener) error {
-	if a, ok := ln.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
-		s.exposed.Store(true)
-	}
-	if err := s.http.Serve(&listener{ln, s.conns, &s.draining}); err != nil {
-		return fmt.Errorf("server: %w", err)
-	}
-	return nil
-}
+func (s *Server) Serve(ln net.Listener) error { return s.http.Serve(ln) }
 
 // SetModel publishes the model, whose engine has to be ready: from now on requests are answered with it.
 // Those that have begun keep the one they began with.
@@ -166,33 +100,17 @@ func (s *Server) Fail(err error) {
 	s.failed.Store(true)
 }
 
-// grace is what requests get to tell their clients that the server stops, once
-// Shutdown's context has ended.
-const grace = 2 * time.Second
-
 // Shutdown refuses new connections and requests, lets those in flight end, and
 // returns when all have. When ctx ends first they are ended with an error, and
 // ctx's error is returned.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.draining.Store(true)
-	err := s.http.ShutdownWithContext(ctx)
-	s.stop(failure.ErrDraining)
-	if err != nil {
-		// fasthttp has given up on its connections; they are ours to end.
-		s.conns.await(grace, (*conn).answering)
-	}
-	s.conns.abort()
-	if !s.conns.await(grace, nil) {
-		err = errors.Join(err, errors.New("server: a connection does not end"))
-	}
-	s.conns.watch.close()
-	s.queue.close()
-	s.compiling.close()
+	err := s.http.Shutdown(ctx)
+	s.compiling.Close()
 	if s.recorder != nil {
 		s.recorder.close()
 	}
 	if s.linker != nil {
-		s.linker.close() // behind the recorder: it may have waited for a record
+		s.linker.close() // after the recorder: it may have waited for a record
 	}
 	return err
 }

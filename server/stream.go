@@ -12,6 +12,7 @@ import (
 	"weir/chat/reasoning"
 	"weir/engine"
 	"weir/server/failure"
+	"weir/server/transport"
 )
 
 // burst is how many bytes of events are gathered before they are written: all
@@ -21,29 +22,27 @@ const burst = 32 << 10
 // stream answers with server-sent events. The status is chosen when the first
 // event is there, or when the client has waited for so long that it gets 200
 // and blank lines.
-func (s *Server) stream(c *call, st *engine.Stream, r *reply) {
+func (s *Server) stream(c *transport.Call, st *engine.Stream, r *reply) {
 	b := newSSE(s, c, st, r)
 	if s.cfg.Heartbeat > 0 {
-		b.beat = time.NewTimer(s.cfg.Heartbeat - s.now().Sub(c.begun))
+		b.beat = time.NewTimer(s.cfg.Heartbeat - s.http.Now().Sub(c.Begun))
 	}
-	due, err := await(c.ctx, st, &b.events, b.ticks())
+	due, err := await(c.Context(), st, &b.events, b.ticks())
 	if due {
 		err = failed(&b.events.Items[0])
 	}
 	if err != nil {
 		b.release()
-		s.fail(c, err)
+		c.Fail(err)
 		return
 	}
 	if !due {
 		b.beat.Reset(0) // the body begins with a blank line
 	}
 	h := &c.Response.Header
-	h.SetContentType("text/event-stream; charset=utf-8")
 	h.Set("Cache-Control", "no-cache")
 	h.Set("X-Accel-Buffering", "no") // nginx
-	c.streams = true
-	c.SetBodyStream(b, -1)
+	c.Stream("text/event-stream; charset=utf-8", b)
 }
 
 // failed is the error of an event that ends its choice before the answer began.
@@ -66,7 +65,7 @@ func failed(ev *engine.Event) error {
 // itself. While its body is read nothing is allocated for a token.
 type sse struct {
 	s     *Server
-	call  *call // its RequestCtx is not touched here
+	call  *transport.Call // its RequestCtx is not touched here
 	st    *engine.Stream
 	r     *reply
 	enc   *api.Stream
@@ -89,7 +88,7 @@ type sse struct {
 	alts  []api.TokenLogprob
 }
 
-func newSSE(s *Server, c *call, st *engine.Stream, r *reply) *sse {
+func newSSE(s *Server, c *transport.Call, st *engine.Stream, r *reply) *sse {
 	b := &sse{s: s, call: c, st: st, r: r, live: r.n, used: make([]int, r.n)}
 	if r.texts != nil {
 		b.texts = newTextEvents(r)
@@ -144,8 +143,7 @@ func (b *sse) Read(p []byte) (n int, err error) {
 // take it: then the engine is told.
 func (b *sse) Close() error {
 	b.release()
-	b.s.settle(b.call)
-	b.call.end()
+	b.call.Done()
 	return nil
 }
 
@@ -176,7 +174,7 @@ func (b *sse) next() (piece []byte, err error) {
 		case b.at < len(b.events.Items):
 			b.encode()
 		default:
-			due, err := await(b.call.ctx, b.st, &b.events, b.ticks())
+			due, err := await(b.call.Context(), b.st, &b.events, b.ticks())
 			b.at = 0
 			switch {
 			case err != nil: // also when the client has left: the log gets its line
@@ -288,7 +286,7 @@ func (b *sse) end() {
 	default:
 		b.buf = b.enc.AppendUsage(b.buf, u)
 	}
-	b.s.settle(b.call)
+	b.call.Settle()
 	b.buf = append(b.buf, api.Done...)
 	b.over = true
 	b.s.record(b.r.recording)
@@ -297,9 +295,8 @@ func (b *sse) end() {
 // fail ends the stream with an error event: just closing the connection would
 // look like a short answer to some clients.
 func (b *sse) fail(err error) {
-	f := b.s.classes().Of(failure.OpenAI, err)
-	b.s.logFailure(b.call, &f, err)
-	b.s.settle(b.call)
+	f := b.call.Failed(err)
+	b.call.Settle()
 	b.buf = append(f.AppendEvent(b.buf), api.Done...)
 	b.over = true
 }

@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -19,6 +18,7 @@ import (
 	"weir/internal/invariants"
 	"weir/internal/testkit"
 	"weir/sampler"
+	"weir/server/transport"
 )
 
 // Golden transcripts: ids, clock and draws are fixed, so every byte is.
@@ -87,7 +87,7 @@ func TestEventsGoOutAtOnce(t *testing.T) {
 	go func() {
 		answered <- h.do("POST", chatPath, base(t, map[string]any{"stream": true, "max_tokens": 3, "ignore_eos": true}))
 	}()
-	waitFor(t, "the request", func() bool { return h.log.times(logSubmitted) == 1 })
+	waitFor(t, "the request", func() bool { return h.log.times(transport.LogSubmitted) == 1 })
 	select {
 	case <-answered:
 		t.Fatal("an answer before the first token")
@@ -199,9 +199,7 @@ func direct(t testing.TB, h *house, req engine.Request, r reply) *sse {
 		t.Fatal(err)
 	}
 	r.meta, r.tok, r.n, r.role = api.Meta{ID: "x", Model: "m"}, bundled(), max(1, req.N), "assistant"
-	c := &call{conn: &conn{}}
-	c.ctx, c.cancel = context.WithCancelCause(context.Background())
-	return newSSE(h.srv, c, st, &r)
+	return newSSE(h.srv, h.srv.http.Detached(), st, &r)
 }
 
 func request(tokens int) engine.Request {
@@ -246,22 +244,22 @@ func TestPanicInAStream(t *testing.T) {
 
 func TestPanicInAHandler(t *testing.T) {
 	h := newHouse(t, nil)
-	good := h.srv.newID
-	h.srv.newID = func() string { panic("no ids today") } // in the preparation
+	good := *h.newID.Load()
+	h.setNewID(func() string { panic("no ids today") }) // in the preparation
 	status, answer := h.chat(nil)
 	refused(t, status, answer, 500, "")
-	h.srv.newID = good
-	clock := h.srv.now
+	h.setNewID(good)
+	clock := *h.clock.Load()
 	calls := 0
-	h.srv.now = func() time.Time { // in the handler, behind the preparation
+	h.setClock(func() time.Time { // in the handler, behind the preparation
 		if calls++; calls == 3 {
 			panic("no time")
 		}
 		return clock()
-	}
+	})
 	status, answer = h.chat(map[string]any{"stream": true})
 	refused(t, status, answer, 500, "")
-	h.srv.now = clock
+	h.setClock(clock)
 	h.complete(t, nil)
 	if text := h.log.text.String(); !strings.Contains(text, "no ids today") || !strings.Contains(text, "no time") || !strings.Contains(text, "stream_test.go") {
 		t.Errorf("log: %q", text)

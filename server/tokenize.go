@@ -6,11 +6,12 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"weir/api"
+	"weir/server/transport"
 	"weir/tokenizer"
 )
 
 // prepareJSON answers with the body that prepare makes.
-func (s *Server) prepareJSON(c *call, prepare preparation[[]byte]) {
+func (s *Server) prepareJSON(c *transport.Call, prepare preparation[[]byte]) {
 	if body, _, ok := atWork(s, c, prepare); ok {
 		c.SetStatusCode(fasthttp.StatusOK)
 		c.SetContentType("application/json")
@@ -20,7 +21,7 @@ func (s *Server) prepareJSON(c *call, prepare preparation[[]byte]) {
 
 // tokenize answers POST /tokenize: the tokens of a text, or those that the
 // messages of a chat become. No length is too long for it.
-func (s *Server) tokenize(c *call) {
+func (s *Server) tokenize(c *transport.Call) {
 	s.prepareJSON(c, func(ctx context.Context, m *Model, body []byte, _ sender) ([]byte, error) {
 		q, bad := api.DecodeTokenize(body, s.cfg.Limits)
 		if bad != nil {
@@ -61,7 +62,7 @@ func (s *Server) tokenize(c *call) {
 }
 
 // detokenize answers POST /detokenize: the text of tokens, special ones spelled out.
-func (s *Server) detokenize(c *call) {
+func (s *Server) detokenize(c *transport.Call) {
 	s.prepareJSON(c, func(_ context.Context, m *Model, body []byte, _ sender) ([]byte, error) {
 		q, bad := api.DecodeDetokenize(body, s.cfg.Limits)
 		if bad != nil {

@@ -119,14 +119,14 @@ func TestTokenizeWaitsItsTurn(t *testing.T) {
 	h := newHouse(t, func(s *setup) { s.cfg.PrepareWorkers, s.cfg.PrepareQueue = 1, 1 })
 	release := make(chan struct{})
 	entered := make(chan struct{})
-	go func() { _ = h.srv.queue.do(t.Context(), "", func() { close(entered); <-release }) }()
+	go func() { _ = h.srv.http.Queue().Do(t.Context(), "", func() { close(entered); <-release }) }()
 	<-entered
 	waiting := make(chan string)
 	go func() {
 		_, answer, _ := h.get("POST", "/tokenize", `{"prompt":"Hi"}`)
 		waiting <- answer
 	}()
-	waitFor(t, "the place", func() bool { return h.srv.queue.depth() == 1 })
+	waitFor(t, "the place", func() bool { return h.srv.http.Queue().Waiting() == 1 })
 	if status, answer, _ := h.get("POST", "/detokenize", `{"tokens":[5]}`); status != 503 {
 		t.Errorf("%d %s", status, answer)
 	}

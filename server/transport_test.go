@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/backend/sim"
+	"weir/server/transport"
 )
 
 // Decision 24: the port is open before the model is there.
@@ -82,18 +83,18 @@ func TestStalledEngine(t *testing.T) {
 		}
 		return nil
 	})
-	clock := h.srv.now
+	clock := *h.clock.Load()
 	done := make(chan struct{})
 	go func() { defer close(done); h.chat(nil) }()
 	waitFor(t, "a step", func() bool { return !h.eng.Stats().StepBegan.IsZero() })
-	h.srv.now = func() time.Time { return h.eng.Stats().StepBegan.Add(h.srv.cfg.StallAfter) }
+	h.setClock(func() time.Time { return h.eng.Stats().StepBegan.Add(h.srv.cfg.StallAfter) })
 	if status, answer, _ := h.get("GET", "/health", ""); status != 200 {
 		t.Errorf("%d %s", status, answer)
 	}
-	h.srv.now = func() time.Time { return h.eng.Stats().StepBegan.Add(h.srv.cfg.StallAfter + 1) }
+	h.setClock(func() time.Time { return h.eng.Stats().StepBegan.Add(h.srv.cfg.StallAfter + 1) })
 	status, answer, _ := h.get("GET", "/health", "")
 	refused(t, status, answer, 503, "")
-	h.srv.now = clock
+	h.setClock(clock)
 	close(gate)
 	<-done
 	h.idle()
@@ -133,26 +134,27 @@ func TestFull(t *testing.T) {
 	var wg sync.WaitGroup
 	for n := range 2 { // one by one: both at once may be too many for the queue
 		wg.Go(func() { h.chat(nil) })
-		waitFor(t, "a request", func() bool { return h.log.times(logSubmitted) == n+1 })
+		waitFor(t, "a request", func() bool { return h.log.times(transport.LogSubmitted) == n+1 })
 	}
 	full("the engine", "engine is full")
 
 	// The preparation queue: one worker that does not come back, one place.
-	id := h.srv.newID
-	h.srv.newID = func() string { <-gate; return id() }
+	id := *h.newID.Load()
+	h.setNewID(func() string { <-gate; return id() })
 	stuck := make(chan struct{}, 1)
-	newID := h.srv.newID
-	h.srv.newID = func() string { stuck <- struct{}{}; return newID() }
+	newID := *h.newID.Load()
+	h.setNewID(func() string { stuck <- struct{}{}; return newID() })
 	wg.Go(func() { h.chat(nil) })
 	<-stuck // the worker has it
 	wg.Go(func() { h.chat(nil) })
-	waitFor(t, "a full queue", func() bool { return h.srv.queue.depth() == 1 })
+	waitFor(t, "a full queue", func() bool { return h.srv.http.Queue().Waiting() == 1 })
 	full("the queue", "too many requests are waiting")
 
 	// The bodies' memory.
-	h.srv.bodies.used.Add(h.srv.cfg.MaxBodies)
+	rest := h.srv.cfg.MaxBodies - h.srv.http.Held().Bodies // requests in the queue hold some
+	h.srv.http.Reserve(rest)
 	full("the bodies", "too many request bodies")
-	h.srv.bodies.used.Add(-h.srv.cfg.MaxBodies)
+	h.srv.http.Release(rest)
 	for _, reason := range []string{"engine_full", "queue_full", "memory"} {
 		h.told("two of each", map[string]string{`weir:rejected_requests_total{reason="` + reason + `"}`: "2"})
 	}
@@ -192,34 +194,6 @@ func TestCORS(t *testing.T) {
 		if status != c.status || header.Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(header.Get("Access-Control-Expose-Headers"), "x-request-id") {
 			t.Errorf("%s %s: %d %v", c.method, c.path, status, header)
 		}
-	}
-}
-
-func TestCORSLists(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name   string
-		cors   CORS
-		origin string
-		want   map[string]string
-	}{
-		{"listed", CORS{Origins: []string{"https://a", "https://b"}, Methods: []string{"POST"}, Headers: []string{"X-A", "X-B"}, MaxAge: 1}, "https://b",
-			map[string]string{"Access-Control-Allow-Origin": "https://b", "Vary": "Origin", "Access-Control-Allow-Methods": "POST",
-				"Access-Control-Allow-Headers": "X-A, X-B", "Access-Control-Max-Age": "1", "Access-Control-Allow-Credentials": ""}},
-		{"not listed", CORS{Origins: []string{"https://a"}, Methods: []string{"*"}, Headers: []string{"*"}}, "https://b",
-			map[string]string{"Access-Control-Allow-Origin": "", "Vary": "Origin", "Access-Control-Allow-Methods": ""}},
-		{"with credentials", CORS{Origins: []string{"*"}, Methods: []string{"*"}, Headers: []string{"*"}, Credentials: true}, "https://b",
-			map[string]string{"Access-Control-Allow-Origin": "https://b", "Vary": "Origin", "Access-Control-Allow-Credentials": "true"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			h := newHouse(t, func(s *setup) { s.cfg.CORS = c.cors })
-			_, _, header := h.get("OPTIONS", chatPath, "", "Origin: "+c.origin, "Access-Control-Request-Method: POST")
-			for k, want := range c.want {
-				if got := header.Get(k); got != want {
-					t.Errorf("%s: %q, want %q", k, got, want)
-				}
-			}
-		})
 	}
 }
 
@@ -294,7 +268,7 @@ func TestShutdownWaits(t *testing.T) {
 		_, answer := h.chat(map[string]any{"stream": true, "max_tokens": 3, "ignore_eos": true})
 		resp <- answer
 	}()
-	waitFor(t, "a request", func() bool { return h.log.times(logSubmitted) == 1 })
+	waitFor(t, "a request", func() bool { return h.log.times(transport.LogSubmitted) == 1 })
 	conn, err := h.dial() // an idle connection does not hold it up, and hears that the server goes
 	if err != nil {
 		t.Fatal(err)
@@ -309,7 +283,7 @@ func TestShutdownWaits(t *testing.T) {
 	}
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); h.stop() }()
-	waitFor(t, "the drain", h.srv.draining.Load)
+	waitFor(t, "the drain", h.srv.http.Draining)
 	close(gate)
 	if got := len(events(t, <-resp)); got != 4 {
 		t.Errorf("%d events of the request in flight", got)
@@ -325,7 +299,7 @@ func TestDrainRefuses(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
 	h.complete(t, nil)
-	h.srv.draining.Store(true)
+	h.srv.http.Drain()
 	for _, path := range []string{"/ready", "/v1/models"} {
 		status, answer, header := h.get("GET", path, "")
 		refused(t, status, answer, 503, "")
@@ -362,7 +336,7 @@ func TestShutdownEnds(t *testing.T) {
 	}()
 	waitFor(t, "a token", func() bool { return h.eng.Stats().GenerationTokens > 0 })
 	go func() { status, body := h.chat(nil); answers <- answer{status, body} }()
-	waitFor(t, "two requests", func() bool { return h.log.times(logSubmitted) == 2 })
+	waitFor(t, "two requests", func() bool { return h.log.times(transport.LogSubmitted) == 2 })
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := h.srv.Shutdown(ctx); !errors.Is(err, context.Canceled) {
@@ -375,4 +349,32 @@ func TestShutdownEnds(t *testing.T) {
 		t.Errorf("%d %q", a.status, a.body)
 	}
 	close(gate)
+}
+
+func TestCORSLists(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		cors   transport.CORS
+		origin string
+		want   map[string]string
+	}{
+		{"listed", transport.CORS{Origins: []string{"https://a", "https://b"}, Methods: []string{"POST"}, Headers: []string{"X-A", "X-B"}, MaxAge: 1}, "https://b",
+			map[string]string{"Access-Control-Allow-Origin": "https://b", "Vary": "Origin", "Access-Control-Allow-Methods": "POST",
+				"Access-Control-Allow-Headers": "X-A, X-B", "Access-Control-Max-Age": "1", "Access-Control-Allow-Credentials": ""}},
+		{"not listed", transport.CORS{Origins: []string{"https://a"}, Methods: []string{"*"}, Headers: []string{"*"}}, "https://b",
+			map[string]string{"Access-Control-Allow-Origin": "", "Vary": "Origin", "Access-Control-Allow-Methods": ""}},
+		{"with credentials", transport.CORS{Origins: []string{"*"}, Methods: []string{"*"}, Headers: []string{"*"}, Credentials: true}, "https://b",
+			map[string]string{"Access-Control-Allow-Origin": "https://b", "Vary": "Origin", "Access-Control-Allow-Credentials": "true"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHouse(t, func(s *setup) { s.cfg.CORS = c.cors })
+			_, _, header := h.get("OPTIONS", chatPath, "", "Origin: "+c.origin, "Access-Control-Request-Method: POST")
+			for k, want := range c.want {
+				if got := header.Get(k); got != want {
+					t.Errorf("%s: %q, want %q", k, got, want)
+				}
+			}
+		})
+	}
 }

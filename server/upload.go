@@ -1,21 +1,16 @@
 package server
 
 import (
-	"context"
 	"crypto/sha256"
 	"errors"
 	"hash"
 	"io"
-	"net"
 	"strconv"
 	"strings"
-	"time"
-
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
 
 	"weir/auth"
 	"weir/server/failure"
+	"weir/server/transport"
 	"weir/trajectory"
 	"weir/trajectory/archive"
 )
@@ -23,46 +18,46 @@ import (
 // logTrajectories answers POST /v1/preview/models/{model_id}/log. Checks come in
 // the order of T-6; the body passes through in pieces, and nothing of it is seen
 // before all of it is known to be good and on the disk.
-func (s *Server) logTrajectories(c *call, model string) {
+func (s *Server) logTrajectories(c *transport.Call, model string) {
 	cfg := &s.cfg.Trajectories
 	if int64(c.Request.Header.ContentLength()) > cfg.MaxBody {
-		s.fail(c, failure.ErrTooLarge)
+		c.Fail(failure.ErrTooLarge)
 		return
 	}
 	encoding := strings.ToLower(strings.TrimSpace(string(c.Request.Header.Peek("Content-Encoding"))))
-	if !feedbackType(string(c.Request.Header.ContentType())) || !knownEncoding(encoding) {
-		s.fail(c, failure.ErrMedia)
+	if !transport.JSONType(string(c.Request.Header.ContentType())) || !transport.KnownEncoding(encoding) {
+		c.Fail(failure.ErrMedia)
 		return
 	}
 	key := string(c.Request.Header.Peek("Idempotency-Key"))
 	if !validKey(key) {
-		s.fail(c, invalid([]string{"header", "Idempotency-Key"}, "value_error", "Value error, want 1 to 255 printable ASCII characters"))
+		c.Fail(invalid([]string{"header", "Idempotency-Key"}, "value_error", "Value error, want 1 to 255 printable ASCII characters"))
 		return
 	}
-	if s.draining.Load() {
-		s.fail(c, failure.ErrDraining)
+	if s.http.Draining() {
+		c.Fail(failure.ErrDraining)
 		return
 	}
-	if err := s.quota(c.who.Tenant, 0); err != nil {
-		s.fail(c, err)
+	if err := s.quota(c.Who.Tenant, 0); err != nil {
+		c.Fail(err)
 		return
 	}
 	if n := s.uploads.Add(1); n > int64(cfg.MaxUploads) {
 		s.uploads.Add(-1)
-		s.fail(c, failure.ErrUploads)
+		c.Fail(failure.ErrUploads)
 		return
 	}
 	defer s.uploads.Add(-1)
 	receipt, err := s.upload(c, model, encoding, key)
 	if err != nil {
-		s.fail(c, err)
+		c.Fail(err)
 		return
 	}
 	if !receipt.Duplicate {
 		s.counts.Logged(receipt.Trajectories, receipt.Bytes)
 	}
 	d := appendReceipt(nil, model, &receipt)
-	c.found(append(strconv.AppendBool(append(d, `,"duplicate":`...), receipt.Duplicate), '}'))
+	c.Reply(append(strconv.AppendBool(append(d, `,"duplicate":`...), receipt.Duplicate), '}'))
 }
 
 // quota reports whether a tenant may log so many bytes more. Two uploads at a time
@@ -79,26 +74,18 @@ func (s *Server) quota(tenant string, more int64) error {
 	return err
 }
 
-func knownEncoding(name string) bool {
-	switch name {
-	case "", "identity", "gzip", "x-gzip", "zstd":
-		return true
-	}
-	return false
-}
-
 // validKey reports whether an Idempotency-Key is one, or absent (section 7).
 func validKey(key string) bool {
 	return len(key) <= 255 && !strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
 // upload stages and commits the body.
-func (s *Server) upload(c *call, model, encoding, key string) (archive.Receipt, error) {
+func (s *Server) upload(c *transport.Call, model, encoding, key string) (archive.Receipt, error) {
 	cfg := &s.cfg.Trajectories
-	raw := &inflow{r: c.RequestBodyStream(), c: c, idle: cfg.Idle, length: int64(c.Request.Header.ContentLength()), most: cfg.MaxBody}
-	body, done, err := decoded(raw, encoding, cfg)
+	raw := c.BodyStream(cfg.MaxBody, cfg.Idle)
+	body, done, err := raw.Decode(encoding, cfg.MaxRatio)
 	if err != nil {
-		return archive.Receipt{}, errors.Join(raw.err, err)
+		return archive.Receipt{}, errors.Join(raw.Err(), err)
 	}
 	defer done()
 	var digest hash.Hash
@@ -110,9 +97,9 @@ func (s *Server) upload(c *call, model, encoding, key string) (archive.Receipt, 
 	// nothing of it is staged.
 	var sink trajectory.Sink = discard{}
 	var up *archive.Upload
-	allowed := c.who.Rights&auth.Write != 0 && c.who.MayUse(model)
+	allowed := c.Who.Rights&auth.Write != 0 && c.Who.MayUse(model)
 	if allowed {
-		if up, err = cfg.Archive.Begin(c.ctx, c.who.Tenant, model); err != nil {
+		if up, err = cfg.Archive.Begin(c.Context(), c.Who.Tenant, model); err != nil {
 			return archive.Receipt{}, err
 		}
 		defer up.Abort()
@@ -121,18 +108,17 @@ func (s *Server) upload(c *call, model, encoding, key string) (archive.Receipt, 
 	limits := cfg.Limits
 	var taken int64
 	limits.Reserve = func(n int) bool {
-		if !s.bodies.take(int64(n)) {
+		if !s.http.Reserve(int64(n)) {
 			return false
 		}
 		taken += int64(n)
 		return true
 	}
-	defer func() { s.bodies.give(taken) }()
+	defer func() { s.http.Release(taken) }()
 	envelope, err := trajectory.Read(body, limits, sink)
-	c.bodyRead = c.bodyRead || raw.over
 	switch {
-	case raw.err != nil: // decoders have names of their own for it
-		return archive.Receipt{}, raw.err
+	case raw.Err() != nil: // decoders have names of their own for it
+		return archive.Receipt{}, raw.Err()
 	case err != nil:
 		return archive.Receipt{}, err
 	}
@@ -140,11 +126,11 @@ func (s *Server) upload(c *call, model, encoding, key string) (archive.Receipt, 
 		return archive.Receipt{}, failure.ErrForbidden
 	}
 	if cfg.Registered {
-		if err := cfg.Archive.View(c.who.Tenant, func(v *archive.View) error { return v.Known(model) }); err != nil {
+		if err := cfg.Archive.View(c.Who.Tenant, func(v *archive.View) error { return v.Known(model) }); err != nil {
 			return archive.Receipt{}, err
 		}
 	}
-	if err := s.quota(c.who.Tenant, envelope.Bytes); err != nil {
+	if err := s.quota(c.Who.Tenant, envelope.Bytes); err != nil {
 		return archive.Receipt{}, err
 	}
 	m := archive.Meta{Split: envelope.Split, Step: envelope.Step, Bytes: envelope.Bytes, Key: key}
@@ -159,106 +145,3 @@ type discard struct{}
 
 func (discard) Trajectory(*trajectory.Trajectory) error { return nil }
 func (discard) Group(*trajectory.Group) error           { return nil }
-
-// inflow is a request body as it is sent: read with a deadline for each piece,
-// bounded, and known to be complete when it ends.
-type inflow struct {
-	r      io.Reader // nil: there is no body
-	c      *call
-	idle   time.Duration
-	length int64 // announced; below 0: chunked
-	most   int64
-	n      int64
-	over   bool
-	err    error // the first that is not the end
-}
-
-func (f *inflow) Read(p []byte) (int, error) {
-	if f.err != nil {
-		return 0, f.err
-	}
-	if f.r == nil {
-		return 0, io.EOF
-	}
-	deadline := time.Now().Add(f.idle)
-	if f.c.conn.SetReadDeadline(deadline) != nil {
-		return 0, f.fail(failure.ErrBrokenBody) // closed
-	}
-	n, err := f.r.Read(p)
-	f.n += int64(n)
-	switch {
-	case f.n > f.most:
-		return 0, f.fail(failure.ErrTooLarge)
-	case err == io.EOF && f.n < f.length:
-		return n, f.fail(f.cut()) // fasthttp says EOF for a body that was cut, too
-	case err == nil || err == io.EOF:
-		f.over = err == io.EOF
-		return n, err
-	}
-	if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() || !time.Now().Before(deadline) {
-		return n, f.fail(failure.ErrSlowBody)
-	}
-	return n, f.fail(f.cut())
-}
-
-// cut is why the body ends too early.
-func (f *inflow) cut() error {
-	if f.c.ctx.Err() != nil {
-		return context.Cause(f.c.ctx)
-	}
-	return failure.ErrBrokenBody
-}
-
-func (f *inflow) fail(err error) error {
-	f.err = err
-	return err
-}
-
-// decoded undoes the Content-Encoding. done releases what that takes.
-func decoded(f *inflow, encoding string, cfg *Trajectories) (r io.Reader, done func(), err error) {
-	bound := &bound{in: f, most: cfg.MaxBody, ratio: int64(cfg.MaxRatio)}
-	switch encoding {
-	case "gzip", "x-gzip":
-		z, err := gzip.NewReader(f)
-		if err != nil {
-			return nil, nil, failure.ErrEncoding
-		}
-		bound.r = z
-		return bound, func() {}, nil
-	case "zstd":
-		const window = 32 << 20 // more than zstd's levels up to 22 take without --ultra --long
-		z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window), zstd.WithDecoderLowmem(true))
-		if err != nil {
-			return nil, nil, failure.ErrEncoding
-		}
-		bound.r = z
-		return bound, z.Close, nil
-	}
-	return f, func() {}, nil
-}
-
-// bound guards what comes out of a decoder.
-type bound struct {
-	r           io.Reader
-	in          *inflow
-	most, ratio int64
-	n           int64
-}
-
-// slack is how much may come out before the ratio counts: the beginning of a body
-// often repeats itself.
-const slack = 1 << 20
-
-func (b *bound) Read(p []byte) (int, error) {
-	n, err := b.r.Read(p)
-	b.n += int64(n)
-	switch {
-	case b.n > b.most:
-		return 0, failure.ErrTooLarge
-	case b.n > slack && b.n > b.ratio*b.in.n:
-		return 0, failure.ErrRatio
-	case err == nil || err == io.EOF || b.in.err != nil:
-		return n, err
-	}
-	return n, failure.ErrEncoding
-}

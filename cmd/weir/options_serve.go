@@ -9,6 +9,7 @@ import (
 
 	"weir/api"
 	"weir/server"
+	"weir/server/transport"
 )
 
 // serveOptions are all flags of weir serve.
@@ -77,7 +78,7 @@ type accessOptions struct {
 	keys        []string
 	credentials string
 	bearer      bool
-	cors        server.CORS
+	cors        transport.CORS
 }
 
 func (o *accessOptions) bind(f *flagSet) {
@@ -190,7 +191,7 @@ func (o *serveOptions) serverConfig(log *slog.Logger) server.Config {
 	c.Heartbeat = o.listen.heartbeat
 	c.Functions = o.api.functions
 	c.Functions.Settings = o.settings
-	c.Functions.RootPath = strings.TrimRight(o.listen.rootPath, "/")
+	c.RootPath = strings.TrimRight(o.listen.rootPath, "/")
 	c.ProcessedLogprobs = o.api.logprobsMode == "processed_logprobs"
 	c.MaxLogprobs, c.TokensAsIDs, c.ForceUsage = o.api.maxLogprobs, o.api.tokensAsIDs, o.api.forceUsage
 	c.ReasoningField, _ = api.ParseReasoningField(o.api.reasoningField) // the flag takes no other name

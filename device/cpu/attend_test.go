@@ -155,7 +155,7 @@ func (b *attendBed) attend(t *testing.T, cfg Config) [][]float32 {
 			continue
 		}
 		d.Begin(&f.batch)
-		d.StoreKV(1, k, v)
+		d.StoreKV(1, q, k, v, model.Heads{Rope: model.NoRope})
 	}
 	dst := model.Act{Buf: 1, Width: width}
 	d.Attend(dst, q, 1, model.Attention{Scale: b.scale(), Window: b.window})

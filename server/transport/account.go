@@ -1,0 +1,102 @@
+package transport
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/valyala/fasthttp"
+
+	"weir/metrics"
+	"weir/usage"
+)
+
+// The lines of the log that requests leave, at Debug unless Config.LogRequests wants the
+// second.
+const (
+	LogSubmitted = "request submitted"
+	LogFinished  = "request finished"
+	LogFailed    = "request failed"
+)
+
+// account is what a request leaves when it has ended: a line in the log, counts of HTTP
+// and, if the engine accepted it, of its project.
+type account struct {
+	method  string
+	handler string // name of the route; "": a preflight, which nobody counts
+	bytes   int    // of the body, as announced
+
+	path    string // "": a probe, of which nobody keeps a record
+	id      string // of the answer
+	tokens  Tokens // nil: the engine has not accepted the request
+	prompt  int    // tokens
+	failure string // kind of the error that the client got, or would have got
+	settled bool
+}
+
+// Tokens counts what the engine has computed for a request.
+type Tokens interface {
+	Drawn() int  // tokens of output
+	Cached() int // tokens of the prompt that were in the cache
+}
+
+// Accepted books a request that the engine has taken. id is the answer's, prompt the
+// number of prompt tokens.
+func (c *Call) Accepted(id string, prompt int, tokens Tokens) {
+	c.account.id, c.account.prompt, c.account.tokens = id, prompt, tokens
+}
+
+// Settle closes the account of a call. It is called before the last bytes of the
+// answer go out, so that whoever has read them finds the request counted. Later calls
+// have no effect. The log never gets a word of what was said.
+func (c *Call) Settle() {
+	a, s := &c.account, c.server
+	if a.settled || a.handler == "" {
+		return
+	}
+	a.settled = true
+	status, size := fasthttp.StatusOK, 0 // of a stream, whose RequestCtx is not ours to read
+	if !c.streams {
+		status, size = c.Response.StatusCode(), len(c.Response.Body())
+	}
+	took := s.Now().Sub(c.Begun)
+	s.counts.Answered(metrics.Request{Method: a.method, Handler: a.handler, Status: status, Took: took, RequestBytes: a.bytes, ResponseBytes: size})
+	if a.path == "" {
+		return
+	}
+	used := a.used()
+	if a.tokens != nil {
+		s.usage.Add(c.Project, used)
+		s.counts.Used(c.Project, used.Prompt, used.Completion)
+	}
+	level := slog.LevelDebug
+	if s.cfg.LogRequests {
+		level = slog.LevelInfo
+	}
+	if !s.log.Enabled(context.Background(), level) {
+		return
+	}
+	id := a.id
+	if id == "" {
+		id = c.RequestID
+	}
+	attrs := []slog.Attr{
+		slog.String("id", id), slog.String("path", a.path), slog.String("project", c.Project), slog.Int("status", status), slog.Bool("stream", c.streams),
+		slog.Uint64("prompt", used.Prompt), slog.Uint64("cached", used.Cached), slog.Uint64("completion", used.Completion), slog.Duration("took", took),
+	}
+	if a.failure != "" {
+		attrs = append(attrs, slog.String("error", a.failure))
+	}
+	s.log.LogAttrs(context.Background(), level, LogFinished, attrs...)
+}
+
+// used is what the engine has computed for the request.
+func (a *account) used() usage.Counts {
+	if a.tokens == nil {
+		return usage.Counts{}
+	}
+	used := usage.Counts{Requests: 1, Completion: uint64(a.tokens.Drawn())}
+	if used.Completion > 0 { // or the prompt was not computed, or not all of it
+		used.Prompt, used.Cached = uint64(a.prompt), uint64(a.tokens.Cached())
+	}
+	return used
+}

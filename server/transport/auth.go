@@ -1,0 +1,73 @@
+package transport
+
+import (
+	"weir/auth"
+	"weir/server/failure"
+)
+
+// identify finds out who sent a request, by the credentials that its interface asks for:
+//
+//	OpenAI        "Authorization: Bearer <key>" or, as some front-ends send it,
+//	              "x-api-key: <key>" (docs/interface/chat-completions.md, section 1.4)
+//	Feedback      "Authorization: Basic" (docs/interface/feedback.md, F-3)
+//	Trajectories  "Authorization: Bearer" (docs/interface/trajectories.md, T-3)
+//
+// Without keys the OpenAI interface is open to everybody, except for what is private.
+// The other two, which hold what clients have stored, are then open to this machine alone.
+func (s *Server) identify(c *Call, private bool) error {
+	header := &c.Request.Header
+	authorization := string(header.Peek("Authorization"))
+	if c.face == failure.OpenAI {
+		xAPIKey := string(header.Peek("X-Api-Key"))
+		if c.Who = s.sender(private, authorization, xAPIKey); c.Who == nil {
+			return unidentified(authorization == "" && xAPIKey == "")
+		}
+		return nil
+	}
+	scheme, username, secret := auth.Parse(authorization)
+	want := "Bearer"
+	if c.face == failure.Feedback {
+		want = `Basic realm="weir"`
+	}
+	switch {
+	case s.keys.Open() && !s.Exposed():
+		c.Who = auth.Anonymous
+	case c.face == failure.Feedback && scheme == auth.Basic:
+		c.Who = s.keys.Password(username, secret)
+	case scheme == auth.Bearer && (c.face == failure.Trajectories || s.cfg.FeedbackBearer):
+		c.Who = s.keys.Token(secret)
+	}
+	if c.Who == nil {
+		c.Response.Header.Set("WWW-Authenticate", want)
+		return unidentified(scheme == auth.None)
+	}
+	return nil
+}
+
+func unidentified(silent bool) error {
+	if silent {
+		return failure.ErrNoCredentials
+	}
+	return failure.ErrCredentials
+}
+
+// sender is who sent a request with these headers; nil: nobody that is known.
+func (s *Server) sender(private bool, authorization, xAPIKey string) (who *auth.Identity) {
+	if s.keys.Open() && !(private && s.Exposed()) {
+		return auth.Anonymous
+	}
+	if scheme, _, token := auth.Parse(authorization); scheme == auth.Bearer {
+		who = s.keys.Token(token)
+	}
+	if who == nil && xAPIKey != "" {
+		who = s.keys.Token(xAPIKey)
+	}
+	return who
+}
+
+// Insider is who sent a request to an open route, if it may see what is private; nil: it
+// may not.
+func (c *Call) Insider() *auth.Identity {
+	header := &c.Request.Header
+	return c.server.sender(true, string(header.Peek("Authorization")), string(header.Peek("X-Api-Key")))
+}

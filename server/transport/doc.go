@@ -1,0 +1,38 @@
+// Package transport is everything between the socket and the handlers: connections and
+// clients that leave, bodies and their bounds, CORS, keys and projects, the queue in which
+// requests wait for preparation, and what a request leaves in the log and the metrics. It
+// knows no function of the server; a [Router] finds them.
+//
+//	t, err := transport.New(config, router, failures, counts)
+//	err = t.Serve(listener)
+//
+// # A request
+//
+// One goroutine per connection, fasthttp's, walks a request through its stages. A [Call]
+// is the request from its headers to the last byte of its answer:
+//
+//	headers   route.go    CORS, path, key, method, project: nothing is read yet that is
+//	                      refused here
+//	handler               Route.Serve(call), which uses the methods of Call:
+//	body      body.go     ReadBody: bounded, in time, counted against a bound on all bodies
+//	          bodystream.go  BodyStream: the same for bodies that are never held as a whole
+//	queue     queue.go    Server.Queue().Do: waits for a worker, fair between projects
+//	answer    call.go     Reply, Answer, Fail; Stream and Download for what is long
+//	account   account.go  Settle: a line in the log, counts of HTTP, tokens of the project
+//
+// Whatever a request waits for, it waits for [Call.Context] as well, which ends
+// when its client leaves. watch.go notices that; conn.go knows the connection.
+//
+// # Clients that leave
+//
+// One goroutine watches the sockets of all connections. On Linux it has an epoll queue of
+// its own, which a connection is in from accept to close, so that a request costs no system
+// call; elsewhere it peeks at the sockets of requests in flight ten times a second. A
+// half-close counts as leaving.
+//
+// # Fairness
+//
+// The queue takes one request of each project in turn. ants keeps the goroutines of the
+// workers, but has no queue here: its own would block, in order of arrival, with no way
+// out for a client that leaves.
+package transport

@@ -1,0 +1,108 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+
+	"weir/server/failure"
+)
+
+// wholeAnswer is how much of an answer is held back until it is known to be complete.
+const wholeAnswer = 256 << 10
+
+// Download answers with what write writes. A small answer is sent when it is complete,
+// so that an error has its own status; a large one goes out as it is written, and
+// when writing fails the connection is cut, so that no client takes a part for all.
+// However slowly the client reads, write sees one snapshot and holds little. write runs
+// on a goroutine of its own and must not touch the call.
+func (c *Call) Download(contentType string, write func(io.Writer) error) {
+	r, w := io.Pipe()
+	p := &downloadWriter{w: w, large: make(chan struct{}), done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		p.err = guarded(func() error { return write(p) })
+		if p.err == nil && p.isLarge {
+			p.err = p.flush()
+		}
+		_ = w.CloseWithError(p.err) // it returns nil, always
+	}()
+	select {
+	case <-p.large:
+		c.Stream(contentType, &downloadBody{PipeReader: r, call: c, writer: p})
+	case <-p.done:
+		if p.err != nil {
+			c.Fail(p.err)
+			return
+		}
+		c.SetContentType(contentType)
+		c.Response.SetBodyRaw(p.buf)
+	}
+}
+
+// guarded calls f and turns a panic of it into an error: nobody else would catch it
+// on a goroutine of our own.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v\n%s", failure.ErrPanic, p, debug.Stack())
+		}
+	}()
+	return f()
+}
+
+// downloadWriter is the writing end of an answer.
+type downloadWriter struct {
+	w       *io.PipeWriter
+	buf     []byte
+	isLarge bool          // more than wholeAnswer has come
+	large   chan struct{} // closed then
+	done    chan struct{} // closed when everything is written, or cannot be
+	err     error
+}
+
+func (p *downloadWriter) Write(b []byte) (int, error) {
+	p.buf = append(p.buf, b...)
+	if len(p.buf) < wholeAnswer {
+		return len(b), nil
+	}
+	if !p.isLarge {
+		p.isLarge = true
+		close(p.large)
+	}
+	return len(b), p.flush()
+}
+
+func (p *downloadWriter) flush() error {
+	_, err := p.w.Write(p.buf)
+	p.buf = p.buf[:0]
+	return err
+}
+
+// downloadBody is the reading end. fasthttp reads it to its end and closes it.
+type downloadBody struct {
+	*io.PipeReader
+	call   *Call
+	writer *downloadWriter
+}
+
+var errCut = errors.New("server: the answer was cut short")
+
+func (d *downloadBody) Read(b []byte) (int, error) {
+	n, err := d.PipeReader.Read(b)
+	if err != nil && err != io.EOF {
+		d.call.server.log.Error("an answer was cut short", "id", d.call.RequestID, "error", err)
+		_ = d.call.conn.Conn.Close() // or the chunked body would have an end
+		err = errCut
+	}
+	return n, err
+}
+
+// Close is called when the answer is complete, and when the client does not take it.
+func (d *downloadBody) Close() error {
+	_ = d.PipeReader.CloseWithError(failure.ErrGone) // it returns nil, always
+	<-d.writer.done
+	d.call.Done()
+	return nil
+}

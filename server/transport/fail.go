@@ -1,0 +1,82 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"weir/server/failure"
+)
+
+// Fail answers with err, in the form of the interface that the path belongs to, and
+// leaves it in the log and the metrics.
+func (c *Call) Fail(err error) {
+	f := c.Failed(err)
+	c.server.answer(c.RequestCtx, &f)
+}
+
+// Failed leaves err in the log, in the account of the call, and, if it has kept the
+// request from the engine, in the counter of refusals. It is for answers that have begun
+// already; Fail is for all others.
+func (c *Call) Failed(err error) failure.Failure {
+	s := c.server
+	if c.ctx != nil && c.ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = context.Cause(c.ctx) // which says whether the client left or the server stops
+	}
+	f := s.failures.Of(c.face, err)
+	c.account.failure = f.Kind
+	if c.account.path != "" && c.account.tokens == nil && f.Reason != "" {
+		s.counts.Rejected(f.Reason)
+	}
+	tenant := ""
+	if c.Who != nil {
+		tenant = c.Who.Tenant
+	}
+	s.log.Log(context.Background(), f.Level(), LogFailed, "id", c.RequestID, "project", c.Project, "tenant", tenant,
+		"status", f.Status, "kind", f.Kind, "error", err, "took", s.Now().Sub(c.Begun))
+	return f
+}
+
+// answer sets the answer that a failure has.
+func (s *Server) answer(rc *fasthttp.RequestCtx, f *failure.Failure) {
+	h := &rc.Response.Header
+	h.Del("Content-Encoding") // of an answer that would have been an export
+	h.Del("Content-Disposition")
+	rc.SetStatusCode(f.Status)
+	rc.SetContentType("application/json")
+	rc.SetBody(f.AppendBody(nil))
+	if f.Retry() {
+		h.Set("Retry-After", strconv.Itoa(s.retryAfter()))
+	}
+	if f.Gone() {
+		rc.SetConnectionClose()
+	}
+}
+
+// retryAfter is in whole seconds: the header knows no others.
+func (s *Server) retryAfter() int {
+	return int((s.cfg.RetryAfter + time.Second - 1) / time.Second)
+}
+
+// malformed answers what is not HTTP, or not in time; fasthttp then closes the
+// connection.
+func (s *Server) malformed(rc *fasthttp.RequestCtx, err error) {
+	s.cfg.CORS.answer(rc)
+	reason := failure.ErrNotHTTP
+	small, ne := (*fasthttp.ErrSmallBuffer)(nil), net.Error(nil)
+	switch {
+	case errors.As(err, &small):
+		reason = failure.ErrHeaders
+	case errors.As(err, &ne) && ne.Timeout():
+		reason = failure.ErrSlowBody
+	}
+	f := s.failures.Of(failure.OpenAI, reason)
+	s.answer(rc, &f)
+	if nc, ok := rc.Conn().(*conn); ok {
+		nc.linger.Store(true)
+	}
+}

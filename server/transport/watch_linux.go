@@ -1,0 +1,96 @@
+package transport
+
+import (
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// epoll is a kernel queue of its own that reports hang-ups alone. Each
+// connection is in it from accept to close, so a request costs no system call.
+//
+// The queue's own descriptor sits in the Go runtime's queue: waiting costs a
+// goroutine, not a thread, and closing the file ends the wait.
+type epoll struct {
+	w    *watcher
+	file *os.File
+	raw  syscall.RawConn
+}
+
+func (w *watcher) newSource() source {
+	if !w.peeks {
+		e, err := newEpoll(w)
+		if err == nil {
+			return e
+		}
+		w.log.Warn("no kernel queue to watch connections with; peeking instead", "error", err)
+	}
+	return newPeeker(w)
+}
+
+func newEpoll(w *watcher) (*epoll, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("epoll_create1", err)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil { // so that NewFile hands it to the runtime's queue
+		unix.Close(fd)
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	e := &epoll{w: w, file: os.NewFile(uintptr(fd), "epoll")}
+	if e.raw, err = e.file.SyscallConn(); err != nil {
+		e.file.Close()
+		return nil, err
+	}
+	w.goners.Go(e.run)
+	return e, nil
+}
+
+// add puts a connection in the queue. Closing the descriptor takes it out.
+// RDHUP is a half-close, which counts as leaving; hang-ups and errors are
+// always reported. Edges suffice: nobody comes back.
+func (e *epoll) add(id uint64, raw syscall.RawConn) error {
+	var err error
+	err1 := e.raw.Control(func(queue uintptr) {
+		err2 := raw.Control(func(fd uintptr) {
+			ev := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLET, Fd: int32(uint32(id)), Pad: int32(uint32(id >> 32))}
+			err = os.NewSyscallError("epoll_ctl", unix.EpollCtl(int(queue), unix.EPOLL_CTL_ADD, int(fd), &ev))
+		})
+		if err2 != nil {
+			err = err2
+		}
+	})
+	if err1 != nil {
+		return err1
+	}
+	return err
+}
+
+func (e *epoll) run() {
+	var events [64]unix.EpollEvent
+	for {
+		var n int
+		var werr error
+		err := e.raw.Read(func(fd uintptr) bool {
+			for {
+				n, werr = unix.EpollWait(int(fd), events[:], 0)
+				if werr != unix.EINTR {
+					return n != 0 // also on an error
+				}
+			}
+		})
+		if err != nil {
+			return // closed
+		}
+		if werr != nil {
+			e.w.log.Error("the queue that watches connections failed", "error", werr)
+			return
+		}
+		for _, ev := range events[:n] {
+			e.w.left(uint64(uint32(ev.Fd)) | uint64(uint32(ev.Pad))<<32)
+		}
+	}
+}
+
+func (e *epoll) close() { e.file.Close() }

@@ -1,5 +1,0 @@
-//go:build unix && !linux
-
-package server
-
-func (w *watcher) newSource() source { return newPeeker(w) }
