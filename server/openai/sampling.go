@@ -1,4 +1,4 @@
-package server
+package openai
 
 import (
 	"encoding/binary"
@@ -14,7 +14,7 @@ import (
 // sampling turns the request's fields, and the model's defaults for those that
 // are absent, into sampling parameters. Ranges that need no model are checked
 // already (api.Options.CheckSampling).
-func (s *Server) sampling(m *Model, q *api.Options) (sampler.Params, *api.Error) {
+func (s *Service) sampling(m *Model, q *api.Options) (sampler.Params, *api.Error) {
 	g := &m.Generation
 	p := sampler.Params{
 		Temperature: float32(or(q.Temperature, g.Temperature, 1)),
@@ -120,7 +120,7 @@ func (m *Model) limits(q *api.Options, tokens int) engine.Limits {
 }
 
 // logprobLimit checks a number of alternatives; -1 asks for the vocabulary.
-func (s *Server) logprobLimit(m *Model, n int, tooMany func(n, most int) *api.Error) *api.Error {
+func (s *Service) logprobLimit(m *Model, n int, tooMany func(n, most int) *api.Error) *api.Error {
 	if s.cfg.MaxLogprobs < 0 || n <= s.cfg.MaxLogprobs && n >= 0 || n < 0 && s.cfg.MaxLogprobs >= m.VocabSize {
 		return nil
 	}
