@@ -18,7 +18,7 @@ func (s *Service) ChatCompletions(c *transport.Call) { s.generate(c, s.prepareCh
 // prepareChat does everything that a request needs before the engine sees it: it
 // decodes, checks, renders and tokenizes. Whatever the client did wrong is
 // found here, so that it gets its 4xx before a status has been sent. The order
-// is that of spec chat-completions 1.2, except that cheap checks come before
+// is that of docs/interface/chat-completions.md, section 1.2, except that cheap checks come before
 // costly ones: where both fail the answer is the cheap one's. It may go on for
 // a moment after ctx has ended.
 func (s *Service) prepareChat(ctx context.Context, m *Model, body []byte, from sender) (*prepared, error) {
@@ -89,7 +89,8 @@ func (s *Service) check(m *Model, q *api.ChatRequest) *api.Error {
 	return s.checkOptions(m, &q.Options)
 }
 
-// prompt renders the messages, tokenizes and truncates them (spec 10).
+// prompt renders the messages, tokenizes and truncates them
+// (docs/interface/chat-completions.md, section 10).
 func (m *Model) prompt(ctx context.Context, q *api.ChatRequest) (chat.Prompt, []int32, *api.Error) {
 	room, bad := m.room(&q.Options)
 	if bad != nil {
@@ -103,7 +104,8 @@ func (m *Model) prompt(ctx context.Context, q *api.ChatRequest) (chat.Prompt, []
 	return p, tokens, bad
 }
 
-// render makes the prompt's text. Every failure is the request's (spec 3).
+// render makes the prompt's text. Every failure is the request's
+// (docs/interface/chat-completions.md, section 3).
 func (m *Model) render(q *api.ChatRequest) (chat.Prompt, *api.Error) {
 	in := chat.Input{
 		Messages: q.Messages, Tools: q.Tools, Documents: q.Documents,

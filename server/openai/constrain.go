@@ -87,8 +87,8 @@ func (c *constraints) compile(ctx context.Context, q *api.Constraint) (*grammarS
 func spec(q *api.Constraint) grammar.Spec {
 	s := grammar.Spec{
 		Schema: q.Schema, Text: q.Text, Choices: q.Choices,
-		// Strict: undeclared properties are not produced (spec 8.3), so the option that
-		// forbids them is always kept.
+		// Strict: undeclared properties are not produced (docs/interface/chat-completions.md,
+		// section 8.3), so the option that forbids them is always kept.
 		Options: grammar.Options{Strict: true, DisableAnyWhitespace: q.DisableAnyWhitespace, DisableAdditionalProperties: q.DisableAdditionalProperties},
 	}
 	if q.WhitespacePattern != nil {

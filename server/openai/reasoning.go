@@ -6,7 +6,8 @@ import (
 )
 
 // divide splits the text of a chunk into reasoning and content, and reports
-// whether the chunk is sent (spec chat-completions 7.4, 9.1, 12.3):
+// whether the chunk is sent (docs/interface/chat-completions.md, sections 7.4, 9.1 and
+// 12.3):
 //
 //   - Where the split gives no text, as for the tags themselves, there is no
 //     chunk, except a choice's last, and one that has token ids or logprobs to

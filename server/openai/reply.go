@@ -88,7 +88,7 @@ func finish(ev *engine.Event) (reason string, stop api.StopReason) {
 
 // logprob spells the scores of an event's token: its alternatives are the token
 // itself and then the best others, r.top in all, as the reference engine orders
-// them (spec chat-completions 7.2); for /v1/completions the token itself is one
+// them (docs/interface/chat-completions.md, section 7.2); for /v1/completions the token itself is one
 // more. alts is where they go; it is returned grown.
 func (r *reply) logprob(ev *engine.Event, alts []api.TokenLogprob) (api.Logprob, []api.TokenLogprob) {
 	own := api.TokenLogprob{ID: ev.Token, Logprob: ev.Logprob, Text: tokenText(r.tok, ev.Token)}

@@ -74,7 +74,7 @@ func (s *Service) sampling(m *Model, q *api.Options) (sampler.Params, *api.Error
 
 // badWords are the token sequences of words as they are tokenized at the start
 // of a text and behind a space. Both are banned, however long they are, and
-// each once (spec 4.5).
+// each once (docs/interface/chat-completions.md, section 4.5).
 func (m *Model) badWords(words []string) (sequences [][]int32, _ *api.Error) {
 	known := make(map[string]bool)
 	var key []byte

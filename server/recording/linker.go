@@ -10,13 +10,6 @@ import (
 	"weir/trajectory/archive"
 )
 
-// Feedback of the type "reward" on a recorded chat completion sets the reward of
-// its trajectories. The two are in different databases, so a reward waits in that of
-// feedback, written by the update that writes the record, until it has been set in
-// the archive; a crash in between costs nothing but doing it again. One whose
-// completion is not recorded yet waits for the recorder; if that does not come, as
-// for a completion that is not recorded at all, it is forgotten after a day.
-
 // Linker sets rewards, once a second for all that have come.
 type Linker struct {
 	cfg  Config
