@@ -94,7 +94,6 @@ var uncleaned = []string{
 	"server/sdktest",
 	"store",
 	"trajectory",
-	"trajectory/export",
 }
 
 var specName = regexp.MustCompile(`Spec\d`)
