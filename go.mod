@@ -10,6 +10,7 @@ tool (
 require (
 	github.com/CycloneDX/cyclonedx-go v0.12.0
 	github.com/dgraph-io/badger/v4 v4.9.6
+	github.com/goccy/go-json v0.12.0
 	github.com/goccy/go-yaml v1.19.2
 	github.com/klauspost/compress v1.20.1
 	github.com/openai/openai-go/v3 v3.96.0
