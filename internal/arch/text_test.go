@@ -92,7 +92,6 @@ var uncleaned = []string{
 	"device/cuda/check",
 	"server",
 	"server/sdktest",
-	"store",
 	"trajectory",
 }
 
