@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Kind is what a Spec is written in.
+// Kind is the kind of a constraint.
 type Kind uint8
 
 const (
@@ -18,8 +18,8 @@ const (
 	JSONObject             // any JSON object
 	Regex                  // Text must match the whole output
 	Choice                 // the output is one of Choices
-	Notation               // Text is EBNF in the manner of GBNF, or Lark if no line has ::=
-	Tag                    // Schema is a structural tag, in either form
+	Notation               // Text is EBNF in the manner of GBNF if it has ::= in it, and Lark otherwise
+	Tag                    // Schema is a structural tag: {"format": ...}, or the older {"structures": ..., "triggers": ...}
 )
 
 // Spec says what an output must look like.
@@ -34,15 +34,15 @@ type Spec struct {
 // Options change how JSON is constrained. The zero value is the default.
 type Options struct {
 	DisableAnyWhitespace        bool   // no whitespace between JSON's tokens
-	DisableAdditionalProperties bool   // objects that declare properties have no others unless their schema says so
-	Strict                      bool   // the same, and a schema without type means the type that its keywords are about
+	DisableAdditionalProperties bool   // objects that declare properties have no others, unless additionalProperties says so
+	Strict                      bool   // the same, and a schema without type has the type that its keywords are about
 	WhitespacePattern           string // a regular expression for what may stand between JSON's tokens
 }
 
 // Config bounds what compiling and running grammars may cost.
 type Config struct {
 	CacheBytes   int64         // all cached grammars together, with what they have built
-	GrammarBytes int64         // what one grammar builds while it runs, before it starts anew
+	GrammarBytes int64         // what one grammar builds while it runs; when it is more, it is dropped and built again on demand
 	MaxStates    int           // of one grammar
 	MaxWork      int64         // units of work that compiling one grammar may take (meter)
 	Deadline     time.Duration // for compiling one grammar, on a machine that is slower than expected
@@ -78,18 +78,18 @@ type Compiler struct {
 
 	mu      sync.Mutex
 	entries map[string]*list.Element
-	recent  *list.List // of *entry, the latest in front
+	recent  *list.List // of *entry, the one asked for last in front
 }
 
 type entry struct {
 	key  string
-	done chan struct{} // closed when g and err are there
+	done chan struct{} // closed when g and err are set
 	g    *Grammar
 	err  error
 
 	// Compiler.mu guards these.
 	waiting   int  // calls that wait for the result
-	abandoned bool // the compilation ends because none did
+	abandoned bool // no call waited any more, so the compilation ends
 }
 
 // NewCompiler makes a compiler for the tokens of v.
@@ -101,9 +101,9 @@ func NewCompiler(v *Vocabulary, cfg Config) (*Compiler, error) {
 }
 
 // Compile returns the grammar of s. It may take as long as Config.Deadline, so it
-// belongs on a worker. When ctx ends first it returns the cause of that. A
-// compilation goes on while any caller waits for it, and ends soon after the last
-// of them has left. Other errors are *Error.
+// belongs on a worker. If ctx ends first, it returns the cause. A compilation goes on
+// as long as any caller waits for it, and ends soon after the last of them has left.
+// All other errors are *Error.
 func (c *Compiler) Compile(ctx context.Context, s Spec) (*Grammar, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -126,8 +126,8 @@ func (c *Compiler) Compile(ctx context.Context, s Spec) (*Grammar, error) {
 	}
 }
 
-// join makes the caller wait for the entry of key. If there was none, the caller
-// has to compile it, and gets its place in the list as well.
+// join counts the caller among those who wait for the entry of key. If there was no
+// entry, the caller has to compile it, and gets its element of the list as well.
 func (c *Compiler) join(key string) (e *entry, compile *list.Element) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,13 +145,14 @@ func (c *Compiler) join(key string) (e *entry, compile *list.Element) {
 	return e, el
 }
 
+// leave takes a caller off the count of join.
 func (c *Compiler) leave(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e.waiting--
 }
 
-// unwanted reports whether nobody waits for e any more; from then on nobody can.
+// unwanted reports whether nobody waits for e any more. From then on nobody can.
 func (c *Compiler) unwanted(e *entry) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,8 +160,9 @@ func (c *Compiler) unwanted(e *entry) bool {
 	return e.abandoned
 }
 
+// run compiles s for everybody who waits for e.
 func (c *Compiler) run(s Spec, e *entry, el *list.Element) {
-	// If compiling panics, those who wait are told so.
+	// The error of those who wait if compiling panics.
 	e.err = errors.New("grammar: compiling has failed")
 	defer func() {
 		close(e.done)
@@ -174,6 +176,7 @@ func (c *Compiler) run(s Spec, e *entry, el *list.Element) {
 	e.g, e.err = compile(s, c.voc, c.cfg, func() bool { return c.unwanted(e) })
 }
 
+// drop removes an entry, unless its key has a newer one.
 func (c *Compiler) drop(el *list.Element) {
 	e := el.Value.(*entry)
 	if c.entries[e.key] == el {
@@ -182,8 +185,8 @@ func (c *Compiler) drop(el *list.Element) {
 	}
 }
 
-// evict drops the grammars that were asked for longest ago. They live on with
-// the matchers that use them.
+// evict drops the grammars that were asked for longest ago until the others fit.
+// Matchers that use a dropped grammar keep it.
 func (c *Compiler) evict() {
 	total := int64(0)
 	for el := c.recent.Front(); el != nil; {
@@ -202,14 +205,14 @@ func (c *Compiler) evict() {
 	}
 }
 
-// Grammar is a compiled constraint. It is safe for concurrent use by any number
-// of matchers: what they discover about it they share.
+// Grammar is a compiled constraint. It is safe for concurrent use by any number of
+// matchers, which share what was built for one of them.
 type Grammar struct {
 	m      *machine
 	static int64
 }
 
-// Bytes is roughly the memory that g holds at the moment.
+// Bytes is about how much memory g holds at the moment.
 func (g *Grammar) Bytes() int64 {
 	g.m.mu.Lock()
 	defer g.m.mu.Unlock()
@@ -219,10 +222,11 @@ func (g *Grammar) Bytes() int64 {
 // Vocabulary is what g was compiled for.
 func (g *Grammar) Vocabulary() *Vocabulary { return g.m.voc }
 
-// compile makes the grammar of s. It ends early when gone reports true.
-func compile(s Spec, v *Vocabulary, cfg Config, gone func() bool) (g *Grammar, err error) {
+// compile makes the grammar of s. It ends early when abandoned, which may be nil,
+// reports true.
+func compile(s Spec, v *Vocabulary, cfg Config, abandoned func() bool) (g *Grammar, err error) {
 	defer catch(&err)
-	b := newBuilder(commonRules(), cfg.MaxStates, &meter{left: cfg.MaxWork, deadline: time.Now().Add(cfg.Deadline), abandoned: gone})
+	b := newBuilder(commonRules(), cfg.MaxStates, &meter{left: cfg.MaxWork, deadline: time.Now().Add(cfg.Deadline), abandoned: abandoned})
 	n := b.finish(b.spec(s))
 	m := newMachine(n, v, cfg.GrammarBytes)
 	if m.root == dead {
@@ -231,6 +235,7 @@ func compile(s Spec, v *Vocabulary, cfg Config, gone func() bool) (g *Grammar, e
 	return &Grammar{m: m, static: n.bytes()}, nil
 }
 
+// bytes is about how much memory n takes, without its base.
 func (n *network) bytes() int64 {
 	size := int64(0)
 	for i := range n.states {

@@ -2,9 +2,9 @@ package grammar
 
 import "strings"
 
-// parseEBNF reads EBNF in the manner of llama.cpp's GBNF (grammars/README.md
-// there): name ::= expression, with "literals", [classes], ., groups, ? * + and
-// {m,n}. A rule ends where the next begins.
+// parseEBNF reads EBNF in the manner of llama.cpp's GBNF (grammars/README.md in
+// llama.cpp): name ::= expression, with "literals", [classes], ., groups, ? * + and
+// {m,n}. A rule ends where the next one begins.
 func parseEBNF(text string) *definitions {
 	p := &ebnf{scanner{s: text}}
 	d := &definitions{}
@@ -38,7 +38,7 @@ func (p *ebnf) space() {
 	}
 }
 
-// ruleAhead tells whether a new rule begins here.
+// ruleAhead reports whether a new rule begins here.
 func (p *ebnf) ruleAhead() bool {
 	i := p.i
 	defer func() { p.i = i }()

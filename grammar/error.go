@@ -5,28 +5,31 @@ import (
 	"fmt"
 )
 
-// The kinds of failure. All but ErrStuck come from compiling and are the fault
-// of the request.
+// The kinds of failure. The first four are refusals of a constraint.
 var (
-	// ErrInvalid: the text is not a schema, regular expression, grammar or tag.
+	// ErrInvalid means that the constraint is not a schema, regular expression,
+	// grammar or tag.
 	ErrInvalid = errors.New("grammar: invalid")
-	// ErrUnsupported: it asks for something that masks cannot keep exactly.
+	// ErrUnsupported means that the constraint asks for something that masks cannot
+	// enforce exactly.
 	ErrUnsupported = errors.New("grammar: unsupported")
-	// ErrUnsatisfiable: no text satisfies it.
+	// ErrUnsatisfiable means that no text satisfies the constraint.
 	ErrUnsatisfiable = errors.New("grammar: unsatisfiable")
-	// ErrTooComplex: it passes a bound on states, time or ambiguity.
+	// ErrTooComplex means that a bound on states, work or time was passed, or, from
+	// Fill, that the text has too many parses at once.
 	ErrTooComplex = errors.New("grammar: too complex")
-	// ErrAbandoned: everybody who waited for the grammar has left.
+	// ErrAbandoned means that everybody who waited for the grammar has left. Compile
+	// does not return it.
 	ErrAbandoned = errors.New("grammar: abandoned")
-	// ErrStuck: no token of the vocabulary continues the text.
+	// ErrStuck is returned by Fill if no token of the vocabulary continues the text.
 	ErrStuck = errors.New("grammar: no token is legal")
 )
 
-// Error is a refusal. It unwraps to one of the kinds above.
+// Error is a refusal of a constraint. It unwraps to its Kind.
 type Error struct {
-	Kind error
-	Path string // JSON path of what is refused, such as $.properties.a.not; "" where there is none
-	Msg  string
+	Kind error  // one of the kinds above
+	Path string // JSON path of the keyword that is refused, such as $.properties.a.not; "" if there is none
+	Msg  string // a sentence for the client, without the path
 }
 
 func (e *Error) Error() string {
@@ -38,11 +41,12 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Kind }
 
+// fail refuses the constraint that is being compiled. It does not return.
 func fail(kind error, path, format string, args ...any) {
 	panic(&Error{Kind: kind, Path: path, Msg: fmt.Sprintf(format, args...)})
 }
 
-// catch turns a refusal on its way up into an error.
+// catch, when deferred, turns a refusal into an error.
 func catch(err *error) {
 	switch r := recover().(type) {
 	case nil:

@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// formatRule is a format as a regular expression for the whole text, and
-// expressions that must not match anywhere in it.
+// formatRule is a format: a regular expression for the whole text, and expressions
+// that must not match anywhere in it.
 type formatRule struct {
 	is  string
 	not []string
 }
 
-// Each format generates a subset of its RFC that every validator accepts.
+// Each format allows a subset of what its RFC allows, which all validators accept.
 const (
 	fmtDate = `(?:\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|1\d|2[0-8]))` +
 		`|(?:\d\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)`
@@ -24,7 +24,7 @@ const (
 	fmtIPv4    = `(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)\.){3}(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)`
 	label      = `[A-Za-z0-9](?:[A-Za-z0-9-]{0,60}[A-Za-z0-9])?`
 	shortLabel = `[A-Za-z0-9](?:[A-Za-z0-9-]{0,28}[A-Za-z0-9])?`
-	// At most 253 characters, either way.
+	// At most 253 characters in both branches.
 	fmtHost = `(?:(?:` + label + `\.){0,3}` + label + `|(?:` + shortLabel + `\.){0,7}` + shortLabel + `)`
 	// Together with a local part of 62, at most 254.
 	mailHost     = `(?:(?:` + label + `\.){0,2}` + label + `|(?:` + shortLabel + `\.){0,5}` + shortLabel + `)`
@@ -57,7 +57,7 @@ var formats = map[string]formatRule{
 
 var formatNames = slices.Sorted(maps.Keys(formats))
 
-// formatDFAs are made once per process.
+// formatDFAs are made once for a process.
 var formatDFAs = sync.OnceValue(func() map[string]*dfa {
 	res := make(map[string]*dfa)
 	b := newBuilder(nil, 0, unmetered())
@@ -107,9 +107,9 @@ func absoluteURI() string {
 	return `[A-Za-z][A-Za-z0-9+.-]*:(?:` + authority() + segments + `|/(?:` + pchar + `+` + segments + `)?|` + pchar + `+` + segments + `|)` + queryFrag
 }
 
-// uriTemplate is RFC 6570 where what surrounds the expressions is a URI
-// reference; an authority has no expressions, and a first segment without a
-// scheme has no colon.
+// uriTemplate is RFC 6570, as far as the text around the expressions is a URI
+// reference. There are no expressions in an authority, and no colon in a first segment
+// without a scheme.
 func uriTemplate() string {
 	const (
 		anyVar   = varName + `(?::[1-9]\d{0,3}|\*)?`

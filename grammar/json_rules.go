@@ -5,26 +5,27 @@ import (
 	"unicode/utf8"
 )
 
-// The rules that every grammar has. Their states are the same everywhere, so
-// their shapes are built once per vocabulary.
+// The rules that are common to all grammars. Their states have the same numbers
+// everywhere, so their shapes are built once for a vocabulary.
 const (
-	ruleTail     = iota // the rest of a string, counted in characters, with the closing quote
-	ruleInteger         // without exponent
-	ruleNumber          // any
-	ruleBreak           // one or two line breaks and an indentation
-	ruleAny             // any value, whitespace allowed
-	ruleObject          // any object
-	ruleArray           // any array
-	ruleTightAny        // the same without whitespace
-	ruleTightObject
-	ruleTightArray
-	ruleFormat // the rest of a string of formatNames[0], with the closing quote, and so on
+	ruleTail        = iota // the rest of a string with the closing quote; a tick is a character
+	ruleInteger            // an integer without exponent
+	ruleNumber             // a number
+	ruleBreak              // one or two line breaks and an indentation; a tick is a space or tab
+	ruleAny                // a value, with the default whitespace
+	ruleObject             // an object
+	ruleArray              // an array
+	ruleTightAny           // a value without whitespace
+	ruleTightObject        // an object
+	ruleTightArray         // an array
+	ruleFormat             // the rest of a string of the format formatNames[0]; the other formats follow
 )
 
-// maxIndent bounds the spaces or tabs of one indentation. A model that likes
-// whitespace too much would otherwise write it until its token limit.
+// maxIndent bounds the spaces or tabs of one indentation. Otherwise a model that likes
+// whitespace would write it until its token limit.
 const maxIndent = 48
 
+// commonRules is the network of the common rules. It is made once for a process.
 var commonRules = sync.OnceValue(func() *network {
 	b := newBuilder(nil, 200_000, unmetered())
 	for range ruleFormat + len(formatNames) {
@@ -32,19 +33,7 @@ var commonRules = sync.OnceValue(func() *network {
 	}
 	b.stringTail()
 	b.accept(b.integer(b.start(ruleInteger)))
-	s := b.integer(b.start(ruleNumber))
-	digits := func(at int32) int32 {
-		at = b.bytes(at, '0', '9')
-		return b.star(at, func(at int32) int32 { return b.bytes(at, '0', '9') })
-	}
-	s = b.opt(s, func(at int32) int32 { return digits(b.lit(at, ".")) })
-	s = b.opt(s, func(at int32) int32 {
-		at = b.bytes(at, 'e', 'e', 'E', 'E')
-		at = b.opt(at, func(at int32) int32 { return b.bytes(at, '+', '+', '-', '-') })
-		at = b.bytes(at, '0', '9')
-		return b.repeat(at, 0, 2, 1, func(at int32) int32 { return b.bytes(at, '0', '9') }) // 1e999 is beyond every float
-	})
-	b.accept(s)
+	b.accept(b.number(b.start(ruleNumber)))
 	b.lineBreak()
 	b.anyValue(b.flexible, ruleAny, ruleObject, ruleArray)
 	b.anyValue(tight, ruleTightAny, ruleTightObject, ruleTightArray)
@@ -57,16 +46,26 @@ var commonRules = sync.OnceValue(func() *network {
 	return n.asBase()
 })
 
+func (b *builder) digit(s int32) int32 { return b.bytes(s, '0', '9') }
+
 func (b *builder) integer(s int32) int32 {
 	s = b.opt(s, func(at int32) int32 { return b.lit(at, "-") })
-	return b.alt(s, func(at int32) int32 { return b.lit(at, "0") }, func(at int32) int32 {
-		at = b.bytes(at, '1', '9')
-		return b.star(at, func(at int32) int32 { return b.bytes(at, '0', '9') })
+	return b.alt(s, func(at int32) int32 { return b.lit(at, "0") },
+		func(at int32) int32 { return b.star(b.bytes(at, '1', '9'), b.digit) })
+}
+
+func (b *builder) number(s int32) int32 {
+	s = b.integer(s)
+	s = b.opt(s, func(at int32) int32 { return b.star(b.digit(b.lit(at, ".")), b.digit) })
+	return b.opt(s, func(at int32) int32 {
+		at = b.bytes(at, 'e', 'e', 'E', 'E')
+		at = b.opt(at, func(at int32) int32 { return b.bytes(at, '+', '+', '-', '-') })
+		return b.repeat(b.digit(at), 0, 2, 1, b.digit) // three digits: 1e999 is beyond every float
 	})
 }
 
-// stringTail counts characters as decoded: a pair of escaped surrogates is one, a
-// lone one is not written.
+// stringTail defines ruleTail. Characters are counted as decoded: an escaped pair of
+// surrogates is one character. A lone surrogate is not allowed.
 func (b *builder) stringTail() {
 	loop, body, out := b.state(), b.state(), b.state()
 	b.eps(b.start(ruleTail), loop)
@@ -105,7 +104,7 @@ func (b *builder) stringTail() {
 	hex(low, h1)
 }
 
-// flexible is the default whitespace between JSON's tokens: nothing, a space, or
+// flexible reads the default whitespace between JSON's tokens: nothing, a space, or
 // one or two line breaks with an indentation.
 func (b *builder) flexible(from int32) int32 {
 	to := b.state()
@@ -115,6 +114,7 @@ func (b *builder) flexible(from int32) int32 {
 	return to
 }
 
+// lineBreak defines ruleBreak.
 func (b *builder) lineBreak() {
 	line := func(at int32) int32 {
 		return b.lit(b.opt(at, func(at int32) int32 { return b.lit(at, "\r") }), "\n")
@@ -129,9 +129,11 @@ func (b *builder) lineBreak() {
 	b.accept(out)
 }
 
+// tight reads no whitespace.
 func tight(from int32) int32 { return from }
 
-// anyValue defines any value, any object and any array with ws between tokens.
+// anyValue defines the rules for any value, any object and any array, with ws between
+// the tokens.
 func (b *builder) anyValue(ws frag, value, obj, arr int32) {
 	text := func(at int32) int32 { return b.call(b.lit(at, `"`), ruleTail) }
 	b.accept(b.alt(b.start(value), text,

@@ -6,9 +6,10 @@ import (
 	"strconv"
 )
 
-// How the values of JSON are spelled: characters inside strings, and constants.
+// Texts inside JSON are decoded texts: a language of strings or a constant says nothing
+// of escapes. This file spells them as they are written.
 
-// jsonLeaf spells characters as they stand inside a JSON string.
+// jsonLeaf reads one character of set, as it is written inside a JSON string.
 func (b *builder) jsonLeaf(from int32, set runeSet) int32 {
 	to := b.state()
 	for _, r := range set {
@@ -86,10 +87,11 @@ func (b *builder) plainEdges(s int32, edges []edge, at []int32) escapeTo {
 	return esc
 }
 
-// escapeTo says where the characters that JSON must escape lead: 1 more than the
-// state, 0 for nowhere. Most states of a language have the same.
+// escapeTo says which states the characters that JSON must escape lead to, by
+// escapeIndex: 1 + the state, or 0 for none. Most states of a language have the same.
 type escapeTo [34]int32
 
+// escapeIndex numbers the characters that JSON must escape; -1 for the others.
 func escapeIndex(c byte) int {
 	switch {
 	case c < 0x20:
@@ -102,10 +104,11 @@ func escapeIndex(c byte) int {
 	return -1
 }
 
-// escapes is the state behind the backslash.
+// escapes is a state, after a backslash, from which the rest of the escapes in to is
+// read.
 func (b *builder) escapes(to escapeTo) int32 {
 	s := b.state()
-	u := [2]int32{-1, -1} // behind u000 and u001
+	u := [2]int32{-1, -1} // after u000 and u001
 	for c := range byte('\\' + 1) {
 		k := escapeIndex(c)
 		if k < 0 || to[k] == 0 {
@@ -125,7 +128,7 @@ func (b *builder) escapes(to escapeTo) int32 {
 	return s
 }
 
-// literal reads exactly v, with ws between its tokens.
+// literal reads the value v, with ws between its tokens.
 func (b *builder) literal(from int32, v any, ws frag) int32 {
 	switch v := v.(type) {
 	case nil:
@@ -159,8 +162,8 @@ func (b *builder) literal(from int32, v any, ws frag) int32 {
 	return from
 }
 
-// literalNumber reads n as it is written in the schema, or as the plain decimal of
-// the same value.
+// literalNumber reads n either as it is written in the schema, or as the same value
+// without exponent and trailing zeros.
 func (b *builder) literalNumber(from int32, n json.Number) int32 {
 	r, ok := parseNumber(string(n))
 	if !ok {

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// larkItem is what a line of a Lark grammar begins with if it does not continue
-// the line before: a definition or a directive.
+// larkItem matches the beginning of a line that does not continue the line before: a
+// definition or a directive.
 var larkItem = regexp.MustCompile(`^\s*(?:[?!]{0,2}[_A-Za-z][A-Za-z0-9_-]*(?:\.-?\d+)?\s*[:{\[]|%)`)
 
 // larkCommon are the terminals of Lark's common library (lark/grammars/common.lark).
@@ -28,8 +28,9 @@ const larkFloat = `[0-9]+[eE][+-]?[0-9]+|(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?
 const ignored = "% ignore"
 
 // parseLark reads a Lark grammar, as far as it describes texts: rules, terminals,
-// strings, ranges, regular expressions, repetition, %import common and %ignore.
-// What shapes parse trees has no effect. The start is the rule start, or the first.
+// strings, ranges, regular expressions, repetition, %import common and %ignore. What
+// only concerns parse trees has no effect. The grammar begins with the rule start, or
+// with its first rule if it has no start.
 func parseLark(text string) (d *definitions, start string) {
 	l := &lark{defs: &definitions{}}
 	for _, item := range larkItems(text) {
@@ -70,8 +71,8 @@ func larkItems(text string) []string {
 	return items
 }
 
-// larkComment cuts a comment off a line. A slash begins a regular expression
-// only where a value can stand, and // never does.
+// larkComment cuts a comment off a line. A slash begins a regular expression, but //
+// never does.
 func larkComment(line string) string {
 	quote := byte(0)
 	for i := 0; i < len(line); i++ {
@@ -100,7 +101,7 @@ type lark struct {
 	rules   []string
 	imports [][2]string // name in the library, name here
 	skip    []*expr
-	inRule  bool // lexemes are followed by what is ignored
+	inRule  bool // in a rule, not in a terminal: what is ignored may follow each lexeme
 }
 
 func (l *lark) space() {
@@ -246,7 +247,7 @@ func (l *lark) tilde() (lo, hi int32) {
 	return lo, hi
 }
 
-// lexeme lets what is ignored follow n, if n stands in a rule.
+// lexeme lets what is ignored follow n, if n is in a rule.
 func (l *lark) lexeme(n *expr) *expr {
 	if !l.inRule {
 		return n

@@ -2,20 +2,19 @@ package grammar
 
 import "math/bits"
 
-// Matcher follows one text through a grammar. It belongs to one sequence: its
-// methods must not be called at the same time. Different matchers of one grammar
-// may be used from different goroutines.
+// Matcher follows one text through a grammar. Its methods must not be called at the
+// same time. Different matchers of one grammar may be used at the same time.
 type Matcher struct {
 	m     *machine
 	at    *position
-	past  []*position // where the text stood before each accepted token
-	ended int         // how many of those were end tokens
+	past  []*position // the positions before each accepted token
+	ended int         // how many of the accepted tokens were end tokens
 }
 
-// NewMatcher starts at the beginning of a text.
+// NewMatcher returns a matcher at the beginning of a text.
 func (g *Grammar) NewMatcher() *Matcher { return &Matcher{m: g.m, at: g.m.root} }
 
-// Fork is a second matcher at the same place.
+// Fork returns a second matcher at the same position.
 func (m *Matcher) Fork() *Matcher {
 	f := *m
 	f.past = append([]*position(nil), m.past...)
@@ -25,12 +24,12 @@ func (m *Matcher) Fork() *Matcher {
 // Fill writes the legal tokens to mask as backend.Draws.Masks has them: bit v%32
 // of word v/32 is 1 if token v is legal. mask is the caller's, has at least
 // (Size()+31)/32 words, and is overwritten; words beyond the vocabulary become 0.
-// After an end token only end tokens are legal. The error is ErrStuck if nothing
-// is: that can only happen with a vocabulary that lacks single bytes, or
-// ErrTooComplex if the text has too many parses at once.
+// After an end token only end tokens are legal. If no token is legal, the error is
+// ErrTooComplex if something was given up because the grammar is too ambiguous, and
+// otherwise ErrStuck, which can happen only with a vocabulary that lacks single bytes.
 //
-// It takes about a microsecond, or, where a text enters a part of a grammar for
-// the first time, up to a few milliseconds.
+// Fill takes about a microsecond, and up to a few milliseconds when a text is the first
+// to reach a part of a grammar.
 func (m *Matcher) Fill(mask []uint32) error {
 	v := m.m.voc
 	words := v.words()
@@ -57,8 +56,8 @@ func (m *Matcher) Fill(mask []uint32) error {
 	return ErrStuck
 }
 
-// Accept moves on over a token. It reports false, and does not move, if the token
-// is not legal here.
+// Accept goes on over a token. If the token is not legal here, it changes nothing and
+// reports false.
 func (m *Matcher) Accept(token int32) bool {
 	v := m.m.voc
 	if token < 0 || int(token) >= v.size {
@@ -85,7 +84,8 @@ func (m *Matcher) Accept(token int32) bool {
 	return true
 }
 
-// Rollback takes the last n accepted tokens back, in constant time per token.
+// Rollback takes back the last n accepted tokens, or all of them if there are fewer.
+// It takes constant time per token.
 func (m *Matcher) Rollback(n int) {
 	for range min(n, len(m.past)) {
 		m.at = m.past[len(m.past)-1]
@@ -97,18 +97,17 @@ func (m *Matcher) Rollback(n int) {
 // Len is the number of accepted tokens.
 func (m *Matcher) Len() int { return len(m.past) }
 
-// Done reports whether the text is complete as it stands, so that an end token is
-// legal.
+// Done reports whether the text is complete, so that an end token is legal.
 func (m *Matcher) Done() bool { return m.at.accept }
 
 // Ended reports whether an end token was accepted.
 func (m *Matcher) Ended() bool { return m.ended > 0 }
 
-// maxForced bounds what Forced returns.
+// maxForced bounds the bytes that Forced returns.
 const maxForced = 4096
 
-// Forced appends to dst the bytes that every continuation of the text begins
-// with, nothing where there is a choice or the text may end.
+// Forced appends to dst the bytes with which every continuation of the text begins.
+// There are none if there is a choice or the text may end.
 func (m *Matcher) Forced(dst []byte) []byte {
 	if m.ended > 0 {
 		return dst
@@ -125,18 +124,19 @@ func (m *Matcher) Forced(dst []byte) []byte {
 	return dst
 }
 
-// Settled reports that the next token may be the only legal one: the next byte is
-// settled, or the text may end. It is cheap; only then is looking at a mask for a
-// single token worth its while.
+// Settled reports whether the next token may be the only legal one: either only one
+// byte can follow, or the text may end. It is cheap, and tells whether it is worth
+// while to fill a mask and look for a Single token.
 func (m *Matcher) Settled() bool {
 	if m.ended > 0 || m.at.accept {
 		return true
 	}
-	_, settled := m.m.onlyByte(m.at)
-	return settled
+	_, ok := m.m.onlyByte(m.at)
+	return ok
 }
 
-// Single returns the only token that mask allows; false if there are none or more.
+// Single returns the only token that mask allows. It reports false if mask allows no
+// token or more than one.
 func Single(mask []uint32) (token int32, ok bool) {
 	for i, w := range mask {
 		if w == 0 {
@@ -150,7 +150,7 @@ func Single(mask []uint32) (token int32, ok bool) {
 	return token, ok
 }
 
-// ends reports whether token is an end token; there are only a few.
+// ends reports whether token is an end token. There are only a few of them.
 func (v *Vocabulary) ends(token int32) bool {
 	for _, t := range v.eos {
 		if t == token {

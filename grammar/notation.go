@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// gxKind is a kind of node of a parsed grammar, EBNF or Lark.
+// exprKind is a kind of expression in a grammar, EBNF or Lark.
 type exprKind uint8
 
 const (
@@ -18,6 +18,7 @@ const (
 	exprRepeat                 // subs[0], lo to hi times (hi -1: no bound)
 )
 
+// expr is a node of a parsed grammar.
 type expr struct {
 	kind   exprKind
 	text   string
@@ -44,8 +45,8 @@ func (d *definitions) define(name string, body *expr) {
 	d.body[name] = body
 }
 
-// notationRule lowers a grammar text. Without a line that has ::= it is Lark, as
-// with the reference.
+// notationRule lowers the text of a grammar. Without ::= it is Lark, as vLLM decides
+// it.
 func (b *builder) notationRule(text string) int32 {
 	if !utf8.ValidString(text) {
 		fail(ErrInvalid, "", "a grammar must be UTF-8")
@@ -57,7 +58,7 @@ func (b *builder) notationRule(text string) int32 {
 	return b.definitions(d, start)
 }
 
-// definitions lowers d and returns the rule called start.
+// definitions lowers d and returns the rule with the name start.
 func (b *builder) definitions(d *definitions, start string) int32 {
 	if d.body[start] == nil {
 		fail(ErrInvalid, "", "the grammar has no rule %s", start)
@@ -74,6 +75,7 @@ func (b *builder) definitions(d *definitions, start string) int32 {
 	return rules[start]
 }
 
+// exprLowering lowers expressions.
 type exprLowering struct {
 	b     *builder
 	rules map[string]int32
@@ -114,7 +116,7 @@ func (l exprLowering) at(from int32, n *expr) int32 {
 	return b.repeat(from, n.lo, n.hi, n.subs[0].cost(), func(at int32) int32 { return l.at(at, n.subs[0]) })
 }
 
-// cost is roughly the number of states that n needs.
+// cost is about the number of states that n needs.
 func (n *expr) cost() int {
 	c := 1 + len(n.text)
 	if n.kind == exprRule {
@@ -132,7 +134,7 @@ func (n *expr) cost() int {
 	return min(c, 1<<30)
 }
 
-// scanner reads grammar texts.
+// scanner reads the texts of grammars.
 type scanner struct {
 	s     string
 	i     int
@@ -144,6 +146,7 @@ func (p *scanner) bad(msg string) {
 	fail(ErrInvalid, "", "grammar: %s in line %d", msg, line)
 }
 
+// enter is called for each level of nesting.
 func (p *scanner) enter() {
 	if p.depth++; p.depth > maxDepth {
 		fail(ErrTooComplex, "", "the grammar is nested too deeply")
@@ -245,7 +248,7 @@ func (p *scanner) escape() rune {
 	return r
 }
 
-// braces reads {m}, {m,n}, {m,} or {,n} behind the opening brace.
+// braces reads {m}, {m,n}, {m,} or {,n} after the opening brace.
 func (p *scanner) braces(space func()) (lo, hi int32) {
 	space()
 	lo, ok := p.number()
@@ -266,7 +269,7 @@ func (p *scanner) braces(space func()) (lo, hi int32) {
 	return lo, hi
 }
 
-// alternatives makes a node of them.
+// alternatives is a node for one of subs.
 func alternatives(subs []*expr) *expr {
 	if len(subs) == 1 {
 		return subs[0]

@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// numbers is a set of JSON numbers: a range and a multiple. Bounded numbers are
-// spelled without exponent.
+// numbers is a set of JSON numbers: those in a range that are multiples of a number.
+// Unless the set is all numbers, they are written without exponent.
 type numbers struct {
 	integer      bool
 	lo, hi       *big.Rat // nil: no bound
-	loOpen       bool     // lo itself is outside
+	loOpen       bool     // lo itself is not in the set
 	hiOpen       bool
-	multiple     *big.Rat // nil: any
-	multiplePath string   // for the error
+	multiple     *big.Rat // nil: any number
+	multiplePath string   // of the keyword multipleOf
 }
 
-// maxDigits bounds the digits of a bound: JSON texts such as 1e999999999 stand
-// for numbers nobody can spell out.
+// maxDigits bounds the digits of a number in a schema. JSON allows 1e999999999, which
+// nobody can write without an exponent.
 const maxDigits = 400
 
-// parseNumber reads a JSON number; false if it has too many digits.
+// parseNumber reads a JSON number. It reports false if it has too many digits.
 func parseNumber(text string) (*big.Rat, bool) {
 	mantissa, exp, _ := strings.Cut(strings.ToLower(text), "e")
 	if exp != "" {
@@ -35,6 +35,7 @@ func parseNumber(text string) (*big.Rat, bool) {
 	return new(big.Rat).SetString(text)
 }
 
+// free reports whether all integers or all numbers are in n.
 func (n *numbers) free() bool { return n.lo == nil && n.hi == nil && n.multiple == nil }
 
 // atLeast, atMost and timesOf narrow the set.
@@ -57,7 +58,8 @@ func cmpRat(a, b *big.Rat) int {
 	return a.Cmp(b)
 }
 
-// timesOf joins multiples: lcm(a/b, c/d) is lcm(a, c)/gcd(b, d) in lowest terms.
+// timesOf makes multiple the least common multiple of it and m: lcm(a/b, c/d) is
+// lcm(a, c)/gcd(b, d) in lowest terms.
 func (n *numbers) timesOf(m *big.Rat) {
 	if n.multiple == nil {
 		n.multiple = m
@@ -70,7 +72,8 @@ func (n *numbers) timesOf(m *big.Rat) {
 	n.multiple = new(big.Rat).SetFrac(num, new(big.Int).GCD(nil, nil, n.multiple.Denom(), m.Denom()))
 }
 
-// normal rounds the bounds of integers inwards.
+// normal returns the same set in a simpler form: a multiple of 1 is left out, multiples
+// of integers are integers, and the bounds of integers are integers in the set.
 func (n numbers) normal() numbers {
 	if n.integer && n.multiple != nil && n.multiple.IsInt() && n.multiple.Num().IsInt64() && n.multiple.Num().Int64() == 1 {
 		n.multiple = nil
@@ -100,8 +103,8 @@ func (n numbers) normal() numbers {
 	return n
 }
 
-// empty is true when no number is in the set. (A multiple may leave out all of a
-// narrow range; lowering finds that.)
+// empty reports whether the bounds leave no number. (It may also be that no number of a
+// narrow range is a multiple. That is found when the set is lowered.)
 func (n numbers) empty() bool {
 	n = n.normal()
 	if n.lo == nil || n.hi == nil {
@@ -124,6 +127,7 @@ func (n *numbers) contains(v *big.Rat) bool {
 	return n.multiple == nil || new(big.Rat).Quo(v, n.multiple).IsInt()
 }
 
+// key is the same for equal sets.
 func (n numbers) key() string {
 	s := "num:" + strconv.FormatBool(n.integer)
 	for _, r := range []*big.Rat{n.lo, n.hi, n.multiple} {
@@ -134,7 +138,7 @@ func (n numbers) key() string {
 	return s + strconv.FormatBool(n.loOpen) + strconv.FormatBool(n.hiOpen)
 }
 
-// numbers lowers a bounded set.
+// numbers reads a number of n.
 func (b *builder) numbers(from int32, n numbers) int32 {
 	n = n.normal()
 	if n.multiple == nil {
@@ -157,7 +161,7 @@ func (b *builder) numbers(from int32, n numbers) int32 {
 	return b.embed(from, d)
 }
 
-// ranges reads the numbers of n, whatever its multiple.
+// ranges reads a number in the range of n, whether it is a multiple or not.
 func (b *builder) ranges(from int32, n numbers) int32 {
 	to := b.state()
 	zero := new(big.Rat)
@@ -184,7 +188,7 @@ func (b *builder) ranges(from int32, n numbers) int32 {
 	return to
 }
 
-// decimal is a number >= 0 in digits; frac has no trailing zeros.
+// decimal is a number of at least 0 in digits; frac has no trailing zeros.
 type decimal struct{ whole, frac string }
 
 func decimalOf(r *big.Rat) *decimal {
@@ -196,23 +200,25 @@ func decimalOf(r *big.Rat) *decimal {
 	return &decimal{w, strings.TrimRight(f, "0")}
 }
 
-// magnitude reads the decimals from lo to hi digit by digit. While what was read
-// equals the beginning of a bound, the bound is tight: it limits the next digit.
+// magnitude reads the decimals from lo to hi, digit by digit. As long as the digits so
+// far are those of a bound, the bound limits the next digit.
 type magnitude struct {
 	b              *builder
 	integer        bool
 	lo, hi         *decimal // hi nil: no bound
 	loOpen, hiOpen bool
 	to             int32
-	memo           map[place]int32
+	memo           map[place]int32 // the state of each place
 }
 
+// place is what has been read of a number.
 type place struct {
-	length   int // digits before the point; -1 behind it
-	pos      int
-	low, top bool // bounds that are tight
+	length   int  // how many digits there are before the point; -1 after the point
+	pos      int  // digits read, of those before the point or after it
+	low, top bool // all digits so far are those of lo, or of hi
 }
 
+// build adds the automaton from from to m.to.
 func (m *magnitude) build(from int32) {
 	m.memo = make(map[place]int32)
 	l := len(m.lo.whole)
@@ -252,7 +258,7 @@ func (m *magnitude) build(from int32) {
 // at is the state in which p has been read.
 func (m *magnitude) at(p place) int32 {
 	if p.pos == p.length && !p.low && !p.top {
-		p.length, p.pos = 0, 0 // the same behind every number of digits
+		p.length, p.pos = 0, 0 // the same after any number of digits
 	}
 	if s, ok := m.memo[p]; ok {
 		return s
@@ -284,7 +290,7 @@ func (m *magnitude) at(p place) int32 {
 	return s
 }
 
-// digitAt is the digit of a bound at p; behind its last digit, 0.
+// digitAt is the digit of a bound at p, and '0' after its last digit.
 func digitAt(d *decimal, p place) byte {
 	if d == nil {
 		return 0
@@ -299,7 +305,7 @@ func digitAt(d *decimal, p place) byte {
 	return '0'
 }
 
-// digits reads the next digit from lo to hi; a and z are the digits of the bounds.
+// digits reads a digit from lo to hi at p. a and z are the digits of the bounds there.
 func (m *magnitude) digits(s int32, p place, lo, hi, a, z byte, length int) {
 	for c := lo; c <= hi; c++ {
 		next := place{length: length, pos: p.pos + 1, low: p.low && c == a, top: p.top && c == z}
@@ -307,7 +313,7 @@ func (m *magnitude) digits(s int32, p place, lo, hi, a, z byte, length int) {
 	}
 }
 
-// clip joins the places behind all digits of both bounds.
+// clip makes the places after all digits of both bounds equal.
 func (m *magnitude) clip(p place) place {
 	if p.length >= 0 {
 		return p
@@ -323,6 +329,7 @@ func (m *magnitude) clip(p place) place {
 	return p
 }
 
+// fraction adds to s what can follow at p, a place after the point.
 func (m *magnitude) fraction(s int32, p place) {
 	if p.pos > 0 {
 		m.end(s, p, p.pos)
@@ -337,7 +344,7 @@ func (m *magnitude) fraction(s int32, p place) {
 	m.digits(s, p, lo, hi, digitAt(m.lo, p), digitAt(m.hi, p), -1)
 }
 
-// end lets the number stop after frac digits behind the point, if it is in range.
+// end lets the number end after frac digits after the point, if it is in the range.
 func (m *magnitude) end(s int32, p place, frac int) {
 	if p.low && (len(m.lo.frac) > frac || m.loOpen) {
 		return
@@ -348,9 +355,10 @@ func (m *magnitude) end(s int32, p place, frac int) {
 	m.b.eps(s, m.to)
 }
 
-// multiples accepts the plain decimals that are multiples of m = p/10^k: the
-// remainder of the digits read so far, and how many of them are behind the point,
-// decide. Digits behind the k-th must be 0.
+// multiples is the language of the decimals that are multiples of m = p/10^k. Its
+// states are the remainder, modulo p, of the digits so far, and how many of them are
+// after the point. Digits after the k-th must be 0. It reports false if there would be
+// too many states.
 func multiples(m *big.Rat, integer bool) (*dfa, bool) {
 	k := 0
 	p := new(big.Int).Set(m.Num())
@@ -374,8 +382,8 @@ func multiples(m *big.Rat, integer bool) (*dfa, bool) {
 	for j := range scale {
 		scale[j] = new(big.Int).Mod(pow10(k-j), p).Int64()
 	}
-	// State 0 is the start, 1 follows the sign; then for each number of digits
-	// behind the point (-1: no point yet) and each remainder.
+	// State 0 is the start and 1 is after the sign. Then there is a state for each
+	// number of digits after the point (-1: no point yet) and each remainder.
 	at := func(j int, r int64) int32 { return int32(2 + int64(j+1)*mod + r) }
 	res := &dfa{states: make([]state, 2+int64(k+2)*mod), all: -1}
 	digits := func(s int32, j int, r int64) {

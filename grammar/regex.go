@@ -19,6 +19,7 @@ const (
 	rxEnd                  // $
 )
 
+// rx is a node of a parsed regular expression.
 type rx struct {
 	kind   rxKind
 	set    runeSet
@@ -26,13 +27,13 @@ type rx struct {
 	lo, hi int32
 }
 
-// maxRepeat bounds the counts of a repetition, as most engines do.
+// maxRepeat bounds the counts of a repetition.
 const maxRepeat = 100_000
 
-// parseRegex reads an ECMAScript regular expression, less what is not regular
-// (lookaround, back-references) or depends on flags: those are refused. \d and \w
-// are ASCII, \s is Unicode, as with ECMAScript's u flag. Python's (?P<name>) is a
-// group too. Non-greedy quantifiers match the same texts as greedy ones.
+// parseRegex reads an ECMAScript regular expression. What is not regular (lookaround,
+// back-references) or depends on flags is refused. As with ECMAScript's u flag, \d and
+// \w are ASCII and \s is Unicode. Python's (?P<name>) is a group as well. Non-greedy
+// quantifiers match the same texts as greedy ones.
 func parseRegex(s string) *rx {
 	if !utf8.ValidString(s) {
 		fail(ErrInvalid, "", "a regular expression must be UTF-8")
@@ -59,6 +60,7 @@ func (p *rxParser) bad(msg string) {
 	fail(ErrInvalid, "", "regular expression: %s at character %d", msg, p.i)
 }
 
+// refuse refuses what cannot be enforced.
 func (p *rxParser) refuse(what string) {
 	fail(ErrUnsupported, "", "regular expression: %s is not supported (character %d)", what, p.i)
 }
@@ -116,8 +118,8 @@ func (p *rxParser) cat() *rx {
 	return res
 }
 
-// quantifier reads one quantifier, with the ? that makes it non-greedy. A brace
-// that is no quantifier stands for itself.
+// quantifier reads one quantifier, with the ? that makes it non-greedy. A brace that
+// does not begin a quantifier is a character.
 func (p *rxParser) quantifier() (lo, hi int32, ok bool) {
 	switch {
 	case p.eat("*"):
@@ -140,6 +142,7 @@ func (p *rxParser) quantifier() (lo, hi int32, ok bool) {
 	return lo, hi, true
 }
 
+// braces reads {m}, {m,} or {m,n}. Otherwise it reads nothing and reports false.
 func (p *rxParser) braces() (lo, hi int32, ok bool) {
 	start := p.i
 	p.i++
@@ -243,7 +246,7 @@ func (p *rxParser) escape() *rx {
 	return &rx{kind: rxSet, set: p.escaped()}
 }
 
-// escaped reads an escape that stands for a set of characters, often one.
+// escaped reads what follows a backslash, and returns the characters that it means.
 func (p *rxParser) escaped() runeSet {
 	c := p.peek()
 	if c < 0 {
@@ -379,7 +382,8 @@ func (p *rxParser) property(not bool) runeSet {
 	return set
 }
 
-// categories are the long names of ECMAScript's general categories in use.
+// categories are the short names of Unicode's general categories, for the long names
+// that ECMAScript has for them.
 var categories = map[string]string{
 	"Letter": "L", "Lowercase_Letter": "Ll", "Uppercase_Letter": "Lu", "Titlecase_Letter": "Lt", "Modifier_Letter": "Lm", "Other_Letter": "Lo",
 	"Mark": "M", "Number": "N", "Decimal_Number": "Nd", "digit": "Nd", "Letter_Number": "Nl", "Other_Number": "No",
@@ -405,7 +409,7 @@ func (p *rxParser) class() runeSet {
 		}
 		p.i++
 		hi := p.classAtom()
-		if !lo.single() || !hi.single() { // [\w-x]: the hyphen stands for itself
+		if !lo.single() || !hi.single() { // as in [\w-x], where the hyphen is a character
 			set = append(append(append(set, lo...), hi...), [2]rune{'-', '-'})
 			continue
 		}

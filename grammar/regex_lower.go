@@ -6,7 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// anchored takes the anchors off the ends of n. ok is false when others remain.
+// anchored takes the anchors off the ends of n: begin and end report whether there was
+// ^ and $. ok is false if core still has anchors.
 func anchored(n *rx) (core *rx, begin, end, ok bool) {
 	switch n.kind {
 	case rxBegin:
@@ -58,12 +59,12 @@ func (n *rx) cost() int {
 	return min(c, 1<<30)
 }
 
-// counts: n repeats something so often that counting pays.
+// counts reports whether n repeats something so often that counters pay.
 func (n *rx) counts() bool {
 	return n.kind == rxRepeat && max(n.lo, n.hi) > 16 || slices.ContainsFunc(n.subs, (*rx).counts)
 }
 
-// nullable: n matches the empty text (anchors aside).
+// nullable reports whether n matches the empty text, apart from anchors.
 func (n *rx) nullable() bool {
 	switch n.kind {
 	case rxSet:
@@ -76,13 +77,14 @@ func (n *rx) nullable() bool {
 	return !slices.ContainsFunc(n.subs, func(s *rx) bool { return !s.nullable() })
 }
 
-// lowering says how characters are spelled and whether repetitions may be rules.
+// lowering says how a regular expression is lowered.
 type lowering struct {
-	leaf    func(from int32, set runeSet) int32
-	counted bool
+	leaf    func(from int32, set runeSet) int32 // reads a character of set, as it is spelled here
+	counted bool                                // repetitions may become counted rules
 }
 
-// rx lowers n at from. Anchors become the steps that layers takes out again.
+// rx reads what n matches. An anchor becomes a stepTick (^) or a stepGuard ($), which
+// layers replaces.
 func (b *builder) rx(from int32, n *rx, how lowering) int32 {
 	b.spend(1)
 	switch n.kind {
@@ -120,9 +122,9 @@ func (b *builder) rx(from int32, n *rx, how lowering) int32 {
 	return to
 }
 
-// chain reads n and then end. Where n is a sequence, a counted repetition in it
-// takes what follows along into its rule: a rule that could return after every
-// character would leave every token undecided that goes on with something else.
+// chain reads n and then end. If n is a sequence, a counted repetition in it takes
+// what follows into its rule. A rule that could return after every character would make
+// every token pop the base of its shape that goes on with something else.
 func (b *builder) chain(from int32, n *rx, how lowering, end string) int32 {
 	parts := []*rx{n}
 	if n.kind == rxCat {
@@ -145,7 +147,7 @@ func (b *builder) chain(from int32, n *rx, how lowering, end string) int32 {
 	return b.lit(from, end)
 }
 
-// utf8Leaf spells characters as they are.
+// utf8Leaf reads a character of set in UTF-8.
 func (b *builder) utf8Leaf(from int32, set runeSet) int32 {
 	to := b.state()
 	for _, r := range set {
@@ -154,8 +156,8 @@ func (b *builder) utf8Leaf(from int32, set runeSet) int32 {
 	return to
 }
 
-// regexDFA is the language of n: whole texts, or texts that contain a match.
-// False if it passes the limit.
+// regexDFA is the language of the texts that n matches as a whole or, with search, of
+// the texts that contain a match. It reports false if there would be too many states.
 func regexDFA(n *rx, search bool, outer *builder) (d *dfa, ok bool) {
 	b := newBuilder(nil, 8*dfaLimit, outer.meter)
 	defer func() {
@@ -187,13 +189,16 @@ func regexDFA(n *rx, search bool, outer *builder) (d *dfa, ok bool) {
 	return makeDFA(b, start, all)
 }
 
-// layers takes out anchors: ^ can be passed only while nothing has been read, and
-// after $ nothing more may be read. all needs neither, so it stays one state.
+// layers removes the anchors from the automaton of b: ^ can be passed only as long as
+// nothing has been read, and after $ nothing more may be read. So each state has copies
+// for what has been read and whether $ was passed. The state all does not depend on
+// that and stays one state.
 func (b *builder) layers(start, all int32) (res *builder, from, newAll int32) {
 	res = newBuilder(nil, 4*b.limit, b.meter)
 	type at struct {
-		s          int32
-		read, over bool
+		s    int32
+		read bool // something has been read
+		over bool // $ has been passed
 	}
 	index := make(map[at]int32)
 	var list []at
@@ -252,7 +257,7 @@ func (b *builder) regexRule(pattern string) int32 {
 	return r
 }
 
-// embed copies d behind from.
+// embed reads a text of d.
 func (b *builder) embed(from int32, d *dfa) int32 {
 	to := b.state()
 	at := make([]int32, len(d.states))

@@ -34,6 +34,7 @@ func (s runeSet) normal() runeSet {
 	return res
 }
 
+// invert is the set of all other characters.
 func (s runeSet) invert() runeSet {
 	var res runeSet
 	next := rune(0)

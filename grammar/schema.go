@@ -5,27 +5,28 @@ import (
 	"slices"
 )
 
-// schemas lowers a JSON schema. A rule stands for a set of schemas that a value
-// must satisfy all at once, so allOf, $ref and siblings of anyOf need no merging
-// of keywords: the parts of a value are subject to the sets of the parts' schemas.
-// There are finitely many sets, so recursion ends.
+// schemas lowers a JSON schema. A rule stands for a set of schemas that hold for a
+// value at once. So allOf, $ref and keywords beside anyOf are lowered without merging
+// keywords: for each part of the value, the set of what the schemas say about that
+// part holds. There are finitely many sets, so recursive schemas end.
 type schemas struct {
 	b          *builder
 	d          *document
-	ws         frag
-	tight      bool // ws is nothing: the common rules without whitespace fit
-	loose      bool // ws is the default: the common rules with whitespace fit
-	rules      map[string]int32
+	ws         frag             // what may be between JSON's tokens
+	tight      bool             // ws is nothing, so the common rules without whitespace can be used
+	loose      bool             // ws is the default, so the common rules with whitespace can be used
+	rules      map[string]int32 // of each set of schemas, by its key
 	verdicts   map[string]verdict
 	languages  map[string]*language
 	valueRules map[string]int32
 	depth      int
 }
 
-// maxAlternatives bounds the combinations of anyOf and oneOf in one value.
+// maxAlternatives bounds the combinations of anyOf and oneOf for one value.
 const maxAlternatives = 4000
 
-// schemaRule lowers schema to a rule.
+// schemaRule lowers schema, a parsed JSON value, to a rule. path is where it is in
+// the request.
 func (b *builder) schemaRule(schema any, path string, o Options) int32 {
 	s := &schemas{b: b, d: newDocument(schema, path, o, b.meter), rules: make(map[string]int32),
 		verdicts: make(map[string]verdict), languages: make(map[string]*language), valueRules: make(map[string]int32)}
@@ -40,7 +41,7 @@ func (b *builder) schemaRule(schema any, path string, o Options) int32 {
 	return s.value([]any{schema})
 }
 
-// whitespace is a pattern for what may stand between JSON's tokens.
+// whitespace returns a fragment for the pattern of what may be between JSON's tokens.
 func (b *builder) whitespace(pattern string) frag {
 	n := parseRegex(pattern)
 	d, ok := regexDFA(n, false, b)
@@ -58,7 +59,8 @@ func (b *builder) whitespace(pattern string) frag {
 	return func(from int32) int32 { return b.embed(from, d) }
 }
 
-// alternative is a set of schemas without choices left.
+// alternative is a set of schemas of which all anyOf and oneOf have been decided: the
+// chosen schemas are in the set.
 type alternative []*schemaNode
 
 func (a alternative) kinds() kinds {
@@ -69,15 +71,17 @@ func (a alternative) kinds() kinds {
 	return k
 }
 
+// choice is an anyOf or oneOf that has not been decided.
 type choice struct {
 	of   *schemaNode
 	one  bool // oneOf
 	from []any
 }
 
-// expand follows references and allOf and multiplies out the choices. exact says
-// that oneOf must be proven to be a choice of exactly one; otherwise it is read as
-// anyOf, which is good enough to prove that nothing satisfies a set.
+// expand returns the alternatives of a set of schemas: it follows references and allOf
+// and multiplies out the choices. If exact is true, every oneOf must provably be a
+// choice of exactly one, or it is refused. Otherwise oneOf is treated as anyOf, which
+// is good enough to prove that no value satisfies a set.
 func (s *schemas) expand(set []any, exact bool) []alternative {
 	e := &expansion{s: s, exact: exact}
 	e.grow(nil, set, nil)
@@ -90,6 +94,8 @@ type expansion struct {
 	res   []alternative
 }
 
+// grow adds to res the alternatives of the schemas in have and set, where the choices
+// in open have not been decided.
 func (e *expansion) grow(have alternative, set []any, open []choice) {
 	have = slices.Clone(have)
 	open = slices.Clone(open)
@@ -126,7 +132,7 @@ func (e *expansion) grow(have alternative, set []any, open []choice) {
 		n := e.s.d.node(v)
 		return n == e.s.d.trueSchema || slices.Contains(have, n)
 	}) {
-		e.grow(have, nil, open) // satisfied already
+		e.grow(have, nil, open) // one of its schemas holds anyway
 		return
 	}
 	from := c.from
@@ -138,8 +144,8 @@ func (e *expansion) grow(have alternative, set []any, open []choice) {
 	}
 }
 
-// disjoint returns the alternatives of a oneOf that can match together with have,
-// and refuses it unless no two of them can match the same value.
+// disjoint returns those schemas of a oneOf that a value can satisfy together with
+// have. The oneOf is refused unless no value can satisfy two of them.
 func (s *schemas) disjoint(have alternative, c choice) []any {
 	var with []any
 	for _, n := range have {
@@ -165,7 +171,7 @@ func (s *schemas) disjoint(have alternative, c choice) []any {
 	return res
 }
 
-// local is JSON for what n asks for itself, without its choices.
+// local is a stand-in for JSON that has the keywords of n without anyOf and oneOf.
 func (s *schemas) local(n *schemaNode) any {
 	if n.anyOf == nil && n.oneOf == nil {
 		return n.json
@@ -181,7 +187,7 @@ func (s *schemas) local(n *schemaNode) any {
 	return o
 }
 
-// key names a set of schemas.
+// key is the same for equal sets of schemas; "" for the set that all values satisfy.
 func (s *schemas) key(set []any) string {
 	ids := make([]int32, 0, len(set))
 	for _, v := range set {
@@ -197,7 +203,7 @@ func (s *schemas) key(set []any) string {
 	return string(key)
 }
 
-// value is the rule for values that satisfy every schema of set.
+// value returns the rule for values that satisfy all schemas of set.
 func (s *schemas) value(set []any) int32 {
 	key := s.key(set)
 	if key == "" {
@@ -222,7 +228,8 @@ func (s *schemas) value(set []any) int32 {
 	return r
 }
 
-// common is one of the rules that all grammars share, if whitespace is as there.
+// common chooses between two of the rules that all grammars share, by the whitespace.
+// It reports false if neither has the whitespace of this schema.
 func (s *schemas) common(loose, tight int32) (int32, bool) {
 	switch {
 	case s.loose:
@@ -263,6 +270,7 @@ func (s *schemas) alternative(from int32, a alternative) int32 {
 	return to
 }
 
+// numbers is the set of numbers that the schemas of a allow.
 func (a alternative) numbers() numbers {
 	var n numbers
 	n.integer = a.kinds()&kindFraction == 0
@@ -281,6 +289,7 @@ func (a alternative) numbers() numbers {
 	return n
 }
 
+// number reads a number of a.
 func (s *schemas) number(from int32, a alternative) int32 {
 	n := a.numbers()
 	if n.free() {
@@ -299,8 +308,8 @@ func (s *schemas) number(from int32, a alternative) int32 {
 	return s.b.call(from, r)
 }
 
-// items describes the arrays of a: the schemas at each position that has its own,
-// those of the rest, and the bounds.
+// items describes the arrays of a: the schemas that hold for each element that has its
+// own, those for all further ones, and the bounds on their number (most -1: none).
 func (a alternative) items() (prefix [][]any, rest []any, least, most int64) {
 	most = -1
 	longest := 0
@@ -326,7 +335,7 @@ func (a alternative) items() (prefix [][]any, rest []any, least, most int64) {
 	return prefix, rest, least, most
 }
 
-// tighter is the smaller of two bounds, of which -1 is none.
+// tighter is the smaller of two upper bounds; -1 is no bound.
 func tighter(a, b int64) int64 {
 	if a < 0 || b >= 0 && b < a {
 		return b
@@ -334,6 +343,7 @@ func tighter(a, b int64) int64 {
 	return a
 }
 
+// array reads an array of a.
 func (s *schemas) array(from int32, a alternative) int32 {
 	b := s.b
 	prefix, rest, least, most := a.items()
@@ -376,6 +386,7 @@ func (s *schemas) array(from int32, a alternative) int32 {
 	return b.lit(end, "]")
 }
 
+// verdict is what is known of a set of schemas: whether any value satisfies it.
 type verdict uint8
 
 const (
@@ -385,8 +396,8 @@ const (
 	uninhabited
 )
 
-// empty is true only if no value satisfies all of set. It looks no deeper than it
-// must, and a set that depends on itself counts as inhabited.
+// empty reports whether certainly no value satisfies all of set. It looks no deeper
+// than it must, and a set that depends on itself counts as inhabited.
 func (s *schemas) empty(set []any) bool {
 	key := s.key(set)
 	switch s.verdicts[key] {
@@ -407,6 +418,7 @@ func (s *schemas) empty(set []any) bool {
 	return v == uninhabited
 }
 
+// emptyAlternative is empty for an alternative.
 func (s *schemas) emptyAlternative(a alternative) bool {
 	s.b.spend(len(a))
 	for _, n := range a {
@@ -422,6 +434,7 @@ func (s *schemas) emptyAlternative(a alternative) bool {
 		(k&kindObject == 0 || s.emptyObjects(a))
 }
 
+// emptyArrays reports whether certainly no array satisfies a.
 func (s *schemas) emptyArrays(a alternative) bool {
 	prefix, rest, least, most := a.items()
 	if most >= 0 && least > most {
@@ -435,6 +448,7 @@ func (s *schemas) emptyArrays(a alternative) bool {
 	return least > int64(len(prefix)) && s.empty(rest)
 }
 
+// emptyObjects reports whether certainly no object satisfies a.
 func (s *schemas) emptyObjects(a alternative) bool {
 	m := s.members(a)
 	if m.most >= 0 && (m.least > m.most || int64(m.required) > m.most) {

@@ -6,15 +6,20 @@ import (
 	"unicode/utf8"
 )
 
-// holds validates a constant of the schema against another part of it.
+// Values that are written in a schema (enum, const, property names) are validated
+// against its other parts when it is compiled.
+
+// holds reports whether v satisfies schema.
 func (s *schemas) holds(v any, schema any) bool { return s.holdsNode(v, s.d.node(schema), 0) }
 
-// holdsAll: v meets what every schema of a asks for itself. Choices of a were made
-// by adding one of their schemas to a.
+// holdsAll reports whether v satisfies all schemas of a. Their anyOf and oneOf do not
+// count: what was chosen of them is in a.
 func (s *schemas) holdsAll(v any, a alternative) bool {
 	return !slices.ContainsFunc(a, func(n *schemaNode) bool { return !s.holdsLocal(v, n, 0) })
 }
 
+// holdsNode reports whether v satisfies n. depth is the number of schemas on the way
+// to n.
 func (s *schemas) holdsNode(v any, n *schemaNode, depth int) bool {
 	s.b.spend(1)
 	if depth > 4*maxDepth {
@@ -33,6 +38,7 @@ func (s *schemas) holdsNode(v any, n *schemaNode, depth int) bool {
 		(n.oneOf == nil || count == 1)
 }
 
+// holdsLocal reports whether v satisfies n without its allOf, $ref, anyOf and oneOf.
 func (s *schemas) holdsLocal(v any, n *schemaNode, depth int) bool {
 	if n.enum != nil && !s.listed(v, n) {
 		return false

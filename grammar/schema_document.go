@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// document is a schema with what is needed to find its parts.
+// document is the text of a schema, with what is needed to find its parts.
 type document struct {
 	*meter
 	root        any
 	nodes       map[*object]*schemaNode
-	paths       map[*object]string
-	bases       map[*object]string // URI that references inside are relative to
-	anchors     map[string]*object // absolute URI, with fragment, to schema
-	byURI       map[string]*object // absolute URI to schema
-	closed      bool               // declared properties exclude others, if nothing else is said
-	inferTypes  bool               // keywords imply the type, if nothing else is said
+	paths       map[*object]string // JSON path of each schema
+	bases       map[*object]string // the URI that references in a schema are relative to
+	anchors     map[string]*object // schemas by their absolute URI with the fragment
+	byURI       map[string]*object // schemas by their absolute URI
+	closed      bool               // objects with declared properties have no others, unless additionalProperties says so
+	inferTypes  bool               // a schema without type has the type that its keywords are about
 	trueSchema  *schemaNode        // the schema true
 	falseSchema *schemaNode        // the schema false
 	list        []*schemaNode
-	localJSON   map[*schemaNode]*object // JSON that stands for a part of a schema
+	localJSON   map[*schemaNode]*object // what schemas.local has returned
 }
 
 func newDocument(root any, path string, o Options, m *meter) *document {
@@ -33,12 +33,14 @@ func newDocument(root any, path string, o Options, m *meter) *document {
 	return d
 }
 
+// add gives n its id.
 func (d *document) add(n *schemaNode) *schemaNode {
 	n.id = int32(len(d.list))
 	d.list = append(d.list, n)
 	return n
 }
 
+// stepPath is the JSON path of the value of key in the object at path.
 func stepPath(path, key string) string {
 	plain := key != ""
 	for i := range len(key) {
@@ -51,7 +53,7 @@ func stepPath(path, key string) string {
 	return path + "[" + quoteJSON(key) + "]"
 }
 
-// Keywords under which schemas stand: one schema, a list, or a map of them.
+// The keywords whose value is a schema, a list of schemas, or a map of schemas.
 var (
 	schemaIn  = []string{"additionalProperties", "additionalItems", "items", "contains", "not", "if", "then", "else", "propertyNames", "unevaluatedItems", "unevaluatedProperties", "contentSchema"}
 	schemasIn = []string{"allOf", "anyOf", "oneOf", "prefixItems", "items"}
@@ -104,7 +106,8 @@ func (d *document) indexBelow(keyword string, v any, path, base string) {
 	}
 }
 
-// resolveURI is RFC 3986 section 5.2 as far as identifiers of schemas need it.
+// resolveURI resolves a reference as RFC 3986, section 5.2 says, as far as the
+// identifiers of schemas need it.
 func resolveURI(base, ref string) string {
 	if i := strings.IndexAny(ref, ":/?#"); i > 0 && ref[i] == ':' {
 		return ref
@@ -157,7 +160,7 @@ func resolveURI(base, ref string) string {
 	return scheme + authority + path
 }
 
-// resolve finds the schema that a reference in from means.
+// resolve returns the schema that the $ref ref in the schema from refers to.
 func (d *document) resolve(from *object, ref string) any {
 	at := stepPath(d.paths[from], "$ref")
 	uri, fragment, _ := strings.Cut(resolveURI(d.bases[from], ref), "#")
@@ -205,6 +208,7 @@ func (d *document) resolve(from *object, ref string) any {
 	return v
 }
 
+// unpercent decodes the percent-encoding of a URI.
 func unpercent(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

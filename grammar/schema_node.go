@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// kinds is a set of JSON types. A number is of exactly one of kindInteger and
-// kindFraction.
+// kinds is a set of JSON types. A number is either a kindInteger, which includes 1.0,
+// or a kindFraction.
 type kinds uint8
 
 const (
@@ -28,19 +28,19 @@ const (
 var kindNames = map[string]kinds{"null": kindNull, "boolean": kindBool, "integer": kindInteger, "number": kindNumber,
 	"string": kindString, "array": kindArray, "object": kindObject}
 
-// schemaNode is one schema of the document. What it asks for itself is spread out
-// in fields; schemas that it refers to are kept as JSON.
+// schemaNode is one schema of the document. The fields are its keywords. The schemas in
+// it are kept as JSON, and become nodes when they are needed.
 type schemaNode struct {
 	id    int32
 	path  string
 	never bool // the schema false
-	json  any  // what node was given
+	json  any  // the schema that the node is of
 	kinds kinds
 	also  []any // allOf and the target of $ref
 	anyOf []any
 	oneOf []any
 	enum  []any // nil: any value
-	// listed holds the canonical texts of enum; nil: nobody has asked yet.
+	// listed has the canonical texts of enum, once they are needed.
 	listed map[string]bool
 	numbers
 	text  textRules
@@ -48,6 +48,7 @@ type schemaNode struct {
 	props objectRules
 }
 
+// textRules are the keywords for strings.
 type textRules struct {
 	least, most int64 // characters; most -1: no bound
 	pattern     string
@@ -55,29 +56,32 @@ type textRules struct {
 	format      string
 }
 
+// arrayRules are the keywords for arrays.
 type arrayRules struct {
-	least, most int64
+	least, most int64 // elements; most -1: no bound
 	prefix      []any
 	items       any // nil: anything
 }
 
+// objectRules are the keywords for objects.
 type objectRules struct {
-	least, most int64
-	names       []string // declared, in order
+	least, most int64    // properties; most -1: no bound
+	names       []string // declared ones, in the order of the schema
 	declared    map[string]any
 	patterns    []patternRule
 	additional  any  // nil: anything
-	implied     bool // additional is false because the request wants it so, for names declared nowhere
+	implied     bool // additional is false because of document.closed; it then applies only to names that no schema of a set declares
 	required    []string
 	keys        any // propertyNames, nil: anything
 }
 
+// patternRule is an entry of patternProperties.
 type patternRule struct {
 	pattern string
 	schema  any
 }
 
-// node parses a schema, once.
+// node returns the node of a schema, which is parsed only once.
 func (d *document) node(v any) *schemaNode {
 	switch v := v.(type) {
 	case bool:
@@ -101,6 +105,7 @@ func (d *document) node(v any) *schemaNode {
 	return nil
 }
 
+// quoteValue is v for an error message.
 func quoteValue(v any) string {
 	s := dumpJSON(v)
 	if len(s) > 60 {
@@ -113,6 +118,7 @@ func quoteValue(v any) string {
 var refused = []string{"not", "if", "contains", "dependentSchemas", "dependentRequired", "dependencies",
 	"unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$recursiveRef"}
 
+// parse fills n with the keywords of o.
 func (d *document) parse(n *schemaNode, o *object) {
 	p := nodeParser{d: d, n: n, o: o}
 	for _, k := range refused {
@@ -139,6 +145,7 @@ func (d *document) parse(n *schemaNode, o *object) {
 	p.objects()
 }
 
+// nodeParser reads the keywords of o into n.
 type nodeParser struct {
 	d *document
 	n *schemaNode
@@ -147,6 +154,7 @@ type nodeParser struct {
 
 func (p nodeParser) at(key string) string { return stepPath(p.n.path, key) }
 
+// bad refuses the value of key.
 func (p nodeParser) bad(key, want string) {
 	fail(ErrInvalid, p.at(key), "%s must be %s, not %s", key, want, quoteValue(p.o.m[key]))
 }
@@ -181,7 +189,7 @@ func (p nodeParser) kinds() {
 	}
 }
 
-// about are the keywords that say something on one type only.
+// about are the keywords that apply to one type only.
 var about = map[kinds][]string{
 	kindString: {"minLength", "maxLength", "pattern", "format"},
 	kindNumber: {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
@@ -189,8 +197,8 @@ var about = map[kinds][]string{
 	kindObject: {"properties", "patternProperties", "additionalProperties", "required", "minProperties", "maxProperties", "propertyNames"},
 }
 
-// implied is the type that the keywords of the schema are about, any type if that
-// is none or more than one, or if other keywords decide.
+// implied is the type that the keywords of the schema are about. It is any type if they
+// are about none or more than one, or if there are keywords that decide it otherwise.
 func (p nodeParser) implied() kinds {
 	for _, k := range []string{"enum", "const", "$ref", "allOf", "anyOf", "oneOf"} {
 		if _, ok := p.o.m[k]; ok {
@@ -226,6 +234,7 @@ func (p nodeParser) list(key string) []any {
 	return l
 }
 
+// schema refuses v if it is not a schema. i is its index in the list of key, or -1.
 func (p nodeParser) schema(key string, i int, v any) {
 	switch v.(type) {
 	case bool, *object:
@@ -302,7 +311,8 @@ func (p nodeParser) bounds() {
 	})
 }
 
-// size reads a non-negative integer, def if there is none.
+// size reads a number of characters, elements or properties. It is def if key is not
+// there, and at most math.MaxInt32.
 func (p nodeParser) size(key string, def int64) int64 {
 	v, ok := p.o.m[key]
 	if !ok {
@@ -401,7 +411,7 @@ func (p nodeParser) objects() {
 	}
 }
 
-// each visits a map of schemas.
+// each calls f for every entry of the map of schemas under key.
 func (p nodeParser) each(key string, f func(name string, v any)) {
 	v, ok := p.o.m[key]
 	if !ok {
@@ -421,6 +431,7 @@ func (p nodeParser) each(key string, f func(name string, v any)) {
 	}
 }
 
+// rat is the value of a number under key.
 func (p nodeParser) rat(t json.Number, key string) *big.Rat {
 	r, ok := parseNumber(string(t))
 	if !ok {

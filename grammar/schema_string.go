@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// language is a regular language that strings are checked against.
+// language is the set of texts that a pattern or a format allows.
 type language struct {
 	name string // unique
-	ast  *rx    // of a pattern: a match anywhere counts
+	ast  *rx    // of a pattern, which may match anywhere in a text; nil for a format
 	rule int32  // of a format: the common rule for the rest of such a string
-	dfa  *dfa
-	big  bool // dfa was tried in vain
+	dfa  *dfa   // nil: not made yet, or too big
+	big  bool   // the dfa would have too many states
 }
 
 // pattern is the language of texts that contain a match of p.
@@ -25,7 +25,7 @@ func (s *schemas) pattern(p, path string) *language {
 	return l
 }
 
-// parseAt is parseRegex with the path of the keyword in its complaints.
+// parseAt is parseRegex with the path of the keyword in its refusals.
 func parseAt(p, path string) *rx {
 	defer func() {
 		switch r := recover().(type) {
@@ -40,7 +40,7 @@ func parseAt(p, path string) *rx {
 	return parseRegex(p)
 }
 
-// format is the language of a format; nil if it is not among those enforced.
+// format is the language of a format, or nil if the format cannot be enforced.
 func (s *schemas) format(f string) *language {
 	i, ok := slices.BinarySearch(formatNames, f)
 	if !ok {
@@ -55,7 +55,7 @@ func (s *schemas) format(f string) *language {
 	return l
 }
 
-// automaton is the dfa of l, nil if it would be too big.
+// automaton is the dfa of l, or nil if it would have too many states.
 func (s *schemas) automaton(l *language) *dfa {
 	if l.dfa != nil || l.big {
 		return l.dfa
@@ -77,12 +77,12 @@ func (s *schemas) search(p, path string) *dfa {
 	return d
 }
 
-// stringRules are the demands of an alternative on strings.
+// stringRules are what an alternative requires of strings.
 type stringRules struct {
-	least, most int64
+	least, most int64 // characters; most -1: no bound
 	langs       []*language
-	path        string // of one of langs
-	unknown     string // path of a format that is not enforced
+	path        string // of the keyword of one of langs
+	unknown     string // path of a format that cannot be enforced; "" if there is none
 }
 
 func (s *schemas) stringRules(a alternative) stringRules {
@@ -112,6 +112,7 @@ func (s *schemas) stringRules(a alternative) stringRules {
 
 func (r *stringRules) impossible() bool { return r.most >= 0 && r.least > r.most }
 
+// string reads a string of a.
 func (s *schemas) string(from int32, a alternative) int32 {
 	r := s.stringRules(a)
 	if r.unknown != "" {
@@ -140,7 +141,8 @@ func (s *schemas) string(from int32, a alternative) int32 {
 	return s.b.call(from, rule)
 }
 
-// restricted reads the rest of a string of r, which has languages.
+// restricted reads the rest of a string, after the opening quote, that satisfies r.
+// There is at least one language in r.
 func (s *schemas) restricted(from int32, r *stringRules) int32 {
 	if at, ok := s.spelled(from, r); ok {
 		return at
@@ -152,7 +154,8 @@ func (s *schemas) restricted(from int32, r *stringRules) int32 {
 	return s.b.jsonString(from, d)
 }
 
-// stringDFA intersects all demands of r.
+// stringDFA is the language of all texts that satisfy r, or nil for all texts. It
+// reports false if it would have too many states.
 func (s *schemas) stringDFA(r *stringRules) (*dfa, bool) {
 	var d *dfa
 	for _, l := range r.langs {
@@ -185,10 +188,11 @@ func (s *schemas) stringDFA(r *stringRules) (*dfa, bool) {
 	return d.intersect(e)
 }
 
-// spelled lowers a single anchored pattern as it stands, with its repetitions
-// counted, where an automaton would have a state for each, or where the bounds on
-// the length are those of one repeated class. Counted states far from the end of
-// the count share their masks, states of an automaton do not.
+// spelled lowers a single anchored pattern directly, with counters for its
+// repetitions, instead of by a dfa, which would have a state for each count. It does
+// so if the pattern has large counts and no bounds on the length, or if it is one
+// repeated class, whose counts the bounds can be merged with. All counts that are far
+// from their limits share their masks; the states of a dfa do not.
 func (s *schemas) spelled(from int32, r *stringRules) (int32, bool) {
 	if len(r.langs) != 1 || r.langs[0].ast == nil {
 		return 0, false
@@ -214,7 +218,7 @@ func (s *schemas) spelled(from int32, r *stringRules) (int32, bool) {
 	return s.b.chain(from, core, lowering{leaf: s.b.jsonLeaf, counted: true}, `"`), true
 }
 
-// noString is true only if no string meets the demands of a.
+// emptyStrings reports whether certainly no string satisfies a.
 func (s *schemas) emptyStrings(a alternative) bool {
 	r := s.stringRules(a)
 	if r.impossible() {
@@ -227,7 +231,7 @@ func (s *schemas) emptyStrings(a alternative) bool {
 	return ok && d.empty()
 }
 
-// keyNames is the language of the names that propertyNames of n allows.
+// keyNames is the language of the names that the propertyNames of n allow.
 func (s *schemas) keyNames(n *schemaNode) *dfa {
 	path := stepPath(n.path, "propertyNames")
 	none := allDFA()
@@ -237,6 +241,7 @@ func (s *schemas) keyNames(n *schemaNode) *dfa {
 	return s.combine(allDFA(), none, true, path)
 }
 
+// namesOf is the language of the strings of a. path is that of propertyNames.
 func (s *schemas) namesOf(a alternative, path string) *dfa {
 	for _, n := range a {
 		if n.enum == nil {

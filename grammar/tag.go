@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// tagRule lowers a structural tag: a tree of formats, or the older list of
-// structures with triggers (docs of xgrammar 0.2.6, "Structural Tag Usage").
+// tagRule lowers a structural tag: a tree of formats, or the older form, a list of
+// structures with triggers (documentation of xgrammar 0.2.6, "Structural Tag Usage").
 func (b *builder) tagRule(text []byte, o Options) int32 {
 	v, err := parseJSON(text)
 	if err != nil {
@@ -31,6 +31,7 @@ func (b *builder) tagRule(text []byte, o Options) int32 {
 	return r
 }
 
+// tags lowers a structural tag.
 type tags struct {
 	b *builder
 	o Options
@@ -42,6 +43,7 @@ type tagNode struct {
 	path string
 }
 
+// node is the format v.
 func (t *tags) node(v any, path string) tagNode {
 	o, ok := v.(*object)
 	if !ok {
@@ -50,7 +52,7 @@ func (t *tags) node(v any, path string) tagNode {
 	return tagNode{o, path}
 }
 
-// legacy turns {structures, triggers} into triggered_tags.
+// legacy turns {structures, triggers} into a format triggered_tags.
 func (t *tags) legacy(root *object) tagNode {
 	n := tagNode{root, "$"}
 	list := []any{}
@@ -77,6 +79,7 @@ func (n tagNode) text(key string) string {
 	return s
 }
 
+// flag is the boolean under key, or def.
 func (n tagNode) flag(key string, def bool) bool {
 	switch v := n.o.m[key].(type) {
 	case nil:
@@ -88,6 +91,7 @@ func (n tagNode) flag(key string, def bool) bool {
 	return false
 }
 
+// list is the list under key, which must not be empty.
 func (n tagNode) list(key string) []any {
 	l, ok := n.o.m[key].([]any)
 	if !ok || len(l) == 0 {
@@ -96,7 +100,7 @@ func (n tagNode) list(key string) []any {
 	return l
 }
 
-// texts reads a list of strings, none if there is none.
+// texts is the list of strings under key, nil if there is none. end may be one string.
 func (n tagNode) texts(key string) []string {
 	v, ok := n.o.m[key]
 	if !ok || v == nil {
@@ -121,7 +125,7 @@ func (n tagNode) texts(key string) []string {
 	return res
 }
 
-// only refuses fields that n does not have: they might ask for something.
+// allowOnly refuses fields other than keys: they might ask for something.
 func (n tagNode) allowOnly(keys ...string) {
 	for _, k := range n.o.keys {
 		if k != "type" && n.o.m[k] != nil && !slices.Contains(keys, k) {
@@ -130,9 +134,8 @@ func (n tagNode) allowOnly(keys ...string) {
 	}
 }
 
-// read lowers n at from. ends are the texts that end what n stands in: free text
-// at the end of n runs up to the first of them and takes it along, which ended
-// reports.
+// read reads n. ends are the texts that end what n is the last part of. Free text at
+// the end of n goes up to the first of them and reads it as well; ended reports that.
 func (t *tags) read(from int32, n tagNode, ends []string) (to int32, ended bool) {
 	t.b.spend(1)
 	switch n.kind() {
@@ -149,7 +152,7 @@ func (t *tags) read(from int32, n tagNode, ends []string) (to int32, ended bool)
 		return t.b.call(from, t.b.regexRule(n.text("pattern"))), false
 	case "any_text":
 		n.allowOnly("excludes")
-		return t.freeText(from, nil, n.texts("excludes"), ends, nil)
+		return t.freeText(from, n.texts("excludes"), ends, triggers{})
 	case "sequence":
 		n.allowOnly("elements")
 		l := n.list("elements")
@@ -194,7 +197,7 @@ func (t *tags) schema(from int32, n tagNode) int32 {
 	return t.b.call(from, t.b.schemaRule(s, stepPath(n.path, "json_schema"), t.o))
 }
 
-// any reads one of the elements of n, with the end if there is one.
+// anyOf reads one of the elements of n, and then one of ends if there are any.
 func (t *tags) anyOf(from int32, n tagNode, ends []string) int32 {
 	to := t.b.state()
 	for i, e := range n.list("elements") {
@@ -209,6 +212,7 @@ func (t *tags) anyOf(from int32, n tagNode, ends []string) int32 {
 	return to
 }
 
+// oneOf reads one of texts.
 func (t *tags) oneOf(from int32, texts []string) int32 {
 	to := t.b.state()
 	for _, s := range texts {
@@ -217,6 +221,7 @@ func (t *tags) oneOf(from int32, texts []string) int32 {
 	return to
 }
 
+// repeated reads optional, star, plus and repeat.
 func (t *tags) repeated(from int32, n tagNode) int32 {
 	lo, hi := int32(0), int32(-1)
 	switch n.kind() {
@@ -242,6 +247,7 @@ func (t *tags) repeated(from int32, n tagNode) int32 {
 	return t.b.repeat(from, lo, hi, 8, func(at int32) int32 { return t.b.call(at, r) })
 }
 
+// count is the number under key; -1 means no bound.
 func (n tagNode) count(key string) int32 {
 	v, _ := n.o.m[key].(json.Number)
 	c, err := strconv.Atoi(string(v))
@@ -251,7 +257,8 @@ func (n tagNode) count(key string) int32 {
 	return int32(c)
 }
 
-// tag reads n less the first bytes of its begin that a trigger has read.
+// tag reads the tag n without the first bytes of its begin, trigger, which have been
+// read already.
 func (t *tags) tag(from int32, n tagNode, trigger string) int32 {
 	if n.kind() != "tag" {
 		fail(ErrInvalid, stepPath(n.path, "type"), "must be a tag")
@@ -281,76 +288,85 @@ func (t *tags) tagNodes(n tagNode) []tagNode {
 	return res
 }
 
+// triggered reads free text in which, after one of the triggers, a tag must go on that
+// begins with it.
 func (t *tags) triggered(from int32, n tagNode, ends []string) (int32, bool) {
 	n.allowOnly("triggers", "tags", "at_least_one", "stop_after_first", "excludes")
-	triggers, list := n.texts("triggers"), t.tagNodes(n)
-	if len(triggers) == 0 {
+	tr := triggers{texts: n.texts("triggers")}
+	list := t.tagNodes(n)
+	if len(tr.texts) == 0 {
 		fail(ErrInvalid, stepPath(n.path, "triggers"), "must be a list with something in it")
 	}
-	after := make([]frag, len(triggers))
-	for i, trigger := range triggers {
-		t.b.spend(1 + len(list)/4)
-		var of []tagNode
-		for _, tag := range list {
-			if strings.HasPrefix(tag.text("begin"), trigger) {
-				of = append(of, tag)
-			}
-		}
-		if len(of) == 0 {
-			fail(ErrInvalid, stepPath(n.path, "triggers"), "no tag begins with the trigger %q", trigger)
-		}
-		after[i] = func(at int32) int32 {
-			to := t.b.state()
-			for _, tag := range of {
-				t.b.eps(t.tag(at, tag, trigger), to)
-			}
-			return to
-		}
+	for _, text := range tr.texts {
+		tr.after = append(tr.after, t.afterTrigger(n, list, text))
 	}
 	for _, tag := range list {
-		t.b.spend(1 + len(triggers)/4)
-		if !slices.ContainsFunc(triggers, func(s string) bool { return strings.HasPrefix(tag.text("begin"), s) }) {
+		t.b.spend(1 + len(tr.texts)/4)
+		if !slices.ContainsFunc(tr.texts, func(s string) bool { return strings.HasPrefix(tag.text("begin"), s) }) {
 			fail(ErrInvalid, stepPath(tag.path, "begin"), "no trigger is a prefix of this")
 		}
 	}
-	once := n.flag("stop_after_first", false)
+	tr.once = n.flag("stop_after_first", false)
 	if n.flag("at_least_one", false) {
 		to := t.b.state()
-		for i, trigger := range triggers {
-			t.b.eps(after[i](t.b.lit(from, trigger)), to)
+		for i, trigger := range tr.texts {
+			t.b.eps(tr.after[i](t.b.lit(from, trigger)), to)
 		}
-		if once {
+		if tr.once {
 			return to, false
 		}
 		from = to
 	}
-	return t.freeText(from, triggers, n.texts("excludes"), ends, &loop{after: after, once: once})
+	return t.freeText(from, n.texts("excludes"), ends, tr)
 }
 
+// afterTrigger reads the rest of one of the tags that begin with trigger.
+func (t *tags) afterTrigger(n tagNode, list []tagNode, trigger string) frag {
+	t.b.spend(1 + len(list)/4)
+	var of []tagNode
+	for _, tag := range list {
+		if strings.HasPrefix(tag.text("begin"), trigger) {
+			of = append(of, tag)
+		}
+	}
+	if len(of) == 0 {
+		fail(ErrInvalid, stepPath(n.path, "triggers"), "no tag begins with the trigger %q", trigger)
+	}
+	return func(at int32) int32 {
+		to := t.b.state()
+		for _, tag := range of {
+			t.b.eps(t.tag(at, tag, trigger), to)
+		}
+		return to
+	}
+}
+
+// dispatch reads free text in which a format follows each of some texts.
 func (t *tags) dispatch(from int32, n tagNode, ends []string) (int32, bool) {
 	n.allowOnly("rules", "loop", "excludes")
-	var patterns []string
-	var after []frag
+	var tr triggers
 	for i, v := range n.list("rules") {
 		path := n.path + ".rules[" + strconv.Itoa(i) + "]"
 		pair, _ := v.([]any)
 		if len(pair) != 2 {
 			fail(ErrInvalid, path, "must be a pair of a text and a format")
 		}
-		p, ok := pair[0].(string)
-		if !ok || p == "" {
+		text, ok := pair[0].(string)
+		if !ok || text == "" {
 			fail(ErrInvalid, path, "must begin with a text")
 		}
 		f := t.node(pair[1], path+"[1]")
-		patterns = append(patterns, p)
-		after = append(after, func(at int32) int32 {
+		tr.texts = append(tr.texts, text)
+		tr.after = append(tr.after, func(at int32) int32 {
 			to, _ := t.read(at, f, nil)
 			return to
 		})
 	}
-	return t.freeText(from, patterns, n.texts("excludes"), ends, &loop{after: after, once: !n.flag("loop", true)})
+	tr.once = !n.flag("loop", true)
+	return t.freeText(from, n.texts("excludes"), ends, tr)
 }
 
+// separated reads tags with a separator between them.
 func (t *tags) separated(from int32, n tagNode) int32 {
 	n.allowOnly("tags", "separator", "at_least_one", "stop_after_first")
 	list := t.tagNodes(n)
@@ -373,125 +389,87 @@ func (t *tags) separated(from int32, n tagNode) int32 {
 	return to
 }
 
-// loop says what follows each trigger in free text, and whether free text goes on
-// after that.
-type loop struct {
-	after []frag
-	once  bool
+// triggers are the texts in free text that something else follows.
+type triggers struct {
+	texts []string
+	after []frag // what follows each of texts
+	once  bool   // free text does not go on after that
 }
 
-// free reads any text without one of excludes in it. It stops where one of the
-// triggers or ends is complete; without ends it may stop anywhere. The automaton
-// is that of Aho and Corasick 1975.
-func (t *tags) freeText(from int32, triggers, excludes, ends []string, l *loop) (to int32, ended bool) {
+// freeText reads any text without one of excludes in it. It stops where one of ends is
+// complete, which it reads as well and reports as ended; without ends it may stop
+// anywhere. Where a trigger is complete, what belongs to it follows.
+func (t *tags) freeText(from int32, excludes, ends []string, tr triggers) (to int32, ended bool) {
 	b := t.b
-	ac := newAhoCorasick(append(append(slices.Clone(excludes), ends...), triggers...))
-	at := make([]int32, len(ac.next))
-	for i := range at {
-		at[i] = b.state()
+	ac := newAhoCorasick(append(append(slices.Clone(excludes), ends...), tr.texts...))
+	f := &freeText{b: b, ac: ac, at: make([]int32, len(ac.next)), excludes: len(excludes)}
+	for i := range f.at {
+		f.at[i] = b.state()
 	}
-	b.eps(from, at[0])
+	b.eps(from, f.at[0])
 	to = b.state()
-	exits := make([]int32, len(triggers))
-	for i := range triggers {
-		exits[i] = b.state()
-		s := l.after[i](exits[i])
+	for range ends {
+		f.exits = append(f.exits, to)
+	}
+	for i := range tr.texts {
+		exit := b.state()
+		f.exits = append(f.exits, exit)
+		s := tr.after[i](exit)
 		switch {
-		case !l.once:
-			b.eps(s, at[0])
+		case !tr.once:
+			b.eps(s, f.at[0])
 		case len(ends) > 0:
 			b.eps(t.oneOf(s, ends), to)
 		default:
 			b.eps(s, to)
 		}
 	}
-	for i, next := range ac.next {
-		if ac.final[i] {
-			continue // left already
+	for n := range ac.next {
+		if ac.final(int32(n)) {
+			continue // free text has been left before
 		}
 		if len(ends) == 0 {
-			b.eps(at[i], to)
+			b.eps(f.at[n], to)
 		}
-		for lo := 0; lo < 256; {
-			hi := lo
-			for hi < 255 && next[hi+1] == next[lo] {
-				hi++
-			}
-			t.leave(at, next[lo], ac, edge{lo: byte(lo), hi: byte(hi)}, at[i], len(excludes), len(ends), exits, to)
-			lo = hi + 1
-		}
+		f.edges(n)
 	}
 	return to, len(ends) > 0
 }
 
-// leave adds the edge e from s to node n, or to what a pattern that is complete
-// there leads to.
-func (t *tags) leave(at []int32, n int32, ac *ahoCorasick, e edge, s int32, excludes, ends int, exits []int32, to int32) {
-	b := t.b
-	if !ac.final[n] {
-		b.edge(s, e.lo, e.hi, at[n])
-		return
-	}
-	if ac.out[n][0] < excludes { // the patterns come in ascending order
-		return
-	}
-	for _, p := range ac.out[n] {
-		if p -= excludes; p < ends {
-			b.edge(s, e.lo, e.hi, to)
-		} else {
-			b.edge(s, e.lo, e.hi, exits[p-ends])
+// freeText lowers an Aho-Corasick automaton whose patterns are the excluded texts, then
+// those that have an exit.
+type freeText struct {
+	b        *builder
+	ac       *ahoCorasick
+	at       []int32 // the state of each node
+	excludes int
+	exits    []int32 // the state after each of the other patterns
+}
+
+// edges adds the edges of node n, as ranges of bytes that lead to the same node.
+func (f *freeText) edges(n int) {
+	next := &f.ac.next[n]
+	for lo := 0; lo < 256; {
+		hi := lo
+		for hi < 255 && next[hi+1] == next[lo] {
+			hi++
 		}
+		f.edge(f.at[n], byte(lo), byte(hi), next[lo])
+		lo = hi + 1
 	}
 }
 
-// ahoCorasick finds the patterns that end at each byte of a text. Its nodes are
-// the prefixes of the patterns.
-type ahoCorasick struct {
-	next  [][256]int32
-	out   [][]int // patterns that are complete at a node, ascending
-	final []bool
-}
-
-func newAhoCorasick(patterns []string) *ahoCorasick {
-	ac := &ahoCorasick{next: make([][256]int32, 1), out: make([][]int, 1)}
-	for p, text := range patterns {
-		n := int32(0)
-		for i := range len(text) {
-			if ac.next[n][text[i]] == 0 {
-				if len(ac.next) > 10_000 {
-					fail(ErrTooComplex, "", "too much text in triggers and ends")
-				}
-				ac.next[n][text[i]] = int32(len(ac.next))
-				ac.next, ac.out = append(ac.next, [256]int32{}), append(ac.out, nil)
-			}
-			n = ac.next[n][text[i]]
-		}
-		ac.out[n] = append(ac.out[n], p)
+// edge adds an edge from state s to node n, or to the exits of the patterns that are
+// complete there.
+func (f *freeText) edge(s int32, lo, hi byte, n int32) {
+	if !f.ac.final(n) {
+		f.b.edge(s, lo, hi, f.at[n])
+		return
 	}
-	fails := make([]int32, len(ac.next))
-	queue := []int32{}
-	for _, c := range ac.next[0] {
-		if c != 0 {
-			queue = append(queue, c)
-		}
+	if f.ac.complete[n][0] < f.excludes {
+		return
 	}
-	for i := 0; i < len(queue); i++ {
-		n := queue[i]
-		ac.out[n] = append(ac.out[n], ac.out[fails[n]]...)
-		slices.Sort(ac.out[n])
-		for b := range 256 {
-			c := ac.next[n][b]
-			if c == 0 {
-				ac.next[n][b] = ac.next[fails[n]][b]
-				continue
-			}
-			fails[c] = ac.next[fails[n]][b]
-			queue = append(queue, c)
-		}
+	for _, p := range f.ac.complete[n] {
+		f.b.edge(s, lo, hi, f.exits[p-f.excludes])
 	}
-	ac.final = make([]bool, len(ac.out))
-	for i, o := range ac.out {
-		ac.final[i] = len(o) > 0
-	}
-	return ac
 }

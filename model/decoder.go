@@ -23,8 +23,7 @@ type decoder struct {
 type layer struct {
 	inputNorm Weight // [D]
 	qkv       Weight // [(H+2G)K, D], bias where QKVBias
-	qNorm     Weight // [K], where QKNorm
-	kNorm     Weight // [K], where QKNorm
+	heads     Heads  // QNorm and KNorm are [K], where QKNorm
 	out       Weight // [D, HK], bias where OutBias
 	mlpNorm   Weight // [D]
 	gateUp    Weight // [2F, D], bias where MLPBias
@@ -35,18 +34,17 @@ type layer struct {
 // acts are the activations of a layer.
 type acts struct {
 	x      Act // [., D] the residual stream
-	h      Act // [., D] normed input of a part, then its output
+	h      Act // [., D] normed input of a part; scratch of the part's last product
 	qkv    Act // [., (H+2G)K]
 	attn   Act // [., HK]
-	gateUp Act // [., 2F]
+	gateUp Act // [., 2F] scratch
 	mid    Act // [., F]
 }
 
 // forward queues a step up to the input of the head, which lies in n.drawn.h.
 func (n *decoder) forward(d Device, b *backend.Batch) {
 	c, a := n.config, &n.all
-	width, kvWidth := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
-	q, k, v := a.qkv.Cols(0, width), a.qkv.Cols(width, kvWidth), a.qkv.Cols(width+kvWidth, kvWidth)
+	q, k, v := n.qkv()
 
 	d.Begin(b)
 	d.Embed(a.x, n.embed)
@@ -54,14 +52,10 @@ func (n *decoder) forward(d Device, b *backend.Batch) {
 		l := &n.layers[i]
 		d.Norm(a.h, a.x, l.inputNorm, c.NormEps)
 		d.MatMul(a.qkv, l.qkv, a.h)
-		if c.QKNorm {
-			d.Norm(q, q, l.qNorm, c.NormEps)
-			d.Norm(k, k, l.kNorm, c.NormEps)
-		}
-		d.Rope(q, k, 0)
-		d.StoreKV(i, k, v)
+		d.StoreKV(i, q, k, v, l.heads)
 		if i == len(n.layers)-1 && len(b.At) == 0 {
-			return // no row is drawn: the cache is all that the step was for
+			d.EndForward() // no row is drawn: the cache is all that the step was for
+			return
 		}
 		d.Attend(a.attn, q, i, l.attention)
 		if i == len(n.layers)-1 {
@@ -71,29 +65,35 @@ func (n *decoder) forward(d Device, b *backend.Batch) {
 			d.Gather(n.drawn.attn, a.attn)
 			a = &n.drawn
 		}
-		d.MatMul(a.h, l.out, a.attn)
-		d.Add(a.x, a.h)
+		d.MatMulAdd(a.x, l.out, a.attn, a.h)
 
 		d.Norm(a.h, a.x, l.mlpNorm, c.NormEps)
-		d.MatMul(a.gateUp, l.gateUp, a.h)
-		d.Gate(a.mid, a.gateUp)
-		d.MatMul(a.h, l.down, a.mid)
-		d.Add(a.x, a.h)
+		d.MatMulGate(a.mid, l.gateUp, a.h, a.gateUp)
+		d.MatMulAdd(a.x, l.down, a.mid, a.h)
 	}
 	d.Norm(a.h, a.x, n.norm, c.NormEps)
+	d.EndForward()
 }
 
 // fill queues what writes the first layer's keys and values to all layers.
 func (n *decoder) fill(d Device, b *backend.Batch) {
-	c, a, l := n.config, &n.all, &n.layers[0]
-	width, kvWidth := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+	a, l := &n.all, &n.layers[0]
+	q, k, v := n.qkv()
 	d.Begin(b)
 	d.Embed(a.x, n.embed)
-	d.Norm(a.h, a.x, l.inputNorm, c.NormEps)
+	d.Norm(a.h, a.x, l.inputNorm, n.config.NormEps)
 	d.MatMul(a.qkv, l.qkv, a.h)
 	for i := range n.layers {
-		d.StoreKV(i, a.qkv.Cols(width, kvWidth), a.qkv.Cols(width+kvWidth, kvWidth))
+		d.StoreKV(i, q, k, v, l.heads)
 	}
+	d.EndForward()
+}
+
+// qkv are the queries, keys and values of a layer.
+func (n *decoder) qkv() (q, k, v Act) {
+	width, kvWidth := n.config.Heads*n.config.HeadDim, n.config.KVHeads*n.config.HeadDim
+	all := n.all.qkv
+	return all.Cols(0, width), all.Cols(width, kvWidth), all.Cols(width+kvWidth, kvWidth)
 }
 
 // newDecoder lays out the activations of c's network.
@@ -101,6 +101,7 @@ func newDecoder(c *Config) (*decoder, []ActShape) {
 	n := &decoder{config: c, layers: make([]layer, c.Layers)}
 	for i := range n.layers {
 		n.layers[i].attention = Attention{Scale: float32(1 / math.Sqrt(float64(c.HeadDim))), Window: c.Windows[i]}
+		n.layers[i].heads = Heads{Norm: c.QKNorm, Eps: c.NormEps}
 	}
 	var shapes []ActShape
 	act := func(width int, drawn bool) Act {
@@ -118,6 +119,9 @@ func newDecoder(c *Config) (*decoder, []ActShape) {
 		a.attn = act(c.Heads*c.HeadDim, drawn)
 		a.gateUp = act(2*c.Intermediate, drawn)
 		a.mid = act(c.Intermediate, drawn)
+		for _, factor := range []Act{a.h, a.attn, a.mid} {
+			shapes[factor.Buf].Factor = true
+		}
 	}
 	return n, shapes
 }
@@ -168,8 +172,8 @@ func (n *decoder) parameters() []parameter {
 			linear(&l.qkv, at+"self_attn.", c.Hidden, c.QKVBias, part{"q_proj", width}, part{"k_proj", kvWidth}, part{"v_proj", kvWidth}))
 		if c.QKNorm {
 			list = append(list,
-				vector(&l.qNorm, at+"self_attn.q_norm", c.HeadDim),
-				vector(&l.kNorm, at+"self_attn.k_norm", c.HeadDim))
+				vector(&l.heads.QNorm, at+"self_attn.q_norm", c.HeadDim),
+				vector(&l.heads.KNorm, at+"self_attn.k_norm", c.HeadDim))
 		}
 		gateUp := linear(&l.gateUp, at+"mlp.", c.Hidden, c.MLPBias, part{"gate_proj", c.Intermediate}, part{"up_proj", c.Intermediate})
 		gateUp.use = Gated

@@ -5,118 +5,139 @@ import (
 	"weir/weights"
 )
 
-// Act names the columns [Off, Off+Width) of activation buffer Buf. Buffers
-// hold float32 values (a device may keep less where it says so), one row per
-// token of the step, or one per drawn row behind Gather: an operation works on
-// as many rows as its buffers have. The row stride is the buffer's width, so
-// views of one buffer (Q, K and V of one product) cost nothing.
+// Act names the columns [Off, Off+Width) of activation buffer Buf. A buffer holds float32
+// values, or less where ActShape allows it, one row per token of the step, or one per drawn
+// row if it is Drawn. An operation works on as many rows as its buffers have. The distance
+// of rows is the buffer's width, so views of one buffer (Q, K and V of one product) cost
+// nothing.
 type Act struct{ Buf, Off, Width int }
 
 // Cols is the view of columns [off, off+width) of a.
 func (a Act) Cols(off, width int) Act { return Act{a.Buf, a.Off + off, width} }
 
-// Weight is a handle that a device gave out for loaded parameters.
+// Weight is a handle that a device returned for loaded parameters.
 type Weight int
 
-// Use says what a loaded matrix is for, so that a device can choose its layout.
+// Use says which operations read a loaded matrix, so that a device can choose its layout.
 type Use uint8
 
 const (
-	Linear    Use = iota // [N, K]: MatMul and Draw
+	Linear    Use = iota // [N, K]: MatMul, MatMulAdd and Draw
 	Embedding            // [V, D]: Embed
-	Vector               // [D]: Norm
-	Gated                // [F, K] of gate and [F, K] of up: a MatMul that Gate alone reads
+	Vector               // [D]: Norm, or [HeadDim]: StoreKV
+	Gated                // [F, K] of gate and [F, K] of up: MatMulGate
 )
 
-// Matrix is a layer's parameters as the checkpoint has them. Rows are stacked
-// along the first dimension, so that Q, K and V, or gate and up, become one
-// product: [N0, K], [N1, K], ... -> [N0+N1+..., K].
+// Matrix is a layer's parameters as the checkpoint has them. Rows are stacked along the
+// first dimension, so that Q, K and V, or gate and up, become one product:
+// [N0, K], [N1, K], ... become [N0+N1+..., K].
 type Matrix struct {
 	Use  Use
 	Rows []weights.Tensor
 	Bias []weights.Tensor // nothing, or one [Ni] for each of Rows
 }
 
-// Rope is a rotary embedding of the half-split ("NeoX") kind, which every
-// Hugging Face checkpoint uses: dimension i is rotated with i + Dim/2 by the
-// angle pos * InvFreq[i]. Only the first 2*len(InvFreq) dimensions of a head
-// are rotated.
+// Rope is a rotary embedding of the half-split ("NeoX") kind, which every Hugging Face
+// checkpoint uses: dimension i is rotated with i + Dim/2 by the angle pos * InvFreq[i]. Only
+// the first 2*len(InvFreq) dimensions of a head are rotated.
 type Rope struct {
 	InvFreq []float32 // [Dim/2]
 	Scale   float32   // factor on sin and cos; 1 but for some scaled variants
 }
 
-// Attention is what a layer's attention needs beside its rows.
+// Heads says what StoreKV does to the heads of queries and keys.
+type Heads struct {
+	// Norm says that each head is normed first, with the weights QNorm and KNorm, [HeadDim].
+	Norm         bool
+	QNorm, KNorm Weight
+	Eps          float32
+	// Rope is the table of Shape.Ropes by which heads are rotated, or NoRope.
+	Rope int
+}
+
+// NoRope is the Heads.Rope of a layer that does not rotate its heads.
+const NoRope = -1
+
+// Attention is what a layer's attention needs besides its rows.
 type Attention struct {
 	Scale  float32 // factor on Q·K, usually 1/sqrt(HeadDim)
 	Window int     // a position sees itself and the Window-1 before it; 0: all
 }
 
-// Shape is all a device needs to allocate everything it will ever use.
+// Shape is all that a device needs to allocate everything it will ever use.
 type Shape struct {
 	Layers, Heads, KVHeads, HeadDim int
 	Acts                            []ActShape // activation buffers; Act.Buf indexes them
-	Ropes                           []Rope     // Rope's table argument indexes them
+	Ropes                           []Rope     // Heads.Rope indexes them
 	Windows                         []int      // every Attention.Window there is, once
 	Spec                            backend.Spec
 }
 
-// ActShape is the size of one activation buffer.
+// ActShape describes one activation buffer.
 type ActShape struct {
 	Width int
-	Drawn bool // one row per entry of Batch.At (at most MaxTokens), not per token
-	Sum   bool // the residual stream: what Add adds to; a device that keeps less than float32 keeps this whole
+	Drawn bool // it has one row per entry of Batch.At (at most MaxTokens), not per token
+	// Sum marks the residual stream, which MatMulAdd adds to. A device that keeps
+	// activations in less than float32 keeps this one whole.
+	Sum bool
+	// Factor says that products read the buffer, so that a device that multiplies rounded
+	// rows can round each row when it is written.
+	Factor bool
 }
 
-// Device is what a decoder asks of the hardware. A step is Begin, operations,
-// Draw, End, also where no row is drawn; operations are queued or done at once,
-// as the device likes, and return nothing: the first error of a step is kept
-// and End returns it.
+// Device is what a decoder asks of the hardware. A step is
 //
-// Batch invariance is part of the contract: what an operation writes into a
-// row depends on that row's inputs alone, bit for bit, whatever else the batch
-// holds and however a sequence was cut into chunks. Sums have one order.
+//	Begin, operations, EndForward, Draw, End
 //
-// Handles given out by Load are dense from 0, so a runner may keep slices.
+// also where no row is drawn. Operations are queued or done at once, as the device likes,
+// and return nothing: the first error of a step is kept, and End returns it.
+//
+// What a device can do in one pass over its data is one operation, a product with its sum
+// for example. No operation depends on which one follows it, and after each the contents of
+// all buffers are defined, except for scratch buffers, which operations name as such.
+//
+// Batch invariance is part of the contract: what an operation writes into a row depends on
+// that row's inputs alone, bit for bit, whatever else the batch holds and however a sequence
+// was cut into chunks. Sums have one order.
 type Device interface {
-	// Plan allocates activations, KV blocks and scratch. It comes first, once.
+	// Plan allocates activations, KV blocks and scratch memory. It comes first, once.
 	Plan(Shape) error
-	// Load takes parameters in, in whatever layout the device likes. The
-	// tensors' bytes stay mapped until Close.
+	// Load takes parameters in, in whatever layout the device likes. The tensors' bytes
+	// stay mapped until Close. Handles count from 0.
 	Load(Matrix) (Weight, error)
 
-	// Begin starts a step. On a device with Spec.Depth 2 the operations that
-	// follow may still be running when the next Begin comes.
+	// Begin starts the forward pass of a step. On a device with Spec.Depth 2 the operations
+	// of the step before may still be running.
 	Begin(*backend.Batch)
 	// Embed writes row Tokens[t] of w to row t of dst.
 	Embed(dst Act, w Weight)
-	// Norm is RMSNorm over groups of len(w) columns: a whole row, or each head
-	// when w is shorter. dst may be src. It computes x/sqrt(mean(x²)+eps)*w.
+	// Norm writes the RMSNorm of each row, x/sqrt(mean(x²)+eps)*w. dst may be src.
 	Norm(dst, src Act, w Weight, eps float32)
-	// MatMul writes src·wᵀ + bias.
+	// MatMul writes the product src·wᵀ + bias.
 	MatMul(dst Act, w Weight, src Act)
-	// Rope rotates each head of q and k in place by the token's position.
-	Rope(q, k Act, table int)
-	// StoreKV writes k and v, [T, KVHeads*HeadDim], to the tokens' slots. What k
-	// and v hold afterwards is not defined: a device may have rotated k on its
-	// way to the cache alone.
-	StoreKV(layer int, k, v Act)
-	// Attend writes softmax(scale*q·K)·V of the positions that a token sees,
-	// its own included, over its sequence's blocks. Every StoreKV of the layer
-	// in this step is visible.
+	// MatMulAdd adds the product src·wᵀ + bias to dst. scratch is as wide as dst, in a
+	// buffer of its own; what it holds afterwards is not defined.
+	MatMulAdd(dst Act, w Weight, src, scratch Act)
+	// MatMulGate computes [gate | up] = src·wᵀ + bias, where w is Gated, and writes
+	// silu(gate)*up. scratch is as wide as the product, twice as wide as dst, in a buffer of
+	// its own; what it holds afterwards is not defined.
+	MatMulGate(dst Act, w Weight, src, scratch Act)
+	// StoreKV norms and rotates the heads of q and k as h says, each head by its token's
+	// position. The new q replaces the old; the new k and v go to the tokens' slots of the
+	// KV cache, and what the buffers of k and v hold stays as it is. q is [T, Heads*HeadDim],
+	// k and v are [T, KVHeads*HeadDim], and all are views of one buffer.
+	StoreKV(layer int, q, k, v Act, h Heads)
+	// Attend writes softmax(scale*q·K)·V of the positions that a token sees, its own
+	// included, over its sequence's blocks. It sees every StoreKV of the layer in this step.
 	Attend(dst, q Act, layer int, a Attention)
-	// Gate reads [gate | up] and writes silu(gate)*up, half as wide. It follows
-	// the MatMul of a Gated matrix at once, whose product nobody else sees: a
-	// device may have no place for it.
-	Gate(dst, gateUp Act)
-	// Add adds src to dst. What src holds afterwards is not defined: a device
-	// may have added the product that src was to be to dst at once.
-	Add(dst, src Act)
 	// Gather writes row At[r] of src to row r of dst, whose buffer is Drawn.
 	Gather(dst, src Act)
-	// Draw computes the logits head·src of the gathered rows and draws from
-	// them as package sampler says. It calls d.Ready before it reads edits and
-	// masks. The logits are never kept for more rows than the device likes.
+	// EndForward ends the forward pass. Only Draw may follow.
+	EndForward()
+
+	// Draw computes the logits head·src of the gathered rows and draws from them as package
+	// sampler says. It calls d.Ready before it reads edits and masks. A device decides for
+	// how many rows at a time it keeps the logits.
 	Draw(head Weight, src Act, d *backend.Draws)
 	// End waits for the oldest step and fills out.
 	End(*backend.Out) error

@@ -1,13 +1,68 @@
-// Package model knows decoders: what a config.json means, which tensors a
-// checkpoint must hold, and the order of operations of a step. How the
-// operations are computed is a Device's business; a Runner drives a device and
-// is the backend.Backend that the engine sees.
+// Package model knows decoders: what a config.json means, which tensors a checkpoint must
+// hold, and in which order a step's operations come. How an operation is computed is up to a
+// [Device]. A [Runner] drives a device, and is the backend.Backend that the engine sees.
 //
-//	m, err := model.Open(dir)                    // headers and configs are checked, no weight is read
-//	r, err := model.NewRunner(ctx, dev, m, opt)  // weights are loaded into dev
-//	defer m.Close()                              // after r.Close: the device may still read the mapped files
+//	m, err := model.Open(dir)                        // reads headers and configs, no weights
+//	r, err := model.NewRunner(ctx, device, m, opts)  // loads the weights into the device
+//	...
+//	r.Close() // first: the device may still read the mapped files
+//	m.Close()
 //
-// Letters in shapes: T tokens of a step, R rows to draw, D hidden size, F
-// intermediate size, H query heads, G key/value heads, K head size, V
-// vocabulary size, L layers.
+// Letters in shapes: T tokens of a step, R rows to draw, D hidden size, F intermediate size,
+// H query heads, G key/value heads, K head size, V vocabulary size, L layers.
+//
+// # One network for four families
+//
+// Llama, Mistral, Qwen2 and Qwen3 are one network with parts that a [Config] turns on:
+// biases, norms of heads, windows of attention, a head that is the embedding. This is a
+// layer of it, as operations of a device. x is the residual stream; h, qkv, attn and mid
+// are activation buffers with a row per token:
+//
+//	Norm        h    = rmsnorm(x)
+//	MatMul      qkv  = h · [q | k | v]ᵀ + bias
+//	StoreKV     heads of q and k are normed and rotated, k and v go to the KV cache
+//	Attend      attn = softmax(q · K) · V over the blocks of the sequence
+//	MatMulAdd   x   += attn · outᵀ
+//	Norm        h    = rmsnorm(x)
+//	MatMulGate  mid  = silu(h · gateᵀ) * (h · upᵀ)
+//	MatMulAdd   x   += mid · downᵀ
+//
+// After the attention of the last layer no token sees another any more. So the rows that are
+// drawn are gathered, and only these are computed to the end; a step that draws no row stops
+// with the last layer's StoreKV. testdata/order.txt lists the operations of two whole steps.
+//
+// The config is read as transformers reads it, with the defaults of each family, and compared
+// with it in a test. What would change the result silently is refused: another activation,
+// quantized checkpoints, rotary embeddings whose angles depend on the sequence's length
+// ("dynamic", "longrope"), a tensor that is missing or not expected.
+//
+// # The contract with a device
+//
+// What a device can do in one pass over its data is one operation of [Device]: a product with
+// the sum that follows it, a product with its gate, norm, rotation and store of heads. An
+// earlier contract had only the parts (Add, Gate, Rope), and the CUDA device held each back
+// until it knew what came next. That made the order of calls part of the contract, and left
+// the contents of buffers undefined. A device without a fused kernel uses the scratch buffer
+// that the call names: device/cpu writes the product there and adds it in a second pass.
+//
+// A device may keep activations in less than float32 except for the residual stream
+// (ActShape.Sum), and may round the rows that products read (ActShape.Factor) when they are
+// written. EndForward says where the forward pass ends, because a device may record the
+// operations of one pass and replay them in later steps.
+//
+// Shape.Check and Matrix.Check compare what a device is given with the contract. Devices call
+// them, and add only the limits of their own.
+//
+// # Runner
+//
+// At depth 1 a Runner keeps the batch and the draws until End and computes everything there,
+// so that the engine can deliver the tokens of the step before first. At depth 2 the forward
+// pass is queued in Begin and the draws in Draw. A step allocates nothing.
+//
+// # Tests
+//
+// testdata holds small checkpoints of each family with the logits that transformers computes
+// from them (tools/golden). The tests compare every device with these, layer by layer, and
+// with a reference device, which is made of plain loops in float64. TestBatchInvariance cuts
+// the same sequences into random chunks and batches, and compares all bits.
 package model

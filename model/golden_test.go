@@ -22,7 +22,7 @@ import (
 // attention, over the weights as they are stored (tools/golden/models.py). So
 // what is compared below is arithmetic, whatever the storage: the difference of
 // any logit stays below tolerance for float32, float16 and bfloat16 weights
-// alike, and far below the spread of the logits. The dumb twin itself is up to
+// alike, and far below the spread of the logits. The reference device itself is up to
 // 4e-5 away from the reference, which rounds every operation to float32.
 const tolerance = 2e-4
 

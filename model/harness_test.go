@@ -12,10 +12,10 @@ import (
 	"weir/model"
 )
 
-// eachDevice runs f over the twin and over every tier of instructions that the
+// eachDevice runs f over the reference device and over every tier of instructions that the
 // CPU device has here, with keys and values in float32 as in the golden data.
 func eachDevice(t *testing.T, f func(t *testing.T, open func() model.Device)) {
-	t.Run("twin", func(t *testing.T) { f(t, newTwin) })
+	t.Run("reference", func(t *testing.T) { f(t, newReference) })
 	for _, impl := range cpu.Impls() {
 		t.Run("cpu "+impl, func(t *testing.T) { f(t, newCPU(t, impl, cpu.F32)) })
 	}
@@ -24,7 +24,7 @@ func eachDevice(t *testing.T, f func(t *testing.T, open func() model.Device)) {
 // eachExact leaves out the tier that rounds activations to bfloat16 where weights
 // are.
 func eachExact(t *testing.T, f func(t *testing.T, open func() model.Device)) {
-	t.Run("twin", func(t *testing.T) { f(t, newTwin) })
+	t.Run("reference", func(t *testing.T) { f(t, newReference) })
 	for _, impl := range cpu.Impls() {
 		if impl != roundsRows {
 			t.Run("cpu "+impl, func(t *testing.T) { f(t, newCPU(t, impl, cpu.F32)) })

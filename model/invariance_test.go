@@ -19,9 +19,9 @@ import (
 func TestBatchInvariance(t *testing.T) {
 	eachDevice(t, func(t *testing.T, open func() model.Device) {
 		dev := open()
-		_, dumb := dev.(*twin)
+		_, isReference := dev.(*reference)
 		dev.Close()
-		if dumb { // invariant by construction: this tests the test
+		if isReference { // it is invariant by construction, so this tests the test
 			invariance(t, "mistral", 100, 2, 2, open)
 			return
 		}

@@ -85,10 +85,20 @@ func (d *recorder) Norm(dst, src model.Act, w model.Weight, _ float32) { d.op("n
 func (d *recorder) MatMul(dst model.Act, w model.Weight, src model.Act) {
 	d.op("matmul", w, dst, src)
 }
-func (d *recorder) Rope(q, k model.Act, _ int)                        { d.op("rope", -1, q, k) }
-func (d *recorder) StoreKV(_ int, k, v model.Act)                     { d.op("store", -1, k, v) }
-func (d *recorder) Gate(dst, gateUp model.Act)                        { d.op("gate", -1, dst, gateUp) }
-func (d *recorder) Add(dst, src model.Act)                            { d.op("add", -1, dst, src) }
+func (d *recorder) MatMulAdd(dst model.Act, w model.Weight, src, scratch model.Act) {
+	d.op("matmul-add", w, dst, src, scratch)
+}
+func (d *recorder) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Act) {
+	d.op("matmul-gate", w, dst, src, scratch)
+}
+func (d *recorder) StoreKV(_ int, q, k, v model.Act, h model.Heads) {
+	if h.Norm {
+		d.op("norm-rotate-store", h.QNorm, q, k, v)
+	} else {
+		d.op("rotate-store", -1, q, k, v)
+	}
+}
+func (d *recorder) EndForward()                                       { d.op("end-forward", -1) }
 func (d *recorder) Gather(dst, src model.Act)                         { d.op("gather", -1, dst, src) }
 func (d *recorder) Attend(dst, q model.Act, _ int, _ model.Attention) { d.op("attend", -1, dst, q) }
 func (d *recorder) Draw(head model.Weight, src model.Act, _ *backend.Draws) {
@@ -152,7 +162,7 @@ func TestDepth(t *testing.T) {
 // give the tokens of one step at a time.
 func TestDepthTwo(t *testing.T) {
 	g := readGolden(t, "mistral")
-	h := newHarness(t, openModel(t, checkpointFS("mistral")), newTwin(), model.Options{MaxSeqTokens: 256, Depth: 2}, 1)
+	h := newHarness(t, openModel(t, checkpointFS("mistral")), newReference(), model.Options{MaxSeqTokens: 256, Depth: 2}, 1)
 	s := &sequence{tokens: slices.Clone(g.Prompt)}
 	var steps [2]harness // each its own batch, draws and result
 	begin := func(i int) *harness {
@@ -217,14 +227,14 @@ func TestBatchThatDoesNotFit(t *testing.T) {
 		"tables":           func(b *backend.Batch) { b.TableEnd = nil },
 		"more rows than T": func(b *backend.Batch) { b.At = []int32{0, 1, 1} },
 	} {
-		h := newHarness(t, m, newTwin(), model.Options{MaxTokens: 2}, 1)
+		h := newHarness(t, m, newReference(), model.Options{MaxTokens: 2}, 1)
 		h.begin(chunk{&sequence{tokens: []int32{5, 6}}, 2, []int{1}})
 		spoil(&h.batch)
 		if err := h.b.Begin(&h.batch); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
-	h := newHarness(t, m, newTwin(), model.Options{MaxTokens: 2}, 1)
+	h := newHarness(t, m, newReference(), model.Options{MaxTokens: 2}, 1)
 	h.begin(chunk{&sequence{tokens: []int32{5, 6}}, 2, []int{1}})
 	h.draws.Rows = nil
 	if err := errors.Join(h.b.Begin(&h.batch), h.b.Draw(&h.draws)); err == nil {
@@ -303,7 +313,7 @@ func TestOptions(t *testing.T) {
 		{BlockTokens: 24}, {BlockTokens: -16}, {BlockTokens: 1 << 30}, {NumBlocks: 1}, {NumBlocks: 1 << 28}, {MaxTokens: -1},
 		{MaxSeqs: -1}, {MaxSeqTokens: 257}, {MaxSeqTokens: -1}, {Depth: 3}, {Depth: -1},
 	} {
-		if _, err := model.NewRunner(context.Background(), newTwin(), m, o); !errors.Is(err, model.ErrOptions) {
+		if _, err := model.NewRunner(context.Background(), newReference(), m, o); !errors.Is(err, model.ErrOptions) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}

@@ -24,7 +24,7 @@ func TestFillCache(t *testing.T) {
 	for line := range strings.Lines(log.String()) {
 		calls = append(calls, strings.Fields(line)[0])
 	}
-	if got := strings.Join(calls, " "); got != "begin embed norm matmul store store draw end" {
+	if got := strings.Join(calls, " "); got != "begin embed norm matmul norm-rotate-store norm-rotate-store end-forward draw end" {
 		t.Error(got)
 	}
 	h.batch.At = append(h.batch.At, 1)

@@ -44,12 +44,26 @@ func (d *tally) Begin(b *backend.Batch) {
 }
 
 func (d *tally) MatMul(dst model.Act, w model.Weight, src model.Act) {
-	rows := len(d.batch.Tokens)
-	if d.shape.Acts[dst.Buf].Drawn {
-		rows = len(d.batch.At)
-	}
-	d.product(w, rows)
+	d.product(w, d.rows(dst))
 	d.Device.MatMul(dst, w, src)
+}
+
+func (d *tally) MatMulAdd(dst model.Act, w model.Weight, src, scratch model.Act) {
+	d.product(w, d.rows(dst))
+	d.Device.MatMulAdd(dst, w, src, scratch)
+}
+
+func (d *tally) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Act) {
+	d.product(w, d.rows(dst))
+	d.Device.MatMulGate(dst, w, src, scratch)
+}
+
+// rows is how many rows an operation on dst has.
+func (d *tally) rows(dst model.Act) int {
+	if d.shape.Acts[dst.Buf].Drawn {
+		return len(d.batch.At)
+	}
+	return len(d.batch.Tokens)
 }
 
 func (d *tally) product(w model.Weight, rows int) {

@@ -16,11 +16,11 @@ type Stopwatch struct {
 
 // Spent is time by kind of operation.
 type Spent struct {
-	Products  time.Duration // matrix products, without the head's
+	Products  time.Duration // matrix products with their sums and gates, without the head's
 	Attention time.Duration
-	Cache     time.Duration // writing keys and values
+	Cache     time.Duration // norms and rotations of heads, writing keys and values
 	Draw      time.Duration // the head's product and the draws
-	Other     time.Duration // norms, rotations, gates, sums, embeddings
+	Other     time.Duration // norms of rows, angles of rotations, embeddings
 }
 
 // Watch measures the operations of d.
@@ -62,14 +62,21 @@ func (s *Stopwatch) MatMul(dst model.Act, w model.Weight, src model.Act) {
 	s.spent.Products += time.Since(start)
 }
 
-func (s *Stopwatch) Rope(q, k model.Act, table int) {
-	defer s.other(time.Now())
-	s.Device.Rope(q, k, table)
+func (s *Stopwatch) MatMulAdd(dst model.Act, w model.Weight, src, scratch model.Act) {
+	start := time.Now()
+	s.Device.MatMulAdd(dst, w, src, scratch)
+	s.spent.Products += time.Since(start)
 }
 
-func (s *Stopwatch) StoreKV(layer int, k, v model.Act) {
+func (s *Stopwatch) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Act) {
 	start := time.Now()
-	s.Device.StoreKV(layer, k, v)
+	s.Device.MatMulGate(dst, w, src, scratch)
+	s.spent.Products += time.Since(start)
+}
+
+func (s *Stopwatch) StoreKV(layer int, q, k, v model.Act, h model.Heads) {
+	start := time.Now()
+	s.Device.StoreKV(layer, q, k, v, h)
 	s.spent.Cache += time.Since(start)
 }
 
@@ -77,16 +84,6 @@ func (s *Stopwatch) Attend(dst, q model.Act, layer int, a model.Attention) {
 	start := time.Now()
 	s.Device.Attend(dst, q, layer, a)
 	s.spent.Attention += time.Since(start)
-}
-
-func (s *Stopwatch) Gate(dst, gateUp model.Act) {
-	defer s.other(time.Now())
-	s.Device.Gate(dst, gateUp)
-}
-
-func (s *Stopwatch) Add(dst, src model.Act) {
-	defer s.other(time.Now())
-	s.Device.Add(dst, src)
 }
 
 func (s *Stopwatch) Gather(dst, src model.Act) {

@@ -59,7 +59,7 @@ func (a *arena) bytes(n int) ([]byte, error) {
 
 // floats returns n zeroed numbers on a cache line of their own.
 func (a *arena) floats(n int) ([]float32, error) {
-	size, err := product(n, 4)
+	size, err := sizeOf(n, 4)
 	if err != nil {
 		return nil, err
 	}
@@ -82,8 +82,8 @@ func (a *arena) close() error {
 	return first
 }
 
-// product multiplies sizes that are not negative.
-func product(factors ...int) (int, error) {
+// sizeOf is the product of sizes, an error if it is more than memory can hold.
+func sizeOf(factors ...int) (int, error) {
 	p := uint64(1)
 	for _, f := range factors {
 		if f < 0 {

@@ -223,25 +223,25 @@ func (d *Device) Attend(dst, q model.Act, layer int, a model.Attention) {
 	j.tasks = len(j.spans) * d.cache.heads
 	if j.mustSplit() {
 		j.phase, j.perTask = phaseSplit, 1
-		d.team.run(len(j.split), j)
+		d.team.run(1, len(j.split), j)
 		j.phase = phaseMerge
-		d.team.run(j.tasks, j)
+		d.team.run(1, j.tasks, j)
 		return
 	}
 	j.phase = phaseWhole
 	j.perTask = max(1, j.tasks/(d.team.threads*chunksPerWorker))
 	chunks := (j.tasks + j.perTask - 1) / j.perTask
-	if j.work() < serialWork {
+	if j.multiplications() < serialWork {
 		for c := range chunks {
 			j.do(0, c)
 		}
 		return
 	}
-	d.team.run(chunks, j)
+	d.team.run(1, chunks, j)
 }
 
-// work is the number of multiplications, roughly.
-func (j *attendJob) work() int {
+// multiplications is their approximate number.
+func (j *attendJob) multiplications() int {
 	n := 0
 	for i := range j.spans {
 		s := &j.spans[i]
@@ -294,7 +294,7 @@ func (j *attendJob) do(worker, chunk int) {
 		j.locate(sc, s, head, t.p)
 		for r0, m := range j.passes(s) {
 			part := out.from(r0, j.dims)
-			j.compute(sc, s, head, t.p, r0, m, &part)
+			j.pass(sc, s, head, t.p, r0, m, &part)
 		}
 		return
 	}
@@ -312,7 +312,7 @@ func (j *attendJob) do(worker, chunk int) {
 			}
 			j.locate(sc, s, head, p)
 			for r0, m := range j.passes(s) {
-				j.compute(sc, s, head, p, r0, m, &sc.part)
+				j.pass(sc, s, head, p, r0, m, &sc.part)
 				j.merge(sc, &sc.part, r0, m)
 			}
 		}
@@ -439,8 +439,9 @@ func (j *attendJob) locate(sc *attendScratch, s *span, head, p int) {
 	}
 }
 
-// compute is partial result p of rows [r0, r0+m) of a span for one KV head.
-func (j *attendJob) compute(sc *attendScratch, s *span, head, p, r0, m int, out *partial) {
+// pass computes partial result p of rows [r0, r0+m) of a span for one KV head, with
+// a kernel for the scores and some for the values.
+func (j *attendJob) pass(sc *attendScratch, s *span, head, p, r0, m int, out *partial) {
 	c, im, k := &j.d.cache, j.d.impl, j.dots
 	u0, u1, n := j.reach(s.first+r0/j.group, s.first+(r0+m-1)/j.group+1, p)
 	if n == 0 {

@@ -133,7 +133,7 @@ func benchAttend(b *testing.B, cfg Config, s model.Shape, seqs, rows, context in
 		f.add(all[i], context, false)
 		d.Begin(&f.batch)
 		for l := range s.Layers {
-			d.StoreKV(l, k, v)
+			d.StoreKV(l, q, k, v, model.Heads{Rope: model.NoRope})
 		}
 	}
 	f.reset()

@@ -46,7 +46,7 @@ func TestBinding(t *testing.T) {
 		all.Done()
 		all.Wait()
 	}
-	w.run(threads, j)
+	w.run(1, threads, j)
 	j.check()
 	for i, got := range seen {
 		if !slices.Equal(got, place.cpus[i]) {

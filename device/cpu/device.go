@@ -36,11 +36,12 @@ type Device struct {
 	draw  drawState
 
 	// Jobs are kept here because a job in an interface must not be allocated.
-	rowsJob   rowJob
-	inputJob  inputJob
-	mulJob    mulJob
-	attendJob attendJob
-	pickJob   pickJob
+	rowsJob    rowJob
+	headsJob   headsJob
+	inputJob   inputJob
+	productJob productJob
+	attendJob  attendJob
+	pickJob    pickJob
 }
 
 // Memory is what a Device holds, in bytes. The KV cache is not resident before
@@ -57,7 +58,7 @@ type activation struct {
 	data          []float32
 	width, stride int
 	drawn         bool
-	operand       bool // it has been the input of a product by impl.dot
+	factor        bool // products read it
 }
 
 // Open starts the workers. Plan comes next.
@@ -85,7 +86,7 @@ func open(cfg Config, place placement) (*Device, error) {
 	d := &Device{cfg: cfg, impl: im, team: team}
 	d.draw.kernels = im.draws()
 	d.mem.huge, d.rom.huge = cfg.HugePages, cfg.HugePages
-	d.rowsJob.d, d.inputJob.d, d.mulJob.d, d.attendJob.d, d.pickJob.d = d, d, d, d, d
+	d.rowsJob.d, d.headsJob.d, d.inputJob.d, d.productJob.d, d.attendJob.d, d.pickJob.d = d, d, d, d, d, d
 	return d, nil
 }
 
@@ -148,8 +149,9 @@ func (d *Device) rows(a model.Act) int {
 // scratch is one worker's own memory, allocated by Plan.
 type scratch struct {
 	attn   attendScratch
-	offs   []int                 // [maxTilesPerCall] tile offsets of one kernel call
-	ahead  []int                 // [maxTilesPerCall] what it prefetches
+	key    []float32             // [HeadDim] of a key on its way to the cache
+	offs   []int                 // [maxTilesPerPass] tile offsets of one kernel call
+	ahead  []int                 // [maxTilesPerPass] what it prefetches
 	edge   []float32             // [rows of a kernel, 16] results of a tile that is not full
 	chunk  []float32             // [draftRows, stride of draftTiles tiles] results of a chunk of the head
 	drafts []sampler.PartialDraw // [draftRows]

@@ -350,26 +350,34 @@ func TestMisuse(t *testing.T) {
 	r.Begin(&f.batch)
 	act := func(width int) model.Act { return model.Act{Buf: actQKV, Width: width} }
 	q, kv := n.heads*n.headDim, n.kvHeads*n.headDim
+	noRope := model.Heads{Rope: model.NoRope}
 	for name, op := range map[string]func(){
-		"MatMul, input":           func() { r.MatMul(act(n.dim), r.w.out[0], act(q-1)) },
-		"MatMul, output":          func() { r.MatMul(act(n.dim+1), r.w.out[0], act(q)) },
-		"beyond the buffer":       func() { r.MatMul(model.Act{Buf: actX, Off: 1, Width: n.dim}, r.w.out[0], act(q)) },
-		"negative offset":         func() { r.Add(model.Act{Buf: actX, Off: -1, Width: 5}, act(5)) },
-		"no columns":              func() { r.Add(act(0), act(0)) },
-		"Embed":                   func() { r.Embed(act(n.dim+1), r.w.embed) },
-		"Norm, groups":            func() { r.Norm(act(n.dim+1), act(n.dim+1), r.w.norms[0], 0) },
-		"Norm, widths":            func() { r.Norm(act(n.dim), act(2*n.dim), r.w.norms[0], 0) },
-		"Rope":                    func() { r.Rope(act(q+1), act(kv), 0) },
-		"StoreKV, width":          func() { r.StoreKV(0, act(kv), act(kv+1)) },
-		"StoreKV, layer":          func() { r.StoreKV(n.layers, act(kv), act(kv)) },
-		"Attend, width":           func() { r.Attend(act(q), act(q-1), 0, model.Attention{Scale: 1}) },
-		"Attend, layer":           func() { r.Attend(act(q), act(q), -1, model.Attention{Scale: 1}) },
-		"Gate":                    func() { r.Gate(act(10), act(21)) },
-		"Add":                     func() { r.Add(act(10), act(11)) },
+		"MatMul, input":     func() { r.MatMul(act(n.dim), r.w.out[0], act(q-1)) },
+		"MatMul, output":    func() { r.MatMul(act(n.dim+1), r.w.out[0], act(q)) },
+		"beyond the buffer": func() { r.MatMul(model.Act{Buf: actX, Off: 1, Width: n.dim}, r.w.out[0], act(q)) },
+		"negative offset":   func() { r.Gather(model.Act{Buf: actD, Off: -1, Width: 5}, act(5)) },
+		"no columns":        func() { r.Gather(model.Act{Buf: actD}, act(0)) },
+		"Embed":             func() { r.Embed(act(n.dim+1), r.w.embed) },
+		"Norm, groups":      func() { r.Norm(act(n.dim+1), act(n.dim+1), r.w.norms[0], 0) },
+		"Norm, widths":      func() { r.Norm(act(n.dim), act(2*n.dim), r.w.norms[0], 0) },
+		"StoreKV, queries":  func() { r.StoreKV(0, act(q+1), act(kv), act(kv), noRope) },
+		"StoreKV, values":   func() { r.StoreKV(0, act(q), act(kv), act(kv+1), noRope) },
+		"StoreKV, layer":    func() { r.StoreKV(n.layers, act(q), act(kv), act(kv), noRope) },
+		"StoreKV, norms":    func() { r.StoreKV(0, act(q), act(kv), act(kv), model.Heads{Norm: true, Rope: model.NoRope}) },
+		"StoreKV, table":    func() { r.StoreKV(0, act(q), act(kv), act(kv), model.Heads{Rope: 1}) },
+		"Attend, width":     func() { r.Attend(act(q), act(q-1), 0, model.Attention{Scale: 1}) },
+		"Attend, layer":     func() { r.Attend(act(q), act(q), -1, model.Attention{Scale: 1}) },
+		"MatMulGate": func() {
+			r.MatMulGate(model.Act{Buf: actH, Width: n.inner}, r.w.gateUp[0], act(n.dim), model.Act{Buf: actG, Width: 2*n.inner - 1})
+		},
+		"MatMulAdd": func() {
+			r.MatMulAdd(model.Act{Buf: actX, Width: n.dim - 1}, r.w.out[0], act(q), model.Act{Buf: actN, Width: n.dim})
+		},
+		"scratch is the input":    func() { r.MatMulAdd(model.Act{Buf: actX, Width: n.dim}, r.w.out[0], act(q), act(n.dim)) },
 		"Gather":                  func() { r.Gather(model.Act{Buf: actD, Width: 10}, act(11)) },
 		"Draw, head":              func() { r.Draw(r.w.out[0], act(q), &f.draws) },
 		"Draw, width":             func() { r.Draw(r.w.head, act(n.dim+1), &f.draws) },
-		"a slot beyond the cache": func() { f.batch.Slots[1] = 1 << 30; r.StoreKV(0, act(kv), act(kv)) },
+		"a slot beyond the cache": func() { f.batch.Slots[1] = 1 << 30; r.StoreKV(0, act(q), act(kv), act(kv), noRope) },
 		"a token beyond the rows": func() { f.batch.Tokens[1] = int32(n.vocab); r.Embed(act(n.dim), r.w.embed) },
 	} {
 		t.Run(name, func(t *testing.T) {

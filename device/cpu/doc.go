@@ -1,51 +1,117 @@
-// Package cpu is the CPU implementation of model.Device.
+// Package cpu is the implementation of model.Device on the processors of this
+// machine: arithmetic, memory and threads. It knows nothing of sequences, only of rows.
+//
+//	d, err := cpu.Open(cpu.Default()) // starts the threads
+//	err = d.Plan(shape)               // allocates activations and the KV cache
+//	w, err := d.Load(matrix)          // packs weights into tiles
+//	d.Begin(batch)                    // a step: the operations of a decoder ...
+//	d.MatMul(dst, w, src)
+//	d.Draw(head, src, draws)
+//	err = d.End(out)                  // ... and its tokens
 //
 // # Numbers
 //
-// Activations and sums are float32. Weights and the KV cache are stored as
-// float32, float16 or bfloat16 and widened, exactly, when they are used. Weights
-// may also be stored in blocks of 32 columns with a scale (quant.go): then the
-// rows that they are multiplied with are rounded to int8 in the same blocks, and
-// the dot product of two blocks is an exact integer in every implementation.
+// Activations and sums are float32. Weights and the KV cache are stored as float32,
+// float16 or bfloat16 and widened, exactly, when they are used, or in one of the
+// formats below. Every sum has one order that depends on nothing but the row that it
+// belongs to:
 //
-// Every sum has one order that depends on nothing but the row it belongs to:
+//   - A matrix product sums the even k in one chain and the odd k in another, both
+//     ascending, and adds the two chains, then the bias. With weights in blocks it
+//     adds up the blocks, ascending, in one chain.
+//   - Attention computes partial results over the absolute positions [256p, 256p+256)
+//     and merges them in ascending p. A prefill chunk and a decode step do the same
+//     arithmetic, so chunks, prefix hits, block tables and block sizes change no bit.
+//   - Threads share out rows, columns, heads and partial results, but never the k of a
+//     product.
 //
-//   - a matrix product sums the even k in one chain and the odd k in another,
-//     both ascending, and adds the two chains, then the bias; how many rows are
-//     computed at once, by which thread and in which call changes nothing; with
-//     weights in blocks it adds up the blocks, ascending, in one chain;
-//   - where keys and values are stored as int8, a query is rounded in the same
-//     way, the weights of a partial result to 16 bits, and both products are
-//     exact integers in every implementation; SageAttention (arXiv:2410.02367)
-//     and llama.cpp multiply Q·K like this, too;
-//   - attention computes partial results over absolute positions
-//     [256p, 256p+256) and merges them in ascending p. A prefill chunk and a
-//     decode step do the same arithmetic, so chunking, prefix hits and block
-//     tables change no bit; neither does the block size.
+// So how many rows are computed at once, by which thread and in which call changes no
+// bit of a result. That holds within one tier of instructions (Config.Impl). Tiers
+// differ from each other in the last bits, because one has fused multiply-add and the
+// next has not.
 //
-// That holds within one tier of instructions (Config.Impl). Tiers differ from
-// each other in the last bits, because one has fused multiply-add and the next
-// has not.
+// # Weights in blocks
 //
-// # Layout
+// Q8 and Q4 store 32 columns of a row as integers with a float16 scale (quant.go), W8A8
+// a whole row as 8-bit integers with a float32 scale (perchannel.go). The rows that such
+// weights are multiplied with are rounded to 8 bits in the same blocks, with a power of
+// two as the scale (MXINT8), so the dot product of two blocks is an exact integer on
+// every tier. The operation that writes a row rounds it, while the row is in the cache.
+// The device learns which buffers are inputs of products by itself (input.go), so
+// model.Device says nothing about it. What is rounded depends on the row alone.
+// Numbers that a block cannot hold (NaN, infinities) are refused by Load, with the
+// tensor's name. Embeddings stay in the mapped file.
 //
-// A tile is 16 rows of a matrix, interleaved so that one vector load yields the
-// same k of 16 rows, and no horizontal sum is ever needed (format.go). The KV
-// cache uses the same tiles: for Q·K a tile is 16 positions by HeadDim, for P·V
-// it is 16 dimensions by 16 positions (kv.go). So weights, keys and values go
-// through the same kernels (ops.go).
+// The tier avx512bf16 rounds the rows of products with bfloat16 weights to bfloat16 in
+// the same way, because VDPBF16PS does twice the work of a fused multiply-add on Zen 4.
+// All other tiers keep them in float32.
+//
+// Keys and values stored as Int8 have a scale for each head and position. A query is
+// rounded to 8 bits too, the weights of a partial result to 16, and both products are
+// exact integers. SageAttention (arXiv:2410.02367) and llama.cpp multiply queries and
+// keys like this, too.
+//
+// # Tiles
+//
+// A tile is 16 rows of a matrix, interleaved so that one vector load gives the same k
+// of 16 rows and no horizontal sum is ever needed (format.go). The KV cache consists of
+// the same tiles: for Q·K a tile is 16 positions by HeadDim, for P·V it is 16 dimensions
+// by 16 positions (kv.go).
+//
+// # The path of a matrix product
+//
+//	MatMul            one product of a step; rounds the rows if the kernel wants that
+//	  multiply        cuts the product into chunks: blocks of rows by parts of the tiles
+//	    workers.run   lets all threads see the chunks, and returns when all are done
+//	      takeChunks  on each thread: claims chunk after chunk
+//	        doChunk   one chunk; keeps a panic for the caller
+//	          do      cuts a chunk into passes: rows by tiles that one kernel takes
+//	            pass  slices the operands and calls
+//	              the kernel, an assembly function: impl.mul or impl.dot
+//
+// A product of fewer than serialWork multiplications goes from multiply to do directly.
+// These are three rows and five tiles of which the last is not full, on two threads:
+//
+//	         tile 0   1   2   3   4
+//	row 0   ┌───────┬───────┬───┐
+//	row 1   │ chunk │ chunk │ c.│    a chunk with few rows has one pass over all of its
+//	row 2   │   0   │   1   │ 2 │    full tiles; with more rows than a kernel takes, each
+//	        └───────┴───────┴───┘    tile meets all rows, in passes, before the next tile
+//
+// Operations on rows (step.go), attention (attend.go) and draws (draw.go) are jobs of
+// the same workers with chunks of their own. Attention's passes are also a number of
+// rows that its kernels take at once.
 //
 // # Draws
 //
-// Where no row of a step asks for more than a token from all of them, the
-// logits are never stored: a chunk of the head's product is drawn from by the
-// worker that computed it (sampler.PartialDraw), and the workers' drafts are merged.
-// That draws the same tokens as sampler.Picker from whole rows, which is what
-// filters, masks, edits and log-probabilities need. With AVX-512 both have their
-// loops over the vocabulary in assembly (sampler.Kernels).
+// If no row of a step needs its logits for anything but a token, they are never stored:
+// the worker that computed a chunk of the head's product adds it to its draft
+// (sampler.PartialDraw), and the workers' drafts are merged at the end. The tokens are
+// those that sampler.Picker draws from whole rows, which filters, masks, edits and
+// log-probabilities need. With AVX-512 both have loops over the vocabulary in assembly
+// (sampler.Kernels).
 //
 // # Threads
 //
-// A Device belongs to one goroutine, which computes along with the workers
-// (workers.go). Nothing is allocated during a step.
+// A Device belongs to one goroutine, which computes along with the workers (workers.go).
+// Nothing is allocated during a step. There are as many threads as physical cores that
+// affinity and control groups leave; a second thread on a core adds nothing to kernels
+// that keep its units busy. A worker that finds no chunk spins for 200 µs, then parks.
+// Chunks are claimed from one atomic word, so a thread that loses its processor costs
+// a chunk and not a step. Waiting threads call sched_yield and only rarely
+// runtime.Gosched: Gosched wakes a thread of the runtime whenever a P is idle, which
+// added two thirds to the time of a short job (3.5 µs instead of 2.1).
+//
+// Threads are bound to processors on request (Config.Pin), or if the machine has
+// several memory nodes. Then each node has a queue with the same share of every
+// matrix's columns. Its threads pack these columns, and so are the first to touch their
+// pages, and a thread takes from another node's queue when its own is empty. This has
+// not been measured on a machine with two nodes; the tests use made-up ones.
+//
+// # Files
+//
+// Assembly (*_amd64.s, *_arm64.s), its declarations and tables (kernels_*.go) are
+// generated by the program in _gen: make gen writes them, make gen-check compares. ops.go
+// and attendops.go define what each kernel computes; generic.go and attendgeneric.go do
+// that in plain Go. dispatch*.go choose a tier.
 package cpu

@@ -20,7 +20,7 @@ type drawState struct {
 
 func (s *drawState) allocate(mem *arena, sp backend.Spec) error {
 	rows := min(drawRows, sp.MaxTokens)
-	n, err := product(rows, stride(sp.VocabSize))
+	n, err := sizeOf(rows, stride(sp.VocabSize))
 	if err != nil {
 		return err
 	}
@@ -59,13 +59,13 @@ func (d *Device) End(out *backend.Out) error {
 		}
 		for r0 := 0; r0 < rows; r0 += drawRows {
 			n := min(drawRows, rows-r0)
-			d.mul(s.logits, s.head, d.view(s.act), r0, n)
+			d.multiply(s.logits, s.head, d.view(s.act), r0, n)
 			host = s.toHost(out, r0, n, host)
 			if s.draws.Ready != nil && r0 == 0 {
 				s.draws.Ready()
 			}
 			d.pickJob.out, d.pickJob.first = out, r0
-			d.team.run(n, &d.pickJob)
+			d.team.run(1, n, &d.pickJob)
 		}
 	}
 	d.drawn = append(d.drawn[:0], out.Tokens[:len(d.batch.At)]...)
@@ -99,8 +99,7 @@ func (d *Device) drawWhole(out *backend.Out) {
 				d.scratch[i].drafts[r].Start(&s.kernels, &s.draws.Rows[r0+r])
 			}
 		}
-		d.mulJob.drafts = true
-		d.product(view{}, s.head, d.view(s.act), r0, n, draftTiles)
+		d.multiply(view{}, s.head, d.view(s.act), r0, n)
 		for r := range n {
 			whole := &d.scratch[0].drafts[r]
 			for i := range d.scratch[1:] {

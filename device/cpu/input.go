@@ -4,15 +4,16 @@ import (
 	"weir/model"
 )
 
-// input holds the rows of one activation as impl.dot wants them: those that a
-// product needs next. The operation that writes the activation quantizes each
-// row while it is in the first-level cache, if a product has read that buffer
-// before; otherwise the product does it first.
+// input holds the rows of one activation as impl.dot wants them, for the product
+// that comes next. The operation that writes a buffer which the model.Shape calls a
+// Factor quantizes each row while it is in the first-level cache. Rows of other
+// buffers, and those that other operations write, are quantized by the product.
 type input struct {
 	data     []byte // [MaxTokens, stride]
 	stride   int
 	quantize func(dst []byte, x []float32)
 	of       model.Act // what it holds; width 0: nothing
+	used     bool      // a loaded matrix is multiplied by impl.dot
 }
 
 // allocate takes memory for rows of every width there is, if products may need
@@ -35,7 +36,7 @@ func (in *input) allocate(mem *arena, im *impl, f Format, s model.Shape) error {
 	for _, a := range s.Acts {
 		in.stride = max(in.stride, f.rowBytes(a.Width))
 	}
-	size, err := product(s.Spec.MaxTokens, in.stride)
+	size, err := sizeOf(s.Spec.MaxTokens, in.stride)
 	if err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func (d *Device) written(a model.Act) view {
 // whether its rows are to be quantized as they are.
 func (d *Device) produced(a model.Act) (view, bool) {
 	v := d.written(a)
-	if !d.acts[a.Buf].operand {
+	if !d.input.used || !d.acts[a.Buf].factor {
 		return v, false
 	}
 	d.input.of = a
@@ -73,11 +74,10 @@ func (d *Device) quantize(a model.Act) {
 	}
 	j := &d.inputJob
 	j.x, j.n = d.view(a), d.rows(a)
-	d.acts[a.Buf].operand = true
 	d.input.of = a
 	j.per = max(serialRows/(2*a.Width), j.n/(d.team.threads*chunksPerWorker), 1)
 	if chunks := (j.n + j.per - 1) / j.per; chunks > 0 {
-		d.team.run(chunks, j)
+		d.team.run(1, chunks, j)
 	}
 }
 

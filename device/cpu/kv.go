@@ -61,7 +61,7 @@ func cacheLayout(f Format, s model.Shape) (cache, error) {
 	c.valueT = f.tileBytes(rowsPerTile)
 	c.valueScale = c.keys + paddedDim(s)/rowsPerTile*c.valueT
 	c.unit = c.valueScale + scales
-	block, err := product(s.Layers, s.KVHeads, s.Spec.BlockTokens/rowsPerTile, c.unit)
+	block, err := sizeOf(s.Layers, s.KVHeads, s.Spec.BlockTokens/rowsPerTile, c.unit)
 	if err != nil {
 		return cache{}, err
 	}
@@ -76,7 +76,7 @@ func newCache(mem *arena, f Format, s model.Shape) (cache, error) {
 	if err != nil {
 		return cache{}, err
 	}
-	size, err := product(s.Spec.NumBlocks, c.block)
+	size, err := sizeOf(s.Spec.NumBlocks, c.block)
 	if err != nil {
 		return cache{}, err
 	}
@@ -95,38 +95,91 @@ func (c *cache) offset(block int32, pos int) int {
 	return int(block)*c.block + pos%c.blockTokens/rowsPerTile*c.unit
 }
 
-// StoreKV implements model.Device.
-func (d *Device) StoreKV(layer int, k, v model.Act) {
-	width := d.cache.heads * d.cache.headDim
-	if k.Width != width || v.Width != width || layer < 0 || layer >= d.cache.layers {
-		panic(fmt.Sprintf("cpu: StoreKV of rows of %d and %d in layer %d", k.Width, v.Width, layer))
+// StoreKV implements model.Device. Rows are taken on their own, like those of a
+// rowJob.
+func (d *Device) StoreKV(layer int, q, k, v model.Act, h model.Heads) {
+	width, kvWidth := d.shape.Heads*d.cache.headDim, d.cache.heads*d.cache.headDim
+	if q.Width != width || k.Width != kvWidth || v.Width != kvWidth || layer < 0 || layer >= d.cache.layers {
+		panic(fmt.Sprintf("cpu: StoreKV of rows of %d, %d and %d in layer %d", q.Width, k.Width, v.Width, layer))
 	}
-	d.eachRow(rowJob{op: storeRow, dst: d.view(k), src: d.view(v), table: layer}, len(d.batch.Tokens), 4*width)
+	j := &d.headsJob
+	j.q, j.k, j.v, j.layer, j.eps = d.written(q), d.view(k), d.view(v), layer, h.Eps
+	j.qNorm, j.kNorm, j.rope = nil, nil, nil
+	if h.Norm {
+		j.qNorm, j.kNorm = d.params[h.QNorm].vec, d.params[h.KNorm].vec
+		if len(j.qNorm) != d.cache.headDim || len(j.kNorm) != d.cache.headDim {
+			panic(fmt.Sprintf("cpu: StoreKV norms heads of %d with %d and %d weights", d.cache.headDim, len(j.qNorm), len(j.kNorm)))
+		}
+	}
+	if h.Rope != model.NoRope {
+		j.rope = &d.ropes[h.Rope]
+	}
+	j.n = len(d.batch.Tokens)
+	j.per = d.rowsPerChunk(j.n, 3*width+7*kvWidth)
+	d.team.run(1, (j.n+j.per-1)/j.per, j)
 }
 
-func storeRow(j *rowJob, r int) {
-	c := &j.d.cache
-	slot := int(j.d.batch.Slots[r])
-	i := slot % rowsPerTile
-	keys, values := j.dst.row(r), j.src.row(r)
-	for h := range c.heads {
-		unit := c.data[c.at(j.table, h)+c.offset(int32(slot/c.blockTokens), slot%c.blockTokens):][:c.unit]
-		k, v := keys[h*c.headDim:][:c.headDim], values[h*c.headDim:][:c.headDim]
-		if c.format == Int8 {
-			c.putInt8(unit, i, k, v)
-			continue
+// headsJob is StoreKV of some rows per chunk.
+type headsJob struct {
+	d            *Device
+	q, k, v      view
+	qNorm, kNorm []float32 // [HeadDim], or nil
+	eps          float32
+	rope         *ropeTable // or nil
+	layer        int
+	n, per       int // rows, and rows per chunk
+}
+
+func (j *headsJob) do(worker, chunk int) {
+	dim, key := j.d.cache.headDim, j.d.scratch[worker].key
+	for r := chunk * j.per; r < min(j.n, (chunk+1)*j.per); r++ {
+		for head := j.q.row(r); len(head) > 0; head = head[dim:] {
+			j.turn(head[:dim], head[:dim], j.qNorm, r)
 		}
-		c.format.putRow(unit, i, k)
-		for d := c.headDim; d < c.columns; d++ {
-			c.format.put(unit, d, i, 0)
+		keys, values := j.k.row(r), j.v.row(r)
+		for h := range j.d.cache.heads {
+			k := keys[h*dim:][:dim]
+			if j.kNorm != nil || j.rope != nil {
+				j.turn(key, k, j.kNorm, r)
+				k = key
+			}
+			j.d.cache.put(int(j.d.batch.Slots[r]), j.layer, h, k, values[h*dim:][:dim])
 		}
-		unit = unit[c.keys:]
-		for ; len(v) > rowsPerTile; v = v[rowsPerTile:] {
-			c.format.putColumn(unit, i, v[:rowsPerTile])
-			unit = unit[c.valueT:]
-		}
-		c.format.putColumn(unit, i, v)
 	}
+}
+
+// turn writes a head of row r to dst, normed and rotated. dst may be src.
+func (j *headsJob) turn(dst, src, norm []float32, r int) {
+	if norm != nil {
+		j.d.impl.norm(dst, src, norm, j.eps)
+	} else {
+		copy(dst, src)
+	}
+	if t := j.rope; t != nil {
+		// The second half of a head starts in its middle, or right after the first
+		// where only a part of the head is rotated.
+		j.d.impl.rotate(dst[:t.width], dst[t.width:2*t.width], t.cos[r*t.width:][:t.width], t.sin[r*t.width:][:t.width])
+	}
+}
+
+// put stores a head's key and value of one position.
+func (c *cache) put(slot, layer, head int, k, v []float32) {
+	i := slot % rowsPerTile
+	unit := c.data[c.at(layer, head)+c.offset(int32(slot/c.blockTokens), slot%c.blockTokens):][:c.unit]
+	if c.format == Int8 {
+		c.putInt8(unit, i, k, v)
+		return
+	}
+	c.format.putRow(unit, i, k)
+	for d := c.headDim; d < c.columns; d++ {
+		c.format.put(unit, d, i, 0)
+	}
+	unit = unit[c.keys:]
+	for ; len(v) > rowsPerTile; v = v[rowsPerTile:] {
+		c.format.putColumn(unit, i, v[:rowsPerTile])
+		unit = unit[c.valueT:]
+	}
+	c.format.putColumn(unit, i, v)
 }
 
 // keyMax is the greatest number that keys and values of Int8 become: the scale

@@ -82,7 +82,7 @@ func (d *Device) loadLinear(m model.Matrix) (matrix, error) {
 		return matrix{}, fmt.Errorf("%w: tensor %q has rows of %d, more than %s can sum up", ErrConfig, m.Rows[0].Name, k, w.format)
 	}
 	w.tile = w.format.tileBytes(k)
-	size, err := product(w.tiles(), w.tile)
+	size, err := sizeOf(w.tiles(), w.tile)
 	if err != nil {
 		return matrix{}, err
 	}
@@ -95,13 +95,14 @@ func (d *Device) loadLinear(m model.Matrix) (matrix, error) {
 		return matrix{}, err
 	}
 	j := &packJob{w: &w, rows: m.Rows}
-	d.team.local(w.tiles(), j) // on the node that will read them
+	d.team.runAtHome(w.tiles(), j) // on the node that will read them
 	if bad := j.bad.Load(); bad != nil {
 		return matrix{}, bad
 	}
 	if d.cfg.HugePages {
 		collapse(w.data)
 	}
+	d.input.used = d.input.used || d.impl.dot[w.format] != nil
 	return w, nil
 }
 

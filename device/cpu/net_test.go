@@ -11,14 +11,6 @@ import (
 	"weir/weights"
 )
 
-// eachImpl runs a test once for every implementation that this processor has.
-func eachImpl(t *testing.T, f func(t *testing.T, im *impl)) {
-	t.Helper()
-	for _, im := range impls {
-		t.Run(im.name, func(t *testing.T) { f(t, im) })
-	}
-}
-
 // newRand is a source of numbers that is the same in every run.
 func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x77656972)) }
 
@@ -110,7 +102,10 @@ func (n *net) shape(spec backend.Spec) model.Shape {
 	qkv := (n.heads + 2*n.kvHeads) * n.headDim
 	return model.Shape{
 		Layers: n.layers, Heads: n.heads, KVHeads: n.kvHeads, HeadDim: n.headDim,
-		Acts:  []model.ActShape{{Width: n.dim}, {Width: n.dim}, {Width: qkv}, {Width: n.heads * n.headDim}, {Width: 2 * n.inner}, {Width: n.inner}, {Width: n.dim, Drawn: true}},
+		Acts: []model.ActShape{
+			actX: {Width: n.dim, Sum: true}, actN: {Width: n.dim, Factor: true}, actQKV: {Width: qkv}, actA: {Width: n.heads * n.headDim, Factor: true},
+			actG: {Width: 2 * n.inner}, actH: {Width: n.inner, Factor: true}, actD: {Width: n.dim, Drawn: true, Factor: true},
+		},
 		Ropes: []model.Rope{n.rope},
 		Spec:  spec,
 	}
@@ -171,7 +166,7 @@ func newRunnerOn(t testing.TB, n *net, cfg Config, place placement, spec backend
 		r.w.norms = append(r.w.norms, vector(n.norms[l]))
 		r.w.qkv = append(r.w.qkv, load(model.Matrix{Use: model.Linear, Rows: n.qkv[l], Bias: n.bias[l]}))
 		r.w.out = append(r.w.out, linear(n.out[l]))
-		r.w.gateUp = append(r.w.gateUp, linear(n.gateUp[l]...))
+		r.w.gateUp = append(r.w.gateUp, load(model.Matrix{Use: model.Gated, Rows: n.gateUp[l]}))
 		r.w.down = append(r.w.down, linear(n.down[l]))
 	}
 	r.w.norms = append(r.w.norms, vector(n.norms[n.layers]))
@@ -197,20 +192,16 @@ func (r *runner) step(b *backend.Batch, draws *backend.Draws, out *backend.Out) 
 		}
 		r.Norm(norm, x, r.w.norms[l], netEps)
 		r.MatMul(qkv, r.w.qkv[l], norm)
-		r.Norm(qkv.Cols(0, q+kv), qkv.Cols(0, q+kv), r.w.headNorm, netEps)
-		r.Rope(qkv.Cols(0, q), qkv.Cols(q, kv), 0)
-		r.StoreKV(l, qkv.Cols(q, kv), qkv.Cols(q+kv, kv))
+		r.StoreKV(l, qkv.Cols(0, q), qkv.Cols(q, kv), qkv.Cols(q+kv, kv), model.Heads{Norm: true, QNorm: r.w.headNorm, KNorm: r.w.headNorm, Eps: netEps})
 		r.Attend(att, qkv.Cols(0, q), l, a)
-		r.MatMul(norm, r.w.out[l], att)
-		r.Add(x, norm)
+		r.MatMulAdd(x, r.w.out[l], att, norm)
 		r.Norm(norm, x, r.w.norms[l], netEps)
-		r.MatMul(gateUp, r.w.gateUp[l], norm)
-		r.Gate(inner, gateUp)
-		r.MatMul(norm, r.w.down[l], inner)
-		r.Add(x, norm)
+		r.MatMulGate(inner, r.w.gateUp[l], norm, gateUp)
+		r.MatMulAdd(x, r.w.down[l], inner, norm)
 	}
 	r.Gather(drawn, x)
 	r.Norm(drawn, drawn, r.w.norms[n.layers], netEps)
+	r.EndForward()
 	r.Draw(r.w.head, drawn, draws)
 	return r.End(out)
 }

@@ -32,9 +32,9 @@ func TestNodesRunEveryChunkOnce(t *testing.T) {
 			rows, columns := 1+round%4, round%11
 			j := newCountJob(t, rows*columns, w.threads)
 			if round%3 == 0 {
-				w.local(rows*columns, j)
+				w.runAtHome(rows*columns, j)
 			} else {
-				w.grid(rows, columns, j)
+				w.run(rows, columns, j)
 			}
 			j.check()
 		}
@@ -63,7 +63,7 @@ func TestNodesOwnColumns(t *testing.T) {
 				t.Errorf("chunk %d was computed on node %d", chunk, place.node[worker])
 			}
 		}
-		w.local(columns, j)
+		w.runAtHome(columns, j)
 		j.check()
 	}
 	// All threads wait until each has a chunk: those are chunks of their own.
@@ -80,7 +80,7 @@ func TestNodesOwnColumns(t *testing.T) {
 				all.Wait()
 			}
 		}
-		w.grid(rows, columns, j)
+		w.run(rows, columns, j)
 		j.check()
 		for worker := range first {
 			if c := int(first[worker].Load()) % columns; owner(c) != place.node[worker] {
@@ -117,9 +117,9 @@ func TestNodesReadWhatTheyPacked(t *testing.T) {
 			d.batch = &backend.Batch{Tokens: make([]int32, rows)}
 			d.MatMul(model.Act{Buf: 1, Width: n}, w, model.Act{Width: k})
 			for i := range d.team.queues {
-				first := d.team.queues[i].first * d.mulJob.tiles
-				if diff := first - packed[i]; diff > d.mulJob.tiles || -diff > d.mulJob.tiles {
-					t.Errorf("%v, %d columns: node %d packed tiles from %d on and multiplies from %d on, in chunks of %d", place.node, n, i, packed[i], first, d.mulJob.tiles)
+				first := d.team.queues[i].first * d.productJob.tiles
+				if diff := first - packed[i]; diff > d.productJob.tiles || -diff > d.productJob.tiles {
+					t.Errorf("%v, %d columns: node %d packed tiles from %d on and multiplies from %d on, in chunks of %d", place.node, n, i, packed[i], first, d.productJob.tiles)
 				}
 			}
 		}
@@ -143,6 +143,6 @@ func TestNodesSteal(t *testing.T) {
 			runtime.Gosched()
 		}
 	}
-	w.run(chunks, j)
+	w.run(1, chunks, j)
 	j.check()
 }

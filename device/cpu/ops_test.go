@@ -91,7 +91,7 @@ func TestAttendInfinite(t *testing.T) {
 				d.view(v).row(row)[i] = 3
 			}
 		}
-		d.StoreKV(0, k, v)
+		d.StoreKV(0, q, k, v, model.Heads{Rope: model.NoRope})
 		d.Attend(model.Act{Buf: 1, Width: dim}, q, 0, model.Attention{Scale: 1})
 		for row := range 2 {
 			for _, got := range d.view(model.Act{Buf: 1, Width: dim}).row(row) {

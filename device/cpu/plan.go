@@ -46,7 +46,7 @@ func (d *Device) allocate(s model.Shape) error {
 	sp := s.Spec
 	for _, a := range s.Acts {
 		stride := stride(a.Width)
-		n, err := product(sp.MaxTokens, stride)
+		n, err := sizeOf(sp.MaxTokens, stride)
 		if err != nil {
 			return err
 		}
@@ -54,7 +54,7 @@ func (d *Device) allocate(s model.Shape) error {
 		if err != nil {
 			return err
 		}
-		d.acts = append(d.acts, activation{data: data, width: a.Width, stride: stride, drawn: a.Drawn})
+		d.acts = append(d.acts, activation{data: data, width: a.Width, stride: stride, drawn: a.Drawn, factor: a.Factor})
 	}
 	for _, r := range s.Ropes {
 		t, err := newRopeTable(&d.mem, r, sp.MaxTokens)
@@ -90,13 +90,16 @@ func (d *Device) allocate(s model.Shape) error {
 		if sc.attn, err = newAttendScratch(&d.mem, s, &d.impl.dots[d.cfg.KVType]); err != nil {
 			return err
 		}
+		if sc.key, err = d.mem.floats(s.HeadDim); err != nil {
+			return err
+		}
 		rows := min(draftRows, sp.MaxTokens)
 		if sc.chunk, err = d.mem.floats(rows * stride(draftTiles*rowsPerTile)); err != nil {
 			return err
 		}
 		sc.drafts = make([]sampler.PartialDraw, rows)
 		sc.picker.Kernels = d.draw.kernels
-		sc.offs, sc.ahead = make([]int, maxTilesPerCall), make([]int, maxTilesPerCall)
+		sc.offs, sc.ahead = make([]int, maxTilesPerPass), make([]int, maxTilesPerPass)
 	}
 	if err := d.input.allocate(&d.mem, d.impl, d.cfg.WeightType, s); err != nil {
 		return err

@@ -46,7 +46,7 @@ type rowJob struct {
 	vec      []float32
 	eps      float32
 	quantize bool // what op writes is the input of a product
-	table    int  // of ropes, or the layer of StoreKV
+	table    int  // of ropes
 	embed    *embedding
 	n, per   int // rows, and rows per chunk
 }
@@ -64,15 +64,21 @@ func (j *rowJob) finish(r int) {
 	}
 }
 
+// rowsPerChunk is how many rows are computed as one chunk, if there are n rows that cost so
+// many operations each.
+func (d *Device) rowsPerChunk(n, cost int) int {
+	return max(serialRows/max(cost, 1), n/(d.team.threads*chunksPerWorker), 1)
+}
+
 // eachRow runs op on rows [0, n) that cost so many operations each.
 func (d *Device) eachRow(j rowJob, n, cost int) {
 	if n == 0 {
 		return
 	}
 	j.d, j.n = d, n
-	j.per = max(serialRows/max(cost, 1), n/(d.team.threads*chunksPerWorker), 1)
+	j.per = d.rowsPerChunk(n, cost)
 	d.rowsJob = j
-	d.team.run((n+j.per-1)/j.per, &d.rowsJob)
+	d.team.run(1, (n+j.per-1)/j.per, &d.rowsJob)
 }
 
 // Embed implements model.Device.
@@ -99,29 +105,32 @@ func embedRow(j *rowJob, r int) {
 // Norm implements model.Device.
 func (d *Device) Norm(dst, src model.Act, w model.Weight, eps float32) {
 	vec := d.params[w].vec
-	if dst.Width != src.Width || dst.Width%len(vec) != 0 {
-		panic(fmt.Sprintf("cpu: Norm of rows of %d into rows of %d by groups of %d", src.Width, dst.Width, len(vec)))
+	if dst.Width != src.Width || dst.Width != len(vec) {
+		panic(fmt.Sprintf("cpu: Norm of rows of %d into rows of %d with %d weights", src.Width, dst.Width, len(vec)))
 	}
 	y, quantize := d.produced(dst)
 	d.eachRow(rowJob{op: normRow, dst: y, src: d.view(src), vec: vec, eps: eps, quantize: quantize}, d.rows(dst), 2*dst.Width)
 }
 
 func normRow(j *rowJob, r int) {
-	y, x, n := j.dst.row(r), j.src.row(r), len(j.vec)
-	for i := 0; i < len(y); i += n {
-		mean := j.d.impl.sumSquares(x[i:i+n]) / float32(n)
-		j.d.impl.scaleMul(y[i:i+n], x[i:i+n], j.vec, float32(1/math.Sqrt(float64(mean+j.eps))))
-	}
+	j.d.impl.norm(j.dst.row(r), j.src.row(r), j.vec, j.eps)
 	j.finish(r)
 }
 
-// Gate implements model.Device.
-func (d *Device) Gate(dst, gateUp model.Act) {
-	if gateUp.Width != 2*dst.Width {
-		panic(fmt.Sprintf("cpu: Gate of rows of %d into rows of %d", gateUp.Width, dst.Width))
+// norm writes the RMSNorm of x to y, which may be x.
+func (im *impl) norm(y, x, w []float32, eps float32) {
+	mean := im.sumSquares(x) / float32(len(x))
+	im.scaleMul(y, x, w, float32(1/math.Sqrt(float64(mean+eps))))
+}
+
+// MatMulGate implements model.Device.
+func (d *Device) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Act) {
+	if scratch.Width != 2*dst.Width || scratch.Buf == dst.Buf || scratch.Buf == src.Buf {
+		panic(fmt.Sprintf("cpu: MatMulGate of rows of %d into rows of %d", scratch.Width, dst.Width))
 	}
+	d.MatMul(scratch, w, src)
 	y, quantize := d.produced(dst)
-	d.eachRow(rowJob{op: gateRow, dst: y, src: d.view(gateUp), quantize: quantize}, d.rows(dst), 8*dst.Width)
+	d.eachRow(rowJob{op: gateRow, dst: y, src: d.view(scratch), quantize: quantize}, d.rows(dst), 8*dst.Width)
 }
 
 func gateRow(j *rowJob, r int) {
@@ -130,15 +139,19 @@ func gateRow(j *rowJob, r int) {
 	j.finish(r)
 }
 
-// Add implements model.Device.
-func (d *Device) Add(dst, src model.Act) {
-	if dst.Width != src.Width {
-		panic(fmt.Sprintf("cpu: Add of rows of %d to rows of %d", src.Width, dst.Width))
+// MatMulAdd implements model.Device.
+func (d *Device) MatMulAdd(dst model.Act, w model.Weight, src, scratch model.Act) {
+	if dst.Width != scratch.Width || scratch.Buf == dst.Buf || scratch.Buf == src.Buf {
+		panic(fmt.Sprintf("cpu: MatMulAdd of rows of %d to rows of %d", scratch.Width, dst.Width))
 	}
-	d.eachRow(rowJob{op: addRow, dst: d.written(dst), src: d.view(src)}, d.rows(dst), dst.Width)
+	d.MatMul(scratch, w, src)
+	d.eachRow(rowJob{op: addRow, dst: d.written(dst), src: d.view(scratch)}, d.rows(dst), dst.Width)
 }
 
 func addRow(j *rowJob, r int) { j.d.impl.add(j.dst.row(r), j.src.row(r)) }
+
+// EndForward implements model.Device. Every operation is done by then.
+func (d *Device) EndForward() {}
 
 // Gather implements model.Device.
 func (d *Device) Gather(dst, src model.Act) {
@@ -161,7 +174,7 @@ type ropeTable struct {
 
 func newRopeTable(mem *arena, r model.Rope, rows int) (ropeTable, error) {
 	t := ropeTable{Rope: r, width: len(r.InvFreq)}
-	n, err := product(rows, t.width)
+	n, err := sizeOf(rows, t.width)
 	if err != nil {
 		return t, err
 	}
@@ -182,25 +195,5 @@ func ropeRow(j *rowJob, r int) {
 		sin, cos := math.Sincos(float64(float32(pos * f)))
 		t.cos[r*t.width+i] = float32(cos) * t.Scale
 		t.sin[r*t.width+i] = float32(sin) * t.Scale
-	}
-}
-
-// Rope implements model.Device.
-func (d *Device) Rope(q, k model.Act, table int) {
-	if q.Width%d.shape.HeadDim != 0 || k.Width%d.shape.HeadDim != 0 {
-		panic(fmt.Sprintf("cpu: Rope of rows of %d and %d with heads of %d", q.Width, k.Width, d.shape.HeadDim))
-	}
-	d.eachRow(rowJob{op: rotateRow, dst: d.written(q), src: d.written(k), table: table}, len(d.batch.Tokens), q.Width+k.Width)
-}
-
-func rotateRow(j *rowJob, r int) {
-	t := &j.d.ropes[j.table]
-	cos, sin := t.cos[r*t.width:][:t.width], t.sin[r*t.width:][:t.width]
-	// The second half of a head starts in its middle, or right behind the first
-	// where only a part of the head is rotated.
-	for _, v := range [2]view{j.dst, j.src} {
-		for x := v.row(r); len(x) > 0; x = x[j.d.shape.HeadDim:] {
-			j.d.impl.rotate(x[:t.width], x[t.width:2*t.width], cos, sin)
-		}
 	}
 }

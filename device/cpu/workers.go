@@ -16,26 +16,27 @@ const (
 	// linePad keeps what one thread writes off the cache lines that others
 	// read; two lines, because processors prefetch them in pairs.
 	linePad = 128
-	// spinFor is how long a worker without work waits actively. A step has
-	// hundreds of operations microseconds apart, and waking a parked worker
-	// costs more than most of them.
+	// spinFor is how long a worker that finds no chunk waits actively. A step has
+	// hundreds of operations, microseconds apart, and waking a parked worker takes
+	// longer than most of them.
 	spinFor = 200 * time.Microsecond
 	// pausesPerLook is the length of one wait between looks at the state, about
 	// 0.1 to 0.2 microseconds.
 	pausesPerLook = 4
-	// looksPerYield is when a waiting thread lets other threads have its
-	// processor, and looksPerGosched when it lets other goroutines have it. The
-	// second is rare: Gosched wakes a thread of the runtime's as soon as there is
-	// a processor to spare, and that thread then fights with the workers for
-	// the machine's (a job of two chunks of 1.9 us took 3.5 us instead of 2.1).
+	// After looksPerYield looks a waiting thread offers its processor to other
+	// threads, and after looksPerGosched looks to other goroutines. The second is
+	// rare: Gosched wakes a thread of the runtime whenever a P is idle, and that
+	// thread then competes with the workers for the processors (a job of two chunks
+	// of 1.9 us took 3.5 us instead of 2.1).
 	looksPerYield   = 64
 	looksPerGosched = 1024
 )
 
-// A job is work cut into chunks that may run in any order and at once.
+// A job is an operation that is cut into chunks, which may be computed in any order
+// and at the same time.
 type job interface {
-	// do computes one chunk. worker, in [0, threads), is for scratch memory: no
-	// two chunks run with the same worker at a time.
+	// do computes one chunk. worker, in [0, threads), selects the scratch memory: no
+	// two chunks are computed with the same worker at the same time.
 	do(worker, chunk int)
 }
 
@@ -46,20 +47,21 @@ type job interface {
 // chunk, or two if it has asked what follows, where equal shares would make
 // everybody wait for it.
 //
-// On a machine with several memory nodes each has a queue of its own, which
-// always holds the same share of a job's columns, and whose workers first
-// touched the memory that belongs to it. Who finds his own queue empty takes
-// from the next.
+// On a machine with several memory nodes each node has a queue of its own, which
+// always holds the same share of a job's columns. The node's workers were the first
+// to touch the memory that these columns read. A worker whose own queue is empty
+// takes from the others.
 //
-// One goroutine calls run, grid, local, wakeUp and close.
+// One goroutine calls run, runAtHome, wakeUp and close.
 type workers struct {
 	threads int // the caller included
 	place   placement
-	kept    []kept  // [threads]
-	job     job     // this, columns and the queues' shares are set before a state says that there are chunks
-	columns int     // chunks of a row of the job
-	number  int     // of the job
-	queues  []queue // [nodes]
+	kept    []kept     // [threads]
+	job     job        // this, columns and the queues' shares are set before a state says that there are chunks
+	columns int        // chunks of a row of the job
+	number  int        // of the job
+	mode    queueState // stays during runAtHome, else 0
+	queues  []queue    // [nodes]
 	failed  atomic.Pointer[chunkPanic]
 	closing atomic.Bool
 	running sync.WaitGroup
@@ -73,7 +75,7 @@ type workers struct {
 	_    [linePad]byte
 }
 
-// queue is what a node has of a job: columns [first, first+width) of every row.
+// queue is a node's share of a job: columns [first, first+width) of every row.
 type queue struct {
 	first, width int
 	_            [linePad]byte
@@ -153,19 +155,11 @@ func newWorkers(place placement) (*workers, error) {
 	return w, nil
 }
 
-// run computes chunks [0, n) of j and returns when all are done. A panic in a
-// chunk is raised again here, after the others have ended.
-func (w *workers) run(n int, j job) { w.share(1, n, j, 0) }
-
-// grid is run for chunks that are rows by columns, row by row. What a column
-// reads lies in the memory of one node, for every job of as many columns.
-func (w *workers) grid(rows, columns int, j job) { w.share(rows, columns, j, 0) }
-
-// local is run where every chunk is computed on its own node, however long
-// others wait: it touches memory for the first time.
-func (w *workers) local(n int, j job) { w.share(1, n, j, stays) }
-
-func (w *workers) share(rows, columns int, j job, mode queueState) {
+// run computes the chunks of j, which are rows by columns, numbered row by row, and
+// returns when all are done. What a column reads lies in the memory of one node, for
+// every job of as many columns. A panic in a chunk is raised again here, after the
+// others have ended.
+func (w *workers) run(rows, columns int, j job) {
 	n := rows * columns
 	if n == 1 || w.threads == 1 {
 		for i := range n {
@@ -178,23 +172,13 @@ func (w *workers) share(rows, columns int, j job, mode queueState) {
 	}
 	invariants.Check(n < maxChunks, "a job of %d chunks", n)
 	w.job, w.columns = j, columns
-	w.number++
-	w.done.Store(0)
-	for i := range w.queues {
-		q := &w.queues[i]
-		q.first = columns * w.place.before[i] / w.threads
-		q.width = columns*w.place.before[i+1]/w.threads - q.first
-	}
-	for i := range w.queues {
-		q := &w.queues[i]
-		q.state.Store(uint64(mode | queueState(w.number&127)<<jobShift | queueState(rows*q.width)<<chunkBits))
-	}
-	if mode == stays {
+	w.fillQueues(rows)
+	if w.mode == stays {
 		w.wakeUp(w.threads)
 	} else {
 		w.wakeUp(n - 1)
 	}
-	w.done.Add(w.work(0))
+	w.done.Add(w.takeChunks(0))
 	for i := 1; w.done.Load() != int64(n); i++ {
 		pause(pausesPerLook)
 		if i%looksPerYield == 0 {
@@ -209,8 +193,32 @@ func (w *workers) share(rows, columns int, j job, mode queueState) {
 	}
 }
 
-// work computes chunks until none is left and returns how many those were.
-func (w *workers) work(id int) (n int64) {
+// runAtHome is run for chunks that touch memory for the first time: each is computed
+// on its own node, however long the other nodes wait.
+func (w *workers) runAtHome(n int, j job) {
+	w.mode = stays
+	defer func() { w.mode = 0 }()
+	w.run(1, n, j)
+}
+
+// fillQueues shares the columns of the job out to the nodes, in proportion to their
+// threads, and then lets the workers see its chunks.
+func (w *workers) fillQueues(rows int) {
+	w.number++
+	w.done.Store(0)
+	for i := range w.queues {
+		q := &w.queues[i]
+		q.first = w.columns * w.place.before[i] / w.threads
+		q.width = w.columns*w.place.before[i+1]/w.threads - q.first
+	}
+	for i := range w.queues {
+		q := &w.queues[i]
+		q.state.Store(uint64(w.mode | queueState(w.number&127)<<jobShift | queueState(rows*q.width)<<chunkBits))
+	}
+}
+
+// takeChunks computes chunks until none is left and returns how many those were.
+func (w *workers) takeChunks(id int) (n int64) {
 	home := &w.queues[w.place.node[id]]
 	for {
 		q := home
@@ -225,7 +233,7 @@ func (w *workers) work(id int) (n int64) {
 		if !ok {
 			return n
 		}
-		w.compute(id, w.inJob(q, chunk))
+		w.doChunk(id, w.inJob(q, chunk))
 		n++
 	}
 }
@@ -238,9 +246,9 @@ func (w *workers) inJob(q *queue, chunk int) int {
 	return chunk/q.width*w.columns + q.first + chunk%q.width
 }
 
-// follow claims, for a worker that is about to end a chunk, the one that it will
-// compute then, so that it can have that chunk's memory prefetched. Who cannot
-// know what comes next gets ok false.
+// follow claims, for a worker that is about to end a chunk, the chunk that it will
+// compute next, so that it can prefetch that chunk's memory. ok is false if there is
+// none, or if the worker has been given one already.
 func (w *workers) follow(id int) (chunk int, ok bool) {
 	home := &w.queues[w.place.node[id]]
 	if w.kept[id].chunk > 0 {
@@ -261,13 +269,14 @@ func (w *workers) claim(q *queue) (chunk int, ok bool) {
 	if !q.load().left() {
 		return 0, false
 	}
-	// Between the look and the claim the job may have ended and the next begun;
-	// then this claims a chunk of the next, which is as good.
+	// Between the look and the claim the job may have ended and the next one begun.
+	// Then this claims a chunk of the next job, which is as good.
 	s := queueState(q.state.Add(1) - 1)
 	return s.next(), s.left()
 }
 
-// steal takes a chunk of another node's queue, of the job that is through here.
+// steal takes a chunk of another node's queue, of the job whose chunks in this queue
+// have all been claimed.
 func (w *workers) steal(home *queue) (q *queue, chunk int, ok bool) {
 	mine := home.load()
 	if mine.left() { // the next job has begun
@@ -298,7 +307,8 @@ func (w *workers) pending(id int) bool {
 	return false
 }
 
-func (w *workers) compute(id, chunk int) {
+// doChunk computes one chunk and keeps a panic for the caller of run.
+func (w *workers) doChunk(id, chunk int) {
 	defer func() {
 		if v := recover(); v != nil {
 			w.failed.Store(&chunkPanic{v, debug.Stack()})
@@ -307,10 +317,12 @@ func (w *workers) compute(id, chunk int) {
 	w.job.do(id, chunk)
 }
 
+// serve is the life of a worker other than the caller: it computes chunks, waits
+// actively for more, and parks when it has waited for spinFor.
 func (w *workers) serve(id int) {
 	var since time.Time
 	for looks := 0; ; looks++ {
-		if n := w.work(id); n > 0 {
+		if n := w.takeChunks(id); n > 0 {
 			w.done.Add(n)
 			looks = 0
 		}
@@ -334,9 +346,9 @@ func (w *workers) serve(id int) {
 	}
 }
 
-// park sleeps until wakeUp. The order matters: first the flag, then a last look
-// at the queues; run does it the other way round, so one of the two sees the
-// other.
+// park sleeps until wakeUp. The order matters: park sets the flag and then looks at
+// the queues once more, run fills the queues and then looks at the flags. So one of
+// the two sees what the other has done.
 func (w *workers) park(id int) {
 	p := &w.parking[id]
 	p.parked.Store(true)

@@ -48,7 +48,7 @@ func BenchmarkForkJoin(b *testing.B) {
 			b.Run("workers/"+name, func(b *testing.B) {
 				w := startWorkers(b, anywhere(threads))
 				defer w.close()
-				percentiles(b, func() { w.run(chunks, j) })
+				percentiles(b, func() { w.run(1, chunks, j) })
 			})
 			b.Run("goroutines/"+name, func(b *testing.B) {
 				percentiles(b, func() {

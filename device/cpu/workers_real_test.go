@@ -16,7 +16,7 @@ func TestWorkersIdle(t *testing.T) {
 	best := time.Hour
 	for range 20 {
 		j := newCountJob(t, 64, 4)
-		w.run(64, j)
+		w.run(1, 64, j)
 		start := time.Now()
 		for int(w.idle.Load()) != w.threads-1 {
 			time.Sleep(10 * time.Microsecond)

@@ -45,7 +45,7 @@ func TestWorkersRunEveryChunkOnce(t *testing.T) {
 		for round := range 3000 {
 			n := round % 23
 			j := newCountJob(t, n, threads)
-			w.run(n, j)
+			w.run(1, n, j)
 			j.check()
 		}
 		w.close()
@@ -80,7 +80,7 @@ func TestWorkersFollow(t *testing.T) {
 					}
 				}
 			}
-			w.run(n, j)
+			w.run(1, n, j)
 			j.check()
 			total += int(kept.Load())
 		}
@@ -99,7 +99,7 @@ func TestWorkersOneProcessor(t *testing.T) {
 	defer w.close()
 	for range 200 {
 		j := newCountJob(t, 9, 4)
-		w.run(9, j)
+		w.run(1, 9, j)
 		j.check()
 	}
 }
@@ -126,7 +126,7 @@ func TestWorkersWake(t *testing.T) {
 					runtime.Gosched()
 				}
 			}
-			w.run(threads, j)
+			w.run(1, threads, j)
 			j.check()
 		}
 		w.close()
@@ -159,12 +159,12 @@ func TestWorkersPanic(t *testing.T) {
 					t.Errorf("worker %d: recovered %v", bad, p)
 				}
 			}()
-			w.run(chunks, j)
+			w.run(1, chunks, j)
 			t.Error("no panic")
 		}()
 		j.check()
 		j.then = func(int, int) {}
-		w.run(chunks, j)
+		w.run(1, chunks, j)
 		j.check()
 	}
 }

@@ -123,7 +123,6 @@ func (d *Device) Attend(dst, q model.Act, layer int, a model.Attention) {
 	if !(dst.Width == width && q.Width == width) {
 		panic(fmt.Sprintf("cuda: Attend of rows of %d into rows of %d", q.Width, dst.Width))
 	}
-	d.flush()
 	var l *lists
 	for i := range d.step.lists {
 		if d.step.lists[i].window == a.Window {

@@ -127,7 +127,9 @@ func onHost(r *backend.Draw) bool { return r.Top > kernels.MaxTop && !r.Dead }
 
 // Draw implements model.Device.
 func (d *Device) Draw(head model.Weight, src model.Act, draws *backend.Draws) {
-	d.finish()
+	if d.graphs.capturing {
+		panic("cuda: Draw before EndForward")
+	}
 	f := d.slot(d.steps.begun)
 	f.state.draws = draws
 	if d.err == nil && f.state.rows > 0 {
@@ -229,7 +231,6 @@ func (d *Device) packDraws(f *flight, draws *backend.Draws) (at packed, err erro
 
 // End implements model.Device.
 func (d *Device) End(out *backend.Out) error {
-	d.finish()
 	d.steps.ended++
 	f := d.slot(d.steps.ended)
 	if d.err == nil {

@@ -71,38 +71,42 @@ func (g *graphs) start(d *Device, key graphKey) error {
 	return nil
 }
 
-// finish ends the forward pass that was being queued: what waits is launched,
-// and what was captured runs. The model says nowhere that its last operation
-// was the last, so whatever comes behind the pass calls this.
-func (d *Device) finish() {
-	d.flush()
+// EndForward implements model.Device. A forward pass that was captured becomes a
+// graph, which runs.
+func (d *Device) EndForward() {
 	g := &d.graphs
 	g.replaying = false
 	if !g.capturing {
 		return
 	}
+	if err := g.finish(d); err != nil {
+		d.fail(err)
+	}
+}
+
+// finish ends the capture, and runs the graph unless an operation has failed.
+func (g *graphs) finish(d *Device) error {
 	g.capturing = false
 	graph, err := cudrv.EndCapture(d.run.stream)
 	if err != nil {
-		d.fail(deviceError("capture a graph", err))
-		return
+		return deviceError("capture a graph", err)
 	}
 	defer graph.Destroy()
 	if d.err != nil {
-		return
+		return nil
 	}
 	e, err := cudrv.Instantiate(graph)
 	if err != nil {
-		d.fail(deviceError("make a graph", err))
-		return
+		return deviceError("make a graph", err)
 	}
 	if g.ready == nil {
 		g.ready = map[graphKey]cu.ExecGraph{}
 	}
 	g.ready[g.key] = e
 	if err := cudrv.Replay(e, d.run.stream); err != nil {
-		d.fail(deviceError("launch a graph", err))
+		return deviceError("launch a graph", err)
 	}
+	return nil
 }
 
 // abandon ends a capture that nobody will finish: nothing can be freed before.

@@ -15,31 +15,13 @@ import (
 	"weir/model"
 )
 
-// step is the forward pass that is being queued: its sizes, where its input
-// lies on the device, and operations that wait for the next one, with which
-// they may be one kernel.
+// step is the forward pass that is being queued: its sizes, and where its input
+// lies on the device.
 type step struct {
 	tokens, rows int // with padding
 	input        uint64
 	at           inputs
 	lists        []lists // by Shape.Windows
-
-	product struct { // MatMul, perhaps with an Add or a Gate to come
-		dst, src model.Act
-		w        model.Weight
-		waits    bool
-	}
-	heads struct { // Norm of heads in place, Rope to come
-		act   [2]model.Act
-		w     [2]model.Weight
-		eps   float32
-		waits int
-	}
-	turn struct { // Rope, StoreKV to come
-		q, k  model.Act
-		table int
-		waits bool
-	}
 }
 
 // inputs are device addresses of the batch's arrays.
@@ -124,7 +106,6 @@ func (d *Device) slot(number uint32) *flight { return &d.flights[number%2] }
 
 // Begin implements model.Device.
 func (d *Device) Begin(b *backend.Batch) {
-	d.finish() // of the step before: it has been queued by now
 	if !d.sealed && d.err == nil {
 		if err := d.seal(); err != nil {
 			d.fail(err)
@@ -140,7 +121,6 @@ func (d *Device) Begin(b *backend.Batch) {
 	f.number = d.steps.begun
 	f.state.reset(len(b.At))
 	s := &d.step
-	s.product.waits, s.heads.waits, s.turn.waits = false, 0, false
 	if d.err != nil {
 		return
 	}
@@ -217,145 +197,84 @@ func (d *Device) Embed(dst model.Act, w model.Weight) {
 	d.launch("embed", d.step.tokens, 1, 1, x, p.data, d.step.at.tokens, d.work.drawn, i32(p.k), i32(ld), i32(p.n))
 }
 
-// Norm implements model.Device. The norms of heads in place wait for the
-// rotation that follows them.
+// Norm implements model.Device.
 func (d *Device) Norm(dst, src model.Act, w model.Weight, eps float32) {
 	p := &d.params[w]
-	if !(dst.Width == src.Width && dst.Width%p.n == 0 && !d.sum(dst)) {
-		panic(fmt.Sprintf("cuda: Norm of rows of %d into rows of %d by groups of %d", src.Width, dst.Width, p.n))
+	if !(dst.Width == src.Width && dst.Width == p.n && !d.sum(dst) && d.sum(src)) {
+		panic(fmt.Sprintf("cuda: Norm of rows of %d into rows of %d with %d weights", src.Width, dst.Width, p.n))
 	}
-	d.flushProduct()
-	if d.sum(src) {
-		if !(dst.Width == p.n) {
-			panic("cuda: Norm of heads of the residual stream")
-		}
-		d.flush()
-		x, ldx := d.act(src)
-		y, ldy := d.act(dst)
-		d.launch("rmsnorm", d.rows(dst), 1, 1, y, x, p.data, i32(p.n), i32(ldx), i32(ldy), f32(eps))
-		return
-	}
-	if h := &d.step.heads; dst == src && h.waits < 2 && !d.step.turn.waits && (h.waits == 0 || h.eps == eps) {
-		h.act[h.waits], h.w[h.waits], h.eps = dst, w, eps
-		h.waits++
-		return
-	}
-	d.flush()
-	d.normHeads(dst, src, w, eps)
-}
-
-func (d *Device) normHeads(dst, src model.Act, w model.Weight, eps float32) {
-	p := &d.params[w]
 	x, ldx := d.act(src)
 	y, ldy := d.act(dst)
-	heads := dst.Width / p.n
-	d.launch("norm_heads", d.rows(dst), cdiv(heads, 4), 1, y, x, p.data, i32(heads), i32(p.n), i32(ldx), i32(ldy), f32(eps))
+	d.launch("rmsnorm", d.rows(dst), 1, 1, y, x, p.data, i32(p.n), i32(ldx), i32(ldy), f32(eps))
 }
 
-// MatMul implements model.Device. It waits for what comes next: an Add of the
-// product becomes part of it, and so does a Gate.
+// MatMul implements model.Device.
 func (d *Device) MatMul(dst model.Act, w model.Weight, src model.Act) {
 	p := &d.params[w]
-	if !(src.Width == p.k && (dst.Width == p.n || p.gated && dst.Width <= p.n) && !d.sum(src)) {
+	if !(src.Width == p.k && dst.Width == p.n && !p.gated && !d.sum(dst) && !d.sum(src)) {
 		panic(fmt.Sprintf("cuda: MatMul of [%d, %d] with rows of %d into rows of %d", p.n, p.k, src.Width, dst.Width))
 	}
-	d.flush()
-	m := &d.step.product
-	m.dst, m.src, m.w, m.waits = dst, src, w, true
+	d.multiply(dst, w, src, kernels.StoreBF16)
 }
 
-// Add implements model.Device.
-func (d *Device) Add(dst, src model.Act) {
-	if !(dst.Width == src.Width && d.sum(dst) && !d.sum(src)) {
-		panic(fmt.Sprintf("cuda: Add of rows of %d to rows of %d", src.Width, dst.Width))
+// MatMulAdd implements model.Device: the product's epilogue adds, and scratch is
+// not used.
+func (d *Device) MatMulAdd(dst model.Act, w model.Weight, src, scratch model.Act) {
+	p := &d.params[w]
+	if !(src.Width == p.k && dst.Width == p.n && scratch.Width == p.n && !p.gated && d.sum(dst) && !d.sum(src)) {
+		panic(fmt.Sprintf("cuda: MatMulAdd of [%d, %d] with rows of %d to rows of %d", p.n, p.k, src.Width, dst.Width))
 	}
-	if m := &d.step.product; m.waits && m.dst == src {
-		m.waits = false
-		d.multiply(dst, m.src, m.w, kernels.AddF32)
+	d.multiply(dst, w, src, kernels.AddF32)
+}
+
+// MatMulGate implements model.Device. The gate is the product's epilogue where
+// the matrix could be packed for that; a product with a bias goes to scratch.
+func (d *Device) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Act) {
+	p := &d.params[w]
+	if !(src.Width == p.k && scratch.Width == 2*dst.Width && scratch.Width <= p.n && p.use == model.Gated && !d.sum(dst) && !d.sum(src) && !d.sum(scratch)) {
+		panic(fmt.Sprintf("cuda: MatMulGate of [%d, %d] with rows of %d into rows of %d", p.n, p.k, src.Width, dst.Width))
+	}
+	if p.gated {
+		d.multiply(dst, w, src, kernels.SwiGLU)
 		return
 	}
-	d.flush()
-	x, ldx := d.act(dst)
-	h, ldh := d.act(src)
-	d.launch("add", d.rows(dst), 1, 1, x, h, i32(dst.Width), i32(ldx), i32(ldh))
+	d.multiply(scratch, w, src, kernels.StoreBF16)
+	y, ldy := d.act(dst)
+	g, ldg := d.act(scratch)
+	d.launch("silu_gate", d.rows(dst), cdiv(dst.Width, 2048), 1, y, g, i32(dst.Width), i32(ldg), i32(ldy))
 }
 
 // multiply queues a product of activations.
-func (d *Device) multiply(dst, src model.Act, w model.Weight, epilogue int) {
+func (d *Device) multiply(dst model.Act, w model.Weight, src model.Act, epilogue int) {
 	y, ldy := d.act(dst)
 	x, ldx := d.act(src)
-	if epilogue == kernels.StoreBF16 && d.sum(dst) {
-		epilogue = kernels.StoreF32
-	}
 	d.gemm(&d.params[w], y, ldy, x, ldx, d.rows(dst), epilogue)
 }
 
-// Rope implements model.Device. It waits for StoreKV.
-func (d *Device) Rope(q, k model.Act, table int) {
-	if !(q.Width%d.shape.HeadDim == 0 && k.Width%d.shape.HeadDim == 0) {
-		panic(fmt.Sprintf("cuda: Rope of rows of %d and %d with heads of %d", q.Width, k.Width, d.shape.HeadDim))
+// StoreKV implements model.Device. One kernel norms, rotates and stores.
+func (d *Device) StoreKV(layer int, q, k, v model.Act, h model.Heads) {
+	sh := &d.shape
+	width, kvWidth := sh.Heads*sh.HeadDim, sh.KVHeads*sh.HeadDim
+	if !(q.Width == width && k.Width == kvWidth && v.Width == kvWidth && q.Buf == k.Buf && k.Buf == v.Buf && layer >= 0 && layer < sh.Layers) {
+		panic(fmt.Sprintf("cuda: StoreKV of rows of %d, %d and %d in layer %d", q.Width, k.Width, v.Width, layer))
 	}
-	d.flushProduct()
-	if d.step.turn.waits {
-		panic("cuda: Rope twice before StoreKV")
-	}
-	t := &d.step.turn
-	t.q, t.k, t.table, t.waits = q, k, table, true
-}
-
-// StoreKV implements model.Device: norm of the heads, rotation and store are
-// one kernel.
-func (d *Device) StoreKV(layer int, k, v model.Act) {
-	width := d.shape.KVHeads * d.shape.HeadDim
-	if !(k.Width == width && v.Width == width && k.Buf == v.Buf && layer >= 0 && layer < d.shape.Layers) {
-		panic(fmt.Sprintf("cuda: StoreKV of rows of %d and %d in layer %d", k.Width, v.Width, layer))
-	}
-	d.flushProduct()
-	s := &d.step
-	q, heads, half, table := k, 0, 0, d.ropes[0].table
-	if s.turn.waits {
-		if !(s.turn.k == k && s.turn.q.Buf == k.Buf) {
-			panic("cuda: StoreKV of other keys than Rope's")
+	var qNorm, kNorm uint64
+	if h.Norm {
+		qn, kn := &d.params[h.QNorm], &d.params[h.KNorm]
+		if !(qn.n == sh.HeadDim && kn.n == sh.HeadDim) {
+			panic(fmt.Sprintf("cuda: StoreKV norms heads of %d with %d and %d weights", sh.HeadDim, qn.n, kn.n))
 		}
-		q, heads = s.turn.q, s.turn.q.Width/d.shape.HeadDim
-		half, table = d.ropes[s.turn.table].half, d.ropes[s.turn.table].table
-		s.turn.waits = false
+		qNorm, kNorm = qn.data, kn.data
 	}
-	var qw, kw uint64
-	for i := range s.heads.waits {
-		p := &d.params[s.heads.w[i]]
-		switch {
-		case s.heads.act[i] == k && p.n == d.shape.HeadDim && kw == 0:
-			kw = p.data
-		case s.heads.act[i] == q && p.n == d.shape.HeadDim && qw == 0 && heads > 0:
-			qw = p.data
-		default:
-			panic("cuda: Norm in place of what is not rotated next")
-		}
+	var table rope
+	if h.Rope != model.NoRope {
+		table = d.ropes[h.Rope]
 	}
-	s.heads.waits = 0
 	qp, ld := d.act(q)
 	kp, _ := d.act(k)
 	vp, _ := d.act(v)
-	d.launch("rope_kv", s.tokens, cdiv(heads+2*d.shape.KVHeads, 4), 1, qp, kp, vp, d.cache.base+uint64(layer*d.cache.layer), table, s.at.pos, s.at.slots, qw, kw,
-		i32(heads), i32(d.shape.KVHeads), i32(d.shape.HeadDim), i32(half), i32(ld), i32(d.shape.Spec.BlockTokens), uint64(d.cache.blockStride), f32(s.heads.eps))
-}
-
-// Gate implements model.Device. Where the product's matrix was packed for it, it
-// is the product's epilogue.
-func (d *Device) Gate(dst, gateUp model.Act) {
-	if !(gateUp.Width == 2*dst.Width && !d.sum(dst) && !d.sum(gateUp)) {
-		panic(fmt.Sprintf("cuda: Gate of rows of %d into rows of %d", gateUp.Width, dst.Width))
-	}
-	if m := &d.step.product; m.waits && m.dst == gateUp && d.params[m.w].gated {
-		m.waits = false
-		d.multiply(dst, m.src, m.w, kernels.SwiGLU)
-		return
-	}
-	d.flush()
-	y, ldy := d.act(dst)
-	g, ldg := d.act(gateUp)
-	d.launch("silu_gate", d.rows(dst), cdiv(dst.Width, 2048), 1, y, g, i32(dst.Width), i32(ldg), i32(ldy))
+	d.launch("rope_kv", d.step.tokens, cdiv(sh.Heads+2*sh.KVHeads, 4), 1, qp, kp, vp, d.cache.base+uint64(layer*d.cache.layer), table.table, d.step.at.pos, d.step.at.slots, qNorm, kNorm,
+		i32(sh.Heads), i32(sh.KVHeads), i32(sh.HeadDim), i32(table.half), i32(ld), i32(sh.Spec.BlockTokens), uint64(d.cache.blockStride), f32(h.Eps))
 }
 
 // Gather implements model.Device. Whole rows are copied, with the zeros behind
@@ -364,32 +283,8 @@ func (d *Device) Gather(dst, src model.Act) {
 	if !(dst.Width == src.Width && d.sum(dst) == d.sum(src) && dst.Off == 0 && src.Off == 0) {
 		panic(fmt.Sprintf("cuda: Gather of rows of %d into rows of %d", src.Width, dst.Width))
 	}
-	d.flush()
 	y, ldy := d.act(dst)
 	x, ldx := d.act(src)
 	size := d.acts[dst.Buf].size()
 	d.launch("gather", d.step.rows, 1, 1, y, x, d.step.at.at, i32(ldy*size), uint64(ldy*size), uint64(ldx*size))
-}
-
-func (d *Device) flushProduct() {
-	if m := &d.step.product; m.waits {
-		m.waits = false
-		if d.params[m.w].gated {
-			panic("cuda: a gated product without Gate")
-		}
-		d.multiply(m.dst, m.src, m.w, kernels.StoreBF16)
-	}
-}
-
-// flush queues what waits.
-func (d *Device) flush() {
-	d.flushProduct()
-	if d.step.turn.waits {
-		panic("cuda: Rope without StoreKV: keys are rotated on their way to the cache")
-	}
-	h := &d.step.heads
-	for i := range h.waits {
-		d.normHeads(h.act[i], h.act[i], h.w[i], h.eps)
-	}
-	h.waits = 0
 }

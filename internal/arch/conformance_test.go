@@ -12,15 +12,15 @@ import (
 )
 
 // testNames calls f with every test function of the repository.
-func testNames(t *testing.T, f func(room, name string)) {
+func testNames(t *testing.T, f func(pkg, name string)) {
 	t.Helper()
-	eachFile(t, func(room, path string, _ *token.FileSet, file *ast.File) {
+	eachFile(t, func(pkg, path string, _ *token.FileSet, file *ast.File) {
 		if !strings.HasSuffix(path, "_test.go") {
 			return
 		}
 		for _, d := range file.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Test") {
-				f(room, fn.Name.Name)
+				f(pkg, fn.Name.Name)
 			}
 		}
 	})
@@ -39,9 +39,9 @@ var (
 // its number (TestC1ContentType), and no test names a row that does not exist.
 func TestEveryConformanceRow(t *testing.T) {
 	tests := map[string][]string{} // by row
-	testNames(t, func(room, name string) {
+	testNames(t, func(pkg, name string) {
 		for _, row := range rowNumber.FindAllString(name, -1) {
-			tests[row] = append(tests[row], room+"."+name)
+			tests[row] = append(tests[row], pkg+"."+name)
 		}
 	})
 	text, err := os.ReadFile("../../docs/interface/chat-completions.md")
@@ -85,7 +85,7 @@ var (
 // that the documents do not have.
 func TestRecordRules(t *testing.T) {
 	tests := map[string]bool{}
-	testNames(t, func(room, name string) { tests[room+"."+name] = true })
+	testNames(t, func(pkg, name string) { tests[pkg+"."+name] = true })
 	documents := readInterface(t)
 	text, err := os.ReadFile("testdata/records.txt")
 	if err != nil {

@@ -9,43 +9,43 @@ import (
 	"testing"
 )
 
-// A row of the rooms of ARCHITECTURE.md: name, what it owns, what it may import, what it must never.
-var roomRow = regexp.MustCompile("(?m)^\\| `([a-z0-9/]+)` \\|[^|]*\\|([^|]*)\\|")
+// A row of the packages of ARCHITECTURE.md: name, what it owns, what it may import, what it must never.
+var packageRow = regexp.MustCompile("(?m)^\\| `([a-z0-9/]+)` \\|[^|]*\\|([^|]*)\\|")
 
-// TestDocument: the table in ARCHITECTURE.md has the rooms and the imports that
+// TestDocument: the table in ARCHITECTURE.md has the packages and the imports that
 // are enforced here. It does not list what may be imported everywhere, what
-// imports everything, and rooms that only hold tests.
+// imports everything, and packages that only hold tests.
 func TestDocument(t *testing.T) {
 	text, err := os.ReadFile("../../ARCHITECTURE.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	stated := map[string]string{}
-	for _, m := range roomRow.FindAllStringSubmatch(string(text), -1) {
+	for _, m := range packageRow.FindAllStringSubmatch(string(text), -1) {
 		imports, _, _ := strings.Cut(m[2], "(")
 		stated[m[1]] = imports
 	}
-	for room := range stated {
-		if _, ok := rules[room]; !ok {
-			t.Errorf("ARCHITECTURE.md has a room %s that internal/arch does not know", room)
+	for pkg := range stated {
+		if _, ok := rules[pkg]; !ok {
+			t.Errorf("ARCHITECTURE.md has a package %s that internal/arch does not know", pkg)
 		}
 	}
-	for _, room := range slices.Sorted(maps.Keys(rules)) {
-		imports, ok := stated[room]
+	for _, pkg := range slices.Sorted(maps.Keys(rules)) {
+		imports, ok := stated[pkg]
 		if !ok {
-			if !slices.Contains([]string{"server/sdktest", "server/ui", "tools/peers", "tools/release"}, room) && !under(room, "examples") {
-				t.Errorf("ARCHITECTURE.md has no row for %s", room)
+			if !slices.Contains([]string{"server/sdktest", "server/ui", "tools/peers", "tools/release"}, pkg) && !under(pkg, "examples") {
+				t.Errorf("ARCHITECTURE.md has no row for %s", pkg)
 			}
 			continue
 		}
-		for _, may := range rules[room].may {
+		for _, may := range rules[pkg].may {
 			if may != inv && may != "*" && !slices.Contains(words(imports), may) {
-				t.Errorf("ARCHITECTURE.md does not say that %s may import %s", room, may)
+				t.Errorf("ARCHITECTURE.md does not say that %s may import %s", pkg, may)
 			}
 		}
 		for _, may := range words(imports) {
-			if !slices.Contains(rules[room].may, may) && !slices.Contains(rules[room].may, "*") {
-				t.Errorf("ARCHITECTURE.md says that %s may import %q, which it must not", room, may)
+			if !slices.Contains(rules[pkg].may, may) && !slices.Contains(rules[pkg].may, "*") {
+				t.Errorf("ARCHITECTURE.md says that %s may import %q, which it must not", pkg, may)
 			}
 		}
 	}

@@ -10,27 +10,27 @@ import (
 	"weir/weights"
 )
 
-// twin is the dumb device, against which others are held: float64, one loop
-// inside another, nothing tiled, nothing reused. It draws greedily only.
-type twin struct {
+// reference is the device that others are compared with: float64, one loop inside another,
+// nothing tiled, nothing reused. It only draws greedily.
+type reference struct {
 	shape   model.Shape
 	rows    [][][]float64 // [buffer][row][column]
 	k, v    [][][]float64 // [layer][slot][G*K]
-	weights []twinMatrix
+	weights []referenceMatrix
 	batch   *backend.Batch
 	last    []int32       // what the previous step drew
 	results []backend.Out // of steps that have not ended
 	err     error
 }
 
-type twinMatrix struct {
+type referenceMatrix struct {
 	rows [][]float64 // [N][K]
 	bias []float64   // [N]
 }
 
-func newTwin() model.Device { return &twin{} }
+func newReference() model.Device { return &reference{} }
 
-func (d *twin) Plan(s model.Shape) error {
+func (d *reference) Plan(s model.Shape) error {
 	d.shape = s
 	d.rows = make([][][]float64, len(s.Acts))
 	for i, a := range s.Acts {
@@ -82,8 +82,8 @@ func decode(t weights.Tensor) []float64 {
 	return v
 }
 
-func (d *twin) Load(m model.Matrix) (model.Weight, error) {
-	var x twinMatrix
+func (d *reference) Load(m model.Matrix) (model.Weight, error) {
+	var x referenceMatrix
 	for _, t := range m.Rows {
 		data := decode(t)
 		if len(t.Shape) == 1 {
@@ -104,10 +104,10 @@ func (d *twin) Load(m model.Matrix) (model.Weight, error) {
 	return model.Weight(len(d.weights) - 1), nil
 }
 
-func (d *twin) Begin(b *backend.Batch) { d.batch = b }
+func (d *reference) Begin(b *backend.Batch) { d.batch = b }
 
 // act lists the rows that an operation on a works on.
-func (d *twin) act(a model.Act) [][]float64 {
+func (d *reference) act(a model.Act) [][]float64 {
 	n := len(d.batch.Tokens)
 	if d.shape.Acts[a.Buf].Drawn {
 		n = len(d.batch.At)
@@ -119,7 +119,7 @@ func (d *twin) act(a model.Act) [][]float64 {
 	return rows
 }
 
-func (d *twin) Embed(dst model.Act, w model.Weight) {
+func (d *reference) Embed(dst model.Act, w model.Weight) {
 	for i, row := range d.act(dst) {
 		token := d.batch.Tokens[i]
 		if token < 0 {
@@ -129,22 +129,25 @@ func (d *twin) Embed(dst model.Act, w model.Weight) {
 	}
 }
 
-func (d *twin) Norm(dst, src model.Act, w model.Weight, eps float32) {
-	weight, from := d.weights[w].rows[0], d.act(src)
+func (d *reference) Norm(dst, src model.Act, w model.Weight, eps float32) {
+	from := d.act(src)
 	for i, to := range d.act(dst) {
-		for g := 0; g < len(to); g += len(weight) {
-			sum := 0.0
-			for j := range weight {
-				sum += from[i][g+j] * from[i][g+j]
-			}
-			for j := range weight {
-				to[g+j] = from[i][g+j] / math.Sqrt(sum/float64(len(weight))+float64(eps)) * weight[j]
-			}
-		}
+		normRow(to, from[i], d.weights[w].rows[0], eps)
 	}
 }
 
-func (d *twin) MatMul(dst model.Act, w model.Weight, src model.Act) {
+func normRow(to, from, weight []float64, eps float32) {
+	sum := 0.0
+	for _, x := range from {
+		sum += x * x
+	}
+	scale := 1 / math.Sqrt(sum/float64(len(from))+float64(eps))
+	for j, x := range from {
+		to[j] = x * scale * weight[j]
+	}
+}
+
+func (d *reference) MatMul(dst model.Act, w model.Weight, src model.Act) {
 	from := d.act(src)
 	for i, to := range d.act(dst) {
 		for n, row := range d.weights[w].rows {
@@ -157,33 +160,65 @@ func (d *twin) MatMul(dst model.Act, w model.Weight, src model.Act) {
 	}
 }
 
-func (d *twin) Rope(q, k model.Act, table int) {
-	r := d.shape.Ropes[table]
-	half := d.shape.HeadDim / 2
-	for _, a := range []model.Act{q, k} {
-		for i, row := range d.act(a) {
-			for head := 0; head < len(row); head += d.shape.HeadDim {
-				for j, f := range r.InvFreq {
-					angle := float64(d.batch.Pos[i]) * float64(f)
-					sin, cos := math.Sin(angle)*float64(r.Scale), math.Cos(angle)*float64(r.Scale)
-					x, y := row[head+j], row[head+half+j]
-					row[head+j], row[head+half+j] = x*cos-y*sin, y*cos+x*sin
-				}
-			}
+func (d *reference) MatMulAdd(dst model.Act, w model.Weight, src, scratch model.Act) {
+	d.MatMul(scratch, w, src)
+	from := d.act(scratch)
+	for i, to := range d.act(dst) {
+		for j := range to {
+			to[j] += from[i][j]
 		}
 	}
 }
 
-func (d *twin) StoreKV(layer int, k, v model.Act) {
+func (d *reference) MatMulGate(dst model.Act, w model.Weight, src, scratch model.Act) {
+	d.MatMul(scratch, w, src)
+	from := d.act(scratch)
+	for i, to := range d.act(dst) {
+		for j := range to {
+			gate, up := from[i][j], from[i][len(to)+j]
+			to[j] = gate / (1 + math.Exp(-gate)) * up
+		}
+	}
+}
+
+func (d *reference) StoreKV(layer int, q, k, v model.Act, h model.Heads) {
+	for i, row := range d.act(q) {
+		d.turnHeads(row, h, h.QNorm, i)
+	}
 	for i, row := range d.act(k) {
-		copy(d.k[layer][d.batch.Slots[i]], row)
+		to := d.k[layer][d.batch.Slots[i]]
+		copy(to, row)
+		d.turnHeads(to, h, h.KNorm, i)
 	}
 	for i, row := range d.act(v) {
 		copy(d.v[layer][d.batch.Slots[i]], row)
 	}
 }
 
-func (d *twin) Attend(dst, q model.Act, layer int, a model.Attention) {
+// turnHeads norms and rotates the heads of a row of token i.
+func (d *reference) turnHeads(row []float64, h model.Heads, norm model.Weight, i int) {
+	for ; len(row) > 0; row = row[d.shape.HeadDim:] {
+		head := row[:d.shape.HeadDim]
+		if h.Norm {
+			normRow(head, head, d.weights[norm].rows[0], h.Eps)
+		}
+		if h.Rope != model.NoRope {
+			rotate(head, d.shape.Ropes[h.Rope], d.batch.Pos[i])
+		}
+	}
+}
+
+func rotate(head []float64, r model.Rope, pos int32) {
+	half := len(head) / 2
+	for j, f := range r.InvFreq {
+		angle := float64(pos) * float64(f)
+		sin, cos := math.Sin(angle)*float64(r.Scale), math.Cos(angle)*float64(r.Scale)
+		x, y := head[j], head[half+j]
+		head[j], head[half+j] = x*cos-y*sin, y*cos+x*sin
+	}
+}
+
+func (d *reference) Attend(dst, q model.Act, layer int, a model.Attention) {
 	b, size := d.batch, d.shape.HeadDim
 	to, from := d.act(dst), d.act(q)
 	seq := 0
@@ -224,33 +259,16 @@ func (d *twin) Attend(dst, q model.Act, layer int, a model.Attention) {
 	}
 }
 
-func (d *twin) Gate(dst, gateUp model.Act) {
-	from := d.act(gateUp)
-	for i, to := range d.act(dst) {
-		for j := range to {
-			gate, up := from[i][j], from[i][len(to)+j]
-			to[j] = gate / (1 + math.Exp(-gate)) * up
-		}
-	}
-}
-
-func (d *twin) Add(dst, src model.Act) {
-	from := d.act(src)
-	for i, to := range d.act(dst) {
-		for j := range to {
-			to[j] += from[i][j]
-		}
-	}
-}
-
-func (d *twin) Gather(dst, src model.Act) {
+func (d *reference) Gather(dst, src model.Act) {
 	from := d.act(src)
 	for r, to := range d.act(dst) {
 		copy(to, from[d.batch.At[r]])
 	}
 }
 
-func (d *twin) Draw(head model.Weight, src model.Act, draws *backend.Draws) {
+func (d *reference) EndForward() {}
+
+func (d *reference) Draw(head model.Weight, src model.Act, draws *backend.Draws) {
 	if draws.Ready != nil {
 		draws.Ready()
 	}
@@ -262,7 +280,7 @@ func (d *twin) Draw(head model.Weight, src model.Act, draws *backend.Draws) {
 	for r := range from {
 		row := draws.Rows[r]
 		if row.Temperature != 0 || row.Mask >= 0 || row.Allow >= 0 || row.Target >= 0 || row.Logprobs != backend.NoLogprobs {
-			d.err = errors.New("twin: greedy draws alone")
+			d.err = errors.New("the reference device only draws greedily")
 		}
 		best, at := math.Inf(-1), int32(-1)
 		for token, w := range d.weights[head].rows {
@@ -283,11 +301,11 @@ func (d *twin) Draw(head model.Weight, src model.Act, draws *backend.Draws) {
 	d.results = append(d.results, out)
 }
 
-func (d *twin) End(out *backend.Out) error {
+func (d *reference) End(out *backend.Out) error {
 	copy(out.Tokens, d.results[0].Tokens)
 	copy(out.Logits, d.results[0].Logits)
 	d.results = d.results[1:]
 	return d.err
 }
 
-func (d *twin) Close() error { return nil }
+func (d *reference) Close() error { return nil }
