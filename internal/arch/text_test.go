@@ -92,9 +92,7 @@ var uncleaned = []string{
 	"device/cuda/check",
 	"server",
 	"server/sdktest",
-	"store",
 	"trajectory",
-	"trajectory/export",
 }
 
 var specName = regexp.MustCompile(`Spec\d`)
