@@ -2,8 +2,9 @@ package model
 
 import (
 	"cmp"
-	"encoding/json"
 	"math"
+
+	"weir/internal/jsontext"
 )
 
 // rawRope is the part of config.json about rotary embeddings, in the spelling
@@ -34,8 +35,8 @@ type ropeParameters struct {
 
 	// Parameters per kind of layer, which only families with two kinds of
 	// positions use.
-	FullAttention    json.RawMessage `json:"full_attention"`
-	SlidingAttention json.RawMessage `json:"sliding_attention"`
+	FullAttention    jsontext.RawMessage `json:"full_attention"`
+	SlidingAttention jsontext.RawMessage `json:"sliding_attention"`
 }
 
 const ropeTypes = "default, linear, llama3, yarn"
