@@ -92,7 +92,6 @@ var uncleaned = []string{
 	"server",
 	"server/sdktest",
 	"trajectory",
-	"trajectory/export",
 }
 
 var specName = regexp.MustCompile(`Spec\d`)
