@@ -145,7 +145,7 @@ var rules = map[string]rule{
 	},
 	"server": {
 		may:    []string{"api", "auth", "engine", "feedback", "internal/jsontext", "metrics", "server/failure", "server/openai", "server/recording", "server/transport", "server/ui", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
-		tests:  []string{inv, "backend", "backend/sim", "chat", "chat/jinja", "chat/reasoning", "device/cpu", "grammar", "internal/testkit", "model", "models", "sampler", "tokenizer", "weights"},
+		tests:  []string{"backend", "backend/sim", "internal/testkit", "models", "server/servertest", "tokenizer"},
 		mayNot: []string{"net/http"},
 	},
 	"server/failure": {
@@ -155,7 +155,7 @@ var rules = map[string]rule{
 	},
 	"server/openai": {
 		may:    []string{"api", "auth", "chat", "chat/reasoning", "engine", "grammar", "internal/jsontext", "metrics", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
-		tests:  []string{inv, "backend", "backend/sim", "internal/testkit", "models"},
+		tests:  []string{inv, "backend", "backend/sim", "chat/jinja", "device/cpu", "internal/testkit", "model", "models", "server", "server/servertest", "weights"},
 		mayNot: []string{"net/http"},
 	},
 	"server/recording": {
@@ -165,8 +165,12 @@ var rules = map[string]rule{
 	"server/sdktest": {
 		tests: []string{"backend", "backend/sim", "chat", "engine", "models", "server", "server/openai", "tokenizer"},
 	},
+	"server/servertest": {
+		may: []string{"backend", "backend/sim", "chat", "engine", "internal/jsontext", "models", "server", "server/openai", "server/transport", "tokenizer"},
+	},
 	"server/transport": {
 		may:    []string{"api", "auth", "metrics", "server/failure", "usage"},
+		tests:  []string{"backend", "backend/sim", "engine", "server/servertest"},
 		mayNot: []string{"net/http"},
 	},
 	"server/ui": {},
