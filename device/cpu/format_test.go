@@ -115,9 +115,7 @@ func TestTileLayout(t *testing.T) {
 				}
 			}
 			for i := range (k + 1) &^ 1 {
-				var pair [2][rowsPerTile]float32
-				f.columns(&pair, tile, i/2)
-				for r, got := range pair[i%2] {
+				for r, got := range tileColumn(f, tile, i) {
 					want := float32(i*16 + r)
 					if i == k {
 						want = 0
@@ -129,6 +127,13 @@ func TestTileLayout(t *testing.T) {
 			}
 		}
 	}
+}
+
+// tileColumn is column i of a tile.
+func tileColumn(f Format, tile []byte, i int) [rowsPerTile]float32 {
+	var pair [2][rowsPerTile]float32
+	f.columns(&pair, tile, i/2)
+	return pair[i%2]
 }
 
 // TestTileRowsAndColumns: what is stored by row or by column lies where single
