@@ -7,6 +7,7 @@ import (
 
 	"weir/api"
 	"weir/feedback"
+	"weir/server/trajectoryapi"
 	"weir/server/transport"
 )
 
@@ -48,6 +49,14 @@ type Config struct {
 	NewID func() string
 }
 
+// Trajectories are the settings of what is below /v1/preview/models, and of recording.
+type Trajectories struct {
+	trajectoryapi.Config
+	// Record lists projects, "team/project", "team/*" or "*", whose chat completions
+	// are recorded. Those of other projects are recorded if they ask for it.
+	Record []string
+}
+
 // Functions are switches for functions that a public server should not have.
 type Functions struct {
 	Dev           bool // /server_info and /reset_prefix_cache
@@ -65,7 +74,7 @@ func DefaultConfig() Config {
 	return Config{
 		Version:      "devel",
 		Config:       transport.DefaultConfig(),
-		Trajectories: DefaultTrajectories(),
+		Trajectories: Trajectories{Config: trajectoryapi.DefaultConfig()},
 		Limits:       limits,
 		Heartbeat:    15 * time.Second,
 		StallAfter:   2 * time.Minute,

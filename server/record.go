@@ -110,7 +110,7 @@ func (r *recording) options(request trajectory.Value) (bad *api.Error) {
 		case recordGroup:
 			text(name, v, &r.group, trajectory.ValidSplit)
 		case recordModel:
-			text(name, v, &r.model, validModel)
+			text(name, v, &r.model, archive.ValidModelID)
 		case policyVersion:
 			n, err := strconv.ParseInt(string(v), 10, 64)
 			if r.version = trajectory.Some(n); err != nil {
@@ -269,7 +269,7 @@ func (rec *recorder) flush() {
 }
 
 func (rec *recorder) write(tenant, model, split string, list []*recording) error {
-	if err := rec.s.quota(tenant, 0); err != nil {
+	if err := rec.s.cfg.Trajectories.Archive.CheckQuota(tenant, 0, rec.s.cfg.Trajectories.Quota); err != nil {
 		return err
 	}
 	u, err := rec.s.cfg.Trajectories.Archive.Begin(context.Background(), tenant, model)

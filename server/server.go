@@ -8,6 +8,8 @@ import (
 
 	"weir/metrics"
 	"weir/server/failure"
+	"weir/server/feedbackapi"
+	"weir/server/trajectoryapi"
 	"weir/server/transport"
 )
 
@@ -21,9 +23,10 @@ type Server struct {
 	salts     salter
 	load      atomic.Int64 // requests that generate; counted with LoadTracking
 
-	uploads  atomic.Int64 // log requests being read
-	recorder *recorder    // nil: nothing is recorded
-	linker   *linker      // nil: feedback sets no rewards
+	feedback     *feedbackapi.Handlers   // nil: there is no feedback
+	trajectories *trajectoryapi.Handlers // nil: there are no trajectories
+	recorder     *recorder               // nil: nothing is recorded
+	linker       *linker                 // nil: feedback sets no rewards
 
 	model    atomic.Pointer[Model]
 	progress atomic.Pointer[string] // why there is no model yet
@@ -55,9 +58,27 @@ func New(cfg Config) (*Server, error) {
 		}
 		s.recorder = newRecorder(s)
 	}
+	s.surfaces()
 	s.counts.SetStores(s.stores())
 	s.SetProgress("the model is loading")
 	return s, nil
+}
+
+// surfaces makes the handlers of what is stored, where there is a store for it.
+func (s *Server) surfaces() {
+	if s.cfg.Feedback != nil {
+		s.feedback = feedbackapi.New(feedbackapi.Config{
+			Store: s.cfg.Feedback, MaxBody: s.cfg.MaxBody, Draining: s.http.Draining,
+			Written: func(tenant, completion string) { s.linker.add(tenant, completion) },
+		})
+	}
+	if s.cfg.Trajectories.Archive != nil {
+		var settle func(context.Context) error
+		if s.linker != nil {
+			settle = s.linker.pass
+		}
+		s.trajectories = trajectoryapi.New(s.cfg.Trajectories.Config, s.http, s.counts, settle)
+	}
 }
 
 // failures are the bounds that the texts of errors name.

@@ -144,7 +144,7 @@ var rules = map[string]rule{
 		mayNot: pure,
 	},
 	"server": {
-		may:    []string{"internal/jsontext", "api", "auth", "chat", "chat/jinja", "chat/reasoning", "engine", "feedback", "grammar", "metrics", "sampler", "server/failure", "server/transport", "server/ui", "store", "tokenizer", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
+		may:    []string{"internal/jsontext", "api", "auth", "chat", "chat/jinja", "chat/reasoning", "engine", "feedback", "grammar", "metrics", "sampler", "server/failure", "server/feedbackapi", "server/trajectoryapi", "server/transport", "server/ui", "store", "tokenizer", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
 		tests:  []string{inv, "backend", "backend/sim", "device/cpu", "internal/testkit", "model", "models", "weights"},
 		mayNot: []string{"net/http"},
 	},
@@ -153,11 +153,19 @@ var rules = map[string]rule{
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "os", "github.com"},
 	},
+	"server/feedbackapi": {
+		may:    []string{"auth", "feedback", "server/failure", "server/transport"},
+		mayNot: []string{"net/http"},
+	},
 	"server/sdktest": {
 		tests: []string{"backend", "backend/sim", "chat", "engine", "models", "server", "tokenizer"},
 	},
 	"server/transport": {
 		may:    []string{"api", "auth", "metrics", "server/failure", "usage"},
+		mayNot: []string{"net/http"},
+	},
+	"server/trajectoryapi": {
+		may:    []string{"api", "auth", "internal/jsontext", "metrics", "server/failure", "server/transport", "trajectory", "trajectory/archive", "trajectory/export"},
 		mayNot: []string{"net/http"},
 	},
 	"server/ui": {},
