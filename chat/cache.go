@@ -7,21 +7,20 @@ import (
 )
 
 const (
-	// maxCached and maxCachedBytes bound the cache of request templates, in
-	// number and in bytes of source. A client that brings its own template
-	// mostly brings the same one every time; compiled, a template takes up to
-	// some hundred times its source.
+	// maxCached and maxCachedBytes bound the cache of templates from requests, in number
+	// and in bytes of source. A client with a template of its own mostly sends the same one
+	// every time. A compiled template takes up to a hundred times its source.
 	maxCached      = 32
 	maxCachedBytes = 1 << 20
 )
 
-// templateCache keeps the request templates used last, by the hash of their
-// source. The zero value is ready.
+// templateCache keeps the templates from requests that were used last, by the hash of
+// their source. The zero value is an empty cache.
 type templateCache struct {
 	mu struct {
 		sync.Mutex
 		entries map[[sha256.Size]byte]*list.Element // of *cached
-		order   list.List                           // the one used last in front
+		order   list.List                           // the one that was used last is at the front
 		bytes   int
 	}
 }
@@ -32,9 +31,9 @@ type cached struct {
 	t    *compiled
 }
 
-// get returns the compiled template, from the cache if it is there. Two
-// requests may compile the same template at once: that wastes less than
-// waiting for each other.
+// get returns the compiled template, from the cache if it is there. Two requests may
+// compile the same template at the same time, which costs less than waiting for each
+// other.
 func (c *templateCache) get(source string) (*compiled, error) {
 	key := sha256.Sum256([]byte(source))
 	if t := c.find(key); t != nil {

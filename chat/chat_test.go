@@ -11,16 +11,16 @@ import (
 	"weir/chat/jinja"
 )
 
-// show is a template that prints all it is given.
+// show is a template that prints all its arguments.
 const show = `{% for m in messages %}{{ m | tojson }}
 {% endfor %}tools={{ tools | tojson }} documents={{ documents | tojson }} prompt={{ add_generation_prompt | tojson }}`
 
-// chatml is a template in the usual style; trimming is the same with white
-// space cut off every message.
+// chatml is a template in the usual style. trimming is the same, but removes white space
+// at both ends of every message.
 const (
 	chatml   = `{% for m in messages %}<|{{ m.role }}|>` + "\n" + `{{ m.content }}<|end|>` + "\n" + `{% endfor %}{% if add_generation_prompt %}<|assistant|>` + "\n{% endif %}"
 	trimming = `{% for m in messages %}<|{{ m.role }}|>` + "\n" + `{{ m.content | trim }}<|end|>` + "\n" + `{% endfor %}{% if add_generation_prompt %}<|assistant|>` + "\n{% endif %}"
-	// parted walks over the content, and so wants it as a list.
+	// parted iterates over the content, so it expects a list.
 	parted = `{% for m in messages %}<{{ m.role }}>{% for p in m.content %}[{{ p.type }}:{{ p.text }}]{% endfor %}{% endfor %}`
 )
 
@@ -58,7 +58,7 @@ func mustRender(t testing.TB, r *Renderer, in Input) Prompt {
 	return p
 }
 
-// wantError: the text that the client is to see, and the reason.
+// wantError checks the text that the client sees, and the reason.
 func wantError(t *testing.T, r *Renderer, in Input, text string, reason error) {
 	t.Helper()
 	p, err := r.Render(in)
@@ -68,19 +68,9 @@ func wantError(t *testing.T, r *Renderer, in Input, text string, reason error) {
 	}
 }
 
-func Example() {
-	r, err := New(Config{Templates: []Template{{Source: `{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}`}}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	p, err := r.Render(Input{Messages: []api.Message{{Role: "user", Content: api.Content{Kind: api.ContentText, Text: "Hi"}}}})
-	fmt.Println(p.Text, p.ResponseRole, err)
-	// Output: <user>Hi<assistant> assistant <nil>
-}
-
-// Spec chat-completions 3.1: which fields of a message the template sees.
-func TestSpec3_1MessageShapes(t *testing.T) {
+// TestMessageShapes: which fields of a message the template sees
+// (docs/interface/chat-completions.md, section 3.1).
+func TestMessageShapes(t *testing.T) {
 	name, id, thought := "n", "call_1", "hm"
 	r := newRenderer(t, of(show))
 	for _, c := range []struct {
@@ -107,7 +97,7 @@ func TestSpec3_1MessageShapes(t *testing.T) {
 		{text("tool", "r"), `{"role": "tool", "content": "r"}`},
 		{text("developer", "d"), `{"role": "developer", "content": "d", "tools": null}`},
 		{api.Message{Role: "developer", Content: text("", "d").Content, Tools: api.Raw(`[{"x": 1}]`)}, `{"role": "developer", "content": "d", "tools": [{"x": 1}]}`},
-		// What belongs to another role is dropped.
+		// Fields of other roles are dropped.
 		{api.Message{Role: "user", ToolCallID: &id, Reasoning: &thought, ToolCalls: []api.ToolCall{{ID: "1"}}, Tools: api.Raw(`[]`)}, `{"role": "user", "content": ""}`},
 	} {
 		got, _, _ := strings.Cut(mustRender(t, r, Input{Messages: []api.Message{c.msg}}).Text, "\n")
@@ -117,9 +107,9 @@ func TestSpec3_1MessageShapes(t *testing.T) {
 	}
 }
 
-// Spec 3.1: content that is null or absent is the empty string, or the empty
-// list in the openai format, never null.
-func TestSpec3_1AbsentContent(t *testing.T) {
+// TestAbsentContent: content that is null or absent is the empty string, or the empty list
+// in the openai format, never null.
+func TestAbsentContent(t *testing.T) {
 	src := `{{ messages[0].content is none }} {{ messages[0].content | tojson }}`
 	for format, want := range map[ContentFormat]string{FormatString: `False ""`, FormatOpenAI: `False []`} {
 		cfg := of(src)
@@ -130,9 +120,9 @@ func TestSpec3_1AbsentContent(t *testing.T) {
 	}
 }
 
-// Spec 3.1, C64: arguments of a call that are no JSON are refused in the
-// parser's words.
-func TestSpec3_1InvalidArguments(t *testing.T) {
+// TestInvalidArguments: arguments of a call that are not JSON are refused with the text of
+// Python's parser (docs/interface/chat-completions.md, C64).
+func TestInvalidArguments(t *testing.T) {
 	r := newRenderer(t, of(show))
 	msg := api.Message{Role: "assistant", ToolCalls: []api.ToolCall{{ID: "1", Name: "f", Arguments: api.Raw(`{bad`)}}}
 	wantError(t, r, Input{Messages: []api.Message{msg}},
@@ -141,9 +131,9 @@ func TestSpec3_1InvalidArguments(t *testing.T) {
 	wantError(t, r, Input{Messages: []api.Message{msg}}, "Expecting value: line 1 column 1 (char 0)", ErrInvalid)
 }
 
-// Spec 3.1: no messages at all, with a clear text; messages of one role are not
-// merged; a role that the template refuses is answered with its own text.
-func TestSpec3_1Conversations(t *testing.T) {
+// TestConversations: a request needs a message, messages of one role are not merged, and
+// the error for a role that the template refuses has the template's text.
+func TestConversations(t *testing.T) {
 	wantError(t, newRenderer(t, of(show)), Input{}, "messages must hold at least one message.", ErrInvalid)
 	r := newRenderer(t, of(chatml))
 	got := mustRender(t, r, Input{Messages: []api.Message{text("user", "a"), text("user", "b")}}).Text
@@ -154,8 +144,9 @@ func TestSpec3_1Conversations(t *testing.T) {
 	wantError(t, strict, Input{Messages: []api.Message{text("zorp", "a")}}, "Unknown role: zorp", jinja.ErrRaised)
 }
 
-// Spec 3.4: the tool variant when tools are given, else the default one.
-func TestSpec3_4NamedTemplates(t *testing.T) {
+// TestNamedTemplates: with tools the template tool_use is chosen, otherwise the default one
+// (docs/interface/chat-completions.md, section 3.4).
+func TestNamedTemplates(t *testing.T) {
 	r := newRenderer(t, Config{Templates: []Template{{"default", "plain"}, {"tool_use", "tools"}, {"rag", "rag"}}})
 	msgs := []api.Message{text("user", "a")}
 	for _, c := range []struct {
@@ -174,9 +165,9 @@ func TestSpec3_4NamedTemplates(t *testing.T) {
 	wantError(t, rag, Input{Messages: msgs}, textNoTemplate, ErrNoTemplate)
 }
 
-// Spec 3.4, C58: a template in the request is refused without the switch, as
-// the field or as an argument; an empty one too.
-func TestSpec3_4UntrustedTemplate(t *testing.T) {
+// TestUntrustedTemplate: without TrustRequestTemplate a template in the request is refused,
+// as a field or as an argument, even an empty one (docs/interface/chat-completions.md, C58).
+func TestUntrustedTemplate(t *testing.T) {
 	const want = "Chat template is passed with request, but --trust-request-chat-template is not set. Refused request with untrusted chat template."
 	r := newRenderer(t, of(chatml))
 	msgs := []api.Message{text("user", "a")}
@@ -196,9 +187,9 @@ func TestSpec3_4UntrustedTemplate(t *testing.T) {
 	}
 }
 
-// Spec 3.4: with the switch the request's template wins, the field over the
-// argument, and an empty one stands for the model's.
-func TestSpec3_4TrustedTemplate(t *testing.T) {
+// TestTrustedTemplate: with TrustRequestTemplate the request's template is used, the field
+// before the argument. An empty one means the model's.
+func TestTrustedTemplate(t *testing.T) {
 	cfg := of("model")
 	cfg.TrustRequestTemplate = true
 	r := newRenderer(t, cfg)
@@ -225,9 +216,9 @@ func TestSpec3_4TrustedTemplate(t *testing.T) {
 		"chat_template_kwargs: chat_template must be a string.", ErrInvalid)
 }
 
-// Spec 23 (chat_template): accepted when the model has none; without any, the
-// reference's text.
-func TestSpec23TemplateWhereTheModelHasNone(t *testing.T) {
+// TestModelWithoutTemplate: a template in the request is accepted if the model has none. If
+// neither has one, the error has the text of transformers.
+func TestModelWithoutTemplate(t *testing.T) {
 	r := newRenderer(t, Config{})
 	msgs := []api.Message{text("user", "a")}
 	if got := mustRender(t, r, Input{Messages: msgs, ChatTemplate: ptr("own {{ messages[0].content }}")}).Text; got != "own a" {
@@ -241,8 +232,9 @@ func TestSpec23TemplateWhereTheModelHasNone(t *testing.T) {
 	wantError(t, r, Input{Messages: msgs, ChatTemplate: ptr("")}, want, ErrNoTemplate)
 }
 
-// Spec 3.5: the variables of every template.
-func TestSpec3_5Variables(t *testing.T) {
+// TestVariables: the variables of every template (docs/interface/chat-completions.md,
+// section 3.5).
+func TestVariables(t *testing.T) {
 	tokens := jinja.NewDict(0)
 	tokens.Set("bos_token", "<s>")
 	tokens.Set("additional_special_tokens", jinja.NewList("<a>", "<b>"))
@@ -255,9 +247,9 @@ func TestSpec3_5Variables(t *testing.T) {
 	}
 }
 
-// Spec 3.5: tools and documents keep the order of keys and the spelling of
-// numbers, so that a template prints them as the reference does.
-func TestSpec3_5ToolsAndDocuments(t *testing.T) {
+// TestToolsAndDocuments: tools and documents keep the order of keys, and int and float stay
+// what they are, so that a template prints them as in Python.
+func TestToolsAndDocuments(t *testing.T) {
 	in := Input{Messages: []api.Message{text("user", "a")},
 		Tools:     api.Raw(`[{"type":"function","function":{"name":"f","z":1.0,"a":1,"e":1e5,"d":"é"},"extra":true}]`),
 		Documents: api.Raw(`[{"title":"t","text":5}]`)}
@@ -267,15 +259,17 @@ func TestSpec3_5ToolsAndDocuments(t *testing.T) {
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	// C59: any JSON value is a document; one that the template does not use has no effect.
+	// The fields of a document may have any values, and a document that the template does
+	// not use has no effect (docs/interface/chat-completions.md, C59).
 	in.Documents = api.Raw(`[{"text":5}]`)
 	if got := mustRender(t, newRenderer(t, of(chatml)), in).Text; got != "<|user|>\na<|end|>\n<|assistant|>\n" {
 		t.Errorf("%q", got)
 	}
 }
 
-// Spec 3.5: the order in which arguments win, and which values count as given.
-func TestSpec3_5ArgumentOrder(t *testing.T) {
+// TestArgumentOrder: which argument overrides which, and which values count as given
+// (docs/interface/chat-completions.md, section 3.5).
+func TestArgumentOrder(t *testing.T) {
 	src := `{{ x | default('-') }} {{ enable_thinking | default('-') }} {{ add_generation_prompt }} {{ reasoning_effort | default('-') }} {{ documents }} {{ tools }} {{ bos_token }}`
 	tokens := jinja.NewDict(0)
 	tokens.Set("bos_token", "<s>")
@@ -312,9 +306,9 @@ func TestSpec3_5ArgumentOrder(t *testing.T) {
 	}
 }
 
-// Spec 3.5: an argument that the template does not name is dropped; so are the
-// reference's own (padding, ...), and messages cannot be replaced.
-func TestSpec3_5UnknownArguments(t *testing.T) {
+// TestUnknownArguments: an argument that the template does not read is dropped, and so are
+// those that transformers uses itself (padding, ...). messages cannot be replaced.
+func TestUnknownArguments(t *testing.T) {
 	src := `{% macro m() %}{{ kwargs }}{% endmacro %}{{ m() }}{{ padding is defined }}{{ continue_final_message is defined }}{{ known }}`
 	r := newRenderer(t, of(src))
 	in := Input{Messages: []api.Message{text("user", "a")},
@@ -334,8 +328,8 @@ func TestSpec3_5UnknownArguments(t *testing.T) {
 	wantError(t, r, in, "chat_template_kwargs: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)", ErrInvalid)
 }
 
-// Spec 3.5: any exception while rendering is answered with its own text.
-func TestSpec3_5Exceptions(t *testing.T) {
+// TestExceptions: the error for an exception while rendering has the text of the exception.
+func TestExceptions(t *testing.T) {
 	msgs := []api.Message{text("user", "a")}
 	wantError(t, newRenderer(t, of(`{{ messages.x.y }}`)), Input{Messages: msgs}, "'list object' has no attribute 'x'", jinja.ErrRender)
 	wantError(t, newRenderer(t, of(`{{ messages[0].content + none }}`)), Input{Messages: msgs}, `can only concatenate str (not "NoneType") to str`, jinja.ErrRender)
@@ -345,8 +339,9 @@ func TestSpec3_5Exceptions(t *testing.T) {
 	wantError(t, newRenderer(t, cfg), Input{Messages: msgs}, "chat template exceeded its limit of steps", jinja.ErrLimit)
 }
 
-// Spec 3.6: detection of the content format, and the two formats.
-func TestSpec3_6ContentFormat(t *testing.T) {
+// TestContentFormat: detection of the content format, and the two formats
+// (docs/interface/chat-completions.md, section 3.6).
+func TestContentFormat(t *testing.T) {
 	msgs := []api.Message{text("system", "s"), parts("user", "a", "", "b"), {Role: "assistant"}, parts("user")}
 	const inParts = "<system>[text:s]<user>[text:a][text:][text:b]<assistant><user>"
 	const asText = "<|system|>\ns<|end|>\n<|user|>\na\nb<|end|>\n<|assistant|>\n<|end|>\n<|user|>\n<|end|>\n"
@@ -371,8 +366,8 @@ func TestSpec3_6ContentFormat(t *testing.T) {
 	}
 }
 
-// Spec 3.6: the format is detected for the template that is used.
-func TestSpec3_6FormatOfTheChosenTemplate(t *testing.T) {
+// TestFormatOfTheChosenTemplate: the format is detected for the template that is used.
+func TestFormatOfTheChosenTemplate(t *testing.T) {
 	r := newRenderer(t, Config{Templates: []Template{{"default", chatml}, {"tool_use", parted}}, TrustRequestTemplate: true})
 	msgs := []api.Message{parts("user", "a", "b")}
 	if got := mustRender(t, r, Input{Messages: msgs, Tools: api.Raw(`[{}]`)}).Text; got != "<user>[text:a][text:b]" {
@@ -386,7 +381,7 @@ func TestSpec3_6FormatOfTheChosenTemplate(t *testing.T) {
 	}
 }
 
-// TestNew: what a server is told at its start.
+// TestNew: errors of a wrong configuration.
 func TestNew(t *testing.T) {
 	for _, c := range []struct {
 		cfg  Config
@@ -420,8 +415,7 @@ func TestParseContentFormat(t *testing.T) {
 	}
 }
 
-// TestConcurrent shares a renderer, and its cache, between goroutines; run it
-// with -race.
+// TestConcurrent shares a renderer and its cache between goroutines, for the race detector.
 func TestConcurrent(t *testing.T) {
 	cfg := of(chatml)
 	cfg.TrustRequestTemplate = true

@@ -26,10 +26,10 @@ const (
 type ContentFormat uint8
 
 const (
-	// FormatAuto takes FormatOpenAI for a template with a for loop over the
-	// content of a message and FormatString for any other.
+	// FormatAuto is FormatOpenAI for a template with a for loop over the content of a
+	// message, and FormatString for any other.
 	FormatAuto ContentFormat = iota
-	// FormatString is one text; the parts of a list are joined by newlines.
+	// FormatString is one text. The parts of a list are joined by newlines.
 	FormatString
 	// FormatOpenAI is a list of {"type": "text", "text": ...}.
 	FormatOpenAI
@@ -48,34 +48,34 @@ func ParseContentFormat(s string) (ContentFormat, error) {
 	return 0, fmt.Errorf("chat: content format %q is none of auto, string, openai", s)
 }
 
-// Config is what a Renderer is made from.
+// Config is the configuration of a Renderer.
 type Config struct {
-	// Templates are the model's templates, or the server's own in their place.
-	// None: every request has to bring one.
+	// Templates are the model's templates, or the server's own in their place. If there are
+	// none, every request has to bring one.
 	Templates []Template
 	// SpecialTokens are variables of every template (bos_token, ...), as
 	// ParseTokenizerConfig finds them. May be nil.
 	SpecialTokens *jinja.Dict
-	// DefaultKwargs are arguments for templates that a request may override, a
-	// JSON object. Default: none.
+	// DefaultKwargs is a JSON object with arguments for templates, which a request may
+	// override. Default: none.
 	DefaultKwargs api.Raw
-	// TrustRequestTemplate accepts a template in the request although the
-	// model has one. Default false: a template is a program.
+	// TrustRequestTemplate accepts a template in the request although the model has one.
+	// Default false, because a template is a program.
 	TrustRequestTemplate bool
 	// ContentFormat is the shape of content. Default FormatAuto.
 	ContentFormat ContentFormat
-	// Reasoning is the way in which the model thinks. Default reasoning.Auto.
+	// Reasoning says how the model's thoughts are recognized. Default reasoning.Auto.
 	Reasoning reasoning.Kind
-	// ResponseRole is the role that a generation prompt opens. Default
+	// ResponseRole is the role of the message that a generation prompt begins. Default
 	// "assistant".
 	ResponseRole string
-	// Limits bound every rendering, whoever wrote the template.
+	// Limits bound every render, of the model's templates and of those in requests.
 	Limits jinja.Limits
 	// Now is the clock of strftime_now. Default time.Now.
 	Now func() time.Time
 }
 
-// TokenizerConfig is what a tokenizer_config.json says about chat.
+// TokenizerConfig is the part of a tokenizer_config.json that concerns chat.
 type TokenizerConfig struct {
 	Templates     []Template
 	SpecialTokens *jinja.Dict // names to texts; additional_special_tokens to a list

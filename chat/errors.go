@@ -2,8 +2,8 @@ package chat
 
 import "errors"
 
-// Why a request was refused, for errors.Is. A template that does not compile
-// or fails while rendering is told by package jinja's own errors instead.
+// Why a request was refused, for errors.Is. For a template that does not compile or fails
+// while rendering it is one of package jinja's errors.
 var (
 	ErrUntrustedTemplate = errors.New("chat: untrusted chat template")
 	ErrNoTemplate        = errors.New("chat: no chat template")
@@ -11,9 +11,9 @@ var (
 	ErrInvalid           = errors.New("chat: invalid request")
 )
 
-// Error is every error of Renderer.Render: a request that cannot be turned into
-// a prompt. The interface answers 400 BadRequestError with Text, word for word
-// (spec chat-completions 1.6, 3.4 to 3.7).
+// Error is the type of all errors of Renderer.Render: the request cannot be turned into a
+// prompt. The server answers 400 BadRequestError with Text, word for word
+// (docs/interface/chat-completions.md, sections 1.6 and 3.4 to 3.7).
 type Error struct {
 	Text string
 	// Err is one of this package's errors or a *jinja.Error.
@@ -24,7 +24,7 @@ func (e *Error) Error() string { return "chat: " + e.Text }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Texts of the reference that clients may know.
+// These texts are vLLM's and transformers', because clients may know them.
 const (
 	textUntrusted = "Chat template is passed with request, but --trust-request-chat-template is not set. " +
 		"Refused request with untrusted chat template."

@@ -11,12 +11,11 @@ import (
 type conversation struct {
 	dicts []jinja.Value
 	last  *jinja.Dict
-	parts bool // content is a list of parts
+	parts bool // content is a list of parts, not a text
 }
 
-// newConversation converts the messages. The keys of a message stand in the
-// order in which the reference sets them, as some templates print a whole
-// message.
+// newConversation converts the messages. The keys of a message are in the order in which
+// vLLM sets them, because some templates print a whole message.
 func newConversation(messages []api.Message, parts bool) (*conversation, error) {
 	c := &conversation{parts: parts}
 	for i := range messages {
@@ -71,8 +70,8 @@ func toDict(msg *api.Message, parts bool) (*jinja.Dict, error) {
 	return d, nil
 }
 
-// contentText is content in the string format: parts joined by a newline,
-// empty ones left out as the reference does; "" if there is no content.
+// contentText is content in the string format: parts are joined by newlines, without empty
+// ones, as in vLLM. It is "" if there is no content.
 func contentText(c *api.Content) string {
 	if c.Kind != api.ContentParts {
 		return c.Text
@@ -107,8 +106,8 @@ func contentParts(c *api.Content) *jinja.List {
 	return jinja.NewList()
 }
 
-// toolCalls converts the calls of an assistant message, with their arguments
-// parsed: templates expect a value, clients send text.
+// toolCalls converts the calls of an assistant message. Clients send their arguments as
+// text and templates expect a value, so they are parsed.
 func toolCalls(calls []api.ToolCall) (*jinja.List, error) {
 	items := make([]jinja.Value, len(calls))
 	for i, call := range calls {

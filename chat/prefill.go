@@ -9,18 +9,16 @@ import (
 	"weir/chat/jinja"
 )
 
-// A prefill leaves the final message open, for the model to continue. The
-// template closes every message, so its rendering has to be cut, and nothing
-// in it says where. Looking for the message's text in the rendering fails when
-// the text also stands in the template's closing, or is empty. So a mark is
-// appended to the message and the cut made where the mark appears, as newer
-// versions of transformers do (render_jinja_template). The mark ends in white
-// space: where that is gone, the template trims, and the white space at the end
-// of the message, which the mark has protected, has to go as well.
+// A prefill leaves the final message open for the model to continue. The package
+// documentation says why a mark is appended to the message, and the text cut where the mark
+// appears (render_jinja_template in transformers). The mark ends in white space. If that is
+// missing in the rendered text, the template trims messages, and white space at the end of
+// the message has to be removed too: the template would have removed it, had the mark not
+// followed.
 
 const (
 	prefillMark = "CONTINUE_FINAL_MESSAGE_TAG"
-	// Two spaces, because some templates trim and then put one of their own.
+	// There are two spaces because some templates trim and then write one of their own.
 	prefillTail = "  "
 )
 
@@ -40,22 +38,21 @@ func (r *Renderer) prefill(t *compiled, vars *jinja.Dict, c *conversation) (stri
 	if at < 0 || !strings.Contains(out, strings.TrimSpace(text)) {
 		return "", &Error{textContinue, ErrContinue}
 	}
-	// A template may write the message more than once; the last time counts.
+	// A template may write the message more than once. The last time counts.
 	head := strings.NewReplacer(mark+prefillTail, "", mark, "").Replace(out[:at])
 	if strings.HasPrefix(out[at+len(mark):], prefillTail) {
 		return head, nil
 	}
-	// A message of white space alone has nothing that could have protected it
-	// from the trimming: what precedes the mark is the template's.
+	// If the message is only white space, there is nothing of it before the mark that the
+	// template could have kept: the text there is the template's own.
 	if body := strings.TrimRightFunc(text, unicode.IsSpace); body != "" {
 		head = strings.TrimSuffix(head, text[len(body):])
 	}
 	return head, nil
 }
 
-// freeMark returns a mark that none of the messages holds. Where a message has
-// the usual one in it, a hash of all messages makes another: no text can hold
-// a hash of itself.
+// freeMark returns a mark that occurs in none of the messages. If the usual one does, a
+// hash of all messages is appended to it, because no text contains its own hash.
 func (c *conversation) freeMark() string {
 	taken, hash := false, sha256.New()
 	for _, d := range c.dicts {
@@ -69,9 +66,8 @@ func (c *conversation) freeMark() string {
 	return prefillMark + strings.ToUpper(hex.EncodeToString(hash.Sum(nil)))
 }
 
-// marked returns the text of the last message, the last part's if it has
-// several, and the messages with the mark after it; nil if the message has no
-// text.
+// marked returns the text of the last message, or of its last part if it has several, and
+// the messages with the mark after that text. marked is nil if the message has no text.
 func (c *conversation) marked(mark string) (text string, marked *jinja.List) {
 	content, _ := c.last.Get("content")
 	last := clone(c.last)

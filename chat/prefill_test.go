@@ -7,9 +7,9 @@ import (
 	"weir/api"
 )
 
-// Spec chat-completions 3.7, C55: what add_generation_prompt and
-// continue_final_message give together.
-func TestSpec3_7GenerationPrompt(t *testing.T) {
+// TestGenerationPrompt: what add_generation_prompt and continue_final_message mean together
+// (docs/interface/chat-completions.md, section 3.7 and C55).
+func TestGenerationPrompt(t *testing.T) {
 	r := newRenderer(t, of(chatml))
 	msgs := []api.Message{text("user", "a"), text("assistant", "b")}
 	const closed, open, prompt = "<|user|>\na<|end|>\n<|assistant|>\nb<|end|>\n", "<|user|>\na<|end|>\n<|assistant|>\nb", "<|assistant|>\n"
@@ -24,7 +24,7 @@ func TestSpec3_7GenerationPrompt(t *testing.T) {
 		{ptr(true), false, closed + prompt, "assistant", "b"},
 		{ptr(false), false, closed, "assistant", "b"},
 		{ptr(false), true, open, "assistant", "b"},
-		{nil, true, open, "assistant", "b"}, // the absent one counts as false
+		{nil, true, open, "assistant", "b"}, // an absent field counts as false
 	} {
 		p := mustRender(t, r, Input{Messages: msgs, AddGenerationPrompt: c.add, ContinueFinalMessage: c.cont})
 		if p.Text != c.want || p.ResponseRole != c.role || p.EchoText != c.echoable {
@@ -35,9 +35,9 @@ func TestSpec3_7GenerationPrompt(t *testing.T) {
 		"Cannot set both `continue_final_message` and `add_generation_prompt` to True.", ErrInvalid)
 }
 
-// Spec 3.7: the response role is the configured one with a generation prompt,
-// else the last message's.
-func TestSpec3_7ResponseRole(t *testing.T) {
+// TestResponseRole: the response role is the configured one if there is a generation
+// prompt, otherwise that of the last message.
+func TestResponseRole(t *testing.T) {
 	cfg := of(chatml)
 	cfg.ResponseRole = "bot"
 	r := newRenderer(t, cfg)
@@ -54,11 +54,11 @@ func TestSpec3_7ResponseRole(t *testing.T) {
 	}
 }
 
-// Spec 3.7: where the rendering is cut.
-func TestSpec3_7Prefill(t *testing.T) {
+// TestPrefill: where the text is cut if the last message is continued.
+func TestPrefill(t *testing.T) {
 	const (
 		head = "<|user|>\nq<|end|>\n<|assistant|>\n"
-		// spaced trims and puts a space of its own before the closing.
+		// spaced trims and writes a space of its own before the closing.
 		spaced = `{% for m in messages %}<|{{ m.role }}|> {{ m.content | trim }} <|end|>{% endfor %}`
 		// twice writes every message two times.
 		twice = `{% for m in messages %}{{ m.content }}|{{ m.content }};{% endfor %}`
@@ -99,8 +99,8 @@ func TestSpec3_7Prefill(t *testing.T) {
 	}
 }
 
-// Spec 3.7: a template that leaves out or rewrites the final message.
-func TestSpec3_7PrefillThatDoesNotAppear(t *testing.T) {
+// TestPrefillThatDoesNotAppear: templates that leave out or rewrite the final message.
+func TestPrefillThatDoesNotAppear(t *testing.T) {
 	const want = "continue_final_message is set but the final message does not appear in the chat after applying the chat template! " +
 		"This can happen if the chat template deletes portions of the final message. Please verify the chat template and final message " +
 		"in your chat to ensure they are compatible."
@@ -115,9 +115,9 @@ func TestSpec3_7PrefillThatDoesNotAppear(t *testing.T) {
 	}
 }
 
-// Spec 3.7: of a list of parts the last one is continued; without any text
-// there is nothing to continue.
-func TestSpec3_7PrefillOfParts(t *testing.T) {
+// TestPrefillOfParts: the last part of a list is continued. Without any text there is
+// nothing to continue.
+func TestPrefillOfParts(t *testing.T) {
 	r := newRenderer(t, of(parted))
 	in := Input{Messages: []api.Message{text("user", "q"), parts("assistant", "a", "b ")}, ContinueFinalMessage: true}
 	if got := mustRender(t, r, in).Text; got != "<user>[text:q]<assistant>[text:a][text:b " {
@@ -142,8 +142,9 @@ func TestSpec3_7PrefillOfParts(t *testing.T) {
 	}
 }
 
-// Spec 3.7: an assistant message with calls can be continued as well.
-func TestSpec3_7PrefillKeepsTheOtherFields(t *testing.T) {
+// TestPrefillKeepsTheOtherFields: an assistant message with tool calls and thoughts can be
+// continued as well.
+func TestPrefillKeepsTheOtherFields(t *testing.T) {
 	r := newRenderer(t, of(`{% for m in messages %}{{ m.tool_calls | length if m.tool_calls }}{{ m.reasoning }}:{{ m.content }};{% endfor %}`))
 	msg := text("assistant", "b")
 	msg.Reasoning, msg.ToolCalls = ptr("hm"), []api.ToolCall{{ID: "1", Name: "f"}}
@@ -152,8 +153,9 @@ func TestSpec3_7PrefillKeepsTheOtherFields(t *testing.T) {
 	}
 }
 
-// Spec 3.8: what echo puts in front, and when there is something.
-func TestSpec3_8Echo(t *testing.T) {
+// TestEcho: what echo puts in front of the answer (docs/interface/chat-completions.md,
+// section 3.8).
+func TestEcho(t *testing.T) {
 	for _, c := range []struct {
 		src  string
 		last api.Message

@@ -18,13 +18,12 @@ type Renderer struct {
 	cache     templateCache
 }
 
-// compiled is a template with what the renderer wants to know about it.
+// compiled is a template with its properties that the renderer needs.
 type compiled struct {
 	*jinja.Template
-	reads map[string]bool // names of arguments that have an effect
-	// parts: in FormatAuto, content is a list of parts.
-	parts    bool
-	thinking reasoning.Kind // that Auto stands for
+	reads    map[string]bool // names of the arguments that have an effect
+	parts    bool            // with FormatAuto, content is a list of parts
+	thinking reasoning.Kind  // the kind that reasoning.Auto means for this template
 }
 
 func compile(source string) (*compiled, error) {
@@ -39,8 +38,8 @@ func compile(source string) (*compiled, error) {
 	return c, nil
 }
 
-// New compiles the model's templates. An error names the template that does
-// not compile and wraps jinja.ErrSyntax.
+// New compiles the model's templates. If one does not compile, the error names it and wraps
+// jinja.ErrSyntax.
 func New(cfg Config) (*Renderer, error) {
 	if cfg.ContentFormat > FormatOpenAI {
 		return nil, fmt.Errorf("chat: unknown content format %d", cfg.ContentFormat)
@@ -83,8 +82,8 @@ type Input struct {
 	Messages  []api.Message
 	Tools     api.Raw // nil: absent or null
 	Documents api.Raw // nil: absent or null
-	// AddGenerationPrompt is nil where the request does not say: then it is
-	// the opposite of ContinueFinalMessage.
+	// AddGenerationPrompt is nil if the request does not have the field. It is then the
+	// opposite of ContinueFinalMessage.
 	AddGenerationPrompt  *bool
 	ContinueFinalMessage bool
 	ChatTemplate         *string // nil: absent or null
@@ -97,11 +96,11 @@ type Prompt struct {
 	Text string
 	// ResponseRole is the role of the message that the model is to write.
 	ResponseRole string
-	// EchoText is what echo puts in front of the answer: the content of the
-	// last message if that has the response role, else "". EchoThought is the
-	// part of it that is reasoning; EchoText is then the rest.
+	// EchoText is what echo puts in front of the answer: the content of the last message
+	// if that has the response role, otherwise "". EchoThought is the part of it that is
+	// reasoning; EchoText is then the rest.
 	EchoText, EchoThought string
-	// Output is what the model's output begins with: reasoning or content.
+	// Output says whether the model's output begins with reasoning or with content.
 	Output reasoning.Start
 }
 
@@ -180,10 +179,10 @@ func (r *Renderer) run(t *compiled, vars *jinja.Dict) (string, error) {
 	return t.Render(vars, jinja.Options{Limits: r.cfg.Limits, Now: r.cfg.Now})
 }
 
-// arguments merges what the template is called with (spec 3.5), later ones
-// winning: the server's defaults, the tools, the request's
-// chat_template_kwargs, the top-level fields. From kwargs on, null and "auto"
-// count as not given.
+// arguments merges the arguments of the template (docs/interface/chat-completions.md,
+// section 3.5). Later ones override earlier ones: the server's defaults, the tools, the
+// request's chat_template_kwargs, its top-level fields. Except in the defaults, null and
+// "auto" count as not given.
 func (r *Renderer) arguments(in Input, kwargs *jinja.Dict) (*jinja.Dict, error) {
 	a := jinja.NewDict(8)
 	a.Update(r.defaults)
@@ -214,9 +213,9 @@ func (r *Renderer) arguments(in Input, kwargs *jinja.Dict) (*jinja.Dict, error) 
 	return a, nil
 }
 
-// choose finds the template (spec 3.4). One in the request, be it the field or
-// an argument of that name, is accepted where the model has none, else only
-// with the switch.
+// choose finds the template (docs/interface/chat-completions.md, section 3.4). A template in
+// the request, whether in the field or in the argument of that name, is accepted if the
+// model has none, otherwise only with Config.TrustRequestTemplate.
 func (r *Renderer) choose(in Input, kwargs *jinja.Dict) (*compiled, error) {
 	var source string
 	argument, _ := kwargs.Get("chat_template")
@@ -246,16 +245,16 @@ func (r *Renderer) choose(in Input, kwargs *jinja.Dict) (*compiled, error) {
 	return nil, &Error{textNoTemplate, ErrNoTemplate}
 }
 
-// consumed are the arguments that the reference's apply_chat_template takes for
-// itself, so that no template ever sees them.
+// consumed are the arguments that apply_chat_template of transformers uses itself, so that
+// no template ever sees them.
 var consumed = map[string]bool{
 	"conversation": true, "chat_template": true, "continue_final_message": true, "tokenize": true, "padding": true,
 	"truncation": true, "max_length": true, "return_tensors": true, "return_dict": true,
 	"return_assistant_tokens_mask": true, "tokenizer_kwargs": true,
 }
 
-// variables makes the template's variables from its arguments: an argument
-// that is neither a standard one nor read by the template is dropped.
+// variables makes the template's variables from its arguments. An argument that is neither
+// a standard one nor read by the template is dropped.
 func (r *Renderer) variables(t *compiled, a *jinja.Dict) *jinja.Dict {
 	vars := jinja.NewDict(16)
 	if r.cfg.SpecialTokens != nil {
@@ -300,7 +299,7 @@ func decodeObject(raw api.Raw) (*jinja.Dict, error) {
 	return d, nil
 }
 
-// errorText is an error without the prefix of the package it comes from.
+// errorText returns the text of an error without the prefix of its package.
 func errorText(err error) string {
 	var j *jinja.JSONError
 	if errors.As(err, &j) {

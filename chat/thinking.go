@@ -7,8 +7,8 @@ import (
 	"weir/chat/reasoning"
 )
 
-// think fills in what p, rendered from c with the arguments a, says of
-// reasoning: what the output begins with, and which part of the echo is thought.
+// think sets what concerns reasoning in p, which was rendered from c with the arguments a:
+// what the output begins with, and which part of the echo is thought.
 func (r *Renderer) think(t *compiled, vars *jinja.Dict, c *conversation, continues bool, a *jinja.Dict, p *Prompt) {
 	kind := r.cfg.Reasoning
 	if kind == reasoning.Auto {
@@ -26,8 +26,8 @@ func (r *Renderer) think(t *compiled, vars *jinja.Dict, c *conversation, continu
 	if p.EchoText == "" {
 		return
 	}
-	// The echo is told apart as if the model had just written it. The block may
-	// have been opened by the template, in front of the message.
+	// The echo is split as if the model had just written it. The template may have opened
+	// the block before the message.
 	start := reasoning.Either
 	if continues && block == reasoning.Opened || strings.Contains(p.EchoText, reasoning.Close) {
 		start = reasoning.Thought
@@ -36,17 +36,16 @@ func (r *Renderer) think(t *compiled, vars *jinja.Dict, c *conversation, continu
 	p.EchoThought, p.EchoText = string(thought), string(content)
 }
 
-// continued is the block that the final message leaves when it is continued,
-// be it with its own tags or with the template's in front of it. Tags in the
-// messages before it do not count, so those are rendered alone to see where the
-// final one begins.
+// continued is the state of the think block where a message ends that is to be continued.
+// The tags may be the message's own, or the template's in front of it. Tags in earlier
+// messages do not count, so these are rendered alone to find out where the last one begins.
 func (r *Renderer) continued(t *compiled, vars *jinja.Dict, c *conversation, text string) reasoning.Block {
 	b := reasoning.Absent
 	if strings.Contains(text, reasoning.Open) || strings.Contains(text, reasoning.Close) {
 		from := 0
 		if n := len(c.dicts) - 1; n > 0 {
 			vars.Set("messages", jinja.NewList(c.dicts[:n]...))
-			if before, err := r.run(t, vars); err == nil { // some templates want an answer behind each question
+			if before, err := r.run(t, vars); err == nil { // some templates want an answer after each question
 				from = shared(before, text)
 			}
 		}
@@ -58,7 +57,7 @@ func (r *Renderer) continued(t *compiled, vars *jinja.Dict, c *conversation, tex
 	return b
 }
 
-// shared is the length of the beginning that a and b share.
+// shared returns the length of the common prefix of a and b.
 func shared(a, b string) int {
 	n := min(len(a), len(b))
 	for i := range n {

@@ -7,8 +7,8 @@ import (
 	"weir/chat/reasoning"
 )
 
-// thinker is a template that writes the thoughts of the history, opens the
-// block where it is told to, and closes it where thinking is off.
+// thinker is a template that writes the thoughts of earlier messages, opens the block if
+// the argument opens is true, and closes it if thinking is off.
 const thinker = `{% for m in messages %}<|{{ m.role }}|>
 {% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}{{ m.content }}<|end|>
 {% endfor %}{% if add_generation_prompt %}<|assistant|>
@@ -28,8 +28,9 @@ func thought(content, reasoning string) api.Message {
 	return m
 }
 
-// Spec 9.1: what the output begins with.
-func TestSpec9_1Output(t *testing.T) {
+// TestOutputBegins: what the output begins with (docs/interface/chat-completions.md,
+// section 9.1).
+func TestOutputBegins(t *testing.T) {
 	user, off, opens := text("user", "Is <think> a tag?"), api.Raw(`{"enable_thinking":false}`), api.Raw(`{"opens":true}`)
 	history := []api.Message{user, thought("Yes.", "hm"), text("user", "</think>")}
 	for _, c := range []struct {
@@ -53,7 +54,7 @@ func TestSpec9_1Output(t *testing.T) {
 			cfg.Reasoning = kind
 			p := mustRender(t, newRenderer(t, cfg), Input{Messages: c.messages, ChatTemplateKwargs: c.kwargs})
 			if p.Output != want {
-				t.Errorf("%s: kind %d: %d, want %d behind %q", c.rule, kind, p.Output, want, p.Text)
+				t.Errorf("%s: kind %d: %d, want %d after %q", c.rule, kind, p.Output, want, p.Text)
 			}
 		}
 	}
@@ -67,7 +68,7 @@ func TestSpec9_1Output(t *testing.T) {
 	if p := mustRender(t, r, Input{Messages: history, ChatTemplateKwargs: api.Raw(`{"enable_thinking":true}`)}); p.Output != reasoning.Thought {
 		t.Errorf("on by request: %d", p.Output)
 	}
-	// A request's own template is looked at, not the model's.
+	// The template of the request counts, not the model's.
 	cfg = of(thinker)
 	cfg.TrustRequestTemplate = true
 	if p := mustRender(t, newRenderer(t, cfg), Input{Messages: history, ChatTemplate: ptr(chatml)}); p.Output != reasoning.Content {
@@ -75,8 +76,8 @@ func TestSpec9_1Output(t *testing.T) {
 	}
 }
 
-// An answer that is continued goes on where its last tag leaves it, whatever
-// tags the messages before it have; the echo is told apart the same way.
+// TestContinuedThoughts: the last tag of an answer that is continued decides how it goes
+// on, whatever tags earlier messages have. The echo is split by the same rule.
 func TestContinuedThoughts(t *testing.T) {
 	user := text("user", "Is <think> a tag?")
 	for _, c := range []struct {
@@ -88,9 +89,9 @@ func TestContinuedThoughts(t *testing.T) {
 		echo     string
 	}{
 		{"in the block", []api.Message{user, text("assistant", "<think>I th")}, reasoning.Auto, reasoning.Thought, "I th", ""},
-		{"behind the block", []api.Message{user, text("assistant", "<think>I think</think>It i")}, reasoning.Auto, reasoning.Content, "I think", "It i"},
-		{"behind the end tag alone", []api.Message{user, text("assistant", "I think</think>It i")}, reasoning.Auto, reasoning.Content, "I think", "It i"},
-		{"behind the template's block", []api.Message{user, thought("It i", "I think")}, reasoning.Auto, reasoning.Content, "", "It i"},
+		{"after the block", []api.Message{user, text("assistant", "<think>I think</think>It i")}, reasoning.Auto, reasoning.Content, "I think", "It i"},
+		{"after the end tag alone", []api.Message{user, text("assistant", "I think</think>It i")}, reasoning.Auto, reasoning.Content, "I think", "It i"},
+		{"after the template's block", []api.Message{user, thought("It i", "I think")}, reasoning.Auto, reasoning.Content, "", "It i"},
 		{"an answer without thoughts", []api.Message{user, text("assistant", "It i")}, reasoning.Auto, reasoning.Content, "", "It i"},
 		{"of a model that always thinks", []api.Message{user, text("assistant", "It i")}, reasoning.DeepSeekR1, reasoning.Content, "", "It i"},
 		{"nothing yet", []api.Message{user, text("assistant", "")}, reasoning.DeepSeekR1, reasoning.Thought, "", ""},
@@ -105,18 +106,18 @@ func TestContinuedThoughts(t *testing.T) {
 			t.Errorf("%s: %+v", c.rule, p)
 		}
 	}
-	// With a generation prompt the last message is over, and only echoed.
+	// With a generation prompt the last message has ended and is only echoed.
 	p := mustRender(t, newRenderer(t, of(thinker)), Input{Messages: []api.Message{user, text("assistant", "Yes.")}, ChatTemplateKwargs: api.Raw(`{"opens":true}`)})
 	if p.Output != reasoning.Thought || p.EchoText != "Yes." || p.EchoThought != "" {
 		t.Errorf("%+v", p)
 	}
-	// A template that opens the block in front of the message.
+	// This template opens the block before the message.
 	opener := of(`{% for m in messages %}{{ m.role }}: {% if m.role == 'assistant' %}<think>{% endif %}{{ m.content }}{% if 0 %}</think>{% endif %};{% endfor %}`)
 	p = mustRender(t, newRenderer(t, opener), Input{Messages: []api.Message{user, text("assistant", "I th")}, ContinueFinalMessage: true})
 	if p.Output != reasoning.Thought || p.EchoText != "" || p.EchoThought != "I th" {
 		t.Errorf("%+v", p)
 	}
-	// A template that cannot render what is before the message.
+	// This template fails if it gets only the messages before the last one.
 	strict := of(`{% if messages[-1].role == 'user' and not add_generation_prompt %}{{ raise_exception('no') }}{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}{# </think> #}`)
 	p = mustRender(t, newRenderer(t, strict), Input{Messages: []api.Message{text("user", "Hi"), text("assistant", "<think>I th")}, ContinueFinalMessage: true})
 	if p.Output != reasoning.Thought || p.EchoThought != "I th" {

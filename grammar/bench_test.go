@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// office draws schemas like those that services publish, and values for them:
-// records with named properties, mostly strings, some bounded or with a pattern or
-// format, enumerations, lists, nested records, alternatives, recursion.
+// recordGenerator draws schemas like those that services publish, and values for them:
+// records with named properties, which are mostly strings, some of them bounded or with
+// a pattern or format, enumerations, lists, nested records, and alternatives.
 type recordGenerator struct {
 	rng   *rand.Rand
 	words []string
@@ -30,9 +30,11 @@ func newRecordGenerator(seed uint64) *recordGenerator {
 	return o
 }
 
+// one is true once in so many times.
 func (o *recordGenerator) one(in int) bool { return o.rng.IntN(in) == 0 }
 func (o *recordGenerator) word() string    { return o.words[o.rng.IntN(len(o.words))] }
 
+// text draws up to n words.
 func (o *recordGenerator) text(n int) string {
 	w := make([]string, 1+o.rng.IntN(n))
 	for i := range w {
@@ -94,6 +96,7 @@ func (o *recordGenerator) record(depth int) (obj, func() any) {
 	}
 }
 
+// value returns any schema and a function that draws values of it.
 func (o *recordGenerator) value(depth int) (any, func() any) {
 	k := o.rng.IntN(30)
 	if depth == 0 {
@@ -160,7 +163,7 @@ func (o *recordGenerator) value(depth int) (any, func() any) {
 	return o.record(depth - 1)
 }
 
-// plain turns maps into objects, so that dumpJSON can write them.
+// plain turns maps into objects, which dumpJSON can write.
 func plain(v any) any {
 	switch v := v.(type) {
 	case obj:
@@ -209,6 +212,7 @@ func encode(v *Vocabulary, ids map[string]int32, text string) []int32 {
 	return res
 }
 
+// times are measurements; row is their line in the table.
 type times []time.Duration
 
 func (t times) row(name string) string {
@@ -221,18 +225,17 @@ func (t times) row(name string) string {
 	return fmt.Sprintf("%-12s %8d %9.1f %9.1f %9.1f %9.1f %9.1f %9.1f %9.1f %9.1f", name, len(t), float64(sum.Nanoseconds())/1000/float64(len(t)), q(.25), q(.5), q(.75), q(.9), q(.99), q(.999), q(1))
 }
 
-// BenchmarkMasks prints what a mask costs, in microseconds: every schema begins
-// without anything built but what the vocabulary shares. make bench-grammar.
+// BenchmarkMasks prints what a mask costs, in microseconds (make bench-grammar). For
+// each schema, nothing has been built but what all grammars of a vocabulary share.
 //
-// On two vCPUs (AMD EPYC), 128,256 tokens, 204,396 masks of 400 schemas: mean 13,
-// p50 0.9, p99 200, p99.9 440; first mask p50 430, p99 4,400 (BENCHMARKS.md). The
-// schemas draw from two patterns and some bounds, whose masks are shared: before
-// they were, the mean was 26 and p99.9 1,900.
+// BENCHMARKS.md has the figures. The schemas have two patterns and a few bounds in
+// common, whose shapes are shared. Before shapes of patterns were shared, the mean was
+// 26 and p99.9 was 1,900.
 func BenchmarkMasks(b *testing.B) {
 	for _, size := range []int{128_256, 256_000} {
 		b.Run(fmt.Sprintf("%dk", size/1000), func(b *testing.B) {
-			// A server holds a model besides, so its collector runs less often than
-			// over the small heap of this benchmark.
+			// The heap of a server has a model in it, so its collector runs less often
+			// than it would with the small heap of this benchmark.
 			defer debug.SetGCPercent(debug.SetGCPercent(400))
 			for range b.N {
 				tokens, eos := syntheticTokens(size, false)
@@ -257,6 +260,8 @@ func BenchmarkMasks(b *testing.B) {
 	}
 }
 
+// measure times Fill and Accept for three texts of each of 400 schemas, and the first
+// mask with compiling.
 func measure(b *testing.B, v *Vocabulary, ids map[string]int32) (masks, first, accept times) {
 	o := newRecordGenerator(11)
 	mask := make([]uint32, v.words())

@@ -19,6 +19,16 @@ func testCompiler(t testing.TB, v *Vocabulary, cfg Config) *Compiler {
 	return c
 }
 
+func TestChoice(t *testing.T) {
+	checkTexts(t, []textCase{
+		{"one choice (docs/interface/chat-completions.md, C71)", Spec{Kind: Choice, Choices: []string{"a"}}, []string{"a"}, []string{"", "aa"}},
+		{"prefixes", Spec{Kind: Choice, Choices: []string{"yes", "yes please", "yé"}}, []string{"yes", "yes please", "yé"}, []string{"yes ", "y"}},
+	})
+	if _, err := compileFor(Spec{Kind: Choice}, testVocabulary); !errors.Is(err, ErrInvalid) {
+		t.Errorf("no choices: %v", err)
+	}
+}
+
 func TestConfigValidate(t *testing.T) {
 	for _, change := range []func(*Config){
 		func(c *Config) { c.CacheBytes = -1 }, func(c *Config) { c.GrammarBytes = 0 }, func(c *Config) { c.MaxStates = 0 }, func(c *Config) { c.Deadline = 0 },
@@ -96,7 +106,8 @@ func TestCompilerOptionsAreKeys(t *testing.T) {
 	}
 }
 
-// What takes too long or too much is refused in time, whatever the front end.
+// TestCompileBounds: a constraint that needs too much is refused in time, whatever it is
+// written in.
 func TestCompileBounds(t *testing.T) {
 	deep := strings.Repeat(`{"items":`, 300) + "true" + strings.Repeat("}", 300)
 	var wide strings.Builder
@@ -126,18 +137,16 @@ func TestCompileBounds(t *testing.T) {
 			t.Errorf("%s: %v", name, d)
 		}
 		if name == "nested counts" && err == nil {
-			continue // counted, so cheap
+			continue // counters make it cheap
 		}
 		if !errors.Is(err, ErrTooComplex) && !errors.Is(err, ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// Rules that double at each level are shared, not copied.
-	g, err := compileFor(notation(doubling.String()), testVocabulary)
-	if err != nil && !errors.Is(err, ErrTooComplex) {
+	if _, err := compileFor(notation(doubling.String()), testVocabulary); err != nil && !errors.Is(err, ErrTooComplex) {
 		t.Errorf("doubling: %v", err)
 	}
-	_ = g
 	cfg := DefaultConfig()
 	cfg.Deadline = time.Nanosecond
 	if _, err := compile(schema(sampleSchema(200)), testVocabulary, cfg, nil); !errors.Is(err, ErrTooComplex) {
@@ -145,6 +154,7 @@ func TestCompileBounds(t *testing.T) {
 	}
 }
 
+// sampleSchema has n properties.
 func sampleSchema(n int) string {
 	var b strings.Builder
 	b.WriteString(`{"type":"object","properties":{`)
@@ -158,8 +168,8 @@ func sampleSchema(n int) string {
 	return b.String()
 }
 
-// What a running grammar builds stays within its bound, and a matcher does not
-// notice that what it stood on was dropped.
+// TestMachineForgets: what a grammar builds while it runs stays within its bound, and a
+// matcher does not notice when it is dropped.
 func TestMachineForgets(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.GrammarBytes = 1 << 20
@@ -169,33 +179,27 @@ func TestMachineForgets(t *testing.T) {
 		t.Fatal(err)
 	}
 	rng := rand.New(rand.NewPCG(5, 5))
-	m := g.NewMatcher()
-	mask := make([]uint32, voc.words())
-	most := int64(0)
-	epochs, before := 0, int64(0)
+	w := newRandomWalk(t, "", g, rng)
+	most, forgotten, before := int64(0), 0, int64(0)
 	for range 4000 {
-		if err := m.Fill(mask); err != nil {
-			t.Fatal(err)
+		w.fill()
+		tok := randomLegal(rng, w.mask, voc.size)
+		if w.m.Len() < 2 {
+			tok = []int32{'[', '"'}[w.m.Len()] // into a string that is long to come
 		}
-		tok := randomLegal(rng, mask, voc.size)
-		if m.Len() < 2 {
-			tok = []int32{'[', '"'}[m.Len()] // into a string that is long to come
-		}
-		if !m.Accept(tok) {
-			t.Fatal("a legal token was not accepted")
-		}
+		w.accept(tok)
 		b := g.Bytes()
 		if b < before {
-			epochs++
+			forgotten++
 		}
 		most, before = max(most, b), b
 	}
-	if most > 2*cfg.GrammarBytes || epochs == 0 {
-		t.Errorf("%d bytes, forgot %d times", most, epochs)
+	if most > 2*cfg.GrammarBytes || forgotten == 0 {
+		t.Errorf("%d bytes, forgot %d times", most, forgotten)
 	}
-	m.Rollback(4000)
-	if m.at != g.m.root || m.Len() != 0 {
-		t.Error("rollback lost the beginning")
+	w.m.Rollback(4000)
+	if w.m.at != g.m.root || w.m.Len() != 0 {
+		t.Error("Rollback does not lead to the beginning")
 	}
 	compareMasks(t, g, rng, 30, 1, "after forgetting")
 }

@@ -163,3 +163,32 @@ func (w *randomWalk) step() (int32, bool) {
 	tok := randomLegal(w.rng, w.mask, w.v.size)
 	return tok, w.accept(tok)
 }
+
+// textCase is a constraint with texts that it must accept and reject.
+type textCase struct {
+	name       string
+	spec       Spec
+	pass, fail []string
+}
+
+// checkTexts runs each case.
+func checkTexts(t *testing.T, cases []textCase) {
+	t.Helper()
+	for _, c := range cases {
+		g, err := compileFor(c.spec, testVocabulary)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		for _, s := range c.pass {
+			if !g.accepts(s) {
+				t.Errorf("%s: rejects %q", c.name, s)
+			}
+		}
+		for _, s := range c.fail {
+			if g.accepts(s) {
+				t.Errorf("%s: accepts %q", c.name, s)
+			}
+		}
+	}
+}

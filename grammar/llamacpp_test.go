@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// The cases of llama.cpp's tests/test-grammar-integration.cpp (MIT licence).
-// Those of its strings that must fail only because it caps integers at 16 digits
-// are legal here. Its schemas are strict: undeclared properties are left out and
-// keywords imply a type. One schema has uniqueItems, which is refused here and not
-// enforced there; it is tried without.
+// TestLlamaCases runs the cases of llama.cpp's tests/test-grammar-integration.cpp (MIT
+// licence). llama.cpp limits integers to 16 digits, so some strings that it rejects
+// (llamaDigitCap) are legal here. Its schemas are strict: undeclared properties are not
+// allowed, and keywords imply a type. One schema has uniqueItems, which is refused here
+// and not enforced there; it is tried without.
 func TestLlamaCases(t *testing.T) {
 	llamaCases(t, readFile(t, "testdata/llamacpp_grammar_integration.json"))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// randomSchema draws a schema that uses every supported keyword now and then.
+// randomSchema draws schemas. Each supported keyword comes up now and then.
 type randomSchema struct {
 	rng  *rand.Rand
 	defs int
@@ -225,7 +225,8 @@ func randomText(t *testing.T, g *Grammar, rng *rand.Rand) (string, bool) {
 	return string(w.text), false
 }
 
-// Whatever a schema lets a model write satisfies it.
+// TestRandomSchemasRandomWalks: whatever random legal tokens a text is made of, the
+// text satisfies the schema, as another validator sees it.
 func TestRandomSchemasRandomWalks(t *testing.T) {
 	voc := syntheticVocabulary(t, 4096, false)
 	seeds, walks := 1200, 6

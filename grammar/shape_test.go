@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// What the trie knows of its subtrees is what a look at every token tells.
+// TestSubtreesOfTheTrie: the tokens and the kinds of bytes below each node are those
+// that a search through all tokens finds.
 func TestSubtreesOfTheTrie(t *testing.T) {
 	tokens, eos := syntheticTokens(3000, true)
 	tokens = append(tokens, []byte("\x00\xff\x80"), []byte{'{'}, bytes.Repeat([]byte{'='}, 255), nil)
@@ -51,8 +52,9 @@ func TestSubtreesOfTheTrie(t *testing.T) {
 	}
 }
 
-// Where a text repeats bytes of whole kinds, parts of kinds, or all but a few,
-// subtrees are taken as they are; the masks are those of the naive walk.
+// TestMasksOfLoops: where a text repeats bytes of whole kinds, of parts of kinds, or all
+// bytes but a few, whole subtrees are legal without a walk. The masks are those of the
+// reference implementation all the same.
 func TestMasksOfLoops(t *testing.T) {
 	voc := syntheticVocabulary(t, 32_000, true)
 	for i, text := range []string{`[a-z]+`, `[a-y]+`, `[A-Za-z0-9_-]{1,64}`, `[0-9a-fA-F]+\.?`, `[^"\\]*"`, `[^é]+`, `[^\n]*\n`, `([a-z]+ )*[.]`, `[ -~]*`, `[\x00-\x1f ]*a`, `(a|[b-z]+[A-Z]*)+`} {
@@ -67,8 +69,8 @@ func TestMasksOfLoops(t *testing.T) {
 	}
 }
 
-// Grammars that have a part in common build its masks once, and those that differ
-// in a single place do not take each other's.
+// TestMasksAreSharedBetweenGrammars: grammars that have a part in common build its
+// shapes once, and grammars that differ in a single place do not take each other's.
 func TestMasksAreSharedBetweenGrammars(t *testing.T) {
 	voc := syntheticVocabulary(t, 4096, false)
 	at := func(s Spec, text string) *shape {
@@ -85,7 +87,7 @@ func TestMasksAreSharedBetweenGrammars(t *testing.T) {
 	a := at(schema(`{"type":"object","properties":{"a":{"type":"string","pattern":"^[a-c]{2,9}x?$"}}}`), `{"a":"a`)
 	b := at(schema(`{"type":"array","prefixItems":[{"type":"integer","minimum":5},{"type":"string","pattern":"^[a-c]{2,9}x?$"}]}`), `[7,"a`)
 	if a != b {
-		t.Error("the same pattern was walked twice")
+		t.Error("the same pattern has two shapes")
 	}
 	tokens := [][]byte{[]byte("x!"), []byte("x5!"), []byte("x;!")}
 	for b := range 256 {
@@ -113,8 +115,9 @@ func TestMasksAreSharedBetweenGrammars(t *testing.T) {
 	}
 }
 
-// The quick order of popped tokens is that of their suffixes.
-func TestSortOfPoppedTokens(t *testing.T) {
+// TestSortOfPoppingTokens: sort, which looks at the first eight bytes, gives the same
+// order as a comparison of the bytes after the pop.
+func TestSortOfPoppingTokens(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 4))
 	v := &Vocabulary{}
 	w := &trieWalk{m: &machine{voc: v}}

@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"runtime"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"weir/api"
 	"weir/engine"
+	"weir/internal/jsontext"
 	"weir/metrics"
 	"weir/server/failure"
 	"weir/server/transport"
@@ -85,7 +85,7 @@ func (s *Server) serverInfo(c *transport.Call) {
 		c.Fail(failure.BadRequest("config_format", "config_format must be text or json, got %.64q.", format))
 		return
 	}
-	body, err := json.Marshal(map[string]any{
+	body, err := jsontext.Encode(map[string]any{
 		"vllm_config": config,
 		"vllm_env":    map[string]string{},
 		"system_env": map[string]any{

@@ -2,12 +2,12 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"strconv"
 
 	"github.com/valyala/fasthttp"
 
 	"weir/api"
+	"weir/internal/jsontext"
 	"weir/server/transport"
 )
 
@@ -19,7 +19,7 @@ func (s *Server) renderChat(c *transport.Call) {
 		if err != nil {
 			return nil, err
 		}
-		return json.Marshal(p.rendered(0))
+		return jsontext.Encode(p.rendered(0))
 	})
 }
 
@@ -36,7 +36,7 @@ func (s *Server) renderTexts(c *transport.Call) {
 			list[i] = p.rendered(i)
 			list[i].RequestID += "-" + strconv.Itoa(i)
 		}
-		return json.Marshal(list)
+		return jsontext.Encode(list)
 	})
 }
 
@@ -44,7 +44,7 @@ func (p *prepared) rendered(i int) api.Rendered {
 	r, q := &p.requests[i], p.options
 	out := api.Rendered{
 		RequestID: p.reply.meta.ID, TokenIDs: r.Tokens, Model: p.reply.meta.Model,
-		Stream: q.Stream, CacheSalt: q.CacheSalt, Priority: q.Priority, KVTransferParams: json.RawMessage(q.KVTransferParams),
+		Stream: q.Stream, CacheSalt: q.CacheSalt, Priority: q.Priority, KVTransferParams: jsontext.RawMessage(q.KVTransferParams),
 		Sampling: api.RenderedSampling{
 			N: q.N, Temperature: plain(r.Sampling.Temperature), TopP: plain(r.Sampling.TopP), TopK: r.Sampling.TopK, MinP: plain(r.Sampling.MinP),
 			Presence: q.PresencePenalty, Frequency: q.FrequencyPenalty, Repetition: plain(r.Sampling.Repetition),

@@ -118,10 +118,9 @@ func (re *regex) run(pc int32, s string, i int, steps *int) int {
 	var room [16]frame
 	stack := room[:0]
 	for {
-		if *steps--; len(stack) > maxFrames {
-			*steps = 0
-		}
-		if *steps <= 0 {
+		*steps--
+		if *steps <= 0 || len(stack) > maxFrames {
+			*steps = min(*steps, 0)
 			return -1
 		}
 		ok := true

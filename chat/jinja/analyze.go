@@ -1,11 +1,10 @@
 package jinja
 
-// iteratesContent looks for {% for part in message.content %} where message is
-// the variable of a loop over messages, or over a variable set to messages (or
-// to a slice or a filtered form of it). These are the rules by which vLLM
-// (vllm/renderers/hf.py) tells the two content formats apart; scopes are
-// ignored, and a loop or assignment that unpacks such a value ends the search
-// with no.
+// iteratesContent looks for {% for part in message.content %} where message is the
+// variable of a loop over messages, or over a variable that was set to messages, to a slice
+// of it or to a filtered form of it. By these rules vLLM (vllm/renderers/hf.py) decides
+// which content format a template wants. Scopes are ignored, and the answer is no if a loop
+// or an assignment unpacks such a value.
 func iteratesContent(body []stmt) bool {
 	var loops []*forStmt
 	sets := map[string][]target{} // what is assigned from a variable, by its name
@@ -55,8 +54,8 @@ func iteratesContent(body []stmt) bool {
 	return false
 }
 
-// variableOf returns the name of the variable that e reads, or reads the
-// attribute key of if that is given; through filters, tests and slices.
+// variableOf returns the name of the variable that e reads, or if key is given, of the
+// variable whose attribute key it reads. Filters, tests and slices around it are ignored.
 func variableOf(e expr, key string) string {
 	for {
 		switch n := e.(type) {

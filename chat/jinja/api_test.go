@@ -21,25 +21,7 @@ func render(t testing.TB, src string, vars *Dict) (string, error) {
 	return tpl.Render(vars, Options{Now: goldenClock})
 }
 
-func Example() {
-	t, err := Compile(`{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% endfor %}`)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	messages, err := FromJSON([]byte(`[{"role": "user", "content": " Hi "}, {"role": "assistant", "content": "Hello"}]`))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	vars := NewDict(1)
-	vars.Set("messages", messages)
-	text, err := t.Render(vars, Options{})
-	fmt.Println(text, err)
-	// Output: <user>Hi<assistant>Hello <nil>
-}
-
-// TestErrors: kind, class, text and line of what can go wrong.
+// TestErrors checks kind, class, text and line of errors.
 func TestErrors(t *testing.T) {
 	for _, c := range []struct {
 		src   string
@@ -94,7 +76,8 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// TestIteratesContent: the rules of vLLM's detection (spec chat-completions 3.6).
+// TestIteratesContent follows the rules by which vLLM detects the format of content
+// (docs/interface/chat-completions.md, section 3.6).
 func TestIteratesContent(t *testing.T) {
 	for _, c := range []struct {
 		src  string
@@ -127,8 +110,7 @@ func TestIteratesContent(t *testing.T) {
 	}
 }
 
-// TestFromJSON: values as json.loads gives them, shown by their repr, and
-// errors in its words.
+// TestFromJSON compares values, shown by their repr, and errors with those of json.loads.
 func TestFromJSON(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{`{"b": 1, "a": 1.0, "b": 2}`, `{'b': 2, 'a': 1.0}`},
@@ -213,7 +195,7 @@ func TestDict(t *testing.T) {
 			}
 		}
 		if _, ok := d.Get("none"); ok {
-			t.Errorf("%d: found what is not there", n)
+			t.Errorf("%d: found a key that is not there", n)
 		}
 	}
 	l := NewList("a", nil)
@@ -222,7 +204,7 @@ func TestDict(t *testing.T) {
 	}
 }
 
-// TestForeignValues: what a caller should not pass is no reason to panic.
+// TestForeignValues: values of types that a caller should not pass are errors, not panics.
 func TestForeignValues(t *testing.T) {
 	vars := NewDict(0)
 	vars.Set("x", []int{1})
@@ -234,8 +216,8 @@ func TestForeignValues(t *testing.T) {
 	}
 }
 
-// TestConcurrentRenders shares a template and its variables between goroutines;
-// run it with -race.
+// TestConcurrentRenders shares a template and its variables between goroutines, for the
+// race detector.
 func TestConcurrentRenders(t *testing.T) {
 	var cases caseFile
 	readJSON(t, "testdata/cases.json", &cases)
@@ -266,7 +248,7 @@ func TestConcurrentRenders(t *testing.T) {
 	}
 }
 
-// TestNotSupported: what the package documentation says a template cannot have.
+// TestNotSupported: the package documentation lists what a template cannot use.
 func TestNotSupported(t *testing.T) {
 	for src, want := range map[string]error{
 		`{% autoescape true %}{% endautoescape %}`: ErrSyntax,
@@ -292,7 +274,8 @@ func TestNotSupported(t *testing.T) {
 	}
 }
 
-// TestNewlines: all three kinds end a line; one at the end goes.
+// TestNewlines: all three kinds end a line, and one at the end of the template is
+// removed.
 func TestNewlines(t *testing.T) {
 	got, err := render(t, "a\r\nb\rc{% if true %}\r\nd{% endif %}\r\n", nil)
 	if err != nil || got != "a\nb\ncd" {
@@ -300,7 +283,7 @@ func TestNewlines(t *testing.T) {
 	}
 }
 
-// TestClock: strftime_now asks the clock of the options.
+// TestClock: strftime_now uses the clock of the options.
 func TestClock(t *testing.T) {
 	tpl, err := Compile(`{{ strftime_now('%Y-%m-%d %U %W %V %G %e %k %l %P %C %s %5d|%_m|%^a|%05Y') }}`)
 	if err != nil {

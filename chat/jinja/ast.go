@@ -1,8 +1,8 @@
 package jinja
 
-// The syntax tree. Nodes are made by the parser, completed by the resolver
-// (which variable a name means) and then only read: expressions are evaluated
-// and statements executed by their own methods.
+// This is the syntax tree. The parser makes its nodes, and the resolver fills in which
+// variable a name means. After that they are only read: expressions have a method that
+// evaluates them and statements one that executes them.
 
 type expr interface {
 	eval(m *machine) Value
@@ -12,12 +12,12 @@ type stmt interface {
 	exec(m *machine) signal
 }
 
-// target is what an assignment can assign to.
+// target is a node that can be assigned to.
 type target interface {
 	assign(m *machine, v Value)
 }
 
-// signal tells how a statement ended.
+// signal says how a statement ended.
 type signal uint8
 
 const (
@@ -35,18 +35,19 @@ const (
 	useParam // parameter of a macro, target of with
 )
 
-// variable is where a name lives: slot of the activation hops functions out.
+// variable says where the value of a name is: in this slot of the activation that is hops
+// functions further out.
 type variable struct{ hops, slot int }
 
 type (
 	constExpr struct{ value Value }
 
-	// nameExpr reads a variable, or assigns it where it is a target.
+	// nameExpr reads a variable, or assigns to it if it is used as a target.
 	nameExpr struct {
 		name string
 		use  nameUse
 		variable
-		// export says that an assignment is seen by blocks too.
+		// export says that blocks see the assigned value too.
 		export  bool
 		unknown *undefined // its value while it is unset
 	}
@@ -77,7 +78,7 @@ type (
 		rest  []comparison
 	}
 	comparison struct {
-		op      tokenKind // tokEOF stands for in
+		op      tokenKind // tokEOF for the operator in
 		negated bool      // not in
 		operand expr
 	}
@@ -128,16 +129,16 @@ type (
 	tupleTarget struct{ items []target }
 )
 
-// frame is what entering a scope does: give each of its variables a first value.
+// frame lists the initial values of a scope's variables.
 type frame struct{ loads []load }
 
 type loadKind uint8
 
 const (
 	loadUnset   loadKind = iota
-	loadContext          // from what the caller of Render passed, and the globals
+	loadContext          // from the variables passed to Render, and the globals
 	loadOuter            // from the variable of the same name further out
-	loadParam            // set by other means
+	loadParam            // not set here: it is a parameter
 )
 
 type load struct {
@@ -194,8 +195,8 @@ type (
 		elseFrame frame
 		recursive *function // the loop's function if it is recursive
 	}
-	// loopFilter is the condition of a for statement, a function of its own
-	// that is called for one item after the other.
+	// loopFilter is the condition of a for statement. It is a function of its own, which
+	// is called for each item.
 	loopFilter struct {
 		fn     *function
 		target target
@@ -243,8 +244,8 @@ type (
 		line int
 		cost int64
 	}
-	// generationStmt marks the assistant's text for training; its body is a
-	// function, as in the reference, so its assignments stay inside.
+	// generationStmt marks the assistant's text for training. Its body is a function, as
+	// in transformers, so its assignments are not seen outside.
 	generationStmt struct {
 		def *macroDef
 	}
@@ -265,14 +266,14 @@ type (
 	breakStmt    struct{ line int }
 	continueStmt struct{ line int }
 
-	// templateStmt is include, import, from or extends: there is no other
-	// template, so it parses and fails when it is reached.
+	// templateStmt is include, import, from or extends. As there is no other template, it
+	// is parsed and fails when it is executed.
 	templateStmt struct{ line int }
 )
 
 // macroDef is the body of a macro, of a call block or of a generation block.
 type macroDef struct {
-	name     string // "" where the reference has None
+	name     string // "" where Jinja2 has None
 	params   []*nameExpr
 	defaults []expr // of the last len(defaults) parameters
 	body     []stmt
@@ -280,7 +281,7 @@ type macroDef struct {
 
 	fn    *function
 	frame frame
-	// The slots of the implicit parameters, -1 where the body reads none.
+	// The slots of the implicit parameters, -1 for those that the body does not read.
 	caller, kwargs, varargs int
 	explicitCaller          bool // caller is among params
 	readsCaller             bool
@@ -298,11 +299,11 @@ type blockDef struct {
 	body       []stmt
 	fn         *function
 	frame      frame
-	self, over int // slots of self and super, -1 where the body reads none
+	self, over int // slots of self and super, -1 if the body does not read them
 }
 
-// children calls f for every node directly below n: expressions, statements
-// and targets, in the order of the source.
+// children calls f for every child of n: expressions, statements and targets, in the order
+// of the source.
 func children(n any, f func(any)) {
 	switch n := n.(type) {
 	case *tupleExpr:

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// benchTemplates are one template per style; WEIR_VECTORS adds real ones.
+// benchTemplates has a template of each style. WEIR_VECTORS adds real ones.
 func benchTemplates(b *testing.B) map[string]string {
 	paths := []string{"testdata/templates/headers.jinja", "testdata/templates/chatml_tools.jinja", "testdata/templates/typed_macros.jinja", "testdata/templates/weir_tiny.jinja"}
 	if dir := os.Getenv("WEIR_VECTORS"); dir != "" {

@@ -11,8 +11,8 @@ type keyword struct {
 	value Value
 }
 
-// args are the evaluated arguments of a call. They lie on the machine's stacks
-// and are valid until the callee returns: who keeps them must copy.
+// args are the evaluated arguments of a call. They are on the machine's stacks and valid
+// until the callee returns, so a callee that keeps them must copy them.
 type args struct {
 	pos []Value
 	kw  []keyword
@@ -63,7 +63,7 @@ func (a *arguments) evalWith(m *machine, caller Value) args {
 				break
 			}
 			m.alloc(valueSize)
-			m.burn(1)
+			m.spend(1)
 			m.stack = append(m.stack, v)
 		}
 	}
@@ -77,7 +77,8 @@ func (a *arguments) evalWith(m *machine, caller Value) args {
 	if a.dict != nil {
 		m.spread(a.dict.eval(m), at)
 	}
-	// Capacities end at lengths, so an append cannot reach a neighbour.
+	// The capacity of each is its length, so an append cannot overwrite what comes after
+	// it on the stack.
 	s, k := len(m.stack), len(m.keywords)
 	return args{m.stack[at.stack:s:s], m.keywords[at.keywords:k:k]}
 }
@@ -94,7 +95,7 @@ func (m *machine) spread(v Value, at mark) {
 		given[k.name] = true
 	}
 	for i, k := range d.keys {
-		m.burn(1)
+		m.spend(1)
 		name, ok := asString(k)
 		if !ok {
 			throwType("keywords must be strings")
@@ -110,11 +111,11 @@ func (e *callExpr) eval(m *machine) Value { return e.evalWith(m, missing) }
 
 // evalWith makes the call, with a macro as the argument caller if one is given.
 func (e *callExpr) evalWith(m *machine, caller Value) Value {
-	m.burn(2)
+	m.spend(2)
 	var self, callee Value
 	var def *methodDef
 	if attr, ok := e.callee.(*attributeExpr); ok {
-		// A method called on the spot needs no bound method in between.
+		// A method that is called where it is looked up needs no bound method.
 		self = attr.object.eval(m)
 		if def = findMethod(self, attr.name); def == nil || def.mutates {
 			def, callee = nil, m.attribute(self, attr.name)
@@ -165,24 +166,24 @@ type builtin struct {
 	call func(m *machine, a args) Value
 }
 
-// boundMethod is a method taken off its object: x.upper without a call.
+// boundMethod is a method with its object: x.upper without a call.
 type boundMethod struct {
 	self Value
 	name string
 	call func(m *machine, self Value, a args) Value
 }
 
-// signature is the parameter list of a function written in Python, to bind
-// arguments and to complain about them as Python does.
+// signature is the parameter list of a function written in Python. It binds arguments,
+// with Python's errors.
 type signature struct {
 	name     string
-	lead     int // parameters before these that the environment fills in
+	lead     int // number of parameters before these, which the environment passes
 	params   []string
 	required int
 }
 
-// bind returns one value per parameter, missing where none was given. The
-// values lie on the machine's stack.
+// bind returns one value for each parameter, missing if none was given. The values are on
+// the machine's stack.
 func (s *signature) bind(m *machine, a args) []Value {
 	if len(a.pos) > len(s.params) {
 		s.tooMany(len(a.pos))

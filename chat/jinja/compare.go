@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// identical is "a is b" for what has an identity worth asking about; small
-// immutable values are identical when they are equal, as CPython mostly has it.
+// identical is "a is b". Small immutable values are identical if they are equal, which is
+// mostly so in CPython.
 func identical(a, b Value) bool {
 	switch x := a.(type) {
 	case nil:
 		return b == nil
-	case float64: // a NaN too: mostly it is the same object
+	case float64: // two NaNs too: they mostly are the same object
 		y, ok := b.(float64)
 		return ok && (x == y || x != x && y != y)
 	case bool, int64, string, Markup, *List, *Dict, *tuple, *rangeValue, *view, *generator, *namespace,
@@ -74,7 +74,7 @@ func (m *machine) equalItems(a, b []Value, depth int) bool {
 		return false
 	}
 	for i := range a {
-		m.burn(1)
+		m.spend(1)
 		if !identical(a[i], b[i]) && !m.equalAt(a[i], b[i], depth+1) {
 			return false
 		}
@@ -87,7 +87,7 @@ func (m *machine) equalDicts(a, b *Dict, depth int) bool {
 		return false
 	}
 	for i, k := range a.keys {
-		m.burn(1)
+		m.spend(1)
 		j := b.find(m, k)
 		if j < 0 || !identical(a.vals[i], b.vals[j]) && !m.equalAt(a.vals[i], b.vals[j], depth+1) {
 			return false
@@ -101,8 +101,7 @@ func equalRanges(a, b *rangeValue) bool {
 	return n == b.len() && (n == 0 || a.start == b.start && (n == 1 || a.step == b.step))
 }
 
-// equalViews compares keys() and items() as the sets they are; values() only
-// by identity.
+// equalViews compares keys() and items() as sets, and values() by identity.
 func (m *machine) equalViews(a, b *view, depth int) bool {
 	switch {
 	case a == b:
@@ -111,7 +110,7 @@ func (m *machine) equalViews(a, b *view, depth int) bool {
 		return m.equalDicts(a.d, b.d, depth)
 	case a.kind == viewKeys && b.kind == viewKeys && len(a.d.keys) == len(b.d.keys):
 		for _, k := range a.d.keys {
-			m.burn(1)
+			m.spend(1)
 			if b.d.find(m, k) < 0 {
 				return false
 			}
@@ -121,12 +120,11 @@ func (m *machine) equalViews(a, b *view, depth int) bool {
 	return false
 }
 
-// order is the result of comparing a with b by <, <=, > or >=; unordered is
-// for NaN, for which all four are false.
+// unordered is the result of comparing with NaN, for which <, <=, > and >= are false.
 const unordered = 2
 
-// compare orders a and b: -1, 0, 1 or unordered. op is the operator's text,
-// for the error when they have no order.
+// compare returns -1, 0, 1 or unordered. op is the text of the operator, for the error if a
+// and b cannot be compared.
 func (m *machine) compare(op string, a, b Value) int { return m.compareAt(op, a, b, 0) }
 
 func (m *machine) compareAt(op string, a, b Value, depth int) int {
@@ -162,7 +160,7 @@ func (m *machine) compareAt(op string, a, b Value, depth int) int {
 
 func (m *machine) compareItems(op string, a, b []Value, depth int) int {
 	for i := 0; i < len(a) && i < len(b); i++ {
-		m.burn(1)
+		m.spend(1)
 		if !identical(a[i], b[i]) && !m.equalAt(a[i], b[i], depth+1) {
 			return m.compareAt(op, a[i], b[i], depth+1)
 		}
@@ -178,7 +176,7 @@ func (m *machine) compareItems(op string, a, b []Value, depth int) int {
 
 func (m *machine) less(a, b Value) bool { return m.compare("<", a, b) == -1 }
 
-// relation is one comparison operator applied.
+// relation applies a comparison operator.
 func (m *machine) relation(op tokenKind, a, b Value) bool {
 	switch op {
 	case tokEq:
@@ -240,14 +238,15 @@ func (m *machine) contains(c, x Value) bool {
 		if !ok {
 			return false
 		}
-		m.burn(1)
+		m.spend(1)
 		if identical(e, x) || m.equal(e, x) {
 			return true
 		}
 	}
 }
 
-// exactInt returns an int that fits int64, or a float that is one.
+// exactInt returns the value of an int that fits int64, or of a float that is a whole
+// number.
 func exactInt(v Value) (int64, bool) {
 	switch v := v.(type) {
 	case float64:

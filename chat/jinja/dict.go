@@ -10,8 +10,8 @@ import (
 	"strconv"
 )
 
-// Dict is a mapping that keeps the order of insertion. It must not change once
-// a render has seen it.
+// Dict is a mapping that keeps the order of insertion. It must not be changed after it was
+// passed to Render.
 type Dict struct {
 	keys, vals []Value
 	// index finds a key by its hash. It is nil while the dict is small and all its keys
@@ -154,7 +154,7 @@ func (m *machine) hash(v Value) any {
 		b, _ := big.NewFloat(v).Int(nil)
 		return bigHash(b.String())
 	case *big.Int:
-		m.burn(int64(v.BitLen()))
+		m.spend(int64(v.BitLen()))
 		return bigHash(v.String())
 	case *undefined:
 		return undefinedHash{}
@@ -181,7 +181,7 @@ func (m *machine) spellTuple(b []byte, t *tuple, depth int) []byte {
 	}
 	b = append(b, '(')
 	for _, x := range t.items {
-		m.burn(1)
+		m.spend(1)
 		start := len(b)
 		if inner, ok := x.(*tuple); ok {
 			b = m.spellTuple(b, inner, depth+1)

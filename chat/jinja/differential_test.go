@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestDifferential compares random templates with what Jinja2 made of them:
-// testdata/random.jsonl, or the file of tools/golden/jinja_fuzz.py that
+// TestDifferential compares renders of random templates with Jinja2's. They are in
+// testdata/random.jsonl, or in the file by tools/golden/jinja_fuzz.py that
 // WEIR_JINJA_CASES names.
 func TestDifferential(t *testing.T) {
 	path := os.Getenv("WEIR_JINJA_CASES")

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// What a failed Compile, Render or FromJSON can be; test with errors.Is.
+// The kinds of errors of Compile, Render and FromJSON, for errors.Is.
 var (
 	ErrSyntax = errors.New("jinja: template does not compile")
 	ErrRaised = errors.New("jinja: template raised an exception") // raise_exception(...)
@@ -14,15 +14,16 @@ var (
 	ErrJSON   = errors.New("jinja: invalid JSON")
 )
 
-// Error is what Compile and Render return. It wraps one of the sentinels.
+// Error is the type of all errors of Compile and Render. It wraps ErrSyntax, ErrRaised,
+// ErrRender or ErrLimit.
 type Error struct {
-	// Class is the Python exception that the reference raises in this place:
-	// TypeError, UndefinedError, TemplateSyntaxError, ...; TemplateError for
-	// raise_exception; ResourceError for our own limits.
+	// Class is the Python exception that Jinja2 raises in this place: TypeError,
+	// UndefinedError, TemplateSyntaxError, ...; TemplateError for raise_exception. Limits
+	// that Jinja2 does not have are reported as ResourceError.
 	Class string
-	// Text is the exception's text alone, as a client sees it.
+	// Text is the text of the exception, as a client sees it.
 	Text string
-	// Line is the template's line (from 1) that was being read or executed.
+	// Line is the line of the template, counted from 1, that was being read or executed.
 	Line int
 
 	kind error
@@ -34,9 +35,9 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.kind }
 
-// Errors travel as panics inside the package, because almost every operation
-// of the language may raise one, and are turned back into values by catch at
-// each entry point. No panic leaves the package.
+// Inside the package errors are panics, because almost every operation of the language may
+// raise one. At each entry point, catch turns them into values. No panic leaves the
+// package.
 
 func throw(class, format string, args ...any) {
 	panic(&Error{Class: class, Text: fmt.Sprintf(format, args...), kind: ErrRender})
@@ -57,20 +58,20 @@ func throwSyntax(line int, format string, args ...any) {
 	panic(&Error{Class: "TemplateSyntaxError", Text: fmt.Sprintf(format, args...), Line: line, kind: ErrSyntax})
 }
 
-// throwAssertion reports what the compiler of the reference finds, not its parser.
+// throwAssertion reports an error that Jinja2's compiler finds, not its parser.
 func throwAssertion(line int, format string, args ...any) {
 	panic(&Error{Class: "TemplateAssertionError", Text: fmt.Sprintf(format, args...), Line: line, kind: ErrSyntax})
 }
 
-// throwPython reports what Python finds in the code that the reference compiles
-// a template to.
+// throwPython reports an error that Python finds in the code that Jinja2 compiles a
+// template to.
 func throwPython(line int, format string, args ...any) {
 	panic(&Error{Class: "SyntaxError", Text: fmt.Sprintf(format, args...), Line: line, kind: ErrSyntax})
 }
 
-// catch ends a panic in *err. A panic that is not ours is a bug of this
-// package; it becomes an error too, since a template must not be able to take
-// the process down by finding one.
+// catch recovers a panic and sets *err. A panic that is not an *Error is a bug of this
+// package. It becomes an error too, because a template that finds such a bug must not end
+// the process.
 func catch(err *error, kind error, line func() int) {
 	r := recover()
 	if r == nil {

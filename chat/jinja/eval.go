@@ -26,8 +26,8 @@ func (e *nameExpr) assign(m *machine, v Value) {
 func (t *nsTarget) assign(m *machine, v Value) {
 	ns, ok := t.name.eval(m).(*namespace)
 	if !ok {
-		// The reference forgets this check in {% set ns.x %}...{% endset %} and
-		// so lets a template write into the caller's dicts. We do not.
+		// Jinja2 3.1.6 lacks this check for {% set ns.x %}...{% endset %}, so a template can
+		// write into the caller's dicts there.
 		throw("TemplateRuntimeError", "cannot assign attribute on non-namespace object")
 	}
 	checkPrivate(t.attr)
@@ -218,7 +218,7 @@ func (m *machine) addMarkup(x, y Markup) Value {
 }
 
 func (m *machine) joinItems(a, b []Value) []Value {
-	m.burn(int64(len(a)+len(b)) / 8)
+	m.spend(int64(len(a)+len(b)) / 8)
 	out := make([]Value, 0, len(a)+len(b))
 	return append(append(out, a...), b...)
 }
@@ -301,7 +301,7 @@ func evalOrNone(m *machine, e expr) Value {
 	return e.eval(m)
 }
 
-// eval is never reached: a slice is only ever the key of an itemExpr.
+// eval is never called: a slice is always the key of an itemExpr.
 func (e *sliceExpr) eval(*machine) Value { return nil }
 
 func (e *filterExpr) eval(m *machine) Value { return e.apply(m, e.input.eval(m)) }
@@ -316,7 +316,7 @@ func (e *filterExpr) applyBlock(m *machine, text Value) Value {
 }
 
 func (e *filterExpr) apply(m *machine, input Value) Value {
-	m.burn(1)
+	m.spend(1)
 	if e.filter == nil {
 		throw("TemplateRuntimeError", "No filter named %s found.", repr(e.name))
 	}

@@ -1,6 +1,6 @@
 package jinja
 
-// run executes statements until one of them leaves the loop around it.
+// run executes statements until one of them is break or continue.
 func (m *machine) run(body []stmt) signal {
 	for _, s := range body {
 		if sig := s.exec(m); sig != sigNone {
@@ -10,7 +10,7 @@ func (m *machine) run(body []stmt) signal {
 	return sigNone
 }
 
-// enterFrame gives the variables of a scope their first values.
+// enterFrame gives the variables of a scope their initial values.
 func (m *machine) enterFrame(f *frame) {
 	for i := range f.loads {
 		l := &f.loads[i]
@@ -43,7 +43,7 @@ func (s *dataStmt) exec(m *machine) signal {
 
 func (s *printStmt) exec(m *machine) signal {
 	m.line = s.line
-	m.burn(s.cost)
+	m.spend(s.cost)
 	m.write(m.str(s.value.eval(m)))
 	return sigNone
 }
@@ -52,7 +52,7 @@ func (s *ifStmt) exec(m *machine) signal {
 	for i := range s.branches {
 		b := &s.branches[i]
 		m.line = b.line
-		m.burn(b.cost)
+		m.spend(b.cost)
 		if m.truthy(b.test.eval(m)) {
 			return m.run(b.body)
 		}
@@ -62,7 +62,7 @@ func (s *ifStmt) exec(m *machine) signal {
 
 func (s *setStmt) exec(m *machine) signal {
 	m.line = s.line
-	m.burn(s.cost)
+	m.spend(s.cost)
 	for _, n := range s.namespaces {
 		if _, ok := n.eval(m).(*namespace); !ok {
 			throw("TemplateRuntimeError", "cannot assign attribute on non-namespace object")
@@ -74,7 +74,7 @@ func (s *setStmt) exec(m *machine) signal {
 
 func (s *setBlockStmt) exec(m *machine) signal {
 	m.line = s.line
-	m.burn(1)
+	m.spend(1)
 	m.enterFrame(&s.frame)
 	start := len(m.out)
 	sig := m.run(s.body)
@@ -92,7 +92,7 @@ func (s *setBlockStmt) exec(m *machine) signal {
 
 func (s *filterBlockStmt) exec(m *machine) signal {
 	m.line = s.line
-	m.burn(1)
+	m.spend(1)
 	m.enterFrame(&s.frame)
 	start := len(m.out)
 	sig := m.run(s.body)
@@ -104,8 +104,8 @@ func (s *filterBlockStmt) exec(m *machine) signal {
 	return sigNone
 }
 
-// writeText writes the result of a filter or call block, which unlike that of
-// {{ }} is not converted: it has to be text.
+// writeText writes the result of a filter or call block. It must be text: unlike the result
+// of {{ }} it is not converted.
 func (m *machine) writeText(v Value) {
 	s, ok := asString(v)
 	if !ok {
@@ -116,7 +116,7 @@ func (m *machine) writeText(v Value) {
 
 func (s *withStmt) exec(m *machine) signal {
 	m.line = s.line
-	m.burn(s.cost)
+	m.spend(s.cost)
 	m.enterFrame(&s.frame)
 	for i, t := range s.targets {
 		t.assign(m, s.values[i].eval(m))
@@ -125,7 +125,7 @@ func (s *withStmt) exec(m *machine) signal {
 }
 
 func (s *macroStmt) exec(m *machine) signal {
-	m.burn(1)
+	m.spend(1)
 	m.alloc(4 * valueSize)
 	s.target.assign(m, &macro{s.def, m.act})
 	return sigNone
@@ -133,20 +133,20 @@ func (s *macroStmt) exec(m *machine) signal {
 
 func (s *callStmt) exec(m *machine) signal {
 	m.line = s.line
-	m.burn(s.cost)
+	m.spend(s.cost)
 	m.writeText(s.call.evalWith(m, &macro{s.def, m.act}))
 	return sigNone
 }
 
 func (s *generationStmt) exec(m *machine) signal {
-	m.burn(1)
+	m.spend(1)
 	m.write(m.str((&macro{s.def, m.act}).call(m, args{})))
 	return sigNone
 }
 
 func (s *blockStmt) exec(m *machine) signal {
 	m.line = s.line
-	m.burn(1)
+	m.spend(1)
 	if s.required {
 		throw("TemplateRuntimeError", "Required block %s not found", repr(s.block.name))
 	}
@@ -168,8 +168,8 @@ func (s *blockStmt) exec(m *machine) signal {
 	return sigNone
 }
 
-// runBlock writes a block: a function that knows nothing of its surroundings
-// but what the top level has set.
+// runBlock writes a block. It is a function that sees none of the variables around it,
+// only those that the top level has set.
 func (m *machine) runBlock(b *blockDef) {
 	caller := m.enter(b.fn, nil)
 	if b.self >= 0 {

@@ -9,8 +9,8 @@ import (
 // filterDef is a filter of the environment.
 type filterDef struct {
 	sig *signature
-	// bound gets one value per parameter of sig; without a sig, raw gets the
-	// arguments as they are.
+	// bound gets one value for each parameter of sig. If sig is nil, raw gets the
+	// arguments as they were written.
 	bound func(m *machine, v Value, a []Value) Value
 	raw   func(m *machine, v Value, a args) Value
 }
@@ -22,9 +22,9 @@ func (f *filterDef) call(m *machine, v Value, a args) Value {
 	return f.bound(m, v, f.sig.bind(m, a))
 }
 
-// newFilter describes a filter by its Python function: its name, how many
-// arguments come before those of the template (the value, and what the
-// environment passes), its parameters, and how many of them are required.
+// newFilter describes a filter by its Python function: the name, how many arguments come
+// before those of the template (the value, and those that the environment passes), the
+// parameters, and how many of them are required.
 func newFilter(name string, lead int, params string, required int, f func(m *machine, v Value, a []Value) Value) *filterDef {
 	return &filterDef{sig: &signature{name, lead, strings.Fields(params), required}, bound: f}
 }
@@ -45,8 +45,8 @@ func init() {
 	for alias, name := range map[string]string{"d": "default", "e": "escape", "count": "length"} {
 		filters[alias] = filters[name]
 	}
-	// Filters that would make a prompt depend on chance, or format pages and
-	// not prompts. They exist, so that "is filter" and the compiler know them.
+	// These filters would make a prompt depend on chance, or they format pages rather than
+	// prompts. They are in the table so that the compiler and "is filter" know them.
 	for _, name := range []string{"random", "pprint", "urlize", "wordwrap"} {
 		filters[name] = &filterDef{raw: func(*machine, Value, args) Value {
 			throw("TemplateRuntimeError", "The filter '%s' is not supported in chat templates.", name)
@@ -56,7 +56,7 @@ func init() {
 	tests = allTests()
 }
 
-// orNone gives the default None to an absent argument.
+// orNone returns v, or None if the argument is missing.
 func orNone(v Value) Value {
 	if isMissing(v) {
 		return nil
@@ -67,12 +67,12 @@ func orNone(v Value) Value {
 // flag is an optional argument read as bool(x), absent meaning false.
 func (m *machine) flag(v Value) bool { return !isMissing(v) && m.truthy(v) }
 
-// getter looks up an attribute as the argument attribute= of many filters
-// names it: "a.b.0", an int, or None for the item itself.
+// getter looks up an attribute that is given as the argument attribute= of many filters:
+// "a.b.0", an int, or None for the item itself.
 type getter struct {
 	path   []Value
 	ignore bool  // lower-case text, to compare without regard to case
-	absent Value // in place of undefined, if not nil
+	absent Value // replaces undefined, if not nil
 }
 
 func newGetter(attribute Value, ignoreCase bool) getter {
@@ -104,7 +104,7 @@ func attributePath(s string) []Value {
 }
 
 func (g *getter) get(m *machine, v Value) Value {
-	m.burn(1)
+	m.spend(1)
 	for _, p := range g.path {
 		v = m.item(v, p)
 		if g.absent != nil && isUndefined(v) {
@@ -125,8 +125,8 @@ func (m *machine) lowered(v Value) Value {
 	return v
 }
 
-// sorted sorts items by key without moving equal ones. The other way round is
-// done as in Python, by reversing before and after.
+// sorted sorts items by key and keeps equal ones in order. Descending order is made as in
+// Python, by reversing the items before and after sorting.
 func (m *machine) sorted(items []Value, reverse bool, key func(Value) Value, less func(a, b Value) bool) []Value {
 	m.alloc(6 * valueSize * len(items))
 	type keyed struct{ key, item Value }
@@ -138,7 +138,7 @@ func (m *machine) sorted(items []Value, reverse bool, key func(Value) Value, les
 		slices.Reverse(list)
 	}
 	sort.SliceStable(list, func(i, j int) bool {
-		m.burn(1)
+		m.spend(1)
 		return less(list[i].key, list[j].key)
 	})
 	out := make([]Value, len(items))
@@ -199,7 +199,7 @@ func filterLast(m *machine, v Value, _ []Value) Value {
 	switch v := v.(type) {
 	case *generator, *loopContext, *namespace, nil, bool, int64, float64:
 		throwType("'%s' object is not reversible", typeName(v))
-	case string, Markup: // not the whole text as items
+	case string, Markup: // without splitting the whole text into items
 		s, _ := asString(v)
 		if s == "" {
 			break
@@ -387,7 +387,7 @@ func filterGroupBy(m *machine, v Value, a []Value) Value {
 	return m.newList(groups)
 }
 
-// extreme is min and max: the first of the items that no other one beats.
+// extreme is min and max: the first item such that none is less (or greater).
 func (m *machine) extreme(v Value, a []Value, beats func(x, best Value) bool) Value {
 	it := m.mustIterate(v)
 	best, ok := it.next(m)
@@ -430,7 +430,8 @@ func filterBatch(_ *machine, v Value, a []Value) Value {
 	count, fill := a[0], orNone(a[1])
 	return newGenerator("do_batch", func(m *machine) func() (Value, bool) {
 		it := m.mustIterate(v)
-		// len(tmp) == linecount: whatever is no such number never is.
+		// Python compares len(tmp) == linecount, which is false for a value that is not a
+		// number.
 		n, isInt := exactInt(count)
 		var ahead Value = missing
 		return func() (Value, bool) {
@@ -443,7 +444,7 @@ func filterBatch(_ *machine, v Value, a []Value) Value {
 				if !ok {
 					break
 				}
-				m.burn(1)
+				m.spend(1)
 				m.alloc(valueSize)
 				if isInt && int64(len(row)) == n {
 					ahead = x
@@ -479,7 +480,7 @@ func filterSlice(_ *machine, v Value, a []Value) Value {
 			if number >= n {
 				return nil, false
 			}
-			m.burn(1)
+			m.spend(1)
 			start := offset + number*size
 			if number < extra {
 				offset++

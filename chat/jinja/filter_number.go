@@ -57,7 +57,7 @@ func (m *machine) fileSize(size float64, binary bool) string {
 	return strconv.FormatFloat(base*size/unit, 'f', 1, 64) + " " + name
 }
 
-// toInt is int(v) of a number or text; false stands for TypeError and
+// toInt is int(v) of a number or text. ok is false where Python raises TypeError or
 // ValueError.
 func (m *machine) toInt(v Value, base int64) (Value, bool) {
 	switch x := v.(type) {
@@ -101,7 +101,7 @@ func filterInt(m *machine, v Value, a []Value) Value {
 	return m.intOfFloat(v, absent)
 }
 
-// intOfFloat is the second try of |int: "42.23"|int is 42.
+// intOfFloat is what |int tries if int(v) fails: "42.23"|int is 42.
 func (m *machine) intOfFloat(v, absent Value) Value {
 	f, ok := m.toFloatLoose(v)
 	if !ok || math.IsNaN(f) || math.IsInf(f, 0) {
@@ -110,7 +110,7 @@ func (m *machine) intOfFloat(v, absent Value) Value {
 	return truncate(f)
 }
 
-// toFloatLoose is float(v); false stands for TypeError and ValueError.
+// toFloatLoose is float(v). ok is false where Python raises TypeError or ValueError.
 func (m *machine) toFloatLoose(v Value) (float64, bool) {
 	if s, ok := asString(v); ok {
 		m.scan(len(s))
@@ -146,8 +146,8 @@ func filterFloat(m *machine, v Value, a []Value) Value {
 	return a[0]
 }
 
-// asciiDigits turns every decimal digit into its ASCII form, as int() and
-// float() read them.
+// asciiDigits replaces every decimal digit of any script by the ASCII digit, because
+// int() and float() read them all.
 func asciiDigits(s string) string {
 	if isASCII(s) {
 		return s
@@ -265,7 +265,7 @@ func filterRound(m *machine, v Value, a []Value) Value {
 	return m.arithmetic(tokDiv, x, scale)
 }
 
-// round is round(v, digits): to even where the value lies in the middle.
+// round is round(v, digits): a value in the middle is rounded to even.
 func (m *machine) round(v, digits Value) Value {
 	switch x := v.(type) {
 	case bool, int64, *big.Int:

@@ -34,15 +34,15 @@ func selectFilters() map[string]*filterDef {
 	}
 }
 
-// keep copies arguments that outlive their call.
+// keep copies arguments that are needed after the call.
 func (m *machine) keep(a args) args {
 	m.alloc(valueSize * (len(a.pos) + 2*len(a.kw)))
 	return args{append([]Value(nil), a.pos...), append([]keyword(nil), a.kw...)}
 }
 
-// lazily makes the generator of map and select: nothing of a false value is
-// looked at; prepare runs at the first item and gives what each item becomes,
-// or false to drop it.
+// lazily makes the generator of map and select. It has no items if v is false. prepare is
+// called when the first item is needed; the function that it returns gives what an item
+// becomes, or false to drop it.
 func lazily(name string, v Value, prepare func(m *machine) func(x Value) (Value, bool)) *generator {
 	return newGenerator(name, func(m *machine) func() (Value, bool) {
 		if !m.truthy(v) {
@@ -56,7 +56,7 @@ func lazily(name string, v Value, prepare func(m *machine) func(x Value) (Value,
 				if !ok {
 					return nil, false
 				}
-				m.burn(1)
+				m.spend(1)
 				at := m.mark()
 				y, ok := f(x)
 				m.release(at)

@@ -2,7 +2,8 @@ package jinja
 
 import "strings"
 
-// softText is markupsafe.soft_str: text stays what it is, str or Markup.
+// softText is markupsafe.soft_str: str and Markup stay as they are, anything else becomes
+// its str.
 func (m *machine) softText(v Value) (s string, markup bool) {
 	switch v := v.(type) {
 	case Markup:
@@ -151,7 +152,7 @@ func filterIndent(m *machine, v Value, a []Value) Value {
 		m.write(indent)
 	}
 	for i, line := range lines {
-		m.burn(1)
+		m.spend(1)
 		if i > 0 {
 			m.write("\n")
 			if blank || line != "" {
@@ -280,7 +281,7 @@ func filterURLEncode(m *machine, v Value, _ []Value) Value {
 	}
 }
 
-// percentEncode is urllib.parse.quote, and quote_plus where query is set.
+// percentEncode is urllib.parse.quote, or quote_plus if query is set.
 func percentEncode(s string, query bool) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder

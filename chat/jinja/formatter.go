@@ -32,7 +32,7 @@ type formatter struct {
 	args    args
 	mapping Value // format_map's argument
 	markup  bool
-	auto    int // fields numbered so far; -1 before the first, -2 when they carry numbers
+	auto    int // number of fields without a number so far; -1 before the first field, -2 if fields have numbers
 }
 
 // run writes s. depth bounds fields within the specifications of fields.
@@ -47,7 +47,7 @@ func (f *formatter) run(s string, depth int) {
 			return
 		}
 		f.m.write(s[:i])
-		f.m.burn(1)
+		f.m.spend(1)
 		if len(s) > i+1 && s[i+1] == s[i] {
 			f.m.write(s[i : i+1])
 			s = s[i+2:]
@@ -182,7 +182,7 @@ func (f *formatter) lookup(name string) Value {
 	v := f.first(first)
 	m := f.m
 	for rest != "" {
-		m.burn(1)
+		m.spend(1)
 		if rest[0] == '.' {
 			rest = rest[1:]
 			end := strings.IndexAny(rest, ".[")

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzCompileRender: whatever a template holds, compiling and rendering end
-// with a text or with an error of the package's own, within the limits.
+// FuzzCompileRender: any template gives a text or one of the package's own errors, within
+// the limits.
 func FuzzCompileRender(f *testing.F) {
 	files, _ := filepath.Glob("testdata/templates/*.jinja")
 	for _, path := range files {
@@ -62,7 +62,8 @@ func FuzzCompileRender(f *testing.F) {
 	})
 }
 
-// checkError: an *Error that wraps one of the kinds and comes from the template.
+// checkError checks that err is an *Error with a line of the template that wraps one of
+// the kinds.
 func checkError(t *testing.T, err error, kinds ...error) {
 	t.Helper()
 	var e *Error
@@ -80,8 +81,8 @@ func checkError(t *testing.T, err error, kinds ...error) {
 	t.Fatalf("error %v is none of %v", err, kinds)
 }
 
-// FuzzFromJSON: it accepts what encoding/json accepts (lone invalid bytes,
-// depth and digits aside), and what it has read, tojson writes back.
+// FuzzFromJSON: FromJSON accepts the same texts as encoding/json, except for those with
+// invalid UTF-8, deep nesting or too many digits, and tojson writes its values back.
 func FuzzFromJSON(f *testing.F) {
 	for _, s := range []string{
 		`null`, `{"a": [1, 1.0, -0, -0.0, 1e5, 1E-7, 12345678901234567890], "b": {"c": "\u00e9\ud83c\udf89\ud800\n\\\"\/"}}`,

@@ -8,8 +8,8 @@ import (
 // maxRange is the sandbox's limit for range().
 const maxRange = 100000
 
-// globals are the functions that every template sees, unless the caller of
-// Render passes something else under the name.
+// globals are the functions that every template sees, unless the caller of Render passes
+// a variable of the same name.
 var globals = map[string]Value{
 	"range":           &builtin{name: "range", typ: "function", call: globalRange},
 	"dict":            &builtin{name: "dict", typ: "TemplateDict", call: func(m *machine, a args) Value { return m.newDict(a) }},
@@ -92,7 +92,7 @@ func (m *machine) fillDict(d *Dict, pairs Value) {
 			throwValue("dictionary update sequence element #%d has length %d; 2 is required", i, len(kv))
 		}
 		m.alloc(4 * valueSize)
-		m.burn(1)
+		m.spend(1)
 		d.set(m, kv[0], kv[1])
 	}
 }
@@ -113,7 +113,7 @@ func checkPrivate(name string) {
 	}
 }
 
-// cycler gives its items one after the other, for ever.
+// cycler gives its items one after the other, and begins again after the last.
 type cycler struct {
 	items []Value
 	pos   int
@@ -164,7 +164,7 @@ type joiner struct {
 	used bool
 }
 
-// noArguments refuses every argument for a method written in Python.
+// noArguments raises Python's error if a method without parameters gets arguments.
 func noArguments(name string, m *machine, a args) {
 	(&signature{name: name, lead: 1}).bind(m, a)
 }

@@ -12,18 +12,17 @@ import (
 // The expected results in testdata were made by Jinja2 itself, by
 // tools/golden/templates.py.
 
-// goldenClock is the time at which they, and the vectors, were made.
+// goldenClock is the time that they, and the vectors, were made with.
 func goldenClock() time.Time { return time.Date(2025, 7, 10, 12, 0, 0, 0, time.UTC) }
 
-// result is what the reference made of a template: Output, or Error as
-// "Class: text".
+// result is what Jinja2 made of a template: Output, or Error as "Class: text".
 type result struct {
 	Output *string `json:"output"`
 	Error  string  `json:"error"`
 }
 
-// check renders a template and compares with the reference, errors by class
-// and text.
+// check renders a template and compares the output, or the class and text of the error,
+// with Jinja2's.
 func check(t *testing.T, tpl *Template, compileErr error, vars *Dict, want result) {
 	t.Helper()
 	got, err := "", compileErr
@@ -68,7 +67,7 @@ func mustJSON(t testing.TB, text []byte) *Dict {
 	return v.(*Dict)
 }
 
-// caseFile is cases.json: requests, and variables that all of them get.
+// caseFile is cases.json: the variables of each case, and those that all cases have.
 type caseFile struct {
 	Defaults json.RawMessage
 	Cases    map[string]json.RawMessage

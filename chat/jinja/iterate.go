@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// iterator walks a value once, one item at a time: a generator's items are made
-// only as they are asked for, and a text is never split as a whole.
+// iterator gives the items of a value once, one at a time. The items of a generator are
+// computed one by one, and a text is not split as a whole.
 type iterator struct {
 	items []Value // the items themselves, or
 	seq   sequence
@@ -16,7 +16,7 @@ type iterator struct {
 	pos   int
 }
 
-// sequence is what has items by number without holding them.
+// sequence is a value that computes its items by their index.
 type sequence interface {
 	at(i int) Value
 	len() int
@@ -24,7 +24,7 @@ type sequence interface {
 
 func (v *view) len() int { return len(v.d.keys) }
 
-// iterate is iter(v), or false when v cannot be walked.
+// iterate is iter(v), or false if v is not iterable.
 func (m *machine) iterate(v Value) (iterator, bool) {
 	switch v := v.(type) {
 	case *List:
@@ -102,7 +102,7 @@ func (m *machine) collect(v Value) []Value {
 	return m.drain(&it)
 }
 
-// drain takes all that is left of an iterator.
+// drain returns all items that an iterator has left.
 func (m *machine) drain(it *iterator) []Value {
 	var items []Value
 	for {
@@ -110,13 +110,13 @@ func (m *machine) drain(it *iterator) []Value {
 		if !ok {
 			return items
 		}
-		m.burn(1)
+		m.spend(1)
 		m.alloc(2 * valueSize)
 		items = append(items, v)
 	}
 }
 
-// newGenerator makes a generator whose body runs at the first item: start
+// newGenerator makes a generator. start is called when the first item is needed, and
 // returns the function that gives one item at a time.
 func newGenerator(name string, start func(m *machine) func() (Value, bool)) *generator {
 	var step func() (Value, bool)
@@ -127,12 +127,12 @@ func newGenerator(name string, start func(m *machine) func() (Value, bool)) *gen
 			return nil, false
 		}
 		if step == nil {
-			done = true // as Python has it after an exception
+			done = true // like a Python generator after an exception
 			step = start(m)
 			done = false
 		}
 		if step != nil {
-			// Generators over generators pull each other on our stack.
+			// A generator over a generator calls it on the same Go stack.
 			if m.pulls++; m.pulls > maxNesting {
 				throwRecursion()
 			}
@@ -221,7 +221,7 @@ func (m *machine) sliceItems(items []Value, start, stop, step Value) []Value {
 	for i := from; by > 0 && i < to || by < 0 && i > to; i += by {
 		out = append(out, items[i])
 	}
-	m.burn(int64(len(out)) / 8)
+	m.spend(int64(len(out)) / 8)
 	return out
 }
 
@@ -248,7 +248,7 @@ func (m *machine) sliceText(s string, start, stop, step Value) string {
 	return b.String()
 }
 
-// byteOffset returns where character n of s starts.
+// byteOffset returns the index of the byte at which character n of s starts.
 func byteOffset(s string, n int) int {
 	for i := range s {
 		if n == 0 {

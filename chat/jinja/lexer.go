@@ -7,19 +7,18 @@ import (
 	"unicode/utf8"
 )
 
-// lexer cuts a template into tokens on demand, so that a template's tokens
-// never exist all at once. It follows Jinja2's lexer.py with trim_blocks,
-// lstrip_blocks and without keep_trailing_newline.
+// lexer cuts a template into tokens, one at a time when the parser needs it. It follows
+// Jinja2's lexer.py with trim_blocks and lstrip_blocks and without keep_trailing_newline.
 type lexer struct {
 	src  string
 	pos  int
 	line int
-	// lineStart says that the last thing read ended in a newline: only then
-	// may lstrip_blocks remove the white space before the next tag.
+	// lineStart says that what was read last ended in a newline. Only then may
+	// lstrip_blocks remove the white space before the next tag.
 	lineStart bool
 	tag       byte   // '{' inside {{ }}, '%' inside {% %}, 0 outside
-	open      []byte // the brackets still open inside the tag
-	// begin holds the token of a tag whose preceding text was just returned.
+	open      []byte // the closing brackets that the tag still needs
+	// begin is the opening of the tag after the text that was returned last.
 	begin    token
 	hasBegin bool
 }
@@ -31,13 +30,13 @@ func newLexer(src string) *lexer {
 	return &lexer{src: strings.TrimSuffix(src, "\n"), line: 1, lineStart: true}
 }
 
-// advance moves to position to and counts the lines passed.
+// advance moves to position to and counts the lines up to there.
 func (l *lexer) advance(to int) {
 	l.line += strings.Count(l.src[l.pos:to], "\n")
 	l.pos = to
 }
 
-// next returns the next token; tokEOF again and again at the end.
+// next returns the next token, tokEOF at the end.
 func (l *lexer) next() token {
 	for {
 		if l.hasBegin {
@@ -56,8 +55,8 @@ func (l *lexer) next() token {
 	}
 }
 
-// outside reads text up to and including the next tag's opening. It returns
-// false when there was nothing to say (a comment, an empty text).
+// outside reads text up to and including the opening of the next tag. It returns false if
+// that gives no token (a comment, an empty text).
 func (l *lexer) outside() (token, bool) {
 	start, line := l.pos, l.line
 	open := l.findTag()
@@ -84,7 +83,7 @@ func (l *lexer) outside() (token, bool) {
 		l.advance(raw)
 		l.lineStart = l.src[raw-1] == '\n'
 		body := l.rawBody()
-		data.text += body // no tag between the two: one piece of text
+		data.text += body // raw is not a tag for the parser, so this is one piece of text
 		return data, data.text != ""
 	case kind == '#':
 		l.advance(p)
@@ -101,8 +100,8 @@ func (l *lexer) outside() (token, bool) {
 	return data, text != ""
 }
 
-// strip removes the white space that a tag's sign, or lstrip_blocks, takes
-// from the text before it.
+// strip removes the white space before a tag that the tag's sign or lstrip_blocks
+// removes.
 func (l *lexer) strip(text string, sign byte, lstrip bool) string {
 	switch {
 	case sign == '-':
@@ -129,8 +128,8 @@ func (l *lexer) findTag() int {
 	}
 }
 
-// rawBegin returns the end of the {% raw %} that starts at i, or 0. Unlike
-// other tags it takes no "+%}" and, even under trim_blocks, no newline.
+// rawBegin returns the end of the {% raw %} that starts at i, or 0. Unlike other tags it
+// cannot end in "+%}" and does not remove the newline after it, even with trim_blocks.
 func (l *lexer) rawBegin(i int) int {
 	p := i + 2
 	if p < len(l.src) && (l.src[p] == '-' || l.src[p] == '+') {
@@ -150,8 +149,8 @@ func (l *lexer) rawBegin(i int) int {
 	return 0
 }
 
-// rawBody reads up to and including {% endraw %}. At the very end of the
-// template a missing endraw is no error, as in the reference.
+// rawBody reads up to and including {% endraw %}. If {% raw %} is the end of the template,
+// a missing endraw is not an error, as in Jinja2.
 func (l *lexer) rawBody() string {
 	start := l.pos
 	if start == len(l.src) {
@@ -184,9 +183,9 @@ func (l *lexer) rawBody() string {
 	}
 }
 
-// blockEnd returns where the closing of a block (c is '%') or comment ('#') at
-// p ends, with the white space or the newline that it takes along; 0 if there
-// is none at p.
+// blockEnd returns where the closing of a block (c is '%') or comment ('#') at p ends,
+// including the white space or the newline that it removes. It returns 0 if there is no
+// closing at p.
 func (l *lexer) blockEnd(p int, c byte) int {
 	s := l.src
 	sign := byte(0)
@@ -209,7 +208,7 @@ func (l *lexer) blockEnd(p int, c byte) int {
 
 func (l *lexer) comment() {
 	if l.pos == len(l.src) {
-		return // "{#" as the last two bytes: no error in the reference
+		return // "{#" as the last two bytes is not an error in Jinja2
 	}
 	n := strings.Index(l.src[l.pos:], "#}")
 	if n < 0 {
@@ -271,8 +270,8 @@ func (l *lexer) inTag() token {
 	return t
 }
 
-// tagEnd reads the tag's closing if the lexer stands on it. White space before
-// it is tried by the caller, after this.
+// tagEnd reads the closing of the tag if it is next. The caller skips white space before
+// it.
 func (l *lexer) tagEnd() (token, bool) {
 	end, kind := 0, tokBlockEnd
 	if l.tag == '%' {
@@ -317,8 +316,8 @@ func (l *lexer) balance(kind tokenKind) {
 	}
 }
 
-// maxDigits is Python's limit for the digits of an int read from text or
-// printed (sys.set_int_max_str_digits), which also bounds our work.
+// maxDigits is Python's limit for the digits of an int that is read from text or printed
+// (sys.set_int_max_str_digits). It also bounds the time that this takes here.
 const maxDigits = 4300
 
 // number reads an int or float literal, or returns tokEOF.
@@ -431,7 +430,7 @@ func integerLen(s string) (n, base int) {
 	if s[0] != '0' {
 		return digitRun(s, 10), 10
 	}
-	n = 1 // 0(_?0)*: Python has no other number that starts with 0
+	n = 1 // 0(_?0)*: Python has no other numbers that start with 0
 	for {
 		i := n
 		if i < len(s) && s[i] == '_' {

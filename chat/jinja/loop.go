@@ -1,15 +1,16 @@
 package jinja
 
-// loopContext is the variable loop, and what walks the loop's items. It looks
-// ahead only when it is asked about the items to come.
+// loopContext is the variable loop, and iterates over the loop's items. It reads ahead
+// only if the template asks for something that depends on later items (loop.last,
+// loop.nextitem, loop.length).
 type loopContext struct {
-	source  Value // for its length
+	source  Value // what the loop iterates over; its length is loop.length
 	it      iterator
 	current Value
 	before  Value
-	after   Value // looked at already; missing if not
+	after   Value // the next item if it has been read ahead, otherwise missing
 	index0  int
-	size    int // -1 while not known
+	size    int // -1 while it is not known
 	depth0  int
 	render  func(m *machine, items Value, depth int) Value // nil unless recursive
 	changed []Value
@@ -43,7 +44,7 @@ func (l *loopContext) peek(m *machine) (Value, bool) {
 	return l.after, true
 }
 
-// len is the number of items, for which a generator is read to its end.
+// len is the number of items. A generator is read to its end for it.
 func (l *loopContext) len(m *machine) int {
 	if l.size >= 0 {
 		return l.size
@@ -133,7 +134,7 @@ var loopCallSig = &signature{name: "LoopContext.__call__", lead: 1, params: []st
 
 func (s *forStmt) exec(m *machine) signal {
 	m.line = s.line
-	m.burn(s.cost)
+	m.spend(s.cost)
 	items := s.source.eval(m)
 	if s.recursive == nil {
 		return s.loop(m, items, nil, 0)
@@ -157,7 +158,7 @@ func (s *forStmt) loop(m *machine, items Value, render func(*machine, Value, int
 	if s.filter != nil {
 		env := m.act
 		if s.recursive != nil {
-			env = env.parent // the condition stands outside the loop's function
+			env = env.parent // the condition is not part of the loop's own function
 		}
 		source = s.filter.generator(m, items, env)
 	}
@@ -180,7 +181,7 @@ func (s *forStmt) loop(m *machine, items Value, render func(*machine, Value, int
 		if !ok {
 			break
 		}
-		m.burn(1)
+		m.spend(1)
 		m.line = s.line
 		s.target.assign(m, v)
 		if ctx != nil {
@@ -191,8 +192,8 @@ func (s *forStmt) loop(m *machine, items Value, render func(*machine, Value, int
 		if sig == sigBreak {
 			break
 		}
-		// Jinja2 clears the flag for else at the end of the body, which
-		// continue and break do not reach.
+		// Jinja2 clears the flag for else at the end of the body. After continue or break
+		// that statement is not reached.
 		if sig == sigNone {
 			completed = true
 		}
@@ -204,8 +205,8 @@ func (s *forStmt) loop(m *machine, items Value, render func(*machine, Value, int
 	return m.run(s.otherwise)
 }
 
-// generator gives the items that pass the condition of a for statement. Each
-// is tested when the loop asks for it, after the rounds before it have run.
+// generator gives the items that fulfil the condition of a for statement. An item is
+// tested when the loop needs it, after the rounds before it have run.
 func (f *loopFilter) generator(m *machine, items Value, env *activation) *generator {
 	it := m.mustIterate(items)
 	return newGenerator("t_1", func(m *machine) func() (Value, bool) {
@@ -220,7 +221,7 @@ func (f *loopFilter) generator(m *machine, items Value, env *activation) *genera
 				if !ok {
 					return nil, false
 				}
-				m.burn(f.cost)
+				m.spend(f.cost)
 				before := m.act
 				m.act = act
 				f.target.assign(m, v)
@@ -237,8 +238,8 @@ func (f *loopFilter) generator(m *machine, items Value, env *activation) *genera
 	})
 }
 
-// item is what the generator yields for an item v that was assigned to t. The
-// reference names the target again there, so unpacked items become tuples.
+// item is what the generator yields for an item v that was assigned to t. Jinja2's
+// generated code yields the target, so unpacked items become tuples.
 func (f *loopFilter) item(m *machine, t target, v Value) Value {
 	switch t := t.(type) {
 	case *tupleTarget:

@@ -9,8 +9,8 @@ const (
 	maxInt = math.MaxInt64
 	minInt = math.MinInt64
 
-	// maxNesting bounds every walk into nested values: printing, comparing,
-	// hashing, tojson. Python stops at about 1,000 levels.
+	// maxNesting bounds the depth of nested values for everything that descends into
+	// them: printing, comparing, hashing, tojson. Python stops at about 1,000 levels.
 	maxNesting = 900
 )
 
@@ -25,43 +25,43 @@ type activation struct {
 type machine struct {
 	t   *Template
 	act *activation
-	// out is the text written so far. A capture (macro, set block, ...) is the
-	// part behind a remembered length, cut off again when it ends.
+	// out is the text written so far. A macro, a set block or the like notes the length
+	// where it begins, and cuts its text off again when it ends.
 	out []byte
-	// globals holds, by index into Template.globals, what a name means that no
-	// statement defines; exported what the top level has set, for blocks.
+	// globals has the values of the names that no statement defines, by their index in
+	// Template.globals. exported has what the top level has set, for blocks.
 	globals  []Value
 	exported map[string]Value
-	stack    []Value // arguments of the calls under way
+	stack    []Value // arguments of the calls that have not returned
 	keywords []keyword
 
 	lim   Limits
-	fuel  int64
-	mem   int64
-	depth int // macros, recursive loops and blocks under way
-	pulls int // generators that are waiting for another one's item
+	steps int64 // that are left of Limits.Steps
+	mem   int64 // bytes counted so far
+	depth int   // macros, recursive loops and blocks that have not returned
+	pulls int   // generators that wait for the next item of another generator
 	line  int
 	now   func() time.Time
 }
 
-// burn takes n steps off the budget.
-func (m *machine) burn(n int64) {
-	m.fuel -= n
-	if m.fuel < 0 {
+// spend takes n steps off the budget.
+func (m *machine) spend(n int64) {
+	m.steps -= n
+	if m.steps < 0 {
 		throwLimit("steps")
 	}
 }
 
-// alloc counts n bytes about to be built, which also cost time.
+// alloc counts n bytes that are about to be allocated, and the time to fill them.
 func (m *machine) alloc(n int) {
 	m.mem += int64(n)
 	if m.mem > m.lim.Memory || n < 0 {
 		throwLimit("memory")
 	}
-	m.burn(int64(n >> 6))
+	m.spend(int64(n >> 6))
 }
 
-// allocTimes counts n pieces of size bytes without overflowing.
+// allocTimes counts n times size bytes without overflowing.
 func (m *machine) allocTimes(n int64, size int) {
 	if n > 0 && size > 0 {
 		if n > m.lim.Memory/int64(size) {
@@ -71,13 +71,13 @@ func (m *machine) allocTimes(n int64, size int) {
 	}
 }
 
-// scan counts a walk over n bytes that builds nothing.
-func (m *machine) scan(n int) { m.burn(int64(n >> 7)) }
+// scan counts the time to read n bytes.
+func (m *machine) scan(n int) { m.spend(int64(n >> 7)) }
 
-// mapping counts n bytes of text whose characters are looked up one by one.
+// mapping counts n bytes of new text whose characters are looked up one by one.
 func (m *machine) mapping(n int) {
 	m.alloc(n)
-	m.burn(int64(n >> 4))
+	m.spend(int64(n >> 4))
 }
 
 const valueSize = 16 // bytes of a Value
@@ -100,7 +100,7 @@ func (m *machine) write(s string) {
 	m.out = append(m.out, s...)
 }
 
-// take cuts what was written since start off the output.
+// take cuts the text that was written since start off the output and returns it.
 func (m *machine) take(start int) string {
 	m.alloc(len(m.out) - start)
 	text := string(m.out[start:])
@@ -108,8 +108,8 @@ func (m *machine) take(start int) string {
 	return text
 }
 
-// enter starts a call of a function of the template and returns the caller's
-// activation, to be given to leave.
+// enter starts a call of a function of the template. It returns the caller's activation,
+// which leave needs.
 func (m *machine) enter(f *function, parent *activation) *activation {
 	m.depth++
 	if m.depth > m.lim.Depth {
@@ -134,7 +134,7 @@ func (m *machine) newActivation(f *function, parent *activation) *activation {
 	return a
 }
 
-// at returns the activation hops levels out.
+// at returns the activation that is hops functions further out.
 func (a *activation) at(hops int) *activation {
 	for ; hops > 0; hops-- {
 		a = a.parent

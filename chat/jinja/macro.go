@@ -1,7 +1,7 @@
 package jinja
 
-// macro is a macro, or the body of a call block, bound to the variables of the
-// place that defined it.
+// macro is a macro or the body of a call block, with the variables of the scope that
+// defined it.
 type macro struct {
 	def *macroDef
 	env *activation
@@ -48,8 +48,9 @@ func (f *macro) call(m *machine, a args) Value {
 	return m.take(start)
 }
 
-// keywords puts the keyword arguments where they belong, n parameters being
-// taken by position, and returns the ones that belong nowhere, nil if none.
+// keywords assigns the keyword arguments to their parameters, of which the first n were
+// given by position, and returns those that no parameter has the name of, nil if there
+// are none.
 func (f *macro) keywords(m *machine, a args, n int) (extra *Dict) {
 	d := f.def
 	slots := m.act.slots

@@ -4,11 +4,11 @@ package jinja
 type methodDef struct {
 	name string
 	call func(m *machine, self Value, a args) Value
-	// mutates: the sandbox keeps it away.
+	// mutates says that the method changes the object, so the sandbox forbids it.
 	mutates bool
 }
 
-// findMethod returns the method of that name, nil if the type has none.
+// findMethod returns the method of that name, or nil if the type has none.
 func findMethod(obj Value, name string) *methodDef {
 	switch obj.(type) {
 	case string:
@@ -37,8 +37,8 @@ func methodTable(defs ...*methodDef) map[string]*methodDef {
 	return t
 }
 
-// native describes how a method written in C takes its arguments, which
-// decides how it complains.
+// native describes how a method that is written in C takes its arguments. The texts of its
+// errors depend on that.
 type native struct {
 	typ      string // the type, for messages
 	name     string
@@ -47,7 +47,7 @@ type native struct {
 	parsed   bool     // parsed by PyArg_ParseTuple
 }
 
-// bind returns max values, missing where none was given.
+// bind returns max values, missing for those that were not given.
 func (n *native) bind(m *machine, a args) []Value {
 	given := len(a.pos) + len(a.kw)
 	switch {
@@ -98,7 +98,7 @@ func plural(n int) string {
 // nativeMethod makes a method that binds its arguments first.
 func nativeMethod(n native, f func(m *machine, self Value, a []Value) Value) *methodDef {
 	return &methodDef{name: n.name, call: func(m *machine, self Value, a args) Value {
-		m.burn(1)
+		m.spend(1)
 		return f(m, self, n.bind(m, a))
 	}}
 }
@@ -150,7 +150,7 @@ func dictFromKeys(m *machine, _ Value, a args) Value {
 			return d
 		}
 		m.alloc(4 * valueSize)
-		m.burn(1)
+		m.spend(1)
 		d.set(m, k, v)
 	}
 }
@@ -167,7 +167,7 @@ func indexMethod(typ string) *methodDef {
 			_, to, _ = sliceBounds(nil, a[2], nil, len(items))
 		}
 		for i := from; i < to; i++ {
-			m.burn(1)
+			m.spend(1)
 			if m.same(items[i], a[0]) {
 				return int64(i)
 			}
@@ -187,7 +187,7 @@ func countMethod(typ string) *methodDef {
 	return nativeMethod(native{typ: typ, name: "count", min: 1, max: 1}, func(m *machine, self Value, a []Value) Value {
 		n := int64(0)
 		for _, x := range m.collect(self) {
-			m.burn(1)
+			m.spend(1)
 			if m.same(x, a[0]) {
 				n++
 			}
@@ -196,7 +196,7 @@ func countMethod(typ string) *methodDef {
 	})
 }
 
-// same is how Python's containers compare: identity first.
+// same compares as Python's containers do: identical values count as equal.
 func (m *machine) same(a, b Value) bool { return identical(a, b) || m.equal(a, b) }
 
 var listMethods = methodTable(

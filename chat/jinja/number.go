@@ -6,8 +6,8 @@ import (
 	"math/bits"
 )
 
-// Ints are int64 while they fit and *big.Int beyond, never a *big.Int that
-// would fit; bool counts as int.
+// An int is an int64 if it fits, otherwise a *big.Int; a *big.Int never holds a number that
+// would fit. A bool counts as an int.
 
 func isNumber(v Value) bool {
 	switch v.(type) {
@@ -24,7 +24,7 @@ func normalize(b *big.Int) Value {
 	return b
 }
 
-// toBig returns an int value as *big.Int, not to be changed.
+// toBig returns an int value as a *big.Int, which must not be changed.
 func toBig(v Value) *big.Int {
 	if b, ok := v.(*big.Int); ok {
 		return b
@@ -129,7 +129,7 @@ func (m *machine) arithmetic(op tokenKind, a, b Value) Value {
 	return m.bigInts(op, toBig(a), toBig(b))
 }
 
-// smallInts computes the operations whose result is an int64 for sure.
+// smallInts computes the operation if its result certainly fits an int64.
 func smallInts(op tokenKind, x, y int64) (Value, bool) {
 	switch op {
 	case tokAdd:
@@ -179,8 +179,8 @@ func magnitude(x int64) uint64 {
 	return uint64(x)
 }
 
-// maxBits bounds ints beyond int64. Python knows no bound, but cannot print
-// more than maxDigits digits either.
+// maxBits bounds ints beyond int64. Python has no such bound, but cannot print more than
+// maxDigits digits either.
 const maxBits = 1 << 17
 
 func (m *machine) checkBits(n int) {
@@ -188,7 +188,7 @@ func (m *machine) checkBits(n int) {
 		throwLimit("digits of an integer")
 	}
 	m.alloc(n / 8)
-	m.burn(int64(n >> 8))
+	m.spend(int64(n >> 8))
 }
 
 func (m *machine) bigInts(op tokenKind, x, y *big.Int) Value {
@@ -201,7 +201,7 @@ func (m *machine) bigInts(op tokenKind, x, y *big.Int) Value {
 		return normalize(new(big.Int).Sub(x, y))
 	case tokMul:
 		m.checkBits(x.BitLen() + y.BitLen())
-		m.burn(int64(x.BitLen()/64+1) * int64(y.BitLen()/64+1) / 256)
+		m.spend(int64(x.BitLen()/64+1) * int64(y.BitLen()/64+1) / 256)
 		return normalize(new(big.Int).Mul(x, y))
 	case tokPow:
 		return m.power(x, y)
@@ -253,7 +253,7 @@ func (m *machine) power(x, y *big.Int) Value {
 	}
 	size := (x.BitLen()-1)*int(y.Int64()) + 1 // at least
 	m.checkBits(size)
-	m.burn(int64(size/64+1) * int64(size/64+1) / 256)
+	m.spend(int64(size/64+1) * int64(size/64+1) / 256)
 	return normalize(new(big.Int).Exp(x, y, nil))
 }
 

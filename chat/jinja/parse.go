@@ -6,11 +6,11 @@ import (
 )
 
 const (
-	// maxDepth bounds the nesting of statements and expressions, counted in
-	// steps of the grammar (a pair of parentheses is two).
+	// maxDepth bounds the nesting of statements and expressions, counted in recursive
+	// calls of the parser (a pair of parentheses is two).
 	maxDepth = 150
-	// maxHeight bounds the height of the tree, to which chains such as
-	// a+b+c+... and x|f|g|... add one level per link.
+	// maxHeight bounds the height of the tree. Chains such as a+b+c+... and x|f|g|... add
+	// a level for each operator or filter.
 	maxHeight = 350
 )
 
@@ -23,7 +23,7 @@ type parser struct {
 	depth  int
 	height int
 	nodes  int // expression nodes made so far
-	// ends holds the end tags that the open blocks wait for, innermost last.
+	// ends has the end tags that the open blocks need, the innermost last.
 	ends   [][]string
 	tags   []string
 	blocks map[string]*blockDef
@@ -38,7 +38,7 @@ func newParser(src string) *parser {
 
 func (p *parser) fail(format string, args ...any) { throwSyntax(p.cur.line, format, args...) }
 
-// advance moves one token ahead and returns the token it leaves.
+// advance moves to the next token and returns the one before it.
 func (p *parser) advance() token {
 	t := p.cur
 	if p.peeked {
@@ -108,7 +108,7 @@ func (p *parser) leave() {
 	p.height--
 }
 
-// grow counts one level of the tree that is no recursion of the parser.
+// grow counts one level of the tree that is not a recursion of the parser.
 func (p *parser) grow() {
 	p.height++
 	if p.height > maxHeight {
@@ -116,12 +116,12 @@ func (p *parser) grow() {
 	}
 }
 
-// cost returns the steps for evaluating what was parsed since the parser had
-// made from nodes: statements pay for their expressions as a whole.
+// cost returns the steps that a statement counts for its expressions: those parsed since
+// the parser had made from nodes.
 func (p *parser) cost(from int) int64 { return 1 + int64(p.nodes-from)/8 }
 
-// statements parses text, {{ }} and {% %} up to one of the end tags, which it
-// leaves as the current token; without end tags up to the end of the template.
+// statements parses text, {{ }} and {% %} up to one of the end tags, which is then the
+// current token, or without end tags up to the end of the template.
 func (p *parser) statements(ends ...string) []stmt {
 	p.enter()
 	defer p.leave()
@@ -283,7 +283,8 @@ func (p *parser) parseFor(line int) stmt {
 	return s
 }
 
-// cloneTarget copies a target: a loop's filter assigns it to its own variables.
+// cloneTarget copies a target, because the filter of a loop assigns to variables of its
+// own.
 func cloneTarget(t target) target {
 	switch t := t.(type) {
 	case *nameExpr:
@@ -479,7 +480,7 @@ func (p *parser) parseFrom(line int) stmt {
 	return &templateStmt{line}
 }
 
-// target parses what is assigned to, up to the name end if that is given.
+// target parses the target of an assignment, up to the name end if that is not "".
 func (p *parser) target(use nameUse, end string) target {
 	line := p.cur.line
 	e := p.tuple(tupleOptions{simple: true, namespaces: use == useStore, end: end})
@@ -493,7 +494,7 @@ func (p *parser) nameTarget(use nameUse) *nameExpr {
 	return n
 }
 
-// nsExpr is ns.attr where a target may stand; it never reaches an expression.
+// nsExpr is ns.attr as a target. It is never evaluated.
 type nsExpr struct{ *nsTarget }
 
 func (nsExpr) eval(*machine) Value { return nil }

@@ -1,9 +1,8 @@
 package jinja
 
-// The grammar of expressions, from the loosest binding to the tightest:
-// condexpr, or, and, not, compare, add, concat, multiply, power, unary,
-// postfix, primary. Every loop that builds a chain counts its links (grow),
-// since each makes the tree one level higher.
+// The grammar of expressions is, from the loosest binding to the tightest: condexpr, or,
+// and, not, compare, add, concat, multiply, power, unary, postfix, primary. Every loop that
+// builds a chain calls grow for each operator, because it makes the tree one level higher.
 
 func (p *parser) expression() expr {
 	p.enter()
@@ -23,7 +22,7 @@ func (p *parser) expression() expr {
 	return e
 }
 
-// restore sets the height back after a chain.
+// restore resets the height after a chain.
 func (p *parser) restore(height int) { p.height = height }
 
 type tupleOptions struct {
@@ -165,10 +164,10 @@ func (p *parser) concat() expr {
 
 func (p *parser) multiply() expr { return p.binary((*parser).power, tokDiv, tokMod) }
 
-// power is left associative, unlike Python's own.
+// power is left associative, unlike in Python.
 func (p *parser) power() expr { return p.binary((*parser).filtered, tokPow, tokPow) }
 
-// filtered is an operand with its filters and tests.
+// filtered parses an operand with its filters and tests.
 func (p *parser) filtered() expr { return p.unary(true) }
 
 func (p *parser) unary(filters bool) expr {
@@ -447,7 +446,7 @@ func (p *parser) test(input expr) expr {
 		if p.cur.isName("is") {
 			p.fail("You cannot chain multiple tests with is")
 		}
-		// primary and postfix recurse through brackets alone, which count.
+		// primary and postfix recurse only through brackets, which are counted.
 		p.enter()
 		arg := p.postfix(p.primary(false))
 		p.leave()

@@ -32,7 +32,7 @@ func (m *machine) repr(v Value) string {
 	return string(p.b)
 }
 
-// repr is repr(v) for the text of an error: cut short where it is long.
+// repr is repr(v) for the text of an error, shortened if it is long.
 func repr(v Value) string {
 	p := printer{}
 	p.print(v, 0)
@@ -44,15 +44,16 @@ func repr(v Value) string {
 
 const maxErrorRepr = 500
 
-// printer writes Python's repr. With a machine it counts; without one it stops
-// a little after maxErrorRepr bytes.
+// printer writes Python's repr. With a machine it counts steps and memory; without one it
+// stops a little after maxErrorRepr bytes.
 type printer struct {
 	m *machine
 	b []byte
-	// counted is how much of b the machine knows about.
+	// counted is how much of b has been counted as memory.
 	counted int
 	active  []Value // the containers being printed, outermost first
-	// namespaces counts those among them: without one there is no cycle.
+	// namespaces is the number of namespaces among them. Without any, no container can hold
+	// itself.
 	namespaces int
 }
 
@@ -122,7 +123,7 @@ func (p *printer) print(v Value, depth int) {
 
 func (p *printer) count() {
 	if p.m != nil {
-		p.m.burn(1)
+		p.m.spend(1)
 		p.m.alloc(len(p.b) - p.counted)
 		p.counted = len(p.b)
 	}
@@ -253,8 +254,8 @@ func pyBool(b bool) string {
 	return "False"
 }
 
-// floatString is repr of a float: the shortest digits that read back the same,
-// with an exponent below 1e-4 and from 1e16 on.
+// floatString is repr of a float: the fewest digits that are read as the same number, with
+// an exponent below 1e-4 and from 1e16 on.
 func floatString(f float64) string {
 	switch a := math.Abs(f); {
 	case math.IsInf(f, 1):

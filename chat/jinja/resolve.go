@@ -11,8 +11,8 @@ package jinja
 // symbols is one scope's view of the names.
 type symbols struct {
 	parent *symbols // the scope around it; nil for the template and for blocks
-	// base is set while a branch of an if is looked at: what is not here is
-	// there, and merge moves what is here over.
+	// base is set while a branch of an if is resolved: names that are not here are looked
+	// up there, and merge moves the names that are here there.
 	base   *symbols
 	level  int
 	fn     *function
@@ -20,7 +20,7 @@ type symbols struct {
 	stores map[string]bool
 }
 
-// binding is a variable and how its scope initialises it.
+// binding is a variable and how its scope initializes it.
 type binding struct {
 	name  string
 	fn    *function
@@ -37,7 +37,7 @@ func newSymbols(parent *symbols, fn *function) *symbols {
 	return s
 }
 
-// own returns the binding that this scope itself has for name.
+// own returns the binding that this scope, not an outer one, has for name.
 func (s *symbols) own(name string) *binding {
 	for ; s != nil; s = s.base {
 		if b := s.refs[name]; b != nil {
@@ -105,9 +105,8 @@ func (s *symbols) stored(name string) bool {
 	return false
 }
 
-// merge takes over what the branches of one if have defined. A name that only
-// a branch sets may still be unset after it, so it starts as what it means
-// outside.
+// merge adopts the names that the branches of an if have defined. A name that only some
+// branches set may be unset after the if, so it starts with its value in the outer scope.
 func (s *symbols) merge(branches ...*symbols) {
 	var fresh []string
 	for _, b := range branches {
@@ -136,7 +135,7 @@ func (s *symbols) merge(branches ...*symbols) {
 	}
 }
 
-// visit looks at what a node does to the names of this scope. It stops at
+// visit records what a node does to the names of this scope. It does not descend into
 // nodes that open a scope of their own.
 func (s *symbols) visit(n any) {
 	switch n := n.(type) {
@@ -174,8 +173,8 @@ func (s *symbols) visit(n any) {
 	}
 }
 
-// visitIf treats elif as Jinja2 does: all the elifs are one branch, each a
-// whole if of its own.
+// visitIf treats elif as Jinja2 does: all elifs together are one branch, in which each is
+// an if of its own.
 func (s *symbols) visitIf(n *ifStmt) {
 	s.visit(n.branches[0].test)
 	body := s.branch()
@@ -189,8 +188,8 @@ func (s *symbols) visitIf(n *ifStmt) {
 	s.merge(body, elifs, otherwise)
 }
 
-// undeclared returns which of the names the nodes read before they assign
-// them, at any depth; blocks aside.
+// undeclared returns those of the names that the nodes read before they assign them, at
+// any depth except in blocks.
 func undeclared[T any](nodes []T, names ...string) map[string]bool {
 	open, found := map[string]bool{}, map[string]bool{}
 	for _, n := range names {
@@ -205,7 +204,7 @@ func undeclared[T any](nodes []T, names ...string) map[string]bool {
 			} else if open[n.name] {
 				found[n.name] = true
 			}
-		case *macroStmt: // its name is no assignment here
+		case *macroStmt: // its name does not count as an assignment here
 			n.def.children(look)
 		case *nsTarget, *blockStmt:
 		default:

@@ -2,16 +2,16 @@ package jinja
 
 import "slices"
 
-// scope is where the resolver stands.
+// scope is the scope that the resolver is in.
 type scope struct {
 	sym *symbols
 	fn  *function
-	// soft: inside an if, where an unknown filter is an error only once it is
-	// reached.
+	// soft says that the scope is inside an if, where an unknown filter is an error only
+	// when it is executed.
 	soft bool
-	// toplevel: what is assigned here is seen by blocks.
+	// toplevel says that blocks see the variables that are assigned here.
 	toplevel bool
-	inLoop   bool // break and continue have a loop to act on
+	inLoop   bool // break and continue are allowed
 }
 
 // inner opens a scope within the same function.
@@ -35,7 +35,7 @@ func newFunction(parent *function) *function {
 
 type resolver struct {
 	t *Template
-	// globals gives each name that comes from outside its index.
+	// globals maps each name that the template does not define to its index.
 	globals   map[string]int
 	hasBlocks bool
 }
@@ -56,8 +56,8 @@ func (r *resolver) template(body []stmt, blocks []*blockDef) {
 	}
 }
 
-// block resolves a block: a function that sees nothing of the place it stands
-// in but what the context holds.
+// block resolves a block. It is a function that sees none of the variables around it,
+// only those of the context.
 func (r *resolver) block(b *blockDef) {
 	b.fn = newFunction(nil)
 	sc := scope{sym: newSymbols(nil, b.fn), fn: b.fn}
@@ -73,7 +73,7 @@ func (r *resolver) block(b *blockDef) {
 	r.body(b.body, sc)
 }
 
-// frame lists what entering a scope does.
+// frame lists the initial values that entering a scope assigns.
 func (r *resolver) frame(sc scope) frame {
 	var f frame
 	for name, b := range sc.sym.refs {
@@ -88,7 +88,7 @@ func (r *resolver) frame(sc scope) frame {
 		}
 		f.loads = append(f.loads, l)
 	}
-	// The order means nothing; a fixed one makes runs repeatable.
+	// Any order would do. A fixed one makes runs repeatable.
 	slices.SortFunc(f.loads, func(a, b load) int { return a.slot - b.slot })
 	return f
 }
@@ -305,7 +305,8 @@ func (r *resolver) macro(d *macroDef, sc scope) {
 			d.explicitCaller = true
 		}
 	}
-	// Twice, as the implicit parameters are known only after the first time.
+	// The body is resolved twice, because the implicit parameters are known only after the
+	// first time.
 	look := func() {
 		each(d.params, in.sym.visit)
 		each(d.defaults, in.sym.visit)

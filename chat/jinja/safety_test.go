@@ -10,12 +10,11 @@ import (
 	"testing"
 )
 
-// hostile are templates that take an engine down that does not expect them:
-// stack, time or memory without bound, or something read that is none of the
-// template's business. The first are the probes by which engines were compared.
+// hostile are templates that can end a process which is not prepared for them: they use
+// stack, time or memory without bound, or read what a template must not read.
 var hostile = []struct {
 	name, template string
-	// want is the sentinel of the error; nil: the template is harmless here.
+	// want is the kind of the error, nil for a template that is harmless here.
 	want error
 }{
 	{"a macro that calls itself", `{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}`, ErrLimit},
@@ -143,8 +142,8 @@ func TestHostileTemplates(t *testing.T) {
 			if errors.As(err, &e) && (e.Class == internalError || len(e.Text) > 2000) {
 				t.Errorf("error %.300v", err)
 			}
-			// Generous: the limits count 256 MiB, and machines differ. What is
-			// not bounded exceeds this by orders of magnitude.
+			// The limit on memory is 256 MiB. Memory that is not counted at all would exceed
+			// this bound by orders of magnitude.
 			if total := after.TotalAlloc - before.TotalAlloc; total > 1<<30 {
 				t.Errorf("%d MiB allocated", total>>20)
 			}
@@ -152,7 +151,7 @@ func TestHostileTemplates(t *testing.T) {
 	}
 }
 
-// TestLimits: every limit can be set, and stops what exceeds it, and nothing else.
+// TestLimits: every limit can be set, and a render fails exactly if it exceeds one.
 func TestLimits(t *testing.T) {
 	for _, c := range []struct {
 		template string
@@ -185,7 +184,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestDepthLimit: how deep a template may nest, to the level.
+// TestDepthLimit checks how deeply a template may nest, to the level.
 func TestDepthLimit(t *testing.T) {
 	nest := func(open, inner, close string, n int) string {
 		return strings.Repeat(open, n) + inner + strings.Repeat(close, n)
@@ -230,8 +229,8 @@ func TestSourceLimit(t *testing.T) {
 	}
 }
 
-// TestLargestTemplates: templates of the largest size compile in bounded time
-// and memory, also those whose names and scopes are many.
+// TestLargestTemplates: templates of the largest size compile in bounded time and memory,
+// also those with very many names and scopes.
 func TestLargestTemplates(t *testing.T) {
 	fill := func(unit string) string { return strings.Repeat(unit, MaxSource/len(unit)) }
 	numbered := func(format string) string {
@@ -277,9 +276,9 @@ func TestLargestTemplates(t *testing.T) {
 	}
 }
 
-// TestShippedTemplatesUnderLimits: templates in circulation whose macros never
-// end for a schema with a list of types (Hermes-2-Pro, Command-R+) are stopped.
-// The vectors hold them; this is the same defect in our words.
+// TestShippedTemplatesUnderLimits: templates in circulation whose macros never end for a
+// schema with a list of types (Hermes-2-Pro, Command-R+) are stopped. The vectors contain
+// them; this template has the same defect.
 func TestShippedTemplatesUnderLimits(t *testing.T) {
 	src := `{% macro py(s) %}{% if s.type == 'string' %}str{% else %}{{ py({'type': s.type}) }}{% endif %}{% endmacro %}` +
 		`{% for n, p in tool.parameters.properties.items() %}{{ n }}: {{ py(p) }}{% endfor %}`
@@ -294,8 +293,8 @@ func TestShippedTemplatesUnderLimits(t *testing.T) {
 	}
 }
 
-// TestTemplatesCannotChangeValues: what a caller passes stays as it is, whatever
-// the template tries, so values may be shared between renders.
+// TestTemplatesCannotChangeValues: no template can change the values that a caller passes,
+// so renders may share them.
 func TestTemplatesCannotChangeValues(t *testing.T) {
 	files, _ := filepath.Glob("testdata/templates/*.jinja")
 	var cases caseFile

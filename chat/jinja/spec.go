@@ -8,8 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// formatSpec is what printf-style formats ("%-5.2f") and str.format ("{:>5.2f}")
-// both come down to: [[fill]align][sign][z][#][0][width][grouping][.precision][type].
+// formatSpec is a parsed specification of a printf-style format ("%-5.2f") or of
+// str.format ("{:>5.2f}"):
+// [[fill]align][sign][z][#][0][width][grouping][.precision][type].
 type formatSpec struct {
 	fill      string
 	align     byte // '<', '>', '=', '^' or 0
@@ -21,12 +22,11 @@ type formatSpec struct {
 	verb      byte // 0 if absent
 }
 
-// maxField bounds widths and precisions: nothing in a prompt needs more, and
-// each is memory.
+// maxField bounds widths and precisions, which cost memory. No prompt needs more.
 const maxField = 1 << 20
 
-// pad brings text to the width. What starts it (sign, 0x) stays in front when
-// the padding goes between (align '=').
+// pad fills prefix and body up to the width. With align '=' the padding is put between
+// them, so that a sign or 0x stays in front.
 func (m *machine) pad(f *formatSpec, prefix, body string, align byte) string {
 	if f.align != 0 {
 		align = f.align
@@ -92,7 +92,7 @@ func (m *machine) formatInt(f *formatSpec, v Value) string {
 	if f.verb == 'X' {
 		digits = strings.ToUpper(digits)
 	}
-	if f.precision > len(digits) { // printf alone
+	if f.precision > len(digits) { // only printf-style formats allow it
 		m.alloc(f.precision)
 		digits = strings.Repeat("0", f.precision-len(digits)) + digits
 	}
@@ -109,8 +109,7 @@ func (m *machine) formatInt(f *formatSpec, v Value) string {
 	return m.pad(f, f.signOf(i.Sign() < 0)+prefix, digits, '>')
 }
 
-// group puts separators between digits. Zeros that fill the width are grouped
-// with them.
+// group puts separators between digits. Zeros that fill the width are grouped too.
 func (m *machine) group(f *formatSpec, digits string, size, used int) string {
 	rest := ""
 	if i := strings.IndexAny(digits, ".e"); i >= 0 {
@@ -133,8 +132,8 @@ func (m *machine) group(f *formatSpec, digits string, size, used int) string {
 	return b.String() + rest
 }
 
-// formatFloat writes a float by the verb e, f, g (or upper case), %, or by
-// repr's rules without one.
+// formatFloat writes a float by the verb e, f, g (or upper case) or %, or without a verb
+// by the rules of repr.
 func (m *machine) formatFloat(f *formatSpec, x float64) string {
 	negative := math.Signbit(x) && !math.IsNaN(x)
 	x = math.Abs(x)
@@ -188,7 +187,7 @@ func floatDigits(f *formatSpec, x float64) string {
 	return point(strconv.FormatFloat(x, f.verb|0x20, precision, 64), f.alt)
 }
 
-// point adds the decimal point that the alternate form always has.
+// point adds the decimal point that the alternate form (#) always has.
 func point(s string, alt bool) string {
 	if !alt || strings.IndexByte(s, '.') >= 0 {
 		return s

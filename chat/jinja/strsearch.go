@@ -5,7 +5,7 @@ import (
 )
 
 // window cuts s[start:end] out of s for the methods that search within one,
-// with the number of characters before it; false if start lies behind s.
+// with the number of characters before it. ok is false if start is beyond the end of s.
 func (m *machine) window(s string, start, end Value) (text string, before int, ok bool) {
 	if (isMissing(start) || start == nil) && (isMissing(end) || end == nil) {
 		return s, 0, true
@@ -61,7 +61,7 @@ func (m *machine) hasAffix(name, s string, a []Value, at func(string, string) bo
 	text, _, inside := m.window(s, a[1], a[2])
 	if t, ok := a[0].(*tuple); ok {
 		for _, x := range t.items {
-			m.burn(1)
+			m.spend(1)
 			affix, ok := asString(x)
 			if !ok {
 				throwType("tuple for %s must only contain str, not %s", name, typeName(x))

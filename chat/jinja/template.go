@@ -6,24 +6,25 @@ import (
 	"unicode/utf8"
 )
 
-// MaxSource is the largest template that Compile accepts, in bytes. The
-// largest chat templates in use have some 20,000; what a template is turned
-// into takes up to about a hundred times its size.
+// MaxSource is the size of the largest template that Compile accepts, in bytes. The largest
+// chat templates in use have some 20,000. A compiled template takes up to about a hundred
+// times the size of its source.
 const MaxSource = 512 << 10
 
 // Limits bound one render. A zero field takes the default.
 type Limits struct {
-	// Steps is the number of statements, rounds, calls and pieces of data that
-	// may be executed, with bulk work counted in proportion. Default 5,000,000,
-	// which takes about half a second.
+	// Steps is the number of statements, rounds of loops, calls and items that may be
+	// executed or read; operations on long texts count in proportion to their length.
+	// Default 5,000,000, which takes about half a second.
 	Steps int64
-	// Memory is the number of bytes that strings, lists and other values made
-	// by the template may take in total, freed or not. Default 256 MiB.
+	// Memory is the number of bytes of all strings, lists and other values that the
+	// template makes, whether they are still needed or not. Default 256 MiB.
 	Memory int64
-	// Output is the number of bytes of text under construction. Default 16 MiB.
+	// Output is the length of the text, in bytes, including parts that the template
+	// captures and has not used yet. Default 16 MiB.
 	Output int
-	// Depth is how deep macros, blocks and recursive loops may call each
-	// other. Default 120.
+	// Depth is how deeply calls of macros, blocks and recursive loops may nest. Default
+	// 120.
 	Depth int
 }
 
@@ -43,23 +44,23 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Options change one render. The zero value is good.
+// Options change one render. The zero value has the defaults.
 type Options struct {
 	Limits Limits
 	// Now is the clock of strftime_now. Default time.Now.
 	Now func() time.Time
 }
 
-// Template is a compiled template. It does not change, so any number of
-// renders may use it at the same time.
+// Template is a compiled template. It does not change, so it can be rendered by any number
+// of goroutines at the same time.
 type Template struct {
 	body   []stmt
 	root   *function
 	frame  frame
 	blocks map[string]*blockDef
 	self   int // slot of the variable self, -1 if nothing reads it
-	// globals names what the template reads and does not define; base is what
-	// the environment has under these names.
+	// globals has the names that the template reads and does not define. base has the
+	// values that the environment has under these names.
 	globals []string
 	base    []Value
 	// iterates is the answer of IteratesContent.
@@ -120,7 +121,7 @@ func (t *Template) Render(vars *Dict, opt Options) (text string, err error) {
 
 func (m *machine) start(t *Template, vars *Dict, opt Options) {
 	lim := opt.Limits.withDefaults()
-	*m = machine{t: t, lim: lim, fuel: lim.Steps, now: opt.Now, line: 1,
+	*m = machine{t: t, lim: lim, steps: lim.Steps, now: opt.Now, line: 1,
 		out: m.out[:0], stack: m.stack[:0], keywords: m.keywords[:0], globals: append(m.globals[:0], t.base...)}
 	if m.now == nil {
 		m.now = time.Now
@@ -144,7 +145,7 @@ func (m *machine) start(t *Template, vars *Dict, opt Options) {
 	}
 }
 
-// finish lets go of everything the render has seen.
+// finish drops all references to values of the render.
 func (m *machine) finish() {
 	if cap(m.out) > maxKept {
 		m.out = nil
@@ -155,9 +156,9 @@ func (m *machine) finish() {
 	*m = machine{out: m.out, stack: m.stack, keywords: m.keywords, globals: m.globals}
 }
 
-// Variables returns the names that the template reads from outside, functions
-// of the environment aside, in no particular order: the names of arguments
-// that can have an effect (jinja2.meta.find_undeclared_variables).
+// Variables returns the names of the variables that can have an effect on the template, in
+// no particular order (jinja2.meta.find_undeclared_variables). Functions of the environment
+// are left out.
 func (t *Template) Variables() []string {
 	var names []string
 	for i, name := range t.globals {
@@ -168,6 +169,6 @@ func (t *Template) Variables() []string {
 	return names
 }
 
-// IteratesContent reports whether some for loop of the template walks over the
-// content of a message, so that it expects content as a list of parts.
+// IteratesContent reports whether a for loop of the template iterates over the content of
+// a message, so that the template expects the content as a list of parts.
 func (t *Template) IteratesContent() bool { return t.iterates }

@@ -90,7 +90,7 @@ func allTests() map[string]*testDef {
 	return t
 }
 
-// isSubscriptable: has a length and items.
+// isSubscriptable reports whether a value has a length and items.
 func isSubscriptable(v Value) bool {
 	switch v.(type) {
 	case string, Markup, *List, *tuple, *Dict, *rangeValue, *undefined:

@@ -16,7 +16,7 @@ const (
 	tokInteger
 	tokFloat
 
-	tokAdd // operators of one strength stand together: the parser takes ranges
+	tokAdd // operators of the same precedence are adjacent, because the parser tests for ranges
 	tokSub
 	tokDiv
 	tokFloorDiv
@@ -44,8 +44,8 @@ const (
 	tokSemicolon
 )
 
-// token is one token. Text is the name, the string's value, or template data;
-// num the value of a number.
+// token is one token. text is the name, the value of the string, or template data; num is
+// the value of the number.
 type token struct {
 	kind tokenKind
 	line int

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// unescape gives the value of a string literal without its quotes, as Python's
-// unicode-escape codec does. Not supported: \N{name}, which needs the names of
-// all characters. A lone surrogate becomes U+FFFD: our strings are UTF-8.
+// unescape returns the value of a string literal, given without its quotes, as Python's
+// unicode-escape codec does. \N{name} is not supported, because it needs the names of all
+// characters. A lone surrogate becomes U+FFFD, because strings are UTF-8 here.
 func (l *lexer) unescape(s string) string {
 	i := strings.IndexByte(s, '\\')
 	if i < 0 {
@@ -55,9 +55,8 @@ func (l *lexer) unescape(s string) string {
 		case 'N':
 			throwSyntax(l.line, `\N escapes are not supported`)
 		default:
-			// An unknown escape stays. Python spells a character beyond ASCII
-			// as an escape before it decodes, so after a backslash that
-			// spelling is what remains.
+			// An unknown escape stays as it is. Python replaces characters beyond ASCII by
+			// escapes before it decodes, so after a backslash the escape remains.
 			r, size := utf8.DecodeRuneInString(s)
 			n = size
 			b.WriteByte('\\')
@@ -80,7 +79,7 @@ func (l *lexer) unescape(s string) string {
 	}
 }
 
-// hexEscape decodes the digits after s[0] and returns how many it took.
+// hexEscape decodes the digits after s[0] and returns how many there are.
 func (l *lexer) hexEscape(b *strings.Builder, s string, digits int, truncated string) int {
 	if len(s) < 1+digits {
 		throwSyntax(l.line, "%s", truncated)

@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Python's view of characters, where it differs from package unicode's.
+// The functions here classify and map characters as Python does where package unicode
+// differs from it.
 
 // isSpace is str.isspace of one character, and \s of Python's re.
 func isSpace(r rune) bool {
@@ -20,7 +21,7 @@ func isSpace(r rune) bool {
 func trimLeftSpace(s string) string  { return strings.TrimLeftFunc(s, isSpace) }
 func trimRightSpace(s string) string { return strings.TrimRightFunc(s, isSpace) }
 
-// skipSpace returns the first position from i on that is no white space.
+// skipSpace returns the first index from i on that is not white space.
 func skipSpace(s string, i int) int {
 	for i < len(s) {
 		r, n := utf8.DecodeRuneInString(s[i:])
@@ -117,8 +118,8 @@ func upper(s string) string {
 	return mapFull(s, upperFull, unicode.ToUpper, strings.ToUpper)
 }
 
-// mapFull maps every character of s: by the table of full mappings, else by
-// simple. ascii does the same for text without other characters.
+// mapFull maps every character of s by the table of full mappings or, if it is not in it,
+// by simple. ascii does the same for text that is ASCII.
 func mapFull(s string, full map[rune]string, simple func(rune) rune, ascii func(string) string) string {
 	if isASCII(s) {
 		return ascii(s)
@@ -163,8 +164,8 @@ func writeLower(b *strings.Builder, s string, i int, r rune) {
 	}
 }
 
-// finalSigma reports whether the sigma at byte i ends a word: cased before and
-// not after, case-ignorable characters aside.
+// finalSigma reports whether the sigma at byte i ends a word: there is a cased character
+// before it and none after it, not counting case-ignorable ones.
 func finalSigma(s string, i int) bool {
 	before := strings.TrimRightFunc(s[:i], isCaseIgnorable)
 	if r, n := utf8.DecodeLastRuneInString(before); n == 0 || !isCased(r) {
@@ -229,8 +230,8 @@ func swapcase(s string) string {
 	return b.String()
 }
 
-// allRunes is the shape of Python's str.isX: true for every character, and
-// false for the empty text.
+// allRunes reports whether s is not empty and is holds for all its characters, like
+// Python's str.isdigit and its relatives.
 func allRunes(s string, is func(rune) bool) bool {
 	for _, r := range s {
 		if !is(r) {
@@ -240,8 +241,8 @@ func allRunes(s string, is func(rune) bool) bool {
 	return s != ""
 }
 
-// isCaseOnly is str.isupper and str.islower: a character of the case, and none
-// of the other or of title case.
+// isCaseOnly is str.isupper and str.islower: there is a character of the case, and none of
+// the other case or of title case.
 func isCaseOnly(s string, is, other func(rune) bool) bool {
 	found := false
 	for _, r := range s {

@@ -4,14 +4,13 @@ import (
 	"math/big"
 )
 
-// Value is a value of the template language. What a caller may pass in is nil
-// (None), bool, int64 or *big.Int (both int), float64, string, *List and *Dict;
-// the remaining types are made by templates alone. Values are never changed by
-// a template (the reference's immutable sandbox), so one may be shared by
-// renders that run at the same time.
+// Value is a value of the template language. A caller may pass nil (None), bool, int64 or
+// *big.Int (both int), float64, string, *List and *Dict. Values of the other types are made
+// only by templates. A template never changes a value (Jinja2's immutable sandbox), so
+// renders that run at the same time may share one.
 type Value = any
 
-// List is a list. It must not change once a render has seen it.
+// List is a list. It must not be changed after it was passed to Render.
 type List struct{ items []Value }
 
 // NewList makes a list that takes ownership of items.
@@ -23,8 +22,8 @@ func (l *List) Len() int { return len(l.items) }
 // At returns item i, 0 <= i < Len().
 func (l *List) At(i int) Value { return l.items[i] }
 
-// Markup is text marked as safe (|safe, |escape): text that meets it in a
-// concatenation is HTML-escaped, as in markupsafe.
+// Markup is text that is marked as safe (|safe, |escape). Text that is concatenated with it
+// is HTML-escaped, as in markupsafe.
 type Markup string
 
 type tuple struct {
@@ -47,7 +46,7 @@ func (r *rangeValue) len() int {
 
 func (r *rangeValue) at(i int) Value { return r.start + int64(i)*r.step }
 
-// view is what dict.keys(), .values() and .items() return.
+// view is the result of dict.keys(), .values() or .items().
 type view struct {
 	d    *Dict
 	kind viewKind
@@ -80,8 +79,8 @@ func pair(a, b Value) *tuple {
 	return &p.t
 }
 
-// generator is a lazy sequence that can be walked once, like the results of
-// map and select.
+// generator is a lazy sequence that can be iterated over once, like the results of map
+// and select.
 type generator struct {
 	typ  string // Python's type name
 	name string
@@ -93,11 +92,11 @@ type namespace struct{ attrs *Dict }
 // undefined is the value of a name or attribute that does not exist. It prints
 // as nothing, is false and has no items; everything else raises.
 type undefined struct {
-	hint     string // the whole message, or
-	obj      Value  // what was asked for name,
+	hint     string // the whole message of the error, if not ""
+	obj      Value  // with hasObj, the object that has no item or attribute name
 	name     Value
-	hasObj   bool // or name alone
-	security bool // raises SecurityError
+	hasObj   bool
+	security bool // using it raises SecurityError
 }
 
 func (u *undefined) message() string {
@@ -122,7 +121,7 @@ func (u *undefined) raise() {
 	throw(class, "%s", u.message())
 }
 
-// missingType marks an unset variable or argument; it is never a value.
+// missing marks a variable or argument that is not set. Templates never see it.
 type missingType struct{}
 
 var missing Value = missingType{}
@@ -185,7 +184,7 @@ func typeName(v Value) string {
 	return "object"
 }
 
-// objectName is how the reference names an object in "x has no attribute y".
+// objectName is the name of an object in Jinja2's "x has no attribute y".
 func objectName(v Value) string {
 	switch v.(type) {
 	case nil:
@@ -239,7 +238,7 @@ func (m *machine) truthy(v Value) bool {
 	return true
 }
 
-// length is len(v), or false when v has none.
+// length is len(v), or false if v has no length.
 func (m *machine) length(v Value) (int, bool) {
 	switch v := v.(type) {
 	case string:
@@ -293,8 +292,8 @@ func asIndex(v Value) (int64, bool) {
 	return 0, false
 }
 
-// saturate brings an int beyond int64 to the nearest one: as an index, a count
-// or a width both mean "more than there is".
+// saturate returns the int64 nearest to b. As an index, a count or a width, both mean
+// "more than there is".
 func saturate(b *big.Int) int64 {
 	if b.IsInt64() {
 		return b.Int64()

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// The vectors are real chat templates, whose licences keep them out of the
-// repository, with what Jinja2 3.1.6 makes of them. WEIR_VECTORS names the
-// directory (make vectors DIR=...).
+// vectorsDir returns the directory that WEIR_VECTORS names (make vectors DIR=...). It has
+// real chat templates, which because of their licences cannot be in the repository, and the
+// texts that Jinja2 3.1.6 makes with them.
 func vectorsDir(t *testing.T) string {
 	dir := os.Getenv("WEIR_VECTORS")
 	if dir == "" {

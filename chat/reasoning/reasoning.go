@@ -1,12 +1,3 @@
-// Package reasoning tells what a model thinks from what it answers.
-//
-// A model that thinks writes its thoughts first, between <think> and </think>.
-// The opening tag may also stand at the end of the prompt, as may both, where
-// thinking is off. So where an output begins is read off the prompt (Kind.Start)
-// and the rest off the output (Splitter): a leading <think> is dropped, what
-// follows is thought up to the first </think>, the rest is content (spec
-// chat-completions 9.1). Every byte but the tags' own, and blanks in front of
-// the opening one, is in one of the two.
 package reasoning
 
 import (
@@ -14,27 +5,27 @@ import (
 	"strings"
 )
 
-// The tags. Most of the reasoning models there are have these; models with
-// others ([THINK], <seed:think>, channels) are not split.
+// The tags of the think block. Most reasoning models use these. The output of models with
+// other ones ([THINK], <seed:think>, channels) is not split.
 const (
 	Open  = "<think>"
 	Close = "</think>"
 )
 
-// Kind is the way in which a model thinks. The zero value is Auto.
+// Kind says how thoughts are recognized. The zero value is Auto.
 type Kind uint8
 
 const (
-	// Auto splits if the template knows Close. What neither the prompt nor the
-	// output opens is content: there are templates that know the tags and
-	// models behind them that have not been told to think.
+	// Auto splits if the chat template contains Close. The output is content if neither
+	// the prompt nor the output opens the block, because a template may know the tags
+	// although the model was not asked to think.
 	Auto Kind = iota
-	// None splits nothing: tags are content.
+	// None does not split; tags are content.
 	None
-	// Qwen3 takes the output for thought from its first byte, tag or not,
+	// Qwen3 takes the output for thought from its first byte, with or without a tag,
 	// unless the prompt has closed the block or enable_thinking is false.
 	Qwen3
-	// DeepSeekR1 is Qwen3 without an eye to enable_thinking.
+	// DeepSeekR1 is the same, but ignores enable_thinking.
 	DeepSeekR1
 )
 
@@ -43,9 +34,7 @@ var kinds = []struct {
 	kind Kind
 }{
 	{"auto", Auto}, {"none", None}, {"qwen3", Qwen3}, {"deepseek_r1", DeepSeekR1},
-	// The reference's names for parsers of the same tags. What its parser
-	// classes differ in beyond that is where the output begins, which the prompt
-	// tells us.
+	// These are vLLM's names of further parsers for the same tags.
 	{"deepseek_v3", DeepSeekR1}, {"minimax_m2", DeepSeekR1}, {"olmo3", DeepSeekR1}, {"step3", DeepSeekR1}, {"step3p5", DeepSeekR1},
 	{"glm45", Qwen3}, {"holo2", Qwen3}, {"nemotron_v3", Qwen3},
 }
@@ -62,7 +51,8 @@ func Parse(name string) (Kind, error) {
 	return 0, fmt.Errorf("reasoning: parser %q is none of %s", name, strings.Join(names, ", "))
 }
 
-// For is the kind to use with a template: Auto without the tags is None.
+// For returns the kind to use with a template: Auto becomes None if the template does not
+// contain Close.
 func (k Kind) For(template string) Kind {
 	if k == Auto && !strings.Contains(template, Close) {
 		return None
@@ -74,13 +64,13 @@ func (k Kind) For(template string) Kind {
 type Block uint8
 
 const (
-	Absent Block = iota // nothing is said
+	Absent Block = iota // the prompt says nothing
 	Opened
 	Closed
 )
 
-// AtEnd is the block that a generation prompt leaves. Only its end is looked
-// at: tags further up belong to the history, or stand in what a user wrote.
+// AtEnd returns the state of the block at the end of a generation prompt. Only tags at the
+// very end count: those further up belong to earlier messages, or a user wrote them.
 func AtEnd(prompt string) Block {
 	prompt = strings.TrimRight(prompt, blanks)
 	switch {
@@ -92,8 +82,8 @@ func AtEnd(prompt string) Block {
 	return Absent
 }
 
-// Within is the block that the last tag of a text leaves, among the tags that
-// end behind byte from.
+// Within returns the state of the block after the last tag of a text. Tags that end at or
+// before byte from do not count.
 func Within(text string, from int) Block {
 	opened, closed := strings.LastIndex(text, Open), strings.LastIndex(text, Close)
 	if opened >= 0 && opened+len(Open) <= from {
@@ -115,16 +105,18 @@ func Within(text string, from int) Block {
 type Start uint8
 
 const (
-	// Content: all of it is content, whatever tags it has.
+	// Content: the whole output is content, whatever tags it has.
 	Content Start = iota
-	// Either: thought if it begins with Open, else all content.
+	// Either: the output begins with thought if it begins with Open, otherwise it is all
+	// content.
 	Either
-	// Thought: thought, up to Close or the end. A leading Open is dropped.
+	// Thought: the output is thought up to Close or its end. An Open at its beginning is
+	// dropped.
 	Thought
 )
 
-// Start is what an output begins with behind a prompt that leaves b; off says
-// that the request or the server has set enable_thinking to false.
+// Start returns what an output begins with after a prompt that ends with the block in state
+// b. off says that the request or the server has set enable_thinking to false.
 func (k Kind) Start(b Block, off bool) Start {
 	switch {
 	case k == None, b == Closed, k == Qwen3 && off:

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The rules of spec chat-completions 9.1, whole texts.
+// TestSplit: the rules of docs/interface/chat-completions.md, section 9.1, for whole texts.
 func TestSplit(t *testing.T) {
 	for _, c := range []struct {
 		rule           string
@@ -15,24 +15,24 @@ func TestSplit(t *testing.T) {
 		in             string
 		thought, given string
 	}{
-		{"before the end tag is thought, behind it content", Thought, "I think</think>\n\nYes.", "I think", "\n\nYes."},
+		{"before the end tag is thought, after it content", Thought, "I think</think>\n\nYes.", "I think", "\n\nYes."},
 		{"a leading open tag is removed", Thought, "<think>\nI think\n</think>Yes.", "\nI think\n", "Yes."},
-		{"with the blanks in front of it", Thought, "\n <think>I think</think>Yes.", "I think", "Yes."},
+		{"with the blanks before it", Thought, "\n <think>I think</think>Yes.", "I think", "Yes."},
 		{"only once", Thought, "<think><think>I think</think>Yes.", "<think>I think", "Yes."},
 		{"and only there", Thought, "I <think>think</think>Yes.", "I <think>think", "Yes."},
-		{"nothing behind the end tag", Thought, "I think</think>", "I think", ""},
+		{"nothing after the end tag", Thought, "I think</think>", "I think", ""},
 		{"no end tag: all is thought", Thought, "I think </thin", "I think </thin", ""},
-		{"no end tag behind an open tag", Either, "<think>I think", "I think", ""},
+		{"no end tag after an open tag", Either, "<think>I think", "I think", ""},
 		{"nothing was thought", Thought, "</think>Yes.", "", "Yes."},
 		{"an empty block", Thought, "<think>\n\n</think>\n\nYes.", "\n\n", "\n\nYes."},
-		{"tags behind the end tag are content", Thought, "a</think>b<think>c</think>d", "a", "b<think>c</think>d"},
+		{"tags after the end tag are content", Thought, "a</think>b<think>c</think>d", "a", "b<think>c</think>d"},
 		{"a prompt that closed the block: all is content", Content, "Yes.</think>No.", "", "Yes.</think>No."},
 		{"a leading open tag there", Content, "<think>Yes.", "", "<think>Yes."},
-		{"nobody opened the block: all is content", Either, "Yes.</think>No.", "", "Yes.</think>No."},
+		{"nothing opened the block: all is content", Either, "Yes.</think>No.", "", "Yes.</think>No."},
 		{"a tag further down", Either, "Yes. <think>No.</think>", "", "Yes. <think>No.</think>"},
 		{"the output opened it", Either, "<think>a</think>b", "a", "b"},
-		{"behind blanks", Either, "\r\n\t <think>a</think>b", "a", "b"},
-		{"behind too many blanks", Either, strings.Repeat(" ", 17) + "<think>a", "", strings.Repeat(" ", 17) + "<think>a"},
+		{"after blanks", Either, "\r\n\t <think>a</think>b", "a", "b"},
+		{"after too many blanks", Either, strings.Repeat(" ", 17) + "<think>a", "", strings.Repeat(" ", 17) + "<think>a"},
 		{"as many as may be", Either, strings.Repeat(" ", 16) + "<think>a", "a", ""},
 		{"blanks alone", Either, " \n", "", " \n"},
 		{"blanks alone, thought", Thought, " \n", " \n", ""},
@@ -49,14 +49,14 @@ func TestSplit(t *testing.T) {
 		if string(thought) != c.thought || string(content) != c.given {
 			t.Errorf("%s: %q gives %q and %q, want %q and %q", c.rule, c.in, thought, content, c.thought, c.given)
 		}
-		if a, b := twin(c.in, c.start); a != c.thought || b != c.given {
-			t.Errorf("%s: the twin gives %q and %q", c.rule, a, b)
+		if a, b := referenceSplit(c.in, c.start); a != c.thought || b != c.given {
+			t.Errorf("%s: the reference implementation gives %q and %q", c.rule, a, b)
 		}
 	}
 }
 
-// twin splits a whole text as the spec's words say it.
-func twin(text string, start Start) (thought, content string) {
+// referenceSplit splits a whole text by the words of the rule.
+func referenceSplit(text string, start Start) (thought, content string) {
 	if start == Content {
 		return "", text
 	}
@@ -69,8 +69,8 @@ func twin(text string, start Start) (thought, content string) {
 	return thought, content
 }
 
-// check feeds text cut where cut says and compares with the twin; what is held
-// back on the way has to be the beginning of a tag that would count.
+// check passes text to a Splitter, cut where cut says, and compares the results with
+// referenceSplit. Bytes that are held back must be the beginning of a tag that would count.
 func check(t *testing.T, text string, start Start, cut func(i int) bool) {
 	t.Helper()
 	s := New(start)
@@ -89,14 +89,14 @@ func check(t *testing.T, text string, start Start, cut func(i int) bool) {
 		}
 		take(text[from:i], false)
 		from = i
-		wantThought, wantContent := twin(text[:i], start)
+		wantThought, wantContent := referenceSplit(text[:i], start)
 		held := len(wantThought) + len(wantContent) - len(thought) - len(content)
 		if held != 0 && !mayBeTag(text[:i], start, held) || !strings.HasPrefix(wantThought, string(thought)) || !strings.HasPrefix(wantContent, string(content)) {
-			t.Fatalf("%q, start %d: %q and %q are out where %q and %q are there", text[:i], start, thought, content, wantThought, wantContent)
+			t.Fatalf("%q, start %d: %q and %q were returned of %q and %q", text[:i], start, thought, content, wantThought, wantContent)
 		}
 	}
 	take("", true)
-	if a, b := twin(text, start); string(thought) != a || string(content) != b {
+	if a, b := referenceSplit(text, start); string(thought) != a || string(content) != b {
 		t.Fatalf("%q, start %d: in pieces %q and %q, at once %q and %q", text, start, thought, content, a, b)
 	}
 }
@@ -104,13 +104,13 @@ func check(t *testing.T, text string, start Start, cut func(i int) bool) {
 // mayBeTag reports whether the last n bytes of text disappear, or turn from
 // content into thought, if the right bytes follow.
 func mayBeTag(text string, start Start, n int) bool {
-	a, b := twin(text, start)
+	a, b := referenceSplit(text, start)
 	for _, tag := range []string{Open, Close} {
 		for k := range len(tag) {
 			if !strings.HasSuffix(text, tag[:k]) {
 				continue
 			}
-			c, d := twin(text+tag[k:], start)
+			c, d := referenceSplit(text+tag[k:], start)
 			if len(c)+len(d) <= len(a)+len(b)-n {
 				return true
 			}
@@ -119,6 +119,7 @@ func mayBeTag(text string, start Start, n int) bool {
 	return false
 }
 
+// scraps are pieces of tags and text, of which scrap puts some together.
 var scraps = []string{"<", "</", "</think", "think>", ">", Open, Close, "<think", "\n", " ", "a", "思", "\xff", "</", "text ", "\r\n\r\n", "                "}
 
 func scrap(rng *rand.Rand) string {
@@ -129,8 +130,8 @@ func scrap(rng *rand.Rand) string {
 	return b.String()
 }
 
-// Random texts with random cuts, and every text with a cut behind every byte.
-func TestPiecesTwin(t *testing.T) {
+// TestPieces: random texts with random cuts, with a cut after every byte, and in one piece.
+func TestPieces(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
 		text, start := scrap(rng), Start(rng.IntN(3))
@@ -148,7 +149,8 @@ func FuzzPieces(f *testing.F) {
 	})
 }
 
-// A Splitter allocates nothing once its buffers have their size.
+// TestSplitterAllocatesNothing: a Splitter allocates nothing when its buffers are large
+// enough.
 func TestSplitterAllocatesNothing(t *testing.T) {
 	s := New(Thought)
 	piece, open := []byte("some </thi"), []byte("nk of it <")
@@ -217,7 +219,7 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// Where an output begins, for every kind behind every prompt.
+// TestStart: what an output begins with, for every kind after every prompt.
 func TestStart(t *testing.T) {
 	for _, c := range []struct {
 		kind                   Kind

@@ -2,27 +2,26 @@ package reasoning
 
 import "bytes"
 
-// blanks may stand in front of the opening tag.
+// Blanks may precede the opening tag.
 const (
 	blanks    = " \t\r\n"
-	maxBlanks = 16 // bytes; with more of them no tag is expected any more
+	maxBlanks = 16 // in bytes; after more of them, a tag is not the opening tag
 )
 
-// Splitter splits one output as it comes, cut anywhere. It holds back only what
-// may still become a tag. The zero value, like New(Content), takes everything
-// for content.
+// Splitter splits one output, which may come in any pieces. It holds back only bytes that
+// may become a tag. The zero value, like New(Content), takes everything for content.
 type Splitter struct {
 	state  state
-	either bool   // opening: content unless the tag comes
-	held   []byte // a part of a tag, with the blanks in front of it
-	joined []byte // held and what came behind it
+	either bool   // while opening: the output is content unless it begins with the tag
+	held   []byte // a part of a tag, with the blanks before it
+	joined []byte // held and the piece after it
 }
 
 type state uint8
 
 const (
 	answering state = iota
-	opening         // nothing was given out: the opening tag may come
+	opening         // nothing was returned yet, and the opening tag may come
 	thinking
 )
 
@@ -40,9 +39,9 @@ func Split(text []byte, start Start) (thought, content []byte) {
 	return s.Next(text, true)
 }
 
-// Next takes the next piece of the output and returns what is settled with it;
-// with last, that is everything. The results share memory with text or with the
-// Splitter and are valid until text changes or Next is called again.
+// Next takes the next piece of the output and returns the thought and content that are now
+// certain; with last, that is all the rest. The results share memory with text or with the
+// Splitter, and are valid until text changes or Next is called again.
 func (s *Splitter) Next(text []byte, last bool) (thought, content []byte) {
 	if s.state == answering {
 		return nil, text
@@ -78,8 +77,8 @@ func (s *Splitter) Next(text []byte, last bool) (thought, content []byte) {
 	return text[:end], nil
 }
 
-// Answering reports that all that comes is content.
+// Answering reports that the rest of the output is content.
 func (s *Splitter) Answering() bool { return s.state == answering }
 
-// Undecided reports that nothing has shown yet what the output begins with.
+// Undecided reports that it is not known yet whether the output begins with thought.
 func (s *Splitter) Undecided() bool { return s.state == opening && s.either }

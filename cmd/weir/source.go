@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -108,29 +107,29 @@ func readOptional(files fs.FS, name string) (text []byte, found bool, err error)
 // tokenizerInfo is the model's tokenizer_config.json, with the template that is in
 // use and always with a tokenizer_class, because clients expect both there.
 func tokenizerInfo(files fs.FS, template string) (string, error) {
-	info := map[string]json.RawMessage{}
+	info := map[string]jsontext.RawMessage{}
 	config, found, err := readOptional(files, "tokenizer_config.json")
 	if err != nil {
 		return "", err
 	}
 	if found {
-		if err := json.Unmarshal(config, &info); err != nil {
+		if err := jsontext.Decode(config, &info); err != nil {
 			return "", fmt.Errorf("tokenizer_config.json: %w", err)
 		}
 	}
 	if info["tokenizer_class"] == nil {
-		info["tokenizer_class"] = json.RawMessage(`"PreTrainedTokenizerFast"`)
+		info["tokenizer_class"] = jsontext.RawMessage(`"PreTrainedTokenizerFast"`)
 	}
 	text, found, err := templateInUse(files, template)
 	if err != nil {
 		return "", err
 	}
 	if found {
-		if info["chat_template"], err = json.Marshal(text); err != nil {
+		if info["chat_template"], err = jsontext.Encode(text); err != nil {
 			return "", err
 		}
 	}
-	out, err := json.Marshal(info)
+	out, err := jsontext.Encode(info)
 	return string(out), err
 }
 

@@ -86,89 +86,58 @@ func rounded(f Format, v float32) float32 {
 	return v
 }
 
-// TestProducts: mul of every implementation, format and number of rows,
-// for all lengths up to 257, against double precision. Results of one row never
-// depend on the number of rows; nothing outside the operands is read or
-// written.
+// TestProducts: mul of every implementation, format and number of rows against double
+// precision. Results of one row never depend on the number of rows; nothing outside the
+// operands is read or written.
 func TestProducts(t *testing.T) {
-	eachImpl(t, func(t *testing.T, im *impl) {
-		for f := F32; f <= BF16; f++ {
-			t.Run(f.String(), func(t *testing.T) {
+	for f := F32; f <= BF16; f++ {
+		t.Run(f.String(), func(t *testing.T) {
+			eachKernel(t, func(im *impl) uintptr { return table(im, im.mul[f]) }, func(t *testing.T, im *impl) {
 				rnd := newRand(1)
-				for k := range 258 {
-					testMul(t, rnd, im, f, k)
+				for _, k := range someLengths() {
+					mulTest(rnd, im, f, k).check(t)
 				}
 			})
-		}
-	})
+		})
+	}
 }
 
-func testMul(t *testing.T, rnd *rand.Rand, im *impl, f Format, k int) {
+// mulTest is mul of rows of k numbers with two tiles. Between the rows, and after the
+// last column of a tile, there are marks.
+func mulTest(rnd *rand.Rand, im *impl, f Format, k int) *productTest {
 	const tiles = 2
 	tileBytes := f.tileBytes(k)
 	// The second tile comes first in memory, a gap between them.
 	w := make([]byte, 2*tileBytes+64)
 	offs := []int{tileBytes + 64, 0}
 	ahead := []int{math.MinInt / 4, math.MaxInt / 4} // anywhere
-	var rows [tiles][][]float32
-	for u := range rows {
+	var columns [][]float32
+	for u := range tiles {
 		for range rowsPerTile {
-			row := make([]float32, k)
-			for i := range row {
-				row[i] = rounded(f, float32(rnd.NormFloat64()))
+			column := make([]float32, k)
+			for i := range column {
+				column[i] = rounded(f, float32(rnd.NormFloat64()))
 			}
-			rows[u] = append(rows[u], row)
+			columns = append(columns, column)
 		}
-		tileOf(f, rows[u], w[offs[u]:])
+		tileOf(f, columns[u*rowsPerTile:], w[offs[u]:])
 	}
-	bias := randomBanded(rnd, tiles*rowsPerTile, 1)
-	ldx, ldy := k+3, tiles*rowsPerTile+5
-	x := randomBanded(rnd, im.rows()*ldx, k%4)
+	ldx := k + 3
+	x := randomBanded(rnd, im.rows()*ldx, k%4).v
 	for r := range im.rows() {
 		for i := k; i < ldx; i++ {
-			x.v[r*ldx+i] = mark // between rows
+			x[r*ldx+i] = mark
 		}
 	}
-	const columns = tiles * rowsPerTile
-	alone := make([][]float32, im.rows())
-	for r := range alone {
-		y := newBanded(columns, r%4)
-		im.mul[f][1](w, offs, ahead, k, x.v[r*ldx:], ldx, y.v, ldy, nil)
-		y.intact(t)
-		alone[r] = y.v
-		for c, got := range y.v {
-			want, size := 0.0, 0.0
-			for i, v := range rows[c/rowsPerTile][c%rowsPerTile] {
-				p := float64(v) * float64(x.v[r*ldx+i])
-				want, size = want+p, size+math.Abs(p)
-			}
-			near(t, got, want, size, epsilon*(2+math.Sqrt(float64(k))), "mul: k %d, row %d, column %d", k, r, c)
-		}
-	}
-	for m := 1; m <= im.rows(); m++ {
-		for _, b := range [][]float32{nil, bias.v} {
-			y := newBanded((m-1)*ldy+columns, m%4)
-			im.mul[f][m](w, offs, ahead, k, x.v, ldx, y.v, ldy, b)
-			y.intact(t)
-			for r := range m {
-				for c := range min(ldy, len(y.v)-r*ldy) {
-					got := y.v[r*ldy+c]
-					if c >= columns {
-						if !isMark(got) {
-							t.Fatalf("mul: k %d, %d rows: a write between rows", k, m)
-						}
-						continue
-					}
-					want := alone[r][c]
-					if b != nil {
-						want += b[c]
-					}
-					if math.Float32bits(got) != math.Float32bits(want) {
-						t.Fatalf("mul: k %d, row %d of %d, bias %t: %v, alone %v", k, r, m, b != nil, got, want)
-					}
-				}
-			}
-		}
+	return &productTest{
+		name: fmt.Sprintf("mul of %d", k), rows: im.rows(), columns: len(columns), bias: randomBanded(rnd, len(columns), 1).v,
+		run: func(first, m int, y []float32, ldy int, bias []float32) {
+			im.mul[f][m](w, offs, ahead, k, x[first*ldx:], ldx, y, ldy, bias)
+		},
+		want: func(r, c int) (v, size float64) {
+			return addProducts(k, func(i int) float64 { return float64(columns[c][i]) }, func(i int) float64 { return float64(x[r*ldx+i]) })
+		},
+		tolerance: epsilon * (2 + math.Sqrt(float64(k))),
 	}
 }
 

@@ -11,14 +11,6 @@ import (
 	"weir/weights"
 )
 
-// eachImpl runs a test once for every implementation that this processor has.
-func eachImpl(t *testing.T, f func(t *testing.T, im *impl)) {
-	t.Helper()
-	for _, im := range impls {
-		t.Run(im.name, func(t *testing.T) { f(t, im) })
-	}
-}
-
 // newRand is a source of numbers that is the same in every run.
 func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x77656972)) }
 

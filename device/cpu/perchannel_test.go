@@ -3,7 +3,9 @@ package cpu
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"weir/model"
@@ -16,111 +18,127 @@ func TestQuantizeWhole(t *testing.T) {
 	eachImpl(t, func(t *testing.T, im *impl) {
 		rnd := newRand(15)
 		for n := range 258 {
-			for kind := range 4 {
-				x := randomBanded(rnd, n, n%4)
-				for i := range x.v {
-					switch kind {
-					case 1:
-						x.v[i] *= 0x1p-120
-					case 2:
-						x.v[i] = float32(rnd.IntN(509)-254) / 2
-					case 3:
-						if i == n/2 {
-							x.v[i] = []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))}[n%3]
-						}
-					}
-				}
+			for kind := range wholeKinds {
+				x := wholeOfKind(rnd, n, kind)
 				all, got := bandedBytes(W8A8.rowSteps(groups(n)), n%8)
 				im.quantizeAll(got, x.v)
 				x.intact(t)
 				intactBytes(t, all, got)
 				want := make([]byte, len(got))
-				impls[len(impls)-1].quantizeAll(want, x.v)
+				plain().quantizeAll(want, x.v)
 				if !bytes.Equal(got, want) {
 					t.Fatalf("row of %d, kind %d:\n got %v\nwant %v\n   x %v", n, kind, got, want, x.v)
 				}
-				end := got[groups(n)*64:]
-				scale := float64(math.Float32frombits(binary.LittleEndian.Uint32(end[4:])))
-				if kind == 3 && n > 0 {
-					if !math.IsNaN(scale) && !math.IsInf(scale, 0) {
-						t.Fatalf("row of %d: what is not finite is forgotten", n)
-					}
-					continue
-				}
-				sum, size := 0, 0.0
-				for i, v := range x.v {
-					size = max(size, math.Abs(float64(v)))
-					sum += int(int8(got[i]))
-				}
-				if int32(binary.LittleEndian.Uint32(end)) != int32(-128*sum) {
-					t.Fatalf("row of %d: start %d for a sum of %d", n, int32(binary.LittleEndian.Uint32(end)), sum)
-				}
-				for i, v := range x.v {
-					if d := math.Abs(float64(int8(got[i]))*scale - float64(v)); d > size/127*0.50001 && size > leastScaled {
-						t.Fatalf("row of %d: %g is stored as %d * %g", n, v, int8(got[i]), scale)
-					}
-				}
+				checkWhole(t, got, x.v, kind == notFinite && n > 0)
 			}
 		}
 	})
 }
 
-// TestDotsWhole: every implementation and number of rows, for all lengths up to
-// 257, extremes included: the integer is exact, so the result is known to the
-// bit. At the end of a page, no operand is read behind its end.
-func TestDotsWhole(t *testing.T) {
-	eachDots(t, func(t *testing.T, im *impl) {
-		rnd := newRand(16)
-		for k := range 258 {
-			n, rows := groups(k), len(im.dot[W8A8])-1
-			tile := beforeGuard(t, W8A8.tileBytes(k))
-			for i := range n * groupWhole {
-				tile[i] = []byte{0, 255, 128, byte(rnd.Uint32())}[rnd.IntN(4)]
-			}
-			ws := make([]float32, rowsPerTile)
-			for r := range ws {
-				ws[r] = float32(rnd.NormFloat64())
-				binary.LittleEndian.PutUint32(tile[n*groupWhole+4*r:], math.Float32bits(ws[r]))
-			}
-			ldx := W8A8.rowSteps(n)
-			x := beforeGuard(t, rows*ldx)
-			xs := make([]float32, rows)
-			for r := range rows {
-				row := make([]float32, k)
-				for i := range row {
-					row[i] = []float32{127, -127, 0, float32(rnd.IntN(255) - 127)}[rnd.IntN(4)]
-				}
-				im.quantizeAll(x[r*ldx:][:ldx], row)
-				xs[r] = math.Float32frombits(binary.LittleEndian.Uint32(x[r*ldx+n*groupColumns+4:]))
-			}
-			bias := randomBanded(rnd, rowsPerTile, 1)
-			for m := 1; m <= rows; m++ {
-				for _, b := range [][]float32{nil, bias.v} {
-					y := newBanded(m*rowsPerTile, m%4)
-					im.dot[W8A8][m](tile, []int{0}, []int{0}, n, x[:m*ldx], ldx, y.v, rowsPerTile, b)
-					y.intact(t)
-					for i, got := range y.v {
-						r, j, dot := i/rowsPerTile, i%rowsPerTile, 0
-						for c := range n * groupColumns {
-							dot += (int(tile[c/4*64+j*4+c%4]) - 128) * int(int8(x[r*ldx+c]))
-						}
-						want := float32(float32(float32(dot)*xs[r]) * ws[j])
-						if b != nil {
-							want += b[j]
-						}
-						if math.Float32bits(got) != math.Float32bits(want) {
-							t.Fatalf("k %d, row %d of %d, column %d, bias %t: %v, not %v", k, r, m, j, b != nil, got, want)
-						}
-					}
-				}
+// Kinds of rows: of about 1, too small for a scale, of halves of units, and with a
+// number that is not finite.
+const (
+	notFinite  = 3
+	wholeKinds = 4
+)
+
+func wholeOfKind(rnd *rand.Rand, n, kind int) banded {
+	x := randomBanded(rnd, n, n%4)
+	for i := range x.v {
+		switch kind {
+		case 1:
+			x.v[i] *= 0x1p-120
+		case 2:
+			x.v[i] = float32(rnd.IntN(509)-254) / 2
+		case notFinite:
+			if i == n/2 {
+				x.v[i] = []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))}[n%3]
 			}
 		}
+	}
+	return x
+}
+
+// checkWhole holds a quantized row of x against the definition.
+func checkWhole(t *testing.T, row []byte, x []float32, broken bool) {
+	t.Helper()
+	n := len(x)
+	end := row[groups(n)*groupColumns:]
+	scale := float64(math.Float32frombits(binary.LittleEndian.Uint32(end[4:])))
+	if broken {
+		if !math.IsNaN(scale) && !math.IsInf(scale, 0) {
+			t.Fatalf("row of %d: what is not finite is forgotten", n)
+		}
+		return
+	}
+	sum, size := 0, 0.0
+	for i, v := range x {
+		size = max(size, math.Abs(float64(v)))
+		sum += int(int8(row[i]))
+	}
+	if start := int32(binary.LittleEndian.Uint32(end)); start != int32(-128*sum) {
+		t.Fatalf("row of %d: start %d for a sum of %d", n, start, sum)
+	}
+	for i, v := range x {
+		if d := math.Abs(float64(int8(row[i]))*scale - float64(v)); d > size/127*0.50001 && size > leastScaled {
+			t.Fatalf("row of %d: %g is stored as %d * %g", n, v, int8(row[i]), scale)
+		}
+	}
+}
+
+// TestDotsWhole: every implementation and number of rows, extremes included: the
+// integer is exact, so the result is known to the bit. At the end of a page, no operand
+// is read behind its end.
+func TestDotsWhole(t *testing.T) {
+	eachDots(t, W8A8, func(t *testing.T, im *impl) {
+		rnd := newRand(16)
+		// A kernel takes whole groups of 64 columns; the rest is padding.
+		for _, k := range []int{0, 1, 15, 16, 17, 63, 64, 65, 128, 129, 190, 192, 257} {
+			wholeTest(t, rnd, im, k).check(t)
+		}
 	})
+}
+
+// wholeTest is dot of rows of k columns with a tile of W8A8.
+func wholeTest(t *testing.T, rnd *rand.Rand, im *impl, k int) *productTest {
+	n, rows := groups(k), len(im.dot[W8A8])-1
+	tile := beforeGuard(t, W8A8.tileBytes(k))
+	for i := range n * groupWhole {
+		tile[i] = []byte{0, 255, 128, byte(rnd.Uint32())}[rnd.IntN(4)]
+	}
+	ws, xs := make([]float32, rowsPerTile), make([]float32, rows)
+	for r := range ws {
+		ws[r] = float32(rnd.NormFloat64())
+		binary.LittleEndian.PutUint32(tile[n*groupWhole+4*r:], math.Float32bits(ws[r]))
+	}
+	ldx := W8A8.rowSteps(n)
+	x := beforeGuard(t, rows*ldx)
+	for r := range xs {
+		row := make([]float32, k)
+		for i := range row {
+			row[i] = []float32{127, -127, 0, float32(rnd.IntN(255) - 127)}[rnd.IntN(4)]
+		}
+		im.quantizeAll(x[r*ldx:][:ldx], row)
+		xs[r] = math.Float32frombits(binary.LittleEndian.Uint32(x[r*ldx+n*groupColumns+4:]))
+	}
+	return &productTest{
+		name: fmt.Sprintf("W8A8 of %d", k), rows: rows, columns: rowsPerTile, bias: randomBanded(rnd, rowsPerTile, 1).v,
+		run: func(first, m int, y []float32, ldy int, bias []float32) {
+			im.dot[W8A8][m](tile, []int{0}, []int{0}, n, x[first*ldx:][:m*ldx], ldx, y, ldy, bias)
+		},
+		want: func(r, c int) (v, size float64) {
+			dot := 0
+			for i := range n * groupColumns {
+				dot += (int(tile[i/4*64+c*4+i%4]) - 128) * int(int8(x[r*ldx+i]))
+			}
+			return float64(float32(float32(float32(dot)*xs[r]) * ws[c])), 0
+		},
+	}
 }
 
 // TestDotsWholeWrap: the longest rows of the greatest numbers stay exact.
 func TestDotsWholeWrap(t *testing.T) {
-	eachDots(t, func(t *testing.T, im *impl) {
+	eachDots(t, W8A8, func(t *testing.T, im *impl) {
 		const k = maxWhole
 		tile := make([]byte, W8A8.tileBytes(k))
 		for i := range groups(k) * groupWhole {

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"unsafe"
 
 	"weir/model"
 	"weir/weights"
@@ -18,14 +17,11 @@ import (
 // blockFormats are the formats of impl.dot.
 var blockFormats = []Format{Q8, Q4}
 
-// eachDots runs a test once for every set of products of block formats.
-func eachDots(t *testing.T, f func(t *testing.T, im *impl)) {
-	eachImpl(t, func(t *testing.T, im *impl) {
-		if im.narrow != nil {
-			t.Skip("those of the next tier")
-		}
-		f(t, im)
-	})
+// eachDots runs a test for every tier that has kernels of its own for the products of
+// a format of integers.
+func eachDots(t *testing.T, format Format, f func(t *testing.T, im *impl)) {
+	t.Helper()
+	eachKernel(t, func(im *impl) uintptr { return table(im, im.dot[format]) }, f)
 }
 
 // element is column c of row r of a tile in a block format, by the definition in
@@ -76,25 +72,11 @@ func intactBytes(t *testing.T, all, v []byte) {
 // TestQuantizeRow: every implementation writes the bits of the definition, for
 // all lengths and alignments, and for numbers of every kind.
 func TestQuantizeRow(t *testing.T) {
-	inf, nan := float32(math.Inf(1)), float32(math.NaN())
-	special := []float32{0, 1, -1, math.MaxFloat32, -math.MaxFloat32, inf, -inf, nan, math.SmallestNonzeroFloat32, leastScaled, -leastScaled, math.Nextafter32(leastScaled, 0), 127, -127, 126.5, 63.5, 64.5}
 	eachImpl(t, func(t *testing.T, im *impl) {
 		rnd := newRand(5)
 		for n := range 258 {
-			for kind := range 4 {
-				x := randomBanded(rnd, n, n%4)
-				for i := range x.v {
-					switch kind {
-					case 1:
-						x.v[i] *= float32(math.Ldexp(1, rnd.IntN(200)-100))
-					case 2:
-						if rnd.IntN(20) == 0 {
-							x.v[i] = special[rnd.IntN(len(special))]
-						}
-					case 3: // halves of units
-						x.v[i] = float32(rnd.IntN(509)-254) / 2
-					}
-				}
+			for kind := range rowKinds {
+				x := rowOfKind(rnd, n, kind)
 				all, got := bandedBytes(groups(n)*groupRow, n%8)
 				im.quantize(got, x.v)
 				x.intact(t)
@@ -112,6 +94,29 @@ func TestQuantizeRow(t *testing.T) {
 	})
 }
 
+const rowKinds = 4
+
+// rowOfKind is a row of about 1 (0), of very different numbers (1), with infinities, NaN
+// and ends of ranges among them (2), or of halves of units (3).
+func rowOfKind(rnd *rand.Rand, n, kind int) banded {
+	inf := float32(math.Inf(1))
+	special := []float32{0, 1, -1, math.MaxFloat32, -math.MaxFloat32, inf, -inf, float32(math.NaN()), math.SmallestNonzeroFloat32, leastScaled, -leastScaled, math.Nextafter32(leastScaled, 0), 127, -127, 126.5, 63.5, 64.5}
+	x := randomBanded(rnd, n, n%4)
+	for i := range x.v {
+		switch kind {
+		case 1:
+			x.v[i] *= float32(math.Ldexp(1, rnd.IntN(200)-100))
+		case 2:
+			if rnd.IntN(20) == 0 {
+				x.v[i] = special[rnd.IntN(len(special))]
+			}
+		case 3:
+			x.v[i] = float32(rnd.IntN(509)-254) / 2
+		}
+	}
+	return x
+}
+
 // TestQuantizeGeneric: the definition itself.
 func TestQuantizeGeneric(t *testing.T) {
 	rnd := newRand(6)
@@ -123,33 +128,7 @@ func TestQuantizeGeneric(t *testing.T) {
 		row := make([]byte, groups(n)*groupRow)
 		quantizeGeneric(row, x)
 		for b := range 2 * groups(n) {
-			sum, top, size := 0, 0, 0.0
-			for i := range blockColumns {
-				q, _ := quantity(plain(), row, b*blockColumns+i)
-				sum, top = sum+q, max(top, q, -q)
-				if c := b*blockColumns + i; c < n {
-					size = max(size, math.Abs(float64(x[c])))
-				}
-			}
-			for i := range blockColumns {
-				q, scale := quantity(plain(), row, b*blockColumns+i)
-				if c := b*blockColumns + i; c >= n {
-					if q != 0 {
-						t.Fatalf("row of %d: column %d is %d", n, c, q)
-					}
-				} else if d := math.Abs(float64(q)*scale - float64(x[c])); d > scale*0.50001 {
-					t.Fatalf("row of %d: column %d is %d * %g for %g", n, c, q, scale, x[c])
-				}
-			}
-			if size > 0 && (top < 64 || top > 127) || size == 0 && top != 0 {
-				t.Fatalf("row of %d, block %d: the greatest number is %d", n, b, top)
-			}
-			if _, scale := quantity(plain(), row, b*blockColumns); size > 0 && (math.Exp2(math.Round(math.Log2(scale))) != scale || scale*largestUnits < size*0.99999) {
-				t.Fatalf("row of %d, block %d: a scale of %g for numbers up to %g", n, b, scale, size)
-			}
-			if got := int32(binary.LittleEndian.Uint32(row[b/2*groupRow+b%2*4:])); int(got) != -128*sum {
-				t.Fatalf("row of %d, block %d: start %d for a sum of %d", n, b, got, sum)
-			}
+			checkBlock(t, row, b, x)
 		}
 	}
 	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
@@ -158,6 +137,35 @@ func TestQuantizeGeneric(t *testing.T) {
 		if _, scale := quantity(plain(), row, 0); !math.IsNaN(scale) && !math.IsInf(scale, 0) {
 			t.Errorf("%v is forgotten: scale %v", bad, scale)
 		}
+	}
+}
+
+// checkBlock holds block b of a row that was quantized from x against the definition.
+func checkBlock(t *testing.T, row []byte, b int, x []float32) {
+	t.Helper()
+	n := len(x)
+	sum, top, size := 0, 0, 0.0
+	_, scale := quantity(plain(), row, b*blockColumns)
+	for c := b * blockColumns; c < (b+1)*blockColumns; c++ {
+		q, _ := quantity(plain(), row, c)
+		sum, top = sum+q, max(top, q, -q)
+		v := 0.0 // the padding
+		if c < n {
+			v = float64(x[c])
+		}
+		size = max(size, math.Abs(v))
+		if d := math.Abs(float64(q)*scale - v); d > scale*0.50001 || c >= n && q != 0 {
+			t.Fatalf("row of %d: column %d is %d * %g for %g", n, c, q, scale, v)
+		}
+	}
+	if size > 0 && (top < 64 || top > 127) || size == 0 && top != 0 {
+		t.Fatalf("row of %d, block %d: the greatest number is %d", n, b, top)
+	}
+	if size > 0 && (math.Exp2(math.Round(math.Log2(scale))) != scale || scale*largestUnits < size*0.99999) {
+		t.Fatalf("row of %d, block %d: a scale of %g for numbers up to %g", n, b, scale, size)
+	}
+	if got := int32(binary.LittleEndian.Uint32(row[b/2*groupRow+b%2*4:])); int(got) != -128*sum {
+		t.Fatalf("row of %d, block %d: start %d for a sum of %d", n, b, got, sum)
 	}
 }
 
@@ -176,27 +184,28 @@ func TestPackBlock(t *testing.T) {
 				if n > 1 {
 					w[rnd.IntN(n)] = float32(size) * float32(1-2*rnd.IntN(2))
 				}
-				tile := make([]byte, f.tileBytes(n))
-				r := rnd.IntN(rowsPerTile)
-				for b := 0; b*blockColumns < n; b++ {
-					f.packBlock(tile, b, r, w[b*blockColumns:min(n, (b+1)*blockColumns)])
-				}
-				for c, v := range w {
-					top := 0.0
-					for _, v := range w[c/32*32 : min(n, c/32*32+32)] {
-						top = max(top, math.Abs(float64(v)))
-					}
-					q, scale := element(f, tile, c, r)
-					unit := max(math.Abs(scale), 0x1p-24)
-					limit := 0.5 * unit
-					if f == Q4 {
-						limit = unit // 8 units of the other sign do not exist; nor does a scale below 2^-24
-					}
-					if d := math.Abs(float64(q)*scale - float64(v)); d > limit*1.02+8*0x1p-25 {
-						t.Fatalf("%s: %g of at most %g is stored as %d * %g", f, v, top, q, scale)
-					}
-				}
+				checkPacked(t, f, rnd.IntN(rowsPerTile), w)
 			}
+		}
+	}
+}
+
+// checkPacked packs w as row r of a tile and looks at each weight.
+func checkPacked(t *testing.T, f Format, r int, w []float32) {
+	t.Helper()
+	tile := make([]byte, f.tileBytes(len(w)))
+	for b := 0; b*blockColumns < len(w); b++ {
+		f.packBlock(tile, b, r, w[b*blockColumns:min(len(w), (b+1)*blockColumns)])
+	}
+	for c, v := range w {
+		q, scale := element(f, tile, c, r)
+		unit := max(math.Abs(scale), 0x1p-24)
+		limit := 0.5 * unit
+		if f == Q4 {
+			limit = unit // 8 units of the other sign do not exist; nor does a scale below 2^-24
+		}
+		if d := math.Abs(float64(q)*scale - float64(v)); d > limit*1.02+8*0x1p-25 {
+			t.Fatalf("%s: %g of %v is stored as %d * %g", f, v, w, q, scale)
 		}
 	}
 }
@@ -214,153 +223,149 @@ func randomTile(rnd *rand.Rand, f Format, k int, tile []byte) {
 	}
 }
 
-// TestBlockDots: every implementation, block format and number of rows, for all
-// lengths up to 257, against the definition: exact integers, then double
-// precision. Results of one row never depend on the number of rows; nothing
-// outside the operands is read or written.
+// TestBlockDots: every implementation, block format and number of rows against the
+// definition: exact integers, then double precision. Results of one row never depend on
+// the number of rows; nothing outside the operands is read or written.
 func TestBlockDots(t *testing.T) {
-	eachDots(t, func(t *testing.T, im *impl) {
-		for _, f := range blockFormats {
-			t.Run(f.String(), func(t *testing.T) {
+	for _, f := range blockFormats {
+		t.Run(f.String(), func(t *testing.T) {
+			eachDots(t, f, func(t *testing.T, im *impl) {
 				rnd := newRand(8)
-				for k := range 258 {
-					testDot(t, rnd, im, f, k)
+				// A kernel takes whole groups of 64 columns; the rest is padding.
+				for _, k := range []int{0, 1, 31, 32, 33, 63, 64, 65, 97, 128, 129, 190, 192, 257} {
+					dotTest(rnd, im, f, k).check(t)
 				}
 			})
-		}
-	})
+		})
+	}
 }
 
-func testDot(t *testing.T, rnd *rand.Rand, im *impl, f Format, k int) {
-	const tiles, columns = 2, 2 * rowsPerTile
+// dotTest is dot of rows of k columns with two tiles of a block format.
+func dotTest(rnd *rand.Rand, im *impl, f Format, k int) *productTest {
+	const columns = 2 * rowsPerTile
 	n, size, rows := groups(k), f.tileBytes(k), len(im.dot[f])-1
 	_, w := bandedBytes(2*size+64, k%8)
 	offs, ahead := []int{size + 64, 0}, []int{math.MinInt / 4, math.MaxInt / 4}
 	for _, off := range offs {
 		randomTile(rnd, f, k, w[off:])
 	}
-	bias := randomBanded(rnd, columns, 1)
-	ldx, ldy := n*groupRow+16, columns+5
+	ldx := n*groupRow + 16
 	_, x := bandedBytes(rows*ldx, k%8)
 	for r := range rows {
 		im.quantize(x[r*ldx:][:n*groupRow], randomBanded(rnd, k, 0).v)
 	}
-	alone := make([][]float32, rows)
-	for r := range alone {
-		y := newBanded(columns, r%4)
-		im.dot[f][1](w, offs, ahead, n, x[r*ldx:], ldx, y.v, ldy, nil)
-		y.intact(t)
-		alone[r] = y.v
-		for c, got := range y.v {
-			want, sum := 0.0, 0.0
-			for b := 0; b*blockColumns < k; b++ {
-				dot, ws, xs := 0, 0.0, 0.0
-				for i := b * blockColumns; i < (b+1)*blockColumns; i++ {
-					var q, v int
-					q, ws = element(f, w[offs[c/rowsPerTile]:], i, c%rowsPerTile)
-					v, xs = quantity(im, x[r*ldx:], i)
-					dot += q * v
-				}
-				want, sum = want+float64(dot)*ws*xs, sum+math.Abs(float64(dot)*ws*xs)
-			}
-			near(t, got, want, sum, epsilon*(3+math.Sqrt(float64(n))), "%s: k %d, row %d, column %d", f, k, r, c)
+	block := func(r, c, b int) float64 {
+		dot, ws, xs := 0, 0.0, 0.0
+		for i := b * blockColumns; i < (b+1)*blockColumns; i++ {
+			var q, v int
+			q, ws = element(f, w[offs[c/rowsPerTile]:], i, c%rowsPerTile)
+			v, xs = quantity(im, x[r*ldx:], i)
+			dot += q * v
 		}
+		return float64(dot) * ws * xs
 	}
-	for m := 1; m <= rows; m++ {
-		for _, b := range [][]float32{nil, bias.v} {
-			y := newBanded((m-1)*ldy+columns, m%4)
-			im.dot[f][m](w, offs, ahead, n, x[:(m-1)*ldx+n*groupRow], ldx, y.v, ldy, b)
-			y.intact(t)
-			for r := range m {
-				for c := range min(ldy, len(y.v)-r*ldy) {
-					got := y.v[r*ldy+c]
-					if c >= columns {
-						if !isMark(got) {
-							t.Fatalf("%s: k %d, %d rows: a write between rows", f, k, m)
-						}
-						continue
-					}
-					want := alone[r][c]
-					if b != nil {
-						want += b[c]
-					}
-					if math.Float32bits(got) != math.Float32bits(want) {
-						t.Fatalf("%s: k %d, row %d of %d, bias %t: %v, alone %v", f, k, r, m, b != nil, got, want)
-					}
-				}
-			}
-		}
+	return &productTest{
+		name: fmt.Sprintf("%s of %d", f, k), rows: rows, columns: columns, bias: randomBanded(rnd, columns, 1).v,
+		run: func(first, m int, y []float32, ldy int, bias []float32) {
+			im.dot[f][m](w, offs, ahead, n, x[first*ldx:][:(m-1)*ldx+n*groupRow], ldx, y, ldy, bias)
+		},
+		want: func(r, c int) (v, size float64) {
+			return addProducts((k+blockColumns-1)/blockColumns, func(b int) float64 { return block(r, c, b) }, func(int) float64 { return 1 })
+		},
+		tolerance: epsilon * (3 + math.Sqrt(float64(n))),
 	}
 }
 
 // TestDotsAreExact: the extremes of both operands, where 16-bit sums of products
 // would overflow. With scales of one the result is the integer itself.
 func TestDotsAreExact(t *testing.T) {
-	const k = 512
-	eachDots(t, func(t *testing.T, im *impl) {
-		for _, f := range blockFormats {
-			rnd := newRand(9)
-			for round := range 40 {
-				w := make([]byte, f.tileBytes(k))
-				for i := range w {
-					switch round {
-					case 0:
-						w[i] = 0 // -128, -8
-					case 1:
-						w[i] = 255
-					default:
-						w[i] = []byte{0, 1, 127, 128, 129, 254, 255, byte(rnd.Uint32())}[rnd.IntN(8)]
-					}
+	for _, f := range blockFormats {
+		t.Run(f.String(), func(t *testing.T) {
+			eachDots(t, f, func(t *testing.T, im *impl) {
+				rnd := newRand(9)
+				for round := range 40 {
+					testExact(t, im, f, extremeTile(rnd, f, round), extremeRow(rnd, round))
 				}
-				for g := range groups(k) {
-					for i := range 2 * rowsPerTile {
-						binary.LittleEndian.PutUint16(w[g*f.groupBytes()+2*i:], 0x3c00)
-					}
-				}
-				x := make([]float32, k)
-				for i := range x {
-					x[i] = []float32{127, -127, 126, -126, 0, float32(rnd.IntN(255) - 127)}[min(round/2, rnd.IntN(6))]
-					if i%blockColumns == 0 {
-						x[i] = 127 // the unit is one
-					}
-				}
-				row := make([]byte, groups(k)*groupRow)
-				im.quantize(row, x)
-				for m := 1; m < len(im.dot[f]); m++ {
-					y := make([]float32, m*rowsPerTile)
-					im.dot[f][m](w, []int{0}, []int{0}, groups(k), row, 0, y, rowsPerTile, nil)
-					for i, got := range y {
-						want := 0
-						for c, v := range x {
-							q, _ := element(f, w, c, i%rowsPerTile)
-							want += q * int(v)
-						}
-						if got != float32(want) {
-							t.Fatalf("%s, round %d, %d rows: %v, not %d", f, round, m, got, want)
-						}
-					}
-				}
+			})
+		})
+	}
+}
+
+// exactColumns is the length of the rows of TestDotsAreExact.
+const exactColumns = 512
+
+// extremeTile has scales of one. Its weights are the least in round 0, the greatest in
+// round 1, and then mostly ends of their range.
+func extremeTile(rnd *rand.Rand, f Format, round int) []byte {
+	w := make([]byte, f.tileBytes(exactColumns))
+	for i := range w {
+		switch round {
+		case 0:
+			w[i] = 0 // -128, -8
+		case 1:
+			w[i] = 255
+		default:
+			w[i] = []byte{0, 1, 127, 128, 129, 254, 255, byte(rnd.Uint32())}[rnd.IntN(8)]
+		}
+	}
+	for g := range groups(exactColumns) {
+		for i := range 2 * rowsPerTile {
+			binary.LittleEndian.PutUint16(w[g*f.groupBytes()+2*i:], 0x3c00)
+		}
+	}
+	return w
+}
+
+// extremeRow has 127 in each block, so that its unit is one.
+func extremeRow(rnd *rand.Rand, round int) []float32 {
+	x := make([]float32, exactColumns)
+	for i := range x {
+		x[i] = []float32{127, -127, 126, -126, 0, float32(rnd.IntN(255) - 127)}[min(round/2, rnd.IntN(6))]
+		if i%blockColumns == 0 {
+			x[i] = 127
+		}
+	}
+	return x
+}
+
+func testExact(t *testing.T, im *impl, f Format, w []byte, x []float32) {
+	t.Helper()
+	var want [rowsPerTile]float32
+	for r := range want {
+		sum := 0
+		for c, v := range x {
+			q, _ := element(f, w, c, r)
+			sum += q * int(v)
+		}
+		want[r] = float32(sum)
+	}
+	n := groups(len(x))
+	row := make([]byte, n*groupRow)
+	im.quantize(row, x)
+	for m := 1; m < len(im.dot[f]); m++ {
+		y := make([]float32, m*rowsPerTile)
+		im.dot[f][m](w, []int{0}, []int{0}, n, row, 0, y, rowsPerTile, nil)
+		for i, got := range y {
+			if got != want[i%rowsPerTile] {
+				t.Fatalf("row %d of %d: %v, not %v", i/rowsPerTile, m, got, want[i%rowsPerTile])
 			}
 		}
-	})
+	}
 }
 
 // TestBlockDotsAtPageEnd: no operand is read behind its end.
 func TestBlockDotsAtPageEnd(t *testing.T) {
-	floats := func(n int) []float32 {
-		return unsafe.Slice((*float32)(unsafe.Pointer(&beforeGuard(t, n*4)[0])), n)
-	}
-	eachDots(t, func(t *testing.T, im *impl) {
-		for k := 1; k <= 130; k += 43 {
-			im.quantize(beforeGuard(t, groups(k)*groupRow), floats(k))
-			for _, f := range blockFormats {
+	for _, f := range blockFormats {
+		eachDots(t, f, func(t *testing.T, im *impl) {
+			for k := 1; k <= 130; k += 43 {
+				im.quantize(beforeGuard(t, groups(k)*groupRow), guardedFloats(t, k))
 				for m := 1; m < len(im.dot[f]); m++ {
 					n := groups(k) * groupRow
-					im.dot[f][m](beforeGuard(t, f.tileBytes(k)), []int{0}, []int{0}, groups(k), beforeGuard(t, m*n), n, floats(m*rowsPerTile), rowsPerTile, floats(rowsPerTile))
+					im.dot[f][m](beforeGuard(t, f.tileBytes(k)), []int{0}, []int{0}, groups(k), beforeGuard(t, m*n), n, guardedFloats(t, m*rowsPerTile), rowsPerTile, guardedFloats(t, rowsPerTile))
 				}
 			}
-		}
-	})
+		})
+	}
 }
 
 // TestLoadRefuses: what a block format cannot store is refused by the tensor's

@@ -89,16 +89,10 @@ func hiddenReference(comment string, named bool) string {
 var uncleaned = []string{
 	"api",
 	"auth",
-	"chat",
-	"chat/jinja",
-	"chat/reasoning",
 	"device/cuda/check",
 	"server",
 	"server/sdktest",
-	"store",
 	"trajectory",
-	"trajectory/archive",
-	"trajectory/export",
 }
 
 var specName = regexp.MustCompile(`Spec\d`)

@@ -27,24 +27,23 @@ type Archive struct {
 	codec *codec
 	now   func() time.Time // tests replace it
 
-	last time.Time // of the newest commit; the store's writer's alone
+	last time.Time // of the newest commit; only the goroutine of the store's writer uses it
 
-	ready  atomic.Bool   // leftovers are known: whatever is staged from now on is not one
-	opened chan struct{} // closed then
+	ready  atomic.Bool   // what a crash left is known, and the sweeper has it
+	opened chan struct{} // closed when ready is set
 	quit   context.Context
 	stop   context.CancelFunc
 	ended  sync.WaitGroup
 
 	sweeping struct {
 		sync.Mutex
-		list []upload
+		list []uploadID
 	}
 	wake chan struct{} // the list is not empty
 }
 
-// New returns the archive on db. It answers store.ErrOpening until db is open
-// and what a crash has left in it is known. db is closed by whoever opened it,
-// after Close.
+// New returns the archive on db. Its methods return store.ErrOpening until db is open and
+// the archive knows what a crash has left in it. The caller closes db, after Close.
 func New(db *store.DB, log *slog.Logger) (*Archive, error) {
 	c, err := newCodec()
 	if err != nil {
@@ -56,8 +55,7 @@ func New(db *store.DB, log *slog.Logger) (*Archive, error) {
 	return a, nil
 }
 
-// Close ends the sweeper. What it has not removed yet it will when the archive
-// is opened next.
+// Close ends the sweeper. The next start removes what it has not removed yet.
 func (a *Archive) Close() {
 	a.stop()
 	a.ended.Wait()
@@ -67,10 +65,10 @@ func (a *Archive) Close() {
 // Ready is closed when the archive is open.
 func (a *Archive) Ready() <-chan struct{} { return a.opened }
 
-// Stats is what the database has done.
+// Stats returns the counters of the database.
 func (a *Archive) Stats() store.Stats { return a.db.Stats() }
 
-// Err is why nothing can be stored now; nil: all is well.
+// Err says why nothing can be stored now; nil if it can.
 func (a *Archive) Err() error {
 	if err := a.db.Err(); err != nil {
 		return err
@@ -81,8 +79,9 @@ func (a *Archive) Err() error {
 	return nil
 }
 
-// need is Err for whoever uses the archive: a lazy store is opened by that.
-func (a *Archive) need() error {
+// waitOpen waits until the archive can be used, and returns Err. A lazy store is opened by
+// it.
+func (a *Archive) waitOpen() error {
 	if a.ready.Load() {
 		return a.db.Err()
 	}
@@ -94,15 +93,15 @@ func (a *Archive) need() error {
 		return nil
 	case <-a.quit.Done():
 		return store.ErrClosed
-	case <-time.After(needTime):
+	case <-time.After(openTime):
 		return store.ErrOpening
 	}
 }
 
-// needTime is how long who comes first waits for what a crash has left to be known.
-const needTime = 5 * time.Second
+// openTime is how long a method waits for the archive to be ready.
+const openTime = 5 * time.Second
 
-// run opens, then sweeps.
+// run opens the archive, then removes what is left over until Close.
 func (a *Archive) run() {
 	select {
 	case <-a.db.Ready():
@@ -141,14 +140,14 @@ func (a *Archive) run() {
 	}
 }
 
-// open finds what is left over, and the time of the newest commit: the clock
-// may have been set back since.
+// open finds what is left over, and the time of the newest commit: the clock may have been
+// set back since then.
 func (a *Archive) open() error {
-	var left []upload
+	var left []uploadID
 	var last time.Time
 	err := a.db.View(func(r *store.Reader) error {
 		if err := r.Scan(store.Range{Prefix: []byte{tagMarker}, Keys: true}, func(key, _ []byte) bool {
-			left = append(left, upload(key[1:]))
+			left = append(left, uploadID(key[1:]))
 			return true
 		}); err != nil {
 			return err
@@ -169,14 +168,14 @@ func (a *Archive) open() error {
 	if len(left) > 0 {
 		a.log.Info("removing what unfinished uploads and deletions have left", "uploads", len(left))
 	}
-	a.abandon(left...)
+	a.sweepLater(left...)
 	return nil
 }
 
 // idOf is the id at the end of a header's key.
 func idOf(key []byte) ID { return ID(key[len(key)-len(ID{}):]) }
 
-// after is the first millisecond behind the moment in the id.
+// after is the first millisecond after the time in the id.
 func (id ID) after() time.Time {
 	ms := int64(0)
 	for _, b := range id[:6] {
@@ -185,63 +184,13 @@ func (id ID) after() time.Time {
 	return time.UnixMilli(ms + 1)
 }
 
-// tick is the moment of a commit. Only the store's writer may call it.
-func (a *Archive) tick() time.Time {
+// commitTime returns the time of a commit, which is later than all before. It may only be
+// called inside an update.
+func (a *Archive) commitTime() time.Time {
 	t := a.now().Truncate(time.Microsecond)
 	if !t.After(a.last) {
 		t = a.last.Add(time.Microsecond)
 	}
 	a.last = t
 	return t.UTC()
-}
-
-// abandon lets the sweeper remove the blocks of uploads that have a marker.
-func (a *Archive) abandon(list ...upload) {
-	a.sweeping.Lock()
-	a.sweeping.list = append(a.sweeping.list, list...)
-	a.sweeping.Unlock()
-	select {
-	case a.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (a *Archive) next() (u upload, ok bool) {
-	a.sweeping.Lock()
-	defer a.sweeping.Unlock()
-	if len(a.sweeping.list) == 0 || a.quit.Err() != nil {
-		return u, false
-	}
-	u = a.sweeping.list[0]
-	a.sweeping.list = a.sweeping.list[1:]
-	return u, true
-}
-
-// sweepKeys is how many blocks are removed by one update.
-const sweepKeys = 1000
-
-// sweep removes all blocks of an upload, then its marker.
-func (a *Archive) sweep(u upload) error {
-	for {
-		var keys [][]byte
-		if err := a.db.View(func(r *store.Reader) error {
-			return r.Scan(store.Range{Prefix: blockPrefix(u), Keys: true}, func(key, _ []byte) bool {
-				keys = append(keys, append([]byte(nil), key...))
-				return len(keys) < sweepKeys
-			})
-		}); err != nil {
-			return err
-		}
-		if err := a.db.Update(a.quit, func(tx *store.Tx) error {
-			for _, k := range keys {
-				tx.Delete(k)
-			}
-			if len(keys) < sweepKeys {
-				tx.Delete(markerKey(u))
-			}
-			return nil
-		}); err != nil || len(keys) < sweepKeys {
-			return err
-		}
-	}
 }

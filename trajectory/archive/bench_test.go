@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// BenchmarkVisit is a query over a hundred thousand trajectories of which none is
-// selected: rows alone are read.
+// BenchmarkVisit is a query over a hundred thousand trajectories that selects none, so that
+// only rows are read.
 func BenchmarkVisit(b *testing.B) {
-	s := newShelf(b)
+	s := newTestArchive(b)
 	const many = 100_000
 	var body strings.Builder
 	body.WriteString(`{"split":"train","trajectory_groups":[{"trajectories":[`)

@@ -18,14 +18,14 @@ const (
 	streams // how many there are
 )
 
-// blockSize is how many bytes of a stream are compressed together: enough for
-// zstd to find what repeats, little enough to read one trajectory.
+// blockSize is how many bytes of a stream are compressed together. It is enough for zstd to
+// find repetition, and not too much to decompress for one trajectory.
 const blockSize = 256 << 10
 
 // The first byte of a block says how the rest is stored.
 const (
-	plain  = 0
-	packed = 1
+	uncompressed = 0
+	compressed   = 1
 )
 
 // codec compresses blocks. EncodeAll and DecodeAll may be called from many
@@ -52,22 +52,22 @@ func (c *codec) close() {
 	c.dec.Close()
 }
 
-func (c *codec) pack(b []byte) []byte {
-	out := c.enc.EncodeAll(b, append(make([]byte, 0, len(b)/2), packed))
+func (c *codec) compress(b []byte) []byte {
+	out := c.enc.EncodeAll(b, append(make([]byte, 0, len(b)/2), compressed))
 	if len(out) > len(b) {
-		return append([]byte{plain}, b...)
+		return append([]byte{uncompressed}, b...)
 	}
 	return out
 }
 
-func (c *codec) unpack(dst, b []byte) ([]byte, error) {
+func (c *codec) decompress(dst, b []byte) ([]byte, error) {
 	if len(b) == 0 {
 		return nil, fmt.Errorf("%w: an empty block", store.ErrCorrupt)
 	}
 	switch b[0] {
-	case plain:
+	case uncompressed:
 		return append(dst, b[1:]...), nil
-	case packed:
+	case compressed:
 		out, err := c.dec.DecodeAll(b[1:], dst)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
@@ -77,27 +77,26 @@ func (c *codec) unpack(dst, b []byte) ([]byte, error) {
 	return nil, fmt.Errorf("%w: a block of kind %d", store.ErrCorrupt, b[0])
 }
 
-// source reads one stream of an upload. It holds one block.
+// source reads one stream of an upload. It has one block in memory.
 type source struct {
 	r    *store.Reader
 	c    *codec
-	u    upload
+	u    uploadID
 	s    stream
 	size int64
 
-	block []byte // of the number at; valid if held
-	at    int64
-	held  bool
+	block  []byte // the block with the number at, if loaded
+	at     int64
+	loaded bool
 }
 
-// load makes block the one that the byte at off is in, and returns what follows
-// in it from off on.
+// load loads the block with the byte at off, and returns the block from that byte on.
 func (s *source) load(off int64) ([]byte, error) {
-	if n := off / blockSize; !s.held || n != s.at {
-		s.held = false
+	if n := off / blockSize; !s.loaded || n != s.at {
+		s.loaded = false
 		b, err := s.r.Get(blockKey(s.u, s.s, uint64(n)))
 		if err == nil {
-			s.block, err = s.c.unpack(s.block[:0], b)
+			s.block, err = s.c.decompress(s.block[:0], b)
 		}
 		if err == nil && int64(len(s.block)) != min(blockSize, s.size-n*blockSize) {
 			err = fmt.Errorf("%w: a block of %d bytes", store.ErrCorrupt, len(s.block))
@@ -105,7 +104,7 @@ func (s *source) load(off int64) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: stream %d, block %d: %w", ErrDamaged, s.s, n, err)
 		}
-		s.at, s.held = n, true
+		s.at, s.loaded = n, true
 	}
 	return s.block[off%blockSize:], nil
 }

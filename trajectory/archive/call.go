@@ -1,43 +1,45 @@
 package archive
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
+	"weir/internal/jsontext"
 	"weir/store"
 )
 
-// Call is the chat completion that a group was recorded of.
+// Call is a chat completion that was recorded as a group of a batch.
 type Call struct {
-	ID      string // of two with one id, which clients may give, the later one is found
-	Project string // "team/project"; "": none
+	ID      string // if two have the same id, which clients may choose, the later one is found
+	Project string // "team/project", or ""
 	Group   int
 }
 
-// entry is what the index of calls has.
-type entry struct {
+// callEntry is the value of an entry in the index of calls.
+type callEntry struct {
 	Model   string `json:"model"`
 	Log     []byte `json:"log"`
 	Project string `json:"project,omitempty"`
 	Group   int    `json:"group"`
 }
 
-// maxCall bounds the ids that are found: longer ones fit into no reference, nor
-// into a key.
+// maxCall bounds the ids in the index. A longer one fits neither into a reference nor into a
+// key.
 const maxCall = 2048
 
 func callKey(tenant, call string) []byte { return store.AppendString(tenantKey(tagCall, tenant), call) }
 
-// index makes the calls of a batch known. What it writes is left behind when the
-// batch is deleted, and Prune removes it: it leads nowhere.
-func (u *Upload) index(tx *store.Tx, calls []Call) {
+// indexCalls writes the index entries of the calls of a batch. They stay when the batch is
+// deleted, until PruneCalls removes them.
+func (u *Upload) indexCalls(tx *store.Tx, calls []Call) {
 	for _, c := range calls {
 		if len(c.ID) > maxCall {
 			continue
 		}
-		value, err := json.Marshal(entry{Model: u.model, Log: u.batch.ID[:], Project: c.Project, Group: c.Group})
+		value, err := jsontext.Encode(callEntry{Model: u.model, Log: u.batch.ID[:], Project: c.Project, Group: c.Group})
 		if err != nil {
 			panic("archive: " + err.Error()) // every field of it can be encoded
 		}
@@ -45,8 +47,8 @@ func (u *Upload) index(tx *store.Tx, calls []Call) {
 	}
 }
 
-// call finds a recorded completion; nil: there is none of that id.
-func (v *View) call(id string) (*entry, error) {
+// call finds a recorded completion; nil if there is none with that id.
+func (v *View) call(id string) (*callEntry, error) {
 	value, err := v.r.Get(callKey(v.tenant, id))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
@@ -54,90 +56,43 @@ func (v *View) call(id string) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &entry{}
-	if err := json.Unmarshal(value, e); err != nil || len(e.Log) != len(ID{}) {
+	e := &callEntry{}
+	if err := jsontext.Decode(value, e); err != nil || len(e.Log) != len(ID{}) {
 		return nil, fmt.Errorf("%w: the call %q", ErrDamaged, id)
 	}
 	return e, nil
 }
 
-// CallReward says what a chat completion is worth.
+// CallReward sets the reward of a recorded chat completion.
 type CallReward struct {
-	Call    string
-	Project string // it counts for calls of this project, and of none
-	Choice  int    // below 0: all of them
-	Reward  float64
+	Call    string  // the id of the completion
+	Project string  // the completion is of this project or of none; else nothing is set
+	Choice  int     // below 0: all choices
+	Reward  float64 // finite
 }
 
-// RewardCalls sets the rewards of recorded completions; of two rewards on one choice the
-// later in the list counts. It may be repeated. known says of each whether
-// there is, or was, such a completion. One on a batch that cannot be read is not
-// known: it may be tried again.
+// RewardCalls sets the rewards of recorded completions. Of two rewards of one choice the
+// later in the list counts. Setting them again changes nothing. known says of each reward
+// whether there is, or was, such a completion. It is false if the batch of the completion
+// cannot be read, and the reward may be tried again.
 func (a *Archive) RewardCalls(ctx context.Context, tenant string, list []CallReward) (known []bool, err error) {
-	type batch struct {
-		model string
-		id    ID
-	}
 	known = make([]bool, len(list))
-	var order []batch
-	about := make(map[batch][]int) // indexes of verdicts
-	group := make([]int, len(list))
-	err = a.View(tenant, func(v *View) error {
-		for i, w := range list {
-			e, err := v.call(w.Call)
-			if errors.Is(err, ErrDamaged) || errors.Is(err, store.ErrCorrupt) {
-				a.log.Error("a reward is not set", "error", err)
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			if e == nil {
-				continue
-			}
-			known[i] = true
-			if e.Project != "" && e.Project != w.Project {
-				continue
-			}
-			b := batch{e.Model, ID(e.Log)}
-			if about[b] == nil {
-				order = append(order, b)
-			}
-			about[b] = append(about[b], i)
-			group[i] = e.Group
-		}
-		return nil
+	var batches []*batchRewards
+	err = a.View(tenant, func(v *View) (err error) {
+		batches, err = v.findCalls(list, known)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	for _, b := range order {
-		one, all := make(map[Position]float64), make(map[int]float64)
-		for _, i := range about[b] {
-			g, w := group[i], &list[i]
-			if w.Choice >= 0 {
-				one[Position{g, w.Choice}] = w.Reward
-				continue
-			}
-			all[g] = w.Reward
-			for at := range one {
-				if at.Group == g {
-					delete(one, at)
-				}
-			}
-		}
-		err := a.reward(ctx, tenant, b.model, b.id, 0, func(at Position) (float64, bool) {
-			if x, ok := one[at]; ok {
-				return x, true
-			}
-			x, ok := all[at.Group]
-			return x, ok
-		})
+	for _, b := range batches {
+		err := a.reward(ctx, tenant, b.model, b.id, 0, b.of)
 		switch {
-		case err == nil, errors.Is(err, ErrNotFound), errors.Is(err, ErrNotRecorded): // deleted, or not one of ours
+		case err == nil, errors.Is(err, ErrNotFound), errors.Is(err, ErrNotRecorded):
+			// It is done, or it never can be: the batch was deleted or logged by a client.
 		case errors.Is(err, ErrDamaged), errors.Is(err, store.ErrCorrupt):
 			a.log.Error("rewards are not set", "batch", b.id, "error", err)
-			for _, i := range about[b] {
+			for _, i := range b.list {
 				known[i] = false
 			}
 		default:
@@ -147,34 +102,76 @@ func (a *Archive) RewardCalls(ctx context.Context, tenant string, list []CallRew
 	return known, nil
 }
 
-// Prune forgets the calls whose batches have been deleted.
-func (a *Archive) PruneCalls(ctx context.Context) (n int, err error) {
-	for after := []byte(nil); ; {
-		var stale [][]byte
-		seen := 0
-		err := a.db.View(func(r *store.Reader) error {
-			var bad error
-			err := r.Scan(store.Range{Prefix: []byte{tagCall}, From: after}, func(key, value []byte) bool {
-				after = append(append(after[:0], key...), 0)
-				var e entry
-				tenant, _, err := store.CutString(key[1:])
-				if err != nil || json.Unmarshal(value, &e) != nil || len(e.Log) != len(ID{}) {
-					return true // damaged: reported by whoever looks for it
-				}
-				there, err := r.Has(headerKey(tenant, e.Model, ID(e.Log)))
-				if err != nil {
-					bad = err
-					return false
-				}
-				if !there {
-					stale = append(stale, append([]byte(nil), key...))
-				}
-				seen++
-				return seen < pruneAtOnce
-			})
-			return errors.Join(bad, err)
-		})
+// batchRewards are the rewards of completions that were recorded in one batch.
+type batchRewards struct {
+	model  string
+	id     ID
+	list   []int                // the indexes of the rewards in the caller's list
+	choice map[Position]float64 // rewards of one choice
+	all    map[int]float64      // rewards of all choices, by group
+}
+
+// findCalls finds the batches of completions, in the order of their first reward, and says
+// which completions are known.
+func (v *View) findCalls(list []CallReward, known []bool) (batches []*batchRewards, err error) {
+	type key struct {
+		model string
+		id    ID
+	}
+	byKey := make(map[key]*batchRewards)
+	for i, w := range list {
+		e, err := v.call(w.Call)
+		if errors.Is(err, ErrDamaged) || errors.Is(err, store.ErrCorrupt) {
+			v.a.log.Error("a reward is not set", "error", err)
+			continue
+		}
 		if err != nil {
+			return nil, err
+		}
+		known[i] = e != nil
+		if e == nil || e.Project != "" && e.Project != w.Project {
+			continue
+		}
+		k := key{e.Model, ID(e.Log)}
+		b := byKey[k]
+		if b == nil {
+			b = &batchRewards{model: k.model, id: k.id, choice: map[Position]float64{}, all: map[int]float64{}}
+			byKey[k] = b
+			batches = append(batches, b)
+		}
+		b.list = append(b.list, i)
+		b.add(e.Group, w)
+	}
+	return batches, nil
+}
+
+// add adds a reward of a completion that was recorded as a group. It replaces earlier ones.
+func (b *batchRewards) add(group int, w CallReward) {
+	if w.Choice >= 0 {
+		b.choice[Position{group, w.Choice}] = w.Reward
+		return
+	}
+	b.all[group] = w.Reward
+	maps.DeleteFunc(b.choice, func(at Position, _ float64) bool { return at.Group == group })
+}
+
+// of is the reward of a trajectory; ok is false if it gets none.
+func (b *batchRewards) of(at Position) (x float64, ok bool) {
+	if x, ok = b.choice[at]; !ok {
+		x, ok = b.all[at.Group]
+	}
+	return x, ok
+}
+
+// pruneAtOnce is how many calls one update of PruneCalls looks at.
+const pruneAtOnce = 1000
+
+// PruneCalls removes the index entries of completions whose batches have been deleted, and
+// returns how many they were.
+func (a *Archive) PruneCalls(ctx context.Context) (n int, err error) {
+	for from, more := []byte(nil), true; more; {
+		var stale [][]byte
+		if stale, from, more, err = a.staleCalls(from); err != nil {
 			return n, err
 		}
 		if len(stale) > 0 {
@@ -188,11 +185,44 @@ func (a *Archive) PruneCalls(ctx context.Context) (n int, err error) {
 			}
 		}
 		n += len(stale)
-		if seen < pruneAtOnce {
-			return n, nil
-		}
 	}
+	return n, nil
 }
 
-// pruneAtOnce is how many calls one update of Prune looks at.
-const pruneAtOnce = 1000
+// staleCalls looks at the entries of up to pruneAtOnce completions from a key on, and
+// returns the keys of those whose batch is not there. If there may be more completions it
+// returns the key to go on from.
+func (a *Archive) staleCalls(from []byte) (stale [][]byte, next []byte, more bool, err error) {
+	seen := 0
+	err = a.db.View(func(r *store.Reader) error {
+		var bad error
+		err := r.Scan(store.Range{Prefix: []byte{tagCall}, From: from}, func(key, value []byte) bool {
+			next = append(append(next[:0], key...), 0)
+			header, ok := headerOfCall(key, value)
+			if !ok {
+				return true // it is damaged, which is logged when somebody looks for it
+			}
+			var there bool
+			if there, bad = r.Has(header); bad != nil {
+				return false
+			}
+			if !there {
+				stale = append(stale, bytes.Clone(key))
+			}
+			seen++
+			return seen < pruneAtOnce
+		})
+		return errors.Join(bad, err)
+	})
+	return stale, next, seen == pruneAtOnce, err
+}
+
+// headerOfCall is the key of the header of the batch that an entry of a completion leads to.
+func headerOfCall(key, value []byte) (header []byte, ok bool) {
+	tenant, _, err := store.CutString(key[1:])
+	var e callEntry
+	if err != nil || jsontext.Decode(value, &e) != nil || len(e.Log) != len(ID{}) {
+		return nil, false
+	}
+	return headerKey(tenant, e.Model, ID(e.Log)), true
+}

@@ -8,14 +8,14 @@ import (
 	"weir/store"
 )
 
-// held is a batch of any tenant.
-type held struct {
+// tenantBatch is a batch of some tenant.
+type tenantBatch struct {
 	tenant string
 	*Batch
 }
 
-// all calls f for the batches of all tenants from a key on, until it returns false.
-func (a *Archive) all(r *store.Reader, from []byte, f func(key []byte, b held) bool) error {
+// eachBatch calls f for the batches of all tenants from a key on, until f returns false.
+func (a *Archive) eachBatch(r *store.Reader, from []byte, f func(key []byte, b tenantBatch) bool) error {
 	return r.Scan(store.Range{Prefix: []byte{tagHeader}, From: from}, func(key, value []byte) bool {
 		tenant, rest, err := store.CutString(key[1:])
 		if err != nil {
@@ -30,17 +30,18 @@ func (a *Archive) all(r *store.Reader, from []byte, f func(key []byte, b held) b
 			a.log.Error("a batch is passed over", "error", err)
 			return true
 		}
-		return f(key, held{tenant, b})
+		return f(key, tenantBatch{tenant, b})
 	})
 }
 
-// Expire deletes the batches of all tenants that were received before the time that
-// until says for their model and split; the zero time keeps them.
+// Expire deletes the batches of all tenants that were received before the time that until
+// returns for their model and split, and returns how many they were. The zero time keeps
+// batches.
 func (a *Archive) Expire(ctx context.Context, until func(model, split string) time.Time) (batches int, err error) {
 	for from := []byte(nil); err == nil; {
-		var old []held
+		var old []tenantBatch
 		if err = a.View("", func(v *View) error {
-			return a.all(v.r, from, func(key []byte, b held) bool {
+			return a.eachBatch(v.r, from, func(key []byte, b tenantBatch) bool {
 				from = append(append(from[:0], key...), 0)
 				if b.Received.Before(until(b.Model, b.Split)) {
 					old = append(old, b)
@@ -50,11 +51,11 @@ func (a *Archive) Expire(ctx context.Context, until func(model, split string) ti
 		}); err != nil {
 			break
 		}
-		var gone []held
+		var gone []tenantBatch
 		err = a.update(ctx, func(tx *store.Tx) error {
 			for _, b := range old {
 				v := View{&tx.Reader, a, b.tenant}
-				now, err := v.Batch(b.Model, b.ID) // rewards may have been set
+				now, err := v.Batch(b.Model, b.ID) // it may have been rewritten with rewards
 				if errors.Is(err, ErrNotFound) {
 					continue
 				}
@@ -62,7 +63,7 @@ func (a *Archive) Expire(ctx context.Context, until func(model, split string) ti
 					return err
 				}
 				a.remove(tx, b.tenant, now)
-				gone = append(gone, held{b.tenant, now})
+				gone = append(gone, tenantBatch{b.tenant, now})
 			}
 			return nil
 		})
@@ -70,7 +71,7 @@ func (a *Archive) Expire(ctx context.Context, until func(model, split string) ti
 			break
 		}
 		for _, b := range gone {
-			a.abandon(b.upload)
+			a.sweepLater(b.upload)
 		}
 		batches += len(gone)
 		if len(old) < removeAtOnce {
@@ -78,44 +79,4 @@ func (a *Archive) Expire(ctx context.Context, until func(model, split string) ti
 		}
 	}
 	return batches, err
-}
-
-// Tenants are those that have batches of a model.
-func (a *Archive) Tenants(model string) (list []string, err error) {
-	err = a.View("", func(v *View) error {
-		return a.all(v.r, nil, func(_ []byte, b held) bool {
-			if b.Model == model && (len(list) == 0 || list[len(list)-1] != b.tenant) { // they come in order
-				list = append(list, b.tenant)
-			}
-			return true
-		})
-	})
-	return list, err
-}
-
-// Used is how many bytes a tenant has logged and not deleted, as they were sent.
-func (a *Archive) Used(tenant string) (n int64, err error) {
-	err = a.View(tenant, func(v *View) error {
-		return v.Models(func(m *Model) bool {
-			n += m.Bytes
-			return true
-		})
-	})
-	return n, err
-}
-
-// ErrQuota refuses to log more for a tenant.
-var ErrQuota = errors.New("archive: the tenant has logged as much as it may")
-
-// CheckQuota returns ErrQuota if a tenant would have logged more than most bytes with more
-// of them. 0 is no bound. Two uploads at a time may both be the last one.
-func (a *Archive) CheckQuota(tenant string, more, most int64) error {
-	if most <= 0 {
-		return nil
-	}
-	used, err := a.Used(tenant)
-	if err == nil && used+more > most {
-		err = ErrQuota
-	}
-	return err
 }

@@ -7,8 +7,8 @@ import (
 	"weir/trajectory"
 )
 
-// Filter selects trajectories; every condition that is set has to hold. The
-// zero value selects all.
+// Filter selects trajectories. Every condition that is set has to hold; the zero value
+// selects all (docs/interface/trajectories.md, section 11).
 type Filter struct {
 	Splits []string // any of them; nil: all
 	Log    ID       // zero: any
@@ -20,15 +20,15 @@ type Filter struct {
 	ByStart  bool
 
 	MinVersion, MaxVersion trajectory.Int // inclusive
-	MinReward, MaxReward   *float64       // inclusive; who has no reward is in no range
+	MinReward, MaxReward   *float64       // inclusive; a trajectory without a reward is in no range
 	Finish                 []string       // any of them; nil: all
 	Tools                  *bool
-	Metadata               []trajectory.Label // the text of a value, as trajectory.Label has it
+	Metadata               []trajectory.Label // names and the texts of values
 	Metrics                []Range
 	Text                   string // in the text of a message
 }
 
-// Range bounds a metric, inclusively; nil is no bound.
+// Range bounds a metric. The bounds are inclusive; nil stands for no bound.
 type Range struct {
 	Name     string
 	Min, Max *float64
@@ -38,23 +38,25 @@ func within(x float64, low, high *float64) bool {
 	return (low == nil || x >= *low) && (high == nil || x <= *high)
 }
 
-// whole reports whether the filter selects batches as they are.
-func (f *Filter) whole() bool {
+// batchesOnly reports whether all conditions are about batches, so that a batch is selected
+// as a whole or not at all.
+func (f *Filter) batchesOnly() bool {
 	return !f.Step.Given && !(f.ByStart && (!f.From.IsZero() || !f.To.IsZero())) && !f.MinVersion.Given && !f.MaxVersion.Given &&
 		f.MinReward == nil && f.MaxReward == nil && f.Finish == nil && f.Tools == nil && f.Metadata == nil && f.Metrics == nil && f.Text == ""
 }
 
-func (f *Filter) times(t time.Time) bool {
+// inTime reports whether a time is within From and To.
+func (f *Filter) inTime(t time.Time) bool {
 	return (f.From.IsZero() || !t.Before(f.From)) && (f.To.IsZero() || t.Before(f.To))
 }
 
-// batch reports whether the batch may hold what the filter selects.
-func (f *Filter) batch(b *Batch) bool {
+// mayMatch reports whether a batch may have trajectories that the filter selects.
+func (f *Filter) mayMatch(b *Batch) bool {
 	switch {
 	case f.Splits != nil && !slices.Contains(f.Splits, b.Split),
 		f.Log != ID{} && f.Log != b.ID,
 		f.Step.Given && b.Step.Given && f.Step != b.Step,
-		!f.ByStart && !f.times(b.Received),
+		!f.ByStart && !f.inTime(b.Received),
 		f.MinVersion.Given && (!b.Versions.Given || b.Versions.Max < f.MinVersion.N),
 		f.MaxVersion.Given && (!b.Versions.Given || b.Versions.Min > f.MaxVersion.N),
 		f.MinReward != nil && (b.Rewards == nil || b.Rewards[1] < *f.MinReward),
@@ -64,12 +66,13 @@ func (f *Filter) batch(b *Batch) bool {
 	return true
 }
 
-// Step is the training step of a trajectory: the batch's, else its policy
-// version (spec 9.3).
+// StepOf is the training step of a trajectory: that of the batch, or else its policy version
+// (docs/interface/trajectories.md, section 9.3).
 func (b *Batch) StepOf(r *Row) trajectory.Int { return b.Step.Or(r.Version()) }
 
-// row reports whether a trajectory of a batch that may be selected is.
-func (f *Filter) row(b *Batch, r *Row) bool {
+// matches reports whether a trajectory of a batch that may match is selected, apart from
+// f.Text.
+func (f *Filter) matches(b *Batch, r *Row) bool {
 	version := r.Version()
 	switch {
 	case f.Step.Given && b.StepOf(r) != f.Step,
@@ -85,13 +88,13 @@ func (f *Filter) row(b *Batch, r *Row) bool {
 		if at.IsZero() {
 			at = b.Received
 		}
-		if !f.times(at) {
+		if !f.inTime(at) {
 			return false
 		}
 	}
 	for _, want := range f.Metadata {
 		i := slices.IndexFunc(r.Metadata, func(l trajectory.Label) bool { return l.Name == want.Name })
-		if i < 0 || r.Metadata[i].Value != label(want.Value) {
+		if i < 0 || r.Metadata[i].Value != rowLabel(want.Value) {
 			return false
 		}
 	}

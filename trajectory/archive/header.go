@@ -1,33 +1,35 @@
 package archive
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
+	"weir/internal/jsontext"
 	"weir/trajectory"
 )
 
-// Receipt is what whoever logged a batch is told of it.
+// Receipt describes a batch to whoever logged it (docs/interface/trajectories.md, T-21).
 type Receipt struct {
 	ID       ID
 	Split    string
-	Received time.Time // the moment of the commit, to the microsecond; no two are the same
+	Received time.Time // of the commit, to the microsecond; no two batches have the same
 	trajectory.Counts
 	Bytes     int64 // of the body
-	Duplicate bool  // of a request that came before, with the same Idempotency-Key
+	Duplicate bool  // an earlier request had the same Idempotency-Key and logged the batch
 }
 
-// Batch is one logged request.
+// Batch is what one log request brought.
 type Batch struct {
 	Receipt
 	Model string
 	Step  trajectory.Int
 
-	Versions, Starts Span // of the trajectories that have one; Starts in Unix microseconds
-	Rewards          *[2]float64
+	// The bounds of the trajectories that have such a value.
+	Versions Span        // policy versions
+	Starts   Span        // start times in Unix microseconds
+	Rewards  *[2]float64 // nil: no trajectory has a reward
 
-	upload upload
+	upload uploadID
 	size   [streams]int64
 }
 
@@ -44,8 +46,8 @@ func (s *Span) add(n int64) {
 	s.Min, s.Max = min(s.Min, n), max(s.Max, n)
 }
 
-// header is the JSON of a Batch: there is one for each batch, and they are read
-// rarely enough.
+// header is a Batch as JSON. JSON is fast enough, because there is only one header for each
+// batch.
 type header struct {
 	Split    string          `json:"split"`
 	Step     *int64          `json:"step,omitempty"`
@@ -84,22 +86,22 @@ func (b *Batch) encode() []byte {
 	}
 	h.Versions, h.Starts, h.Rewards = b.Versions.pair(), b.Starts.pair(), b.Rewards
 	h.Upload, h.Size = b.upload[:], &b.size
-	out, err := json.Marshal(h)
+	out, err := jsontext.Encode(h)
 	if err != nil {
 		panic("archive: " + err.Error()) // every field of it can be encoded
 	}
 	return out
 }
 
-// replay is what is kept of a request with an Idempotency-Key.
-type replay struct {
+// keptReceipt is what is stored of a request with an Idempotency-Key.
+type keptReceipt struct {
 	Digest []byte `json:"digest"`
 	ID     []byte `json:"id"`
 	header
 }
 
 func (r *Receipt) encode(digest []byte) []byte {
-	out, err := json.Marshal(replay{Digest: digest, ID: r.ID[:], header: r.header()})
+	out, err := jsontext.Encode(keptReceipt{Digest: digest, ID: r.ID[:], header: r.header()})
 	if err != nil {
 		panic("archive: " + err.Error())
 	}
@@ -115,7 +117,7 @@ func (h *header) receipt(id ID) Receipt {
 
 func decodeBatch(model string, id ID, value []byte) (*Batch, error) {
 	var h header
-	if err := json.Unmarshal(value, &h); err != nil {
+	if err := jsontext.Decode(value, &h); err != nil {
 		return nil, fmt.Errorf("%w: the header of %v: %w", ErrDamaged, id, err)
 	}
 	b := &Batch{Receipt: h.receipt(id), Model: model, Versions: spanOf(h.Versions), Starts: spanOf(h.Starts), Rewards: h.Rewards}

@@ -3,27 +3,29 @@ package archive
 import (
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"time"
+
+	"github.com/google/uuid"
 
 	"weir/store"
 )
 
-// Tables. The tenant is right behind the tag wherever a client can reach.
+// The first byte of a key is the table. In every table that clients can reach, the tenant
+// follows it.
 const (
-	tagHeader = 'B' // tenant, model, log id: a batch's header
-	tagBlock  = 'D' // upload, stream, number: a block
-	tagMarker = 'U' // upload: its blocks are nobody's
-	tagReplay = 'I' // tenant, model, hash of an idempotency key: a receipt
-	tagCall   = 'C' // tenant, id of a chat completion: the group that was recorded of it
+	tagHeader  = 'B' // tenant, model, log id: a batch's header
+	tagBlock   = 'D' // upload, stream, number: a block
+	tagMarker  = 'U' // upload: its blocks belong to no batch
+	tagReceipt = 'I' // tenant, model, hash of an idempotency key: a receipt
+	tagCall    = 'C' // tenant, id of a chat completion: the group that was recorded of it
 )
 
-// ID names a batch: a UUIDv7 whose order is that of the commits.
+// ID is the id of a batch: a UUID of version 7. Their order is that of the commits.
 type ID [16]byte
 
-// newID makes the id of a batch that is committed at t, which no two are: behind
-// the milliseconds come 12 bits of a fraction, in which microseconds differ
-// (RFC 9562, 6.2, method 3).
+// newID makes the id of a batch that is committed at t. After the milliseconds it has 12
+// bits of their fraction, in which different microseconds are different (RFC 9562, section
+// 6.2, method 3).
 func newID(t time.Time) (id ID) {
 	_, _ = rand.Read(id[:]) // never fails (crypto/rand)
 	us := t.UnixMicro()
@@ -37,35 +39,23 @@ func newID(t time.Time) (id ID) {
 	return id
 }
 
-// String spells the id as UUIDs are.
-func (id ID) String() string {
-	var b [36]byte
-	hex.Encode(b[0:], id[0:4])
-	hex.Encode(b[9:], id[4:6])
-	hex.Encode(b[14:], id[6:8])
-	hex.Encode(b[19:], id[8:10])
-	hex.Encode(b[24:], id[10:16])
-	b[8], b[13], b[18], b[23] = '-', '-', '-', '-'
-	return string(b[:])
-}
+// String returns the id in the usual form of a UUID.
+func (id ID) String() string { return uuid.UUID(id).String() }
 
-// ParseID reads what String writes, and nothing else.
+// ParseID reads the form that String writes, and no other.
 func ParseID(s string) (id ID, ok bool) {
-	if len(s) != 36 {
-		return id, false
-	}
-	plain := s[0:8] + s[9:13] + s[14:18] + s[19:23] + s[24:]
-	if _, err := hex.Decode(id[:], []byte(plain)); err != nil || id.String() != s {
+	u, err := uuid.Parse(s)
+	if err != nil || u.String() != s {
 		return ID{}, false
 	}
-	return id, true
+	return ID(u), true
 }
 
-// upload names the blocks of one upload. It is not the batch's id: that is only
+// uploadID identifies the blocks of one upload. It is not the id of the batch, which is only
 // known at the commit.
-type upload [16]byte
+type uploadID [16]byte
 
-func newUpload() (u upload) {
+func newUploadID() (u uploadID) {
 	_, _ = rand.Read(u[:]) // never fails (crypto/rand)
 	return u
 }
@@ -80,16 +70,16 @@ func headerKey(tenant, model string, id ID) []byte {
 	return append(modelKey(tagHeader, tenant, model), id[:]...)
 }
 
-func replayKey(tenant, model, key string) []byte {
+func receiptKey(tenant, model, key string) []byte {
 	sum := sha256.Sum256([]byte(key))
-	return append(modelKey(tagReplay, tenant, model), sum[:]...)
+	return append(modelKey(tagReceipt, tenant, model), sum[:]...)
 }
 
-func markerKey(u upload) []byte { return append([]byte{tagMarker}, u[:]...) }
+func markerKey(u uploadID) []byte { return append([]byte{tagMarker}, u[:]...) }
 
 // blockPrefix is the beginning of the keys of all blocks of an upload.
-func blockPrefix(u upload) []byte { return append([]byte{tagBlock}, u[:]...) }
+func blockPrefix(u uploadID) []byte { return append([]byte{tagBlock}, u[:]...) }
 
-func blockKey(u upload, s stream, n uint64) []byte {
+func blockKey(u uploadID, s stream, n uint64) []byte {
 	return store.AppendUint(append(blockPrefix(u), byte(s)), n)
 }

@@ -3,21 +3,18 @@ package archive
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
-	"fmt"
-	"math"
 	"time"
 
 	"weir/trajectory"
 )
 
-// span is where a text is in the stream of texts.
-type span struct{ off, size int64 }
+// textRange is where a text is in the stream of texts.
+type textRange struct{ off, size int64 }
 
 // Row is what is known of a trajectory without its text.
 type Row struct {
 	Group, Index int
-	text         span
+	text         textRange
 	trajectory.Facts
 }
 
@@ -27,15 +24,12 @@ type GroupRow struct {
 	Trajectories int
 	Exceptions   int
 	Metrics      []trajectory.Score
-	// Of the rewards of those of its trajectories that have one, for advantages.
+	// The number, mean and standard deviation of the rewards in the group.
 	Scored          int
 	Mean, Deviation float64
-	Offset          GroupOffset // where it is
-	text            span
+	Offset          GroupOffset
+	text            textRange
 }
-
-// Records are written as varints and strings with their length in front: a
-// million of them are read for one query.
 
 // Bits of a row's first byte.
 const (
@@ -47,32 +41,16 @@ const (
 	hasTokens
 )
 
-func appendText(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
-}
-
-func appendScores(b []byte, list []trajectory.Score) []byte {
-	b = binary.AppendUvarint(b, uint64(len(list)))
-	for _, m := range list {
-		b = appendFloat(appendText(b, m.Name), m.Value)
-	}
-	return b
-}
-
-func appendFloat(b []byte, x float64) []byte {
-	return binary.LittleEndian.AppendUint64(b, math.Float64bits(x))
-}
-
-func (s span) append(b []byte) []byte {
+func (s textRange) append(b []byte) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(s.off)), uint64(s.size))
 }
 
-// longLabel is the length from which of a metadata value only a hash is kept:
-// the text is in the trajectory.
+// longLabel is the length from which on a row has only the hash of a metadata value. The
+// value itself is in the text of the trajectory.
 const longLabel = 128
 
-// label is the form of a metadata value that rows hold and filters compare.
-func label(s string) string {
+// rowLabel is a metadata value as rows have it and filters compare it.
+func rowLabel(s string) string {
 	if len(s) < longLabel {
 		return s
 	}
@@ -117,7 +95,7 @@ func (r *Row) append(b []byte) []byte {
 	b = appendScores(b, r.Metrics)
 	b = binary.AppendUvarint(b, uint64(len(r.Metadata)))
 	for _, l := range r.Metadata {
-		b = appendText(appendText(b, l.Name), label(l.Value))
+		b = appendText(appendText(b, l.Name), rowLabel(l.Value))
 	}
 	return b
 }
@@ -130,88 +108,8 @@ func (g *GroupRow) append(b []byte) []byte {
 	return appendScores(b, g.Metrics)
 }
 
-var errRecord = errors.New("a record is cut short")
-
-// record reads what append wrote. After an error everything it returns is zero.
-type record struct {
-	b   []byte
-	err error
-}
-
-func (r *record) uint() uint64 {
-	n, size := binary.Uvarint(r.b)
-	if size <= 0 {
-		r.b, r.err = nil, errRecord
-		return 0
-	}
-	r.b = r.b[size:]
-	return n
-}
-
-func (r *record) int() int { return int(r.uint() & math.MaxInt) }
-
-func (r *record) varint() int64 {
-	n, size := binary.Varint(r.b)
-	if size <= 0 {
-		r.b, r.err = nil, errRecord
-		return 0
-	}
-	r.b = r.b[size:]
-	return n
-}
-
-func (r *record) take(n int) []byte {
-	if n > len(r.b) {
-		r.b, r.err = nil, errRecord
-		return nil
-	}
-	b := r.b[:n]
-	r.b = r.b[n:]
-	return b
-}
-
-func (r *record) float() float64 {
-	b := r.take(8)
-	if b == nil {
-		return 0
-	}
-	return math.Float64frombits(binary.LittleEndian.Uint64(b))
-}
-
-func (r *record) text() string { return string(r.take(r.int())) }
-
-func (r *record) span() span { return span{int64(r.int()), int64(r.int())} }
-
-// count reads the length of a list whose elements take at least size bytes.
-func (r *record) count(size int) int {
-	n := r.int()
-	if n > len(r.b)/size {
-		r.b, r.err = nil, errRecord
-		return 0
-	}
-	return n
-}
-
-func (r *record) scores() (list []trajectory.Score) {
-	if n := r.count(9); n > 0 {
-		list = make([]trajectory.Score, n)
-	}
-	for i := range list {
-		list[i].Name = r.text()
-		list[i].Value = r.float()
-	}
-	return list
-}
-
-func (r *record) given(on bool) trajectory.Int {
-	if !on {
-		return trajectory.Int{}
-	}
-	return trajectory.Some(r.varint())
-}
-
 func (w *Row) parse(b []byte) error {
-	r := record{b: b}
+	r := recordReader{b: b}
 	*w = Row{}
 	bits := byte(0)
 	if first := r.take(1); first != nil {
@@ -248,48 +146,10 @@ func (w *Row) parse(b []byte) error {
 }
 
 func (g *GroupRow) parse(b []byte) error {
-	r := record{b: b}
+	r := recordReader{b: b}
 	*g = GroupRow{Index: r.int(), Trajectories: r.int(), Exceptions: r.int(), Scored: r.int()}
 	g.Mean, g.Deviation = r.float(), r.float()
 	g.text = r.span()
 	g.Metrics = r.scores()
 	return r.end()
-}
-
-func (r *record) end() error {
-	if r.err == nil && len(r.b) > 0 {
-		r.err = errors.New("a record is too long")
-	}
-	if r.err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, r.err)
-	}
-	return nil
-}
-
-// reader goes over the records of a stream.
-type reader struct {
-	source
-	off int64
-	buf []byte
-}
-
-// next returns the next record, valid until it is called again; nil at the end.
-func (r *reader) next() ([]byte, error) {
-	if r.off == r.size {
-		return nil, nil
-	}
-	n := min(binary.MaxVarintLen64, r.size-r.off)
-	b, err := r.read(r.buf[:0], r.off, n)
-	if err != nil {
-		return nil, err
-	}
-	length, size := binary.Uvarint(b)
-	if size <= 0 || length > math.MaxInt64 {
-		return nil, fmt.Errorf("%w: no record at %d", ErrDamaged, r.off)
-	}
-	if r.buf, err = r.read(b[:0], r.off+int64(size), int64(length)); err != nil {
-		return nil, err
-	}
-	r.off += int64(size) + int64(length)
-	return r.buf, nil
 }

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
+	"weir/internal/jsontext"
 	"weir/store"
 	"weir/trajectory"
 )
@@ -19,34 +19,34 @@ type Upload struct {
 	a             *Archive
 	ctx           context.Context
 	tenant, model string
-	id            upload
+	id            uploadID
 
 	buf     [streams][]byte // the block that is being filled
-	blocks  [streams]uint64 // sealed
+	blocks  [streams]uint64 // how many are complete
 	record  []byte
-	pending []block // sealed, not handed to the store yet
+	pending []block // complete, not handed to the store yet
 	bytes   int     // in pending
 
-	staged bool       // something was handed to the store
-	flight chan error // the result of the staging under way; nil: none is
-	over   bool
+	staged  bool       // blocks were handed to the store, so there is a marker
+	staging chan error // receives the result of the staging update that is running; nil if none is
+	ended   bool
 
 	batch   Batch
-	rewards []float64 // of the group that is not complete
+	rewards []float64 // of the group that is being uploaded
 }
 
 type block struct{ key, value []byte }
 
-// stageBytes is how much is handed to the store at a time: what fits in one
-// transaction of badger (14 % of a memtable of 16 MiB).
+// stageBytes is how much is handed to the store at a time. It fits into one transaction of
+// badger, which takes 15 % of a memtable of 16 MiB.
 const stageBytes = 1 << 20
 
-// Begin begins an upload, which ends without a trace when ctx does.
+// Begin begins an upload. It can only be aborted after ctx has ended.
 func (a *Archive) Begin(ctx context.Context, tenant, model string) (*Upload, error) {
-	if err := a.need(); err != nil {
+	if err := a.waitOpen(); err != nil {
 		return nil, err
 	}
-	return &Upload{a: a, ctx: ctx, tenant: tenant, model: model, id: newUpload(), batch: Batch{Model: model}}, nil
+	return &Upload{a: a, ctx: ctx, tenant: tenant, model: model, id: newUploadID(), batch: Batch{Model: model}}, nil
 }
 
 // Trajectory stages a trajectory.
@@ -77,7 +77,7 @@ func (u *Upload) Trajectory(t *trajectory.Trajectory) error {
 	return nil
 }
 
-// Group stages what a group has besides its trajectories, which came before.
+// Group stages what a group has besides its trajectories, which were staged before.
 func (u *Upload) Group(g *trajectory.Group) error {
 	r := GroupRow{Index: g.Index, Trajectories: g.Trajectories, Exceptions: g.Exceptions, Metrics: g.Metrics, text: u.span(len(g.Text))}
 	if err := u.write(texts, g.Text); err != nil {
@@ -93,10 +93,10 @@ func (u *Upload) Group(g *trajectory.Group) error {
 	return u.writeRecord(groups)
 }
 
-// span is where the next n bytes of text go.
-func (u *Upload) span(n int) span { return span{u.batch.size[texts], int64(n)} }
+// span is where the next n bytes of text will be.
+func (u *Upload) span(n int) textRange { return textRange{u.batch.size[texts], int64(n)} }
 
-// writeRecord writes u.record with its length in front.
+// writeRecord writes the length of u.record and u.record.
 func (u *Upload) writeRecord(s stream) error {
 	var length [binary.MaxVarintLen64]byte
 	n := binary.PutUvarint(length[:], uint64(len(u.record)))
@@ -106,6 +106,7 @@ func (u *Upload) writeRecord(s stream) error {
 	return u.write(s, u.record)
 }
 
+// write appends to a stream, and stages blocks when there are enough.
 func (u *Upload) write(s stream, p []byte) error {
 	u.batch.size[s] += int64(len(p))
 	for len(p) > 0 {
@@ -125,26 +126,26 @@ func (u *Upload) write(s stream, p []byte) error {
 	return nil
 }
 
-// seal ends the block that is being filled.
+// seal completes the block that is being filled.
 func (u *Upload) seal(s stream) {
-	b := block{blockKey(u.id, s, u.blocks[s]), u.a.codec.pack(u.buf[s])}
+	b := block{blockKey(u.id, s, u.blocks[s]), u.a.codec.compress(u.buf[s])}
 	u.pending = append(u.pending, b)
 	u.bytes += len(b.value)
 	u.blocks[s]++
 	u.buf[s] = u.buf[s][:0]
 }
 
-// stage hands what is pending to the store, which takes it while the next is
-// being made.
+// stage hands the pending blocks to the store, which writes them while the next ones are
+// being compressed.
 func (u *Upload) stage() error {
-	if err := u.landed(); err != nil {
+	if err := u.waitStaged(); err != nil {
 		return err
 	}
 	blocks, first := u.pending, !u.staged
 	u.pending, u.bytes, u.staged = nil, 0, true
-	u.flight = make(chan error, 1)
+	u.staging = make(chan error, 1)
 	go func() {
-		u.flight <- u.a.db.Update(u.ctx, func(tx *store.Tx) error {
+		u.staging <- u.a.db.Update(u.ctx, func(tx *store.Tx) error {
 			if first {
 				tx.Set(markerKey(u.id), nil)
 			}
@@ -157,43 +158,42 @@ func (u *Upload) stage() error {
 	return nil
 }
 
-// landed waits for the staging under way.
-func (u *Upload) landed() error {
-	if u.flight == nil {
+// waitStaged waits for the staging update that is running.
+func (u *Upload) waitStaged() error {
+	if u.staging == nil {
 		return nil
 	}
-	err := <-u.flight
-	u.flight = nil
+	err := <-u.staging
+	u.staging = nil
 	return err
 }
 
-// Meta is what is known of a batch at its end.
+// Meta describes a batch; it is known at the end of an upload.
 type Meta struct {
 	Split string
 	Step  trajectory.Int
 	Bytes int64
-	// Key is the request's Idempotency-Key, "" for none, and Digest that of its body.
+	// Key is the Idempotency-Key of the request or "", and Digest that of its body.
 	Key    string
 	Digest []byte
-	Calls  []Call // what was recorded, by group
+	Calls  []Call // the chat completions that were recorded
 }
 
-// keepKeys is how long Idempotency-Keys are known.
+// keepKeys is how long an Idempotency-Key is remembered.
 const keepKeys = 72 * time.Hour
 
 var errDuplicate = errors.New("archive: the batch is there already")
 
-// Commit makes the batch visible and durable; before it returns without an
-// error nobody sees it. A batch without groups leaves nothing but its key. The error is
-// ErrConflict, one of the store, or that of the upload's context; after
-// store.ErrFailed the batch may or may not be there.
+// Commit makes the batch visible and durable in one update. Of a batch without groups only
+// the key is stored. The error is ErrConflict, one of the store, or that of the context of
+// the upload. After store.ErrFailed the batch may or may not be there.
 func (u *Upload) Commit(m Meta) (Receipt, error) {
 	for s := range streams {
 		if len(u.buf[s]) > 0 {
 			u.seal(s)
 		}
 	}
-	if err := u.landed(); err != nil {
+	if err := u.waitStaged(); err != nil {
 		return Receipt{}, err
 	}
 	b := &u.batch
@@ -201,18 +201,18 @@ func (u *Upload) Commit(m Meta) (Receipt, error) {
 	var before Receipt
 	err := u.a.db.Update(u.ctx, func(tx *store.Tx) (err error) {
 		if m.Key != "" {
-			if before, err = u.replayed(tx, m); err != nil {
+			if before, err = u.earlierReceipt(tx, m); err != nil {
 				return err
 			}
 		}
-		b.Received = u.a.tick()
+		b.Received = u.a.commitTime()
 		b.ID = newID(b.Received)
 		if b.Groups > 0 {
-			u.put(tx)
-			u.index(tx, m.Calls)
+			u.writeBatch(tx)
+			u.indexCalls(tx, m.Calls)
 		}
 		if m.Key != "" {
-			tx.SetUntil(replayKey(u.tenant, u.model, m.Key), b.Receipt.encode(m.Digest), b.Received.Add(keepKeys))
+			tx.SetUntil(receiptKey(u.tenant, u.model, m.Key), b.Receipt.encode(m.Digest), b.Received.Add(keepKeys))
 		}
 		return nil
 	})
@@ -220,19 +220,19 @@ func (u *Upload) Commit(m Meta) (Receipt, error) {
 	case errors.Is(err, errDuplicate):
 		return before, nil // Abort sweeps
 	case errors.Is(err, store.ErrFailed):
-		// Perhaps it is there, so nothing may be removed now. If it is not, its
-		// marker is, and the next start removes it.
-		u.over = true
+		// The batch may be there, so nothing may be removed now. If it is not, its marker
+		// is there, and the next start removes its blocks.
+		u.ended = true
 	}
 	if err != nil {
 		return Receipt{}, err
 	}
-	u.over = true
+	u.ended = true
 	return b.Receipt, nil
 }
 
-// put writes what is pending and the header.
-func (u *Upload) put(tx *store.Tx) {
+// writeBatch writes the pending blocks and the header, and removes the marker.
+func (u *Upload) writeBatch(tx *store.Tx) {
 	for _, p := range u.pending {
 		tx.Set(p.key, p.value)
 	}
@@ -242,17 +242,18 @@ func (u *Upload) put(tx *store.Tx) {
 	}
 }
 
-// replayed looks for an earlier request with the same key.
-func (u *Upload) replayed(tx *store.Tx, m Meta) (Receipt, error) {
-	value, err := tx.Get(replayKey(u.tenant, u.model, m.Key))
+// earlierReceipt looks for an earlier request with the same key. If there is one, the error
+// is errDuplicate or ErrConflict.
+func (u *Upload) earlierReceipt(tx *store.Tx, m Meta) (Receipt, error) {
+	value, err := tx.Get(receiptKey(u.tenant, u.model, m.Key))
 	if errors.Is(err, store.ErrNotFound) {
 		return Receipt{}, nil
 	}
 	if err != nil {
 		return Receipt{}, err
 	}
-	var p replay
-	if err := json.Unmarshal(value, &p); err != nil || len(p.ID) != len(ID{}) {
+	var p keptReceipt
+	if err := jsontext.Decode(value, &p); err != nil || len(p.ID) != len(ID{}) {
 		return Receipt{}, fmt.Errorf("%w: a receipt", ErrDamaged)
 	}
 	if !bytes.Equal(p.Digest, m.Digest) {
@@ -263,14 +264,14 @@ func (u *Upload) replayed(tx *store.Tx, m Meta) (Receipt, error) {
 	return r, errDuplicate
 }
 
-// Abort ends an upload that is not to be. It may be called after Commit.
+// Abort ends an upload without a batch. After Commit it does nothing.
 func (u *Upload) Abort() {
-	if u.over {
+	if u.ended {
 		return
 	}
-	u.over = true
-	_ = u.landed() // whether it arrived or not, it goes
+	u.ended = true
+	_ = u.waitStaged() // its blocks are removed whether it failed or not
 	if u.staged {
-		u.a.abandon(u.id)
+		u.a.sweepLater(u.id)
 	}
 }

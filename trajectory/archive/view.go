@@ -1,18 +1,16 @@
 package archive
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"weir/store"
 	"weir/trajectory"
 )
 
-// View reads one snapshot of a tenant's batches. It is for one goroutine and
-// for as long as the function it was given to.
+// View reads one snapshot of a tenant's batches. It may be used by one goroutine, until the
+// function that it was passed to returns.
 type View struct {
 	r      *store.Reader
 	a      *Archive
@@ -21,8 +19,8 @@ type View struct {
 
 // View calls f with a snapshot of what is committed, and returns its error.
 func (a *Archive) View(tenant string, f func(*View) error) error {
-	if err := a.need(); errors.Is(err, store.ErrOpening) || errors.Is(err, store.ErrClosed) {
-		return err // a store that is full or failing can be read
+	if err := a.waitOpen(); errors.Is(err, store.ErrOpening) || errors.Is(err, store.ErrClosed) {
+		return err // a store that is full, or whose writes fail, can be read
 	}
 	return a.db.View(func(r *store.Reader) error { return f(&View{r, a, tenant}) })
 }
@@ -47,7 +45,7 @@ func (m *Model) add(b *Batch) {
 	if m.First.IsZero() {
 		m.First = b.Received
 	}
-	m.Last = b.Received // batches come in order
+	m.Last = b.Received // batches are in the order of their commits
 	if b.Versions.Given {
 		m.Versions.add(b.Versions.Min)
 		m.Versions.add(b.Versions.Max)
@@ -58,8 +56,8 @@ func (m *Model) add(b *Batch) {
 	}
 }
 
-// Models calls f for every model of the tenant that has batches, in the order
-// of their names, until f returns false.
+// Models calls f for every model of the tenant that has batches, in the order of their
+// names, until f returns false.
 func (v *View) Models(f func(*Model) bool) error {
 	var m *Model
 	prefix := tenantKey(tagHeader, v.tenant)
@@ -84,8 +82,8 @@ func (v *View) Models(f func(*Model) bool) error {
 	return errors.Join(err, bad)
 }
 
-// scan calls f for the batches of a range. Those whose header is damaged are
-// reported and passed over: the others can be read.
+// scan calls f for the batches of a range until f returns false. A batch whose header is
+// damaged is logged and skipped, because the others can be read.
 func (v *View) scan(r store.Range, tenant []byte, f func(*Batch) bool) error {
 	return v.r.Scan(r, func(key, value []byte) bool {
 		model, rest, err := store.CutString(key[len(tenant):])
@@ -104,9 +102,9 @@ func (v *View) scan(r store.Range, tenant []byte, f func(*Batch) bool) error {
 	})
 }
 
-// Batches calls f for the batches of a model in the order of their commits, or
-// backwards, until f returns false. It begins behind the batch after; the zero
-// ID is the beginning.
+// Batches calls f for the batches of a model in the order of their commits, or in reverse,
+// until f returns false. It begins after the batch with the id after, or with the first one
+// if that is the zero ID.
 func (v *View) Batches(model string, after ID, backwards bool, f func(*Batch) bool) error {
 	r := store.Range{Prefix: modelKey(tagHeader, v.tenant, model), Reverse: backwards}
 	if after != (ID{}) {
@@ -117,7 +115,7 @@ func (v *View) Batches(model string, after ID, backwards bool, f func(*Batch) bo
 	})
 }
 
-// Known reports ErrNotFound for a model that has no batches.
+// Known returns ErrNotFound if a model has no batches.
 func (v *View) Known(model string) error {
 	found := false
 	if err := v.r.Scan(store.Range{Prefix: modelKey(tagHeader, v.tenant, model), Keys: true}, func([]byte, []byte) bool {
@@ -142,168 +140,4 @@ func (v *View) Batch(model string, id ID) (*Batch, error) {
 		return nil, err
 	}
 	return decodeBatch(model, id, value)
-}
-
-// Contents reads what is in a batch.
-type Contents struct {
-	Batch  *Batch
-	texts  source
-	rows   reader
-	groups reader
-	text   []byte
-}
-
-// Open returns the contents of a batch.
-func (v *View) Open(b *Batch) *Contents {
-	of := func(s stream) source {
-		return source{r: v.r, c: v.a.codec, u: b.upload, s: s, size: b.size[s]}
-	}
-	return &Contents{Batch: b, texts: of(texts), rows: reader{source: of(rows)}, groups: reader{source: of(groups)}}
-}
-
-// Text returns the text of a trajectory, valid until the next call.
-func (c *Contents) Text(r *Row) (trajectory.Value, error) { return c.read(r.text) }
-
-// GroupText returns the text of a group, valid until the next call.
-func (c *Contents) GroupText(g *GroupRow) (trajectory.Value, error) { return c.read(g.text) }
-
-func (c *Contents) read(s span) (trajectory.Value, error) {
-	var err error
-	c.text, err = c.texts.read(c.text[:0], s.off, s.size)
-	if err != nil {
-		return nil, err
-	}
-	if len(c.text) == 0 || c.text[0] != '{' || !bytes.HasSuffix(c.text, []byte("}")) {
-		return nil, fmt.Errorf("%w: no object at %d", ErrDamaged, s.off)
-	}
-	return c.text, nil
-}
-
-// Visitor is told what a selection finds, in order: a group before the first
-// of its trajectories that are selected. An error of it ends the visit.
-type Visitor struct {
-	Group      func(*GroupRow) error // nil: not of interest
-	Trajectory func(*Row) error
-}
-
-// Visit tells v what of the batch the filter selects. Groups of which no
-// trajectory is selected are passed over, unless the filter looks at batches
-// alone: then groups without trajectories are told, too.
-func (c *Contents) Visit(f *Filter, v Visitor) error {
-	if !f.batch(c.Batch) {
-		return nil
-	}
-	for at := (GroupOffset{}); ; {
-		next, err := c.VisitGroup(at, f, v)
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		at = next
-	}
-}
-
-// GroupOffset is where a group begins in its batch. The zero value is the first.
-type GroupOffset struct{ group, row int64 }
-
-// VisitGroup is Visit for the one group at a mark. It returns the next group's;
-// the error is io.EOF when there is no group at the mark.
-func (c *Contents) VisitGroup(at GroupOffset, f *Filter, v Visitor) (next GroupOffset, err error) {
-	c.groups.off, c.rows.off = at.group, at.row
-	b, err := c.groups.next()
-	if err != nil {
-		return at, err
-	}
-	if b == nil {
-		return at, io.EOF
-	}
-	var g GroupRow
-	if err := g.parse(b); err != nil {
-		return at, err
-	}
-	g.Offset = at
-	told := v.Group == nil
-	tell := func() error {
-		if told {
-			return nil
-		}
-		told = true
-		return v.Group(&g)
-	}
-	if f.whole() {
-		if err := tell(); err != nil {
-			return at, err
-		}
-	}
-	var r Row
-	for {
-		next = GroupOffset{c.groups.off, c.rows.off}
-		b, err := c.rows.next()
-		if err != nil {
-			return at, err
-		}
-		if b == nil {
-			return next, nil
-		}
-		if err := r.parse(b); err != nil {
-			return at, err
-		}
-		if r.Group != g.Index {
-			return next, nil
-		}
-		ok, err := c.selects(f, &r)
-		if err == nil && ok {
-			if err = tell(); err == nil {
-				err = v.Trajectory(&r)
-			}
-		}
-		if err != nil {
-			return at, err
-		}
-	}
-}
-
-func (c *Contents) selects(f *Filter, r *Row) (bool, error) {
-	if !f.row(c.Batch, r) {
-		return false, nil
-	}
-	if f.Text == "" {
-		return true, nil
-	}
-	text, err := c.Text(r)
-	if err != nil {
-		return false, err
-	}
-	return trajectory.Contains(text, f.Text), nil
-}
-
-// errFound ends a visit that has found what it looked for.
-var errFound = errors.New("found")
-
-// Find returns one trajectory of the batch and its group, or ErrNotFound.
-func (c *Contents) Find(group, index int) (row Row, g GroupRow, err error) {
-	err = c.Visit(&Filter{}, Visitor{
-		Group: func(r *GroupRow) error {
-			if g = *r; g.Index > group {
-				return ErrNotFound
-			}
-			return nil
-		},
-		Trajectory: func(r *Row) error {
-			if r.Group == group && r.Index == index {
-				row = *r
-				return errFound
-			}
-			return nil
-		},
-	})
-	switch {
-	case errors.Is(err, errFound):
-		return row, g, nil
-	case err == nil:
-		err = ErrNotFound
-	}
-	return row, g, err
 }

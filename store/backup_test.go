@@ -69,7 +69,7 @@ func TestVerify(t *testing.T) {
 	for i := range 10 {
 		set(t, d, fmt.Sprint("k", i), "v")
 	}
-	// A value that badger takes for whole and that is not.
+	// A value that is whole for badger, and wrong.
 	txn := d.gate.db.NewTransaction(true)
 	if err := errors.Join(txn.Set([]byte("k3"), seal([]byte("k4"), []byte("v"))), txn.Commit()); err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// What a caller does wrong is not taken for damage.
+// TestPanicOfAReader: a panic of a caller is not taken for damage.
 func TestPanicOfAReader(t *testing.T) {
 	d := open(t, testConfig(t.TempDir()))
 	set(t, d, "k", "v")
@@ -128,9 +128,11 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// Read-only look at the gate: readers come and go while it reopens.
+// TestReopenBetweenReaders: a reader that stays puts off Compact, and disturbs nobody else.
 func TestReopenBetweenReaders(t *testing.T) {
-	d := open(t, testConfig(t.TempDir()))
+	cfg := testConfig(t.TempDir())
+	cfg.drainTime = 20 * time.Millisecond
+	d := open(t, cfg)
 	set(t, d, "k", "v")
 	inside, leave := make(chan struct{}), make(chan struct{})
 	done := make(chan error)
@@ -139,7 +141,7 @@ func TestReopenBetweenReaders(t *testing.T) {
 	if err := d.Compact(); !errors.Is(err, ErrBusy) {
 		t.Errorf("with a reader that stays: %v", err)
 	}
-	set(t, d, "k", "w") // nothing has changed for others
+	set(t, d, "k", "w") // nothing has changed for other readers and writers
 	if got := get(t, d, "k"); got != "w" {
 		t.Errorf("k = %s", got)
 	}

@@ -15,22 +15,22 @@ import (
 	"weir/trajectory"
 )
 
-// shelf is an archive on a store of its own.
-type shelf struct {
+// testArchive is an archive on a store of its own.
+type testArchive struct {
 	t   testing.TB
 	dir string
 	db  *store.DB
 	*Archive
 }
 
-func newShelf(t testing.TB) *shelf {
-	s := &shelf{t: t, dir: t.TempDir()}
+func newTestArchive(t testing.TB) *testArchive {
+	s := &testArchive{t: t, dir: t.TempDir()}
 	s.start()
 	t.Cleanup(s.close)
 	return s
 }
 
-func (s *shelf) start() {
+func (s *testArchive) start() {
 	s.t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	cfg := store.DefaultConfig(s.dir)
@@ -45,7 +45,7 @@ func (s *shelf) start() {
 	s.until("open", func() bool { return s.Err() == nil })
 }
 
-func (s *shelf) close() {
+func (s *testArchive) close() {
 	if s.db != nil {
 		s.Archive.Close()
 		if err := s.db.Close(); err != nil {
@@ -55,13 +55,14 @@ func (s *shelf) close() {
 	}
 }
 
-func (s *shelf) reopen() {
+func (s *testArchive) reopen() {
 	s.t.Helper()
 	s.close()
 	s.start()
 }
 
-func (s *shelf) until(what string, f func() bool) {
+// until waits until f returns true, which happens in other goroutines.
+func (s *testArchive) until(what string, f func() bool) {
 	s.t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -73,7 +74,7 @@ func (s *shelf) until(what string, f func() bool) {
 }
 
 // keys counts the keys of a table.
-func (s *shelf) keys(tag byte) (n int) {
+func (s *testArchive) keys(tag byte) (n int) {
 	s.t.Helper()
 	if err := s.db.View(func(r *store.Reader) error {
 		return r.Scan(store.Range{Prefix: []byte{tag}, Keys: true}, func([]byte, []byte) bool { n++; return true })
@@ -83,8 +84,8 @@ func (s *shelf) keys(tag byte) (n int) {
 	return n
 }
 
-// log stores a body as a server would.
-func (s *shelf) log(tenant, model, body string, m Meta) (Receipt, error) {
+// log stores a body as package server does.
+func (s *testArchive) log(tenant, model, body string, m Meta) (Receipt, error) {
 	u, err := s.Begin(context.Background(), tenant, model)
 	if err != nil {
 		return Receipt{}, err
@@ -98,7 +99,7 @@ func (s *shelf) log(tenant, model, body string, m Meta) (Receipt, error) {
 	return u.Commit(m)
 }
 
-func (s *shelf) mustLog(tenant, model, body string) Receipt {
+func (s *testArchive) mustLog(tenant, model, body string) Receipt {
 	s.t.Helper()
 	r, err := s.log(tenant, model, body, Meta{})
 	if err != nil {
@@ -118,8 +119,9 @@ func group(rest string, trajectories ...string) string {
 	return `{"trajectories":[` + strings.Join(trajectories, ",") + `]` + rest + `}`
 }
 
-// found is what a selection holds: "<model>/<batch number>/<group>/<index>".
-func (s *shelf) texts(tenant, model string, f *Filter) (list []string) {
+// texts are the groups and trajectories that a filter selects, each after its indexes:
+// "group 0 {...}" or "0/1 {...}".
+func (s *testArchive) texts(tenant, model string, f *Filter) (list []string) {
 	s.t.Helper()
 	err := s.View(tenant, func(v *View) error {
 		var bad error
@@ -162,8 +164,8 @@ func equal(t testing.TB, got, want []string) {
 	}
 }
 
-// noise is text that zstd can do little with.
-func noise(r *rand.Rand, n int) string {
+// randomText is text that zstd cannot compress well.
+func randomText(r *rand.Rand, n int) string {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 	b := make([]byte, n)
 	for i := range b {

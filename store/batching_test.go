@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The writer waits for clients it has seen lately, and for nobody else.
-func TestCrowd(t *testing.T) {
+// TestBatching: the writer waits for as many clients as it has seen last, and for no more.
+func TestBatching(t *testing.T) {
 	var in intake
 	in.init(100)
 	push := func(n int) {
@@ -16,28 +16,28 @@ func TestCrowd(t *testing.T) {
 			}
 		}
 	}
-	c := crowd{most: time.Microsecond}
-	c.saw(2, 0, time.Second)
+	c := batching{most: time.Microsecond}
+	c.wrote(2, 0, time.Second)
 	push(1)
-	if c.gather(&in); c.timer != nil {
-		t.Error("two clients are a crowd")
+	if c.wait(&in); c.timer != nil {
+		t.Error("two clients are worth waiting for")
 	}
 	c.most = time.Minute
-	c.saw(8, 8, time.Hour)
+	c.wrote(8, 8, time.Hour)
 	push(7)
 	go push(8)
-	if c.gather(&in); in.waiting() != 16 {
+	if c.wait(&in); in.waiting() != 16 {
 		t.Errorf("%d of 16 are there", in.waiting())
 	}
 	in.take()
-	c.saw(16, 0, time.Hour)
+	c.wrote(16, 0, time.Hour)
 	push(8)
-	// Those who do not come are waited for more and more seldom.
+	// Clients that do not come are waited for more and more seldom.
 	c.most = time.Microsecond
 	waits := 0
 	for range 100 {
 		left := c.left
-		if c.gather(&in); c.left > left {
+		if c.wait(&in); c.left > left {
 			waits++
 		}
 	}

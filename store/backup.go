@@ -13,12 +13,13 @@ import (
 	badger "github.com/dgraph-io/badger/v4"
 )
 
-// A backup is a line that says so, then blocks: length and CRC-32C in 4 bytes
-// each, little-endian, and content, of which the first byte is the kind:
+// A backup is the line backupMagic, then blocks. A block is the length and the CRC-32C of
+// its content, in 4 bytes each, little-endian, then the content. The first byte of the
+// content is the kind of the block:
 //
-//	D   the name of the database that the following records are of
-//	R   records: key, expiry (Unix seconds) and value, with lengths as varints
-//	E   the number of records before it; the end, which a cut file lacks
+//	D   the name of a database, to which the records that follow belong
+//	R   records: key, expiry (Unix seconds) and value; lengths and expiry are varints
+//	E   the end, with the number of records before it; a file that was cut lacks it
 const (
 	backupMagic = "weir backup 1\n"
 	blockName   = 'D'
@@ -34,7 +35,7 @@ type Backup struct {
 	err  error
 }
 
-// NewBackup begins a backup.
+// NewBackup begins a backup on w. Errors of w are returned by Add and Close.
 func NewBackup(w io.Writer) *Backup {
 	b := &Backup{w: bufio.NewWriterSize(w, 64<<10)}
 	_, b.err = b.w.WriteString(backupMagic)
@@ -53,8 +54,8 @@ func (b *Backup) block(content []byte) {
 	}
 }
 
-// Add writes one snapshot of a database, which goes on taking writes. It returns
-// how many damaged records it had to leave out.
+// Add writes one snapshot of a database, which can be written to meanwhile. It returns how
+// many damaged records it had to leave out.
 func (b *Backup) Add(name string, d *DB) (damaged int, err error) {
 	b.block(append([]byte{blockName}, name...))
 	err = d.View(func(r *Reader) error {
@@ -91,8 +92,8 @@ func (b *Backup) Close() error {
 	return errors.Join(b.err, b.w.Flush())
 }
 
-// items calls f with every record that is not the store's own, and its value or
-// why there is none, until f returns false.
+// items calls f with every record but those of the store itself, and with its value or an
+// error, until f returns false.
 func (r *Reader) items(f func(item *badger.Item, value []byte, err error) bool) error {
 	r.inside = true
 	outside := func(item *badger.Item, value []byte, err error) bool {
@@ -123,15 +124,16 @@ func (r *Reader) items(f func(item *badger.Item, value []byte, err error) bool) 
 	return nil
 }
 
-// ErrNotEmpty: a backup is restored into empty databases alone.
+// ErrNotEmpty: a backup can only be restored to an empty database.
 var ErrNotEmpty = errors.New("store: the database is not empty")
 
-// ErrBackup: a file is no backup, or not a whole one.
+// ErrBackup: the input is not a backup, or not a whole one.
 var ErrBackup = errors.New("store: not a whole backup")
 
-// Restore reads a backup into the databases that open returns for the names in it.
-// What an incomplete or damaged backup has before the damage is restored, and the
-// error says so.
+// Restore reads a backup into the databases that open returns for the names in it, and
+// returns the number of records. If the backup is incomplete or damaged, everything before
+// the damage is restored and the error is ErrBackup. It is ErrNotEmpty if a database is not
+// empty.
 func Restore(ctx context.Context, r io.Reader, open func(name string) (*DB, error)) (rows uint64, err error) {
 	br := bufio.NewReaderSize(r, 64<<10)
 	magic := make([]byte, len(backupMagic))
@@ -172,7 +174,7 @@ func Restore(ctx context.Context, r io.Reader, open func(name string) (*DB, erro
 	}
 }
 
-// maxBlock bounds what is believed of a block's length.
+// maxBlock bounds the length of a block in bytes. A longer one is taken for damage.
 const maxBlock = 1 << 30
 
 func readBlock(r io.Reader) ([]byte, error) {
@@ -184,7 +186,7 @@ func readBlock(r io.Reader) ([]byte, error) {
 	if n == 0 || n > maxBlock {
 		return nil, fmt.Errorf("%w: a block of %d bytes", ErrBackup, n)
 	}
-	var content bytes.Buffer // grows as bytes come, whatever the length says
+	var content bytes.Buffer // grows as bytes come, so a damaged length does not take memory
 	if _, err := io.CopyN(&content, r, int64(n)); err != nil {
 		return nil, fmt.Errorf("%w: it ends early", ErrBackup)
 	}
@@ -239,8 +241,8 @@ func cutBytes(b []byte) (piece, rest []byte, ok bool) {
 	return b[k : k+int(n)], b[k+int(n):], true
 }
 
-// Verify reads everything: all values, and the checksums of all tables. It calls
-// f with what is damaged, and returns how many records are whole.
+// Verify reads all values and the checksums of all tables. It calls f with everything that
+// is damaged, and returns how many records are whole.
 func (d *DB) Verify(f func(err error)) (rows int, err error) {
 	for _, m := range d.Damage() {
 		f(fmt.Errorf("store: a log was damaged: %v", m))

@@ -1,0 +1,143 @@
+package archive
+
+import (
+	"context"
+	"errors"
+
+	"weir/store"
+	"weir/trajectory"
+)
+
+// DeleteBatch removes a batch. Later reads do not see it. Its blocks are gone from the disk
+// after the sweeper has deleted them and the store has compacted.
+func (a *Archive) DeleteBatch(ctx context.Context, tenant, model string, id ID) (trajectory.Counts, error) {
+	var gone *Batch
+	err := a.update(ctx, func(tx *store.Tx) (err error) {
+		v := View{&tx.Reader, a, tenant}
+		if gone, err = v.Batch(model, id); err == nil {
+			a.remove(tx, tenant, gone)
+		}
+		return err
+	})
+	if err != nil {
+		return trajectory.Counts{}, err
+	}
+	a.sweepLater(gone.upload)
+	return gone.Counts, nil
+}
+
+// update runs an update when the archive is open.
+func (a *Archive) update(ctx context.Context, f func(*store.Tx) error) error {
+	if err := a.waitOpen(); errors.Is(err, store.ErrOpening) {
+		return err
+	}
+	return a.db.Update(ctx, f)
+}
+
+// remove makes a batch invisible and marks its blocks for the sweeper.
+func (a *Archive) remove(tx *store.Tx, tenant string, b *Batch) {
+	tx.Delete(headerKey(tenant, b.Model, b.ID))
+	tx.Set(markerKey(b.upload), nil)
+}
+
+// removeAtOnce is how many batches one update removes.
+const removeAtOnce = 1000
+
+// DeleteModel removes all batches of a model that exist when it begins. If it is
+// interrupted, some of them stay.
+func (a *Archive) DeleteModel(ctx context.Context, tenant, model string) (trajectory.Counts, error) {
+	var total trajectory.Counts
+	var newest ID
+	err := a.View(tenant, func(v *View) error {
+		return v.Batches(model, ID{}, true, func(b *Batch) bool {
+			newest = b.ID
+			return false
+		})
+	})
+	if err == nil && newest == (ID{}) {
+		err = ErrNotFound
+	}
+	for err == nil {
+		var gone []*Batch
+		err = a.update(ctx, func(tx *store.Tx) error {
+			v := View{&tx.Reader, a, tenant}
+			err := v.Batches(model, ID{}, false, func(b *Batch) bool {
+				if string(b.ID[:]) > string(newest[:]) {
+					return false
+				}
+				gone = append(gone, b)
+				return len(gone) < removeAtOnce
+			})
+			for _, b := range gone {
+				a.remove(tx, tenant, b)
+			}
+			return err
+		})
+		if err == nil {
+			for _, b := range gone {
+				total.Groups += b.Groups
+				total.Trajectories += b.Trajectories
+				total.Exceptions += b.Exceptions
+				a.sweepLater(b.upload)
+			}
+			if len(gone) < removeAtOnce {
+				return total, nil
+			}
+		}
+	}
+	return total, err
+}
+
+// Delete removes the trajectories that the filter selects, and returns how many they are.
+// With dry it only counts them. A batch that loses all its trajectories is removed. The rest
+// of any other batch is written again, so that what was deleted does not stay on the disk.
+func (a *Archive) Delete(ctx context.Context, tenant, model string, f *Filter, dry bool) (selected int, err error) {
+	var list []*Batch
+	err = a.View(tenant, func(v *View) error {
+		if err := v.Known(model); err != nil {
+			return err
+		}
+		return v.Batches(model, ID{}, false, func(b *Batch) bool {
+			if f.mayMatch(b) {
+				list = append(list, b)
+			}
+			return true
+		})
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, b := range list {
+		n, err := a.deleteFrom(ctx, tenant, b, f, dry)
+		if err != nil {
+			return selected, err
+		}
+		selected += n
+	}
+	return selected, nil
+}
+
+// deleteFrom removes what the filter selects from one batch.
+func (a *Archive) deleteFrom(ctx context.Context, tenant string, b *Batch, f *Filter, dry bool) (selected int, err error) {
+	if f.batchesOnly() {
+		selected = b.Trajectories
+	} else {
+		err = a.View(tenant, func(v *View) error {
+			return v.Open(b).Visit(f, Visitor{Trajectory: func(*Row) error { selected++; return nil }})
+		})
+	}
+	switch {
+	case err != nil || dry || selected == 0 && !f.batchesOnly():
+		return selected, err
+	case selected == b.Trajectories:
+		_, err := a.DeleteBatch(ctx, tenant, b.Model, b.ID)
+		if errors.Is(err, ErrNotFound) {
+			return 0, nil // it was deleted meanwhile
+		}
+		return selected, err
+	}
+	return selected, a.rewrite(ctx, tenant, b, func(c *Contents, r *Row, t *trajectory.Trajectory) (bool, error) {
+		gone, err := c.selects(f, r)
+		return !gone, err
+	})
+}
