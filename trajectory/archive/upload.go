@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
+	"weir/internal/jsontext"
 	"weir/store"
 	"weir/trajectory"
 )
@@ -253,7 +253,7 @@ func (u *Upload) earlierReceipt(tx *store.Tx, m Meta) (Receipt, error) {
 		return Receipt{}, err
 	}
 	var p keptReceipt
-	if err := json.Unmarshal(value, &p); err != nil || len(p.ID) != len(ID{}) {
+	if err := jsontext.Decode(value, &p); err != nil || len(p.ID) != len(ID{}) {
 		return Receipt{}, fmt.Errorf("%w: a receipt", ErrDamaged)
 	}
 	if !bytes.Equal(p.Digest, m.Digest) {
