@@ -144,8 +144,8 @@ var rules = map[string]rule{
 		mayNot: pure,
 	},
 	"server": {
-		may:    []string{"internal/jsontext", "api", "auth", "chat", "chat/jinja", "chat/reasoning", "engine", "feedback", "grammar", "metrics", "sampler", "server/failure", "server/feedbackapi", "server/trajectoryapi", "server/transport", "server/ui", "store", "tokenizer", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
-		tests:  []string{inv, "backend", "backend/sim", "device/cpu", "internal/testkit", "model", "models", "weights"},
+		may:    []string{"api", "auth", "engine", "feedback", "internal/jsontext", "metrics", "server/failure", "server/feedbackapi", "server/openai", "server/recording", "server/trajectoryapi", "server/transport", "server/ui", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
+		tests:  []string{inv, "backend", "backend/sim", "chat", "chat/jinja", "chat/reasoning", "device/cpu", "grammar", "internal/testkit", "model", "models", "sampler", "tokenizer", "weights"},
 		mayNot: []string{"net/http"},
 	},
 	"server/failure": {
@@ -157,15 +157,24 @@ var rules = map[string]rule{
 		may:    []string{"auth", "feedback", "server/failure", "server/transport"},
 		mayNot: []string{"net/http"},
 	},
-	"server/sdktest": {
-		tests: []string{"backend", "backend/sim", "chat", "engine", "models", "server", "tokenizer"},
-	},
-	"server/transport": {
-		may:    []string{"api", "auth", "metrics", "server/failure", "usage"},
+	"server/openai": {
+		may:    []string{"api", "auth", "chat", "chat/reasoning", "engine", "grammar", "internal/jsontext", "metrics", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
+		tests:  []string{inv, "backend", "backend/sim", "internal/testkit", "models"},
 		mayNot: []string{"net/http"},
+	},
+	"server/recording": {
+		may:    []string{"api", "feedback", "internal/jsontext", "metrics", "server/failure", "store", "trajectory", "trajectory/archive", "trajectory/export"},
+		mayNot: http,
+	},
+	"server/sdktest": {
+		tests: []string{"backend", "backend/sim", "chat", "engine", "models", "server", "server/openai", "tokenizer"},
 	},
 	"server/trajectoryapi": {
 		may:    []string{"api", "auth", "internal/jsontext", "metrics", "server/failure", "server/transport", "trajectory", "trajectory/archive", "trajectory/export"},
+		mayNot: []string{"net/http"},
+	},
+	"server/transport": {
+		may:    []string{"api", "auth", "metrics", "server/failure", "usage"},
 		mayNot: []string{"net/http"},
 	},
 	"server/ui": {},

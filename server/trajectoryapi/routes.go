@@ -13,7 +13,6 @@ import (
 	"weir/server/failure"
 	"weir/server/transport"
 	"weir/trajectory"
-	"weir/trajectory/archive"
 )
 
 // Prefix is the path of the list of models, and in front of the paths of all functions.
@@ -108,7 +107,7 @@ func (h *Handlers) findFunction(model string, rest []string) (route transport.Ro
 // may use the model.
 func (h *Handlers) serve(c *transport.Call, functions []function, segment string) {
 	model, err := url.PathUnescape(segment)
-	if err != nil || !archive.ValidModelID(model) {
+	if err != nil || !trajectory.ValidModel(model) {
 		c.Fail(invalid([]string{"path", "model_id"}, "value_error", "Value error, not a model id"))
 		return
 	}
