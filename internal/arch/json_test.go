@@ -17,10 +17,9 @@ var jsonImports = map[string]map[string]string{
 		"internal/jsontext": "it is the entry point",
 	},
 	"encoding/json": {
-		"examples":  "they show programs of others, which have no internal/jsontext",
-		"grammar":   "not moved to internal/jsontext yet",
-		"tokenizer": "not moved to internal/jsontext yet",
-		"weights":   "not moved to internal/jsontext yet",
+		"examples": "they show programs of others, which have no internal/jsontext",
+		"grammar":  "not moved to internal/jsontext yet",
+		"weights":  "not moved to internal/jsontext yet",
 	},
 }
 
