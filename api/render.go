@@ -1,22 +1,22 @@
 package api
 
-import "encoding/json"
+import "weir/internal/jsontext"
 
 // Rendered is a prompt that would be generated from, in the terms of the
 // reference engine's tokens-in request, which POST /v1/chat/completions/render
 // and POST /v1/completions/render answer with. Routers read token_ids from it,
 // to know where a prefix is cached.
 type Rendered struct {
-	RequestID        string           `json:"request_id"`
-	TokenIDs         []int32          `json:"token_ids"`
-	Features         *struct{}        `json:"features"` // of media: none
-	Sampling         RenderedSampling `json:"sampling_params"`
-	Model            string           `json:"model"`
-	Stream           bool             `json:"stream"`
-	StreamOptions    *RenderedStream  `json:"stream_options"`
-	CacheSalt        *string          `json:"cache_salt"`
-	Priority         int              `json:"priority"`
-	KVTransferParams json.RawMessage  `json:"kv_transfer_params"` // nil: null
+	RequestID        string              `json:"request_id"`
+	TokenIDs         []int32             `json:"token_ids"`
+	Features         *struct{}           `json:"features"` // of media: none
+	Sampling         RenderedSampling    `json:"sampling_params"`
+	Model            string              `json:"model"`
+	Stream           bool                `json:"stream"`
+	StreamOptions    *RenderedStream     `json:"stream_options"`
+	CacheSalt        *string             `json:"cache_salt"`
+	Priority         int                 `json:"priority"`
+	KVTransferParams jsontext.RawMessage `json:"kv_transfer_params"` // nil: null
 }
 
 // RenderedStream is stream_options with its defaults filled in.

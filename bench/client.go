@@ -3,7 +3,6 @@ package bench
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"weir/api"
+	"weir/internal/jsontext"
 )
 
 // client speaks HTTP/1.1. Each request in flight has a connection of its own, which a
@@ -99,7 +99,7 @@ func (c *client) firstModel(ctx context.Context) (string, error) {
 			ID string `json:"id"`
 		} `json:"data"`
 	}
-	if json.Unmarshal(body, &list) != nil || len(list.Data) == 0 {
+	if jsontext.Decode(body, &list) != nil || len(list.Data) == 0 {
 		return "", nil // a run that was told the model's name does not need this endpoint
 	}
 	return list.Data[0].ID, nil

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"net"
@@ -10,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"weir/internal/jsontext"
 )
 
 // Endpoint is the function of the server that a load calls.
@@ -46,8 +47,8 @@ type ServeConfig struct {
 	Random  Random   // what random prompts are like
 
 	IgnoreEOS   bool
-	Temperature *float64        // nil: the server's default
-	ExtraBody   json.RawMessage // object whose fields are added to each request
+	Temperature *float64            // nil: the server's default
+	ExtraBody   jsontext.RawMessage // object whose fields are added to each request
 
 	Metrics     []string  // which of ttft, tpot, itl and e2el to report
 	Percentiles []float64 // of these, in [0, 100]

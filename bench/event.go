@@ -2,10 +2,11 @@ package bench
 
 import (
 	"bytes"
-	"encoding/json"
 	"strconv"
 	"strings"
 	"unicode"
+
+	"weir/internal/jsontext"
 )
 
 // event is what the benchmark needs of one chunk of a stream. Its slices point into the
@@ -254,7 +255,7 @@ func unquoted(dst, quoted []byte) []byte {
 		return append(dst, quoted[1:len(quoted)-1]...)
 	}
 	var s string
-	if json.Unmarshal(quoted, &s) != nil {
+	if jsontext.Decode(quoted, &s) != nil {
 		return dst
 	}
 	return append(dst, s...)
@@ -264,7 +265,7 @@ func unquoted(dst, quoted []byte) []byte {
 // message, if it has one.
 func explain(body []byte) string {
 	var v any
-	if json.Unmarshal(body, &v) == nil {
+	if jsontext.Decode(body, &v) == nil {
 		for _, key := range []string{"error", "detail", "message"} {
 			if m, ok := v.(map[string]any); ok && m[key] != nil {
 				v = m[key]

@@ -1,12 +1,13 @@
 package bench
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
 	"strconv"
 	"strings"
+
+	"weir/internal/jsontext"
 )
 
 // metricNames are the metrics that can be reported, with the short and the long name that
@@ -222,7 +223,7 @@ func (r *Report) WriteJSON(w io.Writer, detailed bool) error {
 	own.add("events", g.Events)
 	own.add("joined_events", g.Joined)
 	own.add("warnings", g.Warnings)
-	o.add("generator", json.RawMessage(own.end()))
+	o.add("generator", jsontext.RawMessage(own.end()))
 	if o.err != nil {
 		return fmt.Errorf("bench: %w", o.err)
 	}
@@ -271,7 +272,7 @@ type object struct {
 }
 
 func (o *object) add(key string, value any) {
-	v, err := json.Marshal(value)
+	v, err := jsontext.Encode(value)
 	if err != nil {
 		o.err = err
 		return

@@ -3,13 +3,14 @@ package bench
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
 	"strings"
+
+	"weir/internal/jsontext"
 )
 
 // Prompt is one prompt of a data set.
@@ -32,7 +33,7 @@ func ReadPrompts(r io.Reader) ([]Prompt, error) {
 			continue
 		}
 		var p Prompt
-		if err := json.Unmarshal(lines.Bytes(), &p); err != nil {
+		if err := jsontext.Decode(lines.Bytes(), &p); err != nil {
 			return nil, fmt.Errorf("bench: line %d of the prompts: %w", n, err)
 		}
 		if p.Text == "" || p.OutputLen < 1 {
@@ -134,7 +135,7 @@ func (c *ServeConfig) bodies(prompts []Prompt) ([][]byte, error) {
 		for k, v := range extra {
 			fields[k] = v
 		}
-		if list[i], err = json.Marshal(fields); err != nil {
+		if list[i], err = jsontext.Encode(fields); err != nil {
 			return nil, fmt.Errorf("bench: %w", err)
 		}
 	}
@@ -142,11 +143,11 @@ func (c *ServeConfig) bodies(prompts []Prompt) ([][]byte, error) {
 }
 
 // extra are the fields of ExtraBody.
-func (c *ServeConfig) extra() (fields map[string]json.RawMessage, err error) {
+func (c *ServeConfig) extra() (fields map[string]jsontext.RawMessage, err error) {
 	if len(c.ExtraBody) == 0 {
 		return nil, nil
 	}
-	if err := json.Unmarshal(c.ExtraBody, &fields); err != nil || fields == nil {
+	if err := jsontext.Decode(c.ExtraBody, &fields); err != nil || fields == nil {
 		return nil, fmt.Errorf("bench: the extra body is not a JSON object: %s", clip(string(c.ExtraBody)))
 	}
 	return fields, nil

@@ -454,7 +454,7 @@ func TestPrompts(t *testing.T) {
 		`{"prompt":"a"}`:                 "[] bench: line 1 of the prompts needs a prompt and an output_len of at least 1",
 		"{\"prompt\":\"\"}":              "[] bench: line 1 of the prompts needs a prompt and an output_len of at least 1",
 		"\n{\"prompt\":1}":               "[] bench: line 2 of the prompts: json: cannot unmarshal number into Go struct field Prompt.prompt of type string",
-		"{\"prompt\":\"a\",\"output_len": "[] bench: line 1 of the prompts: unexpected end of JSON input",
+		"{\"prompt\":\"a\",\"output_len": "[] bench: line 1 of the prompts: unterminated string at byte 25",
 	} {
 		list, err := ReadPrompts(strings.NewReader(text))
 		if got := fmt.Sprint(list, err); got != want {

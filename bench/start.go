@@ -3,12 +3,13 @@ package bench
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"time"
+
+	"weir/internal/jsontext"
 )
 
 // StartConfig says which server RunStart starts.
@@ -76,7 +77,7 @@ func RunStart(ctx context.Context, cfg StartConfig) (*StartReport, error) {
 
 // run is one start and stop.
 func (c *StartConfig) run(ctx context.Context, r *StartReport, last bool) (err error) {
-	ask, err := json.Marshal(question{c.Model, []turn{{"user", "Hi"}}, 1})
+	ask, err := jsontext.Encode(question{c.Model, []turn{{"user", "Hi"}}, 1})
 	if err != nil {
 		return err
 	}
@@ -211,7 +212,7 @@ func (r *StartReport) WriteBenchmark(w io.Writer) error {
 
 // WriteJSON writes the raw numbers.
 func (r *StartReport) WriteJSON(w io.Writer) error {
-	text, err := json.MarshalIndent(r, "", "  ")
+	text, err := jsontext.EncodeIndent(r, "  ")
 	if err != nil {
 		return fmt.Errorf("bench: %w", err)
 	}

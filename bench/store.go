@@ -2,13 +2,14 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"time"
+
+	"weir/internal/jsontext"
 )
 
 // StoreConfig says what RunStore measures, and of which servers.
@@ -233,7 +234,7 @@ func (r *StoreReport) WriteBenchmark(w io.Writer) error {
 
 // WriteJSON writes the raw numbers.
 func (r *StoreReport) WriteJSON(w io.Writer) error {
-	text, err := json.MarshalIndent(r, "", "  ")
+	text, err := jsontext.EncodeIndent(r, "  ")
 	if err != nil {
 		return fmt.Errorf("bench: %w", err)
 	}

@@ -2,11 +2,12 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
+
+	"weir/internal/jsontext"
 )
 
 // The records that queries search.
@@ -167,7 +168,7 @@ func (q *storeQuery) ask(ctx context.Context, c *connection, times int) (Asked, 
 		var answer struct {
 			Total int `json:"total_count"`
 		}
-		if err := json.Unmarshal(text, &answer); err != nil {
+		if err := jsontext.Decode(text, &answer); err != nil {
 			return a, err
 		}
 		a.Count = answer.Total

@@ -69,7 +69,7 @@ type Config struct {
 	// ResponseRole is the role of the message that a generation prompt begins. Default
 	// "assistant".
 	ResponseRole string
-	// Limits bound every rendering, whoever wrote the template.
+	// Limits bound every render, of the model's templates and of those in requests.
 	Limits jinja.Limits
 	// Now is the clock of strftime_now. Default time.Now.
 	Now func() time.Time

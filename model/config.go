@@ -1,13 +1,14 @@
 package model
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"reflect"
 	"slices"
 	"strings"
+
+	"weir/internal/jsontext"
 )
 
 var (
@@ -83,8 +84,8 @@ type rawConfig struct {
 	IntermediateSize      int      `json:"intermediate_size"`
 	NumHiddenLayers       int      `json:"num_hidden_layers"`
 	NumAttentionHeads     int      `json:"num_attention_heads"`
-	NumKeyValueHeads      nullable `json:"num_key_value_heads"` // 0: as many as heads
-	HeadDim               nullable `json:"head_dim"`            // 0: hidden_size / num_attention_heads
+	NumKeyValueHeads      int      `json:"num_key_value_heads"` // 0: as many as heads
+	HeadDim               int      `json:"head_dim"`            // 0: hidden_size / num_attention_heads
 	HiddenAct             string   `json:"hidden_act"`
 	MaxPositionEmbeddings int      `json:"max_position_embeddings"`
 	RMSNormEps            float64  `json:"rms_norm_eps"`
@@ -93,28 +94,13 @@ type rawConfig struct {
 	MLPBias               bool     `json:"mlp_bias"`
 	EOSTokenID            tokenIDs `json:"eos_token_id"`
 
-	SlidingWindow    nullable `json:"sliding_window"` // 0: none
+	SlidingWindow    int      `json:"sliding_window"` // 0: none
 	UseSlidingWindow bool     `json:"use_sliding_window"`
 	MaxWindowLayers  int      `json:"max_window_layers"`
 	LayerTypes       []string `json:"layer_types"`
 
-	QuantizationConfig json.RawMessage `json:"quantization_config"`
+	QuantizationConfig jsontext.RawMessage `json:"quantization_config"`
 	rawRope
-}
-
-// nullable is an integer for which null is 0 and differs from absent.
-type nullable int
-
-func (n *nullable) UnmarshalJSON(b []byte) error {
-	var v *int
-	if err := json.Unmarshal(b, &v); err != nil {
-		return err
-	}
-	*n = 0
-	if v != nil {
-		*n = nullable(*v)
-	}
-	return nil
 }
 
 // tokenIDs is null, a token id or a list of them.
@@ -123,13 +109,13 @@ type tokenIDs []int32
 func (t *tokenIDs) UnmarshalJSON(b []byte) error {
 	*t = nil
 	var one *int32
-	if json.Unmarshal(b, &one) == nil {
+	if jsontext.Decode(b, &one) == nil {
 		if one != nil {
 			*t = tokenIDs{*one}
 		}
 		return nil
 	}
-	if json.Unmarshal(b, (*[]int32)(t)) != nil {
+	if jsontext.Decode(b, (*[]int32)(t)) != nil {
 		return errors.New("eos_token_id is neither a token id nor a list of them")
 	}
 	return nil
@@ -166,7 +152,20 @@ func ParseConfig(b []byte) (Config, error) {
 	if err := unmarshal(b, &raw); err != nil {
 		return Config{}, badConfig("%v", err)
 	}
+	raw.clearNulls(jsontext.Trim(b))
 	return fam.config(arch, &raw)
+}
+
+// clearNulls sets the fields to 0 that are null in the file, as None is for transformers.
+// The decoder has left the defaults in them.
+func (raw *rawConfig) clearNulls(file jsontext.Value) {
+	for name, field := range map[string]*int{
+		"num_key_value_heads": &raw.NumKeyValueHeads, "head_dim": &raw.HeadDim, "sliding_window": &raw.SlidingWindow,
+	} {
+		if v := file.Member(name); v != nil && v.Kind() == jsontext.Null {
+			*field = 0
+		}
+	}
 }
 
 func findFamily(architectures []string, modelType string) (string, family, bool) {
@@ -193,13 +192,13 @@ func unsupported(field string, value any, supported string) error {
 	return fmt.Errorf("%w: %s %.200v in config.json (supported: %s)", ErrUnsupported, field, value, supported)
 }
 
-// unmarshal is json.Unmarshal with messages for people who wrote the file.
+// unmarshal is jsontext.Decode with messages for people who wrote the file.
 func unmarshal(b []byte, into any) error {
-	err := json.Unmarshal(b, into)
-	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return fmt.Errorf("not valid JSON at byte %d: %w", e.Offset, err)
+	err := jsontext.Decode(b, into)
+	if e, ok := errors.AsType[*jsontext.SyntaxError](err); ok {
+		return fmt.Errorf("not valid JSON at byte %d: %s", e.Offset, e.Reason)
 	}
-	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+	if e, ok := errors.AsType[*jsontext.TypeError](err); ok {
 		want := map[reflect.Kind]string{
 			reflect.Int: "an integer", reflect.Int32: "an integer", reflect.Float32: "a number", reflect.Float64: "a number",
 			reflect.Bool: "true or false", reflect.String: "a string", reflect.Slice: "a list", reflect.Struct: "an object",
@@ -234,8 +233,8 @@ func (f family) config(arch string, raw *rawConfig) (Config, error) {
 		Intermediate: raw.IntermediateSize,
 		Layers:       raw.NumHiddenLayers,
 		Heads:        raw.NumAttentionHeads,
-		KVHeads:      int(raw.NumKeyValueHeads),
-		HeadDim:      int(raw.HeadDim),
+		KVHeads:      raw.NumKeyValueHeads,
+		HeadDim:      raw.HeadDim,
 		MaxSeqTokens: raw.MaxPositionEmbeddings,
 		NormEps:      float32(raw.RMSNormEps),
 		TiedHead:     raw.TieWordEmbeddings,
@@ -312,7 +311,7 @@ func inRange(name string, value, limit int) error {
 // choose.
 func (f family) windows(raw *rawConfig) ([]int, error) {
 	const full, sliding = "full_attention", "sliding_attention"
-	window := int(raw.SlidingWindow)
+	window := raw.SlidingWindow
 	if f.modelType == "llama" || f.perLayer && !raw.UseSlidingWindow {
 		window = 0
 	}

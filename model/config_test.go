@@ -221,7 +221,7 @@ func TestGenerationDefaults(t *testing.T) {
 		`{"eos_token_id":96}`:      "eos_token_id 96 is outside the vocabulary of 96 tokens",
 		`{"temperature":"hot"}`:    "temperature is string, not a number",
 		`{"top_k":1.5}`:            "top_k is number 1.5, not an integer",
-		`{"temperature":NaN}`:      "not valid JSON at byte 16: invalid character 'N' looking for beginning of value",
+		`{"temperature":NaN}`:      "not valid JSON at byte 15: NaN and Infinity are not JSON",
 		`[]`:                       "a value is array, not an object",
 	} {
 		_, err := model.ParseGeneration([]byte(doc), c)

@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	// ErrOpening: the database is being opened, or tries to be.
+	// ErrOpening: the database is being opened, or could not be and is tried again.
 	ErrOpening = errors.New("store: not open yet")
 	// ErrClosed: Close has been called.
 	ErrClosed = errors.New("store: closed")
@@ -17,8 +17,8 @@ var (
 	ErrBusy = errors.New("store: too many writes are waiting")
 	// ErrFull: there is too little space left on the disk to write.
 	ErrFull = errors.New("store: too little space left on the disk")
-	// ErrFailed: the disk did not take a write. Whether the update is there will
-	// be known when the database has been opened anew, which happens by itself.
+	// ErrFailed: the disk did not take a write. Whether the update has happened shows
+	// when the database has been opened again, which happens by itself.
 	ErrFailed = errors.New("store: writing failed")
 	// ErrLocked: another process has the directory.
 	ErrLocked = errors.New("store: another process uses the directory")
@@ -30,17 +30,18 @@ var (
 	ErrTooLarge = errors.New("store: the update is too large")
 )
 
-// Config is the configuration of a DB.
+// Config is the configuration of a DB. Start with DefaultConfig.
 type Config struct {
-	Dir string // its folder; created if need be
+	Dir string // its directory; created if need be
 	// Lazy leaves a directory that holds nothing alone until it is needed. An open
 	// database costs a little under one percent of a core even when idle.
 	Lazy bool
 
-	// MemTable is the size in bytes of what is kept in memory before it becomes a
-	// file. Three of these may be in use, and a log file is twice as large.
+	// MemTable is how many bytes of records are collected in memory before they become
+	// a table on disk. There may be three memtables at a time. Each has a log file, whose
+	// size is twice as large.
 	MemTable int64
-	// ValueThreshold is the size in bytes from which values go to the value log,
+	// ValueThreshold is the size in bytes from which on values go to the value log,
 	// where compaction does not copy them.
 	ValueThreshold int64
 	// ValueLogFile is the size of a file of the value log in bytes.
@@ -48,22 +49,22 @@ type Config struct {
 
 	MaxQueue  int   // updates that may wait; more get ErrBusy
 	MaxUpdate int64 // keys and values of one update in bytes; more is ErrTooLarge
-	// MinFree is the space on the disk in bytes below which nothing is written, so
-	// that badger's compaction has room. Deletions are taken down to half of it.
+	// MinFree is the free space in bytes below which nothing is written, so that enough
+	// is left for badger's compaction. Deletions are accepted down to half of it.
 	MinFree uint64
 
-	// MaintainEvery is how often the value log is searched for garbage,
-	// CompactEvery how often everything deleted is removed from the files, if
-	// something was deleted. 0 is never.
+	// MaintainEvery is how often the value log is searched for garbage, CompactEvery how
+	// often everything deleted is removed from the files, if something was. 0 is never.
 	MaintainEvery, CompactEvery time.Duration
 
 	Log *slog.Logger // nil: slog.Default()
 
 	// tests replace these
-	free     func(dir string) (uint64, error)
-	datasync func(*os.File) error
-	syncDir  func(dir string) error
-	messages messages
+	free      func(dir string) (uint64, error)
+	datasync  func(*os.File) error
+	syncDir   func(dir string) error
+	messages  messages
+	drainTime time.Duration // how long new readers may be kept waiting for one that does not finish
 }
 
 // DefaultConfig returns the configuration of a database in dir.

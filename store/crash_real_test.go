@@ -38,7 +38,7 @@ func load(args []string) {
 			for i := 0; ; i++ {
 				parts, size := 3, 100
 				if i%10 == 5 {
-					parts, size = 300, 1000
+					parts, size = 300, 600
 				}
 				name := fmt.Sprintf("%s.%d.%d", args[1], g, i)
 				if err := writeParts(d, name, parts, size); err != nil {
@@ -162,9 +162,9 @@ func limit(args []string) {
 	fmt.Println("done", d.Close())
 }
 
-// A disk that does not take a write: the update fails, so do those after it,
-// and when the disk takes writes again the database does, too, with everything
-// that was acknowledged.
+// TestFailedWrite: if the disk does not take a write, the update fails, and so do those after
+// it. When the disk takes writes again the database does so too, and has everything that
+// was acknowledged.
 func TestFailedWrite(t *testing.T) {
 	out, err := testkit.Child("limit", t.TempDir()).Output()
 	if err != nil {
@@ -179,8 +179,8 @@ func TestFailedWrite(t *testing.T) {
 	}
 }
 
-// Little space on the disk: writes are refused, reads and, down to half of it,
-// deletions go on; and so do writes when there is space again.
+// TestFullDisk: with little space on the disk writes are refused. Reads go on, and so do
+// deletions down to half of that space. When there is space again writes go on.
 func TestFullDisk(t *testing.T) {
 	cfg := testConfig(t.TempDir())
 	var free uint64 = 100
@@ -234,7 +234,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// What was deleted is off the disk once Compact has run (spec feedback 11.4).
+// TestCompactRemovesBytes: what was deleted is not on the disk any more after Compact.
 func TestCompactRemovesBytes(t *testing.T) {
 	cfg := testConfig(t.TempDir())
 	d := open(t, cfg)

@@ -2,8 +2,8 @@ package store
 
 import badger "github.com/dgraph-io/badger/v4"
 
-// A Cursor goes over the keys that begin with a prefix, in one direction, and
-// jumps. It reads no values. A View can have several.
+// A Cursor goes over the keys that begin with a prefix, in one direction, and can jump. It
+// reads no values. A View can have several.
 type Cursor struct {
 	r       *Reader
 	it      *badger.Iterator
@@ -11,7 +11,7 @@ type Cursor struct {
 	reverse bool
 }
 
-// Keys opens a cursor, which is nowhere before its first Seek.
+// Keys opens a cursor. It has no position before its first Seek.
 func (r *Reader) Keys(prefix []byte, reverse bool) *Cursor {
 	c := &Cursor{r: r, prefix: prefix, reverse: reverse}
 	c.guarded(func() {
@@ -20,16 +20,16 @@ func (r *Reader) Keys(prefix []byte, reverse bool) *Cursor {
 	return c
 }
 
-// guarded runs f, which is badger's, such that View sees whose a panic is.
+// guarded runs f, which calls badger, so that View can tell where a panic comes from.
 func (c *Cursor) guarded(f func()) {
 	outside := c.r.inside
 	c.r.inside = true
 	f()
-	c.r.inside = outside // not deferred: View looks at it behind a panic
+	c.r.inside = outside // not deferred, because View looks at it after a panic
 }
 
-// Seek goes to the first key that is not before key in the cursor's direction and
-// returns it: nil, there is none. It is valid until the cursor moves.
+// Seek goes to the first key that is not before key in the cursor's direction, and returns
+// it, or nil if there is none. The result is valid until the cursor moves.
 func (c *Cursor) Seek(key []byte) []byte {
 	c.guarded(func() { c.it.Seek(key) })
 	return c.key()
@@ -51,7 +51,7 @@ func (c *Cursor) key() []byte {
 	return c.it.Item().Key()
 }
 
-// Close has to be called before the View ends, after a panic too.
+// Close must be called before the View ends, also after a panic.
 func (c *Cursor) Close() {
 	if c.it != nil {
 		c.it.Close()

@@ -31,19 +31,19 @@ type DB struct {
 		damage []Damage // found when opening
 	}
 	ready chan struct{} // closed when first open
-	tried chan struct{} // closed when opening has been tried once
+	tried chan struct{} // closed after the first attempt to open
 	quit  chan struct{} // closed by Close
 	once  sync.Once     // of tried
 	begun atomic.Bool   // opening has begun
 	ended sync.WaitGroup
-	// opening is waited for apart: while the disk takes no writes, badger does not
-	// come to an end of closing.
+	// opening is waited for separately, and not without end: while the disk takes no
+	// writes, closing badger, which comes first, does not end.
 	opening sync.WaitGroup
-	chores  chan chore
+	tasks   chan task
 
 	logs    syncer
 	unlock  func()      // releases the lock of the directory; set while badger is open
-	deleted atomic.Bool // since everything deleted was last removed from the files
+	deleted atomic.Bool // something has been deleted since Compact last ran
 	count   counters
 }
 
@@ -64,10 +64,10 @@ type Stats struct {
 	LSM, ValueLog    int64         // size of the files in bytes
 }
 
-// Start begins to open the database of cfg and returns at once. Until it is open
-// Update and View answer ErrOpening; while it cannot be opened, Err says why and
-// it is tried again. With Config.Lazy an empty directory is left alone until the
-// first Update or View, and these wait a little for it.
+// Start begins to open the database of cfg and returns at once. Until it is open, Update
+// and View return ErrOpening. If it cannot be opened, Err returns the reason and further
+// attempts follow. With Config.Lazy an empty directory is left alone until the first call
+// of Update or View, which waits up to two seconds for the database.
 func Start(cfg Config) (*DB, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -84,14 +84,17 @@ func Start(cfg Config) (*DB, error) {
 	if cfg.syncDir == nil {
 		cfg.syncDir = syncDir
 	}
+	if cfg.drainTime == 0 {
+		cfg.drainTime = time.Second
+	}
 	if cfg.messages == (messages{}) {
 		cfg.messages = badgerMessages
 	}
-	d := &DB{cfg: cfg, log: cfg.Log, ready: make(chan struct{}), tried: make(chan struct{}), quit: make(chan struct{}), chores: make(chan chore)}
+	d := &DB{cfg: cfg, log: cfg.Log, ready: make(chan struct{}), tried: make(chan struct{}), quit: make(chan struct{}), tasks: make(chan task)}
 	d.in.init(cfg.MaxQueue)
 	d.logs.dir, d.logs.file, d.logs.names, d.logs.messages = cfg.Dir, cfg.datasync, cfg.syncDir, cfg.messages
 	d.state.err = ErrOpening
-	d.deleted.Store(true) // before the process ended, perhaps
+	d.deleted.Store(true) // the process before may have deleted something
 	if !cfg.Lazy || used(cfg.Dir) {
 		d.begin()
 	}
@@ -115,7 +118,7 @@ func (d *DB) begin() {
 	d.ended.Go(d.clean)
 }
 
-// wake opens a lazy database that is needed now, and waits for it to be open.
+// wake opens a lazy database that is needed now, and waits for it.
 func (d *DB) wake() {
 	if !d.cfg.Lazy {
 		return
@@ -133,10 +136,12 @@ func (d *DB) wake() {
 	}
 }
 
-// wakeTime is how long who needs a lazy database waits for it.
+// wakeTime is how long Update and View wait for a lazy database.
 const wakeTime = 2 * time.Second
 
-// Open opens the database of cfg.
+// Open opens the database of cfg and waits for it. The error is ErrLocked if another
+// process has the directory, ErrFull if the disk has less than Config.MinFree, and
+// ErrCorrupt if a table cannot be repaired.
 func Open(cfg Config) (*DB, error) {
 	cfg.Lazy = false
 	d, err := Start(cfg)
@@ -153,7 +158,7 @@ func Open(cfg Config) (*DB, error) {
 // Ready is closed once the database has been opened.
 func (d *DB) Ready() <-chan struct{} { return d.ready }
 
-// Err is why nothing can be written now; nil: all is well.
+// Err is the reason why nothing can be written now, or nil.
 func (d *DB) Err() error {
 	d.state.Lock()
 	defer d.state.Unlock()
@@ -199,8 +204,8 @@ func sizes(dir, pattern string) (n int64) {
 	return n
 }
 
-// View calls f with a snapshot of everything that is acknowledged, and returns
-// its error.
+// View calls f with a snapshot of everything that has been acknowledged, and returns its
+// error. A damaged file that makes badger panic is reported as ErrCorrupt.
 func (d *DB) View(f func(*Reader) error) (err error) {
 	d.wake()
 	db := d.gate.enter()
@@ -214,8 +219,8 @@ func (d *DB) View(f func(*Reader) error) (err error) {
 	txn := db.NewTransaction(false)
 	defer txn.Discard()
 	r := &Reader{txn: txn, db: d}
-	// badger trusts its tables, so a damaged one can lead it anywhere; and after a
-	// failed write it has no memtable.
+	// badger trusts its tables, so it may panic when it reads a damaged one, and also
+	// after a failed write, when it has no memtable.
 	defer func() {
 		if !r.inside {
 			return
@@ -229,10 +234,13 @@ func (d *DB) View(f func(*Reader) error) (err error) {
 	return f(r)
 }
 
-// Update calls f, which reads and writes, and returns when what it wrote is on
-// stable storage. f runs on the writer's goroutine, so it must be short, and must
-// not keep tx. If f fails, nothing is written and its error is returned. All
-// updates have one order. Update returns early when ctx ends before f has begun.
+// Update calls f, which reads and writes, and returns when its writes are on stable
+// storage. f runs on the writer's goroutine, so it must be short, and it must not keep tx.
+// If f returns an error, nothing is written and Update returns the error. Updates happen
+// one after the other. If ctx ends before f has begun, f is not called.
+//
+// Errors: ErrBusy, ErrFull and ErrOpening say that nothing was written. After ErrFailed
+// the update may or may not have happened. ErrTooLarge: see Config.MaxUpdate. ErrClosed.
 func (d *DB) Update(ctx context.Context, f func(tx *Tx) error) error {
 	d.wake()
 	u := &update{ctx: ctx, f: f, done: make(chan error, 1)}
@@ -275,10 +283,10 @@ func (d *DB) Close() error {
 // closeTime is how long Close waits for badger and for readers.
 const closeTime = 10 * time.Second
 
-// drain waits for those who read.
+// drain waits for readers to finish, and keeps new ones waiting.
 func (d *DB) drain(within time.Duration) error {
 	if !d.gate.drain(within) {
-		return fmt.Errorf("%w: somebody reads for longer than %v", ErrBusy, within)
+		return fmt.Errorf("%w: a reader takes longer than %v", ErrBusy, within)
 	}
 	return nil
 }
@@ -371,11 +379,11 @@ func (d *DB) options() badger.Options {
 	o.NumMemtables = 2
 	o.NumCompactors = 2
 	o.NumLevelZeroTables, o.NumLevelZeroTablesStall = 4, 12
-	o.CompactL0OnClose = true // Compact relies on it: nothing else forces a lone level to be compacted
+	o.CompactL0OnClose = true // Compact relies on it: nothing else makes badger compact a single level
 	o.DetectConflicts = false // there is one writer
 	o.MetricsEnabled = false
-	// Tables are mapped and not compressed, so no cache of their blocks is needed:
-	// badger's default for one is 256 MiB.
+	// Tables are mapped and not compressed, so they need no cache of blocks, for which
+	// badger would take 256 MiB.
 	o.Compression, o.BlockCacheSize, o.IndexCacheSize = options.None, 0, 0
 	o.Logger = badgerLog{d}
 	return o
@@ -387,14 +395,14 @@ func (d *DB) corrupt(key []byte, err error) {
 	d.log.Error("the store has met a damaged record", "dir", d.cfg.Dir, "key", fmt.Sprintf("%q", key), "error", err)
 }
 
-// badgerLog takes what badger logs.
+// badgerLog receives badger's log. Three of its messages have a meaning for the store.
 type badgerLog struct{ d *DB }
 
 func (l badgerLog) Errorf(format string, args ...any) {
 	if strings.Contains(format, "while curlf sync") {
-		l.d.logs.badgerFailed(fmt.Errorf("badger: "+strings.TrimSpace(format), args...)) // the only sign of it: the commit succeeds
+		l.d.logs.badgerFailed(fmt.Errorf("badger: "+strings.TrimSpace(format), args...)) // the commit succeeds, so this is the only sign
 	}
-	if strings.HasPrefix(format, "Ignoring table") { // with all that is in it; this is the only sign of it, too
+	if strings.HasPrefix(format, "Ignoring table") { // and all its records; again this is the only sign
 		l.d.state.Lock()
 		l.d.state.damage = append(l.d.state.damage, Damage{File: filepath.Base(fmt.Sprint(args...))})
 		l.d.state.Unlock()

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	badger "github.com/dgraph-io/badger/v4"
 )
 
 func testConfig(dir string) Config {
@@ -72,6 +74,22 @@ func all(t testing.TB, d *DB, rg Range) (out []string) {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// waitForOpen waits for a database that is being opened again.
+func waitForOpen(d *DB) {
+	for d.Err() != nil {
+		runtime.Gosched()
+	}
+}
+
+// globbed is the names of files that match a pattern.
+func globbed(dir, pattern string) (names []string) {
+	paths, _ := filepath.Glob(filepath.Join(dir, pattern))
+	for _, path := range paths {
+		names = append(names, filepath.Base(path))
+	}
+	return names
 }
 
 func TestReadsAndWrites(t *testing.T) {
@@ -258,8 +276,8 @@ func TestLargeUpdates(t *testing.T) {
 	}
 }
 
-// A crash after an update was decided on carries it out when the database is
-// opened; a crash before that leaves nothing of it.
+// TestJournalIsRedone: an update whose journal has its end when the process dies is carried
+// out when the database is opened. Without the end nothing of it is left.
 func TestJournalIsRedone(t *testing.T) {
 	cfg := testConfig(t.TempDir())
 	d := open(t, cfg)
@@ -285,7 +303,7 @@ func TestJournalIsRedone(t *testing.T) {
 	if _, err := d.journal(d.gate.db, tx); err != nil {
 		t.Fatal(err)
 	}
-	b := batch{d: d, db: d.gate.db} // the end is what decides: take it back
+	b := batch{d: d, db: d.gate.db} // the end decides: take it back
 	b.add(write{key: journalEnd})
 	if b.flush(); b.err != nil {
 		t.Fatal(b.err)
@@ -295,7 +313,7 @@ func TestJournalIsRedone(t *testing.T) {
 	}
 	d = open(t, cfg)
 	if get(t, d, "late") != "-" || len(all(t, d, Range{Prefix: []byte{0}, Keys: true})) != 0 {
-		t.Error("an update that was not decided on is there, or its journal")
+		t.Error("an update whose journal had no end is there, or its journal is")
 	}
 }
 
@@ -330,22 +348,20 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// Where badger syncs its maps itself, it tells only its log when its value log was
-// not synced.
+// TestUnsyncedValueLog: with SyncWrites, only badger's log says that its value log could not
+// be synced.
 func TestUnsyncedValueLog(t *testing.T) {
 	d := open(t, testConfig(t.TempDir()))
 	badgerLog{d}.Errorf("Error while curlf sync: %v\n", errors.New("boom"))
 	if err := d.Update(context.Background(), func(tx *Tx) error { tx.Set([]byte("k"), nil); return nil }); !errors.Is(err, ErrFailed) {
 		t.Errorf("an unsynced commit: %v", err)
 	}
-	for d.Err() != nil { // it is opened anew
-		runtime.Gosched()
-	}
+	waitForOpen(d)
 	set(t, d, "k", "v")
 }
 
-// TestLazy: an empty directory is left alone until it is needed, by whichever
-// call; a database that is there is opened at once.
+// TestLazy: an empty directory is left alone until it is needed, by whichever call. A
+// database that is there is opened at once.
 func TestLazy(t *testing.T) {
 	for name, use := range map[string]func(*DB) error{
 		"update": func(d *DB) error {
@@ -354,44 +370,69 @@ func TestLazy(t *testing.T) {
 		"view": func(d *DB) error { return d.View(func(*Reader) error { return nil }) },
 		"none": nil,
 	} {
-		cfg := DefaultConfig(filepath.Join(t.TempDir(), "db"))
-		cfg.Lazy = true
-		d, err := Start(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d.begun.Load() || used(cfg.Dir) {
-			t.Errorf("%s: opened before it was needed", name)
-		}
-		if use != nil {
-			var wg sync.WaitGroup
-			for range 8 {
-				wg.Go(func() {
-					if err := use(d); err != nil {
-						t.Errorf("%s: %v", name, err)
-					}
-				})
+		t.Run(name, func(t *testing.T) {
+			cfg := DefaultConfig(filepath.Join(t.TempDir(), "db"))
+			cfg.Lazy = true
+			d := startLazily(t, cfg)
+			if d.begun.Load() || used(cfg.Dir) {
+				t.Error("opened before it was needed")
 			}
-			wg.Wait()
-		}
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := d.Update(t.Context(), func(*Tx) error { return nil }); !errors.Is(err, ErrClosed) {
-			t.Errorf("%s: after Close: %v", name, err)
-		}
-		if used(cfg.Dir) != (use != nil) {
-			t.Errorf("%s: the directory is used: %v", name, used(cfg.Dir))
-		}
-		if use == nil {
-			continue
-		}
-		if d, err = Start(cfg); err != nil {
-			t.Fatal(err)
-		}
-		<-d.Ready()
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
+			if use != nil {
+				atOnce(t, 8, func() error { return use(d) })
+			}
+			closeDB(t, d)
+			if err := d.Update(t.Context(), func(*Tx) error { return nil }); !errors.Is(err, ErrClosed) {
+				t.Errorf("after Close: %v", err)
+			}
+			if used(cfg.Dir) != (use != nil) {
+				t.Errorf("the directory is used: %v", used(cfg.Dir))
+			}
+			if use != nil {
+				d = startLazily(t, cfg)
+				<-d.Ready()
+				closeDB(t, d)
+			}
+		})
+	}
+}
+
+func startLazily(t *testing.T, cfg Config) *DB {
+	t.Helper()
+	d, err := Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func closeDB(t *testing.T, d *DB) {
+	t.Helper()
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// atOnce calls f from n goroutines.
+func atOnce(t *testing.T, n int, f func() error) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			if err := f(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestBadgersLockError: also where badger takes the lock, the error is ErrLocked.
+func TestBadgersLockError(t *testing.T) {
+	cfg := testConfig(t.TempDir())
+	d := open(t, cfg)
+	o := d.options()
+	o.BypassLockGuard = false
+	if _, err := badger.Open(o); !errors.Is(badgerError(err), ErrLocked) {
+		t.Errorf("badger.Open: %v", err)
 	}
 }

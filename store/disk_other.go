@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// Elsewhere the space on the disk is not looked at, and names last by themselves.
+// On other systems the free space is unknown, and directories are not synced.
 
 func freeSpace(string) (uint64, error) { return math.MaxUint64, nil }
 

@@ -16,76 +16,95 @@ import (
 	"weir/internal/testkit"
 )
 
-// full fills a small file system of its own.
+// fullTest fills a small file system of its own.
+type fullTest struct {
+	d *DB
+
+	mu           sync.Mutex
+	acknowledged []string
+	stopped      map[string]int // by whether the error was ErrFull
+}
+
+// full is a child with the argument directory. It mounts a file system of 64 MiB there,
+// writes until that is full, and again when there is space.
 func full(args []string) {
 	dir := args[0]
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64m"); err != nil {
 		fmt.Println("skip", err)
 		return
 	}
+	if err := fillDisk(dir); err != nil {
+		fmt.Println("error", err)
+	}
+}
+
+func fillDisk(dir string) error {
 	ballast := filepath.Join(dir, "ballast")
 	if err := os.WriteFile(ballast, make([]byte, 12<<20), 0o600); err != nil {
-		fmt.Println("error", err)
-		return
+		return err
 	}
 	cfg := testConfig(filepath.Join(dir, "db"))
 	cfg.MinFree = 16 << 20
 	d, err := Open(cfg)
 	if err != nil {
-		fmt.Println("error", err)
-		return
+		return err
 	}
-	var mu sync.Mutex
+	f := &fullTest{d: d, stopped: map[string]int{}}
 	var wg sync.WaitGroup
-	acked, stopped := map[string]bool{}, map[string]int{}
 	for g := range 8 {
-		wg.Go(func() {
-			for i := 0; i < 20_000; i++ {
-				key := fmt.Sprintf("k%d.%d", g, i)
-				size := 2000
-				if i%10 == 0 {
-					size = 20_000 // to the value log
-				}
-				err := d.Update(context.Background(), func(tx *Tx) error { tx.Set([]byte(key), []byte(strings.Repeat("x", size))); return nil })
-				mu.Lock()
-				if err == nil {
-					acked[key] = true
-				} else {
-					stopped[fmt.Sprint(errors.Is(err, ErrFull))]++
-				}
-				mu.Unlock()
-				if err != nil {
-					return
-				}
-			}
-		})
+		wg.Go(func() { f.writeUntilRefused(g) })
 	}
 	wg.Wait()
-	fmt.Println("stopped", stopped)
-	check := func() {
-		for key := range acked {
-			if err := d.View(func(r *Reader) error { _, err := r.Get([]byte(key)); return err }); err != nil {
-				fmt.Println("error", key, err)
-				return
-			}
-		}
-	}
-	check()
-	if err := os.Remove(ballast); err != nil {
-		fmt.Println("error", err)
+	fmt.Println("stopped", f.stopped)
+	if err := errors.Join(f.check(), os.Remove(ballast)); err != nil {
+		return err
 	}
 	err = d.Update(context.Background(), func(tx *Tx) error { tx.Set([]byte("later"), nil); return nil })
 	fmt.Println("again", err)
 	fmt.Println("closed", d.Close())
-	if d, err = Open(cfg); err != nil {
-		fmt.Println("error", err)
-		return
+	if f.d, err = Open(cfg); err != nil {
+		return err
 	}
-	check()
-	fmt.Println("closed", d.Close())
+	err = f.check()
+	fmt.Println("closed", f.d.Close())
+	return err
 }
 
-// A disk that is really full: nobody dies of it, nothing acknowledged is lost.
+func (f *fullTest) writeUntilRefused(g int) {
+	for i := range 20_000 {
+		key := fmt.Sprintf("k%d.%d", g, i)
+		size := 2000
+		if i%10 == 0 {
+			size = 20_000 // goes to the value log
+		}
+		err := f.d.Update(context.Background(), func(tx *Tx) error { tx.Set([]byte(key), make([]byte, size)); return nil })
+		f.mu.Lock()
+		if err == nil {
+			f.acknowledged = append(f.acknowledged, key)
+		} else {
+			f.stopped[fmt.Sprint(errors.Is(err, ErrFull))]++
+		}
+		f.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// check reads everything that was acknowledged.
+func (f *fullTest) check() error {
+	return f.d.View(func(r *Reader) error {
+		for _, key := range f.acknowledged {
+			if _, err := r.Get([]byte(key)); err != nil {
+				return fmt.Errorf("%s: %w", key, err)
+			}
+		}
+		return nil
+	})
+}
+
+// TestReallyFullDisk: on a disk that is really full the process lives on, and nothing that
+// was acknowledged is lost.
 func TestReallyFullDisk(t *testing.T) {
 	cmd := testkit.Child("full", t.TempDir())
 	cmd.Stderr = nil // CombinedOutput sets it

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// freeSpace is what others than the administrator may still write below dir, in bytes.
+// freeSpace is how many bytes may still be written below dir without privileges.
 func freeSpace(dir string) (uint64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
@@ -19,7 +19,7 @@ func freeSpace(dir string) (uint64, error) {
 	return uint64(s.Bavail) * uint64(s.Bsize), nil
 }
 
-// mapFile shows a file's bytes without a copy, until done is called.
+// mapFile maps a file for reading, until done is called.
 func mapFile(path string) (b []byte, done func(), err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -40,7 +40,7 @@ func mapFile(path string) (b []byte, done func(), err error) {
 	return b, func() { _ = unix.Munmap(b) }, nil
 }
 
-// syncDir makes the names of new files in dir last.
+// syncDir makes the names of new files in dir durable.
 func syncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -50,7 +50,7 @@ func syncDir(dir string) error {
 	return f.Sync()
 }
 
-// allocated is what a file takes on the disk: badger's logs are mostly holes.
+// allocated is how many bytes a file takes on the disk: badger's logs are mostly holes.
 func allocated(info os.FileInfo) int64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return st.Blocks * 512

@@ -7,20 +7,20 @@ import (
 	badger "github.com/dgraph-io/badger/v4"
 )
 
-// gate lets readers to badger's database, and from time to time closes behind
-// them to have it opened anew. A reader that takes long, a download perhaps, puts
-// that off; it never keeps others out for longer than the wait for it. A
-// sync.RWMutex would: behind a waiting writer nobody may read.
+// gate counts the readers of badger's database, so that it can be closed and opened again
+// between them. A reader that takes long, such as a download, puts that off. It delays
+// other readers only as long as drain waits for it; with a sync.RWMutex a waiting writer
+// would keep all new readers out until the last one is finished.
 type gate struct {
 	mu      sync.Mutex
 	db      *badger.DB // nil: not open
-	turn    uint64     // how often it was changed; constant while somebody reads
+	turn    uint64     // how often it was changed; constant while there are readers
 	readers int
-	idle    chan struct{} // closed when the last reader leaves; nil: nobody waits for that
-	reopens chan struct{} // closed when readers may enter again; nil: they may
+	idle    chan struct{} // closed when the last reader leaves; nil if nothing waits for that
+	reopens chan struct{} // closed when readers may enter again; nil if they may
 }
 
-// enter returns the database, or nil. A caller that gets one leaves.
+// enter returns the database, or nil. A caller that gets one must call leave.
 func (g *gate) enter() *badger.DB {
 	g.mu.Lock()
 	for g.reopens != nil {
@@ -51,8 +51,8 @@ func (g *gate) leave() {
 	}
 }
 
-// drain keeps new readers waiting and waits for the others. If they have not
-// gone by then, it lets everybody in again and returns false.
+// drain keeps new readers waiting until swap is called, and waits for the others. If they
+// have not left in time, it lets new readers in again and returns false.
 func (g *gate) drain(within time.Duration) bool {
 	g.mu.Lock()
 	g.reopens = make(chan struct{})
@@ -79,8 +79,7 @@ func (g *gate) drain(within time.Duration) bool {
 	return false
 }
 
-// swap changes the database, which nobody reads, and lets readers in; they find
-// what was passed.
+// swap replaces the database, which has no readers after drain, and lets readers in.
 func (g *gate) swap(db *badger.DB) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

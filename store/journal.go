@@ -8,21 +8,25 @@ import (
 	badger "github.com/dgraph-io/badger/v4"
 )
 
-// An update that no transaction can hold is written ahead: its writes as chunks
-// under journalChunk, then journalEnd with their number, which decides that it
-// happened; then the writes themselves in as many transactions as it takes, and
-// last the chunks are deleted. After a crash the database is not open before a
-// journal with an end has been carried out, and one without is gone.
+// An update that no single transaction can hold goes through a journal:
+//
+//  1. its writes are stored as chunks, under the keys journalChunk and a number;
+//  2. journalEnd is written, with the number of chunks: now the update has happened;
+//  3. the writes themselves are done, in as many transactions as it takes;
+//  4. journalEnd is deleted, then the chunks are.
+//
+// When a database is opened after a crash, a journal with an end is carried out from step
+// 3 on, and one without an end is deleted, before anybody can read.
 
 var (
 	journalChunk = []byte{0, 'j'} // + number, 8 bytes
 	journalEnd   = []byte{0, 'J'}
 )
 
-// chunkSize is the size of a chunk in bytes, within one write.
+// chunkSize is the size in bytes at which a chunk ends; the last write in it may go beyond.
 const chunkSize = 256 << 10
 
-// writeAhead makes tx last. An error says that badger has failed.
+// writeAhead carries out tx through the journal. An error means that badger has failed.
 func (d *DB) writeAhead(db *badger.DB, tx *Tx) error {
 	chunks, err := d.journal(db, tx)
 	if err == nil {
@@ -34,7 +38,7 @@ func (d *DB) writeAhead(db *badger.DB, tx *Tx) error {
 	return err
 }
 
-// journal decides that the writes of tx happen.
+// journal does steps 1 and 2.
 func (d *DB) journal(db *badger.DB, tx *Tx) (chunks uint64, err error) {
 	batch := batch{d: d, db: db}
 	var chunk []byte
@@ -56,7 +60,7 @@ func (d *DB) journal(db *badger.DB, tx *Tx) (chunks uint64, err error) {
 	return chunks, batch.err
 }
 
-// redo carries out, or removes, a journal that a crash has left.
+// redo carries out, or deletes, a journal that a crash has left.
 func (d *DB) redo(db *badger.DB) error {
 	txn := db.NewTransaction(false)
 	defer txn.Discard()
@@ -83,6 +87,7 @@ func (d *DB) redo(db *badger.DB) error {
 	return batch.err
 }
 
+// carryOut does steps 3 and 4.
 func (d *DB) carryOut(db *badger.DB, chunks uint64) error {
 	batch := batch{d: d, db: db}
 	txn := db.NewTransaction(false)
@@ -105,7 +110,7 @@ func (d *DB) carryOut(db *badger.DB, chunks uint64) error {
 			batch.add(w)
 		}
 	}
-	batch.flush() // all is done before the end goes, and the end goes before the chunks
+	batch.flush() // the order matters: all writes, the end, the chunks
 	batch.add(write{key: journalEnd})
 	batch.flush()
 	for i := range chunks {
@@ -115,8 +120,8 @@ func (d *DB) carryOut(db *badger.DB, chunks uint64) error {
 	return batch.err
 }
 
-// append appends a write: its key, expiry, and value, of which the length is
-// one more than it is; 0 is a deletion.
+// append appends a write to a chunk: its key, expiry and value. The length of the value is
+// written plus one, and 0 means a deletion.
 func (w *write) append(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(w.key)))
 	dst = append(dst, w.key...)
@@ -128,7 +133,7 @@ func (w *write) append(dst []byte) []byte {
 	return append(dst, w.value...)
 }
 
-// cut reads what append has written. The write shares b.
+// cut reads a write that append has written. It refers to the bytes of b.
 func (w *write) cut(b []byte) (rest []byte, err error) {
 	piece := func(extra uint64) (p []byte, ok bool) {
 		n, k := binary.Uvarint(b)
@@ -156,8 +161,7 @@ func (w *write) cut(b []byte) (rest []byte, err error) {
 
 var errJournal = fmt.Errorf("%w: a journal that cannot be read", ErrCorrupt)
 
-// batch is writes in as many transactions as they take. After an error it does
-// nothing.
+// batch does writes in as many transactions as they take. After an error it does nothing.
 type batch struct {
 	d   *DB
 	db  *badger.DB

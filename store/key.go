@@ -5,12 +5,12 @@ import (
 	"errors"
 )
 
-// Keys are ordered tuples: a byte that names the table, then strings and
-// integers of which none can run into the next. The first byte 0 is the store's
-// own, and so is '!' (badger's).
+// Keys are ordered tuples: a byte that names the table, then strings and integers, each of
+// which says where it ends. Keys that begin with the byte 0 belong to the store itself,
+// keys that begin with '!' to badger.
 
-// AppendString appends s such that keys sort as their strings do, and that no
-// string is the beginning of another: 0 becomes 0 255, and 0 1 ends it.
+// AppendString appends s so that keys sort as their strings do, and that no string is a
+// prefix of another: the byte 0 becomes 0 255, and 0 1 ends the string.
 func AppendString(dst []byte, s string) []byte {
 	for i := range len(s) {
 		if dst = append(dst, s[i]); s[i] == 0 {
@@ -20,7 +20,7 @@ func AppendString(dst []byte, s string) []byte {
 	return append(dst, 0, 1)
 }
 
-// CutString takes a string that AppendString has appended off the front of key.
+// CutString reads a string that AppendString has written, at the beginning of key.
 func CutString(key []byte) (s string, rest []byte, err error) {
 	var out []byte
 	for i := 0; i+1 < len(key); i++ {
@@ -39,10 +39,10 @@ func CutString(key []byte) (s string, rest []byte, err error) {
 	return "", nil, errKey
 }
 
-// AppendUint appends n in 8 bytes that sort as numbers do.
+// AppendUint appends n as 8 bytes, which sort as numbers do.
 func AppendUint(dst []byte, n uint64) []byte { return binary.BigEndian.AppendUint64(dst, n) }
 
-// CutUint takes a number that AppendUint has appended off the front of key.
+// CutUint reads a number that AppendUint has written, at the beginning of key.
 func CutUint(key []byte) (n uint64, rest []byte, err error) {
 	if len(key) < 8 {
 		return 0, nil, errKey
@@ -52,7 +52,7 @@ func CutUint(key []byte) (n uint64, rest []byte, err error) {
 
 var errKey = errors.New("store: malformed key")
 
-// After is the least key behind all that begin with prefix; nil if there is none.
+// After is the least key that sorts after all keys with the prefix, or nil if there is none.
 func After(prefix []byte) []byte {
 	for i := len(prefix) - 1; i >= 0; i-- {
 		if prefix[i] != 0xff {

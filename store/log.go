@@ -15,17 +15,22 @@ import (
 	"github.com/dgraph-io/badger/v4/y"
 )
 
-// badger replays a log until the first record that is damaged, and cuts off what
-// is behind it: one flipped bit would cost every later record that was
-// acknowledged. So before badger sees them, the logs it replays (all *.mem, and
-// the newest *.vlog) are read here, and damage with whole records behind it is
-// bridged in place by a filler record, which deletes a key that nobody uses. The
-// offsets of the other records, to which tables point, stay as they are.
+// badger replays a log up to the first damaged record and cuts off the rest, so a single
+// flipped bit would cost every acknowledged record after it. Before a database is opened,
+// the logs that badger replays (all *.mem, and the newest *.vlog) are therefore read here.
+// Damage that is followed by whole records is overwritten, in place, with a filler record
+// of the same length, which deletes a key that nobody uses:
 //
-// The format is badger's (memtable.go, structs.go there): a header of 20 bytes;
-// then records of meta, user meta, key and value length, expiry, key, value and a
-// CRC-32C over all of that. Records of a transaction are marked, their keys end in
-// its number, and one more record ends it: badger takes all of it or nothing.
+//	before   record 1 | record 2, damaged | record 3
+//	after    record 1 | filler            | record 3
+//
+// The other records keep their offsets, to which tables point.
+//
+// The format is badger's (memtable.go and structs.go of v4.9.6): a header of 20 bytes, then
+// records. A record has meta, user meta, the lengths of key and value, expiry, key, value,
+// and a CRC-32C of all that. Keys end in the number of the transaction. The records of a
+// transaction are marked, and one more record ends it. badger takes all of a transaction or
+// nothing.
 
 const (
 	logHeader   = 20
@@ -38,12 +43,12 @@ const (
 	maxVarint32 = 5
 )
 
-// Damage is a part of a log that cannot be read.
+// Damage is a part of a log or a table that cannot be read.
 type Damage struct {
 	File   string
-	Offset int // of the first byte that is not part of a whole record
+	Offset int // of the first byte that is not part of a whole record or block
 	Length int
-	Copy   string // where the file was copied before it was changed; "": it was not
+	Copy   string // where the file was copied before it was changed; "" if it was not
 }
 
 func (m Damage) String() string {
@@ -54,7 +59,7 @@ func (m Damage) String() string {
 	return s
 }
 
-// mendDir bridges the damage in the logs of a directory.
+// mendDir repairs the logs of a directory.
 func mendDir(dir string) (all []Damage, err error) {
 	defer func() {
 		if err != nil {
@@ -79,8 +84,8 @@ func mendDir(dir string) (all []Damage, err error) {
 			return nil, err
 		}
 		if info.Size() < logHeader {
-			// A crash came between its making and its first size: nothing was
-			// written to it, and badger would refuse to open the directory.
+			// A crash came after it was created and before it was given its size. It
+			// is empty, and badger would refuse to open the directory.
 			if err := os.Remove(path); err != nil {
 				return nil, err
 			}
@@ -95,6 +100,7 @@ func mendDir(dir string) (all []Damage, err error) {
 	return all, nil
 }
 
+// mendFile repairs a log, after copying it, and returns what was damaged.
 func mendFile(path string) ([]Damage, error) {
 	b, done, err := mapLog(path)
 	if err != nil {
@@ -124,7 +130,7 @@ func mendFile(path string) ([]Damage, error) {
 	return found, f.Sync()
 }
 
-// copyAside keeps a file as it was found.
+// copyAside copies a file, as it was found, to the directory damaged.
 func copyAside(path string) (string, error) {
 	dir := filepath.Join(filepath.Dir(path), "damaged")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -141,9 +147,9 @@ func copyAside(path string) (string, error) {
 
 // record is a whole record of a log.
 type record struct {
-	end  int // offset behind it
+	end  int // offset of the byte after it
 	meta byte
-	key  []byte // with the transaction's number
+	key  []byte // with the number of the transaction
 	val  []byte
 }
 
@@ -163,7 +169,7 @@ func recordAt(b []byte, at int) (r record, ok bool) {
 	return record{end: end, meta: b[at], key: body[:klen:klen], val: body[klen : klen+vlen : klen+vlen]}, true
 }
 
-// headerAt reads a record's header and says where the record ends.
+// headerAt reads a record's header and returns where the record ends.
 func headerAt(b []byte, at int) (end, klen, vlen int, ok bool) {
 	if at+2 > len(b) || b[at]&^metaKnown != 0 {
 		return 0, 0, 0, false
@@ -186,19 +192,20 @@ func headerAt(b []byte, at int) (end, klen, vlen int, ok bool) {
 	return i + n + int(k) + int(v) + crc32.Size, int(k), int(v), true
 }
 
-// patch is what to write over the damage at an offset.
+// patch is what to write over damage.
 type patch struct {
 	at, length int
 	filler     []byte
 }
 
-// inspect finds the damage in a log that has whole records behind it, and in a
-// log of transactions (wal) what has to stand there for badger to go on.
+// inspect finds the damage in a log that is followed by whole records, and what to write
+// in its place so that badger goes on. wal says that the log is that of a memtable, which
+// has transactions.
 func inspect(b []byte, wal bool) (patches []patch) {
 	if len(b) < logHeader {
 		return nil
 	}
-	if !bytes.Equal(b[:8], make([]byte, 8)) { // the key's number: there is no encryption
+	if !bytes.Equal(b[:8], make([]byte, 8)) { // the number of an encryption key; there is no encryption
 		patches = append(patches, patch{0, 8, make([]byte, 8)})
 	}
 	var open uint64 // the transaction that has begun and not ended
@@ -223,7 +230,7 @@ func inspect(b []byte, wal bool) (patches []patch) {
 		var filler []byte
 		switch same := open != 0 && r.txn() == open; {
 		case wal && open != 0 && !same && r.meta&metaEnd != 0:
-			// All of another transaction but its end is lost, too.
+			// The end of the open transaction is lost, and all of the next but its end.
 			filler = endOf(open, 0)
 			if filler = append(filler, fill(metaDelete|metaTxn, r.txn(), next-at-len(filler))...); len(filler) != next-at {
 				return patches
@@ -237,7 +244,7 @@ func inspect(b []byte, wal bool) (patches []patch) {
 			filler = fill(metaDelete, 1, next-at)
 		}
 		if filler == nil {
-			return patches // a gap that no record fits: badger will stop here
+			return patches // no record has this length, so badger will stop here
 		}
 		patches = append(patches, patch{at, next - at, filler})
 		at = next
@@ -245,9 +252,9 @@ func inspect(b []byte, wal bool) (patches []patch) {
 	return patches
 }
 
-// resume finds the first whole record behind the damage at an offset; -1: none.
-// Nobody can plant one in a value for it to find: a record holds a 0 (its user
-// meta), and values that clients write are JSON, which holds none.
+// resume finds the first whole record after the damage at an offset, or returns -1. A
+// client cannot plant one in a value for resume to find: a record contains a 0, its user
+// meta, and the values that clients choose are JSON, which contains none.
 func resume(b []byte, at int) int {
 	for i := at + 1; i < len(b); i++ {
 		if b[i] == 0 {
@@ -263,10 +270,10 @@ func resume(b []byte, at int) int {
 	return -1
 }
 
-// tail judges bytes at the end of a log that are no whole record. As a rule a
-// crash cut off a record that nobody was told of. But a record that ends a
-// transaction is only written behind all of the transaction: if there is one,
-// damaged, the transaction is whole.
+// tail judges bytes at the end of a log that are no whole record. As a rule a crash has cut
+// off a record that was not acknowledged. But the record that ends a transaction is written
+// after all of its records. If the bytes look like that record, damaged, the transaction is
+// whole, and the record is written again.
 func tail(b []byte, at int, open uint64) []patch {
 	if open == 0 {
 		return nil
@@ -287,9 +294,9 @@ func tail(b []byte, at int, open uint64) []patch {
 	return []patch{{at, len(rest), end}}
 }
 
-// fill is a record of a length, for key that nobody uses; nil: there is none.
+// fill is a record of a length that deletes a key that nobody uses, or nil if there is none.
 func fill(meta byte, txn uint64, length int) []byte {
-	for pad := range 3 { // another length of the key where the length of a length jumps
+	for pad := range 3 { // a longer key helps where a length needs one byte more
 		key := y.KeyWithTs([]byte(fillerKey+"..."[:pad]), txn)
 		if r := exactly(meta, key, length, 0xff); r != nil {
 			return r
@@ -298,8 +305,8 @@ func fill(meta byte, txn uint64, length int) []byte {
 	return nil
 }
 
-// endOf is a record of a length that ends a transaction; length 0: the shortest.
-// Zeros in front of its number, which is decimal text, make up the length.
+// endOf is a record of a length that ends a transaction. Length 0 means the shortest. The
+// number of the transaction is decimal text, and zeros in front of it make up the length.
 func endOf(txn uint64, length int) []byte {
 	digits := strconv.FormatUint(txn, 10)
 	key := y.KeyWithTs([]byte(endKey), txn)
@@ -312,13 +319,14 @@ func endOf(txn uint64, length int) []byte {
 			return r
 		}
 	}
-	// The length of its length jumps here: put another record in front.
+	// No number of zeros fits, because a length needs one byte more: put a record in front.
 	if first := fill(metaDelete|metaTxn, txn, length-least); first != nil {
 		return append(first, endOf(txn, 0)...)
 	}
 	return nil
 }
 
+// exactly is a record of a length whose value repeats a byte, or nil if there is none.
 func exactly(meta byte, key []byte, length int, with byte) []byte {
 	least := len(appendRecord(nil, meta, key, nil))
 	for n := max(0, length-least-maxVarint32); n <= length-least; n++ {
@@ -329,12 +337,13 @@ func exactly(meta byte, key []byte, length int, with byte) []byte {
 	return nil
 }
 
+// appendRecord appends a record that never expires.
 func appendRecord(dst []byte, meta byte, key, value []byte) []byte {
 	from := len(dst)
 	dst = append(dst, meta, 0)
 	dst = binary.AppendUvarint(dst, uint64(len(key)))
 	dst = binary.AppendUvarint(dst, uint64(len(value)))
-	dst = append(dst, 0) // never expires
+	dst = append(dst, 0) // expiry
 	dst = append(dst, key...)
 	dst = append(dst, value...)
 	return binary.BigEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))

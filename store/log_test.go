@@ -16,8 +16,8 @@ import (
 	"github.com/dgraph-io/badger/v4/y"
 )
 
-// replay is what badger takes from a log of transactions: its logFile.iterate,
-// without its speed.
+// replay is what badger takes from the log of a memtable. It is a reference implementation
+// of logFile.iterate in memtable.go there.
 func replay(b []byte) map[string]string {
 	out, pending := map[string]string{}, map[string]string{}
 	apply := func(m map[string]string, r record) {
@@ -69,7 +69,7 @@ func mend(b []byte) []byte {
 	return b
 }
 
-// crashed is the directory of a database that was killed, with its keys and values.
+// crashed returns the directory of a database that was killed, and its contents.
 func crashed(t testing.TB, cfg Config, updates int) (dir string, want map[string]string) {
 	t.Helper()
 	d := open(t, cfg)
@@ -102,21 +102,24 @@ func onlyLog(t testing.TB, dir string) string {
 	return logs[0]
 }
 
-// Every byte of a log, flipped in turn, costs no other record than its own
-// (decision 13: badger would drop all that come behind).
-func TestOneBadByteCostsOneRecord(t *testing.T) {
-	dir, _ := crashed(t, testConfig(t.TempDir()), 12)
+// logOf is the log of a database that was killed: its bytes with some room after the last
+// record, where the records end, and what badger replays from it.
+func logOf(t *testing.T, updates int) (b []byte, end int, whole map[string]string) {
+	t.Helper()
+	dir, _ := crashed(t, testConfig(t.TempDir()), updates)
 	b, err := os.ReadFile(onlyLog(t, dir))
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole := replay(b)
-	end := len(bytes.TrimRight(b, "\x00"))
-	b = b[:end+4096]
-	if p := inspect(b, true); p != nil {
-		t.Fatalf("damage in a healthy log: %+v", p)
-	}
-	owner := make([]string, end) // of each byte: the key of its record
+	end = len(trimZeros(b))
+	return b[:end+4096], end, replay(b)
+}
+
+// owners are the keys of the records that the bytes of a log belong to. It is "" for bytes
+// of the header and of records that end a transaction.
+func owners(t *testing.T, b []byte, end int) []string {
+	t.Helper()
+	owner := make([]string, end)
 	for at := logHeader; at < end; {
 		r, ok := recordAt(b, at)
 		if !ok {
@@ -128,87 +131,87 @@ func TestOneBadByteCostsOneRecord(t *testing.T) {
 			}
 		}
 	}
+	return owner
+}
+
+// withoutFillers deletes the keys of filler records.
+func withoutFillers(m map[string]string) map[string]string {
+	for pad := range 3 {
+		delete(m, fillerKey+"..."[:pad])
+	}
+	return m
+}
+
+// TestOneBadByteCostsOneRecord: every byte of a log, changed in turn, costs no record but
+// its own. badger alone would drop all records that follow.
+func TestOneBadByteCostsOneRecord(t *testing.T) {
+	b, end, whole := logOf(t, 12)
+	if p := inspect(b, true); p != nil {
+		t.Fatalf("damage in a healthy log: %+v", p)
+	}
+	owner := owners(t, b, end)
 	lost := 0
 	for i := range end {
+		want := maps.Clone(whole)
+		delete(want, owner[i])
 		for _, flip := range []byte{1, 0x40, 0xff} {
 			bad := bytes.Clone(b)
 			bad[i] ^= flip
 			if i >= logHeader {
 				lost += len(whole) - len(replay(bad))
 			}
-			got := replay(mend(bad))
-			delete(got, fillerKey)
-			for pad := range 3 {
-				delete(got, fillerKey+"..."[:pad])
-			}
-			want := maps.Clone(whole)
-			if i < 8 {
-				want = whole
-			} else if owner[i] != "" {
-				delete(want, owner[i])
-			}
-			if !maps.Equal(got, want) {
+			if got := withoutFillers(replay(mend(bad))); !maps.Equal(got, want) {
 				t.Fatalf("byte %d of %d (record of %q) with %#x: %d records left, want %d", i, end, owner[i], flip, len(got), len(want))
 			}
 		}
 	}
 	if lost < 10*end {
-		t.Errorf("badger alone loses only %d records: the test tests nothing", lost)
+		t.Errorf("without repair only %d records are lost: the test shows nothing", lost)
 	}
 }
 
-// The same with larger damage: a run of bytes overwritten.
-func TestLargerDamage(t *testing.T) {
-	dir, _ := crashed(t, testConfig(t.TempDir()), 30)
-	b, err := os.ReadFile(onlyLog(t, dir))
-	if err != nil {
-		t.Fatal(err)
+// touched is how many records, of those that do not end a transaction, have bytes in a
+// range.
+func touched(b []byte, from, to, end int) (n int) {
+	for at := logHeader; at < end; {
+		r, _ := recordAt(b, at)
+		if at < to && r.end > from && r.meta&metaTxn != 0 {
+			n++
+		}
+		at = r.end
 	}
-	whole := replay(b)
-	end := len(bytes.TrimRight(b, "\x00"))
-	b = b[:end+4096]
+	return n
+}
+
+// TestLargerDamage: a run of bytes that were overwritten costs no more than the records
+// that it touches.
+func TestLargerDamage(t *testing.T) {
+	b, end, whole := logOf(t, 30)
 	for _, with := range []byte{0, 0x40, 0x80, 0xff} {
 		for at := logHeader; at < end; at += 13 {
 			for _, n := range []int{2, 37, 300} {
 				bad := bytes.Clone(b)
-				touched := 0
-				for i := at; i < min(at+n, end); i++ {
-					bad[i] = with
-				}
-				for o := logHeader; o < end; {
-					r, _ := recordAt(b, o)
-					if o < at+n && r.end > at && r.meta&metaTxn != 0 {
-						touched++
-					}
-					o = r.end
-				}
-				got := replay(mend(bad))
+				copy(bad[at:min(at+n, end)], bytes.Repeat([]byte{with}, n))
 				kept := 0
-				for k, v := range got {
-					if whole[k] == v {
-						kept++
-					} else if !strings.HasPrefix(k, fillerKey) {
+				for k, v := range withoutFillers(replay(mend(bad))) {
+					if whole[k] != v {
 						t.Fatalf("%q = %q was never written", k, v)
 					}
+					kept++
 				}
-				// At the very end nothing tells damage from a record cut off by a crash.
-				if kept < len(whole)-touched && at+n < end-40 {
-					t.Fatalf("%d bytes %#x at %d of %d: %d of %d records left, %d touched", n, with, at, end, kept, len(whole), touched)
+				// At the very end nothing distinguishes damage from a record that a crash has cut off.
+				if lost := len(whole) - kept; lost > touched(b, at, at+n, end) && at+n < end-40 {
+					t.Fatalf("%d bytes %#x at %d of %d: %d of %d records are lost", n, with, at, end, lost, len(whole))
 				}
 			}
 		}
 	}
 }
 
-// A record that a crash cut off is no damage, and no reason to keep half of its
-// transaction.
+// TestCutOffTransaction: a record that a crash has cut off is not damage, and no reason to
+// keep half of its transaction.
 func TestCutOffTransaction(t *testing.T) {
-	dir, _ := crashed(t, testConfig(t.TempDir()), 9)
-	b, err := os.ReadFile(onlyLog(t, dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	end := len(bytes.TrimRight(b, "\x00"))
+	b, end, _ := logOf(t, 9)
 	for cut := logHeader; cut < end; cut++ {
 		torn := bytes.Clone(b[:end+64])
 		clear(torn[cut:])
@@ -216,14 +219,33 @@ func TestCutOffTransaction(t *testing.T) {
 		if len(p) == 0 {
 			continue
 		}
-		// Only a cut within a transaction's last record may be bridged.
+		// Only a cut in the record that ends a transaction may be bridged.
 		if len(p) > 1 || b[p[0].at] != metaEnd {
 			t.Fatalf("cut at %d: %+v", cut, p)
 		}
 	}
 }
 
-// The database opens, says what it found, and keeps a copy.
+// TestLeadingAndTrailingZeros: runs of zeros are found to the byte, also across chunks.
+func TestLeadingAndTrailingZeros(t *testing.T) {
+	for _, n := range []int{0, 1, 7, zeroChunk - 1, zeroChunk, zeroChunk + 1, 3*zeroChunk + 5} {
+		zeros := make([]byte, n)
+		if got := leadingZeros(append(bytes.Clone(zeros), 1, 0)); got != n {
+			t.Errorf("%d zeros before a byte: %d", n, got)
+		}
+		if got := leadingZeros(zeros); got != n {
+			t.Errorf("%d zeros: %d", n, got)
+		}
+		if got := len(trimZeros(append([]byte{0, 1}, zeros...))); got != 2 {
+			t.Errorf("%d zeros after two bytes: %d are left", n, got)
+		}
+		if got := len(trimZeros(zeros)); got != 0 {
+			t.Errorf("%d zeros: %d are left", n, got)
+		}
+	}
+}
+
+// TestOpensDamagedLogs: the database opens, reports what it has found, and keeps a copy.
 func TestOpensDamagedLogs(t *testing.T) {
 	cfg := testConfig(t.TempDir())
 	dir, want := crashed(t, cfg, 20)
@@ -237,7 +259,7 @@ func TestOpensDamagedLogs(t *testing.T) {
 	if err := os.WriteFile(log, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// What a crash between two system calls leaves behind; badger would not open.
+	// A crash between two system calls leaves this. badger would not open the directory.
 	if err := os.WriteFile(filepath.Join(dir, "00099.mem"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +280,7 @@ func TestOpensDamagedLogs(t *testing.T) {
 	}
 }
 
-// The newest file of the value log is cut off in the same way.
+// TestOpensDamagedValueLog: badger would cut off the newest value log in the same way.
 func TestOpensDamagedValueLog(t *testing.T) {
 	cfg := testConfig(t.TempDir())
 	d := open(t, cfg)
@@ -321,78 +343,105 @@ func FuzzInspect(f *testing.F) {
 	})
 }
 
-// A bad byte in a table is found, wherever it is; nothing wrong is read, and what
-// the damage does not touch still is, unless the table's index is what it hit.
-func TestDamagedTables(t *testing.T) {
-	cfg := testConfig(t.TempDir())
-	d := open(t, cfg)
-	want := map[string]string{}
+// tableTest is a database with one table, of which a byte is changed.
+type tableTest struct {
+	*testing.T
+	cfg    Config
+	name   string // of the table
+	whole  []byte
+	values map[string]string
+}
+
+func newTableTest(t *testing.T) *tableTest {
+	c := &tableTest{T: t, cfg: testConfig(t.TempDir()), values: map[string]string{}}
+	d := open(t, c.cfg)
 	for i := range 300 {
-		k, v := fmt.Sprintf("key%03d", i), strings.Repeat(strconv.Itoa(i), 20)
-		set(t, d, k, v)
-		want[k] = v
+		c.values[fmt.Sprintf("key%03d", i)] = strings.Repeat(strconv.Itoa(i), 20)
+	}
+	if err := d.Update(t.Context(), func(tx *Tx) error {
+		for k, v := range c.values {
+			tx.Set([]byte(k), []byte(v))
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	tables, err := filepath.Glob(filepath.Join(cfg.Dir, "*.sst"))
-	if err != nil || len(tables) != 1 {
-		t.Fatal(tables, err)
+	tables := globbed(c.cfg.Dir, "*.sst")
+	if len(tables) != 1 {
+		t.Fatal(tables)
 	}
-	whole, err := os.ReadFile(tables[0])
-	if err != nil {
+	c.name = tables[0]
+	var err error
+	if c.whole, err = os.ReadFile(filepath.Join(c.cfg.Dir, c.name)); err != nil {
 		t.Fatal(err)
 	}
-	refused, mended := 0, 0
-	at := []int{len(whole) - 1, len(whole) - 3, len(whole) - 6, len(whole) - 11}
+	return c
+}
+
+// open opens a copy of the database in which a byte of the table is changed.
+func (c *tableTest) open(at int) (*DB, error) {
+	c.Helper()
+	broken := c.cfg
+	broken.Dir = c.TempDir()
+	if err := os.CopyFS(broken.Dir, os.DirFS(c.cfg.Dir)); err != nil {
+		c.Fatal(err)
+	}
+	bad := bytes.Clone(c.whole)
+	bad[at] ^= 0x10
+	if err := os.WriteFile(filepath.Join(broken.Dir, c.name), bad, 0o600); err != nil {
+		c.Fatal(err)
+	}
+	return Open(broken)
+}
+
+// check looks at a database that was repaired.
+func (c *tableTest) check(at int, d *DB) {
+	c.Helper()
+	if len(d.Damage()) != 1 {
+		c.Errorf("byte %d: damage %v", at, d.Damage())
+	}
+	found := all(c, d, Range{Prefix: []byte("key")})
+	for _, kv := range found {
+		if k, v, _ := strings.Cut(kv, "="); c.values[k] != v {
+			c.Errorf("byte %d: %s is %.20q", at, k, v)
+		}
+	}
+	if lost := len(c.values) - len(found); lost < 1 || lost > 70 { // a block has 4 KiB
+		c.Errorf("byte %d: %d of %d records are lost", at, lost, len(c.values))
+	}
+	set(c, d, "more", "x")
+	if err := d.Close(); err != nil {
+		c.Errorf("byte %d: %v", at, err)
+	}
+}
+
+// TestDamagedTables: a bad byte in a table is found wherever it is. Nothing wrong is read,
+// and what the damage does not touch is read, unless the damage is in the table's index.
+func TestDamagedTables(t *testing.T) {
+	c := newTableTest(t)
+	end := len(c.whole)
+	at := []int{end - 1, end - 3, end - 6, end - 11}
 	for i := range 30 {
-		at = append(at, i*len(whole)/30)
+		at = append(at, i*end/30)
 	}
+	refused, repaired := 0, 0
 	for _, at := range at {
-		broken := cfg
-		broken.Dir = t.TempDir()
-		if err := os.CopyFS(broken.Dir, os.DirFS(cfg.Dir)); err != nil {
-			t.Fatal(err)
-		}
-		bad := bytes.Clone(whole)
-		bad[at] ^= 0x10
-		if err := os.WriteFile(filepath.Join(broken.Dir, filepath.Base(tables[0])), bad, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		d, err := Open(broken)
-		if err != nil {
-			if !errors.Is(err, ErrCorrupt) {
-				t.Errorf("byte %d: %v", at, err)
-			}
+		d, err := c.open(at)
+		switch {
+		case err == nil:
+			repaired++
+			c.check(at, d)
+		case errors.Is(err, ErrCorrupt):
 			refused++
-			continue
-		}
-		if len(d.Damage()) != 1 {
-			t.Errorf("byte %d: damage %v", at, d.Damage())
-		}
-		mended++
-		found := 0
-		if err := d.View(func(r *Reader) error {
-			return r.Scan(Range{Prefix: []byte("key")}, func(k, v []byte) bool {
-				if want[string(k)] != string(v) {
-					t.Errorf("byte %d: %s is %.20q", at, k, v)
-				}
-				found++
-				return true
-			})
-		}); err != nil {
-			t.Errorf("byte %d: %v", at, err)
-		}
-		if lost := len(want) - found; lost < 1 || lost > 70 { // a block has 4 KiB
-			t.Errorf("byte %d: %d of %d records are lost", at, lost, len(want))
-		}
-		set(t, d, "more", "x")
-		if err := d.Close(); err != nil {
+		default:
 			t.Errorf("byte %d: %v", at, err)
 		}
 	}
-	if mended < 25 || refused < 4 {
-		t.Errorf("%d times mended, %d times refused", mended, refused)
+	if repaired < 25 || refused < 4 {
+		t.Errorf("%d databases were repaired, %d were refused", repaired, refused)
 	}
 }
 

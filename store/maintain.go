@@ -8,14 +8,14 @@ import (
 	badger "github.com/dgraph-io/badger/v4"
 )
 
-// clean is the goroutine that removes garbage now and then.
+// clean is the goroutine that removes garbage from time to time.
 func (d *DB) clean() {
 	if d.cfg.MaintainEvery == 0 {
 		return
 	}
 	tick := time.NewTicker(d.cfg.MaintainEvery)
 	defer tick.Stop()
-	var compacted time.Time // nobody knows when it was last done
+	var compacted time.Time // zero, because nothing records when it was last done
 	for {
 		select {
 		case <-d.quit:
@@ -35,15 +35,15 @@ func (d *DB) clean() {
 	}
 }
 
-// Compact removes everything that was deleted, replaced or has expired from the
-// files. It takes as long as copying what is left; reads and writes go on, but for
-// the moment it takes to open the database anew: badger turns its newest table
-// into a file only when that is full or closed, and never collects its newest
+// Compact removes everything that was deleted, was replaced or has expired from the
+// files. It takes as long as copying what is left. Reads and writes go on, but for the
+// moment that it takes to open the database again: badger writes its newest memtable to a
+// file only when that is full or the database is closed, and never collects its newest
 // value log.
 func (d *DB) Compact() error {
-	c := chore{run: d.flush, done: make(chan error, 1)}
+	c := task{run: d.flush, done: make(chan error, 1)}
 	select {
-	case d.chores <- c:
+	case d.tasks <- c:
 	case <-d.quit:
 		return ErrClosed
 	}
@@ -61,8 +61,8 @@ func (d *DB) Compact() error {
 	return err
 }
 
-// flush opens the database anew. badger's compaction keeps what a reader might
-// have seen, and goes by the newest reader that has come and gone: here is one.
+// flush opens the database again. badger's compaction keeps what a reader might still
+// see, judging by the newest reader that has finished, so flush begins and ends one.
 func (d *DB) flush() error {
 	d.gate.db.NewTransaction(false).Discard()
 	return d.reopen()
@@ -77,9 +77,9 @@ func (d *DB) flatten() error {
 	return db.Flatten(1)
 }
 
-// settled enters the database, if it is open and has room to move things.
+// settled enters the database, if it is open and the disk has space to move things.
 func (d *DB) settled() (*badger.DB, error) {
-	if err := errors.Join(d.Err(), d.room(true)); err != nil {
+	if err := errors.Join(d.Err(), d.checkSpace(true)); err != nil {
 		return nil, err
 	}
 	if db := d.gate.enter(); db != nil {

@@ -16,24 +16,29 @@ import (
 	"github.com/dgraph-io/badger/v4/y"
 )
 
-// badger trusts its tables: a damaged one panics in goroutines of its own, at the
-// start or whenever it is compacted, which ends the process. With its verification
-// on it is no better: an iterator ends at a damaged block as if nothing came
-// behind, and compaction then drops that. So before a database is opened its tables
-// are checked, and one with damaged blocks is written anew from the others.
+// badger trusts its tables. A damaged one makes goroutines of badger's panic, when it is
+// opened or later when it is compacted, and that ends the process. With badger's own
+// verification turned on, an iterator ends at a damaged block as if nothing followed, and
+// compaction then drops the rest. So before a database is opened its tables are checked,
+// and one with damaged blocks is written again from its other blocks.
 //
-// The format is badger's (table/builder.go): blocks; an index (fb.TableIndex) of
-// their offsets and first keys; its length; its checksum; the length of that. A
-// block is entries; their offsets, 4 bytes each; their number; its checksum; the
-// length of that. An entry is how many bytes of its key are the first one's, how
-// many follow, those, and a value. Lengths have 4 bytes, a checksum is a protocol
-// buffer with a CRC-32C.
+// The format is badger's (table/builder.go of v4.9.6):
+//
+//	blocks | index | length of the index | checksum | length of the checksum
+//
+// The index (fb.TableIndex) has the offsets and first keys of the blocks. A block is
+//
+//	entries | their offsets | their number | checksum | length of the checksum
+//
+// An entry has the number of bytes that its key shares with the first key of the block, the
+// number of bytes that follow, these bytes, and a value. Lengths and offsets have 4 bytes. A
+// checksum is a protocol buffer with a CRC-32C.
 
-// maxChecked bounds the bytes of tables that are read at each start. Of larger
-// databases the indexes are checked; weir store verify reads the rest.
+// maxChecked bounds how many bytes of tables are read at each start. Of the rest of a
+// larger database only the indexes are checked; DB.Verify reads everything.
 const maxChecked = 2 << 30
 
-// mendTables checks the tables that a database consists of.
+// mendTables checks the tables of a database, which its manifest lists, and repairs them.
 func mendTables(dir string, opt badger.Options) (all []Damage, err error) {
 	f, err := os.Open(filepath.Join(dir, badger.ManifestFilename))
 	if errors.Is(err, os.ErrNotExist) {
@@ -64,6 +69,7 @@ func mendTables(dir string, opt badger.Options) (all []Damage, err error) {
 	return all, nil
 }
 
+// mendTable checks the index of a table and, if wholly is set, its blocks.
 func mendTable(path string, wholly bool) (found []Damage, err error) {
 	b, done, err := mapFile(path)
 	if err != nil {
@@ -119,6 +125,7 @@ func mendTable(path string, wholly bool) (found []Damage, err error) {
 	return found, syncDir(filepath.Dir(path))
 }
 
+// syncFile makes a file durable.
 func syncFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -152,6 +159,7 @@ func sealed(b []byte) ([]byte, bool) {
 	return rest, ok && crc32.Checksum(rest, castagnoli) == sum
 }
 
+// indexOf is the index of a table, if its checksum is right.
 func indexOf(b []byte) (*fb.TableIndex, bool) {
 	rest, sum, ok := cutSealed(b)
 	if !ok || len(rest) < 4 {
@@ -169,47 +177,63 @@ func indexOf(b []byte) (*fb.TableIndex, bool) {
 	return fb.GetRootAsTableIndex(index, 0), true
 }
 
-// rebuild is a table of the entries of blocks; nil: there are none.
+// rebuild is a table of the entries of blocks. It is nil if there are none, or if a block
+// is not what badger writes.
 func rebuild(blocks [][]byte) []byte {
 	b := table.NewTableBuilder(table.Options{BlockSize: 4 << 10, BloomFalsePositive: 0.01, TableSize: 2 << 20, Compression: options.None})
 	defer b.Close()
 	for _, block := range blocks {
-		if len(block) < 4 {
-			continue
-		}
-		n := int(binary.BigEndian.Uint32(block[len(block)-4:]))
-		from := len(block) - 4 - 4*n
-		if n == 0 || from < 0 {
-			continue
-		}
-		var first []byte
-		for i := range n {
-			at := int(binary.NativeEndian.Uint32(block[from+4*i:]))
-			end := from
-			if i+1 < n {
-				end = int(binary.NativeEndian.Uint32(block[from+4*i+4:]))
-			}
-			if at+4 > end || end > from {
-				return nil
-			}
-			overlap, diff := int(binary.NativeEndian.Uint16(block[at:])), int(binary.NativeEndian.Uint16(block[at+2:]))
-			if overlap > len(first) || at+4+diff+3 > end {
-				return nil
-			}
-			key := append(bytes.Clone(first[:overlap]), block[at+4:at+4+diff]...)
-			if i == 0 {
-				first = key
-			}
-			if _, k := binary.Uvarint(block[at+4+diff+2 : end]); k <= 0 {
-				return nil
-			}
-			var v y.ValueStruct
-			v.Decode(block[at+4+diff : end])
-			b.Add(key, v, 0)
+		if !eachEntry(block, func(key []byte, v y.ValueStruct) { b.Add(key, v, 0) }) {
+			return nil
 		}
 	}
 	if b.Empty() {
 		return nil
 	}
 	return b.Finish()
+}
+
+// eachEntry calls f with the entries of a block, and reports whether it could read them.
+func eachEntry(block []byte, f func(key []byte, v y.ValueStruct)) bool {
+	if len(block) < 4 {
+		return true
+	}
+	n := int(binary.BigEndian.Uint32(block[len(block)-4:]))
+	offsets := len(block) - 4 - 4*n // where they begin, and the entries end
+	if n == 0 || offsets < 0 {
+		return true
+	}
+	var first []byte
+	for i := range n {
+		at, end := int(binary.NativeEndian.Uint32(block[offsets+4*i:])), offsets
+		if i+1 < n {
+			end = int(binary.NativeEndian.Uint32(block[offsets+4*i+4:]))
+		}
+		if at+4 > end || end > offsets {
+			return false
+		}
+		key, v, ok := entryOf(block[at:end], first)
+		if !ok {
+			return false
+		}
+		if i == 0 {
+			first = key
+		}
+		f(key, v)
+	}
+	return true
+}
+
+// entryOf reads an entry, given the first key of its block.
+func entryOf(b, first []byte) (key []byte, v y.ValueStruct, ok bool) {
+	shared, own := int(binary.NativeEndian.Uint16(b)), int(binary.NativeEndian.Uint16(b[2:]))
+	if shared > len(first) || 4+own+3 > len(b) {
+		return nil, v, false
+	}
+	value := b[4+own:]
+	if _, k := binary.Uvarint(value[2:]); k <= 0 { // meta and user meta come first, then the expiry
+		return nil, v, false
+	}
+	v.Decode(value)
+	return append(bytes.Clone(first[:shared]), b[4:4+own]...), v, true
 }

@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -132,14 +131,6 @@ func endOfFile(path string) int {
 		return 0
 	}
 	return endOfLog(b)
-}
-
-func globbed(dir, pattern string) (names []string) {
-	paths, _ := filepath.Glob(filepath.Join(dir, pattern))
-	for _, path := range paths {
-		names = append(names, filepath.Base(path))
-	}
-	return names
 }
 
 // state changes whenever badger flushes or compacts something.
@@ -380,13 +371,6 @@ func TestOtherMessages(t *testing.T) {
 			}
 			p.check("with another log")
 		})
-	}
-}
-
-// waitForOpen waits for a database that is being opened again.
-func waitForOpen(d *DB) {
-	for d.Err() != nil {
-		runtime.Gosched()
 	}
 }
 

@@ -9,13 +9,13 @@ import (
 // written and deleted in the update that writes or deletes its row.
 type Table struct {
 	Tag byte // the first byte of the rows' keys
-	// Entries appends the keys of a row's index entries to dst: all begin with a
-	// tag of their index, and are unique to the row. The row belongs to the caller.
+	// Entries appends the keys of a row's index entries to dst. Each begins with the tag
+	// of its index and belongs to this row alone. Entries must not keep row.
 	Entries func(dst [][]byte, key, row []byte) [][]byte
 	Indexes []byte // the tags of the indexes
 }
 
-// Put writes a row in place of old, which is the row that is there; nil: none is.
+// Put writes a row in place of old, the row that is there, or nil.
 func (t *Table) Put(tx *Tx, key, old, row []byte) {
 	entries := t.Entries(nil, key, row)
 	if old != nil {
@@ -48,8 +48,8 @@ func contains(list [][]byte, b []byte) bool {
 	return false
 }
 
-// Row is the row that an index entry is of. If it is damaged or there is none, that
-// is reported to the log and the row is nil.
+// Row is the row of an index entry. If it is damaged or missing, that is logged and counted
+// and the row is nil.
 func (t *Table) Row(r *Reader, key []byte) ([]byte, error) {
 	row, err := r.Get(key)
 	switch {
@@ -62,8 +62,8 @@ func (t *Table) Row(r *Reader, key []byte) ([]byte, error) {
 	return row, err
 }
 
-// Check compares a table with its indexes. It returns the index entries that
-// are missing, with the keys of their rows, and those that have no row any more.
+// Check compares a table with its indexes. It calls f with the index entries that are
+// missing, and the keys of their rows, and with those whose row does not exist.
 func (t *Table) Check(r *Reader, f func(entry, key []byte, missing bool)) error {
 	var failed error
 	err := r.Scan(Range{Prefix: []byte{t.Tag}}, func(key, row []byte) bool {

@@ -15,8 +15,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 const sumLen = crc32.Size
 
-// seal puts a checksum of key and value in front of the value. badger's own
-// checksums guard its logs, but not what it copies from them into tables.
+// seal puts a checksum of key and value in front of the value. badger's own checksums
+// protect its logs, but not what it copies from them to tables.
 func seal(key, value []byte) []byte {
 	b := make([]byte, sumLen, sumLen+len(value))
 	binary.LittleEndian.PutUint32(b, sum(key, value))
@@ -27,7 +27,7 @@ func sum(key, value []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
 }
 
-// unseal is the value in b, which it shares.
+// unseal returns the value in b, without a copy.
 func unseal(key, b []byte) ([]byte, error) {
 	if len(b) < sumLen || binary.LittleEndian.Uint32(b) != sum(key, b[sumLen:]) {
 		return nil, fmt.Errorf("%w: key %q", ErrCorrupt, key)
@@ -35,12 +35,12 @@ func unseal(key, b []byte) ([]byte, error) {
 	return b[sumLen:], nil
 }
 
-// A Reader reads one snapshot. It is for one goroutine, and for as long as the
-// function it was given to.
+// A Reader reads one snapshot. It may be used by one goroutine, and only until the
+// function that it was passed to returns.
 type Reader struct {
 	txn    *badger.Txn
 	db     *DB
-	inside bool // badger is at work: what panics is its reading of a damaged file
+	inside bool // badger is running, so a panic comes from a damaged file
 }
 
 // Get returns a copy of the value of key, ErrNotFound, or ErrCorrupt.
@@ -48,7 +48,7 @@ func (r *Reader) Get(key []byte) ([]byte, error) {
 	outside := r.inside
 	r.inside = true
 	v, err := r.get(key)
-	r.inside = outside // not deferred: View looks at it behind a panic
+	r.inside = outside // not deferred, because View looks at it after a panic
 	return v, err
 }
 
@@ -72,11 +72,11 @@ func (r *Reader) get(key []byte) ([]byte, error) {
 	return v, err
 }
 
-// Opening is a number that grows whenever the database is opened anew. Only then can
-// an update take effect that failed with ErrFailed.
+// Opening is a number that grows whenever the database is opened again. An update that
+// failed with ErrFailed can take effect only when that happens.
 func (r *Reader) Opening() uint64 { return r.db.gate.turn }
 
-// Has reports whether key is there.
+// Has reports whether there is a value of key.
 func (r *Reader) Has(key []byte) (bool, error) {
 	outside := r.inside
 	r.inside = true
@@ -91,22 +91,22 @@ func (r *Reader) Has(key []byte) (bool, error) {
 	return true, nil
 }
 
-// A Range says what to go over.
+// A Range is a set of keys, in one of the two orders.
 type Range struct {
 	Prefix []byte // keys that begin so
-	// From is where to begin, inclusive: the least key of interest, or with Reverse
-	// the greatest. nil is the end of the prefix.
+	// From is where to begin, inclusive: the least key of interest, or with Reverse the
+	// greatest. nil begins at the first key with the prefix, or with Reverse at the last.
 	From    []byte
 	Reverse bool
 	Keys    bool // values are not read: they are passed as nil
-	// Damaged is called for values that are not what was written. nil: they are
-	// counted, logged and passed over.
+	// Damaged is called for values that are not what was written. If it is nil, they
+	// are counted, logged and skipped.
 	Damaged func(key []byte, err error)
 }
 
 // Scan calls f with the keys and values of a range, in the order of the keys,
-// until f returns false. key and value are valid until f returns. It holds one
-// value in memory at a time. A Tx can have one Scan at a time.
+// until f returns false. key and value are valid until f returns. Scan holds one value
+// in memory at a time. A Tx can have one Scan at a time.
 func (r *Reader) Scan(rg Range, f func(key, value []byte) bool) error {
 	outside := r.inside
 	r.inside = true
@@ -165,26 +165,26 @@ func (r *Reader) scan(rg Range, f func(key, value []byte) bool) error {
 	return nil
 }
 
-// A Tx is what an update reads and writes. Reads see what earlier updates have
-// written, but not what this one has: it takes effect as a whole, at its end.
+// A Tx reads and writes for one update. Reads see what earlier updates have written, but
+// not what this one has: it takes effect as a whole, at its end.
 type Tx struct {
 	Reader
 	writes []write
 	size        // of the writes
-	sets   bool // something is written, not only deleted; notes of a deletion, keys without values, are no more than it
+	sets   bool // a value is written that is not empty; an update that deletes may also write keys without values
 	drops  bool // something is deleted
 }
 
 type write struct {
 	key, value []byte // value is sealed; nil deletes
-	expires    uint64 // Unix seconds; 0 is never
+	expires    uint64 // in Unix seconds; 0 is never
 }
 
 // Set writes a value. It keeps key, and a copy of value.
 func (tx *Tx) Set(key, value []byte) { tx.SetUntil(key, value, time.Time{}) }
 
-// SetUntil writes a value that is gone from the second of expires on; the zero
-// time is never.
+// SetUntil writes a value that is gone from the second of expires on. The zero time
+// means never. It keeps key, and a copy of value.
 func (tx *Tx) SetUntil(key, value []byte, expires time.Time) {
 	w := write{key: key, value: seal(key, value)}
 	if !expires.IsZero() {
@@ -194,7 +194,7 @@ func (tx *Tx) SetUntil(key, value []byte, expires time.Time) {
 	tx.add(w)
 }
 
-// Delete removes a key, which need not be there. It keeps key.
+// Delete removes a key, whether it is there or not. It keeps key.
 func (tx *Tx) Delete(key []byte) {
 	tx.drops = true
 	tx.add(write{key: key})
@@ -205,14 +205,14 @@ func (tx *Tx) add(w write) {
 	tx.size.add(&w, tx.db.cfg.ValueThreshold)
 }
 
-// size is what writes take: in bytes, in bytes of a memtable, and in number.
+// size is the size of some writes: in bytes, in bytes of a memtable, and their number.
 type size struct {
 	bytes, table int64
 	n            int
 	large        bool // some go to the value log
 }
 
-// entryOverhead is what badger adds to a key and a value in a memtable, and more.
+// entryOverhead is an upper bound of what badger adds to a key and a value in a memtable.
 const entryOverhead = 128
 
 func (s *size) add(w *write, threshold int64) {
@@ -226,9 +226,9 @@ func (s *size) add(w *write, threshold int64) {
 	s.n++
 }
 
-// within reports whether writes of s and more fit one transaction: badger's bounds
-// are 15 % of a memtable, and as many entries as nodes of its skip list would fill
-// those. The bytes are bounded for the sake of the others who wait.
+// within reports whether writes of size s and more fit one transaction. badger's bounds
+// are 15 % of a memtable, and as many entries as nodes of its skip list would fill that.
+// The bound in bytes keeps other updates from waiting too long.
 func (s size) within(more size, memTable int64) bool {
 	most := memTable * 14 / 100
 	return s.table+more.table <= most && int64(s.n+more.n) <= most/entryOverhead && s.bytes+more.bytes <= maxGroup

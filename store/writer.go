@@ -12,15 +12,15 @@ import (
 	badger "github.com/dgraph-io/badger/v4"
 )
 
-// update is one call of Update. done gets its error, once.
+// update is one call of Update. Its error is sent to done, once.
 type update struct {
 	ctx  context.Context
 	f    func(*Tx) error
 	done chan error
 }
 
-// intake is the updates that wait for the writer. The writer takes all of them
-// at once, so that a commit's size follows the load with nothing to tune.
+// intake holds the updates that wait for the writer. The writer takes all of them at
+// once, so the size of a commit follows the load, with nothing to tune.
 type intake struct {
 	full chan struct{} // something is there
 
@@ -74,60 +74,8 @@ func (in *intake) close() {
 	in.mu.closed = true
 }
 
-// crowd guesses how many updates come at a time. Clients that write one record
-// after the other fall into two halves, of which one is written while the other
-// waits, so that every sync serves half of what it could. If the writer waits for
-// the others, for less than a sync takes, they all share it. A crowd that does not
-// come in that time is larger: while one part of it is synced, another has work for
-// the processors, so waiting for it is left alone for longer and longer.
-type crowd struct {
-	size  int           // of the last group, and those who came meanwhile
-	took  time.Duration // to commit a group, on average
-	most  time.Duration // to wait
-	timer *time.Timer
-	pause int // commits without waiting, of those that follow a wait in vain
-	left  int // of them
-}
-
-const (
-	leastCrowd = 4 // are worth waiting for
-	mostPause  = 1024
-)
-
-func (c *crowd) gather(in *intake) {
-	switch {
-	case c.size < leastCrowd || in.waiting() >= c.size:
-		return
-	case c.left > 0:
-		c.left--
-		return
-	}
-	most := min(c.took/2, c.most)
-	if c.timer == nil {
-		c.timer = time.NewTimer(most)
-	} else {
-		c.timer.Reset(most)
-	}
-	defer c.timer.Stop()
-	for in.waiting() < c.size {
-		select {
-		case <-in.full:
-		case <-c.timer.C:
-			c.pause = min(2*c.pause+1, mostPause)
-			c.left = c.pause
-			return
-		}
-	}
-	c.pause /= 2
-}
-
-func (c *crowd) saw(written, waiting int, took time.Duration) {
-	c.size = written + waiting
-	c.took += (took - c.took) / 8
-}
-
-// chore is something else that the writer's goroutine does between commits.
-type chore struct {
+// task is something else that the writer's goroutine does between two commits.
+type task struct {
 	run  func() error
 	done chan error
 }
@@ -138,68 +86,91 @@ const (
 	retryMost  = 2 * time.Second
 )
 
+// writerState is what the writer's goroutine remembers between two events.
+type writerState struct {
+	batching batching
+	retry    *time.Timer // to open the database
+	wait     time.Duration
+	logged   string     // the newest error that the log has
+	reopened chan error // opening runs on its own goroutine, so that updates are refused meanwhile
+}
+
+// tryLater opens the database again after a pause.
+func (w *writerState) tryLater(wait time.Duration) {
+	w.wait = wait
+	w.retry.Reset(wait)
+}
+
 // run is the writer's goroutine.
 func (d *DB) run() {
-	retry := time.NewTimer(0)
-	defer retry.Stop()
-	wait := retryFirst
-	said := ""                      // the newest error that the log has
-	reopened := make(chan error, 1) // opening runs beside, so that updates are refused meanwhile
-	crowd := crowd{most: time.Millisecond}
+	w := writerState{batching: batching{most: time.Millisecond}, retry: time.NewTimer(0), reopened: make(chan error, 1)}
+	defer w.retry.Stop()
 	for {
 		select {
 		case <-d.quit:
 			refuse(d.in.take(), ErrClosed)
 			return
 		case <-d.in.full:
-			if err := d.Err(); err != nil {
-				refuse(d.in.take(), err)
-				continue
-			}
-			crowd.gather(&d.in)
-			list := d.in.take()
-			began := time.Now()
-			err := d.write(list)
-			crowd.saw(len(list), d.in.waiting(), time.Since(began))
-			if err != nil {
-				d.count.failures.Add(1)
-				d.log.Error("the store failed to write; it will be opened anew", "dir", d.cfg.Dir, "error", err)
-				d.setErr(err)
-				wait = retryFirst
-				retry.Reset(wait)
-			}
-		case <-retry.C:
-			d.opening.Go(func() { reopened <- d.reopen() })
-		case err := <-reopened:
-			d.setErr(err)
-			d.once.Do(func() { close(d.tried) })
-			if err != nil {
-				if said != err.Error() {
-					said = err.Error()
-					d.log.Error("the store cannot be opened; trying again", "dir", d.cfg.Dir, "error", err)
-				}
-				wait = min(2*wait, retryMost)
-				retry.Reset(wait)
-				continue
-			}
-			said = ""
-			select {
-			case <-d.ready:
-				d.log.Info("the store is open again", "dir", d.cfg.Dir)
-			default:
-				close(d.ready)
-			}
-		case c := <-d.chores:
-			if err := d.Err(); err != nil {
-				c.done <- err
-				continue
-			}
-			err := c.run()
-			if c.done <- err; err != nil && !d.gate.open() {
-				d.setErr(err)
-				retry.Reset(retryFirst)
-			}
+			d.writeWaiting(&w)
+		case <-w.retry.C:
+			d.opening.Go(func() { w.reopened <- d.reopen() })
+		case err := <-w.reopened:
+			d.opened(&w, err)
+		case t := <-d.tasks:
+			d.runTask(&w, t)
 		}
+	}
+}
+
+// writeWaiting writes the updates that wait, or refuses them while nothing can be written.
+func (d *DB) writeWaiting(w *writerState) {
+	if err := d.Err(); err != nil {
+		refuse(d.in.take(), err)
+		return
+	}
+	w.batching.wait(&d.in)
+	list := d.in.take()
+	began := time.Now()
+	err := d.write(list)
+	w.batching.wrote(len(list), d.in.waiting(), time.Since(began))
+	if err != nil {
+		d.count.failures.Add(1)
+		d.log.Error("the store failed to write; it will be opened anew", "dir", d.cfg.Dir, "error", err)
+		d.setErr(err)
+		w.tryLater(retryFirst)
+	}
+}
+
+// opened takes the outcome of an attempt to open the database.
+func (d *DB) opened(w *writerState, err error) {
+	d.setErr(err)
+	d.once.Do(func() { close(d.tried) })
+	if err != nil {
+		if w.logged != err.Error() {
+			w.logged = err.Error()
+			d.log.Error("the store cannot be opened; trying again", "dir", d.cfg.Dir, "error", err)
+		}
+		w.tryLater(min(2*w.wait, retryMost))
+		return
+	}
+	w.logged = ""
+	select {
+	case <-d.ready:
+		d.log.Info("the store is open again", "dir", d.cfg.Dir)
+	default:
+		close(d.ready)
+	}
+}
+
+func (d *DB) runTask(w *writerState, t task) {
+	if err := d.Err(); err != nil {
+		t.done <- err
+		return
+	}
+	err := t.run()
+	if t.done <- err; err != nil && !d.gate.open() {
+		d.setErr(err)
+		w.tryLater(retryFirst)
 	}
 }
 
@@ -209,15 +180,15 @@ func refuse(list []*update, err error) {
 	}
 }
 
-// reopen closes the database, should it be open, and opens it.
+// reopen closes the database, if it is open, and opens it.
 func (d *DB) reopen() error {
 	if err := os.MkdirAll(d.cfg.Dir, 0o700); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	if err := d.room(false); err != nil {
-		return err // opening writes, too; and if there is an old one, it still serves readers
+	if err := d.checkSpace(false); err != nil {
+		return err // opening writes, too; a database that is open still serves readers
 	}
-	if err := d.drain(drainTime); err != nil {
+	if err := d.drain(d.cfg.drainTime); err != nil {
 		return err
 	}
 	if err := d.closeBadger(); err != nil {
@@ -235,11 +206,8 @@ func (d *DB) reopen() error {
 	return err
 }
 
-// drainTime is how long readers may be kept waiting for another one.
-const drainTime = time.Second
-
-// room reports whether there is space on the disk to write, or to delete.
-func (d *DB) room(deletion bool) error {
+// checkSpace returns ErrFull if the disk has too little space to write, or to delete.
+func (d *DB) checkSpace(deletion bool) error {
 	free, err := d.cfg.free(d.cfg.Dir)
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
@@ -254,16 +222,16 @@ func (d *DB) room(deletion bool) error {
 	return nil
 }
 
-// group is the updates of one transaction.
+// group is the updates of one transaction of badger's.
 type group struct {
 	txn *badger.Txn
 	size
 	done []*update
 }
 
-// write runs updates and commits them. An error says that badger has failed.
+// write runs updates and commits them. An error means that badger has failed.
 func (d *DB) write(list []*update) error {
-	db := d.gate.db // it is closed by nobody else while there is no error
+	db := d.gate.db // while there is no error, only this goroutine closes it
 	g := group{txn: db.NewTransaction(true)}
 	var failed error
 	for _, u := range list {
@@ -304,8 +272,8 @@ func (d *DB) write(list []*update) error {
 	return d.commit(&g)
 }
 
-// try runs an update's function. What is wrong with it is found here: from then
-// on only badger can fail.
+// try runs an update's function and checks what it wants to write, so that afterwards
+// only badger can fail.
 func (d *DB) try(u *update, txn *badger.Txn) (tx *Tx, err error) {
 	if u.ctx.Err() != nil {
 		return nil, context.Cause(u.ctx)
@@ -328,7 +296,7 @@ func (d *DB) try(u *update, txn *badger.Txn) (tx *Tx, err error) {
 		}
 	}
 	if len(tx.writes) > 0 {
-		err = d.room(!tx.sets && (tx.drops || len(tx.writes) == 0))
+		err = d.checkSpace(!tx.sets && (tx.drops || len(tx.writes) == 0))
 	}
 	return tx, err
 }
@@ -359,7 +327,7 @@ func (w *write) into(txn *badger.Txn) error {
 	return txn.SetEntry(&badger.Entry{Key: w.key, Value: w.value, ExpiresAt: w.expires})
 }
 
-// commit makes a group last and answers its updates.
+// commit commits a group, syncs it and answers its updates.
 func (d *DB) commit(g *group) error {
 	err := d.sync(g.txn, g.size)
 	for _, u := range g.done {
@@ -372,7 +340,7 @@ func (d *DB) commit(g *group) error {
 	return err
 }
 
-// sync commits a transaction of a size and returns when it is on stable storage.
+// sync commits a transaction of size s and returns when it is on stable storage.
 func (d *DB) sync(txn *badger.Txn, s size) error {
 	defer txn.Discard()
 	if s.n == 0 {
@@ -390,7 +358,7 @@ func (d *DB) sync(txn *badger.Txn, s size) error {
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: %w", ErrFailed, err)
-		d.setErr(err) // before anybody hears of it
+		d.setErr(err) // before any update is answered
 		return err
 	}
 	d.count.commits.Add(1)

@@ -68,10 +68,10 @@
 //     be bounded. (a|aa)+b took 0.13 s on 26 letters a and 6.6 s on 34, and a+b took
 //     1.0 s on 10 kB and 4.9 s on 20 kB. Its MatchTimeout is a wall-clock time: whether a
 //     text is refused depends on how busy the machine is, and 100 ms became 200 to
-//     225 ms. On our sample texts it needed 147 ms a megabyte for GPT-2's pattern, 160
-//     for Llama 3's, 266 for o200k's and 596 for Kimi's, where this matcher needs 29, 66,
-//     29 and 93. It allocated 56 to 70 MB for each megabyte, because it works on a slice
-//     of runes, and this matcher nothing. It rejects BLOOM's pattern, and cuts the
+//     225 ms. On our sample texts it needed 149 ms a megabyte for GPT-2's pattern, 152
+//     for Llama 3's, 217 for o200k's and 461 for Kimi's, and this matcher 27, 25, 26 and
+//     28. It allocated 56 to 70 MB for each megabyte, because it works on a slice of
+//     runes; this matcher allocates nothing. It rejects BLOOM's pattern, and cuts the
 //     samples at other places than Hugging Face's library with those of Llama 3 and Kimi.
 //
 // # Decoding

@@ -1,9 +1,10 @@
 package tokenizer
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
-	"unicode/utf8"
+
+	"weir/internal/jsontext"
 )
 
 // file is a parsed tokenizer.json. Truncation and padding are left out: they are
@@ -26,10 +27,10 @@ type file struct {
 		IgnoreMerges bool     `json:"ignore_merges"`
 	} `json:"model"`
 
-	// The members of the model that encoding/json is too slow for.
-	vocab  []vocabItem // in the order of the file
-	spell  []byte      // what the items spell, one after another
-	merges *scanner    // at the array; nil if there is none
+	// The large members of the model, up to 35 MB, are not decoded into Go values.
+	vocab  []vocabItem    // in the order of the file
+	spell  []byte         // what the items spell, one after another
+	merges jsontext.Value // nil if there are none
 }
 
 // vocabItem is a member of the vocabulary; it is spelled spell[start:end].
@@ -83,6 +84,9 @@ type templateToken struct {
 // maxFile bounds a file; offsets into it fit 32 bits.
 const maxFile = 1 << 30
 
+// maxDepth bounds its nesting.
+const maxDepth = 1000
+
 // Load reads a tokenizer.json. It keeps nothing of data. What the package does
 // not do exactly is an error that wraps ErrUnsupported and names the component;
 // anything else wrong with the file wraps ErrInvalid.
@@ -103,94 +107,154 @@ func Load(data []byte) (*Tokenizer, error) {
 	return t, nil
 }
 
-// parse reads the file: the vocabulary by hand, the merges not yet, and the rest
-// by encoding/json from a copy that leaves both out.
+// parse reads the file. The vocabulary is read as it is scanned and the merges are kept
+// as they are written, because both are large; the rest is decoded member by member.
 func parse(data []byte) (*file, error) {
 	if len(data) > maxFile {
 		return nil, fmt.Errorf("%w: a file of more than %d bytes", ErrUnsupported, maxFile)
 	}
-	if !utf8.Valid(data) {
-		return nil, fmt.Errorf("%w: not UTF-8", ErrInvalid)
+	r := fileReader{Scanner: jsontext.NewScanner(data, maxDepth), size: len(data)}
+	if r.Object(r.member) && r.Over() {
+		return &r.file, nil
 	}
-	f := &file{}
-	s := &scanner{b: data}
-	var rest []byte
-	member := func(key, value []byte) {
-		if len(rest) > 1 && rest[len(rest)-1] != '{' {
-			rest = append(rest, ',')
-		}
-		name, _ := json.Marshal(string(key))
-		rest = append(append(append(rest, name...), ':'), value...)
+	err := r.Err()
+	if syntax, ok := errors.AsType[*jsontext.SyntaxError](err); ok {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, syntax)
 	}
-	rest = append(rest, '{')
-	err := s.members(func(key []byte) error {
-		switch string(key) {
-		case "model":
-			if s.peek() != '{' {
-				return s.fail("the model")
-			}
-			member(key, []byte{'{'})
-			err := s.members(func(key []byte) error {
-				isVocab, isMerges := string(key) == "vocab", string(key) == "merges"
-				if isVocab && s.peek() == '{' {
-					return f.readVocab(s)
-				}
-				if isMerges {
-					f.merges = &scanner{s.b, s.i}
-				}
-				value, err := s.value()
-				if err == nil && !isVocab && !isMerges {
-					member(key, value)
-				}
-				return err
-			})
-			rest = append(rest, '}')
-			return err
-		case "version", "normalizer", "pre_tokenizer", "post_processor", "decoder", "added_tokens":
-			value, err := s.value()
-			if err == nil {
-				member(key, value)
-			}
-			return err
-		}
-		_, err := s.value()
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	if s.peek(); s.i < len(data) {
-		return nil, s.fail("the end")
-	}
-	if err := json.Unmarshal(append(rest, '}'), f); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	return f, nil
+	return nil, err
 }
 
-func (f *file) readVocab(s *scanner) error {
-	if f.vocab != nil {
-		return fmt.Errorf("%w: two vocabularies", ErrInvalid)
+// fileReader reads a file into its embedded struct.
+type fileReader struct {
+	*jsontext.Scanner
+	file
+	size    int    // of the file
+	options []byte // the members of the model other than vocabulary and merges
+}
+
+// member reads a member of the file.
+func (r *fileReader) member() bool {
+	name, ok := r.RawName()
+	if !ok {
+		return false
+	}
+	switch f := &r.file; name.Text() {
+	case "version":
+		return r.decode(&f.Version)
+	case "normalizer":
+		return r.decode(&f.Normalizer)
+	case "pre_tokenizer":
+		return r.decode(&f.PreTokenizer)
+	case "post_processor":
+		return r.decode(&f.PostProcessor)
+	case "decoder":
+		return r.decode(&f.Decoder)
+	case "added_tokens":
+		return r.decode(&f.AddedTokens)
+	case "model":
+		return r.model()
+	}
+	return r.Value()
+}
+
+// decode reads a value into what into points to.
+func (r *fileReader) decode(into any) bool {
+	value, ok := r.Raw()
+	return ok && r.take(jsontext.Decode(value, into))
+}
+
+// take ends the reading if err is an error.
+func (r *fileReader) take(err error) bool {
+	if err != nil {
+		return r.Fail(fmt.Errorf("%w: %w", ErrInvalid, err))
+	}
+	return true
+}
+
+func (r *fileReader) model() bool {
+	r.options = append(r.options[:0], '{')
+	if !r.Object(r.modelMember) {
+		return false
+	}
+	return r.take(jsontext.Decode(append(r.options, '}'), &r.Model))
+}
+
+func (r *fileReader) modelMember() bool {
+	name, ok := r.RawName()
+	if !ok {
+		return false
+	}
+	switch name.Text() {
+	case "vocab":
+		if r.Next() != '{' {
+			return r.Value() // other models have a list
+		}
+		return r.readVocab()
+	case "merges":
+		r.merges, ok = r.Raw()
+		return ok
+	}
+	value, ok := r.Raw()
+	if len(r.options) > 1 {
+		r.options = append(r.options, ',')
+	}
+	r.options = append(append(append(r.options, name...), ':'), value...)
+	return ok
+}
+
+// readVocab reads the vocabulary, which is an object.
+func (r *fileReader) readVocab() bool {
+	if r.vocab != nil {
+		return r.take(errors.New("two vocabularies"))
 	}
 	// An entry of a vocabulary takes about 16 bytes of the file.
-	f.vocab = make([]vocabItem, 0, (len(s.b)-s.i)/32)
-	f.spell = make([]byte, 0, (len(s.b)-s.i)/4)
-	if err := s.expect('{'); err != nil {
-		return err
-	}
-	return s.list('}', func() (err error) {
-		item := vocabItem{start: uint32(len(f.spell))}
-		if f.spell, err = s.text(f.spell); err != nil {
-			return err
+	left := r.size - r.Offset()
+	r.vocab = make([]vocabItem, 0, left/32)
+	r.spell = make([]byte, 0, left/4)
+	return r.Object(func() bool {
+		item := vocabItem{start: uint32(len(r.spell))}
+		name, ok := r.RawName()
+		if !ok {
+			return false
 		}
-		if err = s.expect(':'); err != nil {
-			return err
+		var err error
+		if r.spell, err = appendSpelled(r.spell, name); err != nil {
+			return r.Fail(err)
 		}
-		item.end = uint32(len(f.spell))
-		item.id, err = s.id()
-		f.vocab = append(f.vocab, item)
-		return err
+		value, ok := r.Raw()
+		if !ok {
+			return false
+		}
+		if item.id, err = parseID(value); err != nil {
+			return r.Fail(err)
+		}
+		item.end = uint32(len(r.spell))
+		r.vocab = append(r.vocab, item)
+		return true
 	})
+}
+
+// appendSpelled appends what a string stands for.
+func appendSpelled(dst []byte, v jsontext.Value) ([]byte, error) {
+	dst, paired := v.AppendText(dst)
+	if !paired {
+		return dst, fmt.Errorf("%w: %.200s has half of a surrogate pair", ErrInvalid, v)
+	}
+	return dst, nil
+}
+
+// parseID reads a token id.
+func parseID(v jsontext.Value) (int32, error) {
+	id := 0
+	for _, c := range v {
+		if c < '0' || c > '9' {
+			return 0, fmt.Errorf("%w: %.200s is not a token id", ErrInvalid, v)
+		}
+		if id = id*10 + int(c-'0'); id >= maxIDs {
+			return 0, fmt.Errorf("%w: a token id of %d or more", ErrUnsupported, maxIDs)
+		}
+	}
+	return int32(id), nil
 }
 
 // loadModelOptions checks what has to be known before the vocabulary is read.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"weir/internal/jsontext"
 )
 
 // loadVocabulary fills the entries, added tokens included, and gives every one
@@ -163,41 +165,66 @@ func (t *Tokenizer) loadMerges(f *file) error {
 			t.merges.bytes[i] = noRank
 		}
 	}
-	s := f.merges
-	var left, right []byte
-	err := s.elements(func() (err error) {
-		if s.peek() != '[' {
-			if left, err = s.text(left[:0]); err != nil {
-				return err
-			}
-			if bytes.HasPrefix(left, []byte("#version")) {
-				return nil // the first line of a merges.txt
-			}
-			a, b, ok := bytes.Cut(left, []byte{' '})
-			if !ok || bytes.IndexByte(b, ' ') >= 0 {
-				return fmt.Errorf("%w: merge %q is not two tokens", ErrInvalid, left)
-			}
-			return t.addMerge(a, b)
+	if f.merges.Kind() != jsontext.Array {
+		return fmt.Errorf("%w: the merges are %s", ErrInvalid, f.merges.Kind())
+	}
+	var m mergeReader
+	for _, v := range f.merges.Elements() {
+		if bytes.HasPrefix(v, []byte(`"#version`)) {
+			continue // the first line of a merges.txt
 		}
-		parts := 0
-		err = s.elements(func() (err error) {
-			if parts++; parts == 1 {
-				left, err = s.text(left[:0])
-			} else {
-				right, err = s.text(right[:0])
-			}
-			return err
-		})
-		if err == nil && parts != 2 {
-			err = fmt.Errorf("%w: a merge of %d tokens", ErrInvalid, parts)
+		left, right, err := m.read(v)
+		if err == nil {
+			err = t.addMerge(left, right)
 		}
 		if err != nil {
 			return err
 		}
-		return t.addMerge(left, right)
-	})
+	}
 	t.merges.build()
-	return err
+	return nil
+}
+
+// mergeReader reads the merges of a file, one after the other.
+type mergeReader struct{ left, right []byte }
+
+// read returns the two tokens of a merge as they are spelled. They are valid until the
+// next merge is read.
+func (m *mergeReader) read(v jsontext.Value) (left, right []byte, err error) {
+	switch v.Kind() {
+	case jsontext.String:
+		if m.left, err = appendSpelled(m.left[:0], v); err != nil {
+			return nil, nil, err
+		}
+		left, right, ok := bytes.Cut(m.left, []byte{' '})
+		if !ok || bytes.IndexByte(right, ' ') >= 0 {
+			return nil, nil, fmt.Errorf("%w: merge %q is not two tokens", ErrInvalid, m.left)
+		}
+		return left, right, nil
+	case jsontext.Array:
+		return m.readPair(v)
+	}
+	return nil, nil, fmt.Errorf("%w: the merge %.200s is not two tokens", ErrInvalid, v)
+}
+
+func (m *mergeReader) readPair(v jsontext.Value) (left, right []byte, err error) {
+	tokens := [2]*[]byte{&m.left, &m.right}
+	n := 0
+	for _, token := range v.Elements() {
+		if token.Kind() != jsontext.String {
+			return nil, nil, fmt.Errorf("%w: a merge of %s", ErrInvalid, token.Kind())
+		}
+		if n < len(tokens) {
+			if *tokens[n], err = appendSpelled((*tokens[n])[:0], token); err != nil {
+				return nil, nil, err
+			}
+		}
+		n++
+	}
+	if n != len(tokens) {
+		return nil, nil, fmt.Errorf("%w: a merge of %d tokens", ErrInvalid, n)
+	}
+	return m.left, m.right, nil
 }
 
 // addMerge adds the merge of two tokens, given as they are spelled.

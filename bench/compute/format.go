@@ -1,13 +1,13 @@
 package compute
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
 	"weir/device/cpu/limits"
+	"weir/internal/jsontext"
 )
 
 const (
@@ -170,9 +170,12 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	for _, s := range r.Skipped {
 		out.Skipped = append(out.Skipped, skippedJSON{s.Phase, s.Batch, s.Context, s.Why})
 	}
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(out)
+	text, err := jsontext.EncodeIndent(out, "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(text, '\n'))
+	return err
 }
 
 func (r *Report) rowJSON(row *Row) rowJSON {

@@ -63,7 +63,7 @@ func (a *arguments) evalWith(m *machine, caller Value) args {
 				break
 			}
 			m.alloc(valueSize)
-			m.burn(1)
+			m.spend(1)
 			m.stack = append(m.stack, v)
 		}
 	}
@@ -95,7 +95,7 @@ func (m *machine) spread(v Value, at mark) {
 		given[k.name] = true
 	}
 	for i, k := range d.keys {
-		m.burn(1)
+		m.spend(1)
 		name, ok := asString(k)
 		if !ok {
 			throwType("keywords must be strings")
@@ -111,7 +111,7 @@ func (e *callExpr) eval(m *machine) Value { return e.evalWith(m, missing) }
 
 // evalWith makes the call, with a macro as the argument caller if one is given.
 func (e *callExpr) evalWith(m *machine, caller Value) Value {
-	m.burn(2)
+	m.spend(2)
 	var self, callee Value
 	var def *methodDef
 	if attr, ok := e.callee.(*attributeExpr); ok {

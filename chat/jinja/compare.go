@@ -74,7 +74,7 @@ func (m *machine) equalItems(a, b []Value, depth int) bool {
 		return false
 	}
 	for i := range a {
-		m.burn(1)
+		m.spend(1)
 		if !identical(a[i], b[i]) && !m.equalAt(a[i], b[i], depth+1) {
 			return false
 		}
@@ -87,7 +87,7 @@ func (m *machine) equalDicts(a, b *Dict, depth int) bool {
 		return false
 	}
 	for i, k := range a.keys {
-		m.burn(1)
+		m.spend(1)
 		j := b.find(m, k)
 		if j < 0 || !identical(a.vals[i], b.vals[j]) && !m.equalAt(a.vals[i], b.vals[j], depth+1) {
 			return false
@@ -110,7 +110,7 @@ func (m *machine) equalViews(a, b *view, depth int) bool {
 		return m.equalDicts(a.d, b.d, depth)
 	case a.kind == viewKeys && b.kind == viewKeys && len(a.d.keys) == len(b.d.keys):
 		for _, k := range a.d.keys {
-			m.burn(1)
+			m.spend(1)
 			if b.d.find(m, k) < 0 {
 				return false
 			}
@@ -160,7 +160,7 @@ func (m *machine) compareAt(op string, a, b Value, depth int) int {
 
 func (m *machine) compareItems(op string, a, b []Value, depth int) int {
 	for i := 0; i < len(a) && i < len(b); i++ {
-		m.burn(1)
+		m.spend(1)
 		if !identical(a[i], b[i]) && !m.equalAt(a[i], b[i], depth+1) {
 			return m.compareAt(op, a[i], b[i], depth+1)
 		}
@@ -238,7 +238,7 @@ func (m *machine) contains(c, x Value) bool {
 		if !ok {
 			return false
 		}
-		m.burn(1)
+		m.spend(1)
 		if identical(e, x) || m.equal(e, x) {
 			return true
 		}

@@ -154,7 +154,7 @@ func (m *machine) hash(v Value) any {
 		b, _ := big.NewFloat(v).Int(nil)
 		return bigHash(b.String())
 	case *big.Int:
-		m.burn(int64(v.BitLen()))
+		m.spend(int64(v.BitLen()))
 		return bigHash(v.String())
 	case *undefined:
 		return undefinedHash{}
@@ -181,7 +181,7 @@ func (m *machine) spellTuple(b []byte, t *tuple, depth int) []byte {
 	}
 	b = append(b, '(')
 	for _, x := range t.items {
-		m.burn(1)
+		m.spend(1)
 		start := len(b)
 		if inner, ok := x.(*tuple); ok {
 			b = m.spellTuple(b, inner, depth+1)

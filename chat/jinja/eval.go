@@ -218,7 +218,7 @@ func (m *machine) addMarkup(x, y Markup) Value {
 }
 
 func (m *machine) joinItems(a, b []Value) []Value {
-	m.burn(int64(len(a)+len(b)) / 8)
+	m.spend(int64(len(a)+len(b)) / 8)
 	out := make([]Value, 0, len(a)+len(b))
 	return append(append(out, a...), b...)
 }
@@ -316,7 +316,7 @@ func (e *filterExpr) applyBlock(m *machine, text Value) Value {
 }
 
 func (e *filterExpr) apply(m *machine, input Value) Value {
-	m.burn(1)
+	m.spend(1)
 	if e.filter == nil {
 		throw("TemplateRuntimeError", "No filter named %s found.", repr(e.name))
 	}

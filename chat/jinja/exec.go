@@ -43,7 +43,7 @@ func (s *dataStmt) exec(m *machine) signal {
 
 func (s *printStmt) exec(m *machine) signal {
 	m.line = s.line
-	m.burn(s.cost)
+	m.spend(s.cost)
 	m.write(m.str(s.value.eval(m)))
 	return sigNone
 }
@@ -52,7 +52,7 @@ func (s *ifStmt) exec(m *machine) signal {
 	for i := range s.branches {
 		b := &s.branches[i]
 		m.line = b.line
-		m.burn(b.cost)
+		m.spend(b.cost)
 		if m.truthy(b.test.eval(m)) {
 			return m.run(b.body)
 		}
@@ -62,7 +62,7 @@ func (s *ifStmt) exec(m *machine) signal {
 
 func (s *setStmt) exec(m *machine) signal {
 	m.line = s.line
-	m.burn(s.cost)
+	m.spend(s.cost)
 	for _, n := range s.namespaces {
 		if _, ok := n.eval(m).(*namespace); !ok {
 			throw("TemplateRuntimeError", "cannot assign attribute on non-namespace object")
@@ -74,7 +74,7 @@ func (s *setStmt) exec(m *machine) signal {
 
 func (s *setBlockStmt) exec(m *machine) signal {
 	m.line = s.line
-	m.burn(1)
+	m.spend(1)
 	m.enterFrame(&s.frame)
 	start := len(m.out)
 	sig := m.run(s.body)
@@ -92,7 +92,7 @@ func (s *setBlockStmt) exec(m *machine) signal {
 
 func (s *filterBlockStmt) exec(m *machine) signal {
 	m.line = s.line
-	m.burn(1)
+	m.spend(1)
 	m.enterFrame(&s.frame)
 	start := len(m.out)
 	sig := m.run(s.body)
@@ -116,7 +116,7 @@ func (m *machine) writeText(v Value) {
 
 func (s *withStmt) exec(m *machine) signal {
 	m.line = s.line
-	m.burn(s.cost)
+	m.spend(s.cost)
 	m.enterFrame(&s.frame)
 	for i, t := range s.targets {
 		t.assign(m, s.values[i].eval(m))
@@ -125,7 +125,7 @@ func (s *withStmt) exec(m *machine) signal {
 }
 
 func (s *macroStmt) exec(m *machine) signal {
-	m.burn(1)
+	m.spend(1)
 	m.alloc(4 * valueSize)
 	s.target.assign(m, &macro{s.def, m.act})
 	return sigNone
@@ -133,20 +133,20 @@ func (s *macroStmt) exec(m *machine) signal {
 
 func (s *callStmt) exec(m *machine) signal {
 	m.line = s.line
-	m.burn(s.cost)
+	m.spend(s.cost)
 	m.writeText(s.call.evalWith(m, &macro{s.def, m.act}))
 	return sigNone
 }
 
 func (s *generationStmt) exec(m *machine) signal {
-	m.burn(1)
+	m.spend(1)
 	m.write(m.str((&macro{s.def, m.act}).call(m, args{})))
 	return sigNone
 }
 
 func (s *blockStmt) exec(m *machine) signal {
 	m.line = s.line
-	m.burn(1)
+	m.spend(1)
 	if s.required {
 		throw("TemplateRuntimeError", "Required block %s not found", repr(s.block.name))
 	}

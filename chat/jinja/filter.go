@@ -104,7 +104,7 @@ func attributePath(s string) []Value {
 }
 
 func (g *getter) get(m *machine, v Value) Value {
-	m.burn(1)
+	m.spend(1)
 	for _, p := range g.path {
 		v = m.item(v, p)
 		if g.absent != nil && isUndefined(v) {
@@ -138,7 +138,7 @@ func (m *machine) sorted(items []Value, reverse bool, key func(Value) Value, les
 		slices.Reverse(list)
 	}
 	sort.SliceStable(list, func(i, j int) bool {
-		m.burn(1)
+		m.spend(1)
 		return less(list[i].key, list[j].key)
 	})
 	out := make([]Value, len(items))
@@ -444,7 +444,7 @@ func filterBatch(_ *machine, v Value, a []Value) Value {
 				if !ok {
 					break
 				}
-				m.burn(1)
+				m.spend(1)
 				m.alloc(valueSize)
 				if isInt && int64(len(row)) == n {
 					ahead = x
@@ -480,7 +480,7 @@ func filterSlice(_ *machine, v Value, a []Value) Value {
 			if number >= n {
 				return nil, false
 			}
-			m.burn(1)
+			m.spend(1)
 			start := offset + number*size
 			if number < extra {
 				offset++

@@ -29,7 +29,7 @@ func filterXMLAttr(m *machine, v Value, a []Value) Value {
 	start := len(m.out)
 	space := isMissing(a[0]) || m.truthy(a[0])
 	for i, k := range d.keys {
-		m.burn(1)
+		m.spend(1)
 		x := d.vals[i]
 		if x == nil || isUndefined(x) {
 			continue

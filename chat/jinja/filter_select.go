@@ -56,7 +56,7 @@ func lazily(name string, v Value, prepare func(m *machine) func(x Value) (Value,
 				if !ok {
 					return nil, false
 				}
-				m.burn(1)
+				m.spend(1)
 				at := m.mark()
 				y, ok := f(x)
 				m.release(at)

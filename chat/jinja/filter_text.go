@@ -152,7 +152,7 @@ func filterIndent(m *machine, v Value, a []Value) Value {
 		m.write(indent)
 	}
 	for i, line := range lines {
-		m.burn(1)
+		m.spend(1)
 		if i > 0 {
 			m.write("\n")
 			if blank || line != "" {

@@ -47,7 +47,7 @@ func (p *percentFormatter) run() {
 		}
 		m.write(p.rest[:i])
 		p.rest = p.rest[i+1:]
-		m.burn(1)
+		m.spend(1)
 		p.field()
 	}
 	if p.next < len(p.values) && !p.mapping && !p.named {

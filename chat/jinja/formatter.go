@@ -47,7 +47,7 @@ func (f *formatter) run(s string, depth int) {
 			return
 		}
 		f.m.write(s[:i])
-		f.m.burn(1)
+		f.m.spend(1)
 		if len(s) > i+1 && s[i+1] == s[i] {
 			f.m.write(s[i : i+1])
 			s = s[i+2:]
@@ -182,7 +182,7 @@ func (f *formatter) lookup(name string) Value {
 	v := f.first(first)
 	m := f.m
 	for rest != "" {
-		m.burn(1)
+		m.spend(1)
 		if rest[0] == '.' {
 			rest = rest[1:]
 			end := strings.IndexAny(rest, ".[")

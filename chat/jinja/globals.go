@@ -92,7 +92,7 @@ func (m *machine) fillDict(d *Dict, pairs Value) {
 			throwValue("dictionary update sequence element #%d has length %d; 2 is required", i, len(kv))
 		}
 		m.alloc(4 * valueSize)
-		m.burn(1)
+		m.spend(1)
 		d.set(m, kv[0], kv[1])
 	}
 }

@@ -110,7 +110,7 @@ func (m *machine) drain(it *iterator) []Value {
 		if !ok {
 			return items
 		}
-		m.burn(1)
+		m.spend(1)
 		m.alloc(2 * valueSize)
 		items = append(items, v)
 	}
@@ -221,7 +221,7 @@ func (m *machine) sliceItems(items []Value, start, stop, step Value) []Value {
 	for i := from; by > 0 && i < to || by < 0 && i > to; i += by {
 		out = append(out, items[i])
 	}
-	m.burn(int64(len(out)) / 8)
+	m.spend(int64(len(out)) / 8)
 	return out
 }
 

@@ -134,7 +134,7 @@ var loopCallSig = &signature{name: "LoopContext.__call__", lead: 1, params: []st
 
 func (s *forStmt) exec(m *machine) signal {
 	m.line = s.line
-	m.burn(s.cost)
+	m.spend(s.cost)
 	items := s.source.eval(m)
 	if s.recursive == nil {
 		return s.loop(m, items, nil, 0)
@@ -181,7 +181,7 @@ func (s *forStmt) loop(m *machine, items Value, render func(*machine, Value, int
 		if !ok {
 			break
 		}
-		m.burn(1)
+		m.spend(1)
 		m.line = s.line
 		s.target.assign(m, v)
 		if ctx != nil {
@@ -221,7 +221,7 @@ func (f *loopFilter) generator(m *machine, items Value, env *activation) *genera
 				if !ok {
 					return nil, false
 				}
-				m.burn(f.cost)
+				m.spend(f.cost)
 				before := m.act
 				m.act = act
 				f.target.assign(m, v)

@@ -44,8 +44,8 @@ type machine struct {
 	now   func() time.Time
 }
 
-// burn takes n steps off the budget.
-func (m *machine) burn(n int64) {
+// spend takes n steps off the budget.
+func (m *machine) spend(n int64) {
 	m.steps -= n
 	if m.steps < 0 {
 		throwLimit("steps")
@@ -58,7 +58,7 @@ func (m *machine) alloc(n int) {
 	if m.mem > m.lim.Memory || n < 0 {
 		throwLimit("memory")
 	}
-	m.burn(int64(n >> 6))
+	m.spend(int64(n >> 6))
 }
 
 // allocTimes counts n times size bytes without overflowing.
@@ -72,12 +72,12 @@ func (m *machine) allocTimes(n int64, size int) {
 }
 
 // scan counts the time to read n bytes.
-func (m *machine) scan(n int) { m.burn(int64(n >> 7)) }
+func (m *machine) scan(n int) { m.spend(int64(n >> 7)) }
 
 // mapping counts n bytes of new text whose characters are looked up one by one.
 func (m *machine) mapping(n int) {
 	m.alloc(n)
-	m.burn(int64(n >> 4))
+	m.spend(int64(n >> 4))
 }
 
 const valueSize = 16 // bytes of a Value

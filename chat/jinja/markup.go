@@ -57,7 +57,7 @@ func (m *machine) joinMarkup(sep Markup, items Value) Value {
 		if !ok {
 			return Markup(m.take(start))
 		}
-		m.burn(1)
+		m.spend(1)
 		s := m.toMarkup(v)
 		if i > 0 {
 			m.write(string(sep))

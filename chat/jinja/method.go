@@ -98,7 +98,7 @@ func plural(n int) string {
 // nativeMethod makes a method that binds its arguments first.
 func nativeMethod(n native, f func(m *machine, self Value, a []Value) Value) *methodDef {
 	return &methodDef{name: n.name, call: func(m *machine, self Value, a args) Value {
-		m.burn(1)
+		m.spend(1)
 		return f(m, self, n.bind(m, a))
 	}}
 }
@@ -150,7 +150,7 @@ func dictFromKeys(m *machine, _ Value, a args) Value {
 			return d
 		}
 		m.alloc(4 * valueSize)
-		m.burn(1)
+		m.spend(1)
 		d.set(m, k, v)
 	}
 }
@@ -167,7 +167,7 @@ func indexMethod(typ string) *methodDef {
 			_, to, _ = sliceBounds(nil, a[2], nil, len(items))
 		}
 		for i := from; i < to; i++ {
-			m.burn(1)
+			m.spend(1)
 			if m.same(items[i], a[0]) {
 				return int64(i)
 			}
@@ -187,7 +187,7 @@ func countMethod(typ string) *methodDef {
 	return nativeMethod(native{typ: typ, name: "count", min: 1, max: 1}, func(m *machine, self Value, a []Value) Value {
 		n := int64(0)
 		for _, x := range m.collect(self) {
-			m.burn(1)
+			m.spend(1)
 			if m.same(x, a[0]) {
 				n++
 			}

@@ -188,7 +188,7 @@ func (m *machine) checkBits(n int) {
 		throwLimit("digits of an integer")
 	}
 	m.alloc(n / 8)
-	m.burn(int64(n >> 8))
+	m.spend(int64(n >> 8))
 }
 
 func (m *machine) bigInts(op tokenKind, x, y *big.Int) Value {
@@ -201,7 +201,7 @@ func (m *machine) bigInts(op tokenKind, x, y *big.Int) Value {
 		return normalize(new(big.Int).Sub(x, y))
 	case tokMul:
 		m.checkBits(x.BitLen() + y.BitLen())
-		m.burn(int64(x.BitLen()/64+1) * int64(y.BitLen()/64+1) / 256)
+		m.spend(int64(x.BitLen()/64+1) * int64(y.BitLen()/64+1) / 256)
 		return normalize(new(big.Int).Mul(x, y))
 	case tokPow:
 		return m.power(x, y)
@@ -253,7 +253,7 @@ func (m *machine) power(x, y *big.Int) Value {
 	}
 	size := (x.BitLen()-1)*int(y.Int64()) + 1 // at least
 	m.checkBits(size)
-	m.burn(int64(size/64+1) * int64(size/64+1) / 256)
+	m.spend(int64(size/64+1) * int64(size/64+1) / 256)
 	return normalize(new(big.Int).Exp(x, y, nil))
 }
 

@@ -123,7 +123,7 @@ func (p *printer) print(v Value, depth int) {
 
 func (p *printer) count() {
 	if p.m != nil {
-		p.m.burn(1)
+		p.m.spend(1)
 		p.m.alloc(len(p.b) - p.counted)
 		p.counted = len(p.b)
 	}

@@ -20,7 +20,7 @@ func (m *machine) joinText(sep string, items Value) string {
 		if !ok {
 			throwType("sequence item %d: expected str instance, %s found", i, typeName(v))
 		}
-		m.burn(1)
+		m.spend(1)
 		if i > 0 {
 			m.write(sep)
 		}

@@ -24,13 +24,13 @@ func init() {
 		d.typ = "str"
 		str[d.name] = &methodDef{name: d.name, call: func(m *machine, self Value, a args) Value {
 			s := self.(string)
-			m.burn(1)
+			m.spend(1)
 			m.scan(len(s))
 			return d.call(m, s, d.bind(m, a))
 		}}
 		markup[d.name] = &methodDef{name: d.name, call: func(m *machine, self Value, a args) Value {
 			s := string(self.(Markup))
-			m.burn(1)
+			m.spend(1)
 			m.scan(len(s))
 			bound := d.bind(m, a)
 			if d.escapes >= 0 && !isMissing(bound[d.escapes]) {

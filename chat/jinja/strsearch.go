@@ -61,7 +61,7 @@ func (m *machine) hasAffix(name, s string, a []Value, at func(string, string) bo
 	text, _, inside := m.window(s, a[1], a[2])
 	if t, ok := a[0].(*tuple); ok {
 		for _, x := range t.items {
-			m.burn(1)
+			m.spend(1)
 			affix, ok := asString(x)
 			if !ok {
 				throwType("tuple for %s must only contain str, not %s", name, typeName(x))

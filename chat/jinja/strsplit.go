@@ -8,7 +8,7 @@ import (
 // textList makes a list of pieces that share the memory of their text.
 func (m *machine) textList(parts []string) *List {
 	m.alloc(2 * valueSize * len(parts))
-	m.burn(int64(len(parts)) / 4)
+	m.spend(int64(len(parts)) / 4)
 	items := make([]Value, len(parts))
 	for i, p := range parts {
 		items[i] = p
@@ -24,7 +24,7 @@ func (m *machine) stripText(name, s string, chars Value, sides [2]bool) string {
 			throwType("%s arg must be None or str", name)
 		}
 		m.scan(len(set))
-		cut = func(r rune) bool { m.burn(int64(len(set) >> 6)); return strings.ContainsRune(set, r) }
+		cut = func(r rune) bool { m.spend(int64(len(set) >> 6)); return strings.ContainsRune(set, r) }
 	}
 	if sides[0] {
 		s = strings.TrimLeftFunc(s, cut)

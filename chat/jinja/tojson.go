@@ -73,7 +73,7 @@ func (e *jsonEncoder) encode(v Value, depth int) {
 		throwRecursion()
 	}
 	m := e.m
-	m.burn(1)
+	m.spend(1)
 	switch v := v.(type) {
 	case nil:
 		m.write("null")

@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"time"
 
 	"weir/bench"
+	"weir/internal/jsontext"
 )
 
 // benchServeOptions are the flags of weir bench serve. Most of them are fields of the
@@ -103,7 +103,7 @@ func (o *benchServeOptions) settle(f *flagSet, args []string, getenv func(string
 	if o.APIKey == "" {
 		o.APIKey = getenv("OPENAI_API_KEY")
 	}
-	o.ExtraBody, o.KeepText = json.RawMessage(o.extraBody), o.detailed
+	o.ExtraBody, o.KeepText = jsontext.RawMessage(o.extraBody), o.detailed
 	o.ReadyTimeout = time.Duration(o.wait) * time.Second
 	if err := o.choosePrompts(); err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/valyala/fasthttp/fasthttputil"
 
+	"weir/internal/jsontext"
 	"weir/server"
 )
 
@@ -288,7 +288,7 @@ func (c *conversation) stream(ctx context.Context) (string, error) {
 
 // post sends the conversation. A response that is not 200 is an error.
 func (c *conversation) post(ctx context.Context) (*http.Response, error) {
-	body, err := json.Marshal(c.request)
+	body, err := jsontext.Encode(c.request)
 	if err != nil {
 		return nil, err
 	}
@@ -307,7 +307,7 @@ func (c *conversation) post(ctx context.Context) (*http.Response, error) {
 	defer resp.Body.Close()
 	reply, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
 	var e struct{ Error struct{ Message string } }
-	if json.Unmarshal(reply, &e) == nil && e.Error.Message != "" {
+	if jsontext.Decode(reply, &e) == nil && e.Error.Message != "" {
 		return nil, fmt.Errorf("%s: %s", resp.Status, e.Error.Message)
 	}
 	return nil, fmt.Errorf("%s: %s", resp.Status, reply)
@@ -324,7 +324,7 @@ func (p *printer) chunk(data string, answer *strings.Builder) error {
 		}
 		Error *struct{ Message string }
 	}
-	if err := json.Unmarshal([]byte(data), &chunk); err != nil {
+	if err := jsontext.Decode([]byte(data), &chunk); err != nil {
 		return fmt.Errorf("the server sent something other than JSON: %w", err)
 	}
 	if chunk.Error != nil {

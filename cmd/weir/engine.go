@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"os"
 	"runtime"
@@ -14,6 +13,7 @@ import (
 	"weir/backend/sim"
 	"weir/device/cpu"
 	"weir/engine"
+	"weir/internal/jsontext"
 	"weir/model"
 	"weir/scheduler"
 )
@@ -243,7 +243,7 @@ func readSimProfile(name string) (p sim.Profile, err error) {
 	if err != nil {
 		return p, err
 	}
-	if err := json.Unmarshal(src, &p); err != nil {
+	if err := jsontext.Decode(src, &p); err != nil {
 		return p, fmt.Errorf("%s: %w", name, err)
 	}
 	return p, nil

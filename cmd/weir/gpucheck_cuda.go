@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +12,7 @@ import (
 
 	"weir/device/cuda"
 	"weir/device/cuda/check"
+	"weir/internal/jsontext"
 )
 
 // setupGPUCheck runs the checks of the CUDA backend. Each section is a process of its
@@ -28,8 +28,11 @@ func setupGPUCheck(f *flagSet, env *environment) action {
 		c := check.Options{Config: cuda.Default(), Quick: o.quick, JSON: o.results, Out: env.out, Total: o.total, Python: o.python, Scratch: o.scratch}
 		c.Config.Driver, c.Config.Ordinal = o.driver, n
 		if o.section != "" {
-			lines := json.NewEncoder(env.out)
-			return check.RunSection(c, o.section, o.within, func(r check.Record) { _ = lines.Encode(r) })
+			return check.RunSection(c, o.section, o.within, func(r check.Record) {
+				if line, err := jsontext.Encode(r); err == nil {
+					_, _ = env.out.Write(append(line, '\n'))
+				}
+			})
 		}
 		return o.run(c)
 	}

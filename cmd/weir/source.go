@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,7 +14,7 @@ import (
 	"weir/internal/jsontext"
 	"weir/model"
 	"weir/models"
-	"weir/server"
+	"weir/server/openai"
 	"weir/tokenizer"
 )
 
@@ -29,7 +28,7 @@ type source struct {
 	tokenizer     *tokenizer.Tokenizer
 	chat          *chat.Renderer
 	tokenizerInfo string // JSON, for /tokenizer_info
-	defaults      server.Generation
+	defaults      openai.Generation
 }
 
 // openSource opens the model in dir, or the bundled one if dir is empty.
@@ -108,29 +107,29 @@ func readOptional(files fs.FS, name string) (text []byte, found bool, err error)
 // tokenizerInfo is the model's tokenizer_config.json, with the template that is in
 // use and always with a tokenizer_class, because clients expect both there.
 func tokenizerInfo(files fs.FS, template string) (string, error) {
-	info := map[string]json.RawMessage{}
+	info := map[string]jsontext.RawMessage{}
 	config, found, err := readOptional(files, "tokenizer_config.json")
 	if err != nil {
 		return "", err
 	}
 	if found {
-		if err := json.Unmarshal(config, &info); err != nil {
+		if err := jsontext.Decode(config, &info); err != nil {
 			return "", fmt.Errorf("tokenizer_config.json: %w", err)
 		}
 	}
 	if info["tokenizer_class"] == nil {
-		info["tokenizer_class"] = json.RawMessage(`"PreTrainedTokenizerFast"`)
+		info["tokenizer_class"] = jsontext.RawMessage(`"PreTrainedTokenizerFast"`)
 	}
 	text, found, err := templateInUse(files, template)
 	if err != nil {
 		return "", err
 	}
 	if found {
-		if info["chat_template"], err = json.Marshal(text); err != nil {
+		if info["chat_template"], err = jsontext.Encode(text); err != nil {
 			return "", err
 		}
 	}
-	out, err := json.Marshal(info)
+	out, err := jsontext.Encode(info)
 	return string(out), err
 }
 
@@ -194,12 +193,12 @@ func openChat(files fs.FS, o *modelOptions) (_ *chat.Renderer, eos string, err e
 // parameters from where --generation-config says, and end tokens, which always
 // include the model's. The primary end token is eos, the tokenizer's, if it has one.
 // The other end tokens stop an answer in the way that stop_token_ids do.
-func (s *source) generation(from, eos string) (g server.Generation, err error) {
+func (s *source) generation(from, eos string) (g openai.Generation, err error) {
 	d, err := s.generationDefaults(from)
 	if err != nil {
 		return g, fmt.Errorf("--generation-config: %w", err)
 	}
-	g = server.Generation{Temperature: widen(d.Temperature), TopP: widen(d.TopP), MinP: widen(d.MinP), RepetitionPenalty: widen(d.RepetitionPenalty),
+	g = openai.Generation{Temperature: widen(d.Temperature), TopP: widen(d.TopP), MinP: widen(d.MinP), RepetitionPenalty: widen(d.RepetitionPenalty),
 		TopK: d.TopK, MaxNewTokens: d.MaxNewTokens, EOS: -1}
 	ends := d.EOS
 	if id, ok := s.tokenizer.ID(eos); eos != "" && ok {

@@ -3,6 +3,7 @@ package cpu
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"unsafe"
@@ -16,99 +17,122 @@ import (
 // TestDrafts: rows that need no logits draw, from chunks of the head's product,
 // the tokens that Pick draws from their logits, by any number of threads.
 func TestDrafts(t *testing.T) {
-	const k, rows = 70, 200
 	eachImpl(t, func(t *testing.T, im *impl) {
 		rnd := newRand(5)
 		for _, f := range []Format{Auto, Q8, Q4, W8A8} {
-			for _, vocab := range []int{1, 15, 33, 1000, 5003} {
+			if f != Auto && im.narrow != nil {
+				continue // the kernels of the next tier
+			}
+			// Less than a tile; some tiles; chunks for all threads, the last one short.
+			for _, vocab := range []int{1, 15, 33, 1000, 2505} {
 				for _, threads := range []int{1, 3} {
 					if im.name == "generic" && vocab > 1000 {
 						continue
 					}
-					d, err := Open(Config{Threads: threads, WeightType: f, KVType: BF16, Impl: im.name})
-					if err != nil {
-						t.Fatal(err)
-					}
-					spec := backend.Spec{VocabSize: vocab, BlockTokens: 16, NumBlocks: 2, MaxTokens: rows, MaxSeqs: rows, MaxSeqTokens: 99, Depth: 1}
-					if err := d.Plan(model.Shape{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: 16, Acts: []model.ActShape{{Width: k, Drawn: true}}, Spec: spec}); err != nil {
-						t.Fatal(err)
-					}
-					head, err := d.Load(model.Matrix{Rows: []weights.Tensor{tensor(rnd, weights.BF16, 1, vocab, k)}})
-					if err != nil {
-						t.Fatal(err)
-					}
-					for i := range d.acts[0].data {
-						d.acts[0].data[i] = float32(rnd.NormFloat64())
-					}
-					for _, n := range []int{1, 2, 13, 97, rows} {
-						draws := backend.Draws{Rows: make([]backend.Draw, n)}
-						for i := range draws.Rows {
-							draws.Rows[i] = backend.Draw{Seed: uint64(rnd.Uint64()), Index: uint32(i), Mask: -1, Allow: -1, Target: -1, TopP: 1, Dead: i%11 == 5}
-							if i%3 > 0 {
-								draws.Rows[i].Temperature = float32(math.Exp(3 * rnd.NormFloat64()))
-							}
+					t.Run(fmt.Sprintf("%s/vocab=%d/threads=%d", f, vocab, threads), func(t *testing.T) {
+						h := newHeadTest(t, rnd, Config{Threads: threads, WeightType: f, KVType: BF16, Impl: im.name}, vocab)
+						// One row, a pass, several passes, and more than draftRows.
+						for _, n := range []int{1, 13, draftRows + 1} {
+							h.check(t, randomRows(rnd, n))
 						}
-						at := make([]int32, n)
-						draw := func(host bool) backend.Out {
-							out := backend.Out{Tokens: make([]int32, n), Logits: make([]float32, n*vocab)}
-							for i := range draws.Rows {
-								draws.Rows[i].Host = host
-							}
-							d.batch = &backend.Batch{Tokens: make([]int32, n), At: at}
-							d.Draw(head, model.Act{Width: k}, &draws)
-							if err := d.End(&out); err != nil {
-								t.Fatal(err)
-							}
-							return out
-						}
-						want := draw(true)
-						for i, token := range want.Tokens {
-							// With a mask that allows all, Pick does without drafts.
-							masked := backend.Draws{Rows: []backend.Draw{draws.Rows[i]}, Masks: slices.Repeat([]uint32{math.MaxUint32}, (vocab+31)/32)}
-							masked.Rows[0].Mask = 0
-							alone := backend.Out{Tokens: make([]int32, 1)}
-							new(sampler.Picker).Pick(want.Logits[i*vocab:(i+1)*vocab], &masked, 0, &alone, 0)
-							if token != alone.Tokens[0] {
-								t.Fatalf("%s, vocabulary %d, %d threads, row %d of %d: token %d, in Go %d", f, vocab, threads, i, n, token, alone.Tokens[0])
-							}
-						}
-						for i, got := range draw(false).Tokens {
-							if got != want.Tokens[i] || draws.Rows[i].Dead != (got == -1) {
-								t.Fatalf("%s, vocabulary %d, %d threads, row %d of %d: token %d, from its logits %d", f, vocab, threads, i, n, got, want.Tokens[i])
-							}
-						}
-					}
-					if err := d.Close(); err != nil {
-						t.Fatal(err)
-					}
+					})
 				}
 			}
 		}
 	})
 }
 
+// headTest is a device with nothing but a head and the rows that it multiplies.
+type headTest struct {
+	*Device
+	vocab int
+	head  model.Weight
+}
+
+const headColumns, headRows = 70, draftRows + 1
+
+func newHeadTest(t *testing.T, rnd *rand.Rand, cfg Config, vocab int) *headTest {
+	t.Helper()
+	spec := backend.Spec{VocabSize: vocab, BlockTokens: 16, NumBlocks: 2, MaxTokens: headRows, MaxSeqs: headRows, MaxSeqTokens: 99, Depth: 1}
+	d := openPlanned(t, cfg, model.Shape{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: 16, Acts: []model.ActShape{{Width: headColumns, Drawn: true}}, Spec: spec})
+	head, err := d.Load(model.Matrix{Rows: []weights.Tensor{tensor(rnd, weights.BF16, 1, vocab, headColumns)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range d.acts[0].data {
+		d.acts[0].data[i] = float32(rnd.NormFloat64())
+	}
+	return &headTest{d, vocab, head}
+}
+
+// randomRows are draws without filters, a third of them greedy and some of them dead.
+func randomRows(rnd *rand.Rand, n int) []backend.Draw {
+	rows := make([]backend.Draw, n)
+	for i := range rows {
+		rows[i] = backend.Draw{Seed: rnd.Uint64(), Index: uint32(i), Mask: -1, Allow: -1, Target: -1, TopP: 1, Dead: i%11 == 5}
+		if i%3 > 0 {
+			rows[i].Temperature = float32(math.Exp(3 * rnd.NormFloat64()))
+		}
+	}
+	return rows
+}
+
+// check draws with logits and without, and one row after the other in Go.
+func (h *headTest) check(t *testing.T, rows []backend.Draw) {
+	t.Helper()
+	want := h.draw(t, rows, true)
+	for i, token := range want.Tokens {
+		if alone := h.pickInGo(rows[i], want.Logits[i*h.vocab:(i+1)*h.vocab]); token != alone {
+			t.Fatalf("row %d of %d: token %d, in Go %d", i, len(rows), token, alone)
+		}
+	}
+	for i, got := range h.draw(t, rows, false).Tokens {
+		if got != want.Tokens[i] || rows[i].Dead != (got == -1) {
+			t.Fatalf("row %d of %d: token %d, from its logits %d", i, len(rows), got, want.Tokens[i])
+		}
+	}
+}
+
+// draw draws all rows, from their logits if the host wants those.
+func (h *headTest) draw(t *testing.T, rows []backend.Draw, host bool) backend.Out {
+	t.Helper()
+	n := len(rows)
+	out := backend.Out{Tokens: make([]int32, n), Logits: make([]float32, n*h.vocab)}
+	draws := backend.Draws{Rows: slices.Clone(rows)}
+	for i := range draws.Rows {
+		draws.Rows[i].Host = host
+	}
+	h.batch = &backend.Batch{Tokens: make([]int32, n), At: make([]int32, n)}
+	h.Draw(h.head, model.Act{Width: headColumns}, &draws)
+	if err := h.End(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// pickInGo has a mask that allows all, with which Pick does without drafts.
+func (h *headTest) pickInGo(row backend.Draw, logits []float32) int32 {
+	row.Mask = 0
+	draws := backend.Draws{Rows: []backend.Draw{row}, Masks: slices.Repeat([]uint32{math.MaxUint32}, (h.vocab+31)/32)}
+	out := backend.Out{Tokens: make([]int32, 1)}
+	new(sampler.Picker).Pick(logits, &draws, 0, &out, 0)
+	return out.Tokens[0]
+}
+
 // TestNear: what may win is found, and little else. Nothing is read or written
 // beside the arguments.
 func TestNear(t *testing.T) {
-	rnd := newRand(6)
-	eachImpl(t, func(t *testing.T, im *impl) {
-		if im.pick.Near == nil {
-			t.Skip("Go's")
-		}
+	eachKernel(t, func(im *impl) uintptr { return kernel(im.pick.Near) }, func(t *testing.T, im *impl) {
+		rnd := newRand(6)
 		for words := range 10 {
 			for _, limit := range []float32{float32(math.Inf(-1)), -3, 0, 2, 9, float32(math.Inf(1))} {
-				got := beforeGuardOf[uint32](t, words)
 				logits := beforeGuardOf[float32](t, 32*words)
-				for i := range logits {
-					logits[i] = float32(rnd.NormFloat64()) * 3
-					if rnd.IntN(9) == 0 {
-						logits[i] = []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))}[rnd.IntN(3)]
-					}
-				}
+				brokenLogits(rnd, logits)
 				var keys [20]uint32
 				for i := 0; i < 20; i += 2 {
 					keys[i], keys[i+1] = uint32(i/2)*0x9E3779B9+77, uint32(i/2)*0xBB67AE85+uint32(words)
 				}
+				got := beforeGuardOf[uint32](t, words)
 				least, most := make([]uint32, words), make([]uint32, words)
 				im.pick.Near(got, logits, &keys, 1<<31-9, 5, 0.7, limit)
 				sampler.NearGo(least, logits, &keys, 1<<31-9, 5, 0.7, limit+1e-4)
@@ -121,6 +145,16 @@ func TestNear(t *testing.T) {
 			}
 		}
 	})
+}
+
+// brokenLogits are random numbers, every ninth of them NaN or infinite.
+func brokenLogits(rnd *rand.Rand, logits []float32) {
+	for i := range logits {
+		logits[i] = float32(rnd.NormFloat64()) * 3
+		if rnd.IntN(9) == 0 {
+			logits[i] = []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))}[rnd.IntN(3)]
+		}
+	}
 }
 
 // beforeGuardOf is beforeGuard for n numbers of four bytes.

@@ -3,6 +3,7 @@ package cpu
 import (
 	"encoding/binary"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -13,83 +14,101 @@ import (
 // are cut into chunks, with whom they share a batch, which blocks and block
 // size they have, how many threads compute and on which memory nodes.
 func TestBatchInvariance(t *testing.T) {
-	eachImpl(t, func(t *testing.T, im *impl) {
-		for kv := F32; kv <= Int8; kv++ {
-			if im.name == "generic" && kv < BF16 {
-				continue // slow, and all but Int8 take the same path
-			}
-			t.Run(kv.String(), func(t *testing.T) { testBatchInvariance(t, im, Auto, kv) })
-			if im.narrow != nil { // products in bfloat16 round away what attention does to the last bits
-				t.Run(kv.String()+" beside float32", func(t *testing.T) { testBatchInvariance(t, im, F32, kv) })
-			}
-		}
-		for f := Q8; f <= W8A8; f++ {
-			if im.narrow != nil || im.name == "generic" && f != Q8 {
-				continue // the same kernels as the next tier's; slow
-			}
-			t.Run(f.String(), func(t *testing.T) { testBatchInvariance(t, im, f, BF16) })
-		}
-	})
+	for kv := F32; kv <= Int8; kv++ {
+		t.Run("kv="+kv.String(), func(t *testing.T) {
+			eachKernel(t, func(im *impl) uintptr { return table(im, im.dots[kv].scores) }, func(t *testing.T, im *impl) {
+				weight := Auto
+				switch {
+				case im.name == "generic" && kv < BF16:
+					t.Skip("slow, and all but Int8 take the same path")
+				case im.narrow != nil: // products of bfloat16 round away what attention does to the last bits
+					weight = F32
+				}
+				testBatchInvariance(t, im, weight, kv)
+			})
+		})
+	}
+	for _, f := range []Format{BF16, Q8, Q4, W8A8} {
+		t.Run("weights="+f.String(), func(t *testing.T) {
+			eachDots(t, f, func(t *testing.T, im *impl) {
+				if im.name == "generic" && f != Q8 {
+					t.Skip("slow")
+				}
+				testBatchInvariance(t, im, f, BF16)
+			})
+		})
+	}
+}
+
+// invarianceRounds are the configurations that give the same bits as one thread that
+// computes one sequence in one chunk.
+var invarianceRounds = []struct {
+	blockTokens int
+	place       placement
+}{
+	{16, anywhere(1)},
+	{48, anywhere(3)},
+	{64, fakeNodes(3, 1)},
+	{256, anywhere(2)},
 }
 
 func testBatchInvariance(t *testing.T, im *impl, weight, kv Format) {
 	rnd := newRand(2)
 	n := newNet(rnd, weights.BF16, 32)
-	lengths := []int{1, 2, 15, 16, 17, 70, 255, 256, 257, 600}
-	rounds := 6
+	lengths := []int{1, 16, 17, 70, partTokens, partTokens + 1, 2*partTokens + 18}
 	if im.name == "generic" { // slow, most of all under the race detector
-		lengths, rounds = []int{1, 17, 70, partTokens + 5}, 4
+		lengths = []int{1, 17, 70, partTokens + 5}
 	}
-	var seqs []*sequence
-	for _, l := range lengths {
-		seqs = append(seqs, &sequence{tokens: randomTokens(rnd, l, n.vocab)})
+	seqs := make([]*sequence, len(lengths))
+	want := make([][][]float32, len(lengths))
+	r := newRunner(t, n, Config{Threads: 1, WeightType: weight, KVType: kv, Impl: im.name}, testSpec)
+	for i, l := range lengths {
+		seqs[i] = &sequence{tokens: randomTokens(rnd, l, n.vocab)}
+		f := newFeeder(rnd, testSpec)
+		f.add(seqs[i], l, true)
+		want[i] = f.run(t, r)
 	}
-	// One sequence at a time, in one chunk, on one thread.
-	want := make([][][]float32, len(seqs))
-	{
-		r := newRunner(t, n, Config{Threads: 1, WeightType: weight, KVType: kv, Impl: im.name}, testSpec)
-		for i, s := range seqs {
-			s.computed, s.table = 0, nil
-			f := newFeeder(rnd, testSpec)
-			f.add(s, len(s.tokens), true)
-			want[i] = f.run(t, r)
-		}
-	}
-	for round := range rounds {
+	for _, c := range invarianceRounds {
 		spec := testSpec
-		spec.BlockTokens = []int{16, 48, 64, 32, 16, 256}[round]
-		spec.NumBlocks = 110
-		place := []placement{anywhere(1), anywhere(2), fakeNodes(3, 1), anywhere(3), fakeNodes(1, 1), anywhere(2)}[round]
-		r := newRunnerOn(t, n, Config{WeightType: weight, KVType: kv, Impl: im.name}, place, spec)
+		spec.BlockTokens, spec.NumBlocks = c.blockTokens, 110
+		r := newRunnerOn(t, n, Config{WeightType: weight, KVType: kv, Impl: im.name}, c.place, spec)
 		f := newFeeder(rnd, spec)
 		for _, s := range seqs {
 			s.computed, s.table = 0, nil
 		}
-		for left := len(seqs); left > 0; {
-			f.reset()
-			room := 1 + rnd.IntN(300)
-			var who, from []int
-			for _, i := range rnd.Perm(len(seqs)) {
-				s := seqs[i]
-				size := []int{1, 2, 7, 16, 64, 500}[rnd.IntN(6)]
-				if c := min(size, len(s.tokens)-s.computed, room); c > 0 {
-					room -= c
-					for k := range c {
-						who, from = append(who, i), append(from, s.computed+k)
-					}
-					f.add(s, c, true)
-					if s.computed == len(s.tokens) {
-						left--
-					}
-				}
-			}
-			for row, got := range f.run(t, r) {
-				if !slices.Equal(bitsOf(got), bitsOf(want[who[row]][from[row]])) {
-					t.Fatalf("round %d, %d threads, blocks of %d: position %d of the sequence of %d differs", round, len(place.node), spec.BlockTokens, from[row], len(seqs[who[row]].tokens))
+		for rows := f.addSome(rnd, seqs); len(rows) > 0; rows = f.addSome(rnd, seqs) {
+			for i, got := range f.run(t, r) {
+				row := rows[i]
+				if !slices.Equal(bitsOf(got), bitsOf(want[row.seq][row.pos])) {
+					t.Fatalf("%d threads, blocks of %d: position %d of the sequence of %d differs", len(c.place.node), spec.BlockTokens, row.pos, lengths[row.seq])
 				}
 			}
 		}
 	}
+}
+
+// batchRow is where a row of a batch comes from.
+type batchRow struct{ seq, pos int }
+
+// addSome makes a batch of chunks of random sizes of some sequences. It returns no rows
+// when all sequences are computed.
+func (f *feeder) addSome(rnd *rand.Rand, seqs []*sequence) []batchRow {
+	f.reset()
+	budget := 1 + rnd.IntN(300)
+	var rows []batchRow
+	for _, i := range rnd.Perm(len(seqs)) {
+		s := seqs[i]
+		c := min([]int{1, 2, 7, 16, 64, 500}[rnd.IntN(6)], len(s.tokens)-s.computed, budget)
+		if c == 0 {
+			continue
+		}
+		budget -= c
+		for pos := s.computed; pos < s.computed+c; pos++ {
+			rows = append(rows, batchRow{i, pos})
+		}
+		f.add(s, c, true)
+	}
+	return rows
 }
 
 func bitsOf(v []float32) []uint32 {

@@ -11,14 +11,10 @@ import (
 	"weir/sampler"
 )
 
-// eachPick is eachImpl for those with kernels of Pick.
+// eachPick runs a test for every tier that has kernels of its own for Pick.
 func eachPick(t *testing.T, f func(t *testing.T, k sampler.Kernels)) {
-	eachImpl(t, func(t *testing.T, im *impl) {
-		if im.pick.Mass == nil {
-			t.Skip("Go's")
-		}
-		f(t, im.draws())
-	})
+	t.Helper()
+	eachKernel(t, func(im *impl) uintptr { return kernel(im.pick.Mass) }, func(t *testing.T, im *impl) { f(t, im.draws()) })
 }
 
 // pickValues are logits of a kind, some of them at the ends of what there is.
@@ -36,9 +32,9 @@ func pickValues(x []float32, rnd *rand.Rand) {
 			x[i] = math.Float32frombits(rnd.Uint32())
 		case 5: // flat
 			x[i] = 20 + v*1e-5
-		case 6: // a steep head
+		case 6: // few likely ones
 			x[i] = v - 3*float32(math.Log(float64(i+1)))
-		case 7: // what a mask of someone else's leaves
+		case 7: // mostly forbidden, and a few that are not
 			x[i] = -1e9
 			if rnd.IntN(20) == 0 {
 				x[i] = v * spread
@@ -55,50 +51,89 @@ func pickValues(x []float32, rnd *rand.Rand) {
 func TestPickKernels(t *testing.T) {
 	eachPick(t, func(t *testing.T, k sampler.Kernels) {
 		rnd := newRand(9)
-		var got, want []uint32
-		var logits, z, wantZ, there, inPlace []float32
-		for round := range 4000 {
-			words, n := round/500, round/500*32
-			if round%500 == 0 {
-				got, want, wantZ = beforeGuardOf[uint32](t, words), make([]uint32, words), make([]float32, n)
-				logits, z = beforeGuardOf[float32](t, n), beforeGuardOf[float32](t, n)
-				there, inPlace = beforeGuardOf[float32](t, n), beforeGuardOf[float32](t, n)
-			}
-			pickValues(logits, rnd)
-			inv := []float32{1, 0.3, 100, math.MaxFloat32, 1e-40, 0}[rnd.IntN(6)]
-			m := max(0, n-16*rnd.IntN(2))
-			hi, wantHi := k.Load(z[:m], logits[:m], inv), sampler.LoadGo(wantZ[:m], logits[:m], inv)
-			bits := func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }
-			if hi != wantHi || !slices.EqualFunc(z[:m], wantZ[:m], bits) {
-				t.Fatalf("round %d, Load by %g of %v: %v, %g, want %v, %g", round, inv, logits[:m], z[:m], hi, wantZ[:m], wantHi)
-			}
-			for i := m; i < n; i++ {
-				z[i] = float32(math.Inf(-1))
-			}
-			for _, floor := range []float32{-math.MaxFloat32, hi, hi - 1, hi - 28.01, 0} {
-				k.Above(got, z, floor)
-				sampler.AboveGo(want, z, floor)
-				if !slices.Equal(got, want) {
-					t.Fatalf("round %d, Above %g of %v: %032b, want %032b", round, floor, z, got, want)
-				}
-				// Into another place, and where they are.
-				end := []float32{float32(math.Inf(1)), hi, floor + 0.5}[rnd.IntN(3)]
-				copy(inPlace, z)
-				count := sampler.BetweenGo(wantZ, z, floor, end)
-				for _, c := range [][2][]float32{{there, z}, {inPlace, inPlace}} {
-					if got := k.Between(c[0], c[1], floor, end); got != count || !slices.EqualFunc(c[0][:count], wantZ[:count], bits) {
-						t.Fatalf("round %d, Between %g and %g of %v: %v, want %v", round, floor, end, z, c[0][:got], wantZ[:count])
-					}
-				}
-				if math.Abs(float64(hi)) > math.MaxFloat32 {
-					continue
-				}
-				if got, want := k.Mass(z, floor, hi), sampler.MassGo(z, floor, hi); got != want {
-					t.Fatalf("round %d, Mass from %g of %v: %d, want %d", round, floor, z, got, want)
+		for words := range 8 {
+			p := newPickTest(t, k, words)
+			for range 500 {
+				pickValues(p.logits, rnd)
+				p.checkLoad(t, rnd)
+				for _, floor := range []float32{-math.MaxFloat32, p.top, p.top - 1, p.top - 28.01, 0} {
+					p.checkAbove(t, floor)
+					p.checkBetween(t, floor, []float32{float32(math.Inf(1)), p.top, floor + 0.5}[rnd.IntN(3)])
+					p.checkMass(t, floor)
 				}
 			}
 		}
 	})
+}
+
+// pickTest holds the kernels of Pick against Go, for one length of rows. What kernels
+// write lies at the end of a page.
+type pickTest struct {
+	k       sampler.Kernels
+	logits  []float32
+	z       []float32 // logits as Load leaves them
+	top     float32   // the greatest of z
+	got     []uint32
+	there   []float32
+	inPlace []float32
+	wantZ   []float32
+	want    []uint32
+}
+
+func newPickTest(t *testing.T, k sampler.Kernels, words int) *pickTest {
+	n := 32 * words
+	return &pickTest{
+		k: k, logits: beforeGuardOf[float32](t, n), z: beforeGuardOf[float32](t, n), got: beforeGuardOf[uint32](t, words),
+		there: beforeGuardOf[float32](t, n), inPlace: beforeGuardOf[float32](t, n), wantZ: make([]float32, n), want: make([]uint32, words),
+	}
+}
+
+func equalBits(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }
+
+// checkLoad loads all logits, or all but the last 16.
+func (p *pickTest) checkLoad(t *testing.T, rnd *rand.Rand) {
+	t.Helper()
+	inv := []float32{1, 0.3, 100, math.MaxFloat32, 1e-40, 0}[rnd.IntN(6)]
+	m := max(0, len(p.z)-16*rnd.IntN(2))
+	want := sampler.LoadGo(p.wantZ[:m], p.logits[:m], inv)
+	p.top = p.k.Load(p.z[:m], p.logits[:m], inv)
+	if p.top != want || !slices.EqualFunc(p.z[:m], p.wantZ[:m], equalBits) {
+		t.Fatalf("Load by %g of %v: %v, %g, want %v, %g", inv, p.logits[:m], p.z[:m], p.top, p.wantZ[:m], want)
+	}
+	for i := m; i < len(p.z); i++ {
+		p.z[i] = float32(math.Inf(-1))
+	}
+}
+
+func (p *pickTest) checkAbove(t *testing.T, floor float32) {
+	t.Helper()
+	p.k.Above(p.got, p.z, floor)
+	sampler.AboveGo(p.want, p.z, floor)
+	if !slices.Equal(p.got, p.want) {
+		t.Fatalf("Above %g of %v: %032b, want %032b", floor, p.z, p.got, p.want)
+	}
+}
+
+// checkBetween moves numbers into another place, and where they are.
+func (p *pickTest) checkBetween(t *testing.T, floor, end float32) {
+	t.Helper()
+	copy(p.inPlace, p.z)
+	count := sampler.BetweenGo(p.wantZ, p.z, floor, end)
+	for _, c := range [][2][]float32{{p.there, p.z}, {p.inPlace, p.inPlace}} {
+		if got := p.k.Between(c[0], c[1], floor, end); got != count || !slices.EqualFunc(c[0][:count], p.wantZ[:count], equalBits) {
+			t.Fatalf("Between %g and %g of %v: %v, want %v", floor, end, p.z, c[0][:got], p.wantZ[:count])
+		}
+	}
+}
+
+func (p *pickTest) checkMass(t *testing.T, floor float32) {
+	t.Helper()
+	if math.Abs(float64(p.top)) > math.MaxFloat32 {
+		return
+	}
+	if got, want := p.k.Mass(p.z, floor, p.top), sampler.MassGo(p.z, floor, p.top); got != want {
+		t.Fatalf("Mass from %g of %v: %d, want %d", floor, p.z, got, want)
+	}
 }
 
 // TestMassWeights: the weights of all distances that have one, in steps, are
@@ -134,15 +169,15 @@ func TestPickByKernels(t *testing.T) {
 			}
 		}
 		for vocab := 1; vocab <= 300; vocab++ {
-			for range 40 {
+			for range 20 {
 				check(vocab)
 			}
 		}
-		rounds := 150
-		if testing.Short() {
-			rounds = 30
+		// So many tokens that thresholds are found step by step.
+		for range 200 {
+			check(20011)
 		}
-		for range rounds {
+		for range 10 {
 			check(128256)
 		}
 	})

@@ -88,14 +88,10 @@ func hiddenReference(comment string, named bool) string {
 // not in the repository. The list shrinks to nothing.
 var uncleaned = []string{
 	"api",
-	"auth",
 	"device/cuda/check",
 	"server",
 	"server/sdktest",
-	"store",
 	"trajectory",
-	"trajectory/archive",
-	"trajectory/export",
 }
 
 var specName = regexp.MustCompile(`Spec\d`)

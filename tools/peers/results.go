@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +9,8 @@ import (
 	"regexp"
 	"strconv"
 	"time"
+
+	"weir/internal/jsontext"
 )
 
 // result is what one process measured, one line of the file of results.
@@ -68,7 +69,7 @@ func (r *result) parseWeir(src []byte) error {
 			Floor    float64 `json:"share_of_step_that_the_limits_allow"`
 		} `json:"rows"`
 	}
-	if err := json.Unmarshal(src, &report); err != nil {
+	if err := jsontext.Decode(src, &report); err != nil {
 		return err
 	}
 	r.Version, r.Rows, r.Shares = report.Version, map[string]float64{}, map[string]shares{}
@@ -90,7 +91,7 @@ func (r *result) parseBench(src []byte) error {
 		Gen    int     `json:"n_gen"`
 		Rate   float64 `json:"avg_ts"`
 	}
-	if err := json.Unmarshal(src, &tests); err != nil {
+	if err := jsontext.Decode(src, &tests); err != nil {
 		return err
 	}
 	r.Rows = map[string]float64{}
@@ -142,7 +143,7 @@ func readResults(path string) (*results, error) {
 			return rs, lines.Err()
 		}
 		var r result
-		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+		if err := jsontext.Decode(lines.Bytes(), &r); err != nil {
 			return nil, fmt.Errorf("%s: line %d: %w", path, len(rs.list)+1, err)
 		}
 		rs.list = append(rs.list, r)
@@ -151,7 +152,7 @@ func readResults(path string) (*results, error) {
 
 // add appends r to the results, in memory and in the file.
 func (rs *results) add(path string, r result) error {
-	line, err := json.Marshal(r)
+	line, err := jsontext.Encode(r)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
+	"github.com/google/uuid"
 )
 
 // billOfMaterials lists the modules that a binary is built from, as CycloneDX 1.6 in JSON.
@@ -71,5 +72,5 @@ func moduleHash(sum string) (string, error) {
 func uuidOf(sum [sha256.Size]byte) string {
 	b := sum[:16]
 	b[6], b[8] = b[6]&0x0f|0x80, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	return uuid.UUID(b).String() // b has 16 bytes
 }

@@ -3,11 +3,11 @@ package archive
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 
+	"weir/internal/jsontext"
 	"weir/store"
 )
 
@@ -39,7 +39,7 @@ func (u *Upload) indexCalls(tx *store.Tx, calls []Call) {
 		if len(c.ID) > maxCall {
 			continue
 		}
-		value, err := json.Marshal(callEntry{Model: u.model, Log: u.batch.ID[:], Project: c.Project, Group: c.Group})
+		value, err := jsontext.Encode(callEntry{Model: u.model, Log: u.batch.ID[:], Project: c.Project, Group: c.Group})
 		if err != nil {
 			panic("archive: " + err.Error()) // every field of it can be encoded
 		}
@@ -57,7 +57,7 @@ func (v *View) call(id string) (*callEntry, error) {
 		return nil, err
 	}
 	e := &callEntry{}
-	if err := json.Unmarshal(value, e); err != nil || len(e.Log) != len(ID{}) {
+	if err := jsontext.Decode(value, e); err != nil || len(e.Log) != len(ID{}) {
 		return nil, fmt.Errorf("%w: the call %q", ErrDamaged, id)
 	}
 	return e, nil
@@ -221,7 +221,7 @@ func (a *Archive) staleCalls(from []byte) (stale [][]byte, next []byte, more boo
 func headerOfCall(key, value []byte) (header []byte, ok bool) {
 	tenant, _, err := store.CutString(key[1:])
 	var e callEntry
-	if err != nil || json.Unmarshal(value, &e) != nil || len(e.Log) != len(ID{}) {
+	if err != nil || jsontext.Decode(value, &e) != nil || len(e.Log) != len(ID{}) {
 		return nil, false
 	}
 	return headerKey(tenant, e.Model, ID(e.Log)), true

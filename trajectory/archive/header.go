@@ -1,10 +1,10 @@
 package archive
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
+	"weir/internal/jsontext"
 	"weir/trajectory"
 )
 
@@ -86,7 +86,7 @@ func (b *Batch) encode() []byte {
 	}
 	h.Versions, h.Starts, h.Rewards = b.Versions.pair(), b.Starts.pair(), b.Rewards
 	h.Upload, h.Size = b.upload[:], &b.size
-	out, err := json.Marshal(h)
+	out, err := jsontext.Encode(h)
 	if err != nil {
 		panic("archive: " + err.Error()) // every field of it can be encoded
 	}
@@ -101,7 +101,7 @@ type keptReceipt struct {
 }
 
 func (r *Receipt) encode(digest []byte) []byte {
-	out, err := json.Marshal(keptReceipt{Digest: digest, ID: r.ID[:], header: r.header()})
+	out, err := jsontext.Encode(keptReceipt{Digest: digest, ID: r.ID[:], header: r.header()})
 	if err != nil {
 		panic("archive: " + err.Error())
 	}
@@ -117,7 +117,7 @@ func (h *header) receipt(id ID) Receipt {
 
 func decodeBatch(model string, id ID, value []byte) (*Batch, error) {
 	var h header
-	if err := json.Unmarshal(value, &h); err != nil {
+	if err := jsontext.Decode(value, &h); err != nil {
 		return nil, fmt.Errorf("%w: the header of %v: %w", ErrDamaged, id, err)
 	}
 	b := &Batch{Receipt: h.receipt(id), Model: model, Versions: spanOf(h.Versions), Starts: spanOf(h.Starts), Rewards: h.Rewards}

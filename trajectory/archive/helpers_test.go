@@ -15,7 +15,7 @@ import (
 	"weir/trajectory"
 )
 
-// shelf is an archive on a store of its own.
+// testArchive is an archive on a store of its own.
 type testArchive struct {
 	t   testing.TB
 	dir string
@@ -61,6 +61,7 @@ func (s *testArchive) reopen() {
 	s.start()
 }
 
+// until waits until f returns true, which happens in other goroutines.
 func (s *testArchive) until(what string, f func() bool) {
 	s.t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -83,7 +84,7 @@ func (s *testArchive) keys(tag byte) (n int) {
 	return n
 }
 
-// log stores a body as a server would.
+// log stores a body as package server does.
 func (s *testArchive) log(tenant, model, body string, m Meta) (Receipt, error) {
 	u, err := s.Begin(context.Background(), tenant, model)
 	if err != nil {
@@ -118,7 +119,8 @@ func group(rest string, trajectories ...string) string {
 	return `{"trajectories":[` + strings.Join(trajectories, ",") + `]` + rest + `}`
 }
 
-// found is what a selection holds: "<model>/<batch number>/<group>/<index>".
+// texts are the groups and trajectories that a filter selects, each after its indexes:
+// "group 0 {...}" or "0/1 {...}".
 func (s *testArchive) texts(tenant, model string, f *Filter) (list []string) {
 	s.t.Helper()
 	err := s.View(tenant, func(v *View) error {
@@ -162,7 +164,7 @@ func equal(t testing.TB, got, want []string) {
 	}
 }
 
-// noise is text that zstd can do little with.
+// randomText is text that zstd cannot compress well.
 func randomText(r *rand.Rand, n int) string {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 	b := make([]byte, n)

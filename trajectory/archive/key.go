@@ -3,8 +3,9 @@ package archive
 import (
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"time"
+
+	"github.com/google/uuid"
 
 	"weir/store"
 )
@@ -39,27 +40,15 @@ func newID(t time.Time) (id ID) {
 }
 
 // String returns the id in the usual form of a UUID.
-func (id ID) String() string {
-	var b [36]byte
-	hex.Encode(b[0:], id[0:4])
-	hex.Encode(b[9:], id[4:6])
-	hex.Encode(b[14:], id[6:8])
-	hex.Encode(b[19:], id[8:10])
-	hex.Encode(b[24:], id[10:16])
-	b[8], b[13], b[18], b[23] = '-', '-', '-', '-'
-	return string(b[:])
-}
+func (id ID) String() string { return uuid.UUID(id).String() }
 
 // ParseID reads the form that String writes, and no other.
 func ParseID(s string) (id ID, ok bool) {
-	if len(s) != 36 {
-		return id, false
-	}
-	plain := s[0:8] + s[9:13] + s[14:18] + s[19:23] + s[24:]
-	if _, err := hex.Decode(id[:], []byte(plain)); err != nil || id.String() != s {
+	u, err := uuid.Parse(s)
+	if err != nil || u.String() != s {
 		return ID{}, false
 	}
-	return id, true
+	return ID(u), true
 }
 
 // uploadID identifies the blocks of one upload. It is not the id of the batch, which is only

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
+	"weir/internal/jsontext"
 	"weir/store"
 	"weir/trajectory"
 )
@@ -27,7 +27,7 @@ type Upload struct {
 	pending []block // complete, not handed to the store yet
 	bytes   int     // in pending
 
-	staged  bool       // something was handed to the store
+	staged  bool       // blocks were handed to the store, so there is a marker
 	staging chan error // receives the result of the staging update that is running; nil if none is
 	ended   bool
 
@@ -253,7 +253,7 @@ func (u *Upload) earlierReceipt(tx *store.Tx, m Meta) (Receipt, error) {
 		return Receipt{}, err
 	}
 	var p keptReceipt
-	if err := json.Unmarshal(value, &p); err != nil || len(p.ID) != len(ID{}) {
+	if err := jsontext.Decode(value, &p); err != nil || len(p.ID) != len(ID{}) {
 		return Receipt{}, fmt.Errorf("%w: a receipt", ErrDamaged)
 	}
 	if !bytes.Equal(p.Digest, m.Digest) {

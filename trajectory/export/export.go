@@ -11,24 +11,24 @@ import (
 	"weir/trajectory/archive"
 )
 
-// Format is a format of an export.
+// Format is a format of an export (docs/interface/trajectories.md, section 13).
 type Format string
 
 const (
-	JSONL     Format = "jsonl"        // a trajectory per line, exactly as received, with what is known of it
-	Groups    Format = "jsonl-groups" // a group per line, as ART's own files
-	Parquet   Format = "parquet"      // ART's version 2, and columns of ours
-	ART       Format = "art"          // a tar of ART's folders with version 2 files
+	JSONL     Format = "jsonl"        // a trajectory per line, exactly as it was sent, with its ids, batch and group
+	Groups    Format = "jsonl-groups" // a group per line, as in the files of OpenPipe ART
+	Parquet   Format = "parquet"      // the columns of ART's Parquet files, version 2, and further ones
+	ART       Format = "art"          // a tar of the folders and Parquet files that ART writes
 	Verl      Format = "verl"
 	TRL       Format = "trl"
 	Verifiers Format = "verifiers"
 	SFT       Format = "sft"
 )
 
-// Formats are all formats.
+// Formats returns all formats.
 func Formats() []Format { return []Format{JSONL, Groups, Parquet, ART, Verl, TRL, Verifiers, SFT} }
 
-// Media is the content type and the file extension of a form.
+// Media returns the content type and the file extension of a format.
 func (f Format) Media() (contentType, extension string) {
 	switch f {
 	case Parquet:
@@ -42,40 +42,42 @@ func (f Format) Media() (contentType, extension string) {
 // Options say how a selection is written.
 type Options struct {
 	Format       Format
-	DropLogprobs bool   // leave the logprobs of turns out
-	TempDir      string // folder for the temporary files of ART
+	DropLogprobs bool   // leave out the log-probabilities of turns
+	TempDir      string // for the temporary file of ART; "": the system's
+
+	rowGroup int // for tests: bytes of a row group; 0: rowGroupBytes
 }
 
-// ErrFormat: there is no such format.
+// ErrFormat is returned for a format that does not exist.
 var ErrFormat = errors.New("export: no such format")
 
-// sink writes one form. Groups come before their trajectories. Texts are valid
-// until the next call.
+// sink writes one format. A group is passed before its trajectories. A text is valid until
+// the next call.
 type sink interface {
 	group(b *archive.Batch, g *archive.GroupRow, text trajectory.Value) error
 	trajectory(b *archive.Batch, r *archive.Row, text trajectory.Value) error
 	close() error
 }
 
-// Write writes what f selects of a model's trajectories to w. After an error
-// what was written is not the whole selection.
+// Write writes the trajectories of a model that f selects to w. If it returns an error, w has
+// only a part of them.
 func Write(w io.Writer, v *archive.View, model string, f *archive.Filter, o Options) error {
 	var s sink
 	switch o.Format {
 	case JSONL:
-		s = &lines{w: w}
+		s = &jsonlSink{w: w}
 	case Groups:
-		s = &grouped{w: w}
+		s = &groupSink{w: w}
 	case Parquet:
-		s = newColumns[row](w, fullRow)
+		s = newParquetSink(w, makeWeirRow, o.rowGroup)
 	case ART:
-		return writeTree(w, v, model, f, o)
+		return writeART(w, v, model, f, o)
 	case Verl, TRL, Verifiers, SFT:
-		s = &samples{w: w, form: o.Format}
+		s = &sampleSink{w: w, format: o.Format}
 	default:
 		return fmt.Errorf("%w: %q", ErrFormat, o.Format)
 	}
-	p := pen{sink: s, drop: o.DropLogprobs}
+	p := textVisitor{sink: s, dropLogprobs: o.DropLogprobs}
 	var bad error
 	err := v.Batches(model, archive.ID{}, false, func(b *archive.Batch) bool {
 		c := v.Open(b)
@@ -88,14 +90,14 @@ func Write(w io.Writer, v *archive.View, model string, f *archive.Filter, o Opti
 	return s.close()
 }
 
-// pen reads the texts for a sink.
-type pen struct {
+// textVisitor reads the texts of groups and trajectories for a sink.
+type textVisitor struct {
 	sink
-	drop bool
-	buf  []byte
+	dropLogprobs bool
+	buf          []byte
 }
 
-func (p *pen) visitor(c *archive.Contents) archive.Visitor {
+func (p *textVisitor) visitor(c *archive.Contents) archive.Visitor {
 	return archive.Visitor{
 		Group: func(g *archive.GroupRow) error {
 			text, err := c.GroupText(g)
@@ -109,7 +111,7 @@ func (p *pen) visitor(c *archive.Contents) archive.Visitor {
 			if err != nil {
 				return err
 			}
-			if p.drop {
+			if p.dropLogprobs {
 				p.buf = trajectory.AppendWithoutLogprobs(p.buf[:0], text)
 				text = p.buf
 			}
@@ -118,10 +120,10 @@ func (p *pen) visitor(c *archive.Contents) archive.Visitor {
 	}
 }
 
-// TimeFormat is how moments are spelt: RFC 3339 in UTC, to the microsecond.
+// TimeFormat is the format of times: RFC 3339 in UTC, to the microsecond.
 const TimeFormat = "2006-01-02T15:04:05.000000Z07:00"
 
-// TrajectoryID names a trajectory.
+// TrajectoryID is the id of a trajectory, <log_id>/<g>/<t>.
 func TrajectoryID(b *archive.Batch, r *archive.Row) string {
 	return b.ID.String() + "/" + strconv.Itoa(r.Group) + "/" + strconv.Itoa(r.Index)
 }
@@ -134,7 +136,7 @@ func AppendInt(dst []byte, n trajectory.Int) []byte {
 	return strconv.AppendInt(dst, n.N, 10)
 }
 
-// appendReward appends a reward, null if there is none yet.
+// appendReward appends the reward of a trajectory, or null if it has none.
 func appendReward(dst []byte, r *archive.Row) []byte {
 	if !r.Scored {
 		return append(dst, "null"...)
@@ -145,111 +147,3 @@ func appendReward(dst []byte, r *archive.Row) []byte {
 func appendTime(dst []byte, t time.Time) []byte {
 	return append(t.AppendFormat(append(dst, '"'), TimeFormat), '"')
 }
-
-// lines is JSONL (13.1).
-type lines struct {
-	w         io.Writer
-	buf, rest []byte
-}
-
-func (l *lines) group(_ *archive.Batch, _ *archive.GroupRow, text trajectory.Value) error {
-	l.rest = append(l.rest[:0], text...)
-	return nil
-}
-
-func (l *lines) trajectory(b *archive.Batch, r *archive.Row, text trajectory.Value) error {
-	d := AppendPosition(append(l.buf[:0], '{'), b, r)
-	if !r.Scored {
-		d = append(d, `,"scored":false`...) // else the default of reward would be read
-	}
-	d = append(append(d, `,"group":`...), l.rest...)
-	d = append(append(d, `,"trajectory":`...), text...)
-	l.buf = append(d, "}\n"...)
-	_, err := l.w.Write(l.buf)
-	return err
-}
-
-func (l *lines) close() error { return nil }
-
-// AppendPosition appends the members that say which trajectory it is.
-func AppendPosition(d []byte, b *archive.Batch, r *archive.Row) []byte {
-	d = trajectory.AppendText(append(d, `"id":`...), TrajectoryID(b, r))
-	d = trajectory.AppendText(append(d, `,"log_id":`...), b.ID.String())
-	d = strconv.AppendInt(append(d, `,"group_index":`...), int64(r.Group), 10)
-	d = strconv.AppendInt(append(d, `,"trajectory_index":`...), int64(r.Index), 10)
-	d = trajectory.AppendText(append(d, `,"model_id":`...), b.Model)
-	d = trajectory.AppendText(append(d, `,"split":`...), b.Split)
-	d = AppendInt(append(d, `,"step":`...), b.StepOf(r))
-	return appendTime(append(d, `,"received_at":`...), b.Received)
-}
-
-// grouped is ART's JSONL (13.2). Its reader wants every member, so those that
-// newer clients leave out are added with their defaults.
-type grouped struct {
-	w    io.Writer
-	open bool
-	n    int
-	rest []byte
-	buf  []byte
-}
-
-var defaults = []struct{ name, value string }{
-	{"messages_and_choices", "[]"}, {"reward", "0.0"}, {"metrics", "{}"}, {"metadata", "{}"}, {"tools", "null"}, {"additional_histories", "[]"}, {"logs", "[]"},
-}
-
-func (s *grouped) group(_ *archive.Batch, _ *archive.GroupRow, text trajectory.Value) error {
-	if err := s.end(); err != nil {
-		return err
-	}
-	s.open, s.n = true, 0
-	s.rest = append(s.rest[:0], text...)
-	_, err := io.WriteString(s.w, `{"trajectories":[`)
-	return err
-}
-
-func (s *grouped) trajectory(_ *archive.Batch, r *archive.Row, text trajectory.Value) error {
-	d := s.buf[:0]
-	if s.n > 0 {
-		d = append(d, ',')
-	}
-	s.n++
-	d = append(d, text[:len(text)-1]...)
-	first := len(text) == len("{}")
-	for _, m := range defaults {
-		if text.Member(m.name) != nil {
-			continue
-		}
-		if !first {
-			d = append(d, ',')
-		}
-		first = false
-		d = append(trajectory.AppendText(d, m.name), ':')
-		if m.name == "reward" && !r.Scored {
-			d = append(d, "null"...)
-			continue
-		}
-		d = append(d, m.value...)
-	}
-	s.buf = append(d, '}')
-	_, err := s.w.Write(s.buf)
-	return err
-}
-
-// end completes the line of the group before.
-func (s *grouped) end() error {
-	if !s.open {
-		return nil
-	}
-	s.open = false
-	d := append(s.buf[:0], ']')
-	if len(s.rest) > len("{}") {
-		d = append(append(d, ','), s.rest[1:]...)
-	} else {
-		d = append(d, '}')
-	}
-	s.buf = append(d, '\n')
-	_, err := s.w.Write(s.buf)
-	return err
-}
-
-func (s *grouped) close() error { return s.end() }

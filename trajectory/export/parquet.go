@@ -1,13 +1,9 @@
 package export
 
 import (
-	"archive/tar"
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -20,8 +16,8 @@ import (
 	"weir/trajectory/archive"
 )
 
-// artRow is a row of ART's Parquet files, version 2 (13.3; the reference is
-// src/art/utils/trajectory_logging.py of OpenPipe/ART).
+// artRow is a row of ART's Parquet files, version 2 (docs/interface/trajectories.md, section
+// 13.3; src/art/utils/trajectory_logging.py of OpenPipe/ART).
 type artRow struct {
 	FormatVersion   int16     `parquet:"format_version"`
 	GroupIndex      int64     `parquet:"group_index"`
@@ -48,10 +44,9 @@ type message struct {
 	Trainable  *bool   `parquet:"trainable,optional"`
 }
 
-// row has columns of ours behind the reference's, whose readers ignore them.
-// They are not embedded: parquet-go v0.32 writes nil pointers of an embedded
-// struct as values.
-type row struct {
+// weirRow has further columns after ART's, whose reader ignores them. artRow is not embedded,
+// because parquet-go v0.32 writes the nil pointers of an embedded struct as values.
+type weirRow struct {
 	FormatVersion   int16      `parquet:"format_version"`
 	GroupIndex      int64      `parquet:"group_index"`
 	TrajectoryIndex *int64     `parquet:"trajectory_index,optional"`
@@ -77,31 +72,34 @@ type row struct {
 	Final           *int64     `parquet:"final_policy_version,optional"`
 }
 
-// formatVersion is that of the columns and of the file.
+// The version of ART's format is in a column and in the metadata of the file.
 const (
-	formatVersion = 2
-	versionKey    = "art.trajectory_parquet.version"
+	artVersion    = 2
+	artVersionKey = "art.trajectory_parquet.version"
 )
 
-// rowGroup is how many bytes of texts are gathered before they are written.
-const rowGroup = 32 << 20
+// rowGroupBytes is how many bytes of texts make a row group. A row group is in memory until it
+// is complete.
+const rowGroupBytes = 32 << 20
 
-// columns is a Parquet file. make adds to the reference's columns; r is nil in
+// parquetSink writes a Parquet file. makeRow makes a row of the columns of ART; r is nil for
 // the one row of a group without trajectories.
-type columns[T any] struct {
-	w     *parquet.GenericWriter[T]
-	make  func(a artRow, b *archive.Batch, r *archive.Row) T
-	one   [1]T
-	head  artRow // what all rows of the group have
-	batch *archive.Batch
-	empty bool // the group has no row yet
-	next  int64
-	bytes int
+type parquetSink[T any] struct {
+	w       *parquet.GenericWriter[T]
+	makeRow func(a artRow, b *archive.Batch, r *archive.Row) T
+	buf     [1]T
+	head    artRow // what all rows of the group have; its TrajectoryIndex is that of the last row
+	batch   *archive.Batch
+	empty   bool  // the group has no row yet
+	next    int64 // the index of the next group
+
+	bytes    int // of texts in the row group
+	rowGroup int // how many make a row group
 }
 
-// unbounded are the columns of text without least and greatest values: those
-// would help nobody, and parquet-go writes them in full, uncompressed, up to four
-// times a page.
+// unbounded are the options that leave out the least and greatest values of columns with long
+// texts. They are of no use to readers, and parquet-go writes them in full, uncompressed, up
+// to four times a page.
 var unbounded = func() (options []parquet.WriterOption) {
 	for _, c := range []string{
 		"group_json", "trajectory_json", "group_metadata", "group_metrics", "group_logs.list.element", "metrics", "metadata", "tools", "logs.list.element",
@@ -112,22 +110,27 @@ var unbounded = func() (options []parquet.WriterOption) {
 	return slices.Clip(options)
 }()
 
-func newColumns[T any](w io.Writer, makeRow func(artRow, *archive.Batch, *archive.Row) T) *columns[T] {
-	return &columns[T]{
+// newParquetSink writes a row group when it has that many bytes of texts; 0 stands for
+// rowGroupBytes.
+func newParquetSink[T any](w io.Writer, makeRow func(artRow, *archive.Batch, *archive.Row) T, rowGroup int) *parquetSink[T] {
+	return &parquetSink[T]{
 		w: parquet.NewGenericWriter[T](w, append(unbounded,
 			parquet.Compression(&zstd.Codec{Level: zstd.SpeedFastest}),
-			parquet.KeyValueMetadata(versionKey, fmt.Sprint(formatVersion)),
+			parquet.KeyValueMetadata(artVersionKey, fmt.Sprint(artVersion)),
 			parquet.CreatedBy("weir", "", ""),
 			parquet.DataPageStatistics(false),
 		)...),
-		make: makeRow,
+		makeRow:  makeRow,
+		rowGroup: cmp.Or(rowGroup, rowGroupBytes),
 	}
 }
 
-func bare(a artRow, _ *archive.Batch, _ *archive.Row) artRow { return a }
+// makeARTRow makes rows with the columns of ART alone.
+func makeARTRow(a artRow, _ *archive.Batch, _ *archive.Row) artRow { return a }
 
-func fullRow(a artRow, b *archive.Batch, r *archive.Row) row {
-	out := row{
+// makeWeirRow makes rows with the further columns.
+func makeWeirRow(a artRow, b *archive.Batch, r *archive.Row) weirRow {
+	out := weirRow{
 		FormatVersion: a.FormatVersion, GroupIndex: a.GroupIndex, TrajectoryIndex: a.TrajectoryIndex, GroupJSON: a.GroupJSON, TrajectoryJSON: a.TrajectoryJSON,
 		GroupMetadata: a.GroupMetadata, GroupMetrics: a.GroupMetrics, GroupLogs: a.GroupLogs, Reward: a.Reward, Metrics: a.Metrics, Metadata: a.Metadata,
 		Tools: a.Tools, Logs: a.Logs, Messages: a.Messages,
@@ -150,8 +153,8 @@ func pointer(n trajectory.Int) *int64 {
 	return &n.N
 }
 
-// full is the text of v, nil if there is nothing in it.
-func full(v trajectory.Value) *string {
+// nonEmpty is the text of v; nil if v is empty.
+func nonEmpty(v trajectory.Value) *string {
 	if v.Empty() {
 		return nil
 	}
@@ -159,7 +162,7 @@ func full(v trajectory.Value) *string {
 	return &s
 }
 
-// strings of a list; elements of other kinds as their JSON.
+// stringsOf returns the strings of an array. Other elements are given as JSON.
 func stringsOf(v trajectory.Value) (list []string) {
 	if v == nil || v.Kind() != jsontext.Array {
 		return nil
@@ -174,13 +177,13 @@ func stringsOf(v trajectory.Value) (list []string) {
 	return list
 }
 
-func (c *columns[T]) group(b *archive.Batch, _ *archive.GroupRow, text trajectory.Value) error {
+func (c *parquetSink[T]) group(b *archive.Batch, _ *archive.GroupRow, text trajectory.Value) error {
 	if err := c.end(); err != nil {
 		return err
 	}
 	c.head = artRow{
-		FormatVersion: formatVersion, GroupIndex: c.next, GroupJSON: string(text),
-		GroupMetadata: full(text.Member("metadata")), GroupMetrics: full(text.Member("metrics")), GroupLogs: stringsOf(text.Member("logs")),
+		FormatVersion: artVersion, GroupIndex: c.next, GroupJSON: string(text),
+		GroupMetadata: nonEmpty(text.Member("metadata")), GroupMetrics: nonEmpty(text.Member("metrics")), GroupLogs: stringsOf(text.Member("logs")),
 	}
 	c.batch, c.empty, c.next = b, true, c.next+1
 	index := int64(-1)
@@ -188,23 +191,24 @@ func (c *columns[T]) group(b *archive.Batch, _ *archive.GroupRow, text trajector
 	return nil
 }
 
-func (c *columns[T]) trajectory(b *archive.Batch, r *archive.Row, text trajectory.Value) error {
+func (c *parquetSink[T]) trajectory(b *archive.Batch, r *archive.Row, text trajectory.Value) error {
 	p := trajectory.Take(text)
 	a := c.head
-	index := *a.TrajectoryIndex + 1 // not r.Index: a selection leaves gaps, which readers reject
+	index := *a.TrajectoryIndex + 1 // not r.Index, which has gaps in a selection, and ART's reader rejects gaps
 	c.head.TrajectoryIndex, a.TrajectoryIndex = &index, &index
 	s := string(text)
 	a.TrajectoryJSON = &s
 	if r.Scored {
 		a.Reward = &r.Reward
 	}
-	a.Metrics, a.Metadata, a.Tools, a.Logs = full(p.Metrics), full(p.Metadata), full(p.Tools), stringsOf(p.Logs)
+	a.Metrics, a.Metadata, a.Tools, a.Logs = nonEmpty(p.Metrics), nonEmpty(p.Metadata), nonEmpty(p.Tools), stringsOf(p.Logs)
 	a.Messages = messages(p)
 	c.empty = false
-	return c.write(c.make(a, b, r), len(text)+len(a.GroupJSON))
+	return c.write(c.makeRow(a, b, r), len(text)+len(a.GroupJSON))
 }
 
-// messages is the flattened view; nil when it would lose something.
+// messages makes the column messages. It is nil if a content is not text, or if the turns are
+// in exchanges.
 func messages(p trajectory.Parts) []message {
 	if !p.Exchanges.Empty() {
 		return nil
@@ -216,7 +220,7 @@ func messages(p trajectory.Parts) []message {
 		if !o.Text {
 			return nil
 		}
-		m := message{Role: &o.Role, Content: o.Content, ToolCalls: full(o.ToolCalls), ToolCallID: o.ToolCallID}
+		m := message{Role: &o.Role, Content: o.Content, ToolCalls: nonEmpty(o.ToolCalls), ToolCallID: o.ToolCallID}
 		trainable := t.Choice
 		m.Trainable = &trainable
 		list = append(list, m)
@@ -224,14 +228,14 @@ func messages(p trajectory.Parts) []message {
 	return list
 }
 
-func (c *columns[T]) write(row T, size int) error {
-	c.one[0] = row
-	if _, err := c.w.Write(c.one[:]); err != nil {
+func (c *parquetSink[T]) write(row T, size int) error {
+	c.buf[0] = row
+	if _, err := c.w.Write(c.buf[:]); err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
 	var none T
-	c.one[0] = none
-	if c.bytes += size; c.bytes < rowGroup {
+	c.buf[0] = none
+	if c.bytes += size; c.bytes < c.rowGroup {
 		return nil
 	}
 	c.bytes = 0
@@ -242,17 +246,17 @@ func (c *columns[T]) write(row T, size int) error {
 }
 
 // end writes the one row of a group that has no trajectory.
-func (c *columns[T]) end() error {
+func (c *parquetSink[T]) end() error {
 	if !c.empty {
 		return nil
 	}
 	c.empty = false
 	a := c.head
 	a.TrajectoryIndex = nil
-	return c.write(c.make(a, c.batch, nil), len(a.GroupJSON))
+	return c.write(c.makeRow(a, c.batch, nil), len(a.GroupJSON))
 }
 
-func (c *columns[T]) close() error {
+func (c *parquetSink[T]) close() error {
 	if err := c.end(); err != nil {
 		return err
 	}
@@ -260,158 +264,4 @@ func (c *columns[T]) close() error {
 		return fmt.Errorf("export: %w", err)
 	}
 	return nil
-}
-
-// leaf is one file of ART's tree: the groups of a split and a step.
-type leaf struct {
-	split  string
-	step   trajectory.Int
-	groups []place
-}
-
-type place struct {
-	batch *archive.Batch
-	at    archive.GroupOffset
-}
-
-// leaves finds the files of a selection. A group is never torn apart: its step
-// is the batch's, else that of its first trajectory that has one.
-func leaves(v *archive.View, model string, f *archive.Filter) ([]*leaf, error) {
-	type key struct {
-		split string
-		step  trajectory.Int
-	}
-	files := make(map[key]*leaf)
-	var bad error
-	err := v.Batches(model, archive.ID{}, false, func(b *archive.Batch) bool {
-		var at archive.GroupOffset
-		step, open := b.Step, false
-		end := func() {
-			if !open {
-				return
-			}
-			k := key{b.Split, step}
-			if files[k] == nil {
-				files[k] = &leaf{split: b.Split, step: step}
-			}
-			files[k].groups = append(files[k].groups, place{b, at})
-		}
-		bad = v.Open(b).Visit(f, archive.Visitor{
-			Group: func(g *archive.GroupRow) error {
-				end()
-				at, step, open = g.Offset, b.Step, true
-				return nil
-			},
-			Trajectory: func(r *archive.Row) error { step = step.Or(r.Version()); return nil },
-		})
-		end()
-		return bad == nil
-	})
-	list := make([]*leaf, 0, len(files))
-	for _, l := range files {
-		list = append(list, l)
-	}
-	slices.SortFunc(list, func(a, b *leaf) int {
-		order := func(n trajectory.Int) int {
-			if n.Given {
-				return 0
-			}
-			return 1
-		}
-		return cmp.Or(strings.Compare(a.split, b.split), cmp.Compare(order(a.step), order(b.step)), cmp.Compare(a.step.N, b.step.N))
-	})
-	return list, errors.Join(err, bad)
-}
-
-// writeTree writes a tar of ART's folders (9.2). A tar names a file's size before
-// its content, so each file is made beside it first.
-func writeTree(w io.Writer, v *archive.View, model string, f *archive.Filter, o Options) error {
-	list, err := leaves(v, model, f)
-	if err != nil {
-		return err
-	}
-	spool, err := os.CreateTemp(o.TempDir, "export-*.parquet")
-	if err != nil {
-		return fmt.Errorf("export: %w", err)
-	}
-	// Without a name it goes with the process, too. Systems that do not take the
-	// name of an open file do so later.
-	if os.Remove(spool.Name()) != nil {
-		defer os.Remove(spool.Name())
-	}
-	defer spool.Close()
-	tw := tar.NewWriter(w)
-	for _, l := range list {
-		if err := writeLeaf(tw, spool, v, model, f, l, o); err != nil {
-			return err
-		}
-	}
-	if err := tw.Close(); err != nil {
-		return fmt.Errorf("export: %w", err)
-	}
-	return nil
-}
-
-func writeLeaf(tw *tar.Writer, spool *os.File, v *archive.View, model string, f *archive.Filter, l *leaf, o Options) error {
-	if err := errors.Join(spool.Truncate(0), seek(spool)); err != nil {
-		return fmt.Errorf("export: %w", err)
-	}
-	p := pen{sink: newColumns(spool, bare), drop: o.DropLogprobs}
-	var c *archive.Contents
-	for _, g := range l.groups {
-		if c == nil || c.Batch != g.batch {
-			c = v.Open(g.batch)
-		}
-		if _, err := c.VisitGroup(g.at, f, p.visitor(c)); err != nil {
-			return err
-		}
-	}
-	if err := p.close(); err != nil {
-		return err
-	}
-	size, err := spool.Seek(0, io.SeekCurrent)
-	if err == nil {
-		err = seek(spool)
-	}
-	if err != nil {
-		return fmt.Errorf("export: %w", err)
-	}
-	if err := tw.WriteHeader(&tar.Header{
-		Name: path.Join("models", FileName(model), "trajectories", FileName(l.split), l.name()), Size: size, Mode: 0o644, ModTime: l.groups[0].batch.Received, Format: tar.FormatPAX,
-	}); err != nil {
-		return fmt.Errorf("export: %w", err)
-	}
-	if _, err := io.Copy(tw, spool); err != nil {
-		return fmt.Errorf("export: %w", err)
-	}
-	return nil
-}
-
-func seek(f *os.File) error {
-	_, err := f.Seek(0, io.SeekStart)
-	return err
-}
-
-// name is the name of the file: at least four digits, as the reference's.
-func (l *leaf) name() string {
-	if !l.step.Given {
-		return "unversioned.parquet"
-	}
-	return fmt.Sprintf("%04d.parquet", l.step.N)
-}
-
-// FileName makes any text a name of a file or folder: what is not a letter, a
-// digit, '.', '_' or '-', and a '.' at the beginning, is percent-encoded (2.7).
-func FileName(s string) string {
-	const hex = "0123456789ABCDEF"
-	var b strings.Builder
-	for i := range len(s) {
-		c := s[i]
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.' && i > 0 {
-			b.WriteByte(c)
-			continue
-		}
-		b.Write([]byte{'%', hex[c>>4], hex[c&15]})
-	}
-	return b.String()
 }

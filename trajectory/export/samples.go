@@ -8,28 +8,29 @@ import (
 	"weir/trajectory/archive"
 )
 
-// samples writes what other trainers read (13.4), one trajectory per line.
-type samples struct {
+// sampleSink writes the formats of other trainers (docs/interface/trajectories.md, section
+// 13.4), one trajectory per line.
+type sampleSink struct {
 	w      io.Writer
-	form   Format
+	format Format
 	buf    []byte
 	groups int // so far
 	g      archive.GroupRow
 }
 
-func (s *samples) group(_ *archive.Batch, g *archive.GroupRow, _ trajectory.Value) error {
+func (s *sampleSink) group(_ *archive.Batch, g *archive.GroupRow, _ trajectory.Value) error {
 	s.groups++
 	s.g = *g
 	return nil
 }
 
-func (s *samples) close() error { return nil }
+func (s *sampleSink) close() error { return nil }
 
-func (s *samples) trajectory(b *archive.Batch, r *archive.Row, text trajectory.Value) error {
+func (s *sampleSink) trajectory(b *archive.Batch, r *archive.Row, text trajectory.Value) error {
 	p := trajectory.Take(text)
 	turns := trajectory.Turns(p.Turns)
 	d := append(s.buf[:0], '{')
-	switch s.form {
+	switch s.format {
 	case Verl:
 		d = s.verl(d, b, r, p, turns)
 	case TRL:
@@ -44,8 +45,8 @@ func (s *samples) trajectory(b *archive.Batch, r *archive.Row, text trajectory.V
 	return err
 }
 
-// verl: the text before the last choice, and that choice's.
-func (s *samples) verl(d []byte, b *archive.Batch, r *archive.Row, p trajectory.Parts, turns []trajectory.Turn) []byte {
+// verl appends the text before the last choice and the text of that choice.
+func (s *sampleSink) verl(d []byte, b *archive.Batch, r *archive.Row, p trajectory.Parts, turns []trajectory.Turn) []byte {
 	last := len(turns)
 	for i, t := range turns {
 		if t.Choice {
@@ -76,6 +77,7 @@ func (s *samples) verl(d []byte, b *archive.Batch, r *archive.Row, p trajectory.
 	return appendMetrics(d, r, "input", "output", "gts", "score", "step")
 }
 
+// appendOr appends a value, or another text if there is none.
 func appendOr(d []byte, v trajectory.Value, otherwise string) []byte {
 	if v == nil {
 		return append(d, otherwise...)
@@ -83,7 +85,7 @@ func appendOr(d []byte, v trajectory.Value, otherwise string) []byte {
 	return append(d, v...)
 }
 
-// appendMetrics appends metrics as members, but for those whose name is taken.
+// appendMetrics appends the metrics as members, except those whose name is taken.
 func appendMetrics(d []byte, r *archive.Row, taken ...string) []byte {
 metrics:
 	for _, m := range r.Metrics {
@@ -98,7 +100,7 @@ metrics:
 	return d
 }
 
-// appendDialogue appends prompt and completion, which begins at the first choice.
+// appendDialogue appends prompt and completion. The completion begins at the first choice.
 func appendDialogue(d []byte, turns []trajectory.Turn) []byte {
 	first := len(turns)
 	for i, t := range turns {
@@ -111,6 +113,7 @@ func appendDialogue(d []byte, turns []trajectory.Turn) []byte {
 	return appendMessages(append(d, `,"completion":`...), turns[first:])
 }
 
+// appendMessages appends the messages of turns as an array.
 func appendMessages(d []byte, turns []trajectory.Turn) []byte {
 	d = append(d, '[')
 	for i, t := range turns {
@@ -122,7 +125,8 @@ func appendMessages(d []byte, turns []trajectory.Turn) []byte {
 	return append(d, ']')
 }
 
-func (s *samples) trl(d []byte, b *archive.Batch, r *archive.Row, turns []trajectory.Turn) []byte {
+// trl appends a prompt and a completion with an advantage in the group as it is stored.
+func (s *sampleSink) trl(d []byte, b *archive.Batch, r *archive.Row, turns []trajectory.Turn) []byte {
 	d = AppendInt(append(d, `"step":`...), b.StepOf(r))
 	d = appendDialogue(append(d, ','), turns)
 	d = appendReward(append(d, `,"reward":`...), r)
@@ -138,7 +142,8 @@ func (s *samples) trl(d []byte, b *archive.Batch, r *archive.Row, turns []trajec
 	return appendMetrics(d, r, "step", "prompt", "completion", "reward", "advantage")
 }
 
-func (s *samples) verifiers(d []byte, r *archive.Row, p trajectory.Parts, turns []trajectory.Turn) []byte {
+// verifiers appends an element of a data set of verifiers.
+func (s *sampleSink) verifiers(d []byte, r *archive.Row, p trajectory.Parts, turns []trajectory.Turn) []byte {
 	d = strconv.AppendInt(append(d, `"example_id":`...), int64(s.groups-1), 10)
 	d = appendDialogue(append(d, ','), turns)
 	d = appendOr(append(d, `,"answer":`...), p.Metadata.Member("answer"), "null")
@@ -151,7 +156,8 @@ func (s *samples) verifiers(d []byte, r *archive.Row, p trajectory.Parts, turns 
 	return appendMetrics(d, r, "example_id", "prompt", "completion", "answer", "reward", "metrics", "info", "tool_defs", "is_truncated", "error")
 }
 
-// sft: a conversation; of choices only what a model has to learn to say.
+// sft appends a conversation. Choices have only the content and the tool calls, which a model
+// has to learn.
 func sft(d []byte, p trajectory.Parts, turns []trajectory.Turn) []byte {
 	d = append(d, `"messages":[`...)
 	for i, t := range turns {

@@ -4,7 +4,6 @@ package check
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"strings"
 
 	"weir/device/cuda/kernels"
+	"weir/internal/jsontext"
 )
 
 // Report is the file of results.
@@ -183,7 +183,7 @@ func (r *Report) write(path string) error {
 	if path == "" {
 		return nil
 	}
-	b, err := json.MarshalIndent(r, "", " ")
+	b, err := jsontext.EncodeIndent(r, " ")
 	if err != nil {
 		return err
 	}

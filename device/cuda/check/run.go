@@ -5,7 +5,6 @@ package check
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"weir/device/cuda"
+	"weir/internal/jsontext"
 )
 
 // Run runs all sections and returns ErrWrong if one did not end well.
@@ -177,7 +177,7 @@ func (o *Options) process(s section, within time.Duration, emit func(Record)) (l
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var r Record
-		if json.Unmarshal(lines.Bytes(), &r) == nil {
+		if jsontext.Decode(lines.Bytes(), &r) == nil {
 			emit(r)
 		}
 	}

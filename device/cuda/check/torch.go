@@ -7,12 +7,13 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"os/exec"
 	"strings"
 	"syscall"
 	"time"
+
+	"weir/internal/jsontext"
 )
 
 //go:embed torch.py
@@ -98,7 +99,7 @@ func (c *checker) startTorch(items [][]any) (*torchRun, string) {
 	if c.o.Quick {
 		device = "cpu" // there is none for torch where one is emulated
 	}
-	job, err := json.Marshal(map[string]any{"device": device, "items": items,
+	job, err := jsontext.Encode(map[string]any{"device": device, "items": items,
 		"model": map[string]int{"hidden": m.hidden, "layers": m.layers, "heads": m.heads, "kv": m.kvHeads, "dim": m.dim, "mlp": m.mlp, "vocab": m.vocab}})
 	if err != nil {
 		return nil, err.Error()
@@ -136,7 +137,7 @@ func (c *checker) startTorch(items [][]any) (*torchRun, string) {
 // next is the next line that is torch.py's own.
 func (p *torchRun) next() (l torchLine, ok bool) {
 	for p.lines.Scan() {
-		if json.Unmarshal(p.lines.Bytes(), &l) == nil && (l.Torch != "" || l.Key != "") {
+		if jsontext.Decode(p.lines.Bytes(), &l) == nil && (l.Torch != "" || l.Key != "") {
 			return l, true
 		}
 	}

@@ -1,0 +1,224 @@
+package openai
+
+import (
+	"bytes"
+	"slices"
+
+	"weir/chat/reasoning"
+	"weir/engine"
+	"weir/grammar"
+	"weir/tokenizer"
+)
+
+// lexicon is what masks need to know of a model's tokens. It is made once, with
+// the first constrained request, and constant but for scratch.
+type lexicon struct {
+	vocabulary *grammar.Vocabulary
+	tok        *tokenizer.Tokenizer
+	eos        []int32
+	openers    []int32  // tokens that are a part of the tag that opens thoughts
+	closers    []int32  // tokens in which the closing tag, or its rest, ends before they do
+	scratch    []uint32 // of Only, which only the engine's loop calls
+}
+
+func newLexicon(m *Model) (*lexicon, error) {
+	l := &lexicon{tok: m.Tokenizer, scratch: make([]uint32, (m.VocabSize+31)/32)}
+	if m.Generation.EOS >= 0 {
+		l.eos = append(l.eos, m.Generation.EOS)
+	}
+	l.eos = append(l.eos, m.Generation.Stop...)
+	tokens := make([][]byte, min(m.VocabSize, m.Tokenizer.VocabSize()))
+	open, closing := []byte(reasoning.Open), []byte(reasoning.Close)
+	for i := range tokens {
+		id := int32(i)
+		b := m.Tokenizer.Bytes(id)
+		if !m.Tokenizer.IsSpecial(id) {
+			tokens[i] = b
+		}
+		if len(b) > 0 && bytes.Contains(open, b) {
+			l.openers = append(l.openers, id)
+		}
+		for at := range len(b) - 1 {
+			if head := b[:at+1]; bytes.HasSuffix(closing, head) || bytes.HasSuffix(head, closing) {
+				l.closers = append(l.closers, id)
+				break
+			}
+		}
+	}
+	var err error
+	l.vocabulary, err = grammar.NewVocabulary(tokens, l.eos)
+	return l, err
+}
+
+// mask is the constraint of one choice. Thoughts are free: the grammar begins
+// after the tag that closes them (docs/interface/chat-completions.md, section 8.3),
+// which ends with a token, and no end token comes before it.
+type mask struct {
+	lexicon *lexicon
+	matcher *grammar.Matcher
+	phase   phase
+	tag     int  // bytes of the current phase's tag that the output ends in
+	plain   bool // opening: the output may yet be one without thoughts
+}
+
+type phase uint8
+
+const (
+	constrained phase = iota
+	opening           // at the beginning: thoughts may come, or what the grammar wants
+	inThoughts
+	ended // behind an end token that did not end the choice (ignore_eos): everything goes
+)
+
+// newMask returns the mask of a choice whose output begins with start.
+func (l *lexicon) newMask(g *grammar.Grammar, start reasoning.Start) engine.Mask {
+	k := &mask{lexicon: l, matcher: g.NewMatcher(), plain: true}
+	switch start {
+	case reasoning.Thought:
+		k.phase = inThoughts
+	case reasoning.Either:
+		k.phase = opening
+	}
+	return k
+}
+
+// Fill implements engine.Mask. Where the grammar is stuck no bit is set, and the
+// engine ends the choice with an error.
+func (k *mask) Fill(row []uint32) {
+	switch k.phase {
+	case constrained:
+		k.legal(row)
+	case opening:
+		clear(row)
+		if k.plain {
+			k.legal(row)
+		}
+		for _, t := range k.lexicon.openers {
+			if k.opens(t) {
+				row[t/32] |= 1 << (t % 32)
+			}
+		}
+	default:
+		for i := range row {
+			row[i] = ^uint32(0)
+		}
+		if k.phase == ended {
+			return
+		}
+		for _, t := range k.lexicon.eos {
+			row[t/32] &^= 1 << (t % 32)
+		}
+		for _, t := range k.lexicon.closers {
+			if _, end := k.closes(t); end == early {
+				row[t/32] &^= 1 << (t % 32)
+			}
+		}
+	}
+}
+
+// legal fills row with what the grammar lets come. Where it can only end, that is
+// by the first of the end tokens: the others are stop tokens, which a client
+// would be told of.
+func (k *mask) legal(row []uint32) {
+	if err := k.matcher.Fill(row); err != nil || !k.matcher.Done() || len(k.lexicon.eos) == 0 {
+		return
+	}
+	for _, t := range k.lexicon.eos {
+		row[t/32] &^= 1 << (t % 32)
+	}
+	ends := k.lexicon.eos
+	if !slices.ContainsFunc(row, func(w uint32) bool { return w != 0 }) {
+		ends = ends[:1]
+	}
+	for _, t := range ends {
+		row[t/32] |= 1 << (t % 32)
+	}
+}
+
+// Only implements engine.Mask.
+func (k *mask) Only() int32 {
+	if k.phase != constrained || !k.matcher.Settled() {
+		return -1
+	}
+	k.legal(k.lexicon.scratch)
+	if t, ok := grammar.Single(k.lexicon.scratch); ok {
+		return t
+	}
+	return -1
+}
+
+// Accept implements engine.Mask.
+func (k *mask) Accept(t int32) bool {
+	switch k.phase {
+	case ended:
+		return true
+	case opening:
+		tag := k.opens(t)
+		k.plain = k.plain && k.matcher.Accept(t)
+		switch {
+		case tag:
+			if k.tag += len(k.lexicon.tok.Bytes(t)); k.tag == len(reasoning.Open) {
+				k.phase, k.tag = inThoughts, 0
+				k.matcher.Rollback(k.matcher.Len()) // it may have taken the tag for content
+			}
+			return true
+		case k.plain:
+			k.phase = constrained
+			if k.matcher.Ended() {
+				k.phase = ended
+			}
+		}
+		return k.plain
+	case inThoughts:
+		tag, end := k.closes(t)
+		if k.tag = tag; end == last {
+			k.phase = constrained
+		}
+		return end != early && !slices.Contains(k.lexicon.eos, t)
+	}
+	if !k.matcher.Accept(t) {
+		return false
+	}
+	if k.matcher.Ended() {
+		k.phase = ended
+	}
+	return true
+}
+
+// opens reports whether t goes on with the tag that opens thoughts.
+func (k *mask) opens(t int32) bool {
+	b := k.lexicon.tok.Bytes(t)
+	return len(b) > 0 && bytes.HasPrefix([]byte(reasoning.Open[k.tag:]), b)
+}
+
+// closing says where in a token the tag that closes thoughts ends.
+type closing uint8
+
+const (
+	nowhere closing = iota
+	early           // with more behind it
+	last
+)
+
+// closes runs t behind thoughts that end in k.tag bytes of the closing tag.
+func (k *mask) closes(t int32) (tag int, end closing) {
+	const closer = reasoning.Close
+	tag = k.tag
+	b := k.lexicon.tok.Bytes(t)
+	for i, c := range b {
+		switch {
+		case c == closer[tag]:
+			if tag++; tag == len(closer) {
+				if i < len(b)-1 {
+					return 0, early
+				}
+				return 0, last
+			}
+		case c == closer[0]:
+			tag = 1
+		default:
+			tag = 0
+		}
+	}
+	return tag, nowhere
+}

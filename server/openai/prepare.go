@@ -1,0 +1,197 @@
+package openai
+
+import (
+	"context"
+	"slices"
+	"unicode/utf8"
+
+	"weir/api"
+	"weir/auth"
+	"weir/chat/reasoning"
+	"weir/engine"
+	"weir/sampler"
+	"weir/server/failure"
+)
+
+// prepared is a request that is ready for the engine.
+type prepared struct {
+	requests []engine.Request // one for each prompt
+	reply    reply
+	options  *api.Options
+	output   reasoning.Start // what every choice begins with
+}
+
+// sender is what the headers say of who sends a request.
+type sender struct {
+	id      string // X-Request-Id
+	project string
+	who     *auth.Identity
+}
+
+// admit finds out whether the request is for this model, and its id.
+func (m *Model) admit(ctx context.Context, q *api.Options, from *sender) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if !m.serves(q.Model) {
+		return api.ErrModelNotFound(q.Model)
+	}
+	if !slices.ContainsFunc(m.Names, from.who.MayUse) {
+		return api.ErrPermission("The key is not for the model " + m.Names[0] + ".")
+	}
+	if from.id == "" && q.RequestID != nil {
+		from.id = *q.RequestID
+	}
+	if len(from.id) > maxID {
+		return failure.BadRequest("request_id", "request_id has more than %d bytes.", maxID)
+	}
+	return nil
+}
+
+// request is what the engine is told of one prompt.
+func (s *Service) request(m *Model, q *api.Options, params sampler.Params, tokens []int32, from sender) (engine.Request, *api.Error) {
+	most, bad := m.outputLimit(q, len(tokens))
+	if bad != nil {
+		return engine.Request{}, bad
+	}
+	if q.KVTransferParams != nil {
+		s.log.Debug("kv_transfer_params ignored: there is no connector", "id", from.id)
+	}
+	r := engine.Request{
+		Tokens: tokens, N: q.N, Priority: int64(q.Priority),
+		Limits: m.limits(q, most), Sampling: params,
+		Stop: q.Stop, IncludeStop: q.IncludeStop,
+		KeepSpecial: !q.SkipSpecialTokens, JoinSpecial: !q.SpacesBetweenSpecial,
+	}
+	salt := ""
+	if q.CacheSalt != nil {
+		salt = *q.CacheSalt
+	}
+	r.Salt = s.salts.salt(from.project, salt)
+	if n := q.PromptLogprobs; n != nil {
+		top := *n
+		if top < 0 {
+			top = m.VocabSize
+		}
+		r.Prompt = &engine.PromptScores{Top: min(top, m.VocabSize), Mode: engine.RawLogprobs}
+	}
+	return r, nil
+}
+
+// maxID bounds a request's id in bytes: every chunk of a stream repeats it.
+const maxID = 512
+
+// checkOptions finds what the options alone, the model and the settings refuse.
+func (s *Service) checkOptions(m *Model, q *api.Options) *api.Error {
+	if bad := q.CheckSampling(); bad != nil {
+		return bad
+	}
+	if q.Priority != 0 && !m.Priority {
+		return api.ErrPriority(q.Priority)
+	}
+	if n := q.PromptLogprobs; n != nil {
+		return s.logprobLimit(m, *n, api.ErrMaxPromptLogprobs)
+	}
+	return nil
+}
+
+// space is how many tokens a prompt may have.
+type space struct {
+	most   int // beside the output asked for
+	keep   int // of a longer one the last so many are kept; -1: none is cut
+	output int // asked for
+}
+
+// room finds out how long prompts may be.
+func (m *Model) room(q *api.Options) (space, *api.Error) {
+	output, param, _ := q.MaxOutput()
+	r := space{most: m.MaxLen - output, keep: -1, output: output}
+	if output > m.MaxLen {
+		return r, api.ErrOverContext(param, output, m.MaxLen)
+	}
+	if q.TruncatePrompt != nil {
+		if r.keep = *q.TruncatePrompt; r.keep < 0 {
+			r.keep = r.most
+		}
+		if r.keep > r.most {
+			return r, api.ErrTruncate(r.keep, r.most)
+		}
+	}
+	return r, nil
+}
+
+// encode tokenizes a text and fits it into room. If ctx ends it may return
+// nothing: nobody waits for it.
+func (m *Model) encode(ctx context.Context, q *api.Options, text string, room space) ([]int32, *api.Error) {
+	// Text of so many characters is too many tokens however it is cut:
+	// tokenizing it would only cost time.
+	if most := room.most * m.Tokenizer.MaxTokenBytes(); room.keep < 0 && len(text) > most {
+		if n := utf8.RuneCountInString(text); n > most {
+			return nil, api.ErrCharacters(m.MaxLen, room.output, n, most)
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, nil
+	}
+	tokens, err := m.Tokenizer.Encode(nil, text, q.AddSpecialTokens)
+	if err != nil {
+		return nil, api.ErrTooComplex()
+	}
+	return m.fit(tokens, room)
+}
+
+// fit cuts a prompt to its place, or refuses it.
+func (m *Model) fit(tokens []int32, room space) ([]int32, *api.Error) {
+	if room.keep >= 0 && len(tokens) > room.keep {
+		tokens = tokens[len(tokens)-room.keep:]
+	}
+	switch {
+	case len(tokens) > room.most:
+		return nil, api.ErrContextLength(m.MaxLen, room.output, len(tokens), false)
+	case len(tokens) == 0:
+		return nil, api.ErrEmptyPrompt()
+	}
+	return tokens, nil
+}
+
+// outputLimit is how many tokens a request with a prompt of so many may put out.
+func (m *Model) outputLimit(q *api.Options, prompt int) (int, *api.Error) {
+	most := m.MaxLen - prompt
+	if n, _, ok := q.MaxOutput(); ok {
+		most = min(most, n)
+	} else if d := m.Generation.MaxNewTokens; d != nil {
+		most = min(most, *d)
+	}
+	if limit := m.Generation.MaxTokens; limit != nil {
+		most = min(most, *limit)
+	}
+	switch {
+	case most < 1:
+		return 0, api.ErrMaxTokens(most)
+	case q.MinTokens > most:
+		return 0, api.ErrMinTokens(most, q.MinTokens)
+	}
+	return most, nil
+}
+
+// reply is the part of the answer that is settled before its first token. Its id
+// lacks the prefix.
+func (s *Service) reply(m *Model, q *api.Options, id string) reply {
+	if id == "" && q.RequestID == nil {
+		id = s.cfg.NewID()
+	}
+	r := reply{
+		meta: api.Meta{ID: id, Created: s.http.Now().Unix(), Model: m.Names[0], Fingerprint: m.Fingerprint},
+		form: api.Form{Reasoning: s.cfg.ReasoningField, TokensAsIDs: s.cfg.TokensAsIDs, TokenIDs: q.ReturnTokenIDs, ContinuousUsage: q.ContinuousUsage},
+		tok:  m.Tokenizer, n: q.N,
+		logprobs: q.Logprobs, top: q.TopLogprobs,
+		stream: q.Stream, usage: q.IncludeUsage || s.cfg.ForceUsage,
+	}
+	if q.ReturnTokensAsIDs != nil {
+		r.form.TokensAsIDs = *q.ReturnTokensAsIDs
+	}
+	if r.top < 0 {
+		r.top = m.VocabSize
+	}
+	return r
+}

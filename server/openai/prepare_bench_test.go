@@ -1,0 +1,41 @@
+package openai
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"weir/auth"
+)
+
+// BenchmarkPrepare is everything between a body and the engine for a
+// conversation of about 8,000 tokens: scan, decode, template, tokenize. The
+// vocabulary is the bundled one; see BenchmarkEncode in tokenizer for large ones.
+func BenchmarkPrepare(b *testing.B) {
+	h := newFixture(b)
+	m := &Model{Names: []string{"tiny"}, Tokenizer: bundled(), Chat: bundledChat(b), MaxLen: 1 << 20, VocabSize: vocabulary, Generation: Generation{EOS: endOfTurn}}
+	var messages []map[string]any
+	for i := range 40 {
+		role := "user"
+		if i%2 == 1 {
+			role = "assistant"
+		}
+		messages = append(messages, map[string]any{"role": role, "content": strings.Repeat("The weir keeps every stream steady, whatever falls into the river above it. ", 11)})
+	}
+	messages = append(messages, map[string]any{"role": "user", "content": "Why?"})
+	body, err := json.Marshal(map[string]any{"messages": messages, "max_tokens": 100, "temperature": 0.5})
+	if err != nil {
+		b.Fatal(err)
+	}
+	tokens := 0
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		p, err := h.prepareChat(b.Context(), m, body, sender{who: auth.Anonymous})
+		if err != nil {
+			b.Fatal(err)
+		}
+		tokens = len(p.requests[0].Tokens)
+	}
+	b.ReportMetric(float64(tokens), "tokens")
+}

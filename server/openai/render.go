@@ -1,0 +1,98 @@
+package openai
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/valyala/fasthttp"
+
+	"weir/api"
+	"weir/internal/jsontext"
+	"weir/server/transport"
+)
+
+// RenderChat answers POST /v1/chat/completions/render: what the request would
+// have the engine do.
+func (s *Service) RenderChat(c *transport.Call) {
+	s.prepareJSON(c, func(ctx context.Context, m *Model, body []byte, from sender) ([]byte, error) {
+		p, err := s.prepareChat(ctx, m, body, from)
+		if err != nil {
+			return nil, err
+		}
+		return jsontext.Encode(p.rendered(0))
+	})
+}
+
+// RenderTexts answers POST /v1/completions/render with a list, one entry for
+// each prompt.
+func (s *Service) RenderTexts(c *transport.Call) {
+	s.prepareJSON(c, func(ctx context.Context, m *Model, body []byte, from sender) ([]byte, error) {
+		p, err := s.prepareTexts(ctx, m, body, from)
+		if err != nil {
+			return nil, err
+		}
+		list := make([]api.Rendered, len(p.requests))
+		for i := range list {
+			list[i] = p.rendered(i)
+			list[i].RequestID += "-" + strconv.Itoa(i)
+		}
+		return jsontext.Encode(list)
+	})
+}
+
+func (p *prepared) rendered(i int) api.Rendered {
+	r, q := &p.requests[i], p.options
+	out := api.Rendered{
+		RequestID: p.reply.meta.ID, TokenIDs: r.Tokens, Model: p.reply.meta.Model,
+		Stream: q.Stream, CacheSalt: q.CacheSalt, Priority: q.Priority, KVTransferParams: jsontext.RawMessage(q.KVTransferParams),
+		Sampling: api.RenderedSampling{
+			N: q.N, Temperature: plain(r.Sampling.Temperature), TopP: plain(r.Sampling.TopP), TopK: r.Sampling.TopK, MinP: plain(r.Sampling.MinP),
+			Presence: q.PresencePenalty, Frequency: q.FrequencyPenalty, Repetition: plain(r.Sampling.Repetition),
+			Seed: q.Seed, Stop: notNull(q.Stop), StopTokenIDs: notNull(q.StopTokenIDs), IncludeStop: q.IncludeStop, IgnoreEOS: q.IgnoreEOS,
+			MaxTokens: r.Limits.MaxTokens, MinTokens: q.MinTokens, PromptLogprobs: q.PromptLogprobs,
+			AllowedTokenIDs: q.AllowedTokenIDs, BadWords: notNull(q.BadWords),
+			SkipSpecialTokens: q.SkipSpecialTokens, SpacesBetweenSpecial: q.SpacesBetweenSpecial,
+		},
+	}
+	if q.Logprobs {
+		out.Sampling.Logprobs = &q.TopLogprobs
+	}
+	if q.IncludeUsage {
+		out.StreamOptions = &api.RenderedStream{IncludeUsage: true, ContinuousUsage: q.ContinuousUsage}
+	}
+	if len(q.LogitBias) > 0 {
+		out.Sampling.LogitBias = make(map[string]float64, len(q.LogitBias))
+		for _, b := range q.LogitBias {
+			out.Sampling.LogitBias[strconv.Itoa(b.Token)] = b.Bias
+		}
+	}
+	return out
+}
+
+// plain widens x without its noise: 0.7 stays 0.7.
+func plain(x float32) float64 {
+	v, _ := strconv.ParseFloat(strconv.FormatFloat(float64(x), 'g', -1, 32), 64) // digits of our own
+	return v
+}
+
+// notNull is l, or an empty list.
+func notNull[T any](l []T) []T {
+	if l == nil {
+		return []T{}
+	}
+	return l
+}
+
+// TokenizerInfo answers GET /tokenizer_info.
+func (s *Service) TokenizerInfo(c *transport.Call) {
+	m, err := s.Serving()
+	if err != nil {
+		c.Fail(err)
+		return
+	}
+	info := m.TokenizerInfo
+	if info == "" {
+		info = `{"tokenizer_class":"PreTrainedTokenizerFast"}`
+	}
+	c.Answer(fasthttp.StatusOK, info)
+}

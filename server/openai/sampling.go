@@ -1,0 +1,158 @@
+package openai
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"strings"
+
+	"weir/api"
+	"weir/engine"
+	"weir/sampler"
+)
+
+// sampling turns the request's fields, and the model's defaults for those that
+// are absent, into sampling parameters. Ranges that need no model are checked
+// already (api.Options.CheckSampling).
+func (s *Service) sampling(m *Model, q *api.Options) (sampler.Params, *api.Error) {
+	g := &m.Generation
+	p := sampler.Params{
+		Temperature: float32(or(q.Temperature, g.Temperature, 1)),
+		// What is above 0 stays above 0 in half the bits, and what is finite finite.
+		TopP:       max(float32(or(q.TopP, g.TopP, 1)), math.SmallestNonzeroFloat32),
+		TopK:       or(q.TopK, g.TopK, 0),
+		MinP:       float32(or(q.MinP, g.MinP, 0)),
+		Repetition: float32(min(max(or(q.RepetitionPenalty, g.RepetitionPenalty, 1), math.SmallestNonzeroFloat32), math.MaxFloat32)),
+		Frequency:  float32(q.FrequencyPenalty),
+		Presence:   float32(q.PresencePenalty),
+		MinTokens:  q.MinTokens,
+		Seed:       rand.Uint64(),
+	}
+	if q.Seed != nil {
+		p.Seed = uint64(*q.Seed)
+	}
+	if p.Temperature == 0 && q.N > 1 { // also when the model's default says so
+		return p, api.ErrGreedyN(q.N)
+	}
+	if q.Logprobs {
+		p.Logprobs, p.TopLogprobs = engine.RawLogprobs, q.TopLogprobs
+		if s.cfg.ProcessedLogprobs {
+			p.Logprobs = engine.ProcessedLogprobs
+		}
+		if err := s.logprobLimit(m, q.TopLogprobs, api.ErrMaxLogprobs); err != nil {
+			return p, err
+		}
+		p.TopLogprobs = min(p.TopLogprobs, m.VocabSize)
+	}
+	var strange []int
+	for _, b := range q.LogitBias {
+		if b.Token < 0 || b.Token >= m.VocabSize {
+			strange = append(strange, b.Token)
+			continue
+		}
+		p.Bias = append(p.Bias, sampler.TokenBias{Token: int32(b.Token), Bias: float32(b.Bias)})
+	}
+	if strange != nil {
+		return p, api.ErrLogitBias(strange, m.VocabSize)
+	}
+	var bad []int
+	if p.Allowed, bad = ids(q.AllowedTokenIDs, min(m.VocabSize, m.Tokenizer.VocabSize())); bad != nil {
+		return p, api.ErrAllowedTokenID(bad)
+	}
+	stops, bad := ids(q.StopTokenIDs, m.VocabSize)
+	if bad != nil {
+		return p, api.ErrStopTokenIDs(bad, m.VocabSize)
+	}
+	p.StopIDs = append(stops, g.Stop...)
+	if g.EOS >= 0 {
+		p.StopIDs = append(p.StopIDs, g.EOS)
+	}
+	var err *api.Error
+	p.BadWords, err = m.badWords(q.BadWords)
+	return p, err
+}
+
+// badWords are the token sequences of words as they are tokenized at the start
+// of a text and behind a space. Both are banned, however long they are, and
+// each once (docs/interface/chat-completions.md, section 4.5).
+func (m *Model) badWords(words []string) (sequences [][]int32, _ *api.Error) {
+	known := make(map[string]bool)
+	var key []byte
+	for _, w := range words {
+		bare := strings.TrimLeft(w, " \t\n\v\f\r")
+		for _, form := range [2]string{bare, " " + bare} {
+			seq, err := m.Tokenizer.Encode(nil, form, false)
+			if err != nil {
+				return nil, api.ErrTooComplex()
+			}
+			key = key[:0]
+			for _, id := range seq {
+				if int(id) >= m.VocabSize {
+					return nil, api.ErrBadWord(w)
+				}
+				key = binary.LittleEndian.AppendUint32(key, uint32(id))
+			}
+			if len(seq) == 0 {
+				return nil, api.ErrBadWord(w)
+			}
+			if !known[string(key)] {
+				known[string(key)] = true
+				sequences = append(sequences, seq)
+			}
+		}
+	}
+	return sequences, nil
+}
+
+// limits are the stop rules of a request that may put out tokens tokens.
+func (m *Model) limits(q *api.Options, tokens int) engine.Limits {
+	g := &m.Generation
+	l := engine.Limits{MaxTokens: tokens, MinTokens: q.MinTokens, EOS: -1}
+	l.StopIDs, _ = ids(q.StopTokenIDs, m.VocabSize)
+	if !q.IgnoreEOS {
+		l.EOS = g.EOS
+		l.StopIDs = append(l.StopIDs, g.Stop...)
+	}
+	if d := q.RepetitionDetection; d != nil {
+		l.Repetition = engine.Repetition{MaxPattern: d.MaxSize, MinPattern: d.MinSize, MinCount: d.Count}
+	}
+	return l
+}
+
+// logprobLimit checks a number of alternatives; -1 asks for the vocabulary.
+func (s *Service) logprobLimit(m *Model, n int, tooMany func(n, most int) *api.Error) *api.Error {
+	if s.cfg.MaxLogprobs < 0 || n <= s.cfg.MaxLogprobs && n >= 0 || n < 0 && s.cfg.MaxLogprobs >= m.VocabSize {
+		return nil
+	}
+	if n < 0 {
+		n = m.VocabSize
+	}
+	return tooMany(n, s.cfg.MaxLogprobs)
+}
+
+// ids narrows token ids; bad are those outside [0, n). nil stays nil.
+func ids(in []int, n int) (out []int32, bad []int) {
+	if in == nil {
+		return nil, nil
+	}
+	out = make([]int32, 0, len(in))
+	for _, id := range in {
+		if id < 0 || id >= n {
+			bad = append(bad, id)
+			continue
+		}
+		out = append(out, int32(id))
+	}
+	return out, bad
+}
+
+// or is the first that is given.
+func or[T any](request, model *T, otherwise T) T {
+	switch {
+	case request != nil:
+		return *request
+	case model != nil:
+		return *model
+	}
+	return otherwise
+}

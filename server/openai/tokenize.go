@@ -1,0 +1,80 @@
+package openai
+
+import (
+	"context"
+
+	"github.com/valyala/fasthttp"
+
+	"weir/api"
+	"weir/server/transport"
+	"weir/tokenizer"
+)
+
+// prepareJSON answers with the body that prepare makes.
+func (s *Service) prepareJSON(c *transport.Call, prepare preparation[[]byte]) {
+	if body, _, ok := atWork(s, c, prepare); ok {
+		c.SetStatusCode(fasthttp.StatusOK)
+		c.SetContentType("application/json")
+		c.Response.SetBodyRaw(body)
+	}
+}
+
+// Tokenize answers POST /tokenize: the tokens of a text, or those that the
+// messages of a chat become. No length is too long for it.
+func (s *Service) Tokenize(c *transport.Call) {
+	s.prepareJSON(c, func(ctx context.Context, m *Model, body []byte, _ sender) ([]byte, error) {
+		q, bad := api.DecodeTokenize(body, s.cfg.Limits)
+		if bad != nil {
+			return nil, bad
+		}
+		if !m.serves(q.Model) {
+			return nil, api.ErrModelNotFound(q.Model)
+		}
+		text := ""
+		if q.Prompt != nil {
+			text = *q.Prompt
+		} else {
+			if bad := q.CheckPrompt(); bad != nil {
+				return nil, bad
+			}
+			if q.HasMedia() {
+				return nil, api.ErrNotMultimodal(m.Names[0])
+			}
+			p, bad := m.render(&q.ChatRequest)
+			if bad != nil {
+				return nil, bad
+			}
+			text = p.Text
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		tokens, err := m.Tokenizer.Encode(nil, text, q.AddSpecialTokens)
+		if err != nil {
+			return nil, api.ErrTooComplex()
+		}
+		a := api.Tokenized{Tokens: tokens, MaxModelLen: m.MaxLen}
+		if q.TokenStrs {
+			a.Strs = m.Tokenizer.Token
+		}
+		return api.AppendTokenized(nil, &a), nil
+	})
+}
+
+// Detokenize answers POST /detokenize: the text of tokens, special ones spelled out.
+func (s *Service) Detokenize(c *transport.Call) {
+	s.prepareJSON(c, func(_ context.Context, m *Model, body []byte, _ sender) ([]byte, error) {
+		q, bad := api.DecodeDetokenize(body, s.cfg.Limits)
+		if bad != nil {
+			return nil, bad
+		}
+		if !m.serves(q.Model) {
+			return nil, api.ErrModelNotFound(q.Model)
+		}
+		tokens, strange := ids(q.Tokens, m.VocabSize)
+		if strange != nil {
+			return nil, api.ErrPromptIDs(strange, m.VocabSize)
+		}
+		return api.AppendDetokenized(nil, m.Tokenizer.Decode(tokens, tokenizer.DecodeOptions{})), nil
+	})
+}
