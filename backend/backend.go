@@ -1,21 +1,3 @@
-// Package backend is the contract between the engine and whatever computes
-// tokens: a CPU, a GPU or a simulator. It computes nothing, but it can check a
-// step against the contract (Batch.Check and others).
-//
-// A step has two halves, so that a device never waits for the host. Begin
-// hands over the forward pass; Draw hands over what decides its tokens, which
-// may still be unknown when the pass starts (penalties and masks depend on the
-// token before); End waits for the oldest step and takes its tokens.
-//
-//	Depth 1:  Begin(n)   Draw(n)   End(n)     Begin(n+1) ...
-//	Depth 2:  Begin(n+1) End(n)    Draw(n+1)  Begin(n+2) End(n+1) Draw(n+2) ...
-//
-// At depth 2 the pass of step n+1 runs while the host books the tokens of step
-// n; a sequence's newest token is then named by the row that drew it
-// (Batch.Tokens).
-//
-// Everything is flat: T tokens, S sequences, R rows to draw, M mask rows. The
-// letters are used in every comment below.
 package backend
 
 import "math"
@@ -130,15 +112,16 @@ type Out struct {
 }
 
 // Backend runs steps. Only the engine goroutine calls it. After an error from
-// any call the backend is only good for Close.
+// any call, Close is the only call that may follow.
 type Backend interface {
 	Spec() Spec
-	// Begin starts a step's forward pass. A synchronous device only records it.
+	// Begin starts the forward pass of a step. A synchronous device only keeps the batch.
 	Begin(*Batch) error
-	// Draw follows with the draws of the same step, when all earlier steps have
-	// ended. len(Draws.Rows) == len(Batch.At).
+	// Draw follows with the draws of the same step, one for each row of its batch, when
+	// all earlier steps have ended.
 	Draw(*Draws) error
 	// End waits for the oldest step and fills out.
 	End(*Out) error
+	// Close waits for the steps in flight, if it can, and frees everything.
 	Close() error
 }

@@ -41,18 +41,33 @@ type ropeParameters struct {
 
 const ropeTypes = "default, linear, llama3, yarn"
 
-// rope resolves the spellings as transformers does (modeling_rope_utils.py,
-// convert_rope_params_to_dict) and returns the table and the longest sequence
-// that it serves. "dynamic" and "longrope" change all angles with the length
-// of the sequence, so a cached key would not keep its meaning: refused.
-func (r *rawRope) rope(dim, maxPositions int) (Rope, int, error) {
-	var p ropeParameters
+// parameters resolves the spellings as transformers does (modeling_rope_utils.py,
+// convert_rope_params_to_dict).
+func (r *rawRope) parameters() (p ropeParameters) {
 	if r.RopeParameters != nil {
 		p = *r.RopeParameters
 	}
 	if s := r.RopeScaling; s != nil && (s.RopeType != "" || s.Type != "" || s.Factor != nil) { // {} counts as none
 		p = *s
 	}
+	return p
+}
+
+// originalLength is the length of sequences before any scaling. A length outside of
+// the rope's own parameters wins over one inside.
+func (r *rawRope) originalLength(p *ropeParameters, maxPositions int) (float64, error) {
+	original := or(r.OriginalMaxPositionEmbeddings, or(p.OriginalMax, float64(maxPositions)))
+	if !(original >= 1 && original <= maxSize) {
+		return 0, badConfig("original_max_position_embeddings %v is not in [1, %d]", original, maxSize)
+	}
+	return original, nil
+}
+
+// rope returns the table and the longest sequence that it serves. The types
+// "dynamic" and "longrope" are refused: they change all angles with the length of the
+// sequence, so a cached key would not keep its meaning.
+func (r *rawRope) rope(dim, maxPositions int) (Rope, int, error) {
+	p := r.parameters()
 	kind := cmp.Or(p.RopeType, p.Type, "default")
 	if p.FullAttention != nil || p.SlidingAttention != nil {
 		return Rope{}, 0, unsupported("rope_parameters", "per kind of layer", "one set for all layers")
@@ -64,16 +79,9 @@ func (r *rawRope) rope(dim, maxPositions int) (Rope, int, error) {
 	if !(theta > 1 && theta < math.MaxFloat32) {
 		return Rope{}, 0, badConfig("rope_theta %v is not above 1", theta)
 	}
-	// A length outside of the rope's own parameters wins over one inside.
-	original := float64(maxPositions)
-	if p.OriginalMax != nil {
-		original = *p.OriginalMax
-	}
-	if r.OriginalMaxPositionEmbeddings != nil {
-		original = *r.OriginalMaxPositionEmbeddings
-	}
-	if !(original >= 1 && original <= maxSize) {
-		return Rope{}, 0, badConfig("original_max_position_embeddings %v is not in [1, %d]", original, maxSize)
+	original, err := r.originalLength(&p, maxPositions)
+	if err != nil {
+		return Rope{}, 0, err
 	}
 	factor := or(p.Factor, 0)
 	if kind == "yarn" && p.Factor == nil {
@@ -155,7 +163,7 @@ func llama3(inv []float32, factor, low, high, original float64) {
 // sin and cos grow with the logarithm of the factor.
 func (p *ropeParameters) yarn(rope *Rope, theta, factor, original float64, dim int) error {
 	fast, slow := or(p.BetaFast, 0), or(p.BetaSlow, 0)
-	if fast == 0 { // as Python's "or": 0 counts as not given
+	if fast == 0 { // like Python's "or", which takes 0 for not given
 		fast = 32
 	}
 	if slow == 0 {

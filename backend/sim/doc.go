@@ -1,7 +1,7 @@
 // Package sim has two backends without a model: [Oracle], which tests the engine, and
 // [Paced], which stands in for a device under load. Both check what the engine hands them
-// against the contract of package backend and answer every breach with an error. Both run
-// with one and with two steps in flight, and in virtual time (testing/synctest).
+// against the contract of package backend and answer every breach with an error (of a batch,
+// a paced backend only checks the sizes in builds without invariants). Both run with one and with two steps in flight, and in virtual time (testing/synctest).
 //
 // # Oracle
 //
@@ -33,7 +33,7 @@
 //
 // # Files
 //
-// check.go refuses calls out of turn. oracle.go and paced.go are the two backends,
+// turns.go refuses calls out of turn. oracle.go and paced.go are the two backends,
 // profile.go the profiles. In the tests, driver_test.go is the smallest engine that can run
 // sequences on a backend.
 package sim

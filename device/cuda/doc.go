@@ -1,34 +1,92 @@
-// Package cuda is model.Device on an NVIDIA GPU. It is built with the tag cuda
-// on linux/amd64; package kernels has the kernels and their launch table.
+// Package cuda is model.Device on an NVIDIA GPU. It is built with the tag cuda on
+// linux/amd64 (make cuda); without the tag, only this comment is. Package kernels has the
+// kernels and their launch table.
+//
+// # One binary
+//
+// The build needs a C compiler and nothing of NVIDIA's. gorgonia.org/cu is compiled against
+// our own declarations of the driver's interface, and its calls land in trampolines that
+// [Open] points into the driver's library, if there is one (package cudashim). So one binary
+// starts everywhere and chooses its device. The kernels are in it as PTX. The driver compiles
+// them at the first start, and the machine code is kept in Config.CacheDir.
 //
 // # Numbers
 //
-// The residual stream (ActShape.Sum) and the logits are float32, every other
-// activation is bfloat16, weights and keys and values are bfloat16, sums are
-// float32. What a row gets depends on that row alone, bit for bit (package
-// kernels says in which order sums are taken), so chunking, prefix hits, batch
-// mates, graphs and padding change nothing. Draws are those of package sampler,
-// bit for bit, given the logits.
+// The residual stream (model.ActShape.Sum) and the logits are float32, every other activation
+// is bfloat16, weights and the KV cache are bfloat16, and sums are float32. What a row gets
+// depends on that row alone, bit for bit (package kernels says in which order sums are taken),
+// so chunking, prefix hits, other sequences, graphs and padding change nothing. Given the
+// logits, draws are those of package sampler, bit for bit.
+//
+// With the formats [Q8] and [Q4], matrices are packed on the device while they are loaded, by
+// the CPU's rules to the bit, and their products turn them into bfloat16 in registers.
+// Activations are not rounded further; the CPU rounds them to 8 bits.
 //
 // # A step
 //
-// All work goes to one stream, in order. Begin writes the batch into a slot of
-// pinned memory, copies it to the device at once and queues the forward pass;
-// Draw adds the draws, the copy of their results into pinned memory and a
-// kernel that then writes the step's number to a word the host polls. Tokens
-// that are still being drawn (^r) are read on the device. So two steps can be in
-// flight and no call waits for the device but End, which polls and never blocks
-// in C: a thread that returns from C late, because goroutines keep all
-// processors busy, was measured to lose milliseconds.
+// All work goes to one stream, in order. Begin writes the batch into a slot of pinned memory,
+// copies it to the device and queues the forward pass. Draw adds the draws, the copy of their
+// results into pinned memory, and a kernel that then writes the step's number to a word that
+// the host polls:
 //
-// A batch in which every sequence has one token and is drawn is padded to a
-// bucket, and its forward pass is captured once per bucket as a CUDA graph and
-// replayed from then on. Other batches are launched kernel by kernel.
+//	Begin     copy of the batch | embed, layers, norm (or a graph of them)
+//	Draw      head product | copy of edits and masks | pick | copy of results | set_flag
+//	End       the host polls the flag
+//
+// Tokens that are still being drawn (^r) are read on the device. So two steps can be in
+// flight, and no call waits for the device but End. End polls and never blocks in C: a thread
+// that returns from C late, because goroutines keep all processors busy, was measured to lose
+// milliseconds.
+//
+// A layer is eight kernels, where attention takes one: rmsnorm, the product of Q, K and V,
+// rope_kv (model.Device's StoreKV), attention, the output product with its sum, rmsnorm, the
+// product of gate and up with its activation, the down product with its sum. A matrix of gate
+// and up is packed so that 32 rows of the one and 32 of the other take turns. With a bias its
+// product goes to the scratch buffer, and silu_gate follows.
+//
+// # Graphs
+//
+// A batch in which every sequence has one token and is drawn is padded to a bucket. Its forward
+// pass is captured as a CUDA graph when the bucket is first seen, from Begin to EndForward,
+// and replayed from then on: while a graph is replayed, the operations of the device do
+// nothing. What differs between such batches (lengths, block tables) is read from the copied
+// batch, whose layout depends on the bucket alone. Other batches are launched kernel by kernel.
+//
+// # Memory
+//
+// The KV pool is given what memory is left after the largest step has run once (ResizeKV), so
+// that everything the driver allocates late is already there. What only products with few rows
+// need is allocated by the first step, when all matrices are known.
 //
 // # Failure
 //
-// The first error of a step is kept and End returns it, with the driver's words.
-// The device is then only good for Close. A device that answers nothing for
-// Config.Timeout counts as hung; Close leaves it alone, because every call to
-// it would block.
+// The first error of a step is kept and End returns it, with the driver's words. Close is the
+// only call that may follow. A device that does not answer for Config.Timeout counts as hung,
+// and Close leaves it alone, because every call to it would block.
+//
+// # Choices
+//
+//   - There are two families of products, [MMA] for every GPU and [WGMMA] for Hopper. Each has
+//     the same bits for every number of rows. [Mixed] uses the faster one for the number of
+//     rows, and gives up batch invariance.
+//   - Config.PlainLaunch launches every kernel through gorgonia.org/cu, without graphs and
+//     tensor maps, with the same bits. It is there to tell a fault of a kernel from one of
+//     the ways to launch it.
+//   - The order of calls used to say what could be fused: a product waited for the Add or the
+//     gate that followed it, and any call could end a graph's capture. Now model.Device has
+//     these as operations.
+//
+// # Tests
+//
+// fake is a libcuda.so.1 for tests (make test-cuda-emu): memory with guards, work that runs
+// when somebody waits for it, calls that fail when they are told to, and kernels in the
+// emulator of package kernels. STATUS.md says what that proves and what it does not. Package
+// check has the tests that need a GPU.
+//
+// # Files
+//
+// device.go opens a device, load.go and format.go take weights in, plan.go and memory.go
+// allocate. step.go has the operations of a step, attend.go and gemm.go two of them, graph.go
+// the graphs, draw.go draws and results. launch.go and module.go launch and load kernels, and
+// lab.go runs single ones for package check.
 package cuda

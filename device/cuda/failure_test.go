@@ -62,23 +62,6 @@ func TestEveryCallMayFail(t *testing.T) {
 	emulated(t)
 	m := openModel(t, "qwen2")
 	o := model.Options{NumBlocks: 8, MaxTokens: 16, MaxSeqs: 2, MaxSeqTokens: 32, Depth: 2}
-	try := func(t *testing.T) error {
-		dev, err := cuda.Open(config())
-		if err != nil {
-			return err
-		}
-		r, err := model.NewRunner(context.Background(), dev, m, o)
-		if err != nil {
-			return err
-		}
-		h := newHarness(t, r, 1)
-		for range 2 { // the second replays a graph
-			if _, err = one(h); err != nil {
-				break
-			}
-		}
-		return errors.Join(err, r.Close())
-	}
 	failures := 0
 	for _, name := range []string{
 		"cuDevicePrimaryCtxRetain", "cuStreamCreate", "cuLinkCreate", "cuLinkComplete", "cuModuleLoadData", "cuModuleGetFunction", "cuFuncSetAttribute",
@@ -86,28 +69,57 @@ func TestEveryCallMayFail(t *testing.T) {
 		"cuMemcpyHtoD", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemsetD8Async", "cuLaunchKernel", "cuStreamQuery",
 		"cuStreamBeginCapture", "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphLaunch",
 	} {
-		for n := 1; ; n++ {
-			if n > 3 {
-				n *= 3 // the first ones, then ever fewer
-			}
-			fail(t, name, n, outOfMemory)
-			err := try(t)
-			if err == nil {
-				if n == 1 {
-					t.Errorf("%s is never called", name)
-				}
-				break // there are fewer calls
-			}
-			failures++
-			if !errors.Is(err, cuda.ErrDevice) || !strings.Contains(err.Error(), "out of memory") {
-				t.Fatalf("call %d of %s: %v", n, name, err)
-			}
+		n := eachCallFails(t, name, func() error { return twoSteps(t, m, o) })
+		if n == 0 {
+			t.Errorf("%s is never called", name)
 		}
+		failures += n
 	}
 	t.Logf("%d failures", failures)
 	t.Setenv("FAKE_CUDA_FAIL", "")
-	if err := try(t); err != nil {
+	if err := twoSteps(t, m, o); err != nil {
 		t.Error(err)
+	}
+}
+
+// twoSteps opens a device, runs two steps, of which the second replays a graph,
+// and closes the device. It returns the errors.
+func twoSteps(t *testing.T, m *model.Model, o model.Options) error {
+	dev, err := cuda.Open(config())
+	if err != nil {
+		return err
+	}
+	r, err := model.NewRunner(context.Background(), dev, m, o)
+	if err != nil {
+		return err
+	}
+	h := newHarness(t, r, 1)
+	for range 2 {
+		if _, err = one(h); err != nil {
+			break
+		}
+	}
+	return errors.Join(err, r.Close())
+}
+
+// eachCallFails calls try while the first call of a function of the driver
+// fails, then the second, and so on in growing distances, until try makes fewer
+// calls. It returns how often one failed.
+func eachCallFails(t *testing.T, function string, try func() error) (failures int) {
+	t.Helper()
+	for n := 1; ; n++ {
+		if n > 3 {
+			n *= 3
+		}
+		fail(t, function, n, outOfMemory)
+		err := try()
+		if err == nil {
+			return failures
+		}
+		failures++
+		if !errors.Is(err, cuda.ErrDevice) || !strings.Contains(err.Error(), "out of memory") {
+			t.Fatalf("call %d of %s: %v", n, function, err)
+		}
 	}
 }
 

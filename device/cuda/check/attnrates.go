@@ -51,118 +51,163 @@ func (c *checker) attentionCases() (list []attnCase) {
 	return list
 }
 
-// attentionRate times one case, where decoding has two ways both of them. A
-// prompt's work is counted as the half of the square below the diagonal, decoding's
-// by the keys and values that it reads.
-func (c *checker) attentionRate(a attnCase) error {
-	const block = 16
-	elems := kernels.KVBlock(a.kvHeads, a.dim, block)
-	per := a.n / block
-	blocks := a.seqs * per
-	tokens := a.seqs
+const attnBlock = 16 // tokens of a block
+
+// blocks is how many blocks of the cache a sequence has.
+func (a attnCase) blocks() int {
 	if a.prefill {
-		per = (a.n + block - 1) / block
-		blocks, tokens = per, a.n
+		return (a.n + attnBlock - 1) / attnBlock
 	}
-	width := a.heads * a.dim
-	kv, err := c.lab.Alloc(blocks * elems * 2)
+	return a.n / attnBlock
+}
+
+// tokens is how many tokens are computed.
+func (a attnCase) tokens() int {
+	if a.prefill {
+		return a.n
+	}
+	return a.seqs
+}
+
+func (a attnCase) elements() int { return kernels.KVBlock(a.kvHeads, a.dim, attnBlock) }
+func (a attnCase) width() int    { return a.heads * a.dim }
+
+// suffix ends the names of the kernels for heads of this size.
+func (a attnCase) suffix() string {
+	if a.dim <= 64 {
+		return "_d64"
+	}
+	return "_d128"
+}
+
+// attnMemory is what a case has on the device.
+type attnMemory struct {
+	kv, q, out                                uint64
+	tables, pos, tiles, items, merges, counts uint64
+
+	numTiles, numItems, numMerges, slots int
+}
+
+// attentionRate times one case; decoding, where it can be done in two ways, in
+// both. A prompt's work is counted as the half of the square below the diagonal,
+// decoding's by the keys and values that it reads.
+func (c *checker) attentionRate(a attnCase) error {
+	m, err := c.attentionMemory(a)
 	if err != nil {
 		return err
 	}
-	q, err := c.lab.Alloc(tokens * width * 2)
-	if err != nil {
-		return err
+	if a.prefill {
+		return c.prefillRate(a, m)
 	}
-	out, err := c.lab.Alloc(tokens * width * 2)
-	if err != nil {
-		return err
+	return c.decodeRate(a, m)
+}
+
+func (c *checker) attentionMemory(a attnCase) (m attnMemory, err error) {
+	blocks := a.seqs * a.blocks()
+	for _, n := range []struct {
+		at    *uint64
+		count int
+	}{{&m.kv, blocks * a.elements()}, {&m.q, a.tokens() * a.width()}, {&m.out, a.tokens() * a.width()}} {
+		if *n.at, err = c.lab.Alloc(n.count * 2); err != nil {
+			return m, err
+		}
 	}
-	if err := c.noise(kv, blocks*elems, 1); err != nil {
-		return err
+	if err := c.noise(m.kv, blocks*a.elements(), 1); err != nil {
+		return m, err
 	}
-	if err := c.noise(q, tokens*width, 2); err != nil {
-		return err
+	if err := c.noise(m.q, a.tokens()*a.width(), 2); err != nil {
+		return m, err
 	}
+	return m, c.attentionLists(a, &m)
+}
+
+// attentionLists makes what the host writes for a step: block tables, positions and
+// the work of attention.
+func (c *checker) attentionLists(a attnCase, m *attnMemory) (err error) {
 	var tables, pos []int32
-	for _, b := range c.rng.Perm(blocks) {
+	for _, b := range c.rng.Perm(a.seqs * a.blocks()) {
 		tables = append(tables, int32(b))
 	}
 	var tiles []kernels.AttnTile
 	var items []kernels.AttnItem
 	var merges []kernels.AttnMerge
 	slots := int32(0)
-	for i := range a.seqs {
-		r := kernels.Run{First: int32(i), Tokens: 1, Pos: int32(per*block - 1), Table: int32(i * per)}
-		if a.prefill {
-			r = kernels.Run{Tokens: int32(a.n)}
-			tiles = kernels.AppendTiles(tiles, r, a.heads/a.kvHeads)
-			for t := range a.n {
-				pos = append(pos, int32(t))
-			}
-			break
-		}
-		pos = append(pos, r.Pos)
-		items, merges, slots = kernels.AppendItems(items, merges, r, 0, slots)
-	}
-	var put [6]uint64 // tables, pos, tiles, items, merges, counts
-	for i, f := range []func() (uint64, error){
-		func() (uint64, error) { return cuda.Put(c.lab, tables) },
-		func() (uint64, error) { return cuda.Put(c.lab, pos) },
-		func() (uint64, error) { return cuda.Put(c.lab, tiles) },
-		func() (uint64, error) { return cuda.Put(c.lab, items) },
-		func() (uint64, error) { return cuda.Put(c.lab, merges) },
-		func() (uint64, error) { return cuda.Put(c.lab, []int32{int32(len(items)), int32(len(merges))}) },
-	} {
-		if put[i], err = f(); err != nil {
-			return err
-		}
-	}
-	scale := float32(1 / math.Sqrt(float64(a.dim)))
-	size := "128"
-	if a.dim <= 64 {
-		size = "64"
-	}
 	if a.prefill {
-		flop := 2 * float64(a.heads*a.dim) * float64(a.n) * float64(a.n+1)
-		sec, err := c.seconds(pick(c, 1, max(2, min(20, int(1e11/flop)))), func(int) error {
-			return c.lab.Launch("attn_prefill_d"+size, len(tiles), a.kvHeads, 1, out, q, kv, put[2], put[0], put[1],
-				width, width, a.heads, a.kvHeads, a.dim, block, elems, scale, 0)
-		})
-		if err != nil {
+		tiles = kernels.AppendTiles(tiles, kernels.Run{Tokens: int32(a.n)}, a.heads/a.kvHeads)
+		for t := range a.n {
+			pos = append(pos, int32(t))
+		}
+	} else {
+		for i := range a.seqs {
+			r := kernels.Run{First: int32(i), Tokens: 1, Pos: int32(a.blocks()*attnBlock - 1), Table: int32(i * a.blocks())}
+			pos = append(pos, r.Pos)
+			items, merges, slots = kernels.AppendItems(items, merges, r, 0, slots)
+		}
+	}
+	m.numTiles, m.numItems, m.numMerges, m.slots = len(tiles), len(items), len(merges), int(slots)
+	for _, f := range []struct {
+		at  *uint64
+		put func() (uint64, error)
+	}{
+		{&m.tables, func() (uint64, error) { return cuda.Put(c.lab, tables) }},
+		{&m.pos, func() (uint64, error) { return cuda.Put(c.lab, pos) }},
+		{&m.tiles, func() (uint64, error) { return cuda.Put(c.lab, tiles) }},
+		{&m.items, func() (uint64, error) { return cuda.Put(c.lab, items) }},
+		{&m.merges, func() (uint64, error) { return cuda.Put(c.lab, merges) }},
+		{&m.counts, func() (uint64, error) { return cuda.Put(c.lab, []int32{int32(len(items)), int32(len(merges))}) }},
+	} {
+		if *f.at, err = f.put(); err != nil {
 			return err
 		}
-		c.measured(a.name(), a.key(), sec, 0, flop)
-		return nil
 	}
-	parts, err := c.lab.Alloc(int(slots) * kernels.PartFloats(a.heads, a.dim) * 4)
+	return nil
+}
+
+func (a attnCase) scale() float32 { return float32(1 / math.Sqrt(float64(a.dim))) }
+
+func (c *checker) prefillRate(a attnCase, m attnMemory) error {
+	flop := 2 * float64(a.width()) * float64(a.n) * float64(a.n+1)
+	sec, err := c.seconds(pick(c, 1, max(2, min(20, int(1e11/flop)))), func(int) error {
+		return c.lab.Launch("attn_prefill"+a.suffix(), m.numTiles, a.kvHeads, 1, m.out, m.q, m.kv, m.tiles, m.tables, m.pos,
+			a.width(), a.width(), a.heads, a.kvHeads, a.dim, attnBlock, a.elements(), a.scale(), 0)
+	})
+	if err != nil {
+		return err
+	}
+	c.measured(a.name(), a.key(), sec, 0, flop)
+	return nil
+}
+
+func (c *checker) decodeRate(a attnCase, m attnMemory) error {
+	parts, err := c.lab.Alloc(m.slots * kernels.PartFloats(a.heads, a.dim) * 4)
 	if err != nil {
 		return err
 	}
 	groups := (a.heads/a.kvHeads + kernels.GroupRows - 1) / kernels.GroupRows
-	bytes := float64(blocks * elems * 2)
+	bytes := float64(a.seqs * a.blocks() * a.elements() * 2)
 	reps := pick(c, 1, max(2, min(20, int(4e10/bytes))))
 	sec, err := c.seconds(reps, func(int) error {
-		err := c.lab.Launch("attn_decode_d"+size, len(items), a.kvHeads, groups, parts, q, kv, put[3], put[5], put[0], put[1],
-			width, a.heads, a.kvHeads, a.dim, block, elems, scale, 0)
+		err := c.lab.Launch("attn_decode"+a.suffix(), m.numItems, a.kvHeads, groups, parts, m.q, m.kv, m.items, m.counts, m.tables, m.pos,
+			a.width(), a.heads, a.kvHeads, a.dim, attnBlock, a.elements(), a.scale(), 0)
 		if err != nil {
 			return err
 		}
-		return c.lab.Launch("attn_merge", len(merges), a.heads, 1, out, parts, put[4], put[5]+4, width, a.heads, a.dim, scale)
+		return c.lab.Launch("attn_merge", m.numMerges, a.heads, 1, m.out, parts, m.merges, m.counts+4, a.width(), a.heads, a.dim, a.scale())
 	})
 	if err != nil {
 		return err
 	}
 	c.measured(a.name(), a.key(), sec, bytes, 0)
-	if !has("attn_whole_d" + size) {
+	if !has("attn_whole" + a.suffix()) {
 		return nil
 	}
-	counters, err := cuda.Put(c.lab, make([]int32, tokens*a.kvHeads*groups))
+	counters, err := cuda.Put(c.lab, make([]int32, a.tokens()*a.kvHeads*groups))
 	if err != nil {
 		return err
 	}
 	sec, err = c.seconds(reps, func(int) error {
-		return c.lab.Launch("attn_whole_d"+size, len(items), a.kvHeads, groups, out, width, counters, parts, q, kv, put[3], put[5], put[0], put[1],
-			width, a.heads, a.kvHeads, a.dim, block, elems, scale, 0)
+		return c.lab.Launch("attn_whole"+a.suffix(), m.numItems, a.kvHeads, groups, m.out, a.width(), counters, parts, m.q, m.kv, m.items, m.counts, m.tables, m.pos,
+			a.width(), a.heads, a.kvHeads, a.dim, attnBlock, a.elements(), a.scale(), 0)
 	})
 	if err != nil {
 		return err

@@ -1,11 +1,19 @@
-// Package check is weir gpu-check: what only a GPU can say about the CUDA
-// backend. Cheap evidence comes first; each section is a process of its own, so
-// that a fault or a hang ends that section alone, and the results are written
-// after each.
+// Package check is weir gpu-check: the tests of the CUDA backend that need a GPU, and
+// measurements of its speed.
 //
-// A verdict is ok or wrong; a line without one is a measurement. Speeds are
-// never wrong: they stand beside the ceilings measured in the same run, and beside
-// torch's where the machine has it. A section is a list of tasks that is known
-// before it runs, and must end at a time that is known before the first one does:
-// what is cut off is listed as not measured, and why.
+// A check is a list of sections: single kernels against float64, then whole steps and a whole
+// model against the CPU, then rates. The cheapest evidence comes first. Each section is a
+// process of its own, so that a fault or a hang ends that section alone, and the report is
+// written after each.
+//
+// A line of the report with a verdict is ok or wrong; a line without one is a measurement.
+// Speeds are never wrong: they are reported beside the ceilings that were measured in the same
+// run, and beside torch's on the same machine, if it is installed. The tasks of a section are
+// known before it runs, and so is the time at which it must end: tasks that are cut off are
+// listed as not measured, with the reason.
+//
+// check.go and run.go run sections, report.go writes what they found. rows.go, products.go,
+// packs.go, attention.go, draws.go and probes.go check kernels, steps.go and network.go whole
+// steps, rates.go, rowrates.go and attnrates.go measure, and torch.go compares with torch.
+// reference.go has the arithmetic in float64.
 package check

@@ -108,16 +108,37 @@ func (c *checker) frequencies() error {
 }
 
 func (c *checker) picks(vocab, rows int, style string, logit func(*rand.Rand) float32) error {
-	ld, words := stride(vocab), (vocab+31)/32
+	ld := stride(vocab)
 	logits := make([]float32, rows*ld)
 	for i := range logits {
 		logits[i] = logit(c.rng)
 	}
-	d := &backend.Draws{Masks: make([]uint32, 2*words)}
+	d, tops := c.randomDraws(vocab, rows)
+	results, best, err := c.pick(vocab, logits, d, tops)
+	if err != nil {
+		return err
+	}
+	want := &backend.Out{Tokens: make([]int32, rows), Logprobs: make([]float32, rows), Ranks: make([]int32, rows), TopTokens: make([]int32, tops), TopLogprobs: make([]float32, tops)}
+	var p sampler.Picker
+	top, bad := 0, ""
+	for r := range rows {
+		p.Pick(logits[r*ld:r*ld+vocab], d, r, want, top)
+		row, end := &d.Rows[r], top+int(d.Rows[r].Top)
+		if bad == "" && !samePick(row, results[r], best[top:end], want, r, top) {
+			bad = fmt.Sprintf("row %d %+v: %+v, want token %d rank %d", r, *row, results[r], want.Tokens[r], want.Ranks[r])
+		}
+		top = end
+	}
+	c.record(fmt.Sprintf("pick of %d, %d rows, %s", vocab, rows, style), verdict(bad == ""), "first", bad)
+	return nil
+}
+
+// randomDraws makes draws of every kind, and counts their top tokens.
+func (c *checker) randomDraws(vocab, rows int) (d *backend.Draws, tops int) {
+	d = &backend.Draws{Masks: make([]uint32, 2*((vocab+31)/32))}
 	for i := range d.Masks {
 		d.Masks[i] = c.rng.Uint32()
 	}
-	tops := 0
 	for r := range rows {
 		row := backend.Draw{Seed: c.rng.Uint64(), Index: uint32(r), Temperature: 1, TopP: 1, Mask: int32(r%3) - 1, Allow: -1, Target: -1,
 			Logprobs: backend.LogprobMode(r % 3), Top: int32(r % 4 * 5)}
@@ -140,8 +161,13 @@ func (c *checker) picks(vocab, rows int, style string, logit func(*rand.Rand) fl
 		tops += int(row.Top)
 		d.Rows = append(d.Rows, row)
 	}
+	return d, tops
+}
+
+// pick runs the kernel pick.
+func (c *checker) pick(vocab int, logits []float32, d *backend.Draws, tops int) (results []kernels.PickResult, best []kernels.PickTop, err error) {
+	rows, ld := len(d.Rows), stride(vocab)
 	var put [4]uint64
-	var err error
 	for i, f := range []func() (uint64, error){
 		func() (uint64, error) { return cuda.Put(c.lab, logits) },
 		func() (uint64, error) { return cuda.Put(c.lab, d.Rows) },
@@ -149,45 +175,44 @@ func (c *checker) picks(vocab, rows int, style string, logit func(*rand.Rand) fl
 		func() (uint64, error) { return cuda.Put(c.lab, d.Masks) },
 	} {
 		if put[i], err = f(); err != nil {
-			return err
+			return nil, nil, err
 		}
 	}
 	var out [5]uint64 // drawn, results, tops, z, near
 	for i, n := range []int{rows * 4, rows * int(unsafe.Sizeof(kernels.PickResult{})), max(tops, 1) * int(unsafe.Sizeof(kernels.PickTop{})), rows * ld * 4, rows * ld * 4} {
 		if out[i], err = c.lab.Alloc(n); err != nil {
-			return err
+			return nil, nil, err
 		}
 	}
 	c.begin()
 	if err := c.lab.Launch("pick", rows, 1, 1, out[0], out[1], out[2], put[0], out[3], out[4], put[1], put[2], put[3], 0, vocab, ld); err != nil {
-		return err
+		return nil, nil, err
 	}
-	results, err := cuda.Take[kernels.PickResult](c.lab, out[1], rows)
-	if err != nil {
-		return err
+	if results, err = cuda.Take[kernels.PickResult](c.lab, out[1], rows); err != nil {
+		return nil, nil, err
 	}
-	best, err := cuda.Take[kernels.PickTop](c.lab, out[2], tops)
-	if err != nil {
-		return err
+	best, err = cuda.Take[kernels.PickTop](c.lab, out[2], tops)
+	return results, best, err
+}
+
+// samePick says whether a row's result and best tokens are what sampler.Picker
+// drew: row r of want, with the top tokens from top on.
+func samePick(row *backend.Draw, got kernels.PickResult, best []kernels.PickTop, want *backend.Out, r, top int) bool {
+	if got.Token != want.Tokens[r] {
+		return false
 	}
-	want := &backend.Out{Tokens: make([]int32, rows), Logprobs: make([]float32, rows), Ranks: make([]int32, rows), TopTokens: make([]int32, tops), TopLogprobs: make([]float32, tops)}
-	var p sampler.Picker
-	top, bad := 0, ""
-	for r := range rows {
-		p.Pick(logits[r*ld:r*ld+vocab], d, r, want, top)
-		row, got := &d.Rows[r], results[r]
-		ok := got.Token == want.Tokens[r]
-		if row.Logprobs != backend.NoLogprobs {
-			dist := sampler.NewDistribution(got.ZMax, got.Mass)
-			ok = ok && got.Rank == want.Ranks[r] && (dist.Logprob(got.Z) == want.Logprobs[r] || math.IsInf(float64(got.Z), -1) && math.IsInf(float64(want.Logprobs[r]), -1))
-			for i := top; i < top+int(row.Top); i++ {
-				ok = ok && best[i].Token == want.TopTokens[i]
-			}
+	if row.Logprobs == backend.NoLogprobs {
+		return true
+	}
+	logprob := sampler.NewDistribution(got.ZMax, got.Mass).Logprob(got.Z)
+	bothZero := math.IsInf(float64(got.Z), -1) && math.IsInf(float64(want.Logprobs[r]), -1)
+	if got.Rank != want.Ranks[r] || logprob != want.Logprobs[r] && !bothZero {
+		return false
+	}
+	for i, b := range best {
+		if b.Token != want.TopTokens[top+i] {
+			return false
 		}
-		if top += int(row.Top); !ok && bad == "" {
-			bad = fmt.Sprintf("row %d %+v: %+v, want token %d rank %d", r, *row, got, want.Tokens[r], want.Ranks[r])
-		}
 	}
-	c.record(fmt.Sprintf("pick of %d, %d rows, %s", vocab, rows, style), verdict(bad == ""), "first", bad)
-	return nil
+	return true
 }

@@ -37,26 +37,11 @@ func network(c *checker) (list []task, err error) {
 				return err
 			}
 			defer func() { err = errors.Join(err, m.Close()) }()
-			rng := rand.New(rand.NewPCG(1, 5)) // one prompt for all
-			prompt := make([]int32, pick(c, 10, 700))
-			for i := range prompt {
-				prompt[i] = int32(rng.IntN(m.Config.VocabSize))
-			}
-			o := model.Options{NumBlocks: 1 + 70*64, MaxTokens: 1024, MaxSeqs: 64, MaxSeqTokens: 1024, Depth: 1}
-			if c.o.Quick {
-				o.NumBlocks, o.MaxTokens, o.MaxSeqs, o.MaxSeqTokens = 40, 32, 8, 64
-			}
-			cc := cpu.Reference()
-			cc.WeightType = as.cpu
-			dev, err := cpu.Open(cc)
-			if err != nil {
-				return err
-			}
-			t, want, err := decode(dev, m, o, prompt, tokens, pick(c, 3, 64), 0)
-			if err != nil {
+			prompt, o := c.networkPrompt(m)
+			var want []float32
+			if tokens, want, err = c.onCPU(m, o, as.cpu, prompt, tokens); err != nil {
 				return fmt.Errorf("on the CPU: %w", err)
 			}
-			tokens = t
 			for _, f := range families {
 				if f.weights != as.gpu {
 					continue
@@ -69,6 +54,32 @@ func network(c *checker) (list []task, err error) {
 		}})
 	}
 	return list, nil
+}
+
+// networkPrompt is the prompt of all networks, and the sizes of their runners.
+func (c *checker) networkPrompt(m *model.Model) ([]int32, model.Options) {
+	rng := rand.New(rand.NewPCG(1, 5))
+	prompt := make([]int32, pick(c, 10, 700))
+	for i := range prompt {
+		prompt[i] = int32(rng.IntN(m.Config.VocabSize))
+	}
+	o := model.Options{NumBlocks: 1 + 70*64, MaxTokens: 1024, MaxSeqs: 64, MaxSeqTokens: 1024, Depth: 1}
+	if c.o.Quick {
+		o.NumBlocks, o.MaxTokens, o.MaxSeqs, o.MaxSeqTokens = 40, 32, 8, 64
+	}
+	return prompt, o
+}
+
+// onCPU computes the logits of a network on the CPU, of the given tokens or, if
+// there are none, of those that it prefers. It returns the tokens, too.
+func (c *checker) onCPU(m *model.Model, o model.Options, as cpu.Format, prompt, tokens []int32) ([]int32, []float32, error) {
+	cfg := cpu.Reference()
+	cfg.WeightType = as
+	dev, err := cpu.Open(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	return decode(dev, m, o, prompt, tokens, pick(c, 3, 64), 0)
 }
 
 // sameNetwork compares the GPU with the CPU's logits, and ways of running on it

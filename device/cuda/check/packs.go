@@ -31,70 +31,23 @@ type packed struct {
 }
 
 func (c *checker) pack(as cuda.Format, p packed) error {
-	n := p.first + p.second
-	rows := make([]float64, n*p.k)
-	h, s := make([]uint16, len(rows)), make([]float32, len(rows))
-	for i := range rows {
-		v := c.rng.NormFloat64() / 16
-		switch i / p.k % 5 {
-		case 3:
-			v *= 1e-5 // scales below the normal numbers of float16
-		case 4:
-			v = 0
-		}
-		switch p.dtype {
-		case 0:
-			h[i] = bf16(float32(v))
-			v = wide(h[i])
-		case 1:
-			v = float16(float32(v))
-			h[i] = float16Bits(v)
-		case 2:
-			s[i] = float32(v)
-			v = float64(s[i])
-		}
-		rows[i] = v
-	}
-	src, size, err := uint64(0), 2, error(nil)
-	if p.dtype == 2 {
-		size = 4
-		src, err = cuda.Put(c.lab, s)
-	} else {
-		src, err = cuda.Put(c.lab, h)
-	}
+	rows, src, err := c.packSource(p)
 	if err != nil {
 		return err
 	}
-	entry := "pack_" + as.String()
-	name := fmt.Sprintf("%s %d+%dx%d of type %d, interleaved %v", entry, p.first, p.second, p.k, p.dtype, p.interleave)
-	bytes := cuda.TileBytes(as, n, p.k)
+	name := fmt.Sprintf("pack_%s %d+%dx%d of type %d, interleaved %v", as, p.first, p.second, p.k, p.dtype, p.interleave)
+	bytes := cuda.TileBytes(as, p.rows(), p.k)
 	out, err := repeat[uint16](c, name, bytes/2, func(w uint64) error {
 		if err := c.lab.Fill(w, 0, bytes); err != nil {
 			return err
 		}
-		at := 0
-		for part, count := range []int{p.first, p.second} {
-			row0, interleave, per := at, 0, 64
-			if p.interleave {
-				row0, interleave, per = 0, 1, 32
-			}
-			first := row0 % per
-			if as == cuda.BF16 {
-				first, per = 0, 64
-			}
-			err := c.lab.Launch(entry, (first+count+per-1)/per, (p.k+63)/64, 1, w, src+uint64(at*p.k*size), count, p.k, row0, n, p.dtype, interleave, part)
-			if err != nil {
-				return err
-			}
-			at += count
-		}
-		return nil
+		return c.packParts(as, p, w, src)
 	})
 	if err != nil {
 		return err
 	}
 	want := make([]float64, len(rows)) // in the order of the tiles
-	for r := range n {
+	for r := range p.rows() {
 		to := r
 		if p.interleave {
 			to = r%p.first/32*64 + r/p.first*32 + r%p.first%32
@@ -108,12 +61,73 @@ func (c *checker) pack(as cuda.Format, p packed) error {
 	}
 	round(want, p.k, as)
 	got := make([]float64, 0, len(want))
-	for r := range n {
+	for r := range p.rows() {
 		for col := range p.k {
 			got = append(got, element(as, out, r, col, p.k))
 		}
 	}
 	c.compare(name, got, want, 0)
+	return nil
+}
+
+func (p packed) rows() int { return p.first + p.second }
+
+// packSource makes random rows, rounded to the stored type, and copies them to
+// the device.
+func (c *checker) packSource(p packed) (rows []float64, src uint64, err error) {
+	rows = make([]float64, p.rows()*p.k)
+	halves, floats := make([]uint16, len(rows)), make([]float32, len(rows))
+	for i := range rows {
+		v := c.rng.NormFloat64() / 16
+		switch i / p.k % 5 {
+		case 3:
+			v *= 1e-5 // scales below the normal numbers of float16
+		case 4:
+			v = 0
+		}
+		switch p.dtype {
+		case 0:
+			halves[i] = bf16(float32(v))
+			v = wide(halves[i])
+		case 1:
+			v = float16(float32(v))
+			halves[i] = float16Bits(v)
+		case 2:
+			floats[i] = float32(v)
+			v = float64(floats[i])
+		}
+		rows[i] = v
+	}
+	if p.dtype == 2 {
+		src, err = cuda.Put(c.lab, floats)
+	} else {
+		src, err = cuda.Put(c.lab, halves)
+	}
+	return rows, src, err
+}
+
+// packParts packs the two parts at src into tiles at w.
+func (c *checker) packParts(as cuda.Format, p packed, w, src uint64) error {
+	size := 2
+	if p.dtype == 2 {
+		size = 4
+	}
+	at := 0
+	for part, count := range []int{p.first, p.second} {
+		row0, interleave, per := at, 0, 64
+		if p.interleave {
+			row0, interleave, per = 0, 1, 32
+		}
+		first := row0 % per
+		if as == cuda.BF16 {
+			first, per = 0, 64
+		}
+		err := c.lab.Launch("pack_"+as.String(), (first+count+per-1)/per, (p.k+63)/64, 1, w, src+uint64(at*p.k*size), count, p.k, row0, p.rows(), p.dtype, interleave, part)
+		if err != nil {
+			return err
+		}
+		at += count
+	}
 	return nil
 }
 

@@ -188,14 +188,16 @@ func (c *checker) wgmma() error {
 }
 
 // ring checks the pipeline of the products for many rows under pauses that
-// differ from warp to warp. What the products rely on is mode 4, in which every
-// warp releases a stage for itself; whether one warp may do so for its whole
-// warpgroup is a question, and answers to it are not wrong.
+// differ from warp to warp. The products rely on mode 4, in which every warp
+// releases a stage for itself. Modes 0 to 3 ask whether one warp may do so for its
+// whole warpgroup; no answer to that is wrong.
 func (c *checker) ring() error {
-	nk, blocks, seeds := pick(c, 5, 40), pick(c, 2, 264), pick(c, 1, 8)
-	k := nk * 64
-	boxes, a, b, err := c.operands(k)
-	if err != nil {
+	const everyWarp = 4
+	p := ringProbe{checker: c, nk: pick(c, 5, 40), blocks: pick(c, 2, 264), seeds: pick(c, 1, 8)}
+	k := p.nk * 64
+	var a, b []float64
+	var err error
+	if p.boxes, a, b, err = c.operands(k); err != nil {
 		return err
 	}
 	var want []float64
@@ -204,45 +206,64 @@ func (c *checker) ring() error {
 			want = append(want, times(a, b, k, r, j, 0, k))
 		}
 	}
-	for _, mode := range []int{4, 0, 1, 2, 3} {
-		agree, lost := true, 0
-		var first []float32
-		for seed := range seeds {
-			name := fmt.Sprintf("probe_ring: mode %d, seed %d", mode, seed)
-			c.begin()
-			out, err := c.lab.Alloc(blocks * 128 * 128 * 4)
-			if err != nil {
-				return err
-			}
-			if err := c.lab.LaunchBoxes("probe_ring", blocks, 1, 1, boxes, out, nk, mode, seed); err != nil {
-				return err
-			}
-			got, err := cuda.Take[float32](c.lab, out, blocks*128*128)
-			if err != nil {
-				return err
-			}
-			if first == nil {
-				first = got[:128*128]
-				if mode == 4 {
-					c.compare(name, columns(first, 128, 128), want, f32Limit)
-				}
-			}
-			for i, v := range got {
-				agree = agree && v == first[i%len(first)]
-				if v == 1e30 {
-					lost++
-				}
-			}
+	for _, mode := range []int{everyWarp, 0, 1, 2, 3} {
+		got, err := p.run(mode)
+		if err != nil {
+			return err
 		}
-		if mode == 4 {
-			c.record("probe_ring: every warp releases, all blocks agree", verdict(agree && lost == 0), "blocks", blocks*seeds, "lost", lost)
+		if mode == everyWarp {
+			c.compare("probe_ring: every warp releases", columns(got.first, 128, 128), want, f32Limit)
+			c.record("probe_ring: every warp releases, all blocks agree", verdict(got.agree && got.lost == 0), "blocks", p.blocks*p.seeds, "lost", got.lost)
 			continue
 		}
 		worst := 0.0
-		for i, v := range first {
+		for i, v := range got.first {
 			worst = max(worst, math.Abs(float64(v)-want[i]))
 		}
-		c.record(fmt.Sprintf("probe_ring: warp %d releases for all", mode), "", "agree", agree, "lost", lost, "largest_error", finite(worst))
+		c.record(fmt.Sprintf("probe_ring: warp %d releases for all", mode), "", "agree", got.agree, "lost", got.lost, "largest_error", finite(worst))
 	}
 	return nil
+}
+
+// ringProbe is a product of [128, 64 nk] matrices that all blocks compute.
+type ringProbe struct {
+	*checker
+	boxes             []cuda.Box
+	nk, blocks, seeds int
+}
+
+// ringResult is what the blocks computed.
+type ringResult struct {
+	first []float32 // of the first block, [128, 128]
+	agree bool      // all blocks computed the same
+	lost  int       // numbers that were never written
+}
+
+// run computes the product with every seed of the pauses.
+func (p *ringProbe) run(mode int) (r ringResult, err error) {
+	r.agree = true
+	for seed := range p.seeds {
+		p.begin()
+		out, err := p.lab.Alloc(p.blocks * 128 * 128 * 4)
+		if err != nil {
+			return r, err
+		}
+		if err := p.lab.LaunchBoxes("probe_ring", p.blocks, 1, 1, p.boxes, out, p.nk, mode, seed); err != nil {
+			return r, err
+		}
+		got, err := cuda.Take[float32](p.lab, out, p.blocks*128*128)
+		if err != nil {
+			return r, err
+		}
+		if r.first == nil {
+			r.first = got[:128*128]
+		}
+		for i, v := range got {
+			r.agree = r.agree && v == r.first[i%len(r.first)]
+			if v == 1e30 {
+				r.lost++
+			}
+		}
+	}
+	return r, nil
 }

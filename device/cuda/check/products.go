@@ -162,97 +162,159 @@ var after = []struct {
 // epilogues checks what products for few and for many rows do with their sums,
 // with a bias and without.
 func (c *checker) epilogues(f family) error {
-	n, k := pick(c, 192, 4096), 328
+	e, err := c.epilogueInputs(f)
+	if err != nil {
+		return err
+	}
+	for _, a := range after {
+		for _, rows := range []int{5, 70} {
+			name := fmt.Sprintf("%s %dx%dx%d, %s", f.name, rows, e.n, e.k, a.name)
+			switch a.epilogue {
+			case kernels.AddF32:
+				err = e.added(name, rows)
+			case kernels.SwiGLU:
+				err = e.gated(name, rows)
+			default:
+				err = e.stored(name, rows)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// epilogueInputs is a product on the device, with the numbers that it is made of.
+type epilogueInputs struct {
+	*checker
+	n, k    int
+	x, w    []float64 // [70, k] and [n, k]
+	bias    []float64
+	product cuda.Product // for the plain matrix, with the bias
+	halves  uint64       // the matrix as a gate and an up projection
+}
+
+func (c *checker) epilogueInputs(f family) (*epilogueInputs, error) {
+	e := &epilogueInputs{checker: c, n: pick(c, 192, 4096), k: 328}
+	n, k := e.n, e.k
 	x, xf := c.normals(70 * k)
 	w, wf := c.normals(n * k)
 	bias, bf := c.floats(n)
 	round(wf, k, f.weights)
+	e.x, e.w, e.bias = xf, wf, bf
 	plain, err := c.matrix(f.weights, w, n, k)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	turns, err := c.lab.Alloc(cuda.TileBytes(f.weights, n, k)) // halves that take turns
-	if err != nil {
-		return err
-	}
-	src, err := cuda.Put(c.lab, w)
-	if err != nil {
-		return err
-	}
-	err = c.lab.Fill(turns, 0, cuda.TileBytes(f.weights, n, k))
-	for part := range 2 {
-		err = errors.Join(err, c.lab.Launch("pack_"+f.weights.String(), (n/2+31)/32, (k+63)/64, 1, turns, src+uint64(part*n/2*k*2), n/2, k, 0, n, 0, 1, part))
-	}
-	if err != nil {
-		return err
+	if e.halves, err = c.interleaved(f.weights, w, n, k); err != nil {
+		return nil, err
 	}
 	ldx := stride(k)
 	dx, err := cuda.Put(c.lab, padded(x, k, ldx))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	db, err := cuda.Put(c.lab, bias)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	work, counters, err := c.scratch(n, k)
+	e.product = cuda.Product{As: f.weights, W: plain, N: n, K: k, X: dx, LDX: ldx, LDY: stride(n), Bias: db, Work: work, Counters: counters}
+	return e, err
+}
+
+// interleaved packs a matrix whose upper and lower half take turns in its tiles,
+// as a gate and an up projection do.
+func (c *checker) interleaved(as cuda.Format, w []uint16, n, k int) (uint64, error) {
+	size := cuda.TileBytes(as, n, k)
+	tiles, err := c.lab.Alloc(size)
+	if err != nil {
+		return 0, err
+	}
+	src, err := cuda.Put(c.lab, w)
+	if err != nil {
+		return 0, err
+	}
+	err = c.lab.Fill(tiles, 0, size)
+	for part := range 2 {
+		err = errors.Join(err, c.lab.Launch("pack_"+as.String(), (n/2+31)/32, (k+63)/64, 1, tiles, src+uint64(part*n/2*k*2), n/2, k, 0, n, 0, 1, part))
+	}
+	return tiles, err
+}
+
+// sums computes the product in float64.
+func (e *epilogueInputs) sums(rows int, bias bool) []float64 {
+	sums := make([]float64, rows*e.n)
+	parallel(len(sums), func(at int) {
+		for t, v := range e.x[at/e.n*e.k:][:e.k] {
+			sums[at] += v * e.w[at%e.n*e.k+t]
+		}
+		if bias {
+			sums[at] += e.bias[at%e.n]
+		}
+	})
+	return sums
+}
+
+// stored checks a product with a bias that is stored as bf16.
+func (e *epilogueInputs) stored(name string, rows int) error {
+	p := e.product
+	p.Rows, p.Epilogue = rows, kernels.StoreBF16
+	got, err := repeat[uint16](e.checker, name, rows*p.LDY, func(y uint64) error {
+		p.Y = y
+		return e.lab.Gemm(p)
+	})
+	if err == nil {
+		e.compare(name, columns(got, e.n, p.LDY), e.sums(rows, true), bfLimit)
+	}
+	return err
+}
+
+// added checks a product with a bias that is added to float32.
+func (e *epilogueInputs) added(name string, rows int) error {
+	p := e.product
+	p.Rows, p.Epilogue = rows, kernels.AddF32
+	before, bf := e.floats(rows * e.n)
+	was, err := cuda.Put(e.lab, padded(before, e.n, p.LDY))
 	if err != nil {
 		return err
 	}
-	for _, e := range after {
-		for _, rows := range []int{5, 70} {
-			name := fmt.Sprintf("%s %dx%dx%d, %s", f.name, rows, n, k, e.name)
-			p := cuda.Product{As: f.weights, W: plain, N: n, K: k, X: dx, LDX: ldx, LDY: stride(n), Rows: rows, Epilogue: e.epilogue, Bias: db, Work: work, Counters: counters}
-			width := n
-			if e.epilogue == kernels.SwiGLU {
-				p.W, p.LDY, p.Bias, width = turns, stride(n/2), 0, n/2
-			}
-			sums := make([]float64, rows*n)
-			parallel(len(sums), func(at int) {
-				for t, v := range xf[at/n*k:][:k] {
-					sums[at] += v * wf[at%n*k+t]
-				}
-				if p.Bias != 0 {
-					sums[at] += bf[at%n]
-				}
-			})
-			if e.epilogue == kernels.AddF32 {
-				before, bfr := c.floats(rows * n)
-				was, err := cuda.Put(c.lab, padded(before, n, p.LDY))
-				if err != nil {
-					return err
-				}
-				got, err := repeat[float32](c, name, rows*p.LDY, func(y uint64) error {
-					p.Y = y
-					return errors.Join(c.lab.Copy(y, was, rows*p.LDY*4), c.lab.Gemm(p))
-				})
-				if err != nil {
-					return err
-				}
-				for i := range sums {
-					sums[i] += bfr[i]
-				}
-				c.compare(name, columns(got, n, p.LDY), sums, f32Limit)
-				continue
-			}
-			got, err := repeat[uint16](c, name, rows*p.LDY, func(y uint64) error {
-				p.Y = y
-				return c.lab.Gemm(p)
-			})
-			if err != nil {
-				return err
-			}
-			if e.epilogue == kernels.SwiGLU {
-				for r := range rows {
-					for i := range width {
-						g, u := sums[r*n+i], sums[r*n+width+i]
-						sums[r*width+i] = g / (1 + math.Exp(-g)) * u
-					}
-				}
-				sums = sums[:rows*width]
-			}
-			c.compare(name, columns(got, width, p.LDY), sums, bfLimit)
+	got, err := repeat[float32](e.checker, name, rows*p.LDY, func(y uint64) error {
+		p.Y = y
+		return errors.Join(e.lab.Copy(y, was, rows*p.LDY*4), e.lab.Gemm(p))
+	})
+	if err != nil {
+		return err
+	}
+	want := e.sums(rows, true)
+	for i := range want {
+		want[i] += bf[i]
+	}
+	e.compare(name, columns(got, e.n, p.LDY), want, f32Limit)
+	return nil
+}
+
+// gated checks a product without a bias whose halves are a gate and what it gates.
+func (e *epilogueInputs) gated(name string, rows int) error {
+	width := e.n / 2
+	p := e.product
+	p.Rows, p.Epilogue, p.W, p.LDY, p.Bias = rows, kernels.SwiGLU, e.halves, stride(width), 0
+	got, err := repeat[uint16](e.checker, name, rows*p.LDY, func(y uint64) error {
+		p.Y = y
+		return e.lab.Gemm(p)
+	})
+	if err != nil {
+		return err
+	}
+	sums := e.sums(rows, false)
+	var want []float64
+	for r := range rows {
+		for i := range width {
+			g, u := sums[r*e.n+i], sums[r*e.n+width+i]
+			want = append(want, g/(1+math.Exp(-g))*u)
 		}
 	}
+	e.compare(name, columns(got, width, p.LDY), want, bfLimit)
 	return nil
 }

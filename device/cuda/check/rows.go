@@ -384,107 +384,117 @@ type rotated struct {
 	norm                      bool
 }
 
+// rotationTokens are the tokens of a check of rope_kv. The last one is padding: it
+// has no slot.
+const rotationTokens, rotationBlock = 3, 16
+
+var rotationPos, rotationSlots = []int32{3, 40, 7}, []int32{rotationBlock + 5, 2*rotationBlock + 15, -1}
+
+func (s rotated) name() string {
+	return fmt.Sprintf("rope_kv %d/%d heads of %d", s.heads, s.kvHeads, s.dim)
+}
+func (s rotated) width() int    { return (s.heads + 2*s.kvHeads) * s.dim }
+func (s rotated) elements() int { return kernels.KVBlock(s.kvHeads, s.dim, rotationBlock) }
+
 func (c *checker) rotation(s rotated) error {
-	const block, tokens = 16, 3
-	heads, kvHeads, dim, half := s.heads, s.kvHeads, s.dim, s.half
-	name := fmt.Sprintf("rope_kv %d/%d heads of %d", heads, kvHeads, dim)
-	width := (heads + 2*kvHeads) * dim
-	ld := stride(width)
-	qkv, f := c.normals(tokens * width)
-	w, wf := c.floats(dim)
+	qkv, f := c.normals(rotationTokens * s.width())
+	w, wf := c.floats(s.dim)
 	if !s.norm {
 		wf = nil
 	}
-	pos, slots := []int32{3, 40, 7}, []int32{block + 5, 2*block + 15, -1}
-	table := make([]float32, 64*half*2)
+	table := make([]float32, 64*s.half*2)
 	for i := 0; i < len(table); i += 2 {
-		sin, cos := math.Sincos(float64(i/2/half) / math.Pow(100, float64(i/2%half)/float64(half)))
+		sin, cos := math.Sincos(float64(i/2/s.half) / math.Pow(100, float64(i/2%s.half)/float64(s.half)))
 		table[i], table[i+1] = float32(cos), float32(sin)
 	}
-	master, err := cuda.Put(c.lab, padded(qkv, width, ld))
-	if err != nil {
-		return err
-	}
-	dw, err := cuda.Put(c.lab, w)
-	if err != nil {
-		return err
-	}
-	dr, err := cuda.Put(c.lab, table)
-	if err != nil {
-		return err
-	}
-	dp, err := cuda.Put(c.lab, pos)
-	if err != nil {
-		return err
-	}
-	ds, err := cuda.Put(c.lab, slots)
-	if err != nil {
-		return err
-	}
-	if !s.norm {
-		dw = 0
-	}
-	elements := kernels.KVBlock(kvHeads, dim, block)
-	q, err := c.lab.Alloc(tokens * ld * 2)
-	if err != nil {
-		return err
-	}
-	kv, err := repeat[uint16](c, name, 3*elements, func(kv uint64) error {
-		if err := c.lab.Fill(kv, 0, 3*elements*2); err != nil {
-			return err
-		}
-		if err := c.lab.Copy(q, master, tokens*ld*2); err != nil {
-			return err
-		}
-		return c.lab.Launch("rope_kv", tokens, (heads+2*kvHeads+3)/4, 1, q, q+uint64(heads*dim*2), q+uint64((heads+kvHeads)*dim*2), kv, dr, dp, ds, dw, dw,
-			heads, kvHeads, dim, half, ld, block, elements, float32(1e-6))
-	})
-	if err != nil {
-		return err
-	}
-	gotQ, err := cuda.Take[uint16](c.lab, q, tokens*ld)
+	q, kv, err := c.rotate(s, qkv, w, table)
 	if err != nil {
 		return err
 	}
 	turned := func(t, h int) []float64 { // head h of q and k together
-		x := slices.Clone(f[t*width+h*dim:][:dim])
+		x := slices.Clone(f[t*s.width()+h*s.dim:][:s.dim])
 		if s.norm {
 			x = rmsnorm(x, wf, 1e-6)
 		}
-		for i := range half {
-			cos, sin := float64(table[(int(pos[t])*half+i)*2]), float64(table[(int(pos[t])*half+i)*2+1])
-			x[i], x[i+half] = x[i]*cos-x[i+half]*sin, x[i+half]*cos+x[i]*sin
+		at := table[int(rotationPos[t])*s.half*2:]
+		for i := range s.half {
+			cos, sin := float64(at[2*i]), float64(at[2*i+1])
+			x[i], x[i+s.half] = x[i]*cos-x[i+s.half]*sin, x[i+s.half]*cos+x[i]*sin
 		}
 		return x
 	}
 	var got, want []float64
-	for t := range tokens {
-		for h := range heads {
-			got = append(got, columns(gotQ[t*ld+h*dim:][:dim], dim, dim)...)
+	for t := range rotationTokens {
+		for h := range s.heads {
+			got = append(got, columns(q[t*stride(s.width())+h*s.dim:][:s.dim], s.dim, s.dim)...)
 			want = append(want, turned(t, h)...)
 		}
 	}
-	row := kernels.KVRow(dim)
-	for t, slot := range slots {
+	for t, slot := range rotationSlots {
 		if slot < 0 {
 			continue
 		}
-		for h := range kvHeads {
-			at := int(slot)/block*elements + (h*block+int(slot)%block)*row
-			got = append(got, columns(kv[at:at+dim], dim, dim)...)
-			want = append(want, turned(t, heads+h)...)
-			at += kvHeads * block * row
-			got = append(got, columns(kv[at:at+dim], dim, dim)...)
-			want = append(want, f[t*width+(heads+kvHeads+h)*dim:][:dim]...)
+		for h := range s.kvHeads {
+			key, value := s.inCache(kv, int(slot), h)
+			got = append(append(got, key...), value...)
+			want = append(append(want, turned(t, s.heads+h)...), f[t*s.width()+(s.heads+s.kvHeads+h)*s.dim:][:s.dim]...)
 		}
 	}
-	c.compare(name, got, want, bfLimit)
+	c.compare(s.name(), got, want, bfLimit)
 	written := 0
 	for _, v := range kv {
 		if v != 0 {
 			written++
 		}
 	}
-	c.record(name+": writes its slots alone", verdict(written <= 2*2*kvHeads*dim), "written", written)
+	c.record(s.name()+": writes its slots alone", verdict(written <= 2*2*s.kvHeads*s.dim), "written", written)
 	return nil
+}
+
+// inCache is the key and the value of a head in a slot.
+func (s rotated) inCache(kv []uint16, slot, head int) (key, value []float64) {
+	row := kernels.KVRow(s.dim)
+	at := slot/rotationBlock*s.elements() + (head*rotationBlock+slot%rotationBlock)*row
+	key = columns(kv[at:at+s.dim], s.dim, s.dim)
+	at += s.kvHeads * rotationBlock * row
+	return key, columns(kv[at:at+s.dim], s.dim, s.dim)
+}
+
+// rotate runs rope_kv, and returns the queries and the cache.
+func (c *checker) rotate(s rotated, qkv []uint16, w, table []float32) (q, kv []uint16, err error) {
+	ld, elements := stride(s.width()), s.elements()
+	var put [5]uint64 // rows, weights, angles, positions, slots
+	for i, f := range []func() (uint64, error){
+		func() (uint64, error) { return cuda.Put(c.lab, padded(qkv, s.width(), ld)) },
+		func() (uint64, error) { return cuda.Put(c.lab, w) },
+		func() (uint64, error) { return cuda.Put(c.lab, table) },
+		func() (uint64, error) { return cuda.Put(c.lab, rotationPos) },
+		func() (uint64, error) { return cuda.Put(c.lab, rotationSlots) },
+	} {
+		if put[i], err = f(); err != nil {
+			return nil, nil, err
+		}
+	}
+	if !s.norm {
+		put[1] = 0
+	}
+	rows, err := c.lab.Alloc(rotationTokens * ld * 2)
+	if err != nil {
+		return nil, nil, err
+	}
+	kv, err = repeat[uint16](c, s.name(), 3*elements, func(kv uint64) error {
+		if err := c.lab.Fill(kv, 0, 3*elements*2); err != nil {
+			return err
+		}
+		if err := c.lab.Copy(rows, put[0], rotationTokens*ld*2); err != nil {
+			return err
+		}
+		return c.lab.Launch("rope_kv", rotationTokens, (s.heads+2*s.kvHeads+3)/4, 1, rows, rows+uint64(s.heads*s.dim*2), rows+uint64((s.heads+s.kvHeads)*s.dim*2), kv, put[2], put[3], put[4], put[1], put[1],
+			s.heads, s.kvHeads, s.dim, s.half, ld, rotationBlock, elements, float32(1e-6))
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	q, err = cuda.Take[uint16](c.lab, rows, rotationTokens*ld)
+	return q, kv, err
 }

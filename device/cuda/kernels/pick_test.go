@@ -103,18 +103,7 @@ func pickCases() []pickCase {
 			for range 11 {
 				c.d.Rows = append(c.d.Rows, randomDraw(rng, vocab))
 				for _, id := range rng.Perm(vocab)[:min(vocab, rng.IntN(3)*rng.IntN(20))] {
-					e := backend.Edit{Token: int32(id), Repeat: 1}
-					switch rng.IntN(4) {
-					case 0:
-						e.Bias = backend.Forbid
-					case 1:
-						e.Bias = float32(rng.NormFloat64() * 5)
-					case 2:
-						e.Repeat, e.Minus = 1+rng.Float32(), rng.Float32()
-					case 3:
-						e.Minus = float32(rng.NormFloat64())
-					}
-					c.d.Edits = append(c.d.Edits, e)
+					c.d.Edits = append(c.d.Edits, randomEdit(rng, id))
 				}
 				c.d.Rows[len(c.d.Rows)-1].EditEnd = int32(len(c.d.Edits))
 			}
@@ -122,6 +111,21 @@ func pickCases() []pickCase {
 		}
 	}
 	return cases
+}
+
+func randomEdit(rng *rand.Rand, token int) backend.Edit {
+	e := backend.Edit{Token: int32(token), Repeat: 1}
+	switch rng.IntN(4) {
+	case 0:
+		e.Bias = backend.Forbid
+	case 1:
+		e.Bias = float32(rng.NormFloat64() * 5)
+	case 2:
+		e.Repeat, e.Minus = 1+rng.Float32(), rng.Float32()
+	case 3:
+		e.Minus = float32(rng.NormFloat64())
+	}
+	return e
 }
 
 func randomDraw(rng *rand.Rand, vocab int) backend.Draw {

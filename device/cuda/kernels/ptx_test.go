@@ -65,7 +65,6 @@ var (
 // TestPTXMatchesTable: every entry has the parameters and the block size that
 // the launch table says, and nothing is missing on either side.
 func TestPTXMatchesTable(t *testing.T) {
-	types := map[Type]string{Ptr: "u64", I32: "u32", I64: "u64", F32: "f32", TMap: "b8[128]"}
 	for _, f := range []Flavour{SM80, SM90a} {
 		found := map[string]bool{}
 		for _, m := range entryRE.FindAllStringSubmatch(ptxOf(t, f), -1) {
@@ -76,21 +75,7 @@ func TestPTXMatchesTable(t *testing.T) {
 				t.Errorf("%s: %s is not in the launch table", f, name)
 				continue
 			}
-			var got, want []string
-			for _, p := range paramRE.FindAllStringSubmatch(m[2], -1) {
-				s := p[1]
-				if p[2] != "" {
-					s += "[" + p[2] + "]"
-				}
-				got = append(got, strings.Replace(s, "b64", "u64", 1))
-			}
-			for _, p := range Entries[i].Params {
-				want = append(want, types[p.Type])
-			}
-			for k := range got {
-				got[k] = strings.Replace(strings.Replace(got[k], "s32", "u32", 1), "b32", "u32", 1)
-			}
-			if !slices.Equal(got, want) {
+			if got, want := ptxParams(m[2]), tableParams(Entries[i]); !slices.Equal(got, want) {
 				t.Errorf("%s: %s takes %v, the table says %v", f, name, got, want)
 			}
 			threads := threadRE.FindStringSubmatch(m[3])
@@ -104,6 +89,29 @@ func TestPTXMatchesTable(t *testing.T) {
 			}
 		}
 	}
+}
+
+// ptxParams are the types of an entry's parameters, without signs.
+func ptxParams(list string) (types []string) {
+	for _, p := range paramRE.FindAllStringSubmatch(list, -1) {
+		s := p[1]
+		if p[2] != "" {
+			s += "[" + p[2] + "]"
+		}
+		types = append(types, unsigned.Replace(s))
+	}
+	return types
+}
+
+var unsigned = strings.NewReplacer("b64", "u64", "s32", "u32", "b32", "u32")
+
+// tableParams are the same as the launch table has them.
+func tableParams(e Entry) (types []string) {
+	names := map[Type]string{Ptr: "u64", I32: "u32", I64: "u64", F32: "f32", TMap: "b8[128]"}
+	for _, p := range e.Params {
+		types = append(types, names[p.Type])
+	}
+	return types
 }
 
 // A multiplication or addition that does not say how it rounds may be fused
