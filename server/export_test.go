@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -9,16 +8,12 @@ import (
 
 	"weir/metrics"
 	"weir/server/failure"
+	"weir/server/feedbackapi"
+	"weir/server/trajectoryapi"
 	"weir/server/transport"
 )
 
 // What the tests of this package need of its inside.
-
-// Paths in front of the two interfaces of records.
-const (
-	FeedbackPath  = feedbackPath
-	PreviewModels = previewModels
-)
 
 // InterfaceOf is the interface that a path belongs to.
 func InterfaceOf(path string) failure.Interface { return interfaceOf(path) }
@@ -31,20 +26,18 @@ func FixedPaths() []string { return slices.Collect(maps.Keys(routes)) }
 
 // AllRoutes are all routes, by path as the OpenAPI document writes it. Those that need no
 // key are open; methods are separated by spaces.
-func AllRoutes() map[string]transport.Route {
-	all := map[string]transport.Route{"/v1/models/{id}": {Methods: "GET"}, feedbackPath + "{id}": {Methods: "GET"}, previewModels: {Methods: "GET"}}
+func (s *Server) AllRoutes() map[string]transport.Route {
+	all := map[string]transport.Route{"/v1/models/{id}": {Methods: "GET"}}
 	for path, r := range routes {
 		all[path] = transport.Route{Methods: strings.ReplaceAll(r.methods, ",", ""), Open: r.open}
 	}
-	for name, r := range feedbackRoutes {
-		all[feedbackPath+name] = transport.Route{Methods: r.methods}
+	for path, r := range feedbackapi.New(feedbackapi.Config{}).Routes() {
+		all[path] = transport.Route{Methods: r.Methods}
 	}
-	names := map[string]string{"/logs/*": "/logs/{log_id}", "/trajectories/*/*/*": "/trajectories/{log_id}/{g}/{t}"}
-	for _, p := range previews {
-		path := previewModels + "/{model_id}" + cmp.Or(names[p.path], p.path)
-		methods := append(strings.Fields(all[path].Methods), p.method)
+	names := strings.NewReplacer("/models/*", "/models/{model_id}", "/logs/*", "/logs/{log_id}", "/trajectories/*/*/*", "/trajectories/{log_id}/{g}/{t}")
+	for path, methods := range trajectoryapi.New(trajectoryapi.Config{}, s.http, nil, nil).Routes() {
 		slices.Sort(methods)
-		all[path] = transport.Route{Methods: strings.Join(methods, " ")}
+		all[names.Replace(path)] = transport.Route{Methods: strings.Join(methods, " ")}
 	}
 	return all
 }
@@ -56,4 +49,4 @@ func (s *Server) Counts() *metrics.Metrics { return s.counts }
 func (s *Server) SetRewards(ctx context.Context) error { return s.linker.Pass(ctx) }
 
 // Uploads is how many log requests are being read.
-func (s *Server) Uploads() int64 { return s.uploads.Load() }
+func (s *Server) Uploads() int64 { return int64(s.trajectories.Uploads()) }

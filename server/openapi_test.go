@@ -11,7 +11,9 @@ import (
 
 	"weir/server"
 	"weir/server/failure"
+	"weir/server/feedbackapi"
 	"weir/server/servertest"
+	"weir/server/trajectoryapi"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -77,7 +79,7 @@ func TestOpenAPIRoutes(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, nil)
 	d := h.document(t)
-	want := server.AllRoutes()
+	want := h.Instance.AllRoutes()
 	if have := slices.Sorted(maps.Keys(d.paths)); !slices.Equal(have, slices.Sorted(maps.Keys(want))) {
 		t.Errorf("paths %v", have)
 	}
@@ -140,7 +142,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 		return answer
 	}())["data"].([]any)[0].(map[string]any)["id"].(string)
 	const span = `{"project_id":"acme/support","start":"2026-01-01"`
-	const model = server.PreviewModels + "/{model_id}"
+	const model = trajectoryapi.Prefix + "/{model_id}"
 	seen := map[string]bool{}
 	for _, c := range []struct {
 		method, path, template, body string
@@ -173,7 +175,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 		{"POST", "/feedback/erase", "", `{"project_id":"acme/support","dry_run":true,"creator":"c"}`, 200, pass}, {"POST", "/feedback/stats", "", span + `,"metrics":[{"json_path":"n","aggregations":["avg"],"percentiles":[50]}]}`, 200, pass},
 		{"POST", "/feedback/payload_schema", "", span + `}`, 200, pass}, {"GET", "/feedback/" + row + "?project_id=acme/support", "/feedback/{id}", "", 200, pass}, {"GET", "/feedback/x?project_id=acme/support", "/feedback/{id}", "", 404, pass}, {"GET", "/feedback/x", "/feedback/{id}", "", 422, pass},
 
-		{"GET", server.PreviewModels, "", "", 200, nil}, {"GET", server.PreviewModels + "?x=1", server.PreviewModels, "", 422, nil}, {"GET", server.PreviewModels, "", "", 401, []string{""}},
+		{"GET", trajectoryapi.Prefix, "", "", 200, nil}, {"GET", trajectoryapi.Prefix + "?x=1", trajectoryapi.Prefix, "", 422, nil}, {"GET", trajectoryapi.Prefix, "", "", 401, []string{""}},
 		{"POST", agentPath + "/log", model + "/log", exampleBody(t), 200, nil}, {"POST", agentPath + "/log", model + "/log", "{}", 422, nil}, {"POST", agentPath + "/log", model + "/log", "{}", 415, []string{key, "Content-Type: text/plain"}},
 		{"GET", agentPath + "/logs", model + "/logs", "", 200, nil}, {"GET", "/v1/preview/models/none/logs", model + "/logs", "", 404, nil}, {"DELETE", agentPath + "/logs/" + gone, model + "/logs/{log_id}", "", 200, nil},
 		{"GET", agentPath + "/trajectories?include=raw,messages,logprobs", model + "/trajectories", "", 200, nil}, {"DELETE", agentPath + "/trajectories?dry_run=1", model + "/trajectories", "", 200, nil},
@@ -221,7 +223,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 				continue
 			}
 			status, answer, _ := loading.Get(strings.ToUpper(method), path, "{}")
-			if path == "/reset_prefix_cache" || path == "/tokenizer_info" || strings.HasPrefix(path, server.FeedbackPath) || strings.HasPrefix(path, server.PreviewModels) {
+			if path == "/reset_prefix_cache" || path == "/tokenizer_info" || strings.HasPrefix(path, feedbackapi.Prefix) || strings.HasPrefix(path, trajectoryapi.Prefix) {
 				continue // switched off, or not there without a store: TestFeedbackUnavailable, TestLogUnavailable
 			}
 			if status != 503 {
