@@ -46,8 +46,8 @@ const (
 	Missed  = "not measured (error)" // its section ended with an error before
 )
 
-// What a section's process says besides: the name of a task that is to come,
-// and of one that is over.
+// A section's process also reports the names of tasks: those that are planned, and those
+// that have ended.
 const planned, over = "planned", "over"
 
 // Record is one line of the results.
@@ -78,13 +78,13 @@ func (r Record) String() string {
 	return b.String()
 }
 
-// number is a value that JSON may have carried.
+// number is a value that may have come from JSON.
 func (r Record) number(key string) (float64, bool) {
 	v, ok := r.Values[key].(float64)
 	return v, ok
 }
 
-// Section is what became of one.
+// Section is the result of one section.
 type Section struct {
 	Number  string   `json:"section"`
 	Title   string   `json:"title"`
@@ -94,7 +94,7 @@ type Section struct {
 	Records []Record `json:"records"`
 }
 
-// ErrWrong says that a section did not end well.
+// ErrWrong says that a section failed.
 var ErrWrong = errors.New("gpu-check: not everything is right")
 
 // A section is a list of tasks. Its budget is its part of Options.Total, about
@@ -106,7 +106,7 @@ type section struct {
 	tasks         func(*checker) ([]task, error)
 }
 
-// A task opens the device as it needs it; its memory is freed behind it.
+// A task opens the device as it needs it. Its memory is freed after it.
 type task struct {
 	name string
 	run  func(*checker) error
@@ -151,8 +151,8 @@ func (c *checker) record(name, verdict string, pairs ...any) {
 	c.emit(r)
 }
 
-// begin starts what the next records are about: kernels launched before only
-// prepared it.
+// begin says that the next records are about the kernels launched from here on. Those
+// before only prepared.
 func (c *checker) begin() { c.lab.Forget() }
 
 func verdict(ok bool) string {
@@ -162,7 +162,7 @@ func verdict(ok bool) string {
 	return Wrong
 }
 
-// pick is quick's value or full's.
+// pick returns the value for a quick check or for a full one.
 func pick[T any](c *checker, quick, full T) T {
 	if c.o.Quick {
 		return quick
@@ -170,8 +170,8 @@ func pick[T any](c *checker, quick, full T) T {
 	return full
 }
 
-// RunSection runs one section here and now. No task begins when within is over,
-// which is no limit where it is 0.
+// RunSection runs one section in this process. No task begins after the time within,
+// unless it is 0.
 func RunSection(o Options, number string, within time.Duration, emit func(Record)) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -246,8 +246,8 @@ func (c *checker) close() (err error) {
 	return err
 }
 
-// family is products whose bits do not depend on the number of rows: by the
-// instructions and by what the weights are stored as.
+// family is a set of products whose bits do not depend on the number of rows: those with
+// one instruction and one format of weights.
 type family struct {
 	name     string
 	products cuda.Products
@@ -262,7 +262,7 @@ func (c *checker) info() (cuda.Info, error) {
 	return list[c.o.Config.Ordinal], nil
 }
 
-// families are those that the device has.
+// families lists those that the device has.
 func (c *checker) families() ([]family, error) {
 	info, err := c.info()
 	if err != nil {
@@ -284,8 +284,8 @@ func (c *checker) eachFamily(add func(family)) error {
 	return err
 }
 
-// has says whether the launch table has a kernel: some are there to be chosen
-// from, and checks must not depend on which.
+// has reports whether the launch table has a kernel. Some kernels are alternatives, and
+// checks must not depend on which of them there are.
 func has(kernel string) bool {
 	return slices.ContainsFunc(kernels.Entries, func(e kernels.Entry) bool { return e.Name == kernel })
 }

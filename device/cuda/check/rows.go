@@ -259,7 +259,7 @@ func (c *checker) headNorms() error {
 			beside = beside && slices.Equal(y[r*ld:r*ld+off], x[r*ld:r*ld+off]) && slices.Equal(y[r*ld+off+width:(r+1)*ld], x[r*ld+off+width:(r+1)*ld])
 		}
 		c.compare(name, got, want, bfLimit)
-		c.record(name+": nothing beside", verdict(beside))
+		c.record(name+": nothing else written", verdict(beside))
 	}
 	return nil
 }
