@@ -12,20 +12,20 @@ import (
 	"time"
 )
 
-// Rights are what a key is for.
+// Rights is a set of rights.
 type Rights uint8
 
 const (
-	Read Rights = 1 << iota
-	Write
-	Admin
+	Read  Rights = 1 << iota // read records
+	Write                    // write and delete records
+	Admin                    // erase records by user, creator, ref or age
 )
 
-// Identity is who a request is from. It is shared: nobody may change it.
+// Identity is the owner of credentials. It is shared by requests and must not be changed.
 type Identity struct {
 	Key    string // the name of the key, for logs
-	User   string // whom records name
-	Tenant string // whose records are apart from others'
+	User   string // the name in records
+	Tenant string // trajectories of different tenants are kept apart
 
 	Projects []string // "team/project", "team/*" or "*"
 	Models   []string // names, or "*"
@@ -34,30 +34,30 @@ type Identity struct {
 	Limits   Limits
 }
 
-// Limits are what a key may use. 0 is no limit.
+// Limits bound what a key may use. 0 means no limit.
 type Limits struct {
 	RequestsPerMinute, TokensPerMinute, Concurrency int
 
-	Weight      float64 // share of the machine, relative to others
-	MaxPriority *int    // the most urgent priority; nil: any
+	Weight      float64 // share of the machine, relative to other keys
+	MaxPriority *int    // the most urgent priority that is allowed; nil allows any
 }
 
-// Covers reports whether a project is one of an identity's.
+// Covers reports whether a project is among those of the identity.
 func (id *Identity) Covers(project string) bool {
 	return slices.ContainsFunc(id.Projects, func(p string) bool { return covers(p, project) })
 }
 
-// May reports whether an identity has a right in a project.
+// May reports whether the identity has a right, or all of several, in a project.
 func (id *Identity) May(right Rights, project string) bool {
 	return id.Rights&right == right && id.Covers(project)
 }
 
-// MayUse reports whether an identity may use a model.
+// MayUse reports whether the identity may use a model.
 func (id *Identity) MayUse(model string) bool {
 	return slices.ContainsFunc(id.Models, func(p string) bool { return covers(p, model) })
 }
 
-// covers reports whether a pattern, which may end in "*", names name.
+// covers reports whether a name matches a pattern, which may end in "*".
 func covers(pattern, name string) bool {
 	if start, ok := strings.CutSuffix(pattern, "*"); ok {
 		return strings.HasPrefix(name, start)
@@ -65,31 +65,34 @@ func covers(pattern, name string) bool {
 	return pattern == name
 }
 
+// everything is an identity that may do everything.
 func everything(key, user string) Identity {
 	return Identity{Key: key, User: user, Tenant: user, Projects: []string{"*"}, Models: []string{"*"}, Rights: Read | Write | Admin, Limits: Limits{Weight: 1}}
 }
 
-// Anonymous is who comes without credentials where none are needed.
+// Anonymous is the identity of requests without credentials, where none are needed. It may
+// do everything.
 var Anonymous = func() *Identity { id := everything("", "anonymous"); return &id }()
 
-// entry is a key: the hash of a token or, with a name, of a password.
+// entry is a key: the hash of a token or, with a username, of a password.
 type entry struct {
 	hash     [sha256.Size]byte
 	username string
 	Identity
 }
 
-// Keyring is the keys that are accepted. Its methods may be called from any goroutine.
+// Keyring holds the keys that are accepted. Its methods may be called from any goroutine.
 type Keyring struct {
-	fixed []entry // of the command line
-	file  string  // "": none
+	fixed []entry // keys of the command line
+	file  string  // "" if there is none
 	all   atomic.Pointer[[]entry]
-	stamp atomic.Pointer[stamp] // of the file that all has
+	stamp atomic.Pointer[stamp] // the version of the file that was read
 	now   func() time.Time
 }
 
-// New returns the keys given in plain, which may do everything as user "api", and
-// those of a credentials file; "": there is no file.
+// New returns a keyring with plain keys, which may do everything as user "api", and with the
+// keys of a credentials file, if file is not "". An empty key, and any error in the file, is
+// an error.
 func New(keys []string, file string) (*Keyring, error) {
 	k := &Keyring{file: file, now: time.Now}
 	for _, s := range keys {
@@ -105,14 +108,15 @@ func New(keys []string, file string) (*Keyring, error) {
 	return k, k.Reload()
 }
 
-// Open reports whether there are no keys at all, and will not be.
+// Open reports whether there are no keys and no file that could bring some, so that requests
+// need no credentials.
 func (k *Keyring) Open() bool { return k.file == "" && len(k.fixed) == 0 }
 
-// Token is whose token it is; nil: nobody's.
+// Token returns the identity of a token, or nil.
 func (k *Keyring) Token(token string) *Identity { return k.find("", token) }
 
-// Password is who has a user name and password (spec feedback F-3): with the name
-// "api", or none, the password is a token.
+// Password returns the identity of a user name and password, or nil. With the name "api", or
+// with none, the password is a token (docs/interface/feedback.md, F-3).
 func (k *Keyring) Password(username, password string) *Identity {
 	if username == "" || username == "api" {
 		if id := k.Token(password); id != nil || username == "" {
@@ -122,7 +126,7 @@ func (k *Keyring) Password(username, password string) *Identity {
 	return k.find(username, password)
 }
 
-// find compares with all keys, and as long whatever they differ in.
+// find compares a secret with all keys. It takes the same time wherever they differ.
 func (k *Keyring) find(username, secret string) (found *Identity) {
 	sum := sha256.Sum256([]byte(secret))
 	all := *k.all.Load()
@@ -138,19 +142,20 @@ func (k *Keyring) find(username, secret string) (found *Identity) {
 	return found
 }
 
-// A Scheme is how credentials were sent.
+// A Scheme is the way in which credentials were sent.
 type Scheme int
 
 const (
 	None Scheme = iota // no credentials
 	Bearer
 	Basic
-	Other // another scheme, or none that can be read
+	Other // another scheme, or credentials that cannot be read
 )
 
-// Parse reads the value of an Authorization header: "Bearer <token>", split at the
-// first space, or "Basic <base64 of name:password>", split at the first colon, with
-// or without padding; the scheme's name in any case.
+// Parse reads the value of an Authorization header. It is "Bearer <token>", where everything
+// after the first space is the token, or "Basic <base64>" of "name:password", with or without
+// padding, where everything after the first colon is the password. The name of the scheme
+// may be in any case.
 func Parse(header string) (scheme Scheme, username, secret string) {
 	name, value, _ := strings.Cut(header, " ")
 	switch {
@@ -172,7 +177,7 @@ func Parse(header string) (scheme Scheme, username, secret string) {
 	return Other, "", ""
 }
 
-// validPattern: "*", "team/*", "team/project".
+// validPattern reports whether p is "*", "team/*" or "team/project".
 func validPattern(p string) bool {
 	if p == "*" {
 		return true

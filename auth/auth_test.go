@@ -16,7 +16,8 @@ import (
 
 func hash(key string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(key))) }
 
-// Spec feedback F-3; chat-completions 1.4.
+// TestParse: docs/interface/feedback.md, F-3, and docs/interface/chat-completions.md, section
+// 1.4.
 func TestParse(t *testing.T) {
 	b64 := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 	for _, c := range []struct {
@@ -46,15 +47,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestKeyring(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "keys.yaml")
-	write := func(s string) {
-		t.Helper()
-		if err := os.WriteFile(file, []byte(s), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(`keys:
+// credentials is a file with keys of several kinds.
+var credentials = `keys:
   - {id: full, hash: "` + hash("k1") + `"}
   - id: ci
     hash: ` + hash("k2") + `
@@ -68,13 +62,32 @@ func TestKeyring(t *testing.T) {
     weight: 2.5
     max_priority: -3
   - {id: alice, username: alice, hash: "` + hash("pw:1") + `"}
-`)
+`
+
+func writeFile(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newKeyring returns a keyring with the key "plain" and a file with credentials, in 2029.
+func newKeyring(t *testing.T) (k *Keyring, file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "keys.yaml")
+	writeFile(t, file, credentials)
 	k, err := New([]string{"plain"}, file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := time.Date(2029, 1, 1, 0, 0, 0, 0, time.UTC)
-	k.now = func() time.Time { return now }
+	k.now = func() time.Time { return time.Date(2029, 1, 1, 0, 0, 0, 0, time.UTC) }
+	return k, file
+}
+
+// TestPassword: with the name "api", or none, the password is a token. With another name it
+// is that user's password, which is not a token.
+func TestPassword(t *testing.T) {
+	k, _ := newKeyring(t)
 	for _, c := range []struct{ username, password, user string }{
 		{"api", "plain", "api"}, {"", "plain", "api"}, {"bob", "plain", ""},
 		{"api", "k1", "full"}, {"", "k2", "u-17"}, {"api", "k3", ""}, {"", "", ""}, {"api", "", ""},
@@ -85,12 +98,17 @@ func TestKeyring(t *testing.T) {
 			got = id.User
 		}
 		if got != c.user {
-			t.Errorf("%s:%s is %q, want %q", c.username, c.password, got, c.user)
+			t.Errorf("%s:%s belongs to %q, want %q", c.username, c.password, got, c.user)
 		}
 	}
 	if k.Token("pw:1") != nil {
-		t.Error("a password is a token")
+		t.Error("a password is accepted as a token")
 	}
+}
+
+// TestIdentity: an identity has what the file says, and defaults for the rest.
+func TestIdentity(t *testing.T) {
+	k, _ := newKeyring(t)
 	id := k.Token("k2")
 	for _, c := range []struct {
 		right   Rights
@@ -104,48 +122,69 @@ func TestKeyring(t *testing.T) {
 			t.Errorf("May(%v, %s) = %v", c.right, c.project, got)
 		}
 	}
-	if !id.MayUse("small") || id.MayUse("large") || id.Tenant != "acme" || id.Limits.Concurrency != 4 || id.Limits.RequestsPerMinute != 60 ||
-		id.Limits.TokensPerMinute != 1000 || id.Limits.Weight != 2.5 || *id.Limits.MaxPriority != -3 {
+	if !id.MayUse("small") || id.MayUse("large") || id.Tenant != "acme" {
 		t.Errorf("%+v", id)
 	}
-	if full := k.Token("k1"); !full.May(Read|Write, "any/thing") || full.May(Admin, "any/thing") || full.Tenant != "full" {
+	limits, priority := id.Limits, *id.Limits.MaxPriority
+	limits.MaxPriority = nil
+	if want := (Limits{RequestsPerMinute: 60, TokensPerMinute: 1000, Concurrency: 4, Weight: 2.5}); limits != want || priority != -3 {
+		t.Errorf("limits %+v, priority %d", limits, priority)
+	}
+	full := k.Token("k1")
+	if !full.May(Read|Write, "any/thing") || full.May(Admin, "any/thing") || full.Tenant != "full" {
 		t.Errorf("%+v", full)
 	}
-	now = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	if k.Token("k2") != nil {
-		t.Error("an expired key is accepted")
+}
+
+// TestExpires: a key is valid until the second at which it expires.
+func TestExpires(t *testing.T) {
+	k, _ := newKeyring(t)
+	expiry := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	for now, valid := range map[time.Time]bool{expiry.Add(-time.Second): true, expiry: false} {
+		k.now = func() time.Time { return now }
+		if got := k.Token("k2") != nil; got != valid {
+			t.Errorf("at %v the key is valid: %v", now, got)
+		}
 	}
-	if k.Open() {
-		t.Error("a keyring with keys is open")
-	}
+}
+
+// TestBrokenFile: a file with an error is refused as a whole, and the keys before stay valid.
+func TestBrokenFile(t *testing.T) {
+	k, file := newKeyring(t)
+	key := func(rest string) string { return "keys: [{id: a, hash: \"" + hash("x") + "\"" + rest + "}]" }
 	for _, bad := range []string{
 		"keys: 5", "key: []", "keys: [{id: a}]", "keys: [{hash: \"" + hash("x") + "\"}]", "keys: [{id: a, hash: sha256:00}]",
-		"keys: [{id: a, hash: \"" + hash("x") + "\", projects: [a]}]", "keys: [{id: a, hash: \"" + hash("x") + "\", projects: [\"*/b\"]}]",
-		"keys: [{id: a, hash: \"" + hash("x") + "\", rights: [all]}]", "keys: [{id: a, hash: \"" + hash("x") + "\", expires: tomorrow}]",
-		"keys: [{id: a, hash: \"" + hash("x") + "\", weight: 0}]", "keys: [{id: a, hash: \"" + hash("x") + "\", limits: {concurrency: -1}}]",
-		"keys: [{id: a, hash: \"" + hash("x") + "\", colour: red}]", "keys: [{id: a, hash: \"" + hash("x") + "\", username: \"a:b\"}]", "\x00",
+		key(", projects: [a]"), key(`, projects: ["*/b"]`), key(", rights: [all]"), key(", expires: tomorrow"), key(", weight: 0"),
+		key(", limits: {concurrency: -1}"), key(", colour: red"), key(`, username: "a:b"`), "\x00",
 	} {
-		write(bad)
+		writeFile(t, file, bad)
 		if err := k.Reload(); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
 		if k.Token("k1") == nil {
-			t.Fatalf("%q took the keys away", bad)
+			t.Fatalf("with %q the keys before are gone", bad)
 		}
 	}
 	if _, err := New(nil, file); err == nil {
-		t.Error("started with a broken file")
+		t.Error("a keyring begins with a broken file")
+	}
+}
+
+// TestOpen: only without keys and without a file nobody needs credentials.
+func TestOpen(t *testing.T) {
+	if k, _ := newKeyring(t); k.Open() {
+		t.Error("a keyring with keys is open")
 	}
 	if _, err := New([]string{""}, ""); err == nil {
 		t.Error("an empty key is accepted")
 	}
-	open, err := New(nil, "")
-	if err != nil || !open.Open() || open.Token("") != nil {
-		t.Error("no keys at all")
+	k, err := New(nil, "")
+	if err != nil || !k.Open() || k.Token("") != nil {
+		t.Errorf("without keys: %v", err)
 	}
 }
 
-// A changed file is noticed; a broken one is not used, and said once.
+// TestWatch: a changed file is read. A broken one is not used, and that is logged once.
 func TestWatch(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys.yaml")
 	version := 0

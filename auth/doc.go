@@ -1,24 +1,43 @@
-// Package auth knows who may do what: the keys of the command line and of one
-// credentials file, which may change while it is in use. It knows the syntax of
-// credentials, but no HTTP.
+// Package auth knows who may do what. A [Keyring] has the keys of the command line and of
+// one credentials file, which may change while it is in use. [Keyring.Token] and
+// [Keyring.Password] return the [Identity] that credentials belong to, and the identity
+// answers what it may do:
+//
+//	keys, err := auth.New(apiKeys, "credentials.yaml")
+//	go keys.Watch(ctx, 2*time.Second, log)
+//	scheme, user, secret := auth.Parse(header) // of "Authorization"
+//	id := keys.Token(secret)                   // nil if no key matches
+//	ok := id.May(auth.Write, "acme/support")
+//
+// The package knows the syntax of credentials, but not HTTP. It reads limits, but does not
+// enforce them.
+//
+// # The credentials file
 //
 // The file is YAML (or JSON, which is YAML):
 //
 //	keys:
-//	  - id: ci                      # what logs call it
+//	  - id: ci                      # the name in logs
 //	    hash: sha256:2bb80d53…      # printf %s "$KEY" | sha256sum
-//	    user: u-17                  # whom records name; default: id
+//	    user: u-17                  # the user in records; default: id
 //	    tenant: acme                # default: user
-//	    username: alice             # hash is of a password that goes with this name
+//	    username: alice             # then hash is of this user's password
 //	    projects: ["acme/*", "lab/evals"]   # "*" is all, and the default
 //	    models: ["*"]               # default: all
 //	    rights: [read, write]       # and admin; default: read and write
 //	    expires: 2027-01-01T00:00:00Z
 //	    limits: {requests_per_minute: 600, tokens_per_minute: 100000, concurrency: 32}
 //	    weight: 2                   # share of the machine, default 1
-//	    max_priority: 0             # the most urgent priority it may ask for
+//	    max_priority: 0             # the most urgent priority that may be asked for
 //
-// A name may have several keys, which is how they are changed. Keys are stored as
-// SHA-256, so they have to be long and random, which no password is: 128 bits and
-// more.
+// A user may have several keys, so that a key can be replaced without a gap. If a changed
+// file has any error, the keys before the change stay valid and the error is logged.
+//
+// Keys are stored as plain SHA-256, so that a request costs a hash and not the milliseconds
+// of bcrypt. That is safe for keys that are long and random, 128 bits and more. Passwords
+// that people choose are not.
+//
+// # Files
+//
+// auth.go has identities, the keyring and the syntax of credentials, file.go the file.
 package auth

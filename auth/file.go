@@ -15,7 +15,7 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// fileKey is a key as the file has it.
+// fileKey is a key as it is written in the file.
 type fileKey struct {
 	ID       string     `yaml:"id"`
 	Hash     string     `yaml:"hash"`
@@ -37,14 +37,13 @@ type fileLimits struct {
 	Concurrency int `yaml:"concurrency"`
 }
 
-// stamp tells versions of the file apart without reading them.
+// stamp distinguishes versions of the file without reading them.
 type stamp struct {
 	at   time.Time
 	size int64
 }
 
-// Reload reads the file anew. If there is anything wrong with it, the keys stay
-// as they are.
+// Reload reads the file again. If there is any error in it, the keys stay as they are.
 func (k *Keyring) Reload() error {
 	info, err := os.Stat(k.file)
 	if err != nil {
@@ -64,7 +63,8 @@ func (k *Keyring) Reload() error {
 	return nil
 }
 
-// Watch looks for another version of the file now and then, until ctx ends.
+// Watch reloads the file when it has changed, until ctx ends. It looks once per interval, and
+// logs each outcome once.
 func (k *Keyring) Watch(ctx context.Context, every time.Duration, log *slog.Logger) {
 	if k.file == "" {
 		return
@@ -91,7 +91,7 @@ func (k *Keyring) Watch(ctx context.Context, every time.Duration, log *slog.Logg
 			continue
 		}
 		if err := k.Reload(); err != nil {
-			k.stamp.Store(&stamp{info.ModTime(), info.Size()}) // say so once
+			k.stamp.Store(&stamp{info.ModTime(), info.Size()}) // so that the error is logged once
 			log.Error("the credentials file is not used; the keys before it stay valid", "error", err)
 			continue
 		}
@@ -99,6 +99,7 @@ func (k *Keyring) Watch(ctx context.Context, every time.Duration, log *slog.Logg
 	}
 }
 
+// parse reads a credentials file.
 func parse(src []byte) (out []entry, err error) {
 	var file struct {
 		Keys []fileKey `yaml:"keys"`
@@ -116,6 +117,7 @@ func parse(src []byte) (out []entry, err error) {
 	return out, nil
 }
 
+// entry checks a key and fills in what it leaves out.
 func (f *fileKey) entry() (e entry, err error) {
 	digest, ok := strings.CutPrefix(f.Hash, "sha256:")
 	sum, err := hex.DecodeString(digest)
@@ -152,18 +154,8 @@ func (f *fileKey) entry() (e entry, err error) {
 		id.Models = []string{"*"}
 	}
 	if f.Rights != nil {
-		id.Rights = 0
-	}
-	for _, r := range f.Rights {
-		switch r {
-		case "read":
-			id.Rights |= Read
-		case "write":
-			id.Rights |= Write
-		case "admin":
-			id.Rights |= Admin
-		default:
-			return e, fmt.Errorf("right %q is not read, write or admin", r)
+		if id.Rights, err = parseRights(f.Rights); err != nil {
+			return e, err
 		}
 	}
 	if f.Expires != "" {
@@ -178,4 +170,20 @@ func (f *fileKey) entry() (e entry, err error) {
 		return e, errors.New("a limit is negative, or weight is not above 0")
 	}
 	return e, nil
+}
+
+func parseRights(names []string) (rights Rights, err error) {
+	for _, r := range names {
+		switch r {
+		case "read":
+			rights |= Read
+		case "write":
+			rights |= Write
+		case "admin":
+			rights |= Admin
+		default:
+			return 0, fmt.Errorf("right %q is not read, write or admin", r)
+		}
+	}
+	return rights, nil
 }

@@ -2,11 +2,13 @@ package server
 
 import (
 	"cmp"
-	"fmt"
+	"log/slog"
 	"time"
 
 	"weir/api"
 	"weir/feedback"
+	"weir/server/openai"
+	"weir/server/recording"
 	"weir/server/transport"
 )
 
@@ -14,39 +16,20 @@ import (
 type Config struct {
 	Version string // what GET /version says
 	transport.Config
-	Limits api.Limits // of what a body may hold
+	Answers
 
 	// Feedback is what /feedback/ is about; nil: there is no such path. Whoever
 	// opened its database closes it, after Shutdown.
 	Feedback     *feedback.Store
 	Trajectories Trajectories // what is below /v1/preview/models
 
-	// Heartbeat is how long a stream may be silent. Then a blank line is sent,
-	// and if nothing was sent before, status 200. 0 is never.
-	Heartbeat time.Duration
-	// StallAfter is the age of a step beyond which /health says 503.
-	StallAfter time.Duration
-
-	// MaxLogprobs bounds top_logprobs and prompt_logprobs; -1 is the vocabulary.
-	MaxLogprobs int
-	// ProcessedLogprobs takes the log-probabilities of generated tokens from the
-	// distribution that they were drawn from, with biases, penalties, temperature
-	// and filters, in place of the model's own (spec 7.2, logprobs-mode). Those of
-	// the prompt are the model's own in either case.
-	ProcessedLogprobs bool
-	// TokensAsIDs is the default of return_tokens_as_token_ids.
-	TokensAsIDs bool
-	// ReasoningField names reasoning text in answers.
-	ReasoningField api.ReasoningField
-	// ForceUsage sends the usage chunk in streams that did not ask for it.
-	ForceUsage bool
 	// Functions says where functions are, and which of those that are not there
 	// unless asked for.
 	Functions Functions
-
-	// NewID makes the id of a request that brings none; nil: a random one.
-	NewID func() string
 }
+
+// Answers say how requests of the OpenAI interface are answered.
+type Answers = openai.Config
 
 // Functions are switches for functions that a public server should not have.
 type Functions struct {
@@ -66,24 +49,33 @@ func DefaultConfig() Config {
 		Version:      "devel",
 		Config:       transport.DefaultConfig(),
 		Trajectories: DefaultTrajectories(),
-		Limits:       limits,
-		Heartbeat:    15 * time.Second,
-		StallAfter:   2 * time.Minute,
-		MaxLogprobs:  20,
+		Answers: Answers{
+			Limits:      limits,
+			Heartbeat:   15 * time.Second,
+			StallAfter:  2 * time.Minute,
+			MaxLogprobs: 20,
+		},
 	}
 }
 
 // Validate reports the first value that makes no sense.
 func (c *Config) Validate() error {
-	switch {
-	case c.StallAfter <= 0:
-		return fmt.Errorf("server: Config.StallAfter is %v, want more than 0", c.StallAfter)
-	case c.ReasoningField > api.ReasoningBoth:
-		return fmt.Errorf("server: Config.ReasoningField is %d", c.ReasoningField)
-	case c.Heartbeat < 0:
-		return fmt.Errorf("server: Config.Heartbeat is %v, want at least 0", c.Heartbeat)
-	case c.MaxLogprobs < -1:
-		return fmt.Errorf("server: Config.MaxLogprobs is %d, want at least -1", c.MaxLogprobs)
+	return cmp.Or(c.Config.Validate(), c.Answers.Validate(), c.Trajectories.Validate())
+}
+
+// answers completes the settings of the OpenAI interface from those of the others.
+func (c *Config) answers() openai.Config {
+	a := c.Answers
+	a.MaxEcho, a.LoadTracking = c.MaxBody, c.Functions.LoadTracking
+	a.CompileQueue, a.CompileWorkers = c.PrepareQueue, max(1, c.PrepareWorkers/2)
+	return a
+}
+
+// recording says what is recorded of completions.
+func (c *Config) recording(log *slog.Logger, clock func() time.Time) recording.Config {
+	t := &c.Trajectories
+	return recording.Config{
+		Archive: t.Archive, Projects: t.Record, Quota: t.Quota, Depth: c.Limits.Depth,
+		Every: t.RecordEvery, RewardWait: t.RewardWait, Clock: clock, Log: log,
 	}
-	return cmp.Or(c.Config.Validate(), c.Trajectories.Validate(), c.Limits.Validate())
 }

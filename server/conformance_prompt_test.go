@@ -64,7 +64,7 @@ func TestEchoIsBounded(t *testing.T) {
 func decode(ids []int32) string {
 	var b strings.Builder
 	for _, id := range ids {
-		b.WriteString(tokenText(bundled(), id))
+		b.WriteString(textOf(bundled(), id))
 	}
 	return b.String()
 }

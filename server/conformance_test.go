@@ -392,9 +392,9 @@ func TestC20C21RequestID(t *testing.T) {
 	if got := header.Get("X-Request-Id"); got != "abc" {
 		t.Errorf("X-Request-Id %q of an error", got)
 	}
-	status, answer := h.chat(nil, "X-Request-Id: "+strings.Repeat("x", maxID+1))
+	status, answer := h.chat(nil, "X-Request-Id: "+strings.Repeat("x", 512+1))
 	refused(t, status, answer, 400, "request_id")
-	status, answer = h.chat(map[string]any{"request_id": strings.Repeat("x", maxID+1)})
+	status, answer = h.chat(map[string]any{"request_id": strings.Repeat("x", 512+1)})
 	refused(t, status, answer, 400, "request_id")
 }
 

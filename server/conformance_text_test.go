@@ -75,7 +75,7 @@ func TestC91StopTokenIDs(t *testing.T) {
 	fields := map[string]any{"stop_token_ids": []int{700, 3000}}
 	check(t, "without its text", st.ask(t, fields), "one two", "stop", "700", cut)
 	fields["include_stop_str_in_output"] = true
-	check(t, "with its text", st.ask(t, fields), "one two"+tokenText(bundled(), 700), "stop", "700", cut)
+	check(t, "with its text", st.ask(t, fields), "one two"+textOf(bundled(), 700), "stop", "700", cut)
 	// min_tokens suspends it, and its logit is forbidden until then (spec 5.3).
 	fields["min_tokens"] = len(cut) + 1
 	if got := st.ask(t, fields); got.stop == "700" {
@@ -108,7 +108,7 @@ func TestC93StopInsideAToken(t *testing.T) {
 	}
 	// Inside one token of the vocabulary, whatever that may be.
 	for id := int32(vocabulary - 1); ; id-- {
-		if s := tokenText(bundled(), id); len(s) >= 6 && utf8.ValidString(s) && !bundled().IsSpecial(id) {
+		if s := textOf(bundled(), id); len(s) >= 6 && utf8.ValidString(s) && !bundled().IsSpecial(id) {
 			st.play(int(id), endOfTurn)
 			check(t, s, st.ask(t, map[string]any{"stop": []string{s[2:4]}}), s[:strings.Index(s, s[2:4])], "stop", quoted(s[2:4]), []int32{id})
 			return
@@ -135,7 +135,7 @@ func TestC95TwoStopStringsInOneToken(t *testing.T) {
 	t.Parallel()
 	st := newStage(t, nil)
 	for id := int32(vocabulary - 1); ; id-- {
-		s := tokenText(bundled(), id)
+		s := textOf(bundled(), id)
 		if len(s) < 6 || !utf8.ValidString(s) || bundled().IsSpecial(id) || strings.Index(s, s[4:5]) != 4 || strings.Index(s, s[1:3]) != 1 {
 			continue
 		}
@@ -227,7 +227,7 @@ func TestC105Repetition(t *testing.T) {
 	check(t, "three copies", st.ask(t, map[string]any{"repetition_detection": map[string]any{"max_pattern_size": 3, "min_pattern_size": 2, "min_count": 3}}),
 		decode(loop[:9]), "repetition", `"repetition_detected"`, loop[:9])
 	// A stop string on the same token wins (spec 5.5).
-	last := tokenText(bundled(), 702)
+	last := textOf(bundled(), 702)
 	check(t, "a stop string", st.ask(t, map[string]any{"min_tokens": 8, "stop": last, "repetition_detection": map[string]any{"max_pattern_size": 3, "min_count": 3}}),
 		strings.TrimSuffix(decode(loop[:9]), last), "stop", quoted(last), loop[:9])
 }

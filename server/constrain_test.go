@@ -300,20 +300,20 @@ func TestGrammarsWaitApart(t *testing.T) {
 	gate := make(chan struct{})
 	var busy sync.WaitGroup
 	var begun atomic.Int32
-	for range h.srv.compiling.Workers() { // as a grammar that takes long does
+	for range h.srv.openai.Compiling().Workers() { // as a grammar that takes long does
 		busy.Go(func() {
-			if err := h.srv.compiling.Do(t.Context(), "", func() { begun.Add(1); <-gate }); err != nil {
+			if err := h.srv.openai.Compiling().Do(t.Context(), "", func() { begun.Add(1); <-gate }); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	waitFor(t, "busy workers", func() bool { return int(begun.Load()) == h.srv.compiling.Workers() })
+	waitFor(t, "busy workers", func() bool { return int(begun.Load()) == h.srv.openai.Compiling().Workers() })
 	answer := make(chan string, 1)
 	go func() {
 		_, a := h.chat(with(structured("choice", []string{"constrained"}), "max_tokens", 20))
 		answer <- a
 	}()
-	waitFor(t, "the request to wait", func() bool { return h.srv.compiling.Waiting() == 1 })
+	waitFor(t, "the request to wait", func() bool { return h.srv.openai.Compiling().Waiting() == 1 })
 	h.complete(t, nil)
 	select {
 	case a := <-answer:

@@ -92,7 +92,7 @@ func TestEveryFieldHasItsEffect(t *testing.T) {
 		"top_k":                         {1, random},
 		"min_p":                         {1, random},
 		"allowed_token_ids":             {two, nil},
-		"bad_words":                     {[]string{tokenText(tok, ids[0])}, nil},
+		"bad_words":                     {[]string{textOf(tok, ids[0])}, nil},
 		"response_format":               {m{"type": "json_object"}, nil},
 		"structured_outputs":            {m{"regex": "a"}, nil},
 		"tools":                         {[]any{m{"type": "function", "function": m{"name": "lookup"}}}, nil},

@@ -139,7 +139,7 @@ func (s *Server) feedbackStore(c *transport.Call, requests []*feedback.Request, 
 	}
 	for _, r := range requests {
 		if call := r.Call(); call != "" {
-			s.linker.add(c.Who.Tenant, call)
+			s.linker.Add(c.Who.Tenant, call)
 		}
 	}
 	c.Reply(answer)

@@ -50,9 +50,6 @@ func TestLoadMetrics(t *testing.T) {
 	if got := ask(map[string]any{"stream": true}, "TEXT"); got != "" {
 		t.Errorf("in a stream: %q", got)
 	}
-	if decimal(0.25) != "0.25" || decimal(3) != "3.0" || decimal(0) != "0.0" {
-		t.Error("decimal")
-	}
 }
 
 // Spec 1.3: X-data-parallel-rank. There is one engine, of rank 0.

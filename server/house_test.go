@@ -27,6 +27,7 @@ import (
 	"weir/chat"
 	"weir/engine"
 	"weir/models"
+	"weir/server/openai"
 	"weir/server/transport"
 	"weir/tokenizer"
 )
@@ -80,7 +81,7 @@ type setup struct {
 	oracle  sim.OracleConfig
 	open    func() (backend.Backend, error) // nil: the oracle, with script
 	script  [][]int32                       // tokens that choice i draws with seed scriptSeed, in place of the oracle's
-	model   Model
+	model   openai.Model
 	noModel bool // start without one
 	tcp     bool // listen on a real socket
 	unix    bool // with tcp: on a Unix socket
@@ -122,7 +123,7 @@ type house struct {
 	t     testing.TB
 	srv   *Server
 	eng   *engine.Engine
-	model *Model
+	model *openai.Model
 	dial  func() (net.Conn, error)
 	addr  string // of a real socket
 	http  *http.Client
@@ -143,10 +144,10 @@ func newHouse(t testing.TB, change func(*setup)) *house {
 		cfg:  DefaultConfig(),
 		spec: backend.Spec{VocabSize: vocabulary, BlockTokens: 16, NumBlocks: 257, MaxTokens: 256, MaxSeqs: 64, MaxSeqTokens: 1024, Depth: 1},
 		eng:  engine.Config{Caching: true, MaxLive: 512, Tokenizer: bundled()},
-		model: Model{
+		model: openai.Model{
 			Names: []string{"tiny", "alias"}, Root: "models/tiny", Created: time.Unix(1_772_900_000, 0),
 			Tokenizer: bundled(), Chat: template(), MaxLen: 1024, VocabSize: vocabulary,
-			Generation: Generation{EOS: endOfTurn, Stop: []int32{endOfText}},
+			Generation: openai.Generation{EOS: endOfTurn, Stop: []int32{endOfText}},
 		},
 	}
 	h.log = newLogbook()
@@ -448,4 +449,12 @@ func leaked() string {
 		return left == ""
 	})
 	return left
+}
+
+// textOf is the text of a token on its own.
+func textOf(tok *tokenizer.Tokenizer, id int32) string {
+	if b := tok.Bytes(id); b != nil {
+		return string(b)
+	}
+	return tok.Text(id)
 }

@@ -33,15 +33,7 @@ func newMeeting(t *testing.T, change func(*setup)) *meeting {
 			change(s)
 		}
 	})
-	m.srv.linker.gather(time.Millisecond)
 	return m
-}
-
-// gather sets how long rewards are gathered.
-func (l *linker) gather(d time.Duration) {
-	l.mu.Lock()
-	l.mu.every = d
-	l.mu.Unlock()
 }
 
 // ask gets a completion of acme/support and returns its id.
@@ -196,12 +188,11 @@ func TestRewardByFeedback(t *testing.T) {
 // Rewards come before their completions are recorded, and while the archive cannot
 // take them: they wait, over a restart too, and are forgotten after a day.
 func TestRewardWaits(t *testing.T) {
-	m := newMeeting(t, nil)
-	m.srv.recorder.every = time.Hour
+	m := newMeeting(t, func(s *setup) { s.cfg.Trajectories.RecordEvery = time.Hour })
 	id := m.ask(t, nil)
 	m.reward(t, id, map[string]any{"reward": 3})
 	m.reward(t, "never", map[string]any{"reward": 3})
-	if err := m.srv.linker.pass(t.Context()); err != nil {
+	if err := m.srv.linker.Pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := m.waiting(t); n != 2 {
@@ -211,15 +202,8 @@ func TestRewardWaits(t *testing.T) {
 	if n := m.waiting(t); n != 1 {
 		t.Errorf("%d wait", n)
 	}
-	after := newMeetingOn(t, m)
+	after := newMeetingOn(t, m) // which does not wait for a completion
 	after.rewards(t, 3.0)
-	after.srv.linker.turn.Lock()
-	after.srv.linker.wait = -time.Hour
-	after.srv.linker.turn.Unlock()
-	after.srv.linker.mu.Lock()
-	after.srv.linker.mu.all = true
-	after.srv.linker.mu.Unlock()
-	after.srv.linker.nudge()
 	after.settled(t)
 }
 
@@ -229,8 +213,8 @@ func newMeetingOn(t *testing.T, m *meeting) *meeting {
 	again := &meeting{book: m.book, ledger: m.ledger}
 	again.house = newHouse(t, func(s *setup) {
 		s.cfg.Trajectories.Archive, s.cfg.Trajectories.Spool = m.Archive, t.TempDir()
+		s.cfg.Trajectories.RecordEvery, s.cfg.Trajectories.RewardWait = time.Millisecond, -time.Hour
 		s.cfg.Feedback = feedback.New(m.book, feedback.DefaultConfig())
 	})
-	again.srv.linker.gather(time.Millisecond)
 	return again
 }

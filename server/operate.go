@@ -20,17 +20,9 @@ import (
 	"weir/usage"
 )
 
-// track counts a request that generates, until its answer is complete.
-func (s *Server) track(c *transport.Call) {
-	if s.cfg.Functions.LoadTracking {
-		s.load.Add(1)
-		c.AtEnd(func() { s.load.Add(-1) })
-	}
-}
-
 // serverLoad answers GET /load.
 func (s *Server) serverLoad(c *transport.Call) {
-	c.Answer(fasthttp.StatusOK, `{"server_load":`+strconv.FormatInt(s.load.Load(), 10)+`}`)
+	c.Answer(fasthttp.StatusOK, `{"server_load":`+strconv.FormatInt(s.openai.Load(), 10)+`}`)
 }
 
 // scrape answers GET /metrics, also while there is no model yet and when the
@@ -104,7 +96,7 @@ func (s *Server) serverInfo(c *transport.Call) {
 // benchmarks: 200 whether or not the cache could be emptied, as the reference
 // engine does. The log says which.
 func (s *Server) resetPrefixCache(c *transport.Call) {
-	m, err := s.serving()
+	m, err := s.openai.Serving()
 	if err != nil {
 		c.Fail(err)
 		return

@@ -48,7 +48,7 @@ func TestLoad(t *testing.T) {
 			close(gate)
 			<-done
 			h.setHook(nil)
-			waitFor(t, "no load", func() bool { return h.srv.load.Load() == 0 })
+			waitFor(t, "no load", func() bool { return h.srv.openai.Load() == 0 })
 			load("0")
 		}
 		h.get("POST", chatPath, "{")
@@ -61,7 +61,7 @@ func TestLoad(t *testing.T) {
 			t.Error(err)
 		}
 		resp.Body.Close()
-		waitFor(t, "no load", func() bool { return h.srv.load.Load() == 0 })
+		waitFor(t, "no load", func() bool { return h.srv.openai.Load() == 0 })
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"weir/api"
 	"weir/auth"
@@ -40,6 +38,12 @@ type Trajectories struct {
 	// Record lists projects, "team/project", "team/*" or "*", whose chat completions
 	// are recorded. Others are if they ask for it.
 	Record []string
+	// RecordEvery is how long completions, and rewards from feedback, are gathered
+	// before they are written.
+	RecordEvery time.Duration
+	// RewardWait is how long a reward from feedback waits for its completion to be
+	// recorded, before it is forgotten.
+	RewardWait time.Duration
 	// Quota bounds the bytes that a tenant may have logged, as they are sent; 0: no bound.
 	Quota int64
 	// Spool is a folder for temporary files; "": the system's.
@@ -48,7 +52,7 @@ type Trajectories struct {
 
 // DefaultTrajectories returns the settings of section 6, without an archive.
 func DefaultTrajectories() Trajectories {
-	return Trajectories{Limits: trajectory.DefaultLimits(), MaxBody: 8 << 30, MaxRatio: 200, MaxUploads: 32, Idle: time.Minute}
+	return Trajectories{Limits: trajectory.DefaultLimits(), MaxBody: 8 << 30, MaxRatio: 200, MaxUploads: 32, Idle: time.Minute, RecordEvery: time.Second, RewardWait: 24 * time.Hour}
 }
 
 // Validate reports the first value that makes no sense.
@@ -129,11 +133,7 @@ func previewRoute(path string) (r route, name string, found bool) {
 // a name.
 func modelID(segment string) (string, bool) {
 	id, err := url.PathUnescape(segment)
-	return id, err == nil && validModel(id)
-}
-
-func validModel(id string) bool {
-	return id != "" && len(id) <= 256 && id != "." && id != ".." && utf8.ValidString(id) && !strings.ContainsFunc(id, unicode.IsControl)
+	return id, err == nil && trajectory.ValidModel(id)
 }
 
 // segment is the n-th part of the path behind the model id, as it was sent.

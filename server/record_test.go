@@ -18,11 +18,11 @@ import (
 func recordingHouse(t *testing.T, change func(*setup)) (*house, *ledger) {
 	h, l := previewHouse(t, func(s *setup) {
 		s.cfg.Trajectories.Record = []string{"acme/*", "solo/one"}
+		s.cfg.Trajectories.RecordEvery = time.Millisecond
 		if change != nil {
 			change(s)
 		}
 	})
-	h.srv.recorder.every = time.Millisecond
 	return h, l
 }
 
@@ -200,8 +200,7 @@ func TestNotRecorded(t *testing.T) {
 // What has ended is written before the server has stopped; batches gather what
 // ends together.
 func TestRecordShutdown(t *testing.T) {
-	h, l := recordingHouse(t, nil)
-	h.srv.recorder.every = time.Hour
+	h, l := recordingHouse(t, func(s *setup) { s.cfg.Trajectories.RecordEvery = time.Hour })
 	for range 5 {
 		h.chat(nil, "Compat-Project: acme/x")
 	}
@@ -212,7 +211,6 @@ func TestRecordShutdown(t *testing.T) {
 	if n := l.keys(t, 'B'); n != 1 {
 		t.Errorf("%d batches", n)
 	}
-	h.srv.record(nil)
 }
 
 // A store that cannot take them loses records, not answers, and the log says so.

@@ -28,7 +28,7 @@ func (s *Server) setRewards(c *transport.Call, model string) {
 	}
 	order, batches, n, err := parseRewards(c.Body())
 	if err == nil && s.linker != nil {
-		err = s.linker.pass(c.Context()) // those that came before this call
+		err = s.linker.Pass(c.Context()) // those that came before this call
 	}
 	for i := 0; err == nil && i < len(order); i++ {
 		err = s.cfg.Trajectories.Archive.SetRewards(c.Context(), c.Who.Tenant, model, order[i], batches[order[i]])

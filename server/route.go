@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"weir/server/failure"
+	"weir/server/openai"
 	"weir/server/transport"
 )
 
@@ -19,14 +20,14 @@ type route struct {
 // routes are found by the path as it was sent: an escaped or doubled slash
 // names something else, and cannot lead around the keys.
 var routes = map[string]route{
-	"/v1/chat/completions":        {methods: "POST", serve: (*Server).chatCompletions},
-	"/v1/completions":             {methods: "POST", serve: (*Server).completions},
-	"/v1/models":                  {methods: "GET", serve: (*Server).models},
-	"/v1/chat/completions/render": {methods: "POST", serve: (*Server).renderChat},
-	"/v1/completions/render":      {methods: "POST", serve: (*Server).renderTexts},
-	"/tokenizer_info":             {methods: "GET", serve: (*Server).tokenizerInfo, when: func(f Functions) bool { return f.TokenizerInfo }},
-	"/tokenize":                   {methods: "POST", serve: (*Server).tokenize},
-	"/detokenize":                 {methods: "POST", serve: (*Server).detokenize},
+	"/v1/chat/completions":        {methods: "POST", serve: generates((*openai.Service).ChatCompletions)},
+	"/v1/completions":             {methods: "POST", serve: generates((*openai.Service).Completions)},
+	"/v1/models":                  {methods: "GET", serve: generates((*openai.Service).Models)},
+	"/v1/chat/completions/render": {methods: "POST", serve: generates((*openai.Service).RenderChat)},
+	"/v1/completions/render":      {methods: "POST", serve: generates((*openai.Service).RenderTexts)},
+	"/tokenizer_info":             {methods: "GET", serve: generates((*openai.Service).TokenizerInfo), when: func(f Functions) bool { return f.TokenizerInfo }},
+	"/tokenize":                   {methods: "POST", serve: generates((*openai.Service).Tokenize)},
+	"/detokenize":                 {methods: "POST", serve: generates((*openai.Service).Detokenize)},
 	"/health":                     {methods: "GET", open: true, serve: (*Server).health},
 	"/ping":                       {methods: "GET, POST", open: true, serve: (*Server).health},
 	"/ready":                      {methods: "GET", open: true, serve: (*Server).ready},
@@ -39,10 +40,12 @@ var routes = map[string]route{
 	"/reset_prefix_cache":         {methods: "POST", serve: (*Server).resetPrefixCache, when: dev},
 }
 
-func dev(f Functions) bool { return f.Dev }
+// generates is a function of the OpenAI interface as one of the server.
+func generates(f func(*openai.Service, *transport.Call)) func(*Server, *transport.Call) {
+	return func(s *Server, c *transport.Call) { f(s.openai, c) }
+}
 
-// modelPath is followed by the id of a model.
-const modelPath = "/v1/models/"
+func dev(f Functions) bool { return f.Dev }
 
 // metricsPath may be followed by anything (spec chat-completions 1.1).
 const metricsPath = "/metrics"
@@ -55,8 +58,8 @@ func (s *Server) find(path string) (r route, name string, found bool) {
 	if r, ok := routes[path]; ok && (r.when == nil || r.when(s.cfg.Functions)) {
 		return r, path, true
 	}
-	if id, ok := strings.CutPrefix(path, modelPath); ok && id != "" {
-		return route{methods: "GET", serve: (*Server).oneModel}, modelPath + "{id}", true
+	if id, ok := strings.CutPrefix(path, openai.ModelPath); ok && id != "" {
+		return route{methods: "GET", serve: generates((*openai.Service).OneModel)}, openai.ModelPath + "{id}", true
 	}
 	if strings.HasPrefix(path, metricsPath) {
 		return routes[metricsPath], metricsPath, true

@@ -8,28 +8,25 @@ import (
 
 	"weir/metrics"
 	"weir/server/failure"
+	"weir/server/openai"
+	"weir/server/recording"
 	"weir/server/transport"
 )
 
 // Server answers HTTP. It may listen before it has a model: until SetModel,
 // what needs one is answered with 503.
 type Server struct {
-	cfg       Config
-	log       *slog.Logger
-	http      *transport.Server
-	compiling *transport.Queue // of grammars
-	salts     salter
-	load      atomic.Int64 // requests that generate; counted with LoadTracking
-
-	uploads  atomic.Int64 // log requests being read
-	recorder *recorder    // nil: nothing is recorded
-	linker   *linker      // nil: feedback sets no rewards
-
-	model    atomic.Pointer[Model]
-	progress atomic.Pointer[string] // why there is no model yet
-	failed   atomic.Bool            // there will be no answers any more
-
+	cfg    Config
+	log    *slog.Logger
+	http   *transport.Server
+	openai *openai.Service
 	counts *metrics.Metrics
+
+	uploads  atomic.Int64        // log requests being read
+	recorder *recording.Recorder // nil: nothing is recorded
+	linker   *recording.Linker   // nil: feedback sets no rewards
+
+	progress atomic.Pointer[string] // why there is no model yet
 }
 
 // New returns a server that Serve starts.
@@ -37,23 +34,21 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if cfg.NewID == nil {
-		cfg.NewID = func() string { return transport.RandomHex(8) }
-	}
-	s := &Server{cfg: cfg, salts: newSalter(), counts: metrics.New()}
+	s := &Server{cfg: cfg, counts: metrics.New()}
 	var err error
 	if s.http, err = transport.New(cfg.Config, router{s}, s.failures(), s.counts); err != nil {
 		return nil, err
 	}
 	s.log = s.http.Log()
-	if s.compiling, err = transport.NewQueue(cfg.PrepareQueue, max(1, cfg.PrepareWorkers/2)); err != nil {
-		return nil, err
-	}
 	if cfg.Trajectories.Archive != nil {
+		to := cfg.recording(s.log, s.http.Now)
 		if cfg.Feedback != nil {
-			s.linker = newLinker(s)
+			s.linker = recording.NewLinker(to, cfg.Feedback)
 		}
-		s.recorder = newRecorder(s)
+		s.recorder = recording.NewRecorder(to, s.linker, s.counts)
+	}
+	if s.openai, err = openai.New(cfg.answers(), s.http, s.recorder, s.counts); err != nil {
+		return nil, err
 	}
 	s.counts.SetStores(s.stores())
 	s.SetProgress("the model is loading")
@@ -74,20 +69,9 @@ func (s *Server) failures() failure.Settings {
 // once if that came before. It may run for several listeners at a time.
 func (s *Server) Serve(ln net.Listener) error { return s.http.Serve(ln) }
 
-// SetModel publishes the model, whose engine has to be ready: from now on requests are answered with it.
-// Those that have begun keep the one they began with.
-func (s *Server) SetModel(m *Model) error {
-	if err := m.validate(); err != nil {
-		return err
-	}
-	m.constraints = newConstraints(m)
-	s.counts.SetEngine(m.Engine, metrics.Model{Name: m.Names[0], MaxLen: m.MaxLen, CacheType: m.CacheType})
-	s.model.Store(m)
-	g := &m.Generation
-	s.log.Info("model ready", "names", m.Names, "max_model_len", m.MaxLen, "temperature", or(nil, g.Temperature, 1), "top_p", or(nil, g.TopP, 1),
-		"top_k", or(nil, g.TopK, 0), "min_p", or(nil, g.MinP, 0), "repetition_penalty", or(nil, g.RepetitionPenalty, 1), "max_new_tokens", or(nil, g.MaxNewTokens, m.MaxLen))
-	return nil
-}
+// SetModel publishes the model, whose engine has to be ready: from now on requests are
+// answered with it. Those that have begun keep the one they began with.
+func (s *Server) SetModel(m *openai.Model) error { return s.openai.SetModel(m) }
 
 // SetProgress says what is still to be done until SetModel; clients that ask
 // too early are told.
@@ -95,22 +79,19 @@ func (s *Server) SetProgress(text string) { s.progress.Store(&text) }
 
 // Fail turns /health to 503 for good: the engine has ended (engine.Engine.Run
 // has returned), and the process should be restarted.
-func (s *Server) Fail(err error) {
-	s.log.Error("the engine has failed", "error", err)
-	s.failed.Store(true)
-}
+func (s *Server) Fail(err error) { s.openai.Fail(err) }
 
 // Shutdown refuses new connections and requests, lets those in flight end, and
 // returns when all have. When ctx ends first they are ended with an error, and
 // ctx's error is returned.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
-	s.compiling.Close()
+	s.openai.Close()
 	if s.recorder != nil {
-		s.recorder.close()
+		s.recorder.Close()
 	}
 	if s.linker != nil {
-		s.linker.close() // after the recorder: it may have waited for a record
+		s.linker.Close() // after the recorder: it may have waited for a record
 	}
 	return err
 }

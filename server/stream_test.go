@@ -1,23 +1,17 @@
 package server
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"testing/synctest"
 	"time"
 
-	"weir/api"
 	"weir/backend/sim"
-	"weir/chat/reasoning"
-	"weir/engine"
 	"weir/internal/invariants"
 	"weir/internal/testkit"
-	"weir/sampler"
 	"weir/server/transport"
 )
 
@@ -191,57 +185,6 @@ func TestNoHeartbeatInACompleteAnswer(t *testing.T) {
 	})
 }
 
-// direct is a stream's body without a connection.
-func direct(t testing.TB, h *house, req engine.Request, r reply) *sse {
-	t.Helper()
-	st, err := h.eng.Submit(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.meta, r.tok, r.n, r.role = api.Meta{ID: "x", Model: "m"}, bundled(), max(1, req.N), "assistant"
-	return newSSE(h.srv, h.srv.http.Detached(), st, &r)
-}
-
-func request(tokens int) engine.Request {
-	p := sampler.DefaultParams()
-	p.Temperature = 0
-	return engine.Request{Tokens: []int32{5, 6, 7}, Sampling: p, Limits: engine.Limits{MaxTokens: tokens, EOS: -1}}
-}
-
-// Read gives out the same bytes as WriteTo.
-func TestReadEqualsWriteTo(t *testing.T) {
-	h := newHouse(t, nil)
-	var want bytes.Buffer
-	b := direct(t, h, request(20), reply{})
-	if n, err := b.WriteTo(&want); err != nil || n != int64(want.Len()) {
-		t.Fatal(n, err)
-	}
-	b.Close()
-	b = direct(t, h, request(20), reply{})
-	if err := iotest.TestReader(b, want.Bytes()); err != nil {
-		t.Error(err)
-	}
-	b.Close()
-}
-
-// A fault of ours in the middle of a stream ends that stream, with an event.
-func TestPanicInAStream(t *testing.T) {
-	h := newHouse(t, nil)
-	b := direct(t, h, request(5), reply{})
-	b.used = nil // the first token's event indexes it
-	var out bytes.Buffer
-	if _, err := b.WriteTo(&out); err != nil {
-		t.Fatal(err)
-	}
-	b.Close()
-	if want := `data: {"error": {"message": "Internal server error", "type": "InternalServerError", "param": null, "code": 500}}` + "\n\ndata: [DONE]\n\n"; out.String() != want {
-		t.Errorf("%q", out.String())
-	}
-	if text := h.log.text.String(); !strings.Contains(text, "index out of range") {
-		t.Errorf("the log has no trace of it: %q", text)
-	}
-}
-
 func TestPanicInAHandler(t *testing.T) {
 	h := newHouse(t, nil)
 	good := *h.newID.Load()
@@ -263,59 +206,6 @@ func TestPanicInAHandler(t *testing.T) {
 	h.complete(t, nil)
 	if text := h.log.text.String(); !strings.Contains(text, "no ids today") || !strings.Contains(text, "no time") || !strings.Contains(text, "stream_test.go") {
 		t.Errorf("log: %q", text)
-	}
-}
-
-// Everything between the engine and the connection allocates nothing for a token.
-func TestStreamAllocatesNothingPerToken(t *testing.T) {
-	if invariants.Enabled {
-		t.Skip("invariants allocate")
-	}
-	for name, r := range map[string]reply{
-		"plain":    {},
-		"thinking": {output: reasoning.Thought, form: api.Form{TokenIDs: true}}, // so that every token has its event
-		"hidden":   {output: reasoning.Thought, hideThoughts: true},
-		"logprobs": {logprobs: true, top: 5, form: api.Form{TokenIDs: true, ContinuousUsage: true}},
-		"texts":    {logprobs: true, top: 5, form: api.Form{TokenIDs: true, ContinuousUsage: true}, texts: &texts{n: 1, prompts: [][]int32{{1}}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h := newHouse(t, nil)
-			gate := make(chan struct{})
-			h.setHook(func(c sim.Call, _ int) error {
-				if c == sim.End {
-					<-gate
-				}
-				return nil
-			})
-			req := request(900)
-			if r.logprobs {
-				req.Sampling.Logprobs, req.Sampling.TopLogprobs = engine.RawLogprobs, 5
-			}
-			b := direct(t, h, req, r)
-			b.beat = time.NewTimer(time.Hour)
-			token := func() {
-				gate <- struct{}{}
-				if r.hideThoughts { // and so is next
-					if !b.st.Take(&b.events) {
-						<-b.st.Ready()
-						b.st.Take(&b.events)
-					}
-					b.at = 0
-					b.encode()
-					return
-				}
-				piece, err := b.next()
-				if err != nil || !bytes.Contains(piece, []byte(`"delta":{`)) && !bytes.Contains(piece, []byte(`"text":"`)) {
-					t.Fatalf("%q, %v", piece, err)
-				}
-			}
-			for range 300 { // buffers grow to their size
-				token()
-			}
-			noAllocations(t, token)
-			close(gate)
-			b.Close()
-		})
 	}
 }
 
@@ -367,76 +257,4 @@ func TestSocketAllocatesNothingPerToken(t *testing.T) {
 	noAllocations(t, token)
 	close(gate)
 	io.Copy(io.Discard, c)
-}
-
-// A burst goes out in pieces of a bounded size, each of whole events.
-func TestBurst(t *testing.T) {
-	h := newHouse(t, nil)
-	b := direct(t, h, request(900), reply{})
-	waitFor(t, "the tokens", func() bool { return h.eng.Stats().Finished[engine.Length] == 1 })
-	var pieces int
-	for {
-		piece, err := b.next()
-		if err == io.EOF {
-			break
-		}
-		pieces++
-		if !bytes.HasPrefix(piece, []byte("data: ")) || !bytes.HasSuffix(piece, []byte("\n\n")) || len(piece) > burst+1024 {
-			t.Errorf("piece of %d bytes: %.50q … %q", len(piece), piece, piece[len(piece)-20:])
-		}
-	}
-	if pieces < 3 || pieces > 10 {
-		t.Errorf("%d pieces", pieces)
-	}
-	b.Close()
-}
-
-// What comes before the tokens is cut in pieces, too: prompt ids in the role of
-// every choice, an echo in every choice.
-func TestOpeningBurst(t *testing.T) {
-	h := newHouse(t, nil)
-	req := request(2)
-	req.N = 20
-	for len(req.Tokens) < 900 {
-		req.Tokens = append(req.Tokens, 1234)
-	}
-	b := direct(t, h, req, reply{form: api.Form{TokenIDs: true}, prompt: req.Tokens, echo: strings.Repeat("echo", 4<<10)})
-	var all []byte
-	for {
-		piece, err := b.next()
-		if err == io.EOF {
-			break
-		}
-		if len(piece) > burst+20<<10 {
-			t.Errorf("a piece of %d bytes", len(piece))
-		}
-		all = append(all, piece...)
-	}
-	chunks := events(t, string(all))
-	for i := range 20 {
-		if c := chunks[i]; c.Choices[0].Index != i || c.Choices[0].Delta["role"] == nil || len(c.PromptTokenIDs) != 900 {
-			t.Errorf("event %d is no role", i)
-		}
-		if c := chunks[20+i]; c.Choices[0].Index != i || len(text(c)) != 16<<10 {
-			t.Errorf("event %d is no echo", 20+i)
-		}
-	}
-	if len(chunks) != 20*4 {
-		t.Errorf("%d events", len(chunks))
-	}
-	b.Close()
-}
-
-func BenchmarkStreamToken(b *testing.B) {
-	h := newHouse(b, nil)
-	r := reply{meta: api.Meta{ID: "chatcmpl-0123456789abcdef", Model: "m"}, tok: bundled(), role: "assistant", n: 1}
-	s := newSSE(h.srv, nil, nil, &r)
-	s.opened = 1
-	ev := engine.Event{Token: 700, StopID: -1, Text: []byte(" hello")}
-	b.ReportAllocs()
-	for b.Loop() {
-		s.buf = s.buf[:0]
-		s.event(&ev)
-	}
-	b.SetBytes(int64(len(s.buf)))
 }

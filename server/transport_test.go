@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/backend/sim"
+	"weir/server/openai"
 	"weir/server/transport"
 )
 
@@ -52,16 +53,16 @@ func TestLoading(t *testing.T) {
 func TestModelIsChecked(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
-	for name, change := range map[string]func(*Model){
-		"no name":          func(m *Model) { m.Names = nil },
-		"an empty name":    func(m *Model) { m.Names = []string{"a", ""} },
-		"no engine":        func(m *Model) { m.Engine = nil },
-		"no tokenizer":     func(m *Model) { m.Tokenizer = nil },
-		"no context":       func(m *Model) { m.MaxLen = 0 },
-		"too long":         func(m *Model) { m.MaxLen = 1025 },
-		"wrong vocabulary": func(m *Model) { m.VocabSize = vocabulary + 1 },
-		"strange EOS":      func(m *Model) { m.Generation.EOS = vocabulary },
-		"strange stop":     func(m *Model) { m.Generation.Stop = []int32{-1} },
+	for name, change := range map[string]func(*openai.Model){
+		"no name":          func(m *openai.Model) { m.Names = nil },
+		"an empty name":    func(m *openai.Model) { m.Names = []string{"a", ""} },
+		"no engine":        func(m *openai.Model) { m.Engine = nil },
+		"no tokenizer":     func(m *openai.Model) { m.Tokenizer = nil },
+		"no context":       func(m *openai.Model) { m.MaxLen = 0 },
+		"too long":         func(m *openai.Model) { m.MaxLen = 1025 },
+		"wrong vocabulary": func(m *openai.Model) { m.VocabSize = vocabulary + 1 },
+		"strange EOS":      func(m *openai.Model) { m.Generation.EOS = vocabulary },
+		"strange stop":     func(m *openai.Model) { m.Generation.Stop = []int32{-1} },
 	} {
 		m := *h.model
 		change(&m)

@@ -10,6 +10,7 @@ import (
 
 	"weir/auth"
 	"weir/server/failure"
+	"weir/server/recording"
 	"weir/server/transport"
 	"weir/trajectory"
 	"weir/trajectory/archive"
@@ -38,7 +39,7 @@ func (s *Server) logTrajectories(c *transport.Call, model string) {
 		c.Fail(failure.ErrDraining)
 		return
 	}
-	if err := s.quota(c.Who.Tenant, 0); err != nil {
+	if err := recording.Quota(cfg.Archive, cfg.Quota, c.Who.Tenant, 0); err != nil {
 		c.Fail(err)
 		return
 	}
@@ -58,20 +59,6 @@ func (s *Server) logTrajectories(c *transport.Call, model string) {
 	}
 	d := appendReceipt(nil, model, &receipt)
 	c.Reply(append(strconv.AppendBool(append(d, `,"duplicate":`...), receipt.Duplicate), '}'))
-}
-
-// quota reports whether a tenant may log so many bytes more. Two uploads at a time
-// may both be the last one.
-func (s *Server) quota(tenant string, more int64) error {
-	most := s.cfg.Trajectories.Quota
-	if most <= 0 {
-		return nil
-	}
-	used, err := s.cfg.Trajectories.Archive.Used(tenant)
-	if err == nil && used+more > most {
-		err = failure.ErrQuota
-	}
-	return err
 }
 
 // validKey reports whether an Idempotency-Key is one, or absent (section 7).
@@ -130,7 +117,7 @@ func (s *Server) upload(c *transport.Call, model, encoding, key string) (archive
 			return archive.Receipt{}, err
 		}
 	}
-	if err := s.quota(c.Who.Tenant, envelope.Bytes); err != nil {
+	if err := recording.Quota(cfg.Archive, cfg.Quota, c.Who.Tenant, envelope.Bytes); err != nil {
 		return archive.Receipt{}, err
 	}
 	m := archive.Meta{Split: envelope.Split, Step: envelope.Step, Bytes: envelope.Bytes, Key: key}

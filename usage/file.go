@@ -17,61 +17,50 @@ import (
 	"time"
 )
 
-// The file is lines of text, each with a checksum of its own:
-//
-//	6b0c6a2f since 1772900000
-//	50f0a4d3 add 3 120 64 210 team/project
-//	0f3e3c1a add 1 15 0 5 -
-//
-// which are requests, prompt, cached and completion tokens; "-" is no project.
-// Totals are the sums. Nothing is ever changed in place, so damage stays where
-// it is: a line that was cut (a process died in the middle of a write) or
-// altered is skipped, counted and logged, and the next line is good again.
-//
-// Whoever appends holds an exclusive lock on another file beside it, and first
-// reads what others have appended. When the file has grown to a multiple of its
-// sums it is replaced by them, under the same lock; the others notice that the
-// name means another file now and read that.
+// doc.go describes the file.
 
 const (
 	fileName = "usage.log"
 	lockName = "usage.lock"
 
-	// A file is replaced when it is larger than so many times its sums, and this.
+	// A file is replaced when it is larger than growth times its sums, plus slack.
 	growth    = 4
 	slack     = 256 << 10
-	slackOpen = 8 << 10 // at the start: what is read then is read at every start
+	slackOpen = 8 << 10 // in place of slack at the start, because the whole file is read then
 
 	maxLine = 4 << 10 // a line with a name of MaxName bytes is shorter
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// journal is the file and what is known of it. Ledger.book's lock is its lock.
+// journal is the file and what is known of it. Ledger.book guards it.
 type journal struct {
-	path string
-	lock *os.File
-	file *os.File
-	log  *slog.Logger
+	path  string
+	lock  *os.File
+	file  *os.File
+	log   *slog.Logger
+	wait  time.Duration // for the lock
+	fsync func(*os.File) error
 
-	at      int64 // everything before is in the totals
-	size    int64 // of the file, while it is locked; more than at: the last line is cut
-	compact int64 // replace the file when it is larger; 0: it has not been read yet
-	damaged int   // lines skipped
-	listed  bool  // the directory's entry is durable, too
+	at      int64 // everything before this offset is in the totals
+	size    int64 // of the file, while it is locked; it is more than at if the last line is cut
+	compact int64 // the file is replaced when it is larger; 0 if it has not been read yet
+	damaged int   // lines that were skipped
+	named   bool  // the directory has been synced since the file was created
 }
 
-func openJournal(dir string, log *slog.Logger) (*journal, error) {
+func openJournal(cfg Config) (*journal, error) {
+	dir := cfg.Dir
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	j := &journal{path: filepath.Join(dir, fileName), log: log}
+	j := &journal{path: filepath.Join(dir, fileName), log: cfg.Log, wait: cfg.patience, fsync: cfg.fsync}
 	var err error
 	if j.lock, err = os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, err
 	}
 	if j.file, err = j.openFile(); err != nil {
-		_ = j.lock.Close() // nothing was written to it
+		_ = j.lock.Close() // nothing has been written to it
 		return nil, err
 	}
 	return j, nil
@@ -81,26 +70,26 @@ func (j *journal) openFile() (*os.File, error) {
 	return os.OpenFile(j.path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 }
 
-// sync makes what was written durable, and the name of a new file.
+// sync makes durable what was written, and the name of a new file.
 func (j *journal) sync() error {
-	if err := j.file.Sync(); err != nil || j.listed {
+	if err := j.fsync(j.file); err != nil || j.named {
 		return err
 	}
 	dir, err := os.Open(filepath.Dir(j.path))
 	if err != nil {
 		return err
 	}
-	_ = dir.Sync() // not every system can
-	j.listed = true
+	_ = j.fsync(dir) // some systems cannot
+	j.named = true
 	return dir.Close()
 }
 
 func (j *journal) close() error { return errors.Join(j.file.Close(), j.lock.Close()) }
 
-// append adds to t what others have written, then writes what was added here
-// and adds that. After an error nothing of added has been written.
+// append adds to t what other processes have written, then writes what was added here and
+// adds that to t as well. After an error nothing of added has been written.
 func (j *journal) append(t *totals, added map[string]Counts) (err error) {
-	if err := lockFile(j.lock); err != nil {
+	if err := lockFile(j.lock, j.wait); err != nil {
 		return fmt.Errorf("%s: %w", j.lock.Name(), err)
 	}
 	defer func() { err = errors.Join(err, unlockFile(j.lock)) }()
@@ -120,15 +109,15 @@ func (j *journal) append(t *totals, added map[string]Counts) (err error) {
 	}
 	if j.at > j.compact {
 		if err := j.replace(t); err != nil {
-			j.compact = 2 * j.at // not at every write
+			j.compact = 2 * j.at // do not try again at every write
 			j.log.Warn("the file of usage counts cannot be replaced by its sums and grows on", "file", j.path, "error", err)
 		}
 	}
 	return nil
 }
 
-// follow opens the file anew if the name means another one by now, or ours is
-// not what it was.
+// follow opens the file again if the name now means another one, or if the file has become
+// shorter.
 func (j *journal) follow(t *totals) error {
 	ours, err := j.file.Stat()
 	if err != nil {
@@ -145,13 +134,13 @@ func (j *journal) follow(t *totals) error {
 	if err != nil {
 		return err
 	}
-	_ = j.file.Close() // nothing of ours is unwritten
-	j.file, j.at, j.damaged, j.listed = f, 0, 0, false
+	_ = j.file.Close() // everything was written
+	j.file, j.at, j.damaged, j.named = f, 0, 0, false
 	*t = newTotals(t.limit)
 	return nil
 }
 
-// read adds the lines behind at to t.
+// read adds the lines from at on to t.
 func (j *journal) read(t *totals) error {
 	damaged := 0
 	defer func() {
@@ -194,21 +183,21 @@ func (j *journal) writeLines(t *totals, added map[string]Counts) error {
 	var buf []byte
 	cut := j.size > j.at
 	if cut {
-		buf = append(buf, "?\n"...) // ends what somebody could not end, and spoils it should only the end be missing: it was skipped
+		buf = append(buf, "?\n"...) // ends the line that was cut, and damages it: it has been skipped, and if only its end were missing it would now count
 	}
 	since := t.since
 	if since == 0 {
 		since = time.Now().Unix()
 		buf = appendSince(buf, since)
 	}
-	// What has no counts of its own goes to the file as what it counts for.
+	// Projects without counts of their own are written as Other.
 	names := sortedNames(added)
 	buckets := make([]string, len(names))
-	room := t.room()
+	free := t.free()
 	for i, name := range names {
 		buckets[i] = name
 		if _, known := t.counts[name]; !known && name != Other {
-			if room--; room < 0 {
+			if free--; free < 0 {
 				buckets[i] = Other
 			}
 		}
@@ -216,7 +205,7 @@ func (j *journal) writeLines(t *totals, added map[string]Counts) error {
 	}
 	if n, err := j.file.Write(buf); err != nil {
 		if n > 0 {
-			err = errors.Join(err, j.file.Truncate(j.size)) // or a part would count twice
+			err = errors.Join(err, j.file.Truncate(j.size)) // or some of it would count twice
 		}
 		return err
 	}
@@ -233,12 +222,12 @@ func (j *journal) writeLines(t *totals, added map[string]Counts) error {
 	return nil
 }
 
-// replace puts the sums in the file's place. Where lines were skipped the old
-// file stays, for whoever wants to look.
+// replace puts the sums in the place of the file. If lines were skipped, the old file is
+// kept under another name, for inspection.
 func (j *journal) replace(t *totals) error {
 	next := j.path + ".new"
 	data := sums(t)
-	if err := writeDurably(next, data); err != nil {
+	if err := j.writeDurably(next, data); err != nil {
 		return err
 	}
 	if j.damaged > 0 {
@@ -257,22 +246,23 @@ func (j *journal) replace(t *totals) error {
 	if err != nil {
 		return err
 	}
-	_ = j.file.Close() // it is not the file any more
-	j.file, j.at, j.size, j.damaged, j.listed = f, int64(len(data)), int64(len(data)), 0, false
+	_ = j.file.Close() // the name means another file now
+	j.file, j.at, j.size, j.damaged, j.named = f, int64(len(data)), int64(len(data)), 0, false
 	j.compact = growth*j.at + slack
 	return nil
 }
 
-func writeDurably(path string, data []byte) error {
+// writeDurably writes a file and syncs it.
+func (j *journal) writeDurably(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(data)
-	return errors.Join(err, f.Sync(), f.Close())
+	return errors.Join(err, j.fsync(f), f.Close())
 }
 
-// sums is a file with nothing but t.
+// sums is the contents of a file that has nothing but t.
 func sums(t *totals) []byte {
 	buf := appendSince(nil, t.since)
 	for _, name := range sortedNames(t.counts) {
@@ -292,7 +282,7 @@ func sortedNames(counts map[string]Counts) []string {
 
 // record is one line.
 type record struct {
-	since   int64 // not 0: when counting began; nothing else
+	since   int64 // when counting began; if it is not 0 there is nothing else
 	project string
 	Counts
 }
@@ -307,7 +297,7 @@ func (r *record) addTo(t *totals) {
 
 const none = "-"
 
-// storable reports whether a name can stand in a line.
+// storable reports whether a name can be written to a line.
 func storable(name string) bool {
 	if len(name) > MaxName || name == none {
 		return false
@@ -335,7 +325,7 @@ func checked(dst, text []byte) []byte {
 	return fmt.Appendf(dst, "%08x %s\n", crc32.Checksum(text, castagnoli), text)
 }
 
-// parse reads a line without its end.
+// parse reads a line, without the newline.
 func parse(line []byte) (r record, ok bool) {
 	sum, text, _ := bytes.Cut(line, []byte{' '})
 	crc, err := strconv.ParseUint(string(sum), 16, 32)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/internal/testkit"
 )
@@ -36,15 +37,8 @@ func count(args []string) {
 	fmt.Println("error", err)
 }
 
-// compactAtNextWrite makes a ledger replace its file by its sums when it writes again.
-func compactAtNextWrite(l *Ledger) {
-	l.book.Lock()
-	defer l.book.Unlock()
-	l.book.file.compact = 1
-}
-
-// TestKill: kill -9 at any moment loses nothing that was written, and leaves a
-// file that others read and go on with.
+// TestKill: kill -9 at any moment loses nothing that was written, and leaves a file that
+// other processes can read and append to.
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, nil)
@@ -82,10 +76,11 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// Somebody who holds the lock and does not go on keeps nobody else.
+// TestStuckSharer: a process that holds the lock and does not go on delays others only as
+// long as they are patient.
 func TestStuckSharer(t *testing.T) {
 	dir := t.TempDir()
-	l := open(t, dir, nil)
+	l := open(t, dir, func(cfg *Config) { cfg.patience = 50 * time.Millisecond })
 	l.Add("t/1", Counts{Requests: 1})
 	want(t, l, map[string]Counts{"t/1": {Requests: 1}})
 	stuck, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR, 0)
@@ -93,7 +88,7 @@ func TestStuckSharer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stuck.Close()
-	if err := lockFile(stuck); err != nil {
+	if err := lockFile(stuck, time.Second); err != nil {
 		t.Fatal(err)
 	}
 	l.Add("t/1", Counts{Requests: 1})

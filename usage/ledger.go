@@ -1,29 +1,21 @@
-// Package usage counts requests and tokens by project, and remembers them over
-// restarts.
-//
-// Counts are added in memory. A goroutine appends what has been added to a file
-// within 100 ms, and makes the file durable (fsync) within a second after that;
-// Close does both. So a process that is killed loses what was added in its last
-// 100 ms, and a machine that loses power the last second more. Several processes
-// may keep their counts in one directory: each sees the sum of what has been
-// written. (See file.go for how. Where the system has no flock a directory is for one process.)
 package usage
 
 import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// Counts are what somebody has used.
+// Counts are what a project has used.
 type Counts struct {
 	Requests   uint64
-	Prompt     uint64 // tokens; those of Cached are among them
-	Cached     uint64
+	Prompt     uint64 // tokens, including those of Cached
+	Cached     uint64 // prompt tokens that were found in the prefix cache
 	Completion uint64
 }
 
@@ -33,46 +25,50 @@ func (c Counts) plus(d Counts) Counts {
 
 // Project is the counts of one project.
 type Project struct {
-	Name string // "": requests without a project; Other
+	Name string // "" for requests without a project; or Other
 	Counts
 }
 
-// Other collects what has no counts of its own: projects beyond MaxProjects,
-// and names that cannot be. No project is called so, for want of a slash.
+// Other has the counts of projects beyond MaxProjects, and of names that are not valid. No
+// project has this name, because the names of projects contain a slash.
 const Other = "other"
 
-// MaxName bounds a project's name in bytes.
+// MaxName bounds the name of a project in bytes.
 const MaxName = 256
 
 // Config says where counts are kept.
 type Config struct {
-	Dir string // made if need be; "": in memory only
-	// MaxProjects is how many have counts of their own. The names come from
-	// clients: without a bound, memory and file would be theirs to fill.
+	Dir string // created if need be; "" keeps counts in memory only
+	// MaxProjects is how many projects have counts of their own. Clients choose the
+	// names, so without a bound they could fill memory and disk.
 	MaxProjects int
 	Log         *slog.Logger // nil: slog.Default()
+
+	// tests set these
+	patience time.Duration        // how long to wait for the lock
+	fsync    func(*os.File) error // nil: (*os.File).Sync
 }
 
 // DefaultConfig keeps counts in memory.
 func DefaultConfig() Config { return Config{MaxProjects: 4096} }
 
 const (
-	writeAfter = 50 * time.Millisecond // of the first addition: half of what is promised, the rest is for the write
-	syncAfter  = time.Second           // of the first write
-	retryAfter = time.Second           // of a write that failed
+	writeAfter = 50 * time.Millisecond // after the first addition; half of what doc.go promises is left for the write
+	syncAfter  = time.Second           // after the first write
+	retryAfter = time.Second           // after a write that failed
 )
 
-// Ledger is the counts. Its methods are for everybody, except that nothing may
-// be added after Close.
+// Ledger holds the counts. Its methods may be called from any goroutine, but Add not after
+// Close.
 type Ledger struct {
 	cfg  Config
 	wake chan struct{} // capacity 1: something was added
 	quit chan struct{}
 	done chan struct{} // closed when the writer has ended
 	end  sync.Once
-	last error // of Close
+	last error // the result of Close
 
-	// added is what the book does not have yet.
+	// added has the counts that the book does not have yet.
 	added struct {
 		sync.Mutex
 		totals
@@ -81,19 +77,25 @@ type Ledger struct {
 	book struct {
 		sync.Mutex
 		totals
-		file   *journal // nil: in memory only
-		failed bool     // the last write did, and the log says so
+		file   *journal // nil: counts are in memory only
+		failed bool     // the last write failed, and that has been logged
 	}
 }
 
-// Open returns the ledger of cfg.Dir. It only opens files: what is in them is
-// read by the writer, so a start does not wait for it.
+// Open returns the ledger of cfg.Dir. It only opens the files. The ledger's goroutine reads
+// them, so that the start of a process does not wait for that.
 func Open(cfg Config) (*Ledger, error) {
 	if cfg.MaxProjects < 1 {
 		return nil, fmt.Errorf("usage: Config.MaxProjects is %d, want at least 1", cfg.MaxProjects)
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
+	}
+	if cfg.patience == 0 {
+		cfg.patience = time.Second
+	}
+	if cfg.fsync == nil {
+		cfg.fsync = (*os.File).Sync
 	}
 	l := &Ledger{cfg: cfg, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
 	l.added.totals = newTotals(cfg.MaxProjects)
@@ -104,15 +106,15 @@ func Open(cfg Config) (*Ledger, error) {
 		return l, nil
 	}
 	var err error
-	if l.book.file, err = openJournal(cfg.Dir, cfg.Log); err != nil {
+	if l.book.file, err = openJournal(cfg); err != nil {
 		return nil, fmt.Errorf("usage: %w", err)
 	}
-	l.wake <- struct{}{} // reads the file
+	l.wake <- struct{}{} // to read the file
 	go l.write()
 	return l, nil
 }
 
-// Add counts c for a project. It waits for no file.
+// Add adds c to the counts of a project. It does not wait for the file.
 func (l *Ledger) Add(project string, c Counts) {
 	if !storable(project) {
 		project = Other
@@ -126,9 +128,10 @@ func (l *Ledger) Add(project string, c Counts) {
 	}
 }
 
-// Totals are the counts of every project, sorted by name, with those of all
-// processes that share the directory, and the unix second when counting began.
-// An error is about the file; the totals are then those of before, and our own.
+// Totals returns the counts of every project, sorted by name, as all processes that share
+// the directory have written them, and when counting began, in Unix seconds. If the file
+// cannot be read or written, the error says so, and the totals are those that were read
+// before, and what this process has added since.
 func (l *Ledger) Totals() (projects []Project, since int64, err error) {
 	err = l.flush()
 	l.book.Lock()
@@ -138,7 +141,7 @@ func (l *Ledger) Totals() (projects []Project, since int64, err error) {
 		all.add(name, c)
 	}
 	l.added.Lock()
-	for name, c := range l.added.counts { // since the flush, or it failed
+	for name, c := range l.added.counts { // added after the flush, or the flush failed
 		all.add(name, c)
 	}
 	l.added.Unlock()
@@ -149,7 +152,7 @@ func (l *Ledger) Totals() (projects []Project, since int64, err error) {
 	return projects, l.book.since, err
 }
 
-// Close writes what was added and makes it durable.
+// Close writes what was added and syncs the file.
 func (l *Ledger) Close() error {
 	l.end.Do(func() {
 		close(l.quit)
@@ -164,7 +167,7 @@ func (l *Ledger) Close() error {
 	return l.last
 }
 
-// write is the goroutine that writes, in groups.
+// write is the goroutine that writes and syncs the file.
 func (l *Ledger) write() {
 	defer close(l.done)
 	var due, durable <-chan time.Time
@@ -195,7 +198,7 @@ func (l *Ledger) write() {
 	}
 }
 
-// flush moves what was added to the book, and to its file.
+// flush moves what was added to the book and to its file.
 func (l *Ledger) flush() error {
 	l.book.Lock()
 	defer l.book.Unlock()
@@ -212,7 +215,7 @@ func (l *Ledger) flush() error {
 	err := l.book.file.append(&l.book.totals, added)
 	if err != nil {
 		l.added.Lock()
-		for name, c := range added { // for the next time
+		for name, c := range added { // for the next attempt
 			l.added.add(name, c)
 		}
 		l.added.Unlock()
@@ -231,17 +234,17 @@ func (l *Ledger) flush() error {
 	return nil
 }
 
-// totals are counts by project, of which at most limit have their own.
+// totals are counts by project. At most limit projects have counts of their own.
 type totals struct {
 	counts map[string]Counts
 	limit  int
-	since  int64 // unix seconds; 0: not known yet
+	since  int64 // in Unix seconds; 0 if not known yet
 }
 
 func newTotals(limit int) totals { return totals{counts: map[string]Counts{}, limit: limit} }
 
-// room is how many more projects can have counts of their own.
-func (t *totals) room() int {
+// free is how many more projects can have counts of their own.
+func (t *totals) free() int {
 	if _, others := t.counts[Other]; others {
 		return t.limit - len(t.counts) + 1
 	}
@@ -249,7 +252,7 @@ func (t *totals) room() int {
 }
 
 func (t *totals) add(project string, c Counts) {
-	if _, known := t.counts[project]; !known && t.room() <= 0 {
+	if _, known := t.counts[project]; !known && t.free() <= 0 {
 		project = Other
 	}
 	t.counts[project] = t.counts[project].plus(c)

@@ -8,16 +8,13 @@ import (
 	"time"
 )
 
-// lockPatience is how long others may hold the lock: they need milliseconds,
-// unless they have been stopped, or the file system has. Counts then stay in
-// memory for a while; nobody hangs.
-const lockPatience = time.Second
-
-// lockFile gets an exclusive lock. The system takes it back when the process
-// ends, however it ends.
-func lockFile(f *os.File) error {
+// lockFile takes an exclusive lock. Other processes need it for milliseconds, unless they,
+// or the file system, have been stopped. If they hold it for longer than patience, the
+// result is an error and counts stay in memory, so nobody hangs. The system releases the
+// lock when a process ends, in whatever way.
+func lockFile(f *os.File, patience time.Duration) error {
 	const most = 20 * time.Millisecond
-	for end, wait := time.Now().Add(lockPatience), time.Millisecond; ; wait = min(2*wait, most) {
+	for end, wait := time.Now().Add(patience), time.Millisecond; ; wait = min(2*wait, most) {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err != syscall.EINTR && (err != syscall.EWOULDBLOCK || time.Now().After(end)) {
 			return err

@@ -2,9 +2,13 @@
 
 package usage
 
-import "os"
+import (
+	"os"
+	"time"
+)
 
-// Without flock a directory is for one process: nothing keeps a second one from
-// replacing the file under the first one's hands.
-func lockFile(*os.File) error   { return nil }
-func unlockFile(*os.File) error { return nil }
+// Without flock a directory is for one process: a second one could replace the file while
+// the first one appends to it.
+
+func lockFile(*os.File, time.Duration) error { return nil }
+func unlockFile(*os.File) error              { return nil }

@@ -2,6 +2,7 @@ package usage
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -16,7 +17,7 @@ import (
 	"time"
 )
 
-// quiet is a log that a test can look into.
+// quiet returns a log and what is written to it.
 func quiet() (*slog.Logger, *bytes.Buffer) {
 	var b bytes.Buffer
 	return slog.New(slog.NewTextHandler(&b, nil)), &b
@@ -102,7 +103,8 @@ func TestInMemory(t *testing.T) {
 	want(t, l, map[string]Counts{"a/a": {Requests: 2}, "b/b": {Requests: 1}, Other: {Requests: 2}})
 }
 
-// Names come from outside: neither their number nor their bytes may do harm.
+// TestNamesAreBounded: clients choose names, and neither their number nor their bytes may do
+// harm.
 func TestNamesAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, func(c *Config) { c.MaxProjects = 10 })
@@ -124,8 +126,8 @@ func TestNamesAreBounded(t *testing.T) {
 	want(t, again, got)
 }
 
-// What was added is in the file 100 ms later, and with nothing to do there is
-// nothing to write.
+// TestWritesWithinATenthOfASecond: what was added is in the file 100 ms later. When nothing
+// is added nothing is written.
 func TestWritesWithinATenthOfASecond(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -138,7 +140,7 @@ func TestWritesWithinATenthOfASecond(t *testing.T) {
 			}
 			return len(data)
 		}
-		time.Sleep(time.Minute) // what opening began has long ended
+		time.Sleep(time.Minute) // long enough for the first write and sync
 		synctest.Wait()
 		empty := size()
 		for range 1000 { // one group
@@ -159,8 +161,7 @@ func TestWritesWithinATenthOfASecond(t *testing.T) {
 	})
 }
 
-// A line that was cut, and lines that were altered, cost themselves alone, are
-// reported, and stay to be looked at when the file is replaced.
+// TestDamage: a line that was cut or altered costs no other line, and is reported.
 func TestDamage(t *testing.T) {
 	line := func(i int) string {
 		return string(appendCounts(nil, fmt.Sprintf("t/%d", i), Counts{Requests: uint64(i)}))
@@ -212,7 +213,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// A file full of additions becomes its sums.
+// TestReplacedBySums: a file with many additions is replaced by its sums. If lines of it were
+// damaged it is kept.
 func TestReplacedBySums(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, fileName)
@@ -243,66 +245,109 @@ func TestReplacedBySums(t *testing.T) {
 	want(t, l, all)
 }
 
-// TestTwin: ledgers that share a directory, with additions, restarts, processes
-// that die in the middle of a write, and replacements, against one map.
-func TestTwin(t *testing.T) {
-	for seed := range uint64(20) {
-		g := rand.New(rand.NewPCG(seed, 7))
-		dir, limit := t.TempDir(), 3+g.IntN(20)
-		twin, own := map[string]Counts{}, 0
-		start := func() *Ledger {
-			return open(t, dir, func(c *Config) { c.MaxProjects = limit })
+// compactAtNextWrite makes a ledger replace its file by its sums when it writes again.
+func compactAtNextWrite(l *Ledger) {
+	l.book.Lock()
+	defer l.book.Unlock()
+	l.book.file.compact = 1
+}
+
+// reference counts as ledgers that share a directory do, in one map.
+type reference struct {
+	counts map[string]Counts
+	limit  int
+	own    int // projects with counts of their own
+}
+
+func (r *reference) add(name string, c Counts) {
+	if _, known := r.counts[name]; !known && r.own >= r.limit {
+		name = Other
+	} else if !known {
+		r.own++
+	}
+	r.counts[name] = r.counts[name].plus(c)
+}
+
+// shared is a directory with several ledgers and what their sum has to be.
+type shared struct {
+	t       *testing.T
+	rand    *rand.Rand
+	dir     string
+	ledgers []*Ledger
+	want    reference
+}
+
+func (s *shared) start() *Ledger {
+	return open(s.t, s.dir, func(c *Config) {
+		c.MaxProjects = s.want.limit
+		c.fsync = func(*os.File) error { return nil } // no machine loses power here
+	})
+}
+
+// step does something with a random ledger.
+func (s *shared) step() {
+	i := s.rand.IntN(len(s.ledgers))
+	l := s.ledgers[i]
+	switch s.rand.IntN(12) {
+	default:
+		s.add(l)
+	case 0, 1:
+		want(s.t, l, s.want.counts)
+	case 2:
+		if err := l.Close(); err != nil {
+			s.t.Fatal(err)
 		}
-		ledgers := []*Ledger{start(), start(), start()}
+		s.ledgers[i] = s.start()
+	case 3:
+		s.cutLine()
+	case 4:
+		compactAtNextWrite(l)
+	}
+}
+
+func (s *shared) add(l *Ledger) {
+	name := fmt.Sprintf("team/%d", s.rand.IntN(30))
+	c := Counts{uint64(s.rand.IntN(3)), uint64(s.rand.IntN(1000)), uint64(s.rand.IntN(1000)), uint64(s.rand.IntN(1000))}
+	l.Add(name, c)
+	s.want.add(name, c)
+	if err := l.flush(); err != nil { // the order of names decides which have counts of their own
+		s.t.Fatal(err)
+	}
+}
+
+// cutLine appends what a process leaves that dies while it writes.
+func (s *shared) cutLine() {
+	line := appendCounts(nil, "team/1", Counts{Requests: 1000})
+	f, err := os.OpenFile(filepath.Join(s.dir, fileName), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, err = f.Write(line[:1+s.rand.IntN(len(line)-2)])
+	if err := errors.Join(err, f.Close()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// TestSharedDirectory: ledgers that share a directory, with additions, restarts, processes
+// that die while they write, and replacements of the file, have the counts of one map.
+func TestSharedDirectory(t *testing.T) {
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		s := &shared{t: t, rand: r, dir: t.TempDir(), want: reference{counts: map[string]Counts{}, limit: 3 + r.IntN(20)}}
+		s.ledgers = []*Ledger{s.start(), s.start(), s.start()}
 		for range 300 {
-			i := g.IntN(len(ledgers))
-			l := ledgers[i]
-			switch g.IntN(12) {
-			default:
-				name := fmt.Sprintf("team/%d", g.IntN(30))
-				c := Counts{uint64(g.IntN(3)), uint64(g.IntN(1000)), uint64(g.IntN(1000)), uint64(g.IntN(1000))}
-				l.Add(name, c)
-				if _, known := twin[name]; !known && own >= limit {
-					name = Other
-				} else if !known {
-					own++
-				}
-				twin[name] = twin[name].plus(c)
-				if err := l.flush(); err != nil { // the order of names decides who has counts of its own
-					t.Fatal(err)
-				}
-			case 0, 1:
-				want(t, l, twin)
-			case 2:
-				if err := l.Close(); err != nil {
-					t.Fatal(err)
-				}
-				ledgers[i] = start()
-			case 3:
-				cut := appendCounts(nil, "team/1", Counts{Requests: 1000})
-				f, err := os.OpenFile(filepath.Join(dir, fileName), os.O_WRONLY|os.O_APPEND, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
-				f.Write(cut[:1+g.IntN(len(cut)-2)])
-				f.Close()
-			case 4:
-				l.book.Lock()
-				l.book.file.compact = 1
-				l.book.Unlock()
-			}
-			if t.Failed() {
+			if s.step(); t.Failed() {
 				t.Fatalf("seed %d", seed)
 			}
 		}
-		for _, l := range append(ledgers, start()) {
-			want(t, l, twin)
+		for _, l := range append(s.ledgers, s.start()) {
+			want(t, l, s.want.counts)
 		}
 	}
 }
 
-// Additions from many goroutines and ledgers at once: nothing is lost, nothing
-// counts twice.
+// TestConcurrent: of additions by many goroutines and ledgers at once nothing is lost and
+// nothing counts twice.
 func TestConcurrent(t *testing.T) {
 	dir := t.TempDir()
 	ledgers := []*Ledger{open(t, dir, nil), open(t, dir, nil)}
@@ -313,9 +358,7 @@ func TestConcurrent(t *testing.T) {
 				for n := range 200 {
 					l.Add(fmt.Sprintf("team/%d", g), Counts{1, 2, 0, uint64(i)})
 					if n%50 == g {
-						l.book.Lock()
-						l.book.file.compact = 1
-						l.book.Unlock()
+						compactAtNextWrite(l)
 						if _, _, err := l.Totals(); err != nil {
 							t.Error(err)
 						}
@@ -337,8 +380,8 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// A directory that cannot be written to costs nobody a request, and nothing is
-// lost when it can be written to again.
+// TestUnwritable: while the file cannot be written counts stay in memory, and nothing is lost
+// when it can be written again.
 func TestUnwritable(t *testing.T) {
 	dir := t.TempDir()
 	log, text := quiet()
@@ -380,7 +423,7 @@ func TestUnwritable(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever a line holds, and what was written is read back.
+// FuzzParse: no line makes parse fail, and what was written is read back.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"", " ", "00000000 ", "since 1", "6b0c6a2f since 1772900000", string(appendCounts(nil, "a/b", Counts{1, 2, 3, 4})), string(appendSince(nil, 5))} {
 		f.Add([]byte(s), uint64(3))

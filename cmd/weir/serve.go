@@ -16,6 +16,7 @@ import (
 
 	"weir/auth"
 	"weir/server"
+	"weir/server/openai"
 )
 
 // processStart is as close to the start of the process as a program can observe.
@@ -201,8 +202,8 @@ func (s *service) shutDown(signals <-chan os.Signal) {
 }
 
 // served is what the HTTP server has to know about the model.
-func (e *preparedEngine) served(s *source, priority bool) *server.Model {
-	return &server.Model{
+func (e *preparedEngine) served(s *source, priority bool) *openai.Model {
+	return &openai.Model{
 		Names: s.names, Root: s.root, Created: time.Now(), Fingerprint: e.fingerprint,
 		Engine: e.engine, Tokenizer: s.tokenizer, Chat: s.chat, TokenizerInfo: s.tokenizerInfo,
 		CacheType: e.cacheType, MaxLen: e.spec.MaxSeqTokens, VocabSize: e.spec.VocabSize, Priority: priority, Generation: s.defaults,

@@ -14,7 +14,7 @@ import (
 	"weir/internal/jsontext"
 	"weir/model"
 	"weir/models"
-	"weir/server"
+	"weir/server/openai"
 	"weir/tokenizer"
 )
 
@@ -28,7 +28,7 @@ type source struct {
 	tokenizer     *tokenizer.Tokenizer
 	chat          *chat.Renderer
 	tokenizerInfo string // JSON, for /tokenizer_info
-	defaults      server.Generation
+	defaults      openai.Generation
 }
 
 // openSource opens the model in dir, or the bundled one if dir is empty.
@@ -193,12 +193,12 @@ func openChat(files fs.FS, o *modelOptions) (_ *chat.Renderer, eos string, err e
 // parameters from where --generation-config says, and end tokens, which always
 // include the model's. The primary end token is eos, the tokenizer's, if it has one.
 // The other end tokens stop an answer in the way that stop_token_ids do.
-func (s *source) generation(from, eos string) (g server.Generation, err error) {
+func (s *source) generation(from, eos string) (g openai.Generation, err error) {
 	d, err := s.generationDefaults(from)
 	if err != nil {
 		return g, fmt.Errorf("--generation-config: %w", err)
 	}
-	g = server.Generation{Temperature: widen(d.Temperature), TopP: widen(d.TopP), MinP: widen(d.MinP), RepetitionPenalty: widen(d.RepetitionPenalty),
+	g = openai.Generation{Temperature: widen(d.Temperature), TopP: widen(d.TopP), MinP: widen(d.MinP), RepetitionPenalty: widen(d.RepetitionPenalty),
 		TopK: d.TopK, MaxNewTokens: d.MaxNewTokens, EOS: -1}
 	ends := d.EOS
 	if id, ok := s.tokenizer.ID(eos); eos != "" && ok {

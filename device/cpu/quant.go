@@ -274,36 +274,42 @@ func toExponents(row []byte) {
 // dotGeneric is impl.dot of a block format for m rows.
 func dotGeneric(f Format, m int) dotFunc {
 	return func(w []byte, offs, _ []int, n int, x []byte, ldx int, y []float32, ldy int, bias []float32) {
-		var q [blockColumns][rowsPerTile]int32
-		var scales [rowsPerTile]float32
+		var tile unpackedBlock
 		for u, off := range offs {
-			tile := w[off:][:n*f.groupBytes()]
 			var s [genericRows][rowsPerTile]float32
 			for b := range 2 * n {
-				f.block(&q, &scales, tile, b)
+				f.block(&tile.q, &tile.scales, w[off:][:n*f.groupBytes()], b)
 				for r := range m {
-					group := x[r*ldx+b/2*groupRow:][:groupRow]
-					xs := math.Float32frombits(binary.LittleEndian.Uint32(group[8+b%2*4:]))
-					var dots [rowsPerTile]int32
-					for i, v := range group[16+b%2*blockColumns:][:blockColumns] {
-						for j, w := range &q[i] {
-							dots[j] += w * int32(int8(v))
-						}
-					}
-					for j, d := range dots {
-						s[r][j] += float32(float32(float32(d)*xs) * scales[j])
-					}
+					tile.addTo(&s[r], x[r*ldx+b/2*groupRow:][:groupRow], b%2)
 				}
 			}
 			for r := range m {
 				out := y[r*ldy+u*rowsPerTile:][:rowsPerTile]
-				for j := range out {
-					out[j] = s[r][j]
-					if bias != nil {
-						out[j] += bias[u*rowsPerTile+j]
-					}
+				copy(out, s[r][:])
+				if bias != nil {
+					addGeneric(out, bias[u*rowsPerTile:])
 				}
 			}
 		}
+	}
+}
+
+// unpackedBlock is a block of 16 rows of weights, as Format.block writes it.
+type unpackedBlock struct {
+	q      [blockColumns][rowsPerTile]int32
+	scales [rowsPerTile]float32
+}
+
+// addTo adds the products with block b of a group of activations to the sums s.
+func (t *unpackedBlock) addTo(s *[rowsPerTile]float32, group []byte, b int) {
+	scale := math.Float32frombits(binary.LittleEndian.Uint32(group[8+b*4:]))
+	var dots [rowsPerTile]int32
+	for i, v := range group[16+b*blockColumns:][:blockColumns] {
+		for j, w := range &t.q[i] {
+			dots[j] += w * int32(int8(v))
+		}
+	}
+	for j, d := range dots {
+		s[j] += float32(float32(float32(d)*scale) * t.scales[j])
 	}
 }

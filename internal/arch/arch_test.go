@@ -144,8 +144,8 @@ var rules = map[string]rule{
 		mayNot: pure,
 	},
 	"server": {
-		may:    []string{"internal/jsontext", "api", "auth", "chat", "chat/jinja", "chat/reasoning", "engine", "feedback", "grammar", "metrics", "sampler", "server/failure", "server/transport", "server/ui", "store", "tokenizer", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
-		tests:  []string{inv, "backend", "backend/sim", "device/cpu", "internal/testkit", "model", "models", "weights"},
+		may:    []string{"api", "auth", "engine", "feedback", "internal/jsontext", "metrics", "server/failure", "server/openai", "server/recording", "server/transport", "server/ui", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
+		tests:  []string{inv, "backend", "backend/sim", "chat", "chat/jinja", "chat/reasoning", "device/cpu", "grammar", "internal/testkit", "model", "models", "sampler", "tokenizer", "weights"},
 		mayNot: []string{"net/http"},
 	},
 	"server/failure": {
@@ -153,8 +153,17 @@ var rules = map[string]rule{
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "os", "github.com"},
 	},
+	"server/openai": {
+		may:    []string{"api", "auth", "chat", "chat/reasoning", "engine", "grammar", "internal/jsontext", "metrics", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
+		tests:  []string{inv, "backend", "backend/sim", "internal/testkit", "models"},
+		mayNot: []string{"net/http"},
+	},
+	"server/recording": {
+		may:    []string{"api", "feedback", "internal/jsontext", "metrics", "server/failure", "store", "trajectory", "trajectory/archive", "trajectory/export"},
+		mayNot: http,
+	},
 	"server/sdktest": {
-		tests: []string{"backend", "backend/sim", "chat", "engine", "models", "server", "tokenizer"},
+		tests: []string{"backend", "backend/sim", "chat", "engine", "models", "server", "server/openai", "tokenizer"},
 	},
 	"server/transport": {
 		may:    []string{"api", "auth", "metrics", "server/failure", "usage"},

@@ -18,6 +18,7 @@ import (
 	"weir/engine"
 	"weir/models"
 	"weir/server"
+	"weir/server/openai"
 	"weir/tokenizer"
 )
 
@@ -26,7 +27,7 @@ type house struct {
 	addr  string
 	srv   *server.Server
 	eng   *engine.Engine
-	model *server.Model
+	model *openai.Model
 	hook  atomic.Pointer[func(sim.Call, int) error]
 }
 
@@ -73,9 +74,9 @@ func newHouse(t *testing.T, loaded bool, change func(*server.Config)) *house {
 	if h.srv, err = server.New(cfg); err != nil {
 		t.Fatal(err)
 	}
-	h.model = &server.Model{
+	h.model = &openai.Model{
 		Names: []string{"tiny", "alias"}, Root: "models/tiny", Created: time.Now(), Engine: h.eng, Tokenizer: tok, Chat: renderer,
-		MaxLen: 1024, VocabSize: 3584, Generation: server.Generation{EOS: 2, Stop: []int32{0}},
+		MaxLen: 1024, VocabSize: 3584, Generation: openai.Generation{EOS: 2, Stop: []int32{0}},
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,4 +1,4 @@
-package server
+package openai
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 	"weir/server/transport"
 )
 
-// hints are the headers by which load balancers talk to an engine (spec
-// chat-completions 1.3).
+// hints are the headers by which load balancers talk to an engine
+// (docs/interface/chat-completions.md, section 1.3).
 type hints struct {
 	rank string // X-data-parallel-rank
 	load string // endpoint-load-metrics-format

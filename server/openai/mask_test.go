@@ -1,4 +1,4 @@
-package server
+package openai
 
 import (
 	"bytes"
@@ -32,7 +32,7 @@ func testGrammar(t testing.TB, l *lexicon, s grammar.Spec) *grammar.Grammar {
 	return g
 }
 
-// TestMaskWalk (spec chat-completions 8.3): whatever legal tokens are drawn, the
+// TestMaskWalk (docs/interface/chat-completions.md, section 8.3): whatever legal tokens are drawn, the
 // output is thoughts up to the tag that closes them, or none where none need
 // come, and then what the grammar wants to the end. Fill and Accept agree on
 // every token.
@@ -101,7 +101,7 @@ func TestMaskWalk(t *testing.T) {
 	}
 }
 
-// TestMaskBeyondTheEnd (spec 5.2): with ignore_eos a grammar that is through
+// TestMaskBeyondTheEnd (docs/interface/chat-completions.md, section 5.2): with ignore_eos a grammar that is through
 // constrains nothing any more.
 func TestMaskBeyondTheEnd(t *testing.T) {
 	l := testLexicon(t)

@@ -1,4 +1,4 @@
-package server
+package openai
 
 import (
 	"context"
@@ -14,9 +14,9 @@ type preparation[T any] func(ctx context.Context, m *Model, body []byte, from se
 
 // atWork reads the body of a JSON request and has a worker prepare it. When it
 // fails it has answered.
-func atWork[T any](s *Server, c *transport.Call, prepare preparation[T]) (T, *Model, bool) {
+func atWork[T any](s *Service, c *transport.Call, prepare preparation[T]) (T, *Model, bool) {
 	var none T
-	m, err := s.serving()
+	m, err := s.Serving()
 	if err != nil {
 		c.Fail(err)
 		return none, nil, false
@@ -47,11 +47,8 @@ func atWork[T any](s *Server, c *transport.Call, prepare preparation[T]) (T, *Mo
 	return made, m, true
 }
 
-// chatCompletions answers POST /v1/chat/completions.
-func (s *Server) chatCompletions(c *transport.Call) { s.generate(c, s.prepare) }
-
 // generate answers with what the engine makes of a prepared request.
-func (s *Server) generate(c *transport.Call, prepare preparation[*prepared]) {
+func (s *Service) generate(c *transport.Call, prepare preparation[*prepared]) {
 	s.track(c)
 	var h hints
 	h.read(&c.Request.Header) // the body may overwrite them
@@ -63,11 +60,9 @@ func (s *Server) generate(c *transport.Call, prepare preparation[*prepared]) {
 		c.Fail(bad)
 		return
 	}
-	if r := done.reply.recording; r != nil {
-		if r.tenant = c.Who.Tenant; r.asked && (c.Who.Rights&auth.Write == 0 || !slices.Contains(m.Names, r.model) && !c.Who.MayUse(r.model)) {
-			c.Fail(api.ErrPermission("The key may not record."))
-			return
-		}
+	if !mayRecord(c.Who, m, &done.reply) {
+		c.Fail(api.ErrPermission("The key may not record."))
+		return
 	}
 	if err := s.constrain(c, m, done); err != nil {
 		c.Fail(err)
@@ -81,7 +76,7 @@ func (s *Server) generate(c *transport.Call, prepare preparation[*prepared]) {
 		c.Fail(err)
 		return
 	}
-	c.Accepted(done.reply.meta.ID, done.reply.promptTokens(), st)
+	c.Accepted(done.reply.meta.ID, done.reply.answer.promptTokens(), st)
 	handedOver := false
 	defer func() {
 		if !handedOver { // a panic: nobody reads the stream any more
@@ -96,4 +91,14 @@ func (s *Server) generate(c *transport.Call, prepare preparation[*prepared]) {
 		h.loadMetrics(c, m)
 	}
 	handedOver = true
+}
+
+// mayRecord reports whether who sent a request may have its answer recorded as it asks
+// for. What the operator records needs no right.
+func mayRecord(who *auth.Identity, m *Model, r *reply) bool {
+	if r.recorded == nil {
+		return true
+	}
+	model, asked := r.recorded.recording.Asked()
+	return !asked || who.Rights&auth.Write != 0 && (slices.Contains(m.Names, model) || who.MayUse(model))
 }

@@ -1,4 +1,4 @@
-package server
+package openai
 
 import (
 	"bytes"
@@ -51,8 +51,8 @@ func newLexicon(m *Model) (*lexicon, error) {
 }
 
 // mask is the constraint of one choice. Thoughts are free: the grammar begins
-// behind the tag that closes them (spec chat-completions 8.3), which ends with a
-// token, and no end token comes before it.
+// after the tag that closes them (docs/interface/chat-completions.md, section 8.3),
+// which ends with a token, and no end token comes before it.
 type mask struct {
 	lexicon *lexicon
 	matcher *grammar.Matcher

@@ -1,11 +1,11 @@
-package server
+package openai
 
 import (
 	"strings"
 	"testing"
 )
 
-// Decision 26: namespaces are scoped by project and keyed by process.
+// Namespaces are scoped by project and keyed by process.
 func TestSalts(t *testing.T) {
 	s, other := newSalter(), newSalter()
 	all := map[[16]byte]string{}

@@ -1,4 +1,4 @@
-package server
+package recording
 
 import (
 	"context"
@@ -10,27 +10,19 @@ import (
 	"weir/trajectory/archive"
 )
 
-// Feedback of the type "reward" on a recorded chat completion sets the reward of
-// its trajectories. The two are in different databases, so a reward waits in that of
-// feedback, written by the update that writes the record, until it has been set in
-// the archive; a crash in between costs nothing but doing it again. One whose
-// completion is not recorded yet waits for the recorder; if that does not come, as
-// for a completion that is not recorded at all, it is forgotten after a day.
-
-// linker sets rewards, once a second for all that have come.
-type linker struct {
-	s    *Server
+// Linker sets rewards, once a second for all that have come.
+type Linker struct {
+	cfg  Config
+	book *feedback.Store
 	wake chan struct{} // there is something to do
 	quit chan struct{}
 	done chan struct{}
 
-	turn  sync.Mutex    // of who sets rewards
-	wait  time.Duration // how long a reward waits for its completion; whose turn it is has it
-	quiet bool          // the log knows that they cannot be set; whose turn it is has it
+	turn  sync.Mutex // of who sets rewards
+	quiet bool       // the log knows that they cannot be set; whose turn it is has it
 
 	mu struct {
 		sync.Mutex
-		every  time.Duration
 		calls  map[answered]bool
 		all    bool // look at everything that waits
 		closed bool
@@ -41,23 +33,23 @@ type linker struct {
 type answered struct{ tenant, call string }
 
 const (
-	linkWait = 24 * time.Hour
 	// linkAgain is how often everything that waits is looked at.
 	linkAgain = time.Hour
 	// linkPiece bounds the rewards that are held in memory.
 	linkPiece = 10_000
 )
 
-func newLinker(s *Server) *linker {
-	l := &linker{s: s, wait: linkWait, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
-	l.mu.every, l.mu.calls, l.mu.all = time.Second, make(map[answered]bool), true
+// NewLinker returns a linker that runs until Close.
+func NewLinker(cfg Config, book *feedback.Store) *Linker {
+	l := &Linker{cfg: cfg, book: book, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	l.mu.calls, l.mu.all = make(map[answered]bool), true
 	go l.run()
 	return l
 }
 
-// add says that there is a reward for a completion, or a record of it. A nil linker
+// Add says that there is a reward for a completion, or a record of it. A nil linker
 // ignores it.
-func (l *linker) add(tenant string, calls ...string) {
+func (l *Linker) Add(tenant string, calls ...string) {
 	if l == nil {
 		return
 	}
@@ -73,15 +65,15 @@ func (l *linker) add(tenant string, calls ...string) {
 	l.nudge()
 }
 
-func (l *linker) nudge() {
+func (l *Linker) nudge() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
-// close sets what can be set and ends the linker.
-func (l *linker) close() {
+// Close sets what can be set and ends the linker.
+func (l *Linker) Close() {
 	l.mu.Lock()
 	closed := l.mu.closed
 	l.mu.closed = true
@@ -92,11 +84,11 @@ func (l *linker) close() {
 	<-l.done
 }
 
-func (l *linker) run() {
+func (l *Linker) run() {
 	defer close(l.done)
 	select { // whoever opens either database may see what a crash has left
-	case <-l.s.cfg.Feedback.Ready():
-	case <-l.s.cfg.Trajectories.Archive.Ready():
+	case <-l.book.Ready():
+	case <-l.cfg.Archive.Ready():
 	case <-l.quit:
 		return
 	}
@@ -106,11 +98,8 @@ func (l *linker) run() {
 	for {
 		select {
 		case <-l.wake:
-			l.mu.Lock()
-			every := l.mu.every
-			l.mu.Unlock()
 			select {
-			case <-time.After(every): // more will come
+			case <-time.After(l.cfg.Every): // more will come
 			case <-l.quit:
 			}
 		case <-tick.C:
@@ -118,17 +107,17 @@ func (l *linker) run() {
 			l.mu.all = true
 			l.mu.Unlock()
 		case <-l.quit:
-			_ = l.pass(context.Background()) // what it does not set the next start will
+			_ = l.Pass(context.Background()) // what it does not set the next start will
 			return
 		}
-		if l.pass(context.Background()) != nil {
+		if l.Pass(context.Background()) != nil {
 			l.nudge()
 		}
 	}
 }
 
-// pass sets all rewards that have come. After an error they wait for the next one.
-func (l *linker) pass(ctx context.Context) error {
+// Pass sets all rewards that have come. After an error they wait for the next one.
+func (l *Linker) Pass(ctx context.Context) error {
 	l.turn.Lock()
 	defer l.turn.Unlock()
 	l.mu.Lock()
@@ -141,7 +130,7 @@ func (l *linker) pass(ctx context.Context) error {
 		return nil
 	}
 	if !l.quiet {
-		l.s.log.Warn("rewards from feedback are not set yet", "error", err)
+		l.cfg.Log.Warn("rewards from feedback are not set yet", "error", err)
 		l.quiet = true
 	}
 	l.mu.Lock()
@@ -153,8 +142,8 @@ func (l *linker) pass(ctx context.Context) error {
 	return err
 }
 
-func (l *linker) set(ctx context.Context, calls map[answered]bool, all bool) error {
-	book := l.s.cfg.Feedback
+func (l *Linker) set(ctx context.Context, calls map[answered]bool, all bool) error {
+	book := l.book
 	if all {
 		last := feedback.Reward{}
 		for {
@@ -180,8 +169,8 @@ func (l *linker) set(ctx context.Context, calls map[answered]bool, all bool) err
 }
 
 // judge sets rewards, and settles those that are set or too old to be.
-func (l *linker) judge(ctx context.Context, list []feedback.Reward) error {
-	old := time.Now().Add(-l.wait).UnixMilli()
+func (l *Linker) judge(ctx context.Context, list []feedback.Reward) error {
+	old := time.Now().Add(-l.cfg.RewardWait).UnixMilli()
 	var over []feedback.Reward
 	tenants := make(map[string][]feedback.Reward)
 	for _, w := range list {
@@ -198,7 +187,7 @@ func (l *linker) judge(ctx context.Context, list []feedback.Reward) error {
 		for i, w := range rewards {
 			verdicts[i] = archive.CallReward{Call: w.Call, Project: w.Project, Choice: w.Choice, Reward: w.Value}
 		}
-		known, err := l.s.cfg.Trajectories.Archive.RewardCalls(ctx, tenant, verdicts)
+		known, err := l.cfg.Archive.RewardCalls(ctx, tenant, verdicts)
 		if err != nil {
 			return err
 		}
@@ -211,5 +200,5 @@ func (l *linker) judge(ctx context.Context, list []feedback.Reward) error {
 	if len(over) == 0 {
 		return nil
 	}
-	return l.s.cfg.Feedback.Settle(ctx, over)
+	return l.book.Settle(ctx, over)
 }

@@ -1,4 +1,4 @@
-package server
+package openai
 
 import (
 	"encoding/json"
@@ -12,9 +12,8 @@ import (
 // conversation of about 8,000 tokens: scan, decode, template, tokenize. The
 // vocabulary is the bundled one; see BenchmarkEncode in tokenizer for large ones.
 func BenchmarkPrepare(b *testing.B) {
-	h := newHouse(b, nil)
-	m := *h.model
-	m.MaxLen = 1 << 20
+	h := newFixture(b)
+	m := &Model{Names: []string{"tiny"}, Tokenizer: bundled(), Chat: bundledChat(b), MaxLen: 1 << 20, VocabSize: vocabulary, Generation: Generation{EOS: endOfTurn}}
 	var messages []map[string]any
 	for i := range 40 {
 		role := "user"
@@ -32,7 +31,7 @@ func BenchmarkPrepare(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		p, err := h.srv.prepare(b.Context(), &m, body, sender{who: auth.Anonymous})
+		p, err := h.prepareChat(b.Context(), m, body, sender{who: auth.Anonymous})
 		if err != nil {
 			b.Fatal(err)
 		}

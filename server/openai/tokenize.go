@@ -1,4 +1,4 @@
-package server
+package openai
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 )
 
 // prepareJSON answers with the body that prepare makes.
-func (s *Server) prepareJSON(c *transport.Call, prepare preparation[[]byte]) {
+func (s *Service) prepareJSON(c *transport.Call, prepare preparation[[]byte]) {
 	if body, _, ok := atWork(s, c, prepare); ok {
 		c.SetStatusCode(fasthttp.StatusOK)
 		c.SetContentType("application/json")
@@ -19,9 +19,9 @@ func (s *Server) prepareJSON(c *transport.Call, prepare preparation[[]byte]) {
 	}
 }
 
-// tokenize answers POST /tokenize: the tokens of a text, or those that the
+// Tokenize answers POST /tokenize: the tokens of a text, or those that the
 // messages of a chat become. No length is too long for it.
-func (s *Server) tokenize(c *transport.Call) {
+func (s *Service) Tokenize(c *transport.Call) {
 	s.prepareJSON(c, func(ctx context.Context, m *Model, body []byte, _ sender) ([]byte, error) {
 		q, bad := api.DecodeTokenize(body, s.cfg.Limits)
 		if bad != nil {
@@ -61,8 +61,8 @@ func (s *Server) tokenize(c *transport.Call) {
 	})
 }
 
-// detokenize answers POST /detokenize: the text of tokens, special ones spelled out.
-func (s *Server) detokenize(c *transport.Call) {
+// Detokenize answers POST /detokenize: the text of tokens, special ones spelled out.
+func (s *Service) Detokenize(c *transport.Call) {
 	s.prepareJSON(c, func(_ context.Context, m *Model, body []byte, _ sender) ([]byte, error) {
 		q, bad := api.DecodeDetokenize(body, s.cfg.Limits)
 		if bad != nil {

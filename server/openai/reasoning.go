@@ -1,4 +1,4 @@
-package server
+package openai
 
 import (
 	"weir/api"
@@ -6,7 +6,8 @@ import (
 )
 
 // divide splits the text of a chunk into reasoning and content, and reports
-// whether the chunk is sent (spec chat-completions 7.4, 9.1, 12.3):
+// whether the chunk is sent (docs/interface/chat-completions.md, sections 7.4, 9.1 and
+// 12.3):
 //
 //   - Where the split gives no text, as for the tags themselves, there is no
 //     chunk, except a choice's last, and one that has token ids or logprobs to
@@ -19,32 +20,32 @@ import (
 // What is held back as the beginning of a tag, or of a stop string, comes with a
 // later chunk: text and ids of one chunk need not correspond. Tokens count in
 // the usage wherever they go.
-func (b *sse) divide(c *api.Chunk, text []byte) bool {
-	s := &b.split[c.Choice]
+func (e *chatEncoder) divide(c *api.Chunk, text []byte) bool {
+	s := &e.split[c.Choice]
 	if s.Answering() {
 		return true
 	}
 	thought, content := s.Next(text, c.Finish != "")
 	c.Content, c.NoContent = view(content), len(content) == 0
-	if !b.r.hideThoughts {
+	if !e.a.hideThoughts {
 		c.Reasoning = view(thought)
 	} else if c.NoContent && !s.Undecided() {
 		c.Logprobs, c.HasLogprobs, c.TokenIDs = nil, false, nil
 	}
-	return c.Finish != "" || !c.NoContent || c.Reasoning != "" || c.HasLogprobs || b.r.form.TokenIDs && len(c.TokenIDs) > 0
+	return c.Finish != "" || !c.NoContent || c.Reasoning != "" || c.HasLogprobs || e.r.form.TokenIDs && len(c.TokenIDs) > 0
 }
 
 // divide is the reasoning and the content of a whole choice, the echo in front.
 // nil is null: there is no reasoning, or nothing behind it.
-func (r *reply) divide(text []byte) (thought, content *string) {
-	t, c := reasoning.Split(text, r.output)
-	if r.hideThoughts {
+func (a *chatAnswer) divide(text []byte) (thought, content *string) {
+	t, c := reasoning.Split(text, a.output)
+	if a.hideThoughts {
 		t = nil
 	}
-	if s := r.echoThought + string(t); s != "" {
+	if s := a.echoThought + string(t); s != "" {
 		thought = &s
 	}
-	if s := r.echo + string(c); s != "" || r.output == reasoning.Content || r.output == reasoning.Either && len(text) == 0 {
+	if s := a.echo + string(c); s != "" || a.output == reasoning.Content || a.output == reasoning.Either && len(text) == 0 {
 		content = &s
 	}
 	return thought, content

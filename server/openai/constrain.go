@@ -1,4 +1,4 @@
-package server
+package openai
 
 import (
 	"context"
@@ -37,7 +37,7 @@ func newConstraints(m *Model) *constraints {
 // constrain gives p's requests their masks. It waits for the grammar on a queue
 // of its own, so that one which takes seconds to compile holds up nobody's
 // prompt, and before the request enters the engine.
-func (s *Server) constrain(c *transport.Call, m *Model, p *prepared) error {
+func (s *Service) constrain(c *transport.Call, m *Model, p *prepared) error {
 	q := p.options.Constraint
 	if q == nil {
 		return nil
@@ -58,7 +58,7 @@ func (s *Server) constrain(c *transport.Call, m *Model, p *prepared) error {
 	for i := range p.requests {
 		r := &p.requests[i]
 		for range max(1, r.N) {
-			r.Masks = append(r.Masks, engine.Mask(set.lexicon.newMask(g, p.reply.output)))
+			r.Masks = append(r.Masks, engine.Mask(set.lexicon.newMask(g, p.output)))
 		}
 	}
 	return nil
@@ -87,8 +87,8 @@ func (c *constraints) compile(ctx context.Context, q *api.Constraint) (*grammarS
 func spec(q *api.Constraint) grammar.Spec {
 	s := grammar.Spec{
 		Schema: q.Schema, Text: q.Text, Choices: q.Choices,
-		// Strict: undeclared properties are not produced (spec 8.3), so the option that
-		// forbids them is always kept.
+		// Strict: undeclared properties are not produced (docs/interface/chat-completions.md,
+		// section 8.3), so the option that forbids them is always kept.
 		Options: grammar.Options{Strict: true, DisableAnyWhitespace: q.DisableAnyWhitespace, DisableAdditionalProperties: q.DisableAdditionalProperties},
 	}
 	if q.WhitespacePattern != nil {

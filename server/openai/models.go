@@ -1,4 +1,4 @@
-package server
+package openai
 
 import (
 	"net/url"
@@ -10,14 +10,17 @@ import (
 	"weir/server/transport"
 )
 
+// ModelPath is followed by the id of a model.
+const ModelPath = "/v1/models/"
+
 // entry is what the list of models says under one of m's names.
 func (m *Model) entry(name string) api.Model {
 	return api.Model{ID: name, Root: m.Root, MaxModelLen: m.MaxLen}
 }
 
-// models answers GET /v1/models.
-func (s *Server) models(c *transport.Call) {
-	m, err := s.serving()
+// Models answers GET /v1/models.
+func (s *Service) Models(c *transport.Call) {
+	m, err := s.Serving()
 	if err != nil {
 		c.Fail(err)
 		return
@@ -29,15 +32,15 @@ func (s *Server) models(c *transport.Call) {
 	c.Answer(fasthttp.StatusOK, string(api.AppendModels(nil, list, m.Created.Unix())))
 }
 
-// oneModel answers GET /v1/models/{id}. The id is all that follows in the path:
+// OneModel answers GET /v1/models/{id}. The id is all that follows in the path:
 // names have slashes in them, which some clients escape and some do not.
-func (s *Server) oneModel(c *transport.Call) {
-	m, err := s.serving()
+func (s *Service) OneModel(c *transport.Call) {
+	m, err := s.Serving()
 	if err != nil {
 		c.Fail(err)
 		return
 	}
-	id := strings.TrimPrefix(c.Target, modelPath)
+	id := strings.TrimPrefix(c.Target, ModelPath)
 	if plain, err := url.PathUnescape(id); err == nil {
 		id = plain
 	}

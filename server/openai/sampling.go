@@ -1,4 +1,4 @@
-package server
+package openai
 
 import (
 	"encoding/binary"
@@ -14,7 +14,7 @@ import (
 // sampling turns the request's fields, and the model's defaults for those that
 // are absent, into sampling parameters. Ranges that need no model are checked
 // already (api.Options.CheckSampling).
-func (s *Server) sampling(m *Model, q *api.Options) (sampler.Params, *api.Error) {
+func (s *Service) sampling(m *Model, q *api.Options) (sampler.Params, *api.Error) {
 	g := &m.Generation
 	p := sampler.Params{
 		Temperature: float32(or(q.Temperature, g.Temperature, 1)),
@@ -74,7 +74,7 @@ func (s *Server) sampling(m *Model, q *api.Options) (sampler.Params, *api.Error)
 
 // badWords are the token sequences of words as they are tokenized at the start
 // of a text and behind a space. Both are banned, however long they are, and
-// each once (spec 4.5).
+// each once (docs/interface/chat-completions.md, section 4.5).
 func (m *Model) badWords(words []string) (sequences [][]int32, _ *api.Error) {
 	known := make(map[string]bool)
 	var key []byte
@@ -120,7 +120,7 @@ func (m *Model) limits(q *api.Options, tokens int) engine.Limits {
 }
 
 // logprobLimit checks a number of alternatives; -1 asks for the vocabulary.
-func (s *Server) logprobLimit(m *Model, n int, tooMany func(n, most int) *api.Error) *api.Error {
+func (s *Service) logprobLimit(m *Model, n int, tooMany func(n, most int) *api.Error) *api.Error {
 	if s.cfg.MaxLogprobs < 0 || n <= s.cfg.MaxLogprobs && n >= 0 || n < 0 && s.cfg.MaxLogprobs >= m.VocabSize {
 		return nil
 	}

@@ -1,14 +1,12 @@
-package server
+package openai
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"unicode/utf8"
 
 	"weir/api"
 	"weir/auth"
-	"weir/chat"
 	"weir/chat/reasoning"
 	"weir/engine"
 	"weir/sampler"
@@ -20,6 +18,7 @@ type prepared struct {
 	requests []engine.Request // one for each prompt
 	reply    reply
 	options  *api.Options
+	output   reasoning.Start // what every choice begins with
 }
 
 // sender is what the headers say of who sends a request.
@@ -27,69 +26,6 @@ type sender struct {
 	id      string // X-Request-Id
 	project string
 	who     *auth.Identity
-}
-
-// prepare does everything that a request needs before the engine sees it: it
-// decodes, checks, renders and tokenizes. Whatever the client did wrong is
-// found here, so that it gets its 4xx before a status has been sent. The order
-// is that of spec chat-completions 1.2, except that cheap checks come before
-// costly ones: where both fail the answer is the cheap one's. It may go on for
-// a moment after ctx has ended.
-func (s *Server) prepare(ctx context.Context, m *Model, body []byte, from sender) (*prepared, error) {
-	q, bad := api.DecodeChat(body, s.cfg.Limits)
-	if bad != nil {
-		return nil, bad
-	}
-	if err := m.admit(ctx, &q.Options, &from); err != nil {
-		return nil, err
-	}
-	if bad := s.check(m, q); bad != nil {
-		return nil, bad
-	}
-	params, bad := s.sampling(m, &q.Options)
-	if bad != nil {
-		return nil, bad
-	}
-	recording, bad := s.recording(m, body, q, from.project)
-	if bad != nil {
-		return nil, bad
-	}
-	prompt, tokens, bad := m.prompt(ctx, q)
-	if bad != nil {
-		return nil, bad
-	}
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	r, bad := s.request(m, &q.Options, params, tokens, from)
-	if bad != nil {
-		return nil, bad
-	}
-	p := &prepared{requests: []engine.Request{r}, reply: s.reply(m, &q.Options, from.id), options: &q.Options}
-	p.reply.meta.ID = api.ChatID(p.reply.meta.ID)
-	p.reply.prompt, p.reply.role = tokens, prompt.ResponseRole
-	if q.Echo {
-		p.reply.echo, p.reply.echoThought = prompt.EchoText, prompt.EchoThought
-		if n := len(p.reply.echo) + len(p.reply.echoThought); n > s.cfg.MaxBody/q.N {
-			return nil, failure.BadRequest("", "The echo of %d bytes in %d choices is larger than %d bytes.", n, q.N, s.cfg.MaxBody)
-		}
-	}
-	if q.Stream { // a stream has no place for them
-		p.requests[0].Prompt = nil
-	}
-	p.reply.scored = p.requests[0].Prompt != nil
-	if p.reply.output = prompt.Output; p.reply.output != reasoning.Content {
-		p.requests[0].Show = m.thinkTags()
-	}
-	if !q.IncludeReasoning {
-		p.reply.hideThoughts, p.reply.echoThought = true, ""
-	}
-	if recording != nil {
-		p.requests[0].Sampling.Logprobs = engine.RawLogprobs
-		recording.follow(&p.reply)
-		p.reply.recording = recording
-	}
-	return p, nil
 }
 
 // admit finds out whether the request is for this model, and its id.
@@ -113,7 +49,7 @@ func (m *Model) admit(ctx context.Context, q *api.Options, from *sender) error {
 }
 
 // request is what the engine is told of one prompt.
-func (s *Server) request(m *Model, q *api.Options, params sampler.Params, tokens []int32, from sender) (engine.Request, *api.Error) {
+func (s *Service) request(m *Model, q *api.Options, params sampler.Params, tokens []int32, from sender) (engine.Request, *api.Error) {
 	most, bad := m.outputLimit(q, len(tokens))
 	if bad != nil {
 		return engine.Request{}, bad
@@ -145,18 +81,8 @@ func (s *Server) request(m *Model, q *api.Options, params sampler.Params, tokens
 // maxID bounds a request's id in bytes: every chunk of a stream repeats it.
 const maxID = 512
 
-// check finds what the body alone, the model and the settings refuse.
-func (s *Server) check(m *Model, q *api.ChatRequest) *api.Error {
-	if bad := q.CheckPrompt(); bad != nil {
-		return bad
-	}
-	if q.HasMedia() {
-		return api.ErrNotMultimodal(m.Names[0])
-	}
-	return s.checkOptions(m, &q.Options)
-}
-
-func (s *Server) checkOptions(m *Model, q *api.Options) *api.Error {
+// checkOptions finds what the options alone, the model and the settings refuse.
+func (s *Service) checkOptions(m *Model, q *api.Options) *api.Error {
 	if bad := q.CheckSampling(); bad != nil {
 		return bad
 	}
@@ -167,20 +93,6 @@ func (s *Server) checkOptions(m *Model, q *api.Options) *api.Error {
 		return s.logprobLimit(m, *n, api.ErrMaxPromptLogprobs)
 	}
 	return nil
-}
-
-// prompt renders the messages, tokenizes and truncates them (spec 10).
-func (m *Model) prompt(ctx context.Context, q *api.ChatRequest) (chat.Prompt, []int32, *api.Error) {
-	room, bad := m.room(&q.Options)
-	if bad != nil {
-		return chat.Prompt{}, nil, bad
-	}
-	p, bad := m.render(q)
-	if bad != nil {
-		return p, nil, bad
-	}
-	tokens, bad := m.encode(ctx, &q.Options, p.Text, room)
-	return p, tokens, bad
 }
 
 // space is how many tokens a prompt may have.
@@ -242,27 +154,6 @@ func (m *Model) fit(tokens []int32, room space) ([]int32, *api.Error) {
 	return tokens, nil
 }
 
-// render makes the prompt's text. Every failure is the request's (spec 3).
-func (m *Model) render(q *api.ChatRequest) (chat.Prompt, *api.Error) {
-	in := chat.Input{
-		Messages: q.Messages, Tools: q.Tools, Documents: q.Documents,
-		AddGenerationPrompt: &q.AddGenerationPrompt, ContinueFinalMessage: q.ContinueFinalMessage,
-		ChatTemplate: q.ChatTemplate, ChatTemplateKwargs: q.ChatTemplateKwargs,
-	}
-	if q.ReasoningEffort != "" {
-		in.ReasoningEffort = &q.ReasoningEffort
-	}
-	p, err := m.Chat.Render(in)
-	if err != nil {
-		text := err.Error()
-		if e := (*chat.Error)(nil); errors.As(err, &e) {
-			text = e.Text
-		}
-		return p, api.ErrTemplate(text)
-	}
-	return p, nil
-}
-
 // outputLimit is how many tokens a request with a prompt of so many may put out.
 func (m *Model) outputLimit(q *api.Options, prompt int) (int, *api.Error) {
 	most := m.MaxLen - prompt
@@ -285,7 +176,7 @@ func (m *Model) outputLimit(q *api.Options, prompt int) (int, *api.Error) {
 
 // reply is the part of the answer that is settled before its first token. Its id
 // lacks the prefix.
-func (s *Server) reply(m *Model, q *api.Options, id string) reply {
+func (s *Service) reply(m *Model, q *api.Options, id string) reply {
 	if id == "" && q.RequestID == nil {
 		id = s.cfg.NewID()
 	}

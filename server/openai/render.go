@@ -1,4 +1,4 @@
-package server
+package openai
 
 import (
 	"context"
@@ -11,11 +11,11 @@ import (
 	"weir/server/transport"
 )
 
-// renderChat answers POST /v1/chat/completions/render: what the request would
+// RenderChat answers POST /v1/chat/completions/render: what the request would
 // have the engine do.
-func (s *Server) renderChat(c *transport.Call) {
+func (s *Service) RenderChat(c *transport.Call) {
 	s.prepareJSON(c, func(ctx context.Context, m *Model, body []byte, from sender) ([]byte, error) {
-		p, err := s.prepare(ctx, m, body, from)
+		p, err := s.prepareChat(ctx, m, body, from)
 		if err != nil {
 			return nil, err
 		}
@@ -23,9 +23,9 @@ func (s *Server) renderChat(c *transport.Call) {
 	})
 }
 
-// renderTexts answers POST /v1/completions/render with a list, one entry for
+// RenderTexts answers POST /v1/completions/render with a list, one entry for
 // each prompt.
-func (s *Server) renderTexts(c *transport.Call) {
+func (s *Service) RenderTexts(c *transport.Call) {
 	s.prepareJSON(c, func(ctx context.Context, m *Model, body []byte, from sender) ([]byte, error) {
 		p, err := s.prepareTexts(ctx, m, body, from)
 		if err != nil {
@@ -83,9 +83,9 @@ func notNull[T any](l []T) []T {
 	return l
 }
 
-// tokenizerInfo answers GET /tokenizer_info.
-func (s *Server) tokenizerInfo(c *transport.Call) {
-	m, err := s.serving()
+// TokenizerInfo answers GET /tokenizer_info.
+func (s *Service) TokenizerInfo(c *transport.Call) {
+	m, err := s.Serving()
 	if err != nil {
 		c.Fail(err)
 		return

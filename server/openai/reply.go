@@ -1,4 +1,4 @@
-package server
+package openai
 
 import (
 	"context"
@@ -7,36 +7,47 @@ import (
 	"unsafe"
 
 	"weir/api"
-	"weir/chat/reasoning"
 	"weir/engine"
 	"weir/tokenizer"
 )
 
-// reply is what the answer to a request has to know beside the engine's events.
+// reply is what both functions have to know of an answer beside the engine's events.
 type reply struct {
 	meta api.Meta
 	form api.Form
 	tok  *tokenizer.Tokenizer
 
-	role   string
-	output reasoning.Start // what every choice begins with
-	// echo is in front of every choice, echoThought the reasoning in front of
-	// that; "": nothing.
-	echo, echoThought string
-	hideThoughts      bool // include_reasoning false
-
-	n      int     // choices, of all prompts
-	prompt []int32 // ids; of a chat
-
+	n        int // choices, of all prompts
 	logprobs bool
-	top      int  // alternatives reported for each token
-	scored   bool // prompt_logprobs
+	top      int  // alternatives asked for each token
+	oneMore  bool // list one alternative more than top, as /v1/completions does
 
 	stream bool
 	usage  bool // a usage chunk at the end of the stream
 
-	texts     *texts     // nil: the answer is a chat's
-	recording *recording // nil: this answer is not recorded
+	answer   answer
+	recorded *transcript // nil: this answer is not recorded
+}
+
+// An answer is what the two functions that generate do differently: chatAnswer and
+// textAnswer.
+type answer interface {
+	promptTokens() int // of all prompts
+	// complete is the body of an answer that does not stream.
+	complete(r *reply, st *engine.Stream, choices []gathered) []byte
+	// encoder writes one that does.
+	encoder(r *reply, st *engine.Stream) encoder
+}
+
+// An encoder writes server-sent events. It allocates nothing for a token.
+type encoder interface {
+	// open appends the next of the events that come before the first token's, and
+	// reports whether there was one.
+	open(dst []byte) ([]byte, bool)
+	// event appends an event of a choice, and reports whether it is the choice's last.
+	event(dst []byte, ev *engine.Event) (out []byte, last bool)
+	// usage appends the event with the usage of the whole answer.
+	usage(dst []byte) []byte
 }
 
 // await takes the events that are due into ev. It waits for the first of them,
@@ -77,12 +88,12 @@ func finish(ev *engine.Event) (reason string, stop api.StopReason) {
 
 // logprob spells the scores of an event's token: its alternatives are the token
 // itself and then the best others, r.top in all, as the reference engine orders
-// them (spec chat-completions 7.2); for /v1/completions the token itself is one
+// them (docs/interface/chat-completions.md, section 7.2); for /v1/completions the token itself is one
 // more. alts is where they go; it is returned grown.
 func (r *reply) logprob(ev *engine.Event, alts []api.TokenLogprob) (api.Logprob, []api.TokenLogprob) {
 	own := api.TokenLogprob{ID: ev.Token, Logprob: ev.Logprob, Text: tokenText(r.tok, ev.Token)}
 	from, most := len(alts), r.top
-	if r.texts != nil {
+	if r.oneMore {
 		most++
 	}
 	if most > 0 {

@@ -1,4 +1,4 @@
-package server
+package openai
 
 import (
 	"context"
@@ -9,35 +9,16 @@ import (
 )
 
 // complete answers when every choice has ended.
-func (s *Server) complete(c *transport.Call, st *engine.Stream, r *reply) {
+func (s *Service) complete(c *transport.Call, st *engine.Stream, r *reply) {
 	choices, err := gather(c.Context(), st, r)
 	if err != nil {
 		st.Cancel()
 		c.Fail(err)
 		return
 	}
-	if r.texts != nil {
-		s.completeTexts(c, st, r, choices)
-		return
-	}
-	resp := api.Response{Choices: make([]api.Choice, r.n), PromptTokenIDs: r.prompt}
-	resp.Usage = api.Usage{Prompt: len(r.prompt), Cached: st.Cached()}
-	for i := range choices {
-		g := &choices[i]
-		resp.Usage.Completion += len(g.ids)
-		thought, content := r.divide(g.text)
-		resp.Choices[i] = api.Choice{
-			Index: i, Role: r.role, Content: content, Reasoning: thought,
-			Logprobs: g.logprobs, HasLogprobs: r.logprobs,
-			FinishReason: g.finish, StopReason: g.stop, TokenIDs: g.ids,
-		}
-	}
-	if r.scored {
-		resp.HasPromptLogprobs, resp.PromptLogprobs = true, r.promptLogprobs(st.PromptLogprobs(0))
-	}
-	s.record(r.recording)
-	c.SetContentType("application/json")
-	c.Response.SetBodyRaw(api.AppendResponse(nil, r.meta, r.form, &resp))
+	body := r.answer.complete(r, st, choices)
+	s.record(c, r.recorded)
+	c.Reply(body)
 }
 
 // gather waits for the last event of every choice.
@@ -53,7 +34,7 @@ func gather(ctx context.Context, st *engine.Stream, r *reply) ([]gathered, error
 			if err := failed(ev); err != nil {
 				return nil, err
 			}
-			r.recording.add(ev)
+			r.recorded.add(ev)
 			if choices[ev.Choice].add(r, ev) {
 				live--
 			}

@@ -1,4 +1,4 @@
-package server
+package openai
 
 import (
 	"fmt"
@@ -9,7 +9,6 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"weir/api"
-	"weir/chat/reasoning"
 	"weir/engine"
 	"weir/server/failure"
 	"weir/server/transport"
@@ -22,7 +21,7 @@ const burst = 32 << 10
 // stream answers with server-sent events. The status is chosen when the first
 // event is there, or when the client has waited for so long that it gets 200
 // and blank lines.
-func (s *Server) stream(c *transport.Call, st *engine.Stream, r *reply) {
+func (s *Service) stream(c *transport.Call, st *engine.Stream, r *reply) {
 	b := newSSE(s, c, st, r)
 	if s.cfg.Heartbeat > 0 {
 		b.beat = time.NewTimer(s.cfg.Heartbeat - s.http.Now().Sub(c.Begun))
@@ -64,44 +63,24 @@ func failed(ev *engine.Event) error {
 // further goroutine, and a client that is slow to read keeps nobody waiting but
 // itself. While its body is read nothing is allocated for a token.
 type sse struct {
-	s     *Server
-	call  *transport.Call // its RequestCtx is not touched here
-	st    *engine.Stream
-	r     *reply
-	enc   *api.Stream
-	texts *textEvents // in place of enc: the answer is not a chat's
-	beat  *time.Timer // nil: no heartbeat
+	s    *Service
+	call *transport.Call // its RequestCtx is not touched here
+	st   *engine.Stream
+	r    *reply
+	enc  encoder
+	beat *time.Timer // nil: no heartbeat
 
 	events engine.Events
-	at     int                  // events.Items[at:] are not encoded yet
-	opened int                  // events given out that come before the tokens'
-	over   bool                 // everything has been given out
-	live   int                  // choices that go on
-	used   []int                // completion tokens of each choice
-	split  []reasoning.Splitter // of each choice; nil: all text is content
+	at     int  // events.Items[at:] are not encoded yet
+	over   bool // everything has been given out
+	live   int  // choices that go on
 
-	buf   []byte // the piece being given out
-	rest  []byte // of buf, for Read
-	chunk api.Chunk
-	id    [1]int32
-	entry [1]api.Logprob
-	alts  []api.TokenLogprob
+	buf  []byte // the piece being given out
+	rest []byte // of buf, for Read
 }
 
-func newSSE(s *Server, c *transport.Call, st *engine.Stream, r *reply) *sse {
-	b := &sse{s: s, call: c, st: st, r: r, live: r.n, used: make([]int, r.n)}
-	if r.texts != nil {
-		b.texts = newTextEvents(r)
-	} else {
-		b.enc = api.NewStream(r.meta, r.form)
-	}
-	if r.output != reasoning.Content {
-		b.split = make([]reasoning.Splitter, r.n)
-		for i := range b.split {
-			b.split[i] = reasoning.New(r.output)
-		}
-	}
-	return b
+func newSSE(s *Service, c *transport.Call, st *engine.Stream, r *reply) *sse {
+	return &sse{s: s, call: c, st: st, r: r, live: r.n, enc: r.answer.encoder(r, st)}
 }
 
 // SupportsBodyWriteTo makes fasthttp call WriteTo: Read would cut pieces at the
@@ -208,9 +187,12 @@ func (b *sse) encode() {
 		case ev.Reason == engine.Failed:
 			b.at++
 			b.fail(failed(ev))
-		case !b.open():
-			b.at++
-			b.event(ev)
+		default:
+			var opening bool
+			if b.buf, opening = b.enc.open(b.buf); !opening {
+				b.at++
+				b.event(ev)
+			}
 		}
 	}
 	if b.beat != nil && len(b.buf) > 0 { // hidden thoughts are silence
@@ -218,56 +200,13 @@ func (b *sse) encode() {
 	}
 }
 
-// open appends the next of the events that come before the first token's, and
-// reports whether there was one. They go out one by one like the others: with
-// prompt ids or an echo, those of all choices together may be large.
-func (b *sse) open() bool {
-	if b.texts != nil {
-		return false // the echo goes with the first token
-	}
-	u := api.Usage{Prompt: len(b.r.prompt)}
-	switch i, n := b.opened, b.r.n; {
-	case i < n:
-		b.buf = b.enc.AppendRole(b.buf, i, b.r.role, b.r.prompt, u)
-	case i < 2*n && (b.r.echo != "" || b.r.echoThought != ""):
-		b.buf = b.enc.AppendEcho(b.buf, i-n, b.r.echoThought, b.r.echo, u)
-	default:
-		return false
-	}
-	b.opened++
-	return true
-}
-
+// event appends what an event of a choice becomes.
 func (b *sse) event(ev *engine.Event) {
-	if b.texts != nil {
-		b.textEvent(ev)
+	b.r.recorded.add(ev)
+	var last bool
+	if b.buf, last = b.enc.event(b.buf, ev); !last {
 		return
 	}
-	b.r.recording.add(ev)
-	c := &b.chunk
-	*c = api.Chunk{Choice: int(ev.Choice), Content: view(ev.Text)}
-	if ev.Token >= 0 {
-		b.used[ev.Choice]++
-		b.id[0] = ev.Token
-		c.TokenIDs = b.id[:]
-		if b.r.logprobs {
-			b.entry[0], b.alts = b.r.logprob(ev, b.alts[:0])
-			c.Logprobs = b.entry[:]
-		}
-	}
-	c.HasLogprobs = b.r.logprobs && ev.Token >= 0
-	c.Usage = api.Usage{Prompt: len(b.r.prompt), Completion: b.used[ev.Choice]}
-	c.Finish, c.Stop = finish(ev)
-	if b.split == nil || b.divide(c, ev.Text) {
-		b.buf = b.enc.AppendChunk(b.buf, c)
-	}
-	if c.Finish != "" {
-		b.ended()
-	}
-}
-
-// ended counts a choice that has got its last event.
-func (b *sse) ended() {
 	if b.live--; b.live == 0 {
 		b.end()
 	}
@@ -275,21 +214,13 @@ func (b *sse) ended() {
 
 // end appends what follows the last choice.
 func (b *sse) end() {
-	u := api.Usage{Prompt: b.r.promptTokens(), Cached: b.st.Cached()}
-	for _, n := range b.used {
-		u.Completion += n
-	}
-	switch {
-	case !b.r.usage:
-	case b.texts != nil:
-		b.buf = b.texts.enc.AppendUsage(b.buf, u)
-	default:
-		b.buf = b.enc.AppendUsage(b.buf, u)
+	if b.r.usage {
+		b.buf = b.enc.usage(b.buf)
 	}
 	b.call.Settle()
 	b.buf = append(b.buf, api.Done...)
 	b.over = true
-	b.s.record(b.r.recording)
+	b.s.record(b.call, b.r.recorded)
 }
 
 // fail ends the stream with an error event: just closing the connection would

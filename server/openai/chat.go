@@ -1,0 +1,127 @@
+package openai
+
+import (
+	"context"
+	"errors"
+
+	"weir/api"
+	"weir/chat"
+	"weir/chat/reasoning"
+	"weir/engine"
+	"weir/server/failure"
+	"weir/server/transport"
+)
+
+// ChatCompletions answers POST /v1/chat/completions.
+func (s *Service) ChatCompletions(c *transport.Call) { s.generate(c, s.prepareChat) }
+
+// prepareChat does everything that a request needs before the engine sees it: it
+// decodes, checks, renders and tokenizes. Whatever the client did wrong is
+// found here, so that it gets its 4xx before a status has been sent. The order
+// is that of docs/interface/chat-completions.md, section 1.2, except that cheap checks come before
+// costly ones: where both fail the answer is the cheap one's. It may go on for
+// a moment after ctx has ended.
+func (s *Service) prepareChat(ctx context.Context, m *Model, body []byte, from sender) (*prepared, error) {
+	q, bad := api.DecodeChat(body, s.cfg.Limits)
+	if bad != nil {
+		return nil, bad
+	}
+	if err := m.admit(ctx, &q.Options, &from); err != nil {
+		return nil, err
+	}
+	if bad := s.check(m, q); bad != nil {
+		return nil, bad
+	}
+	params, bad := s.sampling(m, &q.Options)
+	if bad != nil {
+		return nil, bad
+	}
+	recording, bad := s.recorder.Begin(m.Names[0], body, q, from.project)
+	if bad != nil {
+		return nil, bad
+	}
+	prompt, tokens, bad := m.prompt(ctx, q)
+	if bad != nil {
+		return nil, bad
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	r, bad := s.request(m, &q.Options, params, tokens, from)
+	if bad != nil {
+		return nil, bad
+	}
+	p := &prepared{requests: []engine.Request{r}, reply: s.reply(m, &q.Options, from.id), options: &q.Options, output: prompt.Output}
+	p.reply.meta.ID = api.ChatID(p.reply.meta.ID)
+	a := &chatAnswer{prompt: tokens, role: prompt.ResponseRole, output: prompt.Output, hideThoughts: !q.IncludeReasoning}
+	if q.Echo {
+		a.echo, a.echoThought = prompt.EchoText, prompt.EchoThought
+		if n := len(a.echo) + len(a.echoThought); n > s.cfg.MaxEcho/q.N {
+			return nil, failure.BadRequest("", "The echo of %d bytes in %d choices is larger than %d bytes.", n, q.N, s.cfg.MaxEcho)
+		}
+	}
+	if q.Stream { // a stream has no place for them
+		p.requests[0].Prompt = nil
+	}
+	a.scored = p.requests[0].Prompt != nil
+	if a.output != reasoning.Content {
+		p.requests[0].Show = m.thinkTags()
+	}
+	if a.hideThoughts {
+		a.echoThought = ""
+	}
+	p.reply.answer = a
+	if recording != nil {
+		p.requests[0].Sampling.Logprobs = engine.RawLogprobs
+		p.reply.recorded = newTranscript(recording, &p.reply, a)
+	}
+	return p, nil
+}
+
+// check finds what the body alone, the model and the settings refuse.
+func (s *Service) check(m *Model, q *api.ChatRequest) *api.Error {
+	if bad := q.CheckPrompt(); bad != nil {
+		return bad
+	}
+	if q.HasMedia() {
+		return api.ErrNotMultimodal(m.Names[0])
+	}
+	return s.checkOptions(m, &q.Options)
+}
+
+// prompt renders the messages, tokenizes and truncates them
+// (docs/interface/chat-completions.md, section 10).
+func (m *Model) prompt(ctx context.Context, q *api.ChatRequest) (chat.Prompt, []int32, *api.Error) {
+	room, bad := m.room(&q.Options)
+	if bad != nil {
+		return chat.Prompt{}, nil, bad
+	}
+	p, bad := m.render(q)
+	if bad != nil {
+		return p, nil, bad
+	}
+	tokens, bad := m.encode(ctx, &q.Options, p.Text, room)
+	return p, tokens, bad
+}
+
+// render makes the prompt's text. Every failure is the request's
+// (docs/interface/chat-completions.md, section 3).
+func (m *Model) render(q *api.ChatRequest) (chat.Prompt, *api.Error) {
+	in := chat.Input{
+		Messages: q.Messages, Tools: q.Tools, Documents: q.Documents,
+		AddGenerationPrompt: &q.AddGenerationPrompt, ContinueFinalMessage: q.ContinueFinalMessage,
+		ChatTemplate: q.ChatTemplate, ChatTemplateKwargs: q.ChatTemplateKwargs,
+	}
+	if q.ReasoningEffort != "" {
+		in.ReasoningEffort = &q.ReasoningEffort
+	}
+	p, err := m.Chat.Render(in)
+	if err != nil {
+		text := err.Error()
+		if e := (*chat.Error)(nil); errors.As(err, &e) {
+			text = e.Text
+		}
+		return p, api.ErrTemplate(text)
+	}
+	return p, nil
+}

@@ -1,0 +1,121 @@
+package openai
+
+import (
+	"weir/api"
+	"weir/chat/reasoning"
+	"weir/engine"
+)
+
+// chatAnswer is the answer of /v1/chat/completions.
+type chatAnswer struct {
+	prompt []int32 // token ids
+	role   string
+	output reasoning.Start // what every choice begins with
+	// echo is in front of every choice, echoThought the reasoning in front of
+	// that; "": nothing.
+	echo, echoThought string
+	hideThoughts      bool // include_reasoning false
+	scored            bool // prompt_logprobs
+}
+
+func (a *chatAnswer) promptTokens() int { return len(a.prompt) }
+
+func (a *chatAnswer) complete(r *reply, st *engine.Stream, choices []gathered) []byte {
+	resp := api.Response{Choices: make([]api.Choice, r.n), PromptTokenIDs: a.prompt}
+	resp.Usage = api.Usage{Prompt: len(a.prompt), Cached: st.Cached()}
+	for i := range choices {
+		resp.Usage.Completion += len(choices[i].ids)
+		resp.Choices[i] = a.choice(i, &choices[i], r.logprobs)
+	}
+	if a.scored {
+		resp.HasPromptLogprobs, resp.PromptLogprobs = true, r.promptLogprobs(st.PromptLogprobs(0))
+	}
+	return api.AppendResponse(nil, r.meta, r.form, &resp)
+}
+
+// choice is choice i of an answer that is complete.
+func (a *chatAnswer) choice(i int, g *gathered, logprobs bool) api.Choice {
+	thought, content := a.divide(g.text)
+	return api.Choice{
+		Index: i, Role: a.role, Content: content, Reasoning: thought,
+		Logprobs: g.logprobs, HasLogprobs: logprobs,
+		FinishReason: g.finish, StopReason: g.stop, TokenIDs: g.ids,
+	}
+}
+
+func (a *chatAnswer) encoder(r *reply, st *engine.Stream) encoder {
+	e := &chatEncoder{r: r, a: a, st: st, enc: api.NewStream(r.meta, r.form), used: make([]int, r.n)}
+	if a.output != reasoning.Content {
+		e.split = make([]reasoning.Splitter, r.n)
+		for i := range e.split {
+			e.split[i] = reasoning.New(a.output)
+		}
+	}
+	return e
+}
+
+// chatEncoder writes a streaming chat.
+type chatEncoder struct {
+	r   *reply
+	a   *chatAnswer
+	st  *engine.Stream
+	enc *api.Stream
+
+	opened int                  // events written that come before the tokens'
+	used   []int                // completion tokens of each choice
+	split  []reasoning.Splitter // of each choice; nil: all text is content
+
+	chunk api.Chunk
+	id    [1]int32
+	entry [1]api.Logprob
+	alts  []api.TokenLogprob
+}
+
+// open appends the event with a choice's role, or that with its echo. They go out one by
+// one like the others: with prompt ids or an echo, those of all choices together may be
+// large.
+func (e *chatEncoder) open(dst []byte) ([]byte, bool) {
+	u := api.Usage{Prompt: len(e.a.prompt)}
+	switch i, n := e.opened, e.r.n; {
+	case i < n:
+		dst = e.enc.AppendRole(dst, i, e.a.role, e.a.prompt, u)
+	case i < 2*n && (e.a.echo != "" || e.a.echoThought != ""):
+		dst = e.enc.AppendEcho(dst, i-n, e.a.echoThought, e.a.echo, u)
+	default:
+		return dst, false
+	}
+	e.opened++
+	return dst, true
+}
+
+func (e *chatEncoder) event(dst []byte, ev *engine.Event) ([]byte, bool) {
+	c := &e.chunk
+	*c = api.Chunk{Choice: int(ev.Choice), Content: view(ev.Text)}
+	if ev.Token >= 0 {
+		e.used[ev.Choice]++
+		e.id[0] = ev.Token
+		c.TokenIDs = e.id[:]
+		if e.r.logprobs {
+			e.entry[0], e.alts = e.r.logprob(ev, e.alts[:0])
+			c.Logprobs = e.entry[:]
+		}
+	}
+	c.HasLogprobs = e.r.logprobs && ev.Token >= 0
+	c.Usage = api.Usage{Prompt: len(e.a.prompt), Completion: e.used[ev.Choice]}
+	c.Finish, c.Stop = finish(ev)
+	if e.split == nil || e.divide(c, ev.Text) {
+		dst = e.enc.AppendChunk(dst, c)
+	}
+	return dst, c.Finish != ""
+}
+
+func (e *chatEncoder) usage(dst []byte) []byte {
+	return e.enc.AppendUsage(dst, api.Usage{Prompt: len(e.a.prompt), Cached: e.st.Cached(), Completion: sum(e.used)})
+}
+
+func sum(counts []int) (n int) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}

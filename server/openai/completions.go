@@ -1,0 +1,105 @@
+package openai
+
+import (
+	"context"
+	"math/rand/v2"
+
+	"weir/api"
+	"weir/server/failure"
+	"weir/server/transport"
+	"weir/tokenizer"
+)
+
+// Completions answers POST /v1/completions.
+func (s *Service) Completions(c *transport.Call) { s.generate(c, s.prepareTexts) }
+
+// prepareTexts is prepareChat for /v1/completions: a request of the engine for each
+// prompt, all with the same parameters.
+func (s *Service) prepareTexts(ctx context.Context, m *Model, body []byte, from sender) (*prepared, error) {
+	q, bad := api.DecodeCompletion(body, s.cfg.Limits)
+	if bad != nil {
+		return nil, bad
+	}
+	if err := m.admit(ctx, &q.Options, &from); err != nil {
+		return nil, err
+	}
+	if bad := q.CheckPrompt(); bad != nil {
+		return nil, bad
+	}
+	if bad := s.checkOptions(m, &q.Options); bad != nil {
+		return nil, bad
+	}
+	params, bad := s.sampling(m, &q.Options)
+	if bad != nil {
+		return nil, bad
+	}
+	room, bad := m.room(&q.Options)
+	if bad != nil {
+		return nil, bad
+	}
+	p := &prepared{reply: s.reply(m, &q.Options, from.id), options: &q.Options}
+	t := &textAnswer{n: q.N, only: q.PromptOnly, scored: q.PromptLogprobs != nil && !q.Stream}
+	echoed, told := 0, 0
+	for i := range q.Prompts {
+		tokens, text, bad := m.textPrompt(ctx, q, &q.Prompts[i], room)
+		if bad != nil {
+			return nil, bad
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if i > 0 && q.Seed == nil {
+			params.Seed = rand.Uint64()
+		}
+		r, bad := s.request(m, &q.Options, params, tokens, from)
+		if bad != nil {
+			return nil, bad
+		}
+		if q.Stream && !(q.Echo && q.Logprobs) { // a stream has no other place for them
+			r.Prompt = nil
+		}
+		p.requests = append(p.requests, r)
+		t.prompts = append(t.prompts, tokens)
+		if q.Echo {
+			t.echo = append(t.echo, text)
+		}
+		// Every choice repeats its prompt.
+		echoed += q.N * len(text)
+		if r.Prompt != nil {
+			told += q.N * len(tokens) * (r.Prompt.Top + 1)
+		}
+	}
+	if q.Echo && echoed > s.cfg.MaxEcho {
+		return nil, failure.BadRequest("", "The echo of %d bytes in all choices is larger than %d bytes.", echoed, s.cfg.MaxEcho)
+	}
+	if told > maxTold {
+		return nil, failure.BadRequest("", "The answer would hold %d log-probabilities of prompt tokens, more than %d.", told, maxTold)
+	}
+	p.reply.meta.ID = api.CompletionID(p.reply.meta.ID)
+	p.reply.n = q.N * len(q.Prompts)
+	p.reply.answer, p.reply.oneMore = t, true
+	return p, nil
+}
+
+// maxTold bounds the log-probabilities of prompt tokens in an answer: each takes
+// some 30 bytes, and a gigabyte is soon asked for.
+const maxTold = 4 << 20
+
+// textPrompt is the ids of a prompt, and its text if that is to be echoed.
+func (m *Model) textPrompt(ctx context.Context, q *api.CompletionRequest, p *api.TextPrompt, room space) (tokens []int32, text string, bad *api.Error) {
+	if p.IDs == nil {
+		tokens, bad = m.encode(ctx, &q.Options, p.Text, room)
+		if bad == nil && q.Echo && len(tokens) == room.keep { // it may have been cut
+			return tokens, m.Tokenizer.Decode(tokens, tokenizer.DecodeOptions{}), nil
+		}
+		return tokens, p.Text, bad
+	}
+	tokens, strange := ids(p.IDs, m.VocabSize)
+	if strange != nil {
+		return nil, "", api.ErrPromptIDs(strange, m.VocabSize)
+	}
+	if tokens, bad = m.fit(tokens, room); bad == nil && q.Echo {
+		text = m.Tokenizer.Decode(tokens, tokenizer.DecodeOptions{})
+	}
+	return tokens, text, bad
+}

@@ -1,0 +1,158 @@
+package openai
+
+import (
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"weir/api"
+	"weir/metrics"
+	"weir/server/failure"
+	"weir/server/recording"
+	"weir/server/transport"
+)
+
+// Config says how requests are answered.
+type Config struct {
+	Limits  api.Limits // of what a body may hold
+	MaxEcho int        // bounds the echoes in an answer, in bytes
+
+	// Heartbeat is how long a stream may be silent. Then a blank line is sent,
+	// and if nothing was sent before, status 200. 0 is never.
+	Heartbeat time.Duration
+	// StallAfter is the age of a step beyond which the engine counts as stuck.
+	StallAfter time.Duration
+	// MaxLogprobs bounds top_logprobs and prompt_logprobs; -1 is the vocabulary.
+	MaxLogprobs int
+	// ProcessedLogprobs takes the log-probabilities of generated tokens from the
+	// distribution that they were drawn from, with biases, penalties, temperature
+	// and filters, in place of the model's own (docs/interface/chat-completions.md,
+	// section 7.2). Those of the prompt are the model's own in either case.
+	ProcessedLogprobs bool
+	// TokensAsIDs is the default of return_tokens_as_token_ids.
+	TokensAsIDs bool
+	// ReasoningField names reasoning text in answers.
+	ReasoningField api.ReasoningField
+	// ForceUsage sends the usage chunk in streams that did not ask for it.
+	ForceUsage bool
+	// LoadTracking counts the requests that generate, for Load.
+	LoadTracking bool
+	// CompileQueue is how many requests may wait for their grammar, CompileWorkers how
+	// many grammars are compiled at a time.
+	CompileQueue, CompileWorkers int
+	// NewID makes the id of a request that brings none; nil: a random one.
+	NewID func() string
+}
+
+// Validate reports the first value that makes no sense.
+func (c *Config) Validate() error {
+	switch {
+	case c.StallAfter <= 0:
+		return fmt.Errorf("server: Config.StallAfter is %v, want more than 0", c.StallAfter)
+	case c.ReasoningField > api.ReasoningBoth:
+		return fmt.Errorf("server: Config.ReasoningField is %d", c.ReasoningField)
+	case c.Heartbeat < 0:
+		return fmt.Errorf("server: Config.Heartbeat is %v, want at least 0", c.Heartbeat)
+	case c.MaxLogprobs < -1:
+		return fmt.Errorf("server: Config.MaxLogprobs is %d, want at least -1", c.MaxLogprobs)
+	}
+	return c.Limits.Validate()
+}
+
+// Service answers the functions of the OpenAI interface with one model.
+type Service struct {
+	cfg       Config
+	log       *slog.Logger
+	http      *transport.Server
+	compiling *transport.Queue    // of grammars
+	recorder  *recording.Recorder // nil: nothing is recorded
+	counts    *metrics.Metrics
+	salts     salter
+	load      atomic.Int64 // requests that generate; counted with LoadTracking
+
+	model  atomic.Pointer[Model]
+	failed atomic.Bool // the engine has ended
+}
+
+// New returns a service without a model, which refuses requests until SetModel.
+func New(cfg Config, http *transport.Server, recorder *recording.Recorder, counts *metrics.Metrics) (*Service, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.NewID == nil {
+		cfg.NewID = func() string { return transport.RandomHex(8) }
+	}
+	s := &Service{cfg: cfg, log: http.Log(), http: http, recorder: recorder, counts: counts, salts: newSalter()}
+	var err error
+	s.compiling, err = transport.NewQueue(cfg.CompileQueue, cfg.CompileWorkers)
+	return s, err
+}
+
+// Close ends the workers. No request may be in flight.
+func (s *Service) Close() { s.compiling.Close() }
+
+// SetModel publishes the model, whose engine has to be ready: from now on requests are
+// answered with it. Those that have begun keep the one they began with.
+func (s *Service) SetModel(m *Model) error {
+	if err := m.validate(); err != nil {
+		return err
+	}
+	m.constraints = newConstraints(m)
+	s.counts.SetEngine(m.Engine, metrics.Model{Name: m.Names[0], MaxLen: m.MaxLen, CacheType: m.CacheType})
+	s.model.Store(m)
+	g := &m.Generation
+	s.log.Info("model ready", "names", m.Names, "max_model_len", m.MaxLen, "temperature", or(nil, g.Temperature, 1), "top_p", or(nil, g.TopP, 1),
+		"top_k", or(nil, g.TopK, 0), "min_p", or(nil, g.MinP, 0), "repetition_penalty", or(nil, g.RepetitionPenalty, 1), "max_new_tokens", or(nil, g.MaxNewTokens, m.MaxLen))
+	return nil
+}
+
+// Fail says that the engine has ended for good, and with it the service.
+func (s *Service) Fail(err error) {
+	s.log.Error("the engine has failed", "error", err)
+	s.failed.Store(true)
+}
+
+// Serving is the model that a new request is answered with, or why none is.
+func (s *Service) Serving() (*Model, error) {
+	m := s.model.Load()
+	switch {
+	case s.failed.Load():
+		return nil, failure.ErrEngineFailed
+	case m == nil:
+		return nil, failure.ErrLoading
+	case s.http.Draining():
+		return nil, failure.ErrDraining
+	}
+	return m, nil
+}
+
+// Alive reports whether the engine can be expected to answer: it has not ended,
+// and its newest step is not overly old. Steps begin only while there is work.
+func (s *Service) Alive() error {
+	if s.failed.Load() {
+		return failure.ErrEngineFailed
+	}
+	m := s.model.Load()
+	if m == nil {
+		return failure.ErrLoading
+	}
+	if began := m.Engine.Stats().StepBegan; !began.IsZero() && s.http.Now().Sub(began) > s.cfg.StallAfter {
+		return failure.ErrStalled
+	}
+	return nil
+}
+
+// Load is how many requests generate now.
+func (s *Service) Load() int64 { return s.load.Load() }
+
+// Compiling is the queue in which requests wait for their grammar.
+func (s *Service) Compiling() *transport.Queue { return s.compiling }
+
+// track counts a request that generates, until its answer is complete.
+func (s *Service) track(c *transport.Call) {
+	if s.cfg.LoadTracking {
+		s.load.Add(1)
+		c.AtEnd(func() { s.load.Add(-1) })
+	}
+}

@@ -1,0 +1,156 @@
+package openai
+
+import (
+	"weir/api"
+	"weir/engine"
+)
+
+// textAnswer is the answer of /v1/completions.
+type textAnswer struct {
+	n       int       // choices of each prompt
+	prompts [][]int32 // ids
+	echo    []string  // in front of the choices of each prompt; nil: not asked for
+	only    bool      // the prompt is all of the answer: the engine drew a token for nothing
+	scored  bool      // choices have prompt_logprobs
+}
+
+func (t *textAnswer) promptTokens() (n int) {
+	for _, p := range t.prompts {
+		n += len(p)
+	}
+	return n
+}
+
+func (t *textAnswer) complete(r *reply, st *engine.Stream, choices []gathered) []byte {
+	resp := api.TextResponse{Choices: make([]api.TextChoice, len(choices)), Usage: api.Usage{Prompt: t.promptTokens(), Cached: st.Cached()}}
+	for p, prompt := range t.prompts {
+		echo, before := t.echoed(r, st, p)
+		var told []api.PromptLogprob
+		if t.scored {
+			told = r.promptLogprobs(st.PromptLogprobs(p))
+		}
+		for i := p * t.n; i < (p+1)*t.n; i++ {
+			g := &choices[i]
+			if t.only {
+				*g = gathered{finish: api.FinishLength}
+			}
+			resp.Usage.Completion += len(g.ids)
+			resp.Choices[i] = api.TextChoice{
+				Index: i, Text: echo + string(g.text), FinishReason: g.finish, StopReason: g.stop, TokenIDs: g.ids,
+				PromptTokenIDs: prompt, PromptLogprobs: told, HasPromptLogprobs: t.scored,
+			}
+			if r.logprobs {
+				resp.Choices[i].Logprobs = joined(before, g.logprobs)
+			}
+		}
+	}
+	return api.AppendTextResponse(nil, r.meta, r.form, &resp)
+}
+
+// echoed is the text and the scores in front of the choices of prompt i; scores
+// are nil if they were not asked for.
+func (t *textAnswer) echoed(r *reply, st *engine.Stream, i int) (string, *api.TextLogprobs) {
+	if t.echo == nil {
+		return "", nil
+	}
+	if !r.logprobs {
+		return t.echo[i], nil
+	}
+	scores, prompt := st.PromptLogprobs(i), t.prompts[i]
+	l := &api.TextLogprobs{Unscored: true, Entries: make([]api.Logprob, 1, len(prompt))}
+	l.Entries[0].TokenLogprob = api.TokenLogprob{ID: prompt[0], Text: tokenText(r.tok, prompt[0])}
+	for j := range scores {
+		sc := &scores[j]
+		ev := engine.Event{Token: sc.Token, Logprob: sc.Logprob, Top: sc.Top}
+		entry, _ := r.logprob(&ev, nil)
+		l.Entries = append(l.Entries, entry)
+	}
+	return t.echo[i], l
+}
+
+// joined is the scores of a choice behind those of its prompt, if there are any.
+func joined(before *api.TextLogprobs, own []api.Logprob) *api.TextLogprobs {
+	if before == nil {
+		return &api.TextLogprobs{Entries: own}
+	}
+	l := *before
+	l.Entries = append(l.Entries[:len(l.Entries):len(l.Entries)], own...)
+	return &l
+}
+
+func (t *textAnswer) encoder(r *reply, st *engine.Stream) encoder {
+	return &textEncoder{
+		r: r, t: t, st: st, enc: api.NewTextStream(r.meta, r.form),
+		begun: make([]bool, r.n), used: make([]int, r.n), offset: make([]int, r.n),
+	}
+}
+
+// textEncoder writes a streaming answer.
+type textEncoder struct {
+	r   *reply
+	t   *textAnswer
+	st  *engine.Stream
+	enc *api.TextStream
+
+	begun  []bool // by choice: an event has gone out
+	used   []int  // by choice: completion tokens
+	offset []int  // by choice: characters that its scored tokens stand for
+
+	scores api.TextLogprobs
+	chunk  api.TextChoice
+	id     [1]int32
+	entry  [1]api.Logprob
+	alts   []api.TokenLogprob
+}
+
+// open has nothing to append: the echo goes with the first token.
+func (e *textEncoder) open(dst []byte) ([]byte, bool) { return dst, false }
+
+// event appends an event of a choice. The first one brings the echo and the
+// ids of the prompt along.
+func (e *textEncoder) event(dst []byte, ev *engine.Event) ([]byte, bool) {
+	t, i := e.t, int(ev.Choice)
+	prompt := t.prompts[i/t.n]
+	c := &e.chunk
+	*c = api.TextChoice{Index: i}
+	c.FinishReason, c.StopReason = finish(ev)
+	own := e.entry[:0]
+	if t.only {
+		c.FinishReason, c.StopReason = api.FinishLength, api.StopReason{}
+	} else {
+		c.Text = view(ev.Text)
+		if ev.Token >= 0 {
+			e.used[i]++
+			e.id[0] = ev.Token
+			c.TokenIDs = e.id[:]
+			if e.r.logprobs {
+				e.entry[0], e.alts = e.r.logprob(ev, e.alts[:0])
+				own = e.entry[:]
+			}
+		}
+	}
+	var before *api.TextLogprobs
+	if !e.begun[i] {
+		e.begun[i] = true
+		c.PromptTokenIDs = prompt
+		var echo string
+		if echo, before = t.echoed(e.r, e.st, i/t.n); echo != "" {
+			c.Text = echo + c.Text
+		}
+	}
+	if before != nil {
+		c.Logprobs = joined(before, own)
+	} else if len(own) > 0 {
+		e.scores = api.TextLogprobs{Entries: own, Offset: e.offset[i]}
+		c.Logprobs = &e.scores
+	}
+	if c.Logprobs != nil {
+		e.offset[i] += c.Logprobs.Width()
+	}
+	dst = e.enc.AppendChunk(dst, c, api.Usage{Prompt: len(prompt), Completion: e.used[i]})
+	return dst, c.FinishReason != ""
+}
+
+func (e *textEncoder) usage(dst []byte) []byte {
+	return e.enc.AppendUsage(dst, api.Usage{Prompt: e.t.promptTokens(), Cached: e.st.Cached(), Completion: sum(e.used)})
+}

@@ -1,0 +1,76 @@
+package openai
+
+import (
+	"weir/api"
+	"weir/engine"
+	"weir/server/recording"
+	"weir/server/transport"
+)
+
+// transcript gathers an answer for its recording: with log-probabilities and all
+// thoughts, whatever the request wants to see.
+type transcript struct {
+	recording *recording.Recording
+	reply     reply
+	answer    chatAnswer
+	choices   []gathered
+}
+
+func newTranscript(to *recording.Recording, r *reply, a *chatAnswer) *transcript {
+	t := &transcript{recording: to, reply: *r, answer: *a, choices: make([]gathered, r.n)}
+	t.reply.logprobs, t.reply.top = true, 0
+	t.reply.form.TokenIDs = true
+	t.answer.hideThoughts, t.answer.echo, t.answer.echoThought = false, "", ""
+	return t
+}
+
+// add takes in an event. A nil transcript ignores it.
+func (t *transcript) add(ev *engine.Event) {
+	if t != nil {
+		t.choices[ev.Choice].add(&t.reply, ev)
+	}
+}
+
+// finished reports whether all choices have ended by themselves.
+func (t *transcript) finished() bool {
+	for i := range t.choices {
+		if f := t.choices[i].finish; f == "" || f == api.FinishAbort {
+			return false
+		}
+	}
+	return true
+}
+
+// record has an answer recorded that is complete; nil is none.
+func (s *Service) record(c *transport.Call, t *transcript) {
+	if t != nil && t.finished() {
+		s.recorder.Commit(t.recording, c.Who.Tenant, t)
+	}
+}
+
+// ID implements recording.Answer.
+func (t *transcript) ID() string { return t.reply.meta.ID }
+
+// Model implements recording.Answer.
+func (t *transcript) Model() string { return t.reply.meta.Model }
+
+// Prompt implements recording.Answer.
+func (t *transcript) Prompt() []int32 { return t.answer.prompt }
+
+// Choices implements recording.Answer.
+func (t *transcript) Choices() int { return len(t.choices) }
+
+// Size implements recording.Answer.
+func (t *transcript) Size() int {
+	n := 4 * len(t.answer.prompt)
+	for i := range t.choices {
+		n += len(t.choices[i].text) + 64*len(t.choices[i].ids)
+	}
+	return n
+}
+
+// AppendChoice implements recording.Answer.
+func (t *transcript) AppendChoice(d []byte, i int) []byte {
+	c := t.answer.choice(i, &t.choices[i], true)
+	return t.reply.form.AppendChoice(d, &c)
+}

@@ -1,0 +1,170 @@
+package recording
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"weir/metrics"
+	"weir/store"
+	"weir/trajectory"
+	"weir/trajectory/archive"
+)
+
+// Recorder writes recordings to the archive.
+type Recorder struct {
+	cfg    Config
+	counts *metrics.Metrics
+	linker *Linker       // nil: feedback sets no rewards
+	wake   chan struct{} // there is something to write
+	quit   chan struct{}
+	done   chan struct{}
+
+	mu struct {
+		sync.Mutex
+		list   []*Recording
+		bytes  int
+		lost   int
+		closed bool
+	}
+}
+
+// maxRecordings is how many bytes of recordings may wait.
+const maxRecordings = 64 << 20
+
+// NewRecorder returns a recorder that runs until Close. linker is told of what has been
+// recorded; nil: there is none.
+func NewRecorder(cfg Config, linker *Linker, counts *metrics.Metrics) *Recorder {
+	r := &Recorder{cfg: cfg, counts: counts, linker: linker, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	go r.run()
+	return r
+}
+
+// Commit takes a recording whose answer is complete. tenant is who sent the request.
+func (rec *Recorder) Commit(r *Recording, tenant string, a Answer) {
+	r.tenant, r.answer = tenant, a
+	rec.put(r)
+}
+
+func (rec *Recorder) put(list ...*Recording) {
+	rec.mu.Lock()
+	for _, r := range list {
+		n := r.size()
+		if rec.mu.closed || rec.mu.bytes+n > maxRecordings {
+			rec.mu.lost++
+			continue
+		}
+		rec.mu.list = append(rec.mu.list, r)
+		rec.mu.bytes += n
+	}
+	rec.mu.Unlock()
+	select {
+	case rec.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Close writes what is there and ends the recorder.
+func (rec *Recorder) Close() {
+	rec.mu.Lock()
+	closed := rec.mu.closed
+	rec.mu.closed = true
+	rec.mu.Unlock()
+	if !closed {
+		close(rec.quit)
+	}
+	<-rec.done
+}
+
+func (rec *Recorder) run() {
+	defer close(rec.done)
+	for {
+		select {
+		case <-rec.wake:
+			select {
+			case <-time.After(rec.cfg.Every): // more will come
+			case <-rec.quit:
+			}
+		case <-rec.quit:
+			rec.flush()
+			rec.flush() // what the first could not write is lost, and said to be
+			return
+		}
+		rec.flush()
+	}
+}
+
+// flush writes all recordings that wait, those of one tenant, model and split as
+// one batch.
+func (rec *Recorder) flush() {
+	rec.mu.Lock()
+	list, lost := rec.mu.list, rec.mu.lost
+	rec.mu.list, rec.mu.bytes, rec.mu.lost = nil, 0, 0
+	rec.mu.Unlock()
+	if lost > 0 {
+		rec.counts.Recorded(0, lost)
+		rec.cfg.Log.Error("chat completions were not recorded: too many wait for the disk", "completions", lost)
+	}
+	type key struct{ tenant, model, split string }
+	batches := make(map[key][]*Recording)
+	var order []key
+	for _, r := range list {
+		k := key{r.tenant, r.model, r.split}
+		if batches[k] == nil {
+			order = append(order, k)
+		}
+		batches[k] = append(batches[k], r)
+	}
+	for _, k := range order {
+		err := rec.write(k.tenant, k.model, k.split, batches[k])
+		switch {
+		case err == nil:
+			rec.counts.Recorded(len(batches[k]), 0)
+		case errors.Is(err, store.ErrOpening), errors.Is(err, store.ErrBusy):
+			rec.put(batches[k]...) // later
+		default:
+			rec.counts.Recorded(0, len(batches[k]))
+			rec.cfg.Log.Error("chat completions were not recorded", "completions", len(batches[k]), "error", err)
+		}
+	}
+}
+
+func (rec *Recorder) write(tenant, model, split string, list []*Recording) error {
+	if err := Quota(rec.cfg.Archive, rec.cfg.Quota, tenant, 0); err != nil {
+		return err
+	}
+	u, err := rec.cfg.Archive.Begin(context.Background(), tenant, model)
+	if err != nil {
+		return err
+	}
+	defer u.Abort()
+	var size int64
+	for g, r := range list {
+		for i := range r.answer.Choices() {
+			t := trajectory.Trajectory{Group: g, Index: i, Text: r.append(nil, i)}
+			if t.Facts, err = trajectory.Describe(t.Text); err != nil {
+				return err
+			}
+			t.Scored = false // nobody has said what it is worth
+			size += int64(len(t.Text))
+			if err := u.Trajectory(&t); err != nil {
+				return err
+			}
+		}
+		if err := u.Group(&trajectory.Group{Index: g, Trajectories: r.answer.Choices(), Text: append(r.appendMetadata([]byte(`{"metadata":`)), '}')}); err != nil {
+			return err
+		}
+	}
+	calls := make([]archive.Call, len(list))
+	ids := make([]string, len(list))
+	for g, r := range list {
+		ids[g] = r.answer.ID()
+		calls[g] = archive.Call{ID: ids[g], Project: r.project, Group: g}
+	}
+	if _, err = u.Commit(archive.Meta{Split: split, Bytes: size, Calls: calls}); err != nil {
+		return err
+	}
+	rec.linker.Add(tenant, ids...)
+	return nil
+}
