@@ -103,9 +103,9 @@ func requests(g *rand.Rand, n, vocab int) []engine.Request {
 	return list
 }
 
-// TestMetamorphic: through the engine with two steps in flight, not one bit of
-// a log-probability depends on pool, budget, prefix cache, preemption,
-// neighbours or the way kernels are launched.
+// TestMetamorphic: in the engine with two steps in flight, no bit of a log-probability
+// depends on the pool, the budget, the prefix cache, preemption, other requests or the way
+// kernels are launched.
 func TestMetamorphic(t *testing.T) {
 	m := openModel(t, "qwen3")
 	g := rand.New(rand.NewPCG(21, 21))

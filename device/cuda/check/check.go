@@ -55,8 +55,8 @@ type Record struct {
 	Name    string         `json:"name"`
 	Verdict string         `json:"verdict,omitempty"`
 	Values  map[string]any `json:"values,omitempty"`
-	Kernels []string       `json:"kernels,omitempty"` // what it is about
-	Key     string         `json:"key,omitempty"`     // torch's time for the same work has the same one
+	Kernels []string       `json:"kernels,omitempty"` // that it is about
+	Key     string         `json:"key,omitempty"`     // torch's time for the same work has the same key
 }
 
 func (r Record) String() string {
@@ -102,7 +102,7 @@ var ErrWrong = errors.New("gpu-check: not everything is right")
 type section struct {
 	number, title string
 	budget        time.Duration
-	speeds        bool // nothing that could be wrong: to be cut short is no failure
+	speeds        bool // it only measures, so being cut short is not a failure
 	tasks         func(*checker) ([]task, error)
 }
 
@@ -175,8 +175,8 @@ func pick[T any](c *checker, quick, full T) T {
 func RunSection(o Options, number string, within time.Duration, emit func(Record)) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	// The driver's compiler runs in the first section alone: every later opening of
-	// the device, of which there are some forty, would take its seconds anew.
+	// The driver's compiler runs in the first section only. The device is opened some
+	// forty times after that, and each time would take these seconds again.
 	if o.Config.CacheDir == "" && o.Scratch != "" {
 		o.Config.CacheDir = filepath.Join(o.Scratch, "code")
 	}
@@ -205,7 +205,7 @@ func (c *checker) run(s section) (err error) {
 		if !c.end.IsZero() && time.Now().After(c.end) {
 			continue // it stays planned
 		}
-		// Numbers of its own, so that a task is the same wherever it stands.
+		// Each task has random numbers of its own, so it does not depend on those before.
 		h := fnv.New64a()
 		_, _ = h.Write([]byte(t.name))
 		c.rng = rand.New(rand.NewPCG(1, h.Sum64()))

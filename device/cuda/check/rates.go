@@ -115,7 +115,7 @@ func (c *checker) memory() error {
 			stream{fmt.Sprintf("stream_copy, %d blocks per processor", per), 2 * n, func(int) error { return c.lab.Launch("stream_copy", per*sms, 1, 1, b, a, n/16) }},
 			stream{fmt.Sprintf("stream_read, %d blocks per processor", per), n, func(int) error { return c.lab.Launch("stream_read", per*sms, 1, 1, b, a, n/16) }})
 	}
-	if err := c.noise(a, n/2, 1); err != nil { // equal numbers cost less power
+	if err := c.noise(a, n/2, 1); err != nil { // equal numbers take less power
 		return err
 	}
 	best, rates := 0.0, make([]float64, len(list))
@@ -191,7 +191,7 @@ func (c *checker) productRates(f family, n, k int, rows []int) error {
 	if err != nil {
 		return err
 	}
-	// Random numbers: equal ones cost less power, and so less time.
+	// Random numbers, because equal ones take less power, and so less time.
 	src, err := c.lab.Alloc(n * k * 2)
 	if err != nil {
 		return err
