@@ -35,7 +35,7 @@ purego: ## the tests of the CPU device and the model without assembly
 	$(GO) test -tags '$(TAGS) purego' -timeout 540s ./device/cpu ./model ./sampler
 
 # The tests that an emulator runs within minutes: all kernels, whole decoders, batch invariance.
-ARM64_RUN := Impls|Products|Dots|AtPageEnd|Elementwise|Exp|Softmax|Quantize|Exact|Twin|Workers|Nodes|Bind
+ARM64_RUN := Impls|Products|Dots|AtPageEnd|Elementwise|Exp|Softmax|Quantize|Exact|Reference|Workers|Nodes|Bind
 arm64: ## vet and build for other systems; with binutils and qemu for arm64, the encodings and tests of its kernels
 	@set -e; for t in linux/arm64 darwin/arm64 windows/amd64; do echo "== $$t"; \
 	  GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) vet ./device/cpu ./cmd/weir; GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build -o /dev/null ./cmd/weir; done

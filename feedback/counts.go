@@ -120,7 +120,7 @@ func (c *countCache) seen() uint64 {
 // find returns the blocks of a plan that hold for a snapshot, in order of time, and
 // their version for put. The snapshot has all deletions below seen, and perhaps some
 // later ones. Therefore a block with any deletion since is left out.
-func (c *countCache) find(key [sha256.Size]byte, project string, seen, opening uint64) (list []block, edit uint64) {
+func (c *countCache) find(key [sha256.Size]byte, project string, seen, opening uint64) (list []block, version uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if opening != c.opening { // an update whose commit failed may have taken effect after all
@@ -182,12 +182,12 @@ func (c *countCache) drop(key [sha256.Size]byte) {
 
 // put adds the blocks that a query has counted to those that find returned to it, with
 // their version. It does nothing if another query has changed the blocks since.
-func (c *countCache) put(key [sha256.Size]byte, seen, opening, edit uint64, counted []block) {
+func (c *countCache) put(key [sha256.Size]byte, seen, opening, version uint64, counted []block) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.plans[key]
 	switch {
-	case opening != c.opening || m == nil && edit > 0 || m != nil && (edit != m.version || seen < m.seen):
+	case opening != c.opening || m == nil && version > 0 || m != nil && (version != m.version || seen < m.seen):
 		return // another query was faster
 	case c.next-seen > uint64(c.limits.deletions)/2:
 		return // so many deletions since then would make them invalid soon

@@ -119,7 +119,7 @@ func TestBlocks(t *testing.T) {
 	if err := s.db.Compact(); err != nil {
 		t.Fatal(err)
 	}
-	check("opened anew", all, 41)
+	check("opened again", all, 41)
 }
 
 func idOf(rec *Record) [16]byte {

@@ -35,8 +35,8 @@ const maxDepth = 200
 type Operation int
 
 const (
-	Create Operation = iota
-	Replace
+	Create  Operation = iota // write a new record
+	Replace                  // write a record in place of another one
 )
 
 // DecodeRequest reads the body of a request. Its error is Invalid, or a *Refusal.

@@ -35,7 +35,7 @@ func TestReactions(t *testing.T) {
 	}
 	for _, s := range []string{"", "a", "👍👍", "a👍", "👍a", ":thumbs_up:", " 👍", "1", "#", "🏻🏻", "👍🏻🏻", "\u200d", "👍\u200d", "🇺", "🇺🇸🇺🇸", "\uFE0F", "©a", "👩‍"} {
 		if r, ok := describeEmoji(s); ok {
-			t.Errorf("%q is taken for one emoji: %+q", s, r)
+			t.Errorf("%q counts as one emoji: %+q", s, r)
 		}
 	}
 	for alias, full := range emojis().full {

@@ -21,9 +21,10 @@ type Query struct {
 	sort      []order // nil: by created_at, then id
 	limit     int
 	offset    int
-	maxListed int // maxListed, if not 0
+	maxListed int // for tests: a smaller maxListed; 0: the constant
 }
 
+// order is an element of sort_by.
 type order struct {
 	field
 	descending bool
@@ -40,8 +41,8 @@ const (
 type Kind int
 
 const (
-	ForQuery Kind = iota
-	ForExport
+	ForQuery  Kind = iota // at most Config.MaxRows records
+	ForExport             // any number of records
 )
 
 // DecodeQuery reads the body of a query, or of an export, which has no limit on its

@@ -26,7 +26,7 @@ type Reward struct {
 	CreatedAt             int64 // milliseconds of Unix time
 	Gone                  bool  // the record has been deleted or replaced since then
 
-	key []byte // its key
+	key []byte // of the note
 }
 
 // reward returns the reward that a record sets; ok is false if it sets none.

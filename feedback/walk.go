@@ -43,16 +43,16 @@ func (q *Query) open(ctx context.Context, r *store.Reader, p *plan, reverse bool
 		return w, w.openIDs()
 	}
 	for i := range p.sets {
-		places, err := w.openSet(&p.sets[i])
+		it, err := w.openSet(&p.sets[i])
 		switch {
 		case err != nil:
 			return w, err
-		case places == nil:
+		case it == nil:
 			w.onRows = append(w.onRows[:len(w.onRows):len(w.onRows)], p.sets[i].expr)
 		case w.lead == nil:
-			w.lead = places
+			w.lead = it
 		default:
-			w.followers = append(w.followers, &follower{iterator: places})
+			w.followers = append(w.followers, &follower{iterator: it})
 		}
 	}
 	if w.lead == nil {

@@ -1,12 +1,11 @@
 package grammar
 
 import (
-	"bytes"
-	"encoding/json"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
+
+	"weir/internal/jsontext"
 )
 
 // object is a JSON object in the order of its text.
@@ -18,54 +17,50 @@ type object struct {
 // maxDepth bounds the nesting of schemas and tags.
 const maxDepth = 256
 
-// parseJSON reads one JSON text into *object, []any, string, json.Number, bool
-// and nil. Of equal keys the last counts, in the place of the first.
+// numeral is a number as it is written in the schema.
+type numeral string
+
+// parseJSON reads one JSON text into *object, []any, string, numeral, bool and nil. Of
+// equal keys the last counts, in the place of the first.
 func parseJSON(text []byte) (v any, err error) {
 	defer catch(&err)
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	v = parseValue(d, 0)
-	if _, err := d.Token(); err != io.EOF {
-		fail(ErrInvalid, "", "there is more than one JSON value")
+	if e := jsontext.Check(text, maxDepth); e != nil {
+		switch e.Kind {
+		case jsontext.TooDeep:
+			fail(ErrTooComplex, "", "JSON is nested too deeply")
+		case jsontext.WantEnd:
+			fail(ErrInvalid, "", "there is more than one JSON value")
+		}
+		fail(ErrInvalid, "", "not JSON: %v", e)
 	}
-	return v, nil
+	return valueOf(jsontext.NewCursor(text)), nil
 }
 
-func parseValue(d *json.Decoder, depth int) any {
-	if depth > maxDepth {
-		fail(ErrTooComplex, "", "JSON is nested too deeply")
-	}
-	t, err := d.Token()
-	if err != nil {
-		fail(ErrInvalid, "", "not JSON: %v", err)
-	}
-	delim, ok := t.(json.Delim)
-	if !ok {
-		return t
-	}
-	if delim == '[' {
+func valueOf(c *jsontext.Cursor) any {
+	switch c.Kind() {
+	case jsontext.Object:
+		o := &object{m: make(map[string]any)}
+		c.Object(func(name jsontext.Value) {
+			k := name.Text()
+			if _, ok := o.m[k]; !ok {
+				o.keys = append(o.keys, k)
+			}
+			o.m[k] = valueOf(c)
+		})
+		return o
+	case jsontext.Array:
 		list := []any{}
-		for d.More() {
-			list = append(list, parseValue(d, depth+1))
-		}
-		if _, err := d.Token(); err != nil {
-			fail(ErrInvalid, "", "not JSON: %v", err)
-		}
+		c.Array(func(int) { list = append(list, valueOf(c)) })
 		return list
+	case jsontext.String:
+		return c.Take().Text()
+	case jsontext.Bool:
+		return c.Take()[0] == 't'
+	case jsontext.Null:
+		c.Take()
+		return nil
 	}
-	o := &object{m: make(map[string]any)}
-	for d.More() {
-		k, _ := parseValue(d, depth+1).(string)
-		v := parseValue(d, depth+1)
-		if _, ok := o.m[k]; !ok {
-			o.keys = append(o.keys, k)
-		}
-		o.m[k] = v
-	}
-	if _, err := d.Token(); err != nil {
-		fail(ErrInvalid, "", "not JSON: %v", err)
-	}
-	return o
+	return numeral(c.Take())
 }
 
 // canonicalJSON is a text that two values have in common exactly when they are
@@ -89,7 +84,7 @@ func appendCanonical(dst []byte, v any) []byte {
 			dst = append(appendCanonical(dst, e), ',')
 		}
 		return append(dst, ']')
-	case json.Number:
+	case numeral:
 		if r, ok := parseNumber(string(v)); ok {
 			return append(dst, r.RatString()...)
 		}
@@ -114,7 +109,7 @@ func dumpJSON(v any) string {
 		return "[" + strings.Join(parts, ", ") + "]"
 	case string:
 		return quoteJSON(v)
-	case json.Number:
+	case numeral:
 		return string(v)
 	case bool:
 		return strconv.FormatBool(v)

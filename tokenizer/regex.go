@@ -23,7 +23,7 @@ type regex struct {
 
 // The matcher counts its steps: instructions, and code points that a run takes in.
 // A text may take stepsPerText of them, and stepsPerByte for each byte that a
-// pre-tokenizer looks at. Published patterns take up to 21 steps a byte, whatever
+// pre-tokenizer looks at. Published patterns take up to 22 steps a byte, whatever
 // the text. When the budget is used up, nothing matches any more and Encode returns
 // ErrTooComplex.
 const (

@@ -164,40 +164,55 @@ func TestFromJSON(t *testing.T) {
 	}
 }
 
-// TestDict: order, lookup and overwriting, below and above the size from which
-// a Dict keeps an index.
+// TestDict: order, lookup and overwriting, below and above the size from which a Dict keeps
+// an index.
 func TestDict(t *testing.T) {
 	for _, n := range []int{0, 1, indexFrom - 1, indexFrom, 100} {
-		d := NewDict(0)
-		for i := range n {
-			d.Set(fmt.Sprint("k", i), int64(i))
-		}
-		if n > 0 {
-			d.Set("k0", "new")
-		}
-		if d.Len() != n {
-			t.Errorf("%d: length %d", n, d.Len())
-		}
-		i := 0
-		for k, v := range d.All() {
-			want := Value(int64(i))
-			if i == 0 {
-				want = "new"
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			var keys []string
+			want, d := map[string]Value{}, NewDict(0)
+			for i := range n {
+				key := fmt.Sprint("k", i)
+				keys, want[key] = append(keys, key), int64(i)
+				d.Set(key, int64(i))
 			}
-			if k != fmt.Sprint("k", i) || v != want {
-				t.Errorf("%d: entry %d is %s: %v", n, i, k, v)
+			if n > 0 {
+				want["k0"] = "new"
+				d.Set("k0", "new")
 			}
-			if got, ok := d.Get(k); !ok || got != v {
-				t.Errorf("%d: Get(%s) is %v, %v", n, k, got, ok)
-			}
-			if i++; i == 50 {
-				break
-			}
-		}
-		if _, ok := d.Get("none"); ok {
-			t.Errorf("%d: found a key that is not there", n)
+			copied := NewDict(0)
+			copied.Update(d)
+			checkDict(t, d, keys, want)
+			checkDict(t, copied, keys, want)
+		})
+	}
+}
+
+// checkDict checks that the dict has these keys in this order, with these values.
+func checkDict(t *testing.T, d *Dict, keys []string, want map[string]Value) {
+	t.Helper()
+	if d.Len() != len(keys) {
+		t.Errorf("%d entries, want %d", d.Len(), len(keys))
+	}
+	var got []string
+	for k, v := range d.All() {
+		got = append(got, k)
+		if found, ok := d.Get(k); !ok || found != v || v != want[k] {
+			t.Errorf("%s is %v, by Get %v, %v; want %v", k, v, found, ok, want[k])
 		}
 	}
+	if !slices.Equal(got, keys) {
+		t.Errorf("keys %v, want %v", got, keys)
+	}
+	for range d.All() {
+		break // an iteration can end early
+	}
+	if _, ok := d.Get("none"); ok {
+		t.Error("found a key that is not there")
+	}
+}
+
+func TestList(t *testing.T) {
 	l := NewList("a", nil)
 	if l.Len() != 2 || l.At(0) != "a" || l.At(1) != nil {
 		t.Errorf("list %v", l)

@@ -34,7 +34,11 @@ func (m *machine) attribute(obj Value, name string) Value {
 // item is Jinja's getitem for obj[key]: the item, else (for a text key) the
 // attribute, else undefined.
 func (m *machine) item(obj, key Value) Value {
-	if v, ok := m.element(obj, key); ok {
+	if d, ok := obj.(*Dict); ok { // nearly always
+		if v, ok := d.element(m, key); ok {
+			return v
+		}
+	} else if v, ok := m.element(obj, key); ok {
 		return v
 	}
 	if s, ok := asString(key); ok {
@@ -45,11 +49,10 @@ func (m *machine) item(obj, key Value) Value {
 	return &undefined{obj: obj, name: key, hasObj: true}
 }
 
-// element is Python's obj[key], or false if obj has no such item.
+// element is Python's obj[key] for an obj that is not a dict, or false if obj has no such
+// item.
 func (m *machine) element(obj, key Value) (Value, bool) {
 	switch o := obj.(type) {
-	case *Dict:
-		return o.element(m, key)
 	case *undefined:
 		o.raise()
 	case *selfReference:
@@ -172,7 +175,7 @@ func (m *machine) ownAttribute(obj Value, name string) (Value, bool) {
 		if !isInternal(name) {
 			o.raise()
 		}
-	case *namespace: // answers for what was put into it, and nothing else
+	case *namespace: // it has the attributes that were assigned to it, and no others
 		i := o.attrs.findString(name)
 		switch {
 		case name == "__class__" || i >= 0 && strings.HasPrefix(name, "_"):
@@ -185,27 +188,22 @@ func (m *machine) ownAttribute(obj Value, name string) (Value, bool) {
 	if isInternal(name) {
 		return unsafeAttribute(obj, name), true
 	}
-	if v, ok := m.dataAttribute(obj, name); ok {
-		return v, true
-	}
-	if b, ok := obj.(*builtin); ok && b.name == "dict" && name == "fromkeys" {
-		return &boundMethod{self: b, name: name, call: dictFromKeys}, true
+	if l, ok := obj.(*loopContext); ok { // in most templates
+		return l.attribute(m, name)
 	}
 	def := findMethod(obj, name)
-	if def == nil {
-		return nil, false
-	}
-	if def.mutates {
+	switch {
+	case def == nil:
+		return m.dataAttribute(obj, name)
+	case def.mutates:
 		return unsafeAttribute(obj, name), true
 	}
 	return &boundMethod{self: obj, name: name, call: def.call}, true
 }
 
-// dataAttribute returns an attribute that is no method.
+// dataAttribute returns an attribute that is not in the tables of methods.
 func (m *machine) dataAttribute(obj Value, name string) (Value, bool) {
 	switch o := obj.(type) {
-	case *loopContext:
-		return o.attribute(m, name)
 	case *macro:
 		return o.attribute(m, name)
 	case *cycler:
@@ -248,6 +246,10 @@ func (m *machine) dataAttribute(obj Value, name string) (Value, bool) {
 			return o, true
 		case "imag":
 			return 0.0, true
+		}
+	case *builtin:
+		if o.name == "dict" && name == "fromkeys" {
+			return &boundMethod{self: o, name: name, call: dictFromKeys}, true
 		}
 	}
 	return nil, false

@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -340,72 +341,99 @@ func TestSoftmax(t *testing.T) {
 	eachImpl(t, func(t *testing.T, im *impl) {
 		rnd := newRand(2)
 		for n := 0; n <= partTokens; n += rowsPerTile {
-			x := randomBanded(rnd, n, n/rowsPerTile%4)
-			top := float32(0)
-			for i := range x.v {
-				x.v[i] *= 30
-				top = max(top, x.v[i])
-			}
-			old := append([]float32(nil), x.v...)
-			scale := newRowScale(0.37)
-			want, sum := make([]float64, n), 0.0
-			for i, v := range old {
-				want[i] = math.Exp(float64(v-top) * float64(scale.e))
-				sum += want[i]
-			}
-			near(t, im.expSum(x.v, top, scale.hi, scale.lo), sum, sum, 4*epsilon, "expSum of %d", n)
-			x.intact(t)
-			for i, got := range x.v {
-				near(t, got, want[i], want[i], 3*epsilon, "expSum of %d: element %d", n, i)
-			}
-			weights := append([]float32(nil), x.v...)
-
-			// -Inf on both sides of it changes no bit.
-			wide := newBanded(n+3*rowsPerTile, 3)
-			for i := range wide.v {
-				wide.v[i] = float32(math.Inf(-1))
-			}
-			copy(wide.v[rowsPerTile:], old)
-			got := im.expSum(wide.v, top, scale.hi, scale.lo)
-			if again := im.expSum(append([]float32(nil), old...), top, scale.hi, scale.lo); got != again {
-				t.Fatalf("expSum of %d: %v, with zeros around it %v", n, again, got)
-			}
-			for i, v := range wide.v {
-				if (i < rowsPerTile || i >= rowsPerTile+n) && math.Float32bits(v) != 0 {
-					t.Fatalf("exp(-Inf) is %v", v)
-				}
-			}
-
-			// Scales, in units in any order.
-			scales := make([]byte, n*4)
-			offs := rnd.Perm(n / rowsPerTile)
-			for i := range offs {
-				offs[i] *= rowsPerTile * 4
-			}
-			for i := range n {
-				b := math.Float32bits(float32(rnd.Float64()))
-				for k := range 4 {
-					scales[i*4+k] = byte(b >> (8 * k))
-				}
-			}
-			scaled := newBanded(n, 1)
-			copy(scaled.v, old)
-			sum2, most := im.expSumScaled(scaled.v, top, scale.hi, scale.lo, scales, offs)
-			scaled.intact(t)
-			greatest := float32(0)
-			for i, got := range scaled.v {
-				if want := weights[i] * scaleAt(scales[offs[i/rowsPerTile]:], i%rowsPerTile); got != want {
-					t.Fatalf("expSumScaled of %d: element %d is %v, not %v", n, i, got, want)
-				}
-				greatest = max(greatest, got)
-			}
-			if n > 0 && (sum2 != im.expSum(append([]float32(nil), old...), top, scale.hi, scale.lo) || most != greatest) {
-				t.Fatalf("expSumScaled of %d: %v and %v, not %v", n, sum2, most, greatest)
-			}
-			testToInt16(t, im, scaled.v, most)
-			testToInt16(t, im, old, im.absMax(old))
+			s := newSoftmaxTest(rnd, im, n)
+			s.checkSum(t)
+			s.checkWide(t)
+			s.checkScaled(t, rnd)
+			testToInt16(t, im, s.scores, im.absMax(s.scores))
 		}
 	})
+}
+
+// softmaxTest is a row of scores.
+type softmaxTest struct {
+	im     *impl
+	scores []float32
+	top    float32 // the greatest of them, or 0
+	scale  rowScale
+	// The results of expSum: the weights and their sum.
+	weights []float32
+	sum     float32
+}
+
+func newSoftmaxTest(rnd *rand.Rand, im *impl, n int) *softmaxTest {
+	s := &softmaxTest{im: im, scores: randomBanded(rnd, n, 0).v, scale: newRowScale(0.37)}
+	for i := range s.scores {
+		s.scores[i] *= 30
+		s.top = max(s.top, s.scores[i])
+	}
+	return s
+}
+
+// checkSum compares expSum with double precision.
+func (s *softmaxTest) checkSum(t *testing.T) {
+	t.Helper()
+	n := len(s.scores)
+	x := newBanded(n, n/rowsPerTile%4)
+	copy(x.v, s.scores)
+	s.sum = s.im.expSum(x.v, s.top, s.scale.hi, s.scale.lo)
+	x.intact(t)
+	sum := 0.0
+	for i, got := range x.v {
+		want := math.Exp(float64(s.scores[i]-s.top) * float64(s.scale.e))
+		near(t, got, want, want, 3*epsilon, "expSum of %d: element %d", n, i)
+		sum += want
+	}
+	near(t, s.sum, sum, sum, 4*epsilon, "expSum of %d", n)
+	s.weights = x.v
+}
+
+// checkWide puts -Inf on both sides of the row, which changes no bit of the sum.
+func (s *softmaxTest) checkWide(t *testing.T) {
+	t.Helper()
+	n := len(s.scores)
+	wide := newBanded(n+3*rowsPerTile, 3)
+	for i := range wide.v {
+		wide.v[i] = float32(math.Inf(-1))
+	}
+	copy(wide.v[rowsPerTile:], s.scores)
+	if got := s.im.expSum(wide.v, s.top, s.scale.hi, s.scale.lo); got != s.sum {
+		t.Fatalf("expSum of %d: %v, with zeros around it %v", n, s.sum, got)
+	}
+	for i, v := range wide.v {
+		if (i < rowsPerTile || i >= rowsPerTile+n) && math.Float32bits(v) != 0 {
+			t.Fatalf("exp(-Inf) is %v", v)
+		}
+	}
+}
+
+// checkScaled has scales in units in any order.
+func (s *softmaxTest) checkScaled(t *testing.T, rnd *rand.Rand) {
+	t.Helper()
+	n := len(s.scores)
+	scales := make([]byte, n*4)
+	offs := rnd.Perm(n / rowsPerTile)
+	for i := range offs {
+		offs[i] *= rowsPerTile * 4
+	}
+	for i := range n {
+		binary.LittleEndian.PutUint32(scales[i*4:], math.Float32bits(float32(rnd.Float64())))
+	}
+	x := newBanded(n, 1)
+	copy(x.v, s.scores)
+	sum, most := s.im.expSumScaled(x.v, s.top, s.scale.hi, s.scale.lo, scales, offs)
+	x.intact(t)
+	greatest := float32(0)
+	for i, got := range x.v {
+		if want := s.weights[i] * scaleAt(scales[offs[i/rowsPerTile]:], i%rowsPerTile); got != want {
+			t.Fatalf("expSumScaled of %d: element %d is %v, not %v", n, i, got, want)
+		}
+		greatest = max(greatest, got)
+	}
+	if n > 0 && (sum != s.sum || most != greatest) {
+		t.Fatalf("expSumScaled of %d: %v and %v, not %v and %v", n, sum, most, s.sum, greatest)
+	}
+	testToInt16(t, s.im, x.v, most)
 }
 
 func testToInt16(t *testing.T, im *impl, x []float32, most float32) {
@@ -480,35 +508,14 @@ func TestExp2(t *testing.T) {
 	})
 }
 
-// TestBrokenWeights: NaN and infinity among what is quantised are not lost, and
+// TestBrokenWeights: NaN and infinity among what is quantized are not lost, and
 // what nobody sees does no harm.
 func TestBrokenWeights(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	eachImpl(t, func(t *testing.T, im *impl) {
 		for _, bad := range []float32{nan, math.Float32frombits(0xffc00000), inf} {
 			for place := range 2 * rowsPerTile {
-				x := make([]float32, 2*rowsPerTile)
-				for i := range x {
-					x[i] = float32(i)
-				}
-				x[place] = bad
-				if got := im.absMax(x); got == got && got != inf {
-					t.Fatalf("absMax with %v at %d is %v", bad, place, got)
-				}
-				scales := make([]byte, len(x)*4)
-				b := math.Float32bits(bad)
-				for k := range 4 {
-					scales[place*4+k] = byte(b >> (8 * k))
-				}
-				clear(x)
-				if _, most := im.expSumScaled(x, 0, 1, 0, scales, []int{0, rowsPerTile * 4}); most == most && most != inf {
-					t.Fatalf("a scale of %v at %d: %v", bad, place, most)
-				}
-				clear(x)
-				x[place] = -inf
-				if sum, most := im.expSumScaled(x, 0, 1, 0, scales, []int{0, rowsPerTile * 4}); sum != float32(len(x)-1) || most != 0 || x[place] != 0 {
-					t.Fatalf("a scale of %v at %d that nobody sees: %v %v %v", bad, place, sum, most, x[place])
-				}
+				testBrokenWeight(t, im, bad, place)
 			}
 		}
 		for _, most := range []float32{nan, inf} {
@@ -517,4 +524,30 @@ func TestBrokenWeights(t *testing.T) {
 			}
 		}
 	})
+}
+
+// testBrokenWeight has a bad number, and then a bad scale, at one place of two units.
+func testBrokenWeight(t *testing.T, im *impl, bad float32, place int) {
+	t.Helper()
+	inf := float32(math.Inf(1))
+	finite := func(v float32) bool { return v == v && v != inf }
+	x := make([]float32, 2*rowsPerTile)
+	for i := range x {
+		x[i] = float32(i)
+	}
+	x[place] = bad
+	if got := im.absMax(x); finite(got) {
+		t.Fatalf("absMax with %v at %d is %v", bad, place, got)
+	}
+	scales, offs := make([]byte, len(x)*4), []int{0, rowsPerTile * 4}
+	binary.LittleEndian.PutUint32(scales[place*4:], math.Float32bits(bad))
+	clear(x)
+	if _, most := im.expSumScaled(x, 0, 1, 0, scales, offs); finite(most) {
+		t.Fatalf("a scale of %v at %d: %v", bad, place, most)
+	}
+	clear(x)
+	x[place] = -inf
+	if sum, most := im.expSumScaled(x, 0, 1, 0, scales, offs); sum != float32(len(x)-1) || most != 0 || x[place] != 0 {
+		t.Fatalf("a scale of %v at %d that nobody sees: %v %v %v", bad, place, sum, most, x[place])
+	}
 }

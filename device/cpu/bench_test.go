@@ -27,7 +27,6 @@ func best(b *testing.B, f func(i int)) float64 {
 // BenchmarkMatMul multiplies rows with matrices that do not fit any cache
 // together, as a model's do.
 func BenchmarkMatMul(b *testing.B) {
-	const n, k, matrices = 3072, 1024, 40
 	for _, im := range impls {
 		for _, dtype := range []weights.DType{weights.BF16, weights.F16, weights.F32} {
 			for _, rows := range []int{1, 2, 4, 8, 16, 32, 64, 512} {
@@ -36,23 +35,28 @@ func BenchmarkMatMul(b *testing.B) {
 				}
 				for _, threads := range []int{1, 2} {
 					b.Run(fmt.Sprintf("%s/%s/rows=%d/threads=%d", im.name, dtype, rows, threads), func(b *testing.B) {
-						d := benchDevice(b, Config{Threads: threads, KVType: BF16, Impl: im.name, HugePages: true}, rows, []model.ActShape{{Width: k}, {Width: n}})
-						t := tensor(newRand(1), dtype, 1, n, k)
-						for range matrices {
-							if _, err := d.Load(model.Matrix{Rows: []weights.Tensor{t}}); err != nil {
-								b.Fatal(err)
-							}
-						}
-						s := best(b, func(i int) {
-							d.MatMul(model.Act{Buf: 1, Width: n}, model.Weight(i%matrices), model.Act{Width: k})
-						})
-						b.ReportMetric(float64(n*k*dtype.Size())/s/1e9, "GB/s")
-						b.ReportMetric(2*float64(n*k*rows)/s/1e9, "GFLOP/s")
+						benchMatMul(b, Config{Threads: threads, KVType: BF16, Impl: im.name, HugePages: true}, dtype, rows)
 					})
 				}
 			}
 		}
 	}
+}
+
+func benchMatMul(b *testing.B, cfg Config, dtype weights.DType, rows int) {
+	const n, k, matrices = 3072, 1024, 40
+	d := benchDevice(b, cfg, rows, []model.ActShape{{Width: k}, {Width: n}})
+	t := tensor(newRand(1), dtype, 1, n, k)
+	for range matrices {
+		if _, err := d.Load(model.Matrix{Rows: []weights.Tensor{t}}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	s := best(b, func(i int) {
+		d.MatMul(model.Act{Buf: 1, Width: n}, model.Weight(i%matrices), model.Act{Width: k})
+	})
+	b.ReportMetric(float64(n*k*dtype.Size())/s/1e9, "GB/s")
+	b.ReportMetric(2*float64(n*k*rows)/s/1e9, "GFLOP/s")
 }
 
 // benchDevice is a device with a batch of rows begun.
@@ -203,17 +207,7 @@ func BenchmarkStep(b *testing.B) {
 			for _, c := range []struct{ seqs, rows, context int }{{1, 1, 128}, {8, 1, 128}, {32, 1, 128}, {1, 128, 128}, {1, 512, 512}, {1, 1, 4096}} {
 				b.Run(fmt.Sprintf("%s/threads=%d/seqs=%d/rows=%d/context=%d", r.Impl(), threads, c.seqs, c.rows, c.context), func(b *testing.B) {
 					f := newFeeder(newRand(2), spec)
-					for range c.seqs {
-						s := &sequence{tokens: make([]int32, c.context), computed: c.context - c.rows}
-						for range c.context / 16 {
-							s.table, f.free = append(s.table, f.free[0]), f.free[1:]
-						}
-						f.add(s, c.rows, false)
-					}
-					for i := range f.draws.Rows {
-						f.draws.Rows[i].Host = false
-					}
-					f.out.Tokens = make([]int32, c.seqs)
+					f.addLast(c.seqs, c.rows, c.context)
 					s := best(b, func(int) {
 						if err := r.step(&f.batch, &f.draws, &f.out); err != nil {
 							b.Fatal(err)
@@ -227,6 +221,22 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
+// addLast puts the last rows of some sequences of a length into the batch, whose earlier
+// positions have whatever the cache holds. Only tokens are wanted of them.
+func (f *feeder) addLast(seqs, rows, context int) {
+	for range seqs {
+		s := &sequence{tokens: make([]int32, context), computed: context - rows}
+		for range context / f.blockTokens {
+			s.table, f.free = append(s.table, f.free[0]), f.free[1:]
+		}
+		f.add(s, rows, false)
+	}
+	for i := range f.draws.Rows {
+		f.draws.Rows[i].Host = false
+	}
+	f.out.Tokens = make([]int32, seqs)
+}
+
 // BenchmarkBlocks multiplies rows with matrices in block formats, of the shapes
 // of Qwen3-0.6B and Llama-3.2-1B, 640 MB of them in turn.
 func BenchmarkBlocks(b *testing.B) {
@@ -236,38 +246,40 @@ func BenchmarkBlocks(b *testing.B) {
 		}
 		for f := Q8; f <= W8A8; f++ {
 			for _, shape := range [][2]int{{3072, 1024}, {1024, 3072}, {8192, 2048}, {2048, 8192}} {
-				n, k := shape[0], shape[1]
 				for _, threads := range []int{1, 2} {
 					for _, rows := range []int{1, 4, 8, 12, 16, 32, 64, 512} {
-						b.Run(fmt.Sprintf("%s/%s/%dx%d/threads=%d/rows=%d", im.name, f, n, k, threads, rows), func(b *testing.B) {
-							d := benchDevice(b, Config{Threads: threads, WeightType: f, KVType: BF16, Impl: im.name, HugePages: true}, rows, []model.ActShape{{Width: k}, {Width: n}})
-							t := tensor(newRand(1), weights.BF16, 1, n, k)
-							first, err := d.Load(model.Matrix{Rows: []weights.Tensor{t}})
-							if err != nil {
-								b.Fatal(err)
-							}
-							m := d.params[first].mat
-							for size := 0; size < 640<<20; size += len(m.data) {
-								p := param{mat: m}
-								if p.mat.data, err = d.rom.bytes(len(m.data)); err != nil {
-									b.Fatal(err)
-								}
-								copy(p.mat.data, m.data)
-								d.params = append(d.params, p)
-							}
-							start, turns := time.Now(), 0
-							for b.Loop() {
-								d.input.of.Width = 0
-								d.MatMul(model.Act{Buf: 1, Width: n}, model.Weight(turns%len(d.params)), model.Act{Width: k})
-								turns++
-							}
-							s := time.Since(start).Seconds() / float64(turns)
-							b.ReportMetric(float64(len(m.data))/s/1e9, "GB/s")
-							b.ReportMetric(2*float64(n*k*rows)/s/1e9, "GOP/s")
+						b.Run(fmt.Sprintf("%s/%s/%dx%d/threads=%d/rows=%d", im.name, f, shape[0], shape[1], threads, rows), func(b *testing.B) {
+							benchBlocks(b, Config{Threads: threads, WeightType: f, KVType: BF16, Impl: im.name, HugePages: true}, shape[0], shape[1], rows)
 						})
 					}
 				}
 			}
 		}
 	}
+}
+
+func benchBlocks(b *testing.B, cfg Config, n, k, rows int) {
+	d := benchDevice(b, cfg, rows, []model.ActShape{{Width: k}, {Width: n}})
+	first, err := d.Load(model.Matrix{Rows: []weights.Tensor{tensor(newRand(1), weights.BF16, 1, n, k)}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	m := d.params[first].mat
+	for size := 0; size < 640<<20; size += len(m.data) {
+		p := param{mat: m}
+		if p.mat.data, err = d.weightMem.bytes(len(m.data)); err != nil {
+			b.Fatal(err)
+		}
+		copy(p.mat.data, m.data)
+		d.params = append(d.params, p)
+	}
+	start, turns := time.Now(), 0
+	for b.Loop() {
+		d.input.of.Width = 0
+		d.MatMul(model.Act{Buf: 1, Width: n}, model.Weight(turns%len(d.params)), model.Act{Width: k})
+		turns++
+	}
+	s := time.Since(start).Seconds() / float64(turns)
+	b.ReportMetric(float64(len(m.data))/s/1e9, "GB/s")
+	b.ReportMetric(2*float64(n*k*rows)/s/1e9, "GOP/s")
 }

@@ -82,9 +82,7 @@ func bf16Test(t *testing.T, rnd *rand.Rand, im *impl, k int) *productTest {
 		im.narrow(x[r*ldx:][:ldx], randomBanded(rnd, k, 0).v)
 	}
 	weight := func(c, i int) float64 {
-		var pair [2][rowsPerTile]float32
-		BF16.columns(&pair, w[offs[c/rowsPerTile]:][:tile], i/2)
-		return float64(pair[i%2][c%rowsPerTile])
+		return float64(tileColumn(BF16, w[offs[c/rowsPerTile]:][:tile], i)[c%rowsPerTile])
 	}
 	input := func(r, i int) float64 {
 		return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(x[r*ldx+2*i:])) << 16))

@@ -15,70 +15,95 @@ import (
 	"weir/weights"
 )
 
-// twinTokens is the length of TestTwin's sequence: more than one partial result
-// of attention, and more than a window.
-const twinTokens = partTokens + 44
+// referenceTokens is the length of TestReferenceLogits' sequence: more than one partial
+// result of attention, and more than a window.
+const referenceTokens = partTokens + 44
 
-// TestTwin: the logits of a whole decoder are those of double precision
+// TestReferenceLogits: the logits of a whole decoder are those of double precision
 // arithmetic, whatever implementation, weight format and KV format.
-func TestTwin(t *testing.T) {
-	cases := []struct {
-		weight  weights.DType
-		as, kv  Format
+func TestReferenceLogits(t *testing.T) {
+	type decoder struct {
+		dtype   weights.DType
 		headDim int
-		limit   float64
-	}{
-		{weights.F32, Auto, F32, 32, 5e-6},
-		{weights.F16, Auto, F32, 20, 5e-6},
-		{weights.BF16, Auto, F32, 16, 5e-6},
-		{weights.BF16, F32, F32, 48, 5e-6},
-		{weights.BF16, Auto, F16, 16, 1e-3},
-		{weights.BF16, Auto, BF16, 16, 1e-2},
-		{weights.BF16, Auto, Int8, 32, 3e-2},
-		{weights.F32, Auto, Int8, 20, 3e-2},
-		{weights.F32, BF16, F32, 16, 2e-2},
 	}
-	for _, c := range cases {
-		t.Run(fmt.Sprintf("%s_as_%s_kv_%s_%d", c.weight, c.as, c.kv, c.headDim), func(t *testing.T) {
-			rnd := newRand(1)
-			n := newNet(rnd, c.weight, c.headDim)
-			tokens := randomTokens(rnd, twinTokens, n.vocab)
-			want := n.twin(tokens)
-			size := 0.0
-			for _, row := range want {
-				for _, v := range row {
-					size = max(size, math.Abs(v))
-				}
-			}
-			if size < 3 {
-				t.Fatalf("the largest logit is %v: nothing is tested", size)
+	known := map[decoder]*referenceTest{}
+	for _, c := range []struct {
+		decoder
+		as, kv Format
+		limit  float64
+	}{
+		{decoder{weights.F32, 32}, Auto, F32, 5e-6},
+		{decoder{weights.F16, 20}, Auto, F32, 5e-6},
+		{decoder{weights.BF16, 16}, Auto, F32, 5e-6},
+		{decoder{weights.BF16, 48}, F32, F32, 5e-6},
+		{decoder{weights.BF16, 16}, Auto, F16, 1e-3},
+		{decoder{weights.BF16, 16}, Auto, BF16, 1e-2},
+		{decoder{weights.BF16, 32}, Auto, Int8, 3e-2},
+		{decoder{weights.F32, 20}, Auto, Int8, 3e-2},
+		{decoder{weights.F32, 16}, BF16, F32, 2e-2},
+	} {
+		t.Run(fmt.Sprintf("%s_as_%s_kv_%s_%d", c.dtype, c.as, c.kv, c.headDim), func(t *testing.T) {
+			r := known[c.decoder]
+			if r == nil {
+				r = newReferenceTest(t, c.dtype, c.headDim)
+				known[c.decoder] = r
 			}
 			eachImpl(t, func(t *testing.T, im *impl) {
-				r := newRunner(t, n, Config{Threads: 2, WeightType: c.as, KVType: c.kv, Impl: im.name}, testSpec)
-				f := newFeeder(rnd, testSpec)
-				f.add(&sequence{tokens: tokens}, len(tokens), true)
-				worst := 0.0
-				for i, row := range f.run(t, r) {
-					for v := range row {
-						worst = max(worst, math.Abs(float64(row[v])-want[i][v]))
-						if math.IsNaN(float64(row[v])) {
-							t.Fatalf("position %d, token %d: NaN", i, v)
-						}
-					}
-					if best := argmax(row); f.out.Tokens[i] != best {
-						t.Fatalf("position %d: drew %d, the best is %d", i, f.out.Tokens[i], best)
-					}
-				}
 				limit := c.limit
-				if im.narrow != nil && (c.as == BF16 || c.as == Auto && c.weight == weights.BF16) {
+				if im.narrow != nil && (c.as == BF16 || c.as == Auto && c.dtype == weights.BF16) {
 					limit = max(limit, 4e-2) // rows are rounded too
 				}
-				t.Logf("off by %.3g of %.3g, relative %.3g", worst, size, worst/size)
-				if worst > limit*size {
-					t.Errorf("off by %.3g of %.3g, relative %.3g > %.3g", worst, size, worst/size, limit)
-				}
+				r.check(t, Config{Threads: 2, WeightType: c.as, KVType: c.kv, Impl: im.name}, limit)
 			})
 		})
+	}
+}
+
+// referenceTest is a sequence and its logits in double precision.
+type referenceTest struct {
+	n      *net
+	tokens []int32
+	want   [][]float64
+	size   float64 // the largest magnitude of a logit
+}
+
+func newReferenceTest(t *testing.T, dtype weights.DType, headDim int) *referenceTest {
+	t.Helper()
+	rnd := newRand(1)
+	n := newNet(rnd, dtype, headDim)
+	r := &referenceTest{n: n, tokens: randomTokens(rnd, referenceTokens, n.vocab)}
+	r.want = n.reference(r.tokens)
+	for _, row := range r.want {
+		for _, v := range row {
+			r.size = max(r.size, math.Abs(v))
+		}
+	}
+	if r.size < 3 {
+		t.Fatalf("the largest logit is %v: nothing is tested", r.size)
+	}
+	return r
+}
+
+// check computes the sequence in one step. limit is relative to the largest logit.
+func (r *referenceTest) check(t *testing.T, cfg Config, limit float64) {
+	t.Helper()
+	f := newFeeder(newRand(2), testSpec)
+	f.add(&sequence{tokens: r.tokens}, len(r.tokens), true)
+	worst := 0.0
+	for i, row := range f.run(t, newRunner(t, r.n, cfg, testSpec)) {
+		for v := range row {
+			worst = max(worst, math.Abs(float64(row[v])-r.want[i][v]))
+			if math.IsNaN(float64(row[v])) {
+				t.Fatalf("position %d, token %d: NaN", i, v)
+			}
+		}
+		if best := argmax(row); f.out.Tokens[i] != best {
+			t.Fatalf("position %d: drew %d, the best is %d", i, f.out.Tokens[i], best)
+		}
+	}
+	t.Logf("off by %.3g of %.3g, relative %.3g", worst, r.size, worst/r.size)
+	if worst > limit*r.size {
+		t.Errorf("off by %.3g of %.3g, relative %.3g > %.3g", worst, r.size, worst/r.size, limit)
 	}
 }
 
@@ -116,7 +141,7 @@ func TestPartialDraw(t *testing.T) {
 	if ready != 1 {
 		t.Errorf("Ready was called %d times", ready)
 	}
-	want := n.twin(s.tokens)
+	want := n.reference(s.tokens)
 	host, top := 0, 0
 	for i := range rows {
 		row := f.draws.Rows[i]

@@ -4,6 +4,7 @@ package cpu
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -40,43 +41,59 @@ func TestExponents(t *testing.T) {
 		t.Skip("no VPDPBUSD with 512 bits")
 	}
 	rnd := newRand(11)
-	inf := float32(math.Inf(1))
 	for _, f := range blockFormats {
 		for k := 1; k < 400; k += 1 + k/20 {
-			const rows = 12
-			n := groups(k)
-			ldx := n * groupRow
 			w := make([]byte, f.tileBytes(k))
 			randomTile(rnd, f, k, w)
-			plain, exponents := make([]byte, rows*ldx), make([]byte, rows*ldx)
-			for r := range rows {
-				x := randomBanded(rnd, k, 0).v
-				for i := range x {
-					switch r {
-					case 1:
-						x[i] = 0
-					case 2: // infinite scales and sums of zero
-						x[i] = []float32{0, 0, inf, -inf}[rnd.IntN(4)]
-					case 3:
-						x[i] *= float32(math.Ldexp(1, rnd.IntN(220)-110))
-					case 4:
-						if rnd.IntN(k) == 0 {
-							x[i] = float32(math.NaN())
-						}
-					}
+			testExponents(t, f, w, exponentRows(rnd, k))
+		}
+	}
+}
+
+// exponentRows are rows of k numbers: in the first four zeros, infinite scales and sums
+// of zero, very large or small numbers, and NaN.
+func exponentRows(rnd *rand.Rand, k int) [][]float32 {
+	inf := float32(math.Inf(1))
+	rows := make([][]float32, 12)
+	for r := range rows {
+		x := randomBanded(rnd, k, 0).v
+		for i := range x {
+			switch r {
+			case 0:
+				x[i] = 0
+			case 1:
+				x[i] = []float32{0, 0, inf, -inf}[rnd.IntN(4)]
+			case 2:
+				x[i] *= float32(math.Ldexp(1, rnd.IntN(220)-110))
+			case 3:
+				if rnd.IntN(k) == 0 {
+					x[i] = float32(math.NaN())
 				}
-				quantizeTail(quantizeAVX512)(plain[r*ldx:][:ldx], x)
-				exponentTail(quantizeExponentsAVX512)(exponents[r*ldx:][:ldx], x)
 			}
-			for m := 1; m <= rows; m++ {
-				got, want := make([]float32, m*rowsPerTile), make([]float32, m*rowsPerTile)
-				dotAVX512VNNI[f][m](w, []int{0}, []int{0}, n, plain[:m*ldx], ldx, want, rowsPerTile, nil)
-				dotAVX512VNNIExponents[f][m](w, []int{0}, []int{0}, n, exponents[:m*ldx], ldx, got, rowsPerTile, nil)
-				for i := range got {
-					if math.Float32bits(got[i]) != math.Float32bits(want[i]) && !(got[i] != got[i] && want[i] != want[i]) {
-						t.Fatalf("%s, %d columns, row %d of %d: %v by exponents, %v by products", f, k, i/rowsPerTile, m, got[i], want[i])
-					}
-				}
+		}
+		rows[r] = x
+	}
+	return rows
+}
+
+// testExponents multiplies the rows with a tile in both ways.
+func testExponents(t *testing.T, f Format, w []byte, rows [][]float32) {
+	t.Helper()
+	k := len(rows[0])
+	n := groups(k)
+	ldx := n * groupRow
+	plain, exponents := make([]byte, len(rows)*ldx), make([]byte, len(rows)*ldx)
+	for r, x := range rows {
+		quantizeTail(quantizeAVX512)(plain[r*ldx:][:ldx], x)
+		exponentTail(quantizeExponentsAVX512)(exponents[r*ldx:][:ldx], x)
+	}
+	for m := 1; m <= len(rows); m++ {
+		got, want := make([]float32, m*rowsPerTile), make([]float32, m*rowsPerTile)
+		dotAVX512VNNI[f][m](w, []int{0}, []int{0}, n, plain[:m*ldx], ldx, want, rowsPerTile, nil)
+		dotAVX512VNNIExponents[f][m](w, []int{0}, []int{0}, n, exponents[:m*ldx], ldx, got, rowsPerTile, nil)
+		for i := range got {
+			if !equalBits(got[i], want[i]) && !(got[i] != got[i] && want[i] != want[i]) {
+				t.Fatalf("%s, %d columns, row %d of %d: %v by exponents, %v by products", f, k, i/rowsPerTile, m, got[i], want[i])
 			}
 		}
 	}

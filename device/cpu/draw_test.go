@@ -53,19 +53,8 @@ const headColumns, headRows = 70, draftRows + 1
 
 func newHeadTest(t *testing.T, rnd *rand.Rand, cfg Config, vocab int) *headTest {
 	t.Helper()
-	d, err := Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	spec := backend.Spec{VocabSize: vocab, BlockTokens: 16, NumBlocks: 2, MaxTokens: headRows, MaxSeqs: headRows, MaxSeqTokens: 99, Depth: 1}
-	if err := d.Plan(model.Shape{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: 16, Acts: []model.ActShape{{Width: headColumns, Drawn: true}}, Spec: spec}); err != nil {
-		t.Fatal(err)
-	}
+	d := openPlanned(t, cfg, model.Shape{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: 16, Acts: []model.ActShape{{Width: headColumns, Drawn: true}}, Spec: spec})
 	head, err := d.Load(model.Matrix{Rows: []weights.Tensor{tensor(rnd, weights.BF16, 1, vocab, headColumns)}})
 	if err != nil {
 		t.Fatal(err)

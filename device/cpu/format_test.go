@@ -36,33 +36,15 @@ func TestFloat16(t *testing.T) {
 		if want := half(h); float64(v) != want && !(math.IsNaN(want) && v != v) || math.Signbit(float64(v)) != (h>>15 == 1) {
 			t.Fatalf("%#04x is %v, not %v", h, v, want)
 		}
-		if v != v {
-			if back := toF16(v); back&0x7c00 != 0x7c00 || back&0x3ff == 0 {
-				t.Fatalf("NaN becomes %#04x", back)
-			}
-			continue
+		back := toF16(v)
+		if v != v && (back&0x7c00 != 0x7c00 || back&0x3ff == 0) {
+			t.Fatalf("NaN becomes %#04x", back)
 		}
-		if back := toF16(v); back != h {
+		if v == v && back != h {
 			t.Fatalf("%v becomes %#04x, not %#04x", v, back, h)
 		}
-		if h&0x7fff >= 0x7c00 {
-			continue
-		}
-		// The next number away from zero; behind the largest it is 65536, where
-		// infinity begins.
-		next := half(h + 1)
-		if h&0x7fff == 0x7bff {
-			next = math.Copysign(65536, float64(v))
-		}
-		mid := float32((float64(v) + next) / 2) // exact: it has one bit more
-		even := h + h&1
-		for _, c := range []struct {
-			v    float32
-			want uint16
-		}{{mid, even}, {math.Nextafter32(mid, v), h}, {math.Nextafter32(mid, float32(next)), h + 1}} {
-			if got := toF16(c.v); got != c.want {
-				t.Fatalf("%v becomes %#04x, not %#04x", c.v, got, c.want)
-			}
+		if h&0x7fff < 0x7c00 {
+			testHalfway(t, h)
 		}
 	}
 	for _, v := range []float32{math.MaxFloat32, float32(math.Inf(1)), 1e6} {
@@ -72,7 +54,27 @@ func TestFloat16(t *testing.T) {
 	}
 }
 
-// TestBfloat16 likewise.
+// testHalfway rounds what lies between the finite float16 h and its neighbour away from
+// zero. After the largest number that is 65536, where infinity begins.
+func testHalfway(t *testing.T, h uint16) {
+	t.Helper()
+	v, next := half(h), half(h+1)
+	if h&0x7fff == 0x7bff {
+		next = math.Copysign(65536, v)
+	}
+	mid := float32((v + next) / 2) // exact: it has one bit more
+	even := h + h&1
+	for _, c := range []struct {
+		v    float32
+		want uint16
+	}{{mid, even}, {math.Nextafter32(mid, float32(v)), h}, {math.Nextafter32(mid, float32(next)), h + 1}} {
+		if got := toF16(c.v); got != c.want {
+			t.Fatalf("%v becomes %#04x, not %#04x", c.v, got, c.want)
+		}
+	}
+}
+
+// TestBfloat16 does the same for bfloat16.
 func TestBfloat16(t *testing.T) {
 	for i := range 1 << 16 {
 		h := uint16(i)
@@ -106,29 +108,38 @@ func TestBfloat16(t *testing.T) {
 func TestTileLayout(t *testing.T) {
 	for f := F32; f <= BF16; f++ {
 		for k := 1; k < 20; k++ {
-			tile := make([]byte, f.tileBytes(k))
-			for i := range k {
-				for r := range rowsPerTile {
-					f.put(tile, i, r, float32(i*16+r))
-				}
-			}
-			for p := range (k + 1) / 2 {
-				var c [2][rowsPerTile]float32
-				f.columns(&c, tile, p)
-				for i := range c {
-					for r := range c[i] {
-						want := float32((2*p+i)*16 + r)
-						if 2*p+i == k {
-							want = 0
-						}
-						if c[i][r] != rounded(f, want) {
-							t.Fatalf("%s, %d columns: column %d, row %d is %v", f, k, 2*p+i, r, c[i][r])
-						}
+			tile := countingTile(f, k)
+			for i := range (k + 1) &^ 1 {
+				for r, got := range tileColumn(f, tile, i) {
+					want := float32(i*16 + r)
+					if i == k {
+						want = 0
+					}
+					if got != rounded(f, want) {
+						t.Fatalf("%s, %d columns: column %d, row %d is %v", f, k, i, r, got)
 					}
 				}
 			}
 		}
 	}
+}
+
+// countingTile has 16i+r as column i of row r.
+func countingTile(f Format, k int) []byte {
+	tile := make([]byte, f.tileBytes(k))
+	for i := range k {
+		for r := range rowsPerTile {
+			f.put(tile, i, r, float32(i*16+r))
+		}
+	}
+	return tile
+}
+
+// tileColumn is column i of a tile.
+func tileColumn(f Format, tile []byte, i int) [rowsPerTile]float32 {
+	var pair [2][rowsPerTile]float32
+	f.columns(&pair, tile, i/2)
+	return pair[i%2]
 }
 
 // TestTileRowsAndColumns: what is stored by row or by column lies where single
@@ -164,47 +175,51 @@ func TestTileRowsAndColumns(t *testing.T) {
 // tile; ragged ends are zero.
 func TestPack(t *testing.T) {
 	rnd := newRand(3)
-	d, err := Open(Config{Threads: 2, KVType: BF16})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
 	for _, dtype := range []weights.DType{weights.F32, weights.F16, weights.BF16} {
 		for _, as := range []Format{Auto, F32, F16, BF16} {
 			for _, k := range []int{1, 2, 17, 511, 512, 513, 1030} {
 				t.Run(fmt.Sprintf("%s_as_%s_%d", dtype, as, k), func(t *testing.T) {
-					d.cfg.WeightType = as
-					rows := []weights.Tensor{tensor(rnd, dtype, 1, 5, k), tensor(rnd, dtype, 1, 30, k), tensor(rnd, dtype, 1, 2, k)}
-					w, err := d.Load(model.Matrix{Rows: rows})
-					if err != nil {
-						t.Fatal(err)
+					want := as
+					if as == Auto {
+						want = formatOf(dtype)
 					}
-					m := d.params[w].mat
-					if m.n != 37 || m.k != k || m.tiles() != 3 || as != Auto && m.format != as || as == Auto && m.format != formatOf(dtype) {
-						t.Fatalf("%+v", m)
-					}
-					want := make([]byte, len(m.data))
-					i := 0
-					for _, t := range rows {
-						for r := range t.Shape[0] {
-							for c := range k {
-								m.format.put(want[i/rowsPerTile*m.tile:], c, i%rowsPerTile, number(t.DType, t.Data, r*k+c))
-							}
-							i++
-						}
-					}
-					if !bytes.Equal(m.data, want) {
-						t.Error("wrong bytes")
-					}
+					testPack(t, as, want, tensor(rnd, dtype, 1, 5, k), tensor(rnd, dtype, 1, 30, k), tensor(rnd, dtype, 1, 2, k))
 				})
 			}
 		}
 	}
-	// Different types meet in float32.
-	d.cfg.WeightType = Auto
-	w, err := d.Load(model.Matrix{Rows: []weights.Tensor{tensor(rnd, weights.F16, 1, 5, 3), tensor(rnd, weights.BF16, 1, 5, 3)}})
-	if err != nil || d.params[w].mat.format != F32 {
-		t.Errorf("%v, %v", d.params[w].mat.format, err)
+	t.Run("different types meet in float32", func(t *testing.T) {
+		testPack(t, Auto, F32, tensor(rnd, weights.F16, 1, 5, 3), tensor(rnd, weights.BF16, 1, 5, 3))
+	})
+}
+
+// testPack loads stacked matrices, which are stored in the format want.
+func testPack(t *testing.T, as, want Format, rows ...weights.Tensor) {
+	t.Helper()
+	d, err := Open(Config{Threads: 2, WeightType: as, KVType: BF16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	w, err := d.Load(model.Matrix{Rows: rows})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := d.params[w].mat
+	k := rows[0].Shape[1]
+	tiles := make([]byte, len(m.data))
+	n := 0
+	for _, src := range rows {
+		for i := range src.Len() {
+			m.format.put(tiles[(n+i/k)/rowsPerTile*m.tile:], i%k, (n+i/k)%rowsPerTile, number(src.DType, src.Data, i))
+		}
+		n += src.Shape[0]
+	}
+	if m.format != want || m.n != n || m.k != k || m.tiles() != (n+rowsPerTile-1)/rowsPerTile {
+		t.Fatalf("%s, not %s: %+v", m.format, want, m)
+	}
+	if !bytes.Equal(m.data, tiles) {
+		t.Error("wrong bytes")
 	}
 }
 

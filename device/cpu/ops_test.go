@@ -1,7 +1,7 @@
 package cpu
 
 import (
-	"math"
+	"math/rand/v2"
 	"testing"
 
 	"weir/backend"
@@ -14,58 +14,66 @@ import (
 func TestMatMulColumns(t *testing.T) {
 	eachImpl(t, func(t *testing.T, im *impl) {
 		rnd := newRand(1)
-		const rows, maxK = 70, 90
-		spec := backend.Spec{VocabSize: 16, BlockTokens: 16, NumBlocks: 2, MaxTokens: rows, MaxSeqs: rows, MaxSeqTokens: 99, Depth: 1}
-		shape := model.Shape{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: 16, Acts: []model.ActShape{{Width: maxK + 9}, {Width: 150}}, Spec: spec}
-		for _, c := range []struct{ n, k, off int }{{1, 1, 0}, {15, 3, 1}, {16, 16, 5}, {17, maxK, 30}, {100, 64, 50}, {33, 65, 117}} {
-			d, err := Open(Config{Threads: 2, KVType: BF16, Impl: im.name})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := d.Plan(shape); err != nil {
-				t.Fatal(err)
-			}
-			dtype := weights.BF16
-			if im.narrow != nil {
-				dtype = weights.F16 // that of products with rows in float32
-			}
-			mat := tensor(rnd, dtype, 1, c.n, c.k)
-			w, err := d.Load(model.Matrix{Rows: []weights.Tensor{mat}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i := range d.acts[0].data {
-				d.acts[0].data[i] = float32(rnd.NormFloat64())
-			}
-			for _, n := range []int{1, 2, 5, 13, rows} {
-				y := d.acts[1]
-				for i := range y.data {
-					y.data[i] = mark
-				}
-				d.batch = &backend.Batch{Tokens: make([]int32, n)}
-				src := model.Act{Buf: 0, Off: 7, Width: c.k}
-				d.MatMul(model.Act{Buf: 1, Off: c.off, Width: c.n}, w, src)
-				for i, got := range y.data {
-					row, col := i/y.stride, i%y.stride-c.off
-					if row >= n || col < 0 || col >= c.n {
-						if !isMark(got) {
-							t.Fatalf("[%d, %d], %d rows: row %d, column %d was written", c.n, c.k, n, row, col)
-						}
-						continue
-					}
-					want, size := 0.0, 0.0
-					x := d.view(src).row(row)
-					for i, v := range values(mat)[col*c.k:][:c.k] {
-						want, size = want+v*float64(x[i]), size+math.Abs(v*float64(x[i]))
-					}
-					near(t, got, want, size, 16*epsilon, "[%d, %d], %d rows: row %d, column %d", c.n, c.k, n, row, col)
-				}
-			}
-			if err := d.Close(); err != nil {
-				t.Fatal(err)
+		for _, c := range []columnsTest{{n: 1, k: 1}, {n: 15, k: 3, off: 1}, {n: 16, k: 16, off: 5}, {n: 17, k: 90, off: 30}, {n: 100, k: 64, off: 50}, {n: 33, k: 65, off: 117}} {
+			c.open(t, rnd, im)
+			for _, rows := range []int{1, 2, 5, 13, columnsRows} {
+				c.check(t, rows)
 			}
 		}
 	})
+}
+
+// columnsTest is a product of a matrix of n rows of k with columns [columnsFrom,
+// columnsFrom+k) of buffer 0 into columns [off, off+n) of buffer 1.
+type columnsTest struct {
+	n, k, off int
+	d         *Device
+	mat       weights.Tensor
+	w         model.Weight
+}
+
+const columnsRows, columnsFrom = 70, 7
+
+func (c *columnsTest) open(t *testing.T, rnd *rand.Rand, im *impl) {
+	t.Helper()
+	spec := backend.Spec{VocabSize: 16, BlockTokens: 16, NumBlocks: 2, MaxTokens: columnsRows, MaxSeqs: columnsRows, MaxSeqTokens: 99, Depth: 1}
+	c.d = openPlanned(t, Config{Threads: 2, KVType: BF16, Impl: im.name},
+		model.Shape{Layers: 1, Heads: 1, KVHeads: 1, HeadDim: 16, Acts: []model.ActShape{{Width: columnsFrom + 92}, {Width: 150}}, Spec: spec})
+	dtype := weights.BF16
+	if im.narrow != nil {
+		dtype = weights.F16 // that of products with rows in float32
+	}
+	c.mat = tensor(rnd, dtype, 1, c.n, c.k)
+	var err error
+	if c.w, err = c.d.Load(model.Matrix{Rows: []weights.Tensor{c.mat}}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range c.d.acts[0].data {
+		c.d.acts[0].data[i] = float32(rnd.NormFloat64())
+	}
+}
+
+func (c *columnsTest) check(t *testing.T, rows int) {
+	t.Helper()
+	y := c.d.acts[1]
+	for i := range y.data {
+		y.data[i] = mark
+	}
+	c.d.batch = &backend.Batch{Tokens: make([]int32, rows)}
+	src := model.Act{Off: columnsFrom, Width: c.k}
+	c.d.MatMul(model.Act{Buf: 1, Off: c.off, Width: c.n}, c.w, src)
+	for i, got := range y.data {
+		row, col := i/y.stride, i%y.stride-c.off
+		if row >= rows || col < 0 || col >= c.n {
+			if !isMark(got) {
+				t.Fatalf("[%d, %d], %d rows: row %d, column %d was written", c.n, c.k, rows, row, col)
+			}
+			continue
+		}
+		x, w := c.d.view(src).row(row), values(c.mat)[col*c.k:]
+		want, size := addProducts(c.k, func(i int) float64 { return w[i] }, func(i int) float64 { return float64(x[i]) })
+		near(t, got, want, size, 16*epsilon, "[%d, %d], %d rows: row %d, column %d", c.n, c.k, rows, row, col)
+	}
 }
 
 // TestAttendInfinite: keys that overflow their format give NaN, not what

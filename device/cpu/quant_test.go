@@ -440,9 +440,9 @@ func FuzzPack(f *testing.F) {
 	})
 }
 
-// TestQuantizedTwin: a whole decoder with weights in blocks is close to the one
+// TestQuantizedReference: a whole decoder with weights in blocks is close to the one
 // with all bits; how close is what the format allows.
-func TestQuantizedTwin(t *testing.T) {
+func TestQuantizedReference(t *testing.T) {
 	for _, c := range []struct {
 		f     Format
 		limit float64
@@ -450,7 +450,7 @@ func TestQuantizedTwin(t *testing.T) {
 		rnd := newRand(1)
 		n := newNet(rnd, weights.BF16, 32)
 		tokens := randomTokens(rnd, 60, n.vocab)
-		want := n.twin(tokens)
+		want := n.reference(tokens)
 		eachImpl(t, func(t *testing.T, im *impl) {
 			t.Run(fmt.Sprint(c.f), func(t *testing.T) {
 				r := newRunner(t, n, Config{Threads: 2, WeightType: c.f, KVType: F32, Impl: im.name}, testSpec)
