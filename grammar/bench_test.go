@@ -1,7 +1,6 @@
 package grammar
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
@@ -102,7 +101,7 @@ func (o *recordGenerator) value(depth int) (any, func() any) {
 	if depth == 0 {
 		k = o.rng.IntN(20)
 	}
-	number := func(s string) func() any { return func() any { return json.Number(s) } }
+	number := func(s string) func() any { return func() any { return numeral(s) } }
 	fixed := func(s obj, v any) (any, func() any) { return s, func() any { return v } }
 	switch k {
 	case 0, 1, 2, 3, 4, 5:
@@ -157,7 +156,7 @@ func (o *recordGenerator) value(depth int) (any, func() any) {
 		}
 	case 25:
 		return obj{"type": "object"}, func() any {
-			return &object{keys: []string{"a", "b"}, m: map[string]any{"a": o.text(3), "b": []any{json.Number("1"), nil, o.word()}}}
+			return &object{keys: []string{"a", "b"}, m: map[string]any{"a": o.text(3), "b": []any{numeral("1"), nil, o.word()}}}
 		}
 	}
 	return o.record(depth - 1)
@@ -189,9 +188,9 @@ func plain(v any) any {
 		}
 		return l
 	case int:
-		return json.Number(fmt.Sprint(v))
+		return numeral(fmt.Sprint(v))
 	case float64:
-		return json.Number(fmt.Sprint(v))
+		return numeral(fmt.Sprint(v))
 	}
 	return v
 }

@@ -232,6 +232,7 @@ func compile(s Spec, v *Vocabulary, cfg Config, abandoned func() bool) (g *Gramm
 	if m.root == dead {
 		fail(ErrTooComplex, "", "the grammar is too ambiguous")
 	}
+	m.firstShape(b.meter)
 	return &Grammar{m: m, static: n.bytes()}, nil
 }
 

@@ -1,12 +1,11 @@
 package grammar
 
 import (
-	"bytes"
-	"encoding/json"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
+
+	"weir/internal/jsontext"
 )
 
 // object is a JSON object in the order of its text.
@@ -18,60 +17,56 @@ type object struct {
 // maxDepth bounds the nesting of schemas and tags.
 const maxDepth = 256
 
-// parseJSON reads one JSON text into *object, []any, string, json.Number, bool
-// and nil. Of equal keys the last counts, in the place of the first.
+// numeral is a number as it is written in the schema.
+type numeral string
+
+// parseJSON reads one JSON text into *object, []any, string, numeral, bool and nil. Of
+// equal keys the last counts, in the place of the first.
 func parseJSON(text []byte) (v any, err error) {
 	defer catch(&err)
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	v = parseValue(d, 0)
-	if _, err := d.Token(); err != io.EOF {
-		fail(ErrInvalid, "", "there is more than one JSON value")
+	if e := jsontext.Check(text, maxDepth); e != nil {
+		switch e.Kind {
+		case jsontext.TooDeep:
+			fail(ErrTooComplex, "", "JSON is nested too deeply")
+		case jsontext.WantEnd:
+			fail(ErrInvalid, "", "there is more than one JSON value")
+		}
+		fail(ErrInvalid, "", "not JSON: %v", e)
 	}
-	return v, nil
+	return valueOf(jsontext.NewCursor(text)), nil
 }
 
-func parseValue(d *json.Decoder, depth int) any {
-	if depth > maxDepth {
-		fail(ErrTooComplex, "", "JSON is nested too deeply")
-	}
-	t, err := d.Token()
-	if err != nil {
-		fail(ErrInvalid, "", "not JSON: %v", err)
-	}
-	delim, ok := t.(json.Delim)
-	if !ok {
-		return t
-	}
-	if delim == '[' {
+func valueOf(c *jsontext.Cursor) any {
+	switch c.Kind() {
+	case jsontext.Object:
+		o := &object{m: make(map[string]any)}
+		c.Object(func(name jsontext.Value) {
+			k := name.Text()
+			if _, ok := o.m[k]; !ok {
+				o.keys = append(o.keys, k)
+			}
+			o.m[k] = valueOf(c)
+		})
+		return o
+	case jsontext.Array:
 		list := []any{}
-		for d.More() {
-			list = append(list, parseValue(d, depth+1))
-		}
-		if _, err := d.Token(); err != nil {
-			fail(ErrInvalid, "", "not JSON: %v", err)
-		}
+		c.Array(func(int) { list = append(list, valueOf(c)) })
 		return list
+	case jsontext.String:
+		return c.Take().Text()
+	case jsontext.Bool:
+		return c.Take()[0] == 't'
+	case jsontext.Null:
+		c.Take()
+		return nil
 	}
-	o := &object{m: make(map[string]any)}
-	for d.More() {
-		k, _ := parseValue(d, depth+1).(string)
-		v := parseValue(d, depth+1)
-		if _, ok := o.m[k]; !ok {
-			o.keys = append(o.keys, k)
-		}
-		o.m[k] = v
-	}
-	if _, err := d.Token(); err != nil {
-		fail(ErrInvalid, "", "not JSON: %v", err)
-	}
-	return o
+	return numeral(c.Take())
 }
 
-// canonicalJSON is a text that two values have in common exactly when they are
-// equal as JSON Schema has it: 1 and 1.0 are equal, and the order of properties does
-// not count. A number with more digits than parseNumber takes equals only one that
-// is spelled alike.
+// canonicalJSON is a text that is the same for two values if and only if they are equal
+// in the sense of JSON Schema: 1 and 1.0 are equal, and the order of properties does not
+// count. A number with more digits than parseNumber takes is equal only to one that is
+// written in the same way.
 func canonicalJSON(v any) string { return string(appendCanonical(nil, v)) }
 
 func appendCanonical(dst []byte, v any) []byte {
@@ -89,7 +84,7 @@ func appendCanonical(dst []byte, v any) []byte {
 			dst = append(appendCanonical(dst, e), ',')
 		}
 		return append(dst, ']')
-	case json.Number:
+	case numeral:
 		if r, ok := parseNumber(string(v)); ok {
 			return append(dst, r.RatString()...)
 		}
@@ -114,7 +109,7 @@ func dumpJSON(v any) string {
 		return "[" + strings.Join(parts, ", ") + "]"
 	case string:
 		return quoteJSON(v)
-	case json.Number:
+	case numeral:
 		return string(v)
 	case bool:
 		return strconv.FormatBool(v)
@@ -122,8 +117,8 @@ func dumpJSON(v any) string {
 	return "null"
 }
 
-// quoteJSON is the one spelling that generated property names and constants have:
-// escapes only where JSON demands them.
+// quoteJSON is the only spelling that generated property names and constants have. It
+// escapes only what JSON requires to be escaped.
 func quoteJSON(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -134,6 +129,7 @@ func quoteJSON(s string) string {
 	return b.String()
 }
 
+// escapeByte is c as quoteJSON writes it.
 func escapeByte(c byte) string {
 	switch c {
 	case '"', '\\':

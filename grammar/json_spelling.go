@@ -1,7 +1,6 @@
 package grammar
 
 import (
-	"encoding/json"
 	"math/big"
 	"strconv"
 )
@@ -137,7 +136,7 @@ func (b *builder) literal(from int32, v any, ws frag) int32 {
 		return b.lit(from, strconv.FormatBool(v))
 	case string:
 		return b.lit(from, quoteJSON(v))
-	case json.Number:
+	case numeral:
 		return b.literalNumber(from, v)
 	case []any:
 		s := ws(b.lit(from, "["))
@@ -164,7 +163,7 @@ func (b *builder) literal(from int32, v any, ws frag) int32 {
 
 // literalNumber reads n either as it is written in the schema, or as the same value
 // without exponent and trailing zeros.
-func (b *builder) literalNumber(from int32, n json.Number) int32 {
+func (b *builder) literalNumber(from int32, n numeral) int32 {
 	r, ok := parseNumber(string(n))
 	if !ok {
 		return b.lit(from, string(n))

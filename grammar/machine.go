@@ -29,6 +29,9 @@ type machine struct {
 	building     sync.Mutex                // held, before mu, by whoever builds a shape
 	projections  map[*position]*projection // under building
 
+	meter   *meter // of the compilation, while it builds the first shape; nil afterwards
+	metered int64  // the visits that meter knows of
+
 	mu        sync.Mutex
 	frames    map[frameKey]*frame
 	positions map[string]*position
@@ -85,8 +88,9 @@ const (
 	// maxStacks bounds how many parses may run side by side.
 	maxStacks = 4096
 	// defaultMaxVisits bounds what one mask of a very ambiguous grammar may cost: a
-	// second or two. Masks of JSON take some ten thousand visits.
-	defaultMaxVisits = 20_000_000
+	// second or two, because a visit takes 0.05 to 0.4 µs. Masks of JSON take some ten
+	// thousand visits.
+	defaultMaxVisits = 4_000_000
 	frameBytes       = 120 // memory of a frame and its map entry, roughly
 )
 

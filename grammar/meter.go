@@ -2,7 +2,7 @@ package grammar
 
 import "time"
 
-// A meter bounds what one compilation may cost. It counts units of work: a state,
+// A meter bounds what one compilation may cost, with the shape of the first mask. It counts units of work: a state,
 // an edge, a schema, a name or a comparison is about one unit. A specification needs
 // the same number of units on every machine, so the budget decides which
 // specifications are accepted, and the deadline only guards against a machine that is

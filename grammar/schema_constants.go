@@ -1,7 +1,6 @@
 package grammar
 
 import (
-	"encoding/json"
 	"slices"
 	"unicode/utf8"
 )
@@ -48,7 +47,7 @@ func (s *schemas) holdsLocal(v any, n *schemaNode, depth int) bool {
 		return n.kinds&kindNull != 0
 	case bool:
 		return n.kinds&kindBool != 0
-	case json.Number:
+	case numeral:
 		r, ok := parseNumber(string(v))
 		if !ok {
 			fail(ErrTooComplex, n.path, "a number with too many digits")

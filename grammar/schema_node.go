@@ -1,7 +1,6 @@
 package grammar
 
 import (
-	"encoding/json"
 	"math"
 	"math/big"
 	"slices"
@@ -132,7 +131,7 @@ func (d *document) parse(n *schemaNode, o *object) {
 		fail(ErrUnsupported, p.at(k), "%s cannot be enforced", k)
 	}
 	if v, ok := o.m["uniqueItems"]; ok && v != false {
-		if most, _ := o.m["maxItems"].(json.Number); most != "0" && most != "1" {
+		if most, _ := o.m["maxItems"].(numeral); most != "0" && most != "1" {
 			fail(ErrUnsupported, p.at("uniqueItems"), "uniqueItems cannot be enforced")
 		}
 	}
@@ -279,9 +278,9 @@ func (p nodeParser) values() {
 }
 
 func (p nodeParser) bounds() {
-	number := func(key string, f func(text json.Number)) {
+	number := func(key string, f func(text numeral)) {
 		switch v := p.o.m[key].(type) {
-		case json.Number:
+		case numeral:
 			f(v)
 		case bool: // exclusiveMinimum and exclusiveMaximum of draft 4, read below
 			if !strings.HasPrefix(key, "exclusive") {
@@ -293,16 +292,16 @@ func (p nodeParser) bounds() {
 			}
 		}
 	}
-	bound := func(key string, narrow func(open bool, text json.Number), open bool) {
-		number(key, func(t json.Number) { narrow(open, t) })
+	bound := func(key string, narrow func(open bool, text numeral), open bool) {
+		number(key, func(t numeral) { narrow(open, t) })
 	}
-	low := func(open bool, t json.Number) { p.n.atLeast(p.rat(t, "minimum"), open) }
-	high := func(open bool, t json.Number) { p.n.atMost(p.rat(t, "maximum"), open) }
+	low := func(open bool, t numeral) { p.n.atLeast(p.rat(t, "minimum"), open) }
+	high := func(open bool, t numeral) { p.n.atMost(p.rat(t, "maximum"), open) }
 	bound("minimum", low, p.o.m["exclusiveMinimum"] == true)
 	bound("maximum", high, p.o.m["exclusiveMaximum"] == true)
 	bound("exclusiveMinimum", low, true)
 	bound("exclusiveMaximum", high, true)
-	number("multipleOf", func(t json.Number) {
+	number("multipleOf", func(t numeral) {
 		r := p.rat(t, "multipleOf")
 		if r.Sign() <= 0 {
 			p.bad("multipleOf", "greater than 0")
@@ -318,7 +317,7 @@ func (p nodeParser) size(key string, def int64) int64 {
 	if !ok {
 		return def
 	}
-	t, _ := v.(json.Number)
+	t, _ := v.(numeral)
 	r, ok := parseNumber(string(t))
 	if !ok || !r.IsInt() || r.Sign() < 0 {
 		p.bad(key, "an integer of at least 0")
@@ -432,7 +431,7 @@ func (p nodeParser) each(key string, f func(name string, v any)) {
 }
 
 // rat is the value of a number under key.
-func (p nodeParser) rat(t json.Number, key string) *big.Rat {
+func (p nodeParser) rat(t numeral, key string) *big.Rat {
 	r, ok := parseNumber(string(t))
 	if !ok {
 		fail(ErrTooComplex, p.at(key), "%s has too many digits", key)

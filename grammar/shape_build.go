@@ -207,7 +207,12 @@ func (w *trieWalk) staysIn(s *position, i int) bool {
 // giveUp ends a walk that takes too long. Then nothing is legal here, and Fill
 // reports ErrTooComplex.
 func (w *trieWalk) giveUp() bool {
-	if w.m.visits.Load() < w.visitLimit {
+	visits := w.m.visits.Load()
+	if w.m.meter != nil {
+		w.m.meter.spend(int(visits - w.m.metered))
+		w.m.metered = visits
+	}
+	if visits < w.visitLimit {
 		return false
 	}
 	w.m.tooAmbiguous.Store(true)

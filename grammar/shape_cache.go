@@ -46,6 +46,17 @@ func (m *machine) shapeOf(rel *position) *shape {
 	return m.makeShape(rel, 0)
 }
 
+// firstShape builds the shape of the root as a part of compiling: its visits are spent
+// from meter, which refuses the grammar if they are too many.
+func (m *machine) firstShape(meter *meter) {
+	if len(m.root.tops) == 0 {
+		return
+	}
+	m.meter, m.metered = meter, m.visits.Load()
+	defer func() { m.meter = nil }()
+	m.shapeOf(m.splitOf(m.root).rel)
+}
+
 // makeShape is shapeOf for a caller who holds building. Only one goroutine builds
 // shapes of a machine at a time: another one would mostly need the same shape.
 // nested is the number of shapes that are being built and wait for this one.

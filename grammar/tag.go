@@ -1,7 +1,6 @@
 package grammar
 
 import (
-	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -249,7 +248,7 @@ func (t *tags) repeated(from int32, n tagNode) int32 {
 
 // count is the number under key; -1 means no bound.
 func (n tagNode) count(key string) int32 {
-	v, _ := n.o.m[key].(json.Number)
+	v, _ := n.o.m[key].(numeral)
 	c, err := strconv.Atoi(string(v))
 	if err != nil || c < -1 || c > maxRepeat {
 		fail(ErrInvalid, stepPath(n.path, key), "must be an integer from -1 to %d", maxRepeat)

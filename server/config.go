@@ -9,6 +9,7 @@ import (
 	"weir/feedback"
 	"weir/server/openai"
 	"weir/server/recording"
+	"weir/server/trajectoryapi"
 	"weir/server/transport"
 )
 
@@ -31,6 +32,20 @@ type Config struct {
 // Answers say how requests of the OpenAI interface are answered.
 type Answers = openai.Config
 
+// Trajectories are the settings of what is below /v1/preview/models, and of recording.
+type Trajectories struct {
+	trajectoryapi.Config
+	// Record lists projects, "team/project", "team/*" or "*", whose chat completions
+	// are recorded. Those of other projects are recorded if they ask for it.
+	Record []string
+	// RecordEvery is how long completions, and rewards from feedback, are gathered
+	// before they are written.
+	RecordEvery time.Duration
+	// RewardWait is how long a reward from feedback waits for its completion to be
+	// recorded, before it is forgotten.
+	RewardWait time.Duration
+}
+
 // Functions are switches for functions that a public server should not have.
 type Functions struct {
 	Dev           bool // /server_info and /reset_prefix_cache
@@ -48,7 +63,7 @@ func DefaultConfig() Config {
 	return Config{
 		Version:      "devel",
 		Config:       transport.DefaultConfig(),
-		Trajectories: DefaultTrajectories(),
+		Trajectories: Trajectories{Config: trajectoryapi.DefaultConfig(), RecordEvery: time.Second, RewardWait: 24 * time.Hour},
 		Answers: Answers{
 			Limits:      limits,
 			Heartbeat:   15 * time.Second,

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"net/url"
@@ -11,6 +10,8 @@ import (
 	"testing"
 
 	"weir/server/failure"
+	"weir/server/feedbackapi"
+	"weir/server/trajectoryapi"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -76,17 +77,15 @@ func TestOpenAPIRoutes(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
 	d := h.document(t)
-	want := map[string]route{"/v1/models/{id}": {methods: "GET"}, feedbackPath + "{id}": {methods: "GET"}, previewModels: {methods: "GET"}}
+	want := map[string]route{"/v1/models/{id}": {methods: "GET"}}
 	maps.Copy(want, routes)
-	for name, r := range feedbackRoutes {
-		want[feedbackPath+name] = r
+	for path, r := range feedbackapi.New(feedbackapi.Config{}).Routes() {
+		want[path] = route{methods: r.Methods}
 	}
-	names := map[string]string{"/logs/*": "/logs/{log_id}", "/trajectories/*/*/*": "/trajectories/{log_id}/{g}/{t}"}
-	for _, p := range previews {
-		path := previewModels + "/{model_id}" + cmp.Or(names[p.path], p.path)
-		methods := append(strings.Fields(want[path].methods), p.method)
+	names := strings.NewReplacer("/models/*", "/models/{model_id}", "/logs/*", "/logs/{log_id}", "/trajectories/*/*/*", "/trajectories/{log_id}/{g}/{t}")
+	for path, methods := range trajectoryapi.New(trajectoryapi.Config{}, h.srv.http, nil, nil).Routes() {
 		slices.Sort(methods)
-		want[path] = route{methods: strings.Join(methods, " ")}
+		want[names.Replace(path)] = route{methods: strings.Join(methods, " ")}
 	}
 	for path, r := range want {
 		r.methods = strings.ReplaceAll(r.methods, ",", "")
@@ -154,7 +153,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 		return answer
 	}())["data"].([]any)[0].(map[string]any)["id"].(string)
 	const span = `{"project_id":"acme/support","start":"2026-01-01"`
-	const model = previewModels + "/{model_id}"
+	const model = trajectoryapi.Prefix + "/{model_id}"
 	seen := map[string]bool{}
 	for _, c := range []struct {
 		method, path, template, body string
@@ -187,7 +186,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 		{"POST", "/feedback/erase", "", `{"project_id":"acme/support","dry_run":true,"creator":"c"}`, 200, pass}, {"POST", "/feedback/stats", "", span + `,"metrics":[{"json_path":"n","aggregations":["avg"],"percentiles":[50]}]}`, 200, pass},
 		{"POST", "/feedback/payload_schema", "", span + `}`, 200, pass}, {"GET", "/feedback/" + row + "?project_id=acme/support", "/feedback/{id}", "", 200, pass}, {"GET", "/feedback/x?project_id=acme/support", "/feedback/{id}", "", 404, pass}, {"GET", "/feedback/x", "/feedback/{id}", "", 422, pass},
 
-		{"GET", previewModels, "", "", 200, nil}, {"GET", previewModels + "?x=1", previewModels, "", 422, nil}, {"GET", previewModels, "", "", 401, []string{""}},
+		{"GET", trajectoryapi.Prefix, "", "", 200, nil}, {"GET", trajectoryapi.Prefix + "?x=1", trajectoryapi.Prefix, "", 422, nil}, {"GET", trajectoryapi.Prefix, "", "", 401, []string{""}},
 		{"POST", agentPath + "/log", model + "/log", exampleBody(t), 200, nil}, {"POST", agentPath + "/log", model + "/log", "{}", 422, nil}, {"POST", agentPath + "/log", model + "/log", "{}", 415, []string{key, "Content-Type: text/plain"}},
 		{"GET", agentPath + "/logs", model + "/logs", "", 200, nil}, {"GET", "/v1/preview/models/none/logs", model + "/logs", "", 404, nil}, {"DELETE", agentPath + "/logs/" + gone, model + "/logs/{log_id}", "", 200, nil},
 		{"GET", agentPath + "/trajectories?include=raw,messages,logprobs", model + "/trajectories", "", 200, nil}, {"DELETE", agentPath + "/trajectories?dry_run=1", model + "/trajectories", "", 200, nil},
@@ -235,7 +234,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 				continue
 			}
 			status, answer, _ := loading.get(strings.ToUpper(method), path, "{}")
-			if path == "/reset_prefix_cache" || path == "/tokenizer_info" || strings.HasPrefix(path, feedbackPath) || strings.HasPrefix(path, previewModels) {
+			if path == "/reset_prefix_cache" || path == "/tokenizer_info" || strings.HasPrefix(path, feedbackapi.Prefix) || strings.HasPrefix(path, trajectoryapi.Prefix) {
 				continue // switched off, or not there without a store: TestFeedbackUnavailable, TestLogUnavailable
 			}
 			if status != 503 {

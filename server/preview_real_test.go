@@ -80,7 +80,7 @@ func TestLogCut(t *testing.T) {
 					t.Errorf("%d %s, want %d", status, answer, c.status)
 				}
 			}
-			waitFor(t, "the space to be freed", func() bool { return l.keys(t, 'D') == 0 && l.keys(t, 'U') == 0 && h.srv.uploads.Load() == 0 })
+			waitFor(t, "the space to be freed", func() bool { return l.keys(t, 'D') == 0 && l.keys(t, 'U') == 0 && h.srv.trajectories.Uploads() == 0 })
 			if l.keys(t, 'B') != 0 {
 				t.Error("something is visible")
 			}
@@ -160,7 +160,7 @@ func TestUploadsAtATime(t *testing.T) {
 		r.send(postLog(len(body)) + body[:20_000])
 		slow = append(slow, r)
 	}
-	waitFor(t, "two uploads", func() bool { return h.srv.uploads.Load() == 2 })
+	waitFor(t, "two uploads", func() bool { return h.srv.trajectories.Uploads() == 2 })
 	status, answer, header := h.get("POST", agentPath+"/log", body)
 	if status != 429 || header.Get("Retry-After") == "" || !strings.HasPrefix(answer, `{"detail":`) {
 		t.Errorf("%d %s", status, answer)

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"weir/server/failure"
+	"weir/server/feedbackapi"
 	"weir/server/openai"
 	"weir/server/transport"
 )
@@ -47,7 +48,8 @@ func generates(f func(*openai.Service, *transport.Call)) func(*Server, *transpor
 
 func dev(f Functions) bool { return f.Dev }
 
-// metricsPath may be followed by anything (spec chat-completions 1.1).
+// metricsPath may be followed by anything (docs/interface/chat-completions.md,
+// section 1.1).
 const metricsPath = "/metrics"
 
 // noRoute is what paths are called that lead nowhere.
@@ -64,17 +66,6 @@ func (s *Server) find(path string) (r route, name string, found bool) {
 	if strings.HasPrefix(path, metricsPath) {
 		return routes[metricsPath], metricsPath, true
 	}
-	if name, ok := strings.CutPrefix(path, feedbackPath); ok && s.cfg.Feedback != nil {
-		if r, ok := feedbackRoutes[name]; ok {
-			return r, path, true
-		}
-		if name != "" && !strings.Contains(name, "/") { // an id
-			return route{methods: "GET", serve: (*Server).feedbackGet}, feedbackPath + "{id}", true
-		}
-	}
-	if rest, ok := strings.CutPrefix(path, previewModels); ok && s.cfg.Trajectories.Archive != nil {
-		return previewRoute(rest)
-	}
 	return route{}, noRoute, false
 }
 
@@ -82,9 +73,21 @@ func (s *Server) find(path string) (r route, name string, found bool) {
 type router struct{ s *Server }
 
 func (r router) Find(path string) (transport.Route, bool) {
-	f, name, found := r.s.find(path)
 	s := r.s
-	return transport.Route{Name: name, Methods: f.methods, Open: f.open, Private: f.private, Serve: func(c *transport.Call) { f.serve(s, c) }}, found
+	switch interfaceOf(path) {
+	case failure.Feedback:
+		if s.feedback != nil {
+			return s.feedback.Find(path)
+		}
+	case failure.Trajectories:
+		if s.trajectories != nil {
+			return s.trajectories.Find(path)
+		}
+	default:
+		f, name, found := s.find(path)
+		return transport.Route{Name: name, Methods: f.methods, Open: f.open, Private: f.private, Serve: func(c *transport.Call) { f.serve(s, c) }}, found
+	}
+	return transport.Route{}, false
 }
 
 func (router) Interface(path string) failure.Interface { return interfaceOf(path) }
@@ -92,7 +95,7 @@ func (router) Interface(path string) failure.Interface { return interfaceOf(path
 // interfaceOf is the interface that a path belongs to.
 func interfaceOf(path string) failure.Interface {
 	switch {
-	case strings.HasPrefix(path, feedbackPath):
+	case strings.HasPrefix(path, feedbackapi.Prefix):
 		return failure.Feedback
 	case strings.HasPrefix(path, "/v1/preview/"):
 		return failure.Trajectories

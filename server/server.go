@@ -8,8 +8,10 @@ import (
 
 	"weir/metrics"
 	"weir/server/failure"
+	"weir/server/feedbackapi"
 	"weir/server/openai"
 	"weir/server/recording"
+	"weir/server/trajectoryapi"
 	"weir/server/transport"
 )
 
@@ -22,9 +24,10 @@ type Server struct {
 	openai *openai.Service
 	counts *metrics.Metrics
 
-	uploads  atomic.Int64        // log requests being read
-	recorder *recording.Recorder // nil: nothing is recorded
-	linker   *recording.Linker   // nil: feedback sets no rewards
+	feedback     *feedbackapi.Handlers   // nil: there is no feedback
+	trajectories *trajectoryapi.Handlers // nil: there are no trajectories
+	recorder     *recording.Recorder     // nil: nothing is recorded
+	linker       *recording.Linker       // nil: feedback sets no rewards
 
 	progress atomic.Pointer[string] // why there is no model yet
 }
@@ -50,9 +53,27 @@ func New(cfg Config) (*Server, error) {
 	if s.openai, err = openai.New(cfg.answers(), s.http, s.recorder, s.counts); err != nil {
 		return nil, err
 	}
+	s.surfaces()
 	s.counts.SetStores(s.stores())
 	s.SetProgress("the model is loading")
 	return s, nil
+}
+
+// surfaces makes the handlers of what is stored, where there is a store for it.
+func (s *Server) surfaces() {
+	if s.cfg.Feedback != nil {
+		s.feedback = feedbackapi.New(feedbackapi.Config{
+			Store: s.cfg.Feedback, MaxBody: s.cfg.MaxBody, Draining: s.http.Draining,
+			Written: func(tenant, completion string) { s.linker.Add(tenant, completion) },
+		})
+	}
+	if s.cfg.Trajectories.Archive != nil {
+		var settle func(context.Context) error
+		if s.linker != nil {
+			settle = s.linker.Pass
+		}
+		s.trajectories = trajectoryapi.New(s.cfg.Trajectories.Config, s.http, s.counts, settle)
+	}
 }
 
 // failures are the bounds that the texts of errors name.

@@ -7,8 +7,8 @@ import (
 	"weir/internal/jsontext"
 )
 
-// file is a parsed tokenizer.json. Truncation and padding are left out: they are
-// defaults of whoever wrote the file, and the reference's callers reset them too.
+// file is a parsed tokenizer.json. The members truncation and padding are not read: they are
+// defaults of the program that wrote the file, and transformers overrides them too.
 type file struct {
 	Version       string       `json:"version"`
 	Normalizer    *component   `json:"normalizer"`
@@ -29,11 +29,11 @@ type file struct {
 
 	// The large members of the model, up to 35 MB, are not decoded into Go values.
 	vocab  []vocabItem    // in the order of the file
-	spell  []byte         // what the items spell, one after another
+	spell  []byte         // the spelling of all items, one after the other
 	merges jsontext.Value // nil if there are none
 }
 
-// vocabItem is a member of the vocabulary; it is spelled spell[start:end].
+// vocabItem is a member of the vocabulary. Its spelling is spell[start:end].
 type vocabItem struct {
 	start, end uint32
 	id         int32
@@ -81,15 +81,15 @@ type templateToken struct {
 	IDs []int32 `json:"ids"`
 }
 
-// maxFile bounds a file; offsets into it fit 32 bits.
+// maxFile bounds the size of a file, so that offsets into it fit 32 bits.
 const maxFile = 1 << 30
 
 // maxDepth bounds its nesting.
 const maxDepth = 1000
 
-// Load reads a tokenizer.json. It keeps nothing of data. What the package does
-// not do exactly is an error that wraps ErrUnsupported and names the component;
-// anything else wrong with the file wraps ErrInvalid.
+// Load reads a tokenizer.json. It keeps no reference to data. If the file asks for
+// something that the package does not do exactly, the error wraps ErrUnsupported and names
+// the component. If anything else is wrong with the file, it wraps ErrInvalid.
 func Load(data []byte) (*Tokenizer, error) {
 	f, err := parse(data)
 	if err != nil {
@@ -234,7 +234,7 @@ func (r *fileReader) readVocab() bool {
 	})
 }
 
-// appendSpelled appends what a string stands for.
+// appendSpelled appends the text of a JSON string.
 func appendSpelled(dst []byte, v jsontext.Value) ([]byte, error) {
 	dst, paired := v.AppendText(dst)
 	if !paired {
@@ -257,7 +257,7 @@ func parseID(v jsontext.Value) (int32, error) {
 	return int32(id), nil
 }
 
-// loadModelOptions checks what has to be known before the vocabulary is read.
+// loadModelOptions checks the kind of the model, and that it has a vocabulary and merges.
 func (t *Tokenizer) loadModelOptions(f *file) error {
 	m := &f.Model
 	switch {

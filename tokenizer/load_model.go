@@ -9,8 +9,7 @@ import (
 	"weir/internal/jsontext"
 )
 
-// loadVocabulary fills the entries, added tokens included, and gives every one
-// its text.
+// loadVocabulary fills in all entries with their texts, those of added tokens included.
 func (t *Tokenizer) loadVocabulary(f *file) error {
 	v, size := &t.vocab, 0
 	for _, it := range f.vocab {
@@ -70,7 +69,7 @@ func (t *Tokenizer) loadVocabulary(f *file) error {
 	return nil
 }
 
-// indexVocabulary maps what merging works on to ids.
+// indexVocabulary fills the maps from tokens to ids that merging uses.
 func (t *Tokenizer) indexVocabulary(f *file) error {
 	v := &t.vocab
 	v.ids, v.other = make(map[string]int32, len(f.vocab)), make(map[string]int32)
@@ -91,7 +90,7 @@ func (t *Tokenizer) indexVocabulary(f *file) error {
 	return nil
 }
 
-// loadSymbols finds the tokens that merging starts from.
+// loadSymbols finds the tokens of single bytes or characters, with which merging begins.
 func (t *Tokenizer) loadSymbols(f *file) error {
 	m := &f.Model
 	for b := range t.bytes {

@@ -75,7 +75,8 @@ func (d *details) trajectory(text Value) Facts {
 	f := Facts{Scored: true}
 	turns := tally{}
 	c := jsontext.NewCursor(text)
-	c.Object(func(key string) {
+	c.Object(func(name jsontext.Value) {
+		key := name.Text()
 		d.push(key)
 		defer d.pop()
 		kind := c.Kind()
@@ -172,7 +173,8 @@ func (d *details) history(c *jsontext.Cursor) {
 		c.Take()
 		return
 	}
-	c.Object(func(key string) {
+	c.Object(func(name jsontext.Value) {
+		key := name.Text()
 		d.push(key)
 		defer d.pop()
 		switch key {
@@ -213,7 +215,8 @@ func (d *details) turns(c *jsontext.Cursor, t *tally) {
 func (t *tally) turn(c *jsontext.Cursor) {
 	var message, finish bool
 	reason, tokens, ids := "", -1, -1
-	c.Object(func(key string) {
+	c.Object(func(name jsontext.Value) {
+		key := name.Text()
 		switch kind := c.Kind(); {
 		case key == "message":
 			message = kind == jsontext.Object
@@ -229,7 +232,8 @@ func (t *tally) turn(c *jsontext.Cursor) {
 				c.Take()
 				return
 			}
-			c.Object(func(key string) {
+			c.Object(func(name jsontext.Value) {
+				key := name.Text()
 				if key == "content" && c.Kind() == jsontext.Array {
 					tokens = c.Count()
 					return
@@ -278,7 +282,8 @@ func (d *details) metrics(c *jsontext.Cursor) (list []Score) {
 		return nil
 	}
 	seen := names{}
-	c.Object(func(key string) {
+	c.Object(func(name jsontext.Value) {
+		key := name.Text()
 		x, ok := score(c.Take())
 		if !ok {
 			d.add(notFloat, key)
@@ -310,7 +315,8 @@ func (d *details) metadata(c *jsontext.Cursor) (list []Label) {
 		return nil
 	}
 	seen := names{}
-	c.Object(func(key string) {
+	c.Object(func(name jsontext.Value) {
+		key := name.Text()
 		v := c.Take()
 		l := Label{key, string(v)}
 		if v.Kind() == jsontext.String {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"weir/internal/jsontext"
 )
 
 const (
@@ -226,53 +228,71 @@ func parseIndex(path string, b []byte) ([]shard, error) {
 	if !utf8.Valid(b) {
 		return nil, damaged(path, "the index is not UTF-8")
 	}
+	weights, err := weightMap(b)
+	if err != nil {
+		return nil, damaged(path, "%v", err)
+	}
 	var shards []shard
 	at := map[string]int{} // file -> its place in shards
 	seen := map[string]bool{}
-	h := newObjectReader(b)
-	maps := 0
-	err := h.object(func(key string) error {
-		if key != "weight_map" {
-			var skipped any
-			return h.dec.Decode(&skipped)
+	for key, v := range weights.Members() {
+		tensor := string(key)
+		file, err := shardFile(v)
+		if err == nil && seen[tensor] {
+			return nil, damaged(path, "tensor %.200q is named twice", tensor)
 		}
-		maps++
-		return h.object(func(tensor string) error {
-			file, err := h.text()
-			if err != nil {
-				return fmt.Errorf("tensor %.200q: %w", tensor, err)
-			}
-			if seen[tensor] {
-				return fmt.Errorf("tensor %.200q is named twice", tensor)
-			}
-			seen[tensor] = true
-			// A shard lies beside its index; anything else would let a
-			// checkpoint read files of the machine.
-			if file == "." || strings.ContainsAny(file, `/\`) || !filepath.IsLocal(file) {
-				return fmt.Errorf("tensor %.200q: %.200q is not the name of a file beside the index", tensor, file)
-			}
-			i, ok := at[file]
-			if !ok {
-				i = len(shards)
-				at[file] = i
-				shards = append(shards, shard{file: file})
-			}
-			shards[i].tensors = append(shards[i].tensors, tensor)
-			return nil
-		})
-	})
-	if err == nil {
-		err = h.done()
+		if err != nil {
+			return nil, damaged(path, "tensor %.200q: %v", tensor, err)
+		}
+		seen[tensor] = true
+		i, ok := at[file]
+		if !ok {
+			i = len(shards)
+			at[file] = i
+			shards = append(shards, shard{file: file})
+		}
+		shards[i].tensors = append(shards[i].tensors, tensor)
 	}
-	switch {
-	case err != nil:
-		return nil, damaged(path, "%v", err)
-	case maps != 1:
-		return nil, damaged(path, "weight_map occurs %d times, not once", maps)
-	case len(shards) == 0:
+	if len(shards) == 0 {
 		return nil, damaged(path, "weight_map names no tensor")
 	}
 	return shards, nil
+}
+
+// weightMap returns the object weight_map of an index, which has to be there once.
+func weightMap(index []byte) (jsontext.Value, error) {
+	if err := jsontext.Scan(index, maxDepth); err != nil {
+		return nil, fmt.Errorf("not valid JSON: %w", err)
+	}
+	file := jsontext.Trim(index)
+	if err := expect(file, jsontext.Object); err != nil {
+		return nil, err
+	}
+	var weights jsontext.Value
+	maps := 0
+	for key, v := range file.Members() {
+		if string(key) == "weight_map" {
+			weights = v
+			maps++
+		}
+	}
+	if maps != 1 {
+		return nil, fmt.Errorf("weight_map occurs %d times, not once", maps)
+	}
+	return weights, expect(weights, jsontext.Object)
+}
+
+// shardFile reads the name of a shard. It lies beside its index; anything else would let a
+// checkpoint read files of the machine.
+func shardFile(v jsontext.Value) (string, error) {
+	if err := expect(v, jsontext.String); err != nil {
+		return "", err
+	}
+	file := v.Text()
+	if file == "." || strings.ContainsAny(file, `/\`) || !filepath.IsLocal(file) {
+		return "", fmt.Errorf("%.200q is not the name of a file beside the index", file)
+	}
+	return file, nil
 }
 
 // Tensor finds a tensor by name. Its Data is valid until Close.

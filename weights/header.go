@@ -1,18 +1,17 @@
 package weights
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/bits"
 	"slices"
 	"strconv"
 	"unicode/utf8"
+
+	"weir/internal/jsontext"
 )
 
 // ErrDamaged says that a checkpoint's bytes contradict themselves or its
@@ -81,184 +80,163 @@ type entry struct {
 	begin, end uint64
 }
 
+// maxDepth bounds the nesting of a header. Three levels are used.
+const maxDepth = 100
+
 // parseHeader checks each entry alone; parse checks them against each other.
 func parseHeader(file string, header []byte) ([]entry, error) {
 	if !utf8.Valid(header) {
 		return nil, damaged(file, "the header is not UTF-8")
 	}
-	h := newObjectReader(header)
-	var entries []entry
-	seen := map[string]bool{}
-	err := h.object(func(name string) error {
-		if seen[name] {
-			return fmt.Errorf("tensor %.200q is named twice", name)
-		}
-		seen[name] = true
-		if name == "__metadata__" {
-			return h.object(func(string) error { _, err := h.text(); return err })
-		}
-		e, err := h.entry(name)
-		if err != nil {
-			return fmt.Errorf("tensor %.200q: %w", name, err)
-		}
-		entries = append(entries, e)
-		return nil
-	})
-	if err == nil {
-		err = h.done()
+	if err := jsontext.Scan(header, maxDepth); err != nil {
+		return nil, damaged(file, "header: not valid JSON: %v", err)
 	}
+	entries, err := entriesOf(jsontext.Trim(header))
 	if err != nil {
 		return nil, damaged(file, "header: %v", err)
 	}
 	return entries, nil
 }
 
-// objectReader walks JSON token by token, because decoding into maps would
-// hide names that occur twice.
-type objectReader struct{ dec *json.Decoder }
-
-func newObjectReader(b []byte) objectReader {
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.UseNumber()
-	return objectReader{dec}
-}
-
-// object calls value for each key; value reads exactly one value.
-func (h objectReader) object(value func(key string) error) error {
-	if err := h.delim('{', "an object"); err != nil {
-		return err
-	}
-	for h.dec.More() {
-		key, err := h.text()
-		if err != nil {
-			return err
-		}
-		if err := value(key); err != nil {
-			return err
-		}
-	}
-	return h.delim('}', "the end of an object")
-}
-
-func (h objectReader) token() (json.Token, error) {
-	t, err := h.dec.Token()
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	if err != nil {
-		return nil, fmt.Errorf("not valid JSON at byte %d: %w", h.dec.InputOffset(), err)
-	}
-	return t, nil
-}
-
-func (h objectReader) delim(want json.Delim, what string) error {
-	t, err := h.token()
-	if err == nil && t != want {
-		err = fmt.Errorf("%.60v where %s is expected", t, what)
-	}
-	return err
-}
-
-func (h objectReader) text() (string, error) {
-	t, err := h.token()
-	if err != nil {
-		return "", err
-	}
-	s, ok := t.(string)
-	if !ok {
-		return "", fmt.Errorf("%.60v where a string is expected", t)
-	}
-	return s, nil
-}
-
-// naturals reads an array of integers in [0, MaxInt64].
-func (h objectReader) naturals() ([]uint64, error) {
-	if err := h.delim('[', "an array"); err != nil {
+func entriesOf(header jsontext.Value) ([]entry, error) {
+	if err := expect(header, jsontext.Object); err != nil {
 		return nil, err
 	}
-	var list []uint64
-	for h.dec.More() {
-		t, err := h.token()
+	var entries []entry
+	seen := map[string]bool{}
+	for key, v := range header.Members() {
+		name := string(key)
+		if seen[name] {
+			return nil, fmt.Errorf("tensor %.200q is named twice", name)
+		}
+		seen[name] = true
+		if name == "__metadata__" {
+			if err := checkMetadata(v); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		e, err := parseEntry(name, v)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("tensor %.200q: %w", name, err)
 		}
-		number, ok := t.(json.Number)
-		if !ok {
-			return nil, fmt.Errorf("%.60v where an integer is expected", t)
-		}
-		v, err := strconv.ParseUint(number.String(), 10, 63)
-		if err != nil {
-			return nil, fmt.Errorf("%.60s is not an integer in [0, 2^63)", number)
-		}
-		list = append(list, v)
+		entries = append(entries, e)
 	}
-	return list, h.delim(']', "the end of an array")
+	return entries, nil
 }
 
-// done refuses anything but white space behind the object.
-func (h objectReader) done() error {
-	switch t, err := h.dec.Token(); {
-	case err == nil:
-		return fmt.Errorf("%.60v behind the end of the object", t)
-	case !errors.Is(err, io.EOF):
-		return fmt.Errorf("not valid JSON behind the end of the object: %w", err)
+// expect refuses a value of another type.
+func expect(v jsontext.Value, want jsontext.Kind) error {
+	if v.Kind() != want {
+		return fmt.Errorf("%.60s where %s is expected", v, want)
 	}
 	return nil
 }
 
-func (h objectReader) entry(name string) (entry, error) {
-	var dtype *string
-	var shape, offsets []uint64
-	haveShape := false
-	err := h.object(func(key string) error {
-		switch {
-		case key == "dtype" && dtype == nil:
-			s, err := h.text()
-			dtype = &s
+// checkMetadata checks that the metadata are an object of strings.
+func checkMetadata(v jsontext.Value) error {
+	if err := expect(v, jsontext.Object); err != nil {
+		return err
+	}
+	for _, text := range v.Members() {
+		if err := expect(text, jsontext.String); err != nil {
 			return err
-		case key == "shape" && !haveShape:
-			var err error
-			shape, err = h.naturals()
-			haveShape = true
-			return err
-		case key == "data_offsets" && offsets == nil:
-			var err error
-			if offsets, err = h.naturals(); err == nil && len(offsets) != 2 {
-				err = fmt.Errorf("data_offsets holds %d numbers, not 2", len(offsets))
-			}
-			return err
-		case key == "dtype" || key == "shape" || key == "data_offsets":
-			return fmt.Errorf("%s is given twice", key)
 		}
-		// What a field of a later format means for the bytes is unknown.
-		return fmt.Errorf("unknown field %.200q", key)
-	})
+	}
+	return nil
+}
+
+// naturals reads an array of integers in [0, MaxInt64].
+func naturals(v jsontext.Value) ([]uint64, error) {
+	if err := expect(v, jsontext.Array); err != nil {
+		return nil, err
+	}
+	list := []uint64{}
+	for _, e := range v.Elements() {
+		if e.Kind() != jsontext.Number {
+			return nil, fmt.Errorf("%.60s where an integer is expected", e)
+		}
+		n, err := strconv.ParseUint(string(e), 10, 63)
+		if err != nil {
+			return nil, fmt.Errorf("%.60s is not an integer in [0, 2^63)", e)
+		}
+		list = append(list, n)
+	}
+	return list, nil
+}
+
+// fields are the members of an entry; nil ones are missing.
+type fields struct {
+	dtype          *string
+	shape, offsets []uint64
+}
+
+// set reads a member into its field.
+func (f *fields) set(key string, v jsontext.Value) (err error) {
 	switch {
-	case err != nil:
+	case key == "dtype" && f.dtype == nil:
+		if err := expect(v, jsontext.String); err != nil {
+			return err
+		}
+		s := v.Text()
+		f.dtype = &s
+		return nil
+	case key == "shape" && f.shape == nil:
+		f.shape, err = naturals(v)
+		return err
+	case key == "data_offsets" && f.offsets == nil:
+		if f.offsets, err = naturals(v); err == nil && len(f.offsets) != 2 {
+			err = fmt.Errorf("data_offsets holds %d numbers, not 2", len(f.offsets))
+		}
+		return err
+	case key == "dtype" || key == "shape" || key == "data_offsets":
+		return fmt.Errorf("%s is given twice", key)
+	}
+	// What a field of a later format means for the bytes is unknown.
+	return fmt.Errorf("unknown field %.200q", key)
+}
+
+func (f *fields) missing() error {
+	switch {
+	case f.dtype == nil:
+		return errors.New("dtype is missing")
+	case f.shape == nil:
+		return errors.New("shape is missing")
+	case f.offsets == nil:
+		return errors.New("data_offsets is missing")
+	}
+	return nil
+}
+
+func parseEntry(name string, v jsontext.Value) (entry, error) {
+	if err := expect(v, jsontext.Object); err != nil {
 		return entry{}, err
-	case dtype == nil:
-		return entry{}, errors.New("dtype is missing")
-	case !haveShape:
-		return entry{}, errors.New("shape is missing")
-	case offsets == nil:
-		return entry{}, errors.New("data_offsets is missing")
 	}
-	d := parseDType(*dtype)
+	var f fields
+	for key, val := range v.Members() {
+		if err := f.set(string(key), val); err != nil {
+			return entry{}, err
+		}
+	}
+	if err := f.missing(); err != nil {
+		return entry{}, err
+	}
+	d := parseDType(*f.dtype)
 	if d == Invalid {
-		return entry{}, fmt.Errorf("unknown dtype %.200q", *dtype)
+		return entry{}, fmt.Errorf("unknown dtype %.200q", *f.dtype)
 	}
-	e := entry{tensor: Tensor{Name: name, DType: d, Shape: make([]int, len(shape))}, begin: offsets[0], end: offsets[1]}
+	e := entry{tensor: Tensor{Name: name, DType: d, Shape: make([]int, len(f.shape))}, begin: f.offsets[0], end: f.offsets[1]}
 	if e.begin > e.end {
 		return entry{}, fmt.Errorf("data_offsets [%d, %d) run backwards", e.begin, e.end)
 	}
-	size, err := byteSize(d, shape)
+	size, err := byteSize(d, f.shape)
 	if err != nil {
 		return entry{}, err
 	}
 	if size != e.end-e.begin {
-		return entry{}, fmt.Errorf("%s %d needs %d bytes, but its data_offsets [%d, %d) hold %d", d, shape, size, e.begin, e.end, e.end-e.begin)
+		return entry{}, fmt.Errorf("%s %d needs %d bytes, but its data_offsets [%d, %d) hold %d", d, f.shape, size, e.begin, e.end, e.end-e.begin)
 	}
-	for i, dim := range shape {
+	for i, dim := range f.shape {
 		e.tensor.Shape[i] = int(dim)
 	}
 	return e, nil

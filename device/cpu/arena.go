@@ -14,9 +14,9 @@ const (
 	maxBytes    = math.MaxInt / 4 // sums of a few sizes do not overflow
 )
 
-// An arena hands out zeroed memory that lives until close and never moves. It
-// lies outside the Go heap where the system can map it: the collector neither
-// scans gigabytes of weights nor paces itself by their size.
+// An arena hands out zeroed memory that lives until close and never moves. If the
+// system can map memory, it is outside of the Go heap, so the garbage collector does
+// not scan gigabytes of weights and does not set its pace by their size.
 //
 // Memory that is never touched costs address space only.
 type arena struct {
@@ -29,11 +29,11 @@ type arena struct {
 // segment is one mapping.
 type segment struct {
 	data   []byte // aligned
-	mapped []byte // what unmap takes back
+	mapped []byte // all of the mapping, for unmapSegment
 }
 
-// bytes returns n zeroed bytes on a cache line of their own. A large piece gets
-// a segment for itself.
+// bytes returns n zeroed bytes that share no cache line with others. A large piece
+// gets a segment of its own.
 func (a *arena) bytes(n int) ([]byte, error) {
 	if n < 0 || n > maxBytes {
 		return nil, fmt.Errorf("%w: %d bytes are more than any machine has", ErrConfig, n)
@@ -57,7 +57,7 @@ func (a *arena) bytes(n int) ([]byte, error) {
 	return b, nil
 }
 
-// floats returns n zeroed numbers on a cache line of their own.
+// floats returns n zeroed numbers that share no cache line with others.
 func (a *arena) floats(n int) ([]float32, error) {
 	size, err := sizeOf(n, 4)
 	if err != nil {
@@ -70,7 +70,7 @@ func (a *arena) floats(n int) ([]float32, error) {
 	return unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), n), nil
 }
 
-// close gives everything back. Nothing handed out may be touched afterwards.
+// close releases all memory. Nothing that was handed out may be touched afterwards.
 func (a *arena) close() error {
 	var first error
 	for _, s := range a.segments {

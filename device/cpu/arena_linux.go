@@ -8,8 +8,8 @@ import (
 )
 
 func mapSegment(n int, huge bool) (segment, error) {
-	// No MAP_NORESERVE: what this machine can never hold is to be refused now.
-	// A huge page needs an aligned 2 MiB; the system aligns to 4 KiB only.
+	// There is no MAP_NORESERVE, so the system refuses now what the machine can never
+	// hold. A huge page needs alignment to 2 MiB, and mmap aligns to 4 KiB only.
 	mapped, err := unix.Mmap(-1, 0, n+hugePage, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		return segment{}, err
@@ -17,21 +17,21 @@ func mapSegment(n int, huge bool) (segment, error) {
 	skip := int(-uintptr(unsafe.Pointer(&mapped[0])) & (hugePage - 1))
 	data := mapped[skip:][:n]
 	if huge {
-		// Advice: without transparent huge pages all works, only slower.
+		// An error is ignored: without huge pages all works, only slower.
 		_ = unix.Madvise(data, unix.MADV_HUGEPAGE)
 	}
 	return segment{data: data, mapped: mapped}, nil
 }
 
-// collapse makes huge pages of what lies in small ones: where the system gives
-// large pages to nobody, or had none left when the memory was first touched.
+// collapse replaces small pages by huge ones. There are small ones if the system gives
+// huge pages only on request, or had none left when the memory was first touched.
 func collapse(b []byte) {
 	if b = pages(b); len(b) >= hugePage {
-		_ = unix.Madvise(b, unix.MADV_COLLAPSE) // advice again: old kernels do not know it
+		_ = unix.Madvise(b, unix.MADV_COLLAPSE) // ignored again: old kernels do not know it
 	}
 }
 
-// interleave spreads pages that nobody has touched yet over the memory nodes.
+// interleave spreads pages that have not been touched yet over the memory nodes.
 func interleave(b []byte, nodes []int) error {
 	const mpolInterleave = 3 // linux/mempolicy.h
 	var mask [maxNodes / 64]uint64
@@ -41,7 +41,7 @@ func interleave(b []byte, nodes []int) error {
 	if b = pages(b); len(b) == 0 {
 		return nil
 	}
-	// The kernel reads one bit less than it is told.
+	// The kernel reads one bit less than the number that it is passed.
 	_, _, errno := unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), mpolInterleave, uintptr(unsafe.Pointer(&mask)), maxNodes+1, 0)
 	if errno != 0 {
 		return fmt.Errorf("cpu: spread %d MiB over the memory nodes %v: %w", len(b)>>20, nodes, errno)

@@ -12,7 +12,7 @@ func mapSegment(n int, _ bool) (segment, error) {
 
 func unmapSegment(segment) error { return nil }
 
-// collapse has nothing to ask these systems for.
+// collapse does nothing: these systems have no such call.
 func collapse([]byte) {}
 
 // interleave is never called here: there is one node.

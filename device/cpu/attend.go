@@ -11,28 +11,28 @@ import (
 )
 
 const (
-	// partTokens is the span of one partial result. It is part of the numbers:
-	// another span is another order of additions.
+	// partTokens is how many positions one partial result covers. Another number
+	// would mean another order of additions, and so other bits.
 	partTokens = 256
 	partUnits  = partTokens / rowsPerTile
-	// spanRows is how many rows (queries by heads of a group) are taken through
-	// the same 256 keys and values while these are in the second-level cache. More
-	// would read the cache's memory less often, but their own partial results
-	// would no longer fit.
+	// spanRows is how many rows (queries by heads of a group) are multiplied with
+	// the same 256 keys and values while these are in the second-level cache. With
+	// more rows the KV cache would be read less often, but the rows' own partial
+	// results would no longer fit.
 	spanRows = 96
-	// minSpanRows fill the kernels of the widest instructions.
+	// minSpanRows is the number of rows that the largest kernels take at once.
 	minSpanRows = 12
 	// splitFloats bounds the memory for partial results that several threads
 	// compute for one row.
 	splitFloats = 4 << 20
-	// queryMax is what the greatest number of a query becomes where keys are 8-bit
-	// integers: it is rounded as they are. 16 bits would cost half of the speed of
-	// Q·K and change the error of a score by a factor of 1.4.
+	// queryMax is what the greatest number of a query becomes if keys are 8-bit
+	// integers: the query is rounded as they are. With 16 bits Q·K would have half
+	// the speed, and the error of a score would be less by a factor of 1.4.
 	queryMax = math.MaxInt8
 	// weightMax is what the greatest weight of a row becomes in integers.
 	weightMax = math.MaxInt16
-	// scaleMin is where scales end and zero begins: its inverse times weightMax is
-	// finite.
+	// scaleMin is the least scale; numbers below it become zero. Its inverse times
+	// weightMax is finite.
 	scaleMin = 1e-30
 )
 
@@ -70,9 +70,9 @@ type attendScratch struct {
 	ahead  []int      // the same of what comes next
 }
 
-// rowScale is the factor from a row's scores to the exponents of its weights,
-// and the same for powers of two, in two parts: float32 alone would lose what
-// decides the weights of distant scores.
+// rowScale is the factor from a row's scores to the exponents of its weights: e for
+// powers of e, and hi+lo for powers of two. A single float32 would lose the bits that
+// decide the weights of scores far below the maximum.
 type rowScale struct{ e, hi, lo float32 }
 
 func newRowScale(s float32) rowScale {
@@ -84,13 +84,13 @@ func newRowScale(s float32) rowScale {
 // scoreStride is the distance of rows of scores.
 const scoreStride = partTokens + rowPad
 
-// partial is the attention of some rows over some positions: softmax weights
-// relative to their greatest score, their sum, and the weighted values. It is
-// one block of memory, so that many can be kept for merging.
+// partial is the attention of some rows over some positions: their greatest score, the
+// sum of the softmax weights relative to it, and the weighted values. It is one block of
+// memory, so that many can be kept for merging.
 type partial struct {
 	top    []float32 // [rows]
-	weight []float32 // [rows] at least 1; 0: the row sees none of the positions; NaN: it cannot be said
-	unit   []float32 // [rows] what a 1 in value stands for
+	weight []float32 // [rows] at least 1; 0: the row sees none of the positions; NaN: a score was NaN
+	unit   []float32 // [rows] the factor from value to numbers
 	value  []float32 // [rows, dims]
 }
 
@@ -137,9 +137,9 @@ func newAttendScratch(mem *arena, s model.Shape, k *dotKernels) (attendScratch, 
 	}, nil
 }
 
-// attendJob is one layer's attention. A task is a span and a KV head; when
-// there are too few of those for the threads, a task is one of their partial
-// results, kept until all are there and merged in order afterwards.
+// attendJob is one layer's attention. A task is a span and a KV head. If there are too
+// few of those for the threads, a task is one of their partial results, which are all
+// kept and merged in order afterwards.
 type attendJob struct {
 	d     *Device
 	dots  *dotKernels
@@ -182,7 +182,7 @@ func (j *attendJob) allocate(mem *arena, s model.Shape) error {
 	if threads == 1 {
 		return nil
 	}
-	// Splitting pays for a few long rows; many rows keep all threads busy.
+	// Splitting pays if there are few rows; many rows keep all threads busy anyway.
 	tasks := threads * chunksPerWorker
 	parts := (s.Spec.MaxSeqTokens + partTokens - 1) / partTokens
 	results := min(tasks*parts, splitFloats/partialFloats(j.rows, j.dims))
@@ -195,8 +195,8 @@ func (j *attendJob) allocate(mem *arena, s model.Shape) error {
 	return nil
 }
 
-// plan cuts the batch into spans, as long as leaves enough of them for all
-// threads. How long changes no bit.
+// plan cuts the batch into spans, which are as long as possible while there are enough
+// of them for all threads. Their length changes no bit of a result.
 func (j *attendJob) plan(b *backend.Batch) {
 	chunks := j.d.team.threads * chunksPerWorker
 	queries := len(b.Tokens) * j.d.cache.heads / chunks
@@ -335,8 +335,8 @@ func (j *attendJob) passes(s *span) iter.Seq2[int, int] {
 	}
 }
 
-// load gathers the queries of a span for one KV head, query by query and of
-// each the heads of the group, in the form that the kernels take.
+// load gathers the queries of a span for one KV head: for each query the heads of the
+// group, in the form that the kernels take.
 func (j *attendJob) load(sc *attendScratch, s *span, head int) {
 	n := j.d.cache.headDim
 	for r := range (s.last - s.first) * j.group {
@@ -363,8 +363,8 @@ func (j *attendJob) load(sc *attendScratch, s *span, head int) {
 	}
 }
 
-// inverse is the factor that brings numbers of magnitude most to limit, and what
-// a 1 stands for then. Where most is NaN or infinite, so is the unit.
+// inverse returns the factor from numbers of magnitude most to limit, and the unit,
+// which is the factor back. If most is NaN or infinite, so is the unit.
 func inverse(most, limit float32) (inv, unit float32) {
 	if most >= scaleMin && most <= math.MaxFloat32 {
 		return limit / most, most / limit
@@ -390,7 +390,7 @@ func (j *attendJob) reach(first, last, p int) (u0, u1, n int) {
 }
 
 // units writes where the units of partial result p start. Entries for units
-// that the span does not see name one that it sees: kernels take several tiles
+// that the span does not see name one that it sees, because kernels take several tiles
 // at once.
 func (j *attendJob) units(offs []int, s *span, p int) {
 	c := &j.d.cache
@@ -415,12 +415,12 @@ func (j *attendJob) units(offs []int, s *span, p int) {
 
 // locate finds the units of partial result p and of what comes next.
 //
-// The cache is too large for any other cache, and its pages lie anywhere, so
-// the processor cannot guess what comes next: while the keys are multiplied the
-// values are prefetched, and then the keys of the next partial result, or of
-// the next head. A processor drops a prefetch when too many are under way, so
-// the values are asked for again between the rows of the softmax, when memory
-// would be idle.
+// The KV cache is larger than any cache of the processor, and its pages are anywhere in
+// memory, so the processor cannot guess what comes next. While the keys are multiplied,
+// the values are prefetched, and with the values the keys of the next partial result, or
+// of the next head. A processor drops a prefetch when too many are under way, so the
+// values are prefetched again between the rows of the softmax, when memory would be
+// idle.
 func (j *attendJob) locate(sc *attendScratch, s *span, head, p int) {
 	c := &j.d.cache
 	j.units(sc.offs, s, p)
@@ -454,7 +454,7 @@ func (j *attendJob) pass(sc *attendScratch, s *span, head, p, r0, m int, out *pa
 	k.scores[m](data, offs, c.keys, c.columns, sc.q[r0*j.dims:], j.dims, sc.scores, scoreStride)
 
 	offs = offs[:u1-u0]
-	// Later passes find what comes next where the first brings it.
+	// The first pass prefetches what comes next; later ones need not.
 	ahead := offs
 	if r0 == 0 {
 		ahead = sc.ahead[u0:u1]
@@ -498,9 +498,9 @@ func (j *attendJob) pass(sc *attendScratch, s *span, head, p, r0, m int, out *pa
 	}
 }
 
-// mask makes nothing of the scores outside [lo, hi). It reports whether one is
-// left; if not, all are zero weights. Their weights add nothing to any sum, so
-// that it does not matter with whom a row shares its pass.
+// mask sets the scores outside [lo, hi) to -Inf. Their weights are then zero and add
+// nothing to any sum, so it does not matter which rows share a pass. If no score is left,
+// mask returns false and sets all of them to zero, as weights.
 func mask(scores []float32, lo, hi int) bool {
 	lo, hi = max(lo, 0), min(hi, len(scores))
 	if lo >= hi {

@@ -1,10 +1,9 @@
 package cpu
 
-// attention is an impl's kernels for attention. Numbers of the cache are
-// multiplied with rows in the form that the kernels want: float32, one word per
-// column, for Int8 16-bit integers, two columns per word (toInt16), or 8-bit
-// ones, four columns per word (toInt8), or bfloat16, two columns per word
-// (toPairs).
+// attention has an impl's kernels for attention. Numbers of the cache are multiplied
+// with rows in the form that the kernels want: float32, one word for a column; for Int8
+// integers of 16 bits, two columns in a word (toInt16), or of 8 bits, four columns in a
+// word (toInt8); or bfloat16, two columns in a word (toPairs).
 type attention struct {
 	// dots are the products, by format.
 	dots [Int8 + 1]dotKernels
@@ -17,7 +16,7 @@ type attention struct {
 	expSum func(x []float32, top, hi, lo float32) float32
 	// expSumScaled does the same, but then x[i] is multiplied by its value's
 	// scale, float32 i%16 at kv[offs[i/16]], and most is the greatest product, NaN
-	// if one is NaN. What is 0 stays 0, whatever its scale.
+	// if one is NaN. A zero stays zero, whatever its scale.
 	expSumScaled func(x []float32, top, hi, lo float32, kv []byte, offs []int) (sum, most float32)
 	// absMax is the greatest |x[i]|, NaN if one is NaN, 0 if there is none; len(x)
 	// is a multiple of 16.
@@ -58,16 +57,16 @@ type dotKernels struct {
 	//				for i := range k {
 	//					s += x[r*ldx][i] * f(u, i, j)
 	//				}
-	//				y[r*ldy+u*16+j] = s (* scale j behind tile u, if Int8)
+	//				y[r*ldy+u*16+j] = s (* scale j after tile u, if Int8)
 	//			}
 	//		}
 	//	}
 	//
-	// While tile u is read, as much memory ahead bytes behind it is prefetched.
+	// While tile u is read, as much memory is prefetched that is ahead bytes after it.
 	scores []scoresFunc
-	// values[m] is m rows of x by tiles[m] tiles that lie one behind the other,
-	// whose columns run through units: columns [16u, 16u+16) of tile t are
-	// kv[offs[u]+t*size:]. value[m] is the same for one tile.
+	// values[m] is m rows of x by tiles[m] consecutive tiles, whose columns run
+	// through units: columns [16u, 16u+16) of tile t are kv[offs[u]+t*size:]. value[m]
+	// is the same for one tile.
 	//
 	//	for r := range m {
 	//		for t := range tiles[m] {
@@ -81,7 +80,7 @@ type dotKernels struct {
 	//		}
 	//	}
 	//
-	// Of Int8, x[r*ldx][i] is zero from n to the next multiple of 4. While a unit
+	// With Int8, x[r*ldx][i] is zero from n to the next multiple of 4. While a unit
 	// is read, as much memory is prefetched from kv[ahead[u]] on, which may be
 	// anywhere.
 	values, value []valuesFunc

@@ -267,7 +267,7 @@ func benchBlocks(b *testing.B, cfg Config, n, k, rows int) {
 	m := d.params[first].mat
 	for size := 0; size < 640<<20; size += len(m.data) {
 		p := param{mat: m}
-		if p.mat.data, err = d.rom.bytes(len(m.data)); err != nil {
+		if p.mat.data, err = d.weightMem.bytes(len(m.data)); err != nil {
 			b.Fatal(err)
 		}
 		copy(p.mat.data, m.data)

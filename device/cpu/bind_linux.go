@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machine is what the system tells about the processors that this process may
-// use; nothing where it tells nothing.
+// machine is what the system reports of the processors that this process may use; it is
+// empty if the system reports nothing.
 func machine() topology {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -25,8 +25,7 @@ func machine() topology {
 }
 
 // bindThread ties the calling goroutine to its thread and the thread to the
-// processors, if there are any. undo, called by the same goroutine, takes both
-// back.
+// processors, if there are any. undo, called by the same goroutine, undoes both.
 func bindThread(cpus []int) (undo func(), err error) {
 	if cpus == nil {
 		return func() {}, nil
@@ -43,7 +42,8 @@ func bindThread(cpus []int) (undo func(), err error) {
 		return runtime.UnlockOSThread, fmt.Errorf("cpu: bind a thread to processors %v: %w", cpus, err)
 	}
 	return func() {
-		// A thread that cannot go back is not used by anybody else: it stays locked.
+		// A thread that cannot get its processors back stays locked, so that no other
+		// goroutine runs on it.
 		if unix.SchedSetaffinity(0, &before) == nil {
 			runtime.UnlockOSThread()
 		}

@@ -4,7 +4,7 @@ package cpu
 
 import "errors"
 
-// machine says nothing about processors here.
+// machine is empty: nothing is known of the processors here.
 func machine() topology { return topology{} }
 
 // bindThread refuses to bind a thread: these systems have no call for it, or

@@ -8,29 +8,28 @@ import (
 // ErrConfig is wrapped by every complaint about a Config, a shape or a matrix.
 var ErrConfig = errors.New("cpu: unusable")
 
-// maxThreads bounds Config.Threads: beyond it a mistyped number, not a machine.
+// maxThreads bounds Config.Threads. A larger number is taken for a mistake.
 const maxThreads = 1024
 
 // Config says how a Device computes. Start from Default.
 type Config struct {
-	// Threads is how many threads compute, the caller's included. 0 is one per
-	// physical core that this process may use and Go does use, or one per
-	// processor of Pin.
+	// Threads is how many threads compute, the caller's included. 0 means one for each
+	// physical core that this process may use, but no more than GOMAXPROCS, or one for
+	// each processor of Pin.
 	Threads int
 	// Pin binds threads to processors: PinNodes, PinCores, PinNone or a list of
-	// processors such as "0-7,16". Empty is PinNodes. Where the caller's thread is
-	// bound, the goroutine that opens the Device is locked to it until Close.
+	// processors such as "0-7,16". Empty is PinNodes. If the caller's thread is bound,
+	// the goroutine that opens the Device is locked to it until Close.
 	Pin string
-	// WeightType is what matrices are stored as in memory. Auto keeps what the
-	// checkpoint has; anything narrower rounds to nearest even. With Q8, Q4
-	// and W8A8 the rows that are multiplied are rounded too, to int8, in blocks of
-	// 32 or as a whole.
+	// WeightType is the format of matrices in memory. Auto keeps the checkpoint's;
+	// a narrower one rounds to nearest even. With Q8, Q4 and W8A8 the rows that are
+	// multiplied are rounded too, to int8, in blocks of 32 or as a whole.
 	WeightType Format
-	// KVType is what keys and values are stored as: F32, F16, BF16 or Int8.
+	// KVType is the format of keys and values: F32, F16, BF16 or Int8.
 	KVType Format
-	// Impl chooses a tier of instructions: a name of Impls, or features that the
-	// processor is taken not to have ("-avx512vnni,-avx512bw"), or both; empty is
-	// the best. Results are reproducible within one tier.
+	// Impl chooses a tier of instructions: a name of Impls, or features to go without
+	// ("-avx512vnni,-avx512bw"), or both; empty means the best tier. Results are
+	// reproducible within one tier.
 	Impl string
 	// HugePages asks the system for large pages under weights and KV cache.
 	// Reading weights with small ones costs a tenth of the bandwidth.
@@ -43,16 +42,15 @@ const (
 	PinNodes = "nodes"
 	// PinCores gives each thread a physical core of its own.
 	PinCores = "cores"
-	// PinNone leaves all to the system, and treats the machine as one node.
+	// PinNone binds no thread, and treats the machine as one node.
 	PinNone = "none"
 )
 
-// Default is what a server wants.
+// Default is the configuration for a server.
 func Default() Config { return Config{WeightType: Auto, KVType: BF16, HugePages: true} }
 
-// Reference is what other devices are compared with: Default with the best tier
-// that multiplies activations as they are, where Default's may round them to
-// bfloat16.
+// Reference is the configuration that other devices are compared with: Default with the
+// best tier that does not round activations to bfloat16.
 func Reference() Config {
 	c := Default()
 	for _, im := range impls {

@@ -15,17 +15,17 @@ var _ model.Device = (*Device)(nil)
 // makes all calls; operations are done when they return, but for Draw, which
 // End carries out.
 type Device struct {
-	cfg  Config
-	impl *impl
-	team *workers
-	mem  arena // activations, KV cache, scratch
-	rom  arena // weights
+	cfg       Config
+	impl      *impl
+	team      *workers
+	mem       arena // activations, KV cache, scratch
+	weightMem arena // weights
 
 	planned bool
 	shape   model.Shape
 	acts    []activation // by Act.Buf
 	params  []param      // by Weight
-	input   input        // the rows of a product by impl.dot
+	input   input        // rounded rows for impl.dot
 	cache   cache
 	ropes   []ropeTable
 	scratch []scratch // by worker
@@ -73,7 +73,7 @@ func Open(cfg Config) (*Device, error) {
 	return open(cfg, place)
 }
 
-// open is Open with the threads where place says.
+// open is Open with the given placement of threads.
 func open(cfg Config, place placement) (*Device, error) {
 	im, err := choose(cfg.Impl)
 	if err != nil {
@@ -85,26 +85,26 @@ func open(cfg Config, place placement) (*Device, error) {
 	}
 	d := &Device{cfg: cfg, impl: im, team: team}
 	d.draw.kernels = im.draws()
-	d.mem.huge, d.rom.huge = cfg.HugePages, cfg.HugePages
+	d.mem.huge, d.weightMem.huge = cfg.HugePages, cfg.HugePages
 	d.rowsJob.d, d.headsJob.d, d.inputJob.d, d.productJob.d, d.attendJob.d, d.pickJob.d = d, d, d, d, d, d
 	return d, nil
 }
 
-// Close stops the workers and gives all memory back. It may be called twice.
+// Close stops the workers and releases all memory. It may be called twice.
 func (d *Device) Close() error {
 	if d.team == nil {
 		return nil
 	}
 	d.team.close()
-	mem, rom := d.mem.close(), d.rom.close()
+	mem, weightMem := d.mem.close(), d.weightMem.close()
 	*d = Device{}
-	return errors.Join(mem, rom)
+	return errors.Join(mem, weightMem)
 }
 
 // Memory reports what Plan and Load have allocated so far.
 func (d *Device) Memory() Memory {
 	m := d.memory
-	m.Weights = d.rom.total
+	m.Weights = d.weightMem.total
 	return m
 }
 

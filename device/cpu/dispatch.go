@@ -29,9 +29,9 @@ func Tier(wish string) (string, error) {
 	return im.name, nil
 }
 
-// choose finds the best tier that a wish leaves: a tier's name, or what the
-// processor is not to be asked for, each with a minus sign ("-avx512vnni"); a
-// tier goes with the features that it needs. Empty leaves all.
+// choose finds the best tier that a wish leaves. A wish has the name of a tier, or
+// features and tiers to go without, each with a minus sign ("-avx512vnni"), or both,
+// separated by commas. A tier is left out with any of the features that it needs.
 func choose(wish string) (*impl, error) {
 	var name string
 	var without []string

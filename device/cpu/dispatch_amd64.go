@@ -45,7 +45,7 @@ func native() []*impl {
 			pick:        sampler.Kernels{Near: nearAVX512},
 			attention:   attentionAVX512,
 		}
-		if x.HasAVX512DQ { // every processor with AVX512BW, but it is a bit of its own
+		if x.HasAVX512DQ { // all processors with AVX512BW have it, but CPUID lists it apart
 			base.pick = sampler.Kernels{Near: nearAVX512, Load: pickLoadAVX512, Mass: pickMassAVX512, Above: pickAboveAVX512, Between: pickBetweenAVX512}
 		}
 		if x.HasAVX512VNNI {
@@ -106,7 +106,7 @@ func fastPairs() int {
 	return 0
 }
 
-// narrowTail leaves what is no multiple of 16 numbers to the plain loop.
+// narrowTail leaves the numbers after the last multiple of 16 to the plain loop.
 func narrowTail(f func(dst []byte, x []float32)) func(dst []byte, x []float32) {
 	return func(dst []byte, x []float32) {
 		n := head(len(x))

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// pause waits for n short moments, of which an ISB is the nearest thing that
-// all processors have: YIELD does nothing on most.
+// pause waits for n short moments. Each is an ISB instruction, because YIELD does
+// nothing on most processors.
 //
 //go:noescape
 func pause(n int)
@@ -17,8 +17,8 @@ func pause(n int)
 // native returns what this processor can run, best first. Every arm64 processor
 // has NEON; the integer products came later.
 //
-// SMMLA is left out: it wants eight columns of a row in one register, the tiles
-// have four, and putting them together costs as much as it saves.
+// SMMLA is not used: it needs eight columns of a row in one register, while the tiles
+// have four, and joining them costs as much as it saves.
 func native() []*impl {
 	base := impl{
 		name:        "neon",

@@ -36,9 +36,8 @@
 // a whole row as 8-bit integers with a float32 scale (perchannel.go). The rows that such
 // weights are multiplied with are rounded to 8 bits in the same blocks, with a power of
 // two as the scale (MXINT8), so the dot product of two blocks is an exact integer on
-// every tier. The operation that writes a row rounds it, while the row is in the cache.
-// The device learns which buffers are inputs of products by itself (input.go), so
-// model.Device says nothing about it. What is rounded depends on the row alone.
+// every tier. An operation that writes an input of products (model.ActShape.Factor)
+// rounds each row while it is in the cache (input.go). The result depends on the row alone.
 // Numbers that a block cannot hold (NaN, infinities) are refused by Load, with the
 // tensor's name. Embeddings stay in the mapped file.
 //

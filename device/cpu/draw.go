@@ -8,7 +8,7 @@ import (
 	"weir/sampler"
 )
 
-// drawState is what Draw leaves for End.
+// drawState holds the arguments of Draw until End carries it out.
 type drawState struct {
 	head    *matrix
 	act     model.Act // the input of head
@@ -30,7 +30,7 @@ func (s *drawState) allocate(mem *arena, sp backend.Spec) error {
 	return err
 }
 
-// Draw implements model.Device. The work is left to End, which knows where the
+// Draw implements model.Device. It is carried out by End, which knows where the
 // results go.
 func (d *Device) Draw(head model.Weight, src model.Act, draws *backend.Draws) {
 	m := &d.params[head].mat
@@ -73,10 +73,10 @@ func (d *Device) End(out *backend.Out) error {
 	return nil
 }
 
-// draftable reports whether no row needs more of its logits than to see each of
-// them once. Where one does, the logits of all are computed and stored, because
-// the head is read once for all rows; Pick then draws the others from theirs by
-// a draft.
+// draftable reports whether it is enough, for every row, to see each of its logits once.
+// If it is not for one row, the logits of all rows are computed and stored, because the
+// head is read once for all rows; Pick then draws the others from their logits with a
+// draft.
 func (s *drawState) draftable() bool {
 	for r := range s.draws.Rows {
 		if !sampler.CanDrawInParts(s.draws, r) {
@@ -88,7 +88,7 @@ func (s *drawState) draftable() bool {
 
 // drawWhole draws all rows without their logits: each chunk of the head's
 // product is drawn from while it is in the cache, by the worker that computed
-// it. So the draw is shared out like the product, for a single row too.
+// it. So the threads share the draw as they share the product, for a single row too.
 func (d *Device) drawWhole(out *backend.Out) {
 	s := &d.draw
 	rows := len(d.batch.At)
@@ -113,8 +113,9 @@ func (d *Device) drawWhole(out *backend.Out) {
 	}
 }
 
-// toHost copies the logits of rows [r0, r0+n) that Draw.Host asks for, before
-// anything changes them; host rows went before them.
+// toHost copies the logits of those rows in [r0, r0+n) that Draw.Host asks for, before
+// anything changes them. host is how many rows have been copied; it returns their new
+// number.
 func (s *drawState) toHost(out *backend.Out, r0, n, host int) int {
 	for r := range n {
 		if row := &s.draws.Rows[r0+r]; row.Host {

@@ -218,7 +218,7 @@ func toBF16(v float32) uint16 {
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 
-// toF16 rounds to nearest even; what is too large becomes infinite, NaN stays
+// toF16 rounds to nearest even. Numbers that are too large become infinite; NaN stays
 // NaN.
 func toF16(v float32) uint16 {
 	b := math.Float32bits(v)

@@ -108,12 +108,7 @@ func TestBfloat16(t *testing.T) {
 func TestTileLayout(t *testing.T) {
 	for f := F32; f <= BF16; f++ {
 		for k := 1; k < 20; k++ {
-			tile := make([]byte, f.tileBytes(k))
-			for i := range k {
-				for r := range rowsPerTile {
-					f.put(tile, i, r, float32(i*16+r))
-				}
-			}
+			tile := countingTile(f, k)
 			for i := range (k + 1) &^ 1 {
 				for r, got := range tileColumn(f, tile, i) {
 					want := float32(i*16 + r)
@@ -127,6 +122,17 @@ func TestTileLayout(t *testing.T) {
 			}
 		}
 	}
+}
+
+// countingTile has 16i+r as column i of row r.
+func countingTile(f Format, k int) []byte {
+	tile := make([]byte, f.tileBytes(k))
+	for i := range k {
+		for r := range rowsPerTile {
+			f.put(tile, i, r, float32(i*16+r))
+		}
+	}
+	return tile
 }
 
 // tileColumn is column i of a tile.

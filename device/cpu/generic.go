@@ -2,9 +2,9 @@ package cpu
 
 import "math"
 
-// Plain Go, on every machine. Products are rounded before they are added
-// (float32(a*b) + c): the language lets a compiler fuse them otherwise, here
-// and not there, and then two calls of one loop might differ.
+// The kernels in plain Go, for every machine. Products are rounded before they are added
+// (float32(a*b) + c): otherwise the compiler may fuse the two in one place and not in
+// another, and then two loops that compute the same might differ.
 
 // genericRows is how many rows share the widening of a tile's columns.
 const genericRows = 4

@@ -8,21 +8,19 @@ import (
 	"weir/model"
 )
 
-// cache is the paged KV memory. Its layout is known to this file and attend.go
-// alone:
+// cache is the paged KV memory. Only this file and attend.go know its layout:
 //
 //	[block][layer][KV head][unit of 16 positions]{ keys, values }
 //
 // keys are one tile of 16 positions by HeadDim, columns rounded up to whole
 // fours, values one tile of 16 dimensions by 16 positions for each 16
-// dimensions. P·V needs no transposition. Of Int8, either is followed by its
-// scales, float32 for each of the 16 positions, and a tile is
+// dimensions. So P·V needs no transposition. With Int8, keys and values are each
+// followed by their scales, float32 for each of the 16 positions, and a tile is
 //
 //	[column/4][16 rows][4]
 //
-// A block is contiguous over all layers, so that memory becomes resident block
-// by block as the cache fills, in whole huge pages, and a block can be copied
-// at once.
+// A block is contiguous over all layers, so that memory becomes resident in whole huge
+// pages, block by block, as the cache fills, and a block can be copied at once.
 type cache struct {
 	format      Format
 	data        []byte
@@ -42,8 +40,8 @@ type cache struct {
 	block      int
 }
 
-// KVBytesPerToken is what a position costs in the cache of a model of this shape
-// (Layers, KVHeads, HeadDim), padding and scales included.
+// KVBytesPerToken is how many bytes a position takes in the cache of a model of this
+// shape (Layers, KVHeads, HeadDim), padding and scales included.
 func KVBytesPerToken(f Format, s model.Shape) (int64, error) {
 	s.Spec.BlockTokens = rowsPerTile
 	c, err := cacheLayout(f, s)
@@ -182,12 +180,12 @@ func (c *cache) put(slot, layer, head int, k, v []float32) {
 	c.format.putColumn(unit, i, v)
 }
 
-// keyMax is the greatest number that keys and values of Int8 become: the scale
-// is symmetric, so that zero stays zero.
+// keyMax is the greatest integer that keys and values are rounded to with Int8. The
+// scale is symmetric, so that zero stays zero.
 const keyMax = math.MaxInt8
 
-// keyBias makes keys positive, for instructions that multiply numbers of 8 bits
-// of which one has a sign.
+// keyBias makes keys positive, for instructions that multiply unsigned with signed
+// numbers of 8 bits.
 const keyBias = 128
 
 // putInt8 quantises a head's keys and values and stores them as position i of a

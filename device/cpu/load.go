@@ -63,7 +63,7 @@ func (d *Device) loadVector(parts []weights.Tensor, multiple int) ([]float32, er
 	for _, t := range parts {
 		n += t.Shape[0]
 	}
-	v, err := d.rom.floats((n + multiple - 1) / multiple * multiple)
+	v, err := d.weightMem.floats((n + multiple - 1) / multiple * multiple)
 	if err != nil {
 		return nil, err
 	}
@@ -91,11 +91,11 @@ func (d *Device) loadLinear(m model.Matrix) (matrix, error) {
 			return matrix{}, err
 		}
 	}
-	if w.data, err = d.rom.bytes(size); err != nil {
+	if w.data, err = d.weightMem.bytes(size); err != nil {
 		return matrix{}, err
 	}
 	j := &packJob{w: &w, rows: m.Rows}
-	d.team.runAtHome(w.tiles(), j) // on the node that will read them
+	d.team.runAtHome(w.tiles(), j) // on the nodes that will read them
 	if bad := j.bad.Load(); bad != nil {
 		return matrix{}, bad
 	}
@@ -147,7 +147,7 @@ func (e *badWeight) Unwrap() error { return ErrConfig }
 func (j *packJob) do(_, chunk int) {
 	w := j.w
 	tile := w.data[chunk*w.tile:][:w.tile]
-	// The tile's rows lie in one tensor or across the border of two.
+	// The tile's rows are in one tensor or across the border of several.
 	var src [rowsPerTile][]byte
 	var from [rowsPerTile]*weights.Tensor
 	first := 0

@@ -7,16 +7,16 @@ import (
 	"weir/weights"
 )
 
-// W8A8 has one scale for a row of weights and one for a row of activations, so
-// that a product is nothing but integers up to its end: the fastest format, and
-// as coarse as a row's greatest number makes it. Its tiles and rows are those of
-// Q8 (quant.go) without scales between the columns; they lie behind them:
+// W8A8 has one scale for a row of weights and one for a row of activations, so a
+// product consists of integers until its end. It is the fastest format, and as coarse as
+// a row's greatest number makes it. Its tiles and rows are those of Q8 (quant.go), but
+// the scales come after all columns and not between them:
 //
 //	tile: [groups][16][16 rows][4 columns] weight + 128, [16 rows] float32 scale
 //	row:  [groups][64] int8, int32 -128 * sum, float32 scale
 //
-// A sum of products stays below 2^31 up to maxWhole columns; what wraps on the
-// way there, because of the weights' offset, wraps back.
+// A sum of products stays below 2^31 up to maxWhole columns. Sums may wrap around on the
+// way, because of the weights' offset, and then wrap back.
 const (
 	groupWhole = groupColumns * rowsPerTile
 	wholeScale = 4 * rowsPerTile
@@ -46,7 +46,7 @@ func packWhole(tile []byte, r int, t *weights.Tensor, src []byte, k int) (bad fl
 		}
 	})
 	if !ok || top < leastScaled {
-		return bad, ok // the scale stays 0
+		return bad, ok // and the scale stays 0
 	}
 	inverse := 127 / top
 	each(func(k0 int, v []float32) {

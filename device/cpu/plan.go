@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// rowPad separates the starts of consecutive rows by a cache line more than
-	// their length. Widths are powers of two, and a kernel reads a dozen rows in
-	// step: without it all of them fall into one set of the first-level cache.
+	// rowPad is added to the length of rows, a cache line. Widths are mostly powers of
+	// two, and a kernel reads a dozen rows side by side: without the line all of them
+	// would fall into one set of the first-level cache.
 	rowPad = cacheLine / 4
-	// drawRows is the most rows whose logits exist at a time: enough that the
-	// head's weights are read once for many rows, few enough that 150,000 logits
-	// each stay a matter of megabytes.
+	// drawRows bounds the rows whose logits exist at a time. They are so many that the
+	// head's weights are read once for many rows, and so few that 150,000 logits of
+	// each take megabytes, not more.
 	drawRows = 36
-	// draftRows and draftTiles are the same for rows whose logits are looked at
-	// while they are computed, chunk by chunk: they stay in the cache.
+	// draftRows and draftTiles bound a chunk of logits that are added to drafts as soon
+	// as they are computed, so that they stay in the cache.
 	draftRows, draftTiles = 96, 16
 )
 
@@ -34,7 +34,8 @@ func (d *Device) Plan(s model.Shape) error {
 	}
 	d.planned, d.shape = true, s
 	if err := d.allocate(s); err != nil {
-		// As before the call; a release that fails says less than err does.
+		// The device is as before the call. An error of the release would say less
+		// than err does.
 		d.planned, d.acts, d.ropes, d.cache, d.scratch, d.memory = false, nil, nil, cache{}, nil, Memory{}
 		_ = d.mem.close()
 		return err
@@ -70,8 +71,8 @@ func (d *Device) allocate(s model.Shape) error {
 		return err
 	}
 	if ids := d.team.place.ids; len(ids) > 1 {
-		// Any thread reads any sequence, so no node is right for a block: all
-		// memory channels share the reading. Containers may forbid the call.
+		// Any thread reads any sequence, so no node is the right one for a block, and
+		// all memory channels share the reading. Containers may forbid the call.
 		_ = interleave(c.data, ids)
 	}
 	if d.impl.dots[c.format].bytes {

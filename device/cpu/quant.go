@@ -18,12 +18,11 @@ import (
 //	     [2 blocks][4][16 rows][4 columns] two weights + 8: columns 4j..4j+3 of
 //	     the block in the lower halves, 4j+16..4j+19 in the upper ones
 //
-// Weights are stored without sign because the instruction wants one operand so,
-// and then the other, the activation, can be broadcast from memory. What the
-// offset adds to a dot product, 128 times the sum of the activations, is
-// computed once per row and subtracted by starting the sum there. The sums are
-// integers and exact, so their order does not matter; blocks are added up in
-// ascending order, in one chain of float32.
+// Weights are stored without sign because VPDPBUSD needs one operand like that, and then
+// the other, the activation, can be broadcast from memory. The offset of 128 adds 128
+// times the sum of the activations to a dot product. That is computed once per row, and
+// the sum starts at its negative. The sums are integers and exact, so their order does
+// not matter; blocks are added up in ascending order, in one chain of float32.
 //
 // A row of activations has one group for each group of weights:
 //
@@ -34,11 +33,11 @@ import (
 // Numbers never reach -128, whose negative an int8 cannot hold. A scale is the
 // least power of two that keeps them within 127: the format MXINT8 of the OCP
 // Microscaling specification (blocks of 32, a shared exponent; Rouhani et al.
-// 2023, arXiv:2310.10537). It loses half a bit against a scale of any value: with
-// Q8 the bundled model's logits are off by 0.93 % instead of 0.62 %, with Q4 it
-// does not show. What it wins is that scaling the integers is exact, so that
-// every instruction which moves an exponent does it alike, those included that
-// do not compete with the products for the multipliers.
+// 2023, arXiv:2310.10537). It loses half a bit compared with a scale of any value: with
+// Q8 the bundled model's logits are off by 0.93 % instead of 0.62 %; with Q4 there is no
+// difference. In return, scaling the integers is exact, so every instruction that changes
+// an exponent gives the same bits, even one that does not compete with the products for
+// the multipliers.
 const (
 	blockColumns = 32
 	groupColumns = 2 * blockColumns
@@ -96,8 +95,8 @@ const (
 	maxQ4  = 8 * maxF16
 )
 
-// largest is the greatest magnitude that f stores. What is greater cannot be
-// loaded.
+// largest is the greatest magnitude that f stores. A matrix with a greater number cannot
+// be loaded.
 func (f Format) largest() float32 {
 	if f == Q4 {
 		return maxQ4

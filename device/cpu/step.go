@@ -23,9 +23,9 @@ func (d *Device) Begin(b *backend.Batch) {
 	}
 }
 
-// token is the id in row t, after names of earlier draws are resolved. A row
-// that could draw nothing has ended, so what its successor computes is never
-// read.
+// token is the id in row t. A negative entry names the row of the step before that drew
+// the token. If that row could draw nothing, its sequence has ended, and what this row
+// computes is never read.
 func (d *Device) token(t int) int {
 	id := d.batch.Tokens[t]
 	if id < 0 {
@@ -34,8 +34,8 @@ func (d *Device) token(t int) int {
 	return int(id)
 }
 
-// serialRows is the work, in operations on one number, below which rows are not
-// shared out.
+// serialRows is the number of operations on single numbers below which rows are not
+// shared out to the threads.
 const serialRows = 1 << 14
 
 // rowJob is an operation that treats every row on its own.

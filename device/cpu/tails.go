@@ -8,7 +8,7 @@ func (im impl) with(name string, dot [W8A8 + 1][]dotFunc) *impl {
 	return &im
 }
 
-// quantizeTail leaves what is no whole group to the plain loops.
+// quantizeTail leaves the numbers after the last whole group to the plain loops.
 func quantizeTail(f func(dst []byte, x []float32)) func(dst []byte, x []float32) {
 	return func(dst []byte, x []float32) {
 		n := len(x) / groupColumns

@@ -44,9 +44,9 @@ func (t topology) cores() int {
 	return n
 }
 
-// readTopology reads /sys/devices/system for the processors in allowed. What
-// is missing there costs precision only: a processor of which nothing is known
-// is a core of its own, on the first node.
+// readTopology reads /sys/devices/system for the processors in allowed. Files may be
+// missing: a processor of which nothing is known counts as a core of its own, on the
+// first node.
 func readTopology(sys fs.FS, allowed []int) topology {
 	nodeOf := map[int]int{}
 	dirs, _ := fs.Glob(sys, "node/node[0-9]*")
@@ -155,12 +155,13 @@ func newPlacement(ids []int, cpus [][]int) placement {
 	return p
 }
 
-// anywhere is a placement of threads that nothing is known about.
+// anywhere is a placement that binds no thread and knows of one node.
 func anywhere(threads int) placement {
 	return newPlacement(make([]int, threads), make([][]int, threads))
 }
 
-// place puts threads, 0 for as many as there is a place for, where pin says.
+// place puts threads where pin says. 0 threads means as many as there are cores, or
+// processors in pin.
 func (t topology) place(threads int, pin string) (placement, error) {
 	free := threads
 	if free == 0 {
@@ -232,8 +233,8 @@ func (t topology) node(id int) *memoryNode {
 }
 
 // spread shares threads out to nodes in proportion to their cores, so that all
-// memory channels work. It returns the node of each, ascending, and room for
-// the processors of each.
+// memory channels are used. It returns the node of each thread, ascending, and an empty
+// list for the processors of each.
 func (t topology) spread(threads int) (ids []int, cpus [][]int) {
 	total, upTo := t.cores(), 0
 	for _, m := range t.nodes {

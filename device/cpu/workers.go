@@ -66,7 +66,7 @@ type workers struct {
 	closing atomic.Bool
 	running sync.WaitGroup
 	parking []parking // [threads]; the caller's is unused
-	undo    func()    // gives the caller's thread back the processors it had
+	undo    func()    // unbinds the caller's thread
 
 	_    [linePad]byte
 	done atomic.Int64 // chunks finished

@@ -4,6 +4,6 @@ package cpu
 
 import "runtime"
 
-// yieldThread lets other goroutines have this processor: the nearest thing
-// where the system call is out of reach.
+// yieldThread lets other goroutines have this processor, because the system call is not
+// available.
 func yieldThread() { runtime.Gosched() }

@@ -144,7 +144,7 @@ var rules = map[string]rule{
 		mayNot: pure,
 	},
 	"server": {
-		may:    []string{"api", "auth", "engine", "feedback", "internal/jsontext", "metrics", "server/failure", "server/openai", "server/recording", "server/transport", "server/ui", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
+		may:    []string{"api", "auth", "engine", "feedback", "internal/jsontext", "metrics", "server/failure", "server/feedbackapi", "server/openai", "server/recording", "server/trajectoryapi", "server/transport", "server/ui", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
 		tests:  []string{inv, "backend", "backend/sim", "chat", "chat/jinja", "chat/reasoning", "device/cpu", "grammar", "internal/testkit", "model", "models", "sampler", "tokenizer", "weights"},
 		mayNot: []string{"net/http"},
 	},
@@ -152,6 +152,10 @@ var rules = map[string]rule{
 		may:    []string{"api", "engine", "feedback", "metrics", "store", "trajectory", "trajectory/archive"},
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "os", "github.com"},
+	},
+	"server/feedbackapi": {
+		may:    []string{"auth", "feedback", "server/failure", "server/transport"},
+		mayNot: []string{"net/http"},
 	},
 	"server/openai": {
 		may:    []string{"api", "auth", "chat", "chat/reasoning", "engine", "grammar", "internal/jsontext", "metrics", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
@@ -164,6 +168,10 @@ var rules = map[string]rule{
 	},
 	"server/sdktest": {
 		tests: []string{"backend", "backend/sim", "chat", "engine", "models", "server", "server/openai", "tokenizer"},
+	},
+	"server/trajectoryapi": {
+		may:    []string{"api", "auth", "internal/jsontext", "metrics", "server/failure", "server/transport", "trajectory", "trajectory/archive", "trajectory/export"},
+		mayNot: []string{"net/http"},
 	},
 	"server/transport": {
 		may:    []string{"api", "auth", "metrics", "server/failure", "usage"},

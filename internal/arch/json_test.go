@@ -18,8 +18,6 @@ var jsonImports = map[string]map[string]string{
 	},
 	"encoding/json": {
 		"examples": "they show programs of others, which have no internal/jsontext",
-		"grammar":  "not moved to internal/jsontext yet",
-		"weights":  "not moved to internal/jsontext yet",
 	},
 }
 

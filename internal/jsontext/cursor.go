@@ -8,19 +8,22 @@ type Cursor struct {
 	i int
 }
 
-// NewCursor returns a Cursor at v.
-func NewCursor(v Value) *Cursor { return &Cursor{v: v} }
+// NewCursor returns a Cursor at the value of a text, which may have white space around it.
+func NewCursor(text []byte) *Cursor { return &Cursor{v: text, i: skipSpace(text, 0)} }
+
+// Offset is where the value at the cursor begins in the text.
+func (c *Cursor) Offset() int { return c.i }
 
 // Kind is the type of the value at the cursor.
 func (c *Cursor) Kind() Kind { return c.v[c.i:].Kind() }
 
-// Object goes over the object at the cursor. member is called at the value of each member
-// and has to take it.
-func (c *Cursor) Object(member func(name string)) {
+// Object goes over the object at the cursor. member is called at the value of each member,
+// with the name as the JSON string that it is written as, and has to take the value.
+func (c *Cursor) Object(member func(name Value)) {
 	for c.skip(); c.v[c.i] != '}'; {
 		from := c.i
 		c.i = skipString(c.v, c.i)
-		name := c.v[from:c.i].Text()
+		name := c.v[from:c.i:c.i]
 		c.space()
 		c.skip() // ':'
 		member(name)

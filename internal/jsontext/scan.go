@@ -32,6 +32,7 @@ const (
 type SyntaxError struct {
 	Offset int    // of the offending byte, from the start of the text; its length at the end
 	Token  int    // of the first byte of the last string, number or literal
+	Depth  int    // how many arrays and objects are open there
 	Kind   Reason // for callers that word the reason themselves
 	Reason string // in words
 }
@@ -118,7 +119,7 @@ func (s *Scanner) Fail(err error) bool {
 
 func (s *Scanner) fail(kind Reason, reason string) bool {
 	if s.err == nil {
-		s.err = &SyntaxError{Offset: s.base + s.i, Token: s.token, Kind: kind, Reason: reason}
+		s.err = &SyntaxError{Offset: s.base + s.i, Token: s.token, Depth: s.depth, Kind: kind, Reason: reason}
 	}
 	return false
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // Value is the text of one JSON value, without white space before and after it, which a
@@ -221,6 +222,18 @@ func (v Value) Text() string {
 	}
 	s, _ := v.AppendText(make([]byte, 0, len(v)))
 	return string(s)
+}
+
+// SharedText is Text, or the text of a number, that shares the memory of v where it can. It
+// may be used if v is not written to as long as the result is in use.
+func (v Value) SharedText() string {
+	if v[0] == '"' {
+		if bytes.IndexByte(v, '\\') >= 0 {
+			return v.Text()
+		}
+		v = v[1 : len(v)-1]
+	}
+	return unsafe.String(unsafe.SliceData(v), len(v))
 }
 
 // AppendText appends what the string v stands for, and reports whether each surrogate

@@ -61,8 +61,6 @@ var (
 	ErrEncoding = errors.New("server: the request body is not what its Content-Encoding says")
 	// ErrUploads refuses an upload because others are being read.
 	ErrUploads = errors.New("server: too many uploads")
-	// ErrQuota refuses an upload because its tenant has logged as much as it may.
-	ErrQuota = errors.New("server: the tenant has logged as much as it may")
 )
 
 // BadRequest is the OpenAI interface's refusal of what only the bounds and settings of a

@@ -172,7 +172,7 @@ var table = []row{
 		text: say("Too many uploads at a time"),
 	},
 	{
-		err: ErrQuota, kind: "quota", status: 413, typ: api.TypeTooLarge,
+		err: archive.ErrQuota, kind: "quota", status: 413, typ: api.TypeTooLarge,
 		text: func(s *Settings, _ error) string { return fmt.Sprintf("Quota exceeded (limit %d bytes)", s.Quota) },
 	},
 	{

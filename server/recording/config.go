@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"weir/server/failure"
 	"weir/trajectory/archive"
 )
 
@@ -34,17 +33,4 @@ func (c *Config) covers(project string) bool {
 		}
 	}
 	return false
-}
-
-// Quota reports whether a tenant may have so many bytes more in an archive; most is its
-// bound, 0 for none. Two uploads at a time may both be the last one.
-func Quota(a *archive.Archive, most int64, tenant string, more int64) error {
-	if most <= 0 {
-		return nil
-	}
-	used, err := a.Used(tenant)
-	if err == nil && used+more > most {
-		err = failure.ErrQuota
-	}
-	return err
 }

@@ -131,7 +131,7 @@ func (rec *Recorder) flush() {
 }
 
 func (rec *Recorder) write(tenant, model, split string, list []*Recording) error {
-	if err := Quota(rec.cfg.Archive, rec.cfg.Quota, tenant, 0); err != nil {
+	if err := rec.cfg.Archive.CheckQuota(tenant, 0, rec.cfg.Quota); err != nil {
 		return err
 	}
 	u, err := rec.cfg.Archive.Begin(context.Background(), tenant, model)

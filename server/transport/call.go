@@ -133,3 +133,9 @@ func JSONType(header string) bool {
 	sub, ok := strings.CutPrefix(media, "application/")
 	return media == "" || ok && (sub == "json" || strings.HasSuffix(sub, "+json"))
 }
+
+// ValidIdempotencyKey tells whether a value of the header Idempotency-Key is at most 255
+// bytes of printable ASCII. An absent header has the value "", which is valid.
+func ValidIdempotencyKey(key string) bool {
+	return len(key) <= 255 && !strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' })
+}

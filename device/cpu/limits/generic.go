@@ -5,7 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// The loops in Go, for processors without assembly here. They also check it.
+// The loops in Go, for processors that have no assembly here. Tests compare the assembly
+// with them.
 
 func genericLoops() loops {
 	return loops{

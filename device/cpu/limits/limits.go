@@ -1,7 +1,7 @@
 // Package limits measures what the processors of this machine can do at most:
 // read memory, multiply and add float32, multiply and add int8. A share of a
-// limit that was measured in the same minute says more of a kernel than a rate
-// does, because shared machines differ from hour to hour by a third.
+// limit that was measured in the same minute says more about a kernel than a rate
+// does, because the rates of shared machines differ from hour to hour by a third.
 package limits
 
 import (
@@ -16,8 +16,8 @@ import (
 // Rates are the results of some equal measurements, per second.
 type Rates []float64
 
-// Best is the largest of them, 0 of none: a limit is what can be reached, and
-// whatever else the machine does can only lessen it.
+// Best is the largest of them, 0 if there are none. Whatever else the machine does can
+// only make a rate smaller, so the largest is the closest to the limit.
 func (r Rates) Best() float64 {
 	if len(r) == 0 {
 		return 0
@@ -26,8 +26,8 @@ func (r Rates) Best() float64 {
 }
 
 const (
-	// block is the memory that a thread claims at a time. Claims even out threads
-	// that are held up, as they do in a product.
+	// block is the memory that a thread claims at a time. As in a product, claims make
+	// sure that a thread which is held up delays the others by little.
 	block = 1 << 20
 	// burst is the arithmetic between two claims, and turns that of one call:
 	// microseconds, because assembly cannot be preempted.
@@ -82,7 +82,7 @@ func Open(bytes int) (*Meter, error) {
 	return m, nil
 }
 
-// Close gives the memory back.
+// Close releases the memory.
 func (m *Meter) Close() error {
 	if m.data == nil {
 		return nil
@@ -94,8 +94,8 @@ func (m *Meter) Close() error {
 // Bytes is how much memory one measurement reads.
 func (m *Meter) Bytes() int { return len(m.data) }
 
-// Read measures how many bytes per second so many threads read together, passes
-// times.
+// Read measures how many bytes per second a number of threads read together, and does so
+// passes times.
 func (m *Meter) Read(threads, passes int) Rates {
 	var sum atomic.Uint64
 	r := measure(threads, passes, len(m.data)/block, float64(len(m.data)), func(i int) {
@@ -105,8 +105,8 @@ func (m *Meter) Read(threads, passes int) Rates {
 	return r
 }
 
-// FMA measures float32 operations per second, multiplications and additions,
-// in passes of about 10 ms.
+// FMA measures float32 operations per second, multiplications and additions, in passes
+// of about 10 ms.
 func FMA(threads, passes int) Rates { return arithmetic(threads, passes, best.fma, best.fmaOps) }
 
 // Int8 measures operations on 8-bit integers in the same way: products of
@@ -122,8 +122,8 @@ func arithmetic(threads, passes int, f func(n int), ops int) Rates {
 	})
 }
 
-// measure runs a job of so many parts and so much work, passes times, after one
-// that warms up.
+// measure runs a job of parts that amount to work, passes times, after a pass that warms
+// up. The rates are work per second.
 func measure(threads, passes, parts int, work float64, part func(i int)) Rates {
 	r := make(Rates, passes)
 	team(threads, parts, part)

@@ -1,4 +1,4 @@
-package server
+package trajectoryapi
 
 import (
 	"crypto/sha256"
@@ -10,17 +10,16 @@ import (
 
 	"weir/auth"
 	"weir/server/failure"
-	"weir/server/recording"
 	"weir/server/transport"
 	"weir/trajectory"
 	"weir/trajectory/archive"
 )
 
-// logTrajectories answers POST /v1/preview/models/{model_id}/log. Checks come in
-// the order of T-6; the body passes through in pieces, and nothing of it is seen
-// before all of it is known to be good and on the disk.
-func (s *Server) logTrajectories(c *transport.Call, model string) {
-	cfg := &s.cfg.Trajectories
+// logTrajectories answers POST /v1/preview/models/{model_id}/log. Checks come in the
+// order of docs/interface/trajectories.md, T-6. The body passes through in pieces, and
+// nothing of it can be read before all of it was checked and is on the disk.
+func (h *Handlers) logTrajectories(c *transport.Call, model string) {
+	cfg := &h.cfg
 	if int64(c.Request.Header.ContentLength()) > cfg.MaxBody {
 		c.Fail(failure.ErrTooLarge)
 		return
@@ -31,44 +30,39 @@ func (s *Server) logTrajectories(c *transport.Call, model string) {
 		return
 	}
 	key := string(c.Request.Header.Peek("Idempotency-Key"))
-	if !validKey(key) {
+	if !transport.ValidIdempotencyKey(key) {
 		c.Fail(invalid([]string{"header", "Idempotency-Key"}, "value_error", "Value error, want 1 to 255 printable ASCII characters"))
 		return
 	}
-	if s.http.Draining() {
+	if h.transport.Draining() {
 		c.Fail(failure.ErrDraining)
 		return
 	}
-	if err := recording.Quota(cfg.Archive, cfg.Quota, c.Who.Tenant, 0); err != nil {
+	if err := cfg.Archive.CheckQuota(c.Who.Tenant, 0, cfg.Quota); err != nil {
 		c.Fail(err)
 		return
 	}
-	if n := s.uploads.Add(1); n > int64(cfg.MaxUploads) {
-		s.uploads.Add(-1)
+	if n := h.uploads.Add(1); n > int64(cfg.MaxUploads) {
+		h.uploads.Add(-1)
 		c.Fail(failure.ErrUploads)
 		return
 	}
-	defer s.uploads.Add(-1)
-	receipt, err := s.upload(c, model, encoding, key)
+	defer h.uploads.Add(-1)
+	receipt, err := h.upload(c, model, encoding, key)
 	if err != nil {
 		c.Fail(err)
 		return
 	}
 	if !receipt.Duplicate {
-		s.counts.Logged(receipt.Trajectories, receipt.Bytes)
+		h.counts.Logged(receipt.Trajectories, receipt.Bytes)
 	}
 	d := appendReceipt(nil, model, &receipt)
 	c.Reply(append(strconv.AppendBool(append(d, `,"duplicate":`...), receipt.Duplicate), '}'))
 }
 
-// validKey reports whether an Idempotency-Key is one, or absent (section 7).
-func validKey(key string) bool {
-	return len(key) <= 255 && !strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' })
-}
-
 // upload stages and commits the body.
-func (s *Server) upload(c *transport.Call, model, encoding, key string) (archive.Receipt, error) {
-	cfg := &s.cfg.Trajectories
+func (h *Handlers) upload(c *transport.Call, model, encoding, key string) (archive.Receipt, error) {
+	cfg := &h.cfg
 	raw := c.BodyStream(cfg.MaxBody, cfg.Idle)
 	body, done, err := raw.Decode(encoding, cfg.MaxRatio)
 	if err != nil {
@@ -80,8 +74,8 @@ func (s *Server) upload(c *transport.Call, model, encoding, key string) (archive
 		digest = sha256.New()
 		body = io.TeeReader(body, digest)
 	}
-	// Who may not write learns that behind the errors of the body (T-6), but
-	// nothing of it is staged.
+	// A caller who may not write is told of errors in the body first (T-6), but nothing
+	// of it is staged.
 	var sink trajectory.Sink = discard{}
 	var up *archive.Upload
 	allowed := c.Who.Rights&auth.Write != 0 && c.Who.MayUse(model)
@@ -95,13 +89,13 @@ func (s *Server) upload(c *transport.Call, model, encoding, key string) (archive
 	limits := cfg.Limits
 	var taken int64
 	limits.Reserve = func(n int) bool {
-		if !s.http.Reserve(int64(n)) {
+		if !h.transport.Reserve(int64(n)) {
 			return false
 		}
 		taken += int64(n)
 		return true
 	}
-	defer func() { s.http.Release(taken) }()
+	defer func() { h.transport.Release(taken) }()
 	envelope, err := trajectory.Read(body, limits, sink)
 	switch {
 	case raw.Err() != nil: // decoders have names of their own for it
@@ -117,7 +111,7 @@ func (s *Server) upload(c *transport.Call, model, encoding, key string) (archive
 			return archive.Receipt{}, err
 		}
 	}
-	if err := recording.Quota(cfg.Archive, cfg.Quota, c.Who.Tenant, envelope.Bytes); err != nil {
+	if err := cfg.Archive.CheckQuota(c.Who.Tenant, envelope.Bytes, cfg.Quota); err != nil {
 		return archive.Receipt{}, err
 	}
 	m := archive.Meta{Split: envelope.Split, Step: envelope.Step, Bytes: envelope.Bytes, Key: key}
@@ -131,4 +125,5 @@ func (s *Server) upload(c *transport.Call, model, encoding, key string) (archive
 type discard struct{}
 
 func (discard) Trajectory(*trajectory.Trajectory) error { return nil }
-func (discard) Group(*trajectory.Group) error           { return nil }
+
+func (discard) Group(*trajectory.Group) error { return nil }

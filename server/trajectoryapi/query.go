@@ -1,4 +1,4 @@
-package server
+package trajectoryapi
 
 import (
 	"math"
@@ -11,7 +11,8 @@ import (
 	"weir/trajectory/export"
 )
 
-// selection is what the query of a read names (spec trajectories 11).
+// selection is what the query of a request asks for (docs/interface/trajectories.md,
+// section 11).
 type selection struct {
 	archive.Filter
 	limit      int
@@ -25,7 +26,7 @@ type selection struct {
 	dry        bool
 }
 
-// What a query may hold, beside filters.
+// Parameters that a query may have besides filters, by the kind of function.
 const (
 	pages     = "limit after order"
 	details   = "include"
@@ -192,8 +193,8 @@ func (q *selection) nested(name, value string) (code string, known bool) {
 	return "", false
 }
 
-// query reads the query of a request; what it may hold beside filters are the names
-// of own. Unknown parameters are errors: one that is misspelt must not select, or
+// query reads the query of a request. Besides filters, if it may have them, own names the
+// parameters that are allowed. Unknown parameters are errors: one that is misspelt must not select, or
 // delete, everything.
 func query(c *transport.Call, filtered bool, own ...string) (*selection, error) {
 	q := &selection{limit: 20, backwards: true, form: export.JSONL}

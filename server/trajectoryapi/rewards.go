@@ -1,4 +1,4 @@
-package server
+package trajectoryapi
 
 import (
 	"strconv"
@@ -14,8 +14,8 @@ import (
 // setRewards answers POST …/rewards: {"rewards":[{"id":"<log>/<g>/<t>","reward":1.0}]}
 // sets the rewards of recorded trajectories. Those of one batch are set together, or
 // none of them.
-func (s *Server) setRewards(c *transport.Call, model string) {
-	if !s.allowed(c, auth.Write) {
+func (h *Handlers) setRewards(c *transport.Call, model string) {
+	if !h.allowed(c, auth.Write) {
 		return
 	}
 	if !transport.JSONType(string(c.Request.Header.ContentType())) {
@@ -27,11 +27,11 @@ func (s *Server) setRewards(c *transport.Call, model string) {
 		return
 	}
 	order, batches, n, err := parseRewards(c.Body())
-	if err == nil && s.linker != nil {
-		err = s.linker.Pass(c.Context()) // those that came before this call
+	if err == nil && h.settle != nil {
+		err = h.settle(c.Context()) // those that came before this call
 	}
 	for i := 0; err == nil && i < len(order); i++ {
-		err = s.cfg.Trajectories.Archive.SetRewards(c.Context(), c.Who.Tenant, model, order[i], batches[order[i]])
+		err = h.cfg.Archive.SetRewards(c.Context(), c.Who.Tenant, model, order[i], batches[order[i]])
 	}
 	if err != nil {
 		c.Fail(err)

@@ -1,0 +1,48 @@
+package feedbackapi
+
+import (
+	"strconv"
+
+	"github.com/valyala/fasthttp"
+
+	"weir/auth"
+	"weir/feedback"
+	"weir/server/transport"
+)
+
+// purge answers POST /feedback/purge.
+func (h *Handlers) purge(c *transport.Call) {
+	if !h.readBody(c) {
+		return
+	}
+	project, ids, err := feedback.DecodePurge(c.Body())
+	if !permitted(c, auth.Write, project, err) {
+		return
+	}
+	if err := h.cfg.Store.Purge(c.Context(), project, ids); err != nil {
+		c.Fail(err)
+		return
+	}
+	c.Answer(fasthttp.StatusOK, "{}")
+}
+
+// erase answers POST /feedback/erase.
+func (h *Handlers) erase(c *transport.Call) {
+	if !h.readBody(c) {
+		return
+	}
+	e, err := feedback.DecodeErasure(c.Body())
+	if e == nil {
+		c.Fail(err)
+		return
+	}
+	if !permitted(c, auth.Admin, e.Project, err) {
+		return
+	}
+	n, err := h.cfg.Store.Erase(c.Context(), e)
+	if err != nil {
+		c.Fail(err)
+		return
+	}
+	c.Answer(fasthttp.StatusOK, `{"count":`+strconv.Itoa(n)+`,"dry_run":`+strconv.FormatBool(e.DryRun)+`}`)
+}

@@ -1,0 +1,99 @@
+package feedbackapi
+
+import (
+	"strings"
+
+	"weir/feedback"
+	"weir/server/failure"
+	"weir/server/transport"
+)
+
+// Prefix is in front of the paths of all functions.
+const Prefix = "/feedback/"
+
+// Config is what the functions need.
+type Config struct {
+	Store   *feedback.Store
+	MaxBody int // largest body of a request, in bytes
+	// Draining tells whether the server is stopping. Writes and queries that begin
+	// then are refused.
+	Draining func() bool
+	// Written is told of each chat completion that a stored record is about.
+	Written func(tenant, completion string)
+}
+
+// Handlers answer the functions. They are safe for concurrent use.
+type Handlers struct {
+	cfg    Config
+	routes map[string]transport.Route // by the path after Prefix
+	get    transport.Route            // of one record, by its id
+}
+
+// New returns handlers on a store.
+func New(cfg Config) *Handlers {
+	h := &Handlers{cfg: cfg}
+	h.routes = map[string]transport.Route{
+		"replace":        {Methods: "POST", Serve: h.replace},
+		"create":         {Methods: "POST", Serve: h.create},
+		"batch/create":   {Methods: "POST", Serve: h.createBatch},
+		"query":          {Methods: "POST", Serve: h.query},
+		"export":         {Methods: "POST", Serve: h.export},
+		"stats":          {Methods: "POST", Serve: h.stats},
+		"payload_schema": {Methods: "POST", Serve: h.payloadSchema},
+		"purge":          {Methods: "POST", Serve: h.purge},
+		"erase":          {Methods: "POST", Serve: h.erase},
+	}
+	for path, r := range h.routes {
+		r.Name = Prefix + path
+		h.routes[path] = r
+	}
+	h.get = transport.Route{Name: Prefix + "{id}", Methods: "GET", Serve: h.one}
+	return h
+}
+
+// Routes returns all functions, by their names.
+func (h *Handlers) Routes() map[string]transport.Route {
+	all := map[string]transport.Route{h.get.Name: h.get}
+	for _, r := range h.routes {
+		all[r.Name] = r
+	}
+	return all
+}
+
+// Find returns the function of a path, if it is one of these.
+func (h *Handlers) Find(path string) (transport.Route, bool) {
+	name, ok := strings.CutPrefix(path, Prefix)
+	if !ok || name == "" {
+		return transport.Route{}, false
+	}
+	if r, ok := h.routes[name]; ok {
+		return r, true
+	}
+	return h.get, !strings.Contains(name, "/")
+}
+
+// readBody reads the body of a request, or answers the request and returns false.
+func (h *Handlers) readBody(c *transport.Call) bool {
+	var err error
+	switch {
+	case c.Request.Header.ContentLength() > h.cfg.MaxBody:
+		err = failure.ErrTooLarge
+	case !transport.JSONType(string(c.Request.Header.ContentType())):
+		err = failure.ErrMedia
+	case h.cfg.Draining():
+		err = failure.ErrDraining
+	default:
+		err = c.ReadBody()
+	}
+	if err != nil {
+		c.Fail(err)
+	}
+	return err == nil
+}
+
+// fromWeave tells whether a client of W&B Weave sent a request, which says so in one
+// header or the other, by its version.
+func fromWeave(c *transport.Call) bool {
+	h := &c.Request.Header
+	return len(h.Peek("X-Weave-Client-Capabilities"))+len(h.Peek("X-Weave-Retry-Id")) > 0
+}

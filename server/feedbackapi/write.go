@@ -1,0 +1,99 @@
+package feedbackapi
+
+import (
+	"context"
+
+	"weir/auth"
+	"weir/feedback"
+	"weir/server/transport"
+)
+
+// replace answers POST /feedback/replace.
+func (h *Handlers) replace(c *transport.Call) { h.writeOne(c, feedback.Replace, h.cfg.Store.Replace) }
+
+// create answers POST /feedback/create.
+func (h *Handlers) create(c *transport.Call) { h.writeOne(c, feedback.Create, h.cfg.Store.Create) }
+
+// createBatch answers POST /feedback/batch/create.
+func (h *Handlers) createBatch(c *transport.Call) {
+	if !h.readBody(c) {
+		return
+	}
+	batch, err := feedback.DecodeBatch(c.Body())
+	if err != nil {
+		c.Fail(err)
+		return
+	}
+	h.write(c, batch, func(once feedback.Once) ([]byte, error) {
+		return h.cfg.Store.CreateAll(c.Context(), author(c), batch, once)
+	})
+}
+
+// writeOne writes the one record of a request's body.
+func (h *Handlers) writeOne(c *transport.Call, op feedback.Operation, write func(context.Context, feedback.Author, *feedback.Request, feedback.Once) ([]byte, error)) {
+	if !h.readBody(c) {
+		return
+	}
+	r, err := feedback.DecodeRequest(c.Body(), op)
+	if err != nil {
+		c.Fail(err)
+		return
+	}
+	h.write(c, []*feedback.Request{r}, func(once feedback.Once) ([]byte, error) {
+		return write(c.Context(), author(c), r, once)
+	})
+}
+
+// write checks the rights to write records, writes them, and answers.
+func (h *Handlers) write(c *transport.Call, requests []*feedback.Request, write func(feedback.Once) ([]byte, error)) {
+	for _, r := range requests {
+		if !mayWrite(c, r) {
+			c.Fail(feedback.Forbidden)
+			return
+		}
+	}
+	once, ok := idempotency(c)
+	if !ok {
+		c.Fail(&feedback.Refusal{Status: 400, Reason: "Invalid Idempotency-Key"})
+		return
+	}
+	answer, err := write(once)
+	if err != nil {
+		c.Fail(err)
+		return
+	}
+	for _, r := range requests {
+		if completion := r.Call(); completion != "" {
+			h.cfg.Written(c.Who.Tenant, completion)
+		}
+	}
+	c.Reply(answer)
+}
+
+// idempotency returns the request's idempotency key, or false if it is not well-formed.
+// X-Weave-Retry-Id is never a key, although its name suggests one: W&B Weave's client
+// from 0.53 on leaves the last id in its headers, so that many different writes
+// arrive with the same one.
+func idempotency(c *transport.Call) (feedback.Once, bool) {
+	key := string(c.Request.Header.Peek("Idempotency-Key"))
+	return feedback.Once{Key: key, Path: c.Target, Body: c.Body()}, transport.ValidIdempotencyKey(key)
+}
+
+func author(c *transport.Call) feedback.Author {
+	return feedback.Author{User: c.Who.User, Key: c.Who.Key, Tenant: c.Who.Tenant}
+}
+
+// mayWrite tells whether the caller may write a record: it needs the right to write in
+// its project, and to read in those that its references name
+// (docs/interface/feedback.md, F-33).
+func mayWrite(c *transport.Call, r *feedback.Request) bool {
+	if !c.Who.May(auth.Write, r.Project) {
+		return false
+	}
+	for _, p := range r.RefProjects() {
+		if p != r.Project && !c.Who.May(auth.Read, p) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,140 @@
+package trajectoryapi
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+
+	"weir/api"
+	"weir/server/transport"
+	"weir/trajectory"
+	"weir/trajectory/archive"
+	"weir/trajectory/export"
+)
+
+// listModels answers GET /v1/preview/models.
+func (h *Handlers) listModels(c *transport.Call) {
+	h.read(c, "", false, func(q *selection, v *archive.View) error {
+		var all []*archive.Model
+		if err := v.Models(func(m *archive.Model) bool {
+			if c.Who.MayUse(m.Name) {
+				all = append(all, m)
+			}
+			return true
+		}); err != nil {
+			return err
+		}
+		// The newest are the last by name: models have no order of their own.
+		if q.backwards {
+			slices.Reverse(all)
+		}
+		if q.after != "" {
+			i := slices.IndexFunc(all, func(m *archive.Model) bool { return m.Name == q.after })
+			if i < 0 {
+				return wrong("after", "value_error")
+			}
+			all = all[i+1:]
+		}
+		p := page{more: len(all) > q.limit}
+		for _, m := range all[:min(len(all), q.limit)] {
+			p.entry(m.Name)
+			p.d = appendModel(p.d, m)
+		}
+		c.Reply(p.end())
+		return nil
+	}, pages)
+}
+
+func appendModel(d []byte, m *archive.Model) []byte {
+	d = api.AppendString(append(d, `{"id":`...), m.Name)
+	d = append(d, `,"object":"model","splits":[`...)
+	for i, name := range m.Splits {
+		if i > 0 {
+			d = append(d, ',')
+		}
+		d = api.AppendString(d, name)
+	}
+	d = strconv.AppendInt(append(d, `],"logs":`...), int64(m.Batches), 10)
+	d = appendCounts(d, m.Counts)
+	d = strconv.AppendInt(append(d, `,"bytes":`...), m.Bytes, 10)
+	d = append(m.First.AppendFormat(append(d, `,"first_received_at":"`...), export.TimeFormat), '"')
+	d = append(m.Last.AppendFormat(append(d, `,"last_received_at":"`...), export.TimeFormat), '"')
+	d = export.AppendInt(append(d, `,"min_policy_version":`...), trajectory.Int{N: m.Versions.Min, Given: m.Versions.Given})
+	d = export.AppendInt(append(d, `,"max_policy_version":`...), trajectory.Int{N: m.Versions.Max, Given: m.Versions.Given})
+	return append(d, '}')
+}
+
+// listLogs answers GET …/logs: receipts and the metrics of each batch.
+func (h *Handlers) listLogs(c *transport.Call, model string) {
+	h.read(c, model, true, func(q *selection, v *archive.View) error {
+		after := archive.ID{}
+		if q.after != "" {
+			var ok bool
+			if after, ok = archive.ParseID(q.after); !ok {
+				return wrong("after", "value_error")
+			}
+		}
+		p := page{}
+		var bad error
+		err := v.Batches(model, after, q.backwards, func(b *archive.Batch) bool {
+			stats, selected, err := batchStats(v.Open(b), &q.Filter)
+			if err != nil && !errors.Is(err, archive.ErrDamaged) {
+				bad = err
+				return false
+			}
+			if err == nil && !selected {
+				return true
+			}
+			if p.n == q.limit {
+				p.more = true
+				return false
+			}
+			p.entry(b.ID.String())
+			p.d = appendReceipt(p.d, model, &b.Receipt)
+			p.d = export.AppendInt(append(p.d, `,"step":`...), b.Step)
+			if err != nil {
+				h.log.Error("a batch is damaged", "id", c.RequestID, "log", b.ID, "error", err)
+				p.d = append(p.d, `,"error":"what is stored is damaged"}`...)
+				return true
+			}
+			p.d = append(appendSummary(append(p.d, ','), b.Split, stats.Summary()), '}')
+			return true
+		})
+		if err = errors.Join(err, bad); err == nil {
+			c.Reply(p.end())
+		}
+		return err
+	}, pages)
+}
+
+// batchStats gathers the metrics of what is selected of a batch.
+func batchStats(c *archive.Contents, f *archive.Filter) (stats *trajectory.Stats, selected bool, err error) {
+	stats = new(trajectory.Stats)
+	end := func() {}
+	err = c.Visit(f, archive.Visitor{
+		Group: func(g *archive.GroupRow) error {
+			end()
+			exceptions, metrics := g.Exceptions, g.Metrics
+			selected, end = true, func() { stats.Group(exceptions, metrics) }
+			return nil
+		},
+		Trajectory: func(r *archive.Row) error { stats.Trajectory(&r.Facts); return nil },
+	})
+	end()
+	return stats, selected, err
+}
+
+func appendReceipt(d []byte, model string, r *archive.Receipt) []byte {
+	d = api.AppendString(append(d, `{"id":`...), r.ID.String())
+	d = api.AppendString(append(d, `,"object":"trajectory_log","model_id":`...), model)
+	d = api.AppendString(append(d, `,"split":`...), r.Split)
+	d = append(r.Received.AppendFormat(append(d, `,"received_at":"`...), export.TimeFormat), '"')
+	d = appendCounts(d, r.Counts)
+	return strconv.AppendInt(append(d, `,"bytes":`...), r.Bytes, 10)
+}
+
+func appendCounts(d []byte, n trajectory.Counts) []byte {
+	d = strconv.AppendInt(append(d, `,"groups":`...), int64(n.Groups), 10)
+	d = strconv.AppendInt(append(d, `,"trajectories":`...), int64(n.Trajectories), 10)
+	return strconv.AppendInt(append(d, `,"exceptions":`...), int64(n.Exceptions), 10)
+}

@@ -1,0 +1,196 @@
+package trajectoryapi
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/api"
+	"weir/server/transport"
+	"weir/trajectory"
+	"weir/trajectory/archive"
+	"weir/trajectory/export"
+)
+
+// trajectoryMetrics answers GET …/metrics: the metrics of a selection
+// (docs/interface/trajectories.md, section 10) for each split and, with group_by, for each
+// set of trajectories that have something in common.
+func (h *Handlers) trajectoryMetrics(c *transport.Call, model string) {
+	h.read(c, model, true, func(q *selection, v *archive.View) error {
+		groups := newGrouped(q.groupBy)
+		var bad error
+		err := v.Batches(model, archive.ID{}, false, func(b *archive.Batch) bool {
+			bad = groups.batch(v.Open(b), &q.Filter)
+			return bad == nil
+		})
+		if err = errors.Join(err, bad); err == nil {
+			c.Reply(groups.encode())
+		}
+		return err
+	}, groupings)
+}
+
+// grouped are the metrics of several sets of trajectories.
+type grouped struct {
+	by  string
+	all map[groupKey]*trajectory.Stats
+}
+
+type groupKey struct {
+	split, name string
+	version     trajectory.Int
+}
+
+func newGrouped(by string) *grouped {
+	return &grouped{by: by, all: make(map[groupKey]*trajectory.Stats)}
+}
+
+// key is where a trajectory counts; r is nil for a group without any.
+func (s *grouped) key(b *archive.Batch, r *archive.Row) groupKey {
+	key := groupKey{split: b.Split}
+	switch s.by {
+	case "log":
+		key.name = b.ID.String()
+	case "hour":
+		key.name = b.Received.Truncate(time.Hour).Format(time.RFC3339)
+	case "day":
+		key.name = b.Received.Format(time.DateOnly)
+	case "policy_version":
+		if r != nil {
+			key.version = r.Version()
+		}
+	}
+	return key
+}
+
+func (s *grouped) stats(key groupKey) *trajectory.Stats {
+	if s.all[key] == nil {
+		s.all[key] = new(trajectory.Stats)
+	}
+	return s.all[key]
+}
+
+// batch counts what is selected of a batch. A group that is divided between sets
+// counts in each of them; its exceptions and metrics count in that of its first
+// trajectory.
+func (s *grouped) batch(c *archive.Contents, f *archive.Filter) error {
+	var g *archive.GroupRow
+	var touched []groupKey
+	end := func() {
+		if g == nil {
+			return
+		}
+		if touched == nil {
+			touched = []groupKey{s.key(c.Batch, nil)}
+		}
+		for i, key := range touched {
+			if i == 0 {
+				s.stats(key).Group(g.Exceptions, g.Metrics)
+			} else {
+				s.stats(key).Group(0, nil)
+			}
+		}
+	}
+	err := c.Visit(f, archive.Visitor{
+		Group: func(next *archive.GroupRow) error {
+			end()
+			row := *next
+			g, touched = &row, nil
+			return nil
+		},
+		Trajectory: func(r *archive.Row) error {
+			key := s.key(c.Batch, r)
+			if !slices.Contains(touched, key) {
+				touched = append(touched, key)
+			}
+			s.stats(key).Trajectory(&r.Facts)
+			return nil
+		},
+	})
+	end()
+	return err
+}
+
+// compareVersions orders versions, none first.
+func compareVersions(a, b trajectory.Int) int {
+	switch {
+	case a.Given == b.Given:
+		return cmp.Compare(a.N, b.N)
+	case b.Given:
+		return -1
+	}
+	return 1
+}
+
+func (s *grouped) encode() []byte {
+	keys := make([]groupKey, 0, len(s.all))
+	for key := range s.all {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b groupKey) int {
+		return cmp.Or(strings.Compare(a.name, b.name), compareVersions(a.version, b.version), strings.Compare(a.split, b.split))
+	})
+	d := []byte(`{"object":"list","data":[`)
+	for i, key := range keys {
+		if i > 0 {
+			d = append(d, ',')
+		}
+		d = append(d, `{"key":`...)
+		switch s.by {
+		case "":
+			d = append(d, "null"...)
+		case "policy_version":
+			d = export.AppendInt(d, key.version)
+		default:
+			d = api.AppendString(d, key.name)
+		}
+		d = api.AppendString(append(d, `,"split":`...), key.split)
+		m := s.all[key].Summary()
+		d = appendCounts(d, m.Counts)
+		d = append(appendSummary(append(d, ','), key.split, m), '}')
+	}
+	return append(d, "]}"...)
+}
+
+// appendSummary appends the members of a summary, the metrics under the
+// reference's names.
+func appendSummary(d []byte, split string, m trajectory.Summary) []byte {
+	d = append(d, `"reward":`...)
+	if r := m.Reward; r == nil {
+		d = append(d, "null"...)
+	} else {
+		d = trajectory.AppendFloat(append(d, `{"min":`...), r.Min)
+		d = trajectory.AppendFloat(append(d, `,"p10":`...), r.P10)
+		d = trajectory.AppendFloat(append(d, `,"p50":`...), r.P50)
+		d = trajectory.AppendFloat(append(d, `,"p90":`...), r.P90)
+		d = trajectory.AppendFloat(append(d, `,"max":`...), r.Max)
+		d = append(d, '}')
+	}
+	d = appendFloatOr(append(d, `,"zero_spread_groups":`...), m.Flat)
+	d = append(d, `,"completion_tokens":`...)
+	if m.Tokens == nil {
+		d = append(d, "null"...)
+	} else {
+		d = strconv.AppendInt(d, *m.Tokens, 10)
+	}
+	d = appendFloatOr(append(d, `,"truncated":`...), m.Truncated)
+	d = append(d, `,"metrics":{`...)
+	for i, s := range m.Metrics {
+		if i > 0 {
+			d = append(d, ',')
+		}
+		d = append(api.AppendString(d, split+"/"+s.Name), ':')
+		d = trajectory.AppendFloat(d, s.Value)
+	}
+	return append(d, '}')
+}
+
+func appendFloatOr(d []byte, x *float64) []byte {
+	if x == nil {
+		return append(d, "null"...)
+	}
+	return trajectory.AppendFloat(d, *x)
+}
