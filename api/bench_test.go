@@ -2,7 +2,6 @@ package api
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -62,13 +61,49 @@ func BenchmarkDecodeChat(b *testing.B) {
 	}
 }
 
-// BenchmarkDecodeTwin is what encoding/json takes to check the same body.
-func BenchmarkDecodeTwin(b *testing.B) {
+// BenchmarkDecodeByType decodes the same body as DecodeChat with the decoder of
+// jsontext.Decode, into a type that keeps the values as they were sent.
+func BenchmarkDecodeByType(b *testing.B) {
 	body := largeRequest()
 	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
 	for b.Loop() {
-		if !json.Valid(body) {
-			b.Fatal("invalid")
+		var r struct {
+			Model       string                `json:"model"`
+			Stream      bool                  `json:"stream"`
+			Temperature *float64              `json:"temperature"`
+			Messages    []jsontext.RawMessage `json:"messages"`
+			Tools       []jsontext.RawMessage `json:"tools"`
+		}
+		if err := jsontext.Decode(body, &r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkChunkByType encodes the chunk of BenchmarkChunk with jsontext.Encode.
+func BenchmarkChunkByType(b *testing.B) {
+	type delta struct {
+		Content string `json:"content"`
+	}
+	type choice struct {
+		Index        int     `json:"index"`
+		Delta        delta   `json:"delta"`
+		Logprobs     *int    `json:"logprobs"`
+		FinishReason *string `json:"finish_reason"`
+		TokenIDs     []int32 `json:"token_ids"`
+	}
+	chunk := struct {
+		ID      string   `json:"id"`
+		Object  string   `json:"object"`
+		Created int64    `json:"created"`
+		Model   string   `json:"model"`
+		Choices []choice `json:"choices"`
+	}{"chatcmpl-0123456789abcdef", "chat.completion.chunk", 1772900000, "weir-tiny", []choice{{Delta: delta{" hello"}}}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := jsontext.Encode(&chunk); err != nil {
+			b.Fatal(err)
 		}
 	}
 }
