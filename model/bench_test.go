@@ -9,8 +9,8 @@ import (
 	"weir/models"
 )
 
-// BenchmarkOpenBundled is the model's part of a server's start: a device that
-// only takes the weights, and the one for this machine.
+// BenchmarkOpenBundled is the model's part of a server's start, with a device that
+// keeps nothing and with the one for this machine.
 func BenchmarkOpenBundled(b *testing.B) {
 	b.Run("model", func(b *testing.B) { openBundled(b, func() model.Device { return &recorder{} }) })
 	b.Run("cpu", func(b *testing.B) {

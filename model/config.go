@@ -14,8 +14,8 @@ import (
 var (
 	// ErrConfig says that a config file is missing, malformed or contradicts itself.
 	ErrConfig = errors.New("model: bad configuration")
-	// ErrUnsupported says that a config asks for something that is not built;
-	// the message lists what is.
+	// ErrUnsupported says that a config asks for something that is not
+	// implemented. The message lists what is.
 	ErrUnsupported = errors.New("model: not supported")
 )
 
@@ -42,7 +42,7 @@ type Config struct {
 	EOS          []int32 // ends of a sequence; generation_config.json may name others
 }
 
-// family is what transformers knows about an architecture beside its config.
+// family is what transformers knows about an architecture besides its config.
 type family struct {
 	modelType string
 	defaults  rawConfig // of fields that a config may leave out
@@ -53,8 +53,9 @@ type family struct {
 	perLayer  bool // use_sliding_window, max_window_layers and layer_types decide on windows
 }
 
-// Defaults from transformers, models/*/configuration_*.py. Sizes have defaults
-// there too (those of the 7B model); a config without them is damaged.
+// families has the defaults of transformers, models/*/configuration_*.py. Sizes have
+// defaults there too, those of the 7B model. Here a config without sizes is refused
+// as damaged.
 var families = map[string]family{
 	"LlamaForCausalLM": {modelType: "llama", bias: true, mlpBias: true,
 		defaults: rawConfig{MaxPositionEmbeddings: 2048, EOSTokenID: tokenIDs{2}}},
@@ -76,8 +77,8 @@ func Architectures() []string {
 	return names
 }
 
-// rawConfig mirrors config.json. An absent field keeps the family's default;
-// for the nullable ones null is 0, as None is for transformers.
+// rawConfig mirrors config.json. An absent field keeps the family's default. For
+// nullable fields null is 0, as transformers has it for None.
 type rawConfig struct {
 	VocabSize             int      `json:"vocab_size"`
 	HiddenSize            int      `json:"hidden_size"`
@@ -212,8 +213,8 @@ func unmarshal(b []byte, into any) error {
 	return err
 }
 
-// Bounds keep every product of two sizes inside an int64; they are far above
-// any model.
+// These bounds are far above any model, and keep every product of two sizes inside
+// an int64.
 const (
 	maxSize   = 1 << 24 // tokens, columns, positions
 	maxLayers = 1 << 12
@@ -306,9 +307,8 @@ func inRange(name string, value, limit int) error {
 	return nil
 }
 
-// windows says for each layer how far it sees. Llama has no windows, Mistral
-// the same one everywhere, Qwen those that layer_types or max_window_layers
-// choose.
+// windows is the attention window of each layer. Llama has none, Mistral has the same
+// one in all layers, and Qwen has those that layer_types or max_window_layers choose.
 func (f family) windows(raw *rawConfig) ([]int, error) {
 	const full, sliding = "full_attention", "sliding_attention"
 	window := raw.SlidingWindow

@@ -15,7 +15,7 @@ import (
 )
 
 // TestConfigAsTransformersReadsIt compares with what transformers builds its
-// networks from (tools/golden/models.py): published configs and such that lean
+// networks from (tools/golden/models.py): published configs, and configs that rely
 // on defaults.
 func TestConfigAsTransformersReadsIt(t *testing.T) {
 	b, err := os.ReadFile("testdata/configs.json")
@@ -70,7 +70,7 @@ func TestConfigAsTransformersReadsIt(t *testing.T) {
 	}
 }
 
-// a config with these fields in addition (or instead).
+// config is a small config of Llama with these fields added, or replaced.
 func config(fields string) []byte {
 	all := map[string]any{
 		"architectures": []string{"LlamaForCausalLM"}, "vocab_size": 96, "hidden_size": 40, "intermediate_size": 56,
@@ -93,7 +93,7 @@ func config(fields string) []byte {
 var refusals = []struct {
 	fields string
 	is     error
-	want   string // the sentence behind the sentinel's
+	want   string // the text after that of the wrapped error
 }{
 	{`"architectures":["GPT2LMHeadModel"]`, model.ErrUnsupported, "architecture GPT2LMHeadModel in config.json (supported: LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM)"},
 	{`"architectures":[],"model_type":"gpt2"`, model.ErrUnsupported, `model_type "gpt2" in config.json (supported: LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM)`},
@@ -234,8 +234,8 @@ func TestGenerationDefaults(t *testing.T) {
 	}
 }
 
-// FuzzConfig: whatever the bytes are, a config is refused or its sizes fit
-// each other.
+// FuzzConfig: whatever the bytes are, a config is refused, or its sizes agree
+// with each other.
 func FuzzConfig(f *testing.F) {
 	for _, name := range checkpoints {
 		b, err := fs.ReadFile(checkpointFS(name), "config.json")
@@ -251,7 +251,7 @@ func FuzzConfig(f *testing.F) {
 		c, err := model.ParseConfig(b)
 		if err != nil {
 			if !errors.Is(err, model.ErrConfig) && !errors.Is(err, model.ErrUnsupported) {
-				t.Errorf("neither sentinel: %v", err)
+				t.Errorf("the error is neither ErrConfig nor ErrUnsupported: %v", err)
 			}
 			return
 		}

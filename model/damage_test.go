@@ -38,8 +38,8 @@ func withTensors(t *testing.T, from fs.FS, edit func(map[string]weights.Tensor))
 	return m
 }
 
-// TestDamagedCheckpoint: every damage is one sentence that names what is wrong,
-// found by Open, before any weight is loaded.
+// TestDamagedCheckpoint: Open reports every damage with one sentence that names what is
+// wrong, before any weight is loaded.
 func TestDamagedCheckpoint(t *testing.T) {
 	const q = "model.layers.1.self_attn.q_proj.weight"
 	for _, d := range []struct {

@@ -8,8 +8,8 @@ import (
 	"weir/weights"
 )
 
-// decoder holds a network's weights on a device. Llama, Mistral, Qwen2 and
-// Qwen3 are one network with parts that a Config turns on.
+// decoder is a network whose weights are on a device. Llama, Mistral, Qwen2 and Qwen3
+// are one network with parts that a Config turns on.
 type decoder struct {
 	config *Config
 	embed  Weight // [V, D]
@@ -59,8 +59,8 @@ func (n *decoder) forward(d Device, b *backend.Batch) {
 		}
 		d.Attend(a.attn, q, i, l.attention)
 		if i == len(n.layers)-1 {
-			// From here on no token sees another, so only the drawn ones
-			// matter; an operation's rows do not depend on each other.
+			// From here on no token sees another, so only the drawn rows are
+			// computed.
 			d.Gather(n.drawn.x, a.x)
 			d.Gather(n.drawn.attn, a.attn)
 			a = &n.drawn
@@ -75,7 +75,7 @@ func (n *decoder) forward(d Device, b *backend.Batch) {
 	d.EndForward()
 }
 
-// fill queues what writes the first layer's keys and values to all layers.
+// fill queues a step that writes the first layer's keys and values to all layers.
 func (n *decoder) fill(d Device, b *backend.Batch) {
 	a, l := &n.all, &n.layers[0]
 	q, k, v := n.qkv()
@@ -126,7 +126,7 @@ func newDecoder(c *Config) (*decoder, []ActShape) {
 	return n, shapes
 }
 
-// parameter is one weight of a decoder: the stored tensors it is made of and
+// parameter is one weight of a decoder: the stored tensors that it is made of, and
 // where its handle goes.
 type parameter struct {
 	use  Use
@@ -193,5 +193,5 @@ const (
 	headName  = "lm_head.weight" // may be absent where Config.TiedHead
 )
 
-// computed says in which types a weight may be stored.
+// computed reports whether weights may be stored in a type.
 func computed(d weights.DType) bool { return d == weights.F32 || d == weights.F16 || d == weights.BF16 }

@@ -11,7 +11,7 @@ import (
 )
 
 // One step of the bundled model: a prompt of three tokens, and the most likely
-// token behind it.
+// token after it.
 func Example() {
 	m, err := model.OpenFS(models.Bundled())
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 )
 
 // GenerationDefaults is what a checkpoint's generation_config.json proposes for
-// requests that leave a parameter out; nil where it is silent.
+// requests that leave a parameter out. A field is nil if the file does not have it.
 type GenerationDefaults struct {
 	Temperature       *float32 // >= 0
 	TopP              *float32 // (0, 1]
@@ -14,13 +14,13 @@ type GenerationDefaults struct {
 	RepetitionPenalty *float32 // > 0
 	TopK              *int     // >= 0; 0 is off
 	MaxNewTokens      *int     // >= 1
-	EOS               []int32  // ends of a sequence; those of config.json where this file is silent
+	EOS               []int32  // ends of a sequence; those of config.json if this file has none
 }
 
-// ParseGeneration reads a generation_config.json, which may be empty: then only
-// the end tokens of c are there. Fields beyond those of GenerationDefaults
-// (beam search and the like) are ignored, do_sample too, as vLLM does: a
-// request asks for greedy decoding by its temperature.
+// ParseGeneration reads a generation_config.json. If b is empty, the result has only
+// the end tokens of c. Fields beyond those of GenerationDefaults, such as those of beam
+// search, are ignored. So is do_sample, as in vLLM, because a request asks for greedy
+// decoding by its temperature.
 func ParseGeneration(b []byte, c Config) (GenerationDefaults, error) {
 	var raw struct {
 		Temperature       *float32 `json:"temperature"`
@@ -60,7 +60,7 @@ func ParseGeneration(b []byte, c Config) (GenerationDefaults, error) {
 	if err := raw.EOS.check(c.VocabSize); err != nil {
 		return bad("%v", err)
 	}
-	if raw.TopK != nil && *raw.TopK == -1 { // the other way to say off
+	if raw.TopK != nil && *raw.TopK == -1 { // another value for "off"
 		*raw.TopK = 0
 	}
 	if raw.EOS == nil {

@@ -18,12 +18,12 @@ import (
 	"weir/weights"
 )
 
-// The golden data are Hugging Face transformers, float32 on a CPU, eager
-// attention, over the weights as they are stored (tools/golden/models.py). So
-// what is compared below is arithmetic, whatever the storage: the difference of
-// any logit stays below tolerance for float32, float16 and bfloat16 weights
-// alike, and far below the spread of the logits. The reference device itself is up to
-// 4e-5 away from the reference, which rounds every operation to float32.
+// The golden data come from Hugging Face transformers, in float32 on a CPU with eager
+// attention, from the weights as they are stored (tools/golden/models.py). So only
+// arithmetic can differ, not storage: every logit stays within tolerance for float32,
+// float16 and bfloat16 weights alike, which is far below the spread of the logits. The
+// reference device, in float64, is up to 4e-5 away from transformers, which round every
+// operation to float32.
 const tolerance = 2e-4
 
 var checkpoints = []string{"llama2", "llama3", "llama-bias", "mistral", "qwen2", "qwen2-yarn", "qwen3"}
@@ -175,7 +175,7 @@ func TestGoldenGreedy(t *testing.T) {
 }
 
 // TestGoldenLayers names the first layer that is wrong. The network is cut
-// behind each layer in turn, and the logits of the rest are compared with the
+// after each layer in turn, and the logits of the rest are compared with the
 // head over the golden residual stream.
 func TestGoldenLayers(t *testing.T) {
 	eachExact(t, func(t *testing.T, open func() model.Device) {

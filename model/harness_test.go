@@ -21,8 +21,8 @@ func eachDevice(t *testing.T, f func(t *testing.T, open func() model.Device)) {
 	}
 }
 
-// eachExact leaves out the tier that rounds activations to bfloat16 where weights
-// are.
+// eachExact leaves out the tier that rounds activations to bfloat16 if the weights are
+// bfloat16.
 func eachExact(t *testing.T, f func(t *testing.T, open func() model.Device)) {
 	t.Run("reference", func(t *testing.T) { f(t, newReference) })
 	for _, impl := range cpu.Impls() {
@@ -51,12 +51,12 @@ func newCPU(t *testing.T, impl string, kv cpu.Format) func() model.Device {
 	}
 }
 
-// harness is the least engine: sequences with shuffled block tables, steps cut
-// as a test likes.
+// harness is the smallest engine that can run steps: sequences with shuffled block
+// tables, and chunks that the test chooses.
 type harness struct {
 	t     *testing.T
 	b     backend.Backend
-	free  []int32 // blocks, in the order in which they are given out
+	free  []int32 // blocks, in the order in which they are used
 	batch backend.Batch
 	draws backend.Draws
 	out   backend.Out
@@ -151,7 +151,7 @@ func (h *harness) step(chunks ...chunk) [][]float32 {
 	return rows
 }
 
-// release gives a sequence's blocks back.
+// release returns a sequence's blocks.
 func (h *harness) release(s *sequence) {
 	h.free = append(h.free, s.table...)
 	s.table, s.computed = nil, 0

@@ -18,9 +18,9 @@ import (
 // ErrMismatch says that a checkpoint's tensors are not those its config asks for.
 var ErrMismatch = errors.New("model: the checkpoint does not match its config.json")
 
-// Model is an opened checkpoint: its config is understood and all tensors that
-// the network needs are there in the right shapes. No weight has been read.
-// Several runners, one after the other, may be made from it.
+// Model is an opened checkpoint: its config is supported, and all tensors that the
+// network needs are there in the right shapes. No weight has been read. Several
+// runners, one after the other, may be made from it.
 type Model struct {
 	Config     Config
 	Generation GenerationDefaults
@@ -38,10 +38,10 @@ func OpenFS(fsys fs.FS) (*Model, error) {
 	return open("", fsys, func() (*weights.Checkpoint, error) { return weights.OpenFS(fsys) })
 }
 
-// FromTensors makes a model whose weights are not in files: tensor is asked for
-// each that network c needs, by the name and shape that a checkpoint has; for a
-// tied head it is not. release, if not nil, is called by Close, or at once if
-// the tensors are refused.
+// FromTensors makes a model whose weights are not in files. It calls tensor for each
+// one that the network of c needs, with the name and shape that a checkpoint has, but
+// not for a tied head. release, if not nil, is called by Close, or at once if the
+// tensors are refused.
 func FromTensors(c Config, tensor func(name string, shape []int) weights.Tensor, release func() error) (*Model, error) {
 	m := &Model{Config: c, Generation: GenerationDefaults{EOS: c.EOS}}
 	n, _ := newDecoder(&m.Config)
@@ -114,7 +114,7 @@ func readConfig(dir string, fsys fs.FS, name string) ([]byte, error) {
 // Close unmaps the weights. Runners made from m must be closed before.
 func (m *Model) Close() error { return m.checkpoint.Close() }
 
-// check compares what is stored with what the network needs.
+// check compares the stored tensors with those that the network needs.
 func (m *Model) check() error {
 	n, _ := newDecoder(&m.Config)
 	needed := map[string]bool{}
@@ -158,7 +158,7 @@ func (m *Model) check() error {
 	return fmt.Errorf("%w: %s", ErrMismatch, strings.Join(faults, "; "))
 }
 
-// some names the first few.
+// some lists the first few names.
 func some(names []string) string {
 	const few = 4
 	if len(names) <= few {
@@ -167,9 +167,9 @@ func some(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 }
 
-// matrix collects a parameter's tensors. A head that is not stored, or stored
-// as a copy of the embedding, is the embedding; one that differs from it is
-// used whatever the config says, as transformers does (tie_weights).
+// matrix collects a parameter's tensors. A tied head that is not stored, or stored as
+// a copy of the embedding, is the embedding. One that differs from it is used although
+// the config calls it tied, as in transformers (tie_weights).
 func (m *Model) matrix(p parameter) Matrix {
 	x := Matrix{Use: p.use}
 	for _, s := range p.rows {
@@ -211,14 +211,14 @@ func (m *Model) sum(size func(weights.Tensor) int64) int64 {
 	return total
 }
 
-// KVBytesPerToken is what one position costs in the KV cache: a key and a value
-// of each KV head in each layer.
+// KVBytesPerToken is the size of one position in the KV cache: a key and a value of
+// each KV head in each layer.
 func (c *Config) KVBytesPerToken(kv weights.DType) int64 {
 	return 2 * int64(c.Layers) * int64(c.KVHeads) * int64(c.HeadDim) * int64(kv.Size())
 }
 
-// ActivationBytes is what a device allocates for the activations of steps of
-// maxTokens tokens, all of them drawn.
+// ActivationBytes is what a device allocates, in bytes, for the activations of steps of
+// maxTokens tokens that are all drawn.
 func (c *Config) ActivationBytes(maxTokens int) int64 {
 	_, shapes := newDecoder(c)
 	var width int64
@@ -228,9 +228,9 @@ func (c *Config) ActivationBytes(maxTokens int) int64 {
 	return 4 * width * int64(maxTokens)
 }
 
-// Digest is a hash that tells models apart: of the config, and of every tensor
-// its name, type, shape and first bytes. Reading all bytes would take seconds;
-// two trainings of one network differ in the first ones.
+// Digest is a hash that differs between models. It covers the config, and the name,
+// type, shape and first bytes of every tensor. Reading all bytes would take seconds,
+// and two trainings of one network differ in the first ones.
 func (m *Model) Digest() string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%+v\n", m.Config)

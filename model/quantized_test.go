@@ -23,9 +23,9 @@ func newQuantized(t *testing.T, impl string, f, kv cpu.Format) model.Device {
 	return d
 }
 
-// TestQuantizedLogits: how far the logits of the bundled model are from the
-// float32 reference, relative to their size (root mean square over all rows), where
-// weights or activations are rounded.
+// TestQuantizedLogits limits how far the logits of the bundled model are from the golden
+// ones if weights or activations are rounded, relative to their size (root mean square
+// over all rows).
 func TestQuantizedLogits(t *testing.T) {
 	for _, c := range []struct {
 		f, kv cpu.Format
@@ -33,7 +33,7 @@ func TestQuantizedLogits(t *testing.T) {
 	}{{cpu.Auto, cpu.F32, 1e-2}, {cpu.Q8, cpu.F32, 2e-2}, {cpu.Q4, cpu.F32, 0.15}, {cpu.W8A8, cpu.F32, 0.1}, {cpu.Auto, cpu.Int8, 2e-2}} {
 		for _, impl := range cpu.Impls() {
 			if c.f == cpu.Auto && c.kv == cpu.F32 && impl != roundsRows {
-				continue // TestGoldenLogits knows better
+				continue // TestGoldenLogits is stricter
 			}
 			t.Run(c.f.String()+" "+c.kv.String()+" "+impl, func(t *testing.T) {
 				g := readGolden(t, models.Name)
@@ -56,10 +56,10 @@ func TestQuantizedLogits(t *testing.T) {
 	}
 }
 
-// TestQuantizedPerplexity: the bundled model on the answers of conversations
-// that it was not trained on (those of its heldout.jsonl without tools; the
-// template and the tokenizer are this project's), with 8 and 4 bits per weight
-// and with 8 bits per key and value, against the stored weights and float32.
+// TestQuantizedPerplexity compares the perplexity of the bundled model with 8 and 4
+// bits per weight, and with 8 bits per key and value, with that of the stored weights
+// and float32. The texts are answers of conversations that it was not trained on: those
+// of its heldout.jsonl without tools, with this project's template and tokenizer.
 func TestQuantizedPerplexity(t *testing.T) {
 	var texts []struct{ Prompt, Answer []int32 }
 	b, err := os.ReadFile("testdata/weir-tiny/heldout.json")

@@ -2,6 +2,6 @@
 
 package model_test
 
-// underRace cuts the work of the tests that compute most: what the detector
-// looks at is the same in the second step as in the first.
+// underRace makes the longest tests shorter. The race detector sees the same accesses
+// in every step.
 const underRace = true

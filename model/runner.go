@@ -16,7 +16,7 @@ type Runner struct {
 	dev  Device
 	spec backend.Spec
 	net  *decoder
-	// A synchronous device works within End alone, so that the engine delivers
+	// At depth 1 everything is computed in End, so that the engine can deliver
 	// the tokens of the step before first.
 	batch *backend.Batch
 	draws *backend.Draws
@@ -35,16 +35,17 @@ type Options struct {
 	Depth       int  // 1: the device is synchronous; 2: it computes while the host works
 	ThreadBound bool // the device belongs to the OS thread that opens it
 
-	// Progress is told how many bytes of weights are loaded, from 0 to total.
+	// Progress, if not nil, is called with the bytes of weights that are loaded, from
+	// 0 to total.
 	Progress func(done, total int64)
 }
 
-// ErrOptions says that sizes do not fit together or not the model.
+// ErrOptions says that sizes do not agree with each other or with the model.
 var ErrOptions = errors.New("model: bad options")
 
-// Options returns o with defaults in the place of zeros: blocks of 16 slots, a
-// pool that holds one sequence of full length, steps of 512 tokens and 256
-// sequences, sequences as long as the model allows, a synchronous device.
+// Options returns o with defaults in place of zeros: blocks of 16 slots, a pool for
+// one sequence of full length, steps of up to 512 tokens and 256 sequences, sequences
+// as long as the model allows, and depth 1.
 func (m *Model) Options(o Options) Options {
 	or := func(v *int, otherwise int) {
 		if *v == 0 {
@@ -62,7 +63,7 @@ func (m *Model) Options(o Options) Options {
 	return o
 }
 
-// Check says what NewRunner would say of o, without a device.
+// Check returns the error that NewRunner would return because of o, without a device.
 func (m *Model) Check(o Options) error {
 	o = m.Options(o)
 	return o.validate(&m.Config)
@@ -89,8 +90,8 @@ func (o *Options) validate(c *Config) error {
 	return nil
 }
 
-// NewRunner plans dev for m's network and loads the weights. It takes dev over
-// and closes it when it fails. m must stay open until the runner is closed.
+// NewRunner plans dev for m's network and loads the weights. The runner owns dev;
+// NewRunner closes it if it fails. m must stay open until the runner is closed.
 func NewRunner(ctx context.Context, dev Device, m *Model, o Options) (_ *Runner, err error) {
 	defer func() {
 		if err != nil {
@@ -200,13 +201,13 @@ func (r *Runner) End(out *backend.Out) error {
 	return r.dev.End(out)
 }
 
-// A Resizer is a Device whose pool of KV blocks can be made anew while no step
-// is in flight. What the pool held is lost.
+// A Resizer is a Device whose pool of KV blocks can be allocated again, with another
+// size, while no step is in flight. The contents of the pool are lost.
 type Resizer interface{ ResizeKV(numBlocks int) error }
 
-// ResizeKV changes the number of KV blocks, so that the pool can be given what
-// memory is left once the weights are loaded and a step has been run. The
-// device must be a Resizer, and no step may have been taken that still counts.
+// ResizeKV changes the number of KV blocks, so that the pool can get the memory that
+// is left when the weights are loaded and a step has run. The device must be a
+// Resizer. All sequences are lost.
 func (r *Runner) ResizeKV(numBlocks int) error {
 	d, ok := r.dev.(Resizer)
 	if !ok {
@@ -222,10 +223,10 @@ func (r *Runner) ResizeKV(numBlocks int) error {
 	return nil
 }
 
-// FillCache runs a step that draws nothing and computes no layer: keys and
-// values of the first one are written to b's slots in all of them. A benchmark
-// measures steps at a long context with it that would take minutes to get at;
-// what such steps draw means nothing.
+// FillCache runs a step that draws nothing and writes the keys and values of the first
+// layer to b's slots in all layers, without computing the layers. A benchmark uses it
+// to measure steps at a long context that would take minutes to compute. What such
+// steps draw has no meaning.
 func (r *Runner) FillCache(b *backend.Batch) error {
 	if len(b.At) != 0 {
 		return errors.New("model: FillCache draws no row")
@@ -238,4 +239,5 @@ func (r *Runner) FillCache(b *backend.Batch) error {
 	return r.dev.End(&backend.Out{})
 }
 
+// Close closes the device.
 func (r *Runner) Close() error { return r.dev.Close() }

@@ -16,8 +16,7 @@ import (
 	"weir/weights"
 )
 
-// recorder is a device that writes down what it is asked; buffers are named by
-// their number.
+// recorder is a device that logs its calls. Buffers are named by their number.
 type recorder struct {
 	log    *strings.Builder // nil: nothing is kept
 	shape  model.Shape
@@ -107,8 +106,8 @@ func (d *recorder) Draw(head model.Weight, src model.Act, _ *backend.Draws) {
 func (d *recorder) End(*backend.Out) error { d.op("end", -1); return nil }
 func (d *recorder) Close() error           { d.closed = true; return nil }
 
-// TestLayerOrder holds the order of operations, which buffers are drawn rows
-// only, and what a step without drawn rows leaves out.
+// TestLayerOrder compares the operations of a step with a golden file: their order,
+// which of them work on drawn rows alone, and what a step without drawn rows leaves out.
 func TestLayerOrder(t *testing.T) {
 	var log strings.Builder
 	for _, rows := range []int{1, 0} {
@@ -119,9 +118,8 @@ func TestLayerOrder(t *testing.T) {
 	testkit.Golden(t, "testdata/order.txt", []byte(log.String()))
 }
 
-// TestDepth: at depth 1 the device hears of a step in End only, so that the
-// engine delivers first; at depth 2 the pass begins with Begin and the draws
-// come later.
+// TestDepth: at depth 1 the device gets a step in End, so that the engine can deliver
+// tokens first. At depth 2 it gets the pass in Begin and the draws in Draw.
 func TestDepth(t *testing.T) {
 	for depth, want := range map[int][3]string{
 		1: {"", "", "begin compute draw end"},
@@ -132,7 +130,7 @@ func TestDepth(t *testing.T) {
 		if s := h.b.Spec(); s.Depth != depth || !s.ThreadBound {
 			t.Errorf("spec %+v", s)
 		}
-		heard := func() string {
+		logged := func() string {
 			var calls []string
 			for line := range strings.Lines(log.String()) {
 				call := strings.Fields(line)[0]
@@ -147,19 +145,19 @@ func TestDepth(t *testing.T) {
 		h.begin(chunk{&sequence{tokens: []int32{5}}, 1, []int{0}})
 		var got [3]string
 		err := h.b.Begin(&h.batch)
-		got[0] = heard()
+		got[0] = logged()
 		err = errors.Join(err, h.b.Draw(&h.draws))
-		got[1] = heard()
+		got[1] = logged()
 		err = errors.Join(err, h.b.End(&h.out))
-		got[2] = heard()
+		got[2] = logged()
 		if err != nil || got != want {
 			t.Errorf("depth %d: %q, %v; want %q", depth, got, err, want)
 		}
 	}
 }
 
-// TestDepthTwo: two steps in flight, the second fed with what the first draws,
-// give the tokens of one step at a time.
+// TestDepthTwo: two steps in flight, of which the second computes the tokens that the
+// first draws, give the same tokens as one step at a time.
 func TestDepthTwo(t *testing.T) {
 	g := readGolden(t, "mistral")
 	h := newHarness(t, openModel(t, checkpointFS("mistral")), newReference(), model.Options{MaxSeqTokens: 256, Depth: 2}, 1)
@@ -319,8 +317,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// A head that is stored although it is tied: a copy is the embedding, another
-// matrix is the head, as transformers has it.
+// TestStoredTiedHead: a tied head that is stored as a copy of the embedding is the
+// embedding. Another matrix is the head, as in transformers.
 func TestStoredTiedHead(t *testing.T) {
 	dir := os.DirFS("testdata/qwen2")
 	for _, copied := range []bool{true, false} {

@@ -10,8 +10,8 @@ import (
 	"weir/weights"
 )
 
-// TestFillCache: the first layer's keys and values go to all layers, nothing
-// else of them is computed, and the step is a whole one.
+// TestFillCache: the first layer's keys and values go to all layers, and nothing else
+// is computed, but the device gets a whole step.
 func TestFillCache(t *testing.T) {
 	var log strings.Builder
 	h := newHarness(t, openModel(t, cut(t, "qwen3", 2)), &recorder{log: &log}, model.Options{MaxTokens: 4}, 1)
@@ -37,8 +37,8 @@ func TestFillCache(t *testing.T) {
 	}
 }
 
-// TestFromTensors: weights from memory are those of the files, and what does
-// not fit the network is refused.
+// TestFromTensors: a model from tensors in memory equals that from files, and tensors
+// that do not fit the network are refused.
 func TestFromTensors(t *testing.T) {
 	stored := openModel(t, cut(t, "qwen3", 2))
 	d := &recorder{}
@@ -59,7 +59,7 @@ func TestFromTensors(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m.Digest() != stored.Digest() || m.Parameters() != stored.Parameters() {
-		t.Error("another model than the files'")
+		t.Error("the model differs from that of the files")
 	}
 	if err := m.Close(); !errors.Is(err, errReleased) || released != 1 {
 		t.Errorf("%v, released %d times", err, released)
@@ -79,6 +79,6 @@ func TestFromTensors(t *testing.T) {
 		}
 	}
 	if released != 4 {
-		t.Errorf("released %d times: what was refused is not kept", released)
+		t.Errorf("released %d times, want once for each of the three that were refused", released)
 	}
 }

@@ -11,8 +11,7 @@ import (
 	"weir/model"
 )
 
-// TestStepAlloc: a step of decoding allocates nothing, by graph or kernel by
-// kernel.
+// TestStepAlloc: a step of decoding allocates nothing, with graphs and without.
 func TestStepAlloc(t *testing.T) {
 	if invariants.Enabled {
 		t.Skip("invariants allocate")

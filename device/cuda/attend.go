@@ -10,10 +10,9 @@ import (
 	"weir/model"
 )
 
-// lists is attention's work in one step under one window, made by the host:
-// nothing but lengths goes into it. Runs of several queries are cut into tiles;
-// a single query is a list of partial results and one merge, in segments whose
-// results fit the scratch memory.
+// lists is the work of attention in one step, for one window. The host makes it from
+// lengths alone. Runs of several queries are cut into tiles. A single query is a list of
+// partial results and one merge, in segments whose results fit the scratch memory.
 type lists struct {
 	window   int
 	apart    bool // attn_decode and attn_merge, not attn_whole
@@ -21,7 +20,7 @@ type lists struct {
 	numTiles int
 	segments []segment
 
-	// Kept for their memory.
+	// These are kept to use their memory again.
 	tileList  []kernels.AttnTile
 	itemList  []kernels.AttnItem
 	mergeList []kernels.AttnMerge
@@ -35,8 +34,8 @@ type segment struct {
 	item, merge int // ends in the lists
 }
 
-// pack makes the lists of a batch and writes them to in. Where rows and items
-// are the sizes of a graph, there is one segment with room for as many.
+// pack makes the lists of a batch and writes them to in. For a graph, rows and items are
+// its sizes, and there is one segment of these sizes.
 func (l *lists) pack(d *Device, in *pinned, b *backend.Batch, window, rows, items int) {
 	l.window = window
 	l.apart = d.long(b) && (window == 0 || window >= d.cfg.MergeFrom)
@@ -87,9 +86,8 @@ func (l *lists) pack(d *Device, in *pinned, b *backend.Batch, window, rows, item
 	l.tiles, l.numTiles = base+uint64(at), len(tiles)
 }
 
-// long says that a sequence of the batch is as long as Config.MergeFrom. With
-// the window alone it decides how parts are merged, so that a graph's key can
-// say it.
+// long reports whether a sequence of the batch is as long as Config.MergeFrom. Together
+// with the window this decides how parts are merged, so it is a part of a graph's key.
 func (d *Device) long(b *backend.Batch) bool {
 	for _, kv := range b.KVLen {
 		if int(kv) >= d.cfg.MergeFrom {
@@ -99,8 +97,8 @@ func (d *Device) long(b *backend.Batch) bool {
 	return false
 }
 
-// items counts the partial results of a batch of single queries under the
-// window that has the most.
+// items is the number of partial results of a batch of single queries, for the window
+// that has the most.
 func (d *Device) items(b *backend.Batch) int {
 	most := 0
 	for _, w := range d.shape.Windows {

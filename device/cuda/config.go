@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	// ErrConfig is wrapped by every complaint about a Config, a shape or a matrix.
+	// ErrConfig is wrapped by every error about a Config, a shape or a matrix.
 	ErrConfig = errors.New("cuda: unusable")
 	// ErrDevice is wrapped by every error of the driver or the device.
 	ErrDevice = errors.New("cuda: device error")
@@ -23,31 +23,30 @@ var (
 
 // Config says how a Device computes. Start from Default.
 type Config struct {
-	// Driver is the library of the CUDA driver; empty is libcuda.so.1. A process
-	// has one.
+	// Driver is the library of the CUDA driver; empty is libcuda.so.1. A process can
+	// only use one.
 	Driver string
 	// Ordinal is the device's number in the driver's order.
 	Ordinal int
-	// PlainLaunch makes every launch one of gorgonia.org/cu's Function.Launch:
-	// no graphs, no launch attributes, no tensor maps, so no wgmma. The bits are
-	// the same.
+	// PlainLaunch launches every kernel through gorgonia.org/cu's Function.Launch:
+	// without graphs, launch attributes and tensor maps, and so without wgmma. It
+	// changes no bit.
 	PlainLaunch bool
 	// Products chooses the kernels of matrix products.
 	Products Products
-	// Weights is what matrices are stored as. With Q8 and Q4 their products are
-	// mma.sync's, whatever Products says; activations stay bfloat16.
+	// Weights is the format in which matrices are stored. With Q8 and Q4 products use
+	// mma.sync, whatever Products is; activations stay bfloat16.
 	Weights Format
-	// MergeFrom is the number of positions from which on the partial results of a
-	// decoding token are merged by a launch of its own, attn_merge, where more
-	// blocks share the work; below, the block that comes last merges them. It
-	// shows in no bit.
+	// MergeFrom is the number of positions from which on a launch of its own,
+	// attn_merge, merges the partial results of a decoding token, so that more blocks
+	// share this work. Below, the block that ends last merges them. It changes no bit.
 	MergeFrom int
 	// CacheDir is where machine code that the driver's compiler has made is kept
 	// for the next start. Empty keeps nothing.
 	CacheDir string
 	// Timeout is how long a step may take before the device counts as hung.
 	Timeout time.Duration
-	// Note hears what is worth logging, such as compile times. It may be nil.
+	// Note, if not nil, is called with what is worth logging, such as compile times.
 	Note func(message string, args ...any)
 }
 

@@ -52,8 +52,7 @@ type Device struct {
 	err     error // the first of the steps in flight
 }
 
-// hung are the devices that stopped answering: a call to one of them would not
-// return.
+// hung lists the devices that stopped answering. A call to one of them would not return.
 var hung struct {
 	sync.Mutex
 	devices map[int]bool
@@ -138,8 +137,8 @@ func (d *Device) Close() error {
 		*d = Device{}
 		return nil
 	}
-	// Errors of a step come back here once more; what is asked is whether the
-	// memory was freed, and after such an error the context takes it along.
+	// The driver reports errors of a step again here. Close only reports whether memory
+	// was freed, and after such an error the context frees it.
 	broken := d.err != nil
 	d.graphs.abandon(d.run.stream)
 	d.graphs.close()
@@ -186,7 +185,7 @@ func (d *Device) launch(name string, x, y, z int, words ...uint64) {
 	}
 }
 
-// idle says that operations have nothing to do.
+// idle reports whether operations have nothing to do.
 func (d *Device) idle() bool { return d.err != nil || d.graphs.replaying }
 
 // Memory is what a Device holds, in bytes.

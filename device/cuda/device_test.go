@@ -15,9 +15,9 @@ import (
 
 var families = []string{"llama2", "llama3", "llama-bias", "mistral", "qwen2", "qwen2-yarn", "qwen3"}
 
-// TestLikeTheCPU: the logits of each family's network are those of the CPU
-// device up to the rounding of activations to bfloat16, in prefill, in chunks and
-// in decoding, and so are greedy tokens where the CPU is sure of them.
+// TestLikeTheCPU: the logits of each family's network differ from those of the CPU device
+// by no more than the rounding of activations to bfloat16, in prefill, in chunks and in
+// decoding. Greedy tokens are the same if the best one leads by more than that.
 func TestLikeTheCPU(t *testing.T) {
 	for _, name := range append(families, "qwen2 with wgmma") {
 		t.Run(name, func(t *testing.T) {
@@ -70,7 +70,7 @@ func spread(v []float32) float32 {
 	return float32(math.Sqrt(squares/float64(len(v)) - mean*mean))
 }
 
-// margin is the difference of the two greatest values.
+// margin is the difference between the two greatest values.
 func margin(v []float32) float32 {
 	a, b := float32(-1e30), float32(-1e30)
 	for _, x := range v {

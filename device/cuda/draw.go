@@ -21,14 +21,14 @@ import (
 	"weir/sampler"
 )
 
-// drawing is the device memory of draws, and the host's half of them.
+// drawing is the device memory of draws, and what the host draws with.
 type drawing struct {
 	in     growing // rows, edits, masks
 	out    growing // results, then top tokens
 	picker sampler.Picker
 }
 
-// drawn is what End has to know of a step's draws.
+// drawn is what End needs to know about a step's draws.
 type drawn struct {
 	rows    int
 	draws   *backend.Draws
@@ -44,8 +44,8 @@ type growing struct {
 	size int
 }
 
-// fit makes g hold n bytes. The device may be using the old memory, so it is
-// waited for; sizes double, so that this ends.
+// fit makes g hold n bytes. The device may still use the old memory, so fit waits for it
+// first. Sizes double, so that this is rare.
 func (g *growing) fit(d *Device, n int) error {
 	if n <= g.size {
 		return nil
@@ -74,7 +74,7 @@ func (g *growing) free() error {
 	return cudrv.Wrap(cu.MemFree(p))
 }
 
-// fit makes p, which the device does not use now, hold n bytes.
+// fit makes p hold n bytes. The device must not be using it.
 func (p *pinned) fit(n int) error {
 	if n <= len(p.mem) {
 		return nil
@@ -97,8 +97,7 @@ const (
 // The kernels read these as Go lays them out.
 var _ = [1]struct{}{}[rowBytes-56+editBytes-16]
 
-// plan allocates for the steps of every day: a row for each sequence, with
-// some edits each.
+// plan allocates for usual steps: a row for each sequence, with some edits each.
 func (s *drawing) plan(d *Device) error {
 	rows := d.shape.Spec.MaxSeqs
 	in := rows*(rowBytes+16*editBytes) + 64
@@ -121,8 +120,8 @@ func (s *drawing) close() error {
 	return err
 }
 
-// onHost says that the host draws a row: it wants more top tokens than the
-// kernel reports.
+// onHost reports whether the host draws a row, because it asks for more top tokens than
+// the kernel reports.
 func onHost(r *backend.Draw) bool { return r.Top > kernels.MaxTop && !r.Dead }
 
 // Draw implements model.Device.
@@ -152,7 +151,7 @@ func (d *Device) draw(f *flight, head model.Weight, src model.Act, draws *backen
 		d.gemm(p, w.logits, w.ld, x+uint64(r0*ldx*size), ldx, n, kernels.StoreF32)
 		return n
 	}
-	n := logits(0) // runs while others fill the masks
+	n := logits(0) // this runs while the masks are filled
 	if draws.Ready != nil {
 		draws.Ready()
 	}
@@ -184,7 +183,7 @@ func (d *Device) draw(f *flight, head model.Weight, src model.Act, draws *backen
 	return nil
 }
 
-// packed are device addresses of what a step's draws consist of.
+// packed are the device addresses of a step's draws.
 type packed struct{ rows, edits, masks, tops uint64 }
 
 // packDraws copies the draws to the device, and makes room for their results.
@@ -209,7 +208,7 @@ func (d *Device) packDraws(f *flight, draws *backend.Draws) (at packed, err erro
 	rows, off := take[backend.Draw](&f.draws, len(draws.Rows))
 	copy(rows, draws.Rows)
 	for r := range rows {
-		if onHost(&rows[r]) { // its token is needed on the device, the rest is not
+		if onHost(&rows[r]) { // only its token is needed on the device
 			rows[r].Top, rows[r].Logprobs = 0, backend.NoLogprobs
 		}
 	}
@@ -248,8 +247,8 @@ func (d *Device) End(out *backend.Out) error {
 	return nil
 }
 
-// await polls the word that the step's last kernel writes. Now and then it asks
-// the driver whether the stream has failed, which does not block either.
+// await polls the word that the step's last kernel writes. From time to time it asks the
+// driver whether the stream has failed, which does not block either.
 func (d *Device) await(f *flight) error {
 	flag := (*uint32)(f.flag.pointer())
 	const spins = 100 // a few microseconds
@@ -286,7 +285,7 @@ func (d *Device) await(f *flight) error {
 
 var ninf = float32(math.Inf(-1))
 
-// report turns what the device has picked into out.
+// report fills out with what the device has picked.
 func (d *Device) report(f *flight, out *backend.Out) {
 	s, v := &f.state, d.shape.Spec.VocabSize
 	tops := s.tops
@@ -333,9 +332,8 @@ func (d *Device) report(f *flight, out *backend.Out) {
 	}
 }
 
-// WarmUp runs the largest step that be takes, on blocks from 1 on, and one
-// single token, so that the driver has allocated what it ever will. WarmBlocks
-// is how many blocks that needs.
+// WarmUp runs the largest step that be takes and a step of one token, so that the driver
+// allocates all that it ever will. It uses the first WarmBlocks blocks.
 func WarmUp(be backend.Backend) error {
 	s := be.Spec()
 	for _, tokens := range []int{s.MaxTokens, 1} {
@@ -380,8 +378,8 @@ func WarmBlocks(s backend.Spec) int {
 	return 1 + perSeq*min(s.MaxSeqs, cdiv(s.MaxTokens, s.MaxSeqTokens))
 }
 
-// FreeForKV is the memory that a KV pool may take, in bytes, if all that this
-// process and others hold is to stay within share of the device's.
+// FreeForKV is the size in bytes that the KV pool may have, if all memory in use on the
+// device, by this process and others, is to stay within share of it.
 func (d *Device) FreeForKV(share float64) (int64, error) {
 	free, total, err := cu.MemInfo()
 	if err != nil {

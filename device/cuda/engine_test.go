@@ -19,13 +19,13 @@ import (
 	"weir/scheduler"
 )
 
-// house is an engine with its loop over a device.
-type house struct {
+// running is an engine whose loop runs over a device.
+type running struct {
 	*engine.Engine
 	stop func() error
 }
 
-func start(t *testing.T, m *model.Model, cfg cuda.Config, o model.Options, ec engine.Config) house {
+func start(t *testing.T, m *model.Model, cfg cuda.Config, o model.Options, ec engine.Config) running {
 	t.Helper()
 	o.ThreadBound = true
 	e := engine.New(ec, func() (backend.Backend, error) {
@@ -49,7 +49,7 @@ func start(t *testing.T, m *model.Model, cfg cuda.Config, o model.Options, ec en
 			t.Error(err)
 		}
 	})
-	return house{e, stop}
+	return running{e, stop}
 }
 
 // answer is what a request got: its tokens, and their log-probabilities with
@@ -60,7 +60,7 @@ type answer struct {
 	err    error
 }
 
-func ask(h house, r engine.Request) (a answer) {
+func ask(h running, r engine.Request) (a answer) {
 	s, err := h.Submit(r)
 	if err != nil {
 		return answer{err: err}
@@ -103,9 +103,9 @@ func requests(g *rand.Rand, n, vocab int) []engine.Request {
 	return list
 }
 
-// TestMetamorphic: through the engine with two steps in flight, not one bit of
-// a log-probability depends on pool, budget, prefix cache, preemption,
-// neighbours or the way kernels are launched.
+// TestMetamorphic: in the engine with two steps in flight, no bit of a log-probability
+// depends on the pool, the budget, the prefix cache, preemption, other requests or the way
+// kernels are launched.
 func TestMetamorphic(t *testing.T) {
 	m := openModel(t, "qwen3")
 	g := rand.New(rand.NewPCG(21, 21))
@@ -147,7 +147,7 @@ func TestMetamorphic(t *testing.T) {
 }
 
 // TestReopened: when a kernel fails, the requests of the steps in flight end
-// with the driver's words, the device is opened anew, and those behind them get
+// with the driver's words, the device is opened again, and those after them get
 // what they would have got.
 func TestReopened(t *testing.T) {
 	emulated(t)

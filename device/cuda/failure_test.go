@@ -19,7 +19,7 @@ import (
 	"weir/model"
 )
 
-// emulated skips a test that asks the driver made for tests to fail.
+// emulated skips a test that needs the driver made for tests, whose calls can fail.
 func emulated(t *testing.T) {
 	t.Helper()
 	list, err := cuda.Probe(config().Driver)
@@ -28,7 +28,7 @@ func emulated(t *testing.T) {
 	}
 }
 
-// fail lets the n-th call of name from now on answer code.
+// fail makes the n-th call of name from now on return code.
 func fail(t *testing.T, name string, n, code int) {
 	t.Setenv("FAKE_CUDA_FAIL", fmt.Sprintf("%s:%d=%d", name, n, code))
 }
@@ -55,9 +55,9 @@ func one(h *harness) (*flight, error) {
 	return f, h.b.End(&f.out)
 }
 
-// TestEveryCallMayFail: whichever call of the driver fails on the way from Open
-// to the end of a step, the error comes back with the driver's words, nothing is
-// left behind (the driver made for tests checks that) and the next try works.
+// TestEveryCallMayFail: if any call of the driver fails between Open and the end of a
+// step, the error contains the driver's words, everything is freed (the driver made for
+// tests checks that), and the next try works.
 func TestEveryCallMayFail(t *testing.T) {
 	emulated(t)
 	m := openModel(t, "qwen2")
@@ -123,8 +123,8 @@ func eachCallFails(t *testing.T, function string, try func() error) (failures in
 	}
 }
 
-// TestKernelFails: an error that shows only when a kernel runs ends its step,
-// with the driver's words, and a device opened after it works.
+// TestKernelFails: an error of a running kernel ends its step with the driver's words, and
+// a device that is opened afterwards works.
 func TestKernelFails(t *testing.T) {
 	emulated(t)
 	m := openModel(t, "qwen2")
@@ -154,9 +154,8 @@ func TestKernelFails(t *testing.T) {
 	}
 }
 
-// TestCompilerComplains: what the driver's compiler says of a kernel is in the
-// error. The cache of machine code is used, and made anew when it is damaged or
-// cannot be loaded.
+// TestCompilerComplains: the messages of the driver's compiler are in the error. The cache
+// of machine code is used, and written again if it is damaged or cannot be loaded.
 func TestCompilerComplains(t *testing.T) {
 	emulated(t)
 	fail(t, "cuLinkAddData", 1, badPTX)
@@ -210,8 +209,9 @@ func TestCompilerComplains(t *testing.T) {
 	}
 }
 
-// TestHang: a device that does not answer ends the step after the timeout, and
-// nothing calls it any more. It takes a process of its own, because that lasts.
+// TestHang: if a device does not answer, the step ends after the timeout, and the device
+// is not called any more. This runs in a process of its own, in which the device stays
+// hung.
 func TestHang(t *testing.T) {
 	emulated(t)
 	if os.Getenv("FAKE_CUDA_HANG") == "" {
@@ -239,8 +239,8 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// TestUnusable: shapes, configurations and matrices that the kernels cannot do
-// are refused with a reason.
+// TestUnusable: shapes, configurations and matrices that the kernels do not support are
+// refused with a reason.
 func TestUnusable(t *testing.T) {
 	for name, edit := range map[string]func(*cuda.Config){
 		"a negative number": func(c *cuda.Config) { c.Ordinal = -1 },
@@ -290,7 +290,7 @@ func TestUnusable(t *testing.T) {
 	}
 }
 
-// TestResizeKV: a pool that does not fit is refused and the device goes on.
+// TestResizeKV: a pool that does not fit is refused, and the device can still be used.
 func TestResizeKV(t *testing.T) {
 	emulated(t)
 	m := openModel(t, "qwen2")

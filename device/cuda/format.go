@@ -20,8 +20,8 @@ const (
 	Q4                 // the same with 4 bits
 )
 
-// formats are the names by which kernels go, the size of a tile, and the
-// greatest magnitude that a weight can have.
+// formats has the part of a kernel's name, the size of a tile in bytes, and the greatest
+// magnitude that a weight can have.
 var formats = [...]struct {
 	name    string
 	tile    int
@@ -42,16 +42,16 @@ var packers = func() (names [len(formats)]string) {
 	return names
 }()
 
-// stored names a matrix by the bytes that it was loaded from and its format: a
-// tied head is its embedding, unless it is quantized.
+// stored names a matrix by the bytes that it was loaded from and by its format. So a
+// tied head uses the memory of the embedding, unless it is quantized.
 type stored struct {
 	first  *byte
 	format Format
 }
 
-// within says whether f can store all numbers in b. It goes through as many
-// fields at once as a word has: a sign is masked, and a magnitude beyond the
-// limit, which infinities and those that are no numbers have too, carries into it.
+// within reports whether f can store all numbers in b. It reads words of several numbers
+// at once: the signs are masked, and a magnitude beyond the limit, which infinities and
+// NaNs have too, carries into the sign.
 func (f Format) within(b []byte, d weights.DType) bool {
 	if f == BF16 {
 		return true

@@ -10,8 +10,8 @@ import (
 	"weir/weights"
 )
 
-// TestWithin: one weight that a format cannot store is found wherever it is,
-// and none where there is none.
+// TestWithin: a weight that a format cannot store is found at every place, and nothing is
+// found if all weights can be stored.
 func TestWithin(t *testing.T) {
 	inf := float32(math.Inf(1))
 	for _, c := range []struct {

@@ -23,14 +23,14 @@ var mmaNames, wgmmaNames = func() (mma [len(formats)][]string, wgmma []string) {
 	return mma, wgmma
 }()
 
-// fewest is the number of rows from which on Mixed uses wgmma.
+// fewest is the least number of rows for which Mixed uses wgmma.
 const fewest = 129
 
-// gemm queues y = x·wᵀ. Quantized weights have products by mma.sync alone. Which kernel of a family does it depends on the number of
-// rows and shows in no bit.
+// gemm queues y = x·wᵀ. Quantized weights are only multiplied by mma.sync. The number of
+// rows decides which kernel of a family is used, and changes no bit.
 func (d *Device) gemm(p *param, y uint64, ldy int, x uint64, ldx, rows, epilogue int) {
 	splits, tiles := kernels.Splits(p.n, p.k)
-	few := -1 // the few-row kernel that takes the rows at once
+	few := -1 // the few-row kernel that takes all rows at once
 	for i := len(kernels.GemmRows) - 1; i >= 0; i-- {
 		if rows <= kernels.GemmRows[i] {
 			few = i

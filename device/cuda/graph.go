@@ -11,15 +11,15 @@ import (
 	"weir/internal/cudrv"
 )
 
-// graphKey is all that the launches of a forward pass of single queries depend
-// on: how many rows there are, with padding, for how many partial results of
-// attention there is room, and whether there are contexts to merge apart.
+// graphKey is everything that the launches of a forward pass depend on if every
+// sequence has one token.
 type graphKey struct {
-	rows, items int
-	long        bool
+	rows  int  // tokens, with padding
+	items int  // partial results of attention, rounded up
+	long  bool // a context is long enough for attn_merge
 }
 
-// graphs are the forward passes that were captured.
+// graphs holds the forward passes that were captured.
 type graphs struct {
 	enabled   bool
 	ready     map[graphKey]cu.ExecGraph
@@ -33,9 +33,9 @@ type graphs struct {
 // buckets are the numbers of rows that graphs are made for.
 var buckets = []int{1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024}
 
-// bucket says whether a batch's forward pass is a graph, and which. It is
-// where every sequence has one token that is drawn, so that all batches of the
-// bucket launch the same kernels.
+// bucket reports whether the forward pass of a batch is a graph, and which one. It is a
+// graph if every sequence has one token and is drawn: then all batches of a bucket
+// launch the same kernels.
 func (d *Device) bucket(b *backend.Batch) (graphKey, bool) {
 	n := len(b.Tokens)
 	if !d.graphs.enabled || n != len(b.QueryEnd) || n != len(b.At) {
@@ -109,7 +109,7 @@ func (g *graphs) finish(d *Device) error {
 	return nil
 }
 
-// abandon ends a capture that nobody will finish: nothing can be freed before.
+// abandon ends a capture that will not be finished. Nothing can be freed before.
 func (g *graphs) abandon(s cu.Stream) {
 	if !g.capturing {
 		return
@@ -120,13 +120,13 @@ func (g *graphs) abandon(s cu.Stream) {
 	}
 }
 
-// keep owns a graph that is none of a step.
+// keep adds a graph that does not belong to a step.
 func (g *graphs) keep(e cu.ExecGraph) { g.others = append(g.others, e) }
 
-// close gives the graphs back.
+// close frees the graphs.
 func (g *graphs) close() {
 	for _, e := range g.ready {
-		_ = e.Destroy() // after a device error it fails, and the context takes the memory along
+		_ = e.Destroy() // after a device error this fails, and the context frees the memory
 	}
 	for _, e := range g.others {
 		_ = e.Destroy()

@@ -16,8 +16,8 @@ import (
 	"weir/model"
 )
 
-// TestMain skips all where no driver is named: make test-cuda-emu builds one
-// that emulates a GPU, WEIR_CUDA_DRIVER=libcuda.so.1 is the machine's own.
+// TestMain skips all tests if no driver is named. make test-cuda-emu builds one that
+// emulates a GPU; WEIR_CUDA_DRIVER=libcuda.so.1 is the machine's own.
 func TestMain(m *testing.M) {
 	if os.Getenv(driverVar) == "" {
 		fmt.Println("skipped: " + driverVar + " names no driver (make test-cuda-emu)")
@@ -82,12 +82,12 @@ func opened(t testing.TB, m *model.Model, dev model.Device, o model.Options) *mo
 	return r
 }
 
-// harness is the least engine: sequences with shuffled block tables, steps cut
-// as a test likes.
+// harness is the smallest engine that can run steps: sequences with shuffled block
+// tables, and chunks that the test chooses.
 type harness struct {
 	t    testing.TB
 	b    backend.Backend
-	free []int32 // blocks, in the order in which they are given out
+	free []int32 // blocks, in the order in which they are used
 }
 
 type flight struct {
@@ -127,8 +127,8 @@ func greedy() backend.Draw {
 	return backend.Draw{TopP: 1, Mask: -1, Allow: -1, Target: -1, Host: true}
 }
 
-// begin starts a step. A token behind a sequence's own is ^row, what the
-// previous step draws in the row that the sequence has there.
+// begin starts a step. If a chunk goes beyond a sequence's tokens, it computes ^row: the
+// token that the previous step draws in the row that the sequence has there.
 func (h *harness) begin(chunks ...chunk) *flight {
 	h.t.Helper()
 	f, spec := &flight{}, h.b.Spec()

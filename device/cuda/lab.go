@@ -37,7 +37,7 @@ func (l *Lab) Close() error { return errors.Join(l.mem.close(), l.d.Close()) }
 // Info describes the device.
 func (l *Lab) Info() Info { return l.d.info }
 
-// Emulated says that the driver is the one made for tests.
+// Emulated reports whether the driver is the one made for tests.
 func (l *Lab) Emulated() bool { return l.d.info.Name == "Emulated GPU" }
 
 // Attribute is a property of the device by the driver's number.
@@ -47,7 +47,7 @@ func (l *Lab) Attribute(n int) (int, error) {
 }
 
 // Driver is the newest CUDA version that the driver knows, and the entry points
-// of ours that it lacks.
+// of package cudashim that it lacks.
 func (l *Lab) Driver() (version int, missing []string) { return cu.Version(), cudashim.Missing() }
 
 // Memory is the free and the whole memory of the device, in bytes.
@@ -76,8 +76,8 @@ func (l *Lab) Facts(entry string) (f KernelFacts, err error) {
 	return f, nil
 }
 
-// Alloc returns n bytes of device memory, filled with 0xff: no number in any
-// of the formats.
+// Alloc returns n bytes of device memory, filled with 0xff, which is NaN in every
+// format.
 func (l *Lab) Alloc(n int) (uint64, error) {
 	p, err := l.mem.bytes(int64(n))
 	if err != nil {
@@ -86,7 +86,7 @@ func (l *Lab) Alloc(n int) (uint64, error) {
 	return p, l.Fill(p, 0xff, n)
 }
 
-// Free takes back all memory that Alloc and Put gave out.
+// Free frees all memory that Alloc and Put returned.
 func (l *Lab) Free() error {
 	return errors.Join(cudrv.Wrap(l.d.run.stream.Synchronize()), l.mem.close())
 }
@@ -134,7 +134,7 @@ func (l *Lab) Launch(entry string, x, y, z int, params ...any) error {
 	return l.d.run.launch(k, x, y, z, words...)
 }
 
-// words are parameters as a launch takes them, behind the first maps ones.
+// words converts parameters for a launch whose first ones are tensor maps.
 func (l *Lab) words(entry string, maps int, params []any) (*kernel, []uint64, error) {
 	k := l.d.lib.kernels[entry]
 	if k == nil {
@@ -301,5 +301,5 @@ func (l *Lab) Span(f func() error) (float64, error) {
 	return ms / 1e3, cudrv.Wrap(err)
 }
 
-// Wait waits for all that was queued.
+// Wait waits until everything that was queued is done.
 func (l *Lab) Wait() error { return cudrv.Wrap(l.d.run.stream.Synchronize()) }

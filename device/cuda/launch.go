@@ -13,7 +13,7 @@ import (
 	"weir/internal/invariants"
 )
 
-// kernel is an entry that can be launched.
+// kernel is an entry of the launch table that can be launched.
 type kernel struct {
 	fn       cu.Function
 	entry    *kernels.Entry
@@ -22,8 +22,8 @@ type kernel struct {
 
 const maxWords = 32
 
-// launcher puts kernels on a stream through cu, without an allocation: cu reads
-// eight bytes behind each pointer, whatever the parameter's type.
+// launcher puts kernels on a stream through cu, without an allocation: cu reads eight
+// bytes at each pointer, for parameters of any type.
 type launcher struct {
 	stream cu.Stream
 	words  [maxWords]uint64

@@ -14,10 +14,9 @@ import (
 	"weir/model"
 )
 
-// TestLaunches: a step of decoding launches these kernels and no more. Residual
-// sums are epilogues of the products before them, SwiGLU is one of the product
-// of gate and up (where that has no bias), and the parts of attention are merged
-// by the block that comes last.
+// TestLaunches: a step of decoding launches these kernels and no others. Residual sums are
+// epilogues of products, SwiGLU is that of the product of gate and up unless it has a bias,
+// and the block of attention that ends last merges the parts.
 func TestLaunches(t *testing.T) {
 	emulated(t)
 	for _, c := range []struct {
@@ -68,9 +67,9 @@ func TestLaunches(t *testing.T) {
 	}
 }
 
-// TestMergeFrom: whether the parts of attention are merged by the block that
-// comes last or by a launch of their own shows in no bit, also where a sequence
-// passes from one to the other, and by graphs as by single launches.
+// TestMergeFrom: it changes no bit whether the block that ends last or a launch of its own
+// merges the parts of attention, also when a sequence passes from one to the other, and
+// with graphs and without.
 func TestMergeFrom(t *testing.T) {
 	m := openModel(t, "qwen3")
 	m.Config.MaxSeqTokens = 600

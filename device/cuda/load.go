@@ -23,16 +23,16 @@ type param struct {
 	bias uint64 // [n] float32, or 0
 	use  model.Use
 	as   Format // of a matrix
-	// gated says that the tiles hold 32 rows of gate and 32 of up in turns, the
-	// last ones filled up with zeros, for the SwiGLU epilogue; n counts them.
+	// gated says that 32 rows of gate and 32 of up take turns in the tiles, for the
+	// SwiGLU epilogue. The last ones are filled up with zeros, which n counts, too.
 	gated bool
 }
 
 // stageBytes is the size of a piece of a matrix on its way to the device.
 const stageBytes = 16 << 20
 
-// staging is two pieces of pinned memory that take turns, each with its
-// counterpart on the device, where it is packed into tiles.
+// staging is two pieces of pinned memory that are used in turns. Each has a counterpart
+// on the device, from which it is packed into tiles.
 type staging struct {
 	host [2]pinned
 	dev  [2]cu.DevicePtr
@@ -73,8 +73,8 @@ func (d *Device) loadMatrix(p *param, m model.Matrix) error {
 		}
 	}
 	if p.use == model.Gated {
-		// The epilogue knows no bias: such a product is stored and gated by
-		// silu_gate.
+		// The epilogue cannot add a bias. Such a product is stored, and silu_gate
+		// follows.
 		if p.gated = len(m.Bias) == 0; p.gated {
 			p.n = 2 * int(roundUp(int64(p.n/2), kernels.Tile/2))
 		}
@@ -114,8 +114,8 @@ func (d *Device) loadMatrix(p *param, m model.Matrix) error {
 	return nil
 }
 
-// pack sends a tensor in pieces and packs each into rows from row0 on; those of
-// a gated matrix are of its part 0 or 1.
+// pack sends a tensor in pieces and packs them into the rows from row0 on. The tensors
+// of a gated matrix are its parts 0 and 1.
 func (d *Device) pack(p *param, t weights.Tensor, row0, part int) error {
 	per, interleave := kernels.Tile, 0
 	if p.gated {
@@ -135,7 +135,7 @@ func (d *Device) pack(p *param, t weights.Tensor, row0, part int) error {
 		}
 		piece := t.Data[at*rowBytes:][:n*rowBytes]
 		if !p.as.within(piece, t.DType) {
-			return fmt.Errorf("%w: a weight is greater than %s stores, %g, or no number", ErrConfig, p.as, formats[p.as].largest)
+			return fmt.Errorf("%w: a weight is not a number, or greater than %s can store, %g", ErrConfig, p.as, formats[p.as].largest)
 		}
 		copy(s.host[i].mem, piece)
 		if err := cu.MemcpyHtoDAsync(s.dev[i], s.host[i].pointer(), int64(n*rowBytes), d.run.stream); err != nil {
@@ -243,11 +243,11 @@ func half(h uint16) float32 {
 	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
 }
 
-// mostFew is the most rows that the few-row products are used for.
+// mostFew is the greatest number of rows of the few-row products.
 var mostFew = kernels.GemmRows[len(kernels.GemmRows)-1]
 
-// seal allocates what the largest matrix needs, and gives back what loading
-// took. It is called by the first step.
+// seal allocates what the products of the largest matrix need, and frees what only
+// loading needed. The first step calls it.
 func (d *Device) seal() error {
 	d.sealed = true
 	var err error

@@ -18,7 +18,7 @@ const (
 	slab  = 64 << 20 // the least that is asked of the driver for weights: it rounds every allocation up to pages of 2 MiB
 )
 
-// arena hands out device memory and takes it back all at once.
+// arena allocates device memory that is freed all at once.
 type arena struct {
 	blocks []cu.DevicePtr
 	next   uint64 // free memory of the newest block
@@ -64,7 +64,7 @@ func (a *arena) close() error {
 
 func roundUp(n, to int64) int64 { return (n + to - 1) / to * to }
 
-// product multiplies sizes and refuses what is no size of memory.
+// product multiplies sizes, and refuses those that no memory can have.
 func product(factors ...int) (int64, error) {
 	n := int64(1)
 	for _, f := range factors {
@@ -76,8 +76,8 @@ func product(factors ...int) (int64, error) {
 	return n, nil
 }
 
-// pinned is host memory that the device can read and write, with what is
-// written into it counted from its start.
+// pinned is host memory that the device can read and write, of which the first n bytes
+// are in use.
 type pinned struct {
 	mem []byte
 	dev uint64 // its address on the device

@@ -18,7 +18,7 @@ import (
 	"weir/internal/cudrv"
 )
 
-// library is the modules that were loaded and their kernels.
+// library holds the modules that were loaded, and their kernels.
 type library struct {
 	modules []cu.Module
 	kernels map[string]*kernel
@@ -28,8 +28,8 @@ type library struct {
 const smallShared = 48 << 10
 
 // load compiles the PTX of one flavour, or takes it from the cache, and finds
-// its kernels. Functions are touched here, because a graph may be captured only
-// with code that is loaded.
+// its kernels. Functions are looked up here, because a graph can only be captured with
+// code that is loaded.
 func (l *library) load(cfg *Config, f kernels.Flavour, info Info) error {
 	ptx := kernels.PTX(f)
 	began := time.Now()
@@ -39,7 +39,7 @@ func (l *library) load(cfg *Config, f kernels.Flavour, info Info) error {
 	}
 	m, err := cu.LoadData(string(code))
 	if err != nil && cached {
-		// Another driver's, or damaged: make it anew.
+		// It was made by another driver, or is damaged: compile it again.
 		_ = os.Remove(cachePath(cfg, ptx, info))
 		if code, _, err = machineCode(cfg, ptx, info); err != nil {
 			return err
@@ -103,7 +103,7 @@ func machineCode(cfg *Config, ptx []byte, info Info) (code []byte, cached bool, 
 	}
 	if cfg.CacheDir != "" {
 		if err := keep(cachePath(cfg, ptx, info), []byte(made)); err != nil {
-			cfg.note("the kernels' machine code is not kept", "error", err) // they are compiled at every start
+			cfg.note("the kernels' machine code is not kept", "error", err) // so they are compiled at every start
 		}
 	}
 	return []byte(made), false, nil
@@ -130,7 +130,7 @@ func compile(ptx []byte) (string, error) {
 	return "", err
 }
 
-// keep writes a file that is there whole or not at all.
+// keep writes a file so that it exists completely or not at all.
 func keep(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

@@ -31,9 +31,8 @@ func (a *activation) size() int {
 const (
 	// drawRows is the most rows whose logits exist at a time.
 	drawRows = 256
-	// partBytes bounds the partial results of attention that exist at a time,
-	// though one token's always fit: a step with more is computed in several
-	// turns.
+	// partBytes bounds the partial results of attention that exist at a time. A step
+	// with more is computed in several turns. Those of one token always fit.
 	partBytes = 256 << 20
 	// actAlign is the multiple of elements that rows of activations are apart.
 	actAlign = 64
@@ -58,7 +57,7 @@ type cache struct {
 	blocks      int
 }
 
-// rope is the rotations of all positions: [MaxSeqTokens, half, 2] float32.
+// rope has the rotations of all positions: [MaxSeqTokens, half, 2] float32.
 type rope struct {
 	table uint64
 	half  int
@@ -162,8 +161,8 @@ type part struct {
 	size int64
 }
 
-// lay allocates parts in one piece and zeroes it: the columns behind an
-// activation's width have to be.
+// lay allocates parts in one piece and fills it with zeros, because the columns after
+// an activation's width have to be zero.
 func (d *Device) lay(parts []part) error {
 	total := int64(0)
 	for _, p := range parts {
@@ -222,8 +221,8 @@ func (d *Device) ResizeKV(numBlocks int) error {
 	}
 	d.cache = cache{base: base, layer: elements * 2, blockStride: d.shape.Layers * elements, blocks: numBlocks}
 	d.shape.Spec.NumBlocks = numBlocks
-	// Zeros, because a value that is no number in a position that nobody sees
-	// would still spoil a sum that multiplies it by 0.
+	// A sum also multiplies the values of positions that are not seen, by 0, and a NaN
+	// there would spoil it.
 	return d.zero(base, size)
 }
 

@@ -12,9 +12,9 @@ import (
 	"weir/models"
 )
 
-// TestQuantizedLikeTheCPU: with 8 and 4 bits per weight the bundled model gives
-// the logits that the CPU gives with the same weights, which rounds activations
-// too. 4 bits alone move them ten times as far.
+// TestQuantizedLikeTheCPU: with 8 and 4 bits per weight, the logits of the bundled model
+// are near those of the CPU with the same weights. The CPU rounds activations, too. Storing
+// weights in 4 bits moves the logits ten times as far.
 func TestQuantizedLikeTheCPU(t *testing.T) {
 	m, err := model.OpenFS(models.Bundled())
 	if err != nil {

@@ -27,8 +27,8 @@ type step struct {
 // inputs are device addresses of the batch's arrays.
 type inputs struct{ tokens, pos, slots, at, tables uint64 }
 
-// flight is one step in flight: its slot of pinned memory and what End has to
-// know of it.
+// flight is one step in flight: its slot of pinned memory, and what End needs to
+// know about it.
 type flight struct {
 	number uint32
 	input  pinned // the batch
@@ -56,8 +56,8 @@ func (d *Device) inputBytes() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// A decoding token has a merge and items, a run has tiles; segments of items
-	// have counts. Graphs round the number of items up to a power of two.
+	// A decoding token has a merge and items, a run has tiles, and segments of
+	// items have counts. Graphs round the number of items up to a power of two.
 	perSeq := 2*maxParts(sp.MaxSeqTokens) + 2
 	decode, err := product(min(sp.MaxSeqs, sp.MaxTokens)+16, perSeq, 16)
 	if err != nil {
@@ -141,9 +141,9 @@ func (d *Device) Begin(b *backend.Batch) {
 	}
 }
 
-// packBatch writes the batch into the flight's slot. Its layout depends on nothing
-// but the key where the forward pass is a graph, which holds its addresses; so
-// the block tables, whose length is their own, come last.
+// packBatch writes the batch into the flight's slot. A graph holds addresses in it, so
+// if the forward pass is a graph, the layout depends on the graph's key alone. The block
+// tables, whose length differs from batch to batch, come last.
 func (d *Device) packBatch(f *flight, b *backend.Batch, key graphKey, decode bool) {
 	s, in := &d.step, &f.input
 	in.n = 0
@@ -157,7 +157,7 @@ func (d *Device) packBatch(f *flight, b *backend.Batch, key graphKey, decode boo
 	}
 	s.at.tokens = column(b.Tokens, s.tokens, 0)
 	s.at.pos = column(b.Pos, s.tokens, 0)
-	s.at.slots = column(b.Slots, s.tokens, -1) // padding is stored nowhere
+	s.at.slots = column(b.Slots, s.tokens, -1) // padding has no slot
 	s.at.at = column(b.At, s.rows, 0)
 	for i, window := range d.shape.Windows {
 		items := 0
@@ -169,7 +169,7 @@ func (d *Device) packBatch(f *flight, b *backend.Batch, key graphKey, decode boo
 	s.at.tables = column(b.Tables, len(b.Tables), 0)
 }
 
-// act is a view's address, and the row stride in elements.
+// act is the address of a view, and its row stride in elements.
 func (d *Device) act(a model.Act) (ptr uint64, ld int) {
 	b := &d.acts[a.Buf]
 	if a.Off < 0 || a.Width <= 0 || a.Off+a.Width > b.width {
@@ -277,8 +277,7 @@ func (d *Device) StoreKV(layer int, q, k, v model.Act, h model.Heads) {
 		i32(sh.Heads), i32(sh.KVHeads), i32(sh.HeadDim), i32(table.half), i32(ld), i32(sh.Spec.BlockTokens), uint64(d.cache.blockStride), f32(h.Eps))
 }
 
-// Gather implements model.Device. Whole rows are copied, with the zeros behind
-// them.
+// Gather implements model.Device. Whole rows are copied, with the zeros at their end.
 func (d *Device) Gather(dst, src model.Act) {
 	if !(dst.Width == src.Width && d.sum(dst) == d.sum(src) && dst.Off == 0 && src.Off == 0) {
 		panic(fmt.Sprintf("cuda: Gather of rows of %d into rows of %d", src.Width, dst.Width))

@@ -42,9 +42,9 @@ var opened struct {
 	done bool
 }
 
-// Open loads the driver's library, Library if path is empty, and initialises
-// it. A process has one driver: later calls answer as the first did, and fail
-// if they name another library.
+// Open loads the driver's library, which is Library if path is empty, and initialises
+// it. A process has one driver: later calls return what the first did, or fail if they
+// name another library.
 func Open(path string) error {
 	if path == "" {
 		path = Library

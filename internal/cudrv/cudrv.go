@@ -81,7 +81,7 @@ const (
 	NotSupported Error = C.CUDA_ERROR_NOT_SUPPORTED
 )
 
-// Error has the driver's own words.
+// Error returns the driver's own text.
 func (e Error) Error() string {
 	var s *C.char
 	if C.cuGetErrorString(C.CUresult(e), &s) != 0 || s == nil {
@@ -96,8 +96,8 @@ func (e Error) Is(target error) bool {
 	return ok && t == e
 }
 
-// Wrap turns an error of package cu, whose type is not exported and which does
-// not know the newer codes, into an Error. Others pass unchanged.
+// Wrap turns an error of package cu into an Error, because cu does not export its type
+// and does not know the newer codes. Other errors are returned unchanged.
 func Wrap(err error) error {
 	if err == nil {
 		return nil
@@ -148,8 +148,8 @@ func HostPtr(b []byte) (cu.DevicePtr, error) {
 	return cu.DevicePtr(d), err
 }
 
-// Busy says whether work is left on s, or what has failed there. It does not
-// wait, and allocates nothing, which cu's Query does for its answer.
+// Busy reports whether work is left on s, or the error of what has failed there. It does
+// not wait, and unlike cu's Query it allocates nothing.
 func Busy(s cu.Stream) (bool, error) {
 	r := C.weir_stream_query(C.CUstream(handle(&s)))
 	if r == C.CUDA_ERROR_NOT_READY {
@@ -177,7 +177,7 @@ func Instantiate(g cu.Graph) (cu.ExecGraph, error) {
 	return e, err
 }
 
-// Replay puts all of e on s.
+// Replay queues all of e on s.
 func Replay(e cu.ExecGraph, s cu.Stream) error {
 	return result(C.weir_graph_launch(C.CUgraphExec(handle(&e)), C.CUstream(handle(&s))))
 }
@@ -203,7 +203,7 @@ func NewParams() (*Params, error) {
 	return p, nil
 }
 
-// Free gives the memory back.
+// Free frees the memory.
 func (p *Params) Free() { C.free(p.mem); p.mem = nil }
 
 // Reset empties the list.

@@ -42,7 +42,7 @@ func (p paged) String() string {
 // cached is a filled KV cache.
 type cached struct {
 	kv     uint64
-	k, v   []float64 // as the cache holds them
+	k, v   []float64 // rounded as in the cache
 	tables []int32
 	first  []int32 // entry of each sequence
 	elems  int

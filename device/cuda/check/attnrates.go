@@ -18,7 +18,7 @@ type attnCase struct {
 	prefill                      bool
 }
 
-// key is by shape alone: torch does not know our models.
+// key names the shape alone, because torch does not know the models.
 func (a attnCase) key() string {
 	if a.prefill {
 		return fmt.Sprintf("prefill attention, %d/%d heads of %d, %d tokens", a.heads, a.kvHeads, a.dim, a.n)
@@ -53,7 +53,7 @@ func (c *checker) attentionCases() (list []attnCase) {
 
 const attnBlock = 16 // tokens of a block
 
-// blocks is how many blocks of the cache a sequence has.
+// blocks is the number of blocks of the cache that a sequence has.
 func (a attnCase) blocks() int {
 	if a.prefill {
 		return (a.n + attnBlock - 1) / attnBlock
@@ -61,7 +61,7 @@ func (a attnCase) blocks() int {
 	return a.n / attnBlock
 }
 
-// tokens is how many tokens are computed.
+// tokens is the number of tokens that are computed.
 func (a attnCase) tokens() int {
 	if a.prefill {
 		return a.n
@@ -88,9 +88,9 @@ type attnMemory struct {
 	numTiles, numItems, numMerges, slots int
 }
 
-// attentionRate times one case; decoding, where it can be done in two ways, in
-// both. A prompt's work is counted as the half of the square below the diagonal,
-// decoding's by the keys and values that it reads.
+// attentionRate times one case, and decoding in both ways if there are two. The work of
+// a prompt is counted as the half of the square below the diagonal, that of decoding as
+// the keys and values that are read.
 func (c *checker) attentionRate(a attnCase) error {
 	m, err := c.attentionMemory(a)
 	if err != nil {

@@ -46,8 +46,8 @@ const (
 	Missed  = "not measured (error)" // its section ended with an error before
 )
 
-// What a section's process says besides: the name of a task that is to come,
-// and of one that is over.
+// A section's process also reports the names of tasks: those that are planned, and those
+// that have ended.
 const planned, over = "planned", "over"
 
 // Record is one line of the results.
@@ -55,8 +55,8 @@ type Record struct {
 	Name    string         `json:"name"`
 	Verdict string         `json:"verdict,omitempty"`
 	Values  map[string]any `json:"values,omitempty"`
-	Kernels []string       `json:"kernels,omitempty"` // what it is about
-	Key     string         `json:"key,omitempty"`     // torch's time for the same work has the same one
+	Kernels []string       `json:"kernels,omitempty"` // that it is about
+	Key     string         `json:"key,omitempty"`     // torch's time for the same work has the same key
 }
 
 func (r Record) String() string {
@@ -78,13 +78,13 @@ func (r Record) String() string {
 	return b.String()
 }
 
-// number is a value that JSON may have carried.
+// number is a value that may have come from JSON.
 func (r Record) number(key string) (float64, bool) {
 	v, ok := r.Values[key].(float64)
 	return v, ok
 }
 
-// Section is what became of one.
+// Section is the result of one section.
 type Section struct {
 	Number  string   `json:"section"`
 	Title   string   `json:"title"`
@@ -94,7 +94,7 @@ type Section struct {
 	Records []Record `json:"records"`
 }
 
-// ErrWrong says that a section did not end well.
+// ErrWrong says that a section failed.
 var ErrWrong = errors.New("gpu-check: not everything is right")
 
 // A section is a list of tasks. Its budget is its part of Options.Total, about
@@ -102,11 +102,11 @@ var ErrWrong = errors.New("gpu-check: not everything is right")
 type section struct {
 	number, title string
 	budget        time.Duration
-	speeds        bool // nothing that could be wrong: to be cut short is no failure
+	speeds        bool // it only measures, so being cut short is not a failure
 	tasks         func(*checker) ([]task, error)
 }
 
-// A task opens the device as it needs it; its memory is freed behind it.
+// A task opens the device as it needs it. Its memory is freed after it.
 type task struct {
 	name string
 	run  func(*checker) error
@@ -151,8 +151,8 @@ func (c *checker) record(name, verdict string, pairs ...any) {
 	c.emit(r)
 }
 
-// begin starts what the next records are about: kernels launched before only
-// prepared it.
+// begin says that the next records are about the kernels launched from here on. Those
+// before only prepared.
 func (c *checker) begin() { c.lab.Forget() }
 
 func verdict(ok bool) string {
@@ -162,7 +162,7 @@ func verdict(ok bool) string {
 	return Wrong
 }
 
-// pick is quick's value or full's.
+// pick returns the value for a quick check or for a full one.
 func pick[T any](c *checker, quick, full T) T {
 	if c.o.Quick {
 		return quick
@@ -170,13 +170,13 @@ func pick[T any](c *checker, quick, full T) T {
 	return full
 }
 
-// RunSection runs one section here and now. No task begins when within is over,
-// which is no limit where it is 0.
+// RunSection runs one section in this process. No task begins after the time within,
+// unless it is 0.
 func RunSection(o Options, number string, within time.Duration, emit func(Record)) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	// The driver's compiler runs in the first section alone: every later opening of
-	// the device, of which there are some forty, would take its seconds anew.
+	// The driver's compiler runs in the first section only. The device is opened some
+	// forty times after that, and each time would take these seconds again.
 	if o.Config.CacheDir == "" && o.Scratch != "" {
 		o.Config.CacheDir = filepath.Join(o.Scratch, "code")
 	}
@@ -205,7 +205,7 @@ func (c *checker) run(s section) (err error) {
 		if !c.end.IsZero() && time.Now().After(c.end) {
 			continue // it stays planned
 		}
-		// Numbers of its own, so that a task is the same wherever it stands.
+		// Each task has random numbers of its own, so it does not depend on those before.
 		h := fnv.New64a()
 		_, _ = h.Write([]byte(t.name))
 		c.rng = rand.New(rand.NewPCG(1, h.Sum64()))
@@ -246,8 +246,8 @@ func (c *checker) close() (err error) {
 	return err
 }
 
-// family is products whose bits do not depend on the number of rows: by the
-// instructions and by what the weights are stored as.
+// family is a set of products whose bits do not depend on the number of rows: those with
+// one instruction and one format of weights.
 type family struct {
 	name     string
 	products cuda.Products
@@ -262,7 +262,7 @@ func (c *checker) info() (cuda.Info, error) {
 	return list[c.o.Config.Ordinal], nil
 }
 
-// families are those that the device has.
+// families lists those that the device has.
 func (c *checker) families() ([]family, error) {
 	info, err := c.info()
 	if err != nil {
@@ -284,8 +284,8 @@ func (c *checker) eachFamily(add func(family)) error {
 	return err
 }
 
-// has says whether the launch table has a kernel: some are there to be chosen
-// from, and checks must not depend on which.
+// has reports whether the launch table has a kernel. Some kernels are alternatives, and
+// checks must not depend on which of them there are.
 func has(kernel string) bool {
 	return slices.ContainsFunc(kernels.Entries, func(e kernels.Entry) bool { return e.Name == kernel })
 }

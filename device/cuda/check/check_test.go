@@ -9,9 +9,8 @@ import (
 	"weir/device/cuda/kernels"
 )
 
-// TestDeadlines: sections end one after the other, within the whole, which is
-// less than eight minutes where nobody says otherwise; what one leaves is the
-// next one's.
+// TestDeadlines: sections end one after the other, within the total, which is less than
+// eight minutes by default. Time that a section does not use goes to the next.
 func TestDeadlines(t *testing.T) {
 	var sum time.Duration
 	for _, s := range sections {

@@ -14,7 +14,7 @@ import (
 	"weir/sampler"
 )
 
-// draws compares pick with sampler.Picker: every bit.
+// draws compares every bit of what pick draws with sampler.Picker.
 func draws(c *checker) (list []task, err error) {
 	add := func(name string, run func(*checker) error) {
 		list = append(list, task{name, func(c *checker) error {
@@ -46,8 +46,8 @@ var styles = []struct {
 	}},
 }
 
-// frequencies draws many times from one distribution: a chi-squared test of the
-// draws as such, which is to hold whatever the reference says.
+// frequencies draws many times from one distribution and does a chi-squared test, which
+// does not depend on package sampler.
 func (c *checker) frequencies() error {
 	const vocab, ld = 50, 64
 	rows := pick(c, 100, 100_000)
@@ -101,8 +101,8 @@ func (c *checker) frequencies() error {
 		e := float64(rows) * p[i] / sum
 		chi += (count[i] - e) * (count[i] - e) / e
 	}
-	// 49 degrees of freedom: beyond 95 once in ten thousand times. The seeds are
-	// the same in every run, so it is right for good or wrong for good.
+	// With 49 degrees of freedom, chance exceeds 95 once in ten thousand times. The
+	// seeds are the same in every run, so the result is, too.
 	c.record("pick: frequencies", verdict(chi < 95), "chi2", chi, "of", vocab-1, "draws", rows)
 	return nil
 }

@@ -17,10 +17,10 @@ import (
 	"weir/models"
 )
 
-// network runs the model inside the binary on the GPU and on the CPU: logits
-// within the rounding of activations to bf16, the same greedy tokens where the CPU
-// is sure, and on the GPU the same bits by graph and by single launches, alone
-// and in a batch.
+// network runs the bundled model on the GPU and on the CPU. Logits may differ by the
+// rounding of activations to bf16, and greedy tokens must be the same if the best one
+// leads by more than that. On the GPU, the bits must be the same with graphs and with
+// single launches, alone and in a batch.
 func network(c *checker) (list []task, err error) {
 	families, err := c.families()
 	if err != nil {
@@ -82,8 +82,8 @@ func (c *checker) onCPU(m *model.Model, o model.Options, as cpu.Format, prompt, 
 	return decode(dev, m, o, prompt, tokens, pick(c, 3, 64), 0)
 }
 
-// sameNetwork compares the GPU with the CPU's logits, and ways of running on it
-// with each other.
+// sameNetwork compares the logits of the GPU with those of the CPU, and the ways of
+// running on the GPU with each other.
 func (c *checker) sameNetwork(f family, m *model.Model, o model.Options, prompt, tokens []int32, want []float32) error {
 	var first []float32
 	for _, v := range []struct {

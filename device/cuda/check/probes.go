@@ -49,11 +49,11 @@ func (c *checker) filled() error {
 	return nil
 }
 
-// streams checks what the ceilings of memory are measured with: a stream that
-// reads less than all of it would be fast.
+// streams checks the kernels that measure the ceilings of memory: one that reads less
+// than everything would be too fast.
 func (c *checker) streams() error {
 	const threads = 512
-	// Vectors of 16 bytes, some of them behind the last whole group of steps.
+	// Vectors of 16 bytes, some of them after the last whole group of steps.
 	n, blocks := pick(c, 40000, 30*264*threads+70001), pick(c, 3, 264)
 	src := make([]int32, 4*n)
 	all := int32(0)
@@ -82,8 +82,8 @@ func (c *checker) streams() error {
 }
 
 // approximations measures the error of the approximate instructions that the
-// kernels use. The ISA promises 2^-22 or better for each; what is wrong is twice
-// that, which would still not show in a bf16.
+// kernels use. The ISA promises 2^-22 or better for each. Twice that is called wrong,
+// although it would still not show in a bf16.
 func (c *checker) approximations() error {
 	const limit = 0x1p-21
 	n := pick(c, 600, 1<<20)
@@ -162,7 +162,7 @@ func times(a, b []float64, k, r, s, lo, hi int) (sum float64) {
 }
 
 // wgmma checks tensor copies, their swizzle, descriptors of shared memory, and
-// one product: whatever the products of a model do wrong, this says which part.
+// one product, so that a fault in the products of a model can be assigned to a part.
 func (c *checker) wgmma() error {
 	const k = 64
 	boxes, a, b, err := c.operands(k)

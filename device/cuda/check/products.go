@@ -149,7 +149,7 @@ func (c *checker) sameBits(f family, most, n, k int) error {
 	return nil
 }
 
-// after are what a product does with its sums.
+// after lists what a product can do with its sums.
 var after = []struct {
 	name     string
 	epilogue int

@@ -10,8 +10,8 @@ import (
 	"weir/device/cuda/kernels"
 )
 
-// rates measures ceilings first, then kernels of the shapes of models as shares of
-// them.
+// rates measures ceilings first, and then kernels with the shapes of models as shares of
+// the ceilings.
 func rates(c *checker) (list []task, err error) {
 	add := func(name string, products cuda.Products, run func(*checker) error) {
 		list = append(list, task{name, func(c *checker) error {
@@ -41,15 +41,15 @@ func rates(c *checker) (list []task, err error) {
 	return list, err
 }
 
-// seconds is how long the device needs for one call of f of n. The next records
+// seconds is the time that the device needs for one of n calls of f. The next records
 // are about what f launches.
 func (c *checker) seconds(n int, f func(i int) error) (float64, error) {
 	c.begin()
 	return c.lab.Seconds(n, f)
 }
 
-// measured records a time with what was moved and computed in it, as the share of
-// the ceiling that is nearer. key names the same work in torch.
+// measured records a time, with what was moved and computed in it as a share of the
+// ceiling that is nearer. key names the same work in torch.
 func (c *checker) measured(name, key string, sec, bytes, flop float64) {
 	v := []any{"us", sec * 1e6, "key", key}
 	share, of := 0.0, "memory"
@@ -71,9 +71,9 @@ func (c *checker) measured(name, key string, sec, bytes, flop float64) {
 	c.record(name, "", v...)
 }
 
-// peak is what the tensor cores can do with bf16 at the highest clock, sparsity
-// aside: by the flop per clock of a multiprocessor, as NVIDIA's tables of each
-// architecture give them. 0 where that is not known.
+// peak is what the tensor cores can do with bf16 at the highest clock, without sparsity,
+// by the flop per clock of a multiprocessor in NVIDIA's tables of each architecture. It
+// is 0 if that is not known.
 func (c *checker) peak() float64 {
 	clocks := map[int]float64{80: 2048, 86: 1024, 87: 1024, 89: 1024, 90: 4096, 100: 8192, 103: 8192, 120: 1024}
 	sms, err1 := c.lab.Attribute(16)
@@ -115,7 +115,7 @@ func (c *checker) memory() error {
 			stream{fmt.Sprintf("stream_copy, %d blocks per processor", per), 2 * n, func(int) error { return c.lab.Launch("stream_copy", per*sms, 1, 1, b, a, n/16) }},
 			stream{fmt.Sprintf("stream_read, %d blocks per processor", per), n, func(int) error { return c.lab.Launch("stream_read", per*sms, 1, 1, b, a, n/16) }})
 	}
-	if err := c.noise(a, n/2, 1); err != nil { // equal numbers cost less power
+	if err := c.noise(a, n/2, 1); err != nil { // equal numbers take less power
 		return err
 	}
 	best, rates := 0.0, make([]float64, len(list))
@@ -141,7 +141,7 @@ func (c *checker) memory() error {
 	return nil
 }
 
-// launches is what a kernel costs that does nothing.
+// launches measures what a kernel costs that does nothing.
 func (c *checker) launches() error {
 	p, err := cuda.Put(c.lab, []uint32{0})
 	if err != nil {
@@ -175,7 +175,7 @@ func (c *checker) launches() error {
 	return nil
 }
 
-// shapes of Llama-3.1-8B's products: qkv, out, gate and up, down, head.
+// The shapes of Llama-3.1-8B's products: qkv, out, gate and up, down, head.
 var shapes8B = [][2]int{{6144, 4096}, {4096, 4096}, {28672, 4096}, {4096, 14336}, {128256, 4096}}
 
 func (c *checker) productShapes() [][2]int { return pick(c, [][2]int{{192, 128}}, shapes8B) }
@@ -191,7 +191,7 @@ func (c *checker) productRates(f family, n, k int, rows []int) error {
 	if err != nil {
 		return err
 	}
-	// Random numbers: equal ones cost less power, and so less time.
+	// Random numbers, because equal ones take less power, and so less time.
 	src, err := c.lab.Alloc(n * k * 2)
 	if err != nil {
 		return err

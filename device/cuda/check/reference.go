@@ -20,7 +20,7 @@ func bf16(f float32) uint16 {
 
 func wide(h uint16) float64 { return float64(math.Float32frombits(uint32(h) << 16)) }
 
-// normals are n normal numbers, as bf16 and widened.
+// normals returns n normally distributed numbers, as bf16 and widened.
 func (c *checker) normals(n int) ([]uint16, []float64) {
 	h, f := make([]uint16, n), make([]float64, n)
 	for i := range h {
@@ -30,7 +30,7 @@ func (c *checker) normals(n int) ([]uint16, []float64) {
 	return h, f
 }
 
-// floats are n normal float32 numbers.
+// floats returns n normally distributed float32 numbers, also widened.
 func (c *checker) floats(n int) ([]float32, []float64) {
 	s, f := make([]float32, n), make([]float64, n)
 	for i := range s {
@@ -40,8 +40,8 @@ func (c *checker) floats(n int) ([]float32, []float64) {
 	return s, f
 }
 
-// round makes rows of k weights what a format stores of them, by the rules of
-// device/cpu: blocks of 32 columns in units of a float16.
+// round rounds rows of k weights as a format stores them, by the rules of device/cpu:
+// blocks of 32 columns in units of a float16.
 func round(w []float64, k int, as cuda.Format) {
 	if as == cuda.BF16 {
 		return
@@ -79,8 +79,8 @@ func roundBlock(w []float64, as cuda.Format) {
 	}
 }
 
-// float16 rounds to nearest even; float16Step is the distance of the numbers
-// around v.
+// float16 rounds to nearest even. float16Step is the distance between the numbers of
+// float16 around v.
 func float16(v float32) float64 {
 	u := float16Step(float64(v))
 	return math.RoundToEven(float64(v)/u) * u
@@ -93,7 +93,7 @@ func float16Step(v float64) float64 {
 	return math.Ldexp(1, max(math.Ilogb(v), -14)-10)
 }
 
-// padded lays rows of width out ld apart, zeros between.
+// padded copies rows of this width so that they are ld apart, with zeros between.
 func padded[T any](s []T, width, ld int) []T {
 	rows := len(s) / width
 	out := make([]T, rows*ld)
@@ -103,11 +103,11 @@ func padded[T any](s []T, width, ld int) []T {
 	return out
 }
 
-// stride is the distance of an activation's rows.
+// stride is the distance between an activation's rows.
 func stride(width int) int { return (width + 63) / 64 * 64 }
 
-// parallel calls f for [0, n) on all processors: references take longer than what
-// is checked.
+// parallel calls f for [0, n) on all processors: the arithmetic in float64 takes longer
+// than what it is compared with.
 func parallel(n int, f func(i int)) {
 	var wait sync.WaitGroup
 	var next atomic.Int64
@@ -128,11 +128,11 @@ func parallel(n int, f func(i int)) {
 	wait.Wait()
 }
 
-const guard = 1024 // bytes behind an output that must stay as they are
+const guard = 1024 // bytes after an output that must not change
 
-// repeat runs a kernel three times into an output of n values of T, poisoned
-// before each, and returns it. The next records are about what it launches. The runs must agree in every bit and write
-// nothing behind the output.
+// repeat runs a kernel three times into an output of n values of T, which is filled with
+// NaN before each run, and returns it. The runs must agree in every bit and write nothing
+// after the output. The next records are about what they launch.
 func repeat[T ~uint16 | ~float32 | ~int32](c *checker, name string, n int, run func(out uint64) error) ([]T, error) {
 	var first []T
 	size := n * 4
@@ -186,8 +186,8 @@ func bits[T ~uint16 | ~float32 | ~int32](v T) uint32 {
 	return 0
 }
 
-// compare records the norm of the error over that of what is wanted, and the
-// largest error of a value over the root mean square of its row's.
+// compare records the norm of the error relative to that of the wanted values, and the
+// largest error of a value relative to the root mean square of its row.
 func (c *checker) compare(name string, got, want []float64, limit float64) {
 	var e, w, most float64
 	for i := range want {
@@ -204,7 +204,7 @@ func (c *checker) compare(name string, got, want []float64, limit float64) {
 	c.record(name, verdict(rel <= limit && most <= 40*limit*math.Max(rms, 1e-30)), "rel", finite(rel), "most", finite(most/math.Max(rms, 1e-150)), "limit", limit)
 }
 
-// finite keeps JSON writable.
+// finite replaces what JSON cannot hold.
 func finite(v float64) float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return -1
@@ -212,7 +212,7 @@ func finite(v float64) float64 {
 	return v
 }
 
-// columns widens an output of rows ld apart.
+// columns widens an output whose rows are ld apart.
 func columns[T ~uint16 | ~float32](s []T, width, ld int) []float64 {
 	var out []float64
 	for r := 0; r < len(s); r += ld {

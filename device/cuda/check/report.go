@@ -27,14 +27,14 @@ type Report struct {
 	hopper      bool
 }
 
-// Kernel is all that was found about one, as STATUS.md has it.
+// Kernel is what was found about one kernel, as in STATUS.md.
 type Kernel struct {
 	Name   string  `json:"name"`
-	State  string  `json:"state"`  // ok, wrong, skipped, not launched, each perhaps with a reason
+	State  string  `json:"state"`  // ok, wrong, skipped or not launched, with a reason if there is one
 	Checks int     `json:"checks"` // records with a verdict
-	Error  float64 `json:"error"`  // relative, the nearest to its limit
+	Error  float64 `json:"error"`  // relative, of the check that was nearest to its limit
 	Limit  float64 `json:"limit"`
-	Share  float64 `json:"share"` // the best of a ceiling; 0: not timed
+	Share  float64 `json:"share"` // the greatest share of a ceiling; 0: not timed
 	Of     string  `json:"of,omitempty"`
 }
 
@@ -53,7 +53,7 @@ var notLaunched = map[string]string{}
 // unknown is the state of a kernel that should have been launched.
 const unknown = "not launched"
 
-// conclude sums up the records that there are.
+// conclude sums up the records.
 func (r *Report) conclude() {
 	r.Kernels, r.Comparisons = r.Kernels[:0], r.Comparisons[:0]
 	for _, e := range kernels.Entries {
@@ -114,7 +114,7 @@ func (r *Report) kernel(e kernels.Entry) Kernel {
 			}
 			rel, ok := v.number("rel")
 			limit, _ := v.number("limit")
-			if ok && k.Error >= 0 && (rel < 0 || rel*k.Limit >= k.Error*limit) { // -1 is no number at all
+			if ok && k.Error >= 0 && (rel < 0 || rel*k.Limit >= k.Error*limit) { // -1 is NaN
 				k.Error, k.Limit = rel, limit
 			}
 		}
@@ -132,7 +132,7 @@ func (r *Report) kernel(e kernels.Entry) Kernel {
 	return k
 }
 
-// unexplained counts the kernels that nothing was found about, for no reason.
+// unexplained counts the kernels about which nothing was found, without a reason.
 func (r *Report) unexplained() (n int) {
 	for _, k := range r.Kernels {
 		if k.State == unknown || k.State == "launched, not checked" {
@@ -142,7 +142,7 @@ func (r *Report) unexplained() (n int) {
 	return n
 }
 
-// print writes the tables that everything comes down to.
+// print writes the summary.
 func (r *Report) print(out io.Writer) {
 	fmt.Fprintf(out, "== kernels\n   %-18s %-24s %6s %10s %10s %8s\n", "kernel", "state", "checks", "error", "limit", "share")
 	for _, k := range r.Kernels {

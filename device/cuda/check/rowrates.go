@@ -132,7 +132,7 @@ func (c *checker) pickRate() error {
 	return nil
 }
 
-// packRates times what loading a model spends on the device.
+// packRates times what the device does when a model is loaded.
 func (c *checker) packRates() error {
 	n, k := pick(c, 64, 28672), pick(c, 64, 4096)
 	src, err := c.lab.Alloc(n * k * 2)

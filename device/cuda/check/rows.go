@@ -11,8 +11,8 @@ import (
 	"weir/device/cuda/kernels"
 )
 
-// facts is what the device, the driver and the compiler are. A kernel that
-// spills into local memory is wrong.
+// facts describes the device, the driver and the compiled kernels. A kernel that spills
+// into local memory is wrong.
 func facts(c *checker) ([]task, error) {
 	families, err := c.families()
 	if err != nil {
@@ -31,7 +31,7 @@ func facts(c *checker) ([]task, error) {
 }
 
 func (c *checker) device() error {
-	// How long the driver's compiler takes is what the first start will take.
+	// The first start of a server takes as long as the driver's compiler does here.
 	c.o.Config.Note = func(message string, args ...any) {
 		r := []any{}
 		for i := 0; i+1 < len(args); i += 2 {
@@ -81,8 +81,8 @@ func (c *checker) compiled(products cuda.Products, flavour kernels.Flavour) erro
 	return nil
 }
 
-// alone are the checks of kernels by themselves. One that the launch table lacks
-// is left out.
+// alone lists the checks of single kernels. Kernels that the launch table does not have
+// are left out.
 var alone = []struct {
 	kernel string
 	run    func(*checker) error
@@ -104,8 +104,8 @@ var alone = []struct {
 	{"probe_ring", (*checker).ring},
 }
 
-// rowKernels checks what works on every row by itself, and the instructions that
-// everything is made of.
+// rowKernels checks the kernels that work row by row, and the instructions that all
+// kernels use.
 func rowKernels(c *checker) (list []task, err error) {
 	info, err := c.info()
 	if err != nil {
@@ -149,7 +149,7 @@ func rmsnorm(x, w []float64, eps float64) []float64 {
 	return y
 }
 
-// rowShapes are rows and widths of what lies row by row.
+// rowShapes are numbers of rows and widths.
 func (c *checker) rowShapes() [][2]int {
 	small := [][2]int{{1, 8}, {3, 48}, {2, 1000}}
 	return pick(c, small, append(small, [2]int{7, 4096}, [2]int{130, 2048}, [2]int{2, 14336}))
@@ -220,7 +220,7 @@ func (c *checker) sums() error {
 	return nil
 }
 
-// headNorms checks norm_heads, in place and in views that begin where they may.
+// headNorms checks norm_heads, in place and in views with the least alignment.
 func (c *checker) headNorms() error {
 	const off = 10 // elements: such a view is aligned to 4 bytes only
 	small := [][3]int{{3, 3, 10}, {2, 5, 64}}
@@ -259,7 +259,7 @@ func (c *checker) headNorms() error {
 			beside = beside && slices.Equal(y[r*ld:r*ld+off], x[r*ld:r*ld+off]) && slices.Equal(y[r*ld+off+width:(r+1)*ld], x[r*ld+off+width:(r+1)*ld])
 		}
 		c.compare(name, got, want, bfLimit)
-		c.record(name+": nothing beside", verdict(beside))
+		c.record(name+": nothing else written", verdict(beside))
 	}
 	return nil
 }
@@ -309,7 +309,7 @@ func (c *checker) matrix(as cuda.Format, src []uint16, n, k int) (uint64, error)
 	return w, c.lab.Pack(as, w, s, n, k)
 }
 
-// embedding checks embed and gather, which copy: every bit.
+// embedding checks embed and gather, which copy, so every bit must be the same.
 func (c *checker) embedding() error {
 	vocab, n := pick(c, 100, 1000), pick(c, 72, 2048)
 	ld := stride(n)

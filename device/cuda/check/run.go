@@ -18,7 +18,7 @@ import (
 	"weir/internal/jsontext"
 )
 
-// Run runs all sections and returns ErrWrong if one did not end well.
+// Run runs all sections and returns ErrWrong if one failed.
 func Run(o Options, version string) (err error) {
 	list, err := cuda.Probe(o.Config.Driver)
 	if err != nil {
@@ -73,8 +73,8 @@ func Run(o Options, version string) (err error) {
 	return nil
 }
 
-// roomy is a folder in memory where there is enough of that, so that no disk
-// decides how long 16 GB of random weights take; "" is the usual one.
+// roomy is a folder in memory if there is enough memory, so that writing 16 GB of random
+// weights does not depend on a disk. Otherwise it is "", for the usual folder.
 func roomy() string {
 	const shm, most = "/dev/shm", 20 << 30
 	var available int64
@@ -89,8 +89,8 @@ func roomy() string {
 	return ""
 }
 
-// deadlines are when each of the sections must have ended, from the start of the
-// first: time that one leaves is the next one's.
+// deadlines are the times by which each section must have ended, from the start of the
+// first. Time that one does not use goes to the next.
 func deadlines(list []section, total time.Duration) []time.Duration {
 	var sum, at float64
 	for _, s := range list {
@@ -106,8 +106,8 @@ func deadlines(list []section, total time.Duration) []time.Duration {
 
 const outOfTime = "out of time"
 
-// section runs one. Every task that it said was to come is in the results,
-// whatever happens.
+// section runs one section. Every task that it has planned is in the results, whatever
+// happens.
 func (o *Options) section(s section, within time.Duration) Section {
 	res := Section{Number: s.number, Title: s.title, State: "done", Within: within.Seconds(), Records: []Record{}}
 	began := time.Now()
@@ -157,8 +157,8 @@ func (o *Options) section(s section, within time.Duration) Section {
 	return res
 }
 
-// process runs a section in a process of its own, which ends by itself, as it
-// was told when, or is killed.
+// process runs a section in a process of its own. It knows when it must end, and is
+// killed if it does not.
 func (o *Options) process(s section, within time.Duration, emit func(Record)) (late bool, err error) {
 	soft := within - min(within/8, 5*time.Second) // for the task that runs then
 	cmd := o.Command(s.number, soft, o)

@@ -21,8 +21,8 @@ import (
 	"weir/model"
 )
 
-// network shapes whose steps are timed. Their weights are random: it is not
-// known what they would say, but what it costs.
+// shape is the shape of a network whose steps are timed. Its weights are random, because
+// only the time matters.
 type shape struct {
 	name                                     string
 	hidden, layers, heads, kvHeads, dim, mlp int
@@ -53,7 +53,7 @@ func steps(c *checker) ([]task, error) {
 	for _, s := range models {
 		for i, f := range modes {
 			if f.weights != cuda.BF16 && s.tied && !c.o.Quick {
-				continue // the largest says enough
+				continue // the largest model is enough
 			}
 			list = append(list, task{s.name + ", " + f.name, func(c *checker) error { return c.model(s, f, i == 0) }})
 		}
@@ -61,10 +61,10 @@ func steps(c *checker) ([]task, error) {
 	return list, nil
 }
 
-// model times a model's steps with one family of products. What the first has
-// said of small batches and short caches holds for all.
+// model times a model's steps with one family of products. Small batches and short
+// caches are timed with the first family only.
 func (c *checker) model(s shape, f family, first bool) (err error) {
-	if err := c.close(); err != nil { // its memory is wanted
+	if err := c.close(); err != nil { // its memory is needed
 		return err
 	}
 	batches, contexts := []int{1, 8, 64, 256}, []int{128, 2048}
@@ -114,7 +114,7 @@ func (c *checker) checkpoint(s shape) (string, error) {
 	return dir, os.WriteFile(filepath.Join(dir, "ready"), nil, 0o644)
 }
 
-// freeBytes is the room in a folder.
+// freeBytes is the free space in a folder, in bytes.
 func freeBytes(dir string) int64 {
 	var f syscall.Statfs_t
 	if err := syscall.Statfs(dir, &f); err != nil {
@@ -123,7 +123,7 @@ func freeBytes(dir string) int64 {
 	return int64(f.Bavail) * f.Bsize
 }
 
-// bytes is about what the weights take.
+// bytes is about the size of the weights.
 func (s shape) bytes() int64 {
 	embeddings := 2
 	if s.tied {
@@ -133,8 +133,7 @@ func (s shape) bytes() int64 {
 	return 2 * int64(embeddings*s.vocab*s.hidden+s.layers*layer)
 }
 
-// modes are the families, and products that are free to differ with the number
-// of rows.
+// modes are the families, and products whose bits may differ with the number of rows.
 func (c *checker) modes() ([]family, error) {
 	list, err := c.families()
 	if err != nil {
@@ -216,13 +215,13 @@ func (c *checker) mode(s shape, m *model.Model, f family, o model.Options, batch
 	return nil
 }
 
-// flop is what computing a prompt of n tokens takes, the head once.
+// flop is the number of operations for a prompt of n tokens, with one row of the head.
 func (s shape) flop(n int) float64 {
 	layer := float64(s.hidden*(2*s.heads+2*s.kvHeads)*s.dim + 3*s.hidden*s.mlp)
 	return 2*float64(n)*float64(s.layers)*layer + 2*float64(s.vocab*s.hidden) + 2*float64(s.layers)*float64(n)*float64(n)*float64(s.heads*s.dim)
 }
 
-// kvBytes is what keys and values of a position take.
+// kvBytes is the size of the keys and values of a position.
 func (s shape) kvBytes() int { return 4 * s.layers * s.kvHeads * s.dim }
 
 // flight is a step with its memory.
@@ -254,8 +253,8 @@ func (f *flight) add(s backend.Spec, i, perSeq, pos, n int, token func(int) int3
 	f.d.Rows = append(f.d.Rows, backend.Draw{Seed: uint64(i), Index: uint32(pos), Temperature: 1, TopP: 1, Mask: -1, Allow: -1, Target: -1})
 }
 
-// decodeSteps is the time of a step of n sequences of about so many positions,
-// each step's tokens being those that the step before draws.
+// decodeSteps is the time of a step of n sequences with about so many positions. Each
+// step computes the tokens that the step before draws.
 func decodeSteps(r *model.Runner, n, at, count int) (float64, error) {
 	s := r.Spec()
 	perSeq := (s.NumBlocks - 1) / n
@@ -313,7 +312,7 @@ func prefill(r *model.Runner, n int) (float64, error) {
 	return best, nil
 }
 
-// write makes a checkpoint with weights that repeat after a while.
+// write makes a checkpoint whose weights repeat after some megabytes.
 func (s shape) write(dir string) error {
 	kind, arch := "llama", "LlamaForCausalLM"
 	if s.qkNorm {

@@ -21,8 +21,8 @@ var torchScript string
 
 const torchSection = "8"
 
-// torch times the same work as sections 6 and 7 with torch, where the machine
-// has it: in a process of its own, and last, so that nothing else depends on it.
+// torch times the same work as sections 6 and 7 with torch, if the machine has it. That
+// runs in a process of its own and at the end, so that nothing else depends on it.
 func torch(c *checker) ([]task, error) {
 	items := c.torchItems()
 	p, why := c.startTorch(items)
@@ -66,7 +66,7 @@ func (c *checker) torchItems() (items [][]any) {
 	return items
 }
 
-// torchModel is the network that torch computes too.
+// torchModel is the network that is also timed with torch.
 func (c *checker) torchModel() shape {
 	if c.o.Quick {
 		return tiny
@@ -74,7 +74,7 @@ func (c *checker) torchModel() shape {
 	return shapes[1] // Llama-3.2-1B
 }
 
-// torchRun is python at work.
+// torchRun is a running process of torch.py.
 type torchRun struct {
 	cmd    *exec.Cmd
 	stop   func()
@@ -82,7 +82,7 @@ type torchRun struct {
 	errors bytes.Buffer
 }
 
-// torchLine is what torch.py says.
+// torchLine is a line that torch.py writes.
 type torchLine struct {
 	Torch, Device string  // the first line
 	Key           string  // the others
@@ -90,7 +90,8 @@ type torchLine struct {
 	How, Why      string
 }
 
-// startTorch waits for torch's first line. Where there will be none it says why.
+// startTorch starts torch.py and waits for its first line, or returns the reason why there
+// is none.
 func (c *checker) startTorch(items [][]any) (*torchRun, string) {
 	python, device, m := c.o.Python, fmt.Sprintf("cuda:%d", c.o.Config.Ordinal), c.torchModel()
 	if python == "" {
@@ -114,7 +115,7 @@ func (c *checker) startTorch(items [][]any) (*torchRun, string) {
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // when this process is killed
 	p.stop = func() {
 		cancel()
-		_ = p.cmd.Wait() // it has nothing more to say
+		_ = p.cmd.Wait() // its error is known already
 	}
 	out, err := p.cmd.StdoutPipe()
 	if err == nil {
@@ -134,7 +135,7 @@ func (c *checker) startTorch(items [][]any) (*torchRun, string) {
 	return p, ""
 }
 
-// next is the next line that is torch.py's own.
+// next is the next line that torch.py itself wrote.
 func (p *torchRun) next() (l torchLine, ok bool) {
 	for p.lines.Scan() {
 		if jsontext.Decode(p.lines.Bytes(), &l) == nil && (l.Torch != "" || l.Key != "") {
@@ -144,14 +145,14 @@ func (p *torchRun) next() (l torchLine, ok bool) {
 	return l, false
 }
 
-// complaint is the last line of what python said of an error.
+// complaint is the last line of an error of python.
 func (p *torchRun) complaint() string {
 	text := strings.TrimSpace(p.errors.String())
 	text = text[strings.LastIndexByte(text, '\n')+1:]
 	return text[:min(len(text), 300)]
 }
 
-// item waits for the time of one.
+// item waits for the time of one item.
 func (p *torchRun) item(c *checker, key string) error {
 	l, ok := p.next()
 	switch {

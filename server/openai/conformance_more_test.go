@@ -1,4 +1,4 @@
-package server
+package openai_test
 
 import (
 	"encoding/json"
@@ -10,15 +10,16 @@ import (
 	"testing"
 
 	"weir/engine"
+	"weir/server/servertest"
 )
 
-// Rows of spec chat-completions 21.5 and 21.6 that need no chapter of their own.
+// Rows of docs/interface/chat-completions.md, sections 21.5 and 21.6 that need no chapter of their own.
 
 func TestC110C111Seeds(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	ask := func(seed, n int) (texts []string) {
-		c := h.complete(t, map[string]any{"temperature": 1, "seed": seed, "n": n, "max_tokens": 20})
+		c := h.Complete(t, map[string]any{"temperature": 1, "seed": seed, "n": n, "max_tokens": 20})
 		for _, ch := range c.Choices {
 			texts = append(texts, *ch.Message.Content)
 		}
@@ -43,11 +44,11 @@ func TestC110C111Seeds(t *testing.T) {
 func TestC118RawLogprobs(t *testing.T) {
 	t.Parallel()
 	st := newStage(t, nil)
-	st.play("the same prefix for everybody", endOfTurn)
+	st.play("the same prefix for everybody", servertest.EndOfTurn)
 	ask := func(fields map[string]any) string {
 		all := map[string]any{"logprobs": true, "top_logprobs": 5, "max_tokens": 40}
 		maps.Copy(all, fields)
-		return fmt.Sprint(*st.complete(t, all).Choices[0].Logprobs)
+		return fmt.Sprint(*st.Complete(t, all).Choices[0].Logprobs)
 	}
 	want := ask(nil)
 	for _, fields := range []map[string]any{{"temperature": 1.5}, {"temperature": 1, "top_k": 2, "top_p": 0.3, "frequency_penalty": 2, "repetition_penalty": 3, "logit_bias": map[string]any{"500": 100}}} {
@@ -61,13 +62,13 @@ func TestC118RawLogprobs(t *testing.T) {
 // tokens. (GET /metrics shows the same numbers.)
 func TestC148EngineCounts(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	prompt := 0
 	for range 10 {
-		prompt = h.complete(t, map[string]any{"max_tokens": 10, "ignore_eos": true, "cache_salt": fmt.Sprint(prompt)}).Usage.Prompt
+		prompt = h.Complete(t, map[string]any{"max_tokens": 10, "ignore_eos": true, "cache_salt": fmt.Sprint(prompt)}).Usage.Prompt
 	}
-	h.idle()
-	st := h.eng.Stats()
+	h.Idle()
+	st := h.Engine.Stats()
 	if st.PromptTokens != uint64(10*prompt) || st.GenerationTokens != 100 || st.Finished[engine.Length] != 10 || st.Preemptions != 0 || st.Running+st.Waiting != 0 {
 		t.Errorf("%+v after 10 requests of %d tokens", st, prompt)
 	}
@@ -110,14 +111,14 @@ func TestC155NoServerErrors(t *testing.T) {
 		"chat_template_kwargs": object, "mm_processor_kwargs": object, "kv_transfer_params": object, "engine_xargs": object,
 		"repetition_detection": {nil, map[string]any{}, map[string]any{"max_pattern_size": 3, "min_count": 2}, map[string]any{"max_pattern_size": -1}, map[string]any{"max_pattern_size": 1 << 30, "min_count": 1 << 30}},
 		"messages": {
-			nil, "x", []any{}, userSays("Hi"), userSays(nil), userSays([]any{}), userSays([]any{"a", map[string]any{"type": "text", "text": "b"}}),
-			userSays([]any{map[string]any{"type": "file", "file": map[string]any{}}}), userSays([]any{map[string]any{"type": "image_url", "image_url": 5}}), []any{map[string]any{"role": 5}},
+			nil, "x", []any{}, servertest.UserSays("Hi"), servertest.UserSays(nil), servertest.UserSays([]any{}), servertest.UserSays([]any{"a", map[string]any{"type": "text", "text": "b"}}),
+			servertest.UserSays([]any{map[string]any{"type": "file", "file": map[string]any{}}}), servertest.UserSays([]any{map[string]any{"type": "image_url", "image_url": 5}}), []any{map[string]any{"role": 5}},
 			[]any{map[string]any{"role": "assistant", "content": nil, "tool_calls": []any{map[string]any{"id": "a", "function": map[string]any{"name": "f", "arguments": "{"}}}}},
 			[]any{map[string]any{"role": "system", "content": "s"}, map[string]any{"role": "strange", "content": "x"}, map[string]any{"role": "assistant", "content": "Well"}},
 		},
 	}
 	names := slices.Sorted(maps.Keys(schema))
-	h := newHouse(t, func(s *setup) { s.cfg.Limits.Choices = 8; s.spec.MaxSeqTokens, s.model.MaxLen = 128, 128 })
+	h := newServer(t, func(s *servertest.Setup) { s.Config.Limits.Choices = 8; s.Spec.MaxSeqTokens, s.Model.MaxLen = 128, 128 })
 	g := rand.New(rand.NewPCG(1, 55))
 	statuses := map[int]int{}
 	for i := range 1500 {
@@ -129,19 +130,19 @@ func TestC155NoServerErrors(t *testing.T) {
 				fields[name] = values[g.IntN(min(3, len(values)))]
 			}
 		}
-		if fields["messages"] = userSays("Hi"); i%3 == 0 {
+		if fields["messages"] = servertest.UserSays("Hi"); i%3 == 0 {
 			fields["messages"] = schema["messages"][g.IntN(len(schema["messages"]))]
 		}
-		status, answer := h.chat(fields)
+		status, answer := h.Chat(fields)
 		statuses[status]++
 		if status != 200 && status != 400 && status != 404 && status != 501 {
 			t.Errorf("%v: %d %s", fields, status, answer)
 		}
 		if status != 200 {
-			faultOf(t, answer)
+			servertest.FaultOf(t, answer)
 		} else if strings.HasPrefix(answer, "data: ") {
-			for _, c := range events(t, answer) {
-				if c.keys["error"] != nil {
+			for _, c := range servertest.Events(t, answer) {
+				if c.Keys["error"] != nil {
 					t.Errorf("%v: %s", fields, answer)
 				}
 			}

@@ -1,4 +1,4 @@
-package server
+package openai_test
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 
 	"weir/backend"
 	"weir/backend/sim"
+	"weir/server/servertest"
 )
 
 // player is a backend that draws what it is told to: output token i of every
@@ -32,19 +33,19 @@ func (p *player) Draw(d *backend.Draws) error {
 
 // stage is a house whose model says what play tells it to.
 type stage struct {
-	*house
+	*testServer
 	script atomic.Pointer[[]int32]
 }
 
-func newStage(t *testing.T, change func(*setup)) *stage {
+func newStage(t *testing.T, change func(*servertest.Setup)) *stage {
 	st := new(stage)
-	st.script.Store(&[]int32{endOfTurn})
-	st.house = newHouse(t, func(s *setup) {
+	st.script.Store(&[]int32{servertest.EndOfTurn})
+	st.testServer = newServer(t, func(s *servertest.Setup) {
 		if change != nil {
 			change(s)
 		}
-		s.open = func() (backend.Backend, error) {
-			o, err := sim.NewOracle(s.spec, s.oracle)
+		s.Open = func() (backend.Backend, error) {
+			o, err := sim.NewOracle(s.Spec, s.Oracle)
 			if err != nil {
 				return nil, err
 			}
@@ -59,7 +60,7 @@ func (st *stage) play(parts ...any) (ids []int32) {
 	for _, p := range parts {
 		switch p := p.(type) {
 		case string:
-			ids = append(ids, encode(p, false)...)
+			ids = append(ids, servertest.Encode(p, false)...)
 		case int:
 			ids = append(ids, int32(p))
 		case []int32:
@@ -73,7 +74,7 @@ func (st *stage) play(parts ...any) (ids []int32) {
 // singles are the tokens of the single bytes of s.
 func singles(t *testing.T, s string) (ids []int32) {
 	t.Helper()
-	tok := bundled()
+	tok := servertest.Tokenizer()
 	for i := range len(s) {
 		for id := range int32(tok.VocabSize()) {
 			if bytes.Equal(tok.Bytes(id), []byte{s[i]}) {

@@ -1,4 +1,4 @@
-package server
+package openai_test
 
 import (
 	"encoding/json"
@@ -7,9 +7,11 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"weir/server/servertest"
 )
 
-// The rows of spec chat-completions 21.4, over a model whose output is given.
+// The rows of docs/interface/chat-completions.md, section 21.4, over a model whose output is given.
 // Rules of the token ids alone are in package scheduler (C100 to C104).
 
 // outcome is one choice, from an answer or from a stream.
@@ -25,20 +27,20 @@ func (st *stage) ask(t *testing.T, fields map[string]any) outcome {
 	for k, v := range fields {
 		all[k] = v
 	}
-	c := st.complete(t, all)
+	c := st.Complete(t, all)
 	ch := c.Choices[0]
 	whole := outcome{*ch.Message.Content, ch.FinishReason, string(ch.StopReason), ch.TokenIDs, c.Usage.Completion}
 
 	// A stream says the same (C136).
 	all["stream_options"] = map[string]any{}
 	var got outcome
-	for _, c := range st.streamed(t, all) {
+	for _, c := range st.Streamed(t, all) {
 		if len(c.Choices) == 0 {
 			got.completion = c.Usage.Completion
 			continue
 		}
 		ch := c.Choices[0]
-		got.text += text(c)
+		got.text += servertest.Text(c)
 		got.ids = append(got.ids, ch.TokenIDs...)
 		if ch.FinishReason != nil {
 			got.finish, got.stop = *ch.FinishReason, string(ch.StopReason)
@@ -60,11 +62,11 @@ func check(t *testing.T, what string, got outcome, text, finish, stop string, id
 func TestC90NaturalEnd(t *testing.T) {
 	t.Parallel()
 	st := newStage(t, nil)
-	ids := st.play("It is done.", endOfTurn)
+	ids := st.play("It is done.", servertest.EndOfTurn)
 	check(t, "end of turn", st.ask(t, nil), "It is done.", "stop", "null", ids)
-	// A secondary end token shows as a stop id would (spec 5.1).
-	ids = st.play("It is done.", endOfText)
-	check(t, "end of text", st.ask(t, nil), "It is done.", "stop", fmt.Sprint(endOfText), ids)
+	// A secondary end token shows as a stop id would (docs/interface/chat-completions.md, section 5.1).
+	ids = st.play("It is done.", servertest.EndOfText)
+	check(t, "end of text", st.ask(t, nil), "It is done.", "stop", fmt.Sprint(servertest.EndOfText), ids)
 }
 
 func TestC91StopTokenIDs(t *testing.T) {
@@ -75,8 +77,8 @@ func TestC91StopTokenIDs(t *testing.T) {
 	fields := map[string]any{"stop_token_ids": []int{700, 3000}}
 	check(t, "without its text", st.ask(t, fields), "one two", "stop", "700", cut)
 	fields["include_stop_str_in_output"] = true
-	check(t, "with its text", st.ask(t, fields), "one two"+textOf(bundled(), 700), "stop", "700", cut)
-	// min_tokens suspends it, and its logit is forbidden until then (spec 5.3).
+	check(t, "with its text", st.ask(t, fields), "one two"+servertest.TextOf(servertest.Tokenizer(), 700), "stop", "700", cut)
+	// min_tokens suspends it, and its logit is forbidden until then (docs/interface/chat-completions.md, section 5.3).
 	fields["min_tokens"] = len(cut) + 1
 	if got := st.ask(t, fields); got.stop == "700" {
 		t.Errorf("stopped below min_tokens: %+v", got)
@@ -107,9 +109,9 @@ func TestC93StopInsideAToken(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	// Inside one token of the vocabulary, whatever that may be.
-	for id := int32(vocabulary - 1); ; id-- {
-		if s := textOf(bundled(), id); len(s) >= 6 && utf8.ValidString(s) && !bundled().IsSpecial(id) {
-			st.play(int(id), endOfTurn)
+	for id := int32(servertest.Vocabulary - 1); ; id-- {
+		if s := servertest.TextOf(servertest.Tokenizer(), id); len(s) >= 6 && utf8.ValidString(s) && !servertest.Tokenizer().IsSpecial(id) {
+			st.play(int(id), servertest.EndOfTurn)
 			check(t, s, st.ask(t, map[string]any{"stop": []string{s[2:4]}}), s[:strings.Index(s, s[2:4])], "stop", quoted(s[2:4]), []int32{id})
 			return
 		}
@@ -134,9 +136,9 @@ func TestC94StopOverTokens(t *testing.T) {
 func TestC95TwoStopStringsInOneToken(t *testing.T) {
 	t.Parallel()
 	st := newStage(t, nil)
-	for id := int32(vocabulary - 1); ; id-- {
-		s := textOf(bundled(), id)
-		if len(s) < 6 || !utf8.ValidString(s) || bundled().IsSpecial(id) || strings.Index(s, s[4:5]) != 4 || strings.Index(s, s[1:3]) != 1 {
+	for id := int32(servertest.Vocabulary - 1); ; id-- {
+		s := servertest.TextOf(servertest.Tokenizer(), id)
+		if len(s) < 6 || !utf8.ValidString(s) || servertest.Tokenizer().IsSpecial(id) || strings.Index(s, s[4:5]) != 4 || strings.Index(s, s[1:3]) != 1 {
 			continue
 		}
 		st.play(int(id))
@@ -160,27 +162,27 @@ func TestC96MinTokensAndStopStrings(t *testing.T) {
 		n := len(want) + 1
 		check(t, fmt.Sprint("min_tokens ", min), st.ask(t, map[string]any{"min_tokens": min, "stop": "e"}), want, "stop", `"e"`, ids[:n])
 	}
-	// What begins below and ends above counts (spec 5.3).
+	// What begins below and ends above counts (docs/interface/chat-completions.md, section 5.3).
 	check(t, "begins below", st.ask(t, map[string]any{"min_tokens": 5, "stop": "exy"}), "eex", "stop", `"exy"`, ids[:6])
 }
 
 func TestC97IgnoreEOS(t *testing.T) {
 	t.Parallel()
 	st := newStage(t, nil)
-	ids := st.play("so", endOfTurn, endOfText, "on")
+	ids := st.play("so", servertest.EndOfTurn, servertest.EndOfText, "on")
 	got := st.ask(t, map[string]any{"ignore_eos": true, "max_tokens": 20})
 	if got.finish != "length" || got.completion != 20 || !slices.Equal(got.ids[:len(ids)], ids) || !strings.HasPrefix(got.text, "soon") {
 		t.Errorf("%+v", got)
 	}
 	// The request's own stop ids still work.
-	check(t, "stop_token_ids", st.ask(t, map[string]any{"ignore_eos": true, "stop_token_ids": []int{endOfText}}), "so", "stop", fmt.Sprint(endOfText), ids[:len(ids)-1])
+	check(t, "stop_token_ids", st.ask(t, map[string]any{"ignore_eos": true, "stop_token_ids": []int{servertest.EndOfText}}), "so", "stop", fmt.Sprint(servertest.EndOfText), ids[:len(ids)-1])
 }
 
 func TestC98StopStringInThePrompt(t *testing.T) {
 	t.Parallel()
 	st := newStage(t, nil)
-	ids := st.play("fine", endOfTurn)
-	check(t, "the prompt", st.ask(t, map[string]any{"messages": userSays("say STOP please"), "stop": []string{"STOP", "please"}}), "fine", "stop", "null", ids)
+	ids := st.play("fine", servertest.EndOfTurn)
+	check(t, "the prompt", st.ask(t, map[string]any{"messages": servertest.UserSays("say STOP please"), "stop": []string{"STOP", "please"}}), "fine", "stop", "null", ids)
 	// Nor does a stop string begin in the prompt and end in the output.
 	check(t, "over the edge", st.ask(t, map[string]any{
 		"messages": []any{map[string]any{"role": "user", "content": "x"}, map[string]any{"role": "assistant", "content": "ST"}}, "continue_final_message": true, "stop": []string{"STf"}}),
@@ -193,9 +195,9 @@ func TestC99HoldBack(t *testing.T) {
 	produced := "xxab abc é🦀abc abcd never"
 	st.play(singles(t, produced))
 	var out, all strings.Builder
-	for _, c := range st.streamed(t, map[string]any{"stop": "abcd", "max_tokens": 60, "return_token_ids": true}) {
+	for _, c := range st.Streamed(t, map[string]any{"stop": "abcd", "max_tokens": 60, "return_token_ids": true}) {
 		ch := c.Choices[0]
-		out.WriteString(text(c))
+		out.WriteString(servertest.Text(c))
 		if ch.Delta["role"] != nil || ch.FinishReason != nil {
 			continue
 		}
@@ -226,8 +228,8 @@ func TestC105Repetition(t *testing.T) {
 	st.play(loop)
 	check(t, "three copies", st.ask(t, map[string]any{"repetition_detection": map[string]any{"max_pattern_size": 3, "min_pattern_size": 2, "min_count": 3}}),
 		decode(loop[:9]), "repetition", `"repetition_detected"`, loop[:9])
-	// A stop string on the same token wins (spec 5.5).
-	last := textOf(bundled(), 702)
+	// A stop string on the same token wins (docs/interface/chat-completions.md, section 5.5).
+	last := servertest.TextOf(servertest.Tokenizer(), 702)
 	check(t, "a stop string", st.ask(t, map[string]any{"min_tokens": 8, "stop": last, "repetition_detection": map[string]any{"max_pattern_size": 3, "min_count": 3}}),
 		strings.TrimSuffix(decode(loop[:9]), last), "stop", quoted(last), loop[:9])
 }
@@ -236,12 +238,12 @@ func TestC106SplitEmoji(t *testing.T) {
 	t.Parallel()
 	st := newStage(t, nil)
 	crab := singles(t, "🦀")
-	ids := st.play("a", crab, "b", endOfTurn)
+	ids := st.play("a", crab, "b", servertest.EndOfTurn)
 	check(t, "whole", st.ask(t, nil), "a🦀b", "stop", "null", ids)
 	var pieces []string
-	for _, c := range st.streamed(t, map[string]any{"max_tokens": 40}) {
+	for _, c := range st.Streamed(t, map[string]any{"max_tokens": 40}) {
 		if c.Choices[0].Delta["role"] == nil {
-			pieces = append(pieces, text(c))
+			pieces = append(pieces, servertest.Text(c))
 		}
 	}
 	if want := []string{"a", "", "", "", "🦀", "b", ""}; !slices.Equal(pieces, want) {
@@ -262,15 +264,15 @@ func TestC107CutCharacter(t *testing.T) {
 func TestC108SpecialTokens(t *testing.T) {
 	t.Parallel()
 	st := newStage(t, nil)
-	start, ok := bundled().ID("<|im_start|>")
+	start, ok := servertest.Tokenizer().ID("<|im_start|>")
 	if !ok {
 		t.Fatal("no <|im_start|>")
 	}
-	ids := st.play("a", int(start), "b", endOfTurn)
+	ids := st.play("a", int(start), "b", servertest.EndOfTurn)
 	check(t, "skipped", st.ask(t, nil), "ab", "stop", "null", ids)
 	check(t, "kept", st.ask(t, map[string]any{"skip_special_tokens": false}), "a<|im_start|>b", "stop", "null", ids)
 	check(t, "the stopping one too", st.ask(t, map[string]any{"skip_special_tokens": false, "include_stop_str_in_output": true}), "a<|im_start|>b<|im_end|>", "stop", "null", ids)
-	// Stop strings see what is visible (spec 5.4).
+	// Stop strings see what is visible (docs/interface/chat-completions.md, section 5.4).
 	check(t, "not seen", st.ask(t, map[string]any{"stop": "<|im_start|>"}), "ab", "stop", "null", ids)
 	check(t, "seen", st.ask(t, map[string]any{"stop": "<|im_start|>", "skip_special_tokens": false}), "a", "stop", `"<|im_start|>"`, ids[:2])
 }

@@ -1,4 +1,4 @@
-package server
+package openai_test
 
 import (
 	"bytes"
@@ -13,11 +13,12 @@ import (
 	"time"
 
 	"weir/backend/sim"
+	"weir/server/servertest"
 )
 
 // What well-known load testers make of the server's own bytes: recorded from
 // the socket with heartbeats between the events, then cut anew at random. The
-// readers behave as those programs do, traps included; spec clients 1.1 and 1.5
+// readers behave as those programs do, traps included
 // say where that was read.
 
 // benchServe is vllm bench serve (StreamedResponseHandler in
@@ -153,11 +154,11 @@ func TestLoadTestersReadEverything(t *testing.T) {
 	transcript := func(t *testing.T, usage bool) (stream []byte, want string) {
 		synctest.Test(t, func(t *testing.T) {
 			outlive(t)
-			h := newHouse(t, func(s *setup) { s.cfg.Heartbeat = time.Second })
+			h := newServer(t, func(s *servertest.Setup) { s.Config.Heartbeat = time.Second })
 			fields := map[string]any{"max_tokens": 40, "temperature": 1, "seed": 12, "ignore_eos": true}
-			want = *h.complete(t, fields).Choices[0].Message.Content
+			want = *h.Complete(t, fields).Choices[0].Message.Content
 			n := 0
-			h.setHook(func(c sim.Call, _ int) error {
+			h.SetHook(func(c sim.Call, _ int) error {
 				if n++; c == sim.End && n%7 == 0 {
 					time.Sleep(2500 * time.Millisecond) // two heartbeats
 				}
@@ -167,7 +168,7 @@ func TestLoadTestersReadEverything(t *testing.T) {
 			if usage {
 				fields["stream_options"] = map[string]any{}
 			}
-			resp := h.do("POST", chatPath, base(t, fields))
+			resp := h.Do("POST", servertest.ChatPath, servertest.Body(t, fields))
 			defer resp.Body.Close()
 			var err error
 			if stream, err = io.ReadAll(resp.Body); err != nil {

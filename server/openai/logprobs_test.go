@@ -1,4 +1,4 @@
-package server
+package openai_test
 
 import (
 	"context"
@@ -11,19 +11,20 @@ import (
 	"weir/device/cpu"
 	"weir/model"
 	"weir/models"
+	"weir/server/servertest"
 )
 
-// Spec 7.2, logprobs-mode: over the bundled model, on its own device.
+// docs/interface/chat-completions.md, section 7.2, logprobs-mode: over the bundled model, on its own device.
 
 // withModel puts the bundled model in place of the simulator.
-func withModel(t *testing.T, s *setup) {
+func withModel(t *testing.T, s *servertest.Setup) {
 	t.Helper()
 	m, err := model.OpenFS(models.Bundled())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Close() })
-	s.open = func() (backend.Backend, error) {
+	s.Open = func() (backend.Backend, error) {
 		cfg := cpu.Default()
 		cfg.Threads = 1
 		dev, err := cpu.Open(cfg)
@@ -34,22 +35,22 @@ func withModel(t *testing.T, s *setup) {
 	}
 }
 
-func TestSpec72LogprobsMode(t *testing.T) {
+func TestLogprobsMode(t *testing.T) {
 	t.Parallel()
-	serve := func(processed bool) *house {
-		return newHouse(t, func(s *setup) {
+	serve := func(processed bool) *testServer {
+		return newServer(t, func(s *servertest.Setup) {
 			withModel(t, s)
-			s.cfg.ProcessedLogprobs, s.cfg.MaxLogprobs = processed, -1
+			s.Config.ProcessedLogprobs, s.Config.MaxLogprobs = processed, -1
 		})
 	}
 	raw, processed := serve(false), serve(true)
-	ask := func(h *house, fields map[string]any) *completion {
-		all := map[string]any{"messages": userSays("What is the capital of France?"), "max_tokens": 4, "seed": 11,
+	ask := func(h *testServer, fields map[string]any) *servertest.Completion {
+		all := map[string]any{"messages": servertest.UserSays("What is the capital of France?"), "max_tokens": 4, "seed": 11,
 			"logprobs": true, "top_logprobs": -1, "return_tokens_as_token_ids": true, "return_token_ids": true}
 		for k, v := range fields {
 			all[k] = v
 		}
-		return h.complete(t, all)
+		return h.Complete(t, all)
 	}
 	for name, c := range map[string]struct {
 		fields map[string]any
@@ -78,13 +79,13 @@ func TestSpec72LogprobsMode(t *testing.T) {
 					sum += math.Exp(a.Logprob)
 				}
 			}
-			if len(e.Top) != vocabulary || len(seen) != vocabulary {
+			if len(e.Top) != servertest.Vocabulary || len(seen) != servertest.Vocabulary {
 				t.Errorf("%s, token %d: %d alternatives, %d different", name, i, len(e.Top), len(seen))
 			}
 			if math.Abs(sum-1) > 1e-4 {
 				t.Errorf("%s, token %d: the tokens kept have the probability %v", name, i, sum)
 			}
-			if c.kept > 0 && kept != c.kept || c.kept == 0 && (kept < 1 || kept >= vocabulary) || c.kept < 0 && kept != vocabulary {
+			if c.kept > 0 && kept != c.kept || c.kept == 0 && (kept < 1 || kept >= servertest.Vocabulary) || c.kept < 0 && kept != servertest.Vocabulary {
 				t.Errorf("%s, token %d: %d tokens kept, want %d", name, i, kept, c.kept)
 			}
 			if e.Logprob <= -9999 || e.Top[0].Token != e.Token || e.Top[0].Logprob != e.Logprob {
@@ -108,7 +109,7 @@ func TestSpec72LogprobsMode(t *testing.T) {
 	if e := ask(raw, bias).Choices[0].Logprobs.Content[0]; e.Logprob > -1 {
 		t.Errorf("raw: the bias shows in %v", e.Logprob)
 	}
-	// prompt_logprobs are the model's own in both modes (spec 7.3).
+	// prompt_logprobs are the model's own in both modes (docs/interface/chat-completions.md, section 7.3).
 	own := map[string]any{"temperature": 1.5, "top_k": 2, "prompt_logprobs": 3, "max_tokens": 1}
 	if a, b := fmt.Sprint(ask(processed, own).PromptLogprobs), fmt.Sprint(ask(raw, own).PromptLogprobs); a != b {
 		t.Errorf("prompt_logprobs: %s, raw %s", a, b)
@@ -118,13 +119,13 @@ func TestSpec72LogprobsMode(t *testing.T) {
 // Processed log-probabilities do not depend on who else is computed.
 func TestProcessedLogprobsAreBatchInvariant(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, func(s *setup) {
+	h := newServer(t, func(s *servertest.Setup) {
 		withModel(t, s)
-		s.cfg.ProcessedLogprobs = true
+		s.Config.ProcessedLogprobs = true
 	})
-	fields := map[string]any{"messages": userSays("Tell me a story about a robot."), "max_tokens": 12, "temperature": 0.9, "top_p": 0.9, "top_k": 40,
+	fields := map[string]any{"messages": servertest.UserSays("Tell me a story about a robot."), "max_tokens": 12, "temperature": 0.9, "top_p": 0.9, "top_k": 40,
 		"repetition_penalty": 1.1, "seed": 5, "logprobs": true, "top_logprobs": 20}
-	want := fmt.Sprint(*h.complete(t, fields).Choices[0].Logprobs)
+	want := fmt.Sprint(*h.Complete(t, fields).Choices[0].Logprobs)
 	var wg sync.WaitGroup
 	for i := range 6 {
 		wg.Go(func() {
@@ -135,9 +136,9 @@ func TestProcessedLogprobsAreBatchInvariant(t *testing.T) {
 			if i%2 == 1 {
 				mate["seed"], mate["top_p"], mate["max_tokens"] = i, 0.5, 20
 			}
-			_, answer := h.chat(mate)
+			_, answer := h.Chat(mate)
 			if i%2 == 0 {
-				c := completionOf(t, answer)
+				c := servertest.CompletionOf(t, answer)
 				if got := fmt.Sprint(*c.Choices[0].Logprobs); got != want {
 					t.Errorf("among others\n%s\nalone\n%s", got, want)
 				}

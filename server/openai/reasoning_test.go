@@ -1,4 +1,4 @@
-package server
+package openai_test
 
 import (
 	"encoding/json"
@@ -18,29 +18,31 @@ import (
 	"weir/chat/reasoning"
 	"weir/internal/testkit"
 	"weir/models"
+	"weir/server"
+	"weir/server/servertest"
 	"weir/tokenizer"
 )
 
 // words are the tokens of a text, the think tags one token each.
-func words(s string) []int32 { return encode(s, false) }
+func words(s string) []int32 { return servertest.Encode(s, false) }
 
 // letters are the tokens of a text character by character: tags in pieces.
 func letters(s string) (ids []int32) {
 	for _, r := range s {
-		ids = append(ids, encode(string(r), false)...)
+		ids = append(ids, servertest.Encode(string(r), false)...)
 	}
 	return ids
 }
 
 // thinkers is a house whose choices write the scripts: tokens, or texts for words.
-func thinkers(t testing.TB, change func(*setup), scripts ...any) *house {
-	return newHouse(t, func(s *setup) {
+func thinkers(t testing.TB, change func(*servertest.Setup), scripts ...any) *testServer {
+	return newServer(t, func(s *servertest.Setup) {
 		for _, script := range scripts {
 			switch script := script.(type) {
 			case string:
-				s.script = append(s.script, words(script))
+				s.Script = append(s.Script, words(script))
 			case []int32:
-				s.script = append(s.script, script)
+				s.Script = append(s.Script, script)
 			}
 		}
 		if change != nil {
@@ -56,13 +58,13 @@ const opens = `{% for m in messages %}<|im_start|>{{ m.role }}
 <think>
 {% endif %}{# ends with </think> #}`
 
-func withTemplate(source string, kind reasoning.Kind) func(*setup) {
-	return func(s *setup) {
+func withTemplate(source string, kind reasoning.Kind) func(*servertest.Setup) {
+	return func(s *servertest.Setup) {
 		r, err := chat.New(chat.Config{Templates: []chat.Template{{Source: source}}, Reasoning: kind})
 		if err != nil {
 			panic(err)
 		}
-		s.model.Chat = r
+		s.Model.Chat = r
 	}
 }
 
@@ -94,12 +96,14 @@ var specialTags = sync.OnceValue(func() *tokenizer.Tokenizer {
 	return tok
 })
 
-func withSpecialTags(s *setup) { s.model.Tokenizer, s.eng.Tokenizer = specialTags(), specialTags() }
+func withSpecialTags(s *servertest.Setup) {
+	s.Model.Tokenizer, s.EngineConfig.Tokenizer = specialTags(), specialTags()
+}
 
 // thinking is the base request of a model that may think.
 func thinking(fields map[string]any) map[string]any {
 	all := map[string]any{
-		"chat_template_kwargs": map[string]any{"enable_thinking": true}, "seed": scriptSeed, "temperature": 1, "max_tokens": 100,
+		"chat_template_kwargs": map[string]any{"enable_thinking": true}, "seed": servertest.ScriptSeed, "temperature": 1, "max_tokens": 100,
 	}
 	for k, v := range fields {
 		all[k] = v
@@ -116,7 +120,7 @@ type divided struct {
 }
 
 // divisions puts a stream's choices together and checks the form of its events.
-func divisions(t *testing.T, chunks []chunk, n int) []divided {
+func divisions(t *testing.T, chunks []servertest.Chunk, n int) []divided {
 	t.Helper()
 	out := make([]divided, n)
 	for _, c := range chunks {
@@ -144,7 +148,7 @@ func divisions(t *testing.T, chunks []chunk, n int) []divided {
 		}
 		s, _ := r.(string)
 		d.thought += s
-		d.content += text(c)
+		d.content += servertest.Text(c)
 		d.ids = append(d.ids, ch.TokenIDs...)
 		if ch.Logprobs != nil {
 			for _, e := range ch.Logprobs.Content {
@@ -160,14 +164,14 @@ func divisions(t *testing.T, chunks []chunk, n int) []divided {
 
 // both asks for a stream and for the other answer, which have to agree, and
 // returns the choices of the latter.
-func (h *house) both(t *testing.T, fields map[string]any) []struct{ thought, content *string } {
+func (h *testServer) both(t *testing.T, fields map[string]any) []struct{ thought, content *string } {
 	t.Helper()
-	whole := h.complete(t, fields)
+	whole := h.Complete(t, fields)
 	all := map[string]any{"stream_options": map[string]any{}}
 	for k, v := range fields {
 		all[k] = v
 	}
-	chunks := h.streamed(t, all)
+	chunks := h.Streamed(t, all)
 	var out []struct{ thought, content *string }
 	for i, d := range divisions(t, chunks, len(whole.Choices)) {
 		w := whole.Choices[i]
@@ -196,12 +200,12 @@ func shown(s *string) string {
 	return fmt.Sprintf("%q", *s)
 }
 
-// Spec 9.1, through the whole server: what is reasoning and what is content.
-func TestSpec9_1Reasoning(t *testing.T) {
+// docs/interface/chat-completions.md, section 9.1, through the whole server: what is reasoning and what is content.
+func TestReasoningAndContent(t *testing.T) {
 	t.Parallel()
 	const full = "<think>\nlet me think\n</think>\n\nYes."
 	for name, c := range map[string]struct {
-		change           func(*setup)
+		change           func(*servertest.Setup)
 		script           any
 		fields           map[string]any
 		thought, content string
@@ -260,30 +264,30 @@ func TestReasoningTranscripts(t *testing.T) {
 			h := thinkers(t, nil, script)
 			all := thinking(fields)
 			all["stream"] = true
-			_, answer := h.chat(all)
+			_, answer := h.Chat(all)
 			testkit.Golden(t, "testdata/stream/"+name+".txt", []byte(answer))
 			delete(all, "stream")
 			delete(all, "stream_options")
-			_, answer = h.chat(all)
+			_, answer = h.Chat(all)
 			testkit.Golden(t, "testdata/complete/"+name+".json", []byte(answer+"\n"))
 		})
 	}
 }
 
-// A token's thought goes out with it; the tags alone make no event (spec 9.1).
+// A token's thought goes out with it; the tags alone make no event (docs/interface/chat-completions.md, section 9.1).
 func TestReasoningEvents(t *testing.T) {
 	t.Parallel()
 	script := words("<think>a b c</think>d e")
 	h := thinkers(t, nil, script)
-	d := divisions(t, h.streamed(t, thinking(nil)), 1)[0]
+	d := divisions(t, h.Streamed(t, thinking(nil)), 1)[0]
 	if d.events != len(script)-2+1 {
 		t.Errorf("%d events for %d tokens, of which two are tags, and the end", d.events, len(script))
 	}
-	d = divisions(t, h.streamed(t, thinking(map[string]any{"return_token_ids": true})), 1)[0]
-	if want := append(slices.Clone(script), endOfTurn); d.events != len(want) || !slices.Equal(d.ids, want) {
+	d = divisions(t, h.Streamed(t, thinking(map[string]any{"return_token_ids": true})), 1)[0]
+	if want := append(slices.Clone(script), servertest.EndOfTurn); d.events != len(want) || !slices.Equal(d.ids, want) {
 		t.Errorf("with ids: %+v, want %v", d, want)
 	}
-	d = divisions(t, h.streamed(t, thinking(map[string]any{"logprobs": true})), 1)[0]
+	d = divisions(t, h.Streamed(t, thinking(map[string]any{"logprobs": true})), 1)[0]
 	if len(d.tokens) != len(script)+1 || d.tokens[0] != "<think>" {
 		t.Errorf("with logprobs: %+v", d)
 	}
@@ -296,14 +300,14 @@ func TestC141IncludeReasoning(t *testing.T) {
 	thought, content := words("<think>hm"), words("Yes.")
 	h := thinkers(t, nil, slices.Concat(thought, words("</think>"), content))
 	fields := thinking(map[string]any{"include_reasoning": false, "return_token_ids": true, "logprobs": true})
-	whole := h.complete(t, fields)
+	whole := h.Complete(t, fields)
 	if m := whole.Choices[0].Message; m.Reasoning != nil || deref(m.Content) != "Yes." || whole.Usage.Completion != len(thought)+len(content)+2 {
 		t.Errorf("%+v %+v", m, whole.Usage)
 	}
 	fields["stream_options"] = map[string]any{}
-	chunks := h.streamed(t, fields)
+	chunks := h.Streamed(t, fields)
 	d := divisions(t, chunks, 1)[0]
-	if want := append(slices.Clone(content), endOfTurn); d.thought != "" || d.content != "Yes." || !slices.Equal(d.ids, want) || len(d.tokens) != len(want) || d.events != len(want) {
+	if want := append(slices.Clone(content), servertest.EndOfTurn); d.thought != "" || d.content != "Yes." || !slices.Equal(d.ids, want) || len(d.tokens) != len(want) || d.events != len(want) {
 		t.Errorf("%+v, want the tokens %v", d, want)
 	}
 	if u := chunks[len(chunks)-1].Usage; u.Completion != whole.Usage.Completion {
@@ -311,12 +315,12 @@ func TestC141IncludeReasoning(t *testing.T) {
 	}
 	// All hidden: the role, and the end without its token.
 	h = thinkers(t, nil, thought)
-	if d := divisions(t, h.streamed(t, fields), 1)[0]; d.events != 1 || d.finish != "stop" || len(d.ids)+len(d.tokens) != 0 {
+	if d := divisions(t, h.Streamed(t, fields), 1)[0]; d.events != 1 || d.finish != "stop" || len(d.ids)+len(d.tokens) != 0 {
 		t.Errorf("%+v", d)
 	}
 	// Tokens are not taken for thoughts before it is clear that they are.
 	h = thinkers(t, nil, "\n\nYes.")
-	if d := divisions(t, h.streamed(t, fields), 1)[0]; d.content != "\n\nYes." || !slices.Equal(d.ids, append(words("\n\nYes."), endOfTurn)) {
+	if d := divisions(t, h.Streamed(t, fields), 1)[0]; d.content != "\n\nYes." || !slices.Equal(d.ids, append(words("\n\nYes."), servertest.EndOfTurn)) {
 		t.Errorf("%+v", d)
 	}
 }
@@ -325,29 +329,29 @@ func TestC141IncludeReasoning(t *testing.T) {
 func TestHeartbeatsWhileThinking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		outlive(t)
-		h := thinkers(t, func(s *setup) { s.cfg.Heartbeat = 10 * time.Second }, slices.Concat(words("<think>"), letters("123456789"), words("</think>Yes")))
-		h.setHook(func(c sim.Call, _ int) error {
+		h := thinkers(t, func(s *servertest.Setup) { s.Config.Heartbeat = 10 * time.Second }, slices.Concat(words("<think>"), letters("123456789"), words("</think>Yes")))
+		h.SetHook(func(c sim.Call, _ int) error {
 			if c == sim.End {
 				time.Sleep(4 * time.Second)
 			}
 			return nil
 		})
-		_, answer := h.chat(thinking(map[string]any{"include_reasoning": false, "stream": true}))
+		_, answer := h.Chat(thinking(map[string]any{"include_reasoning": false, "stream": true}))
 		// The role at 4 seconds, Yes at 48, blank lines at 14, 24, 34 and 44.
-		if d := divisions(t, events(t, answer), 1)[0]; d.content != "Yes" || strings.Count(answer, "}\n\n"+strings.Repeat("\n\n", 4)+"data: ") != 1 || strings.Count(answer, "\n\n\n\n\n\n\n\n\n\n") != 1 {
+		if d := divisions(t, servertest.Events(t, answer), 1)[0]; d.content != "Yes" || strings.Count(answer, "}\n\n"+strings.Repeat("\n\n", 4)+"data: ") != 1 || strings.Count(answer, "\n\n\n\n\n\n\n\n\n\n") != 1 {
 			t.Errorf("%q", answer)
 		}
 	})
 }
 
-// Spec clients 2.2: the name of the field.
+// The name of the field for reasoning is the operator's choice.
 func TestReasoningField(t *testing.T) {
 	t.Parallel()
 	for i, keys := range [][]string{{"reasoning"}, {"reasoning_content"}, {"reasoning", "reasoning_content"}} {
-		h := thinkers(t, func(s *setup) { s.cfg.ReasoningField = api.ReasoningField(i) }, "<think>hm</think>Yes.")
-		_, answer := h.chat(thinking(nil))
+		h := thinkers(t, func(s *servertest.Setup) { s.Config.ReasoningField = api.ReasoningField(i) }, "<think>hm</think>Yes.")
+		_, answer := h.Chat(thinking(nil))
 		seen := map[string]string{}
-		for _, c := range h.streamed(t, thinking(nil)) {
+		for _, c := range h.Streamed(t, thinking(nil)) {
 			for k, v := range c.Choices[0].Delta {
 				if strings.HasPrefix(k, "reasoning") {
 					seen[k] += v.(string)
@@ -361,7 +365,7 @@ func TestReasoningField(t *testing.T) {
 			}
 		}
 	}
-	cfg := DefaultConfig()
+	cfg := server.DefaultConfig()
 	if cfg.ReasoningField = 3; cfg.Validate() == nil {
 		t.Error("an unknown field is valid")
 	}
@@ -406,7 +410,7 @@ func TestReasoningEcho(t *testing.T) {
 				t.Errorf("%q, %v: reasoning %s, content %s", c.prefill, c.fields, shown(got.thought), shown(got.content))
 			}
 		}
-		for _, ch := range h.streamed(t, fields)[2:4] {
+		for _, ch := range h.Streamed(t, fields)[2:4] {
 			if d := ch.Choices[0].Delta; c.echo != nil && fmt.Sprint(d) != fmt.Sprint(c.echo) {
 				t.Errorf("%q, %v: the echo is %v", c.prefill, c.fields, d)
 			}
@@ -434,7 +438,7 @@ func TestReasoningTwin(t *testing.T) {
 			}
 			scripts = append(scripts, ids)
 		}
-		h := thinkers(t, func(s *setup) {
+		h := thinkers(t, func(s *servertest.Setup) {
 			switch rng.IntN(3) {
 			case 0:
 				withSpecialTags(s)
@@ -450,6 +454,6 @@ func TestReasoningTwin(t *testing.T) {
 			fields["stop"] = []string{"word a", "</th</th"}
 		}
 		h.both(t, fields)
-		h.stop()
+		h.Stop()
 	}
 }

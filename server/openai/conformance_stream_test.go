@@ -1,4 +1,4 @@
-package server
+package openai_test
 
 import (
 	"encoding/json"
@@ -11,19 +11,20 @@ import (
 	"testing"
 
 	"weir/backend/sim"
+	"weir/server/servertest"
 	"weir/server/transport"
 )
 
-// The rows of spec chat-completions 21.6 that this build covers.
+// The rows of docs/interface/chat-completions.md, section 21.6 that this build covers.
 
 func TestC131Usage(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
-	one := h.complete(t, map[string]any{"ignore_eos": true}).Usage
+	h := newServer(t, nil)
+	one := h.Complete(t, map[string]any{"ignore_eos": true}).Usage
 	if one.Total != one.Prompt+one.Completion || one.Completion != 5 {
 		t.Errorf("%+v", one)
 	}
-	three := h.complete(t, map[string]any{"ignore_eos": true, "n": 3, "temperature": 1}).Usage
+	three := h.Complete(t, map[string]any{"ignore_eos": true, "n": 3, "temperature": 1}).Usage
 	if three.Prompt != one.Prompt || three.Completion != 15 || three.Total != three.Prompt+15 {
 		t.Errorf("n 3: %+v", three)
 	}
@@ -31,8 +32,8 @@ func TestC131Usage(t *testing.T) {
 
 func TestC132C133Stream(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
-	chunks := h.streamed(t, map[string]any{"n": 3, "temperature": 1, "ignore_eos": true})
+	h := newServer(t, nil)
+	chunks := h.Streamed(t, map[string]any{"n": 3, "temperature": 1, "ignore_eos": true})
 	for i := range 3 {
 		c := chunks[i]
 		if d := c.Choices[0].Delta; c.Choices[0].Index != i || d["role"] != "assistant" || d["content"] != "" || len(d) != 2 {
@@ -41,7 +42,7 @@ func TestC132C133Stream(t *testing.T) {
 	}
 	finished := map[int]int{}
 	for _, c := range chunks {
-		if c.ID != chunks[0].ID || c.keys["usage"] != nil || c.keys["error"] != nil || len(c.Choices) != 1 {
+		if c.ID != chunks[0].ID || c.Keys["usage"] != nil || c.Keys["error"] != nil || len(c.Choices) != 1 {
 			t.Errorf("%+v", c)
 		}
 		ch := c.Choices[0]
@@ -62,8 +63,8 @@ func TestC132C133Stream(t *testing.T) {
 
 func TestC134C135StreamUsage(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
-	chunks := h.streamed(t, map[string]any{"stream_options": map[string]any{}})
+	h := newServer(t, nil)
+	chunks := h.Streamed(t, map[string]any{"stream_options": map[string]any{}})
 	last := chunks[len(chunks)-1]
 	if last.Usage == nil || len(last.Choices) != 0 || last.Usage.Details == nil || last.Usage.Completion != 5 {
 		t.Errorf("last event %+v", last)
@@ -74,7 +75,7 @@ func TestC134C135StreamUsage(t *testing.T) {
 		}
 	}
 
-	chunks = h.streamed(t, map[string]any{"stream_options": map[string]any{"continuous_usage_stats": true}, "n": 2, "temperature": 1, "ignore_eos": true})
+	chunks = h.Streamed(t, map[string]any{"stream_options": map[string]any{"continuous_usage_stats": true}, "n": 2, "temperature": 1, "ignore_eos": true})
 	count := map[int]int{}
 	for i, c := range chunks {
 		if c.Usage == nil {
@@ -93,14 +94,14 @@ func TestC134C135StreamUsage(t *testing.T) {
 		count[ch] = c.Usage.Completion
 	}
 	for _, opts := range []map[string]any{{"include_usage": false}, {"include_usage": false, "continuous_usage_stats": true}, {"include_usage": nil}} {
-		for _, c := range h.streamed(t, map[string]any{"stream_options": opts}) {
+		for _, c := range h.Streamed(t, map[string]any{"stream_options": opts}) {
 			if c.Usage != nil {
 				t.Errorf("%v: usage in %+v", opts, c)
 			}
 		}
 	}
-	forced := newHouse(t, func(s *setup) { s.cfg.ForceUsage = true })
-	chunks = forced.streamed(t, nil)
+	forced := newServer(t, func(s *servertest.Setup) { s.Config.ForceUsage = true })
+	chunks = forced.Streamed(t, nil)
 	if last := chunks[len(chunks)-1]; last.Usage == nil {
 		t.Error("no usage although the server forces it")
 	}
@@ -109,7 +110,7 @@ func TestC134C135StreamUsage(t *testing.T) {
 // C136, C137: what a stream says in pieces is what the other answer says at once.
 func TestC136C137StreamEqualsComplete(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	for name, fields := range map[string]map[string]any{
 		"greedy":    {},
 		"seeded":    {"temperature": 1.2, "seed": 3, "n": 3},
@@ -127,9 +128,9 @@ func TestC136C137StreamEqualsComplete(t *testing.T) {
 			for k, v := range fields {
 				all[k] = v
 			}
-			whole := h.complete(t, all)
+			whole := h.Complete(t, all)
 			all["stream_options"] = map[string]any{}
-			chunks := h.streamed(t, all)
+			chunks := h.Streamed(t, all)
 			type choice struct {
 				text, finish, stop string
 				ids                []int32
@@ -151,7 +152,7 @@ func TestC136C137StreamEqualsComplete(t *testing.T) {
 				if i >= len(got) && len(ch.TokenIDs) != 1 {
 					t.Errorf("event %d carries the tokens %v", i, ch.TokenIDs)
 				}
-				g.text += text(c)
+				g.text += servertest.Text(c)
 				g.ids = append(g.ids, ch.TokenIDs...)
 				if ch.Logprobs != nil {
 					for _, e := range ch.Logprobs.Content {
@@ -186,29 +187,29 @@ func span(from, to int) (ids []int) {
 
 func TestC138TokensAsIDs(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
-	c := h.complete(t, map[string]any{"logprobs": true, "top_logprobs": 2, "return_tokens_as_token_ids": true, "return_token_ids": true})
+	h := newServer(t, nil)
+	c := h.Complete(t, map[string]any{"logprobs": true, "top_logprobs": 2, "return_tokens_as_token_ids": true, "return_token_ids": true})
 	for i, e := range c.Choices[0].Logprobs.Content {
 		want := fmt.Sprintf("token_id:%d", c.Choices[0].TokenIDs[i])
 		if e.Token != want || e.Top[0].Token != want {
 			t.Errorf("token %d: %q, want %q", i, e.Token, want)
 		}
 	}
-	def := newHouse(t, func(s *setup) { s.cfg.TokensAsIDs = true })
-	if c := def.complete(t, map[string]any{"logprobs": true}); !strings.HasPrefix(c.Choices[0].Logprobs.Content[0].Token, "token_id:") {
+	def := newServer(t, func(s *servertest.Setup) { s.Config.TokensAsIDs = true })
+	if c := def.Complete(t, map[string]any{"logprobs": true}); !strings.HasPrefix(c.Choices[0].Logprobs.Content[0].Token, "token_id:") {
 		t.Error("the server's default does nothing")
 	}
-	if c := def.complete(t, map[string]any{"logprobs": true, "return_tokens_as_token_ids": false}); strings.HasPrefix(c.Choices[0].Logprobs.Content[0].Token, "token_id:") {
+	if c := def.Complete(t, map[string]any{"logprobs": true, "return_tokens_as_token_ids": false}); strings.HasPrefix(c.Choices[0].Logprobs.Content[0].Token, "token_id:") {
 		t.Error("the request does not win over the server's default")
 	}
 }
 
-// C119, C120 and spec 7.2: the token itself first, k entries.
+// C119, C120 and docs/interface/chat-completions.md, section 7.2: the token itself first, k entries.
 func TestC119C120TopLogprobs(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	for _, temperature := range []float64{0, 2} {
-		c := h.complete(t, map[string]any{"logprobs": true, "top_logprobs": 4, "temperature": temperature, "seed": 9, "max_tokens": 20})
+		c := h.Complete(t, map[string]any{"logprobs": true, "top_logprobs": 4, "temperature": temperature, "seed": 9, "max_tokens": 20})
 		for i, e := range c.Choices[0].Logprobs.Content {
 			if len(e.Top) != 4 || e.Top[0].Token != e.Token || e.Top[0].Logprob != e.Logprob {
 				t.Errorf("temperature %v, token %d: %+v", temperature, i, e)
@@ -220,25 +221,25 @@ func TestC119C120TopLogprobs(t *testing.T) {
 			}
 		}
 	}
-	all := newHouse(t, func(s *setup) { s.cfg.MaxLogprobs = -1 })
-	c := all.complete(t, map[string]any{"logprobs": true, "top_logprobs": -1, "prompt_logprobs": -1, "max_tokens": 1})
-	if n := len(c.Choices[0].Logprobs.Content[0].Top); n != vocabulary {
-		t.Errorf("%d alternatives of %d tokens", n, vocabulary)
+	all := newServer(t, func(s *servertest.Setup) { s.Config.MaxLogprobs = -1 })
+	c := all.Complete(t, map[string]any{"logprobs": true, "top_logprobs": -1, "prompt_logprobs": -1, "max_tokens": 1})
+	if n := len(c.Choices[0].Logprobs.Content[0].Top); n != servertest.Vocabulary {
+		t.Errorf("%d alternatives of %d tokens", n, servertest.Vocabulary)
 	}
-	if n := len(c.PromptLogprobs[1]); n != vocabulary {
-		t.Errorf("%d alternatives of %d tokens for the prompt", n, vocabulary)
+	if n := len(c.PromptLogprobs[1]); n != servertest.Vocabulary {
+		t.Errorf("%d alternatives of %d tokens for the prompt", n, servertest.Vocabulary)
 	}
 }
 
-// Spec 7.2, but bytes are the token's own even where they are a part of a
+// docs/interface/chat-completions.md, section 7.2, but bytes are the token's own even where they are a part of a
 // character: together they are the text.
 func TestLogprobBytes(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
-	ids := encode("🦀é漢", false)
+	h := newServer(t, nil)
+	ids := servertest.Encode("🦀é漢", false)
 	var got []byte
 	for _, id := range ids {
-		c := h.complete(t, map[string]any{"max_tokens": 1, "logprobs": true, "top_logprobs": 1, "allowed_token_ids": []int32{id}})
+		c := h.Complete(t, map[string]any{"max_tokens": 1, "logprobs": true, "top_logprobs": 1, "allowed_token_ids": []int32{id}})
 		e := c.Choices[0].Logprobs.Content[0]
 		for _, b := range e.Bytes {
 			got = append(got, byte(b))
@@ -250,17 +251,17 @@ func TestLogprobBytes(t *testing.T) {
 	if string(got) != "🦀é漢" {
 		t.Errorf("%q", got)
 	}
-	c := h.complete(t, map[string]any{"logprobs": true, "allowed_token_ids": []int{endOfTurn}})
-	if e := c.Choices[0].Logprobs.Content[0]; e.Token != bundled().Token(endOfTurn) || c.Choices[0].FinishReason != "stop" || *c.Choices[0].Message.Content != "" {
+	c := h.Complete(t, map[string]any{"logprobs": true, "allowed_token_ids": []int{servertest.EndOfTurn}})
+	if e := c.Choices[0].Logprobs.Content[0]; e.Token != servertest.Tokenizer().Token(servertest.EndOfTurn) || c.Choices[0].FinishReason != "stop" || *c.Choices[0].Message.Content != "" {
 		t.Errorf("%+v", c.Choices[0])
 	}
 }
 
 func TestC139PromptLogprobs(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	for top := range 3 {
-		c := h.complete(t, map[string]any{"prompt_logprobs": top, "return_token_ids": true})
+		c := h.Complete(t, map[string]any{"prompt_logprobs": top, "return_token_ids": true})
 		if len(c.PromptLogprobs) != c.Usage.Prompt || c.PromptLogprobs[0] != nil {
 			t.Fatalf("%d entries for %d tokens, the first %v", len(c.PromptLogprobs), c.Usage.Prompt, c.PromptLogprobs[0])
 		}
@@ -271,27 +272,27 @@ func TestC139PromptLogprobs(t *testing.T) {
 			}
 		}
 	}
-	if c := h.complete(t, nil); c.PromptLogprobs != nil {
+	if c := h.Complete(t, nil); c.PromptLogprobs != nil {
 		t.Error("prompt_logprobs without being asked")
 	}
 }
 
 func TestC140Echo(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	fields := map[string]any{
 		"messages":               []any{map[string]any{"role": "user", "content": "Hi"}, map[string]any{"role": "assistant", "content": "Well, "}},
 		"continue_final_message": true, "add_generation_prompt": false, "echo": true,
 	}
-	c := h.complete(t, fields)
+	c := h.Complete(t, fields)
 	if s := *c.Choices[0].Message.Content; !strings.HasPrefix(s, "Well, ") {
 		t.Errorf("%q", s)
 	}
 	if c.PromptLogprobs == nil {
-		t.Error("echo asks for prompt_logprobs, too (spec 3.8)")
+		t.Error("echo asks for prompt_logprobs, too (docs/interface/chat-completions.md, section 3.8)")
 	}
 	fields["n"], fields["temperature"] = 2, 1
-	chunks := h.streamed(t, fields)
+	chunks := h.Streamed(t, fields)
 	for i := range 2 {
 		if d := chunks[2+i].Choices[0].Delta; d["content"] != "Well, " || len(d) != 1 || chunks[2+i].Choices[0].Index != i {
 			t.Errorf("event %d is not the echo: %+v", 2+i, chunks[2+i])
@@ -299,16 +300,16 @@ func TestC140Echo(t *testing.T) {
 	}
 	fields["messages"] = []any{map[string]any{"role": "user", "content": "Hi"}, map[string]any{"role": "assistant", "content": []any{
 		map[string]any{"type": "text", "text": "one"}, map[string]any{"type": "text", "text": "two"}}}}
-	chunks = h.streamed(t, fields)
-	if got := text(chunks[2]); got != "one\ntwo" {
+	chunks = h.Streamed(t, fields)
+	if got := servertest.Text(chunks[2]); got != "one\ntwo" {
 		t.Errorf("parts are echoed as %q", got)
 	}
-	plain := h.complete(t, map[string]any{"echo": true})
+	plain := h.Complete(t, map[string]any{"echo": true})
 	if s := *plain.Choices[0].Message.Content; strings.HasPrefix(s, "Hi") {
 		t.Errorf("a user's message was echoed: %q", s)
 	}
-	// Spec 3.7: without a generation prompt the answer has the last message's role.
-	c = h.complete(t, map[string]any{"add_generation_prompt": false})
+	// docs/interface/chat-completions.md, section 3.7: without a generation prompt the answer has the last message's role.
+	c = h.Complete(t, map[string]any{"add_generation_prompt": false})
 	if c.Choices[0].Message.Role != "user" {
 		t.Errorf("role %q", c.Choices[0].Message.Role)
 	}
@@ -316,15 +317,15 @@ func TestC140Echo(t *testing.T) {
 
 func TestC143C144C145PrefixCache(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
-	long := userSays(strings.Repeat("a b c d ", 20))
+	h := newServer(t, nil)
+	long := servertest.UserSays(strings.Repeat("a b c d ", 20))
 	cached := func(salt any, fields map[string]any, headers ...string) int {
 		t.Helper()
 		all := map[string]any{"messages": long, "max_tokens": 1, "cache_salt": salt}
 		for k, v := range fields {
 			all[k] = v
 		}
-		u := h.complete(t, all, headers...).Usage
+		u := h.Complete(t, all, headers...).Usage
 		if u.Details == nil {
 			t.Fatal("cached_tokens is not reported")
 		}
@@ -336,12 +337,12 @@ func TestC143C144C145PrefixCache(t *testing.T) {
 	for i, c := range []struct {
 		salt any
 		hit  bool
-	}{{"A", false}, {"B", false}, {nil, false}, {"A", true}, {nil, true}, {remove, true}} {
+	}{{"A", false}, {"B", false}, {nil, false}, {"A", true}, {nil, true}, {servertest.Remove, true}} {
 		if got := cached(c.salt, nil) > 0; got != c.hit {
 			t.Errorf("request %d, salt %v: hit %v", i, c.salt, got)
 		}
 	}
-	// Decision 26: the same salt of another project is another one.
+	// The same salt of another project is another one.
 	if cached("A", nil, "Compat-Project: team/one") != 0 || cached(nil, nil, "Compat-Project: team/one") != 0 {
 		t.Error("a project reads another one's cache")
 	}
@@ -351,7 +352,7 @@ func TestC143C144C145PrefixCache(t *testing.T) {
 	if cached(nil, map[string]any{"prompt_logprobs": 0}) != 0 {
 		t.Error("C145: a request for prompt_logprobs read the cache")
 	}
-	if u := h.complete(t, nil).Usage; u.Details.Cached != 0 {
+	if u := h.Complete(t, nil).Usage; u.Details.Cached != 0 {
 		t.Errorf("fewer than 17 tokens: %+v", u)
 	}
 }
@@ -362,32 +363,32 @@ func TestC150C151Order(t *testing.T) {
 		priority bool
 		want     string
 	}{{true, "1a 1b 3 5"}, {false, "5 1a 3 1b"}} {
-		h := newHouse(t, func(s *setup) {
-			s.spec.MaxSeqs = 1
-			s.model.Priority, s.eng.Scheduler.Priority = c.priority, c.priority
+		h := newServer(t, func(s *servertest.Setup) {
+			s.Spec.MaxSeqs = 1
+			s.Model.Priority, s.EngineConfig.Scheduler.Priority = c.priority, c.priority
 		})
 		gate := make(chan struct{})
-		h.setHook(func(call sim.Call, _ int) error {
+		h.SetHook(func(call sim.Call, _ int) error {
 			if call == sim.End { // what the step before drew has gone out
 				<-gate
 			}
 			return nil
 		})
 		var wg sync.WaitGroup
-		var order lockedBuffer
+		var order servertest.Buffer
 		send := func(name string, priority int) {
 			wg.Go(func() {
 				if !c.priority {
 					priority = 0
 				}
-				if status, answer := h.chat(map[string]any{"priority": priority, "max_tokens": 2, "ignore_eos": true}); status != 200 {
+				if status, answer := h.Chat(map[string]any{"priority": priority, "max_tokens": 2, "ignore_eos": true}); status != 200 {
 					t.Errorf("%s: %d %s", name, status, answer)
 				}
 				fmt.Fprint(&order, name, " ")
 			})
 		}
 		accepted := func(n int) {
-			waitFor(t, "requests at the engine", func() bool { return h.log.times(transport.LogSubmitted) >= n })
+			servertest.WaitFor(t, "requests at the engine", func() bool { return h.Log.Times(transport.LogSubmitted) >= n })
 		}
 		send("first", 0)
 		accepted(1)
@@ -401,7 +402,7 @@ func TestC150C151Order(t *testing.T) {
 		for i := range 5 {
 			gate <- struct{}{} // one slot, two tokens: two steps each
 			gate <- struct{}{}
-			waitFor(t, "an answer", func() bool { return strings.Count(order.String(), " ") > i })
+			servertest.WaitFor(t, "an answer", func() bool { return strings.Count(order.String(), " ") > i })
 		}
 		close(gate)
 		wg.Wait()
@@ -413,14 +414,14 @@ func TestC150C151Order(t *testing.T) {
 
 func TestC153Operational(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, func(s *setup) { s.cfg.Version = "1.2.3" })
-	if status, answer, _ := h.get("GET", "/health", ""); status != 200 || answer != "" {
+	h := newServer(t, func(s *servertest.Setup) { s.Config.Version = "1.2.3" })
+	if status, answer, _ := h.Get("GET", "/health", ""); status != 200 || answer != "" {
 		t.Errorf("/health: %d %q", status, answer)
 	}
-	if status, answer, _ := h.get("GET", "/version", ""); status != 200 || answer != `{"version":"1.2.3"}` {
+	if status, answer, _ := h.Get("GET", "/version", ""); status != 200 || answer != `{"version":"1.2.3"}` {
 		t.Errorf("/version: %d %q", status, answer)
 	}
-	status, answer, header := h.get("GET", "/v1/models", "")
+	status, answer, header := h.Get("GET", "/v1/models", "")
 	var list struct {
 		Object string
 		Data   []struct {
@@ -438,12 +439,12 @@ func TestC153Operational(t *testing.T) {
 
 func TestC154EngineFailure(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	broken := errors.New("the device fell off")
 	var steps atomic.Int32
 	failAt := func(n int32) {
 		steps.Store(0)
-		h.setHook(func(c sim.Call, _ int) error {
+		h.SetHook(func(c sim.Call, _ int) error {
 			if c == sim.End && steps.Add(1) == n {
 				return broken
 			}
@@ -453,17 +454,17 @@ func TestC154EngineFailure(t *testing.T) {
 	// Before the first token: a real 500, in both modes.
 	for _, stream := range []bool{false, true} {
 		failAt(1)
-		status, answer := h.chat(map[string]any{"stream": stream})
-		if f := refused(t, status, answer, 500, ""); f.Type != "InternalServerError" || f.Message != "Internal server error" {
+		status, answer := h.Chat(map[string]any{"stream": stream})
+		if f := servertest.Refused(t, status, answer, 500, ""); f.Type != "InternalServerError" || f.Message != "Internal server error" {
 			t.Error(answer)
 		}
 	}
 	// Later: 500 for who has seen nothing, an event for who has.
 	failAt(3)
-	status, answer := h.chat(nil)
-	refused(t, status, answer, 500, "")
+	status, answer := h.Chat(nil)
+	servertest.Refused(t, status, answer, 500, "")
 	failAt(3)
-	status, answer = h.chat(map[string]any{"stream": true, "stream_options": map[string]any{}})
+	status, answer = h.Chat(map[string]any{"stream": true, "stream_options": map[string]any{}})
 	body, ok := strings.CutSuffix(answer, "data: [DONE]\n\n")
 	if status != 200 || !ok {
 		t.Fatalf("%d %s", status, answer)
@@ -476,21 +477,21 @@ func TestC154EngineFailure(t *testing.T) {
 	if len(all) != 1+2+1 || strings.Contains(body, `"usage"`) {
 		t.Errorf("%d events, want a role, two tokens and the error: %s", len(all), body)
 	}
-	h.setHook(nil)
-	h.complete(t, nil) // and the server lives on
+	h.SetHook(nil)
+	h.Complete(t, nil) // and the server lives on
 }
 
-// Spec 4.1: constraints that leave nothing to draw are an error, not a token.
+// docs/interface/chat-completions.md, section 4.1: constraints that leave nothing to draw are an error, not a token.
 func TestNoTokenLeft(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
-	word := bundled().Text(700)
-	ids := encode(word, false)
+	h := newServer(t, nil)
+	word := servertest.Tokenizer().Text(700)
+	ids := servertest.Encode(word, false)
 	if len(ids) != 1 {
 		t.Skipf("%q is %d tokens", word, len(ids))
 	}
-	status, answer := h.chat(map[string]any{"allowed_token_ids": ids, "bad_words": []string{word}})
-	if f := refused(t, status, answer, 400, ""); !strings.Contains(f.Message, "leave no token") {
+	status, answer := h.Chat(map[string]any{"allowed_token_ids": ids, "bad_words": []string{word}})
+	if f := servertest.Refused(t, status, answer, 400, ""); !strings.Contains(f.Message, "leave no token") {
 		t.Error(answer)
 	}
 }
@@ -499,17 +500,17 @@ func TestNoTokenLeft(t *testing.T) {
 // again, and neither's answer shows it.
 func TestC149Preemption(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, func(s *setup) { s.spec.NumBlocks = 45; s.spec.MaxSeqTokens, s.model.MaxLen = 512, 512 })
+	h := newServer(t, func(s *servertest.Setup) { s.Spec.NumBlocks = 45; s.Spec.MaxSeqTokens, s.Model.MaxLen = 512, 512 })
 	fields := func(i int) map[string]any {
-		return map[string]any{"messages": userSays(fmt.Sprint("number ", i)), "max_tokens": 400, "ignore_eos": true, "return_token_ids": true, "cache_salt": fmt.Sprint(i)}
+		return map[string]any{"messages": servertest.UserSays(fmt.Sprint("number ", i)), "max_tokens": 400, "ignore_eos": true, "return_token_ids": true, "cache_salt": fmt.Sprint(i)}
 	}
 	var want [2][]int32
 	for i := range want {
-		want[i] = h.complete(t, fields(i)).Choices[0].TokenIDs
+		want[i] = h.Complete(t, fields(i)).Choices[0].TokenIDs
 	}
-	h.setHook(func(c sim.Call, _ int) error { // they have to meet
+	h.SetHook(func(c sim.Call, _ int) error { // they have to meet
 		if c == sim.End {
-			waitFor(t, "both requests", func() bool { return h.log.times(transport.LogSubmitted) == 4 })
+			servertest.WaitFor(t, "both requests", func() bool { return h.Log.Times(transport.LogSubmitted) == 4 })
 		}
 		return nil
 	})
@@ -517,7 +518,7 @@ func TestC149Preemption(t *testing.T) {
 	for i := range want {
 		wg.Go(func() {
 			var got []int32
-			for _, c := range h.streamed(t, fields(i)) {
+			for _, c := range h.Streamed(t, fields(i)) {
 				got = append(got, c.Choices[0].TokenIDs...)
 			}
 			if !slices.Equal(got, want[i]) {
@@ -526,7 +527,7 @@ func TestC149Preemption(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := h.eng.Stats().Preemptions; n == 0 {
+	if n := h.Engine.Stats().Preemptions; n == 0 {
 		t.Error("nobody was preempted")
 	}
 }
@@ -534,28 +535,28 @@ func TestC149Preemption(t *testing.T) {
 // A prompt of several steps that arrives meanwhile costs a running stream none.
 func TestC152LongPromptArrives(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, func(s *setup) { s.spec.MaxTokens = 64 })
+	h := newServer(t, func(s *servertest.Setup) { s.Spec.MaxTokens = 64 })
 	gate := make(chan struct{})
-	h.setHook(func(c sim.Call, _ int) error {
+	h.SetHook(func(c sim.Call, _ int) error {
 		if c == sim.End {
 			<-gate
 		}
 		return nil
 	})
 	var wg sync.WaitGroup
-	wg.Go(func() { h.complete(t, map[string]any{"max_tokens": 100, "ignore_eos": true}) })
+	wg.Go(func() { h.Complete(t, map[string]any{"max_tokens": 100, "ignore_eos": true}) })
 	for range 10 {
 		gate <- struct{}{}
 	}
 	wg.Go(func() {
-		if u := h.complete(t, map[string]any{"messages": userSays(strings.Repeat("a b c d ", 70)), "max_tokens": 1}).Usage; u.Prompt < 4*64 {
+		if u := h.Complete(t, map[string]any{"messages": servertest.UserSays(strings.Repeat("a b c d ", 70)), "max_tokens": 1}).Usage; u.Prompt < 4*64 {
 			t.Errorf("only %d tokens of prompt", u.Prompt)
 		}
 	})
-	waitFor(t, "the second request", func() bool { return h.log.times(transport.LogSubmitted) == 2 })
+	servertest.WaitFor(t, "the second request", func() bool { return h.Log.Times(transport.LogSubmitted) == 2 })
 	close(gate)
 	wg.Wait()
-	if n := h.eng.Stats().Steps; n > 101 {
+	if n := h.Engine.Stats().Steps; n > 101 {
 		t.Errorf("%d steps for a hundred tokens", n)
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package openai_test
 
 import (
 	"encoding/json"
@@ -13,6 +13,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"weir/api"
+	"weir/server/servertest"
 )
 
 func structured(kind string, v any) map[string]any {
@@ -33,15 +34,15 @@ func with(fields map[string]any, more ...any) map[string]any {
 
 // everyWay asks for a constrained answer greedily and with seeds, whole and
 // streamed, and hands every answer to check.
-func (h *house) everyWay(t *testing.T, fields map[string]any, check func(content, finish string)) {
+func (h *testServer) everyWay(t *testing.T, fields map[string]any, check func(content, finish string)) {
 	t.Helper()
 	for seed := range 6 {
 		with(fields, "seed", seed, "temperature", min(1, seed), "max_tokens", 300, "stream", false)
 		delete(fields, "stream_options")
-		c := h.complete(t, fields)
+		c := h.Complete(t, fields)
 		check(*c.Choices[0].Message.Content, c.Choices[0].FinishReason)
 		content, finish := "", ""
-		for _, e := range h.streamed(t, with(fields, "stream", true)) {
+		for _, e := range h.Streamed(t, with(fields, "stream", true)) {
 			for _, choice := range e.Choices {
 				said, _ := choice.Delta["content"].(string)
 				content += said
@@ -58,9 +59,9 @@ func (h *house) everyWay(t *testing.T, fields map[string]any, check func(content
 
 // The conflicts and shapes are api's tests (C70, C72, C76, C77, C80); this is
 // what the constraints do.
-func TestSpec8C71C72C74Constraints(t *testing.T) {
+func TestC71C72C74Constraints(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	for _, c := range []struct {
 		fields map[string]any
 		want   string // a regular expression for the content
@@ -90,7 +91,7 @@ func TestSpec8C71C72C74Constraints(t *testing.T) {
 
 func TestC73ConstraintsThatDoNotCompile(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	for _, c := range []struct {
 		fields map[string]any
 		want   string
@@ -105,8 +106,8 @@ func TestC73ConstraintsThatDoNotCompile(t *testing.T) {
 		{structured("structural_tag", `{"type":"structural_tag","format":{"type":"never"}}`), "Invalid structural tag specification."},
 	} {
 		for _, stream := range []bool{false, true} { // C81: a status in either mode
-			status, answer := h.chat(with(c.fields, "stream", stream))
-			if f := refused(t, status, answer, 400, ""); !strings.Contains(f.Message, c.want) || f.Type != "BadRequestError" {
+			status, answer := h.Chat(with(c.fields, "stream", stream))
+			if f := servertest.Refused(t, status, answer, 400, ""); !strings.Contains(f.Message, c.want) || f.Type != "BadRequestError" {
 				t.Errorf("%v: %s", c.fields, answer)
 			}
 		}
@@ -133,7 +134,7 @@ var schemas = []string{
 // model says: here it is a model that means nothing.
 func TestSchemasHold(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	stopped, cut := 0, 0
@@ -157,7 +158,7 @@ func TestSchemasHold(t *testing.T) {
 				return
 			}
 			for seed := range 25 {
-				a := h.complete(t, with(schemaFormat(schema), "seed", seed, "temperature", 1, "n", 2, "max_tokens", 250))
+				a := h.Complete(t, with(schemaFormat(schema), "seed", seed, "temperature", 1, "n", 2, "max_tokens", 250))
 				for _, choice := range a.Choices {
 					content := *choice.Message.Content
 					if choice.FinishReason != api.FinishStop {
@@ -189,7 +190,7 @@ func TestSchemasHold(t *testing.T) {
 
 func TestC75C78JSONObject(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	object := map[string]any{"response_format": map[string]any{"type": "json_object"}}
 	whole := 0
 	h.everyWay(t, object, func(content, finish string) {
@@ -205,16 +206,16 @@ func TestC75C78JSONObject(t *testing.T) {
 	})
 	t.Logf("%d objects came to their end", whole)
 	// C78: what max_tokens cuts is the beginning of something valid.
-	a := h.complete(t, with(schemaFormat(schemas[1]), "max_tokens", 1))
+	a := h.Complete(t, with(schemaFormat(schemas[1]), "max_tokens", 1))
 	if c := a.Choices[0]; c.FinishReason != api.FinishLength || !strings.HasPrefix(`{"name"`, strings.TrimSpace(*c.Message.Content)) {
 		t.Errorf("%q, finish %s", *c.Message.Content, c.FinishReason)
 	}
 }
 
-// The options of a request (spec 8.2 [R]): whitespace and undeclared properties.
-func TestSpec82Options(t *testing.T) {
+// The options of a request (docs/interface/chat-completions.md, section 8.2): whitespace and undeclared properties.
+func TestConstraintOptions(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	const schema = `{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"array","items":{"type":"null"},"maxItems":3}},"required":["a","b"]}`
 	for _, c := range []struct {
 		name    string
@@ -236,8 +237,8 @@ func TestSpec82Options(t *testing.T) {
 
 func TestC79ConstrainedLogprobs(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
-	a := h.complete(t, with(structured("choice", []string{"a", "b"}), "logprobs", true, "top_logprobs", 5))
+	h := newServer(t, nil)
+	a := h.Complete(t, with(structured("choice", []string{"a", "b"}), "logprobs", true, "top_logprobs", 5))
 	entries := a.Choices[0].Logprobs.Content
 	if len(entries) != 2 {
 		t.Fatalf("%d tokens", len(entries))
@@ -262,12 +263,12 @@ func TestC79ConstrainedLogprobs(t *testing.T) {
 	}
 }
 
-// TestConstrainedThoughts (spec 8.3): the constraint begins behind the thoughts,
+// TestConstrainedThoughts (docs/interface/chat-completions.md, section 8.3): the constraint begins behind the thoughts,
 // which are free.
 func TestConstrainedThoughts(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
-	end, ok := bundled().ID("</think>")
+	h := newServer(t, nil)
+	end, ok := servertest.Tokenizer().ID("</think>")
 	if !ok {
 		t.Fatal("the bundled model cannot close its thoughts")
 	}
@@ -275,7 +276,7 @@ func TestConstrainedThoughts(t *testing.T) {
 	for seed := range 10 {
 		fields := with(structured("choice", []string{"yes", "no"}), "seed", seed, "temperature", 1, "max_tokens", 200,
 			"chat_template_kwargs", map[string]any{"enable_thinking": true}, "logit_bias", map[string]any{fmt.Sprint(end): 6})
-		a := h.complete(t, fields)
+		a := h.Complete(t, fields)
 		m := a.Choices[0].Message
 		if m.Reasoning != nil && *m.Reasoning != "" {
 			thoughts++
@@ -292,29 +293,29 @@ func TestConstrainedThoughts(t *testing.T) {
 	}
 }
 
-// A request that waits for its grammar holds up nobody else (spec 8.3), and may
+// A request that waits for its grammar holds up nobody else (docs/interface/chat-completions.md, section 8.3), and may
 // be left.
 func TestGrammarsWaitApart(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	gate := make(chan struct{})
 	var busy sync.WaitGroup
 	var begun atomic.Int32
-	for range h.srv.openai.Compiling().Workers() { // as a grammar that takes long does
+	for range h.Instance.OpenAI().Compiling().Workers() { // as a grammar that takes long does
 		busy.Go(func() {
-			if err := h.srv.openai.Compiling().Do(t.Context(), "", func() { begun.Add(1); <-gate }); err != nil {
+			if err := h.Instance.OpenAI().Compiling().Do(t.Context(), "", func() { begun.Add(1); <-gate }); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	waitFor(t, "busy workers", func() bool { return int(begun.Load()) == h.srv.openai.Compiling().Workers() })
+	servertest.WaitFor(t, "busy workers", func() bool { return int(begun.Load()) == h.Instance.OpenAI().Compiling().Workers() })
 	answer := make(chan string, 1)
 	go func() {
-		_, a := h.chat(with(structured("choice", []string{"constrained"}), "max_tokens", 20))
+		_, a := h.Chat(with(structured("choice", []string{"constrained"}), "max_tokens", 20))
 		answer <- a
 	}()
-	waitFor(t, "the request to wait", func() bool { return h.srv.openai.Compiling().Waiting() == 1 })
-	h.complete(t, nil)
+	servertest.WaitFor(t, "the request to wait", func() bool { return h.Instance.OpenAI().Compiling().Waiting() == 1 })
+	h.Complete(t, nil)
 	select {
 	case a := <-answer:
 		t.Errorf("answered without its grammar: %s", a)

@@ -1,6 +1,6 @@
 //go:build unix
 
-package server
+package transport_test
 
 import (
 	"fmt"
@@ -13,15 +13,16 @@ import (
 
 	"weir/backend/sim"
 	"weir/engine"
+	"weir/server/servertest"
 	"weir/server/transport"
 )
 
-// Decision 18: whatever a request waits for, when its client leaves everything
+// Whatever a request waits for, when its client leaves everything
 // it holds is free within 250 ms.
 
 // leaver is a house whose steps take a while, and a client about to leave it.
 type leaver struct {
-	*house
+	*testServer
 	t    *testing.T
 	took time.Duration
 }
@@ -29,38 +30,38 @@ type leaver struct {
 // soon is how quickly a server has to notice that a client has left.
 const soon = 250 * time.Millisecond
 
-func newLeaver(t *testing.T, peeks bool, change func(*setup)) *leaver {
-	h := newHouse(t, func(s *setup) {
-		s.tcp, s.peeks = true, peeks
+func newLeaver(t *testing.T, peeks bool, change func(*servertest.Setup)) *leaver {
+	h := newServer(t, func(s *servertest.Setup) {
+		s.TCP, s.Config.PollClients = true, peeks
 		if change != nil {
 			change(s)
 		}
 	})
-	h.setHook(func(c sim.Call, _ int) error {
+	h.SetHook(func(c sim.Call, _ int) error {
 		if c == sim.End {
 			time.Sleep(5 * time.Millisecond)
 		}
 		return nil
 	})
-	return &leaver{house: h, t: t}
+	return &leaver{testServer: h, t: t}
 }
 
 // send sends a request that would go on for long.
-func (l *leaver) send(fields map[string]any) *raw {
-	l.t.Helper()
+func (l *leaver) send(fields map[string]any) *servertest.Raw {
+	l.T.Helper()
 	all := map[string]any{"max_tokens": 900, "ignore_eos": true}
 	for k, v := range fields {
 		all[k] = v
 	}
-	body := base(l.t, all)
-	r := l.raw(l.t)
-	r.send(post(len(body)) + body)
+	body := servertest.Body(l.t, all)
+	r := l.Raw(l.t)
+	r.Send(servertest.Post(len(body)) + body)
 	return r
 }
 
 // free makes the client leave and measures how long it takes until done.
-func (l *leaver) free(r *raw, how string, done func() bool) {
-	l.t.Helper()
+func (l *leaver) free(r *servertest.Raw, how string, done func() bool) {
+	l.T.Helper()
 	begin := time.Now()
 	switch how {
 	case "close":
@@ -71,12 +72,12 @@ func (l *leaver) free(r *raw, how string, done func() bool) {
 		r.Conn.(*net.TCPConn).SetLinger(0)
 		r.Close()
 	}
-	waitFor(l.t, "release", done)
+	servertest.WaitFor(l.t, "release", done)
 	l.took = time.Since(begin)
 	// A half-closed connection is answered to nobody, and closed.
 	if how == "half-close" {
-		if _, err := io.Copy(io.Discard, r.r); err != nil {
-			l.t.Error(err)
+		if _, err := io.Copy(io.Discard, r.R); err != nil {
+			l.T.Error(err)
 		}
 	}
 }
@@ -85,17 +86,17 @@ func TestLeave(t *testing.T) {
 	stages := []struct {
 		name  string
 		leave func(l *leaver, how string)
-		setup func(*setup)
+		setup func(*servertest.Setup)
 	}{
 		{"reading the body", leaveReading, nil},
-		{"queued to prepare", leaveQueued, func(s *setup) { s.cfg.PrepareWorkers = 1 }},
+		{"queued to prepare", leaveQueued, func(s *servertest.Setup) { s.Config.PrepareWorkers = 1 }},
 		{"preparing", leavePreparing, nil},
-		{"queued at the engine", leaveWaiting, func(s *setup) { s.spec.MaxSeqs = 1 }},
+		{"queued at the engine", leaveWaiting, func(s *servertest.Setup) { s.Spec.MaxSeqs = 1 }},
 		{"decoding", leaveDecoding(map[string]any{}), nil},
 		{"decoding, streaming", leaveDecoding(map[string]any{"stream": true}), nil},
 		{"a batch of completions", leaveTexts(false), nil},
 		{"a batch of completions, streaming", leaveTexts(true), nil},
-		{"a batch of completions, in part waiting", leaveTexts(true), func(s *setup) { s.spec.MaxSeqs = 3 }},
+		{"a batch of completions, in part waiting", leaveTexts(true), func(s *servertest.Setup) { s.Spec.MaxSeqs = 3 }},
 		{"decoding, n 3", leaveDecoding(map[string]any{"stream": true, "n": 3, "temperature": 1}), nil},
 	}
 	for _, c := range []struct {
@@ -108,7 +109,7 @@ func TestLeave(t *testing.T) {
 				for try := 1; ; try++ {
 					l := newLeaver(t, c.peeks, s.setup)
 					s.leave(l, c.how)
-					l.stop()
+					l.Stop()
 					if l.took <= soon {
 						return
 					}
@@ -123,26 +124,28 @@ func TestLeave(t *testing.T) {
 
 func leaveReading(l *leaver, how string) {
 	t := l.t
-	r := l.raw(t)
-	r.send(post(100_000) + strings.Repeat("x", 50_000))
-	waitFor(t, "the body", func() bool { return l.srv.http.Held().Bodies > 40_000 })
-	l.free(r, how, func() bool { return l.srv.http.Held().Bodies == 0 })
+	r := l.Raw(t)
+	r.Send(servertest.Post(100_000) + strings.Repeat("x", 50_000))
+	servertest.WaitFor(t, "the body", func() bool { return l.Instance.Transport().Held().Bodies > 40_000 })
+	l.free(r, how, func() bool { return l.Instance.Transport().Held().Bodies == 0 })
 }
 
 func leaveQueued(l *leaver, how string) {
 	t := l.t
 	gate, entered := make(chan struct{}), make(chan struct{}, 2)
-	id := *l.newID.Load()
-	l.setNewID(func() string { entered <- struct{}{}; <-gate; return id() })
+	id := l.NewID()
+	l.SetNewID(func() string { entered <- struct{}{}; <-gate; return id() })
 	first := l.send(map[string]any{"stream": true})
 	<-entered // the worker has it: a body that is read may still be overtaken
 	r := l.send(nil)
-	waitFor(t, "the queue", func() bool { return l.srv.http.Queue().Waiting() == 1 })
-	l.free(r, how, func() bool { return l.srv.http.Queue().Waiting() == 0 && l.log.times(transport.LogFailed) == 1 })
+	servertest.WaitFor(t, "the queue", func() bool { return l.Instance.Transport().Queue().Waiting() == 1 })
+	l.free(r, how, func() bool {
+		return l.Instance.Transport().Queue().Waiting() == 0 && l.Log.Times(transport.LogFailed) == 1
+	})
 	close(gate)
 	first.Close()
-	waitFor(t, "the end", func() bool { return l.srv.http.Held().Bodies == 0 && l.noBlocks() })
-	if n := l.log.times(transport.LogSubmitted); n > 1 {
+	servertest.WaitFor(t, "the end", func() bool { return l.Instance.Transport().Held().Bodies == 0 && l.NoBlocks() })
+	if n := l.Log.Times(transport.LogSubmitted); n > 1 {
 		t.Errorf("%d requests submitted", n)
 	}
 }
@@ -151,14 +154,14 @@ func leaveQueued(l *leaver, how string) {
 func leavePreparing(l *leaver, how string) {
 	t := l.t
 	gate, entered := make(chan struct{}), make(chan struct{})
-	id := *l.newID.Load()
-	l.setNewID(func() string { close(entered); <-gate; return id() })
+	id := l.NewID()
+	l.SetNewID(func() string { close(entered); <-gate; return id() })
 	r := l.send(nil)
 	<-entered
-	l.free(r, how, func() bool { return l.srv.http.Held().Bodies == 0 && l.log.times(transport.LogFailed) == 1 })
+	l.free(r, how, func() bool { return l.Instance.Transport().Held().Bodies == 0 && l.Log.Times(transport.LogFailed) == 1 })
 	close(gate)
-	l.idle()
-	if n := l.log.times(transport.LogSubmitted); n != 0 {
+	l.Idle()
+	if n := l.Log.Times(transport.LogSubmitted); n != 0 {
 		t.Errorf("%d requests submitted", n)
 	}
 }
@@ -166,24 +169,24 @@ func leavePreparing(l *leaver, how string) {
 func leaveWaiting(l *leaver, how string) {
 	t := l.t
 	runs := l.send(map[string]any{"stream": true})
-	waitFor(t, "the first", func() bool { return l.eng.Stats().Running == 1 })
+	servertest.WaitFor(t, "the first", func() bool { return l.Engine.Stats().Running == 1 })
 	r := l.send(map[string]any{"stream": true})
-	waitFor(t, "the second", func() bool { return l.eng.Stats().Waiting == 1 })
-	l.free(r, how, func() bool { return l.eng.Stats().Waiting == 0 })
-	if l.eng.Stats().Running != 1 {
+	servertest.WaitFor(t, "the second", func() bool { return l.Engine.Stats().Waiting == 1 })
+	l.free(r, how, func() bool { return l.Engine.Stats().Waiting == 0 })
+	if l.Engine.Stats().Running != 1 {
 		t.Error("the other one was ended, too")
 	}
 	runs.Close()
-	waitFor(t, "the end", l.noBlocks)
+	servertest.WaitFor(t, "the end", l.NoBlocks)
 }
 
 func leaveDecoding(fields map[string]any) func(*leaver, string) {
 	return func(l *leaver, how string) {
 		t := l.t
 		r := l.send(fields)
-		waitFor(t, "some tokens", func() bool { return l.eng.Stats().GenerationTokens > 5 })
-		l.free(r, how, l.noBlocks)
-		if n := l.eng.Stats().GenerationTokens; n > 800 {
+		servertest.WaitFor(t, "some tokens", func() bool { return l.Engine.Stats().GenerationTokens > 5 })
+		l.free(r, how, l.NoBlocks)
+		if n := l.Engine.Stats().GenerationTokens; n > 800 {
 			t.Errorf("%d tokens: it ran to its end", n)
 		}
 	}
@@ -195,9 +198,9 @@ func TestLeaveUnix(t *testing.T) {
 		for _, how := range []string{"close", "half-close"} {
 			for name, leave := range map[string]func(*leaver, string){"reading": leaveReading, "decoding": leaveDecoding(map[string]any{"stream": true})} {
 				for try := 1; ; try++ {
-					l := newLeaver(t, peeks, func(s *setup) { s.unix = true })
+					l := newLeaver(t, peeks, func(s *servertest.Setup) { s.Unix = true })
 					leave(l, how)
-					l.stop()
+					l.Stop()
 					if l.took <= soon {
 						break
 					}
@@ -214,35 +217,35 @@ func TestLeaveUnix(t *testing.T) {
 func leaveTexts(stream bool) func(*leaver, string) {
 	return func(l *leaver, how string) {
 		t := l.t
-		body := textBody(t, map[string]any{"prompt": []string{"a", "b", "c"}, "n": 2, "temperature": 1, "max_tokens": 900, "ignore_eos": true, "stream": stream})
-		r := l.raw(t)
-		r.send(postTo(textPath, len(body)) + body)
-		waitFor(t, "some tokens", func() bool { return l.eng.Stats().GenerationTokens > 12 })
-		l.free(r, how, l.noBlocks)
-		waitFor(t, "the count", func() bool { return l.eng.Stats().Finished[engine.Aborted] == 6 })
+		body := servertest.TextBody(t, map[string]any{"prompt": []string{"a", "b", "c"}, "n": 2, "temperature": 1, "max_tokens": 900, "ignore_eos": true, "stream": stream})
+		r := l.Raw(t)
+		r.Send(servertest.PostTo(servertest.TextPath, len(body)) + body)
+		servertest.WaitFor(t, "some tokens", func() bool { return l.Engine.Stats().GenerationTokens > 12 })
+		l.free(r, how, l.NoBlocks)
+		servertest.WaitFor(t, "the count", func() bool { return l.Engine.Stats().Finished[engine.Aborted] == 6 })
 	}
 }
 
 // Without a descriptor nobody watches: there a failed write tells.
 func TestLeaveInMemory(t *testing.T) {
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	gate := make(chan struct{})
-	h.setHook(func(c sim.Call, _ int) error {
+	h.SetHook(func(c sim.Call, _ int) error {
 		if c == sim.End {
 			<-gate
 		}
 		return nil
 	})
-	body := base(t, map[string]any{"max_tokens": 900, "ignore_eos": true, "stream": true})
-	r := h.raw(t)
-	r.send(post(len(body)) + body)
+	body := servertest.Body(t, map[string]any{"max_tokens": 900, "ignore_eos": true, "stream": true})
+	r := h.Raw(t)
+	r.Send(servertest.Post(len(body)) + body)
 	gate <- struct{}{}
-	if _, err := r.r.ReadString('\n'); err != nil {
+	if _, err := r.R.ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
 	r.Close()
 	steps := 0
-	for !h.noBlocks() {
+	for !h.NoBlocks() {
 		select {
 		case gate <- struct{}{}:
 			if steps++; steps > 850 {
@@ -257,8 +260,8 @@ func TestLeaveInMemory(t *testing.T) {
 // C147: clients by the hundred that leave in the middle.
 func TestC147AbortStorm(t *testing.T) {
 	const clients = 200
-	h := newHouse(t, func(s *setup) { s.tcp = true })
-	h.setHook(func(c sim.Call, _ int) error {
+	h := newServer(t, func(s *servertest.Setup) { s.TCP = true })
+	h.SetHook(func(c sim.Call, _ int) error {
 		if c == sim.End {
 			time.Sleep(time.Millisecond)
 		}
@@ -267,14 +270,14 @@ func TestC147AbortStorm(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range clients {
 		wg.Go(func() {
-			body := base(t, map[string]any{"max_tokens": 900, "ignore_eos": true, "stream": i%4 != 0, "user": fmt.Sprint(i)})
-			c, err := h.dial()
+			body := servertest.Body(t, map[string]any{"max_tokens": 900, "ignore_eos": true, "stream": i%4 != 0, "user": fmt.Sprint(i)})
+			c, err := h.Dial()
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			defer c.Close()
-			io.WriteString(c, post(len(body))+body)
+			io.WriteString(c, servertest.Post(len(body))+body)
 			c.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
 			n, _ := io.Copy(io.Discard, c)
 			if i%4 == 0 && n != 0 {
@@ -284,35 +287,39 @@ func TestC147AbortStorm(t *testing.T) {
 	}
 	wg.Wait()
 	begin := time.Now()
-	h.complete(t, nil)
+	h.Complete(t, nil)
 	if d := time.Since(begin); d > 5*time.Second {
 		t.Errorf("a short request took %v", d)
 	}
-	waitFor(t, "all blocks", h.noBlocks)
-	if n := h.log.times(transport.LogSubmitted); n < clients {
+	servertest.WaitFor(t, "all blocks", h.NoBlocks)
+	if n := h.Log.Times(transport.LogSubmitted); n < clients {
 		t.Errorf("%d of %d requests reached the engine", n, clients)
 	}
 }
 
 // A client that does not read is cut off; others do not notice.
 func TestSlowReader(t *testing.T) {
-	h := newHouse(t, func(s *setup) { s.tcp = true; s.cfg.WriteTimeout = 300 * time.Millisecond; s.cfg.MaxLogprobs = -1 })
-	body := base(t, map[string]any{"max_tokens": 900, "ignore_eos": true, "stream": true, "logprobs": true, "top_logprobs": vocabulary})
-	c, err := h.dial()
+	h := newServer(t, func(s *servertest.Setup) {
+		s.TCP = true
+		s.Config.WriteTimeout = 300 * time.Millisecond
+		s.Config.MaxLogprobs = -1
+	})
+	body := servertest.Body(t, map[string]any{"max_tokens": 900, "ignore_eos": true, "stream": true, "logprobs": true, "top_logprobs": servertest.Vocabulary})
+	c, err := h.Dial()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	c.(*net.TCPConn).SetReadBuffer(4 << 10)
-	io.WriteString(c, post(len(body))+body)
-	waitFor(t, "its first tokens", func() bool { return h.eng.Stats().GenerationTokens > 2 })
+	io.WriteString(c, servertest.Post(len(body))+body)
+	servertest.WaitFor(t, "its first tokens", func() bool { return h.Engine.Stats().GenerationTokens > 2 })
 	begin := time.Now()
-	h.complete(t, nil)
+	h.Complete(t, nil)
 	if d := time.Since(begin); d > 2*time.Second {
 		t.Errorf("somebody else waited %v", d)
 	}
-	waitFor(t, "the cut", h.noBlocks)
-	if n := h.eng.Stats().GenerationTokens; n > 800 {
+	servertest.WaitFor(t, "the cut", h.NoBlocks)
+	if n := h.Engine.Stats().GenerationTokens; n > 800 {
 		t.Errorf("%d tokens were made for nobody", n)
 	}
 }

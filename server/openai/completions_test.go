@@ -1,4 +1,4 @@
-package server
+package openai_test
 
 import (
 	"encoding/json"
@@ -9,17 +9,16 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"weir/server/servertest"
 	"weir/tokenizer"
 )
-
-const textPath = "/v1/completions"
 
 // textAnswer is a non-streaming answer of /v1/completions, or a chunk.
 type textAnswer struct {
 	ID, Object, Model string
 	Created           int64
 	Choices           []textChoice
-	Usage             *tokenUsage
+	Usage             *servertest.Usage
 }
 
 type textChoice struct {
@@ -38,24 +37,9 @@ type textChoice struct {
 	PromptLogprobs []map[string]map[string]any `json:"prompt_logprobs"`
 }
 
-func textBody(t testing.TB, fields map[string]any) string {
+func (h *testServer) texts(t testing.TB, fields map[string]any) *textAnswer {
 	t.Helper()
-	req := map[string]any{"model": "tiny", "prompt": "Once upon a time", "max_tokens": 5, "temperature": 0}
-	for k, v := range fields {
-		if req[k] = v; v == remove {
-			delete(req, k)
-		}
-	}
-	body, err := json.Marshal(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(body)
-}
-
-func (h *house) texts(t testing.TB, fields map[string]any) *textAnswer {
-	t.Helper()
-	status, answer, _ := h.get("POST", textPath, textBody(t, fields))
+	status, answer, _ := h.Get("POST", servertest.TextPath, servertest.TextBody(t, fields))
 	a := new(textAnswer)
 	if err := json.Unmarshal([]byte(answer), a); err != nil || status != 200 {
 		t.Fatalf("%v: %d %v: %s", fields, status, err, answer)
@@ -64,13 +48,13 @@ func (h *house) texts(t testing.TB, fields map[string]any) *textAnswer {
 }
 
 // streamedTexts returns the chunks, and each as a map.
-func (h *house) streamedTexts(t testing.TB, fields map[string]any) (chunks []textAnswer, keys []map[string]any) {
+func (h *testServer) streamedTexts(t testing.TB, fields map[string]any) (chunks []textAnswer, keys []map[string]any) {
 	t.Helper()
 	all := map[string]any{"stream": true}
 	for k, v := range fields {
 		all[k] = v
 	}
-	status, answer, header := h.get("POST", textPath, textBody(t, all))
+	status, answer, header := h.Get("POST", servertest.TextPath, servertest.TextBody(t, all))
 	text, ok := strings.CutSuffix(answer, "data: [DONE]\n\n")
 	if status != 200 || !ok || header.Get("Content-Type") != "text/event-stream; charset=utf-8" {
 		t.Fatalf("%d %v %s", status, header, answer)
@@ -119,17 +103,17 @@ func joinTexts(chunks []textAnswer, n int) []textChoice {
 	return out
 }
 
-// Spec chat-completions 17.3: one to four prompts in every shape are the same
+// docs/interface/chat-completions.md, section 17.3: one to four prompts in every shape are the same
 // prompts, and each gets what it gets alone; choice = prompt * n + i.
 func TestTextPrompts(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	words := []string{"Once upon a time", "Hi", "The robot said:\n"}
 	var ids [][]int32
 	var alone []string
 	prompts := 0
 	for _, w := range words {
-		ids = append(ids, encode(w, true))
+		ids = append(ids, servertest.Encode(w, true))
 		prompts += len(ids[len(ids)-1])
 		a := h.texts(t, map[string]any{"prompt": w, "return_token_ids": true})
 		c := a.Choices[0]
@@ -165,11 +149,11 @@ func TestTextPrompts(t *testing.T) {
 	if twins.Choices[0].Text == twins.Choices[1].Text {
 		t.Error("without a seed two prompts were drawn alike")
 	}
-	if a := h.texts(t, map[string]any{"max_tokens": remove}); a.Usage.Completion != 16 {
+	if a := h.texts(t, map[string]any{"max_tokens": servertest.Remove}); a.Usage.Completion != 16 {
 		t.Errorf("%d tokens by default", a.Usage.Completion)
 	}
 	if a := h.texts(t, map[string]any{"truncate_prompt_tokens": 2, "echo": true, "return_token_ids": true, "max_tokens": 1}); len(a.Choices[0].PromptTokenIDs) != 2 ||
-		!strings.HasPrefix(a.Choices[0].Text, bundled().Decode(a.Choices[0].PromptTokenIDs, tokenizer.DecodeOptions{})) {
+		!strings.HasPrefix(a.Choices[0].Text, servertest.Tokenizer().Decode(a.Choices[0].PromptTokenIDs, tokenizer.DecodeOptions{})) {
 		t.Errorf("%+v", a.Choices)
 	}
 }
@@ -177,7 +161,7 @@ func TestTextPrompts(t *testing.T) {
 // Whatever is asked for, a stream says what the whole answer says.
 func TestTextStreamEqualsComplete(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	for _, fields := range []map[string]any{
 		{},
 		{"prompt": []string{"Once", "Hello there, you", "x"}, "n": 3, "temperature": 1, "seed": 5, "max_tokens": 9},
@@ -203,11 +187,11 @@ func TestTextStreamEqualsComplete(t *testing.T) {
 	}
 }
 
-// Spec 17.3: chunks have every key, null where there is nothing to say, and no
+// docs/interface/chat-completions.md, section 17.3: chunks have every key, null where there is nothing to say, and no
 // role; usage as asked for.
 func TestTextChunks(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	outer := []string{"choices", "created", "id", "model", "object", "usage"}
 	inner := []string{"finish_reason", "index", "logprobs", "prompt_token_ids", "stop_reason", "text", "token_ids"}
 	sorted := func(m map[string]any) (keys []string) {
@@ -218,7 +202,7 @@ func TestTextChunks(t *testing.T) {
 		return keys
 	}
 	two := []string{"Once upon", "Hi"}
-	first, second := len(encode(two[0], true)), len(encode(two[1], true))
+	first, second := len(servertest.Encode(two[0], true)), len(servertest.Encode(two[1], true))
 	for _, c := range []struct {
 		options          map[string]any
 		last, continuous bool
@@ -265,12 +249,12 @@ func TestTextChunks(t *testing.T) {
 	}
 }
 
-// Spec 17.3: logprobs is a number k; of each token k alternatives and itself.
+// docs/interface/chat-completions.md, section 17.3: logprobs is a number k; of each token k alternatives and itself.
 func TestTextLogprobs(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, func(s *setup) { s.cfg.MaxLogprobs = -1 })
+	h := newServer(t, func(s *servertest.Setup) { s.Config.MaxLogprobs = -1 })
 	const prompt = "Once upon a time, ßé"
-	tokens := encode(prompt, true)
+	tokens := servertest.Encode(prompt, true)
 	for _, k := range []int{0, 1, 4, -1} {
 		a := h.texts(t, map[string]any{"prompt": prompt, "logprobs": k, "echo": true, "temperature": 1, "seed": 3})
 		l := a.Choices[0].Logprobs
@@ -305,15 +289,15 @@ func TestTextLogprobs(t *testing.T) {
 	if p := a.Choices[0].PromptLogprobs; len(p) != len(tokens) || p[0] != nil || len(p[1]) < 1 || a.Choices[0].Logprobs != nil {
 		t.Errorf("%v", p)
 	}
-	if p := a.Choices[1].PromptLogprobs; len(p) != len(encode("x", true)) {
+	if p := a.Choices[1].PromptLogprobs; len(p) != len(servertest.Encode("x", true)) {
 		t.Errorf("%v", p)
 	}
 }
 
-// Spec 17.3: with echo and max_tokens 0 the answer is the prompt.
+// docs/interface/chat-completions.md, section 17.3: with echo and max_tokens 0 the answer is the prompt.
 func TestTextPromptOnly(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	for _, stream := range []bool{false, true} {
 		fields := map[string]any{"prompt": []string{"Once upon", "Hi"}, "echo": true, "max_tokens": 0, "logprobs": 1, "return_token_ids": true}
 		var choices []textChoice
@@ -333,7 +317,7 @@ func TestTextPromptOnly(t *testing.T) {
 		}
 		for i, want := range []string{"Once upon", "Hi"} {
 			c := choices[i]
-			if n := len(encode(want, true)); c.Text != want || *c.FinishReason != "length" || len(c.TokenIDs) != 0 || len(c.Logprobs.Tokens) != n || len(c.PromptTokenIDs) != n {
+			if n := len(servertest.Encode(want, true)); c.Text != want || *c.FinishReason != "length" || len(c.TokenIDs) != 0 || len(c.Logprobs.Tokens) != n || len(c.PromptTokenIDs) != n {
 				t.Errorf("stream %v: %+v", stream, c)
 			}
 		}
@@ -342,19 +326,19 @@ func TestTextPromptOnly(t *testing.T) {
 
 func TestTextErrors(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, func(s *setup) { s.eng.MaxLive = 8; s.cfg.Limits.Prompts = 20 })
+	h := newServer(t, func(s *servertest.Setup) { s.EngineConfig.MaxLive = 8; s.Config.Limits.Prompts = 20 })
 	many := make([]string, 21)
 	for name, c := range map[string]struct {
 		fields map[string]any
 		status int
 		param  string
 	}{
-		"no prompt":          {map[string]any{"prompt": remove}, 400, "prompt"},
+		"no prompt":          {map[string]any{"prompt": servertest.Remove}, 400, "prompt"},
 		"empty":              {map[string]any{"prompt": ""}, 400, "prompt"},
 		"empty list":         {map[string]any{"prompt": []string{}}, 400, "prompt"},
 		"mixed":              {map[string]any{"prompt": []any{"a", 1}}, 400, ""},
 		"negative id":        {map[string]any{"prompt": []int{-1}}, 400, ""},
-		"id beyond":          {map[string]any{"prompt": []int{5, vocabulary}}, 400, ""},
+		"id beyond":          {map[string]any{"prompt": []int{5, servertest.Vocabulary}}, 400, ""},
 		"id far beyond":      {map[string]any{"prompt": [][]int{{5}, {1 << 40}}}, 400, ""},
 		"too many prompts":   {map[string]any{"prompt": many}, 400, ""},
 		"too many choices":   {map[string]any{"prompt": []string{"a", "b"}, "n": 11, "temperature": 1}, 400, "prompt"},
@@ -378,30 +362,30 @@ func TestTextErrors(t *testing.T) {
 				continue
 			}
 			c.fields["stream"] = stream
-			status, answer, _ := h.get("POST", textPath, textBody(t, c.fields))
-			if f := refused(t, status, answer, c.status, c.param); f.Message == "" {
+			status, answer, _ := h.Get("POST", servertest.TextPath, servertest.TextBody(t, c.fields))
+			if f := servertest.Refused(t, status, answer, c.status, c.param); f.Message == "" {
 				t.Errorf("%s: %s", name, answer)
 			}
 		}
 	}
 	// The engine has eight places: nine choices are not admitted in part.
-	status, answer, header := h.get("POST", textPath, textBody(t, map[string]any{"prompt": []string{"a", "b", "c"}, "n": 3, "temperature": 1}))
+	status, answer, header := h.Get("POST", servertest.TextPath, servertest.TextBody(t, map[string]any{"prompt": []string{"a", "b", "c"}, "n": 3, "temperature": 1}))
 	if status != 503 || header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", status, answer)
 	}
 	if a := h.texts(t, map[string]any{"prompt": []string{"a", "b", "c", "d"}, "n": 2, "temperature": 1}); len(a.Choices) != 8 {
 		t.Errorf("%d choices", len(a.Choices))
 	}
-	h.idle() // the snapshot follows the answer
-	if st := h.eng.Stats(); st.Finished[1]+st.Finished[2]+st.Finished[3]+st.Finished[4] != 8 {
-		t.Errorf("a refused batch left something behind: %+v", st)
+	h.Idle() // the snapshot follows the answer
+	if st := h.Engine.Stats(); st.Finished[1]+st.Finished[2]+st.Finished[3]+st.Finished[4] != 8 {
+		t.Errorf("a servertest.Refused batch left something behind: %+v", st)
 	}
 }
 
 // The scores of the prompt are repeated in every choice: together they are bounded.
 func TestTextAnswerIsBounded(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, func(s *setup) { s.cfg.MaxLogprobs = -1; s.cfg.MaxBody = 4000 })
+	h := newServer(t, func(s *servertest.Setup) { s.Config.MaxLogprobs = -1; s.Config.MaxBody = 4000 })
 	long := strings.Repeat("word ", 300)
 	for _, fields := range []map[string]any{
 		{"prompt": long, "echo": true, "n": 20, "temperature": 1},
@@ -409,8 +393,8 @@ func TestTextAnswerIsBounded(t *testing.T) {
 		{"prompt": long, "prompt_logprobs": -1, "n": 8, "temperature": 1},
 		{"prompt": long, "echo": true, "logprobs": -1, "n": 8, "temperature": 1, "stream": true},
 	} {
-		status, answer, _ := h.get("POST", textPath, textBody(t, fields))
-		refused(t, status, answer, 400, "")
+		status, answer, _ := h.Get("POST", servertest.TextPath, servertest.TextBody(t, fields))
+		servertest.Refused(t, status, answer, 400, "")
 	}
 }
 
@@ -418,33 +402,33 @@ func TestTextAnswerIsBounded(t *testing.T) {
 func TestTextFailsAsAWhole(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []bool{false, true} {
-		h := newHouse(t, nil)
-		fields := map[string]any{"prompt": []string{"a", "b"}, "allowed_token_ids": []int{endOfTurn}, "min_tokens": 3, "stream": stream}
-		status, answer, _ := h.get("POST", textPath, textBody(t, fields))
-		if f := refused(t, status, answer, 400, ""); !strings.Contains(f.Message, "leave no token") {
+		h := newServer(t, nil)
+		fields := map[string]any{"prompt": []string{"a", "b"}, "allowed_token_ids": []int{servertest.EndOfTurn}, "min_tokens": 3, "stream": stream}
+		status, answer, _ := h.Get("POST", servertest.TextPath, servertest.TextBody(t, fields))
+		if f := servertest.Refused(t, status, answer, 400, ""); !strings.Contains(f.Message, "leave no token") {
 			t.Error(answer)
 		}
-		h.idle()
+		h.Idle()
 	}
 }
 
 // Load testers and SDKs: what vllm bench serve and lm-eval send.
 func TestTextClients(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	for _, body := range []string{
 		`{"model":"tiny","prompt":"Hi","repetition_penalty":1.0,"max_tokens":3,"logprobs":null,"stream":true,"stream_options":{"include_usage":true}}`,
 		`{"model":"tiny","prompt":[[1,5,6],[1,7]],"max_tokens":1,"logprobs":1,"echo":true,"temperature":0,"seed":1234}`,
 		`{"model":"tiny","prompt":[1,5,6],"max_tokens":3,"ignore_eos":true,"min_tokens":3,"best_of":1,"use_beam_search":false,"stop":null,"skip_special_tokens":false}`,
 	} {
-		if status, answer, _ := h.get("POST", textPath, body); status != 200 {
+		if status, answer, _ := h.Get("POST", servertest.TextPath, body); status != 200 {
 			t.Errorf("%s: %d %s", body, status, answer)
 		}
 	}
-	if status, answer, _ := h.get("POST", textPath, textBody(t, map[string]any{"request_id": "mine"})); status != 200 || !strings.Contains(answer, `"id":"cmpl-mine"`) {
+	if status, answer, _ := h.Get("POST", servertest.TextPath, servertest.TextBody(t, map[string]any{"request_id": "mine"})); status != 200 || !strings.Contains(answer, `"id":"cmpl-mine"`) {
 		t.Error(answer)
 	}
-	if status, answer, _ := h.get("POST", textPath, textBody(t, nil), "X-Request-Id: yours"); status != 200 || !strings.Contains(answer, `"id":"cmpl-yours"`) {
+	if status, answer, _ := h.Get("POST", servertest.TextPath, servertest.TextBody(t, nil), "X-Request-Id: yours"); status != 200 || !strings.Contains(answer, `"id":"cmpl-yours"`) {
 		t.Error(answer)
 	}
 	if a := fmt.Sprint(h.texts(t, map[string]any{"cache_salt": "s"}).Usage.Completion); a != "5" {

@@ -1,4 +1,4 @@
-package server
+package openai_test
 
 import (
 	"strings"
@@ -6,9 +6,10 @@ import (
 
 	"weir/api"
 	"weir/chat"
+	"weir/server/servertest"
 )
 
-// Rows of spec chat-completions 21.2 that are about the prompt, and section 3.
+// Rows of docs/interface/chat-completions.md, section 21.2 that are about the prompt, and section 3 there.
 
 func render(t *testing.T, cfg chat.Config) *chat.Renderer {
 	t.Helper()
@@ -21,15 +22,15 @@ func render(t *testing.T, cfg chat.Config) *chat.Renderer {
 
 func TestC55Prefill(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	messages := []any{map[string]any{"role": "user", "content": "Hi"}, map[string]any{"role": "assistant", "content": "Well"}}
-	status, answer := h.chat(map[string]any{"messages": messages, "add_generation_prompt": true, "continue_final_message": true})
-	if f := refused(t, status, answer, 400, ""); !strings.Contains(f.Message, "continue_final_message") {
+	status, answer := h.Chat(map[string]any{"messages": messages, "add_generation_prompt": true, "continue_final_message": true})
+	if f := servertest.Refused(t, status, answer, 400, ""); !strings.Contains(f.Message, "continue_final_message") {
 		t.Error(answer)
 	}
 	prompt := func(fields map[string]any) string {
 		fields["messages"], fields["return_token_ids"] = messages, true
-		return decode(h.complete(t, fields).PromptTokenIDs)
+		return decode(h.Complete(t, fields).PromptTokenIDs)
 	}
 	if got := prompt(map[string]any{"continue_final_message": true}); !strings.HasSuffix(got, "assistant\nWell") {
 		t.Errorf("continue_final_message alone: %q", got)
@@ -45,26 +46,26 @@ func TestC55Prefill(t *testing.T) {
 // An echo is repeated in every choice; there has to be an end to it.
 func TestEchoIsBounded(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, func(s *setup) { s.cfg.MaxBody = 1 << 20 })
+	h := newServer(t, func(s *servertest.Setup) { s.Config.MaxBody = 1 << 20 })
 	fields := map[string]any{
 		"messages":    []any{map[string]any{"role": "assistant", "content": strings.Repeat("long ", 100_000)}},
 		"temperature": 1, "truncate_prompt_tokens": 100, "continue_final_message": true, "echo": true, "prompt_logprobs": 0,
 	}
 	fields["n"] = 2
-	h.complete(t, fields)
+	h.Complete(t, fields)
 	fields["n"] = 3
-	status, answer := h.chat(fields)
-	if f := refused(t, status, answer, 400, ""); !strings.Contains(f.Message, "echo") {
+	status, answer := h.Chat(fields)
+	if f := servertest.Refused(t, status, answer, 400, ""); !strings.Contains(f.Message, "echo") {
 		t.Error(answer)
 	}
-	status, answer = h.chat(map[string]any{"n": 129, "temperature": 1})
-	refused(t, status, answer, 400, "-")
+	status, answer = h.Chat(map[string]any{"n": 129, "temperature": 1})
+	servertest.Refused(t, status, answer, 400, "-")
 }
 
 func decode(ids []int32) string {
 	var b strings.Builder
 	for _, id := range ids {
-		b.WriteString(textOf(bundled(), id))
+		b.WriteString(servertest.TextOf(servertest.Tokenizer(), id))
 	}
 	return b.String()
 }
@@ -73,10 +74,10 @@ func TestC58Templates(t *testing.T) {
 	t.Parallel()
 	own := map[string]any{"chat_template": "own template{{ messages[0].content }}"}
 	inside := map[string]any{"chat_template_kwargs": own}
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	for _, fields := range []map[string]any{own, inside, {"chat_template": ""}} {
-		status, answer := h.chat(fields)
-		if f := refused(t, status, answer, 400, ""); f.Type != "BadRequestError" || !strings.Contains(f.Message, "--trust-request-chat-template is not set") {
+		status, answer := h.Chat(fields)
+		if f := servertest.Refused(t, status, answer, 400, ""); f.Type != "BadRequestError" || !strings.Contains(f.Message, "--trust-request-chat-template is not set") {
 			t.Error(answer)
 		}
 	}
@@ -90,20 +91,20 @@ func TestC58Templates(t *testing.T) {
 		"trusted":          {chat.Config{Templates: source, TrustRequestTemplate: true}, own, 200, "own templateHi"},
 		"in the arguments": {chat.Config{Templates: source, TrustRequestTemplate: true}, inside, 200, "own templateHi"},
 		"none":             {chat.Config{}, nil, 400, "you must provide a chat template"},
-		"none, one sent":   {chat.Config{}, own, 200, "own templateHi"}, // decision 27
+		"none, one sent":   {chat.Config{}, own, 200, "own templateHi"},
 		"refuses":          {chat.Config{Templates: source}, nil, 400, "not like this"},
 		"broken":           {chat.Config{}, map[string]any{"chat_template": "{% if %}"}, 400, "-"},
 		"endless":          {chat.Config{}, map[string]any{"chat_template": "{% for i in range(99999) %}{% for j in range(99999) %}{{ i }}{% endfor %}{% endfor %}"}, 400, "-"},
 		"empty prompt":     {chat.Config{}, map[string]any{"chat_template": "{{ '' }}"}, 400, "The decoder prompt cannot be empty"},
-		"arguments":        {chat.Config{Templates: source, DefaultKwargs: api.Raw(`{"x": "from the server"}`)}, map[string]any{"messages": userSays("y")}, 200, "from the server"},
-		"own arguments":    {chat.Config{Templates: source, DefaultKwargs: api.Raw(`{"x": "s"}`)}, map[string]any{"messages": userSays("y"), "chat_template_kwargs": map[string]any{"x": "from me"}}, 200, "from me"},
+		"arguments":        {chat.Config{Templates: source, DefaultKwargs: api.Raw(`{"x": "from the server"}`)}, map[string]any{"messages": servertest.UserSays("y")}, 200, "from the server"},
+		"own arguments":    {chat.Config{Templates: source, DefaultKwargs: api.Raw(`{"x": "s"}`)}, map[string]any{"messages": servertest.UserSays("y"), "chat_template_kwargs": map[string]any{"x": "from me"}}, 200, "from me"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t, func(s *setup) { s.model.Chat = render(t, c.cfg) })
+			h := newServer(t, func(s *servertest.Setup) { s.Model.Chat = render(t, c.cfg) })
 			if c.status != 200 {
-				status, answer := h.chat(c.fields)
-				if f := refused(t, status, answer, c.status, ""); c.want != "-" && !strings.Contains(f.Message, c.want) {
+				status, answer := h.Chat(c.fields)
+				if f := servertest.Refused(t, status, answer, c.status, ""); c.want != "-" && !strings.Contains(f.Message, c.want) {
 					t.Error(answer)
 				}
 				return
@@ -112,7 +113,7 @@ func TestC58Templates(t *testing.T) {
 			for k, v := range c.fields {
 				all[k] = v
 			}
-			if got := decode(h.complete(t, all).PromptTokenIDs); got != c.want {
+			if got := decode(h.Complete(t, all).PromptTokenIDs); got != c.want {
 				t.Errorf("prompt %q, want %q", got, c.want)
 			}
 		})
@@ -121,7 +122,7 @@ func TestC58Templates(t *testing.T) {
 
 func TestC63C64C142Messages(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	call := func(arguments any) []any {
 		return []any{
 			map[string]any{"role": "user", "content": "Hi"},
@@ -131,20 +132,20 @@ func TestC63C64C142Messages(t *testing.T) {
 		}
 	}
 	for _, good := range []any{`{"a":1}`, "", nil} {
-		h.complete(t, map[string]any{"messages": call(good)})
+		h.Complete(t, map[string]any{"messages": call(good)})
 	}
 	for _, bad := range []any{"{bad", map[string]any{}} {
-		status, answer := h.chat(map[string]any{"messages": call(bad)})
-		refused(t, status, answer, 400, "")
+		status, answer := h.Chat(map[string]any{"messages": call(bad)})
+		servertest.Refused(t, status, answer, 400, "")
 	}
-	plain := h.complete(t, nil)
+	plain := h.Complete(t, nil)
 	tools := map[string]any{"tools": []any{map[string]any{"type": "function", "function": map[string]any{"name": "lookup", "parameters": map[string]any{"type": "object"}}}}, "return_token_ids": true}
-	with := h.complete(t, tools)
+	with := h.Complete(t, tools)
 	if with.Usage.Prompt <= plain.Usage.Prompt || !strings.Contains(decode(with.PromptTokenIDs), "lookup") || with.Choices[0].FinishReason == "tool_calls" {
 		t.Errorf("tools are not in the prompt: %q", decode(with.PromptTokenIDs))
 	}
-	// Spec 3.6: special tokens that a user types are real ones, as upstream.
-	typed := h.complete(t, map[string]any{"messages": userSays("<|im_end|>"), "return_token_ids": true})
+	// docs/interface/chat-completions.md, section 3.6: special tokens that a user types are real ones, as upstream.
+	typed := h.Complete(t, map[string]any{"messages": servertest.UserSays("<|im_end|>"), "return_token_ids": true})
 	if n := strings.Count(decode(typed.PromptTokenIDs), "<|im_end|>"); n != 2 {
 		t.Errorf("%q", decode(typed.PromptTokenIDs))
 	}
@@ -155,34 +156,34 @@ func TestModelDefaults(t *testing.T) {
 	t.Parallel()
 	value := func(x float64) *float64 { return &x }
 	number := func(x int) *int { return &x }
-	greedy := newHouse(t, func(s *setup) { s.model.Generation.Temperature = value(0) })
-	want := *greedy.complete(t, nil).Choices[0].Message.Content
-	for _, temperature := range []any{nil, remove} {
-		if got := *greedy.complete(t, map[string]any{"temperature": temperature}).Choices[0].Message.Content; got != want {
+	greedy := newServer(t, func(s *servertest.Setup) { s.Model.Generation.Temperature = value(0) })
+	want := *greedy.Complete(t, nil).Choices[0].Message.Content
+	for _, temperature := range []any{nil, servertest.Remove} {
+		if got := *greedy.Complete(t, map[string]any{"temperature": temperature}).Choices[0].Message.Content; got != want {
 			t.Errorf("temperature %v: %q, want the greedy %q", temperature, got, want)
 		}
 	}
-	status, answer := greedy.chat(map[string]any{"n": 2, "temperature": nil})
-	if f := refused(t, status, answer, 400, ""); !strings.Contains(f.Message, "greedy") {
+	status, answer := greedy.Chat(map[string]any{"n": 2, "temperature": nil})
+	if f := servertest.Refused(t, status, answer, 400, ""); !strings.Contains(f.Message, "greedy") {
 		t.Error(answer)
 	}
-	h := newHouse(t, func(s *setup) {
-		g := &s.model.Generation
+	h := newServer(t, func(s *servertest.Setup) {
+		g := &s.Model.Generation
 		g.TopK, g.TopP, g.MinP, g.RepetitionPenalty = number(1), value(0.5), value(0.1), value(1.5)
 		g.MaxNewTokens, g.MaxTokens = number(7), number(9)
 	})
-	one := h.complete(t, map[string]any{"temperature": 2, "repetition_penalty": 1, "max_tokens": nil, "ignore_eos": true})
+	one := h.Complete(t, map[string]any{"temperature": 2, "repetition_penalty": 1, "max_tokens": nil, "ignore_eos": true})
 	if one.Usage.Completion != 7 {
 		t.Errorf("default max_new_tokens: %+v", one.Usage)
 	}
-	if got := h.complete(t, map[string]any{"repetition_penalty": 1, "max_tokens": 7, "ignore_eos": true}); *got.Choices[0].Message.Content != *one.Choices[0].Message.Content {
+	if got := h.Complete(t, map[string]any{"repetition_penalty": 1, "max_tokens": 7, "ignore_eos": true}); *got.Choices[0].Message.Content != *one.Choices[0].Message.Content {
 		t.Error("top_k 1 of the model does not hold at temperature 2")
 	}
-	if c := h.complete(t, map[string]any{"max_tokens": 100, "ignore_eos": true}); c.Usage.Completion != 9 {
+	if c := h.Complete(t, map[string]any{"max_tokens": 100, "ignore_eos": true}); c.Usage.Completion != 9 {
 		t.Errorf("cap: %+v", c.Usage)
 	}
-	status, answer = h.chat(map[string]any{"max_tokens": 100, "min_tokens": 10})
-	if f := refused(t, status, answer, 400, ""); !strings.Contains(f.Message, "max_tokens=9") {
+	status, answer = h.Chat(map[string]any{"max_tokens": 100, "min_tokens": 10})
+	if f := servertest.Refused(t, status, answer, 400, ""); !strings.Contains(f.Message, "max_tokens=9") {
 		t.Error(answer)
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package openai_test
 
 import (
 	"encoding/json"
@@ -6,12 +6,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"weir/server/servertest"
 )
 
-// Section 21.2. want 200, or 400 with a param ("-": any).
+// docs/interface/chat-completions.md, section 21.2. want 200, or 400 with a param ("-": any).
 func TestRanges(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	for _, c := range []struct {
 		rule   string
 		fields map[string]any
@@ -111,13 +113,13 @@ func TestRanges(t *testing.T) {
 		{"C61", map[string]any{"repetition_detection": map[string]any{"max_pattern_size": 2, "min_pattern_size": 3, "min_count": 3}}, 400, "-", ""},
 		{"C61", map[string]any{"repetition_detection": map[string]any{"max_pattern_size": 2049, "min_count": 3}}, 400, "-", ""},
 		{"C61", map[string]any{"repetition_detection": map[string]any{"max_pattern_size": 2048, "min_count": 2048}}, 200, "", ""},
-		{"C62", map[string]any{"messages": userSays([]any{map[string]any{"type": "file", "file": map[string]any{}}})}, 501, "", "Unknown part type: file"},
-		{"C62", map[string]any{"messages": userSays([]any{map[string]any{"type": "image_url", "image_url": map[string]any{"url": "x"}}})}, 400, "", "tiny is not a multimodal model"},
-		{"C62", map[string]any{"messages": userSays([]any{map[string]any{"type": "strange"}})}, 400, "-", ""},
-		{"C63", map[string]any{"messages": userSays(nil)}, 400, "-", ""},
+		{"C62", map[string]any{"messages": servertest.UserSays([]any{map[string]any{"type": "file", "file": map[string]any{}}})}, 501, "", "Unknown part type: file"},
+		{"C62", map[string]any{"messages": servertest.UserSays([]any{map[string]any{"type": "image_url", "image_url": map[string]any{"url": "x"}}})}, 400, "", "tiny is not a multimodal model"},
+		{"C62", map[string]any{"messages": servertest.UserSays([]any{map[string]any{"type": "strange"}})}, 400, "-", ""},
+		{"C63", map[string]any{"messages": servertest.UserSays(nil)}, 400, "-", ""},
 		{"small", map[string]any{"user": "someone", "kv_transfer_params": map[string]any{"a": 1}, "mm_processor_kwargs": map[string]any{}, "length_penalty": 3, "parallel_tool_calls": false}, 200, "", ""},
 	} {
-		status, answer := h.chat(c.fields)
+		status, answer := h.Chat(c.fields)
 		name := fmt.Sprintf("%s %v", c.rule, c.fields)
 		if c.want == 200 {
 			if status != 200 {
@@ -129,32 +131,30 @@ func TestRanges(t *testing.T) {
 			t.Errorf("%s: status %d, want %d: %s", name, status, c.want, answer)
 			continue
 		}
-		f := faultOf(t, answer)
+		f := servertest.FaultOf(t, answer)
 		if c.param != "-" && f.Param != c.param || !strings.Contains(f.Message, c.mind) {
 			t.Errorf("%s: %s", name, answer)
 		}
-		// The same in a stream: a status, not an event (spec 1.2, stage 12).
+		// The same in a stream: a status, not an event (docs/interface/chat-completions.md, section 1.2).
 		if c.fields["stream"] == nil && c.rule != "C52" {
 			c.fields["stream"] = true
-			if status, streamed := h.chat(c.fields); status != c.want || streamed != answer && c.rule != "C51" {
+			if status, streamed := h.Chat(c.fields); status != c.want || streamed != answer && c.rule != "C51" {
 				t.Errorf("%s, streaming: %d %s", name, status, streamed)
 			}
 		}
 	}
 }
 
-func userSays(content any) []any { return []any{map[string]any{"role": "user", "content": content}} }
-
 func TestC37Choices(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
-	c := h.complete(t, map[string]any{"n": 2, "temperature": 1, "seed": 7, "return_token_ids": true})
+	h := newServer(t, nil)
+	c := h.Complete(t, map[string]any{"n": 2, "temperature": 1, "seed": 7, "return_token_ids": true})
 	if len(c.Choices) != 2 || c.Choices[0].Index != 0 || c.Choices[1].Index != 1 {
 		t.Fatalf("%+v", c)
 	}
 	// C111: choice i is the single choice of seed + i.
 	for i := range 2 {
-		one := h.complete(t, map[string]any{"temperature": 1, "seed": 7 + i, "return_token_ids": true})
+		one := h.Complete(t, map[string]any{"temperature": 1, "seed": 7 + i, "return_token_ids": true})
 		if !slices.Equal(one.Choices[0].TokenIDs, c.Choices[i].TokenIDs) {
 			t.Errorf("choice %d: %v, alone %v", i, c.Choices[i].TokenIDs, one.Choices[0].TokenIDs)
 		}
@@ -163,53 +163,53 @@ func TestC37Choices(t *testing.T) {
 
 func TestC40C42C45Lengths(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
-	if c := h.complete(t, map[string]any{"min_tokens": 5}); c.Usage.Completion != 5 {
+	h := newServer(t, nil)
+	if c := h.Complete(t, map[string]any{"min_tokens": 5}); c.Usage.Completion != 5 {
 		t.Errorf("C40: %+v", c.Usage)
 	}
-	if c := h.complete(t, map[string]any{"max_completion_tokens": 2}); c.Usage.Completion != 2 || c.Choices[0].FinishReason != "length" {
+	if c := h.Complete(t, map[string]any{"max_completion_tokens": 2}); c.Usage.Completion != 2 || c.Choices[0].FinishReason != "length" {
 		t.Errorf("C42: %+v", c)
 	}
-	c := h.complete(t, map[string]any{"max_tokens": nil, "ignore_eos": true})
+	c := h.Complete(t, map[string]any{"max_tokens": nil, "ignore_eos": true})
 	if c.Usage.Total != 1024 || c.Choices[0].FinishReason != "length" {
 		t.Errorf("C45: %+v, %s", c.Usage, c.Choices[0].FinishReason)
 	}
 	// C44: exactly the context, and one more.
 	most := 1024 - c.Usage.Prompt
-	h.complete(t, map[string]any{"max_tokens": most})
-	status, answer := h.chat(map[string]any{"max_tokens": most + 1})
-	refused(t, status, answer, 400, "input_tokens")
-	// Spec 10.2: too long whatever the tokenizer makes of it.
-	status, answer = h.chat(map[string]any{"messages": userSays(strings.Repeat("0123456789", 10_000))})
-	if f := refused(t, status, answer, 400, "input_text"); !strings.Contains(f.Message, "characters") {
+	h.Complete(t, map[string]any{"max_tokens": most})
+	status, answer := h.Chat(map[string]any{"max_tokens": most + 1})
+	servertest.Refused(t, status, answer, 400, "input_tokens")
+	// docs/interface/chat-completions.md, section 10: too long whatever the tokenizer makes of it.
+	status, answer = h.Chat(map[string]any{"messages": servertest.UserSays(strings.Repeat("0123456789", 10_000))})
+	if f := servertest.Refused(t, status, answer, 400, "input_text"); !strings.Contains(f.Message, "characters") {
 		t.Error(answer)
 	}
 	// The prompt alone fills the context.
-	status, answer = h.chat(map[string]any{"messages": userSays(strings.Repeat("a b ", 2000)), "truncate_prompt_tokens": 1024, "max_tokens": nil})
-	refused(t, status, answer, 400, "max_tokens")
+	status, answer = h.Chat(map[string]any{"messages": servertest.UserSays(strings.Repeat("a b ", 2000)), "truncate_prompt_tokens": 1024, "max_tokens": nil})
+	servertest.Refused(t, status, answer, 400, "max_tokens")
 }
 
 func TestC46Truncation(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
-	whole := h.complete(t, map[string]any{"return_token_ids": true})
-	c := h.complete(t, map[string]any{"return_token_ids": true, "truncate_prompt_tokens": 3})
+	h := newServer(t, nil)
+	whole := h.Complete(t, map[string]any{"return_token_ids": true})
+	c := h.Complete(t, map[string]any{"return_token_ids": true, "truncate_prompt_tokens": 3})
 	if c.Usage.Prompt != 3 || !slices.Equal(c.PromptTokenIDs, whole.PromptTokenIDs[len(whole.PromptTokenIDs)-3:]) {
 		t.Errorf("%v of %v", c.PromptTokenIDs, whole.PromptTokenIDs)
 	}
-	long := map[string]any{"messages": userSays(strings.Repeat("a b ", 20_000)), "truncate_prompt_tokens": -1}
-	if c := h.complete(t, long); c.Usage.Prompt != 1019 {
+	long := map[string]any{"messages": servertest.UserSays(strings.Repeat("a b ", 20_000)), "truncate_prompt_tokens": -1}
+	if c := h.Complete(t, long); c.Usage.Prompt != 1019 {
 		t.Errorf("%+v", c.Usage)
 	}
 }
 
-// Spec 5.3: the end tokens cannot be drawn before min_tokens, however much the
+// docs/interface/chat-completions.md, section 5.3: the end tokens cannot be drawn before min_tokens, however much the
 // request wants them.
 func TestMinTokensForbidsTheEnd(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
-	for _, id := range []int32{endOfTurn, endOfText, 700} {
-		c := h.complete(t, map[string]any{"max_tokens": 10, "min_tokens": 3, "stop_token_ids": []int{700}, "return_token_ids": true,
+	h := newServer(t, nil)
+	for _, id := range []int32{servertest.EndOfTurn, servertest.EndOfText, 700} {
+		c := h.Complete(t, map[string]any{"max_tokens": 10, "min_tokens": 3, "stop_token_ids": []int{700}, "return_token_ids": true,
 			"logit_bias": map[string]any{fmt.Sprint(id): 100}})
 		got := c.Choices[0].TokenIDs
 		if len(got) != 4 || got[3] != id || slices.Contains(got[:3], id) || c.Choices[0].FinishReason != "stop" {
@@ -220,24 +220,24 @@ func TestMinTokensForbidsTheEnd(t *testing.T) {
 
 func TestC47C48Tokens(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	for _, bias := range []float64{100, 1000} {
-		c := h.complete(t, map[string]any{"logit_bias": map[string]any{"500": bias}, "return_token_ids": true})
+		c := h.Complete(t, map[string]any{"logit_bias": map[string]any{"500": bias}, "return_token_ids": true})
 		if !slices.Equal(c.Choices[0].TokenIDs, []int32{500, 500, 500, 500, 500}) {
 			t.Errorf("bias %v: %v", bias, c.Choices[0].TokenIDs)
 		}
 	}
-	c := h.complete(t, map[string]any{"allowed_token_ids": []int{700}, "return_token_ids": true})
+	c := h.Complete(t, map[string]any{"allowed_token_ids": []int{700}, "return_token_ids": true})
 	if !slices.Equal(c.Choices[0].TokenIDs, []int32{700, 700, 700, 700, 700}) {
 		t.Errorf("%v", c.Choices[0].TokenIDs)
 	}
 }
 
-// Spec 4.5: a bad word is banned with and without a leading space.
+// docs/interface/chat-completions.md, section 4.5: a bad word is banned with and without a leading space.
 func TestC49BadWords(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
-	tok := bundled()
+	h := newServer(t, nil)
+	tok := servertest.Tokenizer()
 	for _, form := range []string{"Omar", " Omar"} {
 		ids, err := tok.Encode(nil, form, false)
 		if err != nil {
@@ -247,11 +247,11 @@ func TestC49BadWords(t *testing.T) {
 			t.Fatalf("%q is %d tokens", form, len(ids))
 		}
 		bias := map[string]any{fmt.Sprint(ids[0]): 100}
-		if c := h.complete(t, map[string]any{"logit_bias": bias}); !strings.HasPrefix(*c.Choices[0].Message.Content, form) {
+		if c := h.Complete(t, map[string]any{"logit_bias": bias}); !strings.HasPrefix(*c.Choices[0].Message.Content, form) {
 			t.Fatalf("not forced: %q", *c.Choices[0].Message.Content)
 		}
 		for _, word := range []string{"Omar", " Omar", "  Omar"} {
-			c := h.complete(t, map[string]any{"logit_bias": bias, "bad_words": []string{word}})
+			c := h.Complete(t, map[string]any{"logit_bias": bias, "bad_words": []string{word}})
 			if strings.Contains(*c.Choices[0].Message.Content, "Omar") {
 				t.Errorf("bad word %q: %q", word, *c.Choices[0].Message.Content)
 			}
@@ -261,7 +261,7 @@ func TestC49BadWords(t *testing.T) {
 
 func TestC54Priority(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, func(s *setup) { s.model.Priority = true; s.eng.Scheduler.Priority = true })
-	h.complete(t, map[string]any{"priority": -5})
-	h.complete(t, map[string]any{"priority": json.Number("9223372036854775807")})
+	h := newServer(t, func(s *servertest.Setup) { s.Model.Priority = true; s.EngineConfig.Scheduler.Priority = true })
+	h.Complete(t, map[string]any{"priority": -5})
+	h.Complete(t, map[string]any{"priority": json.Number("9223372036854775807")})
 }

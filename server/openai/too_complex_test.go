@@ -1,4 +1,4 @@
-package server
+package openai_test
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weir/models"
+	"weir/server/servertest"
 	"weir/tokenizer"
 )
 
@@ -32,7 +33,7 @@ func TestTooComplex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newHouse(t, func(s *setup) { s.model.Tokenizer, s.eng.Tokenizer = tok, tok })
+	h := newServer(t, func(s *servertest.Setup) { s.Model.Tokenizer, s.EngineConfig.Tokenizer = tok, tok })
 	hostile := strings.Repeat("a", 500)
 	const want = `{"error":{"message":"The tokenizer needs too many steps to cut this text into words.","type":"BadRequestError","param":null,"code":400}}`
 	for what, request := range map[string]struct {
@@ -49,7 +50,7 @@ func TestTooComplex(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if status, answer, _ := h.get("POST", request.path, string(body)); status != 400 || answer != want {
+		if status, answer, _ := h.Get("POST", request.path, string(body)); status != 400 || answer != want {
 			t.Errorf("%s: %d %s", what, status, answer)
 		}
 	}

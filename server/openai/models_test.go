@@ -1,9 +1,11 @@
-package server
+package openai_test
 
 import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"weir/server/servertest"
 )
 
 type modelEntry struct {
@@ -37,12 +39,12 @@ func (e *modelEntry) check(t *testing.T, id string) {
 	}
 }
 
-// Spec chat-completions 17.1: an entry for every name, alone too, whatever the
+// docs/interface/chat-completions.md, section 17.1: an entry for every name, alone too, whatever the
 // client makes of the slashes in it.
 func TestModels(t *testing.T) {
 	names := []string{"org/tiny-1.0", "a b", "100%"}
-	h := newHouse(t, func(s *setup) { s.model.Names = names })
-	status, answer, header := h.get("GET", "/v1/models", "")
+	h := newServer(t, func(s *servertest.Setup) { s.Model.Names = names })
+	status, answer, header := h.Get("GET", "/v1/models", "")
 	var list struct {
 		Object string
 		Data   []modelEntry
@@ -58,7 +60,7 @@ func TestModels(t *testing.T) {
 		"a%20b": names[1], "100%25": names[2],
 		"": "", "nobody": "", "org": "", "org/": "", "/org/tiny-1.0": "", "org//tiny-1.0": "", "org/tiny-1.0/": "", "org/../org/tiny-1.0": "", "org%252Ftiny-1.0": "",
 	} {
-		status, answer, _ := h.get("GET", "/v1/models/"+path, "")
+		status, answer, _ := h.Get("GET", "/v1/models/"+path, "")
 		switch {
 		case want != "":
 			var e modelEntry
@@ -72,48 +74,9 @@ func TestModels(t *testing.T) {
 				t.Errorf("%d %s", status, answer)
 			}
 		default:
-			if f := refused(t, status, answer, 404, "model"); f.Type != "NotFoundError" || !strings.Contains(f.Message, "does not exist") {
+			if f := servertest.Refused(t, status, answer, 404, "model"); f.Type != "NotFoundError" || !strings.Contains(f.Message, "does not exist") {
 				t.Errorf("%s: %s", path, answer)
 			}
-		}
-	}
-}
-
-// Decision 25, over the whole table: without the key only what is named there
-// answers; OPTIONS comes before keys, and every answer may be read by a page.
-func TestEveryRouteWantsItsKey(t *testing.T) {
-	h := newHouse(t, func(s *setup) {
-		s.cfg.APIKeys = []string{"secret"}
-		s.cfg.Functions = Functions{Dev: true, TokenizerInfo: true}
-	})
-	open := map[string]bool{"/health": true, "/ping": true, "/ready": true, "/version": true, "/metrics": true}
-	paths := []string{"/v1/models/tiny", "/v1/models/nobody", "/v1/nothing"}
-	for path := range routes {
-		paths = append(paths, path)
-	}
-	for _, path := range paths {
-		method := "POST"
-		if r, _, ok := h.srv.find(path); ok {
-			method, _, _ = strings.Cut(r.methods, ",")
-		}
-		status, answer, header := h.get(method, path, "")
-		if open[path] != (status != 401) {
-			t.Errorf("%s %s without a key: %d %s", method, path, status, answer)
-		}
-		if !open[path] && answer != `{"error":"Unauthorized"}` {
-			t.Errorf("%s: %s", path, answer)
-		}
-		if header.Get("Access-Control-Allow-Origin") != "*" {
-			t.Errorf("%s: no page may read the refusal", path)
-		}
-		for _, key := range []string{"Authorization: Bearer secret", "X-Api-Key: secret"} {
-			if status, answer, _ := h.get(method, path, "", key); status == 401 {
-				t.Errorf("%s with %s: %s", path, key, answer)
-			}
-		}
-		status, _, header = h.get("OPTIONS", path, "", "Origin: http://page", "Access-Control-Request-Method: "+method, "Access-Control-Request-Headers: authorization,x-stainless-os")
-		if status != 204 || header.Get("Access-Control-Allow-Headers") != "authorization,x-stainless-os" || header.Get("Access-Control-Allow-Methods") != method || header.Get("Access-Control-Max-Age") != "86400" {
-			t.Errorf("OPTIONS %s: %d %v", path, status, header)
 		}
 	}
 }

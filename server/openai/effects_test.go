@@ -1,4 +1,4 @@
-package server
+package openai_test
 
 import (
 	"encoding/json"
@@ -10,6 +10,7 @@ import (
 
 	"weir/chat"
 	"weir/models"
+	"weir/server/servertest"
 	"weir/tokenizer"
 )
 
@@ -25,14 +26,14 @@ func effectTokenizer(t *testing.T) (tok *tokenizer.Tokenizer, spaced int) {
 	if err := json.Unmarshal(data, &file); err != nil {
 		t.Fatal(err)
 	}
-	spaced = bundled().VocabSize()
+	spaced = servertest.Tokenizer().VocabSize()
 	file["added_tokens"] = append(file["added_tokens"].([]any), map[string]any{"id": spaced, "content": "Ġ<b>", "special": true, "normalized": false})
 	bos := "<|endoftext|>"
 	file["post_processor"] = map[string]any{
 		"type":           "TemplateProcessing",
 		"single":         []any{map[string]any{"SpecialToken": map[string]any{"id": bos, "type_id": 0}}, map[string]any{"Sequence": map[string]any{"id": "A", "type_id": 0}}},
 		"pair":           []any{map[string]any{"Sequence": map[string]any{"id": "A", "type_id": 0}}, map[string]any{"Sequence": map[string]any{"id": "B", "type_id": 1}}},
-		"special_tokens": map[string]any{bos: map[string]any{"id": bos, "ids": []int{endOfText}, "tokens": []string{bos}}},
+		"special_tokens": map[string]any{bos: map[string]any{"id": bos, "ids": []int{servertest.EndOfText}, "tokens": []string{bos}}},
 	}
 	if data, err = json.Marshal(file); err != nil {
 		t.Fatal(err)
@@ -50,16 +51,16 @@ func TestEveryFieldHasItsEffect(t *testing.T) {
 	t.Parallel()
 	tok, spaced := effectTokenizer(t)
 	template := "{{ reasoning_effort }}{{ documents }}{{ x }}{% for t in tools or [] %}{{ t.function.name }}{% endfor %}{% for m in messages %}<|im_start|>{{ m.role }} {{ m.content }}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>{% endif %}"
-	h := newHouse(t, func(s *setup) {
-		s.model.Tokenizer, s.eng.Tokenizer = tok, tok
-		s.model.Chat = render(t, chat.Config{Templates: []chat.Template{{Source: template}}})
+	h := newServer(t, func(s *servertest.Setup) {
+		s.Model.Tokenizer, s.EngineConfig.Tokenizer = tok, tok
+		s.Model.Chat = render(t, chat.Config{Templates: []chat.Template{{Source: template}}})
 	})
 	type m = map[string]any
 	// The answer without the field, with it, and what else is sent both times.
 	two := []int{700, 701}
 	prefill := []any{m{"role": "user", "content": "Hi"}, m{"role": "assistant", "content": "Well"}}
-	said := *h.complete(t, m{"max_tokens": 20, "ignore_eos": true}).Choices[0].Message.Content
-	ids := h.complete(t, m{"return_token_ids": true, "max_tokens": 20, "ignore_eos": true}).Choices[0].TokenIDs
+	said := *h.Complete(t, m{"max_tokens": 20, "ignore_eos": true}).Choices[0].Message.Content
+	ids := h.Complete(t, m{"return_token_ids": true, "max_tokens": 20, "ignore_eos": true}).Choices[0].TokenIDs
 	long := m{"max_tokens": 20, "ignore_eos": true}
 	random := m{"temperature": 2, "seed": 1, "max_tokens": 20}
 	ends := m{"logit_bias": m{"2": 100}}
@@ -67,7 +68,7 @@ func TestEveryFieldHasItsEffect(t *testing.T) {
 		value any
 		with  m
 	}{
-		"messages":                      {userSays("Something else"), nil},
+		"messages":                      {servertest.UserSays("Something else"), nil},
 		"model":                         {"nope", nil},
 		"frequency_penalty":             {2, m{"allowed_token_ids": two, "max_tokens": 20}},
 		"presence_penalty":              {2, m{"allowed_token_ids": span(700, 740), "max_tokens": 200}},
@@ -92,7 +93,7 @@ func TestEveryFieldHasItsEffect(t *testing.T) {
 		"top_k":                         {1, random},
 		"min_p":                         {1, random},
 		"allowed_token_ids":             {two, nil},
-		"bad_words":                     {[]string{textOf(tok, ids[0])}, nil},
+		"bad_words":                     {[]string{servertest.TextOf(tok, ids[0])}, nil},
 		"response_format":               {m{"type": "json_object"}, nil},
 		"structured_outputs":            {m{"regex": "a"}, nil},
 		"tools":                         {[]any{m{"type": "function", "function": m{"name": "lookup"}}}, nil},
@@ -112,10 +113,10 @@ func TestEveryFieldHasItsEffect(t *testing.T) {
 		"request_id":                    {"mine", nil},
 		"return_tokens_as_token_ids":    {true, m{"logprobs": true}},
 		"return_token_ids":              {true, nil},
-		"cache_salt":                    {"salt", m{"messages": userSays(strings.Repeat("a b c d ", 20))}},
+		"cache_salt":                    {"salt", m{"messages": servertest.UserSays(strings.Repeat("a b c d ", 20))}},
 		"repetition_detection":          {m{"max_pattern_size": 1, "min_count": 3}, m{"logit_bias": m{"700": 100}, "max_tokens": 9}},
 	}
-	none := map[string]string{ // spec 2.3, 3.3, 4.10, 9.2, 9.1
+	none := map[string]string{ // docs/interface/chat-completions.md, sections 2.3, 3.3, 4.10, 9.1, 9.2
 		"user":                "for the client's own books",
 		"length_penalty":      "of beam search, which there is none of",
 		"parallel_tool_calls": "of parsed calls, which there are none of",
@@ -126,7 +127,7 @@ func TestEveryFieldHasItsEffect(t *testing.T) {
 		"include_reasoning":   "where nothing is thought; TestC141IncludeReasoning is about where something is",
 	}
 	ask := func(fields m) string {
-		_, answer := h.chat(fields)
+		_, answer := h.Chat(fields)
 		if fields["request_id"] == nil {
 			answer = regexp.MustCompile(`chatcmpl-\w+`).ReplaceAllString(answer, "")
 		}
@@ -139,7 +140,7 @@ func TestEveryFieldHasItsEffect(t *testing.T) {
 		}
 		return all
 	}
-	doc, err := os.ReadFile("../docs/interface/fields.md")
+	doc, err := os.ReadFile("../../docs/interface/fields.md")
 	if err != nil {
 		t.Fatal(err)
 	}
