@@ -63,10 +63,10 @@ func valueOf(c *jsontext.Cursor) any {
 	return numeral(c.Take())
 }
 
-// canonicalJSON is a text that two values have in common exactly when they are
-// equal as JSON Schema has it: 1 and 1.0 are equal, and the order of properties does
-// not count. A number with more digits than parseNumber takes equals only one that
-// is spelled alike.
+// canonicalJSON is a text that is the same for two values if and only if they are equal
+// in the sense of JSON Schema: 1 and 1.0 are equal, and the order of properties does not
+// count. A number with more digits than parseNumber takes is equal only to one that is
+// written in the same way.
 func canonicalJSON(v any) string { return string(appendCanonical(nil, v)) }
 
 func appendCanonical(dst []byte, v any) []byte {
@@ -117,8 +117,8 @@ func dumpJSON(v any) string {
 	return "null"
 }
 
-// quoteJSON is the one spelling that generated property names and constants have:
-// escapes only where JSON demands them.
+// quoteJSON is the only spelling that generated property names and constants have. It
+// escapes only what JSON requires to be escaped.
 func quoteJSON(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -129,6 +129,7 @@ func quoteJSON(s string) string {
 	return b.String()
 }
 
+// escapeByte is c as quoteJSON writes it.
 func escapeByte(c byte) string {
 	switch c {
 	case '"', '\\':

@@ -189,16 +189,20 @@ func (p *fakeDisk) copyTo(t *testing.T, to string) {
 	}
 }
 
-// logsOfMemtables is how many logs of memtables have been synced.
-func (p *fakeDisk) logsOfMemtables() (n int) {
-	p.Lock()
-	defer p.Unlock()
-	for name := range p.syncs {
-		if strings.HasSuffix(name, ".mem") {
-			n++
+// moreLogs returns a function that reports whether another log of a kind has been synced.
+func (p *fakeDisk) moreLogs(suffix string) func() bool {
+	count := func() (n int) {
+		p.Lock()
+		defer p.Unlock()
+		for name := range p.syncs {
+			if strings.HasSuffix(name, suffix) {
+				n++
+			}
 		}
+		return n
 	}
-	return n
+	before := count()
+	return func() bool { return count() > before }
 }
 
 // powerTest is a database on a fake disk and what it has acknowledged.
@@ -214,6 +218,30 @@ func (p *powerTest) write(key string, size int) {
 	value := strings.Repeat(key+",", size/(len(key)+1)+1)[:size]
 	set(p, p.db, key, value)
 	p.acknowledged[key] = value
+}
+
+// writeUntil writes values, a hundred keys in turn, until there is what they are to bring
+// about.
+func (p *powerTest) writeUntil(key string, size int, there func() bool) {
+	p.Helper()
+	for i := 0; !there(); i++ {
+		if i == 2000 {
+			p.Fatalf("%s: after %d values there is no other log", key, i)
+		}
+		p.write(fmt.Sprint(key, i%100), size)
+	}
+}
+
+// compact makes badger move values to other files.
+func (p *powerTest) compact() {
+	p.Helper()
+	before := len(globbed(p.disk.dir, "*.vlog"))
+	if err := p.db.Compact(); err != nil {
+		p.Fatal(err)
+	}
+	if len(globbed(p.disk.dir, "*.vlog")) >= before {
+		p.Error("nothing was collected")
+	}
 }
 
 // check opens what a loss of power would leave now. Everything acknowledged must be there.
@@ -246,33 +274,21 @@ func TestPowerLoss(t *testing.T) {
 		p.write(fmt.Sprint("small", i), 100)
 	}
 	p.check("small values")
-	first := disk.logsOfMemtables()
-	for i := 0; disk.logsOfMemtables() == first; i++ {
-		p.write(fmt.Sprint("more", i), 3000)
-	}
+	p.writeUntil("more", 3000, disk.moreLogs(".mem"))
 	p.check("the first commit of a log")
 	for i := range 3 {
 		p.write(fmt.Sprint("large", i), 5000)
 	}
 	p.check("large values")
-	n := len(globbed(cfg.Dir, "*.vlog"))
-	for i := 0; len(globbed(cfg.Dir, "*.vlog")) == n; i++ {
-		p.write(fmt.Sprint("larger", i%100), 5000)
-	}
+	p.writeUntil("larger", 5000, disk.moreLogs(".vlog"))
 	p.check("the last commit of a value log")
 	for i := range 150 {
 		p.write(fmt.Sprint("larger", i%100), 5000)
 	}
 	p.writeLargeUpdate()
 	p.check("an update that takes several commits")
-	n = len(globbed(cfg.Dir, "*.vlog"))
-	if err := p.db.Compact(); err != nil {
-		t.Fatal(err)
-	}
+	p.compact()
 	p.check("after a collection")
-	if len(globbed(cfg.Dir, "*.vlog")) >= n {
-		t.Error("nothing was collected")
-	}
 	if disk.wrong != nil {
 		t.Error(disk.wrong)
 	}
@@ -366,10 +382,13 @@ func TestOtherMessages(t *testing.T) {
 			if name != "both" {
 				return
 			}
-			for i := 0; disk.logsOfMemtables() < 2; i++ {
-				p.write(fmt.Sprint("l", i), 4000)
+			p.writeUntil("l", 4000, disk.moreLogs(".mem"))
+			p.check("with another log of a memtable")
+			for i := range 120 {
+				p.write(fmt.Sprint("v", i%10), 20_000)
 			}
-			p.check("with another log")
+			p.compact()
+			p.check("after a collection")
 		})
 	}
 }

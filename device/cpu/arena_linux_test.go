@@ -35,8 +35,8 @@ func hugeKiB(t *testing.T, b []byte) int {
 	return 0
 }
 
-// TestWeightsOutsideHeap: packed weights are no memory of the collector's, and
-// lie in huge pages where the system has some.
+// TestWeightsOutsideHeap: packed weights are outside of the Go heap, and in huge
+// pages if the system has some.
 func TestWeightsOutsideHeap(t *testing.T) {
 	const n, k = 4096, 4096 // 64 MiB
 	src := weights.Tensor{Name: "w", DType: weights.F32, Shape: []int{n, k}, Data: make([]byte, n*k*4)}
@@ -64,7 +64,7 @@ func TestWeightsOutsideHeap(t *testing.T) {
 }
 
 // TestCollapse: memory that was touched in small pages moves into large ones and
-// keeps its bytes; ranges that hold no page are left alone.
+// keeps its bytes; ranges without a whole page stay as they are.
 func TestCollapse(t *testing.T) {
 	s, err := mapSegment(8<<20, false)
 	if err != nil {

@@ -26,8 +26,8 @@ type dotCase struct {
 	most   int                      // Int8: the greatest number in x
 }
 
-// form fills row r of x with n random numbers, zeros up to a multiple of 4 and
-// marks behind.
+// form fills row r of x with n random numbers, then zeros up to a multiple of 4, and
+// marks after those.
 func (c *dotCase) form(rnd *rand.Rand, r, n int) {
 	row := c.x[r*c.ldx:][:c.ldx]
 	for i := range row {
@@ -146,7 +146,7 @@ func scoresCase(t testing.TB, rnd *rand.Rand, d *dotKernels, f Format, rows, til
 }
 
 // valuesCase has tiles of units of 16 columns, the first n of which count; what
-// lies behind them is marked.
+// comes after them is marked.
 func valuesCase(t testing.TB, rnd *rand.Rand, d *dotKernels, f Format, rows, tiles, n int, guarded bool) *dotCase {
 	units := (n + rowsPerTile - 1) / rowsPerTile
 	size := f.tileBytes(rowsPerTile)
@@ -305,7 +305,7 @@ func guardedFloats(t testing.TB, n int) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(&beforeGuard(t, n*4)[0])), n)
 }
 
-// TestDotsAtPageEnd: no operand is read behind its end.
+// TestDotsAtPageEnd: no operand is read beyond its end.
 func TestDotsAtPageEnd(t *testing.T) {
 	eachImpl(t, func(t *testing.T, im *impl) {
 		rnd := newRand(1)
@@ -508,8 +508,8 @@ func TestExp2(t *testing.T) {
 	})
 }
 
-// TestBrokenWeights: NaN and infinity among what is quantized are not lost, and
-// what nobody sees does no harm.
+// TestBrokenWeights: NaN and infinity are not lost when numbers are quantized, and
+// scales of zero weights do no harm.
 func TestBrokenWeights(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	eachImpl(t, func(t *testing.T, im *impl) {
@@ -548,6 +548,6 @@ func testBrokenWeight(t *testing.T, im *impl, bad float32, place int) {
 	clear(x)
 	x[place] = -inf
 	if sum, most := im.expSumScaled(x, 0, 1, 0, scales, offs); sum != float32(len(x)-1) || most != 0 || x[place] != 0 {
-		t.Fatalf("a scale of %v at %d that nobody sees: %v %v %v", bad, place, sum, most, x[place])
+		t.Fatalf("a scale of %v at %d of a zero weight: %v %v %v", bad, place, sum, most, x[place])
 	}
 }

@@ -26,9 +26,9 @@ func boundTo(t *testing.T) []int {
 }
 
 // TestBinding: every chunk runs on the processors of its thread, and afterwards
-// the caller may go where it could before.
+// the caller has the processors that it had before.
 func TestBinding(t *testing.T) {
-	runtime.LockOSThread() // what boundTo says is about one thread
+	runtime.LockOSThread() // boundTo reports on one thread
 	defer runtime.UnlockOSThread()
 	free := boundTo(t)
 	const threads = 3
@@ -59,8 +59,8 @@ func TestBinding(t *testing.T) {
 	}
 }
 
-// TestBindingFails: a processor that does not exist is an error that leaves no
-// thread behind.
+// TestBindingFails: a processor that does not exist is an error, after which no
+// worker runs.
 func TestBindingFails(t *testing.T) {
 	for bad := range 2 {
 		place := anywhere(2)

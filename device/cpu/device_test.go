@@ -223,7 +223,7 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// TestPlanErrors: a shape that cannot work is refused in words.
+// TestPlanErrors: a shape that cannot work is refused with a reason.
 func TestPlanErrors(t *testing.T) {
 	good := newNet(newRand(7), weights.F32, 16).shape(testSpec)
 	cases := map[string]func(*model.Shape){
@@ -342,7 +342,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestClose: no worker is left.
+// TestClose: after Close no worker is left.
 func TestClose(t *testing.T) {
 	workers := func() int {
 		stacks := make([]byte, 1<<20)

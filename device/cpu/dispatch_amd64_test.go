@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// TestImpls: a processor that can do more gets it, and says so in the log; so a
-// machine of the newest kind cannot pass by testing plain Go alone.
+// TestImpls: a tier is offered if and only if the processor has its instructions. The
+// log has the tiers, so one can see which kernels the other tests have run.
 func TestImpls(t *testing.T) {
 	t.Log(Impls())
 	x := cpu.X86

@@ -38,8 +38,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestReference: what other devices are compared with does not round rows,
-// whatever is fastest here.
+// TestReference: Reference chooses a tier that does not round rows, even if another one
+// is faster.
 func TestReference(t *testing.T) {
 	defer func(old []*impl) { impls = old }(impls)
 	round := func([]byte, []float32) {}

@@ -142,8 +142,8 @@ func tileColumn(f Format, tile []byte, i int) [rowsPerTile]float32 {
 	return pair[i%2]
 }
 
-// TestTileRowsAndColumns: what is stored by row or by column lies where single
-// elements lie, and nothing else is touched.
+// TestTileRowsAndColumns: storing a row or a column is the same as storing its elements
+// one by one.
 func TestTileRowsAndColumns(t *testing.T) {
 	rnd := newRand(4)
 	for f := F32; f <= BF16; f++ {

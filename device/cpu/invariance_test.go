@@ -120,7 +120,7 @@ func bitsOf(v []float32) []uint32 {
 }
 
 // TestStaleBlocks: what a sequence left in a block, infinities and NaN
-// included, reaches nobody who gets the block next.
+// included, does not reach the sequence that gets the block next.
 func TestStaleBlocks(t *testing.T) {
 	eachImpl(t, func(t *testing.T, im *impl) {
 		rnd := newRand(4)
@@ -128,10 +128,10 @@ func TestStaleBlocks(t *testing.T) {
 		s := &sequence{tokens: randomTokens(rnd, 75, n.vocab)}
 		for kv := F32; kv <= Int8; kv++ {
 			var want []uint32
-			for _, poison := range []byte{0, 0xff} {
+			for _, old := range []byte{0, 0xff} {
 				r := newRunner(t, n, Config{Threads: 2, KVType: kv, Impl: im.name}, testSpec)
 				for i := range r.cache.data {
-					r.cache.data[i] = poison
+					r.cache.data[i] = old
 				}
 				f := newFeeder(newRand(5), testSpec)
 				s.computed, s.table = 0, nil
@@ -142,7 +142,7 @@ func TestStaleBlocks(t *testing.T) {
 					if s.computed < len(s.tokens) {
 						continue
 					}
-					if poison == 0 {
+					if old == 0 {
 						want = got
 					} else if !slices.Equal(got, want) {
 						t.Errorf("%s: old contents of a block changed a logit", kv)
@@ -184,8 +184,8 @@ func TestSplitAttention(t *testing.T) {
 	})
 }
 
-// TestNaNStaysHome: a sequence whose numbers are broken breaks nobody else's.
-func TestNaNStaysHome(t *testing.T) {
+// TestNaNOfAnotherSequence: a sequence with NaN changes no bit of the others.
+func TestNaNOfAnotherSequence(t *testing.T) {
 	eachImpl(t, func(t *testing.T, im *impl) {
 		rnd := newRand(11)
 		n := newNet(rnd, weights.BF16, 32)

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// mark is what memory holds that a kernel must neither use nor change.
+// mark fills memory that a kernel must neither use nor change.
 var mark = math.Float32frombits(0x7fc0dead)
 
 func isMark(v float32) bool { return math.Float32bits(v) == math.Float32bits(mark) }
@@ -61,8 +61,8 @@ func near(t *testing.T, got float32, want, size, tolerance float64, format strin
 // epsilon is the relative rounding error of one float32 operation.
 const epsilon = 1.0 / (1 << 24)
 
-// tileOf stores rows of a matrix, [16][k], as one tile. What lies behind the
-// last column is marked.
+// tileOf stores rows of a matrix, [16][k], as one tile. The padding after
+// the last column is marked.
 func tileOf(f Format, rows [][]float32, tile []byte) {
 	k := len(rows[0])
 	for r := range rows {
@@ -141,7 +141,7 @@ func mulTest(rnd *rand.Rand, im *impl, f Format, k int) *productTest {
 	}
 }
 
-// TestAtPageEnd: no operand is read behind its end.
+// TestAtPageEnd: no operand is read beyond its end.
 func TestAtPageEnd(t *testing.T) {
 	floats := func(n int) []float32 {
 		if n == 0 {

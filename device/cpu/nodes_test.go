@@ -43,7 +43,7 @@ func TestNodesRunEveryChunkOnce(t *testing.T) {
 }
 
 // TestNodesOwnColumns: a column's node is the same whatever the number of rows,
-// shares are in proportion to threads, and nobody else computes what has to
+// shares are in proportion to threads, and no other node computes what has to
 // stay.
 func TestNodesOwnColumns(t *testing.T) {
 	place := fakeNodes(3, 1)
@@ -126,8 +126,8 @@ func TestNodesReadWhatTheyPacked(t *testing.T) {
 	}
 }
 
-// TestNodesSteal: the chunks of a node whose only thread is held up are computed
-// by others, all but the one that holds it.
+// TestNodesSteal: if the only thread of a node is held up by a chunk, other nodes compute
+// the rest of its chunks.
 func TestNodesSteal(t *testing.T) {
 	w := startWorkers(t, fakeNodes(1, 1))
 	defer w.close()

@@ -77,7 +77,7 @@ func (c *columnsTest) check(t *testing.T, rows int) {
 }
 
 // TestAttendInfinite: keys that overflow their format give NaN, not what
-// somebody else's attention left in the scratch memory.
+// another attention left in the scratch memory.
 func TestAttendInfinite(t *testing.T) {
 	eachImpl(t, func(t *testing.T, im *impl) {
 		const dim = 16

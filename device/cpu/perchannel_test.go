@@ -88,7 +88,7 @@ func checkWhole(t *testing.T, row []byte, x []float32, broken bool) {
 
 // TestDotsWhole: every implementation and number of rows, extremes included: the
 // integer is exact, so the result is known to the bit. At the end of a page, no operand
-// is read behind its end.
+// is read beyond its end.
 func TestDotsWhole(t *testing.T) {
 	eachDots(t, W8A8, func(t *testing.T, im *impl) {
 		rnd := newRand(16)
@@ -163,7 +163,7 @@ func TestDotsWholeWrap(t *testing.T) {
 	})
 }
 
-// TestPackWhole: what is loaded lies where it belongs.
+// TestPackWhole: Load stores every weight in its place.
 func TestPackWhole(t *testing.T) {
 	for _, k := range []int{1, 63, 64, 65, 511, 512, 513, 1030} {
 		d, err := Open(Config{Threads: 2, WeightType: W8A8, KVType: BF16})

@@ -229,7 +229,7 @@ func pickOne(p *sampler.Picker, logits []float32, d *backend.Draws) []uint32 {
 	return bits
 }
 
-// TestPickAllocates nothing, with kernels as without.
+// TestPickAllocates: Pick allocates nothing with kernels, either.
 func TestPickAllocates(t *testing.T) {
 	eachPick(t, func(t *testing.T, k sampler.Kernels) {
 		for _, c := range pickCases() {

@@ -353,7 +353,7 @@ func testExact(t *testing.T, im *impl, f Format, w []byte, x []float32) {
 	}
 }
 
-// TestBlockDotsAtPageEnd: no operand is read behind its end.
+// TestBlockDotsAtPageEnd: no operand is read beyond its end.
 func TestBlockDotsAtPageEnd(t *testing.T) {
 	for _, f := range blockFormats {
 		eachDots(t, f, func(t *testing.T, im *impl) {

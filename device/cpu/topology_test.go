@@ -141,8 +141,8 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// TestDefaultThreads: a core's second thread is not counted, and what Go was
-// told to use is the limit.
+// TestDefaultThreads: a core's second thread is not counted, and GOMAXPROCS
+// is the limit.
 func TestDefaultThreads(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16))
 	if n := defaultThreads(readTopology(twoSockets, upTo(16))); n != 8 {

@@ -43,9 +43,9 @@ type job interface {
 // workers runs jobs on a fixed set of goroutines and on the caller.
 //
 // Chunks are claimed one by one from a counter, and the caller claims too until
-// none is left. So a worker whose processor is taken away delays a job by one
-// chunk, or two if it has asked what follows, where equal shares would make
-// everybody wait for it.
+// none is left. So a worker that loses its processor delays a job by one chunk, or
+// by two if it has asked what follows. With equal shares all others would wait for
+// its whole share.
 //
 // On a machine with several memory nodes each node has a queue of its own, which
 // always holds the same share of a job's columns. The node's workers were the first

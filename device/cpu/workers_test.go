@@ -52,8 +52,8 @@ func TestWorkersRunEveryChunkOnce(t *testing.T) {
 	}
 }
 
-// TestWorkersFollow: the chunk that follow promises a worker is its next, and all
-// run once, whoever asks and how often.
+// TestWorkersFollow: the chunk that follow promises to a worker is its next one, and all
+// chunks run once, whichever worker asks and how often.
 func TestWorkersFollow(t *testing.T) {
 	for _, place := range []placement{anywhere(1), anywhere(2), anywhere(3), fakeNodes(1, 2), fakeNodes(2, 2)} {
 		threads := len(place.node)
@@ -91,8 +91,8 @@ func TestWorkersFollow(t *testing.T) {
 	}
 }
 
-// TestWorkersOneProcessor: with fewer processors than threads nobody waits for
-// somebody who cannot run.
+// TestWorkersOneProcessor: with fewer processors than threads no thread waits for
+// one that cannot run.
 func TestWorkersOneProcessor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	w := startWorkers(t, anywhere(4))
@@ -145,7 +145,7 @@ func TestWorkersPanic(t *testing.T) {
 		j := newCountJob(t, chunks, threads)
 		j.then = func(worker, chunk int) {
 			there.Add(1)
-			for there.Load() < threads { // everybody gets a chunk
+			for there.Load() < threads { // each gets a chunk
 				runtime.Gosched()
 			}
 			if worker == bad && hit.CompareAndSwap(false, true) {

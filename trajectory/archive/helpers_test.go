@@ -23,6 +23,7 @@ type testArchive struct {
 	*Archive
 }
 
+// newTestArchive opens an archive in a temporary folder.
 func newTestArchive(t testing.TB) *testArchive {
 	s := &testArchive{t: t, dir: t.TempDir()}
 	s.start()
@@ -42,7 +43,7 @@ func (s *testArchive) start() {
 	if s.Archive, err = New(s.db, log); err != nil {
 		s.t.Fatal(err)
 	}
-	s.until("open", func() bool { return s.Err() == nil })
+	<-s.Ready()
 }
 
 func (s *testArchive) close() {

@@ -21,7 +21,7 @@ var (
 	// dotVNNI is the same with the addition in one instruction.
 	dotVNNI = &dotElement{"VNNI", 64, 8, 2}
 	// dotBytes multiplies keys and queries of 8 bits, four columns in one
-	// instruction. Keys are 128 too great, because one factor has no sign; behind
+	// instruction. Keys are 128 too great, because one factor has no sign; after
 	// the columns of a query is what that adds, negated.
 	dotBytes = &dotElement{"Bytes", 64, 4, 1}
 	// dotPairs multiplies bfloat16 with bfloat16, two columns in one instruction.
@@ -359,7 +359,7 @@ func (g *gen) scores(el *dotElement, m, t int) {
 	g.op("ADDQ", arg("y_base", y), pairs)
 	g.op("MOVQ", arg("ldy", ldy), temp)
 	g.op("SHLQ", "$2", temp)
-	if el.integer() { // behind the keys are their scales; behind the values, theirs
+	if el.integer() { // after the keys are their scales, and after the values
 		for i := range t {
 			g.op("PREFETCHT1", at(0, dotTiles[i])+"("+dotAhead+"*1)")
 		}
@@ -399,7 +399,7 @@ func (d *dots) scaleScore(a vec, t, h int) {
 	d.op("VMULPS", at(h*32, dotTiles[t]), a, a)
 }
 
-// values is impl.dots' values: t tiles that lie one behind the other in each
+// values is impl.dots' values: t consecutive tiles in each
 // unit, through all units.
 func (g *gen) values(el *dotElement, m, t int) {
 	const kv, offs, ahead, n, x, ldx, y, ldy, frame = 0, 24, 48, 72, 80, 104, 112, 136, 144
@@ -443,7 +443,7 @@ func (g *gen) values(el *dotElement, m, t int) {
 	d.advanceX()
 	g.op("DECQ", pairs)
 	g.op("JNE", "quad")
-	if el.integer() { // the scales behind the last tile
+	if el.integer() { // the scales after the last tile
 		g.op("PREFETCHT1", at((t-1)*size, next))
 	}
 	g.op("ADDQ", "$8", offset)
@@ -459,7 +459,7 @@ func (g *gen) values(el *dotElement, m, t int) {
 	g.label("rest")
 	if el == dotPairs {
 		d.restPairs(mem, n)
-	} else if el.integer() { // what lies behind the last position is multiplied by zero
+	} else if el.integer() { // what follows the last position is multiplied by zero
 		for c := range el.cols {
 			d.column(mem, c)
 		}

@@ -217,7 +217,7 @@ func (k *dot) eachOut(f func(r, part int, at string)) {
 // group: twelve at once keep the first loads waiting.
 const (
 	claimed  = "R14" // the row of the result whose turn it is
-	claimEnd = "R15" // behind the last
+	claimEnd = "R15" // after the last
 )
 
 // startClaims begins with the first row.
@@ -456,7 +456,7 @@ func (k *dot) wholeGroup() {
 	}
 }
 
-// scaleWhole turns the integers of W8A8 into floats. The scales lie behind the
+// scaleWhole turns the integers of W8A8 into floats. The scales come after the
 // columns, where tile and the bases point now.
 func (k *dot) scaleWhole() {
 	for i, w := range k.low {

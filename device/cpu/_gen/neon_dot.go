@@ -219,7 +219,7 @@ func (d *neonDot) scaleBlock(b int) {
 	}
 }
 
-// dotWhole is impl.dot of W8A8, whose scales lie behind all columns.
+// dotWhole is impl.dot of W8A8, whose scales come after all columns.
 func (n *neon) dotWhole(usdot bool, m int, name string) {
 	d := n.dotKernel("W8A8", usdot, m)
 	d.ints = d.takeSums()

@@ -139,7 +139,7 @@ func (n *neon) dupW(d v, r int) {
 	n.word(0x4e040c00|uint32(r)<<5|uint32(d), "dup v%d.4s, w%d", d, r)
 }
 
-// ext moves b's low bytes behind a's high ones.
+// ext puts b's low bytes after a's high ones.
 func (n *neon) ext(d, a, b v, bytes int) {
 	n.word(0x6e000000|uint32(b)<<16|uint32(bytes)<<11|uint32(a)<<5|uint32(d), "ext v%d.16b, v%d.16b, v%d.16b, #%d", d, a, b, bytes)
 }

@@ -259,7 +259,7 @@ func (p *product) locate() {
 	p.op("ADDQ", at(0, offset), tile)
 }
 
-// rest multiplies the columns behind the unrolled loop: pairs in CX, whose
+// rest multiplies the columns that the unrolled loop leaves: pairs in CX, whose
 // flags are set, and then a single one if bit 0 of the argument is set.
 func (p *product) rest(n string) {
 	p.op("JEQ", "odd")

@@ -224,7 +224,7 @@ func (g *gen) evex(opcode int, dst, src1, src2 vec) {
 	g.raw("\n")
 }
 
-// prefetch asks for memory that nobody needs yet.
+// prefetch asks for memory that is needed later.
 func (g *gen) prefetch() {
 	g.function("prefetch", "(kv []byte, at []int, n int)", 56, "impl.prefetch")
 	g.op("MOVQ", arg("at_base", 24), "SI")
