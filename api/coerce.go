@@ -26,7 +26,7 @@ type integer64 struct {
 
 // magnitude reads an integer: a JSON number without fraction however it is
 // spelt (10, 10.0, 1e1), or a boolean (true is 1), as pydantic does. Text is
-// refused although pydantic reads it (spec 1.5 [R]).
+// refused although pydantic reads it (docs/interface/chat-completions.md, section 1.5).
 func magnitude(v Raw) (n integer64, f *fault) {
 	switch v.Kind() {
 	case jsontext.Bool:

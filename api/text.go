@@ -18,7 +18,7 @@ func appendStringOrNull(dst []byte, s *string) []byte {
 }
 
 // minLogprob stands for everything below it, minus infinity included, and for
-// what is no log-probability at all (spec 7.2): JSON has no word for infinity.
+// what is no log-probability at all (docs/interface/chat-completions.md, section 7.2): JSON has no word for infinity.
 const minLogprob = -9999
 
 // appendLogprob appends the shortest digits that read back as the same float32.

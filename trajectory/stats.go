@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Stats gathers the metrics of section 10 over groups of one split: for each
+// Stats gathers the metrics of docs/interface/trajectories.md, section 10, over groups of one split: for each
 // group its trajectories, then the group.
 type Stats struct {
 	counts  Counts

@@ -14,9 +14,9 @@ import (
 	"unicode/utf8"
 )
 
-// The dumb twin of Read: encoding/json and the rules of section 2, with the
-// whole body in memory. It says whether the body is accepted, and with which
-// texts.
+// This is the reference implementation of Read: encoding/json and the rules of
+// docs/interface/trajectories.md, section 2, with the whole body in memory. It says whether
+// the body is accepted, and with which texts.
 
 type pair struct {
 	key string
