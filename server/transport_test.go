@@ -117,7 +117,7 @@ func TestFull(t *testing.T) {
 	})
 	gate := make(chan struct{})
 	open := sync.OnceFunc(func() { close(gate) })
-	t.Cleanup(open) // before the house's, which waits for what waits here
+	t.Cleanup(open) // before the server's, which waits for what waits here
 	h.SetHook(func(c sim.Call, _ int) error {
 		if c == sim.End {
 			<-gate

@@ -31,7 +31,7 @@ func (p *player) Draw(d *backend.Draws) error {
 	return p.Backend.Draw(&p.draws)
 }
 
-// stage is a house whose model says what play tells it to.
+// stage is a server whose model says what play tells it to.
 type stage struct {
 	*testServer
 	script atomic.Pointer[[]int32]

@@ -34,7 +34,7 @@ func letters(s string) (ids []int32) {
 	return ids
 }
 
-// thinkers is a house whose choices write the scripts: tokens, or texts for words.
+// thinkers is a server whose choices write the scripts: tokens, or texts for words.
 func thinkers(t testing.TB, change func(*servertest.Setup), scripts ...any) *testServer {
 	return newServer(t, func(s *servertest.Setup) {
 		for _, script := range scripts {

@@ -164,7 +164,7 @@ func TestHeartbeats(t *testing.T) {
 	}
 }
 
-// outlive lets the bubble's time go on after the house is gone: fasthttp has a
+// outlive lets the bubble's time go on after the server is gone: fasthttp has a
 // goroutine that looks only every ten seconds whether it should end.
 func outlive(t *testing.T) { t.Cleanup(func() { time.Sleep(time.Minute) }) }
 

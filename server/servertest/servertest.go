@@ -8,7 +8,6 @@
 package servertest
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -19,7 +18,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -193,21 +191,7 @@ func New(t testing.TB, change func(*Setup)) *Server {
 	if h.Instance, err = server.New(s.Config); err != nil {
 		t.Fatal(err)
 	}
-	var ln net.Listener
-	if s.TCP {
-		network, addr := "tcp", "127.0.0.1:0"
-		if s.Unix {
-			network, addr = "unix", filepath.Join(t.TempDir(), "s")
-		}
-		if ln, err = net.Listen(network, addr); err != nil {
-			t.Fatal(err)
-		}
-		h.Addr = ln.Addr().String()
-		h.Dial = func() (net.Conn, error) { return net.Dial(network, h.Addr) }
-	} else {
-		mem := fasthttputil.NewInmemoryListener()
-		ln, h.Dial = mem, mem.Dial
-	}
+	ln := h.listen(&s)
 	roundTrips := &http.Transport{
 		DialContext:        func(context.Context, string, string) (net.Conn, error) { return h.Dial() },
 		DisableCompression: true,
@@ -251,6 +235,27 @@ func New(t testing.TB, change func(*Setup)) *Server {
 	})
 	t.Cleanup(h.Stop)
 	return h
+}
+
+// listen opens the listener that the setup asks for.
+func (h *Server) listen(s *Setup) net.Listener {
+	h.T.Helper()
+	if !s.TCP {
+		mem := fasthttputil.NewInmemoryListener()
+		h.Dial = mem.Dial
+		return mem
+	}
+	network, addr := "tcp", "127.0.0.1:0"
+	if s.Unix {
+		network, addr = "unix", filepath.Join(h.T.TempDir(), "s")
+	}
+	ln, err := net.Listen(network, addr)
+	if err != nil {
+		h.T.Fatal(err)
+	}
+	h.Addr = ln.Addr().String()
+	h.Dial = func() (net.Conn, error) { return net.Dial(network, h.Addr) }
+	return ln
 }
 
 // Idle waits until the engine has nothing to do and holds nothing.
@@ -379,85 +384,6 @@ func Body(t testing.TB, fields map[string]any) string {
 		t.Fatal(err)
 	}
 	return string(body)
-}
-
-// Log is a log that counts its messages and keeps the text of warnings and errors.
-type Log struct {
-	slog.Handler
-	text  Buffer
-	mu    sync.Mutex
-	count map[string]int
-	lines map[string][]map[string]string // of Info and above, by message
-}
-
-func newLog() *Log {
-	l := &Log{count: map[string]int{}, lines: map[string][]map[string]string{}}
-	l.Handler = slog.NewTextHandler(&l.text, nil)
-	return l
-}
-
-// Enabled implements slog.Handler.
-func (l *Log) Enabled(context.Context, slog.Level) bool { return true }
-
-// Handle implements slog.Handler.
-func (l *Log) Handle(ctx context.Context, r slog.Record) error {
-	l.mu.Lock()
-	l.count[r.Message]++
-	if r.Level >= slog.LevelInfo {
-		line := map[string]string{}
-		r.Attrs(func(a slog.Attr) bool { line[a.Key] = a.Value.String(); return true })
-		l.lines[r.Message] = append(l.lines[r.Message], line)
-	}
-	l.mu.Unlock()
-	if r.Level < slog.LevelWarn {
-		return nil
-	}
-	return l.Handler.Handle(ctx, r)
-}
-
-// Times is how often a message was logged.
-func (l *Log) Times(message string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.count[message]
-}
-
-// Lines are the lines with a message, of level Info and above: their attributes.
-func (l *Log) Lines(message string) []map[string]string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.lines[message])
-}
-
-// Text is the text of all warnings and errors.
-func (l *Log) Text() string { return l.text.String() }
-
-// Reset forgets the text, where warnings were asked for.
-func (l *Log) Reset() { l.text.Reset() }
-
-// Buffer is a bytes.Buffer for several goroutines.
-type Buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *Buffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-// Reset empties the buffer.
-func (l *Buffer) Reset() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.b.Reset()
-}
-
-func (l *Buffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // Main runs the tests of a package, and looks for goroutines of ours that outlived theirs.

@@ -20,7 +20,7 @@ import (
 // Whatever a request waits for, when its client leaves everything
 // it holds is free within 250 ms.
 
-// leaver is a house whose steps take a while, and a client about to leave it.
+// leaver is a server whose steps take a while, and a client about to leave it.
 type leaver struct {
 	*testServer
 	t    *testing.T

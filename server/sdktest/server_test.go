@@ -22,8 +22,8 @@ import (
 	"weir/tokenizer"
 )
 
-// house is a server over the simulated backend on a real socket.
-type house struct {
+// testServer is a server over the simulated backend on a real socket.
+type testServer struct {
 	addr  string
 	srv   *server.Server
 	eng   *engine.Engine
@@ -31,18 +31,18 @@ type house struct {
 	hook  atomic.Pointer[func(sim.Call, int) error]
 }
 
-func (h *house) setHook(f func(sim.Call, int) error) { h.hook.Store(&f) }
+func (h *testServer) setHook(f func(sim.Call, int) error) { h.hook.Store(&f) }
 
-func (h *house) noBlocks() bool {
+func (h *testServer) noBlocks() bool {
 	st := h.eng.Stats()
 	return st.BlocksUsed == 0 && st.Running == 0 && st.Waiting == 0
 }
 
-// newHouse builds one; it is stopped when the test ends. Without loaded it has
+// newServer builds one; it is stopped when the test ends. Without loaded it has
 // no model yet.
-func newHouse(t *testing.T, loaded bool, change func(*server.Config)) *house {
+func newServer(t *testing.T, loaded bool, change func(*server.Config)) *testServer {
 	t.Helper()
-	h := &house{}
+	h := &testServer{}
 	read := func(name string) []byte {
 		data, err := fs.ReadFile(models.Bundled(), name)
 		if err != nil {
