@@ -29,8 +29,8 @@ func DecodeChat(body []byte, lim Limits) (*ChatRequest, *Error) {
 	return r, nil
 }
 
-// fields is the table of docs/interface/chat-completions.md, section 2.1. An alias stands before its field, which
-// overwrites what the alias left.
+// fields is the table of docs/interface/chat-completions.md, section 2.1. An alias
+// comes before its field, which overwrites what the alias has set.
 var fields = slices.Concat(lift(options, func(r *ChatRequest) *Options { return &r.Options }), []field[*ChatRequest]{
 	{"messages", required, decodeMessages},
 	{"logprobs", nullable, func(r *ChatRequest, v Raw, _ *Limits) (f *fault) { r.Logprobs, f = boolean(v); return }},

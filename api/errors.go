@@ -183,9 +183,9 @@ var errorTable = [numCauses]ErrorRow{
 // ErrorTable returns the documentation of all bodies of the shape of Error.
 func ErrorTable() []ErrorRow { return slices.Clone(errorTable[:]) }
 
-// newError makes the error of a cause. By rule (docs/interface/chat-completions.md, section 1.6) an error that names a
-// parameter repeats it, and the offending value where there is one, behind its
-// text; value nil leaves the value out.
+// newError makes the error of a cause. An error that names a parameter repeats it after its
+// text, with the offending value if that is not nil (docs/interface/chat-completions.md,
+// section 1.6).
 func newError(c cause, message string, value any) *Error {
 	e := bareError(c, message)
 	if e.Param != nil {

@@ -84,8 +84,9 @@ func (s *Stream) AppendRole(dst []byte, choice int, role string, promptIDs []int
 	return append(dst, "}\n\n"...)
 }
 
-// AppendEcho appends the event that repeats the last message. The reference has
-// the message's tags in content; here it is told apart like the rest.
+// AppendEcho appends the event that repeats the last message. The reference
+// server leaves the tags of thoughts in content; here thoughts and content are separated, as
+// in the rest of the answer.
 func (s *Stream) AppendEcho(dst []byte, choice int, reasoning, content string, u Usage) []byte {
 	dst = s.open(dst, choice)
 	c := Chunk{Content: content, Reasoning: reasoning, NoContent: content == ""}

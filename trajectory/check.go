@@ -12,7 +12,7 @@ import (
 // Facts are what queries and metrics need of a trajectory.
 type Facts struct {
 	Reward  float64 // 0 when absent (docs/interface/trajectories.md, section 2.3)
-	Scored  bool    // false: recorded, and nobody has said yet what it is worth
+	Scored  bool    // false: it was recorded without a reward, and none has been given since
 	Initial Int     // policy versions
 	Final   Int
 	Start   time.Time // start_time; zero: none

@@ -6,7 +6,7 @@ import (
 )
 
 // Detail is one entry of a 422 answer (docs/interface/trajectories.md, section 3). It never holds
-// what the client sent but for names of members, since logs hold prompts.
+// what the client sent, except names of members, because logs hold prompts.
 type Detail struct {
 	Loc  []string // "body", then names and indexes, as decimal text
 	Msg  string

@@ -52,7 +52,7 @@ type Trajectory struct {
 	Facts
 }
 
-// Group is what a group has besides its trajectories. It comes behind them.
+// Group is what a group has besides its trajectories. It comes after them.
 type Group struct {
 	Index        int
 	Trajectories int

@@ -242,9 +242,9 @@ func TestEnoughDetails(t *testing.T) {
 	}
 }
 
-// A bad trajectory behind 10,000 good ones: the error says so, and the sink got
-// nothing behind it (docs/interface/trajectories.md, section 14).
-func TestNothingBehindAnError(t *testing.T) {
+// A bad trajectory after 10,000 good ones: the error says so, and the sink got
+// nothing after it (docs/interface/trajectories.md, section 14).
+func TestNothingAfterAnError(t *testing.T) {
 	h, _, err := read(one(strings.Repeat(`{},`, 10_000) + `{"reward":"x"},{},{}`))
 	var bad *Invalid
 	if !errors.As(err, &bad) || bad.Details[0].Loc[4] != "10000" {

@@ -47,9 +47,10 @@ func array(raw json.RawMessage) (list []json.RawMessage, ok bool) {
 	return list, raw[0] == '[' && json.Unmarshal(raw, &list) == nil
 }
 
-type twin struct{ texts []string }
+// reference gathers the texts of the trajectories.
+type reference struct{ texts []string }
 
-func (w *twin) body(body []byte, depth int) bool {
+func (r *reference) body(body []byte, depth int) bool {
 	if !json.Valid(body) || !utf8.Valid(body) || deeper(body, depth) {
 		return false
 	}
@@ -59,34 +60,37 @@ func (w *twin) body(body []byte, depth int) bool {
 	}
 	split, groups := false, false
 	for _, p := range top {
+		ok := true
 		switch p.key {
 		case "split":
-			var s *string
-			if json.Unmarshal(p.val, &s) != nil || s == nil || lone(p.val) {
-				return false
-			}
-			if n := utf8.RuneCountInString(*s); n < 1 || n > 128 || strings.ContainsFunc(*s, unicode.IsControl) {
-				return false
-			}
-			split = true
+			ok, split = validSplit(p.val), true
 		case "step":
-			if n, ok := version(p.val); !ok || n < 0 {
-				return false
-			}
+			var n int64
+			n, ok = version(p.val)
+			ok = ok && n >= 0
 		case "trajectory_groups":
-			list, ok := array(p.val)
-			if !ok || groups {
-				return false
-			}
+			ok = !groups && r.groups(p.val)
 			groups = true
-			for _, g := range list {
-				if !w.group(g) {
-					return false
-				}
-			}
+		}
+		if !ok {
+			return false
 		}
 	}
 	return split && groups
+}
+
+func validSplit(raw json.RawMessage) bool {
+	var s *string
+	if json.Unmarshal(raw, &s) != nil || s == nil || lone(raw) {
+		return false
+	}
+	n := utf8.RuneCountInString(*s)
+	return n >= 1 && n <= 128 && !strings.ContainsFunc(*s, unicode.IsControl)
+}
+
+func (r *reference) groups(raw json.RawMessage) bool {
+	list, ok := array(raw)
+	return ok && !slices.ContainsFunc(list, func(g json.RawMessage) bool { return !r.group(g) })
 }
 
 // lone reports whether a JSON text has a surrogate escape without its partner.
@@ -118,7 +122,7 @@ func deeper(body []byte, depth int) bool {
 	}
 }
 
-func (w *twin) group(raw json.RawMessage) bool {
+func (r *reference) group(raw json.RawMessage) bool {
 	members, ok := pairs(raw)
 	if !ok {
 		return false
@@ -133,12 +137,12 @@ func (w *twin) group(raw json.RawMessage) bool {
 			}
 			seen = true
 			for _, t := range list {
-				if !twinTrajectory(t) {
+				if !referenceTrajectory(t) {
 					return false
 				}
 				var b bytes.Buffer
 				_ = json.Compact(&b, t)
-				w.texts = append(w.texts, b.String())
+				r.texts = append(r.texts, b.String())
 			}
 		case "exceptions", "logs":
 			if p.val[0] != '[' {
@@ -177,61 +181,64 @@ func objects(raw json.RawMessage) bool {
 	return ok && !slices.ContainsFunc(list, func(e json.RawMessage) bool { return e[0] != '{' })
 }
 
-func twinTrajectory(raw json.RawMessage) bool {
+func referenceTrajectory(raw json.RawMessage) bool {
 	members, ok := pairs(raw)
-	if !ok {
-		return false
-	}
-	for _, p := range members {
-		ok := true
-		switch p.key {
-		case "messages_and_choices":
-			ok = objects(p.val)
-		case "tools":
-			ok = p.val[0] == 'n' || objects(p.val)
-		case "additional_histories":
-			ok = objects(p.val)
-			if list, _ := array(p.val); ok {
-				for _, h := range list {
-					ms, _ := pairs(h)
-					for _, m := range ms {
-						ok = ok && (m.key != "messages_and_choices" || objects(m.val)) && (m.key != "tools" || m.val[0] == 'n' || objects(m.val))
-					}
-				}
-			}
-		case "reward":
-			_, ok = number(p.val)
-		case "initial_policy_version", "final_policy_version":
-			_, ok = version(p.val)
-		case "metrics":
-			var ms []pair
-			ms, ok = pairs(p.val)
-			for _, m := range ms {
-				_, num := number(m.val)
-				ok = ok && (num || m.val[0] == 't' || m.val[0] == 'f')
-			}
-		case "metadata":
-			ok = p.val[0] == '{'
-		case "logs":
-			var list []json.RawMessage
-			list, ok = array(p.val)
-			ok = ok && !slices.ContainsFunc(list, func(e json.RawMessage) bool { return e[0] != '"' })
-		case "start_time":
-			var s string
-			if p.val[0] == 'n' {
-				break
-			}
-			if ok = json.Unmarshal(p.val, &s) == nil; ok {
-				_, ok = ParseTime(s)
-			}
-		}
-		if !ok {
-			return false
-		}
+	return ok && !slices.ContainsFunc(members, func(m pair) bool { return !referenceMember(m.key, m.val) })
+}
+
+// referenceMember says whether a member of a trajectory is accepted.
+func referenceMember(key string, val json.RawMessage) (ok bool) {
+	switch key {
+	case "messages_and_choices":
+		return objects(val)
+	case "tools":
+		return val[0] == 'n' || objects(val)
+	case "additional_histories":
+		return histories(val)
+	case "reward":
+		_, ok = number(val)
+		return ok
+	case "initial_policy_version", "final_policy_version":
+		_, ok = version(val)
+		return ok
+	case "metrics":
+		members, ok := pairs(val)
+		return ok && !slices.ContainsFunc(members, func(m pair) bool {
+			_, isNumber := number(m.val)
+			return !isNumber && m.val[0] != 't' && m.val[0] != 'f'
+		})
+	case "metadata":
+		return val[0] == '{'
+	case "logs":
+		list, ok := array(val)
+		return ok && !slices.ContainsFunc(list, func(e json.RawMessage) bool { return e[0] != '"' })
+	case "start_time":
+		return val[0] == 'n' || validTime(val)
 	}
 	return true
 }
 
+func histories(raw json.RawMessage) bool {
+	list, _ := array(raw)
+	return objects(raw) && !slices.ContainsFunc(list, func(history json.RawMessage) bool {
+		members, _ := pairs(history)
+		return slices.ContainsFunc(members, func(m pair) bool {
+			return m.key == "messages_and_choices" && !objects(m.val) || m.key == "tools" && m.val[0] != 'n' && !objects(m.val)
+		})
+	})
+}
+
+func validTime(raw json.RawMessage) bool {
+	var s string
+	if json.Unmarshal(raw, &s) != nil {
+		return false
+	}
+	_, ok := ParseTime(s)
+	return ok
+}
+
+// FuzzRead compares Read with the reference implementation, and a body that comes byte by
+// byte with one that comes in one piece. What is read can then be looked into and counted.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(example(f)))
 	for _, s := range []string{
@@ -244,11 +251,11 @@ func FuzzRead(f *testing.F) {
 	}
 	const depth = 12
 	f.Fuzz(func(t *testing.T, body []byte) {
-		h, w := new(heap), new(twin)
+		h, want := new(heap), new(reference)
 		l := Limits{Trajectory: 1 << 20, Trajectories: 1000, Depth: depth}
 		e, err := Read(bytes.NewReader(body), l, h)
-		if want := w.body(body, depth); want != (err == nil) {
-			t.Fatalf("error %v; the twin says %v", err, want)
+		if accepted := want.body(body, depth); accepted != (err == nil) {
+			t.Fatalf("error %v; the reference accepts: %v", err, accepted)
 		}
 		slow := new(heap)
 		if _, again := Read(iotest.OneByteReader(bytes.NewReader(body)), l, slow); (again == nil) != (err == nil) {
@@ -261,33 +268,40 @@ func FuzzRead(f *testing.F) {
 			}
 			return
 		}
-		if len(h.trajectories) != len(w.texts) || e.Trajectories != len(w.texts) || e.Groups != len(h.groups) || e.Bytes != int64(len(body)) {
-			t.Fatalf("%+v; the twin has %d", e, len(w.texts))
+		if len(h.trajectories) != len(want.texts) || e.Trajectories != len(want.texts) || e.Groups != len(h.groups) || e.Bytes != int64(len(body)) {
+			t.Fatalf("%+v; the reference has %d", e, len(want.texts))
 		}
-		var s Stats
-		for i, text := range w.texts {
-			tr := &h.trajectories[i]
-			if string(tr.Text) != text || string(slow.trajectories[i].Text) != text {
-				t.Fatalf("%s, want %s", tr.Text, text)
+		for i, text := range want.texts {
+			if got := h.trajectories[i].Text; string(got) != text || string(slow.trajectories[i].Text) != text {
+				t.Fatalf("%s, want %s", got, text)
 			}
-			s.Trajectory(&tr.Facts)
-			stripped := AppendWithoutLogprobs(nil, tr.Text)
-			if !json.Valid(stripped) {
-				t.Fatalf("without logprobs: %s", stripped)
-			}
-			for _, turn := range Turns(Take(tr.Text).Turns) {
-				turn.Open()
-			}
-			Contains(tr.Text, "x")
 		}
-		for _, g := range h.groups {
-			if !json.Valid(g.Text) || Value(g.Text).Member("trajectories") != nil {
-				t.Fatalf("group %s", g.Text)
-			}
-			s.Group(g.Exceptions, g.Metrics)
-		}
-		s.Summary()
+		useAll(t, h)
 	})
+}
+
+// useAll uses what has been read in all ways that there are.
+func useAll(t *testing.T, h *heap) {
+	t.Helper()
+	var s Stats
+	for i := range h.trajectories {
+		tr := &h.trajectories[i]
+		s.Trajectory(&tr.Facts)
+		if stripped := AppendWithoutLogprobs(nil, tr.Text); !json.Valid(stripped) {
+			t.Fatalf("without logprobs: %s", stripped)
+		}
+		for _, turn := range Turns(Take(tr.Text).Turns) {
+			turn.Open()
+		}
+		Contains(tr.Text, "x")
+	}
+	for _, g := range h.groups {
+		if !json.Valid(g.Text) || g.Text.Member("trajectories") != nil {
+			t.Fatalf("group %s", g.Text)
+		}
+		s.Group(g.Exceptions, g.Metrics)
+	}
+	s.Summary()
 }
 
 func FuzzParseTime(f *testing.F) {
