@@ -5,7 +5,7 @@ export CGO_ENABLED ?= 0
 TAGS    := invariants
 PKGS    := ./...
 CRASH   := ./store ./feedback ./trajectory/archive ./usage ./cmd/weir
-HOT     := ./api ./backend/sim ./chat/reasoning ./device/cpu ./engine ./grammar ./model ./sampler ./server ./tokenizer
+HOT     := ./api ./backend/sim ./chat/reasoning ./device/cpu ./engine ./grammar ./model ./sampler ./server/openai ./server/transport ./tokenizer
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 COUNT   ?= 6
 LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-output-len 64 --num-warmups 8
@@ -92,7 +92,7 @@ parquet-check: ## read a Parquet export with pyarrow and DuckDB (needs Python wi
 
 bench: build ## start-up and idling, micro-benchmarks of the control plane (COUNT=6 each), a load (LOAD='flags of weir bench serve')
 	./weir bench start
-	$(GO) test -run '^$$' -count $(COUNT) -bench '^Benchmark(Scan|DecodeChat|Chunk|Step|StreamToken|Event)$$' ./api ./engine ./server ./bench
+	$(GO) test -run '^$$' -count $(COUNT) -bench '^Benchmark(Scan|DecodeChat|Chunk|Step|StreamToken|Event)$$' ./api ./engine ./server/openai ./bench
 	$(GO) test -run '^$$' -count $(COUNT) -bench '^BenchmarkEncode$$/^150k$$' ./tokenizer
 	./weir bench serve --binary self $(LOAD)
 

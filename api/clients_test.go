@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// The readers below do what well-known load testers do with a stream, traps
-// included (spec clients 1.1, 1.5). They get the bytes as a socket would give
+// The readers below do what well-known load testers do with a stream, mistakes included.
+// They get the bytes as a socket would give
 // them: cut anywhere, with heartbeats between events.
 
 type chunkJSON struct {
@@ -145,23 +145,26 @@ func TestClientsReadTheStream(t *testing.T) {
 				continue // it cannot read usage or errors from anybody
 			}
 			for range 50 {
-				// Whole events per write, as the server does; the network joins some.
-				var reads [][]byte
-				joined := []byte{}
-				for event := range bytes.SplitAfterSeq(tr.b, []byte("\n\n")) {
-					if joined = append(joined, event...); rng.IntN(4) == 0 {
-						joined = append(joined, Heartbeat...)
-					}
-					if rng.IntN(2) == 0 {
-						reads = append(reads, joined)
-						joined = []byte{}
-					}
-				}
-				text, err := read(append(reads, joined))
-				if err != nil || text != tr.text {
+				if text, err := read(reads(tr.b, rng)); err != nil || text != tr.text {
 					t.Fatalf("%s reads %s: %q, %v, want %q", name, tr.name, text, err, tr.text)
 				}
 			}
 		}
 	}
+}
+
+// reads cuts a stream into what single reads from a socket return: the server writes whole
+// events, of which the network joins some, and there are heartbeats between them.
+func reads(stream []byte, rng *rand.Rand) (list [][]byte) {
+	joined := []byte{}
+	for event := range bytes.SplitAfterSeq(stream, []byte("\n\n")) {
+		if joined = append(joined, event...); rng.IntN(4) == 0 {
+			joined = append(joined, Heartbeat...)
+		}
+		if rng.IntN(2) == 0 {
+			list = append(list, joined)
+			joined = []byte{}
+		}
+	}
+	return append(list, joined)
 }

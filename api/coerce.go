@@ -26,7 +26,7 @@ type integer64 struct {
 
 // magnitude reads an integer: a JSON number without fraction however it is
 // spelt (10, 10.0, 1e1), or a boolean (true is 1), as pydantic does. Text is
-// refused although pydantic reads it (spec 1.5 [R]).
+// refused although pydantic reads it (docs/interface/chat-completions.md, section 1.5).
 func magnitude(v Raw) (n integer64, f *fault) {
 	switch v.Kind() {
 	case jsontext.Bool:
@@ -75,10 +75,10 @@ func magnitude(v Raw) (n integer64, f *fault) {
 	return n, nil
 }
 
-// zeros are more than a 64-bit integer can take behind its first digit.
+// zeros are more than a 64-bit integer can take after its first digit.
 var zeros = []byte("00000000000000000000")
 
-// exponent reads the digits behind an e. Figures beyond a billion mean the same
+// exponent reads the digits after an e. Exponents beyond a billion mean the same
 // as a billion: no body has that many digits to make up for them.
 func exponent(b []byte) int {
 	const most = 1_000_000_000

@@ -48,7 +48,7 @@ type TextResponse struct {
 }
 
 // AppendTextResponse appends the body of a non-streaming answer, every key of
-// spec 17.3, null where there is nothing to say.
+// docs/interface/chat-completions.md, section 17.3, null where there is nothing to say.
 func AppendTextResponse(dst []byte, meta Meta, form Form, r *TextResponse) []byte {
 	dst = appendTextHead(dst, meta)
 	for i := range r.Choices {

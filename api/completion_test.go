@@ -31,7 +31,7 @@ func text17(t *testing.T, body string) *CompletionRequest {
 	return r
 }
 
-// Spec chat-completions 17.3: the four shapes of a prompt.
+// The four shapes of a prompt (docs/interface/chat-completions.md, section 17.3).
 func TestPrompts(t *testing.T) {
 	for sent, want := range map[string][]TextPrompt{
 		`"a"`:                {{Text: "a"}},
@@ -58,7 +58,7 @@ func TestPrompts(t *testing.T) {
 	}
 }
 
-// Spec 17.3: what differs from chat.
+// What differs from chat (docs/interface/chat-completions.md, section 17.3).
 func TestCompletionFields(t *testing.T) {
 	r := text17(t, `{"prompt":"x"}`)
 	if *r.MaxTokens != 16 || !r.AddSpecialTokens || r.Logprobs || r.PromptOnly || r.N != 1 || r.Model != "" || !r.SkipSpecialTokens {
@@ -146,7 +146,7 @@ func TestSharedFieldsAreShared(t *testing.T) {
 	}
 }
 
-// Spec 17.3: every key, in its order, byte for byte.
+// Every key, in its order, byte for byte (docs/interface/chat-completions.md, section 17.3).
 func TestTextShapes(t *testing.T) {
 	meta := Meta{ID: CompletionID("r"), Created: 5, Model: "m"}
 	scores := &TextLogprobs{Unscored: true, Offset: 2, Entries: []Logprob{
@@ -207,7 +207,7 @@ func TestAlternativesTwin(t *testing.T) {
 	}
 }
 
-// Spec 17.2.
+// /tokenize and /detokenize (docs/interface/chat-completions.md, section 17.2).
 func TestTokenizeForms(t *testing.T) {
 	decode := func(body string) (*TokenizeRequest, *Error) {
 		r, err := DecodeTokenize([]byte(body), DefaultLimits())

@@ -6,12 +6,13 @@ import (
 	"weir/internal/jsontext"
 )
 
-// DecodeChat reads a body of POST /v1/chat/completions: stages 3 and 5 of spec
-// 1.2. What later stages have to say of it is left to CheckPrompt and
-// CheckSampling, so that an unknown model (404) outranks them.
+// DecodeChat reads a body of POST /v1/chat/completions. It makes the checks 3 and 5 of
+// docs/interface/chat-completions.md, section 1.2. Later checks of the body are left to
+// CheckPrompt and CheckSampling, so that the answer about an unknown model (404) can come
+// before theirs.
 //
-// Of a repeated property the last one counts; unknown ones are ignored. Faults
-// are reported in the order of the fields table, the first one only. Body is
+// If a member is there more than once the last one counts; unknown ones are ignored. Only
+// the first fault is reported, in the order of the fields table. Body is
 // kept by the Raw fields of the request and must not change while those live.
 func DecodeChat(body []byte, lim Limits) (*ChatRequest, *Error) {
 	r := &ChatRequest{
@@ -28,8 +29,8 @@ func DecodeChat(body []byte, lim Limits) (*ChatRequest, *Error) {
 	return r, nil
 }
 
-// fields is the matrix of spec 2.1. An alias stands before its field, which
-// overwrites what the alias left.
+// fields is the table of docs/interface/chat-completions.md, section 2.1. An alias
+// comes before its field, which overwrites what the alias has set.
 var fields = slices.Concat(lift(options, func(r *ChatRequest) *Options { return &r.Options }), []field[*ChatRequest]{
 	{"messages", required, decodeMessages},
 	{"logprobs", nullable, func(r *ChatRequest, v Raw, _ *Limits) (f *fault) { r.Logprobs, f = boolean(v); return }},
@@ -82,7 +83,7 @@ func (r *ChatRequest) crossCheck(values []Raw) *Error {
 	}
 	top := sent("top_logprobs")
 	if top != nil && !top.Given() {
-		// Surprising but relied upon: null does not mean the default 0 (spec 7.1).
+		// Surprising but relied upon: null does not mean the default 0 (docs/interface/chat-completions.md, section 7.1).
 		r.Logprobs = false
 	} else if r.Echo && r.PromptLogprobs == nil {
 		n := r.TopLogprobs
@@ -97,7 +98,7 @@ func (r *ChatRequest) checkGenerationPrompt(sent Raw) *Error {
 		return newError(causeSchema, "Cannot set both `continue_final_message` and `add_generation_prompt` to True.", nil)
 	}
 	if r.ContinueFinalMessage {
-		r.AddGenerationPrompt = false // absent counts as false here (spec 23)
+		r.AddGenerationPrompt = false // absent counts as false here
 	}
 	return nil
 }
@@ -180,7 +181,7 @@ func checkTool(v Raw) *fault {
 }
 
 // decodeDocuments takes objects of any JSON values: the reference takes strings
-// alone, against the interface document (spec 23).
+// alone, against the interface document.
 func decodeDocuments(r *ChatRequest, v Raw, _ *Limits) *fault {
 	if v.Kind() != jsontext.Array {
 		return wrongType("an array", v)

@@ -6,8 +6,8 @@ import (
 	"weir/internal/jsontext"
 )
 
-// CompletionRequest is a decoded body of POST /v1/completions (spec
-// chat-completions 17.3). Echo puts the prompt in front of each choice, and its
+// CompletionRequest is a decoded body of POST /v1/completions
+// (docs/interface/chat-completions.md, section 17.3). Echo puts the prompt in front of each choice, and its
 // scores in front of theirs.
 type CompletionRequest struct {
 	Options
@@ -88,8 +88,8 @@ func DecodeCompletion(body []byte, lim Limits) (*CompletionRequest, *Error) {
 	return r, nil
 }
 
-// CheckPrompt returns the first violation of stage 10 of spec 1.2 that the body
-// alone shows.
+// CheckPrompt returns the first violation of check 10 of
+// docs/interface/chat-completions.md, section 1.2, that the body alone shows.
 func (r *CompletionRequest) CheckPrompt() *Error {
 	if r.suffix {
 		return newError(causeSuffix, "suffix is not currently supported", nil)

@@ -2,7 +2,8 @@ package api
 
 import "weir/internal/jsontext"
 
-// decodeMessages reads the history (spec 3.1, 3.2). Shapes that no message can
+// decodeMessages reads the history (docs/interface/chat-completions.md, sections 3.1 and
+// 3.2). Shapes that no message can
 // have are faults of the schema; parts and calls that have the shape and cannot
 // be used are noted for CheckPrompt.
 func decodeMessages(r *ChatRequest, v Raw, lim *Limits) *fault {
@@ -29,10 +30,10 @@ type messageDecoder struct {
 	lim   *Limits
 	parts int // content parts and tool calls so far, over all messages
 
-	unusable *fault // the first fault of stage 10
+	unusable *fault // the first one that CheckPrompt reports
 }
 
-// note keeps the first fault of stage 10.
+// note keeps the first fault that CheckPrompt reports.
 func (d *messageDecoder) note(c cause, f *fault) {
 	if d.unusable == nil {
 		f.cause = c
@@ -114,7 +115,7 @@ func (d *messageDecoder) message(m *Message, v Raw) (f *fault) {
 func (d *messageDecoder) assistant(m *Message, reasoning, alias, calls Raw) (f *fault) {
 	name := "reasoning"
 	if !reasoning.Given() {
-		// The name before the reference renamed it; clients still send it (spec 3.1 [R]).
+		// The name before the reference renamed it; clients still send it.
 		reasoning, name = alias, "reasoning_content"
 	}
 	if reasoning.Given() {

@@ -8,7 +8,7 @@ import (
 	"weir/internal/jsontext"
 )
 
-// options is the part of spec 2.1 that chat and completions share.
+// options is the part of docs/interface/chat-completions.md, section 2.1, that chat and completions share.
 var options = []field[*Options]{
 	{"model", nullable, func(r *Options, v Raw, _ *Limits) (f *fault) { r.Model, f = text(v); return }},
 	{"frequency_penalty", nullable, func(r *Options, v Raw, _ *Limits) (f *fault) { r.FrequencyPenalty, f = number(v); return }},

@@ -39,9 +39,9 @@ func index[R any](fields []field[R]) map[string]int {
 	return m
 }
 
-// decode reads the fields of a body into r: stages 3 and 5 of spec 1.2 but for
-// the rules between fields, for which it returns the values as sent, in the
-// order of fields and nil where absent.
+// decode reads the fields of a body into r. It makes the checks 3 and 5 of
+// docs/interface/chat-completions.md, section 1.2, except those between fields: for them it
+// returns the values as they were sent, in the order of fields and nil where absent.
 func decode[R any](body []byte, r R, fields []field[R], index map[string]int, lim *Limits) ([]Raw, *Error) {
 	if err := jsontext.Check(body, lim.Depth); err != nil {
 		return nil, syntaxError(body, err)

@@ -73,7 +73,7 @@ func TestResponses(t *testing.T) {
 	}
 }
 
-// TestC130Keys: the keys of section 11 in their order, nulls included.
+// TestC130Keys: the keys of docs/interface/chat-completions.md, section 11, in their order, nulls included.
 func TestC130Keys(t *testing.T) {
 	got := AppendResponse(nil, meta, Form{}, &responses[0].r)
 	want := `{"id":"chatcmpl-abc","object":"chat.completion","created":1772900000,"model":"weir-tiny","choices":[{"index":0,"message":{"role":"assistant","content":"Hello, \"world\"` + "\u2028" + `\n","refusal":null,"annotations":null,"audio":null,"function_call":null,"tool_calls":[],"reasoning":null},"logprobs":null,"finish_reason":"stop","stop_reason":null,"token_ids":null}],"service_tier":null,"system_fingerprint":null,"usage":{"prompt_tokens":9,"total_tokens":14,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":0}},"prompt_logprobs":null,"prompt_token_ids":null,"kv_transfer_params":null}`
@@ -156,29 +156,34 @@ func TestStreams(t *testing.T) {
 			if !ok || strings.ContainsAny(data, "\r\n") {
 				t.Errorf("%s: event %q", tr.name, event)
 			}
-			if data == "[DONE]" {
-				continue
-			}
-			var chunk map[string]any
-			if err := json.Unmarshal([]byte(data), &chunk); err != nil {
-				t.Errorf("%s: %s: %v", tr.name, data, err)
-			}
-			if chunk["error"] != nil {
-				continue
-			}
-			if _, ok := chunk["error"]; ok || strings.Contains(data, `"reasoning":null`) || strings.Contains(data, `"reasoning_content":null`) {
-				t.Errorf("%s: %s", tr.name, data)
-			}
-			for _, c := range chunk["choices"].([]any) {
-				if _, ok := c.(map[string]any)["delta"].(map[string]any); !ok {
-					t.Errorf("%s: %s has no delta", tr.name, data)
-				}
+			if data != "[DONE]" {
+				checkChunk(t, tr.name, data)
 			}
 		}
 	}
 }
 
-// TestC132Chunks holds the objects of spec 12.3 byte for byte.
+// checkChunk checks that an event is an error, or a chunk whose choices have a delta each.
+func checkChunk(t *testing.T, name, data string) {
+	t.Helper()
+	var chunk map[string]any
+	if err := json.Unmarshal([]byte(data), &chunk); err != nil {
+		t.Errorf("%s: %s: %v", name, data, err)
+	}
+	if chunk["error"] != nil {
+		return
+	}
+	if _, ok := chunk["error"]; ok || strings.Contains(data, `"reasoning":null`) || strings.Contains(data, `"reasoning_content":null`) {
+		t.Errorf("%s: %s", name, data)
+	}
+	for _, c := range chunk["choices"].([]any) {
+		if _, ok := c.(map[string]any)["delta"].(map[string]any); !ok {
+			t.Errorf("%s: %s has no delta", name, data)
+		}
+	}
+}
+
+// TestC132Chunks holds the objects of docs/interface/chat-completions.md, section 12.3, byte for byte.
 func TestC132Chunks(t *testing.T) {
 	s := NewStream(meta, Form{})
 	head := `data: {"id":"chatcmpl-abc","object":"chat.completion.chunk","created":1772900000,"model":"weir-tiny","choices":[`
@@ -214,7 +219,7 @@ func TestC137TokenIDs(t *testing.T) {
 }
 
 // TestC138TokensAsIDs: token_id:N for every token; of the bytes, the main
-// entry's stay those of the text (spec 7.2).
+// entry's stay those of the text (docs/interface/chat-completions.md, section 7.2).
 func TestC138TokensAsIDs(t *testing.T) {
 	form := Form{TokensAsIDs: true}
 	var got struct {

@@ -8,7 +8,7 @@ import (
 	"weir/internal/jsontext"
 )
 
-// Bodies that do not have the shape of Error (spec chat-completions 1.6).
+// Bodies that do not have the shape of Error (docs/interface/chat-completions.md, section 1.6).
 const (
 	// UnauthorizedBody goes with 401: error is a string there, as in the
 	// reference engine.
@@ -32,7 +32,8 @@ const (
 	TypeUnavailable = "ServiceUnavailableError"
 )
 
-// Error is an answer that is not a completion, in the shape of spec 1.6.
+// Error is an answer that is not a completion, in the shape of
+// docs/interface/chat-completions.md, section 1.6.
 type Error struct {
 	Name    string // of its row in ErrorTable, for logs; "": it has none
 	Status  int    // HTTP status
@@ -79,7 +80,7 @@ func (e *Error) AppendEvent(dst []byte) []byte {
 // An ErrorRow is one line of the documentation of error bodies.
 type ErrorRow struct {
 	Name   string // stable within the documentation
-	Stage  int    // of spec 1.2; 0: any
+	Stage  int    // of the checks in docs/interface/chat-completions.md, section 1.2; 0: any
 	Status int
 	Type   string
 	Param  string // "": null
@@ -182,9 +183,9 @@ var errorTable = [numCauses]ErrorRow{
 // ErrorTable returns the documentation of all bodies of the shape of Error.
 func ErrorTable() []ErrorRow { return slices.Clone(errorTable[:]) }
 
-// newError makes the error of a cause. By rule (spec 1.6) an error that names a
-// parameter repeats it, and the offending value where there is one, behind its
-// text; value nil leaves the value out.
+// newError makes the error of a cause. An error that names a parameter repeats it after its
+// text, with the offending value if that is not nil (docs/interface/chat-completions.md,
+// section 1.6).
 func newError(c cause, message string, value any) *Error {
 	e := bareError(c, message)
 	if e.Param != nil {

@@ -15,7 +15,7 @@ import (
 	"weir/internal/jsontext"
 )
 
-// matrix is spec 2.1 and 1.5 once more, independently of the decoder's table:
+// matrix is docs/interface/chat-completions.md, sections 2.1 and 1.5, once more, independently of the decoder's table:
 // name, whether null is allowed, an acceptable value, and one of a wrong type.
 var matrix = []struct {
 	name        string
@@ -126,7 +126,7 @@ func TestC17NotNull(t *testing.T) {
 			refuse(t, `"`+m.name+`":null`, want{"schema", m.name + ": "})
 		}
 	}
-	if n != 15 { // the list of spec 1.5, and messages
+	if n != 15 { // the list of docs/interface/chat-completions.md, section 1.5, and messages
 		t.Errorf("%d fields that refuse null", n)
 	}
 }

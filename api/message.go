@@ -8,7 +8,7 @@ import "weir/internal/jsontext"
 type Raw = jsontext.Value
 
 // Message is one entry of messages, reduced to what a chat template may see
-// (spec chat-completions 3.1): everything else on a message is dropped.
+// (docs/interface/chat-completions.md, section 3.1): everything else on a message is dropped.
 type Message struct {
 	Role       string
 	Content    Content

@@ -81,7 +81,7 @@ func TestC64ToolCalls(t *testing.T) {
 	}
 }
 
-// TestMessageShapes is the table of spec 3.1 and 3.2.
+// TestMessageShapes is the table of docs/interface/chat-completions.md, sections 3.1 and 3.2.
 func TestMessageShapes(t *testing.T) {
 	text := func(s string) Content { return Content{Kind: ContentText, Text: s} }
 	for in, want := range map[string]Message{

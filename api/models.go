@@ -66,7 +66,7 @@ func AppendVersion(dst []byte, version string) []byte {
 }
 
 // IsJSON reports whether a Content-Type header announces JSON: the part before
-// the first semicolon, in any case, and no white space (spec 1.5).
+// the first semicolon, in any case, and no white space (docs/interface/chat-completions.md, section 1.5).
 func IsJSON(contentType string) bool {
 	media, _, _ := strings.Cut(contentType, ";")
 	return strings.ToLower(media) == "application/json"

@@ -100,6 +100,12 @@ func TestOpenAPIFields(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestOpenAPIPrompts: the document says of the forms of a prompt what the decoder says.
+func TestOpenAPIPrompts(t *testing.T) {
+	_, schema := schemas(t)
+	texts := schema("CompletionRequest")
 	for body, want := range map[string]bool{
 		`{}`: false, `{"prompt":""}`: false, `{"prompt":null}`: false, `{"prompt":[]}`: false, `{"prompt":"x"}`: true, `{"prompt":["x","y"]}`: true, `{"prompt":[1,2]}`: true, `{"prompt":[[1],[2]]}`: true,
 		`{"prompt":[1,"x"]}`: false, `{"prompt":[[]]}`: false, `{"prompt":[-1]}`: false, `{"prompt":"x","suffix":"y"}`: false, `{"prompt":"x","suffix":null}`: true,

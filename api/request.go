@@ -27,7 +27,7 @@ type Options struct {
 	// What to report.
 	Logprobs       bool // of the generated tokens; false also for logprobs true with top_logprobs null
 	TopLogprobs    int  // alternatives per token; -1: the vocabulary
-	PromptLogprobs *int // nil: none; 0: the prompt's own tokens; -1: the vocabulary. Set by echo too (spec 3.8)
+	PromptLogprobs *int // nil: none; 0: the prompt's own tokens; -1: the vocabulary. Set by echo too (docs/interface/chat-completions.md, section 3.8)
 
 	// Stopping.
 	MaxTokens           *int // any value while MaxCompletionTokens is given
@@ -97,7 +97,7 @@ type TokenBias struct {
 }
 
 // RepetitionDetection asks to stop when the last tokens are Count copies of a
-// pattern of MinSize to MaxSize tokens (spec 5.5).
+// pattern of MinSize to MaxSize tokens (docs/interface/chat-completions.md, section 5.5).
 type RepetitionDetection struct {
 	MinSize int // >= 1
 	MaxSize int // >= MinSize
@@ -129,8 +129,9 @@ type Constraint struct {
 	WhitespacePattern           *string
 }
 
-// lateFaults are violations that the decoder sees but that an earlier stage of
-// spec 1.2 (the unknown model, say) has to be able to outrank.
+// lateFaults are violations that the decoder sees, and that are reported after checks which
+// the server makes, such as that of the model (docs/interface/chat-completions.md, section
+// 1.2).
 type lateFaults struct {
 	choices    *Error // n
 	bias       *Error
@@ -162,8 +163,8 @@ func (r *ChatRequest) HasMedia() bool {
 	})
 }
 
-// CheckPrompt returns the first violation of stages 8 and 10 of spec 1.2 that
-// the body alone shows: tool_choice, no messages, unusable parts and tool calls.
+// CheckPrompt returns the first violation of the checks 8 and 10 of
+// docs/interface/chat-completions.md, section 1.2, that the body alone shows: tool_choice, no messages, unusable parts and tool calls.
 func (r *ChatRequest) CheckPrompt() *Error {
 	switch {
 	case r.badChoice != nil:

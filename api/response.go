@@ -57,7 +57,7 @@ type TokenLogprob struct {
 }
 
 // Logprob reports one generated token. Top is in the order to be sent: the
-// token itself first, then the best others (spec 7.2).
+// token itself first, then the best others (docs/interface/chat-completions.md, section 7.2).
 type Logprob struct {
 	TokenLogprob
 	Top []TokenLogprob
@@ -138,8 +138,9 @@ type Response struct {
 	KVTransferParams  Raw             // nil: null
 }
 
-// AppendResponse appends the body of a non-streaming answer: every key of spec
-// 11, in its order, null where there is nothing to say.
+// AppendResponse appends the body of a non-streaming answer: every key of
+// docs/interface/chat-completions.md, section 11, in its order, null where there is nothing
+// to say.
 func AppendResponse(dst []byte, meta Meta, form Form, r *Response) []byte {
 	dst = append(dst, `{"id":`...)
 	dst = AppendString(dst, meta.ID)
@@ -250,7 +251,7 @@ func (f *Form) appendLogprobs(dst []byte, entries []Logprob) []byte {
 			dst = f.appendToken(dst, &e.Top[j])
 			if f.TokensAsIDs {
 				// The reference gives the alternatives, and only them, the bytes of
-				// what token says (spec 7.2).
+				// what token says (docs/interface/chat-completions.md, section 7.2).
 				dst = appendIDBytes(dst, e.Top[j].ID)
 			} else {
 				dst = appendBytes(dst, e.Top[j].Text)

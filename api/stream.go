@@ -6,11 +6,11 @@ const (
 	// Done ends every stream, also one that failed.
 	Done = "data: [DONE]\n\n"
 	// Heartbeat keeps a silent stream open. A blank line is the one filler that
-	// corrupts no known client; an SSE comment does (spec clients 1.5).
+	// corrupts no known client; an SSE comment does (docs/interface/chat-completions.md, section 12.1).
 	Heartbeat = "\n\n"
 )
 
-// Stream encodes the events of one streaming answer (spec 12). What all its
+// Stream encodes the events of one streaming answer (docs/interface/chat-completions.md, section 12). What all its
 // chunks repeat is encoded once; a chunk then costs a few copies and allocates
 // nothing but what dst may need to grow. A Stream is read-only after NewStream.
 //
@@ -84,8 +84,9 @@ func (s *Stream) AppendRole(dst []byte, choice int, role string, promptIDs []int
 	return append(dst, "}\n\n"...)
 }
 
-// AppendEcho appends the event that repeats the last message. The reference has
-// the message's tags in content; here it is told apart like the rest.
+// AppendEcho appends the event that repeats the last message. The reference
+// server leaves the tags of thoughts in content; here thoughts and content are separated, as
+// in the rest of the answer.
 func (s *Stream) AppendEcho(dst []byte, choice int, reasoning, content string, u Usage) []byte {
 	dst = s.open(dst, choice)
 	c := Chunk{Content: content, Reasoning: reasoning, NoContent: content == ""}

@@ -6,7 +6,7 @@ import (
 	"weir/internal/jsontext"
 )
 
-// decodeResponseFormat reads response_format (spec 8.1) into r.Constraint. It
+// decodeResponseFormat reads response_format (docs/interface/chat-completions.md, section 8.1) into r.Constraint. It
 // comes before structured_outputs in the table, which looks for what it left.
 func decodeResponseFormat(r *Options, v Raw, _ *Limits) *fault {
 	if v.Kind() != jsontext.Object {
@@ -109,7 +109,7 @@ func checkTag(v Raw) *fault {
 }
 
 // constraintKeys are the constraints of structured_outputs, of which exactly one
-// is to be given (spec 8.2).
+// is to be given (docs/interface/chat-completions.md, section 8.2).
 var constraintKeys = [...]string{"json", "regex", "choice", "grammar", "json_object", "structural_tag"}
 
 // decodeStructuredOutputs reads structured_outputs. disable_fallback, _backend

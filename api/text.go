@@ -17,8 +17,9 @@ func appendStringOrNull(dst []byte, s *string) []byte {
 	return AppendString(dst, *s)
 }
 
-// minLogprob stands for everything below it, minus infinity included, and for
-// what is no log-probability at all (spec 7.2): JSON has no word for infinity.
+// minLogprob is written for everything below it, minus infinity included, and for what is
+// not a log-probability at all, because JSON has no word for infinity
+// (docs/interface/chat-completions.md, section 7.2).
 const minLogprob = -9999
 
 // appendLogprob appends the shortest digits that read back as the same float32.

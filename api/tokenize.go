@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// TokenizeRequest is a decoded body of POST /tokenize (spec chat-completions
-// 17.2): a text, or a chat whose prompt is rendered as POST /v1/chat/completions
+// TokenizeRequest is a decoded body of POST /tokenize (docs/interface/chat-completions.md,
+// section 17.2): a text, or a chat whose prompt is rendered as POST /v1/chat/completions
 // would.
 type TokenizeRequest struct {
 	ChatRequest         // of it what makes a prompt; the chat form alone has messages

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// CheckSampling returns the first violation of stages 11 and 12 of spec 1.2 that
-// needs neither the model nor the server's settings. It reads nothing but the
-// request, so it may run before the costly stage 10 (rendering, tokenizing);
-// where both fail, the answer is then this one.
+// CheckSampling returns the first violation of the checks 11 and 12 of
+// docs/interface/chat-completions.md, section 1.2, that needs neither the model nor the
+// server's settings. It reads nothing but the request, so it comes before the prompt is
+// rendered and tokenized, which takes longer; if both fail, the answer is this one.
 //
 // Whoever fills in the model's defaults has to look again at what depends on
 // them: ErrGreedyN, ErrMinTokens, ErrMaxTokens.

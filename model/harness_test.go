@@ -12,17 +12,9 @@ import (
 	"weir/model"
 )
 
-// eachDevice runs f over the reference device and over every tier of instructions that the
-// CPU device has here, with keys and values in float32 as in the golden data.
-func eachDevice(t *testing.T, f func(t *testing.T, open func() model.Device)) {
-	t.Run("reference", func(t *testing.T) { f(t, newReference) })
-	for _, impl := range cpu.Impls() {
-		t.Run("cpu "+impl, func(t *testing.T) { f(t, newCPU(t, impl, cpu.F32)) })
-	}
-}
-
-// eachExact leaves out the tier that rounds activations to bfloat16 if the weights are
-// bfloat16.
+// eachExact runs f over the reference device and over every tier of instructions that the
+// CPU device has here, with keys and values in float32 as in the golden data. It leaves out
+// the tier that rounds activations to bfloat16 if the weights are bfloat16.
 func eachExact(t *testing.T, f func(t *testing.T, open func() model.Device)) {
 	t.Run("reference", func(t *testing.T) { f(t, newReference) })
 	for _, impl := range cpu.Impls() {

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"weir/backend/sim"
+	"weir/server/servertest"
 	"weir/server/transport"
 	"weir/usage"
 )
@@ -30,9 +31,9 @@ type usageList struct {
 }
 
 // counted is GET /usage as "project requests prompt/cached/completion".
-func (h *house) counted(t *testing.T, query string, headers ...string) []string {
+func (h *testServer) counted(t *testing.T, query string, headers ...string) []string {
 	t.Helper()
-	status, answer, _ := h.get("GET", "/usage"+query, "", headers...)
+	status, answer, _ := h.Get("GET", "/usage"+query, "", headers...)
 	var l usageList
 	if err := json.Unmarshal([]byte(answer), &l); status != 200 || err != nil || l.Object != "list" || l.Since <= 0 || l.Data == nil {
 		t.Fatalf("%d %s: %v", status, answer, err)
@@ -59,20 +60,20 @@ func wantUsage(t *testing.T, got []string, want ...string) {
 // in the answers' own numbers.
 func TestUsage(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	wantUsage(t, h.counted(t, ""))
 	five := map[string]any{"ignore_eos": true}
-	none := h.complete(t, five).Usage
+	none := h.Complete(t, five).Usage
 	var prompt, cached, completion int
-	long := map[string]any{"ignore_eos": true, "messages": userSays(strings.Repeat("a b c d ", 20)), "n": 2, "temperature": 1}
+	long := map[string]any{"ignore_eos": true, "messages": servertest.UserSays(strings.Repeat("a b c d ", 20)), "n": 2, "temperature": 1}
 	for range 2 { // the second finds the first one's prefix
-		u := h.complete(t, long, "Compat-Project: team/b").Usage
+		u := h.Complete(t, long, "Compat-Project: team/b").Usage
 		prompt, cached, completion = prompt+u.Prompt, cached+u.Details.Cached, completion+u.Completion
 	}
 	if cached == 0 || completion != 20 {
 		t.Fatalf("%d cached, %d completion tokens", cached, completion)
 	}
-	chunks := h.streamed(t, map[string]any{"ignore_eos": true, "stream_options": map[string]any{}}, "OpenAI-Project: team/a")
+	chunks := h.Streamed(t, map[string]any{"ignore_eos": true, "stream_options": map[string]any{}}, "OpenAI-Project: team/a")
 	u := chunks[len(chunks)-1].Usage
 	all := []string{
 		fmt.Sprintf("null 1 %d/0/5", none.Prompt),
@@ -81,17 +82,17 @@ func TestUsage(t *testing.T) {
 	}
 	wantUsage(t, h.counted(t, ""), all...)
 	// What is refused is no request, and asking is none.
-	h.chat(map[string]any{"temperature": 3}, "Compat-Project: team/c")
-	h.chat(nil, "Compat-Project: nonsense")
-	h.get("GET", "/v1/models", "", "Compat-Project: team/c")
+	h.Chat(map[string]any{"temperature": 3}, "Compat-Project: team/c")
+	h.Chat(nil, "Compat-Project: nonsense")
+	h.Get("GET", "/v1/models", "", "Compat-Project: team/c")
 	wantUsage(t, h.counted(t, ""), all...)
 	wantUsage(t, h.counted(t, "?project=team/b"), all[2])
 	wantUsage(t, h.counted(t, "?project=team%2Fa"), all[1])
 	wantUsage(t, h.counted(t, "?project="), all[0])
 	wantUsage(t, h.counted(t, "?project=team/c"))
-	status, answer, _ := h.get("GET", "/usage?project=nonsense", "")
-	refused(t, status, answer, 400, "")
-	status, _, header := h.get("POST", "/usage", "")
+	status, answer, _ := h.Get("GET", "/usage?project=nonsense", "")
+	servertest.Refused(t, status, answer, 400, "")
+	status, _, header := h.Get("POST", "/usage", "")
 	if status != 405 || header.Get("Allow") != "GET" {
 		t.Errorf("POST: %d", status)
 	}
@@ -100,9 +101,9 @@ func TestUsage(t *testing.T) {
 // Requests that end before their end count with what they had used.
 func TestUsageOfUnfinishedRequests(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	gate := make(chan struct{})
-	h.setHook(func(c sim.Call, _ int) error {
+	h.SetHook(func(c sim.Call, _ int) error {
 		if c == sim.End {
 			<-gate
 		}
@@ -111,31 +112,31 @@ func TestUsageOfUnfinishedRequests(t *testing.T) {
 	project := "Compat-Project: team/left"
 	leave := func(stream bool, tokens int) {
 		t.Helper()
-		before := h.log.times(transport.LogSubmitted)
-		nc, err := h.dial()
+		before := h.Log.Times(transport.LogSubmitted)
+		nc, err := h.Dial()
 		if err != nil {
 			t.Fatal(err)
 		}
-		body := base(t, map[string]any{"stream": stream, "max_tokens": 900, "ignore_eos": true})
-		fmt.Fprintf(nc, "POST %s HTTP/1.1\r\nHost: weir\r\n%s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", chatPath, project, len(body), body)
-		waitFor(t, "the request", func() bool { return h.log.times(transport.LogSubmitted) > before })
-		ended := h.log.times(transport.LogFinished)
+		body := servertest.Body(t, map[string]any{"stream": stream, "max_tokens": 900, "ignore_eos": true})
+		fmt.Fprintf(nc, "POST %s HTTP/1.1\r\nHost: weir\r\n%s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", servertest.ChatPath, project, len(body), body)
+		servertest.WaitFor(t, "the request", func() bool { return h.Log.Times(transport.LogSubmitted) > before })
+		ended := h.Log.Times(transport.LogFinished)
 		for range tokens {
 			gate <- struct{}{}
 		}
 		if stream && tokens > 0 {
 			// Everything that was drawn has been taken, and the next step waits at the gate.
-			waitFor(t, "the tokens", func() bool { return h.eng.Stats().GenerationTokens >= uint64(tokens) })
+			servertest.WaitFor(t, "the tokens", func() bool { return h.Engine.Stats().GenerationTokens >= uint64(tokens) })
 		}
 		nc.Close()
 		// The next step may have to end before anybody looks.
-		for h.log.times(transport.LogFinished) == ended {
+		for h.Log.Times(transport.LogFinished) == ended {
 			select {
 			case gate <- struct{}{}:
 			default:
 			}
 		}
-		for !h.noBlocks() {
+		for !h.NoBlocks() {
 			select {
 			case gate <- struct{}{}:
 			default:
@@ -145,7 +146,7 @@ func TestUsageOfUnfinishedRequests(t *testing.T) {
 	leave(false, 0)
 	leave(true, 4)
 	close(gate)
-	h.setHook(nil)
+	h.SetHook(nil)
 	got := h.counted(t, "?project=team/left")
 	var requests, prompt, cached, completion int
 	if len(got) != 1 {
@@ -155,16 +156,16 @@ func TestUsageOfUnfinishedRequests(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	// A failure of the engine ends requests, too.
-	h.setHook(func(c sim.Call, _ int) error {
+	h.SetHook(func(c sim.Call, _ int) error {
 		if c == sim.End {
 			return fmt.Errorf("no step today")
 		}
 		return nil
 	})
-	if status, answer := h.chat(nil, "Compat-Project: team/failed"); status != 500 {
+	if status, answer := h.Chat(nil, "Compat-Project: team/failed"); status != 500 {
 		t.Errorf("%d %s", status, answer)
 	}
-	h.setHook(nil)
+	h.SetHook(nil)
 	wantUsage(t, h.counted(t, "?project=team/failed"), "team/failed 1 0/0/0")
 }
 
@@ -172,7 +173,7 @@ func TestUsageOfUnfinishedRequests(t *testing.T) {
 // what their answers said.
 func TestUsageTwin(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	var mu sync.Mutex
 	twin := map[string][4]int{}
 	var wg sync.WaitGroup
@@ -180,12 +181,12 @@ func TestUsageTwin(t *testing.T) {
 		wg.Go(func() {
 			project := fmt.Sprintf("team/%d", i%5)
 			fields := map[string]any{"max_tokens": 1 + i, "ignore_eos": true, "temperature": 1, "n": 1 + i%3, "stream_options": map[string]any{}}
-			var u tokenUsage
+			var u servertest.Usage
 			if i%2 == 0 {
 				delete(fields, "stream_options")
-				u = h.complete(t, fields, "Compat-Project: "+project).Usage
+				u = h.Complete(t, fields, "Compat-Project: "+project).Usage
 			} else {
-				chunks := h.streamed(t, fields, "Compat-Project: "+project)
+				chunks := h.Streamed(t, fields, "Compat-Project: "+project)
 				u = *chunks[len(chunks)-1].Usage
 			}
 			mu.Lock()
@@ -213,10 +214,10 @@ func TestUsageSurvivesARestart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := newHouse(t, func(s *setup) { s.cfg.Usage = book })
-		h.complete(t, map[string]any{"ignore_eos": true}, "Compat-Project: team/one")
+		h := newServer(t, func(s *servertest.Setup) { s.Config.Usage = book })
+		h.Complete(t, map[string]any{"ignore_eos": true}, "Compat-Project: team/one")
 		got := h.counted(t, "")
-		h.stop()
+		h.Stop()
 		if err := book.Close(); err != nil {
 			t.Error(err)
 		}
@@ -230,13 +231,13 @@ func TestUsageSurvivesARestart(t *testing.T) {
 // Decision 25: with keys /usage needs one; without, it is for this machine alone.
 func TestUsageIsPrivate(t *testing.T) {
 	t.Parallel()
-	keyed := newHouse(t, func(s *setup) { s.cfg.APIKeys = []string{"k"} })
-	if status, answer, _ := keyed.get("GET", "/usage", ""); status != 401 || answer != `{"error":"Unauthorized"}` {
+	keyed := newServer(t, func(s *servertest.Setup) { s.Config.APIKeys = []string{"k"} })
+	if status, answer, _ := keyed.Get("GET", "/usage", ""); status != 401 || answer != `{"error":"Unauthorized"}` {
 		t.Errorf("%d %s", status, answer)
 	}
 	wantUsage(t, keyed.counted(t, "", "Authorization: Bearer k"))
 
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	wantUsage(t, h.counted(t, ""))
 	ln, err := net.Listen("tcp", "0.0.0.0:0")
 	if err != nil {
@@ -244,11 +245,11 @@ func TestUsageIsPrivate(t *testing.T) {
 	}
 	var served sync.WaitGroup
 	served.Go(func() {
-		if err := h.srv.Serve(ln); err != nil {
+		if err := h.Instance.Serve(ln); err != nil {
 			t.Error(err)
 		}
 	})
-	waitFor(t, "the listener", h.srv.http.Exposed)
+	servertest.WaitFor(t, "the listener", h.Instance.Transport().Exposed)
 	url := fmt.Sprintf("http://127.0.0.1:%d", ln.Addr().(*net.TCPAddr).Port)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for path, want := range map[string]int{"/usage": 401, "/v1/models": 200, "/health": 200} {
@@ -261,7 +262,7 @@ func TestUsageIsPrivate(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, resp.StatusCode, want)
 		}
 	}
-	h.stop()
+	h.Stop()
 	served.Wait()
 }
 
@@ -269,29 +270,27 @@ func TestUsageIsPrivate(t *testing.T) {
 // with project and tokens, and without a word of what was said.
 func TestRequestLog(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, func(s *setup) { s.cfg.LogRequests, s.cfg.APIKeys = true, []string{"k"} })
+	h := newServer(t, func(s *servertest.Setup) { s.Config.LogRequests, s.Config.APIKeys = true, []string{"k"} })
 	key := "Authorization: Bearer k"
-	secret := map[string]any{"messages": userSays("my secret question"), "ignore_eos": true}
-	h.complete(t, secret, key, "Compat-Project: team/one", "X-Request-Id: r1")
+	secret := map[string]any{"messages": servertest.UserSays("my secret question"), "ignore_eos": true}
+	h.Complete(t, secret, key, "Compat-Project: team/one", "X-Request-Id: r1")
 	secret["stream"] = true
-	h.chat(secret, key, "X-Request-Id: r2")
-	h.chat(map[string]any{"temperature": "hot"}, key, "X-Request-Id: r3")
-	h.chat(nil, "X-Request-Id: r4")
-	h.get("GET", "/v1/models", "", key, "X-Request-Id: r5")
+	h.Chat(secret, key, "X-Request-Id: r2")
+	h.Chat(map[string]any{"temperature": "hot"}, key, "X-Request-Id: r3")
+	h.Chat(nil, "X-Request-Id: r4")
+	h.Get("GET", "/v1/models", "", key, "X-Request-Id: r5")
 	for _, probe := range []string{"/health", "/version", "/ping"} {
-		h.get("GET", probe, "")
+		h.Get("GET", probe, "")
 	}
-	waitFor(t, "the lines", func() bool { return h.log.times(transport.LogFinished) == 5 })
-	h.log.mu.Lock()
-	defer h.log.mu.Unlock()
+	servertest.WaitFor(t, "the lines", func() bool { return h.Log.Times(transport.LogFinished) == 5 })
 	want := []map[string]string{
-		{"id": "chatcmpl-r1", "project": "team/one", "status": "200", "stream": "false", "completion": "5", "cached": "0", "path": chatPath},
-		{"id": "chatcmpl-r2", "project": "", "status": "200", "stream": "true", "completion": "5", "path": chatPath},
+		{"id": "chatcmpl-r1", "project": "team/one", "status": "200", "stream": "false", "completion": "5", "cached": "0", "path": servertest.ChatPath},
+		{"id": "chatcmpl-r2", "project": "", "status": "200", "stream": "true", "completion": "5", "path": servertest.ChatPath},
 		{"id": "r3", "status": "400", "completion": "0", "error": "schema"},
 		{"id": "r4", "status": "401", "error": "no-key"},
 		{"id": "r5", "status": "200", "path": "/v1/models"},
 	}
-	got := h.log.lines[transport.LogFinished]
+	got := h.Log.Lines(transport.LogFinished)
 	if len(got) != len(want) {
 		t.Fatalf("%d lines", len(got))
 	}
@@ -310,7 +309,7 @@ func TestRequestLog(t *testing.T) {
 	if strings.Contains(all.String(), "secret") || strings.Contains(all.String(), "Bearer") {
 		t.Errorf("the log says what was said: %s", all.String())
 	}
-	if quiet := newHouse(t, nil); quiet.complete(t, nil) == nil || len(quiet.log.lines[transport.LogFinished]) != 0 {
+	if quiet := newServer(t, nil); quiet.Complete(t, nil) == nil || len(quiet.Log.Lines(transport.LogFinished)) != 0 {
 		t.Error("a line without being asked")
 	}
 }

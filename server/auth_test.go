@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"crypto/sha256"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"weir/auth"
+	"weir/server/servertest"
 )
 
 // A key of the credentials file is for some projects and models, and shows its
@@ -26,7 +27,7 @@ func TestKeyRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newHouse(t, func(s *setup) { s.cfg.Keys = keys })
+	h := newServer(t, func(s *servertest.Setup) { s.Config.Keys = keys })
 	for _, c := range []struct {
 		key, project string
 		status       int
@@ -39,13 +40,13 @@ func TestKeyRights(t *testing.T) {
 		{"kc", "lab/x", 403, "The key is not for the model tiny."},
 		{"kd", "lab/x", 401, ""},
 	} {
-		status, text := h.chat(nil, "Authorization: Bearer "+c.key, "Compat-Project: "+c.project)
+		status, text := h.Chat(nil, "Authorization: Bearer "+c.key, "Compat-Project: "+c.project)
 		if status != c.status || !strings.Contains(text, c.text) {
 			t.Errorf("%s in %q: %d %s", c.key, c.project, status, text)
 		}
 	}
 	for key, want := range map[string]string{"ka": "acme/x", "kb": "acme/x lab/x"} {
-		_, text, _ := h.get("GET", "/usage", "", "Authorization: Bearer "+key)
+		_, text, _ := h.Get("GET", "/usage", "", "Authorization: Bearer "+key)
 		for _, p := range []string{"acme/x", "lab/x"} {
 			if strings.Contains(text, p) != strings.Contains(want, p) {
 				t.Errorf("%s: %s", key, text)

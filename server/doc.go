@@ -1,22 +1,29 @@
-// Package server answers HTTP, from the socket to engine.Submit and back.
+// Package server puts the HTTP server of weir together: its configuration, its routes, and
+// the functions that are about the server itself.
 //
-// One goroutine per connection, fasthttp's, walks a request through its stages:
+//	s, err := server.New(config)
+//	go s.Serve(listener)          // answers 503 until there is a model
+//	err = s.SetModel(model)
+//	err = s.Shutdown(ctx)         // lets requests in flight end
 //
-//	headers    route.go     key, path, method, project; nothing is read yet that is refused here
-//	body       body.go      bounded, in time, counted against a budget
-//	queue      queue.go     waits for a worker, fair between projects
-//	prepare    prepare.go   decode, check, render, tokenize: every 4xx is found here
-//	engine     chat.go      Submit
-//	answer     stream.go    events as they come, or
-//	           complete.go  everything at the end
+// # The packages below it
 //
-// /v1/completions goes the same way; completions.go has what is its own. The
-// functions that need no engine end behind the queue (tokenize.go).
+//	transport      connections, clients that leave, bodies, keys, projects, the
+//	               preparation queue, and what a request leaves in log and metrics
+//	failure        what the client, the log and the metrics are told of every error
+//	openai         chat completions, completions, models, tokenize, render
+//	feedbackapi    the functions below /feedback/
+//	trajectoryapi  the functions below /v1/preview/models
+//	recording      completions as trajectories, and their rewards from feedback
+//	servertest     a whole server over the simulated backend, for tests
 //
-// Whatever a request waits for, it waits for its context as well, which ends
-// when its client leaves: watch.go notices that, conn.go knows the connection.
-// errors.go says what the client is told of every error.
+// Each surface speaks one interface and knows nothing of the others. A surface finds its
+// functions and answers a transport.Call; route.go here asks the surfaces by the beginning
+// of a path. None of these packages imports this one, except servertest.
 //
-// A server may listen before it has a model. Server is what others use, Config
-// its settings, Model what it answers with.
+// # Here
+//
+// config.go has the configuration, server.go the wiring, route.go the table of routes,
+// health.go the probes, operate.go the metrics page, usage by project and what developers
+// need, openapi.go the document of the interface. Tests that need all surfaces are here.
 package server

@@ -1,11 +1,13 @@
-package server
+package server_test
 
 import (
 	"strings"
 	"testing"
+
+	"weir/server/servertest"
 )
 
-// Spec 11.3: idempotency keys.
+// docs/interface/feedback.md, section 11.3: idempotency keys.
 func TestFeedbackOnce(t *testing.T) {
 	o := newOffice(t, nil)
 	_, _, first := o.post("create", item("feedback_id", nil), "Idempotency-Key: k1")
@@ -28,7 +30,7 @@ func TestFeedbackOnce(t *testing.T) {
 		t.Errorf("%d rows", n)
 	}
 	// Keys are in the database, so they outlive the server.
-	o.stop()
+	o.Stop()
 	o.start(t, nil)
 	if _, _, again := o.post("create", item("feedback_id", nil), "Idempotency-Key: k1"); first != again || o.count() != 5 {
 		t.Errorf("after a restart: %s, then %s; %d rows", first, again, o.count())
@@ -66,7 +68,7 @@ func TestFeedbackRetryID(t *testing.T) {
 	}
 }
 
-// Spec 8.1, 8.2.
+// docs/interface/feedback.md, section 8.1, 8.2.
 func TestFeedbackCreate(t *testing.T) {
 	o := newOffice(t, nil)
 	const id = "0199f2c4-7b1e-4c53-9a60-3f2d6c1e8b90"
@@ -125,7 +127,7 @@ func TestFeedbackCreate(t *testing.T) {
 	}
 }
 
-// Spec 8.4; checklist 24.
+// docs/interface/feedback.md, section 8.4; checklist 24.
 func TestFeedbackPurge(t *testing.T) {
 	o := newOffice(t, nil)
 	var ids []string
@@ -172,7 +174,7 @@ func TestFeedbackPurge(t *testing.T) {
 	}
 }
 
-// Spec 8.8.
+// docs/interface/feedback.md, section 8.8.
 func TestFeedbackEraseAndGet(t *testing.T) {
 	o := newOffice(t, nil)
 	var ids []string
@@ -181,14 +183,14 @@ func TestFeedbackEraseAndGet(t *testing.T) {
 		ids = append(ids, id)
 	}
 	chief := basic("api", "chief")
-	status, text, _ := o.house.get("GET", "/feedback/"+strings.ToUpper(ids[0])+"?project_id=acme/support", "", basic("api", "read"))
+	status, text, _ := o.testServer.Get("GET", "/feedback/"+strings.ToUpper(ids[0])+"?project_id=acme/support", "", basic("api", "read"))
 	if status != 200 || !strings.Contains(text, `"id":"`+ids[0]+`"`) || !strings.Contains(text, `"creator":"ann"`) {
 		t.Errorf("%d %s", status, text)
 	}
 	for path, want := range map[string]int{
 		ids[0] + "?project_id=acme/b": 404, ids[0]: 422, ids[0] + "?project_id=lab/x": 403, "x?project_id=acme/support": 404,
 	} {
-		if status, text, _ := o.house.get("GET", "/feedback/"+path, "", basic("api", "read")); status != want {
+		if status, text, _ := o.testServer.Get("GET", "/feedback/"+path, "", basic("api", "read")); status != want {
 			t.Errorf("%s: %d %s", path, status, text)
 		}
 	}
@@ -221,19 +223,19 @@ func TestFeedbackUnavailable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"replace", "query"} {
-		status, text, header := o.house.get("POST", "/feedback/"+path, map[string]string{"replace": item(), "query": `{"project_id":"acme/support"}`}[path], basic("api", "write"))
+		status, text, header := o.testServer.Get("POST", "/feedback/"+path, map[string]string{"replace": item(), "query": `{"project_id":"acme/support"}`}[path], basic("api", "write"))
 		if status != 503 || header.Get("Retry-After") == "" || !strings.HasPrefix(text, `{"reason":`) {
 			t.Errorf("%s: %d %s", path, status, text)
 		}
 	}
-	none := newHouse(t, func(s *setup) { s.noModel = true })
-	if status, text, _ := none.get("POST", "/feedback/replace", item()); status != 404 {
+	none := newServer(t, func(s *servertest.Setup) { s.NoModel = true })
+	if status, text, _ := none.Get("POST", "/feedback/replace", item()); status != 404 {
 		t.Errorf("without feedback: %d %s", status, text)
 	}
 }
 
 // A large answer streams; a client that leaves stops it; and what the server
-// logs of a request is nothing of what it says (spec 11.4).
+// logs of a request is nothing of what it says (docs/interface/feedback.md, section 11.4).
 func TestFeedbackLargeAnswer(t *testing.T) {
 	o := newOffice(t, nil)
 	var items []string
@@ -246,11 +248,11 @@ func TestFeedbackLargeAnswer(t *testing.T) {
 	if rows := o.query(`{"project_id":"acme/support"}`); len(rows) != 200 || rows[199].(map[string]any)["payload"].(map[string]any)["i"] != 199.0 {
 		t.Errorf("%d rows", len(rows))
 	}
-	_, lines, _ := o.house.get("POST", "/feedback/export", `{"project_id":"acme/support","fields":["payload.i"],"sort_by":[{"field":"payload.i","direction":"desc"}]}`, basic("api", "read"))
+	_, lines, _ := o.testServer.Get("POST", "/feedback/export", `{"project_id":"acme/support","fields":["payload.i"],"sort_by":[{"field":"payload.i","direction":"desc"}]}`, basic("api", "read"))
 	if n := strings.Count(lines, "\n"); n != 200 || !strings.HasPrefix(lines, `{"payload.i":199}`+"\n") {
 		t.Errorf("%d lines: %.100s", n, lines)
 	}
-	resp := o.do("POST", "/feedback/export", `{"project_id":"acme/support"}`, basic("api", "read"))
+	resp := o.Do("POST", "/feedback/export", `{"project_id":"acme/support"}`, basic("api", "read"))
 	if resp.Header.Get("Content-Type") != "application/x-ndjson" {
 		t.Errorf("%v", resp.Header)
 	}
@@ -258,14 +260,14 @@ func TestFeedbackLargeAnswer(t *testing.T) {
 		t.Error(err)
 	}
 	resp.Body.Close() // what was begun must end: the house looks for leaks
-	_, csv, _ := o.house.get("POST", "/feedback/export", `{"project_id":"acme/support","fields":["payload.i","creator","payload"],"limit":1}`, basic("api", "read"), "Accept: text/csv")
+	_, csv, _ := o.testServer.Get("POST", "/feedback/export", `{"project_id":"acme/support","fields":["payload.i","creator","payload"],"limit":1}`, basic("api", "read"), "Accept: text/csv")
 	if !strings.HasPrefix(csv, "payload.i,creator,payload\r\n0,,\"{\"\"i\"\":0,") {
 		t.Errorf("%.100s", csv)
 	}
-	waitFor(t, "three exports counted", func() bool {
-		return o.house.scraped()[`http_requests_total{handler="/feedback/export",method="POST",status="2xx"}`] == "3"
+	servertest.WaitFor(t, "three exports counted", func() bool {
+		return o.testServer.Scraped()[`http_requests_total{handler="/feedback/export",method="POST",status="2xx"}`] == "3"
 	})
-	if strings.Contains(o.log.text.String(), "secret") {
+	if strings.Contains(o.Log.Text(), "secret") {
 		t.Error("the log has a payload")
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"crypto/sha256"
@@ -15,12 +15,13 @@ import (
 
 	"weir/auth"
 	"weir/feedback"
+	"weir/server/servertest"
 	"weir/store"
 )
 
 // office is a house with feedback, and clients with several rights.
 type office struct {
-	*house
+	*testServer
 	db   *store.DB
 	keys *auth.Keyring
 }
@@ -33,7 +34,7 @@ const officeKeys = `keys:
   - {id: alice, username: alice, hash: "sha256:%x", projects: ["acme/*"]}
 `
 
-func newOffice(t testing.TB, change func(*setup)) *office {
+func newOffice(t testing.TB, change func(*servertest.Setup)) *office {
 	t.Helper()
 	dir := t.TempDir()
 	sum := func(s string) [32]byte { return sha256.Sum256([]byte(s)) }
@@ -62,10 +63,10 @@ func newOffice(t testing.TB, change func(*setup)) *office {
 }
 
 // start starts a server on the office's database.
-func (o *office) start(t testing.TB, change func(*setup)) {
-	o.house = newHouse(t, func(s *setup) {
-		s.noModel = true
-		s.cfg.Keys, s.cfg.Feedback = o.keys, feedback.New(o.db, feedback.DefaultConfig())
+func (o *office) start(t testing.TB, change func(*servertest.Setup)) {
+	o.testServer = newServer(t, func(s *servertest.Setup) {
+		s.NoModel = true
+		s.Config.Keys, s.Config.Feedback = o.keys, feedback.New(o.db, feedback.DefaultConfig())
 		if change != nil {
 			change(s)
 		}
@@ -80,8 +81,8 @@ const callRef = "weave:///acme/support/call/0199f2c4"
 
 // post sends JSON as the writer, or with the headers given.
 func (o *office) post(path, body string, headers ...string) (status int, answer map[string]any, text string) {
-	o.t.Helper()
-	status, text, _ = o.house.get("POST", "/feedback/"+path, body, append([]string{basic("api", "write")}, headers...)...)
+	o.T.Helper()
+	status, text, _ = o.testServer.Get("POST", "/feedback/"+path, body, append([]string{basic("api", "write")}, headers...)...)
 	_ = json.Unmarshal([]byte(text), &answer) // not all answers are objects
 	return status, answer, text
 }
@@ -105,31 +106,31 @@ func item(fields ...any) string {
 
 // replace sends a replace that has to succeed and returns the new id.
 func (o *office) replace(fields ...any) (id string, answer map[string]any) {
-	o.t.Helper()
+	o.T.Helper()
 	status, answer, text := o.post("replace", item(fields...))
 	if status != 200 {
-		o.t.Fatalf("replace %v: %d %s", fields, status, text)
+		o.T.Fatalf("replace %v: %d %s", fields, status, text)
 	}
 	return answer["id"].(string), answer
 }
 
 func (o *office) query(body string) []any {
-	o.t.Helper()
+	o.T.Helper()
 	status, answer, text := o.post("query", body)
 	if status != 200 {
-		o.t.Fatalf("query %s: %d %s", body, status, text)
+		o.T.Fatalf("query %s: %d %s", body, status, text)
 	}
 	return answer["result"].([]any)
 }
 
 func (o *office) count() int {
-	o.t.Helper()
+	o.T.Helper()
 	return int(o.query(`{"project_id":"acme/support","fields":["count(*)"]}`)[0].(map[string]any)["count(*)"].(float64))
 }
 
 // row is a record as a query shows it; nil if there is none.
 func (o *office) row(id string) map[string]any {
-	o.t.Helper()
+	o.T.Helper()
 	rows := o.query(`{"project_id":"acme/support","query":{"$expr":{"$eq":[{"$getField":"id"},{"$literal":"` + id + `"}]}}}`)
 	if len(rows) == 0 {
 		return nil
@@ -283,7 +284,7 @@ func TestFeedbackWeaveColumns(t *testing.T) {
 	}
 	get := func(id string, headers ...string) (row map[string]any) {
 		t.Helper()
-		_, text, _ := o.house.get("GET", "/feedback/"+id+"?project_id=acme/support", "", append(headers, basic("api", "write"))...)
+		_, text, _ := o.testServer.Get("GET", "/feedback/"+id+"?project_id=acme/support", "", append(headers, basic("api", "write"))...)
 		if err := json.Unmarshal([]byte(text), &row); err != nil {
 			t.Fatal(text)
 		}
@@ -325,7 +326,7 @@ func TestFeedbackWeaveColumns(t *testing.T) {
 
 // Spec feedback 1: F-2 to F-6, F-15; checklist 12, 13, 18, 19.
 func TestFeedbackTransport(t *testing.T) {
-	o := newOffice(t, func(s *setup) { s.cfg.MaxBody, s.cfg.MaxBodies = 4<<20, 64<<20 })
+	o := newOffice(t, func(s *servertest.Setup) { s.Config.MaxBody, s.Config.MaxBodies = 4<<20, 64<<20 })
 	ok := item()
 	for _, c := range []struct {
 		name   string
@@ -363,7 +364,7 @@ func TestFeedbackTransport(t *testing.T) {
 		{"413 before 415", []string{"Content-Type: text/plain"}, strings.Repeat("x", 5<<20), 413, ""},
 		{"not UTF-8", nil, strings.Replace(ok, "custom", "\xff", 1), 400, `{"reason":"The body is not valid UTF-8"}`},
 	} {
-		status, text, header := o.house.get("POST", "/feedback/replace", c.body, append([]string{basic("api", "write")}, c.header...)...)
+		status, text, header := o.testServer.Get("POST", "/feedback/replace", c.body, append([]string{basic("api", "write")}, c.header...)...)
 		if status != c.want || c.text != "" && text != c.text {
 			t.Errorf("%s: %d %.200s", c.name, status, text)
 		}
@@ -381,7 +382,7 @@ func TestFeedbackTransport(t *testing.T) {
 		{"POST", "/feedback/", 404, `{"detail":"Not Found"}`, ""},
 		{"POST", "/feedback/0199f2c4-7b1e-4c53-9a60-3f2d6c1e8b90", 405, "", "GET"},
 	} {
-		status, text, header := o.house.get(c.method, c.path, "", basic("api", "write"))
+		status, text, header := o.testServer.Get(c.method, c.path, "", basic("api", "write"))
 		if status != c.want || c.text != "" && text != c.text || header.Get("Allow") != c.allow {
 			t.Errorf("%s %s: %d %s", c.method, c.path, status, text)
 		}
@@ -394,17 +395,17 @@ func TestFeedbackWithoutKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := newOffice(t, func(s *setup) { s.cfg.Keys = open })
+	o := newOffice(t, func(s *servertest.Setup) { s.Config.Keys = open })
 	for _, header := range []string{"Authorization: ", basic("who", "ever"), "Authorization: Bearer x"} {
 		if status, answer, text := o.post("replace", item(), header); status != 200 || answer["platform_user_id"] != "anonymous" {
 			t.Errorf("%s: %d %s", header, status, text)
 		}
 	}
-	o.srv.http.Expose()
+	o.Instance.Transport().Expose()
 	if status, _, _ := o.post("replace", item(), "Authorization: "); status != 401 {
 		t.Errorf("from elsewhere: %d", status)
 	}
-	if status, _, _ := o.house.get("GET", "/v1/models", ""); status == 401 {
+	if status, _, _ := o.testServer.Get("GET", "/v1/models", ""); status == 401 {
 		t.Error("chat is shut")
 	}
 	// --api-key: one key opens both, each in its way.
@@ -412,14 +413,14 @@ func TestFeedbackWithoutKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o = newOffice(t, func(s *setup) { s.cfg.Keys = key })
+	o = newOffice(t, func(s *servertest.Setup) { s.Config.Keys = key })
 	if status, answer, _ := o.post("replace", item(), basic("api", "k")); status != 200 || answer["platform_user_id"] != "api" {
 		t.Errorf("--api-key: %d %v", status, answer)
 	}
-	if status, _, _ := o.house.get("GET", "/v1/models", "", "Authorization: Bearer k"); status == 401 {
+	if status, _, _ := o.testServer.Get("GET", "/v1/models", "", "Authorization: Bearer k"); status == 401 {
 		t.Error("--api-key: chat is shut")
 	}
-	o = newOffice(t, func(s *setup) { s.cfg.Keys, s.cfg.FeedbackBearer = key, true })
+	o = newOffice(t, func(s *servertest.Setup) { s.Config.Keys, s.Config.FeedbackBearer = key, true })
 	if status, _, _ := o.post("replace", item(), "Authorization: Bearer k"); status != 200 {
 		t.Error("FeedbackBearer has no effect")
 	}

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"encoding/json"
@@ -7,17 +7,18 @@ import (
 	"time"
 
 	"weir/feedback"
+	"weir/server/servertest"
 	"weir/store"
 )
 
 // meeting is a server that records, with feedback.
 type meeting struct {
-	*house
+	*testServer
 	*ledger
 	book *store.DB
 }
 
-func newMeeting(t *testing.T, change func(*setup)) *meeting {
+func newMeeting(t *testing.T, change func(*servertest.Setup)) *meeting {
 	t.Helper()
 	cfg := store.DefaultConfig(t.TempDir())
 	cfg.MinFree = 0
@@ -27,8 +28,8 @@ func newMeeting(t *testing.T, change func(*setup)) *meeting {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	m := &meeting{book: db}
-	m.house, m.ledger = recordingHouse(t, func(s *setup) {
-		s.cfg.Feedback = feedback.New(db, feedback.DefaultConfig())
+	m.testServer, m.ledger = recordingHouse(t, func(s *servertest.Setup) {
+		s.Config.Feedback = feedback.New(db, feedback.DefaultConfig())
 		if change != nil {
 			change(s)
 		}
@@ -39,7 +40,7 @@ func newMeeting(t *testing.T, change func(*setup)) *meeting {
 // ask gets a completion of acme/support and returns its id.
 func (m *meeting) ask(t *testing.T, fields map[string]any) string {
 	t.Helper()
-	status, answer := m.chat(fields, "Compat-Project: acme/support")
+	status, answer := m.Chat(fields, "Compat-Project: acme/support")
 	var c struct{ ID string }
 	if err := json.Unmarshal([]byte(answer), &c); err != nil || status != 200 || c.ID == "" {
 		t.Fatalf("%d %s", status, answer)
@@ -50,7 +51,7 @@ func (m *meeting) ask(t *testing.T, fields map[string]any) string {
 // say leaves feedback and returns its id.
 func (m *meeting) say(t *testing.T, path string, fields ...any) string {
 	t.Helper()
-	status, answer, _ := m.get("POST", "/feedback/"+path, item(fields...))
+	status, answer, _ := m.Get("POST", "/feedback/"+path, item(fields...))
 	if status != 200 {
 		t.Fatalf("%v: %d %s", fields, status, answer)
 	}
@@ -67,8 +68,8 @@ func (m *meeting) reward(t *testing.T, call string, payload map[string]any, more
 func (m *meeting) rewards(t *testing.T, want ...any) {
 	t.Helper()
 	var got string
-	waitFor(t, fmt.Sprintf("the rewards %v", want), func() bool {
-		status, answer, _ := m.get("GET", "/v1/preview/models/tiny/trajectories?limit=1000&order=asc", "")
+	servertest.WaitFor(t, fmt.Sprintf("the rewards %v", want), func() bool {
+		status, answer, _ := m.Get("GET", "/v1/preview/models/tiny/trajectories?limit=1000&order=asc", "")
 		if status != 200 {
 			return false
 		}
@@ -84,7 +85,7 @@ func (m *meeting) rewards(t *testing.T, want ...any) {
 // settled waits until no reward waits.
 func (m *meeting) settled(t *testing.T) {
 	t.Helper()
-	waitFor(t, "settling", func() bool { return m.waiting(t) == 0 })
+	servertest.WaitFor(t, "settling", func() bool { return m.waiting(t) == 0 })
 }
 
 func (m *meeting) waiting(t *testing.T) (n int) {
@@ -107,7 +108,7 @@ func TestFeedbackOfAnAnswer(t *testing.T) {
 	byCall := m.say(t, "create", "call_ref", ref, "feedback_id", nil)
 	m.say(t, "replace", "trace_ref", ref+"0", "call_ref", ref+"0")
 	for field, want := range map[string]string{"trace_ref": byTrace, "call_ref": byCall} {
-		status, answer, _ := m.get("POST", "/feedback/query", `{"project_id":"acme/support","fields":["id"],"query":{"$expr":{"$eq":[{"$getField":"`+field+`"},{"$literal":"`+ref+`"}]}}}`)
+		status, answer, _ := m.Get("POST", "/feedback/query", `{"project_id":"acme/support","fields":["id"],"query":{"$expr":{"$eq":[{"$getField":"`+field+`"},{"$literal":"`+ref+`"}]}}}`)
 		if rows := object(t, answer)["result"].([]any); status != 200 || len(rows) != 1 || rows[0].(map[string]any)["id"] != want {
 			t.Errorf("%s: %d %s", field, status, answer)
 		}
@@ -130,7 +131,7 @@ func TestRewardByFeedback(t *testing.T) {
 
 	// In a batch, two on one choice: the later one counts. A replaced one, too.
 	ref := `"trace_ref":"a:///acme/support/call/` + second + `","feedback_type":"reward"`
-	status, answer, _ := m.get("POST", "/feedback/batch/create", `{"batch":[{"project_id":"acme/support",`+ref+`,"payload":{"reward":5}},{"project_id":"acme/support",`+ref+`,"payload":{"reward":6}}]}`)
+	status, answer, _ := m.Get("POST", "/feedback/batch/create", `{"batch":[{"project_id":"acme/support",`+ref+`,"payload":{"reward":5}},{"project_id":"acme/support",`+ref+`,"payload":{"reward":6}}]}`)
 	if status != 200 {
 		t.Fatal(answer)
 	}
@@ -147,17 +148,17 @@ func TestRewardByFeedback(t *testing.T) {
 	m.reward(t, first, map[string]any{"reward": 9}, "trace_ref", "weir:///acme/other/call/"+first)
 	m.reward(t, first, map[string]any{"reward": 9}, "trace_ref", "weir:///acme/support/object/"+first+":v1")
 	m.reward(t, "nothing", map[string]any{"reward": 9})
-	waitFor(t, "all but the unknown", func() bool { return m.waiting(t) == 1 })
+	servertest.WaitFor(t, "all but the unknown", func() bool { return m.waiting(t) == 1 })
 	m.rewards(t, 1.0, 0.75, 6.0)
 
 	// A later call counts, and purging the feedback takes nothing back.
 	entries := m.recorded(t, "tiny", 3)
 	m.reward(t, second, map[string]any{"reward": 7})
-	if status, answer, _ := m.get("POST", "/v1/preview/models/tiny/rewards", fmt.Sprintf(`{"rewards":[{"id":%q,"reward":8}]}`, entries[2]["id"])); status != 200 {
+	if status, answer, _ := m.Get("POST", "/v1/preview/models/tiny/rewards", fmt.Sprintf(`{"rewards":[{"id":%q,"reward":8}]}`, entries[2]["id"])); status != 200 {
 		t.Fatal(answer)
 	}
 	m.rewards(t, 1.0, 0.75, 8.0)
-	m.get("POST", "/feedback/purge", `{"project_id":"acme/support","query":{"$expr":{"$eq":[{"$getField":"id"},{"$literal":"`+id+`"}]}}}`)
+	m.Get("POST", "/feedback/purge", `{"project_id":"acme/support","query":{"$expr":{"$eq":[{"$getField":"id"},{"$literal":"`+id+`"}]}}}`)
 	m.reward(t, second, map[string]any{"reward": 10})
 	m.rewards(t, 1.0, 0.75, 10.0)
 	_, whole := m.list(t, "/v1/preview/models/tiny/metrics")
@@ -165,21 +166,21 @@ func TestRewardByFeedback(t *testing.T) {
 		t.Errorf("metrics: %v", got)
 	}
 	// What is set again is not written again.
-	waitFor(t, "the replaced to go", func() bool { return m.keys(t, 'U') == 0 })
+	servertest.WaitFor(t, "the replaced to go", func() bool { return m.keys(t, 'U') == 0 })
 	// A commit can be read before it is counted; behind another update it is counted.
 	if err := m.db.Update(t.Context(), func(*store.Tx) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	before := m.db.Stats().Commits
 	m.reward(t, second, map[string]any{"reward": 10})
-	waitFor(t, "all but the unknown", func() bool { return m.waiting(t) == 1 })
+	servertest.WaitFor(t, "all but the unknown", func() bool { return m.waiting(t) == 1 })
 	if after := m.db.Stats().Commits; after != before {
 		t.Errorf("%d commits for nothing", after-before)
 	}
 	// Deleted trajectories get no reward, and nothing waits for them.
-	m.get("DELETE", "/v1/preview/models/tiny", "")
+	m.Get("DELETE", "/v1/preview/models/tiny", "")
 	m.reward(t, first, map[string]any{"reward": 1})
-	waitFor(t, "all but the unknown", func() bool { return m.waiting(t) == 1 })
+	servertest.WaitFor(t, "all but the unknown", func() bool { return m.waiting(t) == 1 })
 	if n, err := m.ledger.PruneCalls(t.Context()); err != nil || n != 2 || m.keys(t, 'C') != 0 {
 		t.Errorf("%d pruned, %v", n, err)
 	}
@@ -188,17 +189,17 @@ func TestRewardByFeedback(t *testing.T) {
 // Rewards come before their completions are recorded, and while the archive cannot
 // take them: they wait, over a restart too, and are forgotten after a day.
 func TestRewardWaits(t *testing.T) {
-	m := newMeeting(t, func(s *setup) { s.cfg.Trajectories.RecordEvery = time.Hour })
+	m := newMeeting(t, func(s *servertest.Setup) { s.Config.Trajectories.RecordEvery = time.Hour })
 	id := m.ask(t, nil)
 	m.reward(t, id, map[string]any{"reward": 3})
 	m.reward(t, "never", map[string]any{"reward": 3})
-	if err := m.srv.linker.Pass(t.Context()); err != nil {
+	if err := m.Instance.SetRewards(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := m.waiting(t); n != 2 {
 		t.Fatalf("%d wait", n)
 	}
-	m.stop() // the recorder writes, then the linker sets
+	m.Stop() // the recorder writes, then the linker sets
 	if n := m.waiting(t); n != 1 {
 		t.Errorf("%d wait", n)
 	}
@@ -211,10 +212,10 @@ func TestRewardWaits(t *testing.T) {
 func newMeetingOn(t *testing.T, m *meeting) *meeting {
 	t.Helper()
 	again := &meeting{book: m.book, ledger: m.ledger}
-	again.house = newHouse(t, func(s *setup) {
-		s.cfg.Trajectories.Archive, s.cfg.Trajectories.Spool = m.Archive, t.TempDir()
-		s.cfg.Trajectories.RecordEvery, s.cfg.Trajectories.RewardWait = time.Millisecond, -time.Hour
-		s.cfg.Feedback = feedback.New(m.book, feedback.DefaultConfig())
+	again.testServer = newServer(t, func(s *servertest.Setup) {
+		s.Config.Trajectories.Archive, s.Config.Trajectories.Spool = m.Archive, t.TempDir()
+		s.Config.Trajectories.RecordEvery, s.Config.Trajectories.RewardWait = time.Millisecond, -time.Hour
+		s.Config.Feedback = feedback.New(m.book, feedback.DefaultConfig())
 	})
 	return again
 }

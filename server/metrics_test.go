@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bytes"
@@ -11,54 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
-
 	"weir/backend/sim"
 	"weir/engine"
+	"weir/server/servertest"
 )
-
-// scraped is GET /metrics: values by series as they are written.
-func (h *house) scraped(headers ...string) map[string]string {
-	h.t.Helper()
-	status, text, header := h.get("GET", "/metrics", "", headers...)
-	if status != 200 || header.Get("Content-Type") != "text/plain; version=0.0.4; charset=utf-8" {
-		h.t.Fatalf("%d %v", status, header)
-	}
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	if _, err := parser.TextToMetricFamilies(strings.NewReader(text)); err != nil {
-		h.t.Errorf("%v in %s", err, text)
-	}
-	all := map[string]string{}
-	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line[0] != '#' {
-			at := strings.LastIndexByte(line, ' ')
-			all[line[:at]] = line[at+1:]
-		}
-	}
-	return all
-}
-
-// told compares series, without the labels that all of the engine's have.
-func (h *house) told(what string, want map[string]string, headers ...string) {
-	h.t.Helper()
-	got := h.scraped(headers...)
-	for name, value := range want {
-		full := name
-		if strings.Contains(name, ":") && !strings.HasPrefix(name, "weir:project") && !strings.HasPrefix(name, "weir:rejected") {
-			const own = `{engine="0",` // finished_reason comes between
-			base, labels, _ := strings.Cut(name, "{")
-			if full = base + own + `model_name="tiny"}`; labels != "" && labels < "m" {
-				full = base + own + strings.TrimSuffix(labels, "}") + `,model_name="tiny"}`
-			} else if labels != "" {
-				full = base + own + `model_name="tiny",` + labels
-			}
-		}
-		if got[full] != value {
-			h.t.Errorf("%s: %s is %q, want %s", what, full, got[full], value)
-		}
-	}
-}
 
 // C148: what is said after ten requests of P prompt and ten output tokens (spec
 // chat-completions 16), as soon as the last answer has been read.
@@ -66,10 +22,10 @@ func TestC148Metrics(t *testing.T) {
 	t.Parallel()
 	for depth := 1; depth <= 2; depth++ {
 		for _, stream := range []bool{false, true} {
-			h := newHouse(t, func(s *setup) { s.spec.Depth = depth })
-			prompt := h.complete(t, map[string]any{"max_tokens": 10, "ignore_eos": true}).Usage.Prompt
+			h := newServer(t, func(s *servertest.Setup) { s.Spec.Depth = depth })
+			prompt := h.Complete(t, map[string]any{"max_tokens": 10, "ignore_eos": true}).Usage.Prompt
 			for i := range 9 {
-				if status, answer := h.chat(map[string]any{"max_tokens": 10, "ignore_eos": true, "stream": stream, "cache_salt": fmt.Sprint(i)}); status != 200 {
+				if status, answer := h.Chat(map[string]any{"max_tokens": 10, "ignore_eos": true, "stream": stream, "cache_salt": fmt.Sprint(i)}); status != 200 {
 					t.Fatal(answer)
 				}
 			}
@@ -93,14 +49,14 @@ func TestC148Metrics(t *testing.T) {
 				"request_inference_time_seconds", "request_params_n", "request_params_max_tokens", "request_prompt_tokens", "request_generation_tokens"} {
 				want["vllm:"+name+"_count"] = "10"
 			}
-			h.told(fmt.Sprintf("depth %d, stream %v", depth, stream), want)
-			h.told("HTTP", map[string]string{
+			h.Told(fmt.Sprintf("depth %d, stream %v", depth, stream), want)
+			h.Told("HTTP", map[string]string{
 				`http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx"}`:    "10",
 				`weir:project_requests_total{project="none"}`:                                       "10",
 				`http_request_duration_seconds_count{handler="/v1/chat/completions",method="POST"}`: "10",
 				`http_response_size_bytes_count{handler="/v1/chat/completions"}`:                    "10",
 			})
-			if v := h.scraped()[`vllm:cache_config_info{block_size="16",enable_prefix_caching="True",engine="0",num_gpu_blocks="256"}`]; v != "1" {
+			if v := h.Scraped()[`vllm:cache_config_info{block_size="16",enable_prefix_caching="True",engine="0",num_gpu_blocks="256"}`]; v != "1" {
 				t.Errorf("cache_config_info is %q", v)
 			}
 		}
@@ -111,10 +67,10 @@ func TestC148Metrics(t *testing.T) {
 // the queue is the engine's.
 func TestMetricsArrival(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
-	h.setClock(func() time.Time { return time.Now().Add(-time.Hour) })
-	h.complete(t, nil)
-	all := h.scraped()
+	h := newServer(t, nil)
+	h.SetClock(func() time.Time { return time.Now().Add(-time.Hour) })
+	h.Complete(t, nil)
+	all := h.Scraped()
 	for name, late := range map[string]bool{"time_to_first_token_seconds": true, "e2e_request_latency_seconds": true, "request_queue_time_seconds": false, "request_inference_time_seconds": false} {
 		v, err := strconv.ParseFloat(all["vllm:"+name+`_sum{engine="0",model_name="tiny"}`], 64)
 		if err != nil || late != (v >= 3600) {
@@ -123,33 +79,33 @@ func TestMetricsArrival(t *testing.T) {
 	}
 }
 
-// C8, spec 1.1: everybody may scrape, at any path that begins so, but only read.
+// C8, docs/interface/chat-completions.md, section 1.1: everybody may scrape, at any path that begins so, but only read.
 // Who may not read /usage learns of no project.
 func TestC8MetricsAccess(t *testing.T) {
 	t.Parallel()
 	const key = "Authorization: Bearer k"
-	h := newHouse(t, func(s *setup) { s.cfg.APIKeys = []string{"k"} })
-	if status, answer, _ := h.get("POST", chatPath, base(t, nil), key, "Compat-Project: red/apples"); status != 200 {
+	h := newServer(t, func(s *servertest.Setup) { s.Config.APIKeys = []string{"k"} })
+	if status, answer, _ := h.Get("POST", servertest.ChatPath, servertest.Body(t, nil), key, "Compat-Project: red/apples"); status != 200 {
 		t.Fatal(answer)
 	}
 	for _, path := range []string{"/metrics", "/metrics/", "/metricsx", "/metrics/a/b"} {
-		status, text, _ := h.get("GET", path, "")
+		status, text, _ := h.Get("GET", path, "")
 		if status != 200 || !strings.Contains(text, "vllm:num_requests_running{") || strings.Contains(text, "red/apples") {
 			t.Errorf("%s: %d %s", path, status, text)
 		}
-		if status, _, header := h.get("POST", path, ""); status != 405 || header.Get("Allow") != "GET" {
+		if status, _, header := h.Get("POST", path, ""); status != 405 || header.Get("Allow") != "GET" {
 			t.Errorf("POST %s: %d %v", path, status, header)
 		}
 	}
-	h.told("with the key", map[string]string{`weir:project_requests_total{project="red/apples"}`: "1"}, key)
-	h.srv.http.Expose()
-	h.told("with the key", map[string]string{`weir:project_requests_total{project="red/apples"}`: "1"}, key)
+	h.Told("with the key", map[string]string{`weir:project_requests_total{project="red/apples"}`: "1"}, key)
+	h.Instance.Transport().Expose()
+	h.Told("with the key", map[string]string{`weir:project_requests_total{project="red/apples"}`: "1"}, key)
 
-	open := newHouse(t, nil)
-	open.complete(t, nil, "Compat-Project: red/apples")
-	open.told("this machine", map[string]string{`weir:project_requests_total{project="red/apples"}`: "1"})
-	open.srv.http.Expose()
-	if _, text, _ := open.get("GET", "/metrics", ""); strings.Contains(text, "weir:project") {
+	open := newServer(t, nil)
+	open.Complete(t, nil, "Compat-Project: red/apples")
+	open.Told("this machine", map[string]string{`weir:project_requests_total{project="red/apples"}`: "1"})
+	open.Instance.Transport().Expose()
+	if _, text, _ := open.Get("GET", "/metrics", ""); strings.Contains(text, "weir:project") {
 		t.Error("other machines see projects")
 	}
 }
@@ -158,17 +114,17 @@ func TestC8MetricsAccess(t *testing.T) {
 // overload.
 func TestMetricsInEveryState(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, func(s *setup) { s.noModel = true })
-	h.chat(nil)
-	h.told("loading", map[string]string{`weir:rejected_requests_total{reason="loading"}`: "1", `http_requests_total{handler="/v1/chat/completions",method="POST",status="5xx"}`: "1"})
-	if err := h.srv.SetModel(h.model); err != nil {
+	h := newServer(t, func(s *servertest.Setup) { s.NoModel = true })
+	h.Chat(nil)
+	h.Told("loading", map[string]string{`weir:rejected_requests_total{reason="loading"}`: "1", `http_requests_total{handler="/v1/chat/completions",method="POST",status="5xx"}`: "1"})
+	if err := h.Instance.SetModel(h.Model); err != nil {
 		t.Fatal(err)
 	}
 
 	// While a step does not end, requests that run and wait are seen.
 	gate := make(chan struct{})
 	reached := make(chan struct{}, 1)
-	h.setHook(func(c sim.Call, _ int) error {
+	h.SetHook(func(c sim.Call, _ int) error {
 		if c == sim.End {
 			select {
 			case reached <- struct{}{}:
@@ -179,39 +135,39 @@ func TestMetricsInEveryState(t *testing.T) {
 		return nil
 	})
 	var clients sync.WaitGroup
-	clients.Go(func() { h.chat(nil) })
+	clients.Go(func() { h.Chat(nil) })
 	<-reached
-	h.told("in a step", map[string]string{"vllm:num_requests_running": "1", "vllm:num_requests_waiting": "0"})
+	h.Told("in a step", map[string]string{"vllm:num_requests_running": "1", "vllm:num_requests_waiting": "0"})
 	close(gate)
 	clients.Wait()
 
-	h.get("GET", "/health", "")
-	h.srv.Fail(errors.New("gone"))
-	h.chat(nil)
-	h.get("GET", "/health", "")
-	h.told("failed", map[string]string{`weir:rejected_requests_total{reason="failed"}`: "1", `vllm:request_success_total{finished_reason="length"}`: "1"})
+	h.Get("GET", "/health", "")
+	h.Instance.Fail(errors.New("gone"))
+	h.Chat(nil)
+	h.Get("GET", "/health", "")
+	h.Told("failed", map[string]string{`weir:rejected_requests_total{reason="failed"}`: "1", `vllm:request_success_total{finished_reason="length"}`: "1"})
 }
 
 // What the client did wrong is no rejection; handlers are routes, not paths; no
 // probe counts, and no preflight.
 func TestMetricsHTTP(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
-	h.chat(map[string]any{"max_tokens": -1})
-	h.chat(map[string]any{"model": "nobody"})
+	h := newServer(t, nil)
+	h.Chat(map[string]any{"max_tokens": -1})
+	h.Chat(map[string]any{"model": "nobody"})
 	for _, path := range []string{"/v1/models/tiny", "/v1/models/alias", "/v1/models/%2e", "/a", "/b", "/v1/c", "/tokenizer_info", "/health", "/ping", "/ready", "/version", "/load"} {
-		h.get("GET", path, "")
+		h.Get("GET", path, "")
 	}
-	h.get("GET", chatPath, "")
-	h.get("OPTIONS", chatPath, "", "Origin: http://page", "Access-Control-Request-Method: POST")
-	resp := h.do("POST", chatPath, base(t, map[string]any{"stream": true, "max_tokens": 900, "ignore_eos": true}), "Compat-Project: a/b")
+	h.Get("GET", servertest.ChatPath, "")
+	h.Get("OPTIONS", servertest.ChatPath, "", "Origin: http://page", "Access-Control-Request-Method: POST")
+	resp := h.Do("POST", servertest.ChatPath, servertest.Body(t, map[string]any{"stream": true, "max_tokens": 900, "ignore_eos": true}), "Compat-Project: a/b")
 	if _, err := io.ReadFull(resp.Body, make([]byte, 10)); err != nil {
 		t.Fatal(err)
 	}
 	resp.Body.Close() // leaves
-	h.idle()
-	waitFor(t, "the account", func() bool { return h.scraped()[`weir:project_requests_total{project="a/b"}`] == "1" })
-	h.told("all", map[string]string{
+	h.Idle()
+	servertest.WaitFor(t, "the account", func() bool { return h.Scraped()[`weir:project_requests_total{project="a/b"}`] == "1" })
+	h.Told("all", map[string]string{
 		`http_requests_total{handler="/v1/chat/completions",method="POST",status="4xx"}`: "2",
 		`http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx"}`: "1",
 		`http_requests_total{handler="/v1/chat/completions",method="GET",status="4xx"}`:  "1",
@@ -223,17 +179,17 @@ func TestMetricsHTTP(t *testing.T) {
 		"http_request_duration_highr_seconds_count":           "11",
 	})
 	for _, reason := range []string{"engine_full", "queue_full", "memory", "loading", "stopping", "failed"} {
-		h.told("no rejection", map[string]string{`weir:rejected_requests_total{reason="` + reason + `"}`: "0"})
+		h.Told("no rejection", map[string]string{`weir:rejected_requests_total{reason="` + reason + `"}`: "0"})
 	}
 }
 
 // A project's tokens are those of GET /usage.
 func TestMetricsProjects(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
-	c := h.complete(t, map[string]any{"n": 3, "temperature": 1, "max_tokens": 7, "ignore_eos": true}, "Compat-Project: a/b")
-	h.chat(map[string]any{"max_tokens": -1}, "Compat-Project: a/b")
-	h.told("n 3", map[string]string{
+	h := newServer(t, nil)
+	c := h.Complete(t, map[string]any{"n": 3, "temperature": 1, "max_tokens": 7, "ignore_eos": true}, "Compat-Project: a/b")
+	h.Chat(map[string]any{"max_tokens": -1}, "Compat-Project: a/b")
+	h.Told("n 3", map[string]string{
 		`weir:project_requests_total{project="a/b"}`:          "1",
 		`weir:project_prompt_tokens_total{project="a/b"}`:     fmt.Sprint(c.Usage.Prompt),
 		`weir:project_generation_tokens_total{project="a/b"}`: "21",
@@ -246,12 +202,12 @@ func TestMetricsProjects(t *testing.T) {
 // Scrapes beside requests that come, stream and leave.
 func TestMetricsUnderLoad(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, func(s *setup) { s.spec.Depth = 2 })
+	h := newServer(t, func(s *servertest.Setup) { s.Spec.Depth = 2 })
 	var clients sync.WaitGroup
 	for i := range 4 {
 		clients.Go(func() {
 			for j := range 10 {
-				h.chat(map[string]any{"stream": j%2 == 0, "n": 2, "temperature": 1, "seed": i})
+				h.Chat(map[string]any{"stream": j%2 == 0, "n": 2, "temperature": 1, "seed": i})
 			}
 		})
 	}
@@ -265,11 +221,11 @@ func TestMetricsUnderLoad(t *testing.T) {
 		default:
 		}
 		text.Reset()
-		if err := h.srv.counts.WriteText(&text, func(string) bool { return true }); err != nil {
+		if err := h.Instance.Counts().WriteText(&text, func(string) bool { return true }); err != nil {
 			t.Error(err)
 		}
 	}
-	if st := h.eng.Stats(); st.Finished[engine.Length]+st.Finished[engine.Stop] != 80 || !strings.Contains(text.String(), "vllm:request_params_n_count{engine=\"0\",model_name=\"tiny\"} 40\n") {
+	if st := h.Engine.Stats(); st.Finished[engine.Length]+st.Finished[engine.Stop] != 80 || !strings.Contains(text.String(), "vllm:request_params_n_count{engine=\"0\",model_name=\"tiny\"} 40\n") {
 		t.Errorf("%+v\n%s", st, text.String())
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"fmt"
@@ -9,8 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"weir/server"
 	"weir/server/failure"
 	"weir/server/feedbackapi"
+	"weir/server/servertest"
 	"weir/server/trajectoryapi"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -22,9 +24,9 @@ type document struct {
 	paths   map[string]any
 }
 
-func (h *house) document(t *testing.T, headers ...string) *document {
+func (h *testServer) document(t *testing.T, headers ...string) *document {
 	t.Helper()
-	status, answer, header := h.get("GET", "/openapi.json", "", headers...)
+	status, answer, header := h.Get("GET", "/openapi.json", "", headers...)
 	v, err := jsonschema.UnmarshalJSON(strings.NewReader(answer))
 	if err != nil || status != 200 || header.Get("Content-Type") != "application/json" {
 		t.Fatalf("%d %v", status, err)
@@ -75,39 +77,26 @@ func (d *document) check(t *testing.T, text, media string, members ...string) {
 // says which want a key.
 func TestOpenAPIRoutes(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	d := h.document(t)
-	want := map[string]route{"/v1/models/{id}": {methods: "GET"}}
-	maps.Copy(want, routes)
-	for path, r := range feedbackapi.New(feedbackapi.Config{}).Routes() {
-		want[path] = route{methods: r.Methods}
-	}
-	names := strings.NewReplacer("/models/*", "/models/{model_id}", "/logs/*", "/logs/{log_id}", "/trajectories/*/*/*", "/trajectories/{log_id}/{g}/{t}")
-	for path, methods := range trajectoryapi.New(trajectoryapi.Config{}, h.srv.http, nil, nil).Routes() {
-		slices.Sort(methods)
-		want[names.Replace(path)] = route{methods: strings.Join(methods, " ")}
-	}
-	for path, r := range want {
-		r.methods = strings.ReplaceAll(r.methods, ",", "")
-		want[path] = r
-	}
+	want := h.Instance.AllRoutes()
 	if have := slices.Sorted(maps.Keys(d.paths)); !slices.Equal(have, slices.Sorted(maps.Keys(want))) {
 		t.Errorf("paths %v", have)
 	}
 	for path, r := range want {
 		ops, _ := d.paths[path].(map[string]any)
-		if have := strings.ToUpper(strings.Join(slices.Sorted(maps.Keys(ops)), " ")); have != r.methods {
-			t.Errorf("%s: %s, want %s", path, have, r.methods)
+		if have := strings.ToUpper(strings.Join(slices.Sorted(maps.Keys(ops)), " ")); have != r.Methods {
+			t.Errorf("%s: %s, want %s", path, have, r.Methods)
 		}
 		for method, op := range ops {
 			security, given := op.(map[string]any)["security"]
 			open := given && len(security.([]any)) == 0
-			face := interfaceOf(path)
+			face := server.InterfaceOf(path)
 			if want := map[failure.Interface]string{failure.Feedback: "[map[] map[basic:[]]]", failure.Trajectories: "[map[] map[bearer:[]]]"}[face]; face != failure.OpenAI && fmt.Sprint(security) != want {
 				t.Errorf("%s %s: %v, want %s", method, path, security, want)
 			}
 			_, refused := op.(map[string]any)["responses"].(map[string]any)["401"]
-			if open != r.open || refused == r.open {
+			if open != r.Open || refused == r.Open {
 				t.Errorf("%s %s: open %v, 401 %v", method, path, open, refused)
 			}
 		}
@@ -118,16 +107,16 @@ func TestOpenAPIRoutes(t *testing.T) {
 // every function, every status that can be had easily, and both forms of answers.
 func TestOpenAPIAnswers(t *testing.T) {
 	t.Parallel()
-	m := newMeeting(t, func(s *setup) {
-		s.cfg.Functions = Functions{Dev: true, TokenizerInfo: true, LoadTracking: true, Settings: map[string]string{"a": "b"}}
-		s.cfg.APIKeys = []string{"k"}
-		s.model.Fingerprint = "fp_1"
+	m := newMeeting(t, func(s *servertest.Setup) {
+		s.Config.Functions = server.Functions{Dev: true, TokenizerInfo: true, LoadTracking: true, Settings: map[string]string{"a": "b"}}
+		s.Config.APIKeys = []string{"k"}
+		s.Model.Fingerprint = "fp_1"
 	})
 	const key = "Authorization: Bearer k"
-	h := m.house
+	h := m.testServer
 	d := h.document(t, key)
-	chat := func(fields map[string]any) string { return base(t, fields) }
-	text := func(fields map[string]any) string { return textBody(t, fields) }
+	chat := func(fields map[string]any) string { return servertest.Body(t, fields) }
+	text := func(fields map[string]any) string { return servertest.TextBody(t, fields) }
 	everything := map[string]any{"logprobs": true, "top_logprobs": 3, "return_token_ids": true, "n": 2, "temperature": 0.5, "seed": 1, "stop": []string{"e"}, "logit_bias": map[string]any{"5": 1}, "min_tokens": 0,
 		"user": nil, "tools": nil, "tool_choice": "none", "repetition_detection": map[string]any{"max_pattern_size": 4, "min_count": 3}, "cache_salt": "s", "engine_xargs": map[string]any{"a": []any{1, "b"}},
 		"chat_template_kwargs": map[string]any{"x": 1}, "truncate_prompt_tokens": -1, "top_p": 0.9, "top_k": 40, "min_p": 0.01, "documents": []any{map[string]any{"a": 1}}, "request_id": "r", "stop_token_ids": []int{300}}
@@ -140,16 +129,16 @@ func TestOpenAPIAnswers(t *testing.T) {
 	pass := []string{basic("api", "k")}
 	reward := item("feedback_type", "reward", "payload", map[string]any{"reward": 1})
 	row := object(t, func() string {
-		_, answer, _ := h.get("POST", "/feedback/create", item("feedback_id", nil), pass[0])
+		_, answer, _ := h.Get("POST", "/feedback/create", item("feedback_id", nil), pass[0])
 		return answer
 	}())["id"].(string)
 	log := h.log200(t, agentPath, exampleBody(t), key)["id"].(string)
 	gone := h.log200(t, agentPath, exampleBody(t), key)["id"].(string)
 	h.log200(t, "/v1/preview/models/gone", one(`{}`), key)
-	h.chat(nil, key, "Compat-Project: acme/x")
-	waitFor(t, "a record", func() bool { return m.keys(t, 'C') == 1 })
+	h.Chat(nil, key, "Compat-Project: acme/x")
+	servertest.WaitFor(t, "a record", func() bool { return m.keys(t, 'C') == 1 })
 	recorded := object(t, func() string {
-		_, answer, _ := h.get("GET", "/v1/preview/models/tiny/trajectories", "", key)
+		_, answer, _ := h.Get("GET", "/v1/preview/models/tiny/trajectories", "", key)
 		return answer
 	}())["data"].([]any)[0].(map[string]any)["id"].(string)
 	const span = `{"project_id":"acme/support","start":"2026-01-01"`
@@ -160,15 +149,15 @@ func TestOpenAPIAnswers(t *testing.T) {
 		status                       int
 		headers                      []string
 	}{
-		{"POST", chatPath, "", chat(nil), 200, nil}, {"POST", chatPath, "", chat(everything), 200, nil}, {"POST", chatPath, "", chat(map[string]any{"prompt_logprobs": 2}), 200, nil},
-		{"POST", chatPath, "", chat(streams), 200, nil}, {"POST", chatPath, "", chat(both), 200, nil},
-		{"POST", chatPath, "", "{", 400, nil}, {"POST", chatPath, "", chat(map[string]any{"model": "x"}), 404, nil}, {"POST", chatPath, "", chat(nil), 401, []string{""}},
-		{"POST", chatPath, "", chat(map[string]any{"messages": userSays([]any{map[string]any{"type": "file"}})}), 501, nil},
-		{"POST", chatPath, "", chat(map[string]any{"allowed_token_ids": []int{endOfTurn}, "min_tokens": 3}), 400, nil},
-		{"POST", textPath, "", text(nil), 200, nil}, {"POST", textPath, "", text(texts), 200, nil}, {"POST", textPath, "", text(textStream), 200, nil}, {"POST", textPath, "", text(streams), 200, nil},
-		{"POST", textPath, "", text(map[string]any{"prompt": [][]int{{5}, {6}}, "prompt_logprobs": 1, "max_tokens": 0, "echo": true}), 200, nil},
-		{"POST", textPath, "", text(map[string]any{"suffix": "x"}), 400, nil}, {"POST", textPath, "", text(map[string]any{"model": "x"}), 404, nil}, {"POST", textPath, "", text(nil), 401, []string{""}},
-		{"POST", chatPath + "/render", "", chat(everything), 200, nil}, {"POST", chatPath + "/render", "", chat(streams), 200, nil}, {"POST", textPath + "/render", "", text(textStream), 200, nil}, {"POST", textPath + "/render", "", "{}", 400, nil},
+		{"POST", servertest.ChatPath, "", chat(nil), 200, nil}, {"POST", servertest.ChatPath, "", chat(everything), 200, nil}, {"POST", servertest.ChatPath, "", chat(map[string]any{"prompt_logprobs": 2}), 200, nil},
+		{"POST", servertest.ChatPath, "", chat(streams), 200, nil}, {"POST", servertest.ChatPath, "", chat(both), 200, nil},
+		{"POST", servertest.ChatPath, "", "{", 400, nil}, {"POST", servertest.ChatPath, "", chat(map[string]any{"model": "x"}), 404, nil}, {"POST", servertest.ChatPath, "", chat(nil), 401, []string{""}},
+		{"POST", servertest.ChatPath, "", chat(map[string]any{"messages": servertest.UserSays([]any{map[string]any{"type": "file"}})}), 501, nil},
+		{"POST", servertest.ChatPath, "", chat(map[string]any{"allowed_token_ids": []int{servertest.EndOfTurn}, "min_tokens": 3}), 400, nil},
+		{"POST", servertest.TextPath, "", text(nil), 200, nil}, {"POST", servertest.TextPath, "", text(texts), 200, nil}, {"POST", servertest.TextPath, "", text(textStream), 200, nil}, {"POST", servertest.TextPath, "", text(streams), 200, nil},
+		{"POST", servertest.TextPath, "", text(map[string]any{"prompt": [][]int{{5}, {6}}, "prompt_logprobs": 1, "max_tokens": 0, "echo": true}), 200, nil},
+		{"POST", servertest.TextPath, "", text(map[string]any{"suffix": "x"}), 400, nil}, {"POST", servertest.TextPath, "", text(map[string]any{"model": "x"}), 404, nil}, {"POST", servertest.TextPath, "", text(nil), 401, []string{""}},
+		{"POST", servertest.ChatPath + "/render", "", chat(everything), 200, nil}, {"POST", servertest.ChatPath + "/render", "", chat(streams), 200, nil}, {"POST", servertest.TextPath + "/render", "", text(textStream), 200, nil}, {"POST", servertest.TextPath + "/render", "", "{}", 400, nil},
 		{"GET", "/v1/models", "", "", 200, nil}, {"GET", "/v1/models/tiny", "/v1/models/{id}", "", 200, nil}, {"GET", "/v1/models/none", "/v1/models/{id}", "", 404, nil}, {"GET", "/v1/models", "", "", 401, []string{""}},
 		{"POST", "/tokenize", "", `{"prompt":"Hi","return_token_strs":true}`, 200, nil}, {"POST", "/tokenize", "", `{"messages":[{"role":"user","content":"x"}]}`, 200, nil}, {"POST", "/tokenize", "", `{}`, 400, nil},
 		{"POST", "/detokenize", "", `{"tokens":[5,6]}`, 200, nil}, {"POST", "/detokenize", "", `{"tokens":[-1]}`, 400, nil},
@@ -206,7 +195,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 		if c.body != "" && c.status == 200 {
 			d.check(t, c.body, "application/json", c.template, method, "requestBody")
 		}
-		status, answer, header := h.get(c.method, c.path, c.body, c.headers...)
+		status, answer, header := h.Get(c.method, c.path, c.body, c.headers...)
 		if status != c.status {
 			t.Errorf("%s %s: %d %s, want %d", c.method, c.path, status, answer, c.status)
 			continue
@@ -227,13 +216,13 @@ func TestOpenAPIAnswers(t *testing.T) {
 			t.Errorf("nothing is asked of %s", path)
 		}
 	}
-	loading := newHouse(t, func(s *setup) { s.noModel = true })
+	loading := newServer(t, func(s *servertest.Setup) { s.NoModel = true })
 	for path := range d.paths {
 		for method, op := range d.paths[path].(map[string]any) {
 			if _, ok := op.(map[string]any)["responses"].(map[string]any)["503"]; !ok {
 				continue
 			}
-			status, answer, _ := loading.get(strings.ToUpper(method), path, "{}")
+			status, answer, _ := loading.Get(strings.ToUpper(method), path, "{}")
 			if path == "/reset_prefix_cache" || path == "/tokenizer_info" || strings.HasPrefix(path, feedbackapi.Prefix) || strings.HasPrefix(path, trajectoryapi.Prefix) {
 				continue // switched off, or not there without a store: TestFeedbackUnavailable, TestLogUnavailable
 			}

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"encoding/json"
@@ -8,29 +8,31 @@ import (
 	"time"
 
 	"weir/backend/sim"
+	"weir/server"
+	"weir/server/servertest"
 )
 
-// Spec chat-completions 17.4: /load is 0, 1 during a request, and 0 again,
+// docs/interface/chat-completions.md, section 17.4: /load is 0, 1 during a request, and 0 again,
 // whether it streams or not, fails or not; and always 0 without the switch.
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	for _, on := range []bool{true, false} {
-		h := newHouse(t, func(s *setup) { s.cfg.Functions.LoadTracking = on })
+		h := newServer(t, func(s *servertest.Setup) { s.Config.Functions.LoadTracking = on })
 		load := func(want string) {
 			t.Helper()
 			if !on {
 				want = "0"
 			}
-			if status, answer, _ := h.get("GET", "/load", ""); status != 200 || answer != `{"server_load":`+want+`}` {
+			if status, answer, _ := h.Get("GET", "/load", ""); status != 200 || answer != `{"server_load":`+want+`}` {
 				t.Errorf("tracking %v: %d %s, want %s", on, status, answer, want)
 			}
 		}
 		load("0")
 		for _, body := range []struct{ path, text string }{
-			{chatPath, base(t, nil)}, {chatPath, base(t, map[string]any{"stream": true})}, {textPath, textBody(t, map[string]any{"prompt": []string{"a", "b"}, "stream": true})}, {textPath, textBody(t, nil)},
+			{servertest.ChatPath, servertest.Body(t, nil)}, {servertest.ChatPath, servertest.Body(t, map[string]any{"stream": true})}, {servertest.TextPath, servertest.TextBody(t, map[string]any{"prompt": []string{"a", "b"}, "stream": true})}, {servertest.TextPath, servertest.TextBody(t, nil)},
 		} {
 			gate, reached := make(chan struct{}), make(chan struct{}, 1)
-			h.setHook(func(sim.Call, int) error {
+			h.SetHook(func(sim.Call, int) error {
 				select {
 				case reached <- struct{}{}:
 				default:
@@ -41,42 +43,42 @@ func TestLoad(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				_, _, _ = h.get("POST", body.path, body.text)
+				_, _, _ = h.Get("POST", body.path, body.text)
 			}()
 			<-reached
 			load("1")
 			close(gate)
 			<-done
-			h.setHook(nil)
-			waitFor(t, "no load", func() bool { return h.srv.openai.Load() == 0 })
+			h.SetHook(nil)
+			servertest.WaitFor(t, "no load", func() bool { return h.Instance.OpenAI().Load() == 0 })
 			load("0")
 		}
-		h.get("POST", chatPath, "{")
-		h.get("POST", "/tokenize", `{"prompt":"x"}`)
+		h.Get("POST", servertest.ChatPath, "{")
+		h.Get("POST", "/tokenize", `{"prompt":"x"}`)
 		load("0")
 		// A stream that is broken off counts no longer, either.
-		h.setHook(nil)
-		resp := h.do("POST", chatPath, base(t, map[string]any{"stream": true, "max_tokens": 900, "ignore_eos": true}))
+		h.SetHook(nil)
+		resp := h.Do("POST", servertest.ChatPath, servertest.Body(t, map[string]any{"stream": true, "max_tokens": 900, "ignore_eos": true}))
 		if _, err := io.ReadFull(resp.Body, make([]byte, 10)); err != nil {
 			t.Error(err)
 		}
 		resp.Body.Close()
-		waitFor(t, "no load", func() bool { return h.srv.openai.Load() == 0 })
+		servertest.WaitFor(t, "no load", func() bool { return h.Instance.OpenAI().Load() == 0 })
 	}
 }
 
-// Spec 1.1: nobody finds the developer's functions unless they are switched on.
+// docs/interface/chat-completions.md, section 1.1: nobody finds the developer's functions unless they are switched on.
 func TestDevMode(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	for _, c := range [][2]string{{"GET", "/server_info"}, {"POST", "/reset_prefix_cache"}, {"GET", "/tokenizer_info"}} {
-		if status, answer, _ := h.get(c[0], c[1], ""); status != 404 || answer != `{"detail":"Not Found"}` {
+		if status, answer, _ := h.Get(c[0], c[1], ""); status != 404 || answer != `{"detail":"Not Found"}` {
 			t.Errorf("%s: %d %s", c[1], status, answer)
 		}
 	}
-	h = newHouse(t, func(s *setup) {
-		s.cfg.Version = "1.2.3"
-		s.cfg.Functions = Functions{Dev: true, Settings: map[string]string{"b": "2", "a": "1"}}
+	h = newServer(t, func(s *servertest.Setup) {
+		s.Config.Version = "1.2.3"
+		s.Config.Functions = server.Functions{Dev: true, Settings: map[string]string{"b": "2", "a": "1"}}
 	})
 	var info struct {
 		Config json.RawMessage `json:"vllm_config"`
@@ -84,30 +86,30 @@ func TestDevMode(t *testing.T) {
 		System map[string]any  `json:"system_env"`
 	}
 	for query, want := range map[string]string{"": `"a=1\nb=2"`, "?config_format=text": `"a=1\nb=2"`, "?config_format=json": `{"a":"1","b":"2"}`} {
-		status, answer, _ := h.get("GET", "/server_info"+query, "")
+		status, answer, _ := h.Get("GET", "/server_info"+query, "")
 		if err := json.Unmarshal([]byte(answer), &info); err != nil || status != 200 || string(info.Config) != want || info.Env == nil || info.System["version"] != "1.2.3" {
 			t.Errorf("%s: %d %s", query, status, answer)
 		}
 	}
-	status, answer, _ := h.get("GET", "/server_info?config_format=yaml", "")
-	refused(t, status, answer, 400, "config_format")
+	status, answer, _ := h.Get("GET", "/server_info?config_format=yaml", "")
+	servertest.Refused(t, status, answer, 400, "config_format")
 }
 
-// Spec 14: 200 and no body, whether there was something to do or not; running
+// docs/interface/chat-completions.md, section 14: 200 and no body, whether there was something to do or not; running
 // requests keep the cache, unless they are to start over.
 func TestResetPrefixCache(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, func(s *setup) { s.cfg.Functions.Dev = true; s.spec.Depth = 2 })
+	h := newServer(t, func(s *servertest.Setup) { s.Config.Functions.Dev = true; s.Spec.Depth = 2 })
 	reset := func(query string) {
 		t.Helper()
-		if status, answer, _ := h.get("POST", "/reset_prefix_cache"+query, ""); status != 200 || answer != "" {
+		if status, answer, _ := h.Get("POST", "/reset_prefix_cache"+query, ""); status != 200 || answer != "" {
 			t.Errorf("%s: %d %s", query, status, answer)
 		}
 	}
-	long := map[string]any{"messages": userSays(strings.Repeat("word ", 40))}
+	long := map[string]any{"messages": servertest.UserSays(strings.Repeat("word ", 40))}
 	cached := func() int {
 		t.Helper()
-		d := h.complete(t, long).Usage.Details
+		d := h.Complete(t, long).Usage.Details
 		if d == nil {
 			t.Fatal("no details")
 		}
@@ -122,9 +124,9 @@ func TestResetPrefixCache(t *testing.T) {
 		t.Errorf("%d cached after the reset", n)
 	}
 	all := map[string]any{"max_tokens": 900, "ignore_eos": true}
-	want := *h.complete(t, all).Choices[0].Message.Content
+	want := *h.Complete(t, all).Choices[0].Message.Content
 	steps, gate := make(chan struct{}), make(chan struct{})
-	h.setHook(func(c sim.Call, _ int) error {
+	h.SetHook(func(c sim.Call, _ int) error {
 		if c == sim.End {
 			select {
 			case steps <- struct{}{}:
@@ -134,7 +136,7 @@ func TestResetPrefixCache(t *testing.T) {
 		return nil
 	})
 	got := make(chan string)
-	go func() { got <- *h.complete(t, all).Choices[0].Message.Content }()
+	go func() { got <- *h.Complete(t, all).Choices[0].Message.Content }()
 	for range 5 {
 		<-steps
 	}
@@ -160,15 +162,15 @@ func TestResetPrefixCache(t *testing.T) {
 	if text := <-got; text != want {
 		t.Errorf("another answer: %q, want %q", text, want)
 	}
-	if st := h.eng.Stats(); st.Preemptions != 1 || h.log.times("prefix cache not reset: requests are running") != 1 || h.log.times("prefix cache reset") != 2 {
-		t.Errorf("%d preemptions, %d refused, %d reset", st.Preemptions, h.log.times("prefix cache not reset: requests are running"), h.log.times("prefix cache reset"))
+	if st := h.Engine.Stats(); st.Preemptions != 1 || h.Log.Times("prefix cache not reset: requests are running") != 1 || h.Log.Times("prefix cache reset") != 2 {
+		t.Errorf("%d preemptions, %d servertest.Refused, %d reset", st.Preemptions, h.Log.Times("prefix cache not reset: requests are running"), h.Log.Times("prefix cache reset"))
 	}
 	for _, query := range []string{"reset_running_requests=2", "reset_external=perhaps"} {
-		status, answer, _ := h.get("POST", "/reset_prefix_cache?"+query, "")
+		status, answer, _ := h.Get("POST", "/reset_prefix_cache?"+query, "")
 		name, _, _ := strings.Cut(query, "=")
-		refused(t, status, answer, 400, name)
+		servertest.Refused(t, status, answer, 400, name)
 	}
-	if status, _, _ := h.get("GET", "/reset_prefix_cache", ""); status != 405 {
+	if status, _, _ := h.Get("GET", "/reset_prefix_cache", ""); status != 405 {
 		t.Errorf("GET: %d", status)
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"archive/tar"
@@ -20,11 +20,12 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go"
 
+	"weir/server/servertest"
 	"weir/store"
 )
 
 // some logs batches of 3 groups of 2 and returns the ids of the trajectories in order.
-func some(t *testing.T, h *house, batches int) (ids []string) {
+func some(t *testing.T, h *testServer, batches int) (ids []string) {
 	t.Helper()
 	for b := range batches {
 		var groups []string
@@ -93,7 +94,7 @@ func TestPages(t *testing.T) {
 	}
 	// A cursor of a batch that is gone still says where to go on.
 	log, _, _ := strings.Cut(ids[14], "/")
-	if status, answer, _ := h.get("DELETE", agentPath+"/logs/"+log, ""); status != 200 {
+	if status, answer, _ := h.Get("DELETE", agentPath+"/logs/"+log, ""); status != 200 {
 		t.Errorf("%d %s", status, answer)
 	}
 	if entries, _ := h.list(t, agentPath+"/trajectories?order=asc&after="+url.QueryEscape(ids[14])); len(entries) != 12 || entries[0]["id"] != ids[18] {
@@ -115,20 +116,20 @@ func TestBadQueries(t *testing.T) {
 		{"/trajectories?splt=train", "splt", "extra_forbidden"}, {"/trajectories?format=jsonl", "format", "extra_forbidden"}, {"/export?limit=3", "limit", "extra_forbidden"},
 		{"/export?format=csv", "format", "enum"}, {"/export?logprobs=x", "logprobs", "bool_parsing"}, {"/metrics?group_by=week", "group_by", "enum"}, {"/logs?after=x", "after", "value_error"},
 	} {
-		status, answer, _ := h.get("GET", agentPath+c.path, "")
+		status, answer, _ := h.Get("GET", agentPath+c.path, "")
 		want := fmt.Sprintf(`{"loc":["query",%q],`, c.name)
 		if status != 422 || !strings.Contains(answer, want) || !strings.Contains(answer, `"type":"`+c.code+`"`) {
 			t.Errorf("%s: %d %s", c.path, status, answer)
 		}
 	}
-	if status, answer, _ := h.get("GET", "/v1/preview/models?split=x", ""); status != 422 {
+	if status, answer, _ := h.Get("GET", "/v1/preview/models?split=x", ""); status != 422 {
 		t.Errorf("%d %s", status, answer)
 	}
-	if status, answer, _ := h.get("GET", "/v1/preview/models?after=x", ""); status != 422 {
+	if status, answer, _ := h.Get("GET", "/v1/preview/models?after=x", ""); status != 422 {
 		t.Errorf("%d %s", status, answer)
 	}
 	// A misspelt filter deletes nothing.
-	if status, answer, _ := h.get("DELETE", agentPath+"/trajectories?confirm=m&splt=train", ""); status != 422 {
+	if status, answer, _ := h.Get("DELETE", agentPath+"/trajectories?confirm=m&splt=train", ""); status != 422 {
 		t.Errorf("%d %s", status, answer)
 	}
 	if entries, _ := h.list(t, agentPath+"/trajectories"); len(entries) != 6 {
@@ -155,11 +156,11 @@ func TestQueryFilters(t *testing.T) {
 		if len(entries) != want {
 			t.Errorf("%s: %d entries, want %d", query, len(entries), want)
 		}
-		_, lines, _ := h.get("GET", agentPath+"/export?"+query, "")
+		_, lines, _ := h.Get("GET", agentPath+"/export?"+query, "")
 		if n := strings.Count(lines, "\n"); n != want {
 			t.Errorf("export %s: %d lines, want %d", query, n, want)
 		}
-		if status, answer, _ := h.get("DELETE", agentPath+"/trajectories?dry_run=1&"+query, ""); status != 200 || object(t, answer)["trajectories"] != float64(want) {
+		if status, answer, _ := h.Get("DELETE", agentPath+"/trajectories?dry_run=1&"+query, ""); status != 200 || object(t, answer)["trajectories"] != float64(want) {
 			t.Errorf("dry run of %s: %d %s, want %d", query, status, answer, want)
 		}
 	}
@@ -255,7 +256,7 @@ func TestMetricsRoute(t *testing.T) {
 	h.metrics(t, "")
 }
 
-func (h *house) metrics(t *testing.T, query string) ([]map[string]any, map[string]any) {
+func (h *testServer) metrics(t *testing.T, query string) ([]map[string]any, map[string]any) {
 	t.Helper()
 	return h.list(t, agentPath+"/metrics"+query)
 }
@@ -315,7 +316,7 @@ func TestExports(t *testing.T) {
 		if form != "" {
 			path += "?format=" + form
 		}
-		status, plain, header := h.get("GET", path, "")
+		status, plain, header := h.Get("GET", path, "")
 		if status != 200 || header.Get("Content-Type") != contentType || !strings.HasPrefix(header.Get("Content-Disposition"), `attachment; filename="m.`) || header.Get("Content-Encoding") != "" || header.Get("Vary") != "Accept-Encoding" {
 			t.Fatalf("%s: %d %v %.200s", form, status, header, plain)
 		}
@@ -342,7 +343,7 @@ func TestExports(t *testing.T) {
 			}
 		}
 		for _, encoding := range []string{"gzip", "zstd", "br", "gzip;q=0", "gzip, zstd;q=0.0"} {
-			_, packed, header := h.get("GET", path, "", "Accept-Encoding: "+encoding)
+			_, packed, header := h.Get("GET", path, "", "Accept-Encoding: "+encoding)
 			var got []byte
 			var err error
 			switch e := header.Get("Content-Encoding"); e {
@@ -372,10 +373,10 @@ func TestExports(t *testing.T) {
 			}
 		}
 	}
-	if _, text, _ := h.get("GET", agentPath+"/export?logprobs=0", ""); strings.Contains(text, `"logprobs"`) {
+	if _, text, _ := h.Get("GET", agentPath+"/export?logprobs=0", ""); strings.Contains(text, `"logprobs"`) {
 		t.Error("logprobs are there")
 	}
-	if status, _, header := h.get("GET", "/v1/preview/models/unknown/export", "", "Accept-Encoding: gzip"); status != 404 || header.Get("Content-Encoding") != "" || header.Get("Content-Disposition") != "" {
+	if status, _, header := h.Get("GET", "/v1/preview/models/unknown/export", "", "Accept-Encoding: gzip"); status != 404 || header.Get("Content-Encoding") != "" || header.Get("Content-Disposition") != "" {
 		t.Errorf("%d %v", status, header)
 	}
 }
@@ -383,7 +384,7 @@ func TestExports(t *testing.T) {
 // An export that meets damage behind its beginning ends with its connection, and
 // one that meets it at once with a status (section 11). Lists go on.
 func TestExportOfDamage(t *testing.T) {
-	h, l := previewHouse(t, func(s *setup) { s.tcp = true })
+	h, l := previewHouse(t, func(s *servertest.Setup) { s.TCP = true })
 	noise := make([]byte, 2*256<<10)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
 	h.log200(t, agentPath, one(`{"logs":["`+hex.EncodeToString(noise)+`"]}`))
@@ -411,11 +412,11 @@ func TestExportOfDamage(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if status, answer, _ := h.get("GET", "/v1/preview/models/n/export", ""); status != 500 || answer != `{"detail":"What is stored is damaged"}` {
+	if status, answer, _ := h.Get("GET", "/v1/preview/models/n/export", ""); status != 500 || answer != `{"detail":"What is stored is damaged"}` {
 		t.Errorf("%d %s", status, answer)
 	}
 	for _, encoding := range []string{"identity", "gzip"} {
-		resp := h.do("GET", agentPath+"/export", "", "Accept-Encoding: "+encoding)
+		resp := h.Do("GET", agentPath+"/export", "", "Accept-Encoding: "+encoding)
 		data, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if resp.StatusCode != 200 || err == nil || len(data) < 256<<10 {
@@ -429,7 +430,7 @@ func TestExportOfDamage(t *testing.T) {
 	if entries, _ := h.list(t, agentPath+"/logs"); len(entries) != 2 {
 		t.Errorf("%v", entries)
 	}
-	h.log.text.reset() // errors were asked for
+	h.Log.Reset() // errors were asked for
 }
 
 // Deleting (checklist 30).
@@ -437,21 +438,21 @@ func TestDeleteRoutes(t *testing.T) {
 	h, l := previewHouse(t, nil)
 	ids := some(t, h, 3)
 	log, _, _ := strings.Cut(ids[0], "/")
-	status, answer, _ := h.get("DELETE", agentPath+"/logs/"+log, "")
+	status, answer, _ := h.Get("DELETE", agentPath+"/logs/"+log, "")
 	if m := object(t, answer); status != 200 || m["id"] != log || m["deleted"] != true || m["trajectories"] != 6.0 {
 		t.Errorf("%d %s", status, answer)
 	}
 	for _, path := range []string{"/logs/" + log, "/logs/x"} {
-		if status, answer, _ := h.get("DELETE", agentPath+path, ""); status != 404 {
+		if status, answer, _ := h.Get("DELETE", agentPath+path, ""); status != 404 {
 			t.Errorf("%d %s", status, answer)
 		}
 	}
 	for query, want := range map[string]string{"": "missing", "?confirm=M": "value_error"} {
-		if status, answer, _ := h.get("DELETE", agentPath+"/trajectories"+query, ""); status != 422 || !strings.Contains(answer, `["query","confirm"]`) || !strings.Contains(answer, want) {
+		if status, answer, _ := h.Get("DELETE", agentPath+"/trajectories"+query, ""); status != 422 || !strings.Contains(answer, `["query","confirm"]`) || !strings.Contains(answer, want) {
 			t.Errorf("%d %s", status, answer)
 		}
 	}
-	status, answer, _ = h.get("DELETE", agentPath+"/trajectories?confirm=m&metadata.g=1", "")
+	status, answer, _ = h.Get("DELETE", agentPath+"/trajectories?confirm=m&metadata.g=1", "")
 	if status != 200 || answer != `{"object":"trajectories.deleted","trajectories":2,"dry_run":false}` {
 		t.Errorf("%d %s", status, answer)
 	}
@@ -459,14 +460,14 @@ func TestDeleteRoutes(t *testing.T) {
 	if len(entries) != 10 || entries[0]["id"] != ids[6] || entries[3]["id"] != ids[10] {
 		t.Errorf("%d entries", len(entries))
 	}
-	status, answer, _ = h.get("DELETE", agentPath, "")
+	status, answer, _ = h.Get("DELETE", agentPath, "")
 	if m := object(t, answer); status != 200 || m["id"] != "m" || m["deleted"] != true || m["trajectories"] != 10.0 {
 		t.Errorf("%d %s", status, answer)
 	}
 	for _, path := range []string{"/trajectories", "/export", "/logs", "/metrics"} {
-		if status, answer, _ := h.get("GET", agentPath+path, ""); status != 404 || answer != `{"detail":"Not found"}` {
+		if status, answer, _ := h.Get("GET", agentPath+path, ""); status != 404 || answer != `{"detail":"Not found"}` {
 			t.Errorf("%s: %d %s", path, status, answer)
 		}
 	}
-	waitFor(t, "the blocks to go", func() bool { return l.keys(t, 'D') == 0 && l.keys(t, 'U') == 0 })
+	servertest.WaitFor(t, "the blocks to go", func() bool { return l.keys(t, 'D') == 0 && l.keys(t, 'U') == 0 })
 }

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bytes"
@@ -14,12 +14,14 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"weir/server/servertest"
 )
 
 // Log requests over real sockets: cut, slow, many, large.
 
 func postLog(length int, headers ...string) string {
-	return strings.Replace(post(length, headers...), chatPath, agentPath+"/log", 1)
+	return strings.Replace(servertest.Post(length, headers...), servertest.ChatPath, agentPath+"/log", 1)
 }
 
 // tokens is a trajectory as a trainer sends it, about size bytes long.
@@ -36,7 +38,7 @@ func tokens(size int) string {
 // Checklist 19: whatever the client does in the middle of a body, nothing of it is
 // seen, what was staged goes, and the server still works.
 func TestLogCut(t *testing.T) {
-	h, l := previewHouse(t, func(s *setup) { s.tcp = true; s.cfg.Trajectories.Idle = quick })
+	h, l := previewHouse(t, func(s *servertest.Setup) { s.TCP = true; s.Config.Trajectories.Idle = 150 * time.Millisecond })
 	var many []string
 	for range 24 {
 		many = append(many, tokens(400_000))
@@ -51,36 +53,36 @@ func TestLogCut(t *testing.T) {
 	chunk := func(s string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(s), s) }
 	for name, c := range map[string]struct {
 		send   string
-		end    func(*raw)
+		end    func(*servertest.Raw)
 		status int // 0: no answer is awaited
 	}{
-		"closed":               {postLog(len(body)) + body[:part], func(r *raw) { r.Close() }, 0},
-		"reset":                {postLog(len(body)) + body[:part], func(r *raw) { _ = r.Conn.(*net.TCPConn).SetLinger(0); r.Close() }, 0},
-		"half-closed":          {postLog(len(body)) + body[:part], func(r *raw) { _ = r.Conn.(*net.TCPConn).CloseWrite() }, 0},
-		"silent":               {postLog(len(body)) + body[:part], func(*raw) {}, 408},
-		"chunked, closed":      {postLog(-1, "Transfer-Encoding: chunked") + chunk(body[:part]), func(r *raw) { r.Close() }, 0},
-		"chunked, silent":      {postLog(-1, "Transfer-Encoding: chunked") + chunk(body[:part]), func(*raw) {}, 408},
-		"chunked, ended early": {postLog(-1, "Transfer-Encoding: chunked") + chunk(body[:part]) + "0\r\n\r\n", func(*raw) {}, 422},
-		"chunked, broken":      {postLog(-1, "Transfer-Encoding: chunked") + chunk(body[:part]) + "xyz\r\n", func(*raw) {}, 400},
-		"gzip, silent":         {postLog(len(zipped), "Content-Encoding: gzip") + zipped[:len(zipped)/2], func(*raw) {}, 408},
-		"all but white space":  {postLog(len(body)+9000) + body + strings.Repeat(" ", 8999), func(r *raw) { r.Close() }, 0},
-		"silent at the end":    {postLog(len(body)+9000) + body + strings.Repeat(" ", 8999), func(*raw) {}, 408},
-		"too little to stage":  {postLog(100_000) + body[:10_000], func(r *raw) { r.Close() }, 0},
+		"closed":               {postLog(len(body)) + body[:part], func(r *servertest.Raw) { r.Close() }, 0},
+		"reset":                {postLog(len(body)) + body[:part], func(r *servertest.Raw) { _ = r.Conn.(*net.TCPConn).SetLinger(0); r.Close() }, 0},
+		"half-closed":          {postLog(len(body)) + body[:part], func(r *servertest.Raw) { _ = r.Conn.(*net.TCPConn).CloseWrite() }, 0},
+		"silent":               {postLog(len(body)) + body[:part], func(*servertest.Raw) {}, 408},
+		"chunked, closed":      {postLog(-1, "Transfer-Encoding: chunked") + chunk(body[:part]), func(r *servertest.Raw) { r.Close() }, 0},
+		"chunked, silent":      {postLog(-1, "Transfer-Encoding: chunked") + chunk(body[:part]), func(*servertest.Raw) {}, 408},
+		"chunked, ended early": {postLog(-1, "Transfer-Encoding: chunked") + chunk(body[:part]) + "0\r\n\r\n", func(*servertest.Raw) {}, 422},
+		"chunked, broken":      {postLog(-1, "Transfer-Encoding: chunked") + chunk(body[:part]) + "xyz\r\n", func(*servertest.Raw) {}, 400},
+		"gzip, silent":         {postLog(len(zipped), "Content-Encoding: gzip") + zipped[:len(zipped)/2], func(*servertest.Raw) {}, 408},
+		"all but white space":  {postLog(len(body)+9000) + body + strings.Repeat(" ", 8999), func(r *servertest.Raw) { r.Close() }, 0},
+		"silent at the end":    {postLog(len(body)+9000) + body + strings.Repeat(" ", 8999), func(*servertest.Raw) {}, 408},
+		"too little to stage":  {postLog(100_000) + body[:10_000], func(r *servertest.Raw) { r.Close() }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := h.raw(t)
-			r.send(c.send)
+			r := h.Raw(t)
+			r.Send(c.send)
 			if strings.HasPrefix(name, "closed") || name == "half-closed" || name == "reset" {
-				waitFor(t, "staging", func() bool { return l.keys(t, 'D') > 0 })
+				servertest.WaitFor(t, "staging", func() bool { return l.keys(t, 'D') > 0 })
 			}
 			c.end(r)
 			if c.status != 0 {
-				status, answer, _ := r.answer()
+				status, answer, _ := r.Answer()
 				if status != c.status || !strings.HasPrefix(answer, `{"detail":`) {
 					t.Errorf("%d %s, want %d", status, answer, c.status)
 				}
 			}
-			waitFor(t, "the space to be freed", func() bool { return l.keys(t, 'D') == 0 && l.keys(t, 'U') == 0 && h.srv.trajectories.Uploads() == 0 })
+			servertest.WaitFor(t, "the space to be freed", func() bool { return l.keys(t, 'D') == 0 && l.keys(t, 'U') == 0 && h.Instance.Uploads() == 0 })
 			if l.keys(t, 'B') != 0 {
 				t.Error("something is visible")
 			}
@@ -94,31 +96,31 @@ func TestLogCut(t *testing.T) {
 
 // T-34: a body may take as long as it likes, if it comes at all.
 func TestLogSlowly(t *testing.T) {
-	h, _ := previewHouse(t, func(s *setup) {
-		s.tcp = true
-		s.cfg.ReadTimeout, s.cfg.BodyTimeout, s.cfg.Trajectories.Idle = quick, quick, time.Second
+	h, _ := previewHouse(t, func(s *servertest.Setup) {
+		s.TCP = true
+		s.Config.ReadTimeout, s.Config.BodyTimeout, s.Config.Trajectories.Idle = 150*time.Millisecond, 150*time.Millisecond, time.Second
 	})
 	body := one(tokens(50_000))
-	r := h.raw(t)
-	r.send(postLog(len(body)) + body[:(8<<10)])
+	r := h.Raw(t)
+	r.Send(postLog(len(body)) + body[:(8<<10)])
 	rest := body[(8 << 10):]
-	for begin := time.Now(); time.Since(begin) < 4*quick; time.Sleep(quick / 2) {
+	for begin := time.Now(); time.Since(begin) < 4*150*time.Millisecond; time.Sleep(150 * time.Millisecond / 2) {
 		n := min(100, len(rest))
-		r.send(rest[:n])
+		r.Send(rest[:n])
 		rest = rest[n:]
 	}
-	r.send(rest)
-	if status, answer, _ := r.answer(); status != 200 {
+	r.Send(rest)
+	if status, answer, _ := r.Answer(); status != 200 {
 		t.Errorf("%d %s", status, answer)
 	}
 }
 
 // T-6, T-32: what is refused by its headers is refused before its body comes.
 func TestLogRefusedEarly(t *testing.T) {
-	h, _ := previewHouse(t, func(s *setup) {
-		s.tcp = true
-		s.cfg.APIKeys = []string{"k"}
-		s.cfg.Trajectories.MaxBody = 1 << 30
+	h, _ := previewHouse(t, func(s *servertest.Setup) {
+		s.TCP = true
+		s.Config.APIKeys = []string{"k"}
+		s.Config.Trajectories.MaxBody = 1 << 30
 	})
 	const key = "Authorization: Bearer k"
 	for _, c := range []struct {
@@ -128,47 +130,47 @@ func TestLogRefusedEarly(t *testing.T) {
 		{postLog(2<<30, key), 413}, {postLog(2 << 30), 401}, {postLog(1<<20, key, "Content-Encoding: br"), 415},
 		{strings.Replace(postLog(1<<20, key), "application/json", "text/plain", 1), 415}, {postLog(1<<20, key, "Idempotency-Key: ä"), 422},
 	} {
-		r := h.raw(t)
-		r.send(c.head + strings.Repeat("x", (8<<10)))
-		if status, answer, _ := r.answer(); status != c.status {
+		r := h.Raw(t)
+		r.Send(c.head + strings.Repeat("x", (8<<10)))
+		if status, answer, _ := r.Answer(); status != c.status {
 			t.Errorf("%.60q: %d %s, want %d", c.head, status, answer, c.status)
 		}
 		r.Close()
 	}
-	r := h.raw(t)
+	r := h.Raw(t)
 	body := one(`{}`)
-	r.send(postLog(len(body), key, "Expect: 100-continue"))
-	if line, err := r.r.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 100 ") {
+	r.Send(postLog(len(body), key, "Expect: 100-continue"))
+	if line, err := r.R.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 100 ") {
 		t.Fatalf("%q %v", line, err)
 	}
-	if _, err := r.r.ReadString('\n'); err != nil {
+	if _, err := r.R.ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
-	r.send(body)
-	if status, answer, _ := r.answer(); status != 200 {
+	r.Send(body)
+	if status, answer, _ := r.Answer(); status != 200 {
 		t.Errorf("%d %s", status, answer)
 	}
 }
 
 // T-33: uploads are bounded, and hold nobody else up.
 func TestUploadsAtATime(t *testing.T) {
-	h, _ := previewHouse(t, func(s *setup) { s.tcp = true; s.cfg.Trajectories.MaxUploads = 2 })
+	h, _ := previewHouse(t, func(s *servertest.Setup) { s.TCP = true; s.Config.Trajectories.MaxUploads = 2 })
 	body := one(tokens(50_000))
-	var slow []*raw
+	var slow []*servertest.Raw
 	for range 2 {
-		r := h.raw(t)
-		r.send(postLog(len(body)) + body[:20_000])
+		r := h.Raw(t)
+		r.Send(postLog(len(body)) + body[:20_000])
 		slow = append(slow, r)
 	}
-	waitFor(t, "two uploads", func() bool { return h.srv.trajectories.Uploads() == 2 })
-	status, answer, header := h.get("POST", agentPath+"/log", body)
+	servertest.WaitFor(t, "two uploads", func() bool { return h.Instance.Uploads() == 2 })
+	status, answer, header := h.Get("POST", agentPath+"/log", body)
 	if status != 429 || header.Get("Retry-After") == "" || !strings.HasPrefix(answer, `{"detail":`) {
 		t.Errorf("%d %s", status, answer)
 	}
-	h.complete(t, nil)
+	h.Complete(t, nil)
 	for _, r := range slow {
-		r.send(body[20_000:])
-		if status, answer, _ := r.answer(); status != 200 {
+		r.Send(body[20_000:])
+		if status, answer, _ := r.Answer(); status != 200 {
 			t.Errorf("%d %s", status, answer)
 		}
 	}
@@ -177,17 +179,17 @@ func TestUploadsAtATime(t *testing.T) {
 
 // Checklist 27: 100 at a time.
 func TestLogInParallel(t *testing.T) {
-	h, _ := previewHouse(t, func(s *setup) { s.tcp = true; s.cfg.Trajectories.MaxUploads = 100 })
+	h, _ := previewHouse(t, func(s *servertest.Setup) { s.TCP = true; s.Config.Trajectories.MaxUploads = 100 })
 	var all sync.WaitGroup
 	for i := range 100 {
 		all.Go(func() {
-			if status, answer, _ := h.get("POST", agentPath+"/log", one(fmt.Sprintf(`{"reward":%d}`, i), `{}`)); status != 200 {
+			if status, answer, _ := h.Get("POST", agentPath+"/log", one(fmt.Sprintf(`{"reward":%d}`, i), `{}`)); status != 200 {
 				t.Errorf("%d %s", status, answer)
 			}
 		})
 	}
 	all.Wait()
-	h.http.CloseIdleConnections()
+	h.Client.CloseIdleConnections()
 	entries, _ := h.list(t, "/v1/preview/models")
 	if entries[0]["logs"] != 100.0 || entries[0]["trajectories"] != 200.0 {
 		t.Errorf("%v", entries[0])
@@ -235,7 +237,7 @@ func (r *repeated) Read(p []byte) (int, error) {
 // Checklist 18, T-30: a body of any size passes, and comes out again, in memory
 // that has nothing to do with it.
 func TestLargeBody(t *testing.T) {
-	h, _ := previewHouse(t, func(s *setup) { s.tcp = true })
+	h, _ := previewHouse(t, func(s *servertest.Setup) { s.TCP = true })
 	text := tokens(500_000)
 	const count = 200 // 100 MB
 	var peak atomic.Uint64
@@ -260,7 +262,7 @@ func TestLargeBody(t *testing.T) {
 		}
 	})
 	body := &repeated{head: `{"trajectory_groups":[{"trajectories":[`, text: text, tail: `]}],"split":"train"}`, n: count}
-	resp, err := h.http.Post("http://weir"+agentPath+"/log", "application/json", body)
+	resp, err := h.Client.Post("http://weir"+agentPath+"/log", "application/json", body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +274,7 @@ func TestLargeBody(t *testing.T) {
 	if r := object(t, string(answer)); r["trajectories"] != float64(count) || r["bytes"].(float64) < float64(count*len(text)) {
 		t.Errorf("%v", r)
 	}
-	resp = h.do("GET", agentPath+"/export", "")
+	resp = h.Do("GET", agentPath+"/export", "")
 	n, err := io.Copy(io.Discard, resp.Body)
 	resp.Body.Close()
 	if err != nil || n < int64(count*len(text)) {
@@ -290,13 +292,13 @@ func TestLargeBody(t *testing.T) {
 // BenchmarkLog is the speed of one upload, from the socket to the disk.
 func BenchmarkLog(b *testing.B) {
 	l := newLedger(b)
-	h := newHouse(b, func(s *setup) { s.tcp = true; s.cfg.Trajectories.Archive = l.Archive })
+	h := newServer(b, func(s *servertest.Setup) { s.TCP = true; s.Config.Trajectories.Archive = l.Archive })
 	text := tokens(3_500_000) // 32,000 tokens with logprobs
 	const count = 16
 	b.SetBytes(int64(count * len(text)))
 	for b.Loop() {
 		body := &repeated{head: `{"trajectory_groups":[{"trajectories":[`, text: text, tail: `]}],"split":"train"}`, n: count}
-		resp, err := h.http.Post("http://weir"+agentPath+"/log", "application/json", body)
+		resp, err := h.Client.Post("http://weir"+agentPath+"/log", "application/json", body)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -310,7 +312,7 @@ func BenchmarkLog(b *testing.B) {
 // BenchmarkLogSmall is the time of a small upload: its fsync.
 func BenchmarkLogSmall(b *testing.B) {
 	l := newLedger(b)
-	h := newHouse(b, func(s *setup) { s.tcp = true; s.cfg.Trajectories.Archive = l.Archive })
+	h := newServer(b, func(s *servertest.Setup) { s.TCP = true; s.Config.Trajectories.Archive = l.Archive })
 	body := one(tokens(2000))
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {

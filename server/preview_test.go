@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"bytes"
@@ -22,6 +22,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"weir/auth"
+	"weir/server"
+	"weir/server/servertest"
 	"weir/store"
 	"weir/trajectory/archive"
 )
@@ -50,7 +52,7 @@ func openLedger(t testing.TB, dir string) *ledger {
 	}
 	l := &ledger{Archive: a, db: db, dir: dir}
 	t.Cleanup(l.close)
-	waitFor(t, "opening", func() bool { return a.Err() == nil })
+	servertest.WaitFor(t, "opening", func() bool { return a.Err() == nil })
 	return l
 }
 
@@ -74,12 +76,12 @@ func (l *ledger) keys(t testing.TB, tag byte) (n int) {
 }
 
 // previewHouse is a server with an archive and, with keys, three tenants.
-func previewHouse(t *testing.T, change func(*setup)) (*house, *ledger) {
+func previewHouse(t *testing.T, change func(*servertest.Setup)) (*testServer, *ledger) {
 	t.Helper()
 	l := newLedger(t)
-	h := newHouse(t, func(s *setup) {
-		s.cfg.Trajectories.Archive = l.Archive
-		s.cfg.Trajectories.Spool = t.TempDir()
+	h := newServer(t, func(s *servertest.Setup) {
+		s.Config.Trajectories.Archive = l.Archive
+		s.Config.Trajectories.Spool = t.TempDir()
 		if change != nil {
 			change(s)
 		}
@@ -94,9 +96,9 @@ func one(trajectories ...string) string {
 }
 
 // post logs a body and returns the receipt.
-func (h *house) log200(t testing.TB, path, body string, headers ...string) map[string]any {
+func (h *testServer) log200(t testing.TB, path, body string, headers ...string) map[string]any {
 	t.Helper()
-	status, answer, _ := h.get("POST", path+"/log", body, headers...)
+	status, answer, _ := h.Get("POST", path+"/log", body, headers...)
 	if status != 200 {
 		t.Fatalf("%d %s", status, answer)
 	}
@@ -112,9 +114,9 @@ func object(t testing.TB, text string) (m map[string]any) {
 }
 
 // list asks for a list and returns its entries.
-func (h *house) list(t testing.TB, path string, headers ...string) (entries []map[string]any, whole map[string]any) {
+func (h *testServer) list(t testing.TB, path string, headers ...string) (entries []map[string]any, whole map[string]any) {
 	t.Helper()
-	status, answer, _ := h.get("GET", path, "", headers...)
+	status, answer, _ := h.Get("GET", path, "", headers...)
 	if status != 200 {
 		t.Fatalf("%s: %d %s", path, status, answer)
 	}
@@ -163,7 +165,7 @@ func TestLogExample(t *testing.T) {
 	if err := json.Compact(&want, in.Groups[0].Trajectories[0]); err != nil {
 		t.Fatal(err)
 	}
-	status, answer, _ := h.get("GET", agentPath+"/trajectories/"+id+"/0/0", "")
+	status, answer, _ := h.Get("GET", agentPath+"/trajectories/"+id+"/0/0", "")
 	if status != 200 || !strings.HasSuffix(answer, `,"trajectory":`+want.String()+`}`) {
 		t.Errorf("%d %s", status, answer)
 	}
@@ -181,11 +183,11 @@ func TestLogExact(t *testing.T) {
 	h, _ := previewHouse(t, nil)
 	text := `{"x":[1.0,1,1e2,9223372036854775807,123456789012345678901234567890,1e-400],"s":"\ud83d \/ é 😀","exchanges":{"chat_completions":[]},"auto_metrics":null,"reward":0.10}`
 	r := h.log200(t, agentPath, one(text))
-	_, answer, _ := h.get("GET", fmt.Sprintf("%s/trajectories/%s/0/0", agentPath, r["id"]), "")
+	_, answer, _ := h.Get("GET", fmt.Sprintf("%s/trajectories/%s/0/0", agentPath, r["id"]), "")
 	if !strings.HasSuffix(answer, `"trajectory":`+text+`}`) {
 		t.Errorf("%s", answer)
 	}
-	_, lines, _ := h.get("GET", agentPath+"/export", "")
+	_, lines, _ := h.Get("GET", agentPath+"/export", "")
 	if !strings.HasSuffix(lines, `"trajectory":`+text+"}\n") {
 		t.Errorf("%s", lines)
 	}
@@ -240,7 +242,7 @@ func TestLogRefused(t *testing.T) {
 		one(`{},{"metrics":{"\"":"x"}}`): `{"detail":[{"loc":["body","trajectory_groups","0","trajectories","1","metrics","\""],"msg":"Input should be a valid number","type":"float_type"}]}`,
 		one(strings.Repeat(`{},`, 10_000) + `{"reward":"x"}`): `{"detail":[{"loc":["body","trajectory_groups","0","trajectories","10000","reward"],"msg":"Input should be a valid number","type":"float_type"}]}`,
 	} {
-		status, answer, header := h.get("POST", agentPath+"/log", body)
+		status, answer, header := h.Get("POST", agentPath+"/log", body)
 		if status != 422 || answer != want || header.Get("Content-Type") != "application/json" {
 			t.Errorf("%.60s: %d %s, want %s", body, status, answer, want)
 		}
@@ -267,7 +269,7 @@ func TestLogDoors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, _ := previewHouse(t, func(s *setup) { s.cfg.Keys = ring })
+	h, _ := previewHouse(t, func(s *servertest.Setup) { s.Config.Keys = ring })
 	for _, c := range []struct {
 		authorization, want string
 	}{
@@ -277,7 +279,7 @@ func TestLogDoors(t *testing.T) {
 		{"root", `{"detail":"Invalid authentication credentials"}`},
 	} {
 		for _, path := range []string{agentPath + "/log", agentPath + "/unknown", "/v1/preview/models"} {
-			status, answer, header := h.get("POST", path, one(`{}`), "Authorization: "+c.authorization)
+			status, answer, header := h.Get("POST", path, one(`{}`), "Authorization: "+c.authorization)
 			if status != 401 || answer != c.want || header.Get("WWW-Authenticate") != "Bearer" {
 				t.Errorf("%q %s: %d %s", c.authorization, path, status, answer)
 			}
@@ -300,14 +302,14 @@ func TestLogDoors(t *testing.T) {
 		{"GET", fmt.Sprintf("/trajectories/%s/0/0", receipt["id"]), "a", 200}, {"GET", fmt.Sprintf("/trajectories/%s/0/1", receipt["id"]), "a", 404}, {"GET", "/trajectories/x/0/1", "a", 404},
 		{"GET", "/log", "a", 405}, {"POST", "", "a", 405}, {"PUT", "/trajectories", "a", 405}, {"GET", "/nothing", "a", 404}, {"GET", "/logs/x/y", "a", 404},
 	} {
-		status, answer, _ := h.get(c.method, agentPath+c.path, one(`{}`), as(c.key))
+		status, answer, _ := h.Get(c.method, agentPath+c.path, one(`{}`), as(c.key))
 		if status != c.status || status >= 400 && !strings.HasPrefix(answer, `{"detail":`) {
 			t.Errorf("%s %s as %s: %d %s, want %d", c.method, c.path, c.key, status, answer, c.status)
 		}
 	}
 	// The body is looked at before the right to write (T-6).
 	for _, key := range []string{"reader", "elsewhere"} {
-		if status, _, _ := h.get("POST", agentPath+"/log", one(`1`), as(key)); status != 422 {
+		if status, _, _ := h.Get("POST", agentPath+"/log", one(`1`), as(key)); status != 422 {
 			t.Errorf("%s: %d", key, status)
 		}
 	}
@@ -321,7 +323,7 @@ func TestLogDoors(t *testing.T) {
 
 // Model ids (T-5, checklist 17).
 func TestModelIDs(t *testing.T) {
-	h, l := previewHouse(t, func(s *setup) { s.tcp = true })
+	h, l := previewHouse(t, func(s *servertest.Setup) { s.TCP = true })
 	for segment, id := range map[string]string{
 		"acme%2Fsupport%2Fmail-agent":          "acme/support/mail-agent",
 		"3c90c3cc-0d44-4b50-8888-8dd25736052a": "3c90c3cc-0d44-4b50-8888-8dd25736052a",
@@ -342,10 +344,10 @@ func TestModelIDs(t *testing.T) {
 	stored := l.keys(t, 'B')
 	// Go's client would clean these paths; others do not.
 	for _, segment := range []string{"..", ".", "%2e%2e", "%2E", "%00", "a%0Ab", "%ff", "%zz", "%", strings.Repeat("x", 257), "%7f", ""} {
-		c := h.raw(t)
+		c := h.Raw(t)
 		body := one(`{}`)
-		c.send(fmt.Sprintf("POST /v1/preview/models/%s/log HTTP/1.1\r\nHost: weir\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", segment, len(body), body))
-		status, answer, _ := c.answer()
+		c.Send(fmt.Sprintf("POST /v1/preview/models/%s/log HTTP/1.1\r\nHost: weir\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", segment, len(body), body))
+		status, answer, _ := c.Answer()
 		if status < 300 || status >= 500 || status == 422 && !strings.Contains(answer, `{"loc":["path","model_id"],`) {
 			t.Errorf("%q: %d %s", segment, status, answer)
 		}
@@ -358,7 +360,7 @@ func TestModelIDs(t *testing.T) {
 
 // T-4 and checklist 26.
 func TestLogEncodings(t *testing.T) {
-	h, _ := previewHouse(t, func(s *setup) { s.cfg.Trajectories.MaxBody = 8 << 20 })
+	h, _ := previewHouse(t, func(s *servertest.Setup) { s.Config.Trajectories.MaxBody = 8 << 20 })
 	body := exampleBody(t)
 	var zipped bytes.Buffer
 	z := gzip.NewWriter(&zipped)
@@ -389,13 +391,13 @@ func TestLogEncodings(t *testing.T) {
 		{"gzip", body, 400}, {"gzip", zipped.String()[:zipped.Len()-3], 400}, {"zstd", body, 400}, {"zstd", packed[:len(packed)-1], 400}, {"gzip", "", 400},
 		{"gzip", bomb.String(), 413}, {"zstd", zbomb, 413}, {"zstd", big, 413},
 	} {
-		status, answer, _ := h.get("POST", agentPath+"/log", c.body, "Content-Encoding: "+c.encoding)
+		status, answer, _ := h.Get("POST", agentPath+"/log", c.body, "Content-Encoding: "+c.encoding)
 		if status != c.status || !strings.HasPrefix(answer, `{"detail":"`) {
 			t.Errorf("%s, %d bytes: %d %s, want %d", c.encoding, len(c.body), status, answer, c.status)
 		}
 	}
 	for header, want := range map[string]int{"application/json; charset=utf-8": 200, "application/vnd.art+json": 200, "Application/JSON": 200, "text/plain": 415, "application/x-www-form-urlencoded": 415, "": 200} {
-		if status, answer, _ := h.get("POST", agentPath+"/log", body, "Content-Type: "+header); status != want {
+		if status, answer, _ := h.Get("POST", agentPath+"/log", body, "Content-Type: "+header); status != want {
 			t.Errorf("%q: %d %s, want %d", header, status, answer, want)
 		}
 	}
@@ -403,10 +405,10 @@ func TestLogEncodings(t *testing.T) {
 
 // Limits of section 6.
 func TestLogLimits(t *testing.T) {
-	h, l := previewHouse(t, func(s *setup) {
-		s.cfg.Trajectories.MaxBody = 4000
-		s.cfg.Trajectories.Limits.Trajectory = 1000
-		s.cfg.Trajectories.Limits.Trajectories = 5
+	h, l := previewHouse(t, func(s *servertest.Setup) {
+		s.Config.Trajectories.MaxBody = 4000
+		s.Config.Trajectories.Limits.Trajectory = 1000
+		s.Config.Trajectories.Limits.Trajectories = 5
 	})
 	for name, c := range map[string]struct{ body, want string }{
 		"body":       {one(strings.Repeat(`{"logs":[]},`, 400) + `{}`), `{"detail":"Request body too large (limit 4000 bytes)"}`},
@@ -422,7 +424,7 @@ func TestLogLimits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			resp, err := h.http.Do(req)
+			resp, err := h.Client.Do(req)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -447,11 +449,11 @@ func TestLogReplays(t *testing.T) {
 	if r := h.log200(t, agentPath, body, "Idempotency-Key: k 1"); !reflect.DeepEqual(r, first) {
 		t.Errorf("%v, want %v", r, first)
 	}
-	if status, answer, _ := h.get("POST", agentPath+"/log", body+" ", "Idempotency-Key: k 1"); status != 409 || !strings.HasPrefix(answer, `{"detail":"`) {
+	if status, answer, _ := h.Get("POST", agentPath+"/log", body+" ", "Idempotency-Key: k 1"); status != 409 || !strings.HasPrefix(answer, `{"detail":"`) {
 		t.Errorf("%d %s", status, answer)
 	}
 	for _, key := range []string{strings.Repeat("k", 256), "ä"} {
-		if status, answer, _ := h.get("POST", agentPath+"/log", body, "Idempotency-Key: "+key); status != 422 || !strings.Contains(answer, `["header","Idempotency-Key"]`) {
+		if status, answer, _ := h.Get("POST", agentPath+"/log", body, "Idempotency-Key: "+key); status != 422 || !strings.Contains(answer, `["header","Idempotency-Key"]`) {
 			t.Errorf("%d %s", status, answer)
 		}
 	}
@@ -467,7 +469,7 @@ func TestLogReplays(t *testing.T) {
 	var all sync.WaitGroup
 	for range 10 {
 		all.Go(func() {
-			if status, answer, _ := h.get("POST", agentPath+"/log", body, "Idempotency-Key: k 2"); status != 200 {
+			if status, answer, _ := h.Get("POST", agentPath+"/log", body, "Idempotency-Key: k 2"); status != 200 {
 				t.Errorf("%d %s", status, answer)
 			}
 		})
@@ -480,37 +482,37 @@ func TestLogReplays(t *testing.T) {
 
 // A store that cannot take it answers 503, and reading goes on (12.3).
 func TestLogUnavailable(t *testing.T) {
-	h, l := previewHouse(t, func(s *setup) { s.cfg.MaxBody, s.cfg.MaxBodies = 50_000, 100_000 })
+	h, l := previewHouse(t, func(s *servertest.Setup) { s.Config.MaxBody, s.Config.MaxBodies = 50_000, 100_000 })
 	// Trajectories in hand count with all other bodies, and are given back.
-	status, answer, header := h.get("POST", agentPath+"/log", one(`{"logs":["`+strings.Repeat("x", 150_000)+`"]}`))
-	if status != 503 || header.Get("Retry-After") == "" || h.srv.http.Held().Bodies != 0 {
-		t.Errorf("%d %s, %d bytes in hand", status, answer, h.srv.http.Held().Bodies)
+	status, answer, header := h.Get("POST", agentPath+"/log", one(`{"logs":["`+strings.Repeat("x", 150_000)+`"]}`))
+	if status != 503 || header.Get("Retry-After") == "" || h.Instance.Transport().Held().Bodies != 0 {
+		t.Errorf("%d %s, %d bytes in hand", status, answer, h.Instance.Transport().Held().Bodies)
 	}
 	l.close()
-	status, answer, header = h.get("POST", agentPath+"/log", one(`{}`))
+	status, answer, header = h.Get("POST", agentPath+"/log", one(`{}`))
 	if status != 503 || header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", status, answer)
 	}
-	if status, _, _ := h.get("GET", agentPath+"/logs", ""); status != 503 {
+	if status, _, _ := h.Get("GET", agentPath+"/logs", ""); status != 503 {
 		t.Errorf("%d", status)
 	}
-	h.log.text.reset() // errors were asked for
+	h.Log.Reset() // errors were asked for
 }
 
 // Without an archive there are no such paths; models can be fixed.
 func TestPreviewSettings(t *testing.T) {
-	h := newHouse(t, nil)
-	if status, answer, _ := h.get("POST", agentPath+"/log", one(`{}`)); status != 404 {
+	h := newServer(t, nil)
+	if status, answer, _ := h.Get("POST", agentPath+"/log", one(`{}`)); status != 404 {
 		t.Errorf("%d %s", status, answer)
 	}
-	h, l := previewHouse(t, func(s *setup) { s.cfg.Trajectories.Registered = true })
-	if status, answer, _ := h.get("POST", agentPath+"/log", one(`{}`)); status != 404 || l.keys(t, 'B') != 0 {
+	h, l := previewHouse(t, func(s *servertest.Setup) { s.Config.Trajectories.Registered = true })
+	if status, answer, _ := h.Get("POST", agentPath+"/log", one(`{}`)); status != 404 || l.keys(t, 'B') != 0 {
 		t.Errorf("%d %s", status, answer)
 	}
-	for _, change := range []func(*Trajectories){
-		func(c *Trajectories) { c.MaxBody = 0 }, func(c *Trajectories) { c.MaxRatio = 0 }, func(c *Trajectories) { c.MaxUploads = -1 }, func(c *Trajectories) { c.Idle = 0 }, func(c *Trajectories) { c.Limits.Depth = 0 },
+	for _, change := range []func(*server.Trajectories){
+		func(c *server.Trajectories) { c.MaxBody = 0 }, func(c *server.Trajectories) { c.MaxRatio = 0 }, func(c *server.Trajectories) { c.MaxUploads = -1 }, func(c *server.Trajectories) { c.Idle = 0 }, func(c *server.Trajectories) { c.Limits.Depth = 0 },
 	} {
-		cfg := DefaultConfig()
+		cfg := server.DefaultConfig()
 		change(&cfg.Trajectories)
 		if cfg.Validate() == nil {
 			t.Errorf("%+v is valid", cfg.Trajectories)

@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"encoding/json"
@@ -11,14 +11,15 @@ import (
 	"time"
 
 	"weir/auth"
+	"weir/server/servertest"
 	"weir/store"
 )
 
 // recordingHouse records the completions of some projects.
-func recordingHouse(t *testing.T, change func(*setup)) (*house, *ledger) {
-	h, l := previewHouse(t, func(s *setup) {
-		s.cfg.Trajectories.Record = []string{"acme/*", "solo/one"}
-		s.cfg.Trajectories.RecordEvery = time.Millisecond
+func recordingHouse(t *testing.T, change func(*servertest.Setup)) (*testServer, *ledger) {
+	h, l := previewHouse(t, func(s *servertest.Setup) {
+		s.Config.Trajectories.Record = []string{"acme/*", "solo/one"}
+		s.Config.Trajectories.RecordEvery = time.Millisecond
 		if change != nil {
 			change(s)
 		}
@@ -27,11 +28,11 @@ func recordingHouse(t *testing.T, change func(*setup)) (*house, *ledger) {
 }
 
 // recorded waits for so many recorded trajectories of a model, oldest first.
-func (h *house) recorded(t *testing.T, model string, n int) (entries []map[string]any) {
+func (h *testServer) recorded(t *testing.T, model string, n int) (entries []map[string]any) {
 	t.Helper()
 	path := "/v1/preview/models/" + model + "/trajectories?limit=1000&order=asc&include=raw,messages,logprobs"
-	waitFor(t, "recording", func() bool {
-		status, answer, _ := h.get("GET", path, "")
+	servertest.WaitFor(t, "recording", func() bool {
+		status, answer, _ := h.Get("GET", path, "")
 		return status == 200 && len(object(t, answer)["data"].([]any)) >= n
 	})
 	entries, _ = h.list(t, path)
@@ -46,7 +47,7 @@ func (h *house) recorded(t *testing.T, model string, n int) (entries []map[strin
 func TestRecord(t *testing.T) {
 	h, _ := recordingHouse(t, nil)
 	messages := []any{map[string]any{"role": "system", "content": "Be \u2028 brief."}, map[string]any{"role": "user", "content": "Hi"}}
-	_, answer := h.chat(map[string]any{"messages": messages, "n": 2, "temperature": 1, "seed": 5, "return_token_ids": true, "logprobs": true, "tools": []any{map[string]any{"type": "function", "function": map[string]any{"name": "f"}}}}, "Compat-Project: acme/support")
+	_, answer := h.Chat(map[string]any{"messages": messages, "n": 2, "temperature": 1, "seed": 5, "return_token_ids": true, "logprobs": true, "tools": []any{map[string]any{"type": "function", "function": map[string]any{"name": "f"}}}}, "Compat-Project: acme/support")
 	var want struct {
 		ID             string
 		PromptTokenIDs []int `json:"prompt_token_ids"`
@@ -79,15 +80,15 @@ func TestRecord(t *testing.T) {
 	if entries, _ := h.list(t, "/v1/preview/models/tiny/trajectories?min_reward=-1"); len(entries) != 0 {
 		t.Errorf("%v", entries)
 	}
-	_, lines, _ := h.get("GET", "/v1/preview/models/tiny/export", "")
+	_, lines, _ := h.Get("GET", "/v1/preview/models/tiny/export", "")
 	if strings.Count(lines, `"scored":false`) != 2 {
 		t.Errorf("%s", lines)
 	}
-	if _, lines, _ = h.get("GET", "/v1/preview/models/tiny/export?format=jsonl-groups", ""); strings.Count(lines, `"reward":null`) != 2 {
+	if _, lines, _ = h.Get("GET", "/v1/preview/models/tiny/export?format=jsonl-groups", ""); strings.Count(lines, `"reward":null`) != 2 {
 		t.Errorf("%s", lines)
 	}
 	// What is echoed was not made by the model.
-	_, answer = h.chat(map[string]any{"echo": true, "continue_final_message": true, "add_generation_prompt": false,
+	_, answer = h.Chat(map[string]any{"echo": true, "continue_final_message": true, "add_generation_prompt": false,
 		"messages": []any{map[string]any{"role": "user", "content": "Hi"}, map[string]any{"role": "assistant", "content": "Once upon"}}}, "Compat-Project: acme/support")
 	if err := json.Unmarshal([]byte(answer), &want); err != nil {
 		t.Fatal(err)
@@ -106,8 +107,8 @@ func TestRecordStream(t *testing.T) {
 	h, _ := recordingHouse(t, nil)
 	for _, stream := range []bool{false, true} {
 		fields := map[string]any{"stream": stream, "n": 2, "temperature": 1, "seed": 9, "max_tokens": 20, "request_id": "same"}
-		_, plain := h.chat(fields)
-		_, kept := h.chat(fields, "Compat-Project: acme/x")
+		_, plain := h.Chat(fields)
+		_, kept := h.Chat(fields, "Compat-Project: acme/x")
 		if plain != kept {
 			t.Errorf("stream %v: recorded\n%s\nelse\n%s", stream, kept, plain)
 		}
@@ -131,7 +132,7 @@ func TestRecordOptions(t *testing.T) {
 	h, _ := recordingHouse(t, nil)
 	ask := func(args map[string]any, headers ...string) (int, string) {
 		t.Helper()
-		return h.chat(map[string]any{"engine_xargs": args}, headers...)
+		return h.Chat(map[string]any{"engine_xargs": args}, headers...)
 	}
 	for _, c := range []struct {
 		args    map[string]any
@@ -176,22 +177,22 @@ func TestNotRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, l := recordingHouse(t, func(s *setup) { s.cfg.Keys = ring; s.tcp = true })
-	if status, answer := h.chat(map[string]any{"engine_xargs": map[string]any{"record_split": "s"}}, "Authorization: Bearer r"); status != 403 {
+	h, l := recordingHouse(t, func(s *servertest.Setup) { s.Config.Keys = ring; s.TCP = true })
+	if status, answer := h.Chat(map[string]any{"engine_xargs": map[string]any{"record_split": "s"}}, "Authorization: Bearer r"); status != 403 {
 		t.Errorf("%d %s", status, answer)
 	}
-	if status, answer := h.chat(map[string]any{"engine_xargs": map[string]any{"record_model": "another"}}, "Authorization: Bearer m"); status != 403 {
+	if status, answer := h.Chat(map[string]any{"engine_xargs": map[string]any{"record_model": "another"}}, "Authorization: Bearer m"); status != 403 {
 		t.Errorf("%d %s", status, answer)
 	}
-	body := base(t, map[string]any{"stream": true, "max_tokens": 900, "ignore_eos": true})
-	r := h.raw(t)
-	r.send(post(len(body), "Authorization: Bearer root", "Compat-Project: acme/x") + body)
-	if _, err := r.r.ReadString('}'); err != nil {
+	body := servertest.Body(t, map[string]any{"stream": true, "max_tokens": 900, "ignore_eos": true})
+	r := h.Raw(t)
+	r.Send(servertest.Post(len(body), "Authorization: Bearer root", "Compat-Project: acme/x") + body)
+	if _, err := r.R.ReadString('}'); err != nil {
 		t.Fatal(err)
 	}
 	r.Close()
-	h.idle()
-	h.stop()
+	h.Idle()
+	h.Stop()
 	if n := l.keys(t, 'B'); n > 1 { // the answer may have been complete before the client left
 		t.Errorf("%d batches", n)
 	}
@@ -200,14 +201,14 @@ func TestNotRecorded(t *testing.T) {
 // What has ended is written before the server has stopped; batches gather what
 // ends together.
 func TestRecordShutdown(t *testing.T) {
-	h, l := recordingHouse(t, func(s *setup) { s.cfg.Trajectories.RecordEvery = time.Hour })
+	h, l := recordingHouse(t, func(s *servertest.Setup) { s.Config.Trajectories.RecordEvery = time.Hour })
 	for range 5 {
-		h.chat(nil, "Compat-Project: acme/x")
+		h.Chat(nil, "Compat-Project: acme/x")
 	}
 	if n := l.keys(t, 'B'); n != 0 {
 		t.Errorf("%d batches", n)
 	}
-	h.stop()
+	h.Stop()
 	if n := l.keys(t, 'B'); n != 1 {
 		t.Errorf("%d batches", n)
 	}
@@ -217,18 +218,18 @@ func TestRecordShutdown(t *testing.T) {
 func TestRecordLost(t *testing.T) {
 	h, l := recordingHouse(t, nil)
 	l.close()
-	if status, answer := h.chat(nil, "Compat-Project: acme/x"); status != 200 {
+	if status, answer := h.Chat(nil, "Compat-Project: acme/x"); status != 200 {
 		t.Errorf("%d %s", status, answer)
 	}
-	waitFor(t, "a line in the log", func() bool { return h.log.times("chat completions were not recorded") == 1 })
-	h.log.text.reset()
+	servertest.WaitFor(t, "a line in the log", func() bool { return h.Log.Times("chat completions were not recorded") == 1 })
+	h.Log.Reset()
 }
 
 // Rewards of recorded trajectories can be set, and set again; others keep theirs.
 func TestSetRewards(t *testing.T) {
 	h, l := recordingHouse(t, nil)
 	for range 3 {
-		h.chat(map[string]any{"n": 2, "temperature": 1}, "Compat-Project: acme/x")
+		h.Chat(map[string]any{"n": 2, "temperature": 1}, "Compat-Project: acme/x")
 	}
 	const path = "/v1/preview/models/tiny"
 	var ids []string
@@ -237,7 +238,7 @@ func TestSetRewards(t *testing.T) {
 	}
 	set := func(body string) (int, string) {
 		t.Helper()
-		status, answer, _ := h.get("POST", path+"/rewards", body)
+		status, answer, _ := h.Get("POST", path+"/rewards", body)
 		return status, answer
 	}
 	if status, answer := set(fmt.Sprintf(`{"rewards":[{"id":%q,"reward":1},{"id":%q,"reward":0.5},{"id":%q,"reward":-2}]}`, ids[0], ids[1], ids[5])); status != 200 || answer != `{"object":"rewards","updated":3}` {
@@ -280,9 +281,9 @@ func TestSetRewards(t *testing.T) {
 		}
 	}
 	if e := h.recorded(t, "tiny", 7); e[2]["reward"] != nil {
-		t.Error("a request that was refused has set a reward")
+		t.Error("a request that was servertest.Refused has set a reward")
 	}
-	waitFor(t, "the replaced to go", func() bool { return l.keys(t, 'U') == 0 })
+	servertest.WaitFor(t, "the replaced to go", func() bool { return l.keys(t, 'U') == 0 })
 	blocks := 0
 	if err := l.db.View(func(r *store.Reader) error {
 		return r.Scan(store.Range{Prefix: []byte{'D'}, Keys: true}, func([]byte, []byte) bool { blocks++; return true })

@@ -1,9 +1,9 @@
-package server
+package server_test
 
 import (
-	"slices"
 	"testing"
 
+	"weir/server/servertest"
 	"weir/server/transport"
 )
 
@@ -11,44 +11,37 @@ import (
 // its kind in the line of the finished request, and, if nothing was wrong with the
 // request, a count.
 func TestRefusalsLeaveTraces(t *testing.T) {
-	o := newOffice(t, func(s *setup) { s.cfg.LogRequests = true })
-	h, l := previewHouse(t, func(s *setup) { s.cfg.LogRequests = true })
+	o := newOffice(t, func(s *servertest.Setup) { s.Config.LogRequests = true })
+	h, l := previewHouse(t, func(s *servertest.Setup) { s.Config.LogRequests = true })
 	l.close()
 	for _, c := range []struct {
-		house           *house
+		testServer      *testServer
 		path, body      string
 		headers         []string
 		status          int
 		kind            string
 		series, counted string
 	}{
-		{h, chatPath, "{}", []string{"Content-Type: text/plain"}, 400, "content-type", "", ""},
+		{h, servertest.ChatPath, "{}", []string{"Content-Type: text/plain"}, 400, "content-type", "", ""},
 		{h, agentPath + "/rewards", "{}", []string{"Content-Type: text/plain"}, 415, "media", "", ""},
 		{h, agentPath + "/log", one(`{}`), nil, 503, "stopping", `weir:rejected_requests_total{reason="stopping"}`, "1"},
-		{o.house, "/feedback/query", "{}", []string{"Content-Type: text/plain", basic("api", "write")}, 415, "media", "", ""},
-		{o.house, "/feedback/query", "{}", nil, 401, "no-key", "", ""},
+		{o.testServer, "/feedback/query", "{}", []string{"Content-Type: text/plain", basic("api", "write")}, 415, "media", "", ""},
+		{o.testServer, "/feedback/query", "{}", nil, 401, "no-key", "", ""},
 	} {
-		failures, lines := c.house.log.times(transport.LogFailed), len(c.house.finished())
-		status, answer, _ := c.house.get("POST", c.path, c.body, c.headers...)
+		failures, lines := c.testServer.Log.Times(transport.LogFailed), len(c.testServer.Log.Lines(transport.LogFinished))
+		status, answer, _ := c.testServer.Get("POST", c.path, c.body, c.headers...)
 		if status != c.status {
 			t.Errorf("%s: %d %s", c.path, status, answer)
 		}
-		waitFor(t, "the line", func() bool { return len(c.house.finished()) > lines })
-		if n := c.house.log.times(transport.LogFailed) - failures; n != 1 {
+		servertest.WaitFor(t, "the line", func() bool { return len(c.testServer.Log.Lines(transport.LogFinished)) > lines })
+		if n := c.testServer.Log.Times(transport.LogFailed) - failures; n != 1 {
 			t.Errorf("%s %s: %d lines say why", c.path, c.kind, n)
 		}
-		if line := c.house.finished()[lines]; line["error"] != c.kind {
+		if line := c.testServer.Log.Lines(transport.LogFinished)[lines]; line["error"] != c.kind {
 			t.Errorf("%s: %v, want the error %s", c.path, line, c.kind)
 		}
 		if c.series != "" {
-			c.house.told(c.path, map[string]string{c.series: c.counted})
+			c.testServer.Told(c.path, map[string]string{c.series: c.counted})
 		}
 	}
-}
-
-// finished are the lines that the log has of finished requests.
-func (h *house) finished() []map[string]string {
-	h.log.mu.Lock()
-	defer h.log.mu.Unlock()
-	return slices.Clone(h.log.lines[transport.LogFinished])
 }

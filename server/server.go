@@ -86,6 +86,12 @@ func (s *Server) failures() failure.Settings {
 	}
 }
 
+// Transport is the server's connections, queue and accounts.
+func (s *Server) Transport() *transport.Server { return s.http }
+
+// OpenAI is what answers the OpenAI interface.
+func (s *Server) OpenAI() *openai.Service { return s.openai }
+
 // Serve answers the connections of ln until Shutdown, and then returns nil, at
 // once if that came before. It may run for several listeners at a time.
 func (s *Server) Serve(ln net.Listener) error { return s.http.Serve(ln) }

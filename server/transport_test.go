@@ -1,4 +1,4 @@
-package server
+package server_test
 
 import (
 	"context"
@@ -12,39 +12,41 @@ import (
 	"time"
 
 	"weir/backend/sim"
+	"weir/server"
 	"weir/server/openai"
+	"weir/server/servertest"
 	"weir/server/transport"
 )
 
 // Decision 24: the port is open before the model is there.
 func TestLoading(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, func(s *setup) { s.noModel = true; s.cfg.RetryAfter = 1500 * time.Millisecond })
-	h.srv.SetProgress("12 of 40 weight files read")
+	h := newServer(t, func(s *servertest.Setup) { s.NoModel = true; s.Config.RetryAfter = 1500 * time.Millisecond })
+	h.Instance.SetProgress("12 of 40 weight files read")
 	for _, c := range []struct{ method, path string }{
-		{"GET", "/health"}, {"GET", "/ping"}, {"GET", "/ready"}, {"GET", "/v1/models"}, {"POST", chatPath},
+		{"GET", "/health"}, {"GET", "/ping"}, {"GET", "/ready"}, {"GET", "/v1/models"}, {"POST", servertest.ChatPath},
 	} {
-		status, answer, header := h.get(c.method, c.path, base(t, nil))
-		f := refused(t, status, answer, 503, "")
+		status, answer, header := h.Get(c.method, c.path, servertest.Body(t, nil))
+		f := servertest.Refused(t, status, answer, 503, "")
 		if f.Type != "ServiceUnavailableError" || !strings.Contains(f.Message, "12 of 40 weight files read") || header.Get("Retry-After") != "2" {
 			t.Errorf("%s: %s, Retry-After %q", c.path, answer, header.Get("Retry-After"))
 		}
 	}
-	if status, _, _ := h.get("GET", "/version", ""); status != 200 {
+	if status, _, _ := h.Get("GET", "/version", ""); status != 200 {
 		t.Errorf("/version: %d", status)
 	}
-	if err := h.srv.SetModel(h.model); err != nil {
+	if err := h.Instance.SetModel(h.Model); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"/health", "/ready", "/v1/models"} {
-		if status, answer, _ := h.get("GET", path, ""); status != 200 {
+		if status, answer, _ := h.Get("GET", path, ""); status != 200 {
 			t.Errorf("%s: %d %s", path, status, answer)
 		}
 	}
-	h.complete(t, nil)
-	h.srv.Fail(errors.New("the engine is gone"))
+	h.Complete(t, nil)
+	h.Instance.Fail(errors.New("the engine is gone"))
 	for _, path := range []string{"/health", "/ready", "/v1/models"} {
-		if status, answer, _ := h.get("GET", path, ""); status != 503 || strings.Contains(answer, "gone") {
+		if status, answer, _ := h.Get("GET", path, ""); status != 503 || strings.Contains(answer, "gone") {
 			t.Errorf("%s: %d %s", path, status, answer)
 		}
 	}
@@ -52,54 +54,54 @@ func TestLoading(t *testing.T) {
 
 func TestModelIsChecked(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	for name, change := range map[string]func(*openai.Model){
-		"no name":          func(m *openai.Model) { m.Names = nil },
-		"an empty name":    func(m *openai.Model) { m.Names = []string{"a", ""} },
-		"no engine":        func(m *openai.Model) { m.Engine = nil },
-		"no tokenizer":     func(m *openai.Model) { m.Tokenizer = nil },
-		"no context":       func(m *openai.Model) { m.MaxLen = 0 },
-		"too long":         func(m *openai.Model) { m.MaxLen = 1025 },
-		"wrong vocabulary": func(m *openai.Model) { m.VocabSize = vocabulary + 1 },
-		"strange EOS":      func(m *openai.Model) { m.Generation.EOS = vocabulary },
-		"strange stop":     func(m *openai.Model) { m.Generation.Stop = []int32{-1} },
+		"no name":                     func(m *openai.Model) { m.Names = nil },
+		"an empty name":               func(m *openai.Model) { m.Names = []string{"a", ""} },
+		"no engine":                   func(m *openai.Model) { m.Engine = nil },
+		"no tokenizer":                func(m *openai.Model) { m.Tokenizer = nil },
+		"no context":                  func(m *openai.Model) { m.MaxLen = 0 },
+		"too long":                    func(m *openai.Model) { m.MaxLen = 1025 },
+		"wrong servertest.Vocabulary": func(m *openai.Model) { m.VocabSize = servertest.Vocabulary + 1 },
+		"strange EOS":                 func(m *openai.Model) { m.Generation.EOS = servertest.Vocabulary },
+		"strange stop":                func(m *openai.Model) { m.Generation.Stop = []int32{-1} },
 	} {
-		m := *h.model
+		m := *h.Model
 		change(&m)
-		if err := h.srv.SetModel(&m); err == nil {
+		if err := h.Instance.SetModel(&m); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
-	h.complete(t, nil) // with the model there was
+	h.Complete(t, nil) // with the model there was
 }
 
 // Spec clients 3.6: alive is who makes progress.
 func TestStalledEngine(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	gate := make(chan struct{})
-	h.setHook(func(c sim.Call, _ int) error {
+	h.SetHook(func(c sim.Call, _ int) error {
 		if c == sim.End {
 			<-gate
 		}
 		return nil
 	})
-	clock := *h.clock.Load()
+	clock := h.Clock()
 	done := make(chan struct{})
-	go func() { defer close(done); h.chat(nil) }()
-	waitFor(t, "a step", func() bool { return !h.eng.Stats().StepBegan.IsZero() })
-	h.setClock(func() time.Time { return h.eng.Stats().StepBegan.Add(h.srv.cfg.StallAfter) })
-	if status, answer, _ := h.get("GET", "/health", ""); status != 200 {
+	go func() { defer close(done); h.Chat(nil) }()
+	servertest.WaitFor(t, "a step", func() bool { return !h.Engine.Stats().StepBegan.IsZero() })
+	h.SetClock(func() time.Time { return h.Engine.Stats().StepBegan.Add(server.DefaultConfig().StallAfter) })
+	if status, answer, _ := h.Get("GET", "/health", ""); status != 200 {
 		t.Errorf("%d %s", status, answer)
 	}
-	h.setClock(func() time.Time { return h.eng.Stats().StepBegan.Add(h.srv.cfg.StallAfter + 1) })
-	status, answer, _ := h.get("GET", "/health", "")
-	refused(t, status, answer, 503, "")
-	h.setClock(clock)
+	h.SetClock(func() time.Time { return h.Engine.Stats().StepBegan.Add(server.DefaultConfig().StallAfter + 1) })
+	status, answer, _ := h.Get("GET", "/health", "")
+	servertest.Refused(t, status, answer, 503, "")
+	h.SetClock(clock)
 	close(gate)
 	<-done
-	h.idle()
-	if status, answer, _ := h.get("GET", "/health", ""); status != 200 {
+	h.Idle()
+	if status, answer, _ := h.Get("GET", "/health", ""); status != 200 {
 		t.Errorf("idle, and long ago since the last step: %d %s", status, answer)
 	}
 }
@@ -107,16 +109,16 @@ func TestStalledEngine(t *testing.T) {
 // Decision 22: full is 503, with Retry-After; at the engine and before it.
 func TestFull(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, func(s *setup) {
-		s.eng.MaxLive = 2
-		s.cfg.PrepareQueue = 1
-		s.cfg.PrepareWorkers = 1
-		s.cfg.MaxBodies = int64(s.cfg.MaxBody)
+	h := newServer(t, func(s *servertest.Setup) {
+		s.EngineConfig.MaxLive = 2
+		s.Config.PrepareQueue = 1
+		s.Config.PrepareWorkers = 1
+		s.Config.MaxBodies = int64(s.Config.MaxBody)
 	})
 	gate := make(chan struct{})
 	open := sync.OnceFunc(func() { close(gate) })
-	t.Cleanup(open) // before the house's, which waits for what waits here
-	h.setHook(func(c sim.Call, _ int) error {
+	t.Cleanup(open) // before the server's, which waits for what waits here
+	h.SetHook(func(c sim.Call, _ int) error {
 		if c == sim.End {
 			<-gate
 		}
@@ -125,8 +127,8 @@ func TestFull(t *testing.T) {
 	full := func(what, mind string) {
 		t.Helper()
 		for _, stream := range []bool{false, true} {
-			status, answer, header := h.get("POST", chatPath, base(t, map[string]any{"stream": stream}))
-			f := refused(t, status, answer, 503, "")
+			status, answer, header := h.Get("POST", servertest.ChatPath, servertest.Body(t, map[string]any{"stream": stream}))
+			f := servertest.Refused(t, status, answer, 503, "")
 			if f.Type != "ServiceUnavailableError" || !strings.Contains(f.Message, mind) || header.Get("Retry-After") != "2" {
 				t.Errorf("%s: %s, Retry-After %q", what, answer, header.Get("Retry-After"))
 			}
@@ -134,30 +136,30 @@ func TestFull(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	for n := range 2 { // one by one: both at once may be too many for the queue
-		wg.Go(func() { h.chat(nil) })
-		waitFor(t, "a request", func() bool { return h.log.times(transport.LogSubmitted) == n+1 })
+		wg.Go(func() { h.Chat(nil) })
+		servertest.WaitFor(t, "a request", func() bool { return h.Log.Times(transport.LogSubmitted) == n+1 })
 	}
 	full("the engine", "engine is full")
 
 	// The preparation queue: one worker that does not come back, one place.
-	id := *h.newID.Load()
-	h.setNewID(func() string { <-gate; return id() })
+	id := h.NewID()
+	h.SetNewID(func() string { <-gate; return id() })
 	stuck := make(chan struct{}, 1)
-	newID := *h.newID.Load()
-	h.setNewID(func() string { stuck <- struct{}{}; return newID() })
-	wg.Go(func() { h.chat(nil) })
+	newID := h.NewID()
+	h.SetNewID(func() string { stuck <- struct{}{}; return newID() })
+	wg.Go(func() { h.Chat(nil) })
 	<-stuck // the worker has it
-	wg.Go(func() { h.chat(nil) })
-	waitFor(t, "a full queue", func() bool { return h.srv.http.Queue().Waiting() == 1 })
+	wg.Go(func() { h.Chat(nil) })
+	servertest.WaitFor(t, "a full queue", func() bool { return h.Instance.Transport().Queue().Waiting() == 1 })
 	full("the queue", "too many requests are waiting")
 
 	// The bodies' memory.
-	rest := h.srv.cfg.MaxBodies - h.srv.http.Held().Bodies // requests in the queue hold some
-	h.srv.http.Reserve(rest)
+	rest := int64(server.DefaultConfig().MaxBody) - h.Instance.Transport().Held().Bodies // requests in the queue hold some
+	h.Instance.Transport().Reserve(rest)
 	full("the bodies", "too many request bodies")
-	h.srv.http.Release(rest)
+	h.Instance.Transport().Release(rest)
 	for _, reason := range []string{"engine_full", "queue_full", "memory"} {
-		h.told("two of each", map[string]string{`weir:rejected_requests_total{reason="` + reason + `"}`: "2"})
+		h.Told("two of each", map[string]string{`weir:rejected_requests_total{reason="` + reason + `"}`: "2"})
 	}
 	open()
 	wg.Wait()
@@ -165,9 +167,9 @@ func TestFull(t *testing.T) {
 
 func TestCORS(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, func(s *setup) { s.cfg.APIKeys = []string{"k"} })
+	h := newServer(t, func(s *servertest.Setup) { s.Config.APIKeys = []string{"k"} })
 	// Before authentication, with what the page asks for.
-	status, answer, header := h.get("OPTIONS", chatPath, "", "Origin: https://page.example", "Access-Control-Request-Method: POST",
+	status, answer, header := h.Get("OPTIONS", servertest.ChatPath, "", "Origin: https://page.example", "Access-Control-Request-Method: POST",
 		"Access-Control-Request-Headers: authorization, x-stainless-lang, x-request-id")
 	if status != 204 || answer != "" {
 		t.Errorf("%d %q", status, answer)
@@ -187,11 +189,11 @@ func TestCORS(t *testing.T) {
 		headers            []string
 		status             int
 	}{
-		{"GET", "/health", "", nil, 200}, {"GET", "/nothing", "", nil, 404}, {"GET", chatPath, "", []string{key}, 405},
-		{"POST", chatPath, base(t, nil), nil, 401}, {"POST", chatPath, "{", []string{key}, 400}, {"POST", chatPath, base(t, nil), []string{key}, 200},
-		{"POST", chatPath, base(t, map[string]any{"stream": true}), []string{key}, 200},
+		{"GET", "/health", "", nil, 200}, {"GET", "/nothing", "", nil, 404}, {"GET", servertest.ChatPath, "", []string{key}, 405},
+		{"POST", servertest.ChatPath, servertest.Body(t, nil), nil, 401}, {"POST", servertest.ChatPath, "{", []string{key}, 400}, {"POST", servertest.ChatPath, servertest.Body(t, nil), []string{key}, 200},
+		{"POST", servertest.ChatPath, servertest.Body(t, map[string]any{"stream": true}), []string{key}, 200},
 	} {
-		status, _, header := h.get(c.method, c.path, c.body, append(c.headers, "Origin: https://page.example")...)
+		status, _, header := h.Get(c.method, c.path, c.body, append(c.headers, "Origin: https://page.example")...)
 		if status != c.status || header.Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(header.Get("Access-Control-Expose-Headers"), "x-request-id") {
 			t.Errorf("%s %s: %d %v", c.method, c.path, status, header)
 		}
@@ -200,41 +202,41 @@ func TestCORS(t *testing.T) {
 
 func TestProjectHeaders(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
-	status, answer := h.chat(nil, "Compat-Project: nonsense")
-	refused(t, status, answer, 400, "")
-	status, answer = h.chat(nil, "OpenAI-Project: a/b/c")
-	refused(t, status, answer, 400, "")
-	h.complete(t, nil, "Compat-Project: team/project")
-	h.complete(t, nil, "OpenAI-Project: proj_123")
+	h := newServer(t, nil)
+	status, answer := h.Chat(nil, "Compat-Project: nonsense")
+	servertest.Refused(t, status, answer, 400, "")
+	status, answer = h.Chat(nil, "OpenAI-Project: a/b/c")
+	servertest.Refused(t, status, answer, 400, "")
+	h.Complete(t, nil, "Compat-Project: team/project")
+	h.Complete(t, nil, "OpenAI-Project: proj_123")
 }
 
 // A connection is used again after an answer of whatever kind, unless its
 // request was not read.
 func TestKeepAlive(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	dials := 0
-	dial := h.dial
-	h.http.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) { dials++; return dial() }
-	h.complete(t, nil)
-	h.streamed(t, nil)
-	h.get("GET", "/nothing", "")
-	h.get("POST", "/nothing", strings.Repeat("x", 100)) // small: read along with the headers
-	h.chat(map[string]any{"temperature": 9})
-	h.get("POST", chatPath, "{", "Content-Type: text/plain")
+	dial := h.Dial
+	h.Client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) { dials++; return dial() }
+	h.Complete(t, nil)
+	h.Streamed(t, nil)
+	h.Get("GET", "/nothing", "")
+	h.Get("POST", "/nothing", strings.Repeat("x", 100)) // small: read along with the headers
+	h.Chat(map[string]any{"temperature": 9})
+	h.Get("POST", servertest.ChatPath, "{", "Content-Type: text/plain")
 	if dials != 1 {
 		t.Errorf("%d connections", dials)
 	}
-	h.get("POST", "/nothing", strings.Repeat("x", 100_000)) // the rest of it must not be taken for a request
-	h.complete(t, nil)
+	h.Get("POST", "/nothing", strings.Repeat("x", 100_000)) // the rest of it must not be taken for a request
+	h.Complete(t, nil)
 	if dials != 2 {
 		t.Errorf("%d connections", dials)
 	}
 }
 
 func TestShutdownBeforeServe(t *testing.T) {
-	srv, err := New(DefaultConfig())
+	srv, err := server.New(server.DefaultConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,9 +258,9 @@ func TestShutdownBeforeServe(t *testing.T) {
 
 func TestShutdownWaits(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	gate := make(chan struct{})
-	h.setHook(func(c sim.Call, _ int) error {
+	h.SetHook(func(c sim.Call, _ int) error {
 		if c == sim.End {
 			<-gate
 		}
@@ -266,11 +268,11 @@ func TestShutdownWaits(t *testing.T) {
 	})
 	resp := make(chan string)
 	go func() {
-		_, answer := h.chat(map[string]any{"stream": true, "max_tokens": 3, "ignore_eos": true})
+		_, answer := h.Chat(map[string]any{"stream": true, "max_tokens": 3, "ignore_eos": true})
 		resp <- answer
 	}()
-	waitFor(t, "a request", func() bool { return h.log.times(transport.LogSubmitted) == 1 })
-	conn, err := h.dial() // an idle connection does not hold it up, and hears that the server goes
+	servertest.WaitFor(t, "a request", func() bool { return h.Log.Times(transport.LogSubmitted) == 1 })
+	conn, err := h.Dial() // an idle connection does not hold it up, and hears that the server goes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,14 +285,14 @@ func TestShutdownWaits(t *testing.T) {
 		t.Fatalf("%q %v", buf[:n], err)
 	}
 	stopped := make(chan struct{})
-	go func() { defer close(stopped); h.stop() }()
-	waitFor(t, "the drain", h.srv.http.Draining)
+	go func() { defer close(stopped); h.Stop() }()
+	servertest.WaitFor(t, "the drain", h.Instance.Transport().Draining)
 	close(gate)
-	if got := len(events(t, <-resp)); got != 4 {
+	if got := len(servertest.Events(t, <-resp)); got != 4 {
 		t.Errorf("%d events of the request in flight", got)
 	}
 	<-stopped
-	if _, err := h.dial(); err == nil {
+	if _, err := h.Dial(); err == nil {
 		t.Error("the listener is still open")
 	}
 }
@@ -298,17 +300,17 @@ func TestShutdownWaits(t *testing.T) {
 // Draining: new requests on connections that are still open are refused.
 func TestDrainRefuses(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
-	h.complete(t, nil)
-	h.srv.http.Drain()
+	h := newServer(t, nil)
+	h.Complete(t, nil)
+	h.Instance.Transport().Drain()
 	for _, path := range []string{"/ready", "/v1/models"} {
-		status, answer, header := h.get("GET", path, "")
-		refused(t, status, answer, 503, "")
+		status, answer, header := h.Get("GET", path, "")
+		servertest.Refused(t, status, answer, 503, "")
 		if header.Get("Retry-After") == "" {
 			t.Errorf("%s: no Retry-After", path)
 		}
 	}
-	if status, _, _ := h.get("GET", "/health", ""); status != 200 {
+	if status, _, _ := h.Get("GET", "/health", ""); status != 200 {
 		t.Errorf("/health: %d: the process is not to be killed while it drains", status)
 	}
 }
@@ -316,10 +318,10 @@ func TestDrainRefuses(t *testing.T) {
 // Out of patience: what is in flight ends with an error that its client sees.
 func TestShutdownEnds(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil)
+	h := newServer(t, nil)
 	gate := make(chan struct{})
 	var first sync.Once
-	h.setHook(func(c sim.Call, n int) error {
+	h.SetHook(func(c sim.Call, n int) error {
 		if c == sim.End && n > 0 {
 			first.Do(func() { <-gate })
 		}
@@ -332,15 +334,15 @@ func TestShutdownEnds(t *testing.T) {
 	answers := make(chan answer, 1)
 	stream := make(chan answer, 1)
 	go func() {
-		status, body := h.chat(map[string]any{"stream": true, "max_tokens": 300, "ignore_eos": true})
+		status, body := h.Chat(map[string]any{"stream": true, "max_tokens": 300, "ignore_eos": true})
 		stream <- answer{status, body}
 	}()
-	waitFor(t, "a token", func() bool { return h.eng.Stats().GenerationTokens > 0 })
-	go func() { status, body := h.chat(nil); answers <- answer{status, body} }()
-	waitFor(t, "two requests", func() bool { return h.log.times(transport.LogSubmitted) == 2 })
+	servertest.WaitFor(t, "a token", func() bool { return h.Engine.Stats().GenerationTokens > 0 })
+	go func() { status, body := h.Chat(nil); answers <- answer{status, body} }()
+	servertest.WaitFor(t, "two requests", func() bool { return h.Log.Times(transport.LogSubmitted) == 2 })
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := h.srv.Shutdown(ctx); !errors.Is(err, context.Canceled) {
+	if err := h.Instance.Shutdown(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Shutdown: %v", err)
 	}
 	if a := <-stream; a.status != 200 || !strings.HasSuffix(a.body, "\"code\": 503}}\n\ndata: [DONE]\n\n") {
@@ -369,8 +371,8 @@ func TestCORSLists(t *testing.T) {
 			map[string]string{"Access-Control-Allow-Origin": "https://b", "Vary": "Origin", "Access-Control-Allow-Credentials": "true"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			h := newHouse(t, func(s *setup) { s.cfg.CORS = c.cors })
-			_, _, header := h.get("OPTIONS", chatPath, "", "Origin: "+c.origin, "Access-Control-Request-Method: POST")
+			h := newServer(t, func(s *servertest.Setup) { s.Config.CORS = c.cors })
+			_, _, header := h.Get("OPTIONS", servertest.ChatPath, "", "Origin: "+c.origin, "Access-Control-Request-Method: POST")
 			for k, want := range c.want {
 				if got := header.Get(k); got != want {
 					t.Errorf("%s: %q, want %q", k, got, want)

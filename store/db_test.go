@@ -17,6 +17,7 @@ import (
 	badger "github.com/dgraph-io/badger/v4"
 )
 
+// testConfig has files so small that a test fills several of them.
 func testConfig(dir string) Config {
 	c := DefaultConfig(dir)
 	c.MemTable, c.ValueThreshold, c.ValueLogFile = 1<<20, 4<<10, 8<<20
@@ -25,6 +26,7 @@ func testConfig(dir string) Config {
 	return c
 }
 
+// open opens a database that is closed when the test ends.
 func open(t testing.TB, cfg Config) *DB {
 	t.Helper()
 	d, err := Open(cfg)
@@ -63,6 +65,7 @@ func get(t testing.TB, d *DB, key string) (value string) {
 	return value
 }
 
+// all returns the keys and values of a range, as key=value.
 func all(t testing.TB, d *DB, rg Range) (out []string) {
 	t.Helper()
 	if err := d.View(func(r *Reader) error {
@@ -92,6 +95,7 @@ func globbed(dir, pattern string) (names []string) {
 	return names
 }
 
+// TestReadsAndWrites goes through all that readers and updates can do, and through their errors.
 func TestReadsAndWrites(t *testing.T) {
 	dir := t.TempDir()
 	d := open(t, testConfig(dir))
@@ -147,7 +151,7 @@ func TestReadsAndWrites(t *testing.T) {
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := d.Update(gone, func(tx *Tx) error { t.Error("ran"); return nil }); err != context.Canceled {
-		t.Errorf("an update nobody waits for: %v", err)
+		t.Errorf("an update whose context has ended: %v", err)
 	}
 	if _, err := Open(testConfig(dir)); !errors.Is(err, ErrLocked) {
 		t.Errorf("a second process: %v", err)
@@ -163,14 +167,15 @@ func TestReadsAndWrites(t *testing.T) {
 	}
 	d = open(t, testConfig(dir))
 	if got := get(t, d, "a2"); got != big {
-		t.Errorf("after opening anew: %.20q", got)
+		t.Errorf("after opening again: %.20q", got)
 	}
 	if m := d.Damage(); m != nil {
 		t.Errorf("damage in a healthy database: %v", m)
 	}
 }
 
-// One commit serves all that waited for it, and every update sees those before.
+// TestGroupCommit: one commit serves all updates that wait for it, and every update sees those
+// before it.
 func TestGroupCommit(t *testing.T) {
 	d := open(t, testConfig(t.TempDir()))
 	block, blocked := make(chan struct{}), make(chan struct{})
@@ -208,6 +213,7 @@ func TestGroupCommit(t *testing.T) {
 	}
 }
 
+// TestQueueIsBounded: when Config.MaxQueue updates wait, another gets ErrBusy.
 func TestQueueIsBounded(t *testing.T) {
 	cfg := testConfig(t.TempDir())
 	cfg.MaxQueue = 2
@@ -232,7 +238,7 @@ func TestQueueIsBounded(t *testing.T) {
 	wg.Wait()
 }
 
-// Updates larger than a transaction are whole, too.
+// TestLargeUpdates: an update that is larger than a transaction is whole as well.
 func TestLargeUpdates(t *testing.T) {
 	cfg := testConfig(t.TempDir())
 	cfg.MaxUpdate = 8 << 20
@@ -334,6 +340,7 @@ func FuzzJournal(f *testing.F) {
 	})
 }
 
+// TestExpiry: a value is gone when its time has come.
 func TestExpiry(t *testing.T) {
 	d := open(t, testConfig(t.TempDir()))
 	if err := d.Update(context.Background(), func(tx *Tx) error {

@@ -19,14 +19,14 @@ func datasync(f *os.File) error {
 	}
 }
 
-// dataEnd is an offset behind which a file consists of a hole, as far as the file system
-// knows, and at most its size.
+// dataEnd is where the data of a file ends, as far as the file system knows. The rest of
+// the file, if there is any, is a hole.
 func dataEnd(f *os.File, size int64) int64 {
 	var end int64
 	for {
 		data, err := unix.Seek(int(f.Fd()), end, unix.SEEK_DATA)
 		if err == unix.ENXIO {
-			return end // there is no data behind end
+			return end // there is no data after end
 		}
 		if err != nil {
 			return size

@@ -11,8 +11,8 @@ import (
 
 // Facts are what queries and metrics need of a trajectory.
 type Facts struct {
-	Reward  float64 // 0 when absent (spec 2.3)
-	Scored  bool    // false: recorded, and nobody has said yet what it is worth
+	Reward  float64 // 0 when absent (docs/interface/trajectories.md, section 2.3)
+	Scored  bool    // false: it was recorded without a reward, and none has been given since
 	Initial Int     // policy versions
 	Final   Int
 	Start   time.Time // start_time; zero: none
@@ -166,7 +166,7 @@ func (d *details) tools(c *jsontext.Cursor) (some bool) {
 	return some
 }
 
-// history checks an element of additional_histories (2.5).
+// history checks an element of additional_histories (docs/interface/trajectories.md, section 2.5).
 func (d *details) history(c *jsontext.Cursor) {
 	if c.Kind() != jsontext.Object {
 		d.add(notObject)
@@ -211,7 +211,7 @@ func (d *details) turns(c *jsontext.Cursor, t *tally) {
 	})
 }
 
-// turn looks into one element: a choice has a message and a finish_reason (2.4).
+// turn looks into one element: a choice has a message and a finish_reason (docs/interface/trajectories.md, section 2.4).
 func (t *tally) turn(c *jsontext.Cursor) {
 	var message, finish bool
 	reason, tokens, ids := "", -1, -1

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Detail is one entry of a 422 answer (spec trajectories 3). It never holds
-// what the client sent but for names of members, since logs hold prompts.
+// Detail is one entry of a 422 answer (docs/interface/trajectories.md, section 3). It never holds
+// what the client sent, except names of members, because logs hold prompts.
 type Detail struct {
 	Loc  []string // "body", then names and indexes, as decimal text
 	Msg  string
@@ -30,7 +30,7 @@ func (e *Invalid) Error() string {
 	return "trajectory: " + strings.Join(d.Loc, ".") + ": " + d.Type + more
 }
 
-// violation is a cause of the table in section 3.
+// violation is a cause of the table in docs/interface/trajectories.md, section 3.
 type violation struct{ code, msg string }
 
 var (

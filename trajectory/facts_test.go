@@ -20,7 +20,7 @@ func facts(t *testing.T, text string) Facts {
 	return f
 }
 
-// A choice has a message and a finish_reason (2.4, checklist 15).
+// A choice has a message and a finish_reason (docs/interface/trajectories.md, section 2.4).
 func TestChoices(t *testing.T) {
 	for _, c := range []struct {
 		turn    string
@@ -78,7 +78,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// Forms of start_time (2.6, checklist 13).
+// Forms of start_time (docs/interface/trajectories.md, section 2.6).
 func TestParseTime(t *testing.T) {
 	at := func(s string) time.Time {
 		x, err := time.Parse(time.RFC3339Nano, s)
@@ -109,7 +109,7 @@ func TestParseTime(t *testing.T) {
 	}
 }
 
-// Section 10's vector (checklist 24), and the definitions around it.
+// The example of docs/interface/trajectories.md, section 10, and the definitions around it.
 func TestStats(t *testing.T) {
 	var s Stats
 	score := func(r float64, metrics ...Score) {

@@ -22,7 +22,7 @@ type Limits struct {
 	Reserve func(bytes int) bool
 }
 
-// DefaultLimits returns the limits of section 6.
+// DefaultLimits returns the limits of docs/interface/trajectories.md, section 6.
 func DefaultLimits() Limits {
 	return Limits{Trajectory: 256 << 20, Trajectories: 1_000_000, Depth: 200}
 }
@@ -52,7 +52,7 @@ type Trajectory struct {
 	Facts
 }
 
-// Group is what a group has besides its trajectories. It comes behind them.
+// Group is what a group has besides its trajectories. It comes after them.
 type Group struct {
 	Index        int
 	Trajectories int
@@ -184,7 +184,7 @@ func (q *request) member() bool {
 	case "trajectory_groups":
 		return q.within(key, q.groups)
 	}
-	return q.Value() // model_id too: the path wins (2.1)
+	return q.Value() // model_id too: the one in the path wins (docs/interface/trajectories.md, section 2.1)
 }
 
 func (q *request) split() bool {
@@ -310,7 +310,7 @@ func (q *request) groupMember(seen *bool) bool {
 	return q.groupValue(name, v)
 }
 
-// groupValue checks the container types of what a group has (2.2).
+// groupValue checks the container types of what a group has (docs/interface/trajectories.md, section 2.2).
 func (q *request) groupValue(name string, v Value) bool {
 	switch name {
 	case "exceptions", "logs":

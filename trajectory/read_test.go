@@ -41,7 +41,7 @@ func read(body string) (*heap, Envelope, error) {
 	return h, e, err
 }
 
-// example is the body of section 2.9.
+// example is a body with everything that docs/interface/trajectories.md, section 2, describes.
 func example(t testing.TB) string {
 	t.Helper()
 	b, err := os.ReadFile("testdata/example.json")
@@ -97,7 +97,7 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// What is accepted, by the rows of the checklist (section 14).
+// What is accepted, by the rows of docs/interface/trajectories.md, section 14.
 func TestAccepted(t *testing.T) {
 	for name, body := range map[string]string{
 		"2 empty trajectory":        one(`{}`),
@@ -133,7 +133,7 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// What is refused: causes and places of section 3.
+// What is refused: causes and places of docs/interface/trajectories.md, section 3.
 func TestRefused(t *testing.T) {
 	const first = "body.trajectory_groups.0.trajectories.0."
 	for name, c := range map[string]struct {
@@ -222,7 +222,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Not more than 100 details, and the rest is not read (section 3).
+// Not more than 100 details, and the rest is not read (docs/interface/trajectories.md, section 3).
 func TestEnoughDetails(t *testing.T) {
 	for name, body := range map[string]string{
 		"trajectories": one(strings.Repeat(`{"reward":null},`, 150) + `{}`),
@@ -242,9 +242,9 @@ func TestEnoughDetails(t *testing.T) {
 	}
 }
 
-// A bad trajectory behind 10,000 good ones: the error says so, and the sink got
-// nothing behind it (checklist 7).
-func TestNothingBehindAnError(t *testing.T) {
+// A bad trajectory after 10,000 good ones: the error says so, and the sink got
+// nothing after it (docs/interface/trajectories.md, section 14).
+func TestNothingAfterAnError(t *testing.T) {
 	h, _, err := read(one(strings.Repeat(`{},`, 10_000) + `{"reward":"x"},{},{}`))
 	var bad *Invalid
 	if !errors.As(err, &bad) || bad.Details[0].Loc[4] != "10000" {
@@ -341,7 +341,7 @@ type stuck struct{}
 
 func (stuck) Read([]byte) (int, error) { return 0, nil }
 
-// What is exact stays exact (T-11, checklist 29), wherever the windows end.
+// What is exact stays exact (docs/interface/trajectories.md, section 14), wherever the windows end.
 func TestExact(t *testing.T) {
 	const exact = `{"metadata":{"big":123456789012345678901234567890,"one":1.0,"s":"\ud83d","pair":"\ud83d\ude00","raw":"😀ä","esc":"\/\u0041","z":1e-400,"z2":-0.0,"n":9223372036854775807},"metadata2":null,"reward":1.50,"reward":2.0}`
 	for pad := range 300 {

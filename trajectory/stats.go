@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Stats gathers the metrics of section 10 over groups of one split: for each
+// Stats gathers the metrics of docs/interface/trajectories.md, section 10, over groups of one split: for each
 // group its trajectories, then the group.
 type Stats struct {
 	counts  Counts
@@ -24,7 +24,7 @@ type Stats struct {
 	truncated        int
 }
 
-// means are sums over whoever carries a metric.
+// means are sums over the trajectories, or groups, that have a metric.
 type means struct {
 	by    map[string]*mean
 	bytes int
@@ -35,8 +35,8 @@ type mean struct {
 	n   int
 }
 
-// maxNames and maxNameBytes bound the metrics that are told apart: whoever logs
-// more than that uses metrics for what metadata is for.
+// maxNames and maxNameBytes bound the metrics that are counted, by their number and by the
+// bytes of their names. More than that are not metrics but metadata.
 const (
 	maxNames     = 10_000
 	maxNameBytes = 1 << 20

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ParseTime reads a date and time as section 2.6 has it: RFC 3339 with any
+// ParseTime reads a date and time as docs/interface/trajectories.md, section 2.6, has it: RFC 3339 with any
 // length of fraction, a space for the T, no zone (then it is UTC), or a date
 // alone (midnight UTC). What is finer than a nanosecond is cut off.
 func ParseTime(s string) (time.Time, bool) {

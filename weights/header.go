@@ -31,9 +31,9 @@ const (
 //
 //	[8 bytes: n][n bytes: JSON header][data]
 //
-// Their Data are parts of file. Nothing behind the header is touched. The
-// ranges must tile the data without gap, overlap or rest, as the format asks:
-// so every damage to a length is found here and not as a wrong answer.
+// Their Data are parts of file. Nothing after the header is touched. The
+// ranges have to cover the data without gaps, overlaps or a rest, as the format demands, so
+// that a damaged length is found here and does not become a wrong answer.
 func parse(name string, file []byte) ([]Tensor, error) {
 	if len(file) < prefixBytes {
 		return nil, damaged(name, "%d bytes are too few for a safetensors file", len(file))

@@ -1,13 +1,10 @@
-// Package weights reads checkpoints: Hugging Face safetensors, one file or a
-// sharded index, mapped into memory. It knows names, shapes and bytes, and
-// nothing about architectures.
 package weights
 
 // DType is the element type of a stored tensor.
 type DType uint8
 
-// The first three are what models compute with. The others may lie in a
-// checkpoint beside them; whoever needs one of those refuses it by name.
+// The first three are what models compute with. The others may be in
+// a checkpoint too; who needs a tensor of such a type refuses it by its name.
 const (
 	Invalid DType = iota
 	F32           // IEEE 754 binary32

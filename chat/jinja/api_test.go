@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -161,6 +162,21 @@ func TestFromJSON(t *testing.T) {
 	}
 	if _, err := FromJSON([]byte("\"\xff\"")); !errors.Is(err, ErrJSON) {
 		t.Errorf("invalid UTF-8: %v", err)
+	}
+}
+
+// TestTooManyValues: values beyond the limit of FromJSON take no memory.
+func TestTooManyValues(t *testing.T) {
+	text := []byte("[" + strings.Repeat("1,", 8*maxJSONValues) + "1]")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := FromJSON(text)
+	runtime.ReadMemStats(&after)
+	if !errors.Is(err, ErrJSON) {
+		t.Errorf("error %v", err)
+	}
+	if total := after.TotalAlloc - before.TotalAlloc; total > 192<<20 {
+		t.Errorf("%d MiB allocated", total>>20)
 	}
 }
 

@@ -49,7 +49,7 @@
 // [Limits]. Nesting is bounded wherever something recurses, since a Go program cannot
 // survive an overflow of its stack: in the parser (150 levels, an expression 350 high), in
 // macros (Limits.Depth), in printing, comparing, hashing and tojson (900), and in FromJSON
-// (500). Compile refuses more than MaxSource bytes.
+// (501). Compile refuses more than MaxSource bytes.
 //
 // Limits.Steps counts statements, rounds of loops, calls, filters and items. Expressions
 // of more than eight nodes and operations on long texts count more. With the templates in

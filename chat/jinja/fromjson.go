@@ -12,21 +12,20 @@ import (
 )
 
 const (
-	// maxJSONDepth bounds the nesting that FromJSON accepts. It stays below
-	// maxNesting so that what was read can be printed.
+	// maxJSONDepth bounds the nesting that FromJSON accepts. It is less than maxNesting, so
+	// that every value that was read can be printed.
 	maxJSONDepth = 501
-	// maxJSONValues bounds how many values one text may hold: the shortest
-	// take three bytes of text and some forty of memory.
+	// maxJSONValues bounds how many values a text may have. The shortest take two bytes of
+	// text and some forty bytes of memory.
 	maxJSONValues = 1 << 20
 )
 
-// FromJSON decodes a JSON text into the values that Python's json.loads gives:
-// objects keep the order of their keys (a repeated key keeps its first place
-// and its last value), 1 is an int of any size, 1.0 and 1e3 are floats. A lone
-// surrogate escape becomes U+FFFD. It refuses what is not JSON (NaN too),
-// invalid UTF-8, nesting deeper than 501 and more than 2^20 values, always with
-// an error that wraps ErrJSON; the text follows Python's where Python refuses
-// the same.
+// FromJSON decodes a JSON text into the values that Python's json.loads returns: objects
+// keep the order of their keys (a repeated key keeps its first place and has its last
+// value), 1 is an int of any size, 1.0 and 1e3 are floats. A lone surrogate escape becomes
+// U+FFFD. Texts that are not JSON (NaN is not), invalid UTF-8, nesting deeper than 501 and
+// more than 2^20 values are errors, which wrap ErrJSON. Their text is Python's, if Python
+// refuses the same.
 func FromJSON(text []byte) (Value, error) {
 	if err := jsontext.Check(text, maxJSONDepth); err != nil {
 		if !utf8.Valid(text) {
@@ -132,7 +131,13 @@ func (d *jsonDecoder) fail(what string, at int) Value {
 	return nil
 }
 
+// value makes the next value. After an error it skips the value, so that a text with too
+// many of them takes no memory.
 func (d *jsonDecoder) value() Value {
+	if d.err != nil {
+		d.Take()
+		return nil
+	}
 	if d.values++; d.values > maxJSONValues {
 		at := d.Offset()
 		d.Take()
@@ -141,11 +146,19 @@ func (d *jsonDecoder) value() Value {
 	switch d.Kind() {
 	case jsontext.Object:
 		o := &Dict{}
-		d.Object(func(name jsontext.Value) { o.Set(name.SharedText(), d.value()) })
+		d.Object(func(name jsontext.Value) {
+			if v := d.value(); d.err == nil {
+				o.Set(name.SharedText(), v)
+			}
+		})
 		return o
 	case jsontext.Array:
 		l := &List{}
-		d.Array(func(int) { l.items = append(l.items, d.value()) })
+		d.Array(func(int) {
+			if v := d.value(); d.err == nil {
+				l.items = append(l.items, v)
+			}
+		})
 		return l
 	case jsontext.String:
 		return d.Take().SharedText()

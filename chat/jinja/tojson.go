@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// filterToJSON is transformers' tojson: json.dumps with its arguments, and
-// nothing escaped for HTML.
+// filterToJSON is transformers' tojson: json.dumps with its arguments, without escapes for
+// HTML.
 func filterToJSON(m *machine, v Value, a []Value) Value {
 	e := jsonEncoder{m: m, itemSep: ", ", keySep: ": "}
 	e.ascii = m.flag(a[0])
 	e.sortKeys = m.flag(a[3])
-	_, isText := asString(v) // text alone is written without a look at the layout
+	_, isText := asString(v) // a text has no layout, so the arguments for it are not checked
 	if indent := orNone(a[1]); indent != nil && !isText {
 		e.multiline, e.itemSep = true, ","
 		if s, ok := asString(indent); ok {
@@ -173,8 +173,8 @@ func (e *jsonEncoder) key(k Value) {
 	}
 }
 
-// text writes a string: control characters, quotes and backslashes escaped,
-// and under ensure_ascii everything but printable ASCII.
+// text writes a string. Control characters, quotes and backslashes are escaped, and with
+// ensure_ascii everything else that is not printable ASCII.
 func (e *jsonEncoder) text(s string) {
 	m := e.m
 	m.write(`"`)

@@ -145,7 +145,7 @@ var rules = map[string]rule{
 	},
 	"server": {
 		may:    []string{"api", "auth", "engine", "feedback", "internal/jsontext", "metrics", "server/failure", "server/feedbackapi", "server/openai", "server/recording", "server/trajectoryapi", "server/transport", "server/ui", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
-		tests:  []string{inv, "backend", "backend/sim", "chat", "chat/jinja", "chat/reasoning", "device/cpu", "grammar", "internal/testkit", "model", "models", "sampler", "tokenizer", "weights"},
+		tests:  []string{"backend", "backend/sim", "internal/testkit", "models", "server/servertest", "tokenizer"},
 		mayNot: []string{"net/http"},
 	},
 	"server/failure": {
@@ -159,7 +159,7 @@ var rules = map[string]rule{
 	},
 	"server/openai": {
 		may:    []string{"api", "auth", "chat", "chat/reasoning", "engine", "grammar", "internal/jsontext", "metrics", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
-		tests:  []string{inv, "backend", "backend/sim", "internal/testkit", "models"},
+		tests:  []string{inv, "backend", "backend/sim", "chat/jinja", "device/cpu", "internal/testkit", "model", "models", "server", "server/servertest", "weights"},
 		mayNot: []string{"net/http"},
 	},
 	"server/recording": {
@@ -169,12 +169,16 @@ var rules = map[string]rule{
 	"server/sdktest": {
 		tests: []string{"backend", "backend/sim", "chat", "engine", "models", "server", "server/openai", "tokenizer"},
 	},
+	"server/servertest": {
+		may: []string{"backend", "backend/sim", "chat", "engine", "internal/jsontext", "models", "server", "server/openai", "server/transport", "tokenizer"},
+	},
 	"server/trajectoryapi": {
 		may:    []string{"api", "auth", "internal/jsontext", "metrics", "server/failure", "server/transport", "trajectory", "trajectory/archive", "trajectory/export"},
 		mayNot: []string{"net/http"},
 	},
 	"server/transport": {
 		may:    []string{"api", "auth", "metrics", "server/failure", "usage"},
+		tests:  []string{"backend", "backend/sim", "engine", "server/servertest"},
 		mayNot: []string{"net/http"},
 	},
 	"server/ui": {},

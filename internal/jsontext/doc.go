@@ -18,7 +18,7 @@
 // takes the last one as Python does, or refuses the second. There are three ways to go over
 // a Value:
 //
-//	Members, Elements   iterators; whoever looks into few of the values uses these
+//	Members, Elements   iterators, for callers that look into few of the values
 //	Cursor              goes into every level and looks at each byte once
 //	Scanner             checks and reads in one pass, over memory or a stream
 //

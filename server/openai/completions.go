@@ -20,28 +20,22 @@ func (s *Service) prepareTexts(ctx context.Context, m *Model, body []byte, from 
 	if bad != nil {
 		return nil, bad
 	}
-	if err := m.admit(ctx, &q.Options, &from); err != nil {
+	if err := s.checkTexts(ctx, m, q, &from); err != nil {
 		return nil, err
-	}
-	if bad := q.CheckPrompt(); bad != nil {
-		return nil, bad
-	}
-	if bad := s.checkOptions(m, &q.Options); bad != nil {
-		return nil, bad
 	}
 	params, bad := s.sampling(m, &q.Options)
 	if bad != nil {
 		return nil, bad
 	}
-	room, bad := m.room(&q.Options)
+	limit, bad := m.promptLimit(&q.Options)
 	if bad != nil {
 		return nil, bad
 	}
 	p := &prepared{reply: s.reply(m, &q.Options, from.id), options: &q.Options}
 	t := &textAnswer{n: q.N, only: q.PromptOnly, scored: q.PromptLogprobs != nil && !q.Stream}
-	echoed, told := 0, 0
+	echoed, scores := 0, 0 // bytes and log-probabilities that repeat prompts
 	for i := range q.Prompts {
-		tokens, text, bad := m.textPrompt(ctx, q, &q.Prompts[i], room)
+		tokens, text, bad := m.textPrompt(ctx, q, &q.Prompts[i], limit)
 		if bad != nil {
 			return nil, bad
 		}
@@ -66,14 +60,11 @@ func (s *Service) prepareTexts(ctx context.Context, m *Model, body []byte, from 
 		// Every choice repeats its prompt.
 		echoed += q.N * len(text)
 		if r.Prompt != nil {
-			told += q.N * len(tokens) * (r.Prompt.Top + 1)
+			scores += q.N * len(tokens) * (r.Prompt.Top + 1)
 		}
 	}
-	if q.Echo && echoed > s.cfg.MaxEcho {
-		return nil, failure.BadRequest("", "The echo of %d bytes in all choices is larger than %d bytes.", echoed, s.cfg.MaxEcho)
-	}
-	if told > maxTold {
-		return nil, failure.BadRequest("", "The answer would hold %d log-probabilities of prompt tokens, more than %d.", told, maxTold)
+	if bad := s.checkAnswerSize(q.Echo, echoed, scores); bad != nil {
+		return nil, bad
 	}
 	p.reply.meta.ID = api.CompletionID(p.reply.meta.ID)
 	p.reply.n = q.N * len(q.Prompts)
@@ -81,24 +72,49 @@ func (s *Service) prepareTexts(ctx context.Context, m *Model, body []byte, from 
 	return p, nil
 }
 
-// maxTold bounds the log-probabilities of prompt tokens in an answer: each takes
+// checkTexts finds what the body alone, the model and the settings refuse.
+func (s *Service) checkTexts(ctx context.Context, m *Model, q *api.CompletionRequest, from *sender) error {
+	if err := m.admit(ctx, &q.Options, from); err != nil {
+		return err
+	}
+	if bad := q.CheckPrompt(); bad != nil {
+		return bad
+	}
+	if bad := s.checkOptions(m, &q.Options); bad != nil {
+		return bad
+	}
+	return nil
+}
+
+// checkAnswerSize refuses a request whose answer would repeat too much of its prompts.
+func (s *Service) checkAnswerSize(echo bool, echoed, scores int) *api.Error {
+	if echo && echoed > s.cfg.MaxEcho {
+		return failure.BadRequest("", "The echo of %d bytes in all choices is larger than %d bytes.", echoed, s.cfg.MaxEcho)
+	}
+	if scores > maxPromptScores {
+		return failure.BadRequest("", "The answer would hold %d log-probabilities of prompt tokens, more than %d.", scores, maxPromptScores)
+	}
+	return nil
+}
+
+// maxPromptScores bounds the log-probabilities of prompt tokens in an answer: each takes
 // some 30 bytes, and a gigabyte is soon asked for.
-const maxTold = 4 << 20
+const maxPromptScores = 4 << 20
 
 // textPrompt is the ids of a prompt, and its text if that is to be echoed.
-func (m *Model) textPrompt(ctx context.Context, q *api.CompletionRequest, p *api.TextPrompt, room space) (tokens []int32, text string, bad *api.Error) {
+func (m *Model) textPrompt(ctx context.Context, q *api.CompletionRequest, p *api.TextPrompt, limit promptLimit) (tokens []int32, text string, bad *api.Error) {
 	if p.IDs == nil {
-		tokens, bad = m.encode(ctx, &q.Options, p.Text, room)
-		if bad == nil && q.Echo && len(tokens) == room.keep { // it may have been cut
+		tokens, bad = m.encode(ctx, &q.Options, p.Text, limit)
+		if bad == nil && q.Echo && len(tokens) == limit.keep { // it may have been cut
 			return tokens, m.Tokenizer.Decode(tokens, tokenizer.DecodeOptions{}), nil
 		}
 		return tokens, p.Text, bad
 	}
-	tokens, strange := ids(p.IDs, m.VocabSize)
-	if strange != nil {
-		return nil, "", api.ErrPromptIDs(strange, m.VocabSize)
+	tokens, outside := ids(p.IDs, m.VocabSize)
+	if outside != nil {
+		return nil, "", api.ErrPromptIDs(outside, m.VocabSize)
 	}
-	if tokens, bad = m.fit(tokens, room); bad == nil && q.Echo {
+	if tokens, bad = m.fit(tokens, limit); bad == nil && q.Echo {
 		text = m.Tokenizer.Decode(tokens, tokenizer.DecodeOptions{})
 	}
 	return tokens, text, bad

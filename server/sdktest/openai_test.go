@@ -20,7 +20,7 @@ import (
 // OpenAI's own client against a listening server: what it cannot read, nobody
 // who uses it can (spec clients 2.3, 2.5).
 
-func sdk(h *house, options ...option.RequestOption) openai.Client {
+func sdk(h *testServer, options ...option.RequestOption) openai.Client {
 	all := []option.RequestOption{option.WithBaseURL("http://" + h.addr + "/v1"), option.WithAPIKey("k"), option.WithMaxRetries(0)}
 	return openai.NewClient(append(all, options...)...)
 }
@@ -36,12 +36,12 @@ func question(n int64) openai.ChatCompletionNewParams {
 	}
 }
 
-func sdkHouse(t *testing.T) *house {
-	return newHouse(t, true, func(cfg *server.Config) { cfg.APIKeys = []string{"k"} })
+func serverWithKey(t *testing.T) *testServer {
+	return newServer(t, true, func(cfg *server.Config) { cfg.APIKeys = []string{"k"} })
 }
 
 func TestSDKCompleteAndStream(t *testing.T) {
-	h := sdkHouse(t)
+	h := serverWithKey(t)
 	c := sdk(h)
 	ctx := context.Background()
 	whole, err := c.Chat.Completions.New(ctx, question(8))
@@ -81,7 +81,7 @@ func TestSDKCompleteAndStream(t *testing.T) {
 }
 
 func TestSDKErrors(t *testing.T) {
-	h := sdkHouse(t)
+	h := serverWithKey(t)
 	ctx := context.Background()
 	bad := question(8)
 	bad.Temperature = openai.Float(3)
@@ -136,7 +136,7 @@ func TestSDKErrors(t *testing.T) {
 }
 
 func TestSDKAbort(t *testing.T) {
-	h := sdkHouse(t)
+	h := serverWithKey(t)
 	h.setHook(func(c sim.Call, _ int) error {
 		if c == sim.End {
 			<-time.After(2 * time.Millisecond)
@@ -172,7 +172,7 @@ func TestSDKAbort(t *testing.T) {
 
 // A server that still loads is asked again after what Retry-After says.
 func TestSDKRetries(t *testing.T) {
-	h := newHouse(t, false, func(cfg *server.Config) { cfg.RetryAfter = time.Second })
+	h := newServer(t, false, func(cfg *server.Config) { cfg.RetryAfter = time.Second })
 	var tries atomic.Int32
 	count := option.WithMiddleware(func(r *http.Request, next option.MiddlewareNext) (*http.Response, error) {
 		resp, err := next(r)

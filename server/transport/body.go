@@ -47,7 +47,7 @@ type body struct {
 	taken  int64
 }
 
-// free gives the share back. The bytes are the garbage collector's: whoever
+// free releases the share. The bytes are the garbage collector's: whoever
 // still prepares a request whose client has gone may read them.
 func (b *body) free() {
 	b.budget.give(b.taken)
@@ -101,7 +101,7 @@ func (b *body) read(rc *fasthttp.RequestCtx, cfg *Config) error {
 	}
 }
 
-// grow makes room for more bytes, at most most in all.
+// grow makes space for more bytes, at most most in all.
 func (b *body) grow(most int) bool {
 	const first = 16 << 10
 	size := min(max(2*len(b.bytes), first), most)

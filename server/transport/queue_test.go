@@ -127,105 +127,129 @@ func TestQueuePanicIsAnError(t *testing.T) {
 	}
 }
 
-// Against an obvious twin: whatever order of arrivals, departures and ends, the
-// queue serves what round robin over lists serves.
-func TestQueueTwin(t *testing.T) {
+// Whatever the order of arrivals, departures and ends, the queue serves what the
+// reference implementation serves: round robin over lists.
+func TestQueueAgainstReference(t *testing.T) {
 	for seed := range 50 {
-		synctest.Test(t, func(t *testing.T) { queueTwin(t, uint64(seed)) })
+		synctest.Test(t, func(t *testing.T) { compareWithReference(t, uint64(seed)) })
 	}
 }
 
-func queueTwin(t *testing.T, seed uint64) {
+// referenceQueue is the reference implementation: a list of projects in the order of
+// their turns, each with its jobs.
+type referenceQueue struct {
+	lines   [][]waitingJob
+	names   []string // of the projects
+	running string   // job; "": none
+	served  []string
+}
+
+type waitingJob struct {
+	name  string
+	leave context.CancelCauseFunc
+}
+
+func (r *referenceQueue) waiting() (n int) {
+	for _, l := range r.lines {
+		n += len(l)
+	}
+	return n
+}
+
+func (r *referenceQueue) run(name string) {
+	r.running = name
+	r.served = append(r.served, name)
+}
+
+func (r *referenceQueue) arrive(project string, j waitingJob) {
+	if r.running == "" {
+		r.run(j.name)
+		return
+	}
+	at := slices.Index(r.names, project)
+	if at < 0 {
+		at, r.lines, r.names = len(r.lines), append(r.lines, nil), append(r.names, project)
+	}
+	r.lines[at] = append(r.lines[at], j)
+}
+
+func (r *referenceQueue) leave(line, place int) {
+	if r.lines[line] = slices.Delete(slices.Clone(r.lines[line]), place, place+1); len(r.lines[line]) == 0 {
+		r.lines, r.names = slices.Delete(r.lines, line, line+1), slices.Delete(r.names, line, line+1)
+	}
+}
+
+// next ends the running job and runs the first of the project whose turn it is.
+func (r *referenceQueue) next() {
+	r.running = ""
+	if len(r.lines) == 0 {
+		return
+	}
+	l, name := r.lines[0], r.names[0]
+	r.lines, r.names = r.lines[1:], r.names[1:]
+	r.run(l[0].name)
+	if len(l) > 1 {
+		r.lines, r.names = append(r.lines, l[1:]), append(r.names, name)
+	}
+}
+
+func compareWithReference(t *testing.T, seed uint64) {
 	random := func(n int) int {
 		seed = seed*6364136223846793005 + 1442695040888963407
 		return int(seed>>33) % n
 	}
-	q := testQueue(t, 8, 1)
-	type entry struct {
-		name   string
-		cancel context.CancelCauseFunc
-	}
-	var lines [][]entry // the twin: projects in turn order
-	var names []string
-	var served, want []string
+	const places = 8
+	q := testQueue(t, places, 1)
+	var want referenceQueue
+	var served []string
 	gate := make(chan struct{}) // lets the running job end
-	running := ""
-	waiting := func() (n int) {
-		for _, l := range lines {
-			n += len(l)
-		}
-		return n
-	}
-	next := func() {
-		running = ""
-		if len(lines) == 0 {
-			return
-		}
-		l, name := lines[0], names[0]
-		lines, names = lines[1:], names[1:]
-		running = l[0].name
-		want = append(want, running)
-		if len(l) > 1 {
-			lines, names = append(lines, l[1:]), append(names, name)
-		}
-	}
 	var wg sync.WaitGroup
+	arrive := func(i int) {
+		project, name := string(rune('a'+random(4))), fmt.Sprint("job ", i)
+		full := want.waiting() == places
+		ctx, cancel := context.WithCancelCause(context.Background())
+		refused := false
+		wg.Go(func() {
+			defer cancel(nil)
+			err := q.Do(ctx, project, func() { served = append(served, name); <-gate })
+			refused = errors.Is(err, failure.ErrQueueFull)
+		})
+		synctest.Wait()
+		if refused != full {
+			t.Fatalf("step %d: refused %v with %d waiting", i, refused, want.waiting())
+		}
+		if !full {
+			want.arrive(project, waitingJob{name, cancel})
+		}
+	}
+	leave := func() {
+		line := random(len(want.lines))
+		place := random(len(want.lines[line]))
+		want.lines[line][place].leave(failure.ErrGone)
+		synctest.Wait()
+		want.leave(line, place)
+	}
 	for i := range 200 {
-		switch random(3) {
-		case 0: // a job arrives
-			project, name := string(rune('a'+random(4))), fmt.Sprint("job ", i)
-			full := waiting() == 8
-			ctx, cancel := context.WithCancelCause(context.Background())
-			refused := false
-			wg.Go(func() {
-				defer cancel(nil)
-				err := q.Do(ctx, project, func() { served = append(served, name); <-gate })
-				refused = errors.Is(err, failure.ErrQueueFull)
-			})
-			synctest.Wait()
-			switch {
-			case refused != full:
-				t.Fatalf("step %d: refused %v with %d waiting", i, refused, waiting())
-			case full:
-			case running == "":
-				running = name
-				want = append(want, name)
-			default:
-				at := slices.Index(names, project)
-				if at < 0 {
-					at, lines, names = len(lines), append(lines, nil), append(names, project)
-				}
-				lines[at] = append(lines[at], entry{name, cancel})
-			}
-		case 1: // one that waits leaves
-			if len(lines) == 0 {
-				continue
-			}
-			l := random(len(lines))
-			k := random(len(lines[l]))
-			lines[l][k].cancel(failure.ErrGone)
-			synctest.Wait()
-			if lines[l] = slices.Delete(slices.Clone(lines[l]), k, k+1); len(lines[l]) == 0 {
-				lines, names = slices.Delete(lines, l, l+1), slices.Delete(names, l, l+1)
-			}
-		case 2: // the running one ends
-			if running == "" {
-				continue
-			}
+		switch action := random(3); {
+		case action == 0:
+			arrive(i)
+		case action == 1 && len(want.lines) > 0:
+			leave()
+		case action == 2 && want.running != "":
 			gate <- struct{}{}
 			synctest.Wait()
-			next()
+			want.next()
 		}
-		if q.Waiting() != waiting() {
-			t.Fatalf("step %d: %d wait, want %d", i, q.Waiting(), waiting())
+		if q.Waiting() != want.waiting() {
+			t.Fatalf("step %d: %d wait, want %d", i, q.Waiting(), want.waiting())
 		}
 	}
 	close(gate)
 	wg.Wait()
-	for running != "" {
-		next()
+	for want.running != "" {
+		want.next()
 	}
-	if !slices.Equal(served, want) {
-		t.Fatalf("served %v\n  want %v", served, want)
+	if !slices.Equal(served, want.served) {
+		t.Fatalf("served %v\n  want %v", served, want.served)
 	}
 }

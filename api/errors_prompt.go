@@ -1,0 +1,60 @@
+package api
+
+import "fmt"
+
+// The errors of a prompt that cannot be made or has the wrong length.
+
+// ErrTemplate reports a template that failed, with its own words.
+func ErrTemplate(detail string) *Error { return newError(causeTemplate, detail, nil) }
+
+// ErrNotMultimodal answers media for a model that takes text.
+func ErrNotMultimodal(model string) *Error {
+	return newError(causeMedia, clipName(model)+" is not a multimodal model", nil)
+}
+
+// ErrOverContext says that max output tokens alone exceed the context of
+// context tokens. param is the field that was sent (ChatRequest.MaxOutput).
+func ErrOverContext(param string, tokens, context int) *Error {
+	e := bareError(causeOverContext, fmt.Sprintf("%s=%d cannot be greater than max_model_len=%d. Please request fewer output tokens.", param, tokens, context))
+	e.Param = &param
+	e.addSuffix(tokens)
+	return e
+}
+
+// ErrCharacters says, before tokenizing, that a prompt of that many characters
+// cannot fit the context beside the output asked for.
+func ErrCharacters(context, output, characters, most int) *Error {
+	return newError(causeCharacters, fmt.Sprintf("This model's maximum context length is %d tokens. However, you requested %d output tokens and your prompt contains %d characters, more than the %d characters that can fit. Please reduce the length of the input prompt or the number of requested output tokens.",
+		context, output, characters, most), characters)
+}
+
+// ErrTooComplex says that the tokenizer gave up on a text.
+func ErrTooComplex() *Error {
+	return newError(causeTooComplex, "The tokenizer needs too many steps to cut this text into words.", nil)
+}
+
+// ErrContextLength says that prompt and output do not fit the context together.
+// atLeast: tokenizing stopped at prompt tokens, there may be more.
+func ErrContextLength(context, output, prompt int, atLeast bool) *Error {
+	s := ""
+	if atLeast {
+		s = "at least "
+	}
+	return newError(causeContext, fmt.Sprintf("This model's maximum context length is %d tokens. However, you requested %d output tokens and your prompt contains %s%d input tokens, for a total of %s%d tokens. Please reduce the length of the input prompt or the number of requested output tokens.",
+		context, output, s, prompt, s, prompt+output), prompt)
+}
+
+// ErrTruncate says that truncate_prompt_tokens leaves no room for the output.
+func ErrTruncate(tokens, room int) *Error {
+	return newError(causeTruncate, fmt.Sprintf("truncate_prompt_tokens=%d cannot be greater than max_model_len - max_tokens = %d. Please request a smaller truncation size.", tokens, room), tokens)
+}
+
+// ErrEmptyPrompt says that rendering and truncation left no token.
+func ErrEmptyPrompt() *Error {
+	return newError(causeEmptyPrompt, "The decoder prompt cannot be empty", nil)
+}
+
+// ErrPromptIDs names the ids of a prompt outside a vocabulary of vocab tokens.
+func ErrPromptIDs(ids []int, vocab int) *Error {
+	return newError(causePromptIDs, fmt.Sprintf("Token id(s) %s are out of vocabulary. Vocabulary size: %d", python(ids), vocab), nil)
+}

@@ -1,0 +1,52 @@
+package server
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"weir/metrics"
+	"weir/server/failure"
+	"weir/server/feedbackapi"
+	"weir/server/trajectoryapi"
+	"weir/server/transport"
+)
+
+// What the tests of this package need of its inside.
+
+// InterfaceOf is the interface that a path belongs to.
+func InterfaceOf(path string) failure.Interface { return interfaceOf(path) }
+
+// Find returns the route of a path.
+func (s *Server) Find(path string) (transport.Route, bool) { return router{s}.Find(path) }
+
+// FixedPaths are the paths of routes without anything variable in them.
+func FixedPaths() []string { return slices.Collect(maps.Keys(routes)) }
+
+// AllRoutes are all routes, by path as the OpenAPI document writes it. Those that need no
+// key are open; methods are separated by spaces.
+func (s *Server) AllRoutes() map[string]transport.Route {
+	all := map[string]transport.Route{"/v1/models/{id}": {Methods: "GET"}}
+	for path, r := range routes {
+		all[path] = transport.Route{Methods: strings.ReplaceAll(r.methods, ",", ""), Open: r.open}
+	}
+	for path, r := range feedbackapi.New(feedbackapi.Config{}).Routes() {
+		all[path] = transport.Route{Methods: r.Methods}
+	}
+	names := strings.NewReplacer("/models/*", "/models/{model_id}", "/logs/*", "/logs/{log_id}", "/trajectories/*/*/*", "/trajectories/{log_id}/{g}/{t}")
+	for path, methods := range trajectoryapi.New(trajectoryapi.Config{}, s.http, nil, nil).Routes() {
+		slices.Sort(methods)
+		all[names.Replace(path)] = transport.Route{Methods: strings.Join(methods, " ")}
+	}
+	return all
+}
+
+// Counts are the server's metrics.
+func (s *Server) Counts() *metrics.Metrics { return s.counts }
+
+// SetRewards sets the rewards from feedback that have come.
+func (s *Server) SetRewards(ctx context.Context) error { return s.linker.Pass(ctx) }
+
+// Uploads is how many log requests are being read.
+func (s *Server) Uploads() int64 { return int64(s.trajectories.Uploads()) }

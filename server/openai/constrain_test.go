@@ -1,0 +1,329 @@
+package openai_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"weir/api"
+	"weir/server/servertest"
+)
+
+func structured(kind string, v any) map[string]any {
+	return map[string]any{"structured_outputs": map[string]any{kind: v}}
+}
+
+func schemaFormat(schema string) map[string]any {
+	return map[string]any{"response_format": map[string]any{"type": "json_schema", "json_schema": map[string]any{"name": "x", "schema": json.RawMessage(schema)}}}
+}
+
+// with adds fields to those of a constraint.
+func with(fields map[string]any, more ...any) map[string]any {
+	for i := 0; i < len(more); i += 2 {
+		fields[more[i].(string)] = more[i+1]
+	}
+	return fields
+}
+
+// everyWay asks for a constrained answer greedily and with seeds, whole and
+// streamed, and hands every answer to check.
+func (h *testServer) everyWay(t *testing.T, fields map[string]any, check func(content, finish string)) {
+	t.Helper()
+	for seed := range 6 {
+		with(fields, "seed", seed, "temperature", min(1, seed), "max_tokens", 300, "stream", false)
+		delete(fields, "stream_options")
+		c := h.Complete(t, fields)
+		check(*c.Choices[0].Message.Content, c.Choices[0].FinishReason)
+		content, finish := "", ""
+		for _, e := range h.Streamed(t, with(fields, "stream", true)) {
+			for _, choice := range e.Choices {
+				said, _ := choice.Delta["content"].(string)
+				content += said
+				if choice.FinishReason != nil {
+					finish = *choice.FinishReason
+				}
+			}
+		}
+		if content != *c.Choices[0].Message.Content || finish != c.Choices[0].FinishReason {
+			t.Errorf("streamed %q (%s), whole %q (%s)", content, finish, *c.Choices[0].Message.Content, c.Choices[0].FinishReason)
+		}
+	}
+}
+
+// The conflicts and shapes are api's tests (C70, C72, C76, C77, C80); this is
+// what the constraints do.
+func TestC71C72C74Constraints(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
+	for _, c := range []struct {
+		fields map[string]any
+		want   string // a regular expression for the content
+		tags   bool   // the content may go on without end
+	}{
+		{structured("choice", []string{"a"}), `a`, false},
+		{structured("choice", []string{"yes", "no", "yes and no", "ñandú 🦤"}), `yes|no|yes and no|ñandú 🦤`, false},
+		{structured("grammar", `root ::= "x"`), `x`, false},
+		{structured("grammar", "root ::= item (\",\" item){2}\nitem ::= [a-c] | \"(\" root \")\" # nested\n"), `[(][abc(),]+[)](,.*)?|[abc],.*`, true},
+		{structured("grammar", "start: \"a\" | \"b\"\n"), `a|b`, false},
+		{structured("regex", `\d{3}`), `[0-9]{3}`, false},
+		{structured("regex", `(foo|ba[rz])+-\w{2,4}`), `(foo|ba[rz])+-[0-9A-Za-z_]{2,4}`, true},
+		{structured("regex", ``), ``, false},
+		{structured("structural_tag", `{"type":"structural_tag","format":{"type":"const_string","value":"Hi."}}`), `Hi[.]`, false},
+	} {
+		whole := regexp.MustCompile(`^(?s:` + c.want + `)$`)
+		h.everyWay(t, c.fields, func(content, finish string) {
+			if finish == api.FinishLength && c.tags {
+				return
+			}
+			if !whole.MatchString(content) || finish != api.FinishStop {
+				t.Errorf("%v: %q, finish %s", c.fields, content, finish)
+			}
+		})
+	}
+}
+
+func TestC73ConstraintsThatDoNotCompile(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
+	for _, c := range []struct {
+		fields map[string]any
+		want   string
+	}{
+		{structured("regex", "["), "Failed to transform regex into a grammar: "},
+		{structured("regex", "a(?=b)"), "Failed to transform regex into a grammar: "},
+		{structured("json", map[string]any{"type": "bogus"}), "Failed to transform json schema into a grammar: "},
+		{schemaFormat(`{"properties":{"a":{"not":{}}}}`), "$.properties.a.not"},
+		{schemaFormat(`{"type":"array","uniqueItems":true}`), "uniqueItems"},
+		{schemaFormat(`{"$ref":"https://example.com/x.json"}`), "$ref"},
+		{structured("grammar", "root ::= nothing"), "Invalid grammar specification."},
+		{structured("structural_tag", `{"type":"structural_tag","format":{"type":"never"}}`), "Invalid structural tag specification."},
+	} {
+		for _, stream := range []bool{false, true} { // C81: a status in either mode
+			status, answer := h.Chat(with(c.fields, "stream", stream))
+			if f := servertest.Refused(t, status, answer, 400, ""); !strings.Contains(f.Message, c.want) || f.Type != "BadRequestError" {
+				t.Errorf("%v: %s", c.fields, answer)
+			}
+		}
+	}
+}
+
+// schemas that between them use every keyword that can be kept.
+var schemas = []string{
+	`{"type":"object"}`,
+	`{"type":"object","properties":{"name":{"type":"string","maxLength":12},"age":{"type":"integer","minimum":0,"maximum":130},"ok":{"type":"boolean"}},"required":["name","age"]}`,
+	`{"type":"object","properties":{"a":{"enum":["x",3,null,[1,"y"]]},"b":{"const":{"k":1}}},"required":["a","b"],"additionalProperties":false}`,
+	`{"type":"array","items":{"type":"number","exclusiveMinimum":-2,"maximum":7.5},"minItems":2,"maxItems":4}`,
+	`{"type":"array","prefixItems":[{"type":"integer","multipleOf":5},{"type":"null"}],"items":false,"minItems":2}`,
+	`{"anyOf":[{"type":"string","pattern":"^a+b$"},{"type":"object","properties":{"t":{"const":1}},"required":["t"],"additionalProperties":false}]}`,
+	`{"allOf":[{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]},{"properties":{"b":{"type":"string","minLength":2,"maxLength":3}},"required":["b"]}]}`,
+	`{"$defs":{"tree":{"type":"object","properties":{"v":{"type":"integer","minimum":-9,"maximum":9},"kids":{"type":"array","items":{"$ref":"#/$defs/tree"},"maxItems":2}},"required":["v"],"additionalProperties":false}},"$ref":"#/$defs/tree"}`,
+	`{"type":"object","patternProperties":{"^x_[a-z]{1,3}$":{"type":"integer"}},"additionalProperties":false,"minProperties":1,"maxProperties":2}`,
+	`{"type":"object","properties":{"d":{"type":"string","format":"date"},"u":{"type":"string","format":"uuid"},"i":{"type":"string","format":"ipv4"}},"required":["d","u","i"]}`,
+	`{"type":["string","integer","null"],"maxLength":5}`,
+	`{"oneOf":[{"type":"integer","minimum":10,"maximum":20},{"type":"string","maxLength":3}]}`,
+}
+
+// TestSchemasHold: every answer that finishes by itself validates, whatever the
+// model says: here it is a model that means nothing.
+func TestSchemasHold(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	stopped, cut := 0, 0
+	for i, schema := range schemas {
+		wg.Go(func() {
+			doc, err := jsonschema.UnmarshalJSON(strings.NewReader(schema))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			c := jsonschema.NewCompiler()
+			c.AssertFormat()
+			name := fmt.Sprintf("s%d.json", i)
+			if err := c.AddResource(name, doc); err != nil {
+				t.Error(err)
+				return
+			}
+			valid, err := c.Compile(name)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for seed := range 25 {
+				a := h.Complete(t, with(schemaFormat(schema), "seed", seed, "temperature", 1, "n", 2, "max_tokens", 250))
+				for _, choice := range a.Choices {
+					content := *choice.Message.Content
+					if choice.FinishReason != api.FinishStop {
+						mu.Lock()
+						cut++
+						mu.Unlock()
+						continue
+					}
+					mu.Lock()
+					stopped++
+					mu.Unlock()
+					v, err := jsonschema.UnmarshalJSON(strings.NewReader(content))
+					if err == nil {
+						err = valid.Validate(v)
+					}
+					if err != nil {
+						t.Errorf("%s: %q: %v", schema, content, err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d answers valid, %d cut by max_tokens", stopped, cut)
+	if stopped < 300 {
+		t.Error("the test did not reach what it is for")
+	}
+}
+
+func TestC75C78JSONObject(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
+	object := map[string]any{"response_format": map[string]any{"type": "json_object"}}
+	whole := 0
+	h.everyWay(t, object, func(content, finish string) {
+		if finish == api.FinishStop {
+			var v map[string]any
+			d := json.NewDecoder(strings.NewReader(content))
+			d.UseNumber() // 4e675 is JSON
+			if err := d.Decode(&v); err != nil || d.More() {
+				t.Errorf("%q: %v", content, err)
+			}
+			whole++
+		}
+	})
+	t.Logf("%d objects came to their end", whole)
+	// C78: what max_tokens cuts is the beginning of something valid.
+	a := h.Complete(t, with(schemaFormat(schemas[1]), "max_tokens", 1))
+	if c := a.Choices[0]; c.FinishReason != api.FinishLength || !strings.HasPrefix(`{"name"`, strings.TrimSpace(*c.Message.Content)) {
+		t.Errorf("%q, finish %s", *c.Message.Content, c.FinishReason)
+	}
+}
+
+// The options of a request (docs/interface/chat-completions.md, section 8.2): whitespace and undeclared properties.
+func TestConstraintOptions(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
+	const schema = `{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"array","items":{"type":"null"},"maxItems":3}},"required":["a","b"]}`
+	for _, c := range []struct {
+		name    string
+		options map[string]any
+		want    string
+	}{
+		{"no whitespace, no further properties", map[string]any{"disable_any_whitespace": true, "disable_additional_properties": true}, `^\{"a":-?\d+,"b":\[(null(,null)*)?\]\}$`},
+		{"its own whitespace", map[string]any{"whitespace_pattern": "\t?", "disable_additional_properties": true}, `^\t?\{\t?"a"\t?:\t?-?\d+\t?,\t?"b"\t?:\t?\[(\t?null\t?,?)*\t?\]\t?\}\t?$`},
+	} {
+		c.options["json"] = json.RawMessage(schema)
+		want := regexp.MustCompile(c.want)
+		h.everyWay(t, map[string]any{"structured_outputs": c.options}, func(content, finish string) {
+			if finish == api.FinishStop && !want.MatchString(content) {
+				t.Errorf("%s: %q", c.name, content)
+			}
+		})
+	}
+}
+
+func TestC79ConstrainedLogprobs(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
+	a := h.Complete(t, with(structured("choice", []string{"a", "b"}), "logprobs", true, "top_logprobs", 5))
+	entries := a.Choices[0].Logprobs.Content
+	if len(entries) != 2 {
+		t.Fatalf("%d tokens", len(entries))
+	}
+	sum, illegal := 0.0, 0
+	for _, alt := range entries[0].Top {
+		switch {
+		case alt.Token == "a" || alt.Token == "b":
+			sum += math.Exp(alt.Logprob)
+		case alt.Logprob == -9999:
+			illegal++
+		default:
+			t.Errorf("alternative %q at %v", alt.Token, alt.Logprob)
+		}
+	}
+	if math.Abs(sum-1) > 1e-5 || illegal != 3 {
+		t.Errorf("the legal ones sum to %v, %d are illegal", sum, illegal)
+	}
+	// The end was forced: it is certain, whether it was drawn or not.
+	if end := entries[1]; end.Logprob != 0 || len(end.Top) != 5 || end.Top[1].Logprob != -9999 {
+		t.Errorf("the end token: %+v", end)
+	}
+}
+
+// TestConstrainedThoughts (docs/interface/chat-completions.md, section 8.3): the constraint begins behind the thoughts,
+// which are free.
+func TestConstrainedThoughts(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
+	end, ok := servertest.Tokenizer().ID("</think>")
+	if !ok {
+		t.Fatal("the bundled model cannot close its thoughts")
+	}
+	thoughts := 0
+	for seed := range 10 {
+		fields := with(structured("choice", []string{"yes", "no"}), "seed", seed, "temperature", 1, "max_tokens", 200,
+			"chat_template_kwargs", map[string]any{"enable_thinking": true}, "logit_bias", map[string]any{fmt.Sprint(end): 6})
+		a := h.Complete(t, fields)
+		m := a.Choices[0].Message
+		if m.Reasoning != nil && *m.Reasoning != "" {
+			thoughts++
+		}
+		if a.Choices[0].FinishReason == api.FinishLength {
+			continue
+		}
+		if m.Content == nil || *m.Content != "yes" && *m.Content != "no" {
+			t.Errorf("content %v behind the thoughts %v", m.Content, m.Reasoning)
+		}
+	}
+	if thoughts < 3 {
+		t.Errorf("%d answers with thoughts", thoughts)
+	}
+}
+
+// A request that waits for its grammar holds up nobody else (docs/interface/chat-completions.md, section 8.3), and may
+// be left.
+func TestGrammarsWaitApart(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
+	gate := make(chan struct{})
+	var busy sync.WaitGroup
+	var begun atomic.Int32
+	for range h.Instance.OpenAI().Compiling().Workers() { // as a grammar that takes long does
+		busy.Go(func() {
+			if err := h.Instance.OpenAI().Compiling().Do(t.Context(), "", func() { begun.Add(1); <-gate }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	servertest.WaitFor(t, "busy workers", func() bool { return int(begun.Load()) == h.Instance.OpenAI().Compiling().Workers() })
+	answer := make(chan string, 1)
+	go func() {
+		_, a := h.Chat(with(structured("choice", []string{"constrained"}), "max_tokens", 20))
+		answer <- a
+	}()
+	servertest.WaitFor(t, "the request to wait", func() bool { return h.Instance.OpenAI().Compiling().Waiting() == 1 })
+	h.Complete(t, nil)
+	select {
+	case a := <-answer:
+		t.Errorf("answered without its grammar: %s", a)
+	default:
+	}
+	close(gate)
+	if a := <-answer; !strings.Contains(a, `"content":"constrained"`) {
+		t.Error(a)
+	}
+	busy.Wait()
+}

@@ -1,0 +1,459 @@
+package openai_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/api"
+	"weir/backend/sim"
+	"weir/chat"
+	"weir/chat/reasoning"
+	"weir/internal/testkit"
+	"weir/models"
+	"weir/server"
+	"weir/server/servertest"
+	"weir/tokenizer"
+)
+
+// words are the tokens of a text, the think tags one token each.
+func words(s string) []int32 { return servertest.Encode(s, false) }
+
+// letters are the tokens of a text character by character: tags in pieces.
+func letters(s string) (ids []int32) {
+	for _, r := range s {
+		ids = append(ids, servertest.Encode(string(r), false)...)
+	}
+	return ids
+}
+
+// thinkers is a server whose choices write the scripts: tokens, or texts for words.
+func thinkers(t testing.TB, change func(*servertest.Setup), scripts ...any) *testServer {
+	return newServer(t, func(s *servertest.Setup) {
+		for _, script := range scripts {
+			switch script := script.(type) {
+			case string:
+				s.Script = append(s.Script, words(script))
+			case []int32:
+				s.Script = append(s.Script, script)
+			}
+		}
+		if change != nil {
+			change(s)
+		}
+	})
+}
+
+// opens is a template whose generation prompt opens the block.
+const opens = `{% for m in messages %}<|im_start|>{{ m.role }}
+{{ m.content }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+<think>
+{% endif %}{# ends with </think> #}`
+
+func withTemplate(source string, kind reasoning.Kind) func(*servertest.Setup) {
+	return func(s *servertest.Setup) {
+		r, err := chat.New(chat.Config{Templates: []chat.Template{{Source: source}}, Reasoning: kind})
+		if err != nil {
+			panic(err)
+		}
+		s.Model.Chat = r
+	}
+}
+
+// specialTags is the bundled tokenizer with think tags that decoding hides.
+var specialTags = sync.OnceValue(func() *tokenizer.Tokenizer {
+	data, err := fs.ReadFile(models.Bundled(), "tokenizer.json")
+	if err != nil {
+		panic(err)
+	}
+	var file map[string]any
+	if err := json.Unmarshal(data, &file); err != nil {
+		panic(err)
+	}
+	for _, a := range file["added_tokens"].([]any) {
+		if a := a.(map[string]any); strings.Contains(a["content"].(string), "think") {
+			a["special"] = true
+		}
+	}
+	if data, err = json.Marshal(file); err != nil {
+		panic(err)
+	}
+	tok, err := tokenizer.Load(data)
+	if err != nil {
+		panic(err)
+	}
+	if id, _ := tok.ID("</think>"); !tok.IsSpecial(id) {
+		panic("not special")
+	}
+	return tok
+})
+
+func withSpecialTags(s *servertest.Setup) {
+	s.Model.Tokenizer, s.EngineConfig.Tokenizer = specialTags(), specialTags()
+}
+
+// thinking is the base request of a model that may think.
+func thinking(fields map[string]any) map[string]any {
+	all := map[string]any{
+		"chat_template_kwargs": map[string]any{"enable_thinking": true}, "seed": servertest.ScriptSeed, "temperature": 1, "max_tokens": 100,
+	}
+	for k, v := range fields {
+		all[k] = v
+	}
+	return all
+}
+
+// divided is a choice's texts, put together from a stream.
+type divided struct {
+	thought, content, finish string
+	ids                      []int32
+	tokens                   []string // of the logprobs
+	events                   int
+}
+
+// divisions puts a stream's choices together and checks the form of its events.
+func divisions(t *testing.T, chunks []servertest.Chunk, n int) []divided {
+	t.Helper()
+	out := make([]divided, n)
+	for _, c := range chunks {
+		if len(c.Choices) == 0 {
+			continue
+		}
+		ch := c.Choices[0]
+		if ch.Delta["role"] != nil {
+			continue
+		}
+		d := &out[ch.Index]
+		d.events++
+		r, has := ch.Delta["reasoning"]
+		if has && r == nil || r == "" {
+			t.Errorf("an empty reasoning in %v", ch.Delta)
+		}
+		if has && d.content != "" {
+			t.Errorf("reasoning behind the content in %v", ch.Delta)
+		}
+		if v, has := ch.Delta["content"]; has && v == nil {
+			t.Errorf("content null in %v", ch.Delta)
+		}
+		if len(ch.Delta) == 0 && ch.FinishReason == nil && ch.Logprobs == nil && len(ch.TokenIDs) == 0 {
+			t.Errorf("an event for nothing: %+v", c)
+		}
+		s, _ := r.(string)
+		d.thought += s
+		d.content += servertest.Text(c)
+		d.ids = append(d.ids, ch.TokenIDs...)
+		if ch.Logprobs != nil {
+			for _, e := range ch.Logprobs.Content {
+				d.tokens = append(d.tokens, e.Token)
+			}
+		}
+		if ch.FinishReason != nil {
+			d.finish = *ch.FinishReason
+		}
+	}
+	return out
+}
+
+// both asks for a stream and for the other answer, which have to agree, and
+// returns the choices of the latter.
+func (h *testServer) both(t *testing.T, fields map[string]any) []struct{ thought, content *string } {
+	t.Helper()
+	whole := h.Complete(t, fields)
+	all := map[string]any{"stream_options": map[string]any{}}
+	for k, v := range fields {
+		all[k] = v
+	}
+	chunks := h.Streamed(t, all)
+	var out []struct{ thought, content *string }
+	for i, d := range divisions(t, chunks, len(whole.Choices)) {
+		w := whole.Choices[i]
+		if d.thought != deref(w.Message.Reasoning) || d.content != deref(w.Message.Content) || d.finish != w.FinishReason || !slices.Equal(d.ids, w.TokenIDs) {
+			t.Errorf("%v: choice %d streamed %+v, at once %q %q %s %v", fields, i, d, deref(w.Message.Reasoning), deref(w.Message.Content), w.FinishReason, w.TokenIDs)
+		}
+		out = append(out, struct{ thought, content *string }{w.Message.Reasoning, w.Message.Content})
+	}
+	if u := chunks[len(chunks)-1].Usage; u.Completion != whole.Usage.Completion || u.Prompt != whole.Usage.Prompt {
+		t.Errorf("usage %+v streamed, %+v at once", u, whole.Usage)
+	}
+	return out
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+func shown(s *string) string {
+	if s == nil {
+		return "null"
+	}
+	return fmt.Sprintf("%q", *s)
+}
+
+// docs/interface/chat-completions.md, section 9.1, through the whole server: what is reasoning and what is content.
+func TestReasoningAndContent(t *testing.T) {
+	t.Parallel()
+	const full = "<think>\nlet me think\n</think>\n\nYes."
+	for name, c := range map[string]struct {
+		change           func(*servertest.Setup)
+		script           any
+		fields           map[string]any
+		thought, content string
+	}{
+		"tags are tokens":              {nil, full, nil, `"\nlet me think\n"`, `"\n\nYes."`},
+		"tags are text":                {nil, letters(full), nil, `"\nlet me think\n"`, `"\n\nYes."`},
+		"tags are special tokens":      {withSpecialTags, full, nil, `"\nlet me think\n"`, `"\n\nYes."`},
+		"shown special tokens":         {withSpecialTags, full, map[string]any{"skip_special_tokens": false}, `"\nlet me think\n"`, `"\n\nYes."`},
+		"special, text held back":      {withSpecialTags, full, map[string]any{"stop": "a long stop string"}, `"\nlet me think\n"`, `"\n\nYes."`},
+		"nothing behind the end tag":   {nil, "<think>hm</think>", nil, `"hm"`, `null`},
+		"no end tag":                   {nil, "<think>hm, let", nil, `"hm, let"`, `null`},
+		"cut off by the limit":         {nil, letters("<think>hm</think>x"), map[string]any{"max_tokens": 15}, `"hm</thin"`, `null`},
+		"a part of the open tag":       {nil, letters("<thi"), nil, `null`, `"<thi"`},
+		"the model does not think":     {nil, "Yes.", nil, `null`, `"Yes."`},
+		"it says nothing":              {nil, "", nil, `null`, `""`},
+		"the prompt opened the block":  {withTemplate(opens, reasoning.Auto), "hm</think>Yes.", nil, `"hm"`, `"Yes."`},
+		"and nothing closes it":        {withTemplate(opens, reasoning.Auto), "hm", nil, `"hm"`, `null`},
+		"the prompt closed the block":  {nil, full, map[string]any{"chat_template_kwargs": nil}, `null`, fmt.Sprintf("%q", full)},
+		"no parser":                    {withTemplate(opens, reasoning.None), full, nil, `null`, fmt.Sprintf("%q", full)},
+		"qwen3":                        {withTemplate("{{ messages[0].content }}", reasoning.Qwen3), "hm</think>Yes.", nil, `"hm"`, `"Yes."`},
+		"qwen3 says no end tag":        {withTemplate("{{ messages[0].content }}", reasoning.Qwen3), "Yes.", nil, `"Yes."`, `null`},
+		"qwen3, thinking off":          {withTemplate("{{ messages[0].content }}", reasoning.Qwen3), "Yes.", map[string]any{"chat_template_kwargs": map[string]any{"enable_thinking": false}}, `null`, `"Yes."`},
+		"a stop string in the thought": {nil, "<think>let me STOP here</think>Yes.", map[string]any{"stop": []string{"STOP"}}, `"let me "`, `null`},
+		"the end tag is a stop string": {nil, full, map[string]any{"stop": []string{"</think>"}}, `"\nlet me think\n"`, `null`},
+		"and is included":              {nil, full, map[string]any{"stop": []string{"</think>"}, "include_stop_str_in_output": true}, `"\nlet me think\n"`, `null`},
+		"characters in pieces":         {nil, slices.Concat(words("<think>"), letters("é🦀</think>é🦀")), nil, `"é🦀"`, `"é🦀"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := thinkers(t, c.change, c.script)
+			got := h.both(t, thinking(c.fields))[0]
+			if shown(got.thought) != c.thought || shown(got.content) != c.content {
+				t.Errorf("reasoning %s, content %s, want %s and %s", shown(got.thought), shown(got.content), c.thought, c.content)
+			}
+			all := map[string]any{"return_token_ids": true}
+			for k, v := range c.fields {
+				all[k] = v
+			}
+			h.both(t, thinking(all))
+		})
+	}
+}
+
+// The bytes of the answers.
+func TestReasoningTranscripts(t *testing.T) {
+	t.Parallel()
+	for name, fields := range map[string]map[string]any{
+		"reasoning":          {},
+		"reasoning_tokens":   {"logprobs": true, "return_token_ids": true},
+		"reasoning_hidden":   {"include_reasoning": false, "logprobs": true, "return_token_ids": true, "stream_options": map[string]any{"continuous_usage_stats": true}},
+		"reasoning_unclosed": {"max_tokens": 4, "return_token_ids": true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			script := slices.Concat(words("<think>hm"), letters("</think>\n"), words("Yes."))
+			h := thinkers(t, nil, script)
+			all := thinking(fields)
+			all["stream"] = true
+			_, answer := h.Chat(all)
+			testkit.Golden(t, "testdata/stream/"+name+".txt", []byte(answer))
+			delete(all, "stream")
+			delete(all, "stream_options")
+			_, answer = h.Chat(all)
+			testkit.Golden(t, "testdata/complete/"+name+".json", []byte(answer+"\n"))
+		})
+	}
+}
+
+// A token's thought goes out with it; the tags alone make no event (docs/interface/chat-completions.md, section 9.1).
+func TestReasoningEvents(t *testing.T) {
+	t.Parallel()
+	script := words("<think>a b c</think>d e")
+	h := thinkers(t, nil, script)
+	d := divisions(t, h.Streamed(t, thinking(nil)), 1)[0]
+	if d.events != len(script)-2+1 {
+		t.Errorf("%d events for %d tokens, of which two are tags, and the end", d.events, len(script))
+	}
+	d = divisions(t, h.Streamed(t, thinking(map[string]any{"return_token_ids": true})), 1)[0]
+	if want := append(slices.Clone(script), servertest.EndOfTurn); d.events != len(want) || !slices.Equal(d.ids, want) {
+		t.Errorf("with ids: %+v, want %v", d, want)
+	}
+	d = divisions(t, h.Streamed(t, thinking(map[string]any{"logprobs": true})), 1)[0]
+	if len(d.tokens) != len(script)+1 || d.tokens[0] != "<think>" {
+		t.Errorf("with logprobs: %+v", d)
+	}
+}
+
+// C141: include_reasoning false hides reasoning, in streams with all that its
+// chunks carry; it is billed all the same.
+func TestC141IncludeReasoning(t *testing.T) {
+	t.Parallel()
+	thought, content := words("<think>hm"), words("Yes.")
+	h := thinkers(t, nil, slices.Concat(thought, words("</think>"), content))
+	fields := thinking(map[string]any{"include_reasoning": false, "return_token_ids": true, "logprobs": true})
+	whole := h.Complete(t, fields)
+	if m := whole.Choices[0].Message; m.Reasoning != nil || deref(m.Content) != "Yes." || whole.Usage.Completion != len(thought)+len(content)+2 {
+		t.Errorf("%+v %+v", m, whole.Usage)
+	}
+	fields["stream_options"] = map[string]any{}
+	chunks := h.Streamed(t, fields)
+	d := divisions(t, chunks, 1)[0]
+	if want := append(slices.Clone(content), servertest.EndOfTurn); d.thought != "" || d.content != "Yes." || !slices.Equal(d.ids, want) || len(d.tokens) != len(want) || d.events != len(want) {
+		t.Errorf("%+v, want the tokens %v", d, want)
+	}
+	if u := chunks[len(chunks)-1].Usage; u.Completion != whole.Usage.Completion {
+		t.Errorf("usage %+v", u)
+	}
+	// All hidden: the role, and the end without its token.
+	h = thinkers(t, nil, thought)
+	if d := divisions(t, h.Streamed(t, fields), 1)[0]; d.events != 1 || d.finish != "stop" || len(d.ids)+len(d.tokens) != 0 {
+		t.Errorf("%+v", d)
+	}
+	// Tokens are not taken for thoughts before it is clear that they are.
+	h = thinkers(t, nil, "\n\nYes.")
+	if d := divisions(t, h.Streamed(t, fields), 1)[0]; d.content != "\n\nYes." || !slices.Equal(d.ids, append(words("\n\nYes."), servertest.EndOfTurn)) {
+		t.Errorf("%+v", d)
+	}
+}
+
+// Thoughts that are not shown are silence: a stream of them gets its blank lines.
+func TestHeartbeatsWhileThinking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		outlive(t)
+		h := thinkers(t, func(s *servertest.Setup) { s.Config.Heartbeat = 10 * time.Second }, slices.Concat(words("<think>"), letters("123456789"), words("</think>Yes")))
+		h.SetHook(func(c sim.Call, _ int) error {
+			if c == sim.End {
+				time.Sleep(4 * time.Second)
+			}
+			return nil
+		})
+		_, answer := h.Chat(thinking(map[string]any{"include_reasoning": false, "stream": true}))
+		// The role at 4 seconds, Yes at 48, blank lines at 14, 24, 34 and 44.
+		if d := divisions(t, servertest.Events(t, answer), 1)[0]; d.content != "Yes" || strings.Count(answer, "}\n\n"+strings.Repeat("\n\n", 4)+"data: ") != 1 || strings.Count(answer, "\n\n\n\n\n\n\n\n\n\n") != 1 {
+			t.Errorf("%q", answer)
+		}
+	})
+}
+
+// The name of the field for reasoning is the operator's choice.
+func TestReasoningField(t *testing.T) {
+	t.Parallel()
+	for i, keys := range [][]string{{"reasoning"}, {"reasoning_content"}, {"reasoning", "reasoning_content"}} {
+		h := thinkers(t, func(s *servertest.Setup) { s.Config.ReasoningField = api.ReasoningField(i) }, "<think>hm</think>Yes.")
+		_, answer := h.Chat(thinking(nil))
+		seen := map[string]string{}
+		for _, c := range h.Streamed(t, thinking(nil)) {
+			for k, v := range c.Choices[0].Delta {
+				if strings.HasPrefix(k, "reasoning") {
+					seen[k] += v.(string)
+				}
+			}
+		}
+		for _, k := range []string{"reasoning", "reasoning_content"} {
+			want := slices.Contains(keys, k)
+			if strings.Contains(answer, `"`+k+`":"hm"`) != want || strings.Contains(answer, `"`+k+`":`) != want || (seen[k] == "hm") != want {
+				t.Errorf("%v: %s, streamed %v", keys, answer, seen)
+			}
+		}
+	}
+	cfg := server.DefaultConfig()
+	if cfg.ReasoningField = 3; cfg.Validate() == nil {
+		t.Error("an unknown field is valid")
+	}
+}
+
+// Each choice is split on its own.
+func TestReasoningOfSeveralChoices(t *testing.T) {
+	t.Parallel()
+	h := thinkers(t, nil, "<think>a b c</think>x", letters("<think>no end"), "content</think>")
+	got := h.both(t, thinking(map[string]any{"n": 3, "return_token_ids": true}))
+	for i, want := range []string{`"a b c" "x"`, `"no end" null`, `null "content</think>"`} {
+		if s := shown(got[i].thought) + " " + shown(got[i].content); s != want {
+			t.Errorf("choice %d: %s, want %s", i, s, want)
+		}
+	}
+}
+
+// C140 with thoughts: what is continued and echoed is split like the rest.
+func TestReasoningEcho(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		prefill, script  string
+		fields           map[string]any
+		thought, content string
+		echo             map[string]any
+	}{
+		{"<think>I th", "ink</think>Yes.", nil, `"I think"`, `"Yes."`, map[string]any{"reasoning": "I th"}},
+		{"<think>I think</think>Y", "es.</think>", nil, `"I think"`, `"Yes.</think>"`, map[string]any{"reasoning": "I think", "content": "Y"}},
+		{"Y", "es.", nil, `null`, `"Yes."`, map[string]any{"content": "Y"}},
+		{"<think>I th", "ink</think>Yes.", map[string]any{"echo": false}, `"ink"`, `"Yes."`, nil},
+		{"<think>I think</think>Y", "es.", map[string]any{"include_reasoning": false}, `null`, `"Yes."`, map[string]any{"content": "Y"}},
+		{"<think>I th", "ink</think>Yes.", map[string]any{"include_reasoning": false}, `null`, `"Yes."`, nil},
+	} {
+		h := thinkers(t, nil, c.script, c.script)
+		fields := thinking(map[string]any{"echo": true, "continue_final_message": true, "n": 2, "messages": []any{
+			map[string]any{"role": "user", "content": "Hi"}, map[string]any{"role": "assistant", "content": c.prefill}}})
+		for k, v := range c.fields {
+			fields[k] = v
+		}
+		for _, got := range h.both(t, fields) {
+			if shown(got.thought) != c.thought || shown(got.content) != c.content {
+				t.Errorf("%q, %v: reasoning %s, content %s", c.prefill, c.fields, shown(got.thought), shown(got.content))
+			}
+		}
+		for _, ch := range h.Streamed(t, fields)[2:4] {
+			if d := ch.Choices[0].Delta; c.echo != nil && fmt.Sprint(d) != fmt.Sprint(c.echo) {
+				t.Errorf("%q, %v: the echo is %v", c.prefill, c.fields, d)
+			}
+		}
+	}
+}
+
+// What is streamed is what the other answer says, whatever the model writes and
+// however it is cut into tokens.
+func TestReasoningTwin(t *testing.T) {
+	t.Parallel()
+	scraps := []string{"<think>", "</think>", "<", "</", "</thi", "nk>", "\n", "a", "word ", "🦀", "think>"}
+	rng := rand.New(rand.NewPCG(5, 6))
+	for range 40 {
+		var scripts []any
+		for range 8 {
+			var ids []int32
+			for range rng.IntN(12) {
+				s := scraps[rng.IntN(len(scraps))]
+				if rng.IntN(2) == 0 {
+					ids = append(ids, words(s)...)
+				} else {
+					ids = append(ids, letters(s)...)
+				}
+			}
+			scripts = append(scripts, ids)
+		}
+		h := thinkers(t, func(s *servertest.Setup) {
+			switch rng.IntN(3) {
+			case 0:
+				withSpecialTags(s)
+			case 1:
+				withTemplate(opens, reasoning.Auto)(s)
+			}
+		}, scripts...)
+		fields := thinking(map[string]any{"n": 8})
+		if rng.IntN(2) == 0 {
+			fields["return_token_ids"] = true
+		}
+		if rng.IntN(2) == 0 {
+			fields["stop"] = []string{"word a", "</th</th"}
+		}
+		h.both(t, fields)
+		h.Stop()
+	}
+}

@@ -1,0 +1,241 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"weir/api"
+	"weir/backend/sim"
+	"weir/chat/reasoning"
+	"weir/engine"
+	"weir/internal/invariants"
+	"weir/sampler"
+)
+
+// direct is a stream's body without a connection.
+func direct(t testing.TB, h *fixture, req engine.Request, r reply) *sse {
+	t.Helper()
+	st, err := h.eng.Submit(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.meta, r.tok, r.n = api.Meta{ID: "x", Model: "m"}, bundled(), max(1, req.N)
+	if r.answer == nil {
+		r.answer = &chatAnswer{}
+	}
+	if a, ok := r.answer.(*chatAnswer); ok {
+		a.role = "assistant"
+	}
+	return newSSE(h.Service, h.http.Detached(), st, &r)
+}
+
+func request(tokens int) engine.Request {
+	p := sampler.DefaultParams()
+	p.Temperature = 0
+	return engine.Request{Tokens: []int32{5, 6, 7}, Sampling: p, Limits: engine.Limits{MaxTokens: tokens, EOS: -1}}
+}
+
+// Read gives out the same bytes as WriteTo.
+func TestReadEqualsWriteTo(t *testing.T) {
+	h := newFixture(t)
+	var want bytes.Buffer
+	b := direct(t, h, request(20), reply{})
+	if n, err := b.WriteTo(&want); err != nil || n != int64(want.Len()) {
+		t.Fatal(n, err)
+	}
+	b.Close()
+	b = direct(t, h, request(20), reply{})
+	if err := iotest.TestReader(b, want.Bytes()); err != nil {
+		t.Error(err)
+	}
+	b.Close()
+}
+
+// A fault of ours in the middle of a stream ends that stream, with an event.
+func TestPanicInAStream(t *testing.T) {
+	h := newFixture(t)
+	b := direct(t, h, request(5), reply{})
+	b.enc.(*chatEncoder).used = nil // the first token's event indexes it
+	var out bytes.Buffer
+	if _, err := b.WriteTo(&out); err != nil {
+		t.Fatal(err)
+	}
+	b.Close()
+	if want := `data: {"error": {"message": "Internal server error", "type": "InternalServerError", "param": null, "code": 500}}` + "\n\ndata: [DONE]\n\n"; out.String() != want {
+		t.Errorf("%q", out.String())
+	}
+	if text := h.log.String(); !strings.Contains(text, "index out of range") {
+		t.Errorf("the log has no trace of it: %q", text)
+	}
+}
+
+// Everything between the engine and the connection allocates nothing for a token.
+func TestStreamAllocatesNothingPerToken(t *testing.T) {
+	if invariants.Enabled {
+		t.Skip("invariants allocate")
+	}
+	for name, r := range map[string]reply{
+		"plain":    {},
+		"thinking": {answer: &chatAnswer{output: reasoning.Thought}, form: api.Form{TokenIDs: true}}, // so that every token has its event
+		"hidden":   {answer: &chatAnswer{output: reasoning.Thought, hideThoughts: true}},
+		"logprobs": {logprobs: true, top: 5, form: api.Form{TokenIDs: true, ContinuousUsage: true}},
+		"texts":    {logprobs: true, top: 5, form: api.Form{TokenIDs: true, ContinuousUsage: true}, answer: &textAnswer{n: 1, prompts: [][]int32{{1}}}, oneMore: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newFixture(t)
+			gate := make(chan struct{})
+			h.setHook(func(c sim.Call, _ int) error {
+				if c == sim.End {
+					<-gate
+				}
+				return nil
+			})
+			req := request(900)
+			if r.logprobs {
+				req.Sampling.Logprobs, req.Sampling.TopLogprobs = engine.RawLogprobs, 5
+			}
+			b := direct(t, h, req, r)
+			b.beat = time.NewTimer(time.Hour)
+			token := func() {
+				gate <- struct{}{}
+				if name == "hidden" { // and so is next
+					if !b.st.Take(&b.events) {
+						<-b.st.Ready()
+						b.st.Take(&b.events)
+					}
+					b.at = 0
+					b.encode()
+					return
+				}
+				piece, err := b.next()
+				if err != nil || !bytes.Contains(piece, []byte(`"delta":{`)) && !bytes.Contains(piece, []byte(`"text":"`)) {
+					t.Fatalf("%q, %v", piece, err)
+				}
+			}
+			for range 300 { // buffers grow to their size
+				token()
+			}
+			noAllocations(t, token)
+			close(gate)
+			b.Close()
+		})
+	}
+}
+
+// noAllocations counts over a hundred tokens at a time, since a single one may
+// need nothing by luck. What the engine grows by doubling is let through.
+func noAllocations(t *testing.T, token func()) {
+	t.Helper()
+	n := testing.AllocsPerRun(4, func() {
+		for range 100 {
+			token()
+		}
+	})
+	if n > 3 {
+		t.Errorf("%v allocations for a hundred tokens", n)
+	}
+	t.Logf("%v allocations for a hundred tokens", n)
+}
+
+// A burst goes out in pieces of a bounded size, each of whole events.
+func TestBurst(t *testing.T) {
+	h := newFixture(t)
+	b := direct(t, h, request(900), reply{})
+	waitFor(t, "the tokens", func() bool { return h.eng.Stats().Finished[engine.Length] == 1 })
+	var pieces int
+	for {
+		piece, err := b.next()
+		if err == io.EOF {
+			break
+		}
+		pieces++
+		if !bytes.HasPrefix(piece, []byte("data: ")) || !bytes.HasSuffix(piece, []byte("\n\n")) || len(piece) > burst+1024 {
+			t.Errorf("piece of %d bytes: %.50q … %q", len(piece), piece, piece[len(piece)-20:])
+		}
+	}
+	if pieces < 3 || pieces > 10 {
+		t.Errorf("%d pieces", pieces)
+	}
+	b.Close()
+}
+
+// What comes before the tokens is cut in pieces, too: prompt ids in the role of
+// every choice, an echo in every choice.
+func TestOpeningBurst(t *testing.T) {
+	h := newFixture(t)
+	req := request(2)
+	req.N = 20
+	for len(req.Tokens) < 900 {
+		req.Tokens = append(req.Tokens, 1234)
+	}
+	b := direct(t, h, req, reply{form: api.Form{TokenIDs: true}, answer: &chatAnswer{prompt: req.Tokens, echo: strings.Repeat("echo", 4<<10)}})
+	var all []byte
+	for {
+		piece, err := b.next()
+		if err == io.EOF {
+			break
+		}
+		if len(piece) > burst+20<<10 {
+			t.Errorf("a piece of %d bytes", len(piece))
+		}
+		all = append(all, piece...)
+	}
+	chunks := chunksOf(t, all)
+	for i := range 20 {
+		if c := chunks[i]; c.Choices[0].Index != i || c.Choices[0].Delta["role"] == nil || len(c.PromptTokenIDs) != 900 {
+			t.Errorf("event %d is no role", i)
+		}
+		if c := chunks[20+i]; c.Choices[0].Index != i || len(fmt.Sprint(c.Choices[0].Delta["content"])) != 16<<10 {
+			t.Errorf("event %d is no echo", 20+i)
+		}
+	}
+	if len(chunks) != 20*4 {
+		t.Errorf("%d events", len(chunks))
+	}
+	b.Close()
+}
+
+func BenchmarkStreamToken(b *testing.B) {
+	h := newFixture(b)
+	r := reply{meta: api.Meta{ID: "chatcmpl-0123456789abcdef", Model: "m"}, tok: bundled(), n: 1, answer: &chatAnswer{role: "assistant"}}
+	s := newSSE(h.Service, nil, nil, &r)
+	s.enc.(*chatEncoder).opened = 1
+	ev := engine.Event{Token: 700, StopID: -1, Text: []byte(" hello")}
+	b.ReportAllocs()
+	for b.Loop() {
+		s.buf = s.buf[:0]
+		s.event(&ev)
+	}
+	b.SetBytes(int64(len(s.buf)))
+}
+
+// streamed is an event of a streaming chat.
+type streamed struct {
+	Choices []struct {
+		Index int
+		Delta map[string]any
+	}
+	PromptTokenIDs []int32 `json:"prompt_token_ids"`
+}
+
+// chunksOf are the events of a stream, without the last line.
+func chunksOf(t *testing.T, stream []byte) (list []streamed) {
+	t.Helper()
+	for line := range strings.SplitSeq(strings.TrimSpace(string(stream)), "\n\n") {
+		if line == "data: [DONE]" {
+			continue
+		}
+		var c streamed
+		if err := json.Unmarshal([]byte(strings.TrimPrefix(line, "data: ")), &c); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		list = append(list, c)
+	}
+	return list
+}

@@ -1,0 +1,48 @@
+package server_test
+
+import (
+	"strings"
+	"testing"
+
+	"weir/server"
+	"weir/server/servertest"
+)
+
+// Decision 25, over the whole table: without the key only what is named there
+// answers; OPTIONS comes before keys, and every answer may be read by a page.
+func TestEveryRouteWantsItsKey(t *testing.T) {
+	h := newServer(t, func(s *servertest.Setup) {
+		s.Config.APIKeys = []string{"secret"}
+		s.Config.Functions = server.Functions{Dev: true, TokenizerInfo: true}
+	})
+	open := map[string]bool{"/health": true, "/ping": true, "/ready": true, "/version": true, "/metrics": true}
+	paths := []string{"/v1/models/tiny", "/v1/models/nobody", "/v1/nothing"}
+	for _, path := range server.FixedPaths() {
+		paths = append(paths, path)
+	}
+	for _, path := range paths {
+		method := "POST"
+		if r, ok := h.Instance.Find(path); ok {
+			method, _, _ = strings.Cut(r.Methods, ",")
+		}
+		status, answer, header := h.Get(method, path, "")
+		if open[path] != (status != 401) {
+			t.Errorf("%s %s without a key: %d %s", method, path, status, answer)
+		}
+		if !open[path] && answer != `{"error":"Unauthorized"}` {
+			t.Errorf("%s: %s", path, answer)
+		}
+		if header.Get("Access-Control-Allow-Origin") != "*" {
+			t.Errorf("%s: no page may read the refusal", path)
+		}
+		for _, key := range []string{"Authorization: Bearer secret", "X-Api-Key: secret"} {
+			if status, answer, _ := h.Get(method, path, "", key); status == 401 {
+				t.Errorf("%s with %s: %s", path, key, answer)
+			}
+		}
+		status, _, header = h.Get("OPTIONS", path, "", "Origin: http://page", "Access-Control-Request-Method: "+method, "Access-Control-Request-Headers: authorization,x-stainless-os")
+		if status != 204 || header.Get("Access-Control-Allow-Headers") != "authorization,x-stainless-os" || header.Get("Access-Control-Allow-Methods") != method || header.Get("Access-Control-Max-Age") != "86400" {
+			t.Errorf("OPTIONS %s: %d %v", path, status, header)
+		}
+	}
+}
