@@ -89,7 +89,6 @@ func hiddenReference(comment string, named bool) string {
 var uncleaned = []string{
 	"device/cuda/check",
 	"server",
-	"server/sdktest",
 }
 
 var specName = regexp.MustCompile(`Spec\d`)
