@@ -228,7 +228,7 @@ func TestUsageSurvivesARestart(t *testing.T) {
 	wantUsage(t, two, "team/one 2 30/0/10")
 }
 
-// Decision 25: with keys /usage needs one; without, it is for this machine alone.
+// With keys /usage needs one; without, it is for this machine alone.
 func TestUsageIsPrivate(t *testing.T) {
 	t.Parallel()
 	keyed := newServer(t, func(s *servertest.Setup) { s.Config.APIKeys = []string{"k"} })

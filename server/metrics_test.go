@@ -16,8 +16,8 @@ import (
 	"weir/server/servertest"
 )
 
-// C148: what is said after ten requests of P prompt and ten output tokens (spec
-// chat-completions 16), as soon as the last answer has been read.
+// C148: what is said after ten requests of P prompt and ten output tokens
+// (docs/interface/chat-completions.md, section 16), as soon as the last answer has been read.
 func TestC148Metrics(t *testing.T) {
 	t.Parallel()
 	for depth := 1; depth <= 2; depth++ {

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/url"
@@ -187,48 +188,59 @@ func TestOpenAPIAnswers(t *testing.T) {
 		{"POST", "/v1/preview/models/tiny/rewards", model + "/rewards", `{"rewards":[{"id":"` + recorded + `","reward":1}]}`, 200, nil}, {"POST", servertest.AgentPath + "/rewards", model + "/rewards", `{"rewards":[{"id":"` + log + `/0/0","reward":1}]}`, 409, nil},
 		{"DELETE", "/v1/preview/models/gone", model, "", 200, nil},
 	} {
-		if c.template == "" {
-			c.template = c.path
-		}
+		c.template = cmp.Or(c.template, c.path)
 		if c.headers == nil {
 			c.headers = []string{key}
 		}
 		seen[c.template] = true
-		method, code := strings.ToLower(c.method), strconv.Itoa(c.status)
 		if c.body != "" && c.status == 200 {
-			d.check(t, c.body, "application/json", c.template, method, "requestBody")
+			d.check(t, c.body, "application/json", c.template, strings.ToLower(c.method), "requestBody")
 		}
 		status, answer, header := h.Get(c.method, c.path, c.body, c.headers...)
 		if status != c.status {
 			t.Errorf("%s %s: %d %s, want %d", c.method, c.path, status, answer, c.status)
 			continue
 		}
-		media, _, _ := strings.Cut(header.Get("Content-Type"), ";")
-		if media != "text/event-stream" {
-			d.check(t, answer, media, c.template, method, "responses", code)
-			continue
-		}
-		for ev := range strings.SplitSeq(strings.TrimSuffix(answer, "data: [DONE]\n\n"), "\n\n") {
-			if data, ok := strings.CutPrefix(ev, "data: "); ok {
-				d.check(t, data, media, c.template, method, "responses", code)
-			}
-		}
+		d.checkAnswer(t, answer, header.Get("Content-Type"), c.template, strings.ToLower(c.method), "responses", strconv.Itoa(c.status))
 	}
 	for path := range d.paths {
 		if !seen[path] {
 			t.Errorf("nothing is asked of %s", path)
 		}
 	}
+}
+
+// checkAnswer checks an answer of any media type: of a stream each event but the last.
+func (d *document) checkAnswer(t *testing.T, answer, contentType string, members ...string) {
+	t.Helper()
+	media, _, _ := strings.Cut(contentType, ";")
+	if media != "text/event-stream" {
+		d.check(t, answer, media, members...)
+		return
+	}
+	for event := range strings.SplitSeq(strings.TrimSuffix(answer, "data: [DONE]\n\n"), "\n\n") {
+		if data, ok := strings.CutPrefix(event, "data: "); ok {
+			d.check(t, data, media, members...)
+		}
+	}
+}
+
+// TestOpenAPILoading: every function that the document says to be 503 while there is no
+// model is that, with the error that it says. Those of feedback and trajectories are not
+// there without a store: TestFeedbackUnavailable and TestLogUnavailable have them.
+func TestOpenAPILoading(t *testing.T) {
+	t.Parallel()
 	loading := newServer(t, func(s *servertest.Setup) { s.NoModel = true })
-	for path := range d.paths {
-		for method, op := range d.paths[path].(map[string]any) {
+	d := loading.document(t)
+	for path, methods := range d.paths {
+		if path == "/reset_prefix_cache" || path == "/tokenizer_info" || strings.HasPrefix(path, feedbackapi.Prefix) || strings.HasPrefix(path, trajectoryapi.Prefix) {
+			continue // switched off, or without a store
+		}
+		for method, op := range methods.(map[string]any) {
 			if _, ok := op.(map[string]any)["responses"].(map[string]any)["503"]; !ok {
 				continue
 			}
 			status, answer, _ := loading.Get(strings.ToUpper(method), path, "{}")
-			if path == "/reset_prefix_cache" || path == "/tokenizer_info" || strings.HasPrefix(path, feedbackapi.Prefix) || strings.HasPrefix(path, trajectoryapi.Prefix) {
-				continue // switched off, or not there without a store: TestFeedbackUnavailable, TestLogUnavailable
-			}
 			if status != 503 {
 				t.Errorf("%s without a model: %d %s", path, status, answer)
 				continue

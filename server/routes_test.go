@@ -8,8 +8,7 @@ import (
 	"weir/server/servertest"
 )
 
-// Decision 25, over the whole table: without the key only what is named there
-// answers; OPTIONS comes before keys, and every answer may be read by a page.
+// Without the key only the open routes answer, of all in the table; OPTIONS comes before keys, and every answer may be read by a page.
 func TestEveryRouteWantsItsKey(t *testing.T) {
 	h := newServer(t, func(s *servertest.Setup) {
 		s.Config.APIKeys = []string{"secret"}

@@ -18,7 +18,7 @@ import (
 	"weir/server/transport"
 )
 
-// Decision 24: the port is open before the model is there.
+// The port is open before the model is there.
 func TestLoading(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, func(s *servertest.Setup) { s.NoModel = true; s.Config.RetryAfter = 1500 * time.Millisecond })
@@ -75,7 +75,7 @@ func TestModelIsChecked(t *testing.T) {
 	h.Complete(t, nil) // with the model there was
 }
 
-// Spec clients 3.6: alive is who makes progress.
+// A server is alive while its engine makes progress.
 func TestStalledEngine(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, nil)
@@ -106,7 +106,7 @@ func TestStalledEngine(t *testing.T) {
 	}
 }
 
-// Decision 22: full is 503, with Retry-After; at the engine and before it.
+// A full server answers 503, with Retry-After; at the engine and before it.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, func(s *servertest.Setup) {

@@ -71,7 +71,7 @@ type workers struct {
 	_    [linePad]byte
 	done atomic.Int64 // chunks finished
 	_    [linePad]byte
-	idle atomic.Int32 // workers that are parked or about to be
+	idle atomic.Int32 // workers that are parked or about to be, never fewer than have their flag set
 	_    [linePad]byte
 }
 
@@ -351,8 +351,10 @@ func (w *workers) serve(id int) {
 // the two sees what the other has done.
 func (w *workers) park(id int) {
 	p := &w.parking[id]
-	p.parked.Store(true)
+	// Counted first: otherwise a wake-up between the two lines would take away the
+	// count of another worker, which is parked and would be overlooked from then on.
 	w.idle.Add(1)
+	p.parked.Store(true)
 	if (w.pending(id) || w.closing.Load()) && p.parked.CompareAndSwap(true, false) {
 		w.idle.Add(-1)
 		return

@@ -133,6 +133,28 @@ func TestWorkersWake(t *testing.T) {
 	}
 }
 
+// TestWorkersCountParked: idle is never less than the number of parked workers. If it
+// were zero beside one that is parked, close would not wake that one and wait forever.
+func TestWorkersCountParked(t *testing.T) {
+	w := startWorkers(t, anywhere(4))
+	defer w.close()
+	for range 300 {
+		w.run(1, 64, newCountJob(t, 64, w.threads))
+		for all := int32(w.threads - 1); w.idle.Load() != all; {
+			parked := int32(0)
+			for i := range w.parking {
+				if w.parking[i].parked.Load() {
+					parked++
+				}
+			}
+			if idle := w.idle.Load(); idle < parked {
+				t.Fatalf("%d idle workers, and %d are parked", idle, parked)
+			}
+			pause(1)
+		}
+	}
+}
+
 // TestWorkersPanic: a panic in a chunk, whoever runs it, reaches the caller
 // when all other chunks have run, and the next job works.
 func TestWorkersPanic(t *testing.T) {

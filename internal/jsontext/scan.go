@@ -31,7 +31,7 @@ const (
 // SyntaxError says where and why a text is not the JSON that this package accepts.
 type SyntaxError struct {
 	Offset int    // of the offending byte, from the start of the text; its length at the end
-	Token  int    // of the first byte of the last string, number or literal
+	Token  int    // of the first byte of the string, number or literal that is wrong, or one before it
 	Depth  int    // how many arrays and objects are open there
 	Kind   Reason // for callers that word the reason themselves
 	Reason string // in words
@@ -153,6 +153,10 @@ func (s *Scanner) Next() byte {
 }
 
 func (s *Scanner) skipSpace() byte {
+	if i := s.i + 1; i < s.n && s.buf[i] > ' ' && s.buf[i-1] == ' ' && !s.capturing {
+		s.i = i // a single space is the most frequent case
+		return s.buf[i]
+	}
 	for {
 		if s.capturing && !s.flush() {
 			return 0
@@ -386,56 +390,50 @@ func special(w uint64) uint64 {
 	return (w | (w-ones*0x20)&^w | (quote-ones)&^quote | (back-ones)&^back) & highs
 }
 
-// string scans the string whose opening quote is at s.i.
+// string scans the string whose opening quote is at s.i. It is one loop over the bytes of
+// the window, with a case for each sort of byte, and the hottest code of the package.
+//
+//gocognit:ignore
 func (s *Scanner) string() bool {
-	s.token = s.base + s.i
-	s.i++
-	for {
-		s.i = stringEnd(s.buf[:s.n], s.i)
-		if s.i < s.n && s.buf[s.i] == '"' {
-			s.i++
-			return true
-		}
-		if !s.uncut() {
-			return false
-		}
-	}
-}
-
-// stringEnd returns the index of the first byte from i on, which is inside a string, that
-// does not go on the string: the closing quote, an error, the beginning of an escape or a
-// character that b does not hold completely, or the end of b.
-func stringEnd(b []byte, i int) int {
-	for {
-		for i+8 <= len(b) {
-			if m := special(binary.LittleEndian.Uint64(b[i:])); m != 0 {
-				i += bits.TrailingZeros64(m) >> 3
+	token := s.base + s.i
+	for s.i++; ; {
+		b, i := s.buf[:s.n], s.i
+	run:
+		for {
+			for i+8 <= len(b) {
+				if m := special(binary.LittleEndian.Uint64(b[i:])); m != 0 {
+					i += bits.TrailingZeros64(m) >> 3
+					break
+				}
+				i += 8
+			}
+			if i >= len(b) {
 				break
 			}
-			i += 8
-		}
-		if i >= len(b) {
-			return i
-		}
-		switch c := b[i]; {
-		case c == '"':
-			return i
-		case c == '\\':
-			n := escape(b[i:])
-			if n == 0 {
-				return i
+			switch c := b[i]; {
+			case c == '"':
+				s.i = i + 1
+				return true
+			case c == '\\':
+				n := escape(b[i:])
+				if n == 0 {
+					break run
+				}
+				i += n
+			case c >= utf8.RuneSelf:
+				n := characters(b[i:])
+				if n == 0 {
+					break run
+				}
+				i += n
+			case c < 0x20:
+				break run
+			default:
+				i++
 			}
-			i += n
-		case c >= utf8.RuneSelf:
-			n := characters(b[i:])
-			if n == 0 {
-				return i
-			}
-			i += n
-		case c < 0x20:
-			return i
-		default:
-			i++
+		}
+		if s.i, s.token = i, token; !s.uncut() {
+			return false
 		}
 	}
 }

@@ -92,7 +92,7 @@ func (s *Service) check(m *Model, q *api.ChatRequest) *api.Error {
 // prompt renders the messages, tokenizes and truncates them
 // (docs/interface/chat-completions.md, section 10).
 func (m *Model) prompt(ctx context.Context, q *api.ChatRequest) (chat.Prompt, []int32, *api.Error) {
-	room, bad := m.room(&q.Options)
+	limit, bad := m.promptLimit(&q.Options)
 	if bad != nil {
 		return chat.Prompt{}, nil, bad
 	}
@@ -100,7 +100,7 @@ func (m *Model) prompt(ctx context.Context, q *api.ChatRequest) (chat.Prompt, []
 	if bad != nil {
 		return p, nil, bad
 	}
-	tokens, bad := m.encode(ctx, &q.Options, p.Text, room)
+	tokens, bad := m.encode(ctx, &q.Options, p.Text, limit)
 	return p, tokens, bad
 }
 

@@ -27,7 +27,7 @@ func (s *Service) prepareTexts(ctx context.Context, m *Model, body []byte, from 
 	if bad != nil {
 		return nil, bad
 	}
-	room, bad := m.room(&q.Options)
+	limit, bad := m.promptLimit(&q.Options)
 	if bad != nil {
 		return nil, bad
 	}
@@ -35,7 +35,7 @@ func (s *Service) prepareTexts(ctx context.Context, m *Model, body []byte, from 
 	t := &textAnswer{n: q.N, only: q.PromptOnly, scored: q.PromptLogprobs != nil && !q.Stream}
 	echoed, scores := 0, 0 // bytes and log-probabilities that repeat prompts
 	for i := range q.Prompts {
-		tokens, text, bad := m.textPrompt(ctx, q, &q.Prompts[i], room)
+		tokens, text, bad := m.textPrompt(ctx, q, &q.Prompts[i], limit)
 		if bad != nil {
 			return nil, bad
 		}
@@ -102,19 +102,19 @@ func (s *Service) checkAnswerSize(echo bool, echoed, scores int) *api.Error {
 const maxPromptScores = 4 << 20
 
 // textPrompt is the ids of a prompt, and its text if that is to be echoed.
-func (m *Model) textPrompt(ctx context.Context, q *api.CompletionRequest, p *api.TextPrompt, room space) (tokens []int32, text string, bad *api.Error) {
+func (m *Model) textPrompt(ctx context.Context, q *api.CompletionRequest, p *api.TextPrompt, limit promptLimit) (tokens []int32, text string, bad *api.Error) {
 	if p.IDs == nil {
-		tokens, bad = m.encode(ctx, &q.Options, p.Text, room)
-		if bad == nil && q.Echo && len(tokens) == room.keep { // it may have been cut
+		tokens, bad = m.encode(ctx, &q.Options, p.Text, limit)
+		if bad == nil && q.Echo && len(tokens) == limit.keep { // it may have been cut
 			return tokens, m.Tokenizer.Decode(tokens, tokenizer.DecodeOptions{}), nil
 		}
 		return tokens, p.Text, bad
 	}
-	tokens, strange := ids(p.IDs, m.VocabSize)
-	if strange != nil {
-		return nil, "", api.ErrPromptIDs(strange, m.VocabSize)
+	tokens, outside := ids(p.IDs, m.VocabSize)
+	if outside != nil {
+		return nil, "", api.ErrPromptIDs(outside, m.VocabSize)
 	}
-	if tokens, bad = m.fit(tokens, room); bad == nil && q.Echo {
+	if tokens, bad = m.fit(tokens, limit); bad == nil && q.Echo {
 		text = m.Tokenizer.Decode(tokens, tokenizer.DecodeOptions{})
 	}
 	return tokens, text, bad

@@ -12,9 +12,9 @@ import (
 // preparation makes something of a request's body, on a worker.
 type preparation[T any] func(ctx context.Context, m *Model, body []byte, from sender) (T, error)
 
-// atWork reads the body of a JSON request and has a worker prepare it. When it
-// fails it has answered.
-func atWork[T any](s *Service, c *transport.Call, prepare preparation[T]) (T, *Model, bool) {
+// prepareBody reads the body of a JSON request and has a worker prepare it. If it
+// reports false, it has answered already.
+func prepareBody[T any](s *Service, c *transport.Call, prepare preparation[T]) (T, *Model, bool) {
 	var none T
 	m, err := s.Serving()
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *Service) generate(c *transport.Call, prepare preparation[*prepared]) {
 	s.track(c)
 	var h hints
 	h.read(&c.Request.Header) // the body may overwrite them
-	done, m, ok := atWork(s, c, prepare)
+	done, m, ok := prepareBody(s, c, prepare)
 	if !ok {
 		return
 	}
@@ -79,7 +79,7 @@ func (s *Service) generate(c *transport.Call, prepare preparation[*prepared]) {
 	c.Accepted(done.reply.meta.ID, done.reply.answer.promptTokens(), st)
 	handedOver := false
 	defer func() {
-		if !handedOver { // a panic: nobody reads the stream any more
+		if !handedOver { // a panic: no one reads the stream any more
 			st.Cancel()
 		}
 	}()

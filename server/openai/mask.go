@@ -67,7 +67,7 @@ const (
 	constrained phase = iota
 	opening           // at the beginning: thoughts may come, or what the grammar wants
 	inThoughts
-	ended // behind an end token that did not end the choice (ignore_eos): everything goes
+	ended // after an end token that did not end the choice (ignore_eos): every token may come
 )
 
 // newMask returns the mask of a choice whose output begins with start.
@@ -196,11 +196,11 @@ type closing uint8
 
 const (
 	nowhere closing = iota
-	early           // with more behind it
+	early           // more bytes follow it
 	last
 )
 
-// closes runs t behind thoughts that end in k.tag bytes of the closing tag.
+// closes goes on from thoughts that end in k.tag bytes of the closing tag, by token t.
 func (k *mask) closes(t int32) (tag int, end closing) {
 	const closer = reasoning.Close
 	tag = k.tag

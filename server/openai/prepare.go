@@ -48,7 +48,7 @@ func (m *Model) admit(ctx context.Context, q *api.Options, from *sender) error {
 	return nil
 }
 
-// request is what the engine is told of one prompt.
+// request makes the request of the engine for one prompt.
 func (s *Service) request(m *Model, q *api.Options, params sampler.Params, tokens []int32, from sender) (engine.Request, *api.Error) {
 	most, bad := m.outputLimit(q, len(tokens))
 	if bad != nil {
@@ -95,17 +95,17 @@ func (s *Service) checkOptions(m *Model, q *api.Options) *api.Error {
 	return nil
 }
 
-// space is how many tokens a prompt may have.
-type space struct {
+// promptLimit is how many tokens a prompt may have.
+type promptLimit struct {
 	most   int // beside the output asked for
 	keep   int // of a longer one the last so many are kept; -1: none is cut
 	output int // asked for
 }
 
-// room finds out how long prompts may be.
-func (m *Model) room(q *api.Options) (space, *api.Error) {
+// promptLimit finds out how long prompts may be.
+func (m *Model) promptLimit(q *api.Options) (promptLimit, *api.Error) {
 	output, param, _ := q.MaxOutput()
-	r := space{most: m.MaxLen - output, keep: -1, output: output}
+	r := promptLimit{most: m.MaxLen - output, keep: -1, output: output}
 	if output > m.MaxLen {
 		return r, api.ErrOverContext(param, output, m.MaxLen)
 	}
@@ -120,14 +120,14 @@ func (m *Model) room(q *api.Options) (space, *api.Error) {
 	return r, nil
 }
 
-// encode tokenizes a text and fits it into room. If ctx ends it may return
-// nothing: nobody waits for it.
-func (m *Model) encode(ctx context.Context, q *api.Options, text string, room space) ([]int32, *api.Error) {
+// encode tokenizes a text and fits it into its limit. If ctx ends it may return
+// nothing, because nothing waits for it.
+func (m *Model) encode(ctx context.Context, q *api.Options, text string, limit promptLimit) ([]int32, *api.Error) {
 	// Text of so many characters is too many tokens however it is cut:
 	// tokenizing it would only cost time.
-	if most := room.most * m.Tokenizer.MaxTokenBytes(); room.keep < 0 && len(text) > most {
+	if most := limit.most * m.Tokenizer.MaxTokenBytes(); limit.keep < 0 && len(text) > most {
 		if n := utf8.RuneCountInString(text); n > most {
-			return nil, api.ErrCharacters(m.MaxLen, room.output, n, most)
+			return nil, api.ErrCharacters(m.MaxLen, limit.output, n, most)
 		}
 	}
 	if ctx.Err() != nil {
@@ -137,17 +137,17 @@ func (m *Model) encode(ctx context.Context, q *api.Options, text string, room sp
 	if err != nil {
 		return nil, api.ErrTooComplex()
 	}
-	return m.fit(tokens, room)
+	return m.fit(tokens, limit)
 }
 
-// fit cuts a prompt to its place, or refuses it.
-func (m *Model) fit(tokens []int32, room space) ([]int32, *api.Error) {
-	if room.keep >= 0 && len(tokens) > room.keep {
-		tokens = tokens[len(tokens)-room.keep:]
+// fit cuts a prompt to its limit, or refuses it.
+func (m *Model) fit(tokens []int32, limit promptLimit) ([]int32, *api.Error) {
+	if limit.keep >= 0 && len(tokens) > limit.keep {
+		tokens = tokens[len(tokens)-limit.keep:]
 	}
 	switch {
-	case len(tokens) > room.most:
-		return nil, api.ErrContextLength(m.MaxLen, room.output, len(tokens), false)
+	case len(tokens) > limit.most:
+		return nil, api.ErrContextLength(m.MaxLen, limit.output, len(tokens), false)
 	case len(tokens) == 0:
 		return nil, api.ErrEmptyPrompt()
 	}

@@ -36,7 +36,7 @@ func (e *chatEncoder) divide(c *api.Chunk, text []byte) bool {
 }
 
 // divide is the reasoning and the content of a whole choice, the echo in front.
-// nil is null: there is no reasoning, or nothing behind it.
+// nil is null: there is no reasoning, or nothing after it.
 func (a *chatAnswer) divide(text []byte) (thought, content *string) {
 	t, c := reasoning.Split(text, a.output)
 	if a.hideThoughts {

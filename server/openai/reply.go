@@ -65,7 +65,7 @@ func await(ctx context.Context, st *engine.Stream, ev *engine.Events, tick <-cha
 	return true, nil
 }
 
-// finish is how the answer spells why a choice ended; "": it has not.
+// finish is the finish_reason and the stop_reason of a choice; "": it has not ended.
 func finish(ev *engine.Event) (reason string, stop api.StopReason) {
 	switch ev.Reason {
 	case engine.Stop:
@@ -86,7 +86,7 @@ func finish(ev *engine.Event) (reason string, stop api.StopReason) {
 	return "", stop
 }
 
-// logprob spells the scores of an event's token: its alternatives are the token
+// logprob is the entry of an event's token in the list of log-probabilities: its alternatives are the token
 // itself and then the best others, r.top in all, as the reference engine orders
 // them (docs/interface/chat-completions.md, section 7.2); for /v1/completions the token itself is one
 // more. alts is where they go; it is returned grown.
@@ -137,7 +137,7 @@ func (r *reply) impossible(alts []api.TokenLogprob, from int) []api.TokenLogprob
 	return alts
 }
 
-// promptLogprobs spells the scores of the prompt: one entry for each token.
+// promptLogprobs are the entries of the prompt in prompt_logprobs, one for each token.
 func (r *reply) promptLogprobs(scores []engine.PromptLogprob) []api.PromptLogprob {
 	out := make([]api.PromptLogprob, 1, len(scores)+1) // nothing predicts the first
 	for i := range scores {

@@ -8,7 +8,7 @@ import (
 )
 
 // salter derives the prefix cache's namespaces. The key is made anew by every
-// process, so nobody can compute a salt that meets somebody else's.
+// process, so no client can compute the salt of another one.
 type salter struct{ key [32]byte }
 
 func newSalter() salter {

@@ -44,16 +44,16 @@ func (s *Service) sampling(m *Model, q *api.Options) (sampler.Params, *api.Error
 		}
 		p.TopLogprobs = min(p.TopLogprobs, m.VocabSize)
 	}
-	var strange []int
+	var outside []int
 	for _, b := range q.LogitBias {
 		if b.Token < 0 || b.Token >= m.VocabSize {
-			strange = append(strange, b.Token)
+			outside = append(outside, b.Token)
 			continue
 		}
 		p.Bias = append(p.Bias, sampler.TokenBias{Token: int32(b.Token), Bias: float32(b.Bias)})
 	}
-	if strange != nil {
-		return p, api.ErrLogitBias(strange, m.VocabSize)
+	if outside != nil {
+		return p, api.ErrLogitBias(outside, m.VocabSize)
 	}
 	var bad []int
 	if p.Allowed, bad = ids(q.AllowedTokenIDs, min(m.VocabSize, m.Tokenizer.VocabSize())); bad != nil {
@@ -73,7 +73,7 @@ func (s *Service) sampling(m *Model, q *api.Options) (sampler.Params, *api.Error
 }
 
 // badWords are the token sequences of words as they are tokenized at the start
-// of a text and behind a space. Both are banned, however long they are, and
+// of a text and after a space. Both are banned, however long they are, and
 // each once (docs/interface/chat-completions.md, section 4.5).
 func (m *Model) badWords(words []string) (sequences [][]int32, _ *api.Error) {
 	known := make(map[string]bool)

@@ -72,10 +72,10 @@ type sse struct {
 
 	events engine.Events
 	at     int  // events.Items[at:] are not encoded yet
-	over   bool // everything has been given out
+	over   bool // everything has been returned
 	live   int  // choices that go on
 
-	buf  []byte // the piece being given out
+	buf  []byte // the piece that was returned last
 	rest []byte // of buf, for Read
 }
 
@@ -119,7 +119,7 @@ func (b *sse) Read(p []byte) (n int, err error) {
 }
 
 // Close is called when the answer is complete, and when the client does not
-// take it: then the engine is told.
+// take it; then the request is cancelled.
 func (b *sse) Close() error {
 	b.release()
 	b.call.Done()
@@ -173,7 +173,7 @@ func (b *sse) ticks() <-chan time.Time {
 	return b.beat.C
 }
 
-// silence gives out a blank line.
+// silence appends a blank line.
 func (b *sse) silence() {
 	b.buf = append(b.buf, api.Heartbeat...)
 	b.beat.Reset(b.s.cfg.Heartbeat)

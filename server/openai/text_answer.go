@@ -68,7 +68,7 @@ func (t *textAnswer) echoed(r *reply, st *engine.Stream, i int) (string, *api.Te
 	return t.echo[i], l
 }
 
-// joined is the scores of a choice behind those of its prompt, if there are any.
+// joined is the scores of a choice after those of its prompt, if there are any.
 func joined(before *api.TextLogprobs, own []api.Logprob) *api.TextLogprobs {
 	if before == nil {
 		return &api.TextLogprobs{Entries: own}

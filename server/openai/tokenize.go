@@ -12,7 +12,7 @@ import (
 
 // prepareJSON answers with the body that prepare makes.
 func (s *Service) prepareJSON(c *transport.Call, prepare preparation[[]byte]) {
-	if body, _, ok := atWork(s, c, prepare); ok {
+	if body, _, ok := prepareBody(s, c, prepare); ok {
 		c.SetStatusCode(fasthttp.StatusOK)
 		c.SetContentType("application/json")
 		c.Response.SetBodyRaw(body)
@@ -71,9 +71,9 @@ func (s *Service) Detokenize(c *transport.Call) {
 		if !m.serves(q.Model) {
 			return nil, api.ErrModelNotFound(q.Model)
 		}
-		tokens, strange := ids(q.Tokens, m.VocabSize)
-		if strange != nil {
-			return nil, api.ErrPromptIDs(strange, m.VocabSize)
+		tokens, outside := ids(q.Tokens, m.VocabSize)
+		if outside != nil {
+			return nil, api.ErrPromptIDs(outside, m.VocabSize)
 		}
 		return api.AppendDetokenized(nil, m.Tokenizer.Decode(tokens, tokenizer.DecodeOptions{})), nil
 	})

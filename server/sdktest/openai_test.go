@@ -17,8 +17,8 @@ import (
 	"weir/server"
 )
 
-// OpenAI's own client against a listening server: what it cannot read, nobody
-// who uses it can (spec clients 2.3, 2.5).
+// OpenAI's own client against a listening server: what it cannot read, no program that
+// uses it can.
 
 func sdk(h *testServer, options ...option.RequestOption) openai.Client {
 	all := []option.RequestOption{option.WithBaseURL("http://" + h.addr + "/v1"), option.WithAPIKey("k"), option.WithMaxRetries(0)}

@@ -47,7 +47,7 @@ type body struct {
 	taken  int64
 }
 
-// free gives the share back. The bytes are the garbage collector's: whoever
+// free releases the share. The bytes are the garbage collector's: whoever
 // still prepares a request whose client has gone may read them.
 func (b *body) free() {
 	b.budget.give(b.taken)

@@ -106,7 +106,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	}
 }
 
-// What a connection reads in vain after its last answer, so that the answer
+// What a connection reads and throws away after its last answer, so that the answer
 // arrives: closing with unread bytes makes the system reset the connection,
 // and the client may lose what it has not read yet (RFC 9112, 9.6).
 const (
@@ -155,7 +155,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	// Shutdown closes the listeners that fasthttp knows. One that it gets to know
 	// after that comes here with draining set.
 	if l.draining.Load() {
-		_ = l.Close() // nobody has been accepted
+		_ = l.Close() // no connection has been accepted
 		return nil, net.ErrClosed
 	}
 	for wait := first; ; wait = min(2*wait, most) {

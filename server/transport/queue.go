@@ -43,7 +43,7 @@ type line struct {
 type job struct {
 	run  func()
 	err  error
-	done chan struct{} // closed behind run
+	done chan struct{} // closed after run
 
 	line  *line
 	place *list.Element // in line.jobs; nil once a worker has it

@@ -49,7 +49,7 @@ func newEpoll(w *watcher) (*epoll, error) {
 
 // add puts a connection in the queue. Closing the descriptor takes it out.
 // RDHUP is a half-close, which counts as leaving; hang-ups and errors are
-// always reported. Edges suffice: nobody comes back.
+// always reported. Edge-triggered reports suffice: a client that has left does not come back.
 func (e *epoll) add(id uint64, raw syscall.RawConn) error {
 	var err error
 	err1 := e.raw.Control(func(queue uintptr) {

@@ -13,8 +13,8 @@ import (
 // the kernel has no queue for it that we use.
 const peekEvery = 100 * time.Millisecond
 
-// peeker looks at the sockets of all requests in flight by and by. It does not
-// see a client leave behind bytes that nobody has read (a pipelined request).
+// peeker looks at the sockets of all requests in flight, ten times a second. It does not
+// see that a client has left if bytes of it have not been read yet (a pipelined request).
 type peeker struct {
 	w    *watcher
 	stop chan struct{}
