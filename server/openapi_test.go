@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/feedback"
 	"weir/server"
 	"weir/server/failure"
 	"weir/server/feedbackapi"
@@ -108,13 +109,15 @@ func TestOpenAPIRoutes(t *testing.T) {
 // every function, every status that can be had easily, and both forms of answers.
 func TestOpenAPIAnswers(t *testing.T) {
 	t.Parallel()
-	m := newMeeting(t, func(s *servertest.Setup) {
+	stored := feedback.New(servertest.NewDB(t), feedback.DefaultConfig())
+	recording, archive := servertest.NewRecording(t, func(s *servertest.Setup) {
+		s.Config.Feedback = stored
 		s.Config.Functions = server.Functions{Dev: true, TokenizerInfo: true, LoadTracking: true, Settings: map[string]string{"a": "b"}}
 		s.Config.APIKeys = []string{"k"}
 		s.Model.Fingerprint = "fp_1"
 	})
 	const key = "Authorization: Bearer k"
-	h := m.testServer
+	h := &testServer{recording}
 	d := h.document(t, key)
 	chat := func(fields map[string]any) string { return servertest.Body(t, fields) }
 	text := func(fields map[string]any) string { return servertest.TextBody(t, fields) }
@@ -127,18 +130,18 @@ func TestOpenAPIAnswers(t *testing.T) {
 	texts := map[string]any{"prompt": []string{"a", "b"}, "logprobs": 2, "echo": true, "return_token_ids": true, "n": 2, "temperature": 1, "stop": "e"}
 	textStream := maps.Clone(texts)
 	maps.Copy(textStream, streams)
-	pass := []string{basic("api", "k")}
-	reward := item("feedback_type", "reward", "payload", map[string]any{"reward": 1})
-	row := object(t, func() string {
-		_, answer, _ := h.Get("POST", "/feedback/create", item("feedback_id", nil), pass[0])
+	pass := []string{servertest.Basic("api", "k")}
+	reward := servertest.Item("feedback_type", "reward", "payload", map[string]any{"reward": 1})
+	row := servertest.Object(t, func() string {
+		_, answer, _ := h.Get("POST", "/feedback/create", servertest.Item("feedback_id", nil), pass[0])
 		return answer
 	}())["id"].(string)
-	log := h.log200(t, agentPath, exampleBody(t), key)["id"].(string)
-	gone := h.log200(t, agentPath, exampleBody(t), key)["id"].(string)
-	h.log200(t, "/v1/preview/models/gone", one(`{}`), key)
+	log := h.LogGroups(t, servertest.AgentPath, servertest.ExampleLog(t), key)["id"].(string)
+	gone := h.LogGroups(t, servertest.AgentPath, servertest.ExampleLog(t), key)["id"].(string)
+	h.LogGroups(t, "/v1/preview/models/gone", servertest.Group(`{}`), key)
 	h.Chat(nil, key, "Compat-Project: acme/x")
-	servertest.WaitFor(t, "a record", func() bool { return m.keys(t, 'C') == 1 })
-	recorded := object(t, func() string {
+	servertest.WaitFor(t, "a record", func() bool { return archive.Keys(t, 'C') == 1 })
+	recorded := servertest.Object(t, func() string {
 		_, answer, _ := h.Get("GET", "/v1/preview/models/tiny/trajectories", "", key)
 		return answer
 	}())["data"].([]any)[0].(map[string]any)["id"].(string)
@@ -167,9 +170,9 @@ func TestOpenAPIAnswers(t *testing.T) {
 		{"POST", "/reset_prefix_cache?reset_running_requests=true", "/reset_prefix_cache", "", 200, nil}, {"POST", "/reset_prefix_cache?reset_external=x", "/reset_prefix_cache", "", 400, nil},
 		{"GET", "/tokenizer_info", "", "", 200, nil}, {"GET", "/openapi.json", "", "", 200, nil},
 
-		{"POST", "/feedback/replace", "", reward, 200, pass}, {"POST", "/feedback/replace", "", item("trace_ref", nil, "weave_ref", callRef, "wb_user_id", nil), 200, pass}, {"POST", "/feedback/replace", "", item("id", row, "creator", "x"), 409, pass},
-		{"POST", "/feedback/replace", "", item("trace_ref", "x"), 400, pass}, {"POST", "/feedback/replace", "", "{}", 422, pass}, {"POST", "/feedback/replace", "", "{}", 401, []string{""}},
-		{"POST", "/feedback/create", "", item("feedback_id", nil, "creator", "c", "queue_id", "q"), 200, pass}, {"POST", "/feedback/batch/create", "", `{"batch":[` + item("feedback_id", nil) + `]}`, 200, pass},
+		{"POST", "/feedback/replace", "", reward, 200, pass}, {"POST", "/feedback/replace", "", servertest.Item("trace_ref", nil, "weave_ref", servertest.CallRef, "wb_user_id", nil), 200, pass}, {"POST", "/feedback/replace", "", servertest.Item("id", row, "creator", "x"), 409, pass},
+		{"POST", "/feedback/replace", "", servertest.Item("trace_ref", "x"), 400, pass}, {"POST", "/feedback/replace", "", "{}", 422, pass}, {"POST", "/feedback/replace", "", "{}", 401, []string{""}},
+		{"POST", "/feedback/create", "", servertest.Item("feedback_id", nil, "creator", "c", "queue_id", "q"), 200, pass}, {"POST", "/feedback/batch/create", "", `{"batch":[` + servertest.Item("feedback_id", nil) + `]}`, 200, pass},
 		{"POST", "/feedback/query", "", `{"project_id":"acme/support","query":{"$expr":{"$eq":[{"$getField":"payload.n"},{"$literal":1}]}},"sort_by":[{"field":"id","direction":"asc"}],"fields":["id"]}`, 200, pass}, {"POST", "/feedback/query", "", `{"project_id":"acme/support","fields":["x"]}`, 400, pass},
 		{"POST", "/feedback/export", "", `{"project_id":"acme/support"}`, 200, pass}, {"POST", "/feedback/export", "", `{"project_id":"acme/support"}`, 200, append(pass, "Accept: text/csv")},
 		{"POST", "/feedback/purge", "", `{"project_id":"acme/support","query":{"$expr":{"$eq":[{"$getField":"id"},{"$literal":"x"}]}}}`, 200, pass}, {"POST", "/feedback/purge", "", `{"project_id":"acme/support"}`, 422, pass},
@@ -177,12 +180,12 @@ func TestOpenAPIAnswers(t *testing.T) {
 		{"POST", "/feedback/payload_schema", "", span + `}`, 200, pass}, {"GET", "/feedback/" + row + "?project_id=acme/support", "/feedback/{id}", "", 200, pass}, {"GET", "/feedback/x?project_id=acme/support", "/feedback/{id}", "", 404, pass}, {"GET", "/feedback/x", "/feedback/{id}", "", 422, pass},
 
 		{"GET", trajectoryapi.Prefix, "", "", 200, nil}, {"GET", trajectoryapi.Prefix + "?x=1", trajectoryapi.Prefix, "", 422, nil}, {"GET", trajectoryapi.Prefix, "", "", 401, []string{""}},
-		{"POST", agentPath + "/log", model + "/log", exampleBody(t), 200, nil}, {"POST", agentPath + "/log", model + "/log", "{}", 422, nil}, {"POST", agentPath + "/log", model + "/log", "{}", 415, []string{key, "Content-Type: text/plain"}},
-		{"GET", agentPath + "/logs", model + "/logs", "", 200, nil}, {"GET", "/v1/preview/models/none/logs", model + "/logs", "", 404, nil}, {"DELETE", agentPath + "/logs/" + gone, model + "/logs/{log_id}", "", 200, nil},
-		{"GET", agentPath + "/trajectories?include=raw,messages,logprobs", model + "/trajectories", "", 200, nil}, {"DELETE", agentPath + "/trajectories?dry_run=1", model + "/trajectories", "", 200, nil},
-		{"GET", agentPath + "/trajectories/" + log + "/0/0", model + "/trajectories/{log_id}/{g}/{t}", "", 200, nil}, {"GET", agentPath + "/metrics?group_by=policy_version", model + "/metrics", "", 200, nil}, {"GET", agentPath + "/metrics", model + "/metrics", "", 200, nil},
-		{"GET", agentPath + "/export", model + "/export", "", 200, nil}, {"GET", agentPath + "/export?format=parquet", model + "/export", "", 200, nil}, {"GET", agentPath + "/export?format=art", model + "/export", "", 200, nil},
-		{"POST", "/v1/preview/models/tiny/rewards", model + "/rewards", `{"rewards":[{"id":"` + recorded + `","reward":1}]}`, 200, nil}, {"POST", agentPath + "/rewards", model + "/rewards", `{"rewards":[{"id":"` + log + `/0/0","reward":1}]}`, 409, nil},
+		{"POST", servertest.AgentPath + "/log", model + "/log", servertest.ExampleLog(t), 200, nil}, {"POST", servertest.AgentPath + "/log", model + "/log", "{}", 422, nil}, {"POST", servertest.AgentPath + "/log", model + "/log", "{}", 415, []string{key, "Content-Type: text/plain"}},
+		{"GET", servertest.AgentPath + "/logs", model + "/logs", "", 200, nil}, {"GET", "/v1/preview/models/none/logs", model + "/logs", "", 404, nil}, {"DELETE", servertest.AgentPath + "/logs/" + gone, model + "/logs/{log_id}", "", 200, nil},
+		{"GET", servertest.AgentPath + "/trajectories?include=raw,messages,logprobs", model + "/trajectories", "", 200, nil}, {"DELETE", servertest.AgentPath + "/trajectories?dry_run=1", model + "/trajectories", "", 200, nil},
+		{"GET", servertest.AgentPath + "/trajectories/" + log + "/0/0", model + "/trajectories/{log_id}/{g}/{t}", "", 200, nil}, {"GET", servertest.AgentPath + "/metrics?group_by=policy_version", model + "/metrics", "", 200, nil}, {"GET", servertest.AgentPath + "/metrics", model + "/metrics", "", 200, nil},
+		{"GET", servertest.AgentPath + "/export", model + "/export", "", 200, nil}, {"GET", servertest.AgentPath + "/export?format=parquet", model + "/export", "", 200, nil}, {"GET", servertest.AgentPath + "/export?format=art", model + "/export", "", 200, nil},
+		{"POST", "/v1/preview/models/tiny/rewards", model + "/rewards", `{"rewards":[{"id":"` + recorded + `","reward":1}]}`, 200, nil}, {"POST", servertest.AgentPath + "/rewards", model + "/rewards", `{"rewards":[{"id":"` + log + `/0/0","reward":1}]}`, 409, nil},
 		{"DELETE", "/v1/preview/models/gone", model, "", 200, nil},
 	} {
 		c.template = cmp.Or(c.template, c.path)
