@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -44,9 +43,3 @@ func (s *Server) AllRoutes() map[string]transport.Route {
 
 // Counts are the server's metrics.
 func (s *Server) Counts() *metrics.Metrics { return s.counts }
-
-// SetRewards sets the rewards from feedback that have come.
-func (s *Server) SetRewards(ctx context.Context) error { return s.linker.Pass(ctx) }
-
-// Uploads is how many log requests are being read.
-func (s *Server) Uploads() int64 { return int64(s.trajectories.Uploads()) }

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/feedback"
 	"weir/server"
 	"weir/server/failure"
 	"weir/server/feedbackapi"
@@ -107,13 +109,15 @@ func TestOpenAPIRoutes(t *testing.T) {
 // every function, every status that can be had easily, and both forms of answers.
 func TestOpenAPIAnswers(t *testing.T) {
 	t.Parallel()
-	m := newMeeting(t, func(s *servertest.Setup) {
+	stored := feedback.New(servertest.NewDB(t), feedback.DefaultConfig())
+	recording, archive := servertest.NewRecording(t, func(s *servertest.Setup) {
+		s.Config.Feedback = stored
 		s.Config.Functions = server.Functions{Dev: true, TokenizerInfo: true, LoadTracking: true, Settings: map[string]string{"a": "b"}}
 		s.Config.APIKeys = []string{"k"}
 		s.Model.Fingerprint = "fp_1"
 	})
 	const key = "Authorization: Bearer k"
-	h := m.testServer
+	h := &testServer{recording}
 	d := h.document(t, key)
 	chat := func(fields map[string]any) string { return servertest.Body(t, fields) }
 	text := func(fields map[string]any) string { return servertest.TextBody(t, fields) }
@@ -126,18 +130,18 @@ func TestOpenAPIAnswers(t *testing.T) {
 	texts := map[string]any{"prompt": []string{"a", "b"}, "logprobs": 2, "echo": true, "return_token_ids": true, "n": 2, "temperature": 1, "stop": "e"}
 	textStream := maps.Clone(texts)
 	maps.Copy(textStream, streams)
-	pass := []string{basic("api", "k")}
-	reward := item("feedback_type", "reward", "payload", map[string]any{"reward": 1})
-	row := object(t, func() string {
-		_, answer, _ := h.Get("POST", "/feedback/create", item("feedback_id", nil), pass[0])
+	pass := []string{servertest.Basic("api", "k")}
+	reward := servertest.Item("feedback_type", "reward", "payload", map[string]any{"reward": 1})
+	row := servertest.Object(t, func() string {
+		_, answer, _ := h.Get("POST", "/feedback/create", servertest.Item("feedback_id", nil), pass[0])
 		return answer
 	}())["id"].(string)
-	log := h.log200(t, agentPath, exampleBody(t), key)["id"].(string)
-	gone := h.log200(t, agentPath, exampleBody(t), key)["id"].(string)
-	h.log200(t, "/v1/preview/models/gone", one(`{}`), key)
+	log := h.LogGroups(t, servertest.AgentPath, servertest.ExampleLog(t), key)["id"].(string)
+	gone := h.LogGroups(t, servertest.AgentPath, servertest.ExampleLog(t), key)["id"].(string)
+	h.LogGroups(t, "/v1/preview/models/gone", servertest.Group(`{}`), key)
 	h.Chat(nil, key, "Compat-Project: acme/x")
-	servertest.WaitFor(t, "a record", func() bool { return m.keys(t, 'C') == 1 })
-	recorded := object(t, func() string {
+	servertest.WaitFor(t, "a record", func() bool { return archive.Keys(t, 'C') == 1 })
+	recorded := servertest.Object(t, func() string {
 		_, answer, _ := h.Get("GET", "/v1/preview/models/tiny/trajectories", "", key)
 		return answer
 	}())["data"].([]any)[0].(map[string]any)["id"].(string)
@@ -166,9 +170,9 @@ func TestOpenAPIAnswers(t *testing.T) {
 		{"POST", "/reset_prefix_cache?reset_running_requests=true", "/reset_prefix_cache", "", 200, nil}, {"POST", "/reset_prefix_cache?reset_external=x", "/reset_prefix_cache", "", 400, nil},
 		{"GET", "/tokenizer_info", "", "", 200, nil}, {"GET", "/openapi.json", "", "", 200, nil},
 
-		{"POST", "/feedback/replace", "", reward, 200, pass}, {"POST", "/feedback/replace", "", item("trace_ref", nil, "weave_ref", callRef, "wb_user_id", nil), 200, pass}, {"POST", "/feedback/replace", "", item("id", row, "creator", "x"), 409, pass},
-		{"POST", "/feedback/replace", "", item("trace_ref", "x"), 400, pass}, {"POST", "/feedback/replace", "", "{}", 422, pass}, {"POST", "/feedback/replace", "", "{}", 401, []string{""}},
-		{"POST", "/feedback/create", "", item("feedback_id", nil, "creator", "c", "queue_id", "q"), 200, pass}, {"POST", "/feedback/batch/create", "", `{"batch":[` + item("feedback_id", nil) + `]}`, 200, pass},
+		{"POST", "/feedback/replace", "", reward, 200, pass}, {"POST", "/feedback/replace", "", servertest.Item("trace_ref", nil, "weave_ref", servertest.CallRef, "wb_user_id", nil), 200, pass}, {"POST", "/feedback/replace", "", servertest.Item("id", row, "creator", "x"), 409, pass},
+		{"POST", "/feedback/replace", "", servertest.Item("trace_ref", "x"), 400, pass}, {"POST", "/feedback/replace", "", "{}", 422, pass}, {"POST", "/feedback/replace", "", "{}", 401, []string{""}},
+		{"POST", "/feedback/create", "", servertest.Item("feedback_id", nil, "creator", "c", "queue_id", "q"), 200, pass}, {"POST", "/feedback/batch/create", "", `{"batch":[` + servertest.Item("feedback_id", nil) + `]}`, 200, pass},
 		{"POST", "/feedback/query", "", `{"project_id":"acme/support","query":{"$expr":{"$eq":[{"$getField":"payload.n"},{"$literal":1}]}},"sort_by":[{"field":"id","direction":"asc"}],"fields":["id"]}`, 200, pass}, {"POST", "/feedback/query", "", `{"project_id":"acme/support","fields":["x"]}`, 400, pass},
 		{"POST", "/feedback/export", "", `{"project_id":"acme/support"}`, 200, pass}, {"POST", "/feedback/export", "", `{"project_id":"acme/support"}`, 200, append(pass, "Accept: text/csv")},
 		{"POST", "/feedback/purge", "", `{"project_id":"acme/support","query":{"$expr":{"$eq":[{"$getField":"id"},{"$literal":"x"}]}}}`, 200, pass}, {"POST", "/feedback/purge", "", `{"project_id":"acme/support"}`, 422, pass},
@@ -176,56 +180,67 @@ func TestOpenAPIAnswers(t *testing.T) {
 		{"POST", "/feedback/payload_schema", "", span + `}`, 200, pass}, {"GET", "/feedback/" + row + "?project_id=acme/support", "/feedback/{id}", "", 200, pass}, {"GET", "/feedback/x?project_id=acme/support", "/feedback/{id}", "", 404, pass}, {"GET", "/feedback/x", "/feedback/{id}", "", 422, pass},
 
 		{"GET", trajectoryapi.Prefix, "", "", 200, nil}, {"GET", trajectoryapi.Prefix + "?x=1", trajectoryapi.Prefix, "", 422, nil}, {"GET", trajectoryapi.Prefix, "", "", 401, []string{""}},
-		{"POST", agentPath + "/log", model + "/log", exampleBody(t), 200, nil}, {"POST", agentPath + "/log", model + "/log", "{}", 422, nil}, {"POST", agentPath + "/log", model + "/log", "{}", 415, []string{key, "Content-Type: text/plain"}},
-		{"GET", agentPath + "/logs", model + "/logs", "", 200, nil}, {"GET", "/v1/preview/models/none/logs", model + "/logs", "", 404, nil}, {"DELETE", agentPath + "/logs/" + gone, model + "/logs/{log_id}", "", 200, nil},
-		{"GET", agentPath + "/trajectories?include=raw,messages,logprobs", model + "/trajectories", "", 200, nil}, {"DELETE", agentPath + "/trajectories?dry_run=1", model + "/trajectories", "", 200, nil},
-		{"GET", agentPath + "/trajectories/" + log + "/0/0", model + "/trajectories/{log_id}/{g}/{t}", "", 200, nil}, {"GET", agentPath + "/metrics?group_by=policy_version", model + "/metrics", "", 200, nil}, {"GET", agentPath + "/metrics", model + "/metrics", "", 200, nil},
-		{"GET", agentPath + "/export", model + "/export", "", 200, nil}, {"GET", agentPath + "/export?format=parquet", model + "/export", "", 200, nil}, {"GET", agentPath + "/export?format=art", model + "/export", "", 200, nil},
-		{"POST", "/v1/preview/models/tiny/rewards", model + "/rewards", `{"rewards":[{"id":"` + recorded + `","reward":1}]}`, 200, nil}, {"POST", agentPath + "/rewards", model + "/rewards", `{"rewards":[{"id":"` + log + `/0/0","reward":1}]}`, 409, nil},
+		{"POST", servertest.AgentPath + "/log", model + "/log", servertest.ExampleLog(t), 200, nil}, {"POST", servertest.AgentPath + "/log", model + "/log", "{}", 422, nil}, {"POST", servertest.AgentPath + "/log", model + "/log", "{}", 415, []string{key, "Content-Type: text/plain"}},
+		{"GET", servertest.AgentPath + "/logs", model + "/logs", "", 200, nil}, {"GET", "/v1/preview/models/none/logs", model + "/logs", "", 404, nil}, {"DELETE", servertest.AgentPath + "/logs/" + gone, model + "/logs/{log_id}", "", 200, nil},
+		{"GET", servertest.AgentPath + "/trajectories?include=raw,messages,logprobs", model + "/trajectories", "", 200, nil}, {"DELETE", servertest.AgentPath + "/trajectories?dry_run=1", model + "/trajectories", "", 200, nil},
+		{"GET", servertest.AgentPath + "/trajectories/" + log + "/0/0", model + "/trajectories/{log_id}/{g}/{t}", "", 200, nil}, {"GET", servertest.AgentPath + "/metrics?group_by=policy_version", model + "/metrics", "", 200, nil}, {"GET", servertest.AgentPath + "/metrics", model + "/metrics", "", 200, nil},
+		{"GET", servertest.AgentPath + "/export", model + "/export", "", 200, nil}, {"GET", servertest.AgentPath + "/export?format=parquet", model + "/export", "", 200, nil}, {"GET", servertest.AgentPath + "/export?format=art", model + "/export", "", 200, nil},
+		{"POST", "/v1/preview/models/tiny/rewards", model + "/rewards", `{"rewards":[{"id":"` + recorded + `","reward":1}]}`, 200, nil}, {"POST", servertest.AgentPath + "/rewards", model + "/rewards", `{"rewards":[{"id":"` + log + `/0/0","reward":1}]}`, 409, nil},
 		{"DELETE", "/v1/preview/models/gone", model, "", 200, nil},
 	} {
-		if c.template == "" {
-			c.template = c.path
-		}
+		c.template = cmp.Or(c.template, c.path)
 		if c.headers == nil {
 			c.headers = []string{key}
 		}
 		seen[c.template] = true
-		method, code := strings.ToLower(c.method), strconv.Itoa(c.status)
 		if c.body != "" && c.status == 200 {
-			d.check(t, c.body, "application/json", c.template, method, "requestBody")
+			d.check(t, c.body, "application/json", c.template, strings.ToLower(c.method), "requestBody")
 		}
 		status, answer, header := h.Get(c.method, c.path, c.body, c.headers...)
 		if status != c.status {
 			t.Errorf("%s %s: %d %s, want %d", c.method, c.path, status, answer, c.status)
 			continue
 		}
-		media, _, _ := strings.Cut(header.Get("Content-Type"), ";")
-		if media != "text/event-stream" {
-			d.check(t, answer, media, c.template, method, "responses", code)
-			continue
-		}
-		for ev := range strings.SplitSeq(strings.TrimSuffix(answer, "data: [DONE]\n\n"), "\n\n") {
-			if data, ok := strings.CutPrefix(ev, "data: "); ok {
-				d.check(t, data, media, c.template, method, "responses", code)
-			}
-		}
+		d.checkAnswer(t, answer, header.Get("Content-Type"), c.template, strings.ToLower(c.method), "responses", strconv.Itoa(c.status))
 	}
 	for path := range d.paths {
 		if !seen[path] {
 			t.Errorf("nothing is asked of %s", path)
 		}
 	}
+}
+
+// checkAnswer checks an answer of any media type: of a stream each event but the last.
+func (d *document) checkAnswer(t *testing.T, answer, contentType string, members ...string) {
+	t.Helper()
+	media, _, _ := strings.Cut(contentType, ";")
+	if media != "text/event-stream" {
+		d.check(t, answer, media, members...)
+		return
+	}
+	for event := range strings.SplitSeq(strings.TrimSuffix(answer, "data: [DONE]\n\n"), "\n\n") {
+		if data, ok := strings.CutPrefix(event, "data: "); ok {
+			d.check(t, data, media, members...)
+		}
+	}
+}
+
+// TestOpenAPILoading: every function that the document says to be 503 while there is no
+// model is that, with the error that it says. Those of feedback and trajectories are not
+// there without a store: TestFeedbackUnavailable and TestLogUnavailable have them.
+func TestOpenAPILoading(t *testing.T) {
+	t.Parallel()
 	loading := newServer(t, func(s *servertest.Setup) { s.NoModel = true })
-	for path := range d.paths {
-		for method, op := range d.paths[path].(map[string]any) {
+	d := loading.document(t)
+	for path, methods := range d.paths {
+		if path == "/reset_prefix_cache" || path == "/tokenizer_info" || strings.HasPrefix(path, feedbackapi.Prefix) || strings.HasPrefix(path, trajectoryapi.Prefix) {
+			continue // switched off, or without a store
+		}
+		for method, op := range methods.(map[string]any) {
 			if _, ok := op.(map[string]any)["responses"].(map[string]any)["503"]; !ok {
 				continue
 			}
 			status, answer, _ := loading.Get(strings.ToUpper(method), path, "{}")
-			if path == "/reset_prefix_cache" || path == "/tokenizer_info" || strings.HasPrefix(path, feedbackapi.Prefix) || strings.HasPrefix(path, trajectoryapi.Prefix) {
-				continue // switched off, or not there without a store: TestFeedbackUnavailable, TestLogUnavailable
-			}
 			if status != 503 {
 				t.Errorf("%s without a model: %d %s", path, status, answer)
 				continue

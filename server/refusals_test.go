@@ -11,11 +11,11 @@ import (
 // its kind in the line of the finished request, and, if nothing was wrong with the
 // request, a count.
 func TestRefusalsLeaveTraces(t *testing.T) {
-	o := newOffice(t, func(s *servertest.Setup) { s.Config.LogRequests = true })
-	h, l := previewHouse(t, func(s *servertest.Setup) { s.Config.LogRequests = true })
-	l.close()
+	feedback := servertest.NewFeedback(t).Serve(t, func(s *servertest.Setup) { s.Config.LogRequests = true })
+	h, archive := servertest.NewTrajectories(t, func(s *servertest.Setup) { s.Config.LogRequests = true })
+	archive.Close()
 	for _, c := range []struct {
-		testServer      *testServer
+		server          *servertest.Server
 		path, body      string
 		headers         []string
 		status          int
@@ -23,25 +23,25 @@ func TestRefusalsLeaveTraces(t *testing.T) {
 		series, counted string
 	}{
 		{h, servertest.ChatPath, "{}", []string{"Content-Type: text/plain"}, 400, "content-type", "", ""},
-		{h, agentPath + "/rewards", "{}", []string{"Content-Type: text/plain"}, 415, "media", "", ""},
-		{h, agentPath + "/log", one(`{}`), nil, 503, "stopping", `weir:rejected_requests_total{reason="stopping"}`, "1"},
-		{o.testServer, "/feedback/query", "{}", []string{"Content-Type: text/plain", basic("api", "write")}, 415, "media", "", ""},
-		{o.testServer, "/feedback/query", "{}", nil, 401, "no-key", "", ""},
+		{h, servertest.AgentPath + "/rewards", "{}", []string{"Content-Type: text/plain"}, 415, "media", "", ""},
+		{h, servertest.AgentPath + "/log", servertest.Group(`{}`), nil, 503, "stopping", `weir:rejected_requests_total{reason="stopping"}`, "1"},
+		{feedback, "/feedback/query", "{}", []string{"Content-Type: text/plain", servertest.Basic("api", "write")}, 415, "media", "", ""},
+		{feedback, "/feedback/query", "{}", nil, 401, "no-key", "", ""},
 	} {
-		failures, lines := c.testServer.Log.Times(transport.LogFailed), len(c.testServer.Log.Lines(transport.LogFinished))
-		status, answer, _ := c.testServer.Get("POST", c.path, c.body, c.headers...)
+		failures, lines := c.server.Log.Times(transport.LogFailed), len(c.server.Log.Lines(transport.LogFinished))
+		status, answer, _ := c.server.Get("POST", c.path, c.body, c.headers...)
 		if status != c.status {
 			t.Errorf("%s: %d %s", c.path, status, answer)
 		}
-		servertest.WaitFor(t, "the line", func() bool { return len(c.testServer.Log.Lines(transport.LogFinished)) > lines })
-		if n := c.testServer.Log.Times(transport.LogFailed) - failures; n != 1 {
+		servertest.WaitFor(t, "the line", func() bool { return len(c.server.Log.Lines(transport.LogFinished)) > lines })
+		if n := c.server.Log.Times(transport.LogFailed) - failures; n != 1 {
 			t.Errorf("%s %s: %d lines say why", c.path, c.kind, n)
 		}
-		if line := c.testServer.Log.Lines(transport.LogFinished)[lines]; line["error"] != c.kind {
+		if line := c.server.Log.Lines(transport.LogFinished)[lines]; line["error"] != c.kind {
 			t.Errorf("%s: %v, want the error %s", c.path, line, c.kind)
 		}
 		if c.series != "" {
-			c.testServer.Told(c.path, map[string]string{c.series: c.counted})
+			c.server.Told(c.path, map[string]string{c.series: c.counted})
 		}
 	}
 }

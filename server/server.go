@@ -92,6 +92,9 @@ func (s *Server) Transport() *transport.Server { return s.http }
 // OpenAI is what answers the OpenAI interface.
 func (s *Server) OpenAI() *openai.Service { return s.openai }
 
+// Trajectories is what answers below /v1/preview/models; nil without an archive.
+func (s *Server) Trajectories() *trajectoryapi.Handlers { return s.trajectories }
+
 // Serve answers the connections of ln until Shutdown, and then returns nil, at
 // once if that came before. It may run for several listeners at a time.
 func (s *Server) Serve(ln net.Listener) error { return s.http.Serve(ln) }

@@ -155,6 +155,7 @@ var rules = map[string]rule{
 	},
 	"server/feedbackapi": {
 		may:    []string{"auth", "feedback", "server/failure", "server/transport"},
+		tests:  []string{"server/servertest"},
 		mayNot: []string{"net/http"},
 	},
 	"server/openai": {
@@ -164,16 +165,18 @@ var rules = map[string]rule{
 	},
 	"server/recording": {
 		may:    []string{"api", "feedback", "internal/jsontext", "metrics", "server/failure", "store", "trajectory", "trajectory/archive", "trajectory/export"},
+		tests:  []string{"auth", "server/servertest"},
 		mayNot: http,
 	},
 	"server/sdktest": {
 		tests: []string{"backend", "backend/sim", "chat", "engine", "models", "server", "server/openai", "tokenizer"},
 	},
 	"server/servertest": {
-		may: []string{"backend", "backend/sim", "chat", "engine", "internal/jsontext", "models", "server", "server/openai", "server/transport", "tokenizer"},
+		may: []string{"auth", "backend", "backend/sim", "chat", "engine", "feedback", "internal/jsontext", "models", "server", "server/openai", "server/transport", "store", "tokenizer", "trajectory/archive"},
 	},
 	"server/trajectoryapi": {
 		may:    []string{"api", "auth", "internal/jsontext", "metrics", "server/failure", "server/transport", "trajectory", "trajectory/archive", "trajectory/export"},
+		tests:  []string{"server", "server/servertest", "store"},
 		mayNot: []string{"net/http"},
 	},
 	"server/transport": {

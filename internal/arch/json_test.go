@@ -23,7 +23,7 @@ var jsonImports = map[string]map[string]string{
 
 // TestJSONImports: JSON is decoded and encoded through internal/jsontext only.
 func TestJSONImports(t *testing.T) {
-	used := map[string]bool{}
+	used := map[[2]string]bool{} // what is imported, and the package of the list
 	eachFile(t, func(pkg, path string, set *token.FileSet, f *ast.File) {
 		if strings.HasSuffix(path, "_test.go") {
 			return
@@ -33,29 +33,33 @@ func TestJSONImports(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if imported == "encoding/json/v2" || imported == "encoding/json/jsontext" {
+			who, refused := jsonImporter(pkg, imported)
+			if refused {
 				t.Errorf("%s: use internal/jsontext instead of %s", set.Position(spec.Pos()), imported)
 			}
-			may, restricted := jsonImports[imported]
-			if !restricted {
-				continue
-			}
-			allowed := false
-			for who := range may {
-				if under(pkg, who) {
-					allowed, used[imported+" "+who] = true, true
-				}
-			}
-			if !allowed {
-				t.Errorf("%s: use internal/jsontext instead of %s", set.Position(spec.Pos()), imported)
-			}
+			used[[2]string{imported, who}] = true
 		}
 	})
 	for imported, may := range jsonImports {
 		for who := range may {
-			if !used[imported+" "+who] {
+			if !used[[2]string{imported, who}] {
 				t.Errorf("%s is listed as importing %s and does not", who, imported)
 			}
 		}
 	}
+}
+
+// jsonImporter tells whether a package must not import another because of jsonImports. who
+// is the package of the list that allows it.
+func jsonImporter(pkg, imported string) (who string, refused bool) {
+	if imported == "encoding/json/v2" || imported == "encoding/json/jsontext" {
+		return "", true
+	}
+	may, restricted := jsonImports[imported]
+	for who := range may {
+		if under(pkg, who) {
+			return who, false
+		}
+	}
+	return "", restricted
 }

@@ -79,9 +79,12 @@
 // # Alternatives
 //
 //   - A scanner for text in memory beside one for streams, as there was. The common one
-//     is as fast in memory (25 µs for 35 KB) and 13 % faster over a stream, because a
-//     string is gone over by a function that has only locals ([stringEnd]), and because
-//     white space is looked at without a call where there is none.
+//     takes about 2 % longer for a text in memory (23.4 µs instead of 23.0 for 35 KB, a
+//     fiftieth of decoding it) and 13 % less over a stream, because white space is looked at without a
+//     call where there is none.
+//   - The loop over a string as a loop over the fields of the scanner took 3 % longer than a
+//     function of a slice, escapes of two bytes by the function that reads all escapes 1 %,
+//     and a window without a length of its own (len(buf)) 8 %.
 //   - A loop for passing over objects that calls a function for each member. It cost 15 %:
 //     object and array therefore have a branch for it.
 //   - encoding/json's Decoder.Token, which weights and grammar used: it allocates for each

@@ -31,7 +31,7 @@ const (
 // SyntaxError says where and why a text is not the JSON that this package accepts.
 type SyntaxError struct {
 	Offset int    // of the offending byte, from the start of the text; its length at the end
-	Token  int    // of the first byte of the last string, number or literal
+	Token  int    // of the first byte of the string, number or literal that is wrong, or one before it
 	Depth  int    // how many arrays and objects are open there
 	Kind   Reason // for callers that word the reason themselves
 	Reason string // in words
@@ -153,6 +153,10 @@ func (s *Scanner) Next() byte {
 }
 
 func (s *Scanner) skipSpace() byte {
+	if i := s.i + 1; i < s.n && s.buf[i] > ' ' && s.buf[i-1] == ' ' && !s.capturing {
+		s.i = i // a single space is the most frequent case
+		return s.buf[i]
+	}
 	for {
 		if s.capturing && !s.flush() {
 			return 0
@@ -292,11 +296,15 @@ func (s *Scanner) array(element func(n int) bool) bool {
 // open takes the bracket that opens an array or object.
 func (s *Scanner) open() bool {
 	if s.depth >= s.max {
-		return s.fail(TooDeep, "nested more than "+strconv.Itoa(s.max)+" levels deep")
+		return s.tooDeep()
 	}
 	s.i++
 	s.depth++
 	return true
+}
+
+func (s *Scanner) tooDeep() bool {
+	return s.fail(TooDeep, "nested more than "+strconv.Itoa(s.max)+" levels deep")
 }
 
 // close takes the bracket that closes an array or object.
@@ -388,24 +396,25 @@ func special(w uint64) uint64 {
 
 // string scans the string whose opening quote is at s.i.
 func (s *Scanner) string() bool {
-	s.token = s.base + s.i
+	token := s.base + s.i
 	s.i++
 	for {
-		s.i = stringEnd(s.buf[:s.n], s.i)
-		if s.i < s.n && s.buf[s.i] == '"' {
+		end, closed := runOn(s.buf[:s.n], s.i)
+		if s.i = end; closed {
 			s.i++
 			return true
 		}
-		if !s.uncut() {
+		if s.token = token; !s.uncut() {
 			return false
 		}
 	}
 }
 
-// stringEnd returns the index of the first byte from i on, which is inside a string, that
-// does not go on the string: the closing quote, an error, the beginning of an escape or a
-// character that b does not hold completely, or the end of b.
-func stringEnd(b []byte, i int) int {
+// runOn goes on in a string from b[i]. It returns the offset of the closing quote and true,
+// or the offset of what does not continue a string: the end of b, or an error. It is the
+// hottest code of the package, and was measured to be faster as a function of a slice
+// than as a loop over the fields of the scanner.
+func runOn(b []byte, i int) (end int, closed bool) {
 	for {
 		for i+8 <= len(b) {
 			if m := special(binary.LittleEndian.Uint64(b[i:])); m != 0 {
@@ -415,40 +424,52 @@ func stringEnd(b []byte, i int) int {
 			i += 8
 		}
 		if i >= len(b) {
-			return i
+			return i, false
 		}
 		switch c := b[i]; {
 		case c == '"':
-			return i
+			return i, true
 		case c == '\\':
+			if i+1 < len(b) && shortEscape[b[i+1]] {
+				i += 2
+				continue
+			}
 			n := escape(b[i:])
 			if n == 0 {
-				return i
-			}
-			i += n
-		case c >= utf8.RuneSelf:
-			n := characters(b[i:])
-			if n == 0 {
-				return i
+				return i, false
 			}
 			i += n
 		case c < 0x20:
-			return i
-		default:
+			return i, false
+		case c < utf8.RuneSelf:
 			i++
+		default:
+			n := characters(b[i:])
+			if n == 0 {
+				return i, false
+			}
+			i += n
 		}
 	}
 }
 
 // characters returns the length of the characters outside ASCII at the start of b, 0 if
-// there is none.
+// there is none. Most of them have two or three bytes, of which any continuation bytes are
+// valid after these first bytes; the others are left to package utf8.
 func characters(b []byte) (n int) {
 	for n < len(b) && b[n] >= utf8.RuneSelf {
-		r, size := utf8.DecodeRune(b[n:])
-		if r == utf8.RuneError && size == 1 {
-			return n
+		switch c := b[n]; {
+		case c-0xc2 < 0xe0-0xc2 && n+1 < len(b) && b[n+1]&0xc0 == 0x80:
+			n += 2
+		case c-0xe1 < 0xed-0xe1 && n+2 < len(b) && b[n+1]&0xc0 == 0x80 && b[n+2]&0xc0 == 0x80:
+			n += 3
+		default:
+			r, size := utf8.DecodeRune(b[n:])
+			if r == utf8.RuneError && size == 1 {
+				return n
+			}
+			n += size
 		}
-		n += size
 	}
 	return n
 }
@@ -472,18 +493,16 @@ func (s *Scanner) uncut() bool {
 	return characters(s.buf[s.i:s.n]) > 0 || s.fail(InvalidUTF8, "invalid UTF-8 in a string")
 }
 
+// shortEscape says which bytes make an escape of two bytes after a backslash.
+var shortEscape = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
+
 // escape returns the length of the escape at the start of b, 0 if there is none.
 func escape(b []byte) int {
-	if len(b) < 2 {
-		return 0
-	}
-	switch b[1] {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+	switch {
+	case len(b) >= 2 && shortEscape[b[1]]:
 		return 2
-	case 'u':
-		if len(b) >= 6 && hex4(b[2:6]) >= 0 {
-			return 6
-		}
+	case len(b) >= 6 && b[1] == 'u' && hex4(b[2:6]) >= 0:
+		return 6
 	}
 	return 0
 }

@@ -1,4 +1,4 @@
-package server_test
+package trajectoryapi_test
 
 import (
 	"bytes"
@@ -18,10 +18,11 @@ import (
 	"weir/server/servertest"
 )
 
-// Log requests over real sockets: cut, slow, many, large.
+// Log requests over real sockets: cut, slow, many, large. The rules and cases that
+// comments name are those of docs/interface/trajectories.md.
 
 func postLog(length int, headers ...string) string {
-	return strings.Replace(servertest.Post(length, headers...), servertest.ChatPath, agentPath+"/log", 1)
+	return strings.Replace(servertest.Post(length, headers...), servertest.ChatPath, servertest.AgentPath+"/log", 1)
 }
 
 // tokens is a trajectory as a trainer sends it, about size bytes long.
@@ -35,15 +36,16 @@ func tokens(size int) string {
 	return b.String()
 }
 
-// Checklist 19: whatever the client does in the middle of a body, nothing of it is
-// seen, what was staged goes, and the server still works.
+// TestLogCut: whatever a client does in the middle of a body, nothing of the body becomes
+// visible, what was staged is removed, and the server still works
+// (docs/interface/trajectories.md, T#19).
 func TestLogCut(t *testing.T) {
-	h, l := previewHouse(t, func(s *servertest.Setup) { s.TCP = true; s.Config.Trajectories.Idle = 150 * time.Millisecond })
+	h, l := servertest.NewTrajectories(t, func(s *servertest.Setup) { s.TCP = true; s.Config.Trajectories.Idle = 150 * time.Millisecond })
 	var many []string
 	for range 24 {
 		many = append(many, tokens(400_000))
 	}
-	body := one(many...)
+	body := servertest.Group(many...)
 	part := len(body) * 9 / 10
 	var z bytes.Buffer
 	zw := gzip.NewWriter(&z)
@@ -73,7 +75,7 @@ func TestLogCut(t *testing.T) {
 			r := h.Raw(t)
 			r.Send(c.send)
 			if strings.HasPrefix(name, "closed") || name == "half-closed" || name == "reset" {
-				servertest.WaitFor(t, "staging", func() bool { return l.keys(t, 'D') > 0 })
+				servertest.WaitFor(t, "staging", func() bool { return l.Keys(t, 'D') > 0 })
 			}
 			c.end(r)
 			if c.status != 0 {
@@ -82,25 +84,28 @@ func TestLogCut(t *testing.T) {
 					t.Errorf("%d %s, want %d", status, answer, c.status)
 				}
 			}
-			servertest.WaitFor(t, "the space to be freed", func() bool { return l.keys(t, 'D') == 0 && l.keys(t, 'U') == 0 && h.Instance.Uploads() == 0 })
-			if l.keys(t, 'B') != 0 {
+			servertest.WaitFor(t, "the space to be freed", func() bool {
+				return l.Keys(t, 'D') == 0 && l.Keys(t, 'U') == 0 && h.Instance.Trajectories().Uploads() == 0
+			})
+			if l.Keys(t, 'B') != 0 {
 				t.Error("something is visible")
 			}
 		})
 	}
-	h.log200(t, agentPath, body)
-	if entries, _ := h.list(t, agentPath+"/trajectories?limit=1000"); len(entries) != 24 {
+	h.LogGroups(t, servertest.AgentPath, body)
+	if entries, _ := h.List(t, servertest.AgentPath+"/trajectories?limit=1000"); len(entries) != 24 {
 		t.Errorf("%d trajectories", len(entries))
 	}
 }
 
-// T-34: a body may take as long as it likes, if it comes at all.
+// TestLogSlowly: a body may take as long as it likes, if it comes at all
+// (docs/interface/trajectories.md, T-34).
 func TestLogSlowly(t *testing.T) {
-	h, _ := previewHouse(t, func(s *servertest.Setup) {
+	h, _ := servertest.NewTrajectories(t, func(s *servertest.Setup) {
 		s.TCP = true
 		s.Config.ReadTimeout, s.Config.BodyTimeout, s.Config.Trajectories.Idle = 150*time.Millisecond, 150*time.Millisecond, time.Second
 	})
-	body := one(tokens(50_000))
+	body := servertest.Group(tokens(50_000))
 	r := h.Raw(t)
 	r.Send(postLog(len(body)) + body[:(8<<10)])
 	rest := body[(8 << 10):]
@@ -115,9 +120,10 @@ func TestLogSlowly(t *testing.T) {
 	}
 }
 
-// T-6, T-32: what is refused by its headers is refused before its body comes.
+// TestLogRefusedEarly: what is refused for its headers is refused before its body comes
+// (T-6, T-32).
 func TestLogRefusedEarly(t *testing.T) {
-	h, _ := previewHouse(t, func(s *servertest.Setup) {
+	h, _ := servertest.NewTrajectories(t, func(s *servertest.Setup) {
 		s.TCP = true
 		s.Config.APIKeys = []string{"k"}
 		s.Config.Trajectories.MaxBody = 1 << 30
@@ -138,7 +144,7 @@ func TestLogRefusedEarly(t *testing.T) {
 		r.Close()
 	}
 	r := h.Raw(t)
-	body := one(`{}`)
+	body := servertest.Group(`{}`)
 	r.Send(postLog(len(body), key, "Expect: 100-continue"))
 	if line, err := r.R.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 100 ") {
 		t.Fatalf("%q %v", line, err)
@@ -152,18 +158,19 @@ func TestLogRefusedEarly(t *testing.T) {
 	}
 }
 
-// T-33: uploads are bounded, and hold nobody else up.
+// TestUploadsAtATime: the number of uploads at a time is bounded, and they delay nobody else
+// (T-33).
 func TestUploadsAtATime(t *testing.T) {
-	h, _ := previewHouse(t, func(s *servertest.Setup) { s.TCP = true; s.Config.Trajectories.MaxUploads = 2 })
-	body := one(tokens(50_000))
+	h, _ := servertest.NewTrajectories(t, func(s *servertest.Setup) { s.TCP = true; s.Config.Trajectories.MaxUploads = 2 })
+	body := servertest.Group(tokens(50_000))
 	var slow []*servertest.Raw
 	for range 2 {
 		r := h.Raw(t)
 		r.Send(postLog(len(body)) + body[:20_000])
 		slow = append(slow, r)
 	}
-	servertest.WaitFor(t, "two uploads", func() bool { return h.Instance.Uploads() == 2 })
-	status, answer, header := h.Get("POST", agentPath+"/log", body)
+	servertest.WaitFor(t, "two uploads", func() bool { return h.Instance.Trajectories().Uploads() == 2 })
+	status, answer, header := h.Get("POST", servertest.AgentPath+"/log", body)
 	if status != 429 || header.Get("Retry-After") == "" || !strings.HasPrefix(answer, `{"detail":`) {
 		t.Errorf("%d %s", status, answer)
 	}
@@ -174,33 +181,34 @@ func TestUploadsAtATime(t *testing.T) {
 			t.Errorf("%d %s", status, answer)
 		}
 	}
-	h.log200(t, agentPath, body)
+	h.LogGroups(t, servertest.AgentPath, body)
 }
 
-// Checklist 27: 100 at a time.
+// TestLogInParallel: a hundred log requests at a time (docs/interface/trajectories.md,
+// T#27).
 func TestLogInParallel(t *testing.T) {
-	h, _ := previewHouse(t, func(s *servertest.Setup) { s.TCP = true; s.Config.Trajectories.MaxUploads = 100 })
+	h, _ := servertest.NewTrajectories(t, func(s *servertest.Setup) { s.TCP = true; s.Config.Trajectories.MaxUploads = 100 })
 	var all sync.WaitGroup
 	for i := range 100 {
 		all.Go(func() {
-			if status, answer, _ := h.Get("POST", agentPath+"/log", one(fmt.Sprintf(`{"reward":%d}`, i), `{}`)); status != 200 {
+			if status, answer, _ := h.Get("POST", servertest.AgentPath+"/log", servertest.Group(fmt.Sprintf(`{"reward":%d}`, i), `{}`)); status != 200 {
 				t.Errorf("%d %s", status, answer)
 			}
 		})
 	}
 	all.Wait()
 	h.Client.CloseIdleConnections()
-	entries, _ := h.list(t, "/v1/preview/models")
+	entries, _ := h.List(t, "/v1/preview/models")
 	if entries[0]["logs"] != 100.0 || entries[0]["trajectories"] != 200.0 {
 		t.Errorf("%v", entries[0])
 	}
-	logs, _ := h.list(t, agentPath+"/logs?limit=100&order=asc")
+	logs, _ := h.List(t, servertest.AgentPath+"/logs?limit=100&order=asc")
 	for i, l := range logs[1:] {
 		if l["received_at"].(string) <= logs[i]["received_at"].(string) || l["id"].(string) <= logs[i]["id"].(string) {
-			t.Errorf("%v behind %v", l, logs[i])
+			t.Errorf("%v follows %v", l, logs[i])
 		}
 	}
-	m, _ := h.metrics(t, "")
+	m, _ := metrics(t, h, "")
 	if m[0]["metrics"].(map[string]any)["train/reward"] != 4950.0/200 {
 		t.Errorf("%v", m)
 	}
@@ -234,10 +242,10 @@ func (r *repeated) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Checklist 18, T-30: a body of any size passes, and comes out again, in memory
-// that has nothing to do with it.
+// TestLargeBody: a body of any size passes, and comes out again, in an amount of memory that
+// does not depend on its size (T-30, T#18).
 func TestLargeBody(t *testing.T) {
-	h, _ := previewHouse(t, func(s *servertest.Setup) { s.TCP = true })
+	h, _ := servertest.NewTrajectories(t, func(s *servertest.Setup) { s.TCP = true })
 	text := tokens(500_000)
 	const count = 200 // 100 MB
 	var peak atomic.Uint64
@@ -262,7 +270,7 @@ func TestLargeBody(t *testing.T) {
 		}
 	})
 	body := &repeated{head: `{"trajectory_groups":[{"trajectories":[`, text: text, tail: `]}],"split":"train"}`, n: count}
-	resp, err := h.Client.Post("http://weir"+agentPath+"/log", "application/json", body)
+	resp, err := h.Client.Post("http://weir"+servertest.AgentPath+"/log", "application/json", body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,10 +279,10 @@ func TestLargeBody(t *testing.T) {
 	if err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatalf("%d %s %v", resp.StatusCode, answer, err)
 	}
-	if r := object(t, string(answer)); r["trajectories"] != float64(count) || r["bytes"].(float64) < float64(count*len(text)) {
+	if r := servertest.Object(t, string(answer)); r["trajectories"] != float64(count) || r["bytes"].(float64) < float64(count*len(text)) {
 		t.Errorf("%v", r)
 	}
-	resp = h.Do("GET", agentPath+"/export", "")
+	resp = h.Do("GET", servertest.AgentPath+"/export", "")
 	n, err := io.Copy(io.Discard, resp.Body)
 	resp.Body.Close()
 	if err != nil || n < int64(count*len(text)) {
@@ -291,14 +299,14 @@ func TestLargeBody(t *testing.T) {
 
 // BenchmarkLog is the speed of one upload, from the socket to the disk.
 func BenchmarkLog(b *testing.B) {
-	l := newLedger(b)
-	h := newServer(b, func(s *servertest.Setup) { s.TCP = true; s.Config.Trajectories.Archive = l.Archive })
+	l := servertest.NewArchive(b)
+	h := servertest.New(b, func(s *servertest.Setup) { s.TCP = true; s.Config.Trajectories.Archive = l.Archive })
 	text := tokens(3_500_000) // 32,000 tokens with logprobs
 	const count = 16
 	b.SetBytes(int64(count * len(text)))
 	for b.Loop() {
 		body := &repeated{head: `{"trajectory_groups":[{"trajectories":[`, text: text, tail: `]}],"split":"train"}`, n: count}
-		resp, err := h.Client.Post("http://weir"+agentPath+"/log", "application/json", body)
+		resp, err := h.Client.Post("http://weir"+servertest.AgentPath+"/log", "application/json", body)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -311,12 +319,12 @@ func BenchmarkLog(b *testing.B) {
 
 // BenchmarkLogSmall is the time of a small upload: its fsync.
 func BenchmarkLogSmall(b *testing.B) {
-	l := newLedger(b)
-	h := newServer(b, func(s *servertest.Setup) { s.TCP = true; s.Config.Trajectories.Archive = l.Archive })
-	body := one(tokens(2000))
+	l := servertest.NewArchive(b)
+	h := servertest.New(b, func(s *servertest.Setup) { s.TCP = true; s.Config.Trajectories.Archive = l.Archive })
+	body := servertest.Group(tokens(2000))
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			h.log200(b, agentPath, body)
+			h.LogGroups(b, servertest.AgentPath, body)
 		}
 	})
 }

@@ -1,0 +1,9 @@
+package trajectoryapi_test
+
+import (
+	"testing"
+
+	"weir/server/servertest"
+)
+
+func TestMain(m *testing.M) { servertest.Main(m) }
