@@ -16,11 +16,11 @@ import (
 func (s *Service) ChatCompletions(c *transport.Call) { s.generate(c, s.prepareChat) }
 
 // prepareChat does everything that a request needs before the engine sees it: it
-// decodes, checks, renders and tokenizes. Whatever the client did wrong is
-// found here, so that it gets its 4xx before a status has been sent. The order
-// is that of docs/interface/chat-completions.md, section 1.2, except that cheap checks come before
-// costly ones: where both fail the answer is the cheap one's. It may go on for
-// a moment after ctx has ended.
+// decodes, checks, renders and tokenizes. Every mistake of the client is found here, so
+// that it gets its 4xx before a status has been sent. The order is that of
+// docs/interface/chat-completions.md, section 1.2, except that cheap checks come before
+// costly ones: if both fail, the answer is the error of the cheap one. prepareChat may go
+// on for a moment after ctx has ended.
 func (s *Service) prepareChat(ctx context.Context, m *Model, body []byte, from sender) (*prepared, error) {
 	q, bad := api.DecodeChat(body, s.cfg.Limits)
 	if bad != nil {
@@ -60,7 +60,7 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, body []byte, from s
 			return nil, failure.BadRequest("", "The echo of %d bytes in %d choices is larger than %d bytes.", n, q.N, s.cfg.MaxEcho)
 		}
 	}
-	if q.Stream { // a stream has no place for them
+	if q.Stream { // a stream has no field for prompt_logprobs
 		p.requests[0].Prompt = nil
 	}
 	a.scored = p.requests[0].Prompt != nil
@@ -78,7 +78,8 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, body []byte, from s
 	return p, nil
 }
 
-// check finds what the body alone, the model and the settings refuse.
+// check refuses a request for reasons that can be found without rendering it: its fields,
+// the model and the settings.
 func (s *Service) check(m *Model, q *api.ChatRequest) *api.Error {
 	if bad := q.CheckPrompt(); bad != nil {
 		return bad
@@ -104,8 +105,9 @@ func (m *Model) prompt(ctx context.Context, q *api.ChatRequest) (chat.Prompt, []
 	return p, tokens, bad
 }
 
-// render makes the prompt's text. Every failure is the request's
-// (docs/interface/chat-completions.md, section 3).
+// render renders the messages to the text of the prompt
+// (docs/interface/chat-completions.md, section 3). Every error of a template is an error of
+// the request.
 func (m *Model) render(q *api.ChatRequest) (chat.Prompt, *api.Error) {
 	in := chat.Input{
 		Messages: q.Messages, Tools: q.Tools, Documents: q.Documents,

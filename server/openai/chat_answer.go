@@ -11,8 +11,8 @@ type chatAnswer struct {
 	prompt []int32 // token ids
 	role   string
 	output reasoning.Start // what every choice begins with
-	// echo is in front of every choice, echoThought the reasoning in front of
-	// that; "": nothing.
+	// echo is put before the content of every choice, echoThought before its reasoning;
+	// "": nothing is.
 	echo, echoThought string
 	hideThoughts      bool // include_reasoning false
 	scored            bool // prompt_logprobs
@@ -33,7 +33,7 @@ func (a *chatAnswer) complete(r *reply, st *engine.Stream, choices []gathered) [
 	return api.AppendResponse(nil, r.meta, r.form, &resp)
 }
 
-// choice is choice i of an answer that is complete.
+// choice returns choice i of an answer that is complete.
 func (a *chatAnswer) choice(i int, g *gathered, logprobs bool) api.Choice {
 	thought, content := a.divide(g.text)
 	return api.Choice{
@@ -61,7 +61,7 @@ type chatEncoder struct {
 	st  *engine.Stream
 	enc *api.Stream
 
-	opened int                  // events written that come before the tokens'
+	opened int                  // events written so far that come before the first token
 	used   []int                // completion tokens of each choice
 	split  []reasoning.Splitter // of each choice; nil: all text is content
 
@@ -71,9 +71,9 @@ type chatEncoder struct {
 	alts  []api.TokenLogprob
 }
 
-// open appends the event with a choice's role, or that with its echo. They go out one by
-// one like the others: with prompt ids or an echo, those of all choices together may be
-// large.
+// open appends the next event with a role, and after the roles the next with an echo. It
+// appends one event at a time, because with prompt ids or an echo those of all choices
+// together may be large.
 func (e *chatEncoder) open(dst []byte) ([]byte, bool) {
 	u := api.Usage{Prompt: len(e.a.prompt)}
 	switch i, n := e.opened, e.r.n; {

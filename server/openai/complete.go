@@ -8,7 +8,7 @@ import (
 	"weir/server/transport"
 )
 
-// complete answers when every choice has ended.
+// complete sends the whole answer when every choice has ended.
 func (s *Service) complete(c *transport.Call, st *engine.Stream, r *reply) {
 	choices, err := gather(c.Context(), st, r)
 	if err != nil {
@@ -21,7 +21,8 @@ func (s *Service) complete(c *transport.Call, st *engine.Stream, r *reply) {
 	c.Reply(body)
 }
 
-// gather waits for the last event of every choice.
+// gather reads the events of all choices until each has had its last one. It fails with
+// the error that ended a choice, or with the cause of ctx.
 func gather(ctx context.Context, st *engine.Stream, r *reply) ([]gathered, error) {
 	choices := make([]gathered, r.n)
 	var events engine.Events
@@ -43,7 +44,7 @@ func gather(ctx context.Context, st *engine.Stream, r *reply) ([]gathered, error
 	return choices, nil
 }
 
-// gathered is a choice so far.
+// gathered is what the events of a choice have said so far.
 type gathered struct {
 	text     []byte
 	ids      []int32
@@ -52,7 +53,7 @@ type gathered struct {
 	stop     api.StopReason
 }
 
-// add takes one event in and reports whether it was the last.
+// add appends an event to the choice, and reports whether it was the last one.
 func (g *gathered) add(r *reply, ev *engine.Event) bool {
 	g.text = append(g.text, ev.Text...)
 	if ev.Token >= 0 {

@@ -13,8 +13,8 @@ import (
 // Completions answers POST /v1/completions.
 func (s *Service) Completions(c *transport.Call) { s.generate(c, s.prepareTexts) }
 
-// prepareTexts is prepareChat for /v1/completions: a request of the engine for each
-// prompt, all with the same parameters.
+// prepareTexts does for /v1/completions what prepareChat does for chats. It makes one
+// request of the engine for each prompt, all with the same parameters.
 func (s *Service) prepareTexts(ctx context.Context, m *Model, body []byte, from sender) (*prepared, error) {
 	q, bad := api.DecodeCompletion(body, s.cfg.Limits)
 	if bad != nil {
@@ -49,7 +49,7 @@ func (s *Service) prepareTexts(ctx context.Context, m *Model, body []byte, from 
 		if bad != nil {
 			return nil, bad
 		}
-		if q.Stream && !(q.Echo && q.Logprobs) { // a stream has no other place for them
+		if q.Stream && !(q.Echo && q.Logprobs) { // a stream has no other field for them
 			r.Prompt = nil
 		}
 		p.requests = append(p.requests, r)
@@ -72,7 +72,8 @@ func (s *Service) prepareTexts(ctx context.Context, m *Model, body []byte, from 
 	return p, nil
 }
 
-// checkTexts finds what the body alone, the model and the settings refuse.
+// checkTexts refuses a request for reasons that can be found without tokenizing it: its
+// fields, the model and the settings.
 func (s *Service) checkTexts(ctx context.Context, m *Model, q *api.CompletionRequest, from *sender) error {
 	if err := m.admit(ctx, &q.Options, from); err != nil {
 		return err
@@ -97,11 +98,11 @@ func (s *Service) checkAnswerSize(echo bool, echoed, scores int) *api.Error {
 	return nil
 }
 
-// maxPromptScores bounds the log-probabilities of prompt tokens in an answer: each takes
-// some 30 bytes, and a gigabyte is soon asked for.
+// maxPromptScores bounds the log-probabilities of prompt tokens in an answer. Each takes
+// some 30 bytes, so that a short request could ask for a gigabyte.
 const maxPromptScores = 4 << 20
 
-// textPrompt is the ids of a prompt, and its text if that is to be echoed.
+// textPrompt returns the token ids of a prompt, and its text if that is to be echoed.
 func (m *Model) textPrompt(ctx context.Context, q *api.CompletionRequest, p *api.TextPrompt, limit promptLimit) (tokens []int32, text string, bad *api.Error) {
 	if p.IDs == nil {
 		tokens, bad = m.encode(ctx, &q.Options, p.Text, limit)

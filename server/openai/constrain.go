@@ -11,12 +11,13 @@ import (
 	"weir/server/transport"
 )
 
-// constraints turns the constraints of requests for one model into masks. What
-// it needs of the vocabulary is made with the first of them.
+// constraints turns the constraints of requests for one model into masks. It prepares the
+// vocabulary for that when the first constrained request comes.
 type constraints struct {
 	prepare func() (*grammarSet, error)
 }
 
+// grammarSet is what all grammars of one model share.
 type grammarSet struct {
 	lexicon  *lexicon
 	compiler *grammar.Compiler
@@ -29,14 +30,14 @@ func newConstraints(m *Model) *constraints {
 			return nil, err
 		}
 		c, err := grammar.NewCompiler(l.vocabulary, grammar.DefaultConfig())
-		go l.vocabulary.Warm() // beside the first requests, which need only parts of it
+		go l.vocabulary.Warm() // the first requests need only parts of it and do not wait
 		return &grammarSet{l, c}, err
 	})}
 }
 
-// constrain gives p's requests their masks. It waits for the grammar on a queue
-// of its own, so that one which takes seconds to compile holds up nobody's
-// prompt, and before the request enters the engine.
+// constrain gives the requests of p their masks, before they enter the engine. Grammars
+// are compiled on a queue of their own, so that one which takes seconds does not delay the
+// prompts of other requests.
 func (s *Service) constrain(c *transport.Call, m *Model, p *prepared) error {
 	q := p.options.Constraint
 	if q == nil {
@@ -45,8 +46,8 @@ func (s *Service) constrain(c *transport.Call, m *Model, p *prepared) error {
 	var set *grammarSet
 	var g *grammar.Grammar
 	var bad error
-	// If the client leaves, the worker goes on alone until the grammar's compiler
-	// notices that nobody waits.
+	// If the client leaves, Do returns, and the worker goes on alone until the compiler
+	// notices that ctx has ended.
 	ctx := c.Context()
 	err := s.compiling.Do(c.Context(), c.QueueKey, func() { set, g, bad = m.constraints.compile(ctx, q) })
 	if err == nil {
@@ -64,8 +65,8 @@ func (s *Service) constrain(c *transport.Call, m *Model, p *prepared) error {
 	return nil
 }
 
-// compile makes the grammar of q and its first mask, which is where most of what
-// it costs is spent: later ones find parts of theirs made.
+// compile makes the grammar of q and fills its first mask. The first mask is by far the
+// most expensive, and what it computes is kept for later ones.
 func (c *constraints) compile(ctx context.Context, q *api.Constraint) (*grammarSet, *grammar.Grammar, error) {
 	set, err := c.prepare()
 	if err != nil {
@@ -84,6 +85,7 @@ func (c *constraints) compile(ctx context.Context, q *api.Constraint) (*grammarS
 	return set, g, nil
 }
 
+// spec returns the constraint of a request in the form that package grammar compiles.
 func spec(q *api.Constraint) grammar.Spec {
 	s := grammar.Spec{
 		Schema: q.Schema, Text: q.Text, Choices: q.Choices,

@@ -5,7 +5,7 @@
 //	err = service.SetModel(model)
 //	service.ChatCompletions(call) // and the other functions, from a router
 //
-// # The way of a request
+// # The path of a request
 //
 // ChatCompletions (chat.go) and Completions (completions.go) differ in how a body is
 // prepared and in the form of the answer. What they have in common is generate.go:
@@ -16,11 +16,11 @@
 //	                        tokenize. Everything that a client can get wrong is found
 //	                        here, before a status has been sent.
 //	constrain constrain.go  compiles a grammar, on a queue of its own, so that one which
-//	                        takes seconds holds up nobody's prompt; mask.go is its state
-//	                        for a choice, inside the engine
-//	submit    generate.go   engine.SubmitAll: the prompts of a request as one
-//	answer    complete.go   everything at the end, or
-//	          stream.go     server-sent events as they come
+//	                        takes seconds does not delay other requests; mask.go has
+//	                        its state for a choice, which the engine calls
+//	submit    generate.go   engine.SubmitAll, with all prompts of a request in one call
+//	answer    complete.go   the whole answer at the end, or
+//	          stream.go     server-sent events as tokens are generated
 //
 // An [answer] is the form of one of the two functions: chatAnswer and textAnswer. Its
 // encoder writes the events of a stream. reasoning.go divides the text of a chat into
@@ -33,7 +33,7 @@
 // The connection's goroutine waits for the engine's events, encodes all that are due and
 // writes them with one system call. It is woken once for all the tokens that a step of
 // the engine gave a request. There is no pipe and no further goroutine, and a client that
-// reads slowly holds up nobody but itself. Nothing is allocated for a token; tests count.
+// reads slowly delays nobody else. Nothing is allocated for a token, which tests check.
 // A stream that is silent for too long gets a blank line, never a comment, because some
 // clients fail on comments. The status is chosen when the first event is there, so an
 // error before that has its own status.

@@ -9,11 +9,12 @@ import (
 	"weir/server/transport"
 )
 
-// preparation makes something of a request's body, on a worker.
+// A preparation turns the body of a request into a T. It runs on a worker of the
+// preparation queue.
 type preparation[T any] func(ctx context.Context, m *Model, body []byte, from sender) (T, error)
 
-// prepareBody reads the body of a JSON request and has a worker prepare it. If it
-// reports false, it has answered already.
+// prepareBody reads the body of a JSON request and has a worker prepare it. If it returns
+// false, it has already answered with an error.
 func prepareBody[T any](s *Service, c *transport.Call, prepare preparation[T]) (T, *Model, bool) {
 	var none T
 	m, err := s.Serving()
@@ -30,8 +31,8 @@ func prepareBody[T any](s *Service, c *transport.Call, prepare preparation[T]) (
 		return none, nil, false
 	}
 
-	// The worker goes on alone if the client leaves, so it shares nothing with
-	// this goroutine but what is handed over when it is done.
+	// If the client leaves, Do returns while the worker goes on. Therefore the worker gets
+	// copies, and its results are read only after Do has said that it is done.
 	var made T
 	var bad error
 	ctx, body, from := c.Context(), c.Body(), sender{c.RequestID, c.Project, c.Who}
@@ -47,7 +48,8 @@ func prepareBody[T any](s *Service, c *transport.Call, prepare preparation[T]) (
 	return made, m, true
 }
 
-// generate answers with what the engine makes of a prepared request.
+// generate prepares a request, submits it to the engine and answers with what that
+// generates.
 func (s *Service) generate(c *transport.Call, prepare preparation[*prepared]) {
 	s.track(c)
 	var h hints
@@ -79,7 +81,7 @@ func (s *Service) generate(c *transport.Call, prepare preparation[*prepared]) {
 	c.Accepted(done.reply.meta.ID, done.reply.answer.promptTokens(), st)
 	handedOver := false
 	defer func() {
-		if !handedOver { // a panic: no one reads the stream any more
+		if !handedOver { // there was a panic, so that nobody reads the stream any more
 			st.Cancel()
 		}
 	}()
@@ -93,8 +95,9 @@ func (s *Service) generate(c *transport.Call, prepare preparation[*prepared]) {
 	handedOver = true
 }
 
-// mayRecord reports whether who sent a request may have its answer recorded as it asks
-// for. What the operator records needs no right.
+// mayRecord reports whether the sender of a request has the right to have its answer
+// recorded, if the request itself asks for that. Recordings that the operator has set up
+// need no right.
 func mayRecord(who *auth.Identity, m *Model, r *reply) bool {
 	if r.recorded == nil {
 		return true

@@ -25,8 +25,8 @@ func (h *hints) read(header *fasthttp.RequestHeader) {
 	h.load = string(header.Peek("endpoint-load-metrics-format"))
 }
 
-// check refuses a request that is meant for another engine than the one there
-// is. What is no integer says nothing.
+// check refuses a request that is meant for another engine than the only one, which has
+// rank 0. A rank that is not an integer is ignored.
 func (h *hints) check() *api.Error {
 	if n, err := strconv.Atoi(strings.TrimSpace(h.rank)); err == nil && n != 0 {
 		return failure.BadRequest("", "data_parallel_rank %d is out of range [0, 1).", n)
@@ -35,14 +35,14 @@ func (h *hints) check() *api.Error {
 }
 
 // loadMetrics adds the engine's load to an answer whose client asked for it.
-// The format is ORCA's (Envoy's open request cost aggregation), as the
-// reference engine writes it.
-func (ask *hints) loadMetrics(c *transport.Call, m *Model) {
+// The format is that of ORCA (Open Request Cost Aggregation, which Envoy reads), as vLLM
+// writes it.
+func (h *hints) loadMetrics(c *transport.Call, m *Model) {
 	if c.Response.StatusCode() != fasthttp.StatusOK {
 		return
 	}
 	var form string
-	switch strings.ToUpper(ask.load) {
+	switch strings.ToUpper(h.load) {
 	case "TEXT":
 		form = "TEXT named_metrics.kv_cache_usage_perc=%s, named_metrics.num_requests_waiting=%s"
 	case "JSON":
@@ -55,11 +55,11 @@ func (ask *hints) loadMetrics(c *transport.Call, m *Model) {
 	if st.BlocksTotal > 0 {
 		used = float64(st.BlocksUsed) / float64(st.BlocksTotal)
 	}
-	h := &c.Response.Header
-	h.Set("endpoint-load-metrics", fmt.Sprintf(form, decimal(used), decimal(float64(st.Waiting))))
+	c.Response.Header.Set("endpoint-load-metrics", fmt.Sprintf(form, decimal(used), decimal(float64(st.Waiting))))
 }
 
-// decimal always has a point: the reader may take 1 for an integer.
+// decimal formats x with a decimal point in every case, because a client might read 1 as
+// an integer.
 func decimal(x float64) string {
 	s := strconv.FormatFloat(x, 'f', -1, 64)
 	if !strings.Contains(s, ".") {

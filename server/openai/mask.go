@@ -10,15 +10,15 @@ import (
 	"weir/tokenizer"
 )
 
-// lexicon is what masks need to know of a model's tokens. It is made once, with
-// the first constrained request, and constant but for scratch.
+// lexicon is what masks need to know of a model's tokens. It is made once, with the first
+// constrained request, and nothing but scratch changes after that.
 type lexicon struct {
 	vocabulary *grammar.Vocabulary
 	tok        *tokenizer.Tokenizer
 	eos        []int32
-	openers    []int32  // tokens that are a part of the tag that opens thoughts
-	closers    []int32  // tokens in which the closing tag, or its rest, ends before they do
-	scratch    []uint32 // of Only, which only the engine's loop calls
+	openers    []int32  // tokens whose bytes are a part of the tag that opens thoughts
+	closers    []int32  // tokens in which more bytes follow the end of the closing tag
+	scratch    []uint32 // a row for Only, which is called by the engine's loop alone
 }
 
 func newLexicon(m *Model) (*lexicon, error) {
@@ -50,24 +50,26 @@ func newLexicon(m *Model) (*lexicon, error) {
 	return l, err
 }
 
-// mask is the constraint of one choice. Thoughts are free: the grammar begins
-// after the tag that closes them (docs/interface/chat-completions.md, section 8.3),
-// which ends with a token, and no end token comes before it.
+// mask is the constraint of one choice. It does not constrain thoughts: the grammar begins
+// after the tag that closes them (docs/interface/chat-completions.md, section 8.3). Until
+// then end tokens are forbidden, and so are tokens that would go on after the tag, so that
+// the grammar begins with a token of its own.
 type mask struct {
 	lexicon *lexicon
 	matcher *grammar.Matcher
 	phase   phase
-	tag     int  // bytes of the current phase's tag that the output ends in
-	plain   bool // opening: the output may yet be one without thoughts
+	tag     int  // how many bytes of the tag that the phase waits for have come
+	plain   bool // in phase opening: the grammar accepts the output so far
 }
 
+// phase says which part of the output a mask is in.
 type phase uint8
 
 const (
 	constrained phase = iota
-	opening           // at the beginning: thoughts may come, or what the grammar wants
+	opening           // at the beginning: either the opening tag or the grammar may come
 	inThoughts
-	ended // after an end token that did not end the choice (ignore_eos): every token may come
+	ended // after an end token that did not end the choice (ignore_eos): all tokens are legal
 )
 
 // newMask returns the mask of a choice whose output begins with start.
@@ -82,7 +84,7 @@ func (l *lexicon) newMask(g *grammar.Grammar, start reasoning.Start) engine.Mask
 	return k
 }
 
-// Fill implements engine.Mask. Where the grammar is stuck no bit is set, and the
+// Fill implements engine.Mask. If no token can continue the output no bit is set, and the
 // engine ends the choice with an error.
 func (k *mask) Fill(row []uint32) {
 	switch k.phase {
@@ -116,9 +118,9 @@ func (k *mask) Fill(row []uint32) {
 	}
 }
 
-// legal fills row with what the grammar lets come. Where it can only end, that is
-// by the first of the end tokens: the others are stop tokens, which a client
-// would be told of.
+// legal fills row with the tokens that the grammar accepts. If nothing but an end token can
+// come, only the first of them is legal, because the others are stop tokens, which would
+// appear in the stop_reason of the answer.
 func (k *mask) legal(row []uint32) {
 	if err := k.matcher.Fill(row); err != nil || !k.matcher.Done() || len(k.lexicon.eos) == 0 {
 		return
@@ -191,16 +193,17 @@ func (k *mask) opens(t int32) bool {
 	return len(b) > 0 && bytes.HasPrefix([]byte(reasoning.Open[k.tag:]), b)
 }
 
-// closing says where in a token the tag that closes thoughts ends.
+// closing says where in a token the tag that closes thoughts has its end.
 type closing uint8
 
 const (
-	nowhere closing = iota
-	early           // more bytes follow it
-	last
+	nowhere closing = iota // the tag does not end in the token
+	early                  // more bytes of the token follow the tag
+	last                   // the token ends with the tag
 )
 
-// closes goes on from thoughts that end in k.tag bytes of the closing tag, by token t.
+// closes returns where the closing tag ends in token t, if k.tag bytes of it came before t,
+// and how many bytes of the tag have come after t.
 func (k *mask) closes(t int32) (tag int, end closing) {
 	const closer = reasoning.Close
 	tag = k.tag

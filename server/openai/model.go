@@ -11,36 +11,37 @@ import (
 	"weir/tokenizer"
 )
 
-// Model is what requests are answered with: an engine, and everything about its
-// model that has to be known before a request reaches it. It is constant once
-// SetModel has it.
+// Model is what requests are answered with: an engine, and everything about its model that
+// has to be known before a request reaches the engine. It must not change after
+// Service.SetModel.
 type Model struct {
-	Names   []string // what clients may call it; the first is what answers say
+	Names   []string // the names that clients may use; answers have the first
 	Root    string   // path or repository of the weights
 	Created time.Time
-	// Fingerprint is the hash of build, instructions, weights and types that
-	// decide the bits of an answer; "": null.
+	// Fingerprint is the system_fingerprint of answers: a hash of all that decides their
+	// bits (build, instruction set, weights, types); "": null.
 	Fingerprint string
 
 	Engine    *engine.Engine
 	Tokenizer *tokenizer.Tokenizer
 	Chat      *chat.Renderer
 
-	// TokenizerInfo is what GET /tokenizer_info says: a JSON object in the form of
-	// tokenizer_config.json; "": little.
+	// TokenizerInfo is the answer of GET /tokenizer_info: a JSON object in the form of
+	// tokenizer_config.json; "": an object that names the class of the tokenizer only.
 	TokenizerInfo string
 
-	CacheType  string // of keys and values, for GET /metrics; "": unknown
-	MaxLen     int    // context in tokens, prompt and output together
-	VocabSize  int    // ids below it can be drawn
-	Priority   bool   // the scheduler goes by priority
-	Generation Generation
+	CacheType  string     // type of the keys and values in the cache, for GET /metrics; "": unknown
+	MaxLen     int        // context in tokens, prompt and output together
+	VocabSize  int        // token ids below it can be drawn
+	Priority   bool       // the scheduler orders requests by priority
+	Generation Generation // defaults and end tokens
 
 	constraints *constraints
 }
 
-// Generation is what the model's generation_config.json and the operator's
-// settings say for requests that do not. nil is not given.
+// Generation holds the defaults of sampling parameters for requests that do not give them.
+// They come from the model's generation_config.json and from the operator's settings; nil:
+// there is no such default.
 type Generation struct {
 	Temperature, TopP, MinP, RepetitionPenalty *float64
 
@@ -77,10 +78,11 @@ func (m *Model) validate() error {
 	return nil
 }
 
-// serves reports whether a request for name is for this model; "" is.
+// serves reports whether a request for name is for this model. A request without a name
+// ("") is.
 func (m *Model) serves(name string) bool { return name == "" || slices.Contains(m.Names, name) }
 
-// String lists what is given, for the log.
+// String lists the defaults that are given, for the log.
 func (g Generation) String() string {
 	var b []byte
 	add := func(name string, v any) {

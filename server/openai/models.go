@@ -10,10 +10,10 @@ import (
 	"weir/server/transport"
 )
 
-// ModelPath is followed by the id of a model.
+// ModelPath is the path of OneModel without the id of the model, which follows it.
 const ModelPath = "/v1/models/"
 
-// entry is what the list of models says under one of m's names.
+// entry returns the entry of m in the list of models under one of its names.
 func (m *Model) entry(name string) api.Model {
 	return api.Model{ID: name, Root: m.Root, MaxModelLen: m.MaxLen}
 }
@@ -32,8 +32,8 @@ func (s *Service) Models(c *transport.Call) {
 	c.Answer(fasthttp.StatusOK, string(api.AppendModels(nil, list, m.Created.Unix())))
 }
 
-// OneModel answers GET /v1/models/{id}. The id is all that follows in the path:
-// names have slashes in them, which some clients escape and some do not.
+// OneModel answers GET /v1/models/{id}. The id is the whole rest of the path, because
+// names of models contain slashes, which some clients escape and others do not.
 func (s *Service) OneModel(c *transport.Call) {
 	m, err := s.Serving()
 	if err != nil {

@@ -21,14 +21,15 @@ type prepared struct {
 	output   reasoning.Start // what every choice begins with
 }
 
-// sender is what the headers say of who sends a request.
+// sender is what the headers say about the sender of a request.
 type sender struct {
 	id      string // X-Request-Id
 	project string
 	who     *auth.Identity
 }
 
-// admit finds out whether the request is for this model, and its id.
+// admit refuses a request that is not for this model, whose key is not for this model, or
+// whose id is too long. If the headers gave no id, it sets from.id to the one of the body.
 func (m *Model) admit(ctx context.Context, q *api.Options, from *sender) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -81,7 +82,8 @@ func (s *Service) request(m *Model, q *api.Options, params sampler.Params, token
 // maxID bounds a request's id in bytes: every chunk of a stream repeats it.
 const maxID = 512
 
-// checkOptions finds what the options alone, the model and the settings refuse.
+// checkOptions refuses options that are out of range by themselves, for the model or by the
+// settings.
 func (s *Service) checkOptions(m *Model, q *api.Options) *api.Error {
 	if bad := q.CheckSampling(); bad != nil {
 		return bad
@@ -95,14 +97,14 @@ func (s *Service) checkOptions(m *Model, q *api.Options) *api.Error {
 	return nil
 }
 
-// promptLimit is how many tokens a prompt may have.
+// promptLimit says how many tokens a prompt may have.
 type promptLimit struct {
-	most   int // beside the output asked for
-	keep   int // of a longer one the last so many are kept; -1: none is cut
-	output int // asked for
+	most   int // the context without the output that was asked for
+	keep   int // a longer prompt is cut to its last keep tokens; -1: it is not cut
+	output int // tokens of output that were asked for
 }
 
-// promptLimit finds out how long prompts may be.
+// promptLimit returns the limit of the prompts of a request.
 func (m *Model) promptLimit(q *api.Options) (promptLimit, *api.Error) {
 	output, param, _ := q.MaxOutput()
 	r := promptLimit{most: m.MaxLen - output, keep: -1, output: output}
@@ -120,11 +122,11 @@ func (m *Model) promptLimit(q *api.Options) (promptLimit, *api.Error) {
 	return r, nil
 }
 
-// encode tokenizes a text and fits it into its limit. If ctx ends it may return
-// nothing, because nothing waits for it.
+// encode tokenizes a text and fits it into its limit. If ctx has ended it may return
+// neither tokens nor an error, because nobody waits for them.
 func (m *Model) encode(ctx context.Context, q *api.Options, text string, limit promptLimit) ([]int32, *api.Error) {
-	// Text of so many characters is too many tokens however it is cut:
-	// tokenizing it would only cost time.
+	// A text of so many characters has too many tokens even if each has the greatest
+	// length, so that tokenizing it would only cost time.
 	if most := limit.most * m.Tokenizer.MaxTokenBytes(); limit.keep < 0 && len(text) > most {
 		if n := utf8.RuneCountInString(text); n > most {
 			return nil, api.ErrCharacters(m.MaxLen, limit.output, n, most)
@@ -154,7 +156,8 @@ func (m *Model) fit(tokens []int32, limit promptLimit) ([]int32, *api.Error) {
 	return tokens, nil
 }
 
-// outputLimit is how many tokens a request with a prompt of so many may put out.
+// outputLimit returns the greatest number of output tokens of a request whose prompt has
+// the given number of tokens.
 func (m *Model) outputLimit(q *api.Options, prompt int) (int, *api.Error) {
 	most := m.MaxLen - prompt
 	if n, _, ok := q.MaxOutput(); ok {
@@ -174,8 +177,8 @@ func (m *Model) outputLimit(q *api.Options, prompt int) (int, *api.Error) {
 	return most, nil
 }
 
-// reply is the part of the answer that is settled before its first token. Its id
-// lacks the prefix.
+// reply returns the part of the answer that is known before its first token. Its id is
+// still without the prefix that says which function was called.
 func (s *Service) reply(m *Model, q *api.Options, id string) reply {
 	if id == "" && q.RequestID == nil {
 		id = s.cfg.NewID()

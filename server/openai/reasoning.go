@@ -9,17 +9,18 @@ import (
 // whether the chunk is sent (docs/interface/chat-completions.md, sections 7.4, 9.1 and
 // 12.3):
 //
-//   - Where the split gives no text, as for the tags themselves, there is no
-//     chunk, except a choice's last, and one that has token ids or logprobs to
-//     carry: these have "delta":{}. (The reference loses such logprobs.) Behind
-//     the thoughts, chunks without text have "content":"" as they always do.
-//   - With include_reasoning false, chunks without content are not sent, with
-//     all they carry; the last one is, without what it carries. Until it is clear
-//     whether the output begins with a tag its tokens are not taken for thoughts.
+//   - A chunk that has no text after the split, like that of a tag, is not sent, unless
+//     it is the last of its choice or carries token ids or log-probabilities. Then it has
+//     "delta":{}. (vLLM loses such log-probabilities.) After the thoughts, chunks without
+//     text have "content":"" as in any other stream.
+//   - With include_reasoning false, chunks without content are not sent, and neither are
+//     their token ids and log-probabilities. The last chunk is sent, without these. As
+//     long as it is open whether the output begins with a tag, its tokens do not count as
+//     thoughts.
 //
-// What is held back as the beginning of a tag, or of a stop string, comes with a
-// later chunk: text and ids of one chunk need not correspond. Tokens count in
-// the usage wherever they go.
+// Text that is held back, because it may be the beginning of a tag or of a stop string,
+// comes with a later chunk, so that text and ids of one chunk need not correspond. The
+// usage counts all tokens, also those that are not shown.
 func (e *chatEncoder) divide(c *api.Chunk, text []byte) bool {
 	s := &e.split[c.Choice]
 	if s.Answering() {
@@ -35,8 +36,8 @@ func (e *chatEncoder) divide(c *api.Chunk, text []byte) bool {
 	return c.Finish != "" || !c.NoContent || c.Reasoning != "" || c.HasLogprobs || e.r.form.TokenIDs && len(c.TokenIDs) > 0
 }
 
-// divide is the reasoning and the content of a whole choice, the echo in front.
-// nil is null: there is no reasoning, or nothing after it.
+// divide splits the text of a whole choice into reasoning and content, each after its part
+// of the echo. nil is null: there is no reasoning, or no content after the reasoning.
 func (a *chatAnswer) divide(text []byte) (thought, content *string) {
 	t, c := reasoning.Split(text, a.output)
 	if a.hideThoughts {
@@ -51,8 +52,8 @@ func (a *chatAnswer) divide(text []byte) (thought, content *string) {
 	return thought, content
 }
 
-// thinkTags are the tags of thoughts that the vocabulary has as special tokens.
-// Those are hidden from the text by default, where the split has to see them.
+// thinkTags returns the tags around thoughts that are special tokens of the vocabulary.
+// The engine leaves special tokens out of the text by default, but the split needs these.
 func (m *Model) thinkTags() (tags []int32) {
 	for _, tag := range []string{reasoning.Open, reasoning.Close} {
 		if id, ok := m.Tokenizer.ID(tag); ok && m.Tokenizer.IsSpecial(id) {

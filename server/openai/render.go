@@ -11,8 +11,8 @@ import (
 	"weir/server/transport"
 )
 
-// RenderChat answers POST /v1/chat/completions/render: what the request would
-// have the engine do.
+// RenderChat answers POST /v1/chat/completions/render with the request of the engine that
+// the same body would cause at /v1/chat/completions. Nothing is generated.
 func (s *Service) RenderChat(c *transport.Call) {
 	s.prepareJSON(c, func(ctx context.Context, m *Model, body []byte, from sender) ([]byte, error) {
 		p, err := s.prepareChat(ctx, m, body, from)
@@ -40,6 +40,7 @@ func (s *Service) RenderTexts(c *transport.Call) {
 	})
 }
 
+// rendered describes request i of the engine.
 func (p *prepared) rendered(i int) api.Rendered {
 	r, q := &p.requests[i], p.options
 	out := api.Rendered{
@@ -69,13 +70,13 @@ func (p *prepared) rendered(i int) api.Rendered {
 	return out
 }
 
-// plain widens x without its noise: 0.7 stays 0.7.
+// plain converts x by way of its shortest decimal form, so that 0.7 stays 0.7.
 func plain(x float32) float64 {
-	v, _ := strconv.ParseFloat(strconv.FormatFloat(float64(x), 'g', -1, 32), 64) // digits of our own
+	v, _ := strconv.ParseFloat(strconv.FormatFloat(float64(x), 'g', -1, 32), 64) // FormatFloat writes valid digits
 	return v
 }
 
-// notNull is l, or an empty list.
+// notNull returns l, or an empty list for nil, which would be null in JSON.
 func notNull[T any](l []T) []T {
 	if l == nil {
 		return []T{}

@@ -11,7 +11,7 @@ import (
 	"weir/tokenizer"
 )
 
-// reply is what both functions have to know of an answer beside the engine's events.
+// reply is what is known of an answer before its first event, for either function.
 type reply struct {
 	meta api.Meta
 	form api.Form
@@ -19,7 +19,7 @@ type reply struct {
 
 	n        int // choices, of all prompts
 	logprobs bool
-	top      int  // alternatives asked for each token
+	top      int  // how many alternatives of each token were asked for
 	oneMore  bool // list one alternative more than top, as /v1/completions does
 
 	stream bool
@@ -29,13 +29,14 @@ type reply struct {
 	recorded *transcript // nil: this answer is not recorded
 }
 
-// An answer is what the two functions that generate do differently: chatAnswer and
-// textAnswer.
+// An answer is the form of an answer, which is different for the two functions that
+// generate: chatAnswer and textAnswer.
 type answer interface {
-	promptTokens() int // of all prompts
-	// complete is the body of an answer that does not stream.
+	// promptTokens returns the number of tokens of all prompts together.
+	promptTokens() int
+	// complete returns the body of an answer that does not stream.
 	complete(r *reply, st *engine.Stream, choices []gathered) []byte
-	// encoder writes one that does.
+	// encoder returns the encoder of an answer that streams.
 	encoder(r *reply, st *engine.Stream) encoder
 }
 
@@ -50,8 +51,8 @@ type encoder interface {
 	usage(dst []byte) []byte
 }
 
-// await takes the events that are due into ev. It waits for the first of them,
-// but not beyond ctx or a tick: then due is false.
+// await takes the events that are due into ev, after waiting for the first of them. If ctx
+// ends before that, it returns its cause; if a tick comes before that, due is false.
 func await(ctx context.Context, st *engine.Stream, ev *engine.Events, tick <-chan time.Time) (due bool, err error) {
 	for !st.Take(ev) {
 		select {
@@ -65,7 +66,8 @@ func await(ctx context.Context, st *engine.Stream, ev *engine.Events, tick <-cha
 	return true, nil
 }
 
-// finish is the finish_reason and the stop_reason of a choice; "": it has not ended.
+// finish returns the finish_reason and the stop_reason of a choice after an event; "": it
+// goes on.
 func finish(ev *engine.Event) (reason string, stop api.StopReason) {
 	switch ev.Reason {
 	case engine.Stop:
@@ -86,10 +88,10 @@ func finish(ev *engine.Event) (reason string, stop api.StopReason) {
 	return "", stop
 }
 
-// logprob is the entry of an event's token in the list of log-probabilities: its alternatives are the token
-// itself and then the best others, r.top in all, as the reference engine orders
-// them (docs/interface/chat-completions.md, section 7.2); for /v1/completions the token itself is one
-// more. alts is where they go; it is returned grown.
+// logprob returns the entry of an event's token in the list of log-probabilities. Its
+// alternatives are the token itself and then the most likely others, r.top in all, or one
+// more for /v1/completions (docs/interface/chat-completions.md, section 7.2). They are
+// appended to alts, which is returned as well, so that a caller can use its memory again.
 func (r *reply) logprob(ev *engine.Event, alts []api.TokenLogprob) (api.Logprob, []api.TokenLogprob) {
 	own := api.TokenLogprob{ID: ev.Token, Logprob: ev.Logprob, Text: tokenText(r.tok, ev.Token)}
 	from, most := len(alts), r.top
@@ -111,14 +113,14 @@ func (r *reply) logprob(ev *engine.Event, alts []api.TokenLogprob) (api.Logprob,
 	return api.Logprob{TokenLogprob: own, Top: alts[from:len(alts):len(alts)]}, alts
 }
 
-// impossible fills the alternatives alts[from:] up to r.top, where a mask or a
-// filter has left fewer tokens than were asked for: with tokens of probability
-// 0, lowest ids first. The reference engine has such entries too, of any ids.
+// impossible appends tokens of probability 0 to the alternatives alts[from:] until there
+// are r.top, lowest ids first. It is for rows in which a mask or a filter has left fewer
+// tokens than were asked for. (vLLM has such entries too, with arbitrary ids.)
 func (r *reply) impossible(alts []api.TokenLogprob, from int) []api.TokenLogprob {
 	if len(alts)-from >= r.top {
 		return alts
 	}
-	// r.top tokens are wanted, so the ids to choose from are less than that.
+	// Fewer than r.top tokens are listed, so that the ids below r.top suffice.
 	var few [64]bool
 	listed := few[:]
 	if r.top > len(few) {
@@ -137,7 +139,7 @@ func (r *reply) impossible(alts []api.TokenLogprob, from int) []api.TokenLogprob
 	return alts
 }
 
-// promptLogprobs are the entries of the prompt in prompt_logprobs, one for each token.
+// promptLogprobs returns the entries of prompt_logprobs, one for each token of the prompt.
 func (r *reply) promptLogprobs(scores []engine.PromptLogprob) []api.PromptLogprob {
 	out := make([]api.PromptLogprob, 1, len(scores)+1) // nothing predicts the first
 	for i := range scores {
@@ -154,10 +156,9 @@ func (r *reply) promptLogprobs(scores []engine.PromptLogprob) []api.PromptLogpro
 	return out
 }
 
-// tokenText is what a logprobs entry says of a token: its own bytes, of which
-// "bytes" gives every one, even where they are a part of a character. (The
-// reference engine joins such a token with its neighbours, or gives up.)
-// Special tokens are spelled out.
+// tokenText returns the text of a token in an entry of log-probabilities: its own bytes,
+// even if they are only a part of a character. (vLLM joins such a token with its
+// neighbours, or gives up.) A special token has its name as text.
 func tokenText(tok *tokenizer.Tokenizer, id int32) string {
 	if b := tok.Bytes(id); b != nil {
 		return view(b)
@@ -165,5 +166,5 @@ func tokenText(tok *tokenizer.Tokenizer, id int32) string {
 	return tok.Text(id)
 }
 
-// view is b as a string, without a copy: for as long as nobody writes to b.
+// view returns b as a string without a copy. It is valid until b is written to.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -7,8 +7,8 @@ import (
 	"encoding/binary"
 )
 
-// salter derives the prefix cache's namespaces. The key is made anew by every
-// process, so no client can compute the salt of another one.
+// salter derives the namespaces of the prefix cache. Every process makes a new key, so that
+// no client can compute the salt of another one.
 type salter struct{ key [32]byte }
 
 func newSalter() salter {
@@ -17,12 +17,12 @@ func newSalter() salter {
 	return s
 }
 
-// salt is the namespace of a project's requests with that cache_salt. Requests
-// with neither share one.
+// salt returns the namespace of the requests of a project with a cache_salt. All requests
+// that have neither share a namespace.
 func (s *salter) salt(project, cacheSalt string) [16]byte {
 	mac := hmac.New(sha256.New, s.key[:])
 	var n [8]byte
-	binary.LittleEndian.PutUint64(n[:], uint64(len(project))) // or "a"+"bc" would be "ab"+"c"
+	binary.LittleEndian.PutUint64(n[:], uint64(len(project))) // without the length, "a"+"bc" would be "ab"+"c"
 	mac.Write(n[:])
 	mac.Write([]byte(project))
 	mac.Write([]byte(cacheSalt))

@@ -18,7 +18,8 @@ func (s *Service) sampling(m *Model, q *api.Options) (sampler.Params, *api.Error
 	g := &m.Generation
 	p := sampler.Params{
 		Temperature: float32(or(q.Temperature, g.Temperature, 1)),
-		// What is above 0 stays above 0 in half the bits, and what is finite finite.
+		// Conversion to 32 bits must not turn a value above 0 into 0, nor a finite one
+		// into infinity.
 		TopP:       max(float32(or(q.TopP, g.TopP, 1)), math.SmallestNonzeroFloat32),
 		TopK:       or(q.TopK, g.TopK, 0),
 		MinP:       float32(or(q.MinP, g.MinP, 0)),
@@ -72,9 +73,9 @@ func (s *Service) sampling(m *Model, q *api.Options) (sampler.Params, *api.Error
 	return p, err
 }
 
-// badWords are the token sequences of words as they are tokenized at the start
-// of a text and after a space. Both are banned, however long they are, and
-// each once (docs/interface/chat-completions.md, section 4.5).
+// badWords returns the token sequences of words, each as it is tokenized at the start of a
+// text and as it is tokenized after a space, without duplicates. Both are banned, of
+// whatever length (docs/interface/chat-completions.md, section 4.5).
 func (m *Model) badWords(words []string) (sequences [][]int32, _ *api.Error) {
 	known := make(map[string]bool)
 	var key []byte
@@ -104,7 +105,8 @@ func (m *Model) badWords(words []string) (sequences [][]int32, _ *api.Error) {
 	return sequences, nil
 }
 
-// limits are the stop rules of a request that may put out tokens tokens.
+// limits returns the stop rules of a request with at most the given number of output
+// tokens.
 func (m *Model) limits(q *api.Options, tokens int) engine.Limits {
 	g := &m.Generation
 	l := engine.Limits{MaxTokens: tokens, MinTokens: q.MinTokens, EOS: -1}
@@ -130,7 +132,8 @@ func (s *Service) logprobLimit(m *Model, n int, tooMany func(n, most int) *api.E
 	return tooMany(n, s.cfg.MaxLogprobs)
 }
 
-// ids narrows token ids; bad are those outside [0, n). nil stays nil.
+// ids converts token ids to 32 bits. bad are those outside [0, n), which out lacks. For nil
+// both are nil.
 func ids(in []int, n int) (out []int32, bad []int) {
 	if in == nil {
 		return nil, nil
@@ -146,7 +149,7 @@ func ids(in []int, n int) (out []int32, bad []int) {
 	return out, bad
 }
 
-// or is the first that is given.
+// or returns the value of the request, of the model, or otherwise, whichever is given first.
 func or[T any](request, model *T, otherwise T) T {
 	switch {
 	case request != nil:

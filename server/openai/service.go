@@ -13,17 +13,18 @@ import (
 	"weir/server/transport"
 )
 
-// Config says how requests are answered.
+// Config is the configuration of a Service.
 type Config struct {
-	Limits  api.Limits // of what a body may hold
-	MaxEcho int        // bounds the echoes in an answer, in bytes
+	Limits  api.Limits // bounds of what a body may hold
+	MaxEcho int        // bounds the echoes of all choices of an answer, in bytes
 
-	// Heartbeat is how long a stream may be silent. Then a blank line is sent,
-	// and if nothing was sent before, status 200. 0 is never.
+	// Heartbeat is how long a stream may be silent. Then a blank line is sent, after
+	// status 200 if nothing was sent before. 0: streams may be silent for ever.
 	Heartbeat time.Duration
-	// StallAfter is the age of a step beyond which the engine counts as stuck.
+	// StallAfter is the age of a step from which on Alive says that the engine is stuck.
 	StallAfter time.Duration
-	// MaxLogprobs bounds top_logprobs and prompt_logprobs; -1 is the vocabulary.
+	// MaxLogprobs bounds top_logprobs and prompt_logprobs; -1: the whole vocabulary is
+	// allowed.
 	MaxLogprobs int
 	// ProcessedLogprobs takes the log-probabilities of generated tokens from the
 	// distribution that they were drawn from, with biases, penalties, temperature
@@ -32,20 +33,20 @@ type Config struct {
 	ProcessedLogprobs bool
 	// TokensAsIDs is the default of return_tokens_as_token_ids.
 	TokensAsIDs bool
-	// ReasoningField names reasoning text in answers.
+	// ReasoningField selects the field, or both fields, that reasoning has in answers.
 	ReasoningField api.ReasoningField
-	// ForceUsage sends the usage chunk in streams that did not ask for it.
+	// ForceUsage sends the usage chunk also in streams whose request did not ask for it.
 	ForceUsage bool
-	// LoadTracking counts the requests that generate, for Load.
+	// LoadTracking makes Load count the requests that generate.
 	LoadTracking bool
-	// CompileQueue is how many requests may wait for their grammar, CompileWorkers how
-	// many grammars are compiled at a time.
+	// CompileQueue is the number of requests that may wait for their grammar,
+	// CompileWorkers the number of grammars that are compiled at the same time.
 	CompileQueue, CompileWorkers int
-	// NewID makes the id of a request that brings none; nil: a random one.
+	// NewID makes the id of a request that has none; nil: ids are random.
 	NewID func() string
 }
 
-// Validate reports the first value that makes no sense.
+// Validate returns an error for the first value that is out of range.
 func (c *Config) Validate() error {
 	switch {
 	case c.StallAfter <= 0:
@@ -92,8 +93,9 @@ func New(cfg Config, http *transport.Server, recorder *recording.Recorder, count
 // Close ends the workers. No request may be in flight.
 func (s *Service) Close() { s.compiling.Close() }
 
-// SetModel publishes the model, whose engine has to be ready: from now on requests are
-// answered with it. Those that have begun keep the one they began with.
+// SetModel publishes a model: from now on requests are answered with it, while requests
+// that have begun keep the model they began with. It fails if the engine of m is not ready
+// or m is incomplete.
 func (s *Service) SetModel(m *Model) error {
 	if err := m.validate(); err != nil {
 		return err
@@ -107,13 +109,15 @@ func (s *Service) SetModel(m *Model) error {
 	return nil
 }
 
-// Fail says that the engine has ended for good, and with it the service.
+// Fail is called when the engine has ended with an error. From then on all requests are
+// refused.
 func (s *Service) Fail(err error) {
 	s.log.Error("the engine has failed", "error", err)
 	s.failed.Store(true)
 }
 
-// Serving is the model that a new request is answered with, or why none is.
+// Serving returns the model that a new request is answered with, or the error that it is
+// refused with: no model is published yet, the engine has failed, or the server stops.
 func (s *Service) Serving() (*Model, error) {
 	m := s.model.Load()
 	switch {
@@ -127,8 +131,9 @@ func (s *Service) Serving() (*Model, error) {
 	return m, nil
 }
 
-// Alive reports whether the engine can be expected to answer: it has not ended,
-// and its newest step is not overly old. Steps begin only while there is work.
+// Alive returns nil if the engine can be expected to answer, and otherwise why not: there
+// is no model yet, the engine has failed, or a step has been computing for longer than
+// Config.StallAfter.
 func (s *Service) Alive() error {
 	if s.failed.Load() {
 		return failure.ErrEngineFailed
@@ -143,10 +148,11 @@ func (s *Service) Alive() error {
 	return nil
 }
 
-// Load is how many requests generate now.
+// Load returns the number of requests that are being answered by the engine. It is 0
+// without Config.LoadTracking.
 func (s *Service) Load() int64 { return s.load.Load() }
 
-// Compiling is the queue in which requests wait for their grammar.
+// Compiling returns the queue in which requests wait for their grammar.
 func (s *Service) Compiling() *transport.Queue { return s.compiling }
 
 // track counts a request that generates, until its answer is complete.

@@ -14,13 +14,13 @@ import (
 	"weir/server/transport"
 )
 
-// burst is how many bytes of events are gathered before they are written: all
-// that are due go out in one write, up to this.
+// burst is the size in bytes from which on no further event is added to a piece. All
+// events that are due are written with one call, up to this size.
 const burst = 32 << 10
 
-// stream answers with server-sent events. The status is chosen when the first
-// event is there, or when the client has waited for so long that it gets 200
-// and blank lines.
+// stream answers with server-sent events. It chooses the status when the first event is
+// there. If that takes longer than Config.Heartbeat, the status is 200 and the body begins
+// with blank lines.
 func (s *Service) stream(c *transport.Call, st *engine.Stream, r *reply) {
 	b := newSSE(s, c, st, r)
 	if s.cfg.Heartbeat > 0 {
@@ -44,7 +44,8 @@ func (s *Service) stream(c *transport.Call, st *engine.Stream, r *reply) {
 	c.Stream("text/event-stream; charset=utf-8", b)
 }
 
-// failed is the error of an event that ends its choice before the answer began.
+// failed returns the error that an event ends its choice with, or nil. An abort is an error
+// only if it comes without a token.
 func failed(ev *engine.Event) error {
 	switch {
 	case ev.Reason == engine.Failed && ev.Err != nil:
@@ -57,11 +58,11 @@ func failed(ev *engine.Event) error {
 	return nil
 }
 
-// sse is the body of a streaming answer: an io.ReadCloser that waits for
-// events, encodes all that are due, and gives them out in one piece. fasthttp
-// writes and flushes each piece on the connection's own goroutine: no pipe, no
-// further goroutine, and a client that is slow to read keeps nobody waiting but
-// itself. While its body is read nothing is allocated for a token.
+// sse is the body of a streaming answer: an io.ReadCloser that waits for events, encodes
+// all that are due, and returns them as one piece. fasthttp writes and flushes each piece
+// on the goroutine of the connection, so that there is neither a pipe nor a further
+// goroutine, and a client that reads slowly delays nobody else. Nothing is allocated for a
+// token.
 type sse struct {
 	s    *Service
 	call *transport.Call // its RequestCtx is not touched here
@@ -73,7 +74,7 @@ type sse struct {
 	events engine.Events
 	at     int  // events.Items[at:] are not encoded yet
 	over   bool // everything has been returned
-	live   int  // choices that go on
+	live   int  // choices that have not ended
 
 	buf  []byte // the piece that was returned last
 	rest []byte // of buf, for Read
@@ -83,8 +84,8 @@ func newSSE(s *Service, c *transport.Call, st *engine.Stream, r *reply) *sse {
 	return &sse{s: s, call: c, st: st, r: r, live: r.n, enc: r.answer.encoder(r, st)}
 }
 
-// SupportsBodyWriteTo makes fasthttp call WriteTo: Read would cut pieces at the
-// size of fasthttp's buffer, and an event in two is more than some clients bear.
+// SupportsBodyWriteTo makes fasthttp call WriteTo. Read would cut pieces at the size of
+// fasthttp's buffer, and some clients fail on an event that comes in two parts.
 func (b *sse) SupportsBodyWriteTo() bool { return true }
 
 // WriteTo writes the events, each piece with one Write.
@@ -106,7 +107,7 @@ func (b *sse) WriteTo(w io.Writer) (int64, error) {
 	}
 }
 
-// Read is WriteTo for readers that bring their own buffer.
+// Read returns the same bytes as WriteTo, in pieces that fit into p.
 func (b *sse) Read(p []byte) (n int, err error) {
 	if len(b.rest) == 0 {
 		if b.rest, err = b.next(); err != nil {
@@ -118,14 +119,15 @@ func (b *sse) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// Close is called when the answer is complete, and when the client does not
-// take it; then the request is cancelled.
+// Close ends the call. It is called when the answer is complete, and also when it could
+// not be written; in this case it cancels the request.
 func (b *sse) Close() error {
 	b.release()
 	b.call.Done()
 	return nil
 }
 
+// release stops the timer, and cancels the request if choices are still going on.
 func (b *sse) release() {
 	if b.beat != nil {
 		b.beat.Stop()
@@ -135,8 +137,8 @@ func (b *sse) release() {
 	}
 }
 
-// next is the next piece to write, valid until it is called again; io.EOF when
-// there is none.
+// next returns the next piece to write, which is valid until the next call, or io.EOF
+// after the last one. It waits until there is something to write.
 func (b *sse) next() (piece []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -156,16 +158,17 @@ func (b *sse) next() (piece []byte, err error) {
 			due, err := await(b.call.Context(), b.st, &b.events, b.ticks())
 			b.at = 0
 			switch {
-			case err != nil: // also when the client has left: the log gets its line
+			case err != nil: // fail writes to the log, also for a client that has left
 				b.fail(err)
 			case !due:
-				b.silence()
+				b.heartbeat()
 			}
 		}
 	}
 	return b.buf, nil
 }
 
+// ticks returns the channel of the heartbeat's timer; nil: there is no heartbeat.
 func (b *sse) ticks() <-chan time.Time {
 	if b.beat == nil {
 		return nil
@@ -173,8 +176,8 @@ func (b *sse) ticks() <-chan time.Time {
 	return b.beat.C
 }
 
-// silence appends a blank line.
-func (b *sse) silence() {
+// heartbeat appends a blank line.
+func (b *sse) heartbeat() {
 	b.buf = append(b.buf, api.Heartbeat...)
 	b.beat.Reset(b.s.cfg.Heartbeat)
 }
@@ -195,12 +198,13 @@ func (b *sse) encode() {
 			}
 		}
 	}
-	if b.beat != nil && len(b.buf) > 0 { // hidden thoughts are silence
+	if b.beat != nil && len(b.buf) > 0 { // tokens that are not shown do not count as an event
 		b.beat.Reset(b.s.cfg.Heartbeat)
 	}
 }
 
-// event appends what an event of a choice becomes.
+// event appends the encoding of an event, and after the last event of the last choice
+// the end of the stream.
 func (b *sse) event(ev *engine.Event) {
 	b.r.recorded.add(ev)
 	var last bool
@@ -223,8 +227,8 @@ func (b *sse) end() {
 	b.s.record(b.call, b.r.recorded)
 }
 
-// fail ends the stream with an error event: just closing the connection would
-// look like a short answer to some clients.
+// fail ends the stream with an error event, because some clients would take a connection
+// that is only closed for the end of a short answer.
 func (b *sse) fail(err error) {
 	f := b.call.Failed(err)
 	b.call.Settle()

@@ -9,8 +9,8 @@ import (
 type textAnswer struct {
 	n       int       // choices of each prompt
 	prompts [][]int32 // ids
-	echo    []string  // in front of the choices of each prompt; nil: not asked for
-	only    bool      // the prompt is all of the answer: the engine drew a token for nothing
+	echo    []string  // text before the choices of each prompt; nil: not asked for
+	only    bool      // the answer is only the prompt: the token that the engine draws is dropped
 	scored  bool      // choices have prompt_logprobs
 }
 
@@ -25,9 +25,9 @@ func (t *textAnswer) complete(r *reply, st *engine.Stream, choices []gathered) [
 	resp := api.TextResponse{Choices: make([]api.TextChoice, len(choices)), Usage: api.Usage{Prompt: t.promptTokens(), Cached: st.Cached()}}
 	for p, prompt := range t.prompts {
 		echo, before := t.echoed(r, st, p)
-		var told []api.PromptLogprob
+		var scores []api.PromptLogprob
 		if t.scored {
-			told = r.promptLogprobs(st.PromptLogprobs(p))
+			scores = r.promptLogprobs(st.PromptLogprobs(p))
 		}
 		for i := p * t.n; i < (p+1)*t.n; i++ {
 			g := &choices[i]
@@ -37,7 +37,7 @@ func (t *textAnswer) complete(r *reply, st *engine.Stream, choices []gathered) [
 			resp.Usage.Completion += len(g.ids)
 			resp.Choices[i] = api.TextChoice{
 				Index: i, Text: echo + string(g.text), FinishReason: g.finish, StopReason: g.stop, TokenIDs: g.ids,
-				PromptTokenIDs: prompt, PromptLogprobs: told, HasPromptLogprobs: t.scored,
+				PromptTokenIDs: prompt, PromptLogprobs: scores, HasPromptLogprobs: t.scored,
 			}
 			if r.logprobs {
 				resp.Choices[i].Logprobs = joined(before, g.logprobs)
@@ -47,8 +47,8 @@ func (t *textAnswer) complete(r *reply, st *engine.Stream, choices []gathered) [
 	return api.AppendTextResponse(nil, r.meta, r.form, &resp)
 }
 
-// echoed is the text and the scores in front of the choices of prompt i; scores
-// are nil if they were not asked for.
+// echoed returns the text and the log-probabilities before the choices of prompt i, without
+// those that were not asked for.
 func (t *textAnswer) echoed(r *reply, st *engine.Stream, i int) (string, *api.TextLogprobs) {
 	if t.echo == nil {
 		return "", nil
@@ -68,7 +68,8 @@ func (t *textAnswer) echoed(r *reply, st *engine.Stream, i int) (string, *api.Te
 	return t.echo[i], l
 }
 
-// joined is the scores of a choice after those of its prompt, if there are any.
+// joined returns the log-probabilities of a choice after those of its prompt, if there are
+// any of the prompt.
 func joined(before *api.TextLogprobs, own []api.Logprob) *api.TextLogprobs {
 	if before == nil {
 		return &api.TextLogprobs{Entries: own}
@@ -92,9 +93,9 @@ type textEncoder struct {
 	st  *engine.Stream
 	enc *api.TextStream
 
-	begun  []bool // by choice: an event has gone out
+	begun  []bool // by choice: an event has been written
 	used   []int  // by choice: completion tokens
-	offset []int  // by choice: characters that its scored tokens stand for
+	offset []int  // by choice: characters of the tokens in its log-probabilities so far
 
 	scores api.TextLogprobs
 	chunk  api.TextChoice
@@ -103,11 +104,11 @@ type textEncoder struct {
 	alts   []api.TokenLogprob
 }
 
-// open has nothing to append: the echo goes with the first token.
+// open appends nothing: the echo is a part of the first token's event.
 func (e *textEncoder) open(dst []byte) ([]byte, bool) { return dst, false }
 
-// event appends an event of a choice. The first one brings the echo and the
-// ids of the prompt along.
+// event appends an event of a choice. The first one of a choice has the echo and the token
+// ids of the prompt as well.
 func (e *textEncoder) event(dst []byte, ev *engine.Event) ([]byte, bool) {
 	t, i := e.t, int(ev.Choice)
 	prompt := t.prompts[i/t.n]

@@ -10,7 +10,7 @@ import (
 	"weir/tokenizer"
 )
 
-// prepareJSON answers with the body that prepare makes.
+// prepareJSON answers with the JSON that prepare makes of the request.
 func (s *Service) prepareJSON(c *transport.Call, prepare preparation[[]byte]) {
 	if body, _, ok := prepareBody(s, c, prepare); ok {
 		c.SetStatusCode(fasthttp.StatusOK)
@@ -19,8 +19,8 @@ func (s *Service) prepareJSON(c *transport.Call, prepare preparation[[]byte]) {
 	}
 }
 
-// Tokenize answers POST /tokenize: the tokens of a text, or those that the
-// messages of a chat become. No length is too long for it.
+// Tokenize answers POST /tokenize with the tokens of a text, or of the prompt that the
+// messages of a chat are rendered to. They may be more than the context of the model.
 func (s *Service) Tokenize(c *transport.Call) {
 	s.prepareJSON(c, func(ctx context.Context, m *Model, body []byte, _ sender) ([]byte, error) {
 		q, bad := api.DecodeTokenize(body, s.cfg.Limits)
@@ -61,7 +61,8 @@ func (s *Service) Tokenize(c *transport.Call) {
 	})
 }
 
-// Detokenize answers POST /detokenize: the text of tokens, special ones spelled out.
+// Detokenize answers POST /detokenize with the text of tokens, including the names of
+// special ones.
 func (s *Service) Detokenize(c *transport.Call) {
 	s.prepareJSON(c, func(_ context.Context, m *Model, body []byte, _ sender) ([]byte, error) {
 		q, bad := api.DecodeDetokenize(body, s.cfg.Limits)

@@ -7,8 +7,8 @@ import (
 	"weir/server/transport"
 )
 
-// transcript gathers an answer for its recording: with log-probabilities and all
-// thoughts, whatever the request wants to see.
+// transcript gathers an answer for its recording. It has log-probabilities and all
+// thoughts, even if the client did not ask for them.
 type transcript struct {
 	recording *recording.Recording
 	reply     reply
@@ -31,7 +31,7 @@ func (t *transcript) add(ev *engine.Event) {
 	}
 }
 
-// finished reports whether all choices have ended by themselves.
+// finished reports whether all choices have ended, none of them by an abort.
 func (t *transcript) finished() bool {
 	for i := range t.choices {
 		if f := t.choices[i].finish; f == "" || f == api.FinishAbort {
@@ -41,7 +41,7 @@ func (t *transcript) finished() bool {
 	return true
 }
 
-// record has an answer recorded that is complete; nil is none.
+// record hands a transcript to the recorder, if it is complete. nil is ignored.
 func (s *Service) record(c *transport.Call, t *transcript) {
 	if t != nil && t.finished() {
 		s.recorder.Commit(t.recording, c.Who.Tenant, t)
