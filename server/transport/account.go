@@ -10,22 +10,22 @@ import (
 	"weir/usage"
 )
 
-// The lines of the log that requests leave, at Debug unless Config.LogRequests wants the
-// second.
+// The messages of the log about requests. Their level is Debug, but LogFinished has the
+// level Info with Config.LogRequests, and LogFailed has the level of the failure.
 const (
 	LogSubmitted = "request submitted"
 	LogFinished  = "request finished"
 	LogFailed    = "request failed"
 )
 
-// account is what a request leaves when it has ended: a line in the log, counts of HTTP
-// and, if the engine accepted it, of its project.
+// account gathers what is recorded about a request when it has ended: a line in the log,
+// the counters of HTTP and, if the engine accepted it, the usage of its project.
 type account struct {
 	method  string
-	handler string // name of the route; "": a preflight, which nobody counts
+	handler string // name of the route; "": a preflight request, which is not counted
 	bytes   int    // of the body, as announced
 
-	path    string // "": a probe, of which nobody keeps a record
+	path    string // "": a probe, which is counted but not logged
 	id      string // of the answer
 	tokens  Tokens // nil: the engine has not accepted the request
 	prompt  int    // tokens
@@ -39,22 +39,22 @@ type Tokens interface {
 	Cached() int // tokens of the prompt that were in the cache
 }
 
-// Accepted books a request that the engine has taken. id is the answer's, prompt the
-// number of prompt tokens.
+// Accepted is called when the engine has accepted the request. id is the id of the answer,
+// prompt the number of prompt tokens; tokens is asked when the call ends.
 func (c *Call) Accepted(id string, prompt int, tokens Tokens) {
 	c.account.id, c.account.prompt, c.account.tokens = id, prompt, tokens
 }
 
-// Settle closes the account of a call. It is called before the last bytes of the
-// answer go out, so that whoever has read them finds the request counted. Later calls
-// have no effect. The log never gets a word of what was said.
+// Settle counts and logs a call. It is called before the last bytes of the answer are
+// sent, so that a client that has read the answer finds the request counted. Later calls
+// have no effect. Neither prompts nor answers are logged.
 func (c *Call) Settle() {
 	a, s := &c.account, c.server
 	if a.settled || a.handler == "" {
 		return
 	}
 	a.settled = true
-	status, size := fasthttp.StatusOK, 0 // of a stream, whose RequestCtx is not ours to read
+	status, size := fasthttp.StatusOK, 0 // of a stream: after its handler has returned, the RequestCtx must not be read
 	if !c.streams {
 		status, size = c.Response.StatusCode(), len(c.Response.Body())
 	}
@@ -89,13 +89,13 @@ func (c *Call) Settle() {
 	s.log.LogAttrs(context.Background(), level, LogFinished, attrs...)
 }
 
-// used is what the engine has computed for the request.
+// used returns what the engine has computed for the request.
 func (a *account) used() usage.Counts {
 	if a.tokens == nil {
 		return usage.Counts{}
 	}
 	used := usage.Counts{Requests: 1, Completion: uint64(a.tokens.Drawn())}
-	if used.Completion > 0 { // or the prompt was not computed, or not all of it
+	if used.Completion > 0 { // before the first token the prompt has not been computed completely
 		used.Prompt, used.Cached = uint64(a.prompt), uint64(a.tokens.Cached())
 	}
 	return used

@@ -12,8 +12,9 @@ import (
 //	Feedback      "Authorization: Basic" (docs/interface/feedback.md, F-3)
 //	Trajectories  "Authorization: Bearer" (docs/interface/trajectories.md, T-3)
 //
-// Without keys the OpenAI interface is open to everybody, except for what is private.
-// The other two, which hold what clients have stored, are then open to this machine alone.
+// Without keys the OpenAI interface is open to everybody, except for private routes. The
+// other two hold what clients have stored, so that they are then open only if the server
+// cannot be reached from other machines.
 func (s *Server) identify(c *Call, private bool) error {
 	header := &c.Request.Header
 	authorization := string(header.Peek("Authorization"))
@@ -44,6 +45,8 @@ func (s *Server) identify(c *Call, private bool) error {
 	return nil
 }
 
+// unidentified returns the error for a client that is not known. silent says that it sent
+// no credentials.
 func unidentified(silent bool) error {
 	if silent {
 		return failure.ErrNoCredentials
@@ -51,7 +54,7 @@ func unidentified(silent bool) error {
 	return failure.ErrCredentials
 }
 
-// sender is who sent a request with these headers; nil: nobody that is known.
+// sender returns the identity that the headers of a request prove; nil: none.
 func (s *Server) sender(private bool, authorization, xAPIKey string) (who *auth.Identity) {
 	if s.keys.Open() && !(private && s.Exposed()) {
 		return auth.Anonymous
@@ -65,8 +68,8 @@ func (s *Server) sender(private bool, authorization, xAPIKey string) (who *auth.
 	return who
 }
 
-// Insider is who sent a request to an open route, if it may see what is private; nil: it
-// may not.
+// Insider returns the identity of a client that has called an open route, if it may also
+// see what is private; nil: it may not.
 func (c *Call) Insider() *auth.Identity {
 	header := &c.Request.Header
 	return c.server.sender(true, string(header.Peek("Authorization")), string(header.Peek("X-Api-Key")))

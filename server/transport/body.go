@@ -10,26 +10,25 @@ import (
 	"weir/server/failure"
 )
 
-var ()
-
-// prefetched is how much of a body with a Content-Length fasthttp has read
-// before it calls the handler (its readBodyWithStreaming).
+// prefetched is the number of bytes of a body with a Content-Length that fasthttp reads
+// before it calls the handler (readBodyWithStreaming in its http.go).
 const prefetched = 8 << 10
 
-// unread reports whether some of the request's body is still on its way, if
-// the handler has not asked for it.
+// unread reports whether some of the request's body has not been read from the connection
+// when the handler begins.
 func unread(rc *fasthttp.RequestCtx) bool {
 	n := rc.Request.Header.ContentLength()
 	return n == -1 || n > prefetched // -1: chunked
 }
 
-// budget counts the bytes of request bodies in hand: of one client they are
-// bounded by MaxBody, of all together here.
+// budget bounds the bytes of all request bodies in memory together. Each single body is
+// bounded by Config.MaxBody.
 type budget struct {
 	most int64
 	used atomic.Int64
 }
 
+// take adds n bytes, and reports whether they are within the bound. If not, it adds none.
 func (b *budget) take(n int64) bool {
 	if b.used.Add(n) > b.most {
 		b.used.Add(-n)
@@ -47,15 +46,15 @@ type body struct {
 	taken  int64
 }
 
-// free releases the share. The bytes are the garbage collector's: whoever
-// still prepares a request whose client has gone may read them.
+// free releases the share. The memory is left to the garbage collector, because a worker
+// that still prepares a request whose client has left may be reading it.
 func (b *body) free() {
 	b.budget.give(b.taken)
 	b.bytes, b.taken = nil, 0
 }
 
-// read reads the body into b. Memory is taken as bytes arrive, not as they are
-// announced.
+// read reads the body into b. It allocates memory as bytes arrive, and not by the length
+// that was announced.
 func (b *body) read(rc *fasthttp.RequestCtx, cfg *Config) error {
 	length := rc.Request.Header.ContentLength()
 	if length > cfg.MaxBody {
@@ -65,7 +64,7 @@ func (b *body) read(rc *fasthttp.RequestCtx, cfg *Config) error {
 	if stream == nil {
 		return nil
 	}
-	most := cfg.MaxBody + 1 // one more tells a body that is too large from one that just fits
+	most := cfg.MaxBody + 1 // with one more byte, a body that is too large differs from one that just fits
 	if length >= 0 {
 		most = length
 	}
@@ -86,14 +85,14 @@ func (b *body) read(rc *fasthttp.RequestCtx, cfg *Config) error {
 		n += m
 		switch {
 		case err == io.EOF && n < length:
-			return failure.ErrBrokenBody // fasthttp says EOF for a body that was cut, too
+			return failure.ErrBrokenBody // fasthttp returns EOF also for a body that was cut
 		case n > cfg.MaxBody:
 			return failure.ErrTooLarge
 		case err == io.EOF:
 			b.bytes = b.bytes[:n]
 			return nil
 		case err != nil:
-			if !time.Now().Before(deadline) { // some of fasthttp's errors do not say so
+			if !time.Now().Before(deadline) { // not all errors of fasthttp say that they are timeouts
 				return failure.ErrSlowBody
 			}
 			return failure.ErrBrokenBody
@@ -116,7 +115,9 @@ func (b *body) grow(most int) bool {
 	return true
 }
 
-// ReadBody reads the whole body, at most Config.MaxBody bytes, for Body.
+// ReadBody reads the whole body, of at most Config.MaxBody bytes, so that Body returns it.
+// It fails if the body is too large, is cut, comes too slowly, or does not fit into
+// Config.MaxBodies.
 func (c *Call) ReadBody() error {
 	if err := c.body.read(c.RequestCtx, &c.server.cfg); err != nil {
 		return err
@@ -125,16 +126,16 @@ func (c *Call) ReadBody() error {
 	return nil
 }
 
-// Body is what ReadBody has read, until FreeBody.
+// Body returns what ReadBody has read, or nil after FreeBody.
 func (c *Call) Body() []byte { return c.body.bytes }
 
-// FreeBody gives up what the call holds of the bound on all bodies. It is called as soon
-// as nothing needs the body any more, and has been when the call ends.
+// FreeBody returns the call's share of Config.MaxBodies. A handler calls it as soon as it
+// does not need the body any more; otherwise it is called when the handler returns.
 func (c *Call) FreeBody() { c.body.free() }
 
-// Reserve takes n bytes of the bound on the bodies of all requests, for what a handler
-// holds of a body that it reads itself. It reports whether there were so many left.
+// Reserve takes n bytes of Config.MaxBodies, for the memory of a handler that reads a body
+// itself. It reports whether so many were left.
 func (s *Server) Reserve(n int64) bool { return s.bodies.take(n) }
 
-// Release gives back what Reserve took.
+// Release returns n bytes that Reserve took.
 func (s *Server) Release(n int64) { s.bodies.give(n) }

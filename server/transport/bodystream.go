@@ -13,8 +13,9 @@ import (
 	"weir/server/failure"
 )
 
-// BodyStream is a request body as it is sent: read with a deadline for each piece,
-// bounded, and known to be complete when it ends.
+// BodyStream reads a request body as it is sent, and never holds it as a whole. Each piece
+// has a deadline, the number of bytes is bounded, and io.EOF comes only after a complete
+// body.
 type BodyStream struct {
 	r      io.Reader // nil: there is no body
 	c      *Call
@@ -22,20 +23,22 @@ type BodyStream struct {
 	length int64 // announced; below 0: chunked
 	most   int64
 	n      int64
-	err    error // the first that is not the end
+	err    error // the first one other than io.EOF
 }
 
-// BodyStream returns the body of a call, of at most the given number of bytes, sent and
-// decoded. A client that sends nothing for as long as idle fails it; there is no limit
-// for the body as a whole.
+// BodyStream returns the body of a call, which may have at most the given number of bytes,
+// both as it is sent and decoded. Reading fails when the client sends nothing for as long
+// as idle. There is no limit on the time of the whole body.
 func (c *Call) BodyStream(most int64, idle time.Duration) *BodyStream {
 	return &BodyStream{r: c.RequestBodyStream(), c: c, idle: idle, length: int64(c.Request.Header.ContentLength()), most: most}
 }
 
-// Err is the first error of the stream that is not its end. Decoders have names of their
-// own for it.
+// Err returns the first error of the stream other than io.EOF. A decoder may return
+// another error in place of it.
 func (f *BodyStream) Err() error { return f.err }
 
+// Read implements io.Reader. Its errors are those of package failure, or the cause of the
+// call's context.
 func (f *BodyStream) Read(p []byte) (int, error) {
 	if f.err != nil {
 		return 0, f.err
@@ -53,7 +56,7 @@ func (f *BodyStream) Read(p []byte) (int, error) {
 	case f.n > f.most:
 		return 0, f.fail(failure.ErrTooLarge)
 	case err == io.EOF && f.n < f.length:
-		return n, f.fail(f.cut()) // fasthttp says EOF for a body that was cut, too
+		return n, f.fail(f.cut()) // fasthttp returns EOF also for a body that was cut
 	case err == nil || err == io.EOF:
 		f.c.bodyRead = f.c.bodyRead || err == io.EOF
 		return n, err
@@ -64,7 +67,7 @@ func (f *BodyStream) Read(p []byte) (int, error) {
 	return n, f.fail(f.cut())
 }
 
-// cut is why the body ends too early.
+// cut returns the reason why the body ends too early.
 func (f *BodyStream) cut() error {
 	if f.c.ctx.Err() != nil {
 		return context.Cause(f.c.ctx)
@@ -72,12 +75,13 @@ func (f *BodyStream) cut() error {
 	return failure.ErrBrokenBody
 }
 
+// fail keeps err as the error of the stream and returns it.
 func (f *BodyStream) fail(err error) error {
 	f.err = err
 	return err
 }
 
-// KnownEncoding reports whether Decode knows a Content-Encoding, in lower case.
+// KnownEncoding reports whether Decode knows a Content-Encoding, which is in lower case.
 func KnownEncoding(name string) bool {
 	switch name {
 	case "", "identity", "gzip", "x-gzip", "zstd":
@@ -86,8 +90,9 @@ func KnownEncoding(name string) bool {
 	return false
 }
 
-// Decode undoes a Content-Encoding. At most ratio bytes may come out for each byte that
-// was sent. done releases what decoding takes.
+// Decode returns the body without its Content-Encoding, which KnownEncoding knows. Reading
+// fails with failure.ErrRatio if there are more than ratio decoded bytes for each byte that
+// was sent. done releases the decoder.
 func (f *BodyStream) Decode(encoding string, ratio int) (r io.Reader, done func(), err error) {
 	bound := &bound{in: f, most: f.most, ratio: int64(ratio)}
 	switch encoding {
@@ -110,7 +115,7 @@ func (f *BodyStream) Decode(encoding string, ratio int) (r io.Reader, done func(
 	return f, func() {}, nil
 }
 
-// bound guards what comes out of a decoder.
+// bound bounds the output of a decoder.
 type bound struct {
 	r           io.Reader
 	in          *BodyStream
@@ -118,8 +123,8 @@ type bound struct {
 	n           int64
 }
 
-// slack is how much may come out before the ratio counts: the beginning of a body
-// often repeats itself.
+// slack is the number of decoded bytes from which on the ratio is checked. The beginning of
+// a body is often very repetitive.
 const slack = 1 << 20
 
 func (b *bound) Read(p []byte) (int, error) {

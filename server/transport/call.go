@@ -12,8 +12,8 @@ import (
 	"weir/server/failure"
 )
 
-// Call is one request, from its headers to the last byte of its answer. The
-// handler's goroutine owns it; only Context is for others.
+// Call is one request, from its headers to the last byte of its answer. It belongs to the
+// goroutine of its handler. Other goroutines may use its Context only.
 type Call struct {
 	*fasthttp.RequestCtx // not to be touched once the handler has returned
 
@@ -21,7 +21,7 @@ type Call struct {
 	Target    string         // the path as it was sent, without the root path
 	RequestID string         // X-Request-Id; "": none was sent
 	Project   string         // "<team>/<project>"; "": none
-	QueueKey  string         // whose turn it is in the preparation queue
+	QueueKey  string         // requests with the same key take turns as one in the preparation queue
 	Begun     time.Time      // when its headers had been read
 
 	server *Server
@@ -48,22 +48,22 @@ func (c *Call) Answer(status int, body string) {
 	c.SetBodyString(body)
 }
 
-// Reply sets status 200 and a JSON body, which the caller does not touch again.
+// Reply sets status 200 and a JSON body. The caller must not change the body after that.
 func (c *Call) Reply(body []byte) {
 	c.SetStatusCode(fasthttp.StatusOK)
 	c.SetContentType("application/json")
 	c.Response.SetBodyRaw(body)
 }
 
-// Stream sets a body that is read, written and closed after the handler has returned.
-// Its Close has to call Done. Nothing of the RequestCtx may be touched while it is read.
+// Stream sets a body that is read, sent and closed after the handler has returned. The
+// Close method of body must call Done. While body is read, nothing may use the RequestCtx.
 func (c *Call) Stream(contentType string, body io.Reader) {
 	c.SetContentType(contentType)
 	c.streams = true
 	c.SetBodyStream(body, -1)
 }
 
-// AtEnd makes f be called when the answer is complete, or cut short.
+// AtEnd sets a function that is called when the answer is complete or was cut short.
 func (c *Call) AtEnd(f func()) { c.atEnd = f }
 
 // Done ends a call whose answer was streamed.
@@ -72,11 +72,12 @@ func (c *Call) Done() {
 	c.end()
 }
 
-// finish ends a call, unless its answer streams on: then the stream does.
+// finish is called when the handler has returned. It ends the call, unless the answer is a
+// stream, whose Close ends it.
 func (c *Call) finish() {
 	if !c.bodyRead {
-		// What comes next on this connection is the rest of the body, not a
-		// request. Read on for a while after the answer, so that it arrives.
+		// The next bytes of this connection are the rest of the body and not a request.
+		// The connection is closed, but reads on for a while, so that the answer arrives.
 		c.SetConnectionClose()
 		c.conn.linger.Store(true)
 	}
@@ -86,7 +87,7 @@ func (c *Call) finish() {
 	}
 }
 
-// end releases what a call holds beyond its handler.
+// end releases what a call holds until its answer is complete.
 func (c *Call) end() {
 	if c.atEnd != nil {
 		c.atEnd()
@@ -104,7 +105,8 @@ func (c *Call) begin() {
 	c.conn.attach(c.cancel)
 }
 
-// requestID echoes the request's id, or makes one for whoever reads logs.
+// requestID sets the header X-Request-Id of the answer: the id of the request, or a random
+// one.
 func (c *Call) requestID() {
 	if c.server.cfg.NoRequestID {
 		return
@@ -116,16 +118,16 @@ func (c *Call) requestID() {
 	c.Response.Header.Set("X-Request-Id", id)
 }
 
-// Detached returns a call without a connection, for tests of what streams. It leaves no
-// account.
+// Detached returns a call without a connection, for tests of streams. It is neither
+// counted nor logged.
 func (s *Server) Detached() *Call {
 	c := &Call{server: s, conn: &conn{}, Begun: s.Now()}
 	c.ctx, c.cancel = context.WithCancelCause(s.base)
 	return c
 }
 
-// JSONType reports whether a Content-Type is JSON's or none at all, as the interfaces of
-// feedback and trajectories have it: the reference's client sends none
+// JSONType reports whether a Content-Type is one of JSON or is absent. The interfaces of
+// feedback and trajectories use it; Weave's client sends no Content-Type
 // (docs/interface/feedback.md, F-2).
 func JSONType(header string) bool {
 	media, _, _ := strings.Cut(header, ";")
@@ -134,7 +136,7 @@ func JSONType(header string) bool {
 	return media == "" || ok && (sub == "json" || strings.HasSuffix(sub, "+json"))
 }
 
-// ValidIdempotencyKey tells whether a value of the header Idempotency-Key is at most 255
+// ValidIdempotencyKey reports whether a value of the header Idempotency-Key is at most 255
 // bytes of printable ASCII. An absent header has the value "", which is valid.
 func ValidIdempotencyKey(key string) bool {
 	return len(key) <= 255 && !strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' })

@@ -17,30 +17,30 @@ type Config struct {
 	Access
 	CORS CORS
 
-	// MaxBody bounds a request body, in bytes. 32 MiB are some 8 million tokens
-	// of plain text: enough for a long context in escaped JSON, and little enough
-	// that a hundred of them fit in memory.
+	// MaxBody bounds a request body, in bytes. The default, 32 MiB, is some 8 million
+	// tokens of plain text: enough for a long context in escaped JSON, and little enough
+	// that a hundred bodies fit in memory.
 	MaxBody int
-	// MaxBodies bounds the bodies of all requests that are being read or
-	// prepared, in bytes; beyond it the answer is 503.
+	// MaxBodies bounds the bodies of all requests that are being read or prepared
+	// together, in bytes. Requests beyond it get 503.
 	MaxBodies int64
-	// MaxHeader bounds request line and headers, in bytes. Each open connection
+	// MaxHeader bounds the request line and the headers together, in bytes. Each open connection
 	// holds a buffer of this size.
 	MaxHeader int
-	// MaxConnections is how many clients may be connected; more get 503.
+	// MaxConnections is the number of clients that may be connected; more get 503.
 	MaxConnections int
-	// Timeouts bound how long a client may take.
+	// Timeouts bound the time that a client may take.
 	Timeouts
-	// RetryAfter is what a client is told to wait when the server is full,
-	// loading or stopping; whole seconds, rounded up.
+	// RetryAfter is the value of the header Retry-After when the server is full, loading
+	// or stopping; it is rounded up to whole seconds.
 	RetryAfter time.Duration
 
-	// PrepareWorkers is how many requests are rendered and tokenized at a time,
-	// PrepareQueue how many wait for that; more get 503.
+	// PrepareWorkers is the number of requests that are rendered and tokenized at the same
+	// time, PrepareQueue the number that may wait for that; more get 503.
 	PrepareWorkers, PrepareQueue int
 
-	// RootPath is cut from the front of every path, for a proxy that does not
-	// cut its own; "" or "/prefix".
+	// RootPath is removed from the front of every path, for a proxy that forwards paths
+	// with its own prefix; "" or "/prefix".
 	RootPath string
 	// PollClients notices clients that leave by looking at their sockets ten times a
 	// second, even where the kernel has a queue that reports it.
@@ -51,43 +51,45 @@ type Config struct {
 	Clock func() time.Time // nil: time.Now
 }
 
-// Access says who may do what.
+// Access configures which clients may do what.
 type Access struct {
-	// APIKeys open, any of them, what is not open to all; none: everything is open.
+	// APIKeys are the keys that clients may send, each with all rights. If there are none,
+	// clients need no key.
 	APIKeys []string
-	// Keys are who may do what, in place of APIKeys. nil: those.
+	// Keys replaces APIKeys by keys with different rights; nil: APIKeys are used.
 	Keys *auth.Keyring
-	// FeedbackBearer lets tokens in to the feedback interface, which is for passwords.
+	// FeedbackBearer makes the feedback interface accept bearer tokens, and not only
+	// passwords.
 	FeedbackBearer bool
 }
 
-// Timeouts bound how long clients may take.
+// Timeouts bound the time that clients may take.
 type Timeouts struct {
-	// ReadTimeout bounds the wait for the headers and for each further piece of
-	// a body, BodyTimeout a body as a whole.
+	// ReadTimeout bounds the time for the headers, and for each further piece of a body;
+	// BodyTimeout bounds the time for the whole body.
 	ReadTimeout, BodyTimeout time.Duration
-	// WriteTimeout is how long a client may take for 64 KiB of an answer. One
-	// that takes longer is cut off and its request cancelled.
+	// WriteTimeout is the time that a client may take to read 64 KiB of an answer. If it
+	// takes longer, its connection is closed and its request is cancelled.
 	WriteTimeout time.Duration
 	// IdleTimeout is how long a connection may stay open between two requests. It is
 	// long, because load generators that reuse theirs failed with a short one.
 	IdleTimeout time.Duration
 }
 
-// Records is what remains of a request when it has ended.
+// Records configures what is recorded about requests.
 type Records struct {
-	// NoRequestID leaves the header X-Request-Id out of responses. (The
-	// reference engine sends it only if it is told to; a client with a question
-	// then has nothing to name its request by.)
+	// NoRequestID leaves the header X-Request-Id out of responses. (vLLM sends it only if
+	// a flag asks for it, but without it a client cannot name its request when it has a
+	// question.)
 	NoRequestID bool
-	// LogRequests logs every finished request at Info, and not at Debug.
+	// LogRequests logs every finished request at level Info instead of Debug.
 	LogRequests bool
-	// Usage counts by project; whoever opened it closes it, after Shutdown. nil:
-	// the server counts in memory.
+	// Usage counts requests and tokens by project. The caller closes it after Shutdown.
+	// nil: the server counts in memory.
 	Usage *usage.Ledger
 }
 
-// DefaultConfig returns the configuration of a server that was told nothing.
+// DefaultConfig returns the configuration of a server without flags.
 func DefaultConfig() Config {
 	return Config{
 		CORS:           DefaultCORS(),
@@ -107,7 +109,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate reports the first value that makes no sense.
+// Validate returns an error for the first value that is out of range.
 func (c *Config) Validate() error {
 	for _, f := range []struct {
 		name  string
@@ -140,8 +142,8 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// failures completes the settings of the classification of errors with what this
-// package bounds.
+// failures completes the settings of package failure with the bounds of this package, which
+// appear in messages.
 func (c *Config) failures(s failure.Settings) failure.Settings {
 	s.Body, s.Header = c.MaxBody, c.MaxHeader
 	return s

@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// conn is a client's connection: the net.Conn that fasthttp reads and writes,
-// with a deadline before every write, a watch on the client, and an orderly end
-// for answers that were given before the request was read.
+// conn is a client's connection: the net.Conn that fasthttp reads and writes. It sets a
+// deadline before every write, notices when the client leaves, and closes in such a way
+// that an answer arrives that was sent before the request had been read.
 type conn struct {
 	net.Conn
 	conns *connections
 	presence
 
-	id  uint64          // the watcher's; 0: not watched
-	raw syscall.RawConn // nil: no descriptor
+	id  uint64          // the number that the watcher knows it by; 0: not watched
+	raw syscall.RawConn // nil: it has no file descriptor
 
 	active  atomic.Bool // from the first byte of a request to the last of its answer
-	linger  atomic.Bool // the client is still sending: read on for a while before closing
+	linger  atomic.Bool // Close reads on for a while first, because the client is still sending
 	closing atomic.Bool
 }
 
-// connections are all that are open.
+// connections are all open connections of a server.
 type connections struct {
 	watch   *watcher
 	timeout time.Duration // of a write
@@ -48,8 +48,8 @@ func (cs *connections) accept(nc net.Conn) *conn {
 	return c
 }
 
-// abort closes every connection, whatever it is doing. Its goroutine notices and
-// does the rest.
+// abort closes the socket of every connection, whatever its goroutine is doing. The
+// goroutine then gets an error and ends.
 func (cs *connections) abort() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -59,8 +59,8 @@ func (cs *connections) abort() {
 	}
 }
 
-// await waits until no connection that counts is open, but not for long; nil
-// counts all.
+// await waits until no connection is open for which counts returns true, and reports
+// whether that was within the given time. With nil all connections count.
 func (cs *connections) await(within time.Duration, counts func(*conn) bool) bool {
 	none := func() bool {
 		cs.mu.Lock()
@@ -84,13 +84,12 @@ func (cs *connections) await(within time.Duration, counts func(*conn) bool) bool
 
 func (c *conn) answering() bool { return c.active.Load() }
 
-// writePiece is what one deadline is for: a reader that takes so many bytes
-// within the write timeout is slow, but not too slow.
+// writePiece is the number of bytes that one write deadline is for, so that a client that
+// reads slowly, but steadily, is not cut off.
 const writePiece = 64 << 10
 
-// Write sets a deadline before each piece: fasthttp arms its own once per
-// response, which is no limit at all for an answer that streams for minutes,
-// or a wrong one.
+// Write sets a deadline before each piece. The deadline of fasthttp would be for a whole
+// response, and an answer may stream for minutes.
 func (c *conn) Write(p []byte) (int, error) {
 	n := 0
 	for {
@@ -106,21 +105,21 @@ func (c *conn) Write(p []byte) (int, error) {
 	}
 }
 
-// What a connection reads and throws away after its last answer, so that the answer
-// arrives: closing with unread bytes makes the system reset the connection,
-// and the client may lose what it has not read yet (RFC 9112, 9.6).
+// Bounds of what a connection reads and discards after its last answer. If a socket is
+// closed while it has unread bytes, the system resets the connection, and the client may
+// lose the part of the answer that it has not read yet (RFC 9112, section 9.6).
 const (
 	lingerBytes = 256 << 20
 	lingerTime  = 5 * time.Second
 )
 
-// Close is called by fasthttp.
+// Close ends the connection. fasthttp calls it.
 func (c *conn) Close() error {
 	if c.closing.Swap(true) {
 		return nil
 	}
 	if c.linger.Load() {
-		c.readOn()
+		c.discardInput()
 	}
 	c.conns.watch.forget(c)
 	c.conns.mu.Lock()
@@ -129,7 +128,9 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-func (c *conn) readOn() {
+// discardInput closes the sending side, and reads until the client closes its side, or has
+// taken too long.
+func (c *conn) discardInput() {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		if half.CloseWrite() != nil {
 			return
@@ -138,22 +139,22 @@ func (c *conn) readOn() {
 	if c.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
 		return
 	}
-	_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes) // whatever ends it, the connection is closed next
+	_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes) // the connection is closed next, whatever the error
 }
 
-// listener hands fasthttp our connections.
+// listener wraps the connections that it accepts for fasthttp.
 type listener struct {
 	net.Listener
 	conns    *connections
 	draining *atomic.Bool
 }
 
-// Accept waits for the next connection. It tries again while the process or
-// the system is out of something: fasthttp would take the error for the end.
+// Accept waits for the next connection. It tries again while the process or the system
+// lacks a resource; fasthttp would stop serving at such an error.
 func (l *listener) Accept() (net.Conn, error) {
 	const first, most = 5 * time.Millisecond, time.Second
-	// Shutdown closes the listeners that fasthttp knows. One that it gets to know
-	// after that comes here with draining set.
+	// Shutdown closes the listeners that fasthttp knows at that time. A listener that is
+	// served only later finds draining set here.
 	if l.draining.Load() {
 		_ = l.Close() // no connection has been accepted
 		return nil, net.ErrClosed
@@ -163,7 +164,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err == nil {
 			return l.conns.accept(nc), nil
 		}
-		if !passing(err) {
+		if !temporary(err) {
 			return nil, err
 		}
 		l.conns.watch.log.Warn("cannot accept a connection; trying again", "error", err)
@@ -171,7 +172,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-func passing(err error) bool {
+// temporary reports whether accepting may succeed after a while.
+func temporary(err error) bool {
 	for _, e := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
 		if errors.Is(err, e) {
 			return true

@@ -7,16 +7,17 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// CORS says which pages of other origins may call the server from a browser.
+// CORS (Cross-Origin Resource Sharing) configures which pages of other origins may call the
+// server from a browser.
 type CORS struct {
 	Origins     []string // "*": all
-	Methods     []string // "*": what the page asks for
-	Headers     []string // "*": what the page asks for
-	Credentials bool     // cookies and the like; with origin "*" every page gets them
+	Methods     []string // "*": those that the page asks for
+	Headers     []string // "*": those that the page asks for
+	Credentials bool     // allows cookies and other credentials; with origin "*", for every page
 	MaxAge      int      // seconds that a browser may remember the answer
 }
 
-// DefaultCORS lets every page in, without credentials, as the reference engine does.
+// DefaultCORS allows every page, without credentials, as vLLM does.
 func DefaultCORS() CORS {
 	return CORS{Origins: []string{"*"}, Methods: []string{"*"}, Headers: []string{"*"}, MaxAge: 86400}
 }
@@ -24,8 +25,8 @@ func DefaultCORS() CORS {
 // exposed are the response headers that a page may read.
 const exposed = "x-request-id, retry-after, x-ratelimit-limit-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-requests, x-ratelimit-remaining-tokens, x-ratelimit-reset-requests, x-ratelimit-reset-tokens"
 
-// answer sets what every response carries: errors and streams too, or a page
-// sees a network failure in place of the error.
+// answer sets the headers of every response, also of errors: without them a page would see
+// a network failure in place of the error.
 func (c *CORS) answer(ctx *fasthttp.RequestCtx) {
 	h := &ctx.Response.Header
 	if !c.allow(ctx) {
@@ -67,8 +68,9 @@ func (c *CORS) preflight(ctx *fasthttp.RequestCtx) {
 	h.SetBytesV("Access-Control-Max-Age", fasthttp.AppendUint(nil, c.MaxAge))
 }
 
-// mirror lists what is allowed; with "*" that is what was asked for, since a
-// literal * would not cover Authorization, nor anything beside credentials.
+// mirror returns the list of what is allowed. For "*" it returns what was asked for, because
+// a literal * in the header does not include Authorization, and means nothing for requests
+// with credentials.
 func mirror(allowed []string, asked []byte, otherwise string) string {
 	switch {
 	case !slices.Contains(allowed, "*"):

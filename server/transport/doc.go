@@ -8,16 +8,16 @@
 //
 // # A request
 //
-// One goroutine per connection, fasthttp's, walks a request through its stages. A [Call]
-// is the request from its headers to the last byte of its answer:
+// One goroutine per connection, which belongs to fasthttp, takes a request through its
+// stages. A [Call] is the request from its headers to the last byte of its answer:
 //
-//	headers   route.go    CORS, path, key, method, project: nothing is read yet that is
-//	                      refused here
+//	headers   route.go    CORS, path, key, method, project: what is refused here is
+//	                      refused before its body is read
 //	handler               Route.Serve(call), which uses the methods of Call:
-//	body      body.go     ReadBody: bounded, in time, counted against a bound on all bodies
+//	body      body.go     ReadBody: bounded in size and time, and counted against a bound on all bodies
 //	          bodystream.go  BodyStream: the same for bodies that are never held as a whole
 //	queue     queue.go    Server.Queue().Do: waits for a worker, fair between projects
-//	answer    call.go     Reply, Answer, Fail; Stream and Download for what is long
+//	answer    call.go     Reply, Answer, Fail; Stream and Download for long answers
 //	account   account.go  Settle: a line in the log, counts of HTTP, tokens of the project
 //
 // Whatever a request waits for, it waits for [Call.Context] as well, which ends
@@ -32,7 +32,7 @@
 //
 // # Fairness
 //
-// The queue takes one request of each project in turn. ants keeps the goroutines of the
-// workers, but has no queue here: its own would block, in order of arrival, with no way
-// out for a client that leaves.
+// The queue takes one request of each project in turn. The package ants keeps the
+// goroutines of the workers. Its own queue is not used, because it is in order of arrival,
+// and a request whose client leaves could not be taken out of it.
 package transport

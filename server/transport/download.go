@@ -12,11 +12,11 @@ import (
 // wholeAnswer is how much of an answer is held back until it is known to be complete.
 const wholeAnswer = 256 << 10
 
-// Download answers with what write writes. A small answer is sent when it is complete,
-// so that an error has its own status; a large one goes out as it is written, and
-// when writing fails the connection is cut, so that no client takes a part for all.
-// However slowly the client reads, write sees one snapshot and holds little. write runs
-// on a goroutine of its own and must not touch the call.
+// Download answers with what write writes. A small answer is sent when it is complete, so
+// that an error has its own status. A large one is sent while it is written; if write then
+// fails, the connection is closed, so that no client takes a part for the whole. At most
+// 256 KiB and one Write are held in memory, however slowly the client reads. write runs on
+// a goroutine of its own and must not use the call.
 func (c *Call) Download(contentType string, write func(io.Writer) error) {
 	r, w := io.Pipe()
 	p := &downloadWriter{w: w, large: make(chan struct{}), done: make(chan struct{})}
@@ -41,8 +41,8 @@ func (c *Call) Download(contentType string, write func(io.Writer) error) {
 	}
 }
 
-// guarded calls f and turns a panic of it into an error: nobody else would catch it
-// on a goroutine of our own.
+// guarded calls f and returns a panic of it as an error. On a goroutine of this package a
+// panic would end the process.
 func guarded(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -56,9 +56,9 @@ func guarded(f func() error) (err error) {
 type downloadWriter struct {
 	w       *io.PipeWriter
 	buf     []byte
-	isLarge bool          // more than wholeAnswer has come
-	large   chan struct{} // closed then
-	done    chan struct{} // closed when everything is written, or cannot be
+	isLarge bool          // at least wholeAnswer bytes have been written
+	large   chan struct{} // closed when isLarge becomes true
+	done    chan struct{} // closed when everything is written, or writing has failed
 	err     error
 }
 
@@ -93,13 +93,14 @@ func (d *downloadBody) Read(b []byte) (int, error) {
 	n, err := d.PipeReader.Read(b)
 	if err != nil && err != io.EOF {
 		d.call.server.log.Error("an answer was cut short", "id", d.call.RequestID, "error", err)
-		_ = d.call.conn.Conn.Close() // or the chunked body would have an end
+		_ = d.call.conn.Conn.Close() // otherwise fasthttp would end the chunked body as if it were complete
 		err = errCut
 	}
 	return n, err
 }
 
-// Close is called when the answer is complete, and when the client does not take it.
+// Close waits for the writer and ends the call. It is called when the answer is complete,
+// and when the client has stopped reading it.
 func (d *downloadBody) Close() error {
 	_ = d.PipeReader.CloseWithError(failure.ErrGone) // it returns nil, always
 	<-d.writer.done

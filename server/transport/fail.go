@@ -12,16 +12,16 @@ import (
 	"weir/server/failure"
 )
 
-// Fail answers with err, in the form of the interface that the path belongs to, and
-// leaves it in the log and the metrics.
+// Fail answers with err, in the form of the interface that the path belongs to, and records
+// it in the log and the metrics.
 func (c *Call) Fail(err error) {
 	f := c.Failed(err)
 	c.server.answer(c.RequestCtx, &f)
 }
 
-// Failed leaves err in the log, in the account of the call, and, if it has kept the
-// request from the engine, in the counter of refusals. It is for answers that have begun
-// already; Fail is for all others.
+// Failed records err in the log, for Settle, and, if the engine has not accepted the
+// request, in the counter of refusals. It returns err in the form that a client sees. It is
+// for answers that have begun already; Fail is for all others.
 func (c *Call) Failed(err error) failure.Failure {
 	s := c.server
 	if c.ctx != nil && c.ctx.Err() != nil && errors.Is(err, context.Canceled) {
@@ -41,10 +41,10 @@ func (c *Call) Failed(err error) failure.Failure {
 	return f
 }
 
-// answer sets the answer that a failure has.
+// answer sets the status, the headers and the body of a failure.
 func (s *Server) answer(rc *fasthttp.RequestCtx, f *failure.Failure) {
 	h := &rc.Response.Header
-	h.Del("Content-Encoding") // of an answer that would have been an export
+	h.Del("Content-Encoding") // which the handler of an export has set already
 	h.Del("Content-Disposition")
 	rc.SetStatusCode(f.Status)
 	rc.SetContentType("application/json")
@@ -57,13 +57,13 @@ func (s *Server) answer(rc *fasthttp.RequestCtx, f *failure.Failure) {
 	}
 }
 
-// retryAfter is in whole seconds: the header knows no others.
+// retryAfter returns Config.RetryAfter in whole seconds, as the header needs it.
 func (s *Server) retryAfter() int {
 	return int((s.cfg.RetryAfter + time.Second - 1) / time.Second)
 }
 
-// malformed answers what is not HTTP, or not in time; fasthttp then closes the
-// connection.
+// malformed answers requests that are not HTTP, or whose headers are too large or too slow.
+// fasthttp closes the connection after that.
 func (s *Server) malformed(rc *fasthttp.RequestCtx, err error) {
 	s.cfg.CORS.answer(rc)
 	reason := failure.ErrNotHTTP

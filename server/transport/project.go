@@ -6,9 +6,9 @@ import (
 	"weir/api"
 )
 
-// parseProject reads the project of a request, "<team>/<project>", from
-// Compat-Project, or else from OpenAI-Project, where OpenAI's SDKs put the name
-// of a project of theirs: without a slash it is not ours and is ignored.
+// parseProject returns the project of a request, "<team>/<project>", from the header
+// Compat-Project or else from OpenAI-Project; "": none. SDKs of OpenAI send the names of
+// OpenAI's own projects in the latter, so that a value without a slash is ignored.
 func parseProject(compat, openai string) (string, *api.Error) {
 	if compat != "" {
 		if !ValidProject(compat) {
@@ -25,7 +25,8 @@ func parseProject(compat, openai string) (string, *api.Error) {
 	return "", nil
 }
 
-// maxProject bounds a project's name in bytes: it goes into logs and labels.
+// maxProject bounds the name of a project in bytes, because it appears in logs and in labels
+// of metrics.
 const maxProject = 256
 
 // ValidProject reports whether a project has the form "<team>/<project>", in printable

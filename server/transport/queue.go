@@ -12,12 +12,10 @@ import (
 	"weir/server/failure"
 )
 
-var ()
-
-// Queue is where requests wait for one of a few workers to prepare them:
-// bounded, fair between projects, and left at once by those whose client goes.
-// ants keeps the goroutines; it has no queue of its own here, since its Submit
-// would block, in order of arrival, with no way out.
+// Queue is where requests wait for one of a few workers to prepare them. It is bounded and
+// fair between projects, and a request leaves it as soon as its client has left. The
+// package ants keeps the goroutines. Its own queue is not used, because it is in order of
+// arrival, and a job cannot be taken out of it.
 type Queue struct {
 	places  int // jobs that may wait
 	workers int // jobs that run at a time
@@ -26,33 +24,33 @@ type Queue struct {
 	mu struct {
 		sync.Mutex
 		lines   map[string]*line // by project; none is empty
-		turns   list.List        // *line, the next one to serve in front
+		turns   list.List        // of *line; the first one is next
 		waiting int
 		running int // workers
 	}
 }
 
-// line is the jobs of one project, in order of arrival.
+// line holds the waiting jobs of one project, in order of arrival.
 type line struct {
 	project string
-	jobs    list.List // *job
-	turn    *list.Element
+	jobs    list.List     // of *job
+	turn    *list.Element // in Queue.mu.turns
 }
 
 // job is one call of Do.
 type job struct {
 	run  func()
 	err  error
-	done chan struct{} // closed after run
+	done chan struct{} // closed when run has returned
 
 	line  *line
 	place *list.Element // in line.jobs; nil once a worker has it
 }
 
-// NewQueue returns a queue of so many places and workers.
+// NewQueue returns a queue in which so many jobs may wait and so many run at the same time.
 func NewQueue(places, workers int) (*Queue, error) {
-	// Without a limit of the pool's own, its Submit cannot block: running is
-	// never above workers.
+	// A pool without a limit never blocks in Submit. It does not need one, because running
+	// is never above workers.
 	pool, err := ants.NewPool(-1)
 	if err != nil {
 		return nil, fmt.Errorf("server: preparation workers: %w", err)
@@ -62,9 +60,11 @@ func NewQueue(places, workers int) (*Queue, error) {
 	return q, nil
 }
 
-// Do runs f on a worker and waits for its end. If ctx ends first, Do returns
-// the cause at once; f then never begins, or goes on alone: what it touches
-// must not be used again.
+// Do runs f on a worker and waits for its end. Calls with the same project are in order of
+// arrival, and different projects take turns. If ctx ends first, Do returns its cause at
+// once. In this case f either never begins or may still be running, so that the caller must
+// not use anything that f uses. Do fails with failure.ErrQueueFull if too many jobs wait, and
+// with failure.ErrPanic if f panics.
 func (q *Queue) Do(ctx context.Context, project string, f func()) error {
 	j := &job{run: f, done: make(chan struct{})}
 	if err := q.push(project, j); err != nil {
@@ -131,7 +131,8 @@ func (q *Queue) remove(j *job) {
 	}
 }
 
-// next is the first job of the project whose turn it is; nil ends the worker.
+// next removes and returns the first job of the project whose turn it is. If there is none,
+// it returns nil, and the worker ends.
 func (q *Queue) next() *job {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -163,15 +164,15 @@ func (j *job) begin() {
 	j.run()
 }
 
-// Waiting is the number of jobs that wait.
+// Waiting returns the number of jobs that wait.
 func (q *Queue) Waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.mu.waiting
 }
 
-// Workers is the number of jobs that run at a time.
+// Workers returns the number of jobs that may run at the same time.
 func (q *Queue) Workers() int { return q.workers }
 
-// Close ends the workers when they have nothing to do. Nobody may call Do any more.
+// Close ends the workers as soon as they have nothing to do. Do must not be called after it.
 func (q *Queue) Close() { q.pool.Release() }

@@ -13,11 +13,11 @@ import (
 
 // Route is one function of the server.
 type Route struct {
-	Name    string // what all paths of the route are called in metrics
-	Methods string // separated by ", "
-	Open    bool   // needs no key
-	Private bool   // is about other clients: without keys, for this machine alone
-	Serve   func(*Call)
+	Name    string      // the label of all paths of the route in metrics
+	Methods string      // separated by ", "
+	Open    bool        // needs no key
+	Private bool        // shows data of other clients: without keys, it is for this machine alone
+	Serve   func(*Call) // answers a request
 }
 
 // Router finds the functions of paths.
@@ -25,12 +25,12 @@ type Router interface {
 	// Interface is the interface that a path belongs to, whether there is a function at
 	// that path or not. It decides the form of errors and of credentials.
 	Interface(path string) failure.Interface
-	// Find returns the function of a path. The path is as it was sent: an escaped or
-	// doubled slash names something else, and cannot lead around the keys.
+	// Find returns the function of a path. The path is as it was sent, so that a path with
+	// an escaped or doubled slash is a different one, and cannot be used to avoid the keys.
 	Find(path string) (Route, bool)
 }
 
-// noRoute is what paths are called that lead nowhere.
+// noRoute is the label of paths without a function in metrics.
 const noRoute = "none"
 
 // handle is the one handler of the HTTP server.
@@ -45,12 +45,13 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 		}
 	}()
 
-	// Everything is copied out of the headers here: the body may overwrite them.
+	// Everything is copied out of the headers here, because fasthttp may overwrite them
+	// when it reads the body.
 	header := &rc.Request.Header
 	c.RequestID = string(header.Peek("X-Request-Id"))
 	c.requestID()
 	method := string(header.Method())
-	c.Target = s.below(string(rc.URI().PathOriginal()))
+	c.Target = s.withoutRoot(string(rc.URI().PathOriginal()))
 	if method == fasthttp.MethodOptions {
 		s.cfg.CORS.preflight(rc)
 		return
@@ -85,8 +86,8 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 	}
 }
 
-// project finds out which project a request of the OpenAI interface belongs to. In the
-// other interfaces a project is part of the request.
+// project sets the project and the queue key of a request of the OpenAI interface. In the
+// other interfaces the project is a part of the request.
 func (s *Server) project(c *Call) error {
 	if c.face != failure.OpenAI {
 		return nil
@@ -106,16 +107,17 @@ func (s *Server) project(c *Call) error {
 	return nil
 }
 
-// below is a path without the root path. One that does not begin with it is
-// taken as it is: some proxies cut the prefix themselves, and probes come
-// directly. Keys are asked for after this, so both ways are guarded.
-func (s *Server) below(path string) string {
+// withoutRoot returns a path without Config.RootPath. A path that does not begin with it is
+// left as it is, because some proxies remove the prefix themselves, and probes do not come
+// through the proxy. Keys are checked for the result, so that both forms are protected.
+func (s *Server) withoutRoot(path string) string {
 	if rest, ok := strings.CutPrefix(path, s.cfg.RootPath); ok && strings.HasPrefix(rest, "/") {
 		return rest
 	}
 	return path
 }
 
+// allows reports whether a list like "GET, POST" contains a method.
 func allows(methods, method string) bool {
 	for m := range strings.SplitSeq(methods, ", ") {
 		if m == method {

@@ -19,7 +19,7 @@ import (
 	"weir/usage"
 )
 
-// Server is an HTTP server that finds the functions of its routes with a Router.
+// Server is an HTTP server. A Router tells it the function of each path.
 type Server struct {
 	cfg      Config
 	log      *slog.Logger
@@ -31,16 +31,16 @@ type Server struct {
 	keys     *auth.Keyring
 	bodies   budget
 	draining atomic.Bool
-	exposed  atomic.Bool // other machines can reach it
+	exposed  atomic.Bool // see Expose
 	usage    *usage.Ledger
 	counts   *metrics.Metrics
 
-	base context.Context // of every request
+	base context.Context // the parent of the contexts of all requests
 	stop context.CancelCauseFunc
 }
 
-// New returns a server that Serve starts. failures has the bounds of the surfaces; those
-// of this package are filled in.
+// New returns a server, which Serve starts. failures has the bounds of the handlers that
+// appear in messages of errors; New adds those of this package.
 func New(cfg Config, router Router, failures failure.Settings, counts *metrics.Metrics) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func New(cfg Config, router Router, failures failure.Settings, counts *metrics.M
 	return s, nil
 }
 
-// httpLog takes what fasthttp logs: faults of single connections.
+// httpLog receives the log of fasthttp, which is about errors of single connections.
 type httpLog struct{ log *slog.Logger }
 
 func (l httpLog) Printf(format string, args ...any) { l.log.Debug(fmt.Sprintf(format, args...)) }
@@ -109,8 +109,8 @@ func RandomHex(n int) string {
 	return hex.EncodeToString(b)
 }
 
-// Serve answers the connections of ln until Shutdown, and then returns nil, at
-// once if that came before. It may run for several listeners at a time.
+// Serve answers the connections of ln until Shutdown, and then returns nil. If Shutdown has
+// been called before, it returns at once. It may be called for several listeners.
 func (s *Server) Serve(ln net.Listener) error {
 	if a, ok := ln.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
 		s.Expose()
@@ -121,39 +121,40 @@ func (s *Server) Serve(ln net.Listener) error {
 	return nil
 }
 
-// Expose says that other machines can reach the server. What is private is then refused
-// to everybody without a key, even if there are no keys. Serve calls it for a listener
-// that is not a loopback address.
+// Expose tells the server that other machines can reach it. Private routes are then refused
+// to clients without a key, even if there are no keys at all. Serve calls it for a TCP
+// listener whose address is not a loopback address.
 func (s *Server) Expose() { s.exposed.Store(true) }
 
 // Exposed reports whether Expose was called.
 func (s *Server) Exposed() bool { return s.exposed.Load() }
 
-// Drain makes handlers refuse new requests.
+// Drain makes Draining return true, so that handlers refuse new requests.
 func (s *Server) Drain() { s.draining.Store(true) }
 
 // Draining reports whether new requests are to be refused.
 func (s *Server) Draining() bool { return s.draining.Load() }
 
-// Queue is where requests wait for a worker to prepare them.
+// Queue returns the queue in which requests wait for a worker to prepare them.
 func (s *Server) Queue() *Queue { return s.queue }
 
-// Usage are the requests and tokens by project.
+// Usage returns the counts of requests and tokens by project.
 func (s *Server) Usage() *usage.Ledger { return s.usage }
 
-// Log is where the server logs.
+// Log returns the logger of the server.
 func (s *Server) Log() *slog.Logger { return s.log }
 
-// Now is the time, by the server's clock.
+// Now returns the time of Config.Clock.
 func (s *Server) Now() time.Time { return s.cfg.Clock() }
 
-// Held is what a server holds for its clients. All of it is 0 when the last one has left.
+// Held counts the resources that a server holds for its clients. All counts are 0 after the
+// last client has left.
 type Held struct {
-	Connections, Watched int   // open connections, and those whose client is watched
-	Bodies               int64 // bytes of request bodies
+	Connections, Watched int   // open connections, and how many of them are watched
+	Bodies               int64 // bytes of request bodies in memory
 }
 
-// Held returns what the server holds now.
+// Held returns the resources that the server holds now.
 func (s *Server) Held() Held {
 	s.conns.mu.Lock()
 	open := len(s.conns.open)
@@ -161,19 +162,19 @@ func (s *Server) Held() Held {
 	return Held{open, s.conns.watch.watched(), s.bodies.used.Load()}
 }
 
-// grace is what requests get to tell their clients that the server stops, once
-// Shutdown's context has ended.
+// grace is the time that requests have to send an error to their clients after the context
+// of Shutdown has ended.
 const grace = 2 * time.Second
 
-// Shutdown refuses new connections and requests, lets those in flight end, and
-// returns when all have. When ctx ends first they are ended with an error, and
-// ctx's error is returned.
+// Shutdown refuses new connections and requests, and returns when those in flight have
+// ended. If ctx ends first, it ends them with failure.ErrDraining and returns the error of
+// ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Drain()
 	err := s.http.ShutdownWithContext(ctx)
 	s.stop(failure.ErrDraining)
 	if err != nil {
-		// fasthttp has given up on its connections; they are ours to end.
+		// fasthttp does not wait for its connections any longer; they are ended here.
 		s.conns.await(grace, (*conn).answering)
 	}
 	s.conns.abort()

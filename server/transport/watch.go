@@ -9,19 +9,18 @@ import (
 	"weir/server/failure"
 )
 
-// failure.ErrGone is the cause of a context whose client has left.
-
-// watcher tells requests in flight that their client has left, whatever they
-// are waiting for. One goroutine of it owns the sockets: it is a kernel queue's
-// (watch_linux.go), or peeks ten times a second (watch_poll.go). Connections
-// without a descriptor are not watched; there a failed write tells.
+// watcher cancels the context of requests whose client has left, with the cause
+// failure.ErrGone, so that they end whatever they are waiting for. One goroutine observes
+// all sockets, by a kernel queue (watch_linux.go) or by peeking ten times a second
+// (watch_poll.go). Connections without a file descriptor are not watched; there only a
+// failed write shows that the client has left.
 //
-// A connection is known by a number that is never used again, so a descriptor
-// that the system hands out anew cannot be mistaken for its predecessor.
+// A connection is known by a number that is never used again, because the system uses file
+// descriptors again.
 type watcher struct {
-	log    *slog.Logger
-	peeks  bool // peek even where there is a kernel queue
-	goners sync.WaitGroup
+	log     *slog.Logger
+	peeks   bool           // peek even where there is a kernel queue
+	running sync.WaitGroup // the goroutine of source
 
 	mu struct {
 		sync.Mutex
@@ -32,7 +31,7 @@ type watcher struct {
 	}
 }
 
-// source says which clients have left.
+// source observes sockets and calls watcher.left for a client that has left.
 type source interface {
 	add(id uint64, raw syscall.RawConn) error
 	close()
@@ -44,7 +43,7 @@ func newWatcher(log *slog.Logger) *watcher {
 	return w
 }
 
-// open begins to watch c, until forget.
+// open watches c until forget.
 func (w *watcher) open(c *conn) {
 	sc, ok := c.Conn.(syscall.Conn)
 	if !ok {
@@ -60,8 +59,8 @@ func (w *watcher) open(c *conn) {
 		return
 	}
 	if w.mu.source == nil {
-		// Only now: a server over in-memory connections has no goroutine that
-		// waits for the kernel.
+		// The source is made only now, so that a server with in-memory connections alone
+		// has no goroutine that waits for the kernel.
 		w.mu.source = w.newSource()
 	}
 	w.mu.next++
@@ -79,7 +78,7 @@ func (w *watcher) forget(c *conn) {
 	w.mu.Unlock()
 }
 
-// left is called by the source.
+// left is called by the source when the client of a connection has left.
 func (w *watcher) left(id uint64) {
 	w.mu.Lock()
 	c := w.mu.conns[id]
@@ -89,7 +88,7 @@ func (w *watcher) left(id uint64) {
 	}
 }
 
-// watched is the number of connections that are watched.
+// watched returns the number of connections that are watched.
 func (w *watcher) watched() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -117,46 +116,49 @@ func (w *watcher) close() {
 	if s != nil {
 		s.close()
 	}
-	w.goners.Wait()
+	w.running.Wait()
 }
 
-// presence is the part of a connection that the watcher tells about its client.
+// presence is the part of a connection that knows whether its client is still there.
 type presence struct {
-	mu    sync.Mutex
-	gone  bool
-	leave context.CancelCauseFunc // of the request in flight; nil: none
+	mu     sync.Mutex
+	gone   bool
+	cancel context.CancelCauseFunc // of the request in flight; nil: there is none
 }
 
-// attach makes leave be called with failure.ErrGone when the client leaves; at once if
-// it has left already.
-func (p *presence) attach(leave context.CancelCauseFunc) {
+// attach begins a request: cancel is called with failure.ErrGone when the client leaves, or
+// at once if it has already left.
+func (p *presence) attach(cancel context.CancelCauseFunc) {
 	p.mu.Lock()
-	p.leave = leave
+	p.cancel = cancel
 	gone := p.gone
 	p.mu.Unlock()
 	if gone {
-		leave(failure.ErrGone)
+		cancel(failure.ErrGone)
 	}
 }
 
+// detach ends a request.
 func (p *presence) detach() {
 	p.mu.Lock()
-	p.leave = nil
+	p.cancel = nil
 	p.mu.Unlock()
 }
 
+// busy reports whether a request is in flight.
 func (p *presence) busy() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.leave != nil
+	return p.cancel != nil
 }
 
+// left records that the client has left, and cancels the request in flight.
 func (p *presence) left() {
 	p.mu.Lock()
 	p.gone = true
-	leave := p.leave
+	cancel := p.cancel
 	p.mu.Unlock()
-	if leave != nil {
-		leave(failure.ErrGone)
+	if cancel != nil {
+		cancel(failure.ErrGone)
 	}
 }

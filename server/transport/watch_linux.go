@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// epoll is a kernel queue of its own that reports hang-ups alone. Each
-// connection is in it from accept to close, so a request costs no system call.
+// epoll is a kernel queue besides that of the Go runtime, which reports hang-ups alone. Each
+// connection is in it from accept to close, so that a request needs no system call for it.
 //
-// The queue's own descriptor sits in the Go runtime's queue: waiting costs a
-// goroutine, not a thread, and closing the file ends the wait.
+// The file descriptor of the queue is itself in the queue of the Go runtime. So waiting
+// blocks a goroutine and not a thread, and closing the file ends the wait.
 type epoll struct {
 	w    *watcher
 	file *os.File
@@ -34,7 +34,7 @@ func newEpoll(w *watcher) (*epoll, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
-	if err := unix.SetNonblock(fd, true); err != nil { // so that NewFile hands it to the runtime's queue
+	if err := unix.SetNonblock(fd, true); err != nil { // so that NewFile adds it to the runtime's queue
 		unix.Close(fd)
 		return nil, os.NewSyscallError("fcntl", err)
 	}
@@ -43,13 +43,13 @@ func newEpoll(w *watcher) (*epoll, error) {
 		e.file.Close()
 		return nil, err
 	}
-	w.goners.Go(e.run)
+	w.running.Go(e.run)
 	return e, nil
 }
 
-// add puts a connection in the queue. Closing the descriptor takes it out.
-// RDHUP is a half-close, which counts as leaving; hang-ups and errors are
-// always reported. Edge-triggered reports suffice: a client that has left does not come back.
+// add puts a connection into the queue. Closing its file descriptor removes it. RDHUP
+// reports a half-close, which counts as leaving; hang-ups and errors are always reported.
+// Edge-triggered reports suffice, because a client that has left does not come back.
 func (e *epoll) add(id uint64, raw syscall.RawConn) error {
 	var err error
 	err1 := e.raw.Control(func(queue uintptr) {

@@ -4,9 +4,9 @@ package transport
 
 import "syscall"
 
-// blind is a source that never sees anybody leave.
-type blind struct{}
+// noSource is a source that never notices that a client has left.
+type noSource struct{}
 
-func (w *watcher) newSource() source            { return blind{} }
-func (blind) add(uint64, syscall.RawConn) error { return nil }
-func (blind) close()                            {}
+func (w *watcher) newSource() source               { return noSource{} }
+func (noSource) add(uint64, syscall.RawConn) error { return nil }
+func (noSource) close()                            {}

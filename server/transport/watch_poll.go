@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peekEvery is how often the sockets of requests in flight are looked at where
-// the kernel has no queue for it that we use.
+// peekEvery is the time between two looks at the sockets of requests in flight.
 const peekEvery = 100 * time.Millisecond
 
-// peeker looks at the sockets of all requests in flight, ten times a second. It does not
-// see that a client has left if bytes of it have not been read yet (a pipelined request).
+// peeker is the source for systems without epoll. It peeks at the sockets of all requests in
+// flight ten times a second. It does not notice that a client has left as long as bytes of
+// it are unread, for example a pipelined request.
 type peeker struct {
 	w    *watcher
 	stop chan struct{}
@@ -22,11 +22,11 @@ type peeker struct {
 
 func newPeeker(w *watcher) *peeker {
 	p := &peeker{w: w, stop: make(chan struct{})}
-	w.goners.Go(p.run)
+	w.running.Go(p.run)
 	return p
 }
 
-func (p *peeker) add(uint64, syscall.RawConn) error { return nil } // it asks the watcher
+func (p *peeker) add(uint64, syscall.RawConn) error { return nil } // run asks the watcher
 
 func (p *peeker) run() {
 	tick := time.NewTicker(peekEvery)
@@ -48,11 +48,11 @@ func (p *peeker) run() {
 	}
 }
 
-// hungUp reports whether the peer has closed its end, or the connection broke.
+// hungUp reports whether the client has closed its side, or the connection is broken.
 func hungUp(raw syscall.RawConn) bool {
 	var n int
 	var err error
-	// Control and not Read: the latter obeys the read deadline, which may have
+	// Control is used because Read would fail after the read deadline, which may have
 	// passed long ago while an answer is being written.
 	if raw.Control(func(fd uintptr) {
 		var b [1]byte
