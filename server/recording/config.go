@@ -8,18 +8,20 @@ import (
 	"weir/trajectory/archive"
 )
 
-// Config says what is recorded, and where.
+// Config configures what is recorded, and where.
 type Config struct {
 	Archive *archive.Archive
-	// Projects lists projects, "team/project", "team/*" or "*", whose chat completions
-	// are recorded. Others are if they ask for it.
+	// Projects lists the projects whose chat completions are all recorded, as
+	// "team/project", "team/*" or "*". Other completions are recorded if their request
+	// asks for it.
 	Projects []string
-	Quota    int64 // bounds the bytes that a tenant may have in the archive; 0: no bound
-	Depth    int   // bounds the nesting of a request
+	Quota    int64 // bound of the bytes that a tenant may have in the archive; 0: no bound
+	Depth    int   // bound of the nesting of a request's JSON
 	// Every is how long completions, and rewards from feedback, are gathered before they
 	// are written.
 	Every time.Duration
-	// RewardWait is how long a reward waits for its completion to be recorded.
+	// RewardWait is the age at which a reward is dropped if its completion has not been
+	// recorded.
 	RewardWait time.Duration
 	Clock      func() time.Time
 	Log        *slog.Logger

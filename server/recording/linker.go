@@ -10,69 +10,71 @@ import (
 	"weir/trajectory/archive"
 )
 
-// Linker sets rewards, once a second for all that have come.
+// Linker sets rewards from feedback in the archive, once every Config.Every for all that have
+// come.
 type Linker struct {
-	cfg  Config
-	book *feedback.Store
-	wake chan struct{} // there is something to do
-	quit chan struct{}
-	done chan struct{}
+	cfg   Config
+	store *feedback.Store
+	wake  chan struct{} // has an element while there is something to do
+	quit  chan struct{}
+	done  chan struct{}
 
-	turn  sync.Mutex // of who sets rewards
-	quiet bool       // the log knows that they cannot be set; whose turn it is has it
+	pass   sync.Mutex // held during a pass
+	warned bool       // the log has a warning that rewards cannot be set; guarded by pass
 
 	mu struct {
 		sync.Mutex
-		calls  map[answered]bool
-		all    bool // look at everything that waits
+		calls  map[completion]bool // the completions for the next pass
+		all    bool                // the next pass looks at all rewards that wait
 		closed bool
 	}
 }
 
-// answered names a chat completion of a tenant.
-type answered struct{ tenant, call string }
+// completion names a chat completion of a tenant.
+type completion struct{ tenant, call string }
 
 const (
-	// linkAgain is how often everything that waits is looked at.
-	linkAgain = time.Hour
-	// linkPiece bounds the rewards that are held in memory.
-	linkPiece = 10_000
+	// scanEvery is the time after which a pass looks at all rewards that wait.
+	scanEvery = time.Hour
+	// maxHeld bounds the completions and the rewards that are held in memory.
+	maxHeld = 10_000
 )
 
 // NewLinker returns a linker that runs until Close.
-func NewLinker(cfg Config, book *feedback.Store) *Linker {
-	l := &Linker{cfg: cfg, book: book, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
-	l.mu.calls, l.mu.all = make(map[answered]bool), true
+func NewLinker(cfg Config, store *feedback.Store) *Linker {
+	l := &Linker{cfg: cfg, store: store, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	l.mu.calls, l.mu.all = make(map[completion]bool), true
 	go l.run()
 	return l
 }
 
-// Add says that there is a reward for a completion, or a record of it. A nil linker
-// ignores it.
+// Add is called when there are new rewards for completions of a tenant, or when completions
+// have been recorded. A nil linker ignores it.
 func (l *Linker) Add(tenant string, calls ...string) {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	for _, c := range calls {
-		if len(l.mu.calls) >= linkPiece {
-			l.mu.all = true // it is among them
+		if len(l.mu.calls) >= maxHeld {
+			l.mu.all = true // which includes the remaining calls
 			break
 		}
-		l.mu.calls[answered{tenant, c}] = true
+		l.mu.calls[completion{tenant, c}] = true
 	}
 	l.mu.Unlock()
-	l.nudge()
+	l.signal()
 }
 
-func (l *Linker) nudge() {
+// signal makes run begin a pass.
+func (l *Linker) signal() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Close sets what can be set and ends the linker.
+// Close runs a last pass and ends the linker.
 func (l *Linker) Close() {
 	l.mu.Lock()
 	closed := l.mu.closed
@@ -86,20 +88,20 @@ func (l *Linker) Close() {
 
 func (l *Linker) run() {
 	defer close(l.done)
-	select { // whoever opens either database may see what a crash has left
-	case <-l.book.Ready():
+	select { // after a crash, rewards may be waiting as soon as a database is open
+	case <-l.store.Ready():
 	case <-l.cfg.Archive.Ready():
 	case <-l.quit:
 		return
 	}
-	l.nudge()
-	tick := time.NewTicker(linkAgain)
+	l.signal()
+	tick := time.NewTicker(scanEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-l.wake:
 			select {
-			case <-time.After(l.cfg.Every): // more will come
+			case <-time.After(l.cfg.Every): // others may come in this time
 			case <-l.quit:
 			}
 		case <-tick.C:
@@ -107,31 +109,31 @@ func (l *Linker) run() {
 			l.mu.all = true
 			l.mu.Unlock()
 		case <-l.quit:
-			_ = l.Pass(context.Background()) // what it does not set the next start will
+			_ = l.Pass(context.Background()) // rewards that it cannot set wait for the next start
 			return
 		}
 		if l.Pass(context.Background()) != nil {
-			l.nudge()
+			l.signal()
 		}
 	}
 }
 
-// Pass sets all rewards that have come. After an error they wait for the next one.
+// Pass sets all rewards that have come. After an error they wait for the next pass.
 func (l *Linker) Pass(ctx context.Context) error {
-	l.turn.Lock()
-	defer l.turn.Unlock()
+	l.pass.Lock()
+	defer l.pass.Unlock()
 	l.mu.Lock()
 	calls, all := l.mu.calls, l.mu.all
-	l.mu.calls, l.mu.all = make(map[answered]bool), false
+	l.mu.calls, l.mu.all = make(map[completion]bool), false
 	l.mu.Unlock()
 	err := l.set(ctx, calls, all)
 	if err == nil {
-		l.quiet = false
+		l.warned = false
 		return nil
 	}
-	if !l.quiet {
+	if !l.warned {
 		l.cfg.Log.Warn("rewards from feedback are not set yet", "error", err)
-		l.quiet = true
+		l.warned = true
 	}
 	l.mu.Lock()
 	l.mu.all = l.mu.all || all
@@ -142,16 +144,16 @@ func (l *Linker) Pass(ctx context.Context) error {
 	return err
 }
 
-func (l *Linker) set(ctx context.Context, calls map[answered]bool, all bool) error {
-	book := l.book
+// set sets the rewards of some completions, or all rewards that wait.
+func (l *Linker) set(ctx context.Context, calls map[completion]bool, all bool) error {
 	if all {
 		last := feedback.Reward{}
 		for {
-			list, err := book.MoreRewards(last, linkPiece)
+			list, err := l.store.MoreRewards(last, maxHeld)
 			if err != nil || len(list) == 0 {
 				return err
 			}
-			if err := l.judge(ctx, list); err != nil {
+			if err := l.setList(ctx, list); err != nil {
 				return err
 			}
 			last = list[len(list)-1]
@@ -159,46 +161,47 @@ func (l *Linker) set(ctx context.Context, calls map[answered]bool, all bool) err
 	}
 	var list []feedback.Reward
 	for c := range calls {
-		some, err := book.Rewards(c.tenant, c.call)
+		some, err := l.store.Rewards(c.tenant, c.call)
 		if err != nil {
 			return err
 		}
 		list = append(list, some...)
 	}
-	return l.judge(ctx, list)
+	return l.setList(ctx, list)
 }
 
-// judge sets rewards, and settles those that are set or too old to be.
-func (l *Linker) judge(ctx context.Context, list []feedback.Reward) error {
+// setList sets the rewards of a list in the archive. Those that have been set, are too old or
+// have been withdrawn do not wait any more.
+func (l *Linker) setList(ctx context.Context, list []feedback.Reward) error {
 	old := time.Now().Add(-l.cfg.RewardWait).UnixMilli()
-	var over []feedback.Reward
+	var settled []feedback.Reward
 	tenants := make(map[string][]feedback.Reward)
 	for _, w := range list {
 		if w.Gone {
-			over = append(over, w)
+			settled = append(settled, w)
 			continue
 		}
 		tenants[w.Tenant] = append(tenants[w.Tenant], w)
 	}
 	for tenant, rewards := range tenants {
-		// Of two on one completion the later counts.
+		// If a completion has two rewards the later one counts, so it has to be last.
 		slices.SortStableFunc(rewards, func(a, b feedback.Reward) int { return int(a.CreatedAt - b.CreatedAt) })
-		verdicts := make([]archive.CallReward, len(rewards))
+		calls := make([]archive.CallReward, len(rewards))
 		for i, w := range rewards {
-			verdicts[i] = archive.CallReward{Call: w.Call, Project: w.Project, Choice: w.Choice, Reward: w.Value}
+			calls[i] = archive.CallReward{Call: w.Call, Project: w.Project, Choice: w.Choice, Reward: w.Value}
 		}
-		known, err := l.cfg.Archive.RewardCalls(ctx, tenant, verdicts)
+		known, err := l.cfg.Archive.RewardCalls(ctx, tenant, calls)
 		if err != nil {
 			return err
 		}
 		for i, w := range rewards {
 			if known[i] || w.CreatedAt < old {
-				over = append(over, w)
+				settled = append(settled, w)
 			}
 		}
 	}
-	if len(over) == 0 {
+	if len(settled) == 0 {
 		return nil
 	}
-	return l.book.Settle(ctx, over)
+	return l.store.Settle(ctx, settled)
 }

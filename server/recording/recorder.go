@@ -12,12 +12,12 @@ import (
 	"weir/trajectory/archive"
 )
 
-// Recorder writes recordings to the archive.
+// Recorder gathers recordings and writes them to the archive.
 type Recorder struct {
 	cfg    Config
 	counts *metrics.Metrics
 	linker *Linker       // nil: feedback sets no rewards
-	wake   chan struct{} // there is something to write
+	wake   chan struct{} // has an element while there is something to write
 	quit   chan struct{}
 	done   chan struct{}
 
@@ -30,23 +30,26 @@ type Recorder struct {
 	}
 }
 
-// maxRecordings is how many bytes of recordings may wait.
+// maxRecordings bounds the recordings that wait, in bytes.
 const maxRecordings = 64 << 20
 
-// NewRecorder returns a recorder that runs until Close. linker is told of what has been
-// recorded; nil: there is none.
+// NewRecorder returns a recorder that runs until Close. It calls linker.Add for completions
+// that have been recorded; linker may be nil.
 func NewRecorder(cfg Config, linker *Linker, counts *metrics.Metrics) *Recorder {
 	r := &Recorder{cfg: cfg, counts: counts, linker: linker, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
 	go r.run()
 	return r
 }
 
-// Commit takes a recording whose answer is complete. tenant is who sent the request.
+// Commit hands over a recording whose answer a is complete. tenant is the tenant that sent
+// the request. Commit does not wait for the disk; if too many recordings wait, this one is
+// dropped and counted.
 func (rec *Recorder) Commit(r *Recording, tenant string, a Answer) {
 	r.tenant, r.answer = tenant, a
 	rec.put(r)
 }
 
+// put adds recordings to those that wait.
 func (rec *Recorder) put(list ...*Recording) {
 	rec.mu.Lock()
 	for _, r := range list {
@@ -65,7 +68,7 @@ func (rec *Recorder) put(list ...*Recording) {
 	}
 }
 
-// Close writes what is there and ends the recorder.
+// Close writes all recordings that wait and ends the recorder.
 func (rec *Recorder) Close() {
 	rec.mu.Lock()
 	closed := rec.mu.closed
@@ -83,19 +86,19 @@ func (rec *Recorder) run() {
 		select {
 		case <-rec.wake:
 			select {
-			case <-time.After(rec.cfg.Every): // more will come
+			case <-time.After(rec.cfg.Every): // others may come in this time
 			case <-rec.quit:
 			}
 		case <-rec.quit:
 			rec.flush()
-			rec.flush() // what the first could not write is lost, and said to be
+			rec.flush() // counts what the first could not write as lost
 			return
 		}
 		rec.flush()
 	}
 }
 
-// flush writes all recordings that wait, those of one tenant, model and split as
+// flush writes all recordings that wait. Those of the same tenant, model and split become
 // one batch.
 func (rec *Recorder) flush() {
 	rec.mu.Lock()
@@ -122,7 +125,7 @@ func (rec *Recorder) flush() {
 		case err == nil:
 			rec.counts.Recorded(len(batches[k]), 0)
 		case errors.Is(err, store.ErrOpening), errors.Is(err, store.ErrBusy):
-			rec.put(batches[k]...) // later
+			rec.put(batches[k]...) // try again with the next flush
 		default:
 			rec.counts.Recorded(0, len(batches[k]))
 			rec.cfg.Log.Error("chat completions were not recorded", "completions", len(batches[k]), "error", err)
@@ -130,6 +133,7 @@ func (rec *Recorder) flush() {
 	}
 }
 
+// write writes one batch.
 func (rec *Recorder) write(tenant, model, split string, list []*Recording) error {
 	if err := rec.cfg.Archive.CheckQuota(tenant, 0, rec.cfg.Quota); err != nil {
 		return err
@@ -146,7 +150,7 @@ func (rec *Recorder) write(tenant, model, split string, list []*Recording) error
 			if t.Facts, err = trajectory.Describe(t.Text); err != nil {
 				return err
 			}
-			t.Scored = false // nobody has said what it is worth
+			t.Scored = false // it has no reward yet
 			size += int64(len(t.Text))
 			if err := u.Trajectory(&t); err != nil {
 				return err

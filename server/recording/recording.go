@@ -14,25 +14,25 @@ import (
 // Recording is a chat completion that is being answered and will be recorded.
 type Recording struct {
 	tenant, model, split, group, project string
-	asked                                bool // in engine_xargs
+	asked                                bool // engine_xargs asks for the recording
 	version                              trajectory.Int
 	messages, tools                      trajectory.Value
 	begun                                time.Time
-	answer                               Answer // once it is complete
+	answer                               Answer // nil until it is complete
 }
 
-// Answer is what a recording needs of the answer when it is complete.
+// Answer is a complete answer to a request, as far as its recording needs it.
 type Answer interface {
-	ID() string      // of the answer
-	Model() string   // that answered
-	Prompt() []int32 // token ids
-	Choices() int
-	Size() int // bytes that the answer holds in memory, roughly
+	ID() string      // the id of the answer
+	Model() string   // the name of the model in the answer
+	Prompt() []int32 // token ids of the prompt
+	Choices() int    // number of choices
+	Size() int       // approximate number of bytes that the answer takes in memory
 	// AppendChoice appends choice i as JSON, with token ids and log-probabilities.
 	AppendChoice(d []byte, i int) []byte
 }
 
-// Names in engine_xargs.
+// The members of engine_xargs that ask for a recording.
 const (
 	recordSplit   = "record_split"
 	recordGroup   = "record_group"
@@ -40,12 +40,12 @@ const (
 	policyVersion = "policy_version"
 )
 
-// recordedSplit is the split of what does not name one.
+// recordedSplit is the split of recordings whose request does not name one.
 const recordedSplit = "recorded"
 
-// Begin says whether, and how, the answer of a model to a request is recorded; nil: it is
-// not. body is the request as it was sent and decoded to q. A nil Recorder records
-// nothing.
+// Begin returns the recording of a request to a model, or nil if it is not recorded. body is
+// the request as it was sent, and q what it was decoded to. The error is about engine_xargs.
+// A nil Recorder records nothing.
 func (rec *Recorder) Begin(model string, body []byte, q *api.ChatRequest, project string) (*Recording, *api.Error) {
 	if rec == nil {
 		return nil, nil
@@ -57,7 +57,7 @@ func (rec *Recorder) Begin(model string, body []byte, q *api.ChatRequest, projec
 	}
 	request, err := jsontext.Compact(body, rec.cfg.Depth)
 	if err != nil {
-		return nil, nil // it was decoded, so this does not happen
+		return nil, nil // this cannot happen, because the body has been decoded to q
 	}
 	if q.EngineXArgs != nil {
 		if bad := r.options(request); bad != nil {
@@ -71,11 +71,11 @@ func (rec *Recorder) Begin(model string, body []byte, q *api.ChatRequest, projec
 	return r, nil
 }
 
-// Asked reports whether the request itself asks for the recording, and under which model:
-// then the key needs the right to.
+// Asked reports whether the request itself asks for the recording, and the name of the model
+// that it is recorded under. If the request asks, its key needs the right to do so.
 func (r *Recording) Asked() (model string, asked bool) { return r.model, r.asked }
 
-// options reads what engine_xargs says about the record.
+// options reads the members of engine_xargs that are about the recording.
 func (r *Recording) options(request trajectory.Value) (bad *api.Error) {
 	args := request.Member("engine_xargs")
 	if args == nil || args.Kind() != jsontext.Object {
@@ -111,10 +111,10 @@ func (r *Recording) options(request trajectory.Value) (bad *api.Error) {
 	return bad
 }
 
-// size is about how many bytes a recording holds.
+// size returns the approximate number of bytes that a recording takes in memory.
 func (r *Recording) size() int { return len(r.messages) + len(r.tools) + r.answer.Size() + 512 }
 
-// append appends the trajectory of a choice.
+// append appends choice i as a trajectory in JSON.
 func (r *Recording) append(d []byte, i int) []byte {
 	d = append(d, `{"messages_and_choices":`...)
 	d = append(d, r.messages[:len(r.messages)-1]...)
@@ -142,6 +142,7 @@ func (r *Recording) append(d []byte, i int) []byte {
 	return append(d, `],"recorded":true}`...)
 }
 
+// appendMetadata appends the metadata of the group, which each trajectory has as well.
 func (r *Recording) appendMetadata(d []byte) []byte {
 	d = api.AppendString(append(d, `{"request_id":`...), r.answer.ID())
 	d = api.AppendString(append(d, `,"model":`...), r.answer.Model())
