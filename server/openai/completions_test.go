@@ -3,6 +3,7 @@ package openai_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -22,19 +23,22 @@ type textAnswer struct {
 }
 
 type textChoice struct {
-	Index    int
-	Text     string
-	Logprobs *struct {
-		Offset []int                `json:"text_offset"`
-		Token  []*float64           `json:"token_logprobs"`
-		Tokens []string             `json:"tokens"`
-		Top    []map[string]float64 `json:"top_logprobs"`
-	}
+	Index          int
+	Text           string
+	Logprobs       *textLogprobs
 	FinishReason   *string                     `json:"finish_reason"`
 	StopReason     json.RawMessage             `json:"stop_reason"`
 	TokenIDs       []int32                     `json:"token_ids"`
 	PromptTokenIDs []int32                     `json:"prompt_token_ids"`
 	PromptLogprobs []map[string]map[string]any `json:"prompt_logprobs"`
+}
+
+// textLogprobs has one entry in each list for each token.
+type textLogprobs struct {
+	Offset []int                `json:"text_offset"`
+	Token  []*float64           `json:"token_logprobs"`
+	Tokens []string             `json:"tokens"`
+	Top    []map[string]float64 `json:"top_logprobs"`
 }
 
 func (h *testServer) texts(t testing.TB, fields map[string]any) *textAnswer {
@@ -103,39 +107,66 @@ func joinTexts(chunks []textAnswer, n int) []textChoice {
 	return out
 }
 
-// docs/interface/chat-completions.md, section 17.3: one to four prompts in every shape are the same
-// prompts, and each gets what it gets alone; choice = prompt * n + i.
+// docs/interface/chat-completions.md, section 17.3: prompts in every shape are the same
+// prompts, and each gets what it gets alone.
 func TestTextPrompts(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, nil)
 	words := []string{"Once upon a time", "Hi", "The robot said:\n"}
 	var ids [][]int32
 	var alone []string
-	prompts := 0
 	for _, w := range words {
 		ids = append(ids, servertest.Encode(w, true))
-		prompts += len(ids[len(ids)-1])
-		a := h.texts(t, map[string]any{"prompt": w, "return_token_ids": true})
-		c := a.Choices[0]
-		if a.Object != "text_completion" || !strings.HasPrefix(a.ID, "cmpl-") || a.Model != "tiny" || len(a.Choices) != 1 || len(c.TokenIDs) != 5 || *c.FinishReason != "length" || !slices.Equal(c.PromptTokenIDs, ids[len(ids)-1]) {
-			t.Errorf("%+v", a)
-		}
-		alone = append(alone, c.Text)
+		alone = append(alone, h.aloneText(t, w, ids[len(ids)-1]))
 	}
 	for _, p := range []any{words, ids} {
-		a := h.texts(t, map[string]any{"prompt": p})
-		for i, c := range a.Choices {
-			if c.Index != i || c.Text != alone[i] {
-				t.Errorf("%v: choice %d is %+v, want %q", p, i, c, alone[i])
-			}
+		h.checkTexts(t, p, len(slices.Concat(ids...)), alone)
+	}
+	t.Run("ids of one", func(t *testing.T) {
+		if a := h.texts(t, map[string]any{"prompt": ids[1]}); a.Choices[0].Text != alone[1] {
+			t.Errorf("%+v", a)
 		}
-		if len(a.Choices) != 3 || a.Usage.Prompt != prompts || a.Usage.Completion != 15 || a.Usage.Total != prompts+15 {
-			t.Errorf("%+v", a.Usage)
+	})
+	t.Run("the same prompt without a seed", func(t *testing.T) {
+		same := h.texts(t, map[string]any{"prompt": []string{"Hi", "Hi"}, "temperature": 2, "max_tokens": 30})
+		if same.Choices[0].Text == same.Choices[1].Text {
+			t.Error("both choices were drawn alike")
+		}
+	})
+	t.Run("without max_tokens", func(t *testing.T) {
+		if a := h.texts(t, map[string]any{"max_tokens": servertest.Remove}); a.Usage.Completion != 16 {
+			t.Errorf("%d tokens by default", a.Usage.Completion)
+		}
+	})
+	t.Run("truncated", func(t *testing.T) {
+		c := h.texts(t, map[string]any{"truncate_prompt_tokens": 2, "echo": true, "return_token_ids": true, "max_tokens": 1}).Choices[0]
+		if len(c.PromptTokenIDs) != 2 || !strings.HasPrefix(c.Text, servertest.Tokenizer().Decode(c.PromptTokenIDs, tokenizer.DecodeOptions{})) {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+// checkTexts asks for all prompts at once, which have this many tokens together, and
+// checks that the texts are those of the prompts alone.
+func (h *testServer) checkTexts(t *testing.T, all any, tokens int, alone []string) {
+	t.Helper()
+	a := h.texts(t, map[string]any{"prompt": all})
+	for i, c := range a.Choices {
+		if c.Index != i || c.Text != alone[i] {
+			t.Errorf("%v: choice %d is %+v, want %q", all, i, c, alone[i])
 		}
 	}
-	if a := h.texts(t, map[string]any{"prompt": ids[1]}); a.Choices[0].Text != alone[1] {
-		t.Errorf("%+v", a)
+	if len(a.Choices) != 3 || a.Usage.Prompt != tokens || a.Usage.Completion != 15 || a.Usage.Total != tokens+15 {
+		t.Errorf("%+v", a.Usage)
 	}
+}
+
+// The index of a choice is prompt * n + i, and each is what it is without the other
+// prompts.
+func TestTextPromptsWithChoices(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
+	words := []string{"Once upon a time", "Hi", "The robot said:\n"}
 	n := h.texts(t, map[string]any{"prompt": words, "n": 2, "temperature": 1, "seed": 7})
 	for i, w := range words {
 		two := h.texts(t, map[string]any{"prompt": w, "n": 2, "temperature": 1, "seed": 7})
@@ -145,17 +176,17 @@ func TestTextPrompts(t *testing.T) {
 			}
 		}
 	}
-	twins := h.texts(t, map[string]any{"prompt": []string{"Hi", "Hi"}, "temperature": 2, "max_tokens": 30})
-	if twins.Choices[0].Text == twins.Choices[1].Text {
-		t.Error("without a seed two prompts were drawn alike")
+}
+
+// aloneText returns the text of the answer to a single prompt, whose token ids are ids.
+func (h *testServer) aloneText(t *testing.T, prompt string, ids []int32) string {
+	t.Helper()
+	a := h.texts(t, map[string]any{"prompt": prompt, "return_token_ids": true})
+	c := a.Choices[0]
+	if a.Object != "text_completion" || !strings.HasPrefix(a.ID, "cmpl-") || a.Model != "tiny" || len(a.Choices) != 1 || len(c.TokenIDs) != 5 || *c.FinishReason != "length" || !slices.Equal(c.PromptTokenIDs, ids) {
+		t.Errorf("%+v", a)
 	}
-	if a := h.texts(t, map[string]any{"max_tokens": servertest.Remove}); a.Usage.Completion != 16 {
-		t.Errorf("%d tokens by default", a.Usage.Completion)
-	}
-	if a := h.texts(t, map[string]any{"truncate_prompt_tokens": 2, "echo": true, "return_token_ids": true, "max_tokens": 1}); len(a.Choices[0].PromptTokenIDs) != 2 ||
-		!strings.HasPrefix(a.Choices[0].Text, servertest.Tokenizer().Decode(a.Choices[0].PromptTokenIDs, tokenizer.DecodeOptions{})) {
-		t.Errorf("%+v", a.Choices)
-	}
+	return c.Text
 }
 
 // Whatever is asked for, a stream says what the whole answer says.
@@ -187,110 +218,148 @@ func TestTextStreamEqualsComplete(t *testing.T) {
 	}
 }
 
-// docs/interface/chat-completions.md, section 17.3: chunks have every key, null where there is nothing to say, and no
-// role; usage as asked for.
+// docs/interface/chat-completions.md, section 17.3: chunks have every key, with null where
+// there is nothing to say, and no role. They have the usage that was asked for.
 func TestTextChunks(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, nil)
-	outer := []string{"choices", "created", "id", "model", "object", "usage"}
-	inner := []string{"finish_reason", "index", "logprobs", "prompt_token_ids", "stop_reason", "text", "token_ids"}
-	sorted := func(m map[string]any) (keys []string) {
-		for k := range m {
-			keys = append(keys, k)
-		}
-		slices.Sort(keys)
-		return keys
-	}
-	two := []string{"Once upon", "Hi"}
-	first, second := len(servertest.Encode(two[0], true)), len(servertest.Encode(two[1], true))
-	for _, c := range []struct {
+	for name, c := range map[string]struct {
 		options          map[string]any
 		last, continuous bool
-	}{{nil, false, false}, {map[string]any{}, true, false}, {map[string]any{"include_usage": false, "continuous_usage_stats": true}, false, false}, {map[string]any{"include_usage": true, "continuous_usage_stats": true}, true, true}} {
-		fields := map[string]any{"prompt": two}
-		if c.options != nil {
-			fields["stream_options"] = c.options
+	}{
+		"no options":          {nil, false, false},
+		"default options":     {map[string]any{}, true, false},
+		"no usage":            {map[string]any{"include_usage": false, "continuous_usage_stats": true}, false, false},
+		"usage in each chunk": {map[string]any{"include_usage": true, "continuous_usage_stats": true}, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fields := map[string]any{"prompt": twoTexts}
+			if c.options != nil {
+				fields["stream_options"] = c.options
+			}
+			chunks, keys := h.streamedTexts(t, fields)
+			first, second := promptsOfTwo()
+			if c.last {
+				u := chunks[len(chunks)-1]
+				if len(u.Choices) != 0 || u.Usage == nil || u.Usage.Prompt != first+second || u.Usage.Completion != 10 || u.Usage.Total != first+second+10 {
+					t.Errorf("%+v", u)
+				}
+				chunks, keys = chunks[:len(chunks)-1], keys[:len(keys)-1]
+			}
+			if len(chunks) != 10 {
+				t.Errorf("%d chunks", len(chunks))
+			}
+			checkTextKeys(t, keys)
+			checkTextProgress(t, chunks, c.continuous)
+		})
+	}
+}
+
+// twoTexts are the prompts of TestTextChunks.
+var twoTexts = []string{"Once upon", "Hi"}
+
+// promptsOfTwo returns the lengths of twoTexts in tokens.
+func promptsOfTwo() (first, second int) {
+	return len(servertest.Encode(twoTexts[0], true)), len(servertest.Encode(twoTexts[1], true))
+}
+
+// checkTextKeys checks the keys of chunks with a token, and that those without a value are
+// null.
+func checkTextKeys(t *testing.T, chunks []map[string]any) {
+	t.Helper()
+	outer := []string{"choices", "created", "id", "model", "object", "usage"}
+	inner := []string{"finish_reason", "index", "logprobs", "prompt_token_ids", "stop_reason", "text", "token_ids"}
+	for _, chunk := range chunks {
+		if got := slices.Sorted(maps.Keys(chunk)); !slices.Equal(got, outer) {
+			t.Errorf("keys %v", got)
 		}
-		chunks, keys := h.streamedTexts(t, fields)
-		if c.last {
-			u := chunks[len(chunks)-1]
-			if len(u.Choices) != 0 || u.Usage == nil || u.Usage.Prompt != first+second || u.Usage.Completion != 10 || u.Usage.Total != first+second+10 {
-				t.Errorf("%v: %+v", c.options, u)
-			}
-			chunks, keys = chunks[:len(chunks)-1], keys[:len(keys)-1]
+		choice := chunk["choices"].([]any)[0].(map[string]any)
+		if got := slices.Sorted(maps.Keys(choice)); !slices.Equal(got, inner) {
+			t.Errorf("keys of a choice %v", got)
 		}
-		if len(chunks) != 10 {
-			t.Errorf("%v: %d chunks", c.options, len(chunks))
-		}
-		used := [2]int{}
-		for i, k := range keys {
-			choice := k["choices"].([]any)[0].(map[string]any)
-			if got := sorted(k); !slices.Equal(got, outer) {
-				t.Errorf("keys %v", got)
-			}
-			if got := sorted(choice); !slices.Equal(got, inner) {
-				t.Errorf("keys of a choice %v", got)
-			}
-			if choice["logprobs"] != nil || choice["token_ids"] != nil || choice["prompt_token_ids"] != nil || choice["stop_reason"] != nil {
-				t.Errorf("%v", choice)
-			}
-			p := chunks[i].Choices[0].Index
-			used[p]++
-			if u := chunks[i].Usage; c.continuous != (u != nil) || u != nil && (u.Prompt != []int{first, second}[p] || u.Completion != used[p]) {
-				t.Errorf("%v: chunk %d: %+v", c.options, i, u)
-			}
-			if chunks[i].ID != chunks[0].ID || !strings.HasPrefix(chunks[i].ID, "cmpl-") || chunks[i].Object != "text_completion" {
-				t.Errorf("%+v", chunks[i])
-			}
-			if (choice["finish_reason"] != nil) != (used[p] == 5) {
-				t.Errorf("%v", choice)
+		for _, key := range []string{"logprobs", "token_ids", "prompt_token_ids", "stop_reason"} {
+			if choice[key] != nil {
+				t.Errorf("%s in %v", key, choice)
 			}
 		}
 	}
 }
 
-// docs/interface/chat-completions.md, section 17.3: logprobs is a number k; of each token k alternatives and itself.
+// checkTextProgress checks ids, usage and ends of chunks with one token each, of two
+// choices with five tokens.
+func checkTextProgress(t *testing.T, chunks []textAnswer, continuousUsage bool) {
+	t.Helper()
+	first, second := promptsOfTwo()
+	prompts, used := [2]int{first, second}, [2]int{}
+	for i, c := range chunks {
+		choice := c.Choices[0]
+		p := choice.Index
+		used[p]++
+		if u := c.Usage; continuousUsage != (u != nil) || u != nil && (u.Prompt != prompts[p] || u.Completion != used[p]) {
+			t.Errorf("chunk %d: %+v", i, u)
+		}
+		if c.ID != chunks[0].ID || !strings.HasPrefix(c.ID, "cmpl-") || c.Object != "text_completion" {
+			t.Errorf("%+v", c)
+		}
+		if (choice.FinishReason != nil) != (used[p] == 5) {
+			t.Errorf("chunk %d: %+v", i, choice)
+		}
+	}
+}
+
+// docs/interface/chat-completions.md, section 17.3: logprobs is a number k. Each token has k
+// alternatives and itself.
 func TestTextLogprobs(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, func(s *servertest.Setup) { s.Config.MaxLogprobs = -1 })
 	const prompt = "Once upon a time, ßé"
 	tokens := servertest.Encode(prompt, true)
 	for _, k := range []int{0, 1, 4, -1} {
-		a := h.texts(t, map[string]any{"prompt": prompt, "logprobs": k, "echo": true, "temperature": 1, "seed": 3})
-		l := a.Choices[0].Logprobs
-		if n := len(tokens) + 5; len(l.Offset) != n || len(l.Token) != n || len(l.Tokens) != n || len(l.Top) != n {
-			t.Fatalf("k %d: %d %d %d %d entries", k, len(l.Offset), len(l.Token), len(l.Tokens), len(l.Top))
-		}
-		if l.Token[0] != nil || l.Top[0] != nil {
-			t.Errorf("something predicts the first token: %v %v", *l.Token[0], l.Top[0])
-		}
-		at := 0
-		for i, tok := range l.Tokens {
-			if l.Offset[i] != at {
-				t.Errorf("k %d: token %d begins at %d, want %d", k, i, l.Offset[i], at)
+		t.Run(fmt.Sprint(k), func(t *testing.T) {
+			c := h.texts(t, map[string]any{"prompt": prompt, "logprobs": k, "echo": true, "temperature": 1, "seed": 3}).Choices[0]
+			checkTextLogprobs(t, c.Logprobs, k, len(tokens)+5)
+			if !strings.HasPrefix(c.Text, prompt) {
+				t.Errorf("%q", c.Text)
 			}
-			at += utf8.RuneCountInString(tok)
-			if i == 0 {
-				continue
-			}
-			if v, ok := l.Top[i][tok]; !ok || v != *l.Token[i] {
-				t.Errorf("k %d: token %d is not among its alternatives", k, i)
-			}
-			if n := len(l.Top[i]); k >= 0 && (n < max(1, k-1) || n > k+1) || k < 0 && n < 1000 { // pieces of characters share a name
-				t.Errorf("k %d: token %d has %d alternatives", k, i, n)
-			}
-		}
-		if !strings.HasPrefix(a.Choices[0].Text, prompt) {
-			t.Errorf("%q", a.Choices[0].Text)
-		}
+		})
 	}
-	// prompt_logprobs of a request's own stand in the choice.
-	a := h.texts(t, map[string]any{"prompt": []string{prompt, "x"}, "prompt_logprobs": 1})
-	if p := a.Choices[0].PromptLogprobs; len(p) != len(tokens) || p[0] != nil || len(p[1]) < 1 || a.Choices[0].Logprobs != nil {
-		t.Errorf("%v", p)
+	t.Run("prompt_logprobs are in the choice", func(t *testing.T) {
+		a := h.texts(t, map[string]any{"prompt": []string{prompt, "x"}, "prompt_logprobs": 1})
+		if p := a.Choices[0].PromptLogprobs; len(p) != len(tokens) || p[0] != nil || len(p[1]) < 1 || a.Choices[0].Logprobs != nil {
+			t.Errorf("%v", p)
+		}
+		if p := a.Choices[1].PromptLogprobs; len(p) != len(servertest.Encode("x", true)) {
+			t.Errorf("%v", p)
+		}
+	})
+}
+
+// checkTextLogprobs checks the log-probabilities of n tokens, prompt and output, with k
+// alternatives each, or all of them if k is -1.
+func checkTextLogprobs(t *testing.T, l *textLogprobs, k, n int) {
+	t.Helper()
+	if len(l.Offset) != n || len(l.Token) != n || len(l.Tokens) != n || len(l.Top) != n {
+		t.Fatalf("%d %d %d %d entries", len(l.Offset), len(l.Token), len(l.Tokens), len(l.Top))
 	}
-	if p := a.Choices[1].PromptLogprobs; len(p) != len(servertest.Encode("x", true)) {
-		t.Errorf("%v", p)
+	if l.Token[0] != nil || l.Top[0] != nil {
+		t.Errorf("something predicts the first token: %v %v", *l.Token[0], l.Top[0])
+	}
+	at := 0
+	for i, tok := range l.Tokens {
+		if l.Offset[i] != at {
+			t.Errorf("token %d begins at %d, want %d", i, l.Offset[i], at)
+		}
+		at += utf8.RuneCountInString(tok)
+		if i == 0 {
+			continue
+		}
+		if v, ok := l.Top[i][tok]; !ok || v != *l.Token[i] {
+			t.Errorf("token %d is not among its alternatives", i)
+		}
+		// Tokens that are a part of a character share a name, so that there may be fewer.
+		if alternatives := len(l.Top[i]); k >= 0 && (alternatives < max(1, k-1) || alternatives > k+1) || k < 0 && alternatives < 1000 {
+			t.Errorf("token %d has %d alternatives", i, alternatives)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -47,7 +48,7 @@ func TestC132C133Stream(t *testing.T) {
 		}
 		ch := c.Choices[0]
 		if finished[ch.Index] > 0 {
-			t.Errorf("choice %d goes on behind its end", ch.Index)
+			t.Errorf("choice %d goes on after its end", ch.Index)
 		}
 		if ch.FinishReason != nil {
 			finished[ch.Index]++
@@ -107,7 +108,7 @@ func TestC134C135StreamUsage(t *testing.T) {
 	}
 }
 
-// C136, C137: what a stream says in pieces is what the other answer says at once.
+// C136, C137: the chunks of a stream, put together, are the complete answer.
 func TestC136C137StreamEqualsComplete(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, nil)
@@ -125,57 +126,72 @@ func TestC136C137StreamEqualsComplete(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := map[string]any{"max_tokens": 30, "return_token_ids": true}
-			for k, v := range fields {
-				all[k] = v
-			}
+			maps.Copy(all, fields)
 			whole := h.Complete(t, all)
 			all["stream_options"] = map[string]any{}
-			chunks := h.Streamed(t, all)
-			type choice struct {
-				text, finish, stop string
-				ids                []int32
-				logprobs           []any
-			}
-			got := make([]choice, len(whole.Choices))
-			for i, c := range chunks {
-				if len(c.Choices) == 0 {
-					if c.Usage.Completion != whole.Usage.Completion || c.Usage.Prompt != whole.Usage.Prompt {
-						t.Errorf("usage %+v, want %+v", c.Usage, whole.Usage)
-					}
-					continue
-				}
-				ch := c.Choices[0]
-				g := &got[ch.Index]
-				if i < len(got) != (c.PromptTokenIDs != nil) || i < len(got) && !slices.Equal(c.PromptTokenIDs, whole.PromptTokenIDs) {
-					t.Errorf("event %d: prompt ids %v", i, c.PromptTokenIDs)
-				}
-				if i >= len(got) && len(ch.TokenIDs) != 1 {
-					t.Errorf("event %d carries the tokens %v", i, ch.TokenIDs)
-				}
-				g.text += servertest.Text(c)
-				g.ids = append(g.ids, ch.TokenIDs...)
-				if ch.Logprobs != nil {
-					for _, e := range ch.Logprobs.Content {
-						g.logprobs = append(g.logprobs, e)
-					}
-				}
-				if ch.FinishReason != nil {
-					g.finish, g.stop = *ch.FinishReason, string(ch.StopReason)
-				}
-			}
-			for i, w := range whole.Choices {
-				want := choice{text: *w.Message.Content, finish: w.FinishReason, stop: string(w.StopReason), ids: w.TokenIDs}
-				if w.Logprobs != nil {
-					for _, e := range w.Logprobs.Content {
-						want.logprobs = append(want.logprobs, e)
-					}
-				}
-				if a, b := fmt.Sprint(got[i]), fmt.Sprint(want); a != b {
+			got := joinChunks(t, h.Streamed(t, all), whole)
+			for i := range got {
+				if a, b := fmt.Sprint(got[i]), fmt.Sprint(wholeChoice(whole, i)); a != b {
 					t.Errorf("choice %d streamed\n%s\nat once\n%s", i, a, b)
 				}
 			}
 		})
 	}
+}
+
+// comparedChoice is what a choice says, of a complete answer or put together from chunks.
+type comparedChoice struct {
+	text, finish, stop string
+	ids                []int32
+	logprobs           []any
+}
+
+func (c *comparedChoice) addLogprobs(l *servertest.Logprobs) {
+	if l == nil {
+		return
+	}
+	for _, e := range l.Content {
+		c.logprobs = append(c.logprobs, e)
+	}
+}
+
+// wholeChoice returns choice i of a complete answer.
+func wholeChoice(whole *servertest.Completion, i int) comparedChoice {
+	w := &whole.Choices[i]
+	c := comparedChoice{text: *w.Message.Content, finish: w.FinishReason, stop: string(w.StopReason), ids: w.TokenIDs}
+	c.addLogprobs(w.Logprobs)
+	return c
+}
+
+// joinChunks puts the chunks of a stream together. Usage and prompt ids have to be those
+// of the whole answer, and each chunk after the roles carries one token.
+func joinChunks(t *testing.T, chunks []servertest.Chunk, whole *servertest.Completion) []comparedChoice {
+	t.Helper()
+	list := make([]comparedChoice, len(whole.Choices))
+	for i, c := range chunks {
+		if len(c.Choices) == 0 {
+			if c.Usage.Completion != whole.Usage.Completion || c.Usage.Prompt != whole.Usage.Prompt {
+				t.Errorf("usage %+v, want %+v", c.Usage, whole.Usage)
+			}
+			continue
+		}
+		ch := c.Choices[0]
+		role := i < len(list)
+		if role != (c.PromptTokenIDs != nil) || role && !slices.Equal(c.PromptTokenIDs, whole.PromptTokenIDs) {
+			t.Errorf("event %d: prompt ids %v", i, c.PromptTokenIDs)
+		}
+		if !role && len(ch.TokenIDs) != 1 {
+			t.Errorf("event %d carries the tokens %v", i, ch.TokenIDs)
+		}
+		g := &list[ch.Index]
+		g.text += servertest.Text(c)
+		g.ids = append(g.ids, ch.TokenIDs...)
+		g.addLogprobs(ch.Logprobs)
+		if ch.FinishReason != nil {
+			g.finish, g.stop = *ch.FinishReason, string(ch.StopReason)
+		}
+	}
+	return list
 }
 
 func span(from, to int) (ids []int) {

@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,68 +33,28 @@ func testGrammar(t testing.TB, l *lexicon, s grammar.Spec) *grammar.Grammar {
 	return g
 }
 
-// TestMaskWalk (docs/interface/chat-completions.md, section 8.3): whatever legal tokens are drawn, the
-// output is thoughts up to the tag that closes them, or none where none need
-// come, and then what the grammar wants to the end. Fill and Accept agree on
-// every token.
+// TestMaskWalk (docs/interface/chat-completions.md, section 8.3): whichever legal tokens are
+// drawn, the output is thoughts up to the closing tag, where there are thoughts, and after
+// them exactly what the grammar wants. Fill and Accept agree on every token.
 func TestMaskWalk(t *testing.T) {
 	l := testLexicon(t)
-	g := testGrammar(t, l, grammar.Spec{Kind: grammar.Choice, Choices: []string{"<thin ice", "yes", "no</think>"}})
+	answers := []string{"<thin ice", "yes", "no</think>"}
+	g := testGrammar(t, l, grammar.Spec{Kind: grammar.Choice, Choices: answers})
 	rnd := rand.New(rand.NewPCG(1, 2))
 	plain, thought := 0, 0
 	for round := range 600 {
 		start := []reasoning.Start{reasoning.Content, reasoning.Either, reasoning.Thought}[round%3]
-		k := l.newMask(g, start).(*mask)
-		var out []byte
-		row := make([]uint32, len(l.scratch))
-		for step := 0; ; step++ {
-			k.Fill(row)
-			var legal []int32
-			for v := range int32(bundled().VocabSize()) {
-				if row[v/32]>>(v%32)&1 != 0 {
-					legal = append(legal, v)
-				}
-			}
-			if len(legal) == 0 {
-				t.Fatalf("%q: no token is legal", out)
-			}
-			if step%7 == 0 {
-				for v := range int32(bundled().VocabSize()) {
-					probe := *k
-					probe.matcher = k.matcher.Fork()
-					if got, want := probe.Accept(v), row[v/32]>>(v%32)&1 != 0; got != want && v != endOfText {
-						t.Fatalf("%q and then token %d %q: accepted %v, in the mask %v", out, v, bundled().Bytes(v), got, want)
-					}
-				}
-			}
-			if only := k.Only(); only >= 0 && (len(legal) != 1 || legal[0] != only) {
-				t.Fatalf("%q: only %d of %v", out, only, legal)
-			}
-			next := legal[rnd.IntN(len(legal))]
-			if k.phase == inThoughts && rnd.IntN(3) == 0 { // hurry to the end of it
-				for _, v := range legal {
-					if b := bundled().Bytes(v); len(b) > 0 && bytes.HasPrefix([]byte(reasoning.Close[k.tag:]), b) && rnd.IntN(2) == 0 {
-						next = v
-					}
-				}
-			}
-			if !k.Accept(next) {
-				t.Fatalf("%q: token %d is in the mask and not accepted", out, next)
-			}
-			if next == endOfTurn || next == endOfText {
-				break
-			}
-			out = append(out, bundled().Bytes(next)...)
-		}
-		content := string(out)
-		if tags := start == reasoning.Thought || start == reasoning.Either && strings.HasPrefix(content, reasoning.Open); tags {
+		w := maskWalk{t: t, mask: l.newMask(g, start).(*mask), row: make([]uint32, len(l.scratch)), rnd: rnd}
+		w.run()
+		content := string(w.out)
+		if start == reasoning.Thought || start == reasoning.Either && strings.HasPrefix(content, reasoning.Open) {
 			thought++
 			_, content, _ = strings.Cut(content, reasoning.Close)
 		} else {
 			plain++
 		}
-		if content != "<thin ice" && content != "yes" && content != "no</think>" {
-			t.Fatalf("start %d: %q ends with %q", start, out, content)
+		if !slices.Contains(answers, content) {
+			t.Fatalf("start %d: %q ends with %q", start, w.out, content)
 		}
 	}
 	if plain < 100 || thought < 100 {
@@ -101,8 +62,82 @@ func TestMaskWalk(t *testing.T) {
 	}
 }
 
-// TestMaskBeyondTheEnd (docs/interface/chat-completions.md, section 5.2): with ignore_eos a grammar that is through
-// constrains nothing any more.
+// maskWalk draws legal tokens of a mask at random until an end token.
+type maskWalk struct {
+	t    *testing.T
+	mask *mask
+	row  []uint32 // the last fill
+	rnd  *rand.Rand
+	out  []byte // the text so far
+}
+
+func (w *maskWalk) run() {
+	for step := 0; ; step++ {
+		w.mask.Fill(w.row)
+		legal := w.legal()
+		if step%7 == 0 {
+			w.checkAccept()
+		}
+		if only := w.mask.Only(); only >= 0 && (len(legal) != 1 || legal[0] != only) {
+			w.t.Fatalf("%q: only %d of %v", w.out, only, legal)
+		}
+		next := w.draw(legal)
+		if !w.mask.Accept(next) {
+			w.t.Fatalf("%q: token %d is in the mask and not accepted", w.out, next)
+		}
+		if next == endOfTurn || next == endOfText {
+			return
+		}
+		w.out = append(w.out, bundled().Bytes(next)...)
+	}
+}
+
+// inMask reports whether the last fill allows token v.
+func (w *maskWalk) inMask(v int32) bool { return w.row[v/32]>>(v%32)&1 != 0 }
+
+// legal returns the tokens that the last fill allows, at least one.
+func (w *maskWalk) legal() (legal []int32) {
+	for v := range int32(bundled().VocabSize()) {
+		if w.inMask(v) {
+			legal = append(legal, v)
+		}
+	}
+	if len(legal) == 0 {
+		w.t.Fatalf("%q: no token is legal", w.out)
+	}
+	return legal
+}
+
+// checkAccept checks that a copy of the mask accepts exactly the tokens of the last fill.
+// Of the two end tokens the mask may allow only one, and Accept takes both.
+func (w *maskWalk) checkAccept() {
+	for v := range int32(bundled().VocabSize()) {
+		probe := *w.mask
+		probe.matcher = w.mask.matcher.Fork()
+		if got, want := probe.Accept(v), w.inMask(v); got != want && v != endOfText {
+			w.t.Fatalf("%q and then token %d %q: accepted %v, in the mask %v", w.out, v, bundled().Bytes(v), got, want)
+		}
+	}
+}
+
+// draw draws one of the legal tokens. Thoughts would go on for thousands of tokens, so
+// that in every third step within them it prefers a token of the closing tag.
+func (w *maskWalk) draw(legal []int32) int32 {
+	next := legal[w.rnd.IntN(len(legal))]
+	if w.mask.phase != inThoughts || w.rnd.IntN(3) != 0 {
+		return next
+	}
+	rest := []byte(reasoning.Close[w.mask.tag:])
+	for _, v := range legal {
+		if b := bundled().Bytes(v); len(b) > 0 && bytes.HasPrefix(rest, b) && w.rnd.IntN(2) == 0 {
+			next = v
+		}
+	}
+	return next
+}
+
+// TestMaskBeyondTheEnd (docs/interface/chat-completions.md, section 5.2): with ignore_eos
+// the output goes on after the end of what the grammar describes, and is then free.
 func TestMaskBeyondTheEnd(t *testing.T) {
 	l := testLexicon(t)
 	for _, start := range []reasoning.Start{reasoning.Content, reasoning.Either} {
@@ -110,16 +145,16 @@ func TestMaskBeyondTheEnd(t *testing.T) {
 		row := make([]uint32, len(l.scratch))
 		k.Fill(row)
 		if row[endOfTurn/32]>>(endOfTurn%32)&1 == 0 || !k.Accept(endOfTurn) {
-			t.Fatal("the empty output is not taken")
+			t.Fatal("the empty output is not accepted")
 		}
 		k.Fill(row)
 		for _, w := range row {
 			if w != ^uint32(0) {
-				t.Fatal("something is forbidden behind the end")
+				t.Fatal("a token is forbidden after the end")
 			}
 		}
 		if !k.Accept(77) || k.Only() != -1 {
-			t.Error("not everything goes")
+			t.Error("a token after the end is not accepted, or is said to be the only one")
 		}
 	}
 }

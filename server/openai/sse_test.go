@@ -89,34 +89,20 @@ func TestStreamAllocatesNothingPerToken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newFixture(t)
-			gate := make(chan struct{})
-			h.setHook(func(c sim.Call, _ int) error {
-				if c == sim.End {
-					<-gate
-				}
-				return nil
-			})
+			gate := h.gateSteps()
 			req := request(900)
 			if r.logprobs {
 				req.Sampling.Logprobs, req.Sampling.TopLogprobs = engine.RawLogprobs, 5
 			}
 			b := direct(t, h, req, r)
 			b.beat = time.NewTimer(time.Hour)
+			read := func() { readPiece(t, b) }
+			if name == "hidden" { // next would wait for a token that is not hidden
+				read = func() { encodeToken(b) }
+			}
 			token := func() {
 				gate <- struct{}{}
-				if name == "hidden" { // and so is next
-					if !b.st.Take(&b.events) {
-						<-b.st.Ready()
-						b.st.Take(&b.events)
-					}
-					b.at = 0
-					b.encode()
-					return
-				}
-				piece, err := b.next()
-				if err != nil || !bytes.Contains(piece, []byte(`"delta":{`)) && !bytes.Contains(piece, []byte(`"text":"`)) {
-					t.Fatalf("%q, %v", piece, err)
-				}
+				read()
 			}
 			for range 300 { // buffers grow to their size
 				token()
@@ -126,6 +112,36 @@ func TestStreamAllocatesNothingPerToken(t *testing.T) {
 			b.Close()
 		})
 	}
+}
+
+// gateSteps makes every step of the backend wait for a receive from the channel returned.
+func (f *fixture) gateSteps() chan struct{} {
+	gate := make(chan struct{})
+	f.setHook(func(c sim.Call, _ int) error {
+		if c == sim.End {
+			<-gate
+		}
+		return nil
+	})
+	return gate
+}
+
+// readPiece reads the event of one token.
+func readPiece(t *testing.T, b *sse) {
+	piece, err := b.next()
+	if err != nil || !bytes.Contains(piece, []byte(`"delta":{`)) && !bytes.Contains(piece, []byte(`"text":"`)) {
+		t.Fatalf("%q, %v", piece, err)
+	}
+}
+
+// encodeToken does what next does for one token, which need not have an event.
+func encodeToken(b *sse) {
+	if !b.st.Take(&b.events) {
+		<-b.st.Ready()
+		b.st.Take(&b.events)
+	}
+	b.at = 0
+	b.encode()
 }
 
 // noAllocations counts over a hundred tokens at a time, since a single one may

@@ -117,51 +117,58 @@ func TestEventsGoOutAtOnce(t *testing.T) {
 	servertest.Events(t, string(got)+string(rest))
 }
 
-// One silent request in a bubble of fake time.
+// TestHeartbeats: a request whose steps take 35 seconds each, in a bubble of fake time. A
+// heartbeat is two line feeds every ten seconds without a token.
 func TestHeartbeats(t *testing.T) {
-	for name, fail := range map[string]bool{"then an answer": false, "then a failure": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				outlive(t)
-				h := newServer(t, func(s *servertest.Setup) { s.Config.Heartbeat = 10 * time.Second })
-				h.SetHook(func(c sim.Call, _ int) error {
-					if c == sim.End {
-						time.Sleep(35 * time.Second)
-						if fail {
-							return errors.New("broken")
-						}
-					}
-					return nil
-				})
-				begin := time.Now()
-				resp := h.Do("POST", servertest.ChatPath, servertest.Body(t, map[string]any{"stream": true, "max_tokens": 2, "ignore_eos": true}))
-				if d := time.Since(begin); d != 10*time.Second || resp.StatusCode != 200 {
-					t.Errorf("status %d after %v, want 200 after ten seconds", resp.StatusCode, d)
-				}
-				body, err := io.ReadAll(resp.Body)
-				resp.Body.Close()
-				if err != nil {
-					t.Fatal(err)
-				}
-				rest, ok := strings.CutPrefix(string(body), "\n\n\n\n\n\n") // at 10, 20 and 30 seconds
-				if !ok || strings.HasPrefix(rest, "\n") {
-					t.Fatalf("%q", body)
-				}
-				if fail {
-					if !strings.HasPrefix(rest, `data: {"error": {`) || !strings.HasSuffix(rest, "}}\n\ndata: [DONE]\n\n") {
-						t.Errorf("%q", rest)
-					}
-					return
-				}
-				if strings.Count(rest, "}\n\n"+"\n\n\n\n\n\n"+"data: ") != 1 { // at 45, 55 and 65
-					t.Errorf("%q", rest)
-				}
-				if got := len(servertest.Events(t, rest)); got != 3 {
-					t.Errorf("%d events", got)
-				}
-			})
+	const heartbeats = "\n\n\n\n\n\n" // three of them
+	t.Run("then an answer", func(t *testing.T) {
+		rest := slowStream(t, nil, heartbeats)                     // at 10, 20 and 30 seconds
+		if strings.Count(rest, "}\n\n"+heartbeats+"data: ") != 1 { // at 45, 55 and 65
+			t.Errorf("%q", rest)
+		}
+		if got := len(servertest.Events(t, rest)); got != 3 {
+			t.Errorf("%d events", got)
+		}
+	})
+	t.Run("then a failure", func(t *testing.T) {
+		rest := slowStream(t, errors.New("broken"), heartbeats)
+		if !strings.HasPrefix(rest, `data: {"error": {`) || !strings.HasSuffix(rest, "}}\n\ndata: [DONE]\n\n") {
+			t.Errorf("%q", rest)
+		}
+	})
+}
+
+// slowStream streams two tokens from a server whose steps take 35 seconds and then fail
+// with fault, if that is not nil. It checks that the status comes with the first heartbeat
+// and that the body begins with exactly prefix, and returns the rest of the body.
+func slowStream(t *testing.T, fault error, prefix string) (rest string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		outlive(t)
+		h := newServer(t, func(s *servertest.Setup) { s.Config.Heartbeat = 10 * time.Second })
+		h.SetHook(func(c sim.Call, _ int) error {
+			if c != sim.End {
+				return nil
+			}
+			time.Sleep(35 * time.Second)
+			return fault
 		})
-	}
+		begin := time.Now()
+		resp := h.Do("POST", servertest.ChatPath, servertest.Body(t, map[string]any{"stream": true, "max_tokens": 2, "ignore_eos": true}))
+		if d := time.Since(begin); d != 10*time.Second || resp.StatusCode != 200 {
+			t.Errorf("status %d after %v, want 200 after ten seconds", resp.StatusCode, d)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ok bool
+		if rest, ok = strings.CutPrefix(string(body), prefix); !ok || strings.HasPrefix(rest, "\n") {
+			t.Fatalf("%q", body)
+		}
+	})
+	return rest
 }
 
 // outlive lets the bubble's time go on after the server is gone: fasthttp has a

@@ -1,7 +1,6 @@
 package transport_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -30,41 +29,45 @@ func newTCPServer(t *testing.T) *testServer {
 // not keep what it read.
 func TestHugeBody(t *testing.T) {
 	h := newTCPServer(t)
-	block := bytes.Repeat([]byte("x"), 1<<20)
-	for name, chunked := range map[string]bool{"announced": false, "chunked": true} {
+	block := strings.Repeat("x", 1<<20)
+	for name, c := range map[string]struct{ head, before, after string }{
+		"announced": {servertest.Post(100 << 20), "", ""},
+		"chunked":   {servertest.Post(-1, "Transfer-Encoding: chunked"), "100000\r\n", "\r\n"},
+	} {
 		t.Run(name, func(t *testing.T) {
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			c := h.Raw(t)
-			if chunked {
-				c.Send(servertest.Post(-1, "Transfer-Encoding: chunked"))
-			} else {
-				c.Send(servertest.Post(100 << 20))
-			}
-			for range 100 {
-				if chunked {
-					c.Send("100000\r\n")
-				}
-				if _, err := c.Write(block); err != nil {
-					t.Fatalf("the server closed before it answered: %v", err)
-				}
-				if chunked {
-					c.Send("\r\n")
-				}
-			}
-			status, answer, header := c.Answer()
-			f := servertest.Refused(t, status, answer, 413, "")
-			if f.Type != "RequestTooLargeError" || header.Get("Connection") != "close" {
-				t.Errorf("%s %v", answer, header)
-			}
-			c.Ended()
-			runtime.ReadMemStats(&after)
-			if n := after.TotalAlloc - before.TotalAlloc; n > 16<<20 {
+			piece := []byte(c.before + block + c.after)
+			if n := allocatedBy(func() { refuseHuge(t, h, c.head, piece) }); n > 16<<20 {
 				t.Errorf("%d bytes allocated", n)
 			}
 		})
 	}
 	h.Complete(t, nil)
+}
+
+// refuseHuge sends a head and then a hundred pieces, and reads the refusal only then.
+func refuseHuge(t *testing.T, h *testServer, head string, piece []byte) {
+	c := h.Raw(t)
+	c.Send(head)
+	for range 100 {
+		if _, err := c.Write(piece); err != nil {
+			t.Fatalf("the server closed before it answered: %v", err)
+		}
+	}
+	status, answer, header := c.Answer()
+	f := servertest.Refused(t, status, answer, 413, "")
+	if f.Type != "RequestTooLargeError" || header.Get("Connection") != "close" {
+		t.Errorf("%s %v", answer, header)
+	}
+	c.Ended()
+}
+
+// allocatedBy returns the bytes that the program allocates while f runs.
+func allocatedBy(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }
 
 // What is refused by its headers is refused before its body comes.
