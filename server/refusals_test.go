@@ -7,7 +7,7 @@ import (
 	"weir/server/transport"
 )
 
-// A refusal leaves the same traces in all three interfaces: a line of its own in the log,
+// TestRefusalsLeaveTraces: a refusal leaves the same traces in all three interfaces: a line of its own in the log,
 // its kind in the line of the finished request, and, if nothing was wrong with the
 // request, a count.
 func TestRefusalsLeaveTraces(t *testing.T) {

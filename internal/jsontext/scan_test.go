@@ -199,6 +199,18 @@ var scanSeeds = []string{
 	`["\\\\","\\\"",""]`, `-0`, `0.0e-0`,
 }
 
+// withoutToken leaves the token out of an error that is not about one: it may then be any
+// that came before.
+func withoutToken(err error) error {
+	s, ok := err.(*SyntaxError)
+	if !ok || s.Kind == BadNumber || s.Kind == BadLiteral || s.Kind == UnclosedString {
+		return err
+	}
+	other := *s
+	other.Token = 0
+	return &other
+}
+
 // FuzzScan compares with encoding/json the verdict, except for the documented differences,
 // and the values that are read afterwards. A stream has the same verdict.
 func FuzzScan(f *testing.F) {
@@ -208,7 +220,7 @@ func FuzzScan(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		const depthOfStandard = 10000
 		err := Scan(data, depthOfStandard)
-		if again := stream(data, depthOfStandard); !reflect.DeepEqual(again, err) {
+		if again := stream(data, depthOfStandard); !reflect.DeepEqual(withoutToken(again), withoutToken(err)) {
 			t.Fatalf("%q: %v from memory, %v from a stream", data, err, again)
 		}
 		want := json.Valid(data) && utf8.Valid(data)

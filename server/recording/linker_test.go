@@ -43,8 +43,8 @@ func (m *rewardServer) ask(t *testing.T, fields map[string]any) string {
 	return c.ID
 }
 
-// say leaves feedback and returns its id.
-func (m *rewardServer) say(t *testing.T, path string, fields ...any) string {
+// leave leaves feedback and returns its id.
+func (m *rewardServer) leave(t *testing.T, path string, fields ...any) string {
 	t.Helper()
 	status, answer, _ := m.Get("POST", "/feedback/"+path, servertest.Item(fields...))
 	if status != 200 {
@@ -56,7 +56,7 @@ func (m *rewardServer) say(t *testing.T, path string, fields ...any) string {
 // reward leaves a reward for a completion and returns the id of the feedback.
 func (m *rewardServer) reward(t *testing.T, call string, payload map[string]any, more ...any) string {
 	t.Helper()
-	return m.say(t, "replace", append([]any{"trace_ref", "weir:///acme/support/call/" + call, "feedback_type", "reward", "payload", payload}, more...)...)
+	return m.leave(t, "replace", append([]any{"trace_ref", "weir:///acme/support/call/" + call, "feedback_type", "reward", "payload", payload}, more...)...)
 }
 
 // rewards waits until the rewards of all recorded trajectories are those wanted.
@@ -95,9 +95,9 @@ func TestFeedbackOfAnAnswer(t *testing.T) {
 	m := newRewardServer(t, nil)
 	id := m.ask(t, nil)
 	ref := "weave:///acme/support/call/" + id
-	byTrace := m.say(t, "replace", "trace_ref", ref, "feedback_type", "wandb.reaction.1", "payload", map[string]any{"emoji": "👍"})
-	byCall := m.say(t, "create", "call_ref", ref, "feedback_id", nil)
-	m.say(t, "replace", "trace_ref", ref+"0", "call_ref", ref+"0")
+	byTrace := m.leave(t, "replace", "trace_ref", ref, "feedback_type", "wandb.reaction.1", "payload", map[string]any{"emoji": "👍"})
+	byCall := m.leave(t, "create", "call_ref", ref, "feedback_id", nil)
+	m.leave(t, "replace", "trace_ref", ref+"0", "call_ref", ref+"0")
 	for field, want := range map[string]string{"trace_ref": byTrace, "call_ref": byCall} {
 		status, answer, _ := m.Get("POST", "/feedback/query", `{"project_id":"acme/support","fields":["id"],"query":{"$expr":{"$eq":[{"$getField":"`+field+`"},{"$literal":"`+ref+`"}]}}}`)
 		if rows := servertest.Object(t, answer)["result"].([]any); status != 200 || len(rows) != 1 || rows[0].(map[string]any)["id"] != want {
@@ -118,7 +118,7 @@ func TestRewardByFeedback(t *testing.T) {
 	second := m.ask(t, nil)
 	m.rewards(t, 1.0, 1.0, nil)
 	id := m.reward(t, first, map[string]any{"reward": 0.25, "choice": 1, "why": "slow"})
-	m.say(t, "create", "feedback_id", nil, "feedback_type", "reward", "payload", map[string]any{"reward": -2.5}, "call_ref", "weave:///acme/support/call/"+second)
+	m.leave(t, "create", "feedback_id", nil, "feedback_type", "reward", "payload", map[string]any{"reward": -2.5}, "call_ref", "weave:///acme/support/call/"+second)
 	m.rewards(t, 1.0, 0.25, -2.5)
 
 	// Of two rewards for one choice in a batch the later one counts. Feedback that replaces
@@ -134,7 +134,7 @@ func TestRewardByFeedback(t *testing.T) {
 
 	// Nothing is set by feedback of other types, with other payloads, on other projects and
 	// objects, or on choices and completions that do not exist.
-	m.say(t, "replace", "trace_ref", "weir:///acme/support/call/"+first, "feedback_type", "rewards", "payload", map[string]any{"reward": 9})
+	m.leave(t, "replace", "trace_ref", "weir:///acme/support/call/"+first, "feedback_type", "rewards", "payload", map[string]any{"reward": 9})
 	for _, p := range []map[string]any{{}, {"reward": "9"}, {"reward": true}, {"reward": nil}, {"reward": 9, "choice": 1.5}, {"reward": 9, "choice": -1}, {"reward": 9, "choice": 7}} {
 		m.reward(t, first, p)
 	}

@@ -2,7 +2,8 @@
 // server's packages: what cmd/weir puts together, with a clock, ids and an engine that a
 // test can control. It is imported by tests alone.
 //
-// A test starts one with [New] and talks to it with [Server.Get], [Server.Chat] and
+// A test starts one with [New], or with [NewTrajectories], [NewRecording] or
+// [NewFeedback] where it needs a store, and talks to it with [Server.Get], [Server.Chat] and
 // [Server.Complete]. When the test ends, the server is stopped, and the test fails if
 // anything is left: connections, bytes of bodies, KV blocks, goroutines ([Main]).
 package servertest

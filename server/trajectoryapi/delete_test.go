@@ -11,7 +11,7 @@ import (
 // (docs/interface/trajectories.md, T#30).
 func TestDeleteRoutes(t *testing.T) {
 	h, l := servertest.NewTrajectories(t, nil)
-	ids := some(t, h, 3)
+	ids := logBatches(t, h, 3)
 	log, _, _ := strings.Cut(ids[0], "/")
 	status, answer, _ := h.Get("DELETE", servertest.AgentPath+"/logs/"+log, "")
 	if m := servertest.Object(t, answer); status != 200 || m["id"] != log || m["deleted"] != true || m["trajectories"] != 6.0 {

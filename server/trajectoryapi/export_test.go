@@ -103,8 +103,8 @@ func unpack(t *testing.T, encoding, text string) string {
 	return string(plain)
 }
 
-// TestExportOfDamage: an export that meets damage after its beginning ends with its
-// connection, and one that meets it at once with a status. Lists go on
+// TestExportOfDamage: an export that meets damage after its beginning breaks off its
+// connection, and one that meets it at once is answered with a status. Lists still work
 // (docs/interface/trajectories.md, section 11).
 func TestExportOfDamage(t *testing.T) {
 	h, l := servertest.NewTrajectories(t, func(s *servertest.Setup) { s.TCP = true })

@@ -12,8 +12,8 @@ import (
 	"weir/server/servertest"
 )
 
-// some logs batches of 3 groups of 2 and returns the ids of the trajectories in order.
-func some(t *testing.T, h *servertest.Server, batches int) (ids []string) {
+// logBatches logs batches of 3 groups of 2 and returns the ids of the trajectories in order.
+func logBatches(t *testing.T, h *servertest.Server, batches int) (ids []string) {
 	t.Helper()
 	for b := range batches {
 		var groups []string
@@ -35,7 +35,7 @@ func some(t *testing.T, h *servertest.Server, batches int) (ids []string) {
 // whole list, once and in order.
 func TestPages(t *testing.T) {
 	h, _ := servertest.NewTrajectories(t, nil)
-	ids := some(t, h, 5)
+	ids := logBatches(t, h, 5)
 	odd := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !strings.HasSuffix(id, "/1/1") })
 	for _, filter := range []struct {
 		query string
@@ -95,7 +95,7 @@ func pages(t *testing.T, h *servertest.Server, order string, limit int, query st
 	}
 }
 
-// TestListEntries: what a list says of a trajectory, with each value of include.
+// TestListEntries: the fields of a trajectory in a list, with each value of include.
 func TestListEntries(t *testing.T) {
 	h, _ := servertest.NewTrajectories(t, nil)
 	h.LogGroups(t, servertest.AgentPath, servertest.ExampleLog(t))
@@ -142,7 +142,7 @@ func TestListEntries(t *testing.T) {
 // TestLists: the lists of batches and of models.
 func TestLists(t *testing.T) {
 	h, _ := servertest.NewTrajectories(t, nil)
-	ids := some(t, h, 3)
+	ids := logBatches(t, h, 3)
 	for _, name := range []string{"a", "z%2Fz"} {
 		h.LogGroups(t, "/v1/preview/models/"+name, `{"split":"s","trajectory_groups":[{"exceptions":[{}]}]}`)
 	}

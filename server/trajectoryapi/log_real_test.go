@@ -120,8 +120,8 @@ func TestLogSlowly(t *testing.T) {
 	}
 }
 
-// TestLogRefusedEarly: what is refused for its headers is refused before its body comes
-// (T-6, T-32).
+// TestLogRefusedEarly: a request that is refused for its headers is refused before its body
+// comes (T-6, T-32).
 func TestLogRefusedEarly(t *testing.T) {
 	h, _ := servertest.NewTrajectories(t, func(s *servertest.Setup) {
 		s.TCP = true

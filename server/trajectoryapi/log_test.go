@@ -64,7 +64,8 @@ func TestLogExample(t *testing.T) {
 	}
 }
 
-// TestLogExact: what has to come back as it was sent (T-11, T#9, T#29).
+// TestLogExact: numbers, strings and unknown fields come back as they were sent (T-11, T#9,
+// T#29).
 func TestLogExact(t *testing.T) {
 	h, _ := servertest.NewTrajectories(t, nil)
 	text := `{"x":[1.0,1,1e2,9223372036854775807,123456789012345678901234567890,1e-400],"s":"\ud83d \/ é 😀","exchanges":{"chat_completions":[]},"auto_metrics":null,"reward":0.10}`

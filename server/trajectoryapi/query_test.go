@@ -11,7 +11,7 @@ import (
 // TestBadQueries: queries that are refused (docs/interface/trajectories.md, section 11).
 func TestBadQueries(t *testing.T) {
 	h, _ := servertest.NewTrajectories(t, nil)
-	some(t, h, 1)
+	logBatches(t, h, 1)
 	for _, c := range []struct{ path, name, code string }{
 		{"/trajectories?limit=0", "limit", "greater_than_equal"}, {"/trajectories?limit=1001", "limit", "less_than_equal"}, {"/trajectories?limit=x", "limit", "int_parsing"},
 		{"/trajectories?order=up", "order", "enum"}, {"/trajectories?after=x", "after", "value_error"}, {"/trajectories?after=" + strings.Repeat("0", 36) + "/0/0", "after", "value_error"},

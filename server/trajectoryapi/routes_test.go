@@ -14,7 +14,7 @@ import (
 
 // The rules and cases that comments name are those of docs/interface/trajectories.md.
 
-// TestLogKeys: who may do what, and below which paths (T-3, T-5, T#28).
+// TestLogKeys: what each key may do, and on which paths (T-3, T-5, T#28).
 func TestLogKeys(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys.yaml")
 	keys := "keys:\n"
@@ -68,7 +68,7 @@ func TestLogKeys(t *testing.T) {
 			t.Errorf("%s %s as %s: %d %s, want %d", c.method, c.path, c.key, status, answer, c.status)
 		}
 	}
-	// The body is looked at before the right to write (T-6).
+	// The body is checked before the right to write (T-6).
 	for _, key := range []string{"reader", "elsewhere"} {
 		if status, _, _ := h.Get("POST", servertest.AgentPath+"/log", servertest.Group(`1`), as(key)); status != 422 {
 			t.Errorf("%s: %d", key, status)
@@ -103,7 +103,7 @@ func TestModelIDs(t *testing.T) {
 		}
 	}
 	stored := l.Keys(t, 'B')
-	// Go's client would clean these paths; others do not.
+	// Go's client would clean these paths; other clients do not.
 	for _, segment := range []string{"..", ".", "%2e%2e", "%2E", "%00", "a%0Ab", "%ff", "%zz", "%", strings.Repeat("x", 257), "%7f", ""} {
 		c := h.Raw(t)
 		body := servertest.Group(`{}`)
