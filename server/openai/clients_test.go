@@ -16,14 +16,13 @@ import (
 	"weir/server/servertest"
 )
 
-// What well-known load testers make of the server's own bytes: recorded from
-// the socket with heartbeats between the events, then cut anew at random. The
-// readers behave as those programs do, traps included
-// say where that was read.
+// What well-known load testers read from the server's streams. A stream is recorded with
+// heartbeats between the events and then cut into reads at random. The readers here do what
+// those programs do, including their mistakes; the comments name the code they follow.
 
 // benchServe is vllm bench serve (StreamedResponseHandler in
 // vllm/benchmarks/lib/endpoint_request_func.py): it trims every read, looks for
-// \n\n in what it has, and takes a rest that parses for an event.
+// \n\n in what it has read, and takes the rest for an event if it is valid JSON.
 func benchServe(reads [][]byte) (text string, err error) {
 	var buffer string
 	var messages []string
@@ -92,8 +91,8 @@ func inferencePerf(reads [][]byte) (text string, err error) {
 	return text, errors.New("no [DONE]")
 }
 
-// llmperf cuts six bytes off every line that is not blank and indexes choices
-// unseen; any key "error" is a failure.
+// llmperf cuts six bytes off every line that is not blank and uses the first choice without
+// a check that there is one. A key "error" with any value is a failure.
 func llmperf(reads [][]byte) (text string, err error) {
 	for line := range strings.SplitSeq(string(bytes.Join(reads, nil)), "\n") {
 		if line = strings.TrimSpace(line); line == "" {
@@ -111,7 +110,7 @@ func llmperf(reads [][]byte) (text string, err error) {
 
 var endpoints = regexp.MustCompile(`data:\s*(\{[^\n]+\})`)
 
-// mlcommons is the client of mlcommons/endpoints: a pattern over the bytes.
+// mlcommons is the client of mlcommons/endpoints, which searches the bytes for a pattern.
 func mlcommons(reads [][]byte) (text string, err error) {
 	for _, m := range endpoints.FindAllSubmatch(bytes.Join(reads, nil), -1) {
 		if err := take(&text, m[1], false); err != nil {
@@ -121,7 +120,8 @@ func mlcommons(reads [][]byte) (text string, err error) {
 	return text, nil
 }
 
-// take adds an event's text. Every choice has to have a delta.
+// take appends the text of an event. Every choice must have a delta; if strict, there must be
+// a choice.
 func take(text *string, data []byte, strict bool) error {
 	var c struct {
 		Choices []struct {
@@ -183,7 +183,7 @@ func TestLoadTestersReadEverything(t *testing.T) {
 	for name, c := range map[string]struct {
 		read  func([][]byte) (string, error)
 		usage bool // it can read a chunk without choices
-		whole bool // it needs every event in one read, as one write makes likely: its trimming eats a \n\n cut in two
+		whole bool // it needs each event in one read, because its trimming removes a \n\n that is cut in two
 	}{
 		"vllm bench serve": {benchServe, true, true},
 		"inference-perf":   {inferencePerf, true, false},
@@ -203,8 +203,8 @@ func TestLoadTestersReadEverything(t *testing.T) {
 	}
 }
 
-// cut makes reads of a stream: of what one or several writes put on the wire,
-// or of anything.
+// cut divides a stream into reads at random. If whole, each read has one or several whole
+// events, as they are written.
 func cut(rng *rand.Rand, stream []byte, whole bool) (reads [][]byte) {
 	for len(stream) > 0 {
 		n := 1 + rng.IntN(min(len(stream), 700))

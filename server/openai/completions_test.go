@@ -75,7 +75,7 @@ func (h *testServer) streamedTexts(t testing.TB, fields map[string]any) (chunks 
 	return chunks, keys
 }
 
-// joinTexts puts the chunks of a stream together to the choices of an answer.
+// joinTexts puts the chunks of a stream together to n choices.
 func joinTexts(chunks []textAnswer, n int) []textChoice {
 	out := make([]textChoice, n)
 	for _, c := range chunks {
@@ -189,7 +189,7 @@ func (h *testServer) aloneText(t *testing.T, prompt string, ids []int32) string 
 	return c.Text
 }
 
-// Whatever is asked for, a stream says what the whole answer says.
+// The chunks of a stream, put together, are the complete answer, whatever is asked for.
 func TestTextStreamEqualsComplete(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, nil)
@@ -210,7 +210,7 @@ func TestTextStreamEqualsComplete(t *testing.T) {
 		chunks, _ := h.streamedTexts(t, all)
 		got := joinTexts(chunks, len(whole.Choices))
 		for i := range got {
-			whole.Choices[i].PromptLogprobs = nil // a stream has no place for them
+			whole.Choices[i].PromptLogprobs = nil // a stream has no field for them
 			if !reflect.DeepEqual(got[i], whole.Choices[i]) && !(len(got[i].TokenIDs) == 0 && len(whole.Choices[i].TokenIDs) == 0 && got[i].Text == whole.Choices[i].Text) {
 				t.Errorf("%v: choice %d\nstreamed %+v\nwhole    %+v", fields, i, got[i], whole.Choices[i])
 			}
@@ -445,13 +445,13 @@ func TestTextErrors(t *testing.T) {
 	if a := h.texts(t, map[string]any{"prompt": []string{"a", "b", "c", "d"}, "n": 2, "temperature": 1}); len(a.Choices) != 8 {
 		t.Errorf("%d choices", len(a.Choices))
 	}
-	h.Idle() // the snapshot follows the answer
+	h.Idle() // the snapshot is made after the answer
 	if st := h.Engine.Stats(); st.Finished[1]+st.Finished[2]+st.Finished[3]+st.Finished[4] != 8 {
 		t.Errorf("a servertest.Refused batch left something behind: %+v", st)
 	}
 }
 
-// The scores of the prompt are repeated in every choice: together they are bounded.
+// Every choice repeats the log-probabilities of its prompt; their number is bounded.
 func TestTextAnswerIsBounded(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, func(s *servertest.Setup) { s.Config.MaxLogprobs = -1; s.Config.MaxBody = 4000 })
@@ -467,7 +467,7 @@ func TestTextAnswerIsBounded(t *testing.T) {
 	}
 }
 
-// What ends one choice of a batch with an error ends the whole batch.
+// An error that ends one choice of a batch ends the whole batch.
 func TestTextFailsAsAWhole(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []bool{false, true} {

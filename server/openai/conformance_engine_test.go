@@ -13,7 +13,7 @@ import (
 	"weir/server/servertest"
 )
 
-// Rows of docs/interface/chat-completions.md, sections 21.5 and 21.6 that need no chapter of their own.
+// Rows of docs/interface/chat-completions.md, sections 21.5 and 21.6 that need no file of their own.
 
 func TestC110C111Seeds(t *testing.T) {
 	t.Parallel()
@@ -34,17 +34,17 @@ func TestC110C111Seeds(t *testing.T) {
 	if three[0] == three[1] || three[1] == three[2] {
 		t.Errorf("different seeds, same text: %q", three)
 	}
-	// Without a seed, or with -1, none is like the other.
+	// Without a seed, or with -1, all answers are different.
 	if a, b := ask(-1, 1)[0], ask(-1, 1)[0]; a == b {
 		t.Errorf("seed -1 twice: %q", a)
 	}
 }
 
-// C118, end to end: what is reported of a token does not depend on how it was drawn.
+// C118, end to end: the log-probability of a token does not depend on how it was drawn.
 func TestC118RawLogprobs(t *testing.T) {
 	t.Parallel()
-	st := newStage(t, nil)
-	st.play("the same prefix for everybody", servertest.EndOfTurn)
+	st := newScripted(t, nil)
+	st.setOutput("the same prefix for everybody", servertest.EndOfTurn)
 	ask := func(fields map[string]any) string {
 		all := map[string]any{"logprobs": true, "top_logprobs": 5, "max_tokens": 40}
 		maps.Copy(all, fields)
@@ -58,8 +58,8 @@ func TestC118RawLogprobs(t *testing.T) {
 	}
 }
 
-// C148: what the counters say after ten requests of P prompt and ten output
-// tokens. (GET /metrics shows the same numbers.)
+// C148: the counters after ten requests of P prompt and ten output tokens. (GET /metrics
+// shows the same numbers.)
 func TestC148EngineCounts(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, nil)
@@ -81,8 +81,8 @@ func TestC148EngineCounts(t *testing.T) {
 	}
 }
 
-// TestC155NoServerErrors: requests as the schema has them, with good, odd and
-// extreme values in every combination: no 5xx other than 501.
+// TestC155NoServerErrors: requests that follow the schema, with random combinations of
+// common, unusual and extreme values, get no status 5xx other than 501.
 func TestC155NoServerErrors(t *testing.T) {
 	t.Parallel()
 	number := []any{nil, 0, 1, -1, 2, -2, 0.5, 1e-9, 1e308, -1e308, json.Number("9223372036854775807"), json.Number("9223372036854776000"), "1", true, []int{}, map[string]any{}}
@@ -126,7 +126,7 @@ func TestC155NoServerErrors(t *testing.T) {
 		for range g.IntN(4) {
 			name := names[g.IntN(len(names))]
 			values := schema[name]
-			if fields[name] = values[g.IntN(len(values))]; i%3 > 0 { // or hardly one would be good
+			if fields[name] = values[g.IntN(len(values))]; i%3 > 0 { // otherwise almost all would be refused
 				fields[name] = values[g.IntN(min(3, len(values)))]
 			}
 		}

@@ -43,7 +43,7 @@ func TestC55Prefill(t *testing.T) {
 	}
 }
 
-// An echo is repeated in every choice; there has to be an end to it.
+// Every choice repeats the echo, so that the size of all echoes together is bounded.
 func TestEchoIsBounded(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, func(s *servertest.Setup) { s.Config.MaxBody = 1 << 20 })
@@ -144,14 +144,14 @@ func TestC63C64C142Messages(t *testing.T) {
 	if with.Usage.Prompt <= plain.Usage.Prompt || !strings.Contains(decode(with.PromptTokenIDs), "lookup") || with.Choices[0].FinishReason == "tool_calls" {
 		t.Errorf("tools are not in the prompt: %q", decode(with.PromptTokenIDs))
 	}
-	// docs/interface/chat-completions.md, section 3.6: special tokens that a user types are real ones, as upstream.
+	// docs/interface/chat-completions.md, section 3.6: special tokens in a user's text are special tokens, as in vLLM.
 	typed := h.Complete(t, map[string]any{"messages": servertest.UserSays("<|im_end|>"), "return_token_ids": true})
 	if n := strings.Count(decode(typed.PromptTokenIDs), "<|im_end|>"); n != 2 {
 		t.Errorf("%q", decode(typed.PromptTokenIDs))
 	}
 }
 
-// Section 2.1: what the model's generation_config says for requests that do not.
+// docs/interface/chat-completions.md, section 2.1: defaults from the model's generation_config.
 func TestModelDefaults(t *testing.T) {
 	t.Parallel()
 	value := func(x float64) *float64 { return &x }

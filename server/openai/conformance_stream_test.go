@@ -16,7 +16,7 @@ import (
 	"weir/server/transport"
 )
 
-// The rows of docs/interface/chat-completions.md, section 21.6 that this build covers.
+// Rows of docs/interface/chat-completions.md, section 21.6.
 
 func TestC131Usage(t *testing.T) {
 	t.Parallel()
@@ -220,7 +220,8 @@ func TestC138TokensAsIDs(t *testing.T) {
 	}
 }
 
-// C119, C120 and docs/interface/chat-completions.md, section 7.2: the token itself first, k entries.
+// C119, C120 and docs/interface/chat-completions.md, section 7.2: there are k entries, and
+// the first is the token itself.
 func TestC119C120TopLogprobs(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, nil)
@@ -247,8 +248,8 @@ func TestC119C120TopLogprobs(t *testing.T) {
 	}
 }
 
-// docs/interface/chat-completions.md, section 7.2, but bytes are the token's own even where they are a part of a
-// character: together they are the text.
+// docs/interface/chat-completions.md, section 7.2. The bytes are the token's own, even if they
+// are a part of a character, so that all of them together are the text.
 func TestLogprobBytes(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, nil)
@@ -358,7 +359,7 @@ func TestC143C144C145PrefixCache(t *testing.T) {
 			t.Errorf("request %d, salt %v: hit %v", i, c.salt, got)
 		}
 	}
-	// The same salt of another project is another one.
+	// The same salt in another project is a different namespace.
 	if cached("A", nil, "Compat-Project: team/one") != 0 || cached(nil, nil, "Compat-Project: team/one") != 0 {
 		t.Error("a project reads another one's cache")
 	}
@@ -385,7 +386,7 @@ func TestC150C151Order(t *testing.T) {
 		})
 		gate := make(chan struct{})
 		h.SetHook(func(call sim.Call, _ int) error {
-			if call == sim.End { // what the step before drew has gone out
+			if call == sim.End { // the tokens of the step before have been sent
 				<-gate
 			}
 			return nil
@@ -467,7 +468,7 @@ func TestC154EngineFailure(t *testing.T) {
 			return nil
 		})
 	}
-	// Before the first token: a real 500, in both modes.
+	// Before the first token: status 500, with and without a stream.
 	for _, stream := range []bool{false, true} {
 		failAt(1)
 		status, answer := h.Chat(map[string]any{"stream": stream})
@@ -475,7 +476,7 @@ func TestC154EngineFailure(t *testing.T) {
 			t.Error(answer)
 		}
 	}
-	// Later: 500 for who has seen nothing, an event for who has.
+	// Later: status 500 without a stream, an event with the error in a stream.
 	failAt(3)
 	status, answer := h.Chat(nil)
 	servertest.Refused(t, status, answer, 500, "")
@@ -494,7 +495,7 @@ func TestC154EngineFailure(t *testing.T) {
 		t.Errorf("%d events, want a role, two tokens and the error: %s", len(all), body)
 	}
 	h.SetHook(nil)
-	h.Complete(t, nil) // and the server lives on
+	h.Complete(t, nil) // and the server goes on
 }
 
 // docs/interface/chat-completions.md, section 4.1: constraints that leave nothing to draw are an error, not a token.
@@ -512,8 +513,8 @@ func TestNoTokenLeft(t *testing.T) {
 	}
 }
 
-// Two requests that do not fit the KV cache together: one waits, or is computed
-// again, and neither's answer shows it.
+// Two requests do not fit into the KV cache together: one waits, or is computed again, and
+// both answers are the same as alone.
 func TestC149Preemption(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, func(s *servertest.Setup) { s.Spec.NumBlocks = 45; s.Spec.MaxSeqTokens, s.Model.MaxLen = 512, 512 })
@@ -524,7 +525,7 @@ func TestC149Preemption(t *testing.T) {
 	for i := range want {
 		want[i] = h.Complete(t, fields(i)).Choices[0].TokenIDs
 	}
-	h.SetHook(func(c sim.Call, _ int) error { // they have to meet
+	h.SetHook(func(c sim.Call, _ int) error { // both requests have to be in flight
 		if c == sim.End {
 			servertest.WaitFor(t, "both requests", func() bool { return h.Log.Times(transport.LogSubmitted) == 4 })
 		}
@@ -548,7 +549,7 @@ func TestC149Preemption(t *testing.T) {
 	}
 }
 
-// A prompt of several steps that arrives meanwhile costs a running stream none.
+// A prompt that takes several steps does not delay the tokens of a stream that is running.
 func TestC152LongPromptArrives(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, func(s *servertest.Setup) { s.Spec.MaxTokens = 64 })

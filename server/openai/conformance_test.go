@@ -8,9 +8,9 @@ import (
 	"weir/server/servertest"
 )
 
-// The rows of docs/interface/chat-completions.md, section 21, each as a test of its number, end to
-// end over the simulated backend. What a row says about the body alone is also
-// tested in package api; here is the status that goes out.
+// The rows of docs/interface/chat-completions.md, section 21, end to end with the simulated
+// backend. The names of the tests have the numbers of the rows. What a row says about the
+// body alone is tested in package api too; the tests here check the status that is sent.
 
 func TestC1ContentType(t *testing.T) {
 	t.Parallel()
@@ -21,7 +21,7 @@ func TestC1ContentType(t *testing.T) {
 			t.Errorf("%q: %s", ct, answer)
 		}
 	}
-	// Its stage comes before the body's, which is then not read.
+	// The header is checked before the body, which is then not read.
 	status, answer, _ := h.Get("POST", servertest.ChatPath, `{"model":`, "Content-Type: text/plain")
 	if f := servertest.Refused(t, status, answer, 400, ""); !strings.Contains(f.Message, "application/json") {
 		t.Error(answer)
@@ -83,7 +83,7 @@ func TestC6C7C8C9Keys(t *testing.T) {
 			t.Errorf("%s: %d %s", path, status, answer)
 		}
 	}
-	// C9: before the body, however broken.
+	// C9: the key is checked before the body, even if that is not JSON.
 	if status, answer, _ := h.Get("POST", servertest.ChatPath, `{"model":`); status != 401 {
 		t.Errorf("%d %s", status, answer)
 	}

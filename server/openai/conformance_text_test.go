@@ -11,8 +11,8 @@ import (
 	"weir/server/servertest"
 )
 
-// The rows of docs/interface/chat-completions.md, section 21.4, over a model whose output is given.
-// Rules of the token ids alone are in package scheduler (C100 to C104).
+// The rows of docs/interface/chat-completions.md, section 21.4, with a model whose output is
+// given. Package scheduler tests the rules about token ids alone (C100 to C104).
 
 // outcome is one choice, from an answer or from a stream.
 type outcome struct {
@@ -21,7 +21,7 @@ type outcome struct {
 	completion         int
 }
 
-func (st *stage) ask(t *testing.T, fields map[string]any) outcome {
+func (st *scriptedServer) ask(t *testing.T, fields map[string]any) outcome {
 	t.Helper()
 	all := map[string]any{"max_tokens": 40, "return_token_ids": true}
 	for k, v := range fields {
@@ -61,18 +61,18 @@ func check(t *testing.T, what string, got outcome, text, finish, stop string, id
 
 func TestC90NaturalEnd(t *testing.T) {
 	t.Parallel()
-	st := newStage(t, nil)
-	ids := st.play("It is done.", servertest.EndOfTurn)
+	st := newScripted(t, nil)
+	ids := st.setOutput("It is done.", servertest.EndOfTurn)
 	check(t, "end of turn", st.ask(t, nil), "It is done.", "stop", "null", ids)
 	// A secondary end token shows as a stop id would (docs/interface/chat-completions.md, section 5.1).
-	ids = st.play("It is done.", servertest.EndOfText)
+	ids = st.setOutput("It is done.", servertest.EndOfText)
 	check(t, "end of text", st.ask(t, nil), "It is done.", "stop", fmt.Sprint(servertest.EndOfText), ids)
 }
 
 func TestC91StopTokenIDs(t *testing.T) {
 	t.Parallel()
-	st := newStage(t, nil)
-	ids := st.play("one two", 700, "three")
+	st := newScripted(t, nil)
+	ids := st.setOutput("one two", 700, "three")
 	cut := ids[:slices.Index(ids, 700)+1]
 	fields := map[string]any{"stop_token_ids": []int{700, 3000}}
 	check(t, "without its text", st.ask(t, fields), "one two", "stop", "700", cut)
@@ -87,8 +87,8 @@ func TestC91StopTokenIDs(t *testing.T) {
 
 func TestC92StopString(t *testing.T) {
 	t.Parallel()
-	st := newStage(t, nil)
-	ids := st.play("The sky is blue today, and so is the sea.")
+	st := newScripted(t, nil)
+	ids := st.setOutput("The sky is blue today, and so is the sea.")
 	end := 0
 	for !strings.Contains(decode(ids[:end]), "blue") {
 		end++
@@ -103,15 +103,15 @@ func TestC92StopString(t *testing.T) {
 
 func TestC93StopInsideAToken(t *testing.T) {
 	t.Parallel()
-	st := newStage(t, nil)
-	st.play("organization")
+	st := newScripted(t, nil)
+	st.setOutput("organization")
 	if got := st.ask(t, map[string]any{"stop": []string{"gani"}}); got.text != "or" || got.stop != `"gani"` {
 		t.Errorf("%+v", got)
 	}
-	// Inside one token of the vocabulary, whatever that may be.
+	// A stop string within one token of the vocabulary.
 	for id := int32(servertest.Vocabulary - 1); ; id-- {
 		if s := servertest.TextOf(servertest.Tokenizer(), id); len(s) >= 6 && utf8.ValidString(s) && !servertest.Tokenizer().IsSpecial(id) {
-			st.play(int(id), servertest.EndOfTurn)
+			st.setOutput(int(id), servertest.EndOfTurn)
 			check(t, s, st.ask(t, map[string]any{"stop": []string{s[2:4]}}), s[:strings.Index(s, s[2:4])], "stop", quoted(s[2:4]), []int32{id})
 			return
 		}
@@ -125,8 +125,8 @@ func quoted(s string) string {
 
 func TestC94StopOverTokens(t *testing.T) {
 	t.Parallel()
-	st := newStage(t, nil)
-	ids := st.play("a b", singles(t, "cdefg"))
+	st := newScripted(t, nil)
+	ids := st.setOutput("a b", singles(t, "cdefg"))
 	at := len(ids) - 5 + 3 // the tokens up to "e"
 	check(t, "two tokens", st.ask(t, map[string]any{"stop": []string{"de"}}), "a bc", "stop", `"de"`, ids[:at])
 	check(t, "the last token allowed", st.ask(t, map[string]any{"stop": []string{"de"}, "max_tokens": at}), "a bc", "stop", `"de"`, ids[:at])
@@ -135,13 +135,13 @@ func TestC94StopOverTokens(t *testing.T) {
 
 func TestC95TwoStopStringsInOneToken(t *testing.T) {
 	t.Parallel()
-	st := newStage(t, nil)
+	st := newScripted(t, nil)
 	for id := int32(servertest.Vocabulary - 1); ; id-- {
 		s := servertest.TextOf(servertest.Tokenizer(), id)
 		if len(s) < 6 || !utf8.ValidString(s) || servertest.Tokenizer().IsSpecial(id) || strings.Index(s, s[4:5]) != 4 || strings.Index(s, s[1:3]) != 1 {
 			continue
 		}
-		st.play(int(id))
+		st.setOutput(int(id))
 		early, late := s[1:3], s[4:5]
 		for _, stop := range [][]string{{early, late}, {late, early}} {
 			check(t, fmt.Sprint(stop), st.ask(t, map[string]any{"stop": stop}), s[:1], "stop", quoted(early), []int32{id})
@@ -156,20 +156,20 @@ func TestC95TwoStopStringsInOneToken(t *testing.T) {
 
 func TestC96MinTokensAndStopStrings(t *testing.T) {
 	t.Parallel()
-	st := newStage(t, nil)
-	ids := st.play(singles(t, "eexexyezzz"))
+	st := newScripted(t, nil)
+	ids := st.setOutput(singles(t, "eexexyezzz"))
 	for min, want := range map[int]string{0: "", 1: "e", 2: "eex", 5: "eexexy", 6: "eexexy"} {
 		n := len(want) + 1
 		check(t, fmt.Sprint("min_tokens ", min), st.ask(t, map[string]any{"min_tokens": min, "stop": "e"}), want, "stop", `"e"`, ids[:n])
 	}
-	// What begins below and ends above counts (docs/interface/chat-completions.md, section 5.3).
+	// A stop string that begins before min_tokens and ends after it counts (docs/interface/chat-completions.md, section 5.3).
 	check(t, "begins below", st.ask(t, map[string]any{"min_tokens": 5, "stop": "exy"}), "eex", "stop", `"exy"`, ids[:6])
 }
 
 func TestC97IgnoreEOS(t *testing.T) {
 	t.Parallel()
-	st := newStage(t, nil)
-	ids := st.play("so", servertest.EndOfTurn, servertest.EndOfText, "on")
+	st := newScripted(t, nil)
+	ids := st.setOutput("so", servertest.EndOfTurn, servertest.EndOfText, "on")
 	got := st.ask(t, map[string]any{"ignore_eos": true, "max_tokens": 20})
 	if got.finish != "length" || got.completion != 20 || !slices.Equal(got.ids[:len(ids)], ids) || !strings.HasPrefix(got.text, "soon") {
 		t.Errorf("%+v", got)
@@ -180,8 +180,8 @@ func TestC97IgnoreEOS(t *testing.T) {
 
 func TestC98StopStringInThePrompt(t *testing.T) {
 	t.Parallel()
-	st := newStage(t, nil)
-	ids := st.play("fine", servertest.EndOfTurn)
+	st := newScripted(t, nil)
+	ids := st.setOutput("fine", servertest.EndOfTurn)
 	check(t, "the prompt", st.ask(t, map[string]any{"messages": servertest.UserSays("say STOP please"), "stop": []string{"STOP", "please"}}), "fine", "stop", "null", ids)
 	// Nor does a stop string begin in the prompt and end in the output.
 	check(t, "over the edge", st.ask(t, map[string]any{
@@ -191,9 +191,9 @@ func TestC98StopStringInThePrompt(t *testing.T) {
 
 func TestC99HoldBack(t *testing.T) {
 	t.Parallel()
-	st := newStage(t, nil)
+	st := newScripted(t, nil)
 	produced := "xxab abc é🦀abc abcd never"
-	st.play(singles(t, produced))
+	st.setOutput(singles(t, produced))
 	var out, all strings.Builder
 	for _, c := range st.Streamed(t, map[string]any{"stop": "abcd", "max_tokens": 60, "return_token_ids": true}) {
 		ch := c.Choices[0]
@@ -204,7 +204,7 @@ func TestC99HoldBack(t *testing.T) {
 		all.WriteString(decode(ch.TokenIDs))
 		whole := all.String()
 		for !utf8.ValidString(whole) {
-			whole = whole[:len(whole)-1] // bytes of a character that is not there yet
+			whole = whole[:len(whole)-1] // bytes of an incomplete character
 		}
 		if behind := utf8.RuneCountInString(whole) - utf8.RuneCountInString(out.String()); behind < 3 && behind < utf8.RuneCountInString(whole) {
 			t.Errorf("%q is only %d characters behind %q", out.String(), behind, whole)
@@ -223,9 +223,9 @@ func TestC99HoldBack(t *testing.T) {
 
 func TestC105Repetition(t *testing.T) {
 	t.Parallel()
-	st := newStage(t, nil)
+	st := newScripted(t, nil)
 	loop := slices.Repeat([]int32{700, 701, 702}, 10)
-	st.play(loop)
+	st.setOutput(loop)
 	check(t, "three copies", st.ask(t, map[string]any{"repetition_detection": map[string]any{"max_pattern_size": 3, "min_pattern_size": 2, "min_count": 3}}),
 		decode(loop[:9]), "repetition", `"repetition_detected"`, loop[:9])
 	// A stop string on the same token wins (docs/interface/chat-completions.md, section 5.5).
@@ -236,9 +236,9 @@ func TestC105Repetition(t *testing.T) {
 
 func TestC106SplitEmoji(t *testing.T) {
 	t.Parallel()
-	st := newStage(t, nil)
+	st := newScripted(t, nil)
 	crab := singles(t, "🦀")
-	ids := st.play("a", crab, "b", servertest.EndOfTurn)
+	ids := st.setOutput("a", crab, "b", servertest.EndOfTurn)
 	check(t, "whole", st.ask(t, nil), "a🦀b", "stop", "null", ids)
 	var pieces []string
 	for _, c := range st.Streamed(t, map[string]any{"max_tokens": 40}) {
@@ -253,8 +253,8 @@ func TestC106SplitEmoji(t *testing.T) {
 
 func TestC107CutCharacter(t *testing.T) {
 	t.Parallel()
-	st := newStage(t, nil)
-	ids := st.play("a", singles(t, "🦀"))
+	st := newScripted(t, nil)
+	ids := st.setOutput("a", singles(t, "🦀"))
 	for n := 1; n <= 4; n++ {
 		check(t, fmt.Sprint(n, " bytes"), st.ask(t, map[string]any{"max_tokens": n}), "a", "length", "null", ids[:n])
 	}
@@ -263,16 +263,16 @@ func TestC107CutCharacter(t *testing.T) {
 
 func TestC108SpecialTokens(t *testing.T) {
 	t.Parallel()
-	st := newStage(t, nil)
+	st := newScripted(t, nil)
 	start, ok := servertest.Tokenizer().ID("<|im_start|>")
 	if !ok {
 		t.Fatal("no <|im_start|>")
 	}
-	ids := st.play("a", int(start), "b", servertest.EndOfTurn)
+	ids := st.setOutput("a", int(start), "b", servertest.EndOfTurn)
 	check(t, "skipped", st.ask(t, nil), "ab", "stop", "null", ids)
 	check(t, "kept", st.ask(t, map[string]any{"skip_special_tokens": false}), "a<|im_start|>b", "stop", "null", ids)
 	check(t, "the stopping one too", st.ask(t, map[string]any{"skip_special_tokens": false, "include_stop_str_in_output": true}), "a<|im_start|>b<|im_end|>", "stop", "null", ids)
-	// Stop strings see what is visible (docs/interface/chat-completions.md, section 5.4).
+	// Stop strings are searched in the visible text (docs/interface/chat-completions.md, section 5.4).
 	check(t, "not seen", st.ask(t, map[string]any{"stop": "<|im_start|>"}), "ab", "stop", "null", ids)
 	check(t, "seen", st.ask(t, map[string]any{"stop": "<|im_start|>", "skip_special_tokens": false}), "a", "stop", `"<|im_start|>"`, ids[:2])
 }

@@ -32,8 +32,8 @@ func with(fields map[string]any, more ...any) map[string]any {
 	return fields
 }
 
-// everyWay asks for a constrained answer greedily and with seeds, whole and
-// streamed, and hands every answer to check.
+// everyWay asks for a constrained answer greedily and with seeds, with and without a stream,
+// and calls check for every answer.
 func (h *testServer) everyWay(t *testing.T, fields map[string]any, check func(content, finish string)) {
 	t.Helper()
 	for seed := range 6 {
@@ -57,8 +57,8 @@ func (h *testServer) everyWay(t *testing.T, fields map[string]any, check func(co
 	}
 }
 
-// The conflicts and shapes are api's tests (C70, C72, C76, C77, C80); this is
-// what the constraints do.
+// The output follows its constraint. Package api tests which constraints are accepted (C70,
+// C72, C76, C77, C80).
 func TestC71C72C74Constraints(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, nil)
@@ -114,7 +114,7 @@ func TestC73ConstraintsThatDoNotCompile(t *testing.T) {
 	}
 }
 
-// schemas that between them use every keyword that can be kept.
+// schemas together use every keyword that is supported.
 var schemas = []string{
 	`{"type":"object"}`,
 	`{"type":"object","properties":{"name":{"type":"string","maxLength":12},"age":{"type":"integer","minimum":0,"maximum":130},"ok":{"type":"boolean"}},"required":["name","age"]}`,
@@ -207,7 +207,7 @@ func TestC75C78JSONObject(t *testing.T) {
 		}
 	})
 	t.Logf("%d objects came to their end", whole)
-	// C78: what max_tokens cuts is the beginning of something valid.
+	// C78: an output that max_tokens cuts is the beginning of a valid one.
 	a := h.Complete(t, with(schemaFormat(schemas[1]), "max_tokens", 1))
 	if c := a.Choices[0]; c.FinishReason != api.FinishLength || !strings.HasPrefix(`{"name"`, strings.TrimSpace(*c.Message.Content)) {
 		t.Errorf("%q, finish %s", *c.Message.Content, c.FinishReason)
@@ -259,14 +259,14 @@ func TestC79ConstrainedLogprobs(t *testing.T) {
 	if math.Abs(sum-1) > 1e-5 || illegal != 3 {
 		t.Errorf("the legal ones sum to %v, %d are illegal", sum, illegal)
 	}
-	// The end was forced: it is certain, whether it was drawn or not.
+	// Nothing but the end could come, so that its probability is 1.
 	if end := entries[1]; end.Logprob != 0 || len(end.Top) != 5 || end.Top[1].Logprob != -9999 {
 		t.Errorf("the end token: %+v", end)
 	}
 }
 
-// TestConstrainedThoughts (docs/interface/chat-completions.md, section 8.3): the constraint begins behind the thoughts,
-// which are free.
+// TestConstrainedThoughts (docs/interface/chat-completions.md, section 8.3): the constraint
+// begins after the thoughts, which are not constrained.
 func TestConstrainedThoughts(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, nil)
@@ -295,15 +295,15 @@ func TestConstrainedThoughts(t *testing.T) {
 	}
 }
 
-// A request that waits for its grammar holds up nobody else (docs/interface/chat-completions.md, section 8.3), and may
-// be left.
+// A request that waits for its grammar does not delay others
+// (docs/interface/chat-completions.md, section 8.3), and ends when its client leaves.
 func TestGrammarsWaitApart(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, nil)
 	gate := make(chan struct{})
 	var busy sync.WaitGroup
 	var begun atomic.Int32
-	for range h.Instance.OpenAI().Compiling().Workers() { // as a grammar that takes long does
+	for range h.Instance.OpenAI().Compiling().Workers() { // keeps every worker busy, as a large grammar would
 		busy.Go(func() {
 			if err := h.Instance.OpenAI().Compiling().Do(t.Context(), "", func() { begun.Add(1); <-gate }); err != nil {
 				t.Error(err)

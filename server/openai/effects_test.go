@@ -14,8 +14,8 @@ import (
 	"weir/tokenizer"
 )
 
-// effectTokenizer is the bundled model's, with a token that belongs in front of
-// a text, and one (the last) that its neighbours are joined to with a space.
+// effectTokenizer is the bundled model's tokenizer with a token that is put before a text,
+// and one (the last) that is separated from its neighbours by spaces.
 func effectTokenizer(t *testing.T) (tok *tokenizer.Tokenizer, spaced int) {
 	t.Helper()
 	data, err := fs.ReadFile(models.Bundled(), "tokenizer.json")
@@ -44,9 +44,9 @@ func effectTokenizer(t *testing.T) (tok *tokenizer.Tokenizer, spaced int) {
 	return tok, spaced
 }
 
-// TestEveryFieldHasItsEffect: each field of the interface changes the answer, or
-// is one of those that the interface lets have no effect. A field that was
-// accepted and did nothing would be worse than one that is refused.
+// TestEveryFieldHasItsEffect: each field of the interface either changes the answer or is
+// one of those that are documented to have no effect. To accept a field and ignore it
+// otherwise would be worse than to refuse it.
 func TestEveryFieldHasItsEffect(t *testing.T) {
 	t.Parallel()
 	tok, spaced := effectTokenizer(t)

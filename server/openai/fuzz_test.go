@@ -11,8 +11,8 @@ import (
 	"weir/server/servertest"
 )
 
-// FuzzServer: whatever the body, the answer is one of those that are written
-// down, in time, and the server holds nothing afterwards.
+// FuzzServer: for any body the answer is a documented one, comes in time, and the server
+// holds nothing afterwards.
 func FuzzServer(f *testing.F) {
 	whole := servertest.Body(f, nil)
 	for _, body := range []string{
@@ -62,7 +62,7 @@ func FuzzOthers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which byte, body []byte) { h.survives(t, paths[int(which)%len(paths)], body) })
 }
 
-// survives sends a body and looks at the answer, and at what is left.
+// survives sends a body and checks the answer and what the server holds afterwards.
 func (h *testServer) survives(t *testing.T, path string, body []byte) {
 	c, err := h.Dial()
 	if err != nil {

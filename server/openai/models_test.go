@@ -39,8 +39,8 @@ func (e *modelEntry) check(t *testing.T, id string) {
 	}
 }
 
-// docs/interface/chat-completions.md, section 17.1: an entry for every name, alone too, whatever the
-// client makes of the slashes in it.
+// docs/interface/chat-completions.md, section 17.1: every name has an entry, in the
+// list and alone, whether the client escapes the slashes in it or not.
 func TestModels(t *testing.T) {
 	names := []string{"org/tiny-1.0", "a b", "100%"}
 	h := newServer(t, func(s *servertest.Setup) { s.Model.Names = names })

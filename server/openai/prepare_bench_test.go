@@ -8,9 +8,9 @@ import (
 	"weir/auth"
 )
 
-// BenchmarkPrepare is everything between a body and the engine for a
-// conversation of about 8,000 tokens: scan, decode, template, tokenize. The
-// vocabulary is the bundled one; see BenchmarkEncode in tokenizer for large ones.
+// BenchmarkPrepare prepares a conversation of about 8,000 tokens for the engine: it scans,
+// decodes, renders and tokenizes the body. The vocabulary is that of the bundled model; see
+// BenchmarkEncode in package tokenizer for large ones.
 func BenchmarkPrepare(b *testing.B) {
 	h := newFixture(b)
 	m := &Model{Names: []string{"tiny"}, Tokenizer: bundled(), Chat: bundledChat(b), MaxLen: 1 << 20, VocabSize: vocabulary, Generation: Generation{EOS: endOfTurn}}

@@ -19,7 +19,7 @@ func TestRanges(t *testing.T) {
 		fields map[string]any
 		want   int
 		param  string
-		mind   string // in the message
+		mind   string // a part of the message
 	}{
 		{"C30", map[string]any{"temperature": -0.1}, 400, "temperature", "non-negative"},
 		{"C31", map[string]any{"temperature": 2.0}, 200, "", ""},
@@ -179,7 +179,7 @@ func TestC40C42C45Lengths(t *testing.T) {
 	h.Complete(t, map[string]any{"max_tokens": most})
 	status, answer := h.Chat(map[string]any{"max_tokens": most + 1})
 	servertest.Refused(t, status, answer, 400, "input_tokens")
-	// docs/interface/chat-completions.md, section 10: too long whatever the tokenizer makes of it.
+	// docs/interface/chat-completions.md, section 10: so many characters are too many tokens.
 	status, answer = h.Chat(map[string]any{"messages": servertest.UserSays(strings.Repeat("0123456789", 10_000))})
 	if f := servertest.Refused(t, status, answer, 400, "input_text"); !strings.Contains(f.Message, "characters") {
 		t.Error(answer)
@@ -203,8 +203,8 @@ func TestC46Truncation(t *testing.T) {
 	}
 }
 
-// docs/interface/chat-completions.md, section 5.3: the end tokens cannot be drawn before min_tokens, however much the
-// request wants them.
+// docs/interface/chat-completions.md, section 5.3: the end tokens cannot be drawn before min_tokens, even
+// with a large bias.
 func TestMinTokensForbidsTheEnd(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, nil)

@@ -23,10 +23,10 @@ import (
 	"weir/tokenizer"
 )
 
-// words are the tokens of a text, the think tags one token each.
+// words returns the tokens of a text. Each think tag is one token.
 func words(s string) []int32 { return servertest.Encode(s, false) }
 
-// letters are the tokens of a text character by character: tags in pieces.
+// letters returns the tokens of a text character by character, so that tags are in pieces.
 func letters(s string) (ids []int32) {
 	for _, r := range s {
 		ids = append(ids, servertest.Encode(string(r), false)...)
@@ -34,8 +34,9 @@ func letters(s string) (ids []int32) {
 	return ids
 }
 
-// thinkers is a server whose choices write the scripts: tokens, or texts for words.
-func thinkers(t testing.TB, change func(*servertest.Setup), scripts ...any) *testServer {
+// newReasoningServer returns a server whose choices generate the scripts, which are token ids
+// or texts for words.
+func newReasoningServer(t testing.TB, change func(*servertest.Setup), scripts ...any) *testServer {
 	return newServer(t, func(s *servertest.Setup) {
 		for _, script := range scripts {
 			switch script := script.(type) {
@@ -51,8 +52,8 @@ func thinkers(t testing.TB, change func(*servertest.Setup), scripts ...any) *tes
 	})
 }
 
-// opens is a template whose generation prompt opens the block.
-const opens = `{% for m in messages %}<|im_start|>{{ m.role }}
+// openingTemplate is a template whose generation prompt opens the thoughts.
+const openingTemplate = `{% for m in messages %}<|im_start|>{{ m.role }}
 {{ m.content }}<|im_end|>
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 <think>
@@ -68,7 +69,7 @@ func withTemplate(source string, kind reasoning.Kind) func(*servertest.Setup) {
 	}
 }
 
-// specialTags is the bundled tokenizer with think tags that decoding hides.
+// specialTags is the bundled tokenizer with think tags that are special tokens.
 var specialTags = sync.OnceValue(func() *tokenizer.Tokenizer {
 	data, err := fs.ReadFile(models.Bundled(), "tokenizer.json")
 	if err != nil {
@@ -100,7 +101,7 @@ func withSpecialTags(s *servertest.Setup) {
 	s.Model.Tokenizer, s.EngineConfig.Tokenizer = specialTags(), specialTags()
 }
 
-// thinking is the base request of a model that may think.
+// thinking returns a request for a model that may think, with more fields.
 func thinking(fields map[string]any) map[string]any {
 	all := map[string]any{
 		"chat_template_kwargs": map[string]any{"enable_thinking": true}, "seed": servertest.ScriptSeed, "temperature": 1, "max_tokens": 100,
@@ -111,7 +112,7 @@ func thinking(fields map[string]any) map[string]any {
 	return all
 }
 
-// divided is a choice's texts, put together from a stream.
+// divided is a choice that is put together from a stream.
 type divided struct {
 	thought, content, finish string
 	ids                      []int32
@@ -119,8 +120,8 @@ type divided struct {
 	events                   int
 }
 
-// divisions puts a stream's choices together and checks the form of its events.
-func divisions(t *testing.T, chunks []servertest.Chunk, n int) []divided {
+// joinDivided puts the choices of a stream together and checks the form of its events.
+func joinDivided(t *testing.T, chunks []servertest.Chunk, n int) []divided {
 	t.Helper()
 	out := make([]divided, n)
 	for _, c := range chunks {
@@ -162,9 +163,9 @@ func divisions(t *testing.T, chunks []servertest.Chunk, n int) []divided {
 	return out
 }
 
-// both asks for a stream and for the other answer, which have to agree, and
-// returns the choices of the latter.
-func (h *testServer) both(t *testing.T, fields map[string]any) []struct{ thought, content *string } {
+// wholeAndStreamed asks for a stream and for a complete answer, checks that they agree, and
+// returns the choices of the complete answer.
+func (h *testServer) wholeAndStreamed(t *testing.T, fields map[string]any) []struct{ thought, content *string } {
 	t.Helper()
 	whole := h.Complete(t, fields)
 	all := map[string]any{"stream_options": map[string]any{}}
@@ -173,7 +174,7 @@ func (h *testServer) both(t *testing.T, fields map[string]any) []struct{ thought
 	}
 	chunks := h.Streamed(t, all)
 	var out []struct{ thought, content *string }
-	for i, d := range divisions(t, chunks, len(whole.Choices)) {
+	for i, d := range joinDivided(t, chunks, len(whole.Choices)) {
 		w := whole.Choices[i]
 		if d.thought != deref(w.Message.Reasoning) || d.content != deref(w.Message.Content) || d.finish != w.FinishReason || !slices.Equal(d.ids, w.TokenIDs) {
 			t.Errorf("%v: choice %d streamed %+v, at once %q %q %s %v", fields, i, d, deref(w.Message.Reasoning), deref(w.Message.Content), w.FinishReason, w.TokenIDs)
@@ -221,10 +222,10 @@ func TestReasoningAndContent(t *testing.T) {
 		"a part of the open tag":       {nil, letters("<thi"), nil, `null`, `"<thi"`},
 		"the model does not think":     {nil, "Yes.", nil, `null`, `"Yes."`},
 		"it says nothing":              {nil, "", nil, `null`, `""`},
-		"the prompt opened the block":  {withTemplate(opens, reasoning.Auto), "hm</think>Yes.", nil, `"hm"`, `"Yes."`},
-		"and nothing closes it":        {withTemplate(opens, reasoning.Auto), "hm", nil, `"hm"`, `null`},
+		"the prompt opened the block":  {withTemplate(openingTemplate, reasoning.Auto), "hm</think>Yes.", nil, `"hm"`, `"Yes."`},
+		"and nothing closes it":        {withTemplate(openingTemplate, reasoning.Auto), "hm", nil, `"hm"`, `null`},
 		"the prompt closed the block":  {nil, full, map[string]any{"chat_template_kwargs": nil}, `null`, fmt.Sprintf("%q", full)},
-		"no parser":                    {withTemplate(opens, reasoning.None), full, nil, `null`, fmt.Sprintf("%q", full)},
+		"no parser":                    {withTemplate(openingTemplate, reasoning.None), full, nil, `null`, fmt.Sprintf("%q", full)},
 		"qwen3":                        {withTemplate("{{ messages[0].content }}", reasoning.Qwen3), "hm</think>Yes.", nil, `"hm"`, `"Yes."`},
 		"qwen3 says no end tag":        {withTemplate("{{ messages[0].content }}", reasoning.Qwen3), "Yes.", nil, `"Yes."`, `null`},
 		"qwen3, thinking off":          {withTemplate("{{ messages[0].content }}", reasoning.Qwen3), "Yes.", map[string]any{"chat_template_kwargs": map[string]any{"enable_thinking": false}}, `null`, `"Yes."`},
@@ -235,8 +236,8 @@ func TestReasoningAndContent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := thinkers(t, c.change, c.script)
-			got := h.both(t, thinking(c.fields))[0]
+			h := newReasoningServer(t, c.change, c.script)
+			got := h.wholeAndStreamed(t, thinking(c.fields))[0]
 			if shown(got.thought) != c.thought || shown(got.content) != c.content {
 				t.Errorf("reasoning %s, content %s, want %s and %s", shown(got.thought), shown(got.content), c.thought, c.content)
 			}
@@ -244,12 +245,12 @@ func TestReasoningAndContent(t *testing.T) {
 			for k, v := range c.fields {
 				all[k] = v
 			}
-			h.both(t, thinking(all))
+			h.wholeAndStreamed(t, thinking(all))
 		})
 	}
 }
 
-// The bytes of the answers.
+// Golden files of the answers.
 func TestReasoningTranscripts(t *testing.T) {
 	t.Parallel()
 	for name, fields := range map[string]map[string]any{
@@ -261,7 +262,7 @@ func TestReasoningTranscripts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			script := slices.Concat(words("<think>hm"), letters("</think>\n"), words("Yes."))
-			h := thinkers(t, nil, script)
+			h := newReasoningServer(t, nil, script)
 			all := thinking(fields)
 			all["stream"] = true
 			_, answer := h.Chat(all)
@@ -274,31 +275,32 @@ func TestReasoningTranscripts(t *testing.T) {
 	}
 }
 
-// A token's thought goes out with it; the tags alone make no event (docs/interface/chat-completions.md, section 9.1).
+// Each token of a thought has its event, but the tags alone have none
+// (docs/interface/chat-completions.md, section 9.1).
 func TestReasoningEvents(t *testing.T) {
 	t.Parallel()
 	script := words("<think>a b c</think>d e")
-	h := thinkers(t, nil, script)
-	d := divisions(t, h.Streamed(t, thinking(nil)), 1)[0]
+	h := newReasoningServer(t, nil, script)
+	d := joinDivided(t, h.Streamed(t, thinking(nil)), 1)[0]
 	if d.events != len(script)-2+1 {
 		t.Errorf("%d events for %d tokens, of which two are tags, and the end", d.events, len(script))
 	}
-	d = divisions(t, h.Streamed(t, thinking(map[string]any{"return_token_ids": true})), 1)[0]
+	d = joinDivided(t, h.Streamed(t, thinking(map[string]any{"return_token_ids": true})), 1)[0]
 	if want := append(slices.Clone(script), servertest.EndOfTurn); d.events != len(want) || !slices.Equal(d.ids, want) {
 		t.Errorf("with ids: %+v, want %v", d, want)
 	}
-	d = divisions(t, h.Streamed(t, thinking(map[string]any{"logprobs": true})), 1)[0]
+	d = joinDivided(t, h.Streamed(t, thinking(map[string]any{"logprobs": true})), 1)[0]
 	if len(d.tokens) != len(script)+1 || d.tokens[0] != "<think>" {
 		t.Errorf("with logprobs: %+v", d)
 	}
 }
 
-// C141: include_reasoning false hides reasoning, in streams with all that its
-// chunks carry; it is billed all the same.
+// C141: include_reasoning false hides reasoning, and in streams also the token ids and
+// log-probabilities of its chunks. The usage counts its tokens.
 func TestC141IncludeReasoning(t *testing.T) {
 	t.Parallel()
 	thought, content := words("<think>hm"), words("Yes.")
-	h := thinkers(t, nil, slices.Concat(thought, words("</think>"), content))
+	h := newReasoningServer(t, nil, slices.Concat(thought, words("</think>"), content))
 	fields := thinking(map[string]any{"include_reasoning": false, "return_token_ids": true, "logprobs": true})
 	whole := h.Complete(t, fields)
 	if m := whole.Choices[0].Message; m.Reasoning != nil || deref(m.Content) != "Yes." || whole.Usage.Completion != len(thought)+len(content)+2 {
@@ -306,30 +308,30 @@ func TestC141IncludeReasoning(t *testing.T) {
 	}
 	fields["stream_options"] = map[string]any{}
 	chunks := h.Streamed(t, fields)
-	d := divisions(t, chunks, 1)[0]
+	d := joinDivided(t, chunks, 1)[0]
 	if want := append(slices.Clone(content), servertest.EndOfTurn); d.thought != "" || d.content != "Yes." || !slices.Equal(d.ids, want) || len(d.tokens) != len(want) || d.events != len(want) {
 		t.Errorf("%+v, want the tokens %v", d, want)
 	}
 	if u := chunks[len(chunks)-1].Usage; u.Completion != whole.Usage.Completion {
 		t.Errorf("usage %+v", u)
 	}
-	// All hidden: the role, and the end without its token.
-	h = thinkers(t, nil, thought)
-	if d := divisions(t, h.Streamed(t, fields), 1)[0]; d.events != 1 || d.finish != "stop" || len(d.ids)+len(d.tokens) != 0 {
+	// If all is hidden, there are the role and the end without its token.
+	h = newReasoningServer(t, nil, thought)
+	if d := joinDivided(t, h.Streamed(t, fields), 1)[0]; d.events != 1 || d.finish != "stop" || len(d.ids)+len(d.tokens) != 0 {
 		t.Errorf("%+v", d)
 	}
 	// Tokens are not taken for thoughts before it is clear that they are.
-	h = thinkers(t, nil, "\n\nYes.")
-	if d := divisions(t, h.Streamed(t, fields), 1)[0]; d.content != "\n\nYes." || !slices.Equal(d.ids, append(words("\n\nYes."), servertest.EndOfTurn)) {
+	h = newReasoningServer(t, nil, "\n\nYes.")
+	if d := joinDivided(t, h.Streamed(t, fields), 1)[0]; d.content != "\n\nYes." || !slices.Equal(d.ids, append(words("\n\nYes."), servertest.EndOfTurn)) {
 		t.Errorf("%+v", d)
 	}
 }
 
-// Thoughts that are not shown are silence: a stream of them gets its blank lines.
+// While only hidden thoughts are generated, a stream gets its heartbeats.
 func TestHeartbeatsWhileThinking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		outlive(t)
-		h := thinkers(t, func(s *servertest.Setup) { s.Config.Heartbeat = 10 * time.Second }, slices.Concat(words("<think>"), letters("123456789"), words("</think>Yes")))
+		h := newReasoningServer(t, func(s *servertest.Setup) { s.Config.Heartbeat = 10 * time.Second }, slices.Concat(words("<think>"), letters("123456789"), words("</think>Yes")))
 		h.SetHook(func(c sim.Call, _ int) error {
 			if c == sim.End {
 				time.Sleep(4 * time.Second)
@@ -338,7 +340,7 @@ func TestHeartbeatsWhileThinking(t *testing.T) {
 		})
 		_, answer := h.Chat(thinking(map[string]any{"include_reasoning": false, "stream": true}))
 		// The role at 4 seconds, Yes at 48, blank lines at 14, 24, 34 and 44.
-		if d := divisions(t, servertest.Events(t, answer), 1)[0]; d.content != "Yes" || strings.Count(answer, "}\n\n"+strings.Repeat("\n\n", 4)+"data: ") != 1 || strings.Count(answer, "\n\n\n\n\n\n\n\n\n\n") != 1 {
+		if d := joinDivided(t, servertest.Events(t, answer), 1)[0]; d.content != "Yes" || strings.Count(answer, "}\n\n"+strings.Repeat("\n\n", 4)+"data: ") != 1 || strings.Count(answer, "\n\n\n\n\n\n\n\n\n\n") != 1 {
 			t.Errorf("%q", answer)
 		}
 	})
@@ -348,7 +350,7 @@ func TestHeartbeatsWhileThinking(t *testing.T) {
 func TestReasoningField(t *testing.T) {
 	t.Parallel()
 	for i, keys := range [][]string{{"reasoning"}, {"reasoning_content"}, {"reasoning", "reasoning_content"}} {
-		h := thinkers(t, func(s *servertest.Setup) { s.Config.ReasoningField = api.ReasoningField(i) }, "<think>hm</think>Yes.")
+		h := newReasoningServer(t, func(s *servertest.Setup) { s.Config.ReasoningField = api.ReasoningField(i) }, "<think>hm</think>Yes.")
 		_, answer := h.Chat(thinking(nil))
 		seen := map[string]string{}
 		for _, c := range h.Streamed(t, thinking(nil)) {
@@ -374,8 +376,8 @@ func TestReasoningField(t *testing.T) {
 // Each choice is split on its own.
 func TestReasoningOfSeveralChoices(t *testing.T) {
 	t.Parallel()
-	h := thinkers(t, nil, "<think>a b c</think>x", letters("<think>no end"), "content</think>")
-	got := h.both(t, thinking(map[string]any{"n": 3, "return_token_ids": true}))
+	h := newReasoningServer(t, nil, "<think>a b c</think>x", letters("<think>no end"), "content</think>")
+	got := h.wholeAndStreamed(t, thinking(map[string]any{"n": 3, "return_token_ids": true}))
 	for i, want := range []string{`"a b c" "x"`, `"no end" null`, `null "content</think>"`} {
 		if s := shown(got[i].thought) + " " + shown(got[i].content); s != want {
 			t.Errorf("choice %d: %s, want %s", i, s, want)
@@ -399,13 +401,13 @@ func TestReasoningEcho(t *testing.T) {
 		{"<think>I think</think>Y", "es.", map[string]any{"include_reasoning": false}, `null`, `"Yes."`, map[string]any{"content": "Y"}},
 		{"<think>I th", "ink</think>Yes.", map[string]any{"include_reasoning": false}, `null`, `"Yes."`, nil},
 	} {
-		h := thinkers(t, nil, c.script, c.script)
+		h := newReasoningServer(t, nil, c.script, c.script)
 		fields := thinking(map[string]any{"echo": true, "continue_final_message": true, "n": 2, "messages": []any{
 			map[string]any{"role": "user", "content": "Hi"}, map[string]any{"role": "assistant", "content": c.prefill}}})
 		for k, v := range c.fields {
 			fields[k] = v
 		}
-		for _, got := range h.both(t, fields) {
+		for _, got := range h.wholeAndStreamed(t, fields) {
 			if shown(got.thought) != c.thought || shown(got.content) != c.content {
 				t.Errorf("%q, %v: reasoning %s, content %s", c.prefill, c.fields, shown(got.thought), shown(got.content))
 			}
@@ -418,8 +420,8 @@ func TestReasoningEcho(t *testing.T) {
 	}
 }
 
-// What is streamed is what the other answer says, whatever the model writes and
-// however it is cut into tokens.
+// A stream and a complete answer agree for any text of the model and any division of it into
+// tokens.
 func TestReasoningTwin(t *testing.T) {
 	t.Parallel()
 	scraps := []string{"<think>", "</think>", "<", "</", "</thi", "nk>", "\n", "a", "word ", "🦀", "think>"}
@@ -438,12 +440,12 @@ func TestReasoningTwin(t *testing.T) {
 			}
 			scripts = append(scripts, ids)
 		}
-		h := thinkers(t, func(s *servertest.Setup) {
+		h := newReasoningServer(t, func(s *servertest.Setup) {
 			switch rng.IntN(3) {
 			case 0:
 				withSpecialTags(s)
 			case 1:
-				withTemplate(opens, reasoning.Auto)(s)
+				withTemplate(openingTemplate, reasoning.Auto)(s)
 			}
 		}, scripts...)
 		fields := thinking(map[string]any{"n": 8})
@@ -453,7 +455,7 @@ func TestReasoningTwin(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			fields["stop"] = []string{"word a", "</th</th"}
 		}
-		h.both(t, fields)
+		h.wholeAndStreamed(t, fields)
 		h.Stop()
 	}
 }

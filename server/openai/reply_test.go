@@ -7,7 +7,7 @@ import (
 	"weir/engine"
 )
 
-// Where fewer tokens can be drawn than were asked for, the list is filled up.
+// If fewer tokens can be drawn than were asked for, others fill the list.
 func TestTopLogprobsAreFilled(t *testing.T) {
 	tok := bundled()
 	for _, top := range []int{1, 3, 20, 64, 65, 200, vocabulary} {

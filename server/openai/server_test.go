@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) { servertest.Main(m) }
 
-// testServer is a server with what the tests of this package ask of it.
+// testServer is a server with the helpers of the tests of this package.
 type testServer struct{ *servertest.Server }
 
 func newServer(t testing.TB, change func(*servertest.Setup)) *testServer {
@@ -18,7 +18,7 @@ func newServer(t testing.TB, change func(*servertest.Setup)) *testServer {
 	return &testServer{servertest.New(t, change)}
 }
 
-// keysOf are the keys of a JSON object, in order.
+// keysOf returns the keys of a JSON object in their order, separated by spaces.
 func keysOf(t *testing.T, object string) string {
 	t.Helper()
 	dec := json.NewDecoder(strings.NewReader(object))

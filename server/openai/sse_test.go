@@ -18,7 +18,7 @@ import (
 	"weir/sampler"
 )
 
-// direct is a stream's body without a connection.
+// direct submits a request and returns the body of its stream, without a connection.
 func direct(t testing.TB, h *fixture, req engine.Request, r reply) *sse {
 	t.Helper()
 	st, err := h.eng.Submit(req)
@@ -41,7 +41,7 @@ func request(tokens int) engine.Request {
 	return engine.Request{Tokens: []int32{5, 6, 7}, Sampling: p, Limits: engine.Limits{MaxTokens: tokens, EOS: -1}}
 }
 
-// Read gives out the same bytes as WriteTo.
+// Read returns the same bytes as WriteTo.
 func TestReadEqualsWriteTo(t *testing.T) {
 	h := newFixture(t)
 	var want bytes.Buffer
@@ -57,7 +57,7 @@ func TestReadEqualsWriteTo(t *testing.T) {
 	b.Close()
 }
 
-// A fault of ours in the middle of a stream ends that stream, with an event.
+// A panic in the middle of a stream ends that stream with an error event.
 func TestPanicInAStream(t *testing.T) {
 	h := newFixture(t)
 	b := direct(t, h, request(5), reply{})
@@ -144,8 +144,9 @@ func encodeToken(b *sse) {
 	b.encode()
 }
 
-// noAllocations counts over a hundred tokens at a time, since a single one may
-// need nothing by luck. What the engine grows by doubling is let through.
+// noAllocations counts the allocations of a hundred tokens at a time, because a single one
+// may need none by chance. Up to three are allowed for slices of the engine that grow by
+// doubling.
 func noAllocations(t *testing.T, token func()) {
 	t.Helper()
 	n := testing.AllocsPerRun(4, func() {
@@ -159,7 +160,7 @@ func noAllocations(t *testing.T, token func()) {
 	t.Logf("%v allocations for a hundred tokens", n)
 }
 
-// A burst goes out in pieces of a bounded size, each of whole events.
+// Many events that are due at once are sent in pieces of bounded size, each of whole events.
 func TestBurst(t *testing.T) {
 	h := newFixture(t)
 	b := direct(t, h, request(900), reply{})
@@ -181,8 +182,8 @@ func TestBurst(t *testing.T) {
 	b.Close()
 }
 
-// What comes before the tokens is cut in pieces, too: prompt ids in the role of
-// every choice, an echo in every choice.
+// The events before the first token are sent in such pieces, too: the roles of all choices,
+// which have prompt ids, and their echoes.
 func TestOpeningBurst(t *testing.T) {
 	h := newFixture(t)
 	req := request(2)
@@ -240,7 +241,7 @@ type streamed struct {
 	PromptTokenIDs []int32 `json:"prompt_token_ids"`
 }
 
-// chunksOf are the events of a stream, without the last line.
+// chunksOf returns the events of a stream without the final [DONE].
 func chunksOf(t *testing.T, stream []byte) (list []streamed) {
 	t.Helper()
 	for line := range strings.SplitSeq(strings.TrimSpace(string(stream)), "\n\n") {

@@ -16,7 +16,7 @@ import (
 	"weir/server/transport"
 )
 
-// Golden transcripts: ids, clock and draws are fixed, so every byte is.
+// Golden transcripts: ids, clock and draws are fixed, and therefore every byte is.
 func TestTranscripts(t *testing.T) {
 	for name, fields := range map[string]map[string]any{
 		"plain":      {},
@@ -48,7 +48,7 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// bytesOf are the tokens of a text that is in no token as a whole.
+// bytesOf returns the tokens of a character that has no token of its own.
 func bytesOf(s string) []int32 { return servertest.Encode(s, false) }
 
 func TestStreamHeaders(t *testing.T) {
@@ -67,8 +67,8 @@ func TestStreamHeaders(t *testing.T) {
 	}
 }
 
-// The piece that a token's event is in goes out before the next step is
-// computed, and the role with the first of them.
+// The event of a token is sent before the next step is computed, and the role together with
+// the first of them.
 func TestEventsGoOutAtOnce(t *testing.T) {
 	h := newServer(t, nil)
 	gate := make(chan struct{})
@@ -171,8 +171,8 @@ func slowStream(t *testing.T, fault error, prefix string) (rest string) {
 	return rest
 }
 
-// outlive lets the bubble's time go on after the server is gone: fasthttp has a
-// goroutine that looks only every ten seconds whether it should end.
+// outlive lets the time of the bubble go on after the server has ended, because fasthttp has
+// a goroutine that checks only every ten seconds whether it should end.
 func outlive(t *testing.T) { t.Cleanup(func() { time.Sleep(time.Minute) }) }
 
 // Without a stream nothing is sent early, however long it takes.
@@ -202,7 +202,7 @@ func TestPanicInAHandler(t *testing.T) {
 	h.SetNewID(good)
 	clock := h.Clock()
 	calls := 0
-	h.SetClock(func() time.Time { // in the handler, behind the preparation
+	h.SetClock(func() time.Time { // in the handler, after the preparation
 		if calls++; calls == 3 {
 			panic("no time")
 		}
@@ -217,8 +217,9 @@ func TestPanicInAHandler(t *testing.T) {
 	}
 }
 
-// noAllocations counts over a hundred tokens at a time, since a single one may
-// need nothing by luck. What the engine grows by doubling is let through.
+// noAllocations counts the allocations of a hundred tokens at a time, because a single one
+// may need none by chance. Up to three are allowed for slices of the engine that grow by
+// doubling.
 func noAllocations(t *testing.T, token func()) {
 	t.Helper()
 	n := testing.AllocsPerRun(4, func() {
@@ -232,7 +233,7 @@ func noAllocations(t *testing.T, token func()) {
 	t.Logf("%v allocations for a hundred tokens", n)
 }
 
-// The same with everything: HTTP, a socket, and a client that reads.
+// A token allocates nothing on its whole path through HTTP and a socket to a client.
 func TestSocketAllocatesNothingPerToken(t *testing.T) {
 	if invariants.Enabled {
 		t.Skip("invariants allocate")

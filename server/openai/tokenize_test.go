@@ -31,8 +31,8 @@ func (h *testServer) tokenize(t *testing.T, body string) tokenized {
 	return a
 }
 
-// docs/interface/chat-completions.md, section 17.2: the chat form has the ids of the chat request,
-// whatever decides about its prompt; text goes there and back.
+// docs/interface/chat-completions.md, section 17.2: the ids of the chat form are
+// those of a chat request with the same fields, and detokenizing returns the text.
 func TestTokenize(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, nil)
@@ -114,7 +114,7 @@ func TestTokenizeErrors(t *testing.T) {
 	}
 }
 
-// It waits its turn with everybody else, and a client that leaves is not kept.
+// /tokenize uses the preparation queue, and its request ends when the client leaves.
 func TestTokenizeWaitsItsTurn(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, func(s *servertest.Setup) { s.Config.PrepareWorkers, s.Config.PrepareQueue = 1, 1 })
@@ -138,7 +138,7 @@ func TestTokenizeWaitsItsTurn(t *testing.T) {
 }
 
 // The two forms of /tokenize, and /v1/completions, differ from each other and from
-// chat in whether a text gets the model's special tokens when nobody says.
+// chat in whether a text gets the model's special tokens by default.
 func TestSpecialTokensInFront(t *testing.T) {
 	t.Parallel()
 	source, err := fs.ReadFile(models.Bundled(), "tokenizer.json")
@@ -179,7 +179,7 @@ func TestSpecialTokensInFront(t *testing.T) {
 			fields[k] = v
 		}
 		if fields["prompt"] == "" {
-			fields["prompt"] = []string{""} // a beginning and nothing behind it
+			fields["prompt"] = []string{""} // the token for the beginning, and nothing after it
 		}
 		if got := h.texts(t, fields).Choices[0].PromptTokenIDs; begins(got) != c.want {
 			t.Errorf("%v: %v", c.fields, got)

@@ -140,8 +140,8 @@ func TestHalfARequest(t *testing.T) {
 	}
 }
 
-// A body that trickles in is cut off when its time is up, though every piece is
-// in time.
+// A body that comes in small pieces is cut off when the time of the whole body is over, even
+// if each piece is in time.
 func TestTricklingBody(t *testing.T) {
 	h := newTCPServer(t)
 	c := h.Raw(t)
@@ -256,7 +256,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// Whoever is in the middle of sending does not hold the server up for long.
+// A client that is still sending does not delay the end of the server for long.
 func TestShutdownCutsSenders(t *testing.T) {
 	h := newServer(t, func(s *servertest.Setup) { s.TCP = true })
 	for _, half := range []string{"", "POST ", servertest.Post(10), servertest.Post(100_000) + strings.Repeat("x", 50_000)} {

@@ -17,8 +17,8 @@ import (
 	"weir/server/transport"
 )
 
-// Whatever a request waits for, when its client leaves everything
-// it holds is free within 250 ms.
+// Whatever a request waits for: when its client leaves, all its resources are released
+// within 250 ms.
 
 // leaver is a server whose steps take a while, and a client about to leave it.
 type leaver struct {
@@ -74,7 +74,7 @@ func (l *leaver) free(r *servertest.Raw, how string, done func() bool) {
 	}
 	servertest.WaitFor(l.t, "release", done)
 	l.took = time.Since(begin)
-	// A half-closed connection is answered to nobody, and closed.
+	// A half-closed connection gets no answer and is closed.
 	if how == "half-close" {
 		if _, err := io.Copy(io.Discard, r.R); err != nil {
 			l.T.Error(err)
@@ -105,7 +105,7 @@ func TestLeave(t *testing.T) {
 	}{{"close", false}, {"half-close", false}, {"reset", false}, {"close", true}} {
 		for _, s := range stages {
 			t.Run(fmt.Sprintf("%s/%s/peek %v", s.name, c.how, c.peeks), func(t *testing.T) {
-				// Somebody else may use the machine: once in three is enough.
+				// The machine may be busy with something else: one of three tries is enough.
 				for try := 1; ; try++ {
 					l := newLeaver(t, c.peeks, s.setup)
 					s.leave(l, c.how)
@@ -226,7 +226,8 @@ func leaveTexts(stream bool) func(*leaver, string) {
 	}
 }
 
-// Without a descriptor nobody watches: there a failed write tells.
+// A connection without a file descriptor is not watched: there a failed write shows that the
+// client has left.
 func TestLeaveInMemory(t *testing.T) {
 	h := newServer(t, nil)
 	gate := make(chan struct{})

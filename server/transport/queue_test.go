@@ -23,12 +23,12 @@ func testQueue(t *testing.T, places, workers int) *Queue {
 	return q
 }
 
-// A project that floods the queue delays another one by a job, not by its flood.
+// A project with many jobs in the queue delays another project by one job only.
 func TestQueueFairBetweenProjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := testQueue(t, 100, 1)
 		release := make(chan struct{})
-		var order []string // one worker: no lock
+		var order []string // needs no lock, because there is one worker
 		var wg sync.WaitGroup
 		submit := func(project string, n int) {
 			for i := range n {
@@ -67,7 +67,7 @@ func TestQueueIsBounded(t *testing.T) {
 		if err := q.Do(context.Background(), "other", func() { t.Error("ran") }); !errors.Is(err, failure.ErrQueueFull) {
 			t.Errorf("a fourth request: %v, want failure.ErrQueueFull", err)
 		}
-		// Whoever leaves makes room at once.
+		// A job that leaves makes room at once.
 		cancel(failure.ErrGone)
 		wg.Wait()
 		if n := q.Waiting(); n != 0 {
@@ -83,7 +83,7 @@ func TestQueueIsBounded(t *testing.T) {
 	})
 }
 
-// Leaving takes a job out wherever it stands, and returns the cause.
+// When its context ends, a job leaves the queue from any place, and Do returns the cause.
 func TestQueueLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := testQueue(t, 10, 1)
@@ -109,7 +109,7 @@ func TestQueueLeave(t *testing.T) {
 		}
 		close(release)
 		if err := <-third; err != nil || !ran {
-			t.Errorf("the job behind: ran %v, %v", ran, err)
+			t.Errorf("the job after it: ran %v, %v", ran, err)
 		}
 	})
 }

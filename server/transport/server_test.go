@@ -8,7 +8,7 @@ import (
 
 func TestMain(m *testing.M) { servertest.Main(m) }
 
-// testServer is a server with what the tests of this package ask of it.
+// testServer is a server with the helpers of the tests of this package.
 type testServer struct{ *servertest.Server }
 
 func newServer(t testing.TB, change func(*servertest.Setup)) *testServer {

@@ -14,7 +14,7 @@ import (
 	"weir/server/failure"
 )
 
-// pair is a real TCP connection, its server side watched.
+// pair returns both ends of a TCP connection. The server's end is watched.
 func pair(t *testing.T, ln net.Listener, cs *connections) (client *net.TCPConn, c *conn) {
 	t.Helper()
 	type accepted struct {
@@ -106,8 +106,8 @@ func TestWatcherRemembers(t *testing.T) {
 	c.Close()
 }
 
-// Bytes that wait to be read are no sign of leaving, and a detached request is
-// not told.
+// Unread bytes do not mean that the client has left, and a detached request is not
+// cancelled.
 func TestWatcherLeavesOthersAlone(t *testing.T) {
 	bothSources(t, func(t *testing.T, peeks bool) {
 		_, cs, ln := watching(t, peeks)
@@ -142,8 +142,8 @@ func TestWatcherLeavesOthersAlone(t *testing.T) {
 	})
 }
 
-// Descriptors are handed out again at once; nobody may be told of the
-// departure of who had the number before.
+// The system uses file descriptors again at once. A connection must not be cancelled because
+// the client of an earlier one with the same descriptor has left.
 func TestWatcherDescriptorReuse(t *testing.T) {
 	bothSources(t, func(t *testing.T, peeks bool) {
 		w, cs, ln := watching(t, peeks)
@@ -170,7 +170,7 @@ func TestWatcherDescriptorReuse(t *testing.T) {
 	})
 }
 
-// A connection without a descriptor is let through unwatched.
+// A connection without a file descriptor works, but is not watched.
 func TestWatcherWithoutDescriptor(t *testing.T) {
 	w := newWatcher(slog.New(slog.DiscardHandler))
 	client, server := net.Pipe()

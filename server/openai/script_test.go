@@ -10,16 +10,16 @@ import (
 	"weir/server/servertest"
 )
 
-// player is a backend that draws what it is told to: output token i of every
-// sequence is script[i], and beyond it the last one again. Behind it the oracle
-// checks what the engine asks for, and scores the tokens.
-type player struct {
+// scriptedBackend is a backend whose draws are given: output token i of every sequence is
+// script[i], and after the end of the script its last token. It passes everything else to
+// the oracle, which checks the calls of the engine and scores the tokens.
+type scriptedBackend struct {
 	backend.Backend
 	script *atomic.Pointer[[]int32]
 	draws  backend.Draws
 }
 
-func (p *player) Draw(d *backend.Draws) error {
+func (p *scriptedBackend) Draw(d *backend.Draws) error {
 	p.draws = *d
 	p.draws.Rows = append([]backend.Draw(nil), d.Rows...)
 	script := *p.script.Load()
@@ -31,14 +31,14 @@ func (p *player) Draw(d *backend.Draws) error {
 	return p.Backend.Draw(&p.draws)
 }
 
-// stage is a server whose model says what play tells it to.
-type stage struct {
+// scriptedServer is a server whose model generates what setOutput was called with.
+type scriptedServer struct {
 	*testServer
 	script atomic.Pointer[[]int32]
 }
 
-func newStage(t *testing.T, change func(*servertest.Setup)) *stage {
-	st := new(stage)
+func newScripted(t *testing.T, change func(*servertest.Setup)) *scriptedServer {
+	st := new(scriptedServer)
 	st.script.Store(&[]int32{servertest.EndOfTurn})
 	st.testServer = newServer(t, func(s *servertest.Setup) {
 		if change != nil {
@@ -49,14 +49,14 @@ func newStage(t *testing.T, change func(*servertest.Setup)) *stage {
 			if err != nil {
 				return nil, err
 			}
-			return &player{Backend: o, script: &st.script}, nil
+			return &scriptedBackend{Backend: o, script: &st.script}, nil
 		}
 	})
 	return st
 }
 
-// play sets the output: texts as they are tokenized, token ids as they are.
-func (st *stage) play(parts ...any) (ids []int32) {
+// setOutput sets the output of the model: the tokens of texts, and token ids.
+func (st *scriptedServer) setOutput(parts ...any) (ids []int32) {
 	for _, p := range parts {
 		switch p := p.(type) {
 		case string:
@@ -71,7 +71,7 @@ func (st *stage) play(parts ...any) (ids []int32) {
 	return ids
 }
 
-// singles are the tokens of the single bytes of s.
+// singles returns the tokens of the single bytes of s.
 func singles(t *testing.T, s string) (ids []int32) {
 	t.Helper()
 	tok := servertest.Tokenizer()
