@@ -43,12 +43,13 @@ arm64: ## vet and build for other systems; with binutils and qemu for arm64, the
 	@if command -v qemu-aarch64-static >/dev/null; then mkdir -p build && GOARCH=arm64 $(GO) test -c -o build/cpu-arm64.test ./device/cpu && \
 	  cd device/cpu && qemu-aarch64-static -cpu max ../../build/cpu-arm64.test -test.timeout 1200s -test.run '$(ARM64_RUN)'; else echo "no qemu-aarch64-static: not tested"; fi
 
-lint: ## gofmt, go vet, the rules of internal/arch, staticcheck
+lint: ## gofmt, go vet, the rules of internal/arch, staticcheck, complexity
 	@out=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); if [ -n "$$out" ]; then echo "gofmt -w $$out"; exit 1; fi
 	$(GO) vet $(PKGS)
 	$(GO) vet -tags invariants $(PKGS)
 	$(GO) test ./internal/arch
 	$(GO) tool staticcheck $(PKGS)
+	@$(MAKE) --no-print-directory complexity
 
 # Generated code is left out. internal/arch lists the functions that are exempt, with reasons.
 complexity: ## no function has a cognitive complexity above 25

@@ -8,18 +8,15 @@ import (
 	"weir/server/servertest"
 )
 
-// Without the key only the open routes answer, of all in the table; OPTIONS comes before keys, and every answer may be read by a page.
+// TestEveryRouteWantsItsKey: of all routes only the open ones answer without a key. OPTIONS
+// comes before keys, and pages of other origins may read every answer.
 func TestEveryRouteWantsItsKey(t *testing.T) {
 	h := newServer(t, func(s *servertest.Setup) {
 		s.Config.APIKeys = []string{"secret"}
 		s.Config.Functions = server.Functions{Dev: true, TokenizerInfo: true}
 	})
 	open := map[string]bool{"/health": true, "/ping": true, "/ready": true, "/version": true, "/metrics": true}
-	paths := []string{"/v1/models/tiny", "/v1/models/nobody", "/v1/nothing"}
-	for _, path := range server.FixedPaths() {
-		paths = append(paths, path)
-	}
-	for _, path := range paths {
+	for _, path := range append(server.FixedPaths(), "/v1/models/tiny", "/v1/models/nobody", "/v1/nothing") {
 		method := "POST"
 		if r, ok := h.Instance.Find(path); ok {
 			method, _, _ = strings.Cut(r.Methods, ",")

@@ -1,10 +1,8 @@
 package trajectory
 
 import (
-	"encoding/json"
 	"math"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -209,19 +207,4 @@ func mustCompact(t *testing.T, s string) Value {
 		t.Fatal(err)
 	}
 	return v
-}
-
-func compact(t testing.TB, s string) string {
-	t.Helper()
-	var b strings.Builder
-	var raw json.RawMessage
-	if err := json.Unmarshal([]byte(s), &raw); err != nil {
-		t.Fatal(err)
-	}
-	enc := json.NewEncoder(&b) // of a RawMessage: compacts
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(raw); err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSuffix(b.String(), "\n")
 }
