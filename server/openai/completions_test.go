@@ -447,7 +447,7 @@ func TestTextErrors(t *testing.T) {
 	}
 	h.Idle() // the snapshot is made after the answer
 	if st := h.Engine.Stats(); st.Finished[1]+st.Finished[2]+st.Finished[3]+st.Finished[4] != 8 {
-		t.Errorf("a servertest.Refused batch left something behind: %+v", st)
+		t.Errorf("a refused batch is still in the engine: %+v", st)
 	}
 }
 

@@ -545,7 +545,7 @@ func TestC149Preemption(t *testing.T) {
 	}
 	wg.Wait()
 	if n := h.Engine.Stats().Preemptions; n == 0 {
-		t.Error("nobody was preempted")
+		t.Error("no request was preempted")
 	}
 }
 

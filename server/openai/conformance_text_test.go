@@ -96,7 +96,7 @@ func TestC92StopString(t *testing.T) {
 	fields := map[string]any{"stop": []string{"green", "blue"}}
 	check(t, "cut before it", st.ask(t, fields), "The sky is ", "stop", `"blue"`, ids[:end])
 	fields["include_stop_str_in_output"] = true
-	check(t, "cut behind it", st.ask(t, fields), "The sky is blue", "stop", `"blue"`, ids[:end])
+	check(t, "cut after it", st.ask(t, fields), "The sky is blue", "stop", `"blue"`, ids[:end])
 	fields = map[string]any{"stop": "blue"}
 	check(t, "a string is a list of one", st.ask(t, fields), "The sky is ", "stop", `"blue"`, ids[:end])
 }
@@ -206,8 +206,8 @@ func TestC99HoldBack(t *testing.T) {
 		for !utf8.ValidString(whole) {
 			whole = whole[:len(whole)-1] // bytes of an incomplete character
 		}
-		if behind := utf8.RuneCountInString(whole) - utf8.RuneCountInString(out.String()); behind < 3 && behind < utf8.RuneCountInString(whole) {
-			t.Errorf("%q is only %d characters behind %q", out.String(), behind, whole)
+		if missing := utf8.RuneCountInString(whole) - utf8.RuneCountInString(out.String()); missing < 3 && missing < utf8.RuneCountInString(whole) {
+			t.Errorf("%q is only %d characters shorter than %q", out.String(), missing, whole)
 		}
 		if ch.Delta["content"] == nil {
 			t.Errorf("no content in %v", ch.Delta)

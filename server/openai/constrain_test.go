@@ -287,7 +287,7 @@ func TestConstrainedThoughts(t *testing.T) {
 			continue
 		}
 		if m.Content == nil || *m.Content != "yes" && *m.Content != "no" {
-			t.Errorf("content %v behind the thoughts %v", m.Content, m.Reasoning)
+			t.Errorf("content %v after the thoughts %v", m.Content, m.Reasoning)
 		}
 	}
 	if thoughts < 3 {

@@ -139,7 +139,7 @@ func joinDivided(t *testing.T, chunks []servertest.Chunk, n int) []divided {
 			t.Errorf("an empty reasoning in %v", ch.Delta)
 		}
 		if has && d.content != "" {
-			t.Errorf("reasoning behind the content in %v", ch.Delta)
+			t.Errorf("reasoning after the content in %v", ch.Delta)
 		}
 		if v, has := ch.Delta["content"]; has && v == nil {
 			t.Errorf("content null in %v", ch.Delta)
@@ -216,7 +216,7 @@ func TestReasoningAndContent(t *testing.T) {
 		"tags are special tokens":      {withSpecialTags, full, nil, `"\nlet me think\n"`, `"\n\nYes."`},
 		"shown special tokens":         {withSpecialTags, full, map[string]any{"skip_special_tokens": false}, `"\nlet me think\n"`, `"\n\nYes."`},
 		"special, text held back":      {withSpecialTags, full, map[string]any{"stop": "a long stop string"}, `"\nlet me think\n"`, `"\n\nYes."`},
-		"nothing behind the end tag":   {nil, "<think>hm</think>", nil, `"hm"`, `null`},
+		"nothing after the end tag":    {nil, "<think>hm</think>", nil, `"hm"`, `null`},
 		"no end tag":                   {nil, "<think>hm, let", nil, `"hm, let"`, `null`},
 		"cut off by the limit":         {nil, letters("<think>hm</think>x"), map[string]any{"max_tokens": 15}, `"hm</thin"`, `null`},
 		"a part of the open tag":       {nil, letters("<thi"), nil, `null`, `"<thi"`},

@@ -95,7 +95,7 @@ func TestStreamAllocatesNothingPerToken(t *testing.T) {
 				req.Sampling.Logprobs, req.Sampling.TopLogprobs = engine.RawLogprobs, 5
 			}
 			b := direct(t, h, req, r)
-			b.beat = time.NewTimer(time.Hour)
+			b.timer = time.NewTimer(time.Hour)
 			read := func() { readPiece(t, b) }
 			if name == "hidden" { // next would wait for a token that is not hidden
 				read = func() { encodeToken(b) }

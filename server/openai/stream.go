@@ -24,7 +24,7 @@ const burst = 32 << 10
 func (s *Service) stream(c *transport.Call, st *engine.Stream, r *reply) {
 	b := newSSE(s, c, st, r)
 	if s.cfg.Heartbeat > 0 {
-		b.beat = time.NewTimer(s.cfg.Heartbeat - s.http.Now().Sub(c.Begun))
+		b.timer = time.NewTimer(s.cfg.Heartbeat - s.http.Now().Sub(c.Begun))
 	}
 	due, err := await(c.Context(), st, &b.events, b.ticks())
 	if due {
@@ -36,7 +36,7 @@ func (s *Service) stream(c *transport.Call, st *engine.Stream, r *reply) {
 		return
 	}
 	if !due {
-		b.beat.Reset(0) // the body begins with a blank line
+		b.timer.Reset(0) // the body begins with a blank line
 	}
 	h := &c.Response.Header
 	h.Set("Cache-Control", "no-cache")
@@ -64,16 +64,16 @@ func failed(ev *engine.Event) error {
 // goroutine, and a client that reads slowly delays nobody else. Nothing is allocated for a
 // token.
 type sse struct {
-	s    *Service
-	call *transport.Call // its RequestCtx is not touched here
-	st   *engine.Stream
-	r    *reply
-	enc  encoder
-	beat *time.Timer // nil: no heartbeat
+	s     *Service
+	call  *transport.Call // its RequestCtx is not touched here
+	st    *engine.Stream
+	r     *reply
+	enc   encoder
+	timer *time.Timer // fires when a heartbeat is due; nil: there are none
 
 	events engine.Events
 	at     int  // events.Items[at:] are not encoded yet
-	over   bool // everything has been returned
+	ended  bool // the last piece has been made
 	live   int  // choices that have not ended
 
 	buf  []byte // the piece that was returned last
@@ -129,8 +129,8 @@ func (b *sse) Close() error {
 
 // release stops the timer, and cancels the request if choices are still going on.
 func (b *sse) release() {
-	if b.beat != nil {
-		b.beat.Stop()
+	if b.timer != nil {
+		b.timer.Stop()
 	}
 	if b.live > 0 {
 		b.st.Cancel()
@@ -150,7 +150,7 @@ func (b *sse) next() (piece []byte, err error) {
 	b.buf = b.buf[:0]
 	for len(b.buf) == 0 {
 		switch {
-		case b.over:
+		case b.ended:
 			return nil, io.EOF
 		case b.at < len(b.events.Items):
 			b.encode()
@@ -170,21 +170,21 @@ func (b *sse) next() (piece []byte, err error) {
 
 // ticks returns the channel of the heartbeat's timer; nil: there is no heartbeat.
 func (b *sse) ticks() <-chan time.Time {
-	if b.beat == nil {
+	if b.timer == nil {
 		return nil
 	}
-	return b.beat.C
+	return b.timer.C
 }
 
 // heartbeat appends a blank line.
 func (b *sse) heartbeat() {
 	b.buf = append(b.buf, api.Heartbeat...)
-	b.beat.Reset(b.s.cfg.Heartbeat)
+	b.timer.Reset(b.s.cfg.Heartbeat)
 }
 
 // encode appends the events that are due to buf.
 func (b *sse) encode() {
-	for b.at < len(b.events.Items) && len(b.buf) < burst && !b.over {
+	for b.at < len(b.events.Items) && len(b.buf) < burst && !b.ended {
 		ev := &b.events.Items[b.at]
 		switch {
 		case ev.Reason == engine.Failed:
@@ -198,8 +198,8 @@ func (b *sse) encode() {
 			}
 		}
 	}
-	if b.beat != nil && len(b.buf) > 0 { // tokens that are not shown do not count as an event
-		b.beat.Reset(b.s.cfg.Heartbeat)
+	if b.timer != nil && len(b.buf) > 0 { // tokens that are not shown do not count as an event
+		b.timer.Reset(b.s.cfg.Heartbeat)
 	}
 }
 
@@ -223,7 +223,7 @@ func (b *sse) end() {
 	}
 	b.call.Settle()
 	b.buf = append(b.buf, api.Done...)
-	b.over = true
+	b.ended = true
 	b.s.record(b.call, b.r.recorded)
 }
 
@@ -233,7 +233,7 @@ func (b *sse) fail(err error) {
 	f := b.call.Failed(err)
 	b.call.Settle()
 	b.buf = append(f.AppendEvent(b.buf), api.Done...)
-	b.over = true
+	b.ended = true
 }
 
 var _ fasthttp.BodyWriterTo = (*sse)(nil)

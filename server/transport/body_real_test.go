@@ -114,7 +114,7 @@ func TestHalfARequest(t *testing.T) {
 			c := h.Raw(t)
 			c.Send(half)
 			begin := time.Now()
-			h.Complete(t, nil) // nobody else waits
+			h.Complete(t, nil) // other requests do not wait
 			status, answer, _ := c.Answer()
 			servertest.Refused(t, status, answer, 408, "")
 			if d := time.Since(begin); d < quick/2 || d > 5*quick {

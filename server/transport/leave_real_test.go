@@ -20,11 +20,11 @@ import (
 // Whatever a request waits for: when its client leaves, all its resources are released
 // within 250 ms.
 
-// leaver is a server whose steps take a while, and a client about to leave it.
+// leaver is a server whose steps take five milliseconds, for tests of clients that leave.
 type leaver struct {
 	*testServer
 	t    *testing.T
-	took time.Duration
+	took time.Duration // what free has measured
 }
 
 // soon is how quickly a server has to notice that a client has left.
@@ -46,7 +46,7 @@ func newLeaver(t *testing.T, peeks bool, change func(*servertest.Setup)) *leaver
 	return &leaver{testServer: h, t: t}
 }
 
-// send sends a request that would go on for long.
+// send sends a request for 900 tokens, with more fields.
 func (l *leaver) send(fields map[string]any) *servertest.Raw {
 	l.T.Helper()
 	all := map[string]any{"max_tokens": 900, "ignore_eos": true}
@@ -59,7 +59,7 @@ func (l *leaver) send(fields map[string]any) *servertest.Raw {
 	return r
 }
 
-// free makes the client leave and measures how long it takes until done.
+// free makes the client leave and measures the time until done returns true.
 func (l *leaver) free(r *servertest.Raw, how string, done func() bool) {
 	l.T.Helper()
 	begin := time.Now()
@@ -250,7 +250,7 @@ func TestLeaveInMemory(t *testing.T) {
 		select {
 		case gate <- struct{}{}:
 			if steps++; steps > 850 {
-				t.Fatal("it runs to its end")
+				t.Fatal("the request runs to its end")
 			}
 		case <-time.After(10 * time.Millisecond):
 		}
@@ -258,7 +258,7 @@ func TestLeaveInMemory(t *testing.T) {
 	close(gate)
 }
 
-// C147: clients by the hundred that leave in the middle.
+// C147: hundreds of clients leave in the middle of their answers.
 func TestC147AbortStorm(t *testing.T) {
 	const clients = 200
 	h := newServer(t, func(s *servertest.Setup) { s.TCP = true })
@@ -298,7 +298,7 @@ func TestC147AbortStorm(t *testing.T) {
 	}
 }
 
-// A client that does not read is cut off; others do not notice.
+// A client that does not read is cut off, and does not delay others.
 func TestSlowReader(t *testing.T) {
 	h := newServer(t, func(s *servertest.Setup) {
 		s.TCP = true
@@ -317,10 +317,10 @@ func TestSlowReader(t *testing.T) {
 	begin := time.Now()
 	h.Complete(t, nil)
 	if d := time.Since(begin); d > 2*time.Second {
-		t.Errorf("somebody else waited %v", d)
+		t.Errorf("another client waited %v", d)
 	}
 	servertest.WaitFor(t, "the cut", h.NoBlocks)
 	if n := h.Engine.Stats().GenerationTokens; n > 800 {
-		t.Errorf("%d tokens were made for nobody", n)
+		t.Errorf("%d tokens were generated for a client that does not read", n)
 	}
 }

@@ -91,7 +91,7 @@ func TestWatcherNotices(t *testing.T) {
 	})
 }
 
-// A client that left before its request was attached, as between two requests.
+// A client that has left before its request was attached, as between two requests.
 func TestWatcherRemembers(t *testing.T) {
 	_, cs, ln := watching(t, false)
 	client, c := pair(t, ln, cs)
@@ -127,13 +127,13 @@ func TestWatcherLeavesOthersAlone(t *testing.T) {
 		gone(t, ctx3, "the one that left")
 		time.Sleep(3 * peekEvery)
 		if ctx1.Err() != nil || ctx2.Err() != nil {
-			t.Errorf("told: talking %v, silent %v", context.Cause(ctx1), context.Cause(ctx2))
+			t.Errorf("cancelled: talking %v, silent %v", context.Cause(ctx1), context.Cause(ctx2))
 		}
 		c2.detach()
 		silent.Close()
 		time.Sleep(3 * peekEvery)
 		if ctx2.Err() != nil {
-			t.Error("a detached request was told")
+			t.Error("a detached request was cancelled")
 		}
 		for _, c := range []*conn{c1, c2, c3} {
 			c.Close()
@@ -155,7 +155,7 @@ func TestWatcherDescriptorReuse(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(context.Background())
 			c2.attach(cancel)
 			if ctx.Err() != nil {
-				t.Fatal("told of somebody else's departure")
+				t.Fatal("cancelled because the client of another connection has left")
 			}
 			client2.Close()
 			gone(t, ctx, "the second")
