@@ -158,7 +158,7 @@ func TestBenchInterrupted(t *testing.T) {
 			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 				t.Fatal(err)
 			}
-			err = cmd.Wait()
+			err := cmd.Wait()
 			if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 || errOut.String() != "weir: interrupted\n" {
 				t.Errorf("%v: %s", err, errOut.String())
 			}
