@@ -102,11 +102,14 @@ func (e *chatEncoder) event(dst []byte, ev *engine.Event) ([]byte, bool) {
 	}
 	c.HasLogprobs = e.r.logprobs && ev.Token >= 0
 	c.Usage = api.Usage{Prompt: len(e.a.prompt), Completion: e.used[ev.Choice]}
-	c.Finish, c.Stop = finish(ev)
+	last := ev.Reason != engine.NotDone
+	if last { // hardly ever: the two need not be written for every token
+		c.Finish, c.Stop = finish(ev)
+	}
 	if e.split == nil || e.divide(c, ev.Text) {
 		dst = e.enc.AppendChunk(dst, c)
 	}
-	return dst, c.Finish != ""
+	return dst, last
 }
 
 func (e *chatEncoder) usage(dst []byte) []byte {
