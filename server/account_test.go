@@ -175,7 +175,7 @@ func TestUsageTwin(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, nil)
 	var mu sync.Mutex
-	twin := map[string][4]int{}
+	expected := map[string][4]int{}
 	var wg sync.WaitGroup
 	for i := range 24 {
 		wg.Go(func() {
@@ -191,14 +191,14 @@ func TestUsageTwin(t *testing.T) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			c := twin[project]
-			twin[project] = [4]int{c[0] + 1, c[1] + u.Prompt, c[2] + u.Details.Cached, c[3] + u.Completion}
+			c := expected[project]
+			expected[project] = [4]int{c[0] + 1, c[1] + u.Prompt, c[2] + u.Details.Cached, c[3] + u.Completion}
 		})
 	}
 	wg.Wait()
 	var want []string
-	for _, p := range slices.Sorted(maps.Keys(twin)) {
-		c := twin[p]
+	for _, p := range slices.Sorted(maps.Keys(expected)) {
+		c := expected[p]
 		want = append(want, fmt.Sprintf("%s %d %d/%d/%d", p, c[0], c[1], c[2], c[3]))
 	}
 	wantUsage(t, h.counted(t, ""), want...)

@@ -84,12 +84,6 @@ func hiddenReference(comment string, named bool) string {
 	return ""
 }
 
-// uncleaned are the packages whose comments still refer to documents that are
-// not in the repository. The list shrinks to nothing.
-var uncleaned = []string{
-	"device/cuda/check",
-}
-
 var specName = regexp.MustCompile(`Spec\d`)
 
 // TestNoHiddenDocuments: comments, and names of tests, refer to nothing that is
@@ -115,16 +109,8 @@ func TestNoHiddenDocuments(t *testing.T) {
 	})
 	delete(found, "internal/arch") // it writes about them
 	for _, pkg := range slices.Sorted(maps.Keys(found)) {
-		if slices.Contains(uncleaned, pkg) {
-			continue
-		}
 		for _, what := range found[pkg] {
 			t.Errorf("%s: this refers to a document that is not in the repository; name one that is (docs/interface/feedback.md, F-31), or say the rule itself", what)
-		}
-	}
-	for _, pkg := range uncleaned {
-		if found[pkg] == nil {
-			t.Logf("%s is clean: take it off the list", pkg)
 		}
 	}
 }

@@ -21,7 +21,8 @@ var torchScript string
 
 const torchSection = "8"
 
-// torch times the same work as sections 6 and 7 with torch, if the machine has it. That
+// torch times the same work as the sections of steps and rates of this report do, with
+// torch, if the machine has it. That
 // runs in a process of its own and at the end, so that nothing else depends on it.
 func torch(c *checker) ([]task, error) {
 	items := c.torchItems()
