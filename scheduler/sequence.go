@@ -61,7 +61,10 @@ type Sequence struct {
 	StopID    int32 // the stop id that ended the sequence; -1 if none did
 
 	admitted bool    // has been admitted once, so Cached is set
+	held     bool    // sits out, see Postpone
+	sat      int     // plans that left it out while it sat out, since the last Resume
 	lastStep uint64  // the last planned step that computes it
+	stale    uint64  // what steps up to this one compute of it is discarded
 	stopIDs  []int32 // Limits.StopIDs, sorted
 	matches  []int32 // [Limits.Repetition.MaxPattern+1] see repeats
 }
@@ -69,6 +72,9 @@ type Sequence struct {
 // uncomputed is the number of tokens that could be computed next, including a
 // pending one.
 func (q *Sequence) uncomputed() int { return len(q.Tokens) + q.Pending - q.Computed }
+
+// Held reports whether the sequence sits out (see [Scheduler.Postpone]).
+func (q *Sequence) Held() bool { return q.held }
 
 // output is the number of output tokens, including pending ones.
 func (q *Sequence) output() int { return len(q.Tokens) + q.Pending - q.Prompt }
