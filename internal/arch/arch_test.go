@@ -198,6 +198,7 @@ var rules = map[string]rule{
 		tests:  []string{"internal/testkit"},
 		mayNot: noIO,
 	},
+	"tools/chaos": {},
 	"tools/peers": {
 		may:   []string{"internal/jsontext"},
 		tests: []string{"internal/testkit"},
