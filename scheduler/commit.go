@@ -41,17 +41,17 @@ func (s *Scheduler) Postpone(c Chunk) {
 	s.kv.Publish(&q.Table, q.Tokens, newest)
 	q.Computed = min(q.Computed, newest) // less if q has been preempted
 	q.Pending = 0
-	q.stale = q.lastStep
-	q.held, q.sat = true, 0
+	q.late.stale = q.lastStep
+	q.late.held, q.late.sat = true, 0
 	s.counters.Postponed++
 }
 
 // Resume ends what Postpone began: q is planned again.
-func (s *Scheduler) Resume(q *Sequence) { q.held = false }
+func (s *Scheduler) Resume(q *Sequence) { q.late.held = false }
 
 // Stale reports whether what the oldest step in flight has computed of q is
 // discarded, because it followed a token that was postponed.
-func (s *Scheduler) Stale(q *Sequence) bool { return q.stale > s.ended }
+func (s *Scheduler) Stale(q *Sequence) bool { return q.late.stale > s.ended }
 
 // Append books an output token that needed no draw. q must not have finished and
 // must not have a token in flight.

@@ -156,7 +156,7 @@ func (s *Scheduler) admit(left budget) {
 
 // sitsOut reports whether q sits out, or a step in flight still computes what is
 // discarded of it. Its next chunk writes to the same slots.
-func (s *Scheduler) sitsOut(q *Sequence) bool { return q.held || s.Stale(q) }
+func (s *Scheduler) sitsOut(q *Sequence) bool { return q.late.held || s.Stale(q) }
 
 // maxSat is the number of plans that leave a running sequence out before it has to
 // give its place to one that waits.
@@ -168,10 +168,10 @@ const maxSat = 16
 func (s *Scheduler) unseat() {
 	for i := len(s.running) - 1; i >= 0; i-- {
 		q := s.running[i]
-		if !q.held {
+		if !q.late.held {
 			continue
 		}
-		if q.sat++; q.sat > maxSat && slices.ContainsFunc(s.waiting, s.canRun) {
+		if q.late.sat++; q.late.sat > maxSat && slices.ContainsFunc(s.waiting, s.canRun) {
 			s.preempt(q)
 		}
 	}

@@ -206,7 +206,7 @@ func (m *simulation) maybeAbort() {
 // maybeResume lets sequences that sit out go on, each after two steps on average.
 func (m *simulation) maybeResume() {
 	for _, j := range m.jobs {
-		if j.q.held && m.IntN(2) == 0 {
+		if j.q.late.held && m.IntN(2) == 0 {
 			m.s.Resume(j.q)
 		}
 	}
@@ -214,7 +214,7 @@ func (m *simulation) maybeResume() {
 
 // anyHeld reports whether a sequence that has not finished sits out.
 func (m *simulation) anyHeld() bool {
-	return slices.ContainsFunc(m.jobs, func(j *job) bool { return j.q.held && j.q.Status != Finished })
+	return slices.ContainsFunc(m.jobs, func(j *job) bool { return j.q.late.held && j.q.Status != Finished })
 }
 
 // step plans a step and ends the oldest one, if as many as possible are in flight

@@ -204,7 +204,7 @@ func (s *Scheduler) Restart(kv *kvcache.Manager) {
 	s.kv, s.running, s.waiting, s.deferred, s.plan, s.blocked = kv, nil, nil, nil, nil, nil
 	s.planned, s.ended = s.planned+1, s.planned+1
 	for _, q := range live {
-		q.Table, q.Computed, q.Pending, q.lastStep, q.stale = kvcache.Table{}, 0, 0, 0, 0
+		q.Table, q.Computed, q.Pending, q.lastStep, q.late.stale = kvcache.Table{}, 0, 0, 0, 0
 		s.enqueue(q)
 	}
 }
