@@ -126,7 +126,7 @@ func TestLogDrips(t *testing.T) {
 	h, _ := servertest.NewTrajectories(t, func(s *servertest.Setup) { s.TCP = true })
 	var now atomic.Int64
 	h.SetClock(func() time.Time { return time.Unix(1_772_900_001, now.Load()) })
-	body := servertest.Group(tokens(50_000))
+	body := servertest.Group(tokens(400_000))
 	r := h.Raw(t)
 	r.Send(postLog(len(body)) + body[:(100<<10)])
 	for i := range 100 {
