@@ -49,7 +49,7 @@ func TestVLLMFlags(t *testing.T) {
 		"--speculative-config {}":     "there is no speculative decoding",
 		"--ssl-keyfile k":             "put a proxy with TLS before it",
 		"--middleware m":              "there is no Python",
-		"--enable-lora":          "this server does not have that",
+		"--enable-lora":               "this server does not have that",
 		"--num-gpu-blocks-override 9": "--kv-cache-memory says",
 	} {
 		o := &serveOptions{}
