@@ -22,17 +22,21 @@ type serveOptions struct {
 	records recordOptions
 	logs    logOptions
 
-	settings map[string]string // all of them by the names of their flags, for /server_info
+	withoutEffect func() []string   // flags of vLLM that were given and have no effect, with the reasons
+	settings      map[string]string // all of them by the names of their flags, for /server_info
 }
 
 func (o *serveOptions) bind(f *flagSet, getenv func(string) string) {
 	o.model.bind(f)
+	f.StringVar(&o.model.path, "model", "", "`folder` of the model; the same as the argument MODEL")
 	o.engine.bind(f)
 	o.listen.bind(f)
 	o.access.bind(f)
 	o.api.bind(f)
 	o.records.bind(f, getenv)
 	o.logs.bind(f)
+	o.withoutEffect = bindVLLM(f)
+	f.alias(vllmAliases)
 }
 
 // settle completes the options after the flags have been parsed: it reads the
@@ -43,6 +47,12 @@ func (o *serveOptions) settle(f *flagSet, getenv func(string) string) error {
 		if getenv(name) == "1" && !f.Changed("dev-mode") && !f.Changed("no-dev-mode") {
 			o.api.functions.Dev = true
 		}
+	}
+	if o.logs.silent {
+		o.logs.requests = false
+	}
+	if o.engine.eager {
+		o.engine.launch = "cu"
 	}
 	o.settings = f.settings()
 	return o.api.validate()
@@ -171,12 +181,15 @@ func defaultDataDir(getenv func(string) string) string {
 type logOptions struct {
 	level    string
 	requests bool
+	silent   bool // --disable-log-requests, vLLM's older name of --no-enable-log-requests
 }
 
 func (o *logOptions) bind(f *flagSet) {
 	f.group("Logs")
 	f.oneOf(&o.level, "log-level", "least level of the messages that are logged to standard error", "info", "debug", "warn", "error")
 	f.BoolVar(&o.requests, "enable-log-requests", false, "log every finished request: its id, project, status, tokens and time, but no text of prompts or answers")
+	f.BoolVar(&o.silent, "disable-log-requests", false, "")
+	f.Lookup("disable-log-requests").Hidden = true
 }
 
 // serverConfig is the part of the HTTP server's configuration that flags decide.

@@ -112,6 +112,10 @@ var rules = map[string]rule{
 	"internal/jsontext": {
 		mayNot: noIO,
 	},
+	"internal/memory": {
+		may:    []string{inv},
+		mayNot: noIO,
+	},
 	"internal/testkit": {
 		may: []string{"weights"},
 	},
