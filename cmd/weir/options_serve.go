@@ -119,7 +119,7 @@ func (o *interfaceOptions) bind(f *flagSet) {
 	f.StringVar(&o.logprobsMode, "logprobs-mode", "raw_logprobs", "`mode` of the log-probabilities of generated tokens: raw_logprobs are those of the model, processed_logprobs those of the distribution that tokens are drawn from")
 	f.oneOf(&o.reasoningField, "reasoning-field", "name of the field that holds the model's reasoning; reasoning_content is its older name", "reasoning", "reasoning_content", "both")
 	f.BoolVar(&o.tokensAsIDs, "return-tokens-as-token-ids", false, "default of the request field of that name")
-	f.BoolVar(&o.forceUsage, "enable-force-include-usage", false, "send usage in every stream, even if the request does not ask for it")
+	f.BoolVar(&o.forceUsage, "enable-force-include-usage", false, "send usage in every chunk of every stream and at its end, even if the request does not ask for it")
 	f.BoolVar(&o.requestIDs, "enable-request-id-headers", true, "send X-Request-Id with every response: the request's own, or a random one")
 	f.BoolVar(&o.functions.TokenizerInfo, "enable-tokenizer-info-endpoint", false, "serve /tokenizer_info, which shows the chat template")
 	f.BoolVar(&o.functions.LoadTracking, "enable-server-load-tracking", false, "let /load count the requests that are generating")
