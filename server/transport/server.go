@@ -29,7 +29,7 @@ type Server struct {
 	conns    *connections
 	queue    *Queue
 	keys     *auth.Keyring
-	bodies   budget
+	bodies   *bodies
 	draining atomic.Bool
 	exposed  atomic.Bool // see Expose
 	usage    *usage.Ledger
@@ -53,7 +53,7 @@ func New(cfg Config, router Router, failures failure.Settings, counts *metrics.M
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, router: router, failures: cfg.failures(failures), keys: cfg.Keys, counts: counts,
-		bodies: budget{most: cfg.MaxBodies},
+		bodies: newBodies(&cfg),
 	}
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	watch := newWatcher(s.log)
