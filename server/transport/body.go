@@ -7,6 +7,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"weir/internal/memory"
 	"weir/server/failure"
 )
 
@@ -26,18 +27,22 @@ func unread(rc *fasthttp.RequestCtx) bool {
 type budget struct {
 	most int64
 	used atomic.Int64
+	held *memory.Reservation // of used bytes; bodies do not wait for memory
 }
 
 // take adds n bytes, and reports whether they are within the bound. If not, it adds none.
 func (b *budget) take(n int64) bool {
-	if b.used.Add(n) > b.most {
+	if b.used.Add(n) > b.most || !b.held.TryGrow(n) {
 		b.used.Add(-n)
 		return false
 	}
 	return true
 }
 
-func (b *budget) give(n int64) { b.used.Add(-n) }
+func (b *budget) give(n int64) {
+	b.used.Add(-n)
+	b.held.Shrink(n)
+}
 
 // body is a request's body and its share of the budget.
 type body struct {
@@ -117,8 +122,11 @@ func (b *body) grow(most int) bool {
 
 // ReadBody reads the whole body, of at most Config.MaxBody bytes, so that Body returns it.
 // It fails if the body is too large, is cut, comes too slowly, or does not fit into
-// Config.MaxBodies.
+// Config.MaxBodies or Config.Memory.
 func (c *Call) ReadBody() error {
+	if err := c.Memory().Grow(c.Context(), callBytes); err != nil {
+		return err
+	}
 	if err := c.body.read(c.RequestCtx, &c.server.cfg); err != nil {
 		return err
 	}
