@@ -65,7 +65,7 @@ func prepareEngine(ctx context.Context, s *source, m *modelOptions, o *engineOpt
 	}
 	e.engine = engine.New(engine.Config{
 		Scheduler: scheduler.Config{MaxPrefill: maxPrefill, Priority: o.policy == "priority"},
-		Caching:   o.caching, MaxLive: o.maxLive, Tokenizer: s.tokenizer,
+		Caching:   o.caching, MaxLive: o.maxLive, MaxChunk: o.longPrompt, Tokenizer: s.tokenizer,
 	}, plan.open)
 	runtime.GOMAXPROCS(plan.processors)
 	return e, nil
@@ -104,6 +104,9 @@ func runnerOptions(network *model.Model, m *modelOptions, o *engineOptions, maxT
 	opt := network.Options(model.Options{BlockTokens: o.blockSize, MaxTokens: maxTokens, MaxSeqs: o.maxSeqs, MaxSeqTokens: m.maxModelLen})
 	if longest := network.Config.MaxSeqTokens; m.maxModelLen < 0 || opt.MaxSeqTokens > longest {
 		return opt, fmt.Errorf("--max-model-len %d: the model was made for sequences of at most %d tokens", m.maxModelLen, longest)
+	}
+	if o.longPrompt < 0 {
+		return opt, fmt.Errorf("--long-prefill-token-threshold %d: it takes 0 or more", o.longPrompt)
 	}
 	if opt.MaxTokens < opt.MaxSeqs {
 		return opt, fmt.Errorf("--max-num-batched-tokens %d is less than --max-num-seqs %d: some streams would stand still", opt.MaxTokens, opt.MaxSeqs)

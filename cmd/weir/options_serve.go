@@ -24,17 +24,21 @@ type serveOptions struct {
 
 	heapIsLimited bool // the environment has GOMEMLIMIT
 
-	settings map[string]string // all of them by the names of their flags, for /server_info
+	withoutEffect func() []string   // flags of vLLM that were given and have no effect, with the reasons
+	settings      map[string]string // all of them by the names of their flags, for /server_info
 }
 
 func (o *serveOptions) bind(f *flagSet, getenv func(string) string) {
 	o.model.bind(f)
+	f.StringVar(&o.model.path, "model", "", "`folder` of the model; the same as the argument MODEL")
 	o.engine.bind(f)
 	o.listen.bind(f)
 	o.access.bind(f)
 	o.api.bind(f)
 	o.records.bind(f, getenv)
 	o.logs.bind(f)
+	o.withoutEffect = bindVLLM(f)
+	f.alias(vllmAliases)
 }
 
 // settle completes the options after the flags have been parsed: it reads the
@@ -47,6 +51,12 @@ func (o *serveOptions) settle(f *flagSet, getenv func(string) string) error {
 		}
 	}
 	o.heapIsLimited = getenv("GOMEMLIMIT") != ""
+	if o.logs.silent {
+		o.logs.requests = false
+	}
+	if o.engine.eager {
+		o.engine.launch = "cu"
+	}
 	o.settings = f.settings()
 	return o.api.validate()
 }
@@ -114,7 +124,7 @@ func (o *interfaceOptions) bind(f *flagSet) {
 	f.StringVar(&o.logprobsMode, "logprobs-mode", "raw_logprobs", "`mode` of the log-probabilities of generated tokens: raw_logprobs are those of the model, processed_logprobs those of the distribution that tokens are drawn from")
 	f.oneOf(&o.reasoningField, "reasoning-field", "name of the field that holds the model's reasoning; reasoning_content is its older name", "reasoning", "reasoning_content", "both")
 	f.BoolVar(&o.tokensAsIDs, "return-tokens-as-token-ids", false, "default of the request field of that name")
-	f.BoolVar(&o.forceUsage, "enable-force-include-usage", false, "send usage in every stream, even if the request does not ask for it")
+	f.BoolVar(&o.forceUsage, "enable-force-include-usage", false, "send usage in every chunk of every stream and at its end, even if the request does not ask for it")
 	f.BoolVar(&o.requestIDs, "enable-request-id-headers", true, "send X-Request-Id with every response: the request's own, or a random one")
 	f.BoolVar(&o.functions.TokenizerInfo, "enable-tokenizer-info-endpoint", false, "serve /tokenizer_info, which shows the chat template")
 	f.BoolVar(&o.functions.LoadTracking, "enable-server-load-tracking", false, "let /load count the requests that are generating")
@@ -176,12 +186,15 @@ func defaultDataDir(getenv func(string) string) string {
 type logOptions struct {
 	level    string
 	requests bool
+	silent   bool // --disable-log-requests, vLLM's older name of --no-enable-log-requests
 }
 
 func (o *logOptions) bind(f *flagSet) {
 	f.group("Logs")
 	f.oneOf(&o.level, "log-level", "least level of the messages that are logged to standard error", "info", "debug", "warn", "error")
 	f.BoolVar(&o.requests, "enable-log-requests", false, "log every finished request: its id, project, status, tokens and time, but no text of prompts or answers")
+	f.BoolVar(&o.silent, "disable-log-requests", false, "")
+	f.Lookup("disable-log-requests").Hidden = true
 }
 
 // serverConfig is the part of the HTTP server's configuration that flags decide.

@@ -26,7 +26,7 @@ func setupServe(f *flagSet, env *environment) action {
 	o := &serveOptions{}
 	o.bind(f, env.getenv)
 	return func(args []string) error {
-		dir, err := optionalModel("serve", args)
+		dir, err := o.model.folder(args)
 		if err != nil {
 			return err
 		}
@@ -36,6 +36,9 @@ func setupServe(f *flagSet, env *environment) action {
 		log, err := newLog(env.errOut, o.logs.level)
 		if err != nil {
 			return usageError{err}
+		}
+		for _, line := range o.withoutEffect() {
+			log.Info(line)
 		}
 		signals := make(chan os.Signal, 1)
 		signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

@@ -14,8 +14,9 @@
 //	headers   route.go    CORS, path, key, method, project: what is refused here is
 //	                      refused before its body is read
 //	handler               Route.Serve(call), which uses the methods of Call:
-//	body      body.go     ReadBody: bounded in size and time, and counted against a bound on all bodies
-//	          bodystream.go  BodyStream: the same for bodies that are never held as a whole
+//	body      body.go     ReadBody: bounded in size and time
+//	          bodies.go   the memory for all bodies, shared among clients; slow bodies end first
+//	          bodystream.go  BodyStream: for bodies that are never held as a whole
 //	queue     queue.go    Server.Queue().Do: waits for a worker, fair between projects
 //	memory    call.go     Memory: what the request holds or may come to hold, reserved before
 //	answer    call.go     Reply, Answer, Fail; Stream and Download for long answers

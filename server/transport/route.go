@@ -37,7 +37,8 @@ const noRoute = "none"
 func (s *Server) handle(rc *fasthttp.RequestCtx) {
 	s.cfg.CORS.answer(rc)
 	c := &Call{RequestCtx: rc, server: s, conn: rc.Conn().(*conn), Begun: s.Now(), bodyRead: !unread(rc)}
-	c.body.budget = &s.bodies
+	c.body.all, c.body.conn = s.bodies, c.conn
+	c.body.pace.least, c.body.pace.window = s.cfg.BodyRate, s.cfg.BodyWindow
 	defer c.finish()
 	defer func() {
 		if p := recover(); p != nil {

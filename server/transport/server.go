@@ -32,7 +32,7 @@ type Server struct {
 	queue    *Queue
 	keys     *auth.Keyring
 	memory   *memory.Account
-	bodies   budget
+	bodies   *bodies
 	draining atomic.Bool
 	exposed  atomic.Bool // see Expose
 	usage    *usage.Ledger
@@ -58,7 +58,7 @@ func New(cfg Config, router Router, failures failure.Settings, counts *metrics.M
 		cfg: cfg, log: cfg.Log, router: router, failures: cfg.failures(failures), keys: cfg.Keys, counts: counts,
 		memory: memory.New(cfg.Memory, cfg.MemoryWait),
 	}
-	s.bodies = budget{most: max(int64(cfg.MaxBody), min(cfg.MaxBodies, cfg.Memory/bodiesShare)), held: s.memory.Open()}
+	s.bodies = newBodies(&cfg, s.memory)
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	watch := newWatcher(s.log)
 	watch.peeks = cfg.PollClients
@@ -100,10 +100,6 @@ func New(cfg Config, router Router, failures failure.Settings, counts *metrics.M
 	}
 	return s, nil
 }
-
-// bodiesShare is the part of Config.Memory that bodies may take: one in so many. The rest is
-// for preparing requests and for answers, without which bodies are never freed.
-const bodiesShare = 4
 
 // httpLog receives the log of fasthttp, which is about errors of single connections.
 type httpLog struct{ log *slog.Logger }
