@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +43,7 @@ var reasons = []Reason{EngineFull, QueueFull, Memory, Loading, Stopping, Dead, U
 
 // Metrics are the series of a server. Its methods may be called from any goroutine.
 type Metrics struct {
+	created           float64 // when counting began, in seconds since 1970
 	registry, private *prometheus.Registry
 	engine            atomic.Pointer[series] // nil: no model yet
 
@@ -50,7 +52,7 @@ type Metrics struct {
 	durationFine                prometheus.Histogram
 	requestBytes, responseBytes *prometheus.SummaryVec
 
-	rejected                                           *prometheus.CounterVec
+	rejected, admission                                *prometheus.CounterVec
 	projectRequests, projectPrompt, projectGenerations *prometheus.CounterVec
 	logged, loggedBytes, recorded, lost                prometheus.Counter
 	projects                                           struct {
@@ -61,7 +63,7 @@ type Metrics struct {
 
 // New returns the series of a server that has no model yet.
 func New() *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry(), private: prometheus.NewRegistry()}
+	m := &Metrics{created: float64(time.Now().UnixNano()) / 1e9, registry: prometheus.NewRegistry(), private: prometheus.NewRegistry()}
 	m.projects.known = map[string]bool{}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
@@ -80,6 +82,10 @@ func New() *Metrics {
 	for _, r := range reasons {
 		m.rejected.WithLabelValues(string(r))
 	}
+	m.admission = counter("vllm:admission_rejections_total", "Requests refused because of a limit on those that are accepted, by the name of its flag in vLLM.", "reason")
+	for _, r := range []string{maxQueued, "max_num_queued_tokens"} {
+		m.admission.WithLabelValues(r)
+	}
 	m.projectRequests = counter("weir:project_requests_total", "Requests that the engine accepted, by project.", "project")
 	m.projectPrompt = counter("weir:project_prompt_tokens_total", "Prompt tokens of requests that got a token, by project.", "project")
 	m.projectGenerations = counter("weir:project_generation_tokens_total", "Output tokens by project.", "project")
@@ -91,7 +97,7 @@ func New() *Metrics {
 	m.recorded = one("weir:completions_recorded_total", "Chat completions kept as trajectories.")
 	m.lost = one("weir:completions_lost_total", "Chat completions that should have been recorded and were lost.")
 	m.registry.MustRegister(m.logged, m.loggedBytes, m.recorded, m.lost)
-	m.registry.MustRegister(m.requests, m.duration, m.durationFine, m.requestBytes, m.responseBytes, m.rejected, current{m}, collectors.NewGoCollector())
+	m.registry.MustRegister(m.requests, m.duration, m.durationFine, m.requestBytes, m.responseBytes, m.rejected, m.admission, current{m}, collectors.NewGoCollector())
 	m.private.MustRegister(m.projectRequests, m.projectPrompt, m.projectGenerations)
 	return m
 }
@@ -153,7 +159,15 @@ func (m *Metrics) Answered(r Request) {
 }
 
 // Rejected counts a request that was refused.
-func (m *Metrics) Rejected(r Reason) { m.rejected.WithLabelValues(string(r)).Inc() }
+func (m *Metrics) Rejected(r Reason) {
+	m.rejected.WithLabelValues(string(r)).Inc()
+	if r == EngineFull {
+		m.admission.WithLabelValues(maxQueued).Inc()
+	}
+}
+
+// maxQueued is the name that vLLM has for the bound on accepted requests.
+const maxQueued = "max_num_queued_reqs"
 
 // Labels that are not names of projects, which contain a slash.
 const (
@@ -222,6 +236,30 @@ func (m *Metrics) WriteText(w io.Writer, shows func(project string) bool) error 
 		if err := enc.Encode(f); err != nil {
 			return fmt.Errorf("metrics: %w", err)
 		}
+		if c := m.creation(f); c != nil {
+			if err := enc.Encode(c); err != nil {
+				return fmt.Errorf("metrics: %w", err)
+			}
+		}
 	}
 	return nil
+}
+
+// creation returns the family NAME_created with the time since when f counts, as Python's
+// client of Prometheus writes it, and with it vLLM; nil for a gauge, and for series that vLLM
+// does not have, which no program for vLLM reads.
+func (m *Metrics) creation(f *dto.MetricFamily) *dto.MetricFamily {
+	if f.GetType() == dto.MetricType_GAUGE || !strings.HasPrefix(f.GetName(), "vllm:") && !strings.HasPrefix(f.GetName(), "http_") {
+		return nil
+	}
+	name, help, gauge := f.GetName(), f.GetHelp(), dto.MetricType_GAUGE
+	if f.GetType() == dto.MetricType_COUNTER {
+		name = strings.TrimSuffix(name, "_total")
+	}
+	name += "_created"
+	c := &dto.MetricFamily{Name: &name, Help: &help, Type: &gauge, Metric: make([]*dto.Metric, len(f.Metric))}
+	for i, s := range f.Metric {
+		c.Metric[i] = &dto.Metric{Label: s.Label, Gauge: &dto.Gauge{Value: &m.created}}
+	}
+	return c
 }

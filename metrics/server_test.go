@@ -158,9 +158,19 @@ func TestMetricsDocument(t *testing.T) {
 		h.m.SetMemory(memory.New(1, 0))
 		h.m.Answered(Request{Method: "POST", Handler: "/x", Status: 200})
 		var want []string
-		for name, f := range scrape(t, h.m, true) {
-			if strings.HasPrefix(name, "go_") {
+		p := scrape(t, h.m, true)
+		for name, f := range p {
+			if strings.HasPrefix(name, "go_") || strings.HasSuffix(name, "_created") {
 				continue
+			}
+			if kind := f.GetType().String(); (strings.HasPrefix(name, "vllm:") || strings.HasPrefix(name, "http_")) && kind != "GAUGE" {
+				counted := name
+				if kind == "COUNTER" {
+					counted = strings.TrimSuffix(name, "_total")
+				}
+				if created := p[counted+"_created"]; created == nil || len(created.Metric) != len(f.Metric) || created.Metric[0].Gauge.GetValue() < 1 {
+					t.Errorf("%s_created is %v", counted, created)
+				}
 			}
 			labels := map[string]bool{}
 			for _, m := range f.Metric {
