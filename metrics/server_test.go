@@ -11,6 +11,8 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
+
+	"weir/internal/memory"
 )
 
 // TestHTTP: the status is counted in classes, probes are not counted, and clients cannot make
@@ -155,6 +157,7 @@ func TestMetricsDocument(t *testing.T) {
 		defer h.stop()
 		h.m.Used("", 1, 1)
 		h.m.SetStores(map[string]func() Store{"feedback": func() Store { return Store{Commits: 1} }})
+		h.m.SetMemory(memory.New(1, 0))
 		h.m.Answered(Request{Method: "POST", Handler: "/x", Status: 200})
 		var want []string
 		p := scrape(t, h.m, true)
