@@ -23,7 +23,7 @@ const storeAbout = `Looks after the records in a data directory: feedback and tr
   weir store backup  FILE   write everything to FILE, which must not exist; - is standard output
   weir store restore FILE   read FILE into a data directory without records; - is standard input
   weir store verify         read everything and report what is damaged
-  weir store repair         rebuild damaged databases from what can be read; the folders are kept as they were
+  weir store repair         rebuild damaged databases; the old folders are kept
   weir store export         print feedback as JSON, one record per line; with --model, trajectories`
 
 // storeCommands are the words that follow weir store.
