@@ -39,10 +39,6 @@ var fields = slices.Concat(lift(options, func(r *ChatRequest) *Options { return 
 		r.MaxCompletionTokens, f = optional(v, integer)
 		return
 	}},
-	{"bad_words", notNull, func(r *ChatRequest, v Raw, lim *Limits) (f *fault) {
-		r.BadWords, f = list(v, lim.BadWords, text)
-		return
-	}},
 	{"tools", nullable, decodeTools},
 	{"tool_choice", nullable, decodeToolChoice},
 	{"parallel_tool_calls", nullable, func(r *ChatRequest, v Raw, _ *Limits) (f *fault) { r.ParallelToolCalls, f = boolean(v); return }},

@@ -41,6 +41,10 @@ var options = []field[*Options]{
 		r.AllowedTokenIDs, f = list(v, lim.AllowedIDs, integer)
 		return
 	}},
+	{"bad_words", notNull, func(r *Options, v Raw, lim *Limits) (f *fault) {
+		r.BadWords, f = list(v, lim.BadWords, text)
+		return
+	}},
 	{"response_format", nullable, decodeResponseFormat},
 	{"structured_outputs", nullable, decodeStructuredOutputs},
 	{"skip_special_tokens", notNull, func(r *Options, v Raw, _ *Limits) (f *fault) { r.SkipSpecialTokens, f = boolean(v); return }},

@@ -40,6 +40,7 @@ type Form struct {
 	Reasoning       ReasoningField
 	TokensAsIDs     bool // return_tokens_as_token_ids
 	TokenIDs        bool // return_token_ids
+	HideOutputIDs   bool // those of the output are null all the same: they would tell hidden thoughts
 	ContinuousUsage bool // usage in every chunk of a stream
 }
 
@@ -208,7 +209,7 @@ func (f *Form) AppendChoice(dst []byte, c *Choice) []byte {
 	dst = append(dst, `,"stop_reason":`...)
 	dst = c.StopReason.append(dst)
 	dst = append(dst, `,"token_ids":`...)
-	dst = f.appendIDs(dst, c.TokenIDs)
+	dst = f.appendOutputIDs(dst, c.TokenIDs)
 	return append(dst, '}')
 }
 
@@ -232,6 +233,13 @@ func (f *Form) appendIDs(dst []byte, ids []int32) []byte {
 		return append(dst, "null"...)
 	}
 	return appendIDs(dst, ids)
+}
+
+func (f *Form) appendOutputIDs(dst []byte, ids []int32) []byte {
+	if f.HideOutputIDs {
+		return append(dst, "null"...)
+	}
+	return f.appendIDs(dst, ids)
 }
 
 func (f *Form) appendLogprobs(dst []byte, entries []Logprob) []byte {

@@ -115,7 +115,7 @@ func (s *Stream) AppendChunk(dst []byte, c *Chunk) []byte {
 		dst = c.Stop.append(dst)
 		dst = append(dst, `,"token_ids":`...)
 	}
-	dst = s.form.appendIDs(dst, c.TokenIDs)
+	dst = s.form.appendOutputIDs(dst, c.TokenIDs)
 	dst = append(dst, `}]`...)
 	dst = s.usage(dst, c.Usage)
 	return append(dst, "}\n\n"...)

@@ -69,6 +69,11 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, body []byte, from s
 	}
 	if a.hideThoughts {
 		a.echoThought = ""
+		// Ids and log-probabilities would tell the thoughts, so they are left out, as vLLM
+		// does, of all tokens of a model whose thoughts are told apart.
+		if prompt.Divided {
+			p.reply.form.HideOutputIDs, p.reply.logprobs = true, false
+		}
 	}
 	p.reply.answer = a
 	if recording != nil {

@@ -113,6 +113,17 @@ func (r *reply) logprob(ev *engine.Event, alts []api.TokenLogprob) (api.Logprob,
 	return api.Logprob{TokenLogprob: own, Top: alts[from:len(alts):len(alts)]}, alts
 }
 
+// echoedLogprob returns the entry of a token of an echoed prompt, whose score is sc. It has
+// no more alternatives than were computed, which may be fewer than r.top if the request has
+// a prompt_logprobs of its own.
+func (r *reply) echoedLogprob(sc *engine.PromptLogprob) api.Logprob {
+	few := *r
+	few.top = min(r.top, len(sc.Top))
+	ev := engine.Event{Token: sc.Token, Logprob: sc.Logprob, Top: sc.Top}
+	entry, _ := few.logprob(&ev, nil)
+	return entry
+}
+
 // impossible appends tokens of probability 0 to the alternatives alts[from:] until there
 // are r.top, lowest ids first. It is for rows in which a mask or a filter has left fewer
 // tokens than were asked for. (vLLM has such entries too, with arbitrary ids.)

@@ -60,10 +60,7 @@ func (t *textAnswer) echoed(r *reply, st *engine.Stream, i int) (string, *api.Te
 	l := &api.TextLogprobs{Unscored: true, Entries: make([]api.Logprob, 1, len(prompt))}
 	l.Entries[0].TokenLogprob = api.TokenLogprob{ID: prompt[0], Text: tokenText(r.tok, prompt[0])}
 	for j := range scores {
-		sc := &scores[j]
-		ev := engine.Event{Token: sc.Token, Logprob: sc.Logprob, Top: sc.Top}
-		entry, _ := r.logprob(&ev, nil)
-		l.Entries = append(l.Entries, entry)
+		l.Entries = append(l.Entries, r.echoedLogprob(&scores[j]))
 	}
 	return t.echo[i], l
 }
@@ -82,7 +79,7 @@ func joined(before *api.TextLogprobs, own []api.Logprob) *api.TextLogprobs {
 func (t *textAnswer) encoder(r *reply, st *engine.Stream) encoder {
 	return &textEncoder{
 		r: r, t: t, st: st, enc: api.NewTextStream(r.meta, r.form),
-		begun: make([]bool, r.n), used: make([]int, r.n), offset: make([]int, r.n),
+		begun: make([]bool, r.n), used: make([]int, r.n), offset: make([]api.TextOffset, r.n),
 	}
 }
 
@@ -93,9 +90,9 @@ type textEncoder struct {
 	st  *engine.Stream
 	enc *api.TextStream
 
-	begun  []bool // by choice: an event has been written
-	used   []int  // by choice: completion tokens
-	offset []int  // by choice: characters of the tokens in its log-probabilities so far
+	begun  []bool           // by choice: an event has been written
+	used   []int            // by choice: completion tokens
+	offset []api.TextOffset // by choice: where its next log-probability stands
 
 	scores api.TextLogprobs
 	chunk  api.TextChoice
@@ -146,7 +143,7 @@ func (e *textEncoder) event(dst []byte, ev *engine.Event) ([]byte, bool) {
 		c.Logprobs = &e.scores
 	}
 	if c.Logprobs != nil {
-		e.offset[i] += c.Logprobs.Width()
+		e.offset[i] = c.Logprobs.End()
 	}
 	dst = e.enc.AppendChunk(dst, c, api.Usage{Prompt: len(prompt), Completion: e.used[i]})
 	return dst, c.FinishReason != ""
