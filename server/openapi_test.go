@@ -145,8 +145,8 @@ func TestDocs(t *testing.T) {
 	if status != 200 || !strings.Contains(page, "fetch('openapi.json')") || regexp.MustCompile(`(src|href)="?(https?:)?//`).MatchString(page) {
 		t.Errorf("%d %.200s", status, page)
 	}
-	if policy := header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, "script-src 'sha256-") {
-		t.Errorf("policy %q", policy)
+	if policy := header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, "script-src 'sha256-") || header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("policy %q, headers %v", policy, header)
 	}
 	without := newServer(t, func(s *servertest.Setup) { s.Config.Functions.NoDocs = true })
 	for _, path := range []string{"/docs", "/openapi.json"} {
