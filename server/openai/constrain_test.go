@@ -14,6 +14,7 @@ import (
 
 	"weir/api"
 	"weir/server/servertest"
+	"weir/server/transport"
 )
 
 func structured(kind string, v any) map[string]any {
@@ -320,7 +321,7 @@ func TestGrammarsWaitApart(t *testing.T) {
 	var begun atomic.Int32
 	for range h.Instance.OpenAI().Compiling().Workers() { // keeps every worker busy, as a large grammar would
 		busy.Go(func() {
-			if err := h.Instance.OpenAI().Compiling().Do(t.Context(), "", func() { begun.Add(1); <-gate }); err != nil {
+			if err := h.Instance.OpenAI().Compiling().Do(t.Context(), transport.Turn{}, func() { begun.Add(1); <-gate }); err != nil {
 				t.Error(err)
 			}
 		})

@@ -70,7 +70,7 @@ func (s *Service) request(m *Model, q *api.Options, params sampler.Params, token
 	if q.CacheSalt != nil {
 		salt = *q.CacheSalt
 	}
-	r.Salt = s.salts.salt(from.project, salt)
+	r.Salt = s.salts.salt(from.who, from.project, salt)
 	if n := q.PromptLogprobs; n != nil {
 		top := *n
 		if top < 0 {
