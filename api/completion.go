@@ -119,7 +119,7 @@ func AppendTextResponse(dst []byte, meta Meta, form Form, r *TextResponse) []byt
 		dst = AppendString(dst, meta.Fingerprint)
 	}
 	dst = append(dst, `,"usage":`...)
-	dst = appendUsage(dst, r.Usage, true)
+	dst = form.appendUsage(dst, r.Usage, wholeUsage)
 	return append(dst, `,"kv_transfer_params":null}`...)
 }
 
@@ -275,7 +275,7 @@ func (s *TextStream) AppendChunk(dst []byte, c *TextChoice, u Usage) []byte {
 	dst = s.form.appendIDs(dst, c.TokenIDs)
 	dst = append(dst, `}],"usage":`...)
 	if s.form.ContinuousUsage {
-		dst = appendUsage(dst, u, false)
+		dst = s.form.appendUsage(dst, u, chunkUsage)
 	} else {
 		dst = append(dst, "null"...)
 	}
@@ -286,6 +286,6 @@ func (s *TextStream) AppendChunk(dst []byte, c *TextChoice, u Usage) []byte {
 func (s *TextStream) AppendUsage(dst []byte, u Usage) []byte {
 	dst = append(dst, s.head...)
 	dst = append(dst, `],"usage":`...)
-	dst = appendUsage(dst, u, true)
+	dst = s.form.appendUsage(dst, u, streamUsage)
 	return append(dst, "}\n\n"...)
 }

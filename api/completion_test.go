@@ -137,7 +137,7 @@ func TestSharedFieldsAreShared(t *testing.T) {
 			t.Errorf("%s: %s is accepted", m.name, m.wrong)
 		}
 	}
-	want := []string{"messages", "top_logprobs", "max_completion_tokens", "tools", "tool_choice", "parallel_tool_calls", "reasoning_effort", "include_reasoning",
+	want := []string{"messages", "top_logprobs", "max_completion_tokens", "tools", "tool_choice", "parallel_tool_calls", "reasoning_effort", "include_reasoning", "return_prompt_text",
 		"add_generation_prompt", "continue_final_message", "documents", "chat_template", "chat_template_kwargs", "mm_processor_kwargs"}
 	for _, name := range want {
 		if !slices.Contains(chat, name) {
@@ -162,16 +162,16 @@ func TestTextShapes(t *testing.T) {
 	want := `{"id":"cmpl-r","object":"text_completion","created":5,"model":"m","choices":[` +
 		`{"index":0,"text":"t","logprobs":null,"finish_reason":"length","stop_reason":null,"token_ids":[],"prompt_logprobs":null,"prompt_token_ids":[]},` +
 		`{"index":1,"text":"a�","logprobs":` + logprobs + `,"finish_reason":"stop","stop_reason":3,"token_ids":[7],"prompt_logprobs":[null,{"4":{"logprob":-1.0,"rank":2,"decoded_token":"q"}}],"prompt_token_ids":[1,2]}` +
-		`],"service_tier":null,"system_fingerprint":null,"usage":{"prompt_tokens":3,"total_tokens":5,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":0}},"kv_transfer_params":null}`
+		`],"service_tier":null,"system_fingerprint":null,"usage":{"prompt_tokens":3,"total_tokens":5,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":null},"kv_transfer_params":null}`
 	if strings.Replace(got, `,"prompt_tokens_details":{"cached_tokens":0}`, "", 1) != strings.Replace(want, `,"prompt_tokens_details":{"cached_tokens":0}`, "", 1) || !json.Valid([]byte(got)) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	s := NewTextStream(meta, Form{TokenIDs: true})
 	head := `data: {"id":"cmpl-r","object":"text_completion","created":5,"model":"m","choices":[`
 	for _, c := range []struct{ got, want string }{
-		{string(s.AppendChunk(nil, &TextChoice{Text: "t"}, Usage{1, 1, 0})), head + `{"index":0,"text":"t","logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":[]}],"usage":null}`},
+		{string(s.AppendChunk(nil, &TextChoice{Text: "t"}, Usage{1, 1, 0, 0})), head + `{"index":0,"text":"t","logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":[]}],"usage":null}`},
 		{string(s.AppendChunk(nil, &full, Usage{})), head + `{"index":1,"text":"a�","logprobs":` + logprobs + `,"finish_reason":"stop","stop_reason":3,"prompt_token_ids":[1,2],"token_ids":[7]}],"usage":null}`},
-		{string(NewTextStream(meta, Form{ContinuousUsage: true}).AppendChunk(nil, &TextChoice{TokenIDs: []int32{1}}, Usage{2, 1, 0})),
+		{string(NewTextStream(meta, Form{ContinuousUsage: true}).AppendChunk(nil, &TextChoice{TokenIDs: []int32{1}}, Usage{2, 1, 0, 0})),
 			head + `{"index":0,"text":"","logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":null}],"usage":{"prompt_tokens":2,"total_tokens":3,"completion_tokens":1}}`},
 	} {
 		if c.got != c.want+"\n\n" {

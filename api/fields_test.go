@@ -72,6 +72,7 @@ var matrix = []struct {
 	{"request_id", false, `"x"`, `5`},
 	{"return_tokens_as_token_ids", true, `true`, `2`},
 	{"return_token_ids", true, `true`, `2`},
+	{"return_prompt_text", true, `true`, `2`},
 	{"cache_salt", true, `"x"`, `5`},
 	{"kv_transfer_params", true, `{"a":1}`, `[]`},
 	{"engine_xargs", true, `{"a":1}`, `[]`},

@@ -74,6 +74,7 @@ type ChatRequest struct {
 	Messages []Message
 
 	IncludeReasoning bool
+	ReturnPromptText bool // what the prompt was rendered to
 
 	// The prompt.
 	Tools                Raw    // array of tool definitions as a template sees them; nil: none

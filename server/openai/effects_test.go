@@ -114,6 +114,7 @@ func TestEveryFieldHasItsEffect(t *testing.T) {
 		"request_id":                    {"mine", nil},
 		"return_tokens_as_token_ids":    {true, m{"logprobs": true}},
 		"return_token_ids":              {true, nil},
+		"return_prompt_text":            {true, nil},
 		"cache_salt":                    {"salt", m{"messages": servertest.UserSays(strings.Repeat("a b c d ", 20))}},
 		"repetition_detection":          {m{"max_pattern_size": 1, "min_count": 3}, m{"logit_bias": m{"700": 100}, "max_tokens": 9}},
 	}

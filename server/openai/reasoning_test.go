@@ -338,6 +338,62 @@ func TestC141K17IncludeReasoning(t *testing.T) {
 	}
 }
 
+// The usage says how many tokens are thought: shown or not, and of all choices together.
+func TestK20ReasoningTokens(t *testing.T) {
+	t.Parallel()
+	thought, content := words("<think>hm, so it is"), words("Yes.")
+	h := newReasoningServer(t, nil, slices.Concat(thought, words("</think>"), content), words("No."))
+	ask := func(fields map[string]any, want int) {
+		t.Helper()
+		if u := h.Complete(t, fields).Usage; u.CompletionDetails == nil || u.CompletionDetails.Reasoning != want {
+			t.Errorf("%v: %+v, want %d", fields, u.CompletionDetails, want)
+		}
+		fields["stream_options"] = map[string]any{"include_usage": true, "continuous_usage_stats": true}
+		most := 0
+		for i, c := range h.Streamed(t, fields) {
+			switch d := c.Usage.CompletionDetails; {
+			case d == nil:
+				t.Fatalf("event %d: %+v", i, c.Usage)
+			case d.Reasoning < most && len(c.Choices) == 0:
+				t.Errorf("%d at the end after %d", d.Reasoning, most)
+			default:
+				most = max(most, d.Reasoning)
+			}
+		}
+		if most != want {
+			t.Errorf("%v, streaming: %d, want %d", fields, most, want)
+		}
+	}
+	ask(thinking(nil), len(thought)-1)
+	ask(thinking(map[string]any{"include_reasoning": false}), len(thought)-1)
+	ask(thinking(map[string]any{"max_tokens": 3}), 2)
+	if status, answer, _ := h.Get("POST", servertest.TextPath, servertest.TextBody(t, nil)); status != 200 || !strings.Contains(answer, `"completion_tokens_details":null`) {
+		t.Error(answer)
+	}
+	plain := newReasoningServer(t, withTemplate(openingTemplate, reasoning.None), content)
+	if _, answer := plain.Chat(nil); !strings.Contains(answer, `"completion_tokens_details":null`) {
+		t.Error(answer)
+	}
+}
+
+func TestK21PromptText(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
+	want := decode(h.Complete(t, map[string]any{"return_token_ids": true}).PromptTokenIDs)
+	quoted := string(api.AppendString([]byte(`,"prompt_text":`), want))
+	if _, answer := h.Chat(map[string]any{"return_prompt_text": true, "truncate_prompt_tokens": 2}); strings.Count(answer, quoted+`,`) != 1 {
+		t.Errorf("%s\nwant %s", answer, quoted)
+	}
+	if _, answer := h.Chat(map[string]any{"return_prompt_text": true, "stream": true, "n": 2, "temperature": 1}); strings.Count(answer, quoted+`}`) != 2 || strings.Count(answer, "prompt_text") != 2 {
+		t.Error(answer)
+	}
+	for _, fields := range []map[string]any{nil, {"return_prompt_text": false}, {"return_prompt_text": nil}} {
+		if _, answer := h.Chat(fields); !strings.Contains(answer, `,"prompt_text":null,`) {
+			t.Error(answer)
+		}
+	}
+}
+
 // While only hidden thoughts are generated, a stream gets its heartbeats.
 func TestHeartbeatsWhileThinking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
