@@ -42,6 +42,7 @@ var matrix = []struct {
 	{"ignore_eos", false, `true`, `2`},
 	{"stream", true, `true`, `"maybe"`},
 	{"stream_options", true, `{}`, `true`},
+	{"stream_interval", true, `3`, `0`},
 	{"temperature", true, `1`, `"hot"`},
 	{"top_p", true, `1`, `[1]`},
 	{"top_k", true, `1`, `1.5`},

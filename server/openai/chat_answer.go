@@ -57,7 +57,7 @@ func (a *chatAnswer) choice(i int, g *gathered, logprobs bool) api.Choice {
 }
 
 func (a *chatAnswer) encoder(r *reply, st *engine.Stream) encoder {
-	e := &chatEncoder{r: r, a: a, st: st, enc: api.NewStream(r.meta, r.form), used: make([]int, r.n)}
+	e := &chatEncoder{r: r, a: a, st: st, enc: api.NewStream(r.meta, r.form), chunks: newChunker(r)}
 	if a.output != reasoning.Content {
 		e.split, e.counts = make([]reasoning.Splitter, r.n), make([]reasoning.Counter, r.n)
 		for i := range e.split {
@@ -74,15 +74,12 @@ type chatEncoder struct {
 	st  *engine.Stream
 	enc *api.Stream
 
-	opened int                  // events written so far that come before the first token
-	used   []int                // completion tokens of each choice
+	opened int // events written so far that come before the first token
+	chunks chunker
 	counts []reasoning.Counter  // of the tokens of each choice that are thought; nil: none are
 	split  []reasoning.Splitter // of each choice; nil: all text is content
 
 	chunk api.Chunk
-	id    [1]int32
-	entry [1]api.Logprob
-	alts  []api.TokenLogprob
 }
 
 // open appends the next event with a role, and after the roles the next with an echo. It
@@ -103,22 +100,19 @@ func (e *chatEncoder) open(dst []byte) ([]byte, bool) {
 }
 
 func (e *chatEncoder) event(dst []byte, ev *engine.Event) ([]byte, bool) {
-	c := &e.chunk
-	*c = api.Chunk{Choice: int(ev.Choice), Content: view(ev.Text)}
-	if ev.Token >= 0 {
-		e.used[ev.Choice]++
-		if e.counts != nil {
-			e.counts[ev.Choice].Next(e.r.tok.Bytes(ev.Token))
-		}
-		e.id[0] = ev.Token
-		c.TokenIDs = e.id[:]
-		if e.r.logprobs {
-			e.entry[0], e.alts = e.r.logprob(ev, e.alts[:0])
-			c.Logprobs = e.entry[:]
-		}
+	if e.counts != nil && ev.Token >= 0 {
+		e.counts[ev.Choice].Next(e.r.tok.Bytes(ev.Token))
 	}
-	c.HasLogprobs = e.r.logprobs && ev.Token >= 0
-	c.Usage = api.Usage{Prompt: len(e.a.prompt), Completion: e.used[ev.Choice]}
+	p, due := e.chunks.add(ev)
+	if !due {
+		return dst, false
+	}
+	c := &e.chunk
+	*c = api.Chunk{
+		Choice: int(ev.Choice), Content: view(p.text), TokenIDs: p.ids,
+		Logprobs: p.entries, HasLogprobs: len(p.entries) > 0,
+		Usage: api.Usage{Prompt: len(e.a.prompt), Completion: e.chunks.used[ev.Choice]},
+	}
 	if e.counts != nil {
 		c.Usage.Reasoning = e.counts[ev.Choice].Count()
 	}
@@ -126,14 +120,14 @@ func (e *chatEncoder) event(dst []byte, ev *engine.Event) ([]byte, bool) {
 	if last { // hardly ever: the two need not be written for every token
 		c.Finish, c.Stop = finish(ev)
 	}
-	if e.split == nil || e.divide(c, ev.Text) {
+	if e.split == nil || e.divide(c, p.text) {
 		dst = e.enc.AppendChunk(dst, c)
 	}
 	return dst, last
 }
 
 func (e *chatEncoder) usage(dst []byte) []byte {
-	u := api.Usage{Prompt: len(e.a.prompt), Cached: e.st.Cached(), Completion: sum(e.used)}
+	u := api.Usage{Prompt: len(e.a.prompt), Cached: e.st.Cached(), Completion: sum(e.chunks.used)}
 	for i := range e.counts {
 		u.Reasoning += e.counts[i].Count()
 	}

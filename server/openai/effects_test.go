@@ -88,6 +88,7 @@ func TestEveryFieldHasItsEffect(t *testing.T) {
 		"ignore_eos":                    {true, ends},
 		"stream":                        {true, nil},
 		"stream_options":                {m{"include_usage": true}, m{"stream": true}},
+		"stream_interval":               {3, m{"stream": true, "ignore_eos": true}},
 		"temperature":                   {2, m{"seed": 1, "max_tokens": 20}},
 		"top_p":                         {1e-9, random},
 		"top_k":                         {1, random},

@@ -193,7 +193,7 @@ func (s *Service) reply(m *Model, q *api.Options, id string) reply {
 		form: api.Form{Reasoning: s.cfg.ReasoningField, TokensAsIDs: s.cfg.TokensAsIDs, TokenIDs: q.ReturnTokenIDs, ContinuousUsage: q.ContinuousUsage || s.cfg.ForceUsage},
 		tok:  m.Tokenizer, n: q.N,
 		logprobs: q.Logprobs, top: q.TopLogprobs,
-		stream: q.Stream, usage: q.IncludeUsage || s.cfg.ForceUsage,
+		stream: q.Stream, interval: max(q.StreamInterval, s.cfg.StreamInterval), usage: q.IncludeUsage || s.cfg.ForceUsage,
 	}
 	if q.ReturnTokensAsIDs != nil {
 		r.form.TokensAsIDs = *q.ReturnTokensAsIDs

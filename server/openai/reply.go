@@ -22,8 +22,9 @@ type reply struct {
 	top      int  // how many alternatives of each token were asked for
 	oneMore  bool // list one alternative more than top, as /v1/completions does
 
-	stream bool
-	usage  bool // a usage chunk at the end of the stream
+	stream   bool
+	interval int  // tokens of a choice in a chunk of a stream; up to 1: one
+	usage    bool // a usage chunk at the end of the stream
 
 	answer   answer
 	recorded *transcript // nil: this answer is not recorded

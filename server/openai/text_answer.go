@@ -79,7 +79,7 @@ func joined(before *api.TextLogprobs, own []api.Logprob) *api.TextLogprobs {
 func (t *textAnswer) encoder(r *reply, st *engine.Stream) encoder {
 	return &textEncoder{
 		r: r, t: t, st: st, enc: api.NewTextStream(r.meta, r.form),
-		begun: make([]bool, r.n), used: make([]int, r.n), offset: make([]api.TextOffset, r.n),
+		begun: make([]bool, r.n), chunks: newChunker(r), offset: make([]api.TextOffset, r.n),
 	}
 }
 
@@ -90,15 +90,12 @@ type textEncoder struct {
 	st  *engine.Stream
 	enc *api.TextStream
 
-	begun  []bool           // by choice: an event has been written
-	used   []int            // by choice: completion tokens
+	begun  []bool // by choice: an event has been written
+	chunks chunker
 	offset []api.TextOffset // by choice: where its next log-probability stands
 
 	scores api.TextLogprobs
 	chunk  api.TextChoice
-	id     [1]int32
-	entry  [1]api.Logprob
-	alts   []api.TokenLogprob
 }
 
 // open appends nothing: the echo is a part of the first token's event.
@@ -111,21 +108,16 @@ func (e *textEncoder) event(dst []byte, ev *engine.Event) ([]byte, bool) {
 	prompt := t.prompts[i/t.n]
 	c := &e.chunk
 	*c = api.TextChoice{Index: i}
-	c.FinishReason, c.StopReason = finish(ev)
-	own := e.entry[:0]
+	var own []api.Logprob
 	if t.only {
-		c.FinishReason, c.StopReason = api.FinishLength, api.StopReason{}
+		c.FinishReason = api.FinishLength
 	} else {
-		c.Text = view(ev.Text)
-		if ev.Token >= 0 {
-			e.used[i]++
-			e.id[0] = ev.Token
-			c.TokenIDs = e.id[:]
-			if e.r.logprobs {
-				e.entry[0], e.alts = e.r.logprob(ev, e.alts[:0])
-				own = e.entry[:]
-			}
+		p, due := e.chunks.add(ev)
+		if !due {
+			return dst, false
 		}
+		c.FinishReason, c.StopReason = finish(ev)
+		c.Text, c.TokenIDs, own = view(p.text), p.ids, p.entries
 	}
 	var before *api.TextLogprobs
 	if !e.begun[i] {
@@ -145,10 +137,10 @@ func (e *textEncoder) event(dst []byte, ev *engine.Event) ([]byte, bool) {
 	if c.Logprobs != nil {
 		e.offset[i] = c.Logprobs.End()
 	}
-	dst = e.enc.AppendChunk(dst, c, api.Usage{Prompt: len(prompt), Completion: e.used[i]})
+	dst = e.enc.AppendChunk(dst, c, api.Usage{Prompt: len(prompt), Completion: e.chunks.used[i]})
 	return dst, c.FinishReason != ""
 }
 
 func (e *textEncoder) usage(dst []byte) []byte {
-	return e.enc.AppendUsage(dst, api.Usage{Prompt: e.t.promptTokens(), Cached: e.st.Cached(), Completion: sum(e.used)})
+	return e.enc.AppendUsage(dst, api.Usage{Prompt: e.t.promptTokens(), Cached: e.st.Cached(), Completion: sum(e.chunks.used)})
 }
