@@ -305,7 +305,7 @@ func TestGrammarsWaitApart(t *testing.T) {
 	var begun atomic.Int32
 	for range h.Instance.OpenAI().Compiling().Workers() { // keeps every worker busy, as a large grammar would
 		busy.Go(func() {
-			if err := h.Instance.OpenAI().Compiling().Do(t.Context(), "", func() { begun.Add(1); <-gate }); err != nil {
+			if err := h.Instance.OpenAI().Compiling().Do(t.Context(), "", 0, func() { begun.Add(1); <-gate }); err != nil {
 				t.Error(err)
 			}
 		})

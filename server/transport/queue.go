@@ -16,25 +16,40 @@ import (
 // fair between projects, and a request leaves it as soon as its client has left. The
 // package ants keeps the goroutines. Its own queue is not used, because it is in order of
 // arrival, and a job cannot be taken out of it.
+//
+// A large request takes seconds where a small one takes a millisecond. The two kinds
+// therefore wait apart, and neither can take all workers: as long as requests of a kind
+// wait, at least one worker is theirs. A queue with a single worker has a second one for
+// this, and the Go scheduler divides the time between them.
 type Queue struct {
 	places  int // jobs that may wait
-	workers int // jobs that run at a time
+	workers int // jobs that run at a time; see most
 	pool    *ants.Pool
 
 	mu struct {
 		sync.Mutex
-		lines   map[string]*line // by project; none is empty
-		turns   list.List        // of *line; the first one is next
-		waiting int
-		running int // workers
+		small, large lane
+		waiting      int
 	}
+}
+
+// LargeBody is the size in bytes from which a request counts as large for a Queue. The
+// largest usual chats have some 100 KB.
+const LargeBody = 256 << 10
+
+// lane holds the jobs of one kind.
+type lane struct {
+	lines   map[string]*line // by project; none is empty
+	turns   list.List        // of *line; the first one is next
+	running int              // workers
+	most    int              // workers that may have jobs of this kind at a time
 }
 
 // line holds the waiting jobs of one project, in order of arrival.
 type line struct {
 	project string
 	jobs    list.List     // of *job
-	turn    *list.Element // in Queue.mu.turns
+	turn    *list.Element // in lane.turns
 }
 
 // job is one call of Do.
@@ -43,6 +58,7 @@ type job struct {
 	err  error
 	done chan struct{} // closed when run has returned
 
+	lane  *lane
 	line  *line
 	place *list.Element // in line.jobs; nil once a worker has it
 }
@@ -56,7 +72,8 @@ func NewQueue(places, workers int) (*Queue, error) {
 		return nil, fmt.Errorf("server: preparation workers: %w", err)
 	}
 	q := &Queue{places: places, workers: workers, pool: pool}
-	q.mu.lines = make(map[string]*line)
+	q.mu.small = lane{lines: make(map[string]*line), most: workers}
+	q.mu.large = lane{lines: make(map[string]*line), most: max(1, workers-1)}
 	return q, nil
 }
 
@@ -64,9 +81,12 @@ func NewQueue(places, workers int) (*Queue, error) {
 // arrival, and different projects take turns. If ctx ends first, Do returns its cause at
 // once. In this case f either never begins or may still be running, so that the caller must
 // not use anything that f uses. Do fails with failure.ErrQueueFull if too many jobs wait, and
-// with failure.ErrPanic if f panics.
-func (q *Queue) Do(ctx context.Context, project string, f func()) error {
-	j := &job{run: f, done: make(chan struct{})}
+// with failure.ErrPanic if f panics. size is the size of the request in bytes.
+func (q *Queue) Do(ctx context.Context, project string, size int, f func()) error {
+	j := &job{run: f, done: make(chan struct{}), lane: &q.mu.small}
+	if size >= LargeBody {
+		j.lane = &q.mu.large
+	}
 	if err := q.push(project, j); err != nil {
 		return err
 	}
@@ -85,25 +105,22 @@ func (q *Queue) push(project string, j *job) error {
 		q.mu.Unlock()
 		return failure.ErrQueueFull
 	}
-	l := q.mu.lines[project]
+	l := j.lane.lines[project]
 	if l == nil {
 		l = &line{project: project}
-		q.mu.lines[project] = l
-		l.turn = q.mu.turns.PushBack(l)
+		j.lane.lines[project] = l
+		l.turn = j.lane.turns.PushBack(l)
 	}
 	j.line, j.place = l, l.jobs.PushBack(j)
 	q.mu.waiting++
-	start := q.mu.running < q.workers
-	if start {
-		q.mu.running++
-	}
+	start := q.choose(nil)
 	q.mu.Unlock()
-	if !start {
+	if start == nil {
 		return nil
 	}
-	if err := q.pool.Submit(q.work); err != nil { // the pool is closed
+	if err := q.pool.Submit(func() { q.work(start) }); err != nil { // the pool is closed
 		q.mu.Lock()
-		q.mu.running--
+		start.running--
 		q.mu.Unlock()
 		q.leave(j)
 		return failure.ErrDraining
@@ -126,31 +143,61 @@ func (q *Queue) remove(j *job) {
 	j.place = nil
 	q.mu.waiting--
 	if l.jobs.Len() == 0 {
-		q.mu.turns.Remove(l.turn)
-		delete(q.mu.lines, l.project)
+		j.lane.turns.Remove(l.turn)
+		delete(j.lane.lines, l.project)
 	}
 }
 
-// next removes and returns the first job of the project whose turn it is. If there is none,
-// it returns nil, and the worker ends.
-func (q *Queue) next() *job {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	front := q.mu.turns.Front()
-	if front == nil {
-		q.mu.running--
+// choose takes a worker for the kind of job that is to run next and returns that kind, or
+// nil if none of those that wait may run. done is the kind that the worker has run before,
+// if it has.
+func (q *Queue) choose(done *lane) *lane {
+	small, large := &q.mu.small, &q.mu.large
+	if done != nil {
+		done.running--
+	}
+	may := func(l *lane, workers int) bool {
+		return l.turns.Len() > 0 && l.running < l.most && small.running+large.running < workers
+	}
+	var next *lane
+	switch all := max(2, q.workers); {
+	case may(large, all) && large.running == 0: // one of them always makes progress
+		next = large
+	case may(small, all):
+		next = small
+	case may(large, q.workers):
+		next = large
+	default:
 		return nil
 	}
-	l := front.Value.(*line)
-	j := l.jobs.Front().Value.(*job)
-	q.mu.turns.MoveToBack(front)
+	next.running++
+	return next
+}
+
+// next removes and returns the first job of the project whose turn it is, or nil if all of
+// this kind have left.
+func (q *Queue) next(l *lane) *job {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	front := l.turns.Front()
+	if front == nil {
+		return nil
+	}
+	j := front.Value.(*line).jobs.Front().Value.(*job)
+	l.turns.MoveToBack(front)
 	q.remove(j)
 	return j
 }
 
-func (q *Queue) work() {
-	for j := q.next(); j != nil; j = q.next() {
-		j.begin()
+// work runs jobs until none is left that may run.
+func (q *Queue) work(l *lane) {
+	for l != nil {
+		if j := q.next(l); j != nil {
+			j.begin()
+		}
+		q.mu.Lock()
+		l = q.choose(l)
+		q.mu.Unlock()
 	}
 }
 

@@ -33,14 +33,14 @@ func TestQueueFairBetweenProjects(t *testing.T) {
 		submit := func(project string, n int) {
 			for i := range n {
 				wg.Go(func() {
-					if err := q.Do(context.Background(), project, func() { order = append(order, project) }); err != nil {
+					if err := q.Do(context.Background(), project, 0, func() { order = append(order, project) }); err != nil {
 						t.Errorf("%s %d: %v", project, i, err)
 					}
 				})
 				synctest.Wait() // jobs queue up in this order
 			}
 		}
-		wg.Go(func() { _ = q.Do(context.Background(), "first", func() { <-release }) })
+		wg.Go(func() { _ = q.Do(context.Background(), "first", 0, func() { <-release }) })
 		synctest.Wait()
 		submit("a", 5)
 		submit("b", 2)
@@ -54,6 +54,86 @@ func TestQueueFairBetweenProjects(t *testing.T) {
 	})
 }
 
+// Large requests never have all workers, so that a small one begins at once, however many
+// large ones run and wait, of its own project too. And one large request always runs.
+func TestLargeRequestsLeaveAWorker(t *testing.T) {
+	for _, workers := range []int{1, 2, 4} {
+		synctest.Test(t, func(t *testing.T) {
+			q := testQueue(t, 100, workers)
+			var wg sync.WaitGroup
+			large, small := make(chan struct{}), make(chan struct{})
+			began := map[bool]int{}
+			var mu sync.Mutex
+			submit := func(size, n int, gate chan struct{}) {
+				for range n {
+					wg.Go(func() {
+						if err := q.Do(context.Background(), "p", size, func() {
+							mu.Lock()
+							began[size >= LargeBody]++
+							mu.Unlock()
+							<-gate
+						}); err != nil {
+							t.Error(err)
+						}
+					})
+					synctest.Wait()
+				}
+			}
+			check := func(what string, wantLarge, wantSmall int) {
+				t.Helper()
+				synctest.Wait()
+				if began[true] != wantLarge || began[false] != wantSmall {
+					t.Errorf("%d workers, %s: %d large and %d small ones began, want %d and %d", workers, what, began[true], began[false], wantLarge, wantSmall)
+				}
+			}
+			most := max(1, workers-1)
+			submit(LargeBody, 3*workers, large)
+			check("only large ones", most, 0)
+			submit(LargeBody-1, 1, small)
+			check("a small one", most, 1)
+			submit(0, 5, small)
+			check("more small ones", most, 1)
+			small <- struct{}{}
+			check("a small one has ended", most, 2)
+			large <- struct{}{}
+			check("a large one has ended", most+min(1, most), 2+max(0, 1-most))
+			close(small)
+			check("all small ones", most+1, 6)
+			close(large)
+			check("all", 3*workers, 6)
+			wg.Wait()
+		})
+	}
+}
+
+// A large request that waits gets the next worker that is free, however many small ones
+// wait.
+func TestSmallRequestsLeaveAWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := testQueue(t, 100, 2)
+		var wg sync.WaitGroup
+		gate, large := make(chan struct{}), make(chan struct{})
+		for range 10 {
+			wg.Go(func() { _ = q.Do(context.Background(), "p", 0, func() { <-gate }) })
+			synctest.Wait()
+		}
+		running := false
+		wg.Go(func() { _ = q.Do(context.Background(), "p", LargeBody, func() { running = true; <-large }) })
+		synctest.Wait()
+		if running {
+			t.Error("a third job runs beside two workers")
+		}
+		gate <- struct{}{}
+		synctest.Wait()
+		if !running {
+			t.Error("the large request still waits after a worker was free")
+		}
+		close(gate)
+		close(large)
+		wg.Wait()
+	})
+}
+
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := testQueue(t, 2, 1)
@@ -61,10 +141,10 @@ func TestQueueIsBounded(t *testing.T) {
 		var wg sync.WaitGroup
 		ctx, cancel := context.WithCancelCause(context.Background())
 		for range 3 { // one runs, two wait
-			wg.Go(func() { _ = q.Do(ctx, "p", func() { <-release }) })
+			wg.Go(func() { _ = q.Do(ctx, "p", 0, func() { <-release }) })
 			synctest.Wait()
 		}
-		if err := q.Do(context.Background(), "other", func() { t.Error("ran") }); !errors.Is(err, failure.ErrQueueFull) {
+		if err := q.Do(context.Background(), "other", 0, func() { t.Error("ran") }); !errors.Is(err, failure.ErrQueueFull) {
 			t.Errorf("a fourth request: %v, want failure.ErrQueueFull", err)
 		}
 		// A job that leaves makes room at once.
@@ -74,7 +154,7 @@ func TestQueueIsBounded(t *testing.T) {
 			t.Errorf("%d jobs wait after all have left", n)
 		}
 		done := make(chan error, 1)
-		go func() { done <- q.Do(context.Background(), "other", func() {}) }()
+		go func() { done <- q.Do(context.Background(), "other", 0, func() {}) }()
 		synctest.Wait()
 		close(release)
 		if err := <-done; err != nil {
@@ -90,14 +170,14 @@ func TestQueueLeave(t *testing.T) {
 		release, running := make(chan struct{}), make(chan struct{})
 		ctx, cancel := context.WithCancelCause(context.Background())
 		first := make(chan error, 1)
-		go func() { first <- q.Do(ctx, "p", func() { close(running); <-release }) }()
+		go func() { first <- q.Do(ctx, "p", 0, func() { close(running); <-release }) }()
 		<-running
 		second, third := make(chan error, 1), make(chan error, 1)
 		ctx2, cancel2 := context.WithCancelCause(context.Background())
-		go func() { second <- q.Do(ctx2, "p", func() { t.Error("a job that was left ran") }) }()
+		go func() { second <- q.Do(ctx2, "p", 0, func() { t.Error("a job that was left ran") }) }()
 		synctest.Wait()
 		ran := false
-		go func() { third <- q.Do(context.Background(), "p", func() { ran = true }) }()
+		go func() { third <- q.Do(context.Background(), "p", 0, func() { ran = true }) }()
 		synctest.Wait()
 		cancel2(failure.ErrGone)
 		if err := <-second; !errors.Is(err, failure.ErrGone) {
@@ -117,12 +197,12 @@ func TestQueueLeave(t *testing.T) {
 func TestQueuePanicIsAnError(t *testing.T) {
 	q := testQueue(t, 10, 2)
 	for range 5 {
-		err := q.Do(context.Background(), "p", func() { panic("boom") })
+		err := q.Do(context.Background(), "p", 0, func() { panic("boom") })
 		if !errors.Is(err, failure.ErrPanic) || !strings.Contains(err.Error(), "boom") || !strings.Contains(err.Error(), "queue_test.go") {
 			t.Fatalf("got %v, want the panic with its stack", err)
 		}
 	}
-	if err := q.Do(context.Background(), "p", func() {}); err != nil {
+	if err := q.Do(context.Background(), "p", 0, func() {}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -211,7 +291,7 @@ func compareWithReference(t *testing.T, seed uint64) {
 		refused := false
 		wg.Go(func() {
 			defer cancel(nil)
-			err := q.Do(ctx, project, func() { served = append(served, name); <-gate })
+			err := q.Do(ctx, project, 0, func() { served = append(served, name); <-gate })
 			refused = errors.Is(err, failure.ErrQueueFull)
 		})
 		synctest.Wait()
