@@ -120,7 +120,9 @@ func TestTokenizeWaitsItsTurn(t *testing.T) {
 	h := newServer(t, func(s *servertest.Setup) { s.Config.PrepareWorkers, s.Config.PrepareQueue = 1, 1 })
 	release := make(chan struct{})
 	entered := make(chan struct{})
-	go func() { _ = h.Instance.Transport().Queue().Do(t.Context(), "", 0, func() { close(entered); <-release }) }()
+	go func() {
+		_ = h.Instance.Transport().Queue().Do(t.Context(), "", 0, func() { close(entered); <-release })
+	}()
 	<-entered
 	waiting := make(chan string)
 	go func() {
