@@ -43,6 +43,7 @@ type Options struct {
 
 	// The answer's form.
 	Stream               bool
+	StreamInterval       int  // tokens in a chunk of a stream; 0: the server's default
 	IncludeUsage         bool // a last chunk with the usage
 	ContinuousUsage      bool // usage in every chunk; implies IncludeUsage
 	Echo                 bool
@@ -74,6 +75,7 @@ type ChatRequest struct {
 	Messages []Message
 
 	IncludeReasoning bool
+	ReturnPromptText bool // what the prompt was rendered to
 
 	// The prompt.
 	Tools                Raw    // array of tool definitions as a template sees them; nil: none

@@ -11,6 +11,7 @@ import (
 	"weir/chat"
 	"weir/models"
 	"weir/server/servertest"
+	"weir/server/transport"
 	"weir/tokenizer"
 )
 
@@ -121,7 +122,7 @@ func TestTokenizeWaitsItsTurn(t *testing.T) {
 	release := make(chan struct{})
 	entered := make(chan struct{})
 	go func() {
-		_ = h.Instance.Transport().Queue().Do(t.Context(), "", 0, func() { close(entered); <-release })
+		_ = h.Instance.Transport().Queue().Do(t.Context(), transport.Turn{}, func() { close(entered); <-release })
 	}()
 	<-entered
 	waiting := make(chan string)
