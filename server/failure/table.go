@@ -43,6 +43,7 @@ const (
 	typeGone    = "ClientClosedRequest"
 	typeTimeout = "Request Timeout"
 	typeHeaders = "Request Header Fields Too Large"
+	typeVersion = "HTTP Version Not Supported"
 	typeMedia   = "Unsupported Media Type"
 	typeMethod  = "Method Not Allowed"
 	typeKey     = "Unauthorized"
@@ -85,6 +86,10 @@ var table = []row{
 	{
 		err: ErrNotHTTP, kind: "not-http", status: 400, typ: api.TypeBadBody,
 		text: say("The request is not HTTP, or its headers are malformed."),
+	},
+	{
+		err: ErrVersion, kind: "version", status: 505, typ: typeVersion,
+		text: say("The server speaks HTTP/1.1 and HTTP/1.0."),
 	},
 	{
 		err: ErrHeaders, kind: "headers", status: 431, typ: typeHeaders,

@@ -11,6 +11,7 @@
 // One goroutine per connection, which belongs to fasthttp, takes a request through its
 // stages. A [Call] is the request from its headers to the last byte of its answer:
 //
+//	bytes     framing.go  what a proxy may read in another way is refused; nothing of the next request passes
 //	headers   route.go    CORS, path, key, method, project: what is refused here is
 //	                      refused before its body is read
 //	handler               Route.Serve(call), which uses the methods of Call:

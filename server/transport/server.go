@@ -74,11 +74,12 @@ func New(cfg Config, router Router, failures failure.Settings, counts *metrics.M
 		}
 	}
 	s.http = &fasthttp.Server{
-		Handler:      s.handle,
-		ErrorHandler: s.malformed,
-		Name:         "weir",
-		Logger:       httpLog{s.log},
-		Concurrency:  cfg.MaxConnections,
+		Handler:       s.handle,
+		ErrorHandler:  s.malformed,
+		ExpectHandler: s.expect,
+		Name:          "weir",
+		Logger:        httpLog{s.log},
+		Concurrency:   cfg.MaxConnections,
 		ConnState: func(nc net.Conn, state fasthttp.ConnState) {
 			nc.(*conn).active.Store(state == fasthttp.StateActive)
 		},
