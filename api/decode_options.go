@@ -124,12 +124,9 @@ func decodeStreamOptions(r *Options, v Raw, _ *Limits) (f *fault) {
 	if v.Kind() != jsontext.Object {
 		return wrongType("an object", v)
 	}
-	r.IncludeUsage = true
-	if u := v.Member("include_usage"); u != nil {
-		if r.IncludeUsage = false; u.Given() {
-			if r.IncludeUsage, f = boolean(u); f != nil {
-				return f.in("include_usage")
-			}
+	if u := v.Member("include_usage"); u.Given() {
+		if r.IncludeUsage, f = boolean(u); f != nil {
+			return f.in("include_usage")
 		}
 	}
 	if u := v.Member("continuous_usage_stats"); u.Given() {

@@ -76,7 +76,7 @@ func TestResponses(t *testing.T) {
 // TestC130Keys: the keys of docs/interface/chat-completions.md, section 11, in their order, nulls included.
 func TestC130Keys(t *testing.T) {
 	got := AppendResponse(nil, meta, Form{}, &responses[0].r)
-	want := `{"id":"chatcmpl-abc","object":"chat.completion","created":1772900000,"model":"weir-tiny","choices":[{"index":0,"message":{"role":"assistant","content":"Hello, \"world\"` + "\u2028" + `\n","refusal":null,"annotations":null,"audio":null,"function_call":null,"tool_calls":[],"reasoning":null},"logprobs":null,"finish_reason":"stop","stop_reason":null,"token_ids":null}],"service_tier":null,"system_fingerprint":null,"usage":{"prompt_tokens":9,"total_tokens":14,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":0}},"prompt_logprobs":null,"prompt_token_ids":null,"kv_transfer_params":null}`
+	want := `{"id":"chatcmpl-abc","object":"chat.completion","created":1772900000,"model":"weir-tiny","choices":[{"index":0,"message":{"role":"assistant","content":"Hello, \"world\"` + "\u2028" + `\n","refusal":null,"annotations":null,"audio":null,"function_call":null,"reasoning":null},"logprobs":null,"finish_reason":"stop","stop_reason":null,"token_ids":null}],"service_tier":null,"system_fingerprint":null,"usage":{"prompt_tokens":9,"total_tokens":14,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":0}},"prompt_logprobs":null,"prompt_token_ids":null,"kv_transfer_params":null}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -25,7 +25,7 @@ type Options struct {
 	BadWords          []string // none of them blank
 
 	// What to report.
-	Logprobs       bool // of the generated tokens; false also for logprobs true with top_logprobs null
+	Logprobs       bool // of the generated tokens
 	TopLogprobs    int  // alternatives per token; -1: the vocabulary
 	PromptLogprobs *int // nil: none; 0: the prompt's own tokens; -1: the vocabulary. Set by echo too (docs/interface/chat-completions.md, section 3.8)
 
@@ -76,8 +76,8 @@ type ChatRequest struct {
 	IncludeReasoning bool
 
 	// The prompt.
-	Tools                Raw    // array of tool definitions as sent; nil: none
-	ReasoningEffort      string // "low", "medium", "high"; "": not given
+	Tools                Raw    // array of tool definitions as a template sees them; nil: none
+	ReasoningEffort      string // "none", "minimal", "low", "medium", "high", "xhigh", "max"; "": not given
 	AddGenerationPrompt  bool
 	ContinueFinalMessage bool // excludes AddGenerationPrompt
 	Documents            Raw  // array of objects as sent; nil: none

@@ -188,7 +188,7 @@ func (f *Form) AppendChoice(dst []byte, c *Choice) []byte {
 	dst = AppendString(dst, c.Role)
 	dst = append(dst, `,"content":`...)
 	dst = appendStringOrNull(dst, c.Content)
-	dst = append(dst, `,"refusal":null,"annotations":null,"audio":null,"function_call":null,"tool_calls":[]`...)
+	dst = append(dst, `,"refusal":null,"annotations":null,"audio":null,"function_call":null`...)
 	if f.Reasoning != ReasoningContentOnly {
 		dst = append(dst, `,"reasoning":`...)
 		dst = appendStringOrNull(dst, c.Reasoning)

@@ -43,6 +43,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.log = s.http.Log()
+	s.counts.SetMemory(s.http.Memory())
 	if cfg.Trajectories.Archive != nil {
 		to := cfg.recording(s.log, s.http.Now)
 		if cfg.Feedback != nil {

@@ -125,7 +125,7 @@ var rules = map[string]rule{
 		mayNot: pure,
 	},
 	"metrics": {
-		may:    []string{"engine"},
+		may:    []string{"engine", "internal/memory"},
 		tests:  []string{"backend", "backend/sim", "sampler"},
 		mayNot: http,
 	},
@@ -153,7 +153,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/failure": {
-		may:    []string{"api", "engine", "feedback", "metrics", "store", "trajectory", "trajectory/archive"},
+		may:    []string{"api", "engine", "feedback", "internal/memory", "metrics", "store", "trajectory", "trajectory/archive"},
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "os", "github.com"},
 	},
@@ -184,7 +184,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/transport": {
-		may:    []string{"api", "auth", "metrics", "server/failure", "usage"},
+		may:    []string{inv, "api", "auth", "internal/memory", "metrics", "server/failure", "usage"},
 		tests:  []string{"backend", "backend/sim", "engine", "server/servertest"},
 		mayNot: []string{"net/http"},
 	},

@@ -32,7 +32,7 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, body []byte, from s
 	if bad := s.check(m, q); bad != nil {
 		return nil, bad
 	}
-	params, bad := s.sampling(m, &q.Options)
+	params, bad := s.sampling(ctx, m, &q.Options)
 	if bad != nil {
 		return nil, bad
 	}

@@ -228,7 +228,8 @@ func TestTextChunks(t *testing.T) {
 		last, continuous bool
 	}{
 		"no options":          {nil, false, false},
-		"default options":     {map[string]any{}, true, false},
+		"default options":     {map[string]any{}, false, false},
+		"usage at the end":    {map[string]any{"include_usage": true}, true, false},
 		"no usage":            {map[string]any{"include_usage": false, "continuous_usage_stats": true}, false, false},
 		"usage in each chunk": {map[string]any{"include_usage": true, "continuous_usage_stats": true}, true, true},
 	} {

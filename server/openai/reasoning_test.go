@@ -168,7 +168,7 @@ func joinDivided(t *testing.T, chunks []servertest.Chunk, n int) []divided {
 func (h *testServer) wholeAndStreamed(t *testing.T, fields map[string]any) []struct{ thought, content *string } {
 	t.Helper()
 	whole := h.Complete(t, fields)
-	all := map[string]any{"stream_options": map[string]any{}}
+	all := map[string]any{"stream_options": map[string]any{"include_usage": true}}
 	for k, v := range fields {
 		all[k] = v
 	}
@@ -256,7 +256,7 @@ func TestReasoningTranscripts(t *testing.T) {
 	for name, fields := range map[string]map[string]any{
 		"reasoning":          {},
 		"reasoning_tokens":   {"logprobs": true, "return_token_ids": true},
-		"reasoning_hidden":   {"include_reasoning": false, "logprobs": true, "return_token_ids": true, "stream_options": map[string]any{"continuous_usage_stats": true}},
+		"reasoning_hidden":   {"include_reasoning": false, "logprobs": true, "return_token_ids": true, "stream_options": map[string]any{"include_usage": true, "continuous_usage_stats": true}},
 		"reasoning_unclosed": {"max_tokens": 4, "return_token_ids": true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -306,7 +306,7 @@ func TestC141IncludeReasoning(t *testing.T) {
 	if m := whole.Choices[0].Message; m.Reasoning != nil || deref(m.Content) != "Yes." || whole.Usage.Completion != len(thought)+len(content)+2 {
 		t.Errorf("%+v %+v", m, whole.Usage)
 	}
-	fields["stream_options"] = map[string]any{}
+	fields["stream_options"] = map[string]any{"include_usage": true}
 	chunks := h.Streamed(t, fields)
 	d := joinDivided(t, chunks, 1)[0]
 	if want := append(slices.Clone(content), servertest.EndOfTurn); d.thought != "" || d.content != "Yes." || !slices.Equal(d.ids, want) || len(d.tokens) != len(want) || d.events != len(want) {

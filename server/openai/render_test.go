@@ -18,7 +18,7 @@ func TestRender(t *testing.T) {
 	h := newServer(t, func(s *servertest.Setup) { s.Model.Generation.Temperature = &temperature })
 	var r api.Rendered
 	fields := map[string]any{"temperature": servertest.Remove, "top_p": 0.9, "seed": 3, "stop": "x", "logprobs": true, "top_logprobs": 2, "logit_bias": map[string]any{"5": 1}, "max_tokens": servertest.Remove,
-		"cache_salt": "s", "stream": true, "stream_options": map[string]any{"continuous_usage_stats": true}, "kv_transfer_params": map[string]any{"a": 1}}
+		"cache_salt": "s", "stream": true, "stream_options": map[string]any{"include_usage": true, "continuous_usage_stats": true}, "kv_transfer_params": map[string]any{"a": 1}}
 	status, answer, header := h.Get("POST", servertest.ChatPath+"/render", servertest.Body(t, fields), "X-Request-Id: mine")
 	if err := json.Unmarshal([]byte(answer), &r); err != nil || status != 200 || header.Get("Content-Type") != "application/json" {
 		t.Fatalf("%d %v %s", status, err, answer)
@@ -51,7 +51,7 @@ func TestRender(t *testing.T) {
 		status     int
 		param      string
 	}{
-		{servertest.ChatPath, "{", 400, ""}, {servertest.ChatPath, servertest.Body(t, map[string]any{"model": "nobody"}), 404, "model"}, {servertest.ChatPath, servertest.Body(t, map[string]any{"max_tokens": 1024}), 400, "-"}, {servertest.ChatPath, servertest.Body(t, map[string]any{"chat_template": "x"}), 400, ""},
+		{servertest.ChatPath, "{", 400, ""}, {servertest.ChatPath, servertest.Body(t, map[string]any{"model": "nobody"}), 404, "model"}, {servertest.ChatPath, servertest.Body(t, map[string]any{"max_tokens": 1025}), 400, "max_tokens"}, {servertest.ChatPath, servertest.Body(t, map[string]any{"chat_template": "x"}), 400, ""},
 		{servertest.TextPath, "{}", 400, "prompt"}, {servertest.TextPath, servertest.TextBody(t, map[string]any{"prompt": []int{servertest.Vocabulary}}), 400, ""}, {servertest.TextPath, servertest.TextBody(t, map[string]any{"suffix": "x"}), 400, "suffix"},
 	} {
 		status, answer, _ := h.Get("POST", c.path+"/render", c.body)

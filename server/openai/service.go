@@ -35,7 +35,8 @@ type Config struct {
 	TokensAsIDs bool
 	// ReasoningField selects the field, or both fields, that reasoning has in answers.
 	ReasoningField api.ReasoningField
-	// ForceUsage sends the usage chunk also in streams whose request did not ask for it.
+	// ForceUsage sends usage in every chunk of every stream, and the usage chunk, also where
+	// the request did not ask for them.
 	ForceUsage bool
 	// LoadTracking makes Load count the requests that generate.
 	LoadTracking bool

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/memory"
 	"weir/server/failure"
 )
 
@@ -33,7 +34,7 @@ func newBodyScript(t *testing.T, largest int, most int64) *bodyScript {
 	s := &bodyScript{t: t, now: time.Unix(1000, 0)}
 	cfg := DefaultConfig()
 	cfg.MaxBody, cfg.MaxBodies, cfg.Clock = largest, most, func() time.Time { return s.now }
-	s.all = newBodies(&cfg)
+	s.all = newBodies(&cfg, memory.New(cfg.Memory, 0))
 	return s
 }
 

@@ -116,8 +116,11 @@ func (b *body) grow(most int) error {
 
 // ReadBody reads the whole body, of at most Config.MaxBody bytes, so that Body returns it.
 // It fails if the body is too large, is cut, comes too slowly, or does not fit into
-// Config.MaxBodies beside those of others.
+// Config.MaxBodies or Config.Memory beside those of others.
 func (c *Call) ReadBody() error {
+	if err := c.Memory().Grow(c.Context(), callBytes); err != nil {
+		return err
+	}
 	c.body.client = c.Tenant()
 	if err := c.body.read(c.RequestCtx, &c.server.cfg); err != nil {
 		return err

@@ -25,6 +25,12 @@ type Config struct {
 	// together, in bytes. When they reach it, those that arrive slowly get 408; if there
 	// are none, further requests get 503.
 	MaxBodies int64
+	// Memory bounds the bytes that all requests together hold or may come to hold: their
+	// bodies, what preparing them takes, and their answers as long as they are not sent. A
+	// request that does not fit waits for at most MemoryWait, and then gets 503. Bodies
+	// take at most a quarter of it, whatever MaxBodies says.
+	Memory     int64
+	MemoryWait time.Duration
 	// MaxHeader bounds the request line and the headers together, in bytes. Each open connection
 	// holds a buffer of this size.
 	MaxHeader int
@@ -100,6 +106,8 @@ func DefaultConfig() Config {
 		CORS:           DefaultCORS(),
 		MaxBody:        32 << 20,
 		MaxBodies:      1 << 30,
+		Memory:         4 << 30,
+		MemoryWait:     5 * time.Second,
 		MaxHeader:      16 << 10,
 		MaxConnections: 65_536,
 		Timeouts: Timeouts{
@@ -122,7 +130,8 @@ func (c *Config) Validate() error {
 		name  string
 		value int64
 	}{
-		{"MaxBody", int64(c.MaxBody)}, {"MaxBodies", c.MaxBodies}, {"MaxHeader", int64(c.MaxHeader)}, {"MaxConnections", int64(c.MaxConnections)},
+		{"MaxBody", int64(c.MaxBody)}, {"MaxBodies", c.MaxBodies}, {"Memory", c.Memory}, {"MemoryWait", int64(c.MemoryWait)},
+		{"MaxHeader", int64(c.MaxHeader)}, {"MaxConnections", int64(c.MaxConnections)},
 		{"ReadTimeout", int64(c.ReadTimeout)}, {"BodyTimeout", int64(c.BodyTimeout)},
 		{"BodyRate", c.BodyRate}, {"BodyWindow", int64(c.BodyWindow)}, {"WriteTimeout", int64(c.WriteTimeout)},
 		{"IdleTimeout", int64(c.IdleTimeout)}, {"RetryAfter", int64(c.RetryAfter)},

@@ -19,6 +19,7 @@
 //	          bodies.go   the memory for all bodies, shared among clients; slow bodies end first
 //	          bodystream.go  BodyStream: for bodies that are never held as a whole
 //	queue     queue.go    Server.Queue().Do: waits for a worker, fair between projects
+//	memory    call.go     Memory: what the request holds or may come to hold, reserved before
 //	answer    call.go     Reply, Answer, Fail; Stream and Download for long answers
 //	account   account.go  Settle: a line in the log, counts of HTTP, tokens of the project
 //
