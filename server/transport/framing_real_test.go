@@ -33,7 +33,7 @@ func TestSmuggling(t *testing.T) {
 		"chunked, chunked":           {post("Transfer-Encoding: chunked, chunked") + whole + "0\r\n\r\n", 400},
 		"chunked twice":              {post("Transfer-Encoding: chunked", "Transfer-Encoding: chunked") + whole + "0\r\n\r\n", 400},
 		"chunked, then identity":     {post("Transfer-Encoding: chunked", "Transfer-Encoding: identity") + whole + "0\r\n\r\n", 400},
-		"chunked behind spaces":      {post("Transfer-Encoding:" + strings.Repeat(" ", 100) + "chunked") + whole + "0\r\n\r\n", 400},
+		"chunked behind spaces":      {post("Transfer-Encoding:"+strings.Repeat(" ", 100)+"chunked") + whole + "0\r\n\r\n", 400},
 		"chunked in HTTP/1.0":        {strings.Replace(chunked(whole+"0\r\n\r\n"), "HTTP/1.1", "HTTP/1.0", 1), 400},
 		"two lengths":                {post("Content-Length: 5", "Content-Length: 6") + "12345", 400},
 		"the same length twice":      {post("Content-Length: 5", "Content-Length: 5") + "12345", 400},
@@ -115,7 +115,9 @@ func TestFramed(t *testing.T) {
 	h := newTCPServer(t)
 	body := servertest.Body(t, nil)
 	whole := fmt.Sprintf("%X;name=\"a;b\"\r\n%s\r\n", len(body), body)
-	chunked := func(lines ...string) string { return servertest.Post(-1, append(lines, "Transfer-Encoding: chunked")...) }
+	chunked := func(lines ...string) string {
+		return servertest.Post(-1, append(lines, "Transfer-Encoding: chunked")...)
+	}
 	for name, request := range map[string]string{
 		"length":              servertest.Post(len(body)) + body,
 		"leading zeros":       servertest.Post(-1, fmt.Sprintf("Content-Length:\t 000%d \t", len(body))) + body,
