@@ -65,6 +65,12 @@ func DecodeCompletion(body []byte, lim Limits) (*CompletionRequest, *Error) {
 	if r.TopLogprobs < -1 {
 		return nil, newError(causeLogprobs, "`logprobs` must be a positive value or -1.", r.TopLogprobs)
 	}
+	if err := r.checkLogprobTokens(""); err != nil {
+		return nil, err
+	}
+	if r.LogprobTokenIDs != nil && r.Echo && r.MaxTokens != nil && *r.MaxTokens == 0 {
+		return nil, newError(causeLogprobTokens, "`logprob_token_ids` is not supported when `echo=True` and `max_tokens=0` because no output tokens are generated.", nil)
+	}
 	if err := r.checkStreamOptions(values[completionIndex["stream_options"]]); err != nil {
 		return nil, err
 	}

@@ -49,12 +49,23 @@ func (s *Service) prepareTexts(ctx context.Context, m *Model, body []byte, from 
 		if bad != nil {
 			return nil, bad
 		}
+		if q.ThinkingBudget != nil {
+			if !m.Chat.Divides() {
+				return nil, errNoThoughts()
+			}
+			if bad := m.think(&q.Options, &r, m.textStart(tokens)); bad != nil {
+				return nil, bad
+			}
+		}
 		if q.Stream && !(q.Echo && q.Logprobs) { // a stream has no other field for them
 			r.Prompt = nil
 		}
 		p.requests = append(p.requests, r)
 		t.prompts = append(t.prompts, tokens)
 		if q.Echo {
+			if q.ReturnTokenIDs { // the ids say it
+				text = ""
+			}
 			t.echo = append(t.echo, text)
 		}
 		// Every choice repeats its prompt.
