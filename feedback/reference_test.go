@@ -37,14 +37,14 @@ func referenceAnswer(t testing.TB, r *store.Reader, q *Query) (page []string, to
 	t.Helper()
 	var all []*Record
 	for _, rec := range allRecords(t, r, q.Project) {
-		if q.where == nil || q.where.truth(rec) {
+		if q.where == nil || q.where.truth(rec, nil) {
 			all = append(all, rec)
 		}
 	}
 	rank := map[int]int{kindNum: 0, kindText: 1, kindBool: 2, kindNull: 3, kindComposite: 3, kindMissing: 4}
 	slices.SortFunc(all, func(a, b *Record) int {
 		for _, o := range q.sort {
-			x, y := o.get(a), o.get(b)
+			x, y := o.get(a, nil), o.get(b, nil)
 			if c := cmp.Compare(rank[x.kind], rank[y.kind]); c != 0 {
 				return c
 			}
