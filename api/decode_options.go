@@ -46,6 +46,7 @@ var options = []field[*Options]{
 	{"skip_special_tokens", notNull, func(r *Options, v Raw, _ *Limits) (f *fault) { r.SkipSpecialTokens, f = boolean(v); return }},
 	{"spaces_between_special_tokens", notNull, func(r *Options, v Raw, _ *Limits) (f *fault) { r.SpacesBetweenSpecial, f = boolean(v); return }},
 	{"truncate_prompt_tokens", nullable, decodeTruncate},
+	{"truncation_side", nullable, decodeTruncationSide},
 	{"priority", notNull, func(r *Options, v Raw, _ *Limits) (f *fault) { r.Priority, f = integer(v); return }},
 	{"request_id", notNull, func(r *Options, v Raw, _ *Limits) (f *fault) { r.RequestID, f = optional(v, text); return }},
 	{"return_tokens_as_token_ids", nullable, func(r *Options, v Raw, _ *Limits) (f *fault) {
@@ -145,6 +146,15 @@ func decodeTruncate(r *Options, v Raw, _ *Limits) (f *fault) {
 	if f == nil && *r.TruncatePrompt < -1 {
 		return faultf("must be -1 or more, got %s", clip(v))
 	}
+	return f
+}
+
+func decodeTruncationSide(r *Options, v Raw, _ *Limits) *fault {
+	side, f := text(v)
+	if f == nil && side != "left" && side != "right" {
+		f = faultf("must be 'left' or 'right', got %s", clip(v))
+	}
+	r.TruncateRight = side == "right"
 	return f
 }
 

@@ -67,6 +67,7 @@ var matrix = []struct {
 	{"skip_special_tokens", false, `false`, `2`},
 	{"spaces_between_special_tokens", false, `false`, `2`},
 	{"truncate_prompt_tokens", true, `5`, `"5"`},
+	{"truncation_side", true, `"right"`, `1`},
 	{"priority", false, `3`, `"3"`},
 	{"request_id", false, `"x"`, `5`},
 	{"return_tokens_as_token_ids", true, `true`, `2`},

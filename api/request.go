@@ -53,7 +53,8 @@ type Options struct {
 	RequestID            *string // nil: absent; "" is an id
 
 	AddSpecialTokens bool
-	TruncatePrompt   *int // truncate_prompt_tokens: the last so many tokens; -1: as many as fit
+	TruncatePrompt   *int // truncate_prompt_tokens: so many tokens are kept; -1: as many as fit
+	TruncateRight    bool // truncation_side right: the first ones are kept, otherwise the last ones
 
 	Priority  int     // lower is sooner
 	CacheSalt *string // not empty

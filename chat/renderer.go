@@ -89,6 +89,10 @@ type Input struct {
 	ChatTemplate         *string // nil: absent or null
 	ChatTemplateKwargs   api.Raw // a JSON object; nil: absent or null
 	ReasoningEffort      *string // nil: absent or null
+
+	// Done stops the rendering soon after it was closed; nil: nothing does. The error then
+	// wraps jinja.ErrStopped.
+	Done <-chan struct{}
 }
 
 // Prompt is a rendered request.
@@ -164,19 +168,19 @@ func (r *Renderer) render(in Input) (Prompt, error) {
 	a.Set("add_generation_prompt", prompt)
 	vars := r.variables(t, a)
 	if in.ContinueFinalMessage {
-		p.Text, err = r.prefill(t, vars, conv)
+		p.Text, err = r.prefill(t, vars, conv, in.Done)
 	} else {
 		vars.Set("messages", conv.messages())
-		p.Text, err = r.run(t, vars)
+		p.Text, err = r.run(t, vars, in.Done)
 	}
 	if err == nil {
-		r.think(t, vars, conv, in.ContinueFinalMessage, a, &p)
+		r.think(t, vars, conv, in, a, &p)
 	}
 	return p, err
 }
 
-func (r *Renderer) run(t *compiled, vars *jinja.Dict) (string, error) {
-	return t.Render(vars, jinja.Options{Limits: r.cfg.Limits, Now: r.cfg.Now})
+func (r *Renderer) run(t *compiled, vars *jinja.Dict, done <-chan struct{}) (string, error) {
+	return t.Render(vars, jinja.Options{Limits: r.cfg.Limits, Now: r.cfg.Now, Done: done})
 }
 
 // arguments merges the arguments of the template (docs/interface/chat-completions.md,

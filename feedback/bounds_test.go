@@ -50,7 +50,7 @@ func TestQueryBounds(t *testing.T) {
 		{field("a" + strings.Repeat(".a", 32)), "A path has more than 32 parts"},
 	} {
 		got := ""
-		_, err := s.DecodeQuery([]byte(`{"project_id":"acme/support"`+c.rest+`}`), ForQuery, false)
+		_, err := s.DecodeQuery(context.Background(), []byte(`{"project_id":"acme/support"`+c.rest+`}`), ForQuery, false)
 		var r *Refusal
 		if errors.As(err, &r) && r.Status == 400 {
 			got = r.Reason
@@ -159,14 +159,14 @@ func TestInIsASet(t *testing.T) {
 	}
 	cfg := DefaultConfig()
 	yes := 0
-	for range 4000 {
-		literal := func() string {
-			for {
-				if v := values[rnd.IntN(len(values))]; v[0] != '{' && v[0] != '[' {
-					return `{"$literal":` + v + `}`
-				}
-			}
+	literal := func() string {
+		v := values[rnd.IntN(len(values))]
+		for v[0] == '{' || v[0] == '[' {
+			v = values[rnd.IntN(len(values))]
 		}
+		return `{"$literal":` + v + `}`
+	}
+	for range 4000 {
 		node := func() string {
 			if rnd.IntN(8) == 0 {
 				return fields[rnd.IntN(len(fields))]
@@ -272,7 +272,7 @@ func TestWorkIsMetered(t *testing.T) {
 	eq := `{"$eq":[{"$getField":"payload.v"},{"$literal":2}]}`
 	query := func(project, rest string) func(context.Context) error {
 		return func(ctx context.Context) error {
-			q, err := s.DecodeQuery([]byte(`{"project_id":"`+project+`"`+rest+`}`), ForQuery, false)
+			q, err := s.DecodeQuery(context.Background(), []byte(`{"project_id":"`+project+`"`+rest+`}`), ForQuery, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -303,32 +303,39 @@ func TestWorkIsMetered(t *testing.T) {
 		{"many values of an index", query("acme/support", where(`{"$in":[{"$getField":"queue_id"},[`+strings.Join(ids, ",")+`]]}`)), 500},
 		{"statistics", stats, 300},
 		{"an export", func(ctx context.Context) error {
-			q, err := s.DecodeQuery([]byte(`{"project_id":"acme/support"}`), ForExport, false)
+			q, err := s.DecodeQuery(context.Background(), []byte(`{"project_id":"acme/support"}`), ForExport, false)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return s.ExportCSV(ctx, q, new(bytes.Buffer))
 		}, 300},
 	} {
-		pauses := 0
-		if err := c.run(pace.With(context.Background(), func() error { pauses++; return nil })); err != nil {
-			t.Errorf("%s: %v", c.name, err)
-		}
-		if pauses < c.least {
-			t.Errorf("%s: %d pauses, want at least %d", c.name, pauses, c.least)
-		}
-		for _, last := range []int{1, pauses / 2, pauses - 5} {
-			ctx, cancel := context.WithCancelCause(context.Background())
-			n, gone := 0, errors.New("gone")
-			err := c.run(pace.With(ctx, func() error {
-				if n++; n == last {
-					cancel(gone)
-				}
-				return nil
-			}))
-			if err != gone || n != last {
-				t.Errorf("%s, stopped at pause %d of %d: %v after %d", c.name, last, pauses, err, n)
+		checkMetered(t, c.name, c.least, c.run)
+	}
+}
+
+// checkMetered checks that a query pauses often enough, and ends when its context ends in
+// one of the pauses.
+func checkMetered(t *testing.T, name string, least int, run func(context.Context) error) {
+	t.Helper()
+	pauses := 0
+	if err := run(pace.With(context.Background(), func() error { pauses++; return nil })); err != nil {
+		t.Errorf("%s: %v", name, err)
+	}
+	if pauses < least {
+		t.Errorf("%s: %d pauses, want at least %d", name, pauses, least)
+	}
+	for _, last := range []int{1, pauses / 2, pauses - 5} {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		n, gone := 0, errors.New("gone")
+		err := run(pace.With(ctx, func() error {
+			if n++; n == last {
+				cancel(gone)
 			}
+			return nil
+		}))
+		if err != gone || n != last {
+			t.Errorf("%s, stopped at pause %d of %d: %v after %d", name, last, pauses, err, n)
 		}
 	}
 }
@@ -341,7 +348,7 @@ func TestCanceledWithinRows(t *testing.T) {
 		add(t, s, nil)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	q, err := s.DecodeQuery([]byte(`{"project_id":"acme/support"}`), ForQuery, false)
+	q, err := s.DecodeQuery(context.Background(), []byte(`{"project_id":"acme/support"}`), ForQuery, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -371,7 +378,7 @@ func TestRowsInParts(t *testing.T) {
 		func(q *Query, w writerFunc) error { return s.ExportLines(context.Background(), q, w) },
 		func(q *Query, w writerFunc) error { return s.ExportCSV(context.Background(), q, w) },
 	} {
-		q, err := s.DecodeQuery([]byte(`{"project_id":"acme/support",`+fields+`}`), ForQuery, false)
+		q, err := s.DecodeQuery(context.Background(), []byte(`{"project_id":"acme/support",`+fields+`}`), ForQuery, false)
 		if err != nil {
 			t.Fatal(err)
 		}

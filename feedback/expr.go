@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/internal/jsontext"
+	"weir/internal/pace"
 )
 
 // An expr is a node of a query's expression, which is a small part of MongoDB's
@@ -64,6 +65,7 @@ const (
 // parser reads the names and expressions of one request.
 type parser struct {
 	*decoder
+	meter    *pace.Meter
 	refusal  *Refusal // the first
 	nodes    int
 	elements int  // literals of all $in
@@ -156,8 +158,14 @@ func (p *parser) malformed(loc []string) *expr {
 	return &expr{op: "$literal"}
 }
 
+// nodeCost is what reading a node takes, in the units of package pace.
+const nodeCost = 1_000
+
 // node reads a node and the nodes below it.
 func (p *parser) node(v jsontext.Value, loc []string, depth int) *expr {
+	if p.meter.Spend(nodeCost) != nil {
+		return &expr{op: "$literal"}
+	}
 	if p.nodes++; p.nodes > maxExprNodes {
 		p.refuse("The query has more than 1000 nodes")
 		return &expr{op: "$literal"}

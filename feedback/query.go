@@ -51,12 +51,19 @@ const (
 // *Refusal that comes with the query. weave says that a client of W&B Weave sent the body;
 // it decides the names of columns in the answer if the body does not.
 func (c *Config) DecodeQuery(body []byte, kind Kind, weave bool) (*Query, error) {
+	return c.decodeQuery(nil, body, kind, weave)
+}
+
+func (c *Config) decodeQuery(meter *pace.Meter, body []byte, kind Kind, weave bool) (*Query, error) {
 	v, err := scan(body)
 	if err != nil {
 		return nil, err
 	}
+	if err := meter.Spend(len(body)); err != nil {
+		return nil, err
+	}
 	loc := []string{"body"}
-	p := parser{decoder: &decoder{}}
+	p := parser{decoder: &decoder{}, meter: meter}
 	q := &Query{limit: c.MaxRows}
 	if kind == ForExport {
 		q.limit = maxInt
@@ -75,6 +82,9 @@ func (c *Config) DecodeQuery(body []byte, kind Kind, weave bool) (*Query, error)
 		q.offset = n
 	}
 	p.extras(m, loc)
+	if err := meter.Err(); err != nil {
+		return nil, err
+	}
 	if q.Dialect, err = p.end(weave); err != nil {
 		return q.refused(err)
 	}

@@ -272,7 +272,7 @@ func TestQueriesMatchReference(t *testing.T) {
 // compare asks a query after update number i and compares the answer with the reference.
 func (w *randomStore) compare(t *testing.T, i int, body string) {
 	t.Helper()
-	q, err := w.DecodeQuery([]byte(body), ForQuery, false)
+	q, err := w.DecodeQuery(context.Background(), []byte(body), ForQuery, false)
 	if err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
@@ -382,7 +382,7 @@ func compareUntil(t *testing.T, s *Store, first int, written <-chan struct{}) {
 		default:
 		}
 		body := bodies[(n+first)%len(bodies)]
-		q, err := s.DecodeQuery([]byte(body), ForQuery, false)
+		q, err := s.DecodeQuery(context.Background(), []byte(body), ForQuery, false)
 		if err != nil {
 			t.Error(err)
 			return

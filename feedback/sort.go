@@ -90,6 +90,32 @@ func (h *rowHeap) before(a, b *sortRow) bool {
 	return bytes.Compare(a.at[8:], b.at[8:]) < 0
 }
 
+// keep adds a record, if it is among the first most of those so far. It returns false if
+// there is no room, or if the meter has stopped the work.
+func (h *rowHeap) keep(at *position, rec *Record, most int) bool {
+	next := sortRow{at: *at, keys: make([]value, len(h.sort))}
+	for i := range h.sort {
+		next.keys[i] = h.sort[i].get(rec, h.meter)
+	}
+	if h.meter.Err() != nil {
+		return false
+	}
+	switch {
+	case len(h.list) == most:
+		if !h.before(&next, &h.list[0]) {
+			return true
+		}
+		heap.Pop(h)
+	case len(h.list) == maxSorted:
+		return false
+	}
+	for i := range next.keys {
+		next.keys[i] = next.keys[i].detached()
+	}
+	heap.Push(h, next)
+	return h.bytes <= maxSortBytes
+}
+
 // sorted is Store.each for an order that no index has. It holds the rows up to the end of
 // the page in memory, without their records.
 func (q *Query) sorted(ctx context.Context, r *store.Reader, f func(rec *Record, n int) error) (total int, err error) {
@@ -110,27 +136,7 @@ func (q *Query) sorted(ctx context.Context, r *store.Reader, f func(rec *Record,
 		if most == 0 {
 			return true
 		}
-		next := sortRow{at: *at, keys: make([]value, len(q.sort))}
-		for i := range q.sort {
-			next.keys[i] = q.sort[i].get(rec, w.meter)
-		}
-		if w.meter.Err() != nil {
-			return false
-		}
-		if len(h.list) == most {
-			if !h.before(&next, &h.list[0]) {
-				return true
-			}
-			heap.Pop(&h)
-		} else if len(h.list) == maxSorted {
-			full = true
-			return false
-		}
-		for i := range next.keys {
-			next.keys[i] = next.keys[i].detached()
-		}
-		heap.Push(&h, next)
-		full = h.bytes > maxSortBytes
+		full = !h.keep(at, rec, most)
 		return !full
 	}); firstError(err, w.meter.Err()) != nil {
 		return 0, firstError(err, w.meter.Err())

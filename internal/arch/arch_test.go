@@ -112,6 +112,10 @@ var rules = map[string]rule{
 	"internal/jsontext": {
 		mayNot: noIO,
 	},
+	"internal/memory": {
+		may:    []string{inv},
+		mayNot: noIO,
+	},
 	"internal/pace": {
 		mayNot: append([]string{"sync", "time"}, noIO...),
 	},
@@ -197,6 +201,7 @@ var rules = map[string]rule{
 		tests:  []string{"internal/testkit"},
 		mayNot: noIO,
 	},
+	"tools/chaos": {},
 	"tools/peers": {
 		may:   []string{"internal/jsontext"},
 		tests: []string{"internal/testkit"},

@@ -41,11 +41,11 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, body []byte, from s
 		return nil, bad
 	}
 	prompt, tokens, bad := m.prompt(ctx, q)
-	if bad != nil {
-		return nil, bad
-	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
+	}
+	if bad != nil {
+		return nil, bad
 	}
 	r, bad := s.request(m, &q.Options, params, tokens, from)
 	if bad != nil {
@@ -97,7 +97,7 @@ func (m *Model) prompt(ctx context.Context, q *api.ChatRequest) (chat.Prompt, []
 	if bad != nil {
 		return chat.Prompt{}, nil, bad
 	}
-	p, bad := m.render(q)
+	p, bad := m.render(ctx, q)
 	if bad != nil {
 		return p, nil, bad
 	}
@@ -108,11 +108,13 @@ func (m *Model) prompt(ctx context.Context, q *api.ChatRequest) (chat.Prompt, []
 // render renders the messages to the text of the prompt
 // (docs/interface/chat-completions.md, section 3). Every error of a template is an error of
 // the request.
-func (m *Model) render(q *api.ChatRequest) (chat.Prompt, *api.Error) {
+//
+// If ctx ends, the rendering stops with an error that nobody reads.
+func (m *Model) render(ctx context.Context, q *api.ChatRequest) (chat.Prompt, *api.Error) {
 	in := chat.Input{
 		Messages: q.Messages, Tools: q.Tools, Documents: q.Documents,
 		AddGenerationPrompt: &q.AddGenerationPrompt, ContinueFinalMessage: q.ContinueFinalMessage,
-		ChatTemplate: q.ChatTemplate, ChatTemplateKwargs: q.ChatTemplateKwargs,
+		ChatTemplate: q.ChatTemplate, ChatTemplateKwargs: q.ChatTemplateKwargs, Done: ctx.Done(),
 	}
 	if q.ReasoningEffort != "" {
 		in.ReasoningEffort = &q.ReasoningEffort

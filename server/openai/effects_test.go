@@ -109,6 +109,7 @@ func TestEveryFieldHasItsEffect(t *testing.T) {
 		"skip_special_tokens":           {false, m{"logit_bias": m{"1": 100}}},
 		"spaces_between_special_tokens": {false, m{"skip_special_tokens": false, "allowed_token_ids": []int{spaced}}},
 		"truncate_prompt_tokens":        {3, nil},
+		"truncation_side":               {"right", m{"truncate_prompt_tokens": 3, "return_token_ids": true}},
 		"priority":                      {1, nil},
 		"request_id":                    {"mine", nil},
 		"return_tokens_as_token_ids":    {true, m{"logprobs": true}},

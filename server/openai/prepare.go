@@ -99,24 +99,23 @@ func (s *Service) checkOptions(m *Model, q *api.Options) *api.Error {
 
 // promptLimit says how many tokens a prompt may have.
 type promptLimit struct {
-	most   int // the context without the output that was asked for
-	keep   int // a longer prompt is cut to its last keep tokens; -1: it is not cut
-	output int // tokens of output that were asked for
+	keep  int  // a longer prompt is cut to so many tokens; -1: it is not cut
+	right bool // it is the first tokens that are kept, not the last ones
 }
 
 // promptLimit returns the limit of the prompts of a request.
 func (m *Model) promptLimit(q *api.Options) (promptLimit, *api.Error) {
 	output, param, _ := q.MaxOutput()
-	r := promptLimit{most: m.MaxLen - output, keep: -1, output: output}
+	r := promptLimit{keep: -1, right: q.TruncateRight}
 	if output > m.MaxLen {
 		return r, api.ErrOverContext(param, output, m.MaxLen)
 	}
 	if q.TruncatePrompt != nil {
 		if r.keep = *q.TruncatePrompt; r.keep < 0 {
-			r.keep = r.most
+			r.keep = m.MaxLen - 1 // one token of output has to fit
 		}
-		if r.keep > r.most {
-			return r, api.ErrTruncate(r.keep, r.most)
+		if r.keep > m.MaxLen {
+			return r, api.ErrTruncate(r.keep, m.MaxLen)
 		}
 	}
 	return r, nil
@@ -127,9 +126,9 @@ func (m *Model) promptLimit(q *api.Options) (promptLimit, *api.Error) {
 func (m *Model) encode(ctx context.Context, q *api.Options, text string, limit promptLimit) ([]int32, *api.Error) {
 	// A text of so many characters has too many tokens even if each has the greatest
 	// length, so that tokenizing it would only cost time.
-	if most := limit.most * m.Tokenizer.MaxTokenBytes(); limit.keep < 0 && len(text) > most {
+	if most := m.MaxLen * m.Tokenizer.MaxTokenBytes(); limit.keep < 0 && len(text) > most {
 		if n := utf8.RuneCountInString(text); n > most {
-			return nil, api.ErrCharacters(m.MaxLen, limit.output, n, most)
+			return nil, api.ErrCharacters(m.MaxLen, n, most)
 		}
 	}
 	if ctx.Err() != nil {
@@ -145,11 +144,15 @@ func (m *Model) encode(ctx context.Context, q *api.Options, text string, limit p
 // fit cuts a prompt to its limit, or refuses it.
 func (m *Model) fit(tokens []int32, limit promptLimit) ([]int32, *api.Error) {
 	if limit.keep >= 0 && len(tokens) > limit.keep {
-		tokens = tokens[len(tokens)-limit.keep:]
+		if limit.right {
+			tokens = tokens[:limit.keep]
+		} else {
+			tokens = tokens[len(tokens)-limit.keep:]
+		}
 	}
 	switch {
-	case len(tokens) > limit.most:
-		return nil, api.ErrContextLength(m.MaxLen, limit.output, len(tokens), false)
+	case len(tokens) > m.MaxLen:
+		return nil, api.ErrContextLength(m.MaxLen, len(tokens))
 	case len(tokens) == 0:
 		return nil, api.ErrEmptyPrompt()
 	}

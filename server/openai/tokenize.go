@@ -40,7 +40,7 @@ func (s *Service) Tokenize(c *transport.Call) {
 			if q.HasMedia() {
 				return nil, api.ErrNotMultimodal(m.Names[0])
 			}
-			p, bad := m.render(&q.ChatRequest)
+			p, bad := m.render(ctx, &q.ChatRequest)
 			if bad != nil {
 				return nil, bad
 			}

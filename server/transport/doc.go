@@ -16,6 +16,7 @@
 //	handler               Route.Serve(call), which uses the methods of Call:
 //	body      body.go     ReadBody: bounded in size and time, and counted against a bound on all bodies
 //	          bodystream.go  BodyStream: the same for bodies that are never held as a whole
+//	turns     turns.go    Call.Query and Download: queries, in turns of their tenants
 //	queue     queue.go    Server.Queue().Do: waits for a worker, fair between projects
 //	answer    call.go     Reply, Answer, Fail; Stream and Download for long answers
 //	account   account.go  Settle: a line in the log, counts of HTTP, tokens of the project
@@ -31,6 +32,9 @@
 // half-close counts as leaving.
 //
 // # Fairness
+//
+// Queries on what is stored can take minutes, so they do not keep a worker until their end,
+// as requests in the queue do. They take turns of half a millisecond ([Turns]).
 //
 // The queue takes one request of each project in turn. The package ants keeps the
 // goroutines of the workers. Its own queue is not used, because it is in order of arrival,
