@@ -32,6 +32,7 @@ var options = []field[*Options]{
 	{"ignore_eos", notNull, func(r *Options, v Raw, _ *Limits) (f *fault) { r.IgnoreEOS, f = boolean(v); return }},
 	{"stream", nullable, func(r *Options, v Raw, _ *Limits) (f *fault) { r.Stream, f = boolean(v); return }},
 	{"stream_options", nullable, decodeStreamOptions},
+	{"stream_interval", nullable, decodeStreamInterval},
 	{"temperature", nullable, func(r *Options, v Raw, _ *Limits) (f *fault) { r.Temperature, f = optional(v, number); return }},
 	{"top_p", nullable, func(r *Options, v Raw, _ *Limits) (f *fault) { r.TopP, f = optional(v, number); return }},
 	{"top_k", nullable, func(r *Options, v Raw, _ *Limits) (f *fault) { r.TopK, f = optional(v, integer); return }},
@@ -39,6 +40,10 @@ var options = []field[*Options]{
 	{"length_penalty", notNull, func(r *Options, v Raw, _ *Limits) (f *fault) { r.LengthPenalty, f = number(v); return }},
 	{"allowed_token_ids", nullable, func(r *Options, v Raw, lim *Limits) (f *fault) {
 		r.AllowedTokenIDs, f = list(v, lim.AllowedIDs, integer)
+		return
+	}},
+	{"bad_words", notNull, func(r *Options, v Raw, lim *Limits) (f *fault) {
+		r.BadWords, f = list(v, lim.BadWords, text)
 		return
 	}},
 	{"response_format", nullable, decodeResponseFormat},
@@ -124,12 +129,9 @@ func decodeStreamOptions(r *Options, v Raw, _ *Limits) (f *fault) {
 	if v.Kind() != jsontext.Object {
 		return wrongType("an object", v)
 	}
-	r.IncludeUsage = true
-	if u := v.Member("include_usage"); u != nil {
-		if r.IncludeUsage = false; u.Given() {
-			if r.IncludeUsage, f = boolean(u); f != nil {
-				return f.in("include_usage")
-			}
+	if u := v.Member("include_usage"); u.Given() {
+		if r.IncludeUsage, f = boolean(u); f != nil {
+			return f.in("include_usage")
 		}
 	}
 	if u := v.Member("continuous_usage_stats"); u.Given() {
@@ -139,6 +141,13 @@ func decodeStreamOptions(r *Options, v Raw, _ *Limits) (f *fault) {
 	}
 	r.ContinuousUsage = r.ContinuousUsage && r.IncludeUsage
 	return nil
+}
+
+func decodeStreamInterval(r *Options, v Raw, _ *Limits) (f *fault) {
+	if r.StreamInterval, f = integer(v); f == nil && r.StreamInterval < 1 {
+		return faultf("must be 1 or more, got %s", clip(v))
+	}
+	return f
 }
 
 func decodeTruncate(r *Options, v Raw, _ *Limits) (f *fault) {

@@ -25,7 +25,7 @@ type Options struct {
 	BadWords          []string // none of them blank
 
 	// What to report.
-	Logprobs       bool // of the generated tokens; false also for logprobs true with top_logprobs null
+	Logprobs       bool // of the generated tokens
 	TopLogprobs    int  // alternatives per token; -1: the vocabulary
 	PromptLogprobs *int // nil: none; 0: the prompt's own tokens; -1: the vocabulary. Set by echo too (docs/interface/chat-completions.md, section 3.8)
 
@@ -43,6 +43,7 @@ type Options struct {
 
 	// The answer's form.
 	Stream               bool
+	StreamInterval       int  // tokens in a chunk of a stream; 0: the server's default
 	IncludeUsage         bool // a last chunk with the usage
 	ContinuousUsage      bool // usage in every chunk; implies IncludeUsage
 	Echo                 bool
@@ -74,10 +75,11 @@ type ChatRequest struct {
 	Messages []Message
 
 	IncludeReasoning bool
+	ReturnPromptText bool // what the prompt was rendered to
 
 	// The prompt.
-	Tools                Raw    // array of tool definitions as sent; nil: none
-	ReasoningEffort      string // "low", "medium", "high"; "": not given
+	Tools                Raw    // array of tool definitions as a template sees them; nil: none
+	ReasoningEffort      string // "none", "minimal", "low", "medium", "high", "xhigh", "max"; "": not given
 	AddGenerationPrompt  bool
 	ContinueFinalMessage bool // excludes AddGenerationPrompt
 	Documents            Raw  // array of objects as sent; nil: none

@@ -17,6 +17,7 @@ func (r *Renderer) think(t *compiled, vars *jinja.Dict, c *conversation, in Inpu
 	if kind == reasoning.None {
 		return
 	}
+	p.Divided = true
 	block := reasoning.AtEnd(p.Text)
 	if in.ContinueFinalMessage {
 		block = r.continued(t, vars, c, p.Text, in.Done)

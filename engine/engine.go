@@ -37,6 +37,7 @@ type Config struct {
 	// own limit is used; none may exceed that.
 	Scheduler scheduler.Config
 	Caching   bool // look up and publish prefixes in the prefix cache
+	MaxChunk  int  // most tokens of one prompt that a step computes; 0: no such limit
 	MaxLive   int  // most choices that are accepted and have not ended; beyond it Submit returns ErrFull
 
 	// Tokenizer turns tokens into text. If it is nil, events have no text and stop strings

@@ -123,13 +123,17 @@ func (e *Engine) prepareChoice(q *request, i int) {
 	}
 	c.seq = scheduler.Sequence{
 		Priority: q.Priority, Salt: q.Salt, Owner: c, Prompt: len(q.Tokens), Limits: q.Limits,
-		Tokens: append(make([]int32, 0, len(q.Tokens)+min(q.Limits.MaxTokens, 64)), q.Tokens...),
+		MaxChunk: e.cfg.MaxChunk,
+		Tokens:   append(make([]int32, 0, len(q.Tokens)+min(q.Limits.MaxTokens, 64)), q.Tokens...),
 	}
 	if i > 0 {
 		c.seq.Leader = &q.choices[0].seq
 	} else if q.Prompt != nil {
 		c.seq.NoCacheRead = true
-		c.seq.MaxChunk = max(1, maxPromptTop/(q.Prompt.Top+1))
+		most := max(1, maxPromptTop/(q.Prompt.Top+1))
+		if c.seq.MaxChunk == 0 || most < c.seq.MaxChunk {
+			c.seq.MaxChunk = most
+		}
 	}
 }
 

@@ -128,7 +128,7 @@ var rules = map[string]rule{
 		mayNot: pure,
 	},
 	"metrics": {
-		may:    []string{"engine"},
+		may:    []string{"engine", "internal/memory"},
 		tests:  []string{"backend", "backend/sim", "sampler"},
 		mayNot: http,
 	},
@@ -156,7 +156,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/failure": {
-		may:    []string{"api", "engine", "feedback", "metrics", "store", "trajectory", "trajectory/archive"},
+		may:    []string{"api", "engine", "feedback", "internal/memory", "metrics", "store", "trajectory", "trajectory/archive"},
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "os", "github.com"},
 	},
@@ -187,7 +187,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/transport": {
-		may:    []string{"api", "auth", "internal/pace", "metrics", "server/failure", "usage"},
+		may:    []string{inv, "api", "auth", "internal/memory", "internal/pace", "metrics", "server/failure", "usage"},
 		tests:  []string{"backend", "backend/sim", "engine", "server/servertest"},
 		mayNot: []string{"net/http"},
 	},

@@ -6,6 +6,7 @@ import (
 
 	"weir/api"
 	"weir/engine"
+	"weir/internal/memory"
 	"weir/metrics"
 	"weir/store"
 	"weir/trajectory"
@@ -108,6 +109,17 @@ var table = []row{
 		err: ErrMemory, kind: "memory", status: 503, typ: api.TypeUnavailable, reason: metrics.Memory,
 		text:     say("The server holds too many request bodies. Please try again later."),
 		feedback: say("The server is full or stopping"), trajectories: say("The server holds too many request bodies"),
+	},
+	{
+		err: memory.ErrFull, kind: "memory", status: 503, typ: api.TypeUnavailable, reason: metrics.Memory,
+		text:     say("The server's memory is taken by other requests. Please try again later."),
+		feedback: say("The server is full or stopping"), trajectories: say("The server's memory is taken by other requests"),
+	},
+	{
+		// Sent again, it would fail again.
+		err: memory.ErrNever, kind: "memory-never", status: 400, typ: api.TypeBadRequest,
+		text:     say("The request could need more memory than the server has. Lower max_tokens, n, top_logprobs (logprobs) or prompt_logprobs, or send fewer or shorter prompts."),
+		feedback: say("The request needs more memory than the server has"), trajectories: say("The request needs more memory than the server has"),
 	},
 	{
 		err: ErrQueueFull, kind: "queue-full", status: 503, typ: api.TypeUnavailable, reason: metrics.QueueFull,

@@ -23,7 +23,7 @@ func (s *Service) prepareTexts(ctx context.Context, m *Model, body []byte, from 
 	if err := s.checkTexts(ctx, m, q, &from); err != nil {
 		return nil, err
 	}
-	params, bad := s.sampling(m, &q.Options)
+	params, bad := s.sampling(ctx, m, &q.Options)
 	if bad != nil {
 		return nil, bad
 	}
@@ -55,6 +55,9 @@ func (s *Service) prepareTexts(ctx context.Context, m *Model, body []byte, from 
 		p.requests = append(p.requests, r)
 		t.prompts = append(t.prompts, tokens)
 		if q.Echo {
+			if q.ReturnTokenIDs { // the ids say it
+				text = ""
+			}
 			t.echo = append(t.echo, text)
 		}
 		// Every choice repeats its prompt.

@@ -120,7 +120,7 @@ func TestC58Templates(t *testing.T) {
 	}
 }
 
-func TestC63C64C142Messages(t *testing.T) {
+func TestC63C64C142K7K10Messages(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, nil)
 	call := func(arguments any) []any {
@@ -131,12 +131,18 @@ func TestC63C64C142Messages(t *testing.T) {
 			map[string]any{"role": "tool", "tool_call_id": "c1", "content": "42"},
 		}
 	}
-	for _, good := range []any{`{"a":1}`, "", nil} {
-		h.Complete(t, map[string]any{"messages": call(good)})
+	prompt := func(arguments any) string {
+		return decode(h.Complete(t, map[string]any{"messages": call(arguments), "return_token_ids": true}).PromptTokenIDs)
 	}
-	for _, bad := range []any{"{bad", map[string]any{}} {
-		status, answer := h.Chat(map[string]any{"messages": call(bad)})
-		servertest.Refused(t, status, answer, 400, "")
+	for _, good := range []any{"", nil, "{bad", "[1]"} { // K7: the last two count as {}
+		if got, want := prompt(good), prompt("{}"); got != want || got == prompt(`{"a":1}`) {
+			t.Errorf("%v: %q, want %q", good, got, want)
+		}
+	}
+	status, answer := h.Chat(map[string]any{"messages": call(map[string]any{})})
+	servertest.Refused(t, status, answer, 400, "")
+	if _, answer := h.Chat(nil); strings.Contains(answer, "tool_calls") { // K10
+		t.Error(answer)
 	}
 	plain := h.Complete(t, nil)
 	tools := map[string]any{"tools": []any{map[string]any{"type": "function", "function": map[string]any{"name": "lookup", "parameters": map[string]any{"type": "object"}}}}, "return_token_ids": true}

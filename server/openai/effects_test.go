@@ -88,6 +88,7 @@ func TestEveryFieldHasItsEffect(t *testing.T) {
 		"ignore_eos":                    {true, ends},
 		"stream":                        {true, nil},
 		"stream_options":                {m{"include_usage": true}, m{"stream": true}},
+		"stream_interval":               {3, m{"stream": true, "ignore_eos": true}},
 		"temperature":                   {2, m{"seed": 1, "max_tokens": 20}},
 		"top_p":                         {1e-9, random},
 		"top_k":                         {1, random},
@@ -114,6 +115,7 @@ func TestEveryFieldHasItsEffect(t *testing.T) {
 		"request_id":                    {"mine", nil},
 		"return_tokens_as_token_ids":    {true, m{"logprobs": true}},
 		"return_token_ids":              {true, nil},
+		"return_prompt_text":            {true, nil},
 		"cache_salt":                    {"salt", m{"messages": servertest.UserSays(strings.Repeat("a b c d ", 20))}},
 		"repetition_detection":          {m{"max_pattern_size": 1, "min_count": 3}, m{"logit_bias": m{"700": 100}, "max_tokens": 9}},
 	}

@@ -55,6 +55,10 @@ func (p *prepared) rendered(i int) api.Rendered {
 			SkipSpecialTokens: q.SkipSpecialTokens, SpacesBetweenSpecial: q.SpacesBetweenSpecial,
 		},
 	}
+	out.Sampling.StructuredOutputs = q.Constraint.Render()
+	if d := q.RepetitionDetection; d != nil {
+		out.Sampling.RepetitionDetection = &api.RenderedRepetition{MaxSize: d.MaxSize, MinSize: d.MinSize, Count: d.Count}
+	}
 	if q.Logprobs {
 		out.Sampling.Logprobs = &q.TopLogprobs
 	}

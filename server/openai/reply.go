@@ -22,8 +22,9 @@ type reply struct {
 	top      int  // how many alternatives of each token were asked for
 	oneMore  bool // list one alternative more than top, as /v1/completions does
 
-	stream bool
-	usage  bool // a usage chunk at the end of the stream
+	stream   bool
+	interval int  // tokens of a choice in a chunk of a stream; up to 1: one
+	usage    bool // a usage chunk at the end of the stream
 
 	answer   answer
 	recorded *transcript // nil: this answer is not recorded
@@ -111,6 +112,17 @@ func (r *reply) logprob(ev *engine.Event, alts []api.TokenLogprob) (api.Logprob,
 		alts = r.impossible(alts, from)
 	}
 	return api.Logprob{TokenLogprob: own, Top: alts[from:len(alts):len(alts)]}, alts
+}
+
+// echoedLogprob returns the entry of a token of an echoed prompt, whose score is sc. It has
+// no more alternatives than were computed, which may be fewer than r.top if the request has
+// a prompt_logprobs of its own.
+func (r *reply) echoedLogprob(sc *engine.PromptLogprob) api.Logprob {
+	few := *r
+	few.top = min(r.top, len(sc.Top))
+	ev := engine.Event{Token: sc.Token, Logprob: sc.Logprob, Top: sc.Top}
+	entry, _ := few.logprob(&ev, nil)
+	return entry
 }
 
 // impossible appends tokens of probability 0 to the alternatives alts[from:] until there

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"context"
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
@@ -13,8 +14,8 @@ import (
 
 // sampling turns the request's fields, and the model's defaults for those that
 // are absent, into sampling parameters. Ranges that need no model are checked
-// already (api.Options.CheckSampling).
-func (s *Service) sampling(m *Model, q *api.Options) (sampler.Params, *api.Error) {
+// already (api.Options.CheckSampling). If ctx ends, the result does not matter.
+func (s *Service) sampling(ctx context.Context, m *Model, q *api.Options) (sampler.Params, *api.Error) {
 	g := &m.Generation
 	p := sampler.Params{
 		Temperature: float32(or(q.Temperature, g.Temperature, 1)),
@@ -69,20 +70,20 @@ func (s *Service) sampling(m *Model, q *api.Options) (sampler.Params, *api.Error
 		p.StopIDs = append(p.StopIDs, g.EOS)
 	}
 	var err *api.Error
-	p.BadWords, err = m.badWords(q.BadWords)
+	p.BadWords, err = m.badWords(ctx, q.BadWords)
 	return p, err
 }
 
 // badWords returns the token sequences of words, each as it is tokenized at the start of a
 // text and as it is tokenized after a space, without duplicates. Both are banned, of
 // whatever length (docs/interface/chat-completions.md, section 4.5).
-func (m *Model) badWords(words []string) (sequences [][]int32, _ *api.Error) {
+func (m *Model) badWords(ctx context.Context, words []string) (sequences [][]int32, _ *api.Error) {
 	known := make(map[string]bool)
 	var key []byte
 	for _, w := range words {
 		bare := strings.TrimLeft(w, " \t\n\v\f\r")
 		for _, form := range [2]string{bare, " " + bare} {
-			seq, err := m.Tokenizer.Encode(nil, form, false)
+			seq, err := m.Tokenizer.EncodeUntil(ctx.Done(), nil, form, false)
 			if err != nil {
 				return nil, api.ErrTooComplex()
 			}

@@ -41,15 +41,18 @@ func (s *Service) Tokenize(c *transport.Call) {
 				return nil, api.ErrNotMultimodal(m.Names[0])
 			}
 			p, bad := m.render(ctx, &q.ChatRequest)
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
 			if bad != nil {
 				return nil, bad
 			}
 			text = p.Text
 		}
+		tokens, err := m.Tokenizer.EncodeUntil(ctx.Done(), nil, text, q.AddSpecialTokens)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		tokens, err := m.Tokenizer.Encode(nil, text, q.AddSpecialTokens)
 		if err != nil {
 			return nil, api.ErrTooComplex()
 		}

@@ -20,6 +20,7 @@ type BodyStream struct {
 	r      io.Reader // nil: there is no body
 	c      *Call
 	idle   time.Duration
+	pace   pace
 	length int64 // announced; below 0: chunked
 	most   int64
 	n      int64
@@ -28,9 +29,13 @@ type BodyStream struct {
 
 // BodyStream returns the body of a call, which may have at most the given number of bytes,
 // both as it is sent and decoded. Reading fails when the client sends nothing for as long
-// as idle. There is no limit on the time of the whole body.
+// as idle, or less than Config.BodyRate in as long as idle. There is no limit on the time of
+// the whole body.
 func (c *Call) BodyStream(most int64, idle time.Duration) *BodyStream {
-	return &BodyStream{r: c.RequestBodyStream(), c: c, idle: idle, length: int64(c.Request.Header.ContentLength()), most: most}
+	return &BodyStream{
+		r: c.RequestBodyStream(), c: c, idle: idle, length: int64(c.Request.Header.ContentLength()), most: most,
+		pace: pace{least: c.server.cfg.BodyRate, window: idle},
+	}
 }
 
 // Err returns the first error of the stream other than io.EOF. A decoder may return
@@ -46,17 +51,20 @@ func (f *BodyStream) Read(p []byte) (int, error) {
 	if f.r == nil {
 		return 0, io.EOF
 	}
-	deadline := time.Now().Add(f.idle)
+	deadline := time.Now().Add(min(f.idle, f.pace.patience(f.c.server.Now())))
 	if f.c.conn.SetReadDeadline(deadline) != nil {
 		return 0, f.fail(failure.ErrBrokenBody) // closed
 	}
 	n, err := f.r.Read(p)
 	f.n += int64(n)
+	inTime := f.pace.add(f.c.server.Now(), n)
 	switch {
 	case f.n > f.most:
 		return 0, f.fail(failure.ErrTooLarge)
 	case err == io.EOF && f.n < f.length:
 		return n, f.fail(f.cut()) // fasthttp returns EOF also for a body that was cut
+	case err == nil && !inTime:
+		return n, f.fail(failure.ErrSlowBody)
 	case err == nil || err == io.EOF:
 		f.c.bodyRead = f.c.bodyRead || err == io.EOF
 		return n, err

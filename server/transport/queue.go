@@ -13,9 +13,9 @@ import (
 )
 
 // Queue is where requests wait for one of a few workers to prepare them. It is bounded and
-// fair between projects, and a request leaves it as soon as its client has left. The
-// package ants keeps the goroutines. Its own queue is not used, because it is in order of
-// arrival, and a job cannot be taken out of it.
+// fair between tenants, and then between the projects of a tenant. A request leaves it as
+// soon as its client has left. The package ants keeps the goroutines. Its own queue is not
+// used, because it is in order of arrival, and a job cannot be taken out of it.
 type Queue struct {
 	places  int // jobs that may wait
 	workers int // jobs that run at a time
@@ -23,28 +23,66 @@ type Queue struct {
 
 	mu struct {
 		sync.Mutex
-		lines   map[string]*line // by project; none is empty
-		turns   list.List        // of *line; the first one is next
-		waiting int
-		running int // workers
+		all     line // its parts are the tenants
+		running int  // workers
 	}
 }
 
-// line holds the waiting jobs of one project, in order of arrival.
+// Turn says whose turn in a [Queue] a job takes.
+type Turn struct{ Tenant, Project string }
+
+// line is a part of the queue: all of it, what a tenant has in it, or a project of a tenant.
+// Jobs are in the lines of projects, the other lines have parts that take turns.
 type line struct {
-	project string
-	jobs    list.List     // of *job
-	turn    *list.Element // in Queue.mu.turns
+	name    string
+	within  *line            // nil: this is the whole queue
+	turn    *list.Element    // in within.turns
+	parts   map[string]*line // by name; none is empty
+	turns   list.List        // of *line; the first one is next
+	jobs    list.List        // of *job, in order of arrival
+	waiting int              // jobs in it and in its parts
+}
+
+// part returns the part of a name, and makes it if need be.
+func (l *line) part(name string) *line {
+	p := l.parts[name]
+	if p == nil {
+		if p = (&line{name: name, within: l}); l.parts == nil {
+			l.parts = make(map[string]*line)
+		}
+		l.parts[name] = p
+		p.turn = l.turns.PushBack(p)
+	}
+	return p
+}
+
+// fullest returns the part with the most jobs, among equal ones that whose turn comes last.
+func (l *line) fullest() *line {
+	var most *line
+	for e := l.turns.Back(); e != nil; e = e.Prev() {
+		if p := e.Value.(*line); most == nil || p.waiting > most.waiting {
+			most = p
+		}
+	}
+	return most
+}
+
+// has returns the number of jobs in the part of a name.
+func (l *line) has(name string) int {
+	if p := l.parts[name]; p != nil {
+		return p.waiting
+	}
+	return 0
 }
 
 // job is one call of Do.
 type job struct {
 	run  func()
 	err  error
-	done chan struct{} // closed when run has returned
+	done chan struct{} // closed when run has returned, or the job has lost its place
 
 	line  *line
-	place *list.Element // in line.jobs; nil once a worker has it
+	place *list.Element // in line.jobs; nil once a worker has it, or it has lost its place
 }
 
 // NewQueue returns a queue in which so many jobs may wait and so many run at the same time.
@@ -55,19 +93,22 @@ func NewQueue(places, workers int) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server: preparation workers: %w", err)
 	}
-	q := &Queue{places: places, workers: workers, pool: pool}
-	q.mu.lines = make(map[string]*line)
-	return q, nil
+	return &Queue{places: places, workers: workers, pool: pool}, nil
 }
 
-// Do runs f on a worker and waits for its end. Calls with the same project are in order of
-// arrival, and different projects take turns. If ctx ends first, Do returns its cause at
-// once. In this case f either never begins or may still be running, so that the caller must
-// not use anything that f uses. Do fails with failure.ErrQueueFull if too many jobs wait, and
-// with failure.ErrPanic if f panics.
-func (q *Queue) Do(ctx context.Context, project string, f func()) error {
+// Do runs f on a worker and waits for its end. Jobs of a tenant's project are in order of
+// arrival, the projects of a tenant take turns, and so do tenants. If ctx ends first, Do
+// returns its cause at once. In this case f either never begins or may still be running, so
+// that the caller must not use anything that f uses. Do fails with failure.ErrPanic if f
+// panics.
+//
+// Do fails with failure.ErrQueueFull if too many jobs wait. Nobody can keep others out with
+// that: if all places are taken, and another tenant has more of them than the caller would
+// have, or another project of the same tenant, the newest job of the one that has the most
+// fails in place of the caller's.
+func (q *Queue) Do(ctx context.Context, turn Turn, f func()) error {
 	j := &job{run: f, done: make(chan struct{})}
-	if err := q.push(project, j); err != nil {
+	if err := q.push(turn, j); err != nil {
 		return err
 	}
 	select {
@@ -79,20 +120,17 @@ func (q *Queue) Do(ctx context.Context, project string, f func()) error {
 	}
 }
 
-func (q *Queue) push(project string, j *job) error {
+func (q *Queue) push(turn Turn, j *job) error {
 	q.mu.Lock()
-	if q.mu.waiting >= q.places {
+	if q.mu.all.waiting >= q.places && !q.makePlace(turn) {
 		q.mu.Unlock()
 		return failure.ErrQueueFull
 	}
-	l := q.mu.lines[project]
-	if l == nil {
-		l = &line{project: project}
-		q.mu.lines[project] = l
-		l.turn = q.mu.turns.PushBack(l)
-	}
+	l := q.mu.all.part(turn.Tenant).part(turn.Project)
 	j.line, j.place = l, l.jobs.PushBack(j)
-	q.mu.waiting++
+	for in := l; in != nil; in = in.within {
+		in.waiting++
+	}
 	start := q.mu.running < q.workers
 	if start {
 		q.mu.running++
@@ -111,23 +149,47 @@ func (q *Queue) push(project string, j *job) error {
 	return nil
 }
 
+// makePlace takes its place from another job, if the one whose turn a new job would take
+// has less than its share, and reports whether there is a place now.
+func (q *Queue) makePlace(turn Turn) bool {
+	victim, mine := q.mu.all.fullest(), q.mu.all.has(turn.Tenant)
+	if victim == nil {
+		return false // there are no places
+	}
+	if victim.name == turn.Tenant {
+		victim, mine = victim.fullest(), victim.has(turn.Project)
+	}
+	if victim.waiting <= mine+1 {
+		return false // taking one from it would turn the shares around
+	}
+	for victim.turns.Len() > 0 {
+		victim = victim.fullest()
+	}
+	j := victim.jobs.Back().Value.(*job)
+	remove(j)
+	j.err = failure.ErrQueueFull
+	close(j.done)
+	return true
+}
+
 // leave takes j out of its line, if no worker has it yet.
 func (q *Queue) leave(j *job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if j.place != nil {
-		q.remove(j)
+		remove(j)
 	}
 }
 
-func (q *Queue) remove(j *job) {
-	l := j.line
-	l.jobs.Remove(j.place)
+// remove takes j out of its line, and removes the lines that are then empty.
+func remove(j *job) {
+	j.line.jobs.Remove(j.place)
 	j.place = nil
-	q.mu.waiting--
-	if l.jobs.Len() == 0 {
-		q.mu.turns.Remove(l.turn)
-		delete(q.mu.lines, l.project)
+	for l := j.line; l != nil; l = l.within {
+		if l.waiting--; l.waiting == 0 && l.within != nil {
+			l.within.turns.Remove(l.turn)
+			delete(l.within.parts, l.name)
+		}
 	}
 }
 
@@ -136,15 +198,18 @@ func (q *Queue) remove(j *job) {
 func (q *Queue) next() *job {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	front := q.mu.turns.Front()
-	if front == nil {
+	if q.mu.all.waiting == 0 {
 		q.mu.running--
 		return nil
 	}
-	l := front.Value.(*line)
+	l := &q.mu.all
+	for l.turns.Len() > 0 {
+		front := l.turns.Front()
+		l.turns.MoveToBack(front)
+		l = front.Value.(*line)
+	}
 	j := l.jobs.Front().Value.(*job)
-	q.mu.turns.MoveToBack(front)
-	q.remove(j)
+	remove(j)
 	return j
 }
 
@@ -168,7 +233,7 @@ func (j *job) begin() {
 func (q *Queue) Waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.mu.waiting
+	return q.mu.all.waiting
 }
 
 // Workers returns the number of jobs that may run at the same time.

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"weir/internal/pace"
+	pacing "weir/internal/pace" // bodies.go has a type pace
 	"weir/server/failure"
 )
 
@@ -102,7 +102,7 @@ func (t *Turns) do(ctx context.Context, tenant string, f func(context.Context, *
 	if err := q.wait(); err != nil {
 		return err
 	}
-	return f(pace.With(ctx, q.pause), q)
+	return f(pacing.With(ctx, q.pause), q)
 }
 
 // enter adds a query, unless there are too many.

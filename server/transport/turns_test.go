@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/pace"
+	pacing "weir/internal/pace"
 	"weir/server/failure"
 )
 
@@ -60,11 +60,11 @@ func (x *turnsTest) query(ctx context.Context, tenant, name string, slices int) 
 	before := x.waitingNow()
 	x.wg.Go(func() {
 		err := x.Do(ctx, tenant, func(ctx context.Context) error {
-			m := pace.Of(ctx)
+			m := pacing.Of(ctx)
 			for range slices {
 				x.notes = append(x.notes, name)
 				x.clock = x.clock.Add(time.Millisecond)
-				if err := m.Spend(pace.Grain); err != nil {
+				if err := m.Spend(pacing.Grain); err != nil {
 					return err
 				}
 			}
