@@ -127,14 +127,14 @@ func decodePrompts(r *CompletionRequest, v Raw, lim *Limits) (f *fault) {
 		r.Prompts, f = list(v, lim.Prompts, func(e Raw) (p TextPrompt, f *fault) { p.Text, f = text(e); return })
 	case jsontext.Array:
 		r.Prompts, f = list(v, lim.Prompts, func(e Raw) (p TextPrompt, f *fault) {
-			if p.IDs, f = decodeIDs(e); f == nil && len(p.IDs) == 0 {
+			if p.IDs, f = decodeIDs(e, lim); f == nil && len(p.IDs) == 0 {
 				f = faultf("must not be empty")
 			}
 			return
 		})
 	default:
 		var p TextPrompt
-		p.IDs, f = decodeIDs(v)
+		p.IDs, f = decodeIDs(v, lim)
 		r.Prompts = []TextPrompt{p}
 	}
 	return f
@@ -142,12 +142,15 @@ func decodePrompts(r *CompletionRequest, v Raw, lim *Limits) (f *fault) {
 
 // decodeIDs reads token ids. Their number has no limit but the body's: how many
 // a prompt may have is the context's affair.
-func decodeIDs(v Raw) ([]int, *fault) {
+func decodeIDs(v Raw, lim *Limits) ([]int, *fault) {
 	if v.Kind() != jsontext.Array {
 		return nil, wrongType("an array of token ids", v)
 	}
 	ids := []int{}
 	for i, e := range v.Elements() {
+		if lim.stopped(i) {
+			return nil, faultf("was not read to its end")
+		}
 		if e.Kind() != jsontext.Number {
 			return nil, wrongType("a token id", e).index(i)
 		}

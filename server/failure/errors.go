@@ -21,6 +21,8 @@ var (
 	ErrMemory = errors.New("server: too many bytes of request bodies in memory")
 	// ErrQueueFull refuses a request because too many wait for a worker that prepares them.
 	ErrQueueFull = errors.New("server: too many requests wait for preparation")
+	// ErrQueriesFull refuses a query on what is stored because too many have not ended.
+	ErrQueriesFull = errors.New("server: too many queries")
 	// ErrDraining refuses requests, and ends those in flight, because the server stops.
 	ErrDraining = errors.New("server: the server is stopping")
 	// ErrNotHTTP is what cannot be parsed as a request.

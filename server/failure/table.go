@@ -131,6 +131,10 @@ var table = []row{
 		text: say("The server is full: too many requests are waiting. Please try again later."),
 	},
 	{
+		err: ErrQueriesFull, kind: "queries-full", status: 503, typ: api.TypeUnavailable, reason: metrics.QueueFull,
+		text: say("Too many queries are waiting. Please try again later."), feedback: say("Too many queries are waiting"),
+	},
+	{
 		err: ErrDraining, kind: "stopping", status: 503, typ: api.TypeUnavailable, reason: metrics.Stopping,
 		text:     say("The server is stopping."),
 		feedback: say("The server is full or stopping"), trajectories: say("The server is stopping"),

@@ -22,7 +22,7 @@ func (s *Service) ChatCompletions(c *transport.Call) { s.generate(c, s.prepareCh
 // costly ones: if both fail, the answer is the error of the cheap one. prepareChat may go
 // on for a moment after ctx has ended.
 func (s *Service) prepareChat(ctx context.Context, m *Model, body []byte, from sender) (*prepared, error) {
-	q, bad := api.DecodeChat(body, s.cfg.Limits)
+	q, bad := api.DecodeChat(body, s.limits(ctx))
 	if bad != nil {
 		return nil, bad
 	}
