@@ -336,3 +336,19 @@ func FuzzDecodeCompletion(f *testing.F) {
 		}
 	})
 }
+
+// TestDecodingStops: a long list of token ids is not read to its end when nobody waits for
+// it any more.
+func TestDecodingStops(t *testing.T) {
+	done := make(chan struct{})
+	lim := DefaultLimits()
+	lim.Done = done
+	body := func(n int) []byte { return []byte(`{"prompt":[` + strings.Repeat("1,", n) + `1]}`) }
+	if _, err := DecodeCompletion(body(10_000), lim); err != nil {
+		t.Errorf("before Done is closed: %v", err)
+	}
+	close(done)
+	if _, err := DecodeCompletion(body(10_000), lim); err == nil {
+		t.Error("a list was read to its end after Done was closed")
+	}
+}

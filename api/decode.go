@@ -72,6 +72,9 @@ func (r *ChatRequest) crossCheck(values []Raw) *Error {
 	case r.TopLogprobs != 0 && !r.Logprobs:
 		return newError(causeTopLogprobs, "when using top_logprobs, logprobs must be set to true.", nil)
 	}
+	if err := r.checkLogprobTokens(" to true"); err != nil {
+		return err
+	}
 	if err := r.checkGenerationPrompt(sent("add_generation_prompt")); err != nil {
 		return err
 	}

@@ -19,6 +19,13 @@ var options = []field[*Options]{
 	}},
 	{"logit_bias", nullable, decodeBias},
 	{"prompt_logprobs", nullable, func(r *Options, v Raw, _ *Limits) (f *fault) { r.PromptLogprobs, f = optional(v, integer); return }},
+	{"logprob_token_ids", nullable, func(r *Options, v Raw, lim *Limits) (f *fault) {
+		if r.LogprobTokenIDs, f = list(v, lim.AllowedIDs, integer); len(r.LogprobTokenIDs) == 0 {
+			r.LogprobTokenIDs = nil
+		}
+		return f
+	}},
+	{"thinking_token_budget", nullable, decodeThinkingBudget},
 	{"max_tokens", nullable, func(r *Options, v Raw, _ *Limits) (f *fault) { r.MaxTokens, f = optional(v, integer); return }},
 	{"min_tokens", notNull, func(r *Options, v Raw, _ *Limits) (f *fault) { r.MinTokens, f = integer(v); return }},
 	{"n", nullable, decodeN},
@@ -150,6 +157,19 @@ func decodeStreamInterval(r *Options, v Raw, _ *Limits) (f *fault) {
 	return f
 }
 
+func decodeThinkingBudget(r *Options, v Raw, _ *Limits) *fault {
+	n, f := integer(v)
+	switch {
+	case f != nil:
+		return f
+	case n < -1:
+		return faultf("must be a non-negative integer, or -1 for unlimited, got %s", clip(v))
+	case n >= 0:
+		r.ThinkingBudget = &n
+	}
+	return nil
+}
+
 func decodeTruncate(r *Options, v Raw, _ *Limits) (f *fault) {
 	r.TruncatePrompt, f = optional(v, clamped)
 	if f == nil && *r.TruncatePrompt < -1 {
@@ -222,6 +242,15 @@ func (r *Options) checkPromptLogprobs() *Error {
 		return newError(causePromptLogprobs, "`prompt_logprobs` are not available when `stream=True`.", nil)
 	case *n < -1:
 		return newError(causePromptLogprobs, "`prompt_logprobs` must be a positive value or -1.", *n)
+	}
+	return nil
+}
+
+// checkLogprobTokens looks at logprob_token_ids beside logprobs, which are said to be on by
+// how.
+func (r *Options) checkLogprobTokens(how string) *Error {
+	if r.LogprobTokenIDs != nil && !r.Logprobs {
+		return newError(causeLogprobTokens, "when using `logprob_token_ids`, `logprobs` must be set"+how+".", nil)
 	}
 	return nil
 }

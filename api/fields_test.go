@@ -30,6 +30,8 @@ var matrix = []struct {
 	{"logit_bias", true, `{"5":1}`, `[]`},
 	{"logprobs", true, `true`, `2`},
 	{"top_logprobs", true, `0`, `"1"`},
+	{"logprob_token_ids", true, `[]`, `5`},
+	{"thinking_token_budget", true, `5`, `-2`},
 	{"prompt_logprobs", true, `1`, `1.5`},
 	{"max_tokens", true, `7`, `"7"`},
 	{"max_completion_tokens", true, `7`, `7.5`},
@@ -134,7 +136,7 @@ func TestC17NotNull(t *testing.T) {
 // TestEveryFieldCounts: a good value is accepted and changes the request (or
 // was the default), a wrong type is refused with the field's name.
 func TestEveryFieldCounts(t *testing.T) {
-	inert := []string{"messages", "logprobs", "top_logprobs", "n", "stream_options", "response_format", "tool_choice"}
+	inert := []string{"messages", "logprobs", "top_logprobs", "logprob_token_ids", "n", "stream_options", "response_format", "tool_choice"}
 	want0 := acceptBody(t, minimal+"}")
 	for _, m := range matrix {
 		body := minimal + `,"` + m.name + `":` + m.good + "}"

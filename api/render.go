@@ -52,6 +52,9 @@ type RenderedSampling struct {
 
 	StructuredOutputs   *RenderedConstraint `json:"structured_outputs"`
 	RepetitionDetection *RenderedRepetition `json:"repetition_detection"`
+	LogprobTokenIDs     []int               `json:"logprob_token_ids"` // nil: null
+	ThinkingBudget      *int                `json:"thinking_token_budget"`
+	StreamInterval      *int                `json:"stream_interval"`
 }
 
 // RenderedConstraint is a constraint in the terms of structured_outputs, also if it came as

@@ -25,9 +25,10 @@ type Options struct {
 	BadWords          []string // none of them blank
 
 	// What to report.
-	Logprobs       bool // of the generated tokens
-	TopLogprobs    int  // alternatives per token; -1: the vocabulary
-	PromptLogprobs *int // nil: none; 0: the prompt's own tokens; -1: the vocabulary. Set by echo too (docs/interface/chat-completions.md, section 3.8)
+	Logprobs        bool  // of the generated tokens
+	TopLogprobs     int   // alternatives per token; -1: the vocabulary
+	LogprobTokenIDs []int // report these tokens, in place of the best TopLogprobs; nil: none
+	PromptLogprobs  *int  // nil: none; 0: the prompt's own tokens; -1: the vocabulary. Set by echo too (docs/interface/chat-completions.md, section 3.8)
 
 	// Stopping.
 	MaxTokens           *int // any value while MaxCompletionTokens is given
@@ -38,6 +39,7 @@ type Options struct {
 	IncludeStop         bool // include_stop_str_in_output
 	IgnoreEOS           bool
 	RepetitionDetection *RepetitionDetection // nil: off
+	ThinkingBudget      *int                 // thinking_token_budget: the most tokens of thought; nil: any number
 
 	Constraint *Constraint // response_format or structured_outputs; nil: none
 

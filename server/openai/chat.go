@@ -22,7 +22,7 @@ func (s *Service) ChatCompletions(c *transport.Call) { s.generate(c, s.prepareCh
 // costly ones: if both fail, the answer is the error of the cheap one. prepareChat may go
 // on for a moment after ctx has ended.
 func (s *Service) prepareChat(ctx context.Context, m *Model, body []byte, from sender) (*prepared, error) {
-	q, bad := api.DecodeChat(body, s.cfg.Limits)
+	q, bad := api.DecodeChat(body, s.limits(ctx))
 	if bad != nil {
 		return nil, bad
 	}
@@ -55,6 +55,12 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, body []byte, from s
 	p.reply.meta.ID = api.ChatID(p.reply.meta.ID)
 	a := &chatAnswer{prompt: tokens, role: prompt.ResponseRole, output: prompt.Output, hideThoughts: !q.IncludeReasoning}
 	p.reply.form.Thoughts = prompt.Divided
+	if q.ThinkingBudget != nil && !prompt.Divided {
+		return nil, errNoThoughts()
+	}
+	if bad := m.think(&q.Options, &p.requests[0], prompt.Output); bad != nil {
+		return nil, bad
+	}
 	if q.ReturnPromptText {
 		p.reply.form.PromptText = &prompt.Text
 	}

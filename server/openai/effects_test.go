@@ -76,6 +76,7 @@ func TestEveryFieldHasItsEffect(t *testing.T) {
 		"logit_bias":                    {m{"700": 100}, nil},
 		"logprobs":                      {true, nil},
 		"top_logprobs":                  {3, m{"logprobs": true}},
+		"logprob_token_ids":             {[]int{700}, m{"logprobs": true}},
 		"prompt_logprobs":               {1, nil},
 		"max_tokens":                    {3, m{"ignore_eos": true}},
 		"max_completion_tokens":         {3, m{"ignore_eos": true}},
@@ -120,14 +121,15 @@ func TestEveryFieldHasItsEffect(t *testing.T) {
 		"repetition_detection":          {m{"max_pattern_size": 1, "min_count": 3}, m{"logit_bias": m{"700": 100}, "max_tokens": 9}},
 	}
 	none := map[string]string{ // docs/interface/chat-completions.md, sections 2.3, 3.3, 4.10, 9.1, 9.2
-		"user":                "for the client's own books",
-		"length_penalty":      "of beam search, which there is none of",
-		"parallel_tool_calls": "of parsed calls, which there are none of",
-		"mm_processor_kwargs": "of models that take media",
-		"kv_transfer_params":  "of a KV connector; ignored without one",
-		"engine_xargs":        "of custom logits processors; unknown keys are ignored",
-		"vllm_xargs":          "the older name of engine_xargs",
-		"include_reasoning":   "where nothing is thought; TestC141IncludeReasoning is about where something is",
+		"thinking_token_budget": "where nothing is thought, and it is refused where thoughts are not told apart; TestK24ThinkingBudget is about the others",
+		"user":                  "for the client's own books",
+		"length_penalty":        "of beam search, which there is none of",
+		"parallel_tool_calls":   "of parsed calls, which there are none of",
+		"mm_processor_kwargs":   "of models that take media",
+		"kv_transfer_params":    "of a KV connector; ignored without one",
+		"engine_xargs":          "of custom logits processors; unknown keys are ignored",
+		"vllm_xargs":            "the older name of engine_xargs",
+		"include_reasoning":     "where nothing is thought; TestC141IncludeReasoning is about where something is",
 	}
 	ask := func(fields m) string {
 		_, answer := h.Chat(fields)

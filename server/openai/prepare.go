@@ -66,6 +66,9 @@ func (s *Service) request(m *Model, q *api.Options, params sampler.Params, token
 		Stop: q.Stop, IncludeStop: q.IncludeStop,
 		KeepSpecial: !q.SkipSpecialTokens, JoinSpecial: !q.SpacesBetweenSpecial,
 	}
+	if r.LogprobIDs, bad = m.chosen(q); bad != nil {
+		return engine.Request{}, bad
+	}
 	salt := ""
 	if q.CacheSalt != nil {
 		salt = *q.CacheSalt
@@ -195,6 +198,7 @@ func (s *Service) reply(m *Model, q *api.Options, id string) reply {
 		logprobs: q.Logprobs, top: q.TopLogprobs,
 		stream: q.Stream, interval: max(q.StreamInterval, s.cfg.StreamInterval), usage: q.IncludeUsage || s.cfg.ForceUsage,
 	}
+	r.chosen = q.LogprobTokenIDs != nil
 	if q.ReturnTokensAsIDs != nil {
 		r.form.TokensAsIDs = *q.ReturnTokensAsIDs
 	}

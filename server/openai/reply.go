@@ -3,6 +3,7 @@ package openai
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -20,6 +21,7 @@ type reply struct {
 	n        int // choices, of all prompts
 	logprobs bool
 	top      int  // how many alternatives of each token were asked for
+	chosen   bool // the alternatives are tokens that the request names, all of them, and not the best
 	oneMore  bool // list one alternative more than top, as /v1/completions does
 
 	stream   bool
@@ -96,7 +98,10 @@ func finish(ev *engine.Event) (reason string, stop api.StopReason) {
 func (r *reply) logprob(ev *engine.Event, alts []api.TokenLogprob) (api.Logprob, []api.TokenLogprob) {
 	own := api.TokenLogprob{ID: ev.Token, Logprob: ev.Logprob, Text: tokenText(r.tok, ev.Token)}
 	from, most := len(alts), r.top
-	if r.oneMore {
+	switch {
+	case r.chosen:
+		most = 1 + len(ev.Top)
+	case r.oneMore:
 		most++
 	}
 	if most > 0 {
@@ -105,11 +110,13 @@ func (r *reply) logprob(ev *engine.Event, alts []api.TokenLogprob) (api.Logprob,
 			if len(alts)-from == most {
 				break
 			}
-			if t.Token != ev.Token && t.Token >= 0 {
+			if t.Token != ev.Token && t.Token >= 0 && !(r.chosen && listed(alts[from:], t.Token)) {
 				alts = append(alts, api.TokenLogprob{ID: t.Token, Logprob: t.Logprob, Text: tokenText(r.tok, t.Token)})
 			}
 		}
-		alts = r.impossible(alts, from)
+		if !r.chosen {
+			alts = r.impossible(alts, from)
+		}
 	}
 	return api.Logprob{TokenLogprob: own, Top: alts[from:len(alts):len(alts)]}, alts
 }
@@ -119,10 +126,15 @@ func (r *reply) logprob(ev *engine.Event, alts []api.TokenLogprob) (api.Logprob,
 // a prompt_logprobs of its own.
 func (r *reply) echoedLogprob(sc *engine.PromptLogprob) api.Logprob {
 	few := *r
-	few.top = min(r.top, len(sc.Top))
+	few.top, few.chosen = min(r.top, len(sc.Top)), false
 	ev := engine.Event{Token: sc.Token, Logprob: sc.Logprob, Top: sc.Top}
 	entry, _ := few.logprob(&ev, nil)
 	return entry
+}
+
+// listed reports whether a token is among alternatives.
+func listed(alts []api.TokenLogprob, token int32) bool {
+	return slices.ContainsFunc(alts, func(t api.TokenLogprob) bool { return t.ID == token })
 }
 
 // impossible appends tokens of probability 0 to the alternatives alts[from:] until there
