@@ -164,9 +164,8 @@ func TestC42MaxCompletionTokensWins(t *testing.T) {
 func TestC43C44Lengths(t *testing.T) {
 	for e, text := range map[*Error]string{
 		ErrOverContext("max_completion_tokens", 5000, 4096): "max_completion_tokens=5000 cannot be greater than max_model_len=4096. Please request fewer output tokens. (parameter=max_completion_tokens, value=5000)",
-		ErrContextLength(4096, 100, 3997, false):            "This model's maximum context length is 4096 tokens. However, you requested 100 output tokens and your prompt contains 3997 input tokens, for a total of 4097 tokens. Please reduce the length of the input prompt or the number of requested output tokens. (parameter=input_tokens, value=3997)",
-		ErrContextLength(4096, 100, 3997, true):             "This model's maximum context length is 4096 tokens. However, you requested 100 output tokens and your prompt contains at least 3997 input tokens, for a total of at least 4097 tokens. Please reduce the length of the input prompt or the number of requested output tokens. (parameter=input_tokens, value=3997)",
-		ErrTruncate(9, 8):                                   "truncate_prompt_tokens=9 cannot be greater than max_model_len - max_tokens = 8. Please request a smaller truncation size. (parameter=truncate_prompt_tokens, value=9)",
+		ErrContextLength(4096, 4097):                        "This model's maximum context length is 4096 tokens. However, your prompt contains 4097 input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=4097)",
+		ErrTruncate(9, 8):                                   "truncate_prompt_tokens=9 cannot be greater than max_model_len = 8. Please request a smaller truncation size. (parameter=truncate_prompt_tokens, value=9)",
 	} {
 		if e.Message != text || e.Status != 400 || e.Type != TypeBadRequest {
 			t.Errorf("%+v", e)

@@ -96,6 +96,7 @@ const (
 	causeSyntax
 	causeLogprobs
 	causeTopLogprobs
+	causeLogprobTokens
 	causePromptLogprobs
 	causeStreamOptions
 	causeSchemaMissing
@@ -124,6 +125,7 @@ const (
 	causeMaxLogprobs
 	causeMaxPromptLogprobs
 	causeBias
+	causeLogprobIDs
 	causeAllowed
 	causeStopIDs
 	causeBadWords
@@ -142,6 +144,7 @@ var errorTable = [numCauses]ErrorRow{
 	causeSchema:            {"schema", 5, 400, TypeBadBody, "", "a field is missing, of a wrong type, null where it may not be, outside an enumeration, or over a limit; fields contradict each other"},
 	causeLogprobs:          {"logprobs", 5, 400, TypeBadBody, "logprobs", "of /v1/completions: below -1"},
 	causeTopLogprobs:       {"top-logprobs", 5, 400, TypeBadBody, "top_logprobs", "below -1, or given without logprobs"},
+	causeLogprobTokens:     {"logprob-tokens", 5, 400, TypeBadBody, "logprob_token_ids", "given without logprobs, or where nothing is generated"},
 	causePromptLogprobs:    {"prompt-logprobs", 5, 400, TypeBadBody, "prompt_logprobs", "below -1, or not 0 in a stream"},
 	causeStreamOptions:     {"stream-options", 5, 400, TypeBadBody, "stream_options", "given without stream"},
 	causeSchemaMissing:     {"json-schema-missing", 5, 400, TypeBadBody, "response_format", "type json_schema without the field json_schema"},
@@ -157,8 +160,8 @@ var errorTable = [numCauses]ErrorRow{
 	causeOverContext:       {"max-tokens-over-context", 10, 400, TypeBadRequest, "max_tokens", "more output asked for than the context holds; param names the field that was sent, max_tokens or max_completion_tokens"},
 	causeCharacters:        {"input-text", 10, 400, TypeBadRequest, "input_text", "the prompt cannot fit however it is tokenized"},
 	causeTooComplex:        {"too-complex", 10, 400, TypeBadRequest, "", "the tokenizer's regular expression would take more steps than a text of this length is allowed"},
-	causeContext:           {"context-length", 10, 400, TypeBadRequest, "input_tokens", "prompt and requested output do not fit the context"},
-	causeTruncate:          {"truncate", 10, 400, TypeBadRequest, "truncate_prompt_tokens", "more than the room for the prompt"},
+	causeContext:           {"context-length", 10, 400, TypeBadRequest, "input_tokens", "the prompt does not fit the context"},
+	causeTruncate:          {"truncate", 10, 400, TypeBadRequest, "truncate_prompt_tokens", "more than the context"},
 	causeEmptyPrompt:       {"empty-prompt", 12, 400, TypeBadRequest, "", "no prompt token is left"},
 	causePromptIDs:         {"prompt-token-ids", 12, 400, TypeBadRequest, "", "a token id outside the vocabulary in a prompt or in tokens"},
 	causeSuffix:            {"suffix", 10, 400, TypeBadRequest, "suffix", "suffix is given"},
@@ -170,6 +173,7 @@ var errorTable = [numCauses]ErrorRow{
 	causeMaxLogprobs:       {"max-logprobs", 12, 400, TypeBadRequest, "logprobs", "top_logprobs above the server's limit"},
 	causeMaxPromptLogprobs: {"max-prompt-logprobs", 12, 400, TypeBadRequest, "prompt_logprobs", "above the server's limit"},
 	causeBias:              {"logit-bias", 12, 400, TypeBadRequest, "logit_bias", "a token id outside the vocabulary"},
+	causeLogprobIDs:        {"logprob-token-ids", 12, 400, TypeBadRequest, "logprob_token_ids", "more than 128, or a token id outside the vocabulary"},
 	causeAllowed:           {"allowed-token-ids", 12, 400, TypeBadRequest, "allowed_token_ids", "empty, or an id outside the vocabulary"},
 	causeStopIDs:           {"stop-token-ids", 12, 400, TypeBadRequest, "stop_token_ids", "a token id outside the vocabulary"},
 	causeBadWords:          {"bad-words", 12, 400, TypeBadRequest, "bad_words", "a word that has no tokens in the vocabulary"},

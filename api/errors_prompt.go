@@ -22,10 +22,10 @@ func ErrOverContext(param string, tokens, context int) *Error {
 }
 
 // ErrCharacters says, before tokenizing, that a prompt of that many characters
-// cannot fit the context beside the output asked for.
-func ErrCharacters(context, output, characters, most int) *Error {
-	return newError(causeCharacters, fmt.Sprintf("This model's maximum context length is %d tokens. However, you requested %d output tokens and your prompt contains %d characters, more than the %d characters that can fit. Please reduce the length of the input prompt or the number of requested output tokens.",
-		context, output, characters, most), characters)
+// cannot fit the context: context tokens have at most most characters.
+func ErrCharacters(context, characters, most int) *Error {
+	return newError(causeCharacters, fmt.Sprintf("This model's maximum context length is %d tokens. However, your prompt contains %d characters (more than %d characters, which is the upper bound for %d input tokens). Please reduce the length of the input prompt.",
+		context, characters, most, context), characters)
 }
 
 // ErrTooComplex says that the tokenizer gave up on a text.
@@ -33,20 +33,15 @@ func ErrTooComplex() *Error {
 	return newError(causeTooComplex, "The tokenizer needs too many steps to cut this text into words.", nil)
 }
 
-// ErrContextLength says that prompt and output do not fit the context together.
-// atLeast: tokenizing stopped at prompt tokens, there may be more.
-func ErrContextLength(context, output, prompt int, atLeast bool) *Error {
-	s := ""
-	if atLeast {
-		s = "at least "
-	}
-	return newError(causeContext, fmt.Sprintf("This model's maximum context length is %d tokens. However, you requested %d output tokens and your prompt contains %s%d input tokens, for a total of %s%d tokens. Please reduce the length of the input prompt or the number of requested output tokens.",
-		context, output, s, prompt, s, prompt+output), prompt)
+// ErrContextLength says that a prompt is longer than the context.
+func ErrContextLength(context, prompt int) *Error {
+	return newError(causeContext, fmt.Sprintf("This model's maximum context length is %d tokens. However, your prompt contains %d input tokens, which exceeds this limit even without any output tokens. Please reduce the length of the input prompt.",
+		context, prompt), prompt)
 }
 
-// ErrTruncate says that truncate_prompt_tokens leaves no room for the output.
-func ErrTruncate(tokens, room int) *Error {
-	return newError(causeTruncate, fmt.Sprintf("truncate_prompt_tokens=%d cannot be greater than max_model_len - max_tokens = %d. Please request a smaller truncation size.", tokens, room), tokens)
+// ErrTruncate says that truncate_prompt_tokens is more than the context.
+func ErrTruncate(tokens, context int) *Error {
+	return newError(causeTruncate, fmt.Sprintf("truncate_prompt_tokens=%d cannot be greater than max_model_len = %d. Please request a smaller truncation size.", tokens, context), tokens)
 }
 
 // ErrEmptyPrompt says that rendering and truncation left no token.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,12 @@ type Identity struct {
 	User   string // the name in records
 	Tenant string // trajectories of different tenants are kept apart
 
+	// Share names those who share one part of the machine and of the prefix cache: the
+	// tenant, or a single key of the command line. All keys of the command line store as one
+	// tenant, because an operator may replace one by another, but they may be in the hands
+	// of clients who compete. "" if there are no credentials.
+	Share string
+
 	Projects []string // "team/project", "team/*" or "*"
 	Models   []string // names, or "*"
 	Rights   Rights
@@ -45,6 +52,12 @@ type Limits struct {
 // Covers reports whether a project is among those of the identity.
 func (id *Identity) Covers(project string) bool {
 	return slices.ContainsFunc(id.Projects, func(p string) bool { return covers(p, project) })
+}
+
+// Names reports whether a project, or its team, is named among those of the identity. "*"
+// covers every project and names none.
+func (id *Identity) Names(project string) bool {
+	return slices.ContainsFunc(id.Projects, func(p string) bool { return p != "*" && covers(p, project) })
 }
 
 // May reports whether the identity has a right, or all of several, in a project.
@@ -90,16 +103,18 @@ type Keyring struct {
 	now   func() time.Time
 }
 
-// New returns a keyring with plain keys, which may do everything as user "api", and with the
-// keys of a credentials file, if file is not "". An empty key, and any error in the file, is
+// New returns a keyring with plain keys, which may do everything as user "api" and have a
+// share each, and with the keys of a credentials file, if file is not "". An empty key, and any error in the file, is
 // an error.
 func New(keys []string, file string) (*Keyring, error) {
 	k := &Keyring{file: file, now: time.Now}
-	for _, s := range keys {
+	for i, s := range keys {
 		if s == "" {
 			return nil, errors.New("auth: an API key is empty")
 		}
-		k.fixed = append(k.fixed, entry{hash: sha256.Sum256([]byte(s)), Identity: everything("api-key", "api")})
+		id := everything("api-key", "api")
+		id.Share = "key " + strconv.Itoa(i+1)
+		k.fixed = append(k.fixed, entry{hash: sha256.Sum256([]byte(s)), Identity: id})
 	}
 	k.all.Store(&k.fixed)
 	if file == "" {

@@ -20,7 +20,8 @@
 //	  - id: ci                      # the name in logs
 //	    hash: sha256:2bb80d53…      # printf %s "$KEY" | sha256sum
 //	    user: u-17                  # the user in records; default: id
-//	    tenant: acme                # default: user
+//	    tenant: acme                # keys of a tenant share its records, its part of the
+//	                                # machine and its prefixes; default: user
 //	    username: alice             # then hash is of this user's password
 //	    projects: ["acme/*", "lab/evals"]   # "*" is all, and the default
 //	    models: ["*"]               # default: all

@@ -142,6 +142,7 @@ func (f *fileKey) entry() (e entry, err error) {
 	if id.Tenant = f.Tenant; id.Tenant == "" {
 		id.Tenant = id.User
 	}
+	id.Share = "tenant " + id.Tenant
 	if id.Projects == nil {
 		id.Projects = []string{"*"}
 	}

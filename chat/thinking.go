@@ -7,9 +7,19 @@ import (
 	"weir/chat/reasoning"
 )
 
+// Divides reports whether reasoning is told apart with the model's own template. A request
+// that brings another template may differ (Prompt.Divided).
+func (r *Renderer) Divides() bool {
+	if r.cfg.Reasoning == reasoning.Auto {
+		t := r.templates[defaultTemplate]
+		return t != nil && t.thinking != reasoning.None
+	}
+	return r.cfg.Reasoning != reasoning.None
+}
+
 // think sets what concerns reasoning in p, which was rendered from c with the arguments a:
 // what the output begins with, and which part of the echo is thought.
-func (r *Renderer) think(t *compiled, vars *jinja.Dict, c *conversation, continues bool, a *jinja.Dict, p *Prompt) {
+func (r *Renderer) think(t *compiled, vars *jinja.Dict, c *conversation, in Input, a *jinja.Dict, p *Prompt) {
 	kind := r.cfg.Reasoning
 	if kind == reasoning.Auto {
 		kind = t.thinking
@@ -17,9 +27,10 @@ func (r *Renderer) think(t *compiled, vars *jinja.Dict, c *conversation, continu
 	if kind == reasoning.None {
 		return
 	}
+	p.Divided = true
 	block := reasoning.AtEnd(p.Text)
-	if continues {
-		block = r.continued(t, vars, c, p.Text)
+	if in.ContinueFinalMessage {
+		block = r.continued(t, vars, c, p.Text, in.Done)
 	}
 	enabled, given := a.Get("enable_thinking")
 	p.Output = kind.Start(block, given && enabled == false)
@@ -29,7 +40,7 @@ func (r *Renderer) think(t *compiled, vars *jinja.Dict, c *conversation, continu
 	// The echo is split as if the model had just written it. The template may have opened
 	// the block before the message.
 	start := reasoning.Either
-	if continues && block == reasoning.Opened || strings.Contains(p.EchoText, reasoning.Close) {
+	if in.ContinueFinalMessage && block == reasoning.Opened || strings.Contains(p.EchoText, reasoning.Close) {
 		start = reasoning.Thought
 	}
 	thought, content := reasoning.Split([]byte(p.EchoText), start)
@@ -39,13 +50,13 @@ func (r *Renderer) think(t *compiled, vars *jinja.Dict, c *conversation, continu
 // continued is the state of the think block where a message ends that is to be continued.
 // The tags may be the message's own, or the template's in front of it. Tags in earlier
 // messages do not count, so these are rendered alone to find out where the last one begins.
-func (r *Renderer) continued(t *compiled, vars *jinja.Dict, c *conversation, text string) reasoning.Block {
+func (r *Renderer) continued(t *compiled, vars *jinja.Dict, c *conversation, text string, done <-chan struct{}) reasoning.Block {
 	b := reasoning.Absent
 	if strings.Contains(text, reasoning.Open) || strings.Contains(text, reasoning.Close) {
 		from := 0
 		if n := len(c.dicts) - 1; n > 0 {
 			vars.Set("messages", jinja.NewList(c.dicts[:n]...))
-			if before, err := r.run(t, vars); err == nil { // some templates want an answer after each question
+			if before, err := r.run(t, vars, done); err == nil { // some templates want an answer after each question
 				from = shared(before, text)
 			}
 		}

@@ -37,6 +37,7 @@ type Config struct {
 	// own limit is used; none may exceed that.
 	Scheduler scheduler.Config
 	Caching   bool // look up and publish prefixes in the prefix cache
+	MaxChunk  int  // most tokens of one prompt that a step computes; 0: no such limit
 	MaxLive   int  // most choices that are accepted and have not ended; beyond it Submit returns ErrFull
 
 	// Tokenizer turns tokens into text. If it is nil, events have no text and stop strings
@@ -51,7 +52,8 @@ type choice struct {
 	index    int32 // in req.choices
 	row      int32 // the row of the newest planned step that draws its token
 	sampling *sampler.State
-	mask     Mask // nil: no constraint
+	mask     Mask   // nil: no constraint
+	forcer   Forcer // nil: nothing is forced
 	text     text
 	times    choiceTimes
 }

@@ -103,7 +103,7 @@ func (e *Engine) validate(r *Request) error {
 	if err := r.Sampling.Validate(e.spec.VocabSize); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return nil
+	return r.checkChosen(e.spec.VocabSize)
 }
 
 // maxPromptTop is the most alternatives of prompt tokens that a step reports for one
@@ -121,15 +121,22 @@ func (e *Engine) prepareChoice(q *request, i int) {
 	if q.Masks != nil {
 		c.mask = q.Masks[i]
 	}
+	if q.Forcers != nil {
+		c.forcer = q.Forcers[i]
+	}
 	c.seq = scheduler.Sequence{
 		Priority: q.Priority, Salt: q.Salt, Owner: c, Prompt: len(q.Tokens), Limits: q.Limits,
-		Tokens: append(make([]int32, 0, len(q.Tokens)+min(q.Limits.MaxTokens, 64)), q.Tokens...),
+		MaxChunk: e.cfg.MaxChunk,
+		Tokens:   append(make([]int32, 0, len(q.Tokens)+min(q.Limits.MaxTokens, 64)), q.Tokens...),
 	}
 	if i > 0 {
 		c.seq.Leader = &q.choices[0].seq
 	} else if q.Prompt != nil {
 		c.seq.NoCacheRead = true
-		c.seq.MaxChunk = max(1, maxPromptTop/(q.Prompt.Top+1))
+		most := max(1, maxPromptTop/(q.Prompt.Top+1))
+		if c.seq.MaxChunk == 0 || most < c.seq.MaxChunk {
+			c.seq.MaxChunk = most
+		}
 	}
 }
 

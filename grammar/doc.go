@@ -51,5 +51,9 @@
 //
 // Vocabulary, Compiler and Grammar are safe for concurrent use. A Matcher belongs to
 // one text and to one goroutine at a time. Compile and Fill may take long (Fill
-// milliseconds, Compile up to its deadline), so they belong on workers.
+// milliseconds, Compile up to its deadline), so they belong on workers. Go cannot
+// interrupt a fill, so [Matcher.FillPaced] calls a function of the caller while it
+// works, and the caller decides when it goes on. [Matcher.QuickFill] and
+// [Matcher.QuickAccept] tell whether a call is cheap enough for a loop that has no
+// time to lose, because a text was in the same place before. They take no lock.
 package grammar

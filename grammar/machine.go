@@ -31,6 +31,7 @@ type machine struct {
 
 	meter   *meter // of the compilation, while it builds the first shape; nil afterwards
 	metered int64  // the visits that meter knows of
+	pace    Pace   // of the fill that builds a shape, under building; nil: none
 
 	mu        sync.Mutex
 	frames    map[frameKey]*frame
@@ -74,6 +75,7 @@ type position struct {
 	next   []atomic.Pointer[position] // by class of byte; nil: not known yet
 	split  atomic.Pointer[split]
 	shape  atomic.Pointer[shape] // of a relative position
+	filled atomic.Bool           // all that a mask needs from here on has been built
 	// loopKinds are the kinds of bytes that lead from here to here, with loopsKnown;
 	// 0: not known yet. Under machine.building.
 	loopKinds uint64
@@ -114,6 +116,7 @@ func (m *machine) forget() {
 		}
 		p.split.Store(nil)
 		p.shape.Store(nil)
+		p.filled.Store(false)
 	}
 	m.frames, m.positions, m.bytes = make(map[frameKey]*frame), make(map[string]*position), 0
 }

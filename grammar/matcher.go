@@ -29,8 +29,20 @@ func (m *Matcher) Fork() *Matcher {
 // otherwise ErrStuck, which can happen only with a vocabulary that lacks single bytes.
 //
 // Fill takes about a microsecond, and up to a few milliseconds when a text is the first
-// to reach a part of a grammar.
-func (m *Matcher) Fill(mask []uint32) error {
+// to reach a part of a grammar. A very ambiguous grammar can make that a second or two.
+func (m *Matcher) Fill(mask []uint32) error { return m.FillPaced(mask, nil) }
+
+// A Pace lets a fill that takes long be done in pieces. The fill calls it
+// every few microseconds of work, and every millisecond or so if the grammar is very
+// ambiguous, holding nothing that [Matcher.Accept],
+// [Matcher.QuickFill] or [Matcher.QuickAccept] need. It may take any time to return.
+// With waiting, the fill cannot go on, because another one builds what both need of the
+// same grammar. If it returns false, the fill ends with ErrAbandoned.
+type Pace func(waiting bool) (goOn bool)
+
+// FillPaced is Fill in pieces. pace may be nil.
+func (m *Matcher) FillPaced(mask []uint32, pace Pace) (err error) {
+	defer catch(&err)
 	v := m.m.voc
 	words := v.words()
 	clear(mask[words:])
@@ -38,7 +50,7 @@ func (m *Matcher) Fill(mask []uint32) error {
 	if m.ended > 0 {
 		clear(mask)
 	} else {
-		m.m.fill(m.at, mask)
+		m.m.fill(m.at, mask, pace)
 	}
 	if m.at.accept {
 		for _, t := range v.eos {
@@ -54,6 +66,31 @@ func (m *Matcher) Fill(mask []uint32) error {
 		return ErrTooComplex
 	}
 	return ErrStuck
+}
+
+// QuickFill reports whether Fill takes no more than some microseconds here, because a
+// text was in the same place before.
+func (m *Matcher) QuickFill() bool {
+	return m.ended > 0 || len(m.at.tops) == 0 || m.at.filled.Load()
+}
+
+// QuickAccept reports whether Accept takes less than a microsecond for token, because a
+// text went the same way before.
+func (m *Matcher) QuickAccept(token int32) bool {
+	v := m.m.voc
+	if token < 0 || int(token) >= v.size || m.ended > 0 || v.ends(token) || len(v.tokens[token]) > maxTokenLen {
+		return true
+	}
+	at := m.at
+	for _, b := range v.tokens[token] {
+		if at == dead {
+			break
+		}
+		if at = at.next[m.m.net.class[b]].Load(); at == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // Accept goes on over a token. If the token is not legal here, it changes nothing and

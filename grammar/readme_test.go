@@ -56,7 +56,7 @@ func relativeAfter(g *Grammar, text string) *position {
 	return g.m.splitOf(g.m.run(g.m.root, []byte(text))).rel
 }
 
-func shapeAfter(g *Grammar, text string) *shape { return g.m.shapeOf(relativeAfter(g, text)) }
+func shapeAfter(g *Grammar, text string) *shape { return g.m.shapeOf(relativeAfter(g, text), nil) }
 
 func exampleVocabulary() string {
 	var ids, texts strings.Builder
@@ -166,7 +166,7 @@ func drawShape(g *Grammar, after string) string {
 	_, names := stateNames(g)
 	p := g.m.run(g.m.root, []byte(after))
 	sp := g.m.splitOf(p)
-	sh := g.m.shapeOf(sp.rel)
+	sh := g.m.shapeOf(sp.rel, nil)
 	var b strings.Builder
 	fmt.Fprintf(&b, "position    %s\n", drawStacks(p, names))
 	fmt.Fprintf(&b, "relative    %s\n", drawStacks(sp.rel, names))

@@ -63,21 +63,30 @@ func (s *shape) load(mask []uint32) {
 }
 
 // fill writes the mask of p except for the end tokens. The length of mask is
-// voc.words().
-func (m *machine) fill(p *position, mask []uint32) {
+// voc.words(). A pace may end it with a panic, which catch turns into an error.
+func (m *machine) fill(p *position, mask []uint32, pace Pace) {
 	if len(p.tops) == 0 {
 		clear(mask)
 		return
 	}
 	sp := m.splitOf(p)
-	sh := m.shapeOf(sp.rel)
+	sh := m.shapeOf(sp.rel, pace)
 	sh.load(mask)
-	if len(sp.cont.tops) == 0 {
-		return
+	if len(sp.cont.tops) > 0 {
+		m.fillSuffixes(sp, sh, mask, pace)
 	}
+	if !p.filled.Load() { // reading is cheaper than writing, for the other processors too
+		p.filled.Store(true)
+	}
+}
+
+// fillSuffixes sets the bits of the tokens that pop the base of sp and are legal after it.
+func (m *machine) fillSuffixes(sp *split, sh *shape, mask []uint32, pace Pace) {
+	every := paceEvery(m, pace)
 	var at [maxTokenLen + 1]*position // after each byte of the path to node i
 	at[0] = sp.cont
 	for i := 0; i < len(sh.suffix); {
+		every.call()
 		n := &sh.suffix[i]
 		s := m.step(at[n.depth-1], n.b)
 		if s == dead {
@@ -92,6 +101,43 @@ func (m *machine) fill(p *position, mask []uint32) {
 		if len(s.tops) == 0 { // only the end of the text can follow
 			i += int(n.skip) - 1
 		}
+	}
+}
+
+// paceInterval is the number of visits, or of nodes of a trie, between two calls of a
+// Pace: a few microseconds of work.
+const paceInterval = 64
+
+// pacer calls a Pace.
+type pacer struct {
+	m      *machine
+	pace   Pace
+	nodes  int
+	visits int64 // value of machine.visits at the last call
+}
+
+func paceEvery(m *machine, pace Pace) pacer {
+	p := pacer{m: m, pace: pace}
+	if pace != nil {
+		p.visits = m.visits.Load()
+	}
+	return p
+}
+
+// call counts a node, and calls the Pace if it is time to. If that ends the fill, call
+// panics with an Error of the kind ErrAbandoned.
+func (p *pacer) call() {
+	if p.pace == nil {
+		return
+	}
+	p.nodes++
+	visits := p.m.visits.Load()
+	if p.nodes < paceInterval && visits-p.visits < paceInterval {
+		return
+	}
+	p.nodes, p.visits = 0, visits
+	if !p.pace(false) {
+		fail(ErrAbandoned, "", "nobody waits for the mask any more")
 	}
 }
 

@@ -91,9 +91,11 @@ func (p *path) enter(d uint8, s *position) {
 // walkAll walks the whole trie from x.
 func (w *trieWalk) walkAll(x *position) {
 	nodes := w.m.voc.nodes
+	every := paceEvery(w.m, w.m.pace)
 	var p path
 	p.at[0] = x
 	for i := 0; i < len(nodes); {
+		every.call()
 		n := &nodes[i]
 		s := p.step(w.m, n.depth, n.b)
 		switch {
@@ -121,9 +123,11 @@ func (w *trieWalk) walkAll(x *position) {
 // reports false if it was given up.
 func (w *trieWalk) walkDifference(x, template *position) bool {
 	nodes := w.m.voc.nodes
+	every := paceEvery(w.m, w.m.pace)
 	c := &comparison{w: w}
 	c.x.at[0], c.template[0] = x, template
 	for i := 0; i < len(nodes); {
+		every.call()
 		n := &nodes[i]
 		s, t, same := c.step(n)
 		switch {

@@ -37,12 +37,22 @@ func (s *shapeCache) keep(key string, sh *shape) {
 }
 
 // shapeOf returns the shape of a relative position.
-func (m *machine) shapeOf(rel *position) *shape {
+func (m *machine) shapeOf(rel *position, pace Pace) *shape {
 	if sh := rel.shape.Load(); sh != nil {
 		return sh
 	}
-	m.building.Lock()
+	for !m.building.TryLock() {
+		if pace == nil {
+			m.building.Lock()
+			break
+		}
+		if !pace(true) {
+			fail(ErrAbandoned, "", "nobody waits for the mask any more")
+		}
+	}
 	defer m.building.Unlock()
+	m.pace = pace
+	defer func() { m.pace = nil }()
 	return m.makeShape(rel, 0)
 }
 
@@ -54,7 +64,7 @@ func (m *machine) firstShape(meter *meter) {
 	}
 	m.meter, m.metered = meter, m.visits.Load()
 	defer func() { m.meter = nil }()
-	m.shapeOf(m.splitOf(m.root).rel)
+	m.shapeOf(m.splitOf(m.root).rel, nil)
 }
 
 // makeShape is shapeOf for a caller who holds building. Only one goroutine builds

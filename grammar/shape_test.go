@@ -81,7 +81,7 @@ func TestMasksAreSharedBetweenGrammars(t *testing.T) {
 		}
 		m := g.NewMatcher()
 		c := m.m.run(m.at, []byte(text))
-		m.m.fill(c, make([]uint32, voc.words()))
+		m.m.fill(c, make([]uint32, voc.words()), nil)
 		return m.m.splitOf(c).rel.shape.Load()
 	}
 	a := at(schema(`{"type":"object","properties":{"a":{"type":"string","pattern":"^[a-c]{2,9}x?$"}}}`), `{"a":"a`)

@@ -195,7 +195,7 @@ func (v *Vocabulary) Warm() {
 		for _, text := range []string{`{"a\u00e9\"é😀":{"b":[-10.5e+3,0,true,false,null,"x",{}],"c":"","d":1}}`, "{\r\n\t  \"a\" : [ 1 , \"b\" ]\n }"} {
 			m := g.NewMatcher()
 			for i := range len(text) {
-				m.m.fill(m.at, mask)
+				m.m.fill(m.at, mask, nil)
 				if m.at = m.m.run(m.at, []byte{text[i]}); m.at == dead {
 					break
 				}

@@ -1,8 +1,10 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // GenerationDefaults is what a checkpoint's generation_config.json proposes for
@@ -70,4 +72,17 @@ func ParseGeneration(b []byte, c Config) (GenerationDefaults, error) {
 		Temperature: raw.Temperature, TopP: raw.TopP, MinP: raw.MinP, RepetitionPenalty: raw.RepetitionPenalty,
 		TopK: raw.TopK, MaxNewTokens: raw.MaxNewTokens, EOS: raw.EOS,
 	}, nil
+}
+
+// Override returns d with the values of over in place of its own, as far as over has them.
+// The end tokens remain those of d, and those of over are added to them.
+func (d GenerationDefaults) Override(over GenerationDefaults) GenerationDefaults {
+	d.Temperature = cmp.Or(over.Temperature, d.Temperature)
+	d.TopP = cmp.Or(over.TopP, d.TopP)
+	d.MinP = cmp.Or(over.MinP, d.MinP)
+	d.RepetitionPenalty = cmp.Or(over.RepetitionPenalty, d.RepetitionPenalty)
+	d.TopK = cmp.Or(over.TopK, d.TopK)
+	d.MaxNewTokens = cmp.Or(over.MaxNewTokens, d.MaxNewTokens)
+	d.EOS = slices.Concat(d.EOS, over.EOS)
+	return d
 }

@@ -74,6 +74,27 @@
 // one step instead. A newly admitted sequence must leave a free block for each
 // running one, so that it is not preempted again at once.
 //
+// # Sitting out
+//
+// What decides a token, such as the mask of a grammar, may not be known when the
+// device needs it. The caller, which has the clock, then books the chunk with
+// [Scheduler.Postpone] instead of Commit: no token was drawn, and the sequence sits
+// out, with its blocks, until [Scheduler.Resume]. Then it computes its newest token
+// again, into the same slot, and draws from the same logits. So it gets the same
+// token, only later, and no other sequence has waited for it:
+//
+//	Schedule    1: [3,4) *
+//	Schedule    1: [4,5) *       planned before the first step has ended
+//	Postpone                     Computed = 3; what the second step computes is stale
+//	Schedule    nothing          1 sits out
+//	Commit                       ignored: it ends the second step
+//	Resume
+//	Schedule    1: [3,4) *       only after the stale step has ended
+//
+// A running sequence that has sat out for many plans gives its place to one that
+// waits. The block of a postponed token is not published, so nobody else reads the
+// slot that is written a second time.
+//
 // # Blocks return late
 //
 // A step in flight goes on writing to the blocks it was planned with. When a

@@ -18,6 +18,7 @@ type budget struct {
 func (s *Scheduler) Schedule() []Chunk {
 	s.plan = s.plan[:0]
 	s.planned++
+	s.unseat()
 	left, ok := s.planRunning()
 	if ok {
 		s.admit(left)
@@ -71,8 +72,11 @@ func (s *Scheduler) planRunning() (left budget, ok bool) {
 }
 
 // demand is the number of tokens of q that the next step could compute. It is 0
-// if q is certain to end with a token that is being drawn.
+// if q sits out, or is certain to end with a token that is being drawn.
 func (s *Scheduler) demand(q *Sequence) int {
+	if s.sitsOut(q) {
+		return 0
+	}
 	if q.Pending > 0 && (q.output() >= q.Limits.MaxTokens || len(q.Tokens)+q.Pending >= s.cfg.MaxSeqTokens) {
 		return 0
 	}
@@ -120,7 +124,7 @@ func (s *Scheduler) grow(q *Sequence, n int) bool {
 func (s *Scheduler) admit(left budget) {
 	for i := 0; i < len(s.waiting) && left.tokens > 0 && left.prefill > 0 && len(s.running) < s.cfg.MaxSeqs; {
 		q := s.waiting[i]
-		if q.waitsForLeader() {
+		if s.sitsOut(q) || q.waitsForLeader() {
 			i++
 			continue
 		}
@@ -150,14 +154,41 @@ func (s *Scheduler) admit(left budget) {
 	}
 }
 
+// sitsOut reports whether q sits out, or a step in flight still computes what is
+// discarded of it. Its next chunk writes to the same slots.
+func (s *Scheduler) sitsOut(q *Sequence) bool { return q.late.held || s.Stale(q) }
+
+// maxSat is the number of plans that leave a running sequence out before it has to
+// give its place to one that waits.
+const maxSat = 16
+
+// unseat preempts the running sequences that have sat out for long, if others wait.
+// They would hold places and blocks, and a client could fill all places with
+// sequences that never get on.
+func (s *Scheduler) unseat() {
+	for i := len(s.running) - 1; i >= 0; i-- {
+		q := s.running[i]
+		if !q.late.held {
+			continue
+		}
+		if q.late.sat++; q.late.sat > maxSat && slices.ContainsFunc(s.waiting, s.canRun) {
+			s.preempt(q)
+		}
+	}
+}
+
+// canRun reports whether the waiting sequence q lacks nothing but a place or blocks.
+func (s *Scheduler) canRun(q *Sequence) bool { return !s.sitsOut(q) && !q.waitsForLeader() }
+
 // waitsForLeader reports whether q has a leader that may still compute the prompt
-// for it. Once the leader has finished, q has to compute the prompt itself.
+// for it, all of it but the last token, whose block is not shared. Once the leader
+// has finished, q has to compute the prompt itself.
 func (q *Sequence) waitsForLeader() bool {
 	l := q.Leader
 	if l == nil || l.Status == Finished {
 		return false
 	}
-	return l.Status == Waiting || l.Computed < l.Prompt
+	return l.Status == Waiting || l.Computed < l.Prompt-1
 }
 
 // findComputed gives the waiting sequence q the blocks of its tokens that are
@@ -185,7 +216,7 @@ func (s *Scheduler) growAdmitted(q *Sequence, n int) bool {
 func (s *Scheduler) start(q *Sequence) {
 	if !q.admitted {
 		q.admitted, q.Cached = true, min(q.Computed, q.Prompt)
-		if q.Leader == nil && !q.NoCacheRead {
+		if s.kv.Caching() && !q.NoCacheRead && (q.Leader == nil || !q.Leader.NoCacheRead) {
 			s.counters.PrefixTokens += uint64(q.Prompt)
 			s.counters.PrefixHits += uint64(q.Cached)
 		}

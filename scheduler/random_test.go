@@ -111,6 +111,7 @@ type simulation struct {
 	*rand.Rand
 	cfg      Config
 	depth    int // most steps in flight
+	late     int // percentage of draws that are postponed
 	kv       *kvcache.Manager
 	s        *Scheduler
 	dev      *historyDevice
@@ -124,6 +125,7 @@ type job struct {
 	prompt   []int32
 	aborted  bool
 	finished int // how often it went from not finished to finished
+	late     int // how often its token was postponed
 }
 
 // simulatedSeqTokens is the longest sequence of a simulation.
@@ -131,7 +133,7 @@ const simulatedSeqTokens = 40
 
 func newSimulation(seed uint64) *simulation {
 	g := rand.New(rand.NewPCG(seed, 2))
-	m := &simulation{Rand: g, depth: 1 + g.IntN(2)}
+	m := &simulation{Rand: g, depth: 1 + g.IntN(2), late: g.IntN(2) * g.IntN(60)}
 	blockTokens := 1 + g.IntN(5)
 	blocks := simulatedSeqTokens/blockTokens + 2 + g.IntN(30)
 	m.kv = kvcache.New(blocks, blockTokens, g.IntN(3) > 0)
@@ -201,10 +203,25 @@ func (m *simulation) maybeAbort() {
 	m.s.Abort(j.q)
 }
 
+// maybeResume lets sequences that sit out go on, each after two steps on average.
+func (m *simulation) maybeResume() {
+	for _, j := range m.jobs {
+		if j.q.late.held && m.IntN(2) == 0 {
+			m.s.Resume(j.q)
+		}
+	}
+}
+
+// anyHeld reports whether a sequence that has not finished sits out.
+func (m *simulation) anyHeld() bool {
+	return slices.ContainsFunc(m.jobs, func(j *job) bool { return j.q.late.held && j.q.Status != Finished })
+}
+
 // step plans a step and ends the oldest one, if as many as possible are in flight
 // or nothing could be planned. Jobs may be aborted before and after planning.
 func (m *simulation) step() error {
 	m.maybeAbort()
+	m.maybeResume()
 	step, err := m.plan()
 	if err != nil {
 		return err
@@ -224,7 +241,7 @@ func (m *simulation) step() error {
 // plan plans a step and checks it against the configuration.
 func (m *simulation) plan() ([]plannedChunk, error) {
 	chunks := m.s.Schedule()
-	if len(chunks) == 0 && len(m.inFlight) == 0 && !m.s.Idle() {
+	if len(chunks) == 0 && len(m.inFlight) == 0 && !m.s.Idle() && !m.anyHeld() {
 		return nil, fmt.Errorf("nothing is planned or in flight although sequences wait")
 	}
 	var step []plannedChunk
@@ -280,7 +297,14 @@ func (m *simulation) end() error {
 			tok = -1
 		}
 		before := c.Seq.Status
-		m.s.Commit(c.Chunk, tok)
+		if c.Draw && m.IntN(100) < m.late {
+			if before != Finished && !m.s.Stale(c.Seq) {
+				m.jobs[c.Seq.ID-1].late++
+			}
+			m.s.Postpone(c.Chunk)
+		} else {
+			m.s.Commit(c.Chunk, tok)
+		}
 		if before != Finished && c.Seq.Status == Finished {
 			m.jobs[c.Seq.ID-1].finished++
 		}
@@ -309,7 +333,7 @@ func (m *simulation) checkOutputs() error {
 // TestRandom runs random workloads. Every sequence must draw what it draws alone,
 // finish once, and give back its blocks.
 func TestRandom(t *testing.T) {
-	preempted, hits, aborted := 0, uint64(0), 0
+	preempted, hits, aborted, late := 0, uint64(0), 0, 0
 	for seed := range uint64(300) {
 		m := newSimulation(seed)
 		if err := m.run(); err != nil {
@@ -318,13 +342,14 @@ func TestRandom(t *testing.T) {
 		hits += m.s.Counters().PrefixHits
 		for _, j := range m.jobs {
 			preempted += j.q.Preempted
+			late += j.late
 			if j.aborted {
 				aborted++
 			}
 		}
 	}
-	t.Logf("%d preemptions, %d tokens from the prefix cache, %d aborts", preempted, hits, aborted)
-	if preempted < 100 || hits < 1000 || aborted < 100 {
+	t.Logf("%d preemptions, %d tokens from the prefix cache, %d aborts, %d tokens postponed", preempted, hits, aborted, late)
+	if preempted < 100 || hits < 1000 || aborted < 100 || late < 1000 {
 		t.Error("there were too few of these for the test to mean anything")
 	}
 }

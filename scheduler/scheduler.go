@@ -53,6 +53,7 @@ type Counters struct {
 	Preemptions  uint64
 	PrefixTokens uint64 // prompt tokens looked up in the prefix cache; a prompt counts when it is first admitted
 	PrefixHits   uint64 // prompt tokens found there
+	Postponed    uint64 // tokens that had to be drawn later, see Postpone
 }
 
 // Scheduler plans steps. Both queues are sorted by order.
@@ -203,7 +204,7 @@ func (s *Scheduler) Restart(kv *kvcache.Manager) {
 	s.kv, s.running, s.waiting, s.deferred, s.plan, s.blocked = kv, nil, nil, nil, nil, nil
 	s.planned, s.ended = s.planned+1, s.planned+1
 	for _, q := range live {
-		q.Table, q.Computed, q.Pending, q.lastStep = kvcache.Table{}, 0, 0, 0
+		q.Table, q.Computed, q.Pending, q.lastStep, q.late.stale = kvcache.Table{}, 0, 0, 0, 0
 		s.enqueue(q)
 	}
 }

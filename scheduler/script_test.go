@@ -17,7 +17,9 @@ import (
 //	    [leader=N] [maxpattern=N] [minpattern=N] [count=2]
 //	step [draw=ID:TOKEN,...] [times=N]   plan a step, run it and book it
 //	plan                                 plan a step, as for two steps in flight
-//	end [draw=ID:TOKEN,...]              run and book the oldest planned step
+//	end [draw=ID:TOKEN,...] [late=ID,...]  run and book the oldest planned step; sequences
+//	    that are late have no token and sit out
+//	resume id=N                          a sequence sits out no longer
 //	abort id=N
 //	forget [force]                       empty the prefix cache
 //	state
@@ -59,6 +61,8 @@ func (s *script) run(c testkit.Command) string {
 		s.plan()
 	case "end":
 		s.end(c)
+	case "resume":
+		s.s.Resume(s.sequences[c.Int("id", 0)])
 	case "abort":
 		s.s.Abort(s.sequences[c.Int("id", 0)])
 	case "forget":
@@ -123,9 +127,13 @@ func (s *script) end(c testkit.Command) {
 	if len(s.inFlight) == 0 {
 		return
 	}
-	draws := parseDraws(c.Str("draw"))
+	draws, late := parseDraws(c.Str("draw")), c.Ints("late")
 	for _, chunk := range s.inFlight[0] {
 		q, before := chunk.Seq, chunk.Seq.Status
+		if slices.Contains(late, int32(q.ID)) {
+			s.s.Postpone(chunk)
+			continue
+		}
 		tok, given := draws[q.ID]
 		if !given {
 			tok = 1

@@ -60,15 +60,26 @@ type Sequence struct {
 	Reason    Reason
 	StopID    int32 // the stop id that ended the sequence; -1 if none did
 
-	admitted bool    // has been admitted once, so Cached is set
+	admitted bool // has been admitted once, so Cached is set
+	late     late
 	lastStep uint64  // the last planned step that computes it
 	stopIDs  []int32 // Limits.StopIDs, sorted
 	matches  []int32 // [Limits.Repetition.MaxPattern+1] see repeats
 }
 
+// late is what Postpone notes of a sequence.
+type late struct {
+	held  bool   // it sits out until Resume
+	sat   int    // plans that have left it out meanwhile
+	stale uint64 // what steps up to this one compute of it is discarded
+}
+
 // uncomputed is the number of tokens that could be computed next, including a
 // pending one.
 func (q *Sequence) uncomputed() int { return len(q.Tokens) + q.Pending - q.Computed }
+
+// Held reports whether the sequence sits out (see [Scheduler.Postpone]).
+func (q *Sequence) Held() bool { return q.late.held }
 
 // output is the number of output tokens, including pending ones.
 func (q *Sequence) output() int { return len(q.Tokens) + q.Pending - q.Prompt }

@@ -218,12 +218,14 @@ type (
 		body   []stmt
 		frame  frame
 		line   int
+		cost   int64
 	}
 	filterBlockStmt struct {
 		filter *filterExpr
 		body   []stmt
 		frame  frame
 		line   int
+		cost   int64
 	}
 	withStmt struct {
 		targets []target
@@ -276,6 +278,7 @@ type macroDef struct {
 	name     string // "" where Jinja2 has None
 	params   []*nameExpr
 	defaults []expr // of the last len(defaults) parameters
+	cost     int64  // steps of the defaults
 	body     []stmt
 	line     int
 

@@ -9,9 +9,10 @@ import (
 // attribute is Jinja's getattr for obj.name: the attribute, else the item,
 // else undefined.
 func (m *machine) attribute(obj Value, name string) Value {
+	m.scan(2 * len(name)) // the tables of methods hash it
 	if d, ok := obj.(*Dict); ok {
 		if method := dictMethods[name]; method == nil && !isInternal(name) {
-			if i := d.findString(name); i >= 0 {
+			if i := d.findText(m, name); i >= 0 {
 				return d.vals[i]
 			}
 			return &undefined{obj: obj, name: name, hasObj: true}
@@ -22,7 +23,7 @@ func (m *machine) attribute(obj Value, name string) Value {
 	}
 	switch o := obj.(type) {
 	case *Dict:
-		if i := o.findString(name); i >= 0 {
+		if i := o.findText(m, name); i >= 0 {
 			return o.vals[i]
 		}
 	case *selfReference:
@@ -56,8 +57,11 @@ func (m *machine) element(obj, key Value) (Value, bool) {
 	case *undefined:
 		o.raise()
 	case *selfReference:
-		if s, ok := asString(key); ok && m.t.blocks[s] != nil {
-			return &blockReference{m.t.blocks[s]}, true
+		if s, ok := asString(key); ok {
+			m.scan(2 * len(s))
+			if b := m.t.blocks[s]; b != nil {
+				return &blockReference{b}, true
+			}
 		}
 	}
 	i, ok := asIndex(key)
@@ -90,8 +94,8 @@ func (m *machine) element(obj, key Value) (Value, bool) {
 func (d *Dict) element(m *machine, key Value) (Value, bool) {
 	i := -1
 	if s, ok := key.(string); ok {
-		i = d.findString(s)
-	} else if isHashable(key, 0) {
+		i = d.findText(m, s)
+	} else if m.isHashable(key, 0) {
 		i = d.find(m, key)
 	}
 	if i < 0 {
@@ -102,7 +106,7 @@ func (d *Dict) element(m *machine, key Value) (Value, bool) {
 
 // isHashable reports whether v can be a key. A lookup with a key that cannot finds
 // nothing, whereas a dict literal with it raises.
-func isHashable(v Value, depth int) bool {
+func (m *machine) isHashable(v Value, depth int) bool {
 	if depth > maxNesting {
 		throwRecursion()
 	}
@@ -111,7 +115,8 @@ func isHashable(v Value, depth int) bool {
 		return false
 	case *tuple:
 		for _, x := range v.items {
-			if !isHashable(x, depth+1) {
+			m.spend(1)
+			if !m.isHashable(x, depth+1) {
 				return false
 			}
 		}
@@ -132,11 +137,13 @@ func itemAt(items []Value, i int64) (Value, bool) {
 
 // charAt returns character i of s, which counts from the end if it is negative.
 func (m *machine) charAt(s string, i int64) (Value, bool) {
-	if i >= 0 && i < int64(len(s)) && s[i] < utf8.RuneSelf && isASCII(s[:i]) {
+	if i >= 0 && i < int64(len(s)) && s[i] < utf8.RuneSelf {
 		m.scan(int(i))
-		return asciiStrings[s[i]], true
+		if isASCII(s[:i]) {
+			return asciiStrings[s[i]], true
+		}
 	}
-	m.scan(len(s))
+	m.scan(2 * len(s))
 	if i < 0 {
 		i += int64(runeLen(s))
 	}
@@ -176,7 +183,7 @@ func (m *machine) ownAttribute(obj Value, name string) (Value, bool) {
 			o.raise()
 		}
 	case *namespace: // it has the attributes that were assigned to it, and no others
-		i := o.attrs.findString(name)
+		i := o.attrs.findText(m, name)
 		switch {
 		case name == "__class__" || i >= 0 && strings.HasPrefix(name, "_"):
 			return unsafeAttribute(obj, name), true
@@ -188,6 +195,7 @@ func (m *machine) ownAttribute(obj Value, name string) (Value, bool) {
 	if isInternal(name) {
 		return unsafeAttribute(obj, name), true
 	}
+	m.scan(2 * len(name))                // the tables of methods hash it
 	if l, ok := obj.(*loopContext); ok { // in most templates
 		return l.attribute(m, name)
 	}

@@ -92,6 +92,7 @@ func (m *machine) spread(v Value, at mark) {
 	m.alloc(4 * valueSize * len(d.keys))
 	given := map[string]bool{}
 	for _, k := range m.keywords[at.keywords:] {
+		m.scan(2 * len(k.name))
 		given[k.name] = true
 	}
 	for i, k := range d.keys {
@@ -100,6 +101,7 @@ func (m *machine) spread(v Value, at mark) {
 		if !ok {
 			throwType("keywords must be strings")
 		}
+		m.scan(2 * len(name))
 		if given[name] {
 			throwType("jinja2.sandbox.SandboxedEnvironment.call() got multiple values for keyword argument '%s'", name)
 		}

@@ -6,6 +6,34 @@ import (
 	"strings"
 )
 
+// identical is "a is b" with its time counted, as two texts that are not the same text are
+// compared.
+func (m *machine) identical(a, b Value) bool {
+	switch x := a.(type) {
+	case string:
+		if y, ok := b.(string); ok && len(x) == len(y) {
+			m.scan(len(x))
+		}
+	case Markup:
+		if y, ok := b.(Markup); ok && len(x) == len(y) {
+			m.scan(len(x))
+		}
+	case *big.Int:
+		m.spend(int64(x.BitLen() >> 10))
+	}
+	return identical(a, b)
+}
+
+// numbers compares two numbers with their time counted.
+func (m *machine) numbers(a, b Value) int {
+	for _, v := range [2]Value{a, b} {
+		if x, ok := v.(*big.Int); ok {
+			m.spend(int64(x.BitLen() >> 9))
+		}
+	}
+	return compareNumbers(a, b)
+}
+
 // identical is "a is b". Small immutable values are identical if they are equal, which is
 // mostly so in CPython.
 func identical(a, b Value) bool {
@@ -31,15 +59,15 @@ func (m *machine) equal(a, b Value) bool { return m.equalAt(a, b, 0) }
 func (m *machine) equalAt(a, b Value, depth int) bool {
 	if x, ok := a.(string); ok {
 		if y, ok := b.(string); ok {
-			return x == y
+			return m.equalText(x, y)
 		}
 	}
 	if x, ok := asString(a); ok {
 		y, ok := asString(b)
-		return ok && x == y
+		return ok && m.equalText(x, y)
 	}
 	if isNumber(a) {
-		return isNumber(b) && compareNumbers(a, b) == 0
+		return isNumber(b) && m.numbers(a, b) == 0
 	}
 	if depth > maxNesting {
 		throwRecursion()
@@ -64,9 +92,17 @@ func (m *machine) equalAt(a, b Value, depth int) bool {
 		return ok && m.equalViews(x, y, depth)
 	case *boundMethod:
 		y, ok := b.(*boundMethod)
-		return ok && x.name == y.name && identical(x.self, y.self)
+		return ok && m.equalText(x.name, y.name) && m.identical(x.self, y.self)
 	}
-	return identical(a, b)
+	return m.identical(a, b)
+}
+
+func (m *machine) equalText(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	m.scan(len(a))
+	return a == b
 }
 
 func (m *machine) equalItems(a, b []Value, depth int) bool {
@@ -75,7 +111,7 @@ func (m *machine) equalItems(a, b []Value, depth int) bool {
 	}
 	for i := range a {
 		m.spend(1)
-		if !identical(a[i], b[i]) && !m.equalAt(a[i], b[i], depth+1) {
+		if !m.identical(a[i], b[i]) && !m.equalAt(a[i], b[i], depth+1) {
 			return false
 		}
 	}
@@ -89,7 +125,7 @@ func (m *machine) equalDicts(a, b *Dict, depth int) bool {
 	for i, k := range a.keys {
 		m.spend(1)
 		j := b.find(m, k)
-		if j < 0 || !identical(a.vals[i], b.vals[j]) && !m.equalAt(a.vals[i], b.vals[j], depth+1) {
+		if j < 0 || !m.identical(a.vals[i], b.vals[j]) && !m.equalAt(a.vals[i], b.vals[j], depth+1) {
 			return false
 		}
 	}
@@ -129,10 +165,11 @@ func (m *machine) compare(op string, a, b Value) int { return m.compareAt(op, a,
 
 func (m *machine) compareAt(op string, a, b Value, depth int) int {
 	if isNumber(a) && isNumber(b) {
-		return compareNumbers(a, b)
+		return m.numbers(a, b)
 	}
 	if x, ok := asString(a); ok {
 		if y, ok := asString(b); ok {
+			m.scan(min(len(x), len(y)))
 			return strings.Compare(x, y)
 		}
 	}
@@ -161,7 +198,7 @@ func (m *machine) compareAt(op string, a, b Value, depth int) int {
 func (m *machine) compareItems(op string, a, b []Value, depth int) int {
 	for i := 0; i < len(a) && i < len(b); i++ {
 		m.spend(1)
-		if !identical(a[i], b[i]) && !m.equalAt(a[i], b[i], depth+1) {
+		if !m.identical(a[i], b[i]) && !m.equalAt(a[i], b[i], depth+1) {
 			return m.compareAt(op, a[i], b[i], depth+1)
 		}
 	}
@@ -205,7 +242,7 @@ func (m *machine) contains(c, x Value) bool {
 		if !ok {
 			throwType("'in <string>' requires string as left operand, not %s", typeName(x))
 		}
-		m.scan(len(text))
+		m.scan(2 * len(text))
 		return strings.Contains(text, s)
 	case *Dict:
 		return c.find(m, x) >= 0
@@ -239,7 +276,7 @@ func (m *machine) contains(c, x Value) bool {
 			return false
 		}
 		m.spend(1)
-		if identical(e, x) || m.equal(e, x) {
+		if m.same(e, x) {
 			return true
 		}
 	}

@@ -101,16 +101,53 @@ func (d *Dict) add(hash any, key, v Value) {
 // find returns the index of a key of any type, or -1. An unhashable key raises TypeError.
 func (d *Dict) find(m *machine, key Value) int {
 	if s, ok := key.(string); ok {
-		return d.findString(s)
+		return d.findText(m, s)
 	}
 	h := m.hash(key)
 	if s, ok := h.(string); ok {
-		return d.findString(s)
+		return d.findText(m, s)
 	}
+	m.spend(hashSize(h) >> 7)
 	if i, ok := d.index[h]; ok {
 		return i
 	}
 	return -1
+}
+
+// findText is findString with its time counted: the key is hashed and compared with the
+// one that is found, or it is compared with the few keys of its length.
+func (d *Dict) findText(m *machine, key string) int {
+	if len(key) >= 64 {
+		n := 2
+		if d.index == nil {
+			n = len(d.keys)
+		}
+		m.scan(n * len(key))
+	}
+	return d.findString(key)
+}
+
+// hashSize is the length of a hash that is a text, in bytes.
+func hashSize(h any) int64 {
+	switch h := h.(type) {
+	case string:
+		return int64(len(h))
+	case bigHash:
+		return int64(len(h))
+	case tupleHash:
+		return int64(len(h))
+	}
+	return 0
+}
+
+// setText sets the value under a text and counts the time.
+func (d *Dict) setText(m *machine, key string, v Value) {
+	if i := d.findText(m, key); i >= 0 {
+		d.vals[i] = v
+		return
+	}
+	m.scan(2 * len(key))
+	d.add(key, key, v)
 }
 
 func (d *Dict) set(m *machine, key, v Value) {
@@ -135,11 +172,15 @@ type (
 // hash is hash(v). An unhashable v raises TypeError.
 func (m *machine) hash(v Value) any {
 	switch v := v.(type) {
-	case string, int64:
+	case string:
+		m.scan(2 * len(v))
+		return v
+	case int64:
 		return v
 	case nil:
 		return noneHash{}
 	case Markup:
+		m.scan(2 * len(v))
 		return string(v)
 	case bool:
 		i, _ := asIndex(v)
@@ -189,6 +230,7 @@ func (m *machine) spellTuple(b []byte, t *tuple, depth int) []byte {
 		}
 		switch h := m.hash(x).(type) {
 		case string:
+			m.classify(len(h))
 			b = strconv.AppendQuote(b, h)
 		case int64, float64, bigHash, rangeValue:
 			b = fmt.Appendf(b, "%T:%v,", h, h)

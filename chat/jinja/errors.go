@@ -11,11 +11,13 @@ var (
 	ErrRaised = errors.New("jinja: template raised an exception") // raise_exception(...)
 	ErrRender = errors.New("jinja: template failed while rendering")
 	ErrLimit  = errors.New("jinja: template exceeded a limit")
-	ErrJSON   = errors.New("jinja: invalid JSON")
+	// ErrStopped is the kind of the error of a render whose Options.Done was closed.
+	ErrStopped = errors.New("jinja: nobody waits for the text any more")
+	ErrJSON    = errors.New("jinja: invalid JSON")
 )
 
 // Error is the type of all errors of Compile and Render. It wraps ErrSyntax, ErrRaised,
-// ErrRender or ErrLimit.
+// ErrRender, ErrLimit or ErrStopped.
 type Error struct {
 	// Class is the Python exception that Jinja2 raises in this place: TypeError,
 	// UndefinedError, TemplateSyntaxError, ...; TemplateError for raise_exception. Limits

@@ -19,6 +19,7 @@ func (e *nameExpr) eval(m *machine) Value {
 func (e *nameExpr) assign(m *machine, v Value) {
 	m.act.at(e.hops).slots[e.slot] = v
 	if e.export {
+		m.scan(2 * len(e.name))
 		m.exported[e.name] = v
 	}
 }
@@ -32,7 +33,7 @@ func (t *nsTarget) assign(m *machine, v Value) {
 	}
 	checkPrivate(t.attr)
 	m.alloc(4 * valueSize)
-	ns.attrs.Set(t.attr, v)
+	ns.attrs.setText(m, t.attr, v)
 }
 
 func (t *tupleTarget) assign(m *machine, v Value) {
@@ -41,6 +42,7 @@ func (t *tupleTarget) assign(m *machine, v Value) {
 		throwType("cannot unpack non-iterable %s object", typeName(v))
 	}
 	n := len(t.items)
+	m.spend(int64(n) / 4)
 	var values []Value
 	if it.items != nil {
 		values = it.items

@@ -12,6 +12,7 @@ func (m *machine) run(body []stmt) signal {
 
 // enterFrame gives the variables of a scope their initial values.
 func (m *machine) enterFrame(f *frame) {
+	m.spend(int64(len(f.loads)) / 8)
 	for i := range f.loads {
 		l := &f.loads[i]
 		var v Value
@@ -29,6 +30,7 @@ func (m *machine) enterFrame(f *frame) {
 
 func (m *machine) global(i int) Value {
 	if m.exported != nil {
+		m.scan(2 * len(m.t.globals[i]))
 		if v, ok := m.exported[m.t.globals[i]]; ok {
 			return v
 		}
@@ -74,7 +76,7 @@ func (s *setStmt) exec(m *machine) signal {
 
 func (s *setBlockStmt) exec(m *machine) signal {
 	m.line = s.line
-	m.spend(1)
+	m.spend(s.cost)
 	m.enterFrame(&s.frame)
 	start := len(m.out)
 	sig := m.run(s.body)
@@ -92,7 +94,7 @@ func (s *setBlockStmt) exec(m *machine) signal {
 
 func (s *filterBlockStmt) exec(m *machine) signal {
 	m.line = s.line
-	m.spend(1)
+	m.spend(s.cost)
 	m.enterFrame(&s.frame)
 	start := len(m.out)
 	sig := m.run(s.body)
@@ -155,9 +157,11 @@ func (s *blockStmt) exec(m *machine) signal {
 		m.alloc(4 * valueSize * (len(before) + len(s.locals)))
 		m.exported = make(map[string]Value, len(before)+len(s.locals))
 		for k, v := range before {
+			m.scan(2 * len(k))
 			m.exported[k] = v
 		}
 		for _, l := range s.locals {
+			m.scan(2 * len(l.name))
 			if v := m.act.at(l.hops).slots[l.slot]; !isMissing(v) {
 				m.exported[l.name] = v
 			}

@@ -225,7 +225,7 @@ func filterLast(m *machine, v Value, _ []Value) Value {
 func filterReverse(m *machine, v Value, _ []Value) Value {
 	switch v := v.(type) {
 	case string:
-		m.alloc(5 * len(v))
+		m.mapping(5 * len(v))
 		runes := []rune(v)
 		slices.Reverse(runes)
 		return string(runes)

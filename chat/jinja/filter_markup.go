@@ -38,13 +38,17 @@ func filterXMLAttr(m *machine, v Value, a []Value) Value {
 		if !ok {
 			throwType("expected string or bytes-like object, got '%s'", typeName(k))
 		}
+		m.scan(2 * len(key))
 		if strings.ContainsAny(key, " \t\n\r\f\v/>=") {
 			throwValue("Invalid character in attribute name: %s", repr(key))
 		}
 		if space || len(m.out) > start {
 			m.write(" ")
 		}
-		m.write(string(m.toMarkup(k)) + `="` + string(m.toMarkup(x)) + `"`)
+		m.write(string(m.toMarkup(k)))
+		m.write(`="`)
+		m.write(string(m.toMarkup(x)))
+		m.write(`"`)
 	}
 	return m.take(start)
 }

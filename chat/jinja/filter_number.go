@@ -23,7 +23,7 @@ func numberFilters() map[string]*filterDef {
 			if !isNumber(v) {
 				throwType("bad operand type for abs(): '%s'", typeName(v))
 			}
-			if compareNumbers(v, int64(0)) < 0 {
+			if m.numbers(v, int64(0)) < 0 {
 				return m.negate(v)
 			}
 			return m.positive(v)
@@ -63,7 +63,7 @@ func (m *machine) toInt(v Value, base int64) (Value, bool) {
 	switch x := v.(type) {
 	case string, Markup:
 		s, _ := asString(v)
-		m.scan(len(s))
+		m.classify(len(s))
 		return parseInt(s, base)
 	case int64, *big.Int:
 		return v, true
@@ -113,7 +113,10 @@ func (m *machine) intOfFloat(v, absent Value) Value {
 // toFloatLoose is float(v). ok is false where Python raises TypeError or ValueError.
 func (m *machine) toFloatLoose(v Value) (float64, bool) {
 	if s, ok := asString(v); ok {
-		m.scan(len(s))
+		m.classify(len(s))
+		if !isASCII(s) {
+			m.spend(int64(len(s)))
+		}
 		return parseFloat(s)
 	}
 	if u, ok := v.(*undefined); ok {
@@ -166,7 +169,11 @@ func asciiDigits(s string) string {
 
 // parseInt is int(s, base), base 0 or 2 to 36.
 func parseInt(s string, base int64) (Value, bool) {
-	s = asciiDigits(strings.TrimFunc(s, isSpace))
+	s = strings.TrimFunc(s, isSpace)
+	if len(s) > 8*maxDigits { // a digit has at most four bytes, and an underscore beside it
+		return nil, false
+	}
+	s = asciiDigits(s)
 	sign := ""
 	if s != "" && (s[0] == '-' || s[0] == '+') {
 		if s[0] == '-' {
@@ -288,6 +295,7 @@ func (m *machine) round(v, digits Value) Value {
 
 func (m *machine) roundInt(x *big.Int, digits int64) Value {
 	m.checkBits(4 * int(digits))
+	m.spend(words(x) * (digits/16 + 1) / 64)
 	unit := new(big.Int).Exp(big.NewInt(10), big.NewInt(digits), nil)
 	q, r := new(big.Int).DivMod(x, unit, new(big.Int)) // r >= 0
 	twice := r.Lsh(r, 1)

@@ -87,7 +87,7 @@ func filterMap(m *machine, v Value, a args) Value {
 		if len(a.pos) == 0 {
 			throw("FilterArgumentError", "map requires a filter argument")
 		}
-		f := filters[callableName("filter", a.pos[0], func(s string) bool { return filters[s] != nil })]
+		f := filters[m.callableName("filter", a.pos[0], func(s string) bool { return filters[s] != nil })]
 		rest := args{a.pos[1:], a.kw}
 		return func(x Value) (Value, bool) { return f.call(m, x, rest), true }
 	})
@@ -112,7 +112,7 @@ func selector(want, byAttribute bool) func(m *machine, v Value, a args) Value {
 			name := rest[0]
 			with := args{rest[1:], a.kw}
 			return func(x Value) (Value, bool) {
-				t := tests[callableName("test", name, func(s string) bool { return tests[s] != nil })]
+				t := tests[m.callableName("test", name, func(s string) bool { return tests[s] != nil })]
 				return x, t.call(m, g.get(m, x), with) == want
 			}
 		})
@@ -120,9 +120,12 @@ func selector(want, byAttribute bool) func(m *machine, v Value, a args) Value {
 }
 
 // callableName checks the name of a filter or test given as a value.
-func callableName(kind string, v Value, known func(string) bool) string {
-	if s, ok := asString(v); ok && known(s) {
-		return s
+func (m *machine) callableName(kind string, v Value, known func(string) bool) string {
+	if s, ok := asString(v); ok {
+		m.scan(2 * len(s))
+		if known(s) {
+			return s
+		}
 	}
 	switch v := v.(type) {
 	case *undefined:

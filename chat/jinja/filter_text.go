@@ -24,7 +24,7 @@ func likeText(s string, markup bool) Value {
 func mapText(name string, f func(string) string) *filterDef {
 	return newFilter(name, 1, "", 0, func(m *machine, v Value, _ []Value) Value {
 		s, markup := m.softText(v)
-		m.mapping(len(s))
+		m.mapText(s)
 		return likeText(f(s), markup)
 	})
 }
@@ -40,7 +40,6 @@ func textFilters() map[string]*filterDef {
 		}),
 		"trim": newFilter("do_trim", 1, "chars", 0, func(m *machine, v Value, a []Value) Value {
 			s, markup := m.softText(v)
-			m.scan(len(s))
 			return likeText(m.stripText("strip", s, orNone(a[0]), [2]bool{true, true}), markup)
 		}),
 		"replace": newFilter("do_replace", 2, "old new count", 2, func(m *machine, v Value, a []Value) Value {
@@ -49,7 +48,6 @@ func textFilters() map[string]*filterDef {
 				n = mustIndex(a[2])
 			}
 			s := m.str(v)
-			m.scan(len(s))
 			return m.replaceText(s, m.str(a[0]), m.str(a[1]), n)
 		}),
 		"join": newFilter("sync_do_join", 2, "d attribute", 0, filterJoin),
@@ -146,7 +144,7 @@ func filterIndent(m *machine, v Value, a []Value) Value {
 	}
 	blank := m.flag(a[2])
 	m.alloc(len(s))
-	lines := splitLines(s+"\n", false)
+	lines := m.splitLines(s+"\n", false)
 	start := len(m.out)
 	if m.flag(a[1]) {
 		m.write(indent)
@@ -198,7 +196,7 @@ func filterTruncate(m *machine, v Value, a []Value) Value {
 		throwType("unhashable type: 'slice'")
 	}
 	_, markup := v.(Markup)
-	m.scan(len(s))
+	m.scan(2*len(s) + len(end))
 	if int64(runeLen(s)) <= length+leeway {
 		return v
 	}
@@ -217,7 +215,7 @@ func filterTruncate(m *machine, v Value, a []Value) Value {
 
 func filterWordCount(m *machine, v Value, _ []Value) Value {
 	s, _ := m.softText(v)
-	m.scan(len(s))
+	m.classify(len(s))
 	n, in := int64(0), false
 	for _, r := range s {
 		word := isWord(r)
@@ -238,7 +236,7 @@ func filterFormat(m *machine, v Value, a args) Value {
 	if len(a.kw) > 0 {
 		d := &Dict{}
 		for _, k := range a.kw {
-			d.Set(k.name, k.value)
+			d.setText(m, k.name, k.value)
 		}
 		with = d
 	}
@@ -249,6 +247,7 @@ func filterURLEncode(m *machine, v Value, _ []Value) Value {
 	quote := func(v Value, query bool) string {
 		s := m.str(v)
 		m.alloc(3 * len(s))
+		m.classify(len(s))
 		return percentEncode(s, query)
 	}
 	if _, ok := asString(v); ok {
@@ -277,7 +276,9 @@ func filterURLEncode(m *machine, v Value, _ []Value) Value {
 		if i > 0 {
 			m.write("&")
 		}
-		m.write(quote(kv[0], true) + "=" + quote(kv[1], true))
+		m.write(quote(kv[0], true))
+		m.write("=")
+		m.write(quote(kv[1], true))
 	}
 }
 

@@ -18,6 +18,7 @@ func (m *machine) formatPercent(format string, v Value, markup bool) string {
 	case *Dict, *List, *rangeValue, *namespace:
 		p.mapping = true
 	}
+	m.spend(int64(len(format) >> 5)) // beside the fields
 	start := len(m.out)
 	p.run()
 	return m.take(start)
@@ -191,7 +192,7 @@ func (m *machine) formatKey(v Value, name string) Value {
 	if !ok {
 		throwType("%s indices must be integers or slices, not str", typeName(v))
 	}
-	i := d.findString(name)
+	i := d.findText(m, name)
 	if i < 0 {
 		throw("KeyError", "%s", repr(name))
 	}
@@ -221,9 +222,10 @@ func (m *machine) percentValue(f *formatSpec, v Value, markup bool) string {
 	case 'r':
 		return text(m.repr(v))
 	case 'a':
-		return text(asciiRepr(m.repr(v)))
+		return text(m.asciiRepr(v))
 	case 'c':
 		if s, ok := asString(v); ok {
+			m.scan(len(s))
 			if runeLen(s) != 1 {
 				throwType("%%c requires int or char")
 			}
@@ -287,10 +289,15 @@ func truncate(x float64) Value {
 	return normalize(i)
 }
 
-func asciiRepr(s string) string {
+// asciiRepr is ascii(v).
+func (m *machine) asciiRepr(v Value) string {
+	s := m.repr(v)
+	m.scan(len(s))
 	if isASCII(s) {
 		return s
 	}
+	m.alloc(3 * len(s))
+	m.spend(int64(len(s)))
 	var b strings.Builder
 	for _, r := range s {
 		switch {

@@ -21,6 +21,7 @@ func (m *machine) formatMethod(name, s string, a args, markup bool) string {
 	if name == "format_map" {
 		f.args, f.mapping = args{}, a.pos[0]
 	}
+	m.spend(int64(len(s) >> 5)) // beside the fields
 	start := len(m.out)
 	f.run(s, 2)
 	return m.take(start)
@@ -149,7 +150,7 @@ func (f *formatter) write(fl field, depth int) {
 	case 'r':
 		v = m.repr(v)
 	case 'a':
-		v = asciiRepr(m.repr(v))
+		v = m.asciiRepr(v)
 	default:
 		throwValue("Unknown conversion specifier %c", fl.conversion)
 	}
@@ -241,16 +242,19 @@ func (f *formatter) first(name string) Value {
 	if f.mapping != nil {
 		switch d := f.mapping.(type) {
 		case *Dict:
-			if v, ok := d.Get(name); ok {
-				return v
+			if i := d.findText(f.m, name); i >= 0 {
+				return d.vals[i]
 			}
 		case *List, *tuple:
 			throwType("%s indices must be integers or slices, not str", typeName(d))
 		default:
 			throwType("'%s' object is not subscriptable", typeName(d))
 		}
-	} else if v, ok := f.args.keyword(name); ok {
-		return v
+	} else {
+		f.m.spend(int64(len(f.args.kw)>>4 + len(name)>>7))
+		if v, ok := f.args.keyword(name); ok {
+			return v
+		}
 	}
 	throw("KeyError", "%s", repr(name))
 	return nil

@@ -72,7 +72,7 @@ func (m *machine) newDict(a args) *Dict {
 	}
 	for _, k := range a.kw {
 		m.alloc(4 * valueSize)
-		d.Set(k.name, k.value)
+		d.setText(m, k.name, k.value)
 	}
 	return d
 }
@@ -205,6 +205,5 @@ func globalStrftime(m *machine, a args) Value {
 	if !ok {
 		throwType("strftime() argument 1 must be str, not %s", typeName(a.pos[0]))
 	}
-	m.alloc(len(format))
 	return m.strftime(m.now(), format)
 }

@@ -217,16 +217,20 @@ func (m *machine) sliceItems(items []Value, start, stop, step Value) []Value {
 		}
 		return items[from:to:to]
 	}
+	if by > 0 && from < to || by < 0 && from > to {
+		n := (to-from)/by + 1
+		m.alloc(2 * valueSize * n)
+		m.spend(int64(n) / 8)
+	}
 	var out []Value
 	for i := from; by > 0 && i < to || by < 0 && i > to; i += by {
 		out = append(out, items[i])
 	}
-	m.spend(int64(len(out)) / 8)
 	return out
 }
 
 func (m *machine) sliceText(s string, start, stop, step Value) string {
-	m.scan(len(s))
+	m.scan(2 * len(s))
 	n := runeLen(s)
 	from, to, by := sliceBounds(start, stop, step, n)
 	if by == 1 {
@@ -239,7 +243,7 @@ func (m *machine) sliceText(s string, start, stop, step Value) string {
 		begin := byteOffset(s, from)
 		return s[begin : begin+byteOffset(s[begin:], to-from)]
 	}
-	m.alloc(4 * n)
+	m.mapping(4 * n)
 	runes := []rune(s)
 	var b strings.Builder
 	for i := from; by > 0 && i < to || by < 0 && i > to; i += by {

@@ -36,7 +36,9 @@ type machine struct {
 	keywords []keyword
 
 	lim   Limits
-	steps int64 // that are left of Limits.Steps
+	steps int64 // that are left of the current slice of the budget
+	rest  int64 // that are left of Limits.Steps beside the slice
+	done  <-chan struct{}
 	mem   int64 // bytes counted so far
 	depth int   // macros, recursive loops and blocks that have not returned
 	pulls int   // generators that wait for the next item of another generator
@@ -48,9 +50,32 @@ type machine struct {
 func (m *machine) spend(n int64) {
 	m.steps -= n
 	if m.steps < 0 {
+		m.refill()
+	}
+}
+
+// slice is the number of steps after which a render looks whether it is still wanted: one
+// to three milliseconds.
+const slice = 1 << 14
+
+// refill takes the next slice of the budget, or as much as the last operation has cost. It
+// ends the render if nobody waits for it any more.
+func (m *machine) refill() {
+	select {
+	case <-m.done:
+		panic(&Error{Class: "ResourceError", Text: "nobody waits for the prompt any more", kind: ErrStopped})
+	default:
+	}
+	n := min(m.rest, max(slice, -m.steps))
+	m.steps += n
+	m.rest -= n
+	if m.steps < 0 {
 		throwLimit("steps")
 	}
 }
+
+// spent returns the steps that were counted so far.
+func (m *machine) spent() int64 { return m.lim.Steps - m.steps - m.rest }
 
 // alloc counts n bytes that are about to be allocated, and the time to fill them.
 func (m *machine) alloc(n int) {
@@ -71,8 +96,12 @@ func (m *machine) allocTimes(n int64, size int) {
 	}
 }
 
-// scan counts the time to read n bytes.
+// scan counts the time to read n bytes: to compare, hash, search or copy them, or to count
+// their characters.
 func (m *machine) scan(n int) { m.spend(int64(n >> 7)) }
+
+// classify counts the time to look up a property of each character in n bytes.
+func (m *machine) classify(n int) { m.spend(int64(n >> 3)) }
 
 // mapping counts n bytes of new text whose characters are looked up one by one.
 func (m *machine) mapping(n int) {
@@ -97,6 +126,7 @@ func (m *machine) write(s string) {
 	if len(m.out)+len(s) > m.lim.Output {
 		throwLimit("output")
 	}
+	m.scan(len(s))
 	m.out = append(m.out, s...)
 }
 

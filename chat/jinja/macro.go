@@ -31,6 +31,7 @@ func (f *macro) call(m *machine, a args) Value {
 		throwType("macro %s takes not more than %d argument(s)", d.displayRepr(), len(d.params))
 	}
 	m.enterFrame(&d.frame)
+	m.spend(d.cost)
 	firstDefault := len(d.params) - len(d.defaults)
 	for i, p := range d.params {
 		if !isMissing(slots[p.slot]) {
@@ -56,6 +57,7 @@ func (f *macro) keywords(m *machine, a args, n int) (extra *Dict) {
 	slots := m.act.slots
 next:
 	for _, k := range a.kw {
+		m.spend(int64(len(d.params)-n)>>4 + int64(len(k.name)>>7))
 		for _, p := range d.params[n:] {
 			if p.name == k.name {
 				slots[p.slot] = k.value
@@ -70,7 +72,7 @@ next:
 			extra = &Dict{}
 		}
 		m.alloc(4 * valueSize)
-		extra.Set(k.name, k.value)
+		extra.setText(m, k.name, k.value)
 	}
 	if d.caller >= 0 && (isMissing(slots[d.caller]) || slots[d.caller] == nil) {
 		slots[d.caller] = &undefined{hint: "No caller defined"}

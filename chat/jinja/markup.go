@@ -20,7 +20,7 @@ func (m *machine) escape(s string) string {
 	if n == 0 {
 		return s
 	}
-	m.alloc(len(s) + 4*n)
+	m.mapping(len(s) + 4*n)
 	return htmlEscapes.Replace(s)
 }
 
@@ -68,7 +68,7 @@ func (m *machine) joinMarkup(sep Markup, items Value) Value {
 
 // stripTags is Markup.striptags: no tags, single spaces, no entities.
 func (m *machine) stripTags(s string) string {
-	m.alloc(2 * len(s))
+	m.mapping(2 * len(s))
 	var b strings.Builder
 	pos := 0
 	for {
@@ -92,10 +92,28 @@ func (m *machine) stripTags(s string) string {
 		pos = end
 	}
 	b.WriteString(s[pos:])
-	return m.unescapeHTML(strings.Join(strings.FieldsFunc(b.String(), isSpace), " "))
+	m.alloc(b.Len())
+	return m.unescapeHTML(singleSpaces(b.String()))
+}
+
+// singleSpaces is " ".join(s.split()), without a list of the words.
+func singleSpaces(s string) string {
+	var b strings.Builder
+	b.Grow(len(s))
+	for s = trimLeftSpace(s); s != ""; {
+		end := strings.IndexFunc(s, isSpace)
+		if end < 0 {
+			end = len(s)
+		}
+		b.WriteString(s[:end])
+		if s = trimLeftSpace(s[end:]); s != "" {
+			b.WriteByte(' ')
+		}
+	}
+	return b.String()
 }
 
 func (m *machine) unescapeHTML(s string) string {
-	m.alloc(len(s))
+	m.mapping(2 * len(s))
 	return html.UnescapeString(s)
 }

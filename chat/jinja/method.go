@@ -197,7 +197,7 @@ func countMethod(typ string) *methodDef {
 }
 
 // same compares as Python's containers do: identical values count as equal.
-func (m *machine) same(a, b Value) bool { return identical(a, b) || m.equal(a, b) }
+func (m *machine) same(a, b Value) bool { return m.identical(a, b) || m.equal(a, b) }
 
 var listMethods = methodTable(
 	indexMethod("list"), countMethod("list"),

@@ -191,6 +191,9 @@ func (m *machine) checkBits(n int) {
 	m.spend(int64(n >> 8))
 }
 
+// words returns the number of machine words of x, at least 1.
+func words(x *big.Int) int64 { return int64(x.BitLen()/64 + 1) }
+
 func (m *machine) bigInts(op tokenKind, x, y *big.Int) Value {
 	switch op {
 	case tokAdd, tokSub:
@@ -201,7 +204,7 @@ func (m *machine) bigInts(op tokenKind, x, y *big.Int) Value {
 		return normalize(new(big.Int).Sub(x, y))
 	case tokMul:
 		m.checkBits(x.BitLen() + y.BitLen())
-		m.spend(int64(x.BitLen()/64+1) * int64(y.BitLen()/64+1) / 256)
+		m.spend(words(x) * words(y) / 128)
 		return normalize(new(big.Int).Mul(x, y))
 	case tokPow:
 		return m.power(x, y)
@@ -216,6 +219,7 @@ func (m *machine) bigInts(op tokenKind, x, y *big.Int) Value {
 		throw("ZeroDivisionError", "integer division or modulo by zero")
 	}
 	m.checkBits(x.BitLen() + y.BitLen())
+	m.spend(words(x) * words(y) / 64)
 	switch op {
 	case tokFloorDiv, tokMod:
 		q, r := new(big.Int).QuoRem(x, y, new(big.Int))
@@ -228,6 +232,7 @@ func (m *machine) bigInts(op tokenKind, x, y *big.Int) Value {
 		}
 		return normalize(q)
 	}
+	m.spend(words(x) * words(y) / 8) // the fraction is reduced
 	f, _ := new(big.Rat).SetFrac(x, y).Float64()
 	if math.IsInf(f, 0) {
 		throw("OverflowError", "integer division result too large for a float")

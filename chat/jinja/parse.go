@@ -327,8 +327,10 @@ func (p *parser) parseSet(line int) stmt {
 		s.cost = p.cost(from)
 		return s
 	}
+	from := p.nodes
 	f, _ := p.filters(nil).(*filterExpr)
-	return &setBlockStmt{target: t, filter: f, body: p.body("endset"), line: line}
+	cost := p.cost(from)
+	return &setBlockStmt{target: t, filter: f, body: p.body("endset"), line: line, cost: cost}
 }
 
 func (p *parser) parseWith(line int) stmt {
@@ -348,13 +350,16 @@ func (p *parser) parseWith(line int) stmt {
 }
 
 func (p *parser) parseFilterBlock(line int) stmt {
-	f := p.filter(nil)
-	return &filterBlockStmt{filter: p.filters(f).(*filterExpr), body: p.body("endfilter"), line: line}
+	from := p.nodes
+	f := p.filters(p.filter(nil)).(*filterExpr)
+	cost := p.cost(from)
+	return &filterBlockStmt{filter: f, body: p.body("endfilter"), line: line, cost: cost}
 }
 
 // signature parses the parameters of a macro or call block.
 func (p *parser) signature(d *macroDef) {
 	p.expect(tokLParen)
+	from := p.nodes
 	for p.cur.kind != tokRParen {
 		if len(d.params) > 0 {
 			p.expect(tokComma)
@@ -366,6 +371,7 @@ func (p *parser) signature(d *macroDef) {
 			p.fail("non-default argument follows default argument")
 		}
 	}
+	d.cost = int64(p.nodes-from) / 8
 	p.advance()
 }
 

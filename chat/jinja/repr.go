@@ -74,6 +74,9 @@ func (p *printer) print(v Value, depth int) {
 	case int64:
 		p.b = strconv.AppendInt(p.b, v, 10)
 	case *big.Int:
+		if p.m != nil {
+			p.m.spend(int64(v.BitLen() >> 6))
+		}
 		p.b = append(p.b, bigString(v)...)
 	case float64:
 		p.b = append(p.b, floatString(v)...)
@@ -89,6 +92,9 @@ func (p *printer) print(v Value, depth int) {
 			break
 		}
 		p.active = append(p.active, v)
+		if p.m != nil && p.namespaces > 0 {
+			p.m.spend(int64(len(p.active) / 8))
+		}
 		p.container(v, depth)
 		p.active = p.active[:len(p.active)-1]
 	case *rangeValue:
@@ -218,6 +224,10 @@ func (p *printer) dict(d *Dict, depth int) {
 func (p *printer) text(s string) {
 	if p.m == nil && len(s) > maxErrorRepr {
 		s = s[:maxErrorRepr]
+	}
+	if p.m != nil {
+		p.m.alloc(len(s))
+		p.m.classify(len(s))
 	}
 	quote := byte('\'')
 	if strings.IndexByte(s, '\'') >= 0 && strings.IndexByte(s, '"') < 0 {

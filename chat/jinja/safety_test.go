@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
 
 // hostile are templates that can end a process which is not prepared for them: they use
@@ -97,6 +98,17 @@ var hostile = []struct {
 	{"long texts searched again and again", `{% set s = 'a' * 10000000 %}{% for i in range(100000) %}{% if 'b' in s %}{% endif %}{% endfor %}`, ErrLimit},
 	{"long texts cut again and again", `{% set s = 'é' * 5000000 %}{% for i in range(100000) %}{% set x = s[4000000] %}{% endfor %}`, ErrLimit},
 	{"long texts in upper case", `{% set s = 'aé' * 5000000 %}{% for i in range(100000) %}{% set x = s | upper %}{% endfor %}`, ErrLimit},
+	{"long texts compared again and again", `{% set s = 'a' * 10000000 %}{% set t = 'a' * 10000000 %}{% for i in range(100000) %}{% if s == t %}{% endif %}{% endfor %}`, ErrLimit},
+	{"long texts ordered again and again", `{% set s = 'a' * 10000000 %}{% set t = 'a' * 10000000 %}{% for i in range(100000) %}{% if s < t %}{% endif %}{% endfor %}`, ErrLimit},
+	{"long texts in lists compared", `{% set s = ['a' * 10000000] %}{% set t = ['a' * 10000000] %}{% for i in range(100000) %}{% if s == t %}{% endif %}{% endfor %}`, ErrLimit},
+	{"long keys looked up", `{% set d = {'a' * 10000000: 1} %}{% set t = 'a' * 10000000 %}{% for i in range(100000) %}{% if d[t] %}{% endif %}{% endfor %}`, ErrLimit},
+	{"a long name looked up", `{% set d = {} %}{% for i in range(100000) %}{% if d.` + strings.Repeat("a", 400_000) + ` %}{% endif %}{% endfor %}`, ErrLimit},
+	{"a wide tuple looked up", strings.NewReplacer("[ns.x, ns.x]", "(ns.x, ns.x)", "x=[]", "x=()").Replace(wide) + `{{ {}[ns.x] }}`, ErrLimit},
+	{"defaults of many nodes", `{% macro m(x=[` + strings.Repeat("1,", 200_000) + `]) %}{% endmacro %}{% for i in range(100000) %}{{ m() }}{% endfor %}`, ErrLimit},
+	{"a long target", `{% set l = [1] * 50000 %}{% for i in range(100000) %}{% set ` + strings.Repeat("a,", 50_000)[:99_999] + ` = l %}{% endfor %}`, ErrLimit},
+	{"many conversions of times", `{{ strftime_now('%c' * 20000000) }}`, ErrLimit},
+	{"lines without end", `{% set x = ('\n' * 50000000).splitlines() %}`, ErrLimit},
+	{"words without end", `{% set x = ('a ' * 50000000).split() %}`, ErrLimit},
 	{"much output", `{% set s = 'a' * 1000000 %}{% for i in range(100) %}{{ s }}{% endfor %}`, ErrLimit},
 	{"much output in a macro", `{% set s = 'a' * 1000000 %}{% macro m() %}{% for i in range(100) %}{{ s }}{% endfor %}{% endmacro %}{{ m() }}`, ErrLimit},
 	{"many arguments", `{% macro m() %}{{ varargs | length }}{% endmacro %}{% for i in range(1000) %}{{ m(*range(100000)) }}{% endfor %}`, ErrLimit},
@@ -148,6 +160,27 @@ func TestHostileTemplates(t *testing.T) {
 				t.Errorf("%d MiB allocated", total>>20)
 			}
 		})
+	}
+}
+
+// TestDoneStopsRender: a render stops within a slice of steps after its Options.Done was
+// closed, and not otherwise.
+func TestDoneStopsRender(t *testing.T) {
+	tpl, err := Compile(`{{ strftime_now('') }}{% for i in range(10000) %}{% for j in range(10000) %}{% endfor %}{% endfor %}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	now := func() time.Time { close(done); return goldenClock() }
+	if _, err := tpl.Render(nil, Options{Now: now, Done: done, Limits: Limits{Steps: 1 << 40}}); !errors.Is(err, ErrStopped) {
+		t.Errorf("error %v, want ErrStopped", err)
+	}
+	if _, err := tpl.Render(nil, Options{Now: goldenClock, Done: make(chan struct{}), Limits: Limits{Steps: 1000}}); !errors.Is(err, ErrLimit) {
+		t.Errorf("error %v, want ErrLimit", err)
+	}
+	small, _ := Compile(`{{ 1 }}`)
+	if _, err := small.Render(nil, Options{Now: goldenClock, Done: done}); !errors.Is(err, ErrStopped) {
+		t.Errorf("a render that nobody waits for from the start: %v", err)
 	}
 }
 

@@ -31,7 +31,11 @@ func (m *machine) pad(f *formatSpec, prefix, body string, align byte) string {
 	if f.align != 0 {
 		align = f.align
 	}
+	m.scan(len(body))
 	missing := f.width - runeLen(prefix) - runeLen(body)
+	if prefix != "" {
+		m.alloc(len(body))
+	}
 	if missing <= 0 {
 		return prefix + body
 	}
@@ -40,6 +44,7 @@ func (m *machine) pad(f *formatSpec, prefix, body string, align byte) string {
 		fill = " "
 	}
 	m.allocTimes(int64(missing), len(fill))
+	m.alloc(len(body))
 	switch align {
 	case '<':
 		return prefix + body + strings.Repeat(fill, missing)
@@ -53,6 +58,7 @@ func (m *machine) pad(f *formatSpec, prefix, body string, align byte) string {
 
 func (m *machine) formatText(f *formatSpec, s string) string {
 	if f.precision >= 0 && f.precision < len(s) {
+		m.scan(4 * f.precision)
 		s = s[:byteOffset(s, f.precision)]
 	}
 	return m.pad(f, "", s, '<')
@@ -137,6 +143,7 @@ func (m *machine) group(f *formatSpec, digits string, size, used int) string {
 func (m *machine) formatFloat(f *formatSpec, x float64) string {
 	negative := math.Signbit(x) && !math.IsNaN(x)
 	x = math.Abs(x)
+	m.spend(4)
 	m.alloc(max(f.precision, 0) + 400)
 	body := floatDigits(f, x)
 	if f.verb >= 'A' && f.verb <= 'Z' {
@@ -283,6 +290,7 @@ func (m *machine) format(v Value, spec string) string {
 	if spec == "" {
 		return m.str(v)
 	}
+	m.scan(2 * len(spec))
 	unknown := func(f formatSpec) {
 		throwValue("Unknown format code '%c' for object of type '%s'", f.verb, typeName(v))
 	}

@@ -45,6 +45,7 @@ func strReplace(m *machine, s string, a []Value) Value {
 }
 
 func (m *machine) replaceText(s, old, with string, n int64) string {
+	m.scan(2 * len(s))
 	count := int64(strings.Count(s, old))
 	if n >= 0 {
 		count = min(count, n)
@@ -52,6 +53,7 @@ func (m *machine) replaceText(s, old, with string, n int64) string {
 	if count == 0 {
 		return s
 	}
+	m.spend(count / 4)
 	m.alloc(len(s))
 	m.allocTimes(count, len(with))
 	return strings.Replace(s, old, with, int(count))
@@ -62,7 +64,7 @@ func strExpandTabs(m *machine, s string, a []Value) Value {
 	if !isMissing(a[0]) {
 		size = mustIndex(a[0])
 	}
-	m.alloc(len(s))
+	m.mapping(len(s))
 	if size > 0 {
 		m.allocTimes(int64(strings.Count(s, "\t")), int(min(size, 1<<30)))
 	}
@@ -93,6 +95,7 @@ func strZfill(m *machine, s string, a []Value) Value {
 		return s
 	}
 	m.allocTimes(pad, 1)
+	m.alloc(len(s))
 	sign := ""
 	if s != "" && (s[0] == '-' || s[0] == '+') {
 		sign, s = s[:1], s[1:]
@@ -111,6 +114,7 @@ func (m *machine) justify(name, s string, width, fill Value) string {
 			throwType("The fill character must be exactly one character long")
 		}
 	}
+	m.scan(len(s))
 	w := mustIndex(width)
 	pad := w - int64(runeLen(s))
 	if pad <= 0 {

@@ -9,6 +9,8 @@ import (
 // strftime is datetime.strftime with glibc's C locale, for a datetime without a time
 // zone: %z and %Z are empty.
 func (m *machine) strftime(t time.Time, format string) string {
+	m.spend(int64(len(format) >> 5)) // beside the conversions
+	m.alloc(len(format))
 	var b strings.Builder
 	for format != "" {
 		i := strings.IndexByte(format, '%')
@@ -18,10 +20,12 @@ func (m *machine) strftime(t time.Time, format string) string {
 		}
 		b.WriteString(format[:i])
 		spec, size := parseTimeSpec(format[i:])
-		b.WriteString(m.timeText(t, spec, format[i:i+size]))
+		text := m.timeText(t, spec, format[i:i+size])
+		m.spend(3)
+		m.alloc(len(text))
+		b.WriteString(text)
 		format = format[i+size:]
 	}
-	m.alloc(b.Len())
 	return b.String()
 }
 

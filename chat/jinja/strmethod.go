@@ -69,15 +69,26 @@ var markupJoinSig = &signature{name: "Markup.join", lead: 1, params: []string{"i
 // textMethod is a method without arguments that maps the text.
 func textMethod(name string, f func(string) string) strMethod {
 	return strMethod{native: native{name: name}, escapes: -1, call: func(m *machine, s string, _ []Value) Value {
-		m.mapping(len(s))
+		m.mapText(s)
 		return f(s)
 	}}
+}
+
+// mapText counts the time and memory to map the characters of s.
+func (m *machine) mapText(s string) {
+	m.mapping(len(s))
+	if strings.Contains(s, "Σ") { // its lower case depends on the characters around it
+		m.spend(int64(len(s) >> 2))
+	}
 }
 
 // testMethod is a method without arguments that asks about the text.
 func testMethod(name string, f func(string) bool) strMethod {
 	return strMethod{native: native{name: name}, escapes: -1, plain: true,
-		call: func(_ *machine, s string, _ []Value) Value { return f(s) }}
+		call: func(m *machine, s string, _ []Value) Value {
+			m.classify(len(s))
+			return f(s)
+		}}
 }
 
 func runesMethod(name string, is func(rune) bool) strMethod {
@@ -114,7 +125,7 @@ func strMethodList() []strMethod {
 	}
 	list = append(list, strMethod{native: native{name: "splitlines", max: 1, keywords: []string{"keepends"}}, escapes: -1,
 		call: func(m *machine, s string, a []Value) Value {
-			return m.textList(splitLines(s, !isMissing(a[0]) && m.truthy(a[0])))
+			return m.textList(m.splitLines(s, !isMissing(a[0]) && m.truthy(a[0])))
 		}})
 	for name, fromEnd := range map[string]bool{"partition": false, "rpartition": true} {
 		list = append(list, strMethod{native: native{name: name, min: 1, max: 1}, escapes: -1,

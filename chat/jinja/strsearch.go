@@ -16,6 +16,7 @@ func (m *machine) window(s string, start, end Value) (text string, before int, o
 		}
 		return v
 	}
+	m.scan(3 * len(s))
 	n := runeLen(s)
 	if i, isInt := asIndex(none(start)); isInt && i > int64(n) {
 		return "", 0, false
@@ -34,11 +35,14 @@ func (m *machine) findText(name, s string, a []Value) Value {
 		throwType("must be str, not %s", typeName(a[0]))
 	}
 	text, before, ok := m.window(s, a[1], a[2])
+	m.scan(2 * len(text))
 	if name == "count" {
 		if !ok {
 			return int64(0)
 		}
-		return int64(strings.Count(text, sub))
+		n := strings.Count(text, sub)
+		m.spend(int64(n) / 8)
+		return int64(n)
 	}
 	i := -1
 	if ok {
@@ -66,6 +70,7 @@ func (m *machine) hasAffix(name, s string, a []Value, at func(string, string) bo
 			if !ok {
 				throwType("tuple for %s must only contain str, not %s", name, typeName(x))
 			}
+			m.scan(min(len(text), len(affix)))
 			if inside && at(text, affix) {
 				return true
 			}
@@ -76,5 +81,6 @@ func (m *machine) hasAffix(name, s string, a []Value, at func(string, string) bo
 	if !ok {
 		throwType("%s first arg must be str or a tuple of str, not %s", name, typeName(a[0]))
 	}
+	m.scan(min(len(text), len(affix)))
 	return inside && at(text, affix)
 }

@@ -26,12 +26,14 @@ func (m *machine) stripText(name, s string, chars Value, sides [2]bool) string {
 		m.scan(len(set))
 		cut = func(r rune) bool { m.spend(int64(len(set) >> 6)); return strings.ContainsRune(set, r) }
 	}
+	before := len(s)
 	if sides[0] {
 		s = strings.TrimLeftFunc(s, cut)
 	}
 	if sides[1] {
 		s = strings.TrimRightFunc(s, cut)
 	}
+	m.classify(before - len(s))
 	return s
 }
 
@@ -42,8 +44,8 @@ func (m *machine) splitText(s string, sep, limit Value, fromEnd bool) Value {
 		n = int(mustIndex(limit))
 	}
 	if isMissing(sep) || sep == nil {
-		m.alloc(len(s) / 4) // the pieces of a text full of spaces
-		return m.textList(splitSpace(s, n, fromEnd))
+		m.classify(len(s))
+		return m.textList(m.splitSpace(s, n, fromEnd))
 	}
 	by, ok := asString(sep)
 	if !ok {
@@ -52,7 +54,9 @@ func (m *machine) splitText(s string, sep, limit Value, fromEnd bool) Value {
 	if by == "" {
 		throwValue("empty separator")
 	}
+	m.scan(2 * len(s))
 	count := strings.Count(s, by)
+	m.spend(int64(count) / 4)
 	if n >= 0 {
 		count = min(count, n)
 	}
@@ -71,14 +75,12 @@ func (m *machine) splitText(s string, sep, limit Value, fromEnd bool) Value {
 }
 
 // splitSpace splits at runs of white space, at most n times if n >= 0.
-func splitSpace(s string, n int, fromEnd bool) []string {
-	if n < 0 {
-		return strings.FieldsFunc(s, isSpace)
-	}
+func (m *machine) splitSpace(s string, n int, fromEnd bool) []string {
 	var parts []string
 	if fromEnd {
 		for s = trimRightSpace(s); s != ""; s = trimRightSpace(s) {
 			i := strings.LastIndexFunc(s, isSpace)
+			m.alloc(valueSize)
 			if i < 0 || len(parts) == n {
 				parts = append(parts, s)
 				break
@@ -94,6 +96,7 @@ func splitSpace(s string, n int, fromEnd bool) []string {
 	}
 	for s = trimLeftSpace(s); s != ""; s = trimLeftSpace(s) {
 		i := strings.IndexFunc(s, isSpace)
+		m.alloc(valueSize)
 		if i < 0 || len(parts) == n {
 			parts = append(parts, s)
 			break
@@ -105,7 +108,8 @@ func splitSpace(s string, n int, fromEnd bool) []string {
 }
 
 // splitLines is str.splitlines.
-func splitLines(s string, keepEnds bool) []string {
+func (m *machine) splitLines(s string, keepEnds bool) []string {
+	m.classify(len(s))
 	var lines []string
 	start := 0
 	for i := 0; i < len(s); {
@@ -121,6 +125,7 @@ func splitLines(s string, keepEnds bool) []string {
 			i = end
 			continue
 		}
+		m.alloc(valueSize)
 		if keepEnds {
 			lines = append(lines, s[start:end])
 		} else {
@@ -142,6 +147,7 @@ func (m *machine) partition(s string, sep Value, fromEnd bool) Value {
 	if by == "" {
 		throwValue("empty separator")
 	}
+	m.scan(2 * len(s))
 	if fromEnd {
 		if i := strings.LastIndex(s, by); i >= 0 {
 			return m.newTuple([]Value{s[:i], by, s[i+len(by):]})

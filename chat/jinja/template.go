@@ -14,8 +14,8 @@ const MaxSource = 512 << 10
 // Limits bound one render. A zero field takes the default.
 type Limits struct {
 	// Steps is the number of statements, rounds of loops, calls and items that may be
-	// executed or read; operations on long texts count in proportion to their length.
-	// Default 5,000,000, which takes about half a second.
+	// executed or read; every operation counts in proportion to the bytes and items that it
+	// touches. Default 5,000,000, which takes about half a second.
 	Steps int64
 	// Memory is the number of bytes of all strings, lists and other values that the
 	// template makes, whether they are still needed or not. Default 256 MiB.
@@ -49,6 +49,9 @@ type Options struct {
 	Limits Limits
 	// Now is the clock of strftime_now. Default time.Now.
 	Now func() time.Time
+	// Done stops the render soon after it was closed, usually because the client has left;
+	// nil: nothing stops it. It is the channel of a context.
+	Done <-chan struct{}
 }
 
 // Template is a compiled template. It does not change, so it can be rendered by any number
@@ -105,7 +108,7 @@ var machines = sync.Pool{New: func() any { return new(machine) }}
 const maxKept = 1 << 20
 
 // Render renders the template with the given variables (nil: none). The error
-// is an *Error that wraps ErrRaised, ErrLimit or ErrRender.
+// is an *Error that wraps ErrRaised, ErrLimit, ErrStopped or ErrRender.
 func (t *Template) Render(vars *Dict, opt Options) (text string, err error) {
 	m := machines.Get().(*machine)
 	m.start(t, vars, opt)
@@ -121,7 +124,7 @@ func (t *Template) Render(vars *Dict, opt Options) (text string, err error) {
 
 func (m *machine) start(t *Template, vars *Dict, opt Options) {
 	lim := opt.Limits.withDefaults()
-	*m = machine{t: t, lim: lim, steps: lim.Steps, now: opt.Now, line: 1,
+	*m = machine{t: t, lim: lim, rest: lim.Steps, done: opt.Done, now: opt.Now, line: 1,
 		out: m.out[:0], stack: m.stack[:0], keywords: m.keywords[:0], globals: append(m.globals[:0], t.base...)}
 	if m.now == nil {
 		m.now = time.Now

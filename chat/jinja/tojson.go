@@ -62,6 +62,7 @@ func (e *jsonEncoder) newline(depth int) {
 	if !e.multiline {
 		return
 	}
+	e.m.spend(int64(depth / 8))
 	e.m.write("\n")
 	for range depth {
 		e.m.write(e.indent)
@@ -82,6 +83,7 @@ func (e *jsonEncoder) encode(v Value, depth int) {
 	case int64:
 		m.write(strconv.FormatInt(v, 10))
 	case *big.Int:
+		m.spend(int64(v.BitLen() >> 6))
 		m.write(bigString(v))
 	case float64:
 		m.write(jsonFloat(v))
@@ -178,7 +180,8 @@ func (e *jsonEncoder) key(k Value) {
 func (e *jsonEncoder) text(s string) {
 	m := e.m
 	m.write(`"`)
-	start := 0
+	m.scan(4 * len(s))
+	start, escapes := 0, int64(0)
 	for i := 0; i < len(s); {
 		c := s[i]
 		if c >= 0x20 && c < 0x7f && c != '"' && c != '\\' || c >= 0x7f && !e.ascii {
@@ -187,7 +190,11 @@ func (e *jsonEncoder) text(s string) {
 		}
 		m.write(s[start:i])
 		r, n := utf8.DecodeRuneInString(s[i:])
-		m.write(jsonEscape(r))
+		escaped := jsonEscape(r)
+		if escapes++; escapes&7 == 0 || len(escaped) > 2 {
+			m.spend(1)
+		}
+		m.write(escaped)
 		i += n
 		start = i
 	}

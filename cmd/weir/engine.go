@@ -24,6 +24,7 @@ type preparedEngine struct {
 	engine      *engine.Engine
 	spec        backend.Spec // on a GPU, the number of KV blocks is known once the engine is ready
 	kvBytes     int64
+	hostBytes   int64  // what weights and KV cache take of this machine's memory
 	cacheType   string // type of keys and values
 	fingerprint string
 	device      string // in words
@@ -64,7 +65,7 @@ func prepareEngine(ctx context.Context, s *source, m *modelOptions, o *engineOpt
 	}
 	e.engine = engine.New(engine.Config{
 		Scheduler: scheduler.Config{MaxPrefill: maxPrefill, Priority: o.policy == "priority"},
-		Caching:   o.caching, MaxLive: o.maxLive, Tokenizer: s.tokenizer,
+		Caching:   o.caching, MaxLive: o.maxLive, MaxChunk: o.longPrompt, Tokenizer: s.tokenizer,
 	}, plan.open)
 	runtime.GOMAXPROCS(plan.processors)
 	return e, nil
@@ -103,6 +104,9 @@ func runnerOptions(network *model.Model, m *modelOptions, o *engineOptions, maxT
 	opt := network.Options(model.Options{BlockTokens: o.blockSize, MaxTokens: maxTokens, MaxSeqs: o.maxSeqs, MaxSeqTokens: m.maxModelLen})
 	if longest := network.Config.MaxSeqTokens; m.maxModelLen < 0 || opt.MaxSeqTokens > longest {
 		return opt, fmt.Errorf("--max-model-len %d: the model was made for sequences of at most %d tokens", m.maxModelLen, longest)
+	}
+	if o.longPrompt < 0 {
+		return opt, fmt.Errorf("--long-prefill-token-threshold %d: it takes 0 or more", o.longPrompt)
 	}
 	if opt.MaxTokens < opt.MaxSeqs {
 		return opt, fmt.Errorf("--max-num-batched-tokens %d is less than --max-num-seqs %d: some streams would stand still", opt.MaxTokens, opt.MaxSeqs)
@@ -162,6 +166,7 @@ func (e *preparedEngine) planCPU(ctx context.Context, s *source, opt model.Optio
 	if err := checkMemory(packedBytes(s.network, c.WeightType), memoryAvailable(), memoryLimit()); err != nil {
 		return p, err
 	}
+	e.hostBytes = packedBytes(s.network, c.WeightType) + e.kvBytes
 	tier, err := cpu.Tier(c.Impl)
 	if err != nil {
 		return p, usageError{err}

@@ -80,7 +80,7 @@ func (f *flagSet) addCommon() {
 // parse reads flags from the command line, the environment and a YAML file, in
 // this order of precedence, and returns the arguments that are not flags.
 func (f *flagSet) parse(args []string, getenv func(string) string) ([]string, error) {
-	if err := f.Parse(args); err != nil {
+	if err := f.Parse(fromVLLM(args)); err != nil {
 		if err == pflag.ErrHelp {
 			return nil, err
 		}

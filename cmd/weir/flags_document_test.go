@@ -27,7 +27,25 @@ func TestFlagsDocument(t *testing.T) {
 	for _, c := range commands() {
 		writeFlagTables(&b, c)
 	}
+	writeFlagsWithoutEffect(&b)
 	testkit.Golden(t, path, []byte(b.String()))
+}
+
+// writeFlagsWithoutEffect writes a section about flags of vLLM that weir serve accepts and
+// does not need, and about values that it refuses.
+func writeFlagsWithoutEffect(b *strings.Builder) {
+	b.WriteString("\n## Flags of vLLM without effect\n\n`weir serve` accepts these, too, with a line in the log, so that scripts for `vllm serve` run as they are. Where values are given, others are refused.\n" +
+		"\n| Flags | Values | |\n|---|---|---|\n")
+	for _, v := range vllmFlags {
+		values := strings.Join(v.takes, ", ")
+		switch {
+		case v.takes == nil || values == anyValue[0]:
+			values = "any"
+		case len(v.takes) == 0:
+			values = "refused"
+		}
+		fmt.Fprintf(b, "| `--%s` | %s | %s |\n", strings.ReplaceAll(v.names, " ", "` `--"), strings.Trim(values, ", "), v.reason)
+	}
 }
 
 // writeFlagTables writes a section with a table for each group of a command's flags.

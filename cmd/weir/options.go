@@ -4,6 +4,8 @@ import "weir/device/cpu"
 
 // modelOptions say which model runs and how its files are read.
 type modelOptions struct {
+	path             string // --model of weir serve: the same as the argument MODEL
+	tokenizer        string
 	names            []string
 	maxModelLen      int
 	chatTemplate     string
@@ -13,10 +15,12 @@ type modelOptions struct {
 	responseRole     string
 	reasoningParser  string
 	generationConfig string
+	override         string // --override-generation-config
 }
 
 func (o *modelOptions) bind(f *flagSet) {
 	f.group("Model")
+	f.StringVar(&o.tokenizer, "tokenizer", "", "`folder` with the tokenizer.json, tokenizer_config.json and chat template to use (default: the model's folder)")
 	f.StringArrayVar(&o.names, "served-model-name", nil, "`name` under which clients address the model; repeat it for aliases, the first of which appears in answers (default: the name of the model's folder)")
 	f.IntVar(&o.maxModelLen, "max-model-len", 0, "longest sequence in `tokens`, prompt and output together (default: the length that the model was made for)")
 	f.StringVar(&o.chatTemplate, "chat-template", "", "`file` with a chat template to use instead of the model's own")
@@ -26,6 +30,7 @@ func (o *modelOptions) bind(f *flagSet) {
 	f.StringVar(&o.responseRole, "response-role", "assistant", "`role` of the message that the model writes")
 	f.StringVar(&o.reasoningParser, "reasoning-parser", "auto", "`name` of the way in which the model marks its reasoning, such as qwen3 or deepseek_r1; auto looks for think tags in the chat template, none leaves the tags in the content")
 	f.StringVar(&o.generationConfig, "generation-config", "auto", "where default sampling parameters come from: auto, the model's generation_config.json; vllm, nowhere; otherwise a `folder` with such a file")
+	f.StringVar(&o.override, "override-generation-config", "", "`JSON` object whose members replace those of --generation-config, for example {\"temperature\": 0.5}; max_new_tokens is then a cap on every request")
 }
 
 // cpuOptions say how the CPU computes, and with which types. weir bench engine has
@@ -87,6 +92,8 @@ type engineOptions struct {
 	maxLive    int
 	policy     string
 	caching    bool
+	hashAlgo   string
+	longPrompt int // --long-prefill-token-threshold
 }
 
 func (o *engineOptions) bind(f *flagSet) {
@@ -105,12 +112,17 @@ func (o *engineOptions) bind(f *flagSet) {
 	f.IntVar(&o.maxLive, "max-num-queued", 4096, "largest number of `choices` that are accepted and not finished; requests beyond it are refused with 503")
 	f.oneOf(&o.policy, "scheduling-policy", "order in which requests are served: fcfs, first come, first served; priority, by their field priority, lower numbers first", "fcfs", "priority")
 	f.BoolVar(&o.caching, "enable-prefix-caching", true, "compute a prefix that several requests share only once")
+	o.hashAlgo = "sha256"
+	f.Var(hashAlgorithm{&choice{&o.hashAlgo, []string{"sha256", "sha256_cbor", "xxhash", "xxhash_cbor", "builtin"}}}, "prefix-caching-hash-algo",
+		"`algorithm` by which equal prefixes are found: sha256, or another one that vLLM has, in whose place SHA-256 is used")
+	f.IntVar(&o.longPrompt, "long-prefill-token-threshold", 0, "most `tokens` of one prompt that a step computes; 0 sets no such limit")
 }
 
 // gpuOptions say how a GPU is used.
 type gpuOptions struct {
 	driver    string
 	launch    string
+	eager     bool
 	gemm      string
 	share     float64
 	invariant bool
@@ -118,6 +130,7 @@ type gpuOptions struct {
 
 func (o *gpuOptions) bind(f *flagSet) {
 	f.StringVar(&o.driver, "cuda-driver", "", "`file` of the CUDA driver's library (default: libcuda.so.1)")
+	f.BoolVar(&o.eager, "enforce-eager", false, "the same as --cuda-launch cu; on the CPU it changes nothing")
 	f.oneOf(&o.launch, "cuda-launch", "how kernels are started: graph replays a decode step as one CUDA graph; cu starts each kernel by itself, for comparison", "graph", "cu")
 	f.oneOf(&o.gemm, "cuda-gemm", "instructions for matrix products; wgmma needs a Hopper GPU and gives other bits than mma", "mma", "wgmma")
 	f.BoolVar(&o.invariant, "batch-invariant", true, "make the bits of an answer independent of what else is being computed; --no-batch-invariant lets a GPU choose faster products by their number of rows")

@@ -26,7 +26,7 @@ func setupServe(f *flagSet, env *environment) action {
 	o := &serveOptions{}
 	o.bind(f, env.getenv)
 	return func(args []string) error {
-		dir, err := optionalModel("serve", args)
+		dir, err := o.model.folder(args)
 		if err != nil {
 			return err
 		}
@@ -36,6 +36,9 @@ func setupServe(f *flagSet, env *environment) action {
 		log, err := newLog(env.errOut, o.logs.level)
 		if err != nil {
 			return usageError{err}
+		}
+		for _, line := range o.withoutEffect() {
+			log.Info(line)
 		}
 		signals := make(chan os.Signal, 1)
 		signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -80,7 +83,13 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals <-chan os.Sign
 	}
 	defer func() { err = errors.Join(err, stored.Close()) }()
 
+	memory := planMemory(int64(o.listen.memory), memoryLimit(), s.engine.hostBytes)
+	if !o.heapIsLimited {
+		defer memory.limitHeap(s.engine.hostBytes)()
+	}
+
 	cfg := o.serverConfig(log)
+	cfg.Memory = memory.requests
 	cfg.Keys, cfg.Usage, cfg.Functions.Device = s.keys, usage, s.engine.device
 	cfg.Feedback, cfg.Trajectories.Archive, cfg.Trajectories.Spool = stored.book, stored.archive, stored.spool
 	if s.http, err = server.New(cfg); err != nil {
@@ -93,7 +102,7 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals <-chan os.Sign
 	if s.keys.Open() && !loopback(ln.Addr()) {
 		log.Warn("other machines can connect, and there is neither --api-key nor --credentials: everybody who can reach this address may chat; feedback and trajectories are refused", "address", ln.Addr())
 	}
-	log.Info("listening", "url", url, "model", src.names[0])
+	log.Info("listening", "url", url, "model", src.names[0], "memory_limit", inUnits(memory.requests))
 	return s.run(ctx, ln, signals)
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,6 +25,7 @@ type source struct {
 	names         []string // that clients may use, the model's own first
 	root          string   // folder, or the name of the bundled model
 	files         fs.FS
+	texts         fs.FS // with tokenizer.json, tokenizer_config.json and chat_template.jinja
 	network       *model.Model
 	tokenizer     *tokenizer.Tokenizer
 	chat          *chat.Renderer
@@ -45,18 +47,36 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 	if len(o.names) > 0 {
 		s.names = o.names
 	}
-	if err := s.openTokenizer(); err != nil {
+	s.texts = s.files
+	from := s.root // for messages
+	if o.tokenizer != "" {
+		if !isFolder(o.tokenizer) {
+			return nil, fmt.Errorf("--tokenizer %s is not a folder with tokenizer.json", o.tokenizer)
+		}
+		s.texts, from = os.DirFS(o.tokenizer), o.tokenizer
+	}
+	if err := s.openTokenizer(from); err != nil {
 		return nil, err
 	}
 	var eos string
-	if s.chat, eos, err = openChat(s.files, o); err != nil {
-		return nil, fmt.Errorf("%s: %w", s.root, err)
+	if s.chat, eos, err = openChat(s.texts, o); err != nil {
+		return nil, fmt.Errorf("%s: %w", from, err)
 	}
-	if s.tokenizerInfo, err = tokenizerInfo(s.files, o.chatTemplate); err != nil {
-		return nil, fmt.Errorf("%s: %w", s.root, err)
+	if s.tokenizerInfo, err = tokenizerInfo(s.texts, o.chatTemplate); err != nil {
+		return nil, fmt.Errorf("%s: %w", from, err)
 	}
-	s.defaults, err = s.generation(o.generationConfig, eos)
+	s.defaults, err = s.generation(o, eos)
 	return s, err
+}
+
+// folder returns the model's folder, which an argument or --model names; "": the bundled
+// model.
+func (o *modelOptions) folder(args []string) (string, error) {
+	dir, err := optionalModel("serve", args)
+	if err == nil && dir != "" && o.path != "" && dir != o.path {
+		err = usageError{fmt.Errorf("the argument names the model %s, and --model another one, %s", dir, o.path)}
+	}
+	return cmp.Or(dir, o.path), err
 }
 
 // openFiles opens the network in dir, or the bundled one.
@@ -80,16 +100,17 @@ func openFiles(dir string) (*source, error) {
 	return s, err
 }
 
-func (s *source) openTokenizer() error {
-	vocabulary, err := fs.ReadFile(s.files, "tokenizer.json")
+// openTokenizer opens the tokenizer. from is its folder, for messages.
+func (s *source) openTokenizer(from string) error {
+	vocabulary, err := fs.ReadFile(s.texts, "tokenizer.json")
 	if err != nil {
-		return fmt.Errorf("%s: %w", s.root, err)
+		return fmt.Errorf("%s: %w", from, err)
 	}
 	if s.tokenizer, err = tokenizer.Load(vocabulary); err != nil {
-		return fmt.Errorf("%s: %w", filepath.Join(s.root, "tokenizer.json"), err)
+		return fmt.Errorf("%s: %w", filepath.Join(from, "tokenizer.json"), err)
 	}
 	if have, takes := s.tokenizer.VocabSize(), s.network.Config.VocabSize; have > takes {
-		return fmt.Errorf("%s: the tokenizer has %d tokens, the network takes %d", s.root, have, takes)
+		return fmt.Errorf("%s: the tokenizer has %d tokens, the network takes %d", from, have, takes)
 	}
 	return nil
 }
@@ -190,16 +211,24 @@ func openChat(files fs.FS, o *modelOptions) (_ *chat.Renderer, eos string, err e
 }
 
 // generation returns what applies to requests that do not say otherwise: sampling
-// parameters from where --generation-config says, and end tokens, which always
+// parameters from where --generation-config says, with those of
+// --override-generation-config in their place, and end tokens, which always
 // include the model's. The primary end token is eos, the tokenizer's, if it has one.
 // The other end tokens stop an answer in the way that stop_token_ids do.
-func (s *source) generation(from, eos string) (g openai.Generation, err error) {
-	d, err := s.generationDefaults(from)
+func (s *source) generation(o *modelOptions, eos string) (g openai.Generation, err error) {
+	d, err := s.generationDefaults(o.generationConfig)
 	if err != nil {
 		return g, fmt.Errorf("--generation-config: %w", err)
 	}
+	var over model.GenerationDefaults
+	if o.override != "" {
+		if over, err = model.ParseGeneration([]byte(o.override), s.network.Config); err != nil {
+			return g, usageError{fmt.Errorf("--override-generation-config: %w", err)}
+		}
+		d = d.Override(over)
+	}
 	g = openai.Generation{Temperature: widen(d.Temperature), TopP: widen(d.TopP), MinP: widen(d.MinP), RepetitionPenalty: widen(d.RepetitionPenalty),
-		TopK: d.TopK, MaxNewTokens: d.MaxNewTokens, EOS: -1}
+		TopK: d.TopK, MaxNewTokens: d.MaxNewTokens, MaxTokens: over.MaxNewTokens, EOS: -1}
 	ends := d.EOS
 	if id, ok := s.tokenizer.ID(eos); eos != "" && ok {
 		ends = append([]int32{id}, ends...)

@@ -95,7 +95,7 @@ var rules = map[string]rule{
 	"examples/go/feedback":     {},
 	"examples/go/trajectories": {},
 	"feedback": {
-		may:    []string{"internal/jsontext", "store"},
+		may:    []string{"internal/jsontext", "internal/pace", "store"},
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "os", "github.com/dgraph-io", "github.com/valyala"},
 	},
@@ -112,6 +112,13 @@ var rules = map[string]rule{
 	"internal/jsontext": {
 		mayNot: noIO,
 	},
+	"internal/memory": {
+		may:    []string{inv},
+		mayNot: noIO,
+	},
+	"internal/pace": {
+		mayNot: append([]string{"sync", "time"}, noIO...),
+	},
 	"internal/testkit": {
 		may: []string{"weights"},
 	},
@@ -121,7 +128,7 @@ var rules = map[string]rule{
 		mayNot: pure,
 	},
 	"metrics": {
-		may:    []string{"engine"},
+		may:    []string{"engine", "internal/memory"},
 		tests:  []string{"backend", "backend/sim", "sampler"},
 		mayNot: http,
 	},
@@ -149,7 +156,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/failure": {
-		may:    []string{"api", "engine", "feedback", "metrics", "store", "trajectory", "trajectory/archive"},
+		may:    []string{"api", "engine", "feedback", "internal/memory", "metrics", "store", "trajectory", "trajectory/archive"},
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "os", "github.com"},
 	},
@@ -180,7 +187,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/transport": {
-		may:    []string{"api", "auth", "metrics", "server/failure", "usage"},
+		may:    []string{inv, "api", "auth", "internal/memory", "internal/pace", "metrics", "server/failure", "usage"},
 		tests:  []string{"backend", "backend/sim", "engine", "server/servertest"},
 		mayNot: []string{"net/http"},
 	},
@@ -194,6 +201,7 @@ var rules = map[string]rule{
 		tests:  []string{"internal/testkit"},
 		mayNot: noIO,
 	},
+	"tools/chaos": {},
 	"tools/peers": {
 		may:   []string{"internal/jsontext"},
 		tests: []string{"internal/testkit"},
@@ -204,7 +212,7 @@ var rules = map[string]rule{
 		mayNot: noIO,
 	},
 	"trajectory/archive": {
-		may:    []string{"internal/jsontext", "store", "trajectory"},
+		may:    []string{"internal/jsontext", "internal/pace", "store", "trajectory"},
 		tests:  []string{"internal/testkit"},
 		mayNot: http,
 	},

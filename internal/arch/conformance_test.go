@@ -69,6 +69,47 @@ func TestEveryConformanceRow(t *testing.T) {
 	}
 }
 
+var (
+	// compatibilityRow is a row of the table of docs/interface/compatibility.md: its anchor
+	// and number.
+	compatibilityRow = regexp.MustCompile(`(?m)^\| <a id="k(\d+)"></a>K(\d+) \|(?: [^|]+ \|){4}$`)
+	// compatibilityTest finds the rows in the name of a test: TestK1K2OutputIsClamped.
+	compatibilityTest = regexp.MustCompile(`^Test[CK\d]+`)
+	compatibilityName = regexp.MustCompile(`K\d+`)
+)
+
+// TestEveryCompatibilityRow: each row of docs/interface/compatibility.md has a test whose
+// name has its number, and no test names a row that does not exist.
+func TestEveryCompatibilityRow(t *testing.T) {
+	tests := map[string]string{} // by row
+	testNames(t, func(pkg, name string) {
+		for _, row := range compatibilityName.FindAllString(compatibilityTest.FindString(name), -1) {
+			tests[row] = pkg + "." + name
+		}
+	})
+	text, err := os.ReadFile("../../docs/interface/compatibility.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := compatibilityRow.FindAllStringSubmatch(string(text), -1)
+	if n := strings.Count(string(text), `<a id="k`); n == 0 || n != len(rows) {
+		t.Errorf("%d of %d rows could be read", len(rows), n)
+	}
+	for i, m := range rows {
+		row := "K" + m[2]
+		if want := strconv.Itoa(i + 1); m[1] != want || m[2] != want {
+			t.Errorf("row %d is %s with the anchor k%s", i+1, row, m[1])
+		}
+		if tests[row] == "" {
+			t.Errorf("%s has no test", row)
+		}
+		delete(tests, row)
+	}
+	for row, name := range tests {
+		t.Errorf("%s: docs/interface/compatibility.md has no %s", name, row)
+	}
+}
+
 // The documents that testdata/records.txt is about, by the letter that begins
 // their rules.
 var recordDocuments = map[byte]string{'C': "chat-completions.md", 'F': "feedback.md", 'T': "trajectories.md"}

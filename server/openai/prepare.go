@@ -2,6 +2,7 @@ package openai
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"unicode/utf8"
 
@@ -11,6 +12,7 @@ import (
 	"weir/engine"
 	"weir/sampler"
 	"weir/server/failure"
+	"weir/tokenizer"
 )
 
 // prepared is a request that is ready for the engine.
@@ -64,11 +66,14 @@ func (s *Service) request(m *Model, q *api.Options, params sampler.Params, token
 		Stop: q.Stop, IncludeStop: q.IncludeStop,
 		KeepSpecial: !q.SkipSpecialTokens, JoinSpecial: !q.SpacesBetweenSpecial,
 	}
+	if r.LogprobIDs, bad = m.chosen(q); bad != nil {
+		return engine.Request{}, bad
+	}
 	salt := ""
 	if q.CacheSalt != nil {
 		salt = *q.CacheSalt
 	}
-	r.Salt = s.salts.salt(from.project, salt)
+	r.Salt = s.salts.salt(from.who, from.project, salt)
 	if n := q.PromptLogprobs; n != nil {
 		top := *n
 		if top < 0 {
@@ -99,24 +104,23 @@ func (s *Service) checkOptions(m *Model, q *api.Options) *api.Error {
 
 // promptLimit says how many tokens a prompt may have.
 type promptLimit struct {
-	most   int // the context without the output that was asked for
-	keep   int // a longer prompt is cut to its last keep tokens; -1: it is not cut
-	output int // tokens of output that were asked for
+	keep  int  // a longer prompt is cut to so many tokens; -1: it is not cut
+	right bool // it is the first tokens that are kept, not the last ones
 }
 
 // promptLimit returns the limit of the prompts of a request.
 func (m *Model) promptLimit(q *api.Options) (promptLimit, *api.Error) {
 	output, param, _ := q.MaxOutput()
-	r := promptLimit{most: m.MaxLen - output, keep: -1, output: output}
+	r := promptLimit{keep: -1, right: q.TruncateRight}
 	if output > m.MaxLen {
 		return r, api.ErrOverContext(param, output, m.MaxLen)
 	}
 	if q.TruncatePrompt != nil {
 		if r.keep = *q.TruncatePrompt; r.keep < 0 {
-			r.keep = r.most
+			r.keep = m.MaxLen - 1 // one token of output has to fit
 		}
-		if r.keep > r.most {
-			return r, api.ErrTruncate(r.keep, r.most)
+		if r.keep > m.MaxLen {
+			return r, api.ErrTruncate(r.keep, m.MaxLen)
 		}
 	}
 	return r, nil
@@ -127,15 +131,15 @@ func (m *Model) promptLimit(q *api.Options) (promptLimit, *api.Error) {
 func (m *Model) encode(ctx context.Context, q *api.Options, text string, limit promptLimit) ([]int32, *api.Error) {
 	// A text of so many characters has too many tokens even if each has the greatest
 	// length, so that tokenizing it would only cost time.
-	if most := limit.most * m.Tokenizer.MaxTokenBytes(); limit.keep < 0 && len(text) > most {
+	if most := m.MaxLen * m.Tokenizer.MaxTokenBytes(); limit.keep < 0 && len(text) > most {
 		if n := utf8.RuneCountInString(text); n > most {
-			return nil, api.ErrCharacters(m.MaxLen, limit.output, n, most)
+			return nil, api.ErrCharacters(m.MaxLen, n, most)
 		}
 	}
-	if ctx.Err() != nil {
+	tokens, err := m.Tokenizer.EncodeUntil(ctx.Done(), nil, text, q.AddSpecialTokens)
+	if errors.Is(err, tokenizer.ErrStopped) {
 		return nil, nil
 	}
-	tokens, err := m.Tokenizer.Encode(nil, text, q.AddSpecialTokens)
 	if err != nil {
 		return nil, api.ErrTooComplex()
 	}
@@ -145,11 +149,15 @@ func (m *Model) encode(ctx context.Context, q *api.Options, text string, limit p
 // fit cuts a prompt to its limit, or refuses it.
 func (m *Model) fit(tokens []int32, limit promptLimit) ([]int32, *api.Error) {
 	if limit.keep >= 0 && len(tokens) > limit.keep {
-		tokens = tokens[len(tokens)-limit.keep:]
+		if limit.right {
+			tokens = tokens[:limit.keep]
+		} else {
+			tokens = tokens[len(tokens)-limit.keep:]
+		}
 	}
 	switch {
-	case len(tokens) > limit.most:
-		return nil, api.ErrContextLength(m.MaxLen, limit.output, len(tokens), false)
+	case len(tokens) > m.MaxLen:
+		return nil, api.ErrContextLength(m.MaxLen, len(tokens))
 	case len(tokens) == 0:
 		return nil, api.ErrEmptyPrompt()
 	}
@@ -185,11 +193,12 @@ func (s *Service) reply(m *Model, q *api.Options, id string) reply {
 	}
 	r := reply{
 		meta: api.Meta{ID: id, Created: s.http.Now().Unix(), Model: m.Names[0], Fingerprint: m.Fingerprint},
-		form: api.Form{Reasoning: s.cfg.ReasoningField, TokensAsIDs: s.cfg.TokensAsIDs, TokenIDs: q.ReturnTokenIDs, ContinuousUsage: q.ContinuousUsage},
+		form: api.Form{Reasoning: s.cfg.ReasoningField, TokensAsIDs: s.cfg.TokensAsIDs, TokenIDs: q.ReturnTokenIDs, ContinuousUsage: q.ContinuousUsage || s.cfg.ForceUsage, NoPromptDetails: s.cfg.NoPromptDetails},
 		tok:  m.Tokenizer, n: q.N,
 		logprobs: q.Logprobs, top: q.TopLogprobs,
-		stream: q.Stream, usage: q.IncludeUsage || s.cfg.ForceUsage,
+		stream: q.Stream, interval: max(q.StreamInterval, s.cfg.StreamInterval), usage: q.IncludeUsage || s.cfg.ForceUsage,
 	}
+	r.chosen = q.LogprobTokenIDs != nil
 	if q.ReturnTokensAsIDs != nil {
 		r.form.TokensAsIDs = *q.ReturnTokensAsIDs
 	}

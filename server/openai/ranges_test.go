@@ -64,12 +64,13 @@ func TestRanges(t *testing.T) {
 		{"C42", map[string]any{"max_tokens": -1, "max_completion_tokens": 2}, 200, "", ""},
 		{"C43", map[string]any{"max_tokens": 1025}, 400, "max_tokens", ""},
 		{"C43", map[string]any{"max_completion_tokens": 1025}, 400, "max_completion_tokens", ""},
-		{"C44", map[string]any{"max_tokens": 1012}, 400, "input_tokens", "maximum context length is 1024 tokens. However, you requested 1012 output tokens and your prompt contains 15 input tokens, for a total of 1027 tokens."},
-		{"10.2", map[string]any{"max_tokens": 1024}, 400, "input_text", "characters"},
+		{"C44", map[string]any{"messages": servertest.UserSays(strings.Repeat("a b ", 600))}, 400, "input_tokens", "which exceeds this limit even without any output tokens"},
 		{"C46", map[string]any{"truncate_prompt_tokens": -2}, 400, "-", ""},
 		{"C46", map[string]any{"truncate_prompt_tokens": 0}, 400, "", "The decoder prompt cannot be empty"},
-		{"C46", map[string]any{"truncate_prompt_tokens": 1020}, 400, "truncate_prompt_tokens", "max_model_len - max_tokens = 1019"},
-		{"C46", map[string]any{"truncate_prompt_tokens": 1019}, 200, "", ""},
+		{"C46", map[string]any{"truncate_prompt_tokens": 1025}, 400, "truncate_prompt_tokens", "truncate_prompt_tokens=1025 cannot be greater than max_model_len = 1024."},
+		{"C46", map[string]any{"truncate_prompt_tokens": 1024}, 200, "", ""},
+		{"K3", map[string]any{"truncation_side": "middle"}, 400, "-", ""},
+		{"K3", map[string]any{"truncation_side": "right"}, 200, "", ""},
 		{"C47", map[string]any{"logit_bias": map[string]any{"abc": 1}}, 400, "-", ""},
 		{"C47", map[string]any{"logit_bias": map[string]any{"3584": 1}}, 400, "logit_bias", "Vocabulary size: 3584"},
 		{"C47", map[string]any{"logit_bias": map[string]any{"-1": 1}}, 400, "logit_bias", ""},
@@ -97,8 +98,9 @@ func TestRanges(t *testing.T) {
 		{"C53", map[string]any{"cache_salt": "x"}, 200, "", ""},
 		{"C54", map[string]any{"priority": 1}, 400, "priority", "Got priority 1 but Priority scheduling is not enabled."},
 		{"C54", map[string]any{"priority": -1}, 400, "priority", ""},
-		{"C56", map[string]any{"reasoning_effort": "none"}, 400, "-", ""},
-		{"C56", map[string]any{"reasoning_effort": "low"}, 200, "", ""},
+		{"C56", map[string]any{"reasoning_effort": "ultra"}, 400, "-", ""},
+		{"C56", map[string]any{"reasoning_effort": "none"}, 200, "", ""},
+		{"C56", map[string]any{"reasoning_effort": "max"}, 200, "", ""},
 		{"C57", map[string]any{"tool_choice": "auto"}, 400, "tool_choice", "none"},
 		{"C57", map[string]any{"tool_choice": "required"}, 400, "tool_choice", ""},
 		{"C57", map[string]any{"tool_choice": map[string]any{"type": "function"}}, 400, "tool_choice", ""},
@@ -174,13 +176,8 @@ func TestC40C42C45Lengths(t *testing.T) {
 	if c.Usage.Total != 1024 || c.Choices[0].FinishReason != "length" {
 		t.Errorf("C45: %+v, %s", c.Usage, c.Choices[0].FinishReason)
 	}
-	// C44: exactly the context, and one more.
-	most := 1024 - c.Usage.Prompt
-	h.Complete(t, map[string]any{"max_tokens": most})
-	status, answer := h.Chat(map[string]any{"max_tokens": most + 1})
-	servertest.Refused(t, status, answer, 400, "input_tokens")
 	// docs/interface/chat-completions.md, section 10: so many characters are too many tokens.
-	status, answer = h.Chat(map[string]any{"messages": servertest.UserSays(strings.Repeat("0123456789", 10_000))})
+	status, answer := h.Chat(map[string]any{"messages": servertest.UserSays(strings.Repeat("0123456789", 10_000))})
 	if f := servertest.Refused(t, status, answer, 400, "input_text"); !strings.Contains(f.Message, "characters") {
 		t.Error(answer)
 	}
@@ -198,8 +195,54 @@ func TestC46Truncation(t *testing.T) {
 		t.Errorf("%v of %v", c.PromptTokenIDs, whole.PromptTokenIDs)
 	}
 	long := map[string]any{"messages": servertest.UserSays(strings.Repeat("a b ", 20_000)), "truncate_prompt_tokens": -1}
-	if c := h.Complete(t, long); c.Usage.Prompt != 1019 {
+	if c := h.Complete(t, long); c.Usage.Prompt != 1023 || c.Usage.Completion != 1 {
 		t.Errorf("%+v", c.Usage)
+	}
+}
+
+// An output that does not fit the context beside the prompt is as long as fits.
+func TestK1K2OutputIsClamped(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
+	for _, field := range []string{"max_tokens", "max_completion_tokens"} {
+		for _, stream := range []bool{false, true} {
+			fields := map[string]any{"max_tokens": nil, "ignore_eos": true, "temperature": 0}
+			fields[field] = 1024 // C44: less is clamped in the same way
+			if stream {
+				fields["stream"], fields["stream_options"] = true, map[string]any{"include_usage": true}
+				status, answer := h.Chat(fields)
+				if status != 200 || !strings.Contains(answer, `"total_tokens":1024`) || !strings.Contains(answer, `"finish_reason":"length"`) {
+					t.Errorf("%s, streaming: %d %.300s", field, status, answer)
+				}
+				continue
+			}
+			if c := h.Complete(t, fields); c.Usage.Total != 1024 || c.Choices[0].FinishReason != "length" {
+				t.Errorf("%s: %+v", field, c.Usage)
+			}
+		}
+	}
+	status, answer := h.Chat(map[string]any{"max_tokens": 1024, "min_tokens": 1024})
+	if f := servertest.Refused(t, status, answer, 400, ""); !strings.Contains(f.Message, "min_tokens must be less than or equal to max_tokens=1") {
+		t.Error(answer)
+	}
+	if a := h.texts(t, map[string]any{"prompt": []int{5, 6, 7}, "max_tokens": 1024, "ignore_eos": true, "temperature": 0}); a.Usage.Completion != 1021 {
+		t.Errorf("completions: %+v", a.Usage)
+	}
+}
+
+// truncation_side right keeps the beginning of a prompt.
+func TestK3TruncationSide(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
+	whole := h.Complete(t, map[string]any{"return_token_ids": true}).PromptTokenIDs
+	for side, want := range map[string][]int32{"left": whole[len(whole)-3:], "right": whole[:3]} {
+		c := h.Complete(t, map[string]any{"return_token_ids": true, "truncate_prompt_tokens": 3, "truncation_side": side})
+		if !slices.Equal(c.PromptTokenIDs, want) {
+			t.Errorf("%s: %v of %v", side, c.PromptTokenIDs, whole)
+		}
+	}
+	if c := h.Complete(t, map[string]any{"return_token_ids": true, "truncation_side": "right"}); !slices.Equal(c.PromptTokenIDs, whole) {
+		t.Errorf("without truncate_prompt_tokens: %v", c.PromptTokenIDs)
 	}
 }
 

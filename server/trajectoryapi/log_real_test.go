@@ -120,6 +120,32 @@ func TestLogSlowly(t *testing.T) {
 	}
 }
 
+// TestLogDrips: a body that comes too slowly over the whole time in which a client may be
+// silent is cut off, although each of its bytes is in time (T-34).
+func TestLogDrips(t *testing.T) {
+	h, _ := servertest.NewTrajectories(t, func(s *servertest.Setup) { s.TCP = true })
+	var now atomic.Int64
+	h.SetClock(func() time.Time { return time.Unix(1_772_900_001, now.Load()) })
+	body := servertest.Group(tokens(400_000))
+	r := h.Raw(t)
+	r.Send(postLog(len(body)) + body[:(100<<10)])
+	for i := range 100 {
+		now.Add(int64(61 * time.Second))
+		if _, err := io.WriteString(r, body[100<<10+i:][:1]); err != nil {
+			break
+		}
+		_ = r.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+		if _, err := r.R.Peek(1); err == nil {
+			break
+		}
+	}
+	_ = r.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if status, answer, _ := r.Answer(); status != 408 {
+		t.Errorf("%d %s", status, answer)
+	}
+	r.Ended()
+}
+
 // TestLogRefusedEarly: a request that is refused for its headers is refused before its body
 // comes (T-6, T-32).
 func TestLogRefusedEarly(t *testing.T) {

@@ -1,8 +1,8 @@
 package transport
 
 import (
+	"bytes"
 	"io"
-	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -21,36 +21,16 @@ func unread(rc *fasthttp.RequestCtx) bool {
 	return n == -1 || n > prefetched // -1: chunked
 }
 
-// budget bounds the bytes of all request bodies in memory together. Each single body is
-// bounded by Config.MaxBody.
-type budget struct {
-	most int64
-	used atomic.Int64
-}
-
-// take adds n bytes, and reports whether they are within the bound. If not, it adds none.
-func (b *budget) take(n int64) bool {
-	if b.used.Add(n) > b.most {
-		b.used.Add(-n)
-		return false
-	}
-	return true
-}
-
-func (b *budget) give(n int64) { b.used.Add(-n) }
-
-// body is a request's body and its share of the budget.
-type body struct {
-	bytes  []byte
-	budget *budget
-	taken  int64
-}
-
 // free releases the share. The memory is left to the garbage collector, because a worker
 // that still prepares a request whose client has left may be reading it.
 func (b *body) free() {
-	b.budget.give(b.taken)
-	b.bytes, b.taken = nil, 0
+	if b.bytes == nil {
+		return
+	}
+	b.bytes = nil
+	b.all.mu.Lock()
+	b.all.release(b)
+	b.all.mu.Unlock()
 }
 
 // read reads the body into b. It allocates memory as bytes arrive, and not by the length
@@ -68,29 +48,33 @@ func (b *body) read(rc *fasthttp.RequestCtx, cfg *Config) error {
 	if length >= 0 {
 		most = length
 	}
-	c := rc.Conn()
 	end := time.Now().Add(cfg.BodyTimeout)
 	for n := 0; ; {
-		if n == len(b.bytes) && n < most && !b.grow(most) {
-			return failure.ErrMemory
+		if n == len(b.bytes) && n < most {
+			if err := b.grow(most); err != nil {
+				return err
+			}
 		}
-		deadline := time.Now().Add(cfg.ReadTimeout)
-		if deadline.After(end) {
-			deadline = end
-		}
-		if c.SetReadDeadline(deadline) != nil {
-			return failure.ErrBrokenBody // closed
+		deadline, err := b.await(min(cfg.ReadTimeout, time.Until(end)))
+		if err != nil {
+			return err
 		}
 		m, err := stream.Read(b.bytes[n:])
 		n += m
+		inTime := b.pace.add(b.all.now(), m)
 		switch {
-		case err == io.EOF && n < length:
+		case err == io.EOF && (n < length || b.conn.framing.bad != nil):
 			return failure.ErrBrokenBody // fasthttp returns EOF also for a body that was cut
 		case n > cfg.MaxBody:
 			return failure.ErrTooLarge
 		case err == io.EOF:
 			b.bytes = b.bytes[:n]
+			if !b.all.arrived(b) {
+				return failure.ErrSlowBody
+			}
 			return nil
+		case b.ended.Load() || err == nil && !inTime:
+			return failure.ErrSlowBody
 		case err != nil:
 			if !time.Now().Before(deadline) { // not all errors of fasthttp say that they are timeouts
 				return failure.ErrSlowBody
@@ -100,25 +84,44 @@ func (b *body) read(rc *fasthttp.RequestCtx, cfg *Config) error {
 	}
 }
 
-// grow makes space for more bytes, at most most in all.
-func (b *body) grow(most int) bool {
-	const first = 16 << 10
-	size := min(max(2*len(b.bytes), first), most)
-	more := int64(size - len(b.bytes))
-	if !b.budget.take(more) {
-		return false
+// await sets the deadline for the next piece, which may take as long as most at the most.
+func (b *body) await(most time.Duration) (deadline time.Time, err error) {
+	deadline = time.Now().Add(min(most, b.pace.patience(b.all.now())))
+	switch {
+	case b.conn.SetReadDeadline(deadline) != nil:
+		return deadline, failure.ErrBrokenBody // closed
+	case b.ended.Load(): // bodies.end may have set its deadline before this one
+		return deadline, failure.ErrSlowBody
 	}
-	b.taken += more
+	return deadline, nil
+}
+
+// grow makes space for more bytes, at most most in all: twice as much as there is for a
+// small body, and half as much again for a large one.
+func (b *body) grow(most int) error {
+	const first, large = 16 << 10, 1 << 20
+	size := max(2*len(b.bytes), first)
+	if len(b.bytes) >= large {
+		size = len(b.bytes) + len(b.bytes)/2
+	}
+	size = min(size, most)
+	if err := b.all.reserve(b, int64(size-len(b.bytes))); err != nil {
+		return err
+	}
 	next := make([]byte, size)
 	copy(next, b.bytes)
 	b.bytes = next
-	return true
+	return nil
 }
 
 // ReadBody reads the whole body, of at most Config.MaxBody bytes, so that Body returns it.
 // It fails if the body is too large, is cut, comes too slowly, or does not fit into
-// Config.MaxBodies.
+// Config.MaxBodies or Config.Memory beside those of others.
 func (c *Call) ReadBody() error {
+	if err := c.Memory().Grow(c.Context(), callBytes); err != nil {
+		return err
+	}
+	c.body.client = c.Tenant()
 	if err := c.body.read(c.RequestCtx, &c.server.cfg); err != nil {
 		return err
 	}
@@ -126,8 +129,12 @@ func (c *Call) ReadBody() error {
 	return nil
 }
 
-// Body returns what ReadBody has read, or nil after FreeBody.
-func (c *Call) Body() []byte { return c.body.bytes }
+// byteOrderMark is what some editors and tools put in front of a text in UTF-8. A body may
+// begin with it, as with Python's json, although RFC 8259 asks senders not to do so.
+const byteOrderMark = "\uFEFF"
+
+// Body returns what ReadBody has read, without a byte order mark, or nil after FreeBody.
+func (c *Call) Body() []byte { return bytes.TrimPrefix(c.body.bytes, []byte(byteOrderMark)) }
 
 // FreeBody returns the call's share of Config.MaxBodies. A handler calls it as soon as it
 // does not need the body any more; otherwise it is called when the handler returns.

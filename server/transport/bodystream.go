@@ -20,6 +20,7 @@ type BodyStream struct {
 	r      io.Reader // nil: there is no body
 	c      *Call
 	idle   time.Duration
+	pace   pace
 	length int64 // announced; below 0: chunked
 	most   int64
 	n      int64
@@ -28,9 +29,13 @@ type BodyStream struct {
 
 // BodyStream returns the body of a call, which may have at most the given number of bytes,
 // both as it is sent and decoded. Reading fails when the client sends nothing for as long
-// as idle. There is no limit on the time of the whole body.
+// as idle, or less than Config.BodyRate in as long as idle. There is no limit on the time of
+// the whole body.
 func (c *Call) BodyStream(most int64, idle time.Duration) *BodyStream {
-	return &BodyStream{r: c.RequestBodyStream(), c: c, idle: idle, length: int64(c.Request.Header.ContentLength()), most: most}
+	return &BodyStream{
+		r: c.RequestBodyStream(), c: c, idle: idle, length: int64(c.Request.Header.ContentLength()), most: most,
+		pace: pace{least: c.server.cfg.BodyRate, window: idle},
+	}
 }
 
 // Err returns the first error of the stream other than io.EOF. A decoder may return
@@ -46,17 +51,20 @@ func (f *BodyStream) Read(p []byte) (int, error) {
 	if f.r == nil {
 		return 0, io.EOF
 	}
-	deadline := time.Now().Add(f.idle)
+	deadline := time.Now().Add(min(f.idle, f.pace.patience(f.c.server.Now())))
 	if f.c.conn.SetReadDeadline(deadline) != nil {
 		return 0, f.fail(failure.ErrBrokenBody) // closed
 	}
 	n, err := f.r.Read(p)
 	f.n += int64(n)
+	inTime := f.pace.add(f.c.server.Now(), n)
 	switch {
 	case f.n > f.most:
 		return 0, f.fail(failure.ErrTooLarge)
-	case err == io.EOF && f.n < f.length:
+	case err == io.EOF && (f.n < f.length || f.c.conn.framing.bad != nil):
 		return n, f.fail(f.cut()) // fasthttp returns EOF also for a body that was cut
+	case err == nil && !inTime:
+		return n, f.fail(failure.ErrSlowBody)
 	case err == nil || err == io.EOF:
 		f.c.bodyRead = f.c.bodyRead || err == io.EOF
 		return n, err
@@ -90,7 +98,8 @@ func KnownEncoding(name string) bool {
 	return false
 }
 
-// Decode returns the body without its Content-Encoding, which KnownEncoding knows. Reading
+// Decode returns the body without its Content-Encoding, which KnownEncoding knows, and
+// without a byte order mark. Reading
 // fails with failure.ErrRatio if there are more than ratio decoded bytes for each byte that
 // was sent. done releases the decoder.
 func (f *BodyStream) Decode(encoding string, ratio int) (r io.Reader, done func(), err error) {
@@ -102,7 +111,7 @@ func (f *BodyStream) Decode(encoding string, ratio int) (r io.Reader, done func(
 			return nil, nil, failure.ErrEncoding
 		}
 		bound.r = z
-		return bound, func() {}, nil
+		return &unmarked{Reader: bound}, func() {}, nil
 	case "zstd":
 		const window = 32 << 20 // more than zstd's levels up to 22 take without --ultra --long
 		z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window), zstd.WithDecoderLowmem(true))
@@ -110,9 +119,9 @@ func (f *BodyStream) Decode(encoding string, ratio int) (r io.Reader, done func(
 			return nil, nil, failure.ErrEncoding
 		}
 		bound.r = z
-		return bound, z.Close, nil
+		return &unmarked{Reader: bound}, z.Close, nil
 	}
-	return f, func() {}, nil
+	return &unmarked{Reader: f}, func() {}, nil
 }
 
 // bound bounds the output of a decoder.
@@ -139,4 +148,30 @@ func (b *bound) Read(p []byte) (int, error) {
 		return n, err
 	}
 	return n, failure.ErrEncoding
+}
+
+// unmarked leaves a byte order mark at the beginning out.
+type unmarked struct {
+	io.Reader
+	begun bool
+	first []byte // bytes that were read to look for it
+}
+
+func (u *unmarked) Read(p []byte) (int, error) {
+	if !u.begun {
+		u.begun, u.first = true, make([]byte, len(byteOrderMark))
+		n, err := io.ReadFull(u.Reader, u.first)
+		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+			return 0, err
+		}
+		if u.first = u.first[:n]; string(u.first) == byteOrderMark {
+			u.first = nil
+		}
+	}
+	if len(u.first) > 0 {
+		n := copy(p, u.first)
+		u.first = u.first[n:]
+		return n, nil
+	}
+	return u.Reader.Read(p)
 }

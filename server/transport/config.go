@@ -22,8 +22,15 @@ type Config struct {
 	// that a hundred bodies fit in memory.
 	MaxBody int
 	// MaxBodies bounds the bodies of all requests that are being read or prepared
-	// together, in bytes. Requests beyond it get 503.
+	// together, in bytes. When they reach it, those that arrive slowly get 408; if there
+	// are none, further requests get 503.
 	MaxBodies int64
+	// Memory bounds the bytes that all requests together hold or may come to hold: their
+	// bodies, what preparing them takes, and their answers as long as they are not sent. A
+	// request that does not fit waits for at most MemoryWait, and then gets 503. Bodies
+	// take at most a quarter of it, whatever MaxBodies says.
+	Memory     int64
+	MemoryWait time.Duration
 	// MaxHeader bounds the request line and the headers together, in bytes. Each open connection
 	// holds a buffer of this size.
 	MaxHeader int
@@ -38,6 +45,9 @@ type Config struct {
 	// PrepareWorkers is the number of requests that are rendered and tokenized at the same
 	// time, PrepareQueue the number that may wait for that; more get 503.
 	PrepareWorkers, PrepareQueue int
+
+	// Queries bounds queries on what is stored.
+	Queries TurnLimits
 
 	// RootPath is removed from the front of every path, for a proxy that forwards paths
 	// with its own prefix; "" or "/prefix".
@@ -68,6 +78,10 @@ type Timeouts struct {
 	// ReadTimeout bounds the time for the headers, and for each further piece of a body;
 	// BodyTimeout bounds the time for the whole body.
 	ReadTimeout, BodyTimeout time.Duration
+	// BodyRate is the least number of bytes per second that a body has to arrive with,
+	// in each BodyWindow. Bodies of trajectories have a longer window.
+	BodyRate   int64
+	BodyWindow time.Duration
 	// WriteTimeout is the time that a client may take to read 64 KiB of an answer. If it
 	// takes longer, its connection is closed and its request is cancelled.
 	WriteTimeout time.Duration
@@ -95,17 +109,28 @@ func DefaultConfig() Config {
 		CORS:           DefaultCORS(),
 		MaxBody:        32 << 20,
 		MaxBodies:      1 << 30,
+		Memory:         4 << 30,
+		MemoryWait:     5 * time.Second,
 		MaxHeader:      16 << 10,
 		MaxConnections: 65_536,
 		Timeouts: Timeouts{
 			ReadTimeout:  30 * time.Second,
 			BodyTimeout:  5 * time.Minute,
+			BodyRate:     1 << 10,
+			BodyWindow:   10 * time.Second,
 			WriteTimeout: 30 * time.Second,
 			IdleTimeout:  900 * time.Second,
 		},
 		RetryAfter:     2 * time.Second,
 		PrepareWorkers: runtime.GOMAXPROCS(0),
 		PrepareQueue:   4096,
+		Queries: TurnLimits{
+			Workers: max(1, runtime.GOMAXPROCS(0)/4),
+			Places:  512,
+			Begun:   8,
+			Slice:   500 * time.Microsecond,
+			Rest:    200 * time.Microsecond,
+		},
 	}
 }
 
@@ -115,10 +140,14 @@ func (c *Config) Validate() error {
 		name  string
 		value int64
 	}{
-		{"MaxBody", int64(c.MaxBody)}, {"MaxBodies", c.MaxBodies}, {"MaxHeader", int64(c.MaxHeader)}, {"MaxConnections", int64(c.MaxConnections)},
-		{"ReadTimeout", int64(c.ReadTimeout)}, {"BodyTimeout", int64(c.BodyTimeout)}, {"WriteTimeout", int64(c.WriteTimeout)},
+		{"MaxBody", int64(c.MaxBody)}, {"MaxBodies", c.MaxBodies}, {"Memory", c.Memory}, {"MemoryWait", int64(c.MemoryWait)},
+		{"MaxHeader", int64(c.MaxHeader)}, {"MaxConnections", int64(c.MaxConnections)},
+		{"ReadTimeout", int64(c.ReadTimeout)}, {"BodyTimeout", int64(c.BodyTimeout)},
+		{"BodyRate", c.BodyRate}, {"BodyWindow", int64(c.BodyWindow)}, {"WriteTimeout", int64(c.WriteTimeout)},
 		{"IdleTimeout", int64(c.IdleTimeout)}, {"RetryAfter", int64(c.RetryAfter)},
 		{"PrepareWorkers", int64(c.PrepareWorkers)}, {"PrepareQueue", int64(c.PrepareQueue)},
+		{"Queries.Workers", int64(c.Queries.Workers)}, {"Queries.Places", int64(c.Queries.Places)}, {"Queries.Begun", int64(c.Queries.Begun)},
+		{"Queries.Slice", int64(c.Queries.Slice)},
 	} {
 		if f.value <= 0 {
 			return fmt.Errorf("server: Config.%s is %d, want more than 0", f.name, f.value)

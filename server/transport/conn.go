@@ -18,6 +18,9 @@ type conn struct {
 	conns *connections
 	presence
 
+	address string // the client's, as Call.Tenant has it
+	framing framing
+
 	id  uint64          // the number that the watcher knows it by; 0: not watched
 	raw syscall.RawConn // nil: it has no file descriptor
 
@@ -40,7 +43,7 @@ func newConnections(watch *watcher, timeout time.Duration) *connections {
 }
 
 func (cs *connections) accept(nc net.Conn) *conn {
-	c := &conn{Conn: nc, conns: cs}
+	c := &conn{Conn: nc, conns: cs, address: clientAddress(nc.RemoteAddr())}
 	cs.mu.Lock()
 	cs.open[c] = struct{}{}
 	cs.mu.Unlock()

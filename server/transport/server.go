@@ -14,6 +14,8 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"weir/auth"
+	"weir/internal/invariants"
+	"weir/internal/memory"
 	"weir/metrics"
 	"weir/server/failure"
 	"weir/usage"
@@ -28,8 +30,10 @@ type Server struct {
 	http     *fasthttp.Server
 	conns    *connections
 	queue    *Queue
+	turns    *Turns
 	keys     *auth.Keyring
-	bodies   budget
+	memory   *memory.Account
+	bodies   *bodies
 	draining atomic.Bool
 	exposed  atomic.Bool // see Expose
 	usage    *usage.Ledger
@@ -53,8 +57,9 @@ func New(cfg Config, router Router, failures failure.Settings, counts *metrics.M
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, router: router, failures: cfg.failures(failures), keys: cfg.Keys, counts: counts,
-		bodies: budget{most: cfg.MaxBodies},
+		memory: memory.New(cfg.Memory, cfg.MemoryWait),
 	}
+	s.bodies = newBodies(&cfg, s.memory)
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	watch := newWatcher(s.log)
 	watch.peeks = cfg.PollClients
@@ -68,17 +73,19 @@ func New(cfg Config, router Router, failures failure.Settings, counts *metrics.M
 	if s.queue, err = NewQueue(cfg.PrepareQueue, cfg.PrepareWorkers); err != nil {
 		return nil, err
 	}
+	s.turns = newTurns(cfg.Queries, time.Now)
 	if s.usage = cfg.Usage; s.usage == nil {
 		if s.usage, err = usage.Open(usage.DefaultConfig()); err != nil {
 			return nil, err
 		}
 	}
 	s.http = &fasthttp.Server{
-		Handler:      s.handle,
-		ErrorHandler: s.malformed,
-		Name:         "weir",
-		Logger:       httpLog{s.log},
-		Concurrency:  cfg.MaxConnections,
+		Handler:       s.handle,
+		ErrorHandler:  s.malformed,
+		ExpectHandler: s.expect,
+		Name:          "weir",
+		Logger:        httpLog{s.log},
+		Concurrency:   cfg.MaxConnections,
 		ConnState: func(nc net.Conn, state fasthttp.ConnState) {
 			nc.(*conn).active.Store(state == fasthttp.StateActive)
 		},
@@ -138,6 +145,9 @@ func (s *Server) Draining() bool { return s.draining.Load() }
 // Queue returns the queue in which requests wait for a worker to prepare them.
 func (s *Server) Queue() *Queue { return s.queue }
 
+// Memory returns the account of the bytes that requests hold or may come to hold.
+func (s *Server) Memory() *memory.Account { return s.memory }
+
 // Usage returns the counts of requests and tokens by project.
 func (s *Server) Usage() *usage.Ledger { return s.usage }
 
@@ -152,6 +162,7 @@ func (s *Server) Now() time.Time { return s.cfg.Clock() }
 type Held struct {
 	Connections, Watched int   // open connections, and how many of them are watched
 	Bodies               int64 // bytes of request bodies in memory
+	Memory               int64 // bytes that are reserved, without those of caches
 }
 
 // Held returns the resources that the server holds now.
@@ -159,7 +170,8 @@ func (s *Server) Held() Held {
 	s.conns.mu.Lock()
 	open := len(s.conns.open)
 	s.conns.mu.Unlock()
-	return Held{open, s.conns.watch.watched(), s.bodies.used.Load()}
+	m := s.memory.Stats()
+	return Held{open, s.conns.watch.watched(), s.bodies.used.Load(), m.Used - m.Cached}
 }
 
 // grace is the time that requests have to send an error to their clients after the context
@@ -183,5 +195,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	s.conns.watch.close()
 	s.queue.Close()
+	invariants.Check(err != nil || s.Held().Memory == 0, "all requests have ended and hold %d bytes", s.Held().Memory)
 	return err
 }

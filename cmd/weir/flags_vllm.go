@@ -1,0 +1,228 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// A vllmFlag is a flag of vllm serve that has no effect on this server: what it asks for is
+// always so here, or it is about something that this server does not have. Scripts that were
+// written for vLLM pass many of them. Such a flag is accepted with a line in the log. Only
+// values that ask for something which this server cannot do are refused.
+type vllmFlag struct {
+	names  string   // separated by spaces
+	takes  []string // nil: nothing or true, as of a switch; anyValue: any; otherwise the only values that are accepted
+	reason string   // completes "--name has no effect: " or, if a value is refused, "--name value: "
+}
+
+// anyValue is what a flag takes whose value does not matter.
+var anyValue = []string{"*"}
+
+// impossible is what a flag takes that is always refused.
+var impossible = []string{}
+
+// vllmFlags are the flags of vllm serve (vllm/engine/arg_utils.py and
+// vllm/entrypoints/launchers/cli_args.py, version 0.32) that are neither flags of this server
+// nor aliases of such (vllmAliases).
+var vllmFlags = []vllmFlag{
+	// One process on one device.
+	{"tensor-parallel-size pipeline-parallel-size data-parallel-size data-parallel-size-local nnodes prefill-context-parallel-size decode-context-parallel-size api-server-count", []string{"1"}, "a model runs on one device, in one process"},
+	{"distributed-executor-backend data-parallel-backend all2all-backend master-addr master-port node-rank data-parallel-address data-parallel-rpc-port data-parallel-rank data-parallel-start-rank data-parallel-supervisor-port distributed-timeout-seconds cpu-distributed-timeout-seconds max-parallel-loading-workers device-ids dp-sync-interval dcp-comm-backend dcp-kv-cache-interleave-size cp-kv-cache-interleave-size expert-placement-strategy eplb-config renderer-num-workers",
+		anyValue, "a model runs on one device, in one process"},
+	{"disable-custom-all-reduce enable-expert-parallel disable-nccl-for-dp-synchronization enable-eplb disable-frontend-multiprocessing ray-workers-use-nsight", nil, "a model runs on one device, in one process"},
+	{"data-parallel-external-lb data-parallel-hybrid-lb data-parallel-multi-port-external-lb headless enable-elastic-ep", impossible, "a model runs on one device, in one process"},
+
+	// Where the model comes from.
+	{"trust-remote-code", nil, "code in a model's folder is never run"},
+	{"load-format", []string{"auto", "safetensors", "fastsafetensors", "prefetch"}, "weights are read from safetensors files"},
+	{"tokenizer-mode", []string{"auto", "hf", "slow", "fast"}, "vocabularies are read from tokenizer.json"},
+	{"config-format", []string{"auto", "hf"}, "configurations are read from config.json"},
+	{"model-impl runner convert task", []string{"auto", "vllm", "generate", "none"}, "weir has one implementation of each model, which generates text"},
+	{"revision tokenizer-revision code-revision hf-token download-dir ignore-patterns hf-config-path pt-load-map-location model-loader-extra-config safetensors-load-strategy safetensors-prefetch-block-size safetensors-prefetch-num-threads",
+		anyValue, "the model is a folder on this machine"},
+	{"use-tqdm-on-load allow-deprecated-quantization language-model-only skip-mm-profiling", nil, "loading needs no choice"},
+	{"hf-overrides model-class-overrides quantization-config", []string{"{}", ""}, "the model's own config.json decides"},
+
+	// How it is computed.
+	{"compilation-config optimization-level cudagraph-capture-sizes max-cudagraph-capture-size max-seq-len-to-capture attention-backend attention-config linear-backend moe-backend kernel-config performance-mode mamba-backend gdn-prefill-backend kda-prefill-backend kda-decode-backend jit-monitor-mode ir-op-priority additional-config numa-bind-cpus numa-bind-nodes ubatch-size num-scheduler-steps max-num-partial-prefills max-long-partial-prefills",
+		anyValue, "weir chooses its kernels and batches itself"},
+	{"async-scheduling enable-flashinfer-autotune disable-cascade-attn disable-chunked-mm-input disable-hybrid-kv-cache-manager cudagraph-metrics numa-bind enable-dbo enable-cumem-allocator scheduler-reserve-full-isl long-prefill-token-threshold-adaptive kv-cache-metrics enable-mfu-metrics jit-monitor-verbose",
+		nil, "weir chooses its kernels and batches itself"},
+	{"swap-space cpu-offload-gb kv-offloading-size offload-group-size offload-num-in-group offload-prefetch-step", []string{"0", "0.0"}, "weights and KV blocks stay where they are; --kv-cache-memory says how many blocks there are"},
+	{"num-gpu-blocks-override", impossible, "--kv-cache-memory says how much memory the KV cache has"},
+	{"kv-transfer-config kv-events-config ec-transfer-config weight-transfer-config kv-offloading-backend", impossible, "KV blocks are not sent to other servers"},
+	{"speculative-config spec-method spec-model spec-tokens", impossible, "there is no speculative decoding"},
+	{"disable-sliding-window", impossible, "a model that was trained with a window is computed with it"},
+	{"scheduler-cls worker-cls worker-extension-cls logits-processors io-processor-plugin reasoning-parser-plugin tool-parser-plugin middleware", impossible, "there is no Python in which such a class could run"},
+	{"enable-lora lora-modules enable-tower-connector-lora enable-prompt-embeds enable-sleep-mode enable-return-routed-experts return-sampling-mask skip-tokenizer-init", impossible, "this server does not have that"},
+	{"max-loras max-lora-rank max-cpu-loras lora-dtype lora-target-modules", anyValue, "there are no adapters"},
+	{"fully-sharded-loras", nil, "there are no adapters"},
+	{"limit-mm-per-prompt media-io-kwargs mm-processor-kwargs mm-processor-cache-gb mm-processor-cache-type mm-encoder-tp-mode mm-encoder-attn-backend allowed-local-media-path allowed-media-domains video-pruning-rate mm-shm-cache-max-object-size-mb",
+		anyValue, "requests contain text only"},
+	{"interleave-mm-strings enable-mm-embeds trust-request-mm-kwargs mm-encoder-only", nil, "requests contain text only"},
+
+	{"tool-call-parser tool-strict-level", anyValue, "the tool calls that a model writes remain text"},
+
+	// Logs and what surrounds the server.
+	{"disable-log-stats aggregate-engine-logging disable-uvicorn-access-log enable-logging-iteration-details log-error-stack enable-log-deltas fail-on-environ-validation enable-flash-late-interaction enable-layerwise-nvtx-tracing enable-offline-docs enable-ssl-refresh",
+		nil, "--log-level and --enable-log-requests say what is logged"},
+	{"uvicorn-log-level disable-access-log-for-endpoints log-config-file logging-config max-log-len show-hidden-metrics-for-version h11-max-incomplete-event-size h11-max-header-count shm-broadcast-timeout profiler-config custom-histogram-buckets kv-cache-metrics-sample",
+		anyValue, "--log-level and --enable-log-requests say what is logged"},
+	{"enable-log-outputs", impossible, "what was said is never logged"},
+	{"otlp-traces-endpoint collect-detailed-traces", impossible, "there are no traces; GET /metrics has the times"},
+	{"ssl-keyfile ssl-certfile ssl-ca-certs ssl-cert-reqs ssl-ciphers", impossible, "this server speaks plain HTTP; put a proxy with TLS before it"},
+	{"grpc-port tool-server", impossible, "this server speaks HTTP only"},
+}
+
+// bindVLLM adds the flags of vLLM that have no effect, and returns a function that lists what
+// of them was given, for the log.
+func bindVLLM(f *flagSet) (given func() []string) {
+	var values []*ignored
+	for _, v := range vllmFlags {
+		for name := range strings.FieldsSeq(v.names) {
+			value := &ignored{vllmFlag: v, name: name}
+			values = append(values, value)
+			flag := f.VarPF(value, name, "", v.reason)
+			flag.Hidden = true
+			if len(v.takes) == 0 { // a switch; or a flag that is refused with and without a value
+				flag.NoOptDefVal = "true"
+			}
+		}
+	}
+	return func() (lines []string) {
+		for _, v := range values {
+			if v.given {
+				lines = append(lines, fmt.Sprintf("--%s has no effect: %s", v.name, v.reason))
+			}
+		}
+		return lines
+	}
+}
+
+// ignored is the value of a flag that has no effect.
+type ignored struct {
+	vllmFlag
+	name  string
+	given bool
+}
+
+func (v *ignored) String() string { return "" }
+
+func (v *ignored) Type() string {
+	if v.takes == nil {
+		return "bool"
+	}
+	return "value"
+}
+
+func (v *ignored) Set(text string) error {
+	v.given = true
+	switch {
+	case v.takes == nil || slices.Equal(v.takes, anyValue) || slices.Contains(v.takes, text):
+		return nil
+	case len(v.takes) == 0 && (text == "" || text == "false" || text == "None"):
+		return nil // it asks for nothing
+	}
+	return fmt.Errorf("this server cannot do that: %s", v.reason)
+}
+
+// vllmAliases are other names of flags of this server. Some scripts use older names of vLLM.
+var vllmAliases = map[string]string{
+	"kv-cache-memory-bytes":   "kv-cache-memory",
+	"max-num-queued-reqs":     "max-num-queued",
+	"sse-keep-alive-interval": "sse-heartbeat",
+	"max-num-active-seqs":     "max-num-seqs",
+}
+
+// short are the names of more than one letter that vLLM has with a single dash.
+var short = map[string]string{
+	"-tp": "--tensor-parallel-size", "-pp": "--pipeline-parallel-size", "-dp": "--data-parallel-size", "-dcp": "--decode-context-parallel-size",
+	"-pcp": "--prefill-context-parallel-size", "-ep": "--enable-expert-parallel", "-cc": "--compilation-config", "-sc": "--speculative-config",
+	"-asc": "--api-server-count", "-n": "--nnodes", "-r": "--node-rank", "-q": "--quantization", "-O": "--optimization-level",
+}
+
+// several are the flags after which vLLM takes more than one value.
+var several = []string{"served-model-name", "api-key", "lora-modules", "cudagraph-capture-sizes", "middleware"}
+
+// fromVLLM rewrites arguments in the forms of vLLM's command line into those of pflag: names
+// with underscores, names of several letters after a single dash, and several values after
+// one flag. In "--served-model-name a b", b is a second name, as in vLLM. But in
+// "--api-key secret MODEL" the folder MODEL is the model if no other argument names one,
+// because that has always been the form here.
+func fromVLLM(args []string) []string {
+	out := make([]string, 0, len(args))
+	model := namesModel(args)
+	for i := 0; i < len(args); i++ {
+		arg := longName(args[i])
+		out = append(out, arg)
+		if arg == "--" {
+			return append(out, args[i+1:]...)
+		}
+		name, isFlag := strings.CutPrefix(arg, "--")
+		if !isFlag || !slices.Contains(several, name) || i+1 == len(args) {
+			continue
+		}
+		i++
+		out = append(out, args[i])
+		for i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
+			last := i+2 == len(args) || strings.HasPrefix(args[i+2], "-")
+			if last && !model && isFolder(args[i+1]) {
+				break
+			}
+			i++
+			out = append(out, arg, args[i])
+		}
+	}
+	return out
+}
+
+// longName returns an argument with the name of its flag as pflag knows it.
+func longName(arg string) string {
+	name, value, hasValue := strings.Cut(arg, "=")
+	if long, ok := short[name]; ok {
+		name = long
+	} else if len(name) == 3 && strings.HasPrefix(name, "-O") { // -O3
+		name, value, hasValue = "--optimization-level", name[2:], true
+	}
+	if strings.HasPrefix(name, "--") {
+		name = strings.ReplaceAll(name, "_", "-")
+	}
+	if hasValue {
+		return name + "=" + value
+	}
+	return name
+}
+
+// namesModel reports whether arguments name a model outside of the values of a flag that
+// takes several: as the first argument, or by --model.
+func namesModel(args []string) bool {
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		return true
+	}
+	return slices.ContainsFunc(args, func(a string) bool { return a == "--model" || strings.HasPrefix(a, "--model=") })
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// hashAlgorithm is a flag with one of a fixed set of values whose list is too long for a
+// synopsis.
+type hashAlgorithm struct{ *choice }
+
+func (hashAlgorithm) Type() string { return "algorithm" }
+
+// alias gives flags their other names.
+func (f *flagSet) alias(names map[string]string) {
+	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if own, ok := names[name]; ok {
+			name = own
+		}
+		return pflag.NormalizedName(name)
+	})
+}

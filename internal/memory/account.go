@@ -1,0 +1,287 @@
+package memory
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"weir/internal/invariants"
+)
+
+var (
+	// ErrNever refuses a reservation that is larger than the limit of its account.
+	ErrNever = errors.New("memory: more than the limit")
+	// ErrFull refuses a reservation that does not fit now.
+	ErrFull = errors.New("memory: the account is full")
+)
+
+// parkedShare is the part of the limit that the reservations that wait may hold together:
+// one in so many.
+const parkedShare = 4
+
+// Account counts reserved bytes against a limit. Its methods may be called from any
+// goroutine.
+type Account struct {
+	limit int64
+	wait  time.Duration
+
+	mu struct {
+		sync.Mutex
+		used    int64
+		parked  int64     // bytes that the reservations in waiting hold
+		waiting list.List // of *waiter, in order of arrival
+		caches  []*Reservation
+		never   uint64
+		full    uint64
+	}
+}
+
+// waiter is one call of Grow that waits.
+type waiter struct {
+	r       *Reservation
+	n       int64
+	parked  int64         // what r held when it began to wait
+	granted chan struct{} // closed when the bytes are the reservation's
+}
+
+// New returns an account of limit bytes, at least 1, in which a reservation waits at most
+// for the given time.
+func New(limit int64, wait time.Duration) *Account {
+	return &Account{limit: max(limit, 1), wait: wait}
+}
+
+// Stats is what an account has counted.
+type Stats struct {
+	Limit, Used int64  // bytes; Used has those of caches too
+	Cached      int64  // bytes of caches
+	Waiting     int    // reservations that wait
+	Never, Full uint64 // reservations that were refused so far, by their error
+}
+
+// Stats returns the counts of now.
+func (a *Account) Stats() Stats {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := Stats{Limit: a.limit, Used: a.mu.used, Waiting: a.mu.waiting.Len(), Never: a.mu.never, Full: a.mu.full}
+	for _, c := range a.mu.caches {
+		s.Cached += c.held
+	}
+	return s
+}
+
+// Limit returns the limit in bytes.
+func (a *Account) Limit() int64 { return a.limit }
+
+// Reservation is a number of bytes of an account. Its methods may be called from any
+// goroutine.
+type Reservation struct {
+	account *Account
+	held    int64       // guarded by Account.mu
+	closed  bool        // likewise
+	reclaim func(int64) // of a cache
+}
+
+// Open returns a reservation of no bytes.
+func (a *Account) Open() *Reservation { return &Reservation{account: a} }
+
+// Reserve returns a reservation of n bytes, which it may have to wait for (see
+// Reservation.Grow).
+func (a *Account) Reserve(ctx context.Context, n int64) (*Reservation, error) {
+	r := a.Open()
+	if err := r.Grow(ctx, n); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Cache returns a reservation of no bytes for what can be built again. reclaim is called
+// when n bytes are missing elsewhere, with no lock held, and should shrink the reservation
+// by as much of them as it can; it may be called at any time and by several goroutines.
+func (a *Account) Cache(reclaim func(n int64)) *Reservation {
+	r := &Reservation{account: a, reclaim: reclaim}
+	a.mu.Lock()
+	a.mu.caches = append(a.mu.caches, r)
+	a.mu.Unlock()
+	return r
+}
+
+// Grow adds n bytes. If they are not there it waits for them in order of arrival. It fails
+// with ErrNever if the reservation would be larger than the limit, with ErrFull if the
+// bytes are not there in time, and with the cause of ctx if that ends before.
+func (r *Reservation) Grow(ctx context.Context, n int64) error {
+	if r.grow(n, false) {
+		return nil
+	}
+	w, err := r.queue(n)
+	if w == nil {
+		return err
+	}
+	timer := time.NewTimer(r.account.wait)
+	defer timer.Stop()
+	select {
+	case <-w.granted:
+		return nil
+	case <-timer.C:
+		err = ErrFull
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	return r.account.leave(w, err)
+}
+
+// TryGrow adds n bytes if they are there, even if other reservations wait for some. It is
+// for work that has begun and cannot wait.
+func (r *Reservation) TryGrow(n int64) bool { return r.grow(n, true) }
+
+// grow adds n bytes, after asking the caches for what is missing. pass lets it pass those
+// that wait.
+func (r *Reservation) grow(n int64, pass bool) bool {
+	a := r.account
+	ok, missing := a.take(r, n, pass)
+	if ok || missing <= 0 || n > a.limit {
+		return ok
+	}
+	if r.reclaim == nil { // a cache does not drive out others
+		a.reclaim(missing)
+		ok, _ = a.take(r, n, pass)
+	}
+	return ok
+}
+
+// take adds n bytes to r if that is possible at once. missing is the number of bytes that
+// would have to be given back before.
+func (a *Account) take(r *Reservation, n int64, pass bool) (ok bool, missing int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	invariants.Check(n >= 0 && !r.closed, "growing a reservation by %d bytes, which was released: %t", n, r.closed)
+	missing = a.mu.used + n - a.limit
+	if missing > 0 || a.mu.waiting.Len() > 0 && (!pass || r.reclaim != nil) {
+		return false, missing
+	}
+	a.add(r, n)
+	return true, 0
+}
+
+// add adds n bytes, which may be less than 0. The caller holds mu.
+func (a *Account) add(r *Reservation, n int64) {
+	r.held += n
+	a.mu.used += n
+	invariants.Check(r.held >= 0 && a.mu.used >= 0, "a reservation holds %d bytes, the account %d", r.held, a.mu.used)
+}
+
+// reclaim asks the caches for n bytes.
+func (a *Account) reclaim(n int64) {
+	a.mu.Lock()
+	caches := a.mu.caches
+	a.mu.Unlock()
+	for _, c := range caches {
+		before := c.Held()
+		c.reclaim(n)
+		if n -= before - c.Held(); n <= 0 {
+			return
+		}
+	}
+}
+
+// queue makes r wait for n bytes. Without a waiter, the bytes have been taken after all or
+// the error says why they cannot be waited for.
+func (r *Reservation) queue(n int64) (*waiter, error) {
+	a := r.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case r.held+n > a.limit:
+		a.mu.never++
+		return nil, ErrNever
+	case a.mu.waiting.Len() == 0 && a.mu.used+n <= a.limit:
+		a.add(r, n)
+		return nil, nil
+	case a.mu.parked+r.held > a.limit/parkedShare || a.wait <= 0:
+		a.mu.full++
+		return nil, ErrFull
+	}
+	a.mu.parked += r.held
+	w := &waiter{r: r, n: n, parked: r.held, granted: make(chan struct{})}
+	a.mu.waiting.PushBack(w)
+	return w, nil
+}
+
+// leave takes w out of the queue and returns err, unless its bytes have been granted in
+// this moment.
+func (a *Account) leave(w *waiter, err error) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for e := a.mu.waiting.Front(); e != nil; e = e.Next() {
+		if e.Value == w {
+			a.mu.waiting.Remove(e)
+			a.mu.parked -= w.parked
+			if err == ErrFull {
+				a.mu.full++
+			}
+			a.grant() // the next one may be smaller
+			return err
+		}
+	}
+	return nil
+}
+
+// grant serves those that wait, as far as there are bytes. The caller holds mu.
+func (a *Account) grant() {
+	for e := a.mu.waiting.Front(); e != nil; e = a.mu.waiting.Front() {
+		w := e.Value.(*waiter)
+		if a.mu.used+w.n > a.limit {
+			return
+		}
+		a.mu.waiting.Remove(e)
+		a.mu.parked -= w.parked
+		a.add(w.r, w.n)
+		close(w.granted)
+	}
+}
+
+// Force adds n bytes that are held already, even beyond the limit. Others then wait until
+// as many have been given back. It is for what is known only afterwards.
+func (r *Reservation) Force(n int64) {
+	a := r.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	invariants.Check(n >= 0 && !r.closed, "forcing a reservation by %d bytes, which was released: %t", n, r.closed)
+	a.add(r, n)
+}
+
+// Shrink gives back n of the bytes that are held. The reservation must not wait.
+func (r *Reservation) Shrink(n int64) {
+	a := r.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	invariants.Check(n >= 0 && n <= r.held, "shrinking a reservation of %d bytes by %d", r.held, n)
+	a.add(r, -n)
+	a.grant()
+}
+
+// Held returns the number of bytes that r holds.
+func (r *Reservation) Held() int64 {
+	r.account.mu.Lock()
+	defer r.account.mu.Unlock()
+	return r.held
+}
+
+// Release gives back all bytes. It is called once; after it the reservation must not be
+// used any more.
+func (r *Reservation) Release() {
+	a := r.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	invariants.Check(!r.closed, "a reservation is released twice")
+	r.closed = true
+	a.add(r, -r.held)
+	for i, c := range a.mu.caches {
+		if c == r {
+			a.mu.caches = append(a.mu.caches[:i:i], a.mu.caches[i+1:]...)
+			break
+		}
+	}
+	a.grant()
+}

@@ -1,0 +1,340 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// model is a simple implementation of what an account decides.
+type model struct {
+	limit   int64
+	held    []int64 // by reservation
+	closed  []bool
+	waiting []want
+	now     int            // milliseconds
+	outcome map[int]string // of reservations that do not wait any more
+}
+
+type want struct {
+	who   int
+	n     int64
+	until int // milliseconds
+}
+
+const waits = 100 // milliseconds
+
+func (m *model) used() (n int64) {
+	for _, h := range m.held {
+		n += h
+	}
+	return n
+}
+
+func (m *model) waits(who int) bool {
+	return slices.ContainsFunc(m.waiting, func(w want) bool { return w.who == who })
+}
+
+func (m *model) grant() {
+	for len(m.waiting) > 0 && m.used()+m.waiting[0].n <= m.limit {
+		m.held[m.waiting[0].who] += m.waiting[0].n
+		m.outcome[m.waiting[0].who] = "granted"
+		m.waiting = m.waiting[1:]
+	}
+}
+
+// tick lets a millisecond pass.
+func (m *model) tick() {
+	m.now++
+	for len(m.waiting) > 0 && m.waiting[0].until <= m.now {
+		m.leave(m.waiting[0].who, "full")
+	}
+}
+
+func (m *model) grow(who int, n int64) {
+	parked := m.held[who]
+	for _, w := range m.waiting {
+		parked += m.held[w.who]
+	}
+	switch {
+	case m.held[who]+n > m.limit:
+		m.outcome[who] = "never"
+	case len(m.waiting) == 0 && m.used()+n <= m.limit:
+		m.held[who] += n
+		m.outcome[who] = "granted"
+	case parked > m.limit/4:
+		m.outcome[who] = "full"
+	default:
+		m.waiting = append(m.waiting, want{who, n, m.now + waits})
+	}
+}
+
+func (m *model) leave(who int, why string) {
+	m.waiting = slices.DeleteFunc(m.waiting, func(w want) bool { return w.who == who })
+	m.outcome[who] = why
+	m.grant()
+}
+
+// TestAgainstModel does random operations with an account and with the model. After each,
+// both have to hold the same bytes for everybody and to have the same outcomes.
+func TestAgainstModel(t *testing.T) {
+	for seed := range uint64(200) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { compare(t, rand.New(rand.NewPCG(seed, 1))) })
+		})
+	}
+}
+
+// errLeft is the cause of a context whose client has left.
+var errLeft = errors.New("left")
+
+// comparison is an account beside a model of it.
+type comparison struct {
+	t       *testing.T
+	rng     *rand.Rand
+	account *Account
+	model   *model
+	all     []*Reservation
+	cancel  map[int]context.CancelCauseFunc
+	results chan string // "<reservation> <outcome>"
+}
+
+func compare(t *testing.T, rng *rand.Rand) {
+	const limit = 1000
+	c := &comparison{
+		t: t, rng: rng, account: New(limit, waits*time.Millisecond), model: &model{limit: limit, outcome: map[int]string{}},
+		cancel: map[int]context.CancelCauseFunc{}, results: make(chan string, 1000),
+	}
+	for range 300 {
+		if len(c.all) == 0 || rng.IntN(6) == 0 {
+			c.all = append(c.all, c.account.Open())
+			c.model.held, c.model.closed = append(c.model.held, 0), append(c.model.closed, false)
+		}
+		if who := rng.IntN(len(c.all)); !c.model.closed[who] {
+			c.operate(who)
+		}
+		c.check()
+		c.tick()
+	}
+	for range waits {
+		c.tick()
+	}
+	for i, r := range c.all {
+		if !c.model.closed[i] {
+			r.Release()
+		}
+	}
+	if s := c.account.Stats(); s.Used != 0 || s.Waiting != 0 {
+		t.Errorf("in the end: %+v", s)
+	}
+}
+
+// tick lets a millisecond pass on the test's own clock.
+func (c *comparison) tick() {
+	time.Sleep(time.Millisecond)
+	c.model.tick()
+	c.check()
+}
+
+// operate does one random operation with a reservation.
+func (c *comparison) operate(who int) {
+	m, r := c.model, c.all[who]
+	if m.waits(who) {
+		if c.rng.IntN(3) == 0 {
+			c.cancel[who](errLeft)
+			m.leave(who, "left")
+		}
+		return
+	}
+	switch n := c.rng.Int64N(400); c.rng.IntN(6) {
+	case 0, 1:
+		ctx, cancel := context.WithCancelCause(c.t.Context())
+		c.cancel[who] = cancel
+		m.grow(who, n)
+		go func() { c.results <- fmt.Sprint(who, " ", outcome(r.Grow(ctx, n))) }()
+	case 2:
+		fits := m.used()+n <= m.limit
+		if fits {
+			m.held[who] += n
+		}
+		if got := r.TryGrow(n); got != fits {
+			c.t.Fatalf("TryGrow(%d) is %t, want %t", n, got, fits)
+		}
+	case 3:
+		n = min(n, m.held[who])
+		m.held[who] -= n
+		r.Shrink(n)
+		m.grant()
+	case 4:
+		m.held[who], m.closed[who] = 0, true
+		r.Release()
+		m.grant()
+	case 5:
+		if c.rng.IntN(10) == 0 {
+			m.held[who] += n
+			r.Force(n)
+		}
+	}
+}
+
+func outcome(err error) string {
+	switch {
+	case err == nil:
+		return "granted"
+	case errors.Is(err, ErrNever):
+		return "never"
+	case errors.Is(err, ErrFull):
+		return "full"
+	case errors.Is(err, errLeft):
+		return "left"
+	}
+	return err.Error()
+}
+
+// check compares what is held, and takes the outcomes that both must have by now.
+func (c *comparison) check() {
+	c.t.Helper()
+	synctest.Wait()
+	for len(c.results) > 0 {
+		var who int
+		var got string
+		_, _ = fmt.Sscan(<-c.results, &who, &got)
+		if want := c.model.outcome[who]; got != want {
+			c.t.Fatalf("reservation %d: %s, want %s", who, got, want)
+		}
+		delete(c.model.outcome, who)
+	}
+	if len(c.model.outcome) > 0 {
+		c.t.Fatalf("no outcome yet: %v", c.model.outcome)
+	}
+	for i, r := range c.all {
+		if r.Held() != c.model.held[i] {
+			c.t.Fatalf("reservation %d holds %d, want %d", i, r.Held(), c.model.held[i])
+		}
+	}
+	if s := c.account.Stats(); s.Used != c.model.used() || s.Waiting != len(c.model.waiting) {
+		c.t.Fatalf("%+v, want %d used and %d waiting", s, c.model.used(), len(c.model.waiting))
+	}
+}
+
+// A large reservation is not starved by small ones that come after it.
+func TestLargeIsNotStarved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := New(100, time.Minute)
+		first, _ := a.Reserve(t.Context(), 60)
+		large := make(chan error, 1)
+		go func() {
+			r, err := a.Reserve(t.Context(), 90)
+			large <- err
+			if err == nil {
+				r.Release()
+			}
+		}()
+		synctest.Wait()
+		small := make(chan error, 1)
+		go func() {
+			_, err := a.Reserve(t.Context(), 40)
+			small <- err
+		}()
+		synctest.Wait()
+		if len(small) != 0 {
+			t.Fatal("a small reservation has passed a large one that waited")
+		}
+		first.Release()
+		if err := <-large; err != nil {
+			t.Fatal(err)
+		}
+		if err := <-small; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Requests that hold memory and need more cannot lock each other out: when those that wait
+// hold a quarter, others are refused at once.
+func TestNoCircle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := New(1000, time.Minute)
+		results, all := make(chan error, 50), make(chan struct{})
+		for range 50 {
+			go func() {
+				r, err := a.Reserve(t.Context(), 20)
+				if err != nil {
+					results <- err
+					return
+				}
+				<-all
+				err = r.Grow(t.Context(), 300)
+				r.Release()
+				results <- err
+			}()
+		}
+		synctest.Wait() // all hold their first bytes, and together the whole limit
+		close(all)
+		served, full := 0, 0
+		for range 50 {
+			if err := <-results; err == nil {
+				served++
+			} else if errors.Is(err, ErrFull) {
+				full++
+			}
+		}
+		if served == 0 || served+full != 50 || a.Stats().Used != 0 {
+			t.Errorf("%d served, %d refused, %+v", served, full, a.Stats())
+		}
+	})
+}
+
+// A cache gives back before anybody waits or is refused, and grows only into what nobody
+// waits for.
+func TestCacheGivesBack(t *testing.T) {
+	a := New(100, 0)
+	var cache *Reservation
+	var asked []int64
+	cache = a.Cache(func(n int64) {
+		asked = append(asked, n)
+		cache.Shrink(min(n, cache.Held()))
+	})
+	if !cache.TryGrow(80) {
+		t.Fatal("the cache may not grow in an empty account")
+	}
+	r, err := a.Reserve(t.Context(), 50)
+	if err != nil || !slices.Equal(asked, []int64{30}) || cache.Held() != 50 {
+		t.Fatalf("%v, asked for %v, the cache holds %d", err, asked, cache.Held())
+	}
+	if !r.TryGrow(20) || cache.Held() != 30 {
+		t.Errorf("the cache holds %d", cache.Held())
+	}
+	if cache.TryGrow(1) {
+		t.Error("the cache has grown beyond the limit")
+	}
+	if _, err := a.Reserve(t.Context(), 101); !errors.Is(err, ErrNever) || cache.Held() != 30 {
+		t.Errorf("%v; the cache holds %d", err, cache.Held())
+	}
+	if s := a.Stats(); s.Cached != 30 || s.Used != 100 || s.Never != 1 {
+		t.Errorf("%+v", s)
+	}
+	r.Release()
+	cache.Release()
+	if s := a.Stats(); s.Used != 0 || s.Cached != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Reserving what is there costs one allocation, growing and shrinking none.
+func TestAllocations(t *testing.T) {
+	a := New(1<<20, 0)
+	r := a.Open()
+	if n := testing.AllocsPerRun(100, func() {
+		if r.TryGrow(10) && r.Grow(t.Context(), 20) == nil {
+			r.Shrink(30)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
