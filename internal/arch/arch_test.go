@@ -32,6 +32,7 @@ var rules = map[string]rule{
 		mayNot: noIO,
 	},
 	"auth": {
+		may:    []string{"internal/plainfile"},
 		mayNot: http,
 	},
 	"backend": {
@@ -116,6 +117,9 @@ var rules = map[string]rule{
 		may:    []string{inv},
 		mayNot: noIO,
 	},
+	"internal/plainfile": {
+		mayNot: http,
+	},
 	"internal/testkit": {
 		may: []string{"weights"},
 	},
@@ -130,7 +134,7 @@ var rules = map[string]rule{
 		mayNot: http,
 	},
 	"model": {
-		may:    []string{"internal/jsontext", "backend", "weights"},
+		may:    []string{"internal/jsontext", "internal/plainfile", "backend", "weights"},
 		tests:  []string{"device/cpu", "internal/testkit", "models"},
 		mayNot: []string{"net", "github.com/valyala"},
 	},
@@ -223,7 +227,7 @@ var rules = map[string]rule{
 		mayNot: append([]string{"net"}, http...),
 	},
 	"weights": {
-		may:    []string{"internal/jsontext"},
+		may:    []string{"internal/jsontext", "internal/plainfile"},
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "github.com"},
 	},
