@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"weir/internal/pace"
 	"weir/store"
 )
 
@@ -38,9 +39,10 @@ func (s *Store) Ready() <-chan struct{} { return s.db.Ready() }
 // StoreStats returns the counters of the database.
 func (s *Store) StoreStats() store.Stats { return s.db.Stats() }
 
-// DecodeQuery is Config.DecodeQuery with the configuration of the store.
-func (s *Store) DecodeQuery(body []byte, kind Kind, weave bool) (*Query, error) {
-	return s.cfg.DecodeQuery(body, kind, weave)
+// DecodeQuery is Config.DecodeQuery with the configuration of the store. It ends early with
+// the cause of ctx, because a large expression takes milliseconds.
+func (s *Store) DecodeQuery(ctx context.Context, body []byte, kind Kind, weave bool) (*Query, error) {
+	return s.cfg.decodeQuery(pace.Of(ctx), body, kind, weave)
 }
 
 // get reads the record of a key; nil if there is none.

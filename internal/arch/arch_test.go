@@ -96,7 +96,7 @@ var rules = map[string]rule{
 	"examples/go/feedback":     {},
 	"examples/go/trajectories": {},
 	"feedback": {
-		may:    []string{"internal/jsontext", "store"},
+		may:    []string{"internal/jsontext", "internal/pace", "store"},
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "os", "github.com/dgraph-io", "github.com/valyala"},
 	},
@@ -116,6 +116,9 @@ var rules = map[string]rule{
 	"internal/memory": {
 		may:    []string{inv},
 		mayNot: noIO,
+	},
+	"internal/pace": {
+		mayNot: append([]string{"sync", "time"}, noIO...),
 	},
 	"internal/plainfile": {
 		mayNot: http,
@@ -188,7 +191,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/transport": {
-		may:    []string{inv, "api", "auth", "internal/memory", "metrics", "server/failure", "usage"},
+		may:    []string{inv, "api", "auth", "internal/memory", "internal/pace", "metrics", "server/failure", "usage"},
 		tests:  []string{"backend", "backend/sim", "engine", "server/servertest"},
 		mayNot: []string{"net/http"},
 	},
@@ -213,7 +216,7 @@ var rules = map[string]rule{
 		mayNot: noIO,
 	},
 	"trajectory/archive": {
-		may:    []string{"internal/jsontext", "store", "trajectory"},
+		may:    []string{"internal/jsontext", "internal/pace", "store", "trajectory"},
 		tests:  []string{"internal/testkit"},
 		mayNot: http,
 	},

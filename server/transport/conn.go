@@ -19,6 +19,7 @@ type conn struct {
 	presence
 
 	address string // the client's, as Call.Tenant has it
+	framing framing
 
 	id  uint64          // the number that the watcher knows it by; 0: not watched
 	raw syscall.RawConn // nil: it has no file descriptor

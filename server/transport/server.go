@@ -30,6 +30,7 @@ type Server struct {
 	http     *fasthttp.Server
 	conns    *connections
 	queue    *Queue
+	turns    *Turns
 	keys     *auth.Keyring
 	memory   *memory.Account
 	bodies   *bodies
@@ -72,17 +73,19 @@ func New(cfg Config, router Router, failures failure.Settings, counts *metrics.M
 	if s.queue, err = NewQueue(cfg.PrepareQueue, cfg.PrepareWorkers); err != nil {
 		return nil, err
 	}
+	s.turns = newTurns(cfg.Queries, time.Now)
 	if s.usage = cfg.Usage; s.usage == nil {
 		if s.usage, err = usage.Open(usage.DefaultConfig()); err != nil {
 			return nil, err
 		}
 	}
 	s.http = &fasthttp.Server{
-		Handler:      s.handle,
-		ErrorHandler: s.malformed,
-		Name:         "weir",
-		Logger:       httpLog{s.log},
-		Concurrency:  cfg.MaxConnections,
+		Handler:       s.handle,
+		ErrorHandler:  s.malformed,
+		ExpectHandler: s.expect,
+		Name:          "weir",
+		Logger:        httpLog{s.log},
+		Concurrency:   cfg.MaxConnections,
 		ConnState: func(nc net.Conn, state fasthttp.ConnState) {
 			nc.(*conn).active.Store(state == fasthttp.StateActive)
 		},

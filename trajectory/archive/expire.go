@@ -54,7 +54,7 @@ func (a *Archive) Expire(ctx context.Context, until func(model, split string) ti
 		var gone []tenantBatch
 		err = a.update(ctx, func(tx *store.Tx) error {
 			for _, b := range old {
-				v := View{&tx.Reader, a, b.tenant}
+				v := View{r: &tx.Reader, a: a, tenant: b.tenant}
 				now, err := v.Batch(b.Model, b.ID) // it may have been rewritten with rewards
 				if errors.Is(err, ErrNotFound) {
 					continue
