@@ -2,7 +2,6 @@ package openai
 
 import (
 	"context"
-	"math/rand/v2"
 
 	"weir/api"
 	"weir/server/failure"
@@ -43,7 +42,7 @@ func (s *Service) prepareTexts(ctx context.Context, m *Model, body []byte, from 
 			return nil, context.Cause(ctx)
 		}
 		if i > 0 && q.Seed == nil {
-			params.Seed = rand.Uint64()
+			params.Seed = s.newSeed()
 		}
 		r, bad := s.request(m, &q.Options, params, tokens, from)
 		if bad != nil {

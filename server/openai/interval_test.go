@@ -56,6 +56,16 @@ func TestK22StreamInterval(t *testing.T) {
 	if len(chunks) != 3 || got.Text != whole.Text || !reflect.DeepEqual(got.Logprobs, whole.Logprobs) {
 		t.Errorf("%d events: %+v, want %+v", len(chunks), got, whole)
 	}
+	// What is gathered is bounded, however long the interval.
+	most := 0
+	for _, chunk := range h.Streamed(t, map[string]any{"stream_interval": 1 << 40, "max_tokens": 900, "ignore_eos": true, "logprobs": true, "top_logprobs": 20}) {
+		if l := chunk.Choices[0].Logprobs; l != nil {
+			most = max(most, len(l.Content))
+		}
+	}
+	if most < 200 || most > 450 {
+		t.Errorf("an event has up to %d tokens", most)
+	}
 	for _, bad := range []any{0, -1, 1.5, "x"} {
 		status, answer := h.Chat(map[string]any{"stream_interval": bad})
 		servertest.Refused(t, status, answer, 400, "-")
