@@ -36,6 +36,9 @@ func New(db *store.DB, cfg Config) *Store {
 // Ready is closed when the database is open. A lazy database is opened by its first use.
 func (s *Store) Ready() <-chan struct{} { return s.db.Ready() }
 
+// Err says why nothing can be stored now; nil if it can.
+func (s *Store) Err() error { return s.db.Err() }
+
 // StoreStats returns the counters of the database.
 func (s *Store) StoreStats() store.Stats { return s.db.Stats() }
 

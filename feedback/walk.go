@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 
 	"weir/internal/pace"
 	"weir/store"
@@ -73,7 +72,7 @@ func (w *walk) openIDs() error {
 			continue
 		}
 		rec, err := get(w.r, rowKey(w.query.Project, u))
-		if err != nil && !errors.Is(err, store.ErrCorrupt) {
+		if err != nil {
 			return err
 		}
 		if rec != nil && w.query.where.truth(rec, w.meter) {
@@ -212,8 +211,8 @@ func (w *walk) keyRecord(at *position) *Record {
 	return &Record{Project: w.query.Project, CreatedAt: at.createdAt(), ID: uuidText(at.id())}
 }
 
-// record reads the record at a position. It is nil if it is damaged, which the store has
-// logged.
+// record reads the record at a position. It is nil if the position is left over from damage
+// that was repaired. A record that is damaged or missing is store.ErrCorrupt.
 func (w *walk) record(at *position) (*Record, error) {
 	row, err := table.Row(w.r, rowKey(w.query.Project, at.id()))
 	if row == nil {

@@ -32,6 +32,7 @@ var rules = map[string]rule{
 		mayNot: noIO,
 	},
 	"auth": {
+		may:    []string{"internal/plainfile"},
 		mayNot: http,
 	},
 	"backend": {
@@ -119,6 +120,9 @@ var rules = map[string]rule{
 	"internal/pace": {
 		mayNot: append([]string{"sync", "time"}, noIO...),
 	},
+	"internal/plainfile": {
+		mayNot: http,
+	},
 	"internal/testkit": {
 		may: []string{"weights"},
 	},
@@ -133,7 +137,7 @@ var rules = map[string]rule{
 		mayNot: http,
 	},
 	"model": {
-		may:    []string{"internal/jsontext", "backend", "weights"},
+		may:    []string{"internal/jsontext", "internal/plainfile", "backend", "weights"},
 		tests:  []string{"device/cpu", "internal/testkit", "models"},
 		mayNot: []string{"net", "github.com/valyala"},
 	},
@@ -226,7 +230,7 @@ var rules = map[string]rule{
 		mayNot: append([]string{"net"}, http...),
 	},
 	"weights": {
-		may:    []string{"internal/jsontext"},
+		may:    []string{"internal/jsontext", "internal/plainfile"},
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "github.com"},
 	},

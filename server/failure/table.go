@@ -251,15 +251,27 @@ var table = []row{
 	},
 	{
 		err: store.ErrLocked, kind: "store-locked", status: 503, typ: api.TypeUnavailable, reason: metrics.Loading,
-		text: say("Another process uses the store"), feedback: notReady,
+		text: say("Another process uses the store"),
 	},
 	{
-		err: archive.ErrDamaged, kind: "damaged", status: 500, typ: api.TypeInternal,
-		text: say("What is stored is damaged"), feedback: say("Internal server error"),
+		err: store.ErrDamaged, kind: "store-damaged", status: 503, typ: api.TypeUnavailable,
+		text: say("Files of the store are missing or damaged, and it is not opened before they are repaired"),
 	},
 	{
-		err: store.ErrCorrupt, kind: "damaged", status: 500, typ: api.TypeInternal,
-		text: say("What is stored is damaged"), feedback: say("Internal server error"),
+		err: store.ErrFormat, kind: "store-format", status: 503, typ: api.TypeUnavailable,
+		text: say("A newer version of weir has written the store"),
+	},
+	{
+		err: store.ErrUnopened, kind: "store-unopened", status: 503, typ: api.TypeUnavailable,
+		text: say("The store cannot be opened"),
+	},
+	{
+		err: archive.ErrDamaged, kind: "damaged", status: 503, typ: api.TypeUnavailable,
+		text: say("What is stored is damaged"),
+	},
+	{
+		err: store.ErrCorrupt, kind: "damaged", status: 503, typ: api.TypeUnavailable,
+		text: say("What is stored is damaged"),
 	},
 	{ // after everything that may wrap it
 		err: context.Canceled, kind: "gone", status: StatusGone, typ: typeGone,

@@ -96,9 +96,11 @@ func (v *View) Models(f func(*Model) bool) error {
 }
 
 // scan calls f for the batches of a range until f returns false. A batch whose header is
-// damaged is logged and skipped, because the others can be read.
+// damaged is an error, ErrDamaged or store.ErrCorrupt: without it the answer would not be
+// whole.
 func (v *View) scan(r store.Range, tenant []byte, f func(*Batch) bool) error {
-	return errors.Join(v.r.Scan(r, func(key, value []byte) bool {
+	var bad error
+	err := v.r.Scan(r, func(key, value []byte) bool {
 		if v.meter.Spend(pace.Row+len(value)) != nil {
 			return false
 		}
@@ -111,11 +113,12 @@ func (v *View) scan(r store.Range, tenant []byte, f func(*Batch) bool) error {
 			b, err = decodeBatch(model, ID(rest), value)
 		}
 		if err != nil {
-			v.a.log.Error("a batch is passed over", "error", err)
-			return true
+			bad = err
+			return false
 		}
 		return f(b)
-	}), v.meter.Err())
+	})
+	return errors.Join(bad, err, v.meter.Err())
 }
 
 // Batches calls f for the batches of a model in the order of their commits, or in reverse,
