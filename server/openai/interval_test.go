@@ -48,7 +48,12 @@ func TestK22StreamInterval(t *testing.T) {
 			}
 		}
 	}
-	// Completions, with an echo in the first event.
+}
+
+// The interval in completions, with an echo in the first event; its bound, and wrong ones.
+func TestK22StreamIntervalElsewhere(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
 	fields := map[string]any{"prompt": "Once upon", "echo": true, "logprobs": 1, "max_tokens": 9, "ignore_eos": true, "stream_interval": 4}
 	whole := h.texts(t, fields).Choices[0]
 	chunks, _ := h.streamedTexts(t, fields)

@@ -122,6 +122,8 @@ func (c *Call) ReadBody() error {
 		return err
 	}
 	c.body.client = c.Tenant()
+	c.conn.reading.Store(true)
+	defer c.conn.reading.Store(false)
 	if err := c.body.read(c.RequestCtx, &c.server.cfg); err != nil {
 		return err
 	}

@@ -55,7 +55,9 @@ func (f *BodyStream) Read(p []byte) (int, error) {
 	if f.c.conn.SetReadDeadline(deadline) != nil {
 		return 0, f.fail(failure.ErrBrokenBody) // closed
 	}
+	f.c.conn.reading.Store(true)
 	n, err := f.r.Read(p)
+	f.c.conn.reading.Store(false)
 	f.n += int64(n)
 	inTime := f.pace.add(f.c.server.Now(), n)
 	switch {

@@ -50,6 +50,7 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 func (s *Server) call(rc *fasthttp.RequestCtx) *Call {
 	s.cfg.CORS.answer(rc)
 	c := &Call{RequestCtx: rc, server: s, conn: rc.Conn().(*conn), Begun: s.Now(), bodyRead: !unread(rc)}
+	c.conn.serving.Store(true)
 	c.body.all, c.body.conn = s.bodies, c.conn
 	c.body.pace.least, c.body.pace.window = s.cfg.BodyRate, s.cfg.BodyWindow
 	return c
