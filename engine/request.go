@@ -51,6 +51,10 @@ type Request struct {
 	// They belong to the engine until the choice's last event.
 	Masks []Mask
 
+	// Budget bounds the events that are not read; nil: nothing does. In SubmitAll, that of
+	// the first request counts.
+	Budget Budget
+
 	// Prompt asks for the log-probabilities of the prompt's tokens; nil: not wanted. Such
 	// a request fills the prefix cache but does not read it.
 	Prompt *PromptScores
