@@ -55,7 +55,8 @@ type choice struct {
 	index    int32 // in req.choices
 	row      int32 // the row of the newest planned step that draws its token
 	sampling *sampler.State
-	mask     Mask // nil: no constraint
+	mask     Mask   // nil: no constraint
+	forcer   Forcer // nil: nothing is forced
 	text     text
 	times    choiceTimes
 }

@@ -52,7 +52,8 @@ type Metrics struct {
 	durationFine                prometheus.Histogram
 	requestBytes, responseBytes *prometheus.SummaryVec
 
-	rejected, admission                                *prometheus.CounterVec
+	rejected                                           *prometheus.CounterVec
+	full                                               atomic.Uint64 // requests that were refused as EngineFull
 	projectRequests, projectPrompt, projectGenerations *prometheus.CounterVec
 	logged, loggedBytes, recorded, lost                prometheus.Counter
 	projects                                           struct {
@@ -82,10 +83,6 @@ func New() *Metrics {
 	for _, r := range reasons {
 		m.rejected.WithLabelValues(string(r))
 	}
-	m.admission = counter("vllm:admission_rejections_total", "Requests refused because of a limit on those that are accepted, by the name of its flag in vLLM.", "reason")
-	for _, r := range []string{maxQueued, "max_num_queued_tokens"} {
-		m.admission.WithLabelValues(r)
-	}
 	m.projectRequests = counter("weir:project_requests_total", "Requests that the engine accepted, by project.", "project")
 	m.projectPrompt = counter("weir:project_prompt_tokens_total", "Prompt tokens of requests that got a token, by project.", "project")
 	m.projectGenerations = counter("weir:project_generation_tokens_total", "Output tokens by project.", "project")
@@ -97,7 +94,7 @@ func New() *Metrics {
 	m.recorded = one("weir:completions_recorded_total", "Chat completions kept as trajectories.")
 	m.lost = one("weir:completions_lost_total", "Chat completions that should have been recorded and were lost.")
 	m.registry.MustRegister(m.logged, m.loggedBytes, m.recorded, m.lost)
-	m.registry.MustRegister(m.requests, m.duration, m.durationFine, m.requestBytes, m.responseBytes, m.rejected, m.admission, current{m}, collectors.NewGoCollector())
+	m.registry.MustRegister(m.requests, m.duration, m.durationFine, m.requestBytes, m.responseBytes, m.rejected, current{m}, collectors.NewGoCollector())
 	m.private.MustRegister(m.projectRequests, m.projectPrompt, m.projectGenerations)
 	return m
 }
@@ -124,7 +121,7 @@ type Model struct {
 // SetEngine makes e, which must be ready, the engine whose series are shown. They begin at
 // 0.
 func (m *Metrics) SetEngine(e *engine.Engine, about Model) {
-	s := newSeries(e, about)
+	s := newSeries(e, about, &m.full)
 	e.Observe(s.observe)
 	m.engine.Store(s)
 }
@@ -162,12 +159,9 @@ func (m *Metrics) Answered(r Request) {
 func (m *Metrics) Rejected(r Reason) {
 	m.rejected.WithLabelValues(string(r)).Inc()
 	if r == EngineFull {
-		m.admission.WithLabelValues(maxQueued).Inc()
+		m.full.Add(1)
 	}
 }
-
-// maxQueued is the name that vLLM has for the bound on accepted requests.
-const maxQueued = "max_num_queued_reqs"
 
 // Labels that are not names of projects, which contain a slash.
 const (

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -145,7 +146,9 @@ func (c *cells) histogram(bounds []float64) *dto.Histogram {
 // number is the value of the label "engine". There is one engine.
 const number = "0"
 
-func newSeries(e *engine.Engine, about Model) *series {
+// newSeries returns the series of an engine, which begin at 0. full counts the requests that
+// any engine of the server has refused because it was full.
+func newSeries(e *engine.Engine, about Model, full *atomic.Uint64) *series {
 	s := &series{engine: e}
 	own := prometheus.Labels{"model_name": about.Name, "engine": number}
 	tokens := oneTwoFive(about.MaxLen)
@@ -184,6 +187,14 @@ func newSeries(e *engine.Engine, about Model) *series {
 			labels[more[i]] = more[i+1]
 		}
 		s.scalar = append(s.scalar, scalar{newName(name, help, labels), gauge, value})
+	}
+	const refused = "Requests refused because of a limit on those that are accepted, by the name of its flag in vLLM."
+	before := full.Load()
+	for reason, value := range map[string]func(*engine.Stats, *tally) float64{
+		"max_num_queued_reqs":   func(*engine.Stats, *tally) float64 { return float64(full.Load() - before) },
+		"max_num_queued_tokens": func(*engine.Stats, *tally) float64 { return 0 },
+	} {
+		s.scalar = append(s.scalar, scalar{newName("vllm:admission_rejections_total", refused, prometheus.Labels{"model_name": about.Name, "reason": reason}), false, value})
 	}
 	gauge := func(name, help string, value func(*engine.Stats) float64) {
 		add(true, name, help, func(st *engine.Stats, _ *tally) float64 { return value(st) })

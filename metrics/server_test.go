@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+
 	"weir/internal/memory"
 )
 
@@ -163,15 +165,7 @@ func TestMetricsDocument(t *testing.T) {
 			if strings.HasPrefix(name, "go_") || strings.HasSuffix(name, "_created") {
 				continue
 			}
-			if kind := f.GetType().String(); (strings.HasPrefix(name, "vllm:") || strings.HasPrefix(name, "http_")) && kind != "GAUGE" {
-				counted := name
-				if kind == "COUNTER" {
-					counted = strings.TrimSuffix(name, "_total")
-				}
-				if created := p[counted+"_created"]; created == nil || len(created.Metric) != len(f.Metric) || created.Metric[0].Gauge.GetValue() < 1 {
-					t.Errorf("%s_created is %v", counted, created)
-				}
-			}
+			checkCreated(t, p, name, f)
 			labels := map[string]bool{}
 			for _, m := range f.Metric {
 				for _, l := range m.Label {
@@ -183,6 +177,35 @@ func TestMetricsDocument(t *testing.T) {
 		slices.Sort(want)
 		if !slices.Equal(have, want) {
 			t.Errorf("want\n%s", strings.Join(want, "\n"))
+		}
+	})
+}
+
+// checkCreated: a series that vLLM has, and that is no gauge, has NAME_created beside it.
+func checkCreated(t *testing.T, p page, name string, f *dto.MetricFamily) {
+	t.Helper()
+	kind := f.GetType()
+	if kind == dto.MetricType_GAUGE || !strings.HasPrefix(name, "vllm:") && !strings.HasPrefix(name, "http_") {
+		return
+	}
+	if kind == dto.MetricType_COUNTER {
+		name = strings.TrimSuffix(name, "_total")
+	}
+	if created := p[name+"_created"]; created == nil || len(created.Metric) != len(f.Metric) || created.Metric[0].Gauge.GetValue() < 1 {
+		t.Errorf("%s_created is %v", name, created)
+	}
+}
+
+// TestAdmission: requests that a full engine refuses count under vLLM's name, those that are
+// refused for another reason do not.
+func TestAdmission(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, simple, nil)
+		defer h.stop()
+		h.m.Rejected(EngineFull)
+		h.m.Rejected(QueueFull)
+		if n := scrape(t, h.m, false).value(t, "vllm:admission_rejections_total", "reason=max_num_queued_reqs"); n != 1 {
+			t.Errorf("%v refusals", n)
 		}
 	})
 }

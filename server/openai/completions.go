@@ -16,7 +16,7 @@ func (s *Service) Completions(c *transport.Call) { s.generate(c, s.prepareTexts)
 // prepareTexts does for /v1/completions what prepareChat does for chats. It makes one
 // request of the engine for each prompt, all with the same parameters.
 func (s *Service) prepareTexts(ctx context.Context, m *Model, body []byte, from sender) (*prepared, error) {
-	q, bad := api.DecodeCompletion(body, s.cfg.Limits)
+	q, bad := api.DecodeCompletion(body, s.limits(ctx))
 	if bad != nil {
 		return nil, bad
 	}
@@ -49,12 +49,23 @@ func (s *Service) prepareTexts(ctx context.Context, m *Model, body []byte, from 
 		if bad != nil {
 			return nil, bad
 		}
+		if q.ThinkingBudget != nil {
+			if !m.Chat.Divides() {
+				return nil, errNoThoughts()
+			}
+			if bad := m.think(&q.Options, &r, m.textStart(tokens)); bad != nil {
+				return nil, bad
+			}
+		}
 		if q.Stream && !(q.Echo && q.Logprobs) { // a stream has no other field for them
 			r.Prompt = nil
 		}
 		p.requests = append(p.requests, r)
 		t.prompts = append(t.prompts, tokens)
 		if q.Echo {
+			if q.ReturnTokenIDs { // the ids say it
+				text = ""
+			}
 			t.echo = append(t.echo, text)
 		}
 		// Every choice repeats its prompt.
@@ -70,6 +81,13 @@ func (s *Service) prepareTexts(ctx context.Context, m *Model, body []byte, from 
 	p.reply.n = q.N * len(q.Prompts)
 	p.reply.answer, p.reply.oneMore = t, true
 	return p, nil
+}
+
+// limits returns the limits of a body, whose decoding ends when ctx does.
+func (s *Service) limits(ctx context.Context) api.Limits {
+	lim := s.cfg.Limits
+	lim.Done = ctx.Done()
+	return lim
 }
 
 // checkTexts refuses a request for reasons that can be found without tokenizing it: its

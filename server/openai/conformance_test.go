@@ -253,7 +253,7 @@ func TestC130Keys(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, func(s *servertest.Setup) { s.Model.Fingerprint = "fp_1" })
 	_, answer := h.Chat(nil)
-	if got, want := keysOf(t, answer), "id object created model choices service_tier system_fingerprint usage prompt_logprobs prompt_token_ids kv_transfer_params"; got != want {
+	if got, want := keysOf(t, answer), "id object created model choices service_tier system_fingerprint usage prompt_logprobs prompt_token_ids prompt_text kv_transfer_params"; got != want {
 		t.Errorf("keys %s\n want %s", got, want)
 	}
 	if c := h.Complete(t, nil); c.SystemFingerprint == nil || *c.SystemFingerprint != "fp_1" {

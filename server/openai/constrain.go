@@ -49,7 +49,7 @@ func (s *Service) constrain(c *transport.Call, m *Model, p *prepared) error {
 	// If the client leaves, Do returns, and the worker goes on alone until the compiler
 	// notices that ctx has ended.
 	ctx := c.Context()
-	err := s.compiling.Do(c.Context(), c.QueueKey, func() { set, g, bad = m.constraints.compile(ctx, q) })
+	err := s.compiling.Do(c.Context(), c.Turn(), func() { set, g, bad = m.constraints.compile(ctx, q) })
 	if err == nil {
 		err = bad
 	}

@@ -66,11 +66,14 @@ func (s *Service) request(m *Model, q *api.Options, params sampler.Params, token
 		Stop: q.Stop, IncludeStop: q.IncludeStop,
 		KeepSpecial: !q.SkipSpecialTokens, JoinSpecial: !q.SpacesBetweenSpecial,
 	}
+	if r.LogprobIDs, bad = m.chosen(q); bad != nil {
+		return engine.Request{}, bad
+	}
 	salt := ""
 	if q.CacheSalt != nil {
 		salt = *q.CacheSalt
 	}
-	r.Salt = s.salts.salt(from.project, salt)
+	r.Salt = s.salts.salt(from.who, from.project, salt)
 	if n := q.PromptLogprobs; n != nil {
 		top := *n
 		if top < 0 {
@@ -193,8 +196,9 @@ func (s *Service) reply(m *Model, q *api.Options, id string) reply {
 		form: api.Form{Reasoning: s.cfg.ReasoningField, TokensAsIDs: s.cfg.TokensAsIDs, TokenIDs: q.ReturnTokenIDs, ContinuousUsage: q.ContinuousUsage || s.cfg.ForceUsage},
 		tok:  m.Tokenizer, n: q.N,
 		logprobs: q.Logprobs, top: q.TopLogprobs,
-		stream: q.Stream, usage: q.IncludeUsage || s.cfg.ForceUsage,
+		stream: q.Stream, interval: max(q.StreamInterval, s.cfg.StreamInterval), usage: q.IncludeUsage || s.cfg.ForceUsage,
 	}
+	r.chosen = q.LogprobTokenIDs != nil
 	if q.ReturnTokensAsIDs != nil {
 		r.form.TokensAsIDs = *q.ReturnTokensAsIDs
 	}

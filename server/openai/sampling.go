@@ -41,7 +41,9 @@ func (s *Service) sampling(ctx context.Context, m *Model, q *api.Options) (sampl
 		if s.cfg.ProcessedLogprobs {
 			p.Logprobs = engine.ProcessedLogprobs
 		}
-		if err := s.logprobLimit(m, q.TopLogprobs, api.ErrMaxLogprobs); err != nil {
+		if q.LogprobTokenIDs != nil {
+			p.Logprobs, p.TopLogprobs = engine.RawLogprobs, 0
+		} else if err := s.logprobLimit(m, q.TopLogprobs, api.ErrMaxLogprobs); err != nil {
 			return p, err
 		}
 		p.TopLogprobs = min(p.TopLogprobs, m.VocabSize)
@@ -72,6 +74,21 @@ func (s *Service) sampling(ctx context.Context, m *Model, q *api.Options) (sampl
 	var err *api.Error
 	p.BadWords, err = m.badWords(ctx, q.BadWords)
 	return p, err
+}
+
+// maxLogprobTokens is the most tokens that logprob_token_ids may name, as in vLLM.
+const maxLogprobTokens = 128
+
+// chosen returns the tokens of logprob_token_ids; nil: there are none.
+func (m *Model) chosen(q *api.Options) ([]int32, *api.Error) {
+	if n := len(q.LogprobTokenIDs); n > maxLogprobTokens {
+		return nil, api.ErrLogprobTokens(n, maxLogprobTokens)
+	}
+	out, outside := ids(q.LogprobTokenIDs, m.VocabSize)
+	if outside != nil {
+		return nil, api.ErrLogprobTokenIDs(outside, m.VocabSize)
+	}
+	return out, nil
 }
 
 // badWords returns the token sequences of words, each as it is tokenized at the start of a

@@ -38,6 +38,9 @@ type Config struct {
 	// ForceUsage sends usage in every chunk of every stream, and the usage chunk, also where
 	// the request did not ask for them.
 	ForceUsage bool
+	// StreamInterval is the least number of tokens in a chunk of a stream; up to 1: each has a
+	// chunk of its own. A request may ask for more.
+	StreamInterval int
 	// LoadTracking makes Load count the requests that generate.
 	LoadTracking bool
 	// CompileQueue is the number of requests that may wait for their grammar,
@@ -54,6 +57,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("server: Config.StallAfter is %v, want more than 0", c.StallAfter)
 	case c.ReasoningField > api.ReasoningBoth:
 		return fmt.Errorf("server: Config.ReasoningField is %d", c.ReasoningField)
+	case c.StreamInterval < 0:
+		return fmt.Errorf("server: Config.StreamInterval is %d, want at least 0", c.StreamInterval)
 	case c.Heartbeat < 0:
 		return fmt.Errorf("server: Config.Heartbeat is %v, want at least 0", c.Heartbeat)
 	case c.MaxLogprobs < -1:

@@ -23,7 +23,6 @@ type Call struct {
 	Target    string         // the path as it was sent, without the root path
 	RequestID string         // X-Request-Id; "": none was sent
 	Project   string         // "<team>/<project>"; "": none
-	QueueKey  string         // requests with the same key take turns as one in the preparation queue
 	Begun     time.Time      // when its headers had been read
 
 	server *Server

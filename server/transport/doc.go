@@ -17,7 +17,7 @@
 //	body      body.go     ReadBody: bounded in size and time
 //	          bodies.go   the memory for all bodies, shared among clients; slow bodies end first
 //	          bodystream.go  BodyStream: for bodies that are never held as a whole
-//	queue     queue.go    Server.Queue().Do: waits for a worker, fair between projects
+//	queue     queue.go    Server.Queue().Do: waits for a worker, fair between tenants
 //	memory    call.go     Memory: what the request holds or may come to hold, reserved before
 //	answer    call.go     Reply, Answer, Fail; Stream and Download for long answers
 //	account   account.go  Settle: a line in the log, counts of HTTP, tokens of the project
@@ -34,7 +34,7 @@
 //
 // # Fairness
 //
-// The queue takes one request of each project in turn. The package ants keeps the
+// The queue takes one request of each tenant in turn, and of its projects in turn. The package ants keeps the
 // goroutines of the workers. Its own queue is not used, because it is in order of arrival,
 // and a request whose client leaves could not be taken out of it.
 package transport

@@ -87,7 +87,7 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 	}
 }
 
-// project sets the project and the queue key of a request of the OpenAI interface. In the
+// project sets the project of a request of the OpenAI interface. In the
 // other interfaces the project is a part of the request.
 func (s *Server) project(c *Call) error {
 	if c.face != failure.OpenAI {
@@ -100,10 +100,6 @@ func (s *Server) project(c *Call) error {
 	}
 	if c.Project != "" && c.Who != nil && !c.Who.Covers(c.Project) {
 		return api.ErrPermission("The key is not for the project " + c.Project + ".")
-	}
-	c.QueueKey = c.Project
-	if c.QueueKey == "" && !s.keys.Open() {
-		c.QueueKey = "key " + string(header.Peek("Authorization")) + string(header.Peek("X-Api-Key"))
 	}
 	return nil
 }
