@@ -111,7 +111,10 @@ func decodeEffort(r *ChatRequest, v Raw, _ *Limits) (f *fault) {
 }
 
 func decodeToolChoice(r *ChatRequest, v Raw, _ *Limits) *fault {
-	if v.Kind() != jsontext.String || v.Text() != "none" {
+	if v.Kind() == jsontext.String {
+		r.ToolChoice = v.Text()
+	}
+	if r.ToolChoice != "none" {
 		r.badChoice = newError(causeToolChoice, "tool_choice must be \"none\": this server does not parse tool calls.", clip(v))
 	}
 	return nil

@@ -80,6 +80,7 @@ type ChatRequest struct {
 	ReturnPromptText bool // what the prompt was rendered to
 
 	// The prompt.
+	ToolChoice           string // "none", "auto", "required"; "": absent, or an object
 	Tools                Raw    // array of tool definitions as a template sees them; nil: none
 	ReasoningEffort      string // "none", "minimal", "low", "medium", "high", "xhigh", "max"; "": not given
 	AddGenerationPrompt  bool
@@ -159,6 +160,13 @@ func (r *Options) MaxOutput() (tokens int, param string, ok bool) {
 // or among the template's arguments. An empty one counts.
 func (r *ChatRequest) HasTemplate() bool {
 	return r.ChatTemplate != nil || r.ChatTemplateKwargs.Member("chat_template").Given()
+}
+
+// AllowAuto makes CheckPrompt accept tool_choice "auto".
+func (r *ChatRequest) AllowAuto() {
+	if r.ToolChoice == "auto" {
+		r.badChoice = nil
+	}
 }
 
 // HasMedia reports whether a message has an image, audio or video part.

@@ -42,6 +42,7 @@ type Form struct {
 	TokenIDs        bool    // return_token_ids
 	HideOutputIDs   bool    // those of the output are null all the same: they would tell hidden thoughts
 	ContinuousUsage bool    // usage in every chunk of a stream
+	NoPromptDetails bool    // no prompt_tokens_details in the usage; null where every key is there
 	Thoughts        bool    // the usage tells how many tokens are reasoning
 	PromptText      *string // return_prompt_text: what the prompt was rendered to; nil: null
 }
@@ -234,10 +235,13 @@ func (f *Form) appendUsage(dst []byte, u Usage, of usageOf) []byte {
 	dst = strconv.AppendInt(dst, int64(u.Prompt+u.Completion), 10)
 	dst = append(dst, `,"completion_tokens":`...)
 	dst = strconv.AppendInt(dst, int64(u.Completion), 10)
-	if of != chunkUsage {
+	switch {
+	case of != chunkUsage && !f.NoPromptDetails:
 		dst = append(dst, `,"prompt_tokens_details":{"cached_tokens":`...)
 		dst = strconv.AppendInt(dst, int64(u.Cached), 10)
 		dst = append(dst, '}')
+	case of == wholeUsage:
+		dst = append(dst, `,"prompt_tokens_details":null`...)
 	}
 	switch {
 	case f.Thoughts:

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"testing"
@@ -153,6 +154,15 @@ func TestForcers(t *testing.T) {
 				t.Errorf("token %d, allowed is 5", s.token)
 			}
 		}
+		e.mustStop(t)
+	})
+}
+
+// TestChosenInvalid: forcers are as many as choices, and chosen tokens are of the vocabulary
+// and stand for the best ones.
+func TestChosenInvalid(t *testing.T) {
+	eachDepth(t, func(t *testing.T, depth int) {
+		e := start(t, engine.Config{Caching: true, MaxLive: 20}, oracle(simSpec(200, 16, 100, 8, depth)))
 		for _, bad := range []func(*engine.Request){
 			func(r *engine.Request) { r.Forcers = []engine.Forcer{&every{}, &every{}} },
 			func(r *engine.Request) { r.LogprobIDs = []int32{1} },
@@ -164,8 +174,9 @@ func TestForcers(t *testing.T) {
 			},
 		} {
 			r := request(10, 5)
-			if bad(&r); func() bool { _, err := e.Submit(r); return err == nil }() {
-				t.Errorf("%+v is accepted", r)
+			bad(&r)
+			if _, err := e.Submit(r); !errors.Is(err, engine.ErrInvalid) {
+				t.Errorf("%+v: %v", r, err)
 			}
 		}
 		e.mustStop(t)

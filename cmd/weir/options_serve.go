@@ -19,6 +19,7 @@ type serveOptions struct {
 	listen  listenOptions
 	access  accessOptions
 	api     interfaceOptions
+	answers answerOptions
 	records recordOptions
 	logs    logOptions
 
@@ -35,6 +36,7 @@ func (o *serveOptions) bind(f *flagSet, getenv func(string) string) {
 	o.listen.bind(f)
 	o.access.bind(f)
 	o.api.bind(f)
+	o.answers.bind(f, &o.model.reasoningParser)
 	o.records.bind(f, getenv)
 	o.logs.bind(f)
 	o.withoutEffect = bindVLLM(f)
@@ -210,6 +212,7 @@ func (o *serveOptions) serverConfig(log *slog.Logger) server.Config {
 	c.PrepareQueue, c.LogRequests = o.listen.preparing, o.logs.requests
 	c.NoRequestID = !o.api.requestIDs
 	c.Heartbeat = o.listen.heartbeat
+	o.answers.apply(&c.Answers)
 	c.Functions = o.api.functions
 	c.Functions.Settings = o.settings
 	c.RootPath = strings.TrimRight(o.listen.rootPath, "/")

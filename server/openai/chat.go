@@ -96,6 +96,12 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, body []byte, from s
 // check refuses a request for reasons that can be found without rendering it: its fields,
 // the model and the settings.
 func (s *Service) check(m *Model, q *api.ChatRequest) *api.Error {
+	if s.cfg.AutoTools {
+		q.AllowAuto()
+	}
+	if s.cfg.ExcludeTools && q.ToolChoice == "none" {
+		q.Tools = nil
+	}
 	if bad := q.CheckPrompt(); bad != nil {
 		return bad
 	}

@@ -30,12 +30,7 @@ func TestK23ChosenLogprobs(t *testing.T) {
 			for _, e := range whole.Logprobs.Content[i].Top {
 				want[e.Token] = e.Logprob
 			}
-			names := []string{fmt.Sprint("token_id:", chosen.TokenIDs[i])}
-			for _, id := range []int{700, 5, int(whole.TokenIDs[1]), 3583} {
-				if name := fmt.Sprint("token_id:", id); name != names[0] {
-					names = append(names, name)
-				}
-			}
+			names := namesOf(chosen.TokenIDs[i], 700, 5, whole.TokenIDs[1], 3583)
 			if len(entry.Top) != len(names) {
 				t.Fatalf("token %d: %+v, want %v", i, entry.Top, names)
 			}
@@ -46,6 +41,22 @@ func TestK23ChosenLogprobs(t *testing.T) {
 			}
 		}
 	}
+}
+
+// namesOf returns the names of a token and of others, each once.
+func namesOf(own int32, others ...int32) []string {
+	names := []string{fmt.Sprint("token_id:", own)}
+	for _, id := range others {
+		if id != own {
+			names = append(names, fmt.Sprint("token_id:", id))
+		}
+	}
+	return names
+}
+
+// In completions only what is generated has them. Too many, and unknown ones, are refused.
+func TestK23ChosenLogprobsElsewhere(t *testing.T) {
+	t.Parallel()
 	h := newServer(t, nil)
 	a := h.texts(t, map[string]any{"prompt": "Once upon", "logprobs": 0, "logprob_token_ids": []int{700, 5}, "echo": true, "return_tokens_as_token_ids": true})
 	top := a.Choices[0].Logprobs.Top

@@ -35,6 +35,13 @@ type waiting struct {
 	sent  bool               // the portion has been sent
 }
 
+// maxWaiting bounds the memory in bytes that is gathered for a chunk. What is beyond it makes
+// a chunk of its own, with fewer tokens than the interval has.
+const maxWaiting = 256 << 10
+
+// size is about how many bytes are gathered.
+func (w *waiting) size() int { return len(w.text) + 4*len(w.ids) + 64*len(w.entries) + 32*len(w.alts) }
+
 func newChunker(r *reply) chunker {
 	c := chunker{r: r, used: make([]int, r.n)}
 	if r.interval > 1 {
@@ -80,7 +87,7 @@ func (c *chunker) gather(ev *engine.Event) (portion, bool) {
 			w.entries = append(w.entries, entry)
 		}
 	}
-	if w.begun && len(w.ids) < c.r.interval && ev.Reason == engine.NotDone {
+	if w.begun && len(w.ids) < c.r.interval && ev.Reason == engine.NotDone && w.size() < maxWaiting {
 		return portion{}, false
 	}
 	w.begun, w.sent = true, true

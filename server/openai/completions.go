@@ -2,9 +2,10 @@ package openai
 
 import (
 	"context"
-	"math/rand/v2"
 
 	"weir/api"
+	"weir/engine"
+	"weir/sampler"
 	"weir/server/failure"
 	"weir/server/transport"
 	"weir/tokenizer"
@@ -39,33 +40,22 @@ func (s *Service) prepareTexts(ctx context.Context, m *Model, body []byte, from 
 		if bad != nil {
 			return nil, bad
 		}
+		if q.ReturnTokenIDs { // the ids are the echo
+			text = ""
+		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		if i > 0 && q.Seed == nil {
-			params.Seed = rand.Uint64()
+			params.Seed = s.newSeed()
 		}
-		r, bad := s.request(m, &q.Options, params, tokens, from)
+		r, bad := s.textRequest(m, q, params, tokens, from)
 		if bad != nil {
 			return nil, bad
-		}
-		if q.ThinkingBudget != nil {
-			if !m.Chat.Divides() {
-				return nil, errNoThoughts()
-			}
-			if bad := m.think(&q.Options, &r, m.textStart(tokens)); bad != nil {
-				return nil, bad
-			}
-		}
-		if q.Stream && !(q.Echo && q.Logprobs) { // a stream has no other field for them
-			r.Prompt = nil
 		}
 		p.requests = append(p.requests, r)
 		t.prompts = append(t.prompts, tokens)
 		if q.Echo {
-			if q.ReturnTokenIDs { // the ids say it
-				text = ""
-			}
 			t.echo = append(t.echo, text)
 		}
 		// Every choice repeats its prompt.
@@ -81,6 +71,26 @@ func (s *Service) prepareTexts(ctx context.Context, m *Model, body []byte, from 
 	p.reply.n = q.N * len(q.Prompts)
 	p.reply.answer, p.reply.oneMore = t, true
 	return p, nil
+}
+
+// textRequest makes the request of the engine for one prompt.
+func (s *Service) textRequest(m *Model, q *api.CompletionRequest, params sampler.Params, tokens []int32, from sender) (engine.Request, *api.Error) {
+	r, bad := s.request(m, &q.Options, params, tokens, from)
+	if bad != nil {
+		return r, bad
+	}
+	if q.ThinkingBudget != nil {
+		if !m.Chat.Divides() {
+			return r, errNoThoughts()
+		}
+		if bad := m.think(&q.Options, &r, m.textStart(tokens)); bad != nil {
+			return r, bad
+		}
+	}
+	if q.Stream && !(q.Echo && q.Logprobs) { // a stream has no other field for them
+		r.Prompt = nil
+	}
+	return r, nil
 }
 
 // limits returns the limits of a body, whose decoding ends when ctx does.

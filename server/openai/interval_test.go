@@ -48,13 +48,28 @@ func TestK22StreamInterval(t *testing.T) {
 			}
 		}
 	}
-	// Completions, with an echo in the first event.
+}
+
+// The interval in completions, with an echo in the first event; its bound, and wrong ones.
+func TestK22StreamIntervalElsewhere(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
 	fields := map[string]any{"prompt": "Once upon", "echo": true, "logprobs": 1, "max_tokens": 9, "ignore_eos": true, "stream_interval": 4}
 	whole := h.texts(t, fields).Choices[0]
 	chunks, _ := h.streamedTexts(t, fields)
 	got := joinTexts(chunks, 1)[0]
 	if len(chunks) != 3 || got.Text != whole.Text || !reflect.DeepEqual(got.Logprobs, whole.Logprobs) {
 		t.Errorf("%d events: %+v, want %+v", len(chunks), got, whole)
+	}
+	// What is gathered is bounded, however long the interval.
+	most := 0
+	for _, chunk := range h.Streamed(t, map[string]any{"stream_interval": 1 << 40, "max_tokens": 900, "ignore_eos": true, "logprobs": true, "top_logprobs": 20}) {
+		if l := chunk.Choices[0].Logprobs; l != nil {
+			most = max(most, len(l.Content))
+		}
+	}
+	if most < 200 || most > 450 {
+		t.Errorf("an event has up to %d tokens", most)
 	}
 	for _, bad := range []any{0, -1, 1.5, "x"} {
 		status, answer := h.Chat(map[string]any{"stream_interval": bad})

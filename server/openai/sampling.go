@@ -28,10 +28,11 @@ func (s *Service) sampling(ctx context.Context, m *Model, q *api.Options) (sampl
 		Frequency:  float32(q.FrequencyPenalty),
 		Presence:   float32(q.PresencePenalty),
 		MinTokens:  q.MinTokens,
-		Seed:       rand.Uint64(),
 	}
 	if q.Seed != nil {
 		p.Seed = uint64(*q.Seed)
+	} else {
+		p.Seed = s.newSeed()
 	}
 	if p.Temperature == 0 && q.N > 1 { // also when the model's default says so
 		return p, api.ErrGreedyN(q.N)
@@ -176,4 +177,18 @@ func or[T any](request, model *T, otherwise T) T {
 		return *model
 	}
 	return otherwise
+}
+
+// newSeed returns the seed of a request that gives none: a random number, or the next one of
+// those that Config.Seed leads to.
+func (s *Service) newSeed() uint64 {
+	if s.cfg.Seed == nil {
+		return rand.Uint64()
+	}
+	// Without the mixing, the requests of two servers with seeds that are next to each other
+	// would share seeds. (SplitMix64: Steele, Lea and Flood, OOPSLA 2014.)
+	x := *s.cfg.Seed + s.seeds.Add(1)*0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
 }

@@ -41,6 +41,15 @@ type Config struct {
 	// StreamInterval is the least number of tokens in a chunk of a stream; up to 1: each has a
 	// chunk of its own. A request may ask for more.
 	StreamInterval int
+	// NoPromptDetails leaves prompt_tokens_details out of the usage.
+	NoPromptDetails bool
+	// Tools says what becomes of the tools of a request.
+	Tools
+	// Seed, if not nil, makes the seeds of requests that give none: the same requests in the
+	// same order then have the same answers. nil: such seeds are random.
+	Seed *uint64
+	// Constrained are defaults of constrained requests.
+	Constrained
 	// LoadTracking makes Load count the requests that generate.
 	LoadTracking bool
 	// CompileQueue is the number of requests that may wait for their grammar,
@@ -48,6 +57,21 @@ type Config struct {
 	CompileQueue, CompileWorkers int
 	// NewID makes the id of a request that has none; nil: ids are random.
 	NewID func() string
+}
+
+// Tools says what becomes of the tools of a request.
+type Tools struct {
+	// AutoTools accepts tool_choice "auto". The template shows the tools to the model; the
+	// calls that it writes remain text.
+	AutoTools bool
+	// ExcludeTools hides the tools of a request with tool_choice "none" from the template.
+	ExcludeTools bool
+}
+
+// Constrained are defaults of constrained requests.
+type Constrained struct {
+	NoWhitespace bool // JSON without white space between its tokens, as if each request said so
+	InThoughts   bool // the constraint holds for the whole output, and not for what follows the thoughts
 }
 
 // Validate returns an error for the first value that is out of range.
@@ -76,7 +100,8 @@ type Service struct {
 	recorder  *recording.Recorder // nil: nothing is recorded
 	counts    *metrics.Metrics
 	salts     salter
-	load      atomic.Int64 // requests that generate; counted with LoadTracking
+	seeds     atomic.Uint64 // seeds that were made from Config.Seed
+	load      atomic.Int64  // requests that generate; counted with LoadTracking
 
 	model  atomic.Pointer[Model]
 	failed atomic.Bool // the engine has ended
