@@ -28,6 +28,9 @@ var (
 // ErrNoToken ends a choice whose constraints leave no token to draw.
 var ErrNoToken = errors.New("engine: the request's constraints leave no token to draw")
 
+// ErrUnread ends a stream whose Budget has no memory for events that are not read.
+var ErrUnread = errors.New("engine: the answer is not read, and there is no memory to keep it")
+
 // errMaskBroken means that the device is faulty.
 var errMaskBroken = errors.New("engine: the device drew a token that the request's mask forbids")
 
