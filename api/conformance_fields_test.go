@@ -35,6 +35,43 @@ func TestC50K11TopLogprobs(t *testing.T) {
 	}
 }
 
+func TestK23LogprobTokenIDs(t *testing.T) {
+	for f, w := range map[string]int{`"logprobs":true,"logprob_token_ids":[5,5,7]`: 3, `"logprob_token_ids":[]`: 0, `"logprob_token_ids":null`: 0} {
+		if r := accept(t, f); len(r.LogprobTokenIDs) != w || w == 0 && r.LogprobTokenIDs != nil {
+			t.Errorf("%s: %v", f, r.LogprobTokenIDs)
+		}
+	}
+	refuse(t, `"logprob_token_ids":[5]`, want{"logprob-tokens", "`logprobs` must be set to true"})
+	refuse(t, `"logprobs":true,"logprob_token_ids":["5"]`, want{"schema", "logprob_token_ids[0]"})
+	for body, ok := range map[string]bool{
+		`{"prompt":"x","logprobs":0,"logprob_token_ids":[1]}`:                            true,
+		`{"prompt":"x","logprob_token_ids":[1]}`:                                         false,
+		`{"prompt":"x","logprobs":0,"echo":true,"max_tokens":1,"logprob_token_ids":[1]}`: true,
+		`{"prompt":"x","logprobs":0,"echo":true,"max_tokens":0,"logprob_token_ids":[1]}`: false,
+		`{"prompt":"x","logprobs":0,"echo":true,"max_tokens":0,"logprob_token_ids":[]}`:  true,
+	} {
+		if _, err := checkText([]byte(body)); (err == nil) != ok || err != nil && *err.Param != "logprob_token_ids" {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+}
+
+func TestK24ThinkingBudget(t *testing.T) {
+	for v, w := range map[string]int{"0": 0, "7": 7} {
+		if r := accept(t, `"thinking_token_budget":`+v); r.ThinkingBudget == nil || *r.ThinkingBudget != w {
+			t.Errorf("%s: %v", v, r.ThinkingBudget)
+		}
+	}
+	for _, v := range []string{"-1", "null"} {
+		if r := accept(t, `"thinking_token_budget":`+v); r.ThinkingBudget != nil {
+			t.Errorf("%s: %d", v, *r.ThinkingBudget)
+		}
+	}
+	for _, v := range []string{"-2", "1.5", `"1"`} {
+		refuse(t, `"thinking_token_budget":`+v, want{"schema", "thinking_token_budget"})
+	}
+}
+
 func TestC51PromptLogprobs(t *testing.T) {
 	for _, n := range []string{"1", "-1"} {
 		e := refuse(t, `"stream":true,"prompt_logprobs":`+n, want{"prompt-logprobs", ""})

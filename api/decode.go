@@ -39,15 +39,12 @@ var fields = slices.Concat(lift(options, func(r *ChatRequest) *Options { return 
 		r.MaxCompletionTokens, f = optional(v, integer)
 		return
 	}},
-	{"bad_words", notNull, func(r *ChatRequest, v Raw, lim *Limits) (f *fault) {
-		r.BadWords, f = list(v, lim.BadWords, text)
-		return
-	}},
 	{"tools", nullable, decodeTools},
 	{"tool_choice", nullable, decodeToolChoice},
 	{"parallel_tool_calls", nullable, func(r *ChatRequest, v Raw, _ *Limits) (f *fault) { r.ParallelToolCalls, f = boolean(v); return }},
 	{"reasoning_effort", nullable, decodeEffort},
 	{"include_reasoning", notNull, func(r *ChatRequest, v Raw, _ *Limits) (f *fault) { r.IncludeReasoning, f = boolean(v); return }},
+	{"return_prompt_text", nullable, func(r *ChatRequest, v Raw, _ *Limits) (f *fault) { r.ReturnPromptText, f = boolean(v); return }},
 	{"echo", notNull, func(r *ChatRequest, v Raw, _ *Limits) (f *fault) { r.Echo, f = boolean(v); return }},
 	{"add_generation_prompt", notNull, func(r *ChatRequest, v Raw, _ *Limits) (f *fault) { r.AddGenerationPrompt, f = boolean(v); return }},
 	{"continue_final_message", notNull, func(r *ChatRequest, v Raw, _ *Limits) (f *fault) { r.ContinueFinalMessage, f = boolean(v); return }},
@@ -74,6 +71,9 @@ func (r *ChatRequest) crossCheck(values []Raw) *Error {
 		return newError(causeTopLogprobs, "`top_logprobs` must be a positive value or -1.", r.TopLogprobs)
 	case r.TopLogprobs != 0 && !r.Logprobs:
 		return newError(causeTopLogprobs, "when using top_logprobs, logprobs must be set to true.", nil)
+	}
+	if err := r.checkLogprobTokens(" to true"); err != nil {
+		return err
 	}
 	if err := r.checkGenerationPrompt(sent("add_generation_prompt")); err != nil {
 		return err
@@ -111,7 +111,10 @@ func decodeEffort(r *ChatRequest, v Raw, _ *Limits) (f *fault) {
 }
 
 func decodeToolChoice(r *ChatRequest, v Raw, _ *Limits) *fault {
-	if v.Kind() != jsontext.String || v.Text() != "none" {
+	if v.Kind() == jsontext.String {
+		r.ToolChoice = v.Text()
+	}
+	if r.ToolChoice != "none" {
 		r.badChoice = newError(causeToolChoice, "tool_choice must be \"none\": this server does not parse tool calls.", clip(v))
 	}
 	return nil

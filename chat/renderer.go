@@ -109,6 +109,9 @@ type Prompt struct {
 	EchoText, EchoThought string
 	// Output says whether the model's output begins with reasoning or with content.
 	Output reasoning.Start
+	// Divided says that reasoning is told apart at all. Then Output may still be
+	// reasoning.Content, because this prompt lets the model not think.
+	Divided bool
 }
 
 // Render makes the prompt. Every error is an *Error.

@@ -12,6 +12,7 @@ type rowResult struct {
 	out      *backend.Out
 	row      int
 	top, num int // the row's alternatives are out.TopTokens[top:top+num]
+	host     hostRow
 }
 
 // alternatives appends the row's alternatives to dst.
@@ -61,7 +62,11 @@ func (e *Engine) book(c *choice, chunk scheduler.Chunk, r rowResult) error {
 	if c.req.Sampling.Logprobs != backend.NoLogprobs {
 		ev.Logprob, ev.Rank = r.out.Logprobs[r.row], r.out.Ranks[r.row]
 	}
-	e.top = r.alternatives(e.top[:0])
+	if r.host.logits != nil {
+		e.top = r.host.chosen(e.top[:0], c.req.LogprobIDs, tok, ev.Logprob)
+	} else {
+		e.top = r.alternatives(e.top[:0])
+	}
 	e.accept(c, ev)
 	if c.mask != nil {
 		e.bookForced(c, r.num)
@@ -85,6 +90,9 @@ func (e *Engine) bookForced(c *choice, top int) {
 		if c.req.Sampling.Logprobs != backend.NoLogprobs {
 			ev.Rank = 1
 			e.top = append(e.top[:0], TokenLogprob{Token: tok})[:min(top, 1)]
+			if len(c.req.LogprobIDs) > 0 {
+				e.top = forced(e.top[:0], c.req.LogprobIDs, tok)
+			}
 		}
 		e.counts.ForcedTokens++
 		e.accept(c, ev)
@@ -96,6 +104,9 @@ func (e *Engine) bookForced(c *choice, top int) {
 func (e *Engine) accept(c *choice, ev Event) {
 	q := &c.seq
 	c.sampling.Accept(ev.Token)
+	if c.forcer != nil {
+		c.forcer.Accept(ev.Token)
+	}
 	e.counts.GenerationTokens++
 	e.reportToken(c)
 	if c.mask != nil && !c.mask.Accept(ev.Token) {

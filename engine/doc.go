@@ -72,7 +72,8 @@
 //
 // The log-probabilities of a prompt's own tokens come from rows with a Target, which
 // draw nothing. Copying whole rows of logits to the host for them was the first plan;
-// Host rows remain for tests.
+// Host rows remain for tests and for LogprobIDs: no device gathers the scores of given
+// tokens, and a copy costs little beside the product that made the row.
 //
 // # Constraints
 //
@@ -94,9 +95,10 @@
 //
 // # Streams
 //
-// Pushing an event never blocks: what a reader has not taken waits in its stream, and
-// cannot be more than the request's own limits let it produce. So a slow reader holds up
-// no other request. The readers are signalled once per step, after everything that the
+// Pushing an event never blocks: what a reader has not taken waits in its stream, in a
+// compact form (backlog.go), and cannot be more than the request's own limits let it
+// produce. A [Budget] bounds what all streams hold together. So a slow reader holds up no
+// other request. The readers are signalled once per step, after everything that the
 // step gave has been counted: a reader who has seen a token finds it in [Stats] and in
 // the [Report] of the step.
 //
@@ -135,7 +137,7 @@
 //
 // request.go has what callers hand in and get back, engine.go the Engine and its loop,
 // submit.go the intake. step.go plans a step and gives it to the backend; book.go books
-// what the step gave. failure.go ends requests that cannot go on. stream.go and text.go
-// serve the readers, mask.go fills mask rows, stats.go and report.go count, and forget.go
+// what the step gave. failure.go ends requests that cannot go on. stream.go, backlog.go and
+// text.go serve the readers, mask.go fills mask rows, stats.go and report.go count, and forget.go
 // empties the prefix cache.
 package engine

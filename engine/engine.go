@@ -28,6 +28,9 @@ var (
 // ErrNoToken ends a choice whose constraints leave no token to draw.
 var ErrNoToken = errors.New("engine: the request's constraints leave no token to draw")
 
+// ErrUnread ends a stream whose Budget has no memory for events that are not read.
+var ErrUnread = errors.New("engine: the answer is not read, and there is no memory to keep it")
+
 // errMaskBroken means that the device is faulty.
 var errMaskBroken = errors.New("engine: the device drew a token that the request's mask forbids")
 
@@ -52,7 +55,8 @@ type choice struct {
 	index    int32 // in req.choices
 	row      int32 // the row of the newest planned step that draws its token
 	sampling *sampler.State
-	mask     Mask // nil: no constraint
+	mask     Mask   // nil: no constraint
+	forcer   Forcer // nil: nothing is forced
 	text     text
 	times    choiceTimes
 }

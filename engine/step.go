@@ -139,7 +139,7 @@ func (e *Engine) draw(s *stepData) error {
 	d := &s.draws
 	d.Reset()
 	s.masks.reset()
-	words, row, top := e.spec.MaskWords(), 0, 0
+	words, row, top, host := e.spec.MaskWords(), 0, 0, 0
 	for i, chunk := range s.chunks {
 		c := chunk.Seq.Owner.(*choice)
 		for ; row < s.rowEnd[i]; row++ {
@@ -151,7 +151,17 @@ func (e *Engine) draw(s *stepData) error {
 				d.Rows = append(d.Rows, backend.Draw{Target: chunk.Seq.Tokens[at+1], Logprobs: c.req.Prompt.Mode, Top: int32(c.req.Prompt.Top),
 					Mask: -1, Allow: -1, EditEnd: int32(len(d.Edits))})
 			default:
+				first := len(d.Edits)
 				c.sampling.Plan(d, words, chunk.Seq.Tokens[chunk.Seq.Prompt:])
+				if c.forcer != nil {
+					if t := c.forcer.Force(); t >= 0 {
+						force(d, first, t)
+					}
+				}
+				if len(c.req.LogprobIDs) > 0 {
+					d.Rows[row].Host = true
+					host++
+				}
 				if c.mask != nil {
 					d.Rows[row].Mask = int32(len(d.Masks) / words)
 					d.Masks = slices.Grow(d.Masks, words)[:len(d.Masks)+words]
@@ -165,12 +175,18 @@ func (e *Engine) draw(s *stepData) error {
 		d.Ready = s.ready
 		e.wakeMaskWorker()
 	}
-	resize(&s.out, row, top)
+	resize(&s.out, row, top, host*e.spec.VocabSize)
 	return e.be.Draw(d)
 }
 
-// resize makes out as long as a step needs that has this many rows and top tokens.
-func resize(out *backend.Out, rows, top int) {
+// resize makes out as long as a step needs that has this many rows, top tokens and logits.
+// Memory for logits is large and seldom needed, so it is given up with the last of them.
+func resize(out *backend.Out, rows, top, logits int) {
+	if logits == 0 {
+		out.Logits = nil
+	} else {
+		out.Logits = slices.Grow(out.Logits[:0], logits)[:logits]
+	}
 	out.Tokens = slices.Grow(out.Tokens[:0], rows)[:rows]
 	out.Logprobs = slices.Grow(out.Logprobs[:0], rows)[:rows]
 	out.Ranks = slices.Grow(out.Ranks[:0], rows)[:rows]
@@ -186,12 +202,16 @@ func (e *Engine) finish(s *stepData) error {
 	e.now = e.clock()
 	s.masks.wait() // if all rows are dead, the device may not have called Ready
 	e.counts.Steps++
-	row, top := 0, 0
+	row, top, host := 0, 0, 0
 	for i, chunk := range s.chunks {
 		c := chunk.Seq.Owner.(*choice)
 		for ; row < s.rowEnd[i]; row++ {
 			n := int(s.draws.Rows[row].Top)
-			r := rowResult{&s.out, row, top, n}
+			r := rowResult{out: &s.out, row: row, top: top, num: n}
+			if s.draws.Rows[row].Host {
+				r.host = s.hostRow(row, host, e.spec.VocabSize, e.spec.MaskWords())
+				host++
+			}
 			if !chunk.Draw || row < s.rowEnd[i]-1 {
 				c.addScore(int(s.batch.Pos[s.batch.At[row]]), r)
 			} else if err := e.book(c, chunk, r); err != nil {

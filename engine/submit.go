@@ -25,7 +25,7 @@ func (e *Engine) SubmitAll(rs []Request) (*Stream, error) {
 	if len(rs) == 0 {
 		return nil, fmt.Errorf("%w: no requests", ErrInvalid)
 	}
-	s := &Stream{ready: make(chan struct{}, 1)}
+	s := &Stream{ready: make(chan struct{}, 1), budget: rs[0].Budget}
 	s.mu.prompt = make([][]PromptLogprob, len(rs))
 	qs, choices, err := e.prepare(rs, s)
 	if err != nil {
@@ -103,7 +103,7 @@ func (e *Engine) validate(r *Request) error {
 	if err := r.Sampling.Validate(e.spec.VocabSize); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return nil
+	return r.checkChosen(e.spec.VocabSize)
 }
 
 // maxPromptTop is the most alternatives of prompt tokens that a step reports for one
@@ -120,6 +120,9 @@ func (e *Engine) prepareChoice(q *request, i int) {
 	c.text = newText(e.cfg.Tokenizer, &q.Request)
 	if q.Masks != nil {
 		c.mask = q.Masks[i]
+	}
+	if q.Forcers != nil {
+		c.forcer = q.Forcers[i]
 	}
 	c.seq = scheduler.Sequence{
 		Account: scheduler.Account{Tenant: q.Tenant, Project: q.Project}, Priority: q.Priority, Salt: q.Salt, Owner: c, Prompt: len(q.Tokens), Limits: q.Limits,

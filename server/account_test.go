@@ -93,7 +93,7 @@ func TestUsage(t *testing.T) {
 	status, answer, _ := h.Get("GET", "/usage?project=nonsense", "")
 	servertest.Refused(t, status, answer, 400, "")
 	status, _, header := h.Get("POST", "/usage", "")
-	if status != 405 || header.Get("Allow") != "GET" {
+	if status != 405 || header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("POST: %d", status)
 	}
 }

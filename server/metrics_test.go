@@ -98,7 +98,7 @@ func TestC8MetricsAccess(t *testing.T) {
 		if status != 200 || !strings.Contains(text, "vllm:num_requests_running{") || strings.Contains(text, "red/apples") {
 			t.Errorf("%s: %d %s", path, status, text)
 		}
-		if status, _, header := h.Get("POST", path, ""); status != 405 || header.Get("Allow") != "GET" {
+		if status, _, header := h.Get("POST", path, ""); status != 405 || header.Get("Allow") != "GET, HEAD" {
 			t.Errorf("POST %s: %d %v", path, status, header)
 		}
 	}

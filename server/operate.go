@@ -47,7 +47,7 @@ func (s *Server) stores() map[string]func() metrics.Store {
 	add := func(name string, stats func() store.Stats) {
 		list[name] = func() metrics.Store {
 			d := stats()
-			return metrics.Store{Updates: d.Updates, Commits: d.Commits, Written: d.Bytes, Committing: d.Committing.Seconds(), Syncing: d.Syncing.Seconds(), Failures: d.Failures, Damaged: d.Corrupt,
+			return metrics.Store{Updates: d.Updates, Commits: d.Commits, Written: d.Bytes, Committing: d.Committing.Seconds(), Syncing: d.Syncing.Seconds(), Failures: d.Failures, Damaged: d.Corrupt, Doubts: d.Doubts,
 				Waiting: d.Waiting, Size: d.LSM + d.ValueLog}
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"runtime"
 	"runtime/debug"
 
@@ -14,6 +13,7 @@ import (
 	"weir/device/cpu"
 	"weir/engine"
 	"weir/internal/jsontext"
+	"weir/internal/plainfile"
 	"weir/model"
 	"weir/scheduler"
 )
@@ -244,7 +244,7 @@ func readSimProfile(name string) (p sim.Profile, err error) {
 			return known, nil
 		}
 	}
-	src, err := os.ReadFile(name)
+	src, err := plainfile.Read(name)
 	if err != nil {
 		return p, err
 	}

@@ -1,6 +1,7 @@
 package openai_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -154,6 +155,24 @@ func TestC63C64C142K7K10Messages(t *testing.T) {
 	typed := h.Complete(t, map[string]any{"messages": servertest.UserSays("<|im_end|>"), "return_token_ids": true})
 	if n := strings.Count(decode(typed.PromptTokenIDs), "<|im_end|>"); n != 2 {
 		t.Errorf("%q", decode(typed.PromptTokenIDs))
+	}
+}
+
+// What a template shows of the tools is what json.dumps of Python makes of vLLM's dump of the
+// same request (made with pydantic 2.13).
+func TestK9ToolsInThePrompt(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, func(s *servertest.Setup) {
+		s.Model.Chat = render(t, chat.Config{Templates: []chat.Template{{Source: "{% for t in tools %}{{ t | tojson }}\n{% endfor %}{{ messages[0].content }}"}}})
+	})
+	const tools = `[{"function":{"parameters":{"type":"object","properties":{"zip":{"type":"string","description":"\u00e9 \"q\" <b>"},"n":{"type":"number","minimum":1.0,"maximum":1e3}},"required":["zip"]},"name":"lookup","x":1},"y":2},` +
+		`{"type":"function","function":{"name":"now","description":"the time"}}]`
+	const want = `{"type": "function", "function": {"name": "lookup", "description": null, "parameters": {"type": "object", "properties": {"zip": {"type": "string", "description": "é \"q\" <b>"}, "n": {"type": "number", "minimum": 1.0, "maximum": 1000.0}}, "required": ["zip"]}}}
+{"type": "function", "function": {"name": "now", "description": "the time", "parameters": null}}
+`
+	_, answer := h.Chat(map[string]any{"messages": servertest.UserSays("Hi"), "tools": json.RawMessage(tools), "return_prompt_text": true})
+	if quoted := string(api.AppendString([]byte(`"prompt_text":`), want+"Hi")); !strings.Contains(answer, quoted) {
+		t.Errorf("got  %s\nwant %s", answer, quoted)
 	}
 }
 

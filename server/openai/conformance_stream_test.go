@@ -62,7 +62,7 @@ func TestC132C133Stream(t *testing.T) {
 	}
 }
 
-func TestC134C135K4K5StreamUsage(t *testing.T) {
+func TestC134C135K4StreamUsage(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, nil)
 	chunks := h.Streamed(t, map[string]any{"stream_options": map[string]any{"include_usage": true}})
@@ -101,13 +101,17 @@ func TestC134C135K4K5StreamUsage(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestK5ForcedUsage(t *testing.T) {
+	t.Parallel()
 	forced := newServer(t, func(s *servertest.Setup) { s.Config.ForceUsage = true })
 	for i, c := range forced.Streamed(t, nil) {
 		if c.Usage == nil {
 			t.Errorf("event %d has no usage although the server forces it: %+v", i, c)
 		}
 	}
-	texts, _ := (&testServer{Server: forced.Server}).streamedTexts(t, nil)
+	texts, _ := forced.streamedTexts(t, nil)
 	for i, c := range texts {
 		if c.Usage == nil {
 			t.Errorf("event %d of a completion has no usage: %+v", i, c)

@@ -66,6 +66,9 @@ func (s *Service) request(m *Model, q *api.Options, params sampler.Params, token
 		Stop: q.Stop, IncludeStop: q.IncludeStop,
 		KeepSpecial: !q.SkipSpecialTokens, JoinSpecial: !q.SpacesBetweenSpecial,
 	}
+	if r.LogprobIDs, bad = m.chosen(q); bad != nil {
+		return engine.Request{}, bad
+	}
 	salt := ""
 	if q.CacheSalt != nil {
 		salt = *q.CacheSalt
@@ -190,11 +193,12 @@ func (s *Service) reply(m *Model, q *api.Options, id string) reply {
 	}
 	r := reply{
 		meta: api.Meta{ID: id, Created: s.http.Now().Unix(), Model: m.Names[0], Fingerprint: m.Fingerprint},
-		form: api.Form{Reasoning: s.cfg.ReasoningField, TokensAsIDs: s.cfg.TokensAsIDs, TokenIDs: q.ReturnTokenIDs, ContinuousUsage: q.ContinuousUsage || s.cfg.ForceUsage},
+		form: api.Form{Reasoning: s.cfg.ReasoningField, TokensAsIDs: s.cfg.TokensAsIDs, TokenIDs: q.ReturnTokenIDs, ContinuousUsage: q.ContinuousUsage || s.cfg.ForceUsage, NoPromptDetails: s.cfg.NoPromptDetails},
 		tok:  m.Tokenizer, n: q.N,
 		logprobs: q.Logprobs, top: q.TopLogprobs,
-		stream: q.Stream, usage: q.IncludeUsage || s.cfg.ForceUsage,
+		stream: q.Stream, interval: max(q.StreamInterval, s.cfg.StreamInterval), usage: q.IncludeUsage || s.cfg.ForceUsage,
 	}
+	r.chosen = q.LogprobTokenIDs != nil
 	if q.ReturnTokensAsIDs != nil {
 		r.form.TokensAsIDs = *q.ReturnTokensAsIDs
 	}

@@ -12,6 +12,39 @@ import (
 
 // docs/interface/operations.md: the ids that a request would be generated
 // from, with every default filled in, and nothing generated.
+// What decides the output is there: constraints in the terms of structured_outputs, however
+// they were sent, and repetition_detection.
+func TestK13RenderedConstraints(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
+	const rest = `"disable_any_whitespace":false,"disable_additional_properties":false,"whitespace_pattern":null}`
+	for _, c := range []struct {
+		fields map[string]any
+		want   string
+	}{
+		{nil, `"structured_outputs":null,"repetition_detection":null`},
+		{map[string]any{"response_format": map[string]any{"type": "json_schema", "json_schema": map[string]any{"name": "n", "schema": map[string]any{"type": "object"}}}},
+			`"structured_outputs":{"json":{"type":"object"},"regex":null,"choice":null,"grammar":null,"json_object":null,"structural_tag":null,` + rest},
+		{map[string]any{"response_format": map[string]any{"type": "json_object"}}, `"structured_outputs":{"json":null,"regex":null,"choice":null,"grammar":null,"json_object":true,"structural_tag":null,` + rest},
+		{map[string]any{"structured_outputs": map[string]any{"regex": "a+", "disable_any_whitespace": true, "whitespace_pattern": " "}},
+			`"structured_outputs":{"json":null,"regex":"a+","choice":null,"grammar":null,"json_object":null,"structural_tag":null,"disable_any_whitespace":true,"disable_additional_properties":false,"whitespace_pattern":" "}`},
+		{map[string]any{"structured_outputs": map[string]any{"choice": []string{"a", "b"}}}, `"regex":null,"choice":["a","b"],"grammar":null`},
+		{map[string]any{"structured_outputs": map[string]any{"grammar": `root ::= "x"`}}, `"grammar":"root ::= \"x\"","json_object":null`},
+		{map[string]any{"structured_outputs": map[string]any{"structural_tag": `{"structures":[],"triggers":[]}`}}, `"structural_tag":"{\"structures\":[],\"triggers\":[]}"`},
+		{map[string]any{"repetition_detection": map[string]any{"max_pattern_size": 4, "min_count": 3}}, `"repetition_detection":{"max_pattern_size":4,"min_pattern_size":1,"min_count":3}`},
+	} {
+		for _, path := range []string{servertest.ChatPath, servertest.TextPath} {
+			body := servertest.Body(t, c.fields)
+			if path == servertest.TextPath {
+				body = servertest.TextBody(t, c.fields)
+			}
+			if status, answer, _ := h.Get("POST", path+"/render", body); status != 200 || !strings.Contains(answer, c.want) {
+				t.Errorf("%s %v: %d %s\nwant %s", path, c.fields, status, answer, c.want)
+			}
+		}
+	}
+}
+
 func TestRender(t *testing.T) {
 	t.Parallel()
 	temperature := 0.7

@@ -28,10 +28,11 @@ func (s *Service) sampling(ctx context.Context, m *Model, q *api.Options) (sampl
 		Frequency:  float32(q.FrequencyPenalty),
 		Presence:   float32(q.PresencePenalty),
 		MinTokens:  q.MinTokens,
-		Seed:       rand.Uint64(),
 	}
 	if q.Seed != nil {
 		p.Seed = uint64(*q.Seed)
+	} else {
+		p.Seed = s.newSeed()
 	}
 	if p.Temperature == 0 && q.N > 1 { // also when the model's default says so
 		return p, api.ErrGreedyN(q.N)
@@ -41,7 +42,9 @@ func (s *Service) sampling(ctx context.Context, m *Model, q *api.Options) (sampl
 		if s.cfg.ProcessedLogprobs {
 			p.Logprobs = engine.ProcessedLogprobs
 		}
-		if err := s.logprobLimit(m, q.TopLogprobs, api.ErrMaxLogprobs); err != nil {
+		if q.LogprobTokenIDs != nil {
+			p.Logprobs, p.TopLogprobs = engine.RawLogprobs, 0
+		} else if err := s.logprobLimit(m, q.TopLogprobs, api.ErrMaxLogprobs); err != nil {
 			return p, err
 		}
 		p.TopLogprobs = min(p.TopLogprobs, m.VocabSize)
@@ -72,6 +75,21 @@ func (s *Service) sampling(ctx context.Context, m *Model, q *api.Options) (sampl
 	var err *api.Error
 	p.BadWords, err = m.badWords(ctx, q.BadWords)
 	return p, err
+}
+
+// maxLogprobTokens is the most tokens that logprob_token_ids may name, as in vLLM.
+const maxLogprobTokens = 128
+
+// chosen returns the tokens of logprob_token_ids; nil: there are none.
+func (m *Model) chosen(q *api.Options) ([]int32, *api.Error) {
+	if n := len(q.LogprobTokenIDs); n > maxLogprobTokens {
+		return nil, api.ErrLogprobTokens(n, maxLogprobTokens)
+	}
+	out, outside := ids(q.LogprobTokenIDs, m.VocabSize)
+	if outside != nil {
+		return nil, api.ErrLogprobTokenIDs(outside, m.VocabSize)
+	}
+	return out, nil
 }
 
 // badWords returns the token sequences of words, each as it is tokenized at the start of a
@@ -159,4 +177,18 @@ func or[T any](request, model *T, otherwise T) T {
 		return *model
 	}
 	return otherwise
+}
+
+// newSeed returns the seed of a request that gives none: a random number, or the next one of
+// those that Config.Seed leads to.
+func (s *Service) newSeed() uint64 {
+	if s.cfg.Seed == nil {
+		return rand.Uint64()
+	}
+	// Without the mixing, the requests of two servers with seeds that are next to each other
+	// would share seeds. (SplitMix64: Steele, Lea and Flood, OOPSLA 2014.)
+	x := *s.cfg.Seed + s.seeds.Add(1)*0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
 }

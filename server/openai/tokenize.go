@@ -23,7 +23,7 @@ func (s *Service) prepareJSON(c *transport.Call, prepare preparation[[]byte]) {
 // messages of a chat are rendered to. They may be more than the context of the model.
 func (s *Service) Tokenize(c *transport.Call) {
 	s.prepareJSON(c, func(ctx context.Context, m *Model, body []byte, _ sender) ([]byte, error) {
-		q, bad := api.DecodeTokenize(body, s.cfg.Limits)
+		q, bad := api.DecodeTokenize(body, s.limits(ctx))
 		if bad != nil {
 			return nil, bad
 		}
@@ -67,8 +67,8 @@ func (s *Service) Tokenize(c *transport.Call) {
 // Detokenize answers POST /detokenize with the text of tokens, including the names of
 // special ones.
 func (s *Service) Detokenize(c *transport.Call) {
-	s.prepareJSON(c, func(_ context.Context, m *Model, body []byte, _ sender) ([]byte, error) {
-		q, bad := api.DecodeDetokenize(body, s.cfg.Limits)
+	s.prepareJSON(c, func(ctx context.Context, m *Model, body []byte, _ sender) ([]byte, error) {
+		q, bad := api.DecodeDetokenize(body, s.limits(ctx))
 		if bad != nil {
 			return nil, bad
 		}

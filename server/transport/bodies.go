@@ -2,7 +2,6 @@ package transport
 
 import (
 	"math"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -208,7 +207,7 @@ type body struct {
 	bytes  []byte
 	all    *bodies
 	client string
-	conn   net.Conn
+	conn   *conn
 	pace   pace
 	taken  int64       // guarded by all.mu
 	ended  atomic.Bool // its memory was needed for another body

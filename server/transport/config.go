@@ -46,6 +46,9 @@ type Config struct {
 	// time, PrepareQueue the number that may wait for that; more get 503.
 	PrepareWorkers, PrepareQueue int
 
+	// Queries bounds queries on what is stored.
+	Queries TurnLimits
+
 	// RootPath is removed from the front of every path, for a proxy that forwards paths
 	// with its own prefix; "" or "/prefix".
 	RootPath string
@@ -121,6 +124,13 @@ func DefaultConfig() Config {
 		RetryAfter:     2 * time.Second,
 		PrepareWorkers: runtime.GOMAXPROCS(0),
 		PrepareQueue:   4096,
+		Queries: TurnLimits{
+			Workers: max(1, runtime.GOMAXPROCS(0)/4),
+			Places:  512,
+			Begun:   8,
+			Slice:   500 * time.Microsecond,
+			Rest:    200 * time.Microsecond,
+		},
 	}
 }
 
@@ -136,6 +146,8 @@ func (c *Config) Validate() error {
 		{"BodyRate", c.BodyRate}, {"BodyWindow", int64(c.BodyWindow)}, {"WriteTimeout", int64(c.WriteTimeout)},
 		{"IdleTimeout", int64(c.IdleTimeout)}, {"RetryAfter", int64(c.RetryAfter)},
 		{"PrepareWorkers", int64(c.PrepareWorkers)}, {"PrepareQueue", int64(c.PrepareQueue)},
+		{"Queries.Workers", int64(c.Queries.Workers)}, {"Queries.Places", int64(c.Queries.Places)}, {"Queries.Begun", int64(c.Queries.Begun)},
+		{"Queries.Slice", int64(c.Queries.Slice)},
 	} {
 		if f.value <= 0 {
 			return fmt.Errorf("server: Config.%s is %d, want more than 0", f.name, f.value)

@@ -16,20 +16,38 @@ import (
 // fair between tenants, and then between the projects of a tenant. A request leaves it as
 // soon as its client has left. The package ants keeps the goroutines. Its own queue is not
 // used, because it is in order of arrival, and a job cannot be taken out of it.
+//
+// A large request takes seconds where a small one takes a millisecond. The two kinds
+// therefore wait apart, each with its own places, and neither can take all workers: as long
+// as requests of a kind wait, at least one worker is theirs. A queue with a single worker
+// has a second one for this, and the Go scheduler divides the time between them.
 type Queue struct {
-	places  int // jobs that may wait
-	workers int // jobs that run at a time
+	places  int // jobs of a kind that may wait
+	workers int // jobs that run at a time, one more if a single one is large
 	pool    *ants.Pool
 
 	mu struct {
 		sync.Mutex
-		all     line // its parts are the tenants
-		running int  // workers
+		small, large lane
 	}
 }
 
-// Turn says whose turn in a [Queue] a job takes.
-type Turn struct{ Tenant, Project string }
+// LargeBody is the size in bytes from which a request counts as large for a Queue. The
+// largest usual chats have some 100 KB.
+const LargeBody = 256 << 10
+
+// Turn says whose turn in a [Queue] a job takes, and the size of its request in bytes.
+type Turn struct {
+	Tenant, Project string
+	Size            int
+}
+
+// lane holds the jobs of a kind.
+type lane struct {
+	all     line // its parts are the tenants
+	running int  // workers
+	most    int  // workers that may have jobs of this kind at a time
+}
 
 // line is a part of the queue: all of it, what a tenant has in it, or a project of a tenant.
 // Jobs are in the lines of projects, the other lines have parts that take turns.
@@ -81,6 +99,7 @@ type job struct {
 	err  error
 	done chan struct{} // closed when run has returned, or the job has lost its place
 
+	lane  *lane
 	line  *line
 	place *list.Element // in line.jobs; nil once a worker has it, or it has lost its place
 }
@@ -93,7 +112,9 @@ func NewQueue(places, workers int) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server: preparation workers: %w", err)
 	}
-	return &Queue{places: places, workers: workers, pool: pool}, nil
+	q := &Queue{places: places, workers: workers, pool: pool}
+	q.mu.small.most, q.mu.large.most = workers, max(1, workers-1)
+	return q, nil
 }
 
 // Do runs f on a worker and waits for its end. Jobs of a tenant's project are in order of
@@ -107,7 +128,10 @@ func NewQueue(places, workers int) (*Queue, error) {
 // have, or another project of the same tenant, the newest job of the one that has the most
 // fails in place of the caller's.
 func (q *Queue) Do(ctx context.Context, turn Turn, f func()) error {
-	j := &job{run: f, done: make(chan struct{})}
+	j := &job{run: f, done: make(chan struct{}), lane: &q.mu.small}
+	if turn.Size >= LargeBody {
+		j.lane = &q.mu.large
+	}
 	if err := q.push(turn, j); err != nil {
 		return err
 	}
@@ -122,26 +146,23 @@ func (q *Queue) Do(ctx context.Context, turn Turn, f func()) error {
 
 func (q *Queue) push(turn Turn, j *job) error {
 	q.mu.Lock()
-	if q.mu.all.waiting >= q.places && !q.makePlace(turn) {
+	if j.lane.all.waiting >= q.places && !j.lane.makePlace(turn) {
 		q.mu.Unlock()
 		return failure.ErrQueueFull
 	}
-	l := q.mu.all.part(turn.Tenant).part(turn.Project)
+	l := j.lane.all.part(turn.Tenant).part(turn.Project)
 	j.line, j.place = l, l.jobs.PushBack(j)
 	for in := l; in != nil; in = in.within {
 		in.waiting++
 	}
-	start := q.mu.running < q.workers
-	if start {
-		q.mu.running++
-	}
+	start := q.choose(nil)
 	q.mu.Unlock()
-	if !start {
+	if start == nil {
 		return nil
 	}
-	if err := q.pool.Submit(q.work); err != nil { // the pool is closed
+	if err := q.pool.Submit(func() { q.work(start) }); err != nil { // the pool is closed
 		q.mu.Lock()
-		q.mu.running--
+		start.running--
 		q.mu.Unlock()
 		q.leave(j)
 		return failure.ErrDraining
@@ -151,8 +172,8 @@ func (q *Queue) push(turn Turn, j *job) error {
 
 // makePlace takes its place from another job, if the one whose turn a new job would take
 // has less than its share, and reports whether there is a place now.
-func (q *Queue) makePlace(turn Turn) bool {
-	victim, mine := q.mu.all.fullest(), q.mu.all.has(turn.Tenant)
+func (n *lane) makePlace(turn Turn) bool {
+	victim, mine := n.all.fullest(), n.all.has(turn.Tenant)
 	if victim == nil {
 		return false // there are no places
 	}
@@ -193,16 +214,41 @@ func remove(j *job) {
 	}
 }
 
-// next removes and returns the first job of the project whose turn it is. If there is none,
-// it returns nil, and the worker ends.
-func (q *Queue) next() *job {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.mu.all.waiting == 0 {
-		q.mu.running--
+// choose takes a worker for the kind of job that is to run next and returns that kind, or
+// nil if none of those that wait may run. done is the kind that the worker has run before,
+// if it has.
+func (q *Queue) choose(done *lane) *lane {
+	small, large := &q.mu.small, &q.mu.large
+	if done != nil {
+		done.running--
+	}
+	may := func(n *lane, workers int) bool {
+		return n.all.waiting > 0 && n.running < n.most && small.running+large.running < workers
+	}
+	var next *lane
+	switch all := max(2, q.workers); {
+	case may(large, all) && large.running == 0: // one of them always makes progress
+		next = large
+	case may(small, all):
+		next = small
+	case may(large, all):
+		next = large
+	default:
 		return nil
 	}
-	l := &q.mu.all
+	next.running++
+	return next
+}
+
+// next removes and returns the first job of the project whose turn it is, or nil if all of
+// this kind have left.
+func (q *Queue) next(n *lane) *job {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if n.all.waiting == 0 {
+		return nil
+	}
+	l := &n.all
 	for l.turns.Len() > 0 {
 		front := l.turns.Front()
 		l.turns.MoveToBack(front)
@@ -213,9 +259,15 @@ func (q *Queue) next() *job {
 	return j
 }
 
-func (q *Queue) work() {
-	for j := q.next(); j != nil; j = q.next() {
-		j.begin()
+// work runs jobs until none is left that may run.
+func (q *Queue) work(n *lane) {
+	for n != nil {
+		if j := q.next(n); j != nil {
+			j.begin()
+		}
+		q.mu.Lock()
+		n = q.choose(n)
+		q.mu.Unlock()
 	}
 }
 
@@ -233,7 +285,7 @@ func (j *job) begin() {
 func (q *Queue) Waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.mu.all.waiting
+	return q.mu.small.all.waiting + q.mu.large.all.waiting
 }
 
 // Workers returns the number of jobs that may run at the same time.

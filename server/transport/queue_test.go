@@ -34,7 +34,7 @@ func TestQueueFairness(t *testing.T) {
 		submit := func(tenant, project string, n int) {
 			for i := range n {
 				wg.Go(func() {
-					if err := q.Do(context.Background(), Turn{tenant, project}, func() { order = append(order, tenant+project) }); err != nil {
+					if err := q.Do(context.Background(), Turn{Tenant: tenant, Project: project}, func() { order = append(order, tenant+project) }); err != nil {
 						t.Errorf("%s %s %d: %v", tenant, project, i, err)
 					}
 				})
@@ -69,7 +69,7 @@ func TestQueuePlacesAreShared(t *testing.T) {
 		var mu sync.Mutex
 		submit := func(name, tenant, project string) {
 			wg.Go(func() {
-				err := q.Do(context.Background(), Turn{tenant, project}, func() { <-release })
+				err := q.Do(context.Background(), Turn{Tenant: tenant, Project: project}, func() { <-release })
 				mu.Lock()
 				results[name] = err
 				mu.Unlock()
@@ -254,7 +254,7 @@ func (r *referenceQueue) arrive(j waitingJob, places int) {
 	}
 	r.now++
 	if r.ofTenant(j.turn.Tenant) == 0 {
-		r.turns[Turn{j.turn.Tenant, "*"}] = r.now
+		r.turns[Turn{Tenant: j.turn.Tenant, Project: "*"}] = r.now
 	}
 	if r.ofProject(j.turn) == 0 {
 		r.turns[j.turn] = r.now
@@ -267,7 +267,7 @@ func (r *referenceQueue) fullest() (most Turn) {
 	last := func(a, b int, x, y Turn) bool { return a > b || a == b && r.turns[x] > r.turns[y] }
 	most = r.jobs[0].turn
 	for _, j := range r.jobs {
-		if last(r.ofTenant(j.turn.Tenant), r.ofTenant(most.Tenant), Turn{j.turn.Tenant, "*"}, Turn{most.Tenant, "*"}) {
+		if last(r.ofTenant(j.turn.Tenant), r.ofTenant(most.Tenant), Turn{Tenant: j.turn.Tenant, Project: "*"}, Turn{Tenant: most.Tenant, Project: "*"}) {
 			most = j.turn
 		}
 	}
@@ -298,14 +298,14 @@ func (r *referenceQueue) next() {
 	}
 	at := 0
 	for i, j := range r.jobs {
-		a, b := r.turns[Turn{j.turn.Tenant, "*"}], r.turns[Turn{r.jobs[at].turn.Tenant, "*"}]
+		a, b := r.turns[Turn{Tenant: j.turn.Tenant, Project: "*"}], r.turns[Turn{Tenant: r.jobs[at].turn.Tenant, Project: "*"}]
 		if a < b || a == b && r.turns[j.turn] < r.turns[r.jobs[at].turn] {
 			at = i
 		}
 	}
 	j := r.jobs[at]
 	r.now++
-	r.turns[Turn{j.turn.Tenant, "*"}], r.turns[j.turn] = r.now, r.now
+	r.turns[Turn{Tenant: j.turn.Tenant, Project: "*"}], r.turns[j.turn] = r.now, r.now
 	r.jobs = slices.Delete(r.jobs, at, at+1)
 	r.run(j.name)
 }
@@ -323,7 +323,7 @@ func compareWithReference(t *testing.T, seed uint64) {
 	gate := make(chan struct{}) // lets the running job end
 	var wg sync.WaitGroup
 	arrive := func(i int) {
-		turn, name := Turn{string(rune('a' + random(3))), string(rune('x' + random(3)))}, fmt.Sprint("job ", i)
+		turn, name := Turn{Tenant: string(rune('a' + random(3))), Project: string(rune('x' + random(3)))}, fmt.Sprint("job ", i)
 		ctx, cancel := context.WithCancelCause(context.Background())
 		wg.Go(func() {
 			defer cancel(nil)

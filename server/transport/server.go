@@ -30,10 +30,12 @@ type Server struct {
 	http     *fasthttp.Server
 	conns    *connections
 	queue    *Queue
+	turns    *Turns
 	keys     *auth.Keyring
 	memory   *memory.Account
 	bodies   *bodies
 	draining atomic.Bool
+	closing  atomic.Bool // the listeners are being closed
 	exposed  atomic.Bool // see Expose
 	usage    *usage.Ledger
 	counts   *metrics.Metrics
@@ -72,19 +74,25 @@ func New(cfg Config, router Router, failures failure.Settings, counts *metrics.M
 	if s.queue, err = NewQueue(cfg.PrepareQueue, cfg.PrepareWorkers); err != nil {
 		return nil, err
 	}
+	s.turns = newTurns(cfg.Queries, time.Now)
 	if s.usage = cfg.Usage; s.usage == nil {
 		if s.usage, err = usage.Open(usage.DefaultConfig()); err != nil {
 			return nil, err
 		}
 	}
 	s.http = &fasthttp.Server{
-		Handler:      s.handle,
-		ErrorHandler: s.malformed,
-		Name:         "weir",
-		Logger:       httpLog{s.log},
-		Concurrency:  cfg.MaxConnections,
+		Handler:       s.handle,
+		ErrorHandler:  s.malformed,
+		ExpectHandler: s.expect,
+		Name:          "weir",
+		Logger:        httpLog{s.log},
+		Concurrency:   cfg.MaxConnections,
 		ConnState: func(nc net.Conn, state fasthttp.ConnState) {
-			nc.(*conn).active.Store(state == fasthttp.StateActive)
+			c := nc.(*conn)
+			c.active.Store(state == fasthttp.StateActive)
+			if state == fasthttp.StateIdle {
+				c.serving.Store(false)
+			}
 		},
 
 		ReadBufferSize: cfg.MaxHeader,
@@ -119,7 +127,7 @@ func (s *Server) Serve(ln net.Listener) error {
 	if a, ok := ln.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
 		s.Expose()
 	}
-	if err := s.http.Serve(&listener{ln, s.conns, &s.draining}); err != nil {
+	if err := s.http.Serve(&listener{ln, s.conns, &s.closing}); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
 	return nil
@@ -175,11 +183,15 @@ func (s *Server) Held() Held {
 // of Shutdown has ended.
 const grace = 2 * time.Second
 
-// Shutdown refuses new connections and requests, and returns when those in flight have
-// ended. If ctx ends first, it ends them with failure.ErrDraining and returns the error of
-// ctx.
+// Shutdown refuses new requests, and returns when those in flight have ended. Until then the
+// listeners stay open, so that clients and probes get an answer. Requests that have not
+// arrived completely are not waited for. If ctx ends first, Shutdown ends those in flight
+// with failure.ErrDraining and returns the error of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Drain()
+	s.conns.drain(ctx)
+	s.closing.Store(true)
+	s.conns.cut()
 	err := s.http.ShutdownWithContext(ctx)
 	s.stop(failure.ErrDraining)
 	if err != nil {

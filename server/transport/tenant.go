@@ -35,4 +35,4 @@ func clientAddress(a net.Addr) string {
 }
 
 // Turn returns whose turn the request takes in a [Queue].
-func (c *Call) Turn() Turn { return Turn{c.Tenant(), c.Project} }
+func (c *Call) Turn() Turn { return Turn{Tenant: c.Tenant(), Project: c.Project} }
