@@ -119,7 +119,9 @@ func (e *Engine) prepareChoice(q *request, i int) {
 	c.sampling = sampler.NewState(&p, e.spec.VocabSize, q.Tokens)
 	c.text = newText(e.cfg.Tokenizer, &q.Request)
 	if q.Masks != nil {
-		c.mask = q.Masks[i]
+		k := &constraint{mask: q.Masks[i], pool: e.masks, kin: &q.kin, token: -1}
+		k.pace = k.keepPace
+		c.constraint = k
 	}
 	c.seq = scheduler.Sequence{
 		Priority: q.Priority, Salt: q.Salt, Owner: c, Prompt: len(q.Tokens), Limits: q.Limits,
