@@ -12,7 +12,7 @@ LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-o
 LDFLAGS := -s -w -X main.version=$(VERSION)
 CUDA    := CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/internal/cudashim/include"
 
-.PHONY: help build chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash fuzz bench bench-grammar gen gen-check golden parquet-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store
+.PHONY: help build chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar gen gen-check golden parquet-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -77,6 +77,9 @@ bench-store: build ## feedback and trajectories against SQLite (needs a C compil
 crash: ## kill -9 under load, ROUNDS times (default 200) in each test that does so
 	WEIR_CRASH_ROUNDS=$(or $(ROUNDS),200) $(GO) test -run Kill -count 1 -timeout 3600s $(CRASH)
 
+chaos-store: ## FOLDERS damaged folders of a database (default 500), and ROUNDS of kill -9 (default 1000)
+	WEIR_DAMAGED_FOLDERS=$(or $(FOLDERS),500) $(GO) test -tags $(TAGS) -run TestDamagedFolders -v -count 1 -timeout 3600s ./store
+	WEIR_CRASH_ROUNDS=$(or $(ROUNDS),1000) $(GO) test -run TestKill -v -count 1 -timeout 3600s ./store
 # The short form, without times, is a part of make test.
 chaos: build ## attack a server in every known way beside well-behaved streams, and measure what they notice (CHAOS='flags of tools/chaos')
 	$(GO) run ./tools/chaos --weir ./weir $(CHAOS)

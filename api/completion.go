@@ -17,15 +17,58 @@ type TextLogprobs struct {
 	// Unscored says that the first entry is the first token of a prompt, which
 	// nothing predicts: its scores are null.
 	Unscored bool
-	Offset   int // characters of the choice's text before the first entry
+	Offset   TextOffset // of the first entry
 }
 
-// Width is how many characters the tokens stand for.
-func (l *TextLogprobs) Width() (n int) {
-	for i := range l.Entries {
-		n += utf8.RuneCountInString(l.Entries[i].Text)
+// TextOffset is a place in the text of a choice, after any number of tokens. A token may
+// end inside a character, which counts with the token that completes it.
+type TextOffset struct {
+	characters int // complete ones
+	begun      [utf8.UTFMax]byte
+	n          int // begun[:n] are the first bytes of the next character
+}
+
+// After returns the place after one more token.
+func (o TextOffset) After(token string) TextOffset {
+	for i := 0; i < len(token) && o.n > 0; {
+		o.begun[o.n] = token[i] // a character has begun, so that there is room for one byte
+		o.n, i = o.n+1, i+1
+		if !utf8.FullRune(o.begun[:o.n]) {
+			if i == len(token) {
+				return o
+			}
+			continue
+		}
+		// Either the character is complete, or its bytes are none: then each of them but
+		// the last is one by itself, and the last may begin another.
+		if r, size := utf8.DecodeRune(o.begun[:o.n]); r != utf8.RuneError || size > 1 {
+			o.characters++
+			token = token[i:]
+		} else {
+			o.characters += o.n - 1
+			token = token[i-1:]
+		}
+		o.n = 0
 	}
-	return n
+	for len(token) > 0 {
+		if !utf8.FullRuneInString(token) {
+			o.n = copy(o.begun[:], token)
+			break
+		}
+		_, size := utf8.DecodeRuneInString(token)
+		o.characters++
+		token = token[size:]
+	}
+	return o
+}
+
+// End is the place after the last entry.
+func (l *TextLogprobs) End() TextOffset {
+	at := l.Offset
+	for i := range l.Entries {
+		at = at.After(l.Entries[i].Text)
+	}
+	return at
 }
 
 // TextChoice is a choice of /v1/completions, or what a chunk says of it.
@@ -76,7 +119,7 @@ func AppendTextResponse(dst []byte, meta Meta, form Form, r *TextResponse) []byt
 		dst = AppendString(dst, meta.Fingerprint)
 	}
 	dst = append(dst, `,"usage":`...)
-	dst = appendUsage(dst, r.Usage, true)
+	dst = form.appendUsage(dst, r.Usage, wholeUsage)
 	return append(dst, `,"kv_transfer_params":null}`...)
 }
 
@@ -116,8 +159,8 @@ func (f *Form) appendText(dst []byte, c *TextChoice) []byte {
 func (f *Form) appendTextLogprobs(dst []byte, l *TextLogprobs) []byte {
 	at := l.Offset
 	dst = f.appendColumn(append(dst, `{"text_offset":[`...), l, func(dst []byte, e *Logprob, _ bool) []byte {
-		dst = strconv.AppendInt(dst, int64(at), 10)
-		at += utf8.RuneCountInString(e.Text)
+		dst = strconv.AppendInt(dst, int64(at.characters), 10)
+		at = at.After(e.Text)
 		return dst
 	})
 	dst = f.appendColumn(append(dst, `],"token_logprobs":[`...), l, func(dst []byte, e *Logprob, scored bool) []byte {
@@ -232,7 +275,7 @@ func (s *TextStream) AppendChunk(dst []byte, c *TextChoice, u Usage) []byte {
 	dst = s.form.appendIDs(dst, c.TokenIDs)
 	dst = append(dst, `}],"usage":`...)
 	if s.form.ContinuousUsage {
-		dst = appendUsage(dst, u, false)
+		dst = s.form.appendUsage(dst, u, chunkUsage)
 	} else {
 		dst = append(dst, "null"...)
 	}
@@ -243,6 +286,6 @@ func (s *TextStream) AppendChunk(dst []byte, c *TextChoice, u Usage) []byte {
 func (s *TextStream) AppendUsage(dst []byte, u Usage) []byte {
 	dst = append(dst, s.head...)
 	dst = append(dst, `],"usage":`...)
-	dst = appendUsage(dst, u, true)
+	dst = s.form.appendUsage(dst, u, streamUsage)
 	return append(dst, "}\n\n"...)
 }

@@ -64,7 +64,7 @@ func TestCompletionFields(t *testing.T) {
 	if *r.MaxTokens != 16 || !r.AddSpecialTokens || r.Logprobs || r.PromptOnly || r.N != 1 || r.Model != "" || !r.SkipSpecialTokens {
 		t.Errorf("%+v", r)
 	}
-	if r := text17(t, `{"prompt":"x","max_tokens":null,"logprobs":null,"suffix":null,"echo":null,"best_of":7,"use_beam_search":false,"bad_words":[""],"messages":5,"max_completion_tokens":"x"}`); *r.MaxTokens != 16 || r.BadWords != nil || r.MaxCompletionTokens != nil {
+	if r := text17(t, `{"prompt":"x","max_tokens":null,"logprobs":null,"suffix":null,"echo":null,"best_of":7,"use_beam_search":false,"messages":5,"max_completion_tokens":"x"}`); *r.MaxTokens != 16 || r.BadWords != nil || r.MaxCompletionTokens != nil {
 		t.Errorf("%+v", r)
 	}
 	if r := text17(t, `{"prompt":"x","logprobs":0}`); !r.Logprobs || r.TopLogprobs != 0 || r.PromptLogprobs != nil {
@@ -137,7 +137,7 @@ func TestSharedFieldsAreShared(t *testing.T) {
 			t.Errorf("%s: %s is accepted", m.name, m.wrong)
 		}
 	}
-	want := []string{"messages", "top_logprobs", "max_completion_tokens", "bad_words", "tools", "tool_choice", "parallel_tool_calls", "reasoning_effort", "include_reasoning",
+	want := []string{"messages", "top_logprobs", "max_completion_tokens", "tools", "tool_choice", "parallel_tool_calls", "reasoning_effort", "include_reasoning", "return_prompt_text",
 		"add_generation_prompt", "continue_final_message", "documents", "chat_template", "chat_template_kwargs", "mm_processor_kwargs"}
 	for _, name := range want {
 		if !slices.Contains(chat, name) {
@@ -149,7 +149,7 @@ func TestSharedFieldsAreShared(t *testing.T) {
 // Every key, in its order, byte for byte (docs/interface/chat-completions.md, section 17.3).
 func TestTextShapes(t *testing.T) {
 	meta := Meta{ID: CompletionID("r"), Created: 5, Model: "m"}
-	scores := &TextLogprobs{Unscored: true, Offset: 2, Entries: []Logprob{
+	scores := &TextLogprobs{Unscored: true, Offset: TextOffset{characters: 2}, Entries: []Logprob{
 		{TokenLogprob: TokenLogprob{ID: 1, Text: "é"}},
 		{TokenLogprob{7, -0.5, "ab\xff"}, []TokenLogprob{{7, -0.5, "ab\xff"}, {8, -1, "\xfe"}, {9, -2, "\xfd"}, {10, -3, "x"}}},
 		{TokenLogprob: TokenLogprob{ID: 2, Logprob: -20000, Text: ""}},
@@ -162,16 +162,16 @@ func TestTextShapes(t *testing.T) {
 	want := `{"id":"cmpl-r","object":"text_completion","created":5,"model":"m","choices":[` +
 		`{"index":0,"text":"t","logprobs":null,"finish_reason":"length","stop_reason":null,"token_ids":[],"prompt_logprobs":null,"prompt_token_ids":[]},` +
 		`{"index":1,"text":"a�","logprobs":` + logprobs + `,"finish_reason":"stop","stop_reason":3,"token_ids":[7],"prompt_logprobs":[null,{"4":{"logprob":-1.0,"rank":2,"decoded_token":"q"}}],"prompt_token_ids":[1,2]}` +
-		`],"service_tier":null,"system_fingerprint":null,"usage":{"prompt_tokens":3,"total_tokens":5,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":0}},"kv_transfer_params":null}`
+		`],"service_tier":null,"system_fingerprint":null,"usage":{"prompt_tokens":3,"total_tokens":5,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":null},"kv_transfer_params":null}`
 	if strings.Replace(got, `,"prompt_tokens_details":{"cached_tokens":0}`, "", 1) != strings.Replace(want, `,"prompt_tokens_details":{"cached_tokens":0}`, "", 1) || !json.Valid([]byte(got)) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	s := NewTextStream(meta, Form{TokenIDs: true})
 	head := `data: {"id":"cmpl-r","object":"text_completion","created":5,"model":"m","choices":[`
 	for _, c := range []struct{ got, want string }{
-		{string(s.AppendChunk(nil, &TextChoice{Text: "t"}, Usage{1, 1, 0})), head + `{"index":0,"text":"t","logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":[]}],"usage":null}`},
+		{string(s.AppendChunk(nil, &TextChoice{Text: "t"}, Usage{1, 1, 0, 0})), head + `{"index":0,"text":"t","logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":[]}],"usage":null}`},
 		{string(s.AppendChunk(nil, &full, Usage{})), head + `{"index":1,"text":"a�","logprobs":` + logprobs + `,"finish_reason":"stop","stop_reason":3,"prompt_token_ids":[1,2],"token_ids":[7]}],"usage":null}`},
-		{string(NewTextStream(meta, Form{ContinuousUsage: true}).AppendChunk(nil, &TextChoice{TokenIDs: []int32{1}}, Usage{2, 1, 0})),
+		{string(NewTextStream(meta, Form{ContinuousUsage: true}).AppendChunk(nil, &TextChoice{TokenIDs: []int32{1}}, Usage{2, 1, 0, 0})),
 			head + `{"index":0,"text":"","logprobs":null,"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,"token_ids":null}],"usage":{"prompt_tokens":2,"total_tokens":3,"completion_tokens":1}}`},
 	} {
 		if c.got != c.want+"\n\n" {
@@ -182,8 +182,50 @@ func TestTextShapes(t *testing.T) {
 	if !strings.Contains(ids, `"tokens":["token_id:1","token_id:7","token_id:2"]`) || !strings.Contains(ids, `{"token_id:7":-0.5,"token_id:8":-1.0,"token_id:9":-2.0,"token_id:10":-3.0}`) {
 		t.Error(ids)
 	}
-	if scores.Width() != 4 {
-		t.Errorf("%d characters", scores.Width())
+	if at := scores.End(); at.characters != 6 || at.n != 0 {
+		t.Errorf("%+v", at)
+	}
+}
+
+// Characters of which tokens have only a part count with the token that completes them; what
+// no token can complete counts as AppendString shows it.
+func TestK16TextOffsets(t *testing.T) {
+	const face = "\U0001F600"
+	for _, c := range []struct {
+		tokens []string
+		want   string
+	}{
+		{[]string{"hé", "llo", face[:2], face[2:], "x"}, `[0,2,5,5,6]`},
+		{[]string{face[:1], face[1:2], face[2:3], face[3:], "é", "x"}, `[0,0,0,0,1,2]`},
+		{[]string{"a" + face[:3], face[3:] + "b" + "é"[:1], "é"[1:] + "c", ""}, `[0,1,3,5]`},
+		{[]string{face[:2], "abc", "d"}, `[0,0,5]`},                           // two bytes that are no character
+		{[]string{face[:2], face[:3], face[3:], "d"}, `[0,0,2,3]`},            // again, and then one
+		{[]string{"\xff\xff", "a", "\xe2", "\xff", "", "z"}, `[0,2,3,3,5,5]`}, // bytes that begin nothing
+		{[]string{"\ufffd", "a"}, `[0,1]`},
+	} {
+		whole := &TextLogprobs{}
+		for _, s := range c.tokens {
+			whole.Entries = append(whole.Entries, Logprob{TokenLogprob: TokenLogprob{Text: s}})
+		}
+		form := Form{}
+		offsets := func(l *TextLogprobs) string {
+			text, _, _ := strings.Cut(strings.TrimPrefix(string(form.appendTextLogprobs(nil, l)), `{"text_offset":`), `,"token_logprobs"`)
+			return text
+		}
+		if got := offsets(whole); got != c.want {
+			t.Errorf("%q: %s, want %s", c.tokens, got, c.want)
+		}
+		// In a stream each token comes alone.
+		var at TextOffset
+		var parts []string
+		for _, e := range whole.Entries {
+			l := &TextLogprobs{Entries: []Logprob{e}, Offset: at}
+			parts = append(parts, strings.Trim(offsets(l), "[]"))
+			at = l.End()
+		}
+		if got := "[" + strings.Join(parts, ",") + "]"; got != c.want {
+			t.Errorf("%q, streamed: %s, want %s", c.tokens, got, c.want)
+		}
 	}
 }
 
@@ -293,4 +335,20 @@ func FuzzDecodeCompletion(f *testing.F) {
 			t.Fatalf("%q: %+v", body, r)
 		}
 	})
+}
+
+// TestDecodingStops: a long list of token ids is not read to its end when nobody waits for
+// it any more.
+func TestDecodingStops(t *testing.T) {
+	done := make(chan struct{})
+	lim := DefaultLimits()
+	lim.Done = done
+	body := func(n int) []byte { return []byte(`{"prompt":[` + strings.Repeat("1,", n) + `1]}`) }
+	if _, err := DecodeCompletion(body(10_000), lim); err != nil {
+		t.Errorf("before Done is closed: %v", err)
+	}
+	close(done)
+	if _, err := DecodeCompletion(body(10_000), lim); err == nil {
+		t.Error("a list was read to its end after Done was closed")
+	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestC50TopLogprobs(t *testing.T) {
+func TestC50K11TopLogprobs(t *testing.T) {
 	e := refuse(t, `"top_logprobs":1`, want{"top-logprobs", ""})
 	if e.Message != "when using top_logprobs, logprobs must be set to true. (parameter=top_logprobs)" {
 		t.Error(e.Message)
@@ -23,7 +23,7 @@ func TestC50TopLogprobs(t *testing.T) {
 		`"logprobs":true,"top_logprobs":20`: {true, 20}, `"logprobs":true,"top_logprobs":-1`: {true, -1},
 		`"logprobs":true,"top_logprobs":21`: {true, 21}, // max_logprobs is the server's
 		`"logprobs":true`:                   {true, 0}, `"logprobs":1,"top_logprobs":0`: {true, 0},
-		`"logprobs":true,"top_logprobs":null`: {false, 0}, // docs/interface/chat-completions.md, section 7.1
+		`"logprobs":true,"top_logprobs":null`: {true, 0}, // docs/interface/chat-completions.md, section 7.1
 		`"logprobs":null,"top_logprobs":0`:    {false, 0}, `"logprobs":false,"top_logprobs":null`: {false, 0},
 	} {
 		if r := accept(t, f); r.Logprobs != w.on || r.TopLogprobs != w.top {
@@ -32,6 +32,43 @@ func TestC50TopLogprobs(t *testing.T) {
 	}
 	if e := ErrMaxLogprobs(21, 20); e.Message != "Requested sample logprobs of 21, which is greater than max allowed: 20 (parameter=logprobs, value=21)" {
 		t.Error(e.Message)
+	}
+}
+
+func TestK23LogprobTokenIDs(t *testing.T) {
+	for f, w := range map[string]int{`"logprobs":true,"logprob_token_ids":[5,5,7]`: 3, `"logprob_token_ids":[]`: 0, `"logprob_token_ids":null`: 0} {
+		if r := accept(t, f); len(r.LogprobTokenIDs) != w || w == 0 && r.LogprobTokenIDs != nil {
+			t.Errorf("%s: %v", f, r.LogprobTokenIDs)
+		}
+	}
+	refuse(t, `"logprob_token_ids":[5]`, want{"logprob-tokens", "`logprobs` must be set to true"})
+	refuse(t, `"logprobs":true,"logprob_token_ids":["5"]`, want{"schema", "logprob_token_ids[0]"})
+	for body, ok := range map[string]bool{
+		`{"prompt":"x","logprobs":0,"logprob_token_ids":[1]}`:                            true,
+		`{"prompt":"x","logprob_token_ids":[1]}`:                                         false,
+		`{"prompt":"x","logprobs":0,"echo":true,"max_tokens":1,"logprob_token_ids":[1]}`: true,
+		`{"prompt":"x","logprobs":0,"echo":true,"max_tokens":0,"logprob_token_ids":[1]}`: false,
+		`{"prompt":"x","logprobs":0,"echo":true,"max_tokens":0,"logprob_token_ids":[]}`:  true,
+	} {
+		if _, err := checkText([]byte(body)); (err == nil) != ok || err != nil && *err.Param != "logprob_token_ids" {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+}
+
+func TestK24ThinkingBudget(t *testing.T) {
+	for v, w := range map[string]int{"0": 0, "7": 7} {
+		if r := accept(t, `"thinking_token_budget":`+v); r.ThinkingBudget == nil || *r.ThinkingBudget != w {
+			t.Errorf("%s: %v", v, r.ThinkingBudget)
+		}
+	}
+	for _, v := range []string{"-1", "null"} {
+		if r := accept(t, `"thinking_token_budget":`+v); r.ThinkingBudget != nil {
+			t.Errorf("%s: %d", v, *r.ThinkingBudget)
+		}
+	}
+	for _, v := range []string{"-2", "1.5", `"1"`} {
+		refuse(t, `"thinking_token_budget":`+v, want{"schema", "thinking_token_budget"})
 	}
 }
 
@@ -60,7 +97,7 @@ func TestC51PromptLogprobs(t *testing.T) {
 	if r := accept(t, `"echo":true,"logprobs":true,"top_logprobs":3,"prompt_logprobs":1`); *r.PromptLogprobs != 1 {
 		t.Error("what was asked for stays")
 	}
-	if r := accept(t, `"echo":true,"top_logprobs":null`); r.PromptLogprobs != nil {
+	if r := accept(t, `"echo":true,"top_logprobs":null`); r.PromptLogprobs == nil || *r.PromptLogprobs != 0 {
 		t.Error("null has nothing to give")
 	}
 }
@@ -118,10 +155,10 @@ func TestC55GenerationPrompt(t *testing.T) {
 }
 
 func TestC56ReasoningEffort(t *testing.T) {
-	for _, v := range []string{`"none"`, `"xhigh"`, `""`, "1"} {
+	for _, v := range []string{`"auto"`, `"ultra"`, `""`, "1"} {
 		refuse(t, `"reasoning_effort":`+v, want{"schema", "reasoning_effort"})
 	}
-	for _, v := range []string{"low", "medium", "high"} {
+	for _, v := range []string{"none", "minimal", "low", "medium", "high", "xhigh", "max"} {
 		if r := accept(t, `"reasoning_effort":"`+v+`"`); r.ReasoningEffort != v {
 			t.Error(r.ReasoningEffort)
 		}
@@ -135,8 +172,8 @@ func TestC57ToolChoice(t *testing.T) {
 		refuse(t, oneTool+`,"tool_choice":`+v, want{"tool-choice", `"none"`})
 	}
 	for _, f := range []string{oneTool + `,"tool_choice":"none"`, oneTool, oneTool + `,"tool_choice":null`} {
-		if r := accept(t, f); string(r.Tools) != strings.TrimPrefix(oneTool, `"tools":`) {
-			t.Errorf("%s: tools %s, want them as sent", f, r.Tools)
+		if r := accept(t, f); string(r.Tools) != `[{"type":"function","function":{"name":"f","description":null,"parameters":{"b":1.0,"a":1}}}]` {
+			t.Errorf("%s: tools %s", f, r.Tools)
 		}
 	}
 	if r := accept(t, `"tools":[],"parallel_tool_calls":false`); r.Tools != nil || r.ParallelToolCalls {
@@ -145,6 +182,28 @@ func TestC57ToolChoice(t *testing.T) {
 	for _, v := range []string{`{}`, `[1]`, `[{}]`, `[{"function":{}}]`, `[{"function":{"name":5}}]`, `[{"type":"x","function":{"name":"f"}}]`,
 		`[{"function":{"name":"f","parameters":[]}}]`, `[{"function":{"name":"f","description":1}}]`} {
 		refuse(t, `"tools":`+v, want{"schema", "tools"})
+	}
+}
+
+// The definitions reach the template as vLLM dumps them: its keys in its order, null where
+// nothing was given, and no others.
+func TestK9Tools(t *testing.T) {
+	for sent, shown := range map[string]string{
+		`[{"function":{"name":"f"}}]`: `[{"type":"function","function":{"name":"f","description":null,"parameters":null}}]`,
+		`[{"x":1,"function":{"parameters":{"type":"object","b":[1.0,{"z":1,"a":2}]},"y":{},"name":"\u0066","description":"d"},"type":"function"},{"function":{"name":"g","description":null}}]`: `[` +
+			`{"type":"function","function":{"name":"\u0066","description":"d","parameters":{"type":"object","b":[1.0,{"z":1,"a":2}]}}},` +
+			`{"type":"function","function":{"name":"g","description":null,"parameters":null}}]`,
+		`[{"function":{"strict":true,"name":"f","defer_loading":null}}]`:               `[{"type":"function","function":{"name":"f","description":null,"parameters":null,"strict":true}}]`,
+		`[{"defer_loading":"no","function":{"name":"f","strict":null}}]`:               `[{"type":"function","function":{"name":"f","description":null,"parameters":null,"defer_loading":false},"defer_loading":false}]`,
+		`[{"defer_loading":true,"function":{"name":"f","defer_loading":0}}]`:           `[{"type":"function","function":{"name":"f","description":null,"parameters":null,"defer_loading":false},"defer_loading":true}]`,
+		`[{"function":{"name":"a","name":"b","defer_loading":true,"strict":"false"}}]`: `[{"type":"function","function":{"name":"b","description":null,"parameters":null,"strict":false,"defer_loading":true}}]`,
+	} {
+		if got := string(accept(t, `"tools":`+sent).Tools); got != shown {
+			t.Errorf("%s:\n got %s\nwant %s", sent, got, shown)
+		}
+	}
+	for _, v := range []string{`[{"function":{"name":"f","strict":"x"}}]`, `[{"function":{"name":"f","defer_loading":2}}]`, `[{"defer_loading":[],"function":{"name":"f"}}]`} {
+		refuse(t, `"tools":`+v, want{"schema", "tools[0]"})
 	}
 }
 
@@ -239,11 +298,11 @@ func TestC61RepetitionDetection(t *testing.T) {
 func TestC133C134C135Usage(t *testing.T) {
 	for f, w := range map[string][2]bool{ // usage at the end, usage in every chunk
 		`"stream":true`: {false, false}, `"stream":true,"stream_options":null`: {false, false},
-		`"stream":true,"stream_options":{}`:                                                           {true, false},
+		`"stream":true,"stream_options":{}`:                                                           {false, false},
 		`"stream":true,"stream_options":{"include_usage":null}`:                                       {false, false},
 		`"stream":true,"stream_options":{"include_usage":false}`:                                      {false, false},
 		`"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":null}`:         {true, false},
-		`"stream":true,"stream_options":{"continuous_usage_stats":true}`:                              {true, true},
+		`"stream":true,"stream_options":{"continuous_usage_stats":true}`:                              {false, false},
 		`"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}`:         {true, true},
 		`"stream":true,"stream_options":{"include_usage":false,"continuous_usage_stats":true}`:        {false, false},
 		`"stream":true,"stream_options":{"include_usage":"yes","continuous_usage_stats":1,"other":0}`: {true, true},

@@ -183,7 +183,7 @@ func TestC13UnknownFields(t *testing.T) {
 	if !reflect.DeepEqual(r.Messages, acceptBody(t, base+"}").Messages) {
 		t.Errorf("an unknown field changed the message: %+v", r.Messages)
 	}
-	if r := accept(t, `"stream":true,"stream_options":{"no_such_field":1}`); !r.IncludeUsage {
+	if r := accept(t, `"stream":true,"stream_options":{"no_such_field":1,"include_usage":true}`); !r.IncludeUsage {
 		t.Error("usage is off")
 	}
 	accept(t, `"structured_outputs":{"regex":"a","x":1},"repetition_detection":{"x":[]},"tools":[{"function":{"name":"f","x":1},"y":2}]`)

@@ -39,15 +39,12 @@ var fields = slices.Concat(lift(options, func(r *ChatRequest) *Options { return 
 		r.MaxCompletionTokens, f = optional(v, integer)
 		return
 	}},
-	{"bad_words", notNull, func(r *ChatRequest, v Raw, lim *Limits) (f *fault) {
-		r.BadWords, f = list(v, lim.BadWords, text)
-		return
-	}},
 	{"tools", nullable, decodeTools},
 	{"tool_choice", nullable, decodeToolChoice},
 	{"parallel_tool_calls", nullable, func(r *ChatRequest, v Raw, _ *Limits) (f *fault) { r.ParallelToolCalls, f = boolean(v); return }},
 	{"reasoning_effort", nullable, decodeEffort},
 	{"include_reasoning", notNull, func(r *ChatRequest, v Raw, _ *Limits) (f *fault) { r.IncludeReasoning, f = boolean(v); return }},
+	{"return_prompt_text", nullable, func(r *ChatRequest, v Raw, _ *Limits) (f *fault) { r.ReturnPromptText, f = boolean(v); return }},
 	{"echo", notNull, func(r *ChatRequest, v Raw, _ *Limits) (f *fault) { r.Echo, f = boolean(v); return }},
 	{"add_generation_prompt", notNull, func(r *ChatRequest, v Raw, _ *Limits) (f *fault) { r.AddGenerationPrompt, f = boolean(v); return }},
 	{"continue_final_message", notNull, func(r *ChatRequest, v Raw, _ *Limits) (f *fault) { r.ContinueFinalMessage, f = boolean(v); return }},
@@ -75,17 +72,16 @@ func (r *ChatRequest) crossCheck(values []Raw) *Error {
 	case r.TopLogprobs != 0 && !r.Logprobs:
 		return newError(causeTopLogprobs, "when using top_logprobs, logprobs must be set to true.", nil)
 	}
+	if err := r.checkLogprobTokens(" to true"); err != nil {
+		return err
+	}
 	if err := r.checkGenerationPrompt(sent("add_generation_prompt")); err != nil {
 		return err
 	}
 	if err := r.checkStreamOptions(sent("stream_options")); err != nil {
 		return err
 	}
-	top := sent("top_logprobs")
-	if top != nil && !top.Given() {
-		// Surprising but relied upon: null does not mean the default 0 (docs/interface/chat-completions.md, section 7.1).
-		r.Logprobs = false
-	} else if r.Echo && r.PromptLogprobs == nil {
+	if r.Echo && r.PromptLogprobs == nil {
 		n := r.TopLogprobs
 		r.PromptLogprobs = &n
 	}
@@ -108,76 +104,20 @@ func decodeEffort(r *ChatRequest, v Raw, _ *Limits) (f *fault) {
 		return f
 	}
 	switch r.ReasoningEffort {
-	case "low", "medium", "high":
+	case "none", "minimal", "low", "medium", "high", "xhigh", "max":
 		return nil
 	}
-	return faultf("must be 'low', 'medium' or 'high', got %s", clip(v))
+	return faultf("must be 'none', 'minimal', 'low', 'medium', 'high', 'xhigh' or 'max', got %s", clip(v))
 }
 
 func decodeToolChoice(r *ChatRequest, v Raw, _ *Limits) *fault {
-	if v.Kind() != jsontext.String || v.Text() != "none" {
+	if v.Kind() == jsontext.String {
+		r.ToolChoice = v.Text()
+	}
+	if r.ToolChoice != "none" {
 		r.badChoice = newError(causeToolChoice, "tool_choice must be \"none\": this server does not parse tool calls.", clip(v))
 	}
 	return nil
-}
-
-// decodeTools keeps the definitions as sent, extra keys and key order included:
-// the template shows them to the model.
-func decodeTools(r *ChatRequest, v Raw, lim *Limits) *fault {
-	if len(v) > lim.ToolBytes {
-		return faultf("must be at most %d bytes long", lim.ToolBytes)
-	}
-	if v.Kind() != jsontext.Array {
-		return wrongType("an array", v)
-	}
-	for i, e := range v.Elements() {
-		if f := checkTool(e); f != nil {
-			return f.index(i)
-		}
-		r.Tools = v
-	}
-	return nil
-}
-
-func checkTool(v Raw) *fault {
-	if v.Kind() != jsontext.Object {
-		return wrongType("an object", v)
-	}
-	var typ, function, name, description, parameters Raw
-	for key, value := range v.Members() {
-		switch string(key) {
-		case "type":
-			typ = value
-		case "function":
-			function = value
-		}
-	}
-	if typ != nil && (typ.Kind() != jsontext.String || typ.Text() != "function") {
-		return faultf("must be \"function\"").in("type")
-	}
-	if function == nil || function.Kind() != jsontext.Object {
-		return faultf("must be an object").in("function")
-	}
-	for key, value := range function.Members() {
-		switch string(key) {
-		case "name":
-			name = value
-		case "description":
-			description = value
-		case "parameters":
-			parameters = value
-		}
-	}
-	var f *fault
-	switch {
-	case name == nil || name.Kind() != jsontext.String:
-		f = faultf("must be a string").in("name")
-	case description.Given() && description.Kind() != jsontext.String:
-		f = wrongType("a string", description).in("description")
-	case parameters.Given() && parameters.Kind() != jsontext.Object:
-		f = wrongType("an object", parameters).in("parameters")
-	}
-	return f.in("function")
 }
 
 // decodeDocuments takes objects of any JSON values: the reference takes strings

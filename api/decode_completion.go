@@ -65,6 +65,12 @@ func DecodeCompletion(body []byte, lim Limits) (*CompletionRequest, *Error) {
 	if r.TopLogprobs < -1 {
 		return nil, newError(causeLogprobs, "`logprobs` must be a positive value or -1.", r.TopLogprobs)
 	}
+	if err := r.checkLogprobTokens(""); err != nil {
+		return nil, err
+	}
+	if r.LogprobTokenIDs != nil && r.Echo && r.MaxTokens != nil && *r.MaxTokens == 0 {
+		return nil, newError(causeLogprobTokens, "`logprob_token_ids` is not supported when `echo=True` and `max_tokens=0` because no output tokens are generated.", nil)
+	}
 	if err := r.checkStreamOptions(values[completionIndex["stream_options"]]); err != nil {
 		return nil, err
 	}
@@ -121,14 +127,14 @@ func decodePrompts(r *CompletionRequest, v Raw, lim *Limits) (f *fault) {
 		r.Prompts, f = list(v, lim.Prompts, func(e Raw) (p TextPrompt, f *fault) { p.Text, f = text(e); return })
 	case jsontext.Array:
 		r.Prompts, f = list(v, lim.Prompts, func(e Raw) (p TextPrompt, f *fault) {
-			if p.IDs, f = decodeIDs(e); f == nil && len(p.IDs) == 0 {
+			if p.IDs, f = decodeIDs(e, lim); f == nil && len(p.IDs) == 0 {
 				f = faultf("must not be empty")
 			}
 			return
 		})
 	default:
 		var p TextPrompt
-		p.IDs, f = decodeIDs(v)
+		p.IDs, f = decodeIDs(v, lim)
 		r.Prompts = []TextPrompt{p}
 	}
 	return f
@@ -136,12 +142,15 @@ func decodePrompts(r *CompletionRequest, v Raw, lim *Limits) (f *fault) {
 
 // decodeIDs reads token ids. Their number has no limit but the body's: how many
 // a prompt may have is the context's affair.
-func decodeIDs(v Raw) ([]int, *fault) {
+func decodeIDs(v Raw, lim *Limits) ([]int, *fault) {
 	if v.Kind() != jsontext.Array {
 		return nil, wrongType("an array of token ids", v)
 	}
 	ids := []int{}
 	for i, e := range v.Elements() {
+		if lim.stopped(i) {
+			return nil, faultf("was not read to its end")
+		}
 		if e.Kind() != jsontext.Number {
 			return nil, wrongType("a token id", e).index(i)
 		}

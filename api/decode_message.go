@@ -145,8 +145,9 @@ func (d *messageDecoder) assistant(m *Message, reasoning, alias, calls Raw) (f *
 	return nil
 }
 
-// call reads a tool call of the history. Its arguments are a JSON text inside a
-// JSON string, and have to be one: the template gets them as a value.
+// call reads a tool call of the history. Its arguments are a JSON text inside a JSON
+// string, and the template gets them as an object. A model may have written something else,
+// and the conversation has to go on: such arguments count as absent.
 func (d *messageDecoder) call(v Raw) (c ToolCall, f *fault) {
 	id, typ, function := v.Member("id"), v.Member("type"), v.Member("function")
 	switch {
@@ -172,10 +173,12 @@ func (d *messageDecoder) call(v Raw) (c ToolCall, f *fault) {
 	if len(s) == 0 {
 		return c, nil
 	}
-	if err := jsontext.Check(s, d.lim.Depth); err != nil {
-		return c, faultf("must be a JSON text: %s at byte %d", err.Reason, err.Offset).in("arguments").in("function")
+	if jsontext.Check(s, d.lim.Depth) != nil {
+		return c, nil
 	}
-	c.Arguments = jsontext.Trim(s)
+	if s = jsontext.Trim(s); Raw(s).Kind() == jsontext.Object {
+		c.Arguments = s
+	}
 	return c, nil
 }
 

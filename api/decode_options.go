@@ -19,6 +19,13 @@ var options = []field[*Options]{
 	}},
 	{"logit_bias", nullable, decodeBias},
 	{"prompt_logprobs", nullable, func(r *Options, v Raw, _ *Limits) (f *fault) { r.PromptLogprobs, f = optional(v, integer); return }},
+	{"logprob_token_ids", nullable, func(r *Options, v Raw, lim *Limits) (f *fault) {
+		if r.LogprobTokenIDs, f = list(v, lim.AllowedIDs, integer); len(r.LogprobTokenIDs) == 0 {
+			r.LogprobTokenIDs = nil
+		}
+		return f
+	}},
+	{"thinking_token_budget", nullable, decodeThinkingBudget},
 	{"max_tokens", nullable, func(r *Options, v Raw, _ *Limits) (f *fault) { r.MaxTokens, f = optional(v, integer); return }},
 	{"min_tokens", notNull, func(r *Options, v Raw, _ *Limits) (f *fault) { r.MinTokens, f = integer(v); return }},
 	{"n", nullable, decodeN},
@@ -32,6 +39,7 @@ var options = []field[*Options]{
 	{"ignore_eos", notNull, func(r *Options, v Raw, _ *Limits) (f *fault) { r.IgnoreEOS, f = boolean(v); return }},
 	{"stream", nullable, func(r *Options, v Raw, _ *Limits) (f *fault) { r.Stream, f = boolean(v); return }},
 	{"stream_options", nullable, decodeStreamOptions},
+	{"stream_interval", nullable, decodeStreamInterval},
 	{"temperature", nullable, func(r *Options, v Raw, _ *Limits) (f *fault) { r.Temperature, f = optional(v, number); return }},
 	{"top_p", nullable, func(r *Options, v Raw, _ *Limits) (f *fault) { r.TopP, f = optional(v, number); return }},
 	{"top_k", nullable, func(r *Options, v Raw, _ *Limits) (f *fault) { r.TopK, f = optional(v, integer); return }},
@@ -39,6 +47,10 @@ var options = []field[*Options]{
 	{"length_penalty", notNull, func(r *Options, v Raw, _ *Limits) (f *fault) { r.LengthPenalty, f = number(v); return }},
 	{"allowed_token_ids", nullable, func(r *Options, v Raw, lim *Limits) (f *fault) {
 		r.AllowedTokenIDs, f = list(v, lim.AllowedIDs, integer)
+		return
+	}},
+	{"bad_words", notNull, func(r *Options, v Raw, lim *Limits) (f *fault) {
+		r.BadWords, f = list(v, lim.BadWords, text)
 		return
 	}},
 	{"response_format", nullable, decodeResponseFormat},
@@ -124,12 +136,9 @@ func decodeStreamOptions(r *Options, v Raw, _ *Limits) (f *fault) {
 	if v.Kind() != jsontext.Object {
 		return wrongType("an object", v)
 	}
-	r.IncludeUsage = true
-	if u := v.Member("include_usage"); u != nil {
-		if r.IncludeUsage = false; u.Given() {
-			if r.IncludeUsage, f = boolean(u); f != nil {
-				return f.in("include_usage")
-			}
+	if u := v.Member("include_usage"); u.Given() {
+		if r.IncludeUsage, f = boolean(u); f != nil {
+			return f.in("include_usage")
 		}
 	}
 	if u := v.Member("continuous_usage_stats"); u.Given() {
@@ -138,6 +147,26 @@ func decodeStreamOptions(r *Options, v Raw, _ *Limits) (f *fault) {
 		}
 	}
 	r.ContinuousUsage = r.ContinuousUsage && r.IncludeUsage
+	return nil
+}
+
+func decodeStreamInterval(r *Options, v Raw, _ *Limits) (f *fault) {
+	if r.StreamInterval, f = integer(v); f == nil && r.StreamInterval < 1 {
+		return faultf("must be 1 or more, got %s", clip(v))
+	}
+	return f
+}
+
+func decodeThinkingBudget(r *Options, v Raw, _ *Limits) *fault {
+	n, f := integer(v)
+	switch {
+	case f != nil:
+		return f
+	case n < -1:
+		return faultf("must be a non-negative integer, or -1 for unlimited, got %s", clip(v))
+	case n >= 0:
+		r.ThinkingBudget = &n
+	}
 	return nil
 }
 
@@ -213,6 +242,15 @@ func (r *Options) checkPromptLogprobs() *Error {
 		return newError(causePromptLogprobs, "`prompt_logprobs` are not available when `stream=True`.", nil)
 	case *n < -1:
 		return newError(causePromptLogprobs, "`prompt_logprobs` must be a positive value or -1.", *n)
+	}
+	return nil
+}
+
+// checkLogprobTokens looks at logprob_token_ids beside logprobs, which are said to be on by
+// how.
+func (r *Options) checkLogprobTokens(how string) *Error {
+	if r.LogprobTokenIDs != nil && !r.Logprobs {
+		return newError(causeLogprobTokens, "when using `logprob_token_ids`, `logprobs` must be set"+how+".", nil)
 	}
 	return nil
 }

@@ -102,7 +102,7 @@ func TestInnerFieldsDocument(t *testing.T) {
 			continue
 		}
 		// x.Member("key"), case "key": key = value, {"key", &to}
-		for _, re := range []string{`\.Member\("(\w+)"\)`, `case "(\w+)":\n\t+\w+ = value`, `\{"(\w+)", &\w+\.\w+\}`} {
+		for _, re := range []string{`\.Member\("(\w+)"\)`, `case "(\w+)":\n\t+[\w.]+ = value`, `\{"(\w+)", &\w+\.\w+\}`} {
 			for _, m := range regexp.MustCompile(re).FindAllSubmatch(src, -1) {
 				read[string(m[1])] = true
 			}
@@ -153,7 +153,7 @@ func TestInnerTypes(t *testing.T) {
 		refuse(t, `"tools":[{"function":`+function+`}]`, want{"schema", "tools[0].function"})
 	}
 	for _, function := range []string{`{"name":"f","description":null,"parameters":null}`, `{"name":"f","description":"d","parameters":{},"strict":true}`} {
-		if got := string(accept(t, `"tools":[{"function":`+function+`}]`).Tools); got != `[{"function":`+function+`}]` {
+		if got := string(accept(t, `"tools":[{"function":`+function+`}]`).Tools); got != `[{"type":"function","function":`+function+`}]` {
 			t.Errorf("%s: %s", function, got)
 		}
 	}

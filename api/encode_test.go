@@ -38,7 +38,7 @@ var responses = []struct {
 		Choices: []Choice{{Role: "assistant", Content: ptr("Hello, \"world\"\u2028\n"), FinishReason: FinishStop, TokenIDs: []int32{1, 2}}},
 		Usage:   Usage{Prompt: 9, Completion: 5}, PromptTokenIDs: []int32{3},
 	}},
-	{"everything", Meta{ID: "chatcmpl-", Created: 1, Model: "a\\b", Fingerprint: "fp_1"}, Form{TokenIDs: true}, Response{
+	{"everything", Meta{ID: "chatcmpl-", Created: 1, Model: "a\\b", Fingerprint: "fp_1"}, Form{TokenIDs: true, Thoughts: true, PromptText: ptr("<s>\n\"")}, Response{
 		Choices: []Choice{
 			{Role: "assistant", Content: ptr(""), Reasoning: ptr("hm"), FinishReason: FinishStop, StopReason: StoppedByText("###"), HasLogprobs: true, Logprobs: []Logprob{hi, {TokenLogprob: TokenLogprob{ID: 2, Logprob: 0}}}, TokenIDs: []int32{72, 2}},
 			{Index: 1, Role: "user", FinishReason: FinishLength, HasLogprobs: true, TokenIDs: []int32{}},
@@ -76,14 +76,14 @@ func TestResponses(t *testing.T) {
 // TestC130Keys: the keys of docs/interface/chat-completions.md, section 11, in their order, nulls included.
 func TestC130Keys(t *testing.T) {
 	got := AppendResponse(nil, meta, Form{}, &responses[0].r)
-	want := `{"id":"chatcmpl-abc","object":"chat.completion","created":1772900000,"model":"weir-tiny","choices":[{"index":0,"message":{"role":"assistant","content":"Hello, \"world\"` + "\u2028" + `\n","refusal":null,"annotations":null,"audio":null,"function_call":null,"tool_calls":[],"reasoning":null},"logprobs":null,"finish_reason":"stop","stop_reason":null,"token_ids":null}],"service_tier":null,"system_fingerprint":null,"usage":{"prompt_tokens":9,"total_tokens":14,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":0}},"prompt_logprobs":null,"prompt_token_ids":null,"kv_transfer_params":null}`
+	want := `{"id":"chatcmpl-abc","object":"chat.completion","created":1772900000,"model":"weir-tiny","choices":[{"index":0,"message":{"role":"assistant","content":"Hello, \"world\"` + "\u2028" + `\n","refusal":null,"annotations":null,"audio":null,"function_call":null,"reasoning":null},"logprobs":null,"finish_reason":"stop","stop_reason":null,"token_ids":null}],"service_tier":null,"system_fingerprint":null,"usage":{"prompt_tokens":9,"total_tokens":14,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":null},"prompt_logprobs":null,"prompt_token_ids":null,"prompt_text":null,"kv_transfer_params":null}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 
 func TestC131Usage(t *testing.T) {
-	if got := string(appendUsage(nil, Usage{Prompt: 7, Completion: 15, Cached: 3}, true)); got != `{"prompt_tokens":7,"total_tokens":22,"completion_tokens":15,"prompt_tokens_details":{"cached_tokens":3}}` {
+	if got := string((&Form{Thoughts: true}).appendUsage(nil, Usage{Prompt: 7, Completion: 15, Cached: 3, Reasoning: 4}, wholeUsage)); got != `{"prompt_tokens":7,"total_tokens":22,"completion_tokens":15,"prompt_tokens_details":{"cached_tokens":3},"completion_tokens_details":{"reasoning_tokens":4}}` {
 		t.Error(got)
 	}
 }
@@ -108,7 +108,7 @@ func transcripts() []transcript {
 		b = s.AppendChunk(b, &Chunk{})
 		return s.AppendChunk(b, &Chunk{Content: "there", Finish: FinishStop})
 	})
-	add("usage", false, "Hi", Form{ContinuousUsage: true, TokenIDs: true}, func(s *Stream, b []byte) []byte {
+	add("usage", false, "Hi", Form{ContinuousUsage: true, TokenIDs: true, Thoughts: true, PromptText: ptr("H\n")}, func(s *Stream, b []byte) []byte {
 		b = s.AppendRole(b, 0, "assistant", []int32{3, 4}, u(0))
 		b = s.AppendEcho(b, 0, "", "H", u(0))
 		b = s.AppendChunk(b, &Chunk{Content: "i", TokenIDs: []int32{72}, Usage: u(1)})
@@ -188,7 +188,7 @@ func TestC132Chunks(t *testing.T) {
 	s := NewStream(meta, Form{})
 	head := `data: {"id":"chatcmpl-abc","object":"chat.completion.chunk","created":1772900000,"model":"weir-tiny","choices":[`
 	for _, c := range []struct{ got, want string }{
-		{string(s.AppendRole(nil, 0, "assistant", nil, Usage{})), `{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":null}`},
+		{string(s.AppendRole(nil, 0, "assistant", nil, Usage{})), `{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":null,"prompt_text":null}`},
 		{string(s.AppendChunk(nil, &Chunk{Content: "Hi"})), `{"index":0,"delta":{"content":"Hi"},"logprobs":null,"finish_reason":null,"token_ids":null}]}`},
 		{string(s.AppendChunk(nil, &Chunk{Finish: "stop"})), `{"index":0,"delta":{"content":""},"logprobs":null,"finish_reason":"stop","stop_reason":null,"token_ids":null}]}`},
 		{string(s.AppendUsage(nil, Usage{Prompt: 9, Completion: 5})), `],"usage":{"prompt_tokens":9,"total_tokens":14,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":0}}}`},
@@ -208,7 +208,7 @@ func TestC137TokenIDs(t *testing.T) {
 		got  []byte
 		want string
 	}{
-		{s.AppendRole(nil, 0, "assistant", []int32{5, 6}, Usage{}), `,"prompt_token_ids":[5,6]}`},
+		{s.AppendRole(nil, 0, "assistant", []int32{5, 6}, Usage{}), `,"prompt_token_ids":[5,6],"prompt_text":null}`},
 		{s.AppendChunk(nil, &Chunk{TokenIDs: []int32{7, 8}}), `,"token_ids":[7,8]}]}`},
 		{s.AppendChunk(nil, &Chunk{Finish: "stop"}), `,"token_ids":[]}]}`},
 	} {

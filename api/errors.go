@@ -96,6 +96,7 @@ const (
 	causeSyntax
 	causeLogprobs
 	causeTopLogprobs
+	causeLogprobTokens
 	causePromptLogprobs
 	causeStreamOptions
 	causeSchemaMissing
@@ -124,6 +125,7 @@ const (
 	causeMaxLogprobs
 	causeMaxPromptLogprobs
 	causeBias
+	causeLogprobIDs
 	causeAllowed
 	causeStopIDs
 	causeBadWords
@@ -142,6 +144,7 @@ var errorTable = [numCauses]ErrorRow{
 	causeSchema:            {"schema", 5, 400, TypeBadBody, "", "a field is missing, of a wrong type, null where it may not be, outside an enumeration, or over a limit; fields contradict each other"},
 	causeLogprobs:          {"logprobs", 5, 400, TypeBadBody, "logprobs", "of /v1/completions: below -1"},
 	causeTopLogprobs:       {"top-logprobs", 5, 400, TypeBadBody, "top_logprobs", "below -1, or given without logprobs"},
+	causeLogprobTokens:     {"logprob-tokens", 5, 400, TypeBadBody, "logprob_token_ids", "given without logprobs, or where nothing is generated"},
 	causePromptLogprobs:    {"prompt-logprobs", 5, 400, TypeBadBody, "prompt_logprobs", "below -1, or not 0 in a stream"},
 	causeStreamOptions:     {"stream-options", 5, 400, TypeBadBody, "stream_options", "given without stream"},
 	causeSchemaMissing:     {"json-schema-missing", 5, 400, TypeBadBody, "response_format", "type json_schema without the field json_schema"},
@@ -170,6 +173,7 @@ var errorTable = [numCauses]ErrorRow{
 	causeMaxLogprobs:       {"max-logprobs", 12, 400, TypeBadRequest, "logprobs", "top_logprobs above the server's limit"},
 	causeMaxPromptLogprobs: {"max-prompt-logprobs", 12, 400, TypeBadRequest, "prompt_logprobs", "above the server's limit"},
 	causeBias:              {"logit-bias", 12, 400, TypeBadRequest, "logit_bias", "a token id outside the vocabulary"},
+	causeLogprobIDs:        {"logprob-token-ids", 12, 400, TypeBadRequest, "logprob_token_ids", "more than 128, or a token id outside the vocabulary"},
 	causeAllowed:           {"allowed-token-ids", 12, 400, TypeBadRequest, "allowed_token_ids", "empty, or an id outside the vocabulary"},
 	causeStopIDs:           {"stop-token-ids", 12, 400, TypeBadRequest, "stop_token_ids", "a token id outside the vocabulary"},
 	causeBadWords:          {"bad-words", 12, 400, TypeBadRequest, "bad_words", "a word that has no tokens in the vocabulary"},

@@ -35,6 +35,16 @@ func ErrLogitBias(ids []int, vocab int) *Error {
 	return newError(causeBias, fmt.Sprintf("token_id(s) %s in logit_bias contain out-of-vocab token ids. Vocabulary size: %d", python(ids), vocab), ids)
 }
 
+// ErrLogprobTokens says that logprob_token_ids has more than most ids.
+func ErrLogprobTokens(n, most int) *Error {
+	return newError(causeLogprobIDs, fmt.Sprintf("Requested logprob_token_ids of length %d, which is greater than max allowed: %d", n, most), n)
+}
+
+// ErrLogprobTokenIDs names the ids of logprob_token_ids outside a vocabulary of vocab tokens.
+func ErrLogprobTokenIDs(ids []int, vocab int) *Error {
+	return newError(causeLogprobIDs, fmt.Sprintf("token_id(s) %s in logprob_token_ids contain out-of-vocab token ids. Vocabulary size: %d", python(ids), vocab), ids)
+}
+
 // ErrAllowedTokenID says that allowed_token_ids has an id outside the vocabulary.
 func ErrAllowedTokenID(ids []int) *Error {
 	return newError(causeAllowed, "allowed_token_ids contains out-of-vocab token id!", ids)

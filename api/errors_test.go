@@ -52,6 +52,8 @@ func samples(t *testing.T) map[string][]*Error {
 		"input-text":              {ErrCharacters(4096, 200000, 122880)},
 		"too-complex":             {ErrTooComplex()},
 		"context-length":          {ErrContextLength(4096, 4097)},
+		"logprob-tokens":          {refused(`"logprob_token_ids":[1]`)},
+		"logprob-token-ids":       {ErrLogprobTokens(129, 128), ErrLogprobTokenIDs([]int{9}, 8)},
 		"truncate":                {ErrTruncate(5000, 4096)},
 		"empty-prompt":            {ErrEmptyPrompt()},
 		"range":                   {refused(`"top_k":-2`), refused(`"n":0`), ErrGreedyN(2)},

@@ -30,7 +30,7 @@ func ExampleStream() {
 	b = append(b, api.Done...)
 	fmt.Print(string(b))
 	// Output:
-	// data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1772900000,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":null}
+	// data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1772900000,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":null,"prompt_text":null}
 	//
 	// data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1772900000,"model":"m","choices":[{"index":0,"delta":{"content":"Hi"},"logprobs":null,"finish_reason":"stop","stop_reason":null,"token_ids":null}]}
 	//

@@ -30,6 +30,8 @@ var matrix = []struct {
 	{"logit_bias", true, `{"5":1}`, `[]`},
 	{"logprobs", true, `true`, `2`},
 	{"top_logprobs", true, `0`, `"1"`},
+	{"logprob_token_ids", true, `[]`, `5`},
+	{"thinking_token_budget", true, `5`, `-2`},
 	{"prompt_logprobs", true, `1`, `1.5`},
 	{"max_tokens", true, `7`, `"7"`},
 	{"max_completion_tokens", true, `7`, `7.5`},
@@ -42,6 +44,7 @@ var matrix = []struct {
 	{"ignore_eos", false, `true`, `2`},
 	{"stream", true, `true`, `"maybe"`},
 	{"stream_options", true, `{}`, `true`},
+	{"stream_interval", true, `3`, `0`},
 	{"temperature", true, `1`, `"hot"`},
 	{"top_p", true, `1`, `[1]`},
 	{"top_k", true, `1`, `1.5`},
@@ -72,6 +75,7 @@ var matrix = []struct {
 	{"request_id", false, `"x"`, `5`},
 	{"return_tokens_as_token_ids", true, `true`, `2`},
 	{"return_token_ids", true, `true`, `2`},
+	{"return_prompt_text", true, `true`, `2`},
 	{"cache_salt", true, `"x"`, `5`},
 	{"kv_transfer_params", true, `{"a":1}`, `[]`},
 	{"engine_xargs", true, `{"a":1}`, `[]`},
@@ -97,8 +101,7 @@ func TestMatrixIsTheTable(t *testing.T) {
 	}
 }
 
-// TestC16Nulls: null in every nullable field means what absence means. The one
-// exception is top_logprobs, see C50.
+// TestC16Nulls: null in every nullable field means what absence means.
 func TestC16Nulls(t *testing.T) {
 	var all strings.Builder
 	want := acceptBody(t, minimal+"}")
@@ -110,9 +113,7 @@ func TestC16Nulls(t *testing.T) {
 		if r := acceptBody(t, body); !reflect.DeepEqual(r, want) {
 			t.Errorf("%s: null is not absent: %+v", m.name, r)
 		}
-		if m.name != "top_logprobs" {
-			all.WriteString(`,"` + m.name + `":null`)
-		}
+		all.WriteString(`,"` + m.name + `":null`)
 	}
 	if r := acceptBody(t, minimal+all.String()+"}"); !reflect.DeepEqual(r, want) {
 		t.Errorf("all null at once: %+v", r)
@@ -135,7 +136,7 @@ func TestC17NotNull(t *testing.T) {
 // TestEveryFieldCounts: a good value is accepted and changes the request (or
 // was the default), a wrong type is refused with the field's name.
 func TestEveryFieldCounts(t *testing.T) {
-	inert := []string{"messages", "logprobs", "top_logprobs", "n", "stream_options", "response_format", "tool_choice"}
+	inert := []string{"messages", "logprobs", "top_logprobs", "logprob_token_ids", "n", "stream_options", "response_format", "tool_choice"}
 	want0 := acceptBody(t, minimal+"}")
 	for _, m := range matrix {
 		body := minimal + `,"` + m.name + `":` + m.good + "}"

@@ -22,6 +22,23 @@ type Limits struct {
 	BadWords     int
 	Alternatives int // structured_outputs.choice
 	Repetition   int // sizes and count of repetition_detection, in tokens and copies
+
+	// Done ends the decoding of long lists soon after it was closed, with an error that
+	// nobody reads; nil: nothing ends it.
+	Done <-chan struct{}
+}
+
+// stopped reports whether Done was closed, if it is the turn of element i to look.
+func (l *Limits) stopped(i int) bool {
+	if i&0xfff != 0xfff {
+		return false
+	}
+	select {
+	case <-l.Done:
+		return true
+	default:
+		return false
+	}
 }
 
 // DefaultLimits returns the limits of a server without configuration.

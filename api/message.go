@@ -44,8 +44,8 @@ type Part struct {
 }
 
 // ToolCall is a call that an assistant message of the history made. Arguments
-// is the JSON text inside the string that the client sent, checked to be JSON;
-// empty when it was missing, null or "".
+// is the JSON text inside the string that the client sent, if that is an object;
+// otherwise it is empty.
 type ToolCall struct {
 	ID        string
 	Name      string

@@ -55,11 +55,12 @@ func TestC64ToolCalls(t *testing.T) {
 	call := func(rest string) string {
 		return `"messages":[{"role":"assistant","tool_calls":[{"id":"c1","type":"function","function":{"name":"f"` + rest + `}}]}]`
 	}
-	refuse(t, call(`,"arguments":"{bad"`), want{"messages", "messages[0].tool_calls[0].function.arguments"})
 	refuse(t, call(`,"arguments":{"a":1}`), want{"messages", "messages[0].tool_calls[0].function.arguments"})
 	refuse(t, call(`,"arguments":5`), want{"messages", "arguments"})
 	for rest, arguments := range map[string]string{
-		``: "", `,"arguments":null`: "", `,"arguments":""`: "", `,"arguments":"{}"`: "{}", `,"arguments":" {\"b\": 1.0, \"a\": \"\\ud800\"} "`: `{"b": 1.0, "a": "\ud800"}`, `,"arguments":"[1]"`: "[1]",
+		``: "", `,"arguments":null`: "", `,"arguments":""`: "", `,"arguments":"{}"`: "{}", `,"arguments":" {\"b\": 1.0, \"a\": \"\\ud800\"} "`: `{"b": 1.0, "a": "\ud800"}`,
+		// K7: what is not an object counts as absent.
+		`,"arguments":"{bad"`: "", `,"arguments":"[1]"`: "", `,"arguments":"5"`: "", `,"arguments":"null"`: "", `,"arguments":" "`: "", `,"arguments":"{} {}"`: "",
 	} {
 		r := accept(t, call(rest))
 		if want := []ToolCall{{ID: "c1", Name: "f", Arguments: Raw(arguments)}}; len(r.Messages[0].ToolCalls) != 1 || r.Messages[0].ToolCalls[0].ID != "c1" ||
@@ -196,6 +197,9 @@ func TestLimitsValidate(t *testing.T) {
 	}
 	v := reflect.ValueOf(&lim).Elem()
 	for i := range v.NumField() {
+		if !v.Field(i).CanInt() { // Done
+			continue
+		}
 		old := v.Field(i).Int()
 		v.Field(i).SetInt(0)
 		if err := lim.Validate(); err == nil || !strings.Contains(err.Error(), v.Type().Field(i).Name) {

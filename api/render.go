@@ -49,4 +49,58 @@ type RenderedSampling struct {
 	BadWords             []string           `json:"bad_words"`
 	SkipSpecialTokens    bool               `json:"skip_special_tokens"`
 	SpacesBetweenSpecial bool               `json:"spaces_between_special_tokens"`
+
+	StructuredOutputs   *RenderedConstraint `json:"structured_outputs"`
+	RepetitionDetection *RenderedRepetition `json:"repetition_detection"`
+	LogprobTokenIDs     []int               `json:"logprob_token_ids"` // nil: null
+	ThinkingBudget      *int                `json:"thinking_token_budget"`
+	StreamInterval      *int                `json:"stream_interval"`
+}
+
+// RenderedConstraint is a constraint in the terms of structured_outputs, also if it came as
+// response_format. One of its first six members is not null.
+type RenderedConstraint struct {
+	JSON                        jsontext.RawMessage `json:"json"` // nil: null
+	Regex                       *string             `json:"regex"`
+	Choice                      []string            `json:"choice"` // nil: null
+	Grammar                     *string             `json:"grammar"`
+	JSONObject                  *bool               `json:"json_object"`
+	StructuralTag               *string             `json:"structural_tag"` // a JSON text
+	DisableAnyWhitespace        bool                `json:"disable_any_whitespace"`
+	DisableAdditionalProperties bool                `json:"disable_additional_properties"`
+	WhitespacePattern           *string             `json:"whitespace_pattern"`
+}
+
+// RenderedRepetition is repetition_detection with its defaults filled in.
+type RenderedRepetition struct {
+	MaxSize int `json:"max_pattern_size"`
+	MinSize int `json:"min_pattern_size"`
+	Count   int `json:"min_count"`
+}
+
+// Render returns the constraint as a request would send it; nil for nil.
+func (c *Constraint) Render() *RenderedConstraint {
+	if c == nil {
+		return nil
+	}
+	r := &RenderedConstraint{
+		DisableAnyWhitespace: c.DisableAnyWhitespace, DisableAdditionalProperties: c.DisableAdditionalProperties, WhitespacePattern: c.WhitespacePattern,
+	}
+	switch c.Kind {
+	case ConstraintJSON:
+		r.JSON = jsontext.RawMessage(c.Schema)
+	case ConstraintJSONObject:
+		yes := true
+		r.JSONObject = &yes
+	case ConstraintRegex:
+		r.Regex = &c.Text
+	case ConstraintChoice:
+		r.Choice = c.Choices
+	case ConstraintGrammar:
+		r.Grammar = &c.Text
+	case ConstraintTag:
+		tag := string(c.Schema)
+		r.StructuralTag = &tag
+	}
+	return r
 }

@@ -25,9 +25,10 @@ type Options struct {
 	BadWords          []string // none of them blank
 
 	// What to report.
-	Logprobs       bool // of the generated tokens; false also for logprobs true with top_logprobs null
-	TopLogprobs    int  // alternatives per token; -1: the vocabulary
-	PromptLogprobs *int // nil: none; 0: the prompt's own tokens; -1: the vocabulary. Set by echo too (docs/interface/chat-completions.md, section 3.8)
+	Logprobs        bool  // of the generated tokens
+	TopLogprobs     int   // alternatives per token; -1: the vocabulary
+	LogprobTokenIDs []int // report these tokens, in place of the best TopLogprobs; nil: none
+	PromptLogprobs  *int  // nil: none; 0: the prompt's own tokens; -1: the vocabulary. Set by echo too (docs/interface/chat-completions.md, section 3.8)
 
 	// Stopping.
 	MaxTokens           *int // any value while MaxCompletionTokens is given
@@ -38,11 +39,13 @@ type Options struct {
 	IncludeStop         bool // include_stop_str_in_output
 	IgnoreEOS           bool
 	RepetitionDetection *RepetitionDetection // nil: off
+	ThinkingBudget      *int                 // thinking_token_budget: the most tokens of thought; nil: any number
 
 	Constraint *Constraint // response_format or structured_outputs; nil: none
 
 	// The answer's form.
 	Stream               bool
+	StreamInterval       int  // tokens in a chunk of a stream; 0: the server's default
 	IncludeUsage         bool // a last chunk with the usage
 	ContinuousUsage      bool // usage in every chunk; implies IncludeUsage
 	Echo                 bool
@@ -74,10 +77,12 @@ type ChatRequest struct {
 	Messages []Message
 
 	IncludeReasoning bool
+	ReturnPromptText bool // what the prompt was rendered to
 
 	// The prompt.
-	Tools                Raw    // array of tool definitions as sent; nil: none
-	ReasoningEffort      string // "low", "medium", "high"; "": not given
+	ToolChoice           string // "none", "auto", "required"; "": absent, or an object
+	Tools                Raw    // array of tool definitions as a template sees them; nil: none
+	ReasoningEffort      string // "none", "minimal", "low", "medium", "high", "xhigh", "max"; "": not given
 	AddGenerationPrompt  bool
 	ContinueFinalMessage bool // excludes AddGenerationPrompt
 	Documents            Raw  // array of objects as sent; nil: none
@@ -155,6 +160,13 @@ func (r *Options) MaxOutput() (tokens int, param string, ok bool) {
 // or among the template's arguments. An empty one counts.
 func (r *ChatRequest) HasTemplate() bool {
 	return r.ChatTemplate != nil || r.ChatTemplateKwargs.Member("chat_template").Given()
+}
+
+// AllowAuto makes CheckPrompt accept tool_choice "auto".
+func (r *ChatRequest) AllowAuto() {
+	if r.ToolChoice == "auto" {
+		r.badChoice = nil
+	}
 }
 
 // HasMedia reports whether a message has an image, audio or video part.

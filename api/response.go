@@ -38,14 +38,19 @@ func ParseReasoningField(s string) (ReasoningField, bool) {
 // Form is what the client and the server's settings want to see in an answer.
 type Form struct {
 	Reasoning       ReasoningField
-	TokensAsIDs     bool // return_tokens_as_token_ids
-	TokenIDs        bool // return_token_ids
-	ContinuousUsage bool // usage in every chunk of a stream
+	TokensAsIDs     bool    // return_tokens_as_token_ids
+	TokenIDs        bool    // return_token_ids
+	HideOutputIDs   bool    // those of the output are null all the same: they would tell hidden thoughts
+	ContinuousUsage bool    // usage in every chunk of a stream
+	NoPromptDetails bool    // no prompt_tokens_details in the usage; null where every key is there
+	Thoughts        bool    // the usage tells how many tokens are reasoning
+	PromptText      *string // return_prompt_text: what the prompt was rendered to; nil: null
 }
 
-// Usage counts tokens. Cached is the part of Prompt that the prefix cache had.
+// Usage counts tokens. Cached is the part of Prompt that the prefix cache had, Reasoning
+// the part of Completion that is thought.
 type Usage struct {
-	Prompt, Completion, Cached int
+	Prompt, Completion, Cached, Reasoning int
 }
 
 // TokenLogprob is a token with its log-probability. Text is the token decoded
@@ -162,7 +167,7 @@ func AppendResponse(dst []byte, meta Meta, form Form, r *Response) []byte {
 		dst = AppendString(dst, meta.Fingerprint)
 	}
 	dst = append(dst, `,"usage":`...)
-	dst = appendUsage(dst, r.Usage, true)
+	dst = form.appendUsage(dst, r.Usage, wholeUsage)
 	dst = append(dst, `,"prompt_logprobs":`...)
 	if r.HasPromptLogprobs {
 		dst = appendPromptLogprobs(dst, r.PromptLogprobs)
@@ -171,6 +176,8 @@ func AppendResponse(dst []byte, meta Meta, form Form, r *Response) []byte {
 	}
 	dst = append(dst, `,"prompt_token_ids":`...)
 	dst = form.appendIDs(dst, r.PromptTokenIDs)
+	dst = append(dst, `,"prompt_text":`...)
+	dst = appendStringOrNull(dst, form.PromptText)
 	dst = append(dst, `,"kv_transfer_params":`...)
 	if r.KVTransferParams == nil {
 		dst = append(dst, "null"...)
@@ -188,7 +195,7 @@ func (f *Form) AppendChoice(dst []byte, c *Choice) []byte {
 	dst = AppendString(dst, c.Role)
 	dst = append(dst, `,"content":`...)
 	dst = appendStringOrNull(dst, c.Content)
-	dst = append(dst, `,"refusal":null,"annotations":null,"audio":null,"function_call":null,"tool_calls":[]`...)
+	dst = append(dst, `,"refusal":null,"annotations":null,"audio":null,"function_call":null`...)
 	if f.Reasoning != ReasoningContentOnly {
 		dst = append(dst, `,"reasoning":`...)
 		dst = appendStringOrNull(dst, c.Reasoning)
@@ -208,21 +215,41 @@ func (f *Form) AppendChoice(dst []byte, c *Choice) []byte {
 	dst = append(dst, `,"stop_reason":`...)
 	dst = c.StopReason.append(dst)
 	dst = append(dst, `,"token_ids":`...)
-	dst = f.appendIDs(dst, c.TokenIDs)
+	dst = f.appendOutputIDs(dst, c.TokenIDs)
 	return append(dst, '}')
 }
 
-func appendUsage(dst []byte, u Usage, details bool) []byte {
+// usageOf says where a usage stands: its details differ.
+type usageOf uint8
+
+const (
+	chunkUsage  usageOf = iota // of a choice so far, in a chunk
+	streamUsage                // of all choices, at the end of a stream
+	wholeUsage                 // of an answer that is not a stream: every key is there
+)
+
+func (f *Form) appendUsage(dst []byte, u Usage, of usageOf) []byte {
 	dst = append(dst, `{"prompt_tokens":`...)
 	dst = strconv.AppendInt(dst, int64(u.Prompt), 10)
 	dst = append(dst, `,"total_tokens":`...)
 	dst = strconv.AppendInt(dst, int64(u.Prompt+u.Completion), 10)
 	dst = append(dst, `,"completion_tokens":`...)
 	dst = strconv.AppendInt(dst, int64(u.Completion), 10)
-	if details {
+	switch {
+	case of != chunkUsage && !f.NoPromptDetails:
 		dst = append(dst, `,"prompt_tokens_details":{"cached_tokens":`...)
 		dst = strconv.AppendInt(dst, int64(u.Cached), 10)
 		dst = append(dst, '}')
+	case of == wholeUsage:
+		dst = append(dst, `,"prompt_tokens_details":null`...)
+	}
+	switch {
+	case f.Thoughts:
+		dst = append(dst, `,"completion_tokens_details":{"reasoning_tokens":`...)
+		dst = strconv.AppendInt(dst, int64(u.Reasoning), 10)
+		dst = append(dst, '}')
+	case of == wholeUsage:
+		dst = append(dst, `,"completion_tokens_details":null`...)
 	}
 	return append(dst, '}')
 }
@@ -232,6 +259,13 @@ func (f *Form) appendIDs(dst []byte, ids []int32) []byte {
 		return append(dst, "null"...)
 	}
 	return appendIDs(dst, ids)
+}
+
+func (f *Form) appendOutputIDs(dst []byte, ids []int32) []byte {
+	if f.HideOutputIDs {
+		return append(dst, "null"...)
+	}
+	return f.appendIDs(dst, ids)
 }
 
 func (f *Form) appendLogprobs(dst []byte, entries []Logprob) []byte {

@@ -66,7 +66,7 @@ func (s *Stream) open(dst []byte, choice int) []byte {
 func (s *Stream) usage(dst []byte, u Usage) []byte {
 	if s.form.ContinuousUsage {
 		dst = append(dst, `,"usage":`...)
-		dst = appendUsage(dst, u, false)
+		dst = s.form.appendUsage(dst, u, chunkUsage)
 	}
 	return dst
 }
@@ -81,6 +81,8 @@ func (s *Stream) AppendRole(dst []byte, choice int, role string, promptIDs []int
 	dst = s.usage(dst, u)
 	dst = append(dst, `,"prompt_token_ids":`...)
 	dst = s.form.appendIDs(dst, promptIDs)
+	dst = append(dst, `,"prompt_text":`...)
+	dst = appendStringOrNull(dst, s.form.PromptText)
 	return append(dst, "}\n\n"...)
 }
 
@@ -115,7 +117,7 @@ func (s *Stream) AppendChunk(dst []byte, c *Chunk) []byte {
 		dst = c.Stop.append(dst)
 		dst = append(dst, `,"token_ids":`...)
 	}
-	dst = s.form.appendIDs(dst, c.TokenIDs)
+	dst = s.form.appendOutputIDs(dst, c.TokenIDs)
 	dst = append(dst, `}]`...)
 	dst = s.usage(dst, c.Usage)
 	return append(dst, "}\n\n"...)
@@ -150,6 +152,6 @@ func (s *Stream) appendDelta(dst []byte, c *Chunk) []byte {
 func (s *Stream) AppendUsage(dst []byte, u Usage) []byte {
 	dst = append(dst, s.head...)
 	dst = append(dst, `],"usage":`...)
-	dst = appendUsage(dst, u, true)
+	dst = s.form.appendUsage(dst, u, streamUsage)
 	return append(dst, "}\n\n"...)
 }

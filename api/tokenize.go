@@ -96,7 +96,7 @@ type DetokenizeRequest struct {
 
 var detokenizeFields = []field[*DetokenizeRequest]{
 	{"model", nullable, func(r *DetokenizeRequest, v Raw, _ *Limits) (f *fault) { r.Model, f = text(v); return }},
-	{"tokens", required, func(r *DetokenizeRequest, v Raw, _ *Limits) (f *fault) { r.Tokens, f = decodeIDs(v); return }},
+	{"tokens", required, func(r *DetokenizeRequest, v Raw, lim *Limits) (f *fault) { r.Tokens, f = decodeIDs(v, lim); return }},
 }
 
 var detokenizeIndex = index(detokenizeFields)

@@ -54,6 +54,12 @@ func (id *Identity) Covers(project string) bool {
 	return slices.ContainsFunc(id.Projects, func(p string) bool { return covers(p, project) })
 }
 
+// Names reports whether a project, or its team, is named among those of the identity. "*"
+// covers every project and names none.
+func (id *Identity) Names(project string) bool {
+	return slices.ContainsFunc(id.Projects, func(p string) bool { return p != "*" && covers(p, project) })
+}
+
 // May reports whether the identity has a right, or all of several, in a project.
 func (id *Identity) May(right Rights, project string) bool {
 	return id.Rights&right == right && id.Covers(project)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+
+	"weir/internal/plainfile"
 )
 
 // fileKey is a key as it is written in the file.
@@ -49,7 +51,7 @@ func (k *Keyring) Reload() error {
 	if err != nil {
 		return fmt.Errorf("auth: %w", err)
 	}
-	src, err := os.ReadFile(k.file)
+	src, err := plainfile.Read(k.file)
 	if err != nil {
 		return fmt.Errorf("auth: %w", err)
 	}

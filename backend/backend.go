@@ -81,7 +81,7 @@ type Draw struct {
 	Target      int32   // draw nothing: report on this token (prompt_logprobs), or -1
 	Top         int32   // number of best tokens to report; may be more than there are
 	Logprobs    LogprobMode
-	Host        bool // copy the row's logits, before any change, to Out.Logits (tests)
+	Host        bool // copy the row's logits, before any change, to Out.Logits
 	Dead        bool // the sequence ended meanwhile: the result is not read
 }
 

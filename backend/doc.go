@@ -54,7 +54,8 @@
 //     drawn. The next step may have been begun with that token; its row is Dead.
 //   - A row with a Target draws nothing and reports on a given token. The log-probabilities
 //     of a prompt come from such rows. Copying whole rows of logits to the host for them was
-//     the first plan; Host rows, which do that, remain for tests.
+//     the first plan; Host rows, which do that, remain for tests and for requests that
+//     name the tokens whose log-probabilities they want.
 //
 // # Memory
 //

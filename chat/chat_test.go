@@ -72,7 +72,7 @@ func wantError(t *testing.T, r *Renderer, in Input, text string, reason error) {
 // (docs/interface/chat-completions.md, section 3.1).
 func TestMessageShapes(t *testing.T) {
 	name, id, thought := "n", "call_1", "hm"
-	r := newRenderer(t, of(show))
+	r := newRenderer(t, of(show+`{# 'developer' #}`))
 	for _, c := range []struct {
 		msg  api.Message
 		want string
@@ -107,6 +107,62 @@ func TestMessageShapes(t *testing.T) {
 	}
 }
 
+// TestK8Developer: for a template that does not name the role developer its messages are
+// the system's, and all of these are one message in front.
+func TestK8Developer(t *testing.T) {
+	knows := `{% if x == 'developer' %}{% endif %}` + show
+	for _, c := range []struct {
+		template string
+		messages []api.Message
+		want     string
+	}{
+		{knows, []api.Message{text("system", "a"), text("developer", "d")}, `{"role": "system", "content": "a"}` + "\n" + `{"role": "developer", "content": "d", "tools": null}` + "\n"},
+		{show, []api.Message{text("system", "a"), text("user", "u"), text("system", "b")}, // no developer: as they were sent
+			`{"role": "system", "content": "a"}` + "\n" + `{"role": "user", "content": "u"}` + "\n" + `{"role": "system", "content": "b"}` + "\n"},
+		{show, []api.Message{{Role: "developer", Name: ptr("n"), Content: text("", "d").Content, Tools: api.Raw(`[]`)}, text("user", "u")},
+			`{"role": "system", "content": "d", "name": "n"}` + "\n" + `{"role": "user", "content": "u"}` + "\n"},
+		{show, []api.Message{text("user", "u"), text("developer", "d")}, `{"role": "system", "content": "d"}` + "\n" + `{"role": "user", "content": "u"}` + "\n"},
+		{show, []api.Message{text("system", "a"), text("developer", ""), text("user", "u"), parts("system", "b", "", "c"), text("developer", "d")},
+			`{"role": "system", "content": "a\n\nb\nc\n\nd"}` + "\n" + `{"role": "user", "content": "u"}` + "\n"},
+		{show, []api.Message{text("developer", ""), text("developer", "")}, `{"role": "system", "content": ""}` + "\n"},
+	} {
+		got, _, _ := strings.Cut(mustRender(t, newRenderer(t, of(c.template)), Input{Messages: c.messages}).Text, "tools=")
+		if got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+	// A template that wants parts gets the merged text as it is, as from vLLM.
+	got := mustRender(t, newRenderer(t, of(`{% for m in messages %}<{{ m.role }}>{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}[{{ p.text }}]{% endfor %}{% endif %}{% endfor %}`)),
+		Input{Messages: []api.Message{parts("system", "a", "b"), text("user", "u"), text("developer", "d")}}).Text
+	if got != "<system>a\nb\n\nd<user>[u]" {
+		t.Error(got)
+	}
+	// The message that is to be continued is the last one that is left.
+	p := mustRender(t, newRenderer(t, of(chatml)), Input{Messages: []api.Message{text("user", "u"), text("assistant", "It is"), text("developer", "d")}, ContinueFinalMessage: true})
+	if p.Text != "<|system|>\nd<|end|>\n<|user|>\nu<|end|>\n<|assistant|>\nIt is" {
+		t.Errorf("%q", p.Text)
+	}
+}
+
+// TestK6ReasoningEffort: an effort is an argument of the template, and says besides whether
+// the model is to think at all, unless the request itself says that.
+func TestK6ReasoningEffort(t *testing.T) {
+	cfg := of(`{{ reasoning_effort | tojson }} {{ enable_thinking is defined and enable_thinking | tojson }}{{ messages }}`)
+	cfg.DefaultKwargs = api.Raw(`{"enable_thinking": true}`)
+	r := newRenderer(t, cfg)
+	for effort, want := range map[string]string{"none": `"none" false`, "minimal": `"minimal" true`, "low": `"low" true`, "xhigh": `"xhigh" true`, "max": `"max" true`} {
+		got := mustRender(t, r, Input{Messages: []api.Message{text("user", "u")}, ReasoningEffort: &effort}).Text
+		if !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s, want %s", effort, got, want)
+		}
+	}
+	effort := "none"
+	got := mustRender(t, r, Input{Messages: []api.Message{text("user", "u")}, ReasoningEffort: &effort, ChatTemplateKwargs: api.Raw(`{"enable_thinking": true}`)}).Text
+	if !strings.HasPrefix(got, `"none" true`) {
+		t.Errorf("chat_template_kwargs: %s", got)
+	}
+}
+
 // TestAbsentContent: content that is null or absent is the empty string, or the empty list
 // in the openai format, never null.
 func TestAbsentContent(t *testing.T) {
@@ -121,7 +177,7 @@ func TestAbsentContent(t *testing.T) {
 }
 
 // TestInvalidArguments: arguments of a call that are not JSON are refused with the text of
-// Python's parser (docs/interface/chat-completions.md, C64).
+// Python's parser. (Package api lets none pass.)
 func TestInvalidArguments(t *testing.T) {
 	r := newRenderer(t, of(show))
 	msg := api.Message{Role: "assistant", ToolCalls: []api.ToolCall{{ID: "1", Name: "f", Arguments: api.Raw(`{bad`)}}}
@@ -288,8 +344,8 @@ func TestArgumentOrder(t *testing.T) {
 		{`{}`, Input{ChatTemplateKwargs: api.Raw(`{"add_generation_prompt": false}`)}, "- - True - None None <s>"},
 		{`{"add_generation_prompt": false}`, Input{}, "- - True - None None <s>"},
 		{`{}`, Input{AddGenerationPrompt: ptr(false), ChatTemplateKwargs: api.Raw(`{"add_generation_prompt": true}`)}, "- - False - None None <s>"},
-		{`{}`, Input{ReasoningEffort: ptr("high"), ChatTemplateKwargs: api.Raw(`{"reasoning_effort": "low"}`)}, "- - True high None None <s>"},
-		{`{}`, Input{ReasoningEffort: ptr("auto"), ChatTemplateKwargs: api.Raw(`{"reasoning_effort": "low"}`)}, "- - True low None None <s>"},
+		{`{}`, Input{ReasoningEffort: ptr("high"), ChatTemplateKwargs: api.Raw(`{"reasoning_effort": "low"}`)}, "- True True high None None <s>"},
+		{`{}`, Input{ReasoningEffort: ptr("auto"), ChatTemplateKwargs: api.Raw(`{"reasoning_effort": "low"}`)}, "- True True low None None <s>"},
 		{`{}`, Input{Documents: api.Raw(`[1]`), ChatTemplateKwargs: api.Raw(`{"documents": [2], "tools": [3]}`)}, "- - True - [1] [3] <s>"},
 		{`{}`, Input{Documents: api.Raw(`null`), ChatTemplateKwargs: api.Raw(`{"documents": [2]}`)}, "- - True - [2] None <s>"},
 		{`{"tools": [1]}`, Input{Tools: api.Raw(`[2]`)}, "- - True - None [2] <s>"},

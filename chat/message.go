@@ -29,6 +29,58 @@ func newConversation(messages []api.Message, parts bool) (*conversation, error) 
 	return c, nil
 }
 
+// withoutDevelopers makes system messages of the developer's, for a template that does not
+// know that role. If there are any, all system messages become one, which is the first of
+// the conversation, because many templates accept no other (as vLLM does).
+func (c *conversation) withoutDevelopers() {
+	found := false
+	for i, v := range c.dicts {
+		d := v.(*jinja.Dict)
+		if role, _ := d.Get("role"); role != "developer" {
+			continue
+		}
+		found = true
+		system := jinja.NewDict(d.Len())
+		for name, v := range d.All() {
+			if name != "tools" {
+				system.Set(name, v)
+			}
+		}
+		system.Set("role", "system")
+		c.dicts[i] = system
+	}
+	if found {
+		c.mergeSystems()
+	}
+	c.last = c.dicts[len(c.dicts)-1].(*jinja.Dict)
+}
+
+// mergeSystems makes one system message of all, in front, unless there is only one and it is
+// there already. Empty ones are left out.
+func (c *conversation) mergeSystems() {
+	var texts []string
+	var others []jinja.Value
+	misplaced := false
+	for i, v := range c.dicts {
+		d := v.(*jinja.Dict)
+		if role, _ := d.Get("role"); role != "system" {
+			others = append(others, v)
+			continue
+		}
+		misplaced = misplaced || i > 0
+		if text := contentOf(d); text != "" {
+			texts = append(texts, text)
+		}
+	}
+	if !misplaced {
+		return
+	}
+	merged := jinja.NewDict(2)
+	merged.Set("role", "system")
+	merged.Set("content", strings.Join(texts, "\n\n"))
+	c.dicts = append([]jinja.Value{merged}, others...)
+}
+
 func (c *conversation) messages() *jinja.List { return jinja.NewList(c.dicts...) }
 
 func toDict(msg *api.Message, parts bool) (*jinja.Dict, error) {

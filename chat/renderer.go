@@ -24,6 +24,8 @@ type compiled struct {
 	reads    map[string]bool // names of the arguments that have an effect
 	parts    bool            // with FormatAuto, content is a list of parts
 	thinking reasoning.Kind  // the kind that reasoning.Auto means for this template
+	// developer says that the template knows the role developer: it names it.
+	developer bool
 }
 
 func compile(source string) (*compiled, error) {
@@ -32,6 +34,7 @@ func compile(source string) (*compiled, error) {
 		return nil, err
 	}
 	c := &compiled{Template: t, reads: map[string]bool{}, parts: t.IteratesContent(), thinking: reasoning.Auto.For(source)}
+	c.developer = strings.Contains(source, `"developer"`) || strings.Contains(source, `'developer'`)
 	for _, name := range t.Variables() {
 		c.reads[name] = true
 	}
@@ -106,6 +109,9 @@ type Prompt struct {
 	EchoText, EchoThought string
 	// Output says whether the model's output begins with reasoning or with content.
 	Output reasoning.Start
+	// Divided says that reasoning is told apart at all. Then Output may still be
+	// reasoning.Content, because this prompt lets the model not think.
+	Divided bool
 }
 
 // Render makes the prompt. Every error is an *Error.
@@ -156,6 +162,11 @@ func (r *Renderer) render(in Input) (Prompt, error) {
 	if err != nil {
 		return Prompt{}, err
 	}
+	echoed := contentOf(conv.last)
+
+	if !t.developer {
+		conv.withoutDevelopers()
+	}
 
 	last := in.Messages[len(in.Messages)-1]
 	p := Prompt{ResponseRole: r.cfg.ResponseRole}
@@ -163,7 +174,7 @@ func (r *Renderer) render(in Input) (Prompt, error) {
 		p.ResponseRole = last.Role
 	}
 	if last.Role == p.ResponseRole {
-		p.EchoText = contentOf(conv.last)
+		p.EchoText = echoed
 	}
 	a.Set("add_generation_prompt", prompt)
 	vars := r.variables(t, a)
@@ -213,6 +224,11 @@ func (r *Renderer) arguments(in Input, kwargs *jinja.Dict) (*jinja.Dict, error) 
 	set("documents", documents)
 	if in.ReasoningEffort != nil {
 		set("reasoning_effort", *in.ReasoningEffort)
+		// Templates that think only when they are told to, or until they are told not to,
+		// read another argument. The client's own one wins.
+		if _, ok := kwargs.Get("enable_thinking"); !ok {
+			set("enable_thinking", *in.ReasoningEffort != "none")
+		}
 	}
 	return a, nil
 }

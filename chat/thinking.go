@@ -7,6 +7,16 @@ import (
 	"weir/chat/reasoning"
 )
 
+// Divides reports whether reasoning is told apart with the model's own template. A request
+// that brings another template may differ (Prompt.Divided).
+func (r *Renderer) Divides() bool {
+	if r.cfg.Reasoning == reasoning.Auto {
+		t := r.templates[defaultTemplate]
+		return t != nil && t.thinking != reasoning.None
+	}
+	return r.cfg.Reasoning != reasoning.None
+}
+
 // think sets what concerns reasoning in p, which was rendered from c with the arguments a:
 // what the output begins with, and which part of the echo is thought.
 func (r *Renderer) think(t *compiled, vars *jinja.Dict, c *conversation, in Input, a *jinja.Dict, p *Prompt) {
@@ -17,6 +27,7 @@ func (r *Renderer) think(t *compiled, vars *jinja.Dict, c *conversation, in Inpu
 	if kind == reasoning.None {
 		return
 	}
+	p.Divided = true
 	block := reasoning.AtEnd(p.Text)
 	if in.ContinueFinalMessage {
 		block = r.continued(t, vars, c, p.Text, in.Done)

@@ -73,6 +73,10 @@ func testStepAllocatesNothing(t *testing.T, depth int) {
 		if i%2 == 0 {
 			r.Masks = []engine.Mask{&openMask{maxLen}}
 		}
+		if i%4 == 1 {
+			r.Sampling.TopLogprobs, r.LogprobIDs = 0, []int32{1, 2, 299}
+			r.Forcers = []engine.Forcer{&every{2, 5, 0}}
+		}
 		go count.readAll(t, e.mustSubmit(t, r))
 	}
 	<-count.done

@@ -12,6 +12,7 @@ type rowResult struct {
 	out      *backend.Out
 	row      int
 	top, num int // the row's alternatives are out.TopTokens[top:top+num]
+	host     hostRow
 }
 
 // alternatives appends the row's alternatives to dst.
@@ -61,7 +62,11 @@ func (e *Engine) book(c *choice, chunk scheduler.Chunk, r rowResult) error {
 	if c.req.Sampling.Logprobs != backend.NoLogprobs {
 		ev.Logprob, ev.Rank = r.out.Logprobs[r.row], r.out.Ranks[r.row]
 	}
-	e.top = r.alternatives(e.top[:0])
+	if r.host.logits != nil {
+		e.top = r.host.chosen(e.top[:0], c.req.LogprobIDs, tok, ev.Logprob)
+	} else {
+		e.top = r.alternatives(e.top[:0])
+	}
 	e.accept(c, ev)
 	return nil
 }
@@ -99,6 +104,9 @@ func (e *Engine) bookForced(c *choice) {
 		if c.req.Sampling.Logprobs != backend.NoLogprobs {
 			ev.Rank = 1
 			e.top = append(e.top, TokenLogprob{Token: tok})[:min(c.sampling.Top(), 1)]
+			if len(c.req.LogprobIDs) > 0 {
+				e.top = forced(e.top[:0], c.req.LogprobIDs, tok)
+			}
 		}
 		e.counts.ForcedTokens++
 		e.accept(c, ev)
@@ -110,6 +118,9 @@ func (e *Engine) bookForced(c *choice) {
 func (e *Engine) accept(c *choice, ev Event) {
 	q := &c.seq
 	c.sampling.Accept(ev.Token)
+	if c.forcer != nil {
+		c.forcer.Accept(ev.Token)
+	}
 	e.counts.GenerationTokens++
 	e.reportToken(c)
 	if c.constraint != nil && !c.constraint.follow(ev.Token) {

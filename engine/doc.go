@@ -73,7 +73,8 @@
 //
 // The log-probabilities of a prompt's own tokens come from rows with a Target, which
 // draw nothing. Copying whole rows of logits to the host for them was the first plan;
-// Host rows remain for tests.
+// Host rows remain for tests and for LogprobIDs: no device gathers the scores of given
+// tokens, and a copy costs little beside the product that made the row.
 //
 // # Constraints
 //

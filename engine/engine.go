@@ -60,6 +60,7 @@ type choice struct {
 	index    int32 // in req.choices
 	row      int32 // the row of the newest planned step that draws its token
 	sampling *sampler.State
+	forcer   Forcer // nil: nothing is forced
 	text     text
 	times    choiceTimes
 

@@ -31,6 +31,8 @@ type Ended struct {
 	Output    int // tokens
 	MaxTokens int // Limits.MaxTokens
 
+	Preempted int // times that its KV blocks were taken back
+
 	// If all choices of the request have now ended, N is their number and Longest the
 	// longest output among them; else both are 0.
 	N, Longest int
@@ -87,7 +89,7 @@ func (e *Engine) reportToken(c *choice) {
 func (e *Engine) reportEnd(c *choice, r Reason) {
 	q, t := c.req, &c.times
 	d := Ended{
-		Reason: r, Prompt: c.seq.Prompt, Cached: c.seq.Cached, Output: c.output(), MaxTokens: q.Limits.MaxTokens,
+		Reason: r, Prompt: c.seq.Prompt, Cached: c.seq.Cached, Output: c.output(), MaxTokens: q.Limits.MaxTokens, Preempted: c.seq.Preempted,
 		Total: max(0, e.now-q.arrived), Queue: never, Prefill: never, Decode: never,
 	}
 	if t.scheduled != never {

@@ -52,6 +52,15 @@ type Request struct {
 	// a moment to notice.
 	Masks []Mask
 
+	// LogprobIDs are tokens whose log-probabilities every event has as Top, in this order, in
+	// place of the best ones; nil: the best ones. Sampling has to ask for raw
+	// log-probabilities without alternatives. The logits of such a request are copied to the
+	// host at every step.
+	LogprobIDs []int32
+	// Forcers force tokens of the output, one for each choice; nil: nothing is forced. They
+	// belong to the engine until the choice's last event.
+	Forcers []Forcer
+
 	// Prompt asks for the log-probabilities of the prompt's tokens; nil: not wanted. Such
 	// a request fills the prefix cache but does not read it.
 	Prompt *PromptScores
@@ -77,6 +86,16 @@ type Mask interface {
 	// Quick reports whether Accept of a token, or Fill for -1, takes no more than some
 	// microseconds here. If it is not known, it is false.
 	Quick(token int32) bool
+}
+
+// Forcer decides now and then what the next token of a choice is. Other than a mask it does
+// not show in raw log-probabilities. Only the loop calls it.
+type Forcer interface {
+	// Force returns the token that has to come next, or -1. If a mask, a list of allowed
+	// tokens, or a token that is forced by the mask rules it out, another one comes.
+	Force() int32
+	// Accept tells the next output token.
+	Accept(token int32)
 }
 
 // PromptScores asks for the log-probabilities of a prompt's own tokens.

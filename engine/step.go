@@ -141,7 +141,7 @@ func (e *Engine) draw(s *stepData) error {
 	d.Reset()
 	clear(s.masked)
 	s.masked = s.masked[:0]
-	words, row, top := e.spec.MaskWords(), 0, 0
+	words, row, top, host := e.spec.MaskWords(), 0, 0, 0
 	for i, chunk := range s.chunks {
 		c := chunk.Seq.Owner.(*choice)
 		for ; row < s.rowEnd[i]; row++ {
@@ -153,7 +153,17 @@ func (e *Engine) draw(s *stepData) error {
 				d.Rows = append(d.Rows, backend.Draw{Target: chunk.Seq.Tokens[at+1], Logprobs: c.req.Prompt.Mode, Top: int32(c.req.Prompt.Top),
 					Mask: -1, Allow: -1, EditEnd: int32(len(d.Edits))})
 			default:
+				first := len(d.Edits)
 				c.sampling.Plan(d, words, chunk.Seq.Tokens[chunk.Seq.Prompt:])
+				if c.forcer != nil {
+					if t := c.forcer.Force(); t >= 0 {
+						force(d, first, t)
+					}
+				}
+				if len(c.req.LogprobIDs) > 0 {
+					d.Rows[row].Host = true
+					host++
+				}
 				if c.constraint != nil {
 					d.Rows[row].Mask = e.addMask(s, c, row)
 				}
@@ -165,7 +175,7 @@ func (e *Engine) draw(s *stepData) error {
 		d.Ready = s.ready
 		e.masks.kick()
 	}
-	resize(&s.out, row, top)
+	resize(&s.out, row, top, host*e.spec.VocabSize)
 	return e.be.Draw(d)
 }
 
@@ -182,8 +192,14 @@ func (e *Engine) addMask(s *stepData, c *choice, row int) int32 {
 	return m.mask
 }
 
-// resize makes out as long as a step needs that has this many rows and top tokens.
-func resize(out *backend.Out, rows, top int) {
+// resize makes out as long as a step needs that has this many rows, top tokens and logits.
+// Memory for logits is large and seldom needed, so it is given up with the last of them.
+func resize(out *backend.Out, rows, top, logits int) {
+	if logits == 0 {
+		out.Logits = nil
+	} else {
+		out.Logits = slices.Grow(out.Logits[:0], logits)[:logits]
+	}
 	out.Tokens = slices.Grow(out.Tokens[:0], rows)[:rows]
 	out.Logprobs = slices.Grow(out.Logprobs[:0], rows)[:rows]
 	out.Ranks = slices.Grow(out.Ranks[:0], rows)[:rows]
@@ -199,12 +215,16 @@ func (e *Engine) finish(s *stepData) error {
 	e.now = e.clock()
 	e.account.stepEnded(e.now)
 	e.counts.Steps++
-	row, top, masked := 0, 0, 0
+	row, top, host, masked := 0, 0, 0, 0
 	for i, chunk := range s.chunks {
 		c := chunk.Seq.Owner.(*choice)
 		for ; row < s.rowEnd[i]; row++ {
 			n := int(s.draws.Rows[row].Top)
-			r := rowResult{&s.out, row, top, n}
+			r := rowResult{out: &s.out, row: row, top: top, num: n}
+			if s.draws.Rows[row].Host {
+				r.host = s.hostRow(row, host, e.spec.VocabSize, e.spec.MaskWords())
+				host++
+			}
 			fate := maskGiven
 			if masked < len(s.masked) && int(s.masked[masked].row) == row {
 				fate = s.masked[masked].fate

@@ -103,7 +103,7 @@ func (e *Engine) validate(r *Request) error {
 	if err := r.Sampling.Validate(e.spec.VocabSize); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return nil
+	return r.checkChosen(e.spec.VocabSize)
 }
 
 // maxPromptTop is the most alternatives of prompt tokens that a step reports for one
@@ -122,6 +122,9 @@ func (e *Engine) prepareChoice(q *request, i int) {
 		k := &constraint{mask: q.Masks[i], pool: e.masks, kin: &q.kin, token: -1}
 		k.pace = k.keepPace
 		c.constraint = k
+	}
+	if q.Forcers != nil {
+		c.forcer = q.Forcers[i]
 	}
 	c.seq = scheduler.Sequence{
 		Priority: q.Priority, Salt: q.Salt, Owner: c, Prompt: len(q.Tokens), Limits: q.Limits,

@@ -23,7 +23,7 @@ func BenchmarkTruth(b *testing.B) {
 	if _, err := s.CreateAll(ctx, Author{User: "u"}, list, Once{}); err != nil {
 		b.Fatal(err)
 	}
-	q, err := s.DecodeQuery([]byte(`{"project_id":"acme/support","sort_by":[{"field":"payload.score","direction":"desc"}],"limit":1}`), ForQuery, false)
+	q, err := s.DecodeQuery(context.Background(), []byte(`{"project_id":"acme/support","sort_by":[{"field":"payload.score","direction":"desc"}],"limit":1}`), ForQuery, false)
 	if err != nil {
 		b.Fatal(err)
 	}

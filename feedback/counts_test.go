@@ -27,7 +27,7 @@ func TestBlocks(t *testing.T) {
 	}
 	decode := func(rest string) *Query {
 		t.Helper()
-		q, err := s.DecodeQuery([]byte(`{"project_id":"acme/support","limit":0`+rest+`}`), ForQuery, false)
+		q, err := s.DecodeQuery(context.Background(), []byte(`{"project_id":"acme/support","limit":0`+rest+`}`), ForQuery, false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -153,7 +153,7 @@ func (s *Store) deleteWhere(ctx context.Context, q *Query, dry bool) (n int, err
 		var ids []string
 		if err := s.db.View(func(r *store.Reader) error {
 			return q.scan(ctx, r, since, func(rec *Record) bool {
-				if q.where.truth(rec) { // the index may be damaged, so look at the record
+				if q.where.truth(rec, nil) { // the index may be damaged, so look at the record
 					ids, since = append(ids, strings.Clone(rec.ID)), rec.CreatedAt
 				}
 				return len(ids) < piece
@@ -169,7 +169,7 @@ func (s *Store) deleteWhere(ctx context.Context, q *Query, dry bool) (n int, err
 				if err != nil {
 					return err
 				}
-				if rec != nil && q.where.truth(rec) {
+				if rec != nil && q.where.truth(rec, nil) {
 					kept = append(kept, id)
 				}
 			}

@@ -5,9 +5,9 @@ import (
 	"math/big"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"weir/internal/jsontext"
+	"weir/internal/pace"
 )
 
 // The kinds of values. Two values can be compared if they are of one kind. Missing, null
@@ -47,14 +47,20 @@ func valueOf(v jsontext.Value) value {
 	return value{kind: kindComposite, raw: v}
 }
 
-// get is the value of a field of a record.
-func (f *field) get(r *Record) value {
+// get is the value of a field of a record. It is missing if the meter has stopped the work.
+func (f *field) get(r *Record, m *pace.Meter) value {
 	if f.column == colPayload {
 		v := r.Payload
 		for _, part := range f.path {
+			if m.Spend(len(v)) != nil {
+				return value{}
+			}
 			if v = step(v, part); v == nil {
 				return value{}
 			}
+		}
+		if m.Spend(len(v)) != nil {
+			return value{}
 		}
 		return valueOf(v)
 	}
@@ -90,36 +96,35 @@ func step(v jsontext.Value, part string) jsontext.Value {
 	return nil
 }
 
-// truth reports whether a record matches an expression.
-func (n *expr) truth(r *Record) bool {
+// truth reports whether a record matches an expression. The answer means nothing if the
+// meter has an error afterwards: what is left of a large expression is then passed over.
+func (n *expr) truth(r *Record, m *pace.Meter) bool {
+	if m.Spend(pace.Compare) != nil {
+		return false
+	}
 	switch n.op {
 	case "$and":
 		for _, a := range n.args {
-			if !a.truth(r) {
+			if !a.truth(r, m) {
 				return false
 			}
 		}
 		return true
 	case "$or":
 		for _, a := range n.args {
-			if a.truth(r) {
+			if a.truth(r, m) {
 				return true
 			}
 		}
 		return false
 	case "$not":
-		return !n.args[0].truth(r)
+		return !n.args[0].truth(r, m)
 	case "$in":
-		for _, a := range n.args[1:] {
-			if equalTo(n.args[0], a, r) {
-				return true
-			}
-		}
-		return false
+		return n.in(r, m)
 	case "$eq":
-		return equalTo(n.args[0], n.args[1], r)
+		return equalTo(n.args[0], n.args[1], r, m)
 	case "$gt", "$gte", "$lt", "$lte":
-		c, ok := compare(n.args[0], n.args[1], r)
+		c, ok := compare(n.args[0], n.args[1], r, m)
 		switch {
 		case !ok:
 			return false
@@ -132,29 +137,29 @@ func (n *expr) truth(r *Record) bool {
 		}
 		return c <= 0
 	case "$contains", "$containsToken":
-		return n.contains(r)
+		return n.contains(r, m)
 	}
-	v := n.eval(r)
+	v := n.eval(r, m)
 	return v.kind == kindBool && v.bool
 }
 
 // eval is the value of a node.
-func (n *expr) eval(r *Record) value {
+func (n *expr) eval(r *Record, m *pace.Meter) value {
 	switch n.op {
 	case "$literal":
 		return n.value
 	case "$getField":
-		return n.field.get(r)
+		return n.field.get(r, m)
 	case "$convert":
-		return convert(n.args[0].eval(r), n.to)
+		return convert(n.args[0].eval(r, m), n.to)
 	}
-	return value{kind: kindBool, bool: n.truth(r)}
+	return value{kind: kindBool, bool: n.truth(r, m)}
 }
 
 // equalTo evaluates $eq, which with the constant null is true for null and for what is
 // not there.
-func equalTo(a, b *expr, r *Record) bool {
-	va, vb := a.eval(r), b.eval(r)
+func equalTo(a, b *expr, r *Record, m *pace.Meter) bool {
+	va, vb := a.eval(r, m), b.eval(r, m)
 	if isNullLiteral(a) || isNullLiteral(b) {
 		return va.kind <= kindNull && vb.kind <= kindNull
 	}
@@ -164,8 +169,8 @@ func equalTo(a, b *expr, r *Record) bool {
 
 func isNullLiteral(n *expr) bool { return n.op == "$literal" && n.value.kind == kindNull }
 
-func compare(a, b *expr, r *Record) (c int, ok bool) {
-	va, vb := a.eval(r), b.eval(r)
+func compare(a, b *expr, r *Record, m *pace.Meter) (c int, ok bool) {
+	va, vb := a.eval(r, m), b.eval(r, m)
 	return compareValues(coerce(va, a, vb, b), coerce(vb, b, va, a))
 }
 
@@ -262,60 +267,4 @@ func convert(v value, to string) value {
 		return value{kind: kindNum, num: n, text: strconv.FormatFloat(n.float, 'g', -1, 64)}
 	}
 	return value{}
-}
-
-// contains evaluates $contains and $containsToken.
-func (n *expr) contains(r *Record) bool {
-	v := n.args[0].eval(r)
-	if v.kind != kindText && v.kind != kindNum && v.kind != kindBool {
-		return false
-	}
-	text, sub := v.scalar(), n.args[1].value.text
-	if n.fold {
-		text, sub = foldText(text), foldText(sub)
-	}
-	if n.op == "$contains" {
-		return strings.Contains(text, sub)
-	}
-	for i := 0; sub != "" && i <= len(text)-len(sub); {
-		j := strings.Index(text[i:], sub)
-		if j < 0 {
-			return false
-		}
-		before, after := lastRune(text[:i+j]), firstRune(text[i+j+len(sub):])
-		if !isWord(before) && !isWord(after) {
-			return true
-		}
-		i += j + 1
-	}
-	return false
-}
-
-func firstRune(s string) rune {
-	for _, c := range s {
-		return c
-	}
-	return ' '
-}
-
-func lastRune(s string) rune {
-	c := []rune(s[max(0, len(s)-4):])
-	if len(c) == 0 {
-		return ' '
-	}
-	return c[len(c)-1]
-}
-
-func isWord(c rune) bool { return unicode.IsLetter(c) || unicode.IsDigit(c) }
-
-// foldText replaces each letter by one that stands for it in all cases (Unicode's simple
-// case folding).
-func foldText(s string) string {
-	return strings.Map(func(c rune) rune {
-		least := c
-		for f := unicode.SimpleFold(c); f != c; f = unicode.SimpleFold(f) {
-			least = min(least, f)
-		}
-		return least
-	}, s)
 }

@@ -40,7 +40,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	query, err := s.DecodeQuery([]byte(`{
+	query, err := s.DecodeQuery(context.Background(), []byte(`{
 		"project_id": "acme/support",
 		"fields": ["platform_user_id", "payload.note"],
 		"query": {"$expr": {"$eq": [{"$getField": "trace_ref"}, {"$literal": "weave:///acme/support/call/chatcmpl-1"}]}}

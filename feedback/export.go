@@ -1,23 +1,27 @@
 package feedback
 
 import (
+	"bytes"
 	"context"
 	"encoding/csv"
 	"io"
 
 	"weir/internal/jsontext"
+	"weir/internal/pace"
 	"weir/store"
 )
 
 // ExportLines writes the records of a query as JSON, one per line. It reads one snapshot,
 // however long w takes.
 func (s *Store) ExportLines(ctx context.Context, q *Query, w io.Writer) error {
-	var buf []byte
-	return s.export(ctx, q, func(rec *Record) error {
-		buf = append(q.appendRow(buf[:0], rec), '\n')
-		_, err := w.Write(buf)
-		return err
-	})
+	out := rowWriter{w: w, q: q, meter: pace.Of(ctx)}
+	return firstError(s.export(ctx, q, func(rec *Record) error {
+		if err := out.row(rec); err != nil {
+			return err
+		}
+		out.buf = append(out.buf, '\n')
+		return nil
+	}), out.flush())
 }
 
 // ExportCSV writes the records of a query as comma-separated values (RFC 4180) after a line
@@ -29,30 +33,69 @@ func (s *Store) ExportCSV(ctx context.Context, q *Query, w io.Writer) error {
 			fields = append(fields, field{column: i, name: name})
 		}
 	}
-	c := csv.NewWriter(w)
-	c.UseCRLF = true
-	line := make([]string, len(fields))
+	out := newCSVWriter(w, pace.Of(ctx))
 	for i := range fields {
-		line[i] = fields[i].name
+		if err := out.cell(i, fields[i].name); err != nil {
+			return err
+		}
 	}
-	if err := c.Write(line); err != nil {
+	if err := out.endLine(); err != nil {
 		return err
 	}
-	err := s.export(ctx, q, func(rec *Record) error {
+	return s.export(ctx, q, func(rec *Record) error {
 		for i := range fields {
-			switch v := jsontext.Value(fields[i].appendJSON(nil, rec)); v.Kind() {
+			text := ""
+			switch v := jsontext.Value(fields[i].appendJSON(nil, rec, out.meter)); v.Kind() {
 			case jsontext.Null:
-				line[i] = ""
 			case jsontext.String:
-				line[i] = v.Text()
+				text = v.Text()
 			default:
-				line[i] = string(v)
+				text = string(v)
+			}
+			if err := out.cell(i, text); err != nil {
+				return err
 			}
 		}
-		return c.Write(line)
+		return out.endLine()
 	})
-	c.Flush()
-	return firstError(err, c.Error())
+}
+
+// csvWriter writes lines of comma-separated values cell by cell, because a line can be as
+// large as a payload times the number of fields.
+type csvWriter struct {
+	out   rowWriter
+	meter *pace.Meter
+	cells bytes.Buffer // what one has written
+	one   *csv.Writer  // writes lines of one cell, with quotes where they are needed
+}
+
+func newCSVWriter(w io.Writer, m *pace.Meter) *csvWriter {
+	c := &csvWriter{out: rowWriter{w: w, meter: m}, meter: m}
+	c.one = csv.NewWriter(&c.cells)
+	c.one.UseCRLF = true
+	return c
+}
+
+// cell writes the i-th cell of a line.
+func (c *csvWriter) cell(i int, text string) error {
+	c.cells.Reset()
+	if err := c.one.Write([]string{text}); err != nil {
+		return err
+	}
+	c.one.Flush()
+	if i > 0 {
+		c.out.buf = append(c.out.buf, ',')
+	}
+	c.out.buf = append(c.out.buf, bytes.TrimSuffix(c.cells.Bytes(), []byte("\r\n"))...)
+	if len(c.out.buf) >= rowPart {
+		return c.out.flush()
+	}
+	return nil
+}
+
+func (c *csvWriter) endLine() error {
+	c.out.buf = append(c.out.buf, "\r\n"...)
+	return c.out.flush()
 }
 
 // export calls f with the records of a query, without a total.

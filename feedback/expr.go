@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/internal/jsontext"
+	"weir/internal/pace"
 )
 
 // An expr is a node of a query's expression, which is a small part of MongoDB's
@@ -19,7 +20,12 @@ type expr struct {
 	field field  // $getField
 	to    string // $convert
 
-	fold bool // $contains, $containsToken: case_insensitive
+	fold   bool    // $contains, $containsToken: case_insensitive
+	search *search // for substr, which is folded if fold is set
+
+	// The elements of an $in, which are also args[1:]: the literals, and the others.
+	set    *set
+	others []*expr
 }
 
 // field is what a query can name: a column, or a path into the payload.
@@ -45,18 +51,26 @@ const (
 
 // The bounds of an expression (docs/interface/feedback.md, section 8.3, rule 7).
 const (
-	maxExprDepth = 32
-	maxExprNodes = 1_000
-	maxExprIn    = 10_000
+	maxExprDepth  = 32
+	maxExprNodes  = 1_000
+	maxExprIn     = 10_000
+	maxExprInAll  = 50_000 // literals of all $in together
+	maxExprSubstr = 4_096  // bytes
+	maxPathParts  = 32
+	maxPathBytes  = 1_024
+	maxFields     = 200
+	maxSortBy     = 8
 )
 
 // parser reads the names and expressions of one request.
 type parser struct {
 	*decoder
-	refusal *Refusal // the first
-	nodes   int
-	weave   bool // a name was used that only Weave's dialect has
-	weir    bool // a name was used that Weave's dialect does not have
+	meter    *pace.Meter
+	refusal  *Refusal // the first
+	nodes    int
+	elements int  // literals of all $in
+	weave    bool // a name was used that only Weave's dialect has
+	weir     bool // a name was used that Weave's dialect does not have
 }
 
 func (p *parser) refuse(reason string) {
@@ -76,7 +90,7 @@ func (p *parser) dialect() Dialect {
 func (p *parser) field(name string) (f field) {
 	f.name = name
 	if path, ok := strings.CutPrefix(name, "payload."); ok && path != "" {
-		f.column, f.path = colPayload, splitPath(path)
+		f.column, f.path = colPayload, p.path(path)
 		return f
 	}
 	p.weir = p.weir || name == WeirNames.traceRefName() || name == WeirNames.userName()
@@ -89,6 +103,19 @@ func (p *parser) field(name string) (f field) {
 		p.refuse("Unknown field: " + clip(name))
 	}
 	return f
+}
+
+// path reads a path into the payload.
+func (p *parser) path(s string) []string {
+	if len(s) > maxPathBytes {
+		p.refuse("A path has more than 1024 bytes")
+		return []string{""}
+	}
+	path := splitPath(s)
+	if len(path) > maxPathParts {
+		p.refuse("A path has more than 32 parts")
+	}
+	return path
 }
 
 // splitPath splits a path at its dots. A dot after a backslash belongs to a name.
@@ -131,8 +158,14 @@ func (p *parser) malformed(loc []string) *expr {
 	return &expr{op: "$literal"}
 }
 
+// nodeCost is what reading a node takes, in the units of package pace.
+const nodeCost = 1_000
+
 // node reads a node and the nodes below it.
 func (p *parser) node(v jsontext.Value, loc []string, depth int) *expr {
+	if p.meter.Spend(nodeCost) != nil {
+		return &expr{op: "$literal"}
+	}
 	if p.nodes++; p.nodes > maxExprNodes {
 		p.refuse("The query has more than 1000 nodes")
 		return &expr{op: "$literal"}
@@ -240,19 +273,35 @@ func (p *parser) in(n *expr, arg jsontext.Value, loc []string, depth int) {
 		p.malformed(loc)
 		return
 	}
-	n.args = append(n.args, p.node(pair[0], append(slices.Clip(loc), "0"), depth+1))
-	nodes := p.nodes // elements do not count here: maxExprIn is their bound
+	of := p.node(pair[0], append(slices.Clip(loc), "0"), depth+1)
+	n.args = append(n.args, of)
+	var literals []*expr
 	for i, v := range pair[1].Elements() {
 		if i == maxExprIn {
 			p.refuse("$in has more than 10000 elements")
 			return
 		}
-		p.nodes = nodes
+		nodes := p.nodes
 		e := p.node(v, append(slices.Clip(loc), "1", strconv.Itoa(i)), depth+1)
-		p.times(n.args[0], e)
+		if p.nodes > maxExprNodes && e.op != "$literal" {
+			return
+		}
+		p.times(of, e)
 		n.args = append(n.args, e)
+		if e.op != "$literal" {
+			n.others = append(n.others, e)
+			continue
+		}
+		p.nodes = nodes // literals do not count as nodes: they have bounds of their own
+		literals = append(literals, e)
+		if p.elements++; p.elements > maxExprInAll {
+			p.refuse("The lists of all $in together have more than 50000 elements")
+			return
+		}
 	}
-	p.nodes = nodes
+	if literals != nil {
+		n.set = newSet(literals, of.op == "$getField" && of.field.column == colID)
+	}
 }
 
 // convert reads the argument of $convert.
@@ -290,8 +339,16 @@ func (p *parser) contains(n *expr, arg jsontext.Value, loc []string, depth int) 
 		return
 	}
 	n.args = []*expr{p.node(input, append(slices.Clip(loc), "input"), depth+1), p.node(substr, append(slices.Clip(loc), "substr"), depth+1)}
-	if s := n.args[1]; s.op != "$literal" || s.value.kind != kindText {
+	s := n.args[1]
+	switch {
+	case s.op != "$literal" || s.value.kind != kindText:
 		p.refuse(n.op + ": substr must be a string literal")
+	case len(s.value.text) > maxExprSubstr:
+		p.refuse(n.op + ": substr has more than 4096 bytes")
+	case n.fold:
+		n.search = newSearch(foldText(s.value.text, nil))
+	default:
+		n.search = newSearch(s.value.text)
 	}
 }
 

@@ -47,7 +47,7 @@ func add(t testing.TB, s *Store, fields map[string]any) {
 // ask runs a query and returns the answer.
 func ask(t testing.TB, s *Store, body string) string {
 	t.Helper()
-	q, err := s.DecodeQuery([]byte(body), ForQuery, false)
+	q, err := s.DecodeQuery(context.Background(), []byte(body), ForQuery, false)
 	if err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}

@@ -24,7 +24,7 @@ func TestIndexes(t *testing.T) {
 			"feedback_type": {"odd", tagType}, "platform_user_id": {"u", tagUser}, "queue_id": {"q", tagQueue},
 		} {
 			where := `{"$eq":[{"$getField":"` + column + `"},{"$literal":"` + c.value + `"}]}`
-			q, err := s.DecodeQuery([]byte(`{"project_id":"acme/support","query":{"$expr":`+where+`}}`), ForQuery, false)
+			q, err := s.DecodeQuery(context.Background(), []byte(`{"project_id":"acme/support","query":{"$expr":`+where+`}}`), ForQuery, false)
 			if err != nil {
 				t.Fatal(err)
 			}

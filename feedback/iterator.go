@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sort"
 
+	"weir/internal/pace"
 	"weir/store"
 )
 
@@ -142,8 +143,14 @@ type listIterator struct {
 	rev bool
 }
 
-func newListIterator(all []position, reverse bool) *listIterator {
-	slices.SortFunc(all, func(a, b position) int { return bytes.Compare(a[:], b[:]) })
+// newListIterator sorts the positions. If the meter stops it, their order means nothing.
+func newListIterator(all []position, reverse bool, m *pace.Meter) *listIterator {
+	slices.SortFunc(all, func(a, b position) int {
+		if m.Spend(pace.Compare) != nil {
+			return 0
+		}
+		return bytes.Compare(a[:], b[:])
+	})
 	all = slices.Compact(all)
 	if reverse {
 		slices.Reverse(all)

@@ -102,7 +102,7 @@ func (p *plan) between(n *expr) bool {
 	}
 	// Seconds are not exact as a float64, so the expression itself says for which
 	// milliseconds near the bound it is true.
-	truth := func(at int64) bool { return n.truth(&Record{CreatedAt: at}) }
+	truth := func(at int64) bool { return n.truth(&Record{CreatedAt: at}, nil) }
 	const slack = 4
 	ms := int64(math.Floor(lit.value.num.float * 1000))
 	first, last := ms-slack, ms+slack

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"weir/internal/jsontext"
+	"weir/internal/pace"
 	"weir/store"
 )
 
@@ -50,12 +51,19 @@ const (
 // *Refusal that comes with the query. weave says that a client of W&B Weave sent the body;
 // it decides the names of columns in the answer if the body does not.
 func (c *Config) DecodeQuery(body []byte, kind Kind, weave bool) (*Query, error) {
+	return c.decodeQuery(nil, body, kind, weave)
+}
+
+func (c *Config) decodeQuery(meter *pace.Meter, body []byte, kind Kind, weave bool) (*Query, error) {
 	v, err := scan(body)
 	if err != nil {
 		return nil, err
 	}
+	if err := meter.Spend(len(body)); err != nil {
+		return nil, err
+	}
 	loc := []string{"body"}
-	p := parser{decoder: &decoder{}}
+	p := parser{decoder: &decoder{}, meter: meter}
 	q := &Query{limit: c.MaxRows}
 	if kind == ForExport {
 		q.limit = maxInt
@@ -74,6 +82,9 @@ func (c *Config) DecodeQuery(body []byte, kind Kind, weave bool) (*Query, error)
 		q.offset = n
 	}
 	p.extras(m, loc)
+	if err := meter.Err(); err != nil {
+		return nil, err
+	}
 	if q.Dialect, err = p.end(weave); err != nil {
 		return q.refused(err)
 	}
@@ -116,6 +127,10 @@ func (p *parser) names(q *Query, m *members, loc []string) {
 		return
 	}
 	for i, v := range list.Elements() {
+		if i == maxFields {
+			p.refuse("fields has more than 200 names")
+			return
+		}
 		if v.Kind() != jsontext.String {
 			p.issue("string_type", loc, "fields", strconv.Itoa(i))
 			continue
@@ -138,6 +153,10 @@ func (p *parser) order(q *Query, m *members, loc []string) {
 		return
 	}
 	for i, v := range list.Elements() {
+		if i == maxSortBy {
+			p.refuse("sort_by has more than 8 fields")
+			return
+		}
 		loc := append(slices.Clip(loc), "sort_by", strconv.Itoa(i))
 		o := p.object(v, loc)
 		name, direction := p.text(o, "field", true, loc), p.text(o, "direction", true, loc)
@@ -188,15 +207,12 @@ func (s *Store) Query(ctx context.Context, q *Query, w io.Writer) error {
 		if _, err := io.WriteString(w, `{"result":[`); err != nil {
 			return err
 		}
-		var buf []byte
+		out := rowWriter{w: w, q: q, meter: pace.Of(ctx)}
 		total, err := s.each(ctx, q, r, seen, true, func(rec *Record, n int) error {
-			buf = buf[:0]
 			if n > 0 {
-				buf = append(buf, ',')
+				out.buf = append(out.buf, ',')
 			}
-			buf = q.appendRow(buf, rec)
-			_, err := w.Write(buf)
-			return err
+			return out.row(rec)
 		})
 		if err != nil {
 			return err
@@ -206,28 +222,57 @@ func (s *Store) Query(ctx context.Context, q *Query, w io.Writer) error {
 	})
 }
 
-// appendRow appends the columns of a record that the query asked for.
-func (q *Query) appendRow(dst []byte, rec *Record) []byte {
-	if q.fields == nil {
-		return rec.AppendJSON(dst, q.Dialect)
-	}
-	dst = append(dst, '{')
-	for i := range q.fields {
-		f := &q.fields[i]
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(jsontext.AppendString(dst, f.name), ':')
-		dst = f.appendJSON(dst, rec)
-	}
-	return append(dst, '}')
+// rowWriter writes the records of an answer. It holds a part of a row, because a row can be
+// as large as a payload times the number of fields.
+type rowWriter struct {
+	w     io.Writer
+	q     *Query
+	meter *pace.Meter
+	buf   []byte
 }
 
-func (f *field) appendJSON(dst []byte, rec *Record) []byte {
+// rowPart is how much of a row is held before it is written.
+const rowPart = 64 << 10
+
+// row writes the columns of a record that the query asked for, after what is in buf.
+func (o *rowWriter) row(rec *Record) error {
+	if o.q.fields == nil {
+		o.buf = rec.AppendJSON(o.buf, o.q.Dialect)
+		return o.flush()
+	}
+	o.buf = append(o.buf, '{')
+	for i := range o.q.fields {
+		f := &o.q.fields[i]
+		if i > 0 {
+			o.buf = append(o.buf, ',')
+		}
+		o.buf = append(jsontext.AppendString(o.buf, f.name), ':')
+		o.buf = f.appendJSON(o.buf, rec, o.meter)
+		if len(o.buf) >= rowPart {
+			if err := o.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	o.buf = append(o.buf, '}')
+	return o.flush()
+}
+
+// flush writes what is held.
+func (o *rowWriter) flush() error {
+	if err := o.meter.Spend(len(o.buf)); err != nil {
+		return err
+	}
+	_, err := o.w.Write(o.buf)
+	o.buf = o.buf[:0]
+	return err
+}
+
+func (f *field) appendJSON(dst []byte, rec *Record, m *pace.Meter) []byte {
 	if f.path == nil {
 		return rec.appendColumn(dst, f.column)
 	}
-	if v := f.get(rec); v.raw != nil {
+	if v := f.get(rec, m); v.raw != nil {
 		return append(dst, v.raw...)
 	}
 	return append(dst, "null"...)

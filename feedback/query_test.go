@@ -110,7 +110,7 @@ func FuzzQuery(f *testing.F) {
 			`{"project_id":"acme/support","fields":[` + name + `],"sort_by":[{"field":` + name + `,"direction":"desc"}],"query":{"$expr":` + where + `}}`,
 			where,
 		} {
-			q, err := s.DecodeQuery([]byte(body), ForQuery, false)
+			q, err := s.DecodeQuery(context.Background(), []byte(body), ForQuery, false)
 			if err != nil {
 				continue
 			}
@@ -139,7 +139,7 @@ func TestQueryCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	for _, rest := range []string{``, `,"sort_by":[{"field":"payload.n","direction":"asc"}]`, `,"fields":["count(*)"]`} {
-		q, err := s.DecodeQuery([]byte(`{"project_id":"acme/support"`+rest+`}`), ForQuery, false)
+		q, err := s.DecodeQuery(context.Background(), []byte(`{"project_id":"acme/support"`+rest+`}`), ForQuery, false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,14 +37,14 @@ func referenceAnswer(t testing.TB, r *store.Reader, q *Query) (page []string, to
 	t.Helper()
 	var all []*Record
 	for _, rec := range allRecords(t, r, q.Project) {
-		if q.where == nil || q.where.truth(rec) {
+		if q.where == nil || q.where.truth(rec, nil) {
 			all = append(all, rec)
 		}
 	}
 	rank := map[int]int{kindNum: 0, kindText: 1, kindBool: 2, kindNull: 3, kindComposite: 3, kindMissing: 4}
 	slices.SortFunc(all, func(a, b *Record) int {
 		for _, o := range q.sort {
-			x, y := o.get(a), o.get(b)
+			x, y := o.get(a, nil), o.get(b, nil)
 			if c := cmp.Compare(rank[x.kind], rank[y.kind]); c != 0 {
 				return c
 			}
@@ -272,7 +272,7 @@ func TestQueriesMatchReference(t *testing.T) {
 // compare asks a query after update number i and compares the answer with the reference.
 func (w *randomStore) compare(t *testing.T, i int, body string) {
 	t.Helper()
-	q, err := w.DecodeQuery([]byte(body), ForQuery, false)
+	q, err := w.DecodeQuery(context.Background(), []byte(body), ForQuery, false)
 	if err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
@@ -382,7 +382,7 @@ func compareUntil(t *testing.T, s *Store, first int, written <-chan struct{}) {
 		default:
 		}
 		body := bodies[(n+first)%len(bodies)]
-		q, err := s.DecodeQuery([]byte(body), ForQuery, false)
+		q, err := s.DecodeQuery(context.Background(), []byte(body), ForQuery, false)
 		if err != nil {
 			t.Error(err)
 			return

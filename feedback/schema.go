@@ -6,27 +6,28 @@ import (
 	"strings"
 
 	"weir/internal/jsontext"
+	"weir/internal/pace"
 	"weir/store"
 )
 
 // PayloadSchema returns the paths to scalars in payloads with the types of their values
 // (docs/interface/feedback.md, section 8.6).
 func (s *Store) PayloadSchema(ctx context.Context, q *Stats) ([]byte, error) {
-	kinds := map[string]string{}
+	k := kinds{meter: pace.Of(ctx), of: map[string]string{}}
 	n := 0
 	if err := s.db.View(func(r *store.Reader) error {
 		return q.each(ctx, r, func(rec *Record) bool {
 			if n++; n > q.sample {
 				return false
 			}
-			leaves(rec.Payload, "", kinds)
-			return true
+			k.add(rec.Payload, "", 1)
+			return k.meter.Err() == nil
 		})
-	}); err != nil {
-		return nil, err
+	}); firstError(err, k.meter.Err()) != nil {
+		return nil, firstError(err, k.meter.Err())
 	}
-	paths := make([]string, 0, len(kinds))
-	for path := range kinds {
+	paths := make([]string, 0, len(k.of))
+	for path := range k.of {
 		paths = append(paths, path)
 	}
 	slices.Sort(paths)
@@ -34,22 +35,35 @@ func (s *Store) PayloadSchema(ctx context.Context, q *Stats) ([]byte, error) {
 	for i, path := range paths {
 		out = append(out, `,{"json_path":`[b2i(i == 0):]...)
 		out = append(jsontext.AppendString(out, path), `,"value_type":"`...)
-		out = append(append(out, kinds[path]...), `"}`...)
+		out = append(append(out, k.of[path]...), `"}`...)
 	}
 	return append(out, `]}`...), nil
 }
 
-// leaves adds the types of the scalars in an object to kinds, by path.
-func leaves(object jsontext.Value, prefix string, kinds map[string]string) {
+// maxPaths bounds the paths of an answer. Those of further records are left out.
+const maxPaths = 10_000
+
+// kinds collects the types of the scalars in payloads, by path.
+type kinds struct {
+	meter *pace.Meter
+	of    map[string]string
+}
+
+// add adds the scalars of an object whose paths begin with prefix. Paths that a query
+// cannot name, because they are too long or too deep, are left out.
+func (k *kinds) add(object jsontext.Value, prefix string, depth int) {
+	if depth > maxPathParts || k.meter.Spend(2*len(object)) != nil {
+		return
+	}
 	for key, v := range object.Members() {
 		name := string(key)
-		if strings.Contains(name, ".") || strings.TrimSpace(name) == "" {
+		if strings.Contains(name, ".") || strings.TrimSpace(name) == "" || len(prefix)+len(name) > maxPathBytes {
 			continue
 		}
 		kind := "categorical"
 		switch v.Kind() {
 		case jsontext.Object:
-			leaves(v, prefix+name+".", kinds)
+			k.add(v, prefix+name+".", depth+1)
 			continue
 		case jsontext.Array, jsontext.Null:
 			continue
@@ -58,9 +72,12 @@ func leaves(object jsontext.Value, prefix string, kinds map[string]string) {
 		case jsontext.Number:
 			kind = "numeric"
 		}
-		if before, ok := kinds[prefix+name]; ok && before != kind {
+		before, ok := k.of[prefix+name]
+		if ok && before != kind {
 			kind = "categorical"
 		}
-		kinds[prefix+name] = kind
+		if ok || len(k.of) < maxPaths {
+			k.of[prefix+name] = kind
+		}
 	}
 }

@@ -6,7 +6,9 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"unsafe"
 
+	"weir/internal/pace"
 	"weir/store"
 )
 
@@ -18,8 +20,22 @@ type sortRow struct {
 
 // rowHeap is a heap whose root is the sortRow that comes last in the order.
 type rowHeap struct {
-	list []sortRow
-	sort []order
+	list  []sortRow
+	sort  []order
+	meter *pace.Meter
+	bytes int // that the list holds, about
+}
+
+// maxSortBytes bounds the memory of the rows that a query sorts.
+const maxSortBytes = 128 << 20
+
+// size is about how many bytes of memory a row holds.
+func (r *sortRow) size() int {
+	n := int(unsafe.Sizeof(*r)) + len(r.keys)*int(unsafe.Sizeof(value{}))
+	for i := range r.keys {
+		n += len(r.keys[i].text)
+	}
+	return n
 }
 
 func (h *rowHeap) Len() int { return len(h.list) }
@@ -28,11 +44,16 @@ func (h *rowHeap) Less(i, j int) bool { return h.before(&h.list[j], &h.list[i]) 
 
 func (h *rowHeap) Swap(i, j int) { h.list[i], h.list[j] = h.list[j], h.list[i] }
 
-func (h *rowHeap) Push(x any) { h.list = append(h.list, x.(sortRow)) }
+func (h *rowHeap) Push(x any) {
+	row := x.(sortRow)
+	h.list = append(h.list, row)
+	h.bytes += row.size()
+}
 
 func (h *rowHeap) Pop() any {
 	last := h.list[len(h.list)-1]
 	h.list = h.list[:len(h.list)-1]
+	h.bytes -= last.size()
 	return last
 }
 
@@ -52,7 +73,11 @@ func kindRank(v *value) int {
 	return 3
 }
 
+// before reports whether a comes before b. If the meter has stopped the work it is false.
 func (h *rowHeap) before(a, b *sortRow) bool {
+	if h.meter.Spend(pace.Compare*len(h.sort)) != nil {
+		return false
+	}
 	for i := range h.sort {
 		va, vb := &a.keys[i], &b.keys[i]
 		if ra, rb := kindRank(va), kindRank(vb); ra != rb {
@@ -63,6 +88,32 @@ func (h *rowHeap) before(a, b *sortRow) bool {
 		}
 	}
 	return bytes.Compare(a.at[8:], b.at[8:]) < 0
+}
+
+// keep adds a record, if it is among the first most of those so far. It returns false if
+// there is no room, or if the meter has stopped the work.
+func (h *rowHeap) keep(at *position, rec *Record, most int) bool {
+	next := sortRow{at: *at, keys: make([]value, len(h.sort))}
+	for i := range h.sort {
+		next.keys[i] = h.sort[i].get(rec, h.meter)
+	}
+	if h.meter.Err() != nil {
+		return false
+	}
+	switch {
+	case len(h.list) == most:
+		if !h.before(&next, &h.list[0]) {
+			return true
+		}
+		heap.Pop(h)
+	case len(h.list) == maxSorted:
+		return false
+	}
+	for i := range next.keys {
+		next.keys[i] = next.keys[i].detached()
+	}
+	heap.Push(h, next)
+	return h.bytes <= maxSortBytes
 }
 
 // sorted is Store.each for an order that no index has. It holds the rows up to the end of
@@ -78,38 +129,25 @@ func (q *Query) sorted(ctx context.Context, r *store.Reader, f func(rec *Record,
 	}
 	defer w.close()
 	most := q.offset + q.limit
-	h := rowHeap{sort: q.sort}
+	h := rowHeap{sort: q.sort, meter: w.meter}
 	full := false
 	if err := w.matches(0, !keyed, func(at *position, rec *Record) bool {
 		total++
 		if most == 0 {
 			return true
 		}
-		next := sortRow{at: *at, keys: make([]value, len(q.sort))}
-		for i := range q.sort {
-			next.keys[i] = q.sort[i].get(rec)
-		}
-		if len(h.list) == most {
-			if !h.before(&next, &h.list[0]) {
-				return true
-			}
-			heap.Pop(&h)
-		} else if len(h.list) == maxSorted {
-			full = true
-			return false
-		}
-		for i := range next.keys {
-			next.keys[i] = next.keys[i].detached()
-		}
-		heap.Push(&h, next)
-		return true
-	}); err != nil {
-		return 0, err
+		full = !h.keep(at, rec, most)
+		return !full
+	}); firstError(err, w.meter.Err()) != nil {
+		return 0, firstError(err, w.meter.Err())
 	}
 	if full {
 		return 0, refuse("Too many rows for this order; narrow the query or sort by created_at")
 	}
 	slices.SortFunc(h.list, func(a, b sortRow) int { return b2i(h.before(&b, &a)) - b2i(h.before(&a, &b)) })
+	if err := w.meter.Err(); err != nil {
+		return 0, err
+	}
 	n := 0
 	for i := min(q.offset, len(h.list)); i < len(h.list); i++ {
 		rec, err := w.record(&h.list[i].at)

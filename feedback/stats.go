@@ -1,6 +1,7 @@
 package feedback
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"weir/internal/jsontext"
+	"weir/internal/pace"
 	"weir/store"
 )
 
@@ -34,10 +36,14 @@ type metric struct {
 }
 
 const (
-	maxBuckets  = 10_000
-	maxMetrics  = 50
-	sampleUsual = 2_000
-	sampleMost  = 5_000
+	maxBuckets      = 10_000
+	maxMetrics      = 50
+	maxAggregations = 10
+	maxPercentiles  = 100
+	maxStatsAnswer  = 16 << 20  // bytes of an answer with statistics, about
+	maxStatsValues  = 8_000_000 // that are kept for percentiles; each is kept in a bucket and for the window
+	sampleUsual     = 2_000
+	sampleMost      = 5_000
 )
 
 // DecodeStats reads the body of a request for statistics or, with schema, for the paths in
@@ -85,7 +91,7 @@ func (s *Store) DecodeStats(body []byte, schema bool) (*Stats, error) {
 	if p.refusal != nil {
 		return q, p.refusal
 	}
-	q.granularity = granularity(q.granularity, q.end-q.start)
+	q.granularity = granularity(q.granularity, q.end-q.start, min(maxBuckets, maxStatsAnswer/q.bucketSize()))
 	return q, nil
 }
 
@@ -122,7 +128,7 @@ func (p *parser) metric(v jsontext.Value, loc []string) metric {
 	o := p.object(v, loc)
 	mt := metric{kind: "numeric"}
 	if path := p.text(o, "json_path", true, loc); path != nil {
-		mt.field = field{column: colPayload, path: splitPath(strings.TrimPrefix(*path, "payload.")), name: *path}
+		mt.field = field{column: colPayload, path: p.path(strings.TrimPrefix(*path, "payload.")), name: *path}
 		mt.slug = strings.ReplaceAll(*path, ".", "_")
 	}
 	if kind := p.text(o, "value_type", false, loc); kind != nil {
@@ -148,6 +154,10 @@ func (p *parser) aggregations(m *members, loc []string) (names []string) {
 	}
 	names = []string{}
 	for i, a := range list.Elements() {
+		if i == maxAggregations {
+			p.refuse("A metric has more than 10 aggregations")
+			break
+		}
 		if a.Kind() != jsontext.String || !slices.Contains(aggregations, a.Text()) {
 			p.issue("literal_error", loc, "aggregations", strconv.Itoa(i))
 			continue
@@ -164,6 +174,10 @@ func (p *parser) percentiles(m *members, loc []string) (list []float64) {
 		return nil
 	}
 	for i, a := range given.Elements() {
+		if i == maxPercentiles {
+			p.refuse("A metric has more than 100 percentiles")
+			break
+		}
 		n, ok := parseNumber(string(a))
 		if !ok || n.float < 0 || n.float > 100 {
 			p.issue("value_error", loc, "percentiles", strconv.Itoa(i))
@@ -181,9 +195,20 @@ var defaultAggregations = map[string][]string{
 
 var aggregations = []string{"sum", "avg", "min", "max", "count", "count_true", "count_false"}
 
+// bucketSize is how many bytes of an answer a bucket takes, about.
+func (s *Stats) bucketSize() int64 {
+	n := int64(len(`{"timestamp":"2026-01-01T00:00:00.000Z","count":1000},`))
+	for i := range s.metrics {
+		m := &s.metrics[i]
+		figure := int64(len(jsontext.AppendString(nil, m.slug)) + len(`"count_false_":-1.7976931348623157e+308,`))
+		n += figure * int64(max(1, len(m.aggregations)+len(m.percentiles)))
+	}
+	return n
+}
+
 // granularity is the length of a bucket in seconds: the one that was asked for, or one
-// that suits the window. It is longer if there would be more than maxBuckets.
-func granularity(asked, windowMS int64) int64 {
+// that suits the window. It is longer if there would be more than so many buckets.
+func granularity(asked, windowMS, most int64) int64 {
 	const hour = 3600
 	window := (windowMS + 999) / 1000
 	g := asked
@@ -201,7 +226,7 @@ func granularity(asked, windowMS int64) int64 {
 			g = 24 * hour
 		}
 	}
-	return min(max(g, (window+maxBuckets-1)/maxBuckets), 1<<40)
+	return min(max(g, (window+most-1)/most), 1<<40)
 }
 
 // sums accumulates the values of a metric.
@@ -209,6 +234,7 @@ type sums struct {
 	count, yes, no int
 	sum, min, max  float64
 	values         []float64 // if percentiles are asked for
+	sorted         bool      // values are in order
 }
 
 func (s *sums) add(m *metric, v value) {
@@ -265,12 +291,20 @@ func (s *sums) result(aggregation string) (x float64, ok bool) {
 }
 
 // percentile interpolates linearly between the two nearest values.
-func (s *sums) percentile(p float64) (x float64, ok bool) {
+func (s *sums) percentile(p float64, m *pace.Meter) (x float64, ok bool) {
 	n := len(s.values)
 	if n == 0 {
 		return 0, false
 	}
-	slices.Sort(s.values)
+	if !s.sorted {
+		slices.SortFunc(s.values, func(a, b float64) int {
+			if m.Spend(10) != nil {
+				return 0
+			}
+			return cmp.Compare(a, b)
+		})
+		s.sorted = true
+	}
 	at := p / 100 * float64(n-1)
 	i := int(at)
 	x = s.values[i]
@@ -311,14 +345,16 @@ func (s *Stats) each(ctx context.Context, r *store.Reader, f func(*Record) bool)
 
 // figures are the sums of all metrics, for every bucket and for the whole window.
 type figures struct {
+	meter   *pace.Meter
 	step    int64  // milliseconds of a bucket
 	counts  []int  // records of each bucket
 	buckets []sums // of each bucket, all metrics
 	window  []sums // of all metrics
+	values  int    // that are kept for percentiles
 }
 
-func (s *Stats) newFigures() *figures {
-	f := &figures{step: s.granularity * 1000}
+func (s *Stats) newFigures(m *pace.Meter) *figures {
+	f := &figures{meter: m, step: s.granularity * 1000}
 	if len(s.metrics) > 0 {
 		n := int((s.end - s.start + f.step - 1) / f.step)
 		f.counts, f.buckets, f.window = make([]int, n), make([]sums, n*len(s.metrics)), make([]sums, len(s.metrics))
@@ -329,28 +365,34 @@ func (s *Stats) newFigures() *figures {
 // bucket is the sums of a bucket.
 func (f *figures) bucket(i int) []sums { return f.buckets[i*len(f.window):][:len(f.window)] }
 
-func (f *figures) add(s *Stats, rec *Record) {
+// add adds a record. It returns false if that is not possible: the meter has stopped the
+// work, or too many values would be kept.
+func (f *figures) add(s *Stats, rec *Record) bool {
 	i := int((rec.CreatedAt - s.start) / f.step)
 	f.counts[i]++
 	for k := range s.metrics {
 		m := &s.metrics[k]
-		v := m.get(rec)
+		v := m.get(rec, f.meter)
 		f.bucket(i)[k].add(m, v)
 		f.window[k].add(m, v)
+		if len(m.percentiles) > 0 {
+			f.values += 2
+		}
 	}
+	return f.meter.Err() == nil && f.values <= maxStatsValues
 }
 
 // Stats returns the answer to a request for statistics.
 func (s *Store) Stats(ctx context.Context, q *Stats) ([]byte, error) {
-	f := q.newFigures()
+	f := q.newFigures(pace.Of(ctx))
 	if len(q.metrics) > 0 {
 		if err := s.db.View(func(r *store.Reader) error {
-			return q.each(ctx, r, func(rec *Record) bool {
-				f.add(q, rec)
-				return true
-			})
-		}); err != nil {
-			return nil, err
+			return q.each(ctx, r, func(rec *Record) bool { return f.add(q, rec) })
+		}); firstError(err, f.meter.Err()) != nil {
+			return nil, firstError(err, f.meter.Err())
+		}
+		if f.values > maxStatsValues {
+			return nil, refuse("Too many values for percentiles; narrow the window")
 		}
 	}
 	out := append(append([]byte(`{"start":"`), timeText(q.start)...), `","end":"`...)
@@ -359,14 +401,18 @@ func (s *Store) Stats(ctx context.Context, q *Stats) ([]byte, error) {
 	out = jsontext.AppendString(append(out, `,"timezone":`...), q.zone)
 	out = append(out, `,"buckets":[`...)
 	for i, n := range f.counts {
+		before := len(out)
 		out = append(out, ",{"[b2i(i == 0):]...)
 		out = append(append(append(out, `"timestamp":"`...), timeText(q.start+int64(i)*f.step)...), `","count":`...)
 		out = strconv.AppendInt(out, int64(n), 10)
 		for k := range q.metrics {
 			m := &q.metrics[k]
-			out = trimComma(f.bucket(i)[k].appendJSON(append(out, ','), m, "_"+m.slug))
+			out = trimComma(f.bucket(i)[k].appendJSON(append(out, ','), m, "_"+m.slug, f.meter))
 		}
 		out = append(out, '}')
+		if err := f.meter.Spend(len(out) - before); err != nil {
+			return nil, err
+		}
 	}
 	out = append(out, `],"window_stats":{`...)
 	for k := range q.metrics {
@@ -375,13 +421,13 @@ func (s *Store) Stats(ctx context.Context, q *Stats) ([]byte, error) {
 			out = append(out, ',')
 		}
 		out = append(jsontext.AppendString(out, m.slug), `:{`...)
-		out = append(trimComma(f.window[k].appendJSON(out, m, "")), '}')
+		out = append(trimComma(f.window[k].appendJSON(out, m, "", f.meter)), '}')
 	}
-	return append(out, `}}`...), nil
+	return append(out, `}}`...), f.meter.Err()
 }
 
 // appendJSON appends the aggregates of a metric, each followed by a comma.
-func (s *sums) appendJSON(dst []byte, m *metric, suffix string) []byte {
+func (s *sums) appendJSON(dst []byte, m *metric, suffix string, meter *pace.Meter) []byte {
 	put := func(name string, x float64, ok bool) {
 		dst = append(jsontext.AppendString(dst, name+suffix), ':')
 		if ok {
@@ -396,7 +442,7 @@ func (s *sums) appendJSON(dst []byte, m *metric, suffix string) []byte {
 		put(a, x, ok)
 	}
 	for _, p := range m.percentiles {
-		x, ok := s.percentile(p)
+		x, ok := s.percentile(p, meter)
 		put("p"+strconv.FormatFloat(p, 'g', -1, 64), x, ok)
 	}
 	return dst

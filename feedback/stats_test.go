@@ -71,11 +71,11 @@ func TestStats(t *testing.T) {
 // TestGranularity checks the length of buckets, by the length of the window and as asked for.
 func TestGranularity(t *testing.T) {
 	for hours, want := range map[int64]int64{1: 300, 2: 300, 3: 3600, 12: 3600, 13: 21600, 72: 21600, 73: 43200, 14 * 24: 43200, 14*24 + 1: 86400, 100 * 365 * 24: 315360} {
-		if got := granularity(0, hours*3600_000); got != want {
+		if got := granularity(0, hours*3600_000, maxBuckets); got != want {
 			t.Errorf("%d h: %d s", hours, got)
 		}
 	}
-	if got := granularity(1, 86400_000); got != 9 {
+	if got := granularity(1, 86400_000, maxBuckets); got != 9 {
 		t.Errorf("no more than 10000 buckets: %d s", got)
 	}
 }

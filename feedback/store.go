@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"weir/internal/pace"
 	"weir/store"
 )
 
@@ -35,12 +36,16 @@ func New(db *store.DB, cfg Config) *Store {
 // Ready is closed when the database is open. A lazy database is opened by its first use.
 func (s *Store) Ready() <-chan struct{} { return s.db.Ready() }
 
+// Err says why nothing can be stored now; nil if it can.
+func (s *Store) Err() error { return s.db.Err() }
+
 // StoreStats returns the counters of the database.
 func (s *Store) StoreStats() store.Stats { return s.db.Stats() }
 
-// DecodeQuery is Config.DecodeQuery with the configuration of the store.
-func (s *Store) DecodeQuery(body []byte, kind Kind, weave bool) (*Query, error) {
-	return s.cfg.DecodeQuery(body, kind, weave)
+// DecodeQuery is Config.DecodeQuery with the configuration of the store. It ends early with
+// the cause of ctx, because a large expression takes milliseconds.
+func (s *Store) DecodeQuery(ctx context.Context, body []byte, kind Kind, weave bool) (*Query, error) {
+	return s.cfg.decodeQuery(pace.Of(ctx), body, kind, weave)
 }
 
 // get reads the record of a key; nil if there is none.

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 
+	"weir/internal/pace"
 	"weir/store"
 )
 
@@ -13,7 +13,7 @@ import (
 // take part, the first one leads and the others are moved to its positions, so the walk
 // finds what all of them have.
 type walk struct {
-	ctx       context.Context
+	meter     *pace.Meter
 	r         *store.Reader
 	query     *Query
 	plan      *plan
@@ -21,7 +21,6 @@ type walk struct {
 	followers []*follower
 	reverse   bool
 	onRows    []*expr // those of the plan, and sets that are too large to be sorted in memory
-	steps     int
 }
 
 const (
@@ -33,7 +32,7 @@ const (
 
 // open begins to go over the records that a plan of the query finds.
 func (q *Query) open(ctx context.Context, r *store.Reader, p *plan, reverse bool) (w *walk, err error) {
-	w = &walk{ctx: ctx, r: r, query: q, plan: p, reverse: reverse, onRows: p.onRows}
+	w = &walk{meter: pace.Of(ctx), r: r, query: q, plan: p, reverse: reverse, onRows: p.onRows}
 	defer func() {
 		if err != nil {
 			w.close()
@@ -65,7 +64,7 @@ func (q *Query) open(ctx context.Context, r *store.Reader, p *plan, reverse bool
 func (w *walk) openIDs() error {
 	var all []position
 	for _, id := range w.plan.ids {
-		if err := w.checkContext(); err != nil {
+		if err := w.meter.Spend(pace.Row); err != nil {
 			return err
 		}
 		u, ok := parseUUID(id)
@@ -73,15 +72,15 @@ func (w *walk) openIDs() error {
 			continue
 		}
 		rec, err := get(w.r, rowKey(w.query.Project, u))
-		if err != nil && !errors.Is(err, store.ErrCorrupt) {
+		if err != nil {
 			return err
 		}
-		if rec != nil && w.query.where.truth(rec) {
+		if rec != nil && w.query.where.truth(rec, w.meter) {
 			all = append(all, positionOf(rec))
 		}
 	}
-	w.lead, w.onRows = newListIterator(all, w.reverse), nil
-	return nil
+	w.lead, w.onRows = newListIterator(all, w.reverse, w.meter), nil
+	return w.meter.Err()
 }
 
 // openSet returns the positions of a set; nil if they are too many to be sorted.
@@ -106,7 +105,7 @@ func (w *walk) openSet(s *indexSet) (iterator, error) {
 	var all []position
 	most := cmp.Or(w.query.maxListed, maxListed)
 	for _, prefix := range s.prefixes {
-		if err := w.checkContext(); err != nil {
+		if err := w.meter.Spend(pace.Seek); err != nil {
 			return nil, err
 		}
 		c := cursors[prefix[0]]
@@ -119,9 +118,12 @@ func (w *walk) openSet(s *indexSet) (iterator, error) {
 			if all = append(all, at); len(all) > most {
 				return nil, nil
 			}
+			if err := w.meter.Spend(pace.Key); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return newListIterator(all, w.reverse), nil
+	return newListIterator(all, w.reverse, w.meter), w.meter.Err()
 }
 
 func (w *walk) close() {
@@ -131,14 +133,6 @@ func (w *walk) close() {
 	for _, f := range w.followers {
 		f.close()
 	}
-}
-
-// checkContext ends the walk when whoever asked has left. It is called for every key.
-func (w *walk) checkContext() error {
-	if w.steps++; w.steps%256 == 0 && w.ctx.Err() != nil {
-		return context.Cause(w.ctx)
-	}
-	return nil
 }
 
 // each calls f with the positions of the leading index from one millisecond to another,
@@ -155,7 +149,7 @@ func (w *walk) each(from, until int64, f func(at position, rec *Record, match bo
 	}
 	at, ok := w.lead.seek(begin)
 	for ok && !end.before(&at, w.reverse) {
-		if err := w.checkContext(); err != nil {
+		if err := w.meter.Spend(pace.Key * (1 + len(w.followers))); err != nil {
 			return err
 		}
 		to := at // the first position that all sets may have
@@ -193,8 +187,8 @@ func (w *walk) matchesRest(at *position) (rec *Record, ok bool, err error) {
 	if len(w.plan.onKeys) > 0 && !w.plan.byID {
 		key := w.keyRecord(at)
 		for _, n := range w.plan.onKeys {
-			if !n.truth(key) {
-				return nil, false, nil
+			if !n.truth(key, w.meter) {
+				return nil, false, w.meter.Err()
 			}
 		}
 	}
@@ -205,11 +199,11 @@ func (w *walk) matchesRest(at *position) (rec *Record, ok bool, err error) {
 		return nil, false, err
 	}
 	for _, n := range w.onRows {
-		if !n.truth(rec) {
-			return nil, false, nil
+		if !n.truth(rec, w.meter) {
+			return nil, false, w.meter.Err()
 		}
 	}
-	return rec, true, nil
+	return rec, true, w.meter.Err()
 }
 
 // keyRecord is a record with the columns that a key tells.
@@ -217,11 +211,14 @@ func (w *walk) keyRecord(at *position) *Record {
 	return &Record{Project: w.query.Project, CreatedAt: at.createdAt(), ID: uuidText(at.id())}
 }
 
-// record reads the record at a position. It is nil if it is damaged, which the store has
-// logged.
+// record reads the record at a position. It is nil if the position is left over from damage
+// that was repaired. A record that is damaged or missing is store.ErrCorrupt.
 func (w *walk) record(at *position) (*Record, error) {
 	row, err := table.Row(w.r, rowKey(w.query.Project, at.id()))
 	if row == nil {
+		return nil, err
+	}
+	if err := w.meter.Spend(pace.Row + len(row)); err != nil {
 		return nil, err
 	}
 	rec, err := decodeRecord(row)

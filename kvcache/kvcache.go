@@ -47,6 +47,9 @@ type Manager struct {
 	buf         []byte           // scratch for hash: the parent, then token ids
 }
 
+// Caching reports whether prefixes are cached.
+func (m *Manager) Caching() bool { return m.byHash != nil }
+
 // New returns the books of a pool of numBlocks blocks of blockTokens slots each,
 // all of them free. Block 0 counts as one of them but is never handed out. With
 // caching, full blocks can be published and found again.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +43,7 @@ var reasons = []Reason{EngineFull, QueueFull, Memory, Loading, Stopping, Dead, U
 
 // Metrics are the series of a server. Its methods may be called from any goroutine.
 type Metrics struct {
+	created           float64 // when counting began, in seconds since 1970
 	registry, private *prometheus.Registry
 	engine            atomic.Pointer[series] // nil: no model yet
 
@@ -51,6 +53,7 @@ type Metrics struct {
 	requestBytes, responseBytes *prometheus.SummaryVec
 
 	rejected                                           *prometheus.CounterVec
+	full                                               atomic.Uint64 // requests that were refused as EngineFull
 	projectRequests, projectPrompt, projectGenerations *prometheus.CounterVec
 	logged, loggedBytes, recorded, lost                prometheus.Counter
 	projects                                           struct {
@@ -61,7 +64,7 @@ type Metrics struct {
 
 // New returns the series of a server that has no model yet.
 func New() *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry(), private: prometheus.NewRegistry()}
+	m := &Metrics{created: float64(time.Now().UnixNano()) / 1e9, registry: prometheus.NewRegistry(), private: prometheus.NewRegistry()}
 	m.projects.known = map[string]bool{}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
@@ -118,7 +121,7 @@ type Model struct {
 // SetEngine makes e, which must be ready, the engine whose series are shown. They begin at
 // 0.
 func (m *Metrics) SetEngine(e *engine.Engine, about Model) {
-	s := newSeries(e, about)
+	s := newSeries(e, about, &m.full)
 	e.Observe(s.observe)
 	m.engine.Store(s)
 }
@@ -153,7 +156,12 @@ func (m *Metrics) Answered(r Request) {
 }
 
 // Rejected counts a request that was refused.
-func (m *Metrics) Rejected(r Reason) { m.rejected.WithLabelValues(string(r)).Inc() }
+func (m *Metrics) Rejected(r Reason) {
+	m.rejected.WithLabelValues(string(r)).Inc()
+	if r == EngineFull {
+		m.full.Add(1)
+	}
+}
 
 // Labels that are not names of projects, which contain a slash.
 const (
@@ -222,6 +230,30 @@ func (m *Metrics) WriteText(w io.Writer, shows func(project string) bool) error 
 		if err := enc.Encode(f); err != nil {
 			return fmt.Errorf("metrics: %w", err)
 		}
+		if c := m.creation(f); c != nil {
+			if err := enc.Encode(c); err != nil {
+				return fmt.Errorf("metrics: %w", err)
+			}
+		}
 	}
 	return nil
+}
+
+// creation returns the family NAME_created with the time since when f counts, as Python's
+// client of Prometheus writes it, and with it vLLM; nil for a gauge, and for series that vLLM
+// does not have, which no program for vLLM reads.
+func (m *Metrics) creation(f *dto.MetricFamily) *dto.MetricFamily {
+	if f.GetType() == dto.MetricType_GAUGE || !strings.HasPrefix(f.GetName(), "vllm:") && !strings.HasPrefix(f.GetName(), "http_") {
+		return nil
+	}
+	name, help, gauge := f.GetName(), f.GetHelp(), dto.MetricType_GAUGE
+	if f.GetType() == dto.MetricType_COUNTER {
+		name = strings.TrimSuffix(name, "_total")
+	}
+	name += "_created"
+	c := &dto.MetricFamily{Name: &name, Help: &help, Type: &gauge, Metric: make([]*dto.Metric, len(f.Metric))}
+	for i, s := range f.Metric {
+		c.Metric[i] = &dto.Metric{Label: s.Label, Gauge: &dto.Gauge{Value: &m.created}}
+	}
+	return c
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +21,7 @@ const (
 	maxTokens
 	computedTokens
 	choices
+	preemptions
 	iterationTokens
 	firstToken
 	interToken
@@ -36,6 +38,7 @@ const (
 
 var (
 	choiceBounds    = []float64{1, 2, 5, 10, 20}
+	preemptBounds   = []float64{1, 2, 3, 4, 5, 10, 20}
 	iterationBounds = []float64{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}
 	firstBounds     = []float64{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560}
 	tokenBounds     = []float64{.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
@@ -143,7 +146,9 @@ func (c *cells) histogram(bounds []float64) *dto.Histogram {
 // number is the value of the label "engine". There is one engine.
 const number = "0"
 
-func newSeries(e *engine.Engine, about Model) *series {
+// newSeries returns the series of an engine, which begin at 0. full counts the requests that
+// any engine of the server has refused because it was full.
+func newSeries(e *engine.Engine, about Model, full *atomic.Uint64) *series {
 	s := &series{engine: e}
 	own := prometheus.Labels{"model_name": about.Name, "engine": number}
 	tokens := oneTwoFive(about.MaxLen)
@@ -157,6 +162,7 @@ func newSeries(e *engine.Engine, about Model) *series {
 		maxTokens:         {"vllm:request_params_max_tokens", "The most output tokens that a finished request could have had.", tokens},
 		computedTokens:    {"vllm:request_prefill_kv_computed_tokens", "Prompt tokens of a finished request that were computed, not cached.", tokens},
 		choices:           {"vllm:request_params_n", "Choices of a finished request.", choiceBounds},
+		preemptions:       {"vllm:request_num_preemptions", "Times that a finished request's KV blocks were taken back.", preemptBounds},
 		iterationTokens:   {"vllm:iteration_tokens_total", "Prompt and output tokens of an engine step that gave tokens; prompts count with their first token.", iterationBounds},
 		firstToken:        {"vllm:time_to_first_token_seconds", "Time from arrival to the first token.", firstBounds},
 		interToken:        {"vllm:inter_token_latency_seconds", "Time between two outputs of a request.", tokenBounds},
@@ -182,6 +188,14 @@ func newSeries(e *engine.Engine, about Model) *series {
 		}
 		s.scalar = append(s.scalar, scalar{newName(name, help, labels), gauge, value})
 	}
+	const refused = "Requests refused because of a limit on those that are accepted, by the name of its flag in vLLM."
+	before := full.Load()
+	for reason, value := range map[string]func(*engine.Stats, *tally) float64{
+		"max_num_queued_reqs":   func(*engine.Stats, *tally) float64 { return float64(full.Load() - before) },
+		"max_num_queued_tokens": func(*engine.Stats, *tally) float64 { return 0 },
+	} {
+		s.scalar = append(s.scalar, scalar{newName("vllm:admission_rejections_total", refused, prometheus.Labels{"model_name": about.Name, "reason": reason}), false, value})
+	}
 	gauge := func(name, help string, value func(*engine.Stats) float64) {
 		add(true, name, help, func(st *engine.Stats, _ *tally) float64 { return value(st) })
 	}
@@ -190,6 +204,9 @@ func newSeries(e *engine.Engine, about Model) *series {
 	}
 	gauge("vllm:num_requests_running", "Sequences that are computed.", func(st *engine.Stats) float64 { return float64(st.Running) })
 	gauge("vllm:num_requests_waiting", "Sequences that wait, preempted ones among them.", func(st *engine.Stats) float64 { return float64(st.Waiting) })
+	const waiting = "Sequences that wait, by reason: for room, or for something else, which nothing does here."
+	add(true, "vllm:num_requests_waiting_by_reason", waiting, func(st *engine.Stats, _ *tally) float64 { return float64(st.Waiting) }, "reason", "capacity")
+	add(true, "vllm:num_requests_waiting_by_reason", waiting, func(*engine.Stats, *tally) float64 { return 0 }, "reason", "deferred")
 	gauge("vllm:kv_cache_usage_perc", "Part of the KV blocks that is in use, 0 to 1.", func(st *engine.Stats) float64 {
 		return float64(st.BlocksUsed) / float64(max(1, st.BlocksTotal))
 	})
@@ -201,6 +218,12 @@ func newSeries(e *engine.Engine, about Model) *series {
 	const source = "Prompt tokens by where their keys and values came from."
 	count("vllm:prompt_tokens_by_source_total", source, func(_ *engine.Stats, t *tally) uint64 { return t.prompt - t.cached }, "source", "local_compute")
 	count("vllm:prompt_tokens_by_source_total", source, func(_ *engine.Stats, t *tally) uint64 { return t.cached }, "source", "local_cache_hit")
+	count("vllm:prompt_tokens_by_source_total", source, func(*engine.Stats, *tally) uint64 { return 0 }, "source", "external_kv_transfer")
+	const tier = "Prompt tokens found in the prefix cache, by the memory that it is in: this server's device only."
+	count("vllm:prompt_tokens_cached_by_source_total", tier, func(st *engine.Stats, _ *tally) uint64 { return st.PrefixHits }, "source", "device")
+	for _, other := range []string{"host", "p2p", "disk", "external_unspecified"} {
+		count("vllm:prompt_tokens_cached_by_source_total", tier, func(*engine.Stats, *tally) uint64 { return 0 }, "source", other)
+	}
 	count("vllm:generation_tokens_total", "Output tokens.", func(_ *engine.Stats, t *tally) uint64 { return t.generated })
 	for _, r := range []struct {
 		reason engine.Reason
@@ -217,18 +240,34 @@ func newSeries(e *engine.Engine, about Model) *series {
 	count("weir:engine_reopened_total", "Times that the backend failed and was opened again.", func(st *engine.Stats, _ *tally) uint64 { return st.Reopened })
 	count("weir:engine_steps_total", "Engine steps.", func(st *engine.Stats, _ *tally) uint64 { return st.Steps })
 
-	// Gateways size their model of the prefix cache by this. The first block is the null
-	// block, which no sequence uses.
-	spec := e.Spec()
-	labels := prometheus.Labels{"engine": number, "block_size": strconv.Itoa(spec.BlockTokens), "num_gpu_blocks": strconv.Itoa(spec.NumBlocks - 1), "enable_prefix_caching": "False"}
-	if e.Caching() {
-		labels["enable_prefix_caching"] = "True" // as Python says it
-	}
-	if about.CacheType != "" {
-		labels["cache_dtype"] = about.CacheType
-	}
-	s.info = prometheus.MustNewConstMetric(prometheus.NewDesc("vllm:cache_config_info", "The KV cache, in labels.", nil, labels), prometheus.GaugeValue, 1)
+	s.info = cacheInfo(e, about)
 	return s
+}
+
+// cacheInfo describes the KV cache with the labels that vLLM has (vllm/config/cache.py), in
+// Python's spellings. Gateways size their model of the prefix cache by block_size and
+// num_gpu_blocks. What this server does not have is None, or off. The first block of the
+// cache is the null block, which no sequence uses.
+func cacheInfo(e *engine.Engine, about Model) prometheus.Metric {
+	const none, no = "None", "False"
+	spec := e.Spec()
+	block, blocks := strconv.Itoa(spec.BlockTokens), spec.NumBlocks-1
+	labels := prometheus.Labels{
+		"engine": number, "block_size": block, "num_gpu_blocks": strconv.Itoa(blocks), "cache_dtype": about.CacheType,
+		"enable_prefix_caching": no, "prefix_caching_hash_algo": "sha256", "hash_block_size": block, "prefix_match_unit": none, "cache_hit_alignment_tokens": none,
+		"kv_cache_size_tokens": strconv.Itoa(blocks * spec.BlockTokens), "kv_cache_max_concurrency": strconv.FormatFloat(float64(blocks*spec.BlockTokens)/float64(about.MaxLen), 'g', 6, 64),
+		"effective_attention_block_size": block, "user_specified_block_size": no, "is_attention_free": no, "sliding_window": none,
+		"gpu_memory_utilization": none, "kv_cache_memory_bytes": none, "num_gpu_blocks_override": none, "num_cpu_blocks": none,
+		"kv_cache_dtype_skip_layers": "[]", "kv_cache_layout": none, "kv_sharing_fast_prefill": no, "kv_offloading_backend": none, "kv_offloading_size": none,
+		"mamba_block_size": none, "mamba_cache_dtype": none, "mamba_cache_mode": none, "mamba_page_size_padded": none, "mamba_ssm_cache_dtype": none,
+	}
+	if e.Caching() {
+		labels["enable_prefix_caching"] = "True"
+	}
+	if about.CacheType == "" {
+		labels["cache_dtype"] = "auto"
+	}
+	return prometheus.MustNewConstMetric(prometheus.NewDesc("vllm:cache_config_info", "The KV cache, in labels.", nil, labels), prometheus.GaugeValue, 1)
 }
 
 // observe counts a report. The engine's loop calls it.
@@ -265,6 +304,7 @@ func (s *series) end(e *engine.Ended) {
 	s.tokens(generationTokens, e.Output)
 	s.tokens(maxTokens, e.MaxTokens)
 	s.tokens(computedTokens, e.Prompt-e.Cached)
+	s.tokens(preemptions, e.Preempted)
 	if e.N > 0 {
 		s.tokens(choices, e.N)
 		s.tokens(longestGeneration, e.Longest)

@@ -9,6 +9,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"weir/internal/memory"
 )
 
 // TestHTTP: the status is counted in classes, probes are not counted, and clients cannot make
@@ -153,12 +157,15 @@ func TestMetricsDocument(t *testing.T) {
 		defer h.stop()
 		h.m.Used("", 1, 1)
 		h.m.SetStores(map[string]func() Store{"feedback": func() Store { return Store{Commits: 1} }})
+		h.m.SetMemory(memory.New(1, 0))
 		h.m.Answered(Request{Method: "POST", Handler: "/x", Status: 200})
 		var want []string
-		for name, f := range scrape(t, h.m, true) {
-			if strings.HasPrefix(name, "go_") {
+		p := scrape(t, h.m, true)
+		for name, f := range p {
+			if strings.HasPrefix(name, "go_") || strings.HasSuffix(name, "_created") {
 				continue
 			}
+			checkCreated(t, p, name, f)
 			labels := map[string]bool{}
 			for _, m := range f.Metric {
 				for _, l := range m.Label {
@@ -170,6 +177,35 @@ func TestMetricsDocument(t *testing.T) {
 		slices.Sort(want)
 		if !slices.Equal(have, want) {
 			t.Errorf("want\n%s", strings.Join(want, "\n"))
+		}
+	})
+}
+
+// checkCreated: a series that vLLM has, and that is no gauge, has NAME_created beside it.
+func checkCreated(t *testing.T, p page, name string, f *dto.MetricFamily) {
+	t.Helper()
+	kind := f.GetType()
+	if kind == dto.MetricType_GAUGE || !strings.HasPrefix(name, "vllm:") && !strings.HasPrefix(name, "http_") {
+		return
+	}
+	if kind == dto.MetricType_COUNTER {
+		name = strings.TrimSuffix(name, "_total")
+	}
+	if created := p[name+"_created"]; created == nil || len(created.Metric) != len(f.Metric) || created.Metric[0].Gauge.GetValue() < 1 {
+		t.Errorf("%s_created is %v", name, created)
+	}
+}
+
+// TestAdmission: requests that a full engine refuses count under vLLM's name, those that are
+// refused for another reason do not.
+func TestAdmission(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, simple, nil)
+		defer h.stop()
+		h.m.Rejected(EngineFull)
+		h.m.Rejected(QueueFull)
+		if n := scrape(t, h.m, false).value(t, "vllm:admission_rejections_total", "reason=max_num_queued_reqs"); n != 1 {
+			t.Errorf("%v refusals", n)
 		}
 	})
 }

@@ -9,6 +9,7 @@ type Store struct {
 	Updates, Commits, Written uint64  // Written is in bytes
 	Committing, Syncing       float64 // in seconds
 	Failures, Damaged         uint64
+	Doubts                    int
 	Waiting                   int
 	Size                      int64 // of its files, in bytes
 }
@@ -36,6 +37,7 @@ func (s stores) Collect(ch chan<- prometheus.Metric) {
 			{"weir:store_sync_seconds_total", "Time of that spent in syncs of files.", prometheus.CounterValue, of.Syncing},
 			{"weir:store_failed_commits_total", "Commits that the disk did not take.", prometheus.CounterValue, float64(of.Failures)},
 			{"weir:store_damaged_values_total", "Damaged values that were met.", prometheus.CounterValue, float64(of.Damaged)},
+			{"weir:store_possible_losses", "Parts of files that were written between the last account and a crash, so that nothing tells whether they are whole.", prometheus.GaugeValue, float64(of.Doubts)},
 			{"weir:store_waiting_updates", "Updates that wait for the writer.", prometheus.GaugeValue, float64(of.Waiting)},
 			{"weir:store_size_bytes", "Space that the files take.", prometheus.GaugeValue, float64(of.Size)},
 		} {

@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"weir/internal/plainfile"
 	"weir/weights"
 )
 
@@ -30,7 +30,7 @@ type Model struct {
 // Open opens the checkpoint in dir: config.json, generation_config.json where
 // there is one, and safetensors.
 func Open(dir string) (*Model, error) {
-	return open(dir, os.DirFS(dir), func() (*weights.Checkpoint, error) { return weights.Open(dir) })
+	return open(dir, plainfile.Dir(dir), func() (*weights.Checkpoint, error) { return weights.Open(dir) })
 }
 
 // OpenFS is Open for files that are not on a disk, such as embedded ones.

@@ -216,7 +216,7 @@ func (s *Scheduler) growAdmitted(q *Sequence, n int) bool {
 func (s *Scheduler) start(q *Sequence) {
 	if !q.admitted {
 		q.admitted, q.Cached = true, min(q.Computed, q.Prompt)
-		if q.Leader == nil && !q.NoCacheRead {
+		if s.kv.Caching() && !q.NoCacheRead && (q.Leader == nil || !q.Leader.NoCacheRead) {
 			s.counters.PrefixTokens += uint64(q.Prompt)
 			s.counters.PrefixHits += uint64(q.Cached)
 		}

@@ -73,7 +73,7 @@ func TestUsage(t *testing.T) {
 	if cached == 0 || completion != 20 {
 		t.Fatalf("%d cached, %d completion tokens", cached, completion)
 	}
-	chunks := h.Streamed(t, map[string]any{"ignore_eos": true, "stream_options": map[string]any{}}, "OpenAI-Project: team/a")
+	chunks := h.Streamed(t, map[string]any{"ignore_eos": true, "stream_options": map[string]any{"include_usage": true}}, "OpenAI-Project: team/a")
 	u := chunks[len(chunks)-1].Usage
 	all := []string{
 		fmt.Sprintf("null 1 %d/0/5", none.Prompt),
@@ -93,7 +93,7 @@ func TestUsage(t *testing.T) {
 	status, answer, _ := h.Get("GET", "/usage?project=nonsense", "")
 	servertest.Refused(t, status, answer, 400, "")
 	status, _, header := h.Get("POST", "/usage", "")
-	if status != 405 || header.Get("Allow") != "GET" {
+	if status != 405 || header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("POST: %d", status)
 	}
 }
@@ -180,7 +180,7 @@ func TestUsageTwin(t *testing.T) {
 	for i := range 24 {
 		wg.Go(func() {
 			project := fmt.Sprintf("team/%d", i%5)
-			fields := map[string]any{"max_tokens": 1 + i, "ignore_eos": true, "temperature": 1, "n": 1 + i%3, "stream_options": map[string]any{}}
+			fields := map[string]any{"max_tokens": 1 + i, "ignore_eos": true, "temperature": 1, "n": 1 + i%3, "stream_options": map[string]any{"include_usage": true}}
 			var u servertest.Usage
 			if i%2 == 0 {
 				delete(fields, "stream_options")

@@ -1,11 +1,14 @@
 package server
 
 import (
+	"errors"
+
 	"github.com/valyala/fasthttp"
 
 	"weir/api"
 	"weir/server/failure"
 	"weir/server/transport"
+	"weir/store"
 )
 
 // health answers GET /health and /ping: an empty 200 for a process that should
@@ -24,11 +27,35 @@ func (s *Server) ready(c *transport.Call) {
 	if err == nil && s.http.Draining() {
 		err = failure.ErrDraining
 	}
+	if err == nil {
+		err = s.unopenable()
+	}
 	if err != nil {
 		c.Fail(err)
 		return
 	}
 	c.Answer(fasthttp.StatusOK, `{"status":"ready"}`)
+}
+
+// unopenable says why a database cannot be opened, if that is so. One that is being opened
+// or has not been needed yet, one that another server uses, and a full or failing disk are
+// no reason to send a server no requests: most of them need no database.
+func (s *Server) unopenable() error {
+	var errs []error
+	if b := s.cfg.Feedback; b != nil {
+		errs = append(errs, b.Err())
+	}
+	if a := s.cfg.Trajectories.Archive; a != nil {
+		errs = append(errs, a.Err())
+	}
+	for _, err := range errs {
+		for _, final := range []error{store.ErrDamaged, store.ErrFormat, store.ErrUnopened} {
+			if errors.Is(err, final) {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // version answers GET /version.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,8 +80,7 @@ func (d *document) check(t *testing.T, text, media string, members ...string) {
 // says which want a key.
 func TestOpenAPIRoutes(t *testing.T) {
 	t.Parallel()
-	h := newServer(t, nil)
-	d := h.document(t)
+	h, d := newDocumented(t)
 	want := h.Instance.AllRoutes()
 	if have := slices.Sorted(maps.Keys(d.paths)); !slices.Equal(have, slices.Sorted(maps.Keys(want))) {
 		t.Errorf("paths %v", have)
@@ -101,6 +101,57 @@ func TestOpenAPIRoutes(t *testing.T) {
 			if open != r.Open || refused == r.Open {
 				t.Errorf("%s %s: open %v, 401 %v", method, path, open, refused)
 			}
+		}
+	}
+}
+
+// newDocumented returns a server with all functions.
+func newDocumented(t *testing.T) (*testServer, *document) {
+	recording, _ := servertest.NewRecording(t, func(s *servertest.Setup) {
+		s.Config.Feedback = feedback.New(servertest.NewDB(t), feedback.DefaultConfig())
+		s.Config.Functions = server.Functions{Dev: true, TokenizerInfo: true}
+	})
+	h := &testServer{recording}
+	return h, h.document(t)
+}
+
+// TestOpenAPIMatchesServer: what a server lacks is not in its document, and everything else
+// is. What is there is found out by asking.
+func TestOpenAPIMatchesServer(t *testing.T) {
+	t.Parallel()
+	_, all := newDocumented(t)
+	h := newServer(t, nil)
+	d := h.document(t)
+	if len(d.paths) >= len(all.paths) {
+		t.Errorf("%d paths without stores and switches, %d with them", len(d.paths), len(all.paths))
+	}
+	for path, methods := range all.paths {
+		for method := range methods.(map[string]any) {
+			status, answer, _ := h.Get(strings.ToUpper(method), strings.NewReplacer("{id}", "tiny", "{", "", "}", "").Replace(path), "")
+			_, has := d.paths[path]
+			if there := status != 404; there != has {
+				t.Errorf("%s %s is answered with %d %.100s; in the document: %v", method, path, status, answer, has)
+			}
+		}
+	}
+}
+
+// TestDocs: the page is there without a key, loads nothing from elsewhere, and goes together
+// with the document.
+func TestDocs(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, func(s *servertest.Setup) { s.Config.APIKeys = []string{"k"} })
+	status, page, header := h.Get("GET", "/docs", "", "")
+	if status != 200 || !strings.Contains(page, "fetch('openapi.json')") || regexp.MustCompile(`(src|href)="?(https?:)?//`).MatchString(page) {
+		t.Errorf("%d %.200s", status, page)
+	}
+	if policy := header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, "script-src 'sha256-") || header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("policy %q, headers %v", policy, header)
+	}
+	without := newServer(t, func(s *servertest.Setup) { s.Config.Functions.NoDocs = true })
+	for _, path := range []string{"/docs", "/openapi.json"} {
+		if status, _, _ := without.Get("GET", path, ""); status != 404 {
+			t.Errorf("%s with NoDocs: %d", path, status)
 		}
 	}
 }
@@ -168,7 +219,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 		{"GET", "/health", "", "", 200, nil}, {"GET", "/ping", "", "", 200, nil}, {"POST", "/ping", "", "", 200, nil}, {"GET", "/ready", "", "", 200, nil}, {"GET", "/version", "", "", 200, nil}, {"GET", "/metrics", "", "", 200, nil},
 		{"GET", "/load", "", "", 200, nil}, {"GET", "/usage", "", "", 200, nil}, {"GET", "/usage?project=x", "/usage", "", 400, nil}, {"GET", "/server_info", "", "", 200, nil}, {"GET", "/server_info?config_format=json", "/server_info", "", 200, nil}, {"GET", "/server_info?config_format=x", "/server_info", "", 400, nil},
 		{"POST", "/reset_prefix_cache?reset_running_requests=true", "/reset_prefix_cache", "", 200, nil}, {"POST", "/reset_prefix_cache?reset_external=x", "/reset_prefix_cache", "", 400, nil},
-		{"GET", "/tokenizer_info", "", "", 200, nil}, {"GET", "/openapi.json", "", "", 200, nil},
+		{"GET", "/tokenizer_info", "", "", 200, nil}, {"GET", "/openapi.json", "", "", 200, nil}, {"GET", "/docs", "", "", 200, []string{""}},
 
 		{"POST", "/feedback/replace", "", reward, 200, pass}, {"POST", "/feedback/replace", "", servertest.Item("trace_ref", nil, "weave_ref", servertest.CallRef, "wb_user_id", nil), 200, pass}, {"POST", "/feedback/replace", "", servertest.Item("id", row, "creator", "x"), 409, pass},
 		{"POST", "/feedback/replace", "", servertest.Item("trace_ref", "x"), 400, pass}, {"POST", "/feedback/replace", "", "{}", 422, pass}, {"POST", "/feedback/replace", "", "{}", 401, []string{""}},

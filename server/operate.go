@@ -47,7 +47,7 @@ func (s *Server) stores() map[string]func() metrics.Store {
 	add := func(name string, stats func() store.Stats) {
 		list[name] = func() metrics.Store {
 			d := stats()
-			return metrics.Store{Updates: d.Updates, Commits: d.Commits, Written: d.Bytes, Committing: d.Committing.Seconds(), Syncing: d.Syncing.Seconds(), Failures: d.Failures, Damaged: d.Corrupt,
+			return metrics.Store{Updates: d.Updates, Commits: d.Commits, Written: d.Bytes, Committing: d.Committing.Seconds(), Syncing: d.Syncing.Seconds(), Failures: d.Failures, Damaged: d.Corrupt, Doubts: d.Doubts,
 				Waiting: d.Waiting, Size: d.LSM + d.ValueLog}
 		}
 	}
@@ -94,7 +94,7 @@ func (s *Server) serverInfo(c *transport.Call) {
 
 // resetPrefixCache answers POST /reset_prefix_cache, for developers and
 // benchmarks: 200 whether or not the cache could be emptied, as the reference
-// engine does. The log says which.
+// engine does. The body says which.
 func (s *Server) resetPrefixCache(c *transport.Call) {
 	m, err := s.openai.Serving()
 	if err != nil {
@@ -112,13 +112,14 @@ func (s *Server) resetPrefixCache(c *transport.Call) {
 	switch err := m.Engine.ForgetPrefixes(c.Context(), force); {
 	case errors.Is(err, engine.ErrBusy):
 		s.log.Warn("prefix cache not reset: requests are running", "reset_running_requests", force)
+		c.Answer(fasthttp.StatusOK, `{"success":false}`)
 	case err != nil:
 		c.Fail(err)
 		return
 	default:
 		s.log.Info("prefix cache reset", "reset_running_requests", force)
+		c.Answer(fasthttp.StatusOK, `{"success":true}`)
 	}
-	c.SetStatusCode(fasthttp.StatusOK)
 }
 
 // flag reads a boolean from the query, in the spellings that bodies have; false

@@ -95,14 +95,14 @@ func TestDevMode(t *testing.T) {
 	servertest.Refused(t, status, answer, 400, "config_format")
 }
 
-// docs/interface/chat-completions.md, section 14: 200 and no body, whether there was something to do or not; running
-// requests keep the cache, unless they are to start over.
-func TestResetPrefixCache(t *testing.T) {
+// docs/interface/chat-completions.md, section 14: 200, and whether the cache was emptied;
+// running requests keep the cache, unless they are to start over.
+func TestK12ResetPrefixCache(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, func(s *servertest.Setup) { s.Config.Functions.Dev = true; s.Spec.Depth = 2 })
-	reset := func(query string) {
+	reset := func(query, want string) {
 		t.Helper()
-		if status, answer, _ := h.Get("POST", "/reset_prefix_cache"+query, ""); status != 200 || answer != "" {
+		if status, answer, _ := h.Get("POST", "/reset_prefix_cache"+query, ""); status != 200 || answer != want {
 			t.Errorf("%s: %d %s", query, status, answer)
 		}
 	}
@@ -119,7 +119,7 @@ func TestResetPrefixCache(t *testing.T) {
 	if cached() == 0 {
 		t.Error("nothing is cached")
 	}
-	reset("")
+	reset("", `{"success":true}`)
 	if n := cached(); n != 0 {
 		t.Errorf("%d cached after the reset", n)
 	}
@@ -143,8 +143,8 @@ func TestResetPrefixCache(t *testing.T) {
 	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
-		reset("?reset_running_requests=false&reset_external=true")
-		reset("?reset_running_requests=true")
+		reset("?reset_running_requests=false&reset_external=true", `{"success":false}`)
+		reset("?reset_running_requests=true", `{"success":true}`)
 	}()
 	tick := time.NewTicker(5 * time.Millisecond) // a step now and then, or the request is over before the reset comes
 	defer tick.Stop()

@@ -34,7 +34,8 @@ var routes = map[string]route{
 	"/ready":                      {methods: "GET", open: true, serve: (*Server).ready},
 	metricsPath:                   {methods: "GET", open: true, serve: (*Server).scrape},
 	"/version":                    {methods: "GET", open: true, serve: (*Server).version},
-	"/openapi.json":               {methods: "GET", serve: (*Server).openAPI},
+	"/openapi.json":               {methods: "GET", open: true, serve: (*Server).openAPI, when: documented},
+	"/docs":                       {methods: "GET", open: true, serve: (*Server).docs, when: documented},
 	"/usage":                      {methods: "GET", private: true, serve: (*Server).projectUsage},
 	"/load":                       {methods: "GET", serve: (*Server).serverLoad},
 	"/server_info":                {methods: "GET", serve: (*Server).serverInfo, when: dev},
@@ -47,6 +48,8 @@ func generates(f func(*openai.Service, *transport.Call)) func(*Server, *transpor
 }
 
 func dev(f Functions) bool { return f.Dev }
+
+func documented(f Functions) bool { return !f.NoDocs }
 
 // metricsPath may be followed by anything (docs/interface/chat-completions.md,
 // section 1.1).

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"sync"
 	"sync/atomic"
 
 	"weir/metrics"
@@ -29,6 +30,7 @@ type Server struct {
 	recorder     *recording.Recorder     // nil: nothing is recorded
 	linker       *recording.Linker       // nil: feedback sets no rewards
 
+	document func() string          // what GET /openapi.json answers
 	progress atomic.Pointer[string] // why there is no model yet
 }
 
@@ -38,11 +40,13 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, counts: metrics.New()}
+	s.document = sync.OnceValue(s.describe)
 	var err error
 	if s.http, err = transport.New(cfg.Config, router{s}, s.failures(), s.counts); err != nil {
 		return nil, err
 	}
 	s.log = s.http.Log()
+	s.counts.SetMemory(s.http.Memory())
 	if cfg.Trajectories.Archive != nil {
 		to := cfg.recording(s.log, s.http.Now)
 		if cfg.Feedback != nil {

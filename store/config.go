@@ -28,6 +28,13 @@ var (
 	ErrCorrupt = errors.New("store: a value is damaged")
 	// ErrTooLarge: an update holds more than Config.MaxUpdate bytes.
 	ErrTooLarge = errors.New("store: the update is too large")
+	// ErrDamaged: files are missing, cut or damaged, so that acknowledged records are lost.
+	// The database is not opened before Repair has been called.
+	ErrDamaged = errors.New("store: files are damaged")
+	// ErrUnopened: the database cannot be opened for another reason, and is tried again.
+	ErrUnopened = errors.New("store: cannot be opened")
+	// ErrFormat: the files were written by a newer version of weir.
+	ErrFormat = errors.New("store: the format of the files is newer")
 )
 
 // Config is the configuration of a DB. Start with DefaultConfig.
@@ -50,7 +57,8 @@ type Config struct {
 	MaxQueue  int   // updates that may wait; more get ErrBusy
 	MaxUpdate int64 // keys and values of one update in bytes; more is ErrTooLarge
 	// MinFree is the free space in bytes below which nothing is written, so that enough
-	// is left for badger's compaction. Deletions are accepted down to half of it.
+	// is left for badger's compaction. Down to a quarter of it the database is opened for
+	// reading, and deletions are accepted, which are then compacted away at once.
 	MinFree uint64
 
 	// MaintainEvery is how often the value log is searched for garbage, CompactEvery how
@@ -60,11 +68,13 @@ type Config struct {
 	Log *slog.Logger // nil: slog.Default()
 
 	// tests replace these
-	free      func(dir string) (uint64, error)
-	datasync  func(*os.File) error
-	syncDir   func(dir string) error
-	messages  messages
-	drainTime time.Duration // how long new readers may be kept waiting for one that does not finish
+	free     func(dir string) (uint64, error)
+	datasync func(*os.File) error
+	syncDir  func(dir string) error
+	messages messages
+	// accountEvery is how often the account is written while something changes
+	accountEvery time.Duration
+	drainTime    time.Duration // how long new readers may be kept waiting for one that does not finish
 }
 
 // DefaultConfig returns the configuration of a database in dir.

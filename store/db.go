@@ -29,6 +29,7 @@ type DB struct {
 		sync.Mutex
 		err    error    // why nothing is written now; nil: all is well
 		damage []Damage // found when opening
+		doubts []string // likewise
 	}
 	ready chan struct{} // closed when first open
 	tried chan struct{} // closed after the first attempt to open
@@ -40,11 +41,17 @@ type DB struct {
 	// writes, closing badger, which comes first, does not end.
 	opening sync.WaitGroup
 	tasks   chan task
+	scarce  chan struct{} // something has been deleted while the disk has too little space
 
 	logs    syncer
+	keeper  keeper
 	unlock  func()      // releases the lock of the directory; set while badger is open
 	deleted atomic.Bool // something has been deleted since Compact last ran
-	count   counters
+	// What badger has said in its log: that it left out a table when it was opened, and
+	// which file of the value log it has been collecting.
+	ignored  atomic.Bool
+	removing atomic.Value
+	count    counters
 }
 
 type counters struct {
@@ -60,6 +67,7 @@ type Stats struct {
 	Syncing          time.Duration // and of that in syncs of files
 	Corrupt          uint64        // damaged values met
 	Failures         uint64        // commits that failed
+	Doubts           int           // parts of files that were written after the last account before a crash
 	Waiting          int           // updates in the queue
 	LSM, ValueLog    int64         // size of the files in bytes
 }
@@ -84,15 +92,19 @@ func Start(cfg Config) (*DB, error) {
 	if cfg.syncDir == nil {
 		cfg.syncDir = syncDir
 	}
+	if cfg.accountEvery == 0 {
+		cfg.accountEvery = time.Second
+	}
 	if cfg.drainTime == 0 {
 		cfg.drainTime = time.Second
 	}
 	if cfg.messages == (messages{}) {
 		cfg.messages = badgerMessages
 	}
-	d := &DB{cfg: cfg, log: cfg.Log, ready: make(chan struct{}), tried: make(chan struct{}), quit: make(chan struct{}), tasks: make(chan task)}
+	d := &DB{cfg: cfg, log: cfg.Log, ready: make(chan struct{}), tried: make(chan struct{}), quit: make(chan struct{}), tasks: make(chan task), scarce: make(chan struct{}, 1)}
 	d.in.init(cfg.MaxQueue)
 	d.logs.dir, d.logs.file, d.logs.names, d.logs.messages = cfg.Dir, cfg.datasync, cfg.syncDir, cfg.messages
+	d.keeper = keeper{dir: cfg.Dir, logs: &d.logs, sync: syncAccount, name: cfg.syncDir, now: time.Now}
 	d.state.err = ErrOpening
 	d.deleted.Store(true) // the process before may have deleted something
 	if !cfg.Lazy || used(cfg.Dir) {
@@ -116,6 +128,8 @@ func (d *DB) begin() {
 	}
 	d.ended.Go(d.run)
 	d.ended.Go(d.clean)
+	d.ended.Go(d.keep)
+	d.ended.Go(d.freeSpaceSoon)
 }
 
 // wake opens a lazy database that is needed now, and waits for it.
@@ -140,8 +154,9 @@ func (d *DB) wake() {
 const wakeTime = 2 * time.Second
 
 // Open opens the database of cfg and waits for it. The error is ErrLocked if another
-// process has the directory, ErrFull if the disk has less than Config.MinFree, and
-// ErrCorrupt if a table cannot be repaired.
+// process has the directory, ErrFull if the disk has less than Config.MinFree,
+// ErrDamaged if acknowledged records are lost, and ErrFormat if a newer version of weir
+// wrote them.
 func Open(cfg Config) (*DB, error) {
 	cfg.Lazy = false
 	d, err := Start(cfg)
@@ -180,12 +195,20 @@ func (d *DB) Damage() []Damage {
 	return append([]Damage(nil), d.state.damage...)
 }
 
+// Doubts lists what was written between the last account of the files and a crash. Whether
+// it is complete cannot be known; doc.go ("The account") says why.
+func (d *DB) Doubts() []string {
+	d.state.Lock()
+	defer d.state.Unlock()
+	return append([]string(nil), d.state.doubts...)
+}
+
 // Stats returns a copy of the figures.
 func (d *DB) Stats() Stats {
 	s := Stats{
 		Commits: d.count.commits.Load(), Updates: d.count.updates.Load(), Bytes: d.count.bytes.Load(),
 		Committing: time.Duration(d.count.commitNanos.Load()), Syncing: time.Duration(d.logs.nanos.Load()), Corrupt: d.count.corrupt.Load(), Failures: d.count.failures.Load(),
-		Waiting: d.in.waiting(),
+		Waiting: d.in.waiting(), Doubts: len(d.Doubts()),
 	}
 	for _, pattern := range []string{"*.sst", "*.mem"} {
 		s.LSM += sizes(d.cfg.Dir, pattern)
@@ -267,7 +290,7 @@ func (d *DB) Close() error {
 		d.opening.Wait()
 		err := d.drain(closeTime)
 		if err == nil {
-			err = d.closeBadger()
+			err = d.closeForGood()
 			d.gate.swap(nil)
 		}
 		closed <- err
@@ -291,13 +314,36 @@ func (d *DB) drain(within time.Duration) error {
 	return nil
 }
 
+// closeForGood closes badger's database, unless the disk has too little space for what
+// badger writes then, into mapped files: it would be a fatal signal. Everything is in its
+// logs, so it is left to the end of the process, and keeps the lock until then.
+func (d *DB) closeForGood() error {
+	if d.gate.db == nil {
+		return nil
+	}
+	need := d.cfg.MinFree / 4
+	if d.cfg.MinFree > 0 {
+		need = max(need, uint64(d.keeper.closing(4*d.cfg.MemTable)))
+	}
+	if free, err := d.cfg.free(d.cfg.Dir); err == nil && (free < need || free == 0) {
+		d.log.Warn("too little space left on the disk to close the store; its logs are replayed at the next start", "dir", d.cfg.Dir, "free", free, "need", need)
+		return d.keeper.leave()
+	}
+	return d.closeBadger()
+}
+
 // closeBadger closes badger's database, which nobody reads, and lets other processes
 // have the directory.
 func (d *DB) closeBadger() error {
 	if d.gate.db == nil {
 		return nil
 	}
+	d.keeper.pause()
+	synced := d.logs.err() == nil
 	err := d.gate.db.Close()
+	if err == nil && synced {
+		err = d.keeper.finish()
+	}
 	d.unlock()
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
@@ -305,8 +351,7 @@ func (d *DB) closeBadger() error {
 	return nil
 }
 
-// openBadger takes the directory's lock, repairs what is damaged, and opens badger's
-// database.
+// openBadger takes the directory's lock, checks the files, and opens badger's database.
 func (d *DB) openBadger() (db *badger.DB, err error) {
 	unlock, err := lockDir(d.cfg.Dir)
 	if err != nil {
@@ -317,7 +362,7 @@ func (d *DB) openBadger() (db *badger.DB, err error) {
 			unlock()
 		}
 	}()
-	damage, err := d.mendFiles()
+	a, damage, err := d.checkFiles()
 	if err != nil {
 		return nil, err
 	}
@@ -328,14 +373,64 @@ func (d *DB) openBadger() (db *badger.DB, err error) {
 	if err != nil {
 		return nil, badgerError(err)
 	}
-	if err := d.logs.open(); err != nil {
+	if d.ignored.Swap(false) {
+		err = fmt.Errorf("%w: badger has left out a table of %s; run weir store repair", ErrDamaged, d.cfg.Dir)
+	} else if err = d.logs.open(); err == nil {
+		err = d.keeper.opened()
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("store: %w", err), db.Close())
+	}
+	a.judgeStrays(db)
+	for _, note := range a.notes {
+		d.log.Warn("after a crash, what was written to the store since its last account cannot be checked", "dir", d.cfg.Dir, "part", note)
 	}
 	d.unlock = unlock
 	d.state.Lock()
 	d.state.damage = append(d.state.damage, damage...)
+	d.state.doubts = append(d.state.doubts, a.notes...)
 	d.state.Unlock()
 	return db, nil
+}
+
+// checkFiles checks the files against the account, repairs what can be repaired without
+// loss, and writes that they are about to be opened.
+func (d *DB) checkFiles() (a *audit, damage []Damage, err error) {
+	if err := rewriteUnsynced(d.cfg.Dir); err != nil {
+		return nil, nil, fmt.Errorf("store: %w", err)
+	}
+	if a, err = auditDir(d.cfg.Dir); err != nil {
+		return nil, nil, err
+	}
+	if err := a.tidy(); err != nil {
+		return nil, nil, fmt.Errorf("store: %w", err)
+	}
+	if damage, err = mendDir(d.cfg.Dir); err != nil {
+		return nil, nil, err
+	}
+	if err := syncLogs(d.cfg.Dir); err != nil {
+		return nil, nil, fmt.Errorf("store: %w", err)
+	}
+	return a, damage, d.keeper.begin(a)
+}
+
+// keep is the goroutine that writes the account once a second.
+func (d *DB) keep() {
+	tick := time.NewTicker(d.cfg.accountEvery)
+	defer tick.Stop()
+	logged := ""
+	for {
+		select {
+		case <-d.quit:
+			return
+		case <-tick.C:
+		}
+		err := d.keeper.tick()
+		if err != nil && logged != err.Error() {
+			logged = err.Error()
+			d.log.Warn("the account of the store could not be written", "dir", d.cfg.Dir, "error", err)
+		}
+	}
 }
 
 // badgerError is an error of badger.Open. Where badger locks the directory itself, only
@@ -345,30 +440,6 @@ func badgerError(err error) error {
 		return fmt.Errorf("%w: %w", ErrLocked, err)
 	}
 	return fmt.Errorf("store: %w", err)
-}
-
-// mendFiles repairs logs and tables, so that badger can read them.
-func (d *DB) mendFiles() ([]Damage, error) {
-	damage, err := d.mendLogs()
-	if err != nil {
-		return nil, err
-	}
-	tables, err := mendTables(d.cfg.Dir, d.options())
-	return append(damage, tables...), err
-}
-
-// mendLogs repairs the logs and syncs them.
-func (d *DB) mendLogs() ([]Damage, error) {
-	if err := rewriteUnsynced(d.cfg.Dir); err != nil {
-		return nil, fmt.Errorf("store: %w", err)
-	}
-	damage, err := mendDir(d.cfg.Dir)
-	if err == nil {
-		if err = syncLogs(d.cfg.Dir); err != nil {
-			err = fmt.Errorf("store: %w", err)
-		}
-	}
-	return damage, err
 }
 
 func (d *DB) options() badger.Options {
@@ -403,9 +474,7 @@ func (l badgerLog) Errorf(format string, args ...any) {
 		l.d.logs.badgerFailed(fmt.Errorf("badger: "+strings.TrimSpace(format), args...)) // the commit succeeds, so this is the only sign
 	}
 	if strings.HasPrefix(format, "Ignoring table") { // and all its records; again this is the only sign
-		l.d.state.Lock()
-		l.d.state.damage = append(l.d.state.damage, Damage{File: filepath.Base(fmt.Sprint(args...))})
-		l.d.state.Unlock()
+		l.d.ignored.Store(true)
 	}
 	l.d.log.Error("badger: " + strings.TrimSpace(fmt.Sprintf(format, args...)))
 }
@@ -414,5 +483,10 @@ func (l badgerLog) Warningf(format string, args ...any) {
 	l.d.log.Warn("badger: " + strings.TrimSpace(fmt.Sprintf(format, args...)))
 }
 
-func (l badgerLog) Infof(string, ...any)           {}
+func (l badgerLog) Infof(format string, args ...any) {
+	if format == removingMessage && len(args) == 1 {
+		l.d.removing.Store(fmt.Sprintf("%06d.vlog", args[0]))
+	}
+}
+
 func (l badgerLog) Debugf(format string, _ ...any) { l.d.logs.notice(format) }

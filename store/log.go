@@ -35,6 +35,7 @@ import (
 const (
 	logHeader   = 20
 	metaDelete  = 1 << 0
+	metaPointer = 1 << 1
 	metaTxn     = 1 << 6
 	metaEnd     = 1 << 7
 	metaKnown   = 1<<0 | 1<<1 | 1<<2 | 1<<3 | metaTxn | metaEnd
@@ -107,7 +108,7 @@ func mendFile(path string) ([]Damage, error) {
 		return nil, err
 	}
 	defer done()
-	patches := inspect(b, strings.HasSuffix(path, ".mem"))
+	patches := inspect(b, strings.HasSuffix(path, ".mem")).patches
 	if len(patches) == 0 {
 		return nil, nil
 	}
@@ -147,10 +148,11 @@ func copyAside(path string) (string, error) {
 
 // record is a whole record of a log.
 type record struct {
-	end  int // offset of the byte after it
-	meta byte
-	key  []byte // with the number of the transaction
-	val  []byte
+	end     int // offset of the byte after it
+	meta    byte
+	expires uint64 // in Unix seconds; 0 is never
+	key     []byte // with the number of the transaction
+	val     []byte
 }
 
 // txn is the number of a record's transaction.
@@ -165,8 +167,17 @@ func recordAt(b []byte, at int) (r record, ok bool) {
 	if binary.BigEndian.Uint32(b[end-crc32.Size:]) != crc32.Checksum(b[at:end-crc32.Size], castagnoli) {
 		return r, false
 	}
-	body := b[end-crc32.Size-klen-vlen:]
-	return record{end: end, meta: b[at], key: body[:klen:klen], val: body[klen : klen+vlen : klen+vlen]}, true
+	from := end - crc32.Size - klen - vlen
+	body := b[from:]
+	r = record{end: end, meta: b[at], key: body[:klen:klen], val: body[klen : klen+vlen : klen+vlen]}
+	for i, fields := at+2, 0; i < from; fields++ { // the lengths of key and value, and the expiry
+		v, n := binary.Uvarint(b[i:])
+		if fields == 2 {
+			r.expires = v
+		}
+		i += n
+	}
+	return r, true
 }
 
 // headerAt reads a record's header and returns where the record ends.
@@ -196,60 +207,110 @@ func headerAt(b []byte, at int) (end, klen, vlen int, ok bool) {
 type patch struct {
 	at, length int
 	filler     []byte
+	lost       bool // a record was there, and not only the mark that ends a transaction
+}
+
+// scan is what was found in a log.
+type scan struct {
+	patches []patch
+	end     int // of the whole records, once the patches are applied
+	done    int // of the last transaction that is whole
+	open    uint64
+	// stuck says that damage is followed by whole records and cannot be bridged, so that
+	// badger would drop them.
+	stuck bool
+}
+
+// lost says that records of the log cannot be read, of which badger would tell nobody.
+func (s *scan) lost() bool {
+	for _, p := range s.patches {
+		if p.lost {
+			return true
+		}
+	}
+	return s.stuck
 }
 
 // inspect finds the damage in a log that is followed by whole records, and what to write
 // in its place so that badger goes on. wal says that the log is that of a memtable, which
 // has transactions.
-func inspect(b []byte, wal bool) (patches []patch) {
+func inspect(b []byte, wal bool) (s scan) {
 	if len(b) < logHeader {
-		return nil
+		return s
 	}
+	s.end, s.done = logHeader, logHeader
 	if !bytes.Equal(b[:8], make([]byte, 8)) { // the number of an encryption key; there is no encryption
-		patches = append(patches, patch{0, 8, make([]byte, 8)})
+		s.patches = append(s.patches, patch{at: 0, length: 8, filler: make([]byte, 8)})
 	}
-	var open uint64 // the transaction that has begun and not ended
-	for at := logHeader; at < len(b); {
-		r, ok := recordAt(b, at)
-		if ok {
-			at = r.end
-			switch {
-			case !wal:
-			case r.meta&metaEnd != 0:
-				open = 0
-			case r.meta&metaTxn != 0:
-				open = r.txn()
-			}
+	for s.end < len(b) {
+		if r, ok := recordAt(b, s.end); ok {
+			s.take(&r, wal)
 			continue
 		}
-		next := resume(b, at)
+		next := resume(b, s.end)
 		if next < 0 {
-			return append(patches, tail(b, at, open)...)
+			s.finish(b)
+			return s
 		}
-		r, _ = recordAt(b, next)
-		var filler []byte
-		switch same := open != 0 && r.txn() == open; {
-		case wal && open != 0 && !same && r.meta&metaEnd != 0:
-			// The end of the open transaction is lost, and all of the next but its end.
-			filler = endOf(open, 0)
-			if filler = append(filler, fill(metaDelete|metaTxn, r.txn(), next-at-len(filler))...); len(filler) != next-at {
-				return patches
-			}
-		case wal && open != 0 && !same:
-			filler = endOf(open, next-at)
-			open = 0
-		case wal && r.meta&(metaTxn|metaEnd) != 0:
-			filler = fill(metaDelete|metaTxn, r.txn(), next-at)
-		default:
-			filler = fill(metaDelete, 1, next-at)
+		p, ok := s.bridge(b, next, wal)
+		if !ok {
+			s.stuck = true
+			return s
 		}
-		if filler == nil {
-			return patches // no record has this length, so badger will stop here
-		}
-		patches = append(patches, patch{at, next - at, filler})
-		at = next
+		s.patches = append(s.patches, p)
+		s.end = next
 	}
-	return patches
+	return s
+}
+
+// take goes on after a whole record.
+func (s *scan) take(r *record, wal bool) {
+	s.end = r.end
+	switch {
+	case !wal:
+	case r.meta&metaEnd != 0:
+		s.open = 0
+	case r.meta&metaTxn != 0:
+		s.open = r.txn()
+	}
+	if s.open == 0 {
+		s.done = s.end
+	}
+}
+
+// finish judges what follows the last whole record.
+func (s *scan) finish(b []byte) {
+	for _, p := range tail(b, s.end, s.open) {
+		s.patches = append(s.patches, p)
+		s.end += len(p.filler)
+		s.done, s.open = s.end, 0
+	}
+}
+
+// bridge is what to write between the end of the whole records and the next one. It is
+// not ok if no record has that length.
+func (s *scan) bridge(b []byte, next int, wal bool) (p patch, ok bool) {
+	r, _ := recordAt(b, next)
+	p = patch{at: s.end, length: next - s.end, lost: true}
+	switch same := s.open != 0 && r.txn() == s.open; {
+	case wal && s.open != 0 && !same && r.meta&metaEnd != 0:
+		// The end of the open transaction is lost, and all of the next but its end.
+		p.filler = endOf(s.open, 0)
+		p.filler = append(p.filler, fill(metaDelete|metaTxn, r.txn(), p.length-len(p.filler))...)
+		ok = len(p.filler) == p.length
+	case wal && s.open != 0 && !same:
+		p.filler = endOf(s.open, p.length)
+		p.lost = p.length != len(endOf(s.open, 0))
+		s.open = 0
+		ok = p.filler != nil
+	case wal && r.meta&(metaTxn|metaEnd) != 0:
+		p.filler = fill(metaDelete|metaTxn, r.txn(), p.length)
+		ok = p.filler != nil
+	default:
+		p.filler = fill(metaDelete, 1, p.length)
+		ok = p.filler != nil
+	}
+	return p, ok
 }
 
 // resume finds the first whole record after the damage at an offset, or returns -1. A
@@ -291,7 +352,7 @@ func tail(b []byte, at int, open uint64) []patch {
 	if 2*same <= len(rest) {
 		return nil
 	}
-	return []patch{{at, len(rest), end}}
+	return []patch{{at: at, length: len(rest), filler: end}}
 }
 
 // fill is a record of a length that deletes a key that nobody uses, or nil if there is none.

@@ -35,6 +35,21 @@ func (d *DB) clean() {
 	}
 }
 
+// freeSpaceSoon is the goroutine that removes what was deleted while the disk has too
+// little space, so that writes are accepted again.
+func (d *DB) freeSpaceSoon() {
+	for {
+		select {
+		case <-d.quit:
+			return
+		case <-d.scarce:
+		}
+		if err := d.Compact(); err != nil && !errors.Is(err, ErrClosed) {
+			d.log.Warn("the store could not free the space of what was deleted", "dir", d.cfg.Dir, "error", err)
+		}
+	}
+}
+
 // Compact removes everything that was deleted, was replaced or has expired from the
 // files. It takes as long as copying what is left. Reads and writes go on, but for the
 // moment that it takes to open the database again: badger writes its newest memtable to a
@@ -113,6 +128,7 @@ func (d *DB) collectOne(share float64) (again bool, err error) {
 	// While there is an iterator, badger keeps the files that it has moved values from.
 	txn := db.NewTransaction(false)
 	it := txn.NewIterator(badger.IteratorOptions{})
+	d.removing.Store("")
 	err = db.RunValueLogGC(share)
 	idle := errors.Is(err, badger.ErrNoRewrite) || errors.Is(err, badger.ErrRejected)
 	if !idle {
@@ -120,6 +136,9 @@ func (d *DB) collectOne(share float64) (again bool, err error) {
 			// This reader stays, so badger keeps the files for good, and cannot be
 			// closed: it would take for durable what it has moved.
 			return false, fmt.Errorf("moving values: %w; nothing can be written until the process is started again", failed)
+		}
+		if failed := d.keeper.collected(d.collectedLogs()...); failed != nil {
+			d.log.Warn("the account of the store could not be written", "dir", d.cfg.Dir, "error", failed)
 		}
 	}
 	it.Close()
@@ -129,4 +148,21 @@ func (d *DB) collectOne(share float64) (again bool, err error) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// removingMessage is what badger's log says with the number of a value log from which it
+// has moved all values, and which it deletes when nobody reads it any more.
+const removingMessage = "Removing fid: %d"
+
+// collectedLogs are the value logs that badger may delete after a collection: the one that
+// it has named, or all but the newest if it has named none.
+func (d *DB) collectedLogs() []string {
+	if name, _ := d.removing.Load().(string); name != "" {
+		return []string{name}
+	}
+	names, err := logNames(d.cfg.Dir, ".vlog")
+	if err != nil || len(names) == 0 {
+		return nil
+	}
+	return names[:len(names)-1]
 }

@@ -4,15 +4,10 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"os"
-	"path/filepath"
 
-	badger "github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/fb"
-	"github.com/dgraph-io/badger/v4/options"
-	"github.com/dgraph-io/badger/v4/table"
 	"github.com/dgraph-io/badger/v4/y"
 )
 
@@ -20,7 +15,7 @@ import (
 // opened or later when it is compacted, and that ends the process. With badger's own
 // verification turned on, an iterator ends at a damaged block as if nothing followed, and
 // compaction then drops the rest. So before a database is opened its tables are checked,
-// and one with damaged blocks is written again from its other blocks.
+// and one with damaged blocks is ErrDamaged. Repair reads its other blocks.
 //
 // The format is badger's (table/builder.go of v4.9.6):
 //
@@ -38,56 +33,17 @@ import (
 // larger database only the indexes are checked; DB.Verify reads everything.
 const maxChecked = 2 << 30
 
-// mendTables checks the tables of a database, which its manifest lists, and repairs them.
-func mendTables(dir string, opt badger.Options) (all []Damage, err error) {
-	f, err := os.Open(filepath.Join(dir, badger.ManifestFilename))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil // a new database
-	}
-	if err != nil {
-		return nil, fmt.Errorf("store: %w", err)
-	}
-	m, _, err := badger.ReplayManifestFile(f, 0, opt)
-	_ = f.Close()
-	if err != nil {
-		return nil, fmt.Errorf("store: %w", err)
-	}
-	checked := int64(0)
-	for id := range m.Tables {
-		path := table.NewFilename(id, dir)
-		info, err := os.Stat(path)
-		if err != nil {
-			return nil, fmt.Errorf("store: %w", err)
-		}
-		checked += info.Size()
-		found, err := mendTable(path, checked <= maxChecked)
-		if err != nil {
-			return nil, fmt.Errorf("store: %w", err)
-		}
-		all = append(all, found...)
-	}
-	return all, nil
-}
-
-// mendTable checks the index of a table and, if wholly is set, its blocks.
-func mendTable(path string, wholly bool) (found []Damage, err error) {
-	b, done, err := mapFile(path)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
+// readTable reads a table: its blocks without their checksums, if wholly is set, and the
+// offsets and lengths of those that are damaged. It is not ok if the index is damaged.
+func readTable(b []byte, wholly bool) (whole [][]byte, bad [][2]int, ok bool) {
 	index, ok := indexOf(b)
-	if !ok {
-		return nil, fmt.Errorf("%w: the index of %s; restore a backup", ErrCorrupt, path)
+	if !ok || !wholly {
+		return nil, nil, ok
 	}
-	if !wholly {
-		return nil, nil
-	}
-	var whole [][]byte
 	var o fb.BlockOffset
 	for i := range index.OffsetsLength() {
 		if !index.Offsets(&o, i) {
-			return nil, fmt.Errorf("%w: the index of %s; restore a backup", ErrCorrupt, path)
+			return nil, nil, false
 		}
 		at, n := int(o.Offset()), int(o.Len())
 		if at+n <= len(b) {
@@ -96,33 +52,9 @@ func mendTable(path string, wholly bool) (found []Damage, err error) {
 				continue
 			}
 		}
-		found = append(found, Damage{File: filepath.Base(path), Offset: at, Length: n})
+		bad = append(bad, [2]int{at, n})
 	}
-	if len(found) == 0 {
-		return nil, nil
-	}
-	fresh := rebuild(whole)
-	if fresh == nil {
-		return nil, fmt.Errorf("%w: all of %s; restore a backup", ErrCorrupt, path)
-	}
-	aside, err := copyAside(path)
-	if err != nil {
-		return nil, err
-	}
-	for i := range found {
-		found[i].Copy = aside
-	}
-	next := path + ".mended"
-	if err := os.WriteFile(next, fresh, 0o600); err != nil {
-		return nil, err
-	}
-	if err := syncFile(next); err != nil {
-		return nil, err
-	}
-	if err := os.Rename(next, path); err != nil {
-		return nil, err
-	}
-	return found, syncDir(filepath.Dir(path))
+	return whole, bad, true
 }
 
 // syncFile makes a file durable.
@@ -175,22 +107,6 @@ func indexOf(b []byte) (*fb.TableIndex, bool) {
 		return nil, false
 	}
 	return fb.GetRootAsTableIndex(index, 0), true
-}
-
-// rebuild is a table of the entries of blocks. It is nil if there are none, or if a block
-// is not what badger writes.
-func rebuild(blocks [][]byte) []byte {
-	b := table.NewTableBuilder(table.Options{BlockSize: 4 << 10, BloomFalsePositive: 0.01, TableSize: 2 << 20, Compression: options.None})
-	defer b.Close()
-	for _, block := range blocks {
-		if !eachEntry(block, func(key []byte, v y.ValueStruct) { b.Add(key, v, 0) }) {
-			return nil
-		}
-	}
-	if b.Empty() {
-		return nil
-	}
-	return b.Finish()
 }
 
 // eachEntry calls f with the entries of a block, and reports whether it could read them.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -69,6 +70,7 @@ type newestLog struct {
 	id     int
 	f      *os.File
 	next   string // the path of the log that will follow it
+	end    int64  // of its records that are on stable storage
 }
 
 func (t *newestLog) path() string { return fmt.Sprintf(t.format, t.id) }
@@ -114,7 +116,7 @@ func (t *newestLog) find(dir, suffix string, width int) error {
 		t.id = max(t.id, id)
 	}
 	t.format = filepath.Join(strings.ReplaceAll(dir, "%", "%%"), fmt.Sprintf("%%0%dd%s", width, suffix))
-	t.next = fmt.Sprintf(t.format, t.id+1)
+	t.next, t.end = fmt.Sprintf(t.format, t.id+1), logHeader
 	t.f, err = os.OpenFile(t.path(), os.O_RDWR, 0)
 	return err
 }
@@ -243,9 +245,28 @@ func (s *syncer) sync(t *newestLog, before func()) {
 	if before != nil {
 		before()
 	}
+	end := s.written(t)
 	if err := s.file(t.f); err != nil {
 		s.fail(err)
+		return
 	}
+	t.end = end
+}
+
+// written is where the records of the newest log of a kind end. badger does not write to
+// it meanwhile.
+func (s *syncer) written(t *newestLog) int64 {
+	if t == &s.mem && s.ahead.f != nil {
+		return int64(s.ahead.end)
+	}
+	return walk(t.f, t.end)
+}
+
+// positions are the numbers of the newest logs and where their durable records end.
+func (s *syncer) positions() (mem, values newestLog) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mem, s.values
 }
 
 // advance goes to the next log of a kind, if badger has created one. It syncs the one
@@ -263,9 +284,23 @@ func (s *syncer) advance(t *newestLog) (advanced bool, err error) {
 	}
 	_ = t.f.Close() // it has just been synced
 	t.id++
-	t.f, t.next, s.unnamed = f, fmt.Sprintf(t.format, t.id+1), true
+	t.f, t.next, t.end, s.unnamed = f, fmt.Sprintf(t.format, t.id+1), logHeader, true
 	if t == &s.mem {
 		s.preallocate()
 	}
 	return true, nil
+}
+
+// walk goes over the records of a log from an offset on, and returns where they end. It
+// reads their headers alone.
+func walk(f *os.File, at int64) int64 {
+	var head [2 + 3*binary.MaxVarintLen64]byte
+	for {
+		n, _ := f.ReadAt(head[:], at) // an error is the end of the file
+		end, _, _, ok := headerAt(head[:n], 0)
+		if !ok {
+			return at
+		}
+		at += int64(end)
+	}
 }

@@ -36,3 +36,10 @@ func dataEnd(f *os.File, size int64) int64 {
 		}
 	}
 }
+
+func syncAccount(f *os.File) error { return datasync(f) }
+
+// exchange swaps the names of two files.
+func exchange(a, b string) error {
+	return unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
+}

@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"errors"
+	"fmt"
 )
 
 // A Table is rows of one kind with their secondary indexes. An index entry is
@@ -49,15 +50,12 @@ func contains(list [][]byte, b []byte) bool {
 }
 
 // Row is the row of an index entry. If it is damaged or missing, that is logged and counted
-// and the row is nil.
+// and the error is ErrCorrupt.
 func (t *Table) Row(r *Reader, key []byte) ([]byte, error) {
 	row, err := r.Get(key)
-	switch {
-	case errors.Is(err, ErrCorrupt): // Get has reported it
-		return nil, nil
-	case errors.Is(err, ErrNotFound):
-		r.db.corrupt(key, errors.New("store: an index entry without a row"))
-		return nil, nil
+	if errors.Is(err, ErrNotFound) {
+		err = fmt.Errorf("%w: an index entry without a row: key %q", ErrCorrupt, key)
+		r.db.corrupt(key, err)
 	}
 	return row, err
 }
@@ -66,7 +64,8 @@ func (t *Table) Row(r *Reader, key []byte) ([]byte, error) {
 // missing, and the keys of their rows, and with those whose row does not exist.
 func (t *Table) Check(r *Reader, f func(entry, key []byte, missing bool)) error {
 	var failed error
-	err := r.Scan(Range{Prefix: []byte{t.Tag}}, func(key, row []byte) bool {
+	passOver := func([]byte, error) {} // who calls Check finds damaged values by reading all
+	err := r.Scan(Range{Prefix: []byte{t.Tag}, Damaged: passOver}, func(key, row []byte) bool {
 		for _, e := range t.Entries(nil, key, row) {
 			v, err := r.Get(e)
 			if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrCorrupt) {
@@ -83,7 +82,7 @@ func (t *Table) Check(r *Reader, f func(entry, key []byte, missing bool)) error 
 		return err
 	}
 	for _, tag := range t.Indexes {
-		err := r.Scan(Range{Prefix: []byte{tag}}, func(entry, key []byte) bool {
+		err := r.Scan(Range{Prefix: []byte{tag}, Damaged: passOver}, func(entry, key []byte) bool {
 			row, err := r.Get(key)
 			if errors.Is(err, ErrCorrupt) {
 				return true

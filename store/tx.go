@@ -58,7 +58,7 @@ func (r *Reader) get(key []byte) ([]byte, error) {
 		return nil, ErrNotFound
 	}
 	if err != nil {
-		return nil, fmt.Errorf("store: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	b, err := item.ValueCopy(nil)
 	if err != nil {
@@ -86,7 +86,7 @@ func (r *Reader) Has(key []byte) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("store: %w", err)
+		return false, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	return true, nil
 }
@@ -99,8 +99,9 @@ type Range struct {
 	From    []byte
 	Reverse bool
 	Keys    bool // values are not read: they are passed as nil
-	// Damaged is called for values that are not what was written. If it is nil, they
-	// are counted, logged and skipped.
+	// Damaged is called for values that are not what was written. If it is nil, the first
+	// of them is counted and logged and ends the scan with ErrCorrupt: whoever asks for a
+	// range gets all of it or an error.
 	Damaged func(key []byte, err error)
 }
 
@@ -157,6 +158,10 @@ func (r *Reader) scan(rg Range, f func(key, value []byte) bool) error {
 			rg.Damaged(key, err)
 		default:
 			r.db.corrupt(key, err)
+			if !errors.Is(err, ErrCorrupt) { // badger has not found the value
+				err = fmt.Errorf("%w: key %q: %w", ErrCorrupt, key, err)
+			}
+			return err
 		}
 		if !more {
 			return nil

@@ -143,6 +143,7 @@ func (d *DB) writeWaiting(w *writerState) {
 
 // opened takes the outcome of an attempt to open the database.
 func (d *DB) opened(w *writerState, err error) {
+	err = unopened(err)
 	d.setErr(err)
 	d.once.Do(func() { close(d.tried) })
 	if err != nil {
@@ -160,6 +161,16 @@ func (d *DB) opened(w *writerState, err error) {
 	default:
 		close(d.ready)
 	}
+}
+
+// unopened makes an error of opening one of those that this package names.
+func unopened(err error) error {
+	for _, known := range []error{ErrOpening, ErrClosed, ErrBusy, ErrFull, ErrFailed, ErrLocked, ErrCorrupt, ErrDamaged, ErrFormat, ErrUnopened} {
+		if err == nil || errors.Is(err, known) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %w", ErrUnopened, err)
 }
 
 func (d *DB) runTask(w *writerState, t task) {
@@ -185,8 +196,8 @@ func (d *DB) reopen() error {
 	if err := os.MkdirAll(d.cfg.Dir, 0o700); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	if err := d.checkSpace(false); err != nil {
-		return err // opening writes, too; a database that is open still serves readers
+	if err := d.checkSpace(true); err != nil {
+		return err // opening writes a little; a database that is open still serves readers
 	}
 	if err := d.drain(d.cfg.drainTime); err != nil {
 		return err
@@ -214,7 +225,7 @@ func (d *DB) checkSpace(deletion bool) error {
 	}
 	need := d.cfg.MinFree
 	if deletion {
-		need /= 2
+		need /= 4
 	}
 	if free < need {
 		return fmt.Errorf("%w: %d MiB, less than %d MiB", ErrFull, free>>20, need>>20)
@@ -296,7 +307,13 @@ func (d *DB) try(u *update, txn *badger.Txn) (tx *Tx, err error) {
 		}
 	}
 	if len(tx.writes) > 0 {
-		err = d.checkSpace(!tx.sets && (tx.drops || len(tx.writes) == 0))
+		err = d.checkSpace(!tx.sets && tx.drops)
+	}
+	if err == nil && tx.drops && d.checkSpace(false) != nil {
+		select { // what is deleted is to free space at once
+		case d.scarce <- struct{}{}:
+		default:
+		}
 	}
 	return tx, err
 }

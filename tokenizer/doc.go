@@ -46,7 +46,10 @@
 // # What makes it fast
 //
 // A word is merged by scanning its pairs if it is short and with a heap if it is long,
-// so a word of n bytes takes O(n log n) time. Words and their ids are kept in a cache of
+// so a word of n bytes takes O(n log n) time. A piece of 32,768 symbols or more, such as a
+// text of one letter that nothing cuts, is merged in rounds without links between its
+// symbols (wide.go), in at most 8 bytes of memory a symbol: 31 MB of one letter take 1.3 s,
+// where the heap took 10 s and 2.3 GB. Words and their ids are kept in a cache of
 // bounded size that is read and written without locks. The published word patterns
 // (GPT-2, Llama 3, Qwen 2 and 3.5, o200k, Tekken, DeepSeek V3) are matched by
 // hand-written functions (words.go), all others by a backtracking matcher (regex.go).
@@ -59,6 +62,9 @@
 // pre-tokenizer looks at. Published patterns need at most 22 a byte, whatever the text.
 // A text that needs more than the budget is refused with [ErrTooComplex], after about a
 // second for a megabyte.
+//
+// EncodeUntil looks every few milliseconds whether anybody still waits, in the matcher as
+// in all other work (allowance.go).
 //
 // There are two alternatives to a matcher of our own:
 //

@@ -94,9 +94,9 @@ func pieces(t *Tokenizer, k int, s string, first bool) []string {
 		return pieces(t, k+1, s, first)
 	}
 	var out []string
-	steps := budget(s)
+	steps := allow(budget(s))
 	for i := 0; i < len(s); {
-		end, keep := st.split.next(s, i, &steps)
+		end, keep := st.split.next(s, i, steps)
 		if keep {
 			out = append(out, pieces(t, k+1, s[i:end], first && i == 0)...)
 		}

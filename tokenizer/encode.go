@@ -1,6 +1,9 @@
 package tokenizer
 
-import "slices"
+import (
+	"slices"
+	"unicode/utf8"
+)
 
 // worker is the scratch memory of one Encode.
 type worker struct {
@@ -9,7 +12,7 @@ type worker struct {
 	ids   []int32
 	ranks []uint32
 	long  longMerge
-	steps int // that the regular expressions may still take
+	allow allowance
 }
 
 // maxScratch bounds, in symbols, the memory that a worker keeps for the next text.
@@ -29,6 +32,12 @@ const maxScratch = 1 << 14
 // the cache if dst has room and no normalizer rewrites the text. Many goroutines may
 // call Encode at once.
 func (t *Tokenizer) Encode(dst []int32, text string, addSpecial bool) ([]int32, error) {
+	return t.EncodeUntil(nil, dst, text, addSpecial)
+}
+
+// EncodeUntil is Encode that stops a few milliseconds after done was closed, with
+// ErrStopped. A nil done stops nothing.
+func (t *Tokenizer) EncodeUntil(done <-chan struct{}, dst []int32, text string, addSpecial bool) ([]int32, error) {
 	if dst == nil {
 		dst = make([]int32, 0, len(text)/4+len(t.prefix)+len(t.suffix)+4)
 	}
@@ -36,16 +45,20 @@ func (t *Tokenizer) Encode(dst []int32, text string, addSpecial bool) ([]int32, 
 	if !ok {
 		w = &worker{t: t}
 	}
-	w.out, w.steps = dst, stepsPerText
+	w.out, w.allow = dst, allowance{rest: stepsPerText, due: workSlice, done: done}
 	if addSpecial {
 		w.out = append(w.out, t.prefix...)
 	}
 	var err error
-	if !w.text(toValid(text)) {
+	switch ok := w.text(toValid(text)); {
+	case w.allow.stopped:
+		w.out, err = w.out[:len(dst)], ErrStopped
+	case !ok:
 		w.out, err = w.out[:len(dst)], ErrTooComplex
-	} else if addSpecial {
+	case addSpecial:
 		w.out = append(w.out, t.suffix...)
 	}
+	w.allow.done = nil
 	dst, w.out = w.out, nil
 	if cap(w.ids) <= maxScratch {
 		t.workers.Put(w)
@@ -55,7 +68,7 @@ func (t *Tokenizer) Encode(dst []int32, text string, addSpecial bool) ([]int32, 
 
 // text finds added tokens as they are written, normalizes what is between them, finds
 // those that are searched for after normalization, and encodes the rest. It
-// returns false if the budget of steps does not suffice.
+// returns false if the allowance does not suffice.
 func (w *worker) text(s string) bool {
 	raw := addedScan{set: w.t.rawAdded, text: s}
 	for {
@@ -68,7 +81,7 @@ func (w *worker) text(s string) bool {
 			continue
 		}
 		for _, f := range w.t.normalizers {
-			part = f(part)
+			part = f(&w.allow, part)
 		}
 		normal := addedScan{set: w.t.normAdded, text: part}
 		for {
@@ -86,11 +99,12 @@ func (w *worker) text(s string) bool {
 }
 
 // stage passes s through the pre-tokenizers from the k-th on and encodes the words that
-// they cut. first says that s begins the whole text. It returns false if the budget of steps does not suffice.
+// they cut. first says that s begins the whole text. It returns false if the allowance does not
+// suffice.
 func (w *worker) stage(k int, s string, first bool) bool {
 	if k == len(w.t.stages) {
 		w.word(s)
-		return true
+		return w.allow.work(len(s))
 	}
 	st := &w.t.stages[k]
 	if st.rewrite != nil {
@@ -99,10 +113,10 @@ func (w *worker) stage(k int, s string, first bool) bool {
 	if st.split == nil {
 		return w.stage(k+1, s, first)
 	}
-	w.steps += stepsPerByte * len(s)
+	w.allow.add(stepsPerByte * len(s))
 	for i := 0; i < len(s); {
-		end, keep := st.split.next(s, i, &w.steps)
-		if w.steps <= 0 || keep && !w.stage(k+1, s[i:end], first && i == 0) {
+		end, keep := st.split.next(s, i, &w.allow)
+		if w.allow.spent() || keep && !w.stage(k+1, s[i:end], first && i == 0) {
 			return false
 		}
 		i = end
@@ -175,6 +189,9 @@ func (w *worker) merge(s string) {
 		}
 	}
 	w.ids, w.ranks = w.ids[:0], w.ranks[:0]
+	if len(s) >= wideFrom {
+		w.ids = slices.Grow(w.ids, utf8.RuneCountInString(s))
+	}
 	if t.byteLevel {
 		w.byteSymbols(s)
 	} else {
@@ -182,6 +199,11 @@ func (w *worker) merge(s string) {
 	}
 	if len(w.ids) < 2 {
 		w.out = append(w.out, w.ids...)
+		return
+	}
+	if len(w.ids) >= wideFrom && t.maxSpelled <= mostPlaces {
+		wide := wideMerge{m: t.merges, allow: &w.allow}
+		w.out = wide.merge(w.out, w.ids, len(w.ids)/2)
 		return
 	}
 	m := t.merges
@@ -197,7 +219,7 @@ func (w *worker) merge(s string) {
 }
 
 // byteSymbols fills ids with the tokens of the bytes of s, and ranks with the ranks of
-// their merges. Bytes that the vocabulary lacks (StarCoder's lacks those of planes without
+// their merges unless there are very many. Bytes that the vocabulary lacks (StarCoder's lacks those of planes without
 // characters) become the unknown token or are left out, as in Hugging Face's library.
 func (w *worker) byteSymbols(s string) {
 	t := w.t
@@ -213,6 +235,12 @@ func (w *worker) byteSymbols(s string) {
 		return
 	}
 	w.ids = slices.Grow(w.ids, len(s))[:len(s)]
+	if len(s) >= wideFrom {
+		for i := range len(s) {
+			w.ids[i] = t.bytes[s[i]]
+		}
+		return
+	}
 	w.ranks = slices.Grow(w.ranks, len(s))[:len(s)-1]
 	w.ids[0] = t.bytes[s[0]]
 	for i := 1; i < len(s); i++ {

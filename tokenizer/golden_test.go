@@ -53,6 +53,8 @@ func encode(tok *Tokenizer, text string, addSpecial bool) []int32 {
 // budget is how many steps a text may take that passes one pre-tokenizer.
 func budget(text string) int { return stepsPerText + stepsPerByte*len(text) }
 
+func allow(steps int) *allowance { return &allowance{rest: steps} }
+
 type sample struct{ Name, Text string }
 
 // readTestdata is readFile for files that are read once for all tests.

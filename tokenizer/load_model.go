@@ -65,6 +65,7 @@ func (t *Tokenizer) loadVocabulary(f *file) error {
 			e.flags |= whole
 		}
 		t.maxBytes = max(t.maxBytes, len(s))
+		t.maxSpelled = max(t.maxSpelled, len(e.spelled))
 	}
 	return nil
 }
@@ -283,7 +284,7 @@ func (t *Tokenizer) pattern(a *addedToken) string {
 	}
 	s := a.Content
 	for _, f := range t.normalizers {
-		s = f(s)
+		s = f(nil, s)
 	}
 	return s
 }

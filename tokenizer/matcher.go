@@ -6,14 +6,14 @@ import (
 )
 
 // A matcher finds the pieces that a pre-tokenizer cuts out. Both methods get the whole
-// string, so that a look-ahead stops at its end. steps is what is left of the budget of
-// the generic matcher (see stepsPerByte); when that is used up, nothing matches. The
-// other matchers ignore it.
+// string, so that a look-ahead stops at its end. allow has the steps that the
+// generic matcher may still take (see stepsPerByte); when they are used up, nothing
+// matches. The other matchers ignore it.
 type matcher interface {
 	// match returns the end of the match that begins exactly at s[i], or i.
-	match(s string, i int, steps *int) int
+	match(s string, i int, allow *allowance) int
 	// find returns the start of the first match at or after s[i], or len(s).
-	find(s string, i int, steps *int) int
+	find(s string, i int, allow *allowance) int
 }
 
 // classRun matches up to max code points of one class, or any number if max is 0.
@@ -22,7 +22,7 @@ type classRun struct {
 	max int
 }
 
-func (m classRun) match(s string, i int, _ *int) int {
+func (m classRun) match(s string, i int, _ *allowance) int {
 	for n := 0; i < len(s) && (m.max == 0 || n < m.max); n++ {
 		c, w := classAt(s, i)
 		if c&m.in == 0 {
@@ -33,7 +33,7 @@ func (m classRun) match(s string, i int, _ *int) int {
 	return i
 }
 
-func (m classRun) find(s string, i int, _ *int) int {
+func (m classRun) find(s string, i int, _ *allowance) int {
 	for i < len(s) {
 		c, w := classAt(s, i)
 		if c&m.in != 0 {
@@ -47,14 +47,14 @@ func (m classRun) find(s string, i int, _ *int) int {
 // literal matches one string.
 type literal string
 
-func (m literal) match(s string, i int, _ *int) int {
+func (m literal) match(s string, i int, _ *allowance) int {
 	if strings.HasPrefix(s[i:], string(m)) {
 		return i + len(m)
 	}
 	return i
 }
 
-func (m literal) find(s string, i int, _ *int) int {
+func (m literal) find(s string, i int, _ *allowance) int {
 	if k := strings.Index(s[i:], string(m)); k >= 0 {
 		return i + k
 	}
@@ -68,7 +68,7 @@ func (kanaHan) has(r rune) bool {
 	return 0x4E00 <= r && r <= 0x9FA5 || 0x3040 <= r && r <= 0x30FF
 }
 
-func (m kanaHan) match(s string, i int, _ *int) int {
+func (m kanaHan) match(s string, i int, _ *allowance) int {
 	for i < len(s) && s[i] >= utf8.RuneSelf {
 		r, w := utf8.DecodeRuneInString(s[i:])
 		if !m.has(r) {
@@ -79,7 +79,7 @@ func (m kanaHan) match(s string, i int, _ *int) int {
 	return i
 }
 
-func (m kanaHan) find(s string, i int, _ *int) int {
+func (m kanaHan) find(s string, i int, _ *allowance) int {
 	for i < len(s) {
 		if s[i] < utf8.RuneSelf {
 			i++

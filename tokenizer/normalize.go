@@ -63,11 +63,12 @@ func subpart(b []byte) int {
 	return i
 }
 
-// A normalizer rewrites a stretch of text between added tokens.
-type normalizer func(string) string
+// A normalizer rewrites a stretch of text between added tokens. If the allowance ends, the
+// result does not matter.
+type normalizer func(*allowance, string) string
 
 func prepend(prefix string) normalizer {
-	return func(s string) string {
+	return func(_ *allowance, s string) string {
 		if s == "" {
 			return s
 		}
@@ -76,7 +77,7 @@ func prepend(prefix string) normalizer {
 }
 
 func replace(from, to string) normalizer {
-	return func(s string) string { return strings.ReplaceAll(s, from, to) }
+	return func(_ *allowance, s string) string { return strings.ReplaceAll(s, from, to) }
 }
 
 // nfc returns s in normalization form C. The tables of Hugging Face's library are of an
@@ -86,19 +87,54 @@ func replace(from, to string) normalizer {
 // x/text inserts U+034F after 30 combining marks (the stream-safe format of UAX #15),
 // which Hugging Face's library does not do. Text with so many is composed by
 // composeMarks, which is slower.
-func nfc(s string) string {
-	n := norm.NFC.QuickSpanString(s) // unlike IsNormalString it allocates nothing
-	switch {
-	case n == len(s):
-		return s
-	case manyMarks(s[n:]):
-		return s[:n] + composeMarks(s[n:])
+//
+// A long text is normalized part by part, so that the work can be stopped.
+func nfc(allow *allowance, s string) string { return nfcParts(allow, s, workSlice) }
+
+// nfcParts is nfc with parts of at least so many bytes.
+func nfcParts(allow *allowance, s string, size int) string {
+	var b strings.Builder
+	kept := 0 // s[:kept] is in b
+	for i := 0; i < len(s); {
+		end := boundary(s, i+size)
+		part := s[i:end]
+		if !allow.work(len(part)) {
+			return s
+		}
+		n := norm.NFC.QuickSpanString(part) // unlike IsNormalString it allocates nothing
+		if n < len(part) {
+			b.WriteString(s[kept:i])
+			if manyMarks(part[n:]) {
+				b.WriteString(part[:n])
+				b.WriteString(composeMarks(allow, part[n:]))
+			} else {
+				b.WriteString(norm.NFC.String(part))
+			}
+			kept = end
+		}
+		i = end
 	}
-	return norm.NFC.String(s)
+	if kept == 0 {
+		return s
+	}
+	b.WriteString(s[kept:])
+	return b.String()
 }
 
-// manyMarks reports whether s has a run of combining marks that may decompose
-// into 30 or more: one code point decomposes into at most three.
+// boundary returns the first index from i on at which a code point begins that is neither
+// composed nor put in another order with those before it.
+func boundary(s string, i int) int {
+	for ; i < len(s); i++ {
+		if utf8.RuneStart(s[i]) && norm.NFC.PropertiesString(s[i:]).BoundaryBefore() {
+			return i
+		}
+	}
+	return len(s)
+}
+
+// manyMarks reports whether s has a run of combining marks, or of others that are composed
+// with what is before them, that may decompose into 30 or more: one code point decomposes
+// into at most three.
 func manyMarks(s string) bool {
 	n := 0
 	for i := 0; i < len(s); {
@@ -108,7 +144,7 @@ func manyMarks(s string) bool {
 			continue
 		}
 		p := norm.NFC.PropertiesString(s[i:])
-		if n++; p.CCC() == 0 && p.TrailCCC() == 0 {
+		if n++; p.CCC() == 0 && p.TrailCCC() == 0 && p.BoundaryBefore() {
 			n = 0
 		}
 		if n == 10 {
@@ -119,19 +155,24 @@ func manyMarks(s string) bool {
 	return false
 }
 
+// composedChar is a code point with its canonical combining class.
+type composedChar struct {
+	r   rune
+	ccc uint8
+}
+
 // composeMarks is the algorithm of UAX #15: decompose, order the marks, compose.
-func composeMarks(s string) string {
-	type char struct {
-		r   rune
-		ccc uint8
-	}
-	chars := make([]char, 0, len(s)/2)
+func composeMarks(allow *allowance, s string) string {
+	chars := make([]composedChar, 0, len(s)/2)
 	add := func(s string) {
 		for i, r := range s {
-			chars = append(chars, char{r, norm.NFD.PropertiesString(s[i:]).CCC()})
+			chars = append(chars, composedChar{r, norm.NFD.PropertiesString(s[i:]).CCC()})
 		}
 	}
 	for i, r := range s {
+		if !allow.work(16) {
+			return s
+		}
 		// Hangul syllables have no listed decomposition: they are composed already.
 		if d := norm.NFD.PropertiesString(s[i:]).Decomposition(); d != nil {
 			add(string(d))
@@ -144,9 +185,19 @@ func composeMarks(s string) string {
 		for j < len(chars) && chars[j].ccc != 0 {
 			j++
 		}
-		slices.SortStableFunc(chars[i:j], func(a, b char) int { return int(a.ccc) - int(b.ccc) })
+		orderMarks(chars[i:j])
 		i = j + 1
 	}
+	var b strings.Builder
+	b.Grow(len(s))
+	for _, c := range composeChars(chars) {
+		b.WriteRune(c.r)
+	}
+	return b.String()
+}
+
+// composeChars composes decomposed characters whose marks are in order. It overwrites them.
+func composeChars(chars []composedChar) []composedChar {
 	out := chars[:0]
 	starter := -1
 	for _, c := range chars {
@@ -164,12 +215,27 @@ func composeMarks(s string) string {
 		}
 		out = append(out, c)
 	}
-	var b strings.Builder
-	b.Grow(len(s))
-	for _, c := range out {
-		b.WriteRune(c.r)
+	return out
+}
+
+// orderMarks sorts marks by their class and keeps the order of those with the same. A run
+// may be as long as the text, so that many are sorted by counting.
+func orderMarks(marks []composedChar) {
+	if len(marks) <= 64 {
+		slices.SortStableFunc(marks, func(a, b composedChar) int { return int(a.ccc) - int(b.ccc) })
+		return
 	}
-	return b.String()
+	var at [257]int // by class: where its next mark goes
+	for _, c := range marks {
+		at[int(c.ccc)+1]++
+	}
+	for i := range 256 {
+		at[i+1] += at[i]
+	}
+	for _, c := range slices.Clone(marks) {
+		marks[at[c.ccc]] = c
+		at[c.ccc]++
+	}
 }
 
 // composePair returns the primary composite of two code points. The tables are

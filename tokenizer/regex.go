@@ -91,16 +91,16 @@ func (re *regex) at(s string, i int) (uint64, int) {
 	return re.mask(r), w
 }
 
-func (re *regex) match(s string, i int, steps *int) int {
-	if end := re.run(0, s, i, steps); end >= 0 {
+func (re *regex) match(s string, i int, allow *allowance) int {
+	if end := re.run(0, s, i, allow); end >= 0 {
 		return end
 	}
 	return i
 }
 
-func (re *regex) find(s string, i int, steps *int) int {
-	for i < len(s) && re.match(s, i, steps) == i {
-		if *steps <= 0 {
+func (re *regex) find(s string, i int, allow *allowance) int {
+	for i < len(s) && re.match(s, i, allow) == i {
+		if allow.spent() {
 			return len(s)
 		}
 		_, w := re.at(s, i)
@@ -114,13 +114,13 @@ func (re *regex) find(s string, i int, steps *int) int {
 // of their own, texts that need it were encoded 5 to 9 % slower.
 //
 //gocognit:ignore
-func (re *regex) run(pc int32, s string, i int, steps *int) int {
+func (re *regex) run(pc int32, s string, i int, allow *allowance) int {
 	var room [16]frame
 	stack := room[:0]
 	for {
-		*steps--
-		if *steps <= 0 || len(stack) > maxFrames {
-			*steps = min(*steps, 0)
+		allow.left--
+		if allow.left <= 0 && !allow.refill() || len(stack) > maxFrames {
+			allow.exhaust()
 			return -1
 		}
 		ok := true
@@ -133,7 +133,7 @@ func (re *regex) run(pc int32, s string, i int, steps *int) int {
 			stack = append(stack, frame{in.y, i, i})
 			pc = in.x
 		case opLook:
-			if ok = (re.run(pc+1, s, i, steps) >= 0) != in.neg; ok {
+			if ok = (re.run(pc+1, s, i, allow) >= 0) != in.neg; ok {
 				pc = in.x
 			}
 		case opRun:
@@ -148,7 +148,7 @@ func (re *regex) run(pc int32, s string, i int, steps *int) int {
 					low = i
 				}
 			}
-			*steps -= int(n)
+			allow.left -= int(n)
 			pc++
 			if ok = n >= in.min; ok && i > low && !in.atomic {
 				stack = append(stack, frame{pc, i, low})

@@ -38,13 +38,13 @@ func TestTooComplex(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			steps := budget(c.text)
-			for i := 0; i < len(c.text) && steps > 0; {
-				i, _ = (&splitter{matcher: re}).next(c.text, i, &steps)
+			steps := allow(budget(c.text))
+			for i := 0; i < len(c.text) && !steps.spent(); {
+				i, _ = (&splitter{matcher: re}).next(c.text, i, steps)
 			}
 			// One instruction may overdraw the budget by the run that it takes in.
-			if steps > 0 || steps < -len(c.text) {
-				t.Errorf("%d steps left of %d", steps, budget(c.text))
+			if !steps.spent() || steps.left < -len(c.text) {
+				t.Errorf("%d steps left of %d", steps.left+steps.rest, budget(c.text))
 			}
 			if got, err := tok.Encode(nil, "ac", false); err != nil || tok.Decode(got, DecodeOptions{}) != "ac" {
 				t.Errorf("the next text: %v, error %v", got, err)
@@ -63,11 +63,11 @@ func TestPublishedPatternsStayInBudget(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, unit := range []string{"a", "A", " ", "\n", "1", "!", "中", "\u0301", "Aa", "a ", " \n", "'s", "\x00"} {
-			s, steps := strings.Repeat(unit, 3000), 1<<40
+			s, steps := strings.Repeat(unit, 3000), allow(1<<40)
 			for i := 0; i < len(s); {
-				i, _ = (&splitter{matcher: re}).next(s, i, &steps)
+				i, _ = (&splitter{matcher: re}).next(s, i, steps)
 			}
-			spent := 1<<40 - steps
+			spent := 1<<40 - steps.left - steps.rest
 			most = max(most, spent/len(s))
 			if spent > stepsPerByte/4*len(s) {
 				t.Errorf("%q: %d steps for %d bytes of %q", pattern, spent, len(s), unit)
@@ -99,8 +99,8 @@ func TestRegexMatchesStandardLibrary(t *testing.T) {
 			if loc := std.FindStringIndex(s); loc != nil {
 				want = loc[1]
 			}
-			steps := budget(s)
-			if got := re.match(s, 0, &steps); got != want {
+			steps := allow(budget(s))
+			if got := re.match(s, 0, steps); got != want {
 				t.Fatalf("%q on %q: ends at %d, want %d", pattern, s, got, want)
 			}
 		}

@@ -37,14 +37,14 @@ type splitter struct {
 
 // next returns the end of the piece that begins at s[i], i < len(s), and whether
 // it is to be kept.
-func (p *splitter) next(s string, i int, steps *int) (end int, keep bool) {
-	end, hit := p.segment(s, i, steps)
+func (p *splitter) next(s string, i int, allow *allowance) (end int, keep bool) {
+	end, hit := p.segment(s, i, allow)
 	switch p.behaviour {
 	case removed:
 		return end, !hit
 	case contiguous:
 		for end < len(s) {
-			e, h := p.segment(s, end, steps)
+			e, h := p.segment(s, end, allow)
 			if h != hit {
 				break
 			}
@@ -52,13 +52,13 @@ func (p *splitter) next(s string, i int, steps *int) (end int, keep bool) {
 		}
 	case mergedWithPrevious:
 		if !hit && end < len(s) {
-			if e, h := p.segment(s, end, steps); h {
+			if e, h := p.segment(s, end, allow); h {
 				end = e
 			}
 		}
 	case mergedWithNext:
 		if hit && end < len(s) {
-			if e, h := p.segment(s, end, steps); !h {
+			if e, h := p.segment(s, end, allow); !h {
 				end = e
 			}
 		}
@@ -68,12 +68,12 @@ func (p *splitter) next(s string, i int, steps *int) (end int, keep bool) {
 
 // segment returns the end of the match or of the gap that begins at s[i]. hit says that
 // it counts as a match, with invert taken into account.
-func (p *splitter) segment(s string, i int, steps *int) (end int, hit bool) {
-	if end = p.matcher.match(s, i, steps); end > i {
+func (p *splitter) segment(s string, i int, allow *allowance) (end int, hit bool) {
+	if end = p.matcher.match(s, i, allow); end > i {
 		return end, !p.invert
 	}
 	_, w := utf8.DecodeRuneInString(s[i:])
-	return p.matcher.find(s, i+w, steps), p.invert
+	return p.matcher.find(s, i+w, allow), p.invert
 }
 
 // metaspace treats spaces as SentencePiece does: each becomes a visible mark, and the

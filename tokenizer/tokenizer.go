@@ -15,6 +15,8 @@ var (
 	// ErrTooComplex is the error of Encode for a text that the file's regular
 	// expression cannot cut into words within a bounded number of steps.
 	ErrTooComplex = errors.New("tokenizer: the text needs too many steps to be cut into words")
+	// ErrStopped is the error of EncodeUntil when nobody waits for its result any more.
+	ErrStopped = errors.New("tokenizer: nobody waits for the tokens any more")
 )
 
 // Tokenizer is a loaded tokenizer.json. It does not change after Load, apart from
@@ -37,6 +39,7 @@ type Tokenizer struct {
 	prefix, suffix []int32 // what addSpecial puts around the text
 	decoding       decoding
 	maxBytes       int // length of the longest text of a token
+	maxSpelled     int // length of the longest token as the file spells it
 
 	cache   wordCache
 	workers sync.Pool // of *worker

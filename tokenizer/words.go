@@ -7,9 +7,9 @@ import "strings"
 // compare it with the generic matcher.
 type words func(s string, i int) int
 
-func (f words) match(s string, i int, _ *int) int { return f(s, i) }
+func (f words) match(s string, i int, _ *allowance) int { return f(s, i) }
 
-func (f words) find(s string, i int, _ *int) int {
+func (f words) find(s string, i int, _ *allowance) int {
 	for i < len(s) && f(s, i) == i {
 		_, w := classAt(s, i)
 		i += w

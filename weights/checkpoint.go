@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"weir/internal/jsontext"
+	"weir/internal/plainfile"
 )
 
 const (
@@ -46,9 +46,12 @@ type opener func(name string) (mapping, error)
 // short until Close (replacing them by renaming is harmless). On systems
 // without memory mapping they are read.
 func Open(dir string) (*Checkpoint, error) {
-	return open(dir, os.DirFS(dir), func(name string) (mapping, error) {
+	return open(dir, plainfile.Dir(dir), func(name string) (mapping, error) {
 		path := filepath.Join(dir, name)
-		f, err := os.Open(path)
+		f, err := plainfile.Open(path)
+		if errors.Is(err, plainfile.ErrNotRegular) {
+			return mapping{}, fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
 		if err != nil {
 			return mapping{}, fmt.Errorf("weights: %w", err)
 		}
@@ -56,9 +59,6 @@ func Open(dir string) (*Checkpoint, error) {
 		info, err := f.Stat()
 		if err != nil {
 			return mapping{}, fmt.Errorf("weights: %w", err)
-		}
-		if !info.Mode().IsRegular() {
-			return mapping{}, damaged(path, "not a regular file")
 		}
 		if info.Size() < prefixBytes || int64(int(info.Size())) != info.Size() {
 			return mapping{}, damaged(path, "%d bytes cannot be a safetensors file on this machine", info.Size())

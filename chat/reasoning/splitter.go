@@ -79,6 +79,3 @@ func (s *Splitter) Next(text []byte, last bool) (thought, content []byte) {
 
 // Answering reports that the rest of the output is content.
 func (s *Splitter) Answering() bool { return s.state == answering }
-
-// Undecided reports that it is not known yet whether the output begins with thought.
-func (s *Splitter) Undecided() bool { return s.state == opening && s.either }

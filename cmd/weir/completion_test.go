@@ -43,7 +43,7 @@ func TestCompletions(t *testing.T) {
 		"serve --dev-mode ":                     ":folder", // takes no value
 		"serve --api-key secret --quantization": "--quantization",
 		"chat --dev":                            "--device",
-		"store ":                                "backup restore verify export",
+		"store ":                                "backup restore verify repair export",
 		"store v":                               "verify",
 		"store backup ":                         ":file",
 		"store --data-dir x ex":                 "export",

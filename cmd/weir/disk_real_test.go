@@ -211,9 +211,10 @@ func writtenBytes(b []byte) int {
 	return len(bytes.TrimRight(b, "\x00"))
 }
 
-// TestServeDamage: a byte in a log of each database goes bad. At the next start that is
-// reported. What the byte belonged to is missing or reported as damaged, everything
-// else is there and can be added to.
+// TestServeDamage: a byte in a log of each database goes bad. Feedback, which has lost a
+// record, is 503 with the reason, and so is /ready; /health and chat go on. After weir store
+// repair everything else is there and can be added to. A trajectory's value that is
+// damaged is reported, and the others can be read.
 func TestServeDamage(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -230,19 +231,41 @@ func TestServeDamage(t *testing.T) {
 	flipBit(t, filepath.Join(dir, "feedback", "*.mem"), "needle15needle")
 	flipBit(t, filepath.Join(dir, "trajectories", "*.vlog"), "")
 	p = startProcess(t, nil, args...)
+	checkDamagedTrajectories(t, p)
+	checkRefused(t, p)
+	p.kill()
+	if code, out, errOut := runStore("repair", "--data-dir", dir); code != 0 || !strings.Contains(out, "feedback: repaired, ") || !strings.Contains(out, "may be lost") {
+		t.Fatalf("repair: %d %s %s", code, out, errOut)
+	}
+	p = startProcess(t, nil, args...)
 	defer p.kill()
 	checkDamagedFeedback(t, p)
-	checkDamagedTrajectories(t, p)
-	for _, name := range []string{"feedback", "trajectories"} {
-		if !regexp.MustCompile(`level=ERROR msg="a log of the store is damaged" dir=\S*` + name).MatchString(p.log.String()) {
-			t.Errorf("the log of %s is not reported: %s", name, p.log)
-		}
-	}
-	if code, out, errOut := runStore("verify", "--data-dir", dir); code != 1 || strings.Count(out, "a log was damaged") != 2 {
-		t.Errorf("verify: %d %s %s", code, out, errOut)
-	}
 	send(t, p.url+"/feedback/create", numberedItem(30))
 	send(t, p.url+"/v1/preview/models/agent/log", emptyTrajectory)
+	if code, text, _ := do(t, http.DefaultClient, "GET", p.url+"/ready", ""); code != 200 {
+		t.Errorf("/ready after the repair: %d %s", code, text)
+	}
+}
+
+// checkRefused: the database of feedback is not opened, and everything that asks for it
+// is told why.
+func checkRefused(t *testing.T, p *process) {
+	t.Helper()
+	const reason = "missing or damaged"
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		code, text, _ := do(t, http.DefaultClient, "POST", p.url+"/feedback/export", `{"project_id":"acme/support"}`)
+		if code == 503 && strings.Contains(text, reason) {
+			break
+		}
+		if code == 200 || time.Now().After(end) {
+			t.Fatalf("a query: %d %s", code, text)
+		}
+	}
+	for path, want := range map[string]int{"/ready": 503, "/health": 200} {
+		if code, text, _ := do(t, http.DefaultClient, "GET", p.url+path, ""); code != want || want == 503 && !strings.Contains(text, reason) {
+			t.Errorf("%s: %d %s", path, code, text)
+		}
+	}
 }
 
 // checkDamagedFeedback: all of 30 items are there but number 15.

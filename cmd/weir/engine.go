@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"runtime"
 	"runtime/debug"
 
@@ -14,6 +13,7 @@ import (
 	"weir/device/cpu"
 	"weir/engine"
 	"weir/internal/jsontext"
+	"weir/internal/plainfile"
 	"weir/model"
 	"weir/scheduler"
 )
@@ -24,6 +24,7 @@ type preparedEngine struct {
 	engine      *engine.Engine
 	spec        backend.Spec // on a GPU, the number of KV blocks is known once the engine is ready
 	kvBytes     int64
+	hostBytes   int64  // what weights and KV cache take of this machine's memory
 	cacheType   string // type of keys and values
 	fingerprint string
 	device      string // in words
@@ -165,6 +166,7 @@ func (e *preparedEngine) planCPU(ctx context.Context, s *source, opt model.Optio
 	if err := checkMemory(packedBytes(s.network, c.WeightType), memoryAvailable(), memoryLimit()); err != nil {
 		return p, err
 	}
+	e.hostBytes = packedBytes(s.network, c.WeightType) + e.kvBytes
 	tier, err := cpu.Tier(c.Impl)
 	if err != nil {
 		return p, usageError{err}
@@ -242,7 +244,7 @@ func readSimProfile(name string) (p sim.Profile, err error) {
 			return known, nil
 		}
 	}
-	src, err := os.ReadFile(name)
+	src, err := plainfile.Read(name)
 	if err != nil {
 		return p, err
 	}

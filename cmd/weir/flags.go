@@ -4,12 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/pflag"
+
+	"weir/internal/plainfile"
 )
 
 // A flagSet is the flags of one command, in groups. What --help, the manual page
@@ -124,7 +125,7 @@ func (f *flagSet) fromEnvironment(getenv func(string) string, given map[string]b
 
 // fromFile sets the flags that a YAML file names and that are not given yet.
 func (f *flagSet) fromFile(path string, given map[string]bool) error {
-	src, err := os.ReadFile(path)
+	src, err := plainfile.Read(path)
 	if err != nil {
 		return err
 	}

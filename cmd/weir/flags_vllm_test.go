@@ -1,6 +1,7 @@
 package main
 
 import (
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -75,6 +76,28 @@ func TestVLLMNames(t *testing.T) {
 	}
 	if _, err := o.model.folder([]string{"n"}); err == nil || !isUsageError(err) {
 		t.Errorf("two models: %v", err)
+	}
+}
+
+// TestAnswerOptions: the flags that say how requests are answered reach the server.
+func TestAnswerOptions(t *testing.T) {
+	o, _ := parseServe(t, "--no-enable-prompt-tokens-details", "--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--exclude-tools-when-tool-choice-none", "--seed", "-3",
+		"--structured-outputs-config", `{"backend":"xgrammar","disable_any_whitespace":true,"reasoning_parser":"qwen3"}`, "--structured-outputs-config.enable_in_reasoning", "true")
+	c := o.serverConfig(slog.New(slog.DiscardHandler))
+	if !c.NoPromptDetails || !c.AutoTools || !c.ExcludeTools || c.Seed == nil || int64(*c.Seed) != -3 || !c.NoWhitespace || !c.InThoughts || o.model.reasoningParser != "qwen3" {
+		t.Errorf("%+v, reasoning parser %s", c.Answers, o.model.reasoningParser)
+	}
+	o, _ = parseServe(t)
+	if c := o.serverConfig(slog.New(slog.DiscardHandler)); c.NoPromptDetails || c.AutoTools || c.ExcludeTools || c.Seed != nil || c.NoWhitespace || c.InThoughts {
+		t.Errorf("without flags: %+v", c.Answers)
+	}
+	for _, args := range [][]string{
+		{"--seed", "x"}, {"--structured-outputs-config", "[]"}, {"--structured-outputs-config", `{"backend":"none"}`}, {"--structured-outputs-config", `{"x":1}`}, {"--structured-outputs-config.disable_any_whitespace", "perhaps"},
+	} {
+		o := &serveOptions{}
+		if _, _, err := parseFlags(t, func(f *flagSet) { o.bind(f, noEnv) }, noEnv, args...); err == nil || !isUsageError(err) {
+			t.Errorf("%q: %v", args, err)
+		}
 	}
 }
 

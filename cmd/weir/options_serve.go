@@ -19,8 +19,11 @@ type serveOptions struct {
 	listen  listenOptions
 	access  accessOptions
 	api     interfaceOptions
+	answers answerOptions
 	records recordOptions
 	logs    logOptions
+
+	heapIsLimited bool // the environment has GOMEMLIMIT
 
 	withoutEffect func() []string   // flags of vLLM that were given and have no effect, with the reasons
 	settings      map[string]string // all of them by the names of their flags, for /server_info
@@ -33,6 +36,7 @@ func (o *serveOptions) bind(f *flagSet, getenv func(string) string) {
 	o.listen.bind(f)
 	o.access.bind(f)
 	o.api.bind(f)
+	o.answers.bind(f, &o.model.reasoningParser)
 	o.records.bind(f, getenv)
 	o.logs.bind(f)
 	o.withoutEffect = bindVLLM(f)
@@ -48,6 +52,7 @@ func (o *serveOptions) settle(f *flagSet, getenv func(string) string) error {
 			o.api.functions.Dev = true
 		}
 	}
+	o.heapIsLimited = getenv("GOMEMLIMIT") != ""
 	if o.logs.silent {
 		o.logs.requests = false
 	}
@@ -65,6 +70,7 @@ type listenOptions struct {
 	socket    string // --uds
 	rootPath  string
 	maxBody   size
+	memory    size
 	preparing int
 	heartbeat time.Duration
 	shutdown  time.Duration
@@ -78,6 +84,7 @@ func (o *listenOptions) bind(f *flagSet) {
 	f.StringVar(&o.socket, "uds", "", "listen on the Unix domain socket at this `path` instead of a TCP port")
 	f.StringVar(&o.rootPath, "root-path", "", "`prefix` of every URL path, for a proxy that does not remove it")
 	f.Var(&o.maxBody, "max-body-size", "largest body of a request")
+	f.Var(&o.memory, "memory-limit", "most memory that all requests together may hold, for bodies, preparation and answers that are not sent yet; requests beyond it wait a few seconds and are then refused with 503 (default: four fifths of what the machine or its control group leaves beside the weights and the KV cache)")
 	f.IntVar(&o.preparing, "max-preparing", 4096, "largest number of `requests` that wait to be rendered and tokenized; requests beyond it are refused with 503")
 	f.DurationVar(&o.heartbeat, "sse-heartbeat", 15*time.Second, "how long a stream may be silent before a blank line is sent to keep the connection open; 0 sends none")
 	f.DurationVar(&o.shutdown, "shutdown-timeout", 30*time.Second, "how long requests may continue after SIGTERM or SIGINT")
@@ -109,6 +116,7 @@ type interfaceOptions struct {
 	reasoningField string
 	tokensAsIDs    bool
 	forceUsage     bool
+	streamInterval int
 	requestIDs     bool
 	functions      server.Functions
 }
@@ -119,9 +127,11 @@ func (o *interfaceOptions) bind(f *flagSet) {
 	f.StringVar(&o.logprobsMode, "logprobs-mode", "raw_logprobs", "`mode` of the log-probabilities of generated tokens: raw_logprobs are those of the model, processed_logprobs those of the distribution that tokens are drawn from")
 	f.oneOf(&o.reasoningField, "reasoning-field", "name of the field that holds the model's reasoning; reasoning_content is its older name", "reasoning", "reasoning_content", "both")
 	f.BoolVar(&o.tokensAsIDs, "return-tokens-as-token-ids", false, "default of the request field of that name")
-	f.BoolVar(&o.forceUsage, "enable-force-include-usage", false, "send usage in every stream, even if the request does not ask for it")
+	f.IntVar(&o.streamInterval, "stream-interval", 1, "least `number` of tokens in a chunk of a stream; more of them cost less to send and arrive later")
+	f.BoolVar(&o.forceUsage, "enable-force-include-usage", false, "send usage in every chunk of every stream and at its end, even if the request does not ask for it")
 	f.BoolVar(&o.requestIDs, "enable-request-id-headers", true, "send X-Request-Id with every response: the request's own, or a random one")
 	f.BoolVar(&o.functions.TokenizerInfo, "enable-tokenizer-info-endpoint", false, "serve /tokenizer_info, which shows the chat template")
+	f.BoolVar(&o.functions.NoDocs, "disable-fastapi-docs", false, "do not serve /openapi.json and the page /docs")
 	f.BoolVar(&o.functions.LoadTracking, "enable-server-load-tracking", false, "let /load count the requests that are generating")
 	f.BoolVar(&o.functions.Dev, "dev-mode", false, "serve /server_info and /reset_prefix_cache; WEIR_DEV=1 does the same")
 }
@@ -202,10 +212,12 @@ func (o *serveOptions) serverConfig(log *slog.Logger) server.Config {
 	c.PrepareQueue, c.LogRequests = o.listen.preparing, o.logs.requests
 	c.NoRequestID = !o.api.requestIDs
 	c.Heartbeat = o.listen.heartbeat
+	o.answers.apply(&c.Answers)
 	c.Functions = o.api.functions
 	c.Functions.Settings = o.settings
 	c.RootPath = strings.TrimRight(o.listen.rootPath, "/")
 	c.ProcessedLogprobs = o.api.logprobsMode == "processed_logprobs"
+	c.StreamInterval = o.api.streamInterval
 	c.MaxLogprobs, c.TokensAsIDs, c.ForceUsage = o.api.maxLogprobs, o.api.tokensAsIDs, o.api.forceUsage
 	c.ReasoningField, _ = api.ParseReasoningField(o.api.reasoningField) // the flag takes no other name
 	// A request with more prompts or choices than the engine ever accepts is refused

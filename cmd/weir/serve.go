@@ -41,7 +41,7 @@ func setupServe(f *flagSet, env *environment) action {
 			log.Info(line)
 		}
 		signals := make(chan os.Signal, 1)
-		signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+		signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 		defer signal.Stop(signals)
 		return serve(dir, o, log, signals)
 	}
@@ -83,7 +83,13 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals <-chan os.Sign
 	}
 	defer func() { err = errors.Join(err, stored.Close()) }()
 
+	memory := planMemory(int64(o.listen.memory), memoryLimit(), s.engine.hostBytes)
+	if !o.heapIsLimited {
+		defer memory.limitHeap(s.engine.hostBytes)()
+	}
+
 	cfg := o.serverConfig(log)
+	cfg.Memory = memory.requests
 	cfg.Keys, cfg.Usage, cfg.Functions.Device = s.keys, usage, s.engine.device
 	cfg.Feedback, cfg.Trajectories.Archive, cfg.Trajectories.Spool = stored.book, stored.archive, stored.spool
 	if s.http, err = server.New(cfg); err != nil {
@@ -96,7 +102,7 @@ func serve(dir string, o *serveOptions, log *slog.Logger, signals <-chan os.Sign
 	if s.keys.Open() && !loopback(ln.Addr()) {
 		log.Warn("other machines can connect, and there is neither --api-key nor --credentials: everybody who can reach this address may chat; feedback and trajectories are refused", "address", ln.Addr())
 	}
-	log.Info("listening", "url", url, "model", src.names[0])
+	log.Info("listening", "url", url, "model", src.names[0], "memory_limit", inUnits(memory.requests))
 	return s.run(ctx, ln, signals)
 }
 
@@ -143,12 +149,13 @@ func (s *service) run(ctx context.Context, ln net.Listener, signals <-chan os.Si
 	})
 	running.Go(func() { s.becomeReady(ended) })
 
+	stops := s.stops(ctx, signals)
 	select {
-	case sig := <-signals:
+	case sig := <-stops:
 		s.log.Info("stopping: requests in flight may end, a second signal stops at once", "signal", sig.String(), "timeout", s.options.listen.shutdown)
 	case <-ended:
 	}
-	s.shutDown(signals)
+	s.shutDown(stops)
 	s.cancel()
 	running.Wait()
 	if failure := s.failure.Load(); failure != nil {
@@ -156,6 +163,44 @@ func (s *service) run(ctx context.Context, ln net.Listener, signals <-chan os.Si
 	}
 	s.log.Info("stopped")
 	return nil
+}
+
+// stops returns the signals that stop the server. SIGHUP does not: it reads the credentials
+// file anew.
+func (s *service) stops(ctx context.Context, signals <-chan os.Signal) <-chan os.Signal {
+	stops := make(chan os.Signal, 1)
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case sig := <-signals:
+				if sig == syscall.SIGHUP {
+					s.reload()
+					continue
+				}
+				select {
+				case stops <- sig:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}
+	}()
+	return stops
+}
+
+// reload reads what can be read anew while the server runs: the credentials file.
+func (s *service) reload() {
+	if s.options.access.credentials == "" {
+		s.log.Info("SIGHUP: there is no credentials file, and nothing else can be read anew")
+		return
+	}
+	if err := s.keys.Reload(); err != nil {
+		s.log.Error("the credentials file is not used; the keys before it stay valid", "error", err)
+		return
+	}
+	s.log.Info("SIGHUP: the credentials file was read anew")
 }
 
 // runEngine runs the engine until it fails or is stopped. That it is stopped while

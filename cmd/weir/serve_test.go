@@ -274,3 +274,22 @@ func TestBadStart(t *testing.T) {
 		}
 	}
 }
+
+// TestHangUp: SIGHUP does not end the server.
+func TestHangUp(t *testing.T) {
+	t.Parallel()
+	p := startProcess(t, nil, "--data-dir", "")
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	p.log.find(t, `SIGHUP: (there is no credentials file)`, p.ended)
+	if code, text, _ := do(t, http.DefaultClient, "GET", p.url+"/health", ""); code != 200 {
+		t.Errorf("%d %s", code, text)
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-p.ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"weir/chat"
 	"weir/chat/reasoning"
 	"weir/internal/jsontext"
+	"weir/internal/plainfile"
 	"weir/model"
 	"weir/models"
 	"weir/server/openai"
@@ -53,7 +54,7 @@ func openSource(dir string, o *modelOptions) (_ *source, err error) {
 		if !isFolder(o.tokenizer) {
 			return nil, fmt.Errorf("--tokenizer %s is not a folder with tokenizer.json", o.tokenizer)
 		}
-		s.texts, from = os.DirFS(o.tokenizer), o.tokenizer
+		s.texts, from = plainfile.Dir(o.tokenizer), o.tokenizer
 	}
 	if err := s.openTokenizer(from); err != nil {
 		return nil, err
@@ -95,7 +96,7 @@ func openFiles(dir string) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.files, s.names = os.DirFS(dir), []string{filepath.Base(abs)}
+	s.files, s.names = plainfile.Dir(dir), []string{filepath.Base(abs)}
 	s.network, err = model.Open(dir)
 	return s, err
 }
@@ -158,7 +159,7 @@ func tokenizerInfo(files fs.FS, template string) (string, error) {
 // chat_template.jinja, which need not exist.
 func templateInUse(files fs.FS, override string) (text string, found bool, err error) {
 	if override != "" {
-		src, err := os.ReadFile(override)
+		src, err := plainfile.Read(override)
 		if err != nil {
 			return "", false, fmt.Errorf("--chat-template: %w", err)
 		}
@@ -252,7 +253,7 @@ func (s *source) generationDefaults(from string) (d model.GenerationDefaults, er
 	case "vllm":
 		return model.GenerationDefaults{EOS: own.EOS}, nil
 	}
-	src, err := os.ReadFile(filepath.Join(from, "generation_config.json"))
+	src, err := plainfile.Read(filepath.Join(from, "generation_config.json"))
 	if err != nil {
 		return d, err
 	}

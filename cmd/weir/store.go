@@ -13,19 +13,21 @@ import (
 	"strconv"
 	"time"
 
+	"weir/feedback"
 	"weir/store"
 	"weir/trajectory/export"
 )
 
-const storeAbout = `Looks after the records in a data directory: feedback and trajectories. It works while a server uses the directory, by asking that server, and without one. Only restore needs the server to be stopped.
+const storeAbout = `Looks after the records in a data directory: feedback and trajectories. It works while a server uses the directory, by asking that server, and without one. Only restore and repair need the server to be stopped.
 
   weir store backup  FILE   write everything to FILE, which must not exist; - is standard output
   weir store restore FILE   read FILE into a data directory without records; - is standard input
   weir store verify         read everything and report what is damaged
+  weir store repair         rebuild damaged databases; the old folders are kept
   weir store export         print feedback as JSON, one record per line; with --model, trajectories`
 
 // storeCommands are the words that follow weir store.
-var storeCommands = []string{"backup", "restore", "verify", "export"}
+var storeCommands = []string{"backup", "restore", "verify", "repair", "export"}
 
 // storeOptions are the flags of weir store. All but the first are for export.
 type storeOptions struct {
@@ -73,10 +75,10 @@ func setupStore(f *flagSet, env *environment) action {
 		if len(args) > 0 {
 			name, args = args[0], args[1:]
 		}
-		want, ok := map[string]int{"backup": 1, "restore": 1, "verify": 0, "export": 0}[name]
+		want, ok := map[string]int{"backup": 1, "restore": 1, "verify": 0, "repair": 0, "export": 0}[name]
 		switch {
 		case !ok:
-			return usageError{fmt.Errorf("store %s: want backup, restore, verify or export; weir store --help", name)}
+			return usageError{fmt.Errorf("store %s: want backup, restore, verify, repair or export; weir store --help", name)}
 		case len(args) != want:
 			return usageError{fmt.Errorf("store %s takes %d arguments, not %d", name, want, len(args))}
 		case o.dir == "":
@@ -95,6 +97,8 @@ func setupStore(f *flagSet, env *environment) action {
 		switch name {
 		case "restore":
 			return t.restore(args[0], env)
+		case "repair":
+			return t.repair(env.out)
 		case "backup":
 			damaged, err = t.backup(args[0], env)
 		case "verify":
@@ -168,6 +172,54 @@ func (t *storeTool) ask(query string, w io.Writer, here func(*openStores, io.Wri
 	buffered := bufio.NewWriterSize(w, 64<<10)
 	damaged, err = here(s, buffered)
 	return damaged, errors.Join(err, buffered.Flush(), s.Close())
+}
+
+// repair rebuilds the databases that are damaged, and says what was done.
+func (t *storeTool) repair(w io.Writer) error {
+	found := false
+	for _, name := range []string{feedbackName, trajectoriesName} {
+		cfg := t.config(filepath.Join(t.dir, name))
+		if _, err := os.Stat(cfg.Dir); errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		found = true
+		done, err := store.Repair(cfg)
+		if errors.Is(err, store.ErrLocked) {
+			err = fmt.Errorf("%w: stop the server first", err)
+		}
+		if err == nil && name == feedbackName && len(done.Faults) > 0 {
+			err = mendFeedback(cfg)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		report := func(what string, list []string) {
+			for _, line := range list {
+				fmt.Fprintf(w, "%s: %s: %s\n", name, what, line)
+			}
+		}
+		report("found", done.Faults)
+		report("may be lost", done.Lost)
+		if len(done.Faults) == 0 {
+			fmt.Fprintf(w, "%s: nothing is damaged, %d keys\n", name, done.Rows)
+			continue
+		}
+		fmt.Fprintf(w, "%s: repaired, %d keys; the folder as it was: %s\n", name, done.Rows, done.Aside)
+	}
+	if !found {
+		return fmt.Errorf("there is no database in %s", t.dir)
+	}
+	return nil
+}
+
+// mendFeedback makes the indexes of feedback agree with the records that are left.
+func mendFeedback(cfg store.Config) error {
+	db, err := store.Open(cfg)
+	if err != nil {
+		return err
+	}
+	_, err = feedback.New(db, feedback.DefaultConfig()).Mend(context.Background())
+	return errors.Join(err, db.Close())
 }
 
 // restore reads a backup into new databases.

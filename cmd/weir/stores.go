@@ -111,6 +111,9 @@ func (s *openStores) verify(w io.Writer) (damaged int, err error) {
 				return damaged, err
 			}
 		}
+		for _, doubt := range d.db.Doubts() {
+			fmt.Fprintf(w, "%s: possible loss, after a crash: %s\n", d.name, doubt)
+		}
 		fmt.Fprintf(w, "%s: %d keys are whole, %d faults\n", d.name, rows, damaged-before)
 	}
 	return damaged, nil

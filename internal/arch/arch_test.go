@@ -32,6 +32,7 @@ var rules = map[string]rule{
 		mayNot: noIO,
 	},
 	"auth": {
+		may:    []string{"internal/plainfile"},
 		mayNot: http,
 	},
 	"backend": {
@@ -95,7 +96,7 @@ var rules = map[string]rule{
 	"examples/go/feedback":     {},
 	"examples/go/trajectories": {},
 	"feedback": {
-		may:    []string{"internal/jsontext", "store"},
+		may:    []string{"internal/jsontext", "internal/pace", "store"},
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "os", "github.com/dgraph-io", "github.com/valyala"},
 	},
@@ -116,6 +117,12 @@ var rules = map[string]rule{
 		may:    []string{inv},
 		mayNot: noIO,
 	},
+	"internal/pace": {
+		mayNot: append([]string{"sync", "time"}, noIO...),
+	},
+	"internal/plainfile": {
+		mayNot: http,
+	},
 	"internal/testkit": {
 		may: []string{"weights"},
 	},
@@ -125,12 +132,12 @@ var rules = map[string]rule{
 		mayNot: pure,
 	},
 	"metrics": {
-		may:    []string{"engine"},
+		may:    []string{"engine", "internal/memory"},
 		tests:  []string{"backend", "backend/sim", "sampler"},
 		mayNot: http,
 	},
 	"model": {
-		may:    []string{"internal/jsontext", "backend", "weights"},
+		may:    []string{"internal/jsontext", "internal/plainfile", "backend", "weights"},
 		tests:  []string{"device/cpu", "internal/testkit", "models"},
 		mayNot: []string{"net", "github.com/valyala"},
 	},
@@ -153,7 +160,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/failure": {
-		may:    []string{"api", "engine", "feedback", "metrics", "store", "trajectory", "trajectory/archive"},
+		may:    []string{"api", "engine", "feedback", "internal/memory", "metrics", "store", "trajectory", "trajectory/archive"},
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "os", "github.com"},
 	},
@@ -184,7 +191,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/transport": {
-		may:    []string{"api", "auth", "metrics", "server/failure", "usage"},
+		may:    []string{inv, "api", "auth", "internal/memory", "internal/pace", "metrics", "server/failure", "usage"},
 		tests:  []string{"backend", "backend/sim", "engine", "server/servertest"},
 		mayNot: []string{"net/http"},
 	},
@@ -209,7 +216,7 @@ var rules = map[string]rule{
 		mayNot: noIO,
 	},
 	"trajectory/archive": {
-		may:    []string{"internal/jsontext", "store", "trajectory"},
+		may:    []string{"internal/jsontext", "internal/pace", "store", "trajectory"},
 		tests:  []string{"internal/testkit"},
 		mayNot: http,
 	},
@@ -223,7 +230,7 @@ var rules = map[string]rule{
 		mayNot: append([]string{"net"}, http...),
 	},
 	"weights": {
-		may:    []string{"internal/jsontext"},
+		may:    []string{"internal/jsontext", "internal/plainfile"},
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "github.com"},
 	},

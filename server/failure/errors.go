@@ -21,10 +21,14 @@ var (
 	ErrMemory = errors.New("server: too many bytes of request bodies in memory")
 	// ErrQueueFull refuses a request because too many wait for a worker that prepares them.
 	ErrQueueFull = errors.New("server: too many requests wait for preparation")
+	// ErrQueriesFull refuses a query on what is stored because too many have not ended.
+	ErrQueriesFull = errors.New("server: too many queries")
 	// ErrDraining refuses requests, and ends those in flight, because the server stops.
 	ErrDraining = errors.New("server: the server is stopping")
 	// ErrNotHTTP is what cannot be parsed as a request.
 	ErrNotHTTP = errors.New("server: not a request of HTTP")
+	// ErrVersion is a request of another version of HTTP than 1.0 and 1.1.
+	ErrVersion = errors.New("server: not a version of HTTP that the server speaks")
 	// ErrHeaders is a request line with headers beyond Settings.Header.
 	ErrHeaders = errors.New("server: request line and headers are too large")
 	// ErrNoPath is a path that leads nowhere.

@@ -6,6 +6,7 @@ import (
 
 	"weir/api"
 	"weir/engine"
+	"weir/internal/memory"
 	"weir/metrics"
 	"weir/store"
 	"weir/trajectory"
@@ -43,6 +44,7 @@ const (
 	typeGone    = "ClientClosedRequest"
 	typeTimeout = "Request Timeout"
 	typeHeaders = "Request Header Fields Too Large"
+	typeVersion = "HTTP Version Not Supported"
 	typeMedia   = "Unsupported Media Type"
 	typeMethod  = "Method Not Allowed"
 	typeKey     = "Unauthorized"
@@ -87,6 +89,10 @@ var table = []row{
 		text: say("The request is not HTTP, or its headers are malformed."),
 	},
 	{
+		err: ErrVersion, kind: "version", status: 505, typ: typeVersion,
+		text: say("The server speaks HTTP/1.1 and HTTP/1.0."),
+	},
+	{
 		err: ErrHeaders, kind: "headers", status: 431, typ: typeHeaders,
 		text: func(s *Settings, _ error) string {
 			return fmt.Sprintf("The request line and headers are larger than %d bytes.", s.Header)
@@ -110,8 +116,23 @@ var table = []row{
 		feedback: say("The server is full or stopping"), trajectories: say("The server holds too many request bodies"),
 	},
 	{
+		err: memory.ErrFull, kind: "memory", status: 503, typ: api.TypeUnavailable, reason: metrics.Memory,
+		text:     say("The server's memory is taken by other requests. Please try again later."),
+		feedback: say("The server is full or stopping"), trajectories: say("The server's memory is taken by other requests"),
+	},
+	{
+		// Sent again, it would fail again.
+		err: memory.ErrNever, kind: "memory-never", status: 400, typ: api.TypeBadRequest,
+		text:     say("The request could need more memory than the server has. Lower max_tokens, n, top_logprobs (logprobs) or prompt_logprobs, or send fewer or shorter prompts."),
+		feedback: say("The request needs more memory than the server has"), trajectories: say("The request needs more memory than the server has"),
+	},
+	{
 		err: ErrQueueFull, kind: "queue-full", status: 503, typ: api.TypeUnavailable, reason: metrics.QueueFull,
 		text: say("The server is full: too many requests are waiting. Please try again later."),
+	},
+	{
+		err: ErrQueriesFull, kind: "queries-full", status: 503, typ: api.TypeUnavailable, reason: metrics.QueueFull,
+		text: say("Too many queries are waiting. Please try again later."), feedback: say("Too many queries are waiting"),
 	},
 	{
 		err: ErrDraining, kind: "stopping", status: 503, typ: api.TypeUnavailable, reason: metrics.Stopping,
@@ -235,15 +256,27 @@ var table = []row{
 	},
 	{
 		err: store.ErrLocked, kind: "store-locked", status: 503, typ: api.TypeUnavailable, reason: metrics.Loading,
-		text: say("Another process uses the store"), feedback: notReady,
+		text: say("Another process uses the store"),
 	},
 	{
-		err: archive.ErrDamaged, kind: "damaged", status: 500, typ: api.TypeInternal,
-		text: say("What is stored is damaged"), feedback: say("Internal server error"),
+		err: store.ErrDamaged, kind: "store-damaged", status: 503, typ: api.TypeUnavailable,
+		text: say("Files of the store are missing or damaged, and it is not opened before they are repaired"),
 	},
 	{
-		err: store.ErrCorrupt, kind: "damaged", status: 500, typ: api.TypeInternal,
-		text: say("What is stored is damaged"), feedback: say("Internal server error"),
+		err: store.ErrFormat, kind: "store-format", status: 503, typ: api.TypeUnavailable,
+		text: say("A newer version of weir has written the store"),
+	},
+	{
+		err: store.ErrUnopened, kind: "store-unopened", status: 503, typ: api.TypeUnavailable,
+		text: say("The store cannot be opened"),
+	},
+	{
+		err: archive.ErrDamaged, kind: "damaged", status: 503, typ: api.TypeUnavailable,
+		text: say("What is stored is damaged"),
+	},
+	{
+		err: store.ErrCorrupt, kind: "damaged", status: 503, typ: api.TypeUnavailable,
+		text: say("What is stored is damaged"),
 	},
 	{ // after everything that may wrap it
 		err: context.Canceled, kind: "gone", status: StatusGone, typ: typeGone,

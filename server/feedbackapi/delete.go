@@ -1,6 +1,7 @@
 package feedbackapi
 
 import (
+	"context"
 	"strconv"
 
 	"github.com/valyala/fasthttp"
@@ -39,8 +40,8 @@ func (h *Handlers) erase(c *transport.Call) {
 	if !permitted(c, auth.Admin, e.Project, err) {
 		return
 	}
-	n, err := h.cfg.Store.Erase(c.Context(), e)
-	if err != nil {
+	n := 0
+	if err := c.Query(func(ctx context.Context) (err error) { n, err = h.cfg.Store.Erase(ctx, e); return err }); err != nil {
 		c.Fail(err)
 		return
 	}

@@ -22,7 +22,7 @@ func (s *Service) ChatCompletions(c *transport.Call) { s.generate(c, s.prepareCh
 // costly ones: if both fail, the answer is the error of the cheap one. prepareChat may go
 // on for a moment after ctx has ended.
 func (s *Service) prepareChat(ctx context.Context, m *Model, body []byte, from sender) (*prepared, error) {
-	q, bad := api.DecodeChat(body, s.cfg.Limits)
+	q, bad := api.DecodeChat(body, s.limits(ctx))
 	if bad != nil {
 		return nil, bad
 	}
@@ -32,7 +32,7 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, body []byte, from s
 	if bad := s.check(m, q); bad != nil {
 		return nil, bad
 	}
-	params, bad := s.sampling(m, &q.Options)
+	params, bad := s.sampling(ctx, m, &q.Options)
 	if bad != nil {
 		return nil, bad
 	}
@@ -54,6 +54,16 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, body []byte, from s
 	p := &prepared{requests: []engine.Request{r}, reply: s.reply(m, &q.Options, from.id), options: &q.Options, output: prompt.Output}
 	p.reply.meta.ID = api.ChatID(p.reply.meta.ID)
 	a := &chatAnswer{prompt: tokens, role: prompt.ResponseRole, output: prompt.Output, hideThoughts: !q.IncludeReasoning}
+	p.reply.form.Thoughts = prompt.Divided
+	if q.ThinkingBudget != nil && !prompt.Divided {
+		return nil, errNoThoughts()
+	}
+	if bad := m.think(&q.Options, &p.requests[0], prompt.Output); bad != nil {
+		return nil, bad
+	}
+	if q.ReturnPromptText {
+		p.reply.form.PromptText = &prompt.Text
+	}
 	if q.Echo {
 		a.echo, a.echoThought = prompt.EchoText, prompt.EchoThought
 		if n := len(a.echo) + len(a.echoThought); n > s.cfg.MaxEcho/q.N {
@@ -69,6 +79,11 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, body []byte, from s
 	}
 	if a.hideThoughts {
 		a.echoThought = ""
+		// Ids and log-probabilities would tell the thoughts, so they are left out, as vLLM
+		// does, of all tokens of a model whose thoughts are told apart.
+		if prompt.Divided {
+			p.reply.form.HideOutputIDs, p.reply.logprobs = true, false
+		}
 	}
 	p.reply.answer = a
 	if recording != nil {
@@ -81,6 +96,12 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, body []byte, from s
 // check refuses a request for reasons that can be found without rendering it: its fields,
 // the model and the settings.
 func (s *Service) check(m *Model, q *api.ChatRequest) *api.Error {
+	if s.cfg.AutoTools {
+		q.AllowAuto()
+	}
+	if s.cfg.ExcludeTools && q.ToolChoice == "none" {
+		q.Tools = nil
+	}
 	if bad := q.CheckPrompt(); bad != nil {
 		return bad
 	}

@@ -25,12 +25,25 @@ func (a *chatAnswer) complete(r *reply, st *engine.Stream, choices []gathered) [
 	resp.Usage = api.Usage{Prompt: len(a.prompt), Cached: st.Cached()}
 	for i := range choices {
 		resp.Usage.Completion += len(choices[i].ids)
+		resp.Usage.Reasoning += a.thoughtTokens(r, choices[i].ids)
 		resp.Choices[i] = a.choice(i, &choices[i], r.logprobs)
 	}
 	if a.scored {
 		resp.HasPromptLogprobs, resp.PromptLogprobs = true, r.promptLogprobs(st.PromptLogprobs(0))
 	}
 	return api.AppendResponse(nil, r.meta, r.form, &resp)
+}
+
+// thoughtTokens returns how many of the tokens of a choice are thought.
+func (a *chatAnswer) thoughtTokens(r *reply, ids []int32) int {
+	if a.output == reasoning.Content {
+		return 0
+	}
+	c := reasoning.NewCounter(a.output)
+	for _, id := range ids {
+		c.Next(r.tok.Bytes(id))
+	}
+	return c.Count()
 }
 
 // choice returns choice i of an answer that is complete.
@@ -44,11 +57,11 @@ func (a *chatAnswer) choice(i int, g *gathered, logprobs bool) api.Choice {
 }
 
 func (a *chatAnswer) encoder(r *reply, st *engine.Stream) encoder {
-	e := &chatEncoder{r: r, a: a, st: st, enc: api.NewStream(r.meta, r.form), used: make([]int, r.n)}
+	e := &chatEncoder{r: r, a: a, st: st, enc: api.NewStream(r.meta, r.form), chunks: newChunker(r)}
 	if a.output != reasoning.Content {
-		e.split = make([]reasoning.Splitter, r.n)
+		e.split, e.counts = make([]reasoning.Splitter, r.n), make([]reasoning.Counter, r.n)
 		for i := range e.split {
-			e.split[i] = reasoning.New(a.output)
+			e.split[i], e.counts[i] = reasoning.New(a.output), reasoning.NewCounter(a.output)
 		}
 	}
 	return e
@@ -61,14 +74,12 @@ type chatEncoder struct {
 	st  *engine.Stream
 	enc *api.Stream
 
-	opened int                  // events written so far that come before the first token
-	used   []int                // completion tokens of each choice
+	opened int // events written so far that come before the first token
+	chunks chunker
+	counts []reasoning.Counter  // of the tokens of each choice that are thought; nil: none are
 	split  []reasoning.Splitter // of each choice; nil: all text is content
 
 	chunk api.Chunk
-	id    [1]int32
-	entry [1]api.Logprob
-	alts  []api.TokenLogprob
 }
 
 // open appends the next event with a role, and after the roles the next with an echo. It
@@ -89,31 +100,38 @@ func (e *chatEncoder) open(dst []byte) ([]byte, bool) {
 }
 
 func (e *chatEncoder) event(dst []byte, ev *engine.Event) ([]byte, bool) {
-	c := &e.chunk
-	*c = api.Chunk{Choice: int(ev.Choice), Content: view(ev.Text)}
-	if ev.Token >= 0 {
-		e.used[ev.Choice]++
-		e.id[0] = ev.Token
-		c.TokenIDs = e.id[:]
-		if e.r.logprobs {
-			e.entry[0], e.alts = e.r.logprob(ev, e.alts[:0])
-			c.Logprobs = e.entry[:]
-		}
+	if e.counts != nil && ev.Token >= 0 {
+		e.counts[ev.Choice].Next(e.r.tok.Bytes(ev.Token))
 	}
-	c.HasLogprobs = e.r.logprobs && ev.Token >= 0
-	c.Usage = api.Usage{Prompt: len(e.a.prompt), Completion: e.used[ev.Choice]}
+	p, due := e.chunks.add(ev)
+	if !due {
+		return dst, false
+	}
+	c := &e.chunk
+	*c = api.Chunk{
+		Choice: int(ev.Choice), Content: view(p.text), TokenIDs: p.ids,
+		Logprobs: p.entries, HasLogprobs: len(p.entries) > 0,
+		Usage: api.Usage{Prompt: len(e.a.prompt), Completion: e.chunks.used[ev.Choice]},
+	}
+	if e.counts != nil {
+		c.Usage.Reasoning = e.counts[ev.Choice].Count()
+	}
 	last := ev.Reason != engine.NotDone
 	if last { // hardly ever: the two need not be written for every token
 		c.Finish, c.Stop = finish(ev)
 	}
-	if e.split == nil || e.divide(c, ev.Text) {
+	if e.split == nil || e.divide(c, p.text) {
 		dst = e.enc.AppendChunk(dst, c)
 	}
 	return dst, last
 }
 
 func (e *chatEncoder) usage(dst []byte) []byte {
-	return e.enc.AppendUsage(dst, api.Usage{Prompt: len(e.a.prompt), Cached: e.st.Cached(), Completion: sum(e.used)})
+	u := api.Usage{Prompt: len(e.a.prompt), Cached: e.st.Cached(), Completion: sum(e.chunks.used)}
+	for i := range e.counts {
+		u.Reasoning += e.counts[i].Count()
+	}
+	return e.enc.AppendUsage(dst, u)
 }
 
 func sum(counts []int) (n int) {

@@ -166,7 +166,7 @@ func TestLoadTestersReadEverything(t *testing.T) {
 			})
 			fields["stream"] = true
 			if usage {
-				fields["stream_options"] = map[string]any{}
+				fields["stream_options"] = map[string]any{"include_usage": true}
 			}
 			resp := h.Do("POST", servertest.ChatPath, servertest.Body(t, fields))
 			defer resp.Body.Close()

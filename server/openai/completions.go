@@ -2,9 +2,10 @@ package openai
 
 import (
 	"context"
-	"math/rand/v2"
 
 	"weir/api"
+	"weir/engine"
+	"weir/sampler"
 	"weir/server/failure"
 	"weir/server/transport"
 	"weir/tokenizer"
@@ -16,14 +17,14 @@ func (s *Service) Completions(c *transport.Call) { s.generate(c, s.prepareTexts)
 // prepareTexts does for /v1/completions what prepareChat does for chats. It makes one
 // request of the engine for each prompt, all with the same parameters.
 func (s *Service) prepareTexts(ctx context.Context, m *Model, body []byte, from sender) (*prepared, error) {
-	q, bad := api.DecodeCompletion(body, s.cfg.Limits)
+	q, bad := api.DecodeCompletion(body, s.limits(ctx))
 	if bad != nil {
 		return nil, bad
 	}
 	if err := s.checkTexts(ctx, m, q, &from); err != nil {
 		return nil, err
 	}
-	params, bad := s.sampling(m, &q.Options)
+	params, bad := s.sampling(ctx, m, &q.Options)
 	if bad != nil {
 		return nil, bad
 	}
@@ -39,18 +40,18 @@ func (s *Service) prepareTexts(ctx context.Context, m *Model, body []byte, from 
 		if bad != nil {
 			return nil, bad
 		}
+		if q.ReturnTokenIDs { // the ids are the echo
+			text = ""
+		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		if i > 0 && q.Seed == nil {
-			params.Seed = rand.Uint64()
+			params.Seed = s.newSeed()
 		}
-		r, bad := s.request(m, &q.Options, params, tokens, from)
+		r, bad := s.textRequest(m, q, params, tokens, from)
 		if bad != nil {
 			return nil, bad
-		}
-		if q.Stream && !(q.Echo && q.Logprobs) { // a stream has no other field for them
-			r.Prompt = nil
 		}
 		p.requests = append(p.requests, r)
 		t.prompts = append(t.prompts, tokens)
@@ -70,6 +71,33 @@ func (s *Service) prepareTexts(ctx context.Context, m *Model, body []byte, from 
 	p.reply.n = q.N * len(q.Prompts)
 	p.reply.answer, p.reply.oneMore = t, true
 	return p, nil
+}
+
+// textRequest makes the request of the engine for one prompt.
+func (s *Service) textRequest(m *Model, q *api.CompletionRequest, params sampler.Params, tokens []int32, from sender) (engine.Request, *api.Error) {
+	r, bad := s.request(m, &q.Options, params, tokens, from)
+	if bad != nil {
+		return r, bad
+	}
+	if q.ThinkingBudget != nil {
+		if !m.Chat.Divides() {
+			return r, errNoThoughts()
+		}
+		if bad := m.think(&q.Options, &r, m.textStart(tokens)); bad != nil {
+			return r, bad
+		}
+	}
+	if q.Stream && !(q.Echo && q.Logprobs) { // a stream has no other field for them
+		r.Prompt = nil
+	}
+	return r, nil
+}
+
+// limits returns the limits of a body, whose decoding ends when ctx does.
+func (s *Service) limits(ctx context.Context) api.Limits {
+	lim := s.cfg.Limits
+	lim.Done = ctx.Done()
+	return lim
 }
 
 // checkTexts refuses a request for reasons that can be found without tokenizing it: its

@@ -139,8 +139,11 @@ func TestTextPrompts(t *testing.T) {
 		}
 	})
 	t.Run("truncated", func(t *testing.T) {
-		c := h.texts(t, map[string]any{"truncate_prompt_tokens": 2, "echo": true, "return_token_ids": true, "max_tokens": 1}).Choices[0]
-		if len(c.PromptTokenIDs) != 2 || !strings.HasPrefix(c.Text, servertest.Tokenizer().Decode(c.PromptTokenIDs, tokenizer.DecodeOptions{})) {
+		fields := map[string]any{"truncate_prompt_tokens": 2, "echo": true, "return_token_ids": true, "max_tokens": 1}
+		ids := h.texts(t, fields).Choices[0].PromptTokenIDs
+		delete(fields, "return_token_ids") // with it there is no echo in the text
+		c := h.texts(t, fields).Choices[0]
+		if len(ids) != 2 || !strings.HasPrefix(c.Text, servertest.Tokenizer().Decode(ids, tokenizer.DecodeOptions{})) {
 			t.Errorf("%+v", c)
 		}
 	})
@@ -228,7 +231,8 @@ func TestTextChunks(t *testing.T) {
 		last, continuous bool
 	}{
 		"no options":          {nil, false, false},
-		"default options":     {map[string]any{}, true, false},
+		"default options":     {map[string]any{}, false, false},
+		"usage at the end":    {map[string]any{"include_usage": true}, true, false},
 		"no usage":            {map[string]any{"include_usage": false, "continuous_usage_stats": true}, false, false},
 		"usage in each chunk": {map[string]any{"include_usage": true, "continuous_usage_stats": true}, true, true},
 	} {
@@ -317,7 +321,7 @@ func TestTextLogprobs(t *testing.T) {
 	for _, k := range []int{0, 1, 4, -1} {
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			c := h.texts(t, map[string]any{"prompt": prompt, "logprobs": k, "echo": true, "temperature": 1, "seed": 3}).Choices[0]
-			checkTextLogprobs(t, c.Logprobs, k, len(tokens)+5)
+			checkTextLogprobs(t, c.Logprobs, c.Text, k, len(tokens)+5)
 			if !strings.HasPrefix(c.Text, prompt) {
 				t.Errorf("%q", c.Text)
 			}
@@ -334,9 +338,79 @@ func TestTextLogprobs(t *testing.T) {
 	})
 }
 
+// An echoed prompt has the alternatives that prompt_logprobs asks for, and none that nobody
+// computed.
+func TestK15EchoedAlternatives(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
+	prompt := "Once upon a time"
+	n := len(servertest.Encode(prompt, true))
+	for _, asked := range []int{0, 1, 3, 5} {
+		l := h.texts(t, map[string]any{"prompt": prompt, "echo": true, "logprobs": 3, "prompt_logprobs": asked}).Choices[0].Logprobs
+		for i, top := range l.Top[1:n] {
+			if len(top) < max(1, min(3, asked)) || len(top) > min(3, asked)+1 {
+				t.Errorf("prompt_logprobs %d: token %d has %d alternatives", asked, i+1, len(top))
+			}
+			for name, v := range top {
+				if v == -9999 {
+					t.Errorf("prompt_logprobs %d: %q at -9999", asked, name)
+				}
+			}
+		}
+		for _, top := range l.Top[n:] {
+			if len(top) < 3 {
+				t.Errorf("an output token has the alternatives %v", top)
+			}
+		}
+	}
+}
+
+// With return_token_ids the ids say what the prompt was, and echo leaves it out of the text;
+// its log-probabilities are there all the same.
+func TestK19EchoWithTokenIDs(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
+	ids := servertest.Encode("Once upon", true)
+	for _, prompt := range []any{"Once upon", ids} {
+		plain := h.texts(t, map[string]any{"prompt": prompt})
+		fields := map[string]any{"prompt": prompt, "echo": true, "logprobs": 1}
+		if a := h.texts(t, fields); a.Choices[0].Text != "Once upon"+plain.Choices[0].Text {
+			t.Errorf("%v: %q", prompt, a.Choices[0].Text)
+		}
+		fields["return_token_ids"] = true
+		chunks, _ := h.streamedTexts(t, fields)
+		for _, c := range []textChoice{h.texts(t, fields).Choices[0], joinTexts(chunks, 1)[0]} {
+			if c.Text != plain.Choices[0].Text || !slices.Equal(c.PromptTokenIDs, ids) || len(c.Logprobs.Tokens) != len(ids)+5 {
+				t.Errorf("%v: %+v", prompt, c)
+			}
+		}
+	}
+}
+
+// bad_words is a field of completions too.
+func TestK14BadWords(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
+	ids, err := servertest.Tokenizer().Encode(nil, " Omar", false)
+	if err != nil || len(ids) != 1 {
+		t.Fatal(ids, err)
+	}
+	fields := map[string]any{"logit_bias": map[string]any{fmt.Sprint(ids[0]): 100}}
+	if a := h.texts(t, fields); !strings.Contains(a.Choices[0].Text, "Omar") {
+		t.Fatalf("not forced: %q", a.Choices[0].Text)
+	}
+	fields["bad_words"] = []string{"Omar"}
+	if a := h.texts(t, fields); strings.Contains(a.Choices[0].Text, "Omar") {
+		t.Errorf("%q", a.Choices[0].Text)
+	}
+	fields["bad_words"] = []string{" "}
+	status, answer, _ := h.Get("POST", servertest.TextPath, servertest.TextBody(t, fields))
+	servertest.Refused(t, status, answer, 400, "-")
+}
+
 // checkTextLogprobs checks the log-probabilities of n tokens, prompt and output, with k
 // alternatives each, or all of them if k is -1.
-func checkTextLogprobs(t *testing.T, l *textLogprobs, k, n int) {
+func checkTextLogprobs(t *testing.T, l *textLogprobs, text string, k, n int) {
 	t.Helper()
 	if len(l.Offset) != n || len(l.Token) != n || len(l.Tokens) != n || len(l.Top) != n {
 		t.Fatalf("%d %d %d %d entries", len(l.Offset), len(l.Token), len(l.Tokens), len(l.Top))
@@ -344,12 +418,12 @@ func checkTextLogprobs(t *testing.T, l *textLogprobs, k, n int) {
 	if l.Token[0] != nil || l.Top[0] != nil {
 		t.Errorf("something predicts the first token: %v %v", *l.Token[0], l.Top[0])
 	}
-	at := 0
+	characters := []rune(text)
 	for i, tok := range l.Tokens {
-		if l.Offset[i] != at {
-			t.Errorf("token %d begins at %d, want %d", i, l.Offset[i], at)
+		// A token of a piece of a character stands where the character does.
+		if at := l.Offset[i]; at > len(characters) || !strings.ContainsRune(tok, utf8.RuneError) && !strings.HasPrefix(string(characters[at:]), tok) {
+			t.Errorf("token %d, %q, begins at %d of %q", i, tok, at, text)
 		}
-		at += utf8.RuneCountInString(tok)
 		if i == 0 {
 			continue
 		}
@@ -386,7 +460,7 @@ func TestTextPromptOnly(t *testing.T) {
 		}
 		for i, want := range []string{"Once upon", "Hi"} {
 			c := choices[i]
-			if n := len(servertest.Encode(want, true)); c.Text != want || *c.FinishReason != "length" || len(c.TokenIDs) != 0 || len(c.Logprobs.Tokens) != n || len(c.PromptTokenIDs) != n {
+			if n := len(servertest.Encode(want, true)); c.Text != "" || *c.FinishReason != "length" || len(c.TokenIDs) != 0 || len(c.Logprobs.Tokens) != n || len(c.PromptTokenIDs) != n {
 				t.Errorf("stream %v: %+v", stream, c)
 			}
 		}

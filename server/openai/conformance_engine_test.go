@@ -152,3 +152,26 @@ func TestC155NoServerErrors(t *testing.T) {
 		t.Errorf("the test did not reach what it is for: %v", statuses)
 	}
 }
+
+// cached_tokens tells the holder of a key nothing about the prompts of another one.
+func TestC144KeysShareNoPrefixes(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, func(s *servertest.Setup) { s.Config.APIKeys = []string{"k1", "k2"} })
+	long := servertest.UserSays(strings.Repeat("a b c d ", 20))
+	for i, c := range []struct {
+		key, project string
+		hit          bool
+	}{
+		{"k1", "", false}, {"k2", "", false}, {"k1", "", true}, {"k2", "", true},
+		{"k1", "team/one", false}, {"k2", "team/one", false}, {"k1", "team/one", true},
+	} {
+		headers := []string{"Authorization: Bearer " + c.key}
+		if c.project != "" {
+			headers = append(headers, "Compat-Project: "+c.project)
+		}
+		u := h.Complete(t, map[string]any{"messages": long, "max_tokens": 1}, headers...).Usage
+		if got := u.Details.Cached > 0; got != c.hit {
+			t.Errorf("request %d, key %s, project %q: hit %v", i, c.key, c.project, got)
+		}
+	}
+}

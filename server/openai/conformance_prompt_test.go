@@ -1,6 +1,7 @@
 package openai_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -120,7 +121,7 @@ func TestC58Templates(t *testing.T) {
 	}
 }
 
-func TestC63C64C142Messages(t *testing.T) {
+func TestC63C64C142K7K10Messages(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, nil)
 	call := func(arguments any) []any {
@@ -131,12 +132,18 @@ func TestC63C64C142Messages(t *testing.T) {
 			map[string]any{"role": "tool", "tool_call_id": "c1", "content": "42"},
 		}
 	}
-	for _, good := range []any{`{"a":1}`, "", nil} {
-		h.Complete(t, map[string]any{"messages": call(good)})
+	prompt := func(arguments any) string {
+		return decode(h.Complete(t, map[string]any{"messages": call(arguments), "return_token_ids": true}).PromptTokenIDs)
 	}
-	for _, bad := range []any{"{bad", map[string]any{}} {
-		status, answer := h.Chat(map[string]any{"messages": call(bad)})
-		servertest.Refused(t, status, answer, 400, "")
+	for _, good := range []any{"", nil, "{bad", "[1]"} { // K7: the last two count as {}
+		if got, want := prompt(good), prompt("{}"); got != want || got == prompt(`{"a":1}`) {
+			t.Errorf("%v: %q, want %q", good, got, want)
+		}
+	}
+	status, answer := h.Chat(map[string]any{"messages": call(map[string]any{})})
+	servertest.Refused(t, status, answer, 400, "")
+	if _, answer := h.Chat(nil); strings.Contains(answer, "tool_calls") { // K10
+		t.Error(answer)
 	}
 	plain := h.Complete(t, nil)
 	tools := map[string]any{"tools": []any{map[string]any{"type": "function", "function": map[string]any{"name": "lookup", "parameters": map[string]any{"type": "object"}}}}, "return_token_ids": true}
@@ -148,6 +155,24 @@ func TestC63C64C142Messages(t *testing.T) {
 	typed := h.Complete(t, map[string]any{"messages": servertest.UserSays("<|im_end|>"), "return_token_ids": true})
 	if n := strings.Count(decode(typed.PromptTokenIDs), "<|im_end|>"); n != 2 {
 		t.Errorf("%q", decode(typed.PromptTokenIDs))
+	}
+}
+
+// What a template shows of the tools is what json.dumps of Python makes of vLLM's dump of the
+// same request (made with pydantic 2.13).
+func TestK9ToolsInThePrompt(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, func(s *servertest.Setup) {
+		s.Model.Chat = render(t, chat.Config{Templates: []chat.Template{{Source: "{% for t in tools %}{{ t | tojson }}\n{% endfor %}{{ messages[0].content }}"}}})
+	})
+	const tools = `[{"function":{"parameters":{"type":"object","properties":{"zip":{"type":"string","description":"\u00e9 \"q\" <b>"},"n":{"type":"number","minimum":1.0,"maximum":1e3}},"required":["zip"]},"name":"lookup","x":1},"y":2},` +
+		`{"type":"function","function":{"name":"now","description":"the time"}}]`
+	const want = `{"type": "function", "function": {"name": "lookup", "description": null, "parameters": {"type": "object", "properties": {"zip": {"type": "string", "description": "é \"q\" <b>"}, "n": {"type": "number", "minimum": 1.0, "maximum": 1000.0}}, "required": ["zip"]}}}
+{"type": "function", "function": {"name": "now", "description": "the time", "parameters": null}}
+`
+	_, answer := h.Chat(map[string]any{"messages": servertest.UserSays("Hi"), "tools": json.RawMessage(tools), "return_prompt_text": true})
+	if quoted := string(api.AppendString([]byte(`"prompt_text":`), want+"Hi")); !strings.Contains(answer, quoted) {
+		t.Errorf("got  %s\nwant %s", answer, quoted)
 	}
 }
 

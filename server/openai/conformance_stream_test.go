@@ -62,10 +62,10 @@ func TestC132C133Stream(t *testing.T) {
 	}
 }
 
-func TestC134C135StreamUsage(t *testing.T) {
+func TestC134C135K4StreamUsage(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, nil)
-	chunks := h.Streamed(t, map[string]any{"stream_options": map[string]any{}})
+	chunks := h.Streamed(t, map[string]any{"stream_options": map[string]any{"include_usage": true}})
 	last := chunks[len(chunks)-1]
 	if last.Usage == nil || len(last.Choices) != 0 || last.Usage.Details == nil || last.Usage.Completion != 5 {
 		t.Errorf("last event %+v", last)
@@ -76,7 +76,7 @@ func TestC134C135StreamUsage(t *testing.T) {
 		}
 	}
 
-	chunks = h.Streamed(t, map[string]any{"stream_options": map[string]any{"continuous_usage_stats": true}, "n": 2, "temperature": 1, "ignore_eos": true})
+	chunks = h.Streamed(t, map[string]any{"stream_options": map[string]any{"include_usage": true, "continuous_usage_stats": true}, "n": 2, "temperature": 1, "ignore_eos": true})
 	count := map[int]int{}
 	for i, c := range chunks {
 		if c.Usage == nil {
@@ -94,17 +94,28 @@ func TestC134C135StreamUsage(t *testing.T) {
 		}
 		count[ch] = c.Usage.Completion
 	}
-	for _, opts := range []map[string]any{{"include_usage": false}, {"include_usage": false, "continuous_usage_stats": true}, {"include_usage": nil}} {
+	for _, opts := range []map[string]any{{}, {"continuous_usage_stats": true}, {"include_usage": false}, {"include_usage": false, "continuous_usage_stats": true}, {"include_usage": nil}} {
 		for _, c := range h.Streamed(t, map[string]any{"stream_options": opts}) {
 			if c.Usage != nil {
 				t.Errorf("%v: usage in %+v", opts, c)
 			}
 		}
 	}
+}
+
+func TestK5ForcedUsage(t *testing.T) {
+	t.Parallel()
 	forced := newServer(t, func(s *servertest.Setup) { s.Config.ForceUsage = true })
-	chunks = forced.Streamed(t, nil)
-	if last := chunks[len(chunks)-1]; last.Usage == nil {
-		t.Error("no usage although the server forces it")
+	for i, c := range forced.Streamed(t, nil) {
+		if c.Usage == nil {
+			t.Errorf("event %d has no usage although the server forces it: %+v", i, c)
+		}
+	}
+	texts, _ := forced.streamedTexts(t, nil)
+	for i, c := range texts {
+		if c.Usage == nil {
+			t.Errorf("event %d of a completion has no usage: %+v", i, c)
+		}
 	}
 }
 
@@ -128,7 +139,7 @@ func TestC136C137StreamEqualsComplete(t *testing.T) {
 			all := map[string]any{"max_tokens": 30, "return_token_ids": true}
 			maps.Copy(all, fields)
 			whole := h.Complete(t, all)
-			all["stream_options"] = map[string]any{}
+			all["stream_options"] = map[string]any{"include_usage": true}
 			got := joinChunks(t, h.Streamed(t, all), whole)
 			for i := range got {
 				if a, b := fmt.Sprint(got[i]), fmt.Sprint(wholeChoice(whole, i)); a != b {
@@ -481,7 +492,7 @@ func TestC154EngineFailure(t *testing.T) {
 	status, answer := h.Chat(nil)
 	servertest.Refused(t, status, answer, 500, "")
 	failAt(3)
-	status, answer = h.Chat(map[string]any{"stream": true, "stream_options": map[string]any{}})
+	status, answer = h.Chat(map[string]any{"stream": true, "stream_options": map[string]any{"include_usage": true}})
 	body, ok := strings.CutSuffix(answer, "data: [DONE]\n\n")
 	if status != 200 || !ok {
 		t.Fatalf("%d %s", status, answer)

@@ -179,9 +179,9 @@ func TestC19MethodsAndPaths(t *testing.T) {
 		status       int
 		allow        string
 	}{
-		{"GET", servertest.ChatPath, 405, "POST"}, {"PUT", servertest.ChatPath, 405, "POST"}, {"POST", "/v1/models", 405, "GET"},
-		{"POST", "/health", 405, "GET"}, {"POST", "/ping", 200, ""}, {"GET", "/ping", 200, ""}, {"DELETE", "/ping", 405, "GET, POST"},
-		{"GET", "/v1/models/", 404, ""}, {"POST", "/v1/models/tiny", 405, "GET"}, {"GET", "/", 404, ""}, {"GET", "/nothing", 404, ""}, {"POST", "/v1/chat/completions/", 404, ""},
+		{"GET", servertest.ChatPath, 405, "POST"}, {"PUT", servertest.ChatPath, 405, "POST"}, {"POST", "/v1/models", 405, "GET, HEAD"},
+		{"POST", "/health", 405, "GET, HEAD"}, {"POST", "/ping", 200, ""}, {"GET", "/ping", 200, ""}, {"DELETE", "/ping", 405, "GET, POST, HEAD"},
+		{"POST", "/v1/models/tiny", 405, "GET, HEAD"}, {"GET", "/", 404, ""}, {"GET", "/nothing", 404, ""},
 	} {
 		status, answer, header := h.Get(c.method, c.path, "")
 		if status != c.status || header.Get("Allow") != c.allow {
@@ -253,7 +253,7 @@ func TestC130Keys(t *testing.T) {
 	t.Parallel()
 	h := newServer(t, func(s *servertest.Setup) { s.Model.Fingerprint = "fp_1" })
 	_, answer := h.Chat(nil)
-	if got, want := keysOf(t, answer), "id object created model choices service_tier system_fingerprint usage prompt_logprobs prompt_token_ids kv_transfer_params"; got != want {
+	if got, want := keysOf(t, answer), "id object created model choices service_tier system_fingerprint usage prompt_logprobs prompt_token_ids prompt_text kv_transfer_params"; got != want {
 		t.Errorf("keys %s\n want %s", got, want)
 	}
 	if c := h.Complete(t, nil); c.SystemFingerprint == nil || *c.SystemFingerprint != "fp_1" {

@@ -32,7 +32,7 @@ func (st *scriptedServer) ask(t *testing.T, fields map[string]any) outcome {
 	whole := outcome{*ch.Message.Content, ch.FinishReason, string(ch.StopReason), ch.TokenIDs, c.Usage.Completion}
 
 	// A stream says the same (C136).
-	all["stream_options"] = map[string]any{}
+	all["stream_options"] = map[string]any{"include_usage": true}
 	var got outcome
 	for _, c := range st.Streamed(t, all) {
 		if len(c.Choices) == 0 {

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"weir/api"
+	"weir/chat/reasoning"
 	"weir/engine"
 	"weir/grammar"
 	"weir/server/transport"
@@ -49,17 +50,21 @@ func (s *Service) constrain(c *transport.Call, m *Model, p *prepared) error {
 	// If the client leaves, Do returns, and the worker goes on alone until the compiler
 	// notices that ctx has ended.
 	ctx := c.Context()
-	err := s.compiling.Do(c.Context(), c.QueueKey, func() { set, g, bad = m.constraints.compile(ctx, q) })
+	err := s.compiling.Do(c.Context(), c.Turn(), func() { set, g, bad = m.constraints.compile(ctx, q, s.cfg.Constrained) })
 	if err == nil {
 		err = bad
 	}
 	if err != nil {
 		return err
 	}
+	start := p.output
+	if s.cfg.InThoughts {
+		start = reasoning.Content
+	}
 	for i := range p.requests {
 		r := &p.requests[i]
 		for range max(1, r.N) {
-			r.Masks = append(r.Masks, engine.Mask(set.lexicon.newMask(g, p.output)))
+			r.Masks = append(r.Masks, engine.Mask(set.lexicon.newMask(g, start)))
 		}
 	}
 	return nil
@@ -67,12 +72,12 @@ func (s *Service) constrain(c *transport.Call, m *Model, p *prepared) error {
 
 // compile makes the grammar of q and fills its first mask. The first mask is by far the
 // most expensive, and what it computes is kept for later ones.
-func (c *constraints) compile(ctx context.Context, q *api.Constraint) (*grammarSet, *grammar.Grammar, error) {
+func (c *constraints) compile(ctx context.Context, q *api.Constraint, defaults Constrained) (*grammarSet, *grammar.Grammar, error) {
 	set, err := c.prepare()
 	if err != nil {
 		return nil, nil, err
 	}
-	g, err := set.compiler.Compile(ctx, spec(q))
+	g, err := set.compiler.Compile(ctx, spec(q, defaults))
 	if bad := (*grammar.Error)(nil); errors.As(err, &bad) {
 		return nil, nil, api.ErrConstraint(q.Kind, bad.Error())
 	}
@@ -86,12 +91,12 @@ func (c *constraints) compile(ctx context.Context, q *api.Constraint) (*grammarS
 }
 
 // spec returns the constraint of a request in the form that package grammar compiles.
-func spec(q *api.Constraint) grammar.Spec {
+func spec(q *api.Constraint, defaults Constrained) grammar.Spec {
 	s := grammar.Spec{
 		Schema: q.Schema, Text: q.Text, Choices: q.Choices,
 		// Strict: undeclared properties are not produced (docs/interface/chat-completions.md,
 		// section 8.3), so the option that forbids them is always kept.
-		Options: grammar.Options{Strict: true, DisableAnyWhitespace: q.DisableAnyWhitespace, DisableAdditionalProperties: q.DisableAdditionalProperties},
+		Options: grammar.Options{Strict: true, DisableAnyWhitespace: q.DisableAnyWhitespace || defaults.NoWhitespace, DisableAdditionalProperties: q.DisableAdditionalProperties},
 	}
 	if q.WhitespacePattern != nil {
 		s.WhitespacePattern = *q.WhitespacePattern

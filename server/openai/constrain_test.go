@@ -14,6 +14,7 @@ import (
 
 	"weir/api"
 	"weir/server/servertest"
+	"weir/server/transport"
 )
 
 func structured(kind string, v any) map[string]any {
@@ -259,9 +260,24 @@ func TestC79ConstrainedLogprobs(t *testing.T) {
 	if math.Abs(sum-1) > 1e-5 || illegal != 3 {
 		t.Errorf("the legal ones sum to %v, %d are illegal", sum, illegal)
 	}
-	// Nothing but the end could come, so that its probability is 1.
-	if end := entries[1]; end.Logprob != 0 || len(end.Top) != 5 || end.Top[1].Logprob != -9999 {
+	// Nothing but an end token could come, of which the model has two.
+	end := entries[1].Top
+	if len(end) != 5 || math.Abs(math.Exp(end[0].Logprob)+math.Exp(end[1].Logprob)-1) > 1e-5 || end[2].Logprob != -9999 {
 		t.Errorf("the end token: %+v", end)
+	}
+}
+
+// TestK18EndTokens: where a constraint lets the output end, it may end with each of the
+// model's end tokens.
+func TestK18EndTokens(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
+	for id, reason := range map[int]string{servertest.EndOfTurn: "null", servertest.EndOfText: fmt.Sprint(servertest.EndOfText)} {
+		a := h.Complete(t, with(structured("choice", []string{"a"}), "logit_bias", map[string]any{fmt.Sprint(id): 100}, "return_token_ids", true))
+		c := a.Choices[0]
+		if *c.Message.Content != "a" || int(c.TokenIDs[len(c.TokenIDs)-1]) != id || c.FinishReason != api.FinishStop || string(c.StopReason) != reason {
+			t.Errorf("%d: %q %v %s %s", id, *c.Message.Content, c.TokenIDs, c.FinishReason, c.StopReason)
+		}
 	}
 }
 
@@ -305,7 +321,7 @@ func TestGrammarsWaitApart(t *testing.T) {
 	var begun atomic.Int32
 	for range h.Instance.OpenAI().Compiling().Workers() { // keeps every worker busy, as a large grammar would
 		busy.Go(func() {
-			if err := h.Instance.OpenAI().Compiling().Do(t.Context(), "", func() { begun.Add(1); <-gate }); err != nil {
+			if err := h.Instance.OpenAI().Compiling().Do(t.Context(), transport.Turn{}, func() { begun.Add(1); <-gate }); err != nil {
 				t.Error(err)
 			}
 		})

@@ -19,7 +19,7 @@ func FuzzServer(f *testing.F) {
 		whole, "", "{", "[]", "null", `""`, "{}", `{"messages":[]}`, `{"messages":[{"role":"user","content":null}]}`,
 		strings.Replace(whole, `"Hi"`, `"\ud800"`, 1), strings.Replace(whole, `"Hi"`, "\"\xff\"", 1),
 		strings.Replace(whole, `"Hi"`, `[{"type":"text","text":"a"},{"type":"file"}]`, 1),
-		servertest.Body(f, map[string]any{"stream": true, "stream_options": map[string]any{"continuous_usage_stats": true}, "n": 3, "temperature": 1}),
+		servertest.Body(f, map[string]any{"stream": true, "stream_options": map[string]any{"include_usage": true, "continuous_usage_stats": true}, "n": 3, "temperature": 1}),
 		servertest.Body(f, map[string]any{"logprobs": true, "top_logprobs": 20, "prompt_logprobs": 20, "echo": true, "return_token_ids": true}),
 		servertest.Body(f, map[string]any{"stop": []string{"a", "b"}, "stop_token_ids": []int{1, 2}, "min_tokens": 3, "ignore_eos": true, "bad_words": []string{"x", " y"}}),
 		servertest.Body(f, map[string]any{"logit_bias": map[string]any{"5": -100, "6": 100}, "allowed_token_ids": []int{5, 6, 7}, "seed": -1, "top_k": 3, "top_p": 1e-9, "min_p": 0.3}),
@@ -47,7 +47,7 @@ func FuzzOthers(f *testing.F) {
 	for i := range paths {
 		for _, body := range []string{
 			"", "{", "[]", "{}", `{"prompt":""}`, `{"prompt":"Hi","tokens":[5]}`, `{"tokens":[-1,1e3]}`, servertest.Body(f, nil), servertest.Body(f, map[string]any{"return_token_strs": true, "continue_final_message": true}),
-			servertest.TextBody(f, map[string]any{"n": 3, "temperature": 1, "stream": true, "stream_options": map[string]any{"continuous_usage_stats": true}}),
+			servertest.TextBody(f, map[string]any{"n": 3, "temperature": 1, "stream": true, "stream_options": map[string]any{"include_usage": true, "continuous_usage_stats": true}}),
 			servertest.TextBody(f, map[string]any{"prompt": []string{"a", "", "\u00e9"}, "echo": true, "logprobs": 20, "max_tokens": 0, "return_token_ids": true}),
 			servertest.TextBody(f, map[string]any{"prompt": [][]int{{1, 2}, {3}}, "echo": true, "logprobs": 2, "stream": true, "stop": "a"}),
 			servertest.TextBody(f, map[string]any{"prompt": []int{5}, "prompt_logprobs": 3, "truncate_prompt_tokens": 1, "suffix": nil}),

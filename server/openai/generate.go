@@ -36,7 +36,9 @@ func prepareBody[T any](s *Service, c *transport.Call, prepare preparation[T]) (
 	var made T
 	var bad error
 	ctx, body, from := c.Context(), c.Body(), sender{c.RequestID, c.Project, c.Who}
-	if err := s.http.Queue().Do(c.Context(), c.QueueKey, func() { made, bad = prepare(ctx, m, body, from) }); err != nil {
+	turn := c.Turn()
+	turn.Size = len(body)
+	if err := s.http.Queue().Do(c.Context(), turn, func() { made, bad = prepare(ctx, m, body, from) }); err != nil {
 		c.Fail(err)
 		return none, nil, false
 	}

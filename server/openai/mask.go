@@ -123,29 +123,18 @@ func (k *mask) Fill(row []uint32, pace func(waiting bool) (goOn bool)) error {
 	return nil
 }
 
-// legal fills row with the tokens that the grammar accepts. If nothing but an end token can
-// come, only the first of them is legal, because the others are stop tokens, which would
-// appear in the stop_reason of the answer.
+// legal fills row with the tokens that the grammar accepts. Where the output may end these
+// include all end tokens, so that the model draws the one that it would draw without a
+// constraint.
 func (k *mask) legal(row []uint32, pace grammar.Pace) error {
 	switch err := k.matcher.FillPaced(row, pace); {
 	case errors.Is(err, grammar.ErrStuck):
-		return nil
+		return nil // no bit is set
 	case errors.Is(err, grammar.ErrTooComplex):
 		return fmt.Errorf("%w: %w", engine.ErrTooComplex, err)
-	case err != nil || !k.matcher.Done() || len(k.lexicon.eos) == 0:
+	default:
 		return err
 	}
-	for _, t := range k.lexicon.eos {
-		row[t/32] &^= 1 << (t % 32)
-	}
-	ends := k.lexicon.eos
-	if !slices.ContainsFunc(row, func(w uint32) bool { return w != 0 }) {
-		ends = ends[:1]
-	}
-	for _, t := range ends {
-		row[t/32] |= 1 << (t % 32)
-	}
-	return nil
 }
 
 // Quick implements engine.Mask.

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"unicode/utf8"
 
@@ -11,6 +12,7 @@ import (
 	"weir/engine"
 	"weir/sampler"
 	"weir/server/failure"
+	"weir/tokenizer"
 )
 
 // prepared is a request that is ready for the engine.
@@ -64,11 +66,14 @@ func (s *Service) request(m *Model, q *api.Options, params sampler.Params, token
 		Stop: q.Stop, IncludeStop: q.IncludeStop,
 		KeepSpecial: !q.SkipSpecialTokens, JoinSpecial: !q.SpacesBetweenSpecial,
 	}
+	if r.LogprobIDs, bad = m.chosen(q); bad != nil {
+		return engine.Request{}, bad
+	}
 	salt := ""
 	if q.CacheSalt != nil {
 		salt = *q.CacheSalt
 	}
-	r.Salt = s.salts.salt(from.project, salt)
+	r.Salt = s.salts.salt(from.who, from.project, salt)
 	if n := q.PromptLogprobs; n != nil {
 		top := *n
 		if top < 0 {
@@ -131,10 +136,10 @@ func (m *Model) encode(ctx context.Context, q *api.Options, text string, limit p
 			return nil, api.ErrCharacters(m.MaxLen, n, most)
 		}
 	}
-	if ctx.Err() != nil {
+	tokens, err := m.Tokenizer.EncodeUntil(ctx.Done(), nil, text, q.AddSpecialTokens)
+	if errors.Is(err, tokenizer.ErrStopped) {
 		return nil, nil
 	}
-	tokens, err := m.Tokenizer.Encode(nil, text, q.AddSpecialTokens)
 	if err != nil {
 		return nil, api.ErrTooComplex()
 	}
@@ -188,11 +193,12 @@ func (s *Service) reply(m *Model, q *api.Options, id string) reply {
 	}
 	r := reply{
 		meta: api.Meta{ID: id, Created: s.http.Now().Unix(), Model: m.Names[0], Fingerprint: m.Fingerprint},
-		form: api.Form{Reasoning: s.cfg.ReasoningField, TokensAsIDs: s.cfg.TokensAsIDs, TokenIDs: q.ReturnTokenIDs, ContinuousUsage: q.ContinuousUsage},
+		form: api.Form{Reasoning: s.cfg.ReasoningField, TokensAsIDs: s.cfg.TokensAsIDs, TokenIDs: q.ReturnTokenIDs, ContinuousUsage: q.ContinuousUsage || s.cfg.ForceUsage, NoPromptDetails: s.cfg.NoPromptDetails},
 		tok:  m.Tokenizer, n: q.N,
 		logprobs: q.Logprobs, top: q.TopLogprobs,
-		stream: q.Stream, usage: q.IncludeUsage || s.cfg.ForceUsage,
+		stream: q.Stream, interval: max(q.StreamInterval, s.cfg.StreamInterval), usage: q.IncludeUsage || s.cfg.ForceUsage,
 	}
+	r.chosen = q.LogprobTokenIDs != nil
 	if q.ReturnTokensAsIDs != nil {
 		r.form.TokensAsIDs = *q.ReturnTokensAsIDs
 	}

@@ -13,10 +13,8 @@ import (
 //     it is the last of its choice or carries token ids or log-probabilities. Then it has
 //     "delta":{}. (vLLM loses such log-probabilities.) After the thoughts, chunks without
 //     text have "content":"" as in any other stream.
-//   - With include_reasoning false, chunks without content are not sent, and neither are
-//     their token ids and log-probabilities. The last chunk is sent, without these. As
-//     long as it is open whether the output begins with a tag, its tokens do not count as
-//     thoughts.
+//   - With include_reasoning false, chunks without content are not sent, but for the last
+//     one. No chunk has token ids or log-probabilities then.
 //
 // Text that is held back, because it may be the beginning of a tag or of a stop string,
 // comes with a later chunk, so that text and ids of one chunk need not correspond. The
@@ -30,10 +28,8 @@ func (e *chatEncoder) divide(c *api.Chunk, text []byte) bool {
 	c.Content, c.NoContent = view(content), len(content) == 0
 	if !e.a.hideThoughts {
 		c.Reasoning = view(thought)
-	} else if c.NoContent && !s.Undecided() {
-		c.Logprobs, c.HasLogprobs, c.TokenIDs = nil, false, nil
 	}
-	return c.Finish != "" || !c.NoContent || c.Reasoning != "" || c.HasLogprobs || e.r.form.TokenIDs && len(c.TokenIDs) > 0
+	return c.Finish != "" || !c.NoContent || c.Reasoning != "" || c.HasLogprobs || e.r.form.TokenIDs && !e.r.form.HideOutputIDs && len(c.TokenIDs) > 0
 }
 
 // divide splits the text of a whole choice into reasoning and content, each after its part

@@ -168,7 +168,7 @@ func joinDivided(t *testing.T, chunks []servertest.Chunk, n int) []divided {
 func (h *testServer) wholeAndStreamed(t *testing.T, fields map[string]any) []struct{ thought, content *string } {
 	t.Helper()
 	whole := h.Complete(t, fields)
-	all := map[string]any{"stream_options": map[string]any{}}
+	all := map[string]any{"stream_options": map[string]any{"include_usage": true}}
 	for k, v := range fields {
 		all[k] = v
 	}
@@ -256,7 +256,7 @@ func TestReasoningTranscripts(t *testing.T) {
 	for name, fields := range map[string]map[string]any{
 		"reasoning":          {},
 		"reasoning_tokens":   {"logprobs": true, "return_token_ids": true},
-		"reasoning_hidden":   {"include_reasoning": false, "logprobs": true, "return_token_ids": true, "stream_options": map[string]any{"continuous_usage_stats": true}},
+		"reasoning_hidden":   {"include_reasoning": false, "logprobs": true, "return_token_ids": true, "stream_options": map[string]any{"include_usage": true, "continuous_usage_stats": true}},
 		"reasoning_unclosed": {"max_tokens": 4, "return_token_ids": true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -295,22 +295,27 @@ func TestReasoningEvents(t *testing.T) {
 	}
 }
 
-// C141: include_reasoning false hides reasoning, and in streams also the token ids and
-// log-probabilities of its chunks. The usage counts its tokens.
-func TestC141IncludeReasoning(t *testing.T) {
+// C141: include_reasoning false hides reasoning, and with it (K17) the token ids and
+// log-probabilities of the whole output, in streams and otherwise. The usage counts its
+// tokens.
+func TestC141K17IncludeReasoning(t *testing.T) {
 	t.Parallel()
 	thought, content := words("<think>hm"), words("Yes.")
 	h := newReasoningServer(t, nil, slices.Concat(thought, words("</think>"), content))
 	fields := thinking(map[string]any{"include_reasoning": false, "return_token_ids": true, "logprobs": true})
 	whole := h.Complete(t, fields)
-	if m := whole.Choices[0].Message; m.Reasoning != nil || deref(m.Content) != "Yes." || whole.Usage.Completion != len(thought)+len(content)+2 {
-		t.Errorf("%+v %+v", m, whole.Usage)
+	c := whole.Choices[0]
+	if c.Message.Reasoning != nil || deref(c.Message.Content) != "Yes." || whole.Usage.Completion != len(thought)+len(content)+2 {
+		t.Errorf("%+v %+v", c.Message, whole.Usage)
 	}
-	fields["stream_options"] = map[string]any{}
+	if c.Logprobs != nil || c.TokenIDs != nil || len(whole.PromptTokenIDs) != whole.Usage.Prompt {
+		t.Errorf("%v %v %v", c.Logprobs, c.TokenIDs, whole.PromptTokenIDs)
+	}
+	fields["stream_options"] = map[string]any{"include_usage": true}
 	chunks := h.Streamed(t, fields)
 	d := joinDivided(t, chunks, 1)[0]
-	if want := append(slices.Clone(content), servertest.EndOfTurn); d.thought != "" || d.content != "Yes." || !slices.Equal(d.ids, want) || len(d.tokens) != len(want) || d.events != len(want) {
-		t.Errorf("%+v, want the tokens %v", d, want)
+	if d.thought != "" || d.content != "Yes." || len(d.ids)+len(d.tokens) != 0 || d.events != len(content)+1 {
+		t.Errorf("%+v", d)
 	}
 	if u := chunks[len(chunks)-1].Usage; u.Completion != whole.Usage.Completion {
 		t.Errorf("usage %+v", u)
@@ -320,10 +325,72 @@ func TestC141IncludeReasoning(t *testing.T) {
 	if d := joinDivided(t, h.Streamed(t, fields), 1)[0]; d.events != 1 || d.finish != "stop" || len(d.ids)+len(d.tokens) != 0 {
 		t.Errorf("%+v", d)
 	}
-	// Tokens are not taken for thoughts before it is clear that they are.
+	// An output without thoughts has none either.
 	h = newReasoningServer(t, nil, "\n\nYes.")
-	if d := joinDivided(t, h.Streamed(t, fields), 1)[0]; d.content != "\n\nYes." || !slices.Equal(d.ids, append(words("\n\nYes."), servertest.EndOfTurn)) {
+	if d := joinDivided(t, h.Streamed(t, fields), 1)[0]; d.content != "\n\nYes." || len(d.ids)+len(d.tokens) != 0 {
 		t.Errorf("%+v", d)
+	}
+	// Where thoughts are not told apart, nothing is hidden.
+	h = newReasoningServer(t, withTemplate(openingTemplate, reasoning.None), thought)
+	delete(fields, "stream_options")
+	if c := h.Complete(t, fields).Choices[0]; c.Logprobs == nil || len(c.TokenIDs) == 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// The usage says how many tokens are thought: shown or not, and of all choices together.
+func TestK20ReasoningTokens(t *testing.T) {
+	t.Parallel()
+	thought, content := words("<think>hm, so it is"), words("Yes.")
+	h := newReasoningServer(t, nil, slices.Concat(thought, words("</think>"), content), words("No."))
+	ask := func(fields map[string]any, want int) {
+		t.Helper()
+		if u := h.Complete(t, fields).Usage; u.CompletionDetails == nil || u.CompletionDetails.Reasoning != want {
+			t.Errorf("%v: %+v, want %d", fields, u.CompletionDetails, want)
+		}
+		fields["stream_options"] = map[string]any{"include_usage": true, "continuous_usage_stats": true}
+		most := 0
+		for i, c := range h.Streamed(t, fields) {
+			switch d := c.Usage.CompletionDetails; {
+			case d == nil:
+				t.Fatalf("event %d: %+v", i, c.Usage)
+			case d.Reasoning < most && len(c.Choices) == 0:
+				t.Errorf("%d at the end after %d", d.Reasoning, most)
+			default:
+				most = max(most, d.Reasoning)
+			}
+		}
+		if most != want {
+			t.Errorf("%v, streaming: %d, want %d", fields, most, want)
+		}
+	}
+	ask(thinking(nil), len(thought)-1)
+	ask(thinking(map[string]any{"include_reasoning": false}), len(thought)-1)
+	ask(thinking(map[string]any{"max_tokens": 3}), 2)
+	if status, answer, _ := h.Get("POST", servertest.TextPath, servertest.TextBody(t, nil)); status != 200 || !strings.Contains(answer, `"completion_tokens_details":null`) {
+		t.Error(answer)
+	}
+	plain := newReasoningServer(t, withTemplate(openingTemplate, reasoning.None), content)
+	if _, answer := plain.Chat(nil); !strings.Contains(answer, `"completion_tokens_details":null`) {
+		t.Error(answer)
+	}
+}
+
+func TestK21PromptText(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
+	want := decode(h.Complete(t, map[string]any{"return_token_ids": true}).PromptTokenIDs)
+	quoted := string(api.AppendString([]byte(`,"prompt_text":`), want))
+	if _, answer := h.Chat(map[string]any{"return_prompt_text": true, "truncate_prompt_tokens": 2}); strings.Count(answer, quoted+`,`) != 1 {
+		t.Errorf("%s\nwant %s", answer, quoted)
+	}
+	if _, answer := h.Chat(map[string]any{"return_prompt_text": true, "stream": true, "n": 2, "temperature": 1}); strings.Count(answer, quoted+`}`) != 2 || strings.Count(answer, "prompt_text") != 2 {
+		t.Error(answer)
+	}
+	for _, fields := range []map[string]any{nil, {"return_prompt_text": false}, {"return_prompt_text": nil}} {
+		if _, answer := h.Chat(fields); !strings.Contains(answer, `,"prompt_text":null,`) {
+			t.Error(answer)
+		}
 	}
 }
 

@@ -55,6 +55,14 @@ func (p *prepared) rendered(i int) api.Rendered {
 			SkipSpecialTokens: q.SkipSpecialTokens, SpacesBetweenSpecial: q.SpacesBetweenSpecial,
 		},
 	}
+	out.Sampling.StructuredOutputs = q.Constraint.Render()
+	if d := q.RepetitionDetection; d != nil {
+		out.Sampling.RepetitionDetection = &api.RenderedRepetition{MaxSize: d.MaxSize, MinSize: d.MinSize, Count: d.Count}
+	}
+	out.Sampling.LogprobTokenIDs, out.Sampling.ThinkingBudget = q.LogprobTokenIDs, q.ThinkingBudget
+	if q.StreamInterval > 0 {
+		out.Sampling.StreamInterval = &q.StreamInterval
+	}
 	if q.Logprobs {
 		out.Sampling.Logprobs = &q.TopLogprobs
 	}

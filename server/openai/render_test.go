@@ -12,13 +12,46 @@ import (
 
 // docs/interface/operations.md: the ids that a request would be generated
 // from, with every default filled in, and nothing generated.
+// What decides the output is there: constraints in the terms of structured_outputs, however
+// they were sent, and repetition_detection.
+func TestK13RenderedConstraints(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
+	const rest = `"disable_any_whitespace":false,"disable_additional_properties":false,"whitespace_pattern":null}`
+	for _, c := range []struct {
+		fields map[string]any
+		want   string
+	}{
+		{nil, `"structured_outputs":null,"repetition_detection":null`},
+		{map[string]any{"response_format": map[string]any{"type": "json_schema", "json_schema": map[string]any{"name": "n", "schema": map[string]any{"type": "object"}}}},
+			`"structured_outputs":{"json":{"type":"object"},"regex":null,"choice":null,"grammar":null,"json_object":null,"structural_tag":null,` + rest},
+		{map[string]any{"response_format": map[string]any{"type": "json_object"}}, `"structured_outputs":{"json":null,"regex":null,"choice":null,"grammar":null,"json_object":true,"structural_tag":null,` + rest},
+		{map[string]any{"structured_outputs": map[string]any{"regex": "a+", "disable_any_whitespace": true, "whitespace_pattern": " "}},
+			`"structured_outputs":{"json":null,"regex":"a+","choice":null,"grammar":null,"json_object":null,"structural_tag":null,"disable_any_whitespace":true,"disable_additional_properties":false,"whitespace_pattern":" "}`},
+		{map[string]any{"structured_outputs": map[string]any{"choice": []string{"a", "b"}}}, `"regex":null,"choice":["a","b"],"grammar":null`},
+		{map[string]any{"structured_outputs": map[string]any{"grammar": `root ::= "x"`}}, `"grammar":"root ::= \"x\"","json_object":null`},
+		{map[string]any{"structured_outputs": map[string]any{"structural_tag": `{"structures":[],"triggers":[]}`}}, `"structural_tag":"{\"structures\":[],\"triggers\":[]}"`},
+		{map[string]any{"repetition_detection": map[string]any{"max_pattern_size": 4, "min_count": 3}}, `"repetition_detection":{"max_pattern_size":4,"min_pattern_size":1,"min_count":3}`},
+	} {
+		for _, path := range []string{servertest.ChatPath, servertest.TextPath} {
+			body := servertest.Body(t, c.fields)
+			if path == servertest.TextPath {
+				body = servertest.TextBody(t, c.fields)
+			}
+			if status, answer, _ := h.Get("POST", path+"/render", body); status != 200 || !strings.Contains(answer, c.want) {
+				t.Errorf("%s %v: %d %s\nwant %s", path, c.fields, status, answer, c.want)
+			}
+		}
+	}
+}
+
 func TestRender(t *testing.T) {
 	t.Parallel()
 	temperature := 0.7
 	h := newServer(t, func(s *servertest.Setup) { s.Model.Generation.Temperature = &temperature })
 	var r api.Rendered
 	fields := map[string]any{"temperature": servertest.Remove, "top_p": 0.9, "seed": 3, "stop": "x", "logprobs": true, "top_logprobs": 2, "logit_bias": map[string]any{"5": 1}, "max_tokens": servertest.Remove,
-		"cache_salt": "s", "stream": true, "stream_options": map[string]any{"continuous_usage_stats": true}, "kv_transfer_params": map[string]any{"a": 1}}
+		"cache_salt": "s", "stream": true, "stream_options": map[string]any{"include_usage": true, "continuous_usage_stats": true}, "kv_transfer_params": map[string]any{"a": 1}}
 	status, answer, header := h.Get("POST", servertest.ChatPath+"/render", servertest.Body(t, fields), "X-Request-Id: mine")
 	if err := json.Unmarshal([]byte(answer), &r); err != nil || status != 200 || header.Get("Content-Type") != "application/json" {
 		t.Fatalf("%d %v %s", status, err, answer)
@@ -51,7 +84,7 @@ func TestRender(t *testing.T) {
 		status     int
 		param      string
 	}{
-		{servertest.ChatPath, "{", 400, ""}, {servertest.ChatPath, servertest.Body(t, map[string]any{"model": "nobody"}), 404, "model"}, {servertest.ChatPath, servertest.Body(t, map[string]any{"max_tokens": 1024}), 400, "-"}, {servertest.ChatPath, servertest.Body(t, map[string]any{"chat_template": "x"}), 400, ""},
+		{servertest.ChatPath, "{", 400, ""}, {servertest.ChatPath, servertest.Body(t, map[string]any{"model": "nobody"}), 404, "model"}, {servertest.ChatPath, servertest.Body(t, map[string]any{"max_tokens": 1025}), 400, "max_tokens"}, {servertest.ChatPath, servertest.Body(t, map[string]any{"chat_template": "x"}), 400, ""},
 		{servertest.TextPath, "{}", 400, "prompt"}, {servertest.TextPath, servertest.TextBody(t, map[string]any{"prompt": []int{servertest.Vocabulary}}), 400, ""}, {servertest.TextPath, servertest.TextBody(t, map[string]any{"suffix": "x"}), 400, "suffix"},
 	} {
 		status, answer, _ := h.Get("POST", c.path+"/render", c.body)

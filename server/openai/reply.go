@@ -3,6 +3,7 @@ package openai
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -20,10 +21,12 @@ type reply struct {
 	n        int // choices, of all prompts
 	logprobs bool
 	top      int  // how many alternatives of each token were asked for
+	chosen   bool // the alternatives are tokens that the request names, all of them, and not the best
 	oneMore  bool // list one alternative more than top, as /v1/completions does
 
-	stream bool
-	usage  bool // a usage chunk at the end of the stream
+	stream   bool
+	interval int  // tokens of a choice in a chunk of a stream; up to 1: one
+	usage    bool // a usage chunk at the end of the stream
 
 	answer   answer
 	recorded *transcript // nil: this answer is not recorded
@@ -95,7 +98,10 @@ func finish(ev *engine.Event) (reason string, stop api.StopReason) {
 func (r *reply) logprob(ev *engine.Event, alts []api.TokenLogprob) (api.Logprob, []api.TokenLogprob) {
 	own := api.TokenLogprob{ID: ev.Token, Logprob: ev.Logprob, Text: tokenText(r.tok, ev.Token)}
 	from, most := len(alts), r.top
-	if r.oneMore {
+	switch {
+	case r.chosen:
+		most = 1 + len(ev.Top)
+	case r.oneMore:
 		most++
 	}
 	if most > 0 {
@@ -104,13 +110,31 @@ func (r *reply) logprob(ev *engine.Event, alts []api.TokenLogprob) (api.Logprob,
 			if len(alts)-from == most {
 				break
 			}
-			if t.Token != ev.Token && t.Token >= 0 {
+			if t.Token != ev.Token && t.Token >= 0 && !(r.chosen && listed(alts[from:], t.Token)) {
 				alts = append(alts, api.TokenLogprob{ID: t.Token, Logprob: t.Logprob, Text: tokenText(r.tok, t.Token)})
 			}
 		}
-		alts = r.impossible(alts, from)
+		if !r.chosen {
+			alts = r.impossible(alts, from)
+		}
 	}
 	return api.Logprob{TokenLogprob: own, Top: alts[from:len(alts):len(alts)]}, alts
+}
+
+// echoedLogprob returns the entry of a token of an echoed prompt, whose score is sc. It has
+// no more alternatives than were computed, which may be fewer than r.top if the request has
+// a prompt_logprobs of its own.
+func (r *reply) echoedLogprob(sc *engine.PromptLogprob) api.Logprob {
+	few := *r
+	few.top, few.chosen = min(r.top, len(sc.Top)), false
+	ev := engine.Event{Token: sc.Token, Logprob: sc.Logprob, Top: sc.Top}
+	entry, _ := few.logprob(&ev, nil)
+	return entry
+}
+
+// listed reports whether a token is among alternatives.
+func listed(alts []api.TokenLogprob, token int32) bool {
+	return slices.ContainsFunc(alts, func(t api.TokenLogprob) bool { return t.ID == token })
 }
 
 // impossible appends tokens of probability 0 to the alternatives alts[from:] until there

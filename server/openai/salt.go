@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
+
+	"weir/auth"
 )
 
 // salter derives the namespaces of the prefix cache. Every process makes a new key, so that
@@ -17,14 +19,24 @@ func newSalter() salter {
 	return s
 }
 
-// salt returns the namespace of the requests of a project with a cache_salt. All requests
-// that have neither share a namespace.
-func (s *salter) salt(project, cacheSalt string) [16]byte {
+// salt returns the namespace of requests with a cache_salt that a key has sent for a
+// project. cached_tokens and the time to the first token tell what is in a namespace, so
+// that a namespace is shared only by those who may know of each other's prompts: by the keys
+// of one tenant, and in a project by all keys that the credentials file names it for. A key
+// that is for all projects is not named for any: its holder can send any name. Without keys
+// all clients share.
+func (s *salter) salt(who *auth.Identity, project, cacheSalt string) [16]byte {
+	share := who.Share
+	if project != "" && who.Names(project) {
+		share = ""
+	}
 	mac := hmac.New(sha256.New, s.key[:])
-	var n [8]byte
-	binary.LittleEndian.PutUint64(n[:], uint64(len(project))) // without the length, "a"+"bc" would be "ab"+"c"
-	mac.Write(n[:])
-	mac.Write([]byte(project))
+	for _, part := range []string{share, project} {
+		var n [8]byte
+		binary.LittleEndian.PutUint64(n[:], uint64(len(part))) // without the length, "a"+"bc" would be "ab"+"c"
+		mac.Write(n[:])
+		mac.Write([]byte(part))
+	}
 	mac.Write([]byte(cacheSalt))
 	return [16]byte(mac.Sum(nil))
 }

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"context"
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
@@ -13,8 +14,8 @@ import (
 
 // sampling turns the request's fields, and the model's defaults for those that
 // are absent, into sampling parameters. Ranges that need no model are checked
-// already (api.Options.CheckSampling).
-func (s *Service) sampling(m *Model, q *api.Options) (sampler.Params, *api.Error) {
+// already (api.Options.CheckSampling). If ctx ends, the result does not matter.
+func (s *Service) sampling(ctx context.Context, m *Model, q *api.Options) (sampler.Params, *api.Error) {
 	g := &m.Generation
 	p := sampler.Params{
 		Temperature: float32(or(q.Temperature, g.Temperature, 1)),
@@ -27,10 +28,11 @@ func (s *Service) sampling(m *Model, q *api.Options) (sampler.Params, *api.Error
 		Frequency:  float32(q.FrequencyPenalty),
 		Presence:   float32(q.PresencePenalty),
 		MinTokens:  q.MinTokens,
-		Seed:       rand.Uint64(),
 	}
 	if q.Seed != nil {
 		p.Seed = uint64(*q.Seed)
+	} else {
+		p.Seed = s.newSeed()
 	}
 	if p.Temperature == 0 && q.N > 1 { // also when the model's default says so
 		return p, api.ErrGreedyN(q.N)
@@ -40,7 +42,9 @@ func (s *Service) sampling(m *Model, q *api.Options) (sampler.Params, *api.Error
 		if s.cfg.ProcessedLogprobs {
 			p.Logprobs = engine.ProcessedLogprobs
 		}
-		if err := s.logprobLimit(m, q.TopLogprobs, api.ErrMaxLogprobs); err != nil {
+		if q.LogprobTokenIDs != nil {
+			p.Logprobs, p.TopLogprobs = engine.RawLogprobs, 0
+		} else if err := s.logprobLimit(m, q.TopLogprobs, api.ErrMaxLogprobs); err != nil {
 			return p, err
 		}
 		p.TopLogprobs = min(p.TopLogprobs, m.VocabSize)
@@ -69,20 +73,35 @@ func (s *Service) sampling(m *Model, q *api.Options) (sampler.Params, *api.Error
 		p.StopIDs = append(p.StopIDs, g.EOS)
 	}
 	var err *api.Error
-	p.BadWords, err = m.badWords(q.BadWords)
+	p.BadWords, err = m.badWords(ctx, q.BadWords)
 	return p, err
+}
+
+// maxLogprobTokens is the most tokens that logprob_token_ids may name, as in vLLM.
+const maxLogprobTokens = 128
+
+// chosen returns the tokens of logprob_token_ids; nil: there are none.
+func (m *Model) chosen(q *api.Options) ([]int32, *api.Error) {
+	if n := len(q.LogprobTokenIDs); n > maxLogprobTokens {
+		return nil, api.ErrLogprobTokens(n, maxLogprobTokens)
+	}
+	out, outside := ids(q.LogprobTokenIDs, m.VocabSize)
+	if outside != nil {
+		return nil, api.ErrLogprobTokenIDs(outside, m.VocabSize)
+	}
+	return out, nil
 }
 
 // badWords returns the token sequences of words, each as it is tokenized at the start of a
 // text and as it is tokenized after a space, without duplicates. Both are banned, of
 // whatever length (docs/interface/chat-completions.md, section 4.5).
-func (m *Model) badWords(words []string) (sequences [][]int32, _ *api.Error) {
+func (m *Model) badWords(ctx context.Context, words []string) (sequences [][]int32, _ *api.Error) {
 	known := make(map[string]bool)
 	var key []byte
 	for _, w := range words {
 		bare := strings.TrimLeft(w, " \t\n\v\f\r")
 		for _, form := range [2]string{bare, " " + bare} {
-			seq, err := m.Tokenizer.Encode(nil, form, false)
+			seq, err := m.Tokenizer.EncodeUntil(ctx.Done(), nil, form, false)
 			if err != nil {
 				return nil, api.ErrTooComplex()
 			}
@@ -158,4 +177,18 @@ func or[T any](request, model *T, otherwise T) T {
 		return *model
 	}
 	return otherwise
+}
+
+// newSeed returns the seed of a request that gives none: a random number, or the next one of
+// those that Config.Seed leads to.
+func (s *Service) newSeed() uint64 {
+	if s.cfg.Seed == nil {
+		return rand.Uint64()
+	}
+	// Without the mixing, the requests of two servers with seeds that are next to each other
+	// would share seeds. (SplitMix64: Steele, Lea and Flood, OOPSLA 2014.)
+	x := *s.cfg.Seed + s.seeds.Add(1)*0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
 }

@@ -35,8 +35,21 @@ type Config struct {
 	TokensAsIDs bool
 	// ReasoningField selects the field, or both fields, that reasoning has in answers.
 	ReasoningField api.ReasoningField
-	// ForceUsage sends the usage chunk also in streams whose request did not ask for it.
+	// ForceUsage sends usage in every chunk of every stream, and the usage chunk, also where
+	// the request did not ask for them.
 	ForceUsage bool
+	// StreamInterval is the least number of tokens in a chunk of a stream; up to 1: each has a
+	// chunk of its own. A request may ask for more.
+	StreamInterval int
+	// NoPromptDetails leaves prompt_tokens_details out of the usage.
+	NoPromptDetails bool
+	// Tools says what becomes of the tools of a request.
+	Tools
+	// Seed, if not nil, makes the seeds of requests that give none: the same requests in the
+	// same order then have the same answers. nil: such seeds are random.
+	Seed *uint64
+	// Constrained are defaults of constrained requests.
+	Constrained
 	// LoadTracking makes Load count the requests that generate.
 	LoadTracking bool
 	// CompileQueue is the number of requests that may wait for their grammar,
@@ -46,6 +59,21 @@ type Config struct {
 	NewID func() string
 }
 
+// Tools says what becomes of the tools of a request.
+type Tools struct {
+	// AutoTools accepts tool_choice "auto". The template shows the tools to the model; the
+	// calls that it writes remain text.
+	AutoTools bool
+	// ExcludeTools hides the tools of a request with tool_choice "none" from the template.
+	ExcludeTools bool
+}
+
+// Constrained are defaults of constrained requests.
+type Constrained struct {
+	NoWhitespace bool // JSON without white space between its tokens, as if each request said so
+	InThoughts   bool // the constraint holds for the whole output, and not for what follows the thoughts
+}
+
 // Validate returns an error for the first value that is out of range.
 func (c *Config) Validate() error {
 	switch {
@@ -53,6 +81,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("server: Config.StallAfter is %v, want more than 0", c.StallAfter)
 	case c.ReasoningField > api.ReasoningBoth:
 		return fmt.Errorf("server: Config.ReasoningField is %d", c.ReasoningField)
+	case c.StreamInterval < 0:
+		return fmt.Errorf("server: Config.StreamInterval is %d, want at least 0", c.StreamInterval)
 	case c.Heartbeat < 0:
 		return fmt.Errorf("server: Config.Heartbeat is %v, want at least 0", c.Heartbeat)
 	case c.MaxLogprobs < -1:
@@ -70,7 +100,8 @@ type Service struct {
 	recorder  *recording.Recorder // nil: nothing is recorded
 	counts    *metrics.Metrics
 	salts     salter
-	load      atomic.Int64 // requests that generate; counted with LoadTracking
+	seeds     atomic.Uint64 // seeds that were made from Config.Seed
+	load      atomic.Int64  // requests that generate; counted with LoadTracking
 
 	model  atomic.Pointer[Model]
 	failed atomic.Bool // the engine has ended

@@ -61,7 +61,7 @@ func TestReadEqualsWriteTo(t *testing.T) {
 func TestPanicInAStream(t *testing.T) {
 	h := newFixture(t)
 	b := direct(t, h, request(5), reply{})
-	b.enc.(*chatEncoder).used = nil // the first token's event indexes it
+	b.enc.(*chatEncoder).chunks.used = nil // the first token's event indexes it
 	var out bytes.Buffer
 	if _, err := b.WriteTo(&out); err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 func TestTranscripts(t *testing.T) {
 	for name, fields := range map[string]map[string]any{
 		"plain":      {},
-		"usage":      {"stream_options": map[string]any{"continuous_usage_stats": true}, "n": 2, "temperature": 1, "seed": 3, "max_tokens": 3},
+		"usage":      {"stream_options": map[string]any{"include_usage": true, "continuous_usage_stats": true}, "n": 2, "temperature": 1, "seed": 3, "max_tokens": 3},
 		"logprobs":   {"logprobs": true, "top_logprobs": 2, "return_token_ids": true, "max_tokens": 3},
 		"stop":       {"max_tokens": 20, "logit_bias": map[string]any{"700": 100}, "stop_token_ids": []int{700}},
 		"stopstring": {"max_tokens": 40, "temperature": 1, "seed": 11, "stop": []string{"qqqq", "day(f"}},

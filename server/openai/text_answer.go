@@ -60,10 +60,7 @@ func (t *textAnswer) echoed(r *reply, st *engine.Stream, i int) (string, *api.Te
 	l := &api.TextLogprobs{Unscored: true, Entries: make([]api.Logprob, 1, len(prompt))}
 	l.Entries[0].TokenLogprob = api.TokenLogprob{ID: prompt[0], Text: tokenText(r.tok, prompt[0])}
 	for j := range scores {
-		sc := &scores[j]
-		ev := engine.Event{Token: sc.Token, Logprob: sc.Logprob, Top: sc.Top}
-		entry, _ := r.logprob(&ev, nil)
-		l.Entries = append(l.Entries, entry)
+		l.Entries = append(l.Entries, r.echoedLogprob(&scores[j]))
 	}
 	return t.echo[i], l
 }
@@ -82,7 +79,7 @@ func joined(before *api.TextLogprobs, own []api.Logprob) *api.TextLogprobs {
 func (t *textAnswer) encoder(r *reply, st *engine.Stream) encoder {
 	return &textEncoder{
 		r: r, t: t, st: st, enc: api.NewTextStream(r.meta, r.form),
-		begun: make([]bool, r.n), used: make([]int, r.n), offset: make([]int, r.n),
+		begun: make([]bool, r.n), chunks: newChunker(r), offset: make([]api.TextOffset, r.n),
 	}
 }
 
@@ -94,14 +91,11 @@ type textEncoder struct {
 	enc *api.TextStream
 
 	begun  []bool // by choice: an event has been written
-	used   []int  // by choice: completion tokens
-	offset []int  // by choice: characters of the tokens in its log-probabilities so far
+	chunks chunker
+	offset []api.TextOffset // by choice: where its next log-probability stands
 
 	scores api.TextLogprobs
 	chunk  api.TextChoice
-	id     [1]int32
-	entry  [1]api.Logprob
-	alts   []api.TokenLogprob
 }
 
 // open appends nothing: the echo is a part of the first token's event.
@@ -114,21 +108,16 @@ func (e *textEncoder) event(dst []byte, ev *engine.Event) ([]byte, bool) {
 	prompt := t.prompts[i/t.n]
 	c := &e.chunk
 	*c = api.TextChoice{Index: i}
-	c.FinishReason, c.StopReason = finish(ev)
-	own := e.entry[:0]
+	var own []api.Logprob
 	if t.only {
-		c.FinishReason, c.StopReason = api.FinishLength, api.StopReason{}
+		c.FinishReason = api.FinishLength
 	} else {
-		c.Text = view(ev.Text)
-		if ev.Token >= 0 {
-			e.used[i]++
-			e.id[0] = ev.Token
-			c.TokenIDs = e.id[:]
-			if e.r.logprobs {
-				e.entry[0], e.alts = e.r.logprob(ev, e.alts[:0])
-				own = e.entry[:]
-			}
+		p, due := e.chunks.add(ev)
+		if !due {
+			return dst, false
 		}
+		c.FinishReason, c.StopReason = finish(ev)
+		c.Text, c.TokenIDs, own = view(p.text), p.ids, p.entries
 	}
 	var before *api.TextLogprobs
 	if !e.begun[i] {
@@ -146,12 +135,12 @@ func (e *textEncoder) event(dst []byte, ev *engine.Event) ([]byte, bool) {
 		c.Logprobs = &e.scores
 	}
 	if c.Logprobs != nil {
-		e.offset[i] += c.Logprobs.Width()
+		e.offset[i] = c.Logprobs.End()
 	}
-	dst = e.enc.AppendChunk(dst, c, api.Usage{Prompt: len(prompt), Completion: e.used[i]})
+	dst = e.enc.AppendChunk(dst, c, api.Usage{Prompt: len(prompt), Completion: e.chunks.used[i]})
 	return dst, c.FinishReason != ""
 }
 
 func (e *textEncoder) usage(dst []byte) []byte {
-	return e.enc.AppendUsage(dst, api.Usage{Prompt: e.t.promptTokens(), Cached: e.st.Cached(), Completion: sum(e.used)})
+	return e.enc.AppendUsage(dst, api.Usage{Prompt: e.t.promptTokens(), Cached: e.st.Cached(), Completion: sum(e.chunks.used)})
 }

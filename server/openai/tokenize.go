@@ -23,7 +23,7 @@ func (s *Service) prepareJSON(c *transport.Call, prepare preparation[[]byte]) {
 // messages of a chat are rendered to. They may be more than the context of the model.
 func (s *Service) Tokenize(c *transport.Call) {
 	s.prepareJSON(c, func(ctx context.Context, m *Model, body []byte, _ sender) ([]byte, error) {
-		q, bad := api.DecodeTokenize(body, s.cfg.Limits)
+		q, bad := api.DecodeTokenize(body, s.limits(ctx))
 		if bad != nil {
 			return nil, bad
 		}
@@ -41,15 +41,18 @@ func (s *Service) Tokenize(c *transport.Call) {
 				return nil, api.ErrNotMultimodal(m.Names[0])
 			}
 			p, bad := m.render(ctx, &q.ChatRequest)
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
 			if bad != nil {
 				return nil, bad
 			}
 			text = p.Text
 		}
+		tokens, err := m.Tokenizer.EncodeUntil(ctx.Done(), nil, text, q.AddSpecialTokens)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		tokens, err := m.Tokenizer.Encode(nil, text, q.AddSpecialTokens)
 		if err != nil {
 			return nil, api.ErrTooComplex()
 		}
@@ -64,8 +67,8 @@ func (s *Service) Tokenize(c *transport.Call) {
 // Detokenize answers POST /detokenize with the text of tokens, including the names of
 // special ones.
 func (s *Service) Detokenize(c *transport.Call) {
-	s.prepareJSON(c, func(_ context.Context, m *Model, body []byte, _ sender) ([]byte, error) {
-		q, bad := api.DecodeDetokenize(body, s.cfg.Limits)
+	s.prepareJSON(c, func(ctx context.Context, m *Model, body []byte, _ sender) ([]byte, error) {
+		q, bad := api.DecodeDetokenize(body, s.limits(ctx))
 		if bad != nil {
 			return nil, bad
 		}

@@ -11,6 +11,7 @@ import (
 	"weir/chat"
 	"weir/models"
 	"weir/server/servertest"
+	"weir/server/transport"
 	"weir/tokenizer"
 )
 
@@ -120,7 +121,9 @@ func TestTokenizeWaitsItsTurn(t *testing.T) {
 	h := newServer(t, func(s *servertest.Setup) { s.Config.PrepareWorkers, s.Config.PrepareQueue = 1, 1 })
 	release := make(chan struct{})
 	entered := make(chan struct{})
-	go func() { _ = h.Instance.Transport().Queue().Do(t.Context(), "", func() { close(entered); <-release }) }()
+	go func() {
+		_ = h.Instance.Transport().Queue().Do(t.Context(), transport.Turn{}, func() { close(entered); <-release })
+	}()
 	<-entered
 	waiting := make(chan string)
 	go func() {

@@ -18,8 +18,8 @@ type transcript struct {
 
 func newTranscript(to *recording.Recording, r *reply, a *chatAnswer) *transcript {
 	t := &transcript{recording: to, reply: *r, answer: *a, choices: make([]gathered, r.n)}
-	t.reply.logprobs, t.reply.top = true, 0
-	t.reply.form.TokenIDs = true
+	t.reply.logprobs, t.reply.top, t.reply.chosen = true, 0, false
+	t.reply.form.TokenIDs, t.reply.form.HideOutputIDs = true, false
 	t.answer.hideThoughts, t.answer.echo, t.answer.echoThought = false, "", ""
 	return t
 }

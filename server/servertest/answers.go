@@ -71,10 +71,13 @@ type Completion struct {
 }
 
 type Usage struct {
-	Prompt     int `json:"prompt_tokens"`
-	Completion int `json:"completion_tokens"`
-	Total      int `json:"total_tokens"`
-	Details    *struct {
+	Prompt            int `json:"prompt_tokens"`
+	Completion        int `json:"completion_tokens"`
+	Total             int `json:"total_tokens"`
+	CompletionDetails *struct {
+		Reasoning int `json:"reasoning_tokens"`
+	} `json:"completion_tokens_details"`
+	Details *struct {
 		Cached int `json:"cached_tokens"`
 	} `json:"prompt_tokens_details"`
 }

@@ -1,6 +1,7 @@
 package trajectoryapi
 
 import (
+	"context"
 	"strconv"
 
 	"github.com/valyala/fasthttp"
@@ -43,7 +44,11 @@ func (h *Handlers) deleteTrajectories(c *transport.Call, model string) {
 			}
 			return nil, invalid([]string{"query", "confirm"}, code, "Value error, want the id of the model")
 		}
-		n, err := h.cfg.Archive.Delete(c.Context(), c.Who.Tenant, model, &q.Filter, q.dry)
+		n := 0
+		err := c.Query(func(ctx context.Context) (err error) {
+			n, err = h.cfg.Archive.Delete(ctx, c.Who.Tenant, model, &q.Filter, q.dry)
+			return err
+		})
 		d := strconv.AppendInt([]byte(`{"object":"trajectories.deleted","trajectories":`), int64(n), 10)
 		return append(strconv.AppendBool(append(d, `,"dry_run":`...), q.dry), '}'), err
 	}, true, deletions)

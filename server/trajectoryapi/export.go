@@ -1,6 +1,7 @@
 package trajectoryapi
 
 import (
+	"context"
 	"io"
 	"strings"
 
@@ -37,12 +38,12 @@ func (h *Handlers) exportTrajectories(c *transport.Call, model string) {
 		header.Set("Content-Encoding", encoding)
 	}
 	tenant := c.Who.Tenant
-	c.Download(contentType, func(w io.Writer) error {
+	c.Download(contentType, func(ctx context.Context, w io.Writer) error {
 		z, err := compressed(w, encoding)
 		if err != nil {
 			return err
 		}
-		if err := a.View(tenant, func(v *archive.View) error {
+		if err := a.Query(ctx, tenant, func(v *archive.View) error {
 			return export.Write(z, v, model, &q.Filter, export.Options{Format: q.form, DropLogprobs: q.noLogprobs, TempDir: h.cfg.Spool})
 		}); err != nil {
 			return err

@@ -135,7 +135,7 @@ func TestExportOfDamage(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if status, answer, _ := h.Get("GET", "/v1/preview/models/n/export", ""); status != 500 || answer != `{"detail":"What is stored is damaged"}` {
+	if status, answer, _ := h.Get("GET", "/v1/preview/models/n/export", ""); status != 503 || answer != `{"detail":"What is stored is damaged"}` {
 		t.Errorf("%d %s", status, answer)
 	}
 	for _, encoding := range []string{"identity", "gzip"} {

@@ -1,6 +1,7 @@
 package trajectoryapi
 
 import (
+	"context"
 	"errors"
 	"io"
 	"slices"
@@ -26,8 +27,8 @@ func (h *Handlers) listTrajectories(c *transport.Call, model string) {
 		q.include = map[string]bool{"messages": true}
 	}
 	tenant := c.Who.Tenant
-	c.Download("application/json", func(w io.Writer) error {
-		return h.cfg.Archive.View(tenant, func(v *archive.View) error {
+	c.Download("application/json", func(ctx context.Context, w io.Writer) error {
+		return h.cfg.Archive.Query(ctx, tenant, func(v *archive.View) error {
 			if err := v.Known(model); err != nil {
 				return err
 			}

@@ -157,6 +157,11 @@ func TestLogEncodings(t *testing.T) {
 			t.Errorf("%s: %v", name, r)
 		}
 	}
+	for name, sent := range map[string]string{"identity": "\uFEFF" + body, "zstd": string(enc.EncodeAll([]byte("\uFEFF"+body), nil))} {
+		if r := h.LogGroups(t, servertest.AgentPath, sent, "Content-Encoding: "+name); r["bytes"] != float64(len(body)) {
+			t.Errorf("%s with a byte order mark: %v", name, r)
+		}
+	}
 	var bomb bytes.Buffer
 	z.Reset(&bomb)
 	_, _ = io.WriteString(z, `{"x":"`)

@@ -1,6 +1,7 @@
 package trajectoryapi
 
 import (
+	"context"
 	"strconv"
 	"strings"
 
@@ -18,13 +19,15 @@ func (h *Handlers) read(c *transport.Call, model string, filtered bool, f func(q
 	}
 	q, err := query(c, filtered, own...)
 	if err == nil {
-		err = h.cfg.Archive.View(c.Who.Tenant, func(v *archive.View) error {
-			if model != "" {
-				if err := v.Known(model); err != nil {
-					return err
+		err = c.Query(func(ctx context.Context) error {
+			return h.cfg.Archive.Query(ctx, c.Who.Tenant, func(v *archive.View) error {
+				if model != "" {
+					if err := v.Known(model); err != nil {
+						return err
+					}
 				}
-			}
-			return f(q, v)
+				return f(q, v)
+			})
 		})
 	}
 	if err != nil {

@@ -99,8 +99,14 @@ func (h *Handlers) findFunction(model string, rest []string) (route transport.Ro
 	if same == nil {
 		return transport.Route{}, false
 	}
-	serve := func(c *transport.Call) { h.serve(c, same, model) }
-	return transport.Route{Name: Prefix + "/{id}" + same[0].path, Methods: strings.Join(methods, ", "), Serve: serve}, true
+	route = transport.Route{
+		Name: Prefix + "/{id}" + same[0].path, Methods: strings.Join(methods, ", "),
+		Serve: func(c *transport.Call) { h.serve(c, same, model) },
+	}
+	if same[0].path == "/log" {
+		route.MaxBody = int64(h.cfg.MaxBody)
+	}
+	return route, true
 }
 
 // serve calls the one of some functions that a request's method asks for, if the caller
@@ -111,7 +117,7 @@ func (h *Handlers) serve(c *transport.Call, functions []function, segment string
 		c.Fail(invalid([]string{"path", "model_id"}, "value_error", "Value error, not a model id"))
 		return
 	}
-	i := slices.IndexFunc(functions, func(f function) bool { return f.method == string(c.Method()) })
+	i := slices.IndexFunc(functions, func(f function) bool { return f.method == c.Verb() })
 	// A caller that logs is told of errors in its body first
 	// (docs/interface/trajectories.md, T-6).
 	if functions[i].path != "/log" && !c.Who.MayUse(model) {

@@ -54,7 +54,7 @@ func (c *Call) Settle() {
 		return
 	}
 	a.settled = true
-	status, size := fasthttp.StatusOK, 0 // of a stream: after its handler has returned, the RequestCtx must not be read
+	status, size := fasthttp.StatusOK, c.size // of a stream: after its handler has returned, the RequestCtx must not be read
 	if !c.streams {
 		status, size = c.Response.StatusCode(), len(c.Response.Body())
 	}

@@ -2,11 +2,11 @@ package transport
 
 import (
 	"math"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"weir/internal/memory"
 	"weir/server/failure"
 )
 
@@ -35,24 +35,33 @@ type bodies struct {
 type budget struct {
 	most int64
 	used atomic.Int64
+	held *memory.Reservation // of used bytes; bodies do not wait for memory
 }
 
 // take adds n bytes, and reports whether they are within the bound. If not, it adds none.
 func (b *budget) take(n int64) bool {
-	if b.used.Add(n) > b.most {
+	if b.used.Add(n) > b.most || !b.held.TryGrow(n) {
 		b.used.Add(-n)
 		return false
 	}
 	return true
 }
 
-func (b *budget) give(n int64) { b.used.Add(-n) }
+func (b *budget) give(n int64) {
+	b.used.Add(-n)
+	b.held.Shrink(n)
+}
 
 func (b *budget) left() int64 { return b.most - b.used.Load() }
 
-func newBodies(cfg *Config) *bodies {
+// bodiesShare is the part of Config.Memory that bodies may take: one in so many. The rest is
+// for preparing requests and for answers, without which bodies are never freed.
+const bodiesShare = 4
+
+func newBodies(cfg *Config, account *memory.Account) *bodies {
+	most := max(int64(cfg.MaxBody), min(cfg.MaxBodies, account.Limit()/bodiesShare))
 	return &bodies{
-		budget: budget{most: cfg.MaxBodies}, largest: int64(cfg.MaxBody), now: cfg.Clock,
+		budget: budget{most: most, held: account.Open()}, largest: int64(cfg.MaxBody), now: cfg.Clock,
 		held: make(map[string]int64), arriving: make(map[*body]struct{}),
 	}
 }
@@ -198,7 +207,7 @@ type body struct {
 	bytes  []byte
 	all    *bodies
 	client string
-	conn   net.Conn
+	conn   *conn
 	pace   pace
 	taken  int64       // guarded by all.mu
 	ended  atomic.Bool // its memory was needed for another body

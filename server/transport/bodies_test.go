@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/memory"
 	"weir/server/failure"
 )
 
@@ -33,14 +34,14 @@ func newBodyScript(t *testing.T, largest int, most int64) *bodyScript {
 	s := &bodyScript{t: t, now: time.Unix(1000, 0)}
 	cfg := DefaultConfig()
 	cfg.MaxBody, cfg.MaxBodies, cfg.Clock = largest, most, func() time.Time { return s.now }
-	s.all = newBodies(&cfg)
+	s.all = newBodies(&cfg, memory.New(cfg.Memory, 0))
 	return s
 }
 
 // body begins a body, which has n bytes of memory and a rate.
 func (s *bodyScript) body(client string, n int64, bytesPerSecond int) *body {
 	s.t.Helper()
-	b := &body{all: s.all, client: client, conn: &deadlineConn{}, bytes: []byte{0}}
+	b := &body{all: s.all, client: client, conn: &conn{Conn: &deadlineConn{}}, bytes: []byte{0}}
 	b.pace.least, b.pace.window = 1, time.Hour
 	b.pace.got, b.pace.waited = int64(bytesPerSecond)*10, 10*time.Second
 	if err := s.all.reserve(b, n); err != nil {
@@ -97,7 +98,7 @@ func TestSlowestBodyEnds(t *testing.T) {
 	if !slower.ended.Load() || slow.ended.Load() || fast.ended.Load() || complete.ended.Load() {
 		t.Error("not the slowest was ended")
 	}
-	if d := slower.conn.(*deadlineConn).deadline; d.IsZero() || d.After(time.Now()) {
+	if d := slower.conn.Conn.(*deadlineConn).deadline; d.IsZero() || d.After(time.Now()) {
 		t.Errorf("its goroutine does not wake up: deadline %v", d)
 	}
 	if err := s.all.reserve(slower, 1); !errors.Is(err, failure.ErrSlowBody) {

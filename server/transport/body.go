@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"io"
 	"time"
 
@@ -62,7 +63,7 @@ func (b *body) read(rc *fasthttp.RequestCtx, cfg *Config) error {
 		n += m
 		inTime := b.pace.add(b.all.now(), m)
 		switch {
-		case err == io.EOF && n < length:
+		case err == io.EOF && (n < length || b.conn.framing.bad != nil):
 			return failure.ErrBrokenBody // fasthttp returns EOF also for a body that was cut
 		case n > cfg.MaxBody:
 			return failure.ErrTooLarge
@@ -115,9 +116,14 @@ func (b *body) grow(most int) error {
 
 // ReadBody reads the whole body, of at most Config.MaxBody bytes, so that Body returns it.
 // It fails if the body is too large, is cut, comes too slowly, or does not fit into
-// Config.MaxBodies beside those of others.
+// Config.MaxBodies or Config.Memory beside those of others.
 func (c *Call) ReadBody() error {
+	if err := c.Memory().Grow(c.Context(), callBytes); err != nil {
+		return err
+	}
 	c.body.client = c.Tenant()
+	c.conn.reading.Store(true)
+	defer c.conn.reading.Store(false)
 	if err := c.body.read(c.RequestCtx, &c.server.cfg); err != nil {
 		return err
 	}
@@ -125,8 +131,12 @@ func (c *Call) ReadBody() error {
 	return nil
 }
 
-// Body returns what ReadBody has read, or nil after FreeBody.
-func (c *Call) Body() []byte { return c.body.bytes }
+// byteOrderMark is what some editors and tools put in front of a text in UTF-8. A body may
+// begin with it, as with Python's json, although RFC 8259 asks senders not to do so.
+const byteOrderMark = "\uFEFF"
+
+// Body returns what ReadBody has read, without a byte order mark, or nil after FreeBody.
+func (c *Call) Body() []byte { return bytes.TrimPrefix(c.body.bytes, []byte(byteOrderMark)) }
 
 // FreeBody returns the call's share of Config.MaxBodies. A handler calls it as soon as it
 // does not need the body any more; otherwise it is called when the handler returns.

@@ -55,13 +55,15 @@ func (f *BodyStream) Read(p []byte) (int, error) {
 	if f.c.conn.SetReadDeadline(deadline) != nil {
 		return 0, f.fail(failure.ErrBrokenBody) // closed
 	}
+	f.c.conn.reading.Store(true)
 	n, err := f.r.Read(p)
+	f.c.conn.reading.Store(false)
 	f.n += int64(n)
 	inTime := f.pace.add(f.c.server.Now(), n)
 	switch {
 	case f.n > f.most:
 		return 0, f.fail(failure.ErrTooLarge)
-	case err == io.EOF && f.n < f.length:
+	case err == io.EOF && (f.n < f.length || f.c.conn.framing.bad != nil):
 		return n, f.fail(f.cut()) // fasthttp returns EOF also for a body that was cut
 	case err == nil && !inTime:
 		return n, f.fail(failure.ErrSlowBody)
@@ -98,7 +100,8 @@ func KnownEncoding(name string) bool {
 	return false
 }
 
-// Decode returns the body without its Content-Encoding, which KnownEncoding knows. Reading
+// Decode returns the body without its Content-Encoding, which KnownEncoding knows, and
+// without a byte order mark. Reading
 // fails with failure.ErrRatio if there are more than ratio decoded bytes for each byte that
 // was sent. done releases the decoder.
 func (f *BodyStream) Decode(encoding string, ratio int) (r io.Reader, done func(), err error) {
@@ -110,7 +113,7 @@ func (f *BodyStream) Decode(encoding string, ratio int) (r io.Reader, done func(
 			return nil, nil, failure.ErrEncoding
 		}
 		bound.r = z
-		return bound, func() {}, nil
+		return &unmarked{Reader: bound}, func() {}, nil
 	case "zstd":
 		const window = 32 << 20 // more than zstd's levels up to 22 take without --ultra --long
 		z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window), zstd.WithDecoderLowmem(true))
@@ -118,9 +121,9 @@ func (f *BodyStream) Decode(encoding string, ratio int) (r io.Reader, done func(
 			return nil, nil, failure.ErrEncoding
 		}
 		bound.r = z
-		return bound, z.Close, nil
+		return &unmarked{Reader: bound}, z.Close, nil
 	}
-	return f, func() {}, nil
+	return &unmarked{Reader: f}, func() {}, nil
 }
 
 // bound bounds the output of a decoder.
@@ -147,4 +150,30 @@ func (b *bound) Read(p []byte) (int, error) {
 		return n, err
 	}
 	return n, failure.ErrEncoding
+}
+
+// unmarked leaves a byte order mark at the beginning out.
+type unmarked struct {
+	io.Reader
+	begun bool
+	first []byte // bytes that were read to look for it
+}
+
+func (u *unmarked) Read(p []byte) (int, error) {
+	if !u.begun {
+		u.begun, u.first = true, make([]byte, len(byteOrderMark))
+		n, err := io.ReadFull(u.Reader, u.first)
+		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+			return 0, err
+		}
+		if u.first = u.first[:n]; string(u.first) == byteOrderMark {
+			u.first = nil
+		}
+	}
+	if len(u.first) > 0 {
+		n := copy(p, u.first)
+		u.first = u.first[n:]
+		return n, nil
+	}
+	return u.Reader.Read(p)
 }

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"weir/auth"
+	"weir/internal/memory"
 	"weir/server/failure"
 )
 
@@ -21,7 +23,6 @@ type Call struct {
 	Target    string         // the path as it was sent, without the root path
 	RequestID string         // X-Request-Id; "": none was sent
 	Project   string         // "<team>/<project>"; "": none
-	QueueKey  string         // requests with the same key take turns as one in the preparation queue
 	Begun     time.Time      // when its headers had been read
 
 	server *Server
@@ -31,9 +32,11 @@ type Call struct {
 	cancel context.CancelCauseFunc
 
 	account  account
+	memory   *memory.Reservation // see Memory
 	body     body
 	bodyRead bool   // nothing of the body is left on the wire
 	streams  bool   // the answer goes on after the handler has returned
+	size     int    // of an answer that streams, if it is known before
 	atEnd    func() // see AtEnd
 }
 
@@ -48,19 +51,57 @@ func (c *Call) Answer(status int, body string) {
 	c.SetBodyString(body)
 }
 
+// Memory returns the memory that the call has reserved. A handler adds what it is about to
+// hold; all is given back when the answer has been sent.
+func (c *Call) Memory() *memory.Reservation {
+	if c.memory == nil {
+		c.memory = c.server.memory.Open()
+	}
+	return c.memory
+}
+
+// callBytes is about what a connection with a request holds beside the body and the answer:
+// stacks, buffers, headers.
+const callBytes = 32 << 10
+
 // Reply sets status 200 and a JSON body. The caller must not change the body after that.
+// The memory of a large one is charged until it has been sent.
 func (c *Call) Reply(body []byte) {
-	c.SetStatusCode(fasthttp.StatusOK)
-	c.SetContentType("application/json")
-	c.Response.SetBodyRaw(body)
+	if len(body) <= callBytes {
+		c.SetStatusCode(fasthttp.StatusOK)
+		c.SetContentType("application/json")
+		c.Response.SetBodyRaw(body)
+		return
+	}
+	if !c.Memory().TryGrow(int64(cap(body))) {
+		c.Fail(failure.ErrMemory)
+		return
+	}
+	c.StreamSized("application/json", &wholeBody{Reader: bytes.NewReader(body), call: c}, len(body))
+	c.Settle()
+}
+
+// wholeBody is an answer that is complete. Its call ends when it has been sent.
+type wholeBody struct {
+	*bytes.Reader
+	call *Call
+}
+
+func (b *wholeBody) Close() error {
+	b.call.Done()
+	return nil
 }
 
 // Stream sets a body that is read, sent and closed after the handler has returned. The
 // Close method of body must call Done. While body is read, nothing may use the RequestCtx.
-func (c *Call) Stream(contentType string, body io.Reader) {
+func (c *Call) Stream(contentType string, body io.Reader) { c.StreamSized(contentType, body, -1) }
+
+// StreamSized is Stream for a body whose length is known; below 0: it is not.
+func (c *Call) StreamSized(contentType string, body io.Reader, length int) {
 	c.SetContentType(contentType)
 	c.streams = true
-	c.SetBodyStream(body, -1)
+	c.size = max(length, 0)
+	c.SetBodyStream(body, length)
 }
 
 // AtEnd sets a function that is called when the answer is complete or was cut short.
@@ -92,6 +133,10 @@ func (c *Call) end() {
 	if c.atEnd != nil {
 		c.atEnd()
 		c.atEnd = nil
+	}
+	if c.memory != nil {
+		c.memory.Release()
+		c.memory = nil
 	}
 	if c.cancel != nil {
 		c.conn.detach()

@@ -25,6 +25,12 @@ type Config struct {
 	// together, in bytes. When they reach it, those that arrive slowly get 408; if there
 	// are none, further requests get 503.
 	MaxBodies int64
+	// Memory bounds the bytes that all requests together hold or may come to hold: their
+	// bodies, what preparing them takes, and their answers as long as they are not sent. A
+	// request that does not fit waits for at most MemoryWait, and then gets 503. Bodies
+	// take at most a quarter of it, whatever MaxBodies says.
+	Memory     int64
+	MemoryWait time.Duration
 	// MaxHeader bounds the request line and the headers together, in bytes. Each open connection
 	// holds a buffer of this size.
 	MaxHeader int
@@ -39,6 +45,9 @@ type Config struct {
 	// PrepareWorkers is the number of requests that are rendered and tokenized at the same
 	// time, PrepareQueue the number that may wait for that; more get 503.
 	PrepareWorkers, PrepareQueue int
+
+	// Queries bounds queries on what is stored.
+	Queries TurnLimits
 
 	// RootPath is removed from the front of every path, for a proxy that forwards paths
 	// with its own prefix; "" or "/prefix".
@@ -100,6 +109,8 @@ func DefaultConfig() Config {
 		CORS:           DefaultCORS(),
 		MaxBody:        32 << 20,
 		MaxBodies:      1 << 30,
+		Memory:         4 << 30,
+		MemoryWait:     5 * time.Second,
 		MaxHeader:      16 << 10,
 		MaxConnections: 65_536,
 		Timeouts: Timeouts{
@@ -113,6 +124,13 @@ func DefaultConfig() Config {
 		RetryAfter:     2 * time.Second,
 		PrepareWorkers: runtime.GOMAXPROCS(0),
 		PrepareQueue:   4096,
+		Queries: TurnLimits{
+			Workers: max(1, runtime.GOMAXPROCS(0)/4),
+			Places:  512,
+			Begun:   8,
+			Slice:   500 * time.Microsecond,
+			Rest:    200 * time.Microsecond,
+		},
 	}
 }
 
@@ -122,11 +140,14 @@ func (c *Config) Validate() error {
 		name  string
 		value int64
 	}{
-		{"MaxBody", int64(c.MaxBody)}, {"MaxBodies", c.MaxBodies}, {"MaxHeader", int64(c.MaxHeader)}, {"MaxConnections", int64(c.MaxConnections)},
+		{"MaxBody", int64(c.MaxBody)}, {"MaxBodies", c.MaxBodies}, {"Memory", c.Memory}, {"MemoryWait", int64(c.MemoryWait)},
+		{"MaxHeader", int64(c.MaxHeader)}, {"MaxConnections", int64(c.MaxConnections)},
 		{"ReadTimeout", int64(c.ReadTimeout)}, {"BodyTimeout", int64(c.BodyTimeout)},
 		{"BodyRate", c.BodyRate}, {"BodyWindow", int64(c.BodyWindow)}, {"WriteTimeout", int64(c.WriteTimeout)},
 		{"IdleTimeout", int64(c.IdleTimeout)}, {"RetryAfter", int64(c.RetryAfter)},
 		{"PrepareWorkers", int64(c.PrepareWorkers)}, {"PrepareQueue", int64(c.PrepareQueue)},
+		{"Queries.Workers", int64(c.Queries.Workers)}, {"Queries.Places", int64(c.Queries.Places)}, {"Queries.Begun", int64(c.Queries.Begun)},
+		{"Queries.Slice", int64(c.Queries.Slice)},
 	} {
 		if f.value <= 0 {
 			return fmt.Errorf("server: Config.%s is %d, want more than 0", f.name, f.value)

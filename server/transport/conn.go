@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -19,6 +20,7 @@ type conn struct {
 	presence
 
 	address string // the client's, as Call.Tenant has it
+	framing framing
 
 	id  uint64          // the number that the watcher knows it by; 0: not watched
 	raw syscall.RawConn // nil: it has no file descriptor
@@ -26,6 +28,8 @@ type conn struct {
 	active  atomic.Bool // from the first byte of a request to the last of its answer
 	linger  atomic.Bool // Close reads on for a while first, because the client is still sending
 	closing atomic.Bool
+	serving atomic.Bool // from the last byte of a request's headers to the last of its answer
+	reading atomic.Bool // the body of a request is being waited for
 }
 
 // connections are all open connections of a server.
@@ -83,6 +87,26 @@ func (cs *connections) await(within time.Duration, counts func(*conn) bool) bool
 	}
 	return true
 }
+
+// drain waits until no complete request is in flight, or ctx ends.
+func (cs *connections) drain(ctx context.Context) {
+	for ctx.Err() == nil && !cs.await(10*time.Millisecond, (*conn).inFlight) {
+	}
+}
+
+// cut closes the connections on which no complete request is in flight.
+func (cs *connections) cut() {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for c := range cs.open {
+		if !c.inFlight() {
+			cs.watch.forget(c)
+			_ = c.Conn.Close()
+		}
+	}
+}
+
+func (c *conn) inFlight() bool { return c.serving.Load() && !c.reading.Load() }
 
 func (c *conn) answering() bool { return c.active.Load() }
 
@@ -147,8 +171,8 @@ func (c *conn) discardInput() {
 // listener wraps the connections that it accepts for fasthttp.
 type listener struct {
 	net.Listener
-	conns    *connections
-	draining *atomic.Bool
+	conns   *connections
+	closing *atomic.Bool
 }
 
 // Accept waits for the next connection. It tries again while the process or the system
@@ -156,8 +180,8 @@ type listener struct {
 func (l *listener) Accept() (net.Conn, error) {
 	const first, most = 5 * time.Millisecond, time.Second
 	// Shutdown closes the listeners that fasthttp knows at that time. A listener that is
-	// served only later finds draining set here.
-	if l.draining.Load() {
+	// served only later finds closing set here.
+	if l.closing.Load() {
 		_ = l.Close() // no connection has been accepted
 		return nil, net.ErrClosed
 	}

@@ -11,13 +11,16 @@
 // One goroutine per connection, which belongs to fasthttp, takes a request through its
 // stages. A [Call] is the request from its headers to the last byte of its answer:
 //
+//	bytes     framing.go  what a proxy may read in another way is refused; nothing of the next request passes
 //	headers   route.go    CORS, path, key, method, project: what is refused here is
 //	                      refused before its body is read
 //	handler               Route.Serve(call), which uses the methods of Call:
 //	body      body.go     ReadBody: bounded in size and time
 //	          bodies.go   the memory for all bodies, shared among clients; slow bodies end first
 //	          bodystream.go  BodyStream: for bodies that are never held as a whole
-//	queue     queue.go    Server.Queue().Do: waits for a worker, fair between projects
+//	turns     turns.go    Call.Query and Download: queries, in turns of their tenants
+//	queue     queue.go    Server.Queue().Do: waits for a worker, fair between tenants
+//	memory    call.go     Memory: what the request holds or may come to hold, reserved before
 //	answer    call.go     Reply, Answer, Fail; Stream and Download for long answers
 //	account   account.go  Settle: a line in the log, counts of HTTP, tokens of the project
 //
@@ -33,7 +36,10 @@
 //
 // # Fairness
 //
-// The queue takes one request of each project in turn. The package ants keeps the
+// Queries on what is stored can take minutes, so they do not keep a worker until their end,
+// as requests in the queue do. They take turns of half a millisecond ([Turns]).
+//
+// The queue takes one request of each tenant in turn, and of its projects in turn. The package ants keeps the
 // goroutines of the workers. Its own queue is not used, because it is in order of arrival,
 // and a request whose client leaves could not be taken out of it.
 package transport

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,13 +17,20 @@ const wholeAnswer = 256 << 10
 // that an error has its own status. A large one is sent while it is written; if write then
 // fails, the connection is closed, so that no client takes a part for the whole. At most
 // 256 KiB and one Write are held in memory, however slowly the client reads. write runs on
-// a goroutine of its own and must not use the call.
-func (c *Call) Download(contentType string, write func(io.Writer) error) {
+// a goroutine of its own, in turns with other queries (Turns), and must not use the call.
+func (c *Call) Download(contentType string, write func(context.Context, io.Writer) error) {
 	r, w := io.Pipe()
 	p := &downloadWriter{w: w, large: make(chan struct{}), done: make(chan struct{})}
+	ctx, tenant, turns := c.ctx, c.Tenant(), c.server.turns
 	go func() {
 		defer close(p.done)
-		p.err = guarded(func() error { return write(p) })
+		p.err = guarded(func() error {
+			return turns.do(ctx, tenant, func(ctx context.Context, q *turn) error {
+				p.turn = q
+				return write(ctx, p)
+			})
+		})
+		p.turn = nil
 		if p.err == nil && p.isLarge {
 			p.err = p.flush()
 		}
@@ -55,6 +63,7 @@ func guarded(f func() error) (err error) {
 // downloadWriter is the writing end of an answer.
 type downloadWriter struct {
 	w       *io.PipeWriter
+	turn    *turn // of the query; nil: it has ended
 	buf     []byte
 	isLarge bool          // at least wholeAnswer bytes have been written
 	large   chan struct{} // closed when isLarge becomes true
@@ -74,10 +83,18 @@ func (p *downloadWriter) Write(b []byte) (int, error) {
 	return len(b), p.flush()
 }
 
+// flush sends what is held. The client may be slow, so that others have their turns
+// meanwhile.
 func (p *downloadWriter) flush() error {
-	_, err := p.w.Write(p.buf)
-	p.buf = p.buf[:0]
-	return err
+	send := func() error {
+		_, err := p.w.Write(p.buf)
+		p.buf = p.buf[:0]
+		return err
+	}
+	if p.turn == nil {
+		return send()
+	}
+	return p.turn.outside(send)
 }
 
 // downloadBody is the reading end. fasthttp reads it to its end and closes it.

@@ -52,7 +52,7 @@ func (s *Server) answer(rc *fasthttp.RequestCtx, f *failure.Failure) {
 	if f.Retry() {
 		h.Set("Retry-After", strconv.Itoa(s.retryAfter()))
 	}
-	if f.Gone() {
+	if f.Gone() || s.draining.Load() {
 		rc.SetConnectionClose()
 	}
 }

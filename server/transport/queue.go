@@ -13,38 +13,95 @@ import (
 )
 
 // Queue is where requests wait for one of a few workers to prepare them. It is bounded and
-// fair between projects, and a request leaves it as soon as its client has left. The
-// package ants keeps the goroutines. Its own queue is not used, because it is in order of
-// arrival, and a job cannot be taken out of it.
+// fair between tenants, and then between the projects of a tenant. A request leaves it as
+// soon as its client has left. The package ants keeps the goroutines. Its own queue is not
+// used, because it is in order of arrival, and a job cannot be taken out of it.
+//
+// A large request takes seconds where a small one takes a millisecond. The two kinds
+// therefore wait apart, each with its own places, and neither can take all workers: as long
+// as requests of a kind wait, at least one worker is theirs. A queue with a single worker
+// has a second one for this, and the Go scheduler divides the time between them.
 type Queue struct {
-	places  int // jobs that may wait
-	workers int // jobs that run at a time
+	places  int // jobs of a kind that may wait
+	workers int // jobs that run at a time, one more if a single one is large
 	pool    *ants.Pool
 
 	mu struct {
 		sync.Mutex
-		lines   map[string]*line // by project; none is empty
-		turns   list.List        // of *line; the first one is next
-		waiting int
-		running int // workers
+		small, large lane
 	}
 }
 
-// line holds the waiting jobs of one project, in order of arrival.
+// LargeBody is the size in bytes from which a request counts as large for a Queue. The
+// largest usual chats have some 100 KB.
+const LargeBody = 256 << 10
+
+// Turn says whose turn in a [Queue] a job takes, and the size of its request in bytes.
+type Turn struct {
+	Tenant, Project string
+	Size            int
+}
+
+// lane holds the jobs of a kind.
+type lane struct {
+	all     line // its parts are the tenants
+	running int  // workers
+	most    int  // workers that may have jobs of this kind at a time
+}
+
+// line is a part of the queue: all of it, what a tenant has in it, or a project of a tenant.
+// Jobs are in the lines of projects, the other lines have parts that take turns.
 type line struct {
-	project string
-	jobs    list.List     // of *job
-	turn    *list.Element // in Queue.mu.turns
+	name    string
+	within  *line            // nil: this is the whole queue
+	turn    *list.Element    // in within.turns
+	parts   map[string]*line // by name; none is empty
+	turns   list.List        // of *line; the first one is next
+	jobs    list.List        // of *job, in order of arrival
+	waiting int              // jobs in it and in its parts
+}
+
+// part returns the part of a name, and makes it if need be.
+func (l *line) part(name string) *line {
+	p := l.parts[name]
+	if p == nil {
+		if p = (&line{name: name, within: l}); l.parts == nil {
+			l.parts = make(map[string]*line)
+		}
+		l.parts[name] = p
+		p.turn = l.turns.PushBack(p)
+	}
+	return p
+}
+
+// fullest returns the part with the most jobs, among equal ones that whose turn comes last.
+func (l *line) fullest() *line {
+	var most *line
+	for e := l.turns.Back(); e != nil; e = e.Prev() {
+		if p := e.Value.(*line); most == nil || p.waiting > most.waiting {
+			most = p
+		}
+	}
+	return most
+}
+
+// has returns the number of jobs in the part of a name.
+func (l *line) has(name string) int {
+	if p := l.parts[name]; p != nil {
+		return p.waiting
+	}
+	return 0
 }
 
 // job is one call of Do.
 type job struct {
 	run  func()
 	err  error
-	done chan struct{} // closed when run has returned
+	done chan struct{} // closed when run has returned, or the job has lost its place
 
+	lane  *lane
 	line  *line
-	place *list.Element // in line.jobs; nil once a worker has it
+	place *list.Element // in line.jobs; nil once a worker has it, or it has lost its place
 }
 
 // NewQueue returns a queue in which so many jobs may wait and so many run at the same time.
@@ -56,18 +113,26 @@ func NewQueue(places, workers int) (*Queue, error) {
 		return nil, fmt.Errorf("server: preparation workers: %w", err)
 	}
 	q := &Queue{places: places, workers: workers, pool: pool}
-	q.mu.lines = make(map[string]*line)
+	q.mu.small.most, q.mu.large.most = workers, max(1, workers-1)
 	return q, nil
 }
 
-// Do runs f on a worker and waits for its end. Calls with the same project are in order of
-// arrival, and different projects take turns. If ctx ends first, Do returns its cause at
-// once. In this case f either never begins or may still be running, so that the caller must
-// not use anything that f uses. Do fails with failure.ErrQueueFull if too many jobs wait, and
-// with failure.ErrPanic if f panics.
-func (q *Queue) Do(ctx context.Context, project string, f func()) error {
-	j := &job{run: f, done: make(chan struct{})}
-	if err := q.push(project, j); err != nil {
+// Do runs f on a worker and waits for its end. Jobs of a tenant's project are in order of
+// arrival, the projects of a tenant take turns, and so do tenants. If ctx ends first, Do
+// returns its cause at once. In this case f either never begins or may still be running, so
+// that the caller must not use anything that f uses. Do fails with failure.ErrPanic if f
+// panics.
+//
+// Do fails with failure.ErrQueueFull if too many jobs wait. Nobody can keep others out with
+// that: if all places are taken, and another tenant has more of them than the caller would
+// have, or another project of the same tenant, the newest job of the one that has the most
+// fails in place of the caller's.
+func (q *Queue) Do(ctx context.Context, turn Turn, f func()) error {
+	j := &job{run: f, done: make(chan struct{}), lane: &q.mu.small}
+	if turn.Size >= LargeBody {
+		j.lane = &q.mu.large
+	}
+	if err := q.push(turn, j); err != nil {
 		return err
 	}
 	select {
@@ -79,31 +144,25 @@ func (q *Queue) Do(ctx context.Context, project string, f func()) error {
 	}
 }
 
-func (q *Queue) push(project string, j *job) error {
+func (q *Queue) push(turn Turn, j *job) error {
 	q.mu.Lock()
-	if q.mu.waiting >= q.places {
+	if j.lane.all.waiting >= q.places && !j.lane.makePlace(turn) {
 		q.mu.Unlock()
 		return failure.ErrQueueFull
 	}
-	l := q.mu.lines[project]
-	if l == nil {
-		l = &line{project: project}
-		q.mu.lines[project] = l
-		l.turn = q.mu.turns.PushBack(l)
-	}
+	l := j.lane.all.part(turn.Tenant).part(turn.Project)
 	j.line, j.place = l, l.jobs.PushBack(j)
-	q.mu.waiting++
-	start := q.mu.running < q.workers
-	if start {
-		q.mu.running++
+	for in := l; in != nil; in = in.within {
+		in.waiting++
 	}
+	start := q.choose(nil)
 	q.mu.Unlock()
-	if !start {
+	if start == nil {
 		return nil
 	}
-	if err := q.pool.Submit(q.work); err != nil { // the pool is closed
+	if err := q.pool.Submit(func() { q.work(start) }); err != nil { // the pool is closed
 		q.mu.Lock()
-		q.mu.running--
+		start.running--
 		q.mu.Unlock()
 		q.leave(j)
 		return failure.ErrDraining
@@ -111,46 +170,104 @@ func (q *Queue) push(project string, j *job) error {
 	return nil
 }
 
+// makePlace takes its place from another job, if the one whose turn a new job would take
+// has less than its share, and reports whether there is a place now.
+func (n *lane) makePlace(turn Turn) bool {
+	victim, mine := n.all.fullest(), n.all.has(turn.Tenant)
+	if victim == nil {
+		return false // there are no places
+	}
+	if victim.name == turn.Tenant {
+		victim, mine = victim.fullest(), victim.has(turn.Project)
+	}
+	if victim.waiting <= mine+1 {
+		return false // taking one from it would turn the shares around
+	}
+	for victim.turns.Len() > 0 {
+		victim = victim.fullest()
+	}
+	j := victim.jobs.Back().Value.(*job)
+	remove(j)
+	j.err = failure.ErrQueueFull
+	close(j.done)
+	return true
+}
+
 // leave takes j out of its line, if no worker has it yet.
 func (q *Queue) leave(j *job) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if j.place != nil {
-		q.remove(j)
+		remove(j)
 	}
 }
 
-func (q *Queue) remove(j *job) {
-	l := j.line
-	l.jobs.Remove(j.place)
+// remove takes j out of its line, and removes the lines that are then empty.
+func remove(j *job) {
+	j.line.jobs.Remove(j.place)
 	j.place = nil
-	q.mu.waiting--
-	if l.jobs.Len() == 0 {
-		q.mu.turns.Remove(l.turn)
-		delete(q.mu.lines, l.project)
+	for l := j.line; l != nil; l = l.within {
+		if l.waiting--; l.waiting == 0 && l.within != nil {
+			l.within.turns.Remove(l.turn)
+			delete(l.within.parts, l.name)
+		}
 	}
 }
 
-// next removes and returns the first job of the project whose turn it is. If there is none,
-// it returns nil, and the worker ends.
-func (q *Queue) next() *job {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	front := q.mu.turns.Front()
-	if front == nil {
-		q.mu.running--
+// choose takes a worker for the kind of job that is to run next and returns that kind, or
+// nil if none of those that wait may run. done is the kind that the worker has run before,
+// if it has.
+func (q *Queue) choose(done *lane) *lane {
+	small, large := &q.mu.small, &q.mu.large
+	if done != nil {
+		done.running--
+	}
+	may := func(n *lane, workers int) bool {
+		return n.all.waiting > 0 && n.running < n.most && small.running+large.running < workers
+	}
+	var next *lane
+	switch all := max(2, q.workers); {
+	case may(large, all) && large.running == 0: // one of them always makes progress
+		next = large
+	case may(small, all):
+		next = small
+	case may(large, all):
+		next = large
+	default:
 		return nil
 	}
-	l := front.Value.(*line)
+	next.running++
+	return next
+}
+
+// next removes and returns the first job of the project whose turn it is, or nil if all of
+// this kind have left.
+func (q *Queue) next(n *lane) *job {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if n.all.waiting == 0 {
+		return nil
+	}
+	l := &n.all
+	for l.turns.Len() > 0 {
+		front := l.turns.Front()
+		l.turns.MoveToBack(front)
+		l = front.Value.(*line)
+	}
 	j := l.jobs.Front().Value.(*job)
-	q.mu.turns.MoveToBack(front)
-	q.remove(j)
+	remove(j)
 	return j
 }
 
-func (q *Queue) work() {
-	for j := q.next(); j != nil; j = q.next() {
-		j.begin()
+// work runs jobs until none is left that may run.
+func (q *Queue) work(n *lane) {
+	for n != nil {
+		if j := q.next(n); j != nil {
+			j.begin()
+		}
+		q.mu.Lock()
+		n = q.choose(n)
+		q.mu.Unlock()
 	}
 }
 
@@ -168,7 +285,7 @@ func (j *job) begin() {
 func (q *Queue) Waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.mu.waiting
+	return q.mu.small.all.waiting + q.mu.large.all.waiting
 }
 
 // Workers returns the number of jobs that may run at the same time.

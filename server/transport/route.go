@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
 	"strings"
@@ -17,6 +18,7 @@ type Route struct {
 	Methods string      // separated by ", "
 	Open    bool        // needs no key
 	Private bool        // shows data of other clients: without keys, it is for this machine alone
+	MaxBody int64       // bound of its body; 0: Config.MaxBody
 	Serve   func(*Call) // answers a request
 }
 
@@ -35,27 +37,72 @@ const noRoute = "none"
 
 // handle is the one handler of the HTTP server.
 func (s *Server) handle(rc *fasthttp.RequestCtx) {
+	c := s.call(rc)
+	defer c.finish()
+	defer c.rescue()
+	if r, ok := s.admit(c); ok {
+		c.begin()
+		r.Serve(c)
+	}
+}
+
+// call begins a call.
+func (s *Server) call(rc *fasthttp.RequestCtx) *Call {
 	s.cfg.CORS.answer(rc)
 	c := &Call{RequestCtx: rc, server: s, conn: rc.Conn().(*conn), Begun: s.Now(), bodyRead: !unread(rc)}
+	c.conn.serving.Store(true)
 	c.body.all, c.body.conn = s.bodies, c.conn
 	c.body.pace.least, c.body.pace.window = s.cfg.BodyRate, s.cfg.BodyWindow
-	defer c.finish()
-	defer func() {
-		if p := recover(); p != nil {
-			c.Fail(fmt.Errorf("%w: %v\n%s", failure.ErrPanic, p, debug.Stack()))
-		}
-	}()
+	return c
+}
 
+// rescue answers a call whose handler panics. It is deferred.
+func (c *Call) rescue() {
+	if p := recover(); p != nil {
+		c.Fail(fmt.Errorf("%w: %v\n%s", failure.ErrPanic, p, debug.Stack()))
+	}
+}
+
+// expect decides whether a client that waits with its body is to send it (Expect:
+// 100-continue), and returns 100 if so. A request that its headers refuse is answered
+// instead.
+func (s *Server) expect(rc *fasthttp.RequestCtx) (status int) {
+	c := s.call(rc)
+	if s.continues(c) {
+		return fasthttp.StatusContinue // and handle admits the request once more
+	}
+	c.bodyRead = false
+	c.finish()
+	return rc.Response.StatusCode()
+}
+
+func (s *Server) continues(c *Call) (ok bool) {
+	defer c.rescue()
+	r, ok := s.admit(c)
+	if ok && int64(c.Request.Header.ContentLength()) > cmp.Or(r.MaxBody, int64(s.cfg.MaxBody)) {
+		c.Fail(failure.ErrTooLarge)
+		return false
+	}
+	return ok
+}
+
+// admit returns the function of a request, or answers it and returns false. It looks at the
+// request line and the headers alone.
+func (s *Server) admit(c *Call) (r Route, ok bool) {
 	// Everything is copied out of the headers here, because fasthttp may overwrite them
 	// when it reads the body.
-	header := &rc.Request.Header
+	header := &c.Request.Header
 	c.RequestID = string(header.Peek("X-Request-Id"))
 	c.requestID()
+	if err := c.wellFormed(); err != nil {
+		c.Fail(err)
+		return r, false
+	}
 	method := string(header.Method())
-	c.Target = s.withoutRoot(string(rc.URI().PathOriginal()))
+	c.Target = s.withoutRoot(string(c.URI().PathOriginal()))
 	if method == fasthttp.MethodOptions {
-		s.cfg.CORS.preflight(rc)
-		return
+		s.cfg.CORS.preflight(c.RequestCtx)
+		return r, false
 	}
 	r, found := s.router.Find(c.Target)
 	if !found {
@@ -68,26 +115,69 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 		c.account.path = c.Target
 		if err := s.identify(c, r.Private); err != nil {
 			c.Fail(err)
-			return
+			return r, false
 		}
 	}
 	switch {
+	case !found && s.withoutSlash(c):
+		return r, false
 	case !found:
 		c.Fail(failure.ErrNoPath)
-	case !allows(r.Methods, method):
-		rc.Response.Header.Set("Allow", r.Methods)
+		return r, false
+	case !allows(r.Methods, c.Verb()):
+		c.Response.Header.Set("Allow", allowed(r.Methods))
 		c.Fail(failure.ErrMethod)
-	default:
-		if err := s.project(c); err != nil {
-			c.Fail(err)
-			return
-		}
-		c.begin()
-		r.Serve(c)
+		return r, false
 	}
+	if err := s.project(c); err != nil {
+		c.Fail(err)
+		return r, false
+	}
+	return r, true
 }
 
-// project sets the project and the queue key of a request of the OpenAI interface. In the
+// wellFormed returns an error for a request that is not what HTTP/1.1 prescribes, although
+// fasthttp takes it. What follows it on the connection is not looked at.
+func (c *Call) wellFormed() error {
+	err := c.conn.framing.bad
+	if protocol := string(c.Request.Header.Protocol()); err == nil && protocol != "HTTP/1.1" && protocol != "HTTP/1.0" {
+		err = failure.ErrVersion
+	}
+	if err != nil {
+		c.bodyRead = false
+	}
+	return err
+}
+
+// Verb is the method of the function that answers the call: GET for HEAD, whose answer is
+// that of GET without its body.
+func (c *Call) Verb() string {
+	if c.IsHead() {
+		return fasthttp.MethodGet
+	}
+	return string(c.Method())
+}
+
+// withoutSlash sends a client to the same path without the slash at its end, if there is a
+// function, as the framework that vLLM is written with does. It reports whether there is.
+func (s *Server) withoutSlash(c *Call) bool {
+	path, cut := strings.CutSuffix(c.Target, "/")
+	if !cut || c.face != failure.OpenAI {
+		return false
+	}
+	if _, found := s.router.Find(path); !found {
+		return false
+	}
+	to := strings.TrimSuffix(string(c.URI().PathOriginal()), "/")
+	if query := c.URI().QueryString(); len(query) > 0 {
+		to += "?" + string(query)
+	}
+	c.Response.Header.Set("Location", to)
+	c.SetStatusCode(fasthttp.StatusTemporaryRedirect)
+	return true
+}
+
+// project sets the project of a request of the OpenAI interface. In the
 // other interfaces the project is a part of the request.
 func (s *Server) project(c *Call) error {
 	if c.face != failure.OpenAI {
@@ -100,10 +190,6 @@ func (s *Server) project(c *Call) error {
 	}
 	if c.Project != "" && c.Who != nil && !c.Who.Covers(c.Project) {
 		return api.ErrPermission("The key is not for the project " + c.Project + ".")
-	}
-	c.QueueKey = c.Project
-	if c.QueueKey == "" && !s.keys.Open() {
-		c.QueueKey = "key " + string(header.Peek("Authorization")) + string(header.Peek("X-Api-Key"))
 	}
 	return nil
 }
@@ -126,4 +212,12 @@ func allows(methods, method string) bool {
 		}
 	}
 	return false
+}
+
+// allowed is the header Allow for a list of methods.
+func allowed(methods string) string {
+	if allows(methods, fasthttp.MethodGet) {
+		return methods + ", " + fasthttp.MethodHead
+	}
+	return methods
 }

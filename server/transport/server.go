@@ -14,6 +14,8 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"weir/auth"
+	"weir/internal/invariants"
+	"weir/internal/memory"
 	"weir/metrics"
 	"weir/server/failure"
 	"weir/usage"
@@ -28,9 +30,12 @@ type Server struct {
 	http     *fasthttp.Server
 	conns    *connections
 	queue    *Queue
+	turns    *Turns
 	keys     *auth.Keyring
+	memory   *memory.Account
 	bodies   *bodies
 	draining atomic.Bool
+	closing  atomic.Bool // the listeners are being closed
 	exposed  atomic.Bool // see Expose
 	usage    *usage.Ledger
 	counts   *metrics.Metrics
@@ -53,8 +58,9 @@ func New(cfg Config, router Router, failures failure.Settings, counts *metrics.M
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, router: router, failures: cfg.failures(failures), keys: cfg.Keys, counts: counts,
-		bodies: newBodies(&cfg),
+		memory: memory.New(cfg.Memory, cfg.MemoryWait),
 	}
+	s.bodies = newBodies(&cfg, s.memory)
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	watch := newWatcher(s.log)
 	watch.peeks = cfg.PollClients
@@ -68,19 +74,25 @@ func New(cfg Config, router Router, failures failure.Settings, counts *metrics.M
 	if s.queue, err = NewQueue(cfg.PrepareQueue, cfg.PrepareWorkers); err != nil {
 		return nil, err
 	}
+	s.turns = newTurns(cfg.Queries, time.Now)
 	if s.usage = cfg.Usage; s.usage == nil {
 		if s.usage, err = usage.Open(usage.DefaultConfig()); err != nil {
 			return nil, err
 		}
 	}
 	s.http = &fasthttp.Server{
-		Handler:      s.handle,
-		ErrorHandler: s.malformed,
-		Name:         "weir",
-		Logger:       httpLog{s.log},
-		Concurrency:  cfg.MaxConnections,
+		Handler:       s.handle,
+		ErrorHandler:  s.malformed,
+		ExpectHandler: s.expect,
+		Name:          "weir",
+		Logger:        httpLog{s.log},
+		Concurrency:   cfg.MaxConnections,
 		ConnState: func(nc net.Conn, state fasthttp.ConnState) {
-			nc.(*conn).active.Store(state == fasthttp.StateActive)
+			c := nc.(*conn)
+			c.active.Store(state == fasthttp.StateActive)
+			if state == fasthttp.StateIdle {
+				c.serving.Store(false)
+			}
 		},
 
 		ReadBufferSize: cfg.MaxHeader,
@@ -115,7 +127,7 @@ func (s *Server) Serve(ln net.Listener) error {
 	if a, ok := ln.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
 		s.Expose()
 	}
-	if err := s.http.Serve(&listener{ln, s.conns, &s.draining}); err != nil {
+	if err := s.http.Serve(&listener{ln, s.conns, &s.closing}); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
 	return nil
@@ -138,6 +150,9 @@ func (s *Server) Draining() bool { return s.draining.Load() }
 // Queue returns the queue in which requests wait for a worker to prepare them.
 func (s *Server) Queue() *Queue { return s.queue }
 
+// Memory returns the account of the bytes that requests hold or may come to hold.
+func (s *Server) Memory() *memory.Account { return s.memory }
+
 // Usage returns the counts of requests and tokens by project.
 func (s *Server) Usage() *usage.Ledger { return s.usage }
 
@@ -152,6 +167,7 @@ func (s *Server) Now() time.Time { return s.cfg.Clock() }
 type Held struct {
 	Connections, Watched int   // open connections, and how many of them are watched
 	Bodies               int64 // bytes of request bodies in memory
+	Memory               int64 // bytes that are reserved, without those of caches
 }
 
 // Held returns the resources that the server holds now.
@@ -159,18 +175,23 @@ func (s *Server) Held() Held {
 	s.conns.mu.Lock()
 	open := len(s.conns.open)
 	s.conns.mu.Unlock()
-	return Held{open, s.conns.watch.watched(), s.bodies.used.Load()}
+	m := s.memory.Stats()
+	return Held{open, s.conns.watch.watched(), s.bodies.used.Load(), m.Used - m.Cached}
 }
 
 // grace is the time that requests have to send an error to their clients after the context
 // of Shutdown has ended.
 const grace = 2 * time.Second
 
-// Shutdown refuses new connections and requests, and returns when those in flight have
-// ended. If ctx ends first, it ends them with failure.ErrDraining and returns the error of
-// ctx.
+// Shutdown refuses new requests, and returns when those in flight have ended. Until then the
+// listeners stay open, so that clients and probes get an answer. Requests that have not
+// arrived completely are not waited for. If ctx ends first, Shutdown ends those in flight
+// with failure.ErrDraining and returns the error of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Drain()
+	s.conns.drain(ctx)
+	s.closing.Store(true)
+	s.conns.cut()
 	err := s.http.ShutdownWithContext(ctx)
 	s.stop(failure.ErrDraining)
 	if err != nil {
@@ -183,5 +204,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	s.conns.watch.close()
 	s.queue.Close()
+	invariants.Check(err != nil || s.Held().Memory == 0, "all requests have ended and hold %d bytes", s.Held().Memory)
 	return err
 }

@@ -33,3 +33,6 @@ func clientAddress(a net.Addr) string {
 	}
 	return "address " + netip.PrefixFrom(ip, 64).Masked().String()
 }
+
+// Turn returns whose turn the request takes in a [Queue].
+func (c *Call) Turn() Turn { return Turn{Tenant: c.Tenant(), Project: c.Project} }

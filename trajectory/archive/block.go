@@ -5,6 +5,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"weir/internal/pace"
 	"weir/store"
 )
 
@@ -79,11 +80,12 @@ func (c *codec) decompress(dst, b []byte) ([]byte, error) {
 
 // source reads one stream of an upload. It has one block in memory.
 type source struct {
-	r    *store.Reader
-	c    *codec
-	u    uploadID
-	s    stream
-	size int64
+	r     *store.Reader
+	meter *pace.Meter
+	c     *codec
+	u     uploadID
+	s     stream
+	size  int64
 
 	block  []byte // the block with the number at, if loaded
 	at     int64
@@ -94,6 +96,9 @@ type source struct {
 func (s *source) load(off int64) ([]byte, error) {
 	if n := off / blockSize; !s.loaded || n != s.at {
 		s.loaded = false
+		if err := s.meter.Spend(pace.Row + blockSize); err != nil {
+			return nil, err
+		}
 		b, err := s.r.Get(blockKey(s.u, s.s, uint64(n)))
 		if err == nil {
 			s.block, err = s.c.decompress(s.block[:0], b)
@@ -121,6 +126,9 @@ func (s *source) read(dst []byte, off, n int64) ([]byte, error) {
 		}
 		b = b[:min(n, int64(len(b)))]
 		dst = append(dst, b...)
+		if err := s.meter.Spend(pace.Compare + len(b)); err != nil {
+			return nil, err
+		}
 		off += int64(len(b))
 		n -= int64(len(b))
 	}

@@ -196,7 +196,7 @@ func (a *Archive) staleCalls(from []byte) (stale [][]byte, next []byte, more boo
 	seen := 0
 	err = a.db.View(func(r *store.Reader) error {
 		var bad error
-		err := r.Scan(store.Range{Prefix: []byte{tagCall}, From: from}, func(key, value []byte) bool {
+		err := r.Scan(store.Range{Prefix: []byte{tagCall}, From: from, Damaged: func([]byte, error) {}}, func(key, value []byte) bool {
 			next = append(append(next[:0], key...), 0)
 			header, ok := headerOfCall(key, value)
 			if !ok {

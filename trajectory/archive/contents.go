@@ -21,7 +21,7 @@ type Contents struct {
 // Open returns the contents of a batch.
 func (v *View) Open(b *Batch) *Contents {
 	of := func(s stream) source {
-		return source{r: v.r, c: v.a.codec, u: b.upload, s: s, size: b.size[s]}
+		return source{r: v.r, meter: v.meter, c: v.a.codec, u: b.upload, s: s, size: b.size[s]}
 	}
 	return &Contents{Batch: b, texts: of(texts), rows: recordStream{source: of(rows)}, groups: recordStream{source: of(groups)}}
 }
@@ -142,7 +142,8 @@ func (c *Contents) selects(f *Filter, r *Row) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return trajectory.Contains(text, f.Text), nil
+	found := trajectory.Contains(text, f.Text)
+	return found, c.texts.meter.Spend(4 * len(text))
 }
 
 // errFound ends a visit.

@@ -13,7 +13,7 @@ import (
 func (a *Archive) DeleteBatch(ctx context.Context, tenant, model string, id ID) (trajectory.Counts, error) {
 	var gone *Batch
 	err := a.update(ctx, func(tx *store.Tx) (err error) {
-		v := View{&tx.Reader, a, tenant}
+		v := View{r: &tx.Reader, a: a, tenant: tenant}
 		if gone, err = v.Batch(model, id); err == nil {
 			a.remove(tx, tenant, gone)
 		}
@@ -60,7 +60,7 @@ func (a *Archive) DeleteModel(ctx context.Context, tenant, model string) (trajec
 	for err == nil {
 		var gone []*Batch
 		err = a.update(ctx, func(tx *store.Tx) error {
-			v := View{&tx.Reader, a, tenant}
+			v := View{r: &tx.Reader, a: a, tenant: tenant}
 			err := v.Batches(model, ID{}, false, func(b *Batch) bool {
 				if string(b.ID[:]) > string(newest[:]) {
 					return false
@@ -93,7 +93,7 @@ func (a *Archive) DeleteModel(ctx context.Context, tenant, model string) (trajec
 // of any other batch is written again, so that what was deleted does not stay on the disk.
 func (a *Archive) Delete(ctx context.Context, tenant, model string, f *Filter, dry bool) (selected int, err error) {
 	var list []*Batch
-	err = a.View(tenant, func(v *View) error {
+	err = a.Query(ctx, tenant, func(v *View) error {
 		if err := v.Known(model); err != nil {
 			return err
 		}
@@ -122,7 +122,7 @@ func (a *Archive) deleteFrom(ctx context.Context, tenant string, b *Batch, f *Fi
 	if f.batchesOnly() {
 		selected = b.Trajectories
 	} else {
-		err = a.View(tenant, func(v *View) error {
+		err = a.Query(ctx, tenant, func(v *View) error {
 			return v.Open(b).Visit(f, Visitor{Trajectory: func(*Row) error { selected++; return nil }})
 		})
 	}

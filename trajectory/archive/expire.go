@@ -16,7 +16,8 @@ type tenantBatch struct {
 
 // eachBatch calls f for the batches of all tenants from a key on, until f returns false.
 func (a *Archive) eachBatch(r *store.Reader, from []byte, f func(key []byte, b tenantBatch) bool) error {
-	return r.Scan(store.Range{Prefix: []byte{tagHeader}, From: from}, func(key, value []byte) bool {
+	damaged := func(_ []byte, err error) { a.log.Error("a batch is passed over", "error", err) }
+	return r.Scan(store.Range{Prefix: []byte{tagHeader}, From: from, Damaged: damaged}, func(key, value []byte) bool {
 		tenant, rest, err := store.CutString(key[1:])
 		if err != nil {
 			return true
@@ -27,7 +28,7 @@ func (a *Archive) eachBatch(r *store.Reader, from []byte, f func(key []byte, b t
 		}
 		b, err := decodeBatch(model, ID(rest), value)
 		if err != nil {
-			a.log.Error("a batch is passed over", "error", err)
+			damaged(key, err)
 			return true
 		}
 		return f(key, tenantBatch{tenant, b})
@@ -54,7 +55,7 @@ func (a *Archive) Expire(ctx context.Context, until func(model, split string) ti
 		var gone []tenantBatch
 		err = a.update(ctx, func(tx *store.Tx) error {
 			for _, b := range old {
-				v := View{&tx.Reader, a, b.tenant}
+				v := View{r: &tx.Reader, a: a, tenant: b.tenant}
 				now, err := v.Batch(b.Model, b.ID) // it may have been rewritten with rewards
 				if errors.Is(err, ErrNotFound) {
 					continue

@@ -93,7 +93,7 @@ func (u *Upload) replace(old *Batch) error {
 	u.batch.Receipt, u.batch.Step, u.batch.upload = old.Receipt, old.Step, u.id
 	u.batch.Counts = counts
 	err := u.a.db.Update(u.ctx, func(tx *store.Tx) error {
-		v := View{&tx.Reader, u.a, u.tenant}
+		v := View{r: &tx.Reader, a: u.a, tenant: u.tenant}
 		now, err := v.Batch(u.model, old.ID)
 		if errors.Is(err, ErrNotFound) || err == nil && now.upload != old.upload {
 			return ErrChanged

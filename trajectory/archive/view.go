@@ -1,10 +1,12 @@
 package archive
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"weir/internal/pace"
 	"weir/store"
 	"weir/trajectory"
 )
@@ -15,14 +17,25 @@ type View struct {
 	r      *store.Reader
 	a      *Archive
 	tenant string
+	meter  *pace.Meter // nil: nothing is metered
 }
 
 // View calls f with a snapshot of what is committed, and returns its error.
 func (a *Archive) View(tenant string, f func(*View) error) error {
+	return a.view(tenant, nil, f)
+}
+
+// Query is View for what a client asks for: what is read is counted (package pace), and
+// reading fails with the cause of ctx soon after that has ended.
+func (a *Archive) Query(ctx context.Context, tenant string, f func(*View) error) error {
+	return a.view(tenant, pace.Of(ctx), f)
+}
+
+func (a *Archive) view(tenant string, m *pace.Meter, f func(*View) error) error {
 	if err := a.waitOpen(); errors.Is(err, store.ErrOpening) || errors.Is(err, store.ErrClosed) {
 		return err // a store that is full, or whose writes fail, can be read
 	}
-	return a.db.View(func(r *store.Reader) error { return f(&View{r, a, tenant}) })
+	return a.db.View(func(r *store.Reader) error { return f(&View{r: r, a: a, tenant: tenant, meter: m}) })
 }
 
 // Model sums up what was logged for a model.
@@ -83,9 +96,14 @@ func (v *View) Models(f func(*Model) bool) error {
 }
 
 // scan calls f for the batches of a range until f returns false. A batch whose header is
-// damaged is logged and skipped, because the others can be read.
+// damaged is an error, ErrDamaged or store.ErrCorrupt: without it the answer would not be
+// whole.
 func (v *View) scan(r store.Range, tenant []byte, f func(*Batch) bool) error {
-	return v.r.Scan(r, func(key, value []byte) bool {
+	var bad error
+	err := v.r.Scan(r, func(key, value []byte) bool {
+		if v.meter.Spend(pace.Row+len(value)) != nil {
+			return false
+		}
 		model, rest, err := store.CutString(key[len(tenant):])
 		if err == nil && len(rest) != len(ID{}) {
 			err = fmt.Errorf("%w: key %q", ErrDamaged, key)
@@ -95,11 +113,12 @@ func (v *View) scan(r store.Range, tenant []byte, f func(*Batch) bool) error {
 			b, err = decodeBatch(model, ID(rest), value)
 		}
 		if err != nil {
-			v.a.log.Error("a batch is passed over", "error", err)
-			return true
+			bad = err
+			return false
 		}
 		return f(b)
 	})
+	return errors.Join(bad, err, v.meter.Err())
 }
 
 // Batches calls f for the batches of a model in the order of their commits, or in reverse,

@@ -1,0 +1,281 @@
+package transport
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"time"
+
+	pacing "weir/internal/pace" // bodies.go has a type pace
+	"weir/server/failure"
+)
+
+// Turns shares out a few workers' time among queries. A query runs on a goroutine of its
+// own while it has a turn. When a turn has lasted for a slice and others wait, it goes to
+// the next one: tenants take turns, and so do the queries of a tenant, so that a query that
+// takes minutes delays a short one by some slices only. A query gives its turn back while
+// its client is slow to take the answer.
+//
+// Queue is not used for this, because its jobs keep a worker until their end.
+type Turns struct {
+	TurnLimits
+	now   func() time.Time
+	sleep func(context.Context, time.Duration) // for Rest
+
+	mu struct {
+		sync.Mutex
+		lines   map[string]*turnLine // by tenant
+		waiting list.List            // of *turnLine, those with queries that wait; the first one is next
+		open    int                  // queries that have entered and not ended
+		running int                  // turns that are held
+	}
+}
+
+// TurnLimits bound the queries of a server.
+type TurnLimits struct {
+	// Workers is how many queries run at the same time.
+	Workers int
+	// Places is how many queries there may be at all; more are refused.
+	Places int
+	// Begun is how many queries of a tenant there may be that have begun and not ended.
+	// Each of them holds a snapshot and its memory, and others wait.
+	Begun int
+	// Slice is how long a query runs before others take their turns, or before it rests.
+	Slice time.Duration
+	// Rest is how long a worker sleeps after each slice, so that the threads that
+	// compute find a processor free. Go would let a query have one for 10 ms at a time.
+	Rest time.Duration
+}
+
+// turnLine has the queries of one tenant.
+type turnLine struct {
+	key          string
+	fresh, begun list.List     // of *turn: those that wait to begin, and to go on
+	live         int           // queries that have begun and not ended
+	users        int           // all queries
+	place        *list.Element // in Turns.mu.waiting; nil: no query waits
+	freshFirst   bool          // whether the next turn is for one that has not begun
+}
+
+// turn is one query. It belongs to the goroutine of the query.
+type turn struct {
+	all   *Turns
+	line  *turnLine
+	ctx   context.Context
+	grant chan struct{} // has one element when the turn was granted and not taken yet
+
+	place *list.Element // in fresh or begun; nil: it does not wait
+	begun bool
+	holds bool // it has a worker's time
+	since time.Time
+}
+
+func newTurns(l TurnLimits, now func() time.Time) *Turns {
+	t := &Turns{TurnLimits: l, now: now, sleep: sleep}
+	t.mu.lines = make(map[string]*turnLine)
+	return t
+}
+
+// sleep waits for a time, or for the end of ctx.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// Do runs a query of a tenant when its turn comes. The context that f gets lets f's meters
+// (package pace) end turns. Do fails with failure.ErrQueriesFull, or with the cause of
+// ctx if that ends first.
+func (t *Turns) Do(ctx context.Context, tenant string, f func(ctx context.Context) error) error {
+	return t.do(ctx, tenant, func(ctx context.Context, _ *turn) error { return f(ctx) })
+}
+
+func (t *Turns) do(ctx context.Context, tenant string, f func(context.Context, *turn) error) error {
+	q, err := t.enter(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	defer q.exit()
+	if err := q.wait(); err != nil {
+		return err
+	}
+	return f(pacing.With(ctx, q.pause), q)
+}
+
+// enter adds a query, unless there are too many.
+func (t *Turns) enter(ctx context.Context, tenant string) (*turn, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.open >= t.Places {
+		return nil, failure.ErrQueriesFull
+	}
+	t.mu.open++
+	l := t.mu.lines[tenant]
+	if l == nil {
+		l = &turnLine{key: tenant}
+		t.mu.lines[tenant] = l
+	}
+	l.users++
+	return &turn{all: t, line: l, ctx: ctx, grant: make(chan struct{}, 1)}, nil
+}
+
+// wait waits for a turn, or for the end of the query's context. A turn that the query has
+// is given back in the same moment: otherwise others could have two turns in succession.
+func (q *turn) wait() error {
+	t := q.all
+	if q.ctx.Err() != nil {
+		return context.Cause(q.ctx) // exit gives the turn back
+	}
+	t.mu.Lock()
+	if q.holds {
+		q.holds = false
+		t.mu.running--
+	}
+	l := q.line
+	if q.begun {
+		q.place = l.begun.PushBack(q)
+	} else {
+		q.place = l.fresh.PushBack(q)
+	}
+	if l.place == nil {
+		l.place = t.mu.waiting.PushBack(l)
+	}
+	t.dispatch()
+	t.mu.Unlock()
+	select {
+	case <-q.grant:
+	case <-q.ctx.Done():
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if q.place != nil {
+			t.leave(q)
+		}
+		return context.Cause(q.ctx)
+	}
+	q.since = t.now()
+	return nil
+}
+
+// leave takes a query out of its line. The lock is held.
+func (t *Turns) leave(q *turn) {
+	l := q.line
+	if q.begun {
+		l.begun.Remove(q.place)
+	} else {
+		l.fresh.Remove(q.place)
+	}
+	q.place = nil
+	if l.begun.Len()+l.fresh.Len() == 0 {
+		t.mu.waiting.Remove(l.place)
+		l.place = nil
+	}
+}
+
+// dispatch grants turns as long as a worker is free. The lock is held.
+func (t *Turns) dispatch() {
+	for e := t.mu.waiting.Front(); e != nil && t.mu.running < t.Workers; {
+		l := e.Value.(*turnLine)
+		q := l.next(t.Begun)
+		if q == nil { // all that it may begin have begun, and wait for their clients
+			e = e.Next()
+			continue
+		}
+		t.mu.waiting.MoveToBack(e)
+		t.leave(q)
+		if !q.begun {
+			q.begun = true
+			l.live++
+		}
+		q.holds = true
+		t.mu.running++
+		q.grant <- struct{}{}
+		e = t.mu.waiting.Front()
+	}
+}
+
+// next returns the query of a tenant whose turn it is; nil: none may have one. Those that
+// have begun and those that have not alternate, so that neither wait for all of the other.
+func (l *turnLine) next(most int) *turn {
+	fresh, begun := l.fresh.Front(), l.begun.Front()
+	if l.live >= most {
+		fresh = nil
+	}
+	if fresh != nil && (begun == nil || l.freshFirst) {
+		l.freshFirst = false
+		return fresh.Value.(*turn)
+	}
+	l.freshFirst = true
+	if begun == nil {
+		return nil
+	}
+	return begun.Value.(*turn)
+}
+
+// release gives the turn back.
+func (q *turn) release() {
+	t := q.all
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if q.holds {
+		q.holds = false
+		t.mu.running--
+		t.dispatch()
+	}
+}
+
+// exit ends the query.
+func (q *turn) exit() {
+	q.release()
+	t := q.all
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := q.line
+	t.mu.open--
+	if l.users--; l.users == 0 {
+		delete(t.mu.lines, l.key)
+	}
+	if q.begun {
+		l.live--
+		t.dispatch() // one that waits to begin
+	}
+}
+
+// pause is called by the query's meters. At the end of a slice it rests, and lets others
+// have their turns.
+func (q *turn) pause() error {
+	t := q.all
+	if t.now().Sub(q.since) < t.Slice {
+		return nil
+	}
+	if t.Rest > 0 {
+		t.sleep(q.ctx, t.Rest)
+	}
+	return q.wait()
+}
+
+// outside runs f, which waits for something else, without a turn.
+func (q *turn) outside(f func() error) error {
+	q.release()
+	if err := f(); err != nil {
+		return err
+	}
+	return q.wait()
+}
+
+// Open returns the number of queries that have not ended.
+func (t *Turns) Open() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mu.open
+}
+
+// Query runs a query in the turns of its sender's tenant, and returns its error.
+func (c *Call) Query(f func(ctx context.Context) error) error {
+	return c.server.turns.Do(c.ctx, c.Tenant(), f)
+}
+
+// Turns returns what shares out the time of queries.
+func (s *Server) Turns() *Turns { return s.turns }

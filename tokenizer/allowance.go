@@ -1,0 +1,67 @@
+package tokenizer
+
+// allowance is what one Encode may still do. It bounds the steps of regular expressions,
+// and ends the work if nobody waits for it any more. A nil allowance has no bounds; only
+// matchers that count no steps may get one.
+type allowance struct {
+	left int // steps that are left until the next look at done
+	rest int // steps that are left after those
+	due  int // bytes of other work until the next look at done
+
+	done    <-chan struct{}
+	stopped bool // done was closed
+}
+
+const (
+	// stepSlice and workSlice are what is done between two looks at done: about five
+	// milliseconds of a regular expression, about one of other work.
+	stepSlice = 1 << 20
+	workSlice = 1 << 16
+)
+
+// add adds steps.
+func (a *allowance) add(n int) { a.rest += n }
+
+// spent reports whether the last step has been taken.
+func (a *allowance) spent() bool { return a.left <= 0 && a.rest <= 0 }
+
+// refill is called when no steps are left of a slice. It takes the next one and reports
+// whether there was any.
+func (a *allowance) refill() bool {
+	if a.rest > 0 && !a.look() {
+		n := min(a.rest, stepSlice+max(0, -a.left))
+		a.left += n
+		a.rest -= n
+	}
+	return a.left > 0
+}
+
+// exhaust takes all steps away, so that nothing matches any more.
+func (a *allowance) exhaust() { a.left, a.rest = min(a.left, 0), 0 }
+
+// work counts the work on n bytes that are not matched by a regular expression, and
+// reports whether it is to go on.
+func (a *allowance) work(n int) bool {
+	if a == nil {
+		return true
+	}
+	if a.due -= n; a.due > 0 {
+		return true
+	}
+	a.due = workSlice
+	return !a.look()
+}
+
+// look reports whether the work is to stop.
+func (a *allowance) look() bool {
+	if a.stopped {
+		return true
+	}
+	select {
+	case <-a.done:
+		a.stopped = true
+		a.exhaust()
+	default:
+	}
+	return a.stopped
+}
