@@ -109,9 +109,10 @@
 //
 // # Streams
 //
-// Pushing an event never blocks: what a reader has not taken waits in its stream, and
-// cannot be more than the request's own limits let it produce. So a slow reader holds up
-// no other request. The readers are signalled once per step, after everything that the
+// Pushing an event never blocks: what a reader has not taken waits in its stream, in a
+// compact form (backlog.go), and cannot be more than the request's own limits let it
+// produce. A [Budget] bounds what all streams hold together. So a slow reader holds up no
+// other request. The readers are signalled once per step, after everything that the
 // step gave has been counted: a reader who has seen a token finds it in [Stats] and in
 // the [Report] of the step.
 //
@@ -150,7 +151,8 @@
 //
 // request.go has what callers hand in and get back, engine.go the Engine and its loop,
 // submit.go the intake. step.go plans a step and gives it to the backend; book.go books
-// what the step gave. failure.go ends requests that cannot go on. stream.go and text.go
-// serve the readers, mask.go and mask_pool.go fill mask rows, stats.go and report.go count, and forget.go
+// what the step gave. failure.go ends requests that cannot go on. stream.go, backlog.go and
+// text.go serve the readers, mask.go and mask_pool.go fill mask rows, stats.go and report.go
+// count, and forget.go
 // empties the prefix cache.
 package engine

@@ -31,6 +31,9 @@ var ErrNoToken = errors.New("engine: the request's constraints leave no token to
 // ErrTooComplex ends a choice whose mask takes too much work. Mask.Fill returns it.
 var ErrTooComplex = errors.New("engine: the request's mask takes too much work")
 
+// ErrUnread ends a stream whose Budget has no memory for events that are not read.
+var ErrUnread = errors.New("engine: the answer is not read, and there is no memory to keep it")
+
 // errMaskBroken means that the device is faulty.
 var errMaskBroken = errors.New("engine: the device drew a token that the request's mask forbids")
 

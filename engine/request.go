@@ -52,6 +52,9 @@ type Request struct {
 	// a moment to notice.
 	Masks []Mask
 
+	// Budget bounds the events that are not read; nil: nothing does. In SubmitAll, that of
+	// the first request counts.
+	Budget Budget
 	// LogprobIDs are tokens whose log-probabilities every event has as Top, in this order, in
 	// place of the best ones; nil: the best ones. Sampling has to ask for raw
 	// log-probabilities without alternatives. The logits of such a request are copied to the

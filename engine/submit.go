@@ -25,7 +25,7 @@ func (e *Engine) SubmitAll(rs []Request) (*Stream, error) {
 	if len(rs) == 0 {
 		return nil, fmt.Errorf("%w: no requests", ErrInvalid)
 	}
-	s := &Stream{ready: make(chan struct{}, 1)}
+	s := &Stream{ready: make(chan struct{}, 1), budget: rs[0].Budget}
 	s.mu.prompt = make([][]PromptLogprob, len(rs))
 	qs, choices, err := e.prepare(rs, s)
 	if err != nil {

@@ -160,6 +160,10 @@ var table = []row{
 		text: say("The model is still loading."),
 	},
 	{
+		err: engine.ErrUnread, kind: "unread", status: 503, typ: api.TypeUnavailable, reason: metrics.Memory,
+		text: say("The answer was not read, and the server's memory is taken by other requests."),
+	},
+	{
 		err: engine.ErrStopped, kind: "stopping", status: 503, typ: api.TypeUnavailable, reason: metrics.Stopping,
 		text: say("The engine has stopped."),
 	},
