@@ -36,6 +36,8 @@ type Request struct {
 	Tokens   []int32   // the prompt, at least one token
 	N        int       // number of choices; 0 means 1. Choice i draws with Sampling.Seed + i
 	Arrived  time.Time // when the client's request came in, for latencies; zero: at Submit
+	Tenant   string    // who shares the machine with others equally; see scheduler.Account
+	Project  string    // a part of the tenant
 	Priority int64     // lower runs earlier, if the scheduler goes by priority
 	Salt     [16]byte  // namespace in the prefix cache; has to be a keyed hash
 	Limits   Limits    // the prompt and MaxTokens together must fit a sequence

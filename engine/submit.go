@@ -127,7 +127,7 @@ func (e *Engine) prepareChoice(q *request, i int) {
 		c.forcer = q.Forcers[i]
 	}
 	c.seq = scheduler.Sequence{
-		Priority: q.Priority, Salt: q.Salt, Owner: c, Prompt: len(q.Tokens), Limits: q.Limits,
+		Account: scheduler.Account{Tenant: q.Tenant, Project: q.Project}, Priority: q.Priority, Salt: q.Salt, Owner: c, Prompt: len(q.Tokens), Limits: q.Limits,
 		MaxChunk: e.cfg.MaxChunk,
 		Tokens:   append(make([]int32, 0, len(q.Tokens)+min(q.Limits.MaxTokens, 64)), q.Tokens...),
 	}
