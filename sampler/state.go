@@ -147,6 +147,9 @@ func (s *State) Plan(d *backend.Draws, maskWords int, output []int32) {
 	d.Rows = append(d.Rows, row)
 }
 
+// Top is the number of alternatives that a row of the sequence reports.
+func (s *State) Top() int { return int(s.draw.Top) }
+
 // forbid bans the token bans.tokens[ban] in the row whose edits start at first.
 func (s *State) forbid(d *backend.Draws, first int, ban int32) {
 	if s.banned[ban] == s.plans {
