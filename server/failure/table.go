@@ -174,6 +174,11 @@ var table = []row{
 		text: say("The request's constraints (allowed_token_ids, bad_words, logit_bias, min_tokens) leave no token to draw."),
 	},
 	{
+		// It is found while the output is written, and is the request's doing as well.
+		err: engine.ErrTooComplex, kind: "mask-too-complex", status: 400, typ: api.TypeBadRequest,
+		text: say("The request's structured output is too ambiguous: what may come next takes too much work to find out."),
+	},
+	{
 		err: engine.ErrInvalid, kind: badRequest, status: 400, typ: api.TypeBadRequest,
 		text: func(_ *Settings, err error) string { return err.Error() },
 	},
