@@ -16,45 +16,44 @@ type Events struct {
 
 func (ev *Events) reset() { ev.Items, ev.text, ev.top = ev.Items[:0], ev.text[:0], ev.top[:0] }
 
-// add appends an event and copies its text and top.
-func (ev *Events) add(it Event, text []byte, top []TokenLogprob) {
-	ev.text = append(ev.text, text...)
-	ev.top = append(ev.top, top...)
-	it.textEnd, it.topEnd = len(ev.text), len(ev.top)
-	ev.Items = append(ev.Items, it)
-}
+// A batch of Take ends with the event that makes it as large as this.
+const (
+	mostItems = 256
+	mostTop   = 4096
+)
 
-// join appends copies of the events of more.
-func (ev *Events) join(more *Events) {
-	text, top, n := len(ev.text), len(ev.top), len(ev.Items)
-	ev.text = append(ev.text, more.text...)
-	ev.top = append(ev.top, more.top...)
-	ev.Items = append(ev.Items, more.Items...)
-	for i := range ev.Items[n:] {
-		ev.Items[n+i].textEnd += text
-		ev.Items[n+i].topEnd += top
-	}
+// Budget bounds the memory of events that are not read. Grow is called by the engine's loop
+// before it takes n more bytes, and has to be fast; if it returns false, the stream is ended
+// with ErrUnread. Shrink is called when n bytes are given back, by any goroutine.
+type Budget interface {
+	Grow(s *Stream, n int64) bool
+	Shrink(n int64)
 }
 
 // Stream carries the events of one Submit or SubmitAll from the engine to one reader. The
 // engine never waits for the reader: what is not taken waits here, and is at most what the
-// requests' own limits let them produce.
+// requests' own limits let them produce, and what the Budget allows.
 type Stream struct {
 	ready  chan struct{} // capacity 1: something is pending
 	cancel func()        // tells the engine to abort the requests
+	budget Budget        // nil: there are no bounds
 
 	mu struct {
 		sync.Mutex
-		pending   Events
+		pending   backlog
 		prompt    [][]PromptLogprob // of each request
 		cached    int
 		drawn     int  // tokens, of all choices
 		cancelled bool // events are dropped
 	}
 
+	reading *piece // what Take is reading, the reader's; nil: none
+	rest    decoder
+	ends    []ending
+
 	// These fields belong to the loop. What was pushed since the last signal is given to
 	// the reader with the next one, after it has been counted.
-	fresh Events
+	fresh records
 	drawn int  // tokens in fresh
 	dirty bool // the stream is in Engine.unsignalled
 }
@@ -64,7 +63,7 @@ func (s *Stream) push(ev Event, text []byte, top []TokenLogprob) {
 	if ev.Token >= 0 {
 		s.drawn++
 	}
-	s.fresh.add(ev, text, top)
+	s.fresh.add(&ev, text, top)
 }
 
 // setPrompt stores what is known of the prompt of request i, before its first event.
@@ -77,14 +76,46 @@ func (s *Stream) setPrompt(i, cached int, prompt []PromptLogprob) {
 
 // signal gives the reader what was pushed, and wakes it.
 func (s *Stream) signal() {
-	s.mu.Lock()
-	s.mu.drawn += s.drawn
-	if !s.mu.cancelled {
-		s.mu.pending.join(&s.fresh)
+	granted := int64(0)
+	for {
+		// The budget is asked without the lock, because it may have to end other streams.
+		need, unused := s.store(granted)
+		if need == 0 {
+			granted = unused
+			break
+		}
+		if s.budget.Grow(s, need) {
+			granted += need
+		} else {
+			s.Fail(ErrUnread)
+		}
 	}
-	s.mu.Unlock()
+	if granted > 0 {
+		s.budget.Shrink(granted)
+	}
 	s.drawn = 0
 	s.fresh.reset()
+	s.wake()
+}
+
+// store adds fresh to what is pending, for which the budget has granted some bytes. It
+// returns how many more are needed before it can do so, or how many were not.
+func (s *Stream) store(granted int64) (need, unused int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	room := int64(s.mu.pending.room(len(s.fresh.b)))
+	if !s.mu.cancelled && s.budget != nil && room > max(granted, smallPiece) {
+		return room - granted, 0
+	}
+	s.mu.drawn += s.drawn
+	before := s.mu.pending.bytes
+	if !s.mu.cancelled {
+		s.mu.pending.append(&s.fresh)
+	}
+	return 0, granted - (s.mu.pending.bytes - before)
+}
+
+func (s *Stream) wake() {
 	select {
 	case s.ready <- struct{}{}:
 	default:
@@ -95,13 +126,16 @@ func (s *Stream) signal() {
 // nevertheless.
 func (s *Stream) Ready() <-chan struct{} { return s.ready }
 
-// Take moves all pending events, in order, into ev and reports whether there
-// were any.
+// Take moves pending events, in order, into ev and reports whether there were any. It takes
+// so many at a time that ev stays small; if there are more, Ready can be received from.
 func (s *Stream) Take(ev *Events) bool {
 	ev.reset()
-	s.mu.Lock()
-	*ev, s.mu.pending = s.mu.pending, *ev
-	s.mu.Unlock()
+	for s.next() && len(ev.Items) < mostItems && len(ev.top) < mostTop {
+		s.ends = s.rest.take(ev, s.ends)
+	}
+	if len(s.rest.b) > 0 {
+		s.wake()
+	}
 	text, top := 0, 0
 	for i := range ev.Items {
 		it := &ev.Items[i]
@@ -109,6 +143,28 @@ func (s *Stream) Take(ev *Events) bool {
 		text, top = it.textEnd, it.topEnd
 	}
 	return len(ev.Items) > 0
+}
+
+// next makes sure that rest has a record, and reports false if there is none.
+func (s *Stream) next() bool {
+	if len(s.rest.b) > 0 {
+		return true
+	}
+	s.mu.Lock()
+	freed := int64(0)
+	if s.reading != nil {
+		freed = s.mu.pending.give(s.reading)
+	}
+	s.reading = s.mu.pending.take()
+	s.mu.Unlock()
+	if freed > 0 && s.budget != nil {
+		s.budget.Shrink(freed)
+	}
+	if s.reading == nil {
+		return false
+	}
+	s.rest.b, s.ends = s.reading.b, s.reading.ends
+	return true
 }
 
 // Next waits for events and takes them as Take does. It returns the error of ctx if that
@@ -130,15 +186,37 @@ func (s *Stream) Next(ctx context.Context, ev *Events) error {
 // Cancel aborts the requests of the stream and drops all further events. Their KV blocks
 // are free as soon as no step in flight writes to them. Cancel never blocks and is never
 // refused, and does nothing if every choice has ended.
-func (s *Stream) Cancel() {
+func (s *Stream) Cancel() { s.drop(nil) }
+
+// Fail is Cancel, but gives the reader one more event, with the given error.
+func (s *Stream) Fail(err error) { s.drop(err) }
+
+// drop cancels the requests and forgets what is pending. An error is given to the reader.
+func (s *Stream) drop(err error) {
 	s.mu.Lock()
 	before := s.mu.cancelled
 	s.mu.cancelled = true
-	s.mu.pending = Events{}
+	freed := s.mu.pending.drop()
+	if err != nil && !before {
+		var r records
+		r.add(&Event{Token: -1, Reason: Failed, StopID: -1, Err: err}, nil, nil)
+		s.mu.pending.append(&r)
+	}
 	s.mu.Unlock()
+	if freed > 0 && s.budget != nil {
+		s.budget.Shrink(freed)
+	}
 	if !before {
 		s.cancel()
+		s.wake()
 	}
+}
+
+// Unread is about how many bytes the events take that have not been read.
+func (s *Stream) Unread() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.pending.bytes
 }
 
 // Cached is the number of prompt tokens that were found in the prefix cache, of all

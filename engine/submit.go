@@ -25,7 +25,7 @@ func (e *Engine) SubmitAll(rs []Request) (*Stream, error) {
 	if len(rs) == 0 {
 		return nil, fmt.Errorf("%w: no requests", ErrInvalid)
 	}
-	s := &Stream{ready: make(chan struct{}, 1)}
+	s := &Stream{ready: make(chan struct{}, 1), budget: rs[0].Budget}
 	s.mu.prompt = make([][]PromptLogprob, len(rs))
 	qs, choices, err := e.prepare(rs, s)
 	if err != nil {
@@ -63,6 +63,7 @@ func (e *Engine) prepare(rs []Request, s *Stream) (qs []*request, choices int, e
 		if !r.Arrived.IsZero() {
 			qs[i].arrived = r.Arrived.Sub(e.epoch)
 		}
+		qs[i].Sampling.Prepare() // not once for each choice
 		choices += r.N
 	}
 	for _, q := range qs {
@@ -119,13 +120,15 @@ func (e *Engine) prepareChoice(q *request, i int) {
 	c.sampling = sampler.NewState(&p, e.spec.VocabSize, q.Tokens)
 	c.text = newText(e.cfg.Tokenizer, &q.Request)
 	if q.Masks != nil {
-		c.mask = q.Masks[i]
+		k := &constraint{mask: q.Masks[i], pool: e.masks, kin: &q.kin, token: -1}
+		k.pace = k.keepPace
+		c.constraint = k
 	}
 	if q.Forcers != nil {
 		c.forcer = q.Forcers[i]
 	}
 	c.seq = scheduler.Sequence{
-		Priority: q.Priority, Salt: q.Salt, Owner: c, Prompt: len(q.Tokens), Limits: q.Limits,
+		Account: scheduler.Account{Tenant: q.Tenant, Project: q.Project}, Priority: q.Priority, Salt: q.Salt, Owner: c, Prompt: len(q.Tokens), Limits: q.Limits,
 		MaxChunk: e.cfg.MaxChunk,
 		Tokens:   append(make([]int32, 0, len(q.Tokens)+min(q.Limits.MaxTokens, 64)), q.Tokens...),
 	}

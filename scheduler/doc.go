@@ -46,25 +46,32 @@
 //
 // # Order
 //
-// Running and waiting sequences are each sorted by arrival, or by priority and
-// then arrival. A step first serves the running sequences in this order, then
-// admits waiting ones as long as there is budget, a free place among the
-// Config.MaxSeqs and memory. Three rules keep output streams moving:
+// A step first gives a token to each running sequence that wants a single one. What
+// is left of the budget goes to running sequences that want more, and to waiting
+// ones, as long as there is a free place among the Config.MaxSeqs and memory. The
+// next one is always of the most urgent class, if Config.Priority is set, then of
+// the tenant and then of its project that have been served least, and then the first
+// by arrival ([Account]). So a tenant's few words do not wait for the long prompts
+// of another. This is fair queueing by virtual time, as in "Fairness in Serving Large
+// Language Models" (Sheng et al., OSDI 2024), in two levels: each token that is
+// computed for the first time counts, tokens of prompts and outputs alike, and who
+// begins to wait starts with what the others have on average. More rules:
 //
-//   - A chunk of a prompt leaves a token of the budget for every running
-//     sequence after it that wants a single token.
 //   - Config.MaxPrefill bounds the prompt tokens of a step while other
 //     sequences are producing output.
 //   - A waiting sequence that lacks memory is not overtaken by a smaller one,
 //     or it might never get its turn.
+//   - A tenant that holds more places or blocks than another one would have with
+//     its next sequence gives one back, by preemption, at the cost of at most a
+//     quarter of a token for each new token (room.go).
 //
 // # Preemption
 //
 // Blocks of the KV cache are taken as a sequence grows, not in advance: a request
 // may be allowed to fill the whole context and rarely does, so reserving blocks
 // for the longest possible output would leave most of the memory unused. When a
-// running sequence needs a block and there is none, the last running sequence in
-// order is preempted: it gives its blocks back, keeps its tokens and waits. When
+// running sequence needs a block and there is none, the last running sequence by
+// priority and arrival is preempted, or the last one of a tenant that holds far more: it gives its blocks back, keeps its tokens and waits. When
 // it is admitted again it computes them again, or finds them in the prefix cache.
 // A draw depends only on the seed, the index and the token, so the output is the
 // same as without the preemption.
@@ -112,7 +119,8 @@
 // # Files
 //
 // sequence.go has the state of one sequence and stop.go the rules that end it.
-// scheduler.go has the queues, plan.go plans a step and commit.go books its
+// scheduler.go has the state, fair.go the queues of tenants and projects, room.go
+// says who is preempted for whom, plan.go plans a step and commit.go books its
 // results. In the tests, testdata/*.txt are scripts that show the chunks and
 // blocks of every step; random_test.go runs random workloads on a device whose
 // memory shows whether a history was read back correctly.

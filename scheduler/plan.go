@@ -19,9 +19,10 @@ func (s *Scheduler) Schedule() []Chunk {
 	s.plan = s.plan[:0]
 	s.planned++
 	s.unseat()
-	left, ok := s.planRunning()
-	if ok {
-		s.admit(left)
+	s.planFairly(s.planDecodes())
+	s.restore()
+	if s.waiting == 0 {
+		s.epoch++
 	}
 	if len(s.plan) == 0 {
 		s.planned--
@@ -29,46 +30,94 @@ func (s *Scheduler) Schedule() []Chunk {
 	return s.plan
 }
 
-// planRunning plans chunks for the running sequences and returns what is left of
-// the budget. It reports false if a sequence found too few blocks; then nothing
-// may be admitted.
-func (s *Scheduler) planRunning() (left budget, ok bool) {
-	decodes := 0 // sequences after the current one that want a single token
+// planDecodes begins a plan with the running sequences that want a single token, so
+// that a prompt never stops a stream. The others are left in s.rest; if the budget
+// is too small for a token each, all of them are. It reports false if a sequence
+// found too few blocks; then nothing may be admitted.
+func (s *Scheduler) planDecodes() (ok bool) {
+	s.rest = s.rest[:0]
+	s.left = budget{tokens: s.cfg.MaxTokens, prefill: s.cfg.MaxTokens}
+	decodes := 0
 	for _, q := range s.running {
-		if s.demand(q) == 1 {
+		switch s.demand(q) {
+		case 0:
+			continue
+		case 1:
 			decodes++
 		}
+		s.rest = append(s.rest, q)
 	}
-	left = budget{tokens: s.cfg.MaxTokens, prefill: s.cfg.MaxTokens}
 	if decodes > 0 && s.cfg.MaxPrefill > 0 {
-		left.prefill = s.cfg.MaxPrefill
+		s.left.prefill = s.cfg.MaxPrefill
+	}
+	if decodes == 0 || decodes >= s.left.tokens {
+		return true
 	}
 	ok = true
-	for i := 0; i < len(s.running) && left.tokens > 0; i++ {
-		q := s.running[i]
-		n := s.demand(q)
+	n := 0
+	for i, q := range s.rest {
 		switch {
-		case n == 0:
-			continue
-		case n == 1:
-			decodes--
-		default: // leave a token for each decode that follows, so that a prompt never stops a stream
-			if n = min(n, left.prefill, max(1, left.tokens-decodes)); n == 0 {
-				continue
-			}
-			left.prefill -= n
-		}
-		if s.grow(q, n) {
-			s.addChunk(q, n)
-			left.tokens -= n
-			continue
-		}
-		ok = false
-		if q.Status != Running { // q was the last in order and has been preempted itself
-			break
+		case q.Status != Running: // it has been preempted for one before it
+		case s.demand(q) > 1:
+			s.rest[n] = s.rest[i]
+			n++
+		default:
+			ok = s.planChunk(q, 1) && ok
 		}
 	}
-	return left, ok
+	s.rest = s.rest[:n]
+	return ok
+}
+
+// planFairly gives what is left of the budget to the sequences in s.rest and to
+// waiting ones, if admit is set, whichever has had less. So a long prompt that is
+// being computed does not hold up those that wait.
+func (s *Scheduler) planFairly(admit bool) {
+	for s.left.tokens > 0 {
+		q := s.fairest()
+		if admit && s.left.prefill > 0 && s.waiting > 0 {
+			if w := s.candidate(); w != nil && (q == nil || s.fairer(w, q)) {
+				admit = s.admit(w)
+				continue
+			}
+		}
+		if q == nil {
+			return
+		}
+		s.rest = slices.DeleteFunc(s.rest, func(r *Sequence) bool { return r == q })
+		s.choose(q)
+		n := s.demand(q)
+		if n > 1 {
+			n = min(n, s.left.prefill)
+		}
+		admit = s.planChunk(q, min(n, s.left.tokens)) && admit
+		s.restore() // its followers may run now
+	}
+}
+
+// fairest returns the sequence in s.rest that is to be served next; nil: there is none. One
+// that has been preempted meanwhile may have been admitted again, and have its chunk.
+func (s *Scheduler) fairest() (least *Sequence) {
+	for _, q := range s.rest {
+		if q.Status == Running && q.lastStep != s.planned && (s.left.prefill > 0 || s.demand(q) == 1) && (least == nil || s.fairer(q, least)) {
+			least = q
+		}
+	}
+	return least
+}
+
+// planChunk plans n tokens of the running sequence q. It reports false if there were
+// too few blocks.
+func (s *Scheduler) planChunk(q *Sequence, n int) bool {
+	if !s.grow(q, n) {
+		return false
+	}
+	if n > 1 {
+		s.left.prefill -= n
+	}
+	s.left.tokens -= n
+	s.addChunk(q, n)
+	return true
 }
 
 // demand is the number of tokens of q that the next step could compute. It is 0
@@ -96,10 +145,11 @@ func (s *Scheduler) addChunk(q *Sequence, n int) {
 	}
 	q.lastStep = s.planned
 	s.plan = append(s.plan, c)
+	s.charge(q, c.Start)
 }
 
 // grow finds blocks for n more tokens of the running sequence q. If it has to, it
-// preempts the last sequences in order, which may include q. It reports false if
+// preempts others ([Scheduler.preemptForBlocks]), which may include q. It reports false if
 // q cannot be part of this step.
 func (s *Scheduler) grow(q *Sequence, n int) bool {
 	for !s.kv.Grow(&q.Table, q.Computed+n) {
@@ -110,47 +160,47 @@ func (s *Scheduler) grow(q *Sequence, n int) bool {
 		if need <= s.kv.Free()+s.deferredBlocks() {
 			return false // enough blocks come back with the steps in flight
 		}
-		victim := s.running[len(s.running)-1]
-		s.preempt(victim)
-		if victim == q {
+		if victim := s.preemptForBlocks(); victim == nil || victim == q {
 			return false
 		}
 	}
 	return true
 }
 
-// admit starts waiting sequences as long as there is room. A sequence that waits
-// for its leader may be overtaken, one that lacks blocks may not.
-func (s *Scheduler) admit(left budget) {
-	for i := 0; i < len(s.waiting) && left.tokens > 0 && left.prefill > 0 && len(s.running) < s.cfg.MaxSeqs; {
-		q := s.waiting[i]
-		if s.sitsOut(q) || q.waitsForLeader() {
-			i++
-			continue
-		}
-		invariants.Check(q.Pending == 0, "scheduler: sequence %d waits with a token in flight", q.ID)
-		if q == s.blocked && len(s.running) > 0 && s.kv.Free() <= s.blockedFree {
-			return
-		}
+// admit starts the waiting sequence q. It reports false if there is no place or too
+// little memory for it. Then no other one is admitted, or q might never get its turn.
+func (s *Scheduler) admit(q *Sequence) bool {
+	invariants.Check(q.Pending == 0, "scheduler: sequence %d waits with a token in flight", q.ID)
+	s.choose(q)
+	if len(s.running) >= s.cfg.MaxSeqs && !s.makePlace(q) {
+		return false
+	}
+	if q == s.blocked && len(s.running) > 0 && s.kv.Free() <= s.blockedFree && !s.makeBlocks(q, s.blockedNeed) {
+		return false
+	}
+	for {
 		s.findComputed(q)
 		n := s.demand(q)
 		if n > 1 {
-			n = min(n, left.prefill)
+			n = min(n, s.left.prefill)
 		}
-		n = min(n, left.tokens)
-		if !s.growAdmitted(q, n) {
-			s.kv.Release(&q.Table)
-			q.Computed = 0
-			s.blocked, s.blockedFree = q, s.kv.Free()
-			return
+		n = min(n, s.left.tokens)
+		need := s.kv.Need(q.Computed+n) - len(q.Table.Blocks)
+		if len(s.running) > 0 {
+			need += len(s.running) // see growAdmitted
 		}
-		s.waiting = slices.Delete(s.waiting, i, i+1)
-		s.start(q)
-		if n > 1 {
-			left.prefill -= n
+		if s.growAdmitted(q, n) {
+			s.dequeue(q)
+			s.start(q)
+			s.repay(q)
+			return s.planChunk(q, n)
 		}
-		s.addChunk(q, n)
-		left.tokens -= n
+		s.kv.Release(&q.Table)
+		q.Computed = 0
+		s.blocked, s.blockedFree, s.blockedNeed = q, s.kv.Free(), need
+		if !s.makeBlocks(q, need) {
+			return false
+		}
 	}
 }
 
@@ -171,14 +221,25 @@ func (s *Scheduler) unseat() {
 		if !q.late.held {
 			continue
 		}
-		if q.late.sat++; q.late.sat > maxSat && slices.ContainsFunc(s.waiting, s.canRun) {
+		if q.late.sat++; q.late.sat > maxSat && s.anyCanRun() {
 			s.preempt(q)
 		}
 	}
 }
 
-// canRun reports whether the waiting sequence q lacks nothing but a place or blocks.
-func (s *Scheduler) canRun(q *Sequence) bool { return !s.sitsOut(q) && !q.waitsForLeader() }
+// canRun reports whether the waiting sequence q lacks nothing but a place or blocks. One
+// that was preempted while a step in flight computes it waits for the end of that step,
+// which would be booked as if it had written to the new blocks.
+func (s *Scheduler) canRun(q *Sequence) bool {
+	return q.lastStep <= s.ended && !s.sitsOut(q) && !q.waitsForLeader()
+}
+
+// anyCanRun reports whether that is so of any waiting sequence.
+func (s *Scheduler) anyCanRun() bool {
+	any := s.candidate() != nil
+	s.restore()
+	return any
+}
 
 // waitsForLeader reports whether q has a leader that may still compute the prompt
 // for it, all of it but the last token, whose block is not shared. Once the leader
@@ -195,6 +256,7 @@ func (q *Sequence) waitsForLeader() bool {
 // computed already: by its leader, or by any sequence with the same prefix.
 func (s *Scheduler) findComputed(q *Sequence) {
 	if l := q.Leader; l != nil && l.Status == Running {
+		l.Account.forked = s.planned
 		q.Computed = s.kv.Fork(&q.Table, &l.Table, q.Prompt-1, q.Salt)
 		return
 	}
@@ -225,4 +287,6 @@ func (s *Scheduler) start(q *Sequence) {
 	q.Status = Running
 	i, _ := slices.BinarySearchFunc(s.running, q, s.order)
 	s.running = slices.Insert(s.running, i, q)
+	q.Account.in.running++
+	q.tenant().running++
 }

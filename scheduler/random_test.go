@@ -149,7 +149,7 @@ func (m *simulation) run() error {
 	arrivals := 20
 	for steps := 0; arrivals > 0 || !m.s.Idle() || len(m.inFlight) > 0; steps++ {
 		if steps > 20000 {
-			return fmt.Errorf("no end is in sight: waiting %v, running %v", ids(m.s.waiting), ids(m.s.running))
+			return fmt.Errorf("no end is in sight: waiting %v, running %v", ids(waitingOf(m.s)), ids(m.s.running))
 		}
 		for arrivals > 0 && m.IntN(3) == 0 {
 			m.arrive()
@@ -179,9 +179,10 @@ func (m *simulation) arrive() {
 	}
 	var leader *Sequence
 	choices, priority := 1+max(0, m.IntN(6)-3), int64(m.IntN(3))
+	account := Account{Tenant: string(rune('a' + m.IntN(3))), Project: string(rune('x' + m.IntN(2)))}
 	for range choices {
 		n := uint64(len(m.jobs) + 1)
-		q := &Sequence{ID: n, Arrival: n, Priority: priority, Leader: leader, Prompt: len(prompt), Tokens: slices.Clone(prompt), Limits: limits,
+		q := &Sequence{ID: n, Arrival: n, Priority: priority, Account: account, Leader: leader, Prompt: len(prompt), Tokens: slices.Clone(prompt), Limits: limits,
 			NoCacheRead: m.IntN(8) == 0, MaxChunk: m.IntN(2) * (1 + m.IntN(9)), Salt: kvcache.Hash{byte(m.IntN(2))}}
 		if leader != nil {
 			q.Salt = leader.Salt
@@ -240,6 +241,9 @@ func (m *simulation) step() error {
 
 // plan plans a step and checks it against the configuration.
 func (m *simulation) plan() ([]plannedChunk, error) {
+	if err := m.s.checkCandidate(); err != nil {
+		return nil, err
+	}
 	chunks := m.s.Schedule()
 	if len(chunks) == 0 && len(m.inFlight) == 0 && !m.s.Idle() && !m.anyHeld() {
 		return nil, fmt.Errorf("nothing is planned or in flight although sequences wait")

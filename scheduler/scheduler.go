@@ -56,13 +56,15 @@ type Counters struct {
 	Postponed    uint64 // tokens that had to be drawn later, see Postpone
 }
 
-// Scheduler plans steps. Both queues are sorted by order.
+// Scheduler plans steps.
 type Scheduler struct {
 	cfg      Config
 	kv       *kvcache.Manager
-	waiting  []*Sequence // the first is admitted next
-	running  []*Sequence // the last is preempted first
+	waiting  int         // number of waiting sequences, which are in the queues of classes
+	running  []*Sequence // sorted by order; the last is preempted first
 	plan     []Chunk     // result of Schedule
+	left     budget      // of the step that is being planned
+	rest     []*Sequence // running sequences that it has not served yet
 	deferred []deferredRelease
 	planned  uint64 // number of steps planned
 	ended    uint64 // number of steps ended
@@ -72,6 +74,15 @@ type Scheduler struct {
 	// blockedFree blocks were free. It need not be tried again before more are.
 	blocked     *Sequence
 	blockedFree int
+	blockedNeed int // free blocks that it needs
+
+	classes []*part    // by priority, the most urgent first; there is one unless Config.Priority is set
+	aside   []*part    // projects in which nothing can run, while a step is planned
+	idle    []idlePart // in the order in which they became idle
+	idles   uint64     // entries of idle so far
+	turns   uint64     // of enter
+	epoch   uint64     // grows whenever nobody waits
+	credit  int64      // new tokens that have not paid for tokens computed again, see takeBack
 }
 
 // deferredRelease is a table that steps in flight may still write to. It is
@@ -84,10 +95,13 @@ type deferredRelease struct {
 
 // New returns a scheduler that takes blocks from kv.
 func New(cfg Config, kv *kvcache.Manager) *Scheduler {
-	return &Scheduler{cfg: cfg, kv: kv}
+	s := &Scheduler{cfg: cfg, kv: kv}
+	s.credit = s.maxCredit()
+	return s
 }
 
-// order compares two sequences: the lesser runs earlier.
+// order compares two sequences of the same project: the lesser runs earlier. Running ones
+// of all projects are in this order, too, for what needs one that never changes.
 func (s *Scheduler) order(a, b *Sequence) int {
 	if s.cfg.Priority && a.Priority != b.Priority {
 		return cmp.Compare(a.Priority, b.Priority)
@@ -99,13 +113,28 @@ func (s *Scheduler) order(a, b *Sequence) int {
 }
 
 // Idle reports that no sequence is left to run. Steps may still be in flight.
-func (s *Scheduler) Idle() bool { return len(s.waiting)+len(s.running) == 0 }
+func (s *Scheduler) Idle() bool { return s.waiting+len(s.running) == 0 }
 
 // Len is the number of waiting and of running sequences.
-func (s *Scheduler) Len() (waiting, running int) { return len(s.waiting), len(s.running) }
+func (s *Scheduler) Len() (waiting, running int) { return s.waiting, len(s.running) }
 
 // Live returns every sequence that has not finished.
-func (s *Scheduler) Live() []*Sequence { return slices.Concat(s.running, s.waiting) }
+func (s *Scheduler) Live() []*Sequence {
+	live := slices.Clone(s.running)
+	s.eachProject(func(p *part) { live = append(live, p.queue...) })
+	slices.SortFunc(live, s.order)
+	return live
+}
+
+func (s *Scheduler) eachProject(f func(*part)) {
+	for _, class := range s.classes {
+		for _, tenant := range class.parts {
+			for _, project := range tenant.parts {
+				f(project)
+			}
+		}
+	}
+}
 
 // Counters returns what has been counted so far.
 func (s *Scheduler) Counters() Counters { return s.counters }
@@ -122,15 +151,8 @@ func (s *Scheduler) Add(q *Sequence) {
 	if n := q.Limits.Repetition.MaxPattern; n > 0 {
 		q.matches = make([]int32, n+1)
 	}
+	s.join(q)
 	s.enqueue(q)
-}
-
-// enqueue inserts q into the waiting queue.
-func (s *Scheduler) enqueue(q *Sequence) {
-	q.Status = Waiting
-	i, found := slices.BinarySearchFunc(s.waiting, q, s.order)
-	invariants.Check(!found, "scheduler: sequence %d is queued twice", q.ID)
-	s.waiting = slices.Insert(s.waiting, i, q)
 }
 
 // Abort ends q, whether it waits or runs. It does nothing if q has finished.
@@ -143,15 +165,23 @@ func (s *Scheduler) End(q *Sequence, r Reason) {
 	case Finished:
 		return
 	case Running:
-		s.running = s.remove(s.running, q)
+		s.leave(q)
 		s.release(q)
 	case Waiting:
-		s.waiting = s.remove(s.waiting, q)
+		s.dequeue(q)
 	}
+	s.retire(q)
 	q.Status, q.Reason, q.Leader = Finished, r, nil
 	if s.blocked == q {
 		s.blocked = nil
 	}
+}
+
+// leave takes q out of the running sequences.
+func (s *Scheduler) leave(q *Sequence) {
+	s.running = s.remove(s.running, q)
+	q.Account.in.running--
+	q.tenant().running--
 }
 
 // remove returns queue without q.
@@ -188,7 +218,7 @@ func (s *Scheduler) deferredBlocks() int {
 
 // preempt takes the blocks of q back and queues it again. It keeps its tokens.
 func (s *Scheduler) preempt(q *Sequence) {
-	s.running = s.remove(s.running, q)
+	s.leave(q)
 	s.release(q)
 	q.Computed = 0
 	q.Preempted++
@@ -201,10 +231,12 @@ func (s *Scheduler) preempt(q *Sequence) {
 // pool. The steps in flight are lost: they must neither be committed nor ended.
 func (s *Scheduler) Restart(kv *kvcache.Manager) {
 	live := s.Live()
-	s.kv, s.running, s.waiting, s.deferred, s.plan, s.blocked = kv, nil, nil, nil, nil, nil
+	s.kv, s.running, s.waiting, s.deferred, s.plan, s.blocked = kv, nil, 0, nil, nil, nil
+	s.classes, s.idle = nil, nil
 	s.planned, s.ended = s.planned+1, s.planned+1
 	for _, q := range live {
 		q.Table, q.Computed, q.Pending, q.lastStep, q.late.stale = kvcache.Table{}, 0, 0, 0, 0
+		s.join(q)
 		s.enqueue(q)
 	}
 }
@@ -219,7 +251,7 @@ func (s *Scheduler) ForgetPrefixes(force bool) bool {
 	return s.kv.Forget()
 }
 
-// Check recounts the queues and the books of the KV cache. The error says what is
+// Check recounts the queues, the tenants and the books of the KV cache. The error says what is
 // wrong first.
 func (s *Scheduler) Check() error {
 	var tables []*kvcache.Table
@@ -232,16 +264,14 @@ func (s *Scheduler) Check() error {
 		}
 		tables = append(tables, &q.Table)
 	}
-	for _, q := range s.waiting {
-		if q.Status != Waiting || len(q.Table.Blocks) > 0 || q.Computed > 0 {
-			return fmt.Errorf("scheduler: sequence %d is in the waiting queue with status %d, %d blocks and %d tokens computed", q.ID, q.Status, len(q.Table.Blocks), q.Computed)
-		}
-	}
 	for i := range s.deferred {
 		tables = append(tables, &s.deferred[i].table)
 	}
-	if !slices.IsSortedFunc(s.running, s.order) || !slices.IsSortedFunc(s.waiting, s.order) {
-		return fmt.Errorf("scheduler: a queue is out of order")
+	if !slices.IsSortedFunc(s.running, s.order) {
+		return fmt.Errorf("scheduler: the running sequences are out of order")
+	}
+	if err := s.checkParts(); err != nil {
+		return err
 	}
 	return s.kv.Check(tables...)
 }

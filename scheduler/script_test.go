@@ -14,7 +14,7 @@ import (
 //
 //	config [blocks=100] [block=4] [budget=100] [seqs=10] [len=1000] [prefill=N] [priority] [nocache]
 //	add id=N prompt=LENGTH [base=N] [max=100] [min=N] [eos=N] [stop=N,...] [prio=N] [chunk=N]
-//	    [leader=N] [maxpattern=N] [minpattern=N] [count=2]
+//	    [leader=N] [tenant=NAME] [project=NAME] [maxpattern=N] [minpattern=N] [count=2]
 //	step [draw=ID:TOKEN,...] [times=N]   plan a step, run it and book it
 //	plan                                 plan a step, as for two steps in flight
 //	end [draw=ID:TOKEN,...] [late=ID,...]  run and book the oldest planned step; sequences
@@ -69,7 +69,7 @@ func (s *script) run(c testkit.Command) string {
 		fmt.Fprintf(&s.out, "forgotten: %v\n", s.s.ForgetPrefixes(c.Has("force")))
 	case "state":
 		n := s.s.counters
-		fmt.Fprintf(&s.out, "waiting %v running %v free %d preempted %d hits %d/%d\n", ids(s.s.waiting), ids(s.s.running), s.kv.Free(),
+		fmt.Fprintf(&s.out, "waiting %v running %v free %d preempted %d hits %d/%d\n", ids(waitingOf(s.s)), ids(s.s.running), s.kv.Free(),
 			n.Preemptions, n.PrefixHits, n.PrefixTokens)
 	default:
 		s.t.Fatalf("unknown command %q", c.Verb)
@@ -91,7 +91,8 @@ func (s *script) add(c testkit.Command) {
 	id := c.Int("id", 0)
 	s.arrivals++
 	q := &Sequence{
-		ID: uint64(id), Arrival: s.arrivals, Priority: int64(c.Int("prio", 0)), Prompt: c.Int("prompt", 1), MaxChunk: c.Int("chunk", 0),
+		Account: Account{Tenant: c.Str("tenant"), Project: c.Str("project")},
+		ID:      uint64(id), Arrival: s.arrivals, Priority: int64(c.Int("prio", 0)), Prompt: c.Int("prompt", 1), MaxChunk: c.Int("chunk", 0),
 		Limits: Limits{MaxTokens: c.Int("max", 100), MinTokens: c.Int("min", 0), EOS: int32(c.Int("eos", -1)), StopIDs: c.Ints("stop"),
 			Repetition: RepetitionLimit{MaxPattern: c.Int("maxpattern", 0), MinPattern: c.Int("minpattern", 0), MinCount: c.Int("count", 2)}},
 	}
@@ -170,6 +171,11 @@ func parseDraws(text string) map[uint64]int32 {
 
 // reasons names each Reason.
 var reasons = [...]string{"not done", "stop", "length", "repetition", "abort", "error"}
+
+// waitingOf returns the waiting sequences of all tenants by priority and arrival.
+func waitingOf(s *Scheduler) []*Sequence {
+	return slices.DeleteFunc(s.Live(), func(q *Sequence) bool { return q.Status != Waiting })
+}
 
 func ids(queue []*Sequence) []uint64 {
 	out := []uint64{}

@@ -40,6 +40,8 @@ type Sequence struct {
 	Priority int64  // lower runs earlier, if Config.Priority is set
 	Arrival  uint64 // lower runs earlier
 
+	Account Account // for whom it runs
+
 	Salt        kvcache.Hash // namespace in the prefix cache
 	NoCacheRead bool         // compute the whole prompt; it is still published
 	Leader      *Sequence    // the first choice of the same prompt, if this is a further one; else nil

@@ -180,7 +180,7 @@ func readAccount(dir string) (newest *account, err error) {
 		}
 		if found++; err == nil {
 			var a *account
-			if a, err = parseAccount(text); err == nil && (newest == nil || cmp.Compare(a.serial, newest.serial) > 0 || a.format > newest.format) {
+			if a, err = parseAccount(text); err == nil && (newest == nil || cmp.Or(cmp.Compare(a.format, newest.format), cmp.Compare(a.serial, newest.serial)) > 0) {
 				newest = a
 			}
 		}

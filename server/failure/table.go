@@ -160,6 +160,10 @@ var table = []row{
 		text: say("The model is still loading."),
 	},
 	{
+		err: engine.ErrUnread, kind: "unread", status: 503, typ: api.TypeUnavailable, reason: metrics.Memory,
+		text: say("The answer was not read, and the server's memory is taken by other requests."),
+	},
+	{
 		err: engine.ErrStopped, kind: "stopping", status: 503, typ: api.TypeUnavailable, reason: metrics.Stopping,
 		text: say("The engine has stopped."),
 	},
@@ -168,6 +172,11 @@ var table = []row{
 		// again, as clients do after a 5xx, it fails again.
 		err: engine.ErrNoToken, kind: "no-token", status: 400, typ: api.TypeBadRequest,
 		text: say("The request's constraints (allowed_token_ids, bad_words, logit_bias, min_tokens) leave no token to draw."),
+	},
+	{
+		// It is found while the output is written, and is the request's doing as well.
+		err: engine.ErrTooComplex, kind: "mask-too-complex", status: 400, typ: api.TypeBadRequest,
+		text: say("The request's structured output is too ambiguous: what may come next takes too much work to find out."),
 	},
 	{
 		err: engine.ErrInvalid, kind: badRequest, status: 400, typ: api.TypeBadRequest,

@@ -74,6 +74,7 @@ func (s *Service) generate(c *transport.Call, prepare preparation[*prepared]) {
 	}
 	for i := range done.requests {
 		done.requests[i].Arrived = c.Begun
+		done.requests[i].Tenant, done.requests[i].Project = c.Tenant(), c.Project
 	}
 	st, err := m.Engine.SubmitAll(done.requests)
 	if err != nil {
