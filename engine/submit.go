@@ -63,6 +63,7 @@ func (e *Engine) prepare(rs []Request, s *Stream) (qs []*request, choices int, e
 		if !r.Arrived.IsZero() {
 			qs[i].arrived = r.Arrived.Sub(e.epoch)
 		}
+		qs[i].Sampling.Prepare() // not once for each choice
 		choices += r.N
 	}
 	for _, q := range qs {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,7 +127,10 @@ func (r *Runner) load(ctx context.Context, m *Model, progress func(done, total i
 	if progress == nil {
 		progress = func(done, total int64) {}
 	}
+	// Embeddings come last: a device that leaves them in the file reads them only to check
+	// their numbers, and need not if a tied head was packed from the same bytes.
 	list := r.net.parameters()
+	slices.SortStableFunc(list, func(a, b parameter) int { return cmp.Compare(isEmbedding(a), isEmbedding(b)) })
 	matrices := make([]Matrix, len(list))
 	done, total := int64(0), int64(0)
 	for i, p := range list {
@@ -147,6 +151,13 @@ func (r *Runner) load(ctx context.Context, m *Model, progress func(done, total i
 		progress(done, total)
 	}
 	return nil
+}
+
+func isEmbedding(p parameter) int {
+	if p.use == Embedding {
+		return 1
+	}
+	return 0
 }
 
 // bytes is the size of m as stored.

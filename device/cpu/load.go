@@ -3,6 +3,7 @@ package cpu
 import (
 	"fmt"
 	"sync/atomic"
+	"unsafe"
 
 	"weir/model"
 	"weir/weights"
@@ -44,8 +45,7 @@ func (d *Device) Load(m model.Matrix) (model.Weight, error) {
 	case model.Linear, model.Gated:
 		p.mat, err = d.loadLinear(m)
 	case model.Embedding:
-		p.embed.rows, p.embed.width = m.Size()
-		p.embed.parts = m.Rows
+		p.embed, err = d.loadEmbedding(m)
 	case model.Vector:
 		p.vec, err = d.loadVector(m.Rows, 1)
 	}
@@ -70,6 +70,9 @@ func (d *Device) loadVector(parts []weights.Tensor, multiple int) ([]float32, er
 	i := 0
 	for _, t := range parts {
 		widen(v[i:i+t.Shape[0]], t.DType, t.Data)
+		if at := weights.NotFinite(t.DType, t.Data); at >= 0 {
+			return nil, &badWeight{t.Name, v[i+at], F32}
+		}
 		i += t.Shape[0]
 	}
 	return v, nil
@@ -98,6 +101,9 @@ func (d *Device) loadLinear(m model.Matrix) (matrix, error) {
 	d.team.runAtHome(w.tiles(), j) // on the nodes that will read them
 	if bad := j.bad.Load(); bad != nil {
 		return matrix{}, bad
+	}
+	for _, t := range m.Rows {
+		d.packed[unsafe.SliceData(t.Data)] = true
 	}
 	if d.cfg.HugePages {
 		collapse(w.data)
@@ -131,7 +137,7 @@ type packJob struct {
 	bad  atomic.Pointer[badWeight]
 }
 
-// badWeight is the complaint about a number that a block cannot hold.
+// badWeight is the complaint about a number that is none, or that a format cannot hold.
 type badWeight struct {
 	tensor string
 	value  float32
@@ -139,10 +145,20 @@ type badWeight struct {
 }
 
 func (e *badWeight) Error() string {
-	return fmt.Sprintf("%v: tensor %q holds %v, which %s cannot store", ErrConfig, e.tensor, e.value, e.format)
+	if e.finite() {
+		return fmt.Sprintf("%v: tensor %q holds %v, which %s cannot store", ErrConfig, e.tensor, e.value, e.format)
+	}
+	return fmt.Sprintf("%v: tensor %q holds %v, which is not a weight", weights.ErrDamaged, e.tensor, e.value)
 }
 
-func (e *badWeight) Unwrap() error { return ErrConfig }
+func (e *badWeight) Unwrap() error {
+	if e.finite() {
+		return ErrConfig
+	}
+	return weights.ErrDamaged
+}
+
+func (e *badWeight) finite() bool { return e.value-e.value == 0 }
 
 func (j *packJob) do(_, chunk int) {
 	w := j.w
@@ -186,7 +202,9 @@ func (j *packJob) do(_, chunk int) {
 func (j *packJob) pack(tile []byte, r int, t *weights.Tensor, src []byte, k0, k1 int) {
 	f := j.w.format
 	if !f.quantized() {
-		f.packRow(tile, r, t.DType, src, k0, k1)
+		if !f.packRow(tile, r, t.DType, src, k0, k1) {
+			j.bad.Store(f.complaint(t, src, k0, k1))
+		}
 		return
 	}
 	var row [packColumns]float32
@@ -201,4 +219,49 @@ func (j *packJob) pack(tile []byte, r int, t *weights.Tensor, src []byte, k0, k1
 			f.packBlock(tile, (k0+i)/blockColumns, r, v[i:min(i+blockColumns, len(v))])
 		}
 	}
+}
+
+// complaint is about the first of the numbers [k0, k1) of src that f cannot hold.
+func (f Format) complaint(t *weights.Tensor, src []byte, k0, k1 int) *badWeight {
+	for k := k0; k < k1; k++ {
+		if v := number(t.DType, src, k); !(v <= f.largest() && v >= -f.largest()) {
+			return &badWeight{t.Name, v, f}
+		}
+	}
+	return &badWeight{t.Name, 0, f} // the file has changed meanwhile
+}
+
+// checkJob looks for numbers that are none in a table that is not packed, a piece per chunk.
+type checkJob struct {
+	table weights.Tensor
+	bad   atomic.Pointer[badWeight]
+}
+
+// checkBytes is the size of a piece, a multiple of every number's size.
+const checkBytes = 1 << 20
+
+func (j *checkJob) do(_, chunk int) {
+	piece := j.table.Data[chunk*checkBytes:]
+	piece = piece[:min(len(piece), checkBytes)]
+	if at := weights.NotFinite(j.table.DType, piece); at >= 0 {
+		j.bad.Store(&badWeight{j.table.Name, number(j.table.DType, piece, at), F32})
+	}
+}
+
+// loadEmbedding leaves the table where it is. All of it is read once, to refuse a number that
+// is none, unless a matrix that was packed from the same bytes has been: a tied head is.
+func (d *Device) loadEmbedding(m model.Matrix) (embedding, error) {
+	e := embedding{parts: m.Rows}
+	e.rows, e.width = m.Size()
+	for _, t := range m.Rows {
+		if d.packed[unsafe.SliceData(t.Data)] {
+			continue
+		}
+		j := &checkJob{table: t}
+		d.team.run(1, (len(t.Data)+checkBytes-1)/checkBytes, j)
+		if bad := j.bad.Load(); bad != nil {
+			return e, bad
+		}
+	}
+	return e, nil
 }
