@@ -123,9 +123,11 @@ func (e *Engine) accept(c *choice, ev Event) {
 	}
 	e.counts.GenerationTokens++
 	e.reportToken(c)
-	if c.constraint != nil && !c.constraint.follow(ev.Token) {
-		e.fail(c, errMaskBroken)
-		return
+	if c.constraint != nil {
+		if err := c.constraint.follow(ev.Token); err != nil {
+			e.fail(c, err)
+			return
+		}
 	}
 	ev.StopID = -1
 	if q.Status == scheduler.Finished {

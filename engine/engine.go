@@ -38,6 +38,10 @@ var ErrUnread = errors.New("engine: the answer is not read, and there is no memo
 // model was cut, or cannot be read any more.
 var ErrModelLost = backend.ErrModelLost
 
+// errContradiction ends a choice whose mask does not accept a token that its row allowed.
+// Package grammar gives up readings of a very ambiguous grammar, and then does that.
+var errContradiction = fmt.Errorf("%w: it forbids a token that it has allowed", ErrTooComplex)
+
 // errMaskBroken means that the device is faulty.
 var errMaskBroken = errors.New("engine: the device drew a token that the request's mask forbids")
 

@@ -16,7 +16,7 @@ import (
 func TestLateMasks(t *testing.T) {
 	g := seeded(t)
 	var late, preempted uint64
-	for round := range rounds(2) {
+	for round := range max(1, rounds(2)) {
 		jobs := newWorkload(g, 30, simVocab, simLen)
 		want := runAll(t, roomy.start(t), jobs)
 		for i := range jobs {

@@ -51,30 +51,34 @@ type kinship struct {
 	waited time.Duration // that steps have waited for them; of the loop
 }
 
-// follow tells c that token came last. The row has to be filled anew. It reports false if
-// the token may not come.
-func (c *constraint) follow(token int32) bool {
+// follow tells c that token came last. The row has to be filled anew. The error says why the
+// token may not come.
+func (c *constraint) follow(token int32) error {
 	if c.state.Load() == maskFilled && c.row[token/32]>>(token%32)&1 == 0 {
-		return false
+		return errMaskBroken
 	}
 	c.token = token
 	c.state.Store(maskIdle)
-	return !c.mask.Quick(token) || c.acceptToken()
+	if !c.mask.Quick(token) {
+		return nil
+	}
+	return c.acceptToken()
 }
 
-// acceptToken takes the token that came last to the mask.
-func (c *constraint) acceptToken() bool {
+// acceptToken takes the token that came last to the mask. The row has allowed that token.
+func (c *constraint) acceptToken() error {
 	token := c.token
 	c.token = -1
-	return token < 0 || c.mask.Accept(token)
+	if token >= 0 && !c.mask.Accept(token) {
+		return errContradiction
+	}
+	return nil
 }
 
 // fill fills the row. The caller has moved state to maskFilling and then moves it to
 // maskFilled.
 func (c *constraint) fill() {
-	if c.err = nil; !c.acceptToken() {
-		c.err = errMaskBroken
-	} else {
+	if c.err = c.acceptToken(); c.err == nil {
 		c.err = c.mask.Fill(c.row, c.pace)
 	}
 }

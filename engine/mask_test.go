@@ -233,3 +233,24 @@ func TestForcedStops(t *testing.T) {
 		}
 	}
 }
+
+// fickleMask allows all tokens and accepts none.
+type fickleMask struct{ openMask }
+
+func (*fickleMask) Accept(int32) bool { return false }
+
+// TestMaskContradictsItself: a mask that does not accept what its row has allowed ends its own
+// request, as one that is too complex. It is no fault of the device.
+func TestMaskContradictsItself(t *testing.T) {
+	eachDepth(t, func(t *testing.T, depth int) {
+		e := start(t, engine.Config{MaxLive: 100}, oracle(simSpec(60, 4, 40, 10, depth)))
+		r := request(5, 20)
+		r.Masks = []engine.Mask{&fickleMask{openMask{1000}}}
+		if got := e.run(t, r); !errors.Is(got.err, engine.ErrTooComplex) {
+			t.Errorf("%+v", got)
+		}
+		if got := e.mustRun(t, request(5, 20)); got.err != nil {
+			t.Errorf("the next request: %v", got.err)
+		}
+	})
+}
