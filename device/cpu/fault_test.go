@@ -54,21 +54,27 @@ func TestCutWhileLoading(t *testing.T) {
 		}
 		for _, as := range []Format{Auto, F32, F16, BF16, Q8, Q4, W8A8} {
 			for threads := 1; threads <= 2; threads++ {
-				d, err := Open(Config{Threads: threads, WeightType: as, KVType: BF16})
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, use := range []model.Use{model.Linear, model.Embedding} {
-					_, err := d.Load(model.Matrix{Use: use, Rows: []weights.Tensor{cut}})
-					if !errors.Is(err, weights.ErrLost) || !strings.Contains(err.Error(), `"the.cut.one"`) {
-						t.Errorf("%s as %s, use %d, %d threads: %v", dtype, as, use, threads, err)
-					}
-				}
-				if err := d.Close(); err != nil {
-					t.Error(err)
-				}
+				t.Run(fmt.Sprintf("%s_as_%s_%d_threads", dtype, as, threads), func(t *testing.T) {
+					loadCut(t, Config{Threads: threads, WeightType: as, KVType: BF16}, cut)
+				})
 			}
 		}
+	}
+}
+
+func loadCut(t *testing.T, cfg Config, cut weights.Tensor) {
+	d, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, use := range []model.Use{model.Linear, model.Embedding} {
+		_, err := d.Load(model.Matrix{Use: use, Rows: []weights.Tensor{cut}})
+		if !errors.Is(err, weights.ErrLost) || !strings.Contains(err.Error(), `"the.cut.one"`) {
+			t.Errorf("use %d: %v", use, err)
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -78,51 +84,63 @@ func TestCutWhileLoading(t *testing.T) {
 func TestCutWhileServing(t *testing.T) {
 	for threads := 1; threads <= 2; threads++ {
 		for _, dtype := range []weights.DType{weights.F32, weights.F16, weights.BF16} {
-			n := newNet(newRand(3), dtype, 32)
-			n.vocab = 5000 // rows of 100 or 200 bytes
-			n.embed = tensor(newRand(4), dtype, 1, n.vocab, n.dim)
-			n.head = tensor(newRand(5), dtype, 0.4, n.vocab, n.dim)
-			whole := n.embed.Data
-			var path string
-			var at int
-			n.embed, path, at = mapped(t, n.embed)
-			r := newRunner(t, n, Config{Threads: threads, KVType: F32}, testSpec)
+			t.Run(fmt.Sprintf("%s_%d_threads", dtype, threads), func(t *testing.T) { serveCut(t, dtype, threads) })
+		}
+	}
+}
 
-			f := newFeeder(newRand(6), testSpec)
-			draws := &backend.Draws{Rows: []backend.Draw{{Mask: -1, Allow: -1, Target: -1}}}
-			step := func(token int) error {
-				f.reset()
-				tokens := make([]int32, 40)
-				tokens[33] = int32(token)
-				f.add(&sequence{tokens: tokens}, len(tokens), false)
-				out := &backend.Out{Tokens: make([]int32, 1), Logprobs: make([]float32, 1), Ranks: make([]int32, 1)}
-				return r.step(&f.batch, draws, out)
-			}
-			const first = 2000 // the first row that is cut, in its middle and within a page
-			rowBytes := n.dim * dtype.Size()
-			for range 2 {
-				if err := step(first + 1); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.Truncate(path, int64(at+first*rowBytes+rowBytes/2)); err != nil {
-					t.Fatal(err)
-				}
-				for token, ok := range map[int]bool{first - 1: true, first: false, first + 1: false, n.vocab - 1: false} {
-					err := step(token)
-					if ok && err != nil || !ok && (!errors.Is(err, backend.ErrModelLost) || !errors.Is(err, weights.ErrLost) || !strings.Contains(err.Error(), path)) {
-						t.Errorf("%s, %d threads, token %d, want %v: %v", dtype, threads, token, ok, err)
-					}
-				}
-				file, err := os.OpenFile(path, os.O_WRONLY, 0)
-				if err != nil {
-					t.Fatal(err)
-				}
-				_, err = file.WriteAt(whole, int64(at))
-				if err := errors.Join(err, file.Close()); err != nil {
-					t.Fatal(err)
-				}
+func serveCut(t *testing.T, dtype weights.DType, threads int) {
+	n := newNet(newRand(3), dtype, 32)
+	n.vocab = 5000 // rows of 100 or 200 bytes
+	n.embed = tensor(newRand(4), dtype, 1, n.vocab, n.dim)
+	n.head = tensor(newRand(5), dtype, 0.4, n.vocab, n.dim)
+	whole := n.embed.Data
+	var path string
+	var at int
+	n.embed, path, at = mapped(t, n.embed)
+	r := newRunner(t, n, Config{Threads: threads, KVType: F32}, testSpec)
+
+	f := newFeeder(newRand(6), testSpec)
+	draws := &backend.Draws{Rows: []backend.Draw{{Mask: -1, Allow: -1, Target: -1}}}
+	step := func(token int) error {
+		f.reset()
+		tokens := make([]int32, 40)
+		tokens[33] = int32(token)
+		f.add(&sequence{tokens: tokens}, len(tokens), false)
+		out := &backend.Out{Tokens: make([]int32, 1), Logprobs: make([]float32, 1), Ranks: make([]int32, 1)}
+		return r.step(&f.batch, draws, out)
+	}
+	const first = 2000 // the first row that is cut, in its middle and within a page
+	rowBytes := n.dim * dtype.Size()
+	for range 2 {
+		if err := step(first + 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(path, int64(at+first*rowBytes+rowBytes/2)); err != nil {
+			t.Fatal(err)
+		}
+		if err := step(first - 1); err != nil {
+			t.Error(err)
+		}
+		for _, token := range []int{first, first + 1, n.vocab - 1} {
+			if err := step(token); !errors.Is(err, backend.ErrModelLost) || !errors.Is(err, weights.ErrLost) || !strings.Contains(err.Error(), path) {
+				t.Errorf("token %d: %v", token, err)
 			}
 		}
+		overwrite(t, path, whole, int64(at))
+	}
+}
+
+// overwrite writes into a file, without cutting it.
+func overwrite(t *testing.T, path string, data []byte, at int64) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = file.WriteAt(data, at)
+	if err := errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
 	}
 }
 
