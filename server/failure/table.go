@@ -127,6 +127,10 @@ var table = []row{
 		feedback: say("The request needs more memory than the server has"), trajectories: say("The request needs more memory than the server has"),
 	},
 	{
+		err: ErrConnections, kind: "connections", status: 503, typ: api.TypeUnavailable, reason: metrics.Connections,
+		text: say("The server has too many connections, or too many from this address. Please try again later."),
+	},
+	{
 		err: ErrQueueFull, kind: "queue-full", status: 503, typ: api.TypeUnavailable, reason: metrics.QueueFull,
 		text: say("The server is full: too many requests are waiting. Please try again later."),
 	},
