@@ -171,6 +171,10 @@ var table = []row{
 		err: engine.ErrStopped, kind: "stopping", status: 503, typ: api.TypeUnavailable, reason: metrics.Stopping,
 		text: say("The engine has stopped."),
 	},
+	{ // after ErrStopped, which is what those get whose step it was not
+		err: engine.ErrModelLost, kind: "model-lost", status: 500, typ: api.TypeInternal,
+		text: say("A file of the model was cut, or cannot be read any more, while it is being served."),
+	},
 	{
 		// The model has to run to find it, but it is the request's doing: if it is sent
 		// again, as clients do after a 5xx, it fails again.
