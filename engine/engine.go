@@ -34,6 +34,10 @@ var ErrTooComplex = errors.New("engine: the request's mask takes too much work")
 // ErrUnread ends a stream whose Budget has no memory for events that are not read.
 var ErrUnread = errors.New("engine: the answer is not read, and there is no memory to keep it")
 
+// ErrModelLost ends the requests of a step that could not be computed because a file of the
+// model was cut, or cannot be read any more.
+var ErrModelLost = backend.ErrModelLost
+
 // errContradiction ends a choice whose mask does not accept a token that its row allowed.
 // Package grammar gives up readings of a very ambiguous grammar, and then does that.
 var errContradiction = fmt.Errorf("%w: it forbids a token that it has allowed", ErrTooComplex)

@@ -66,6 +66,7 @@ func (e *Engine) recoverFrom(err error) error {
 	e.signal()
 	_ = e.be.Close() // a failure to close does not matter: the backend is not used again
 	if e.be, err = e.open(); err != nil {
+		e.be = nil // what open returned beside the error may be a nil pointer, which is not a nil backend
 		return errors.Join(cause, fmt.Errorf("engine: the backend cannot be opened again: %w", err))
 	}
 	if s := e.be.Spec(); s != e.spec {

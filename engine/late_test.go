@@ -16,7 +16,7 @@ import (
 func TestLateMasks(t *testing.T) {
 	g := seeded(t)
 	var late, preempted uint64
-	for round := range rounds(2) {
+	for round := range max(1, rounds(2)) {
 		jobs := newWorkload(g, 30, simVocab, simLen)
 		want := runAll(t, roomy.start(t), jobs)
 		for i := range jobs {
@@ -86,24 +86,10 @@ func TestNeighboursOfAHeldMask(t *testing.T) {
 		eachDepth(t, func(t *testing.T, depth int) {
 			e := start(t, engine.Config{MaxLive: 100}, configuredOracle(simSpec(200, 4, 40, 10, depth), sim.OracleConfig{Reading: sim.Lazy}))
 			const hostile = 4
-			held := make([]*heldMask, hostile)
-			results := make([]result, hostile)
-			var wg sync.WaitGroup
-			for i := range held {
-				held[i] = newHeldMask(polite)
-				r := request(5, 20)
-				r.Masks = []engine.Mask{held[i]}
-				s := e.mustSubmit(t, r)
-				wg.Go(func() { results[i] = collect(context.Background(), s, job{req: r}) })
-			}
-			for _, m := range held {
-				<-m.held
-			}
-			for _, masked := range []bool{false, true} {
+			release := e.submitHeld(t, hostile, polite)
+			for _, masks := range [][]engine.Mask{nil, {&slowMask{openMask{1000}}}} {
 				r := request(9, 100)
-				if masked {
-					r.Masks = []engine.Mask{&slowMask{openMask{1000}}}
-				}
+				r.Masks = masks
 				if got := e.mustRun(t, r); len(got.choices[0].tokens) != 100 {
 					t.Errorf("the neighbour got %+v", got)
 				}
@@ -111,11 +97,7 @@ func TestNeighboursOfAHeldMask(t *testing.T) {
 			if s := e.Stats(); s.SittingOut != hostile || s.Postponed < hostile {
 				t.Errorf("%d sequences sit out, %d tokens were late", s.SittingOut, s.Postponed)
 			}
-			for _, m := range held {
-				close(m.release)
-			}
-			wg.Wait()
-			for _, got := range results {
+			for _, got := range release() {
 				if want := slices.Repeat([]int32{7}, 20); got.err != nil || !slices.Equal(got.choices[0].tokens, want) {
 					t.Errorf("after its mask was filled: %+v", got)
 				}
@@ -125,6 +107,31 @@ func TestNeighboursOfAHeldMask(t *testing.T) {
 				t.Errorf("at the end: %+v", s)
 			}
 		})
+	}
+}
+
+// submitHeld submits n requests and returns when their masks are being held. release lets
+// them go on, and returns what each request got.
+func (e runningEngine) submitHeld(t *testing.T, n int, polite bool) (release func() []result) {
+	t.Helper()
+	held, results := make([]*heldMask, n), make([]result, n)
+	var wg sync.WaitGroup
+	for i := range held {
+		held[i] = newHeldMask(polite)
+		r := request(5, 20)
+		r.Masks = []engine.Mask{held[i]}
+		s := e.mustSubmit(t, r)
+		wg.Go(func() { results[i] = collect(context.Background(), s, job{req: r}) })
+	}
+	for _, m := range held {
+		<-m.held
+	}
+	return func() []result {
+		for _, m := range held {
+			close(m.release)
+		}
+		wg.Wait()
+		return results
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime/debug"
 	"slices"
 
 	"weir/backend"
@@ -123,7 +124,9 @@ func NewRunner(ctx context.Context, dev Device, m *Model, o Options) (_ *Runner,
 	return r, nil
 }
 
-func (r *Runner) load(ctx context.Context, m *Model, progress func(done, total int64)) error {
+func (r *Runner) load(ctx context.Context, m *Model, progress func(done, total int64)) (err error) {
+	// A device that reads tensors on goroutines of its own does the same there.
+	defer m.checkpoint.CatchFault(debug.SetPanicOnFault(true), &err)
 	if progress == nil {
 		progress = func(done, total int64) {}
 	}
@@ -150,7 +153,8 @@ func (r *Runner) load(ctx context.Context, m *Model, progress func(done, total i
 		done += matrices[i].bytes()
 		progress(done, total)
 	}
-	return nil
+	// A file that was cut meanwhile may have been read as zeros.
+	return m.checkpoint.Check()
 }
 
 func isEmbedding(p parameter) int {

@@ -1,46 +1,40 @@
 package weights
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"testing"
 )
 
 // TestNotFinite: an infinity or NaN is found at every place, and no other number is taken for
-// one, all numbers of 16 bits among them.
+// one.
 func TestNotFinite(t *testing.T) {
-	for _, d := range []DType{F32, F16, BF16} {
+	for _, c := range []struct {
+		d                  DType
+		greatest, infinite uint32 // the greatest is negative, so that a carry too far would show
+	}{{F32, 0xff7fffff, 0x7f800000}, {F16, 0xfbff, 0x7c00}, {BF16, 0xff7f, 0x7f80}} {
+		number := func(bits uint32) []byte { return binary.LittleEndian.AppendUint32(nil, bits)[:c.d.Size()] }
 		for _, n := range []int{0, 1, 2, 3, 31, 32, 33, 64, 75} {
-			data := make([]byte, n*d.Size())
-			for i := range data {
-				data[i] = 0xff
-			}
-			set := func(i int, bits uint32) {
-				if d == F32 {
-					binary.LittleEndian.PutUint32(data[i*4:], bits)
-				} else {
-					binary.LittleEndian.PutUint16(data[i*2:], uint16(bits))
-				}
-			}
-			// The greatest number, negative, so that a carry too far would show.
-			finite, infinite := map[DType]uint32{F32: 0xff7fffff, F16: 0xfbff, BF16: 0xff7f}[d], map[DType]uint32{F32: 0x7f800000, F16: 0x7c00, BF16: 0x7f80}[d]
-			for i := range n {
-				set(i, finite)
-			}
-			if at := NotFinite(d, data); at != -1 {
-				t.Fatalf("%s: number %d of %d great ones is not finite", d, at, n)
+			data := bytes.Repeat(number(c.greatest), n)
+			if at := NotFinite(c.d, data); at != -1 {
+				t.Fatalf("%s: number %d of %d great ones is not finite", c.d, at, n)
 			}
 			for i := range n {
-				for _, bad := range []uint32{infinite, infinite | 1, infinite | infinite<<1} {
-					set(i, bad)
-					if at := NotFinite(d, data); at != i {
-						t.Fatalf("%s: %#x at %d of %d: %d", d, bad, i, n, at)
+				for _, bad := range []uint32{c.infinite, c.infinite | 1, c.infinite | c.infinite<<1} {
+					copy(data[i*c.d.Size():], number(bad))
+					if at := NotFinite(c.d, data); at != i {
+						t.Fatalf("%s: %#x at %d of %d: %d", c.d, bad, i, n, at)
 					}
 				}
-				set(i, finite)
+				copy(data[i*c.d.Size():], number(c.greatest))
 			}
 		}
 	}
+}
+
+// TestNotFiniteOfAll asks for all numbers of 16 bits.
+func TestNotFiniteOfAll(t *testing.T) {
 	for h := range 1 << 16 {
 		b := binary.LittleEndian.AppendUint16(nil, uint16(h))
 		wide := float64(math.Float32frombits(uint32(h) << 16))

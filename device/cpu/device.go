@@ -32,6 +32,8 @@ type Device struct {
 	scratch []scratch // by worker
 	memory  Memory
 
+	failed oneError // of the step, for End
+
 	batch *backend.Batch // the step's, from Begin to End
 	drawn []int32        // what the previous step drew, by row
 	draw  drawState

@@ -38,7 +38,11 @@
 // two as the scale (MXINT8), so the dot product of two blocks is an exact integer on
 // every tier. An operation that writes an input of products (model.ActShape.Factor)
 // rounds each row while it is in the cache (input.go). The result depends on the row alone.
-// Embeddings stay in the mapped file.
+// Embeddings stay in the mapped file. If it is cut, reading a row faults, and the
+// step fails (weights.CatchFault); where a file ends within a page the row ends in zeros,
+// and only then the file's size is asked for. So a step has no system call and no
+// setting to make for this. The goroutines' setting debug.SetPanicOnFault holds while they
+// read what is mapped, and not longer, so a fault of a kernel still ends the process.
 //
 // Load refuses numbers that are none (NaN, infinities) and those that a format cannot hold,
 // with the tensor's name. Matrices are checked while they are packed and their numbers are

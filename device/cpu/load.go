@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"fmt"
+	"runtime/debug"
 	"sync/atomic"
 	"unsafe"
 
@@ -32,6 +33,25 @@ func (m *matrix) tiles() int { return (m.n + rowsPerTile - 1) / rowsPerTile }
 type embedding struct {
 	rows, width int
 	parts       []weights.Tensor
+}
+
+// read widens row id into dst. A file that was cut either faults, or ends within the page and
+// reads as zeros to the end of the row.
+func (e *embedding) read(dst []float32, id int) (err error) {
+	defer weights.CatchFault(debug.SetPanicOnFault(true), e.parts, &err)
+	row := id
+	for i := range e.parts {
+		t := &e.parts[i]
+		if row < t.Shape[0] {
+			widen(dst, t.DType, t.Data[row*e.width*t.DType.Size():])
+			if dst[len(dst)-1] == 0 {
+				return t.File.Check()
+			}
+			return nil
+		}
+		row -= t.Shape[0]
+	}
+	panic(fmt.Sprintf("cpu: token %d is not in the embedding's %d rows", id, e.rows))
 }
 
 // Load implements model.Device.
@@ -99,8 +119,8 @@ func (d *Device) loadLinear(m model.Matrix) (matrix, error) {
 	}
 	j := &packJob{w: &w, rows: m.Rows}
 	d.team.runAtHome(w.tiles(), j) // on the nodes that will read them
-	if bad := j.bad.Load(); bad != nil {
-		return matrix{}, bad
+	if err := j.bad.take(); err != nil {
+		return matrix{}, err
 	}
 	for _, t := range m.Rows {
 		d.packed[unsafe.SliceData(t.Data)] = true
@@ -134,7 +154,20 @@ const packColumns = 512
 type packJob struct {
 	w    *matrix
 	rows []weights.Tensor
-	bad  atomic.Pointer[badWeight]
+	bad  oneError
+}
+
+// oneError keeps one of the errors of a job's chunks.
+type oneError struct{ p atomic.Pointer[error] }
+
+func (e *oneError) set(err error) { e.p.CompareAndSwap(nil, &err) }
+
+// take returns the error that is kept, or nil, and forgets it.
+func (e *oneError) take() error {
+	if p := e.p.Swap(nil); p != nil {
+		return *p
+	}
+	return nil
 }
 
 // badWeight is the complaint about a number that is none, or that a format cannot hold.
@@ -161,6 +194,14 @@ func (e *badWeight) Unwrap() error {
 func (e *badWeight) finite() bool { return e.value-e.value == 0 }
 
 func (j *packJob) do(_, chunk int) {
+	if err := j.packTile(chunk); err != nil {
+		j.bad.set(err)
+	}
+}
+
+// packTile packs one tile. Its error is that of a fault; a bad weight is kept in j.
+func (j *packJob) packTile(chunk int) (err error) {
+	defer weights.CatchFault(debug.SetPanicOnFault(true), j.rows, &err)
 	w := j.w
 	tile := w.data[chunk*w.tile:][:w.tile]
 	// The tile's rows are in one tensor or across the border of several.
@@ -183,10 +224,10 @@ func (j *packJob) do(_, chunk int) {
 				continue
 			}
 			if bad, ok := packWhole(tile, r, from[r], src[r], w.k); !ok {
-				j.bad.Store(&badWeight{from[r].Name, bad, w.format})
+				j.bad.set(&badWeight{from[r].Name, bad, w.format})
 			}
 		}
-		return
+		return nil
 	}
 	for k0 := 0; k0 < w.k; k0 += packColumns {
 		for r := range rowsPerTile {
@@ -195,6 +236,7 @@ func (j *packJob) do(_, chunk int) {
 			}
 		}
 	}
+	return nil
 }
 
 // pack stores columns [k0, k1) of a row of t as row r of the tile; k0 is a
@@ -203,7 +245,7 @@ func (j *packJob) pack(tile []byte, r int, t *weights.Tensor, src []byte, k0, k1
 	f := j.w.format
 	if !f.quantized() {
 		if !f.packRow(tile, r, t.DType, src, k0, k1) {
-			j.bad.Store(f.complaint(t, src, k0, k1))
+			j.bad.set(f.complaint(t, src, k0, k1))
 		}
 		return
 	}
@@ -212,7 +254,7 @@ func (j *packJob) pack(tile []byte, r int, t *weights.Tensor, src []byte, k0, k1
 	widen(v, t.DType, src[k0*t.DType.Size():])
 	for i, x := range v {
 		if !(x <= f.largest() && x >= -f.largest()) {
-			j.bad.Store(&badWeight{t.Name, x, f})
+			j.bad.set(&badWeight{t.Name, x, f})
 			return
 		}
 		if i%blockColumns == 0 {
@@ -233,19 +275,28 @@ func (f Format) complaint(t *weights.Tensor, src []byte, k0, k1 int) *badWeight 
 
 // checkJob looks for numbers that are none in a table that is not packed, a piece per chunk.
 type checkJob struct {
-	table weights.Tensor
-	bad   atomic.Pointer[badWeight]
+	table []weights.Tensor // one
+	bad   oneError
 }
 
 // checkBytes is the size of a piece, a multiple of every number's size.
 const checkBytes = 1 << 20
 
 func (j *checkJob) do(_, chunk int) {
-	piece := j.table.Data[chunk*checkBytes:]
-	piece = piece[:min(len(piece), checkBytes)]
-	if at := weights.NotFinite(j.table.DType, piece); at >= 0 {
-		j.bad.Store(&badWeight{j.table.Name, number(j.table.DType, piece, at), F32})
+	if err := j.check(chunk); err != nil {
+		j.bad.set(err)
 	}
+}
+
+func (j *checkJob) check(chunk int) (err error) {
+	defer weights.CatchFault(debug.SetPanicOnFault(true), j.table, &err)
+	t := &j.table[0]
+	piece := t.Data[chunk*checkBytes:]
+	piece = piece[:min(len(piece), checkBytes)]
+	if at := weights.NotFinite(t.DType, piece); at >= 0 {
+		return &badWeight{t.Name, number(t.DType, piece, at), F32}
+	}
+	return nil
 }
 
 // loadEmbedding leaves the table where it is. All of it is read once, to refuse a number that
@@ -253,14 +304,14 @@ func (j *checkJob) do(_, chunk int) {
 func (d *Device) loadEmbedding(m model.Matrix) (embedding, error) {
 	e := embedding{parts: m.Rows}
 	e.rows, e.width = m.Size()
-	for _, t := range m.Rows {
+	for i, t := range m.Rows {
 		if d.packed[unsafe.SliceData(t.Data)] {
 			continue
 		}
-		j := &checkJob{table: t}
+		j := &checkJob{table: m.Rows[i : i+1]}
 		d.team.run(1, (len(t.Data)+checkBytes-1)/checkBytes, j)
-		if bad := j.bad.Load(); bad != nil {
-			return e, bad
+		if err := j.bad.take(); err != nil {
+			return e, err
 		}
 	}
 	return e, nil

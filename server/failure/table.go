@@ -127,6 +127,10 @@ var table = []row{
 		feedback: say("The request needs more memory than the server has"), trajectories: say("The request needs more memory than the server has"),
 	},
 	{
+		err: ErrConnections, kind: "connections", status: 503, typ: api.TypeUnavailable, reason: metrics.Connections,
+		text: say("The server has too many connections, or too many from this address. Please try again later."),
+	},
+	{
 		err: ErrQueueFull, kind: "queue-full", status: 503, typ: api.TypeUnavailable, reason: metrics.QueueFull,
 		text: say("The server is full: too many requests are waiting. Please try again later."),
 	},
@@ -166,6 +170,10 @@ var table = []row{
 	{
 		err: engine.ErrStopped, kind: "stopping", status: 503, typ: api.TypeUnavailable, reason: metrics.Stopping,
 		text: say("The engine has stopped."),
+	},
+	{ // after ErrStopped, which is what those get whose step it was not
+		err: engine.ErrModelLost, kind: "model-lost", status: 500, typ: api.TypeInternal,
+		text: say("A file of the model was cut, or cannot be read any more, while it is being served."),
 	},
 	{
 		// The model has to run to find it, but it is the request's doing: if it is sent
