@@ -19,8 +19,9 @@ type conn struct {
 	conns *connections
 	presence
 
-	address string // the client's, as Call.Tenant has it
-	framing framing
+	address  string // the client's, as Call.Tenant has it
+	loopback bool   // it was accepted on a TCP port that only this machine reaches
+	framing  framing
 
 	id  uint64          // the number that the watcher knows it by; 0: not watched
 	raw syscall.RawConn // nil: it has no file descriptor
@@ -171,8 +172,9 @@ func (c *conn) discardInput() {
 // listener wraps the connections that it accepts for fasthttp.
 type listener struct {
 	net.Listener
-	conns   *connections
-	closing *atomic.Bool
+	conns    *connections
+	closing  *atomic.Bool
+	loopback bool // it listens on a TCP port that only this machine reaches
 }
 
 // Accept waits for the next connection. It tries again while the process or the system
@@ -188,7 +190,9 @@ func (l *listener) Accept() (net.Conn, error) {
 	for wait := first; ; wait = min(2*wait, most) {
 		nc, err := l.Listener.Accept()
 		if err == nil {
-			return l.conns.accept(nc), nil
+			c := l.conns.accept(nc)
+			c.loopback = l.loopback
+			return c, nil
 		}
 		if !temporary(err) {
 			return nil, err
