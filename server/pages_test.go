@@ -93,6 +93,7 @@ func TestPages(t *testing.T) {
 			{"GET", "/v1/models", "chat.example:8000", "", 200, ""},
 			{"GET", "/v1/models", "a.sub.example", "", 200, ""},
 			{"GET", "/v1/models", "sub.example", "", 403, ""},
+			{"GET", "/v1/models", "a.sub.example.evil.example", "", 403, ""},
 			{"GET", "/v1/models", "localhost", "Origin: https://page.example; " + cross, 200, "https://page.example"},
 			{"GET", "/v1/models", "localhost", "Origin: http://10.0.0.1:99; " + cross, 200, "http://10.0.0.1:99"},
 			{"GET", "/v1/models", "localhost", "Origin: http://10.0.0.1:/", 403, ""},
