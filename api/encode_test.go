@@ -393,3 +393,16 @@ func TestProjectUsage(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestLengthOfIDs: room is made for exactly what a list of ids takes.
+func TestLengthOfIDs(t *testing.T) {
+	for _, ids := range [][]int32{nil, {0}, {9, 10}, {99, 100, 151_935, math.MaxInt32}} {
+		if got, want := lengthOfIDs(ids), len(appendIDs(nil, ids)); got < want || got > want+1 {
+			t.Errorf("%v: %d, want %d", ids, got, want)
+		}
+	}
+	many := make([]int32, manyIDs+1)
+	if got := appendIDs([]byte("x"), many); len(got) != 2*len(many)+2 || got[0] != 'x' {
+		t.Errorf("%d bytes", len(got))
+	}
+}

@@ -118,6 +118,9 @@ func AppendDetokenized(dst []byte, text string) []byte {
 }
 
 func appendIDs(dst []byte, ids []int32) []byte {
+	if len(ids) > manyIDs {
+		dst = withRoom(dst, lengthOfIDs(ids))
+	}
 	dst = append(dst, '[')
 	for i, id := range ids {
 		if i > 0 {
@@ -126,4 +129,30 @@ func appendIDs(dst []byte, ids []int32) []byte {
 		dst = strconv.AppendInt(dst, int64(id), 10)
 	}
 	return append(dst, ']')
+}
+
+// manyIDs is the length of a list of ids from which on appendIDs makes room for it first.
+// While append grows a slice of many megabytes, the runtime copies it in one go, and a
+// garbage collection that is to begin stops the whole process until it has done so.
+const manyIDs = 1 << 16
+
+// lengthOfIDs is the number of bytes that appendIDs appends.
+func lengthOfIDs(ids []int32) int {
+	n := len("[]") + len(ids)
+	for _, id := range ids {
+		for n++; id >= 10; id /= 10 {
+			n++
+		}
+	}
+	return n
+}
+
+// withRoom returns dst with room for n more bytes.
+func withRoom(dst []byte, n int) []byte {
+	if cap(dst)-len(dst) >= n {
+		return dst
+	}
+	grown := make([]byte, len(dst), len(dst)+n+1024)
+	copy(grown, dst)
+	return grown
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -38,15 +39,6 @@ type Identity struct {
 	Models   []string // names, or "*"
 	Rights   Rights
 	Expires  time.Time // zero: never
-	Limits   Limits
-}
-
-// Limits bound what a key may use. 0 means no limit.
-type Limits struct {
-	RequestsPerMinute, TokensPerMinute, Concurrency int
-
-	Weight      float64 // share of the machine, relative to other keys
-	MaxPriority *int    // the most urgent priority that is allowed; nil allows any
 }
 
 // Covers reports whether a project is among those of the identity.
@@ -80,7 +72,7 @@ func covers(pattern, name string) bool {
 
 // everything is an identity that may do everything.
 func everything(key, user string) Identity {
-	return Identity{Key: key, User: user, Tenant: user, Projects: []string{"*"}, Models: []string{"*"}, Rights: Read | Write | Admin, Limits: Limits{Weight: 1}}
+	return Identity{Key: key, User: user, Tenant: user, Projects: []string{"*"}, Models: []string{"*"}, Rights: Read | Write | Admin}
 }
 
 // Anonymous is the identity of requests without credentials, where none are needed. It may
@@ -99,8 +91,12 @@ type Keyring struct {
 	fixed []entry // keys of the command line
 	file  string  // "" if there is none
 	all   atomic.Pointer[[]entry]
-	stamp atomic.Pointer[stamp] // the version of the file that was read
+	stale atomic.Bool // see Stale
 	now   func() time.Time
+
+	mu     sync.Mutex // one goroutine reads the file at a time
+	stamp  stamp      // the version of the file that was read last; zero: it could not be read
+	marked bool       // a file that is or was in use ended in the marker
 }
 
 // New returns a keyring with plain keys, which may do everything as user "api" and have a

@@ -58,9 +58,6 @@ var credentials = `keys:
     models: [small]
     rights: [read]
     expires: 2030-01-01T00:00:00Z
-    limits: {requests_per_minute: 60, tokens_per_minute: 1000, concurrency: 4}
-    weight: 2.5
-    max_priority: -3
   - {id: alice, username: alice, hash: "` + hash("pw:1") + `"}
 `
 
@@ -125,11 +122,6 @@ func TestIdentity(t *testing.T) {
 	if !id.MayUse("small") || id.MayUse("large") || id.Tenant != "acme" {
 		t.Errorf("%+v", id)
 	}
-	limits, priority := id.Limits, *id.Limits.MaxPriority
-	limits.MaxPriority = nil
-	if want := (Limits{RequestsPerMinute: 60, TokensPerMinute: 1000, Concurrency: 4, Weight: 2.5}); limits != want || priority != -3 {
-		t.Errorf("limits %+v, priority %d", limits, priority)
-	}
 	full := k.Token("k1")
 	if !full.May(Read|Write, "any/thing") || full.May(Admin, "any/thing") || full.Tenant != "full" {
 		t.Errorf("%+v", full)
@@ -154,19 +146,70 @@ func TestBrokenFile(t *testing.T) {
 	key := func(rest string) string { return "keys: [{id: a, hash: \"" + hash("x") + "\"" + rest + "}]" }
 	for _, bad := range []string{
 		"keys: 5", "key: []", "keys: [{id: a}]", "keys: [{hash: \"" + hash("x") + "\"}]", "keys: [{id: a, hash: sha256:00}]",
-		key(", projects: [a]"), key(`, projects: ["*/b"]`), key(", rights: [all]"), key(", expires: tomorrow"), key(", weight: 0"),
-		key(", limits: {concurrency: -1}"), key(", colour: red"), key(`, username: "a:b"`), "\x00",
+		key(", projects: [a]"), key(`, projects: ["*/b"]`), key(", rights: [all]"), key(", expires: tomorrow"),
+		key(", colour: red"), key("") + "\n---\n" + key(""), key("") + "\n---\n: [",
+		// Limits that nothing enforces.
+		key(", limits: {concurrency: 1}"), key(", limits: {}"), key(", weight: 1"), key(", max_priority: 0"),
+		// Files that are empty or were cut.
+		"", "\n", "# keys\n", "---\n", "---\n# keys\n...\n", "keys:", "keys: null\n", "{}", "keys: [", "keys:\n  -", "keys:\n  - id: a\n", key(`, username: "a:b"`), "\x00",
 	} {
 		writeFile(t, file, bad)
 		if err := k.Reload(); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
-		if k.Token("k1") == nil {
-			t.Fatalf("with %q the keys before are gone", bad)
+		if k.Token("k1") == nil || !k.Stale() {
+			t.Fatalf("with %q the keys before are gone, or not called stale", bad)
+		}
+		if _, err := New(nil, file); err == nil {
+			t.Errorf("a keyring begins with %q", bad)
 		}
 	}
-	if _, err := New(nil, file); err == nil {
-		t.Error("a keyring begins with a broken file")
+	writeFile(t, file, credentials)
+	if err := k.Reload(); err != nil || k.Stale() {
+		t.Errorf("the file that was mended: %v, stale %v", err, k.Stale())
+	}
+	writeFile(t, file, key(", weight: 2"))
+	if _, err := New(nil, file); err == nil || !strings.Contains(err.Error(), "key 1 (a): limits, weight and max_priority are not enforced yet") {
+		t.Errorf("the error for a limit is %v", err)
+	}
+}
+
+// TestRevokeAll: an empty list of keys is meant, unlike an empty file.
+func TestRevokeAll(t *testing.T) {
+	for _, none := range []string{"keys: []", `{"keys": []}`, "keys: []\n# end\n"} {
+		k, file := newKeyring(t)
+		writeFile(t, file, none)
+		if err := k.Reload(); err != nil || k.Token("k1") != nil || k.Token("plain") == nil || k.Stale() {
+			t.Errorf("%q: %v, k1 %v, plain %v", none, err, k.Token("k1"), k.Token("plain"))
+		}
+	}
+}
+
+// TestMarker: once a file in use ended in the marker, one without it was cut, wherever. A
+// broken file does not bring the marker into use.
+func TestMarker(t *testing.T) {
+	k, file := newKeyring(t)
+	load := func(text string) error { writeFile(t, file, text); return k.Reload() }
+	if load(credentials+"colour: red\n# end\n") == nil || load(credentials) != nil {
+		t.Error("a broken file with the marker counts")
+	}
+	whole := credentials + "# end\n"
+	for _, end := range []string{"# end", "# end\n", "  # end\r\n\n"} {
+		if err := load(credentials + end); err != nil {
+			t.Errorf("%q: %v", end, err)
+		}
+	}
+	// The cut is after each line, and within the last one.
+	for i := range whole {
+		if whole[i] != '\n' && i < len(credentials) || i+2 > len(whole) {
+			continue
+		}
+		if err := load(whole[:i]); err == nil || k.Token("k1") == nil || k.Token("k2") == nil || !k.Stale() {
+			t.Fatalf("cut after %d bytes: %v", i, err)
+		}
+	}
+	if load("keys: []") == nil || load("keys: []\n# end") != nil || k.Token("k1") != nil {
+		t.Error("keys are revoked without the marker, or not with it")
 	}
 }
 
@@ -232,7 +275,15 @@ func TestWatch(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if s := <-said; !strings.Contains(s, "stay valid") || k.Token("one") == nil {
+	if s := <-said; !strings.Contains(s, "stay valid") || k.Token("one") == nil || !k.Stale() {
+		t.Errorf("the log says %q", s)
+	}
+	write("")
+	if s := <-said; !strings.Contains(s, "empty or was cut") || k.Token("one") == nil || !k.Stale() {
+		t.Errorf("the log says %q", s)
+	}
+	write("keys: []")
+	if s := <-said; !strings.Contains(s, "read anew") || k.Token("one") != nil || k.Stale() {
 		t.Errorf("the log says %q", s)
 	}
 	cancel()

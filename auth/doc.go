@@ -9,8 +9,7 @@
 //	id := keys.Token(secret)                   // nil if no key matches
 //	ok := id.May(auth.Write, "acme/support")
 //
-// The package knows the syntax of credentials, but not HTTP. It reads limits, but does not
-// enforce them.
+// The package knows the syntax of credentials, but not HTTP.
 //
 // # The credentials file
 //
@@ -27,12 +26,19 @@
 //	    models: ["*"]               # default: all
 //	    rights: [read, write]       # and admin; default: read and write
 //	    expires: 2027-01-01T00:00:00Z
-//	    limits: {requests_per_minute: 600, tokens_per_minute: 100000, concurrency: 32}
-//	    weight: 2                   # share of the machine, default 1
-//	    max_priority: 0             # the most urgent priority that may be asked for
+//	# end
 //
 // A user may have several keys, so that a key can be replaced without a gap. If a changed
-// file has any error, the keys before the change stay valid and the error is logged.
+// file has any error, the keys before the change stay valid, the error is logged, and
+// [Keyring.Stale] tells metrics. A file without a list of keys is such an error, because a
+// program that writes the file, or a full disk, may leave it empty; "keys: []" revokes all.
+//
+// The last line is optional. It tells a whole file from one that was cut between two lines,
+// which would be valid and have fewer keys, or a last key without its bounds. Once a file in
+// use had the line, one without it is an error.
+//
+// The members limits, weight and max_priority are reserved. A file that has them is refused,
+// because an operator who writes a limit relies on it, and nothing enforces it yet.
 //
 // Keys are stored as plain SHA-256, so that a request costs a hash and not the milliseconds
 // of bcrypt. That is safe for keys that are long and random, 128 bits and more. Passwords

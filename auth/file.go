@@ -1,11 +1,13 @@
 package auth
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"slices"
@@ -19,24 +21,20 @@ import (
 
 // fileKey is a key as it is written in the file.
 type fileKey struct {
-	ID       string     `yaml:"id"`
-	Hash     string     `yaml:"hash"`
-	User     string     `yaml:"user"`
-	Tenant   string     `yaml:"tenant"`
-	Username string     `yaml:"username"`
-	Projects []string   `yaml:"projects"`
-	Models   []string   `yaml:"models"`
-	Rights   []string   `yaml:"rights"`
-	Expires  string     `yaml:"expires"`
-	Limits   fileLimits `yaml:"limits"`
-	Weight   *float64   `yaml:"weight"`
-	Priority *int       `yaml:"max_priority"`
-}
+	ID       string   `yaml:"id"`
+	Hash     string   `yaml:"hash"`
+	User     string   `yaml:"user"`
+	Tenant   string   `yaml:"tenant"`
+	Username string   `yaml:"username"`
+	Projects []string `yaml:"projects"`
+	Models   []string `yaml:"models"`
+	Rights   []string `yaml:"rights"`
+	Expires  string   `yaml:"expires"`
 
-type fileLimits struct {
-	Requests    int `yaml:"requests_per_minute"`
-	Tokens      int `yaml:"tokens_per_minute"`
-	Concurrency int `yaml:"concurrency"`
+	// These are refused. They are known here so that the error can say why.
+	Limits   any `yaml:"limits"`
+	Weight   any `yaml:"weight"`
+	Priority any `yaml:"max_priority"`
 }
 
 // stamp distinguishes versions of the file without reading them.
@@ -45,8 +43,29 @@ type stamp struct {
 	size int64
 }
 
-// Reload reads the file again. If there is any error in it, the keys stay as they are.
+// marker is the last line of a file whose end is to be recognized. Without it a file that was
+// cut between two lines looks whole: it has fewer keys, or a last key without its bounds.
+const marker = "# end"
+
+// errCut is the error for a file that has lost its end.
+var errCut = fmt.Errorf("the last line is not %q, as it was in the file before: the file was cut", marker)
+
+// errNoKeys is the error for a file that is empty, has only comments, or was cut before its
+// first key. Such a file revokes nothing.
+var errNoKeys = errors.New(`there is no list of keys: the file is empty or was cut; "keys: []" revokes all keys`)
+
+// Reload reads the file again. If there is any error in it, or its end is missing, the keys
+// stay as they are.
 func (k *Keyring) Reload() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	err := k.reload()
+	k.stale.Store(err != nil)
+	return err
+}
+
+func (k *Keyring) reload() error {
+	k.stamp = stamp{}
 	info, err := os.Stat(k.file)
 	if err != nil {
 		return fmt.Errorf("auth: %w", err)
@@ -55,14 +74,32 @@ func (k *Keyring) Reload() error {
 	if err != nil {
 		return fmt.Errorf("auth: %w", err)
 	}
-	k.stamp.Store(&stamp{info.ModTime(), info.Size()})
+	k.stamp = stamp{info.ModTime(), info.Size()}
 	entries, err := parse(src)
+	ends := marked(src)
+	if err == nil && k.marked && !ends {
+		err = errCut
+	}
 	if err != nil {
 		return fmt.Errorf("auth: %s: %w", k.file, err)
 	}
+	k.marked = ends || k.marked
 	all := append(slices.Clone(k.fixed), entries...)
 	k.all.Store(&all)
 	return nil
+}
+
+// Stale reports whether the credentials file could not be used when it was last looked at, so
+// that the keys are those of an earlier version of it.
+func (k *Keyring) Stale() bool { return k.stale.Load() }
+
+// changed reports whether the file is another one than the one that was read last, or could
+// not be read then.
+func (k *Keyring) changed() bool {
+	info, err := os.Stat(k.file)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return err != nil || k.stamp != stamp{info.ModTime(), info.Size()}
 }
 
 // Watch reloads the file when it has changed, until ctx ends. It looks once per interval, and
@@ -73,46 +110,56 @@ func (k *Keyring) Watch(ctx context.Context, every time.Duration, log *slog.Logg
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	gone := false
+	said := ""
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		info, err := os.Stat(k.file)
-		if err != nil {
-			if !gone {
-				log.Error("the credentials file cannot be read; its keys stay valid", "error", err)
-			}
-			gone = true
+		if !k.changed() {
 			continue
 		}
-		gone = false
-		if *k.stamp.Load() == (stamp{info.ModTime(), info.Size()}) {
+		err := k.Reload()
+		if err == nil {
+			said = ""
+			log.Info("the credentials file was read anew", "file", k.file, "keys", len(*k.all.Load()))
 			continue
 		}
-		if err := k.Reload(); err != nil {
-			k.stamp.Store(&stamp{info.ModTime(), info.Size()}) // so that the error is logged once
+		if text := err.Error(); text != said {
+			said = text
 			log.Error("the credentials file is not used; the keys before it stay valid", "error", err)
-			continue
 		}
-		log.Info("the credentials file was read anew", "file", k.file, "keys", len(*k.all.Load()))
 	}
 }
 
+// marked reports whether the last line that is not blank is the marker.
+func marked(src []byte) bool {
+	src = bytes.TrimSpace(src)
+	return string(bytes.TrimSpace(src[bytes.LastIndexByte(src, '\n')+1:])) == marker
+}
+
 // parse reads a credentials file.
-func parse(src []byte) (out []entry, err error) {
+func parse(src []byte) ([]entry, error) {
 	var file struct {
-		Keys []fileKey `yaml:"keys"`
+		Keys *[]fileKey `yaml:"keys"`
 	}
-	if err := yaml.UnmarshalWithOptions(src, &file, yaml.Strict()); err != nil {
+	d := yaml.NewDecoder(bytes.NewReader(src), yaml.Strict())
+	err := d.Decode(&file)
+	switch {
+	case errors.Is(err, io.EOF) || err == nil && file.Keys == nil:
+		return nil, errNoKeys
+	case err != nil:
 		return nil, errors.New(strings.TrimSpace(yaml.FormatError(err, false, false)))
+	case !errors.Is(d.Decode(new(any)), io.EOF):
+		return nil, errors.New("there is more than one document in the file")
 	}
-	for i := range file.Keys {
-		e, err := file.Keys[i].entry()
+	out := make([]entry, 0, len(*file.Keys))
+	for i := range *file.Keys {
+		f := &(*file.Keys)[i]
+		e, err := f.entry()
 		if err != nil {
-			return nil, fmt.Errorf("key %d (%s): %w", i+1, file.Keys[i].ID, err)
+			return nil, fmt.Errorf("key %d (%s): %w", i+1, f.ID, err)
 		}
 		out = append(out, e)
 	}
@@ -134,9 +181,10 @@ func (f *fileKey) entry() (e entry, err error) {
 		return e, errors.New("username has a colon")
 	}
 	e.username = f.Username
-	e.Identity = Identity{Key: f.ID, User: f.ID, Projects: f.Projects, Models: f.Models, Rights: Read | Write, Limits: Limits{
-		RequestsPerMinute: f.Limits.Requests, TokensPerMinute: f.Limits.Tokens, Concurrency: f.Limits.Concurrency, Weight: 1, MaxPriority: f.Priority,
-	}}
+	if f.Limits != nil || f.Weight != nil || f.Priority != nil {
+		return e, errors.New("limits, weight and max_priority are not enforced yet, so a file that has them is refused")
+	}
+	e.Identity = Identity{Key: f.ID, User: f.ID, Projects: f.Projects, Models: f.Models, Rights: Read | Write}
 	id := &e.Identity
 	if f.User != "" {
 		id.User = f.User
@@ -165,12 +213,6 @@ func (f *fileKey) entry() (e entry, err error) {
 		if id.Expires, err = time.Parse(time.RFC3339, f.Expires); err != nil {
 			return e, fmt.Errorf("expires: %w", err)
 		}
-	}
-	if f.Weight != nil {
-		id.Limits.Weight = *f.Weight
-	}
-	if l := id.Limits; l.RequestsPerMinute < 0 || l.TokensPerMinute < 0 || l.Concurrency < 0 || !(l.Weight > 0) {
-		return e, errors.New("a limit is negative, or weight is not above 0")
 	}
 	return e, nil
 }

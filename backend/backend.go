@@ -1,6 +1,13 @@
 package backend
 
-import "math"
+import (
+	"errors"
+	"math"
+)
+
+// ErrModelLost is the error of a step that could not be computed because a file of the model was
+// cut, or cannot be read any more, while it is served. What to do is for the operator.
+var ErrModelLost = errors.New("backend: the model is lost")
 
 // Spec is what a backend tells the engine once, when it is opened.
 type Spec struct {

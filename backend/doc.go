@@ -49,7 +49,9 @@
 //   - The mask of a grammar and that of an allow list are two rows, because raw
 //     log-probabilities are taken between them.
 //   - Masks may be filled by other goroutines until Draws.Ready has returned. A device calls
-//     it as late as it can, so that they are filled beside the forward pass.
+//     it as late as it can, so that they are filled beside the forward pass. Ready returns
+//     soon: if a mask is late, its row allows all tokens, and the engine throws away what is
+//     drawn. The next step may have been begun with that token; its row is Dead.
 //   - A row with a Target draws nothing and reports on a given token. The log-probabilities
 //     of a prompt come from such rows. Copying whole rows of logits to the host for them was
 //     the first plan; Host rows, which do that, remain for tests and for requests that

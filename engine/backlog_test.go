@@ -48,48 +48,57 @@ func randomEvent(rng *rand.Rand) (ev Event, text []byte, top []TokenLogprob) {
 // bytes that the budget has granted are those of the pieces that are left.
 func TestBacklogKeepsEvents(t *testing.T) {
 	for seed := range uint64(50) {
-		rng := rand.New(rand.NewPCG(seed, 2))
-		budget := &testBudget{limit: math.MaxInt64}
-		s := testStream(budget)
-		var want []Event
-		var ev Events
-		take := func() bool {
-			more := s.Take(&ev)
-			for _, got := range ev.Items {
-				w := want[0]
-				if want = want[1:]; got.Choice != w.Choice || got.Token != w.Token || got.Reason != w.Reason || got.StopID != w.StopID || got.StopStr != w.StopStr ||
-					got.Err != w.Err || got.Logprob != w.Logprob || got.Rank != w.Rank || !bytes.Equal(got.Text, w.Text) || !slices.Equal(got.Top, w.Top) {
-					t.Fatalf("seed %d: %+v, want %+v", seed, got, w)
-				}
+		testBacklog(t, seed)
+	}
+}
+
+func testBacklog(t *testing.T, seed uint64) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, 2))
+	budget := &testBudget{limit: math.MaxInt64}
+	s := testStream(budget)
+	var want []Event
+	var ev Events
+	take := func() bool {
+		more := s.Take(&ev)
+		for _, got := range ev.Items {
+			if !sameEvent(got, want[0]) {
+				t.Fatalf("seed %d: %+v, want %+v", seed, got, want[0])
 			}
-			return more
+			want = want[1:]
 		}
-		for range 300 {
-			if rng.IntN(4) == 0 {
-				take()
-				continue
-			}
-			for range rng.IntN(1 << rng.IntN(8)) {
-				e, text, top := randomEvent(rng)
-				s.push(e, text, top)
-				e.Text, e.Top = text, top
-				want = append(want, e)
-			}
-			s.signal()
-			if budget.used != s.mu.pending.bytes {
-				t.Fatalf("seed %d: %d bytes granted, %d in use", seed, budget.used, s.mu.pending.bytes)
-			}
+		return more
+	}
+	for range 300 {
+		if rng.IntN(4) == 0 {
+			take()
+			continue
 		}
-		for take() {
+		for range rng.IntN(1 << rng.IntN(8)) {
+			e, text, top := randomEvent(rng)
+			s.push(e, text, top)
+			e.Text, e.Top = text, top
+			want = append(want, e)
 		}
-		if len(want) > 0 {
-			t.Fatalf("seed %d: %d events are lost", seed, len(want))
-		}
-		s.Cancel()
-		if budget.used != s.mu.pending.lent || budget.used > 2*largestPiece {
-			t.Errorf("seed %d: %d bytes in the end", seed, budget.used)
+		s.signal()
+		if budget.used != s.mu.pending.bytes {
+			t.Fatalf("seed %d: %d bytes granted, %d in use", seed, budget.used, s.mu.pending.bytes)
 		}
 	}
+	for take() {
+	}
+	if len(want) > 0 {
+		t.Fatalf("seed %d: %d events are lost", seed, len(want))
+	}
+	s.Cancel()
+	if budget.used != s.mu.pending.lent || budget.used > 2*largestPiece {
+		t.Errorf("seed %d: %d bytes in the end", seed, budget.used)
+	}
+}
+
+func sameEvent(a, b Event) bool {
+	return a.Choice == b.Choice && a.Token == b.Token && a.Reason == b.Reason && a.StopID == b.StopID && a.StopStr == b.StopStr &&
+		a.Err == b.Err && a.Logprob == b.Logprob && a.Rank == b.Rank && bytes.Equal(a.Text, b.Text) && slices.Equal(a.Top, b.Top)
 }
 
 // Events that nobody reads take a few bytes each, and eight for an alternative.

@@ -39,7 +39,7 @@ func (c *choice) addScore(p int, r rowResult) {
 // means that the backend is faulty.
 func (e *Engine) book(c *choice, chunk scheduler.Chunk, r rowResult) error {
 	q := chunk.Seq
-	if q.Status == scheduler.Finished {
+	if q.Status == scheduler.Finished || e.sched.Stale(q) {
 		e.sched.Commit(chunk, -1)
 		return nil
 	}
@@ -68,28 +68,42 @@ func (e *Engine) book(c *choice, chunk scheduler.Chunk, r rowResult) error {
 		e.top = r.alternatives(e.top[:0])
 	}
 	e.accept(c, ev)
-	if c.mask != nil {
-		e.bookForced(c, r.num)
-	}
 	return nil
 }
 
-// bookForced books the tokens to which the mask of c leaves no alternative. A token that
-// the other parameters forbid is left to the next draw, which ends the request with
-// ErrNoToken. top is the number of alternatives that the request asks for; a forced token
-// has only itself, with probability 1.
-func (e *Engine) bookForced(c *choice, top int) {
+// bookUnmasked books the chunk of c whose mask the device did not have, so that the token
+// it has drawn is discarded: c sits out until there is one, or fails if there is none.
+func (e *Engine) bookUnmasked(c *choice, chunk scheduler.Chunk, f fate) {
+	q := chunk.Seq
+	switch {
+	case q.Status == scheduler.Finished || e.sched.Stale(q):
+		e.sched.Commit(chunk, -1)
+	case f == maskBad:
+		e.sched.Commit(chunk, -1)
+		e.fail(c, c.constraint.err)
+	default:
+		e.sched.Postpone(chunk)
+		e.late = append(e.late, c)
+	}
+}
+
+// bookForced books the tokens to which the mask of c leaves no alternative, if that is
+// known without waiting. A token that the other parameters forbid is left to the next draw,
+// which ends the request with ErrNoToken. Of the alternatives that a request asks for, a
+// forced token has only itself, with probability 1.
+func (e *Engine) bookForced(c *choice) {
 	q := &c.seq
 	for q.Status != scheduler.Finished && q.Pending == 0 {
-		tok := c.mask.Only()
+		tok := c.constraint.only()
 		if tok < 0 || !c.sampling.Legal(tok, q.Tokens[q.Prompt:]) {
 			return
 		}
 		e.sched.Append(q, tok)
 		ev := Event{Token: tok}
+		e.top = e.top[:0]
 		if c.req.Sampling.Logprobs != backend.NoLogprobs {
 			ev.Rank = 1
-			e.top = append(e.top[:0], TokenLogprob{Token: tok})[:min(top, 1)]
+			e.top = append(e.top, TokenLogprob{Token: tok})[:min(c.sampling.Top(), 1)]
 			if len(c.req.LogprobIDs) > 0 {
 				e.top = forced(e.top[:0], c.req.LogprobIDs, tok)
 			}
@@ -109,9 +123,11 @@ func (e *Engine) accept(c *choice, ev Event) {
 	}
 	e.counts.GenerationTokens++
 	e.reportToken(c)
-	if c.mask != nil && !c.mask.Accept(ev.Token) {
-		e.fail(c, errMaskBroken)
-		return
+	if c.constraint != nil {
+		if err := c.constraint.follow(ev.Token); err != nil {
+			e.fail(c, err)
+			return
+		}
 	}
 	ev.StopID = -1
 	if q.Status == scheduler.Finished {

@@ -30,7 +30,8 @@
 //	events of a stream that are not taken     Stream.mu          reader; loop
 //	Stats                                     Engine.stats       any goroutine; loop
 //	the observer of Reports                   atomic pointer     Observe; loop
-//	mask rows of a step                       maskFill.claimed   mask workers; loop
+//	a mask and its row                        constraint.state   mask workers; loop
+//	the queue of masks                        maskPool.mu        mask workers; loop
 //
 // No lock is held, and no channel is sent to, while the backend computes. The loop
 // locks its OS thread to open the backend, and stays locked only if the backend says
@@ -77,10 +78,23 @@
 //
 // # Constraints
 //
-// A [Mask] is the state of a grammar for one choice. Its rows are filled by worker
-// goroutines between Draw and the moment when the device needs them, beside the forward
-// pass. The device calls Draws.Ready first, which fills what no worker has begun, so it
-// never waits for an idle worker to wake up.
+// A [Mask] is the state of a grammar for one choice. As soon as a token is booked, the row
+// of the next one is requested from workers, which fill it in memory of the choice, beside
+// the steps. The device calls Draws.Ready before it needs the rows. That copies those that
+// are filled, and fills itself what no worker has begun if Mask.Quick says that it takes no
+// time, so that no step waits for an idle worker to wake up.
+//
+// A row may take a second. No step waits for that: it waits for a few milliseconds at
+// most, all steps together for an eighth of the time, and for each request for a sixteenth
+// of its time. A choice that is late after that sits out. Its row is drawn with a mask of
+// ones, because the step is under way, and the token is thrown away; scheduler.Postpone puts
+// the sequence back by this token, and it is planned again when its mask is there. Since the
+// draw depends on seed, index and logits alone, it then gets the token that it would have
+// got in time.
+//
+// Fills that take longer than a millisecond share one slow lane (mask_pool.go), in pieces
+// and in turn, and a request that was seen there begins there. So the masks of others are
+// filled in time, and the device loses no more than half a core to slow masks.
 //
 // When a mask leaves a single token, drawing it cannot give another one. Such a forced
 // token is booked without a forward pass, if the sequence has no token in flight, and a
@@ -138,6 +152,7 @@
 // request.go has what callers hand in and get back, engine.go the Engine and its loop,
 // submit.go the intake. step.go plans a step and gives it to the backend; book.go books
 // what the step gave. failure.go ends requests that cannot go on. stream.go, backlog.go and
-// text.go serve the readers, mask.go fills mask rows, stats.go and report.go count, and forget.go
+// text.go serve the readers, mask.go and mask_pool.go fill mask rows, stats.go and report.go
+// count, and forget.go
 // empties the prefix cache.
 package engine

@@ -28,8 +28,19 @@ var (
 // ErrNoToken ends a choice whose constraints leave no token to draw.
 var ErrNoToken = errors.New("engine: the request's constraints leave no token to draw")
 
+// ErrTooComplex ends a choice whose mask takes too much work. Mask.Fill returns it.
+var ErrTooComplex = errors.New("engine: the request's mask takes too much work")
+
 // ErrUnread ends a stream whose Budget has no memory for events that are not read.
 var ErrUnread = errors.New("engine: the answer is not read, and there is no memory to keep it")
+
+// ErrModelLost ends the requests of a step that could not be computed because a file of the
+// model was cut, or cannot be read any more.
+var ErrModelLost = backend.ErrModelLost
+
+// errContradiction ends a choice whose mask does not accept a token that its row allowed.
+// Package grammar gives up readings of a very ambiguous grammar, and then does that.
+var errContradiction = fmt.Errorf("%w: it forbids a token that it has allowed", ErrTooComplex)
 
 // errMaskBroken means that the device is faulty.
 var errMaskBroken = errors.New("engine: the device drew a token that the request's mask forbids")
@@ -43,6 +54,11 @@ type Config struct {
 	MaxChunk  int  // most tokens of one prompt that a step computes; 0: no such limit
 	MaxLive   int  // most choices that are accepted and have not ended; beyond it Submit returns ErrFull
 
+	// MaskWait is how long a step waits for masks at most. 0 means 2 ms, or an eighth of the
+	// step before if that is longer; less than 0, not at all. All waits together take no more
+	// than an eighth of the time.
+	MaskWait time.Duration
+
 	// Tokenizer turns tokens into text. If it is nil, events have no text and stop strings
 	// never match.
 	Tokenizer *tokenizer.Tokenizer
@@ -55,10 +71,11 @@ type choice struct {
 	index    int32 // in req.choices
 	row      int32 // the row of the newest planned step that draws its token
 	sampling *sampler.State
-	mask     Mask   // nil: no constraint
 	forcer   Forcer // nil: nothing is forced
 	text     text
 	times    choiceTimes
+
+	constraint *constraint // nil: none
 }
 
 // request is a Request with what its choices share.
@@ -71,6 +88,7 @@ type request struct {
 	live        int             // number of choices that have not ended
 	scores      []PromptLogprob // log-probabilities of the prompt's tokens so far
 	started     bool            // choice 0 has its first token
+	kin         kinship         // of its masks
 
 	arrived, submitted time.Duration // since Engine.epoch
 }
@@ -95,7 +113,6 @@ type Engine struct {
 		Stats
 	}
 	wake     chan struct{} // capacity 1: something is in the intake
-	fillRows chan struct{} // capacity 1: there are mask rows to fill
 	ready    chan struct{} // closed when spec is set
 	epoch    time.Time     // when the engine was made
 	observer atomic.Pointer[func(*Report)]
@@ -106,7 +123,11 @@ type Engine struct {
 	be          backend.Backend
 	kv          *kvcache.Manager
 	sched       *scheduler.Scheduler
-	steps       [2]stepData    // used in turn
+	steps       [2]stepData // used in turn
+	masks       *maskPool
+	account     maskAccount
+	late        []*choice      // those that sit out, until resume
+	starved     bool           // the last iteration found nothing to compute, although there are sequences
 	inFlight    *stepData      // the step that is begun and drawn and not ended, if Depth is 2
 	unsignalled []*Stream      // pushed to since the last signal
 	lastID      uint64         // of a sequence
@@ -119,10 +140,13 @@ type Engine struct {
 // New returns an engine. Run opens its backend with open, and opens it again after a
 // failure.
 func New(cfg Config, open func() (backend.Backend, error)) *Engine {
-	e := &Engine{cfg: cfg, open: open, wake: make(chan struct{}, 1), fillRows: make(chan struct{}, 1), ready: make(chan struct{}), epoch: time.Now()}
+	e := &Engine{cfg: cfg, open: open, wake: make(chan struct{}, 1), ready: make(chan struct{}), epoch: time.Now()}
 	for i := range e.steps {
-		e.steps[i].ready = e.steps[i].masks.wait
+		s := &e.steps[i]
+		s.ready = func() { e.masksReady(s) }
 	}
+	e.masks = newMaskPool(max(1, runtime.GOMAXPROCS(0)/4), e.clock)
+	e.account.saved = maskWaitSaved
 	return e
 }
 
@@ -168,11 +192,7 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 		runtime.UnlockOSThread()
 		locked = false
 	}
-	stopped := make(chan struct{})
-	defer close(stopped)
-	for range max(1, runtime.GOMAXPROCS(0)/4) {
-		go e.maskWorker(stopped)
-	}
+	defer e.masks.close()
 	e.now = e.clock()
 	close(e.ready)
 	return e.loop(ctx)
@@ -210,6 +230,7 @@ func (e *Engine) configure() error {
 func (e *Engine) loop(ctx context.Context) error {
 	for {
 		e.intake()
+		e.resume()
 		if err := e.recoverFrom(e.forget()); err != nil {
 			return err
 		}
@@ -227,10 +248,30 @@ func (e *Engine) loop(ctx context.Context) error {
 		}
 		e.counts.StepBegan = e.epoch.Add(e.now)
 		e.publishStats()
+		e.masks.busy.Store(true)
 		if err := e.recoverFrom(e.step()); err != nil {
 			return err
 		}
+		if e.starved {
+			e.awaitMasks(ctx)
+		}
 	}
+}
+
+// awaitMasks waits until a choice that sits out may go on, or there is something in the
+// intake, because there is nothing to compute.
+func (e *Engine) awaitMasks(ctx context.Context) {
+	e.counts.StepBegan = time.Time{}
+	e.signal()
+	e.masks.busy.Store(false)
+	e.masks.timer.Reset(idleMaskChecks)
+	select {
+	case <-e.wake:
+	case <-e.masks.arrived:
+	case <-e.masks.timer.C:
+	case <-ctx.Done():
+	}
+	e.now = e.clock()
 }
 
 // sleep waits until there is something in the intake. It reports false if ctx ends first.

@@ -95,12 +95,16 @@ func (m *wordMask) next() (tokens []int32) {
 }
 
 // Fill implements engine.Mask.
-func (m *wordMask) Fill(row []uint32) {
+func (m *wordMask) Fill(row []uint32, _ func(bool) bool) error {
 	clear(row)
 	for _, t := range m.next() {
 		row[t/32] |= 1 << (t % 32)
 	}
+	return nil
 }
+
+// Quick implements engine.Mask.
+func (m *wordMask) Quick(int32) bool { return true }
 
 // Only implements engine.Mask.
 func (m *wordMask) Only() int32 {

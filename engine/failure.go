@@ -35,6 +35,9 @@ func (e *Engine) endChoice(c *choice, r Reason, err error) {
 func (e *Engine) retire(c *choice, r Reason) {
 	e.counts.Finished[r]++
 	c.req.live--
+	if c.constraint != nil {
+		c.constraint.gone.Store(true)
+	}
 	e.reportEnd(c, r)
 	e.mu.Lock()
 	e.mu.live--
@@ -55,7 +58,6 @@ func (e *Engine) recoverFrom(err error) error {
 	e.now = e.clock()
 	for i := range e.steps {
 		s := &e.steps[i]
-		s.masks.wait()
 		for _, chunk := range s.chunks {
 			e.end(chunk.Seq.Owner.(*choice).req, Failed, cause)
 		}
@@ -64,6 +66,7 @@ func (e *Engine) recoverFrom(err error) error {
 	e.signal()
 	_ = e.be.Close() // a failure to close does not matter: the backend is not used again
 	if e.be, err = e.open(); err != nil {
+		e.be = nil // what open returned beside the error may be a nil pointer, which is not a nil backend
 		return errors.Join(cause, fmt.Errorf("engine: the backend cannot be opened again: %w", err))
 	}
 	if s := e.be.Spec(); s != e.spec {

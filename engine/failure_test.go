@@ -24,7 +24,7 @@ type pausedAt struct {
 
 func (p *pausedAt) open() (backend.Backend, error) {
 	if p.opened++; p.opened > 1 {
-		return nil, p.reopenErr
+		return (*sim.Oracle)(nil), p.reopenErr // as functions do that return another one's two results
 	}
 	return sim.NewOracle(simSpec(100, 16, 100, 2, 2), sim.OracleConfig{Hook: p.hook})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ type randomMask struct {
 	end        int32
 	ended      bool // after its end token all tokens may come
 	hideForced bool // Only does not say when there is a single token
+	slow       bool // Fill takes long now and then
 	busy       atomic.Bool
 }
 
@@ -51,8 +53,16 @@ func (m *randomMask) enter() (leave func()) {
 	return func() { m.busy.Store(false) }
 }
 
-func (m *randomMask) Fill(row []uint32) {
+func (m *randomMask) Fill(row []uint32, pace func(bool) bool) error {
 	defer m.enter()()
+	if m.slow && m.state%8 == 0 { // longer than a forward pass of the simulator
+		for i := range 20 + m.state%100 {
+			runtime.Gosched()
+			if !pace(i == 7) {
+				return errAbandoned
+			}
+		}
+	}
 	ids := m.legal()
 	for i := range row {
 		row[i] = 0
@@ -63,6 +73,13 @@ func (m *randomMask) Fill(row []uint32) {
 	for _, t := range ids {
 		row[t/32] |= 1 << (t % 32)
 	}
+	return nil
+}
+
+// Quick is true in most places of a mask that is not slow.
+func (m *randomMask) Quick(int32) bool {
+	defer m.enter()()
+	return !m.slow && m.state%4 != 0
 }
 
 func (m *randomMask) Only() int32 {
@@ -83,18 +100,23 @@ func (m *randomMask) Accept(t int32) bool {
 	return true
 }
 
+// errAbandoned is the error of a fill that nobody waits for. No client sees it.
+var errAbandoned = errors.New("abandoned")
+
 // openMask allows every token until it has accepted a number of them, and none afterwards.
 type openMask struct{ left int }
 
 func (m *openMask) Only() int32       { return -1 }
 func (m *openMask) Accept(int32) bool { m.left--; return true }
-func (m *openMask) Fill(row []uint32) {
+func (m *openMask) Quick(int32) bool  { return true }
+func (m *openMask) Fill(row []uint32, _ func(bool) bool) error {
 	for i := range row {
 		row[i] = 0
 		if m.left > 0 {
 			row[i] = ^uint32(0)
 		}
 	}
+	return nil
 }
 
 // singleMask always allows the same single token.
@@ -102,9 +124,11 @@ type singleMask struct{ token int32 }
 
 func (m *singleMask) Only() int32         { return m.token }
 func (m *singleMask) Accept(t int32) bool { return t == m.token }
-func (m *singleMask) Fill(row []uint32) {
+func (m *singleMask) Quick(int32) bool    { return true }
+func (m *singleMask) Fill(row []uint32, _ func(bool) bool) error {
 	clear(row)
 	row[m.token/32] = 1 << (m.token % 32)
+	return nil
 }
 
 // runMasked runs the jobs and returns what each gave, and how many tokens were forced. With
@@ -208,4 +232,25 @@ func TestForcedStops(t *testing.T) {
 			}
 		}
 	}
+}
+
+// fickleMask allows all tokens and accepts none.
+type fickleMask struct{ openMask }
+
+func (*fickleMask) Accept(int32) bool { return false }
+
+// TestMaskContradictsItself: a mask that does not accept what its row has allowed ends its own
+// request, as one that is too complex. It is no fault of the device.
+func TestMaskContradictsItself(t *testing.T) {
+	eachDepth(t, func(t *testing.T, depth int) {
+		e := start(t, engine.Config{MaxLive: 100}, oracle(simSpec(60, 4, 40, 10, depth)))
+		r := request(5, 20)
+		r.Masks = []engine.Mask{&fickleMask{openMask{1000}}}
+		if got := e.run(t, r); !errors.Is(got.err, engine.ErrTooComplex) {
+			t.Errorf("%+v", got)
+		}
+		if got := e.mustRun(t, request(5, 20)); got.err != nil {
+			t.Errorf("the next request: %v", got.err)
+		}
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"weir/backend"
 	"weir/backend/sim"
@@ -22,6 +23,8 @@ type variant struct {
 	sched   scheduler.Config
 	caching bool
 	oracle  sim.OracleConfig
+
+	maskWait time.Duration
 }
 
 func (v variant) String() string {
@@ -31,7 +34,7 @@ func (v variant) String() string {
 
 func (v variant) start(t testing.TB) runningEngine {
 	t.Helper()
-	return start(t, engine.Config{Scheduler: v.sched, Caching: v.caching, MaxLive: 1000}, configuredOracle(v.spec, v.oracle))
+	return start(t, engine.Config{Scheduler: v.sched, Caching: v.caching, MaxLive: 1000, MaskWait: v.maskWait}, configuredOracle(v.spec, v.oracle))
 }
 
 // roomy has enough of everything, so that requests do not get in each other's way.
@@ -41,15 +44,15 @@ func variants() []variant {
 	priority := scheduler.Config{Priority: true}
 	lazy := sim.OracleConfig{Reading: sim.Lazy}
 	return []variant{
-		{simSpec(20, 8, 7, 4, 1), scheduler.Config{}, true, lazy},
-		{simSpec(20, 8, 7, 4, 2), scheduler.Config{MaxPrefill: 3}, true, lazy},
-		{simSpec(130, 1, 3, 40, 1), priority, true, sim.OracleConfig{}},
-		{simSpec(130, 1, 3, 40, 2), priority, true, sim.OracleConfig{}},
-		{simSpec(40, 4, 64, 16, 2), priority, false, lazy},
-		{simSpec(14, 16, 5, 8, 2), scheduler.Config{Priority: true, MaxPrefill: 2}, true, lazy},
-		{simSpec(70, 2, 200, 40, 1), scheduler.Config{}, true, lazy},
-		{simSpec(70, 2, 200, 40, 2), scheduler.Config{}, true, sim.OracleConfig{}},
-		{simSpec(9, 16, 33, 3, 2), scheduler.Config{}, false, sim.OracleConfig{}},
+		{spec: simSpec(20, 8, 7, 4, 1), sched: scheduler.Config{}, caching: true, oracle: lazy},
+		{spec: simSpec(20, 8, 7, 4, 2), sched: scheduler.Config{MaxPrefill: 3}, caching: true, oracle: lazy},
+		{spec: simSpec(130, 1, 3, 40, 1), sched: priority, caching: true, oracle: sim.OracleConfig{}},
+		{spec: simSpec(130, 1, 3, 40, 2), sched: priority, caching: true, oracle: sim.OracleConfig{}},
+		{spec: simSpec(40, 4, 64, 16, 2), sched: priority, caching: false, oracle: lazy},
+		{spec: simSpec(14, 16, 5, 8, 2), sched: scheduler.Config{Priority: true, MaxPrefill: 2}, caching: true, oracle: lazy},
+		{spec: simSpec(70, 2, 200, 40, 1), sched: scheduler.Config{}, caching: true, oracle: lazy},
+		{spec: simSpec(70, 2, 200, 40, 2), sched: scheduler.Config{}, caching: true, oracle: sim.OracleConfig{}},
+		{spec: simSpec(9, 16, 33, 3, 2), sched: scheduler.Config{}, caching: false, oracle: sim.OracleConfig{}},
 	}
 }
 

@@ -50,7 +50,8 @@ type Request struct {
 	JoinSpecial bool     // no space between special tokens (spaces_between_special_tokens false)
 
 	// Masks constrain the output, one mask for each choice; nil means no constraint.
-	// They belong to the engine until the choice's last event.
+	// They belong to the engine, and a Fill that is under way when the choice ends may take
+	// a moment to notice.
 	Masks []Mask
 
 	// Budget bounds the events that are not read; nil: nothing does. In SubmitAll, that of
@@ -71,18 +72,25 @@ type Request struct {
 }
 
 // Mask says, token by token, what one choice may put out: it is the state of a grammar.
-// Two goroutines never call it at the same time. Fill is called by a worker while the
-// device computes, the others by the loop.
+// Two goroutines never call it at the same time. The loop calls Quick, and the others only
+// where Quick says that they take no time; otherwise a worker calls them.
 type Mask interface {
 	// Fill sets the bits of the tokens that may come next, which include end tokens if
 	// the output may end, and clears all others. row has backend.Spec.MaskWords words.
-	Fill(row []uint32)
-	// Only is the next token if no other may come, else -1. It has to be fast, and may
-	// return -1 if it would take long to find out.
+	// Its error ends the request. A fill that can take long calls pace often, at least
+	// every millisecond, holding nothing that Quick and other masks need. pace may return
+	// late, and it returns false if nobody waits for the row any more; then Fill returns
+	// an error. A fill that waits for another one passes waiting.
+	Fill(row []uint32, pace func(waiting bool) (goOn bool)) error
+	// Only is the next token if no other may come, else -1. It is called only if Quick(-1)
+	// is true, or after Fill, and has to be as quick then.
 	Only() int32
 	// Accept tells the mask the next output token. If that may not come, Accept returns
 	// false, and the mask is not used any more.
 	Accept(token int32) bool
+	// Quick reports whether Accept of a token, or Fill for -1, takes no more than some
+	// microseconds here. If it is not known, it is false.
+	Quick(token int32) bool
 }
 
 // Forcer decides now and then what the next token of a choice is. Other than a mask it does

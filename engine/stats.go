@@ -5,6 +5,7 @@ import "time"
 // Stats is a snapshot of the engine, taken between two steps.
 type Stats struct {
 	Waiting, Running        int // sequences
+	SittingOut              int // of Running and Waiting, sequences that wait for their masks
 	BlocksUsed, BlocksTotal int // KV blocks; those that only the prefix cache keeps are not used
 
 	// StepBegan is when the step began that is being computed, or zero if there is nothing
@@ -13,15 +14,18 @@ type Stats struct {
 
 	// The following only grow.
 	Steps            uint64
-	PromptTokens     uint64    // of requests that have their first token
-	CachedTokens     uint64    // of PromptTokens, those taken from the prefix cache
-	GenerationTokens uint64    // output tokens
-	ForcedTokens     uint64    // of GenerationTokens, those booked without a draw, because a mask left no other
-	PrefixQueries    uint64    // prompt tokens looked up in the prefix cache
-	PrefixHits       uint64    // prompt tokens found there
-	Preemptions      uint64    // times a sequence lost its blocks
-	Finished         [6]uint64 // choices that have ended, by Reason
-	Reopened         uint64    // times the backend failed and was opened again
+	PromptTokens     uint64        // of requests that have their first token
+	CachedTokens     uint64        // of PromptTokens, those taken from the prefix cache
+	GenerationTokens uint64        // output tokens
+	ForcedTokens     uint64        // of GenerationTokens, those booked without a draw, because a mask left no other
+	PrefixQueries    uint64        // prompt tokens looked up in the prefix cache
+	PrefixHits       uint64        // prompt tokens found there
+	Postponed        uint64        // tokens that were drawn in a later step, because their mask was not ready
+	SlowMasks        uint64        // times that masks of a request took so long that they went to the slow lane
+	MaskWait         time.Duration // that steps have waited for masks
+	Preemptions      uint64        // times a sequence lost its blocks
+	Finished         [6]uint64     // choices that have ended, by Reason
+	Reopened         uint64        // times the backend failed and was opened again
 }
 
 // Stats returns the newest snapshot. It is cheap and never waits for a step.
@@ -38,7 +42,8 @@ func (e *Engine) publishStats() {
 	s.BlocksTotal = e.kv.Total()
 	s.BlocksUsed = s.BlocksTotal - e.kv.Free()
 	c := e.sched.Counters()
-	s.Preemptions, s.PrefixQueries, s.PrefixHits = c.Preemptions, c.PrefixTokens, c.PrefixHits
+	s.Preemptions, s.PrefixQueries, s.PrefixHits, s.Postponed = c.Preemptions, c.PrefixTokens, c.PrefixHits, c.Postponed
+	s.SittingOut, s.SlowMasks = len(e.late), e.masks.overruns.Load()
 	e.stats.Lock()
 	e.stats.Stats = *s
 	e.stats.Unlock()

@@ -15,9 +15,9 @@ type stepData struct {
 	draws  backend.Draws
 	out    backend.Out
 	chunks []scheduler.Chunk
-	rowEnd []int // [len(chunks)] the rows of chunk i are batch.At[rowEnd[i-1]:rowEnd[i]]
-	masks  maskFill
-	ready  func() // masks.wait, as a value that is allocated once
+	rowEnd []int       // [len(chunks)] the rows of chunk i are batch.At[rowEnd[i-1]:rowEnd[i]]
+	masked []maskedRow // in the order of their rows
+	ready  func()      // Engine.masksReady, as a value that is allocated once
 }
 
 // step runs one iteration of the loop, in the order that the package comment gives.
@@ -32,8 +32,8 @@ func (e *Engine) step() error {
 func (e *Engine) stepAlone() error {
 	s := &e.steps[0]
 	planned := e.plan(s)
-	invariants.Check(planned, "engine: nothing to plan and nothing in flight")
-	if !planned {
+	invariants.Check(planned || len(e.late) > 0, "engine: nothing to plan, nothing in flight, and no sequence sits out")
+	if e.starved = !planned; e.starved {
 		return nil
 	}
 	if err := e.be.Begin(&s.batch); err != nil {
@@ -55,7 +55,8 @@ func (e *Engine) stepOverlapped() error {
 	}
 	e.inFlight = nil
 	planned := e.plan(s)
-	invariants.Check(planned || old != nil, "engine: nothing to plan and nothing in flight")
+	invariants.Check(planned || old != nil || len(e.late) > 0, "engine: nothing to plan, nothing in flight, and no sequence sits out")
+	e.starved = !planned && old == nil
 	if planned {
 		if err := e.be.Begin(&s.batch); err != nil {
 			return err
@@ -138,14 +139,15 @@ func (c *choice) wantsScore(p int) bool {
 func (e *Engine) draw(s *stepData) error {
 	d := &s.draws
 	d.Reset()
-	s.masks.reset()
+	clear(s.masked)
+	s.masked = s.masked[:0]
 	words, row, top, host := e.spec.MaskWords(), 0, 0, 0
 	for i, chunk := range s.chunks {
 		c := chunk.Seq.Owner.(*choice)
 		for ; row < s.rowEnd[i]; row++ {
 			at := int(s.batch.Pos[s.batch.At[row]])
 			switch {
-			case chunk.Seq.Status == scheduler.Finished:
+			case chunk.Seq.Status == scheduler.Finished || e.sched.Stale(chunk.Seq):
 				d.Rows = append(d.Rows, backend.Draw{Dead: true, Mask: -1, Allow: -1, Target: -1, EditEnd: int32(len(d.Edits))})
 			case at+1 < chunk.Seq.Prompt:
 				d.Rows = append(d.Rows, backend.Draw{Target: chunk.Seq.Tokens[at+1], Logprobs: c.req.Prompt.Mode, Top: int32(c.req.Prompt.Top),
@@ -162,21 +164,32 @@ func (e *Engine) draw(s *stepData) error {
 					d.Rows[row].Host = true
 					host++
 				}
-				if c.mask != nil {
-					d.Rows[row].Mask = int32(len(d.Masks) / words)
-					d.Masks = slices.Grow(d.Masks, words)[:len(d.Masks)+words]
-					s.masks.add(c.mask, d.Rows[row].Mask)
+				if c.constraint != nil {
+					d.Rows[row].Mask = e.addMask(s, c, row)
 				}
 			}
 			top += int(d.Rows[row].Top)
 		}
 	}
-	if s.masks.begin(d.Masks, words) {
+	if len(s.masked) > 0 {
 		d.Ready = s.ready
-		e.wakeMaskWorker()
+		e.masks.kick()
 	}
 	resize(&s.out, row, top, host*e.spec.VocabSize)
 	return e.be.Draw(d)
+}
+
+// addMask makes room for the mask of a row of s that draws a token of c, and requests it if
+// that has not been done when the token before came. It returns the number of the mask.
+func (e *Engine) addMask(s *stepData, c *choice, row int) int32 {
+	d, words := &s.draws, e.spec.MaskWords()
+	m := maskedRow{c: c, row: int32(row), mask: int32(len(d.Masks) / words)}
+	d.Masks = slices.Grow(d.Masks, words)[:len(d.Masks)+words]
+	s.masked = append(s.masked, m)
+	if c.constraint.state.Load() == maskIdle {
+		c.constraint.request(words)
+	}
+	return m.mask
 }
 
 // resize makes out as long as a step needs that has this many rows, top tokens and logits.
@@ -200,9 +213,9 @@ func (e *Engine) finish(s *stepData) error {
 		return err
 	}
 	e.now = e.clock()
-	s.masks.wait() // if all rows are dead, the device may not have called Ready
+	e.account.stepEnded(e.now)
 	e.counts.Steps++
-	row, top, host := 0, 0, 0
+	row, top, host, masked := 0, 0, 0, 0
 	for i, chunk := range s.chunks {
 		c := chunk.Seq.Owner.(*choice)
 		for ; row < s.rowEnd[i]; row++ {
@@ -212,10 +225,20 @@ func (e *Engine) finish(s *stepData) error {
 				r.host = s.hostRow(row, host, e.spec.VocabSize, e.spec.MaskWords())
 				host++
 			}
-			if !chunk.Draw || row < s.rowEnd[i]-1 {
+			fate := maskGiven
+			if masked < len(s.masked) && int(s.masked[masked].row) == row {
+				fate = s.masked[masked].fate
+				masked++
+			}
+			switch {
+			case !chunk.Draw || row < s.rowEnd[i]-1:
 				c.addScore(int(s.batch.Pos[s.batch.At[row]]), r)
-			} else if err := e.book(c, chunk, r); err != nil {
-				return err
+			case fate != maskGiven:
+				e.bookUnmasked(c, chunk, fate)
+			default:
+				if err := e.book(c, chunk, r); err != nil {
+					return err
+				}
 			}
 			top += n
 		}
@@ -224,6 +247,7 @@ func (e *Engine) finish(s *stepData) error {
 		}
 	}
 	e.sched.EndStep()
+	e.advance(s)
 	s.chunks = s.chunks[:0]
 	if invariants.Enabled {
 		invariants.NoError(e.sched.Check())

@@ -63,6 +63,7 @@ func (e *Engine) prepare(rs []Request, s *Stream) (qs []*request, choices int, e
 		if !r.Arrived.IsZero() {
 			qs[i].arrived = r.Arrived.Sub(e.epoch)
 		}
+		qs[i].Sampling.Prepare() // not once for each choice
 		choices += r.N
 	}
 	for _, q := range qs {
@@ -119,7 +120,9 @@ func (e *Engine) prepareChoice(q *request, i int) {
 	c.sampling = sampler.NewState(&p, e.spec.VocabSize, q.Tokens)
 	c.text = newText(e.cfg.Tokenizer, &q.Request)
 	if q.Masks != nil {
-		c.mask = q.Masks[i]
+		k := &constraint{mask: q.Masks[i], pool: e.masks, kin: &q.kin, token: -1}
+		k.pace = k.keepPace
+		c.constraint = k
 	}
 	if q.Forcers != nil {
 		c.forcer = q.Forcers[i]

@@ -158,6 +158,7 @@ type job struct {
 	req         engine.Request
 	cancelAfter int    // events, after which the client cancels; 0: it does not
 	maskSeed    uint64 // of random masks for its choices; 0: it has none
+	slowMasks   bool   // they take longer than a step now and then
 }
 
 // request is the job's request with new masks.
@@ -165,7 +166,7 @@ func (j job) request() engine.Request {
 	r := j.req
 	if j.maskSeed != 0 {
 		for i := range max(1, r.N) {
-			r.Masks = append(r.Masks, &randomMask{state: j.maskSeed + uint64(i), end: r.Limits.EOS})
+			r.Masks = append(r.Masks, &randomMask{state: j.maskSeed + uint64(i), end: r.Limits.EOS, slow: j.slowMasks})
 		}
 	}
 	return r

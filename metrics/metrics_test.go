@@ -233,7 +233,8 @@ func TestTenRequests(t *testing.T) {
 				{"vllm:request_success_total", 0, []string{"finished_reason=repetition"}},
 				{"vllm:num_requests_running", 0, nil}, {"vllm:num_requests_waiting", 0, nil}, {"vllm:kv_cache_usage_perc", 0, nil},
 				{"vllm:cache_config_info", 1, []string{"block_size=16", "num_gpu_blocks=100", "enable_prefix_caching=True", "cache_dtype=bfloat16", "engine=0"}},
-				{"weir:engine_reopened_total", 0, nil}, {"weir:forced_tokens_total", 0, nil}, {"weir:aborted_requests_total", 0, nil},
+				{"weir:engine_reopened_total", 0, nil}, {"weir:forced_tokens_total", 0, nil},
+				{"weir:sequences_sitting_out", 0, nil}, {"weir:postponed_tokens_total", 0, nil}, {"weir:slow_masks_total", 0, nil}, {"weir:mask_wait_seconds_total", 0, nil}, {"weir:aborted_requests_total", 0, nil},
 			} {
 				if got := p.value(t, c.name, c.labels...); got != c.want {
 					t.Errorf("depth %d: %s %v is %v, want %v", depth, c.name, c.labels, got, c.want)

@@ -102,8 +102,10 @@ type ActShape struct {
 type Device interface {
 	// Plan allocates activations, KV blocks and scratch memory. It comes first, once.
 	Plan(Shape) error
-	// Load takes parameters in, in whatever layout the device likes. The tensors' bytes
-	// stay mapped until Close. Handles count from 0.
+	// Load takes parameters in, in whatever layout the device likes. It refuses infinities
+	// and NaN with the tensor's name. The tensors' bytes stay mapped until Close. Reading
+	// them may fault: Load is called with weights.CatchFault deferred, and whoever reads
+	// them on another goroutine, or later, defers it too. Handles count from 0.
 	Load(Matrix) (Weight, error)
 
 	// Begin starts the forward pass of a step. On a device with Spec.Depth 2 the operations

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 
 	"weir/internal/plainfile"
 	"weir/weights"
@@ -19,18 +21,28 @@ import (
 var ErrMismatch = errors.New("model: the checkpoint does not match its config.json")
 
 // Model is an opened checkpoint: its config is supported, and all tensors that the
-// network needs are there in the right shapes. No weight has been read. Several
-// runners, one after the other, may be made from it.
+// network needs are there in the right shapes. Of the weights only the first bytes of
+// each tensor have been read. Several runners, one after the other, may be made from it.
 type Model struct {
 	Config     Config
 	Generation GenerationDefaults
+
+	files  func() (*weights.Checkpoint, error) // opens the checkpoint again; nil if it is in memory
+	digest string
+
+	mu         sync.Mutex // held to change checkpoint, and to read it beside the goroutine that may
 	checkpoint *weights.Checkpoint
 }
 
 // Open opens the checkpoint in dir: config.json, generation_config.json where
 // there is one, and safetensors.
 func Open(dir string) (*Model, error) {
-	return open(dir, plainfile.Dir(dir), func() (*weights.Checkpoint, error) { return weights.Open(dir) })
+	files := func() (*weights.Checkpoint, error) { return weights.Open(dir) }
+	m, err := open(dir, plainfile.Dir(dir), files)
+	if err == nil {
+		m.files = files
+	}
+	return m, err
 }
 
 // OpenFS is Open for files that are not on a disk, such as embedded ones.
@@ -57,7 +69,7 @@ func FromTensors(c Config, tensor func(name string, shape []int) weights.Tensor,
 	if m.checkpoint, err = weights.FromTensors(tensors, release); err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
-	if err := m.check(); err != nil {
+	if m.digest, err = m.check(m.checkpoint); err != nil {
 		m.checkpoint.Close()
 		return nil, err
 	}
@@ -83,7 +95,7 @@ func open(dir string, fsys fs.FS, checkpoint func() (*weights.Checkpoint, error)
 	if m.checkpoint, err = checkpoint(); err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
-	if err := m.check(); err != nil {
+	if m.digest, err = m.check(m.checkpoint); err != nil {
 		m.checkpoint.Close()
 		return nil, err
 	}
@@ -114,8 +126,43 @@ func readConfig(dir string, fsys fs.FS, name string) ([]byte, error) {
 // Close unmaps the weights. Runners made from m must be closed before.
 func (m *Model) Close() error { return m.checkpoint.Close() }
 
-// check compares the stored tensors with those that the network needs.
-func (m *Model) check() error {
+// Reopen opens the files anew, which may have been cut or replaced since. It returns an error,
+// and changes nothing, if they are not whole or hold another model. No runner may be
+// open.
+func (m *Model) Reopen() error {
+	if m.files == nil {
+		return nil
+	}
+	c, err := m.files()
+	if err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	digest, err := m.check(c)
+	if err == nil && digest != m.digest {
+		err = fmt.Errorf("%w: the files hold another model than before", ErrMismatch)
+	}
+	if err != nil {
+		return errors.Join(err, c.Close())
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := m.checkpoint
+	m.checkpoint = c
+	return before.Close()
+}
+
+// check compares the tensors of a checkpoint with those that the network needs, and returns
+// the digest.
+func (m *Model) check(c *weights.Checkpoint) (digest string, err error) {
+	if err := m.checkTensors(c); err != nil {
+		return "", err
+	}
+	defer c.CatchFault(debug.SetPanicOnFault(true), &err)
+	return digestOf(&m.Config, c), nil
+}
+
+// checkTensors returns an error that says what is missing, wrong or not expected.
+func (m *Model) checkTensors(c *weights.Checkpoint) error {
 	n, _ := newDecoder(&m.Config)
 	needed := map[string]bool{}
 	var missing, wrong []string
@@ -123,7 +170,7 @@ func (m *Model) check() error {
 		for _, group := range [][]stored{p.rows, p.bias} {
 			for _, s := range group {
 				needed[s.name] = true
-				t, ok := m.checkpoint.Tensor(s.name)
+				t, ok := c.Tensor(s.name)
 				switch {
 				case !ok && s.name == headName && m.Config.TiedHead:
 				case !ok:
@@ -137,7 +184,7 @@ func (m *Model) check() error {
 		}
 	}
 	var extra []string
-	for _, name := range m.checkpoint.Names() {
+	for _, name := range c.Names() {
 		// Checkpoints of 2023 hold a buffer that follows from the config.
 		if !needed[name] && !strings.HasSuffix(name, ".rotary_emb.inv_freq") {
 			extra = append(extra, name)
@@ -199,6 +246,8 @@ func (m *Model) WeightBytes() int64 {
 }
 
 func (m *Model) sum(size func(weights.Tensor) int64) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	var total int64
 	n, _ := newDecoder(&m.Config)
 	for _, p := range n.parameters() {
@@ -231,11 +280,13 @@ func (c *Config) ActivationBytes(maxTokens int) int64 {
 // Digest is a hash that differs between models. It covers the config, and the name,
 // type, shape and first bytes of every tensor. Reading all bytes would take seconds,
 // and two trainings of one network differ in the first ones.
-func (m *Model) Digest() string {
+func (m *Model) Digest() string { return m.digest }
+
+func digestOf(config *Config, c *weights.Checkpoint) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%+v\n", m.Config)
-	for _, name := range m.checkpoint.Names() {
-		t, _ := m.checkpoint.Tensor(name)
+	fmt.Fprintf(h, "%+v\n", *config)
+	for _, name := range c.Names() {
+		t, _ := c.Tensor(name)
 		fmt.Fprintf(h, "%s %v %v %x\n", name, t.DType, t.Shape, t.Data[:min(len(t.Data), 64)])
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])

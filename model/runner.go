@@ -1,10 +1,12 @@
 package model
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"runtime/debug"
 	"slices"
 
 	"weir/backend"
@@ -122,11 +124,16 @@ func NewRunner(ctx context.Context, dev Device, m *Model, o Options) (_ *Runner,
 	return r, nil
 }
 
-func (r *Runner) load(ctx context.Context, m *Model, progress func(done, total int64)) error {
+func (r *Runner) load(ctx context.Context, m *Model, progress func(done, total int64)) (err error) {
+	// A device that reads tensors on goroutines of its own does the same there.
+	defer m.checkpoint.CatchFault(debug.SetPanicOnFault(true), &err)
 	if progress == nil {
 		progress = func(done, total int64) {}
 	}
+	// Embeddings come last: a device that leaves them in the file reads them only to check
+	// their numbers, and need not if a tied head was packed from the same bytes.
 	list := r.net.parameters()
+	slices.SortStableFunc(list, func(a, b parameter) int { return cmp.Compare(isEmbedding(a), isEmbedding(b)) })
 	matrices := make([]Matrix, len(list))
 	done, total := int64(0), int64(0)
 	for i, p := range list {
@@ -146,7 +153,15 @@ func (r *Runner) load(ctx context.Context, m *Model, progress func(done, total i
 		done += matrices[i].bytes()
 		progress(done, total)
 	}
-	return nil
+	// A file that was cut meanwhile may have been read as zeros.
+	return m.checkpoint.Check()
+}
+
+func isEmbedding(p parameter) int {
+	if p.use == Embedding {
+		return 1
+	}
+	return 0
 }
 
 // bytes is the size of m as stored.

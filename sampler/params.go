@@ -39,7 +39,13 @@ type Params struct {
 
 	Logprobs    backend.LogprobMode
 	TopLogprobs int // number of best tokens to report; -1 is the whole vocabulary
+
+	bans *bans // made by Prepare; nil: NewState makes them
 }
+
+// Prepare makes what all states of the same parameters share, so that NewState need not make
+// it for each of them. BadWords, StopIDs and MinTokens must not be changed afterwards.
+func (p *Params) Prepare() { p.bans = newBans(p) }
 
 // MinTemperature is what smaller positive temperatures are raised to, as in vLLM: a
 // temperature of 1e-6 is not greedy.

@@ -23,26 +23,12 @@ type State struct {
 	frequency, presence, repetition float32
 	penalties                       bool // any of the three is on
 
-	// conditional are the tokens that are banned after some outputs only.
-	conditional []conditionalBan
-	badWords    []badWord
-	stops       []int32 // indices of the stop ids in conditional
-	minTokens   int     // length of the output from which on stops are allowed
-	plans       uint32  // number of calls of Plan
+	bans      *bans
+	banned    []uint32 // [len(bans.tokens)] the last call of Plan that banned the token, so that a row has one edit for it
+	minTokens int      // length of the output from which on stops are allowed
+	plans     uint32   // number of calls of Plan
 
 	allow []uint32 // mask row of the allowed tokens; nil: all
-}
-
-// conditionalBan is a token that is banned after some outputs.
-type conditionalBan struct {
-	token    int32
-	lastPlan uint32 // the last call of Plan that banned it, so that a row has one edit for it
-}
-
-// badWord bans a token after a sequence of output tokens.
-type badWord struct {
-	after []int32 // not empty: a word of a single token is always banned
-	last  int32   // index of its last token in State.conditional
 }
 
 // NewState returns the state of a sequence before its first output token. p must be
@@ -68,7 +54,15 @@ func NewState(p *Params, vocab int, prompt []int32) *State {
 			}
 		}
 	}
-	s.ban(p)
+	for _, w := range p.BadWords {
+		if len(w) == 1 {
+			s.edit(w[0]).Bias = backend.Forbid
+		}
+	}
+	if s.bans = p.bans; s.bans == nil {
+		s.bans = newBans(p)
+	}
+	s.banned = make([]uint32, len(s.bans.tokens))
 	if p.Allowed != nil {
 		s.allow = make([]uint32, (vocab+31)/32)
 		for _, t := range p.Allowed {
@@ -101,33 +95,6 @@ func fixedDraw(p *Params, vocab int) backend.Draw {
 		}
 	}
 	return d
-}
-
-// ban sets up the bans of bad words and, until min_tokens, of stop ids.
-func (s *State) ban(p *Params) {
-	index := make(map[int32]int32)
-	conditional := func(token int32) int32 {
-		i, ok := index[token]
-		if !ok {
-			i = int32(len(s.conditional))
-			index[token] = i
-			s.conditional = append(s.conditional, conditionalBan{token: token})
-		}
-		return i
-	}
-	for _, w := range p.BadWords {
-		last := w[len(w)-1]
-		if len(w) == 1 {
-			s.edit(last).Bias = backend.Forbid
-			continue
-		}
-		s.badWords = append(s.badWords, badWord{slices.Clone(w[:len(w)-1]), conditional(last)})
-	}
-	if p.MinTokens > 0 {
-		for _, t := range p.StopIDs {
-			s.stops = append(s.stops, conditional(t))
-		}
-	}
 }
 
 // edit returns the entry of a token in edits, which it creates if there is none. It
@@ -163,13 +130,9 @@ func (s *State) Plan(d *backend.Draws, maskWords int, output []int32) {
 	first := len(d.Edits)
 	d.Edits = append(d.Edits, s.edits...)
 	s.plans++
-	for _, w := range s.badWords {
-		if endsIn(output, w.after) {
-			s.forbid(d, first, w.last)
-		}
-	}
+	s.bans.each(output, func(ban int32) bool { s.forbid(d, first, ban); return true })
 	if len(output) < s.minTokens {
-		for _, stop := range s.stops {
+		for _, stop := range s.bans.stops {
 			s.forbid(d, first, stop)
 		}
 	}
@@ -184,18 +147,21 @@ func (s *State) Plan(d *backend.Draws, maskWords int, output []int32) {
 	d.Rows = append(d.Rows, row)
 }
 
-// forbid bans the token conditional[c] in the row whose edits start at first.
-func (s *State) forbid(d *backend.Draws, first int, c int32) {
-	t := &s.conditional[c]
-	if t.lastPlan == s.plans {
+// Top is the number of alternatives that a row of the sequence reports.
+func (s *State) Top() int { return int(s.draw.Top) }
+
+// forbid bans the token bans.tokens[ban] in the row whose edits start at first.
+func (s *State) forbid(d *backend.Draws, first int, ban int32) {
+	if s.banned[ban] == s.plans {
 		return
 	}
-	t.lastPlan = s.plans
-	if i, ok := s.editOf[t.token]; ok {
+	s.banned[ban] = s.plans
+	token := s.bans.tokens[ban]
+	if i, ok := s.editOf[token]; ok {
 		d.Edits[first+int(i)].Bias = backend.Forbid
 		return
 	}
-	d.Edits = append(d.Edits, backend.Edit{Token: t.token, Bias: backend.Forbid, Repeat: 1})
+	d.Edits = append(d.Edits, backend.Edit{Token: token, Bias: backend.Forbid, Repeat: 1})
 }
 
 // Legal reports whether the parameters let token follow output: neither a ban nor
@@ -204,10 +170,10 @@ func (s *State) Legal(token int32, output []int32) bool {
 	if i, ok := s.editOf[token]; ok && s.edits[i].Bias == backend.Forbid {
 		return false
 	}
-	for _, w := range s.badWords {
-		if s.conditional[w.last].token == token && endsIn(output, w.after) {
-			return false
-		}
+	legal := true
+	s.bans.each(output, func(ban int32) bool { legal = s.bans.tokens[ban] != token; return legal })
+	if !legal {
+		return false
 	}
 	if len(output) < s.minTokens && s.isStop(token) {
 		return false
@@ -216,11 +182,5 @@ func (s *State) Legal(token int32, output []int32) bool {
 }
 
 func (s *State) isStop(token int32) bool {
-	return slices.ContainsFunc(s.stops, func(i int32) bool { return s.conditional[i].token == token })
-}
-
-// endsIn reports whether output ends in suffix.
-func endsIn(output, suffix []int32) bool {
-	n := len(output) - len(suffix)
-	return n >= 0 && slices.Equal(output[n:], suffix)
+	return slices.ContainsFunc(s.bans.stops, func(i int32) bool { return s.bans.tokens[i] == token })
 }

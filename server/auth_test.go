@@ -20,14 +20,19 @@ func TestKeyRights(t *testing.T) {
 	if err := os.WriteFile(file, fmt.Appendf(nil, "keys:\n"+
 		"  - {id: a, hash: \"sha256:%x\", projects: [\"acme/*\"]}\n"+
 		"  - {id: b, hash: \"sha256:%x\", models: [other, alias]}\n"+
-		"  - {id: c, hash: \"sha256:%x\", models: [other]}\n", sum("ka"), sum("kb"), sum("kc")), 0o600); err != nil {
+		"  - {id: c, hash: \"sha256:%x\", models: [other]}\n"+
+		"  - {id: chief, hash: \"sha256:%x\", models: [tiny], rights: [admin]}\n"+
+		"  - {id: writer, hash: \"sha256:%x\", rights: [read, write]}\n", sum("ka"), sum("kb"), sum("kc"), sum("chief"), sum("writer")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	keys, err := auth.New(nil, file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newServer(t, func(s *servertest.Setup) { s.Config.Keys = keys })
+	h := newServer(t, func(s *servertest.Setup) {
+		s.Config.Keys = keys
+		s.Config.Functions.Dev, s.Config.Functions.TokenizerInfo = true, true
+	})
 	for _, c := range []struct {
 		key, project string
 		status       int
@@ -51,6 +56,27 @@ func TestKeyRights(t *testing.T) {
 			if strings.Contains(text, p) != strings.Contains(want, p) {
 				t.Errorf("%s: %s", key, text)
 			}
+		}
+	}
+	// Every function that works on the model asks for it; only one with the right to
+	// administrate resets what all share.
+	chat := `{"messages": [{"role": "user", "content": "a"}]}`
+	for _, c := range []struct{ method, path, body string }{
+		{"POST", "/v1/chat/completions", chat}, {"POST", "/v1/chat/completions/render", chat},
+		{"POST", "/v1/completions", `{"prompt": "a"}`}, {"POST", "/v1/completions/render", `{"prompt": "a"}`},
+		{"POST", "/tokenize", `{"prompt": "a"}`}, {"POST", "/tokenize", chat}, {"POST", "/detokenize", `{"tokens": [1]}`},
+		{"GET", "/tokenizer_info", ""},
+	} {
+		for key, want := range map[string]int{"kb": 200, "kc": 403, "chief": 200} {
+			status, text, _ := h.Get(c.method, c.path, c.body, "Authorization: Bearer "+key, "Content-Type: application/json")
+			if status != want || want == 403 && !strings.Contains(text, "The key is not for the model tiny.") {
+				t.Errorf("%s, %s: %d %s", c.path, key, status, text)
+			}
+		}
+	}
+	for key, want := range map[string]int{"writer": 403, "ka": 403, "chief": 200} {
+		if status, text, _ := h.Get("POST", "/reset_prefix_cache", "", "Authorization: Bearer "+key); status != want {
+			t.Errorf("%s: %d %s", key, status, text)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"weir/api"
+	"weir/auth"
 	"weir/engine"
 	"weir/internal/jsontext"
 	"weir/metrics"
@@ -94,8 +95,13 @@ func (s *Server) serverInfo(c *transport.Call) {
 
 // resetPrefixCache answers POST /reset_prefix_cache, for developers and
 // benchmarks: 200 whether or not the cache could be emptied, as the reference
-// engine does. The body says which.
+// engine does. The body says which. It makes the prompts of all tenants slower, so a key needs
+// the right to administrate.
 func (s *Server) resetPrefixCache(c *transport.Call) {
+	if c.Who.Rights&auth.Admin == 0 {
+		c.Fail(api.ErrPermission("The key may not reset caches."))
+		return
+	}
 	m, err := s.openai.Serving()
 	if err != nil {
 		c.Fail(err)

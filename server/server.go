@@ -47,6 +47,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.log = s.http.Log()
 	s.counts.SetMemory(s.http.Memory())
+	if cfg.Keys != nil {
+		s.counts.SetCredentials(cfg.Keys.Stale)
+	}
 	if cfg.Trajectories.Archive != nil {
 		to := cfg.recording(s.log, s.http.Now)
 		if cfg.Feedback != nil {

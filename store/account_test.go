@@ -94,42 +94,48 @@ func TestAccountCopies(t *testing.T) {
 func TestLostManifest(t *testing.T) {
 	for _, withAccount := range []bool{true, false} {
 		for _, left := range []int64{-1, 0, 18, 40} {
-			cfg := testConfig(filepath.Join(t.TempDir(), "db"))
-			d := open(t, cfg)
-			set(t, d, "a", "1")
-			set(t, d, "gone", "1")
-			closeDB(t, d)
-			d = open(t, cfg)
-			if err := d.Update(t.Context(), func(tx *Tx) error { tx.Delete([]byte("gone")); return nil }); err != nil {
-				t.Fatal(err)
-			}
-			set(t, d, "b", strings.Repeat("x", 10_000))
-			closeDB(t, d)
-			path := filepath.Join(cfg.Dir, manifestName)
-			if left < 0 {
-				must(0, os.Remove(path))
-			} else {
-				must(0, os.Truncate(path, left))
-			}
-			if !withAccount {
-				must(0, os.Remove(filepath.Join(cfg.Dir, accountNames[0])))
-				must(0, os.Remove(filepath.Join(cfg.Dir, accountNames[1])))
-			}
-			tables := len(globbed(cfg.Dir, "*.sst"))
-			if _, err := Open(cfg); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), manifestName) {
-				t.Fatalf("%d bytes left: opening: %v", left, err)
-			}
-			if n := len(globbed(cfg.Dir, "*.sst")); n != tables || n == 0 {
-				t.Errorf("%d tables of %d are left", n, tables)
-			}
-			if rep, err := Repair(cfg); err != nil || rep.Rows != 2 || len(rep.Lost) > 0 {
-				t.Fatalf("%d bytes left: repair: %+v, %v", left, rep, err)
-			}
-			d = open(t, cfg)
-			if get(t, d, "a") != "1" || len(get(t, d, "b")) != 10_000 || get(t, d, "gone") != "-" {
-				t.Errorf("%d bytes left: not everything is there", left)
-			}
+			testLostManifest(t, withAccount, left)
 		}
+	}
+}
+
+// testLostManifest leaves so many bytes of the MANIFEST, or with -1 none and no file.
+func testLostManifest(t *testing.T, withAccount bool, left int64) {
+	t.Helper()
+	cfg := testConfig(filepath.Join(t.TempDir(), "db"))
+	d := open(t, cfg)
+	set(t, d, "a", "1")
+	set(t, d, "gone", "1")
+	closeDB(t, d)
+	d = open(t, cfg)
+	if err := d.Update(t.Context(), func(tx *Tx) error { tx.Delete([]byte("gone")); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	set(t, d, "b", strings.Repeat("x", 10_000))
+	closeDB(t, d)
+	path := filepath.Join(cfg.Dir, manifestName)
+	if left < 0 {
+		must(0, os.Remove(path))
+	} else {
+		must(0, os.Truncate(path, left))
+	}
+	if !withAccount {
+		must(0, os.Remove(filepath.Join(cfg.Dir, accountNames[0])))
+		must(0, os.Remove(filepath.Join(cfg.Dir, accountNames[1])))
+	}
+	tables := len(globbed(cfg.Dir, "*.sst"))
+	if _, err := Open(cfg); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), manifestName) {
+		t.Fatalf("%d bytes left: opening: %v", left, err)
+	}
+	if n := len(globbed(cfg.Dir, "*.sst")); n != tables || n == 0 {
+		t.Errorf("%d tables of %d are left", n, tables)
+	}
+	if rep, err := Repair(cfg); err != nil || rep.Rows != 2 || len(rep.Lost) > 0 {
+		t.Fatalf("%d bytes left: repair: %+v, %v", left, rep, err)
+	}
+	d = open(t, cfg)
+	if get(t, d, "a") != "1" || len(get(t, d, "b")) != 10_000 || get(t, d, "gone") != "-" {
+		t.Errorf("%d bytes left: not everything is there", left)
 	}
 }
 
@@ -143,7 +149,7 @@ func TestNothingToRepair(t *testing.T) {
 	if err != nil || rep.Rows != 1 || rep.Aside != "" || len(rep.Faults) > 0 {
 		t.Errorf("%+v, %v", rep, err)
 	}
-	d = open(t, cfg)
+	open(t, cfg)
 	if _, err := Repair(cfg); !errors.Is(err, ErrLocked) {
 		t.Errorf("beside a server: %v", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -35,6 +36,7 @@ type Checkpoint struct {
 // mapping is one file's bytes.
 type mapping struct {
 	data    []byte
+	file    *File // nil: data is memory
 	release func() error
 }
 
@@ -42,9 +44,10 @@ type mapping struct {
 type opener func(name string) (mapping, error)
 
 // Open opens model.safetensors, or the shards of model.safetensors.index.json,
-// in dir. The files are mapped read-only: they must not be changed or cut
-// short until Close (replacing them by renaming is harmless). On systems
-// without memory mapping they are read.
+// in dir. The files are mapped read-only and must not be changed until Close: a file
+// that is cut is found by those who defer CatchFault where they read it, a file whose
+// bytes are changed in place is not. Replacing files by renaming is harmless. On
+// systems without memory mapping they are read.
 func Open(dir string) (*Checkpoint, error) {
 	return open(dir, plainfile.Dir(dir), func(name string) (mapping, error) {
 		path := filepath.Join(dir, name)
@@ -55,12 +58,12 @@ func Open(dir string) (*Checkpoint, error) {
 		if err != nil {
 			return mapping{}, fmt.Errorf("weights: %w", err)
 		}
-		defer f.Close()
 		info, err := f.Stat()
 		if err != nil {
-			return mapping{}, fmt.Errorf("weights: %w", err)
+			return mapping{}, fmt.Errorf("weights: %w", errors.Join(err, f.Close()))
 		}
 		if info.Size() < prefixBytes || int64(int(info.Size())) != info.Size() {
+			_ = f.Close() // nothing was written
 			return mapping{}, damaged(path, "%d bytes cannot be a safetensors file on this machine", info.Size())
 		}
 		m, err := mapFile(f, int(info.Size()))
@@ -166,7 +169,7 @@ func (c *Checkpoint) addFile(dir, name string, file opener, wanted []string) err
 	}
 	c.files = append(c.files, m)
 	path := filepath.Join(dir, name)
-	tensors, err := parse(path, m.data)
+	tensors, err := m.parse(path)
 	if err != nil {
 		return err
 	}
@@ -188,6 +191,16 @@ func (c *Checkpoint) addFile(dir, name string, file opener, wanted []string) err
 		c.tensors[name] = t
 	}
 	return nil
+}
+
+// parse is the function of this name, for a file that may be cut meanwhile.
+func (m mapping) parse(path string) (tensors []Tensor, err error) {
+	defer CatchFault(debug.SetPanicOnFault(true), []Tensor{{Data: m.data, File: m.file}}, &err)
+	tensors, err = parse(path, m.data)
+	for i := range tensors {
+		tensors[i].File = m.file
+	}
+	return tensors, err
 }
 
 func (c *Checkpoint) addShards(dir string, fsys fs.FS, file opener) error {

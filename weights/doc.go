@@ -10,6 +10,9 @@
 // is opened at once; a system without memory mapping reads them. [OpenFS] is for the model
 // inside the binary.
 //
+// A mapped file that is cut raises SIGBUS where its missing pages are read, which ends a Go
+// process unless the reader is prepared: see [CatchFault].
+//
 // A file is
 //
 //	8 bytes: n, little-endian

@@ -3,16 +3,28 @@
 package weights
 
 import (
+	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
 
-// mapFile maps the whole file. The mapping outlives f.
+// mapFile maps the whole file. f belongs to the mapping from then on, also if it fails.
 func mapFile(f *os.File, size int) (mapping, error) {
-	b, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED)
+	fd := int(f.Fd())
+	b, err := unix.Mmap(fd, 0, size, unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
-		return mapping{}, err
+		return mapping{}, errors.Join(err, f.Close())
 	}
-	return mapping{data: b, release: func() error { return unix.Munmap(b) }}, nil
+	return mapping{
+		data: b, file: &File{path: f.Name(), fd: fd, size: int64(size)},
+		release: func() error { return errors.Join(unix.Munmap(b), f.Close()) },
+	}, nil
+}
+
+// sizeOf is the size that an open file has now.
+func sizeOf(fd int) (int64, error) {
+	var s unix.Stat_t
+	err := unix.Fstat(fd, &s)
+	return s.Size, err
 }

@@ -81,6 +81,7 @@ type Tensor struct {
 	DType DType
 	Shape []int
 	Data  []byte
+	File  *File // that Data is a part of; nil if it is in memory
 }
 
 // Len is the number of elements.

@@ -177,7 +177,11 @@ func (e *preparedEngine) planCPU(ctx context.Context, s *source, opt model.Optio
 	// Connections and the preparation of requests get a processor of their own.
 	// Without it they would wait for the end of a step.
 	p.processors = c.Threads + 1
+	fresh := s.fresh()
 	p.open = func() (backend.Backend, error) {
+		if err := fresh(); err != nil {
+			return nil, err
+		}
 		dev, err := cpu.Open(c)
 		if err != nil {
 			return nil, err

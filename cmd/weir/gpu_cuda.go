@@ -54,7 +54,11 @@ func (g *gpu) plan(ctx context.Context, s *source, opt model.Options, o *engineO
 		kind:    fmt.Sprintf("cuda sm_%d%d %d %s", g.info.Major, g.info.Minor, cfg.Products, cfg.Weights),
 		kvBytes: func(blocks int) int64 { return int64(blocks) * block },
 	}
+	fresh := s.fresh()
 	p.open = func(blocks int) (backend.Backend, error) {
+		if err := fresh(); err != nil {
+			return nil, err
+		}
 		dev, err := cuda.Open(cfg)
 		if err != nil {
 			return nil, err

@@ -197,7 +197,7 @@ func (s *service) reload() {
 		return
 	}
 	if err := s.keys.Reload(); err != nil {
-		s.log.Error("the credentials file is not used; the keys before it stay valid", "error", err)
+		s.log.Error("SIGHUP: the credentials file is not used; the keys before it stay valid", "error", err)
 		return
 	}
 	s.log.Info("SIGHUP: the credentials file was read anew")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"net"
 	"net/http"
@@ -228,6 +229,10 @@ func TestBadStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer busy.Close()
+	empty := filepath.Join(t.TempDir(), "keys.yaml")
+	if err := os.WriteFile(empty, []byte("# keys\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		damage damage // of a copy of the bundled model
 		args   []string
@@ -257,6 +262,7 @@ func TestBadStart(t *testing.T) {
 		"a field":           {args: []string{"--reasoning-field", "thoughts"}, want: "reasoning_content", code: 2},
 		"kwargs":            {args: []string{"--default-chat-template-kwargs", "{"}, want: "kwargs", code: 2},
 		"a profile":         {args: []string{"--device", "sim", "--sim-profile", "/nonexistent"}, want: "sim-profile", code: 2},
+		"no keys":           {args: []string{"--credentials", empty}, want: "the file is empty or was cut", code: 1},
 		"a port in use":     {args: []string{"--port", fmt.Sprint(busy.Addr().(*net.TCPAddr).Port)}, want: "in use", code: 1},
 	} {
 		args := append([]string{"serve", "--port", "0"}, c.args...)
@@ -271,6 +277,40 @@ func TestBadStart(t *testing.T) {
 		}
 		if lines := strings.Count(msg, "\n"); lines != 1 {
 			t.Errorf("%s: %d lines:\n%s", name, lines, msg)
+		}
+	}
+}
+
+// TestHangUpReloads: SIGHUP reads the credentials file by the rules of every change: one that
+// was emptied revokes nothing, and metrics tell of it.
+func TestHangUpReloads(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "keys.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(fmt.Sprintf("keys: [{id: a, hash: \"sha256:%x\"}]", sha256.Sum256([]byte("k"))))
+	p := startProcess(t, nil, "--data-dir", "", "--credentials", file)
+	for _, c := range []struct {
+		text, log, stale string
+		models           int
+	}{
+		{"", "SIGHUP: (the credentials file is not used)", "weir:credentials_stale 1\n", 200},
+		{"keys: []", "SIGHUP: (the credentials file was read anew)", "weir:credentials_stale 0\n", 401},
+	} {
+		write(c.text)
+		if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		p.log.find(t, c.log, p.ended)
+		if _, text, _ := do(t, http.DefaultClient, "GET", p.url+"/metrics", ""); !strings.Contains(text, c.stale) {
+			t.Errorf("with %q: %s", c.text, text)
+		}
+		if code, text, _ := do(t, http.DefaultClient, "GET", p.url+"/v1/models", "", "Authorization", "Bearer k"); code != c.models {
+			t.Errorf("with %q: %d %s", c.text, code, text)
 		}
 	}
 }

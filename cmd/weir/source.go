@@ -101,6 +101,20 @@ func openFiles(dir string) (*source, error) {
 	return s, err
 }
 
+// fresh returns a function that an engine calls before it makes a runner of the network. From
+// the second call on, which follows a failed step, the weights' files are opened anew: that
+// one of them was cut or replaced may be why the step failed.
+func (s *source) fresh() func() error {
+	again := false
+	return func() error {
+		if again {
+			return s.network.Reopen()
+		}
+		again = true
+		return nil
+	}
+}
+
 // openTokenizer opens the tokenizer. from is its folder, for messages.
 func (s *source) openTokenizer(from string) error {
 	vocabulary, err := fs.ReadFile(s.texts, "tokenizer.json")

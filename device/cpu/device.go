@@ -23,13 +23,16 @@ type Device struct {
 
 	planned bool
 	shape   model.Shape
-	acts    []activation // by Act.Buf
-	params  []param      // by Weight
-	input   input        // rounded rows for impl.dot
+	acts    []activation   // by Act.Buf
+	params  []param        // by Weight
+	packed  map[*byte]bool // first bytes of the tensors that matrices were packed from
+	input   input          // rounded rows for impl.dot
 	cache   cache
 	ropes   []ropeTable
 	scratch []scratch // by worker
 	memory  Memory
+
+	failed oneError // of the step, for End
 
 	batch *backend.Batch // the step's, from Begin to End
 	drawn []int32        // what the previous step drew, by row
@@ -83,7 +86,7 @@ func open(cfg Config, place placement) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{cfg: cfg, impl: im, team: team}
+	d := &Device{cfg: cfg, impl: im, team: team, packed: map[*byte]bool{}}
 	d.draw.kernels = im.draws()
 	d.mem.huge, d.weightMem.huge = cfg.HugePages, cfg.HugePages
 	d.rowsJob.d, d.headsJob.d, d.inputJob.d, d.productJob.d, d.attendJob.d, d.pickJob.d = d, d, d, d, d, d

@@ -38,8 +38,17 @@
 // two as the scale (MXINT8), so the dot product of two blocks is an exact integer on
 // every tier. An operation that writes an input of products (model.ActShape.Factor)
 // rounds each row while it is in the cache (input.go). The result depends on the row alone.
-// Numbers that a block cannot hold (NaN, infinities) are refused by Load, with the
-// tensor's name. Embeddings stay in the mapped file.
+// Embeddings stay in the mapped file. If it is cut, reading a row faults, and the
+// step fails (weights.CatchFault); where a file ends within a page the row ends in zeros,
+// and only then the file's size is asked for. So a step has no system call and no
+// setting to make for this. The goroutines' setting debug.SetPanicOnFault holds while they
+// read what is mapped, and not longer, so a fault of a kernel still ends the process.
+//
+// Load refuses numbers that are none (NaN, infinities) and those that a format cannot hold,
+// with the tensor's name. Matrices are checked while they are packed and their numbers are
+// in a register: that takes no time that could be measured when the bundled model is loaded. A table
+// of embeddings, which nothing else reads at this time, is read by all threads for this
+// (weights.NotFinite, 12 GB/s on one thread), unless a tied head has just been packed from it.
 //
 // The tier avx512bf16 rounds the rows of products with bfloat16 weights to bfloat16 in
 // the same way, because VDPBF16PS does twice the work of a fused multiply-add on Zen 4.

@@ -43,6 +43,10 @@ func (d *Device) Draw(head model.Weight, src model.Act, draws *backend.Draws) {
 // End implements model.Device.
 func (d *Device) End(out *backend.Out) error {
 	s := &d.draw
+	if err := d.failed.take(); err != nil {
+		d.batch, s.draws = nil, nil
+		return fmt.Errorf("%w: %w", backend.ErrModelLost, err)
+	}
 	rows := len(d.batch.At)
 	if s.draws != nil && rows > 0 {
 		top, host := int32(0), 0

@@ -161,27 +161,45 @@ func (f Format) columns(c *[2][rowsPerTile]float32, tile []byte, p int) {
 }
 
 // packRow stores row r of a tile from k numbers of a checkpoint. Same format
-// to same format copies bits.
-func (f Format) packRow(tile []byte, r int, d weights.DType, src []byte, k0, k1 int) {
+// to same format copies bits. It reports false if f cannot hold one of them, or
+// if one is infinite or NaN; the row is not complete then.
+//
+// Numbers whose bits are copied are judged by their exponents, as weights.NotFinite
+// does, while they are in a register.
+func (f Format) packRow(tile []byte, r int, d weights.DType, src []byte, k0, k1 int) bool {
 	if f == BF16 && d == weights.BF16 {
+		found := uint32(0)
 		k := k0 // even
 		for ; k+1 < k1; k += 2 {
-			binary.LittleEndian.PutUint32(tile[(k/2*rowsPerTile+r)*4:], binary.LittleEndian.Uint32(src[k*2:]))
+			v := binary.LittleEndian.Uint32(src[k*2:])
+			found |= v&0x7f80_7f80 + 0x0080_0080
+			binary.LittleEndian.PutUint32(tile[(k/2*rowsPerTile+r)*4:], v)
 		}
 		if k < k1 {
-			binary.LittleEndian.PutUint16(tile[(k/2*rowsPerTile+r)*4:], binary.LittleEndian.Uint16(src[k*2:]))
+			v := binary.LittleEndian.Uint16(src[k*2:])
+			found |= uint32(v)&0x7f80 + 0x0080
+			binary.LittleEndian.PutUint16(tile[(k/2*rowsPerTile+r)*4:], v)
 		}
-		return
+		return found&0x8000_8000 == 0
 	}
 	if f == F16 && d == weights.F16 {
+		found := uint16(0)
 		for k := k0; k < k1; k++ {
-			binary.LittleEndian.PutUint16(tile[(k*rowsPerTile+r)*2:], binary.LittleEndian.Uint16(src[k*2:]))
+			v := binary.LittleEndian.Uint16(src[k*2:])
+			found |= v&0x7c00 + 0x0400
+			binary.LittleEndian.PutUint16(tile[(k*rowsPerTile+r)*2:], v)
 		}
-		return
+		return found&0x8000 == 0
 	}
+	most := f.largest()
 	for k := k0; k < k1; k++ {
-		f.put(tile, k, r, number(d, src, k))
+		v := number(d, src, k)
+		if !(v <= most && v >= -most) {
+			return false
+		}
+		f.put(tile, k, r, v)
 	}
+	return true
 }
 
 // number is element i of a checkpoint's bytes.

@@ -2,7 +2,9 @@ package cpu
 
 import (
 	"fmt"
+	"runtime/debug"
 	"sync/atomic"
+	"unsafe"
 
 	"weir/model"
 	"weir/weights"
@@ -33,6 +35,25 @@ type embedding struct {
 	parts       []weights.Tensor
 }
 
+// read widens row id into dst. A file that was cut either faults, or ends within the page and
+// reads as zeros to the end of the row.
+func (e *embedding) read(dst []float32, id int) (err error) {
+	defer weights.CatchFault(debug.SetPanicOnFault(true), e.parts, &err)
+	row := id
+	for i := range e.parts {
+		t := &e.parts[i]
+		if row < t.Shape[0] {
+			widen(dst, t.DType, t.Data[row*e.width*t.DType.Size():])
+			if dst[len(dst)-1] == 0 {
+				return t.File.Check()
+			}
+			return nil
+		}
+		row -= t.Shape[0]
+	}
+	panic(fmt.Sprintf("cpu: token %d is not in the embedding's %d rows", id, e.rows))
+}
+
 // Load implements model.Device.
 func (d *Device) Load(m model.Matrix) (model.Weight, error) {
 	if err := m.Check(); err != nil {
@@ -44,8 +65,7 @@ func (d *Device) Load(m model.Matrix) (model.Weight, error) {
 	case model.Linear, model.Gated:
 		p.mat, err = d.loadLinear(m)
 	case model.Embedding:
-		p.embed.rows, p.embed.width = m.Size()
-		p.embed.parts = m.Rows
+		p.embed, err = d.loadEmbedding(m)
 	case model.Vector:
 		p.vec, err = d.loadVector(m.Rows, 1)
 	}
@@ -70,6 +90,9 @@ func (d *Device) loadVector(parts []weights.Tensor, multiple int) ([]float32, er
 	i := 0
 	for _, t := range parts {
 		widen(v[i:i+t.Shape[0]], t.DType, t.Data)
+		if at := weights.NotFinite(t.DType, t.Data); at >= 0 {
+			return nil, &badWeight{t.Name, v[i+at], F32}
+		}
 		i += t.Shape[0]
 	}
 	return v, nil
@@ -96,8 +119,11 @@ func (d *Device) loadLinear(m model.Matrix) (matrix, error) {
 	}
 	j := &packJob{w: &w, rows: m.Rows}
 	d.team.runAtHome(w.tiles(), j) // on the nodes that will read them
-	if bad := j.bad.Load(); bad != nil {
-		return matrix{}, bad
+	if err := j.bad.take(); err != nil {
+		return matrix{}, err
+	}
+	for _, t := range m.Rows {
+		d.packed[unsafe.SliceData(t.Data)] = true
 	}
 	if d.cfg.HugePages {
 		collapse(w.data)
@@ -128,10 +154,23 @@ const packColumns = 512
 type packJob struct {
 	w    *matrix
 	rows []weights.Tensor
-	bad  atomic.Pointer[badWeight]
+	bad  oneError
 }
 
-// badWeight is the complaint about a number that a block cannot hold.
+// oneError keeps one of the errors of a job's chunks.
+type oneError struct{ p atomic.Pointer[error] }
+
+func (e *oneError) set(err error) { e.p.CompareAndSwap(nil, &err) }
+
+// take returns the error that is kept, or nil, and forgets it.
+func (e *oneError) take() error {
+	if p := e.p.Swap(nil); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// badWeight is the complaint about a number that is none, or that a format cannot hold.
 type badWeight struct {
 	tensor string
 	value  float32
@@ -139,12 +178,30 @@ type badWeight struct {
 }
 
 func (e *badWeight) Error() string {
-	return fmt.Sprintf("%v: tensor %q holds %v, which %s cannot store", ErrConfig, e.tensor, e.value, e.format)
+	if e.finite() {
+		return fmt.Sprintf("%v: tensor %q holds %v, which %s cannot store", ErrConfig, e.tensor, e.value, e.format)
+	}
+	return fmt.Sprintf("%v: tensor %q holds %v, which is not a weight", weights.ErrDamaged, e.tensor, e.value)
 }
 
-func (e *badWeight) Unwrap() error { return ErrConfig }
+func (e *badWeight) Unwrap() error {
+	if e.finite() {
+		return ErrConfig
+	}
+	return weights.ErrDamaged
+}
+
+func (e *badWeight) finite() bool { return e.value-e.value == 0 }
 
 func (j *packJob) do(_, chunk int) {
+	if err := j.packTile(chunk); err != nil {
+		j.bad.set(err)
+	}
+}
+
+// packTile packs one tile. Its error is that of a fault; a bad weight is kept in j.
+func (j *packJob) packTile(chunk int) (err error) {
+	defer weights.CatchFault(debug.SetPanicOnFault(true), j.rows, &err)
 	w := j.w
 	tile := w.data[chunk*w.tile:][:w.tile]
 	// The tile's rows are in one tensor or across the border of several.
@@ -167,10 +224,10 @@ func (j *packJob) do(_, chunk int) {
 				continue
 			}
 			if bad, ok := packWhole(tile, r, from[r], src[r], w.k); !ok {
-				j.bad.Store(&badWeight{from[r].Name, bad, w.format})
+				j.bad.set(&badWeight{from[r].Name, bad, w.format})
 			}
 		}
-		return
+		return nil
 	}
 	for k0 := 0; k0 < w.k; k0 += packColumns {
 		for r := range rowsPerTile {
@@ -179,6 +236,7 @@ func (j *packJob) do(_, chunk int) {
 			}
 		}
 	}
+	return nil
 }
 
 // pack stores columns [k0, k1) of a row of t as row r of the tile; k0 is a
@@ -186,7 +244,9 @@ func (j *packJob) do(_, chunk int) {
 func (j *packJob) pack(tile []byte, r int, t *weights.Tensor, src []byte, k0, k1 int) {
 	f := j.w.format
 	if !f.quantized() {
-		f.packRow(tile, r, t.DType, src, k0, k1)
+		if !f.packRow(tile, r, t.DType, src, k0, k1) {
+			j.bad.set(f.complaint(t, src, k0, k1))
+		}
 		return
 	}
 	var row [packColumns]float32
@@ -194,11 +254,65 @@ func (j *packJob) pack(tile []byte, r int, t *weights.Tensor, src []byte, k0, k1
 	widen(v, t.DType, src[k0*t.DType.Size():])
 	for i, x := range v {
 		if !(x <= f.largest() && x >= -f.largest()) {
-			j.bad.Store(&badWeight{t.Name, x, f})
+			j.bad.set(&badWeight{t.Name, x, f})
 			return
 		}
 		if i%blockColumns == 0 {
 			f.packBlock(tile, (k0+i)/blockColumns, r, v[i:min(i+blockColumns, len(v))])
 		}
 	}
+}
+
+// complaint is about the first of the numbers [k0, k1) of src that f cannot hold.
+func (f Format) complaint(t *weights.Tensor, src []byte, k0, k1 int) *badWeight {
+	for k := k0; k < k1; k++ {
+		if v := number(t.DType, src, k); !(v <= f.largest() && v >= -f.largest()) {
+			return &badWeight{t.Name, v, f}
+		}
+	}
+	return &badWeight{t.Name, 0, f} // the file has changed meanwhile
+}
+
+// checkJob looks for numbers that are none in a table that is not packed, a piece per chunk.
+type checkJob struct {
+	table []weights.Tensor // one
+	bad   oneError
+}
+
+// checkBytes is the size of a piece, a multiple of every number's size.
+const checkBytes = 1 << 20
+
+func (j *checkJob) do(_, chunk int) {
+	if err := j.check(chunk); err != nil {
+		j.bad.set(err)
+	}
+}
+
+func (j *checkJob) check(chunk int) (err error) {
+	defer weights.CatchFault(debug.SetPanicOnFault(true), j.table, &err)
+	t := &j.table[0]
+	piece := t.Data[chunk*checkBytes:]
+	piece = piece[:min(len(piece), checkBytes)]
+	if at := weights.NotFinite(t.DType, piece); at >= 0 {
+		return &badWeight{t.Name, number(t.DType, piece, at), F32}
+	}
+	return nil
+}
+
+// loadEmbedding leaves the table where it is. All of it is read once, to refuse a number that
+// is none, unless a matrix that was packed from the same bytes has been: a tied head is.
+func (d *Device) loadEmbedding(m model.Matrix) (embedding, error) {
+	e := embedding{parts: m.Rows}
+	e.rows, e.width = m.Size()
+	for i, t := range m.Rows {
+		if d.packed[unsafe.SliceData(t.Data)] {
+			continue
+		}
+		j := &checkJob{table: m.Rows[i : i+1]}
+		d.team.run(1, (len(t.Data)+checkBytes-1)/checkBytes, j)
+		if err := j.bad.take(); err != nil {
+			return e, err
+		}
+	}
+	return e, nil
 }

@@ -88,20 +88,30 @@ func (f Format) rowBytes(width int) int {
 	return (lines | 1) * cacheLine
 }
 
-// The greatest weights that float16 scales can express.
+// The greatest weights that a format can express, with scales in float16 where it has blocks.
 const (
-	maxF16 = 65504
-	maxQ8  = 127 * maxF16
-	maxQ4  = 8 * maxF16
+	maxF16  = 65504
+	maxQ8   = 127 * maxF16
+	maxQ4   = 8 * maxF16
+	overF16 = maxF16 + 16    // from here on numbers round to infinity
+	maxBF16 = 0x1.fefffep127 // the greatest float32 that does not
+	maxF32  = math.MaxFloat32
 )
 
 // largest is the greatest magnitude that f stores. A matrix with a greater number cannot
 // be loaded.
 func (f Format) largest() float32 {
-	if f == Q4 {
+	switch f {
+	case F16:
+		return math.Nextafter32(overF16, 0)
+	case BF16:
+		return maxBF16
+	case Q8:
+		return maxQ8
+	case Q4:
 		return maxQ4
 	}
-	return maxQ8
+	return maxF32
 }
 
 // roundQ8 finds the scale of a block of weights and writes them in its units.

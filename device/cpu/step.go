@@ -91,15 +91,9 @@ func (d *Device) Embed(dst model.Act, w model.Weight) {
 }
 
 func embedRow(j *rowJob, r int) {
-	id := j.d.token(r)
-	for _, t := range j.embed.parts {
-		if id < t.Shape[0] {
-			widen(j.dst.row(r), t.DType, t.Data[id*j.embed.width*t.DType.Size():])
-			return
-		}
-		id -= t.Shape[0]
+	if err := j.embed.read(j.dst.row(r), j.d.token(r)); err != nil {
+		j.d.failed.set(err)
 	}
-	panic(fmt.Sprintf("cpu: token %d is not in the embedding's %d rows", j.d.token(r), j.embed.rows))
 }
 
 // Norm implements model.Device.

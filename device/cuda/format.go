@@ -27,8 +27,8 @@ var formats = [...]struct {
 	tile    int
 	largest float32
 }{
-	BF16: {"bf16", kernels.BF16Tile, float32(math.Inf(1))},
-	Q8:   {"q8", kernels.Q8Tile, 127 * 65504}, // float16's greatest, in as many units
+	BF16: {"bf16", kernels.BF16Tile, 0x1.fefffep127}, // beyond it rounding gives infinity
+	Q8:   {"q8", kernels.Q8Tile, 127 * 65504},        // float16's greatest, in as many units
 	Q4:   {"q4", kernels.Q4Tile, 8 * 65504},
 }
 
@@ -53,9 +53,6 @@ type stored struct {
 // at once: the signs are masked, and a magnitude beyond the limit, which infinities and
 // NaNs have too, carries into the sign.
 func (f Format) within(b []byte, d weights.DType) bool {
-	if f == BF16 {
-		return true
-	}
 	ones, limit := uint64(1<<48|1<<32|1<<16|1), uint64(math.Float32bits(formats[f].largest))
 	switch d {
 	case weights.BF16:

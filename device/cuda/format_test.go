@@ -21,7 +21,8 @@ func TestWithin(t *testing.T) {
 		ok bool
 	}{
 		{Q8, weights.F32, 127 * 65504, true}, {Q8, weights.F32, -127 * 65504, true}, {Q8, weights.F32, 127*65504 + 1, false}, {Q8, weights.F32, -9e6, false},
-		{Q8, weights.F32, inf, false}, {Q8, weights.F32, float32(math.NaN()), false}, {BF16, weights.F32, inf, true},
+		{Q8, weights.F32, inf, false}, {Q8, weights.F32, float32(math.NaN()), false}, {BF16, weights.F32, inf, false},
+		{BF16, weights.BF16, float32(math.NaN()), false}, {BF16, weights.BF16, 3e38, true}, {BF16, weights.F32, math.MaxFloat32, false}, {BF16, weights.F16, 65504, true}, {BF16, weights.F16, -inf, false},
 		{Q4, weights.F32, 8 * 65504, true}, {Q4, weights.F32, 8*65504 + 1, false},
 		{Q8, weights.BF16, 8.25e6, true}, {Q8, weights.BF16, -8.4e6, false}, {Q4, weights.BF16, -5.2e5, true}, {Q4, weights.BF16, 5.3e5, false}, {Q4, weights.BF16, -inf, false},
 		{Q4, weights.F16, 65504, true}, {Q8, weights.F16, inf, false}, {Q4, weights.F16, -inf, false},

@@ -202,6 +202,9 @@ func (s *staging) free() error {
 func (d *Device) loadVector(parts []weights.Tensor) (at uint64, n int, err error) {
 	var v []float32
 	for _, t := range parts {
+		if i := weights.NotFinite(t.DType, t.Data); i >= 0 {
+			return 0, 0, fmt.Errorf("%w: a weight is not a number (tensor %q)", ErrConfig, t.Name)
+		}
 		v = widen(v, t)
 	}
 	if at, err = d.rom.bytes(int64(len(v)) * 4); err != nil {

@@ -170,7 +170,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/openai": {
-		may:    []string{"api", "auth", "chat", "chat/reasoning", "engine", "grammar", "internal/jsontext", "metrics", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
+		may:    []string{"api", "auth", "chat", "chat/reasoning", "engine", "grammar", "internal/jsontext", "internal/memory", "metrics", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
 		tests:  []string{inv, "backend", "backend/sim", "chat/jinja", "device/cpu", "internal/testkit", "model", "models", "server", "server/servertest", "weights"},
 		mayNot: []string{"net/http"},
 	},

@@ -19,6 +19,9 @@ var (
 	ErrBrokenBody = errors.New("server: the request body is incomplete, or its framing is broken")
 	// ErrMemory refuses a body because those of all requests together are too large.
 	ErrMemory = errors.New("server: too many bytes of request bodies in memory")
+	// ErrConnections refuses a connection, because all places are taken, or the share of the
+	// client's address.
+	ErrConnections = errors.New("server: too many connections")
 	// ErrQueueFull refuses a request because too many wait for a worker that prepares them.
 	ErrQueueFull = errors.New("server: too many requests wait for preparation")
 	// ErrQueriesFull refuses a query on what is stored because too many have not ended.

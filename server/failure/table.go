@@ -135,6 +135,10 @@ var table = []row{
 		feedback: say("The request needs more memory than the server has"), trajectories: say("The request needs more memory than the server has"),
 	},
 	{
+		err: ErrConnections, kind: "connections", status: 503, typ: api.TypeUnavailable, reason: metrics.Connections,
+		text: say("The server has too many connections, or too many from this address. Please try again later."),
+	},
+	{
 		err: ErrQueueFull, kind: "queue-full", status: 503, typ: api.TypeUnavailable, reason: metrics.QueueFull,
 		text: say("The server is full: too many requests are waiting. Please try again later."),
 	},
@@ -175,11 +179,20 @@ var table = []row{
 		err: engine.ErrStopped, kind: "stopping", status: 503, typ: api.TypeUnavailable, reason: metrics.Stopping,
 		text: say("The engine has stopped."),
 	},
+	{ // after ErrStopped, which is what those get whose step it was not
+		err: engine.ErrModelLost, kind: "model-lost", status: 500, typ: api.TypeInternal,
+		text: say("A file of the model was cut, or cannot be read any more, while it is being served."),
+	},
 	{
 		// The model has to run to find it, but it is the request's doing: if it is sent
 		// again, as clients do after a 5xx, it fails again.
 		err: engine.ErrNoToken, kind: "no-token", status: 400, typ: api.TypeBadRequest,
 		text: say("The request's constraints (allowed_token_ids, bad_words, logit_bias, min_tokens) leave no token to draw."),
+	},
+	{
+		// It is found while the output is written, and is the request's doing as well.
+		err: engine.ErrTooComplex, kind: "mask-too-complex", status: 400, typ: api.TypeBadRequest,
+		text: say("The request's structured output is too ambiguous: what may come next takes too much work to find out."),
 	},
 	{
 		err: engine.ErrInvalid, kind: badRequest, status: 400, typ: api.TypeBadRequest,

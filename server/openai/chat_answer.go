@@ -20,7 +20,7 @@ type chatAnswer struct {
 
 func (a *chatAnswer) promptTokens() int { return len(a.prompt) }
 
-func (a *chatAnswer) complete(r *reply, st *engine.Stream, choices []gathered) []byte {
+func (a *chatAnswer) complete(dst []byte, r *reply, st *engine.Stream, choices []gathered) []byte {
 	resp := api.Response{Choices: make([]api.Choice, r.n), PromptTokenIDs: a.prompt}
 	resp.Usage = api.Usage{Prompt: len(a.prompt), Cached: st.Cached()}
 	for i := range choices {
@@ -31,7 +31,7 @@ func (a *chatAnswer) complete(r *reply, st *engine.Stream, choices []gathered) [
 	if a.scored {
 		resp.HasPromptLogprobs, resp.PromptLogprobs = true, r.promptLogprobs(st.PromptLogprobs(0))
 	}
-	return api.AppendResponse(nil, r.meta, r.form, &resp)
+	return api.AppendResponse(dst, r.meta, r.form, &resp)
 }
 
 // thoughtTokens returns how many of the tokens of a choice are thought.

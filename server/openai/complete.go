@@ -10,20 +10,22 @@ import (
 
 // complete sends the whole answer when every choice has ended.
 func (s *Service) complete(c *transport.Call, st *engine.Stream, r *reply) {
-	choices, err := gather(c.Context(), st, r)
+	m := meter{r: r, memory: r.memory}
+	choices, err := gather(c.Context(), st, r, &m)
 	if err != nil {
 		st.Cancel()
 		c.Fail(err)
 		return
 	}
-	body := r.answer.complete(r, st, choices)
+	// A body that doubled as it grows would hold three times as much.
+	body := r.answer.complete(make([]byte, 0, m.body+m.body/16+512), r, st, choices)
 	s.record(c, r.recorded)
-	c.Reply(body)
+	c.ReplyReserved(body)
 }
 
 // gather reads the events of all choices until each has had its last one. It fails with
-// the error that ended a choice, or with the cause of ctx.
-func gather(ctx context.Context, st *engine.Stream, r *reply) ([]gathered, error) {
+// the error that ended a choice, with the cause of ctx, or if there is no memory.
+func gather(ctx context.Context, st *engine.Stream, r *reply, m *meter) ([]gathered, error) {
 	choices := make([]gathered, r.n)
 	var events engine.Events
 	for live := r.n; live > 0; {
@@ -36,8 +38,12 @@ func gather(ctx context.Context, st *engine.Stream, r *reply) ([]gathered, error
 				return nil, err
 			}
 			r.recorded.add(ev)
-			if choices[ev.Choice].add(r, ev) {
+			g := &choices[ev.Choice]
+			if g.add(r, ev) {
 				live--
+			}
+			if err := m.add(ev, g.entry(ev)); err != nil {
+				return nil, err
 			}
 		}
 	}
@@ -51,6 +57,14 @@ type gathered struct {
 	logprobs []api.Logprob
 	finish   string
 	stop     api.StopReason
+}
+
+// entry returns the log-probabilities of an event that was added last; nil: it has none.
+func (g *gathered) entry(ev *engine.Event) *api.Logprob {
+	if ev.Token < 0 || len(g.logprobs) == 0 {
+		return nil
+	}
+	return &g.logprobs[len(g.logprobs)-1]
 }
 
 // add appends an event to the choice, and reports whether it was the last one.

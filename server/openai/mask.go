@@ -2,6 +2,8 @@ package openai
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"slices"
 
 	"weir/chat/reasoning"
@@ -86,14 +88,16 @@ func (l *lexicon) newMask(g *grammar.Grammar, start reasoning.Start) engine.Mask
 
 // Fill implements engine.Mask. If no token can continue the output no bit is set, and the
 // engine ends the choice with an error.
-func (k *mask) Fill(row []uint32) {
+func (k *mask) Fill(row []uint32, pace func(waiting bool) (goOn bool)) error {
 	switch k.phase {
 	case constrained:
-		k.legal(row)
+		return k.legal(row, pace)
 	case opening:
 		clear(row)
 		if k.plain {
-			k.legal(row)
+			if err := k.legal(row, pace); err != nil {
+				return err
+			}
 		}
 		for _, t := range k.lexicon.openers {
 			if k.opens(t) {
@@ -105,7 +109,7 @@ func (k *mask) Fill(row []uint32) {
 			row[i] = ^uint32(0)
 		}
 		if k.phase == ended {
-			return
+			return nil
 		}
 		for _, t := range k.lexicon.eos {
 			row[t/32] &^= 1 << (t % 32)
@@ -116,21 +120,42 @@ func (k *mask) Fill(row []uint32) {
 			}
 		}
 	}
+	return nil
 }
 
 // legal fills row with the tokens that the grammar accepts. Where the output may end these
 // include all end tokens, so that the model draws the one that it would draw without a
 // constraint.
-func (k *mask) legal(row []uint32) {
-	_ = k.matcher.Fill(row) // on an error no bit is set
+func (k *mask) legal(row []uint32, pace grammar.Pace) error {
+	switch err := k.matcher.FillPaced(row, pace); {
+	case errors.Is(err, grammar.ErrStuck):
+		return nil // no bit is set
+	case errors.Is(err, grammar.ErrTooComplex):
+		return fmt.Errorf("%w: %w", engine.ErrTooComplex, err)
+	default:
+		return err
+	}
+}
+
+// Quick implements engine.Mask.
+func (k *mask) Quick(t int32) bool {
+	switch {
+	case k.phase == ended || k.phase == inThoughts:
+		return true
+	case t < 0:
+		return k.matcher.QuickFill()
+	}
+	return k.matcher.QuickAccept(t)
 }
 
 // Only implements engine.Mask.
 func (k *mask) Only() int32 {
-	if k.phase != constrained || !k.matcher.Settled() {
+	if k.phase != constrained || !k.matcher.Settled() || !k.matcher.QuickFill() {
 		return -1
 	}
-	k.legal(k.lexicon.scratch)
+	if k.legal(k.lexicon.scratch, nil) != nil {
+		return -1
+	}
 	if t, ok := grammar.Single(k.lexicon.scratch); ok {
 		return t
 	}

@@ -73,7 +73,9 @@ type maskWalk struct {
 
 func (w *maskWalk) run() {
 	for step := 0; ; step++ {
-		w.mask.Fill(w.row)
+		if err := w.mask.Fill(w.row, nil); err != nil {
+			w.t.Fatal(err)
+		}
 		legal := w.legal()
 		if step%7 == 0 {
 			w.checkAccept()
@@ -142,11 +144,15 @@ func TestMaskBeyondTheEnd(t *testing.T) {
 	for _, start := range []reasoning.Start{reasoning.Content, reasoning.Either} {
 		k := l.newMask(testGrammar(t, l, grammar.Spec{Kind: grammar.Regex, Text: "a*"}), start)
 		row := make([]uint32, len(l.scratch))
-		k.Fill(row)
+		if err := k.Fill(row, nil); err != nil {
+			t.Fatal(err)
+		}
 		if row[endOfTurn/32]>>(endOfTurn%32)&1 == 0 || !k.Accept(endOfTurn) {
 			t.Fatal("the empty output is not accepted")
 		}
-		k.Fill(row)
+		if err := k.Fill(row, nil); err != nil {
+			t.Fatal(err)
+		}
 		for _, w := range row {
 			if w != ^uint32(0) {
 				t.Fatal("a token is forbidden after the end")

@@ -36,17 +36,25 @@ func (m *Model) admit(ctx context.Context, q *api.Options, from *sender) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if !m.serves(q.Model) {
-		return api.ErrModelNotFound(q.Model)
-	}
-	if !slices.ContainsFunc(m.Names, from.who.MayUse) {
-		return api.ErrPermission("The key is not for the model " + m.Names[0] + ".")
+	if bad := m.admits(q.Model, from.who); bad != nil {
+		return bad
 	}
 	if from.id == "" && q.RequestID != nil {
 		from.id = *q.RequestID
 	}
 	if len(from.id) > maxID {
 		return failure.BadRequest("request_id", "request_id has more than %d bytes.", maxID)
+	}
+	return nil
+}
+
+// admits refuses a request for another model, and one whose key is not for this model.
+func (m *Model) admits(name string, who *auth.Identity) *api.Error {
+	if !m.serves(name) {
+		return api.ErrModelNotFound(name)
+	}
+	if !slices.ContainsFunc(m.Names, who.MayUse) {
+		return api.ErrPermission("The key is not for the model " + m.Names[0] + ".")
 	}
 	return nil
 }

@@ -99,6 +99,10 @@ func (s *Service) TokenizerInfo(c *transport.Call) {
 		c.Fail(err)
 		return
 	}
+	if bad := m.admits("", c.Who); bad != nil {
+		c.Fail(bad)
+		return
+	}
 	info := m.TokenizerInfo
 	if info == "" {
 		info = `{"tokenizer_class":"PreTrainedTokenizerFast"}`

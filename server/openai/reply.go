@@ -9,6 +9,7 @@ import (
 
 	"weir/api"
 	"weir/engine"
+	"weir/internal/memory"
 	"weir/tokenizer"
 )
 
@@ -29,7 +30,8 @@ type reply struct {
 	usage    bool // a usage chunk at the end of the stream
 
 	answer   answer
-	recorded *transcript // nil: this answer is not recorded
+	recorded *transcript         // nil: this answer is not recorded
+	memory   *memory.Reservation // what the answer may come to hold; nil: it is not counted
 }
 
 // An answer is the form of an answer, which is different for the two functions that
@@ -37,8 +39,8 @@ type reply struct {
 type answer interface {
 	// promptTokens returns the number of tokens of all prompts together.
 	promptTokens() int
-	// complete returns the body of an answer that does not stream.
-	complete(r *reply, st *engine.Stream, choices []gathered) []byte
+	// complete appends the body of an answer that does not stream.
+	complete(dst []byte, r *reply, st *engine.Stream, choices []gathered) []byte
 	// encoder returns the encoder of an answer that streams.
 	encoder(r *reply, st *engine.Stream) encoder
 }
@@ -105,6 +107,9 @@ func (r *reply) logprob(ev *engine.Event, alts []api.TokenLogprob) (api.Logprob,
 		most++
 	}
 	if most > 0 {
+		if alts == nil {
+			alts = make([]api.TokenLogprob, 0, most) // a list that doubles would hold twice as much
+		}
 		alts = append(alts, own)
 		for _, t := range ev.Top {
 			if len(alts)-from == most {
@@ -170,6 +175,7 @@ func (r *reply) promptLogprobs(scores []engine.PromptLogprob) []api.PromptLogpro
 		sc := &scores[i]
 		p := api.PromptLogprob{Rank: int(sc.Rank)}
 		p.TokenLogprob = api.TokenLogprob{ID: sc.Token, Logprob: sc.Logprob, Text: tokenText(r.tok, sc.Token)}
+		p.Top = make([]api.TokenLogprob, 0, len(sc.Top))
 		for _, t := range sc.Top {
 			if t.Token >= 0 {
 				p.Top = append(p.Top, api.TokenLogprob{ID: t.Token, Logprob: t.Logprob, Text: tokenText(r.tok, t.Token)})

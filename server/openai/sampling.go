@@ -10,6 +10,7 @@ import (
 	"weir/api"
 	"weir/engine"
 	"weir/sampler"
+	"weir/server/failure"
 )
 
 // sampling turns the request's fields, and the model's defaults for those that
@@ -92,11 +93,16 @@ func (m *Model) chosen(q *api.Options) ([]int32, *api.Error) {
 	return out, nil
 }
 
+// maxBadWordTokens bounds the tokens of bad_words, because the choices of a request look them
+// up for every token.
+const maxBadWordTokens = 65_536
+
 // badWords returns the token sequences of words, each as it is tokenized at the start of a
 // text and as it is tokenized after a space, without duplicates. Both are banned, of
 // whatever length (docs/interface/chat-completions.md, section 4.5).
 func (m *Model) badWords(ctx context.Context, words []string) (sequences [][]int32, _ *api.Error) {
 	known := make(map[string]bool)
+	tokens := 0
 	var key []byte
 	for _, w := range words {
 		bare := strings.TrimLeft(w, " \t\n\v\f\r")
@@ -117,6 +123,9 @@ func (m *Model) badWords(ctx context.Context, words []string) (sequences [][]int
 			}
 			if !known[string(key)] {
 				known[string(key)] = true
+				if tokens += len(seq); tokens > maxBadWordTokens {
+					return nil, failure.BadRequest("bad_words", "bad_words have more than %d tokens in all their forms together.", maxBadWordTokens)
+				}
 				sequences = append(sequences, seq)
 			}
 		}

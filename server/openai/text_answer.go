@@ -21,7 +21,7 @@ func (t *textAnswer) promptTokens() (n int) {
 	return n
 }
 
-func (t *textAnswer) complete(r *reply, st *engine.Stream, choices []gathered) []byte {
+func (t *textAnswer) complete(dst []byte, r *reply, st *engine.Stream, choices []gathered) []byte {
 	resp := api.TextResponse{Choices: make([]api.TextChoice, len(choices)), Usage: api.Usage{Prompt: t.promptTokens(), Cached: st.Cached()}}
 	for p, prompt := range t.prompts {
 		echo, before := t.echoed(r, st, p)
@@ -44,7 +44,7 @@ func (t *textAnswer) complete(r *reply, st *engine.Stream, choices []gathered) [
 			}
 		}
 	}
-	return api.AppendTextResponse(nil, r.meta, r.form, &resp)
+	return api.AppendTextResponse(dst, r.meta, r.form, &resp)
 }
 
 // echoed returns the text and the log-probabilities before the choices of prompt i, without

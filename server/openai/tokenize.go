@@ -22,13 +22,13 @@ func (s *Service) prepareJSON(c *transport.Call, prepare preparation[[]byte]) {
 // Tokenize answers POST /tokenize with the tokens of a text, or of the prompt that the
 // messages of a chat are rendered to. They may be more than the context of the model.
 func (s *Service) Tokenize(c *transport.Call) {
-	s.prepareJSON(c, func(ctx context.Context, m *Model, body []byte, _ sender) ([]byte, error) {
+	s.prepareJSON(c, func(ctx context.Context, m *Model, body []byte, from sender) ([]byte, error) {
 		q, bad := api.DecodeTokenize(body, s.limits(ctx))
 		if bad != nil {
 			return nil, bad
 		}
-		if !m.serves(q.Model) {
-			return nil, api.ErrModelNotFound(q.Model)
+		if bad := m.admits(q.Model, from.who); bad != nil {
+			return nil, bad
 		}
 		text := ""
 		if q.Prompt != nil {
@@ -67,13 +67,13 @@ func (s *Service) Tokenize(c *transport.Call) {
 // Detokenize answers POST /detokenize with the text of tokens, including the names of
 // special ones.
 func (s *Service) Detokenize(c *transport.Call) {
-	s.prepareJSON(c, func(ctx context.Context, m *Model, body []byte, _ sender) ([]byte, error) {
+	s.prepareJSON(c, func(ctx context.Context, m *Model, body []byte, from sender) ([]byte, error) {
 		q, bad := api.DecodeDetokenize(body, s.limits(ctx))
 		if bad != nil {
 			return nil, bad
 		}
-		if !m.serves(q.Model) {
-			return nil, api.ErrModelNotFound(q.Model)
+		if bad := m.admits(q.Model, from.who); bad != nil {
+			return nil, bad
 		}
 		tokens, outside := ids(q.Tokens, m.VocabSize)
 		if outside != nil {

@@ -18,7 +18,8 @@ type Config struct {
 	// is decoded. MaxRatio bounds the decoded bytes for each that was sent.
 	MaxBody  int64
 	MaxRatio int
-	// MaxUploads is how many log requests are read at a time; more are 429.
+	// MaxUploads is how many log requests are read at a time, MaxUploads/2 of one tenant
+	// alone; more are 429.
 	MaxUploads int
 	// Idle is how long the client may send nothing. There is no limit on the time of a
 	// body as a whole.

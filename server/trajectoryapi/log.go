@@ -42,12 +42,12 @@ func (h *Handlers) logTrajectories(c *transport.Call, model string) {
 		c.Fail(err)
 		return
 	}
-	if n := h.uploads.Add(1); n > int64(cfg.MaxUploads) {
-		h.uploads.Add(-1)
+	tenant := c.Tenant()
+	if !h.uploads.take(tenant) {
 		c.Fail(failure.ErrUploads)
 		return
 	}
-	defer h.uploads.Add(-1)
+	defer h.uploads.give(tenant)
 	receipt, err := h.upload(c, model, encoding, key)
 	if err != nil {
 		c.Fail(err)

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"weir/auth"
 	"weir/metrics"
@@ -26,7 +25,7 @@ type Handlers struct {
 	counts    *metrics.Metrics
 	settle    func(context.Context) error
 	functions []function
-	uploads   atomic.Int64 // log requests that are being read
+	uploads   *places // log requests that are being read
 }
 
 // function is a function that has a model id in its path.
@@ -39,7 +38,7 @@ type function struct {
 // New returns handlers for the archive of a configuration. settle, if it is not nil, sets
 // the rewards that came as feedback so far: rewards that are set here come after them.
 func New(cfg Config, t *transport.Server, counts *metrics.Metrics, settle func(context.Context) error) *Handlers {
-	h := &Handlers{cfg: cfg, transport: t, log: t.Log(), counts: counts, settle: settle}
+	h := &Handlers{cfg: cfg, transport: t, log: t.Log(), counts: counts, settle: settle, uploads: newPlaces(cfg.MaxUploads)}
 	h.functions = []function{
 		{"", "DELETE", h.deleteModel},
 		{"/log", "POST", h.logTrajectories},
@@ -67,7 +66,7 @@ func (h *Handlers) Routes() map[string][]string {
 }
 
 // Uploads returns how many log requests are being read.
-func (h *Handlers) Uploads() int { return int(h.uploads.Load()) }
+func (h *Handlers) Uploads() int { return h.uploads.count() }
 
 // Find returns the function of a path as it was sent: a slash in a model id is escaped
 // there, and separates nothing (docs/interface/trajectories.md, T-5).

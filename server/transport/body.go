@@ -109,7 +109,12 @@ func (b *body) grow(most int) error {
 		return err
 	}
 	next := make([]byte, size)
-	copy(next, b.bytes)
+	// In pieces, because the runtime cannot interrupt a copy, and a garbage collection that
+	// is to begin waits for it with the whole process.
+	const piece = 1 << 20
+	for at := 0; at < len(b.bytes); at += piece {
+		copy(next[at:], b.bytes[at:min(at+piece, len(b.bytes))])
+	}
 	b.bytes = next
 	return nil
 }

@@ -67,14 +67,30 @@ const callBytes = 32 << 10
 // Reply sets status 200 and a JSON body. The caller must not change the body after that.
 // The memory of a large one is charged until it has been sent.
 func (c *Call) Reply(body []byte) {
+	if len(body) > callBytes && !c.Memory().TryGrow(int64(cap(body))) {
+		c.Fail(failure.ErrMemory)
+		return
+	}
+	c.send(body)
+}
+
+// ReplyReserved is Reply for a body that the call has reserved the memory of. What it has
+// reserved beyond that is given back, but for what a connection holds.
+func (c *Call) ReplyReserved(body []byte) {
+	if n := c.Memory().Held() - callBytes - int64(cap(body)); n >= 0 {
+		c.Memory().Shrink(n)
+	} else {
+		c.Memory().Force(-n) // it is there already
+	}
+	c.send(body)
+}
+
+// send sets a body whose memory is charged.
+func (c *Call) send(body []byte) {
 	if len(body) <= callBytes {
 		c.SetStatusCode(fasthttp.StatusOK)
 		c.SetContentType("application/json")
 		c.Response.SetBodyRaw(body)
-		return
-	}
-	if !c.Memory().TryGrow(int64(cap(body))) {
-		c.Fail(failure.ErrMemory)
 		return
 	}
 	c.StreamSized("application/json", &wholeBody{Reader: bytes.NewReader(body), call: c}, len(body))

@@ -35,7 +35,9 @@ type Config struct {
 	// MaxHeader bounds the request line and the headers together, in bytes. Each open connection
 	// holds a buffer of this size.
 	MaxHeader int
-	// MaxConnections is the number of clients that may be connected; more get 503.
+	// MaxConnections is the number of clients that may be connected; more get 503. It is at
+	// most three quarters of the files that the process may have open. An address may hold as
+	// many as are left for others, and connections that wait for a request give way.
 	MaxConnections int
 	// Timeouts bound the time that a client may take.
 	Timeouts

@@ -26,7 +26,8 @@
 //	account   account.go  Settle: a line in the log, counts of HTTP, tokens of the project
 //
 // Whatever a request waits for, it waits for [Call.Context] as well, which ends
-// when its client leaves. watch.go notices that; conn.go knows the connection.
+// when its client leaves. watch.go notices that; conn.go knows the connection, and places.go
+// which address may have how many.
 //
 // # Clients that leave
 //

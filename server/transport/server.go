@@ -65,7 +65,7 @@ func New(cfg Config, router Router, failures failure.Settings, counts *metrics.M
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	watch := newWatcher(s.log)
 	watch.peeks = cfg.PollClients
-	s.conns = newConnections(watch, cfg.WriteTimeout)
+	s.conns = newConnections(watch, cfg.WriteTimeout, max(1, min(cfg.MaxConnections, openFiles()/4*3)))
 	var err error
 	if s.keys == nil {
 		if s.keys, err = auth.New(cfg.APIKeys, ""); err != nil {
@@ -88,12 +88,13 @@ func New(cfg Config, router Router, failures failure.Settings, counts *metrics.M
 		ExpectHandler: s.expect,
 		Name:          "weir",
 		Logger:        httpLog{s.log},
-		Concurrency:   cfg.MaxConnections,
+		Concurrency:   2 * cfg.MaxConnections, // connections bound it; the goroutine of a closed one may take a moment to end
 		ConnState: func(nc net.Conn, state fasthttp.ConnState) {
 			c := nc.(*conn)
 			c.active.Store(state == fasthttp.StateActive)
 			if state == fasthttp.StateIdle {
 				c.serving.Store(false)
+				s.conns.wait(c)
 			}
 		},
 
@@ -131,7 +132,7 @@ func (s *Server) Serve(ln net.Listener) error {
 	if tcp && !loopback {
 		s.Expose()
 	}
-	if err := s.http.Serve(&listener{ln, s.conns, &s.closing, loopback}); err != nil {
+	if err := s.http.Serve(&listener{ln, s.conns, &s.closing, s.refuse, loopback}); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
 	return nil

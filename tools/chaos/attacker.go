@@ -208,7 +208,8 @@ func (at *attacker) raw(ctx context.Context, address, bytes string) {
 		return
 	}
 	defer func() { _ = c.Close() }() // nothing is lost
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	// A server may wait for the rest of what it takes for a beginning.
+	_ = c.SetDeadline(time.Now().Add(2 * time.Second))
 	if _, err := io.WriteString(c, bytes); err != nil {
 		at.ended(ctx, 0, err)
 		return

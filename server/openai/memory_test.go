@@ -1,0 +1,73 @@
+package openai_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/backend/sim"
+	"weir/server/servertest"
+)
+
+// large is a short request whose answer is large: many choices of 600 tokens, each with 20
+// alternatives.
+func large(n int) map[string]any {
+	return map[string]any{
+		"max_tokens": 600, "n": n, "logprobs": true, "top_logprobs": 20, "ignore_eos": true, "seed": 1, "temperature": 1,
+		"messages": servertest.UserSays("a"),
+	}
+}
+
+// A request whose answer can never fit is refused before the engine gets it, and the error
+// says what to lower. The same request for one choice is answered.
+func TestAnswerThatNeverFits(t *testing.T) {
+	h := newServer(t, func(s *servertest.Setup) { s.Config.Memory = 64 << 20 })
+	status, answer := h.Chat(large(128))
+	f := servertest.Refused(t, status, answer, 400, "")
+	if !strings.Contains(f.Message, "Lower max_tokens, n, top_logprobs") {
+		t.Error(f.Message)
+	}
+	if s := h.Engine.Stats(); s.GenerationTokens != 0 {
+		t.Errorf("the engine has drawn %d tokens", s.GenerationTokens)
+	}
+	if status, answer := h.Chat(large(1)); status != 200 {
+		t.Errorf("%d: %s", status, answer)
+	}
+}
+
+// Of two answers of which only one fits, the second is refused if the first does not end in
+// time, and answered later. An ordinary request is answered beside the first.
+func TestAnswersThatDoNotFitTogether(t *testing.T) {
+	h := newServer(t, func(s *servertest.Setup) {
+		s.Config.Memory, s.Config.MemoryWait = 20<<20, time.Millisecond // one takes 13 MB
+	})
+	begun, hold := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	h.SetHook(func(sim.Call, int) error {
+		once.Do(func() { close(begun) })
+		<-hold
+		return nil
+	})
+	first := make(chan int)
+	go func() {
+		status, _ := h.Chat(large(8))
+		first <- status
+	}()
+	<-begun
+	status, answer := h.Chat(large(8))
+	servertest.Refused(t, status, answer, 503, "")
+	small := make(chan int)
+	go func() {
+		status, _ := h.Chat(nil)
+		small <- status
+	}()
+	close(hold)
+	if a, b := <-first, <-small; a != 200 || b != 200 {
+		t.Errorf("the first %d, an ordinary request %d", a, b)
+	}
+	servertest.WaitFor(t, "the memory of the first", func() bool { return h.Instance.Transport().Held().Memory == 0 })
+	if status, _ := h.Chat(large(8)); status != 200 {
+		t.Errorf("the second, sent again: %d", status)
+	}
+}

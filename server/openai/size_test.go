@@ -1,0 +1,99 @@
+package openai
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	"weir/api"
+	"weir/engine"
+	"weir/internal/memory"
+	"weir/sampler"
+)
+
+// heap returns the bytes on the heap that are in use.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return int64(s.HeapAlloc)
+}
+
+// What an answer holds when it has been encoded, and is still there as it was gathered, is
+// no more than what is reserved for it, and not much less.
+func TestAnswerSizes(t *testing.T) {
+	const tokens, choices = 500, 8
+	for _, c := range []struct {
+		logprobs, asIDs bool
+		top             int
+	}{{}, {logprobs: true}, {logprobs: true, top: 5}, {logprobs: true, top: 20}, {logprobs: true, top: 20, asIDs: true}} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			r := &reply{tok: bundled(), n: choices, logprobs: c.logprobs, top: c.top, form: api.Form{TokensAsIDs: c.asIDs}, answer: &chatAnswer{role: "assistant"}}
+			r.memory = memory.New(1<<40, 0).Open()
+			q := engine.Request{N: choices, Limits: engine.Limits{MaxTokens: tokens}, Sampling: sampler.Params{Repetition: 1}}
+			reserved := r.size(&q)
+
+			before := heap()
+			m := &meter{r: r, memory: r.memory}
+			all := make([]gathered, choices)
+			for i := range tokens {
+				for j := range all {
+					ev := engine.Event{Choice: int32(j), Token: int32((1000 + 7*i + j) % vocabulary), Logprob: -12.345678, Rank: 3}
+					ev.Text = r.tok.Bytes(ev.Token)
+					for k := range c.top {
+						ev.Top = append(ev.Top, engine.TokenLogprob{Token: int32((1000 + 7*i + 31*k) % vocabulary), Logprob: -1.2345678 * float32(k)})
+					}
+					all[j].add(r, &ev)
+					if err := m.add(&ev, all[j].entry(&ev)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			body := r.answer.complete(make([]byte, 0, m.body+m.body/16+512), r, &engine.Stream{}, all)
+			held := heap() - before
+			granted := reserved + r.memory.Held()
+			t.Logf("%d bytes are held, %d reserved, %d of them for long texts; the body has %d of %d bytes", held, granted, granted-reserved, len(body), cap(body))
+			if held > granted+64<<10 || held < granted/4-128<<10 {
+				t.Errorf("%d bytes are held, %d reserved", held, granted)
+			}
+			if c.logprobs && 2*cap(body) > 3*len(body) {
+				t.Errorf("a body of %d bytes in %d", len(body), cap(body))
+			}
+			runtime.KeepAlive(all)
+			runtime.KeepAlive(body)
+		})
+	}
+}
+
+// A long text is reserved when it comes, and is refused if there is no memory for it.
+func TestLongTexts(t *testing.T) {
+	r := &reply{tok: bundled(), n: 1}
+	m := &meter{r: r, memory: memory.New(3<<20, 0).Open()}
+	ev := engine.Event{Text: make([]byte, 100<<10)}
+	if err := m.add(&ev, nil); err != nil || m.memory.Held() < 8*100<<10-64 {
+		t.Fatalf("%v, %d bytes reserved", err, m.memory.Held())
+	}
+	for range 4 {
+		if err := m.add(&ev, nil); err == memory.ErrFull {
+			return
+		}
+	}
+	t.Error("4 MB were reserved of 3 MiB")
+}
+
+// 256 requests without a bound of their own, each with a context of 40,960 tokens, take less
+// than 512 MiB.
+func TestOrdinaryRequestsFit(t *testing.T) {
+	p := prepared{
+		requests: []engine.Request{{N: 1, Tokens: make([]int32, 1000), Limits: engine.Limits{MaxTokens: 39_960}, Sampling: sampler.Params{Repetition: 1}}},
+		reply:    reply{n: 1, answer: &chatAnswer{}},
+	}
+	if n := 256 * p.size(vocabulary); n > 512<<20 {
+		t.Errorf("%d bytes", n)
+	}
+	p.reply.stream = true
+	if n := p.size(vocabulary); n > 256<<10 {
+		t.Errorf("a stream: %d bytes", n)
+	}
+}
