@@ -27,19 +27,20 @@ type Reason string
 // The reasons. Each has its series from the start, so that the first refusal shows as an
 // increase.
 const (
-	EngineFull Reason = "engine_full"
-	QueueFull  Reason = "queue_full"
-	Memory     Reason = "memory"
-	Loading    Reason = "loading"
-	Stopping   Reason = "stopping"
-	Dead       Reason = "failed"
-	Uploads    Reason = "uploads"     // too many trajectories are being logged at a time
-	StoreBusy  Reason = "store_busy"  // too many writes wait for a database
-	DiskFull   Reason = "disk_full"   // there is too little space left
-	DiskFailed Reason = "disk_failed" // the disk did not take a write
+	EngineFull  Reason = "engine_full"
+	QueueFull   Reason = "queue_full"
+	Memory      Reason = "memory"
+	Loading     Reason = "loading"
+	Stopping    Reason = "stopping"
+	Dead        Reason = "failed"
+	Connections Reason = "connections" // too many connections are open
+	Uploads     Reason = "uploads"     // too many trajectories are being logged at a time
+	StoreBusy   Reason = "store_busy"  // too many writes wait for a database
+	DiskFull    Reason = "disk_full"   // there is too little space left
+	DiskFailed  Reason = "disk_failed" // the disk did not take a write
 )
 
-var reasons = []Reason{EngineFull, QueueFull, Memory, Loading, Stopping, Dead, Uploads, StoreBusy, DiskFull, DiskFailed}
+var reasons = []Reason{EngineFull, QueueFull, Memory, Loading, Stopping, Dead, Connections, Uploads, StoreBusy, DiskFull, DiskFailed}
 
 // Metrics are the series of a server. Its methods may be called from any goroutine.
 type Metrics struct {

@@ -57,8 +57,9 @@ type Config struct {
 	MaxQueue  int   // updates that may wait; more get ErrBusy
 	MaxUpdate int64 // keys and values of one update in bytes; more is ErrTooLarge
 	// MinFree is the free space in bytes below which nothing is written, so that enough
-	// is left for badger's compaction. Down to a quarter of it the database is opened for
-	// reading, and deletions are accepted, which are then compacted away at once.
+	// is left for badger's compaction. Down to a quarter of it deletions are accepted, which
+	// are then compacted away at once. With less space the database is opened for reading
+	// alone. Twice MemTable is the least that counts for either, because badger needs it.
 	MinFree uint64
 
 	// MaintainEvery is how often the value log is searched for garbage, CompactEvery how

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -188,11 +189,11 @@ func TestFailedWrite(t *testing.T) {
 // again writes go on. Without space the database is closed without being written to.
 func TestFullDisk(t *testing.T) {
 	cfg := testConfig(t.TempDir())
-	var free uint64 = 100
+	var free uint64 = 100 << 20
 	var mu sync.Mutex
 	cfg.free = func(string) (uint64, error) { mu.Lock(); defer mu.Unlock(); return free, nil }
-	have := func(n uint64) { mu.Lock(); defer mu.Unlock(); free = n }
-	cfg.MinFree = 50
+	have := func(n uint64) { mu.Lock(); defer mu.Unlock(); free = n << 20 }
+	cfg.MinFree = 50 << 20
 	d := open(t, cfg)
 	set(t, d, "a", "1")
 	set(t, d, "b", "1")
@@ -234,8 +235,33 @@ func TestFullDisk(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := Open(cfg); !errors.Is(err, ErrFull) {
-		t.Errorf("opening: %v", err)
+	// What badger has left open is what a process that ended leaves behind.
+	crashed := t.TempDir()
+	if err := os.CopyFS(crashed, os.DirFS(cfg.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Dir = crashed
+	d, err := Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-d.Ready()
+	if got := get(t, d, "b"); got != "1" {
+		t.Errorf("after a start without space b = %s", got)
+	}
+	if err := errors.Join(write(), d.Err()); !errors.Is(err, ErrFull) {
+		t.Errorf("write: %v", err)
+	}
+	have(100)
+	for errors.Is(d.Err(), ErrFull) {
+		runtime.Gosched()
+	}
+	if err := errors.Join(write(), d.Close()); err != nil {
+		t.Error(err)
+	}
+	d = open(t, cfg)
+	if got := get(t, d, "b") + get(t, d, "a"); got != "1-" {
+		t.Errorf("at the end b, a = %s", got)
 	}
 }
 

@@ -31,22 +31,26 @@ type DB struct {
 		damage []Damage // found when opening
 		doubts []string // likewise
 	}
-	ready chan struct{} // closed when first open
-	tried chan struct{} // closed after the first attempt to open
-	quit  chan struct{} // closed by Close
-	once  sync.Once     // of tried
-	begun atomic.Bool   // opening has begun
-	ended sync.WaitGroup
+	ready    chan struct{} // closed when first open
+	tried    chan struct{} // closed after the first attempt to open
+	quit     chan struct{} // closed by Close
+	once     sync.Once     // of tried
+	openOnce sync.Once     // of ready
+	begun    atomic.Bool   // opening has begun
+	ended    sync.WaitGroup
 	// opening is waited for separately, and not without end: while the disk takes no
 	// writes, closing badger, which comes first, does not end.
 	opening sync.WaitGroup
 	tasks   chan task
 	scarce  chan struct{} // something has been deleted while the disk has too little space
 
-	logs    syncer
-	keeper  keeper
-	unlock  func()      // releases the lock of the directory; set while badger is open
-	deleted atomic.Bool // something has been deleted since Compact last ran
+	logs   syncer
+	keeper keeper
+	unlock func() // releases the lock of the directory; set while badger is open
+	// readOnly says that badger is open for reading alone (reading.go). Whoever opens and
+	// closes badger uses it.
+	readOnly bool
+	deleted  atomic.Bool // something has been deleted since Compact last ran
 	// What badger has said in its log: that it left out a table when it was opened, and
 	// which file of the value log it has been collecting.
 	ignored  atomic.Bool
@@ -321,13 +325,12 @@ func (d *DB) closeForGood() error {
 	if d.gate.db == nil {
 		return nil
 	}
-	need := d.cfg.MinFree / 4
-	if d.cfg.MinFree > 0 {
-		need = max(need, uint64(d.keeper.closing(4*d.cfg.MemTable)))
-	}
-	if free, err := d.cfg.free(d.cfg.Dir); err == nil && (free < need || free == 0) {
-		d.log.Warn("too little space left on the disk to close the store; its logs are replayed at the next start", "dir", d.cfg.Dir, "free", free, "need", need)
-		return d.keeper.leave()
+	if err := d.checkClosing(); err != nil {
+		d.log.Warn("the store is not closed; its logs are replayed at the next start", "dir", d.cfg.Dir, "error", err)
+		if err := d.keeper.leave(); err != nil { // what is in the logs is durable without it
+			d.log.Warn("the account of the store could not be written", "dir", d.cfg.Dir, "error", err)
+		}
+		return nil
 	}
 	return d.closeBadger()
 }
@@ -341,9 +344,10 @@ func (d *DB) closeBadger() error {
 	d.keeper.pause()
 	synced := d.logs.err() == nil
 	err := d.gate.db.Close()
-	if err == nil && synced {
+	if err == nil && synced && !d.readOnly {
 		err = d.keeper.finish()
 	}
+	d.readOnly = false
 	d.unlock()
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
@@ -351,8 +355,14 @@ func (d *DB) closeBadger() error {
 	return nil
 }
 
-// openBadger takes the directory's lock, checks the files, and opens badger's database.
-func (d *DB) openBadger() (db *badger.DB, err error) {
+// openBadger opens badger's database for reading and writing.
+func (d *DB) openBadger() (*badger.DB, error) {
+	return d.openWith(d.options(), nil)
+}
+
+// openWith takes the directory's lock, checks the files, calls prepare, if there is one,
+// and opens badger's database.
+func (d *DB) openWith(o badger.Options, prepare func() error) (db *badger.DB, err error) {
 	unlock, err := lockDir(d.cfg.Dir)
 	if err != nil {
 		return nil, err
@@ -363,20 +373,25 @@ func (d *DB) openBadger() (db *badger.DB, err error) {
 		}
 	}()
 	a, damage, err := d.checkFiles()
+	if err == nil && prepare != nil {
+		err = prepare()
+	}
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range damage {
 		d.log.Error("a log of the store is damaged", "dir", d.cfg.Dir, "damage", m.String())
 	}
-	db, err = badger.Open(d.options())
+	db, err = badger.Open(o)
 	if err != nil {
 		return nil, badgerError(err)
 	}
 	if d.ignored.Swap(false) {
 		err = fmt.Errorf("%w: badger has left out a table of %s; run weir store repair", ErrDamaged, d.cfg.Dir)
-	} else if err = d.logs.open(); err == nil {
-		err = d.keeper.opened()
+	} else if !o.ReadOnly {
+		if err = d.logs.open(); err == nil {
+			err = d.keeper.opened()
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("store: %w", err), db.Close())

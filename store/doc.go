@@ -34,7 +34,10 @@
 //     and only logs a failed sync of its value log (sync.go, unsynced.go).
 //   - badger writes to mapped sparse files, where a full disk is a fatal signal. Updates are
 //     refused while there is less space than Config.MinFree, and reads go on. It
-//     writes much when it is closed, so with too little space it is not closed at all.
+//     writes much when it is closed, so with too little space it is not closed at all, and
+//     when it is opened, so then it is opened for reading alone (reading.go). A file
+//     reserved in advance would have to hold all memtables and the tables that badger
+//     compacts on closing, more than 64 MiB for each database.
 //   - A transaction holds at most 15 % of a memtable. Larger updates go through a journal
 //     (journal.go).
 //   - Only its logs have checksums of single values. Here every value has one, over its key
@@ -129,7 +132,8 @@
 // # Files
 //
 // manifest.go, account.go, keeper.go, audit.go, tidy.go and repair.go are described above.
-// config.go has the configuration and the errors, db.go opening and closing. writer.go has
+// config.go has the configuration and the errors, db.go opening and closing, reading.go
+// opening without space on the disk. writer.go has
 // the writer's goroutine, batching.go how long it waits for more updates. gate.go lets the
 // database be opened again between readers. tx.go has transactions, cursor.go iteration over
 // keys, key.go the encoding of keys, and table.go rows with secondary indexes. prealloc.go

@@ -133,8 +133,8 @@ func mendFile(path string) ([]Damage, error) {
 
 // copyAside copies a file, as it was found, to the directory damaged.
 func copyAside(path string) (string, error) {
-	dir := filepath.Join(filepath.Dir(path), "damaged")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	to, err := nameAside(path)
+	if err != nil {
 		return "", err
 	}
 	b, done, err := mapFile(path)
@@ -142,8 +142,28 @@ func copyAside(path string) (string, error) {
 		return "", err
 	}
 	defer done()
-	to := filepath.Join(dir, filepath.Base(path)+"."+time.Now().UTC().Format("20060102T150405.000000000"))
 	return to, os.WriteFile(to, trimZeros(b), 0o600)
+}
+
+// linkAside gives a file that is going to be deleted, and is never written to, a second
+// name in the directory damaged. Unlike a copy that takes no space.
+func linkAside(path string) (string, error) {
+	to, err := nameAside(path)
+	if err != nil {
+		return "", err
+	}
+	if os.Link(path, to) == nil {
+		return to, nil
+	}
+	return copyAside(path) // some file systems have no links
+}
+
+func nameAside(path string) (string, error) {
+	dir := filepath.Join(filepath.Dir(path), "damaged")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, filepath.Base(path)+"."+time.Now().UTC().Format("20060102T150405.000000000")), nil
 }
 
 // record is a whole record of a log.
@@ -340,7 +360,7 @@ func tail(b []byte, at int, open uint64) []patch {
 		return nil
 	}
 	rest, end := trimZeros(b[at:]), endOf(open, 0)
-	if len(rest) > len(end) || at+len(end) > len(b) {
+	if len(rest) > len(end) || at+len(end) > cap(b) { // the capacity is the length of the file
 		return nil
 	}
 	same := 0

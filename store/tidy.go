@@ -33,7 +33,7 @@ func (a *audit) tidy() error {
 		return err
 	}
 	for i, name := range a.strays {
-		aside, err := copyAside(filepath.Join(a.dir, name))
+		aside, err := linkAside(filepath.Join(a.dir, name))
 		if err != nil {
 			return err
 		}

@@ -147,20 +147,21 @@ func (d *DB) opened(w *writerState, err error) {
 	d.setErr(err)
 	d.once.Do(func() { close(d.tried) })
 	if err != nil {
-		if w.logged != err.Error() {
+		if w.logged != err.Error() && !d.gate.open() {
 			w.logged = err.Error()
 			d.log.Error("the store cannot be opened; trying again", "dir", d.cfg.Dir, "error", err)
+		}
+		if d.gate.open() {
+			d.openOnce.Do(func() { close(d.ready) }) // for reading
 		}
 		w.tryLater(min(2*w.wait, retryMost))
 		return
 	}
-	w.logged = ""
-	select {
-	case <-d.ready:
-		d.log.Info("the store is open again", "dir", d.cfg.Dir)
-	default:
-		close(d.ready)
+	if w.logged != "" {
+		d.log.Info("the store is open", "dir", d.cfg.Dir)
 	}
+	w.logged = ""
+	d.openOnce.Do(func() { close(d.ready) })
 }
 
 // unopened makes an error of opening one of those that this package names.
@@ -197,7 +198,12 @@ func (d *DB) reopen() error {
 		return fmt.Errorf("store: %w", err)
 	}
 	if err := d.checkSpace(true); err != nil {
-		return err // opening writes a little; a database that is open still serves readers
+		return d.openForReading(err) // opening writes; a database that is open still serves readers
+	}
+	if d.gate.open() {
+		if err := d.checkClosing(); err != nil {
+			return err
+		}
 	}
 	if err := d.drain(d.cfg.drainTime); err != nil {
 		return err
@@ -227,6 +233,7 @@ func (d *DB) checkSpace(deletion bool) error {
 	if deletion {
 		need /= 4
 	}
+	need = max(need, d.leastSpace())
 	if free < need {
 		return fmt.Errorf("%w: %d MiB, less than %d MiB", ErrFull, free>>20, need>>20)
 	}

@@ -42,6 +42,16 @@ func init() {
 	}
 }
 
+// mountFor makes a server mount its disk on a folder, where nobody else sees it.
+func mountFor(cmd *exec.Cmd, dir string) {
+	cmd.Env = append(cmd.Env, mountVar+"="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+}
+
 // numberedItem is a feedback item that can be found by its number.
 func numberedItem(n int) string {
 	return feedbackBody("1", "custom", fmt.Sprintf(`{"n":%d,"text":"needle%dneedle"}`, n, n), "")
@@ -130,14 +140,7 @@ func TestServeFullDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	d := &fullDisk{T: t}
-	d.process = startProcess(t, func(cmd *exec.Cmd) {
-		cmd.Env = append(cmd.Env, mountVar+"="+dir)
-		cmd.SysProcAttr = &syscall.SysProcAttr{
-			Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-			UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-			GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-		}
-	}, "--data-dir", filepath.Join(dir, "data"), "--min-free-disk", "96MiB")
+	d.process = startProcess(t, func(cmd *exec.Cmd) { mountFor(cmd, dir) }, "--data-dir", filepath.Join(dir, "data"), "--min-free-disk", "96MiB")
 	defer d.kill()
 	if d.url == "no-mount" {
 		t.Skip("no file system can be mounted here")

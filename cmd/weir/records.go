@@ -159,7 +159,15 @@ func (r *records) repairIndexes(ctx context.Context, log *slog.Logger) {
 		return
 	case <-r.feedback.Ready():
 	}
-	if n, err := r.book.Upgrade(ctx); n > 0 || err != nil && ctx.Err() == nil {
+	n, err := r.book.Upgrade(ctx)
+	for ; errors.Is(err, store.ErrFull); n, err = r.book.Upgrade(ctx) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Minute):
+		}
+	}
+	if n > 0 || err != nil && ctx.Err() == nil {
 		log.Info("feedback of an earlier version was indexed", "entries", n, "error", err)
 	}
 	if len(r.feedback.Damage()) > 0 {

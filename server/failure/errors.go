@@ -19,6 +19,9 @@ var (
 	ErrBrokenBody = errors.New("server: the request body is incomplete, or its framing is broken")
 	// ErrMemory refuses a body because those of all requests together are too large.
 	ErrMemory = errors.New("server: too many bytes of request bodies in memory")
+	// ErrConnections refuses a connection, because all places are taken, or the share of the
+	// client's address.
+	ErrConnections = errors.New("server: too many connections")
 	// ErrQueueFull refuses a request because too many wait for a worker that prepares them.
 	ErrQueueFull = errors.New("server: too many requests wait for preparation")
 	// ErrQueriesFull refuses a query on what is stored because too many have not ended.
@@ -31,6 +34,10 @@ var (
 	ErrVersion = errors.New("server: not a version of HTTP that the server speaks")
 	// ErrHeaders is a request line with headers beyond Settings.Header.
 	ErrHeaders = errors.New("server: request line and headers are too large")
+	// ErrHost is a request whose header Host does not name this server.
+	ErrHost = errors.New("server: the header Host names another server")
+	// ErrOrigin is a request of a web page that may not call the server.
+	ErrOrigin = errors.New("server: pages of this origin may not call")
 	// ErrNoPath is a path that leads nowhere.
 	ErrNoPath = errors.New("server: unknown path")
 	// ErrMethod is a method that the path does not have.

@@ -98,6 +98,14 @@ var table = []row{
 			return fmt.Sprintf("The request line and headers are larger than %d bytes.", s.Header)
 		},
 	},
+	{
+		err: ErrHost, kind: "host", status: 403, typ: api.TypePermission,
+		text: say("The header Host names a host that this server does not serve; the flag --allowed-hosts adds hosts."),
+	},
+	{
+		err: ErrOrigin, kind: "origin", status: 403, typ: api.TypePermission,
+		text: say("Web pages of this origin may not call this server; the flag --allowed-origins says which may."),
+	},
 	{err: ErrNoPath, kind: "path", status: 404, typ: api.TypeNotFound, form: detail, text: say("Not Found")},
 	{err: ErrMethod, kind: "method", status: 405, typ: typeMethod, form: detail, text: say("Method Not Allowed")},
 	{
@@ -125,6 +133,10 @@ var table = []row{
 		err: memory.ErrNever, kind: "memory-never", status: 400, typ: api.TypeBadRequest,
 		text:     say("The request could need more memory than the server has. Lower max_tokens, n, top_logprobs (logprobs) or prompt_logprobs, or send fewer or shorter prompts."),
 		feedback: say("The request needs more memory than the server has"), trajectories: say("The request needs more memory than the server has"),
+	},
+	{
+		err: ErrConnections, kind: "connections", status: 503, typ: api.TypeUnavailable, reason: metrics.Connections,
+		text: say("The server has too many connections, or too many from this address. Please try again later."),
 	},
 	{
 		err: ErrQueueFull, kind: "queue-full", status: 503, typ: api.TypeUnavailable, reason: metrics.QueueFull,

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"io"
@@ -19,8 +20,9 @@ type conn struct {
 	conns *connections
 	presence
 
-	address string // the client's, as Call.Tenant has it
-	framing framing
+	address  string // the client's, as Call.Tenant has it
+	loopback bool   // it was accepted on a TCP port that only this machine reaches
+	framing  framing
 
 	id  uint64          // the number that the watcher knows it by; 0: not watched
 	raw syscall.RawConn // nil: it has no file descriptor
@@ -30,6 +32,8 @@ type conn struct {
 	closing atomic.Bool
 	serving atomic.Bool // from the last byte of a request's headers to the last of its answer
 	reading atomic.Bool // the body of a request is being waited for
+
+	waiting *list.Element // in address.idle; nil: it does not wait for a request. Guarded by conns.mu
 }
 
 // connections are all open connections of a server.
@@ -37,21 +41,84 @@ type connections struct {
 	watch   *watcher
 	timeout time.Duration // of a write
 
-	mu   sync.Mutex
-	open map[*conn]struct{}
+	mu     sync.Mutex
+	open   map[*conn]struct{}
+	places *places
 }
 
-func newConnections(watch *watcher, timeout time.Duration) *connections {
-	return &connections{watch: watch, timeout: timeout, open: make(map[*conn]struct{})}
+func newConnections(watch *watcher, timeout time.Duration, most int) *connections {
+	return &connections{watch: watch, timeout: timeout, open: make(map[*conn]struct{}), places: newPlaces(most)}
 }
 
+// accept takes a connection in, and returns nil if there is no place for it.
 func (cs *connections) accept(nc net.Conn) *conn {
 	c := &conn{Conn: nc, conns: cs, address: clientAddress(nc.RemoteAddr())}
 	cs.mu.Lock()
-	cs.open[c] = struct{}{}
+	instead, ok := cs.places.admit(c.address)
+	if instead != nil {
+		cs.remove(instead)
+	}
+	if ok {
+		cs.open[c] = struct{}{}
+		cs.places.add(c)
+	}
 	cs.mu.Unlock()
+	cs.hangUp(instead)
+	if !ok {
+		return nil
+	}
 	cs.watch.open(c)
 	return c
+}
+
+// evict closes the connection that can be spared best, and reports whether there is one.
+func (cs *connections) evict() bool {
+	cs.mu.Lock()
+	c := cs.places.spare(0)
+	if c != nil {
+		cs.remove(c)
+	}
+	cs.mu.Unlock()
+	cs.hangUp(c)
+	return c != nil
+}
+
+// remove forgets a connection and gives back its place. cs.mu is locked.
+func (cs *connections) remove(c *conn) {
+	if _, ok := cs.open[c]; ok {
+		delete(cs.open, c)
+		cs.places.remove(c)
+	}
+}
+
+// hangUp closes the socket of a connection that was removed because it waited for a request.
+// Its goroutine then gets an error and ends.
+func (cs *connections) hangUp(c *conn) {
+	if c != nil {
+		cs.watch.forget(c)
+		_ = c.Conn.Close()
+	}
+}
+
+// wait is called when a connection begins to wait for a request.
+func (cs *connections) wait(c *conn) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if _, ok := cs.open[c]; ok {
+		cs.places.wait(c)
+	}
+}
+
+// work is called when the first bytes of a request have come. It reports false for a
+// connection that was closed meanwhile, so that the request is not served.
+func (cs *connections) work(c *conn) bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	_, ok := cs.open[c]
+	if ok {
+		cs.places.work(c)
+	}
+	return ok
 }
 
 // abort closes the socket of every connection, whatever its goroutine is doing. The
@@ -149,7 +216,7 @@ func (c *conn) Close() error {
 	}
 	c.conns.watch.forget(c)
 	c.conns.mu.Lock()
-	delete(c.conns.open, c)
+	c.conns.remove(c)
 	c.conns.mu.Unlock()
 	return c.Conn.Close()
 }
@@ -171,12 +238,15 @@ func (c *conn) discardInput() {
 // listener wraps the connections that it accepts for fasthttp.
 type listener struct {
 	net.Listener
-	conns   *connections
-	closing *atomic.Bool
+	conns    *connections
+	closing  *atomic.Bool
+	refuse   func(net.Conn) // answers a connection for which there is no place, and closes it
+	loopback bool           // it listens on a TCP port that only this machine reaches
 }
 
-// Accept waits for the next connection. It tries again while the process or the system
-// lacks a resource; fasthttp would stop serving at such an error.
+// Accept waits for the next connection for which there is a place. It tries again while the
+// process or the system lacks a resource; fasthttp would stop serving at such an error. As
+// long as there are connections that wait for a request, these give their resources up.
 func (l *listener) Accept() (net.Conn, error) {
 	const first, most = 5 * time.Millisecond, time.Second
 	// Shutdown closes the listeners that fasthttp knows at that time. A listener that is
@@ -185,16 +255,29 @@ func (l *listener) Accept() (net.Conn, error) {
 		_ = l.Close() // no connection has been accepted
 		return nil, net.ErrClosed
 	}
-	for wait := first; ; wait = min(2*wait, most) {
+	for wait := first; ; {
 		nc, err := l.Listener.Accept()
 		if err == nil {
-			return l.conns.accept(nc), nil
+			if c := l.conns.accept(nc); c != nil {
+				c.loopback = l.loopback
+				return c, nil
+			}
+			l.refuse(nc)
+			wait = first
+			continue
 		}
 		if !temporary(err) {
 			return nil, err
 		}
+		if !errors.Is(err, syscall.ECONNABORTED) && l.conns.evict() {
+			l.conns.watch.log.Debug("cannot accept a connection; one that waited for a request was closed", "error", err)
+			time.Sleep(time.Millisecond) // the descriptor is free when its goroutine has woken up
+			wait = first
+			continue
+		}
 		l.conns.watch.log.Warn("cannot accept a connection; trying again", "error", err)
 		time.Sleep(wait)
+		wait = min(2*wait, most)
 	}
 }
 

@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strconv"
 	"time"
@@ -57,6 +58,18 @@ func (s *Server) answer(rc *fasthttp.RequestCtx, f *failure.Failure) {
 	}
 }
 
+// refuse answers a connection for which there is no place, and closes it. A connection that
+// has just begun takes so few bytes at once, so that nobody waits for the client.
+func (s *Server) refuse(nc net.Conn) {
+	f := s.failures.Of(failure.OpenAI, failure.ErrConnections)
+	s.counts.Rejected(f.Reason)
+	body := f.AppendBody(nil)
+	_ = nc.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = fmt.Fprintf(nc, "HTTP/1.1 %d %s\r\nConnection: close\r\nRetry-After: %d\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		f.Status, fasthttp.StatusMessage(f.Status), s.retryAfter(), len(body), body)
+	_ = nc.Close()
+}
+
 // retryAfter returns Config.RetryAfter in whole seconds, as the header needs it.
 func (s *Server) retryAfter() int {
 	return int((s.cfg.RetryAfter + time.Second - 1) / time.Second)
@@ -65,7 +78,7 @@ func (s *Server) retryAfter() int {
 // malformed answers requests that are not HTTP, or whose headers are too large or too slow.
 // fasthttp closes the connection after that.
 func (s *Server) malformed(rc *fasthttp.RequestCtx, err error) {
-	s.cfg.CORS.answer(rc)
+	s.pages.answer(rc)
 	reason := failure.ErrNotHTTP
 	small, ne := (*fasthttp.ErrSmallBuffer)(nil), net.Error(nil)
 	switch {

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"net"
 	"sync"
 
 	"weir/server/failure"
@@ -63,7 +64,11 @@ func (c *conn) Read(p []byte) (int, error) {
 	if f.phase == refused {
 		return 0, f.bad
 	}
+	begins := f.phase == beforeRequest
 	if len(f.rest) > 0 {
+		if begins && !c.conns.work(c) {
+			return 0, net.ErrClosed
+		}
 		n := f.pass(p[:copy(p, f.rest)])
 		if f.rest = f.rest[n:]; len(f.rest) == 0 {
 			f.forget()
@@ -73,6 +78,9 @@ func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n == 0 {
 		return 0, err
+	}
+	if begins && !c.conns.work(c) {
+		return 0, net.ErrClosed
 	}
 	used := f.pass(p[:n])
 	if used < n && f.phase != refused {

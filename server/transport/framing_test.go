@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 // pieces is a connection that delivers bytes in pieces.
@@ -26,9 +27,18 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
+// opened returns a connection that waits for its first request.
+func opened(nc net.Conn) *conn {
+	cs := newConnections(nil, time.Minute, 1)
+	c := &conn{Conn: nc, conns: cs}
+	cs.open[c] = struct{}{}
+	cs.places.add(c)
+	return c
+}
+
 // requests returns where requests end in what a client sends, and why the last is refused.
 func requests(sent []byte, piece, buffer int) (ends []int, passed []byte, bad error) {
-	c := &conn{Conn: &pieces{rest: sent, piece: piece}}
+	c := opened(&pieces{rest: sent, piece: piece})
 	b := make([]byte, buffer)
 	for {
 		n, err := c.Read(b)
@@ -104,7 +114,7 @@ func BenchmarkFraming(b *testing.B) {
 		"User-Agent: OpenAI/Python 2.8.1\r\nX-Stainless-Lang: python\r\nX-Stainless-Package-Version: 2.8.1\r\nX-Stainless-OS: Linux\r\n" +
 		"Authorization: Bearer 0123456789abcdef0123456789abcdef\r\nContent-Length: 1000\r\n\r\n" + body)
 	p := &pieces{piece: len(sent)}
-	c := &conn{Conn: p}
+	c := opened(p)
 	buf := make([]byte, 16<<10)
 	b.ReportAllocs()
 	for b.Loop() {

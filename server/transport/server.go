@@ -32,6 +32,7 @@ type Server struct {
 	queue    *Queue
 	turns    *Turns
 	keys     *auth.Keyring
+	pages    *pages
 	memory   *memory.Account
 	bodies   *bodies
 	draining atomic.Bool
@@ -64,13 +65,14 @@ func New(cfg Config, router Router, failures failure.Settings, counts *metrics.M
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	watch := newWatcher(s.log)
 	watch.peeks = cfg.PollClients
-	s.conns = newConnections(watch, cfg.WriteTimeout)
+	s.conns = newConnections(watch, cfg.WriteTimeout, max(1, min(cfg.MaxConnections, openFiles()/4*3)))
 	var err error
 	if s.keys == nil {
 		if s.keys, err = auth.New(cfg.APIKeys, ""); err != nil {
 			return nil, err
 		}
 	}
+	s.pages = newPages(&cfg, s.keys.Open())
 	if s.queue, err = NewQueue(cfg.PrepareQueue, cfg.PrepareWorkers); err != nil {
 		return nil, err
 	}
@@ -86,12 +88,13 @@ func New(cfg Config, router Router, failures failure.Settings, counts *metrics.M
 		ExpectHandler: s.expect,
 		Name:          "weir",
 		Logger:        httpLog{s.log},
-		Concurrency:   cfg.MaxConnections,
+		Concurrency:   2 * cfg.MaxConnections, // connections bound it; the goroutine of a closed one may take a moment to end
 		ConnState: func(nc net.Conn, state fasthttp.ConnState) {
 			c := nc.(*conn)
 			c.active.Store(state == fasthttp.StateActive)
 			if state == fasthttp.StateIdle {
 				c.serving.Store(false)
+				s.conns.wait(c)
 			}
 		},
 
@@ -124,10 +127,12 @@ func RandomHex(n int) string {
 // Serve answers the connections of ln until Shutdown, and then returns nil. If Shutdown has
 // been called before, it returns at once. It may be called for several listeners.
 func (s *Server) Serve(ln net.Listener) error {
-	if a, ok := ln.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
+	a, tcp := ln.Addr().(*net.TCPAddr)
+	loopback := tcp && a.IP.IsLoopback()
+	if tcp && !loopback {
 		s.Expose()
 	}
-	if err := s.http.Serve(&listener{ln, s.conns, &s.closing}); err != nil {
+	if err := s.http.Serve(&listener{ln, s.conns, &s.closing, s.refuse, loopback}); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
 	return nil

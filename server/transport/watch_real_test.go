@@ -42,7 +42,7 @@ func watching(t *testing.T, peeks bool) (*watcher, *connections, net.Listener) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ln.Close(); w.close() })
-	return w, newConnections(w, time.Minute), ln
+	return w, newConnections(w, time.Minute, 100), ln
 }
 
 func bothSources(t *testing.T, f func(t *testing.T, peeks bool)) {
@@ -174,7 +174,7 @@ func TestWatcherDescriptorReuse(t *testing.T) {
 func TestWatcherWithoutDescriptor(t *testing.T) {
 	w := newWatcher(slog.New(slog.DiscardHandler))
 	client, server := net.Pipe()
-	c := newConnections(w, time.Minute).accept(server)
+	c := newConnections(w, time.Minute, 100).accept(server)
 	if c.raw != nil || w.mu.source != nil {
 		t.Error("a pipe is watched")
 	}

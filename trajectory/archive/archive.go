@@ -162,9 +162,7 @@ func (a *Archive) open() error {
 	if err != nil {
 		return err
 	}
-	if err := a.db.Update(a.quit, func(*store.Tx) error { a.last = last; return nil }); err != nil {
-		return err
-	}
+	a.last = last // no update looks at it before a.ready is set; a full disk is no reason to wait
 	if len(left) > 0 {
 		a.log.Info("removing what unfinished uploads and deletions have left", "uploads", len(left))
 	}

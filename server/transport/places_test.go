@@ -1,0 +1,188 @@
+package transport
+
+import (
+	"bytes"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestPlaces: an address has as many places as it leaves to others; beyond that a connection
+// that waits goes, the oldest of the address that has most of them.
+func TestPlaces(t *testing.T) {
+	p := newPlaces(8)
+	var open []*conn
+	// enter asks for a place; gone is the index of the connection that goes, or -1.
+	enter := func(address string, ok bool, gone int) {
+		t.Helper()
+		instead, got := p.admit(address)
+		if want := (*conn)(nil); got != ok || gone < 0 && instead != want || gone >= 0 && instead != open[gone] {
+			t.Fatalf("connection %d from %s: %v, instead of %v", len(open), address, got, instead)
+		}
+		if instead != nil {
+			p.remove(instead)
+		}
+		if got {
+			c := &conn{address: address}
+			open = append(open, c)
+			p.add(c)
+		}
+	}
+	for range 4 { // 0 to 3
+		enter("a", true, -1)
+	}
+	enter("a", true, 0) // 4
+	for i := 1; i < 5; i++ {
+		p.work(open[i])
+	}
+	enter("a", false, -1)
+	enter("b", true, -1) // 5
+	enter("b", true, -1) // 6
+	enter("b", true, 5)  // 7
+	p.wait(open[3])
+	p.wait(open[1])
+	p.wait(open[2])
+	enter("b", true, 3) // 8: a has three that wait, b two in all
+	enter("c", true, -1)
+	enter("d", true, -1)
+	enter("e", true, 6) // the places are all taken, and b has three that wait
+	if p.taken != 8 {
+		t.Errorf("%d places are taken", p.taken)
+	}
+}
+
+// TestPlacesAtRandom: whatever happens, no more places are taken than there are, only
+// connections that wait have to go, and an address without a connection gets in if any waits.
+func TestPlacesAtRandom(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	p := newPlaces(20)
+	var open []*conn
+	drop := func(c *conn) {
+		for i := range open {
+			if open[i] == c {
+				open = append(open[:i], open[i+1:]...)
+				p.remove(c)
+				return
+			}
+		}
+		t.Fatal("a connection goes that is not open")
+	}
+	most := func() (n int) {
+		idle := map[string]int{}
+		for _, c := range open {
+			if c.waiting != nil {
+				idle[c.address]++
+				n = max(n, idle[c.address])
+			}
+		}
+		return n
+	}
+	for range 20_000 {
+		switch address := strconv.Itoa(int(rng.ExpFloat64() * 3)); {
+		case rng.IntN(3) == 0:
+			idle := most()
+			instead, ok := p.admit(address)
+			if own := p.of[address]; own == nil && idle > 0 && !ok {
+				t.Fatal("a new address is kept out")
+			}
+			if instead != nil {
+				if instead.waiting == nil || instead.address != address && p.of[instead.address].idle.Len() != idle {
+					t.Fatalf("%+v has to go", instead)
+				}
+				drop(instead)
+			}
+			if ok {
+				open = append(open, &conn{address: address})
+				p.add(open[len(open)-1])
+			}
+		case len(open) == 0:
+		case rng.IntN(4) == 0:
+			drop(open[rng.IntN(len(open))])
+		case rng.IntN(2) == 0:
+			p.work(open[rng.IntN(len(open))])
+		default:
+			p.wait(open[rng.IntN(len(open))])
+		}
+		if p.taken != len(open) || p.taken > p.most || len(p.idle) > 0 && p.idle[0].idle.Len() != most() {
+			t.Fatalf("%d of %d places are taken by %d connections", p.taken, p.most, len(open))
+		}
+	}
+	for len(open) > 0 {
+		drop(open[0])
+	}
+	if len(p.of) != 0 || len(p.idle) != 0 || p.taken != 0 {
+		t.Errorf("%d addresses, %d idle, %d places taken at the end", len(p.of), len(p.idle), p.taken)
+	}
+}
+
+// poor is a listener whose process may have a number of open sockets, and no more.
+type poor struct {
+	net.Listener
+	ends  []net.Conn
+	limit int
+	open  *atomic.Int64
+}
+
+type counted struct {
+	net.Conn
+	open   *atomic.Int64
+	closed atomic.Bool
+}
+
+func (c *counted) Close() error {
+	if !c.closed.Swap(true) {
+		c.open.Add(-1)
+	}
+	return c.Conn.Close()
+}
+
+func (p *poor) Accept() (net.Conn, error) {
+	if p.open.Load() >= int64(p.limit) {
+		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
+	}
+	p.open.Add(1)
+	a, b := net.Pipe()
+	p.ends = append(p.ends, b)
+	return &counted{Conn: a, open: p.open}, nil
+}
+
+// TestNoDescriptors: where file descriptors run out, connections that wait for a request give
+// theirs up, and those with a request do not.
+func TestNoDescriptors(t *testing.T) {
+	var log bytes.Buffer
+	w := newWatcher(slog.New(slog.NewTextHandler(&log, nil)))
+	cs := newConnections(w, time.Minute, 100)
+	p := &poor{limit: 3, open: new(atomic.Int64)}
+	l := &listener{p, cs, new(atomic.Bool), nil, false}
+	accept := func() *conn {
+		t.Helper()
+		nc, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return nc.(*conn)
+	}
+	busy, first := accept(), accept()
+	if !cs.work(busy) {
+		t.Fatal("the connection is closed")
+	}
+	accept()
+	accept()
+	if !first.Conn.(*counted).closed.Load() || busy.Conn.(*counted).closed.Load() || cs.work(first) || p.open.Load() != 3 || log.Len() > 0 {
+		t.Errorf("the oldest is open, or the busy one is not: %d open, %s", p.open.Load(), &log)
+	}
+	// The client of a connection that was closed is told so, and a request that it has sent
+	// meanwhile is not served.
+	if n, err := first.Read(make([]byte, 1)); n != 0 || err == nil {
+		t.Errorf("read %d bytes, %v", n, err)
+	}
+	if err := first.Close(); err != nil || len(cs.open) != 3 {
+		t.Errorf("%v, %d open", err, len(cs.open))
+	}
+	cs.abort()
+}
