@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -104,6 +105,41 @@ func TestDeviceFlag(t *testing.T) {
 		d := device("auto")
 		if err := d.Set(name); (err == nil) != ok {
 			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// TestAllowedOrigins: lists in all their forms reach the server, and what no request can
+// have is refused.
+func TestAllowedOrigins(t *testing.T) {
+	for _, c := range []struct {
+		args           []string
+		origins, hosts []string
+	}{
+		{nil, nil, nil},
+		{[]string{"--allowed-origins", `["*"]`}, []string{"*"}, nil},
+		{[]string{"--allowed-origins", `[]`}, []string{}, nil},
+		{[]string{"--allowed-origins", ""}, []string{}, nil},
+		{[]string{"--allowed-origins", "https://a.example, http://b.example:*", "--allowed-origins", `["null"]`}, []string{"https://a.example", "http://b.example:*", "null"}, nil},
+		{[]string{"--allowed-hosts", "a.example,*.b.example", "--allowed-hosts", "::1"}, nil, []string{"a.example", "*.b.example", "::1"}},
+	} {
+		o, _ := parseServe(t, c.args...)
+		s := o.serverConfig(nil)
+		if got := s.CORS.Origins; !slices.Equal(got, c.origins) || (got == nil) != (c.origins == nil) || !slices.Equal(s.AllowedHosts, c.hosts) || !slices.Equal(s.CORS.Methods, []string{"*"}) {
+			t.Errorf("%q: origins %#v, hosts %q", c.args, got, s.AllowedHosts)
+		}
+	}
+	for _, args := range [][]string{
+		{"--allowed-origins", "chat.example"}, {"--allowed-origins", "https://chat.example/"}, {"--allowed-origins", "https://*.*"}, {"--allowed-origins", "https://a,"},
+		{"--allowed-origins", `["*"`}, {"--allowed-origins", `[1]`}, {"--allowed-hosts", "chat.example:80"}, {"--allowed-hosts", "http://chat.example"}, {"--allowed-hosts", "a,"},
+	} {
+		o := &serveOptions{}
+		f, _, err := parseFlags(t, func(f *flagSet) { o.bind(f, noEnv) }, noEnv, args...)
+		if err == nil {
+			err = o.settle(f, noEnv)
+		}
+		if _, usage := err.(usageError); !usage {
+			t.Errorf("%q: %v", args, err)
 		}
 	}
 }

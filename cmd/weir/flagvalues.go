@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"weir/internal/jsontext"
 )
 
 // opposite is the value of --no-x: it sets x to false, or to true if it is false
@@ -72,6 +74,41 @@ func (n *numbers) Set(text string) error {
 			return fmt.Errorf("%q is not a number", field)
 		}
 		*n.list = append(*n.list, v)
+	}
+	return nil
+}
+
+// texts is a flag with a list of texts: separated by commas, as a JSON list, which is how
+// vLLM takes some of them, or given by repeating the flag. The empty text is the empty list,
+// which is not nil.
+type texts struct {
+	list    *[]string
+	changed bool
+}
+
+func (t *texts) Type() string { return "list" }
+func (t *texts) String() string {
+	if t.list == nil {
+		return ""
+	}
+	return strings.Join(*t.list, ",")
+}
+func (t *texts) Set(text string) error {
+	if !t.changed { // the list still holds the default
+		*t.list, t.changed = []string{}, true
+	}
+	var more []string
+	switch text = strings.TrimSpace(text); {
+	case text == "":
+	case text[0] == '[':
+		if err := jsontext.Decode([]byte(text), &more); err != nil {
+			return fmt.Errorf("%s is not a JSON list of texts", text)
+		}
+	default:
+		more = strings.Split(text, ",")
+	}
+	for _, one := range more {
+		*t.list = append(*t.list, strings.TrimSpace(one))
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func (o *healthOptions) ask(ctx context.Context) error {
 		return new(net.Dialer).DialContext(ctx, network, address)
 	}}
 	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://weir"+strings.TrimRight(o.rootPath, "/")+"/health", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost"+strings.TrimRight(o.rootPath, "/")+"/health", nil)
 	if err != nil {
 		return err
 	}

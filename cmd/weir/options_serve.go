@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -60,7 +61,7 @@ func (o *serveOptions) settle(f *flagSet, getenv func(string) string) error {
 		o.engine.launch = "cu"
 	}
 	o.settings = f.settings()
-	return o.api.validate()
+	return cmp.Or(o.access.validate(), o.api.validate())
 }
 
 // listenOptions say where the server listens and how connections are treated.
@@ -84,7 +85,7 @@ func (o *listenOptions) bind(f *flagSet) {
 	f.StringVar(&o.socket, "uds", "", "listen on the Unix domain socket at this `path` instead of a TCP port")
 	f.StringVar(&o.rootPath, "root-path", "", "`prefix` of every URL path, for a proxy that does not remove it")
 	f.Var(&o.maxBody, "max-body-size", "largest body of a request")
-	f.Var(&o.memory, "memory-limit", "most memory that all requests together may hold, for bodies, preparation and answers that are not sent yet; requests beyond it wait a few seconds and are then refused with 503 (default: four fifths of what the machine or its control group leaves beside the weights and the KV cache)")
+	f.Var(&o.memory, "memory-limit", "most memory that all requests together may hold, for bodies and answers that are not sent or not read yet; requests beyond it wait a few seconds and are then refused with 503 (default: four fifths of what the machine or its control group leaves beside the weights and the KV cache)")
 	f.IntVar(&o.preparing, "max-preparing", 4096, "largest number of `requests` that wait to be rendered and tokenized; requests beyond it are refused with 503")
 	f.DurationVar(&o.heartbeat, "sse-heartbeat", 15*time.Second, "how long a stream may be silent before a blank line is sent to keep the connection open; 0 sends none")
 	f.DurationVar(&o.shutdown, "shutdown-timeout", 30*time.Second, "how long requests may continue after SIGTERM or SIGINT")
@@ -96,6 +97,7 @@ type accessOptions struct {
 	credentials string
 	bearer      bool
 	cors        transport.CORS
+	hosts       []string
 }
 
 func (o *accessOptions) bind(f *flagSet) {
@@ -103,10 +105,24 @@ func (o *accessOptions) bind(f *flagSet) {
 	f.StringArrayVar(&o.keys, "api-key", nil, "`key` that clients must send, except to /health, /ping, /ready, /version and /metrics; repeat it for several (default: no key is needed)")
 	f.StringVar(&o.credentials, "credentials", "", "YAML `file` with hashed keys and their users, projects and rights; it is read again when it changes")
 	f.BoolVar(&o.bearer, "feedback-bearer", false, "accept Bearer tokens for feedback, in addition to Basic authentication")
-	f.StringSliceVar(&o.cors.Origins, "allowed-origins", []string{"*"}, "`origins` of web pages that may call the server")
-	f.StringSliceVar(&o.cors.Methods, "allowed-methods", []string{"*"}, "HTTP `methods` that web pages may use")
-	f.StringSliceVar(&o.cors.Headers, "allowed-headers", []string{"*"}, "`headers` that web pages may send")
+	o.cors.Methods, o.cors.Headers = []string{"*"}, []string{"*"}
+	f.Var(&texts{list: &o.cors.Origins}, "allowed-origins", "`origins` whose web pages may call the server: * for all, null for pages without an origin, or scheme://host:port, where one * may stand for any text; "+
+		"separated by commas, or a JSON list (default: * if there are keys; without keys the pages of localhost and loopback addresses, and of app, file, tauri and vscode programs)")
+	f.Var(&texts{list: &o.cors.Methods}, "allowed-methods", "HTTP `methods` that web pages may use")
+	f.Var(&texts{list: &o.cors.Headers}, "allowed-headers", "`headers` that web pages may send")
+	f.Var(&texts{list: &o.hosts}, "allowed-hosts", "`hosts` that requests may name in the header Host, besides localhost, *.localhost and loopback addresses; it is checked if there are no keys and --host is a loopback address. * is all of them")
 	f.BoolVar(&o.cors.Credentials, "allow-credentials", false, "let web pages send cookies")
+}
+
+// validate refuses origins and hosts that no request can have.
+func (o *accessOptions) validate() error {
+	if err := o.cors.Validate(); err != nil {
+		return usageError{fmt.Errorf("--allowed-origins: %w", err)}
+	}
+	if err := transport.ValidateHosts(o.hosts); err != nil {
+		return usageError{fmt.Errorf("--allowed-hosts: %w", err)}
+	}
+	return nil
 }
 
 // interfaceOptions say what the HTTP interface offers and how it answers.
@@ -207,7 +223,7 @@ func (o *serveOptions) serverConfig(log *slog.Logger) server.Config {
 	c := server.DefaultConfig()
 	c.Version, c.APIKeys, c.Log = version, o.access.keys, log
 	c.CORS.Origins, c.CORS.Methods, c.CORS.Headers, c.CORS.Credentials = o.access.cors.Origins, o.access.cors.Methods, o.access.cors.Headers, o.access.cors.Credentials
-	c.FeedbackBearer = o.access.bearer
+	c.FeedbackBearer, c.AllowedHosts = o.access.bearer, o.access.hosts
 	c.MaxBody, c.MaxBodies = int(o.listen.maxBody), max(c.MaxBodies, int64(o.listen.maxBody))
 	c.PrepareQueue, c.LogRequests = o.listen.preparing, o.logs.requests
 	c.NoRequestID = !o.api.requestIDs

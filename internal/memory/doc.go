@@ -20,9 +20,8 @@
 //
 // # Why nobody waits in a circle
 //
-// A request first holds its body, then grows by what preparing it takes, and then by its
-// answer. If all memory were held by requests that each wait for more, none of them could
-// go on. Therefore those that wait may together hold at most a quarter of the limit. A
+// A request first holds its body, and then grows by its answer. If all memory were held by
+// requests that each wait for more, none of them could go on. Therefore those that wait may together hold at most a quarter of the limit. A
 // reservation that would make it more fails with ErrFull in place of waiting. At least
 // three quarters are then held by requests that do not wait, or are free, and whatever
 // needs no more than that gets its turn. (Ordering the phases, each with a part of the

@@ -34,6 +34,10 @@ var (
 	ErrVersion = errors.New("server: not a version of HTTP that the server speaks")
 	// ErrHeaders is a request line with headers beyond Settings.Header.
 	ErrHeaders = errors.New("server: request line and headers are too large")
+	// ErrHost is a request whose header Host does not name this server.
+	ErrHost = errors.New("server: the header Host names another server")
+	// ErrOrigin is a request of a web page that may not call the server.
+	ErrOrigin = errors.New("server: pages of this origin may not call")
 	// ErrNoPath is a path that leads nowhere.
 	ErrNoPath = errors.New("server: unknown path")
 	// ErrMethod is a method that the path does not have.

@@ -98,6 +98,14 @@ var table = []row{
 			return fmt.Sprintf("The request line and headers are larger than %d bytes.", s.Header)
 		},
 	},
+	{
+		err: ErrHost, kind: "host", status: 403, typ: api.TypePermission,
+		text: say("The header Host names a host that this server does not serve; the flag --allowed-hosts adds hosts."),
+	},
+	{
+		err: ErrOrigin, kind: "origin", status: 403, typ: api.TypePermission,
+		text: say("Web pages of this origin may not call this server; the flag --allowed-origins says which may."),
+	},
 	{err: ErrNoPath, kind: "path", status: 404, typ: api.TypeNotFound, form: detail, text: say("Not Found")},
 	{err: ErrMethod, kind: "method", status: 405, typ: typeMethod, form: detail, text: say("Method Not Allowed")},
 	{

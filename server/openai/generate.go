@@ -80,8 +80,13 @@ func (s *Service) generate(c *transport.Call, prepare preparation[*prepared]) {
 		done.requests[i].Arrived = c.Begun
 		done.requests[i].Tenant, done.requests[i].Project = c.Tenant(), c.Project
 	}
+	if done.reply.stream {
+		done.reply.budget = s.unread.open(done.reply.unreadSize())
+		done.requests[0].Budget = done.reply.budget
+	}
 	st, err := m.Engine.SubmitAll(done.requests)
 	if err != nil {
+		done.reply.budget.close()
 		c.Fail(err)
 		return
 	}
@@ -90,6 +95,7 @@ func (s *Service) generate(c *transport.Call, prepare preparation[*prepared]) {
 	defer func() {
 		if !handedOver { // there was a panic, so that nobody reads the stream any more
 			st.Cancel()
+			done.reply.budget.close()
 		}
 	}()
 	s.log.Debug(transport.LogSubmitted, "id", done.reply.meta.ID, "project", c.Project, "prompts", len(done.requests), "n", done.reply.n, "stream", done.reply.stream)

@@ -32,6 +32,7 @@ type reply struct {
 	answer   answer
 	recorded *transcript         // nil: this answer is not recorded
 	memory   *memory.Reservation // what the answer may come to hold; nil: it is not counted
+	budget   *streamBudget       // of the unread events of a stream; nil: it is not one
 }
 
 // An answer is the form of an answer, which is different for the two functions that

@@ -100,6 +100,7 @@ type Service struct {
 	recorder  *recording.Recorder // nil: nothing is recorded
 	counts    *metrics.Metrics
 	salts     salter
+	unread    *unread
 	seeds     atomic.Uint64 // seeds that were made from Config.Seed
 	load      atomic.Int64  // requests that generate; counted with LoadTracking
 
@@ -115,7 +116,7 @@ func New(cfg Config, http *transport.Server, recorder *recording.Recorder, count
 	if cfg.NewID == nil {
 		cfg.NewID = func() string { return transport.RandomHex(8) }
 	}
-	s := &Service{cfg: cfg, log: http.Log(), http: http, recorder: recorder, counts: counts, salts: newSalter()}
+	s := &Service{cfg: cfg, log: http.Log(), http: http, recorder: recorder, counts: counts, salts: newSalter(), unread: newUnread(http.Memory())}
 	var err error
 	s.compiling, err = transport.NewQueue(cfg.CompileQueue, cfg.CompileWorkers)
 	return s, err

@@ -46,6 +46,9 @@ func (p *prepared) size(vocabulary int) int64 {
 	if a, ok := p.reply.answer.(*chatAnswer); ok {
 		n += 3 * int64(p.reply.n) * int64(len(a.echo)+len(a.echoThought))
 	}
+	if p.reply.stream {
+		n += p.reply.unreadSize()
+	}
 	if p.reply.form.PromptText != nil {
 		n += 2 * int64(len(*p.reply.form.PromptText))
 	}
@@ -102,6 +105,12 @@ func (r *reply) tokenSize() int64 {
 		n += entrySize + int64(r.alternatives())*r.altSize()
 	}
 	return n
+}
+
+// unreadSize returns the bytes of events that a client which reads may leave unread: some of
+// each choice.
+func (r *reply) unreadSize() int64 {
+	return 16<<10 + int64(r.n)*4*(24+8*int64(r.alternatives()))
 }
 
 func (r *reply) altSize() int64 {

@@ -135,6 +135,7 @@ func (b *sse) release() {
 	if b.live > 0 {
 		b.st.Cancel()
 	}
+	b.r.budget.close()
 }
 
 // next returns the next piece to write, which is valid until the next call, or io.EOF

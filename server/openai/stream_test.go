@@ -53,10 +53,10 @@ func bytesOf(s string) []int32 { return servertest.Encode(s, false) }
 
 func TestStreamHeaders(t *testing.T) {
 	h := newServer(t, nil)
-	_, _, header := h.Get("POST", servertest.ChatPath, servertest.Body(t, map[string]any{"stream": true}))
+	_, _, header := h.Get("POST", servertest.ChatPath, servertest.Body(t, map[string]any{"stream": true}), "Origin: http://localhost:3000")
 	for k, want := range map[string]string{
 		"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache", "X-Accel-Buffering": "no",
-		"Access-Control-Allow-Origin": "*",
+		"Access-Control-Allow-Origin": "http://localhost:3000",
 	} {
 		if got := header.Get(k); got != want {
 			t.Errorf("%s: %q, want %q", k, got, want)

@@ -160,6 +160,7 @@ func New(t testing.TB, change func(*Setup)) *Server {
 			Generation: openai.Generation{EOS: EndOfTurn, Stop: []int32{EndOfText}},
 		},
 	}
+	s.Config.AllowedHosts = []string{"weir"} // which the requests of tests name, also over TCP
 	h.Log = newLog()
 	s.Config.Log = slog.New(h.Log)
 	s.Oracle.Hook = func(c sim.Call, step int) error {

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -73,6 +74,10 @@ type Access struct {
 	// FeedbackBearer makes the feedback interface accept bearer tokens, and not only
 	// passwords.
 	FeedbackBearer bool
+	// AllowedHosts are the hosts, besides this machine's local names and addresses, that a
+	// request may name in its header Host where that is checked: without keys, on a TCP
+	// port that only this machine reaches. One * stands for any text.
+	AllowedHosts []string
 }
 
 // Timeouts bound the time that clients may take.
@@ -164,6 +169,9 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("server: Config.RootPath is %q, want a path that begins with / and does not end in it", c.RootPath)
 	case c.CORS.MaxAge < 0:
 		return fmt.Errorf("server: Config.CORS.MaxAge is %d, want at least 0", c.CORS.MaxAge)
+	}
+	if err := cmp.Or(c.CORS.Validate(), ValidateHosts(c.AllowedHosts)); err != nil {
+		return fmt.Errorf("server: %w", err)
 	}
 	for _, k := range c.APIKeys {
 		if k == "" {

@@ -20,8 +20,9 @@ type conn struct {
 	conns *connections
 	presence
 
-	address string // the client's, as Call.Tenant has it
-	framing framing
+	address  string // the client's, as Call.Tenant has it
+	loopback bool   // it was accepted on a TCP port that only this machine reaches
+	framing  framing
 
 	id  uint64          // the number that the watcher knows it by; 0: not watched
 	raw syscall.RawConn // nil: it has no file descriptor
@@ -237,9 +238,10 @@ func (c *conn) discardInput() {
 // listener wraps the connections that it accepts for fasthttp.
 type listener struct {
 	net.Listener
-	conns   *connections
-	closing *atomic.Bool
-	refuse  func(net.Conn) // answers a connection for which there is no place, and closes it
+	conns    *connections
+	closing  *atomic.Bool
+	refuse   func(net.Conn) // answers a connection for which there is no place, and closes it
+	loopback bool           // it listens on a TCP port that only this machine reaches
 }
 
 // Accept waits for the next connection for which there is a place. It tries again while the
@@ -257,6 +259,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		nc, err := l.Listener.Accept()
 		if err == nil {
 			if c := l.conns.accept(nc); c != nil {
+				c.loopback = l.loopback
 				return c, nil
 			}
 			l.refuse(nc)

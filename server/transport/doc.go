@@ -12,7 +12,8 @@
 // stages. A [Call] is the request from its headers to the last byte of its answer:
 //
 //	bytes     framing.go  what a proxy may read in another way is refused; nothing of the next request passes
-//	headers   route.go    CORS, path, key, method, project: what is refused here is
+//	page      pages.go    which web pages may call, and under which names of the server
+//	headers   route.go    path, key, method, project: what is refused here is
 //	                      refused before its body is read
 //	handler               Route.Serve(call), which uses the methods of Call:
 //	body      body.go     ReadBody: bounded in size and time

@@ -78,7 +78,7 @@ func (s *Server) retryAfter() int {
 // malformed answers requests that are not HTTP, or whose headers are too large or too slow.
 // fasthttp closes the connection after that.
 func (s *Server) malformed(rc *fasthttp.RequestCtx, err error) {
-	s.cfg.CORS.answer(rc)
+	s.pages.answer(rc)
 	reason := failure.ErrNotHTTP
 	small, ne := (*fasthttp.ErrSmallBuffer)(nil), net.Error(nil)
 	switch {

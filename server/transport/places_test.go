@@ -158,7 +158,7 @@ func TestNoDescriptors(t *testing.T) {
 	w := newWatcher(slog.New(slog.NewTextHandler(&log, nil)))
 	cs := newConnections(w, time.Minute, 100)
 	p := &poor{limit: 3, open: new(atomic.Int64)}
-	l := &listener{p, cs, new(atomic.Bool), nil}
+	l := &listener{p, cs, new(atomic.Bool), nil, false}
 	accept := func() *conn {
 		t.Helper()
 		nc, err := l.Accept()

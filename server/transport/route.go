@@ -48,7 +48,7 @@ func (s *Server) handle(rc *fasthttp.RequestCtx) {
 
 // call begins a call.
 func (s *Server) call(rc *fasthttp.RequestCtx) *Call {
-	s.cfg.CORS.answer(rc)
+	s.pages.answer(rc)
 	c := &Call{RequestCtx: rc, server: s, conn: rc.Conn().(*conn), Begun: s.Now(), bodyRead: !unread(rc)}
 	c.conn.serving.Store(true)
 	c.body.all, c.body.conn = s.bodies, c.conn
@@ -98,21 +98,16 @@ func (s *Server) admit(c *Call) (r Route, ok bool) {
 		c.Fail(err)
 		return r, false
 	}
-	method := string(header.Method())
-	c.Target = s.withoutRoot(string(c.URI().PathOriginal()))
-	if method == fasthttp.MethodOptions {
-		s.cfg.CORS.preflight(c.RequestCtx)
+	r, found, guarded := s.route(c)
+	if err := s.pages.check(c, found && r.Open && allows(r.Methods, fasthttp.MethodGet)); err != nil {
+		c.Fail(err)
 		return r, false
 	}
-	r, found := s.router.Find(c.Target)
-	if !found {
-		r.Name = noRoute
+	if c.IsOptions() {
+		s.pages.preflight(c.RequestCtx)
+		return r, false
 	}
-	c.face = s.router.Interface(c.Target)
-	c.account.method, c.account.handler, c.account.bytes = method, r.Name, header.ContentLength()
-	guarded := found && !r.Open || strings.HasPrefix(c.Target, "/v1") || c.face != failure.OpenAI
 	if guarded {
-		c.account.path = c.Target
 		if err := s.identify(c, r.Private); err != nil {
 			c.Fail(err)
 			return r, false
@@ -134,6 +129,27 @@ func (s *Server) admit(c *Call) (r Route, ok bool) {
 		return r, false
 	}
 	return r, true
+}
+
+// route finds the function of a request, and begins the account of it, which preflight
+// requests do not have. guarded says that the request needs a key, if there are keys.
+func (s *Server) route(c *Call) (r Route, found, guarded bool) {
+	header := &c.Request.Header
+	c.Target = s.withoutRoot(string(c.URI().PathOriginal()))
+	c.face = s.router.Interface(c.Target)
+	r, found = s.router.Find(c.Target)
+	if !found {
+		r.Name = noRoute
+	}
+	guarded = found && !r.Open || strings.HasPrefix(c.Target, "/v1") || c.face != failure.OpenAI
+	if c.IsOptions() {
+		return r, found, guarded
+	}
+	c.account.method, c.account.handler, c.account.bytes = string(header.Method()), r.Name, header.ContentLength()
+	if guarded {
+		c.account.path = c.Target
+	}
+	return r, found, guarded
 }
 
 // wellFormed returns an error for a request that is not what HTTP/1.1 prescribes, although

@@ -32,6 +32,7 @@ type Server struct {
 	queue    *Queue
 	turns    *Turns
 	keys     *auth.Keyring
+	pages    *pages
 	memory   *memory.Account
 	bodies   *bodies
 	draining atomic.Bool
@@ -71,6 +72,7 @@ func New(cfg Config, router Router, failures failure.Settings, counts *metrics.M
 			return nil, err
 		}
 	}
+	s.pages = newPages(&cfg, s.keys.Open())
 	if s.queue, err = NewQueue(cfg.PrepareQueue, cfg.PrepareWorkers); err != nil {
 		return nil, err
 	}
@@ -125,10 +127,12 @@ func RandomHex(n int) string {
 // Serve answers the connections of ln until Shutdown, and then returns nil. If Shutdown has
 // been called before, it returns at once. It may be called for several listeners.
 func (s *Server) Serve(ln net.Listener) error {
-	if a, ok := ln.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
+	a, tcp := ln.Addr().(*net.TCPAddr)
+	loopback := tcp && a.IP.IsLoopback()
+	if tcp && !loopback {
 		s.Expose()
 	}
-	if err := s.http.Serve(&listener{ln, s.conns, &s.closing, s.refuse}); err != nil {
+	if err := s.http.Serve(&listener{ln, s.conns, &s.closing, s.refuse, loopback}); err != nil {
 		return fmt.Errorf("server: %w", err)
 	}
 	return nil
