@@ -117,15 +117,15 @@ func (s *Scheduler) checkCandidate() error {
 func TestTenantsShareEqually(t *testing.T) {
 	for _, priority := range []bool{false, true} {
 		c := newCrowd(t, Config{MaxTokens: 512, MaxSeqs: 32, MaxSeqTokens: 8192, MaxPrefill: 128, Priority: priority}, 4000)
-		c.add("long", "", 400, 4000, 20)
-		c.add("short", "", 8000, 20, 60)
-		c.add("split", "1", 200, 1000, 100)
-		c.add("split", "2", 8000, 30, 30)
+		c.add("long", "", 80, 4000, 20)
+		c.add("short", "", 3500, 20, 60)
+		c.add("split", "1", 120, 1000, 100)
+		c.add("split", "2", 2500, 30, 30)
 		for range 100 {
 			c.step() // the first steps fill the places
 		}
 		clear(c.given)
-		for range 2000 {
+		for range 800 {
 			c.step()
 		}
 		for _, pair := range [][2]string{{"long", "short"}, {"long", "split"}, {"split/1", "split/2"}} {
