@@ -39,11 +39,7 @@ func TestAnswerSizes(t *testing.T) {
 			all := make([]gathered, choices)
 			for i := range tokens {
 				for j := range all {
-					ev := engine.Event{Choice: int32(j), Token: int32((1000 + 7*i + j) % vocabulary), Logprob: -12.345678, Rank: 3}
-					ev.Text = r.tok.Bytes(ev.Token)
-					for k := range c.top {
-						ev.Top = append(ev.Top, engine.TokenLogprob{Token: int32((1000 + 7*i + 31*k) % vocabulary), Logprob: -1.2345678 * float32(k)})
-					}
+					ev := sampleEvent(r, i, j)
 					all[j].add(r, &ev)
 					if err := m.add(&ev, all[j].entry(&ev)); err != nil {
 						t.Fatal(err)
@@ -64,6 +60,16 @@ func TestAnswerSizes(t *testing.T) {
 			runtime.KeepAlive(body)
 		})
 	}
+}
+
+// sampleEvent is token i of choice j, with the alternatives that r asks for.
+func sampleEvent(r *reply, i, j int) engine.Event {
+	ev := engine.Event{Choice: int32(j), Token: int32((1000 + 7*i + j) % vocabulary), Logprob: -12.345678, Rank: 3}
+	ev.Text = r.tok.Bytes(ev.Token)
+	for k := range r.top {
+		ev.Top = append(ev.Top, engine.TokenLogprob{Token: int32((1000 + 7*i + 31*k) % vocabulary), Logprob: -1.2345678 * float32(k)})
+	}
+	return ev
 }
 
 // A long text is reserved when it comes, and is refused if there is no memory for it.

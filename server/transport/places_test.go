@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -60,64 +61,77 @@ func TestPlaces(t *testing.T) {
 // connections that wait have to go, and an address without a connection gets in if any waits.
 func TestPlacesAtRandom(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	p := newPlaces(20)
-	var open []*conn
-	drop := func(c *conn) {
-		for i := range open {
-			if open[i] == c {
-				open = append(open[:i], open[i+1:]...)
-				p.remove(c)
-				return
-			}
-		}
-		t.Fatal("a connection goes that is not open")
-	}
-	most := func() (n int) {
-		idle := map[string]int{}
-		for _, c := range open {
-			if c.waiting != nil {
-				idle[c.address]++
-				n = max(n, idle[c.address])
-			}
-		}
-		return n
-	}
+	r := &randomPlaces{places: newPlaces(20)}
 	for range 20_000 {
 		switch address := strconv.Itoa(int(rng.ExpFloat64() * 3)); {
 		case rng.IntN(3) == 0:
-			idle := most()
-			instead, ok := p.admit(address)
-			if own := p.of[address]; own == nil && idle > 0 && !ok {
-				t.Fatal("a new address is kept out")
-			}
-			if instead != nil {
-				if instead.waiting == nil || instead.address != address && p.of[instead.address].idle.Len() != idle {
-					t.Fatalf("%+v has to go", instead)
-				}
-				drop(instead)
-			}
-			if ok {
-				open = append(open, &conn{address: address})
-				p.add(open[len(open)-1])
-			}
-		case len(open) == 0:
+			r.arrive(t, address)
+		case len(r.open) == 0:
 		case rng.IntN(4) == 0:
-			drop(open[rng.IntN(len(open))])
+			r.drop(t, r.open[rng.IntN(len(r.open))])
 		case rng.IntN(2) == 0:
-			p.work(open[rng.IntN(len(open))])
+			r.work(r.open[rng.IntN(len(r.open))])
 		default:
-			p.wait(open[rng.IntN(len(open))])
+			r.wait(r.open[rng.IntN(len(r.open))])
 		}
-		if p.taken != len(open) || p.taken > p.most || len(p.idle) > 0 && p.idle[0].idle.Len() != most() {
-			t.Fatalf("%d of %d places are taken by %d connections", p.taken, p.most, len(open))
+		if r.taken != len(r.open) || r.taken > r.most || len(r.idle) > 0 && r.idle[0].idle.Len() != r.mostIdle() {
+			t.Fatalf("%d of %d places are taken by %d connections", r.taken, r.most, len(r.open))
 		}
 	}
-	for len(open) > 0 {
-		drop(open[0])
+	for len(r.open) > 0 {
+		r.drop(t, r.open[0])
 	}
-	if len(p.of) != 0 || len(p.idle) != 0 || p.taken != 0 {
-		t.Errorf("%d addresses, %d idle, %d places taken at the end", len(p.of), len(p.idle), p.taken)
+	if len(r.of) != 0 || len(r.idle) != 0 || r.taken != 0 {
+		t.Errorf("%d addresses, %d idle, %d places taken at the end", len(r.of), len(r.idle), r.taken)
 	}
+}
+
+// randomPlaces are places with the connections that have them.
+type randomPlaces struct {
+	*places
+	open []*conn
+}
+
+// arrive lets a connection in, or not, and checks who has to go for it.
+func (r *randomPlaces) arrive(t *testing.T, address string) {
+	t.Helper()
+	idle := r.mostIdle()
+	instead, ok := r.admit(address)
+	if r.of[address] == nil && idle > 0 && !ok {
+		t.Fatal("a new address is kept out")
+	}
+	if instead != nil {
+		if instead.waiting == nil || instead.address != address && r.of[instead.address].idle.Len() != idle {
+			t.Fatalf("%+v has to go", instead)
+		}
+		r.drop(t, instead)
+	}
+	if ok {
+		r.open = append(r.open, &conn{address: address})
+		r.add(r.open[len(r.open)-1])
+	}
+}
+
+func (r *randomPlaces) drop(t *testing.T, c *conn) {
+	t.Helper()
+	i := slices.Index(r.open, c)
+	if i < 0 {
+		t.Fatal("a connection goes that is not open")
+	}
+	r.open = slices.Delete(r.open, i, i+1)
+	r.remove(c)
+}
+
+// mostIdle is the largest number of idle connections of an address.
+func (r *randomPlaces) mostIdle() (n int) {
+	idle := map[string]int{}
+	for _, c := range r.open {
+		if c.waiting != nil {
+			idle[c.address]++
+			n = max(n, idle[c.address])
+		}
+	}
+	return n
 }
 
 // poor is a listener whose process may have a number of open sockets, and no more.
