@@ -132,6 +132,7 @@ func (e *Engine) prepareChoice(q *request, i int) {
 		MaxChunk: e.cfg.MaxChunk,
 		Tokens:   append(make([]int32, 0, len(q.Tokens)+min(q.Limits.MaxTokens, 64)), q.Tokens...),
 	}
+	c.seq.Prepare()
 	if i > 0 {
 		c.seq.Leader = &q.choices[0].seq
 	} else if q.Prompt != nil {

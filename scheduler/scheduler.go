@@ -146,11 +146,7 @@ func (s *Scheduler) Fits(n int) bool {
 
 // Add queues q. The caller has checked that its prompt and output fit (Fits).
 func (s *Scheduler) Add(q *Sequence) {
-	q.stopIDs = slices.Sorted(slices.Values(q.Limits.StopIDs))
-	q.StopID = -1
-	if n := q.Limits.Repetition.MaxPattern; n > 0 {
-		q.matches = make([]int32, n+1)
-	}
+	q.Prepare()
 	s.join(q)
 	s.enqueue(q)
 }

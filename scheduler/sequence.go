@@ -1,6 +1,10 @@
 package scheduler
 
-import "weir/kvcache"
+import (
+	"slices"
+
+	"weir/kvcache"
+)
 
 // Status says where a sequence stands.
 type Status uint8
@@ -65,7 +69,7 @@ type Sequence struct {
 	admitted bool // has been admitted once, so Cached is set
 	late     late
 	lastStep uint64  // the last planned step that computes it
-	stopIDs  []int32 // Limits.StopIDs, sorted
+	stopIDs  []int32 // Limits.StopIDs, sorted; nil before Prepare
 	matches  []int32 // [Limits.Repetition.MaxPattern+1] see repeats
 }
 
@@ -74,6 +78,21 @@ type late struct {
 	held  bool   // it sits out until Resume
 	sat   int    // plans that have left it out meanwhile
 	stale uint64 // what steps up to this one compute of it is discarded
+}
+
+// Prepare makes what the rules of q need, and may be called before Add by another goroutine
+// than that of the scheduler. Otherwise Add calls it: the sorting of thousands of stop ids,
+// for each of many choices, is then part of a step.
+func (q *Sequence) Prepare() {
+	if q.stopIDs != nil {
+		return
+	}
+	q.StopID = -1
+	q.stopIDs = append([]int32{}, q.Limits.StopIDs...)
+	slices.Sort(q.stopIDs)
+	if n := q.Limits.Repetition.MaxPattern; n > 0 {
+		q.matches = make([]int32, n+1)
+	}
 }
 
 // uncomputed is the number of tokens that could be computed next, including a
