@@ -5,20 +5,19 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 )
 
 // memoryGroup is a directory of the memory controller, of version 1 or 2.
-type memoryGroup struct{ dir, peakFile string }
+type memoryGroup struct{ dir string }
 
 // newGroup makes a control group with a bound in bytes. Its error is that of the system, which
 // allows this to root alone, and in containers to nobody.
 func newGroup(limit int64) (group, error) {
 	var err error
-	for _, kind := range []struct{ root, limit, peak string }{
-		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.max_usage_in_bytes"},
-		{"/sys/fs/cgroup", "memory.max", "memory.peak"},
+	for _, kind := range []struct{ root, limit string }{
+		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"},
+		{"/sys/fs/cgroup", "memory.max"},
 	} {
 		if _, err = os.Stat(filepath.Join(kind.root, "cgroup.procs")); err != nil {
 			continue
@@ -31,20 +30,12 @@ func newGroup(limit int64) (group, error) {
 			_ = os.Remove(dir)
 			continue
 		}
-		return &memoryGroup{dir, filepath.Join(dir, kind.peak)}, nil
+		return &memoryGroup{dir}, nil
 	}
 	return nil, fmt.Errorf("no control group: %w", err)
 }
 
 func (g *memoryGroup) procs() string { return filepath.Join(g.dir, "cgroup.procs") }
-
-func (g *memoryGroup) peak() (int64, error) {
-	text, err := os.ReadFile(g.peakFile)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-}
 
 func (g *memoryGroup) remove() { _ = os.Remove(g.dir) }
 

@@ -174,7 +174,6 @@ type result struct {
 	statuses      statuses
 	memory        int64 // highest of the server during the attack, in bytes
 	allowed       int64 // what it may hold, in bytes
-	grouped       bool  // memory is that of a control group
 }
 
 // measureAttack measures a quiet phase, the attack, and waits until the attackers are gone.
@@ -197,7 +196,7 @@ func measureAttack(ctx context.Context, o *options, s *server, good *neighbours,
 	if r.statuses, err = stop(); err != nil {
 		return r, err
 	}
-	if r.memory, r.allowed, r.grouped, err = s.memory(); err != nil {
+	if r.memory, r.allowed, err = s.memory(); err != nil {
 		return r, err
 	}
 	if broken := good.broken(); broken != nil {

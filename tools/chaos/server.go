@@ -30,9 +30,8 @@ type server struct {
 
 // group is a control group with a bound on memory.
 type group interface {
-	procs() string        // file to which a process writes its id to enter the group
-	peak() (int64, error) // most bytes that the group has held
-	remove()              // it must be empty
+	procs() string // file to which a process writes its id to enter the group
+	remove()       // it must be empty
 }
 
 const keptLines = 40
@@ -114,19 +113,19 @@ func (s *server) stop() {
 	_ = os.RemoveAll(s.dir)
 }
 
-// memory returns the most that the server has held, what it may hold, and whether this is
-// what its control group counted. It fails if the server has ended.
-func (s *server) memory() (most, allowed int64, grouped bool, err error) {
+// memory returns the most that the server has held and what it may hold, in bytes. It fails
+// if the server has ended.
+func (s *server) memory() (most, allowed int64, err error) {
 	select {
 	case err := <-s.ended:
 		s.ended <- err
-		return 0, 0, false, fmt.Errorf("the server ended: %w", err)
+		return 0, 0, fmt.Errorf("the server ended: %w", err)
 	default:
 	}
 	// The group counts cached pages of files, too, which the system takes back when it needs
 	// memory. The resident memory of the process is what the server itself holds.
 	most, err = highWater(s.cmd.Process.Pid)
-	return most, s.limit, s.group != nil, err
+	return most, s.limit, err
 }
 
 // highWater is the highest resident memory of a process so far, in bytes.
