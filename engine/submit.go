@@ -52,6 +52,9 @@ func (e *Engine) SubmitAll(rs []Request) (*Stream, error) {
 		e.mu.in = append(e.mu.in, qs...)
 		return nil
 	})
+	if err == ErrFull {
+		return nil, sub.full(e.Stats().Speed)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -208,8 +211,9 @@ func (e *Engine) begin(chunks []scheduler.Chunk) {
 // giveUp ends submissions that have lost their places to others.
 func (e *Engine) giveUp(evicted []*submission) {
 	for _, s := range evicted {
+		err := s.full(e.counts.Speed)
 		for _, q := range s.requests {
-			e.end(q, Failed, ErrFull)
+			e.end(q, Failed, err)
 		}
 	}
 }

@@ -87,7 +87,7 @@ var rules = map[string]rule{
 		mayNot: noIO,
 	},
 	"engine": {
-		may:    []string{"backend", inv, "kvcache", "sampler", "scheduler", "tokenizer"},
+		may:    []string{"backend", inv, "internal/retry", "kvcache", "sampler", "scheduler", "tokenizer"},
 		tests:  []string{"backend/sim", "device/cpu", "internal/testkit", "model", "models", "weights"},
 		mayNot: []string{"net", "os", "encoding/json", "github.com"},
 	},
@@ -114,7 +114,7 @@ var rules = map[string]rule{
 		mayNot: noIO,
 	},
 	"internal/memory": {
-		may:    []string{inv},
+		may:    []string{inv, "internal/retry"},
 		mayNot: noIO,
 	},
 	"internal/pace": {
@@ -122,6 +122,9 @@ var rules = map[string]rule{
 	},
 	"internal/plainfile": {
 		mayNot: http,
+	},
+	"internal/retry": {
+		mayNot: append([]string{"sync"}, noIO...),
 	},
 	"internal/testkit": {
 		may: []string{"weights"},
@@ -160,7 +163,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/failure": {
-		may:    []string{"api", "engine", "feedback", "internal/memory", "metrics", "store", "trajectory", "trajectory/archive"},
+		may:    []string{"api", "engine", "feedback", "internal/memory", "internal/retry", "metrics", "store", "trajectory", "trajectory/archive"},
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "os", "github.com"},
 	},
@@ -191,7 +194,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/transport": {
-		may:    []string{inv, "api", "auth", "internal/memory", "internal/pace", "metrics", "server/failure", "usage"},
+		may:    []string{inv, "api", "auth", "internal/memory", "internal/pace", "internal/retry", "metrics", "server/failure", "usage"},
 		tests:  []string{"backend", "backend/sim", "engine", "server/servertest"},
 		mayNot: []string{"net/http"},
 	},
