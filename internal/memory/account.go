@@ -261,6 +261,16 @@ func (r *Reservation) Shrink(n int64) {
 	a.grant()
 }
 
+// Move gives n of the bytes of r to another reservation of the same account.
+func (r *Reservation) Move(to *Reservation, n int64) {
+	a := r.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	invariants.Check(n >= 0 && n <= r.held && !to.closed && to.account == a, "moving %d of %d bytes", n, r.held)
+	r.held -= n
+	to.held += n
+}
+
 // Held returns the number of bytes that r holds.
 func (r *Reservation) Held() int64 {
 	r.account.mu.Lock()
