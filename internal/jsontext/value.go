@@ -10,6 +10,8 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 	"unsafe"
+
+	"weir/internal/longcopy"
 )
 
 // Value is the text of one JSON value, without white space before and after it, which a
@@ -218,10 +220,13 @@ func skipValue(b []byte, i int) int {
 // its partner becomes U+FFFD, because Go's strings are UTF-8.
 func (v Value) Text() string {
 	if bytes.IndexByte(v, '\\') < 0 {
-		return string(v[1 : len(v)-1])
+		return longcopy.String(v[1 : len(v)-1])
 	}
 	s, _ := v.AppendText(make([]byte, 0, len(v)))
-	return string(s)
+	if unused := cap(s) - len(s); unused > len(s)/4 {
+		return longcopy.String(s)
+	}
+	return unsafe.String(unsafe.SliceData(s), len(s))
 }
 
 // SharedText is Text, or the text of a number, that shares the memory of v where it can. It
@@ -243,9 +248,9 @@ func (v Value) AppendText(dst []byte) (text []byte, paired bool) {
 	for b := v[1 : len(v)-1]; ; {
 		i := bytes.IndexByte(b, '\\')
 		if i < 0 {
-			return append(dst, b...), paired
+			return longcopy.Append(dst, b), paired
 		}
-		dst = append(dst, b[:i]...)
+		dst = longcopy.Append(dst, b[:i])
 		c := b[i+1]
 		if b = b[i+2:]; c != 'u' {
 			dst = append(dst, unescaped(c))

@@ -106,16 +106,13 @@ func (s *Service) generate(c *transport.Call, prepare preparation[*prepared]) {
 		return
 	}
 	done, m := w.made, w.model
-	if err := done.reserve(c, w.memory, m.VocabSize); err != nil {
+	if err := h.checkPrepared(c, m, done); err != nil {
+		w.memory.leave()
 		c.Fail(err)
 		return
 	}
-	if bad := h.check(); bad != nil {
-		c.Fail(bad)
-		return
-	}
-	if !mayRecord(c.Who, m, &done.reply) {
-		c.Fail(api.ErrPermission("The key may not record."))
+	if err := done.reserve(c, w.memory, m.VocabSize); err != nil {
+		c.Fail(err)
 		return
 	}
 	if err := s.constrain(c, m, done); err != nil {
@@ -152,6 +149,20 @@ func (s *Service) generate(c *transport.Call, prepare preparation[*prepared]) {
 		h.loadMetrics(c, m)
 	}
 	handedOver = true
+}
+
+// checkPrepared refuses a prepared request for reasons that are not only in its body.
+func (h *hints) checkPrepared(c *transport.Call, m *Model, p *prepared) error {
+	if bad := h.check(); bad != nil {
+		return bad
+	}
+	if !mayRecord(c.Who, m, &p.reply) {
+		return api.ErrPermission("The key may not record.")
+	}
+	if bad := p.checkEdits(m.VocabSize); bad != nil {
+		return bad
+	}
+	return nil
 }
 
 // mayRecord reports whether the sender of a request has the right to have its answer
