@@ -53,6 +53,8 @@ func variants() []variant {
 		{spec: simSpec(70, 2, 200, 40, 1), sched: scheduler.Config{}, caching: true, oracle: lazy},
 		{spec: simSpec(70, 2, 200, 40, 2), sched: scheduler.Config{}, caching: true, oracle: sim.OracleConfig{}},
 		{spec: simSpec(9, 16, 33, 3, 2), sched: scheduler.Config{}, caching: false, oracle: sim.OracleConfig{}},
+		{spec: simSpec(40, 4, simLen, 8, 2), sched: scheduler.Config{WholePrompts: true}, caching: true, oracle: lazy},
+		{spec: simSpec(20, 8, simLen+9, 30, 1), sched: scheduler.Config{WholePrompts: true, Priority: true, MaxPrefill: 3}, caching: false, oracle: lazy},
 	}
 }
 

@@ -199,6 +199,7 @@ func TestMetamorphicModel(t *testing.T) {
 		{threads: 1, blockTokens: 48, blocks: 60, tokens: 7, seqs: 6, caching: true, overlapped: true},
 		{threads: 2, blockTokens: 16, blocks: 18, tokens: 500, seqs: 20, overlapped: true},
 		{threads: 4, blockTokens: 64, blocks: 6, tokens: 100, seqs: 3, caching: true},
+		{threads: 2, blockTokens: 16, blocks: 25, tokens: 256, seqs: 9, caching: true, sched: scheduler.Config{WholePrompts: true}, overlapped: true},
 	} {
 		var stats engine.Stats
 		got := shuffled(g, jobs, func(jobs []job) (results []result) {

@@ -216,7 +216,7 @@ type Grammar struct {
 func (g *Grammar) Bytes() int64 {
 	g.m.mu.Lock()
 	defer g.m.mu.Unlock()
-	return g.static + g.m.bytes
+	return g.static + g.m.held()
 }
 
 // Vocabulary is what g was compiled for.
@@ -234,15 +234,6 @@ func compile(s Spec, v *Vocabulary, cfg Config, abandoned func() bool) (g *Gramm
 	}
 	m.firstShape(b.meter)
 	return &Grammar{m: m, static: n.bytes()}, nil
-}
-
-// bytes is about how much memory n takes, without its base.
-func (n *network) bytes() int64 {
-	size := int64(0)
-	for i := range n.states {
-		size += 56 + int64(len(n.states[i].edges))*8 + int64(len(n.states[i].steps))*24
-	}
-	return size
 }
 
 // spec lowers s to its root rule.

@@ -59,6 +59,9 @@
 //
 //   - Config.MaxPrefill bounds the prompt tokens of a step while other
 //     sequences are producing output.
+//   - With Config.WholePrompts no prompt is cut into chunks. One that has more tokens
+//     than are left of the budget waits for a later step, and after some plans comes
+//     before the single tokens (whole.go).
 //   - A waiting sequence that lacks memory is not overtaken by a smaller one,
 //     or it might never get its turn.
 //   - A tenant that holds more places or blocks than another one would have with
@@ -120,8 +123,8 @@
 //
 // sequence.go has the state of one sequence and stop.go the rules that end it.
 // scheduler.go has the state, fair.go the queues of tenants and projects, room.go
-// says who is preempted for whom, plan.go plans a step and commit.go books its
-// results. In the tests, testdata/*.txt are scripts that show the chunks and
+// says who is preempted for whom, whole.go keeps prompts whole, plan.go plans a step
+// and commit.go books its results. In the tests, testdata/*.txt are scripts that show the chunks and
 // blocks of every step; random_test.go runs random workloads on a device whose
 // memory shows whether a history was read back correctly.
 package scheduler

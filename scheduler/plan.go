@@ -19,7 +19,9 @@ func (s *Scheduler) Schedule() []Chunk {
 	s.plan = s.plan[:0]
 	s.planned++
 	s.unseat()
-	s.planFairly(s.planDecodes())
+	s.left = budget{tokens: s.cfg.MaxTokens, prefill: s.cfg.MaxTokens}
+	admit := s.planPassed()
+	s.planFairly(s.planDecodes() && admit)
 	s.restore()
 	if s.waiting == 0 {
 		s.epoch++
@@ -36,9 +38,11 @@ func (s *Scheduler) Schedule() []Chunk {
 // found too few blocks; then nothing may be admitted.
 func (s *Scheduler) planDecodes() (ok bool) {
 	s.rest = s.rest[:0]
-	s.left = budget{tokens: s.cfg.MaxTokens, prefill: s.cfg.MaxTokens}
 	decodes := 0
 	for _, q := range s.running {
+		if q.lastStep == s.planned {
+			continue
+		}
 		switch s.demand(q) {
 		case 0:
 			continue
@@ -47,7 +51,7 @@ func (s *Scheduler) planDecodes() (ok bool) {
 		}
 		s.rest = append(s.rest, q)
 	}
-	if decodes > 0 && s.cfg.MaxPrefill > 0 {
+	if decodes > 0 && s.cfg.MaxPrefill > 0 && !s.cfg.WholePrompts {
 		s.left.prefill = s.cfg.MaxPrefill
 	}
 	if decodes == 0 || decodes >= s.left.tokens {
@@ -86,11 +90,8 @@ func (s *Scheduler) planFairly(admit bool) {
 		}
 		s.rest = slices.DeleteFunc(s.rest, func(r *Sequence) bool { return r == q })
 		s.choose(q)
-		n := s.demand(q)
-		if n > 1 {
-			n = min(n, s.left.prefill)
-		}
-		admit = s.planChunk(q, min(n, s.left.tokens)) && admit
+		n := s.fit(q)
+		admit = n > 0 && s.planChunk(q, n) && admit
 		s.restore() // its followers may run now
 	}
 }
@@ -144,6 +145,9 @@ func (s *Scheduler) addChunk(q *Sequence, n int) {
 		q.Pending++
 	}
 	q.lastStep = s.planned
+	if q == s.passed.seq {
+		s.passed = passed{}
+	}
 	s.plan = append(s.plan, c)
 	s.charge(q, c.Start)
 }
@@ -167,11 +171,15 @@ func (s *Scheduler) grow(q *Sequence, n int) bool {
 	return true
 }
 
-// admit starts the waiting sequence q. It reports false if there is no place or too
-// little memory for it. Then no other one is admitted, or q might never get its turn.
+// admit starts the waiting sequence q. It reports false if there is no place, too little
+// memory or, for a prompt that is not to be cut, too little budget for it. Then no other one
+// is admitted, or q might never get its turn.
 func (s *Scheduler) admit(q *Sequence) bool {
 	invariants.Check(q.Pending == 0, "scheduler: sequence %d waits with a token in flight", q.ID)
 	s.choose(q)
+	if !s.fitsWaiting(q) {
+		return false
+	}
 	if len(s.running) >= s.cfg.MaxSeqs && !s.makePlace(q) {
 		return false
 	}
@@ -180,16 +188,12 @@ func (s *Scheduler) admit(q *Sequence) bool {
 	}
 	for {
 		s.findComputed(q)
-		n := s.demand(q)
-		if n > 1 {
-			n = min(n, s.left.prefill)
-		}
-		n = min(n, s.left.tokens)
+		n := s.fit(q)
 		need := s.kv.Need(q.Computed+n) - len(q.Table.Blocks)
 		if len(s.running) > 0 {
 			need += len(s.running) // see growAdmitted
 		}
-		if s.growAdmitted(q, n) {
+		if n > 0 && s.growAdmitted(q, n) {
 			s.dequeue(q)
 			s.start(q)
 			s.repay(q)
@@ -197,6 +201,9 @@ func (s *Scheduler) admit(q *Sequence) bool {
 		}
 		s.kv.Release(&q.Table)
 		q.Computed = 0
+		if n == 0 {
+			return false // its leader, whose blocks it would have shared, was preempted for its place
+		}
 		s.blocked, s.blockedFree, s.blockedNeed = q, s.kv.Free(), need
 		if !s.makeBlocks(q, need) {
 			return false

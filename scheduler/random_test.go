@@ -138,6 +138,9 @@ func newSimulation(seed uint64) *simulation {
 	blocks := simulatedSeqTokens/blockTokens + 2 + g.IntN(30)
 	m.kv = kvcache.New(blocks, blockTokens, g.IntN(3) > 0)
 	m.cfg = Config{MaxTokens: 1 + g.IntN(50), MaxSeqs: 1 + g.IntN(8), MaxSeqTokens: simulatedSeqTokens, MaxPrefill: g.IntN(2) * (1 + g.IntN(8)), Priority: g.IntN(2) == 0}
+	if g.IntN(3) == 0 {
+		m.cfg.WholePrompts, m.cfg.MaxTokens = true, simulatedSeqTokens+g.IntN(20)
+	}
 	m.s = New(m.cfg, m.kv)
 	m.dev = &historyDevice{blockTokens: blockTokens, slots: make([]uint64, blocks*blockTokens)}
 	return m
@@ -254,6 +257,9 @@ func (m *simulation) plan() ([]plannedChunk, error) {
 		tokens += c.N
 		if c.N < 1 || c.Seq.Status != Running {
 			return nil, fmt.Errorf("impossible chunk %+v", c)
+		}
+		if m.cfg.WholePrompts && !c.Draw && c.N != c.Seq.MaxChunk {
+			return nil, fmt.Errorf("the prompt of sequence %d is cut: %+v", c.Seq.ID, c)
 		}
 		step = append(step, plannedChunk{c, slices.Clone(c.Seq.Tokens), slices.Clone(c.Seq.Table.Blocks)})
 	}
@@ -396,7 +402,7 @@ func TestConfigValidate(t *testing.T) {
 	if err := good.Validate(); err != nil {
 		t.Error(err)
 	}
-	for _, c := range []Config{{}, {MaxTokens: 1}, {MaxTokens: 1, MaxSeqs: 1}, {MaxTokens: 1, MaxSeqs: 1, MaxSeqTokens: 2, MaxPrefill: -1}} {
+	for _, c := range []Config{{}, {MaxTokens: 1}, {MaxTokens: 1, MaxSeqs: 1}, {MaxTokens: 1, MaxSeqs: 1, MaxSeqTokens: 2, MaxPrefill: -1}, {MaxTokens: 9, MaxSeqs: 1, MaxSeqTokens: 10, WholePrompts: true}} {
 		if c.Validate() == nil {
 			t.Errorf("%+v is accepted", c)
 		}

@@ -20,6 +20,11 @@ type Config struct {
 	// a long prompt from slowing down the output of others. 0 means no such limit.
 	MaxPrefill int
 
+	// WholePrompts has what a sequence has to compute computed in one step, and never in
+	// chunks, as far as the sequence's own MaxChunk allows. MaxPrefill then means nothing,
+	// and MaxTokens must be enough for the longest sequence.
+	WholePrompts bool
+
 	// Priority orders sequences by (Priority, Arrival) instead of by Arrival alone.
 	Priority bool
 }
@@ -35,6 +40,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("scheduler: a sequence needs room for 2 tokens, a prompt and an answer, not %d", c.MaxSeqTokens)
 	case c.MaxPrefill < 0:
 		return fmt.Errorf("scheduler: the prefill limit of %d tokens is negative", c.MaxPrefill)
+	case c.WholePrompts && c.MaxTokens < c.MaxSeqTokens:
+		return fmt.Errorf("scheduler: a step of %d tokens is too short for a whole sequence of %d", c.MaxTokens, c.MaxSeqTokens)
 	}
 	return nil
 }
@@ -75,6 +82,8 @@ type Scheduler struct {
 	blocked     *Sequence
 	blockedFree int
 	blockedNeed int // free blocks that it needs
+
+	passed passed // the sequence that lacks budget, if Config.WholePrompts is set
 
 	classes []*part    // by priority, the most urgent first; there is one unless Config.Priority is set
 	aside   []*part    // projects in which nothing can run, while a step is planned
@@ -171,6 +180,9 @@ func (s *Scheduler) End(q *Sequence, r Reason) {
 	if s.blocked == q {
 		s.blocked = nil
 	}
+	if s.passed.seq == q {
+		s.passed = passed{}
+	}
 }
 
 // leave takes q out of the running sequences.
@@ -228,6 +240,7 @@ func (s *Scheduler) preempt(q *Sequence) {
 func (s *Scheduler) Restart(kv *kvcache.Manager) {
 	live := s.Live()
 	s.kv, s.running, s.waiting, s.deferred, s.plan, s.blocked = kv, nil, 0, nil, nil, nil
+	s.passed = passed{}
 	s.classes, s.idle = nil, nil
 	s.planned, s.ended = s.planned+1, s.planned+1
 	for _, q := range live {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -44,7 +45,7 @@ func prepareEngine(ctx context.Context, s *source, m *modelOptions, o *engineOpt
 	if err != nil {
 		return nil, err
 	}
-	maxTokens, maxPrefill := o.stepLimits(found != nil)
+	maxTokens, maxPrefill := o.stepLimits(found != nil, cmp.Or(m.maxModelLen, s.network.Config.MaxSeqTokens))
 	opt, err := runnerOptions(s.network, m, o, maxTokens)
 	if err != nil {
 		return nil, usageError{err}
@@ -63,22 +64,25 @@ func prepareEngine(ctx context.Context, s *source, m *modelOptions, o *engineOpt
 	if err != nil {
 		return nil, err
 	}
-	e.engine = engine.New(engine.Config{
-		Scheduler: scheduler.Config{MaxPrefill: maxPrefill, Priority: o.policy == "priority"},
-		Caching:   o.caching, MaxLive: o.maxLive, MaxChunk: o.longPrompt, Tokenizer: s.tokenizer,
-	}, plan.open)
+	cfg := o.engineConfig(maxPrefill)
+	cfg.Tokenizer = s.tokenizer
+	e.engine = engine.New(cfg, plan.open)
 	runtime.GOMAXPROCS(plan.processors)
 	return e, nil
 }
 
 // stepLimits returns how many tokens a step may have, and how many of them may be
-// of prompts while answers are being written.
-func (o *engineOptions) stepLimits(onGPU bool) (tokens, prefill int) {
+// of prompts while answers are being written. If prompts are not cut, a step has room
+// for the longest sequence, unless --max-num-batched-tokens is given.
+func (o *engineOptions) stepLimits(onGPU bool, longest int) (tokens, prefill int) {
 	tokens, prefill = o.maxTokens, o.maxPrefill
 	if tokens == 0 {
 		tokens = 512
 		if onGPU {
 			tokens = 2048
+		}
+		if !o.chunked {
+			tokens = max(tokens, longest)
 		}
 	}
 	if prefill < 0 {
@@ -88,6 +92,18 @@ func (o *engineOptions) stepLimits(onGPU bool) (tokens, prefill int) {
 		}
 	}
 	return tokens, prefill
+}
+
+// engineConfig is the part of the engine's configuration that flags decide.
+func (o *engineOptions) engineConfig(maxPrefill int) engine.Config {
+	c := engine.Config{
+		Scheduler: scheduler.Config{MaxPrefill: maxPrefill, Priority: o.policy == "priority", WholePrompts: !o.chunked},
+		Caching:   o.caching, MaxLive: o.maxLive, MaxChunk: o.longPrompt,
+	}
+	if !o.chunked {
+		c.MaxChunk = 0
+	}
+	return c
 }
 
 // runnerOptions returns the sizes of the model's runner, all but the number of KV
@@ -110,6 +126,10 @@ func runnerOptions(network *model.Model, m *modelOptions, o *engineOptions, maxT
 	}
 	if opt.MaxTokens < opt.MaxSeqs {
 		return opt, fmt.Errorf("--max-num-batched-tokens %d is less than --max-num-seqs %d: some streams would stand still", opt.MaxTokens, opt.MaxSeqs)
+	}
+	if !o.chunked && opt.MaxTokens < opt.MaxSeqTokens {
+		return opt, fmt.Errorf("--max-num-batched-tokens %d is less than --max-model-len %d: with --no-enable-chunked-prefill no step could compute the longest prompt; raise the first or lower the second",
+			opt.MaxTokens, opt.MaxSeqTokens)
 	}
 	return opt, network.Check(opt)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"strings"
@@ -52,6 +53,48 @@ func TestFingerprint(t *testing.T) {
 			}
 			seen[e.fingerprint] = flag + " " + value
 		}
+	}
+}
+
+// TestChunkedPrefill: without chunks a step has room for the longest sequence, and limits of
+// chunks mean nothing. A step that is too short for a whole prompt is refused at the start.
+func TestChunkedPrefill(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args          string
+		tokens, chunk int
+	}{
+		{"", 512, 0},
+		{"--enable-chunked-prefill --long-prefill-token-threshold 9", 512, 9},
+		{"--no-enable-chunked-prefill --long-prefill-token-threshold 9", 2000, 0},
+		{"--enable-chunked-prefill=false --max-model-len 100", 512, 0},
+		{"--no-enable-chunked-prefill --max-num-batched-tokens 3000", 3000, 0},
+	} {
+		o, _ := parseServe(t, strings.Fields(c.args)...)
+		tokens, prefill := o.engine.stepLimits(false, cmp.Or(o.model.maxModelLen, 2000))
+		cfg := o.engine.engineConfig(prefill)
+		if tokens != c.tokens || cfg.MaxChunk != c.chunk || cfg.Scheduler.WholePrompts == o.engine.chunked {
+			t.Errorf("%s: steps of %d tokens, %+v", c.args, tokens, cfg)
+		}
+		lines := o.withoutEffect()
+		if said := len(lines) == 1 && strings.Contains(lines[0], "no prompt is cut"); said != (o.engine.longPrompt > 0 && c.chunk == 0) {
+			t.Errorf("%s: the log says %q", c.args, lines)
+		}
+	}
+	if e := prepared(t, "--no-enable-chunked-prefill"); e.spec.MaxTokens < e.spec.MaxSeqTokens {
+		t.Errorf("steps of %d tokens for sequences of %d", e.spec.MaxTokens, e.spec.MaxSeqTokens)
+	}
+	o, dir := parseServe(t, "--device", "cpu", "--no-enable-chunked-prefill", "--max-num-batched-tokens", "300", "--max-model-len", "301")
+	src, err := openSource(dir, &o.model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = prepareEngine(t.Context(), src, &o.model, &o.engine, nil)
+	if want := "--max-num-batched-tokens 300 is less than --max-model-len 301"; err == nil || !isUsageError(err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if err := src.network.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

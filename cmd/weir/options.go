@@ -94,6 +94,7 @@ type engineOptions struct {
 	caching    bool
 	hashAlgo   string
 	longPrompt int // --long-prefill-token-threshold
+	chunked    bool
 }
 
 func (o *engineOptions) bind(f *flagSet) {
@@ -107,7 +108,7 @@ func (o *engineOptions) bind(f *flagSet) {
 	f.Var(&o.kvMemory, "kv-cache-memory", "memory for keys and values, such as 4GiB (default: a quarter of the available memory, but no more than --max-num-seqs full sequences need)")
 	f.IntVar(&o.blockSize, "block-size", 16, "`tokens` in a block of the KV cache, a multiple of 16")
 	f.IntVar(&o.maxSeqs, "max-num-seqs", 256, "largest number of `sequences` that run at the same time")
-	f.IntVar(&o.maxTokens, "max-num-batched-tokens", 0, "largest number of `tokens` in a step (default: 512, on a GPU 2048)")
+	f.IntVar(&o.maxTokens, "max-num-batched-tokens", 0, "largest number of `tokens` in a step (default: 512, on a GPU 2048; with --no-enable-chunked-prefill at least --max-model-len)")
 	f.IntVar(&o.maxPrefill, "max-prefill-tokens", -1, "largest number of `tokens` of a step that are spent on prompts while answers are being written; 0 sets no such limit (default: 128, on a GPU 1024)")
 	f.IntVar(&o.maxLive, "max-num-queued", 4096, "largest number of `choices` that are accepted and not finished; requests beyond it are refused with 503")
 	f.oneOf(&o.policy, "scheduling-policy", "order in which requests are served: fcfs, first come, first served; priority, by their field priority, lower numbers first", "fcfs", "priority")
@@ -115,6 +116,7 @@ func (o *engineOptions) bind(f *flagSet) {
 	o.hashAlgo = "sha256"
 	f.Var(hashAlgorithm{&choice{&o.hashAlgo, []string{"sha256", "sha256_cbor", "xxhash", "xxhash_cbor", "builtin"}}}, "prefix-caching-hash-algo",
 		"`algorithm` by which equal prefixes are found: sha256, or another one that vLLM has, in whose place SHA-256 is used")
+	f.BoolVar(&o.chunked, "enable-chunked-prefill", true, "compute a long prompt in several steps, so that running answers go on meanwhile; --no-enable-chunked-prefill computes every prompt in one step: --max-num-batched-tokens must then be at least --max-model-len, and --max-prefill-tokens and --long-prefill-token-threshold have no effect")
 	f.IntVar(&o.longPrompt, "long-prefill-token-threshold", 0, "most `tokens` of one prompt that a step computes; 0 sets no such limit")
 }
 

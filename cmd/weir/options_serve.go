@@ -60,6 +60,12 @@ func (o *serveOptions) settle(f *flagSet, getenv func(string) string) error {
 	if o.engine.eager {
 		o.engine.launch = "cu"
 	}
+	if !o.engine.chunked && o.engine.longPrompt > 0 {
+		log := o.withoutEffect
+		o.withoutEffect = func() []string {
+			return append(log(), "--long-prefill-token-threshold has no effect: with --no-enable-chunked-prefill no prompt is cut")
+		}
+	}
 	o.settings = f.settings()
 	return cmp.Or(o.access.validate(), o.api.validate())
 }
