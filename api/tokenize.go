@@ -17,7 +17,7 @@ type TokenizeRequest struct {
 // tokenizeFields are those of chat that decide about the prompt, and three more.
 var tokenizeFields = slices.Concat(lift(pick(fields, "messages", "model", "add_generation_prompt", "continue_final_message", "add_special_tokens", "chat_template",
 	"chat_template_kwargs", "mm_processor_kwargs", "tools", "documents", "reasoning_effort"), func(r *TokenizeRequest) *ChatRequest { return &r.ChatRequest }), []field[*TokenizeRequest]{
-	{"prompt", notNull, func(r *TokenizeRequest, v Raw, _ *Limits) (f *fault) { r.Prompt, f = optional(v, text); return }},
+	{"prompt", notNull, func(r *TokenizeRequest, v Raw, _ *Limits) (f *fault) { r.Prompt, f = optional(v, sharedText); return }},
 	{"return_token_strs", nullable, func(r *TokenizeRequest, v Raw, _ *Limits) (f *fault) { r.TokenStrs, f = boolean(v); return }},
 })
 
@@ -36,7 +36,7 @@ func pick(from []field[*ChatRequest], names ...string) []field[*ChatRequest] {
 }
 
 // DecodeTokenize reads a body of POST /tokenize, as DecodeChat does. Of the chat
-// form CheckPrompt has the rest to say.
+// form CheckPrompt has the rest to say. Prompt shares the memory of the body.
 func DecodeTokenize(body []byte, lim Limits) (*TokenizeRequest, *Error) {
 	r := &TokenizeRequest{ChatRequest: ChatRequest{Options: defaultOptions(), AddGenerationPrompt: true}}
 	values, err := decode(body, r, tokenizeFields, tokenizeIndex, &lim)

@@ -224,9 +224,13 @@ func (g *Grammar) Vocabulary() *Vocabulary { return g.m.voc }
 
 // compile makes the grammar of s. It ends early when abandoned, which may be nil,
 // reports true.
-func compile(s Spec, v *Vocabulary, cfg Config, abandoned func() bool) (g *Grammar, err error) {
+func compile(s Spec, v *Vocabulary, cfg Config, abandoned func() bool) (*Grammar, error) {
+	return compileMetered(s, v, cfg, &meter{left: cfg.MaxWork, deadline: time.Now().Add(cfg.Deadline), abandoned: abandoned})
+}
+
+func compileMetered(s Spec, v *Vocabulary, cfg Config, work *meter) (g *Grammar, err error) {
 	defer catch(&err)
-	b := newBuilder(commonRules(), cfg.MaxStates, &meter{left: cfg.MaxWork, deadline: time.Now().Add(cfg.Deadline), abandoned: abandoned})
+	b := newBuilder(commonRules(), cfg.MaxStates, work)
 	n := b.finish(b.spec(s))
 	m := newMachine(n, v, cfg.GrammarBytes)
 	if m.root == dead {

@@ -3,6 +3,8 @@ package tokenizer
 import (
 	"slices"
 	"unicode/utf8"
+
+	"weir/internal/longcopy"
 )
 
 // worker is the scratch memory of one Encode.
@@ -14,6 +16,10 @@ type worker struct {
 	long  longMerge
 	allow allowance
 }
+
+// longOutput is the number of tokens from which on append must not have to make room for more:
+// see [weir/internal/longcopy].
+const longOutput = 1 << 16
 
 // maxScratch bounds, in symbols, the memory that a worker keeps for the next text.
 const maxScratch = 1 << 14
@@ -127,6 +133,9 @@ func (w *worker) stage(k int, s string, first bool) bool {
 // word encodes one pre-token.
 func (w *worker) word(s string) {
 	t := w.t
+	if len(w.out) >= longOutput {
+		w.out = longcopy.Grow(w.out, len(s)) // a word has at most as many tokens as bytes
+	}
 	switch {
 	case len(s) == 1 && t.byteLevel && t.bytes[s[0]] >= 0:
 		w.out = append(w.out, t.bytes[s[0]])

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"unsafe"
+
+	"weir/internal/longcopy"
 )
 
 // A Pace lets long work on a large text be stopped. A function that has one tells it of the
@@ -144,8 +147,11 @@ func (v Value) PacedMember(name string, p Pace) (found Value) {
 // PacedText is Text at a pace.
 func (v Value) PacedText(p Pace) string {
 	if !escaped(v) {
-		return string(v[1 : len(v)-1])
+		return longcopy.String(v[1 : len(v)-1])
 	}
 	s, _ := v.appendText(make([]byte, 0, len(v)), p)
-	return string(s)
+	if unused := cap(s) - len(s); unused > len(s)/4 {
+		return longcopy.String(s)
+	}
+	return unsafe.String(unsafe.SliceData(s), len(s))
 }

@@ -269,3 +269,25 @@ func compareValue(t *testing.T, v Value, data []byte) {
 		t.Fatalf("%q: compact %q, %v, want %q", data, got, err, &compact)
 	}
 }
+
+// TestLongText compares the text of strings that are longer than what is copied at a time with
+// that of encoding/json.
+func TestLongText(t *testing.T) {
+	long := strings.Repeat("0123456789abcdef", 20_000)
+	for _, s := range []string{
+		`"` + long + `"`,
+		`"\n` + long + `"`,
+		`"` + long + `\n"`,
+		`"` + long + `\u00e9` + long + `\ud83d\ude42` + long + `"`,
+		`"` + strings.Repeat(`\u0041`, 100_000) + `"`, // the text has a sixth of the bytes
+		`"` + strings.Repeat(`\ud800`, 100_000) + `"`,
+	} {
+		var want string
+		if err := json.Unmarshal([]byte(s), &want); err != nil {
+			t.Fatal(err)
+		}
+		if got := Value(s).Text(); got != want {
+			t.Errorf("%.40s…: %d bytes, want %d", s, len(got), len(want))
+		}
+	}
+}

@@ -10,6 +10,8 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 	"unsafe"
+
+	"weir/internal/longcopy"
 )
 
 // Value is the text of one JSON value, without white space before and after it, which a
@@ -188,7 +190,7 @@ func (v Value) appendText(dst []byte, p Pace) (text []byte, paired bool) {
 	for b := v[1 : len(v)-1]; ; {
 		i := bytes.IndexByte(b, '\\')
 		if i < 0 {
-			return append(dst, b...), paired
+			return longcopy.Append(dst, b), paired
 		}
 		if p != nil && last-len(b) >= pacedPiece {
 			if !p(last - len(b)) {
@@ -196,7 +198,7 @@ func (v Value) appendText(dst []byte, p Pace) (text []byte, paired bool) {
 			}
 			last = len(b)
 		}
-		dst = append(dst, b[:i]...)
+		dst = longcopy.Append(dst, b[:i])
 		c := b[i+1]
 		if b = b[i+2:]; c != 'u' {
 			dst = append(dst, unescaped(c))

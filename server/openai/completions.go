@@ -5,6 +5,7 @@ import (
 
 	"weir/api"
 	"weir/engine"
+	"weir/internal/longcopy"
 	"weir/sampler"
 	"weir/server/failure"
 	"weir/server/transport"
@@ -66,6 +67,9 @@ func (s *Service) prepareTexts(ctx context.Context, m *Model, body []byte, from 
 	}
 	if bad := s.checkAnswerSize(q.Echo, echoed, scores); bad != nil {
 		return nil, bad
+	}
+	for i, text := range t.echo {
+		t.echo[i] = longcopy.Clone(text) // or it would keep the whole body in memory
 	}
 	p.reply.meta.ID = api.CompletionID(p.reply.meta.ID)
 	p.reply.n = q.N * len(q.Prompts)
