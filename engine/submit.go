@@ -72,7 +72,7 @@ func (e *Engine) prepare(rs []Request, s *Stream) (qs []*request, choices int, e
 		if !r.Arrived.IsZero() {
 			qs[i].arrived = r.Arrived.Sub(e.epoch)
 		}
-		qs[i].Sampling.Prepare() // not once for each choice
+		qs[i].share(qs[:i], e.spec.VocabSize)
 		choices += r.N
 	}
 	for _, q := range qs {
@@ -127,7 +127,7 @@ func (e *Engine) prepareChoice(q *request, i int) {
 	p := q.Sampling
 	p.Seed += uint64(i)
 	c.sampling = sampler.NewState(&p, e.spec.VocabSize, q.Tokens)
-	c.text = newText(e.cfg.Tokenizer, &q.Request)
+	c.text = newText(e.cfg.Tokenizer, &q.Request, q.stops)
 	if q.Masks != nil {
 		k := &constraint{mask: q.Masks[i], pool: e.masks, kin: &q.kin, token: -1}
 		k.pace = k.keepPace

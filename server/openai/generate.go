@@ -68,6 +68,10 @@ func (s *Service) generate(c *transport.Call, prepare preparation[*prepared]) {
 		c.Fail(api.ErrPermission("The key may not record."))
 		return
 	}
+	if bad := done.checkEdits(m.VocabSize); bad != nil {
+		c.Fail(bad)
+		return
+	}
 	if err := done.reserve(c.Context(), c.Memory(), m.VocabSize); err != nil {
 		c.Fail(err)
 		return

@@ -63,7 +63,7 @@ func engineSize(r *engine.Request, vocabulary int) int64 {
 	if s := &r.Sampling; s.Frequency != 0 || s.Presence != 0 || s.Repetition != 1 {
 		each += penaltyToken * int64(min(tokens, vocabulary))
 	}
-	n := 4*int64(len(r.Tokens)) + choices*each
+	n := 4*int64(len(r.Tokens)) + choices*each + tablesSize(r, vocabulary)
 	if r.Prompt != nil {
 		n += int64(len(r.Tokens)) * (scoreSize + scoreAlt*int64(r.Prompt.Top))
 	}
