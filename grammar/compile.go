@@ -96,14 +96,13 @@ func (g *Grammar) Vocabulary() *Vocabulary { return g.m.voc }
 // compile makes the grammar of s. It ends early when abandoned, which may be nil,
 // reports true.
 func compile(s Spec, v *Vocabulary, cfg Config, abandoned func() bool) (*Grammar, error) {
-	return compileWithin(s, v, cfg, &meter{abandoned: abandoned}, nil)
+	return compileMetered(s, v, cfg, &meter{left: cfg.MaxWork, deadline: time.Now().Add(cfg.Deadline), abandoned: abandoned}, nil)
 }
 
-// compileWithin is compile with memory that the meter and h reserve, and with the bounds of
-// cfg for the meter. In the end h holds what the grammar takes and needs to be used.
-func compileWithin(s Spec, v *Vocabulary, cfg Config, work *meter, h *holding) (g *Grammar, err error) {
+// compileMetered is compile with a meter, and with memory that the meter and h reserve. In
+// the end h holds what the grammar takes and needs to be used.
+func compileMetered(s Spec, v *Vocabulary, cfg Config, work *meter, h *holding) (g *Grammar, err error) {
 	defer catch(&err)
-	work.left, work.deadline = cfg.MaxWork, time.Now().Add(cfg.Deadline)
 	work.hold(specBytes * s.size())
 	b := newBuilder(commonRules(), cfg.MaxStates, work)
 	n := b.finish(b.spec(s))

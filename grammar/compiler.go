@@ -10,6 +10,7 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"weir/internal/memory"
 )
@@ -241,10 +242,11 @@ func (c *Compiler) run(s Spec, e *entry, el *list.Element) {
 		close(e.done)
 	}()
 	work := &meter{
+		left: c.cfg.MaxWork, deadline: time.Now().Add(c.cfg.Deadline),
 		abandoned: func() bool { return e.ctx.Err() != nil },
 		reserve:   func(n int64) error { return h.r.Grow(e.ctx, n) },
 	}
-	e.g, e.err = compileWithin(s, c.voc, c.cfg, work, h)
+	e.g, e.err = compileMetered(s, c.voc, c.cfg, work, h)
 }
 
 // finish publishes the result of a compilation. It reports whether h is in use.
