@@ -81,9 +81,9 @@ func TestManySchemas(t *testing.T) {
 // request is answered.
 func TestConstraintThatNeverFits(t *testing.T) {
 	h := newServer(t, func(s *servertest.Setup) { s.Config.Memory = 48 << 20 })
-	words := make([]string, 30_000)
+	words := make([]string, 60_000)
 	for i := range words {
-		words[i] = fmt.Sprint("word", i)
+		words[i] = fmt.Sprint("a long word", i)
 	}
 	status, answer := h.Chat(structured("choice", words))
 	if f := servertest.Refused(t, status, answer, 400, ""); !strings.Contains(f.Message, "more memory than the server has") {
