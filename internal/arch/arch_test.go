@@ -209,6 +209,9 @@ var rules = map[string]rule{
 		tests:  []string{"internal/testkit"},
 		mayNot: noIO,
 	},
+	"tools/browsers": {
+		may: []string{"internal/jsontext"},
+	},
 	"tools/chaos": {},
 	"tools/peers": {
 		may:   []string{"internal/jsontext"},
