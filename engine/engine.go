@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,7 +53,7 @@ type Config struct {
 	Scheduler scheduler.Config
 	Caching   bool // look up and publish prefixes in the prefix cache
 	MaxChunk  int  // most tokens of one prompt that a step computes; 0: no such limit
-	MaxLive   int  // most choices that are accepted and have not ended; beyond it Submit returns ErrFull
+	MaxLive   int  // most choices that are accepted and have not ended; beyond it requests end with ErrFull, see places
 
 	// MaskWait is how long a step waits for masks at most. 0 means 2 ms, or an eighth of the
 	// step before if that is longer; less than 0, not at all. All waits together take no more
@@ -82,6 +83,7 @@ type choice struct {
 type request struct {
 	Request
 	stream      *Stream
+	sub         *submission
 	index       int   // among the requests of the stream
 	firstChoice int32 // number of choice 0 in the stream
 	choices     []choice
@@ -89,8 +91,20 @@ type request struct {
 	scores      []PromptLogprob // log-probabilities of the prompt's tokens so far
 	started     bool            // choice 0 has its first token
 	kin         kinship         // of its masks
+	stops       *stopStrings    // nil: none
 
 	arrived, submitted time.Duration // since Engine.epoch
+}
+
+// share makes what the choices of q share. The requests before it are those that are answered
+// together with it, which mostly differ in their prompts alone.
+func (q *request) share(before []*request, vocab int) {
+	q.Sampling.PrepareFor(vocab, q.Tokens)
+	if n := len(before); n > 0 && q.IncludeStop == before[n-1].IncludeStop && slices.Equal(q.Stop, before[n-1].Stop) {
+		q.stops = before[n-1].stops
+		return
+	}
+	q.stops = newStopStrings(q.Stop, q.IncludeStop)
 }
 
 // Engine runs requests on a backend. Run is called by one goroutine; all other exported
@@ -105,7 +119,8 @@ type Engine struct {
 		in      []*request
 		aborts  []*request
 		forgets []*forgetCall
-		live    int // choices that are accepted and have not ended
+		places  places
+		evicted []*submission // that have lost their places, until the loop ends them
 		stopped bool
 	}
 	stats struct {
@@ -145,6 +160,7 @@ func New(cfg Config, open func() (backend.Backend, error)) *Engine {
 		s := &e.steps[i]
 		s.ready = func() { e.masksReady(s) }
 	}
+	e.mu.places = newPlaces(cfg.MaxLive, cfg.Scheduler.Priority)
 	e.masks = newMaskPool(max(1, runtime.GOMAXPROCS(0)/4), e.clock)
 	e.account.saved = maskWaitSaved
 	return e

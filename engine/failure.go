@@ -31,17 +31,20 @@ func (e *Engine) endChoice(c *choice, r Reason, err error) {
 	e.retire(c, r)
 }
 
-// retire counts a choice that has ended.
+// retire counts a choice that has ended. One that has lost its place before it began does not
+// count: it is as if it had been refused.
 func (e *Engine) retire(c *choice, r Reason) {
-	e.counts.Finished[r]++
 	c.req.live--
 	if c.constraint != nil {
 		c.constraint.gone.Store(true)
 	}
-	e.reportEnd(c, r)
 	e.mu.Lock()
-	e.mu.live--
+	held := e.mu.places.end(c.req.sub, r, c.output())
 	e.mu.Unlock()
+	if held {
+		e.counts.Finished[r]++
+		e.reportEnd(c, r)
+	}
 }
 
 // recoverFrom makes the engine usable again after an error of the backend. It returns nil

@@ -98,11 +98,12 @@ func (e *Engine) plan(s *stepData) bool {
 	b := &s.batch
 	b.Reset()
 	s.rowEnd = s.rowEnd[:0]
+	begins := false
 	for _, chunk := range s.chunks {
 		q := chunk.Seq
 		c := q.Owner.(*choice)
 		if c.times.scheduled == never {
-			c.times.scheduled = e.now
+			c.times.scheduled, begins = e.now, true
 		}
 		for p := chunk.Start; p < chunk.Start+chunk.N; p++ {
 			tok := ^c.row // the step before is drawing it
@@ -125,6 +126,9 @@ func (e *Engine) plan(s *stepData) bool {
 		b.KVLen = append(b.KVLen, int32(chunk.Start+chunk.N))
 		b.Tables = append(b.Tables, q.Table.Blocks...)
 		b.TableEnd = append(b.TableEnd, int32(len(b.Tables)))
+	}
+	if begins {
+		e.begin(s.chunks)
 	}
 	return true
 }

@@ -15,7 +15,11 @@ func (e *Engine) Submit(r Request) (*Stream, error) { return e.SubmitAll([]Reque
 
 // SubmitAll is Submit for requests that are answered together. Either all are accepted or
 // none. One stream has the events of all, and cancelling it cancels all. Its choices are
-// numbered consecutively: those of rs[1] follow those of rs[0], and so on.
+// numbered consecutively: those of rs[1] follow those of rs[0], and so on. The first request
+// says for whom they are.
+//
+// If the engine is full, the requests of somebody who holds more, and which have not begun,
+// may end with ErrFull in place of rs (see places).
 func (e *Engine) SubmitAll(rs []Request) (*Stream, error) {
 	select {
 	case <-e.ready:
@@ -31,16 +35,21 @@ func (e *Engine) SubmitAll(rs []Request) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
+	sub := &submission{requests: qs, live: choices}
+	for _, q := range qs {
+		q.sub = sub
+	}
 	s.cancel = func() {
 		// The only possible error is that the engine has stopped, which has ended qs.
 		_ = e.post(func() error { e.mu.aborts = append(e.mu.aborts, qs...); return nil })
 	}
 	err = e.post(func() error {
-		if e.mu.live+choices > e.cfg.MaxLive {
+		out, ok := e.mu.places.admit(sub)
+		if !ok {
 			return ErrFull
 		}
+		e.mu.evicted = append(e.mu.evicted, out...)
 		e.mu.in = append(e.mu.in, qs...)
-		e.mu.live += choices
 		return nil
 	})
 	if err != nil {
@@ -63,7 +72,7 @@ func (e *Engine) prepare(rs []Request, s *Stream) (qs []*request, choices int, e
 		if !r.Arrived.IsZero() {
 			qs[i].arrived = r.Arrived.Sub(e.epoch)
 		}
-		qs[i].Sampling.Prepare() // not once for each choice
+		qs[i].share(qs[:i], e.spec.VocabSize)
 		choices += r.N
 	}
 	for _, q := range qs {
@@ -118,7 +127,7 @@ func (e *Engine) prepareChoice(q *request, i int) {
 	p := q.Sampling
 	p.Seed += uint64(i)
 	c.sampling = sampler.NewState(&p, e.spec.VocabSize, q.Tokens)
-	c.text = newText(e.cfg.Tokenizer, &q.Request)
+	c.text = newText(e.cfg.Tokenizer, &q.Request, q.stops)
 	if q.Masks != nil {
 		k := &constraint{mask: q.Masks[i], pool: e.masks, kin: &q.kin, token: -1}
 		k.pace = k.keepPace
@@ -164,8 +173,8 @@ func (e *Engine) post(f func() error) error {
 // intake takes in all requests and aborts that have come since the last call.
 func (e *Engine) intake() {
 	e.mu.Lock()
-	in, aborts := e.mu.in, e.mu.aborts
-	e.mu.in, e.mu.aborts = nil, nil
+	in, aborts, evicted := e.mu.in, e.mu.aborts, e.mu.evicted
+	e.mu.in, e.mu.aborts, e.mu.evicted = nil, nil, nil
 	e.mu.Unlock()
 	for _, q := range in {
 		arrival := e.lastID + 1
@@ -178,5 +187,29 @@ func (e *Engine) intake() {
 	}
 	for _, q := range aborts {
 		e.end(q, Aborted, nil)
+	}
+	e.giveUp(evicted)
+}
+
+// begin notes that a step has been planned with choices that were in none before. Nobody else
+// gets their places from now on. Those who have lost theirs since intake are ended before
+// anything is drawn for them.
+func (e *Engine) begin(chunks []scheduler.Chunk) {
+	e.mu.Lock()
+	for i := range chunks {
+		e.mu.places.begin(chunks[i].Seq.Owner.(*choice).req.sub)
+	}
+	evicted := e.mu.evicted
+	e.mu.evicted = nil
+	e.mu.Unlock()
+	e.giveUp(evicted)
+}
+
+// giveUp ends submissions that have lost their places to others.
+func (e *Engine) giveUp(evicted []*submission) {
+	for _, s := range evicted {
+		for _, q := range s.requests {
+			e.end(q, Failed, ErrFull)
+		}
 	}
 }

@@ -223,7 +223,7 @@ func (b *builder) closure(set []int32) []int32 {
 		first(s)
 	}
 	for i := 0; i < len(set); i++ {
-		b.spend(1)
+		b.spend(1 + len(b.states[set[i]].steps))
 		for _, st := range b.states[set[i]].steps {
 			if st.kind == stepEps && first(st.to) {
 				set = append(set, st.to)

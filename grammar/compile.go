@@ -216,7 +216,7 @@ type Grammar struct {
 func (g *Grammar) Bytes() int64 {
 	g.m.mu.Lock()
 	defer g.m.mu.Unlock()
-	return g.static + g.m.bytes
+	return g.static + g.m.held()
 }
 
 // Vocabulary is what g was compiled for.
@@ -224,9 +224,13 @@ func (g *Grammar) Vocabulary() *Vocabulary { return g.m.voc }
 
 // compile makes the grammar of s. It ends early when abandoned, which may be nil,
 // reports true.
-func compile(s Spec, v *Vocabulary, cfg Config, abandoned func() bool) (g *Grammar, err error) {
+func compile(s Spec, v *Vocabulary, cfg Config, abandoned func() bool) (*Grammar, error) {
+	return compileMetered(s, v, cfg, &meter{left: cfg.MaxWork, deadline: time.Now().Add(cfg.Deadline), abandoned: abandoned})
+}
+
+func compileMetered(s Spec, v *Vocabulary, cfg Config, work *meter) (g *Grammar, err error) {
 	defer catch(&err)
-	b := newBuilder(commonRules(), cfg.MaxStates, &meter{left: cfg.MaxWork, deadline: time.Now().Add(cfg.Deadline), abandoned: abandoned})
+	b := newBuilder(commonRules(), cfg.MaxStates, work)
 	n := b.finish(b.spec(s))
 	m := newMachine(n, v, cfg.GrammarBytes)
 	if m.root == dead {
@@ -234,15 +238,6 @@ func compile(s Spec, v *Vocabulary, cfg Config, abandoned func() bool) (g *Gramm
 	}
 	m.firstShape(b.meter)
 	return &Grammar{m: m, static: n.bytes()}, nil
-}
-
-// bytes is about how much memory n takes, without its base.
-func (n *network) bytes() int64 {
-	size := int64(0)
-	for i := range n.states {
-		size += 56 + int64(len(n.states[i].edges))*8 + int64(len(n.states[i].steps))*24
-	}
-	return size
 }
 
 // spec lowers s to its root rule.

@@ -39,6 +39,10 @@ type machine struct {
 	ids       uint64 // frames made so far; never reset, so that ids stay unique after forget
 	marks     uint64 // passes of close so far
 	bytes     int64  // what was built takes about this much memory
+	projected int64  // and so much the projections
+	outdated  bool   // the projections are of positions that were forgotten
+	common    borrowed
+	outlined  borrowed
 	limit     int64
 	key       []byte   // scratch of position
 	pending   []*frame // scratch of close
@@ -119,6 +123,13 @@ func (m *machine) forget() {
 		p.filled.Store(false)
 	}
 	m.frames, m.positions, m.bytes = make(map[frameKey]*frame), make(map[string]*position), 0
+	m.common, m.outlined = borrowed{}, borrowed{}
+	m.outdated = true
+}
+
+// held is about how much memory all that was built takes. The caller holds mu.
+func (m *machine) held() int64 {
+	return m.bytes + m.projected + m.common.outlasted(&m.voc.commonShapes) + m.outlined.outlasted(&m.voc.outlinedShapes)
 }
 
 // frame interns a frame. The caller holds mu.
@@ -245,7 +256,7 @@ func (m *machine) slowStep(p *position, k uint8) *position {
 	if n := p.next[k].Load(); n != nil {
 		return n
 	}
-	if m.bytes > m.limit {
+	if m.held() > m.limit {
 		m.forget()
 	}
 	b := m.net.reps[k]

@@ -50,7 +50,36 @@ func (b *builder) finish(root int32) *network {
 		fail(ErrUnsatisfiable, "", "no text can satisfy this")
 	}
 	n.classes()
+	n.pack()
 	return n
+}
+
+// pack copies the states, and their edges and steps, into arrays of exactly their sizes.
+// What they grew in while the rules were made is several times as large, and a grammar
+// may be kept for long.
+func (n *network) pack() {
+	edges, steps := 0, 0
+	for i := range n.states {
+		edges += len(n.states[i].edges)
+		steps += len(n.states[i].steps)
+	}
+	allEdges, allSteps := make([]edge, 0, edges), make([]step, 0, steps)
+	states := make([]state, len(n.states))
+	for i, st := range n.states {
+		e, s := len(allEdges), len(allSteps)
+		allEdges, allSteps = append(allEdges, st.edges...), append(allSteps, st.steps...)
+		states[i] = state{allEdges[e:len(allEdges):len(allEdges)], allSteps[s:len(allSteps):len(allSteps)], st.accept}
+	}
+	n.states, n.starts = states, slices.Clone(n.starts)
+}
+
+// bytes is how much memory n takes, without its base.
+func (n *network) bytes() int64 {
+	size := int64(1024 + 56*len(n.states) + 4*len(n.starts))
+	for i := range n.states {
+		size += int64(8*len(n.states[i].edges) + 20*len(n.states[i].steps))
+	}
+	return size
 }
 
 // rules determinizes all rules.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // shapeCache keeps shapes for all grammars of a vocabulary. There are two: one for
@@ -16,24 +17,67 @@ type shapeCache struct {
 	m     map[string]*shape
 	bytes int64
 	limit int64
+	round atomic.Uint64 // how often everything was dropped; changed under mu
 }
 
-func (s *shapeCache) find(key string) *shape {
+// find returns the shape of key, or nil, and the round of the cache.
+func (s *shapeCache) find(key string) (*shape, uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.m[key]
+	return s.m[key], s.round.Load()
 }
 
-// keep stores sh. When the limit is reached everything is dropped: what is in use
-// will soon be there again, and keeping an order of use would cost every look-up.
-func (s *shapeCache) keep(key string, sh *shape) {
+// shapeEntryBytes is about what an entry of the map takes beside its key and its shape.
+const shapeEntryBytes = 64
+
+// keep stores sh and returns the round of the cache. When the limit is reached everything
+// is dropped: what is in use will soon be there again, and keeping an order of use would
+// cost every look-up.
+func (s *shapeCache) keep(key string, sh *shape) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.m == nil || s.bytes > s.limit {
-		s.m, s.bytes = make(map[string]*shape), 0
+		s.drop()
 	}
 	s.m[key] = sh
-	s.bytes += sh.bytes() + int64(len(key))
+	s.bytes += sh.bytes() + int64(len(key)) + shapeEntryBytes
+	return s.round.Load()
+}
+
+// drop drops everything. The caller holds mu.
+func (s *shapeCache) drop() {
+	s.m, s.bytes = make(map[string]*shape), 0
+	s.round.Add(1)
+}
+
+// borrowed are the shapes that a machine has from a cache. As long as the cache has them,
+// too, they count there. After the cache has dropped them, they count as the machine's.
+type borrowed struct {
+	round uint64
+	bytes int64
+}
+
+// borrow counts a shape that cache has, or has had in the given round.
+func (m *machine) borrow(cache *shapeCache, round uint64, sh *shape) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b := &m.common
+	if cache == &m.voc.outlinedShapes {
+		b = &m.outlined
+	}
+	if b.round != round {
+		m.bytes += b.bytes
+		*b = borrowed{round: round}
+	}
+	b.bytes += sh.bytes()
+}
+
+// outlasted returns the bytes of the shapes of b that their cache does not have any more.
+func (b *borrowed) outlasted(cache *shapeCache) int64 {
+	if b.round == cache.round.Load() {
+		return 0
+	}
+	return b.bytes
 }
 
 // shapeOf returns the shape of a relative position.
@@ -75,22 +119,25 @@ func (m *machine) makeShape(rel *position, nested int) *shape {
 		return sh
 	}
 	cache, key := &m.voc.commonShapes, m.commonKey(rel)
-	own := key == ""
-	if own {
+	if key == "" {
 		cache, key = &m.voc.outlinedShapes, m.outline(rel)
 	}
 	var sh *shape
+	var round uint64
 	if key != "" {
-		sh = cache.find(key)
+		sh, round = cache.find(key)
 	}
-	if sh == nil {
+	kept := sh != nil
+	if !kept {
 		sh = m.build(rel, nested)
 		if key != "" && !m.tooAmbiguous.Load() { // a shape that was given up is wrong for others
-			cache.keep(key, sh)
+			round, kept = cache.keep(key, sh), true
 		}
 	}
 	rel.shape.Store(sh)
-	if own {
+	if kept {
+		m.borrow(cache, round, sh)
+	} else {
 		m.mu.Lock()
 		m.bytes += sh.bytes()
 		m.mu.Unlock()

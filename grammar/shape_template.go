@@ -170,6 +170,11 @@ type projection struct {
 // projectionOf returns the projection of z. A template resembles many positions, so
 // the projections are kept. The caller holds building.
 func (m *machine) projectionOf(z *position, nested int) *projection {
+	m.mu.Lock()
+	if m.outdated {
+		m.projections, m.projected, m.outdated = nil, 0, false
+	}
+	m.mu.Unlock()
 	if p := m.projections[z]; p != nil {
 		return p
 	}
@@ -179,10 +184,13 @@ func (m *machine) projectionOf(z *position, nested int) *projection {
 	if !slices.IsSortedFunc(p.popping, order) {
 		slices.SortFunc(p.popping, order)
 	}
+	m.mu.Lock()
 	if len(m.projections) >= 64 || m.projections == nil {
-		m.projections = make(map[*position]*projection)
+		m.projections, m.projected = make(map[*position]*projection), 0
 	}
 	m.projections[z] = p
+	m.projected += int64(4*cap(p.legal)+8*cap(p.popping)) + shapeEntryBytes
+	m.mu.Unlock()
 	return p
 }
 

@@ -111,6 +111,10 @@ var rules = map[string]rule{
 	},
 	"internal/invariants": {},
 	"internal/jsontext": {
+		may:    []string{"internal/longcopy"},
+		mayNot: noIO,
+	},
+	"internal/longcopy": {
 		mayNot: noIO,
 	},
 	"internal/memory": {
@@ -170,7 +174,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/openai": {
-		may:    []string{"api", "auth", "chat", "chat/reasoning", "engine", "grammar", "internal/jsontext", "internal/memory", "metrics", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
+		may:    []string{"api", "auth", "chat", "chat/reasoning", "engine", "grammar", "internal/jsontext", "internal/longcopy", "internal/memory", "metrics", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
 		tests:  []string{inv, "backend", "backend/sim", "chat/jinja", "device/cpu", "internal/testkit", "model", "models", "server", "server/servertest", "weights"},
 		mayNot: []string{"net/http"},
 	},
@@ -191,7 +195,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/transport": {
-		may:    []string{inv, "api", "auth", "internal/memory", "internal/pace", "metrics", "server/failure", "usage"},
+		may:    []string{inv, "api", "auth", "internal/longcopy", "internal/memory", "internal/pace", "metrics", "server/failure", "usage"},
 		tests:  []string{"backend", "backend/sim", "engine", "server/servertest"},
 		mayNot: []string{"net/http"},
 	},
@@ -201,9 +205,12 @@ var rules = map[string]rule{
 		mayNot: http,
 	},
 	"tokenizer": {
-		may:    []string{"internal/jsontext"},
+		may:    []string{"internal/jsontext", "internal/longcopy"},
 		tests:  []string{"internal/testkit"},
 		mayNot: noIO,
+	},
+	"tools/browsers": {
+		may: []string{"internal/jsontext"},
 	},
 	"tools/chaos": {},
 	"tools/peers": {

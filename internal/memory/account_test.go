@@ -338,3 +338,27 @@ func TestAllocations(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// Moved bytes are those of the other reservation, and nobody who waits gets them in between.
+func TestMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := New(100, time.Minute)
+		from, _ := a.Reserve(t.Context(), 90)
+		to := a.Open()
+		waits := make(chan error, 1)
+		go func() {
+			_, err := a.Reserve(t.Context(), 30)
+			waits <- err
+		}()
+		synctest.Wait()
+		from.Move(to, 80)
+		synctest.Wait()
+		if len(waits) != 0 || from.Held() != 10 || to.Held() != 80 || a.Stats().Used != 90 {
+			t.Errorf("%d and %d bytes are held, of %+v; %d waiters were served", from.Held(), to.Held(), a.Stats(), len(waits))
+		}
+		to.Release()
+		if err := <-waits; err != nil {
+			t.Error(err)
+		}
+	})
+}

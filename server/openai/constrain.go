@@ -40,10 +40,11 @@ func newConstraints(m *Model) *constraints {
 // are compiled on a queue of their own, so that one which takes seconds does not delay the
 // prompts of other requests.
 func (s *Service) constrain(c *transport.Call, m *Model, p *prepared) error {
-	q := p.options.Constraint
+	q := p.constraint
 	if q == nil {
 		return nil
 	}
+	p.constraint = nil // from here on it is the compiler's
 	var set *grammarSet
 	var g *grammar.Grammar
 	var bad error

@@ -10,6 +10,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"weir/metrics"
 	"weir/server/failure"
 )
 
@@ -30,6 +31,9 @@ func (c *Call) Failed(err error) failure.Failure {
 	}
 	f := s.failures.Of(c.face, err)
 	c.account.failure = f.Kind
+	if f.Reason == metrics.EngineFull {
+		c.account.tokens = nil // the engine has accepted it, and given its place away before it began
+	}
 	if c.account.path != "" && c.account.tokens == nil && f.Reason != "" {
 		s.counts.Rejected(f.Reason)
 	}

@@ -171,6 +171,7 @@ func (s *Server) Now() time.Time { return s.cfg.Clock() }
 // last client has left.
 type Held struct {
 	Connections, Watched int   // open connections, and how many of them are watched
+	Waiting              int   // open connections that wait for a request
 	Bodies               int64 // bytes of request bodies in memory
 	Memory               int64 // bytes that are reserved, without those of caches
 }
@@ -178,10 +179,10 @@ type Held struct {
 // Held returns the resources that the server holds now.
 func (s *Server) Held() Held {
 	s.conns.mu.Lock()
-	open := len(s.conns.open)
+	open, waiting := len(s.conns.open), s.conns.places.waiting()
 	s.conns.mu.Unlock()
 	m := s.memory.Stats()
-	return Held{open, s.conns.watch.watched(), s.bodies.used.Load(), m.Used - m.Cached}
+	return Held{open, s.conns.watch.watched(), waiting, s.bodies.used.Load(), m.Used - m.Cached}
 }
 
 // grace is the time that requests have to send an error to their clients after the context
