@@ -3,6 +3,8 @@ package api
 import (
 	"slices"
 	"strconv"
+
+	"weir/internal/jsontext"
 )
 
 // TokenizeRequest is a decoded body of POST /tokenize (docs/interface/chat-completions.md,
@@ -66,6 +68,17 @@ type Tokenized struct {
 	Strs        func(id int32) string // the vocabulary's spelling of a token; nil: token_strs is null
 }
 
+// Size returns the number of bytes that the answer takes at most.
+func (t *Tokenized) Size() int {
+	n := 128 + lengthOfIDs(t.Tokens)
+	if t.Strs != nil {
+		for _, id := range t.Tokens {
+			n += jsontext.MaxLen(t.Strs(id)) + len(",")
+		}
+	}
+	return n
+}
+
 // AppendTokenized appends the body of the answer.
 func AppendTokenized(dst []byte, t *Tokenized) []byte {
 	dst = append(dst, `{"count":`...)
@@ -109,6 +122,9 @@ func DecodeDetokenize(body []byte, lim Limits) (*DetokenizeRequest, *Error) {
 	}
 	return r, nil
 }
+
+// SizeDetokenized returns the number of bytes that the answer takes at most.
+func SizeDetokenized(text string) int { return 32 + jsontext.MaxLen(text) }
 
 // AppendDetokenized appends the answer of POST /detokenize.
 func AppendDetokenized(dst []byte, text string) []byte {

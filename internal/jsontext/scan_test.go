@@ -66,9 +66,14 @@ func stream(text []byte, maxDepth int) error {
 	return s.Err()
 }
 
+// byPieces scans text at a pace, through a window that grows by one byte.
+func byPieces(text []byte, maxDepth int) error {
+	return pacedScan(text, maxDepth, 1, func(int) bool { return true })
+}
+
 func TestScan(t *testing.T) {
 	for _, c := range scanCases {
-		for name, scan := range map[string]func([]byte, int) error{"Scan": Scan, "stream": stream} {
+		for name, scan := range map[string]func([]byte, int) error{"Scan": Scan, "stream": stream, "paced": byPieces} {
 			if problem := checkVerdict(scan([]byte(c.in), 4), c.offset, c.reason); problem != "" {
 				t.Errorf("%s: %q: %s", name, c.in, problem)
 			}
@@ -222,6 +227,9 @@ func FuzzScan(f *testing.F) {
 		err := Scan(data, depthOfStandard)
 		if again := stream(data, depthOfStandard); !reflect.DeepEqual(withoutToken(again), withoutToken(err)) {
 			t.Fatalf("%q: %v from memory, %v from a stream", data, err, again)
+		}
+		if again := byPieces(data, depthOfStandard); !reflect.DeepEqual(withoutToken(again), withoutToken(err)) {
+			t.Fatalf("%q: %v at once, %v by pieces", data, err, again)
 		}
 		want := json.Valid(data) && utf8.Valid(data)
 		if (err == nil) != want {
