@@ -12,7 +12,7 @@ LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-o
 LDFLAGS := -s -w -X main.version=$(VERSION)
 CUDA    := CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/internal/cudashim/include"
 
-.PHONY: help build chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar gen gen-check golden parquet-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store
+.PHONY: help build browsers chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar gen gen-check golden parquet-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -64,6 +64,9 @@ clients: build ## openai-node, Vercel AI SDK, LangChain.js, and the examples in 
 	$(PYTHON) -m venv build/examples && build/examples/bin/pip install -q --disable-pip-version-check -r examples/python/requirements.txt
 	cd examples/javascript && npm ci --no-audit --no-fund --ignore-scripts
 	cd tools/clients && npm ci --no-audit --no-fund --ignore-scripts && PYTHON=$(CURDIR)/build/examples/bin/python npm test
+
+browsers: build ## a Chromium calls a running weir from local, foreign and rebound pages, and looks at /docs (needs chromium; BROWSERS='flags of tools/browsers')
+	$(GO) run ./tools/browsers --weir ./weir $(BROWSERS)
 
 bench-grammar: ## a table of what a token mask costs (about half a minute)
 	$(GO) test -run '^$$' -bench Masks -benchtime 1x ./grammar

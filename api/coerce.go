@@ -190,6 +190,15 @@ func text(v Raw) (string, *fault) {
 	return v.Text(), nil
 }
 
+// sharedText is text for what may be megabytes long. It shares the memory of the body where it
+// can, so that what is to outlive the body has to be copied.
+func sharedText(v Raw) (string, *fault) {
+	if v.Kind() != jsontext.String {
+		return "", wrongType("a string", v)
+	}
+	return v.SharedText(), nil
+}
+
 func object(v Raw) (Raw, *fault) {
 	if v.Kind() != jsontext.Object {
 		return nil, wrongType("an object", v)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"weir/internal/jsontext"
 )
@@ -56,6 +57,32 @@ func TestPrompts(t *testing.T) {
 			t.Errorf("%s: %v", empty, err)
 		}
 	}
+}
+
+// Prompts of megabytes are not copied: a copy of so much memory holds up everybody else.
+func TestPromptsShareTheBody(t *testing.T) {
+	shared := func(name string, body []byte, text string) {
+		t.Helper()
+		at := uintptr(unsafe.Pointer(unsafe.StringData(text)))
+		first := uintptr(unsafe.Pointer(unsafe.SliceData(body)))
+		if len(text) == 0 || at < first || at >= first+uintptr(len(body)) {
+			t.Errorf("%s: %q was copied", name, text)
+		}
+	}
+	for _, prompt := range []string{`"some text"`, `["some text"]`} {
+		body := []byte(`{"prompt":` + prompt + `}`)
+		r, err := DecodeCompletion(body, DefaultLimits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared(prompt, body, r.Prompts[0].Text)
+	}
+	body := []byte(`{"prompt":"some text"}`)
+	r, err := DecodeTokenize(body, DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared("tokenize", body, *r.Prompt)
 }
 
 // What differs from chat (docs/interface/chat-completions.md, section 17.3).

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"slices"
 
 	"weir/internal/jsontext"
@@ -50,7 +51,8 @@ var completionFields = slices.Concat(lift(options, func(r *CompletionRequest) *O
 
 var completionIndex = index(completionFields)
 
-// DecodeCompletion reads a body of POST /v1/completions, as DecodeChat does.
+// DecodeCompletion reads a body of POST /v1/completions, as DecodeChat does. The texts of
+// prompts share its memory: nothing may be written to it as long as they are in use.
 // What later stages have to say is left to CheckPrompt and CheckSampling.
 func DecodeCompletion(body []byte, lim Limits) (*CompletionRequest, *Error) {
 	r := &CompletionRequest{Options: defaultOptions()}
@@ -107,7 +109,7 @@ func (r *CompletionRequest) CheckPrompt() *Error {
 func decodePrompts(r *CompletionRequest, v Raw, lim *Limits) (f *fault) {
 	switch v.Kind() {
 	case jsontext.String:
-		if s := v.Text(); s != "" {
+		if s := v.SharedText(); s != "" {
 			r.Prompts = []TextPrompt{{Text: s}}
 		}
 		return nil
@@ -124,7 +126,7 @@ func decodePrompts(r *CompletionRequest, v Raw, lim *Limits) (f *fault) {
 	case 0:
 		return nil
 	case jsontext.String:
-		r.Prompts, f = list(v, lim.Prompts, func(e Raw) (p TextPrompt, f *fault) { p.Text, f = text(e); return })
+		r.Prompts, f = list(v, lim.Prompts, func(e Raw) (p TextPrompt, f *fault) { p.Text, f = sharedText(e); return })
 	case jsontext.Array:
 		r.Prompts, f = list(v, lim.Prompts, func(e Raw) (p TextPrompt, f *fault) {
 			if p.IDs, f = decodeIDs(e, lim); f == nil && len(p.IDs) == 0 {
@@ -140,13 +142,15 @@ func decodePrompts(r *CompletionRequest, v Raw, lim *Limits) (f *fault) {
 	return f
 }
 
+var comma = []byte{','}
+
 // decodeIDs reads token ids. Their number has no limit but the body's: how many
 // a prompt may have is the context's affair.
 func decodeIDs(v Raw, lim *Limits) ([]int, *fault) {
 	if v.Kind() != jsontext.Array {
 		return nil, wrongType("an array of token ids", v)
 	}
-	ids := []int{}
+	ids := make([]int, 0, bytes.Count(v, comma)+1) // a list that doubles would hold three times as much
 	for i, e := range v.Elements() {
 		if lim.stopped(i) {
 			return nil, faultf("was not read to its end")

@@ -123,13 +123,18 @@ func decodeSeed(r *Options, v Raw, _ *Limits) *fault {
 func decodeStop(r *Options, v Raw, lim *Limits) (f *fault) {
 	if v.Kind() == jsontext.String {
 		r.Stop = []string{v.Text()}
-		return nil
-	}
-	if v.Kind() != jsontext.Array {
+	} else if v.Kind() != jsontext.Array {
 		return wrongType("a string or an array of strings", v)
+	} else if r.Stop, f = list(v, lim.Stop, text); f != nil {
+		return f
 	}
-	r.Stop, f = list(v, lim.Stop, text)
-	return f
+	total := 0
+	for _, s := range r.Stop {
+		if total += len(s); total > lim.StopBytes {
+			return faultf("must have at most %d bytes in all stop strings together", lim.StopBytes)
+		}
+	}
+	return nil
 }
 
 func decodeStreamOptions(r *Options, v Raw, _ *Limits) (f *fault) {

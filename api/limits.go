@@ -16,6 +16,7 @@ type Limits struct {
 	Choices      int // n
 	Prompts      int // prompts of /v1/completions, times n
 	Stop         int // stop strings
+	StopBytes    int // of all stop strings together
 	StopTokenIDs int
 	LogitBias    int // entries
 	AllowedIDs   int // allowed_token_ids
@@ -51,6 +52,7 @@ func DefaultLimits() Limits {
 		Choices:      16_384,
 		Prompts:      2_048,
 		Stop:         256,
+		StopBytes:    16 << 10,
 		StopTokenIDs: 4_096,
 		LogitBias:    16_384,
 		AllowedIDs:   1 << 20,
@@ -70,7 +72,7 @@ func (l *Limits) Validate() error {
 		value int
 	}{
 		{"Depth", l.Depth}, {"Messages", l.Messages}, {"Parts", l.Parts}, {"ToolBytes", l.ToolBytes},
-		{"Choices", l.Choices}, {"Prompts", l.Prompts}, {"Stop", l.Stop}, {"StopTokenIDs", l.StopTokenIDs}, {"LogitBias", l.LogitBias},
+		{"Choices", l.Choices}, {"Prompts", l.Prompts}, {"Stop", l.Stop}, {"StopBytes", l.StopBytes}, {"StopTokenIDs", l.StopTokenIDs}, {"LogitBias", l.LogitBias},
 		{"AllowedIDs", l.AllowedIDs}, {"BadWords", l.BadWords}, {"Alternatives", l.Alternatives}, {"Repetition", l.Repetition},
 	} {
 		if f.value < 1 {

@@ -144,7 +144,7 @@ func TestStringsOutliveTheBody(t *testing.T) {
 
 // TestLimits exceeds every limit by one, and meets it.
 func TestLimits(t *testing.T) {
-	lim := Limits{Depth: 6, Messages: 2, Parts: 3, ToolBytes: 50, Choices: 4, Prompts: 4, Stop: 2, StopTokenIDs: 2, LogitBias: 2, AllowedIDs: 2, BadWords: 2, Alternatives: 2, Repetition: 5}
+	lim := Limits{Depth: 6, Messages: 2, Parts: 3, ToolBytes: 50, Choices: 4, Prompts: 4, Stop: 2, StopBytes: 3, StopTokenIDs: 2, LogitBias: 2, AllowedIDs: 2, BadWords: 2, Alternatives: 2, Repetition: 5}
 	if err := lim.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -164,6 +164,8 @@ func TestLimits(t *testing.T) {
 		{`"messages":[{"role":"developer","tools":["` + strings.Repeat("a", 46) + `"]}]`, `"messages":[{"role":"developer","tools":["` + strings.Repeat("a", 47) + `"]}]`, "messages[0].tools: must be at most 50 bytes"},
 		{`"n":4,"temperature":1`, `"n":5,"temperature":1`, "n must be at most 4"},
 		{`"stop":["a","b"]`, `"stop":["a","b","c"]`, "stop: must have at most 2 entries"},
+		{`"stop":["é","b"]`, `"stop":["é","bc"]`, "stop: must have at most 3 bytes in all stop strings together"},
+		{`"stop":"abc"`, `"stop":"abcd"`, "stop: must have at most 3 bytes in all stop strings together"},
 		{`"stop_token_ids":[1,2]`, `"stop_token_ids":[1,2,3]`, "stop_token_ids: must have at most 2"},
 		{`"allowed_token_ids":[1,2]`, `"allowed_token_ids":[1,2,3]`, "allowed_token_ids: must have at most 2"},
 		{`"logit_bias":{"1":1,"2":1}`, `"logit_bias":{"1":1,"2":1,"3":1}`, "logit_bias: must have at most 2"},

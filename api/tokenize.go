@@ -3,6 +3,8 @@ package api
 import (
 	"slices"
 	"strconv"
+
+	"weir/internal/jsontext"
 )
 
 // TokenizeRequest is a decoded body of POST /tokenize (docs/interface/chat-completions.md,
@@ -17,7 +19,7 @@ type TokenizeRequest struct {
 // tokenizeFields are those of chat that decide about the prompt, and three more.
 var tokenizeFields = slices.Concat(lift(pick(fields, "messages", "model", "add_generation_prompt", "continue_final_message", "add_special_tokens", "chat_template",
 	"chat_template_kwargs", "mm_processor_kwargs", "tools", "documents", "reasoning_effort"), func(r *TokenizeRequest) *ChatRequest { return &r.ChatRequest }), []field[*TokenizeRequest]{
-	{"prompt", notNull, func(r *TokenizeRequest, v Raw, _ *Limits) (f *fault) { r.Prompt, f = optional(v, text); return }},
+	{"prompt", notNull, func(r *TokenizeRequest, v Raw, _ *Limits) (f *fault) { r.Prompt, f = optional(v, sharedText); return }},
 	{"return_token_strs", nullable, func(r *TokenizeRequest, v Raw, _ *Limits) (f *fault) { r.TokenStrs, f = boolean(v); return }},
 })
 
@@ -36,7 +38,7 @@ func pick(from []field[*ChatRequest], names ...string) []field[*ChatRequest] {
 }
 
 // DecodeTokenize reads a body of POST /tokenize, as DecodeChat does. Of the chat
-// form CheckPrompt has the rest to say.
+// form CheckPrompt has the rest to say. Prompt shares the memory of the body.
 func DecodeTokenize(body []byte, lim Limits) (*TokenizeRequest, *Error) {
 	r := &TokenizeRequest{ChatRequest: ChatRequest{Options: defaultOptions(), AddGenerationPrompt: true}}
 	values, err := decode(body, r, tokenizeFields, tokenizeIndex, &lim)
@@ -64,6 +66,17 @@ type Tokenized struct {
 	Tokens      []int32
 	MaxModelLen int
 	Strs        func(id int32) string // the vocabulary's spelling of a token; nil: token_strs is null
+}
+
+// Size returns the number of bytes that the answer takes at most.
+func (t *Tokenized) Size() int {
+	n := 128 + lengthOfIDs(t.Tokens)
+	if t.Strs != nil {
+		for _, id := range t.Tokens {
+			n += jsontext.MaxLen(t.Strs(id)) + len(",")
+		}
+	}
+	return n
 }
 
 // AppendTokenized appends the body of the answer.
@@ -109,6 +122,9 @@ func DecodeDetokenize(body []byte, lim Limits) (*DetokenizeRequest, *Error) {
 	}
 	return r, nil
 }
+
+// SizeDetokenized returns the number of bytes that the answer takes at most.
+func SizeDetokenized(text string) int { return 32 + jsontext.MaxLen(text) }
 
 // AppendDetokenized appends the answer of POST /detokenize.
 func AppendDetokenized(dst []byte, text string) []byte {

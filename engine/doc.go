@@ -99,13 +99,16 @@
 // When a mask leaves a single token, drawing it cannot give another one. Such a forced
 // token is booked without a forward pass, if the sequence has no token in flight, and a
 // run of forced tokens is then computed in one chunk. The answer is the same, bit for
-// bit, as without this.
+// bit, as without this, so a step books only so many of them (mostForced), and leaves the
+// others to the next.
 //
 // # Text and stop strings
 //
 // Tokens become text in the loop (tens of nanoseconds a token), because a stop string
 // ends a sequence and has to do so before the next step is planned. Text that may turn
-// out to be the beginning of a stop string is held back. See text.go.
+// out to be the beginning of a stop string is held back (text.go). One automaton, made
+// before the request is submitted and shared by its choices, looks for all stop strings at
+// once, so a token costs time in proportion to its text, whatever they are (stops.go).
 //
 // # Streams
 //
@@ -152,6 +155,6 @@
 // request.go has what callers hand in and get back, engine.go the Engine and its loop,
 // submit.go the intake and places.go who holds its places. step.go plans a step and gives it
 // to the backend; book.go books what the step gave. failure.go ends requests that cannot go
-// on. stream.go, backlog.go and text.go serve the readers, mask.go and mask_pool.go fill mask
-// rows, stats.go and report.go count, and forget.go empties the prefix cache.
+// on. stream.go, backlog.go, text.go and stops.go serve the readers, mask.go and mask_pool.go
+// fill mask rows, stats.go and report.go count, and forget.go empties the prefix cache.
 package engine

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -91,8 +92,20 @@ type request struct {
 	scores      []PromptLogprob // log-probabilities of the prompt's tokens so far
 	started     bool            // choice 0 has its first token
 	kin         kinship         // of its masks
+	stops       *stopStrings    // nil: none
 
 	arrived, submitted time.Duration // since Engine.epoch
+}
+
+// share makes what the choices of q share. The requests before it are those that are answered
+// together with it, which mostly differ in their prompts alone.
+func (q *request) share(before []*request, vocab int) {
+	q.Sampling.PrepareFor(vocab, q.Tokens)
+	if n := len(before); n > 0 && q.IncludeStop == before[n-1].IncludeStop && slices.Equal(q.Stop, before[n-1].Stop) {
+		q.stops = before[n-1].stops
+		return
+	}
+	q.stops = newStopStrings(q.Stop, q.IncludeStop)
 }
 
 // Engine runs requests on a backend. Run is called by one goroutine; all other exported

@@ -75,7 +75,7 @@ func (e *Engine) prepare(rs []Request, s *Stream) (qs []*request, choices int, e
 		if !r.Arrived.IsZero() {
 			qs[i].arrived = r.Arrived.Sub(e.epoch)
 		}
-		qs[i].Sampling.Prepare() // not once for each choice
+		qs[i].share(qs[:i], e.spec.VocabSize)
 		choices += r.N
 	}
 	for _, q := range qs {
@@ -130,7 +130,7 @@ func (e *Engine) prepareChoice(q *request, i int) {
 	p := q.Sampling
 	p.Seed += uint64(i)
 	c.sampling = sampler.NewState(&p, e.spec.VocabSize, q.Tokens)
-	c.text = newText(e.cfg.Tokenizer, &q.Request)
+	c.text = newText(e.cfg.Tokenizer, &q.Request, q.stops)
 	if q.Masks != nil {
 		k := &constraint{mask: q.Masks[i], pool: e.masks, kin: &q.kin, token: -1}
 		k.pace = k.keepPace
@@ -196,16 +196,22 @@ func (e *Engine) intake() {
 
 // begin notes that a step has been planned with choices that were in none before. Nobody else
 // gets their places from now on. Those who have lost theirs since intake are ended before
-// anything is drawn for them.
+// anything is drawn for them, unless they have come since then, too: the next intake ends those.
 func (e *Engine) begin(chunks []scheduler.Chunk) {
 	e.mu.Lock()
 	for i := range chunks {
 		e.mu.places.begin(chunks[i].Seq.Owner.(*choice).req.sub)
 	}
-	evicted := e.mu.evicted
-	e.mu.evicted = nil
+	var known []*submission
+	e.mu.evicted = slices.DeleteFunc(e.mu.evicted, func(s *submission) bool {
+		added := s.requests[0].choices[0].seq.ID > 0
+		if added {
+			known = append(known, s)
+		}
+		return added
+	})
 	e.mu.Unlock()
-	e.giveUp(evicted)
+	e.giveUp(known)
 }
 
 // giveUp ends submissions that have lost their places to others.

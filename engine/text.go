@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"unicode/utf8"
 
 	"weir/tokenizer"
@@ -13,31 +12,23 @@ import (
 //	buf   0 ......... given ................. len(buf)
 //	      | given out | not given out, or held back |
 //
-// Of the text that was given out, buf keeps as much as may be the beginning of a stop
-// string. As in vLLM, the last characters are always held back, as many as may be a part
-// of the longest stop string, and not only if they are.
+// As in vLLM, the last characters are always held back, as many as may be a part of the
+// longest stop string, and not only if they are.
 type text struct {
 	dec     tokenizer.Decoder
 	decodes bool // there is a tokenizer
 	buf     []byte
-	given   int // bytes of buf that were given out
-	stops   [][]byte
-	longest int // bytes of the longest stop string
-	hold    int // characters that are held back until the choice ends
+	given   int          // bytes of buf that were given out
+	held    int          // characters of buf that were not given out
+	stops   *stopStrings // of the request; nil: there are none
+	node    int32        // of stops, after buf
 }
 
-func newText(tok *tokenizer.Tokenizer, r *Request) text {
-	var t text
+func newText(tok *tokenizer.Tokenizer, r *Request, stops *stopStrings) text {
+	t := text{stops: stops}
 	if tok != nil {
 		t.dec = tok.NewDecoder(r.Tokens, tokenizer.DecodeOptions{SkipSpecial: !r.KeepSpecial, Show: r.Show, JoinSpecial: r.JoinSpecial})
 		t.decodes = true
-	}
-	for _, s := range r.Stop {
-		t.stops = append(t.stops, []byte(s))
-		t.longest = max(t.longest, len(s))
-		if !r.IncludeStop {
-			t.hold = max(t.hold, utf8.RuneCountInString(s)-1)
-		}
 	}
 	return t
 }
@@ -55,39 +46,38 @@ func (t *text) add(tok int32, check, include bool) int {
 	return t.search(old, check, include)
 }
 
-// search looks for stop strings that end in buf[old:]. It is the second half of add.
+// search looks for stop strings that end in buf[old:]. It is the second half of add, and
+// reads text without check, too, because a stop string may begin there and end later.
 func (t *text) search(old int, check, include bool) int {
-	if !check || len(t.buf) == old {
+	if t.stops == nil {
 		return -1
 	}
-	hit, start, end := -1, 0, 0
-	for i, s := range t.stops {
-		from := max(0, old-len(s)+1)
-		if at := bytes.Index(t.buf[from:], s); at >= 0 && (hit < 0 || from+at+len(s) < end) {
-			hit, start, end = i, from+at, from+at+len(s)
-		}
+	if t.stops.hold > 0 {
+		t.held += utf8.RuneCount(t.buf[old:])
 	}
-	switch {
-	case hit < 0:
-	case include:
-		t.buf = t.buf[:end]
-	default:
-		t.buf = t.buf[:start]
+	node, hit, end := t.stops.search(t.node, t.buf[old:], check)
+	t.node = node
+	if hit == noStop {
+		return -1
 	}
-	return hit
+	end += old
+	if !include {
+		end -= t.stops.lengths[hit]
+	}
+	t.buf = t.buf[:end]
+	return int(hit)
 }
 
 // take gives out the text that is due: all of it if final is set, else all but what is held
 // back. The result is valid until the next add.
 func (t *text) take(final bool) []byte {
-	end := len(t.buf)
-	if !final {
-		for n := t.hold; n > 0 && end > t.given; n-- {
-			_, size := utf8.DecodeLastRune(t.buf[:end])
-			end -= size
+	from, end := t.given, len(t.buf)
+	if !final && t.stops != nil && t.stops.hold > 0 {
+		for end = from; t.held > t.stops.hold; t.held-- {
+			_, size := utf8.DecodeRune(t.buf[end:])
+			end += size
 		}
 	}
-	from := t.given
 	if end <= from {
 		return nil
 	}
@@ -95,11 +85,12 @@ func (t *text) take(final bool) []byte {
 	return t.buf[from:end]
 }
 
-// trim forgets text that was given out and cannot be part of a stop string any more.
+// trim forgets text that was given out. It cannot be part of a stop string that is cut out
+// later.
 func (t *text) trim() {
 	const slack = 1024 // bytes, so that the rest is not moved for every token
-	if drop := min(t.given, len(t.buf)-t.longest); drop > slack {
-		t.buf = t.buf[:copy(t.buf, t.buf[drop:])]
-		t.given -= drop
+	if t.given > max(slack, len(t.buf)/2) {
+		t.buf = t.buf[:copy(t.buf, t.buf[t.given:])]
+		t.given = 0
 	}
 }

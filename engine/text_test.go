@@ -16,7 +16,7 @@ func feed(t *text, piece string, check, include bool) int {
 }
 
 func newTextFor(stops []string, include bool) text {
-	return newText(nil, &Request{Stop: stops, IncludeStop: include})
+	return newText(nil, &Request{}, newStopStrings(stops, include))
 }
 
 // TestStopStrings: docs/interface/chat-completions.md, section 5.4 and C92 to C96.

@@ -77,7 +77,7 @@ func TestStatsBounds(t *testing.T) {
 		{`"metrics":[` + repeated(`{"json_path":"a"}`, 51) + `]`, "More than 50 metrics"},
 	} {
 		got := ""
-		if _, err := s.DecodeStats([]byte(`{"project_id":"a/b","start":"2026-01-01",`+c.rest+`}`), false); err != nil {
+		if _, err := s.DecodeStats(context.Background(), []byte(`{"project_id":"a/b","start":"2026-01-01",`+c.rest+`}`), false); err != nil {
 			got = err.(*Refusal).Reason
 		}
 		if got != c.want {
@@ -87,7 +87,7 @@ func TestStatsBounds(t *testing.T) {
 	// The longest names, in the most buckets: the buckets are longer, so that the answer is
 	// not much more than 16 MiB.
 	name := strings.Repeat("x", 1000)
-	q, err := s.DecodeStats([]byte(`{"project_id":"a/b","start":"2026-01-01","end":"2027-01-01","granularity":1,"metrics":[`+
+	q, err := s.DecodeStats(context.Background(), []byte(`{"project_id":"a/b","start":"2026-01-01","end":"2027-01-01","granularity":1,"metrics":[`+
 		repeated(`{"json_path":"`+name+`"}`, 50)+`]}`), false)
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func TestPayloadSchemaBounds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	q, err := s.DecodeStats([]byte(`{"project_id":"a/b","start":"2000-01-01","end":"2100-01-01"}`), true)
+	q, err := s.DecodeStats(context.Background(), []byte(`{"project_id":"a/b","start":"2000-01-01","end":"2100-01-01"}`), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +280,7 @@ func TestWorkIsMetered(t *testing.T) {
 		}
 	}
 	stats := func(ctx context.Context) error {
-		q, err := s.DecodeStats([]byte(`{"project_id":"acme/support","start":"2000-01-01","end":"2100-01-01","metrics":[{"json_path":"n","percentiles":[50]}]}`), false)
+		q, err := s.DecodeStats(context.Background(), []byte(`{"project_id":"acme/support","start":"2000-01-01","end":"2100-01-01","metrics":[{"json_path":"n","percentiles":[50]}]}`), false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -84,7 +84,7 @@ func (w *crashWriter) write(i int) (err error) {
 	for j := range batchSize {
 		items = append(items, string(crashBody(w.project+"b", "", "", fmt.Sprint(i, " ", j))))
 	}
-	batch, err := DecodeBatch([]byte(`{"batch":[` + strings.Join(items, ",") + `]}`))
+	batch, err := DecodeBatch(context.Background(), []byte(`{"batch":[`+strings.Join(items, ",")+`]}`))
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (w *crashWriter) write(i int) (err error) {
 
 // replace writes a record with the text of number i, and returns its id.
 func (w *crashWriter) replace(replaces, id string, i int) (string, error) {
-	r, err := DecodeRequest(crashBody(w.project, replaces, id, crashText(i)), Replace)
+	r, err := DecodeRequest(context.Background(), crashBody(w.project, replaces, id, crashText(i)), Replace)
 	if err != nil {
 		return "", err
 	}

@@ -2,12 +2,14 @@ package feedback
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"weir/internal/jsontext"
+	"weir/internal/pace"
 )
 
 // Request creates or replaces a record. Its form is right; Config.Check applies the rules
@@ -39,14 +41,18 @@ const (
 	Replace                  // write a record in place of another one
 )
 
-// DecodeRequest reads the body of a request. Its error is Invalid, or a *Refusal.
-func DecodeRequest(body []byte, op Operation) (*Request, error) {
-	v, err := scan(body)
+// DecodeRequest reads the body of a request. Its error is Invalid, a *Refusal, or the cause
+// of ctx, which ends the reading of a large body.
+func DecodeRequest(ctx context.Context, body []byte, op Operation) (*Request, error) {
+	d := decoder{meter: pace.Of(ctx)}
+	v, err := d.scan(body)
 	if err != nil {
 		return nil, err
 	}
-	d := decoder{}
 	r := d.request(v, op, []string{"body"})
+	if err := d.meter.Err(); err != nil {
+		return nil, err
+	}
 	if len(d.issues) > 0 {
 		return nil, d.issues
 	}
@@ -56,24 +62,27 @@ func DecodeRequest(body []byte, op Operation) (*Request, error) {
 // MaxBatch bounds the items of a batch.
 const MaxBatch = 10_000
 
-// DecodeBatch reads the body of a batch of creations. Its error is Invalid, or a *Refusal.
-func DecodeBatch(body []byte) ([]*Request, error) {
-	v, err := scan(body)
+// DecodeBatch reads the body of a batch of creations. Its error is that of DecodeRequest.
+func DecodeBatch(ctx context.Context, body []byte) ([]*Request, error) {
+	d := decoder{meter: pace.Of(ctx)}
+	v, err := d.scan(body)
 	if err != nil {
 		return nil, err
 	}
-	d := decoder{}
 	m := d.object(v, []string{"body"})
 	list := d.take(m, "batch", true, jsontext.Array, "list_type", []string{"body"})
 	d.extras(m, []string{"body"})
 	var out []*Request
 	if list != nil {
-		for i, item := range list.Elements() {
+		for i, item := range list.PacedElements(d.meter.Bytes) {
 			if i == MaxBatch {
 				return nil, &Refusal{413, "Request too large"}
 			}
 			out = append(out, d.request(item, Create, []string{"body", "batch", strconv.Itoa(i)}))
 		}
+	}
+	if err := d.meter.Err(); err != nil {
+		return nil, err
 	}
 	if len(d.issues) > 0 {
 		return nil, d.issues
@@ -87,15 +96,15 @@ func DecodeBatch(body []byte) ([]*Request, error) {
 }
 
 // scan checks that a body is JSON and returns it without a byte order mark.
-func scan(body []byte) (jsontext.Value, error) {
+func (d *decoder) scan(body []byte) (jsontext.Value, error) {
 	body = bytes.TrimPrefix(body, []byte("\uFEFF"))
 	if len(bytes.TrimSpace(body)) == 0 {
 		return nil, Invalid{issue("missing", "body")}
 	}
-	if err := jsontext.Scan(body, maxDepth); err != nil {
+	if err := jsontext.PacedScan(body, maxDepth, d.meter.Bytes); err != nil {
 		var se *jsontext.SyntaxError
 		if !errors.As(err, &se) {
-			return nil, err
+			return nil, firstError(d.meter.Err(), err)
 		}
 		if se.Offset < len(body) && body[se.Offset] >= utf8.RuneSelf && !utf8.Valid(body[se.Offset:min(len(body), se.Offset+utf8.UTFMax)]) && !utf8.Valid(body) {
 			return nil, refuse("The body is not valid UTF-8")
@@ -107,8 +116,12 @@ func scan(body []byte) (jsontext.Value, error) {
 
 func issue(typ string, loc ...string) Issue { return Issue{Loc: loc, Type: typ, Msg: messages[typ]} }
 
-// decoder collects everything that is wrong with a body.
-type decoder struct{ issues Invalid }
+// decoder collects everything that is wrong with a body. What it returns means nothing if
+// the meter has an error afterwards.
+type decoder struct {
+	meter  *pace.Meter
+	issues Invalid
+}
 
 // maxIssues bounds an answer that lists them.
 const maxIssues = 100
@@ -132,7 +145,7 @@ func (d *decoder) object(v jsontext.Value, loc []string) *members {
 		return nil
 	}
 	m := &members{values: map[string]jsontext.Value{}}
-	for key, val := range v.Members() {
+	for key, val := range v.PacedMembers(d.meter.Bytes) {
 		name := string(key)
 		if _, again := m.values[name]; !again {
 			m.names = append(m.names, name)

@@ -1,6 +1,7 @@
 package feedback
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 )
@@ -25,11 +26,11 @@ func FuzzDecodeRequest(f *testing.F) {
 			}
 		}
 		for _, item := range []Operation{Create, Replace} {
-			if r, err := DecodeRequest(b, item); err == nil {
+			if r, err := DecodeRequest(context.Background(), b, item); err == nil {
 				check(r)
 			}
 		}
-		if batch, err := DecodeBatch(b); err == nil {
+		if batch, err := DecodeBatch(context.Background(), b); err == nil {
 			for _, r := range batch {
 				check(r)
 			}

@@ -5,25 +5,29 @@ import (
 	"strings"
 
 	"weir/internal/jsontext"
+	"weir/internal/pace"
 	"weir/store"
 )
 
 // DecodePurge reads the body of a purge, which may only name ids
-// (docs/interface/feedback.md, section 8.4). The error is Invalid, or a *Refusal. A
+// (docs/interface/feedback.md, section 8.4). The error is that of DecodeRequest. A
 // *Refusal comes with the name of the project, because the right to it is checked first.
-func DecodePurge(body []byte) (project string, ids []string, err error) {
-	v, err := scan(body)
+func DecodePurge(ctx context.Context, body []byte) (project string, ids []string, err error) {
+	loc := []string{"body"}
+	p := parser{decoder: &decoder{meter: pace.Of(ctx)}}
+	v, err := p.scan(body)
 	if err != nil {
 		return "", nil, err
 	}
-	loc := []string{"body"}
-	p := parser{decoder: &decoder{}}
 	m := p.object(v, loc)
 	if s := p.text(m, "project_id", true, loc); s != nil {
 		project = *s
 	}
 	where := p.expression(m, true)
 	p.extras(m, loc)
+	if err := p.meter.Err(); err != nil {
+		return "", nil, err
+	}
 	if len(p.issues) > 0 {
 		return "", nil, p.issues
 	}
@@ -78,14 +82,14 @@ type Erasure struct {
 	where   *Query
 }
 
-// DecodeErasure reads the body of an erasure. The error is Invalid, or a *Refusal.
-func DecodeErasure(body []byte) (*Erasure, error) {
-	v, err := scan(body)
+// DecodeErasure reads the body of an erasure. The error is that of DecodeRequest.
+func DecodeErasure(ctx context.Context, body []byte) (*Erasure, error) {
+	loc := []string{"body"}
+	p := parser{decoder: &decoder{meter: pace.Of(ctx)}}
+	v, err := p.scan(body)
 	if err != nil {
 		return nil, err
 	}
-	loc := []string{"body"}
-	p := parser{decoder: &decoder{}}
 	m := p.object(v, loc)
 	e := &Erasure{}
 	if s := p.text(m, "project_id", true, loc); s != nil {
@@ -108,6 +112,9 @@ func DecodeErasure(body []byte) (*Erasure, error) {
 		and.args = append(and.args, &expr{op: "$lt", args: []*expr{f, lit}})
 	}
 	p.extras(m, loc)
+	if err := p.meter.Err(); err != nil {
+		return nil, err
+	}
 	if len(p.issues) > 0 {
 		return nil, p.issues
 	}
@@ -165,7 +172,7 @@ func (s *Store) deleteWhere(ctx context.Context, q *Query, dry bool) (n int, err
 			kept := ids[:0]
 			for _, id := range ids { // it may have been replaced since
 				u, _ := parseUUID(id)
-				rec, err := get(&tx.Reader, rowKey(q.Project, u))
+				rec, err := get(&tx.Reader, q.Project, u)
 				if err != nil {
 					return err
 				}
@@ -173,7 +180,7 @@ func (s *Store) deleteWhere(ctx context.Context, q *Query, dry bool) (n int, err
 					kept = append(kept, id)
 				}
 			}
-			k, err := s.deleteAll(tx, q.Project, kept)
+			k, _, err := s.deleteAll(tx, q.Project, kept)
 			n += k
 			return err
 		}); err != nil {

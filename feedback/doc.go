@@ -4,9 +4,9 @@
 // queries. It knows no HTTP.
 //
 //	s := feedback.New(db, feedback.DefaultConfig())
-//	request, err := feedback.DecodeRequest(body, feedback.Create)   // form: Invalid, a 422
+//	request, err := feedback.DecodeRequest(ctx, body, feedback.Create)   // form: Invalid, a 422
 //	answer, err := s.Create(ctx, author, request, feedback.Once{})  // meaning: Refusal, a 400
-//	query, err := s.DecodeQuery(body, feedback.ForQuery, false)
+//	query, err := s.DecodeQuery(ctx, body, feedback.ForQuery, false)
 //	err = s.Query(ctx, query, w)                                    // streams the answer
 //
 // A request goes through three steps. Decoding finds everything that is wrong with its

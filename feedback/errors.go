@@ -1,9 +1,11 @@
 package feedback
 
 import (
+	"errors"
 	"strconv"
 
 	"weir/internal/jsontext"
+	"weir/store"
 )
 
 // Invalid lists everything that is wrong with the form of a request (HTTP status 422).
@@ -66,6 +68,26 @@ var messages = map[string]string{
 	"literal_error":         "Input should be one of the permitted values",
 	"datetime_parsing":      "Input should be a valid datetime",
 	"value_error":           "Input is not an expression",
+}
+
+// Damaged says which record cannot be read. It is store.ErrCorrupt.
+type Damaged struct {
+	ID  string
+	Err error
+}
+
+func (e *Damaged) Error() string { return "feedback: record " + e.ID + ": " + e.Err.Error() }
+
+// Unwrap lets errors.Is find store.ErrCorrupt.
+func (e *Damaged) Unwrap() error { return e.Err }
+
+// damagedRecord says of an error that it is about damage to a record; other errors stay as
+// they are.
+func damagedRecord(id [16]byte, err error) error {
+	if errors.Is(err, store.ErrCorrupt) {
+		return &Damaged{uuidText(id), err}
+	}
+	return err
 }
 
 // Refusal says why a request is refused although its form is right.

@@ -27,7 +27,7 @@ func Example() {
 	defer db.Close()
 	s := feedback.New(db, feedback.DefaultConfig())
 
-	note, err := feedback.DecodeRequest([]byte(`{
+	note, err := feedback.DecodeRequest(context.Background(), []byte(`{
 		"project_id": "acme/support",
 		"trace_ref": "weave:///acme/support/call/chatcmpl-1",
 		"feedback_type": "wandb.note.1",

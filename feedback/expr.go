@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"weir/internal/jsontext"
-	"weir/internal/pace"
 )
 
 // An expr is a node of a query's expression, which is a small part of MongoDB's
@@ -65,7 +64,6 @@ const (
 // parser reads the names and expressions of one request.
 type parser struct {
 	*decoder
-	meter    *pace.Meter
 	refusal  *Refusal // the first
 	nodes    int
 	elements int  // literals of all $in
@@ -180,7 +178,7 @@ func (p *parser) node(v jsontext.Value, loc []string, depth int) *expr {
 	n := &expr{}
 	var arg jsontext.Value
 	count := 0
-	for key, val := range v.Members() {
+	for key, val := range v.PacedMembers(p.meter.Bytes) {
 		n.op, arg = string(key), val
 		count++
 	}
@@ -220,7 +218,7 @@ func (p *parser) operands(n *expr, arg jsontext.Value, loc []string, depth int) 
 		p.issue("list_type", loc)
 		return
 	}
-	for i, v := range arg.Elements() {
+	for i, v := range arg.PacedElements(p.meter.Bytes) {
 		n.args = append(n.args, p.node(v, append(slices.Clip(loc), strconv.Itoa(i)), depth+1))
 		if p.nodes > maxExprNodes {
 			return
@@ -263,7 +261,7 @@ func (p *parser) times(f, with *expr) {
 func (p *parser) in(n *expr, arg jsontext.Value, loc []string, depth int) {
 	var pair []jsontext.Value
 	if arg.Kind() == jsontext.Array {
-		for _, v := range arg.Elements() {
+		for _, v := range arg.PacedElements(p.meter.Bytes) {
 			if pair = append(pair, v); len(pair) > 2 {
 				break
 			}
@@ -276,7 +274,7 @@ func (p *parser) in(n *expr, arg jsontext.Value, loc []string, depth int) {
 	of := p.node(pair[0], append(slices.Clip(loc), "0"), depth+1)
 	n.args = append(n.args, of)
 	var literals []*expr
-	for i, v := range pair[1].Elements() {
+	for i, v := range pair[1].PacedElements(p.meter.Bytes) {
 		if i == maxExprIn {
 			p.refuse("$in has more than 10000 elements")
 			return

@@ -111,7 +111,7 @@ func request(t testing.TB, fields map[string]any) (*Request, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return DecodeRequest(b, Create)
+	return DecodeRequest(context.Background(), b, Create)
 }
 
 // refusal returns why a request is refused; "" if it is accepted.

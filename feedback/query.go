@@ -55,15 +55,12 @@ func (c *Config) DecodeQuery(body []byte, kind Kind, weave bool) (*Query, error)
 }
 
 func (c *Config) decodeQuery(meter *pace.Meter, body []byte, kind Kind, weave bool) (*Query, error) {
-	v, err := scan(body)
+	loc := []string{"body"}
+	p := parser{decoder: &decoder{meter: meter}}
+	v, err := p.scan(body)
 	if err != nil {
 		return nil, err
 	}
-	if err := meter.Spend(len(body)); err != nil {
-		return nil, err
-	}
-	loc := []string{"body"}
-	p := parser{decoder: &decoder{}, meter: meter}
 	q := &Query{limit: c.MaxRows}
 	if kind == ForExport {
 		q.limit = maxInt
@@ -126,7 +123,7 @@ func (p *parser) names(q *Query, m *members, loc []string) {
 	if list == nil {
 		return
 	}
-	for i, v := range list.Elements() {
+	for i, v := range list.PacedElements(p.meter.Bytes) {
 		if i == maxFields {
 			p.refuse("fields has more than 200 names")
 			return
@@ -152,7 +149,7 @@ func (p *parser) order(q *Query, m *members, loc []string) {
 	if list == nil {
 		return
 	}
-	for i, v := range list.Elements() {
+	for i, v := range list.PacedElements(p.meter.Bytes) {
 		if i == maxSortBy {
 			p.refuse("sort_by has more than 8 fields")
 			return

@@ -2,10 +2,11 @@ package feedback
 
 import (
 	"encoding/binary"
-	"errors"
+	"fmt"
 	"time"
 
 	"weir/internal/jsontext"
+	"weir/store"
 )
 
 // Record is one item of feedback. Its key is Project and ID.
@@ -93,7 +94,7 @@ func (r *Record) append(dst []byte) []byte {
 	return dst
 }
 
-var errRecord = errors.New("feedback: a record cannot be read")
+var errRecord = fmt.Errorf("%w: not a record of feedback", store.ErrCorrupt)
 
 // decodeRecord decodes a record. It copies b once, and all strings of the record share
 // this copy.

@@ -1,6 +1,7 @@
 package feedback
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -24,7 +25,7 @@ func FuzzDecodeRecord(f *testing.F) {
 // TestRecordWeaveColumns checks that a record keeps the columns that only Weave has, on disk
 // and in AppendAll, and that a record without them is written as version 1.
 func TestRecordWeaveColumns(t *testing.T) {
-	r, err := DecodeRequest([]byte(`{"project_id":"a/b","weave_ref":"weave:///a/b/call/1","feedback_type":"t","payload":{},"scorer_tags":[ "x" ],"span_agent_name":""}`), Create)
+	r, err := DecodeRequest(context.Background(), []byte(`{"project_id":"a/b","weave_ref":"weave:///a/b/call/1","feedback_type":"t","payload":{},"scorer_tags":[ "x" ],"span_agent_name":""}`), Create)
 	if err != nil {
 		t.Fatal(err)
 	}

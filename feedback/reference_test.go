@@ -144,7 +144,7 @@ func (w *randomStore) randomUpdate(t testing.TB) {
 			t.Fatal(err)
 		}
 	default:
-		e, err := DecodeErasure([]byte(`{"project_id":"acme/support","confirm":"acme/support","trace_ref":"weave:///acme/support/call/` + w.pick("c", 30) + `"}`))
+		e, err := DecodeErasure(context.Background(), []byte(`{"project_id":"acme/support","confirm":"acme/support","trace_ref":"weave:///acme/support/call/`+w.pick("c", 30)+`"}`))
 		if err != nil {
 			t.Fatal(err)
 		}

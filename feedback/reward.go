@@ -112,7 +112,7 @@ func pendingReward(r *store.Reader, key []byte, project string) (w Reward, err e
 	if err != nil || len(rest) != 8+16 {
 		return w, errors.Join(errRecord, err)
 	}
-	rec, err := get(r, rowKey(project, [16]byte(rest[8:])))
+	rec, err := get(r, project, [16]byte(rest[8:]))
 	if err != nil && !errors.Is(err, store.ErrCorrupt) {
 		return w, err
 	}

@@ -47,14 +47,14 @@ const (
 )
 
 // DecodeStats reads the body of a request for statistics or, with schema, for the paths in
-// payloads. The error is Invalid, or a *Refusal that comes with the request.
-func (s *Store) DecodeStats(body []byte, schema bool) (*Stats, error) {
-	v, err := scan(body)
+// payloads. The error is that of DecodeRequest; a *Refusal comes with the request.
+func (s *Store) DecodeStats(ctx context.Context, body []byte, schema bool) (*Stats, error) {
+	loc := []string{"body"}
+	p := parser{decoder: &decoder{meter: pace.Of(ctx)}}
+	v, err := p.scan(body)
 	if err != nil {
 		return nil, err
 	}
-	loc := []string{"body"}
-	p := parser{decoder: &decoder{}}
 	m := p.object(v, loc)
 	q := &Stats{zone: "UTC", sample: sampleUsual, end: s.now().UnixMilli()}
 	if project := p.text(m, "project_id", true, loc); project != nil {
@@ -79,6 +79,9 @@ func (s *Store) DecodeStats(body []byte, schema bool) (*Stats, error) {
 		p.metrics(q, m, loc)
 	}
 	p.extras(m, loc)
+	if err := p.meter.Err(); err != nil {
+		return nil, err
+	}
 	if len(p.issues) > 0 {
 		return nil, p.issues
 	}
@@ -114,7 +117,7 @@ func (p *parser) metrics(s *Stats, m *members, loc []string) {
 	if list == nil {
 		return
 	}
-	for i, v := range list.Elements() {
+	for i, v := range list.PacedElements(p.meter.Bytes) {
 		if i == maxMetrics {
 			p.refuse("More than 50 metrics")
 			return
@@ -153,7 +156,7 @@ func (p *parser) aggregations(m *members, loc []string) (names []string) {
 		return nil
 	}
 	names = []string{}
-	for i, a := range list.Elements() {
+	for i, a := range list.PacedElements(p.meter.Bytes) {
 		if i == maxAggregations {
 			p.refuse("A metric has more than 10 aggregations")
 			break
@@ -173,7 +176,7 @@ func (p *parser) percentiles(m *members, loc []string) (list []float64) {
 	if given == nil {
 		return nil
 	}
-	for i, a := range given.Elements() {
+	for i, a := range given.PacedElements(p.meter.Bytes) {
 		if i == maxPercentiles {
 			p.refuse("A metric has more than 100 percentiles")
 			break

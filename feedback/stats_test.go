@@ -31,7 +31,7 @@ func TestStats(t *testing.T) {
 	s := statsSample(t)
 	stats := func(rest string) string {
 		t.Helper()
-		q, err := s.DecodeStats([]byte(`{"project_id":"acme/support","start":"2026-03-04"`+rest+`}`), false)
+		q, err := s.DecodeStats(context.Background(), []byte(`{"project_id":"acme/support","start":"2026-03-04"`+rest+`}`), false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,14 +85,14 @@ func TestMalformedStats(t *testing.T) {
 	s := newStore(t)
 	for _, rest := range []string{`,"end":"2026-03-03"`, `,"timezone":"Mars/Olympus"`} {
 		var f *Refusal
-		if _, err := s.DecodeStats([]byte(`{"project_id":"a/b","start":"2026-03-04"`+rest+`}`), false); !errors.As(err, &f) {
+		if _, err := s.DecodeStats(context.Background(), []byte(`{"project_id":"a/b","start":"2026-03-04"`+rest+`}`), false); !errors.As(err, &f) {
 			t.Errorf("%s: %v", rest, err)
 		}
 	}
 	for _, body := range []string{`{"project_id":"a/b"}`, `{"project_id":"a/b","start":"x"}`, `{"project_id":"a/b","start":"2026-03-04","metrics":[{"json_path":"a","aggregations":["mean"]}]}`,
 		`{"project_id":"a/b","start":"2026-03-04","metrics":[{"json_path":"a","percentiles":[101]}]}`, `{"project_id":"a/b","start":"2026-03-04","metrics":[{"json_path":"a","value_type":"x"}]}`} {
 		var f Invalid
-		if _, err := s.DecodeStats([]byte(body), false); !errors.As(err, &f) {
+		if _, err := s.DecodeStats(context.Background(), []byte(body), false); !errors.As(err, &f) {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
@@ -101,7 +101,7 @@ func TestMalformedStats(t *testing.T) {
 // TestPayloadSchema checks the paths in payloads (docs/interface/feedback.md, section 8.6).
 func TestPayloadSchema(t *testing.T) {
 	s := statsSample(t)
-	q, err := s.DecodeStats([]byte(`{"project_id":"acme/support","start":"2026-03-04","end":"2026-03-05","sample_limit":100}`), true)
+	q, err := s.DecodeStats(context.Background(), []byte(`{"project_id":"acme/support","start":"2026-03-04","end":"2026-03-05","sample_limit":100}`), true)
 	if err != nil {
 		t.Fatal(err)
 	}

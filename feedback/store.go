@@ -48,16 +48,16 @@ func (s *Store) DecodeQuery(ctx context.Context, body []byte, kind Kind, weave b
 	return s.cfg.decodeQuery(pace.Of(ctx), body, kind, weave)
 }
 
-// get reads the record of a key; nil if there is none.
-func get(r *store.Reader, key []byte) (*Record, error) {
-	row, err := r.Get(key)
+// get reads a record of a project; nil if there is none.
+func get(r *store.Reader, project string, id [16]byte) (rec *Record, err error) {
+	row, err := r.Get(rowKey(project, id))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		rec, err = decodeRecord(row)
 	}
-	return decodeRecord(row)
+	return rec, damagedRecord(id, err)
 }
 
 // Get returns a record of a project; nil if there is none with that id.
@@ -67,18 +67,25 @@ func (s *Store) Get(project, id string) (rec *Record, err error) {
 		return nil, nil
 	}
 	err = s.db.View(func(r *store.Reader) error {
-		rec, err = get(r, rowKey(project, u))
+		rec, err = get(r, project, u)
 		return err
 	})
 	return rec, err
 }
 
-// Purge deletes the records with these ids. Ids that do not exist are ignored.
+// Purge deletes the records with these ids, also damaged ones. Ids that do not exist are
+// ignored.
 func (s *Store) Purge(ctx context.Context, project string, ids []string) error {
-	return s.change(ctx, func(tx *store.Tx) error {
-		_, err := s.deleteAll(tx, project, ids)
+	damaged := false
+	err := s.change(ctx, func(tx *store.Tx) (err error) {
+		_, damaged, err = s.deleteAll(tx, project, ids)
 		return err
 	})
+	if err == nil && damaged {
+		// Which index entries a damaged record had cannot be known from it.
+		_, err = s.Mend(ctx)
+	}
+	return err
 }
 
 // change runs an update that may delete records.
@@ -87,7 +94,9 @@ func (s *Store) change(ctx context.Context, f func(tx *store.Tx) error) error {
 	return s.db.Update(ctx, f)
 }
 
-func (s *Store) deleteAll(tx *store.Tx, project string, ids []string) (n int, err error) {
+// deleteAll deletes records, and returns how many they were, and whether there were damaged
+// ones, whose index entries stay.
+func (s *Store) deleteAll(tx *store.Tx, project string, ids []string) (n int, damaged bool, err error) {
 	done := map[[16]byte]bool{}
 	for _, id := range ids {
 		u, ok := parseUUID(id)
@@ -101,16 +110,18 @@ func (s *Store) deleteAll(tx *store.Tx, project string, ids []string) (n int, er
 		case errors.Is(err, store.ErrNotFound):
 			continue
 		case errors.Is(err, store.ErrCorrupt):
-			tx.Delete(key) // its index entries are removed by Mend
+			damaged = true
+			tx.Delete(key)
 		case err != nil:
-			return n, err
+			return n, damaged, err
 		default:
-			if rec, err := decodeRecord(row); err == nil {
+			rec, err := decodeRecord(row)
+			if damaged = damaged || err != nil; err == nil {
 				s.counts.deleted(project, rec.CreatedAt)
 			}
 			table.Delete(tx, key, row)
 		}
 		n++
 	}
-	return n, nil
+	return n, damaged, nil
 }

@@ -71,7 +71,7 @@ func (w *walk) openIDs() error {
 		if !ok {
 			continue
 		}
-		rec, err := get(w.r, rowKey(w.query.Project, u))
+		rec, err := get(w.r, w.query.Project, u)
 		if err != nil {
 			return err
 		}
@@ -216,7 +216,7 @@ func (w *walk) keyRecord(at *position) *Record {
 func (w *walk) record(at *position) (*Record, error) {
 	row, err := table.Row(w.r, rowKey(w.query.Project, at.id()))
 	if row == nil {
-		return nil, err
+		return nil, damagedRecord(at.id(), err)
 	}
 	if err := w.meter.Spend(pace.Row + len(row)); err != nil {
 		return nil, err
@@ -225,7 +225,7 @@ func (w *walk) record(at *position) (*Record, error) {
 	if err == nil && rec.CreatedAt != at.createdAt() {
 		return nil, nil // the index entry is left over after damage; Mend removes it
 	}
-	return rec, err
+	return rec, damagedRecord(at.id(), err)
 }
 
 // matches calls f with the positions that match since a time, until f returns false. With

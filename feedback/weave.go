@@ -64,7 +64,7 @@ func (d *decoder) weaveColumn(m *members, c *weaveColumn, loc []string) jsontext
 		if list == nil {
 			return nil
 		}
-		for i, v := range list.Elements() {
+		for i, v := range list.PacedElements(d.meter.Bytes) {
 			if v.Kind() != jsontext.String {
 				d.issue("string_type", loc, c.name, strconv.Itoa(i))
 			}
@@ -79,7 +79,7 @@ func (d *decoder) weaveColumn(m *members, c *weaveColumn, loc []string) jsontext
 		if c.number {
 			want, wrong = jsontext.Number, "float_type"
 		}
-		for key, v := range object.Members() {
+		for key, v := range object.PacedMembers(d.meter.Bytes) {
 			if v.Kind() != want {
 				d.issue(wrong, loc, c.name, string(key))
 			}

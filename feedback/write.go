@@ -129,7 +129,7 @@ func (s *Store) write(tx *store.Tx, a Author, r *Request, others map[string]*Rec
 		if rec := others[string(key)]; rec != nil {
 			return rec, nil
 		}
-		return get(&tx.Reader, key)
+		return get(&tx.Reader, r.Project, id)
 	}
 	var old *Record
 	replaces, isID := parseUUID(r.Replaces)

@@ -28,6 +28,11 @@ const maxAlternatives = 4000
 // schemaRule lowers schema, a parsed JSON value, to a rule. path is where it is in
 // the request.
 func (b *builder) schemaRule(schema any, path string, o Options) int32 {
+	return newSchemas(b, schema, path, o).value([]any{schema})
+}
+
+// newSchemas prepares to lower the schemas of one document.
+func newSchemas(b *builder, schema any, path string, o Options) *schemas {
 	s := &schemas{b: b, d: newDocument(schema, path, o, b.meter), rules: make(map[string]int32),
 		verdicts: make(map[string]verdict), languages: make(map[string]*language), valueRules: make(map[string]int32)}
 	switch {
@@ -38,7 +43,7 @@ func (b *builder) schemaRule(schema any, path string, o Options) int32 {
 	default:
 		s.ws, s.loose = b.flexible, true
 	}
-	return s.value([]any{schema})
+	return s
 }
 
 // whitespace returns a fragment for the pattern of what may be between JSON's tokens.
@@ -142,33 +147,6 @@ func (e *expansion) grow(have alternative, set []any, open []choice) {
 	for _, v := range from {
 		e.grow(have, []any{v}, open)
 	}
-}
-
-// disjoint returns those schemas of a oneOf that a value can satisfy together with
-// have. The oneOf is refused unless no value can satisfy two of them.
-func (s *schemas) disjoint(have alternative, c choice) []any {
-	var with []any
-	for _, n := range have {
-		if n != c.of {
-			with = append(with, s.local(n))
-		}
-	}
-	with = append(with, s.local(c.of))
-	var res []any
-	var at []int
-	for i, v := range c.from {
-		if !s.empty(append(slices.Clip(with), v)) {
-			res, at = append(res, v), append(at, i)
-		}
-	}
-	for i := range res {
-		for j := range i {
-			if !s.empty(append(slices.Clip(with), res[i], res[j])) {
-				fail(ErrUnsupported, stepPath(c.of.path, "oneOf"), "oneOf cannot be enforced: its alternatives %d and %d may match the same value", at[j], at[i])
-			}
-		}
-	}
-	return res
 }
 
 // local is a stand-in for JSON that has the keywords of n without anyOf and oneOf.

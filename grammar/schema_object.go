@@ -230,20 +230,6 @@ func (s *schemas) object(from int32, a alternative) int32 {
 	return s.body(from, m)
 }
 
-// body reads an object with the properties of m.
-func (s *schemas) body(from int32, m *members) int32 {
-	if m.least <= int64(m.required) {
-		m.least = 0 // the required properties are enough
-	}
-	o := &objectBody{s: s, m: m, counts: countsToTell(m)}
-	at := o.nowhere()
-	at[0] = s.ws(s.b.lit(from, "{"))
-	for i := range m.declared {
-		at = o.declared(at, &m.declared[i])
-	}
-	return s.b.lit(o.undeclared(at), "}")
-}
-
 // countsToTell is how many numbers of properties have to be told apart: 0 to the
 // result, which stands for itself and all larger ones. Without bounds it is 1, because
 // the first property has no comma before it.
@@ -256,98 +242,6 @@ func countsToTell(m *members) int {
 		counts = int(min(int64(len(m.declared)), m.least))
 	}
 	return max(counts, 1)
-}
-
-// objectBody builds the automaton of an object. Between two properties, the object is
-// in one of several states, by the number of properties that have been read: state
-// at[c] after c properties, or -1 if there cannot be so many.
-type objectBody struct {
-	s      *schemas
-	m      *members
-	counts int
-}
-
-func (o *objectBody) nowhere() []int32 {
-	at := make([]int32, o.counts+1)
-	for i := range at {
-		at[i] = -1
-	}
-	return at
-}
-
-// full reports whether there can be no property after count ones.
-func (o *objectBody) full(count int) bool { return o.m.most >= 0 && int64(count) >= o.m.most }
-
-func (o *objectBody) comma(at int32) int32 { return o.s.ws(o.s.b.lit(at, ",")) }
-
-// declared reads the property p, or nothing if it is optional, and returns the states
-// after it.
-func (o *objectBody) declared(at []int32, p *member) []int32 {
-	b, ws := o.s.b, o.s.ws
-	value := o.s.value(p.set)
-	after := o.nowhere()
-	into := func(count int) int32 {
-		if after[count] < 0 {
-			after[count] = b.state()
-		}
-		return after[count]
-	}
-	entry := make([]int32, o.counts+1) // where the property begins that leads to after[c]; 0: nowhere yet
-	for count, from := range at {
-		if from < 0 {
-			continue
-		}
-		if !p.required {
-			b.eps(from, into(count))
-		}
-		if o.full(count) {
-			continue
-		}
-		if count > 0 {
-			from = o.comma(from)
-		}
-		to := min(count+1, o.counts)
-		if entry[to] == 0 {
-			entry[to] = b.state()
-			read := ws(b.call(ws(b.lit(ws(b.lit(entry[to], quoteJSON(p.name))), ":")), value))
-			b.eps(read, into(to))
-		}
-		b.eps(from, entry[to])
-	}
-	return after
-}
-
-// undeclared reads the undeclared properties, if there may be any, and returns the
-// state before the closing brace.
-func (o *objectBody) undeclared(at []int32) int32 {
-	b, m := o.s.b, o.m
-	var rule int32
-	if len(m.undeclared) > 0 {
-		rule = o.s.undeclaredRule(m)
-	}
-	end := b.state()
-	for count, from := range at {
-		if from < 0 {
-			continue
-		}
-		if int64(count) >= m.least {
-			b.eps(from, end)
-		}
-		if len(m.undeclared) == 0 || o.full(count) || int64(count)+1 < m.least {
-			continue
-		}
-		if count > 0 {
-			from = o.comma(from)
-		}
-		left := int32(-1)
-		if m.most >= 0 {
-			left = int32(m.most) - int32(count) - 1
-		}
-		from = b.call(from, rule)
-		from = b.repeat(from, 0, left, 24, func(at int32) int32 { return b.call(o.comma(at), rule) })
-		b.eps(from, end)
-	}
-	return end
 }
 
 // undeclaredRule is the rule for one undeclared property.

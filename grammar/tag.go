@@ -3,7 +3,6 @@ package grammar
 import (
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // tagRule lowers a structural tag: a tree of formats, or the older form, a list of
@@ -296,14 +295,11 @@ func (t *tags) triggered(from int32, n tagNode, ends []string) (int32, bool) {
 	if len(tr.texts) == 0 {
 		fail(ErrInvalid, stepPath(n.path, "triggers"), "must be a list with something in it")
 	}
-	for _, text := range tr.texts {
-		tr.after = append(tr.after, t.afterTrigger(n, list, text))
-	}
-	for _, tag := range list {
-		t.b.spend(1 + len(tr.texts)/4)
-		if !slices.ContainsFunc(tr.texts, func(s string) bool { return strings.HasPrefix(tag.text("begin"), s) }) {
-			fail(ErrInvalid, stepPath(tag.path, "begin"), "no trigger is a prefix of this")
+	for i, of := range t.byTrigger(list, tr.texts) {
+		if len(of) == 0 {
+			fail(ErrInvalid, stepPath(n.path, "triggers"), "no tag begins with the trigger %q", tr.texts[i])
 		}
+		tr.after = append(tr.after, t.afterTrigger(of, tr.texts[i]))
 	}
 	tr.once = n.flag("stop_after_first", false)
 	if n.flag("at_least_one", false) {
@@ -319,18 +315,40 @@ func (t *tags) triggered(from int32, n tagNode, ends []string) (int32, bool) {
 	return t.freeText(from, n.texts("excludes"), ends, tr)
 }
 
-// afterTrigger reads the rest of one of the tags that begin with trigger.
-func (t *tags) afterTrigger(n tagNode, list []tagNode, trigger string) frag {
-	t.b.spend(1 + len(list)/4)
-	var of []tagNode
+// byTrigger returns, for each of the triggers, the tags that begin with it. Both lists may
+// be long, so the beginnings of a tag are looked up among the triggers, by the lengths that
+// triggers have.
+func (t *tags) byTrigger(list []tagNode, triggers []string) [][]tagNode {
+	at := make(map[string][]int, len(triggers))
+	var lengths []int
+	for i, s := range triggers {
+		at[s] = append(at[s], i)
+		lengths = append(lengths, len(s))
+	}
+	slices.Sort(lengths)
+	lengths = slices.Compact(lengths)
+	res := make([][]tagNode, len(triggers))
 	for _, tag := range list {
-		if strings.HasPrefix(tag.text("begin"), trigger) {
-			of = append(of, tag)
+		begin, found := tag.text("begin"), false
+		for _, n := range lengths {
+			if n > len(begin) {
+				break
+			}
+			t.b.spend(1 + n/16)
+			for _, i := range at[begin[:n]] {
+				t.b.spend(1)
+				res[i], found = append(res[i], tag), true
+			}
+		}
+		if !found {
+			fail(ErrInvalid, stepPath(tag.path, "begin"), "no trigger is a prefix of this")
 		}
 	}
-	if len(of) == 0 {
-		fail(ErrInvalid, stepPath(n.path, "triggers"), "no tag begins with the trigger %q", trigger)
-	}
+	return res
+}
+
+// afterTrigger reads the rest of one of the tags, which begin with trigger.
+func (t *tags) afterTrigger(of []tagNode, trigger string) frag {
 	return func(at int32) int32 {
 		to := t.b.state()
 		for _, tag := range of {

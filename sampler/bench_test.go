@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -72,4 +73,74 @@ func BenchmarkPartialDraw(b *testing.B) {
 			d.Add(int32(j), row[j:min(j+512, len(row))])
 		}
 	}
+}
+
+// BenchmarkManyEdits is the time that edits of logits add to a step: of 128 choices with so
+// many biases each, to plan their draws, and to edit their rows.
+func BenchmarkManyEdits(b *testing.B) {
+	const v, choices = 151936, 128
+	row := benchRow(v)
+	for _, biases := range []int{300, 2048, 8192, 16384} {
+		p := DefaultParams()
+		for i := range biases {
+			p.Bias = append(p.Bias, TokenBias{int32(i * 9 % v), 1})
+		}
+		p.PrepareFor(v, nil)
+		var states [choices]*State
+		for i := range states {
+			states[i] = NewState(&p, v, nil)
+		}
+		var d backend.Draws
+		plan := func() {
+			d.Reset()
+			for _, s := range states {
+				s.Plan(&d, (v+31)/32, nil)
+			}
+		}
+		plan()
+		b.Run(fmt.Sprintf("plan/%d", biases), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				plan()
+			}
+		})
+		b.Run(fmt.Sprintf("edit/%d", biases), func(b *testing.B) {
+			var picker Picker
+			picker.load(row, 1, nil, nil)
+			for b.Loop() {
+				for i := range states {
+					picker.edit(row, 1, d.Edits[firstEdit(&d, i):d.Rows[i].EditEnd])
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkNewState is the state of a choice of a request with many biases, a long prompt with
+// penalties, and many allowed tokens.
+func BenchmarkNewState(b *testing.B) {
+	const v = 151936
+	p := DefaultParams()
+	p.Repetition = 1.1
+	prompt := make([]int32, 0, 16384)
+	for i := range int32(16384) {
+		p.Bias = append(p.Bias, TokenBias{i, 1})
+		prompt = append(prompt, 2*i)
+		p.Allowed = append(p.Allowed, 3*i)
+	}
+	b.Run("first", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			q := p
+			q.PrepareFor(v, prompt)
+			NewState(&q, v, prompt)
+		}
+	})
+	p.PrepareFor(v, prompt)
+	b.Run("further", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			NewState(&p, v, prompt)
+		}
+	})
 }

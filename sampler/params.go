@@ -19,7 +19,8 @@ type TokenBias struct {
 }
 
 // Params are the sampling fields of one sequence. NewState reads the slices and does
-// not keep them, so the sequences of a request may share them.
+// not keep them, so the sequences of a request may share them. p.Prepare and p.PrepareFor
+// let many sequences share what is made of them.
 type Params struct {
 	Temperature float32 // [0, 2]; 0 is greedy, values in (0, MinTemperature) are raised to it
 	TopP        float32 // (0, 1]; 1 is off
@@ -40,12 +41,46 @@ type Params struct {
 	Logprobs    backend.LogprobMode
 	TopLogprobs int // number of best tokens to report; -1 is the whole vocabulary
 
-	bans *bans // made by Prepare; nil: NewState makes them
+	shared *shared // made by Prepare; nil: NewState makes it
+	edits  *edits  // made by PrepareFor; nil: NewState makes them
 }
 
-// Prepare makes what all states of the same parameters share, so that NewState need not make
-// it for each of them. BadWords, StopIDs and MinTokens must not be changed afterwards.
-func (p *Params) Prepare() { p.bans = newBans(p) }
+// shared is what all sequences with the same parameters have in common.
+type shared struct {
+	vocab int
+	bans  *bans
+	edits *edits   // nil: they depend on the prompt
+	allow []uint32 // mask row of the allowed tokens; nil: all
+}
+
+// Prepare makes what all states of the same parameters share, so that neither NewState nor
+// PrepareFor need make it again for copies of p. The slices of p must not be changed
+// afterwards, nor MinTokens.
+func (p *Params) Prepare(vocab int) {
+	if p.shared != nil && p.shared.vocab == vocab {
+		return
+	}
+	p.shared = &shared{vocab: vocab, bans: newBans(p)}
+	if p.Repetition == 1 {
+		p.shared.edits = newEdits(p, vocab, nil)
+	}
+	if p.Allowed == nil {
+		return
+	}
+	p.shared.allow = make([]uint32, (vocab+31)/32)
+	for _, t := range p.Allowed {
+		p.shared.allow[t/32] |= 1 << (t % 32)
+	}
+}
+
+// PrepareFor is Prepare, and makes what the states share that have the same prompt, too. With
+// many biases or a long prompt, that is most of a state.
+func (p *Params) PrepareFor(vocab int, prompt []int32) {
+	p.Prepare(vocab)
+	if p.edits = p.shared.edits; p.edits == nil {
+		p.edits = newEdits(p, vocab, prompt)
+	}
+}
 
 // MinTemperature is what smaller positive temperatures are raised to, as in vLLM: a
 // temperature of 1e-6 is not greedy.

@@ -235,7 +235,12 @@ func (p *Picker) edit(logits []float32, inv float32, edits []backend.Edit) float
 	for _, e := range edits {
 		invariants.Check(e.Token >= 0 && int(e.Token) < len(logits), "sampler: edit of token %d of %d", e.Token, len(logits))
 		if p.z[e.Token] > negInf {
-			p.z[e.Token] = scaled(edited(min(logits[e.Token], maxFloat), e), inv)
+			v := edited(min(logits[e.Token], maxFloat), e)
+			z := v * inv
+			if !(v <= maxFloat && z >= -maxFloat && z <= maxFloat) { // else scaled changes nothing more
+				z = scaled(v, inv)
+			}
+			p.z[e.Token] = z
 		}
 	}
 	if p.hasKernels() {
@@ -253,10 +258,12 @@ func (p *Picker) edit(logits []float32, inv float32, edits []backend.Edit) float
 // edited is the arithmetic of backend.Edit, with every operation rounded.
 func edited(l float32, e backend.Edit) float32 {
 	v := l + e.Bias
-	if v > 0 {
-		v = v / e.Repeat
-	} else {
-		v = float32(v * e.Repeat)
+	if e.Repeat != 1 { // it is for most biases, and a division takes long
+		if v > 0 {
+			v = v / e.Repeat
+		} else {
+			v = float32(v * e.Repeat)
+		}
 	}
 	return v - e.Minus
 }

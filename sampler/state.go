@@ -14,11 +14,13 @@ import (
 type State struct {
 	draw backend.Draw // the fields that are the same for every token
 
-	// edits has an entry for each token with a bias, a penalty, or a ban that always
-	// holds. Plan copies it.
-	edits  []backend.Edit
-	editOf map[int32]int32 // index in edits, by token
-	counts []int32         // [len(edits)] occurrences of the token in the output
+	// A token with a bias, a penalty, or a ban that always holds has an entry either in
+	// edits, if it had one before the first output token, or in added. Plan copies both.
+	fixed  *edits         // where a token is in edits
+	edits  []backend.Edit // fixed.list, or with penalties a copy of it
+	added  []backend.Edit
+	index  map[int32]int32 // where a token is in added
+	counts []int32         // with penalties, the occurrences in the output: first of edits, then of added
 
 	frequency, presence, repetition float32
 	penalties                       bool // any of the three is on
@@ -31,19 +33,17 @@ type State struct {
 	allow []uint32 // mask row of the allowed tokens; nil: all
 }
 
-// NewState returns the state of a sequence before its first output token. p must be
-// valid for vocab. Prompt ids outside the vocabulary are skipped, because they cannot
-// be drawn.
-func NewState(p *Params, vocab int, prompt []int32) *State {
-	s := &State{
-		draw:       fixedDraw(p, vocab),
-		editOf:     make(map[int32]int32),
-		frequency:  p.Frequency,
-		presence:   p.Presence,
-		repetition: p.Repetition,
-		penalties:  p.Frequency != 0 || p.Presence != 0 || p.Repetition != 1,
-		minTokens:  p.MinTokens,
-	}
+// edits has an entry for each token that is edited before the first output token. It does not
+// change, so the choices of a request share it: a request with 16,384 biases and 128 choices
+// would otherwise take 80 MB and a quarter of a second to make.
+type edits struct {
+	list []backend.Edit
+	at   map[int32]int32 // index in list, by token
+}
+
+// newEdits skips prompt ids outside the vocabulary, because they cannot be drawn.
+func newEdits(p *Params, vocab int, prompt []int32) *edits {
+	s := &edits{at: make(map[int32]int32)}
 	for _, b := range p.Bias {
 		s.edit(b.Token).Bias = b.Bias
 	}
@@ -59,16 +59,45 @@ func NewState(p *Params, vocab int, prompt []int32) *State {
 			s.edit(w[0]).Bias = backend.Forbid
 		}
 	}
-	if s.bans = p.bans; s.bans == nil {
-		s.bans = newBans(p)
+	s.list = slices.Clip(s.list)
+	return s
+}
+
+// edit returns the entry of a token, which it creates if there is none. It is valid until
+// the next call.
+func (s *edits) edit(token int32) *backend.Edit {
+	i, ok := s.at[token]
+	if !ok {
+		i = int32(len(s.list))
+		s.at[token] = i
+		s.list = append(s.list, backend.Edit{Token: token, Repeat: 1})
+	}
+	return &s.list[i]
+}
+
+// NewState returns the state of a sequence before its first output token. p must be
+// valid for vocab. Prompt ids outside the vocabulary are skipped, because they cannot
+// be drawn.
+func NewState(p *Params, vocab int, prompt []int32) *State {
+	s := &State{
+		draw:       fixedDraw(p, vocab),
+		frequency:  p.Frequency,
+		presence:   p.Presence,
+		repetition: p.Repetition,
+		penalties:  p.Frequency != 0 || p.Presence != 0 || p.Repetition != 1,
+		minTokens:  p.MinTokens,
+	}
+	made := *p
+	if made.edits == nil || made.shared == nil {
+		made.PrepareFor(vocab, prompt)
+	}
+	s.fixed, s.bans, s.allow = made.edits, made.shared.bans, made.shared.allow
+	if s.edits = s.fixed.list; s.penalties {
+		s.edits = slices.Clone(s.edits)
+		s.counts = make([]int32, len(s.edits), len(s.edits)+64)
+		s.index = make(map[int32]int32)
 	}
 	s.banned = make([]uint32, len(s.bans.tokens))
-	if p.Allowed != nil {
-		s.allow = make([]uint32, (vocab+31)/32)
-		for _, t := range p.Allowed {
-			s.allow[t/32] |= 1 << (t % 32)
-		}
-	}
 	return s
 }
 
@@ -97,17 +126,13 @@ func fixedDraw(p *Params, vocab int) backend.Draw {
 	return d
 }
 
-// edit returns the entry of a token in edits, which it creates if there is none. It
-// is valid until the next call.
-func (s *State) edit(token int32) *backend.Edit {
-	i, ok := s.editOf[token]
-	if !ok {
-		i = int32(len(s.edits))
-		s.editOf[token] = i
-		s.edits = append(s.edits, backend.Edit{Token: token, Repeat: 1})
-		s.counts = append(s.counts, 0)
+// find returns where a token is in the edits that Plan copies.
+func (s *State) find(token int32) (i int, ok bool) {
+	if i, ok := s.fixed.at[token]; ok {
+		return int(i), true
 	}
-	return &s.edits[i]
+	j, ok := s.index[token]
+	return len(s.edits) + int(j), ok
 }
 
 // Accept counts an output token. It allocates only when the token is new to the
@@ -116,11 +141,25 @@ func (s *State) Accept(token int32) {
 	if !s.penalties {
 		return
 	}
-	e := s.edit(token)
-	n := &s.counts[s.editOf[token]]
-	*n++
+	i, ok := s.find(token)
+	if !ok {
+		i = len(s.edits) + len(s.added)
+		s.index[token] = int32(len(s.added))
+		s.added = append(s.added, backend.Edit{Token: token, Repeat: 1})
+		s.counts = append(s.counts, 0)
+	}
+	e := s.at(i)
+	s.counts[i]++
 	e.Repeat = s.repetition
-	e.Minus = float32(s.frequency*float32(*n)) + s.presence
+	e.Minus = float32(s.frequency*float32(s.counts[i])) + s.presence
+}
+
+// at returns the edit that find has found.
+func (s *State) at(i int) *backend.Edit {
+	if i < len(s.edits) {
+		return &s.edits[i]
+	}
+	return &s.added[i-len(s.edits)]
 }
 
 // Plan appends the draw of the next output token to d: its row, its edits, and a
@@ -128,7 +167,7 @@ func (s *State) Accept(token int32) {
 // tokens so far. Draw.Mask is left at -1 for the caller to set.
 func (s *State) Plan(d *backend.Draws, maskWords int, output []int32) {
 	first := len(d.Edits)
-	d.Edits = append(d.Edits, s.edits...)
+	d.Edits = append(append(d.Edits, s.edits...), s.added...)
 	s.plans++
 	s.bans.each(output, func(ban int32) bool { s.forbid(d, first, ban); return true })
 	if len(output) < s.minTokens {
@@ -157,8 +196,8 @@ func (s *State) forbid(d *backend.Draws, first int, ban int32) {
 	}
 	s.banned[ban] = s.plans
 	token := s.bans.tokens[ban]
-	if i, ok := s.editOf[token]; ok {
-		d.Edits[first+int(i)].Bias = backend.Forbid
+	if i, ok := s.find(token); ok {
+		d.Edits[first+i].Bias = backend.Forbid
 		return
 	}
 	d.Edits = append(d.Edits, backend.Edit{Token: token, Bias: backend.Forbid, Repeat: 1})
@@ -167,7 +206,7 @@ func (s *State) forbid(d *backend.Draws, first int, ban int32) {
 // Legal reports whether the parameters let token follow output: neither a ban nor
 // the allowed tokens forbid it.
 func (s *State) Legal(token int32, output []int32) bool {
-	if i, ok := s.editOf[token]; ok && s.edits[i].Bias == backend.Forbid {
+	if i, ok := s.find(token); ok && s.at(i).Bias == backend.Forbid {
 		return false
 	}
 	legal := true

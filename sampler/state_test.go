@@ -217,3 +217,40 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations per step", n)
 	}
 }
+
+// TestPreparedStates: sequences that share what Prepare and PrepareFor have made plan what
+// they plan otherwise, whatever the others have accepted meanwhile.
+func TestPreparedStates(t *testing.T) {
+	g := rand.New(rand.NewPCG(11, 3))
+	for range 300 {
+		p := randomParams(g, 40)
+		prompt := []int32{g.Int32N(40), g.Int32N(40), g.Int32N(40)}
+		plain := p
+		if p.Prepare(40); g.IntN(2) == 0 {
+			p.PrepareFor(40, prompt)
+		}
+		const n = 3
+		var outputs [n][]int32
+		var states, alone [n]*State
+		for i := range n {
+			states[i], alone[i] = NewState(&p, 40, prompt), NewState(&plain, 40, prompt)
+		}
+		for range 20 {
+			for i := range n {
+				var a, b backend.Draws
+				states[i].Plan(&a, 2, outputs[i])
+				alone[i].Plan(&b, 2, outputs[i])
+				if !slices.Equal(a.Rows, b.Rows) || !slices.Equal(a.Edits, b.Edits) || !slices.Equal(a.Masks, b.Masks) {
+					t.Fatalf("state %d plans %+v, want %+v", i, a, b)
+				}
+				token := g.Int32N(40)
+				if states[i].Legal(token, outputs[i]) != alone[i].Legal(token, outputs[i]) {
+					t.Fatalf("token %d is legal in only one of two equal states", token)
+				}
+				outputs[i] = append(outputs[i], token)
+				states[i].Accept(token)
+				alone[i].Accept(token)
+			}
+		}
+	}
+}

@@ -38,8 +38,10 @@ func (s *Server) ready(c *transport.Call) {
 }
 
 // unopenable says why a database cannot be opened, if that is so. One that is being opened
-// or has not been needed yet, one that another server uses, and a full or failing disk are
-// no reason to send a server no requests: most of them need no database.
+// or has not been needed yet, and a full or failing disk, are no reason to send a server no
+// requests: those pass, or reads go on. One that is damaged, or that another server uses,
+// stays closed until somebody does something about it, and meanwhile this server answers
+// everything about its records with 503.
 func (s *Server) unopenable() error {
 	var errs []error
 	if b := s.cfg.Feedback; b != nil {
@@ -49,7 +51,7 @@ func (s *Server) unopenable() error {
 		errs = append(errs, a.Err())
 	}
 	for _, err := range errs {
-		for _, final := range []error{store.ErrDamaged, store.ErrFormat, store.ErrUnopened} {
+		for _, final := range []error{store.ErrDamaged, store.ErrFormat, store.ErrUnopened, store.ErrLocked} {
 			if errors.Is(err, final) {
 				return err
 			}

@@ -27,10 +27,28 @@ func sum(key, value []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
 }
 
+// CorruptError is an ErrCorrupt that says whose value it is about.
+type CorruptError struct {
+	Key []byte
+	Err error // nil: the value does not have its checksum
+}
+
+func (e *CorruptError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("%v: key %q", ErrCorrupt, e.Key)
+	}
+	return fmt.Sprintf("%v: key %q: %v", ErrCorrupt, e.Key, e.Err)
+}
+
+// Unwrap lets errors.Is find ErrCorrupt.
+func (e *CorruptError) Unwrap() []error { return []error{ErrCorrupt, e.Err} }
+
+func corruptError(key []byte, err error) error { return &CorruptError{bytes.Clone(key), err} }
+
 // unseal returns the value in b, without a copy.
 func unseal(key, b []byte) ([]byte, error) {
 	if len(b) < sumLen || binary.LittleEndian.Uint32(b) != sum(key, b[sumLen:]) {
-		return nil, fmt.Errorf("%w: key %q", ErrCorrupt, key)
+		return nil, corruptError(key, nil)
 	}
 	return b[sumLen:], nil
 }
@@ -58,12 +76,12 @@ func (r *Reader) get(key []byte) ([]byte, error) {
 		return nil, ErrNotFound
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return nil, corruptError(key, err)
 	}
 	b, err := item.ValueCopy(nil)
 	if err != nil {
 		r.db.corrupt(key, err)
-		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		return nil, corruptError(key, err)
 	}
 	v, err := unseal(key, b)
 	if err != nil {
@@ -159,7 +177,7 @@ func (r *Reader) scan(rg Range, f func(key, value []byte) bool) error {
 		default:
 			r.db.corrupt(key, err)
 			if !errors.Is(err, ErrCorrupt) { // badger has not found the value
-				err = fmt.Errorf("%w: key %q: %w", ErrCorrupt, key, err)
+				err = corruptError(key, err)
 			}
 			return err
 		}

@@ -43,7 +43,7 @@ func TestChoices(t *testing.T) {
 			t.Errorf("%s: %d %q %v", c.turn, f.Choices, f.Finish, f.Tokens)
 		}
 		trainable := 0
-		for _, turn := range Turns(Value(`[` + c.turn + `]`)) {
+		for _, turn := range Turns(Value(`[`+c.turn+`]`), nil) {
 			if turn.Choice {
 				trainable++
 			}
@@ -164,7 +164,7 @@ func TestWithoutLogprobs(t *testing.T) {
 		`{"messages_and_choices":[{"log\u0070robs":"a,\"}","x\"":"\ud83d"}]}`:                                                                                                        `{"messages_and_choices":[{"x\"":"\ud83d"}]}`,
 		`{"messages_and_choices":null,"additional_histories":{}}`:                                                                                                                    `{"messages_and_choices":null,"additional_histories":{}}`,
 	} {
-		if got := string(AppendWithoutLogprobs(nil, Value(in))); got != want {
+		if got := string(AppendWithoutLogprobs(nil, Value(in), nil)); got != want {
 			t.Errorf("%s\n%s, want\n%s", in, got, want)
 		}
 	}
@@ -172,29 +172,29 @@ func TestWithoutLogprobs(t *testing.T) {
 
 func TestMessages(t *testing.T) {
 	turns := Turns(mustCompact(t, `[{"role":"user","content":[{"type":"text","text":"a "},{"type":"image_url"},{"text":"b"}]},
-		{"finish_reason":"stop","message":{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]}},{"role":"tool","content":"c\u0041","tool_call_id":"1","tool_calls":[]}]`))
+		{"finish_reason":"stop","message":{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]}},{"role":"tool","content":"c\u0041","tool_call_id":"1","tool_calls":[]}]`), nil)
 	if len(turns) != 3 {
 		t.Fatal(len(turns))
 	}
-	a, b, c := turns[0].Open(), turns[1].Open(), turns[2].Open()
-	if a.Role != "user" || a.Text || a.Content != nil || turns[0].Plain() != "a b" {
+	a, b, c := turns[0].Open(nil), turns[1].Open(nil), turns[2].Open(nil)
+	if a.Role != "user" || a.Text || a.Content != nil || turns[0].Plain(nil) != "a b" {
 		t.Errorf("%+v", a)
 	}
 	if b.Role != "assistant" || !b.Text || b.Content != nil || string(b.ToolCalls) != `[{"id":"1"}]` || !turns[1].Choice {
 		t.Errorf("%+v", b)
 	}
-	if c.Role != "tool" || *c.Content != "cA" || *c.ToolCallID != "1" || c.ToolCalls != nil || turns[2].Plain() != "cA" {
+	if c.Role != "tool" || *c.Content != "cA" || *c.ToolCallID != "1" || c.ToolCalls != nil || turns[2].Plain(nil) != "cA" {
 		t.Errorf("%+v", c)
 	}
 	for _, text := range []string{`{"messages_and_choices":[{"content":"hay needle"}]}`, `{"messages_and_choices":[{"finish_reason":null,"message":{"content":[{"text":"nee\u0064le"}]}}]}`} {
-		if !Contains(Value(text), "needle") || Contains(Value(text), "thread") {
+		if !Contains(Value(text), "needle", nil) || Contains(Value(text), "thread", nil) {
 			t.Errorf("%s", text)
 		}
 	}
-	if Contains(Value(`{"logs":["needle"]}`), "needle") || len(Turns(nil)) != 0 {
+	if Contains(Value(`{"logs":["needle"]}`), "needle", nil) || len(Turns(nil, nil)) != 0 {
 		t.Error("found where there is nothing")
 	}
-	p := Take(Value(`{"tools":[],"metrics":{"a":1},"metadata":null,"logs":["x"],"exchanges":{},"additional_histories":[],"tools":[{}]}`))
+	p := Take(Value(`{"tools":[],"metrics":{"a":1},"metadata":null,"logs":["x"],"exchanges":{},"additional_histories":[],"tools":[{}]}`), nil)
 	if string(p.Tools) != `[{}]` || !p.Metadata.Empty() || p.Turns != nil || !p.Turns.Empty() || p.Logs.Empty() || string(p.Exchanges) != `{}` {
 		t.Errorf("%+v", p)
 	}

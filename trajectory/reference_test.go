@@ -287,13 +287,13 @@ func useAll(t *testing.T, h *heap) {
 	for i := range h.trajectories {
 		tr := &h.trajectories[i]
 		s.Trajectory(&tr.Facts)
-		if stripped := AppendWithoutLogprobs(nil, tr.Text); !json.Valid(stripped) {
+		if stripped := AppendWithoutLogprobs(nil, tr.Text, nil); !json.Valid(stripped) {
 			t.Fatalf("without logprobs: %s", stripped)
 		}
-		for _, turn := range Turns(Take(tr.Text).Turns) {
-			turn.Open()
+		for _, turn := range Turns(Take(tr.Text, nil).Turns, nil) {
+			turn.Open(nil)
 		}
-		Contains(tr.Text, "x")
+		Contains(tr.Text, "x", nil)
 	}
 	for _, g := range h.groups {
 		if !json.Valid(g.Text) || g.Text.Member("trajectories") != nil {

@@ -13,8 +13,8 @@ type Parts struct {
 
 // Take finds the members of a trajectory. Of those that are there twice the
 // last one counts.
-func Take(text Value) (p Parts) {
-	for key, v := range text.Members() {
+func Take(text Value, pace Pace) (p Parts) {
+	for key, v := range text.PacedMembers(pace) {
 		switch string(key) {
 		case "messages_and_choices":
 			p.Turns = v
@@ -45,14 +45,14 @@ type Turn struct {
 }
 
 // Turns are the turns of a messages_and_choices list; none for nil.
-func Turns(list Value) (turns []Turn) {
+func Turns(list Value, pace Pace) (turns []Turn) {
 	if list == nil {
 		return nil
 	}
-	for _, e := range list.Elements() {
+	for _, e := range list.PacedElements(pace) {
 		t := Turn{Message: e}
 		var message Value
-		for key, v := range e.Members() {
+		for key, v := range e.PacedMembers(pace) {
 			switch string(key) {
 			case "message":
 				message = v
@@ -84,9 +84,9 @@ type Message struct {
 }
 
 // Open reads the fields of a message.
-func (t Turn) Open() Message {
+func (t Turn) Open(pace Pace) Message {
 	m := Message{Text: true}
-	for key, v := range t.Message.Members() {
+	for key, v := range t.Message.PacedMembers(pace) {
 		kind := v.Kind()
 		switch string(key) {
 		case "role":
@@ -96,7 +96,7 @@ func (t Turn) Open() Message {
 		case "content":
 			m.Content, m.Text = nil, kind == jsontext.Null
 			if kind == jsontext.String {
-				s := v.Text()
+				s := v.PacedText(pace)
 				m.Content, m.Text = &s, true
 			}
 		case "tool_calls":
@@ -117,19 +117,19 @@ func (t Turn) Open() Message {
 
 // Plain is the text of a message's content; of an array the parts that are
 // text, one after the other.
-func (t Turn) Plain() string {
-	content := t.Message.Member("content")
+func (t Turn) Plain(pace Pace) string {
+	content := t.Message.PacedMember("content", pace)
 	if content == nil {
 		return ""
 	}
 	switch content.Kind() {
 	case jsontext.String:
-		return content.Text()
+		return content.PacedText(pace)
 	case jsontext.Array:
 		var b strings.Builder
-		for _, part := range content.Elements() {
-			if text := part.Member("text"); text != nil && text.Kind() == jsontext.String {
-				b.WriteString(text.Text())
+		for _, part := range content.PacedElements(pace) {
+			if text := part.PacedMember("text", pace); text != nil && text.Kind() == jsontext.String {
+				b.WriteString(text.PacedText(pace))
 			}
 		}
 		return b.String()
@@ -138,9 +138,9 @@ func (t Turn) Plain() string {
 }
 
 // Contains reports whether the text of a message of the trajectory holds s.
-func Contains(text Value, s string) bool {
-	for _, t := range Turns(Take(text).Turns) {
-		if strings.Contains(t.Plain(), s) {
+func Contains(text Value, s string, pace Pace) bool {
+	for _, t := range Turns(Take(text, pace).Turns, pace) {
+		if strings.Contains(t.Plain(pace), s) {
 			return true
 		}
 	}
@@ -149,16 +149,16 @@ func Contains(text Value, s string) bool {
 
 // AppendWithoutLogprobs appends the trajectory without what makes most of its
 // bytes: the member logprobs of the turns, here and in additional histories.
-func AppendWithoutLogprobs(dst []byte, text Value) []byte {
-	return appendObject(dst, text, func(dst []byte, key string, v Value) ([]byte, bool) {
+func AppendWithoutLogprobs(dst []byte, text Value, pace Pace) []byte {
+	return appendObject(dst, text, pace, func(dst []byte, key string, v Value) ([]byte, bool) {
 		switch key {
 		case "messages_and_choices":
-			return appendTurns(dst, v), true
+			return appendTurns(dst, v, pace), true
 		case "additional_histories":
-			return appendList(dst, v, func(dst []byte, h Value) []byte {
-				return appendObject(dst, h, func(dst []byte, key string, v Value) ([]byte, bool) {
+			return appendList(dst, v, pace, func(dst []byte, h Value) []byte {
+				return appendObject(dst, h, pace, func(dst []byte, key string, v Value) ([]byte, bool) {
 					if key == "messages_and_choices" {
-						return appendTurns(dst, v), true
+						return appendTurns(dst, v, pace), true
 					}
 					return append(dst, v...), true
 				})
@@ -171,7 +171,7 @@ func AppendWithoutLogprobs(dst []byte, text Value) []byte {
 // AppendWithReward appends the trajectory with a reward in the place of the one it
 // had, or at its end.
 func AppendWithReward(dst []byte, text Value, reward float64) []byte {
-	dst = appendObject(dst, text, func(dst []byte, key string, v Value) ([]byte, bool) {
+	dst = appendObject(dst, text, nil, func(dst []byte, key string, v Value) ([]byte, bool) {
 		return append(dst, v...), key != "reward"
 	})
 	dst = dst[:len(dst)-1]
@@ -181,22 +181,22 @@ func AppendWithReward(dst []byte, text Value, reward float64) []byte {
 	return append(AppendFloat(append(dst, `"reward":`...), reward), '}')
 }
 
-func appendTurns(dst []byte, list Value) []byte {
-	return appendList(dst, list, func(dst []byte, turn Value) []byte {
-		return appendObject(dst, turn, func(dst []byte, key string, v Value) ([]byte, bool) {
+func appendTurns(dst []byte, list Value, pace Pace) []byte {
+	return appendList(dst, list, pace, func(dst []byte, turn Value) []byte {
+		return appendObject(dst, turn, pace, func(dst []byte, key string, v Value) ([]byte, bool) {
 			return append(dst, v...), key != "logprobs"
 		})
 	})
 }
 
 // appendObject copies an object whose values are written by value, or left out.
-func appendObject(dst []byte, v Value, value func(dst []byte, key string, v Value) ([]byte, bool)) []byte {
+func appendObject(dst []byte, v Value, pace Pace, value func(dst []byte, key string, v Value) ([]byte, bool)) []byte {
 	if v.Kind() != jsontext.Object {
 		return append(dst, v...)
 	}
 	dst = append(dst, '{')
 	first := true
-	for name, val := range v.RawMembers() {
+	for name, val := range v.PacedRawMembers(pace) {
 		mark := len(dst)
 		if !first {
 			dst = append(dst, ',')
@@ -212,12 +212,12 @@ func appendObject(dst []byte, v Value, value func(dst []byte, key string, v Valu
 	return append(dst, '}')
 }
 
-func appendList(dst []byte, v Value, element func(dst []byte, v Value) []byte) []byte {
+func appendList(dst []byte, v Value, pace Pace, element func(dst []byte, v Value) []byte) []byte {
 	if v.Kind() != jsontext.Array {
 		return append(dst, v...)
 	}
 	dst = append(dst, '[')
-	for n, e := range v.Elements() {
+	for n, e := range v.PacedElements(pace) {
 		if n > 0 {
 			dst = append(dst, ',')
 		}

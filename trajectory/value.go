@@ -10,6 +10,10 @@ import (
 // Value is a JSON value without white space between tokens.
 type Value = jsontext.Value
 
+// Pace lets work on a large value be stopped. The result means nothing then; nil never stops
+// anything.
+type Pace = jsontext.Pace
+
 // AppendText appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD.
 func AppendText(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"

@@ -101,7 +101,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net", "os", "github.com/dgraph-io", "github.com/valyala"},
 	},
 	"grammar": {
-		may:    []string{"internal/jsontext"},
+		may:    []string{"internal/jsontext", "internal/memory"},
 		mayNot: noIO,
 	},
 	"internal/arch":     {},
@@ -111,6 +111,10 @@ var rules = map[string]rule{
 	},
 	"internal/invariants": {},
 	"internal/jsontext": {
+		may:    []string{"internal/longcopy"},
+		mayNot: noIO,
+	},
+	"internal/longcopy": {
 		mayNot: noIO,
 	},
 	"internal/memory": {
@@ -173,7 +177,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/openai": {
-		may:    []string{"api", "auth", "chat", "chat/reasoning", "engine", "grammar", "internal/jsontext", "internal/memory", "metrics", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
+		may:    []string{"api", "auth", "chat", "chat/reasoning", "engine", "grammar", "internal/jsontext", "internal/longcopy", "internal/memory", "metrics", "sampler", "server/failure", "server/recording", "server/transport", "tokenizer"},
 		tests:  []string{inv, "backend", "backend/sim", "chat/jinja", "device/cpu", "internal/testkit", "model", "models", "server", "server/servertest", "weights"},
 		mayNot: []string{"net/http"},
 	},
@@ -194,7 +198,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/transport": {
-		may:    []string{inv, "api", "auth", "internal/memory", "internal/pace", "internal/retry", "metrics", "server/failure", "usage"},
+		may:    []string{inv, "api", "auth", "internal/longcopy", "internal/memory", "internal/pace", "internal/retry", "metrics", "server/failure", "usage"},
 		tests:  []string{"backend", "backend/sim", "engine", "server/servertest"},
 		mayNot: []string{"net/http"},
 	},
@@ -204,9 +208,12 @@ var rules = map[string]rule{
 		mayNot: http,
 	},
 	"tokenizer": {
-		may:    []string{"internal/jsontext"},
+		may:    []string{"internal/jsontext", "internal/longcopy"},
 		tests:  []string{"internal/testkit"},
 		mayNot: noIO,
+	},
+	"tools/browsers": {
+		may: []string{"internal/jsontext"},
 	},
 	"tools/chaos": {},
 	"tools/peers": {

@@ -46,6 +46,21 @@ func AppendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
+// MaxLen returns a bound on the bytes that AppendString appends for a valid string: it is
+// exceeded by none, and more than needed only for control characters.
+func MaxLen(s string) int {
+	n := len(s) + len(`""`)
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			n++
+		case c < 0x20:
+			n += len(`\u0000`) - 1
+		}
+	}
+	return n
+}
+
 // appendEscape appends the escape of a quote, a backslash or a control character.
 func appendEscape(dst []byte, c byte) []byte {
 	switch c {

@@ -94,6 +94,10 @@ type Scanner struct {
 	limit     int    // of len(text)
 	reserve   func(bytes int) bool
 
+	// A text in memory that is scanned at a pace has a window that grows by pieces.
+	pace  Pace
+	piece int
+
 	err error
 }
 

@@ -66,9 +66,14 @@ func stream(text []byte, maxDepth int) error {
 	return s.Err()
 }
 
+// byPieces scans text at a pace, through a window that grows by one byte.
+func byPieces(text []byte, maxDepth int) error {
+	return pacedScan(text, maxDepth, 1, func(int) bool { return true })
+}
+
 func TestScan(t *testing.T) {
 	for _, c := range scanCases {
-		for name, scan := range map[string]func([]byte, int) error{"Scan": Scan, "stream": stream} {
+		for name, scan := range map[string]func([]byte, int) error{"Scan": Scan, "stream": stream, "paced": byPieces} {
 			if problem := checkVerdict(scan([]byte(c.in), 4), c.offset, c.reason); problem != "" {
 				t.Errorf("%s: %q: %s", name, c.in, problem)
 			}
@@ -223,6 +228,9 @@ func FuzzScan(f *testing.F) {
 		if again := stream(data, depthOfStandard); !reflect.DeepEqual(withoutToken(again), withoutToken(err)) {
 			t.Fatalf("%q: %v from memory, %v from a stream", data, err, again)
 		}
+		if again := byPieces(data, depthOfStandard); !reflect.DeepEqual(withoutToken(again), withoutToken(err)) {
+			t.Fatalf("%q: %v at once, %v by pieces", data, err, again)
+		}
 		want := json.Valid(data) && utf8.Valid(data)
 		if (err == nil) != want {
 			t.Fatalf("%q: %v, want valid %v", data, err, want)
@@ -259,5 +267,27 @@ func compareValue(t *testing.T, v Value, data []byte) {
 	}
 	if got, err := Compact(data, len(data)); err != nil || string(got) != compact.String() {
 		t.Fatalf("%q: compact %q, %v, want %q", data, got, err, &compact)
+	}
+}
+
+// TestLongText compares the text of strings that are longer than what is copied at a time with
+// that of encoding/json.
+func TestLongText(t *testing.T) {
+	long := strings.Repeat("0123456789abcdef", 20_000)
+	for _, s := range []string{
+		`"` + long + `"`,
+		`"\n` + long + `"`,
+		`"` + long + `\n"`,
+		`"` + long + `\u00e9` + long + `\ud83d\ude42` + long + `"`,
+		`"` + strings.Repeat(`\u0041`, 100_000) + `"`, // the text has a sixth of the bytes
+		`"` + strings.Repeat(`\ud800`, 100_000) + `"`,
+	} {
+		var want string
+		if err := json.Unmarshal([]byte(s), &want); err != nil {
+			t.Fatal(err)
+		}
+		if got := Value(s).Text(); got != want {
+			t.Errorf("%.40s…: %d bytes, want %d", s, len(got), len(want))
+		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 	"unsafe"
+
+	"weir/internal/longcopy"
 )
 
 // Value is the text of one JSON value, without white space before and after it, which a
@@ -83,69 +85,14 @@ func (v Value) Empty() bool {
 // Members goes over the members of an object in the order of the text; equal names are not
 // merged. The name is decoded, and valid until the next one. A value that is not an object
 // has none.
-func (v Value) Members() iter.Seq2[[]byte, Value] {
-	return func(yield func([]byte, Value) bool) {
-		if len(v) == 0 || v[0] != '{' {
-			return
-		}
-		for i := skipSpace(v, 1); v[i] != '}'; {
-			end := skipString(v, i)
-			key := v[i+1 : end-1]
-			if bytes.IndexByte(key, '\\') >= 0 {
-				key, _ = v[i:end].AppendText(nil)
-			}
-			i = skipSpace(v, skipSpace(v, end)+1) // ':'
-			end = skipValue(v, i)
-			if !yield(key, v[i:end:end]) {
-				return
-			}
-			if i = skipSpace(v, end); v[i] == ',' {
-				i = skipSpace(v, i+1)
-			}
-		}
-	}
-}
+func (v Value) Members() iter.Seq2[[]byte, Value] { return v.PacedMembers(nil) }
 
 // RawMembers is Members with the names as JSON strings, as they are written in the text.
-func (v Value) RawMembers() iter.Seq2[Value, Value] {
-	return func(yield func(name, val Value) bool) {
-		if len(v) == 0 || v[0] != '{' {
-			return
-		}
-		for i := skipSpace(v, 1); v[i] != '}'; {
-			end := skipString(v, i)
-			name := v[i:end:end]
-			i = skipSpace(v, skipSpace(v, end)+1) // ':'
-			end = skipValue(v, i)
-			if !yield(name, v[i:end:end]) {
-				return
-			}
-			if i = skipSpace(v, end); v[i] == ',' {
-				i = skipSpace(v, i+1)
-			}
-		}
-	}
-}
+func (v Value) RawMembers() iter.Seq2[Value, Value] { return v.PacedRawMembers(nil) }
 
 // Elements goes over the elements of an array, with their indexes. A value that is not an
 // array has none.
-func (v Value) Elements() iter.Seq2[int, Value] {
-	return func(yield func(int, Value) bool) {
-		if len(v) == 0 || v[0] != '[' {
-			return
-		}
-		n := 0
-		for i := skipSpace(v, 1); v[i] != ']'; n++ {
-			end := skipValue(v, i)
-			if !yield(n, v[i:end:end]) {
-				return
-			}
-			if i = skipSpace(v, end); v[i] == ',' {
-				i = skipSpace(v, i+1)
-			}
-		}
-	}
-}
+func (v Value) Elements() iter.Seq2[int, Value] { return v.PacedElements(nil) }
 
 // Member returns the value of a member of an object, the last one if the name is there
 // more than once, as Python does. It is nil if there is none, and if v is absent or not an
@@ -216,19 +163,16 @@ func skipValue(b []byte, i int) int {
 
 // Text is what a string stands for. It does not point into v. A surrogate escape without
 // its partner becomes U+FFFD, because Go's strings are UTF-8.
-func (v Value) Text() string {
-	if bytes.IndexByte(v, '\\') < 0 {
-		return string(v[1 : len(v)-1])
-	}
-	s, _ := v.AppendText(make([]byte, 0, len(v)))
-	return string(s)
-}
+func (v Value) Text() string { return v.PacedText(nil) }
+
+// escaped reports whether a string has escapes.
+func escaped(v Value) bool { return bytes.IndexByte(v, '\\') >= 0 }
 
 // SharedText is Text, or the text of a number, that shares the memory of v where it can. It
 // may be used if v is not written to as long as the result is in use.
 func (v Value) SharedText() string {
 	if v[0] == '"' {
-		if bytes.IndexByte(v, '\\') >= 0 {
+		if escaped(v) {
 			return v.Text()
 		}
 		v = v[1 : len(v)-1]
@@ -238,14 +182,23 @@ func (v Value) SharedText() string {
 
 // AppendText appends what the string v stands for, and reports whether each surrogate
 // escape has its partner.
-func (v Value) AppendText(dst []byte) (text []byte, paired bool) {
+func (v Value) AppendText(dst []byte) (text []byte, paired bool) { return v.appendText(dst, nil) }
+
+func (v Value) appendText(dst []byte, p Pace) (text []byte, paired bool) {
 	paired = true
+	last := len(v)
 	for b := v[1 : len(v)-1]; ; {
 		i := bytes.IndexByte(b, '\\')
 		if i < 0 {
-			return append(dst, b...), paired
+			return longcopy.Append(dst, b), paired
 		}
-		dst = append(dst, b[:i]...)
+		if p != nil && last-len(b) >= pacedPiece {
+			if !p(last - len(b)) {
+				return dst, paired
+			}
+			last = len(b)
+		}
+		dst = longcopy.Append(dst, b[:i])
 		c := b[i+1]
 		if b = b[i+2:]; c != 'u' {
 			dst = append(dst, unescaped(c))

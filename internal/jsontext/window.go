@@ -26,6 +26,9 @@ func NewStream(r io.Reader, maxDepth int, reserve func(bytes int) bool) *Scanner
 // more reads on, keeping the bytes of the window from s.i on, and reports whether there is
 // more than there was.
 func (s *Scanner) more() bool {
+	if s.r == nil {
+		return s.widen()
+	}
 	if s.end != nil || s.err != nil || !s.flush() {
 		return false
 	}

@@ -69,6 +69,10 @@ func (m *Meter) Spend(units int) error {
 	return m.err
 }
 
+// Bytes is Spend for so many bytes that were read, and reports whether the work is to go on.
+// It is what a text is read with (jsontext.Pace).
+func (m *Meter) Bytes(n int) bool { return m.Spend(n) == nil }
+
 // Err returns what the last Spend returned.
 func (m *Meter) Err() error {
 	if m == nil {

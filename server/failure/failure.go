@@ -152,9 +152,9 @@ func (f *Failure) Retry() bool {
 // Gone reports whether nobody receives the answer.
 func (f *Failure) Gone() bool { return f.Status == StatusGone }
 
-// Level is how loudly the log says it: faults of the server are errors.
+// Level is how loudly the log says it: faults of the server and damage are errors.
 func (f *Failure) Level() slog.Level {
-	if f.Status == 500 {
+	if f.Status == 500 || f.Kind == damagedKind {
 		return slog.LevelError
 	}
 	return slog.LevelDebug

@@ -2,11 +2,13 @@ package failure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"weir/api"
 	"weir/engine"
+	"weir/feedback"
 	"weir/internal/memory"
 	"weir/internal/retry"
 	"weir/metrics"
@@ -41,6 +43,21 @@ func say(text string) message { return func(*Settings, error) string { return te
 // notReady is the one text that the feedback interface has for a database that cannot be
 // used now.
 var notReady = say("The store is not ready")
+
+// damagedKind is the kind of errors about values that cannot be read.
+const damagedKind = "damaged"
+
+// damaged names what is damaged, and how to get rid of it.
+func damaged(_ *Settings, err error) string {
+	record, batch := new(feedback.Damaged), new(archive.Damaged)
+	switch {
+	case errors.As(err, &record):
+		return "Feedback " + record.ID + " is damaged, and no answer is given without it; POST /feedback/purge with its id deletes it"
+	case errors.As(err, &batch):
+		return "What is stored of " + batch.What() + " is damaged, and no answer is given without it; DELETE /v1/preview/models/{model_id}/logs/" + batch.Log.String() + " removes the batch"
+	}
+	return "What is stored is damaged"
+}
 
 // The types of errors below the OpenAI interface are HTTP's phrases.
 const (
@@ -128,6 +145,10 @@ var table = []row{
 		err: ErrMemory, kind: "memory", status: 503, typ: api.TypeUnavailable, reason: metrics.Memory,
 		text:     say("The server holds too many request bodies. Please try again later."),
 		feedback: say("The server is full or stopping"), trajectories: say("The server holds too many request bodies"),
+	},
+	{
+		err: ErrBodyMemory, kind: "too-large", status: 413, typ: api.TypeTooLarge,
+		text: say("The request body is too large: preparing it could need more memory than the server has."),
 	},
 	{
 		err: memory.ErrFull, kind: "memory", status: 503, typ: api.TypeUnavailable, reason: metrics.Memory,
@@ -282,7 +303,7 @@ var table = []row{
 	},
 	{
 		err: store.ErrLocked, kind: "store-locked", status: 503, typ: api.TypeUnavailable, after: lasting, reason: metrics.Loading,
-		text: say("Another process uses the store"),
+		text: say("Another process uses the store; give this server a --data-dir of its own, or stop the other one"),
 	},
 	{
 		err: store.ErrDamaged, kind: "store-damaged", status: 503, typ: api.TypeUnavailable, after: lasting,
@@ -297,12 +318,12 @@ var table = []row{
 		text: say("The store cannot be opened"),
 	},
 	{
-		err: archive.ErrDamaged, kind: "damaged", status: 503, typ: api.TypeUnavailable, after: lasting,
-		text: say("What is stored is damaged"),
+		err: archive.ErrDamaged, kind: damagedKind, status: 503, typ: api.TypeUnavailable, after: lasting,
+		text: damaged,
 	},
 	{
-		err: store.ErrCorrupt, kind: "damaged", status: 503, typ: api.TypeUnavailable, after: lasting,
-		text: say("What is stored is damaged"),
+		err: store.ErrCorrupt, kind: damagedKind, status: 503, typ: api.TypeUnavailable, after: lasting,
+		text: damaged,
 	},
 	{ // after everything that may wrap it
 		err: context.Canceled, kind: "gone", status: StatusGone, typ: typeGone,

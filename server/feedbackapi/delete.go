@@ -16,7 +16,7 @@ func (h *Handlers) purge(c *transport.Call) {
 	if !h.readBody(c) {
 		return
 	}
-	project, ids, err := feedback.DecodePurge(c.Body())
+	project, ids, err := feedback.DecodePurge(c.Context(), c.Body())
 	if !permitted(c, auth.Write, project, err) {
 		return
 	}
@@ -32,7 +32,7 @@ func (h *Handlers) erase(c *transport.Call) {
 	if !h.readBody(c) {
 		return
 	}
-	e, err := feedback.DecodeErasure(c.Body())
+	e, err := feedback.DecodeErasure(c.Context(), c.Body())
 	if e == nil {
 		c.Fail(err)
 		return

@@ -80,7 +80,7 @@ func (h *Handlers) sumUp(c *transport.Call, schema bool, figures func(context.Co
 	}
 	var answer []byte
 	if err := c.Query(func(ctx context.Context) error {
-		q, err := h.cfg.Store.DecodeStats(c.Body(), schema)
+		q, err := h.cfg.Store.DecodeStats(ctx, c.Body(), schema)
 		project := ""
 		if q != nil {
 			project = q.Project

@@ -19,7 +19,7 @@ func (h *Handlers) createBatch(c *transport.Call) {
 	if !h.readBody(c) {
 		return
 	}
-	batch, err := feedback.DecodeBatch(c.Body())
+	batch, err := feedback.DecodeBatch(c.Context(), c.Body())
 	if err != nil {
 		c.Fail(err)
 		return
@@ -34,7 +34,7 @@ func (h *Handlers) writeOne(c *transport.Call, op feedback.Operation, write func
 	if !h.readBody(c) {
 		return
 	}
-	r, err := feedback.DecodeRequest(c.Body(), op)
+	r, err := feedback.DecodeRequest(c.Context(), c.Body(), op)
 	if err != nil {
 		c.Fail(err)
 		return

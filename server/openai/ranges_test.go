@@ -55,6 +55,8 @@ func TestRanges(t *testing.T) {
 		{"C39", map[string]any{"stop": ""}, 400, "", "stop cannot contain an empty string."},
 		{"C39", map[string]any{"stop": []string{"a", ""}}, 400, "", ""},
 		{"C39", map[string]any{"stop": strings.Split("abcdefghijklmnopqrst", "")}, 200, "", ""},
+		{"C39", map[string]any{"stop": []string{strings.Repeat("a", 10_000), strings.Repeat("b", 6_384)}}, 200, "", ""},
+		{"C39", map[string]any{"stop": []string{strings.Repeat("a", 10_000), strings.Repeat("b", 6_385)}}, 400, "", "must have at most 16384 bytes in all stop strings together"},
 		{"C40", map[string]any{"min_tokens": -1}, 400, "", ""},
 		{"C40", map[string]any{"min_tokens": 6}, 400, "", "min_tokens must be less than or equal to max_tokens=5, got 6."},
 		{"C40", map[string]any{"min_tokens": 1025, "max_tokens": nil}, 400, "", "less than or equal to max_tokens=1"},

@@ -74,7 +74,9 @@ func (s *Service) sampling(ctx context.Context, m *Model, q *api.Options) (sampl
 		p.StopIDs = append(p.StopIDs, g.EOS)
 	}
 	var err *api.Error
-	p.BadWords, err = m.badWords(ctx, q.BadWords)
+	if p.BadWords, err = m.badWords(ctx, q.BadWords); err == nil {
+		p.Prepare(m.VocabSize) // not once for each prompt
+	}
 	return p, err
 }
 

@@ -1,6 +1,8 @@
 package servertest
 
 import (
+	"bytes"
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
@@ -41,6 +43,26 @@ func KeysIn(t testing.TB, db *store.DB, tag byte) (n int) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// Spoil replaces the value of the first key of a table that fits by one that nobody wrote.
+func Spoil(t testing.TB, db *store.DB, tag byte, fits func(key []byte) bool) {
+	t.Helper()
+	var found []byte
+	err := db.View(func(r *store.Reader) error {
+		return r.Scan(store.Range{Prefix: []byte{tag}, Keys: true}, func(key, _ []byte) bool {
+			if fits(key) {
+				found = bytes.Clone(key)
+			}
+			return found == nil
+		})
+	})
+	if err == nil && found != nil {
+		err = db.Update(context.Background(), func(tx *store.Tx) error { tx.Set(found, []byte("nonsense")); return nil })
+	}
+	if err != nil || found == nil {
+		t.Fatal("no value was replaced: ", err)
+	}
 }
 
 // Archive is an archive of trajectories in a database of its own.

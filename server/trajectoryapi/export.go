@@ -44,7 +44,7 @@ func (h *Handlers) exportTrajectories(c *transport.Call, model string) {
 			return err
 		}
 		if err := a.Query(ctx, tenant, func(v *archive.View) error {
-			return export.Write(z, v, model, &q.Filter, export.Options{Format: q.form, DropLogprobs: q.noLogprobs, TempDir: h.cfg.Spool})
+			return export.Write(export.Paced(z, v), v, model, &q.Filter, export.Options{Format: q.form, DropLogprobs: q.noLogprobs, TempDir: h.cfg.Spool})
 		}); err != nil {
 			return err
 		}

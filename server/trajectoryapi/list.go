@@ -32,7 +32,7 @@ func (h *Handlers) listTrajectories(c *transport.Call, model string) {
 			if err := v.Known(model); err != nil {
 				return err
 			}
-			hits, err := h.page(v, model, q)
+			hits, err := findPage(v, model, q)
 			if err != nil {
 				return err
 			}
@@ -43,7 +43,9 @@ func (h *Handlers) listTrajectories(c *transport.Call, model string) {
 					contents = v.Open(found.batch)
 				}
 				p.entry(export.TrajectoryID(found.batch, &found.row))
-				p.d = h.appendTrajectory(p.d, contents, &found.row, q.include)
+				if p.d, err = appendTrajectory(p.d, v, contents, &found.row, q.include); err != nil {
+					return err
+				}
 				if _, err := w.Write(p.d); err != nil {
 					return err
 				}
@@ -67,8 +69,8 @@ func newHit(b *archive.Batch, r *archive.Row) hit {
 	return h
 }
 
-// page returns the trajectories of a page, and one more if there is one.
-func (h *Handlers) page(v *archive.View, model string, q *selection) (hits []hit, err error) {
+// findPage returns the trajectories of a page, and one more if there is one.
+func findPage(v *archive.View, model string, q *selection) (hits []hit, err error) {
 	var after place
 	begin := archive.ID{}
 	if q.after != "" {
@@ -78,7 +80,7 @@ func (h *Handlers) page(v *archive.View, model string, q *selection) (hits []hit
 		}
 		// Its own batch is looked at again: some of it may come after the cursor.
 		if b, err := v.Batch(model, after.log); err == nil {
-			if hits, err = h.findIn(v.Open(b), q, &after, q.limit+1); err != nil {
+			if hits, err = findIn(v.Open(b), q, &after, q.limit+1); err != nil {
 				return nil, err
 			}
 		} else if !errors.Is(err, archive.ErrNotFound) {
@@ -92,7 +94,7 @@ func (h *Handlers) page(v *archive.View, model string, q *selection) (hits []hit
 			return false
 		}
 		var more []hit
-		more, bad = h.findIn(v.Open(b), q, nil, q.limit+1-len(hits))
+		more, bad = findIn(v.Open(b), q, nil, q.limit+1-len(hits))
 		hits = append(hits, more...)
 		return bad == nil
 	})
@@ -104,7 +106,7 @@ var errEnough = errors.New("trajectoryapi: the page is full")
 // findIn returns at most so many selected trajectories of a batch: the first after a
 // place, or, if the list is in descending order, the last before it. Without a place
 // all of the batch is looked at.
-func (h *Handlers) findIn(c *archive.Contents, q *selection, after *place, most int) (hits []hit, err error) {
+func findIn(c *archive.Contents, q *selection, after *place, most int) (hits []hit, err error) {
 	at := 0 // of the oldest in hits, once there are most: it is a ring then
 	err = c.Visit(&q.Filter, archive.Visitor{Trajectory: func(r *archive.Row) error {
 		if after != nil {
@@ -128,10 +130,6 @@ func (h *Handlers) findIn(c *archive.Contents, q *selection, after *place, most 
 		return nil
 	}})
 	if errors.Is(err, errEnough) {
-		err = nil
-	}
-	if errors.Is(err, archive.ErrDamaged) {
-		h.log.Error("a batch is passed over", "log", c.Batch.ID, "error", err)
 		err = nil
 	}
 	if q.backwards {

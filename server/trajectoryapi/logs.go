@@ -78,11 +78,11 @@ func (h *Handlers) listLogs(c *transport.Call, model string) {
 		var bad error
 		err := v.Batches(model, after, q.backwards, func(b *archive.Batch) bool {
 			stats, selected, err := batchStats(v.Open(b), &q.Filter)
-			if err != nil && !errors.Is(err, archive.ErrDamaged) {
+			if err != nil {
 				bad = err
 				return false
 			}
-			if err == nil && !selected {
+			if !selected {
 				return true
 			}
 			if p.n == q.limit {
@@ -92,11 +92,6 @@ func (h *Handlers) listLogs(c *transport.Call, model string) {
 			p.entry(b.ID.String())
 			p.d = appendReceipt(p.d, model, &b.Receipt)
 			p.d = export.AppendInt(append(p.d, `,"step":`...), b.Step)
-			if err != nil {
-				h.log.Error("a batch is damaged", "id", c.RequestID, "log", b.ID, "error", err)
-				p.d = append(p.d, `,"error":"what is stored is damaged"}`...)
-				return true
-			}
 			p.d = append(appendSummary(append(p.d, ','), b.Split, stats.Summary()), '}')
 			return true
 		})

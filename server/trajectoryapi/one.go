@@ -43,25 +43,24 @@ func (h *Handlers) oneTrajectory(c *transport.Call, model string) {
 }
 
 // appendTrajectory appends an entry of a list.
-func (h *Handlers) appendTrajectory(d []byte, c *archive.Contents, r *archive.Row, include map[string]bool) []byte {
+func appendTrajectory(d []byte, v *archive.View, c *archive.Contents, r *archive.Row, include map[string]bool) ([]byte, error) {
 	b := c.Batch
 	d = appendFacts(append(d, '{'), b, r)
 	text, err := c.Text(r)
 	if err != nil {
-		h.log.Error("a trajectory is damaged", "log", b.ID, "group", r.Group, "index", r.Index, "error", err)
-		return append(d, `,"error":"what is stored is damaged"}`...)
+		return d, err
 	}
-	p := trajectory.Take(text)
+	p := trajectory.Take(text, v.Pace())
 	d = append(append(d, `,"metrics":`...), orText(p.Metrics, "{}")...)
 	d = append(append(d, `,"metadata":`...), orText(p.Metadata, "{}")...)
 	if include["messages"] || include["logprobs"] {
 		d = append(d, `,"messages":`...)
-		d = appendTurns(d, p, include["logprobs"])
+		d = appendTurns(d, p, include["logprobs"], v.Pace())
 	}
 	if include["raw"] {
 		d = append(append(d, `,"trajectory":`...), text...)
 	}
-	return append(d, '}')
+	return append(d, '}'), v.Stopped()
 }
 
 func orText(v trajectory.Value, otherwise string) []byte {
@@ -100,12 +99,12 @@ func appendFacts(d []byte, b *archive.Batch, r *archive.Row) []byte {
 
 // appendTurns appends the turns as messages, each with whether it is trainable, and
 // of choices why they ended; null when there are exchanges in place of turns.
-func appendTurns(d []byte, p trajectory.Parts, logprobs bool) []byte {
+func appendTurns(d []byte, p trajectory.Parts, logprobs bool, pace trajectory.Pace) []byte {
 	if p.Turns == nil && !p.Exchanges.Empty() {
 		return append(d, "null"...)
 	}
 	d = append(d, '[')
-	for i, t := range trajectory.Turns(p.Turns) {
+	for i, t := range trajectory.Turns(p.Turns, pace) {
 		if i > 0 {
 			d = append(d, ',')
 		}

@@ -102,6 +102,14 @@ func (p *places) work(c *conn) {
 	p.order(a)
 }
 
+// waiting counts the connections that wait for a request.
+func (p *places) waiting() (n int) {
+	for _, a := range p.idle {
+		n += a.idle.Len()
+	}
+	return n
+}
+
 // order moves an address whose number of waiting connections has changed.
 func (p *places) order(a *address) {
 	switch n := a.idle.Len(); {

@@ -15,27 +15,25 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 		s.TCP = true
 		s.Config.MaxConnections = 4
 	})
-	held := func(n int) {
+	// An answer arrives a moment before its connection is known to wait again. The next one is
+	// opened after that: before, it might be refused, or take the place of a later one.
+	from := func(address string, open, waiting int) *servertest.Raw {
 		t.Helper()
-		servertest.WaitFor(t, "connections", func() bool { return h.Instance.Transport().Held().Connections == n })
-	}
-	// An answer arrives a moment before its connection is known to wait again; until then a
-	// new one may be refused.
-	from := func(address string) (c *servertest.Raw) {
-		t.Helper()
-		servertest.WaitFor(t, "an answer", func() bool {
-			c = h.rawFrom(t, address)
-			c.Send("GET /v1/models HTTP/1.1\r\nHost: weir\r\n\r\n")
-			status, _, _ := c.Answer()
-			return status == 200
+		c := h.rawFrom(t, address)
+		c.Send("GET /v1/models HTTP/1.1\r\nHost: weir\r\n\r\n")
+		if status, answer, _ := c.Answer(); status != 200 {
+			t.Fatalf("%d %s", status, answer)
+		}
+		servertest.WaitFor(t, "connections that wait", func() bool {
+			held := h.Instance.Transport().Held()
+			return held.Connections == open && held.Waiting == waiting
 		})
 		return c
 	}
-	first, second := from("127.0.0.2"), from("127.0.0.2")
-	held(2)
-	third := from("127.0.0.2")
+	first := from("127.0.0.2", 1, 1)
+	second := from("127.0.0.2", 2, 2)
+	third := from("127.0.0.2", 2, 2)
 	first.Ended()
-	held(2)
 	const length = 100_000
 	for i, c := range []*servertest.Raw{second, third} { // begin a request each
 		c.Send(servertest.Post(length) + strings.Repeat(" ", length/2))
@@ -48,7 +46,7 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 		t.Errorf("%v", header)
 	}
 	refused.Ended()
-	from("127.0.0.3")
+	from("127.0.0.3", 3, 1)
 	for _, c := range []*servertest.Raw{second, third} {
 		c.Send(strings.Repeat(" ", length/2))
 		if status, answer, _ := c.Answer(); status != 400 {

@@ -87,9 +87,15 @@ func New(cfg Config, router Router, failures failure.Settings, counts *metrics.M
 		Handler:       s.handle,
 		ErrorHandler:  s.malformed,
 		ExpectHandler: s.expect,
-		Name:          "weir",
-		Logger:        httpLog{s.log},
-		Concurrency:   2 * cfg.MaxConnections, // connections bound it; the goroutine of a closed one may take a moment to end
+		HeaderReceived: func(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
+			if !h.IsHTTP11() {
+				h.Del("Expect") // RFC 9110, section 10.1.1: HTTP/1.0 knows no such answer
+			}
+			return fasthttp.RequestConfig{}
+		},
+		Name:        "weir",
+		Logger:      httpLog{s.log},
+		Concurrency: 2 * cfg.MaxConnections, // connections bound it; the goroutine of a closed one may take a moment to end
 		ConnState: func(nc net.Conn, state fasthttp.ConnState) {
 			c := nc.(*conn)
 			c.active.Store(state == fasthttp.StateActive)
@@ -172,6 +178,7 @@ func (s *Server) Now() time.Time { return s.cfg.Clock() }
 // last client has left.
 type Held struct {
 	Connections, Watched int   // open connections, and how many of them are watched
+	Waiting              int   // open connections that wait for a request
 	Bodies               int64 // bytes of request bodies in memory
 	Memory               int64 // bytes that are reserved, without those of caches
 }
@@ -179,10 +186,10 @@ type Held struct {
 // Held returns the resources that the server holds now.
 func (s *Server) Held() Held {
 	s.conns.mu.Lock()
-	open := len(s.conns.open)
+	open, waiting := len(s.conns.open), s.conns.places.waiting()
 	s.conns.mu.Unlock()
 	m := s.memory.Stats()
-	return Held{open, s.conns.watch.watched(), s.bodies.used.Load(), m.Used - m.Cached}
+	return Held{open, s.conns.watch.watched(), waiting, s.bodies.used.Load(), m.Used - m.Cached}
 }
 
 // grace is the time that requests have to send an error to their clients after the context

@@ -85,7 +85,7 @@ func handle(c *fasthttp.RequestCtx, keep keeper) {
 	switch string(c.Path()) {
 	case "/health":
 	case "/feedback/replace":
-		r, err := feedback.DecodeRequest(c.PostBody(), feedback.Replace)
+		r, err := feedback.DecodeRequest(context.Background(), c.PostBody(), feedback.Replace)
 		var answer []byte
 		if err == nil {
 			answer, err = keep.Replace(c, feedback.Author{User: "anonymous"}, r, feedback.Once{})

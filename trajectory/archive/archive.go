@@ -3,6 +3,7 @@ package archive
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,37 @@ var (
 	// ErrDamaged: what was stored cannot be read back.
 	ErrDamaged = errors.New("archive: what is stored is damaged")
 )
+
+// Damaged is an ErrDamaged that says what cannot be read: a batch, and of it one trajectory
+// if Group is not below 0.
+type Damaged struct {
+	Log          ID
+	Group, Index int
+	Err          error
+}
+
+func (e *Damaged) Error() string { return e.What() + ": " + e.Err.Error() }
+
+// What names what is damaged by its id.
+func (e *Damaged) What() string {
+	if e.Group < 0 {
+		return "the batch " + e.Log.String()
+	}
+	return fmt.Sprintf("the trajectory %v/%d/%d", e.Log, e.Group, e.Index)
+}
+
+// Unwrap lets errors.Is find ErrDamaged.
+func (e *Damaged) Unwrap() []error { return []error{ErrDamaged, e.Err} }
+
+// damagedLog says of an error that it is about damage to a batch; other errors stay as they
+// are.
+func damagedLog(id ID, err error) error {
+	known := new(Damaged)
+	if errors.As(err, &known) || !errors.Is(err, ErrDamaged) && !errors.Is(err, store.ErrCorrupt) {
+		return err
+	}
+	return &Damaged{Log: id, Group: -1, Err: err}
+}
 
 // Archive keeps batches. Its methods may be called from any goroutine.
 type Archive struct {

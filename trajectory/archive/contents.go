@@ -27,10 +27,19 @@ func (v *View) Open(b *Batch) *Contents {
 }
 
 // Text returns the text of a trajectory, valid until the next call.
-func (c *Contents) Text(r *Row) (trajectory.Value, error) { return c.read(r.text) }
+func (c *Contents) Text(r *Row) (trajectory.Value, error) {
+	text, err := c.read(r.text)
+	if errors.Is(err, ErrDamaged) {
+		err = &Damaged{c.Batch.ID, r.Group, r.Index, err}
+	}
+	return text, err
+}
 
 // GroupText returns the text of a group, valid until the next call.
-func (c *Contents) GroupText(g *GroupRow) (trajectory.Value, error) { return c.read(g.text) }
+func (c *Contents) GroupText(g *GroupRow) (trajectory.Value, error) {
+	text, err := c.read(g.text)
+	return text, damagedLog(c.Batch.ID, err)
+}
 
 func (c *Contents) read(s textRange) (trajectory.Value, error) {
 	var err error
@@ -76,6 +85,11 @@ type GroupOffset struct{ group, row int64 }
 // VisitGroup is Visit for the one group at an offset. It returns the offset of the next
 // group. The error is io.EOF if there is no group at the offset.
 func (c *Contents) VisitGroup(at GroupOffset, f *Filter, v Visitor) (next GroupOffset, err error) {
+	next, err = c.visitGroup(at, f, v)
+	return next, damagedLog(c.Batch.ID, err)
+}
+
+func (c *Contents) visitGroup(at GroupOffset, f *Filter, v Visitor) (next GroupOffset, err error) {
 	c.groups.off, c.rows.off = at.group, at.row
 	b, err := c.groups.next()
 	if err != nil {
@@ -142,8 +156,8 @@ func (c *Contents) selects(f *Filter, r *Row) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	found := trajectory.Contains(text, f.Text)
-	return found, c.texts.meter.Spend(4 * len(text))
+	found := trajectory.Contains(text, f.Text, c.texts.meter.Bytes)
+	return found, c.texts.meter.Err()
 }
 
 // errFound ends a visit.

@@ -8,18 +8,24 @@ import (
 	"weir/trajectory"
 )
 
-// DeleteBatch removes a batch. Later reads do not see it. Its blocks are gone from the disk
+// DeleteBatch removes a batch, also a damaged one. Later reads do not see it. Its blocks are gone from the disk
 // after the sweeper has deleted them and the store has compacted.
 func (a *Archive) DeleteBatch(ctx context.Context, tenant, model string, id ID) (trajectory.Counts, error) {
 	var gone *Batch
 	err := a.update(ctx, func(tx *store.Tx) (err error) {
 		v := View{r: &tx.Reader, a: a, tenant: tenant}
-		if gone, err = v.Batch(model, id); err == nil {
+		switch gone, err = v.Batch(model, id); {
+		case err == nil:
 			a.remove(tx, tenant, gone)
+		case errors.Is(err, ErrDamaged):
+			// Without its header nobody knows where its blocks are: they stay.
+			a.log.Warn("the header of a batch that is deleted is damaged; its texts stay on the disk", "log", id, "error", err)
+			tx.Delete(headerKey(tenant, model, id))
+			gone, err = nil, nil
 		}
 		return err
 	})
-	if err != nil {
+	if err != nil || gone == nil {
 		return trajectory.Counts{}, err
 	}
 	a.sweepLater(gone.upload)

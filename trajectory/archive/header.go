@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -118,14 +119,14 @@ func (h *header) receipt(id ID) Receipt {
 func decodeBatch(model string, id ID, value []byte) (*Batch, error) {
 	var h header
 	if err := jsontext.Decode(value, &h); err != nil {
-		return nil, fmt.Errorf("%w: the header of %v: %w", ErrDamaged, id, err)
+		return nil, &Damaged{id, -1, 0, fmt.Errorf("its header: %w", err)}
 	}
 	b := &Batch{Receipt: h.receipt(id), Model: model, Versions: spanOf(h.Versions), Starts: spanOf(h.Starts), Rewards: h.Rewards}
 	if h.Step != nil {
 		b.Step = trajectory.Some(*h.Step)
 	}
 	if copy(b.upload[:], h.Upload) != len(b.upload) || h.Size == nil {
-		return nil, fmt.Errorf("%w: the header of %v", ErrDamaged, id)
+		return nil, &Damaged{id, -1, 0, errors.New("its header")}
 	}
 	b.size = *h.Size
 	return b, nil

@@ -31,6 +31,14 @@ func (a *Archive) Query(ctx context.Context, tenant string, f func(*View) error)
 	return a.view(tenant, pace.Of(ctx), f)
 }
 
+// Pace is the pace at which what the view gives is to be read, because a single trajectory
+// can have hundreds of megabytes. Whoever has worked at it asks Stopped whether it came to
+// the end.
+func (v *View) Pace() trajectory.Pace { return v.meter.Bytes }
+
+// Stopped says why the work has to end; nil: it does not.
+func (v *View) Stopped() error { return v.meter.Err() }
+
 func (a *Archive) view(tenant string, m *pace.Meter, f func(*View) error) error {
 	if err := a.waitOpen(); errors.Is(err, store.ErrOpening) || errors.Is(err, store.ErrClosed) {
 		return err // a store that is full, or whose writes fail, can be read
@@ -118,6 +126,9 @@ func (v *View) scan(r store.Range, tenant []byte, f func(*Batch) bool) error {
 		}
 		return f(b)
 	})
+	if of := new(store.CorruptError); errors.As(err, &of) && len(of.Key) > len(ID{}) {
+		err = damagedLog(idOf(of.Key), err)
+	}
 	return errors.Join(bad, err, v.meter.Err())
 }
 
@@ -156,7 +167,7 @@ func (v *View) Batch(model string, id ID) (*Batch, error) {
 		return nil, ErrNotFound
 	}
 	if err != nil {
-		return nil, err
+		return nil, damagedLog(id, err)
 	}
 	return decodeBatch(model, id, value)
 }

@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -67,17 +68,17 @@ func Write(w io.Writer, v *archive.View, model string, f *archive.Filter, o Opti
 	case JSONL:
 		s = &jsonlSink{w: w}
 	case Groups:
-		s = &groupSink{w: w}
+		s = &groupSink{w: w, pace: v.Pace()}
 	case Parquet:
-		s = newParquetSink(w, makeWeirRow, o.rowGroup)
+		s = newParquetSink(w, v, makeWeirRow, o.rowGroup)
 	case ART:
 		return writeART(w, v, model, f, o)
 	case Verl, TRL, Verifiers, SFT:
-		s = &sampleSink{w: w, format: o.Format}
+		s = &sampleSink{w: w, pace: v.Pace(), format: o.Format}
 	default:
 		return fmt.Errorf("%w: %q", ErrFormat, o.Format)
 	}
-	p := textVisitor{sink: s, dropLogprobs: o.DropLogprobs}
+	p := textVisitor{sink: s, view: v, dropLogprobs: o.DropLogprobs}
 	var bad error
 	err := v.Batches(model, archive.ID{}, false, func(b *archive.Batch) bool {
 		c := v.Open(b)
@@ -93,6 +94,7 @@ func Write(w io.Writer, v *archive.View, model string, f *archive.Filter, o Opti
 // textVisitor reads the texts of groups and trajectories for a sink.
 type textVisitor struct {
 	sink
+	view         *archive.View
 	dropLogprobs bool
 	buf          []byte
 }
@@ -104,7 +106,7 @@ func (p *textVisitor) visitor(c *archive.Contents) archive.Visitor {
 			if err != nil {
 				return err
 			}
-			return p.group(c.Batch, g, text)
+			return cmp.Or(p.group(c.Batch, g, text), p.view.Stopped())
 		},
 		Trajectory: func(r *archive.Row) error {
 			text, err := c.Text(r)
@@ -112,10 +114,13 @@ func (p *textVisitor) visitor(c *archive.Contents) archive.Visitor {
 				return err
 			}
 			if p.dropLogprobs {
-				p.buf = trajectory.AppendWithoutLogprobs(p.buf[:0], text)
+				p.buf = trajectory.AppendWithoutLogprobs(p.buf[:0], text, p.view.Pace())
+				if err := p.view.Stopped(); err != nil {
+					return err
+				}
 				text = p.buf
 			}
-			return p.trajectory(c.Batch, r, text)
+			return cmp.Or(p.trajectory(c.Batch, r, text), p.view.Stopped())
 		},
 	}
 }
@@ -146,4 +151,28 @@ func appendReward(dst []byte, r *archive.Row) []byte {
 
 func appendTime(dst []byte, t time.Time) []byte {
 	return append(t.AppendFormat(append(dst, '"'), TimeFormat), '"')
+}
+
+// Paced returns a writer that hands what it gets to w in small pieces, and fails when the
+// query of v has to end. It goes in front of what takes long for each byte, such as
+// compression: a trajectory can have hundreds of megabytes.
+func Paced(w io.Writer, v *archive.View) io.Writer { return &pacedWriter{w, v} }
+
+type pacedWriter struct {
+	w io.Writer
+	v *archive.View
+}
+
+func (p *pacedWriter) Write(b []byte) (n int, err error) {
+	const piece = 64 << 10
+	pace := p.v.Pace()
+	for n < len(b) && err == nil {
+		var k int
+		k, err = p.w.Write(b[n:min(len(b), n+piece)])
+		n += k
+		if err == nil && !pace(k) {
+			err = p.v.Stopped()
+		}
+	}
+	return n, err
 }

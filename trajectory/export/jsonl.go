@@ -49,6 +49,7 @@ func AppendPosition(d []byte, b *archive.Batch, r *archive.Row) []byte {
 // requires every member, so those that newer clients leave out are added with their defaults.
 type groupSink struct {
 	w    io.Writer
+	pace trajectory.Pace
 	open bool   // the line of a group has begun
 	n    int    // trajectories in it so far
 	rest []byte // the text of the group
@@ -79,7 +80,7 @@ func (s *groupSink) trajectory(_ *archive.Batch, r *archive.Row, text trajectory
 	d = append(d, text[:len(text)-1]...)
 	first := len(text) == len("{}")
 	for _, m := range memberDefaults {
-		if text.Member(m.name) != nil {
+		if text.PacedMember(m.name, s.pace) != nil {
 			continue
 		}
 		if !first {

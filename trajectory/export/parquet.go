@@ -1,13 +1,16 @@
 package export
 
 import (
+	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"time"
 
+	encoder "github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress/zstd"
 
@@ -86,6 +89,7 @@ const rowGroupBytes = 32 << 20
 // the one row of a group without trajectories.
 type parquetSink[T any] struct {
 	w       *parquet.GenericWriter[T]
+	pace    trajectory.Pace
 	makeRow func(a artRow, b *archive.Batch, r *archive.Row) T
 	buf     [1]T
 	head    artRow // what all rows of the group have; its TrajectoryIndex is that of the last row
@@ -110,16 +114,41 @@ var unbounded = func() (options []parquet.WriterOption) {
 	return slices.Clip(options)
 }()
 
+// pacedCodec compresses a large page piece by piece, so that the query can be stopped in it.
+type pacedCodec struct {
+	zstd.Codec
+	view *archive.View
+}
+
+// largePage is the size of a page in bytes from which on it is compressed by pieces, which
+// takes an encoder of its own.
+const largePage = 4 << 20
+
+// Encode implements compress.Codec.
+func (c *pacedCodec) Encode(dst, src []byte) ([]byte, error) {
+	if len(src) < largePage {
+		return c.Codec.Encode(dst, src)
+	}
+	out := bytes.NewBuffer(dst[:0])
+	z, err := encoder.NewWriter(out, encoder.WithEncoderLevel(c.Level), encoder.WithEncoderConcurrency(1))
+	if err == nil {
+		_, err = Paced(z, c.view).Write(src)
+		err = errors.Join(err, z.Close())
+	}
+	return out.Bytes(), err
+}
+
 // newParquetSink writes a row group when it has that many bytes of texts; 0 stands for
 // rowGroupBytes.
-func newParquetSink[T any](w io.Writer, makeRow func(artRow, *archive.Batch, *archive.Row) T, rowGroup int) *parquetSink[T] {
+func newParquetSink[T any](w io.Writer, v *archive.View, makeRow func(artRow, *archive.Batch, *archive.Row) T, rowGroup int) *parquetSink[T] {
 	return &parquetSink[T]{
 		w: parquet.NewGenericWriter[T](w, append(unbounded,
-			parquet.Compression(&zstd.Codec{Level: zstd.SpeedFastest}),
+			parquet.Compression(&pacedCodec{zstd.Codec{Level: zstd.SpeedFastest}, v}),
 			parquet.KeyValueMetadata(artVersionKey, fmt.Sprint(artVersion)),
 			parquet.CreatedBy("weir", "", ""),
 			parquet.DataPageStatistics(false),
 		)...),
+		pace:     v.Pace(),
 		makeRow:  makeRow,
 		rowGroup: cmp.Or(rowGroup, rowGroupBytes),
 	}
@@ -163,14 +192,14 @@ func nonEmpty(v trajectory.Value) *string {
 }
 
 // stringsOf returns the strings of an array. Other elements are given as JSON.
-func stringsOf(v trajectory.Value) (list []string) {
+func stringsOf(v trajectory.Value, pace trajectory.Pace) (list []string) {
 	if v == nil || v.Kind() != jsontext.Array {
 		return nil
 	}
-	for _, e := range v.Elements() {
+	for _, e := range v.PacedElements(pace) {
 		s := string(e)
 		if e.Kind() == jsontext.String {
-			s = e.Text()
+			s = e.PacedText(pace)
 		}
 		list = append(list, s)
 	}
@@ -183,7 +212,7 @@ func (c *parquetSink[T]) group(b *archive.Batch, _ *archive.GroupRow, text traje
 	}
 	c.head = artRow{
 		FormatVersion: artVersion, GroupIndex: c.next, GroupJSON: string(text),
-		GroupMetadata: nonEmpty(text.Member("metadata")), GroupMetrics: nonEmpty(text.Member("metrics")), GroupLogs: stringsOf(text.Member("logs")),
+		GroupMetadata: nonEmpty(text.PacedMember("metadata", c.pace)), GroupMetrics: nonEmpty(text.PacedMember("metrics", c.pace)), GroupLogs: stringsOf(text.PacedMember("logs", c.pace), c.pace),
 	}
 	c.batch, c.empty, c.next = b, true, c.next+1
 	index := int64(-1)
@@ -192,7 +221,7 @@ func (c *parquetSink[T]) group(b *archive.Batch, _ *archive.GroupRow, text traje
 }
 
 func (c *parquetSink[T]) trajectory(b *archive.Batch, r *archive.Row, text trajectory.Value) error {
-	p := trajectory.Take(text)
+	p := trajectory.Take(text, c.pace)
 	a := c.head
 	index := *a.TrajectoryIndex + 1 // not r.Index, which has gaps in a selection, and ART's reader rejects gaps
 	c.head.TrajectoryIndex, a.TrajectoryIndex = &index, &index
@@ -201,22 +230,22 @@ func (c *parquetSink[T]) trajectory(b *archive.Batch, r *archive.Row, text traje
 	if r.Scored {
 		a.Reward = &r.Reward
 	}
-	a.Metrics, a.Metadata, a.Tools, a.Logs = nonEmpty(p.Metrics), nonEmpty(p.Metadata), nonEmpty(p.Tools), stringsOf(p.Logs)
-	a.Messages = messages(p)
+	a.Metrics, a.Metadata, a.Tools, a.Logs = nonEmpty(p.Metrics), nonEmpty(p.Metadata), nonEmpty(p.Tools), stringsOf(p.Logs, c.pace)
+	a.Messages = messages(p, c.pace)
 	c.empty = false
 	return c.write(c.makeRow(a, b, r), len(text)+len(a.GroupJSON))
 }
 
 // messages makes the column messages. It is nil if a content is not text, or if the turns are
 // in exchanges.
-func messages(p trajectory.Parts) []message {
+func messages(p trajectory.Parts, pace trajectory.Pace) []message {
 	if !p.Exchanges.Empty() {
 		return nil
 	}
-	turns := trajectory.Turns(p.Turns)
+	turns := trajectory.Turns(p.Turns, pace)
 	list := make([]message, 0, len(turns))
 	for _, t := range turns {
-		o := t.Open()
+		o := t.Open(pace)
 		if !o.Text {
 			return nil
 		}

@@ -12,6 +12,7 @@ import (
 // 13.4), one trajectory per line.
 type sampleSink struct {
 	w      io.Writer
+	pace   trajectory.Pace
 	format Format
 	buf    []byte
 	groups int // so far
@@ -27,8 +28,8 @@ func (s *sampleSink) group(_ *archive.Batch, g *archive.GroupRow, _ trajectory.V
 func (s *sampleSink) close() error { return nil }
 
 func (s *sampleSink) trajectory(b *archive.Batch, r *archive.Row, text trajectory.Value) error {
-	p := trajectory.Take(text)
-	turns := trajectory.Turns(p.Turns)
+	p := trajectory.Take(text, s.pace)
+	turns := trajectory.Turns(p.Turns, s.pace)
 	d := append(s.buf[:0], '{')
 	switch s.format {
 	case Verl:
@@ -38,7 +39,7 @@ func (s *sampleSink) trajectory(b *archive.Batch, r *archive.Row, text trajector
 	case Verifiers:
 		d = s.verifiers(d, r, p, turns)
 	case SFT:
-		d = sft(d, p, turns)
+		d = s.sft(d, p, turns)
 	}
 	s.buf = append(d, "}\n"...)
 	_, err := s.w.Write(s.buf)
@@ -58,18 +59,18 @@ func (s *sampleSink) verl(d []byte, b *archive.Batch, r *archive.Row, p trajecto
 		if i > 0 {
 			input = append(input, '\n')
 		}
-		input = append(append(append(input, t.Open().Role...), ": "...), t.Plain()...)
+		input = append(append(append(input, t.Open(s.pace).Role...), ": "...), t.Plain(s.pace)...)
 	}
 	output := ""
 	if last < len(turns) {
-		output = turns[last].Plain()
+		output = turns[last].Plain(s.pace)
 	}
 	d = trajectory.AppendText(append(d, `"input":`...), string(input))
 	d = trajectory.AppendText(append(d, `,"output":`...), output)
 	d = append(d, `,"gts":`...)
-	truth := p.Metadata.Member("ground_truth")
+	truth := p.Metadata.PacedMember("ground_truth", s.pace)
 	if truth == nil {
-		truth = p.Metadata.Member("answer")
+		truth = p.Metadata.PacedMember("answer", s.pace)
 	}
 	d = appendOr(d, truth, "null")
 	d = appendReward(append(d, `,"score":`...), r)
@@ -146,7 +147,7 @@ func (s *sampleSink) trl(d []byte, b *archive.Batch, r *archive.Row, turns []tra
 func (s *sampleSink) verifiers(d []byte, r *archive.Row, p trajectory.Parts, turns []trajectory.Turn) []byte {
 	d = strconv.AppendInt(append(d, `"example_id":`...), int64(s.groups-1), 10)
 	d = appendDialogue(append(d, ','), turns)
-	d = appendOr(append(d, `,"answer":`...), p.Metadata.Member("answer"), "null")
+	d = appendOr(append(d, `,"answer":`...), p.Metadata.PacedMember("answer", s.pace), "null")
 	d = appendReward(append(d, `,"reward":`...), r)
 	d = appendOr(append(d, `,"metrics":`...), p.Metrics, "{}")
 	d = appendOr(append(d, `,"info":`...), p.Metadata, "{}")
@@ -158,7 +159,7 @@ func (s *sampleSink) verifiers(d []byte, r *archive.Row, p trajectory.Parts, tur
 
 // sft appends a conversation. Choices have only the content and the tool calls, which a model
 // has to learn.
-func sft(d []byte, p trajectory.Parts, turns []trajectory.Turn) []byte {
+func (s *sampleSink) sft(d []byte, p trajectory.Parts, turns []trajectory.Turn) []byte {
 	d = append(d, `"messages":[`...)
 	for i, t := range turns {
 		if i > 0 {
@@ -168,8 +169,8 @@ func sft(d []byte, p trajectory.Parts, turns []trajectory.Turn) []byte {
 			d = append(d, t.Message...)
 			continue
 		}
-		d = appendOr(append(d, `{"role":"assistant","content":`...), t.Message.Member("content"), "null")
-		if calls := t.Open().ToolCalls; calls != nil {
+		d = appendOr(append(d, `{"role":"assistant","content":`...), t.Message.PacedMember("content", s.pace), "null")
+		if calls := t.Open(s.pace).ToolCalls; calls != nil {
 			d = append(append(d, `,"tool_calls":`...), calls...)
 		}
 		d = append(d, '}')

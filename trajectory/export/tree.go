@@ -111,7 +111,7 @@ func writeTreeFile(tw *tar.Writer, temp *os.File, v *archive.View, model string,
 	if err := errors.Join(temp.Truncate(0), rewind(temp)); err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
-	p := textVisitor{sink: newParquetSink(temp, makeARTRow, o.rowGroup), dropLogprobs: o.DropLogprobs}
+	p := textVisitor{sink: newParquetSink(temp, v, makeARTRow, o.rowGroup), view: v, dropLogprobs: o.DropLogprobs}
 	var c *archive.Contents
 	for _, g := range l.groups {
 		if c == nil || c.Batch != g.batch {
