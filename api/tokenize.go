@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 
+	"weir/internal/jsontext"
 	"weir/internal/longcopy"
 )
 
@@ -68,6 +69,17 @@ type Tokenized struct {
 	Strs        func(id int32) string // the vocabulary's spelling of a token; nil: token_strs is null
 }
 
+// Size returns the number of bytes that the answer takes at most.
+func (t *Tokenized) Size() int {
+	n := 128 + lengthOfIDs(t.Tokens)
+	if t.Strs != nil {
+		for _, id := range t.Tokens {
+			n += jsontext.MaxLen(t.Strs(id)) + len(",")
+		}
+	}
+	return n
+}
+
 // AppendTokenized appends the body of the answer.
 func AppendTokenized(dst []byte, t *Tokenized) []byte {
 	dst = append(dst, `{"count":`...)
@@ -112,6 +124,9 @@ func DecodeDetokenize(body []byte, lim Limits) (*DetokenizeRequest, *Error) {
 	return r, nil
 }
 
+// SizeDetokenized returns the number of bytes that the answer takes at most.
+func SizeDetokenized(text string) int { return 32 + jsontext.MaxLen(text) }
+
 // AppendDetokenized appends the answer of POST /detokenize.
 func AppendDetokenized(dst []byte, text string) []byte {
 	dst = append(dst, `{"prompt":`...)
@@ -121,7 +136,7 @@ func AppendDetokenized(dst []byte, text string) []byte {
 
 func appendIDs(dst []byte, ids []int32) []byte {
 	if len(ids) > manyIDs {
-		dst = longcopy.Grow(dst, lengthOfIDs(ids))
+		dst = longcopy.Grow(dst, lengthOfIDs(ids)+1024) // and what follows
 	}
 	dst = append(dst, '[')
 	for i, id := range ids {

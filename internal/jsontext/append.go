@@ -22,7 +22,7 @@ const hexDigits = "0123456789abcdef"
 // escaped; U+2028 and U+2029 are left as they are.
 func AppendString(dst []byte, s string) []byte {
 	if len(s) > longcopy.Piece {
-		dst = longcopy.Grow(dst, quotedLength(s))
+		dst = longcopy.Grow(dst, MaxLen(s))
 	}
 	dst = append(dst, '"')
 	start := 0
@@ -58,19 +58,16 @@ func appendRun(dst []byte, s string) []byte {
 	return append(dst, s...)
 }
 
-// quotedLength is the number of bytes that AppendString appends.
-func quotedLength(s string) int {
-	n := len(`""`)
-	for i, r := range s {
-		switch {
-		case r == utf8.RuneError:
-			n += len("\uFFFD") // of one invalid byte, or three bytes that are this
-		case r >= utf8.RuneSelf:
-			n += utf8.RuneLen(r)
-		case plain[s[i]]:
+// MaxLen returns a bound on the bytes that AppendString appends for a valid string: it is
+// exceeded by none, and more than needed only for control characters.
+func MaxLen(s string) int {
+	n := len(s) + len(`""`)
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
 			n++
-		default:
-			n += len(appendEscape(make([]byte, 0, 8), s[i]))
+		case c < 0x20:
+			n += len(`\u0000`) - 1
 		}
 	}
 	return n

@@ -340,8 +340,7 @@ func exactFloat(s string) (float64, error) {
 	return x, nil
 }
 
-// TestAppendLongString compares long strings, and the room that is made for them, with
-// strings of the same characters that are short.
+// TestAppendLongString compares long strings with short ones of the same characters.
 func TestAppendLongString(t *testing.T) {
 	for _, part := range []string{"plain", "\n", "\"quoted\"", "\x01", "é", "\xff", "a\xe2\x82", "\uFFFD", "🙂\u2028"} {
 		const times = 30_000
@@ -350,9 +349,6 @@ func TestAppendLongString(t *testing.T) {
 		long := strings.Repeat(part, times)
 		if got := AppendString([]byte("x"), long); string(got) != want {
 			t.Errorf("%q: %d bytes, want %d", part, len(got), len(want))
-		}
-		if n := quotedLength(long); n != len(want)-1 {
-			t.Errorf("%q: the length is %d, want %d", part, n, len(want)-1)
 		}
 	}
 }
