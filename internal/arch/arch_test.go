@@ -27,7 +27,7 @@ const inv = "internal/invariants"
 
 var rules = map[string]rule{
 	"api": {
-		may:    []string{"internal/jsontext"},
+		may:    []string{"internal/jsontext", "internal/longcopy"},
 		tests:  []string{"internal/testkit"},
 		mayNot: noIO,
 	},
