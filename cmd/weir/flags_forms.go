@@ -110,9 +110,9 @@ func (f *flagSet) explain(err error) error {
 	if errors.As(err, &unknown) {
 		name := unknown.GetSpecifiedName()
 		if unknown.GetSpecifiedShortnames() != "" {
-			return fmt.Errorf("%w: names of flags begin with two dashes (weir %s --help lists them)", err, f.Name())
+			return fmt.Errorf("%w: names of flags begin with two dashes (%s --help lists them)", err, f.Name())
 		}
-		return fmt.Errorf("%w%s (weir %s --help lists all flags)", err, f.suggestion(name), f.Name())
+		return fmt.Errorf("%w%s (%s --help lists all flags)", err, f.suggestion(name), f.Name())
 	}
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
@@ -159,10 +159,17 @@ func (f *flagSet) closest(name string) []string {
 				has++
 			}
 		}
-		switch d := editDistance(name, flag.Name); {
+		d := editDistance(name, flag.Name)
+		if flag.Hidden {
+			d++ // rather a flag that has an effect
+		}
+		switch {
 		case d <= max(2, len(name)/5):
 			found = append(found, near{flag.Name, d})
 		case has == len(words) || has >= 2 && has >= len(words)-1:
+			if flag.Hidden {
+				d += 100
+			}
 			found = append(found, near{flag.Name, 100 + d})
 		}
 	})

@@ -84,7 +84,8 @@ func TestUnknownFlags(t *testing.T) {
 		"--model-len 5":            "did you mean --max-model-len?",
 		"--no-enable-prefix-cache": "--no-enable-prefix-caching",
 		"--tensor-parallel 2":      "--tensor-parallel-size",
-		"--frobnicate":             "unknown flag: --frobnicate (weir test --help lists all flags)",
+		"--gpu-memory 1":           "did you mean --gpu-memory-utilization",
+		"--frobnicate":             "unknown flag: --frobnicate (test --help lists all flags)",
 		"-x 5":                     "begin with two dashes",
 	} {
 		o := &serveOptions{}
