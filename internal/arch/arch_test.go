@@ -101,7 +101,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net", "os", "github.com/dgraph-io", "github.com/valyala"},
 	},
 	"grammar": {
-		may:    []string{"internal/jsontext"},
+		may:    []string{"internal/jsontext", "internal/memory"},
 		mayNot: noIO,
 	},
 	"internal/arch":     {},
