@@ -3,6 +3,9 @@ package api
 import (
 	"slices"
 	"strconv"
+
+	"weir/internal/jsontext"
+	"weir/internal/longcopy"
 )
 
 // TokenizeRequest is a decoded body of POST /tokenize (docs/interface/chat-completions.md,
@@ -66,6 +69,17 @@ type Tokenized struct {
 	Strs        func(id int32) string // the vocabulary's spelling of a token; nil: token_strs is null
 }
 
+// Size returns the number of bytes that the answer takes at most.
+func (t *Tokenized) Size() int {
+	n := 128 + lengthOfIDs(t.Tokens)
+	if t.Strs != nil {
+		for _, id := range t.Tokens {
+			n += jsontext.MaxLen(t.Strs(id)) + len(",")
+		}
+	}
+	return n
+}
+
 // AppendTokenized appends the body of the answer.
 func AppendTokenized(dst []byte, t *Tokenized) []byte {
 	dst = append(dst, `{"count":`...)
@@ -110,6 +124,9 @@ func DecodeDetokenize(body []byte, lim Limits) (*DetokenizeRequest, *Error) {
 	return r, nil
 }
 
+// SizeDetokenized returns the number of bytes that the answer takes at most.
+func SizeDetokenized(text string) int { return 32 + jsontext.MaxLen(text) }
+
 // AppendDetokenized appends the answer of POST /detokenize.
 func AppendDetokenized(dst []byte, text string) []byte {
 	dst = append(dst, `{"prompt":`...)
@@ -119,7 +136,7 @@ func AppendDetokenized(dst []byte, text string) []byte {
 
 func appendIDs(dst []byte, ids []int32) []byte {
 	if len(ids) > manyIDs {
-		dst = withRoom(dst, lengthOfIDs(ids))
+		dst = longcopy.Grow(dst, lengthOfIDs(ids)+1024) // and what follows
 	}
 	dst = append(dst, '[')
 	for i, id := range ids {
@@ -131,9 +148,8 @@ func appendIDs(dst []byte, ids []int32) []byte {
 	return append(dst, ']')
 }
 
-// manyIDs is the length of a list of ids from which on appendIDs makes room for it first.
-// While append grows a slice of many megabytes, the runtime copies it in one go, and a
-// garbage collection that is to begin stops the whole process until it has done so.
+// manyIDs is the length of a list of ids from which on appendIDs makes room for it first, and
+// does not leave that to append (see [weir/internal/longcopy]).
 const manyIDs = 1 << 16
 
 // lengthOfIDs is the number of bytes that appendIDs appends.
@@ -145,14 +161,4 @@ func lengthOfIDs(ids []int32) int {
 		}
 	}
 	return n
-}
-
-// withRoom returns dst with room for n more bytes.
-func withRoom(dst []byte, n int) []byte {
-	if cap(dst)-len(dst) >= n {
-		return dst
-	}
-	grown := make([]byte, len(dst), len(dst)+n+1024)
-	copy(grown, dst)
-	return grown
 }

@@ -23,14 +23,14 @@ const (
 )
 
 // prefill renders the conversation up to the end of its last message.
-func (r *Renderer) prefill(t *compiled, vars *jinja.Dict, c *conversation, done <-chan struct{}) (string, error) {
+func (r *Renderer) prefill(t *compiled, vars *jinja.Dict, c *conversation, in *Input) (string, error) {
 	mark := c.freeMark()
 	text, marked := c.marked(mark + prefillTail)
 	if marked == nil {
 		return "", &Error{textNoText, ErrContinue}
 	}
 	vars.Set("messages", marked)
-	out, err := r.run(t, vars, done)
+	out, err := r.run(t, vars, in)
 	if err != nil {
 		return "", err
 	}

@@ -96,6 +96,8 @@ type Input struct {
 	// Done stops the rendering soon after it was closed; nil: nothing does. The error then
 	// wraps jinja.ErrStopped.
 	Done <-chan struct{}
+	// Reserve is that of jinja.Options, for each time that a template is rendered.
+	Reserve func(bytes int64) bool
 }
 
 // Prompt is a rendered request.
@@ -179,10 +181,10 @@ func (r *Renderer) render(in Input) (Prompt, error) {
 	a.Set("add_generation_prompt", prompt)
 	vars := r.variables(t, a)
 	if in.ContinueFinalMessage {
-		p.Text, err = r.prefill(t, vars, conv, in.Done)
+		p.Text, err = r.prefill(t, vars, conv, &in)
 	} else {
 		vars.Set("messages", conv.messages())
-		p.Text, err = r.run(t, vars, in.Done)
+		p.Text, err = r.run(t, vars, &in)
 	}
 	if err == nil {
 		r.think(t, vars, conv, in, a, &p)
@@ -190,8 +192,8 @@ func (r *Renderer) render(in Input) (Prompt, error) {
 	return p, err
 }
 
-func (r *Renderer) run(t *compiled, vars *jinja.Dict, done <-chan struct{}) (string, error) {
-	return t.Render(vars, jinja.Options{Limits: r.cfg.Limits, Now: r.cfg.Now, Done: done})
+func (r *Renderer) run(t *compiled, vars *jinja.Dict, in *Input) (string, error) {
+	return t.Render(vars, jinja.Options{Limits: r.cfg.Limits, Now: r.cfg.Now, Done: in.Done, Reserve: in.Reserve})
 }
 
 // arguments merges the arguments of the template (docs/interface/chat-completions.md,

@@ -30,7 +30,7 @@ func (r *Renderer) think(t *compiled, vars *jinja.Dict, c *conversation, in Inpu
 	p.Divided = true
 	block := reasoning.AtEnd(p.Text)
 	if in.ContinueFinalMessage {
-		block = r.continued(t, vars, c, p.Text, in.Done)
+		block = r.continued(t, vars, c, p.Text, &in)
 	}
 	enabled, given := a.Get("enable_thinking")
 	p.Output = kind.Start(block, given && enabled == false)
@@ -50,13 +50,13 @@ func (r *Renderer) think(t *compiled, vars *jinja.Dict, c *conversation, in Inpu
 // continued is the state of the think block where a message ends that is to be continued.
 // The tags may be the message's own, or the template's in front of it. Tags in earlier
 // messages do not count, so these are rendered alone to find out where the last one begins.
-func (r *Renderer) continued(t *compiled, vars *jinja.Dict, c *conversation, text string, done <-chan struct{}) reasoning.Block {
+func (r *Renderer) continued(t *compiled, vars *jinja.Dict, c *conversation, text string, in *Input) reasoning.Block {
 	b := reasoning.Absent
 	if strings.Contains(text, reasoning.Open) || strings.Contains(text, reasoning.Close) {
 		from := 0
 		if n := len(c.dicts) - 1; n > 0 {
 			vars.Set("messages", jinja.NewList(c.dicts[:n]...))
-			if before, err := r.run(t, vars, done); err == nil { // some templates want an answer after each question
+			if before, err := r.run(t, vars, in); err == nil { // some templates want an answer after each question
 				from = shared(before, text)
 			}
 		}

@@ -90,13 +90,14 @@ func (e *Engine) bookUnmasked(c *choice, chunk scheduler.Chunk, f fate) {
 // bookForced books the tokens to which the mask of c leaves no alternative, if that is
 // known without waiting. A token that the other parameters forbid is left to the next draw,
 // which ends the request with ErrNoToken. Of the alternatives that a request asks for, a
-// forced token has only itself, with probability 1.
-func (e *Engine) bookForced(c *choice) {
+// forced token has only itself, with probability 1. It books no more than most, and returns
+// how many.
+func (e *Engine) bookForced(c *choice, most int) (n int) {
 	q := &c.seq
-	for q.Status != scheduler.Finished && q.Pending == 0 {
+	for ; n < most && q.Status != scheduler.Finished && q.Pending == 0; n++ {
 		tok := c.constraint.only()
 		if tok < 0 || !c.sampling.Legal(tok, q.Tokens[q.Prompt:]) {
-			return
+			return n
 		}
 		e.sched.Append(q, tok)
 		ev := Event{Token: tok}
@@ -111,6 +112,7 @@ func (e *Engine) bookForced(c *choice) {
 		e.counts.ForcedTokens++
 		e.accept(c, ev)
 	}
+	return n
 }
 
 // accept takes a token that the scheduler has booked to the sampling state, the mask, the

@@ -99,7 +99,8 @@
 // When a mask leaves a single token, drawing it cannot give another one. Such a forced
 // token is booked without a forward pass, if the sequence has no token in flight, and a
 // run of forced tokens is then computed in one chunk. The answer is the same, bit for
-// bit, as without this.
+// bit, as without this, so a step books only so many of them (mostForced), and leaves the
+// others to the next.
 //
 // # Text and stop strings
 //

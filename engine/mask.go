@@ -115,6 +115,8 @@ type maskedRow struct {
 	row  int32 // of the step
 	mask int32 // row of Draws.Masks
 	fate fate
+
+	forced int // tokens that need no draw and were booked after the one that the row draws
 }
 
 // fate says what became of the mask of a row.
@@ -272,6 +274,7 @@ func (e *Engine) advance(s *stepData) {
 		return
 	}
 	began, patience := time.Duration(-1), min(forcedWait, e.patience())
+	share := max(1, mostForced/len(s.masked))
 	for {
 		waiting := false
 		for i := range s.masked {
@@ -279,7 +282,7 @@ func (e *Engine) advance(s *stepData) {
 			if m.fate != maskGiven || m.c.seq.Status == scheduler.Finished {
 				continue
 			}
-			waiting = e.advanceOne(m.c) || waiting
+			waiting = e.advanceOne(m, share) || waiting
 		}
 		e.masks.kick()
 		if !waiting {
@@ -299,11 +302,19 @@ func (e *Engine) advance(s *stepData) {
 	}
 }
 
-// advanceOne books the tokens to which the mask of c leaves no alternative, as far as that
-// is known, and requests the row after them. It reports whether it is worth a wait: the row
-// is being filled, and a token may be booked.
-func (e *Engine) advanceOne(c *choice) bool {
-	e.bookForced(c)
+// mostForced is how many tokens that need no draw are booked after a step, for all sequences
+// together. A constant text of 100,000 tokens would otherwise be booked at once, for each of
+// 128 choices, while everybody waits.
+const mostForced = 2048
+
+// advanceOne books the tokens to which the mask of a row's choice leaves no alternative, as
+// far as that is known and its share of mostForced goes, and requests the mask of the token
+// after them. If that is a forced one too, it is drawn, which gives the same, and the next step
+// goes on from there. It reports whether it is worth a wait: the mask is being filled, and a
+// token may be booked.
+func (e *Engine) advanceOne(m *maskedRow, share int) bool {
+	c := m.c
+	m.forced += e.bookForced(c, share-m.forced)
 	k := c.constraint
 	if c.seq.Status == scheduler.Finished {
 		return false
@@ -311,5 +322,5 @@ func (e *Engine) advanceOne(c *choice) bool {
 	if k.state.Load() == maskIdle {
 		k.request(e.spec.MaskWords())
 	}
-	return c.seq.Pending == 0 && !k.quick && k.state.Load() != maskFilled && !k.kin.slow.Load()
+	return c.seq.Pending == 0 && m.forced < share && !k.quick && k.state.Load() != maskFilled && !k.kin.slow.Load()
 }

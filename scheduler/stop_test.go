@@ -161,3 +161,19 @@ func benchmarkStop(b *testing.B, maxPattern int) {
 		}
 	}
 }
+
+// BenchmarkRepetition is what the stop rules take for a token at most: the longest patterns, an
+// output that matches all of them, and min_tokens that keep it from ending.
+func BenchmarkRepetition(b *testing.B) {
+	for _, most := range []int{0, 20, MaxRepetition} {
+		b.Run(fmt.Sprint(most), func(b *testing.B) {
+			q := &Sequence{Tokens: make([]int32, 2*MaxRepetition), Prompt: 1, Limits: Limits{MaxTokens: 1 << 30, MinTokens: 1 << 30, EOS: -1, Repetition: RepetitionLimit{MaxPattern: most, MinCount: 2}}}
+			q.Prepare()
+			for b.Loop() {
+				if _, done := q.stop(1 << 30); done {
+					b.Fatal("it ended")
+				}
+			}
+		})
+	}
+}

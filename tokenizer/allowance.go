@@ -9,7 +9,10 @@ type allowance struct {
 	due  int // bytes of other work until the next look at done
 
 	done    <-chan struct{}
-	stopped bool // done was closed
+	stopped bool // done was closed, or reserve has said no
+
+	reserve func(length int) bool // of EncodeWithin
+	length  int                   // bytes that are encoded, as far as is known
 }
 
 const (
@@ -50,6 +53,20 @@ func (a *allowance) work(n int) bool {
 	}
 	a.due = workSlice
 	return !a.look()
+}
+
+// grow counts n bytes by which a text has become longer, and reports whether the work is to
+// go on.
+func (a *allowance) grow(n int) bool {
+	if n <= 0 {
+		return true
+	}
+	a.length += n
+	if a.reserve != nil && !a.reserve(a.length) {
+		a.stopped = true
+		a.exhaust()
+	}
+	return !a.stopped
 }
 
 // look reports whether the work is to stop.

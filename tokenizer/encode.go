@@ -44,6 +44,13 @@ func (t *Tokenizer) Encode(dst []int32, text string, addSpecial bool) ([]int32, 
 // EncodeUntil is Encode that stops a few milliseconds after done was closed, with
 // ErrStopped. A nil done stops nothing.
 func (t *Tokenizer) EncodeUntil(done <-chan struct{}, dst []int32, text string, addSpecial bool) ([]int32, error) {
+	return t.EncodeWithin(done, nil, dst, text, addSpecial)
+}
+
+// EncodeWithin is EncodeUntil for a text that may become longer than it was: normalization
+// form C makes up to three bytes of one. reserve is asked with the length of what is encoded,
+// in bytes, when that is more than the length of text. If it says no, the error is ErrStopped.
+func (t *Tokenizer) EncodeWithin(done <-chan struct{}, reserve func(length int) bool, dst []int32, text string, addSpecial bool) ([]int32, error) {
 	if dst == nil {
 		dst = make([]int32, 0, len(text)/4+len(t.prefix)+len(t.suffix)+4)
 	}
@@ -51,7 +58,7 @@ func (t *Tokenizer) EncodeUntil(done <-chan struct{}, dst []int32, text string, 
 	if !ok {
 		w = &worker{t: t}
 	}
-	w.out, w.allow = dst, allowance{rest: stepsPerText, due: workSlice, done: done}
+	w.out, w.allow = dst, allowance{rest: stepsPerText, due: workSlice, done: done, reserve: reserve, length: len(text)}
 	if addSpecial {
 		w.out = append(w.out, t.prefix...)
 	}
@@ -64,7 +71,7 @@ func (t *Tokenizer) EncodeUntil(done <-chan struct{}, dst []int32, text string, 
 	case addSpecial:
 		w.out = append(w.out, t.suffix...)
 	}
-	w.allow.done = nil
+	w.allow.done, w.allow.reserve = nil, nil
 	dst, w.out = w.out, nil
 	if cap(w.ids) <= maxScratch {
 		t.workers.Put(w)
@@ -86,8 +93,12 @@ func (w *worker) text(s string) bool {
 			w.out = append(w.out, tok.ID)
 			continue
 		}
+		before := len(part)
 		for _, f := range w.t.normalizers {
 			part = f(&w.allow, part)
+		}
+		if !w.allow.grow(len(part) - before) {
+			return false
 		}
 		normal := addedScan{set: w.t.normAdded, text: part}
 		for {
@@ -114,7 +125,10 @@ func (w *worker) stage(k int, s string, first bool) bool {
 	}
 	st := &w.t.stages[k]
 	if st.rewrite != nil {
-		s = st.rewrite(s, first)
+		before := len(s)
+		if s = st.rewrite(s, first); !w.allow.grow(len(s) - before) {
+			return false
+		}
 	}
 	if st.split == nil {
 		return w.stage(k+1, s, first)

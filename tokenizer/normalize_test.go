@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,5 +52,38 @@ func TestPartsMatchWhole(t *testing.T) {
 				t.Fatalf("%+q in parts of %d\n got %+q\nwant %+q", s, size, got, want)
 			}
 		}
+	}
+}
+
+// A text that normalization or a pre-tokenizer makes longer is encoded only if there is room
+// for what it has become, and one that stays as it is never asks.
+func TestEncodeWithin(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		length     int // 0: nobody is asked
+		file       object
+	}{
+		{"as it is", strings.Repeat("the ", 1000), 0, tinyBytes(object{"normalizer": object{"type": "NFC"}})},
+		{"form C", strings.Repeat("\U0001D160", 1000), 12_000, tinyBytes(object{"normalizer": object{"type": "NFC"}})},
+		{"replaced", strings.Repeat(" ", 1000), 3003, tinyChars(nil)},
+		{"Metaspace", strings.Repeat(" ", 1000), 3000, tinyChars(object{"normalizer": nil, "pre_tokenizer": object{"type": "Metaspace", "replacement": "▁", "prepend_scheme": "never", "split": false}})},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tok := mustLoad(t, marshal(t, c.file))
+			asked := 0
+			want, err := tok.EncodeWithin(nil, func(n int) bool { asked = n; return true }, nil, c.text, false)
+			if err != nil || asked != c.length || len(want) == 0 {
+				t.Errorf("asked for %d bytes, want %d; %d tokens, %v", asked, c.length, len(want), err)
+			}
+			if c.length == 0 {
+				return
+			}
+			if _, err := tok.EncodeWithin(nil, func(int) bool { return false }, nil, c.text, false); err != ErrStopped {
+				t.Errorf("without room: %v", err)
+			}
+			if again, err := tok.Encode(nil, c.text, false); err != nil || !slices.Equal(again, want) {
+				t.Errorf("afterwards: %v", err)
+			}
+		})
 	}
 }

@@ -40,10 +40,14 @@ type machine struct {
 	rest  int64 // that are left of Limits.Steps beside the slice
 	done  <-chan struct{}
 	mem   int64 // bytes counted so far
-	depth int   // macros, recursive loops and blocks that have not returned
-	pulls int   // generators that wait for the next item of another generator
-	line  int
-	now   func() time.Time
+	// reserve is Options.Reserve, and reserved the bytes that it has allowed.
+	reserve  func(int64) bool
+	reserved int64
+	kept     int // bytes of the buffer of an earlier render, which are used again
+	depth    int // macros, recursive loops and blocks that have not returned
+	pulls    int // generators that wait for the next item of another generator
+	line     int
+	now      func() time.Time
 }
 
 // spend takes n steps off the budget.
@@ -63,7 +67,7 @@ const slice = 1 << 14
 func (m *machine) refill() {
 	select {
 	case <-m.done:
-		panic(&Error{Class: "ResourceError", Text: "nobody waits for the prompt any more", kind: ErrStopped})
+		throwStopped()
 	default:
 	}
 	n := min(m.rest, max(slice, -m.steps))
@@ -83,7 +87,28 @@ func (m *machine) alloc(n int) {
 	if m.mem > m.lim.Memory || n < 0 {
 		throwLimit("memory")
 	}
+	m.hold(0)
 	m.spend(int64(n >> 6))
+}
+
+// reserveStep is the least number of bytes that a render asks for at a time.
+const reserveStep = 32 << 10
+
+// hold asks for the bytes that were counted, if they are not reserved yet, and for so many
+// more of a larger buffer for the output.
+func (m *machine) hold(more int) {
+	n := m.mem + int64(max(0, cap(m.out)+more-m.kept))
+	if n <= m.reserved {
+		return
+	}
+	if n += n/8 + reserveStep; !m.reserve(n) {
+		throwStopped()
+	}
+	m.reserved = n
+}
+
+func throwStopped() {
+	panic(&Error{Class: "ResourceError", Text: "nobody waits for the prompt any more", kind: ErrStopped})
 }
 
 // allocTimes counts n times size bytes without overflowing.
@@ -127,6 +152,9 @@ func (m *machine) write(s string) {
 		throwLimit("output")
 	}
 	m.scan(len(s))
+	if n := len(m.out) + len(s); n > cap(m.out) {
+		m.hold(n + n/2)
+	}
 	m.out = append(m.out, s...)
 }
 

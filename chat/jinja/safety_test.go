@@ -366,3 +366,32 @@ func TestTemplatesCannotChangeValues(t *testing.T) {
 		}
 	}
 }
+
+// TestReserve: a render asks before it takes more, never for much more than it takes, and
+// stops when it is told no.
+func TestReserve(t *testing.T) {
+	for _, source := range []string{
+		`{% for i in range(64) %}{{ text }}{% endfor %}`,
+		`{% set ns = namespace(all=[]) %}{% for i in range(64) %}{% set ns.all = ns.all + [text + 'x'] %}{% endfor %}`,
+		`{% set all %}{% for i in range(64) %}{{ text }}{% endfor %}{% endset %}{{ all }}`,
+	} {
+		tpl, err := Compile(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		vars := NewDict(1)
+		vars.Set("text", strings.Repeat("a", 64<<10))
+		var asked int64
+		if _, err := tpl.Render(vars, Options{Reserve: func(n int64) bool { asked = n; return true }}); err != nil {
+			t.Fatal(err)
+		}
+		if asked < 64*64<<10 || asked > 6*64*64<<10 {
+			t.Errorf("%s: asked for %d bytes", source, asked)
+		}
+		last := int64(0)
+		_, err = tpl.Render(vars, Options{Reserve: func(n int64) bool { last = n; return n < 1<<20 }})
+		if !errors.Is(err, ErrStopped) || last < 1<<20 || last > 2<<20 {
+			t.Errorf("%s: refused at %d bytes: %v", source, last, err)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package jinja
 
 import (
+	"math"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -52,6 +53,10 @@ type Options struct {
 	// Done stops the render soon after it was closed, usually because the client has left;
 	// nil: nothing stops it. It is the channel of a context.
 	Done <-chan struct{}
+	// Reserve is asked, from time to time, whether the render may take so many bytes in all:
+	// those that count for Limits.Memory, and the buffer of its output. If it says no, the
+	// error is the same as if Done was closed. nil: it may.
+	Reserve func(bytes int64) bool
 }
 
 // Template is a compiled template. It does not change, so it can be rendered by any number
@@ -124,10 +129,13 @@ func (t *Template) Render(vars *Dict, opt Options) (text string, err error) {
 
 func (m *machine) start(t *Template, vars *Dict, opt Options) {
 	lim := opt.Limits.withDefaults()
-	*m = machine{t: t, lim: lim, rest: lim.Steps, done: opt.Done, now: opt.Now, line: 1,
+	*m = machine{t: t, lim: lim, rest: lim.Steps, done: opt.Done, reserve: opt.Reserve, reserved: math.MaxInt64, now: opt.Now, line: 1,
 		out: m.out[:0], stack: m.stack[:0], keywords: m.keywords[:0], globals: append(m.globals[:0], t.base...)}
 	if m.now == nil {
 		m.now = time.Now
+	}
+	if m.reserve != nil {
+		m.reserved, m.kept = 0, cap(m.out)
 	}
 	if vars != nil {
 		for i, name := range t.globals {

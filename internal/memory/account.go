@@ -261,6 +261,17 @@ func (r *Reservation) Shrink(n int64) {
 	a.grant()
 }
 
+// Move gives n of the bytes that are held to another reservation of the account. Nobody gets
+// them in between.
+func (r *Reservation) Move(to *Reservation, n int64) {
+	a := r.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	invariants.Check(n >= 0 && n <= r.held && !to.closed && to.account == a, "moving %d of %d bytes", n, r.held)
+	a.add(r, -n)
+	a.add(to, n)
+}
+
 // Held returns the number of bytes that r holds.
 func (r *Reservation) Held() int64 {
 	r.account.mu.Lock()

@@ -151,7 +151,15 @@ func (c *comparison) operate(who int) {
 		}
 		return
 	}
-	switch n := c.rng.Int64N(400); c.rng.IntN(6) {
+	switch n := c.rng.Int64N(400); c.rng.IntN(7) {
+	case 6:
+		to := c.rng.IntN(len(c.all))
+		if !m.closed[to] && !m.waits(to) {
+			n = min(n, m.held[who])
+			m.held[who] -= n
+			m.held[to] += n
+			r.Move(c.all[to], n)
+		}
 	case 0, 1:
 		ctx, cancel := context.WithCancelCause(c.t.Context())
 		c.cancel[who] = cancel
@@ -337,4 +345,28 @@ func TestAllocations(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
+}
+
+// Moved bytes are those of the other reservation, and nobody who waits gets them in between.
+func TestMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := New(100, time.Minute)
+		from, _ := a.Reserve(t.Context(), 90)
+		to := a.Open()
+		waits := make(chan error, 1)
+		go func() {
+			_, err := a.Reserve(t.Context(), 30)
+			waits <- err
+		}()
+		synctest.Wait()
+		from.Move(to, 80)
+		synctest.Wait()
+		if len(waits) != 0 || from.Held() != 10 || to.Held() != 80 || a.Stats().Used != 90 {
+			t.Errorf("%d and %d bytes are held, of %+v; %d waiters were served", from.Held(), to.Held(), a.Stats(), len(waits))
+		}
+		to.Release()
+		if err := <-waits; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -19,6 +19,8 @@ var (
 	ErrBrokenBody = errors.New("server: the request body is incomplete, or its framing is broken")
 	// ErrMemory refuses a body because those of all requests together are too large.
 	ErrMemory = errors.New("server: too many bytes of request bodies in memory")
+	// ErrBodyMemory refuses a body that could not be prepared even if nothing else took memory.
+	ErrBodyMemory = errors.New("server: preparing the body takes more memory than there is")
 	// ErrConnections refuses a connection, because all places are taken, or the share of the
 	// client's address.
 	ErrConnections = errors.New("server: too many connections")

@@ -141,6 +141,10 @@ var table = []row{
 		feedback: say("The server is full or stopping"), trajectories: say("The server holds too many request bodies"),
 	},
 	{
+		err: ErrBodyMemory, kind: "too-large", status: 413, typ: api.TypeTooLarge,
+		text: say("The request body is too large: preparing it could need more memory than the server has."),
+	},
+	{
 		err: memory.ErrFull, kind: "memory", status: 503, typ: api.TypeUnavailable, reason: metrics.Memory,
 		text:     say("The server's memory is taken by other requests. Please try again later."),
 		feedback: say("The server is full or stopping"), trajectories: say("The server's memory is taken by other requests"),

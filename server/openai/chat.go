@@ -21,8 +21,9 @@ func (s *Service) ChatCompletions(c *transport.Call) { s.generate(c, s.prepareCh
 // docs/interface/chat-completions.md, section 1.2, except that cheap checks come before
 // costly ones: if both fail, the answer is the error of the cheap one. prepareChat may go
 // on for a moment after ctx has ended.
-func (s *Service) prepareChat(ctx context.Context, m *Model, body []byte, from sender) (*prepared, error) {
-	q, bad := api.DecodeChat(body, s.limits(ctx))
+func (s *Service) prepareChat(ctx context.Context, m *Model, in *input) (*prepared, error) {
+	from := in.from
+	q, bad := api.DecodeChat(in.body, s.limits(ctx))
 	if bad != nil {
 		return nil, bad
 	}
@@ -36,11 +37,11 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, body []byte, from s
 	if bad != nil {
 		return nil, bad
 	}
-	recording, bad := s.recorder.Begin(m.Names[0], body, q, from.project)
+	recording, bad := s.recorder.Begin(m.Names[0], in.body, q, from.project)
 	if bad != nil {
 		return nil, bad
 	}
-	prompt, tokens, bad := m.prompt(ctx, q)
+	prompt, tokens, bad := m.prompt(ctx, q, in)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -113,16 +114,16 @@ func (s *Service) check(m *Model, q *api.ChatRequest) *api.Error {
 
 // prompt renders the messages, tokenizes and truncates them
 // (docs/interface/chat-completions.md, section 10).
-func (m *Model) prompt(ctx context.Context, q *api.ChatRequest) (chat.Prompt, []int32, *api.Error) {
+func (m *Model) prompt(ctx context.Context, q *api.ChatRequest, in *input) (chat.Prompt, []int32, *api.Error) {
 	limit, bad := m.promptLimit(&q.Options)
 	if bad != nil {
 		return chat.Prompt{}, nil, bad
 	}
-	p, bad := m.render(ctx, q)
+	p, bad := m.render(ctx, q, in)
 	if bad != nil {
 		return p, nil, bad
 	}
-	tokens, bad := m.encode(ctx, &q.Options, p.Text, limit)
+	tokens, bad := m.encode(ctx, &q.Options, p.Text, limit, in)
 	return p, tokens, bad
 }
 
@@ -131,16 +132,16 @@ func (m *Model) prompt(ctx context.Context, q *api.ChatRequest) (chat.Prompt, []
 // the request.
 //
 // If ctx ends, the rendering stops with an error that nobody reads.
-func (m *Model) render(ctx context.Context, q *api.ChatRequest) (chat.Prompt, *api.Error) {
-	in := chat.Input{
+func (m *Model) render(ctx context.Context, q *api.ChatRequest, in *input) (chat.Prompt, *api.Error) {
+	of := chat.Input{
 		Messages: q.Messages, Tools: q.Tools, Documents: q.Documents,
 		AddGenerationPrompt: &q.AddGenerationPrompt, ContinueFinalMessage: q.ContinueFinalMessage,
-		ChatTemplate: q.ChatTemplate, ChatTemplateKwargs: q.ChatTemplateKwargs, Done: ctx.Done(),
+		ChatTemplate: q.ChatTemplate, ChatTemplateKwargs: q.ChatTemplateKwargs, Done: ctx.Done(), Reserve: in.memory.render,
 	}
 	if q.ReasoningEffort != "" {
-		in.ReasoningEffort = &q.ReasoningEffort
+		of.ReasoningEffort = &q.ReasoningEffort
 	}
-	p, err := m.Chat.Render(in)
+	p, err := m.Chat.Render(of)
 	if err != nil {
 		text := err.Error()
 		if e := (*chat.Error)(nil); errors.As(err, &e) {

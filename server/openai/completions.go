@@ -17,8 +17,9 @@ func (s *Service) Completions(c *transport.Call) { s.generate(c, s.prepareTexts)
 
 // prepareTexts does for /v1/completions what prepareChat does for chats. It makes one
 // request of the engine for each prompt, all with the same parameters.
-func (s *Service) prepareTexts(ctx context.Context, m *Model, body []byte, from sender) (*prepared, error) {
-	q, bad := api.DecodeCompletion(body, s.limits(ctx))
+func (s *Service) prepareTexts(ctx context.Context, m *Model, in *input) (*prepared, error) {
+	from := in.from
+	q, bad := api.DecodeCompletion(in.body, s.limits(ctx))
 	if bad != nil {
 		return nil, bad
 	}
@@ -34,10 +35,14 @@ func (s *Service) prepareTexts(ctx context.Context, m *Model, body []byte, from 
 		return nil, bad
 	}
 	p := &prepared{reply: s.reply(m, &q.Options, from.id), options: &q.Options}
+	if !in.memory.more(preparingPrompt * int64(len(q.Prompts)-preparingAny/preparingPrompt/2)) {
+		return nil, context.Cause(ctx)
+	}
+	p.requests = make([]engine.Request, 0, len(q.Prompts))
 	t := &textAnswer{n: q.N, only: q.PromptOnly, scored: q.PromptLogprobs != nil && !q.Stream}
 	echoed, scores := 0, 0 // bytes and log-probabilities that repeat prompts
 	for i := range q.Prompts {
-		tokens, text, bad := m.textPrompt(ctx, q, &q.Prompts[i], limit)
+		tokens, text, bad := m.textPrompt(ctx, q, &q.Prompts[i], limit, in)
 		if bad != nil {
 			return nil, bad
 		}
@@ -56,11 +61,11 @@ func (s *Service) prepareTexts(ctx context.Context, m *Model, body []byte, from 
 		}
 		p.requests = append(p.requests, r)
 		t.prompts = append(t.prompts, tokens)
-		if q.Echo {
-			t.echo = append(t.echo, text)
-		}
 		// Every choice repeats its prompt.
 		echoed += q.N * len(text)
+		if q.Echo && echoed <= s.cfg.MaxEcho && in.memory.answer(int64(echoed/q.N)) { // otherwise it is refused
+			t.echo = append(t.echo, text)
+		}
 		if r.Prompt != nil {
 			scores += q.N * len(tokens) * (r.Prompt.Top + 1)
 		}
@@ -135,9 +140,9 @@ func (s *Service) checkAnswerSize(echo bool, echoed, scores int) *api.Error {
 const maxPromptScores = 4 << 20
 
 // textPrompt returns the token ids of a prompt, and its text if that is to be echoed.
-func (m *Model) textPrompt(ctx context.Context, q *api.CompletionRequest, p *api.TextPrompt, limit promptLimit) (tokens []int32, text string, bad *api.Error) {
+func (m *Model) textPrompt(ctx context.Context, q *api.CompletionRequest, p *api.TextPrompt, limit promptLimit, in *input) (tokens []int32, text string, bad *api.Error) {
 	if p.IDs == nil {
-		tokens, bad = m.encode(ctx, &q.Options, p.Text, limit)
+		tokens, bad = m.encode(ctx, &q.Options, p.Text, limit, in)
 		if bad == nil && q.Echo && len(tokens) == limit.keep { // it may have been cut
 			return tokens, m.Tokenizer.Decode(tokens, tokenizer.DecodeOptions{}), nil
 		}

@@ -15,6 +15,7 @@
 //	                        on a worker of the preparation queue: decode, check, render,
 //	                        tokenize. Everything that a client can get wrong is found
 //	                        here, before a status has been sent.
+//	          preparing.go  the memory for that, reserved before it begins
 //	constrain constrain.go  compiles a grammar, on a queue of its own, so that one which
 //	                        takes seconds does not delay other requests; mask.go has
 //	                        its state for a choice, which the engine calls

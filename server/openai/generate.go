@@ -6,48 +6,92 @@ import (
 
 	"weir/api"
 	"weir/auth"
+	"weir/server/failure"
 	"weir/server/transport"
 )
 
 // A preparation turns the body of a request into a T. It runs on a worker of the
 // preparation queue.
-type preparation[T any] func(ctx context.Context, m *Model, body []byte, from sender) (T, error)
+type preparation[T any] func(ctx context.Context, m *Model, in *input) (T, error)
 
-// prepareBody reads the body of a JSON request and has a worker prepare it. If it returns
-// false, it has already answered with an error.
-func prepareBody[T any](s *Service, c *transport.Call, prepare preparation[T]) (T, *Model, bool) {
-	var none T
-	m, err := s.Serving()
-	if err != nil {
-		c.Fail(err)
-		return none, nil, false
+// work is what a preparation has made, and the memory that is reserved for it.
+type work[T any] struct {
+	made   T
+	model  *Model
+	memory *preparing
+}
+
+// prepareBody reads the body of a JSON request and has a worker prepare it. If it fails,
+// nothing is reserved. Otherwise the caller gives the memory back, or keeps some of it.
+func prepareBody[T any](s *Service, c *transport.Call, prepare preparation[T]) (w work[T], err error) {
+	if w.model, err = s.Serving(); err != nil {
+		return w, err
 	}
 	if !api.IsJSON(string(c.Request.Header.ContentType())) {
-		c.Fail(api.ErrContentType())
-		return none, nil, false
+		return w, api.ErrContentType()
+	}
+	if !s.fits(c.Request.Header.ContentLength(), nil) {
+		return w, failure.ErrBodyMemory
 	}
 	if err := c.ReadBody(); err != nil {
-		c.Fail(err)
-		return none, nil, false
+		return w, err
+	}
+	body := c.Body()
+	if !s.fits(len(body), body) {
+		return w, failure.ErrBodyMemory
 	}
 
 	// If the client leaves, Do returns while the worker goes on. Therefore the worker gets
 	// copies, and its results are read only after Do has said that it is done.
-	var made T
+	ctx, stop := context.WithCancelCause(c.Context())
+	defer stop(nil)
+	w.memory = newPreparing(s.http.Memory(), body, stop)
+	in := &input{body, sender{c.RequestID, c.Project, c.Who}, w.memory}
 	var bad error
-	ctx, body, from := c.Context(), c.Body(), sender{c.RequestID, c.Project, c.Who}
 	turn := c.Turn()
 	turn.Size = len(body)
-	if err := s.http.Queue().Do(c.Context(), turn, func() { made, bad = prepare(ctx, m, body, from) }); err != nil {
-		c.Fail(err)
-		return none, nil, false
+	// Many small requests may wait for a worker, and each has its memory then. A large one
+	// takes so much that it gets its memory only from its worker, of which there are few:
+	// otherwise those that wait for workers would take the memory of all others.
+	large := len(body) >= transport.LargeBody
+	if !large {
+		err = w.memory.reserve(ctx)
 	}
-	if bad != nil {
-		c.Fail(bad)
-		return none, nil, false
+	made := new(T)
+	if err == nil {
+		err = s.http.Queue().Do(ctx, turn, func() {
+			if !in.memory.begin() {
+				return
+			}
+			defer in.memory.end()
+			if large {
+				bad = in.memory.reserve(ctx)
+			}
+			if bad == nil {
+				*made, bad = prepare(ctx, w.model, in)
+			}
+		})
+	}
+	if err == nil {
+		err = bad
+	}
+	if err != nil {
+		w.memory.leave()
+		return w, err
 	}
 	c.FreeBody()
-	return made, m, true
+	w.made = *made
+	return w, nil
+}
+
+// fits reports whether a body can be prepared at all, in an empty server. The body itself,
+// if it has been read, tells more than its length; below 0: that is not known.
+func (s *Service) fits(length int, body []byte) bool {
+	size := preparingByte * int64(length)
+	if body != nil {
+		size = preparingSize(body)
+	}
+	return size+int64(length)+preparingAny <= s.http.Memory().Limit()
 }
 
 // generate prepares a request, submits it to the engine and answers with what that
@@ -56,23 +100,18 @@ func (s *Service) generate(c *transport.Call, prepare preparation[*prepared]) {
 	s.track(c)
 	var h hints
 	h.read(&c.Request.Header) // the body may overwrite them
-	done, m, ok := prepareBody(s, c, prepare)
-	if !ok {
+	w, err := prepareBody(s, c, detached(prepare))
+	if err != nil {
+		c.Fail(err)
 		return
 	}
-	if bad := h.check(); bad != nil {
-		c.Fail(bad)
+	done, m := w.made, w.model
+	if err := h.checkPrepared(c, m, done); err != nil {
+		w.memory.leave()
+		c.Fail(err)
 		return
 	}
-	if !mayRecord(c.Who, m, &done.reply) {
-		c.Fail(api.ErrPermission("The key may not record."))
-		return
-	}
-	if bad := done.checkEdits(m.VocabSize); bad != nil {
-		c.Fail(bad)
-		return
-	}
-	if err := done.reserve(c.Context(), c.Memory(), m.VocabSize); err != nil {
+	if err := done.reserve(c, w.memory, m.VocabSize); err != nil {
 		c.Fail(err)
 		return
 	}
@@ -110,6 +149,20 @@ func (s *Service) generate(c *transport.Call, prepare preparation[*prepared]) {
 		h.loadMetrics(c, m)
 	}
 	handedOver = true
+}
+
+// checkPrepared refuses a prepared request for reasons that are not only in its body.
+func (h *hints) checkPrepared(c *transport.Call, m *Model, p *prepared) error {
+	if bad := h.check(); bad != nil {
+		return bad
+	}
+	if !mayRecord(c.Who, m, &p.reply) {
+		return api.ErrPermission("The key may not record.")
+	}
+	if bad := p.checkEdits(m.VocabSize); bad != nil {
+		return bad
+	}
+	return nil
 }
 
 // mayRecord reports whether the sender of a request has the right to have its answer

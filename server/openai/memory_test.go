@@ -71,3 +71,47 @@ func TestAnswersThatDoNotFitTogether(t *testing.T) {
 		t.Errorf("the second, sent again: %d", status)
 	}
 }
+
+// A body that can never be prepared is 413, before it is read if its length says so.
+func TestBodyThatNeverFits(t *testing.T) {
+	h := newServer(t, func(s *servertest.Setup) { s.Config.Memory = 16 << 20 })
+	for path, body := range map[string]string{
+		"/tokenize":              `{"prompt":"` + strings.Repeat("a", 1<<20) + `"}`,
+		"/v1/completions":        `{"max_tokens":1,"truncate_prompt_tokens":1,"prompt":"` + strings.Repeat("a", 1<<20) + `"}`,
+		"/detokenize":            `{"tokens":[` + strings.Repeat("1,", 1<<19) + `1]}`,
+		"/v1/completions/render": `{"prompt":"` + strings.Repeat("[{", 1<<17) + `"}`,
+	} {
+		status, answer, _ := h.Get("POST", path, body)
+		f := servertest.Refused(t, status, answer, 413, "")
+		if !strings.Contains(f.Message, "preparing it could need more memory") {
+			t.Errorf("%s: %s", path, f.Message)
+		}
+	}
+	if status, answer, _ := h.Get("POST", "/tokenize", `{"prompt":"`+strings.Repeat("a", 1<<19)+`"}`); status != 200 {
+		t.Errorf("half of it: %d %.100s", status, answer)
+	}
+	servertest.WaitFor(t, "the memory", func() bool { return h.Instance.Transport().Held().Memory == 0 })
+}
+
+// While one large body is prepared, a second one waits for its memory and a small request
+// does not.
+func TestBodiesThatDoNotFitTogether(t *testing.T) {
+	h := newServer(t, func(s *servertest.Setup) {
+		s.Config.Memory, s.Config.MemoryWait = 24<<20, time.Millisecond
+	})
+	held, err := h.Instance.Transport().Memory().Reserve(t.Context(), 10<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := `{"prompt":"` + strings.Repeat("a", 1<<20) + `"}` // takes 17 MiB
+	status, answer, _ := h.Get("POST", "/tokenize", large)
+	servertest.Refused(t, status, answer, 503, "")
+	if status, answer := h.Chat(nil); status != 200 {
+		t.Errorf("a small request: %d %s", status, answer)
+	}
+	held.Release()
+	if status, answer, _ := h.Get("POST", "/tokenize", large); status != 200 {
+		t.Errorf("when there is memory: %d %.100s", status, answer)
+	}
+	servertest.WaitFor(t, "the memory", func() bool { return h.Instance.Transport().Held().Memory == 0 })
+}

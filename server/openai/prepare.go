@@ -17,10 +17,12 @@ import (
 
 // prepared is a request that is ready for the engine.
 type prepared struct {
-	requests []engine.Request // one for each prompt
-	reply    reply
-	options  *api.Options
-	output   reasoning.Start // what every choice begins with
+	requests   []engine.Request // one for each prompt
+	reply      reply
+	options    *api.Options    // keeps the body; nil after detach
+	constraint *api.Constraint // of the options; set by detach
+	recorded   int64           // bytes of the request that its recording keeps; set by detach
+	output     reasoning.Start // what every choice begins with
 }
 
 // sender is what the headers say about the sender of a request.
@@ -136,7 +138,7 @@ func (m *Model) promptLimit(q *api.Options) (promptLimit, *api.Error) {
 
 // encode tokenizes a text and fits it into its limit. If ctx has ended it may return
 // neither tokens nor an error, because nobody waits for them.
-func (m *Model) encode(ctx context.Context, q *api.Options, text string, limit promptLimit) ([]int32, *api.Error) {
+func (m *Model) encode(ctx context.Context, q *api.Options, text string, limit promptLimit, in *input) ([]int32, *api.Error) {
 	// A text of so many characters has too many tokens even if each has the greatest
 	// length, so that tokenizing it would only cost time.
 	if most := m.MaxLen * m.Tokenizer.MaxTokenBytes(); limit.keep < 0 && len(text) > most {
@@ -144,7 +146,10 @@ func (m *Model) encode(ctx context.Context, q *api.Options, text string, limit p
 			return nil, api.ErrCharacters(m.MaxLen, n, most)
 		}
 	}
-	tokens, err := m.Tokenizer.EncodeUntil(ctx.Done(), nil, text, q.AddSpecialTokens)
+	if !in.memory.tokenize(len(text)) {
+		return nil, nil
+	}
+	tokens, err := m.Tokenizer.EncodeWithin(ctx.Done(), in.memory.tokenize, nil, text, q.AddSpecialTokens)
 	if errors.Is(err, tokenizer.ErrStopped) {
 		return nil, nil
 	}
@@ -169,7 +174,7 @@ func (m *Model) fit(tokens []int32, limit promptLimit) ([]int32, *api.Error) {
 	case len(tokens) == 0:
 		return nil, api.ErrEmptyPrompt()
 	}
-	return tokens, nil
+	return slices.Clone(tokens), nil // for as long as the request lasts: the list may have room for many more
 }
 
 // outputLimit returns the greatest number of output tokens of a request whose prompt has

@@ -14,30 +14,50 @@ import (
 // RenderChat answers POST /v1/chat/completions/render with the request of the engine that
 // the same body would cause at /v1/chat/completions. Nothing is generated.
 func (s *Service) RenderChat(c *transport.Call) {
-	s.prepareJSON(c, func(ctx context.Context, m *Model, body []byte, from sender) ([]byte, error) {
-		p, err := s.prepareChat(ctx, m, body, from)
-		if err != nil {
-			return nil, err
-		}
-		return jsontext.Encode(p.rendered(0))
-	})
+	s.prepareJSON(c, s.renderChat)
+}
+
+func (s *Service) renderChat(ctx context.Context, m *Model, in *input) ([]byte, error) {
+	p, err := s.prepareChat(ctx, m, in)
+	if err != nil {
+		return nil, err
+	}
+	return in.encode(ctx, p, p.rendered(0))
 }
 
 // RenderTexts answers POST /v1/completions/render with a list, one entry for
 // each prompt.
 func (s *Service) RenderTexts(c *transport.Call) {
-	s.prepareJSON(c, func(ctx context.Context, m *Model, body []byte, from sender) ([]byte, error) {
-		p, err := s.prepareTexts(ctx, m, body, from)
-		if err != nil {
-			return nil, err
-		}
-		list := make([]api.Rendered, len(p.requests))
-		for i := range list {
-			list[i] = p.rendered(i)
-			list[i].RequestID += "-" + strconv.Itoa(i)
-		}
-		return jsontext.Encode(list)
-	})
+	s.prepareJSON(c, s.renderTexts)
+}
+
+func (s *Service) renderTexts(ctx context.Context, m *Model, in *input) ([]byte, error) {
+	p, err := s.prepareTexts(ctx, m, in)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]api.Rendered, len(p.requests))
+	for i := range list {
+		list[i] = p.rendered(i)
+		list[i].RequestID += "-" + strconv.Itoa(i)
+	}
+	return in.encode(ctx, p, list)
+}
+
+// renderedID is what a token takes while the answer is encoded: up to eight characters, in a
+// buffer that grows, and in the answer.
+const renderedID = 16
+
+// encode encodes what p was rendered to.
+func (in *input) encode(ctx context.Context, p *prepared, v any) ([]byte, error) {
+	tokens := 0
+	for i := range p.requests {
+		tokens += len(p.requests[i].Tokens)
+	}
+	if !in.memory.answer(renderedID * int64(tokens)) {
+		return nil, context.Cause(ctx)
+	}
+	return jsontext.Encode(v)
 }
 
 // rendered describes request i of the engine.

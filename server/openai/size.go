@@ -1,11 +1,10 @@
 package openai
 
 import (
-	"context"
-
 	"weir/api"
 	"weir/engine"
 	"weir/internal/memory"
+	"weir/server/transport"
 )
 
 // What a request holds once it is prepared, in bytes. Its memory is reserved before the
@@ -185,8 +184,15 @@ func (m *meter) text(n int, times int64) {
 	m.long += longText * int64(n-usualText)
 }
 
-// reserve reserves what the engine and the answer of a request may come to hold.
-func (p *prepared) reserve(ctx context.Context, to *memory.Reservation, vocabulary int) error {
-	p.reply.memory = to
-	return to.Grow(ctx, p.size(vocabulary))
+// reserve reserves what the engine and the answer of a request may come to hold, and gives
+// back what preparing it has reserved.
+func (p *prepared) reserve(c *transport.Call, from *preparing, vocabulary int) error {
+	p.reply.memory = c.Memory()
+	held, more := p.retained(), p.size(vocabulary)
+	if held+more <= from.memory.Held() { // most requests: they need not wait once more
+		from.keep(c.Memory(), held+more)
+		return nil
+	}
+	from.keep(c.Memory(), held)
+	return c.Memory().Grow(c.Context(), more)
 }

@@ -27,9 +27,9 @@ type Config struct {
 	// are none, further requests get 503.
 	MaxBodies int64
 	// Memory bounds the bytes that all requests together hold or may come to hold: their
-	// bodies, and their answers as long as they are not sent. What preparing them takes for
-	// a moment is not counted. A request that does not fit waits for at most MemoryWait, and then gets 503. Bodies
-	// take at most a quarter of it, whatever MaxBodies says.
+	// bodies, what preparing them takes, and their answers as long as they are not sent. A
+	// request that does not fit waits for at most MemoryWait, and then gets 503. Bodies take
+	// at most a quarter of it, whatever MaxBodies says.
 	Memory     int64
 	MemoryWait time.Duration
 	// MaxHeader bounds the request line and the headers together, in bytes. Each open connection
