@@ -232,7 +232,7 @@ var rules = map[string]rule{
 	},
 	"trajectory/export": {
 		may:    []string{"internal/jsontext", "trajectory", "trajectory/archive"},
-		tests:  []string{"store"},
+		tests:  []string{"internal/pace", "store"},
 		mayNot: http,
 	},
 	"usage": {
