@@ -61,6 +61,13 @@ func (m *means) add(list []Score) {
 	}
 }
 
+// Size is about how many bytes of memory the metrics take, together with the answer that is made
+// of them.
+func (s *Stats) Size() int64 {
+	const reward, name, char = 32, 256, 4
+	return reward*int64(len(s.rewards)) + name*int64(len(s.metrics.by)+len(s.ofGroup.by)) + char*int64(s.metrics.bytes+s.ofGroup.bytes)
+}
+
 // Trajectory counts one trajectory of the group that the next Group ends.
 func (s *Stats) Trajectory(f *Facts) {
 	s.counts.Trajectories++

@@ -1,6 +1,7 @@
 package trajectory
 
 import (
+	"bytes"
 	"strings"
 
 	"weir/internal/jsontext"
@@ -72,6 +73,33 @@ func Turns(list Value, pace Pace) (turns []Turn) {
 		turns = append(turns, t)
 	}
 	return turns
+}
+
+// turnBytes is about what a turn takes in a list that grows.
+const turnBytes = 256
+
+// TurnBytes is at most what the turns of a trajectory take in memory, apart from their texts.
+// They are counted exactly only if they could take more than the text itself.
+func TurnBytes(text Value, pace Pace) int64 {
+	n := 0
+	for rest := text; len(rest) > 0; {
+		piece := rest[:min(len(rest), 256<<10)]
+		n += bytes.Count(piece, []byte{'{'}) // each turn is an object
+		rest = rest[len(piece):]
+		if pace != nil && !pace(len(piece)/16) {
+			return 0
+		}
+	}
+	if n*turnBytes <= len(text) {
+		return int64(n) * turnBytes
+	}
+	n = 0
+	if list := text.PacedMember("messages_and_choices", pace); list != nil {
+		for range list.PacedElements(pace) {
+			n++
+		}
+	}
+	return int64(n) * turnBytes
 }
 
 // Message is a turn's message in the fields that conversations are made of.

@@ -226,13 +226,13 @@ var rules = map[string]rule{
 		mayNot: noIO,
 	},
 	"trajectory/archive": {
-		may:    []string{"internal/jsontext", "internal/pace", "store", "trajectory"},
+		may:    []string{"internal/jsontext", "internal/memory", "internal/pace", "store", "trajectory"},
 		tests:  []string{"internal/testkit"},
 		mayNot: http,
 	},
 	"trajectory/export": {
 		may:    []string{"internal/jsontext", "trajectory", "trajectory/archive"},
-		tests:  []string{"internal/pace", "store"},
+		tests:  []string{"internal/memory", "internal/pace", "store"},
 		mayNot: http,
 	},
 	"usage": {

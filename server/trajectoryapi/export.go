@@ -39,11 +39,15 @@ func (h *Handlers) exportTrajectories(c *transport.Call, model string) {
 	}
 	tenant := c.Who.Tenant
 	c.Download(contentType, func(ctx context.Context, w io.Writer) error {
-		z, err := compressed(w, encoding)
-		if err != nil {
-			return err
-		}
+		var z io.WriteCloser
 		if err := a.Query(ctx, tenant, func(v *archive.View) error {
+			err := v.Reserve(compressorBytes[encoding])
+			if err == nil {
+				z, err = compressed(w, encoding)
+			}
+			if err != nil {
+				return err
+			}
 			return export.Write(export.Paced(z, v), v, model, &q.Filter, export.Options{Format: q.form, DropLogprobs: q.noLogprobs, TempDir: h.cfg.Spool})
 		}); err != nil {
 			return err
@@ -70,6 +74,9 @@ func acceptedEncoding(header string) string {
 	}
 	return best
 }
+
+// compressorBytes is what a compressor takes, about.
+var compressorBytes = map[string]int64{"gzip": 2 << 20, "zstd": 12 << 20}
 
 func compressed(w io.Writer, encoding string) (io.WriteCloser, error) {
 	switch encoding {

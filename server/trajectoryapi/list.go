@@ -32,18 +32,23 @@ func (h *Handlers) listTrajectories(c *transport.Call, model string) {
 			if err := v.Known(model); err != nil {
 				return err
 			}
+			if err := v.Reserve(hitBytes * int64(q.limit+1)); err != nil {
+				return err
+			}
 			hits, err := findPage(v, model, q)
 			if err != nil {
 				return err
 			}
 			p := page{more: len(hits) > q.limit}
 			var contents *archive.Contents
+			room := v.Room()
+			w := export.Paced(w, v) // so that the answer does not hold an entry once more
 			for _, found := range hits[:min(len(hits), q.limit)] {
 				if contents == nil || contents.Batch != found.batch {
 					contents = v.Open(found.batch)
 				}
 				p.entry(export.TrajectoryID(found.batch, &found.row))
-				if p.d, err = appendTrajectory(p.d, v, contents, &found.row, q.include); err != nil {
+				if p.d, err = appendTrajectory(p.d, v, contents, &found.row, q.include, room); err != nil {
 					return err
 				}
 				if _, err := w.Write(p.d); err != nil {
@@ -62,6 +67,9 @@ type hit struct {
 	batch *archive.Batch
 	row   archive.Row
 }
+
+// hitBytes is about what a hit takes with its finish reasons, its batch and the page's lists.
+const hitBytes = 1 << 10
 
 func newHit(b *archive.Batch, r *archive.Row) hit {
 	h := hit{b, *r}

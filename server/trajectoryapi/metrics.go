@@ -23,7 +23,7 @@ func (h *Handlers) trajectoryMetrics(c *transport.Call, model string) {
 		groups := newGrouped(q.groupBy)
 		var bad error
 		err := v.Batches(model, archive.ID{}, false, func(b *archive.Batch) bool {
-			bad = groups.batch(v.Open(b), &q.Filter)
+			bad = groups.batch(v, v.Open(b), &q.Filter)
 			return bad == nil
 		})
 		if err = errors.Join(err, bad); err == nil {
@@ -35,8 +35,9 @@ func (h *Handlers) trajectoryMetrics(c *transport.Call, model string) {
 
 // grouped are the metrics of several sets of trajectories.
 type grouped struct {
-	by  string
-	all map[groupKey]*trajectory.Stats
+	by    string
+	all   map[groupKey]*trajectory.Stats
+	rooms map[*trajectory.Stats]*archive.Room
 }
 
 type groupKey struct {
@@ -45,7 +46,7 @@ type groupKey struct {
 }
 
 func newGrouped(by string) *grouped {
-	return &grouped{by: by, all: make(map[groupKey]*trajectory.Stats)}
+	return &grouped{by: by, all: make(map[groupKey]*trajectory.Stats), rooms: make(map[*trajectory.Stats]*archive.Room)}
 }
 
 // key is where a trajectory counts; r is nil for a group without any.
@@ -73,15 +74,26 @@ func (s *grouped) stats(key groupKey) *trajectory.Stats {
 	return s.all[key]
 }
 
+// reserve reserves what a set has come to take.
+func (s *grouped) reserve(v *archive.View, m *trajectory.Stats) error {
+	if s.rooms[m] == nil {
+		s.rooms[m] = v.Room()
+	}
+	return s.rooms[m].Need(setBytes + m.Size())
+}
+
+// setBytes is what a set takes beside its metrics, about.
+const setBytes = 1 << 10
+
 // batch counts what is selected of a batch. A group that is divided between sets
 // counts in each of them; its exceptions and metrics count in that of its first
 // trajectory.
-func (s *grouped) batch(c *archive.Contents, f *archive.Filter) error {
+func (s *grouped) batch(v *archive.View, c *archive.Contents, f *archive.Filter) error {
 	var g *archive.GroupRow
 	var touched []groupKey
-	end := func() {
+	end := func() error {
 		if g == nil {
-			return
+			return nil
 		}
 		if touched == nil {
 			touched = []groupKey{s.key(c.Batch, nil)}
@@ -92,14 +104,18 @@ func (s *grouped) batch(c *archive.Contents, f *archive.Filter) error {
 			} else {
 				s.stats(key).Group(0, nil)
 			}
+			if err := s.reserve(v, s.stats(key)); err != nil {
+				return err
+			}
 		}
+		return nil
 	}
 	err := c.Visit(f, archive.Visitor{
 		Group: func(next *archive.GroupRow) error {
-			end()
+			err := end()
 			row := *next
 			g, touched = &row, nil
-			return nil
+			return err
 		},
 		Trajectory: func(r *archive.Row) error {
 			key := s.key(c.Batch, r)
@@ -107,11 +123,10 @@ func (s *grouped) batch(c *archive.Contents, f *archive.Filter) error {
 				touched = append(touched, key)
 			}
 			s.stats(key).Trajectory(&r.Facts)
-			return nil
+			return s.reserve(v, s.stats(key))
 		},
 	})
-	end()
-	return err
+	return cmp.Or(err, end())
 }
 
 // compareVersions orders versions, none first.

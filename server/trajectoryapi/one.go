@@ -27,7 +27,11 @@ func (h *Handlers) oneTrajectory(c *transport.Call, model string) {
 		if err != nil {
 			return err
 		}
-		d := appendFacts([]byte{'{'}, b, &row)
+		size := contents.Size(&g, &row)
+		if err := v.Reserve(size); err != nil {
+			return err
+		}
+		d := appendFacts(append(make([]byte, 0, size), '{'), b, &row)
 		text, err := contents.GroupText(&g)
 		if err != nil {
 			return err
@@ -37,16 +41,23 @@ func (h *Handlers) oneTrajectory(c *transport.Call, model string) {
 			return err
 		}
 		d = append(append(d, `,"trajectory":`...), text...)
-		c.Reply(append(d, '}'))
+		c.ReplyReserved(append(d, '}'))
 		return nil
 	})
 }
 
+// entryBytes is how many bytes an entry of a list takes for each byte of the trajectory, in a
+// buffer that grows: it may have the messages and the whole text.
+const entryBytes = 6
+
 // appendTrajectory appends an entry of a list.
-func appendTrajectory(d []byte, v *archive.View, c *archive.Contents, r *archive.Row, include map[string]bool) ([]byte, error) {
+func appendTrajectory(d []byte, v *archive.View, c *archive.Contents, r *archive.Row, include map[string]bool, room *archive.Room) ([]byte, error) {
 	b := c.Batch
 	d = appendFacts(append(d, '{'), b, r)
 	text, err := c.Text(r)
+	if err == nil {
+		err = room.Need(entryBytes*int64(len(text)) + trajectory.TurnBytes(text, v.Pace()))
+	}
 	if err != nil {
 		return d, err
 	}

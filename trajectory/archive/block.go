@@ -81,6 +81,7 @@ func (c *codec) decompress(dst, b []byte) ([]byte, error) {
 // source reads one stream of an upload. It has one block in memory.
 type source struct {
 	r     *store.Reader
+	v     *View
 	meter *pace.Meter
 	c     *codec
 	u     uploadID
@@ -96,6 +97,9 @@ type source struct {
 func (s *source) load(off int64) ([]byte, error) {
 	if n := off / blockSize; !s.loaded || n != s.at {
 		s.loaded = false
+		if err := s.v.blocks.Need(blockBytes); err != nil {
+			return nil, err
+		}
 		if err := s.meter.Spend(pace.Row + blockSize); err != nil {
 			return nil, err
 		}

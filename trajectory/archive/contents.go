@@ -21,9 +21,19 @@ type Contents struct {
 // Open returns the contents of a batch.
 func (v *View) Open(b *Batch) *Contents {
 	of := func(s stream) source {
-		return source{r: v.r, meter: v.meter, c: v.a.codec, u: b.upload, s: s, size: b.size[s]}
+		return source{r: v.r, v: v, meter: v.meter, c: v.a.codec, u: b.upload, s: s, size: b.size[s]}
 	}
 	return &Contents{Batch: b, texts: of(texts), rows: recordStream{source: of(rows)}, groups: recordStream{source: of(groups)}}
+}
+
+// Size is about how many bytes a group and one of its trajectories take in an answer. It is
+// what their texts have, and some more for what is known of them.
+func (c *Contents) Size(g *GroupRow, r *Row) int64 {
+	n := min(g.text.size, c.texts.size) + min(r.text.size, c.texts.size) + 1<<10
+	for _, f := range r.Finish {
+		n += int64(len(f))
+	}
+	return n
 }
 
 // Text returns the text of a trajectory, valid until the next call.
@@ -42,9 +52,16 @@ func (c *Contents) GroupText(g *GroupRow) (trajectory.Value, error) {
 }
 
 func (c *Contents) read(s textRange) (trajectory.Value, error) {
+	buf := c.text[:0]
+	if int64(cap(buf)) < s.size && s.size <= c.texts.size { // otherwise read says what is wrong
+		c.text, buf = nil, nil
+		if err := c.texts.v.texts.Need(s.size); err != nil {
+			return nil, err
+		}
+		buf = make([]byte, 0, s.size)
+	}
 	var err error
-	c.text, err = c.texts.read(c.text[:0], s.off, s.size)
-	if err != nil {
+	if c.text, err = c.texts.read(buf, s.off, s.size); err != nil {
 		return nil, err
 	}
 	if len(c.text) == 0 || c.text[0] != '{' || !bytes.HasSuffix(c.text, []byte("}")) {
@@ -153,6 +170,9 @@ func (c *Contents) selects(f *Filter, r *Row) (bool, error) {
 		return true, nil
 	}
 	text, err := c.Text(r)
+	if err == nil {
+		err = c.texts.v.turns.Need(trajectory.TurnBytes(text, c.texts.meter.Bytes) + 2*int64(len(text))) // a content is decoded and copied
+	}
 	if err != nil {
 		return false, err
 	}

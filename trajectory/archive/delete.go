@@ -103,12 +103,15 @@ func (a *Archive) Delete(ctx context.Context, tenant, model string, f *Filter, d
 		if err := v.Known(model); err != nil {
 			return err
 		}
-		return v.Batches(model, ID{}, false, func(b *Batch) bool {
+		var full error
+		err := v.Batches(model, ID{}, false, func(b *Batch) bool {
 			if f.mayMatch(b) {
+				full = v.Reserve(BatchBytes)
 				list = append(list, b)
 			}
-			return true
+			return full == nil
 		})
+		return errors.Join(err, full)
 	})
 	if err != nil {
 		return 0, err

@@ -125,6 +125,10 @@ type recordStream struct {
 	buf []byte
 }
 
+// recordBytes is how many bytes each byte of a record may take as a Row: a label of four bytes
+// has two texts.
+const recordBytes = 16
+
 // next returns the next record, valid until it is called again; nil at the end.
 func (r *recordStream) next() ([]byte, error) {
 	if r.off == r.size {
@@ -138,6 +142,11 @@ func (r *recordStream) next() ([]byte, error) {
 	length, size := binary.Uvarint(b)
 	if size <= 0 || length > math.MaxInt64 {
 		return nil, fmt.Errorf("%w: no record at %d", ErrDamaged, r.off)
+	}
+	if int64(length) <= r.size { // otherwise read says what is wrong
+		if err := r.v.records.Need(recordBytes * int64(length)); err != nil {
+			return nil, err
+		}
 	}
 	if r.buf, err = r.read(b[:0], r.off+int64(size), int64(length)); err != nil {
 		return nil, err

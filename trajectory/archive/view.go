@@ -18,17 +18,22 @@ type View struct {
 	a      *Archive
 	tenant string
 	meter  *pace.Meter // nil: nothing is metered
+
+	ctx                           context.Context // whose memory is reserved; nil: none is
+	spare                         int64           // bytes that are reserved and not used yet
+	texts, turns, records, blocks *Room           // of the text, the turns for a filter, the row and the blocks read last
 }
 
 // View calls f with a snapshot of what is committed, and returns its error.
 func (a *Archive) View(tenant string, f func(*View) error) error {
-	return a.view(tenant, nil, f)
+	return a.view(&View{a: a, tenant: tenant}, f)
 }
 
 // Query is View for what a client asks for: what is read is counted (package pace), and
-// reading fails with the cause of ctx soon after that has ended.
+// reading fails with the cause of ctx soon after that has ended. What is held is reserved with
+// ctx (package memory).
 func (a *Archive) Query(ctx context.Context, tenant string, f func(*View) error) error {
-	return a.view(tenant, pace.Of(ctx), f)
+	return a.view(&View{a: a, tenant: tenant, meter: pace.Of(ctx), ctx: ctx}, f)
 }
 
 // Pace is the pace at which what the view gives is to be read, because a single trajectory
@@ -39,11 +44,15 @@ func (v *View) Pace() trajectory.Pace { return v.meter.Bytes }
 // Stopped says why the work has to end; nil: it does not.
 func (v *View) Stopped() error { return v.meter.Err() }
 
-func (a *Archive) view(tenant string, m *pace.Meter, f func(*View) error) error {
+func (a *Archive) view(v *View, f func(*View) error) error {
 	if err := a.waitOpen(); errors.Is(err, store.ErrOpening) || errors.Is(err, store.ErrClosed) {
 		return err // a store that is full, or whose writes fail, can be read
 	}
-	return a.db.View(func(r *store.Reader) error { return f(&View{r: r, a: a, tenant: tenant, meter: m}) })
+	v.texts, v.turns, v.records, v.blocks = v.Room(), v.Room(), v.Room(), v.Room()
+	return a.db.View(func(r *store.Reader) error {
+		v.r = r
+		return f(v)
+	})
 }
 
 // Model sums up what was logged for a model.

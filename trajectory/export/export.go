@@ -78,7 +78,13 @@ func Write(w io.Writer, v *archive.View, model string, f *archive.Filter, o Opti
 	default:
 		return fmt.Errorf("%w: %q", ErrFormat, o.Format)
 	}
-	p := textVisitor{sink: s, view: v, dropLogprobs: o.DropLogprobs}
+	p := textVisitor{sink: s, view: v, dropLogprobs: o.DropLogprobs, room: v.Room()}
+	switch s := s.(type) {
+	case *sampleSink:
+		p.memory = s.memory
+	case *parquetSink[weirRow]:
+		p.memory = s.memory
+	}
 	var bad error
 	err := v.Batches(model, archive.ID{}, false, func(b *archive.Batch) bool {
 		c := v.Open(b)
@@ -97,12 +103,38 @@ type textVisitor struct {
 	view         *archive.View
 	dropLogprobs bool
 	buf          []byte
+	room         *archive.Room
+	memory       func(text trajectory.Value) int64 // that the sink takes for a text; nil: textBytes
+	rest         int64                             // that it takes for the text of the group
+}
+
+// textBytes is how many bytes the sinks of lines take for each byte of a text, in a buffer that
+// grows: it is copied into one of at least five quarters.
+const textBytes = 3
+
+// turnTextBytes is the same where turns are put together first: Verl decodes and encodes them.
+const turnTextBytes = 6
+
+// reserve reserves what the sink is about to take.
+func (p *textVisitor) reserve(text trajectory.Value) error {
+	n := p.rest + textBytes*int64(len(text))
+	if p.memory != nil {
+		n = p.rest + p.memory(text)
+	}
+	if p.dropLogprobs {
+		n += textBytes * int64(len(text))
+	}
+	return cmp.Or(p.view.Stopped(), p.room.Need(n))
 }
 
 func (p *textVisitor) visitor(c *archive.Contents) archive.Visitor {
 	return archive.Visitor{
 		Group: func(g *archive.GroupRow) error {
 			text, err := c.GroupText(g)
+			if err == nil {
+				p.rest = textBytes * int64(len(text))
+				err = p.reserve(nil)
+			}
 			if err != nil {
 				return err
 			}
@@ -110,6 +142,9 @@ func (p *textVisitor) visitor(c *archive.Contents) archive.Visitor {
 		},
 		Trajectory: func(r *archive.Row) error {
 			text, err := c.Text(r)
+			if err == nil {
+				err = p.reserve(text)
+			}
 			if err != nil {
 				return err
 			}

@@ -85,6 +85,14 @@ const (
 // is complete.
 const rowGroupBytes = 32 << 20
 
+// What an export takes in memory: the compressors, for each byte of a text until it is in the
+// pages of the row group, and for each byte there.
+const (
+	parquetBytes = 16 << 20
+	rowBytes     = 10
+	pageBytes    = 4
+)
+
 // parquetSink writes a Parquet file. makeRow makes a row of the columns of ART; r is nil for
 // the one row of a group without trajectories.
 type parquetSink[T any] struct {
@@ -97,8 +105,9 @@ type parquetSink[T any] struct {
 	empty   bool  // the group has no row yet
 	next    int64 // the index of the next group
 
-	bytes    int // of texts in the row group
-	rowGroup int // how many make a row group
+	turns    int64 // bytes of the turns in the row group (trajectory.TurnBytes)
+	bytes    int   // of texts in the row group
+	rowGroup int   // how many make a row group
 }
 
 // unbounded are the options that leave out the least and greatest values of columns with long
@@ -236,6 +245,14 @@ func (c *parquetSink[T]) trajectory(b *archive.Batch, r *archive.Row, text traje
 	return c.write(c.makeRow(a, b, r), len(text)+len(a.GroupJSON))
 }
 
+// memory is about what is taken for a trajectory and for the row group so far.
+func (c *parquetSink[T]) memory(text trajectory.Value) int64 {
+	turns := trajectory.TurnBytes(text, c.pace)
+	done := c.turns // in the pages a turn takes less
+	c.turns += turns
+	return parquetBytes + rowBytes*int64(len(text)) + turns + pageBytes*int64(c.bytes) + done/4
+}
+
 // messages makes the column messages. It is nil if a content is not text, or if the turns are
 // in exchanges.
 func messages(p trajectory.Parts, pace trajectory.Pace) []message {
@@ -267,7 +284,7 @@ func (c *parquetSink[T]) write(row T, size int) error {
 	if c.bytes += size; c.bytes < c.rowGroup {
 		return nil
 	}
-	c.bytes = 0
+	c.bytes, c.turns = 0, 0
 	if err := c.w.Flush(); err != nil {
 		return fmt.Errorf("export: %w", err)
 	}

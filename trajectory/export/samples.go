@@ -25,6 +25,11 @@ func (s *sampleSink) group(_ *archive.Batch, g *archive.GroupRow, _ trajectory.V
 	return nil
 }
 
+// memory is about what is taken for a trajectory.
+func (s *sampleSink) memory(text trajectory.Value) int64 {
+	return turnTextBytes*int64(len(text)) + trajectory.TurnBytes(text, s.pace)
+}
+
 func (s *sampleSink) close() error { return nil }
 
 func (s *sampleSink) trajectory(b *archive.Batch, r *archive.Row, text trajectory.Value) error {

@@ -22,6 +22,9 @@ type treeFile struct {
 	groups []treeGroup
 }
 
+// groupBytes is about what a group takes in the list of its file, which grows.
+const groupBytes = 128
+
 type treeGroup struct {
 	batch *archive.Batch
 	at    archive.GroupOffset
@@ -37,6 +40,9 @@ func treeFiles(v *archive.View, model string, f *archive.Filter) ([]*treeFile, e
 	files := make(map[key]*treeFile)
 	var bad error
 	err := v.Batches(model, archive.ID{}, false, func(b *archive.Batch) bool {
+		if bad = v.Reserve(archive.BatchBytes); bad != nil {
+			return false
+		}
 		var at archive.GroupOffset
 		step, begun := b.Step, false
 		// end adds the group that has been visited to its file.
@@ -54,7 +60,7 @@ func treeFiles(v *archive.View, model string, f *archive.Filter) ([]*treeFile, e
 			Group: func(g *archive.GroupRow) error {
 				end()
 				at, step, begun = g.Offset, b.Step, true
-				return nil
+				return v.Reserve(groupBytes)
 			},
 			Trajectory: func(r *archive.Row) error { step = step.Or(r.Version()); return nil },
 		})
@@ -111,7 +117,8 @@ func writeTreeFile(tw *tar.Writer, temp *os.File, v *archive.View, model string,
 	if err := errors.Join(temp.Truncate(0), rewind(temp)); err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
-	p := textVisitor{sink: newParquetSink(temp, v, makeARTRow, o.rowGroup), view: v, dropLogprobs: o.DropLogprobs}
+	s := newParquetSink(temp, v, makeARTRow, o.rowGroup)
+	p := textVisitor{sink: s, view: v, dropLogprobs: o.DropLogprobs, room: v.Room(), memory: s.memory}
 	var c *archive.Contents
 	for _, g := range l.groups {
 		if c == nil || c.Batch != g.batch {
