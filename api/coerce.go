@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"weir/internal/jsontext"
+	"weir/internal/longcopy"
 )
 
 // The functions of this file read values as pydantic does for the reference server, which
@@ -126,7 +127,7 @@ func clamped(v Raw) (int, *fault) {
 
 // number reads a finite number: a JSON number, text that spells one, or a boolean.
 func number(v Raw) (float64, *fault) {
-	s := string(v)
+	s := v.SharedText() // it may have megabytes
 	switch v.Kind() {
 	case jsontext.Bool:
 		if v[0] == 't' {
@@ -134,7 +135,6 @@ func number(v Raw) (float64, *fault) {
 		}
 		return 0, nil
 	case jsontext.String:
-		s = v.Text()
 		// ParseFloat also reads inf, nan, hexadecimal and underscores.
 		if strings.Trim(s, "0123456789+-.eE") != "" {
 			return 0, faultf("must be a number, got %s", clip(v))
@@ -143,7 +143,7 @@ func number(v Raw) (float64, *fault) {
 	default:
 		return 0, wrongType("a number", v)
 	}
-	x, err := strconv.ParseFloat(s, 64)
+	x, err := jsontext.ParseFloat(s)
 	if math.IsInf(x, 0) {
 		return 0, faultf("must be a finite number, got %s", clip(v))
 	}
@@ -228,6 +228,9 @@ func list[T any](v Raw, limit int, read func(Raw) (T, *fault)) ([]T, *fault) {
 		x, f := read(e)
 		if f != nil {
 			return nil, f.index(i)
+		}
+		if len(out) == cap(out) {
+			out = longcopy.Grow(out, len(out)/2+8) // lists may have a million entries
 		}
 		out = append(out, x)
 	}

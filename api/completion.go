@@ -186,7 +186,7 @@ func (f *Form) appendColumn(dst []byte, l *TextLogprobs, cell func(dst []byte, e
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = cell(dst, &l.Entries[i], i > 0 || !l.Unscored)
+		dst = cell(withRoom(dst), &l.Entries[i], i > 0 || !l.Unscored)
 	}
 	return dst
 }

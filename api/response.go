@@ -275,7 +275,7 @@ func (f *Form) appendLogprobs(dst []byte, entries []Logprob) []byte {
 			dst = append(dst, ',')
 		}
 		e := &entries[i]
-		dst = f.appendToken(dst, &e.TokenLogprob)
+		dst = f.appendToken(withRoom(dst), &e.TokenLogprob)
 		dst = appendBytes(dst, e.Text)
 		dst = append(dst, `,"top_logprobs":[`...)
 		for j := range e.Top {
@@ -340,7 +340,7 @@ func appendPromptLogprobs(dst []byte, entries []PromptLogprob) []byte {
 			continue
 		}
 		e := &entries[i]
-		dst = append(dst, `,{`...)
+		dst = append(withRoom(dst), `,{`...)
 		dst = appendRanked(dst, &e.TokenLogprob, e.Rank)
 		for j := range e.Top {
 			if e.Top[j].ID != e.ID { // the own token was first; a key must not come twice

@@ -5,10 +5,22 @@ import (
 	"strconv"
 
 	"weir/internal/jsontext"
+	"weir/internal/longcopy"
 )
 
 // AppendString appends s as a JSON string (jsontext.AppendString).
 func AppendString(dst []byte, s string) []byte { return jsontext.AppendString(dst, s) }
+
+// withRoom returns dst with room for what an element of a list usually takes, if dst is long.
+// It keeps append from making room, which holds up the whole process where many megabytes have
+// to be copied (see [weir/internal/longcopy]).
+func withRoom(dst []byte) []byte {
+	const usual = 8 << 10
+	if len(dst) > longcopy.Piece {
+		return longcopy.Grow(dst, usual)
+	}
+	return dst
+}
 
 func appendStringOrNull(dst []byte, s *string) []byte {
 	if s == nil {

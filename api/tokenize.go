@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"weir/internal/jsontext"
+	"weir/internal/longcopy"
 )
 
 // TokenizeRequest is a decoded body of POST /tokenize (docs/interface/chat-completions.md,
@@ -135,7 +136,7 @@ func AppendDetokenized(dst []byte, text string) []byte {
 
 func appendIDs(dst []byte, ids []int32) []byte {
 	if len(ids) > manyIDs {
-		dst = withRoom(dst, lengthOfIDs(ids))
+		dst = longcopy.Grow(dst, lengthOfIDs(ids)+1024) // and what follows
 	}
 	dst = append(dst, '[')
 	for i, id := range ids {
@@ -147,9 +148,8 @@ func appendIDs(dst []byte, ids []int32) []byte {
 	return append(dst, ']')
 }
 
-// manyIDs is the length of a list of ids from which on appendIDs makes room for it first.
-// While append grows a slice of many megabytes, the runtime copies it in one go, and a
-// garbage collection that is to begin stops the whole process until it has done so.
+// manyIDs is the length of a list of ids from which on appendIDs makes room for it first, and
+// does not leave that to append (see [weir/internal/longcopy]).
 const manyIDs = 1 << 16
 
 // lengthOfIDs is the number of bytes that appendIDs appends.
@@ -161,14 +161,4 @@ func lengthOfIDs(ids []int32) int {
 		}
 	}
 	return n
-}
-
-// withRoom returns dst with room for n more bytes.
-func withRoom(dst []byte, n int) []byte {
-	if cap(dst)-len(dst) >= n {
-		return dst
-	}
-	grown := make([]byte, len(dst), len(dst)+n+1024)
-	copy(grown, dst)
-	return grown
 }

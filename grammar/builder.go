@@ -40,6 +40,10 @@ type state struct {
 	accept bool
 }
 
+// stateBytes is about how much memory a state takes while a grammar is compiled, with its
+// edges and steps, the slices that they grow in, and the copies of the network.
+const stateBytes = 256
+
 // builder collects the rules of one grammar. The rules of base come first: their
 // numbers are 0 to len(base.starts)-1. A refusal is a panic with an *Error, which
 // compile catches.
@@ -62,6 +66,7 @@ func newBuilder(base *network, limit int, m *meter) *builder {
 
 func (b *builder) state() int32 {
 	b.spend(1)
+	b.hold(stateBytes)
 	if len(b.states) >= b.limit {
 		fail(ErrTooComplex, "", "the grammar needs more than %d states", b.limit)
 	}

@@ -1,11 +1,7 @@
 package grammar
 
 import (
-	"container/list"
-	"context"
 	"errors"
-	"fmt"
-	"sync"
 	"time"
 	"unicode/utf8"
 )
@@ -41,7 +37,7 @@ type Options struct {
 
 // Config bounds what compiling and running grammars may cost.
 type Config struct {
-	CacheBytes   int64         // all cached grammars together, with what they have built
+	CacheBytes   int64         // all cached grammars that nobody uses together, with what they have built
 	GrammarBytes int64         // what one grammar builds while it runs; when it is more, it is dropped and built again on demand
 	MaxStates    int           // of one grammar
 	MaxWork      int64         // units of work that compiling one grammar may take (meter)
@@ -70,153 +66,28 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Compiler turns specs into grammars and caches them. It is safe for concurrent
-// use; equal specs that are asked for at the same time are compiled once.
-type Compiler struct {
-	voc *Vocabulary
-	cfg Config
-
-	mu      sync.Mutex
-	entries map[string]*list.Element
-	recent  *list.List // of *entry, the one asked for last in front
-}
-
-type entry struct {
-	key  string
-	done chan struct{} // closed when g and err are set
-	g    *Grammar
-	err  error
-
-	// Compiler.mu guards these.
-	waiting   int  // calls that wait for the result
-	abandoned bool // no call waited any more, so the compilation ends
-}
-
-// NewCompiler makes a compiler for the tokens of v.
-func NewCompiler(v *Vocabulary, cfg Config) (*Compiler, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-	return &Compiler{voc: v, cfg: cfg, entries: make(map[string]*list.Element), recent: list.New()}, nil
-}
-
-// Compile returns the grammar of s. It may take as long as Config.Deadline, so it
-// belongs on a worker. If ctx ends first, it returns the cause. A compilation goes on
-// as long as any caller waits for it, and ends soon after the last of them has left.
-// All other errors are *Error.
-func (c *Compiler) Compile(ctx context.Context, s Spec) (*Grammar, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	key := fmt.Sprintf("%d %t %t %t %q %q %q %q", s.Kind, s.DisableAnyWhitespace, s.DisableAdditionalProperties, s.Strict, s.WhitespacePattern, s.Text, s.Choices, s.Schema)
-	e, el := c.join(key)
-	stop := context.AfterFunc(ctx, func() { c.leave(e) })
-	defer stop()
-	if el != nil {
-		c.run(s, e, el)
-	}
-	select {
-	case <-e.done:
-		if errors.Is(e.err, ErrAbandoned) {
-			return nil, context.Cause(ctx)
-		}
-		return e.g, e.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
-
-// join counts the caller among those who wait for the entry of key. If there was no
-// entry, the caller has to compile it, and gets its element of the list as well.
-func (c *Compiler) join(key string) (e *entry, compile *list.Element) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if el := c.entries[key]; el != nil {
-		if e := el.Value.(*entry); !e.abandoned {
-			e.waiting++
-			c.recent.MoveToFront(el)
-			return e, nil
-		}
-		c.drop(el)
-	}
-	e = &entry{key: key, done: make(chan struct{}), waiting: 1}
-	el := c.recent.PushFront(e)
-	c.entries[key] = el
-	return e, el
-}
-
-// leave takes a caller off the count of join.
-func (c *Compiler) leave(e *entry) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e.waiting--
-}
-
-// unwanted reports whether nobody waits for e any more. From then on nobody can.
-func (c *Compiler) unwanted(e *entry) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e.abandoned = e.abandoned || e.waiting == 0
-	return e.abandoned
-}
-
-// run compiles s for everybody who waits for e.
-func (c *Compiler) run(s Spec, e *entry, el *list.Element) {
-	// The error of those who wait if compiling panics.
-	e.err = errors.New("grammar: compiling has failed")
-	defer func() {
-		close(e.done)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if e.err != nil {
-			c.drop(el)
-		}
-		c.evict()
-	}()
-	e.g, e.err = compile(s, c.voc, c.cfg, func() bool { return c.unwanted(e) })
-}
-
-// drop removes an entry, unless its key has a newer one.
-func (c *Compiler) drop(el *list.Element) {
-	e := el.Value.(*entry)
-	if c.entries[e.key] == el {
-		delete(c.entries, e.key)
-		c.recent.Remove(el)
-	}
-}
-
-// evict drops the grammars that were asked for longest ago until the others fit.
-// Matchers that use a dropped grammar keep it.
-func (c *Compiler) evict() {
-	total := int64(0)
-	for el := c.recent.Front(); el != nil; {
-		e := el.Value.(*entry)
-		next := el.Next()
-		select {
-		case <-e.done:
-			if e.g != nil {
-				if total += e.g.Bytes() + int64(len(e.key)); total > c.cfg.CacheBytes {
-					c.drop(el)
-				}
-			}
-		default: // being compiled
-		}
-		el = next
-	}
-}
-
 // Grammar is a compiled constraint. It is safe for concurrent use by any number of
 // matchers, which share what was built for one of them.
 type Grammar struct {
-	m      *machine
-	static int64
+	m     *machine
+	of    *Compiler // nil: it is in no cache
+	entry *entry
+}
+
+// Release is called once for each time that Compile has returned g, when none of the
+// matchers that were made for it are used any more. When nobody uses g, it is kept as long
+// as there is memory that nobody needs.
+func (g *Grammar) Release() {
+	if g.of != nil {
+		g.of.leave(g.entry)
+	}
 }
 
 // Bytes is about how much memory g holds at the moment.
 func (g *Grammar) Bytes() int64 {
 	g.m.mu.Lock()
 	defer g.m.mu.Unlock()
-	return g.static + g.m.held()
+	return g.m.static + g.m.held()
 }
 
 // Vocabulary is what g was compiled for.
@@ -225,19 +96,40 @@ func (g *Grammar) Vocabulary() *Vocabulary { return g.m.voc }
 // compile makes the grammar of s. It ends early when abandoned, which may be nil,
 // reports true.
 func compile(s Spec, v *Vocabulary, cfg Config, abandoned func() bool) (*Grammar, error) {
-	return compileMetered(s, v, cfg, &meter{left: cfg.MaxWork, deadline: time.Now().Add(cfg.Deadline), abandoned: abandoned})
+	return compileMetered(s, v, cfg, &meter{left: cfg.MaxWork, deadline: time.Now().Add(cfg.Deadline), abandoned: abandoned}, nil)
 }
 
-func compileMetered(s Spec, v *Vocabulary, cfg Config, work *meter) (g *Grammar, err error) {
+// compileMetered is compile with a meter, and with memory that the meter and h reserve. In
+// the end h holds what the grammar takes and needs to be used.
+func compileMetered(s Spec, v *Vocabulary, cfg Config, work *meter, h *holding) (g *Grammar, err error) {
 	defer catch(&err)
+	work.hold(specBytes * s.size())
 	b := newBuilder(commonRules(), cfg.MaxStates, work)
 	n := b.finish(b.spec(s))
 	m := newMachine(n, v, cfg.GrammarBytes)
 	if m.root == dead {
 		fail(ErrTooComplex, "", "the grammar is too ambiguous")
 	}
+	m.hold.Store(h)
 	m.firstShape(b.meter)
-	return &Grammar{m: m, static: n.bytes()}, nil
+	g = &Grammar{m: m}
+	if h != nil {
+		work.settle(h, g.Bytes()+v.working())
+	}
+	return g, nil
+}
+
+// specBytes is how much memory a byte of a specification may take while it is read: that of
+// JSON as a tree of values.
+const specBytes = 48
+
+// size is about the number of bytes of s.
+func (s *Spec) size() int64 {
+	n := 1024 + len(s.Schema) + len(s.Text) + len(s.WhitespacePattern)
+	for _, c := range s.Choices {
+		n += 16 + len(c)
+	}
+	return int64(n)
 }
 
 // spec lowers s to its root rule.

@@ -12,7 +12,7 @@ import (
 
 func testCompiler(t testing.TB, v *Vocabulary, cfg Config) *Compiler {
 	t.Helper()
-	c, err := NewCompiler(v, cfg)
+	c, err := NewCompiler(v, cfg, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestConfigValidate(t *testing.T) {
 	} {
 		cfg := DefaultConfig()
 		change(&cfg)
-		if _, err := NewCompiler(testVocabulary, cfg); err == nil {
+		if _, err := NewCompiler(testVocabulary, cfg, nil); err == nil {
 			t.Errorf("%+v was taken", cfg)
 		}
 	}
@@ -61,6 +61,7 @@ func TestCompilerCachesAndForgetsTheOldest(t *testing.T) {
 			t.Fatal(err)
 		}
 		grammars[s] = g
+		g.Release()
 	}
 	total := int64(0)
 	for el := c.recent.Front(); el != nil; el = el.Next() {

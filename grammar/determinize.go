@@ -12,12 +12,16 @@ import (
 // can be in several states at once anyway.
 func (b *builder) determinize(from int32, out []state, before int32, most int) ([]state, int32) {
 	d := newSubsets(b, out, before)
-	if start, ok := d.run(from, most); ok {
+	start, ok := d.run(from, most)
+	b.free(d.scratch)
+	if ok {
 		return d.out, start
 	}
+	b.free(d.kept)
 	e := newSubsets(b, out, before)
 	e.epsOnly = true
-	start, ok := e.run(from, b.limit)
+	start, ok = e.run(from, b.limit)
+	b.free(e.scratch)
 	if !ok {
 		fail(ErrTooComplex, "", "the grammar needs more than %d states", b.limit)
 	}
@@ -39,8 +43,13 @@ type subsets struct {
 	cuts       []int32          // scratch of edges
 	buf        []edge           // scratch of edges
 	epsOnly    bool             // remove eps steps and do no more
+	scratch    int64            // bytes that are given back after the run
+	kept       int64            // bytes of the edges and steps of the new states
 	absorb     int32            // a state from which every text is accepted, or -1: a set with it is as good as it alone
 }
+
+// setBytes is about what a set takes beside its elements.
+const setBytes = 96
 
 func newSubsets(b *builder, out []state, before int32) *subsets {
 	for len(b.singletons) < len(b.states) {
@@ -116,6 +125,9 @@ func (d *subsets) lookup(set []int32) int32 {
 		d.index[string(d.key)] = i
 	}
 	d.sets = append(d.sets, set)
+	n := int64(setBytes + 8*len(set)) // once as a set and once as a key
+	d.scratch += n
+	d.b.hold(n)
 	st := state{}
 	for _, s := range set {
 		st.accept = st.accept || d.b.states[s].accept
@@ -148,6 +160,9 @@ func (d *subsets) expand(i int) {
 		d.edges(at, edges)
 	}
 	d.steps(at, steps)
+	n := int64(56 + 8*cap(d.out[at].edges) + 24*cap(d.out[at].steps))
+	d.kept += n
+	d.b.hold(n)
 }
 
 // edges gives state at the edges of a set of states. Overlapping ranges are split, so

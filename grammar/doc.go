@@ -47,6 +47,12 @@
 // take too long. Then Fill returns [ErrTooComplex]. What a grammar builds while it runs
 // is bounded by Config.GrammarBytes.
 //
+// Memory is reserved in an account (internal/memory): that of a compilation, which waits for
+// it; that of a grammar that is in use, with its masks, which are dropped and built again if
+// there is no room for more; and that of the grammars and shapes that are kept for later,
+// which are dropped when the room is needed. [Grammar.Bytes] is what a grammar holds. A
+// Compiler knows from [Grammar.Release] that a grammar is not in use any more.
+//
 // # Goroutines
 //
 // Vocabulary, Compiler and Grammar are safe for concurrent use. A Matcher belongs to

@@ -46,12 +46,14 @@ func fail(kind error, path, format string, args ...any) {
 	panic(&Error{Kind: kind, Path: path, Msg: fmt.Sprintf(format, args...)})
 }
 
-// catch, when deferred, turns a refusal into an error.
+// catch, when deferred, turns a refusal or a lack of memory into an error.
 func catch(err *error) {
 	switch r := recover().(type) {
 	case nil:
 	case *Error:
 		*err = r
+	case memoryError:
+		*err = r.error
 	default:
 		panic(r)
 	}

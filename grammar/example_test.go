@@ -19,7 +19,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	compiler, err := grammar.NewCompiler(vocabulary, grammar.DefaultConfig())
+	compiler, err := grammar.NewCompiler(vocabulary, grammar.DefaultConfig(), nil)
 	if err != nil {
 		panic(err)
 	}

@@ -21,7 +21,7 @@ func TestCompilingIsLinear(t *testing.T) {
 		m := unmetered()
 		before := m.left
 		// Some are refused for their size: work until then counts as well.
-		_, _ = compileMetered(s, testVocabulary, cfg, m)
+		_, _ = compileMetered(s, testVocabulary, cfg, m, nil)
 		return float64(before - m.left)
 	}
 	for _, name := range slices.Sorted(maps.Keys(hostileSpecs)) {

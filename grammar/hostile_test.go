@@ -225,7 +225,7 @@ func awaitCallers(c *Compiler, n int) {
 		waiting = 0
 		c.mu.Lock()
 		for el := c.recent.Front(); el != nil; el = el.Next() {
-			waiting += el.Value.(*entry).waiting
+			waiting += el.Value.(*entry).users
 		}
 		c.mu.Unlock()
 	}

@@ -23,11 +23,12 @@ type machine struct {
 	voc  *Vocabulary
 	root *position
 
-	visits       atomic.Int64              // frames that close has looked at
-	maxVisits    int64                     // how many of them one shape may take
-	tooAmbiguous atomic.Bool               // something was given up: more than maxStacks parses, or maxVisits
-	building     sync.Mutex                // held, before mu, by whoever builds a shape
-	projections  map[*position]*projection // under building
+	visits       atomic.Int64            // frames that close has looked at
+	maxVisits    int64                   // how many of them one shape may take
+	tooAmbiguous atomic.Bool             // something was given up: more than maxStacks parses, or maxVisits
+	building     sync.Mutex              // held, before mu, by whoever builds a shape
+	static       int64                   // bytes of net
+	hold         atomic.Pointer[holding] // the memory that is reserved for the grammar; nil: it is not counted
 
 	meter   *meter // of the compilation, while it builds the first shape; nil afterwards
 	metered int64  // the visits that meter knows of
@@ -39,8 +40,7 @@ type machine struct {
 	ids       uint64 // frames made so far; never reset, so that ids stay unique after forget
 	marks     uint64 // passes of close so far
 	bytes     int64  // what was built takes about this much memory
-	projected int64  // and so much the projections
-	outdated  bool   // the projections are of positions that were forgotten
+	templates projections
 	common    borrowed
 	outlined  borrowed
 	limit     int64
@@ -101,7 +101,7 @@ const (
 )
 
 func newMachine(net *network, voc *Vocabulary, limit int64) *machine {
-	m := &machine{net: net, voc: voc, limit: limit, maxVisits: defaultMaxVisits}
+	m := &machine{net: net, voc: voc, limit: limit, maxVisits: defaultMaxVisits, static: net.bytes()}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.forget()
@@ -124,12 +124,12 @@ func (m *machine) forget() {
 	}
 	m.frames, m.positions, m.bytes = make(map[frameKey]*frame), make(map[string]*position), 0
 	m.common, m.outlined = borrowed{}, borrowed{}
-	m.outdated = true
+	m.templates = projections{}
 }
 
 // held is about how much memory all that was built takes. The caller holds mu.
 func (m *machine) held() int64 {
-	return m.bytes + m.projected + m.common.outlasted(&m.voc.commonShapes) + m.outlined.outlasted(&m.voc.outlinedShapes)
+	return m.bytes + m.templates.bytes + m.common.outlasted(&m.voc.commonShapes) + m.outlined.outlasted(&m.voc.outlinedShapes)
 }
 
 // frame interns a frame. The caller holds mu.
@@ -256,7 +256,7 @@ func (m *machine) slowStep(p *position, k uint8) *position {
 	if n := p.next[k].Load(); n != nil {
 		return n
 	}
-	if m.held() > m.limit {
+	if held := m.held(); held > m.limit || !m.hold.Load().cover(m.static+held, m.voc) {
 		m.forget()
 	}
 	b := m.net.reps[k]

@@ -12,7 +12,50 @@ type meter struct {
 	deadline   time.Time   // zero: none
 	abandoned  func() bool // reports that nobody waits for the result any more; nil: never
 	sinceCheck int         // units since the last look at deadline and abandoned
+
+	reserve func(n int64) error // reserves memory, and may wait for it; nil: it is not counted
+	held    int64               // bytes that the compilation takes
+	granted int64               // bytes that were reserved
 }
+
+// holdStep is how many bytes a compilation reserves beyond what it needs.
+const holdStep = 1 << 20
+
+// hold accounts for n bytes of memory, which are about to be taken. If there is no room, it
+// ends the compilation. The time that it waits for room does not count for the deadline.
+func (m *meter) hold(n int64) {
+	m.held += n
+	if m.reserve != nil && m.held > m.granted {
+		m.grow(m.held - m.granted + holdStep)
+	}
+}
+
+// grow reserves n bytes.
+func (m *meter) grow(n int64) {
+	began := time.Now()
+	if err := m.reserve(n); err != nil {
+		m.left = -1
+		panic(memoryError{err})
+	}
+	m.deadline = m.deadline.Add(time.Since(began))
+	m.granted += n
+}
+
+// free gives back n bytes of hold, for what is taken next.
+func (m *meter) free(n int64) { m.held -= n }
+
+// settle leaves n bytes to h, for the grammar that was compiled.
+func (m *meter) settle(h *holding, n int64) {
+	if held := h.r.Held(); held >= n {
+		h.r.Shrink(held - n)
+	} else if m.reserve != nil {
+		m.grow(n - held)
+	}
+	h.granted.Store(n)
+}
+
+// memoryError ends a compilation that gets no memory.
+type memoryError struct{ error }
 
 // checkInterval is the number of units between two looks at the clock. A unit takes
 // less than a microsecond, so that is well below a millisecond. To look at the clock

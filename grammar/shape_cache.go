@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"weir/internal/memory"
 )
 
 // shapeCache keeps shapes for all grammars of a vocabulary. There are two: one for
@@ -18,6 +20,23 @@ type shapeCache struct {
 	bytes int64
 	limit int64
 	round atomic.Uint64 // how often everything was dropped; changed under mu
+
+	memory *memory.Reservation // of bytes; nil: they are not counted
+}
+
+// charge reserves what s keeps in an account from now on, unless another one has it already.
+func (s *shapeCache) charge(account *memory.Account) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.memory != nil {
+		return
+	}
+	s.memory = account.Cache(func(int64) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.drop()
+	})
+	s.memory.Force(s.bytes)
 }
 
 // find returns the shape of key, or nil, and the round of the cache.
@@ -30,22 +49,30 @@ func (s *shapeCache) find(key string) (*shape, uint64) {
 // shapeEntryBytes is about what an entry of the map takes beside its key and its shape.
 const shapeEntryBytes = 64
 
-// keep stores sh and returns the round of the cache. When the limit is reached everything
+// keep stores sh and returns the round of the cache, or reports false if there is no memory
+// for it. When the limit is reached everything
 // is dropped: what is in use will soon be there again, and keeping an order of use would
 // cost every look-up.
-func (s *shapeCache) keep(key string, sh *shape) uint64 {
+func (s *shapeCache) keep(key string, sh *shape) (round uint64, kept bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.m == nil || s.bytes > s.limit {
 		s.drop()
 	}
+	n := sh.bytes() + int64(len(key)) + shapeEntryBytes
+	if s.memory != nil && !s.memory.TryGrow(n) {
+		return 0, false
+	}
 	s.m[key] = sh
-	s.bytes += sh.bytes() + int64(len(key)) + shapeEntryBytes
-	return s.round.Load()
+	s.bytes += n
+	return s.round.Load(), true
 }
 
 // drop drops everything. The caller holds mu.
 func (s *shapeCache) drop() {
+	if s.memory != nil {
+		s.memory.Shrink(s.bytes)
+	}
 	s.m, s.bytes = make(map[string]*shape), 0
 	s.round.Add(1)
 }
@@ -131,7 +158,7 @@ func (m *machine) makeShape(rel *position, nested int) *shape {
 	if !kept {
 		sh = m.build(rel, nested)
 		if key != "" && !m.tooAmbiguous.Load() { // a shape that was given up is wrong for others
-			round, kept = cache.keep(key, sh), true
+			round, kept = cache.keep(key, sh)
 		}
 	}
 	rel.shape.Store(sh)

@@ -167,29 +167,34 @@ type projection struct {
 	popping []poppingToken // in order
 }
 
+// projections are those of templates that were used lately.
+type projections struct {
+	of    map[*position]*projection
+	bytes int64
+}
+
 // projectionOf returns the projection of z. A template resembles many positions, so
 // the projections are kept. The caller holds building.
 func (m *machine) projectionOf(z *position, nested int) *projection {
 	m.mu.Lock()
-	if m.outdated {
-		m.projections, m.projected, m.outdated = nil, 0, false
-	}
+	p := m.templates.of[z]
 	m.mu.Unlock()
-	if p := m.projections[z]; p != nil {
+	if p != nil {
 		return p
 	}
-	p := &projection{legal: make([]uint32, m.voc.words())}
+	p = &projection{legal: make([]uint32, m.voc.words())}
 	p.popping = m.project(z, nested, p.legal)
 	order := m.voc.order
 	if !slices.IsSortedFunc(p.popping, order) {
 		slices.SortFunc(p.popping, order)
 	}
 	m.mu.Lock()
-	if len(m.projections) >= 64 || m.projections == nil {
-		m.projections, m.projected = make(map[*position]*projection), 0
+	t := &m.templates
+	if len(t.of) >= 64 || t.of == nil {
+		*t = projections{of: make(map[*position]*projection)}
 	}
-	m.projections[z] = p
-	m.projected += int64(4*cap(p.legal)+8*cap(p.popping)) + shapeEntryBytes
+	t.of[z] = p
+	t.bytes += int64(4*cap(p.legal)+8*cap(p.popping)) + shapeEntryBytes
 	m.mu.Unlock()
 	return p
 }

@@ -15,7 +15,8 @@ import (
 )
 
 // openAPI answers GET /openapi.json. The document has the functions of this server: those
-// that are switched off, or that need a store which it lacks, are left out.
+// that are switched off, or that need a store which it lacks, are left out. With a prefix of
+// all paths, it names that as the server, because the paths in it do not have the prefix.
 func (s *Server) openAPI(c *transport.Call) { c.Answer(fasthttp.StatusOK, s.document()) }
 
 // describe returns the document that openAPI answers with.
@@ -30,6 +31,12 @@ func (s *Server) describe() string {
 		b.WriteByte(':')
 	}
 	b.WriteByte('{')
+	if s.cfg.RootPath != "" {
+		begin(jsontext.Value(`"servers"`))
+		b.WriteString(`[{"url":`)
+		b.Write(jsontext.AppendString(nil, s.cfg.RootPath))
+		b.WriteString(`}]`)
+	}
 	for name, value := range jsontext.Value(api.OpenAPI(s.cfg.Version)).RawMembers() {
 		begin(name)
 		if name.Text() != "paths" {

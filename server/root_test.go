@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"strings"
 	"testing"
 
 	"weir/server"
@@ -32,6 +33,9 @@ func TestRootPath(t *testing.T) {
 	}
 	if status, answer, _ := h.Get("POST", "/llm/a"+servertest.ChatPath, servertest.Body(t, nil), key); status != 200 {
 		t.Errorf("%d %s", status, answer)
+	}
+	if _, answer, _ := h.Get("GET", "/llm/a/openapi.json", ""); !strings.Contains(answer, `"servers":[{"url":"/llm/a"}]`) {
+		t.Errorf("openapi.json does not say where its paths begin: %.200s", answer)
 	}
 	for _, bad := range []string{"x", "/", "/x/", "x/"} {
 		cfg := server.DefaultConfig()

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"weir/internal/longcopy"
 )
 
 // DecodeOptions says what decoding does with added tokens.
@@ -70,13 +72,16 @@ func (t *Tokenizer) Decode(ids []int32, opt DecodeOptions) string {
 	d := t.newDecoder(opt)
 	d.held = make([]byte, 0, 4*len(ids))
 	for _, id := range ids {
+		if len(d.held) > longcopy.Piece {
+			d.held = longcopy.Grow(d.held, t.MaxTokenBytes())
+		}
 		d.push(id)
 	}
 	d.endRun()
 	if !utf8.Valid(d.held) {
-		return string(appendLossy(make([]byte, 0, len(d.held)+16), d.held))
+		return longcopy.String(appendLossy(make([]byte, 0, len(d.held)+16), d.held))
 	}
-	return string(d.held)
+	return longcopy.String(d.held)
 }
 
 // Decoder decodes the tokens of one sequence as they come. Text is released once

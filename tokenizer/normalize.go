@@ -6,6 +6,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
+
+	"weir/internal/longcopy"
 )
 
 // toValid replaces each maximal invalid subpart by U+FFFD, which the Unicode standard
@@ -22,6 +24,9 @@ func toValid(s string) string {
 func appendLossy(dst, b []byte) []byte {
 	for len(b) > 0 {
 		r, w := utf8.DecodeRune(b)
+		if cap(dst)-len(dst) < utf8.UTFMax {
+			dst = longcopy.Grow(dst, utf8.UTFMax)
+		}
 		if r == utf8.RuneError && w == 1 {
 			w = subpart(b)
 			dst = append(dst, "\uFFFD"...)

@@ -19,7 +19,8 @@ type flagSet struct {
 	*pflag.FlagSet
 	groups []flagGroup
 
-	config string // --config: the YAML file that may hold values
+	config string          // --config: the YAML file that may hold values
+	given  map[string]bool // after parse: settings that are not left to their defaults; --no-x is the setting x
 }
 
 // A flagGroup is a run of flags that are printed under one title.
@@ -85,9 +86,10 @@ func (f *flagSet) parse(args []string, getenv func(string) string) ([]string, er
 		if err == pflag.ErrHelp {
 			return nil, err
 		}
-		return nil, usageError{err}
+		return nil, usageError{f.explain(err)}
 	}
-	given := map[string]bool{} // settings that have their value; --no-x is the setting x
+	given := map[string]bool{}
+	f.given = given
 	f.Visit(func(flag *pflag.Flag) { given[setting(flag.Name)] = true })
 	if err := f.fromEnvironment(getenv, given); err != nil {
 		return nil, usageError{err}
@@ -133,31 +135,40 @@ func (f *flagSet) fromFile(path string, given map[string]bool) error {
 	if err := yaml.Unmarshal(src, &values); err != nil {
 		return fmt.Errorf("%s is not a YAML mapping: %w", path, err)
 	}
+	var set []string
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		name := strings.ReplaceAll(key, "_", "-")
 		flag := f.Lookup(name)
 		if flag == nil || name == "config" {
-			return fmt.Errorf("%s: there is no flag --%s", path, name)
+			return fmt.Errorf("%s: there is no flag --%s%s", path, name, f.suggestion(name))
 		}
-		if given[setting(name)] {
+		if given[setting(flag.Name)] || values[key] == nil {
 			continue
 		}
+		set = append(set, setting(flag.Name))
 		if err := setAll(flag, values[key]); err != nil {
 			return fmt.Errorf("%s: %s: %w", path, key, err)
 		}
+	}
+	for _, name := range set {
+		given[name] = true
 	}
 	return nil
 }
 
 // setAll sets a flag to a value from a YAML file. A list sets it once for each
-// element, like a flag that is repeated.
+// element, like a flag that is repeated, and a mapping to the JSON object that it is.
 func setAll(flag *pflag.Flag, value any) error {
 	list, ok := value.([]any)
 	if !ok {
 		list = []any{value}
 	}
 	for _, v := range list {
-		if err := flag.Value.Set(fmt.Sprint(v)); err != nil {
+		text := fmt.Sprint(v)
+		if _, ok := v.(map[string]any); ok {
+			text = asJSON(v)
+		}
+		if err := flag.Value.Set(text); err != nil {
 			return err
 		}
 	}

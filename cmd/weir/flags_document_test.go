@@ -34,15 +34,17 @@ func TestFlagsDocument(t *testing.T) {
 // writeFlagsWithoutEffect writes a section about flags of vLLM that weir serve accepts and
 // does not need, and about values that it refuses.
 func writeFlagsWithoutEffect(b *strings.Builder) {
-	b.WriteString("\n## Flags of vLLM without effect\n\n`weir serve` accepts these, too, with a line in the log, so that scripts for `vllm serve` run as they are. Where values are given, others are refused.\n" +
+	b.WriteString("\n## Flags of vLLM without effect\n\n`weir serve` accepts these, too, with a line in the log, so that scripts for `vllm serve` run as they are. Where values are given, others are refused with a sentence that says why.\n" +
 		"\n| Flags | Values | |\n|---|---|---|\n")
 	for _, v := range vllmFlags {
 		values := strings.Join(v.takes, ", ")
 		switch {
 		case v.takes == nil || values == anyValue[0]:
 			values = "any"
-		case len(v.takes) == 0:
-			values = "refused"
+		case v.isSwitch():
+			values = "off"
+		case values == impossible[0]:
+			values = "none"
 		}
 		fmt.Fprintf(b, "| `--%s` | %s | %s |\n", strings.ReplaceAll(v.names, " ", "` `--"), strings.Trim(values, ", "), v.reason)
 	}

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestFromVLLM: arguments in the forms of vLLM's command line.
@@ -23,6 +27,13 @@ func TestFromVLLM(t *testing.T) {
 		{"--api-key=k1 m", "--api-key=k1 m"},
 		{"m -- --served-model-name a b", "m -- --served-model-name a b"},
 		{"m --served-model-name", "m --served-model-name"},
+		{"m -cc.mode 3 -dpl 1", "--compilation-config={\"mode\":3} m --data-parallel-size-local 1"},
+		{"m --default-chat-template-kwargs.enable_thinking=false --port 1", "--default-chat-template-kwargs={\"enable_thinking\":false} m --port 1"},
+		{"m --x-config {\"a\":1} --x-config.b.c text --x-config.b.d", "m --x-config {\"a\":1,\"b\":{\"c\":\"text\",\"d\":true}}"},
+		{"m --structured-outputs-config.backend auto", "m --structured-outputs-config.backend auto"},
+		{"m -- --x.y z", "m -- --x.y z"},
+		{"m --hf-token --port 1", "m --hf-token=true --port 1"},
+		{"m --hf-token abc", "m --hf-token abc"},
 	} {
 		if got := strings.Join(fromVLLM(strings.Fields(c.args)), " "); got != c.want {
 			t.Errorf("%s\n became %s\n  want  %s", c.args, got, c.want)
@@ -37,6 +48,7 @@ func TestVLLMFlags(t *testing.T) {
 		"--trust-remote-code", "--trust-remote-code=true", "--no-trust-remote-code", "--tensor-parallel-size 1", "-tp 1", "--load-format auto", "--load_format safetensors",
 		"--disable-log-stats", "--revision main", "--tokenizer-mode auto", "--compilation-config {}", "-O3", "--swap-space 0", "--async-scheduling",
 		"--limit-mm-per-prompt {}", "--distributed-executor-backend mp", "--uvicorn-log-level warning", "--speculative-config=None", "--enable-lora=false",
+		"--speculative-config None", "--no-enable-lora", "--worker-cls auto", "--ssl-cert-reqs 0", "--offload-num-in-group 1", "--hf-token", "--watermark 0.0", "-dpl 1", "-cc.mode 3",
 	} {
 		o, _ := parseServe(t, strings.Fields(args)...)
 		if lines := o.withoutEffect(); len(lines) != 1 || !strings.Contains(lines[0], " has no effect: ") {
@@ -50,14 +62,119 @@ func TestVLLMFlags(t *testing.T) {
 		"--speculative-config {}":     "there is no speculative decoding",
 		"--ssl-keyfile k":             "put a proxy with TLS before it",
 		"--middleware m":              "there is no Python",
-		"--enable-lora":               "this server does not have that",
+		"--enable-lora":               "there are no adapters",
 		"--num-gpu-blocks-override 9": "--kv-cache-memory says",
+		"--kv-transfer-config {}":     "--kv-transfer-config {}: this server cannot do that: KV blocks are not sent",
+		"--enable-sleep-mode":         "--enable-sleep-mode: this server cannot do that",
+		"--watermark 0.5":             "--watermark 0.5: this server cannot do that",
 	} {
 		o := &serveOptions{}
 		_, _, err := parseFlags(t, func(f *flagSet) { o.bind(f, noEnv) }, noEnv, strings.Fields(args)...)
 		if err == nil || !isUsageError(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", args, err, want)
 		}
+	}
+}
+
+// TestUnknownFlags: the answer to an unknown flag names the closest ones.
+func TestUnknownFlags(t *testing.T) {
+	for args, want := range map[string]string{
+		"--enable-chunked-prefil":  "unknown flag: --enable-chunked-prefil, did you mean --enable-chunked-prefill?",
+		"--max-model-length 5":     "did you mean --max-model-len",
+		"--model-len 5":            "did you mean --max-model-len?",
+		"--no-enable-prefix-cache": "--no-enable-prefix-caching",
+		"--tensor-parallel 2":      "--tensor-parallel-size",
+		"--gpu-memory 1":           "did you mean --gpu-memory-utilization",
+		"--frobnicate":             "unknown flag: --frobnicate (test --help lists all flags)",
+		"-x 5":                     "begin with two dashes",
+	} {
+		o := &serveOptions{}
+		_, _, err := parseFlags(t, func(f *flagSet) { o.bind(f, noEnv) }, noEnv, strings.Fields(args)...)
+		if err == nil || !isUsageError(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+}
+
+// TestVLLMValues: values in the forms that vLLM has.
+func TestVLLMValues(t *testing.T) {
+	o, _ := parseServe(t, "--max-model-len", "1.5k", "--max-num-batched-tokens", "2K", "--shutdown-timeout", "5", "--sse-keep-alive-interval", "0.5", "--log-level", "WARNING", "--dtype", "half")
+	if o.model.maxModelLen != 1500 || o.engine.maxTokens != 2048 || o.listen.shutdown != 5*time.Second || o.listen.heartbeat != 500*time.Millisecond || o.logs.level != "warn" || o.engine.dtype != "float16" {
+		t.Errorf("%+v %+v %+v %+v", o.model, o.engine, o.listen, o.logs)
+	}
+	for _, auto := range []string{"auto", "-1"} {
+		if o, _ := parseServe(t, "--max-model-len", "9", "--max-model-len", auto); o.model.maxModelLen != 0 {
+			t.Errorf("--max-model-len %s is %d", auto, o.model.maxModelLen)
+		}
+	}
+	if o, _ := parseServe(t, "--shutdown-timeout", "2m"); o.listen.shutdown != 2*time.Minute {
+		t.Errorf("%v", o.listen.shutdown)
+	}
+	for _, args := range [][]string{{"--max-model-len", "9X"}, {"--max-model-len", ""}, {"--max-model-len", "k"}, {"--max-num-batched-tokens", "auto"}, {"--shutdown-timeout", "soon"}, {"--shutdown-timeout", "-1"}, {"--log-level", "loud"}} {
+		o := &serveOptions{}
+		if _, _, err := parseFlags(t, func(f *flagSet) { o.bind(f, noEnv) }, noEnv, args...); err == nil || !isUsageError(err) {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}
+
+// TestVLLMSettings: what vLLM derives from other flags and from the environment.
+func TestVLLMSettings(t *testing.T) {
+	env := func(name string) string { return map[string]string{"VLLM_API_KEY": "secret"}[name] }
+	for _, c := range []struct {
+		args string
+		seqs int
+		keys string
+	}{
+		{"", 256, "secret"},
+		{"--max-num-batched-tokens 100 --api-key mine", 100, "mine"},
+		{"--max-num-batched-tokens 100 --max-num-seqs 256 --credentials file", 256, ""}, // refused later
+		{"--max-num-batched-tokens 1000", 256, "secret"},
+	} {
+		o := &serveOptions{}
+		f, _, err := parseFlags(t, func(f *flagSet) { o.bind(f, env) }, env, strings.Fields(c.args)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := o.settle(f, env); err != nil {
+			t.Fatal(err)
+		}
+		if keys := strings.Join(o.access.keys, " "); o.engine.maxSeqs != c.seqs || keys != c.keys {
+			t.Errorf("%s: %d sequences, keys %s", c.args, o.engine.maxSeqs, keys)
+		}
+		if text := fmt.Sprint(o.settings); strings.Contains(text, "secret") {
+			t.Errorf("a secret is among the settings: %s", text)
+		}
+	}
+	o := &serveOptions{}
+	f, _, err := parseFlags(t, func(f *flagSet) { o.bind(f, noEnv) }, noEnv, "--stream-interval", "0")
+	if err == nil {
+		err = o.settle(f, noEnv)
+	}
+	if err == nil || !isUsageError(err) {
+		t.Errorf("a stream interval of 0: %v", err)
+	}
+}
+
+// TestVLLMFile: a YAML file as vLLM takes it, with objects, lists and names with underscores.
+func TestVLLMFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "v.yaml")
+	if err := os.WriteFile(file, []byte("served-model-name: [a, b]\nuvicorn-log-level: info\ncompilation-config:\n  pass_config: {fuse_allreduce_rms: true}\n"+
+		"override-generation-config:\n  temperature: 0.25\n  top_k: 5\ndefault_chat_template_kwargs: {enable_thinking: false}\n"+
+		"enable-lora: false\nenable_chunked_prefill: false\nmax-model-len: 1K\nmax-num-seqs: 300\nmax-num-batched-tokens: 200\napi-key:\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := &serveOptions{}
+	f, _, err := parseFlags(t, func(f *flagSet) { o.bind(f, noEnv) }, noEnv, "--config", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.settle(f, noEnv); err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprintln(o.model.names, o.model.override, o.model.templateKwargs, o.engine.chunked, o.model.maxModelLen, o.engine.maxSeqs, len(o.access.keys), len(o.withoutEffect()))
+	if want := "[a b] {\"temperature\":0.25,\"top_k\":5} {\"enable_thinking\":false} false 1024 300 0 3\n"; got != want {
+		t.Errorf("got  %swant %s", got, want)
 	}
 }
 

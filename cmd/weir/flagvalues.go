@@ -40,11 +40,20 @@ func (f *flagSet) oneOf(value *string, name, usage string, choices ...string) {
 func (c *choice) String() string { return *c.value }
 func (c *choice) Type() string   { return strings.Join(c.choices, "|") }
 func (c *choice) Set(s string) error {
+	if own, ok := synonyms[strings.ToLower(s)]; ok && !slices.Contains(c.choices, s) {
+		s = own
+	}
 	if !slices.Contains(c.choices, s) {
 		return fmt.Errorf("%q is none of %s", s, strings.Join(c.choices, ", "))
 	}
 	*c.value = s
 	return nil
+}
+
+// synonyms are names that vLLM has for values of such flags, in lower case.
+var synonyms = map[string]string{
+	"half": "float16", "float": "float32",
+	"debug": "debug", "notset": "debug", "info": "info", "warning": "warn", "warn": "warn", "error": "error", "critical": "error",
 }
 
 // numbers is a flag with a list of integers, separated by commas or given by

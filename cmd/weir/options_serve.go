@@ -57,6 +57,12 @@ func (o *serveOptions) settle(f *flagSet, getenv func(string) string) error {
 	if o.logs.silent {
 		o.logs.requests = false
 	}
+	if key := getenv("VLLM_API_KEY"); key != "" && len(o.access.keys) == 0 && o.access.credentials == "" {
+		o.access.keys = []string{key}
+	}
+	if o.engine.maxTokens > 0 && !f.given["max-num-seqs"] {
+		o.engine.maxSeqs = min(o.engine.maxSeqs, o.engine.maxTokens)
+	}
 	if o.engine.eager {
 		o.engine.launch = "cu"
 	}
@@ -84,7 +90,7 @@ type listenOptions struct {
 }
 
 func (o *listenOptions) bind(f *flagSet) {
-	o.maxBody = 32 << 20
+	o.maxBody, o.heartbeat, o.shutdown = 32<<20, 15*time.Second, 30*time.Second
 	f.group("Listening and connections")
 	f.StringVar(&o.host, "host", "127.0.0.1", "`address` to listen on; an empty one means all addresses of this machine")
 	f.IntVar(&o.port, "port", 8000, "TCP `port` to listen on; 0 chooses a free one")
@@ -93,8 +99,8 @@ func (o *listenOptions) bind(f *flagSet) {
 	f.Var(&o.maxBody, "max-body-size", "largest body of a request")
 	f.Var(&o.memory, "memory-limit", "most memory that all requests together may hold, for bodies and answers that are not sent or not read yet; requests beyond it wait a few seconds and are then refused with 503 (default: four fifths of what the machine or its control group leaves beside the weights and the KV cache)")
 	f.IntVar(&o.preparing, "max-preparing", 4096, "largest number of `requests` that wait to be rendered and tokenized; requests beyond it are refused with 503")
-	f.DurationVar(&o.heartbeat, "sse-heartbeat", 15*time.Second, "how long a stream may be silent before a blank line is sent to keep the connection open; 0 sends none")
-	f.DurationVar(&o.shutdown, "shutdown-timeout", 30*time.Second, "how long requests may continue after SIGTERM or SIGINT")
+	f.Var((*span)(&o.heartbeat), "sse-heartbeat", "how long a stream may be silent before a blank line is sent to keep the connection open; 0 sends none")
+	f.Var((*span)(&o.shutdown), "shutdown-timeout", "how long requests may continue after SIGTERM or SIGINT")
 }
 
 // accessOptions say who may use the server.
@@ -108,7 +114,7 @@ type accessOptions struct {
 
 func (o *accessOptions) bind(f *flagSet) {
 	f.group("Access")
-	f.StringArrayVar(&o.keys, "api-key", nil, "`key` that clients must send, except to /health, /ping, /ready, /version and /metrics; repeat it for several (default: no key is needed)")
+	f.StringArrayVar(&o.keys, "api-key", nil, "`key` that clients must send, except to /health, /ping, /ready, /version and /metrics; repeat it for several (default: that in the environment variable VLLM_API_KEY; without it and --credentials, no key is needed)")
 	f.StringVar(&o.credentials, "credentials", "", "YAML `file` with hashed keys and their users, projects and rights; it is read again when it changes")
 	f.BoolVar(&o.bearer, "feedback-bearer", false, "accept Bearer tokens for feedback, in addition to Basic authentication")
 	o.cors.Methods, o.cors.Headers = []string{"*"}, []string{"*"}
@@ -160,6 +166,9 @@ func (o *interfaceOptions) bind(f *flagSet) {
 
 // validate refuses what vLLM's flags allow and this server does not have.
 func (o *interfaceOptions) validate() error {
+	if o.streamInterval < 1 {
+		return usageError{fmt.Errorf("--stream-interval %d: it takes 1 or more", o.streamInterval)}
+	}
 	switch mode := o.logprobsMode; mode {
 	case "raw_logprobs", "processed_logprobs":
 		return nil

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"weir/api"
 	"weir/chat"
@@ -174,6 +175,9 @@ func tokenizerInfo(files fs.FS, template string) (string, error) {
 func templateInUse(files fs.FS, override string) (text string, found bool, err error) {
 	if override != "" {
 		src, err := plainfile.Read(override)
+		if err != nil && strings.ContainsAny(override, "{}\n") {
+			return override, true, nil // no name of a file, but a template, as vLLM takes it, too
+		}
 		if err != nil {
 			return "", false, fmt.Errorf("--chat-template: %w", err)
 		}

@@ -27,7 +27,7 @@ const inv = "internal/invariants"
 
 var rules = map[string]rule{
 	"api": {
-		may:    []string{"internal/jsontext"},
+		may:    []string{"internal/jsontext", "internal/longcopy"},
 		tests:  []string{"internal/testkit"},
 		mayNot: noIO,
 	},
@@ -96,12 +96,12 @@ var rules = map[string]rule{
 	"examples/go/feedback":     {},
 	"examples/go/trajectories": {},
 	"feedback": {
-		may:    []string{"internal/jsontext", "internal/pace", "store"},
+		may:    []string{"internal/jsontext", "internal/memory", "internal/pace", "store"},
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "os", "github.com/dgraph-io", "github.com/valyala"},
 	},
 	"grammar": {
-		may:    []string{"internal/jsontext"},
+		may:    []string{"internal/jsontext", "internal/memory"},
 		mayNot: noIO,
 	},
 	"internal/arch":     {},

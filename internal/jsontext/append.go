@@ -3,6 +3,8 @@ package jsontext
 import (
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"weir/internal/longcopy"
 )
 
 // plain marks the bytes that stand for themselves inside a JSON string.
@@ -19,6 +21,9 @@ const hexDigits = "0123456789abcdef"
 // each byte that is not part of a character becomes U+FFFD. Only what JSON demands is
 // escaped; U+2028 and U+2029 are left as they are.
 func AppendString(dst []byte, s string) []byte {
+	if len(s) > longcopy.Piece {
+		dst = longcopy.Grow(dst, MaxLen(s))
+	}
 	dst = append(dst, '"')
 	start := 0
 	for i := 0; i < len(s); {
@@ -30,20 +35,27 @@ func AppendString(dst []byte, s string) []byte {
 		if c >= utf8.RuneSelf {
 			r, n := utf8.DecodeRuneInString(s[i:])
 			if r == utf8.RuneError && n == 1 {
-				dst = append(dst, s[start:i]...)
+				dst = appendRun(dst, s[start:i])
 				dst = append(dst, "\uFFFD"...)
 				start = i + 1
 			}
 			i += n
 			continue
 		}
-		dst = append(dst, s[start:i]...)
+		dst = appendRun(dst, s[start:i])
 		dst = appendEscape(dst, c)
 		i++
 		start = i
 	}
-	dst = append(dst, s[start:]...)
+	dst = appendRun(dst, s[start:])
 	return append(dst, '"')
+}
+
+func appendRun(dst []byte, s string) []byte {
+	if len(s) > longcopy.Piece {
+		return longcopy.AppendString(dst, s)
+	}
+	return append(dst, s...)
 }
 
 // MaxLen returns a bound on the bytes that AppendString appends for a valid string: it is

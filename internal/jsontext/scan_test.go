@@ -2,9 +2,13 @@ package jsontext
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
+	"math/big"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -288,6 +292,63 @@ func TestLongText(t *testing.T) {
 		}
 		if got := Value(s).Text(); got != want {
 			t.Errorf("%.40s…: %d bytes, want %d", s, len(got), len(want))
+		}
+	}
+}
+
+// TestParseFloat compares long numbers with strconv: those just below, at and above the middle
+// of two neighbours, with digits far behind, and all places of the point.
+func TestParseFloat(t *testing.T) {
+	zeros, nines := strings.Repeat("0", 5000), strings.Repeat("9", 5000)
+	middle := "9007199254740993" // between 2^53 and 2^53+2
+	numbers := []string{
+		zeros, "-" + zeros, zeros + "." + zeros, zeros + "1", "1" + zeros, "-1" + zeros, "1" + zeros + "e-5000", "1" + zeros + "e-5001",
+		"0." + zeros + "1", "0." + zeros + "1e5001", "0." + nines, nines, nines + "e-4990", nines + "." + nines + "e-5000",
+		middle + "." + zeros, middle + "." + zeros + "1", middle + "." + zeros + "0e0", "-" + middle + "." + zeros + "1", zeros + middle, zeros + middle + "." + zeros + "1",
+		"9007199254740992." + nines, middle + zeros + "e-5000", middle + zeros + "1e-5001",
+		"1.5e" + zeros + "3", "1.5e-" + zeros + "3", "1.5e+" + zeros + "3", "1e" + nines, "1e-" + nines, "0e" + nines, "-1e" + nines,
+		"." + nines, nines + ".", "." + zeros, "+" + nines + "e-5000",
+		// no numbers
+		nines + "e", nines + "e+", nines + "-", nines + "e5x", nines + "..", "." + nines + ".", nines + "e1.5", "x" + nines, "--" + nines, "-" + strings.Repeat("-", 5000), strings.Repeat(".", 5000), "e" + nines, "-e" + nines,
+		// short ones
+		"1", "-0.5e3", "x", "",
+	}
+	for _, s := range numbers {
+		got, err := ParseFloat(s)
+		want, wantErr := exactFloat(s)
+		if got != want || err == nil && math.Signbit(got) != strings.HasPrefix(s, "-") || (err == nil) != (wantErr == nil) {
+			t.Errorf("%.40s… of %d bytes: %v %v, want %v %v", s, len(s), got, err, want, wantErr)
+		}
+	}
+}
+
+// exactFloat computes with fractions, because strconv takes "1" and 1000 zeros and "e-1000" for 0.
+func exactFloat(s string) (float64, error) {
+	_, exponent, _ := strings.Cut(strings.ToLower(s), "e")
+	n, err := strconv.Atoi(cmp.Or(exponent, "0"))
+	r, ok := new(big.Rat), false
+	if err == nil && n > -10_000 && n < 10_000 {
+		r, ok = r.SetString(s)
+	}
+	if !ok {
+		return strconv.ParseFloat(s, 64) // it is no number, 0 or infinite
+	}
+	x, _ := r.Float64()
+	if math.IsInf(x, 0) {
+		return x, strconv.ErrRange
+	}
+	return x, nil
+}
+
+// TestAppendLongString compares long strings with short ones of the same characters.
+func TestAppendLongString(t *testing.T) {
+	for _, part := range []string{"plain", "\n", "\"quoted\"", "\x01", "é", "\xff", "a\xe2\x82", "\uFFFD", "🙂\u2028"} {
+		const times = 30_000
+		one := AppendString(nil, part)
+		want := `x"` + strings.Repeat(string(one[1:len(one)-1]), times) + `"`
+		long := strings.Repeat(part, times)
+		if got := AppendString([]byte("x"), long); string(got) != want {
+			t.Errorf("%q: %d bytes, want %d", part, len(got), len(want))
 		}
 	}
 }

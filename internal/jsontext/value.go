@@ -6,7 +6,6 @@ import (
 	"iter"
 	"math"
 	"math/bits"
-	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
 	"unsafe"
@@ -244,6 +243,6 @@ func (v Value) Float() (x float64, ok bool) {
 	if v.Kind() != Number {
 		return 0, false
 	}
-	x, err := strconv.ParseFloat(string(v), 64)
+	x, err := ParseFloat(v.SharedText())
 	return x, !math.IsInf(x, 0) && (err == nil || x == 0)
 }

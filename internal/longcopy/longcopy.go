@@ -58,12 +58,17 @@ func Append(dst, src []byte) []byte {
 	return dst
 }
 
+// AppendString appends s to dst as the builtin append does.
+func AppendString(dst []byte, s string) []byte {
+	return Append(dst, unsafe.Slice(unsafe.StringData(s), len(s)))
+}
+
 // Grow returns s with room for at least n more elements, as slices.Grow does.
 func Grow[T any](s []T, n int) []T {
 	if cap(s)-len(s) >= n {
 		return s
 	}
-	grown := make([]T, len(s), max(len(s)+n, cap(s)+cap(s)/2))
+	grown := make([]T, len(s), max(len(s)+n, cap(s)+cap(s)/4))
 	Copy(grown, s)
 	return grown
 }

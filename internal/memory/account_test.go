@@ -151,7 +151,15 @@ func (c *comparison) operate(who int) {
 		}
 		return
 	}
-	switch n := c.rng.Int64N(400); c.rng.IntN(6) {
+	switch n := c.rng.Int64N(400); c.rng.IntN(7) {
+	case 6:
+		to := c.rng.IntN(len(c.all))
+		if !m.closed[to] && !m.waits(to) {
+			n = min(n, m.held[who])
+			m.held[who] -= n
+			m.held[to] += n
+			r.Move(c.all[to], n)
+		}
 	case 0, 1:
 		ctx, cancel := context.WithCancelCause(c.t.Context())
 		c.cancel[who] = cancel

@@ -32,5 +32,6 @@
 //
 // What can be built again is held by a reservation that Account.Cache makes. It grows only
 // into bytes that nobody waits for, and is asked to give bytes back before any reservation
-// waits or is refused.
+// waits or is refused. What somebody begins to use moves to a reservation of its own
+// (Reservation.Move), which no other one can drive out.
 package memory

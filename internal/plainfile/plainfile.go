@@ -25,7 +25,7 @@ var ErrNotRegular = errors.New("not a regular file")
 func Open(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe without a writer would block
 	if err != nil {
-		return nil, err
+		return nil, dangling(path, err)
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
@@ -36,6 +36,18 @@ func Open(path string) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// dangling returns another error than that a file does not exist for a link to one that does
+// not: what may be absent would be passed over, although somebody put it there, such as a
+// chat template in a cache of a model hub from which files were deleted.
+func dangling(path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return fmt.Errorf("%s is a link to a file that does not exist", path)
+		}
+	}
+	return err
 }
 
 func kind(m fs.FileMode) string {
@@ -79,7 +91,10 @@ type dir struct {
 	path string
 }
 
-func (d dir) Stat(name string) (fs.FileInfo, error) { return fs.Stat(d.FS, name) }
+func (d dir) Stat(name string) (fs.FileInfo, error) {
+	info, err := fs.Stat(d.FS, name)
+	return info, dangling(filepath.Join(d.path, filepath.FromSlash(name)), err)
+}
 
 func (d dir) ReadFile(name string) ([]byte, error) {
 	if !fs.ValidPath(name) {

@@ -52,3 +52,19 @@ func TestOnlyRegularFiles(t *testing.T) {
 		t.Errorf("%q, %v", b, err)
 	}
 }
+
+// A link to a file that does not exist is not taken for a file that may be absent.
+func TestLinkToNothing(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Symlink(filepath.Join(dir, "deleted"), filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	_, open := Open(filepath.Join(dir, "link"))
+	_, read := fs.ReadFile(Dir(dir), "link")
+	_, stat := fs.Stat(Dir(dir), "link")
+	for name, err := range map[string]error{"Open": open, "ReadFile": read, "Stat": stat} {
+		if err == nil || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "is a link to a file that does not exist") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"weir/chat/reasoning"
 	"weir/engine"
 	"weir/grammar"
+	"weir/internal/memory"
 	"weir/server/transport"
 )
 
@@ -24,13 +25,13 @@ type grammarSet struct {
 	compiler *grammar.Compiler
 }
 
-func newConstraints(m *Model) *constraints {
+func newConstraints(m *Model, account *memory.Account) *constraints {
 	return &constraints{sync.OnceValues(func() (*grammarSet, error) {
 		l, err := newLexicon(m)
 		if err != nil {
 			return nil, err
 		}
-		c, err := grammar.NewCompiler(l.vocabulary, grammar.DefaultConfig())
+		c, err := grammar.NewCompiler(l.vocabulary, grammar.DefaultConfig(), account)
 		go l.vocabulary.Warm() // the first requests need only parts of it and do not wait
 		return &grammarSet{l, c}, err
 	})}
@@ -44,14 +45,18 @@ func (s *Service) constrain(c *transport.Call, m *Model, p *prepared) error {
 	if q == nil {
 		return nil
 	}
+	if err := c.Memory().Grow(c.Context(), pastSize(p)); err != nil {
+		return err
+	}
 	p.constraint = nil // from here on it is the compiler's
 	var set *grammarSet
 	var g *grammar.Grammar
 	var bad error
 	// If the client leaves, Do returns, and the worker goes on alone until the compiler
 	// notices that ctx has ended.
-	ctx := c.Context()
-	err := s.compiling.Do(c.Context(), c.Turn(), func() { set, g, bad = m.constraints.compile(ctx, q, s.cfg.Constrained) })
+	ctx, used := c.Context(), new(use)
+	c.AtEnd(used.end)
+	err := s.compiling.Do(c.Context(), c.Turn(), func() { set, g, bad = m.constraints.compile(ctx, q, s.cfg.Constrained, used) })
 	if err == nil {
 		err = bad
 	}
@@ -71,9 +76,51 @@ func (s *Service) constrain(c *transport.Call, m *Model, p *prepared) error {
 	return nil
 }
 
+// pastToken is what a matcher keeps of a token, in a slice that doubles as it grows.
+const pastToken = 24
+
+// pastSize returns the bytes that the matchers of p may come to hold.
+func pastSize(p *prepared) int64 {
+	n := int64(0)
+	for i := range p.requests {
+		r := &p.requests[i]
+		n += int64(max(1, r.N)) * int64(r.Limits.MaxTokens) * pastToken
+	}
+	return n
+}
+
+// use is the use of a grammar by a call. The grammar may be compiled when the call has ended
+// already.
+type use struct {
+	mu    sync.Mutex
+	g     *grammar.Grammar
+	ended bool
+}
+
+// begin is called with a grammar that was compiled for the call.
+func (u *use) begin(g *grammar.Grammar) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.ended {
+		g.Release()
+	} else {
+		u.g = g
+	}
+}
+
+// end is called when the call ends.
+func (u *use) end() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.g != nil {
+		u.g.Release()
+	}
+	u.g, u.ended = nil, true
+}
+
 // compile makes the grammar of q and fills its first mask. The first mask is by far the
 // most expensive, and what it computes is kept for later ones.
-func (c *constraints) compile(ctx context.Context, q *api.Constraint, defaults Constrained) (*grammarSet, *grammar.Grammar, error) {
+func (c *constraints) compile(ctx context.Context, q *api.Constraint, defaults Constrained, used *use) (*grammarSet, *grammar.Grammar, error) {
 	set, err := c.prepare()
 	if err != nil {
 		return nil, nil, err
@@ -82,9 +129,13 @@ func (c *constraints) compile(ctx context.Context, q *api.Constraint, defaults C
 	if bad := (*grammar.Error)(nil); errors.As(err, &bad) {
 		return nil, nil, api.ErrConstraint(q.Kind, bad.Error())
 	}
+	if errors.Is(err, memory.ErrNever) {
+		return nil, nil, api.ErrConstraint(q.Kind, "it needs more memory than the server has")
+	}
 	if err != nil {
 		return nil, nil, err
 	}
+	used.begin(g)
 	if err := g.NewMatcher().Fill(make([]uint32, len(set.lexicon.scratch))); err != nil {
 		return nil, nil, api.ErrConstraint(q.Kind, "this model's vocabulary has no token that such an output can begin with")
 	}

@@ -22,7 +22,7 @@ func testLexicon(t testing.TB) *lexicon {
 
 func testGrammar(t testing.TB, l *lexicon, s grammar.Spec) *grammar.Grammar {
 	t.Helper()
-	c, err := grammar.NewCompiler(l.vocabulary, grammar.DefaultConfig())
+	c, err := grammar.NewCompiler(l.vocabulary, grammar.DefaultConfig(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

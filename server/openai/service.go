@@ -132,7 +132,7 @@ func (s *Service) SetModel(m *Model) error {
 	if err := m.validate(); err != nil {
 		return err
 	}
-	m.constraints = newConstraints(m)
+	m.constraints = newConstraints(m, s.http.Memory())
 	s.counts.SetEngine(m.Engine, metrics.Model{Name: m.Names[0], MaxLen: m.MaxLen, CacheType: m.CacheType})
 	s.model.Store(m)
 	g := &m.Generation

@@ -34,10 +34,10 @@ type Call struct {
 	account  account
 	memory   *memory.Reservation // see Memory
 	body     body
-	bodyRead bool   // nothing of the body is left on the wire
-	streams  bool   // the answer goes on after the handler has returned
-	size     int    // of an answer that streams, if it is known before
-	atEnd    func() // see AtEnd
+	bodyRead bool     // nothing of the body is left on the wire
+	streams  bool     // the answer goes on after the handler has returned
+	size     int      // of an answer that streams, if it is known before
+	atEnd    []func() // see AtEnd
 }
 
 // Context ends when the client leaves, with the cause failure.ErrGone, or when the
@@ -120,8 +120,8 @@ func (c *Call) StreamSized(contentType string, body io.Reader, length int) {
 	c.SetBodyStream(body, length)
 }
 
-// AtEnd sets a function that is called when the answer is complete or was cut short.
-func (c *Call) AtEnd(f func()) { c.atEnd = f }
+// AtEnd adds a function that is called when the answer is complete or was cut short.
+func (c *Call) AtEnd(f func()) { c.atEnd = append(c.atEnd, f) }
 
 // Done ends a call whose answer was streamed.
 func (c *Call) Done() {
@@ -146,10 +146,10 @@ func (c *Call) finish() {
 
 // end releases what a call holds until its answer is complete.
 func (c *Call) end() {
-	if c.atEnd != nil {
-		c.atEnd()
-		c.atEnd = nil
+	for _, f := range c.atEnd {
+		f()
 	}
+	c.atEnd = nil
 	if c.memory != nil {
 		c.memory.Release()
 		c.memory = nil

@@ -67,9 +67,19 @@ func (cs *connections) accept(nc net.Conn) *conn {
 	if !ok {
 		return nil
 	}
+	if b, ok := nc.(interface{ SetWriteBuffer(bytes int) error }); ok {
+		_ = b.SetWriteBuffer(sendBuffer) // it fails if the client has left already
+	}
 	cs.watch.open(c)
 	return c
 }
+
+// sendBuffer is the number of bytes that the system takes of the answers that a client does not
+// read. By itself it would take up to 4 MB on Linux for each connection, which no account
+// counts: a few hundred connections that ask and never read would fill a control group, and all
+// that they ask for would be computed at once. Linux counts its own overhead and keeps twice
+// as much.
+const sendBuffer = 128 << 10
 
 // evict closes the connection that can be spared best, and reports whether there is one.
 func (cs *connections) evict() bool {

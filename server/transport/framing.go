@@ -16,11 +16,13 @@ import (
 // that it can never be taken for a part of it.
 //
 // It checks the ends of all lines, the names of fields, Content-Length, Transfer-Encoding
-// and the framing of chunks; everything else is left to fasthttp.
+// and the framing of chunks, and it finds "close" in all lists of Connection, where fasthttp
+// looks at the last one alone and for nothing beside it; everything else is left to fasthttp.
 type framing struct {
 	phase   phase
 	bad     error // why the request is refused; nil: nothing is wrong so far
 	chunked bool
+	last    bool   // the client wants the connection to be closed after it
 	length  int64  // Content-Length; below 0: there is none
 	left    int64  // bytes of the body, or of the chunk
 	digits  int    // of the size of a chunk
@@ -149,6 +151,10 @@ func (f *framing) pass(b []byte) int {
 func (f *framing) lines(b []byte) (n int) {
 	for n < len(b) {
 		piece := b[n:]
+		if f.phase == beforeRequest && f.size == 0 && !begins(piece[0]) {
+			f.refuse(failure.ErrNotHTTP)
+			return n
+		}
 		i := bytes.IndexByte(piece, '\n')
 		if i >= 0 {
 			piece = piece[:i+1]
@@ -182,6 +188,11 @@ func (f *framing) lines(b []byte) (n int) {
 	return n
 }
 
+// begins reports whether a byte may be the first of a request, or of an empty line before
+// it. A client that speaks another protocol, such as TLS, may never send the end of a line,
+// and would wait for an answer until the time for headers has passed.
+func begins(b byte) bool { return ' ' <= b && b < 0x7f || b == '\r' || b == '\n' }
+
 // checkReturns checks that in a piece of a line CR stands before its LF and nowhere else.
 func (f *framing) checkReturns(piece []byte) {
 	last := len(piece) - 1
@@ -203,7 +214,7 @@ func (f *framing) checkReturns(piece []byte) {
 // text looks at a line that is not empty. If it is cut it was too long to be kept.
 func (f *framing) text(line []byte, cut bool) {
 	if f.phase == beforeRequest {
-		f.phase, f.chunked, f.length, f.extra = inHead, false, -1, 0
+		f.phase, f.chunked, f.last, f.length, f.extra = inHead, false, false, -1, 0
 		return
 	}
 	colon := bytes.IndexByte(line, ':')
@@ -233,7 +244,19 @@ func (f *framing) text(line []byte, cut bool) {
 			return
 		}
 		f.chunked = true
+	case len(name) == len("connection") && bytes.EqualFold(name, []byte("connection")):
+		f.last = f.last || lists(value, "close")
 	}
+}
+
+// lists reports whether an element of a list is a name, in any case.
+func lists(value []byte, name string) bool {
+	for element := range bytes.SplitSeq(value, []byte(",")) {
+		if bytes.EqualFold(bytes.Trim(element, " \t"), []byte(name)) {
+			return true
+		}
+	}
+	return false
 }
 
 // parseLength parses a Content-Length, which has digits only.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/server/servertest"
 )
@@ -276,5 +277,69 @@ func TestByteOrderMark(t *testing.T) {
 		if status, answer, _ := h.Get("POST", servertest.ChatPath, body); status != 400 {
 			t.Errorf("%q: %d %s", body, status, answer)
 		}
+	}
+}
+
+// A client that wants the connection to be closed says so in any list of Connection.
+func TestConnectionClose(t *testing.T) {
+	h := newTCPServer(t)
+	const next = "GET /version HTTP/1.1\r\nHost: weir\r\n\r\n"
+	for _, c := range []struct {
+		lines  string
+		closes bool
+	}{
+		{"Connection: close\r\n", true},
+		{"Connection: TE, close\r\nTE: trailers\r\n", true},
+		{"connection: keep-alive ,\tCLOSE\r\n", true},
+		{"Connection: close\r\nConnection: keep-alive\r\n", true},
+		{"Connection: keep-alive\r\n", false},
+		{"Connection: closed, x-close\r\n", false},
+		{"X-Connection: close\r\n", false},
+	} {
+		r := h.Raw(t)
+		r.Send("GET /version HTTP/1.1\r\nHost: weir\r\n" + c.lines + "\r\n" + next)
+		status, _, header := r.Answer()
+		if status != 200 || (header.Get("Connection") == "close") != c.closes {
+			t.Errorf("%q: %d %v", c.lines, status, header)
+		}
+		if c.closes {
+			r.Ended()
+		} else if status, _, header := r.Answer(); status != 200 || header.Get("Connection") == "close" {
+			t.Errorf("%q, the next request: %d %v", c.lines, status, header)
+		}
+		r.Close()
+	}
+}
+
+// HTTP/1.0 knows no 100, so a client of it is answered without one.
+func TestExpectOfOldClients(t *testing.T) {
+	h := newTCPServer(t)
+	body := servertest.Body(t, nil)
+	r := h.Raw(t)
+	r.Send(strings.Replace(servertest.Post(len(body), "Expect: 100-continue"), "HTTP/1.1", "HTTP/1.0", 1) + body)
+	if status, answer, _ := r.Answer(); status != 200 {
+		t.Errorf("%d %s", status, answer)
+	}
+}
+
+// A client that speaks another protocol learns at once that it is not understood.
+func TestOtherProtocols(t *testing.T) {
+	h := newTCPServer(t)
+	for name, sent := range map[string]string{"TLS": "\x16\x03\x01\x02\x00", "binary": "\x00\x01", "UTF-8": "ä"} {
+		r := h.Raw(t)
+		r.Send(sent)
+		if err := r.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil { // less than the time for headers
+			t.Fatal(err)
+		}
+		answer, err := io.ReadAll(r.R)
+		if err != nil || len(answer) > 0 && !strings.HasPrefix(string(answer), "HTTP/1.1 400") {
+			t.Errorf("%s: %q, %v", name, answer, err)
+		}
+		r.Close()
+	}
+	r := h.Raw(t)
+	r.Send("GET /version HTTP/1.1\r\nHost: weir\r\n\r\n\x16\x03")
+	if status, _, _ := r.Answer(); status != 200 {
+		t.Errorf("before TLS: %d", status)
 	}
 }

@@ -51,6 +51,9 @@ func (s *Server) call(rc *fasthttp.RequestCtx) *Call {
 	s.pages.answer(rc)
 	c := &Call{RequestCtx: rc, server: s, conn: rc.Conn().(*conn), Begun: s.Now(), bodyRead: !unread(rc)}
 	c.conn.serving.Store(true)
+	if c.conn.framing.last {
+		rc.SetConnectionClose()
+	}
 	c.body.all, c.body.conn = s.bodies, c.conn
 	c.body.pace.least, c.body.pace.window = s.cfg.BodyRate, s.cfg.BodyWindow
 	return c

@@ -86,9 +86,15 @@ func New(cfg Config, router Router, failures failure.Settings, counts *metrics.M
 		Handler:       s.handle,
 		ErrorHandler:  s.malformed,
 		ExpectHandler: s.expect,
-		Name:          "weir",
-		Logger:        httpLog{s.log},
-		Concurrency:   2 * cfg.MaxConnections, // connections bound it; the goroutine of a closed one may take a moment to end
+		HeaderReceived: func(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
+			if !h.IsHTTP11() {
+				h.Del("Expect") // RFC 9110, section 10.1.1: HTTP/1.0 knows no such answer
+			}
+			return fasthttp.RequestConfig{}
+		},
+		Name:        "weir",
+		Logger:      httpLog{s.log},
+		Concurrency: 2 * cfg.MaxConnections, // connections bound it; the goroutine of a closed one may take a moment to end
 		ConnState: func(nc net.Conn, state fasthttp.ConnState) {
 			c := nc.(*conn)
 			c.active.Store(state == fasthttp.StateActive)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/memory"
 	pacing "weir/internal/pace" // bodies.go has a type pace
 	"weir/server/failure"
 )
@@ -274,7 +275,19 @@ func (t *Turns) Open() int {
 
 // Query runs a query in the turns of its sender's tenant, and returns its error.
 func (c *Call) Query(f func(ctx context.Context) error) error {
-	return c.server.turns.Do(c.ctx, c.Tenant(), f)
+	held := c.Memory()
+	return c.server.turns.do(c.ctx, c.Tenant(), func(ctx context.Context, q *turn) error { return f(q.taking(ctx, held)) })
+}
+
+// taking returns a context whose work reserves its memory in a reservation (package memory).
+// While it waits for memory, others have their turns.
+func (q *turn) taking(ctx context.Context, held *memory.Reservation) context.Context {
+	return memory.With(ctx, func(n int64) error {
+		if held.TryGrow(n) {
+			return nil
+		}
+		return q.outside(func() error { return held.Grow(q.ctx, n) })
+	})
 }
 
 // Turns returns what shares out the time of queries.

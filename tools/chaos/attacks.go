@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -20,7 +21,10 @@ const (
 const intruder = "127.0.0.2"
 
 // attacks are all kinds of misbehaviour, in the order in which they are made.
-var attacks = []attack{
+var attacks = slices.Concat(heavyAttacks, oddAttacks)
+
+// heavyAttacks ask for much work or memory, or are broken or slow.
+var heavyAttacks = []attack{
 	{"answers", "155 bytes that ask for an answer of hundreds of megabytes", 4, posts(chat,
 		`{"messages":[{"role":"user","content":"x"}],"max_tokens":4000,"n":128,"logprobs":true,"top_logprobs":20,"ignore_eos":true}`), false},
 	{"pieces", "31 MB without a place to split, to be tokenized", 2, onePiece, false},

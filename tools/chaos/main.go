@@ -10,7 +10,9 @@
 //   - the longest time that a well-behaved client waited for its first token,
 //   - whether a stream broke, or had other tokens than in the quiet phase,
 //   - with which statuses the attacker was answered,
-//   - the most memory that the server held.
+//   - the most memory that the server held,
+//   - whether it holds as much as before the attacks when all clients have left: memory of
+//     requests, KV blocks, goroutines, files, series of metrics; and how much it has logged.
 //
 // Every figure is the median of several runs, and each run has a server of its own. The
 // attackers run in a process of their own, with a low priority, because client and server
@@ -154,6 +156,10 @@ func measureRun(ctx context.Context, o *options, chosen []attack, results map[st
 	if err := fill(ctx, s.address); err != nil {
 		return err
 	}
+	before, err := s.resting(ctx)
+	if err != nil {
+		return err
+	}
 	good := startNeighbours(ctx, s.address, neighbourCount)
 	defer good.stop()
 	for _, a := range chosen {
@@ -164,6 +170,10 @@ func measureRun(ctx context.Context, o *options, chosen []attack, results map[st
 		log.Printf("%-12s longest gap %v (quiet %v), first token %v of %d, memory %d MiB, %v", a.name, r.attack.longest.Round(time.Millisecond),
 			r.quiet.longest.Round(time.Millisecond), r.attack.firstToken.Round(time.Millisecond), r.attack.answers, r.memory>>20, r.statuses)
 		results[a.name] = append(results[a.name], r)
+	}
+	good.stop()
+	if err := s.settle(ctx, before); err != nil {
+		return fmt.Errorf("%w\n%s", err, s.tail())
 	}
 	return nil
 }

@@ -24,8 +24,9 @@ type server struct {
 	dir     string
 	limit   int64 // what it may hold, in bytes
 
-	mu   sync.Mutex
-	last []string // lines of its log
+	mu    sync.Mutex
+	last  []string // lines of its log
+	lines int      // of its log, all of them
 }
 
 // group is a control group with a bound on memory.
@@ -83,6 +84,7 @@ func (s *server) watch(lines *bufio.Scanner, ready chan struct{}) {
 			close(ready)
 		}
 		s.mu.Lock()
+		s.lines++
 		if s.last = append(s.last, line); len(s.last) > keptLines {
 			s.last = s.last[1:]
 		}
@@ -96,6 +98,13 @@ func (s *server) tail() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(s.last, "\n")
+}
+
+// logged returns the number of lines of the log so far.
+func (s *server) logged() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lines
 }
 
 // stop ends the server and removes its files.

@@ -1,0 +1,329 @@
+package grammar
+
+import (
+	"container/list"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/memory"
+)
+
+// Compiler turns specs into grammars and caches them. It is safe for concurrent
+// use; equal specs that are asked for at the same time are compiled once.
+//
+// Its memory is reserved in an account: that of a compilation, which waits for it, that of
+// a grammar in use, which grows with the masks that are built and drops them when there is
+// no more, and that of grammars that nobody uses, which are dropped when the account needs
+// room, those first that were asked for longest ago.
+type Compiler struct {
+	voc     *Vocabulary
+	cfg     Config
+	account *memory.Account
+	unused  *memory.Reservation // for the grammars that nobody uses
+
+	// mu is never held while a lock of a machine or a holding is taken, because a machine
+	// that grows may need the room of other grammars.
+	mu      sync.Mutex
+	entries map[string]*list.Element
+	recent  *list.List // of *entry, the one asked for last in front
+}
+
+type entry struct {
+	key  string
+	done chan struct{} // closed when g and err are set
+	g    *Grammar
+	err  error
+	ctx  context.Context // ends with ErrAbandoned when nobody waits for the compilation any more
+	end  context.CancelCauseFunc
+
+	// Compiler.mu guards these.
+	users    int      // calls that wait for the result, and those that use it
+	finished bool     // g or err is there
+	hold     *holding // of a grammar in use
+	kept     int64    // bytes that Compiler.unused has for it; 0: it is in use
+	size     int64    // what it took when it was last put down
+}
+
+// NewCompiler makes a compiler for the tokens of v. account, which may be nil, is where its
+// memory is reserved, and that of the shapes that v keeps.
+func NewCompiler(v *Vocabulary, cfg Config, account *memory.Account) (*Compiler, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if account == nil {
+		account = memory.New(math.MaxInt64/2, 0)
+	}
+	c := &Compiler{voc: v, cfg: cfg, account: account, entries: make(map[string]*list.Element), recent: list.New()}
+	c.unused = account.Cache(func(n int64) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.evict(n)
+	})
+	v.commonShapes.charge(account)
+	v.outlinedShapes.charge(account)
+	return c, nil
+}
+
+// key is a text that is different for specs that differ: a hash, because specifications may
+// have megabytes.
+func (s *Spec) key() string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%d %t %t %t %d %d %d %d ", s.Kind, s.DisableAnyWhitespace, s.DisableAdditionalProperties, s.Strict,
+		len(s.WhitespacePattern), len(s.Text), len(s.Schema), len(s.Choices))
+	for _, text := range [...]string{s.WhitespacePattern, s.Text} {
+		_, _ = io.WriteString(h, text) // a hash takes everything
+	}
+	_, _ = h.Write(s.Schema)
+	for _, c := range s.Choices {
+		fmt.Fprintf(h, "%d ", len(c))
+		_, _ = io.WriteString(h, c)
+	}
+	return string(h.Sum(nil))
+}
+
+// Compile returns the grammar of s. It may take as long as Config.Deadline, so it
+// belongs on a worker. If ctx ends first, it returns the cause. A compilation goes on
+// as long as any caller waits for it, and ends soon after the last of them has left.
+// It fails with memory.ErrFull if there is no memory for it now, and with memory.ErrNever if
+// there never can be. All other errors are *Error. The caller has to call Grammar.Release.
+func (c *Compiler) Compile(ctx context.Context, s Spec) (*Grammar, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	e, el := c.join(s.key())
+	stop := context.AfterFunc(ctx, func() { c.leave(e) })
+	if el != nil {
+		c.run(s, e, el)
+	}
+	select {
+	case <-e.done:
+	case <-ctx.Done():
+	}
+	if !stop() { // ctx has ended, and leave is called
+		return nil, context.Cause(ctx)
+	}
+	if e.err != nil {
+		return nil, e.err
+	}
+	if err := c.reserve(ctx, e); err != nil {
+		c.leave(e)
+		return nil, err
+	}
+	return e.g, nil
+}
+
+// join counts the caller among those who wait for the entry of key, or use it. If there was
+// no entry, the caller has to compile it, and gets its element of the list as well.
+func (c *Compiler) join(key string) (e *entry, compile *list.Element) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if el := c.entries[key]; el != nil {
+		if e := el.Value.(*entry); e.finished || e.users > 0 {
+			c.take(e)
+			c.recent.MoveToFront(el)
+			return e, nil
+		}
+		c.drop(el) // its compilation was abandoned
+	}
+	e = &entry{key: key, done: make(chan struct{}), users: 1}
+	e.ctx, e.end = context.WithCancelCause(context.Background())
+	el := c.recent.PushFront(e)
+	c.entries[key] = el
+	return e, el
+}
+
+// take counts a user of e. What a grammar that nobody has used takes is reserved for its
+// use from now on. The caller holds mu.
+func (c *Compiler) take(e *entry) {
+	e.users++
+	if !e.finished || e.hold != nil {
+		return
+	}
+	e.hold = &holding{r: c.account.Open()}
+	if e.kept > 0 {
+		c.unused.Move(e.hold.r, e.kept)
+		e.hold.granted.Store(e.kept)
+		e.kept = 0
+	} else { // it is being put down by another user
+		e.hold.r.Force(e.size)
+		e.hold.granted.Store(e.size)
+	}
+	e.g.m.hold.Store(e.hold)
+}
+
+// reserve makes sure that e, which the caller uses, has the memory that masks need at least.
+func (c *Compiler) reserve(ctx context.Context, e *entry) error {
+	c.mu.Lock()
+	h := e.hold
+	more := max(0, e.size+c.voc.working()-h.granted.Load())
+	c.mu.Unlock()
+	if more == 0 {
+		return nil
+	}
+	if err := h.r.Grow(ctx, more); err != nil {
+		return err
+	}
+	h.granted.Add(more)
+	return nil
+}
+
+// leave takes a caller off the count of join. The memory of a grammar that nobody uses any
+// more is given back, and it is kept if there is enough.
+func (c *Compiler) leave(e *entry) {
+	h := c.putDown(e)
+	if h == nil {
+		return
+	}
+	size := e.g.Bytes()
+	h.close()
+	c.keep(e, size)
+}
+
+// putDown takes a caller off the count. It returns what is reserved for a grammar that
+// nobody uses any more.
+func (c *Compiler) putDown(e *entry) *holding {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e.users--; e.users > 0 {
+		return nil
+	}
+	if !e.finished {
+		e.end(ErrAbandoned)
+		return nil
+	}
+	h := e.hold
+	if e.hold = nil; h != nil {
+		e.g.m.hold.Store(nil)
+		e.size = max(e.size, h.granted.Load()) // until keep knows better
+	}
+	return h
+}
+
+// keep keeps a grammar that nobody uses, unless there is no memory for it.
+func (c *Compiler) keep(e *entry, size int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	el := c.entries[e.key]
+	if el == nil || el.Value.(*entry) != e || e.users > 0 || e.kept > 0 {
+		return
+	}
+	e.size = size
+	c.evict(c.unused.Held() + size - c.cfg.CacheBytes)
+	if size <= c.cfg.CacheBytes && !c.unused.TryGrow(size) {
+		c.evict(size)
+		if !c.unused.TryGrow(size) {
+			size = c.cfg.CacheBytes + 1
+		}
+	}
+	if size > c.cfg.CacheBytes {
+		c.drop(el)
+		return
+	}
+	e.kept = size
+}
+
+// run compiles s for everybody who waits for e.
+func (c *Compiler) run(s Spec, e *entry, el *list.Element) {
+	// The error of those who wait if compiling panics.
+	e.err = errors.New("grammar: compiling has failed")
+	h := &holding{r: c.account.Open()}
+	defer func() {
+		if !c.finish(e, el, h) {
+			h.close()
+		}
+		e.end(nil)
+		close(e.done)
+	}()
+	work := &meter{
+		left: c.cfg.MaxWork, deadline: time.Now().Add(c.cfg.Deadline),
+		abandoned: func() bool { return e.ctx.Err() != nil },
+		reserve:   func(n int64) error { return h.r.Grow(e.ctx, n) },
+	}
+	e.g, e.err = compileMetered(s, c.voc, c.cfg, work, h)
+}
+
+// finish publishes the result of a compilation. It reports whether h is in use.
+func (c *Compiler) finish(e *entry, el *list.Element, h *holding) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e.finished = true
+	if e.err != nil || e.users == 0 {
+		c.drop(el)
+		return false
+	}
+	e.g.of, e.g.entry = c, e
+	e.hold, e.size = h, h.granted.Load()-c.voc.working()
+	return true
+}
+
+// drop removes an entry, unless its key has a newer one. Those who use its grammar keep it.
+// The caller holds mu.
+func (c *Compiler) drop(el *list.Element) {
+	e := el.Value.(*entry)
+	c.unused.Shrink(e.kept)
+	e.kept = 0
+	if c.entries[e.key] == el {
+		delete(c.entries, e.key)
+		c.recent.Remove(el)
+	}
+}
+
+// evict drops grammars that nobody uses, those first that were asked for longest ago, until
+// they had n bytes. The caller holds mu.
+func (c *Compiler) evict(n int64) {
+	for el := c.recent.Back(); el != nil && n > 0; {
+		before := el.Prev()
+		if e := el.Value.(*entry); e.kept > 0 {
+			n -= e.kept
+			c.drop(el)
+		}
+		el = before
+	}
+}
+
+// holding is the memory that is reserved for a grammar that is compiled or in use.
+type holding struct {
+	mu      sync.Mutex
+	r       *memory.Reservation
+	granted atomic.Int64 // bytes of r for the grammar; what compiling takes is not among them
+	closed  bool
+}
+
+// cover reserves n bytes for a grammar, and some more, unless they are reserved already. It
+// reports false if there is no room. Nothing is reserved for nil, and for a grammar that
+// somebody still builds masks of who has put it down.
+func (h *holding) cover(n int64, v *Vocabulary) bool {
+	if h == nil || n <= h.granted.Load() {
+		return true
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	more := n - h.granted.Load()
+	if h.closed || more <= 0 {
+		return true
+	}
+	if more += v.working() / 4; !h.r.TryGrow(more) {
+		return false
+	}
+	h.granted.Add(more)
+	return true
+}
+
+// close gives everything back.
+func (h *holding) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	h.r.Release()
+}
+
+// working is how many bytes of masks a grammar in use has room for in any case. With less,
+// it would drop its masks again and again while it builds one.
+func (v *Vocabulary) working() int64 { return 64<<10 + 16*4*int64(v.words()) }

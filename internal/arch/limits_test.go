@@ -1,0 +1,365 @@
+package arch
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// limitsDocument has the table of limits.
+const limitsDocument = "../../docs/interface/operations.md"
+
+// limitedPackages are those in which a client can ask for something.
+var limitedPackages = []string{"api", "auth", "chat", "cmd/weir", "engine", "feedback", "grammar", "internal/plainfile", "metrics", "scheduler", "server", "store", "tokenizer", "trajectory", "usage"}
+
+// limitName is what the names of bounds begin with.
+var limitName = regexp.MustCompile(`^([mM]ax|[mM]ost|[lL]imit|[lL]argest|[lL]ongest|[dD]eepest)([A-Z].*)?$`)
+
+// TestLimitsAreDocumented: every constant that bounds something has a row in the table of limits,
+// which has its value; or it is among those that bound nothing of a client's.
+func TestLimitsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile(limitsDocument)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), `id="section-6"`)
+	section, _, _ = strings.Cut(section, `id="section-7"`)
+	found := limitConstants(t)
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		row, documented := limitRows[name]
+		_, none := notLimits[name]
+		switch {
+		case documented == none:
+			t.Errorf("%s = %d has to be either in the table of limits of docs/interface/operations.md, and in limitRows of this test, or in its notLimits", name, found[name])
+		case documented:
+			checkLimit(t, section, name, row, found[name])
+		}
+	}
+	for _, names := range []map[string]string{limitRows, notLimits} {
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			if _, ok := found[name]; !ok {
+				t.Errorf("there is no constant %s", name)
+			}
+		}
+	}
+}
+
+// checkLimit looks for a value in the row that begins with a text.
+func checkLimit(t *testing.T, section, name, row string, value int64) {
+	t.Helper()
+	for line := range strings.Lines(section) {
+		if !strings.HasPrefix(line, "| "+row) {
+			continue
+		}
+		if !slices.ContainsFunc(spellings(value), func(s string) bool {
+			return regexp.MustCompile(`(^|[^0-9,])` + regexp.QuoteMeta(s) + `([^0-9,]|,[^0-9]|$)`).MatchString(line)
+		}) {
+			t.Errorf("%s is %d (%s), which its row does not say: %s", name, value, strings.Join(spellings(value), ", "), line)
+		}
+		return
+	}
+	t.Errorf("%s: the table of limits has no row %q", name, row)
+}
+
+// spellings are the ways in which the table writes a value: a number, bytes, or a time.
+func spellings(n int64) []string {
+	plain := strconv.FormatInt(n, 10)
+	for i := len(plain) - 3; i > 0; i -= 3 {
+		plain = plain[:i] + "," + plain[i:]
+	}
+	all := []string{plain}
+	for _, unit := range []struct {
+		size int64
+		name string
+	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}, {60e9, "min"}, {1e9, "s"}} {
+		if n%unit.size == 0 {
+			all = append(all, fmt.Sprintf("%d %s", n/unit.size, unit.name))
+		}
+	}
+	return all
+}
+
+// limitConstants returns the constants with the names of bounds, and the numbers in what
+// functions named Default… return, by package and name.
+func limitConstants(t *testing.T) map[string]int64 {
+	found := map[string]int64{}
+	eachFile(t, func(pkg, path string, _ *token.FileSet, f *ast.File) {
+		if strings.HasSuffix(path, "_test.go") || pkg == "server/servertest" || !slices.ContainsFunc(limitedPackages, func(p string) bool { return under(pkg, p) }) {
+			return
+		}
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && strings.HasPrefix(fn.Name.Name, "Default") {
+				addDefaults(found, pkg, fn)
+			} else {
+				addConstants(found, pkg, d)
+			}
+		}
+	})
+	return found
+}
+
+func addConstants(found map[string]int64, pkg string, in ast.Node) {
+	ast.Inspect(in, func(n ast.Node) bool {
+		d, ok := n.(*ast.GenDecl)
+		if !ok || d.Tok != token.CONST {
+			return true
+		}
+		for _, s := range d.Specs {
+			spec := s.(*ast.ValueSpec)
+			for i, name := range spec.Names {
+				if !limitName.MatchString(name.Name) || i >= len(spec.Values) {
+					continue
+				}
+				if v, ok := evaluate(spec.Values[i]); ok {
+					found[pkg+"."+name.Name] = v
+				}
+			}
+		}
+		return true
+	})
+}
+
+func addDefaults(found map[string]int64, pkg string, in ast.Node) {
+	ast.Inspect(in, func(n ast.Node) bool {
+		kv, ok := n.(*ast.KeyValueExpr)
+		if !ok {
+			return true
+		}
+		key, ok := kv.Key.(*ast.Ident)
+		if !ok {
+			return true
+		}
+		if v, ok := evaluate(kv.Value); ok {
+			found[pkg+".Default."+key.Name] = v
+		}
+		return true
+	})
+}
+
+// evaluate computes an expression of numbers and of units of time.
+func evaluate(e ast.Expr) (int64, bool) {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		n, err := strconv.ParseInt(e.Value, 0, 64)
+		return n, err == nil
+	case *ast.ParenExpr:
+		return evaluate(e.X)
+	case *ast.SelectorExpr:
+		n, ok := map[string]int64{"Microsecond": 1e3, "Millisecond": 1e6, "Second": 1e9, "Minute": 60e9, "Hour": 3600e9}[e.Sel.Name]
+		return n, ok
+	case *ast.BinaryExpr:
+		x, okX := evaluate(e.X)
+		y, okY := evaluate(e.Y)
+		if !okX || !okY {
+			return 0, false
+		}
+		switch e.Op {
+		case token.SHL:
+			return x << y, true
+		case token.MUL:
+			return x * y, true
+		case token.ADD:
+			return x + y, true
+		case token.SUB:
+			return x - y, true
+		}
+	}
+	return 0, false
+}
+
+// limitRows tells what the row of a constant begins with.
+var limitRows = map[string]string{
+	"api.Default.AllowedIDs":                  "`allowed_token_ids`",
+	"api.Default.Alternatives":                "`choice`",
+	"api.Default.BadWords":                    "`bad_words`",
+	"api.Default.Depth":                       "nesting of JSON",
+	"api.Default.LogitBias":                   "`logit_bias`",
+	"api.Default.Messages":                    "messages",
+	"api.Default.Parts":                       "content parts",
+	"api.Default.Prompts":                     "prompts of",
+	"api.Default.Repetition":                  "`repetition_detection`",
+	"api.Default.Stop":                        "stop strings",
+	"api.Default.StopBytes":                   "stop strings",
+	"server/openai.maxEdits":                  "logits that",
+	"api.Default.StopTokenIDs":                "`stop_token_ids`",
+	"api.Default.ToolBytes":                   "definitions of tools",
+	"chat/jinja.MaxSource":                    "a template: a request's own",
+	"chat/jinja.maxField":                     "a template: a request's own",
+	"chat/jinja.maxRange":                     "a template: a request's own",
+	"engine.mostForced":                       "tokens that a step takes over",
+	"server/openai.mostStrings":               "preparing a body",
+	"feedback.Default.MaxPayload":             "a payload of feedback",
+	"feedback.Default.MaxRows":                "rows of an answer",
+	"feedback.MaxBatch":                       "a batch of feedback",
+	"feedback.maxAggregations":                "statistics: metrics",
+	"feedback.maxBuckets":                     "statistics: buckets",
+	"feedback.maxCreator":                     "names in feedback",
+	"feedback.maxExprDepth":                   "a query: levels",
+	"feedback.maxExprIn":                      "a query: levels",
+	"feedback.maxExprInAll":                   "a query: levels",
+	"feedback.maxExprNodes":                   "a query: levels",
+	"feedback.maxExprSubstr":                  "a query: `fields`",
+	"feedback.maxFields":                      "a query: `fields`",
+	"feedback.maxID":                          "names in feedback",
+	"feedback.maxMetrics":                     "statistics: metrics",
+	"feedback.maxNote":                        "names in feedback",
+	"feedback.maxPathBytes":                   "a query: `fields`",
+	"feedback.maxPathParts":                   "a query: `fields`",
+	"feedback.maxPaths":                       "paths in a payload schema",
+	"feedback.maxPercentiles":                 "statistics: metrics",
+	"feedback.maxQueue":                       "names in feedback",
+	"feedback.maxRef":                         "names in feedback",
+	"feedback.maxSortBy":                      "a query: `fields`",
+	"feedback.maxSortBytes":                   "a query that sorts",
+	"feedback.maxSorted":                      "a query that sorts",
+	"feedback.maxStatsAnswer":                 "statistics: buckets",
+	"feedback.maxType":                        "names in feedback",
+	"grammar.Default.CacheBytes":              "compiled constraints",
+	"grammar.Default.Deadline":                "a constraint: states",
+	"grammar.Default.MaxStates":               "a constraint: states",
+	"grammar.Default.MaxWork":                 "a constraint: states",
+	"grammar.maxAlternatives":                 "a constraint: nesting",
+	"grammar.maxDepth":                        "a constraint: nesting",
+	"grammar.maxDigits":                       "a constraint: nesting",
+	"grammar.maxRepeat":                       "a constraint: nesting",
+	"grammar.maxStacks":                       "ways to read",
+	"internal/plainfile.Most":                 "a file of a model",
+	"metrics.maxProjects":                     "projects with counts",
+	"scheduler.MaxRepetition":                 "`repetition_detection`",
+	"server.Default.Heartbeat":                "silence of a stream",
+	"server.Default.MaxLogprobs":              "`top_logprobs`",
+	"server/openai.maxBadWordTokens":          "`bad_words`",
+	"server/openai.maxID":                     "a request's id",
+	"server/openai.maxLogprobTokens":          "`logprob_token_ids`",
+	"server/openai.maxPromptScores":           "log-probabilities of prompt tokens",
+	"server/openai.maxWaiting":                "what `stream_interval` gathers",
+	"server/recording.maxHeld":                "completions and rewards",
+	"server/recording.maxRecordings":          "completions that wait",
+	"server/trajectoryapi.Default.Idle":       "silence within a body",
+	"server/trajectoryapi.Default.MaxBody":    "a body of trajectories",
+	"server/trajectoryapi.Default.MaxRatio":   "a compressed body",
+	"server/trajectoryapi.Default.MaxUploads": "log requests",
+	"server/trajectoryapi.maxPage":            "a split of trajectories",
+	"server/trajectoryapi.maxRewards":         "rewards in a request",
+	"server/transport.Default.Begun":          "of these, those of a tenant that have begun",
+	"server/transport.Default.BodyTimeout":    "time for a body",
+	"server/transport.Default.BodyWindow":     "least rate",
+	"server/transport.Default.IdleTimeout":    "time between two requests",
+	"server/transport.Default.MaxBodies":      "bodies in memory, shared",
+	"server/transport.Default.MaxBody":        "a body |",
+	"server/transport.Default.MaxConnections": "connections, shared",
+	"server/transport.Default.MaxHeader":      "request line",
+	"server/transport.Default.MemoryWait":     "memory for bodies",
+	"server/transport.Default.Places":         "queries, exports",
+	"server/transport.Default.PrepareQueue":   "requests that wait to be prepared",
+	"server/transport.Default.ReadTimeout":    "time for the headers",
+	"server/transport.Default.WriteTimeout":   "time for a client",
+	"server/transport.maxExtensions":          "extensions of the chunks",
+	"server/transport.maxProject":             "the name of a project",
+	"store.Default.MaxQueue":                  "writes that wait",
+	"store.Default.MinFree":                   "free space",
+	"trajectory.Default.Depth":                "nesting of JSON",
+	"trajectory.Default.Trajectories":         "a trajectory; trajectories",
+	"trajectory.Default.Trajectory":           "a trajectory; trajectories",
+	"trajectory.MaxSplit":                     "a split of trajectories",
+	"trajectory.maxNameBytes":                 "metrics of a selection",
+	"trajectory.maxNames":                     "metrics of a selection",
+	"usage.Default.MaxProjects":               "projects with counts",
+}
+
+// notLimits are constants of the same kinds that are no bounds of what clients can ask for,
+// with what they are.
+var notLimits = map[string]string{
+	"api.Default.Choices":                 "the server sets another one",
+	"api.maxDepth":                        "of a setting",
+	"api.maxListed":                       "of an error's text",
+	"api.most":                            "of an error's text, and of exponents that make sense",
+	"chat.maxCached":                      "of a cache",
+	"chat.maxCachedBytes":                 "of a cache",
+	"chat/jinja.maxBits":                  "within the steps of a template",
+	"chat/jinja.maxDepth":                 "within the source of a template",
+	"chat/jinja.maxDigits":                "as Python has it",
+	"chat/jinja.maxErrorRepr":             "of an error's text",
+	"chat/jinja.maxHeight":                "within the source of a template",
+	"chat/jinja.maxJSONDepth":             "within the nesting of JSON",
+	"chat/jinja.maxJSONValues":            "within the memory of a template",
+	"chat/jinja.maxKept":                  "of a pool",
+	"chat/jinja.maxNesting":               "within the depth of a template",
+	"chat/reasoning.maxBlanks":            "of what counts as a tag",
+	"cmd/weir.maxRetentionDays":           "of a flag",
+	"cmd/weir.maxSocketPath":              "of the system",
+	"engine.largestPiece":                 "of a pool",
+	"engine.maxDisplaced":                 "of a schedule",
+	"engine.maxPromptTop":                 "of a step; the prompt takes more of them",
+	"engine.mostItems":                    "of one call; there is another one",
+	"engine.mostTop":                      "of one call; there is another one",
+	"feedback.maxBlocks":                  "of a cache",
+	"feedback.maxCountedPlans":            "of a cache",
+	"feedback.maxDeletions":               "of a cache",
+	"feedback.maxDepth":                   "the same as for all JSON",
+	"feedback.maxInt":                     "of numbers that are taken as they are",
+	"feedback.maxIssues":                  "of an error's text",
+	"feedback.maxListed":                  "of a plan; a query takes another one",
+	"feedback.maxMerged":                  "of a plan; a query takes another one",
+	"feedback.maxNewest":                  "of a cache",
+	"feedback.maxProject":                 "the same as in the header",
+	"feedback.maxSameTime":                "of a plan; a query takes another one",
+	"feedback.maxSets":                    "of a plan; a query takes another one",
+	"feedback.maxStatsValues":             "each value counts twice; the table says for how many that is enough",
+	"feedback.most":                       "of an error's text",
+	"grammar.Default.GrammarBytes":        "of a cache",
+	"grammar.maxForced":                   "of a step; the next one goes on",
+	"grammar.maxIndent":                   "of the white space that a model may write",
+	"grammar.maxKey":                      "of a cache",
+	"grammar.maxOutline":                  "of a cache",
+	"grammar.maxTokenLen":                 "of a vocabulary",
+	"metrics.maxBounds":                   "of the code",
+	"scheduler.maxIdle":                   "of a memory of who had how much",
+	"scheduler.maxPassed":                 "of a schedule",
+	"scheduler.maxSat":                    "of a schedule",
+	"server.Default.RecordEvery":          "of a schedule",
+	"server.Default.RewardWait":           "of a schedule",
+	"server.Default.StallAfter":           "of health",
+	"server/transport.Default.BodyRate":   "for each second; the table says for how many in a window",
+	"server/transport.Default.MaxAge":     "of what browsers remember",
+	"server/transport.Default.Memory":     "of tests; the program measures it",
+	"server/transport.Default.Rest":       "of a schedule",
+	"server/transport.Default.RetryAfter": "of an answer",
+	"server/transport.Default.Slice":      "of a schedule",
+	"server/transport.most":               "of numbers that are taken as they are",
+	"store.Default.CompactEvery":          "of a schedule",
+	"store.Default.MaintainEvery":         "of a schedule",
+	"store.Default.MaxUpdate":             "more than the largest request comes to",
+	"store.Default.MemTable":              "of a file",
+	"store.Default.ValueLogFile":          "of a file",
+	"store.Default.ValueThreshold":        "of a file",
+	"store.longest":                       "of a file",
+	"store.maxBlock":                      "of a file",
+	"store.maxChecked":                    "of a file",
+	"store.maxGroup":                      "of a group of writes; the rest is in the next one",
+	"store.maxKey":                        "of a file; keys that clients choose are shorter",
+	"store.maxVarint32":                   "of a file",
+	"store.mostPause":                     "of a schedule",
+	"tokenizer.maxClasses":                "of a model's file",
+	"tokenizer.maxCode":                   "of a model's file",
+	"tokenizer.maxDepth":                  "of a model's file",
+	"tokenizer.maxFile":                   "of a model's file",
+	"tokenizer.maxFrames":                 "of a model's regular expressions; those of published models never come to it",
+	"tokenizer.maxNesting":                "of a model's file",
+	"tokenizer.maxPattern":                "of a model's file",
+	"tokenizer.maxRepeat":                 "of a model's file",
+	"tokenizer.maxScratch":                "of a pool",
+	"trajectory.MaxDetails":               "of an error's text",
+	"trajectory.maxFinish":                "of what is told of a trajectory",
+	"trajectory/archive.maxCall":          "of an index; a longer id is not in it",
+	"usage.MaxName":                       "the same as in the header",
+	"usage.maxLine":                       "of a file",
+	"usage.most":                          "of a wait for a file",
+}
