@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -43,7 +44,7 @@ func newPoolTest(t *testing.T, workers int) *poolTest {
 // wait waits until f is true.
 func (p *poolTest) wait(what string, f func() bool) {
 	p.Helper()
-	for patience := time.Now().Add(20 * time.Second); !f(); time.Sleep(100 * time.Microsecond) {
+	for patience := time.Now().Add(20 * time.Second); !f(); runtime.Gosched() {
 		if time.Now().After(patience) {
 			p.Fatalf("in 20 s it did not happen that %s", what)
 		}
