@@ -12,6 +12,7 @@ import (
 
 	"weir/backend"
 	"weir/internal/invariants"
+	"weir/internal/retry"
 	"weir/kvcache"
 	"weir/sampler"
 	"weir/scheduler"
@@ -150,6 +151,7 @@ type Engine struct {
 	counts      Stats
 	report      Report
 	now         time.Duration // since epoch: when the last step ended, or work came after a pause
+	speed       retry.Rate    // of computed tokens
 }
 
 // New returns an engine. Run opens its backend with open, and opens it again after a

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"container/heap"
 	"slices"
+
+	"weir/internal/retry"
 )
 
 // places are the books of the intake: who holds the places for choices that have been
@@ -275,11 +277,16 @@ func (p *places) before(s *submission) int64 {
 // shared is about how many tokens are computed in h until n are in one of its parts, which
 // is not there yet if it is nil.
 func (h *holder) shared(n int64, one *holder) int64 {
-	others, of := h.tokens, int64(len(h.parts))
-	if one != nil {
-		others, of = others-one.tokens, of-1
+	if one == nil {
+		return retry.Shared(n, h.tokens, len(h.parts))
 	}
-	return n + min(others, of*n)
+	return retry.Shared(n, h.tokens-one.tokens, len(h.parts)-1)
+}
+
+// full is ErrFull for s, with the time after which it may be submitted again: that in which
+// the tokens before it are computed, so many per second.
+func (s *submission) full(speed float64) error {
+	return retry.After(ErrFull, retry.Time(float64(s.before), speed))
 }
 
 // latentFirst is a heap of the parts of a holder that have submissions that have not begun.

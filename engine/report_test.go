@@ -11,6 +11,7 @@ import (
 	"weir/backend"
 	"weir/backend/sim"
 	"weir/engine"
+	"weir/internal/retry"
 )
 
 const (
@@ -279,4 +280,66 @@ func TestStepBegan(t *testing.T) {
 		}
 		e.mustStop(t)
 	})
+}
+
+// TestFullSaysWhenToRetry: who is refused, or gives up its place, is told how long the tokens
+// before its own take, as fast as tokens were computed before. Idle time does not count.
+func TestFullSaysWhenToRetry(t *testing.T) {
+	eachDepthTimed(t, func(t *testing.T, depth int) {
+		e := start(t, engine.Config{MaxLive: 6}, timed(simSpec(100, 16, 100, 1, depth)))
+		if e.Stats().Speed != 0 {
+			t.Error("there is a speed before the first step")
+		}
+		refused := func(err error, least, most float64) {
+			t.Helper()
+			if got := retry.Of(err).Seconds(); !errors.Is(err, engine.ErrFull) || got < least || got > most {
+				t.Errorf("%v after %v s, want %v to %v", err, got, least, most)
+			}
+		}
+		submit := func(tenant string, r engine.Request) (*engine.Stream, error) {
+			return e.Submit(accounted(r, tenant, ""))
+		}
+		var streams []*engine.Stream
+		fill := func(n int, r engine.Request) {
+			for range n {
+				s, err := submit("A", r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				streams = append(streams, s)
+			}
+		}
+		fill(6, request(20, 4))
+		_, err := submit("A", request(20, 4))
+		refused(err, 0, 0)
+		drain(t, streams)
+		time.Sleep(time.Hour)
+		speed := e.Stats().Speed // 23 tokens in four steps of 10 ms
+		if speed < 500 || speed > 600 {
+			t.Errorf("%v tokens per second", speed)
+		}
+		streams = nil
+		fill(6, request(20, 100))
+		_, err = submit("A", request(20, 100))
+		refused(err, 5*120/speed, 6*120/speed) // of the first one, half is taken as computed
+		if _, err = submit("B", request(20, 4)); err != nil {
+			t.Error(err)
+		}
+		refused(drain(t, streams[5:]), 3*120/speed, 5.5*120/speed) // speed has changed
+		for _, s := range streams {
+			s.Cancel()
+		}
+		e.mustStop(t)
+	})
+}
+
+// drain reads streams to their ends, and returns an error that one has ended with.
+func drain(t *testing.T, streams []*engine.Stream) (err error) {
+	t.Helper()
+	for _, s := range streams {
+		if r := collect(t.Context(), s, job{}); r.err != nil {
+			err = r.err
+		}
+	}
+	return err
 }

@@ -12,6 +12,10 @@ type Stats struct {
 	// to do. If it lies far back, the device hangs.
 	StepBegan time.Time
 
+	// Speed is how many tokens steps have computed per second lately, of prompts and outputs
+	// alike; 0: it is not known.
+	Speed float64
+
 	// The following only grow.
 	Steps            uint64
 	PromptTokens     uint64        // of requests that have their first token

@@ -216,7 +216,10 @@ func (e *Engine) finish(s *stepData) error {
 	if err := e.be.End(&s.out); err != nil {
 		return err
 	}
+	before := e.now
 	e.now = e.clock()
+	e.speed.Add(float64(len(s.batch.Tokens)), e.now-before)
+	e.counts.Speed = e.speed.PerSecond()
 	e.account.stepEnded(e.now)
 	e.counts.Steps++
 	row, top, host, masked := 0, 0, 0, 0

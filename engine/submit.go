@@ -52,6 +52,9 @@ func (e *Engine) SubmitAll(rs []Request) (*Stream, error) {
 		e.mu.in = append(e.mu.in, qs...)
 		return nil
 	})
+	if err == ErrFull {
+		return nil, sub.full(e.Stats().Speed)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -193,23 +196,30 @@ func (e *Engine) intake() {
 
 // begin notes that a step has been planned with choices that were in none before. Nobody else
 // gets their places from now on. Those who have lost theirs since intake are ended before
-// anything is drawn for them.
+// anything is drawn for them, unless they have come since then, too: the next intake ends those.
 func (e *Engine) begin(chunks []scheduler.Chunk) {
 	e.mu.Lock()
 	for i := range chunks {
 		e.mu.places.begin(chunks[i].Seq.Owner.(*choice).req.sub)
 	}
-	evicted := e.mu.evicted
-	e.mu.evicted = nil
+	var known []*submission
+	e.mu.evicted = slices.DeleteFunc(e.mu.evicted, func(s *submission) bool {
+		added := s.requests[0].choices[0].seq.ID > 0
+		if added {
+			known = append(known, s)
+		}
+		return added
+	})
 	e.mu.Unlock()
-	e.giveUp(evicted)
+	e.giveUp(known)
 }
 
 // giveUp ends submissions that have lost their places to others.
 func (e *Engine) giveUp(evicted []*submission) {
 	for _, s := range evicted {
+		err := s.full(e.counts.Speed)
 		for _, q := range s.requests {
-			e.end(q, Failed, ErrFull)
+			e.end(q, Failed, err)
 		}
 	}
 }

@@ -71,7 +71,7 @@
 // A legal query can read a million records, and evaluate a thousand nodes on a payload of a
 // megabyte. Nothing bounds its time. Instead everything that it does is counted on a meter
 // (package pace): keys, rows, bytes of payloads, comparisons of a sort. So it ends soon
-// after its context has, also within one record, and whoever started it can let it take turns
+// after its context has, also within one record or one large body, and whoever started it can let it take turns
 // with others. Memory and the size of one step are bounded: [Config.DecodeQuery] refuses
 // more fields, orders, nodes and elements, and rows are written in parts. An $in is looked
 // up in a set (in.go), and texts are searched in linear time (contains.go).

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"weir/internal/memory"
 	"weir/internal/pace"
 	"weir/store"
 )
@@ -24,6 +25,21 @@ type rowHeap struct {
 	sort  []order
 	meter *pace.Meter
 	bytes int // that the list holds, about
+	ctx   context.Context
+	taken int // bytes that were reserved with ctx
+}
+
+// take reserves the memory of the list (package memory), some more than it has now.
+func (h *rowHeap) take() error {
+	if h.bytes <= h.taken {
+		return nil
+	}
+	n := h.bytes + h.bytes/2 - h.taken + 64<<10
+	if err := memory.Take(h.ctx, int64(n)); err != nil {
+		return err
+	}
+	h.taken += n
+	return nil
 }
 
 // maxSortBytes bounds the memory of the rows that a query sorts.
@@ -129,17 +145,19 @@ func (q *Query) sorted(ctx context.Context, r *store.Reader, f func(rec *Record,
 	}
 	defer w.close()
 	most := q.offset + q.limit
-	h := rowHeap{sort: q.sort, meter: w.meter}
+	h := rowHeap{sort: q.sort, meter: w.meter, ctx: ctx}
 	full := false
+	var short error
 	if err := w.matches(0, !keyed, func(at *position, rec *Record) bool {
 		total++
 		if most == 0 {
 			return true
 		}
 		full = !h.keep(at, rec, most)
-		return !full
-	}); firstError(err, w.meter.Err()) != nil {
-		return 0, firstError(err, w.meter.Err())
+		short = h.take()
+		return !full && short == nil
+	}); firstError(firstError(err, short), w.meter.Err()) != nil {
+		return 0, firstError(firstError(err, short), w.meter.Err())
 	}
 	if full {
 		return 0, refuse("Too many rows for this order; narrow the query or sort by created_at")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"weir/internal/memory"
 	"weir/internal/pace"
 	"weir/store"
 )
@@ -45,8 +46,15 @@ func (s *Store) StoreStats() store.Stats { return s.db.Stats() }
 // DecodeQuery is Config.DecodeQuery with the configuration of the store. It ends early with
 // the cause of ctx, because a large expression takes milliseconds.
 func (s *Store) DecodeQuery(ctx context.Context, body []byte, kind Kind, weave bool) (*Query, error) {
+	if err := memory.Take(ctx, decodedBytes*int64(len(body))); err != nil {
+		return nil, err
+	}
 	return s.cfg.decodeQuery(pace.Of(ctx), body, kind, weave)
 }
+
+// decodedBytes is how many bytes each byte of a query may take when it is decoded: an element
+// of $in has four and takes an entry of a map.
+const decodedBytes = 24
 
 // get reads a record of a project; nil if there is none.
 func get(r *store.Reader, project string, id [16]byte) (rec *Record, err error) {

@@ -3,8 +3,10 @@ package store
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -174,5 +176,44 @@ func TestIdleAccount(t *testing.T) {
 	set(t, d, "k", "v")
 	if serial() != before+1 {
 		t.Error("it was not written after an update")
+	}
+}
+
+// TestRotatedEnds: the account has the right ends of logs that were closed since it was
+// written last, and finds them without reading the logs from their beginnings.
+func TestRotatedEnds(t *testing.T) {
+	cfg := testConfig(t.TempDir())
+	cfg.accountEvery = time.Hour
+	d := open(t, cfg)
+	for i := 0; ; i++ {
+		if mem, _ := d.logs.positions(); mem.id > 2 {
+			break
+		}
+		set(t, d, fmt.Sprint("k", i), strings.Repeat("v", 500))
+	}
+	closed := 0
+	mem, _ := d.logs.positions()
+	for _, path := range globbed(cfg.Dir, "*.mem") { // badger deletes them one after the other
+		name := filepath.Base(path)
+		id, err := strconv.Atoi(strings.TrimSuffix(name, ".mem"))
+		f, opened := os.Open(path)
+		if err != nil || opened != nil || id == mem.id {
+			continue
+		}
+		end := walk(f, logHeader)
+		_ = f.Close()
+		if end == logHeader {
+			continue // badger empties a file before it deletes it
+		}
+		closed++
+		if got := d.logs.rotatedEnd(id); got != end {
+			t.Errorf("%s ends at %d when it is closed, want %d", name, got, end)
+		}
+		if l := d.keeper.describeMemtable(name, &mem); l.end != end {
+			t.Errorf("%s ends at %d in the account, want %d", name, l.end, end)
+		}
+	}
+	if closed == 0 && d.logs.rotatedEnd(mem.id-1) <= logHeader {
+		t.Error("no end of a closed log is known")
 	}
 }

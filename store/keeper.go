@@ -303,7 +303,9 @@ func (k *keeper) describeMemtable(name string, mem *newestLog) logEntry {
 		}
 	}
 	if f, err := os.Open(path); err == nil { // else badger has just deleted it
-		l.end = walk(f, l.end)
+		// Walking over the log from the last account on would read up to 100,000 headers.
+		id, _ := strconv.Atoi(strings.TrimSuffix(name, ".mem"))
+		l.end = walk(f, max(l.end, k.logs.rotatedEnd(id)))
 		_ = f.Close()
 		k.closed[name] = l
 	}

@@ -49,7 +49,8 @@ type syncer struct {
 
 	mu          sync.Mutex // guards the fields down to the next empty line
 	mem, values newestLog
-	unnamed     bool // a log has been created and the directory not been synced since
+	rotated     map[int]int64 // where the synced records of memtables' logs before the newest end, by number
+	unnamed     bool          // a log has been created and the directory not been synced since
 	ahead       preallocator
 
 	// outside says that badger syncs by itself, because it did not send the messages
@@ -87,7 +88,7 @@ func (s *syncer) open() error {
 	if err := s.values.find(s.dir, ".vlog", 6); err != nil {
 		return err
 	}
-	s.unnamed = false
+	s.unnamed, s.rotated = false, map[int]int64{}
 	s.preallocate()
 	return s.names(s.dir)
 }
@@ -262,6 +263,18 @@ func (s *syncer) written(t *newestLog) int64 {
 	return walk(t.f, t.end)
 }
 
+// rotatedMost is how many logs of memtables rotated remembers. badger has at most three
+// memtables, and so about as many logs.
+const rotatedMost = 64
+
+// rotatedEnd is where the records of a log of a memtable ended when the next one was begun.
+// It is 0 if that is not known, and a collection may have written further records since.
+func (s *syncer) rotatedEnd(id int) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rotated[id]
+}
+
 // positions are the numbers of the newest logs and where their durable records end.
 func (s *syncer) positions() (mem, values newestLog) {
 	s.mu.Lock()
@@ -283,6 +296,10 @@ func (s *syncer) advance(t *newestLog) (advanced bool, err error) {
 		return false, err
 	}
 	_ = t.f.Close() // it has just been synced
+	if t == &s.mem {
+		s.rotated[t.id] = t.end
+		delete(s.rotated, t.id-rotatedMost)
+	}
 	t.id++
 	t.f, t.next, t.end, s.unnamed = f, fmt.Sprintf(t.format, t.id+1), logHeader, true
 	if t == &s.mem {

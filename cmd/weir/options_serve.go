@@ -97,7 +97,7 @@ func (o *listenOptions) bind(f *flagSet) {
 	f.StringVar(&o.socket, "uds", "", "listen on the Unix domain socket at this `path` instead of a TCP port")
 	f.StringVar(&o.rootPath, "root-path", "", "`prefix` of every URL path, for a proxy that does not remove it")
 	f.Var(&o.maxBody, "max-body-size", "largest body of a request")
-	f.Var(&o.memory, "memory-limit", "most memory that all requests together may hold, for bodies and answers that are not sent or not read yet; requests beyond it wait a few seconds and are then refused with 503 (default: four fifths of what the machine or its control group leaves beside the weights and the KV cache)")
+	f.Var(&o.memory, "memory-limit", "most memory that all requests together may hold, for bodies, preparing them, and answers that are not sent or not read yet; requests beyond it wait a few seconds and are then refused with 503 (default: four fifths of what the machine or its control group leaves beside the weights and the KV cache)")
 	f.IntVar(&o.preparing, "max-preparing", 4096, "largest number of `requests` that wait to be rendered and tokenized; requests beyond it are refused with 503")
 	f.Var((*span)(&o.heartbeat), "sse-heartbeat", "how long a stream may be silent before a blank line is sent to keep the connection open; 0 sends none")
 	f.Var((*span)(&o.shutdown), "shutdown-timeout", "how long requests may continue after SIGTERM or SIGINT")

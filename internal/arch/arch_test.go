@@ -87,7 +87,7 @@ var rules = map[string]rule{
 		mayNot: noIO,
 	},
 	"engine": {
-		may:    []string{"backend", inv, "kvcache", "sampler", "scheduler", "tokenizer"},
+		may:    []string{"backend", inv, "internal/retry", "kvcache", "sampler", "scheduler", "tokenizer"},
 		tests:  []string{"backend/sim", "device/cpu", "internal/testkit", "model", "models", "weights"},
 		mayNot: []string{"net", "os", "encoding/json", "github.com"},
 	},
@@ -96,7 +96,7 @@ var rules = map[string]rule{
 	"examples/go/feedback":     {},
 	"examples/go/trajectories": {},
 	"feedback": {
-		may:    []string{"internal/jsontext", "internal/pace", "store"},
+		may:    []string{"internal/jsontext", "internal/memory", "internal/pace", "store"},
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "os", "github.com/dgraph-io", "github.com/valyala"},
 	},
@@ -118,7 +118,7 @@ var rules = map[string]rule{
 		mayNot: noIO,
 	},
 	"internal/memory": {
-		may:    []string{inv},
+		may:    []string{inv, "internal/retry"},
 		mayNot: noIO,
 	},
 	"internal/pace": {
@@ -126,6 +126,9 @@ var rules = map[string]rule{
 	},
 	"internal/plainfile": {
 		mayNot: http,
+	},
+	"internal/retry": {
+		mayNot: append([]string{"sync"}, noIO...),
 	},
 	"internal/testkit": {
 		may: []string{"weights"},
@@ -164,7 +167,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/failure": {
-		may:    []string{"api", "engine", "feedback", "internal/memory", "metrics", "store", "trajectory", "trajectory/archive"},
+		may:    []string{"api", "engine", "feedback", "internal/memory", "internal/retry", "metrics", "store", "trajectory", "trajectory/archive"},
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "os", "github.com"},
 	},
@@ -195,7 +198,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/transport": {
-		may:    []string{inv, "api", "auth", "internal/longcopy", "internal/memory", "internal/pace", "metrics", "server/failure", "usage"},
+		may:    []string{inv, "api", "auth", "internal/longcopy", "internal/memory", "internal/pace", "internal/retry", "metrics", "server/failure", "usage"},
 		tests:  []string{"backend", "backend/sim", "engine", "server/servertest"},
 		mayNot: []string{"net/http"},
 	},
@@ -229,7 +232,7 @@ var rules = map[string]rule{
 	},
 	"trajectory/export": {
 		may:    []string{"internal/jsontext", "trajectory", "trajectory/archive"},
-		tests:  []string{"store"},
+		tests:  []string{"internal/pace", "store"},
 		mayNot: http,
 	},
 	"usage": {

@@ -43,6 +43,13 @@
 // clients see, and the kind of the reason with the beginning of the token, from which
 // package chat/jinja makes the messages of Python's json module.
 //
+// # Work that can be stopped
+//
+// PacedScan and the methods of Value whose names begin with Paced do the same at a [Pace]: a
+// function that is told of the bytes passed over, at least every 64 KiB, and may stop them. A
+// query that reads a text of 64 MiB so ends soon after its client has left. Without a pace
+// they are the others: Members is PacedMembers(nil).
+//
 // # Decoding and encoding Go values
 //
 // [Decode] and [Encode] are for configurations, records and reports, where a Go type says

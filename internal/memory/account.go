@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/internal/invariants"
+	"weir/internal/retry"
 )
 
 var (
@@ -35,6 +36,7 @@ type Account struct {
 		caches  []*Reservation
 		never   uint64
 		full    uint64
+		lived   retry.Mean // of bytes: from the opening of their reservation to its release
 	}
 }
 
@@ -78,13 +80,14 @@ func (a *Account) Limit() int64 { return a.limit }
 // goroutine.
 type Reservation struct {
 	account *Account
+	opened  time.Time
 	held    int64       // guarded by Account.mu
 	closed  bool        // likewise
 	reclaim func(int64) // of a cache
 }
 
 // Open returns a reservation of no bytes.
-func (a *Account) Open() *Reservation { return &Reservation{account: a} }
+func (a *Account) Open() *Reservation { return &Reservation{account: a, opened: time.Now()} }
 
 // Reserve returns a reservation of n bytes, which it may have to wait for (see
 // Reservation.Grow).
@@ -199,13 +202,24 @@ func (r *Reservation) queue(n int64) (*waiter, error) {
 		a.add(r, n)
 		return nil, nil
 	case a.mu.parked+r.held > a.limit/parkedShare || a.wait <= 0:
-		a.mu.full++
-		return nil, ErrFull
+		return nil, a.refuse(n)
 	}
 	a.mu.parked += r.held
 	w := &waiter{r: r, n: n, parked: r.held, granted: make(chan struct{})}
 	a.mu.waiting.PushBack(w)
 	return w, nil
+}
+
+// refuse counts a reservation of n bytes that does not fit, and returns ErrFull with the time
+// after which it may be tried again: in the time that a byte is held on average, as many are
+// given back as are held now. The caller holds mu.
+func (a *Account) refuse(n int64) error {
+	a.mu.full++
+	missing := a.mu.used + n - a.limit
+	for e := a.mu.waiting.Front(); e != nil; e = e.Next() {
+		missing += e.Value.(*waiter).n
+	}
+	return retry.After(ErrFull, a.mu.lived.Times(float64(max(missing, 0))/float64(max(a.mu.used, 1))))
 }
 
 // leave takes w out of the queue and returns err, unless its bytes have been granted in
@@ -218,7 +232,7 @@ func (a *Account) leave(w *waiter, err error) error {
 			a.mu.waiting.Remove(e)
 			a.mu.parked -= w.parked
 			if err == ErrFull {
-				a.mu.full++
+				err = a.refuse(w.n)
 			}
 			a.grant() // the next one may be smaller
 			return err
@@ -287,6 +301,9 @@ func (r *Reservation) Release() {
 	defer a.mu.Unlock()
 	invariants.Check(!r.closed, "a reservation is released twice")
 	r.closed = true
+	if r.held > 0 && r.reclaim == nil {
+		a.mu.lived.Add(time.Since(r.opened), float64(r.held))
+	}
 	a.add(r, -r.held)
 	for i, c := range a.mu.caches {
 		if c == r {

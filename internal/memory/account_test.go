@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"weir/internal/retry"
 )
 
 // model is a simple implementation of what an account decides.
@@ -345,6 +347,46 @@ func TestAllocations(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
+}
+
+// Who is refused is told when so many bytes are given back, as long as they were held before; those that
+// wait come first.
+func TestWhenToRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := New(1000, 10*time.Second)
+		reserve := func(n int64) *Reservation {
+			r, err := a.Reserve(t.Context(), n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		refused := func(n int64, want time.Duration) {
+			t.Helper()
+			if _, err := a.Reserve(t.Context(), n); !errors.Is(err, ErrFull) || retry.Of(err).Round(time.Millisecond) != want {
+				t.Errorf("%d bytes: %v after %v, want %v", n, err, retry.Of(err), want)
+			}
+		}
+		all := reserve(1000)
+		refused(10, 0) // nothing was given back yet
+		time.Sleep(30 * time.Second)
+		all.Release() // after 40 s
+		all = reserve(1000)
+		refused(250, 10*time.Second)
+		refused(500, 20*time.Second)
+		left := make(chan error)
+		go func() {
+			_, err := a.Reserve(t.Context(), 250)
+			left <- err
+		}()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		refused(500, 20*time.Second) // when its time was over, nobody waited any more
+		if err := <-left; retry.Of(err).Round(time.Millisecond) != 30*time.Second {
+			t.Errorf("before another: %v after %v", err, retry.Of(err))
+		}
+		all.Release()
+	})
 }
 
 // Moved bytes are those of the other reservation, and nobody who waits gets them in between.

@@ -3,9 +3,11 @@ package failure
 import (
 	"errors"
 	"log/slog"
+	"time"
 
 	"weir/api"
 	"weir/feedback"
+	"weir/internal/retry"
 	"weir/metrics"
 	"weir/trajectory"
 )
@@ -48,6 +50,7 @@ type Failure struct {
 	Param   *string
 	Message string
 	Reason  metrics.Reason // what the refusal counts as; "": it is not counted
+	After   time.Duration  // when the request may be sent again, if Retry says that it may; 0: it is not known
 
 	form   form
 	fields []byte // JSON of everything that is wrong with the request: a body of its own
@@ -81,6 +84,9 @@ func (s *Settings) Of(i Interface, err error) Failure {
 
 func (r *row) failure(s *Settings, i Interface, err error) Failure {
 	f := Failure{Kind: r.kind, Status: r.status, Type: r.typ, Reason: r.reason, Message: r.message(i)(s, err), form: r.form}
+	if f.After = r.after; f.After == 0 {
+		f.After = retry.Of(err)
+	}
 	switch {
 	case r.form == byInterface:
 		f.form = forms[i]

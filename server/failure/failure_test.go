@@ -8,9 +8,12 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/api"
+	"weir/engine"
 	"weir/feedback"
+	"weir/internal/retry"
 	"weir/internal/testkit"
 	"weir/store"
 	"weir/trajectory"
@@ -81,6 +84,22 @@ func TestUnknownErrors(t *testing.T) {
 		f := settings.Of(i, io.ErrUnexpectedEOF)
 		if body := string(f.AppendBody(nil)); f.Status != 500 || f.Level() != slog.LevelError || strings.Contains(body, "EOF") {
 			t.Errorf("%d %v %s", f.Status, f.Level(), body)
+		}
+	}
+}
+
+// What somebody has to mend is not tried again soon; else an error may say when.
+func TestWhenToRetry(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want time.Duration
+	}{
+		{store.ErrFull, time.Minute}, {store.ErrDamaged, time.Minute}, {ErrEngineFailed, time.Minute}, {ErrLoading, 0}, {engine.ErrFull, 0},
+		{retry.After(engine.ErrFull, 7*time.Second), 7 * time.Second},
+		{fmt.Errorf("wrapped: %w", retry.After(ErrQueueFull, time.Second)), time.Second},
+	} {
+		if f := settings.Of(OpenAI, c.err); !f.Retry() || f.After != c.want {
+			t.Errorf("%v: %d after %v, want %v", c.err, f.Status, f.After, c.want)
 		}
 	}
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"weir/api"
 	"weir/engine"
 	"weir/feedback"
 	"weir/internal/memory"
+	"weir/internal/retry"
 	"weir/metrics"
 	"weir/store"
 	"weir/trajectory"
@@ -26,7 +28,8 @@ type row struct {
 	status int
 	typ    string // of an OpenAI body
 	reason metrics.Reason
-	form   form // byInterface, or what is an exception to that
+	form   form          // byInterface, or what is an exception to that
+	after  time.Duration // Failure.After, if it is always the same
 	text   message
 	// The words of an interface that has its own.
 	feedback, trajectories message
@@ -68,6 +71,9 @@ const (
 	typeUploads = "Too Many Requests"
 	typeState   = "Conflict"
 )
+
+// lasting is when a request may be sent again that was refused for what somebody has to mend.
+const lasting = retry.Most
 
 // fault is the row of every error that is not in the table. What it was is only in the
 // log.
@@ -177,7 +183,7 @@ var table = []row{
 		text: func(s *Settings, _ error) string { return "The server is not ready: " + s.Progress() },
 	},
 	{
-		err: ErrEngineFailed, kind: "engine-failed", status: 503, typ: api.TypeUnavailable, reason: metrics.Dead,
+		err: ErrEngineFailed, kind: "engine-failed", status: 503, typ: api.TypeUnavailable, after: lasting, reason: metrics.Dead,
 		text: say("The engine has failed; the server has to be restarted."),
 	},
 	{
@@ -288,35 +294,35 @@ var table = []row{
 		text: say("Too many writes are waiting"), feedback: notReady,
 	},
 	{
-		err: store.ErrFull, kind: "disk-full", status: 503, typ: api.TypeUnavailable, reason: metrics.DiskFull,
+		err: store.ErrFull, kind: "disk-full", status: 503, typ: api.TypeUnavailable, after: lasting, reason: metrics.DiskFull,
 		text: say("There is too little space left on the disk"),
 	},
 	{
-		err: store.ErrFailed, kind: "disk-failed", status: 503, typ: api.TypeUnavailable, reason: metrics.DiskFailed,
+		err: store.ErrFailed, kind: "disk-failed", status: 503, typ: api.TypeUnavailable, after: lasting, reason: metrics.DiskFailed,
 		text: say("The disk did not take the write; whether it is there is not known"), feedback: notReady,
 	},
 	{
-		err: store.ErrLocked, kind: "store-locked", status: 503, typ: api.TypeUnavailable, reason: metrics.Loading,
+		err: store.ErrLocked, kind: "store-locked", status: 503, typ: api.TypeUnavailable, after: lasting, reason: metrics.Loading,
 		text: say("Another process uses the store; give this server a --data-dir of its own, or stop the other one"),
 	},
 	{
-		err: store.ErrDamaged, kind: "store-damaged", status: 503, typ: api.TypeUnavailable,
+		err: store.ErrDamaged, kind: "store-damaged", status: 503, typ: api.TypeUnavailable, after: lasting,
 		text: say("Files of the store are missing or damaged, and it is not opened before they are repaired"),
 	},
 	{
-		err: store.ErrFormat, kind: "store-format", status: 503, typ: api.TypeUnavailable,
+		err: store.ErrFormat, kind: "store-format", status: 503, typ: api.TypeUnavailable, after: lasting,
 		text: say("A newer version of weir has written the store"),
 	},
 	{
-		err: store.ErrUnopened, kind: "store-unopened", status: 503, typ: api.TypeUnavailable,
+		err: store.ErrUnopened, kind: "store-unopened", status: 503, typ: api.TypeUnavailable, after: lasting,
 		text: say("The store cannot be opened"),
 	},
 	{
-		err: archive.ErrDamaged, kind: damagedKind, status: 503, typ: api.TypeUnavailable,
+		err: archive.ErrDamaged, kind: damagedKind, status: 503, typ: api.TypeUnavailable, after: lasting,
 		text: damaged,
 	},
 	{
-		err: store.ErrCorrupt, kind: damagedKind, status: 503, typ: api.TypeUnavailable,
+		err: store.ErrCorrupt, kind: damagedKind, status: 503, typ: api.TypeUnavailable, after: lasting,
 		text: damaged,
 	},
 	{ // after everything that may wrap it

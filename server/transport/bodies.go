@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/internal/memory"
+	"weir/internal/retry"
 	"weir/server/failure"
 )
 
@@ -28,6 +29,7 @@ type bodies struct {
 	mu       sync.Mutex
 	held     map[string]int64   // bytes by client; those with none are not there
 	arriving map[*body]struct{} // bodies that hold memory and are still being read
+	lived    retry.Mean         // how long bodies hold a byte
 }
 
 // budget bounds the bytes of all request bodies in memory together. Each single body is
@@ -86,9 +88,13 @@ func (s *bodies) reserve(b *body, n int64) error {
 			return other.client == b.client || within && s.held[other.client] >= own
 		})
 		if slowest == nil {
-			return failure.ErrMemory
+			// In the time that a byte is held on average, as many are given back as are held now.
+			return retry.After(failure.ErrMemory, s.lived.Times(float64(n)/float64(max(1, s.used.Load()))))
 		}
 		s.end(slowest)
+	}
+	if b.taken == 0 {
+		b.since = s.now()
 	}
 	b.taken += n
 	s.held[b.client] += n
@@ -124,6 +130,9 @@ func (s *bodies) end(b *body) {
 // release gives the memory of a body back.
 func (s *bodies) release(b *body) {
 	delete(s.arriving, b)
+	if b.taken > 0 {
+		s.lived.Add(s.now().Sub(b.since), float64(b.taken))
+	}
 	if s.held[b.client] -= b.taken; s.held[b.client] == 0 {
 		delete(s.held, b.client)
 	}
@@ -210,5 +219,6 @@ type body struct {
 	conn   *conn
 	pace   pace
 	taken  int64       // guarded by all.mu
+	since  time.Time   // when it took its first memory; likewise
 	ended  atomic.Bool // its memory was needed for another body
 }

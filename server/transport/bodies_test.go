@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/memory"
+	"weir/internal/retry"
 	"weir/server/failure"
 )
 
@@ -208,6 +209,28 @@ func TestConfigOfBodies(t *testing.T) {
 		change(&cfg)
 		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Who is refused is told when so many bytes are given back, as long as bodies held theirs before.
+func TestBodiesSayWhenToRetry(t *testing.T) {
+	s := newBodyScript(t, 100, 1000)
+	for range 10 {
+		b := s.body("a", 100, 10)
+		s.now = s.now.Add(20 * time.Second)
+		s.all.mu.Lock()
+		s.all.release(b)
+		s.all.mu.Unlock()
+	}
+	for i := range 10 {
+		s.body(string(rune('a'+i)), 100, 10)
+	}
+	b := &body{all: s.all, client: "z", conn: &conn{Conn: &deadlineConn{}}}
+	b.pace.got, b.pace.waited = 1, 10*time.Second // slower than all
+	for n, want := range map[int64]time.Duration{10: time.Second / 5, 50: time.Second, 100: 2 * time.Second} {
+		if err := s.all.reserve(b, n); !errors.Is(err, failure.ErrMemory) || retry.Of(err).Round(time.Millisecond) != want {
+			t.Errorf("%d bytes: %v after %v, want %v", n, err, retry.Of(err), want)
 		}
 	}
 }

@@ -13,12 +13,22 @@ import (
 // wholeAnswer is how much of an answer is held back until it is known to be complete.
 const wholeAnswer = 256 << 10
 
+// downloadBytes is what a download holds beside what its writer reserves: the part that is
+// held back, in a slice that doubles as it grows, and pieces of a record as it is read and
+// encoded.
+const downloadBytes = 3 * wholeAnswer
+
 // Download answers with what write writes. A small answer is sent when it is complete, so
 // that an error has its own status. A large one is sent while it is written; if write then
 // fails, the connection is closed, so that no client takes a part for the whole. At most
 // 256 KiB and one Write are held in memory, however slowly the client reads. write runs on
 // a goroutine of its own, in turns with other queries (Turns), and must not use the call.
 func (c *Call) Download(contentType string, write func(context.Context, io.Writer) error) {
+	held := c.Memory()
+	if err := held.Grow(c.ctx, downloadBytes); err != nil {
+		c.Fail(err)
+		return
+	}
 	r, w := io.Pipe()
 	p := &downloadWriter{w: w, large: make(chan struct{}), done: make(chan struct{})}
 	ctx, tenant, turns := c.ctx, c.Tenant(), c.server.turns
@@ -27,7 +37,7 @@ func (c *Call) Download(contentType string, write func(context.Context, io.Write
 		p.err = guarded(func() error {
 			return turns.do(ctx, tenant, func(ctx context.Context, q *turn) error {
 				p.turn = q
-				return write(ctx, p)
+				return write(q.taking(ctx, held), p)
 			})
 		})
 		p.turn = nil

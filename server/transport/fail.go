@@ -10,6 +10,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"weir/internal/retry"
 	"weir/metrics"
 	"weir/server/failure"
 )
@@ -55,7 +56,7 @@ func (s *Server) answer(rc *fasthttp.RequestCtx, f *failure.Failure) {
 	rc.SetContentType("application/json")
 	rc.SetBody(f.AppendBody(nil))
 	if f.Retry() {
-		h.Set("Retry-After", strconv.Itoa(s.retryAfter()))
+		h.Set("Retry-After", strconv.Itoa(s.retryAfter(f)))
 	}
 	if f.Gone() || s.draining.Load() {
 		rc.SetConnectionClose()
@@ -70,13 +71,21 @@ func (s *Server) refuse(nc net.Conn) {
 	body := f.AppendBody(nil)
 	_ = nc.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = fmt.Fprintf(nc, "HTTP/1.1 %d %s\r\nConnection: close\r\nRetry-After: %d\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		f.Status, fasthttp.StatusMessage(f.Status), s.retryAfter(), len(body), body)
+		f.Status, fasthttp.StatusMessage(f.Status), s.retryAfter(&f), len(body), body)
 	_ = nc.Close()
 }
 
-// retryAfter returns Config.RetryAfter in whole seconds, as the header needs it.
-func (s *Server) retryAfter() int {
-	return int((s.cfg.RetryAfter + time.Second - 1) / time.Second)
+// retryAfter returns the value of the header Retry-After: the time that is left to requests in
+// flight if the server stops, else what was measured or is always said, else Config.RetryAfter.
+func (s *Server) retryAfter(f *failure.Failure) int {
+	wait := f.After
+	if end := s.stops.Load(); end != nil {
+		wait = max(1, end.Sub(s.Now()))
+	}
+	if wait == 0 {
+		wait = s.cfg.RetryAfter
+	}
+	return retry.Seconds(wait)
 }
 
 // malformed answers requests that are not HTTP, or whose headers are too large or too slow.

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/panjf2000/ants/v2"
 
+	"weir/internal/retry"
 	"weir/server/failure"
 )
 
@@ -25,6 +27,7 @@ type Queue struct {
 	places  int // jobs of a kind that may wait
 	workers int // jobs that run at a time, one more if a single one is large
 	pool    *ants.Pool
+	now     func() time.Time
 
 	mu struct {
 		sync.Mutex
@@ -44,9 +47,10 @@ type Turn struct {
 
 // lane holds the jobs of a kind.
 type lane struct {
-	all     line // its parts are the tenants
-	running int  // workers
-	most    int  // workers that may have jobs of this kind at a time
+	all     line       // its parts are the tenants
+	running int        // workers
+	took    retry.Mean // of a job
+	most    int        // workers that may have jobs of this kind at a time
 }
 
 // line is a part of the queue: all of it, what a tenant has in it, or a project of a tenant.
@@ -112,7 +116,7 @@ func NewQueue(places, workers int) (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server: preparation workers: %w", err)
 	}
-	q := &Queue{places: places, workers: workers, pool: pool}
+	q := &Queue{places: places, workers: workers, pool: pool, now: time.Now}
 	q.mu.small.most, q.mu.large.most = workers, max(1, workers-1)
 	return q, nil
 }
@@ -147,8 +151,9 @@ func (q *Queue) Do(ctx context.Context, turn Turn, f func()) error {
 func (q *Queue) push(turn Turn, j *job) error {
 	q.mu.Lock()
 	if j.lane.all.waiting >= q.places && !j.lane.makePlace(turn) {
+		err := j.lane.full(turn)
 		q.mu.Unlock()
-		return failure.ErrQueueFull
+		return err
 	}
 	l := j.lane.all.part(turn.Tenant).part(turn.Project)
 	j.line, j.place = l, l.jobs.PushBack(j)
@@ -188,9 +193,23 @@ func (n *lane) makePlace(turn Turn) bool {
 	}
 	j := victim.jobs.Back().Value.(*job)
 	remove(j)
-	j.err = failure.ErrQueueFull
+	j.err = n.full(Turn{Tenant: victim.within.name, Project: victim.name})
 	close(j.done)
 	return true
+}
+
+// full is failure.ErrQueueFull, with the time after which a request may be sent again. Until
+// its turn comes, the jobs that run end, and those of its own project; each other project
+// of its tenant has as many turns, and each other tenant as many as its own.
+func (n *lane) full(turn Turn) error {
+	ahead := int64(1)
+	if t := n.all.parts[turn.Tenant]; t != nil {
+		own := t.has(turn.Project)
+		ahead = retry.Shared(ahead+int64(own), int64(t.waiting-own), len(t.parts)-min(own, 1))
+	}
+	own := n.all.has(turn.Tenant)
+	ahead = retry.Shared(ahead, int64(n.all.waiting-own), len(n.all.parts)-min(own, 1))
+	return retry.After(failure.ErrQueueFull, n.took.Times(float64(ahead-1+int64(n.running))/float64(n.most)))
 }
 
 // leave takes j out of its line, if no worker has it yet.
@@ -262,10 +281,16 @@ func (q *Queue) next(n *lane) *job {
 // work runs jobs until none is left that may run.
 func (q *Queue) work(n *lane) {
 	for n != nil {
-		if j := q.next(n); j != nil {
+		began := q.now()
+		j := q.next(n)
+		if j != nil {
 			j.begin()
 		}
+		took := q.now().Sub(began)
 		q.mu.Lock()
+		if j != nil {
+			n.took.Add(took, 1)
+		}
 		n = q.choose(n)
 		q.mu.Unlock()
 	}

@@ -9,7 +9,9 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"weir/internal/retry"
 	"weir/server/failure"
 )
 
@@ -369,4 +371,60 @@ func compareWithReference(t *testing.T, seed uint64) {
 	if !slices.Equal(served, want.served) {
 		t.Fatalf("served %v\n  want %v", served, want.served)
 	}
+}
+
+// Who is refused is told how long the jobs before its own take, as long as jobs took before.
+// Those that wait of other projects and tenants count as far as they have turns before.
+func TestQueueSaysWhenToRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := testQueue(t, 8, 1)
+		clock := time.Unix(0, 0) // there is one worker
+		q.now = func() time.Time { return clock }
+		ctx := t.Context()
+		release := make(chan struct{})
+		var wg sync.WaitGroup
+		after := map[string]time.Duration{}
+		var mu sync.Mutex
+		submit := func(tenant, project string) {
+			wg.Go(func() {
+				if err := q.Do(ctx, Turn{Tenant: tenant, Project: project}, func() { <-release }); err != nil {
+					mu.Lock()
+					after[tenant+project] = retry.Of(err)
+					mu.Unlock()
+				}
+			})
+			synctest.Wait()
+		}
+		refused := func(name string, want time.Duration) {
+			t.Helper()
+			mu.Lock()
+			defer mu.Unlock()
+			if got, ok := after[name]; len(after) != 1 || !ok || got.Round(100*time.Millisecond) != want {
+				t.Errorf("refused %v, want %s after %v", after, name, want)
+			}
+			clear(after)
+		}
+		for range 9 {
+			submit("a", "1")
+		}
+		submit("a", "1")
+		refused("a1", 0) // no job has ended yet
+		close(release)
+		wg.Wait()
+		for range 300 { // each takes two seconds
+			if err := q.Do(ctx, Turn{}, func() { clock = clock.Add(2 * time.Second) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		release = make(chan struct{})
+		for range 9 {
+			submit("a", "1")
+		}
+		submit("a", "1")
+		refused("a1", 9*2*time.Second)
+		submit("b", "") // in place of one of a
+		refused("a1", (7+1)*2*time.Second)
+		close(release)
+		wg.Wait()
+	})
 }

@@ -36,8 +36,9 @@ type Server struct {
 	memory   *memory.Account
 	bodies   *bodies
 	draining atomic.Bool
-	closing  atomic.Bool // the listeners are being closed
-	exposed  atomic.Bool // see Expose
+	stops    atomic.Pointer[time.Time] // when requests in flight are ended; nil: that is not known
+	closing  atomic.Bool               // the listeners are being closed
+	exposed  atomic.Bool               // see Expose
 	usage    *usage.Ledger
 	counts   *metrics.Metrics
 
@@ -200,6 +201,10 @@ const grace = 2 * time.Second
 // arrived completely are not waited for. If ctx ends first, Shutdown ends those in flight
 // with failure.ErrDraining and returns the error of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
+	if end, ok := ctx.Deadline(); ok {
+		end = s.Now().Add(time.Until(end))
+		s.stops.Store(&end)
+	}
 	s.Drain()
 	s.conns.drain(ctx)
 	s.closing.Store(true)

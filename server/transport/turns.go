@@ -6,7 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/memory"
 	pacing "weir/internal/pace" // bodies.go has a type pace
+	"weir/internal/retry"
 	"weir/server/failure"
 )
 
@@ -28,6 +30,7 @@ type Turns struct {
 		waiting list.List            // of *turnLine, those with queries that wait; the first one is next
 		open    int                  // queries that have entered and not ended
 		running int                  // turns that are held
+		took    retry.Mean           // the turns of a query, all together
 	}
 }
 
@@ -67,7 +70,9 @@ type turn struct {
 	place *list.Element // in fresh or begun; nil: it does not wait
 	begun bool
 	holds bool // it has a worker's time
+	lost  bool // it has lost its place to another query before it began
 	since time.Time
+	used  time.Duration // all its turns that have ended
 }
 
 func newTurns(l TurnLimits, now func() time.Time) *Turns {
@@ -109,8 +114,8 @@ func (t *Turns) do(ctx context.Context, tenant string, f func(context.Context, *
 func (t *Turns) enter(ctx context.Context, tenant string) (*turn, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.mu.open >= t.Places {
-		return nil, failure.ErrQueriesFull
+	if t.mu.open >= t.Places && !t.makePlace(tenant) {
+		return nil, t.full(tenant)
 	}
 	t.mu.open++
 	l := t.mu.lines[tenant]
@@ -122,6 +127,42 @@ func (t *Turns) enter(ctx context.Context, tenant string) (*turn, error) {
 	return &turn{all: t, line: l, ctx: ctx, grant: make(chan struct{}, 1)}, nil
 }
 
+// makePlace takes its place from the newest query that has not begun of the tenant that has
+// most queries, if that one then still has no fewer than the given one would. The lock is held.
+func (t *Turns) makePlace(tenant string) bool {
+	own := 0
+	if l := t.mu.lines[tenant]; l != nil {
+		own = l.users
+	}
+	var most *turnLine
+	for _, l := range t.mu.lines {
+		if l.fresh.Len() > 0 && (most == nil || l.users > most.users || l.users == most.users && l.key > most.key) {
+			most = l
+		}
+	}
+	if most == nil || most.users <= own+1 {
+		return false
+	}
+	q := most.fresh.Back().Value.(*turn)
+	t.leave(q)
+	q.lost = true
+	t.mu.open--
+	most.users--
+	q.grant <- struct{}{}
+	return true
+}
+
+// full is failure.ErrQueriesFull, with the time after which a query of a tenant may be sent
+// again: until those of the tenant have ended, and as many of each other one. The lock is held.
+func (t *Turns) full(tenant string) error {
+	own, others := 0, len(t.mu.lines)
+	if l := t.mu.lines[tenant]; l != nil {
+		own, others = l.users, others-1
+	}
+	ahead := retry.Shared(int64(own)+1, int64(t.mu.open-own), others) - 1
+	return retry.After(failure.ErrQueriesFull, t.mu.took.Times(float64(ahead)/float64(t.Workers)))
+}
+
 // wait waits for a turn, or for the end of the query's context. A turn that the query has
 // is given back in the same moment: otherwise others could have two turns in succession.
 func (q *turn) wait() error {
@@ -131,8 +172,7 @@ func (q *turn) wait() error {
 	}
 	t.mu.Lock()
 	if q.holds {
-		q.holds = false
-		t.mu.running--
+		q.yield()
 	}
 	l := q.line
 	if q.begun {
@@ -155,8 +195,20 @@ func (q *turn) wait() error {
 		}
 		return context.Cause(q.ctx)
 	}
+	if q.lost {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return t.full(q.line.key)
+	}
 	q.since = t.now()
 	return nil
+}
+
+// yield gives the query's turn back. The lock is held.
+func (q *turn) yield() {
+	q.holds = false
+	q.used += q.all.now().Sub(q.since)
+	q.all.mu.running--
 }
 
 // leave takes a query out of its line. The lock is held.
@@ -220,8 +272,7 @@ func (q *turn) release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if q.holds {
-		q.holds = false
-		t.mu.running--
+		q.yield()
 		t.dispatch()
 	}
 }
@@ -232,12 +283,16 @@ func (q *turn) exit() {
 	t := q.all
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if q.lost {
+		return
+	}
 	l := q.line
 	t.mu.open--
 	if l.users--; l.users == 0 {
 		delete(t.mu.lines, l.key)
 	}
 	if q.begun {
+		t.mu.took.Add(q.used, 1)
 		l.live--
 		t.dispatch() // one that waits to begin
 	}
@@ -274,7 +329,19 @@ func (t *Turns) Open() int {
 
 // Query runs a query in the turns of its sender's tenant, and returns its error.
 func (c *Call) Query(f func(ctx context.Context) error) error {
-	return c.server.turns.Do(c.ctx, c.Tenant(), f)
+	held := c.Memory()
+	return c.server.turns.do(c.ctx, c.Tenant(), func(ctx context.Context, q *turn) error { return f(q.taking(ctx, held)) })
+}
+
+// taking returns a context whose work reserves its memory in a reservation (package memory).
+// While it waits for memory, others have their turns.
+func (q *turn) taking(ctx context.Context, held *memory.Reservation) context.Context {
+	return memory.With(ctx, func(n int64) error {
+		if held.TryGrow(n) {
+			return nil
+		}
+		return q.outside(func() error { return held.Grow(q.ctx, n) })
+	})
 }
 
 // Turns returns what shares out the time of queries.

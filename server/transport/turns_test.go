@@ -12,6 +12,7 @@ import (
 	"time"
 
 	pacing "weir/internal/pace"
+	"weir/internal/retry"
 	"weir/server/failure"
 )
 
@@ -215,5 +216,45 @@ func TestTurnRests(t *testing.T) {
 	x.query(context.Background(), "a", "a", 5)
 	if got := x.end(); got != "a a a a a" || slept != 5 {
 		t.Errorf("%s, %d rests", got, slept)
+	}
+}
+
+// Nobody keeps others out by taking all places: the newest query that has not begun of the
+// tenant that has most of them goes. Who is refused is told how long the queries before take.
+func TestTurnsPlacesAreShared(t *testing.T) {
+	x := newTurnsTest(t, TurnLimits{Places: 4})
+	x.clock = x.clock.Add(time.Second)
+	for range 100 { // each takes three seconds
+		if err := x.Do(t.Context(), "before", func(context.Context) error { x.clock = x.clock.Add(3 * time.Second); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x.occupy()
+	refused := func(err error, want time.Duration) {
+		t.Helper()
+		if !errors.Is(err, failure.ErrQueriesFull) || retry.Of(err).Round(time.Millisecond) != want {
+			t.Errorf("%v after %v, want %v", err, retry.Of(err), want)
+		}
+	}
+	for i := range 2 {
+		x.query(t.Context(), "many", fmt.Sprint("m", i), 1)
+	}
+	lost := make(chan error)
+	go func() {
+		lost <- x.Do(t.Context(), "many", func(context.Context) error { t.Error("the newest has run"); return nil })
+	}()
+	for x.waitingNow() < 3 {
+		runtime.Gosched()
+	}
+	refused(x.Do(t.Context(), "many", nil), (3+1)*3*time.Second)
+	x.wg.Go(func() {
+		if err := x.Do(t.Context(), "few", func(context.Context) error { x.notes = append(x.notes, "few"); return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+	refused(<-lost, (2+1+1)*3*time.Second)
+	refused(x.Do(t.Context(), "few", nil), (1+2+1)*3*time.Second)
+	if got := x.end(); got != "m0 few m1" {
+		t.Errorf("served in the order %q", got)
 	}
 }

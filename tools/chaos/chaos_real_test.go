@@ -3,9 +3,6 @@ package main
 import (
 	"context"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 )
@@ -23,13 +20,7 @@ func TestMain(m *testing.M) {
 // that no well-behaved stream breaks or gets other tokens, that attackers get statuses that
 // they may get, and that the server keeps within its memory. It asserts no time.
 func TestAttacks(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("the highest memory of a process is read as Linux tells it")
-	}
-	weir := filepath.Join(t.TempDir(), "weir")
-	if out, err := exec.Command("go", "build", "-o", weir, "weir/cmd/weir").CombinedOutput(); err != nil {
-		t.Fatalf("building weir: %v\n%s", err, out)
-	}
+	weir := buildWeir(t)
 	o := &options{weir: weir, serve: "--device sim --sim-profile h100-llama-8b", runs: 1, quiet: 10 * time.Millisecond, attack: 500 * time.Millisecond, memory: 2048}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
