@@ -74,14 +74,22 @@ func (q *Sequence) repeats() bool {
 	}
 	out := q.Tokens[q.Prompt:]
 	last := len(out) - 1
-	hit := false
-	for p := max(1, r.MinPattern); p <= r.MaxPattern && p <= last; p++ {
-		if out[last] != out[last-p] {
-			q.matches[p] = 0
-			continue
+	least, most := max(1, r.MinPattern), min(r.MaxPattern, last)
+	if least > most {
+		return false
+	}
+	tok, hit := out[last], false
+	before := out[last-most : last-least+1] // the token p places before is before[most-p]
+	matches := q.matches[least:][:len(before)]
+	needed := int32(least * (r.MinCount - 1)) // p*(c-1)
+	for i := range matches {
+		n := int32(0)
+		if before[len(before)-1-i] == tok {
+			n = matches[i] + 1
+			hit = hit || n >= needed
 		}
-		q.matches[p]++
-		hit = hit || int(q.matches[p]) >= p*(r.MinCount-1)
+		matches[i] = n
+		needed += int32(r.MinCount - 1)
 	}
 	return hit
 }

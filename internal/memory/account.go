@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"sync"
@@ -18,10 +17,6 @@ var (
 	ErrFull = errors.New("memory: the account is full")
 )
 
-// parkedShare is the part of the limit that the reservations that wait may hold together:
-// one in so many.
-const parkedShare = 4
-
 // Account counts reserved bytes against a limit. Its methods may be called from any
 // goroutine.
 type Account struct {
@@ -31,21 +26,14 @@ type Account struct {
 	mu struct {
 		sync.Mutex
 		used    int64
-		parked  int64     // bytes that the reservations in waiting hold
-		waiting list.List // of *waiter, in order of arrival
+		cached  int64 // of these, the bytes of caches
+		owners  map[string]*owner
+		waiting [2]line // by waiter.light
 		caches  []*Reservation
 		never   uint64
 		full    uint64
 		lived   retry.Mean // of bytes: from the opening of their reservation to its release
 	}
-}
-
-// waiter is one call of Grow that waits.
-type waiter struct {
-	r       *Reservation
-	n       int64
-	parked  int64         // what r held when it began to wait
-	granted chan struct{} // closed when the bytes are the reservation's
 }
 
 // New returns an account of limit bytes, at least 1, in which a reservation waits at most
@@ -66,11 +54,8 @@ type Stats struct {
 func (a *Account) Stats() Stats {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := Stats{Limit: a.limit, Used: a.mu.used, Waiting: a.mu.waiting.Len(), Never: a.mu.never, Full: a.mu.full}
-	for _, c := range a.mu.caches {
-		s.Cached += c.held
-	}
-	return s
+	waiting := a.mu.waiting[heavy].Len() + a.mu.waiting[light].Len()
+	return Stats{Limit: a.limit, Used: a.mu.used, Cached: a.mu.cached, Waiting: waiting, Never: a.mu.never, Full: a.mu.full}
 }
 
 // Limit returns the limit in bytes.
@@ -80,14 +65,41 @@ func (a *Account) Limit() int64 { return a.limit }
 // goroutine.
 type Reservation struct {
 	account *Account
+	owner   *owner // nil: the process itself
 	opened  time.Time
 	held    int64       // guarded by Account.mu
 	closed  bool        // likewise
 	reclaim func(int64) // of a cache
 }
 
-// Open returns a reservation of no bytes.
+// Open returns a reservation of no bytes, which belongs to the process itself.
 func (a *Account) Open() *Reservation { return &Reservation{account: a, opened: time.Now()} }
+
+// owner is somebody whose reservations are counted together.
+type owner struct {
+	name string
+	held int64 // bytes
+	open int   // reservations
+}
+
+// OpenFor returns a reservation of no bytes that belongs to somebody, who shares the account
+// with others.
+func (a *Account) OpenFor(name string) *Reservation {
+	r := a.Open()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	o := a.mu.owners[name]
+	if o == nil {
+		if a.mu.owners == nil {
+			a.mu.owners = make(map[string]*owner)
+		}
+		o = &owner{name: name}
+		a.mu.owners[name] = o
+	}
+	o.open++
+	r.owner = o
+	return r
+}
 
 // Reserve returns a reservation of n bytes, which it may have to wait for (see
 // Reservation.Grow).
@@ -110,7 +122,7 @@ func (a *Account) Cache(reclaim func(n int64)) *Reservation {
 	return r
 }
 
-// Grow adds n bytes. If they are not there it waits for them in order of arrival. It fails
+// Grow adds n bytes. If they are not there it waits for them in turn. It fails
 // with ErrNever if the reservation would be larger than the limit, with ErrFull if the
 // bytes are not there in time, and with the cause of ctx if that ends before.
 func (r *Reservation) Grow(ctx context.Context, n int64) error {
@@ -159,8 +171,12 @@ func (a *Account) take(r *Reservation, n int64, pass bool) (ok bool, missing int
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	invariants.Check(n >= 0 && !r.closed, "growing a reservation by %d bytes, which was released: %t", n, r.closed)
-	missing = a.mu.used + n - a.limit
-	if missing > 0 || a.mu.waiting.Len() > 0 && (!pass || r.reclaim != nil) {
+	room := a.room(r, n)
+	if pass {
+		room = a.limit
+	}
+	missing = a.mu.used + n - room
+	if missing > 0 || (!pass || r.reclaim != nil) && !a.first(r, n) {
 		return false, missing
 	}
 	a.add(r, n)
@@ -171,6 +187,12 @@ func (a *Account) take(r *Reservation, n int64, pass bool) (ok bool, missing int
 func (a *Account) add(r *Reservation, n int64) {
 	r.held += n
 	a.mu.used += n
+	if r.owner != nil {
+		r.owner.held += n
+	}
+	if r.reclaim != nil {
+		a.mu.cached += n
+	}
 	invariants.Check(r.held >= 0 && a.mu.used >= 0, "a reservation holds %d bytes, the account %d", r.held, a.mu.used)
 }
 
@@ -185,73 +207,6 @@ func (a *Account) reclaim(n int64) {
 		if n -= before - c.Held(); n <= 0 {
 			return
 		}
-	}
-}
-
-// queue makes r wait for n bytes. Without a waiter, the bytes have been taken after all or
-// the error says why they cannot be waited for.
-func (r *Reservation) queue(n int64) (*waiter, error) {
-	a := r.account
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	switch {
-	case r.held+n > a.limit:
-		a.mu.never++
-		return nil, ErrNever
-	case a.mu.waiting.Len() == 0 && a.mu.used+n <= a.limit:
-		a.add(r, n)
-		return nil, nil
-	case a.mu.parked+r.held > a.limit/parkedShare || a.wait <= 0:
-		return nil, a.refuse(n)
-	}
-	a.mu.parked += r.held
-	w := &waiter{r: r, n: n, parked: r.held, granted: make(chan struct{})}
-	a.mu.waiting.PushBack(w)
-	return w, nil
-}
-
-// refuse counts a reservation of n bytes that does not fit, and returns ErrFull with the time
-// after which it may be tried again: in the time that a byte is held on average, as many are
-// given back as are held now. The caller holds mu.
-func (a *Account) refuse(n int64) error {
-	a.mu.full++
-	missing := a.mu.used + n - a.limit
-	for e := a.mu.waiting.Front(); e != nil; e = e.Next() {
-		missing += e.Value.(*waiter).n
-	}
-	return retry.After(ErrFull, a.mu.lived.Times(float64(max(missing, 0))/float64(max(a.mu.used, 1))))
-}
-
-// leave takes w out of the queue and returns err, unless its bytes have been granted in
-// this moment.
-func (a *Account) leave(w *waiter, err error) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for e := a.mu.waiting.Front(); e != nil; e = e.Next() {
-		if e.Value == w {
-			a.mu.waiting.Remove(e)
-			a.mu.parked -= w.parked
-			if err == ErrFull {
-				err = a.refuse(w.n)
-			}
-			a.grant() // the next one may be smaller
-			return err
-		}
-	}
-	return nil
-}
-
-// grant serves those that wait, as far as there are bytes. The caller holds mu.
-func (a *Account) grant() {
-	for e := a.mu.waiting.Front(); e != nil; e = a.mu.waiting.Front() {
-		w := e.Value.(*waiter)
-		if a.mu.used+w.n > a.limit {
-			return
-		}
-		a.mu.waiting.Remove(e)
-		a.mu.parked -= w.parked
-		a.add(w.r, w.n)
-		close(w.granted)
 	}
 }
 
@@ -305,6 +260,11 @@ func (r *Reservation) Release() {
 		a.mu.lived.Add(time.Since(r.opened), float64(r.held))
 	}
 	a.add(r, -r.held)
+	if o := r.owner; o != nil {
+		if o.open--; o.open == 0 {
+			delete(a.mu.owners, o.name)
+		}
+	}
 	for i, c := range a.mu.caches {
 		if c == r {
 			a.mu.caches = append(a.mu.caches[:i:i], a.mu.caches[i+1:]...)

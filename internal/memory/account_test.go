@@ -17,8 +17,10 @@ import (
 type model struct {
 	limit   int64
 	held    []int64 // by reservation
+	owner   []int   // by reservation; 0: the process
 	closed  []bool
-	waiting []want
+	waiting []want         // those of light owners first
+	passed  map[int]int64  // what has passed a heavy reservation that waits, by its number
 	now     int            // milliseconds
 	outcome map[int]string // of reservations that do not wait any more
 }
@@ -27,6 +29,7 @@ type want struct {
 	who   int
 	n     int64
 	until int // milliseconds
+	light bool
 }
 
 const waits = 100 // milliseconds
@@ -42,42 +45,122 @@ func (m *model) waits(who int) bool {
 	return slices.ContainsFunc(m.waiting, func(w want) bool { return w.who == who })
 }
 
-func (m *model) grant() {
-	for len(m.waiting) > 0 && m.used()+m.waiting[0].n <= m.limit {
-		m.held[m.waiting[0].who] += m.waiting[0].n
-		m.outcome[m.waiting[0].who] = "granted"
-		m.waiting = m.waiting[1:]
+// light reports whether the owner of a reservation would hold an eighth at most.
+func (m *model) light(who int, n int64) bool {
+	for i := range m.held {
+		if m.owner[i] == m.owner[who] {
+			n += m.held[i]
+		}
 	}
+	return m.owner[who] != 0 && n <= m.limit/8
+}
+
+// fits reports whether the bytes are there.
+func (m *model) fits(who int, n int64) bool {
+	most := m.limit
+	if m.owner[who] != 0 && !m.light(who, n) {
+		alone := m.held[who]+n > m.limit-m.limit/8 && m.used() == m.held[who]
+		if !alone {
+			most -= m.limit / 8
+		}
+	}
+	return m.used()+n <= most
+}
+
+// firstOf is the first reservation in one of the lines; -1: there is none.
+func (m *model) firstOf(light bool) int {
+	return slices.IndexFunc(m.waiting, func(w want) bool { return w.light == light })
+}
+
+func (m *model) mayPass(n int64) bool {
+	i := m.firstOf(false)
+	return i < 0 || m.passed[m.waiting[i].who]+n <= m.limit/8
+}
+
+func (m *model) pass(n int64) {
+	if i := m.firstOf(false); i >= 0 {
+		m.passed[m.waiting[i].who] += n
+	}
+}
+
+func (m *model) serve(i int) {
+	w := m.waiting[i]
+	m.waiting = slices.Delete(m.waiting, i, i+1)
+	delete(m.passed, w.who)
+	m.held[w.who] += w.n
+	m.outcome[w.who] = "granted"
+}
+
+func (m *model) grant() {
+	for m.grantOne() {
+	}
+}
+
+func (m *model) grantOne() bool {
+	if i := m.firstOf(true); i >= 0 {
+		w := m.waiting[i]
+		if !m.light(w.who, w.n) {
+			w.light = false
+			m.waiting = append(slices.Delete(m.waiting, i, i+1), w)
+			return true
+		}
+		if m.fits(w.who, w.n) && m.mayPass(w.n) {
+			m.pass(w.n)
+			m.serve(i)
+			return true
+		}
+	}
+	if i := m.firstOf(false); i >= 0 && m.fits(m.waiting[i].who, m.waiting[i].n) {
+		m.serve(i)
+		return true
+	}
+	return false
 }
 
 // tick lets a millisecond pass.
 func (m *model) tick() {
 	m.now++
-	for len(m.waiting) > 0 && m.waiting[0].until <= m.now {
-		m.leave(m.waiting[0].who, "full")
+	for {
+		i := slices.IndexFunc(m.waiting, func(w want) bool { return w.until <= m.now })
+		if i < 0 {
+			return
+		}
+		m.leave(m.waiting[i].who, "full")
 	}
 }
 
 func (m *model) grow(who int, n int64) {
-	parked := m.held[who]
-	for _, w := range m.waiting {
-		parked += m.held[w.who]
+	light := m.light(who, n)
+	both, own, most := m.held[who], m.held[who], m.limit/4
+	if light {
+		most = m.limit / 8
 	}
+	for _, w := range m.waiting {
+		both += m.held[w.who]
+		if w.light == light {
+			own += m.held[w.who]
+		}
+	}
+	turn := m.firstOf(true) < 0 && (light && m.mayPass(n) || m.firstOf(false) < 0)
 	switch {
 	case m.held[who]+n > m.limit:
 		m.outcome[who] = "never"
-	case len(m.waiting) == 0 && m.used()+n <= m.limit:
+	case m.fits(who, n) && turn:
+		if light {
+			m.pass(n)
+		}
 		m.held[who] += n
 		m.outcome[who] = "granted"
-	case parked > m.limit/4:
+	case own > most || both > m.limit/4+m.limit/8:
 		m.outcome[who] = "full"
 	default:
-		m.waiting = append(m.waiting, want{who, n, m.now + waits})
+		m.waiting = append(m.waiting, want{who, n, m.now + waits, light})
 	}
 }
 
 func (m *model) leave(who int, why string) {
 	m.waiting = slices.DeleteFunc(m.waiting, func(w want) bool { return w.who == who })
+	delete(m.passed, who)
 	m.outcome[who] = why
 	m.grant()
 }
@@ -109,13 +192,12 @@ type comparison struct {
 func compare(t *testing.T, rng *rand.Rand) {
 	const limit = 1000
 	c := &comparison{
-		t: t, rng: rng, account: New(limit, waits*time.Millisecond), model: &model{limit: limit, outcome: map[int]string{}},
+		t: t, rng: rng, account: New(limit, waits*time.Millisecond), model: &model{limit: limit, outcome: map[int]string{}, passed: map[int]int64{}},
 		cancel: map[int]context.CancelCauseFunc{}, results: make(chan string, 1000),
 	}
 	for range 300 {
 		if len(c.all) == 0 || rng.IntN(6) == 0 {
-			c.all = append(c.all, c.account.Open())
-			c.model.held, c.model.closed = append(c.model.held, 0), append(c.model.closed, false)
+			c.open(rng.IntN(4))
 		}
 		if who := rng.IntN(len(c.all)); !c.model.closed[who] {
 			c.operate(who)
@@ -131,9 +213,19 @@ func compare(t *testing.T, rng *rand.Rand) {
 			r.Release()
 		}
 	}
-	if s := c.account.Stats(); s.Used != 0 || s.Waiting != 0 {
-		t.Errorf("in the end: %+v", s)
+	if s := c.account.Stats(); s.Used != 0 || s.Waiting != 0 || len(c.account.mu.owners) != 0 {
+		t.Errorf("in the end: %+v, %d owners", s, len(c.account.mu.owners))
 	}
+}
+
+// open opens a reservation of an owner; 0: of the process.
+func (c *comparison) open(owner int) {
+	r := c.account.Open()
+	if owner > 0 {
+		r = c.account.OpenFor(fmt.Sprint(owner))
+	}
+	c.all = append(c.all, r)
+	c.model.held, c.model.owner, c.model.closed = append(c.model.held, 0), append(c.model.owner, owner), append(c.model.closed, false)
 }
 
 // tick lets a millisecond pass on the test's own clock.
@@ -260,6 +352,56 @@ func TestLargeIsNotStarved(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := <-small; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// An owner whose requests fill the memory and wait for more of it makes others wait neither
+// for what he holds nor for those that wait.
+func TestLightOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := New(8000, time.Minute)
+		grow := func(r *Reservation, n int64) chan error {
+			done := make(chan error, 1)
+			go func() { done <- r.Grow(t.Context(), n) }()
+			synctest.Wait()
+			return done
+		}
+		for range 10 {
+			grow(a.OpenFor("many"), 1000) // seven of them are served
+		}
+		if s := a.Stats(); s.Used != 7000 || s.Waiting != 3 {
+			t.Fatalf("%+v, want 7,000 bytes used and 3 waiting", s)
+		}
+		for i := range 10 {
+			done := grow(a.OpenFor("few"), 100)
+			if len(done) != 1 {
+				t.Fatalf("%d reservations of 100 bytes were served", i)
+			}
+		}
+		if done := grow(a.OpenFor("others"), 1); len(done) != 0 {
+			t.Error("more than an eighth has passed those that wait")
+		}
+	})
+}
+
+// A reservation that needs nearly all is served when nobody else holds anything.
+func TestNearlyAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := New(8000, time.Minute)
+		small := a.OpenFor("a")
+		if err := small.Grow(t.Context(), 10); err != nil {
+			t.Fatal(err)
+		}
+		large, done := a.OpenFor("b"), make(chan error, 1)
+		go func() { done <- large.Grow(t.Context(), 7900) }()
+		synctest.Wait()
+		if len(done) != 0 {
+			t.Fatal("it was served beside another reservation")
+		}
+		small.Release()
+		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -18,13 +18,23 @@
 // once. Growing without waiting (Reservation.TryGrow) is for work that has begun, and does
 // not queue up.
 //
+// # Owners
+//
+// Most reservations belong to somebody (Account.OpenFor): a tenant. One who would hold no
+// more than an eighth of the limit is light, and nobody who holds much can keep him out:
+// the last eighth of the limit is for light owners, and they pass those that wait, until as
+// much as an eighth has passed the first of these. So a tenant whose requests fill the
+// memory, or wait in large numbers, makes his own wait. A reservation of more than seven
+// eighths of the limit is served when nobody else holds anything.
+//
 // # Why nobody waits in a circle
 //
 // A request first holds its body, and then grows by its answer. If all memory were held by
-// requests that each wait for more, none of them could go on. Therefore those that wait may together hold at most a quarter of the limit. A
+// requests that each wait for more, none of them could go on. Therefore those that wait may
+// together hold at most a quarter of the limit, and those of light owners an eighth more. A
 // reservation that would make it more fails with ErrFull in place of waiting. At least
-// three quarters are then held by requests that do not wait, or are free, and whatever
-// needs no more than that gets its turn. (Ordering the phases, each with a part of the
+// five eighths are then held by requests that do not wait, or are free, and whatever
+// needs no more than a half gets its turn. (Ordering the phases, each with a part of the
 // limit, prevents circles as well, but a part that one phase does not need is lost to the
 // others.)
 //

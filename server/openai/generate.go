@@ -45,7 +45,7 @@ func prepareBody[T any](s *Service, c *transport.Call, prepare preparation[T]) (
 	// copies, and its results are read only after Do has said that it is done.
 	ctx, stop := context.WithCancelCause(c.Context())
 	defer stop(nil)
-	w.memory = newPreparing(s.http.Memory(), body, stop)
+	w.memory = newPreparing(s.http.Memory(), c.Tenant(), body, stop)
 	in := &input{body, sender{c.RequestID, c.Project, c.Who}, w.memory}
 	var bad error
 	turn := c.Turn()

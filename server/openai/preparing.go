@@ -60,8 +60,8 @@ type preparing struct {
 	running, left bool
 }
 
-func newPreparing(account *memory.Account, body []byte, stop context.CancelCauseFunc) *preparing {
-	return &preparing{size: preparingSize(body), body: int64(len(body)), memory: account.Open(), limit: account.Limit(), stop: stop}
+func newPreparing(account *memory.Account, tenant string, body []byte, stop context.CancelCauseFunc) *preparing {
+	return &preparing{size: preparingSize(body), body: int64(len(body)), memory: account.OpenFor(tenant), limit: account.Limit(), stop: stop}
 }
 
 // reserve waits for the memory.

@@ -55,7 +55,7 @@ func (c *Call) Answer(status int, body string) {
 // hold; all is given back when the answer has been sent.
 func (c *Call) Memory() *memory.Reservation {
 	if c.memory == nil {
-		c.memory = c.server.memory.Open()
+		c.memory = c.server.memory.OpenFor(c.Tenant())
 	}
 	return c.memory
 }

@@ -60,7 +60,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	fs := flag.NewFlagSet("browsers", flag.ContinueOnError)
 	fs.StringVar(&o.weir, "weir", "./weir", "weir's binary")
 	fs.StringVar(&o.browser, "browser", "", "a Chromium's binary (default: the first of "+strings.Join(candidates, ", ")+")")
-	fs.StringVar(&o.only, "only", "", "a text that the names of the checks to be made contain (default: all)")
+	fs.StringVar(&o.only, "only", "", "a text that the names of the checks contain (default: all); others on the same page are made too")
 	fs.StringVar(&o.picture, "picture", "", "a file for a picture of the page /docs, as PNG")
 	fs.BoolVar(&o.verbose, "v", false, "show every check, and what the browser sent")
 	if err := fs.Parse(args); err != nil {
@@ -164,15 +164,23 @@ func (r *runner) scene(ctx context.Context, s *scene) (err error) {
 	return nil
 }
 
-// checks makes those that were chosen, with the pages that they need.
+// checks makes those that were chosen, with the pages that they need. Those before it on the
+// same page are made as well, because the browser remembers what it asked for them.
 func (r *runner) checks(list []check) error {
-	place := ""
+	last := -1
 	for i := range list {
+		if strings.Contains(list[i].name, r.only) {
+			last = i
+		}
+	}
+	place, chosen := "", false
+	for i := range last + 1 {
 		c := list[i]
 		if c.page != "" {
 			place = c.page
+			chosen = slices.ContainsFunc(samePage(list[i:]), func(c check) bool { return strings.Contains(c.name, r.only) })
 		}
-		if !strings.Contains(c.name, r.only) {
+		if !chosen {
 			continue
 		}
 		// Each check has a page of its own, so that none sees what another left behind.
@@ -182,6 +190,15 @@ func (r *runner) checks(list []check) error {
 		}
 	}
 	return nil
+}
+
+// samePage returns the first of list, and those after it that need no page of their own.
+func samePage(list []check) []check {
+	n := slices.IndexFunc(list[1:], func(c check) bool { return c.page != "" })
+	if n < 0 {
+		return list
+	}
+	return list[:n+1]
 }
 
 // check opens a page, runs a program in it, and compares what came of it.
