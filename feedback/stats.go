@@ -8,8 +8,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unsafe"
 
 	"weir/internal/jsontext"
+	"weir/internal/memory"
 	"weir/internal/pace"
 	"weir/store"
 )
@@ -354,12 +356,34 @@ type figures struct {
 	buckets []sums // of each bucket, all metrics
 	window  []sums // of all metrics
 	values  int    // that are kept for percentiles
+	ctx     context.Context
+	taken   int   // values whose memory is reserved with ctx (package memory)
+	err     error // that says why it is not
 }
 
-func (s *Stats) newFigures(m *pace.Meter) *figures {
-	f := &figures{meter: m, step: s.granularity * 1000}
+// valueBytes is what a value takes that is kept for percentiles, in a list that grows.
+const valueBytes = 20
+
+// take reserves the memory of the values, for some more than there are now.
+func (f *figures) take() bool {
+	if f.values > f.taken && f.err == nil {
+		n := f.values/2 + 4<<10
+		if f.err = memory.Take(f.ctx, int64(n)*valueBytes); f.err == nil {
+			f.taken += n
+		}
+	}
+	return f.err == nil
+}
+
+// newFigures reserves the memory of the buckets and of the answer before it makes them.
+func (s *Stats) newFigures(ctx context.Context) *figures {
+	f := &figures{meter: pace.Of(ctx), ctx: ctx, step: s.granularity * 1000}
 	if len(s.metrics) > 0 {
 		n := int((s.end - s.start + f.step - 1) / f.step)
+		each := int64(len(s.metrics))*int64(unsafe.Sizeof(sums{})) + s.bucketSize()
+		if f.err = memory.Take(ctx, int64(n+1)*each); f.err != nil {
+			return f
+		}
 		f.counts, f.buckets, f.window = make([]int, n), make([]sums, n*len(s.metrics)), make([]sums, len(s.metrics))
 	}
 	return f
@@ -369,7 +393,7 @@ func (s *Stats) newFigures(m *pace.Meter) *figures {
 func (f *figures) bucket(i int) []sums { return f.buckets[i*len(f.window):][:len(f.window)] }
 
 // add adds a record. It returns false if that is not possible: the meter has stopped the
-// work, or too many values would be kept.
+// work, too many values would be kept, or there is no memory for them.
 func (f *figures) add(s *Stats, rec *Record) bool {
 	i := int((rec.CreatedAt - s.start) / f.step)
 	f.counts[i]++
@@ -382,13 +406,13 @@ func (f *figures) add(s *Stats, rec *Record) bool {
 			f.values += 2
 		}
 	}
-	return f.meter.Err() == nil && f.values <= maxStatsValues
+	return f.meter.Err() == nil && f.values <= maxStatsValues && f.take()
 }
 
 // Stats returns the answer to a request for statistics.
 func (s *Store) Stats(ctx context.Context, q *Stats) ([]byte, error) {
-	f := q.newFigures(pace.Of(ctx))
-	if len(q.metrics) > 0 {
+	f := q.newFigures(ctx)
+	if len(q.metrics) > 0 && f.err == nil {
 		if err := s.db.View(func(r *store.Reader) error {
 			return q.each(ctx, r, func(rec *Record) bool { return f.add(q, rec) })
 		}); firstError(err, f.meter.Err()) != nil {
@@ -397,6 +421,9 @@ func (s *Store) Stats(ctx context.Context, q *Stats) ([]byte, error) {
 		if f.values > maxStatsValues {
 			return nil, refuse("Too many values for percentiles; narrow the window")
 		}
+	}
+	if f.err != nil {
+		return nil, f.err
 	}
 	out := append(append([]byte(`{"start":"`), timeText(q.start)...), `","end":"`...)
 	out = append(append(out, timeText(q.end)...), `","granularity":`...)
