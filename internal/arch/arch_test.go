@@ -172,7 +172,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net", "os", "github.com"},
 	},
 	"server/feedbackapi": {
-		may:    []string{"auth", "feedback", "server/failure", "server/transport"},
+		may:    []string{"auth", "feedback", "internal/memory", "server/failure", "server/transport"},
 		tests:  []string{"server/servertest"},
 		mayNot: []string{"net/http"},
 	},

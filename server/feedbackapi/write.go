@@ -1,10 +1,14 @@
 package feedbackapi
 
 import (
+	"bytes"
 	"context"
+	"errors"
 
 	"weir/auth"
 	"weir/feedback"
+	"weir/internal/memory"
+	"weir/server/failure"
 	"weir/server/transport"
 )
 
@@ -16,7 +20,7 @@ func (h *Handlers) create(c *transport.Call) { h.writeOne(c, feedback.Create, h.
 
 // createBatch answers POST /feedback/batch/create.
 func (h *Handlers) createBatch(c *transport.Call) {
-	if !h.readBody(c) {
+	if !h.readBody(c) || !reserve(c, min(feedback.MaxBatch, bytes.Count(c.Body(), []byte{'{'}))) {
 		return
 	}
 	batch, err := feedback.DecodeBatch(c.Context(), c.Body())
@@ -29,9 +33,28 @@ func (h *Handlers) createBatch(c *transport.Call) {
 	})
 }
 
+// What a body takes until its records are written, beside itself: for each of its bytes and for
+// each record.
+const (
+	byteBytes   = 7
+	recordBytes = 3 << 10
+)
+
+// reserve reserves the memory of a body's records, which may be at most so many.
+func reserve(c *transport.Call, records int) bool {
+	err := c.Memory().Grow(c.Context(), byteBytes*int64(len(c.Body()))+recordBytes*int64(records))
+	if errors.Is(err, memory.ErrNever) {
+		err = failure.ErrTooLarge
+	}
+	if err != nil {
+		c.Fail(err)
+	}
+	return err == nil
+}
+
 // writeOne writes the one record of a request's body.
 func (h *Handlers) writeOne(c *transport.Call, op feedback.Operation, write func(context.Context, feedback.Author, *feedback.Request, feedback.Once) ([]byte, error)) {
-	if !h.readBody(c) {
+	if !h.readBody(c) || !reserve(c, 1) {
 		return
 	}
 	r, err := feedback.DecodeRequest(c.Context(), c.Body(), op)
