@@ -136,6 +136,14 @@ func (a *aborts) hook(sim.Call, int) error {
 	return nil
 }
 
+// ended is the number of choices that have ended.
+func ended(e runningEngine) (n uint64) {
+	for _, of := range e.Stats().Finished {
+		n += of
+	}
+	return n
+}
+
 func (a *aborts) run(t *testing.T, spec backend.Spec) []result {
 	t.Helper()
 	a.cancelled = make([]bool, len(a.jobs))
@@ -147,11 +155,24 @@ func (a *aborts) run(t *testing.T, spec backend.Spec) []result {
 	results := make([]result, len(a.jobs))
 	var wg sync.WaitGroup
 	ctx, stopReading := context.WithCancel(context.Background())
+	read := make([]chan struct{}, len(a.jobs))
+	choices := uint64(0)
 	for i, j := range a.jobs {
-		wg.Go(func() { results[i] = collect(ctx, a.streams[i], j) })
+		choices += uint64(max(1, j.req.N))
+		read[i] = make(chan struct{})
+		wg.Go(func() {
+			results[i] = collect(ctx, a.streams[i], j)
+			close(read[i])
+		})
 	}
-	for e.Stats().Running+e.Stats().Waiting > 0 || e.Stats().Steps == 0 {
+	// In a step that is in flight when the last choice ends, streams may still be cancelled.
+	for ended(e) < choices || !e.Stats().StepBegan.IsZero() {
 		runtime.Gosched()
+	}
+	for i, cancelled := range a.cancelled {
+		if !cancelled {
+			<-read[i]
+		}
 	}
 	stopReading() // a cancelled stream has no last event
 	wg.Wait()

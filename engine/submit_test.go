@@ -18,10 +18,10 @@ import (
 // TestSubmitRefuses: a request is refused before the backend is open, after the engine has
 // stopped, when the engine is full, and if it is invalid.
 func TestSubmitRefuses(t *testing.T) {
-	opening := make(chan struct{})
+	opening, gate := make(chan struct{}), make(chan struct{})
 	e := engine.New(engine.Config{MaxLive: 3}, func() (backend.Backend, error) {
 		<-opening
-		return sim.NewOracle(simSpec(5, 16, 100, 4, 1), sim.OracleConfig{Hook: func(sim.Call, int) error { runtime.Gosched(); return nil }})
+		return sim.NewOracle(simSpec(5, 16, 100, 4, 1), sim.OracleConfig{Hook: func(sim.Call, int) error { <-gate; return nil }})
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var loop sync.WaitGroup
@@ -48,6 +48,7 @@ func TestSubmitRefuses(t *testing.T) {
 	}
 	s.Cancel() // is never refused, not even now
 	s.Cancel()
+	close(gate) // no choice has come to its end before
 	for e.Stats().Finished[engine.Aborted] != 3 {
 		runtime.Gosched()
 	}

@@ -133,7 +133,6 @@ type runner struct {
 
 	server       *server
 	before       string // of the scene
-	page         *page
 	made, failed int
 }
 
