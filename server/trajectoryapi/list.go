@@ -29,37 +29,42 @@ func (h *Handlers) listTrajectories(c *transport.Call, model string) {
 	tenant := c.Who.Tenant
 	c.Download("application/json", func(ctx context.Context, w io.Writer) error {
 		return h.cfg.Archive.Query(ctx, tenant, func(v *archive.View) error {
-			if err := v.Known(model); err != nil {
-				return err
-			}
-			if err := v.Reserve(hitBytes * int64(q.limit+1)); err != nil {
-				return err
-			}
-			hits, err := findPage(v, model, q)
-			if err != nil {
-				return err
-			}
-			p := page{more: len(hits) > q.limit}
-			var contents *archive.Contents
-			room := v.Room()
-			w := export.Paced(w, v) // so that the answer does not hold an entry once more
-			for _, found := range hits[:min(len(hits), q.limit)] {
-				if contents == nil || contents.Batch != found.batch {
-					contents = v.Open(found.batch)
-				}
-				p.entry(export.TrajectoryID(found.batch, &found.row))
-				if p.d, err = appendTrajectory(p.d, v, contents, &found.row, q.include, room); err != nil {
-					return err
-				}
-				if _, err := w.Write(p.d); err != nil {
-					return err
-				}
-				p.d = p.d[:0]
-			}
-			_, err = w.Write(p.end())
-			return err
+			return writePage(w, v, model, q)
 		})
 	})
+}
+
+// writePage writes the page that q selects.
+func writePage(w io.Writer, v *archive.View, model string, q *selection) error {
+	if err := v.Known(model); err != nil {
+		return err
+	}
+	if err := v.Reserve(hitBytes * int64(q.limit+1)); err != nil {
+		return err
+	}
+	hits, err := findPage(v, model, q)
+	if err != nil {
+		return err
+	}
+	p := page{more: len(hits) > q.limit}
+	var contents *archive.Contents
+	room := v.Room()
+	w = export.Paced(w, v) // so that the answer does not hold an entry once more
+	for _, found := range hits[:min(len(hits), q.limit)] {
+		if contents == nil || contents.Batch != found.batch {
+			contents = v.Open(found.batch)
+		}
+		p.entry(export.TrajectoryID(found.batch, &found.row))
+		if p.d, err = appendTrajectory(p.d, v, contents, &found.row, q.include, room); err != nil {
+			return err
+		}
+		if _, err := w.Write(p.d); err != nil {
+			return err
+		}
+		p.d = p.d[:0]
+	}
+	_, err = w.Write(p.end())
+	return err
 }
 
 // hit is a trajectory of a page.
