@@ -123,7 +123,7 @@ func New(cfg Config, http *transport.Server, recorder *recording.Recorder, count
 }
 
 // Close ends the workers. No request may be in flight.
-func (s *Service) Close() { s.compiling.Close() }
+func (s *Service) Close() { s.compiling.Close(0) }
 
 // SetModel publishes a model: from now on requests are answered with it, while requests
 // that have begun keep the model they began with. It fails if the engine of m is not ready

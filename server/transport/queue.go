@@ -316,5 +316,7 @@ func (q *Queue) Waiting() int {
 // Workers returns the number of jobs that may run at the same time.
 func (q *Queue) Workers() int { return q.workers }
 
-// Close ends the workers as soon as they have nothing to do. Do must not be called after it.
-func (q *Queue) Close() { q.pool.Release() }
+// Close ends the workers as soon as they have nothing to do, and waits for them for some time:
+// a job may go on for a moment when its client has left. It reports whether all have ended. Do
+// must not be called after it.
+func (q *Queue) Close(wait time.Duration) bool { return q.pool.ReleaseTimeout(wait) == nil }

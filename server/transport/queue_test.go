@@ -21,7 +21,7 @@ func testQueue(t *testing.T, places, workers int) *Queue {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(q.Close)
+	t.Cleanup(func() { q.Close(time.Second) })
 	return q
 }
 

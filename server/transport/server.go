@@ -220,7 +220,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		err = errors.Join(err, errors.New("server: a connection does not end"))
 	}
 	s.conns.watch.close()
-	s.queue.Close()
-	invariants.Check(err != nil || s.Held().Memory == 0, "all requests have ended and hold %d bytes", s.Held().Memory)
+	idle := s.queue.Close(grace)
+	invariants.Check(err != nil || !idle || s.Held().Memory == 0, "all requests have ended and hold %d bytes", s.Held().Memory)
 	return err
 }
