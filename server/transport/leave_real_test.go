@@ -305,6 +305,12 @@ func TestSlowReader(t *testing.T) {
 		s.Config.WriteTimeout = 300 * time.Millisecond
 		s.Config.MaxLogprobs = -1
 	})
+	h.SetHook(func(c sim.Call, _ int) error {
+		if c == sim.End { // or the answer may be complete before the client is cut off
+			time.Sleep(2 * time.Millisecond)
+		}
+		return nil
+	})
 	body := servertest.Body(t, map[string]any{"max_tokens": 900, "ignore_eos": true, "stream": true, "logprobs": true, "top_logprobs": servertest.Vocabulary})
 	c, err := h.Dial()
 	if err != nil {
