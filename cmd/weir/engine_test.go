@@ -136,3 +136,14 @@ func TestCacheBytes(t *testing.T) {
 		t.Errorf("bytes per token %v, want %v", bytes, want)
 	}
 }
+
+// TestProcessorsOfTheServer: what the server does beside inference follows from the processors
+// that there are, and not from GOMAXPROCS, which an engine raises.
+func TestProcessorsOfTheServer(t *testing.T) {
+	prepared(t, "--threads", "9")
+	o, _ := parseServe(t)
+	c := o.serverConfig(nil)
+	if c.PrepareWorkers != processors || c.Queries.Workers != max(1, processors/4) {
+		t.Errorf("with %d processors %d requests are prepared and %d queries run at a time", processors, c.PrepareWorkers, c.Queries.Workers)
+	}
+}

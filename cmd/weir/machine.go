@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,6 +51,10 @@ func memInfo(info []byte, name string) int64 {
 	}
 	return 0
 }
+
+// processors is how many processors Go found when the process began. An engine sets GOMAXPROCS
+// to one more than it computes with, and that one is not there for other work.
+var processors = runtime.GOMAXPROCS(0)
 
 // processorLimit is how many processors' time the control groups of this process
 // allow, rounded down to whole processors but at least 1. 0 means no limit. Go's own

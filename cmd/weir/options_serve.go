@@ -236,6 +236,7 @@ func (o *logOptions) bind(f *flagSet) {
 // serverConfig is the part of the HTTP server's configuration that flags decide.
 func (o *serveOptions) serverConfig(log *slog.Logger) server.Config {
 	c := server.DefaultConfig()
+	c.UseProcessors(processors)
 	c.Version, c.APIKeys, c.Log = version, o.access.keys, log
 	c.CORS.Origins, c.CORS.Methods, c.CORS.Headers, c.CORS.Credentials = o.access.cors.Origins, o.access.cors.Methods, o.access.cors.Headers, o.access.cors.Credentials
 	c.FeedbackBearer, c.AllowedHosts = o.access.bearer, o.access.hosts

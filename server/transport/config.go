@@ -113,7 +113,7 @@ type Records struct {
 
 // DefaultConfig returns the configuration of a server without flags.
 func DefaultConfig() Config {
-	return Config{
+	c := Config{
 		CORS:           DefaultCORS(),
 		MaxBody:        32 << 20,
 		MaxBodies:      1 << 30,
@@ -129,17 +129,23 @@ func DefaultConfig() Config {
 			WriteTimeout: 30 * time.Second,
 			IdleTimeout:  900 * time.Second,
 		},
-		RetryAfter:     2 * time.Second,
-		PrepareWorkers: runtime.GOMAXPROCS(0),
-		PrepareQueue:   4096,
+		RetryAfter:   2 * time.Second,
+		PrepareQueue: 4096,
 		Queries: TurnLimits{
-			Workers: max(1, runtime.GOMAXPROCS(0)/4),
-			Places:  512,
-			Begun:   8,
-			Slice:   500 * time.Microsecond,
-			Rest:    200 * time.Microsecond,
+			Places: 512,
+			Begun:  8,
+			Slice:  500 * time.Microsecond,
+			Rest:   200 * time.Microsecond,
 		},
 	}
+	c.UseProcessors(runtime.GOMAXPROCS(0))
+	return c
+}
+
+// UseProcessors sets how much is done at a time beside inference, for a machine with so many
+// processors.
+func (c *Config) UseProcessors(n int) {
+	c.PrepareWorkers, c.Queries.Workers = n, max(1, n/4)
 }
 
 // Validate returns an error for the first value that is out of range.
