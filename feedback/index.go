@@ -34,7 +34,7 @@ var table = store.Table{
 	Tag:     tagRow,
 	Indexes: []byte{tagTime, tagRef, tagType, tagUser, tagQueue, tagCall},
 	Entries: func(dst [][]byte, key, row []byte) [][]byte {
-		r, err := decodeRecord(row)
+		r, err := viewRecord(row)
 		if err != nil {
 			return dst
 		}

@@ -4,8 +4,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"time"
+	"unsafe"
 
 	"weir/internal/jsontext"
+	"weir/internal/longcopy"
 	"weir/store"
 )
 
@@ -74,13 +76,23 @@ const firstWeave = colQueue + 1
 // and its bytes; 0 stands for null. Version 2 has Weave as its last field. A record without
 // it is written as version 1, which earlier versions of weir can read.
 func (r *Record) append(dst []byte) []byte {
-	payload := string(r.Payload)
-	fields := []*string{&r.ID, &r.Project, &r.TraceRef, &r.User, r.Creator, &r.Type, &payload, r.Refs.Annotation, r.Refs.Runnable, r.Refs.Call, r.Refs.Trigger, r.Queue}
+	text := func(v jsontext.Value) *string {
+		s := unsafe.String(unsafe.SliceData(v), len(v)) // nobody changes a value while it is encoded
+		return &s
+	}
+	fields := []*string{&r.ID, &r.Project, &r.TraceRef, &r.User, r.Creator, &r.Type, text(r.Payload), r.Refs.Annotation, r.Refs.Runnable, r.Refs.Call, r.Refs.Trigger, r.Queue}
 	version := byte(1)
 	if r.Weave != nil {
-		weave := string(r.Weave)
-		version, fields = 2, append(fields, &weave)
+		version, fields = 2, append(fields, text(r.Weave))
 	}
+	size := recordHead
+	for _, s := range fields {
+		size++
+		if s != nil {
+			size += binary.MaxVarintLen32 + len(*s)
+		}
+	}
+	dst = longcopy.Grow(dst, size)
 	dst = append(dst, version)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(r.CreatedAt))
 	for _, s := range fields {
@@ -89,58 +101,67 @@ func (r *Record) append(dst []byte) []byte {
 			continue
 		}
 		dst = binary.AppendUvarint(dst, uint64(len(*s))+1)
-		dst = append(dst, *s...)
+		dst = longcopy.AppendString(dst, *s)
 	}
 	return dst
 }
 
+// recordHead is the number of bytes before the fields: the version and the time.
+const recordHead = 9
+
 var errRecord = fmt.Errorf("%w: not a record of feedback", store.ErrCorrupt)
 
-// decodeRecord decodes a record. It copies b once, and all strings of the record share
+// decodeRecord decodes a record. It copies b once, and everything in the record shares
 // this copy.
 func decodeRecord(b []byte) (*Record, error) {
-	if len(b) < 9 || b[0] != 1 && b[0] != 2 {
+	kept := make([]byte, len(b)) // the runtime clears it piece by piece
+	longcopy.Copy(kept, b)
+	return viewRecord(kept)
+}
+
+// viewRecord decodes a record without a copy: it is valid while nobody changes b.
+func viewRecord(b []byte) (*Record, error) {
+	if len(b) < recordHead || b[0] != 1 && b[0] != 2 {
 		return nil, errRecord
 	}
 	r := &Record{CreatedAt: int64(binary.BigEndian.Uint64(b[1:]))}
-	text := string(b)
-	at, bad := 9, false
-	next := func() (s string, ok bool) {
+	at, bad := recordHead, false
+	next := func() (field []byte, ok bool) {
 		n, k := binary.Uvarint(b[at:])
 		if k <= 0 || n > uint64(len(b)-at-k)+1 {
 			bad = true
-			return "", false
+			return nil, false
 		}
 		at += k
 		if n == 0 {
-			return "", false
+			return nil, false
 		}
-		s = text[at : at+int(n-1)]
-		at += int(n - 1)
-		return s, true
+		field = b[at : at+int(n-1) : at+int(n-1)]
+		at += len(field)
+		return field, true
 	}
-	must := func() string {
-		s, ok := next()
+	must := func() []byte {
+		field, ok := next()
 		bad = bad || !ok
-		return s
+		return field
 	}
+	text := func(field []byte) string { return unsafe.String(unsafe.SliceData(field), len(field)) }
 	may := func() *string {
-		s, ok := next()
+		field, ok := next()
 		if !ok {
 			return nil
 		}
-		kept := new(string) // &s would allocate for nulls too
-		*kept = s
-		return kept
+		s := text(field)
+		return &s
 	}
-	r.ID, r.Project, r.TraceRef, r.User = must(), must(), must(), must()
+	r.ID, r.Project, r.TraceRef, r.User = text(must()), text(must()), text(must()), text(must())
 	r.Creator = may()
-	r.Type = must()
-	r.Payload = jsontext.Value(must())
+	r.Type = text(must())
+	r.Payload = must()
 	r.Refs = refs{may(), may(), may(), may()}
 	r.Queue = may()
 	if b[0] == 2 {
-		r.Weave = jsontext.Value(must())
+		r.Weave = must()
 	}
 	if _, ok := parseUUID(r.ID); bad || !ok || len(r.Payload) == 0 {
 		return nil, errRecord
@@ -184,7 +205,7 @@ func (r *Record) appendColumn(dst []byte, i int) []byte {
 	case colCreated:
 		return append(append(append(dst, '"'), timeText(r.CreatedAt)...), '"')
 	case colPayload:
-		return append(dst, r.Payload...)
+		return longcopy.Append(dst, r.Payload)
 	}
 	if i >= firstWeave {
 		return append(dst, r.weaveColumn(weaveColumns[i-firstWeave].name)...)
@@ -220,8 +241,11 @@ func (r *Record) AppendReceipt(dst []byte, d Dialect) []byte {
 	dst = append(append(dst, `","created_at":"`...), timeText(r.CreatedAt)...)
 	dst = append(append(append(dst, `","`...), d.userName()...), `":`...)
 	dst = jsontext.AppendString(dst, r.User)
-	return append(append(append(dst, `,"payload":`...), r.Payload...), '}')
+	return append(longcopy.Append(append(dst, `,"payload":`...), r.Payload), '}')
 }
+
+// maxReceipt is the most bytes that AppendReceipt appends.
+func (r *Record) maxReceipt() int { return len(r.Payload) + jsontext.MaxLen(r.User) + 256 }
 
 // same reports whether two records have the same content, whatever their ids and times
 // (docs/interface/feedback.md, F-25).

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weir/internal/jsontext"
+	"weir/internal/longcopy"
 )
 
 func FuzzDecodeRecord(f *testing.F) {
@@ -48,5 +49,38 @@ func TestRecordWeaveColumns(t *testing.T) {
 		if all := string(back.AppendAll(nil)); !json.Valid([]byte(all)) || strings.Contains(all, `"scorer_tags":["x"]`) != (weave != "") {
 			t.Errorf("%q: %s", weave, all)
 		}
+	}
+}
+
+// TestLongRecord: a payload of several pieces comes back as it was, the answer to a batch has
+// it, and what is decoded keeps nothing of the bytes that it was read from.
+func TestLongRecord(t *testing.T) {
+	payload := jsontext.Value(`{"text":"` + strings.Repeat("0123456789", longcopy.Piece/3) + `"}`)
+	note := "n"
+	rec := &Record{ID: "0199f2c4-7b1e-4c53-9a60-3f2d6c1e8b90", Project: "a/b", User: "u", Creator: &note, Type: "t", Payload: payload, Weave: jsontext.Value(`{"scorer_tags":[1]}`)}
+	data := rec.append([]byte("before"))
+	if string(data[:6]) != "before" {
+		t.Fatalf("%q", data[:6])
+	}
+	back, err := decodeRecord(data[6:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := table.Entries(nil, nil, data[6:])
+	clear(data)
+	if !back.same(rec) || back.ID != rec.ID || back.Project != rec.Project {
+		t.Errorf("%.300v", back)
+	}
+	for i, e := range table.Entries(nil, nil, rec.append(nil)) {
+		if string(entries[i]) != string(e) {
+			t.Errorf("the entry %q was %q", entries[i], e)
+		}
+	}
+	receipt := string(rec.AppendReceipt(nil, WeaveNames))
+	if want := `{"id":"` + rec.ID + `","created_at":"1970-01-01T00:00:00.000Z","wb_user_id":"u","payload":` + string(payload) + `}`; receipt != want {
+		t.Errorf("%.200s", receipt)
+	}
+	if len(receipt) > rec.maxReceipt() {
+		t.Errorf("a receipt of %d bytes, at most %d are expected", len(receipt), rec.maxReceipt())
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"weir/internal/longcopy"
 	"weir/store"
 )
 
@@ -57,7 +58,7 @@ func (s *Store) update(ctx context.Context, a Author, o Once, f func(tx *store.T
 		}
 		var err error
 		if answer, err = f(tx); err == nil && key != nil {
-			tx.SetUntil(key, append(body[:], answer...), s.now().Add(keepOnce))
+			tx.SetUntil(key, longcopy.Append(body[:], answer), s.now().Add(keepOnce))
 		}
 		return err
 	})
@@ -98,7 +99,8 @@ func (s *Store) CreateAll(ctx context.Context, a Author, batch []*Request, o Onc
 	}
 	return s.update(ctx, a, o, func(tx *store.Tx) ([]byte, error) {
 		written := map[string]*Record{}
-		out := []byte(`{"res":[`)
+		records := make([]*Record, len(batch))
+		size := 16
 		for i, r := range batch {
 			rec, err := s.write(tx, a, r, written)
 			if f := (*Refusal)(nil); errors.As(err, &f) {
@@ -107,10 +109,17 @@ func (s *Store) CreateAll(ctx context.Context, a Author, batch []*Request, o Onc
 			if err != nil {
 				return nil, err
 			}
+			records[i] = rec
+			size += rec.maxReceipt() + 1
+		}
+		// Payloads make the answer tens of megabytes long. If it grew with each of them, all
+		// before would be copied at once, and a copy that long holds up everybody (longcopy).
+		out := append(make([]byte, 0, size), `{"res":[`...)
+		for i, rec := range records {
 			if i > 0 {
 				out = append(out, ',')
 			}
-			out = rec.AppendReceipt(out, r.Dialect)
+			out = rec.AppendReceipt(out, batch[i].Dialect)
 		}
 		return append(out, `]}`...), nil
 	})

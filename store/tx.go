@@ -9,6 +9,8 @@ import (
 	"time"
 
 	badger "github.com/dgraph-io/badger/v4"
+
+	"weir/internal/longcopy"
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -20,7 +22,7 @@ const sumLen = crc32.Size
 func seal(key, value []byte) []byte {
 	b := make([]byte, sumLen, sumLen+len(value))
 	binary.LittleEndian.PutUint32(b, sum(key, value))
-	return append(b, value...)
+	return longcopy.Append(b, value)
 }
 
 func sum(key, value []byte) uint32 {
@@ -78,16 +80,21 @@ func (r *Reader) get(key []byte) ([]byte, error) {
 	if err != nil {
 		return nil, corruptError(key, err)
 	}
-	b, err := item.ValueCopy(nil)
-	if err != nil {
-		r.db.corrupt(key, err)
-		return nil, corruptError(key, err)
+	var kept []byte
+	err = item.Value(func(b []byte) error {
+		v, err := unseal(key, b)
+		kept = make([]byte, len(v)) // the runtime clears it piece by piece
+		longcopy.Copy(kept, v)
+		return err
+	})
+	if err == nil {
+		return kept, nil
 	}
-	v, err := unseal(key, b)
-	if err != nil {
-		r.db.corrupt(key, err)
+	r.db.corrupt(key, err)
+	if !errors.Is(err, ErrCorrupt) { // badger has not found the value
+		err = corruptError(key, err)
 	}
-	return v, err
+	return nil, err
 }
 
 // Opening is a number that grows whenever the database is opened again. An update that

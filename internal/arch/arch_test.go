@@ -96,7 +96,7 @@ var rules = map[string]rule{
 	"examples/go/feedback":     {},
 	"examples/go/trajectories": {},
 	"feedback": {
-		may:    []string{"internal/jsontext", "internal/memory", "internal/pace", "store"},
+		may:    []string{"internal/jsontext", "internal/longcopy", "internal/memory", "internal/pace", "store"},
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "os", "github.com/dgraph-io", "github.com/valyala"},
 	},
@@ -204,6 +204,7 @@ var rules = map[string]rule{
 	},
 	"server/ui": {},
 	"store": {
+		may:    []string{"internal/longcopy"},
 		tests:  []string{"internal/testkit"},
 		mayNot: http,
 	},

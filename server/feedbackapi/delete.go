@@ -16,7 +16,12 @@ func (h *Handlers) purge(c *transport.Call) {
 	if !h.readBody(c) {
 		return
 	}
-	project, ids, err := feedback.DecodePurge(c.Context(), c.Body())
+	var project string
+	var ids []string
+	err := decode(c, func(ctx context.Context) (err error) {
+		project, ids, err = feedback.DecodePurge(ctx, c.Body())
+		return err
+	})
 	if !permitted(c, auth.Write, project, err) {
 		return
 	}
@@ -32,7 +37,11 @@ func (h *Handlers) erase(c *transport.Call) {
 	if !h.readBody(c) {
 		return
 	}
-	e, err := feedback.DecodeErasure(c.Context(), c.Body())
+	var e *feedback.Erasure
+	err := decode(c, func(ctx context.Context) (err error) {
+		e, err = feedback.DecodeErasure(ctx, c.Body())
+		return err
+	})
 	if e == nil {
 		c.Fail(err)
 		return

@@ -11,6 +11,7 @@ import (
 
 	"weir/auth"
 	"weir/server/servertest"
+	"weir/server/transport"
 )
 
 // poolServer is a server on a socket with one worker for queries, whose two keys are tenants
@@ -142,6 +143,47 @@ func TestFairQueries(t *testing.T) {
 	if n > queries/2 {
 		t.Errorf("%d of %d queries of another key were answered first", n, queries)
 	}
+	running.Wait()
+	open(t, h, 0)
+}
+
+// TestLargeWritesTakeTurns: a large body of a function that writes is decoded in turns with the
+// queries, so it waits while another one has the only worker. A small one does not wait.
+func TestLargeWritesTakeTurns(t *testing.T) {
+	h := poolServer(t, 100, 0)
+	release := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() { // has the worker until all wait
+		_ = h.Instance.Transport().Turns().Do(context.Background(), "test", func(context.Context) error { <-release; return nil })
+	})
+	open(t, h, 1)
+	item := func(size int) string {
+		return servertest.Item("feedback_id", nil, "payload", map[string]any{"text": strings.Repeat("x", size)})
+	}
+	replaced := func(size int) string {
+		return servertest.Item("payload", map[string]any{"text": strings.Repeat("x", size)})
+	}
+	ids := func(n int) string {
+		return `{"project_id":"acme/support","query":{"$expr":{"$eq":[{"$getField":"id"},{"$literal":"0199f2c4-7b1e-4c53-9a60-3f2d6c1e8b90"}]}}` + strings.Repeat(" ", n) + `}`
+	}
+	bodies := []struct {
+		path string
+		body func(size int) string
+	}{
+		{"create", item}, {"replace", replaced}, {"batch/create", func(size int) string { return `{"batch":[` + item(size) + `]}` }}, {"purge", ids},
+	}
+	for i, b := range bodies {
+		if status, answer, _ := h.Get("POST", "/feedback/"+b.path, b.body(100), as("one")); status != 200 {
+			t.Errorf("%s, small: %d %.200s", b.path, status, answer)
+		}
+		running.Go(func() {
+			if status, answer, _ := h.Get("POST", "/feedback/"+b.path, b.body(transport.LargeBody), as("one")); status != 200 {
+				t.Errorf("%s, large: %d %.200s", b.path, status, answer)
+			}
+		})
+		open(t, h, 2+i)
+	}
+	close(release)
 	running.Wait()
 	open(t, h, 0)
 }

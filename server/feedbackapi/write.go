@@ -23,7 +23,11 @@ func (h *Handlers) createBatch(c *transport.Call) {
 	if !h.readBody(c) || !reserve(c, min(feedback.MaxBatch, bytes.Count(c.Body(), []byte{'{'}))) {
 		return
 	}
-	batch, err := feedback.DecodeBatch(c.Context(), c.Body())
+	var batch []*feedback.Request
+	err := decode(c, func(ctx context.Context) (err error) {
+		batch, err = feedback.DecodeBatch(ctx, c.Body())
+		return err
+	})
 	if err != nil {
 		c.Fail(err)
 		return
@@ -31,6 +35,15 @@ func (h *Handlers) createBatch(c *transport.Call) {
 	h.write(c, batch, func(once feedback.Once) ([]byte, error) {
 		return h.cfg.Store.CreateAll(c.Context(), author(c), batch, once)
 	})
+}
+
+// decode runs f, which decodes a call's body: a large one in turns with the queries. Bodies that
+// are decoded on all processors at once hold up everybody who needs one for a moment.
+func decode(c *transport.Call, f func(ctx context.Context) error) error {
+	if len(c.Body()) < transport.LargeBody {
+		return f(c.Context())
+	}
+	return c.Query(f)
 }
 
 // What a body takes until its records are written, beside itself: for each of its bytes and for
@@ -57,7 +70,11 @@ func (h *Handlers) writeOne(c *transport.Call, op feedback.Operation, write func
 	if !h.readBody(c) || !reserve(c, 1) {
 		return
 	}
-	r, err := feedback.DecodeRequest(c.Context(), c.Body(), op)
+	var r *feedback.Request
+	err := decode(c, func(ctx context.Context) (err error) {
+		r, err = feedback.DecodeRequest(ctx, c.Body(), op)
+		return err
+	})
 	if err != nil {
 		c.Fail(err)
 		return

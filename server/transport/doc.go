@@ -39,7 +39,8 @@
 // # Fairness
 //
 // Queries on what is stored can take minutes, so they do not keep a worker until their end,
-// as requests in the queue do. They take turns of half a millisecond ([Turns]).
+// as requests in the queue do. They take turns of half a millisecond ([Turns]), and so does
+// the decoding of large bodies with records.
 //
 // The queue takes one request of each tenant in turn, and of its projects in turn. The package ants keeps the
 // goroutines of the workers. Its own queue is not used, because it is in order of arrival,
