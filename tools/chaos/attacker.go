@@ -25,7 +25,8 @@ type attack struct {
 	// begin prepares an attack, such as its bodies, and returns what one client does again
 	// and again.
 	begin func(at *attacker) func(ctx context.Context, client int)
-	cuts  bool // the server may close the connection without an answer
+	cuts  bool   // the server may close the connection without an answer
+	needs string // the status of some answers in every run; without it, what is meant to be legal is not; "": any
 }
 
 // attacker is one attack while it is made.
@@ -48,6 +49,15 @@ func (s statuses) check(a attack) error {
 		if !slices.Contains(answers, status) && !(a.cuts && status == "cut") {
 			return fmt.Errorf("%d requests were answered with %s (%v)", s[status], status, s)
 		}
+	}
+	return nil
+}
+
+// checkEdge returns an error if no request of the attack had the effect that it needs. It is for
+// attacks that were long enough for one.
+func (s statuses) checkEdge(a attack) error {
+	if a.needs != "" && s[a.needs] == 0 {
+		return fmt.Errorf("no request was answered with %s, so the attack does not do what it is for (%v)", a.needs, s)
 	}
 	return nil
 }

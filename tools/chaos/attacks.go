@@ -26,20 +26,20 @@ var attacks = slices.Concat(heavyAttacks, oddAttacks)
 // heavyAttacks ask for much work or memory, or are broken or slow.
 var heavyAttacks = []attack{
 	{"answers", "155 bytes that ask for an answer of hundreds of megabytes", 4, posts(chat,
-		`{"messages":[{"role":"user","content":"x"}],"max_tokens":4000,"n":128,"logprobs":true,"top_logprobs":20,"ignore_eos":true}`), false},
-	{"pieces", "31 MB without a place to split, to be tokenized", 2, onePiece, false},
-	{"unread", "60 clients that ask for long streams and never read", 60, unread, true},
-	{"ambiguous", "a grammar whose texts can be read in very many ways", 4, ambiguous, false},
-	{"schemas", "JSON schemas, each of them new", 4, newSchemas, false},
-	{"sampling", "the longest legal lists of biases, stop strings and bad words", 8, longLists, false},
-	{"in", "queries with thousands of values, whose clients leave", 16, inQueries, false},
-	{"wide", "queries with thousands of fields and sorts", 4, wideQueries, false},
-	{"backlog", "hundreds of the longest prompts at a time, under many project names", 400, backlog, false},
-	{"drip", "72 bodies of 31 MB that come a byte at a time", 72, drip, true},
-	{"headers", "500 connections whose headers never end", 500, endlessHeaders, true},
-	{"prompts", "prompts of 12 MB, whose clients leave", 3, leavingPrompts, false},
-	{"leavers", "clients that ask and leave at once", 64, leavers, true},
-	{"malformed", "requests that break the rules of HTTP or JSON", 16, malformed, true},
+		`{"messages":[{"role":"user","content":"x"}],"max_tokens":4000,"n":128,"logprobs":true,"top_logprobs":20,"ignore_eos":true}`), false, "400"},
+	{"pieces", "31 MB without a place to split, to be tokenized", 2, onePiece, false, "200"},
+	{"unread", "60 clients that ask for long streams and never read", 60, unread, true, "left"},
+	{"ambiguous", "a grammar whose texts can be read in very many ways", 4, ambiguous, false, "200"},
+	{"schemas", "JSON schemas, each of them new", 4, newSchemas, false, "200"},
+	{"sampling", "the longest legal lists of biases, stop strings and bad words", 8, longLists, false, "200"},
+	{"in", "queries with thousands of values, whose clients leave", 16, inQueries, false, "200"},
+	{"wide", "queries with as many fields and sorts as are legal, and with thousands", 4, wideQueries, false, "200"},
+	{"backlog", "hundreds of the longest prompts at a time, under many project names", 400, backlog, false, ""},
+	{"drip", "72 bodies of 31 MB that come a byte at a time", 72, drip, true, ""},
+	{"headers", "500 connections whose headers never end", 500, endlessHeaders, true, ""},
+	{"prompts", "prompts of 12 MB, whose clients leave", 3, leavingPrompts, false, "200"},
+	{"leavers", "clients that ask and leave at once", 64, leavers, true, "left"},
+	{"malformed", "requests that break the rules of HTTP or JSON", 16, malformed, true, "400"},
 }
 
 // posts returns an attack that sends one body again and again.
@@ -125,21 +125,14 @@ func list(n int, format string) string {
 }
 
 func longLists(at *attacker) func(context.Context, int) {
-	c := from(intruder)
-	var biases, stops, words strings.Builder
-	for i := range 300 {
-		fmt.Fprintf(&biases, `%s"%d":-%d`, comma(i), i, i%50+1)
-	}
-	for i := range 256 {
-		fmt.Fprintf(&stops, `%s"%s%d"`, comma(i), strings.Repeat("ab", 200), i)
-	}
-	for i := range 4096 {
-		fmt.Fprintf(&words, `%s"bad word %d"`, comma(i), i)
-	}
-	body := `{"messages":[{"role":"user","content":"x"}],"max_tokens":300,"n":8,"ignore_eos":true,"logprobs":true,"top_logprobs":20,
-		"logit_bias":{` + biases.String() + `},"stop":[` + stops.String() + `],"bad_words":[` + words.String() + `],
-		"repetition_detection":{"max_pattern_size":2048,"min_pattern_size":1,"min_count":2048}}`
-	return func(ctx context.Context, _ int) { at.post(ctx, c, chat, body) }
+	const tokens = 3523 // that the bundled model knows
+	biases, ids := list(tokens, `"%d":-1.5`), list(tokens, "%d")
+	rest := `"messages":[{"role":"user","content":"x"}],"max_tokens":300,"n":8,"ignore_eos":true,"logprobs":true,"top_logprobs":20,
+		"repetition_detection":{"max_pattern_size":2048,"min_pattern_size":1,"min_count":2048},"logit_bias":{` + biases + `}`
+	return inTurn(at, [][2]string{
+		{chat, `{` + rest + `,"stop":[` + list(256, `"`+strings.Repeat("ab", 30)+`%04d"`) + `],"bad_words":[` + list(4096, `"bad word %d"`) + `]}`},
+		{chat, `{` + rest + `,"repetition_penalty":1.1,"presence_penalty":0.5,"frequency_penalty":0.5,"allowed_token_ids":[` + ids + `],"logprob_token_ids":[` + list(128, "%d") + `]}`},
+	})
 }
 
 func inQueries(at *attacker) func(context.Context, int) {
@@ -156,10 +149,10 @@ func inQueries(at *attacker) func(context.Context, int) {
 }
 
 func wideQueries(at *attacker) func(context.Context, int) {
-	c := from(intruder)
-	fields := `{"project_id":"acme/support","fields":[` + list(100_000, `"payload.f%d"`) + `]}`
-	sorts := `{"project_id":"acme/support","sort_by":[` + list(1000, `{"field":"payload.f%d","direction":"asc"}`) + `]}`
-	return func(ctx context.Context, client int) { at.post(ctx, c, query, []string{fields, sorts}[client%2]) }
+	wide := func(fields, sorts int) string {
+		return `{"project_id":"acme/support","fields":[` + list(fields, `"payload.f%d"`) + `],"sort_by":[` + list(sorts, `{"field":"payload.f%d","direction":"asc"}`) + `]}`
+	}
+	return inTurn(at, [][2]string{{query, wide(200, 8)}, {query, wide(100_000, 0)}, {query, wide(1, 1000)}})
 }
 
 func backlog(at *attacker) func(context.Context, int) {

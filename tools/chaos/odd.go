@@ -17,18 +17,18 @@ import (
 // oddAttacks are about the number and the shape of the parts of a request, about names, and about
 // connections and bodies that are unusual without being broken.
 var oddAttacks = []attack{
-	{"parts", "chats of thousands of messages, content parts, tool calls and tools", 4, manyParts, false},
-	{"ids", "lists of millions of token ids, as a prompt, to be told the text of, and as the only ones allowed", 3, manyIDs, false},
+	{"parts", "chats of thousands of messages, content parts, tool calls and tools", 4, manyParts, false, "200"},
+	{"ids", "lists of millions of token ids, as a prompt, to be told the text of, and as the only ones allowed", 3, manyIDs, false, "200"},
 	{"scores", "the log-probabilities of every token of the longest prompts", 4, posts(completions,
-		`{"prompt":"`+strings.Repeat("y ", 1900)+`","prompt_logprobs":20,"logprobs":20,"max_tokens":16,"n":8}`), false},
-	{"numbers", "numbers of ten million digits, and hundreds of thousands of fields that are the same or unknown", 3, longNumbers, false},
-	{"constraints", "structured outputs of every kind that is hard to compile", 4, hardConstraints, false},
-	{"names", "a new project, salt, request id, path, method and model with every request, and scrapes of the metrics", 16, newNames, false},
-	{"trajectories", "trajectories of a hundred thousand turns, under new names, and lists of them that nobody reads", 3, longTrajectories, true},
-	{"compressed", "compressed bodies that grow a thousandfold", 4, bombs, false},
-	{"records", "batches of feedback as large as a body may be", 3, largeRecords, false},
-	{"hoarders", "thousands of connections that say nothing", 40, hoarders, true},
-	{"sippers", "requests one after the other on connections that are read a few bytes at a time", 100, sippers, true},
+		`{"prompt":"`+strings.Repeat("y ", 1900)+`","prompt_logprobs":20,"logprobs":20,"max_tokens":16,"n":8}`), false, "200"},
+	{"numbers", "numbers of ten million digits, and hundreds of thousands of fields that are the same or unknown", 3, longNumbers, false, "400"},
+	{"constraints", "structured outputs of every kind that is hard to compile", 4, hardConstraints, false, "200"},
+	{"names", "a new project, salt, request id, path, method and model with every request, and scrapes of the metrics", 16, newNames, false, "200"},
+	{"trajectories", "trajectories of a hundred thousand turns, under new names, and lists of them that nobody reads", 3, longTrajectories, true, "200"},
+	{"compressed", "compressed bodies that grow a thousandfold", 4, bombs, false, "413"},
+	{"records", "batches of feedback as large as a body may be", 3, largeRecords, false, "200"},
+	{"hoarders", "thousands of connections that say nothing", 40, hoarders, true, ""},
+	{"sippers", "requests one after the other on connections that are read a few bytes at a time", 100, sippers, true, ""},
 }
 
 // chatOf is the body of a short chat with one more field.
