@@ -1,6 +1,13 @@
 // Package plainfile reads the small files that an operator names: configurations,
 // templates, tokenizers, keys. It refuses what is not a regular file, because a device may
 // have no end and a named pipe may have no writer, and what is larger than any such file.
+//
+// Files of proc, sysfs and the like are regular ones by their mode, but some of them block or
+// have no end as devices do. They are known by the type of their file system, on Linux. What a
+// file system of another type gives (a FUSE may do the same, but may just as well hold a model)
+// is judged by what comes: a file whose size is 0 has nothing in it, and the next bytes of any
+// file have to come within a time. A reading that is given up leaves a goroutine behind, which
+// ends when the file gives something or the process ends.
 package plainfile
 
 import (
@@ -11,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 )
 
 // Most is the size of the largest file that Read accepts, in bytes. The largest
@@ -30,6 +38,11 @@ func Open(path string) (*os.File, error) {
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = fmt.Errorf("%s is %w but %s", path, ErrNotRegular, kind(info.Mode()))
+	}
+	if err == nil {
+		if name := kernels(f); name != "" {
+			err = fmt.Errorf("%s is %w but one of %s, which the kernel makes up when it is read", path, ErrNotRegular, name)
+		}
 	}
 	if err != nil {
 		f.Close()
@@ -72,15 +85,78 @@ func read(path string, most int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(b)) > most {
-		err = fmt.Errorf("%s has more than %d bytes", path, most)
+	return all(f, path, most)
+}
+
+// patience is how long a file may take to give its next bytes. A network file system that is
+// slow, or whose server is started again, takes less.
+const patience = 30 * time.Second
+
+// file is what all needs of a file.
+type file interface {
+	io.ReadCloser
+	Stat() (fs.FileInfo, error)
+}
+
+// all reads a file of at most so many bytes, and closes it.
+func all(f file, path string, most int64) ([]byte, error) {
+	came, ended := make(chan struct{}, 1), make(chan outcome, 1)
+	go func() {
+		defer f.Close()
+		b, err := io.ReadAll(io.LimitReader(&reading{f, came}, most+1))
+		if err == nil {
+			err = honest(f, path, len(b))
+		}
+		ended <- outcome{b, err}
+	}()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		select {
+		case o := <-ended:
+			switch {
+			case o.err != nil:
+				return nil, o.err
+			case int64(len(o.text)) > most:
+				return nil, fmt.Errorf("%s has more than %d bytes", path, most)
+			}
+			return o.text, nil
+		case <-came:
+			timer.Reset(patience)
+		case <-timer.C:
+			return nil, fmt.Errorf("%s gives nothing for %v when it is read", path, patience)
+		}
 	}
-	if err != nil {
-		return nil, err
+}
+
+type outcome struct {
+	text []byte
+	err  error
+}
+
+// reading is a file that tells when it has given something.
+type reading struct {
+	file
+	came chan<- struct{}
+}
+
+func (r *reading) Read(p []byte) (int, error) {
+	n, err := r.file.Read(p)
+	select {
+	case r.came <- struct{}{}:
+	default:
 	}
-	return b, nil
+	return n, err
+}
+
+// honest returns an error for a file that has something in it although its size is 0, also now
+// that it has been read: it is made up when it is read.
+func honest(f file, path string, n int) error {
+	info, err := f.Stat()
+	if err == nil && n > 0 && info.Size() == 0 {
+		err = fmt.Errorf("%s is %w: its size is 0, but it gives %d bytes when it is read", path, ErrNotRegular, n)
+	}
+	return err
 }
 
 // Dir is os.DirFS, but fs.ReadFile reads its files as Read does.

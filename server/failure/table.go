@@ -64,7 +64,6 @@ const (
 	typeGone    = "ClientClosedRequest"
 	typeTimeout = "Request Timeout"
 	typeHeaders = "Request Header Fields Too Large"
-	typeVersion = "HTTP Version Not Supported"
 	typeMedia   = "Unsupported Media Type"
 	typeMethod  = "Method Not Allowed"
 	typeKey     = "Unauthorized"
@@ -112,7 +111,7 @@ var table = []row{
 		text: say("The request is not HTTP, or its headers are malformed."),
 	},
 	{
-		err: ErrVersion, kind: "version", status: 505, typ: typeVersion,
+		err: ErrVersion, kind: "version", status: 400, typ: api.TypeBadBody,
 		text: say("The server speaks HTTP/1.1 and HTTP/1.0."),
 	},
 	{

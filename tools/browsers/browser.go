@@ -202,6 +202,7 @@ type page struct {
 	mu       sync.Mutex
 	loads    int
 	problems []string // messages of the console and the log that tell of errors
+	failed   []string // why requests of the page had no answer, or not all of it
 	change   chan struct{}
 }
 
@@ -219,7 +220,7 @@ func (b *browser) open(address string) (*page, error) {
 	b.mu.Lock()
 	b.pages[p.session] = p
 	b.mu.Unlock()
-	for _, domain := range []string{"Page", "Runtime", "Log"} {
+	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
 		if err := b.call(p.session, domain+".enable", nil, nil); err != nil {
 			return nil, err
 		}
@@ -276,6 +277,11 @@ func (p *page) event(m *message) {
 	case "Page.loadEventFired":
 		p.loads++
 		p.wake()
+	case "Network.loadingFailed":
+		var e struct{ ErrorText, BlockedReason string }
+		if jsontext.Decode(m.Params, &e) == nil {
+			p.failed = append(p.failed, strings.TrimSpace(e.ErrorText+" "+e.BlockedReason))
+		}
 	case "Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded":
 		var e struct {
 			Type  string
@@ -292,6 +298,14 @@ func (p *page) console() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.problems
+}
+
+// failures returns why requests of the page had no answer, or not all of it. A program in the
+// page learns no more than that there was a network error.
+func (p *page) failures() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed
 }
 
 // eval runs a program in the page, as if a user had touched the page before, and returns

@@ -216,15 +216,22 @@ func (r *runner) check(c *check) error {
 	}
 	r.server.rebind(true)
 	r.server.take(0, 0) // what the page itself asked for
+	r.server.said()
 	got, err := p.eval(r.site.program(r.before, c.script, r.server.port))
 	if err != nil {
-		return err
+		got = err.Error() // the page learns no reason, but the browser and the relay tell us
 	}
 	want := strings.Split(c.weir, ", ")
 	seen, heads := r.server.take(len(want), 5*time.Second)
 	var differs error
 	if all := strings.Join(slices.Compact(seen), ", "); got != c.want || all != c.weir {
 		differs = fmt.Errorf("the page saw %q, want %q; weir saw %q, want %q", got, c.want, all, c.weir)
+		if failures := p.failures(); len(failures) > 0 {
+			differs = fmt.Errorf("%w; in the browser: %s", differs, strings.Join(failures, ", "))
+		}
+		if said := r.server.said(); said != "" {
+			differs = fmt.Errorf("%w; the server's log:\n%s", differs, said)
+		}
 	}
 	r.verdict(c.name, differs, heads)
 	return nil

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -35,6 +36,7 @@ type server struct {
 	seen  []string // "METHOD path status" for each request that was answered
 	heads []string // the headers of each that tell where it came from
 	log   bytes.Buffer
+	read  int // bytes of log that said has returned
 }
 
 var listening = regexp.MustCompile(`msg=listening url=http://[^ ]*:(\d+)`)
@@ -48,7 +50,7 @@ func startServer(ctx context.Context, weir, host string, flags ...string) (*serv
 	s := &server{dir: dir, ended: make(chan error, 1)}
 	args := append([]string{"serve", "--host", host, "--port", "0", "--data-dir", dir, "--kv-cache-memory", "64MiB"}, flags...)
 	s.cmd = exec.CommandContext(ctx, weir, args...)
-	log, err := s.cmd.StderrPipe()
+	lines, err := s.cmd.StderrPipe()
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +58,7 @@ func startServer(ctx context.Context, weir, host string, flags ...string) (*serv
 		return nil, err
 	}
 	ready := make(chan struct{})
-	go s.watch(bufio.NewScanner(log), ready)
+	go s.watch(bufio.NewScanner(lines), ready)
 	select {
 	case <-ready:
 	case err := <-s.ended:
@@ -74,11 +76,25 @@ func (s *server) watch(lines *bufio.Scanner, ready chan struct{}) {
 		if strings.Contains(line, "msg=ready") {
 			close(ready)
 		}
-		s.mu.Lock()
-		s.log.WriteString(line + "\n")
-		s.mu.Unlock()
+		_, _ = fmt.Fprintln(s, line)
 	}
 	s.ended <- s.cmd.Wait()
+}
+
+// Write adds to the log: what weir says there, and why the relay could not pass something on.
+func (s *server) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log.Write(p)
+}
+
+// said returns what was added to the log since it was called last.
+func (s *server) said() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := s.log.String()[s.read:]
+	s.read = s.log.Len()
+	return text
 }
 
 // relay begins to pass requests on.
@@ -97,8 +113,10 @@ func (s *server) relay() error {
 			s.note(r.Request, r.StatusCode)
 			return nil
 		},
+		ErrorLog: log.New(s, "relay: ", 0),
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			s.note(r, 0)
+			_, _ = fmt.Fprintf(s, "relay: %s %s: %v\n", r.Method, r.URL.Path, err)
 			w.WriteHeader(http.StatusBadGateway)
 		},
 	}
@@ -115,6 +133,15 @@ func (s *server) relay() error {
 			blank(w)
 			return
 		}
+		// The body is read first. ReverseProxy would still be looking for its end when a quick
+		// answer comes, and http.Server closes the body of a request whose answer begins. That
+		// read then fails, and the transport closes the connection in the middle of the answer.
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		proxy.ServeHTTP(w, r)
 	})}
 	go func() { _ = s.http.Serve(ln) }()

@@ -41,7 +41,7 @@ type attacker struct {
 type statuses map[string]int
 
 // answers are the statuses that an attack may get. Everything else is the server's fault.
-var answers = []string{"200", "400", "401", "403", "404", "405", "408", "409", "413", "415", "417", "422", "429", "431", "501", "503", "505", "left"}
+var answers = []string{"200", "400", "401", "403", "404", "405", "408", "409", "413", "415", "417", "422", "429", "431", "501", "503", "left"}
 
 // check returns an error if the attack got what it must not get.
 func (s statuses) check(a attack) error {
