@@ -150,6 +150,10 @@ func TestBrokenFile(t *testing.T) {
 		key(", colour: red"), key("") + "\n---\n" + key(""), key("") + "\n---\n: [",
 		// Limits that nothing enforces.
 		key(", limits: {concurrency: 1}"), key(", limits: {}"), key(", weight: 1"), key(", max_priority: 0"),
+		// Members without a value, which would be as absent: bounds that were cut off.
+		key(", projects: null"), key(", projects: "), key(", models: ~"), key(", rights: null"), key(", expires: null"), key(`, expires: ""`),
+		key(", user: null"), key(`, tenant: ""`), key(", username: null"), key(", limits: null"), key(", weight: null"), key(", max_priority: null"),
+		"keys:\n  - id: a\n    hash: " + hash("x") + "\n    projects:\n      # - acme/*\n",
 		// Files that are empty or were cut.
 		"", "\n", "# keys\n", "---\n", "---\n# keys\n...\n", "keys:", "keys: null\n", "{}", "keys: [", "keys:\n  -", "keys:\n  - id: a\n", key(`, username: "a:b"`), "\x00",
 	} {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -154,6 +155,9 @@ func parse(src []byte) ([]entry, error) {
 	case !errors.Is(d.Decode(new(any)), io.EOF):
 		return nil, errors.New("there is more than one document in the file")
 	}
+	if err := complete(src); err != nil {
+		return nil, err
+	}
 	out := make([]entry, 0, len(*file.Keys))
 	for i := range *file.Keys {
 		f := &(*file.Keys)[i]
@@ -164,6 +168,25 @@ func parse(src []byte) ([]entry, error) {
 		out = append(out, e)
 	}
 	return out, nil
+}
+
+// complete returns an error if a member of a key has no value. It would be taken for absent,
+// and a key whose list of projects was cut off or commented out would be for all of them.
+func complete(src []byte) error {
+	var file struct {
+		Keys []map[string]any `yaml:"keys"`
+	}
+	if err := yaml.Unmarshal(src, &file); err != nil {
+		return errors.New(strings.TrimSpace(yaml.FormatError(err, false, false)))
+	}
+	for i, key := range file.Keys {
+		for _, name := range slices.Sorted(maps.Keys(key)) {
+			if v := key[name]; v == nil || v == "" {
+				return fmt.Errorf("key %d (%v): %s has no value; leave it out, or say what it is", i+1, key["id"], name)
+			}
+		}
+	}
+	return nil
 }
 
 // entry checks a key and fills in what it leaves out.

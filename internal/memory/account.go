@@ -68,6 +68,7 @@ type Reservation struct {
 	owner   *owner // nil: the process itself
 	opened  time.Time
 	held    int64       // guarded by Account.mu
+	beside  int64       // see Beside; likewise
 	closed  bool        // likewise
 	reclaim func(int64) // of a cache
 }
@@ -101,6 +102,15 @@ func (a *Account) OpenFor(name string) *Reservation {
 	return r
 }
 
+// Beside says that other reservations of the account hold n bytes for the same request, which
+// end with it. They are nothing that it could wait for.
+func (r *Reservation) Beside(n int64) {
+	a := r.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r.beside = n
+}
+
 // Reserve returns a reservation of n bytes, which it may have to wait for (see
 // Reservation.Grow).
 func (a *Account) Reserve(ctx context.Context, n int64) (*Reservation, error) {
@@ -123,7 +133,7 @@ func (a *Account) Cache(reclaim func(n int64)) *Reservation {
 }
 
 // Grow adds n bytes. If they are not there it waits for them in turn. It fails
-// with ErrNever if the reservation would be larger than the limit, with ErrFull if the
+// with ErrNever if its request would hold more than the limit, with ErrFull if the
 // bytes are not there in time, and with the cause of ctx if that ends before.
 func (r *Reservation) Grow(ctx context.Context, n int64) error {
 	if r.grow(n, false) {

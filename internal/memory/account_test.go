@@ -407,6 +407,27 @@ func TestNearlyAll(t *testing.T) {
 	})
 }
 
+// What a request holds in other reservations, such as its body, does not keep it from having
+// nearly all, and it counts when it can never fit.
+func TestNearlyAllBeside(t *testing.T) {
+	a := New(8000, 0)
+	body := a.Open()
+	if !body.TryGrow(500) {
+		t.Fatal("no memory for the body")
+	}
+	r := a.OpenFor("a")
+	if err := r.Grow(t.Context(), 6800); !errors.Is(err, ErrFull) {
+		t.Fatalf("beside bytes that are somebody else's: %v", err)
+	}
+	r.Beside(500)
+	if err := r.Grow(t.Context(), 7501); !errors.Is(err, ErrNever) {
+		t.Fatalf("with its body, more than there is: %v", err)
+	}
+	if err := r.Grow(t.Context(), 7500); err != nil {
+		t.Fatalf("with its body, all there is: %v", err)
+	}
+}
+
 // Requests that hold memory and need more cannot lock each other out: when those that wait
 // hold a quarter, others are refused at once.
 func TestNoCircle(t *testing.T) {

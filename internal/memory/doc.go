@@ -24,8 +24,9 @@
 // more than an eighth of the limit is light, and nobody who holds much can keep him out:
 // the last eighth of the limit is for light owners, and they pass those that wait, until as
 // much as an eighth has passed the first of these. So a tenant whose requests fill the
-// memory, or wait in large numbers, makes his own wait. A reservation of more than seven
-// eighths of the limit is served when nobody else holds anything.
+// memory, or wait in large numbers, makes his own wait. A request of more than seven eighths
+// of the limit, with what it holds in other reservations (Reservation.Beside), is served when
+// nobody else holds anything.
 //
 // # Why nobody waits in a circle
 //

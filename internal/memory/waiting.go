@@ -50,7 +50,8 @@ func (a *Account) light(r *Reservation, n int64) bool {
 // else holds anything.
 func (a *Account) room(r *Reservation, n int64) int64 {
 	most := a.limit - a.limit/lightShare
-	if r.owner == nil || a.light(r, n) || r.held+n > most && a.mu.used-a.mu.cached == r.held {
+	own := r.held + r.beside
+	if r.owner == nil || a.light(r, n) || own+n > most && a.mu.used-a.mu.cached == own {
 		return a.limit
 	}
 	return most
@@ -89,7 +90,7 @@ func (r *Reservation) queue(n int64) (*waiter, error) {
 	a := r.account
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if r.held+n > a.limit {
+	if r.held+r.beside+n > a.limit {
 		a.mu.never++
 		return nil, ErrNever
 	}

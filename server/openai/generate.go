@@ -30,14 +30,15 @@ func prepareBody[T any](s *Service, c *transport.Call, prepare preparation[T]) (
 	if !api.IsJSON(string(c.Request.Header.ContentType())) {
 		return w, api.ErrContentType()
 	}
-	if !s.fits(c.Request.Header.ContentLength(), nil) {
+	if n := int64(c.Request.Header.ContentLength()); !s.fits(preparingByte*n + n) {
 		return w, failure.ErrBodyMemory
 	}
 	if err := c.ReadBody(); err != nil {
 		return w, err
 	}
 	body := c.Body()
-	if !s.fits(len(body), body) {
+	held := c.Holds()
+	if !s.fits(preparingSize(body) + held) {
 		return w, failure.ErrBodyMemory
 	}
 
@@ -45,7 +46,7 @@ func prepareBody[T any](s *Service, c *transport.Call, prepare preparation[T]) (
 	// copies, and its results are read only after Do has said that it is done.
 	ctx, stop := context.WithCancelCause(c.Context())
 	defer stop(nil)
-	w.memory = newPreparing(s.http.Memory(), c.Tenant(), body, stop)
+	w.memory = newPreparing(s.http.Memory(), c.Tenant(), body, held, stop)
 	in := &input{body, sender{c.RequestID, c.Project, c.Who}, w.memory}
 	var bad error
 	turn := c.Turn()
@@ -84,15 +85,9 @@ func prepareBody[T any](s *Service, c *transport.Call, prepare preparation[T]) (
 	return w, nil
 }
 
-// fits reports whether a body can be prepared at all, in an empty server. The body itself,
-// if it has been read, tells more than its length; below 0: that is not known.
-func (s *Service) fits(length int, body []byte) bool {
-	size := preparingByte * int64(length)
-	if body != nil {
-		size = preparingSize(body)
-	}
-	return size+int64(length)+preparingAny <= s.http.Memory().Limit()
-}
+// fits reports whether a body that takes n bytes, with itself, can be prepared at all, in an
+// empty server.
+func (s *Service) fits(n int64) bool { return n+preparingAny <= s.http.Memory().Limit() }
 
 // generate prepares a request, submits it to the engine and answers with what that
 // generates.

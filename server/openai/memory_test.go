@@ -93,6 +93,18 @@ func TestBodyThatNeverFits(t *testing.T) {
 	servertest.WaitFor(t, "the memory", func() bool { return h.Instance.Transport().Held().Memory == 0 })
 }
 
+// There is no body between those that can be prepared, alone, and those that are too large.
+func TestBodyThatNearlyNeverFits(t *testing.T) {
+	h := newServer(t, func(s *servertest.Setup) { s.Config.Memory, s.Config.MemoryWait = 16<<20, time.Millisecond })
+	for size := 700 << 10; size < 1100<<10; size += 20 << 10 {
+		status, answer, _ := h.Get("POST", "/v1/completions", `{"max_tokens":1,"truncate_prompt_tokens":1,"prompt":"`+strings.Repeat("a", size)+`"}`)
+		if status != 200 && status != 413 {
+			t.Errorf("%d bytes: %d %s", size, status, answer)
+		}
+		servertest.WaitFor(t, "the memory", func() bool { return h.Instance.Transport().Held().Memory == 0 })
+	}
+}
+
 // While one large body is prepared, a second one waits for its memory and a small request
 // does not.
 func TestBodiesThatDoNotFitTogether(t *testing.T) {

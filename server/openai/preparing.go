@@ -52,6 +52,7 @@ func count(b []byte, c byte) int64 { return int64(bytes.Count(b, []byte{c})) }
 type preparing struct {
 	size   int64 // preparingSize
 	body   int64 // bytes of the body
+	beside int64 // what the call holds already, its body among it
 	memory *memory.Reservation
 	limit  int64
 	stop   context.CancelCauseFunc
@@ -60,8 +61,11 @@ type preparing struct {
 	running, left bool
 }
 
-func newPreparing(account *memory.Account, tenant string, body []byte, stop context.CancelCauseFunc) *preparing {
-	return &preparing{size: preparingSize(body), body: int64(len(body)), memory: account.OpenFor(tenant), limit: account.Limit(), stop: stop}
+// newPreparing returns the memory for preparing a body, of a call that holds so many bytes.
+func newPreparing(account *memory.Account, tenant string, body []byte, beside int64, stop context.CancelCauseFunc) *preparing {
+	p := &preparing{size: preparingSize(body), body: int64(len(body)), beside: beside, memory: account.OpenFor(tenant), limit: account.Limit(), stop: stop}
+	p.memory.Beside(beside)
+	return p
 }
 
 // reserve waits for the memory.
@@ -117,7 +121,7 @@ func (p *preparing) more(n int64) bool {
 	if missing <= 0 || p.memory.TryGrow(missing) {
 		return true
 	}
-	if p.size+n > p.limit {
+	if p.beside+p.size+n > p.limit {
 		p.stop(memory.ErrNever)
 	} else {
 		p.stop(memory.ErrFull)

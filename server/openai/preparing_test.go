@@ -184,7 +184,7 @@ func (f *preparingFixture) prepareHostile(t *testing.T, h *hostile, account *mem
 	body := []byte(h.body)
 	ctx, stop := context.WithCancelCause(t.Context())
 	defer stop(nil)
-	in := &input{body, sender{who: auth.Anonymous}, newPreparing(account, "", body, stop)}
+	in := &input{body, sender{who: auth.Anonymous}, newPreparing(account, "", body, 0, stop)}
 	if err := in.memory.reserve(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +331,7 @@ func TestPreparingEnds(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			account := memory.New(1<<30, 0)
-			p := newPreparing(account, "", body, func(error) {})
+			p := newPreparing(account, "", body, 0, func(error) {})
 			if err := p.reserve(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -34,6 +34,13 @@ func (b *body) free() {
 	b.all.mu.Unlock()
 }
 
+// size returns the bytes of its share.
+func (b *body) size() int64 {
+	b.all.mu.Lock()
+	defer b.all.mu.Unlock()
+	return b.taken
+}
+
 // read reads the body into b. It allocates memory as bytes arrive, and not by the length
 // that was announced.
 func (b *body) read(rc *fasthttp.RequestCtx, cfg *Config) error {
@@ -127,6 +134,7 @@ func (c *Call) ReadBody() error {
 		return err
 	}
 	c.bodyRead = true
+	c.Memory().Beside(c.body.size())
 	return nil
 }
 
@@ -139,7 +147,13 @@ func (c *Call) Body() []byte { return bytes.TrimPrefix(c.body.bytes, []byte(byte
 
 // FreeBody returns the call's share of Config.MaxBodies. A handler calls it as soon as it
 // does not need the body any more; otherwise it is called when the handler returns.
-func (c *Call) FreeBody() { c.body.free() }
+func (c *Call) FreeBody() {
+	c.body.free()
+	c.Memory().Beside(0)
+}
+
+// Holds returns the bytes that the call holds in its reservation and for its body.
+func (c *Call) Holds() int64 { return c.Memory().Held() + c.body.size() }
 
 // Reserve takes n bytes of Config.MaxBodies, for the memory of a handler that reads a body
 // itself. It reports whether so many were left.
