@@ -147,7 +147,7 @@ func (rec *Recorder) write(tenant, model, split string, list []*Recording) error
 	for g, r := range list {
 		for i := range r.answer.Choices() {
 			t := trajectory.Trajectory{Group: g, Index: i, Text: r.append(nil, i)}
-			if t.Facts, err = trajectory.Describe(t.Text); err != nil {
+			if t.Facts, err = trajectory.Describe(t.Text, nil); err != nil {
 				return err
 			}
 			t.Scored = false // it has no reward yet
