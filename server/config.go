@@ -7,6 +7,7 @@ import (
 
 	"weir/api"
 	"weir/feedback"
+	"weir/internal/memory"
 	"weir/server/openai"
 	"weir/server/recording"
 	"weir/server/trajectoryapi"
@@ -88,10 +89,10 @@ func (c *Config) answers() openai.Config {
 }
 
 // recording says what is recorded of completions.
-func (c *Config) recording(log *slog.Logger, clock func() time.Time) recording.Config {
+func (c *Config) recording(account *memory.Account, log *slog.Logger, clock func() time.Time) recording.Config {
 	t := &c.Trajectories
 	return recording.Config{
 		Archive: t.Archive, Projects: t.Record, Quota: t.Quota, Depth: c.Limits.Depth,
-		Every: t.RecordEvery, RewardWait: t.RewardWait, Clock: clock, Log: log,
+		Every: t.RecordEvery, RewardWait: t.RewardWait, Memory: account, Clock: clock, Log: log,
 	}
 }

@@ -51,7 +51,7 @@ func New(cfg Config) (*Server, error) {
 		s.counts.SetCredentials(cfg.Keys.Stale)
 	}
 	if cfg.Trajectories.Archive != nil {
-		to := cfg.recording(s.log, s.http.Now)
+		to := cfg.recording(s.http.Memory(), s.log, s.http.Now)
 		if cfg.Feedback != nil {
 			s.linker = recording.NewLinker(to, cfg.Feedback)
 		}
@@ -130,5 +130,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if s.linker != nil {
 		s.linker.Close() // after the recorder: it may have waited for a record
 	}
+	s.http.CheckReleased()
 	return err
 }

@@ -60,10 +60,15 @@ func (f *Facts) Version() Int { return f.Final.Or(f.Initial) }
 // Truncated reports whether a turn ended at its length limit.
 func (f *Facts) Truncated() bool { return slices.Contains(f.Finish, "length") }
 
-// Describe checks a trajectory (an object, compact) and returns its facts.
-func Describe(text Value) (Facts, error) {
-	d := details{}
+// Describe checks a trajectory (an object, compact) and returns its facts. reserve is called
+// before so many bytes more are held for them, and an error of it is returned; nil allows
+// everything.
+func Describe(text Value, reserve func(n int64) error) (Facts, error) {
+	d := details{room: room{reserve: reserve}}
 	f := d.trajectory(text)
+	if d.room.err != nil {
+		return Facts{}, d.room.err
+	}
 	if len(d.list) > 0 {
 		return Facts{}, &Invalid{d.list}
 	}
@@ -73,16 +78,17 @@ func Describe(text Value) (Facts, error) {
 // trajectory checks one trajectory at the path, in document order.
 func (d *details) trajectory(text Value) Facts {
 	f := Facts{Scored: true}
-	turns := tally{}
+	d.begin()
+	turns := tally{room: &d.room}
 	c := jsontext.NewCursor(text)
 	c.Object(func(name jsontext.Value) {
-		key := name.Text()
+		key := shortName(name)
 		d.push(key)
 		defer d.pop()
 		kind := c.Kind()
 		switch key {
 		case "messages_and_choices":
-			turns = tally{}
+			turns = tally{room: &d.room}
 			d.turns(c, &turns)
 		case "tools":
 			f.Tools = d.tools(c)
@@ -113,6 +119,9 @@ func (d *details) trajectory(text Value) Facts {
 			switch v := c.Take(); kind {
 			case jsontext.Null:
 			case jsontext.String:
+				if len(v) > longText && !d.need(factsByte*int64(len(v))) {
+					return
+				}
 				t, ok := ParseTime(v.Text())
 				if f.Start = t; !ok {
 					d.add(notDatetime)
@@ -174,12 +183,12 @@ func (d *details) history(c *jsontext.Cursor) {
 		return
 	}
 	c.Object(func(name jsontext.Value) {
-		key := name.Text()
+		key := shortName(name)
 		d.push(key)
 		defer d.pop()
 		switch key {
 		case "messages_and_choices":
-			d.turns(c, &tally{})
+			d.turns(c, &tally{room: &d.room})
 		case "tools":
 			d.tools(c)
 		default:
@@ -190,6 +199,7 @@ func (d *details) history(c *jsontext.Cursor) {
 
 // tally counts over the turns of a conversation.
 type tally struct {
+	room    *room
 	choices int
 	finish  []string // at most maxFinish
 	tokens  int64
@@ -216,14 +226,14 @@ func (t *tally) turn(c *jsontext.Cursor) {
 	var message, finish bool
 	reason, tokens, ids := "", -1, -1
 	c.Object(func(name jsontext.Value) {
-		key := name.Text()
+		key := shortName(name)
 		switch kind := c.Kind(); {
 		case key == "message":
 			message = kind == jsontext.Object
 			c.Take()
 		case key == "finish_reason":
 			finish, reason = true, ""
-			if v := c.Take(); kind == jsontext.String {
+			if v := c.Take(); kind == jsontext.String && (len(v) <= longText || t.room.need(factsByte*int64(len(v)))) {
 				reason = v.Text()
 			}
 		case key == "logprobs":
@@ -233,7 +243,7 @@ func (t *tally) turn(c *jsontext.Cursor) {
 				return
 			}
 			c.Object(func(name jsontext.Value) {
-				key := name.Text()
+				key := shortName(name)
 				if key == "content" && c.Kind() == jsontext.Array {
 					tokens = c.Count()
 					return
@@ -275,20 +285,25 @@ func score(v Value) (x float64, ok bool) {
 }
 
 // metrics checks an object of numbers and booleans.
-func (d *details) metrics(c *jsontext.Cursor) (list []Score) {
+func (d *details) metrics(c *jsontext.Cursor) []Score {
 	if c.Kind() != jsontext.Object {
 		d.add(notObject)
 		c.Take()
 		return nil
 	}
-	seen := names{}
+	n, ok := d.members(c, scoreBytes)
+	if !ok {
+		c.Take()
+		return nil
+	}
+	list, seen := newList[Score](n)
 	c.Object(func(name jsontext.Value) {
-		key := name.Text()
 		x, ok := score(c.Take())
 		if !ok {
-			d.add(notFloat, key)
+			d.add(notFloat, shortName(name))
 			return
 		}
+		key := name.Text()
 		list = put(list, seen, key, Score{key, x})
 	})
 	return list
@@ -297,6 +312,14 @@ func (d *details) metrics(c *jsontext.Cursor) (list []Score) {
 // names says where in a list each name is. A list could be searched instead,
 // if nobody sent millions of names.
 type names map[string]int
+
+// newList returns a list, with its names, that has room for n members. It is nil for none.
+func newList[T any](n int) ([]T, names) {
+	if n == 0 {
+		return nil, nil
+	}
+	return make([]T, 0, n), make(names, n)
+}
 
 // put adds x under its name; of a name that is there twice the last one counts.
 func put[T any](list []T, at names, name string, x T) []T {
@@ -308,19 +331,25 @@ func put[T any](list []T, at names, name string, x T) []T {
 	return append(list, x)
 }
 
-func (d *details) metadata(c *jsontext.Cursor) (list []Label) {
+func (d *details) metadata(c *jsontext.Cursor) []Label {
 	if c.Kind() != jsontext.Object {
 		d.add(notObject)
 		c.Take()
 		return nil
 	}
-	seen := names{}
+	n, ok := d.members(c, labelBytes)
+	if !ok {
+		c.Take()
+		return nil
+	}
+	list, seen := newList[Label](n)
 	c.Object(func(name jsontext.Value) {
 		key := name.Text()
-		v := c.Take()
-		l := Label{key, string(v)}
-		if v.Kind() == jsontext.String {
+		l := Label{Name: key}
+		if v := c.Take(); v.Kind() == jsontext.String {
 			l.Value = v.Text()
+		} else {
+			l.Value = string(v)
 		}
 		list = put(list, seen, key, l)
 	})
@@ -339,8 +368,10 @@ func (d *details) integer(v Value) Int {
 		d.add(notInt)
 		return Int{}
 	}
-	if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
-		return Some(n)
+	if len(v) <= len("-9223372036854775808") { // the error for a longer one would be as long
+		if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
+			return Some(n)
+		}
 	}
 	x, ok := v.Float()
 	switch {

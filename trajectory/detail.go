@@ -54,6 +54,7 @@ var (
 
 // details gathers violations with the path that leads to them.
 type details struct {
+	room
 	path []string
 	list []Detail
 }

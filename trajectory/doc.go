@@ -19,7 +19,11 @@
 //	                                        Sink.Trajectory ---+------+       |
 //	                                        Sink.Group -----------------------+
 //
-// So memory is bounded by the largest trajectory, whatever the size of the body. Only when
+// So memory is bounded by the largest trajectory, whatever the size of the body: its text, in a
+// buffer that doubles, and its facts, which of many small metrics take up to twenty times
+// their text. Limits.Reserve is asked before either grows (room.go has the sizes; a test
+// measures them). Names of members are cut in the paths of errors, because a hundred of them
+// outlast their trajectories. Only when
 // Read has returned without an error is everything known to be valid; a sink stages what it
 // gets until then. Once something is wrong the sink gets nothing more, but the body is read
 // on, so that the answer lists up to [MaxDetails] faults with the path of each.

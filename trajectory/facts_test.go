@@ -11,7 +11,7 @@ import (
 
 func facts(t *testing.T, text string) Facts {
 	t.Helper()
-	f, err := Describe(Value(text))
+	f, err := Describe(Value(text), nil)
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -64,7 +64,7 @@ func TestVersions(t *testing.T) {
 		}
 	}
 	for _, text := range []string{`9.3e18`, `1e400`, `-1e400`, `true`, `[]`, `0.1`} {
-		if _, err := Describe(Value(`{"final_policy_version":` + text + `}`)); err == nil {
+		if _, err := Describe(Value(`{"final_policy_version":`+text+`}`), nil); err == nil {
 			t.Errorf("%s is accepted", text)
 		}
 	}

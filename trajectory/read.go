@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"weir/internal/jsontext"
+	"weir/internal/longcopy"
 )
 
 // Limits bound a log request.
@@ -16,10 +17,10 @@ type Limits struct {
 	Trajectory   int // bytes of one trajectory, and of a group without its trajectories
 	Trajectories int // trajectories, and groups, in one request
 	Depth        int // levels of nesting
-	// Reserve is asked before the buffer for a trajectory grows by so many bytes,
-	// which are kept until Read returns; false ends the reading with ErrMemory. nil
-	// allows everything.
-	Reserve func(bytes int) bool
+	// Reserve is called before Read comes to hold so many bytes more, for a trajectory or
+	// for what is made of it, which are kept until Read returns. An error of it ends the
+	// reading. nil allows everything.
+	Reserve func(n int64) error
 }
 
 // DefaultLimits returns the limits of docs/interface/trajectories.md, section 6.
@@ -41,8 +42,6 @@ var (
 	ErrTooLarge = errors.New("trajectory: a trajectory is too large")
 	// ErrTooMany is the error of more than Limits.Trajectories.
 	ErrTooMany = errors.New("trajectory: too many trajectories")
-	// ErrMemory is the error of a trajectory that Limits.Reserve refuses.
-	ErrMemory = errors.New("trajectory: no memory for a trajectory")
 )
 
 // Trajectory is one rollout as it was received.
@@ -87,10 +86,17 @@ const MaxSplit = 128
 // whatever the size of the body.
 //
 // The error is an *Invalid with what is wrong with the body, ErrTooLarge,
-// ErrTooMany, ErrMemory, or one of r or the sink. Once something is wrong the sink gets
+// ErrTooMany, or one of r, Limits.Reserve or the sink. Once something is wrong the sink gets
 // nothing more, but the body is read on for what else is.
 func Read(r io.Reader, l Limits, sink Sink) (Envelope, error) {
-	q := request{Scanner: jsontext.NewStream(r, l.Depth, l.Reserve), limits: l, sink: sink}
+	q := request{limits: l, sink: sink}
+	q.reserve, q.groupRoom.reserve = l.Reserve, l.Reserve
+	window := int64(0)
+	if !q.grow(&window, jsontext.Window) {
+		return q.Envelope, q.err
+	}
+	text := int64(0)
+	q.Scanner = jsontext.NewStream(r, l.Depth, func(n int) bool { return q.grow(&text, text+int64(n)) })
 	q.push("body")
 	err := q.read()
 	q.Bytes = int64(q.Offset())
@@ -105,8 +111,10 @@ type request struct {
 	sink   Sink
 	Envelope
 
-	given struct{ split, groups bool }
-	group Group
+	given     struct{ split, groups bool }
+	group     Group
+	groupRoom room  // of its metrics
+	groupText int64 // reserved for its text
 }
 
 // errEnough ends the reading at the last violation that is reported.
@@ -123,7 +131,7 @@ func (q *request) read() error {
 	case errors.Is(err, jsontext.ErrTooLarge):
 		return ErrTooLarge
 	case errors.Is(err, jsontext.ErrNoMemory):
-		return ErrMemory
+		return q.room.err
 	case errors.Is(err, errEnough):
 	case err != nil:
 		return err
@@ -171,11 +179,11 @@ func (q *request) body() bool {
 
 // member scans a member of the request.
 func (q *request) member() bool {
-	key, ok := q.Name(q.limits.Trajectory)
+	name, ok := q.CaptureName(q.limits.Trajectory)
 	if !ok {
 		return false
 	}
-	switch key {
+	switch key := shortName(name); key {
 	case "split":
 		q.given.split = true
 		return q.within(key, q.split)
@@ -194,6 +202,9 @@ func (q *request) split() bool {
 	}
 	if v.Kind() != jsontext.String {
 		return q.report(notText)
+	}
+	if len(v) > MaxSplit*len(`\ud83d\ude00`)+2 { // it has more characters, however they are written
+		return q.report(tooLong)
 	}
 	text, paired := v.AppendText(nil)
 	q.Split = string(text)
@@ -266,6 +277,7 @@ func (q *request) oneGroup(n int) bool {
 		return q.wrong(notModel)
 	}
 	q.group = Group{Index: n, Text: append(q.group.Text[:0], '{')}
+	q.groupRoom.begin()
 	seen := false
 	if !q.Object(func() bool { return q.groupMember(&seen) }) {
 		return false
@@ -289,9 +301,12 @@ func (q *request) groupMember(seen *bool) bool {
 	if !ok {
 		return false
 	}
-	name := key.Text()
+	name := shortName(key)
 	g := &q.group
 	if name != "trajectories" {
+		if !q.widen(len(key) + len(",:}")) {
+			return false
+		}
 		if len(g.Text) > 1 {
 			g.Text = append(g.Text, ',')
 		}
@@ -306,8 +321,24 @@ func (q *request) groupMember(seen *bool) bool {
 	if !ok {
 		return false
 	}
-	g.Text = append(g.Text, v...)
+	if !q.widen(len(v) + len("}")) {
+		return false
+	}
+	g.Text = longcopy.Append(g.Text, v)
 	return q.groupValue(name, v)
+}
+
+// widen makes room for n more bytes in the text of the group.
+func (q *request) widen(n int) bool {
+	old := q.group.Text
+	if size := len(old) + n; size > cap(old) {
+		size = max(size, 2*cap(old), 512)
+		if !q.groupRoom.grow(&q.groupText, int64(size+cap(old))) {
+			return q.Fail(q.groupRoom.err)
+		}
+		q.group.Text = longcopy.Append(make([]byte, 0, size), old)
+	}
+	return true
 }
 
 // groupValue checks the container types of what a group has (docs/interface/trajectories.md, section 2.2).
@@ -325,18 +356,24 @@ func (q *request) groupValue(name string, v Value) bool {
 			return q.report(notObject)
 		}
 		if name == "metrics" {
-			q.group.Metrics = scores(v)
+			c := jsontext.NewCursor(v)
+			members, ok := q.groupRoom.members(c, scoreBytes)
+			if !ok {
+				return q.Fail(q.groupRoom.err)
+			}
+			q.group.Metrics = scores(v, members)
 		}
 	}
 	return true
 }
 
-// scores are the members of v that are metrics.
-func scores(v Value) (list []Score) {
-	seen := names{}
+// scores are the members of v that are metrics, of so many members.
+func scores(v Value, members int) []Score {
+	list, seen := newList[Score](members)
 	for key, val := range v.Members() {
 		if x, ok := score(val); ok {
-			list = put(list, seen, string(key), Score{string(key), x})
+			name := string(key)
+			list = put(list, seen, name, Score{name, x})
 		}
 	}
 	return list
@@ -371,6 +408,9 @@ func (q *request) one(n int) bool {
 	}
 	t := Trajectory{Group: q.group.Index, Index: n, Text: text}
 	t.Facts = q.trajectory(t.Text)
+	if q.room.err != nil {
+		return q.Fail(q.room.err)
+	}
 	if q.full() {
 		return q.Fail(errEnough)
 	}

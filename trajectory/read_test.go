@@ -278,23 +278,23 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	// The buffer is asked for before it grows, and never holds more than was granted.
-	granted := 0
+	granted, errMemory := int64(0), errors.New("no memory")
 	l = DefaultLimits()
-	l.Reserve = func(n int) bool {
+	l.Reserve = func(n int64) error {
 		if granted+n > 1<<20 {
-			return false
+			return errMemory
 		}
 		granted += n
-		return true
+		return nil
 	}
 	large := one(`{"logs":["` + strings.Repeat("x", 900_000) + `"]},{}`)
-	if _, err := Read(strings.NewReader(large), l, new(heap)); !errors.Is(err, ErrMemory) && err != nil {
+	if _, err := Read(strings.NewReader(large), l, new(heap)); !errors.Is(err, errMemory) && err != nil {
 		t.Error(err)
 	} else if granted == 0 || granted > 1<<20 || err == nil && granted < 900_000 {
 		t.Errorf("%d bytes granted, %v", granted, err)
 	}
 	granted = 0
-	if _, err := Read(strings.NewReader(one(`{"logs":["`+strings.Repeat("x", 1<<20)+`"]}`)), l, new(heap)); !errors.Is(err, ErrMemory) {
+	if _, err := Read(strings.NewReader(one(`{"logs":["`+strings.Repeat("x", 1<<20)+`"]}`)), l, new(heap)); !errors.Is(err, errMemory) {
 		t.Error(err)
 	}
 	for _, bad := range []Limits{{}, {Trajectory: 1, Trajectories: 1, Depth: 4}, {Trajectory: -1, Trajectories: 1, Depth: 9}} {

@@ -162,7 +162,7 @@ var rules = map[string]rule{
 		mayNot: pure,
 	},
 	"server": {
-		may:    []string{"api", "auth", "engine", "feedback", "internal/jsontext", "metrics", "server/failure", "server/feedbackapi", "server/openai", "server/recording", "server/trajectoryapi", "server/transport", "server/ui", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
+		may:    []string{"api", "auth", "engine", "feedback", "internal/jsontext", "internal/memory", "metrics", "server/failure", "server/feedbackapi", "server/openai", "server/recording", "server/trajectoryapi", "server/transport", "server/ui", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
 		tests:  []string{"backend", "backend/sim", "internal/testkit", "models", "server/servertest", "tokenizer"},
 		mayNot: []string{"net/http"},
 	},
@@ -182,8 +182,8 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/recording": {
-		may:    []string{"api", "feedback", "internal/jsontext", "metrics", "server/failure", "store", "trajectory", "trajectory/archive", "trajectory/export"},
-		tests:  []string{"auth", "server/servertest"},
+		may:    []string{"api", "feedback", "internal/jsontext", "internal/memory", "metrics", "server/failure", "store", "trajectory", "trajectory/archive", "trajectory/export"},
+		tests:  []string{"auth", "internal/testkit", "server/servertest"},
 		mayNot: http,
 	},
 	"server/sdktest": {
@@ -193,8 +193,8 @@ var rules = map[string]rule{
 		may: []string{"auth", "backend", "backend/sim", "chat", "engine", "feedback", "internal/jsontext", "models", "server", "server/openai", "server/transport", "store", "tokenizer", "trajectory/archive"},
 	},
 	"server/trajectoryapi": {
-		may:    []string{"api", "auth", "internal/jsontext", "metrics", "server/failure", "server/transport", "trajectory", "trajectory/archive", "trajectory/export"},
-		tests:  []string{"server", "server/servertest", "store"},
+		may:    []string{"api", "auth", "internal/jsontext", "internal/memory", "metrics", "server/failure", "server/transport", "trajectory", "trajectory/archive", "trajectory/export"},
+		tests:  []string{"internal/testkit", "server", "server/servertest", "store"},
 		mayNot: []string{"net/http"},
 	},
 	"server/transport": {
@@ -223,7 +223,8 @@ var rules = map[string]rule{
 	},
 	"tools/release": {},
 	"trajectory": {
-		may:    []string{"internal/jsontext"},
+		may:    []string{"internal/jsontext", "internal/longcopy"},
+		tests:  []string{"internal/testkit"},
 		mayNot: noIO,
 	},
 	"trajectory/archive": {

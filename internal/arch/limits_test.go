@@ -248,6 +248,7 @@ var limitRows = map[string]string{
 	"server/trajectoryapi.Default.MaxUploads": "log requests",
 	"server/trajectoryapi.maxPage":            "a split of trajectories",
 	"server/trajectoryapi.maxRewards":         "rewards in a request",
+	"server/transport.mostWindow":             "the window of a body of trajectories",
 	"server/transport.Default.Begun":          "of these, those of a tenant that have begun",
 	"server/transport.Default.BodyTimeout":    "time for a body",
 	"server/transport.Default.BodyWindow":     "least rate",

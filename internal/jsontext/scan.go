@@ -93,6 +93,7 @@ type Scanner struct {
 	text      []byte // the captured text, without white space between tokens
 	limit     int    // of len(text)
 	reserve   func(bytes int) bool
+	reserved  int // bytes that it has allowed
 
 	// A text in memory that is scanned at a pace has a window that grows by pieces.
 	pace  Pace

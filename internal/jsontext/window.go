@@ -3,6 +3,8 @@ package jsontext
 import (
 	"errors"
 	"io"
+
+	"weir/internal/longcopy"
 )
 
 // Window is how many bytes of a stream are looked at in one piece.
@@ -16,9 +18,9 @@ var (
 )
 
 // NewStream returns a Scanner over the text that r gives, which may be nested maxDepth
-// levels deep. reserve is asked before the buffer for captured values grows by so many
-// bytes; if it says no, the scanning ends with ErrNoMemory. Without it (nil) everything is
-// allowed.
+// levels deep. reserve is asked for so many more bytes before the buffer for captured values
+// grows, which for a moment is there twice; if it says no, the scanning ends with ErrNoMemory.
+// Without it (nil) everything is allowed.
 func NewStream(r io.Reader, maxDepth int, reserve func(bytes int) bool) *Scanner {
 	return &Scanner{r: r, buf: make([]byte, Window), max: maxDepth, reserve: reserve}
 }
@@ -64,12 +66,15 @@ func (s *Scanner) flush() bool {
 		s.err = ErrTooLarge
 		return false
 	case size > cap(s.text):
-		room := max(size, 2*cap(s.text))
-		if s.reserve != nil && !s.reserve(room-cap(s.text)) {
-			s.err = ErrNoMemory
-			return false
+		room := max(size, min(2*cap(s.text), s.limit))
+		if more := room + cap(s.text) - s.reserved; s.reserve != nil && more > 0 {
+			if !s.reserve(more) {
+				s.err = ErrNoMemory
+				return false
+			}
+			s.reserved += more
 		}
-		s.text = append(make([]byte, 0, room), s.text...)
+		s.text = longcopy.Append(make([]byte, 0, room), s.text)
 	}
 	s.text = append(s.text, s.buf[s.from:s.i]...)
 	s.from = s.i

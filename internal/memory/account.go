@@ -42,6 +42,10 @@ func New(limit int64, wait time.Duration) *Account {
 	return &Account{limit: max(limit, 1), wait: wait}
 }
 
+// Part returns an account of its own that waits as long as a does, for those who together
+// may hold only so many of its bytes: they reserve in both.
+func (a *Account) Part(limit int64) *Account { return New(min(limit, a.limit), a.wait) }
+
 // Stats is what an account has counted.
 type Stats struct {
 	Limit, Used int64  // bytes; Used has those of caches too

@@ -147,7 +147,8 @@ var table = []row{
 	},
 	{
 		err: ErrBodyMemory, kind: "too-large", status: 413, typ: api.TypeTooLarge,
-		text: say("The request body is too large: preparing it could need more memory than the server has."),
+		text:         say("The request body is too large: preparing it could need more memory than the server has."),
+		trajectories: say("A trajectory is too large for the memory of the server"),
 	},
 	{
 		err: memory.ErrFull, kind: "memory", status: 503, typ: api.TypeUnavailable, reason: metrics.Memory,
@@ -258,10 +259,6 @@ var table = []row{
 		text: func(s *Settings, _ error) string {
 			return fmt.Sprintf("Too many trajectories (limit %d)", s.Trajectories)
 		},
-	},
-	{
-		err: trajectory.ErrMemory, kind: "memory", status: 503, typ: api.TypeUnavailable, reason: metrics.Memory,
-		text: say("The server holds too many request bodies"),
 	},
 	{err: archive.ErrNotFound, kind: "not-found", status: 404, typ: api.TypeNotFound, text: say("Not found")},
 	{

@@ -183,6 +183,6 @@ func (p *prepared) detach(body []byte) {
 	}
 	p.options = nil
 	if p.reply.recorded != nil {
-		p.recorded = int64(len(body))
+		p.recorded = int64(p.reply.recorded.recording.Kept())
 	}
 }

@@ -5,45 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"runtime/debug"
-	"runtime/metrics"
 	"strings"
 	"testing"
 
 	"weir/auth"
 	"weir/chat"
 	"weir/internal/memory"
+	"weir/internal/testkit"
 )
-
-// highest returns the most bytes on the heap that were in use at a time while f ran, beyond
-// those before it. It looks after each garbage collection, of which one follows the other.
-func highest(f func()) int64 {
-	defer debug.SetGCPercent(debug.SetGCPercent(5))
-	live := func() int64 {
-		s := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-		metrics.Read(s)
-		return int64(s[0].Value.Uint64())
-	}
-	before := heap()
-	most := before
-	stop, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				runtime.GC()
-				most = max(most, live())
-			}
-		}
-	}()
-	f()
-	close(stop)
-	<-done
-	return most - before
-}
 
 // hostile is a body that takes much memory to prepare.
 type hostile struct {
@@ -188,7 +157,7 @@ func (f *preparingFixture) prepareHostile(t *testing.T, h *hostile, account *mem
 	if err := in.memory.reserve(ctx); err != nil {
 		t.Fatal(err)
 	}
-	took = highest(func() { made, err = h.prepare(f, ctx, in) })
+	took = testkit.Highest(func() { made, err = h.prepare(f, ctx, in) })
 	reserved = in.memory.memory.Held()
 	in.memory.leave()
 	runtime.KeepAlive(body)

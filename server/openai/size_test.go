@@ -3,6 +3,7 @@ package openai
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 
 	"weir/api"
@@ -102,4 +103,27 @@ func TestOrdinaryRequestsFit(t *testing.T) {
 	if n := p.size(vocabulary); n > 256<<10 {
 		t.Errorf("a stream: %d bytes", n)
 	}
+}
+
+// A transcript that waits to be recorded holds no more than it says.
+func TestTranscriptSize(t *testing.T) {
+	const tokens, choices = 500, 8
+	r := &reply{tok: bundled(), n: choices, answer: &chatAnswer{role: "assistant"}}
+	before := heap()
+	text := strings.Repeat("x", 1<<20) // neither this nor the echo is kept
+	r.form.PromptText = &text
+	r.memory = memory.New(1<<40, 0).Open()
+	kept := newTranscript(nil, r, &chatAnswer{role: "assistant", echo: strings.Repeat("y", 1<<20), prompt: make([]int32, 1000)})
+	for i := range tokens {
+		for j := range choices {
+			ev := sampleEvent(r, i, j)
+			kept.add(&ev)
+		}
+	}
+	held := heap() - before
+	t.Logf("%d bytes are held, the size is %d", held, kept.Size())
+	if held > int64(kept.Size())+64<<10 || held < int64(kept.Size())/2 {
+		t.Error("the transcript holds another amount than it says")
+	}
+	runtime.KeepAlive(kept)
 }

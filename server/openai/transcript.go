@@ -1,6 +1,8 @@
 package openai
 
 import (
+	"unsafe"
+
 	"weir/api"
 	"weir/engine"
 	"weir/server/recording"
@@ -20,6 +22,7 @@ func newTranscript(to *recording.Recording, r *reply, a *chatAnswer) *transcript
 	t := &transcript{recording: to, reply: *r, answer: *a, choices: make([]gathered, r.n)}
 	t.reply.logprobs, t.reply.top, t.reply.chosen = true, 0, false
 	t.reply.form.TokenIDs, t.reply.form.HideOutputIDs = true, false
+	t.reply.recorded, t.reply.memory, t.reply.answer, t.reply.form.PromptText = nil, nil, nil, nil // they are not kept
 	t.answer.hideThoughts, t.answer.echo, t.answer.echoThought = false, "", ""
 	return t
 }
@@ -44,7 +47,7 @@ func (t *transcript) finished() bool {
 // record hands a transcript to the recorder, if it is complete. nil is ignored.
 func (s *Service) record(c *transport.Call, t *transcript) {
 	if t != nil && t.finished() {
-		s.recorder.Commit(t.recording, c.Who.Tenant, t)
+		s.recorder.Commit(t.recording, c.Who.Tenant, t, c.Memory())
 	}
 }
 
@@ -60,11 +63,18 @@ func (t *transcript) Prompt() []int32 { return t.answer.prompt }
 // Choices implements recording.Answer.
 func (t *transcript) Choices() int { return len(t.choices) }
 
+// transcriptSize is what a transcript takes beside what its choices gather.
+const transcriptSize = 2 << 10
+
 // Size implements recording.Answer.
 func (t *transcript) Size() int {
-	n := 4 * len(t.answer.prompt)
+	n := transcriptSize + 4*cap(t.answer.prompt)
 	for i := range t.choices {
-		n += len(t.choices[i].text) + 64*len(t.choices[i].ids)
+		c := &t.choices[i]
+		n += cap(c.text) + 4*cap(c.ids) + int(unsafe.Sizeof(api.Logprob{}))*cap(c.logprobs)
+		for j := range c.logprobs {
+			n += len(c.logprobs[j].Text) + 8 // rounded up
+		}
 	}
 	return n
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/memory"
 	"weir/trajectory/archive"
 )
 
@@ -23,8 +24,11 @@ type Config struct {
 	// RewardWait is the age at which a reward is dropped if its completion has not been
 	// recorded.
 	RewardWait time.Duration
-	Clock      func() time.Time
-	Log        *slog.Logger
+	// Memory is the account in which recordings that wait, and the work on them, are reserved;
+	// nil: nothing is.
+	Memory *memory.Account
+	Clock  func() time.Time
+	Log    *slog.Logger
 }
 
 // covers reports whether all completions of a project are recorded.

@@ -9,6 +9,10 @@
 // ones once a second. If the disk is too slow, recordings are dropped, and the log and the
 // metrics count them; answers are never delayed.
 //
+// A recording takes over the memory that its request had reserved for it (package memory),
+// and gives it back when it is written. Work on the archive, of the recorder and the linker,
+// reserves what it holds; if there is no room it is done a little later.
+//
 // A [Linker] sets the rewards that feedback of the type "reward" gives to recorded
 // completions. The two are in different databases. The update that writes the feedback also
 // writes a waiting reward, which is removed when it has been set in the archive; after a

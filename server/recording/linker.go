@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/feedback"
+	"weir/internal/memory"
 	"weir/trajectory/archive"
 )
 
@@ -126,7 +127,7 @@ func (l *Linker) Pass(ctx context.Context) error {
 	calls, all := l.mu.calls, l.mu.all
 	l.mu.calls, l.mu.all = make(map[completion]bool), false
 	l.mu.Unlock()
-	err := l.set(ctx, calls, all)
+	err := l.setWithin(ctx, calls, all)
 	if err == nil {
 		l.warned = false
 		return nil
@@ -142,6 +143,23 @@ func (l *Linker) Pass(ctx context.Context) error {
 	}
 	l.mu.Unlock()
 	return err
+}
+
+// rewardBytes is about what a reward takes that waits to be set.
+const rewardBytes = 1 << 10
+
+// setWithin is set with the memory for it.
+func (l *Linker) setWithin(ctx context.Context, calls map[completion]bool, all bool) error {
+	ctx, release := reserving(ctx, l.cfg.Memory)
+	defer release()
+	n := len(calls)
+	if all {
+		n = maxHeld
+	}
+	if err := memory.Take(ctx, rewardBytes*int64(n)); err != nil {
+		return err
+	}
+	return l.set(ctx, calls, all)
 }
 
 // set sets the rewards of some completions, or all rewards that wait.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/memory"
 	"weir/metrics"
 	"weir/store"
 	"weir/trajectory"
@@ -19,49 +20,97 @@ type Recorder struct {
 	linker *Linker       // nil: feedback sets no rewards
 	wake   chan struct{} // has an element while there is something to write
 	quit   chan struct{}
-	done   chan struct{}
+	ended  chan struct{}
+
+	memory *memory.Reservation // of the recordings that wait or are written; nil: they are not counted
 
 	mu struct {
 		sync.Mutex
 		list   []*Recording
-		bytes  int
+		bytes  int // of these, and of those that are being written
 		lost   int
 		closed bool
 	}
 }
 
-// maxRecordings bounds the recordings that wait, in bytes.
+// maxRecordings bounds the recordings that wait or are being written, in bytes.
 const maxRecordings = 64 << 20
 
 // NewRecorder returns a recorder that runs until Close. It calls linker.Add for completions
 // that have been recorded; linker may be nil.
 func NewRecorder(cfg Config, linker *Linker, counts *metrics.Metrics) *Recorder {
-	r := &Recorder{cfg: cfg, counts: counts, linker: linker, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	r := &Recorder{cfg: cfg, counts: counts, linker: linker, wake: make(chan struct{}, 1), quit: make(chan struct{}), ended: make(chan struct{})}
+	if cfg.Memory != nil {
+		r.memory = cfg.Memory.Open()
+	}
 	go r.run()
 	return r
 }
 
 // Commit hands over a recording whose answer a is complete. tenant is the tenant that sent
-// the request. Commit does not wait for the disk; if too many recordings wait, this one is
-// dropped and counted.
-func (rec *Recorder) Commit(r *Recording, tenant string, a Answer) {
+// the request, and held the memory that the request has reserved, of which the recording
+// keeps what it needs. Commit does not wait for the disk; if too many recordings wait, this
+// one is dropped and counted.
+func (rec *Recorder) Commit(r *Recording, tenant string, a Answer, held *memory.Reservation) {
 	r.tenant, r.answer = tenant, a
-	rec.put(r)
-}
-
-// put adds recordings to those that wait.
-func (rec *Recorder) put(list ...*Recording) {
+	r.bytes = r.size()
 	rec.mu.Lock()
-	for _, r := range list {
-		n := r.size()
-		if rec.mu.closed || rec.mu.bytes+n > maxRecordings {
-			rec.mu.lost++
-			continue
-		}
+	lost := rec.mu.closed || rec.mu.bytes+r.bytes > maxRecordings || !rec.keep(int64(r.bytes), held)
+	if lost {
+		rec.mu.lost++
+	} else {
 		rec.mu.list = append(rec.mu.list, r)
-		rec.mu.bytes += n
+		rec.mu.bytes += r.bytes
 	}
 	rec.mu.Unlock()
+	rec.signal()
+}
+
+// keep takes n bytes over from a request, and reserves what that lacks.
+func (rec *Recorder) keep(n int64, from *memory.Reservation) bool {
+	if rec.memory == nil {
+		return true
+	}
+	moved := min(n, from.Held())
+	if !rec.memory.TryGrow(n - moved) {
+		return false
+	}
+	from.Move(rec.memory, moved)
+	return true
+}
+
+// done gives back the memory of recordings that are written, or lost.
+func (rec *Recorder) done(list []*Recording) {
+	n := 0
+	for _, r := range list {
+		n += r.bytes
+	}
+	rec.mu.Lock()
+	rec.mu.bytes -= n
+	rec.mu.Unlock()
+	if rec.memory != nil {
+		rec.memory.Shrink(int64(n))
+	}
+}
+
+// again lets recordings wait once more.
+func (rec *Recorder) again(list []*Recording) {
+	rec.mu.Lock()
+	closed := rec.mu.closed
+	if closed {
+		rec.mu.lost += len(list)
+	} else {
+		rec.mu.list = append(rec.mu.list, list...)
+	}
+	rec.mu.Unlock()
+	if closed {
+		rec.done(list)
+	}
+	rec.signal()
+}
+
+// signal makes run write what waits.
+func (rec *Recorder) signal() {
 	select {
 	case rec.wake <- struct{}{}:
 	default:
@@ -77,11 +126,11 @@ func (rec *Recorder) Close() {
 	if !closed {
 		close(rec.quit)
 	}
-	<-rec.done
+	<-rec.ended
 }
 
 func (rec *Recorder) run() {
-	defer close(rec.done)
+	defer close(rec.ended)
 	for {
 		select {
 		case <-rec.wake:
@@ -103,7 +152,7 @@ func (rec *Recorder) run() {
 func (rec *Recorder) flush() {
 	rec.mu.Lock()
 	list, lost := rec.mu.list, rec.mu.lost
-	rec.mu.list, rec.mu.bytes, rec.mu.lost = nil, 0, 0
+	rec.mu.list, rec.mu.lost = nil, 0
 	rec.mu.Unlock()
 	if lost > 0 {
 		rec.counts.Recorded(0, lost)
@@ -124,12 +173,14 @@ func (rec *Recorder) flush() {
 		switch {
 		case err == nil:
 			rec.counts.Recorded(len(batches[k]), 0)
-		case errors.Is(err, store.ErrOpening), errors.Is(err, store.ErrBusy):
-			rec.put(batches[k]...) // try again with the next flush
+		case errors.Is(err, store.ErrOpening), errors.Is(err, store.ErrBusy), errors.Is(err, memory.ErrFull):
+			rec.again(batches[k]) // with the next flush
+			continue
 		default:
 			rec.counts.Recorded(0, len(batches[k]))
 			rec.cfg.Log.Error("chat completions were not recorded", "completions", len(batches[k]), "error", err)
 		}
+		rec.done(batches[k])
 	}
 }
 
@@ -138,16 +189,27 @@ func (rec *Recorder) write(tenant, model, split string, list []*Recording) error
 	if err := rec.cfg.Archive.CheckQuota(tenant, 0, rec.cfg.Quota); err != nil {
 		return err
 	}
-	u, err := rec.cfg.Archive.Begin(context.Background(), tenant, model)
+	ctx, release := reserving(context.Background(), rec.cfg.Memory)
+	defer release()
+	u, err := rec.cfg.Archive.Begin(ctx, tenant, model)
 	if err != nil {
 		return err
 	}
 	defer u.Abort()
 	var size int64
+	var text []byte
+	most := 0 // what the text takes, reserved
 	for g, r := range list {
+		if n := textShare * r.bytes; n > most {
+			if err := memory.Take(ctx, int64(n-most)); err != nil {
+				return err
+			}
+			most = n
+		}
 		for i := range r.answer.Choices() {
-			t := trajectory.Trajectory{Group: g, Index: i, Text: r.append(nil, i)}
-			if t.Facts, err = trajectory.Describe(t.Text); err != nil {
+			text = r.append(text[:0], i)
+			t := trajectory.Trajectory{Group: g, Index: i, Text: text}
+			if t.Facts, err = trajectory.Describe(t.Text, nil); err != nil {
 				return err
 			}
 			t.Scored = false // it has no reward yet

@@ -1,6 +1,7 @@
 package recording
 
 import (
+	"bytes"
 	"strconv"
 	"time"
 
@@ -19,6 +20,7 @@ type Recording struct {
 	messages, tools                      trajectory.Value
 	begun                                time.Time
 	answer                               Answer // nil until it is complete
+	bytes                                int    // size, when it is complete
 }
 
 // Answer is a complete answer to a request, as far as its recording needs it.
@@ -27,7 +29,7 @@ type Answer interface {
 	Model() string   // the name of the model in the answer
 	Prompt() []int32 // token ids of the prompt
 	Choices() int    // number of choices
-	Size() int       // approximate number of bytes that the answer takes in memory
+	Size() int       // number of bytes that the answer takes in memory
 	// AppendChoice appends choice i as JSON, with token ids and log-probabilities.
 	AppendChoice(d []byte, i int) []byte
 }
@@ -67,7 +69,8 @@ func (rec *Recorder) Begin(model string, body []byte, q *api.ChatRequest, projec
 	if !covered && !r.asked {
 		return nil, nil
 	}
-	r.messages, r.tools = request.Member("messages"), request.Member("tools")
+	// The rest of the request may be much larger, and is not kept.
+	r.messages, r.tools = bytes.Clone(request.Member("messages")), bytes.Clone(request.Member("tools"))
 	return r, nil
 }
 
@@ -111,8 +114,11 @@ func (r *Recording) options(request trajectory.Value) (bad *api.Error) {
 	return bad
 }
 
-// size returns the approximate number of bytes that a recording takes in memory.
-func (r *Recording) size() int { return len(r.messages) + len(r.tools) + r.answer.Size() + 512 }
+// Kept returns the number of bytes of the request that the recording keeps.
+func (r *Recording) Kept() int { return cap(r.messages) + cap(r.tools) + 512 }
+
+// size returns the number of bytes that a recording takes in memory.
+func (r *Recording) size() int { return r.Kept() + r.answer.Size() }
 
 // append appends choice i as a trajectory in JSON.
 func (r *Recording) append(d []byte, i int) []byte {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"weir/auth"
+	"weir/internal/memory"
 	"weir/server/failure"
 	"weir/server/transport"
 	"weir/trajectory"
@@ -63,8 +64,13 @@ func (h *Handlers) logTrajectories(c *transport.Call, model string) {
 // upload stages and commits the body.
 func (h *Handlers) upload(c *transport.Call, model, encoding, key string) (archive.Receipt, error) {
 	cfg := &h.cfg
+	reserve, release := h.reserving(c)
+	defer release()
+	if err := reserve(uploadBytes); err != nil {
+		return archive.Receipt{}, err
+	}
 	raw := c.BodyStream(cfg.MaxBody, cfg.Idle)
-	body, done, err := raw.Decode(encoding, cfg.MaxRatio)
+	body, done, err := raw.Decode(encoding, cfg.MaxRatio, reserve)
 	if err != nil {
 		return archive.Receipt{}, errors.Join(raw.Err(), err)
 	}
@@ -80,22 +86,14 @@ func (h *Handlers) upload(c *transport.Call, model, encoding, key string) (archi
 	var up *archive.Upload
 	allowed := c.Who.Rights&auth.Write != 0 && c.Who.MayUse(model)
 	if allowed {
-		if up, err = cfg.Archive.Begin(c.Context(), c.Who.Tenant, model); err != nil {
+		if up, err = cfg.Archive.Begin(memory.With(c.Context(), reserve), c.Who.Tenant, model); err != nil {
 			return archive.Receipt{}, err
 		}
 		defer up.Abort()
 		sink = up
 	}
 	limits := cfg.Limits
-	var taken int64
-	limits.Reserve = func(n int) bool {
-		if !h.transport.Reserve(int64(n)) {
-			return false
-		}
-		taken += int64(n)
-		return true
-	}
-	defer func() { h.transport.Release(taken) }()
+	limits.Reserve = reserve
 	envelope, err := trajectory.Read(body, limits, sink)
 	switch {
 	case raw.Err() != nil: // decoders have names of their own for it
@@ -119,6 +117,42 @@ func (h *Handlers) upload(c *transport.Call, model, encoding, key string) (archi
 		m.Digest = digest.Sum(nil)
 	}
 	return up.Commit(m)
+}
+
+const (
+	// uploadBytes is what reading a body takes that is not compressed, beside the texts and
+	// what is made of them: the buffers of the connection.
+	uploadBytes = 64 << 10
+
+	// uploadsShare is the part of the memory that log requests may hold together: one in so
+	// many, but leastUploads. They may last for hours.
+	uploadsShare = 4
+	leastUploads = 16 << 20
+)
+
+// reserving returns what reserves memory for a log request, among that of all of them and
+// among that of all requests, and what gives it back at the end. A body for which there can
+// never be enough is failure.ErrBodyMemory.
+func (h *Handlers) reserving(c *transport.Call) (reserve func(n int64) error, release func()) {
+	part := h.memory.OpenFor(c.Tenant())
+	spare := int64(0)
+	return func(n int64) error {
+		if spare >= n {
+			spare -= n
+			return nil
+		}
+		const together = 64 << 10 // small amounts are reserved together
+		n += together - spare
+		err := part.Grow(c.Context(), n)
+		if err == nil {
+			err = c.Memory().Grow(c.Context(), n)
+		}
+		if errors.Is(err, memory.ErrNever) {
+			return failure.ErrBodyMemory
+		}
+		spare = together
+		return err
+	}, part.Release
 }
 
 // discard is a sink for bodies that are only checked.

@@ -271,12 +271,34 @@ func TestLogReplays(t *testing.T) {
 // TestLogUnavailable: when memory or the store cannot take a log request, it is answered
 // with 503.
 func TestLogUnavailable(t *testing.T) {
-	h, l := servertest.NewTrajectories(t, func(s *servertest.Setup) { s.Config.MaxBody, s.Config.MaxBodies = 50_000, 100_000 })
-	// Trajectories in hand count with all other bodies, and are given back.
-	status, answer, header := h.Get("POST", servertest.AgentPath+"/log", servertest.Group(`{"logs":["`+strings.Repeat("x", 150_000)+`"]}`))
-	if status != 503 || header.Get("Retry-After") == "" || h.Instance.Transport().Held().Bodies != 0 {
-		t.Errorf("%d %s, %d bytes in hand", status, answer, h.Instance.Transport().Held().Bodies)
+	const limit = 24 << 20
+	h, l := servertest.NewTrajectories(t, func(s *servertest.Setup) {
+		s.Config.Memory, s.Config.MaxBody, s.Config.MaxBodies, s.Config.MemoryWait = limit, 1<<20, 4<<20, time.Millisecond
+	})
+	account := h.Instance.Transport().Memory()
+	others, err := account.Reserve(t.Context(), limit-account.Stats().Used-(1<<20))
+	if err != nil {
+		t.Fatal(err)
 	}
+	text := servertest.Group(`{"logs":["` + strings.Repeat("x", 1<<20) + `"]}`)
+	status, answer, header := h.Get("POST", servertest.AgentPath+"/log", text)
+	if status != 503 || header.Get("Retry-After") == "" {
+		t.Errorf("without room: %d %s", status, answer)
+	}
+	others.Release()
+	for what, body := range map[string]string{
+		"a text":        servertest.Group(`{"logs":["` + strings.Repeat("x", 12<<20) + `"]}`),
+		"its facts":     servertest.Group(`{"metrics":{` + strings.Repeat(`"":1,`, 200_000) + `"":1}}`),
+		"of its group":  `{"split":"s","trajectory_groups":[{"metrics":{` + strings.Repeat(`"":1,`, 200_000) + `"":1}}]}`,
+		"of many":       servertest.Group(`{}`, `{"logs":["`+strings.Repeat("x", 12<<20)+`"]}`),
+		"what is wrong": servertest.Group(`{"reward":"","logs":["` + strings.Repeat("x", 12<<20) + `"]}`),
+	} {
+		if status, answer, _ := h.Get("POST", servertest.AgentPath+"/log", body); status != 413 {
+			t.Errorf("%s can never fit: %d %s", what, status, answer)
+		}
+	}
+	h.LogGroups(t, servertest.AgentPath, text)
+	servertest.WaitFor(t, "the memory of the log requests", func() bool { return h.Instance.Transport().Held().Memory == 0 })
 	l.Close()
 	status, answer, header = h.Get("POST", servertest.AgentPath+"/log", servertest.Group(`{}`))
 	if status != 503 || header.Get("Retry-After") == "" {

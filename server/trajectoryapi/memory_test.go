@@ -2,6 +2,7 @@ package trajectoryapi_test
 
 import (
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -63,4 +64,50 @@ func TestQueriesReserve(t *testing.T) {
 		other.Release()
 		servertest.WaitFor(t, "the memory of the query", func() bool { return s.Instance.Transport().Held().Memory == 0 })
 	}
+}
+
+// TestRewritingReserves: a batch that is written again, because some of its trajectories are
+// deleted or rewarded, reserves what that takes. What can never fit is 400 and what does not
+// fit now is 503, and nothing is changed then.
+func TestRewritingReserves(t *testing.T) {
+	const limit = 24 << 20
+	s, a := servertest.NewTrajectories(t, func(o *servertest.Setup) {
+		o.Config.Memory, o.Config.MaxBody, o.Config.MaxBodies, o.Config.MemoryWait = limit, 1<<20, 8<<20, time.Millisecond
+	})
+	text := func(reward int) string {
+		return `{"reward":` + strconv.Itoa(reward) + `,"recorded":true,"logs":["` + strings.Repeat("x", 1<<20) + `"]}`
+	}
+	receipt := s.LogGroups(t, servertest.AgentPath, servertest.Group(text(0), text(1)))
+	account := s.Instance.Transport().Memory()
+	remove := func() int {
+		status, _, _ := s.Get("DELETE", servertest.AgentPath+"/trajectories?confirm=m&min_reward=1", "")
+		return status
+	}
+	reward := func() int {
+		status, _, _ := s.Get("POST", servertest.AgentPath+"/rewards", `{"rewards":[{"id":"`+receipt["id"].(string)+`/0/0","reward":0.5}]}`)
+		return status
+	}
+	for what, change := range map[string]func() int{"rewarding": reward, "deleting": remove} {
+		servertest.WaitFor(t, "the memory before", func() bool { return s.Instance.Transport().Held().Memory == 0 })
+		blocks := a.Keys(t, 'B')
+		// There is room to read a text of the batch, and none to write it.
+		others, err := account.Reserve(t.Context(), limit-account.Stats().Used-(3<<20))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status := change(); status != 503 {
+			t.Errorf("%s without room: %d", what, status)
+		}
+		others.Release()
+		if n := a.Keys(t, 'B'); n != blocks {
+			t.Errorf("%s without room: %d batches, want %d", what, n, blocks)
+		}
+	}
+	if n := reward(); n != 200 {
+		t.Errorf("rewarding: %d", n)
+	}
+	if n := remove(); n != 200 {
+		t.Errorf("deleting: %d", n)
+	}
+	servertest.WaitFor(t, "the memory of the changes", func() bool { return s.Instance.Transport().Held().Memory == 0 })
 }

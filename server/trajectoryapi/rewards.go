@@ -1,10 +1,12 @@
 package trajectoryapi
 
 import (
+	"context"
 	"strconv"
 
 	"weir/auth"
 	"weir/internal/jsontext"
+	"weir/internal/memory"
 	"weir/server/failure"
 	"weir/server/transport"
 	"weir/trajectory"
@@ -26,12 +28,13 @@ func (h *Handlers) setRewards(c *transport.Call, model string) {
 		c.Fail(err)
 		return
 	}
-	order, batches, n, err := parseRewards(c.Body())
+	ctx := memory.With(c.Context(), func(n int64) error { return c.Memory().Grow(c.Context(), n) })
+	order, batches, n, err := parseRewards(ctx, c.Body())
 	if err == nil && h.settle != nil {
 		err = h.settle(c.Context()) // those that came before this call
 	}
 	for i := 0; err == nil && i < len(order); i++ {
-		err = h.cfg.Archive.SetRewards(c.Context(), c.Who.Tenant, model, order[i], batches[order[i]])
+		err = h.cfg.Archive.SetRewards(ctx, c.Who.Tenant, model, order[i], batches[order[i]])
 	}
 	if err != nil {
 		c.Fail(err)
@@ -46,7 +49,15 @@ type rewards = map[archive.Position]float64
 // maxRewards bounds one request.
 const maxRewards = 10_000
 
-func parseRewards(body []byte) (order []archive.ID, batches map[archive.ID]rewards, n int, err error) {
+// rewardBytes is at most what a reward takes that is to be set, if it is the only one of its
+// batch.
+const rewardBytes = 640
+
+// parseRewards reads a body. The memory for it is reserved with ctx (package memory).
+func parseRewards(ctx context.Context, body []byte) (order []archive.ID, batches map[archive.ID]rewards, n int, err error) {
+	if err := memory.Take(ctx, int64(len(body))); err != nil {
+		return nil, nil, 0, err
+	}
 	text, err := jsontext.Compact(body, trajectory.DefaultLimits().Depth)
 	if err != nil {
 		return nil, nil, 0, invalid([]string{"body"}, "json_invalid", "JSON decode error")
@@ -61,6 +72,9 @@ func parseRewards(body []byte) (order []archive.ID, batches map[archive.ID]rewar
 	}
 	if n = jsontext.NewCursor(list).Count(); n > maxRewards {
 		return nil, nil, 0, invalid([]string{"body", "rewards"}, "too_long", "List should have at most "+strconv.Itoa(maxRewards)+" items")
+	}
+	if err := memory.Take(ctx, rewardBytes*int64(n)); err != nil {
+		return nil, nil, 0, err
 	}
 	var bad []trajectory.Detail
 	for i, e := range list.Elements() {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"weir/auth"
+	"weir/internal/memory"
 	"weir/metrics"
 	"weir/server/failure"
 	"weir/server/transport"
@@ -25,7 +26,8 @@ type Handlers struct {
 	counts    *metrics.Metrics
 	settle    func(context.Context) error
 	functions []function
-	uploads   *places // log requests that are being read
+	uploads   *places         // log requests that are being read
+	memory    *memory.Account // of these
 }
 
 // function is a function that has a model id in its path.
@@ -39,6 +41,7 @@ type function struct {
 // the rewards that came as feedback so far: rewards that are set here come after them.
 func New(cfg Config, t *transport.Server, counts *metrics.Metrics, settle func(context.Context) error) *Handlers {
 	h := &Handlers{cfg: cfg, transport: t, log: t.Log(), counts: counts, settle: settle, uploads: newPlaces(cfg.MaxUploads)}
+	h.memory = t.Memory().Part(max(t.Memory().Limit()/uploadsShare, leastUploads))
 	h.functions = []function{
 		{"", "DELETE", h.deleteModel},
 		{"/log", "POST", h.logTrajectories},

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bufio"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -103,11 +104,14 @@ func KnownEncoding(name string) bool {
 // Decode returns the body without its Content-Encoding, which KnownEncoding knows, and
 // without a byte order mark. Reading
 // fails with failure.ErrRatio if there are more than ratio decoded bytes for each byte that
-// was sent. done releases the decoder.
-func (f *BodyStream) Decode(encoding string, ratio int) (r io.Reader, done func(), err error) {
+// was sent. reserve is asked for the memory of a decoder. done releases the decoder.
+func (f *BodyStream) Decode(encoding string, ratio int, reserve func(n int64) error) (r io.Reader, done func(), err error) {
 	bound := &bound{in: f, most: f.most, ratio: int64(ratio)}
 	switch encoding {
 	case "gzip", "x-gzip":
+		if err := reserve(gzipBytes); err != nil {
+			return nil, nil, err
+		}
 		z, err := gzip.NewReader(f)
 		if err != nil {
 			return nil, nil, failure.ErrEncoding
@@ -115,8 +119,12 @@ func (f *BodyStream) Decode(encoding string, ratio int) (r io.Reader, done func(
 		bound.r = z
 		return &unmarked{Reader: bound}, func() {}, nil
 	case "zstd":
-		const window = 32 << 20 // more than zstd's levels up to 22 take without --ultra --long
-		z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window), zstd.WithDecoderLowmem(true))
+		in := bufio.NewReaderSize(f, zstd.HeaderMaxSize)
+		window := zstdWindow(in)
+		if err := reserve(int64(window) + zstdBytes); err != nil {
+			return nil, nil, err
+		}
+		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window), zstd.WithDecoderLowmem(true))
 		if err != nil {
 			return nil, nil, failure.ErrEncoding
 		}
@@ -124,6 +132,32 @@ func (f *BodyStream) Decode(encoding string, ratio int) (r io.Reader, done func(
 		return &unmarked{Reader: bound}, z.Close, nil
 	}
 	return &unmarked{Reader: f}, func() {}, nil
+}
+
+const (
+	// What decoders take, that of zstd beside its window. TestDecoderSizes measures them.
+	gzipBytes = 64 << 10
+	zstdBytes = 1 << 20
+
+	// mostWindow is more than zstd's levels up to 22 take without --ultra --long. RFC 8878
+	// recommends leastWindow to decoders.
+	mostWindow  = 32 << 20
+	leastWindow = 8 << 20
+)
+
+// zstdWindow returns the largest window that the frames of a body may have: that of the first
+// one, so that the memory for a larger one is reserved by those who need it.
+func zstdWindow(in *bufio.Reader) uint64 {
+	var h zstd.Header
+	first, _ := in.Peek(zstd.HeaderMaxSize) // an error comes again when the body is read
+	if h.Decode(first) != nil {
+		return leastWindow
+	}
+	window := h.WindowSize
+	if h.SingleSegment {
+		window = h.FrameContentSize
+	}
+	return min(max(window, leastWindow), mostWindow)
 }
 
 // bound bounds the output of a decoder.

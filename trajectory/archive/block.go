@@ -53,10 +53,14 @@ func (c *codec) close() {
 	c.dec.Close()
 }
 
-func (c *codec) compress(b []byte) []byte {
-	out := c.enc.EncodeAll(b, append(make([]byte, 0, len(b)/2), compressed))
+// packedSize is the room that compress needs for n bytes.
+func packedSize(n int) int { return n + n/8 + 64 }
+
+// compress appends the stored form of a block to dst, which is empty.
+func (c *codec) compress(dst, b []byte) []byte {
+	out := c.enc.EncodeAll(b, append(dst, compressed))
 	if len(out) > len(b) {
-		return append([]byte{uncompressed}, b...)
+		return append(append(out[:0], uncompressed), b...)
 	}
 	return out
 }

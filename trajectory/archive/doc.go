@@ -74,6 +74,7 @@
 // # Files
 //
 // archive.go opens and closes the archive; sweep.go is the sweeper. upload.go writes batches,
+// staging.go reserves the memory for that,
 // rewrite.go changes them, delete.go, expire.go and reward.go use that. call.go is the index
 // of recorded completions. view.go reads batches and contents.go what is in them, as
 // filter.go selects. key.go, header.go, block.go, row.go and record.go are the format on

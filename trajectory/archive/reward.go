@@ -46,7 +46,7 @@ func (a *Archive) rewardOnce(ctx context.Context, tenant, model string, id ID, l
 	defer u.Abort()
 	var b *Batch
 	changed := 0
-	err = a.View(tenant, func(v *View) (err error) {
+	err = a.Query(ctx, tenant, func(v *View) (err error) {
 		if b, err = v.Batch(model, id); err != nil {
 			return err
 		}
@@ -84,10 +84,14 @@ func countRewards(c *Contents, pick func(Position) (float64, bool)) (picked, cha
 	return picked, changed, err
 }
 
+// longReward is more than a reward adds to a text.
+const longReward = 64
+
 // copyRewarded stages a batch with rewards. All trajectories that get one have to have been
 // recorded; else it returns ErrNotRecorded.
 func (u *Upload) copyRewarded(c *Contents, pick func(Position) (float64, bool)) error {
 	var buf []byte
+	room := c.texts.v.Room()
 	return u.copy(c, func(c *Contents, r *Row, t *trajectory.Trajectory) (bool, error) {
 		x, ok := pick(Position{r.Group, r.Index})
 		if !ok {
@@ -99,6 +103,12 @@ func (u *Upload) copyRewarded(c *Contents, pick func(Position) (float64, bool)) 
 		}
 		if string(text.Member("recorded")) != "true" {
 			return false, ErrNotRecorded
+		}
+		if n := len(text) + longReward; n > cap(buf) {
+			if err := room.Need(int64(n + cap(buf))); err != nil {
+				return false, err
+			}
+			buf = make([]byte, 0, n)
 		}
 		buf = trajectory.AppendWithReward(buf[:0], text, x)
 		t.Text, r.Scored = buf, true

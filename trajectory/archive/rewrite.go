@@ -17,7 +17,7 @@ func (a *Archive) rewrite(ctx context.Context, tenant string, b *Batch, keep fun
 		return err
 	}
 	defer u.Abort()
-	if err := a.View(tenant, func(v *View) error { return u.copy(v.Open(b), keep) }); err != nil {
+	if err := a.Query(ctx, tenant, func(v *View) error { return u.copy(v.Open(b), keep) }); err != nil {
 		return err
 	}
 	return u.replace(b)
@@ -60,7 +60,7 @@ func (u *Upload) copy(c *Contents, keep func(*Contents, *Row, *trajectory.Trajec
 				t.Text = text
 			}
 			// Rows have only hashes of long labels, so the facts are read from the text.
-			facts, err := trajectory.Describe(t.Text)
+			facts, err := trajectory.Describe(t.Text, c.texts.v.facts())
 			if err != nil {
 				return err
 			}
@@ -81,12 +81,7 @@ var ErrChanged = errors.New("archive: the batch has been changed by somebody els
 
 // replace commits the upload in place of a batch, with the id and the time of that batch.
 func (u *Upload) replace(old *Batch) error {
-	for s := range streams {
-		if len(u.buf[s]) > 0 {
-			u.seal(s)
-		}
-	}
-	if err := u.waitStaged(); err != nil {
+	if err := u.sealAll(); err != nil {
 		return err
 	}
 	counts := u.batch.Counts

@@ -42,6 +42,16 @@ func (r *Room) Need(n int64) error {
 	return nil
 }
 
+// facts returns what reserves the memory of the facts of one text, in place of those of the
+// text before.
+func (v *View) facts() func(n int64) error {
+	now := int64(0)
+	return func(n int64) error {
+		now += n
+		return v.described.Need(now)
+	}
+}
+
 // BatchBytes is about what a batch takes that is kept in a list.
 const BatchBytes = 1 << 10
 

@@ -1,7 +1,6 @@
 package archive
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 	"time"
 
@@ -54,7 +53,7 @@ func rowLabel(s string) string {
 	if len(s) < longLabel {
 		return s
 	}
-	sum := sha256.Sum256([]byte(s))
+	sum := textSum(s)
 	const marked = longLabel // no short value is that long
 	return string(append(make([]byte, marked-len(sum), marked), sum[:]...))
 }

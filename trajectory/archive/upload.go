@@ -24,6 +24,7 @@ type Upload struct {
 	buf     [streams][]byte // the block that is being filled
 	blocks  [streams]uint64 // how many are complete
 	record  []byte
+	packed  []byte  // the last block, compressed, in a buffer that is used again
 	pending []block // complete, not handed to the store yet
 	bytes   int     // in pending
 
@@ -33,6 +34,11 @@ type Upload struct {
 
 	batch   Batch
 	rewards []float64 // of the group that is being uploaded
+
+	held struct { // reserved for what has these names above
+		buf                              [streams]int64
+		record, packed, pending, rewards int64
+	}
 }
 
 type block struct{ key, value []byte }
@@ -41,7 +47,8 @@ type block struct{ key, value []byte }
 // badger, which takes 15 % of a memtable of 16 MiB.
 const stageBytes = 1 << 20
 
-// Begin begins an upload. It can only be aborted after ctx has ended.
+// Begin begins an upload. It can only be aborted after ctx has ended. What it holds is
+// reserved with ctx (package memory).
 func (a *Archive) Begin(ctx context.Context, tenant, model string) (*Upload, error) {
 	if err := a.waitOpen(); err != nil {
 		return nil, err
@@ -55,14 +62,19 @@ func (u *Upload) Trajectory(t *trajectory.Trajectory) error {
 	if err := u.write(texts, t.Text); err != nil {
 		return err
 	}
-	u.record = r.append(u.record[:0])
+	if err := u.recordRoom(r.recordSize()); err != nil {
+		return err
+	}
+	u.record = r.append(u.record)
 	if err := u.writeRecord(rows); err != nil {
 		return err
 	}
 	b := &u.batch
 	b.Trajectories++
 	if r.Scored {
-		u.rewards = append(u.rewards, r.Reward)
+		if err := u.addReward(r.Reward); err != nil {
+			return err
+		}
 		if b.Rewards == nil {
 			b.Rewards = &[2]float64{r.Reward, r.Reward}
 		}
@@ -87,7 +99,10 @@ func (u *Upload) Group(g *trajectory.Group) error {
 		r.Mean, r.Deviation = trajectory.Spread(u.rewards)
 	}
 	u.rewards = u.rewards[:0]
-	u.record = r.append(u.record[:0])
+	if err := u.recordRoom(fixedBytes + scoresSize(r.Metrics)); err != nil {
+		return err
+	}
+	u.record = r.append(u.record)
 	u.batch.Groups++
 	u.batch.Exceptions += g.Exceptions
 	return u.writeRecord(groups)
@@ -111,12 +126,17 @@ func (u *Upload) write(s stream, p []byte) error {
 	u.batch.size[s] += int64(len(p))
 	for len(p) > 0 {
 		n := min(len(p), blockSize-len(u.buf[s]))
+		if err := u.room(s, n); err != nil {
+			return err
+		}
 		u.buf[s] = append(u.buf[s], p[:n]...)
 		p = p[n:]
 		if len(u.buf[s]) < blockSize {
 			break
 		}
-		u.seal(s)
+		if err := u.seal(s); err != nil {
+			return err
+		}
 		if u.bytes >= stageBytes {
 			if err := u.stage(); err != nil {
 				return err
@@ -127,12 +147,35 @@ func (u *Upload) write(s stream, p []byte) error {
 }
 
 // seal completes the block that is being filled.
-func (u *Upload) seal(s stream) {
-	b := block{blockKey(u.id, s, u.blocks[s]), u.a.codec.compress(u.buf[s])}
-	u.pending = append(u.pending, b)
-	u.bytes += len(b.value)
+func (u *Upload) seal(s stream) error {
+	if n := packedSize(len(u.buf[s])); n > cap(u.packed) {
+		if err := u.grow(&u.held.packed, int64(n+cap(u.packed))); err != nil {
+			return err
+		}
+		u.packed = make([]byte, 0, n)
+	}
+	u.packed = u.a.codec.compress(u.packed[:0], u.buf[s])
+	n := u.bytes + len(u.packed) + keyBytes
+	if err := u.grow(&u.held.pending, stagedCopies*int64(n)); err != nil {
+		return err
+	}
+	u.pending = append(u.pending, block{blockKey(u.id, s, u.blocks[s]), bytes.Clone(u.packed)}) // it may be a small part of its buffer
+	u.bytes = n
 	u.blocks[s]++
 	u.buf[s] = u.buf[s][:0]
+	return nil
+}
+
+// sealAll completes the blocks that are being filled, and waits until all before them are staged.
+func (u *Upload) sealAll() error {
+	for s := range streams {
+		if len(u.buf[s]) > 0 {
+			if err := u.seal(s); err != nil {
+				return err
+			}
+		}
+	}
+	return u.waitStaged()
 }
 
 // stage hands the pending blocks to the store, which writes them while the next ones are
@@ -188,12 +231,7 @@ var errDuplicate = errors.New("archive: the batch is there already")
 // the key is stored. The error is ErrConflict, one of the store, or that of the context of
 // the upload. After store.ErrFailed the batch may or may not be there.
 func (u *Upload) Commit(m Meta) (Receipt, error) {
-	for s := range streams {
-		if len(u.buf[s]) > 0 {
-			u.seal(s)
-		}
-	}
-	if err := u.waitStaged(); err != nil {
+	if err := u.sealAll(); err != nil {
 		return Receipt{}, err
 	}
 	b := &u.batch

@@ -22,6 +22,7 @@ type View struct {
 	ctx                           context.Context // whose memory is reserved; nil: none is
 	spare                         int64           // bytes that are reserved and not used yet
 	texts, turns, records, blocks *Room           // of the text, the turns for a filter, the row and the blocks read last
+	described                     *Room           // of the facts of a text that is written again
 }
 
 // View calls f with a snapshot of what is committed, and returns its error.
@@ -49,6 +50,7 @@ func (a *Archive) view(v *View, f func(*View) error) error {
 		return err // a store that is full, or whose writes fail, can be read
 	}
 	v.texts, v.turns, v.records, v.blocks = v.Room(), v.Room(), v.Room(), v.Room()
+	v.described = v.Room()
 	return a.db.View(func(r *store.Reader) error {
 		v.r = r
 		return f(v)
