@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"weir/metrics"
 	"weir/server/failure"
@@ -30,8 +31,8 @@ type Server struct {
 	recorder     *recording.Recorder     // nil: nothing is recorded
 	linker       *recording.Linker       // nil: feedback sets no rewards
 
-	document func() string          // what GET /openapi.json answers
-	progress atomic.Pointer[string] // why there is no model yet
+	document func() string            // what GET /openapi.json answers
+	progress atomic.Pointer[progress] // why there is no model yet
 }
 
 // New returns a server that Serve starts.
@@ -62,7 +63,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.surfaces()
 	s.counts.SetStores(s.stores())
-	s.SetProgress("the model is loading")
+	s.SetProgress("the model is loading", 0)
 	return s, nil
 }
 
@@ -89,7 +90,13 @@ func (s *Server) failures() failure.Settings {
 	return failure.Settings{
 		Upload: t.MaxBody, Ratio: t.MaxRatio, Quota: t.Quota,
 		Trajectory: t.Limits.Trajectory, Trajectories: t.Limits.Trajectories,
-		Progress: func() string { return *s.progress.Load() },
+		Progress: func() (text string, left time.Duration) {
+			p := s.progress.Load()
+			if p.ready.IsZero() {
+				return p.text, 0
+			}
+			return p.text, max(1, p.ready.Sub(s.http.Now()))
+		},
 	}
 }
 
@@ -110,9 +117,21 @@ func (s *Server) Serve(ln net.Listener) error { return s.http.Serve(ln) }
 // answered with it. Those that have begun keep the one they began with.
 func (s *Server) SetModel(m *openai.Model) error { return s.openai.SetModel(m) }
 
-// SetProgress says what is still to be done until SetModel; clients that ask
-// too early are told.
-func (s *Server) SetProgress(text string) { s.progress.Store(&text) }
+// progress is what is still to be done until there is a model.
+type progress struct {
+	text  string
+	ready time.Time // when it will be done; zero: that is not known
+}
+
+// SetProgress says what is still to be done until SetModel, and how long that takes; 0: it is
+// not known. Clients that ask too early are told.
+func (s *Server) SetProgress(text string, left time.Duration) {
+	p := &progress{text: text}
+	if left > 0 {
+		p.ready = s.http.Now().Add(left)
+	}
+	s.progress.Store(p)
+}
 
 // Fail turns /health to 503 for good: the engine has ended (engine.Engine.Run
 // has returned), and the process should be restarted.

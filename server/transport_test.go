@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,8 +22,10 @@ import (
 // The port is open before the model is there.
 func TestLoading(t *testing.T) {
 	t.Parallel()
+	var clock atomic.Int64
 	h := newServer(t, func(s *servertest.Setup) { s.NoModel = true; s.Config.RetryAfter = 1500 * time.Millisecond })
-	h.Instance.SetProgress("12 of 40 weight files read")
+	h.SetClock(func() time.Time { return time.Unix(clock.Load(), 0) })
+	h.Instance.SetProgress("12 of 40 weight files read", 0)
 	for _, c := range []struct{ method, path string }{
 		{"GET", "/health"}, {"GET", "/ping"}, {"GET", "/ready"}, {"GET", "/v1/models"}, {"POST", servertest.ChatPath},
 	} {
@@ -30,6 +33,16 @@ func TestLoading(t *testing.T) {
 		f := servertest.Refused(t, status, answer, 503, "")
 		if f.Type != "ServiceUnavailableError" || !strings.Contains(f.Message, "12 of 40 weight files read") || header.Get("Retry-After") != "2" {
 			t.Errorf("%s: %s, Retry-After %q", c.path, answer, header.Get("Retry-After"))
+		}
+	}
+	h.Instance.SetProgress("20 of 40 weight files read", 30*time.Second)
+	for _, c := range []struct {
+		now  int64
+		want string
+	}{{0, "30"}, {12, "18"}, {40, "1"}} {
+		clock.Store(c.now)
+		if _, _, header := h.Get("POST", servertest.ChatPath, servertest.Body(t, nil)); header.Get("Retry-After") != c.want {
+			t.Errorf("after %d s of 30: Retry-After %q, want %s", c.now, header.Get("Retry-After"), c.want)
 		}
 	}
 	if status, _, _ := h.Get("GET", "/version", ""); status != 200 {

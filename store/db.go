@@ -16,6 +16,8 @@ import (
 
 	badger "github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
+
+	"weir/internal/retry"
 )
 
 // DB is a database. Its methods may be called from any goroutine.
@@ -27,9 +29,10 @@ type DB struct {
 	gate  gate
 	state struct {
 		sync.Mutex
-		err    error    // why nothing is written now; nil: all is well
-		damage []Damage // found when opening
-		doubts []string // likewise
+		err    error     // why nothing is written now; nil: all is well
+		since  time.Time // when opening began; zero: it has not
+		damage []Damage  // found when opening
+		doubts []string  // likewise
 	}
 	ready    chan struct{} // closed when first open
 	tried    chan struct{} // closed after the first attempt to open
@@ -130,6 +133,7 @@ func (d *DB) begin() {
 	if d.state.err == ErrClosed || d.begun.Swap(true) {
 		return
 	}
+	d.state.since = time.Now()
 	d.ended.Go(d.run)
 	d.ended.Go(d.clean)
 	d.ended.Go(d.keep)
@@ -181,7 +185,26 @@ func (d *DB) Ready() <-chan struct{} { return d.ready }
 func (d *DB) Err() error {
 	d.state.Lock()
 	defer d.state.Unlock()
+	if d.state.err == ErrOpening {
+		return d.openingFor()
+	}
 	return d.state.err
+}
+
+// Opening returns ErrOpening, with the time after which to try again. How far the opening is
+// cannot be told, so that is the time that it has taken already.
+func (d *DB) Opening() error {
+	d.state.Lock()
+	defer d.state.Unlock()
+	return d.openingFor()
+}
+
+// openingFor is Opening. The lock is held.
+func (d *DB) openingFor() error {
+	if d.state.since.IsZero() {
+		return ErrOpening
+	}
+	return retry.After(ErrOpening, max(1, time.Since(d.state.since)))
 }
 
 func (d *DB) setErr(err error) {
@@ -240,7 +263,7 @@ func (d *DB) View(f func(*Reader) error) (err error) {
 		if err := d.Err(); err != nil {
 			return err
 		}
-		return ErrOpening
+		return d.Opening()
 	}
 	defer d.gate.leave()
 	txn := db.NewTransaction(false)

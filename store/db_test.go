@@ -231,7 +231,7 @@ func TestQueueIsBounded(t *testing.T) {
 	}
 	for d.Stats().Waiting < 2 {
 	}
-	if err := d.Update(context.Background(), func(*Tx) error { return nil }); err != ErrBusy {
+	if err := d.Update(context.Background(), func(*Tx) error { return nil }); !errors.Is(err, ErrBusy) {
 		t.Errorf("full: %v", err)
 	}
 	close(block)

@@ -100,7 +100,7 @@ func (d *DB) settled() (*badger.DB, error) {
 	if db := d.gate.enter(); db != nil {
 		return db, nil
 	}
-	return nil, ErrOpening
+	return nil, d.Opening()
 }
 
 // collect rewrites the files of the value log of which more than a share is garbage.

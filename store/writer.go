@@ -10,6 +10,8 @@ import (
 	"time"
 
 	badger "github.com/dgraph-io/badger/v4"
+
+	"weir/internal/retry"
 )
 
 // update is one call of Update. Its error is sent to done, once.
@@ -26,9 +28,11 @@ type intake struct {
 
 	mu struct {
 		sync.Mutex
-		list   []*update
-		most   int
-		closed bool
+		list    []*update
+		most    int
+		closed  bool
+		writing int        // updates that were taken and are not written yet
+		speed   retry.Rate // of updates that are written
 	}
 }
 
@@ -44,7 +48,8 @@ func (in *intake) push(u *update) error {
 	case in.mu.closed:
 		return ErrClosed
 	case len(in.mu.list) >= in.mu.most:
-		return ErrBusy
+		ahead := len(in.mu.list) + in.mu.writing
+		return retry.After(ErrBusy, retry.Time(float64(ahead), in.mu.speed.PerSecond()))
 	}
 	in.mu.list = append(in.mu.list, u)
 	select {
@@ -58,8 +63,16 @@ func (in *intake) take() []*update {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	list := in.mu.list
-	in.mu.list = nil
+	in.mu.list, in.mu.writing = nil, len(list)
 	return list
+}
+
+// wrote notes that what was taken last has been written in a time; 0: it was refused.
+func (in *intake) wrote(took time.Duration) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.mu.speed.Add(float64(in.mu.writing), took)
+	in.mu.writing = 0
 }
 
 func (in *intake) waiting() int {
@@ -126,13 +139,16 @@ func (d *DB) run() {
 func (d *DB) writeWaiting(w *writerState) {
 	if err := d.Err(); err != nil {
 		refuse(d.in.take(), err)
+		d.in.wrote(0)
 		return
 	}
 	w.batching.wait(&d.in)
 	list := d.in.take()
 	began := time.Now()
 	err := d.write(list)
-	w.batching.wrote(len(list), d.in.waiting(), time.Since(began))
+	took := time.Since(began)
+	d.in.wrote(took)
+	w.batching.wrote(len(list), d.in.waiting(), took)
 	if err != nil {
 		d.count.failures.Add(1)
 		d.log.Error("the store failed to write; it will be opened anew", "dir", d.cfg.Dir, "error", err)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"weir/auth"
+	"weir/internal/retry"
 	"weir/server"
 	"weir/server/openai"
 )
@@ -124,13 +125,31 @@ type service struct {
 // It logs every two seconds, so a load that takes less leaves no line.
 func (s *service) loading() func(done, total int64) {
 	logged := time.Now()
+	var speed loadSpeed
 	return func(done, total int64) {
 		if time.Since(logged) > 2*time.Second {
 			logged = time.Now()
 			s.log.Info("loading", "megabytes", done>>20, "of", total>>20)
 		}
-		s.http.SetProgress(fmt.Sprintf("the model is loading: %d of %d MB", done>>20, total>>20))
+		s.http.SetProgress(fmt.Sprintf("the model is loading: %d of %d MB", done>>20, total>>20), speed.left(time.Now(), done, total))
 	}
+}
+
+// loadSpeed measures how fast the weights of a model are loaded.
+type loadSpeed struct {
+	rate retry.Rate // of bytes
+	done int64
+	at   time.Time // when these were loaded
+}
+
+// left returns how long it takes to load the rest, now that so many bytes are loaded; 0: that is
+// not known. Loading begins with the first call.
+func (l *loadSpeed) left(now time.Time, done, total int64) time.Duration {
+	if !l.at.IsZero() {
+		l.rate.Add(float64(done-l.done), now.Sub(l.at))
+	}
+	l.done, l.at = done, now
+	return retry.Time(float64(total-done), l.rate.PerSecond())
 }
 
 // run serves ln until a signal arrives or the engine ends, and then shuts down.

@@ -193,7 +193,7 @@ var rules = map[string]rule{
 		may: []string{"auth", "backend", "backend/sim", "chat", "engine", "feedback", "internal/jsontext", "models", "server", "server/openai", "server/transport", "store", "tokenizer", "trajectory/archive"},
 	},
 	"server/trajectoryapi": {
-		may:    []string{"api", "auth", "internal/jsontext", "internal/memory", "metrics", "server/failure", "server/transport", "trajectory", "trajectory/archive", "trajectory/export"},
+		may:    []string{"api", "auth", "internal/jsontext", "internal/memory", "internal/retry", "metrics", "server/failure", "server/transport", "trajectory", "trajectory/archive", "trajectory/export"},
 		tests:  []string{"internal/testkit", "server", "server/servertest", "store"},
 		mayNot: []string{"net/http"},
 	},
@@ -204,7 +204,7 @@ var rules = map[string]rule{
 	},
 	"server/ui": {},
 	"store": {
-		may:    []string{"internal/longcopy"},
+		may:    []string{"internal/longcopy", "internal/retry"},
 		tests:  []string{"internal/testkit"},
 		mayNot: http,
 	},

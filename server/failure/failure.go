@@ -38,8 +38,9 @@ type Settings struct {
 	Quota        int64
 	Ratio        int
 
-	// Progress says why there is no model yet.
-	Progress func() string
+	// Progress says why there is no model yet, and how long it will take until there is; 0:
+	// that is not known.
+	Progress func() (text string, left time.Duration)
 }
 
 // Failure is what the client, the log and the metrics are told of an error.
@@ -84,7 +85,10 @@ func (s *Settings) Of(i Interface, err error) Failure {
 
 func (r *row) failure(s *Settings, i Interface, err error) Failure {
 	f := Failure{Kind: r.kind, Status: r.status, Type: r.typ, Reason: r.reason, Message: r.message(i)(s, err), form: r.form}
-	if f.After = r.after; f.After == 0 {
+	if f.After = r.after; r.wait != nil {
+		f.After = r.wait(s)
+	}
+	if f.After == 0 {
 		f.After = retry.Of(err)
 	}
 	switch {

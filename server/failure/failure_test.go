@@ -21,7 +21,7 @@ import (
 
 var settings = Settings{
 	Body: 33554432, Header: 16384, Upload: 8589934592, Trajectory: 268435456, Trajectories: 1000000, Quota: 1000, Ratio: 200,
-	Progress: func() string { return "the model is loading" },
+	Progress: func() (string, time.Duration) { return "the model is loading", 3 * time.Second },
 }
 
 var interfaceNames = [interfaces]string{OpenAI: "openai", Feedback: "feedback", Trajectories: "trajectories"}
@@ -94,7 +94,8 @@ func TestWhenToRetry(t *testing.T) {
 		err  error
 		want time.Duration
 	}{
-		{store.ErrFull, time.Minute}, {store.ErrDamaged, time.Minute}, {ErrEngineFailed, time.Minute}, {ErrLoading, 0}, {engine.ErrFull, 0},
+		{store.ErrFull, time.Minute}, {store.ErrDamaged, time.Minute}, {ErrEngineFailed, time.Minute}, {engine.ErrFull, 0},
+		{ErrLoading, 3 * time.Second}, {engine.ErrLoading, 3 * time.Second},
 		{retry.After(engine.ErrFull, 7*time.Second), 7 * time.Second},
 		{fmt.Errorf("wrapped: %w", retry.After(ErrQueueFull, time.Second)), time.Second},
 	} {

@@ -29,7 +29,8 @@ type row struct {
 	typ    string // of an OpenAI body
 	reason metrics.Reason
 	form   form          // byInterface, or what is an exception to that
-	after  time.Duration // Failure.After, if it is always the same
+	after  time.Duration // Failure.After, if it is always the same; else wait may tell, or the error
+	wait   func(*Settings) time.Duration
 	text   message
 	// The words of an interface that has its own.
 	feedback, trajectories message
@@ -73,6 +74,12 @@ const (
 
 // lasting is when a request may be sent again that was refused for what somebody has to mend.
 const lasting = retry.Most
+
+// loading is when a request may be sent again for which there is no model yet.
+func loading(s *Settings) time.Duration {
+	_, left := s.Progress()
+	return left
+}
 
 // fault is the row of every error that is not in the table. What it was is only in the
 // log.
@@ -179,8 +186,11 @@ var table = []row{
 		feedback: say("The server is full or stopping"), trajectories: say("The server is stopping"),
 	},
 	{
-		err: ErrLoading, kind: "loading", status: 503, typ: api.TypeUnavailable, reason: metrics.Loading,
-		text: func(s *Settings, _ error) string { return "The server is not ready: " + s.Progress() },
+		err: ErrLoading, kind: "loading", status: 503, typ: api.TypeUnavailable, wait: loading, reason: metrics.Loading,
+		text: func(s *Settings, _ error) string {
+			text, _ := s.Progress()
+			return "The server is not ready: " + text
+		},
 	},
 	{
 		err: ErrEngineFailed, kind: "engine-failed", status: 503, typ: api.TypeUnavailable, after: lasting, reason: metrics.Dead,
@@ -195,7 +205,7 @@ var table = []row{
 		text: say("The engine is full: too many requests are running or waiting. Please try again later."),
 	},
 	{
-		err: engine.ErrLoading, kind: "loading", status: 503, typ: api.TypeUnavailable, reason: metrics.Loading,
+		err: engine.ErrLoading, kind: "loading", status: 503, typ: api.TypeUnavailable, wait: loading, reason: metrics.Loading,
 		text: say("The model is still loading."),
 	},
 	{

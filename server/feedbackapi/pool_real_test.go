@@ -51,21 +51,31 @@ func open(t *testing.T, h *servertest.Server, n int) {
 	servertest.WaitFor(t, fmt.Sprint(n, " queries in the pool"), func() bool { return h.Instance.Transport().Turns().Open() == n })
 }
 
+// beginExport is begin for an export that is too large to be sent while its client does not read
+// it. It waits until the export has begun: one that has not may lose its place to another tenant.
+func beginExport(t *testing.T, h *servertest.Server) *servertest.Raw {
+	t.Helper()
+	c := begin(t, h, "/feedback/export", `{"project_id":"acme/support"}`)
+	if line, err := c.R.ReadString('\n'); err != nil || !strings.Contains(line, " 200 ") {
+		t.Fatalf("%q, %v", line, err)
+	}
+	return c
+}
+
 // TestFullPool: when all places for queries are taken, here by exports whose clients do not
 // read them, another one is refused as docs/interface/errors.md says, whoever sends it; other
 // requests are answered; and when a client has left there is a place again.
 func TestFullPool(t *testing.T) {
 	h := poolServer(t, 2, 24)
 	const all, count = `{"project_id":"acme/support"}`, `{"project_id":"acme/support","fields":["count(*)"]}`
-	first := begin(t, h, "/feedback/export", all)
-	second := begin(t, h, "/feedback/export", all)
+	first, second := beginExport(t, h), beginExport(t, h)
 	open(t, h, 2)
 	for _, q := range []struct{ path, body string }{
 		{"query", count}, {"export", all}, {"stats", `{"project_id":"acme/support","start":"2026-01-01"}`}, {"payload_schema", `{"project_id":"acme/support","start":"2026-01-01"}`},
 	} {
 		status, answer, header := h.Get("POST", "/feedback/"+q.path, q.body, as("two"))
 		if status != 503 || answer != `{"reason":"Too many queries are waiting"}` || header.Get("Retry-After") == "" {
-			t.Errorf("%s: %d %s %v", q.path, status, answer, header)
+			t.Errorf("%s: %d %.200s %v", q.path, status, answer, header)
 		}
 	}
 	if status, answer, _ := h.Get("POST", "/feedback/create", servertest.Item("feedback_id", nil), as("two")); status != 200 {

@@ -43,12 +43,12 @@ func (h *Handlers) logTrajectories(c *transport.Call, model string) {
 		c.Fail(err)
 		return
 	}
-	tenant := c.Tenant()
-	if !h.uploads.take(tenant) {
-		c.Fail(failure.ErrUploads)
+	give, err := h.uploads.take(c.Tenant())
+	if err != nil {
+		c.Fail(err)
 		return
 	}
-	defer h.uploads.give(tenant)
+	defer give()
 	receipt, err := h.upload(c, model, encoding, key)
 	if err != nil {
 		c.Fail(err)

@@ -40,7 +40,7 @@ type function struct {
 // New returns handlers for the archive of a configuration. settle, if it is not nil, sets
 // the rewards that came as feedback so far: rewards that are set here come after them.
 func New(cfg Config, t *transport.Server, counts *metrics.Metrics, settle func(context.Context) error) *Handlers {
-	h := &Handlers{cfg: cfg, transport: t, log: t.Log(), counts: counts, settle: settle, uploads: newPlaces(cfg.MaxUploads)}
+	h := &Handlers{cfg: cfg, transport: t, log: t.Log(), counts: counts, settle: settle, uploads: newPlaces(cfg.MaxUploads, t.Now)}
 	h.memory = t.Memory().Part(max(t.Memory().Limit()/uploadsShare, leastUploads))
 	h.functions = []function{
 		{"", "DELETE", h.deleteModel},

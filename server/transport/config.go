@@ -42,8 +42,7 @@ type Config struct {
 	// Timeouts bound the time that a client may take.
 	Timeouts
 	// RetryAfter is the value of the header Retry-After when nothing is known of how long it
-	// will take, because nothing was measured yet or the model is being loaded; it is
-	// rounded up to whole seconds.
+	// will take, because nothing was measured yet; it is rounded up to whole seconds.
 	RetryAfter time.Duration
 
 	// PrepareWorkers is the number of requests that are rendered and tokenized at the same

@@ -33,7 +33,9 @@ type conn struct {
 	serving atomic.Bool // from the last byte of a request's headers to the last of its answer
 	reading atomic.Bool // the body of a request is being waited for
 
-	waiting *list.Element // in address.idle; nil: it does not wait for a request. Guarded by conns.mu
+	// Guarded by conns.mu:
+	waiting *list.Element // in address.idle; nil: it does not wait for a request
+	began   time.Time     // when it last began not to wait
 }
 
 // connections are all open connections of a server.
@@ -46,32 +48,35 @@ type connections struct {
 	places *places
 }
 
-func newConnections(watch *watcher, timeout time.Duration, most int) *connections {
-	return &connections{watch: watch, timeout: timeout, open: make(map[*conn]struct{}), places: newPlaces(most)}
+func newConnections(watch *watcher, timeout time.Duration, most int, now func() time.Time) *connections {
+	return &connections{watch: watch, timeout: timeout, open: make(map[*conn]struct{}), places: newPlaces(most, now)}
 }
 
-// accept takes a connection in, and returns nil if there is no place for it.
-func (cs *connections) accept(nc net.Conn) *conn {
+// accept takes a connection in. It fails with failure.ErrConnections if there is no place for it.
+func (cs *connections) accept(nc net.Conn) (*conn, error) {
 	c := &conn{Conn: nc, conns: cs, address: clientAddress(nc.RemoteAddr())}
 	cs.mu.Lock()
 	instead, ok := cs.places.admit(c.address)
 	if instead != nil {
 		cs.remove(instead)
 	}
+	var full error
 	if ok {
 		cs.open[c] = struct{}{}
 		cs.places.add(c)
+	} else {
+		full = cs.places.full(c.address)
 	}
 	cs.mu.Unlock()
 	cs.hangUp(instead)
-	if !ok {
-		return nil
+	if full != nil {
+		return nil, full
 	}
 	if b, ok := nc.(interface{ SetWriteBuffer(bytes int) error }); ok {
 		_ = b.SetWriteBuffer(sendBuffer) // it fails if the client has left already
 	}
 	cs.watch.open(c)
-	return c
+	return c, nil
 }
 
 // sendBuffer is the number of bytes that the system takes of the answers that a client does not
@@ -250,8 +255,8 @@ type listener struct {
 	net.Listener
 	conns    *connections
 	closing  *atomic.Bool
-	refuse   func(net.Conn) // answers a connection for which there is no place, and closes it
-	loopback bool           // it listens on a TCP port that only this machine reaches
+	refuse   func(net.Conn, error) // answers a connection for which there is no place, and closes it
+	loopback bool                  // it listens on a TCP port that only this machine reaches
 }
 
 // Accept waits for the next connection for which there is a place. It tries again while the
@@ -268,11 +273,12 @@ func (l *listener) Accept() (net.Conn, error) {
 	for wait := first; ; {
 		nc, err := l.Listener.Accept()
 		if err == nil {
-			if c := l.conns.accept(nc); c != nil {
+			c, full := l.conns.accept(nc)
+			if full == nil {
 				c.loopback = l.loopback
 				return c, nil
 			}
-			l.refuse(nc)
+			l.refuse(nc, full)
 			wait = first
 			continue
 		}

@@ -65,8 +65,8 @@ func (s *Server) answer(rc *fasthttp.RequestCtx, f *failure.Failure) {
 
 // refuse answers a connection for which there is no place, and closes it. A connection that
 // has just begun takes so few bytes at once, so that nobody waits for the client.
-func (s *Server) refuse(nc net.Conn) {
-	f := s.failures.Of(failure.OpenAI, failure.ErrConnections)
+func (s *Server) refuse(nc net.Conn, err error) {
+	f := s.failures.Of(failure.OpenAI, err)
 	s.counts.Rejected(f.Reason)
 	body := f.AppendBody(nil)
 	_ = nc.SetWriteDeadline(time.Now().Add(time.Second))

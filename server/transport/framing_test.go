@@ -29,7 +29,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 
 // opened returns a connection that waits for its first request.
 func opened(nc net.Conn) *conn {
-	cs := newConnections(nil, time.Minute, 1)
+	cs := newConnections(nil, time.Minute, 1, time.Now)
 	c := &conn{Conn: nc, conns: cs}
 	cs.open[c] = struct{}{}
 	cs.places.add(c)

@@ -3,6 +3,10 @@ package transport
 import (
 	"container/heap"
 	"container/list"
+	"time"
+
+	"weir/internal/retry"
+	"weir/server/failure"
 )
 
 // places shares the places for connections among the clients' addresses, so that one address
@@ -21,6 +25,8 @@ type places struct {
 	taken int
 	of    map[string]*address // those with a connection
 	idle  idleFirst           // those with a connection that waits
+	now   func() time.Time
+	busy  retry.Mean // how long connections do not wait for a request
 }
 
 // address is what places know of a client's address.
@@ -31,7 +37,9 @@ type address struct {
 	index int       // in places.idle; below 0: it is not there
 }
 
-func newPlaces(most int) *places { return &places{most: most, of: make(map[string]*address)} }
+func newPlaces(most int, now func() time.Time) *places {
+	return &places{most: most, of: make(map[string]*address), now: now}
+}
 
 // admit reports whether a connection from an address gets a place; instead is the connection
 // that has to go for it; nil: none has to.
@@ -48,6 +56,16 @@ func (p *places) admit(name string) (instead *conn, ok bool) {
 		instead = a.idle.Front().Value.(*conn)
 	}
 	return instead, instead != nil
+}
+
+// full is failure.ErrConnections, with the time after which a connection from an address may be
+// tried again: until one of its own ends its request, or, if it has none, any connection.
+func (p *places) full(name string) error {
+	n := p.taken
+	if a := p.of[name]; a != nil {
+		n = a.taken
+	}
+	return retry.After(failure.ErrConnections, p.busy.Times(1/float64(max(1, n))))
 }
 
 // spare returns the connection that waits longest among those of the address that has most of
@@ -73,7 +91,10 @@ func (p *places) add(c *conn) {
 
 // remove gives back the place of a connection.
 func (p *places) remove(c *conn) {
-	p.work(c)
+	if c.waiting == nil {
+		p.rested(c)
+	}
+	p.leave(c)
 	a := p.of[c.address]
 	p.taken--
 	if a.taken--; a.taken == 0 {
@@ -86,6 +107,7 @@ func (p *places) wait(c *conn) {
 	if c.waiting != nil {
 		return
 	}
+	p.rested(c)
 	a := p.of[c.address]
 	c.waiting = a.idle.PushBack(c)
 	p.order(a)
@@ -93,6 +115,21 @@ func (p *places) wait(c *conn) {
 
 // work is called when a connection does not wait for a request any more.
 func (p *places) work(c *conn) {
+	if c.waiting != nil {
+		p.leave(c)
+		c.began = p.now()
+	}
+}
+
+// rested measures the request of a connection, which has ended.
+func (p *places) rested(c *conn) {
+	if !c.began.IsZero() {
+		p.busy.Add(p.now().Sub(c.began), 1)
+	}
+}
+
+// leave takes a connection out of those that wait, if it is one.
+func (p *places) leave(c *conn) {
 	if c.waiting == nil {
 		return
 	}

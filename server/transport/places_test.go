@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -11,12 +12,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"weir/internal/retry"
+	"weir/server/failure"
 )
 
 // TestPlaces: an address has as many places as it leaves to others; beyond that a connection
 // that waits goes, the oldest of the address that has most of them.
 func TestPlaces(t *testing.T) {
-	p := newPlaces(8)
+	p := newPlaces(8, time.Now)
 	var open []*conn
 	// enter asks for a place; gone is the index of the connection that goes, or -1.
 	enter := func(address string, ok bool, gone int) {
@@ -57,11 +61,50 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+// TestWhenThereIsAPlace: who is refused is told how long it takes until a connection of its
+// address, or any one if it has none, has ended its request, as long as these took.
+func TestWhenThereIsAPlace(t *testing.T) {
+	clock := time.Unix(0, 0)
+	p := newPlaces(4, func() time.Time { return clock })
+	refused := func(address string, want time.Duration) {
+		t.Helper()
+		err := p.full(address)
+		if !errors.Is(err, failure.ErrConnections) || retry.Of(err) != want {
+			t.Errorf("%s: %v after %v, want %v", address, err, retry.Of(err), want)
+		}
+	}
+	x, y, z := &conn{address: "a"}, &conn{address: "a"}, &conn{address: "b"}
+	for _, c := range []*conn{x, y, z} {
+		p.add(c)
+	}
+	request := func(c *conn, took time.Duration) {
+		p.work(c)
+		clock = clock.Add(took)
+		p.wait(c)
+		clock = clock.Add(time.Hour) // which it waits for the next one, and which does not count
+	}
+	refused("a", 0) // nothing was measured
+	for range 3 {
+		request(x, 12*time.Second)
+	}
+	p.remove(z) // it never had a request
+	refused("a", 6*time.Second)
+	refused("b", 6*time.Second)
+	p.add(z)
+	refused("a", 6*time.Second)
+	refused("b", 12*time.Second)
+	refused("c", 4*time.Second)
+	p.work(z)
+	clock = clock.Add(12 * time.Second)
+	p.remove(z)
+	refused("b", 6*time.Second)
+}
+
 // TestPlacesAtRandom: whatever happens, no more places are taken than there are, only
 // connections that wait have to go, and an address without a connection gets in if any waits.
 func TestPlacesAtRandom(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	r := &randomPlaces{places: newPlaces(20)}
+	r := &randomPlaces{places: newPlaces(20, time.Now)}
 	for range 20_000 {
 		switch address := strconv.Itoa(int(rng.ExpFloat64() * 3)); {
 		case rng.IntN(3) == 0:
@@ -170,7 +213,7 @@ func (p *poor) Accept() (net.Conn, error) {
 func TestNoDescriptors(t *testing.T) {
 	var log bytes.Buffer
 	w := newWatcher(slog.New(slog.NewTextHandler(&log, nil)))
-	cs := newConnections(w, time.Minute, 100)
+	cs := newConnections(w, time.Minute, 100, time.Now)
 	p := &poor{limit: 3, open: new(atomic.Int64)}
 	l := &listener{p, cs, new(atomic.Bool), nil, false}
 	accept := func() *conn {

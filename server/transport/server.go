@@ -68,7 +68,7 @@ func New(cfg Config, router Router, failures failure.Settings, counts *metrics.M
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	watch := newWatcher(s.log)
 	watch.peeks = cfg.PollClients
-	s.conns = newConnections(watch, cfg.WriteTimeout, max(1, min(cfg.MaxConnections, openFiles()/4*3)))
+	s.conns = newConnections(watch, cfg.WriteTimeout, max(1, min(cfg.MaxConnections, openFiles()/4*3)), time.Now)
 	var err error
 	if s.keys == nil {
 		if s.keys, err = auth.New(cfg.APIKeys, ""); err != nil {

@@ -31,7 +31,10 @@ func pair(t *testing.T, ln net.Listener, cs *connections) (client *net.TCPConn, 
 	if a.err != nil {
 		t.Fatal(a.err)
 	}
-	return nc.(*net.TCPConn), cs.accept(a.nc)
+	if c, err = cs.accept(a.nc); err != nil {
+		t.Fatal(err)
+	}
+	return nc.(*net.TCPConn), c
 }
 
 func watching(t *testing.T, peeks bool) (*watcher, *connections, net.Listener) {
@@ -42,7 +45,7 @@ func watching(t *testing.T, peeks bool) (*watcher, *connections, net.Listener) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { ln.Close(); w.close() })
-	return w, newConnections(w, time.Minute, 100), ln
+	return w, newConnections(w, time.Minute, 100, time.Now), ln
 }
 
 func bothSources(t *testing.T, f func(t *testing.T, peeks bool)) {
@@ -174,7 +177,10 @@ func TestWatcherDescriptorReuse(t *testing.T) {
 func TestWatcherWithoutDescriptor(t *testing.T) {
 	w := newWatcher(slog.New(slog.DiscardHandler))
 	client, server := net.Pipe()
-	c := newConnections(w, time.Minute, 100).accept(server)
+	c, err := newConnections(w, time.Minute, 100, time.Now).accept(server)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if c.raw != nil || w.mu.source != nil {
 		t.Error("a pipe is watched")
 	}

@@ -106,7 +106,7 @@ func (a *Archive) Err() error {
 		return err
 	}
 	if !a.ready.Load() {
-		return store.ErrOpening
+		return a.db.Opening()
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func (a *Archive) waitOpen() error {
 	case <-a.quit.Done():
 		return store.ErrClosed
 	case <-time.After(openTime):
-		return store.ErrOpening
+		return a.db.Opening()
 	}
 }
 
