@@ -37,7 +37,20 @@ func TestBansReference(t *testing.T) {
 			}
 		}
 		b := newBans(&p)
-		b.each(output, func(ban int32) bool { got[b.tokens[ban]] = true; return true })
+		b.each(output, func(words []badWord) bool {
+			for _, w := range words {
+				got[b.tokens[w.last]] = true
+			}
+			return true
+		})
+		for token := range vocab {
+			if b.forbid(token, output) != want[token] {
+				t.Fatalf("words %v forbid %d after %v: %v, want %v", p.BadWords, token, output, !want[token], want[token])
+			}
+		}
+		if len(want) > b.most {
+			t.Fatalf("words %v: %v after %v are more than %d", p.BadWords, want, output, b.most)
+		}
 		if found += len(want); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("words %v after %v: %v, want %v", p.BadWords, output, got, want)
 		}
