@@ -71,6 +71,7 @@ type Counters struct {
 	PrefixTokens uint64 // prompt tokens looked up in the prefix cache; a prompt counts when it is first admitted
 	PrefixHits   uint64 // prompt tokens found there
 	Postponed    uint64 // tokens that had to be drawn later, see Postpone
+	LeftOut      uint64 // times that a plan had no work left for a running sequence
 }
 
 // Scheduler plans steps.

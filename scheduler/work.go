@@ -83,6 +83,7 @@ func (s *Scheduler) shareWork() {
 		if !s.enoughWork(q) {
 			q.Work.out = w.plan
 			w.out = append(w.out, q)
+			s.counters.LeftOut++
 			continue
 		}
 		s.payWork(q)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"weir/internal/invariants"
 	"weir/kvcache"
 )
 
@@ -146,6 +147,34 @@ func TestWorkOfOneStep(t *testing.T) {
 		}
 		if w.longest[one] > 110 {
 			t.Errorf("while others came, a sequence has waited for %d steps", w.longest[one])
+		}
+	}
+}
+
+// TestWorkAllocatesNothing: neither a step with enough work for all nor one with too little
+// allocates.
+func TestWorkAllocatesNothing(t *testing.T) {
+	if invariants.Enabled {
+		t.Skip("the checks of this build allocate")
+	}
+	for _, most := range []int{1000, 100_000} {
+		w := newWorkTest(t, Config{MaxWork: most})
+		for i := range 60 {
+			q := w.add(1, fmt.Sprint(i%7), 100)[0]
+			q.Tokens = slices.Grow(q.Tokens, 1000)
+			q.Table.Blocks = make([]kvcache.BlockID, 0, 100)
+		}
+		step := func() {
+			for _, c := range w.s.Schedule() {
+				w.s.Commit(c, 5)
+			}
+			w.s.EndStep()
+		}
+		for range 20 {
+			step()
+		}
+		if n := testing.AllocsPerRun(300, step); n != 0 {
+			t.Errorf("%v allocations in a step with %d units of work", n, most)
 		}
 	}
 }
