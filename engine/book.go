@@ -32,7 +32,11 @@ func (c *choice) addScore(p int, r rowResult) {
 	if q.scores == nil {
 		q.scores = make([]PromptLogprob, 0, len(q.Tokens)-1)
 	}
-	q.scores = append(q.scores, PromptLogprob{Token: r.out.Tokens[r.row], Logprob: r.out.Logprobs[r.row], Rank: r.out.Ranks[r.row], Top: r.alternatives(nil)})
+	var top []TokenLogprob
+	if r.num > 0 {
+		top = r.alternatives(make([]TokenLogprob, 0, r.num))
+	}
+	q.scores = append(q.scores, PromptLogprob{Token: r.out.Tokens[r.row], Logprob: r.out.Logprobs[r.row], Rank: r.out.Ranks[r.row], Top: top})
 }
 
 // book books the token drawn for c, and the tokens after it that need no draw. An error
@@ -120,6 +124,7 @@ func (e *Engine) bookForced(c *choice, most int) (n int) {
 func (e *Engine) accept(c *choice, ev Event) {
 	q := &c.seq
 	c.sampling.Accept(ev.Token)
+	e.setWork(c)
 	if c.forcer != nil {
 		c.forcer.Accept(ev.Token)
 	}

@@ -232,6 +232,7 @@ func (e *Engine) configure() error {
 			return fmt.Errorf("engine: %d %s are configured, but the backend takes %d", *limit.have, limit.name, limit.most)
 		}
 	}
+	e.configureWork()
 	if err := c.Validate(); err != nil {
 		return err
 	}

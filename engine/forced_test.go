@@ -43,6 +43,29 @@ func TestForcedTokensOfAStep(t *testing.T) {
 	}
 }
 
+// TestForcedTokensWithRepetition: a step books fewer such tokens if repetition detection looks
+// at thousands of patterns for each of them.
+func TestForcedTokensWithRepetition(t *testing.T) {
+	s := newStepBench(t, 129, 1)
+	s.streams = s.streams[:2]
+	s.submitWorst(t, benchOutput-100, func(r *Request) {
+		constant(r)
+		r.Limits.Repetition = Repetition{MinPattern: 1, MaxPattern: 2048, MinCount: 2048}
+	})
+	most := uint64(0)
+	for more := true; more; more = !s.idle() {
+		before := s.e.counts.ForcedTokens
+		s.step(t)
+		most = max(most, s.e.counts.ForcedTokens-before)
+	}
+	if want := uint64(mostForced / (1 + 2048/patternsOfToken)); most > want || most < want/2 {
+		t.Errorf("up to %d tokens forced in a step, of at most %d", most, want)
+	}
+	if n := s.streams[0].Drawn(); n != 128*(benchOutput-100) {
+		t.Errorf("%d tokens", n)
+	}
+}
+
 // BenchmarkForcedRun is a request of 128 choices whose masks leave no alternative to any
 // token. The longest of its steps is reported, too.
 func BenchmarkForcedRun(b *testing.B) {

@@ -307,6 +307,10 @@ func (e *Engine) advance(s *stepData) {
 // 128 choices, while everybody waits.
 const mostForced = 2048
 
+// patternsOfToken is the number of patterns that repetition detection compares in the time
+// that booking a token takes otherwise. A sequence with many of them books fewer tokens.
+const patternsOfToken = 512
+
 // advanceOne books the tokens to which the mask of a row's choice leaves no alternative, as
 // far as that is known and its share of mostForced goes, and requests the mask of the token
 // after them. If that is a forced one too, it is drawn, which gives the same, and the next step
@@ -314,6 +318,9 @@ const mostForced = 2048
 // token may be booked.
 func (e *Engine) advanceOne(m *maskedRow, share int) bool {
 	c := m.c
+	if n := c.req.Limits.Repetition.MaxPattern / patternsOfToken; n > 0 {
+		share = max(1, share/(n+1))
+	}
 	m.forced += e.bookForced(c, share-m.forced)
 	k := c.constraint
 	if c.seq.Status == scheduler.Finished {

@@ -53,6 +53,10 @@ func variants() []variant {
 		{spec: simSpec(70, 2, 200, 40, 1), sched: scheduler.Config{}, caching: true, oracle: lazy},
 		{spec: simSpec(70, 2, 200, 40, 2), sched: scheduler.Config{}, caching: true, oracle: sim.OracleConfig{}},
 		{spec: simSpec(9, 16, 33, 3, 2), sched: scheduler.Config{}, caching: false, oracle: sim.OracleConfig{}},
+		{spec: simSpec(70, 2, 200, 40, 1), sched: scheduler.Config{MaxWork: 1, MaxScored: 1}, caching: true, oracle: lazy},
+		{spec: simSpec(70, 2, 200, 40, 2), sched: scheduler.Config{MaxWork: 40, MaxScored: 5}, caching: true, oracle: lazy},
+		{spec: simSpec(20, 8, 7, 9, 2), sched: scheduler.Config{MaxWork: 25, MaxScored: 2, Priority: true, MaxPrefill: 3}, caching: false, oracle: sim.OracleConfig{}},
+		{spec: simSpec(40, 4, simLen, 20, 2), sched: scheduler.Config{MaxWork: 30, MaxScored: 9, WholePrompts: true}, caching: true, oracle: lazy},
 		{spec: simSpec(40, 4, simLen, 8, 2), sched: scheduler.Config{WholePrompts: true}, caching: true, oracle: lazy},
 		{spec: simSpec(20, 8, simLen+9, 30, 1), sched: scheduler.Config{WholePrompts: true, Priority: true, MaxPrefill: 3}, caching: false, oracle: lazy},
 	}
@@ -79,7 +83,7 @@ func shuffled(g *rand.Rand, jobs []job, f func([]job) []result) []result {
 // nor on who cancels when.
 func TestMetamorphic(t *testing.T) {
 	g := seeded(t)
-	var preempted, hits uint64
+	var preempted, hits, leftOut uint64
 	for round := range rounds(12) {
 		jobs := newWorkload(g, 30, simVocab, simLen)
 		want := runAll(t, roomy.start(t), jobs)
@@ -91,10 +95,11 @@ func TestMetamorphic(t *testing.T) {
 			}
 			preempted += e.Stats().Preemptions
 			hits += e.Stats().PrefixHits
+			leftOut += e.Stats().LeftOut
 		}
 	}
-	t.Logf("%d preemptions, %d tokens from the prefix cache", preempted, hits)
-	if preempted < 10 || hits < 200 {
+	t.Logf("%d preemptions, %d tokens from the prefix cache, %d times no work was left for a sequence", preempted, hits, leftOut)
+	if preempted < 10 || hits < 200 || leftOut < 200 {
 		t.Error("there were too few of these for the test to mean anything")
 	}
 }

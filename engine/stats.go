@@ -5,7 +5,7 @@ import "time"
 // Stats is a snapshot of the engine, taken between two steps.
 type Stats struct {
 	Waiting, Running        int // sequences
-	SittingOut              int // of Running and Waiting, sequences that wait for their masks
+	SittingOut              int // of Running and Waiting, sequences that wait for their masks, or for which the last step had no work left
 	BlocksUsed, BlocksTotal int // KV blocks; those that only the prefix cache keeps are not used
 
 	// StepBegan is when the step began that is being computed, or zero if there is nothing
@@ -25,6 +25,7 @@ type Stats struct {
 	PrefixQueries    uint64        // prompt tokens looked up in the prefix cache
 	PrefixHits       uint64        // prompt tokens found there
 	Postponed        uint64        // tokens that were drawn in a later step, because their mask was not ready
+	LeftOut          uint64        // times that a step had no work left for a running sequence (scheduler.Work)
 	SlowMasks        uint64        // times that masks of a request took so long that they went to the slow lane
 	MaskWait         time.Duration // that steps have waited for masks
 	Preemptions      uint64        // times a sequence lost its blocks
@@ -47,7 +48,8 @@ func (e *Engine) publishStats() {
 	s.BlocksUsed = s.BlocksTotal - e.kv.Free()
 	c := e.sched.Counters()
 	s.Preemptions, s.PrefixQueries, s.PrefixHits, s.Postponed = c.Preemptions, c.PrefixTokens, c.PrefixHits, c.Postponed
-	s.SittingOut, s.SlowMasks = len(e.late), e.masks.overruns.Load()
+	s.LeftOut = c.LeftOut
+	s.SittingOut, s.SlowMasks = len(e.late)+e.sched.LeftOut(), e.masks.overruns.Load()
 	e.stats.Lock()
 	e.stats.Stats = *s
 	e.stats.Unlock()

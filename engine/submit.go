@@ -145,10 +145,11 @@ func (e *Engine) prepareChoice(q *request, i int) {
 		Tokens:   append(make([]int32, 0, len(q.Tokens)+min(q.Limits.MaxTokens, 64)), q.Tokens...),
 	}
 	c.seq.Prepare()
+	e.setWork(c)
 	if i > 0 {
 		c.seq.Leader = &q.choices[0].seq
 	} else if q.Prompt != nil {
-		c.seq.NoCacheRead = true
+		c.seq.NoCacheRead, c.seq.Work.Scored = true, true
 		most := max(1, maxPromptTop/(q.Prompt.Top+1))
 		if c.seq.MaxChunk == 0 || most < c.seq.MaxChunk {
 			c.seq.MaxChunk = most

@@ -106,6 +106,10 @@ func (w *workload) sampling(r *engine.Request) {
 	if w.oneIn(3) {
 		s.Logprobs, s.TopLogprobs = backend.LogprobMode(1+w.IntN(2)), w.IntN(4)
 	}
+	if w.oneIn(8) {
+		s.Logprobs, s.TopLogprobs = backend.RawLogprobs, 0
+		r.LogprobIDs = w.tokens(1 + w.IntN(3))
+	}
 }
 
 func (w *workload) limits(r *engine.Request) {

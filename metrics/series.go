@@ -233,7 +233,7 @@ func newSeries(e *engine.Engine, about Model, full *atomic.Uint64) *series {
 	}
 	count("weir:aborted_requests_total", "Requests that ended because their client left, or the server stopped.", func(st *engine.Stats, _ *tally) uint64 { return st.Finished[engine.Aborted] })
 	count("weir:forced_tokens_total", "Output tokens that a constraint left no alternative to, taken without a forward pass.", func(st *engine.Stats, _ *tally) uint64 { return st.ForcedTokens })
-	gauge("weir:sequences_sitting_out", "Sequences that steps leave out, because the masks of their constraints are late.", func(st *engine.Stats) float64 { return float64(st.SittingOut) })
+	gauge("weir:sequences_sitting_out", "Sequences that steps leave out, because the masks of their constraints are late, or because the step has as much work beside its computation as it may.", func(st *engine.Stats) float64 { return float64(st.SittingOut) })
 	count("weir:postponed_tokens_total", "Tokens that were drawn in a later step, because the mask of a constraint was late.", func(st *engine.Stats, _ *tally) uint64 { return st.Postponed })
 	count("weir:slow_masks_total", "Times that the masks of a request took so long that they were put off behind those of others.", func(st *engine.Stats, _ *tally) uint64 { return st.SlowMasks })
 	add(false, "weir:mask_wait_seconds_total", "Time that steps have waited for masks.", func(st *engine.Stats, _ *tally) float64 { return st.MaskWait.Seconds() })

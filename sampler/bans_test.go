@@ -9,6 +9,18 @@ import (
 	"weir/backend"
 )
 
+// referenceBans are the last tokens of the bad words that output ends in otherwise.
+func referenceBans(p *Params, output []int32) map[int32]bool {
+	banned := map[int32]bool{}
+	for _, w := range p.BadWords {
+		n := len(w) - 1
+		if n > 0 && n <= len(output) && slices.Equal(output[len(output)-n:], w[:n]) {
+			banned[w[n]] = true
+		}
+	}
+	return banned
+}
+
 // TestBansReference: bans finds the same words as a comparison with every one of them.
 func TestBansReference(t *testing.T) {
 	g := rand.New(rand.NewPCG(1, 2))
@@ -29,15 +41,22 @@ func TestBansReference(t *testing.T) {
 			}
 		}
 		output := text(10)
-		want, got := map[int32]bool{}, map[int32]bool{}
-		for _, w := range p.BadWords {
-			n := len(w) - 1
-			if n > 0 && n <= len(output) && slices.Equal(output[len(output)-n:], w[:n]) {
-				want[w[n]] = true
+		want, got := referenceBans(&p, output), map[int32]bool{}
+		b := newBans(&p)
+		b.each(output, func(words []badWord) bool {
+			for _, w := range words {
+				got[b.tokens[w.last]] = true
+			}
+			return true
+		})
+		for token := range vocab {
+			if b.forbid(token, output) != want[token] {
+				t.Fatalf("words %v forbid %d after %v: %v, want %v", p.BadWords, token, output, !want[token], want[token])
 			}
 		}
-		b := newBans(&p)
-		b.each(output, func(ban int32) bool { got[b.tokens[ban]] = true; return true })
+		if len(want) > b.most {
+			t.Fatalf("words %v: %v after %v are more than %d", p.BadWords, want, output, b.most)
+		}
 		if found += len(want); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("words %v after %v: %v, want %v", p.BadWords, output, got, want)
 		}

@@ -62,7 +62,7 @@ func (p *Params) Prepare(vocab int) {
 	}
 	p.shared = &shared{vocab: vocab, bans: newBans(p)}
 	if p.Repetition == 1 {
-		p.shared.edits = newEdits(p, vocab, nil)
+		p.shared.edits = newEdits(p, vocab, nil, p.shared.bans)
 	}
 	if p.Allowed == nil {
 		return
@@ -78,7 +78,7 @@ func (p *Params) Prepare(vocab int) {
 func (p *Params) PrepareFor(vocab int, prompt []int32) {
 	p.Prepare(vocab)
 	if p.edits = p.shared.edits; p.edits == nil {
-		p.edits = newEdits(p, vocab, prompt)
+		p.edits = newEdits(p, vocab, prompt, p.shared.bans)
 	}
 }
 

@@ -26,6 +26,7 @@ type State struct {
 	penalties                       bool // any of the three is on
 
 	bans      *bans
+	banAt     []int32  // [len(bans.tokens)] where the token is in the edits that Plan copies, or -1
 	banned    []uint32 // [len(bans.tokens)] the last call of Plan that banned the token, so that a row has one edit for it
 	minTokens int      // length of the output from which on stops are allowed
 	plans     uint32   // number of calls of Plan
@@ -37,12 +38,13 @@ type State struct {
 // change, so the choices of a request share it: a request with 16,384 biases and 128 choices
 // would otherwise take 80 MB and a quarter of a second to make.
 type edits struct {
-	list []backend.Edit
-	at   map[int32]int32 // index in list, by token
+	list  []backend.Edit
+	at    map[int32]int32 // index in list, by token
+	banAt []int32         // [len(bans.tokens)] the same by ban; -1: not there
 }
 
 // newEdits skips prompt ids outside the vocabulary, because they cannot be drawn.
-func newEdits(p *Params, vocab int, prompt []int32) *edits {
+func newEdits(p *Params, vocab int, prompt []int32, bans *bans) *edits {
 	s := &edits{at: make(map[int32]int32)}
 	for _, b := range p.Bias {
 		s.edit(b.Token).Bias = b.Bias
@@ -60,6 +62,13 @@ func newEdits(p *Params, vocab int, prompt []int32) *edits {
 		}
 	}
 	s.list = slices.Clip(s.list)
+	s.banAt = make([]int32, len(bans.tokens))
+	for ban, t := range bans.tokens {
+		s.banAt[ban] = -1
+		if i, ok := s.at[t]; ok {
+			s.banAt[ban] = i
+		}
+	}
 	return s
 }
 
@@ -91,11 +100,12 @@ func NewState(p *Params, vocab int, prompt []int32) *State {
 	if made.edits == nil || made.shared == nil {
 		made.PrepareFor(vocab, prompt)
 	}
-	s.fixed, s.bans, s.allow = made.edits, made.shared.bans, made.shared.allow
+	s.fixed, s.bans, s.allow, s.banAt = made.edits, made.shared.bans, made.shared.allow, made.edits.banAt
 	if s.edits = s.fixed.list; s.penalties {
 		s.edits = slices.Clone(s.edits)
 		s.counts = make([]int32, len(s.edits), len(s.edits)+64)
 		s.index = make(map[int32]int32)
+		s.banAt = slices.Clone(s.banAt)
 	}
 	s.banned = make([]uint32, len(s.bans.tokens))
 	return s
@@ -147,6 +157,9 @@ func (s *State) Accept(token int32) {
 		s.index[token] = int32(len(s.added))
 		s.added = append(s.added, backend.Edit{Token: token, Repeat: 1})
 		s.counts = append(s.counts, 0)
+		if ban, ok := s.bans.index[token]; ok {
+			s.banAt[ban] = int32(i)
+		}
 	}
 	e := s.at(i)
 	s.counts[i]++
@@ -169,7 +182,12 @@ func (s *State) Plan(d *backend.Draws, maskWords int, output []int32) {
 	first := len(d.Edits)
 	d.Edits = append(append(d.Edits, s.edits...), s.added...)
 	s.plans++
-	s.bans.each(output, func(ban int32) bool { s.forbid(d, first, ban); return true })
+	s.bans.each(output, func(words []badWord) bool {
+		for i := range words {
+			s.forbid(d, first, words[i].last)
+		}
+		return true
+	})
 	if len(output) < s.minTokens {
 		for _, stop := range s.bans.stops {
 			s.forbid(d, first, stop)
@@ -195,12 +213,27 @@ func (s *State) forbid(d *backend.Draws, first int, ban int32) {
 		return
 	}
 	s.banned[ban] = s.plans
-	token := s.bans.tokens[ban]
-	if i, ok := s.find(token); ok {
-		d.Edits[first+i].Bias = backend.Forbid
+	if i := s.banAt[ban]; i >= 0 {
+		d.Edits[first+int(i)].Bias = backend.Forbid
 		return
 	}
-	d.Edits = append(d.Edits, backend.Edit{Token: token, Bias: backend.Forbid, Repeat: 1})
+	d.Edits = append(d.Edits, backend.Edit{Token: s.bans.tokens[ban], Bias: backend.Forbid, Repeat: 1})
+}
+
+// banWork is what a ban costs in edits, which are copied: it has to be found.
+const banWork = 2
+
+// Work is what Plan costs at most, in edits, if output is the number of output tokens so far
+// and at most pending more come before. It takes no time.
+func (s *State) Work(output, pending int) int {
+	n := len(s.edits) + len(s.added) + banWork*s.bans.most
+	if s.penalties {
+		n += pending
+	}
+	if output < s.minTokens {
+		n += banWork * len(s.bans.stops)
+	}
+	return n
 }
 
 // Legal reports whether the parameters let token follow output: neither a ban nor
@@ -209,17 +242,8 @@ func (s *State) Legal(token int32, output []int32) bool {
 	if i, ok := s.find(token); ok && s.at(i).Bias == backend.Forbid {
 		return false
 	}
-	legal := true
-	s.bans.each(output, func(ban int32) bool { legal = s.bans.tokens[ban] != token; return legal })
-	if !legal {
-		return false
-	}
-	if len(output) < s.minTokens && s.isStop(token) {
+	if s.bans.forbid(token, output) || len(output) < s.minTokens && s.bans.isStop(token) {
 		return false
 	}
 	return s.allow == nil || s.allow[token/32]>>(token%32)&1 != 0
-}
-
-func (s *State) isStop(token int32) bool {
-	return slices.ContainsFunc(s.bans.stops, func(i int32) bool { return s.bans.tokens[i] == token })
 }

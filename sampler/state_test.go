@@ -101,11 +101,17 @@ func TestStateReference(t *testing.T) {
 		s := NewState(&p, v, prompt)
 		var output []int32
 		var d backend.Draws
+		foreseen := s.Work(0, 0)
 		for n := range 12 {
 			if g.IntN(3) == 0 {
 				d.Reset() // otherwise the row follows others
 			}
+			first := len(d.Edits)
 			s.Plan(&d, (v+31)/32, output)
+			if edits := len(d.Edits) - first; edits > foreseen || edits > s.Work(n, 0) {
+				t.Fatalf("round %d, output %v of %+v: %d edits, %d were foreseen, and %d the step before", round, output, p, edits, s.Work(n, 0), foreseen)
+			}
+			foreseen = s.Work(n, 1)
 			if r := d.Rows[len(d.Rows)-1]; r.Index != uint32(n) || r.Mask != -1 || r.Target != -1 || int(r.EditEnd) != len(d.Edits) {
 				t.Fatalf("row %+v with %d edits", r, len(d.Edits))
 			}

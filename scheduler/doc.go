@@ -105,6 +105,27 @@
 // waits. The block of a postponed token is not published, so nobody else reads the
 // slot that is written a second time.
 //
+// # Work beside the computation
+//
+// Thousands of biases or bans make the draw of one token take longer than the step of
+// a small model, and each sequence may have them. So the caller says what the next draw
+// of a sequence costs (Sequence.Work, in units of its own), and a step draws for no more
+// than Config.MaxWork together. The others have no chunk in this step, and draw the
+// same tokens later. Tenants share the work in equal parts, and the sequences of a
+// tenant take turns (work.go). With 100 units to a step, and 60 for each of 1, 2 and 3,
+// of which 3 is of another tenant, and 10 for 4:
+//
+//	step   draw     left out
+//	  1    1, 4     2, 3
+//	  2    2, 4     1, 3
+//	  3    3, 4     1, 2
+//	  4    1, 4     2, 3
+//
+// The scores of a prompt's tokens have a bound of their own, Config.MaxScored, which
+// cuts the chunks of such prompts. Postponing what is drawn too late, as for masks, would
+// do as well, but compute each row in vain: what a mask costs is known only when it is
+// late, and this is known before.
+//
 // # Blocks return late
 //
 // A step in flight goes on writing to the blocks it was planned with. When a
@@ -123,7 +144,7 @@
 //
 // sequence.go has the state of one sequence and stop.go the rules that end it.
 // scheduler.go has the state, fair.go the queues of tenants and projects, room.go
-// says who is preempted for whom, whole.go keeps prompts whole, plan.go plans a step
+// says who is preempted for whom, whole.go keeps prompts whole, work.go bounds and shares work, plan.go plans a step
 // and commit.go books its results. In the tests, testdata/*.txt are scripts that show the chunks and
 // blocks of every step; random_test.go runs random workloads on a device whose
 // memory shows whether a history was read back correctly.

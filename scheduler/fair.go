@@ -29,6 +29,7 @@ type part struct {
 	active   int              // parts with such sequences
 	running  int              // running sequences
 	blocks   int              // of running sequences, see Scheduler.tally
+	work     workShare        // of a tenant
 
 	// served counts the tokens computed for this part. It begins with the clock of
 	// the part that this one is in.

@@ -10,6 +10,8 @@ import (
 type budget struct {
 	tokens  int
 	prefill int // of tokens, the most that may go to sequences with more than one token to compute
+	work    int // see Config.MaxWork; less than 0 if a sequence costs more than all of it
+	scored  int // see Config.MaxScored
 }
 
 // Schedule plans the next step. The chunks are valid until the next call. An
@@ -20,8 +22,10 @@ func (s *Scheduler) Schedule() []Chunk {
 	s.planned++
 	s.unseat()
 	s.left = budget{tokens: s.cfg.MaxTokens, prefill: s.cfg.MaxTokens}
+	s.beginWork()
 	admit := s.planPassed()
 	s.planFairly(s.planDecodes() && admit)
+	s.planLeftOut()
 	s.restore()
 	if s.waiting == 0 {
 		s.epoch++
@@ -38,9 +42,10 @@ func (s *Scheduler) Schedule() []Chunk {
 // found too few blocks; then nothing may be admitted.
 func (s *Scheduler) planDecodes() (ok bool) {
 	s.rest = s.rest[:0]
+	s.shareWork()
 	decodes := 0
 	for _, q := range s.running {
-		if q.lastStep == s.planned {
+		if q.lastStep == s.planned || s.leftOut(q) {
 			continue
 		}
 		switch s.demand(q) {
@@ -91,6 +96,9 @@ func (s *Scheduler) planFairly(admit bool) {
 		s.rest = slices.DeleteFunc(s.rest, func(r *Sequence) bool { return r == q })
 		s.choose(q)
 		n := s.fit(q)
+		if n == 0 && !s.cfg.WholePrompts {
+			continue // its prompt waits for the scores of others, and takes nothing from those that are admitted
+		}
 		admit = n > 0 && s.planChunk(q, n) && admit
 		s.restore() // its followers may run now
 	}
@@ -150,6 +158,7 @@ func (s *Scheduler) addChunk(q *Sequence, n int) {
 	}
 	s.plan = append(s.plan, c)
 	s.charge(q, c.Start)
+	s.chargeWork(c)
 }
 
 // grow finds blocks for n more tokens of the running sequence q. If it has to, it
@@ -189,19 +198,19 @@ func (s *Scheduler) admit(q *Sequence) bool {
 	for {
 		s.findComputed(q)
 		n := s.fit(q)
-		need := s.kv.Need(q.Computed+n) - len(q.Table.Blocks)
+		need := s.kv.Need(q.Computed+max(n, 1)) - len(q.Table.Blocks)
 		if len(s.running) > 0 {
 			need += len(s.running) // see growAdmitted
 		}
-		if n > 0 && s.growAdmitted(q, n) {
+		if least := s.leastAdmitted(n); least > 0 && s.growAdmitted(q, least) {
 			s.dequeue(q)
 			s.start(q)
 			s.repay(q)
-			return s.planChunk(q, n)
+			return n == 0 || s.planChunk(q, n)
 		}
 		s.kv.Release(&q.Table)
 		q.Computed = 0
-		if n == 0 {
+		if s.leastAdmitted(n) == 0 {
 			return false // its leader, whose blocks it would have shared, was preempted for its place
 		}
 		s.blocked, s.blockedFree, s.blockedNeed = q, s.kv.Free(), need
@@ -209,6 +218,16 @@ func (s *Scheduler) admit(q *Sequence) bool {
 			return false
 		}
 	}
+}
+
+// leastAdmitted is the number of tokens for which a sequence needs blocks to be admitted, if n
+// of its tokens fit the step. If none does, for lack of work, it begins with a step that
+// leaves it out. 0: a prompt that must not be cut does not fit.
+func (s *Scheduler) leastAdmitted(n int) int {
+	if s.cfg.WholePrompts {
+		return n
+	}
+	return max(n, 1)
 }
 
 // sitsOut reports whether q sits out, or a step in flight still computes what is
@@ -292,6 +311,7 @@ func (s *Scheduler) start(q *Sequence) {
 	}
 	q.Leader = nil
 	q.Status = Running
+	q.Work.since = s.work.plan - 1 // it comes before those that draw in this step
 	i, _ := slices.BinarySearchFunc(s.running, q, s.order)
 	s.running = slices.Insert(s.running, i, q)
 	q.Account.in.running++

@@ -91,8 +91,8 @@ func (d *historyDevice) write(c *plannedChunk) (history []uint64) {
 
 // outputAlone is what a sequence draws if nothing else runs.
 func outputAlone(prompt []int32, limits Limits, maxSeqTokens int) []int32 {
-	q := &Sequence{Tokens: slices.Clone(prompt), Prompt: len(prompt), Limits: limits, stopIDs: slices.Sorted(slices.Values(limits.StopIDs)),
-		matches: make([]int32, limits.Repetition.MaxPattern+1)}
+	q := &Sequence{Tokens: slices.Clone(prompt), Prompt: len(prompt), Limits: limits,
+		rules: rules{stopIDs: slices.Sorted(slices.Values(limits.StopIDs)), matches: make([]int32, limits.Repetition.MaxPattern+1)}}
 	for {
 		h := uint64(1)
 		for _, tok := range q.Tokens {
@@ -141,6 +141,9 @@ func newSimulation(seed uint64) *simulation {
 	if g.IntN(3) == 0 {
 		m.cfg.WholePrompts, m.cfg.MaxTokens = true, simulatedSeqTokens+g.IntN(20)
 	}
+	if g.IntN(2) == 0 {
+		m.cfg.MaxWork, m.cfg.MaxScored = 1+g.IntN(30), 1+g.IntN(12)
+	}
 	m.s = New(m.cfg, m.kv)
 	m.dev = &historyDevice{blockTokens: blockTokens, slots: make([]uint64, blocks*blockTokens)}
 	return m
@@ -186,7 +189,7 @@ func (m *simulation) arrive() {
 	for range choices {
 		n := uint64(len(m.jobs) + 1)
 		q := &Sequence{ID: n, Arrival: n, Priority: priority, Account: account, Leader: leader, Prompt: len(prompt), Tokens: slices.Clone(prompt), Limits: limits,
-			NoCacheRead: m.IntN(8) == 0, MaxChunk: m.IntN(2) * (1 + m.IntN(9)), Salt: kvcache.Hash{byte(m.IntN(2))}}
+			NoCacheRead: m.IntN(8) == 0, Work: Work{Draw: m.IntN(2) * m.IntN(20), Scored: m.IntN(4) == 0}, MaxChunk: m.IntN(2) * (1 + m.IntN(9)), Salt: kvcache.Hash{byte(m.IntN(2))}}
 		if leader != nil {
 			q.Salt = leader.Salt
 		} else {
@@ -216,6 +219,15 @@ func (m *simulation) maybeResume() {
 	}
 }
 
+// changeWork changes what drawing costs some of the sequences, as penalties do.
+func (m *simulation) changeWork() {
+	for _, j := range m.jobs {
+		if d := &j.q.Work.Draw; *d > 0 {
+			*d += m.IntN(2)
+		}
+	}
+}
+
 // anyHeld reports whether a sequence that has not finished sits out.
 func (m *simulation) anyHeld() bool {
 	return slices.ContainsFunc(m.jobs, func(j *job) bool { return j.q.late.held && j.q.Status != Finished })
@@ -226,6 +238,7 @@ func (m *simulation) anyHeld() bool {
 func (m *simulation) step() error {
 	m.maybeAbort()
 	m.maybeResume()
+	m.changeWork()
 	step, err := m.plan()
 	if err != nil {
 		return err
@@ -250,6 +263,9 @@ func (m *simulation) plan() ([]plannedChunk, error) {
 	chunks := m.s.Schedule()
 	if len(chunks) == 0 && len(m.inFlight) == 0 && !m.s.Idle() && !m.anyHeld() {
 		return nil, fmt.Errorf("nothing is planned or in flight although sequences wait")
+	}
+	if err := checkWork(m.cfg, chunks); err != nil {
+		return nil, err
 	}
 	var step []plannedChunk
 	tokens := 0

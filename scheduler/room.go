@@ -45,6 +45,9 @@ func (s *Scheduler) unplan(q *Sequence) {
 				q.Pending--
 			}
 			s.left.tokens += c.N
+			if c.N > 1 {
+				s.left.prefill += c.N
+			}
 			break
 		}
 	}

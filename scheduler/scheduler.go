@@ -25,6 +25,14 @@ type Config struct {
 	// and MaxTokens must be enough for the longest sequence.
 	WholePrompts bool
 
+	// MaxWork is the most work of a step: the sum of Work.Draw over the sequences that draw a
+	// token, unless a single one has more. 0 means no limit.
+	MaxWork int
+
+	// MaxScored is the most prompt tokens of a step whose scores are wanted (Work.Scored). With
+	// WholePrompts a prompt of more is alone with that. 0 means no limit.
+	MaxScored int
+
 	// Priority orders sequences by (Priority, Arrival) instead of by Arrival alone.
 	Priority bool
 }
@@ -40,6 +48,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("scheduler: a sequence needs room for 2 tokens, a prompt and an answer, not %d", c.MaxSeqTokens)
 	case c.MaxPrefill < 0:
 		return fmt.Errorf("scheduler: the prefill limit of %d tokens is negative", c.MaxPrefill)
+	case c.MaxWork < 0 || c.MaxScored < 0:
+		return fmt.Errorf("scheduler: the limits of %d units of work and %d scored tokens are negative", c.MaxWork, c.MaxScored)
 	case c.WholePrompts && c.MaxTokens < c.MaxSeqTokens:
 		return fmt.Errorf("scheduler: a step of %d tokens is too short for a whole sequence of %d", c.MaxTokens, c.MaxSeqTokens)
 	}
@@ -61,6 +71,7 @@ type Counters struct {
 	PrefixTokens uint64 // prompt tokens looked up in the prefix cache; a prompt counts when it is first admitted
 	PrefixHits   uint64 // prompt tokens found there
 	Postponed    uint64 // tokens that had to be drawn later, see Postpone
+	LeftOut      uint64 // times that a plan had no work left for a running sequence
 }
 
 // Scheduler plans steps.
@@ -72,6 +83,7 @@ type Scheduler struct {
 	plan     []Chunk     // result of Schedule
 	left     budget      // of the step that is being planned
 	rest     []*Sequence // running sequences that it has not served yet
+	work     workPlan
 	deferred []deferredRelease
 	planned  uint64 // number of steps planned
 	ended    uint64 // number of steps ended

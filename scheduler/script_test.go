@@ -12,9 +12,9 @@ import (
 
 // TestScripts runs the scripts in testdata. Their commands are
 //
-//	config [blocks=100] [block=4] [budget=100] [seqs=10] [len=1000] [prefill=N] [whole] [priority] [nocache]
+//	config [blocks=100] [block=4] [budget=100] [seqs=10] [len=1000] [prefill=N] [work=N] [scored=N] [whole] [priority] [nocache]
 //	add id=N prompt=LENGTH [base=N] [max=100] [min=N] [eos=N] [stop=N,...] [prio=N] [chunk=N]
-//	    [leader=N] [tenant=NAME] [project=NAME] [maxpattern=N] [minpattern=N] [count=2]
+//	    [leader=N] [tenant=NAME] [project=NAME] [maxpattern=N] [minpattern=N] [count=2] [work=N] [scores]
 //	step [draw=ID:TOKEN,...] [times=N]   plan a step, run it and book it
 //	plan                                 plan a step, as for two steps in flight
 //	end [draw=ID:TOKEN,...] [late=ID,...]  run and book the oldest planned step; sequences
@@ -83,7 +83,7 @@ func (s *script) run(c testkit.Command) string {
 func (s *script) config(c testkit.Command) {
 	s.kv = kvcache.New(c.Int("blocks", 100), c.Int("block", 4), !c.Has("nocache"))
 	s.s = New(Config{MaxTokens: c.Int("budget", 100), MaxSeqs: c.Int("seqs", 10), MaxSeqTokens: c.Int("len", 1000),
-		MaxPrefill: c.Int("prefill", 0), Priority: c.Has("priority"), WholePrompts: c.Has("whole")}, s.kv)
+		MaxPrefill: c.Int("prefill", 0), MaxWork: c.Int("work", 0), MaxScored: c.Int("scored", 0), Priority: c.Has("priority"), WholePrompts: c.Has("whole")}, s.kv)
 	s.sequences, s.inFlight = map[int]*Sequence{}, nil
 }
 
@@ -93,6 +93,7 @@ func (s *script) add(c testkit.Command) {
 	q := &Sequence{
 		Account: Account{Tenant: c.Str("tenant"), Project: c.Str("project")},
 		ID:      uint64(id), Arrival: s.arrivals, Priority: int64(c.Int("prio", 0)), Prompt: c.Int("prompt", 1), MaxChunk: c.Int("chunk", 0),
+		Work: Work{Draw: c.Int("work", 0), Scored: c.Has("scores")},
 		Limits: Limits{MaxTokens: c.Int("max", 100), MinTokens: c.Int("min", 0), EOS: int32(c.Int("eos", -1)), StopIDs: c.Ints("stop"),
 			Repetition: RepetitionLimit{MaxPattern: c.Int("maxpattern", 0), MinPattern: c.Int("minpattern", 0), MinCount: c.Int("count", 2)}},
 	}

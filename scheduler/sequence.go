@@ -54,6 +54,7 @@ type Sequence struct {
 	Tokens []int32 // prompt, then output
 	Prompt int     // length of the prompt in Tokens
 	Limits Limits
+	Work   Work
 
 	Owner any // for the caller; the scheduler does not use it
 
@@ -68,9 +69,14 @@ type Sequence struct {
 
 	admitted bool // has been admitted once, so Cached is set
 	late     late
-	lastStep uint64  // the last planned step that computes it
-	stopIDs  []int32 // Limits.StopIDs, sorted; nil before Prepare
-	matches  []int32 // [Limits.Repetition.MaxPattern+1] see repeats
+	lastStep uint64 // the last planned step that computes it
+	rules    rules
+}
+
+// rules are made of Limits.
+type rules struct {
+	stopIDs []int32 // Limits.StopIDs, sorted; nil before Prepare
+	matches []int32 // [Limits.Repetition.MaxPattern+1] see repeats
 }
 
 // late is what Postpone notes of a sequence.
@@ -84,14 +90,14 @@ type late struct {
 // than that of the scheduler. Otherwise Add calls it: the sorting of thousands of stop ids,
 // for each of many choices, is then part of a step.
 func (q *Sequence) Prepare() {
-	if q.stopIDs != nil {
+	if q.rules.stopIDs != nil {
 		return
 	}
 	q.StopID = -1
-	q.stopIDs = append([]int32{}, q.Limits.StopIDs...)
-	slices.Sort(q.stopIDs)
+	q.rules.stopIDs = append([]int32{}, q.Limits.StopIDs...)
+	slices.Sort(q.rules.stopIDs)
 	if n := q.Limits.Repetition.MaxPattern; n > 0 {
-		q.matches = make([]int32, n+1)
+		q.rules.matches = make([]int32, n+1)
 	}
 }
 

@@ -48,10 +48,10 @@ func (q *Sequence) stop(maxSeqTokens int) (Reason, bool) {
 }
 
 func (q *Sequence) isStopID(tok int32) bool {
-	if len(q.stopIDs) == 0 { // most have none, and the call takes a tenth of the rules' time
+	if len(q.rules.stopIDs) == 0 { // most have none, and the call takes a tenth of the rules' time
 		return false
 	}
-	_, found := slices.BinarySearch(q.stopIDs, tok)
+	_, found := slices.BinarySearch(q.rules.stopIDs, tok)
 	return found
 }
 
@@ -80,7 +80,7 @@ func (q *Sequence) repeats() bool {
 	}
 	tok, hit := out[last], false
 	before := out[last-most : last-least+1] // the token p places before is before[most-p]
-	matches := q.matches[least:][:len(before)]
+	matches := q.rules.matches[least:][:len(before)]
 	needed := int32(least * (r.MinCount - 1)) // p*(c-1)
 	for i := range matches {
 		n := int32(0)

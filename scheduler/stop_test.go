@@ -114,7 +114,7 @@ func TestRepetitionReference(t *testing.T) {
 	for range 3000 {
 		r := RepetitionLimit{MaxPattern: 1 + g.IntN(6), MinPattern: g.IntN(3), MinCount: 2 + g.IntN(3)}
 		r.MinPattern = min(r.MinPattern, r.MaxPattern)
-		q := &Sequence{Prompt: 2, Tokens: []int32{0, 0}, Limits: Limits{Repetition: r}, matches: make([]int32, r.MaxPattern+1)}
+		q := &Sequence{Prompt: 2, Tokens: []int32{0, 0}, Limits: Limits{Repetition: r}, rules: rules{matches: make([]int32, r.MaxPattern+1)}}
 		for range 60 {
 			q.Tokens = append(q.Tokens, int32(g.IntN(2)))
 			got, want := q.repeats(), repeatsReference(q.Tokens[2:], r)
@@ -148,7 +148,7 @@ func benchmarkStop(b *testing.B, maxPattern int) {
 		tokens[i] = int32(g.IntN(2))
 	}
 	limits := Limits{MaxTokens: length + 1, EOS: -1, Repetition: RepetitionLimit{MaxPattern: maxPattern, MinCount: MaxRepetition}}
-	q := &Sequence{Limits: limits, matches: make([]int32, maxPattern+1)}
+	q := &Sequence{Limits: limits, rules: rules{matches: make([]int32, maxPattern+1)}}
 	b.ReportAllocs()
 	n := length / 2
 	for b.Loop() {

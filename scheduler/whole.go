@@ -35,17 +35,17 @@ func (s *Scheduler) passOver(q *Sequence, n int) {
 }
 
 // fit returns how many tokens of q the rest of this step's budget is for. 0: a prompt that
-// is not to be cut has more than are left.
+// is not to be cut has more than are left, or there is too little work left for any.
 func (s *Scheduler) fit(q *Sequence) int {
 	n := s.demand(q)
 	switch {
-	case s.cfg.WholePrompts && n > s.left.tokens:
+	case s.cfg.WholePrompts && (n > s.left.tokens || !s.fitsWork(q, n)):
 		s.passOver(q, n)
 		return 0
 	case n > 1:
 		n = min(n, s.left.prefill)
 	}
-	return min(n, s.left.tokens)
+	return s.cutForWork(q, min(n, s.left.tokens))
 }
 
 // fitsWaiting reports whether the budget is enough for the waiting sequence q. It is asked

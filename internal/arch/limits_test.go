@@ -193,6 +193,8 @@ var limitRows = map[string]string{
 	"chat/jinja.MaxSource":                    "a template: a request's own",
 	"chat/jinja.maxField":                     "a template: a request's own",
 	"chat/jinja.maxRange":                     "a template: a request's own",
+	"engine.maxScored":                        "logits from which a step takes",
+	"engine.maxWork":                          "work of a step",
 	"engine.mostForced":                       "tokens that a step takes over",
 	"server/openai.mostStrings":               "preparing a body",
 	"feedback.Default.MaxPayload":             "a payload of feedback",
