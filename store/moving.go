@@ -28,8 +28,8 @@ func (d *DB) checkMoving(share float64) error {
 
 // moving returns the most bytes that badger moves in the next collection. It takes the value log
 // that has most garbage, if that is more than a share of it, by its own estimates in the file
-// DISCARD: pairs of the number of a log and of bytes. These grow only when a compaction has found a record that is garbage, so what
-// they leave is at least what is moved.
+// DISCARD: pairs of the number of a log and of bytes. These grow only when a compaction has found
+// a record that is garbage, so what they leave is at least what is moved.
 func (d *DB) moving(share float64) uint64 {
 	estimates, err := os.ReadFile(filepath.Join(d.cfg.Dir, "DISCARD"))
 	if err != nil {

@@ -59,3 +59,44 @@ func TestMovingNeedsSpace(t *testing.T) {
 		t.Errorf("what was not deleted has %d bytes", len(got))
 	}
 }
+
+// Writes are refused while the disk has too little space for the compaction that they may bring
+// about, whatever Config.MinFree says. Deletions are accepted.
+func TestWritesNeedSpaceToCompact(t *testing.T) {
+	cfg := testConfig(t.TempDir())
+	var free atomic.Uint64
+	free.Store(1 << 40)
+	cfg.free = func(string) (uint64, error) { return free.Load(), nil }
+	d := open(t, cfg)
+	for i := range 1000 {
+		set(t, d, fmt.Sprintf("k%03d", i), strings.Repeat(fmt.Sprint(i), 500))
+	}
+	if err := d.Compact(); err != nil { // the memtables become tables
+		t.Fatal(err)
+	}
+	upper := uint64(d.keeper.upper.Load())
+	if upper == 0 {
+		t.Fatal("there are no tables")
+	}
+	write := func(set bool) error {
+		return d.Update(t.Context(), func(tx *Tx) error {
+			if set {
+				tx.Set([]byte("k"), []byte("v"))
+			} else {
+				tx.Delete([]byte("k001"))
+			}
+			return nil
+		})
+	}
+	free.Store(4*uint64(cfg.MemTable) + upper - 1)
+	if err := write(true); !errors.Is(err, ErrFull) {
+		t.Errorf("a write: %v", err)
+	}
+	if err := write(false); err != nil {
+		t.Errorf("a deletion: %v", err)
+	}
+	free.Store(1 << 40)
+	if err := write(true); err != nil {
+		t.Errorf("a write with space: %v", err)
+	}
+}
