@@ -59,7 +59,8 @@ type Config struct {
 	// MinFree is the free space in bytes below which nothing is written, so that enough
 	// is left for badger's compaction. Down to a quarter of it deletions are accepted, which
 	// are then compacted away at once. With less space the database is opened for reading
-	// alone. Twice MemTable is the least that counts for either, because badger needs it.
+	// alone. Twice MemTable is the least that counts for either, because badger needs it, and for
+	// writes four times MemTable and the newest tables, which badger compacts.
 	MinFree uint64
 
 	// MaintainEvery is how often the value log is searched for garbage, CompactEvery how

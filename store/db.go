@@ -120,10 +120,15 @@ func Start(cfg Config) (*DB, error) {
 	return d, nil
 }
 
-// used reports whether dir holds a database.
+// used reports whether dir holds a database, or may hold one that cannot be seen: a link that
+// leads nowhere is that of a disk which is not there.
 func used(dir string) bool {
 	names, err := os.ReadDir(dir)
-	return len(names) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist)
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err = os.Lstat(dir)
+		return err == nil
+	}
+	return len(names) > 0 || err != nil
 }
 
 // begin opens the database, unless that has begun or it is closed.

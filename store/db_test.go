@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -401,6 +402,24 @@ func TestLazy(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLazyLink: a link to a disk that is not there is an error at once, and no empty directory.
+func TestLazyLink(t *testing.T) {
+	cfg := DefaultConfig(filepath.Join(t.TempDir(), "db"))
+	cfg.Lazy = true
+	if err := os.Symlink(filepath.Join(t.TempDir(), "absent", "db"), cfg.Dir); err != nil {
+		t.Fatal(err)
+	}
+	d := startLazily(t, cfg)
+	if !d.begun.Load() {
+		t.Fatal("it is taken for a database that holds nothing")
+	}
+	<-d.tried
+	if err := d.Err(); err == nil {
+		t.Error("it was opened")
+	}
+	closeDB(t, d)
 }
 
 func startLazily(t *testing.T, cfg Config) *DB {

@@ -37,7 +37,8 @@
 //     writes much when it is closed, so with too little space it is not closed at all, and
 //     when it is opened, so then it is opened for reading alone (reading.go). A file
 //     reserved in advance would have to hold all memtables and the tables that badger
-//     compacts on closing, more than 64 MiB for each database.
+//     compacts on closing, more than 64 MiB for each database. Before badger moves the values
+//     that are left in a value log, there has to be space for them (moving.go).
 //   - A transaction holds at most 15 % of a memtable. Larger updates go through a journal
 //     (journal.go).
 //   - Only its logs have checksums of single values. Here every value has one, over its key

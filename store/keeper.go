@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dgraph-io/badger/v4/table"
@@ -27,6 +28,8 @@ type keeper struct {
 	sync func(*os.File) error // of the MANIFEST
 	name func(dir string) error
 	now  func() time.Time
+
+	upper atomic.Int64 // bytes of the tables of the first two levels that are not empty, by the last account
 
 	mu       sync.Mutex // guards what follows
 	active   bool       // badger has the files open
@@ -92,6 +95,7 @@ func (k *keeper) store(a *account) error {
 		return err
 	}
 	k.last = a
+	k.upper.Store(a.upper())
 	return nil
 }
 
@@ -120,25 +124,18 @@ func (k *keeper) pause() {
 	k.active = false
 }
 
-// closing is how many bytes closing badger may write: its memtables, and the tables of the
-// first two levels that are not empty, which it compacts.
-func (k *keeper) closing(memtables int64) int64 {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.last == nil {
-		return memtables
-	}
+// upper is how many bytes the tables of the first two levels have that are not empty.
+func (a *account) upper() int64 {
 	levels := map[int]int64{}
-	for _, t := range k.last.tables {
+	for _, t := range a.tables {
 		levels[t.level] += t.size
 	}
-	need := memtables + levels[0]
 	for level := 1; level < 8; level++ {
 		if levels[level] > 0 {
-			return need + levels[level]
+			return levels[0] + levels[level]
 		}
 	}
-	return need
+	return levels[0]
 }
 
 // leave is called instead of finish when badger is not closed.

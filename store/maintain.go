@@ -119,6 +119,11 @@ func (d *DB) collect(share float64) error {
 }
 
 func (d *DB) collectOne(share float64) (again bool, err error) {
+	collecting.Lock()
+	defer collecting.Unlock()
+	if err := d.checkMoving(share); err != nil {
+		return false, err
+	}
 	db, err := d.settled()
 	if err != nil {
 		return false, err

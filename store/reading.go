@@ -88,13 +88,18 @@ func (d *DB) prepareReading() error {
 // where a full disk is a fatal signal.
 func (d *DB) leastSpace() uint64 { return 2 * uint64(d.cfg.MemTable) }
 
+// compacting is how much free space badger needs for its memtables and a compaction of the newest
+// tables, which it begins whenever there are enough of them, and when it is closed. The tables are
+// mapped files as well.
+func (d *DB) compacting() uint64 { return uint64(4*d.cfg.MemTable + d.keeper.upper.Load()) }
+
 // checkClosing returns ErrFull if the disk has too little space for what badger writes when
 // it is closed.
 func (d *DB) checkClosing() error {
 	if d.readOnly {
 		return nil
 	}
-	need := max(d.cfg.MinFree/4, uint64(d.keeper.closing(4*d.cfg.MemTable)))
+	need := max(d.cfg.MinFree/4, d.compacting())
 	if free, err := d.cfg.free(d.cfg.Dir); err == nil && free < need {
 		return fmt.Errorf("%w to close the store: %d MiB, less than %d MiB", ErrFull, free>>20, need>>20)
 	}

@@ -248,6 +248,8 @@ func (d *DB) checkSpace(deletion bool) error {
 	need := d.cfg.MinFree
 	if deletion {
 		need /= 4
+	} else {
+		need = max(need, d.compacting())
 	}
 	need = max(need, d.leastSpace())
 	if free < need {
