@@ -4,14 +4,20 @@ import (
 	"container/list"
 	"crypto/sha256"
 	"sync"
+
+	"weir/internal/memory"
 )
 
 const (
 	// maxCached and maxCachedBytes bound the cache of templates from requests, in number
 	// and in bytes of source. A client with a template of its own mostly sends the same one
-	// every time. A compiled template takes up to a hundred times its source.
+	// every time.
 	maxCached      = 32
 	maxCachedBytes = 1 << 20
+
+	// compiledByte is what a compiled template takes at most for each byte of its source.
+	// TestCompiledSizes measures it.
+	compiledByte = 100
 )
 
 // templateCache keeps the templates from requests that were used last, by the hash of
@@ -22,7 +28,23 @@ type templateCache struct {
 		entries map[[sha256.Size]byte]*list.Element // of *cached
 		order   list.List                           // the one that was used last is at the front
 		bytes   int
+		memory  *memory.Reservation // of the compiled templates; nil: they are not counted
 	}
+}
+
+// setMemory makes an account count what the cache holds from now on. It is called once, before
+// there are entries.
+func (c *templateCache) setMemory(account *memory.Account) {
+	held := account.Cache(func(n int64) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for freed := int64(0); freed < n && c.mu.order.Len() > 0; {
+			freed += c.drop()
+		}
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.memory = held
 }
 
 type cached struct {
@@ -67,11 +89,25 @@ func (c *templateCache) add(entry *cached) {
 	if c.mu.entries[entry.key] != nil {
 		return
 	}
+	if c.mu.memory != nil && !c.mu.memory.TryGrow(compiledByte*int64(entry.size)) {
+		return
+	}
 	c.mu.entries[entry.key] = c.mu.order.PushFront(entry)
 	c.mu.bytes += entry.size
 	for c.mu.order.Len() > maxCached || c.mu.bytes > maxCachedBytes {
-		oldest := c.mu.order.Remove(c.mu.order.Back()).(*cached)
-		delete(c.mu.entries, oldest.key)
-		c.mu.bytes -= oldest.size
+		c.drop()
 	}
+}
+
+// drop removes the template that was used longest ago, and returns the bytes that it gives
+// back. The caller holds mu.
+func (c *templateCache) drop() int64 {
+	oldest := c.mu.order.Remove(c.mu.order.Back()).(*cached)
+	delete(c.mu.entries, oldest.key)
+	c.mu.bytes -= oldest.size
+	n := compiledByte * int64(oldest.size)
+	if c.mu.memory != nil {
+		c.mu.memory.Shrink(n)
+	}
+	return n
 }

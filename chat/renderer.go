@@ -8,6 +8,7 @@ import (
 	"weir/api"
 	"weir/chat/jinja"
 	"weir/chat/reasoning"
+	"weir/internal/memory"
 )
 
 // Renderer renders the prompts of one model.
@@ -96,7 +97,8 @@ type Input struct {
 	// Done stops the rendering soon after it was closed; nil: nothing does. The error then
 	// wraps jinja.ErrStopped.
 	Done <-chan struct{}
-	// Reserve is that of jinja.Options, for each time that a template is rendered.
+	// Reserve is that of jinja.Options, for each time that a template is rendered. A template
+	// in the request, compiled, counts as well.
 	Reserve func(bytes int64) bool
 }
 
@@ -155,7 +157,7 @@ func (r *Renderer) render(in Input) (Prompt, error) {
 	if err != nil {
 		return Prompt{}, err
 	}
-	t, err := r.choose(in, kwargs)
+	t, err := r.choose(&in, kwargs)
 	if err != nil {
 		return Prompt{}, err
 	}
@@ -238,7 +240,7 @@ func (r *Renderer) arguments(in Input, kwargs *jinja.Dict) (*jinja.Dict, error) 
 // choose finds the template (docs/interface/chat-completions.md, section 3.4). A template in
 // the request, whether in the field or in the argument of that name, is accepted if the
 // model has none, otherwise only with Config.TrustRequestTemplate.
-func (r *Renderer) choose(in Input, kwargs *jinja.Dict) (*compiled, error) {
+func (r *Renderer) choose(in *Input, kwargs *jinja.Dict) (*compiled, error) {
 	var source string
 	argument, _ := kwargs.Get("chat_template")
 	if argument != nil || in.ChatTemplate != nil {
@@ -255,6 +257,9 @@ func (r *Renderer) choose(in Input, kwargs *jinja.Dict) (*compiled, error) {
 		}
 	}
 	if source != "" {
+		if !in.reserveCompiled(source) {
+			return nil, jinja.ErrStopped
+		}
 		return r.cache.get(source)
 	}
 	name := defaultTemplate
@@ -266,6 +271,21 @@ func (r *Renderer) choose(in Input, kwargs *jinja.Dict) (*compiled, error) {
 	}
 	return nil, &Error{textNoTemplate, ErrNoTemplate}
 }
+
+// reserveCompiled reserves the memory of a compiled template, which the request holds whether
+// it is kept for others or not. What rendering takes comes on top of it.
+func (in *Input) reserveCompiled(source string) bool {
+	if in.Reserve == nil || len(source) > jinja.MaxSource { // such a one is refused
+		return true
+	}
+	reserve, size := in.Reserve, compiledByte*int64(len(source))
+	in.Reserve = func(n int64) bool { return reserve(size + n) }
+	return reserve(size)
+}
+
+// SetMemory makes an account count the templates of requests that are kept for later requests.
+// They are kept only where nobody else needs the memory. It is called once, before Render.
+func (r *Renderer) SetMemory(account *memory.Account) { r.cache.setMemory(account) }
 
 // consumed are the arguments that apply_chat_template of transformers uses itself, so that
 // no template ever sees them.

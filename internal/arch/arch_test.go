@@ -52,7 +52,8 @@ var rules = map[string]rule{
 		mayNot: append([]string{"log"}, http...),
 	},
 	"chat": {
-		may:    []string{"api", "chat/jinja", "chat/reasoning"},
+		may:    []string{"api", "chat/jinja", "chat/reasoning", "internal/memory"},
+		tests:  []string{"internal/testkit"},
 		mayNot: noIO,
 	},
 	"chat/jinja": {

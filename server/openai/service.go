@@ -133,6 +133,7 @@ func (s *Service) SetModel(m *Model) error {
 		return err
 	}
 	m.constraints = newConstraints(m, s.http.Memory())
+	m.Chat.SetMemory(s.http.Memory())
 	s.counts.SetEngine(m.Engine, metrics.Model{Name: m.Names[0], MaxLen: m.MaxLen, CacheType: m.CacheType})
 	s.model.Store(m)
 	g := &m.Generation
