@@ -16,6 +16,7 @@ import (
 type mallocCounter struct {
 	seqs, from, to int // sequences, and the steps
 	steps          int
+	leftOut        int          // tokens that steps have not given
 	read           atomic.Int64 // events that readers have taken
 	mallocs        uint64
 	done           chan struct{} // closed when step to is reached
@@ -25,8 +26,11 @@ type mallocCounter struct {
 func (c *mallocCounter) step() {
 	// What a reader has not taken waits in a buffer that grows. On a busy machine the engine
 	// could run far ahead of the readers, so it waits for them here.
-	for patience := time.Now().Add(10 * time.Second); c.read.Load() < int64(c.seqs*(c.steps-16)) && time.Now().Before(patience); {
-		runtime.Gosched()
+	// A step may have left a sequence out, because its mask was late.
+	for patience := time.Now().Add(time.Second); c.read.Load() < int64(c.seqs*(c.steps-16)-c.leftOut); {
+		if runtime.Gosched(); time.Now().After(patience) {
+			c.leftOut = c.seqs*(c.steps-16) - int(c.read.Load())
+		}
 	}
 	c.steps++
 	if c.steps != c.from && c.steps != c.to {

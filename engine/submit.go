@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"weir/kvcache"
 	"weir/sampler"
 	"weir/scheduler"
 )
@@ -123,9 +124,15 @@ func (e *Engine) validate(r *Request) error {
 // request. It bounds the memory of the step's result.
 const maxPromptTop = 1 << 20
 
+// firstTokens is the number of output tokens for which a choice has memory before it begins:
+// room for all would be most of the memory, as few have so many. A loop that lets slices
+// grow while memory is being collected has to help with that, and every step waits.
+const firstTokens = 1024
+
 // prepareChoice makes choice i of q.
 func (e *Engine) prepareChoice(q *request, i int) {
 	c := &q.choices[i]
+	tokens := len(q.Tokens) + min(q.Limits.MaxTokens, firstTokens)
 	c.req, c.index, c.times = q, int32(i), choiceTimes{scheduled: never, first: never, last: never}
 	p := q.Sampling
 	p.Seed += uint64(i)
@@ -142,8 +149,9 @@ func (e *Engine) prepareChoice(q *request, i int) {
 	c.seq = scheduler.Sequence{
 		Account: scheduler.Account{Tenant: q.Tenant, Project: q.Project}, Priority: q.Priority, Salt: q.Salt, Owner: c, Prompt: len(q.Tokens), Limits: q.Limits,
 		MaxChunk: e.cfg.MaxChunk,
-		Tokens:   append(make([]int32, 0, len(q.Tokens)+min(q.Limits.MaxTokens, 64)), q.Tokens...),
+		Tokens:   append(make([]int32, 0, tokens), q.Tokens...),
 	}
+	c.seq.Table.Blocks = make([]kvcache.BlockID, 0, tokens/e.spec.BlockTokens+1)
 	c.seq.Prepare()
 	e.setWork(c)
 	if i > 0 {

@@ -29,9 +29,18 @@ func newText(tok *tokenizer.Tokenizer, r *Request, stops *stopStrings) text {
 	if tok != nil {
 		t.dec = tok.NewDecoder(r.Tokens, tokenizer.DecodeOptions{SkipSpecial: !r.KeepSpecial, Show: r.Show, JoinSpecial: r.JoinSpecial})
 		t.decodes = true
+		room := textSlack + 256
+		if stops != nil {
+			room += min(stops.hold, textSlack)
+		}
+		t.buf = make([]byte, 0, min(room, 16*r.Limits.MaxTokens)) // most never need more
 	}
 	return t
 }
+
+// textSlack is the number of bytes that were given out and are kept, so that the rest is not
+// moved for every token.
+const textSlack = 1024
 
 // add appends the text of a token. With check it then looks for stop strings that the new
 // text completes. It returns the index of the one that ends first, or -1; of several that
@@ -88,8 +97,7 @@ func (t *text) take(final bool) []byte {
 // trim forgets text that was given out. It cannot be part of a stop string that is cut out
 // later.
 func (t *text) trim() {
-	const slack = 1024 // bytes, so that the rest is not moved for every token
-	if t.given > max(slack, len(t.buf)/2) {
+	if t.given > max(textSlack, len(t.buf)/2) {
 		t.buf = t.buf[:copy(t.buf, t.buf[t.given:])]
 		t.given = 0
 	}

@@ -57,7 +57,7 @@ func New(numBlocks, blockTokens int, caching bool) *Manager {
 	m := &Manager{blockTokens: blockTokens, blocks: make([]block, numBlocks), free: numBlocks - 1,
 		buf: make([]byte, len(Hash{})+4*blockTokens)}
 	if caching {
-		m.byHash = make(map[Hash]BlockID)
+		m.byHash = make(map[Hash]BlockID, numBlocks) // which does not grow then, within a step
 	}
 	for i := range m.blocks { // the free list is a ring through block 0
 		m.blocks[i].prev = BlockID((i + numBlocks - 1) % numBlocks)
