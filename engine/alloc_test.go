@@ -68,7 +68,8 @@ func testStepAllocatesNothing(t *testing.T, depth int) {
 	profile := sim.Instant()
 	profile.Tokens = []int32{1, 2, 3}
 	// Slices double at 2^10 and 2^11 tokens, so the steps between are counted.
-	count := &mallocCounter{seqs: seqs, from: 1100, to: 1900, done: make(chan struct{})}
+	const from, to = 1100, 1900
+	count := &mallocCounter{seqs: seqs, from: from, to: to, done: make(chan struct{})}
 	e := start(t, engine.Config{Caching: true, MaxLive: seqs}, hooked(func() (backend.Backend, error) { return sim.NewPaced(spec, profile) }, hooks{end: count.step}))
 	for i := range seqs {
 		r := request(10+i, maxLen-100)
@@ -85,9 +86,10 @@ func testStepAllocatesNothing(t *testing.T, depth int) {
 	}
 	<-count.done
 	// Published blocks are kept in a map, which grows, and the runtime allocates now and
-	// then. Both are far below one allocation per step.
-	if count.mallocs > 100 {
-		t.Errorf("%d allocations in 800 steps of %d tokens", count.mallocs, seqs)
+	// then, the more the busier the machine is: up to 122 times were seen. Something that
+	// allocates in every step does so 800 times, and with every token 6,400 times.
+	if count.mallocs > (to-from)/2 {
+		t.Errorf("%d allocations in %d steps of %d tokens", count.mallocs, to-from, seqs)
 	}
 	e.mustStop(t)
 }

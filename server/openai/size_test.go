@@ -10,6 +10,7 @@ import (
 	"weir/engine"
 	"weir/internal/memory"
 	"weir/sampler"
+	"weir/server/recording"
 )
 
 // heap returns the bytes on the heap that are in use.
@@ -126,4 +127,21 @@ func TestTranscriptSize(t *testing.T) {
 		t.Error("the transcript holds another amount than it says")
 	}
 	runtime.KeepAlive(kept)
+}
+
+// The text that a transcript is written as is no longer than the recorder reserves for it, with
+// room for a buffer that grows, even if every character of it is escaped.
+func TestTranscriptText(t *testing.T) {
+	for _, text := range []string{"word", "\x01\x02\x03\x04", strings.Repeat("\x01", 64)} {
+		r := &reply{tok: bundled(), n: 1, answer: &chatAnswer{role: "assistant"}}
+		kept := newTranscript(nil, r, &chatAnswer{role: "assistant"})
+		for i := range 2000 {
+			ev := sampleEvent(r, i, 0)
+			ev.Text = []byte(text)
+			kept.add(&ev)
+		}
+		if n, most := len(kept.AppendChoice(nil, 0)), recording.TextShare*kept.Size(); 9*n/5 > most {
+			t.Errorf("%q: %d bytes of text, and %d are reserved", text, n, most)
+		}
+	}
 }

@@ -200,7 +200,7 @@ func (rec *Recorder) write(tenant, model, split string, list []*Recording) error
 	var text []byte
 	most := 0 // what the text takes, reserved
 	for g, r := range list {
-		if n := textShare * r.bytes; n > most {
+		if n := TextShare * r.bytes; n > most {
 			if err := memory.Take(ctx, int64(n-most)); err != nil {
 				return err
 			}

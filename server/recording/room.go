@@ -27,6 +27,6 @@ func reserving(ctx context.Context, account *memory.Account) (with context.Conte
 	return memory.With(ctx, take), held.Release
 }
 
-// What a recording takes for a moment while it is written, for each of its bytes: its text,
-// in a buffer that grows. TestRecordingSizes measures it.
-const textShare = 4
+// TextShare is what a recording takes for a moment while it is written, for each of its bytes:
+// its text, in which JSON may make six bytes of one, in a buffer that grows.
+const TextShare = 8
