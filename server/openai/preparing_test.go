@@ -311,3 +311,25 @@ func TestPreparingEnds(t *testing.T) {
 		})
 	}
 }
+
+// What a preparation needs more, and could never have beside the body of its own call, is refused
+// as such.
+func TestPreparingBesideItsBody(t *testing.T) {
+	body := []byte(`{"prompt":"a"}`)
+	size := preparingSize(body)
+	for beside, want := range map[int64]error{40: memory.ErrFull, 60: memory.ErrNever} {
+		account := memory.New(size+100, 0)
+		if !account.Open().TryGrow(60) { // the body, and more of somebody else
+			t.Fatal("there is no memory")
+		}
+		var cause error
+		p := newPreparing(account, "", body, beside, func(err error) { cause = err })
+		if err := p.reserve(t.Context()); beside == 60 && err != nil {
+			t.Fatal(err)
+		}
+		p.memory.Force(size - p.memory.Held())
+		if p.more(50) || !errors.Is(cause, want) {
+			t.Errorf("beside %d bytes of its own: %v, want %v", beside, cause, want)
+		}
+	}
+}

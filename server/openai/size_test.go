@@ -145,3 +145,36 @@ func TestTranscriptText(t *testing.T) {
 		}
 	}
 }
+
+// Each part of an answer that a request asks for is counted, for each of its choices.
+func TestSizeOfParts(t *testing.T) {
+	const choices, tokens, limit, text = 3, 100, 50, 10_000
+	long := strings.Repeat("x", text)
+	base := func() *prepared {
+		return &prepared{
+			requests: []engine.Request{{N: choices, Tokens: make([]int32, tokens), Limits: engine.Limits{MaxTokens: limit}, Sampling: sampler.Params{Repetition: 1}}},
+			reply:    reply{n: choices, answer: &chatAnswer{}},
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*prepared)
+		least  int64
+	}{
+		"penalties":    {func(p *prepared) { p.requests[0].Sampling.Presence = 1 }, choices * penaltyToken * (tokens + limit)},
+		"chat echo":    {func(p *prepared) { p.reply.answer = &chatAnswer{echo: long} }, 3 * choices * text},
+		"thought echo": {func(p *prepared) { p.reply.answer = &chatAnswer{echoThought: long} }, 3 * choices * text},
+		"text echo":    {func(p *prepared) { p.reply.answer = &textAnswer{n: choices, echo: []string{long, long}} }, 2 * 3 * choices * text},
+		"prompt text":  {func(p *prepared) { p.reply.form.PromptText = &long }, 2 * text},
+		"token ids":    {func(p *prepared) { p.reply.form.TokenIDs = true }, choices * (tokens + limit) * idText},
+		"scores":       {func(p *prepared) { p.requests[0].Prompt = &engine.PromptScores{Top: 2} }, tokens*(scoreSize+2*scoreAlt) + choices*tokens*3*scoreEncoded},
+		"recorded":     {func(p *prepared) { p.reply.recorded = &transcript{} }, choices * limit * (tokenSize + entrySize)},
+		"stream":       {func(p *prepared) { p.reply.stream, p.reply.interval = true, 1 }, 16<<10 - choices*limit*tokenSize},
+	} {
+		p := base()
+		before := p.size(vocabulary)
+		c.change(p)
+		if more := p.size(vocabulary) - before; more < c.least {
+			t.Errorf("%s: %d bytes more, want at least %d", name, more, c.least)
+		}
+	}
+}

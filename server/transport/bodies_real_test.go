@@ -119,3 +119,26 @@ func TestLeastRate(t *testing.T) {
 	}
 	c.Ended()
 }
+
+// With keys, who has sent a body is told by its key and not by its address.
+func TestBodiesOfOneKey(t *testing.T) {
+	h := newServer(t, func(s *servertest.Setup) {
+		s.TCP = true
+		s.Config.MaxBody, s.Config.MaxBodies = 1<<20, 4<<20
+		s.Config.APIKeys = []string{"greedy", "other"}
+	})
+	begin := func(key string) *servertest.Raw {
+		c := h.Raw(t)
+		c.Send(servertest.Post(1<<20, "Authorization: Bearer "+key) + strings.Repeat(" ", 900<<10))
+		return c
+	}
+	for held := int64(900 << 10); held < 2<<20; held += 900 << 10 {
+		begin("greedy")
+		servertest.WaitFor(t, "the body", func() bool { return h.Instance.Transport().Held().Bodies >= held })
+	}
+	before := h.Instance.Transport().Held().Bodies
+	begin("other")
+	servertest.WaitFor(t, "the body of another key", func() bool { return h.Instance.Transport().Held().Bodies >= before+900<<10 })
+	status, answer, _ := begin("greedy").Answer()
+	servertest.Refused(t, status, answer, 503, "")
+}

@@ -140,6 +140,23 @@ func TestOwnBodiesEndFirst(t *testing.T) {
 	}
 }
 
+// A client that is within its share does not end the body of one that holds less, however slow
+// that is.
+func TestPoorerBodyStays(t *testing.T) {
+	s := newBodyScript(t, 100, 400)
+	poor := s.body("poor", 50, 1)
+	for client, n := range map[string]int64{"a": 100, "b": 100, "c": 90} {
+		if !s.all.arrived(s.body(client, n, 1000)) {
+			t.Fatal("it was ended before")
+		}
+	}
+	rich := s.body("rich", 60, 1000)
+	s.refused(rich, 40)
+	if poor.ended.Load() {
+		t.Error("it was ended for a client that holds more")
+	}
+}
+
 func TestPace(t *testing.T) {
 	now := time.Unix(1000, 0)
 	p := pace{least: 100, window: 10 * time.Second}
