@@ -37,7 +37,10 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 	const length = 100_000
 	for i, c := range []*servertest.Raw{second, third} { // begin a request each
 		c.Send(servertest.Post(length) + strings.Repeat(" ", length/2))
-		servertest.WaitFor(t, "the body", func() bool { return h.Instance.Transport().Held().Bodies >= int64(i+1)*length/2 })
+		servertest.WaitFor(t, "the body", func() bool {
+			held := h.Instance.Transport().Held()
+			return held.Waiting == 1-i && held.Bodies >= int64(i+1)*length/2
+		})
 	}
 	refused := h.rawFrom(t, "127.0.0.2")
 	status, answer, header := refused.Answer()

