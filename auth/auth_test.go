@@ -154,6 +154,8 @@ func TestBrokenFile(t *testing.T) {
 		key(", projects: null"), key(", projects: "), key(", models: ~"), key(", rights: null"), key(", expires: null"), key(`, expires: ""`),
 		key(", user: null"), key(`, tenant: ""`), key(", username: null"), key(", limits: null"), key(", weight: null"), key(", max_priority: null"),
 		"keys:\n  - id: a\n    hash: " + hash("x") + "\n    projects:\n      # - acme/*\n",
+		// One key with two meanings.
+		"keys:\n  - {id: a, hash: " + hash("x") + "}\n  - {id: b, hash: " + hash("x") + ", rights: [read]}\n",
 		// Files that are empty or were cut.
 		"", "\n", "# keys\n", "---\n", "---\n# keys\n...\n", "keys:", "keys: null\n", "{}", "keys: [", "keys:\n  -", "keys:\n  - id: a\n", key(`, username: "a:b"`), "\x00",
 	} {

@@ -158,6 +158,11 @@ func parse(src []byte) ([]entry, error) {
 	if err := complete(src); err != nil {
 		return nil, err
 	}
+	type secret struct {
+		username string
+		hash     [sha256.Size]byte
+	}
+	seen := map[secret]int{}
 	out := make([]entry, 0, len(*file.Keys))
 	for i := range *file.Keys {
 		f := &(*file.Keys)[i]
@@ -165,6 +170,11 @@ func parse(src []byte) ([]entry, error) {
 		if err != nil {
 			return nil, fmt.Errorf("key %d (%s): %w", i+1, f.ID, err)
 		}
+		same := secret{e.username, e.hash}
+		if other, ok := seen[same]; ok {
+			return nil, fmt.Errorf("key %d (%s): it is the same key as key %d (%s), so it is not clear what it may do", i+1, f.ID, other+1, out[other].Key)
+		}
+		seen[same] = i
 		out = append(out, e)
 	}
 	return out, nil
