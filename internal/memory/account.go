@@ -26,6 +26,7 @@ type Account struct {
 	mu struct {
 		sync.Mutex
 		used    int64
+		most    int64 // see Stats
 		cached  int64 // of these, the bytes of caches
 		owners  map[string]*owner
 		waiting [2]line // by waiter.light
@@ -50,6 +51,7 @@ func (a *Account) Part(limit int64) *Account { return New(min(limit, a.limit), a
 type Stats struct {
 	Limit, Used int64  // bytes; Used has those of caches too
 	Cached      int64  // bytes of caches
+	Most        int64  // the most that Used was so far without those of caches
 	Waiting     int    // reservations that wait
 	Never, Full uint64 // reservations that were refused so far, by their error
 }
@@ -59,7 +61,7 @@ func (a *Account) Stats() Stats {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	waiting := a.mu.waiting[heavy].Len() + a.mu.waiting[light].Len()
-	return Stats{Limit: a.limit, Used: a.mu.used, Cached: a.mu.cached, Waiting: waiting, Never: a.mu.never, Full: a.mu.full}
+	return Stats{Limit: a.limit, Used: a.mu.used, Cached: a.mu.cached, Most: a.mu.most, Waiting: waiting, Never: a.mu.never, Full: a.mu.full}
 }
 
 // Limit returns the limit in bytes.
@@ -207,6 +209,7 @@ func (a *Account) add(r *Reservation, n int64) {
 	if r.reclaim != nil {
 		a.mu.cached += n
 	}
+	a.mu.most = max(a.mu.most, a.mu.used-a.mu.cached)
 	invariants.Check(r.held >= 0 && a.mu.used >= 0, "a reservation holds %d bytes, the account %d", r.held, a.mu.used)
 }
 
