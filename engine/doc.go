@@ -183,5 +183,6 @@
 // submit.go the intake and places.go who holds its places. step.go plans a step and gives it
 // to the backend; book.go books what the step gave. failure.go ends requests that cannot go
 // on. stream.go, backlog.go, text.go and stops.go serve the readers, mask.go and mask_pool.go
-// fill mask rows, work.go bounds what a step does beside its computation, stats.go and report.go count, and forget.go empties the prefix cache.
+// fill mask rows, work.go bounds what a step does beside its computation, stats.go and
+// report.go count, and forget.go empties the prefix cache.
 package engine

@@ -224,7 +224,7 @@ func (s *State) forbid(d *backend.Draws, first int, ban int32) {
 const banWork = 2
 
 // Work is what Plan costs at most, in edits, if output is the number of output tokens so far
-// and at most pending more come before. It takes no time.
+// and at most pending more come before. It takes constant time.
 func (s *State) Work(output, pending int) int {
 	n := len(s.edits) + len(s.added) + banWork*s.bans.most
 	if s.penalties {

@@ -196,13 +196,13 @@ func TestRetained(t *testing.T) {
 	for _, h := range hostileBodies(256 << 10) {
 		t.Run(h.name, func(t *testing.T) {
 			body := []byte(h.body)
-			before := heap()
+			before := testkit.Heap()
 			made, err := h.prepare(f, t.Context(), &input{body, sender{who: auth.Anonymous}, nil})
 			if err != nil {
 				made = nil
 			}
 			body = nil
-			held := heap() - before
+			held := testkit.Heap() - before
 			counted := int64(64 << 10)
 			switch made := made.(type) {
 			case *prepared:

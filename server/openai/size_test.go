@@ -9,18 +9,10 @@ import (
 	"weir/api"
 	"weir/engine"
 	"weir/internal/memory"
+	"weir/internal/testkit"
 	"weir/sampler"
 	"weir/server/recording"
 )
-
-// heap returns the bytes on the heap that are in use.
-func heap() int64 {
-	runtime.GC()
-	runtime.GC()
-	var s runtime.MemStats
-	runtime.ReadMemStats(&s)
-	return int64(s.HeapAlloc)
-}
 
 // What an answer holds when it has been encoded, and is still there as it was gathered, is
 // no more than what is reserved for it, and not much less.
@@ -36,7 +28,7 @@ func TestAnswerSizes(t *testing.T) {
 			q := engine.Request{N: choices, Limits: engine.Limits{MaxTokens: tokens}, Sampling: sampler.Params{Repetition: 1}}
 			reserved := r.size(&q)
 
-			before := heap()
+			before := testkit.Heap()
 			m := &meter{r: r, memory: r.memory}
 			all := make([]gathered, choices)
 			for i := range tokens {
@@ -49,7 +41,7 @@ func TestAnswerSizes(t *testing.T) {
 				}
 			}
 			body := r.answer.complete(make([]byte, 0, m.body+m.body/16+512), r, &engine.Stream{}, all)
-			held := heap() - before
+			held := testkit.Heap() - before
 			granted := reserved + r.memory.Held()
 			t.Logf("%d bytes are held, %d reserved, %d of them for long texts; the body has %d of %d bytes", held, granted, granted-reserved, len(body), cap(body))
 			if held > granted+64<<10 || held < granted/4-128<<10 {
@@ -110,7 +102,7 @@ func TestOrdinaryRequestsFit(t *testing.T) {
 func TestTranscriptSize(t *testing.T) {
 	const tokens, choices = 500, 8
 	r := &reply{tok: bundled(), n: choices, answer: &chatAnswer{role: "assistant"}}
-	before := heap()
+	before := testkit.Heap()
 	text := strings.Repeat("x", 1<<20) // neither this nor the echo is kept
 	r.form.PromptText = &text
 	r.memory = memory.New(1<<40, 0).Open()
@@ -121,7 +113,7 @@ func TestTranscriptSize(t *testing.T) {
 			kept.add(&ev)
 		}
 	}
-	held := heap() - before
+	held := testkit.Heap() - before
 	t.Logf("%d bytes are held, the size is %d", held, kept.Size())
 	if held > int64(kept.Size())+64<<10 || held < int64(kept.Size())/2 {
 		t.Error("the transcript holds another amount than it says")

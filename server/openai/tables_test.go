@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weir/engine"
+	"weir/internal/testkit"
 	"weir/sampler"
 )
 
@@ -62,13 +63,13 @@ func TestTablesSize(t *testing.T) {
 	}
 	r.Sampling.Repetition = 1.1
 	reserved := tablesSize(&r, vocab)
-	before := heap()
+	before := testkit.Heap()
 	r.Sampling.PrepareFor(vocab, r.Tokens)
 	states := make([]*sampler.State, r.N)
 	for i := range states {
 		states[i] = sampler.NewState(&r.Sampling, vocab, r.Tokens)
 	}
-	if held := heap() - before; held > reserved+64<<10 || held < reserved/3 {
+	if held := testkit.Heap() - before; held > reserved+64<<10 || held < reserved/3 {
 		t.Errorf("%d bytes are held, %d reserved", held, reserved)
 	}
 	runtime.KeepAlive(states)

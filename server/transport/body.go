@@ -155,8 +155,8 @@ func (c *Call) FreeBody() {
 // Holds returns the bytes that the call holds in its reservation and for its body.
 func (c *Call) Holds() int64 { return c.Memory().Held() + c.body.size() }
 
-// Reserve takes n bytes of Config.MaxBodies, for the memory of a handler that reads a body
-// itself. It reports whether so many were left.
+// Reserve takes n bytes of Config.MaxBodies, as a body of that size does, and reports whether
+// so many were left. It is for tests of what happens when there are none.
 func (s *Server) Reserve(n int64) bool { return s.bodies.take(n) }
 
 // Release returns n bytes that Reserve took.
