@@ -58,6 +58,7 @@ type builder struct {
 	pass       uint32
 	singletons []int32 // see subsets
 	worklist   []int32 // scratch of reach
+	warnings   []Warning
 }
 
 func newBuilder(base *network, limit int, m *meter) *builder {

@@ -69,10 +69,14 @@ func (c Config) Validate() error {
 // Grammar is a compiled constraint. It is safe for concurrent use by any number of
 // matchers, which share what was built for one of them.
 type Grammar struct {
-	m     *machine
-	of    *Compiler // nil: it is in no cache
-	entry *entry
+	m        *machine
+	of       *Compiler // nil: it is in no cache
+	entry    *entry
+	warnings []Warning
 }
+
+// Warnings are the parts of the constraint that are not read as their author may expect.
+func (g *Grammar) Warnings() []Warning { return g.warnings }
 
 // Release is called once for each time that Compile has returned g, when none of the
 // matchers that were made for it are used any more. When nobody uses g, it is kept as long
@@ -112,7 +116,7 @@ func compileMetered(s Spec, v *Vocabulary, cfg Config, work *meter, h *holding) 
 	}
 	m.hold.Store(h)
 	m.firstShape(b.meter)
-	g = &Grammar{m: m}
+	g = &Grammar{m: m, warnings: b.warnings}
 	if h != nil {
 		work.settle(h, g.Bytes()+v.working())
 	}
@@ -140,9 +144,9 @@ func (b *builder) spec(s Spec) int32 {
 		if err != nil {
 			panic(err)
 		}
-		return b.schemaRule(v, "$", s.Options)
+		return b.schemaRule(v, "", s.Options)
 	case JSONObject:
-		return b.schemaRule(&object{keys: []string{"type"}, m: map[string]any{"type": "object"}}, "$", s.Options)
+		return b.schemaRule(&object{keys: []string{"type"}, m: map[string]any{"type": "object"}}, "", s.Options)
 	case Regex:
 		return b.regexRule(s.Text)
 	case Choice:

@@ -28,7 +28,7 @@
 //
 // Nothing is accepted that is not enforced. Every text that a matcher lets end is
 // what the constraint asks for. What cannot be kept exactly is refused when it is
-// compiled, with the JSON path of the keyword ([Error]).
+// compiled, with the JSON pointer to the keyword ([Error]).
 //
 // The reverse does not hold: some texts that satisfy a schema are never generated.
 // Properties come in the order of the schema, and undeclared ones last. Constants,

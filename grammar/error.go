@@ -3,6 +3,7 @@ package grammar
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // The kinds of failure. The first four are refusals of a constraint.
@@ -28,7 +29,7 @@ var (
 // Error is a refusal of a constraint. It unwraps to its Kind.
 type Error struct {
 	Kind error  // one of the kinds above
-	Path string // JSON path of the keyword that is refused, such as $.properties.a.not; "" if there is none
+	Path string // JSON pointer to the keyword that is refused, such as /properties/a/not; "" is the whole constraint
 	Msg  string // a sentence for the client, without the path
 }
 
@@ -56,5 +57,30 @@ func catch(err *error) {
 		*err = r.error
 	default:
 		panic(r)
+	}
+}
+
+// Warning says that a part of a constraint is read otherwise than its author may expect: it
+// is not enforced, or not in the way of the standard.
+type Warning struct {
+	Path string // JSON pointer to the keyword; "" is the whole constraint
+	Msg  string // a sentence for the client, without the path
+}
+
+func (w Warning) String() string {
+	if w.Path == "" {
+		return w.Msg
+	}
+	return w.Msg + " (at " + w.Path + ")"
+}
+
+// maxWarnings bounds the warnings of one constraint.
+const maxWarnings = 20
+
+// warn notes a warning. The same one counts once, however often a schema is looked at.
+func (b *builder) warn(path, format string, args ...any) {
+	w := Warning{Path: path, Msg: fmt.Sprintf(format, args...)}
+	if len(b.warnings) < maxWarnings && !slices.Contains(b.warnings, w) {
+		b.warnings = append(b.warnings, w)
 	}
 }

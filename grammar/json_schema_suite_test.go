@@ -91,22 +91,22 @@ func (r *suiteResult) run(t *testing.T, file string, groups []any) {
 
 func TestSchemaRefusalsNameThePath(t *testing.T) {
 	for _, c := range []struct{ schema, path string }{
-		{`{"properties":{"a":{"not":{"type":"string"}}}}`, "$.properties.a.not"},
-		{`{"$defs":{"x y":{"uniqueItems":true}},"$ref":"#/$defs/x%20y"}`, `$.$defs["x y"].uniqueItems`},
-		{`{"items":[{"if":{},"then":{}}]}`, "$.items[0].if"},
-		{`{"anyOf":[{"contains":{}},{}]}`, "$.anyOf[0].contains"},
-		{`{"dependentSchemas":{"a":{}}}`, "$.dependentSchemas"},
-		{`{"unevaluatedProperties":false}`, "$.unevaluatedProperties"},
-		{`{"$ref":"https://example.com/other"}`, "$.$ref"},
-		{`{"format":"idn-email"}`, "$.format"},
-		{`{"oneOf":[{"minimum":1},{"maximum":2}]}`, "$.oneOf"},
-		{`{"minProperties":2}`, "$.minProperties"},
-		{`{"pattern":"(?=a)b"}`, "$.pattern"},
-		{`{"pattern":"["}`, "$.pattern"},
-		{`{"type":"bogus"}`, "$.type"},
-		{`{"minLength":-1}`, "$.minLength"},
-		{`{"patternProperties":{"(":{}}}`, "$.patternProperties"},
-		{`{"$ref":"#/nowhere"}`, "$.$ref"},
+		{`{"properties":{"a":{"not":{"type":"string"}}}}`, "/properties/a/not"},
+		{`{"$defs":{"x y":{"uniqueItems":true}},"$ref":"#/$defs/x%20y"}`, "/$defs/x y/uniqueItems"},
+		{`{"items":[{"if":{},"then":{}}]}`, "/items/0/if"},
+		{`{"anyOf":[{"contains":{}},{}]}`, "/anyOf/0/contains"},
+		{`{"dependentSchemas":{"a":{}}}`, "/dependentSchemas"},
+		{`{"unevaluatedProperties":false}`, "/unevaluatedProperties"},
+		{`{"$ref":"https://example.com/other"}`, "/$ref"},
+		{`{"format":"idn-email"}`, "/format"},
+		{`{"oneOf":[{"minimum":1},{"maximum":2}]}`, "/oneOf"},
+		{`{"minProperties":2}`, "/minProperties"},
+		{`{"pattern":"(?=a)b"}`, "/pattern"},
+		{`{"pattern":"["}`, "/pattern"},
+		{`{"type":"bogus"}`, "/type"},
+		{`{"minLength":-1}`, "/minLength"},
+		{`{"patternProperties":{"(":{}}}`, "/patternProperties"},
+		{`{"$ref":"#/nowhere"}`, "/$ref"},
 	} {
 		_, err := compileFor(Spec{Kind: JSONSchema, Schema: []byte(c.schema)}, testVocabulary)
 		var e *Error

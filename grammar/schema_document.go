@@ -11,7 +11,7 @@ type document struct {
 	*meter
 	root        any
 	nodes       map[*object]*schemaNode
-	paths       map[*object]string // JSON path of each schema
+	paths       map[*object]string // JSON pointer to each schema
 	bases       map[*object]string // the URI that references in a schema are relative to
 	anchors     map[string]*object // schemas by their absolute URI with the fragment
 	byURI       map[string]*object // schemas by their absolute URI
@@ -40,18 +40,13 @@ func (d *document) add(n *schemaNode) *schemaNode {
 	return n
 }
 
-// stepPath is the JSON path of the value of key in the object at path.
+// stepPath is the JSON pointer (RFC 6901) to the value of key in the object at path.
 func stepPath(path, key string) string {
-	plain := key != ""
-	for i := range len(key) {
-		c := key[i]
-		plain = plain && (c == '$' || c == '_' || c|0x20 >= 'a' && c|0x20 <= 'z' || i > 0 && c >= '0' && c <= '9')
-	}
-	if plain {
-		return path + "." + key
-	}
-	return path + "[" + quoteJSON(key) + "]"
+	return path + "/" + strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
 }
+
+// stepIndex is the JSON pointer to an element of the list at path.
+func stepIndex(path string, i int) string { return path + "/" + strconv.Itoa(i) }
 
 // The keywords whose value is a schema, a list of schemas, or a map of schemas.
 var (
@@ -71,7 +66,7 @@ func (d *document) index(v any, path, base string) {
 		base, _, _ = strings.Cut(resolveURI(base, id), "#")
 		d.byURI[base] = o
 	}
-	if path == "$" || len(d.paths) == 0 {
+	if path == "" || len(d.paths) == 0 {
 		d.byURI[base] = o
 	}
 	d.spend(1 + len(o.keys))
@@ -100,7 +95,7 @@ func (d *document) indexBelow(keyword string, v any, path, base string) {
 	case []any:
 		if slices.Contains(schemasIn, keyword) {
 			for i, e := range v {
-				d.index(e, path+"["+strconv.Itoa(i)+"]", base)
+				d.index(e, stepIndex(path, i), base)
 			}
 		}
 	}
@@ -182,7 +177,7 @@ func (d *document) resolve(from *object, ref string) any {
 		}
 		return o
 	}
-	base, path := d.bases[from], "$"
+	base, path := d.bases[from], ""
 	for part := range strings.SplitSeq(unpercent(fragment)[1:], "/") {
 		part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
 		found := false
@@ -202,8 +197,10 @@ func (d *document) resolve(from *object, ref string) any {
 		}
 		path = stepPath(path, part)
 	}
-	if o, ok := v.(*object); ok && d.paths[o] == "" {
-		d.index(o, path, base)
+	if o, ok := v.(*object); ok {
+		if _, known := d.paths[o]; !known {
+			d.index(o, path, base)
+		}
 	}
 	return v
 }

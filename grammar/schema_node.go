@@ -4,7 +4,6 @@ import (
 	"math"
 	"math/big"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -92,15 +91,12 @@ func (d *document) node(v any) *schemaNode {
 		n := d.nodes[v]
 		if n == nil {
 			n = d.add(&schemaNode{kinds: kindAll, path: d.paths[v], json: v})
-			if n.path == "" {
-				n.path = "$"
-			}
 			d.nodes[v] = n
 			d.parse(n, v)
 		}
 		return n
 	}
-	fail(ErrInvalid, "$", "a schema must be an object or a boolean, not %s", quoteValue(v))
+	fail(ErrInvalid, "", "a schema must be an object or a boolean, not %s", quoteValue(v))
 	return nil
 }
 
@@ -241,7 +237,7 @@ func (p nodeParser) schema(key string, i int, v any) {
 	}
 	at := p.at(key)
 	if i >= 0 {
-		at += "[" + strconv.Itoa(i) + "]"
+		at = stepIndex(at, i)
 	}
 	fail(ErrInvalid, at, "a schema must be an object or a boolean, not %s", quoteValue(v))
 }

@@ -14,13 +14,13 @@ func (b *builder) tagRule(text []byte, o Options) int32 {
 	}
 	root, ok := v.(*object)
 	if !ok {
-		fail(ErrInvalid, "$", "a structural tag must be an object")
+		fail(ErrInvalid, "", "a structural tag must be an object")
 	}
 	t := &tags{b: b, o: o}
 	r := b.rule()
 	var n tagNode
 	if f, ok := root.m["format"]; ok {
-		n = t.node(f, "$.format")
+		n = t.node(f, "/format")
 	} else {
 		n = t.legacy(root)
 	}
@@ -52,10 +52,10 @@ func (t *tags) node(v any, path string) tagNode {
 
 // legacy turns {structures, triggers} into a format triggered_tags.
 func (t *tags) legacy(root *object) tagNode {
-	n := tagNode{root, "$"}
+	n := tagNode{root, ""}
 	list := []any{}
 	for i, v := range n.list("structures") {
-		s := t.node(v, n.path+".structures["+strconv.Itoa(i)+"]")
+		s := t.node(v, stepIndex(stepPath(n.path, "structures"), i))
 		schema, ok := s.o.m["schema"]
 		if !ok || schema == nil {
 			schema = true
@@ -64,7 +64,7 @@ func (t *tags) legacy(root *object) tagNode {
 		list = append(list, &object{m: map[string]any{"type": "tag", "begin": s.o.m["begin"], "content": content, "end": s.o.m["end"]},
 			keys: []string{"type", "begin", "content", "end"}})
 	}
-	return tagNode{&object{m: map[string]any{"type": "triggered_tags", "tags": list, "triggers": root.m["triggers"]}, keys: []string{"type", "tags", "triggers"}}, "$"}
+	return tagNode{&object{m: map[string]any{"type": "triggered_tags", "tags": list, "triggers": root.m["triggers"]}, keys: []string{"type", "tags", "triggers"}}, ""}
 }
 
 func (n tagNode) kind() string { return n.text("type") }
@@ -159,7 +159,7 @@ func (t *tags) read(from int32, n tagNode, ends []string) (to int32, ended bool)
 			if i == len(l)-1 {
 				last = ends
 			}
-			from, ended = t.read(from, t.node(e, n.path+".elements["+strconv.Itoa(i)+"]"), last)
+			from, ended = t.read(from, t.node(e, stepIndex(stepPath(n.path, "elements"), i)), last)
 		}
 		return from, ended
 	case "or":
@@ -201,7 +201,7 @@ func (t *tags) anyOf(from int32, n tagNode, ends []string) int32 {
 	for i, e := range n.list("elements") {
 		s := t.b.state()
 		t.b.eps(from, s)
-		s, ended := t.read(s, t.node(e, n.path+".elements["+strconv.Itoa(i)+"]"), ends)
+		s, ended := t.read(s, t.node(e, stepIndex(stepPath(n.path, "elements"), i)), ends)
 		if !ended && len(ends) > 0 {
 			s = t.oneOf(s, ends)
 		}
@@ -281,7 +281,7 @@ func (t *tags) tagNodes(n tagNode) []tagNode {
 	l := n.list("tags")
 	res := make([]tagNode, len(l))
 	for i, v := range l {
-		res[i] = t.node(v, n.path+".tags["+strconv.Itoa(i)+"]")
+		res[i] = t.node(v, stepIndex(stepPath(n.path, "tags"), i))
 	}
 	return res
 }
@@ -363,7 +363,7 @@ func (t *tags) dispatch(from int32, n tagNode, ends []string) (int32, bool) {
 	n.allowOnly("rules", "loop", "excludes")
 	var tr triggers
 	for i, v := range n.list("rules") {
-		path := n.path + ".rules[" + strconv.Itoa(i) + "]"
+		path := stepIndex(stepPath(n.path, "rules"), i)
 		pair, _ := v.([]any)
 		if len(pair) != 2 {
 			fail(ErrInvalid, path, "must be a pair of a text and a format")
@@ -372,7 +372,7 @@ func (t *tags) dispatch(from int32, n tagNode, ends []string) (int32, bool) {
 		if !ok || text == "" {
 			fail(ErrInvalid, path, "must begin with a text")
 		}
-		f := t.node(pair[1], path+"[1]")
+		f := t.node(pair[1], stepIndex(path, 1))
 		tr.texts = append(tr.texts, text)
 		tr.after = append(tr.after, func(at int32) int32 {
 			to, _ := t.read(at, f, nil)
