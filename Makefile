@@ -68,8 +68,8 @@ clients: build ## openai-node, Vercel AI SDK, LangChain.js, and the examples in 
 browsers: build ## a Chromium calls a running weir from local, foreign and rebound pages, and looks at /docs (needs chromium; BROWSERS='flags of tools/browsers')
 	$(GO) run ./tools/browsers --weir ./weir $(BROWSERS)
 
-bench-grammar: ## a table of what a token mask costs (about half a minute)
-	$(GO) test -run '^$$' -bench Masks -benchtime 1x ./grammar
+bench-grammar: ## tables of what a token mask costs, and how the cost of compiling grows with a constraint (a minute)
+	$(GO) test -run '^$$' -bench '^Benchmark(Masks|Growth)$$' -benchtime 1x ./grammar
 
 bench-store: build ## feedback and trajectories against SQLite (needs a C compiler; STORE='flags of weir bench store')
 	mkdir -p build

@@ -5,87 +5,38 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"weir/internal/growth"
 )
 
 // hostileSpecs are constraints whose size grows with n, which a client might send by
 // mistake or to do harm.
-var hostileSpecs = map[string]func(n size) Spec{
-	"required": func(n size) Spec { return schema(`{"type":"object","required":[` + n.list(`"n%d"`) + `]}`) },
-	"properties": func(n size) Spec {
-		return schema(`{"type":"object","properties":{` + n.list(`"n%d":{"type":"string"}`) + `}}`)
-	},
-	"required properties": func(n size) Spec {
-		return schema(`{"type":"object","properties":{` + n.list(`"n%d":{"type":"string"}`) + `},"required":[` + n.list(`"n%d"`) + `]}`)
-	},
-	"counted properties": func(n size) Spec {
-		return schema(`{"type":"object","maxProperties":5,"properties":{` + n.list(`"n%d":{"type":"string"}`) + `}}`)
-	},
-	"patternProperties": func(n size) Spec {
-		return schema(`{"type":"object","patternProperties":{` + n.list(`"^n%d":{"type":"string"}`) + `}}`)
-	},
-	"both properties": func(n size) Spec {
-		return schema(`{"type":"object","properties":{` + n.list(`"n%d":true`) + `},"patternProperties":{` + n.list(`"^n%d":{"type":"string"}`) + `}}`)
-	},
-	"enum":            func(n size) Spec { return schema(`{"enum":[` + n.list(`"word %d"`) + `]}`) },
-	"enum of numbers": func(n size) Spec { return schema(`{"enum":[` + n.list(`%d`) + `],"minimum":3}`) },
-	"enum of objects": func(n size) Spec { return schema(`{"enum":[` + n.list(`{"a":%d}`) + `]}`) },
-	"anyOf":           func(n size) Spec { return schema(`{"anyOf":[` + n.list(`{"type":"string","const":"w%d"}`) + `]}`) },
-	"oneOf":           func(n size) Spec { return schema(`{"oneOf":[` + n.list(`{"type":"string","const":"w%d"}`) + `]}`) },
-	"allOf":           func(n size) Spec { return schema(`{"type":"string","allOf":[` + n.list(`{"maxLength":1%d}`) + `]}`) },
-	"prefixItems": func(n size) Spec {
-		return schema(`{"type":"array","prefixItems":[` + n.list(`{"type":"string"}`) + `]}`)
-	},
-	"definitions": func(n size) Spec {
-		return schema(`{"$defs":{` + n.list(`"d%d":{"$ref":"#/$defs/d%d"}`) + `},"anyOf":[` + n.list(`{"$ref":"#/$defs/d%d"}`) + `]}`)
-	},
-	"types": func(n size) Spec { return schema(`{"type":[` + n.list(`"string"`) + `]}`) },
-	"tags": func(n size) Spec {
-		return tag(`{"format":{"type":"triggered_tags","triggers":["<"],"tags":[` + n.list(`{"type":"tag","begin":"<t%d>","content":{"type":"any_text"},"end":"</t%d>"}`) + `]}}`)
-	},
-	"structures": func(n size) Spec {
-		return tag(`{"structures":[` + n.list(`{"begin":"<t%d>","schema":{},"end":"</t%d>"}`) + `],"triggers":[` + n.list(`"<t%d"`) + `]}`)
-	},
-	"separated tags": func(n size) Spec {
-		return tag(`{"format":{"type":"tags_with_separator","separator":",","tags":[` + n.list(`{"type":"tag","begin":"<t%d>","content":{"type":"any_text"},"end":"</t%d>"}`) + `]}}`)
-	},
-	"excludes":     func(n size) Spec { return tag(`{"format":{"type":"any_text","excludes":[` + n.list(`"x%d"`) + `]}}`) },
-	"choices":      func(n size) Spec { return Spec{Kind: Choice, Choices: n.words()} },
-	"alternatives": func(n size) Spec { return Spec{Kind: Regex, Text: strings.Join(n.words(), "|")} },
-	"characters":   func(n size) Spec { return Spec{Kind: Regex, Text: "[" + strings.Repeat("a-z0-9é", int(n)) + "]"} },
-	"groups":       func(n size) Spec { return Spec{Kind: Regex, Text: strings.Repeat("(a|b)?", int(n))} },
-	"rules": func(n size) Spec {
-		return Spec{Kind: Notation, Text: "root ::= r0\n" + strings.ReplaceAll(n.list(`r%d ::= "a" r%d`), ",", "\n")}
-	},
-	"rules in a row": func(n size) Spec { return Spec{Kind: Notation, Text: "root ::= " + strings.Repeat(`"a"? `, int(n))} },
-	"alternative rules": func(n size) Spec {
-		return Spec{Kind: Notation, Text: `root ::= "` + strings.Join(n.words(), `" | "`) + `"`}
-	},
-}
+var hostileSpecs = func() map[string]func(n size) Spec {
+	specs := make(map[string]func(n size) Spec)
+	for _, c := range growth.Cases {
+		specs[c.Name] = func(n size) Spec { return specOf(c.Of(int(n))) }
+	}
+	return specs
+}()
 
 type size int
 
-// list is each, n times with commas between, and with the number in place of %d.
-func (n size) list(each string) string {
-	var b strings.Builder
-	for i := range int(n) {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(strings.ReplaceAll(each, "%d", strconv.Itoa(i)))
+// specOf is a constraint of package growth as this package takes it.
+func specOf(c growth.Constraint) Spec {
+	switch c.Kind {
+	case growth.Schema:
+		return schema(c.Text)
+	case growth.Tag:
+		return tag(c.Text)
+	case growth.Regex:
+		return re(c.Text)
+	case growth.Choice:
+		return Spec{Kind: Choice, Choices: c.Choices}
 	}
-	return b.String()
-}
-
-func (n size) words() []string {
-	words := make([]string, n)
-	for i := range words {
-		words[i] = fmt.Sprint("word", i)
-	}
-	return words
+	return notation(c.Text)
 }
 
 // TestHostileSpecs: whatever grows in a constraint, compiling it ends when its budget

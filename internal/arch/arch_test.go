@@ -103,12 +103,16 @@ var rules = map[string]rule{
 	},
 	"grammar": {
 		may:    []string{"internal/jsontext", "internal/memory"},
+		tests:  []string{"internal/growth"},
 		mayNot: noIO,
 	},
 	"internal/arch":     {},
 	"internal/cudashim": {},
 	"internal/cudrv": {
 		tests: []string{"internal/cudashim"},
+	},
+	"internal/growth": {
+		mayNot: noIO,
 	},
 	"internal/invariants": {},
 	"internal/jsontext": {
@@ -217,7 +221,13 @@ var rules = map[string]rule{
 	"tools/browsers": {
 		may: []string{"internal/jsontext"},
 	},
-	"tools/chaos": {},
+	"tools/chaos": {
+		may: []string{"internal/growth", "internal/jsontext"},
+	},
+	"tools/maskbench": {
+		may:   []string{"grammar", "internal/growth", "internal/jsontext", "tokenizer"},
+		tests: []string{"internal/testkit"},
+	},
 	"tools/peers": {
 		may:   []string{"internal/jsontext"},
 		tests: []string{"internal/testkit"},
