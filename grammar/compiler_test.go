@@ -113,7 +113,7 @@ func TestCompilerStaysWithinItsAccount(t *testing.T) {
 // there is, is refused while it is compiled, and what it took is given back.
 func TestCompilingStaysWithinItsAccount(t *testing.T) {
 	const limit = 48 << 20
-	for name, n := range map[string]size{"choices": 30_000, "rules in a row": 3000, "structures": 3000, "enum": 100_000, "separated tags": 30_000, "groups": 10_000} {
+	for name, n := range map[string]size{"choices": 30_000, "rules in a row": 3000, "tags": 30_000, "enum": 100_000, "separated tags": 30_000, "groups": 10_000} {
 		t.Run(name, func(t *testing.T) {
 			s := hostileSpecs[name](n)
 			watch := watchHeap()
