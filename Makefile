@@ -12,7 +12,7 @@ LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-o
 LDFLAGS := -s -w -X main.version=$(VERSION)
 CUDA    := CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/internal/cudashim/include"
 
-.PHONY: help build browsers chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar gen gen-check golden parquet-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store
+.PHONY: help build browsers chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar gen gen-check golden parquet-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -70,6 +70,15 @@ browsers: build ## a Chromium calls a running weir from local, foreign and rebou
 
 bench-grammar: ## tables of what a token mask costs, and how the cost of compiling grows with a constraint (a minute)
 	$(GO) test -run '^$$' -bench '^Benchmark(Masks|Growth)$$' -benchtime 1x ./grammar
+
+# Python's packages, the cases and the results are kept in build/maskbench. The programs run on one processor.
+maskbench: ## masks beside llguidance on MaskBench's schemas: DATA=../maskbench/data TOKENIZER=../tokenizer.json (MASKBENCH='flags of tools/maskbench'; minutes)
+	@test -n "$(DATA)" -a -n "$(TOKENIZER)" || { echo "usage: make maskbench DATA=../maskbench/data TOKENIZER=../tokenizer.json [MASKBENCH=flags]"; exit 1; }
+	$(PYTHON) -m venv build/maskbench/venv && build/maskbench/venv/bin/pip install -q --disable-pip-version-check -r tools/maskbench/requirements.txt
+	build/maskbench/venv/bin/python tools/maskbench/prepare.py $(DATA) $(TOKENIZER) > build/maskbench/cases.jsonl
+	$(GO) build -o build/maskbench/maskbench ./tools/maskbench
+	$$(command -v taskset >/dev/null && echo taskset -c $$(($$(nproc) - 1))) build/maskbench/maskbench -python build/maskbench/venv/bin/python \
+	  -cases build/maskbench/cases.jsonl -tokenizer $(TOKENIZER) -out build/maskbench/table.md -lines build/maskbench/schemas.jsonl $(MASKBENCH)
 
 bench-store: build ## feedback and trajectories against SQLite (needs a C compiler; STORE='flags of weir bench store')
 	mkdir -p build

@@ -225,8 +225,7 @@ var rules = map[string]rule{
 		may: []string{"internal/growth", "internal/jsontext"},
 	},
 	"tools/maskbench": {
-		may:   []string{"grammar", "internal/growth", "internal/jsontext", "tokenizer"},
-		tests: []string{"internal/testkit"},
+		may: []string{"grammar", "internal/growth", "internal/jsontext", "tokenizer"},
 	},
 	"tools/peers": {
 		may:   []string{"internal/jsontext"},

@@ -157,3 +157,12 @@ func words(n int) []string {
 	}
 	return words
 }
+
+// Lark is the grammar of a case in the notation of Lark. Of the notation of GBNF it knows
+// what the cases use: a rule in each line, names, strings, | and ?.
+func Lark(text string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(text, " ::=", ":"), "root:", "start:")
+}
+
+// LarkOfChoices is a grammar in the notation of Lark for one of some choices.
+func LarkOfChoices(choices []string) string { return `start: "` + strings.Join(choices, `" | "`) + `"` }

@@ -1,210 +1,202 @@
-// Command maskbench runs MaskBench's schemas (github.com/guidance-ai/jsonschemabench, folder
-// maskbench/data), as prepare.py wrote them, through package grammar.
+// Command maskbench measures the masks of package grammar beside those of llguidance, with the
+// schemas and instances of MaskBench (the folder maskbench of
+// github.com/guidance-ai/jsonschemabench): which schemas each engine takes and whether it
+// judges their instances rightly, and what compiling, masks and tokens cost.
+//
+//	make maskbench DATA=.../maskbench/data TOKENIZER=.../tokenizer.json
+//
+// makes an environment for Python with llguidance (requirements.txt), lets prepare.py write
+// the cases, and starts this program on one processor:
+//
+//	maskbench -cases cases.jsonl -tokenizer tokenizer.json -python venv/bin/python
+//
+// The engines take turns: each measures a few dozen schemas, in an order that changes, and then
+// waits while the others measure the same ones. llguidance runs in a process of its own
+// (worker.py), through its Python package as MaskBench calls it.
+//
+// With -coverage nothing is timed and no masks are filled, which takes seconds instead of
+// minutes. With -growth the constraints of internal/growth take the place of MaskBench's.
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"log"
 	"os"
-	"slices"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
 	"time"
-
-	"weir/grammar"
-	"weir/tokenizer"
 )
 
-type testCase struct {
-	ID     string          `json:"id"`
-	Schema json.RawMessage `json:"schema"`
-	Tests  []struct {
-		Text   string  `json:"text"`
-		Tokens []int32 `json:"tokens"`
-		Valid  bool    `json:"valid"`
-	} `json:"tests"`
-}
-
-// result is what became of one schema.
-type result struct {
-	ID       string  `json:"id"`
-	Error    string  `json:"error,omitempty"` // of compiling
-	Wrong    string  `json:"wrong,omitempty"` // the first instance that was judged wrongly
-	FirstUS  float64 `json:"first_us"`        // compiling and the first mask
-	MaskUS   []int64 `json:"-"`
-	Max      int64   `json:"max_ns"`
-	MaxAfter string  `json:"max_after,omitempty"`
-}
-
 func main() {
-	cases := flag.String("cases", "", "file that prepare.py wrote")
-	tok := flag.String("tokenizer", "", "tokenizer.json")
-	served := flag.Bool("served", false, "undeclared properties are never produced, as the server has it")
-	match := flag.String("match", "", "only this id")
-	text := flag.Bool("coverage", false, "no masks: instances are read byte after byte, which is much faster")
-	out := flag.String("out", "", "file for a JSON line per schema")
-	flag.Parse()
-	if err := run(*cases, *tok, *match, *out, *served, *text); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	log.SetFlags(log.Ltime)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
+		log.Fatal(err)
 	}
 }
 
-func vocabulary(path string) (*grammar.Vocabulary, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	t, err := tokenizer.Load(data)
-	if err != nil {
-		return nil, err
-	}
-	tokens := make([][]byte, t.VocabSize())
-	var eos []int32
-	for i := range tokens {
-		if !t.IsSpecial(int32(i)) {
-			tokens[i] = t.Bytes(int32(i))
-		}
-	}
-	for _, name := range []string{"<|eot_id|>", "<|end_of_text|>"} {
-		if id, ok := t.ID(name); ok {
-			eos = append(eos, id)
-		}
-	}
-	return grammar.NewVocabulary(tokens, eos)
+// options are the flags.
+type options struct {
+	cases, tokenizer, python string
+	engines, match           string
+	files, turn              int
+	coverage, growth         bool
+	out, lines               string
+	limit                    time.Duration
 }
 
-func run(cases, tok, match, out string, served, coverage bool) error {
-	f, err := os.Open(cases)
+func parseFlags(args []string) (*options, error) {
+	o := &options{}
+	fs := flag.NewFlagSet("maskbench", flag.ContinueOnError)
+	fs.StringVar(&o.cases, "cases", "", "file that prepare.py wrote")
+	fs.StringVar(&o.tokenizer, "tokenizer", "", "tokenizer.json of the vocabulary")
+	fs.StringVar(&o.python, "python", "", "Python with the packages of requirements.txt; without it llguidance is left out")
+	fs.StringVar(&o.engines, "engines", "", "engines, of "+strings.Join(engineNames, ", ")+" (default: all that there are)")
+	fs.StringVar(&o.match, "match", "", "only schemas whose id has this in it")
+	fs.IntVar(&o.files, "files", 0, "a sample of about so many schemas, evenly spread (default: all)")
+	fs.IntVar(&o.turn, "turn", 25, "schemas that an engine measures before the next one has its turn")
+	fs.BoolVar(&o.coverage, "coverage", false, "only judge instances; fill no masks and measure no times")
+	fs.BoolVar(&o.growth, "growth", false, "measure the constraints of internal/growth, instead of -cases")
+	fs.StringVar(&o.out, "out", "", "file for the table, which is printed as well")
+	fs.StringVar(&o.lines, "lines", "", "file for what became of each schema in each engine, as lines of JSON")
+	fs.DurationVar(&o.limit, "timeout", 2*time.Minute, "longest time that llguidance may take for one schema; then its process is started again")
+	if err := fs.Parse(args); err != nil {
+		return nil, err
+	}
+	switch {
+	case fs.NArg() > 0:
+		return nil, fmt.Errorf("maskbench takes no arguments: %q", fs.Args())
+	case o.tokenizer == "" || o.cases == "" && !o.growth:
+		return nil, errors.New("-tokenizer and one of -cases and -growth are needed")
+	case o.turn < 1 || o.files < 0:
+		return nil, errors.New("-turn must be at least 1, and -files must not be negative")
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, args []string, out io.Writer) (err error) {
+	o, err := parseFlags(args)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	v, err := vocabulary(tok)
+	runtime.GOMAXPROCS(1)
+	engines, about, err := o.start(ctx)
 	if err != nil {
 		return err
 	}
-	v.Warm()
-	w := bufio.NewWriter(os.Stdout)
-	if out != "" {
-		o, err := os.Create(out)
+	defer func() {
+		for _, e := range engines {
+			err = errors.Join(err, e.close())
+		}
+	}()
+	if o.out != "" {
+		f, err := os.Create(o.out)
 		if err != nil {
 			return err
 		}
-		defer o.Close()
-		w = bufio.NewWriter(o)
+		defer func() { err = errors.Join(err, f.Close()) }()
+		out = io.MultiWriter(out, f)
 	}
-	defer w.Flush()
-	s := bufio.NewScanner(f)
-	s.Buffer(nil, 256<<20)
-	var passed, refused, wrong int
-	var first, masks []float64
-	for s.Scan() {
-		var c testCase
-		if err := json.Unmarshal(s.Bytes(), &c); err != nil {
-			return err
+	if o.growth {
+		return growthTable(ctx, out, engines, about)
+	}
+	cases, err := readCases(o.cases, o.match, o.files)
+	if err != nil {
+		return err
+	}
+	s := newSummary(engines)
+	if err := o.measure(ctx, cases, engines, s); err != nil {
+		return err
+	}
+	return s.write(out, o, about)
+}
+
+// measure lets the engines take turns until all have measured all cases.
+func (o *options) measure(ctx context.Context, cases []testCase, engines []engine, s *summary) error {
+	lines, err := newLineFile(o.lines)
+	if err != nil {
+		return err
+	}
+	for turn := 0; len(cases) > 0; turn++ {
+		some := cases[:min(o.turn, len(cases))]
+		cases = cases[len(some):]
+		results := make([][]*result, len(engines)) // by engine, then by case
+		for k := range engines {
+			at := (turn + k) % len(engines)
+			for i := range some {
+				if err := ctx.Err(); err != nil {
+					return errors.Join(err, lines.close())
+				}
+				r, err := engines[at].measure(&some[i])
+				if err != nil {
+					return errors.Join(fmt.Errorf("%s, %s: %w", engines[at].name(), some[i].id, err), lines.close())
+				}
+				results[at] = append(results[at], r)
+			}
 		}
-		if match != "" && c.ID != match {
-			continue
+		for i := range some {
+			verdicts := judgeAll(&some[i], engines, results, i)
+			for at, e := range engines {
+				s.add(at, verdicts[at], results[at][i])
+				lines.add(line{some[i].id, e.name(), verdicts[at], results[at][i]})
+			}
 		}
-		r := one(&c, v, served, coverage)
-		switch {
-		case r.Error != "":
-			refused++
-		case r.Wrong != "":
-			wrong++
+		if turn%40 == 39 {
+			log.Printf("%d schemas are left", len(cases))
+		}
+	}
+	return lines.close()
+}
+
+// start starts the engines that the flags ask for, and says what they are.
+func (o *options) start(ctx context.Context) (engines []engine, about string, err error) {
+	wanted := engineNames
+	switch {
+	case o.engines != "":
+		wanted = strings.Split(o.engines, ",")
+	case o.growth && o.python != "":
+		wanted = []string{plainName, peerName}
+	case o.growth:
+		wanted = []string{plainName}
+	case o.python == "":
+		wanted = []string{plainName, servedName}
+	}
+	peer := ""
+	for _, name := range wanted {
+		var e engine
+		switch name {
+		case plainName, servedName:
+			// Each has a vocabulary of its own, so that neither finds what the other has built.
+			e, err = newWeir(name, o.tokenizer, o.coverage)
+		case peerName:
+			var p *worker
+			if p, err = startWorker(ctx, o.python, o.tokenizer, o.coverage, o.limit); err == nil {
+				peer = fmt.Sprintf(" %s %s, whose methods take %.2f µs to call from Python at least (the time of one that does nothing).", peerName, p.version, float64(p.callTime)/1000)
+				e = p
+			}
 		default:
-			passed++
+			err = fmt.Errorf("there is no engine %q", name)
 		}
-		if r.Error == "" {
-			first = append(first, r.FirstUS)
-			for _, m := range r.MaskUS {
-				masks = append(masks, float64(m)/1000)
+		if err != nil {
+			for _, e := range engines {
+				err = errors.Join(err, e.close())
 			}
+			return nil, "", err
 		}
-		line, _ := json.Marshal(r)
-		w.Write(append(line, '\n'))
+		engines = append(engines, e)
 	}
-	fmt.Fprintf(os.Stderr, "passed %d refused %d wrong %d\nfirst %s\nmask %s\n", passed, refused, wrong, quantiles(first), quantiles(masks))
-	return s.Err()
-}
-
-func quantiles(t []float64) string {
-	if len(t) == 0 {
-		return "-"
+	pinned := "on one processor"
+	if n := runtime.NumCPU(); n != 1 {
+		pinned = fmt.Sprintf("not pinned to one of the %d processors", n)
 	}
-	slices.Sort(t)
-	sum := 0.0
-	for _, x := range t {
-		sum += x
-	}
-	q := func(p float64) float64 { return t[min(len(t)-1, int(p*float64(len(t))))] }
-	return fmt.Sprintf("n %d mean %.1f p25 %.1f p50 %.1f p75 %.1f p90 %.1f p99 %.1f p99.9 %.1f p99.99 %.1f max %.1f us", len(t), sum/float64(len(t)), q(.25), q(.5), q(.75), q(.9), q(.99), q(.999), q(.9999), q(1))
-}
-
-func one(c *testCase, v *grammar.Vocabulary, served, coverage bool) *result {
-	r := &result{ID: c.ID}
-	compiler, err := grammar.NewCompiler(v, grammar.DefaultConfig(), nil)
-	if err != nil {
-		panic(err)
-	}
-	mask := make([]uint32, (v.Size()+31)/32)
-	start := time.Now()
-	g, err := compiler.Compile(context.Background(), grammar.Spec{Kind: grammar.JSONSchema, Schema: c.Schema,
-		Options: grammar.Options{DisableAdditionalProperties: served}})
-	if err != nil {
-		r.Error = err.Error()
-		return r
-	}
-	if err := g.NewMatcher().Fill(mask); err != nil {
-		r.Error = err.Error()
-		return r
-	}
-	r.FirstUS = float64(time.Since(start).Nanoseconds()) / 1000
-	for i, t := range c.Tests {
-		m := g.NewMatcher()
-		ok := true
-		for k, id := range t.Tokens {
-			if !coverage {
-				start := time.Now()
-				if err := m.Fill(mask); err != nil {
-					r.Wrong = fmt.Sprintf("instance %d, token %d: %v", i, k, err)
-					return r
-				}
-				d := time.Since(start).Nanoseconds()
-				r.MaskUS = append(r.MaskUS, d)
-				if d > r.Max {
-					r.Max = d
-					r.MaxAfter = fmt.Sprintf("instance %d, token %d", i, k)
-				}
-				if mask[id>>5]>>(id&31)&1 == 0 {
-					ok = false
-				}
-			}
-			if ok && !m.Accept(id) {
-				ok = false
-				if !coverage {
-					r.Wrong = fmt.Sprintf("instance %d, token %d: Fill and Accept disagree", i, k)
-					return r
-				}
-			}
-			if !ok {
-				if t.Valid && r.Wrong == "" {
-					r.Wrong = fmt.Sprintf("valid instance %d is rejected at token %d of %.2000s", i, k, t.Text)
-				}
-				break
-			}
-		}
-		if ok && !m.Done() {
-			ok = false
-			if t.Valid && r.Wrong == "" {
-				r.Wrong = fmt.Sprintf("valid instance %d is not complete", i)
-			}
-		}
-		if ok && !t.Valid {
-			r.Wrong = fmt.Sprintf("INVALID instance %d is accepted: %.2000s", i, t.Text)
-		}
-	}
-	return r
+	tok := filepath.Base(filepath.Dir(o.tokenizer)) + "/" + filepath.Base(o.tokenizer)
+	return engines, fmt.Sprintf("%s; %s, %s; %s.%s", time.Now().UTC().Format("2006-01-02 15:04 UTC"), machine(), pinned, tok, peer), nil
 }

@@ -1,5 +1,5 @@
-"""Writes the cases of MaskBench as one JSON object a line, for both engines: the id, the schema, and
-for each instance its text, its tokens and whether it is valid.
+"""Writes the cases of MaskBench as one JSON object a line, for all engines: the id, the schema, and
+for each instance its text as MaskBench writes it, its tokens and whether it is valid.
 
 usage: prepare.py MASKBENCH_DATA TOKENIZER_JSON > cases.jsonl
 """
