@@ -40,7 +40,8 @@ func parseAt(p, path string) *rx {
 	return parseRegex(p)
 }
 
-// format is the language of a format, or nil if the format cannot be enforced.
+// format is the language of a format, or nil if JSON Schema does not define it. Such a
+// format is an annotation: it tells the reader what is meant, and demands nothing.
 func (s *schemas) format(f string) *language {
 	i, ok := slices.BinarySearch(formatNames, f)
 	if !ok {
@@ -82,7 +83,6 @@ type stringRules struct {
 	least, most int64 // characters; most -1: no bound
 	langs       []*language
 	path        string // of the keyword of one of langs
-	unknown     string // path of a format that cannot be enforced; "" if there is none
 }
 
 func (s *schemas) stringRules(a alternative) stringRules {
@@ -103,7 +103,7 @@ func (s *schemas) stringRules(a alternative) stringRules {
 			if l := s.format(n.text.format); l != nil {
 				add(l, path)
 			} else {
-				r.unknown = path
+				s.b.warn(path, "the format %s is not enforced: JSON Schema does not define it", quoteValue(n.text.format))
 			}
 		}
 	}
@@ -115,9 +115,6 @@ func (r *stringRules) impossible() bool { return r.most >= 0 && r.least > r.most
 // string reads a string of a.
 func (s *schemas) string(from int32, a alternative) int32 {
 	r := s.stringRules(a)
-	if r.unknown != "" {
-		fail(ErrUnsupported, r.unknown, "this format cannot be enforced")
-	}
 	if r.impossible() {
 		return s.b.state()
 	}
@@ -262,9 +259,6 @@ func (s *schemas) namesOf(a alternative, path string) *dfa {
 	r := s.stringRules(a)
 	if a.kinds()&kindString == 0 || r.impossible() {
 		return &dfa{all: -1}
-	}
-	if r.unknown != "" {
-		fail(ErrUnsupported, r.unknown, "this format cannot be enforced")
 	}
 	d, ok := s.stringDFA(&r)
 	if !ok {
