@@ -144,16 +144,39 @@ func (s *schemas) restricted(from int32, r *stringRules) int32 {
 	if at, ok := s.spelled(from, r); ok {
 		return at
 	}
-	d, ok := s.stringDFA(r)
+	d, ok := s.intersection(r)
+	if ok && r.bounds(d) {
+		if max(r.least, r.most) > fewCharacters {
+			if at, ok := s.b.countedString(from, d, r.least, r.most); ok {
+				return at
+			}
+		}
+		d, ok = r.cut(d)
+	}
 	if !ok {
 		fail(ErrUnsupported, r.path, "the pattern needs too many states together with the other demands on this string")
 	}
 	return s.b.jsonString(from, d)
 }
 
+// fewCharacters is the length up to which a language with a bound on its length is an
+// automaton that counts by its states. Its masks are a little cheaper than those with
+// counters, but each state has its own.
+const fewCharacters = 16
+
 // stringDFA is the language of all texts that satisfy r, or nil for all texts. It
 // reports false if it would have too many states.
 func (s *schemas) stringDFA(r *stringRules) (*dfa, bool) {
+	d, ok := s.intersection(r)
+	if ok && r.bounds(d) {
+		return r.cut(d)
+	}
+	return d, ok
+}
+
+// intersection is the language of all texts that satisfy the languages of r, whatever
+// their length, or nil if there are none. It reports false if it would have too many states.
+func (s *schemas) intersection(r *stringRules) (*dfa, bool) {
 	var d *dfa
 	for _, l := range r.langs {
 		e := s.automaton(l)
@@ -169,16 +192,36 @@ func (s *schemas) stringDFA(r *stringRules) (*dfa, bool) {
 			return nil, false
 		}
 	}
+	return d, true
+}
+
+// bounds reports whether the bounds of r on the length of a text forbid any texts of d, or
+// of all texts if d is nil.
+func (r *stringRules) bounds(d *dfa) bool {
 	if r.least == 0 && r.most < 0 || d != nil && d.empty() {
-		return d, true
+		return false
 	}
+	if d == nil {
+		return true
+	}
+	fewest, most := d.lengths()
+	return int64(fewest) < r.least || r.most >= 0 && (most < 0 || int64(most) > r.most)
+}
+
+// cut is the language of the texts of d, or of all texts if d is nil, whose length is within
+// the bounds of r. It reports false if it would have too many states.
+func (r *stringRules) cut(d *dfa) (*dfa, bool) {
+	least, most := r.least, r.most
 	if d != nil {
-		fewest, most := d.lengths()
-		if int64(fewest) >= r.least && (r.most < 0 || most >= 0 && int64(most) <= r.most) {
-			return d, true
+		fewest, longest := d.lengths()
+		if longest >= 0 && int64(longest) < r.least || most >= 0 && int64(fewest) > most {
+			return &dfa{all: -1}, true
+		}
+		if most = tighter(most, int64(longest)); int64(fewest) >= least {
+			least = 0
 		}
 	}
-	e, ok := lengthDFA(int(r.least), int(r.most))
+	e, ok := lengthDFA(int(least), int(most))
 	if !ok || d == nil {
 		return e, ok
 	}
