@@ -82,6 +82,7 @@ type TextChoice struct {
 	PromptTokenIDs    []int32 // sent if the form says so; in a chunk nil is null
 	PromptLogprobs    []PromptLogprob
 	HasPromptLogprobs bool // false: prompt_logprobs is null
+	First             bool // of a chunk: it is the first one of its stream
 }
 
 // TextResponse is a non-streaming answer of /v1/completions.
@@ -120,7 +121,8 @@ func AppendTextResponse(dst []byte, meta Meta, form Form, r *TextResponse) []byt
 	}
 	dst = append(dst, `,"usage":`...)
 	dst = form.appendUsage(dst, r.Usage, wholeUsage)
-	return append(dst, `,"kv_transfer_params":null}`...)
+	dst = append(dst, `,"kv_transfer_params":null`...)
+	return append(form.appendWarnings(dst), '}')
 }
 
 // appendTextHead appends what an answer and its chunks begin with.
@@ -278,6 +280,9 @@ func (s *TextStream) AppendChunk(dst []byte, c *TextChoice, u Usage) []byte {
 		dst = s.form.appendUsage(dst, u, chunkUsage)
 	} else {
 		dst = append(dst, "null"...)
+	}
+	if c.First {
+		dst = s.form.appendWarnings(dst)
 	}
 	return append(dst, "}\n\n"...)
 }

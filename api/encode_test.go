@@ -60,6 +60,7 @@ var responses = []struct {
 	}},
 	{"reasoning-content", meta, Form{Reasoning: ReasoningContentOnly}, Response{Choices: []Choice{{Role: "assistant", Reasoning: ptr("hm"), FinishReason: FinishLength}}}},
 	{"reasoning-both", meta, Form{Reasoning: ReasoningBoth}, Response{Choices: []Choice{{Role: "assistant", Content: ptr("x"), Reasoning: ptr("hm"), FinishReason: FinishAbort}}}},
+	{"warnings", meta, Form{Warnings: []string{"one \"w\"\n", "two"}}, Response{Choices: []Choice{{Role: "assistant", Content: ptr("x"), FinishReason: FinishStop}}}},
 	{"no-choice", meta, Form{TokenIDs: true}, Response{HasPromptLogprobs: true}},
 }
 
@@ -140,6 +141,12 @@ func transcripts() []transcript {
 			return s.AppendChunk(b, &Chunk{NoContent: true, Finish: FinishStop})
 		})
 	}
+	add("warnings", true, "ab", Form{Warnings: []string{"one \"w\"\n", "two"}}, func(s *Stream, b []byte) []byte {
+		b = s.AppendRole(b, 0, "assistant", nil, u(0))
+		b = s.AppendRole(b, 1, "assistant", nil, u(0))
+		b = s.AppendChunk(b, &Chunk{Content: "a", Finish: FinishStop})
+		return s.AppendChunk(b, &Chunk{Choice: 1, Content: "b", Finish: FinishStop})
+	})
 	add("failed", false, "Hi", Form{}, func(s *Stream, b []byte) []byte {
 		b = s.AppendRole(b, 0, "assistant", nil, u(0))
 		b = s.AppendChunk(b, &Chunk{Content: "Hi"})

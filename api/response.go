@@ -45,6 +45,10 @@ type Form struct {
 	NoPromptDetails bool    // no prompt_tokens_details in the usage; null where every key is there
 	Thoughts        bool    // the usage tells how many tokens are reasoning
 	PromptText      *string // return_prompt_text: what the prompt was rendered to; nil: null
+	// Warnings say which parts of the request's constraint are not kept as they are written. They
+	// are sent with an answer that is not a stream and with the first chunk of one; if there
+	// are none, there is no such key.
+	Warnings []string
 }
 
 // Usage counts tokens. Cached is the part of Prompt that the prefix cache had, Reasoning
@@ -184,7 +188,7 @@ func AppendResponse(dst []byte, meta Meta, form Form, r *Response) []byte {
 	} else {
 		dst = append(dst, r.KVTransferParams...)
 	}
-	return append(dst, '}')
+	return append(form.appendWarnings(dst), '}')
 }
 
 // AppendChoice appends an element of choices.
@@ -252,6 +256,22 @@ func (f *Form) appendUsage(dst []byte, u Usage, of usageOf) []byte {
 		dst = append(dst, `,"completion_tokens_details":null`...)
 	}
 	return append(dst, '}')
+}
+
+// appendWarnings appends the key warnings, after another key, if there are any.
+func (f *Form) appendWarnings(dst []byte) []byte {
+	for i, w := range f.Warnings {
+		if i == 0 {
+			dst = append(dst, `,"warnings":[`...)
+		} else {
+			dst = append(dst, ',')
+		}
+		dst = AppendString(dst, w)
+	}
+	if len(f.Warnings) > 0 {
+		dst = append(dst, ']')
+	}
+	return dst
 }
 
 func (f *Form) appendIDs(dst []byte, ids []int32) []byte {

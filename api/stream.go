@@ -83,6 +83,9 @@ func (s *Stream) AppendRole(dst []byte, choice int, role string, promptIDs []int
 	dst = s.form.appendIDs(dst, promptIDs)
 	dst = append(dst, `,"prompt_text":`...)
 	dst = appendStringOrNull(dst, s.form.PromptText)
+	if choice == 0 {
+		dst = s.form.appendWarnings(dst)
+	}
 	return append(dst, "}\n\n"...)
 }
 

@@ -24,20 +24,38 @@ const (
 	stepTick                  // if left is not 0, count one tick and go on at to
 	stepGuard                 // if need is 0, stop counting and go on at to
 	stepEps                   // go on at to; determinization removes these
+	stepCheck                 // if the counters agree to it, go on at to
 )
 
 type step struct {
 	kind       stepKind
 	tail       bool // stepCall: the state to does nothing but accept, so no frame is needed to return to
 	rule       int32
-	need, left int32
+	need, left int32 // of a stepTick and a stepCheck, see agrees
 	to         int32
+}
+
+// agrees reports whether a frame with the given counters, after the tick of a stepTick, may
+// take s: it takes at least s.left more ticks to complete the rule from there, and, unless
+// s.need is 0, at most s.need-1. Without that, a text could be led to where it cannot be
+// completed within its counters.
+func (s *step) agrees(need, left int32) bool {
+	return (left < 0 || left >= s.left) && (s.need == 0 || need < s.need)
+}
+
+// slack is by how much the counters of a frame may differ from 0 and still decide about s.
+func (s *step) slack() int32 {
+	if s.kind != stepTick && s.kind != stepCheck {
+		return 0
+	}
+	return max(s.left, s.need)
 }
 
 type state struct {
 	edges  []edge
 	steps  []step
 	accept bool
+	slack  int32 // of a finished network: the largest slack of the steps of the state's rule
 }
 
 // stateBytes is about how much memory a state takes while a grammar is compiled, with its

@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"errors"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 )
@@ -73,10 +74,15 @@ type Grammar struct {
 	of       *Compiler // nil: it is in no cache
 	entry    *entry
 	warnings []Warning
+	used     atomic.Bool // see FirstUse
 }
 
 // Warnings are the parts of the constraint that are not read as their author may expect.
 func (g *Grammar) Warnings() []Warning { return g.warnings }
+
+// FirstUse reports true once. So who logs the warnings can do so once for a grammar, however
+// many requests share it.
+func (g *Grammar) FirstUse() bool { return !g.used.Swap(true) }
 
 // Release is called once for each time that Compile has returned g, when none of the
 // matchers that were made for it are used any more. When nobody uses g, it is kept as long

@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -16,8 +17,10 @@ type formatRule struct {
 
 // Each format allows a subset of what its RFC allows, which all validators accept.
 const (
-	fmtDate = `(?:\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|1\d|2[0-8]))` +
-		`|(?:\d\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)`
+	// There is no year 0000: RFC 3339 has it, but Python's datetime does not.
+	fmtYear = `(?:\d{3}[1-9]|\d\d[1-9]0|\d[1-9]00|[1-9]000)`
+	fmtDate = `(?:` + fmtYear + `-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|1\d|2[0-8]))` +
+		`|(?:\d\d(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)-02-29)`
 	// No leap seconds: which minutes may have one depends on the offset.
 	fmtTime    = `(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:[zZ]|[+-](?:[01]\d|2[0-3]):[0-5]\d)`
 	durTime    = `T(?:\d+H(?:\d+M(?:\d+S)?)?|\d+M(?:\d+S)?|\d+S)`
@@ -27,14 +30,12 @@ const (
 	// At most 253 characters in both branches.
 	fmtHost = `(?:(?:` + label + `\.){0,3}` + label + `|(?:` + shortLabel + `\.){0,7}` + shortLabel + `)`
 	// Together with a local part of 62, at most 254.
-	mailHost     = `(?:(?:` + label + `\.){0,2}` + label + `|(?:` + shortLabel + `\.){0,5}` + shortLabel + `)`
-	atom         = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,20}"
-	pchar        = `(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})`
-	pcharNoColon = `(?:[A-Za-z0-9._~!$&'()*+,;=@-]|%[0-9A-Fa-f]{2})`
-	segments     = `(?:/` + pchar + `*)*`
-	queryFrag    = `(?:\?(?:` + pchar + `|[/?])*)?(?:#(?:` + pchar + `|[/?])*)?`
-	pointer      = `(?:/(?:[^~/]|~[01])*)*`
-	varName      = `[A-Za-z0-9_](?:\.?[A-Za-z0-9_])*(?::[1-9]\d{0,3}|\*)?`
+	mailHost = `(?:(?:` + label + `\.){0,2}` + label + `|(?:` + shortLabel + `\.){0,5}` + shortLabel + `)`
+	atom     = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,20}"
+	// ucschar is what RFC 3987 allows beyond ASCII, as far as it is in Unicode's first plane.
+	ucschar = `\u00a1-\ud7ff\uf900-\ufdcf\ufdf0-\uffef`
+	pointer = `(?:/(?:[^~/]|~[01])*)*`
+	varName = `[A-Za-z0-9_](?:\.?[A-Za-z0-9_])*`
 )
 
 var formats = map[string]formatRule{
@@ -48,11 +49,18 @@ var formats = map[string]formatRule{
 	"ipv4":                  {is: fmtIPv4},
 	"ipv6":                  {is: ipv6()},
 	"uuid":                  {is: `[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}`},
-	"uri":                   {is: absoluteURI()},
-	"uri-reference":         {is: absoluteURI() + `|(?:` + authority() + segments + `|/(?:` + pchar + `+` + segments + `)?|` + pcharNoColon + `+` + segments + `|)` + queryFrag},
+	"uri":                   {is: absoluteURI("")},
+	"uri-reference":         {is: uriReference("")},
 	"uri-template":          {is: uriTemplate()},
 	"json-pointer":          {is: pointer},
 	"relative-json-pointer": {is: `(?:0|[1-9]\d*)(?:#|` + pointer + `)`},
+	// What is international may be in ASCII. Beyond that, the names of hosts have rules that
+	// depend on the script of each character, so those of the next two are in ASCII.
+	"idn-hostname":  {is: fmtHost, not: []string{"--"}},
+	"idn-email":     {is: `(?:` + atom + `)(?:\.` + atom + `){0,2}@` + mailHost + `|[A-Za-z0-9_` + ucschar + `]{1,20}@` + mailHost, not: []string{"--"}},
+	"iri":           {is: absoluteURI(ucschar)},
+	"iri-reference": {is: uriReference(ucschar)},
+	"regex":         {is: regexText()},
 }
 
 var formatNames = slices.Sorted(maps.Keys(formats))
@@ -103,8 +111,48 @@ func authority() string {
 	return `//` + user + `(?:\[` + ipv6() + `\]|[A-Za-z0-9._~!$&'()*+,;=-]*)(?::\d{0,5})?`
 }
 
-func absoluteURI() string {
-	return `[A-Za-z][A-Za-z0-9+.-]*:(?:` + authority() + segments + `|/(?:` + pchar + `+` + segments + `)?|` + pchar + `+` + segments + `|)` + queryFrag
+// absoluteURI is RFC 3986 or, with more characters than those of ASCII, RFC 3987.
+func absoluteURI(more string) string {
+	pchar, segments, tail := uriParts(more)
+	return `[A-Za-z][A-Za-z0-9+.-]*:(?:` + authority() + segments + `|/(?:` + pchar + `+` + segments + `)?|` + pchar + `+` + segments + `|)` + tail
+}
+
+// uriReference is an absoluteURI or a relative reference.
+func uriReference(more string) string {
+	pchar, segments, tail := uriParts(more)
+	return absoluteURI(more) + `|(?:` + authority() + segments + `|/(?:` + pchar + `+` + segments + `)?|` + uriChar(more) + `+` + segments + `|)` + tail
+}
+
+// uriChar is a character of a path, without the colon if it is not among more.
+func uriChar(more string) string {
+	return `(?:[A-Za-z0-9._~!$&'()*+,;=@` + more + `-]|%[0-9A-Fa-f]{2})`
+}
+
+// uriParts are the character of a path, the segments of a path that follow a slash each,
+// and the query with the fragment.
+func uriParts(more string) (pchar, segments, tail string) {
+	pchar = uriChar(":" + more)
+	return pchar, `(?:/` + pchar + `*)*`, `(?:\?(?:` + pchar + `|[/?])*)?(?:#(?:` + pchar + `|[/?])*)?`
+}
+
+// regexText is a part of the regular expressions of ECMAScript that other dialects read
+// as well: characters, simple classes and quantifiers, and groups in groups.
+func regexText() string {
+	const (
+		char  = `(?:[A-Za-z0-9 _,:;=!@#%&~'"<>` + ucschar + `-]|\\[dDwWsSnrt^$\\.*+?()\[\]{}|/]|\.)`
+		class = `\[\^?(?:[A-Za-z0-9 _.,:;=!@#%]|a-z|A-Z|0-9|\\[dws])+-?\]`
+	)
+	counts := `\d{1,2}|\d{1,2},`
+	for least := range 10 { // the larger number is the second one
+		counts += fmt.Sprintf(`|%d,(?:[%d-9]|[1-9]\d)`, least, least)
+	}
+	alternatives := func(atom string) string {
+		term := `(?:` + atom + `)(?:(?:[*+?]|\{(?:` + counts + `)\})\??)?`
+		return `(?:` + term + `)+(?:\|(?:` + term + `)+)*`
+	}
+	inner := alternatives(char + `|` + class)
+	outer := alternatives(char + `|` + class + `|\((?:\?:)?` + inner + `\)`)
+	return `\^?(?:` + outer + `)\$?`
 }
 
 // uriTemplate is RFC 6570, as far as the text around the expressions is a URI
@@ -112,7 +160,7 @@ func absoluteURI() string {
 // without a scheme.
 func uriTemplate() string {
 	const (
-		anyVar   = varName + `(?::[1-9]\d{0,3}|\*)?`
+		anyVar   = varName + `(?::[1-9]\d{0,3}|\*)?` // one modifier at most
 		plainVar = varName + `\*?`
 		expr     = `\{[+#./;?&]?` + anyVar + `(?:,` + anyVar + `)*\}`
 		plain    = `\{[+#./;?&]?` + plainVar + `(?:,` + plainVar + `)*\}`

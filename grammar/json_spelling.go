@@ -29,15 +29,22 @@ func (b *builder) jsonLeaf(from int32, set runeSet) int32 {
 // jsonString reads the rest of a JSON string, with the closing quote, whose decoded
 // text is in d. The characters that JSON must escape are read in one spelling.
 func (b *builder) jsonString(from int32, d *dfa) int32 {
-	to := b.state()
 	if d.empty() {
-		return to
+		return b.state()
 	}
-	at := make([]int32, len(d.states))
+	to, at := b.jsonStates(d)
+	b.eps(from, at[0])
+	return to
+}
+
+// jsonStates adds the states of jsonString: at are those that stand for the states of d, and
+// to is the one after the closing quote.
+func (b *builder) jsonStates(d *dfa) (to int32, at []int32) {
+	to = b.state()
+	at = make([]int32, len(d.states))
 	for i := range at {
 		at[i] = b.state()
 	}
-	b.eps(from, at[0])
 	escapes := make(map[escapeTo]int32)
 	for i := range d.states {
 		s := at[i]
@@ -59,7 +66,7 @@ func (b *builder) jsonString(from int32, d *dfa) int32 {
 		}
 		b.edge(s, '\\', '\\', x)
 	}
-	return to
+	return to, at
 }
 
 // plainEdges adds the given edges to s, without the characters that JSON must escape,

@@ -231,6 +231,13 @@ func (m *machine) take(f *frame, s *step) {
 		}
 		k.need = max(0, k.need-1)
 		k.left = max(-1, k.left-1)
+		if !s.agrees(k.need, k.left) {
+			return
+		}
+	case stepCheck:
+		if !s.agrees(k.need, k.left) {
+			return
+		}
 	case stepGuard:
 		if k.need > 0 {
 			return

@@ -68,7 +68,7 @@ func (n *network) pack() {
 	for i, st := range n.states {
 		e, s := len(allEdges), len(allSteps)
 		allEdges, allSteps = append(allEdges, st.edges...), append(allSteps, st.steps...)
-		states[i] = state{allEdges[e:len(allEdges):len(allEdges)], allSteps[s:len(allSteps):len(allSteps)], st.accept}
+		states[i] = state{allEdges[e:len(allEdges):len(allEdges)], allSteps[s:len(allSteps):len(allSteps)], st.accept, st.slack}
 	}
 	n.states, n.starts = states, slices.Clone(n.starts)
 }

@@ -62,9 +62,6 @@ func (s *schemas) holdsLocal(v any, n *schemaNode, depth int) bool {
 			return false
 		}
 		r := s.stringRules(alternative{n})
-		if r.unknown != "" {
-			fail(ErrUnsupported, r.unknown, "this format cannot be enforced")
-		}
 		length := int64(utf8.RuneCountInString(v))
 		return length >= r.least && (r.most < 0 || length <= r.most) &&
 			!slices.ContainsFunc(r.langs, func(l *language) bool {

@@ -40,7 +40,8 @@ func parseAt(p, path string) *rx {
 	return parseRegex(p)
 }
 
-// format is the language of a format, or nil if the format cannot be enforced.
+// format is the language of a format, or nil if JSON Schema does not define it. Such a
+// format is an annotation: it tells the reader what is meant, and demands nothing.
 func (s *schemas) format(f string) *language {
 	i, ok := slices.BinarySearch(formatNames, f)
 	if !ok {
@@ -82,7 +83,6 @@ type stringRules struct {
 	least, most int64 // characters; most -1: no bound
 	langs       []*language
 	path        string // of the keyword of one of langs
-	unknown     string // path of a format that cannot be enforced; "" if there is none
 }
 
 func (s *schemas) stringRules(a alternative) stringRules {
@@ -103,7 +103,7 @@ func (s *schemas) stringRules(a alternative) stringRules {
 			if l := s.format(n.text.format); l != nil {
 				add(l, path)
 			} else {
-				r.unknown = path
+				s.b.warn(path, "the format %s is not enforced: JSON Schema does not define it", quoteValue(n.text.format))
 			}
 		}
 	}
@@ -115,9 +115,6 @@ func (r *stringRules) impossible() bool { return r.most >= 0 && r.least > r.most
 // string reads a string of a.
 func (s *schemas) string(from int32, a alternative) int32 {
 	r := s.stringRules(a)
-	if r.unknown != "" {
-		fail(ErrUnsupported, r.unknown, "this format cannot be enforced")
-	}
 	if r.impossible() {
 		return s.b.state()
 	}
@@ -147,16 +144,39 @@ func (s *schemas) restricted(from int32, r *stringRules) int32 {
 	if at, ok := s.spelled(from, r); ok {
 		return at
 	}
-	d, ok := s.stringDFA(r)
+	d, ok := s.intersection(r)
+	if ok && r.bounds(d) {
+		if max(r.least, r.most) > fewCharacters {
+			if at, ok := s.b.countedString(from, d, r.least, r.most); ok {
+				return at
+			}
+		}
+		d, ok = r.cut(d)
+	}
 	if !ok {
 		fail(ErrUnsupported, r.path, "the pattern needs too many states together with the other demands on this string")
 	}
 	return s.b.jsonString(from, d)
 }
 
+// fewCharacters is the length up to which a language with a bound on its length is an
+// automaton that counts by its states. Its masks are a little cheaper than those with
+// counters, but each state has its own.
+const fewCharacters = 16
+
 // stringDFA is the language of all texts that satisfy r, or nil for all texts. It
 // reports false if it would have too many states.
 func (s *schemas) stringDFA(r *stringRules) (*dfa, bool) {
+	d, ok := s.intersection(r)
+	if ok && r.bounds(d) {
+		return r.cut(d)
+	}
+	return d, ok
+}
+
+// intersection is the language of all texts that satisfy the languages of r, whatever
+// their length, or nil if there are none. It reports false if it would have too many states.
+func (s *schemas) intersection(r *stringRules) (*dfa, bool) {
 	var d *dfa
 	for _, l := range r.langs {
 		e := s.automaton(l)
@@ -172,16 +192,36 @@ func (s *schemas) stringDFA(r *stringRules) (*dfa, bool) {
 			return nil, false
 		}
 	}
+	return d, true
+}
+
+// bounds reports whether the bounds of r on the length of a text forbid any texts of d, or
+// of all texts if d is nil.
+func (r *stringRules) bounds(d *dfa) bool {
 	if r.least == 0 && r.most < 0 || d != nil && d.empty() {
-		return d, true
+		return false
 	}
+	if d == nil {
+		return true
+	}
+	fewest, most := d.lengths()
+	return int64(fewest) < r.least || r.most >= 0 && (most < 0 || int64(most) > r.most)
+}
+
+// cut is the language of the texts of d, or of all texts if d is nil, whose length is within
+// the bounds of r. It reports false if it would have too many states.
+func (r *stringRules) cut(d *dfa) (*dfa, bool) {
+	least, most := r.least, r.most
 	if d != nil {
-		fewest, most := d.lengths()
-		if int64(fewest) >= r.least && (r.most < 0 || most >= 0 && int64(most) <= r.most) {
-			return d, true
+		fewest, longest := d.lengths()
+		if longest >= 0 && int64(longest) < r.least || most >= 0 && int64(fewest) > most {
+			return &dfa{all: -1}, true
+		}
+		if most = tighter(most, int64(longest)); int64(fewest) >= least {
+			least = 0
 		}
 	}
-	e, ok := lengthDFA(int(r.least), int(r.most))
+	e, ok := lengthDFA(int(least), int(most))
 	if !ok || d == nil {
 		return e, ok
 	}
@@ -262,9 +302,6 @@ func (s *schemas) namesOf(a alternative, path string) *dfa {
 	r := s.stringRules(a)
 	if a.kinds()&kindString == 0 || r.impossible() {
 		return &dfa{all: -1}
-	}
-	if r.unknown != "" {
-		fail(ErrUnsupported, r.unknown, "this format cannot be enforced")
 	}
 	d, ok := s.stringDFA(&r)
 	if !ok {

@@ -197,9 +197,9 @@ func (m *machine) rebase(f, base *frame, counters func(frameKey) frameKey) *fram
 }
 
 // clip makes counters equal that no single token can tell apart, because it has fewer
-// characters than either still counts.
+// characters than either still counts, before they can decide about a step.
 func (m *machine) clip(k frameKey) frameKey {
-	far := m.voc.longest + 1
+	far := m.voc.longest + 1 + m.net.at(k.st).slack
 	k.need = min(k.need, far)
 	if k.left > far {
 		k.left = -1

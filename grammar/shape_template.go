@@ -72,7 +72,7 @@ func (m *machine) farFromLimits(x *position) (z *position, near bool) {
 			if k.left = -1; k.need <= 4 {
 				k.need = 0
 			} else {
-				k.need = m.voc.longest + 1
+				k.need = m.voc.longest + 1 + m.net.at(k.st).slack
 			}
 			return k
 		})
@@ -91,13 +91,13 @@ func (w *trieWalk) agreement(s, t *position) int {
 	key := [2]*position{s, t}
 	n, ok := w.agreements[key]
 	if !ok {
-		n = agreeingBytes(s, t)
+		n = w.m.agreeingBytes(s, t)
 		w.agreements[key] = n
 	}
 	return n
 }
 
-func agreeingBytes(s, t *position) int {
+func (m *machine) agreeingBytes(s, t *position) int {
 	a, ok1 := stacksOf(s)
 	b, ok2 := stacksOf(t)
 	if !ok1 || !ok2 {
@@ -110,7 +110,7 @@ func agreeingBytes(s, t *position) int {
 		}
 		f, g := a[i].top, b[i].top
 		for ; f.depth > 0; f, g = f.parent, g.parent {
-			n = min(n, agreeingCounters(f, g))
+			n = min(n, max(0, agreeingCounters(f, g)-int(m.net.at(f.st).slack)))
 		}
 	}
 	return n

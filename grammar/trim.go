@@ -28,6 +28,7 @@ func (n *network) trim(b *builder) {
 	seen := make([]bool, len(n.states))
 	for r := first; r < int32(rules); r++ {
 		t.collect(r, seen)
+		t.setSlack(r)
 	}
 	queue := make([]int32, 0, rules)
 	queued := make([]bool, rules)
@@ -90,6 +91,20 @@ func (t *trimmer) collect(r int32, seen []bool) {
 		}
 	}
 	t.states[r] = list
+}
+
+// setSlack fills in the slack of the states of rule r.
+func (t *trimmer) setSlack(r int32) {
+	slack := int32(0)
+	for _, s := range t.states[r] {
+		steps := t.n.at(s).steps
+		for i := range steps {
+			slack = max(slack, steps[i].slack())
+		}
+	}
+	for _, s := range t.states[r] {
+		t.n.at(s).slack = slack
+	}
 }
 
 // ok reports whether step s can be passed, as far as is known.

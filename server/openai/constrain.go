@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"weir/api"
 	"weir/chat/reasoning"
@@ -63,6 +64,7 @@ func (s *Service) constrain(c *transport.Call, m *Model, p *prepared) error {
 	if err != nil {
 		return err
 	}
+	p.reply.form.Warnings = s.warnings(g, p.reply.meta.ID)
 	start := p.output
 	if s.cfg.InThoughts {
 		start = reasoning.Content
@@ -74,6 +76,45 @@ func (s *Service) constrain(c *transport.Call, m *Model, p *prepared) error {
 		}
 	}
 	return nil
+}
+
+// warnings returns the warnings of the grammar of a request as texts. The first request with
+// a grammar that is not in the cache logs them, so that whoever runs the server learns
+// of them; but no more than one request a second does, whatever clients send.
+func (s *Service) warnings(g *grammar.Grammar, id string) []string {
+	var texts []string
+	for _, w := range g.Warnings() {
+		texts = append(texts, w.String())
+	}
+	if len(texts) > 0 && g.FirstUse() {
+		if skipped, due := s.warned.due(time.Now()); due {
+			s.log.Info("a constraint is not kept in all its parts", "id", id, "warnings", texts, "not_logged_before", skipped)
+		}
+	}
+	return texts
+}
+
+// warningInterval is the least time between two lines of the log about constraints.
+const warningInterval = time.Second
+
+// sometimes bounds how often something is logged.
+type sometimes struct {
+	mu      sync.Mutex
+	last    time.Time
+	skipped int
+}
+
+// due reports whether it may be logged now and, if so, how often it was not since the last
+// time.
+func (s *sometimes) due(now time.Time) (skipped int, due bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.last) < warningInterval {
+		s.skipped++
+		return 0, false
+	}
+	skipped, s.skipped, s.last = s.skipped, 0, now
+	return skipped, true
 }
 
 // pastToken is what a matcher keeps of a token, in a slice that doubles as it grows.

@@ -103,6 +103,7 @@ type Service struct {
 	unread    *unread
 	seeds     atomic.Uint64 // seeds that were made from Config.Seed
 	load      atomic.Int64  // requests that generate; counted with LoadTracking
+	warned    sometimes     // the log, of constraints with warnings
 
 	model  atomic.Pointer[Model]
 	failed atomic.Bool // the engine has ended

@@ -91,6 +91,7 @@ type textEncoder struct {
 	enc *api.TextStream
 
 	begun  []bool // by choice: an event has been written
+	opened bool   // any event has been written
 	chunks chunker
 	offset []api.TextOffset // by choice: where its next log-probability stands
 
@@ -107,7 +108,7 @@ func (e *textEncoder) event(dst []byte, ev *engine.Event) ([]byte, bool) {
 	t, i := e.t, int(ev.Choice)
 	prompt := t.prompts[i/t.n]
 	c := &e.chunk
-	*c = api.TextChoice{Index: i}
+	*c = api.TextChoice{Index: i, First: !e.opened}
 	var own []api.Logprob
 	if t.only {
 		c.FinishReason = api.FinishLength
@@ -138,6 +139,7 @@ func (e *textEncoder) event(dst []byte, ev *engine.Event) ([]byte, bool) {
 		e.offset[i] = c.Logprobs.End()
 	}
 	dst = e.enc.AppendChunk(dst, c, api.Usage{Prompt: len(prompt), Completion: e.chunks.used[i]})
+	e.opened = true
 	return dst, c.FinishReason != ""
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/ssestream"
+	"github.com/openai/openai-go/v3/shared"
 
 	"weir/backend/sim"
 	"weir/server"
@@ -77,6 +78,39 @@ func TestSDKCompleteAndStream(t *testing.T) {
 	list, err := c.Models.List(ctx)
 	if err != nil || len(list.Data) != 2 || list.Data[0].ID != "tiny" {
 		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// TestSDKWarnings: the client reads an answer with the field warnings, which OpenAI's has not.
+func TestSDKWarnings(t *testing.T) {
+	c := sdk(serverWithKey(t))
+	ctx := context.Background()
+	params := question(40)
+	params.ResponseFormat = openai.ChatCompletionNewParamsResponseFormatUnion{OfJSONSchema: &shared.ResponseFormatJSONSchemaParam{
+		JSONSchema: shared.ResponseFormatJSONSchemaJSONSchemaParam{Name: "x", Schema: map[string]any{"type": "string", "format": "path", "maxLength": 3}},
+	}}
+	const want = `["the format \"path\" is not enforced: JSON Schema does not define it (at /format)"]`
+	whole, err := c.Chat.Completions.New(ctx, params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := whole.JSON.ExtraFields["warnings"].Raw(); got != want || len(whole.Choices) != 1 {
+		t.Errorf("warnings %s: %s", got, whole.RawJSON())
+	}
+	stream := c.Chat.Completions.NewStreaming(ctx, params)
+	var acc openai.ChatCompletionAccumulator
+	for first := true; stream.Next(); first = false {
+		chunk := stream.Current()
+		if !acc.AddChunk(chunk) {
+			t.Fatalf("not a chunk of this answer: %s", chunk.RawJSON())
+		}
+		got, ok := chunk.JSON.ExtraFields["warnings"]
+		if ok != first || first && got.Raw() != want {
+			t.Errorf("warnings %s: %s", got.Raw(), chunk.RawJSON())
+		}
+	}
+	if err := stream.Err(); err != nil || acc.Choices[0].Message.Content != whole.Choices[0].Message.Content {
+		t.Errorf("%v: %+v, want %+v", err, acc.ChatCompletion, whole)
 	}
 }
 
