@@ -57,6 +57,11 @@ func (s *schemas) members(a alternative) *members {
 			}
 		}
 	}
+	for _, n := range a {
+		for _, name := range n.props.mentioned {
+			add(name)
+		}
+	}
 	return m
 }
 
@@ -226,6 +231,9 @@ func (s *schemas) object(from int32, a alternative) int32 {
 			return b.state()
 		}
 		fail(ErrUnsupported, m.leastPath, "minProperties cannot be enforced: undeclared names may repeat, so only one of them counts")
+	}
+	if some := a.someProperties(); len(some) > 0 {
+		return s.objectWith(from, m, some)
 	}
 	return s.body(from, m)
 }
