@@ -118,9 +118,10 @@ func (a alternative) kinds() kinds {
 	return k
 }
 
-// local is a stand-in for JSON that has the keywords of n without anyOf and oneOf.
+// local is a stand-in for JSON that has the keywords of n without those for which other
+// schemas hold for the same value. In an alternative, these have nodes of their own.
 func (s *schemas) local(n *schemaNode) any {
-	if n.anyOf == nil && n.oneOf == nil {
+	if n.also == nil && n.anyOf == nil && n.oneOf == nil && n.negates == nil {
 		return n.json
 	}
 	if o, ok := s.d.localJSON[n]; ok {
@@ -128,7 +129,7 @@ func (s *schemas) local(n *schemaNode) any {
 	}
 	l := *n
 	o := &object{}
-	l.anyOf, l.oneOf, l.json = nil, nil, o
+	l.also, l.anyOf, l.oneOf, l.negates, l.json = nil, nil, nil, nil, o
 	s.d.nodes[o] = s.d.add(&l)
 	s.d.localJSON[n] = o
 	return o
@@ -304,7 +305,8 @@ func tighter(a, b int64) int64 {
 func (s *schemas) array(from int32, a alternative) int32 {
 	b := s.b
 	prefix, rest, least, most := a.items()
-	if len(prefix) == 0 && s.key(rest) == "" && least == 0 && most < 0 {
+	some := a.someItems()
+	if len(prefix) == 0 && len(some) == 0 && s.key(rest) == "" && least == 0 && most < 0 {
 		if r, ok := s.common(ruleArray, ruleTightArray); ok {
 			return b.call(from, r)
 		}
@@ -312,7 +314,7 @@ func (s *schemas) array(from int32, a alternative) int32 {
 	if most >= 0 && least > most {
 		return b.state()
 	}
-	if some := a.someItems(); len(some) > 0 {
+	if len(some) > 0 {
 		return s.arrayWith(from, a, some)
 	}
 	end := b.state()

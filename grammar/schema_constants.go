@@ -56,22 +56,26 @@ func (s *schemas) holdsLocal(v any, n *schemaNode, depth int) bool {
 	if n.enum != nil && !s.listed(v, n) || n.excluded != nil && n.excluded.has(v) {
 		return false
 	}
+	k := n.kinds
+	if s.negative > 0 {
+		k = n.typed // a type that was only inferred narrows a schema, and must not widen its negation
+	}
 	if u := n.undeniable; u != nil && kindOf(v)&u.kinds != 0 {
 		alternative{n}.refuse()
 	}
 	switch v := v.(type) {
 	case nil:
-		return n.kinds&kindNull != 0
+		return k&kindNull != 0
 	case bool:
-		return n.kinds&kindBool != 0
+		return k&kindBool != 0
 	case numeral:
 		r, ok := parseNumber(string(v))
 		if !ok {
 			fail(ErrTooComplex, n.path, "a number with too many digits")
 		}
-		return n.kinds&kindOf(v) != 0 && n.numbers.contains(r)
+		return k&kindOf(v) != 0 && n.numbers.contains(r)
 	case string:
-		if n.kinds&kindString == 0 {
+		if k&kindString == 0 {
 			return false
 		}
 		r := s.stringRules(alternative{n})
@@ -91,9 +95,9 @@ func (s *schemas) holdsLocal(v any, n *schemaNode, depth int) bool {
 				return !d.match(v)
 			})
 	case []any:
-		return n.kinds&kindArray != 0 && s.holdsArray(v, n, depth)
+		return k&kindArray != 0 && s.holdsArray(v, n, depth)
 	case *object:
-		return n.kinds&kindObject != 0 && s.holdsObject(v, n, depth)
+		return k&kindObject != 0 && s.holdsObject(v, n, depth)
 	}
 	return false
 }

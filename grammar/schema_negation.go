@@ -31,15 +31,15 @@ func (d *document) derive(path string, fill func(n *schemaNode)) *derived {
 func (d *document) derivedNode(v *derived) *schemaNode {
 	if v.node == nil {
 		d.spend(1)
-		v.node = d.add(newNode(v))
+		v.node = d.add(newNode(v, v.path))
 		v.fill(v.node)
 	}
 	return v.node
 }
 
 // newNode is a node without keywords.
-func newNode(v *derived) *schemaNode {
-	n := &schemaNode{kinds: kindAll, typed: kindAll, path: v.path, json: v}
+func newNode(v any, path string) *schemaNode {
+	n := &schemaNode{kinds: kindAll, typed: kindAll, path: path, json: v}
 	n.text.most, n.array.most, n.props.most = -1, -1, -1
 	return n
 }

@@ -217,7 +217,8 @@ func (s *schemas) object(from int32, a alternative) int32 {
 	if slices.ContainsFunc(m.declared, func(p member) bool { return p.barred }) {
 		return b.state()
 	}
-	if bare && len(m.undeclared) == 1 && m.undeclared[0].names == nil && s.key(m.undeclared[0].set) == "" && m.least == 0 && m.most < 0 {
+	some := a.someProperties()
+	if bare && len(some) == 0 && len(m.undeclared) == 1 && m.undeclared[0].names == nil && s.key(m.undeclared[0].set) == "" && m.least == 0 && m.most < 0 {
 		if r, ok := s.common(ruleObject, ruleTightObject); ok {
 			return b.call(from, r)
 		}
@@ -232,7 +233,7 @@ func (s *schemas) object(from int32, a alternative) int32 {
 		}
 		fail(ErrUnsupported, m.leastPath, "minProperties cannot be enforced: undeclared names may repeat, so only one of them counts")
 	}
-	if some := a.someProperties(); len(some) > 0 {
+	if len(some) > 0 {
 		return s.objectWith(from, m, some)
 	}
 	return s.body(from, m)
