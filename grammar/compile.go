@@ -33,6 +33,7 @@ type Options struct {
 	DisableAnyWhitespace        bool   // no whitespace between JSON's tokens
 	DisableAdditionalProperties bool   // objects that declare properties have no others, unless additionalProperties says so
 	Strict                      bool   // the same, and a schema without type has the type that its keywords are about
+	OneOfAny                    bool   // a oneOf that cannot be kept exactly is read as anyOf, with a warning, as if it said "x-oneOf": "any"
 	WhitespacePattern           string // a regular expression for what may stand between JSON's tokens
 }
 

@@ -75,7 +75,7 @@ func NewCompiler(v *Vocabulary, cfg Config, account *memory.Account) (*Compiler,
 // have megabytes.
 func (s *Spec) key() string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%d %t %t %t %d %d %d %d ", s.Kind, s.DisableAnyWhitespace, s.DisableAdditionalProperties, s.Strict,
+	fmt.Fprintf(h, "%d %t %t %t %t %d %d %d %d ", s.Kind, s.DisableAnyWhitespace, s.DisableAdditionalProperties, s.Strict, s.OneOfAny,
 		len(s.WhitespacePattern), len(s.Text), len(s.Schema), len(s.Choices))
 	for _, text := range [...]string{s.WhitespacePattern, s.Text} {
 		_, _ = io.WriteString(h, text) // a hash takes everything

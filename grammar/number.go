@@ -13,8 +13,10 @@ type numbers struct {
 	lo, hi       *big.Rat // nil: no bound
 	loOpen       bool     // lo itself is not in the set
 	hiOpen       bool
-	multiple     *big.Rat // nil: any number
-	multiplePath string   // of the keyword multipleOf
+	multiple     *big.Rat   // nil: any number
+	multiplePath string     // of the keyword multipleOf
+	except       []*big.Rat // numbers that are not in the set
+	not          []*big.Rat // what the numbers of the set are no multiples of
 }
 
 // maxDigits bounds the digits of a number in a schema. JSON allows 1e999999999, which
@@ -36,7 +38,9 @@ func parseNumber(text string) (*big.Rat, bool) {
 }
 
 // free reports whether all integers or all numbers are in n.
-func (n *numbers) free() bool { return n.lo == nil && n.hi == nil && n.multiple == nil }
+func (n *numbers) free() bool {
+	return n.lo == nil && n.hi == nil && n.multiple == nil && len(n.except) == 0 && len(n.not) == 0
+}
 
 // atLeast, atMost and timesOf narrow the set.
 func (n *numbers) atLeast(v *big.Rat, open bool) {
@@ -107,11 +111,13 @@ func (n numbers) normal() numbers {
 // narrow range is a multiple. That is found when the set is lowered.)
 func (n numbers) empty() bool {
 	n = n.normal()
-	if n.lo == nil || n.hi == nil {
-		return false
+	if n.lo != nil && n.hi != nil {
+		c := n.lo.Cmp(n.hi)
+		if c > 0 || c == 0 && (n.loOpen || n.hiOpen) {
+			return true
+		}
 	}
-	c := n.lo.Cmp(n.hi)
-	return c > 0 || c == 0 && (n.loOpen || n.hiOpen)
+	return n.allExcluded()
 }
 
 func (n *numbers) contains(v *big.Rat) bool {
@@ -124,7 +130,7 @@ func (n *numbers) contains(v *big.Rat) bool {
 	if c := cmpRat(v, n.hi); n.hi != nil && (c > 0 || c == 0 && n.hiOpen) {
 		return false
 	}
-	return n.multiple == nil || new(big.Rat).Quo(v, n.multiple).IsInt()
+	return (n.multiple == nil || new(big.Rat).Quo(v, n.multiple).IsInt()) && !n.excludes(v)
 }
 
 // key is the same for equal sets.
@@ -135,25 +141,27 @@ func (n numbers) key() string {
 			s += r.RatString()
 		}
 	}
-	return s + strconv.FormatBool(n.loOpen) + strconv.FormatBool(n.hiOpen)
+	return s + strconv.FormatBool(n.loOpen) + strconv.FormatBool(n.hiOpen) + n.exclusionKey()
 }
 
 // numbers reads a number of n.
 func (b *builder) numbers(from int32, n numbers) int32 {
 	n = n.normal()
-	if n.multiple == nil {
+	if n.multiple == nil && len(n.except) == 0 && len(n.not) == 0 {
 		return b.ranges(from, n)
 	}
 	own := newBuilder(nil, 8*dfaLimit, b.meter)
 	start := own.state()
 	own.accept(own.ranges(start, n))
 	d, ok := makeDFA(own, start, -1)
-	var mod *dfa
-	if ok {
-		mod, ok = multiples(n.multiple, n.integer)
+	if ok && n.multiple != nil {
+		var mod *dfa
+		if mod, ok = multiples(n.multiple, n.integer); ok {
+			d, ok = d.intersect(mod)
+		}
 	}
 	if ok {
-		d, ok = d.intersect(mod)
+		d, ok = n.remainder(b, d)
 	}
 	if !ok {
 		fail(ErrUnsupported, n.multiplePath, "multipleOf needs too many states here")

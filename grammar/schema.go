@@ -1,8 +1,9 @@
 package grammar
 
 import (
-	"encoding/binary"
+	"math/big"
 	"slices"
+	"strconv"
 )
 
 // schemas lowers a JSON schema. A rule stands for a set of schemas that hold for a
@@ -20,6 +21,10 @@ type schemas struct {
 	languages  map[string]*language
 	valueRules map[string]int32
 	depth      int
+	negative   int  // negations around the schema that a constant is validated against
+	oneOfAny   bool // every oneOf may be read as anyOf
+	relaxed    bool // those that may be are
+	relaxable  bool // there are some
 }
 
 // maxAlternatives bounds the combinations of anyOf and oneOf for one value.
@@ -28,13 +33,50 @@ const maxAlternatives = 4000
 // schemaRule lowers schema, a parsed JSON value, to a rule. path is where it is in
 // the request.
 func (b *builder) schemaRule(schema any, path string, o Options) int32 {
-	return newSchemas(b, schema, path, o).value([]any{schema})
+	s := newSchemas(b, schema, path, o)
+	var res int32
+	if s.attempt(func() { res = s.value([]any{schema}) }) {
+		return res
+	}
+	s = newSchemas(b, schema, path, o)
+	s.relaxed = true
+	return s.value([]any{schema})
+}
+
+// attempt calls f. It reports false if f has refused the schema, and reading oneOf as anyOf
+// may help. Where that is possible, the attempt may take half of the work that is left.
+func (s *schemas) attempt(f func()) (ok bool) {
+	b := s.b
+	if !s.oneOfAny && !s.d.anyForOne {
+		f()
+		return true
+	}
+	states, rules, kept := len(b.states), len(b.starts), b.left/2
+	b.left -= kept
+	defer func() {
+		r := recover()
+		if r == nil {
+			b.left += kept
+			ok = true
+			return
+		}
+		if e, refused := r.(*Error); !refused || !s.relaxable || e.Kind != ErrUnsupported && e.Kind != ErrTooComplex {
+			panic(r)
+		}
+		b.left = max(b.left, 0) + kept
+		b.free(int64(len(b.states)-states) * stateBytes)
+		clear(b.states[states:]) // nothing refers to them
+		b.states, b.starts, b.rests = b.states[:states], b.starts[:rules], nil
+	}()
+	f()
+	return ok
 }
 
 // newSchemas prepares to lower the schemas of one document.
 func newSchemas(b *builder, schema any, path string, o Options) *schemas {
 	s := &schemas{b: b, d: newDocument(schema, path, o, b.meter), rules: make(map[string]int32),
-		verdicts: make(map[string]verdict), languages: make(map[string]*language), valueRules: make(map[string]int32)}
+		verdicts: make(map[string]verdict), languages: make(map[string]*language), valueRules: make(map[string]int32),
+		oneOfAny: o.OneOfAny}
 	switch {
 	case o.WhitespacePattern != "":
 		s.ws = b.whitespace(o.WhitespacePattern)
@@ -76,82 +118,10 @@ func (a alternative) kinds() kinds {
 	return k
 }
 
-// choice is an anyOf or oneOf that has not been decided.
-type choice struct {
-	of   *schemaNode
-	one  bool // oneOf
-	from []any
-}
-
-// expand returns the alternatives of a set of schemas: it follows references and allOf
-// and multiplies out the choices. If exact is true, every oneOf must provably be a
-// choice of exactly one, or it is refused. Otherwise oneOf is treated as anyOf, which
-// is good enough to prove that no value satisfies a set.
-func (s *schemas) expand(set []any, exact bool) []alternative {
-	e := &expansion{s: s, exact: exact}
-	e.grow(nil, set, nil)
-	return e.res
-}
-
-type expansion struct {
-	s     *schemas
-	exact bool
-	res   []alternative
-}
-
-// grow adds to res the alternatives of the schemas in have and set, where the choices
-// in open have not been decided.
-func (e *expansion) grow(have alternative, set []any, open []choice) {
-	have = slices.Clone(have)
-	open = slices.Clone(open)
-	for i := 0; i < len(set); i++ {
-		e.s.b.spend(1)
-		n := e.s.d.node(set[i])
-		if n.never {
-			return
-		}
-		if n == e.s.d.trueSchema || slices.Contains(have, n) {
-			continue
-		}
-		have = append(have, n)
-		set = append(slices.Clip(set), n.also...)
-		if n.anyOf != nil {
-			open = append(open, choice{n, false, n.anyOf})
-		}
-		if n.oneOf != nil {
-			open = append(open, choice{n, true, n.oneOf})
-		}
-	}
-	if have.kinds() == 0 {
-		return
-	}
-	if len(open) == 0 {
-		if e.res = append(e.res, have); len(e.res) > maxAlternatives {
-			fail(ErrTooComplex, have[0].path, "more than %d combinations of anyOf and oneOf", maxAlternatives)
-		}
-		return
-	}
-	c := open[0]
-	open = open[1:]
-	if !c.one && slices.ContainsFunc(c.from, func(v any) bool {
-		n := e.s.d.node(v)
-		return n == e.s.d.trueSchema || slices.Contains(have, n)
-	}) {
-		e.grow(have, nil, open) // one of its schemas holds anyway
-		return
-	}
-	from := c.from
-	if c.one && e.exact {
-		from = e.s.disjoint(have, c)
-	}
-	for _, v := range from {
-		e.grow(have, []any{v}, open)
-	}
-}
-
-// local is a stand-in for JSON that has the keywords of n without anyOf and oneOf.
+// local is a stand-in for JSON that has the keywords of n without those for which other
+// schemas hold for the same value. In an alternative, these have nodes of their own.
 func (s *schemas) local(n *schemaNode) any {
-	if n.anyOf == nil && n.oneOf == nil {
+	if n.also == nil && n.anyOf == nil && n.oneOf == nil && n.negates == nil {
 		return n.json
 	}
 	if o, ok := s.d.localJSON[n]; ok {
@@ -159,7 +129,7 @@ func (s *schemas) local(n *schemaNode) any {
 	}
 	l := *n
 	o := &object{}
-	l.anyOf, l.oneOf, l.json = nil, nil, o
+	l.also, l.anyOf, l.oneOf, l.negates, l.json = nil, nil, nil, nil, o
 	s.d.nodes[o] = s.d.add(&l)
 	s.d.localJSON[n] = o
 	return o
@@ -173,12 +143,7 @@ func (s *schemas) key(set []any) string {
 			ids = append(ids, n.id)
 		}
 	}
-	slices.Sort(ids)
-	var key []byte
-	for _, id := range slices.Compact(ids) {
-		key = binary.LittleEndian.AppendUint32(key, uint32(id))
-	}
-	return string(key)
+	return keyOf(ids)
 }
 
 // value returns the rule for values that satisfy all schemas of set.
@@ -221,6 +186,7 @@ func (s *schemas) common(loose, tight int32) (int32, bool) {
 // alternative reads a value of a.
 func (s *schemas) alternative(from int32, a alternative) int32 {
 	to := s.b.state()
+	a.refuse()
 	for _, n := range a {
 		if n.enum != nil {
 			for _, v := range n.enum {
@@ -239,7 +205,11 @@ func (s *schemas) alternative(from int32, a alternative) int32 {
 	}
 	has(kindNull, func(at int32) int32 { return s.b.lit(at, "null") })
 	has(kindBool, func(at int32) int32 {
-		return s.b.alt(at, func(at int32) int32 { return s.b.lit(at, "true") }, func(at int32) int32 { return s.b.lit(at, "false") })
+		end := s.b.state()
+		for _, v := range a.bools() {
+			s.b.eps(s.b.lit(at, strconv.FormatBool(v)), end)
+		}
+		return end
 	})
 	has(kindNumber, func(at int32) int32 { return s.number(at, a) })
 	has(kindString, func(at int32) int32 { return s.string(at, a) })
@@ -263,6 +233,16 @@ func (a alternative) numbers() numbers {
 			n.timesOf(m.multiple)
 			n.multiplePath = m.multiplePath
 		}
+		if m.not != nil {
+			n.notTimesOf(m.not)
+			n.multiplePath = m.multiplePath
+		}
+		if m.excluded != nil {
+			n.exclude(m.excluded.numbers)
+		}
+	}
+	if a.kinds()&kindNumber == kindFraction {
+		n.notTimesOf([]*big.Rat{big.NewRat(1, 1)})
 	}
 	return n
 }
@@ -325,13 +305,17 @@ func tighter(a, b int64) int64 {
 func (s *schemas) array(from int32, a alternative) int32 {
 	b := s.b
 	prefix, rest, least, most := a.items()
-	if len(prefix) == 0 && s.key(rest) == "" && least == 0 && most < 0 {
+	some := a.someItems()
+	if len(prefix) == 0 && len(some) == 0 && s.key(rest) == "" && least == 0 && most < 0 {
 		if r, ok := s.common(ruleArray, ruleTightArray); ok {
 			return b.call(from, r)
 		}
 	}
 	if most >= 0 && least > most {
 		return b.state()
+	}
+	if len(some) > 0 {
+		return s.arrayWith(from, a, some)
 	}
 	end := b.state()
 	at := s.ws(b.lit(from, "["))
@@ -374,6 +358,10 @@ const (
 	uninhabited
 )
 
+// manyTries is the number of alternatives of a set that empty looks at. If there are more,
+// it takes the set for one that some value satisfies.
+const manyTries = 1000
+
 // empty reports whether certainly no value satisfies all of set. It looks no deeper
 // than it must, and a set that depends on itself counts as inhabited.
 func (s *schemas) empty(set []any) bool {
@@ -386,12 +374,13 @@ func (s *schemas) empty(set []any) bool {
 	}
 	s.verdicts[key] = checking
 	v := uninhabited
-	for _, a := range s.expand(set, false) {
-		if !s.emptyAlternative(a) {
+	tried := 0
+	s.alternatives(set, false, func(a alternative) bool {
+		if tried++; tried > manyTries || !s.emptyAlternative(a) {
 			v = inhabited
-			break
 		}
-	}
+		return v == uninhabited
+	})
 	s.verdicts[key] = v
 	return v == uninhabited
 }
@@ -405,7 +394,8 @@ func (s *schemas) emptyAlternative(a alternative) bool {
 		}
 	}
 	k := a.kinds()
-	return k&(kindNull|kindBool) == 0 &&
+	return k&kindNull == 0 &&
+		(k&kindBool == 0 || len(a.bools()) == 0) &&
 		(k&kindNumber == 0 || a.numbers().empty()) &&
 		(k&kindString == 0 || s.emptyStrings(a)) &&
 		(k&kindArray == 0 || s.emptyArrays(a)) &&
@@ -423,7 +413,7 @@ func (s *schemas) emptyArrays(a alternative) bool {
 			return true
 		}
 	}
-	return least > int64(len(prefix)) && s.empty(rest)
+	return least > int64(len(prefix)) && s.empty(rest) || s.noItem(a)
 }
 
 // emptyObjects reports whether certainly no object satisfies a.
@@ -437,5 +427,5 @@ func (s *schemas) emptyObjects(a alternative) bool {
 			return true
 		}
 	}
-	return false
+	return s.noWitness(a)
 }

@@ -24,6 +24,21 @@ func (s *schemas) holdsNode(v any, n *schemaNode, depth int) bool {
 	if depth > 4*maxDepth {
 		fail(ErrTooComplex, n.path, "a schema refers to itself without end")
 	}
+	return s.holdsHere(v, n, depth) &&
+		!slices.ContainsFunc(n.also, func(c any) bool { return !s.holdsNode(v, s.d.node(c), depth+1) })
+}
+
+// holdsHere reports whether v satisfies n without its allOf and $ref, which the negation of
+// a schema does not have.
+func (s *schemas) holdsHere(v any, n *schemaNode, depth int) bool {
+	if n.never {
+		return false
+	}
+	if n.negates != nil {
+		s.negative++
+		defer func() { s.negative-- }()
+		return !s.holdsNode(v, s.d.node(n.negates), depth+1)
+	}
 	in := func(c any) bool { return s.holdsNode(v, s.d.node(c), depth+1) }
 	count := 0
 	for _, c := range n.oneOf {
@@ -31,38 +46,43 @@ func (s *schemas) holdsNode(v any, n *schemaNode, depth int) bool {
 			count++
 		}
 	}
-	return !n.never && s.holdsLocal(v, n, depth) &&
-		!slices.ContainsFunc(n.also, func(c any) bool { return !in(c) }) &&
+	return s.holdsLocal(v, n, depth) &&
 		(n.anyOf == nil || slices.ContainsFunc(n.anyOf, in)) &&
-		(n.oneOf == nil || count == 1)
+		(n.oneOf == nil || count == 1 || count > 1 && s.relax(n))
 }
 
 // holdsLocal reports whether v satisfies n without its allOf, $ref, anyOf and oneOf.
 func (s *schemas) holdsLocal(v any, n *schemaNode, depth int) bool {
-	if n.enum != nil && !s.listed(v, n) {
+	if n.enum != nil && !s.listed(v, n) || n.excluded != nil && n.excluded.has(v) {
 		return false
+	}
+	k := n.kinds
+	if s.negative > 0 {
+		k = n.typed // a type that was only inferred narrows a schema, and must not widen its negation
+	}
+	if u := n.undeniable; u != nil && kindOf(v)&u.kinds != 0 {
+		alternative{n}.refuse()
 	}
 	switch v := v.(type) {
 	case nil:
-		return n.kinds&kindNull != 0
+		return k&kindNull != 0
 	case bool:
-		return n.kinds&kindBool != 0
+		return k&kindBool != 0
 	case numeral:
 		r, ok := parseNumber(string(v))
 		if !ok {
 			fail(ErrTooComplex, n.path, "a number with too many digits")
 		}
-		kind := kindFraction
-		if r.IsInt() {
-			kind = kindInteger
-		}
-		return n.kinds&kind != 0 && n.numbers.contains(r)
+		return k&kindOf(v) != 0 && n.numbers.contains(r)
 	case string:
-		if n.kinds&kindString == 0 {
+		if k&kindString == 0 {
 			return false
 		}
 		r := s.stringRules(alternative{n})
 		length := int64(utf8.RuneCountInString(v))
+		if s.negative > 0 && n.text.format != "" && !s.format(n.text.format).dfa.match(v) {
+			alternative{{kinds: kindString, undeniable: &undeniable{kindString, stepPath(n.path, "format"), "format"}}}.refuse()
+		}
 		return length >= r.least && (r.most < 0 || length <= r.most) &&
 			!slices.ContainsFunc(r.langs, func(l *language) bool {
 				d := s.automaton(l)
@@ -72,9 +92,9 @@ func (s *schemas) holdsLocal(v any, n *schemaNode, depth int) bool {
 				return !d.match(v)
 			})
 	case []any:
-		return n.kinds&kindArray != 0 && s.holdsArray(v, n, depth)
+		return k&kindArray != 0 && s.holdsArray(v, n, depth)
 	case *object:
-		return n.kinds&kindObject != 0 && s.holdsObject(v, n, depth)
+		return k&kindObject != 0 && s.holdsObject(v, n, depth)
 	}
 	return false
 }
@@ -108,7 +128,7 @@ func (s *schemas) holdsArray(v []any, n *schemaNode, depth int) bool {
 			}
 		}
 	}
-	return true
+	return n.array.some == nil || s.hasItem(v, n.array.some, depth)
 }
 
 func (s *schemas) holdsObject(v *object, n *schemaNode, depth int) bool {
@@ -132,5 +152,29 @@ func (s *schemas) holdsObject(v *object, n *schemaNode, depth int) bool {
 			}
 		}
 	}
-	return true
+	return r.some == nil || s.hasProperty(v, r.some, depth)
+}
+
+// kindOf is the type of v. It is 0 for a number with too many digits.
+func kindOf(v any) kinds {
+	switch v := v.(type) {
+	case nil:
+		return kindNull
+	case bool:
+		return kindBool
+	case numeral:
+		r, ok := parseNumber(string(v))
+		switch {
+		case !ok:
+			return 0
+		case r.IsInt():
+			return kindInteger
+		}
+		return kindFraction
+	case string:
+		return kindString
+	case []any:
+		return kindArray
+	}
+	return kindObject
 }

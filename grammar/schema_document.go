@@ -17,17 +17,19 @@ type document struct {
 	byURI       map[string]*object // schemas by their absolute URI
 	closed      bool               // objects with declared properties have no others, unless additionalProperties says so
 	inferTypes  bool               // a schema without type has the type that its keywords are about
+	anyForOne   bool               // there is an x-oneOf
 	trueSchema  *schemaNode        // the schema true
 	falseSchema *schemaNode        // the schema false
 	list        []*schemaNode
 	localJSON   map[*schemaNode]*object // what schemas.local has returned
+	negations   map[any]*derived        // of schemas, by what they are the negation of
 }
 
 func newDocument(root any, path string, o Options, m *meter) *document {
 	d := &document{meter: m, root: root, closed: o.Strict || o.DisableAdditionalProperties, inferTypes: o.Strict, nodes: make(map[*object]*schemaNode), paths: make(map[*object]string),
 		bases: make(map[*object]string), anchors: make(map[string]*object), byURI: make(map[string]*object),
-		localJSON: make(map[*schemaNode]*object)}
-	d.trueSchema = d.add(&schemaNode{kinds: kindAll, path: path})
+		localJSON: make(map[*schemaNode]*object), negations: make(map[any]*derived)}
+	d.trueSchema = d.add(newNode(true, path))
 	d.falseSchema = d.add(&schemaNode{never: true, path: path})
 	d.index(root, path, "")
 	return d
@@ -70,6 +72,7 @@ func (d *document) index(v any, path, base string) {
 		d.byURI[base] = o
 	}
 	d.spend(1 + len(o.keys))
+	d.anyForOne = d.anyForOne || o.m["x-oneOf"] != nil
 	d.paths[o], d.bases[o] = path, base
 	for _, k := range []string{"$anchor", "$dynamicAnchor"} {
 		if a, ok := o.m[k].(string); ok {

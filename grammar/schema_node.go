@@ -39,7 +39,13 @@ type schemaNode struct {
 	oneOf []any
 	enum  []any // nil: any value
 	// listed has the canonical texts of enum, once they are needed.
-	listed map[string]bool
+	listed   map[string]bool
+	excluded *exclusion // values that are not allowed, besides arrays and objects; nil: none
+	negates  any        // the schema that this one is the negation of; nil: it is none
+	// undeniable is set if the node stands for values that cannot be told exactly.
+	undeniable *undeniable
+	anyForOne  bool  // x-oneOf: oneOf may be read as anyOf
+	typed      kinds // what the keyword type says; kinds may be fewer, if it was inferred
 	numbers
 	text  textRules
 	array arrayRules
@@ -52,13 +58,18 @@ type textRules struct {
 	pattern     string
 	hasPattern  bool
 	format      string
+	not         []patternAt // patterns that must not match anywhere in the string
 }
+
+// patternAt is a pattern with the path of the keyword that it is from.
+type patternAt struct{ pattern, path string }
 
 // arrayRules are the keywords for arrays.
 type arrayRules struct {
 	least, most int64 // elements; most -1: no bound
 	prefix      []any
 	items       any // nil: anything
+	some        *someItem
 }
 
 // objectRules are the keywords for objects.
@@ -70,7 +81,9 @@ type objectRules struct {
 	additional  any  // nil: anything
 	implied     bool // additional is false because of document.closed; it then applies only to names that no schema of a set declares
 	required    []string
-	keys        any // propertyNames, nil: anything
+	keys        any      // propertyNames, nil: anything
+	mentioned   []string // names that a negation or a condition speaks of: they are in declared, and have no place in the order
+	some        *someProperty
 }
 
 // patternRule is an entry of patternProperties.
@@ -95,6 +108,8 @@ func (d *document) node(v any) *schemaNode {
 			d.parse(n, v)
 		}
 		return n
+	case *derived:
+		return d.derivedNode(v)
 	}
 	fail(ErrInvalid, "", "a schema must be an object or a boolean, not %s", quoteValue(v))
 	return nil
@@ -110,7 +125,7 @@ func quoteValue(v any) string {
 }
 
 // refused are the keywords whose meaning masks cannot keep exactly.
-var refused = []string{"not", "if", "contains", "dependentSchemas", "dependentRequired", "dependencies",
+var refused = []string{"contains",
 	"unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$recursiveRef"}
 
 // parse fills n with the keywords of o.
@@ -118,10 +133,7 @@ func (d *document) parse(n *schemaNode, o *object) {
 	p := nodeParser{d: d, n: n, o: o}
 	for _, k := range refused {
 		v, ok := o.m[k]
-		if !ok || v == true && strings.HasPrefix(k, "unevaluated") || k == "if" && o.m["then"] == nil && o.m["else"] == nil {
-			continue
-		}
-		if m, ok := v.(*object); ok && len(m.keys) == 0 && strings.HasPrefix(k, "depend") {
+		if !ok || v == true && strings.HasPrefix(k, "unevaluated") {
 			continue
 		}
 		fail(ErrUnsupported, p.at(k), "%s cannot be enforced", k)
@@ -133,6 +145,7 @@ func (d *document) parse(n *schemaNode, o *object) {
 	}
 	p.kinds()
 	p.combinations()
+	p.conditions()
 	p.values()
 	p.bounds()
 	p.texts()
@@ -160,9 +173,11 @@ func (p nodeParser) kinds() {
 		if _, ok := p.o.m["type"]; ok {
 			p.bad("type", "a type or a list of types")
 		}
+		p.n.typed = kindAll
 		if p.d.inferTypes {
 			p.n.kinds = p.implied()
 		}
+		return
 	case string:
 		k, ok := kindNames[t]
 		if !ok {
@@ -182,6 +197,7 @@ func (p nodeParser) kinds() {
 	default:
 		p.bad("type", "a type or a list of types")
 	}
+	p.n.typed = p.n.kinds
 }
 
 // about are the keywords that apply to one type only.
@@ -189,7 +205,8 @@ var about = map[kinds][]string{
 	kindString: {"minLength", "maxLength", "pattern", "format"},
 	kindNumber: {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
 	kindArray:  {"items", "prefixItems", "minItems", "maxItems"},
-	kindObject: {"properties", "patternProperties", "additionalProperties", "required", "minProperties", "maxProperties", "propertyNames"},
+	kindObject: {"properties", "patternProperties", "additionalProperties", "required", "minProperties", "maxProperties", "propertyNames",
+		"dependencies", "dependentRequired", "dependentSchemas"},
 }
 
 // implied is the type that the keywords of the schema are about. It is any type if they
@@ -252,6 +269,12 @@ func (p nodeParser) combinations() {
 		p.n.also = append(p.n.also, p.d.resolve(p.o, ref))
 	}
 	p.n.anyOf, p.n.oneOf = p.list("anyOf"), p.list("oneOf")
+	if v, ok := p.o.m["x-oneOf"]; ok {
+		if v != "any" {
+			p.bad("x-oneOf", `"any"`)
+		}
+		p.n.anyForOne = true
+	}
 }
 
 func (p nodeParser) values() {

@@ -57,6 +57,11 @@ func (s *schemas) members(a alternative) *members {
 			}
 		}
 	}
+	for _, n := range a {
+		for _, name := range n.props.mentioned {
+			add(name)
+		}
+	}
 	return m
 }
 
@@ -212,7 +217,8 @@ func (s *schemas) object(from int32, a alternative) int32 {
 	if slices.ContainsFunc(m.declared, func(p member) bool { return p.barred }) {
 		return b.state()
 	}
-	if bare && len(m.undeclared) == 1 && m.undeclared[0].names == nil && s.key(m.undeclared[0].set) == "" && m.least == 0 && m.most < 0 {
+	some := a.someProperties()
+	if bare && len(some) == 0 && len(m.undeclared) == 1 && m.undeclared[0].names == nil && s.key(m.undeclared[0].set) == "" && m.least == 0 && m.most < 0 {
 		if r, ok := s.common(ruleObject, ruleTightObject); ok {
 			return b.call(from, r)
 		}
@@ -226,6 +232,9 @@ func (s *schemas) object(from int32, a alternative) int32 {
 			return b.state()
 		}
 		fail(ErrUnsupported, m.leastPath, "minProperties cannot be enforced: undeclared names may repeat, so only one of them counts")
+	}
+	if len(some) > 0 {
+		return s.objectWith(from, m, some)
 	}
 	return s.body(from, m)
 }

@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// disjoint returns those schemas of a oneOf that a value can satisfy together with
-// have. The oneOf is refused unless no value can satisfy two of them.
-func (s *schemas) disjoint(have alternative, c choice) []any {
+// exclusive returns the sets of schemas of which a value satisfies one, if it satisfies have
+// and exactly one schema of a oneOf: the schema, and the negations of those others that the
+// same value may satisfy. narrowed is true if there are any.
+func (s *schemas) exclusive(have alternative, c choice) (branches [][]any, narrowed bool) {
 	var with []any
 	for _, n := range have {
 		if n != c.of {
@@ -17,16 +18,37 @@ func (s *schemas) disjoint(have alternative, c choice) []any {
 	}
 	with = append(with, s.local(c.of))
 	o := &oneOf{s: s, with: slices.Clip(with)}
-	var at []int
-	for i, v := range c.from {
+	for _, v := range c.from {
 		if !s.empty(append(o.with, v)) {
-			o.of, at = append(o.of, v), append(at, i)
+			o.of = append(o.of, v)
 		}
 	}
-	if i, j, ok := o.overlap(); ok {
-		fail(ErrUnsupported, stepPath(c.of.path, "oneOf"), "oneOf cannot be enforced: its alternatives %d and %d may match the same value", at[j], at[i])
+	for _, v := range o.of {
+		branches = append(branches, []any{v})
 	}
-	return o.of
+	o.overlaps(func(i, j int) bool {
+		narrowed = true
+		branches[i] = append(branches[i], s.d.negate(o.of[j]))
+		branches[j] = append(branches[j], s.d.negate(o.of[i]))
+		return true
+	})
+	if narrowed && s.relax(c.of) {
+		for i, v := range o.of {
+			branches[i] = []any{v}
+		}
+		s.b.warn(stepPath(c.of.path, "oneOf"), "oneOf is read as anyOf: its alternatives may match the same value, and that cannot be excluded")
+	}
+	return branches, narrowed
+}
+
+// relax reports whether the oneOf of n is read as anyOf. It notes whether it might be: if
+// the schema is refused because of a oneOf that is read exactly, it is read again.
+func (s *schemas) relax(n *schemaNode) bool {
+	if s.oneOfAny || n.anyForOne {
+		s.relaxable = true
+		return s.relaxed
+	}
+	return false
 }
 
 // oneOf looks for two alternatives of a oneOf that the same value may satisfy. To compare
@@ -40,13 +62,23 @@ type oneOf struct {
 	of   []any
 }
 
-// overlap returns two alternatives, j before i, that may match the same value.
+// overlap reports whether two alternatives may match the same value, and which, j before i.
 func (o *oneOf) overlap() (i, j int, ok bool) {
+	o.overlaps(func(a, b int) bool {
+		i, j, ok = a, b, true
+		return false
+	})
+	return i, j, ok
+}
+
+// overlaps calls f for the pairs of alternatives, j before i, that may match the same value,
+// until it returns false.
+func (o *oneOf) overlaps(f func(i, j int) bool) {
 	labels := o.labels()
 	var unlabelled []int
 	seen := make(map[string][]int) // the alternatives before the i-th, by label
 	for i := range o.of {
-		before := unlabelled
+		before := slices.Clone(unlabelled)
 		if labels[i] == nil {
 			before = nil
 			for j := range i {
@@ -55,17 +87,18 @@ func (o *oneOf) overlap() (i, j int, ok bool) {
 			unlabelled = append(unlabelled, i)
 		} else {
 			for _, l := range labels[i] {
-				before = append(slices.Clip(before), seen[l]...)
+				before = append(before, seen[l]...)
 				seen[l] = append(seen[l], i)
 			}
+			slices.Sort(before)
+			before = slices.Compact(before)
 		}
 		for _, j := range before {
-			if !o.s.empty(append(o.with, o.of[i], o.of[j])) {
-				return i, j, true
+			if !o.s.empty(append(o.with, o.of[i], o.of[j])) && !f(i, j) {
+				return
 			}
 		}
 	}
-	return 0, 0, false
 }
 
 // labels returns for each alternative a list of constants of which every value that it

@@ -107,6 +107,7 @@ func (s *schemas) stringRules(a alternative) stringRules {
 			}
 		}
 	}
+	s.exclude(&r, a)
 	return r
 }
 
@@ -121,7 +122,7 @@ func (s *schemas) string(from int32, a alternative) int32 {
 	if len(r.langs) == 0 {
 		return s.b.callN(s.b.lit(from, `"`), ruleTail, int32(r.least), int32(r.most))
 	}
-	if len(r.langs) == 1 && r.langs[0].ast == nil && r.least == 0 && r.most < 0 {
+	if len(r.langs) == 1 && r.langs[0].rule != 0 && r.least == 0 && r.most < 0 {
 		return s.b.call(s.b.lit(from, `"`), r.langs[0].rule)
 	}
 	key := ""
@@ -273,9 +274,14 @@ func (s *schemas) emptyStrings(a alternative) bool {
 
 // keyNames is the language of the names that the propertyNames of n allow.
 func (s *schemas) keyNames(n *schemaNode) *dfa {
-	path := stepPath(n.path, "propertyNames")
+	return s.namesThat(n.props.keys, stepPath(n.path, "propertyNames"))
+}
+
+// namesThat is the language of the names that satisfy schema, which is from the keyword at
+// path.
+func (s *schemas) namesThat(schema any, path string) *dfa {
 	none := allDFA()
-	for _, a := range s.expand([]any{n.props.keys}, true) {
+	for _, a := range s.expand([]any{schema}, true) {
 		none = s.combine(none, s.namesOf(a, path), true, path)
 	}
 	return s.combine(allDFA(), none, true, path)
@@ -283,6 +289,7 @@ func (s *schemas) keyNames(n *schemaNode) *dfa {
 
 // namesOf is the language of the strings of a. path is that of propertyNames.
 func (s *schemas) namesOf(a alternative, path string) *dfa {
+	a.refuse()
 	for _, n := range a {
 		if n.enum == nil {
 			continue

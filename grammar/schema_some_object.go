@@ -1,0 +1,181 @@
+package grammar
+
+// objectWith builds the automaton of an object that has the properties that are demanded.
+// It is at a place for each number of declared properties that have been read or left out,
+// number of properties (as objectBody counts them), and set of demands that are met.
+//
+// An undeclared name may come up twice, and then readers take the last value. So once an
+// undeclared property has met a demand, all further ones with names that the demand is about
+// must meet it, too.
+type objectWith struct {
+	s      *schemas
+	m      *members
+	is     []any
+	names  []*dfa // of each demand
+	all    int    // all demands
+	counts int
+	end    int32
+	rules  map[int]int32 // for the undeclared properties, by the demands that are met before them
+}
+
+func (s *schemas) objectWith(from int32, m *members, some []*someProperty) int32 {
+	if m.least <= int64(m.required) {
+		m.least = 0
+	}
+	o := &objectWith{s: s, m: m, counts: countsToTell(m), end: s.b.state(), all: 1<<len(some) - 1, rules: make(map[int]int32)}
+	for _, p := range some {
+		o.is = append(o.is, p.is)
+		o.names = append(o.names, s.witnessNames(p))
+	}
+	o.splitUndeclared()
+	var places []int32
+	for i := len(m.declared); i >= 0; i-- {
+		places = o.prepend(i, places)
+	}
+	s.b.eps(s.ws(s.b.lit(from, "{")), places[0])
+	return s.b.lit(o.end, "}")
+}
+
+// splitUndeclared splits the classes of undeclared names by the demands that they are about.
+func (o *objectWith) splitUndeclared() {
+	classes := o.m.undeclared
+	for _, names := range o.names {
+		var split []undeclaredNames
+		for _, c := range classes {
+			if c.names == nil {
+				c.names = allDFA()
+			}
+			for _, minus := range []bool{false, true} {
+				if part := o.s.combine(c.names, names, minus, ""); !part.empty() {
+					split = append(split, undeclaredNames{part, c.set})
+				}
+			}
+		}
+		classes = split
+	}
+	o.m.undeclared = classes
+}
+
+// about are the demands that names with the text of a class are about. All names of a class
+// are alike.
+func (o *objectWith) about(is func(names *dfa) bool) int {
+	bits := 0
+	for j, names := range o.names {
+		if is(names) {
+			bits |= 1 << j
+		}
+	}
+	return bits
+}
+
+func (o *objectWith) full(count int) bool { return o.m.most >= 0 && int64(count) >= o.m.most }
+
+// place is the index of a place.
+func (o *objectWith) place(count, met int) int { return count*(o.all+1) + met }
+
+// prepend makes the places before the i-th declared property out of those after it.
+func (o *objectWith) prepend(i int, after []int32) []int32 {
+	b := o.s.b
+	places := make([]int32, (o.counts+1)*(o.all+1))
+	for k := range places {
+		places[k] = b.state()
+	}
+	if i == len(o.m.declared) {
+		for count := range o.counts + 1 {
+			for met := range o.all + 1 {
+				o.last(places[o.place(count, met)], count, met)
+			}
+		}
+		return places
+	}
+	p := &o.m.declared[i]
+	text := quoteJSON(p.name)
+	bits := o.about(func(names *dfa) bool { return names.match(p.name) })
+	for count := range min(i, o.counts) + 1 {
+		for met := range o.all + 1 {
+			k := o.place(count, met)
+			if !p.required {
+				b.eps(places[k], after[k])
+			}
+			if o.full(count) {
+				continue
+			}
+			at := o.comma(places[k], count)
+			at = o.s.ws(b.lit(o.s.ws(b.lit(at, text)), ":"))
+			for _, c := range o.s.outcomes(p.set, met, bits, 0, o.is) {
+				b.eps(o.s.ws(b.call(at, o.s.value(c.set))), after[o.place(min(count+1, o.counts), c.met)])
+			}
+		}
+	}
+	return places
+}
+
+func (o *objectWith) comma(at int32, count int) int32 {
+	if count == 0 {
+		return at
+	}
+	return o.s.ws(o.s.b.lit(at, ","))
+}
+
+// last makes the place after all declared properties.
+func (o *objectWith) last(at int32, count, met int) {
+	b := o.s.b
+	if met == o.all && int64(count) >= o.m.least {
+		b.eps(at, o.end)
+	}
+	if len(o.m.undeclared) == 0 || o.full(count) || int64(count)+1 < o.m.least {
+		return
+	}
+	left := int32(-1)
+	if o.m.most >= 0 {
+		left = int32(o.m.most) - int32(count)
+	}
+	b.eps(b.callN(o.comma(at, count), o.rule(met), 0, left), o.end)
+}
+
+// rule reads undeclared properties, at least one, until all demands are met.
+func (o *objectWith) rule(start int) int32 {
+	if r, ok := o.rules[start]; ok {
+		return r
+	}
+	b := o.s.b
+	r := b.rule()
+	o.rules[start] = r
+	loops := make([]int32, o.all+1) // after a property, by the demands that are met; 0: no way leads there
+	first := b.state()
+	b.step(b.start(r), step{kind: stepTick, to: first})
+	o.property(first, start, start, loops)
+	for met := start; met <= o.all; met++ {
+		if loops[met] == 0 {
+			continue
+		}
+		body := b.state()
+		b.step(loops[met], step{kind: stepTick, to: body})
+		o.property(o.comma(body, 1), start, met, loops)
+	}
+	if loops[o.all] != 0 {
+		out := b.state()
+		b.step(loops[o.all], step{kind: stepGuard, to: out})
+		b.accept(out)
+	}
+	return r
+}
+
+// property reads an undeclared property. Before the first one, the demands in start were met.
+func (o *objectWith) property(from int32, start, met int, to []int32) {
+	b := o.s.b
+	open := b.lit(from, `"`)
+	for _, c := range o.m.undeclared {
+		bits := o.about(func(names *dfa) bool { return !o.s.combine(c.names, names, false, "").empty() })
+		var at int32 = -1
+		for _, w := range o.s.outcomes(c.set, met, bits, bits&met&^start, o.is) {
+			if at < 0 {
+				at = o.s.ws(b.lit(o.s.ws(b.jsonString(open, c.names)), ":"))
+			}
+			if to[w.met] == 0 {
+				to[w.met] = b.state()
+			}
+			b.eps(o.s.ws(b.call(at, o.s.value(w.set))), to[w.met])
+		}
+	}
+}
