@@ -77,6 +77,8 @@ type builder struct {
 	singletons []int32 // see subsets
 	worklist   []int32 // scratch of reach
 	warnings   []Warning
+	voc        *Vocabulary // for the tokens that a grammar names; nil in what has no vocabulary
+	marked     bool        // a token was named
 }
 
 func newBuilder(base *network, limit int, m *meter) *builder {

@@ -116,6 +116,7 @@ func compileMetered(s Spec, v *Vocabulary, cfg Config, work *meter, h *holding) 
 	defer catch(&err)
 	work.hold(specBytes * s.size())
 	b := newBuilder(commonRules(), cfg.MaxStates, work)
+	b.voc = v
 	n := b.finish(b.spec(s))
 	m := newMachine(n, v, cfg.GrammarBytes)
 	if m.root == dead {

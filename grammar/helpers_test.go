@@ -73,6 +73,11 @@ func referenceMask(m *Matcher, mask []uint32) {
 		}
 		i++
 	}
+	for tok := range int32(v.size) { // named tokens, which are not in the trie
+		if m.m.net.marked && m.m.run(m.at, markerOf(tok)) != dead {
+			v.set(mask, tok)
+		}
+	}
 	if m.Done() {
 		for _, e := range v.eos {
 			mask[e>>5] |= 1 << (e & 31)

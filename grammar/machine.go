@@ -41,6 +41,7 @@ type machine struct {
 	marks     uint64 // passes of close so far
 	bytes     int64  // what was built takes about this much memory
 	templates projections
+	named     map[*position][]uint32 // see namedAfter
 	common    borrowed
 	outlined  borrowed
 	limit     int64
@@ -124,7 +125,7 @@ func (m *machine) forget() {
 	}
 	m.frames, m.positions, m.bytes = make(map[frameKey]*frame), make(map[string]*position), 0
 	m.common, m.outlined = borrowed{}, borrowed{}
-	m.templates = projections{}
+	m.templates, m.named = projections{}, nil
 }
 
 // held is about how much memory all that was built takes. The caller holds mu.

@@ -81,16 +81,7 @@ func (m *Matcher) QuickAccept(token int32) bool {
 	if token < 0 || int(token) >= v.size || m.ended > 0 || v.ends(token) || len(v.tokens[token]) > maxTokenLen {
 		return true
 	}
-	at := m.at
-	for _, b := range v.tokens[token] {
-		if at == dead {
-			break
-		}
-		if at = at.next[m.m.net.class[b]].Load(); at == nil {
-			return false
-		}
-	}
-	return true
+	return m.m.quick(m.at, v.tokens[token]) && (!m.m.net.marked || m.m.quick(m.at, markerOf(token)))
 }
 
 // Accept goes on over a token. If the token is not legal here, it changes nothing and
@@ -108,11 +99,10 @@ func (m *Matcher) Accept(token int32) bool {
 		m.ended++
 		return true
 	}
-	t := v.tokens[token]
-	if m.ended > 0 || len(t) == 0 || len(t) > maxTokenLen {
+	if m.ended > 0 {
 		return false
 	}
-	next := m.m.run(m.at, t)
+	next := m.m.accept(m.at, token)
 	if next == dead {
 		return false
 	}
@@ -152,7 +142,7 @@ func (m *Matcher) Forced(dst []byte) []byte {
 	at := m.at
 	for range maxForced {
 		b, ok := m.m.onlyByte(at)
-		if !ok {
+		if !ok || b == marker { // a named token has no bytes
 			break
 		}
 		dst = append(dst, b)

@@ -13,6 +13,7 @@ type network struct {
 	root   int32      // the rule for a whole text
 	class  [256]uint8 // of each byte; bytes that no edge tells apart have the same class
 	reps   []byte     // one byte of each class
+	marked bool       // there are named tokens
 
 	// In base only, for each rule:
 	cuts         [][4]uint64 // the bytes at which a range of its edges begins or has just ended, as bits
@@ -45,6 +46,7 @@ func (b *builder) finish(root int32) *network {
 		n = b.rules()
 		n.root = root
 	}
+	n.marked = b.marked
 	n.trim(b)
 	if !n.alive(root) {
 		fail(ErrUnsatisfiable, "", "no text can satisfy this")

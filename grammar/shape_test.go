@@ -12,7 +12,7 @@ import (
 // that a search through all tokens finds.
 func TestSubtreesOfTheTrie(t *testing.T) {
 	tokens, eos := syntheticTokens(3000, true)
-	tokens = append(tokens, []byte("\x00\xff\x80"), []byte{'{'}, bytes.Repeat([]byte{'='}, 255), nil)
+	tokens = append(tokens, []byte("\x00\xfe\x80"), []byte{'{'}, bytes.Repeat([]byte{'='}, 255), nil)
 	v, err := NewVocabulary(tokens, append(eos, int32(len(tokens)-1)))
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,9 @@ import (
 )
 
 // tagRule lowers a structural tag: a tree of formats, or the older form, a list of
-// structures with triggers (documentation of xgrammar 0.2.6, "Structural Tag Usage").
+// structures with triggers. What is read and what it means is as in xgrammar 0.2.8, which
+// vLLM and SGLang use (its documentation, "Structural Tag Usage"); testdata/xgrammar_tags.json
+// has its verdicts. Also as there, fields that a format does not have are ignored.
 func (b *builder) tagRule(text []byte, o Options) int32 {
 	v, err := parseJSON(text)
 	if err != nil {
@@ -19,55 +21,88 @@ func (b *builder) tagRule(text []byte, o Options) int32 {
 	t := &tags{b: b, o: o}
 	r := b.rule()
 	var n tagNode
-	if f, ok := root.m["format"]; ok {
+	if root.m["structures"] != nil {
+		n = t.legacy(root)
+	} else if f, ok := root.m["format"]; ok {
 		n = t.node(f, "/format")
 	} else {
-		n = t.legacy(root)
+		fail(ErrInvalid, "", "a structural tag needs format, or structures and triggers")
 	}
-	end, _ := t.read(b.start(r), n, nil)
-	b.accept(end)
+	b.accept(t.read(b.start(r), n))
 	return r
 }
 
 // tags lowers a structural tag.
 type tags struct {
-	b *builder
-	o Options
+	b     *builder
+	o     Options
+	ends  []string   // the texts that end the innermost tag; free text in it stops before them
+	end   []tokenSet // the token that ends the innermost tag; free tokens in it stop before it
+	depth int
 }
 
 // tagNode is a format: an object with its path.
 type tagNode struct {
 	o    *object
 	path string
+	kind string
 }
 
-// node is the format v.
+// node is the format v. Without a type, a format is what its fields are those of.
 func (t *tags) node(v any, path string) tagNode {
 	o, ok := v.(*object)
 	if !ok {
 		fail(ErrInvalid, path, "a format must be an object")
 	}
-	return tagNode{o, path}
+	n := tagNode{o: o, path: path}
+	if _, ok := o.m["type"]; ok {
+		n.kind = n.text("type")
+		return n
+	}
+	for _, f := range tagFields {
+		if !slices.ContainsFunc(f.fields, func(k string) bool { _, ok := o.m[k]; return !ok }) {
+			n.kind = f.kind
+			return n
+		}
+	}
+	fail(ErrInvalid, path, "this is no format")
+	return n
 }
 
-// legacy turns {structures, triggers} into a format triggered_tags.
+// tagFields are the fields that formats without a type are known by, in the order in which
+// xgrammar tries them.
+var tagFields = []struct {
+	kind   string
+	fields []string
+}{
+	{"tag", []string{"begin", "content", "end"}},
+	{"const_string", []string{"value"}},
+	{"json_schema", []string{"json_schema"}},
+	{"any_text", []string{"excludes"}},
+	{"sequence", []string{"elements"}},
+	{"triggered_tags", []string{"triggers", "tags"}},
+	{"tags_with_separator", []string{"tags", "separator"}},
+	{"optional", []string{"content"}},
+	{"dispatch", []string{"rules"}},
+}
+
+// legacy turns {structures, triggers} into a format triggered_tags. at_least_one is SGLang's.
 func (t *tags) legacy(root *object) tagNode {
-	n := tagNode{root, ""}
+	n := tagNode{o: root}
 	list := []any{}
 	for i, v := range n.list("structures") {
-		s := t.node(v, stepIndex(stepPath(n.path, "structures"), i))
-		schema, ok := s.o.m["schema"]
-		if !ok || schema == nil {
-			schema = true
+		s, ok := v.(*object)
+		if !ok {
+			fail(ErrInvalid, stepIndex(stepPath(n.path, "structures"), i), "must be an object")
 		}
-		content := &object{m: map[string]any{"type": "json_schema", "json_schema": schema}, keys: []string{"type", "json_schema"}}
-		list = append(list, &object{m: map[string]any{"type": "tag", "begin": s.o.m["begin"], "content": content, "end": s.o.m["end"]},
+		content := &object{m: map[string]any{"type": "json_schema", "json_schema": s.m["schema"]}, keys: []string{"type", "json_schema"}}
+		list = append(list, &object{m: map[string]any{"type": "tag", "begin": s.m["begin"], "content": content, "end": s.m["end"]},
 			keys: []string{"type", "begin", "content", "end"}})
 	}
-	return tagNode{&object{m: map[string]any{"type": "triggered_tags", "tags": list, "triggers": root.m["triggers"]}, keys: []string{"type", "tags", "triggers"}}, ""}
+	return tagNode{kind: "triggered_tags", o: &object{
+		m:    map[string]any{"type": "triggered_tags", "tags": list, "triggers": root.m["triggers"], "at_least_one": root.m["at_least_one"]},
+		keys: []string{"type", "tags", "triggers", "at_least_one"}}}
 }
-
-func (n tagNode) kind() string { return n.text("type") }
 
 func (n tagNode) text(key string) string {
 	s, ok := n.o.m[key].(string)
@@ -98,7 +133,8 @@ func (n tagNode) list(key string) []any {
 	return l
 }
 
-// texts is the list of strings under key, nil if there is none. end may be one string.
+// texts is the list of strings under key, nil if there is none. end may be one string, and
+// may be empty.
 func (n tagNode) texts(key string) []string {
 	v, ok := n.o.m[key]
 	if !ok || v == nil {
@@ -123,98 +159,105 @@ func (n tagNode) texts(key string) []string {
 	return res
 }
 
-// allowOnly refuses fields other than keys: they might ask for something.
-func (n tagNode) allowOnly(keys ...string) {
-	for _, k := range n.o.keys {
-		if k != "type" && n.o.m[k] != nil && !slices.Contains(keys, k) {
-			fail(ErrUnsupported, stepPath(n.path, k), "a %s with %s is not supported", n.kind(), k)
-		}
-	}
-}
-
-// read reads n. ends are the texts that end what n is the last part of. Free text at
-// the end of n goes up to the first of them and reads it as well; ended reports that.
-func (t *tags) read(from int32, n tagNode, ends []string) (to int32, ended bool) {
+// read reads n.
+func (t *tags) read(from int32, n tagNode) int32 {
 	t.b.spend(1)
-	switch n.kind() {
-	case "const_string":
-		n.allowOnly("value")
-		return t.b.lit(from, n.text("value")), false
-	case "json_schema":
-		return t.schema(from, n), false
-	case "grammar":
-		n.allowOnly("grammar")
-		return t.b.call(from, t.b.notationRule(n.text("grammar"))), false
-	case "regex":
-		n.allowOnly("pattern")
-		return t.b.call(from, t.b.regexRule(n.text("pattern"))), false
-	case "any_text":
-		n.allowOnly("excludes")
-		return t.freeText(from, n.texts("excludes"), ends, triggers{})
-	case "sequence":
-		n.allowOnly("elements")
-		l := n.list("elements")
-		for i, e := range l {
-			var last []string
-			if i == len(l)-1 {
-				last = ends
-			}
-			from, ended = t.read(from, t.node(e, stepIndex(stepPath(n.path, "elements"), i)), last)
-		}
-		return from, ended
-	case "or":
-		n.allowOnly("elements")
-		return t.anyOf(from, n, ends), len(ends) > 0
-	case "optional", "star", "plus", "repeat":
-		return t.repeated(from, n), false
-	case "tag":
-		return t.tag(from, n, ""), false
-	case "triggered_tags":
-		return t.triggered(from, n, ends)
-	case "dispatch":
-		return t.dispatch(from, n, ends)
-	case "tags_with_separator":
-		return t.separated(from, n), false
+	if t.depth++; t.depth > maxDepth {
+		fail(ErrTooComplex, n.path, "formats are nested too deeply")
 	}
-	fail(ErrUnsupported, stepPath(n.path, "type"), "the format %q is not supported", n.kind())
-	return 0, false
+	defer func() { t.depth-- }()
+	switch n.kind {
+	case "const_string":
+		return t.b.lit(from, n.text("value"))
+	case "json_schema":
+		return t.schema(from, n)
+	case "qwen_xml_parameter":
+		return t.xml(from, n, "qwen_xml")
+	case "grammar":
+		return t.b.call(from, t.b.notationRule(n.text("grammar")))
+	case "regex":
+		return t.b.call(from, t.b.regexRule(n.text("pattern")))
+	case "any_text":
+		return t.anyText(from, n)
+	case "sequence":
+		for i, e := range n.list("elements") {
+			from = t.read(from, t.node(e, stepIndex(stepPath(n.path, "elements"), i)))
+		}
+		return from
+	case "or":
+		return t.anyOf(from, n)
+	case "optional", "star", "plus", "repeat":
+		return t.repeated(from, n)
+	case "tag":
+		return t.tag(from, n, "")
+	case "triggered_tags":
+		return t.triggered(from, n)
+	case "dispatch":
+		return t.dispatch(from, n)
+	case "tags_with_separator":
+		return t.separated(from, n)
+	}
+	return t.readTokens(from, n)
 }
 
 func (t *tags) schema(from int32, n tagNode) int32 {
-	n.allowOnly("json_schema", "style", "any_order")
-	if s := n.o.m["style"]; s != nil && s != "json" {
-		fail(ErrUnsupported, stepPath(n.path, "style"), "only the style json is supported")
+	if s, ok := n.o.m["style"]; ok && s != nil && n.text("style") != "json" {
+		return t.xml(from, n, n.text("style"))
 	}
-	if n.flag("any_order", false) {
-		fail(ErrUnsupported, stepPath(n.path, "any_order"), "any_order gives up required properties and is not supported")
-	}
-	s, ok := n.o.m["json_schema"]
-	if !ok {
-		fail(ErrInvalid, n.path, "json_schema is missing")
-	}
-	return t.b.call(from, t.b.schemaRule(s, stepPath(n.path, "json_schema"), t.o))
+	return t.b.call(from, t.b.schemaRule(n.schema(), stepPath(n.path, "json_schema"), t.schemaOptions(n)))
 }
 
-// anyOf reads one of the elements of n, and then one of ends if there are any.
-func (t *tags) anyOf(from int32, n tagNode, ends []string) int32 {
+// schema is the JSON schema of n. SGLang reads null and none as the schema of everything.
+func (n tagNode) schema() any {
+	s := n.o.m["json_schema"]
+	if s == nil {
+		return true
+	}
+	return s
+}
+
+// schemaOptions are the options for the schema of n, with what n itself says.
+func (t *tags) schemaOptions(n tagNode) Options {
+	if l, ok := n.o.m["excludes"].([]any); ok && len(l) > 0 {
+		fail(ErrUnsupported, stepPath(n.path, "excludes"), "texts that strings may not contain are not supported")
+	}
+	if n.flag("any_order", false) {
+		t.b.warn(stepPath(n.path, "any_order"), "properties come in the order of the schema, and required ones are not left out")
+	}
+	o := t.o
+	if n.o.m["max_whitespace_cnt"] != nil {
+		if most := n.count("max_whitespace_cnt"); most < 1 {
+			fail(ErrInvalid, stepPath(n.path, "max_whitespace_cnt"), "must be positive")
+		} else if o.WhitespacePattern == "" && !o.DisableAnyWhitespace && most < maxIndent+4 {
+			o.WhitespacePattern = "[ \\n\\r\\t]{0," + strconv.Itoa(int(most)) + "}"
+		}
+	}
+	return o
+}
+
+// anyText reads free text. It ends at the latest where the tag around it does.
+func (t *tags) anyText(from int32, n tagNode) int32 {
+	if n.o.m["max_tokens"] != nil {
+		fail(ErrUnsupported, stepPath(n.path, "max_tokens"), "text of a number of tokens is not supported: use max_chars, or any_tokens with max_tokens")
+	}
+	excludes := append(n.texts("excludes"), t.ends...)
+	if n.o.m["max_chars"] == nil {
+		return t.freeText(from, excludes, triggers{})
+	}
+	most := n.count("max_chars")
+	if most < 0 {
+		fail(ErrInvalid, stepPath(n.path, "max_chars"), "must not be negative")
+	}
+	return t.b.callN(from, t.b.shortText(excludes), 0, most)
+}
+
+// anyOf reads one of the elements of n.
+func (t *tags) anyOf(from int32, n tagNode) int32 {
 	to := t.b.state()
 	for i, e := range n.list("elements") {
 		s := t.b.state()
 		t.b.eps(from, s)
-		s, ended := t.read(s, t.node(e, stepIndex(stepPath(n.path, "elements"), i)), ends)
-		if !ended && len(ends) > 0 {
-			s = t.oneOf(s, ends)
-		}
-		t.b.eps(s, to)
-	}
-	return to
-}
-
-// oneOf reads one of texts.
-func (t *tags) oneOf(from int32, texts []string) int32 {
-	to := t.b.state()
-	for _, s := range texts {
-		t.b.eps(t.b.lit(from, s), to)
+		t.b.eps(t.read(s, t.node(e, stepIndex(stepPath(n.path, "elements"), i))), to)
 	}
 	return to
 }
@@ -222,26 +265,21 @@ func (t *tags) oneOf(from int32, texts []string) int32 {
 // repeated reads optional, star, plus and repeat.
 func (t *tags) repeated(from int32, n tagNode) int32 {
 	lo, hi := int32(0), int32(-1)
-	switch n.kind() {
+	switch n.kind {
 	case "optional":
 		hi = 1
 	case "plus":
 		lo = 1
 	case "repeat":
-		n.allowOnly("min", "max", "content")
 		lo, hi = n.count("min"), n.count("max")
 		if lo < 0 || hi >= 0 && lo > hi {
 			fail(ErrInvalid, n.path, "min must be at least 0 and at most max")
 		}
 	}
-	if n.kind() != "repeat" {
-		n.allowOnly("content")
-	}
 	content := t.node(n.o.m["content"], stepPath(n.path, "content"))
 	// The content is a rule, so that repetitions of it can be counted.
 	r := t.b.rule()
-	end, _ := t.read(t.b.start(r), content, nil)
-	t.b.accept(end)
+	t.b.accept(t.read(t.b.start(r), content))
 	return t.b.repeat(from, lo, hi, 8, func(at int32) int32 { return t.b.call(at, r) })
 }
 
@@ -258,39 +296,50 @@ func (n tagNode) count(key string) int32 {
 // tag reads the tag n without the first bytes of its begin, trigger, which have been
 // read already.
 func (t *tags) tag(from int32, n tagNode, trigger string) int32 {
-	if n.kind() != "tag" {
-		fail(ErrInvalid, stepPath(n.path, "type"), "must be a tag")
+	if set, ok := t.delimiter(n, "begin"); ok {
+		return t.afterBegin(t.b.token(from, set, stepPath(n.path, "begin")), n)
 	}
-	n.allowOnly("begin", "content", "end")
-	ends := n.texts("end")
-	if len(ends) == 0 {
-		fail(ErrInvalid, stepPath(n.path, "end"), "must be a string or a list of strings")
-	}
-	if slices.Contains(ends, "") {
-		ends = nil
-	}
-	s := t.b.lit(from, n.text("begin")[len(trigger):])
-	s, ended := t.read(s, t.node(n.o.m["content"], stepPath(n.path, "content")), ends)
-	if !ended && len(ends) > 0 {
-		s = t.oneOf(s, ends)
-	}
-	return s
+	return t.afterBegin(t.b.lit(from, n.text("begin")[len(trigger):]), n)
 }
 
+// afterBegin reads the content and the end of the tag n.
+func (t *tags) afterBegin(from int32, n tagNode) int32 {
+	inner := *t
+	inner.ends, inner.end = nil, nil
+	content := t.node(n.o.m["content"], stepPath(n.path, "content"))
+	if set, ok := t.delimiter(n, "end"); ok {
+		inner.end = []tokenSet{set}
+		return t.b.token(inner.read(from, content), set, stepPath(n.path, "end"))
+	}
+	ends := n.texts("end")
+	if len(ends) == 0 {
+		fail(ErrInvalid, stepPath(n.path, "end"), "must be a string, a list of strings or a token")
+	}
+	inner.ends = slices.DeleteFunc(slices.Clone(ends), func(s string) bool { return s == "" })
+	s, to := inner.read(from, content), t.b.state()
+	for _, end := range ends {
+		t.b.eps(t.b.lit(s, end), to)
+	}
+	return to
+}
+
+// tagNodes are the tags of n.
 func (t *tags) tagNodes(n tagNode) []tagNode {
 	l := n.list("tags")
 	res := make([]tagNode, len(l))
 	for i, v := range l {
 		res[i] = t.node(v, stepIndex(stepPath(n.path, "tags"), i))
+		if res[i].kind != "tag" {
+			fail(ErrInvalid, res[i].path, "must be a tag")
+		}
 	}
 	return res
 }
 
 // triggered reads free text in which, after one of the triggers, a tag must go on that
-// begins with it.
-func (t *tags) triggered(from int32, n tagNode, ends []string) (int32, bool) {
-	n.allowOnly("triggers", "tags", "at_least_one", "stop_after_first", "excludes")
-	tr := triggers{texts: n.texts("triggers")}
+// begins with it. With at_least_one it begins with a tag.
+func (t *tags) triggered(from int32, n tagNode) int32 {
+	tr := triggers{texts: n.texts("triggers"), once: n.flag("stop_after_first", false)}
 	list := t.tagNodes(n)
 	if len(tr.texts) == 0 {
 		fail(ErrInvalid, stepPath(n.path, "triggers"), "must be a list with something in it")
@@ -301,18 +350,17 @@ func (t *tags) triggered(from int32, n tagNode, ends []string) (int32, bool) {
 		}
 		tr.after = append(tr.after, t.afterTrigger(of, tr.texts[i]))
 	}
-	tr.once = n.flag("stop_after_first", false)
 	if n.flag("at_least_one", false) {
 		to := t.b.state()
 		for i, trigger := range tr.texts {
 			t.b.eps(tr.after[i](t.b.lit(from, trigger)), to)
 		}
 		if tr.once {
-			return to, false
+			return to
 		}
 		from = to
 	}
-	return t.freeText(from, n.texts("excludes"), ends, tr)
+	return t.freeText(from, append(n.texts("excludes"), t.ends...), tr)
 }
 
 // byTrigger returns, for each of the triggers, the tags that begin with it. Both lists may
@@ -358,35 +406,38 @@ func (t *tags) afterTrigger(of []tagNode, trigger string) frag {
 	}
 }
 
-// dispatch reads free text in which a format follows each of some texts.
-func (t *tags) dispatch(from int32, n tagNode, ends []string) (int32, bool) {
-	n.allowOnly("rules", "loop", "excludes")
-	var tr triggers
+// pairs are the rules of a dispatch: what begins each of them, and the format after it.
+func (t *tags) pairs(n tagNode) (begins []any, formats []tagNode) {
 	for i, v := range n.list("rules") {
 		path := stepIndex(stepPath(n.path, "rules"), i)
 		pair, _ := v.([]any)
 		if len(pair) != 2 {
-			fail(ErrInvalid, path, "must be a pair of a text and a format")
+			fail(ErrInvalid, path, "must be a pair of what begins it and a format")
 		}
-		text, ok := pair[0].(string)
-		if !ok || text == "" {
-			fail(ErrInvalid, path, "must begin with a text")
-		}
-		f := t.node(pair[1], stepIndex(path, 1))
-		tr.texts = append(tr.texts, text)
-		tr.after = append(tr.after, func(at int32) int32 {
-			to, _ := t.read(at, f, nil)
-			return to
-		})
+		begins, formats = append(begins, pair[0]), append(formats, t.node(pair[1], stepIndex(path, 1)))
 	}
-	tr.once = !n.flag("loop", true)
-	return t.freeText(from, n.texts("excludes"), ends, tr)
+	return begins, formats
+}
+
+// dispatch reads free text in which a format follows each of some texts.
+func (t *tags) dispatch(from int32, n tagNode) int32 {
+	tr := triggers{once: !n.flag("loop", true)}
+	begins, formats := t.pairs(n)
+	for i, v := range begins {
+		text, ok := v.(string)
+		if !ok || text == "" {
+			fail(ErrInvalid, stepIndex(stepPath(n.path, "rules"), i), "must begin with a text")
+		}
+		tr.texts = append(tr.texts, text)
+		tr.after = append(tr.after, func(at int32) int32 { return t.read(at, formats[i]) })
+	}
+	return t.freeText(from, n.texts("excludes"), tr)
 }
 
 // separated reads tags with a separator between them.
 func (t *tags) separated(from int32, n tagNode) int32 {
-	n.allowOnly("tags", "separator", "at_least_one", "stop_after_first")
 	list := t.tagNodes(n)
+	sep := n.text("separator")
 	r := t.b.rule()
 	end := t.b.state()
 	t.b.accept(end)
@@ -399,94 +450,8 @@ func (t *tags) separated(from int32, n tagNode) int32 {
 	}
 	s := t.b.call(from, r)
 	if !n.flag("stop_after_first", false) {
-		sep := n.text("separator")
 		s = t.b.star(s, func(at int32) int32 { return t.b.call(t.b.lit(at, sep), r) })
 	}
 	t.b.eps(s, to)
 	return to
-}
-
-// triggers are the texts in free text that something else follows.
-type triggers struct {
-	texts []string
-	after []frag // what follows each of texts
-	once  bool   // free text does not go on after that
-}
-
-// freeText reads any text without one of excludes in it. It stops where one of ends is
-// complete, which it reads as well and reports as ended; without ends it may stop
-// anywhere. Where a trigger is complete, what belongs to it follows.
-func (t *tags) freeText(from int32, excludes, ends []string, tr triggers) (to int32, ended bool) {
-	b := t.b
-	ac := newAhoCorasick(append(append(slices.Clone(excludes), ends...), tr.texts...))
-	f := &freeText{b: b, ac: ac, at: make([]int32, len(ac.next)), excludes: len(excludes)}
-	for i := range f.at {
-		f.at[i] = b.state()
-	}
-	b.eps(from, f.at[0])
-	to = b.state()
-	for range ends {
-		f.exits = append(f.exits, to)
-	}
-	for i := range tr.texts {
-		exit := b.state()
-		f.exits = append(f.exits, exit)
-		s := tr.after[i](exit)
-		switch {
-		case !tr.once:
-			b.eps(s, f.at[0])
-		case len(ends) > 0:
-			b.eps(t.oneOf(s, ends), to)
-		default:
-			b.eps(s, to)
-		}
-	}
-	for n := range ac.next {
-		if ac.final(int32(n)) {
-			continue // free text has been left before
-		}
-		if len(ends) == 0 {
-			b.eps(f.at[n], to)
-		}
-		f.edges(n)
-	}
-	return to, len(ends) > 0
-}
-
-// freeText lowers an Aho-Corasick automaton whose patterns are the excluded texts, then
-// those that have an exit.
-type freeText struct {
-	b        *builder
-	ac       *ahoCorasick
-	at       []int32 // the state of each node
-	excludes int
-	exits    []int32 // the state after each of the other patterns
-}
-
-// edges adds the edges of node n, as ranges of bytes that lead to the same node.
-func (f *freeText) edges(n int) {
-	next := &f.ac.next[n]
-	for lo := 0; lo < 256; {
-		hi := lo
-		for hi < 255 && next[hi+1] == next[lo] {
-			hi++
-		}
-		f.edge(f.at[n], byte(lo), byte(hi), next[lo])
-		lo = hi + 1
-	}
-}
-
-// edge adds an edge from state s to node n, or to the exits of the patterns that are
-// complete there.
-func (f *freeText) edge(s int32, lo, hi byte, n int32) {
-	if !f.ac.final(n) {
-		f.b.edge(s, lo, hi, f.at[n])
-		return
-	}
-	if f.ac.complete[n][0] < f.excludes {
-		return
-	}
-	for _, p := range f.ac.complete[n] {
-		f.b.edge(s, lo, hi, f.exits[p-f.excludes])
-	}
 }

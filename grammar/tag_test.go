@@ -37,7 +37,7 @@ func TestStructuralTag(t *testing.T) {
 			t.Errorf("%s: %v, want ErrInvalid", s, err)
 		}
 	}
-	for _, s := range []string{`{"format":{"type":"token","token":3}}`, `{"format":{"type":"any_text","max_tokens":3}}`, `{"format":{"type":"json_schema","style":"qwen_xml","json_schema":{}}}`} {
+	for _, s := range []string{`{"format":{"type":"any_text","max_tokens":3}}`, `{"format":{"type":"json_schema","style":"cohere_xml","json_schema":{}}}`, `{"format":{"type":"token","token":256}}`} {
 		if _, err := compileFor(tag(s), testVocabulary); !errors.Is(err, ErrUnsupported) {
 			t.Errorf("%s: %v, want ErrUnsupported", s, err)
 		}

@@ -38,17 +38,21 @@ type Vocabulary struct {
 	longest        int32
 	commonShapes   shapeCache // of common states
 	outlinedShapes shapeCache // of states that are spelled out
+	names          map[string]int32
+	nameable       []idRange // see nameTokens
 }
 
 // NewVocabulary builds the tables for a vocabulary. tokens[i] are the bytes that
 // token i adds to the text; a token without bytes (special, unused) is never
-// legal, nor is one of more than 255 bytes. The tokens of eos end a text: they
-// are legal exactly where a grammar is complete, whatever their bytes. The byte
-// slices are kept and must not change.
-func NewVocabulary(tokens [][]byte, eos []int32) (*Vocabulary, error) {
+// legal, nor is one of more than 255 bytes or with the byte 0xFF, which UTF-8 does not
+// have. The tokens of eos end a text: they are legal exactly where a grammar is complete,
+// whatever their bytes. The byte slices are kept and must not change. special are tokens
+// without bytes that a grammar can name; then they are legal where it does.
+func NewVocabulary(tokens [][]byte, eos []int32, special ...Special) (*Vocabulary, error) {
 	if len(tokens) == 0 || len(tokens) > math.MaxInt32 {
 		return nil, errors.New("grammar: a vocabulary needs tokens")
 	}
+	tokens = withoutMarkers(tokens)
 	v := &Vocabulary{size: len(tokens), tokens: tokens, eos: slices.Clone(eos)}
 	ends := make(map[int32]bool, len(eos))
 	for _, id := range eos {
@@ -71,6 +75,7 @@ func NewVocabulary(tokens [][]byte, eos []int32) (*Vocabulary, error) {
 		return int(a) - int(b)
 	})
 	v.buildTrie(ids)
+	v.nameTokens(special, ends)
 	v.commonShapes.limit = 1024 * int64(v.words()*4)
 	v.outlinedShapes.limit = v.commonShapes.limit
 	return v, nil
@@ -128,7 +133,7 @@ func (v *Vocabulary) tokensBelow(i int) []int32 {
 // are a fixed set of languages.)
 var byteKind, byteKinds = func() (of [256]uint8, n uint8) {
 	const alone = "\t\n\r !\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
-	for _, first := range []byte("\x000AGag\x7f\x80\xc0\xe0\xf0") {
+	for _, first := range []byte("\x000AGag\x7f\x80\xc0\xe0\xf0\xff") {
 		for b := int(first); b < 256; b++ {
 			of[b] = n
 		}

@@ -30,11 +30,14 @@ func newLexicon(m *Model) (*lexicon, error) {
 	}
 	l.eos = append(l.eos, m.Generation.Stop...)
 	tokens := make([][]byte, min(m.VocabSize, m.Tokenizer.VocabSize()))
+	var special []grammar.Special // grammars can name them
 	open, closing := []byte(reasoning.Open), []byte(reasoning.Close)
 	for i := range tokens {
 		id := int32(i)
 		b := m.Tokenizer.Bytes(id)
-		if !m.Tokenizer.IsSpecial(id) {
+		if m.Tokenizer.IsSpecial(id) {
+			special = append(special, grammar.Special{ID: id, Name: m.Tokenizer.Token(id)})
+		} else {
 			tokens[i] = b
 		}
 		if len(b) > 0 && bytes.Contains(open, b) {
@@ -48,7 +51,7 @@ func newLexicon(m *Model) (*lexicon, error) {
 		}
 	}
 	var err error
-	l.vocabulary, err = grammar.NewVocabulary(tokens, l.eos)
+	l.vocabulary, err = grammar.NewVocabulary(tokens, l.eos, special...)
 	return l, err
 }
 
