@@ -40,3 +40,9 @@ func TestStrings(t *testing.T) {
 			[]string{`{"ab": 1}`, `{"a": "x"}`, `{"abc": "x"}`, `{"é": 1}`}, []string{`{"ab": "x"}`, `{"a\u0062": "x"}`, `{"\u0061b": "x"}`, `{"é\n": 1}`, `{"\u00e9\n": 1}`}},
 	})
 }
+
+func TestNumbers(t *testing.T) {
+	checkTexts(t, []textCase{
+		{"exponents", schema(`{"type":"number"}`), []string{"1e5", "-0.5E+07", "1e299", "12e-042"}, []string{"1e", "1e300", "1e999", "1e0001", "1e5.0"}},
+	})
+}
