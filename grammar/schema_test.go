@@ -44,5 +44,11 @@ func TestStrings(t *testing.T) {
 func TestNumbers(t *testing.T) {
 	checkTexts(t, []textCase{
 		{"exponents", schema(`{"type":"number"}`), []string{"1e5", "-0.5E+07", "1e299", "12e-042"}, []string{"1e", "1e300", "1e999", "1e0001", "1e5.0"}},
+		{"an open bound", schema(`{"type":"number","exclusiveMinimum":0.5,"exclusiveMaximum":9}`), []string{"0.51", "0.500000000000001", "8.99999999", "8.99999999999999", "1", "1.00000000000000000000000001"},
+			[]string{"0.5", "0.50000000000000001", "8.99999999999999999", "9", "9.0"}},
+		{"open at 0", schema(`{"type":"number","exclusiveMinimum":0}`), []string{"0.00000001", "1", "10"}, []string{"0", "0.0", "-1", "0." + strings.Repeat("0", 400) + "1"}},
+		{"open below 0", schema(`{"type":"number","exclusiveMaximum":-273.15,"minimum":-300}`), []string{"-273.150001", "-300"}, []string{"-273.15", "-273.15000000000000001", "-300.1"}},
+		{"a narrow range", schema(`{"type":"number","exclusiveMinimum":0,"exclusiveMaximum":0.0000000000000000000000001}`), []string{"0.00000000000000000000000000005"}, []string{"0"}},
+		{"closed bounds are in the range", schema(`{"type":"number","minimum":0.1,"maximum":0.3}`), []string{"0.1", "0.3", "0.10000000000000000000001"}, []string{"0.09", "0.31"}},
 	})
 }
