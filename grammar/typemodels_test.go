@@ -65,7 +65,6 @@ func (m *typeModel) random(i int) *rand.Rand {
 var typeModelRefusals = []string{
 	"this format cannot be enforced",
 	"the pattern needs too many states together with the other demands on this string",
-	"lookaround is not supported",
 	"uniqueItems cannot be enforced",
 	`\p{Extended_Pictographic} is not supported`,
 }
@@ -146,7 +145,7 @@ func TestTypeModels(t *testing.T) {
 			t.Errorf("no schema is refused for %q any more: shorten the list", why)
 		}
 	}
-	if r.validated < r.texts*9/10 {
+	if r.validated < r.texts*8/10 { // Go's package regexp has no lookahead
 		t.Errorf("only %d of %d texts were compared with their schema", r.validated, r.texts)
 	}
 }
