@@ -33,22 +33,26 @@ func backtrack(n *rx, text []rune, i int, then func(i int) bool) bool {
 		}
 		return false
 	case rxRepeat:
-		if n.lo <= 0 && then(i) {
-			return true
-		}
-		if n.hi == 0 {
-			return false
-		}
-		less := &rx{kind: rxRepeat, subs: n.subs, lo: n.lo - 1, hi: max(-1, n.hi-1)}
-		return backtrack(n.subs[0], text, i, func(k int) bool {
-			return (k > i || n.lo > 0) && backtrack(less, text, k, then)
-		})
+		return backtrackRepeat(n, text, i, then)
 	case rxBegin:
 		return i == 0 && then(i)
 	case rxEnd:
 		return i == len(text) && then(i)
 	}
 	return backtrack(n.subs[0], text, i, func(int) bool { return true }) != n.not && then(i)
+}
+
+func backtrackRepeat(n *rx, text []rune, i int, then func(i int) bool) bool {
+	if n.lo <= 0 && then(i) {
+		return true
+	}
+	if n.hi == 0 {
+		return false
+	}
+	less := &rx{kind: rxRepeat, subs: n.subs, lo: n.lo - 1, hi: max(-1, n.hi-1)}
+	return backtrack(n.subs[0], text, i, func(k int) bool {
+		return (k > i || n.lo > 0) && backtrack(less, text, k, then)
+	})
 }
 
 // eachText calls f for all texts of up to n of the characters.
