@@ -12,7 +12,7 @@ LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-o
 LDFLAGS := -s -w -X main.version=$(VERSION)
 CUDA    := CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/internal/cudashim/include"
 
-.PHONY: help build browsers chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar gen gen-check golden parquet-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench
+.PHONY: help build browsers chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar gen gen-check golden parquet-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -111,6 +111,17 @@ parquet-check: ## read a Parquet export with pyarrow and DuckDB (needs Python wi
 	mkdir -p build/parquet
 	WEIR_PARQUET_OUT=$(abspath build/parquet) $(GO) test -count 1 -run TestFilesForOtherReaders ./trajectory/export
 	$(PYTHON) tools/parquet/check.py build/parquet
+
+typemodels: ## texts of random tokens for 1,040 random Pydantic and zod models are read back by these libraries (needs Node 20, npm and Python)
+	@mkdir -p build/typemodels
+	$(PYTHON) -m venv build/typemodels/python && build/typemodels/python/bin/pip install -q --disable-pip-version-check -r tools/typemodels/requirements.txt
+	cd tools/typemodels && npm ci --no-audit --no-fund --ignore-scripts
+	build/typemodels/python/bin/python tools/typemodels/pydantic_models.py schemas >build/typemodels/schemas.jsonl
+	node tools/typemodels/zod_models.mjs schemas >>build/typemodels/schemas.jsonl
+	@gzip -dc grammar/testdata/typemodels.jsonl.gz | cmp - build/typemodels/schemas.jsonl || { echo "the schemas have changed: gzip -9n <build/typemodels/schemas.jsonl >grammar/testdata/typemodels.jsonl.gz"; exit 1; }
+	WEIR_TYPEMODELS_OUT=$(abspath build/typemodels) $(GO) test -count 1 -run TestTypeModelTexts -v ./grammar
+	@bad=0; build/typemodels/python/bin/python tools/typemodels/pydantic_models.py read build/typemodels/texts.jsonl || bad=1; \
+	  node tools/typemodels/zod_models.mjs read build/typemodels/texts.jsonl || bad=1; exit $$bad
 
 bench: build ## start-up and idling, micro-benchmarks of the control plane (COUNT=6 each), a load (LOAD='flags of weir bench serve')
 	./weir bench start

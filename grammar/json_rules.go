@@ -60,8 +60,15 @@ func (b *builder) number(s int32) int32 {
 	return b.opt(s, func(at int32) int32 {
 		at = b.bytes(at, 'e', 'e', 'E', 'E')
 		at = b.opt(at, func(at int32) int32 { return b.bytes(at, '+', '+', '-', '-') })
-		return b.repeat(b.digit(at), 0, 2, 1, b.digit) // three digits: 1e999 is beyond every float
+		return b.exponent(at)
 	})
+}
+
+// exponent reads one or two digits, or three up to 299. Beyond 1e308 most programs read
+// infinity or refuse the text.
+func (b *builder) exponent(from int32) int32 {
+	return b.alt(from, func(at int32) int32 { return b.opt(b.digit(at), b.digit) },
+		func(at int32) int32 { return b.digit(b.digit(b.bytes(at, '0', '2'))) })
 }
 
 // stringTail defines ruleTail. Characters are counted as decoded: an escaped pair of

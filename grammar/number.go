@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"math"
 	"math/big"
 	"strconv"
 	"strings"
@@ -133,6 +134,49 @@ func (n *numbers) contains(v *big.Rat) bool {
 	return (n.multiple == nil || new(big.Rat).Quo(v, n.multiple).IsInt()) && !n.excludes(v)
 }
 
+// apart returns n with open bounds replaced by closed ones that are a little narrower, so
+// that no number of the set is rounded to a bound: programs that read 0.50000000000000001
+// as a float64 get 0.5, which is not greater than 0.5.
+func (n numbers) apart() numbers {
+	if n.integer {
+		return n
+	}
+	res := n
+	if n.lo != nil && n.loOpen {
+		if gap := floatGap(n.lo); gap != nil {
+			res.lo, res.loOpen = gap.Add(n.lo, gap), false
+		}
+	}
+	if n.hi != nil && n.hiOpen {
+		if gap := floatGap(n.hi); gap != nil {
+			res.hi, res.hiOpen = gap.Sub(n.hi, gap), false
+		}
+	}
+	if res.empty() {
+		return n
+	}
+	return res
+}
+
+// floatGap is a power of ten that is more than the distance of the float64 numbers around v.
+// It is nil if there are none around v.
+func floatGap(v *big.Rat) *big.Rat {
+	f, _ := v.Float64()
+	f = math.Abs(f)
+	exp := -20 // around 0 all would be told apart; nobody means less, and writes it without exponent
+	if f != 0 {
+		ulp := math.Nextafter(f, math.Inf(1)) - f
+		if math.IsInf(ulp, 0) || math.IsNaN(ulp) {
+			return nil
+		}
+		exp = int(math.Ceil(math.Log10(2 * ulp)))
+	}
+	if exp < 0 {
+		return new(big.Rat).SetFrac(big.NewInt(1), pow10(-exp))
+	}
+	return new(big.Rat).SetInt(pow10(exp))
+}
+
 // key is the same for equal sets.
 func (n numbers) key() string {
 	s := "num:" + strconv.FormatBool(n.integer)
@@ -147,6 +191,9 @@ func (n numbers) key() string {
 // numbers reads a number of n.
 func (b *builder) numbers(from int32, n numbers) int32 {
 	n = n.normal()
+	if n.multiple == nil {
+		n = n.apart()
+	}
 	if n.multiple == nil && len(n.except) == 0 && len(n.not) == 0 {
 		return b.ranges(from, n)
 	}

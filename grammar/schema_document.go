@@ -15,7 +15,7 @@ type document struct {
 	bases       map[*object]string // the URI that references in a schema are relative to
 	anchors     map[string]*object // schemas by their absolute URI with the fragment
 	byURI       map[string]*object // schemas by their absolute URI
-	closed      bool               // objects with declared properties have no others, unless additionalProperties says so
+	closed      bool               // objects with declared properties or patterns for names have no others, unless additionalProperties says so
 	inferTypes  bool               // a schema without type has the type that its keywords are about
 	anyForOne   bool               // there is an x-oneOf
 	trueSchema  *schemaNode        // the schema true

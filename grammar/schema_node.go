@@ -405,7 +405,7 @@ func (p nodeParser) objects() {
 			*to = v
 		}
 	}
-	if _, ok := p.o.m["additionalProperties"]; !ok && p.d.closed && r.declared != nil {
+	if _, ok := p.o.m["additionalProperties"]; !ok && p.d.closed && (r.declared != nil || r.patterns != nil) {
 		r.additional, r.implied = false, true
 	}
 	switch l := p.o.m["required"].(type) {

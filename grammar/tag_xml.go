@@ -163,7 +163,7 @@ func (x *xmlParameters) anything(a alternative) bool {
 		return false
 	}
 	r := x.s.stringRules(a)
-	return r.unknown == "" && len(r.langs) == 0 && r.least == 0 && r.most < 0
+	return len(r.langs) == 0 && r.least == 0 && r.most < 0
 }
 
 // json reads a value of a of the given kinds, in JSON.
@@ -189,9 +189,6 @@ func (x *xmlParameters) text(from int32, a alternative) int32 {
 		}
 	}
 	r := x.s.stringRules(a)
-	if r.unknown != "" {
-		fail(ErrUnsupported, r.unknown, "this format cannot be enforced")
-	}
 	switch {
 	case r.impossible():
 		return x.b.state()
