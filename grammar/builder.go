@@ -20,10 +20,12 @@ type edge struct {
 type stepKind uint8
 
 const (
-	stepCall  stepKind = iota // run rule with the counters need and left, then go on at to
-	stepTick                  // if left is not 0, count one tick and go on at to
-	stepGuard                 // if need is 0, stop counting and go on at to
-	stepEps                   // go on at to; determinization removes these
+	stepCall     stepKind = iota // run rule with the counters need and left, then go on at to
+	stepTick                     // if left is not 0, count one tick and go on at to
+	stepGuard                    // if need is 0, stop counting and go on at to
+	stepEps                      // go on at to; determinization removes these
+	stepRecord                   // begin to read a value that must differ from earlier ones (record.go)
+	stepRecorded                 // the value is complete, if it does differ
 )
 
 type step struct {
@@ -38,6 +40,7 @@ type state struct {
 	edges  []edge
 	steps  []step
 	accept bool
+	ways   uint32 // how many values can be completed from here, while one is read (record.go); 0: none is read
 }
 
 // stateBytes is about how much memory a state takes while a grammar is compiled, with its

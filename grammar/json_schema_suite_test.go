@@ -92,9 +92,9 @@ func (r *suiteResult) run(t *testing.T, file string, groups []any) {
 func TestSchemaRefusalsNameThePath(t *testing.T) {
 	for _, c := range []struct{ schema, path string }{
 		{`{"properties":{"a":{"not":{"type":"string"}}}}`, "/properties/a/not"},
-		{`{"$defs":{"x y":{"uniqueItems":true}},"$ref":"#/$defs/x%20y"}`, "/$defs/x y/uniqueItems"},
+		{`{"$defs":{"x y":{"uniqueItems":true,"items":{"type":"object"}}},"$ref":"#/$defs/x%20y"}`, "/$defs/x y/uniqueItems"},
 		{`{"items":[{"if":{},"then":{}}]}`, "/items/0/if"},
-		{`{"anyOf":[{"contains":{}},{}]}`, "/anyOf/0/contains"},
+		{`{"anyOf":[{"contains":{"minimum":3},"maxContains":3},{}]}`, "/anyOf/0/contains"},
 		{`{"dependentSchemas":{"a":{}}}`, "/dependentSchemas"},
 		{`{"unevaluatedProperties":false}`, "/unevaluatedProperties"},
 		{`{"$ref":"https://example.com/other"}`, "/$ref"},

@@ -10,16 +10,18 @@ import (
 // keywords: for each part of the value, the set of what the schemas say about that
 // part holds. There are finitely many sets, so recursive schemas end.
 type schemas struct {
-	b          *builder
-	d          *document
-	ws         frag             // what may be between JSON's tokens
-	tight      bool             // ws is nothing, so the common rules without whitespace can be used
-	loose      bool             // ws is the default, so the common rules with whitespace can be used
-	rules      map[string]int32 // of each set of schemas, by its key
-	verdicts   map[string]verdict
-	languages  map[string]*language
-	valueRules map[string]int32
-	depth      int
+	b           *builder
+	d           *document
+	ws          frag             // what may be between JSON's tokens
+	tight       bool             // ws is nothing, so the common rules without whitespace can be used
+	loose       bool             // ws is the default, so the common rules with whitespace can be used
+	rules       map[string]int32 // of each set of schemas, by its key
+	verdicts    map[string]verdict
+	languages   map[string]*language
+	valueRules  map[string]int32
+	distinct    map[string]*distinctItems // of each set of schemas, by its key
+	scalarTexts map[string]*valueTexts
+	depth       int
 }
 
 // maxAlternatives bounds the combinations of anyOf and oneOf for one value.
@@ -325,13 +327,16 @@ func tighter(a, b int64) int64 {
 func (s *schemas) array(from int32, a alternative) int32 {
 	b := s.b
 	prefix, rest, least, most := a.items()
-	if len(prefix) == 0 && s.key(rest) == "" && least == 0 && most < 0 {
+	if len(prefix) == 0 && s.key(rest) == "" && least == 0 && most < 0 && !a.compared() {
 		if r, ok := s.common(ruleArray, ruleTightArray); ok {
 			return b.call(from, r)
 		}
 	}
 	if most >= 0 && least > most {
 		return b.state()
+	}
+	if at, ok := s.comparedArray(from, a); ok {
+		return at
 	}
 	end := b.state()
 	at := s.ws(b.lit(from, "["))

@@ -59,6 +59,8 @@ type arrayRules struct {
 	least, most int64 // elements; most -1: no bound
 	prefix      []any
 	items       any // nil: anything
+	unique      bool
+	contains    *containsRule // nil: none
 }
 
 // objectRules are the keywords for objects.
@@ -110,7 +112,7 @@ func quoteValue(v any) string {
 }
 
 // refused are the keywords whose meaning masks cannot keep exactly.
-var refused = []string{"not", "if", "contains", "dependentSchemas", "dependentRequired", "dependencies",
+var refused = []string{"not", "if", "dependentSchemas", "dependentRequired", "dependencies",
 	"unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$recursiveRef"}
 
 // parse fills n with the keywords of o.
@@ -125,11 +127,6 @@ func (d *document) parse(n *schemaNode, o *object) {
 			continue
 		}
 		fail(ErrUnsupported, p.at(k), "%s cannot be enforced", k)
-	}
-	if v, ok := o.m["uniqueItems"]; ok && v != false {
-		if most, _ := o.m["maxItems"].(numeral); most != "0" && most != "1" {
-			fail(ErrUnsupported, p.at("uniqueItems"), "uniqueItems cannot be enforced")
-		}
 	}
 	p.kinds()
 	p.combinations()
@@ -188,7 +185,7 @@ func (p nodeParser) kinds() {
 var about = map[kinds][]string{
 	kindString: {"minLength", "maxLength", "pattern", "format"},
 	kindNumber: {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
-	kindArray:  {"items", "prefixItems", "minItems", "maxItems"},
+	kindArray:  {"items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains"},
 	kindObject: {"properties", "patternProperties", "additionalProperties", "required", "minProperties", "maxProperties", "propertyNames"},
 }
 
@@ -362,6 +359,7 @@ func (p nodeParser) arrays() {
 		p.schema("items", -1, v)
 		a.items = v
 	}
+	p.counted(a)
 }
 
 func (p nodeParser) objects() {

@@ -15,7 +15,8 @@ type member struct {
 	name     string
 	set      []any // the schemas that hold for the value
 	required bool
-	barred   bool // propertyNames does not allow the name
+	barred   bool        // propertyNames does not allow the name
+	distinct *valueTexts // the value has to differ from earlier ones; nil: it does not
 }
 
 // undeclaredNames is a class of undeclared names and the schemas that hold for their
@@ -201,7 +202,10 @@ func (s *schemas) combine(a, b *dfa, minus bool, path string) *dfa {
 }
 
 // object reads an object of a.
-func (s *schemas) object(from int32, a alternative) int32 {
+func (s *schemas) object(from int32, a alternative) int32 { return s.objectWith(from, a, nil) }
+
+// objectWith is object with a change to each declared property, unless it is nil.
+func (s *schemas) objectWith(from int32, a alternative, change func(*member)) int32 {
 	b := s.b
 	m := s.members(a)
 	m.undeclared = s.undeclared(a, m) // before the names that may not appear are dropped: they are declared all the same
@@ -215,6 +219,11 @@ func (s *schemas) object(from int32, a alternative) int32 {
 	if bare && len(m.undeclared) == 1 && m.undeclared[0].names == nil && s.key(m.undeclared[0].set) == "" && m.least == 0 && m.most < 0 {
 		if r, ok := s.common(ruleObject, ruleTightObject); ok {
 			return b.call(from, r)
+		}
+	}
+	for i := range m.declared {
+		if change != nil {
+			change(&m.declared[i])
 		}
 	}
 	reach := int64(len(m.declared))

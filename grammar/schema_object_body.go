@@ -78,7 +78,11 @@ func (o *objectBody) prepend(i int) {
 // counts from least to most.
 func (o *objectBody) addName(p *member, least, most int) {
 	b := o.s.b
-	value := o.s.value(p.set)
+	value := func(at int32) int32 { return b.distinctValue(at, p.distinct) }
+	if p.distinct == nil {
+		rule := o.s.value(p.set)
+		value = func(at int32) int32 { return b.call(at, rule) }
+	}
 	read := make([]int32, o.counts+1) // by the count after it: the state between name and colon; 0: none yet
 	text := quoteJSON(p.name)
 	for count := range o.names {
@@ -91,7 +95,7 @@ func (o *objectBody) addName(p *member, least, most int) {
 		}
 		if read[to] == 0 {
 			read[to] = b.state()
-			b.eps(o.s.ws(b.call(o.s.ws(b.lit(o.s.ws(read[to]), ":")), value)), o.places[to])
+			b.eps(o.s.ws(value(o.s.ws(b.lit(o.s.ws(read[to]), ":")))), o.places[to])
 		}
 		o.names[count] = b.withWord(o.names[count], text, read[to])
 	}
