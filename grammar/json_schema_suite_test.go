@@ -92,7 +92,7 @@ func (r *suiteResult) run(t *testing.T, file string, groups []any) {
 func TestSchemaRefusalsNameThePath(t *testing.T) {
 	for _, c := range []struct{ schema, path string }{
 		{`{"properties":{"a":{"not":{"type":"string"}}}}`, "/properties/a/not"},
-		{`{"$defs":{"x y":{"uniqueItems":true,"items":{"type":"object"}}},"$ref":"#/$defs/x%20y"}`, "/$defs/x y/uniqueItems"},
+		{`{"$defs":{"x y":{"uniqueItems":true,"minItems":2,"items":{"type":"object"}}},"$ref":"#/$defs/x%20y"}`, "/$defs/x y/uniqueItems"},
 		{`{"items":[{"if":{},"then":{}}]}`, "/items/0/if"},
 		{`{"anyOf":[{"contains":{"minimum":3},"maxContains":3},{}]}`, "/anyOf/0/contains"},
 		{`{"dependentSchemas":{"a":{}}}`, "/dependentSchemas"},
@@ -100,7 +100,7 @@ func TestSchemaRefusalsNameThePath(t *testing.T) {
 		{`{"$ref":"https://example.com/other"}`, "/$ref"},
 		{`{"format":"idn-email"}`, "/format"},
 		{`{"oneOf":[{"minimum":1},{"maximum":2}]}`, "/oneOf"},
-		{`{"minProperties":2}`, "/minProperties"},
+		{`{"minProperties":3,"additionalProperties":false,"patternProperties":{"^a$":{"type":"null"},"^[bc]$":{"type":"string"}}}`, "/minProperties"},
 		{`{"pattern":"(?=a)b"}`, "/pattern"},
 		{`{"pattern":"["}`, "/pattern"},
 		{`{"type":"bogus"}`, "/type"},

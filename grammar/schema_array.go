@@ -123,8 +123,15 @@ func (s *schemas) comparedArray(from int32, a alternative) (int32, bool) {
 		return 0, false
 	}
 	to := s.b.state()
-	if l.unique != "" && !l.boundValues(contains) {
-		return to, true
+	if l.unique != "" {
+		if !l.boundValues(contains) {
+			return to, true
+		}
+		sets := append(slices.Clip(l.prefix), l.rest)
+		if contains != nil {
+			sets = append(sets, append(slices.Clip(l.rest), contains.schema))
+		}
+		l.comparable(sets)
 	}
 	if contains == nil {
 		l.branch(from, to, l.rest, nil, 0)
@@ -138,12 +145,17 @@ func (s *schemas) comparedArray(from int32, a alternative) (int32, bool) {
 // is always one that is not used yet. It reports false if there are too few.
 func (l *arrayBody) boundValues(contains *containsRule) bool {
 	for i, set := range l.prefix {
-		if ways := l.s.distinctItems(set, l.unique).ways(); l.least > int64(i) && ways <= int64(i) {
-			fail(ErrUnsupported, l.unique, "uniqueItems cannot be enforced: element %d has too few values", i)
-		} else if ways <= int64(i) {
-			l.most = tighter(l.most, int64(i))
-			break
+		d := l.s.distinctItems(set, l.unique)
+		if ways := d.ways(); ways > int64(i) && !d.alone {
+			continue
+		} else if ways > int64(i) {
+			i++ // it is the first one, and there is no second one
 		}
+		if l.least > int64(i) {
+			fail(ErrUnsupported, l.unique, "uniqueItems cannot be enforced: element %d has too few values", i)
+		}
+		l.most = tighter(l.most, int64(i))
+		break
 	}
 	if l.most < 0 || l.most > int64(len(l.prefix)) {
 		ways := l.s.distinctItems(l.rest, l.unique).ways()
@@ -154,7 +166,36 @@ func (l *arrayBody) boundValues(contains *containsRule) bool {
 			l.most = tighter(l.most, max(ways, int64(len(l.prefix))))
 		}
 	}
-	return l.most < 0 || l.least <= l.most
+	if l.most < 0 || l.least <= l.most {
+		return true
+	}
+	if slices.ContainsFunc(append(slices.Clip(l.prefix), l.rest), func(set []any) bool { return !l.s.distinctItems(set, l.unique).texts.whole }) {
+		fail(ErrUnsupported, l.unique, "uniqueItems cannot be enforced: elements of this kind cannot be compared")
+	}
+	return false
+}
+
+// comparable refuses elements of sets that cannot be compared with each other: objects
+// that differ in one property with those that differ in another one, or with constants.
+func (l *arrayBody) comparable(sets [][]any) {
+	key, constants := "", false
+	for i, set := range sets {
+		if l.most >= 0 && l.most <= int64(i) && i < len(l.prefix) {
+			break
+		}
+		d := l.s.distinctItems(set, l.unique)
+		constants = constants || d.containers
+		if len(d.objects) == 0 {
+			continue
+		}
+		if key != "" && key != d.key {
+			fail(ErrUnsupported, l.unique, "uniqueItems cannot be enforced: some elements would differ in %s and others in %s", quoteJSON(key), quoteJSON(d.key))
+		}
+		key = d.key
+	}
+	if key != "" && constants {
+		fail(ErrUnsupported, l.unique, "uniqueItems cannot be enforced: some elements are constants and others objects that differ in %s", quoteJSON(key))
+	}
 }
 
 // contains adds the branches of arrays in which as many elements satisfy c as should.

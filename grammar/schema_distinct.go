@@ -92,10 +92,13 @@ func (b *builder) distinctValue(from int32, t *valueTexts) int32 {
 // distinctItems are the elements of an array with uniqueItems: scalar values, and
 // objects that differ in one property.
 type distinctItems struct {
-	s       *schemas
-	texts   *valueTexts
-	objects []alternative
-	key     string // the name of the property in which objects differ
+	s          *schemas
+	texts      *valueTexts
+	objects    []alternative
+	key        string // the name of the property in which objects differ
+	set        []any
+	containers bool // texts has arrays and objects
+	alone      bool // elements cannot be compared, so there is no other one
 }
 
 // distinctItems returns the elements that satisfy set. path is that of uniqueItems.
@@ -104,7 +107,7 @@ func (s *schemas) distinctItems(set []any, path string) *distinctItems {
 	if d := s.distinct[key]; d != nil {
 		return d
 	}
-	d := &distinctItems{s: s}
+	d := &distinctItems{s: s, set: set}
 	c := s.newTextCollector()
 	for _, a := range s.expand(set, true) {
 		c.add(a)
@@ -112,15 +115,17 @@ func (s *schemas) distinctItems(set []any, path string) *distinctItems {
 			d.objects = append(d.objects, a)
 		}
 	}
-	d.texts = c.texts(path)
+	d.texts, d.containers = c.texts(path), c.containers
 	if len(d.objects) > 0 && (c.containers || !d.chooseKey()) {
 		d.objects, d.texts.whole = nil, false
 	}
 	if !d.texts.whole {
 		if d.texts.total() == 0 && len(d.objects) == 0 {
-			fail(ErrUnsupported, path, "uniqueItems cannot be enforced: the elements have no required property with a string or number in which they could differ")
+			d.alone = true
+			s.b.warn(path, "the array has at most one element, because elements of this kind cannot be compared")
+		} else {
+			s.b.warn(path, "elements that cannot be compared are not written: arrays, and objects without a property with a string or number in which they could differ")
 		}
-		s.b.warn(path, "elements that cannot be compared are not written: arrays, and objects without a string or number in which they could differ")
 	}
 	if d.key != "" {
 		s.b.warn(path, "objects differ in their property %s", quoteJSON(d.key))
@@ -134,6 +139,9 @@ func (s *schemas) distinctItems(set []any, path string) *distinctItems {
 
 // ways is how many elements there can be, or endless.
 func (d *distinctItems) ways() int64 {
+	if d.alone {
+		return 1
+	}
 	if len(d.objects) > 0 {
 		return endless
 	}
@@ -143,6 +151,9 @@ func (d *distinctItems) ways() int64 {
 // read reads an element that differs from those before it.
 func (d *distinctItems) read(from int32) int32 {
 	b := d.s.b
+	if d.alone {
+		return b.call(from, d.s.value(d.set))
+	}
 	to := b.state()
 	if !d.texts.dfa.empty() {
 		b.eps(b.distinctValue(from, d.texts), to)
@@ -384,13 +395,17 @@ func (c *textCollector) strings(a alternative) {
 	if d == nil {
 		d = allDFA()
 	}
+	c.quoted(d)
+}
+
+// quoted adds the JSON strings whose decoded texts are in d.
+func (c *textCollector) quoted(d *dfa) {
 	spelled := *d
 	spelled.all = -1 // jsonString would read the rest with all its spellings
 	own := newBuilder(nil, 8*dfaLimit, c.s.b.meter)
 	start := own.state()
 	own.accept(own.jsonString(own.lit(start, `"`), &spelled))
-	d, ok = makeDFA(own, start, -1)
-	c.include(d, ok)
+	c.include(makeDFA(own, start, -1))
 }
 
 // texts returns what was collected. Without a path, it is nil if that needs too many

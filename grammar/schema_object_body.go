@@ -133,6 +133,10 @@ func (o *objectBody) undeclared() {
 	if len(m.undeclared) == 0 {
 		return
 	}
+	if m.differ > 0 {
+		o.differing()
+		return
+	}
 	rule := o.s.undeclaredRule(m)
 	for count := range o.undecl {
 		if o.full(count) || int64(count)+1 < m.least {
@@ -145,6 +149,26 @@ func (o *objectBody) undeclared() {
 		o.undecl[count] = b.state()
 		at := b.call(o.undecl[count], rule)
 		b.eps(b.repeat(at, 0, left, 24, func(at int32) int32 { return b.call(o.comma(at), rule) }), o.end)
+	}
+}
+
+// differing is undeclared for properties with different names, which all count.
+func (o *objectBody) differing() {
+	b, m := o.s.b, o.m
+	rule := o.s.differingRule(m)
+	for count := range o.undecl {
+		need, left := max(0, m.least-int64(count)-1), int64(-1)
+		if m.most >= 0 {
+			left = m.most - int64(count) - 1
+		}
+		if m.differ < endless {
+			left = tighter(left, m.differ-1)
+		}
+		if o.full(count) || left >= 0 && need > left {
+			continue
+		}
+		o.undecl[count] = b.state()
+		b.eps(b.callN(o.undecl[count], rule, int32(need), int32(left)), o.end)
 	}
 }
 
