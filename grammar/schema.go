@@ -70,12 +70,28 @@ func (b *builder) whitespace(pattern string) frag {
 // chosen schemas are in the set.
 type alternative []*schemaNode
 
-func (a alternative) kinds() kinds {
+// said are the types that the schemas of a allow, without those that are only implied.
+func (a alternative) said() kinds {
 	k := kinds(kindAll)
 	for _, n := range a {
 		k &= n.kinds
 	}
 	return k
+}
+
+func (a alternative) kinds() kinds {
+	k := kinds(kindAll)
+	said, implied := false, kinds(kindAll)
+	for _, n := range a {
+		k &= n.kinds
+		if said = said || n.kinds != kindAll || n.enum != nil; n.implied != 0 {
+			implied &= n.implied
+		}
+	}
+	if said && k&implied == 0 {
+		return k // what is only implied does not count against a type that is said
+	}
+	return k & implied
 }
 
 // choice is an anyOf or oneOf that has not been decided.
@@ -124,7 +140,7 @@ func (e *expansion) grow(have alternative, set []any, open []choice) {
 			open = append(open, choice{n, true, n.oneOf})
 		}
 	}
-	if have.kinds() == 0 {
+	if have.said() == 0 || len(open) == 0 && have.kinds() == 0 {
 		return
 	}
 	if len(open) == 0 {
