@@ -20,11 +20,13 @@ type edge struct {
 type stepKind uint8
 
 const (
-	stepCall  stepKind = iota // run rule with the counters need and left, then go on at to
-	stepTick                  // if left is not 0, count one tick and go on at to
-	stepGuard                 // if need is 0, stop counting and go on at to
-	stepEps                   // go on at to; determinization removes these
-	stepCheck                 // if the counters agree to it, go on at to
+	stepCall     stepKind = iota // run rule with the counters need and left, then go on at to
+	stepTick                     // if left is not 0, count one tick and go on at to
+	stepGuard                    // if need is 0, stop counting and go on at to
+	stepEps                      // go on at to; determinization removes these
+	stepCheck                    // if the counters agree to it, go on at to
+	stepRecord                   // begin to read a value that must differ from earlier ones (record.go)
+	stepRecorded                 // the value is complete, if it does differ
 )
 
 type step struct {
@@ -55,7 +57,8 @@ type state struct {
 	edges  []edge
 	steps  []step
 	accept bool
-	slack  int32 // of a finished network: the largest slack of the steps of the state's rule
+	slack  int32  // of a finished network: the largest slack of the steps of the state's rule
+	ways   uint32 // how many values can be completed from here, while one is read (record.go); 0: none is read
 }
 
 // stateBytes is about how much memory a state takes while a grammar is compiled, with its

@@ -131,6 +131,7 @@ func (d *subsets) lookup(set []int32) int32 {
 	st := state{}
 	for _, s := range set {
 		st.accept = st.accept || d.b.states[s].accept
+		st.ways = max(st.ways, d.b.states[s].ways)
 	}
 	d.out = append(d.out, st)
 	return i

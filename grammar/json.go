@@ -117,6 +117,24 @@ func dumpJSON(v any) string {
 	return "null"
 }
 
+// tightJSON writes v without white space.
+func tightJSON(v any) string {
+	var parts []string
+	switch v := v.(type) {
+	case *object:
+		for _, k := range v.keys {
+			parts = append(parts, quoteJSON(k)+":"+tightJSON(v.m[k]))
+		}
+		return "{" + strings.Join(parts, ",") + "}"
+	case []any:
+		for _, e := range v {
+			parts = append(parts, tightJSON(e))
+		}
+		return "[" + strings.Join(parts, ",") + "]"
+	}
+	return dumpJSON(v)
+}
+
 // quoteJSON is the only spelling that generated property names and constants have. It
 // escapes only what JSON requires to be escaped.
 func quoteJSON(s string) string {

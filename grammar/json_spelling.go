@@ -175,11 +175,7 @@ func (b *builder) literalNumber(from int32, n numeral) int32 {
 	if !ok {
 		return b.lit(from, string(n))
 	}
-	d := decimalOf(new(big.Rat).Abs(r))
-	plain := d.whole
-	if d.frac != "" {
-		plain += "." + d.frac
-	}
+	plain := decimalOf(new(big.Rat).Abs(r)).String()
 	if r.Sign() < 0 {
 		plain = "-" + plain
 	}

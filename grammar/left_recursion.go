@@ -215,7 +215,7 @@ func (c *nonEmpty) state(s int32, rest bool) int32 {
 func (c *nonEmpty) copyState(at halfState) {
 	b := c.b
 	from, st := c.state(at.s, at.rest), c.n.at(at.s)
-	b.states[from].accept = at.rest && st.accept
+	b.states[from].accept, b.states[from].ways = at.rest && st.accept, st.ways
 	for _, e := range st.edges {
 		b.edge(from, e.lo, e.hi, c.state(e.to, true))
 	}
@@ -270,7 +270,7 @@ func (b *builder) copyRule(n *network, from int32, drop func(s, rule int32) bool
 		s := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		to, st := at[s], n.at(s)
-		b.states[to].accept = st.accept
+		b.states[to].accept, b.states[to].ways = st.accept, st.ways
 		for _, e := range st.edges {
 			b.edge(to, e.lo, e.hi, place(e.to))
 		}

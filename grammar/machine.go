@@ -37,6 +37,7 @@ type machine struct {
 	mu        sync.Mutex
 	frames    map[frameKey]*frame
 	positions map[string]*position
+	records   map[recordKey]*record
 	ids       uint64 // frames made so far; never reset, so that ids stay unique after forget
 	marks     uint64 // passes of close so far
 	bytes     int64  // what was built takes about this much memory
@@ -62,6 +63,7 @@ type frame struct {
 type frameKey struct {
 	st, need, left int32
 	parent         *frame
+	rec            *record // the values that must differ (record.go); nil: none yet
 }
 
 // The two bottoms of a stack: the end of the text, and, in a relative position (see
@@ -77,6 +79,7 @@ type position struct {
 	tops   []*frame                   // the top of each stack; all of them read bytes; ordered by id
 	accept bool                       // the text may end here
 	pops   bool                       // relative position: the last byte popped the symbolic bottom
+	values recording                  // of a relative position: what its shape knows of values that must differ
 	next   []atomic.Pointer[position] // by class of byte; nil: not known yet
 	split  atomic.Pointer[split]
 	shape  atomic.Pointer[shape] // of a relative position
@@ -123,7 +126,7 @@ func (m *machine) forget() {
 		p.shape.Store(nil)
 		p.filled.Store(false)
 	}
-	m.frames, m.positions, m.bytes = make(map[frameKey]*frame), make(map[string]*position), 0
+	m.frames, m.positions, m.records, m.bytes = make(map[frameKey]*frame), make(map[string]*position), nil, 0
 	m.common, m.outlined = borrowed{}, borrowed{}
 	m.templates, m.named = projections{}, nil
 }
@@ -163,7 +166,7 @@ func (m *machine) position(tops []*frame, accept, pops bool) *position {
 	if p := m.positions[string(m.key)]; p != nil {
 		return p
 	}
-	p := &position{tops: slices.Clone(tops), accept: accept, pops: pops, next: make([]atomic.Pointer[position], len(m.net.reps))}
+	p := &position{tops: slices.Clone(tops), accept: accept, pops: pops, values: m.recordingOf(tops), next: make([]atomic.Pointer[position], len(m.net.reps))}
 	m.positions[string(m.key)] = p
 	m.bytes += int64(128 + 8*len(p.next) + 17*len(tops))
 	return p
@@ -185,6 +188,10 @@ func (m *machine) close(frames []*frame) *position {
 			continue
 		}
 		f.mark = m.marks
+		if m.undecided(f) {
+			pops = true
+			continue
+		}
 		st := m.net.at(f.st)
 		if len(st.edges) > 0 {
 			if m.tops = append(m.tops, f); len(m.tops) > maxStacks {
@@ -244,6 +251,10 @@ func (m *machine) take(f *frame, s *step) {
 			return
 		}
 		k.left = -1
+	case stepRecord, stepRecorded:
+		if !m.recordStep(&k, s) {
+			return
+		}
 	}
 	m.pending = append(m.pending, m.frame(k))
 }
@@ -274,6 +285,9 @@ func (m *machine) slowStep(p *position, k uint8) *position {
 			if e.lo <= b && b <= e.hi {
 				key := f.frameKey
 				key.st = e.to
+				if key.rec != nil && key.rec.open && !m.recordByte(&key, b) {
+					continue
+				}
 				frames = append(frames, m.frame(key))
 			}
 		}

@@ -15,6 +15,8 @@ type network struct {
 	reps   []byte     // one byte of each class
 	marked bool       // there are named tokens
 
+	records bool // it has values that are compared (record.go)
+
 	// In base only, for each rule:
 	cuts         [][4]uint64 // the bytes at which a range of its edges begins or has just ended, as bits
 	nullableBase []bool      // whether it accepts the empty text
@@ -70,7 +72,8 @@ func (n *network) pack() {
 	for i, st := range n.states {
 		e, s := len(allEdges), len(allSteps)
 		allEdges, allSteps = append(allEdges, st.edges...), append(allSteps, st.steps...)
-		states[i] = state{allEdges[e:len(allEdges):len(allEdges)], allSteps[s:len(allSteps):len(allSteps)], st.accept, st.slack}
+		states[i] = state{allEdges[e:len(allEdges):len(allEdges)], allSteps[s:len(allSteps):len(allSteps)], st.accept, st.slack, st.ways}
+		n.records = n.records || st.ways > 0
 	}
 	n.states, n.starts = states, slices.Clone(n.starts)
 }
@@ -158,6 +161,11 @@ func (s *state) cut(cut *[4]uint64) {
 		cut[e.lo>>6] |= 1 << (e.lo & 63)
 		if e.hi < 255 {
 			cut[(e.hi+1)>>6] |= 1 << ((e.hi + 1) & 63)
+		}
+		if s.ways > 0 { // the bytes of values are told apart
+			for b := int(e.lo); b <= int(e.hi); b++ {
+				cut[b>>6] |= 1 << (b & 63)
+			}
 		}
 	}
 }

@@ -255,6 +255,13 @@ func decimalOf(r *big.Rat) *decimal {
 	return &decimal{w, strings.TrimRight(f, "0")}
 }
 
+func (d *decimal) String() string {
+	if d.frac == "" {
+		return d.whole
+	}
+	return d.whole + "." + d.frac
+}
+
 // magnitude reads the decimals from lo to hi, digit by digit. As long as the digits so
 // far are those of a bound, the bound limits the next digit.
 type magnitude struct {

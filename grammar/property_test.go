@@ -137,6 +137,23 @@ func (r *randomSchema) array(s obj, depth int) {
 	if r.one(3) {
 		s["maxItems"] = r.n(6)
 	}
+	if r.one(4) {
+		s["uniqueItems"] = true
+		if r.one(3) {
+			s["items"] = pick[any](r, obj{"enum": []any{1, "a", 1.0, nil, "ab", obj{"k": 1.5}}}, obj{"type": "boolean"},
+				obj{"type": "integer", "minimum": -1, "maximum": 1}, obj{"type": "string", "maxLength": 1}, obj{"type": "string", "pattern": "^(a|bc*)$"},
+				obj{"type": "object", "properties": obj{"x": true, "id": obj{"type": []any{"integer", "string"}}}, "required": []any{"id"}})
+		}
+	}
+	if r.one(5) {
+		s["contains"] = pick[any](r, r.schema(0), obj{"type": "integer"}, obj{"const": "x"}, obj{"minimum": 5}, true)
+		if r.one(2) {
+			s["minContains"] = r.n(4)
+		}
+		if r.one(3) {
+			s["maxContains"] = r.n(4)
+		}
+	}
 }
 
 func (r *randomSchema) object(s obj, depth int) {

@@ -11,20 +11,22 @@ import (
 // keywords: for each part of the value, the set of what the schemas say about that
 // part holds. There are finitely many sets, so recursive schemas end.
 type schemas struct {
-	b          *builder
-	d          *document
-	ws         frag             // what may be between JSON's tokens
-	tight      bool             // ws is nothing, so the common rules without whitespace can be used
-	loose      bool             // ws is the default, so the common rules with whitespace can be used
-	rules      map[string]int32 // of each set of schemas, by its key
-	verdicts   map[string]verdict
-	languages  map[string]*language
-	valueRules map[string]int32
-	depth      int
-	negative   int  // negations around the schema that a constant is validated against
-	oneOfAny   bool // every oneOf may be read as anyOf
-	relaxed    bool // those that may be are
-	relaxable  bool // there are some
+	b           *builder
+	d           *document
+	ws          frag             // what may be between JSON's tokens
+	tight       bool             // ws is nothing, so the common rules without whitespace can be used
+	loose       bool             // ws is the default, so the common rules with whitespace can be used
+	rules       map[string]int32 // of each set of schemas, by its key
+	verdicts    map[string]verdict
+	languages   map[string]*language
+	valueRules  map[string]int32
+	depth       int
+	negative    int                       // negations around the schema that a constant is validated against
+	oneOfAny    bool                      // every oneOf may be read as anyOf
+	relaxed     bool                      // those that may be are
+	relaxable   bool                      // there are some
+	distinct    map[string]*distinctItems // of each set of schemas, by its key
+	scalarTexts map[string]*valueTexts
 }
 
 // maxAlternatives bounds the combinations of anyOf and oneOf for one value.
@@ -110,12 +112,28 @@ func (b *builder) whitespace(pattern string) frag {
 // chosen schemas are in the set.
 type alternative []*schemaNode
 
-func (a alternative) kinds() kinds {
+// said are the types that the schemas of a allow, without those that are only implied.
+func (a alternative) said() kinds {
 	k := kinds(kindAll)
 	for _, n := range a {
 		k &= n.kinds
 	}
 	return k
+}
+
+func (a alternative) kinds() kinds {
+	k := kinds(kindAll)
+	said, implied := false, kinds(kindAll)
+	for _, n := range a {
+		k &= n.kinds
+		if said = said || n.kinds != kindAll || n.enum != nil; n.implied != 0 {
+			implied &= n.implied
+		}
+	}
+	if said && k&implied == 0 {
+		return k // what is only implied does not count against a type that is said
+	}
+	return k & implied
 }
 
 // local is a stand-in for JSON that has the keywords of n without those for which other
@@ -306,7 +324,7 @@ func (s *schemas) array(from int32, a alternative) int32 {
 	b := s.b
 	prefix, rest, least, most := a.items()
 	some := a.someItems()
-	if len(prefix) == 0 && len(some) == 0 && s.key(rest) == "" && least == 0 && most < 0 {
+	if len(prefix) == 0 && len(some) == 0 && s.key(rest) == "" && least == 0 && most < 0 && !a.compared() {
 		if r, ok := s.common(ruleArray, ruleTightArray); ok {
 			return b.call(from, r)
 		}
@@ -314,8 +332,14 @@ func (s *schemas) array(from int32, a alternative) int32 {
 	if most >= 0 && least > most {
 		return b.state()
 	}
-	if len(some) > 0 {
+	switch {
+	case len(some) > 0 && a.compared():
+		fail(ErrUnsupported, a[0].path, "uniqueItems and contains cannot be enforced beside a demand for an element that violates a schema")
+	case len(some) > 0:
 		return s.arrayWith(from, a, some)
+	}
+	if at, ok := s.comparedArray(from, a); ok {
+		return at
 	}
 	end := b.state()
 	at := s.ws(b.lit(from, "["))

@@ -113,6 +113,9 @@ func (s *schemas) listed(v any, n *schemaNode) bool {
 }
 
 func (s *schemas) holdsArray(v []any, n *schemaNode, depth int) bool {
+	if n.array.unique && !distinct(v) || n.array.contains != nil && !s.holdsContains(v, n.array.contains, depth) {
+		return false
+	}
 	prefix, rest, least, most := alternative{n}.items()
 	if int64(len(v)) < least || most >= 0 && int64(len(v)) > most {
 		return false

@@ -16,6 +16,9 @@ type document struct {
 	anchors     map[string]*object // schemas by their absolute URI with the fragment
 	byURI       map[string]*object // schemas by their absolute URI
 	closed      bool               // objects with declared properties or patterns for names have no others, unless additionalProperties says so
+	drafts      map[string]draft   // the version of the schemas with a base URI
+	dynamic     map[string]int     // how many schemas have a dynamic anchor, by its name
+	recursive   int                // how many have $recursiveAnchor
 	inferTypes  bool               // a schema without type has the type that its keywords are about
 	anyForOne   bool               // there is an x-oneOf
 	trueSchema  *schemaNode        // the schema true
@@ -27,7 +30,7 @@ type document struct {
 
 func newDocument(root any, path string, o Options, m *meter) *document {
 	d := &document{meter: m, root: root, closed: o.Strict || o.DisableAdditionalProperties, inferTypes: o.Strict, nodes: make(map[*object]*schemaNode), paths: make(map[*object]string),
-		bases: make(map[*object]string), anchors: make(map[string]*object), byURI: make(map[string]*object),
+		bases: make(map[*object]string), anchors: make(map[string]*object), byURI: make(map[string]*object), drafts: make(map[string]draft), dynamic: make(map[string]int),
 		localJSON: make(map[*schemaNode]*object), negations: make(map[any]*derived)}
 	d.trueSchema = d.add(newNode(true, path))
 	d.falseSchema = d.add(&schemaNode{never: true, path: path})
@@ -64,24 +67,28 @@ func (d *document) index(v any, path, base string) {
 	if !ok {
 		return
 	}
-	if id, ok := o.m["$id"].(string); ok {
-		base, _, _ = strings.Cut(resolveURI(base, id), "#")
-		d.byURI[base] = o
-	}
+	version := draftOf(o, d.version(base))
+	base = d.identify(o, base, version)
 	if path == "" || len(d.paths) == 0 {
 		d.byURI[base] = o
+	}
+	if _, ok := d.drafts[base]; !ok {
+		d.drafts[base] = version
 	}
 	d.spend(1 + len(o.keys))
 	d.anyForOne = d.anyForOne || o.m["x-oneOf"] != nil
 	d.paths[o], d.bases[o] = path, base
-	for _, k := range []string{"$anchor", "$dynamicAnchor"} {
-		if a, ok := o.m[k].(string); ok {
-			d.anchors[base+"#"+a] = o
-		}
-	}
 	for _, k := range o.keys {
 		d.indexBelow(k, o.m[k], stepPath(path, k), base)
 	}
+}
+
+// version is the version of the schemas with the base URI base.
+func (d *document) version(base string) draft {
+	if v, ok := d.drafts[base]; ok {
+		return v
+	}
+	return draft2020
 }
 
 // indexBelow indexes the schemas in v, the value of a keyword.
@@ -158,9 +165,9 @@ func resolveURI(base, ref string) string {
 	return scheme + authority + path
 }
 
-// resolve returns the schema that the $ref ref in the schema from refers to.
-func (d *document) resolve(from *object, ref string) any {
-	at := stepPath(d.paths[from], "$ref")
+// resolve returns the schema that ref, the value of key in the schema from, refers to.
+func (d *document) resolve(from *object, key, ref string) any {
+	at := stepPath(d.paths[from], key)
 	uri, fragment, _ := strings.Cut(resolveURI(d.bases[from], ref), "#")
 	var v any
 	if o, ok := d.byURI[uri]; ok {
@@ -168,7 +175,7 @@ func (d *document) resolve(from *object, ref string) any {
 	} else if uri == "" {
 		v = d.root
 	} else {
-		fail(ErrUnsupported, at, "$ref to %q leads out of the schema", ref)
+		fail(ErrUnsupported, at, "%s to %q leads out of the schema", key, ref)
 	}
 	if fragment == "" {
 		return v
@@ -176,7 +183,7 @@ func (d *document) resolve(from *object, ref string) any {
 	if fragment[0] != '/' {
 		o, ok := d.anchors[uri+"#"+fragment]
 		if !ok {
-			fail(ErrInvalid, at, "$ref %q leads nowhere", ref)
+			fail(ErrInvalid, at, "%s %q leads nowhere", key, ref)
 		}
 		return o
 	}
@@ -196,7 +203,7 @@ func (d *document) resolve(from *object, ref string) any {
 			}
 		}
 		if !found {
-			fail(ErrInvalid, at, "$ref %q leads nowhere", ref)
+			fail(ErrInvalid, at, "%s %q leads nowhere", key, ref)
 		}
 		path = stepPath(path, part)
 	}

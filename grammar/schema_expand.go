@@ -52,7 +52,7 @@ type expansion struct {
 func (e *expansion) grow(have alternative, set []any, open []choice) {
 	before := len(have)
 	have, open, ok := e.close(slices.Clone(have), set, slices.Clone(open))
-	if !ok || have.kinds() == 0 {
+	if !ok || have.said() == 0 || len(open) == 0 && have.kinds() == 0 {
 		return
 	}
 	if len(open) > 0 && slices.ContainsFunc(have, func(n *schemaNode) bool { return n.enum != nil }) {

@@ -216,14 +216,15 @@ func (g *negation) undeniables() {
 	if u := g.of.undeniable; u != nil {
 		g.ways = append(g.ways, g.of.json)
 	}
+	if a := g.of.array; a.unique && (a.most < 0 || a.most > 1) {
+		g.denied(kindArray, "uniqueItems")
+	}
 	o, ok := g.of.json.(*object)
 	if !ok {
 		return
 	}
-	for _, key := range []string{"uniqueItems", "minContains", "maxContains", "unevaluatedItems"} {
-		if v, ok := o.m[key]; ok && v != false && !(key == "uniqueItems" && g.of.array.most >= 0 && g.of.array.most <= 1) && !(key == "unevaluatedItems" && v == true) {
-			g.denied(kindArray, key)
-		}
+	if v, ok := o.m["unevaluatedItems"]; ok && v != true {
+		g.denied(kindArray, "unevaluatedItems")
 	}
 	if v, ok := o.m["unevaluatedProperties"]; ok && v != true {
 		g.denied(kindObject, "unevaluatedProperties")
@@ -398,8 +399,24 @@ func (g *negation) items() {
 			n.array.items = g.d.negate(a.some.is)
 		})
 	}
-	if o, ok := g.of.json.(*object); ok && o.m["contains"] != nil && o.m["minContains"] == nil && o.m["maxContains"] == nil {
-		g.arrays = append(g.arrays, func(n *schemaNode) { n.array.items = g.d.negate(o.m["contains"]) })
+	if c := a.contains; c != nil {
+		g.contains(c)
+	}
+}
+
+// contains adds the ways to have too few elements that satisfy c, or too many.
+func (g *negation) contains(c *containsRule) {
+	counted := func(least, most int64) {
+		g.arrays = append(g.arrays, func(n *schemaNode) { n.array.contains = &containsRule{c.schema, least, most, c.path} })
+	}
+	switch {
+	case c.least == 1:
+		g.arrays = append(g.arrays, func(n *schemaNode) { n.array.items = g.d.negate(c.schema) })
+	case c.least > 1:
+		counted(0, c.least-1)
+	}
+	if c.most >= 0 {
+		counted(c.most+1, -1)
 	}
 }
 

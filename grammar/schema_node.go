@@ -34,10 +34,13 @@ type schemaNode struct {
 	never bool // the schema false
 	json  any  // the schema that the node is of
 	kinds kinds
-	also  []any // allOf and the target of $ref
-	anyOf []any
-	oneOf []any
-	enum  []any // nil: any value
+	// implied is the type that the schema has with Options.Strict if no schema that holds at
+	// once says otherwise; 0: none.
+	implied kinds
+	also    []any // allOf and the target of $ref
+	anyOf   []any
+	oneOf   []any
+	enum    []any // nil: any value
 	// listed has the canonical texts of enum, once they are needed.
 	listed   map[string]bool
 	excluded *exclusion // values that are not allowed, besides arrays and objects; nil: none
@@ -70,6 +73,8 @@ type arrayRules struct {
 	prefix      []any
 	items       any // nil: anything
 	some        *someItem
+	unique      bool
+	contains    *containsRule // nil: none
 }
 
 // objectRules are the keywords for objects.
@@ -125,23 +130,22 @@ func quoteValue(v any) string {
 }
 
 // refused are the keywords whose meaning masks cannot keep exactly.
-var refused = []string{"contains",
-	"unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$recursiveRef"}
+var refused = []string{"unevaluatedProperties", "unevaluatedItems"}
 
 // parse fills n with the keywords of o.
 func (d *document) parse(n *schemaNode, o *object) {
 	p := nodeParser{d: d, n: n, o: o}
+	if d.version(d.bases[o]).onlyRef(o) {
+		n.also = p.references()
+		o = &object{} // nothing else counts
+		p.o = o
+	}
 	for _, k := range refused {
 		v, ok := o.m[k]
 		if !ok || v == true && strings.HasPrefix(k, "unevaluated") {
 			continue
 		}
 		fail(ErrUnsupported, p.at(k), "%s cannot be enforced", k)
-	}
-	if v, ok := o.m["uniqueItems"]; ok && v != false {
-		if most, _ := o.m["maxItems"].(numeral); most != "0" && most != "1" {
-			fail(ErrUnsupported, p.at("uniqueItems"), "uniqueItems cannot be enforced")
-		}
 	}
 	p.kinds()
 	p.combinations()
@@ -175,7 +179,7 @@ func (p nodeParser) kinds() {
 		}
 		p.n.typed = kindAll
 		if p.d.inferTypes {
-			p.n.kinds = p.implied()
+			p.n.implied = p.implied()
 		}
 		return
 	case string:
@@ -204,26 +208,26 @@ func (p nodeParser) kinds() {
 var about = map[kinds][]string{
 	kindString: {"minLength", "maxLength", "pattern", "format"},
 	kindNumber: {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
-	kindArray:  {"items", "prefixItems", "minItems", "maxItems"},
+	kindArray:  {"items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains"},
 	kindObject: {"properties", "patternProperties", "additionalProperties", "required", "minProperties", "maxProperties", "propertyNames",
 		"dependencies", "dependentRequired", "dependentSchemas"},
 }
 
-// implied is the type that the keywords of the schema are about. It is any type if they
-// are about none or more than one, or if there are keywords that decide it otherwise.
+// implied is the type that the keywords of the schema are about. It is 0 if they are about
+// none or more than one, or if there are keywords that decide it otherwise.
 func (p nodeParser) implied() kinds {
 	for _, k := range []string{"enum", "const", "$ref", "allOf", "anyOf", "oneOf"} {
 		if _, ok := p.o.m[k]; ok {
-			return kindAll
+			return 0
 		}
 	}
-	res := kinds(kindAll)
+	res := kinds(0)
 	for kind, keys := range about {
 		if !slices.ContainsFunc(keys, func(k string) bool { _, ok := p.o.m[k]; return ok }) {
 			continue
 		}
-		if res != kindAll {
-			return kindAll
+		if res != 0 {
+			return 0
 		}
 		res = kind
 	}
@@ -260,14 +264,8 @@ func (p nodeParser) schema(key string, i int, v any) {
 }
 
 func (p nodeParser) combinations() {
-	p.n.also = slices.Clone(p.list("allOf"))
-	if v, ok := p.o.m["$ref"]; ok {
-		ref, ok := v.(string)
-		if !ok {
-			p.bad("$ref", "a string")
-		}
-		p.n.also = append(p.n.also, p.d.resolve(p.o, ref))
-	}
+	p.n.also = append(p.n.also, p.list("allOf")...)
+	p.n.also = append(p.n.also, p.references()...)
 	p.n.anyOf, p.n.oneOf = p.list("anyOf"), p.list("oneOf")
 	if v, ok := p.o.m["x-oneOf"]; ok {
 		if v != "any" {
@@ -385,6 +383,7 @@ func (p nodeParser) arrays() {
 		p.schema("items", -1, v)
 		a.items = v
 	}
+	p.counted(a)
 }
 
 func (p nodeParser) objects() {

@@ -9,13 +9,15 @@ type members struct {
 	undeclared  []undeclaredNames
 	least, most int64  // numbers of properties; most -1: no bound
 	leastPath   string // of the keyword that least is from
+	differ      int64  // how many undeclared properties are certain to have different names; all of them may if it is not 1
 }
 
 type member struct {
 	name     string
 	set      []any // the schemas that hold for the value
 	required bool
-	barred   bool // propertyNames does not allow the name
+	barred   bool        // propertyNames does not allow the name
+	distinct *valueTexts // the value has to differ from earlier ones; nil: it does not
 }
 
 // undeclaredNames is a class of undeclared names and the schemas that hold for their
@@ -23,6 +25,7 @@ type member struct {
 type undeclaredNames struct {
 	names *dfa
 	set   []any
+	texts *valueTexts // see nameTexts
 }
 
 // members works out the declared names, first those of properties in their order,
@@ -167,7 +170,7 @@ func (c *nameClasses) split(names *dfa, k int, matched []string) {
 			if c.any && len(c.patterns) == 0 {
 				names = nil
 			}
-			c.res = append(c.res, undeclaredNames{names, set})
+			c.res = append(c.res, undeclaredNames{names: names, set: set})
 		}
 		return
 	}
@@ -206,7 +209,10 @@ func (s *schemas) combine(a, b *dfa, minus bool, path string) *dfa {
 }
 
 // object reads an object of a.
-func (s *schemas) object(from int32, a alternative) int32 {
+func (s *schemas) object(from int32, a alternative) int32 { return s.objectWith(from, a, nil) }
+
+// objectWith is object with a change to each declared property, unless it is nil.
+func (s *schemas) objectWith(from int32, a alternative, change func(*member)) int32 {
 	b := s.b
 	m := s.members(a)
 	m.undeclared = s.undeclared(a, m) // before the names that may not appear are dropped: they are declared all the same
@@ -223,20 +229,55 @@ func (s *schemas) object(from int32, a alternative) int32 {
 			return b.call(from, r)
 		}
 	}
-	reach := int64(len(m.declared))
-	if len(m.undeclared) > 0 {
-		reach++ // more than one undeclared property might have the same name
-	}
-	if m.least > reach {
-		if len(m.undeclared) == 0 {
-			return b.state()
+	for i := range m.declared {
+		if change != nil {
+			change(&m.declared[i])
 		}
-		fail(ErrUnsupported, m.leastPath, "minProperties cannot be enforced: undeclared names may repeat, so only one of them counts")
+	}
+	if !s.enough(m) {
+		return b.state()
 	}
 	if len(some) > 0 {
-		return s.objectWith(from, m, some)
+		if m.differ > 0 {
+			fail(ErrUnsupported, m.leastPath, "minProperties cannot be enforced beside a demand for a property that violates a schema")
+		}
+		return s.demanding(from, m, some)
 	}
 	return s.body(from, m)
+}
+
+// enough reports whether objects can have as many properties as they have to. Undeclared
+// properties may have the same name, so only one of them counts, unless there have to be
+// more: then their names are compared.
+func (s *schemas) enough(m *members) bool {
+	missing := m.least - int64(len(m.declared))
+	if len(m.undeclared) == 0 || missing <= 1 {
+		return missing <= 0 || len(m.undeclared) > 0
+	}
+	most, all := int64(0), int64(0)
+	for i := range m.undeclared {
+		n := s.nameTexts(&m.undeclared[i], m.leastPath).total()
+		most, all = max(most, n), all+n
+	}
+	if missing > most && missing <= all {
+		fail(ErrUnsupported, m.leastPath, "minProperties cannot be enforced: there are too few undeclared names of one kind")
+	}
+	m.differ = most
+	return missing <= most
+}
+
+// nameTexts are the texts of the names of o, with their quotes.
+func (s *schemas) nameTexts(o *undeclaredNames, path string) *valueTexts {
+	if o.texts == nil {
+		d := o.names
+		if d == nil {
+			d = allDFA()
+		}
+		c := s.newTextCollector()
+		c.quoted(d)
+		o.texts = c.texts(path)
+	}
+	return o.texts
 }
 
 // countsToTell is how many numbers of properties have to be told apart: 0 to the
@@ -269,5 +310,27 @@ func (s *schemas) undeclaredRule(m *members) int32 {
 		}
 		b.eps(s.ws(b.call(s.ws(b.lit(s.ws(at), ":")), s.value(o.set))), to)
 	}
+	return r
+}
+
+// differingRule is the rule for one or more undeclared properties with different names. Its
+// calls say how many there are beside the first one.
+func (s *schemas) differingRule(m *members) int32 {
+	b := s.b
+	r := b.rule()
+	after := b.state()
+	property := func(at int32) {
+		for i := range m.undeclared {
+			o := &m.undeclared[i]
+			name := b.distinctValue(at, s.nameTexts(o, m.leastPath))
+			b.eps(s.ws(b.call(s.ws(b.lit(s.ws(name), ":")), s.value(o.set))), after)
+		}
+	}
+	property(b.start(r))
+	more, end := b.state(), b.state()
+	b.step(after, step{kind: stepTick, to: more})
+	b.step(after, step{kind: stepGuard, to: end})
+	property(s.ws(b.lit(more, ",")))
+	b.accept(end)
 	return r
 }

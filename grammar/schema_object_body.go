@@ -78,7 +78,11 @@ func (o *objectBody) prepend(i int) {
 // counts from least to most.
 func (o *objectBody) addName(p *member, least, most int) {
 	b := o.s.b
-	value := o.s.value(p.set)
+	value := func(at int32) int32 { return b.distinctValue(at, p.distinct) }
+	if p.distinct == nil {
+		rule := o.s.value(p.set)
+		value = func(at int32) int32 { return b.call(at, rule) }
+	}
 	read := make([]int32, o.counts+1) // by the count after it: the state between name and colon; 0: none yet
 	text := quoteJSON(p.name)
 	for count := range o.names {
@@ -91,7 +95,7 @@ func (o *objectBody) addName(p *member, least, most int) {
 		}
 		if read[to] == 0 {
 			read[to] = b.state()
-			b.eps(o.s.ws(b.call(o.s.ws(b.lit(o.s.ws(read[to]), ":")), value)), o.places[to])
+			b.eps(o.s.ws(value(o.s.ws(b.lit(o.s.ws(read[to]), ":")))), o.places[to])
 		}
 		o.names[count] = b.withWord(o.names[count], text, read[to])
 	}
@@ -129,6 +133,10 @@ func (o *objectBody) undeclared() {
 	if len(m.undeclared) == 0 {
 		return
 	}
+	if m.differ > 0 {
+		o.differing()
+		return
+	}
 	rule := o.s.undeclaredRule(m)
 	for count := range o.undecl {
 		if o.full(count) || int64(count)+1 < m.least {
@@ -141,6 +149,26 @@ func (o *objectBody) undeclared() {
 		o.undecl[count] = b.state()
 		at := b.call(o.undecl[count], rule)
 		b.eps(b.repeat(at, 0, left, 24, func(at int32) int32 { return b.call(o.comma(at), rule) }), o.end)
+	}
+}
+
+// differing is undeclared for properties with different names, which all count.
+func (o *objectBody) differing() {
+	b, m := o.s.b, o.m
+	rule := o.s.differingRule(m)
+	for count := range o.undecl {
+		need, left := max(0, m.least-int64(count)-1), int64(-1)
+		if m.most >= 0 {
+			left = m.most - int64(count) - 1
+		}
+		if m.differ < endless {
+			left = tighter(left, m.differ-1)
+		}
+		if o.full(count) || left >= 0 && need > left {
+			continue
+		}
+		o.undecl[count] = b.state()
+		b.eps(b.callN(o.undecl[count], rule, int32(need), int32(left)), o.end)
 	}
 }
 

@@ -18,7 +18,8 @@ type objectWith struct {
 	rules  map[int]int32 // for the undeclared properties, by the demands that are met before them
 }
 
-func (s *schemas) objectWith(from int32, m *members, some []*someProperty) int32 {
+// demanding reads an object with the properties of m and those that some demands.
+func (s *schemas) demanding(from int32, m *members, some []*someProperty) int32 {
 	if m.least <= int64(m.required) {
 		m.least = 0
 	}
@@ -47,7 +48,7 @@ func (o *objectWith) splitUndeclared() {
 			}
 			for _, minus := range []bool{false, true} {
 				if part := o.s.combine(c.names, names, minus, ""); !part.empty() {
-					split = append(split, undeclaredNames{part, c.set})
+					split = append(split, undeclaredNames{names: part, set: c.set})
 				}
 			}
 		}

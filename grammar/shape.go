@@ -37,6 +37,8 @@ type split struct {
 	rel  *position
 	base *frame
 	cont *position // where a text is when base has been popped; dead if base is a bottom
+
+	contested *frame // the frame whose values machine.subtract takes out of the mask; nil: none
 }
 
 // poppingToken is a token that pops the base. The bytes from cut on follow the pop.
@@ -72,6 +74,9 @@ func (m *machine) fill(p *position, mask []uint32, pace Pace) {
 	sp := m.splitOf(p)
 	sh := m.shapeOf(sp.rel, pace)
 	sh.load(mask)
+	if sp.contested != nil {
+		m.subtract(sp.contested, mask)
+	}
 	if len(sp.cont.tops) > 0 {
 		m.fillSuffixes(sp, sh, mask, pace)
 	}
@@ -153,14 +158,21 @@ func (m *machine) splitOf(p *position) *split {
 	for _, f := range p.tops[1:] {
 		base = commonFrame(base, f.parent)
 	}
+	values, contested := m.blur(p.tops, base)
+	counters := m.clip
+	if values == recordsBlurred {
+		counters = func(k frameKey) frameKey { return blurRecord(m.clip(k)) }
+	}
 	tops := make([]*frame, len(p.tops))
 	for i, f := range p.tops {
-		tops[i] = m.rebase(f, base, m.clip)
+		tops[i] = m.rebase(f, base, counters)
 	}
 	slices.SortFunc(tops, func(a, b *frame) int { return int(a.id) - int(b.id) })
 	tops = slices.Compact(tops) // clip may have made two of them equal
-	sp := &split{rel: m.position(tops, false, false), base: base, cont: dead}
-	if base.depth > 0 {
+	sp := &split{rel: m.position(tops, false, false), base: base, cont: dead, contested: contested}
+	if values == recordsBlurred {
+		sp.cont = p // the tokens that pop are walked as a whole
+	} else if base.depth > 0 {
 		sp.cont = m.close(append(m.pending[:0], base))
 	}
 	p.split.Store(sp)

@@ -13,6 +13,7 @@ import (
 // are used again for other walks.
 type trieWalk struct {
 	m          *machine
+	blurred    bool           // the walk begins at a position with blurred records
 	bits       []uint32       // tokens decided to be legal; nil while list is enough
 	list       []int32        // the same tokens, as long as they are few
 	popping    []poppingToken // tokens that pop the base
@@ -39,7 +40,7 @@ func (w *trieWalk) release() {
 func (m *machine) build(x *position, nested int) *shape {
 	w := walks.Get().(*trieWalk)
 	defer w.release()
-	w.m, w.visitLimit = m, m.visits.Load()+m.maxVisits
+	w.m, w.visitLimit, w.blurred = m, m.visits.Load()+m.maxVisits, x.values == recordsBlurred
 	template := m.template(x, nested)
 	if template == nil {
 		w.walkAll(x)
@@ -227,6 +228,10 @@ func (w *trieWalk) giveUp() bool {
 
 // decide records what becomes of the token that ends at n, the end of the path p.
 func (w *trieWalk) decide(n *node, p *path) {
+	if w.blurred {
+		w.decideBlurred(n, p)
+		return
+	}
 	if p.at[n.depth] != dead {
 		w.legal(n.token)
 		return

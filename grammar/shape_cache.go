@@ -206,6 +206,9 @@ const (
 // they come up. So the masks of a pattern are built once for all grammars that have
 // it, and once for a grammar that has it twice. It is "" if it would be too long.
 func (m *machine) outline(rel *position) string {
+	if rel.values == recordsExact {
+		return ""
+	}
 	var list []int32 // the grammar's own states, in the order of their numbers here
 	k := binary.AppendUvarint(make([]byte, 0, 512), uint64(len(rel.tops)))
 	state := func(st int32) {
@@ -224,6 +227,7 @@ func (m *machine) outline(rel *position) string {
 		for ; f.depth > 0; f = f.parent {
 			state(f.st)
 			k = binary.AppendVarint(binary.AppendVarint(k, int64(f.need)), int64(f.left))
+			k = append(k, f.rec.code())
 		}
 		k = binary.AppendVarint(k, int64(f.st)) // which bottom
 		if len(k) > maxKey {
@@ -235,9 +239,9 @@ func (m *machine) outline(rel *position) string {
 			return ""
 		}
 		st := m.net.at(list[i])
-		flags := byte(0)
+		flags := st.waysCode()
 		if st.accept {
-			flags = 1
+			flags |= 1
 		}
 		k = binary.AppendUvarint(append(k, flags), uint64(len(st.edges)))
 		for _, e := range st.edges {

@@ -16,7 +16,7 @@ import (
 // far from their limits, or the loop that x gets into on most bytes (the rest of a
 // string, free text). It is nil if there is none.
 func (m *machine) template(x *position, nested int) *position {
-	if nested > 2 {
+	if nested > 2 || x.values != recordsNone {
 		return nil
 	}
 	var z *position
@@ -110,6 +110,9 @@ func (m *machine) agreeingBytes(s, t *position) int {
 		}
 		f, g := a[i].top, b[i].top
 		for ; f.depth > 0; f, g = f.parent, g.parent {
+			if f.rec != g.rec {
+				return -1
+			}
 			n = min(n, max(0, agreeingCounters(f, g)-int(m.net.at(f.st).slack)))
 		}
 	}

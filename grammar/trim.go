@@ -195,6 +195,9 @@ func (t *trimmer) ways(r int32) (bare, ticked bool) {
 func (t *trimmer) cut(r int32) {
 	for _, s := range t.states[r] {
 		st := t.n.at(s)
+		if st.ways > 0 && !t.ends[s-t.n.common] && t.ends[t.n.starts[r]-t.n.common] {
+			fail(ErrUnsupported, "", "values that must differ belong to something that nothing satisfies") // ways would be wrong
+		}
 		out := func(e edge) bool { return !t.ends[e.to-t.n.common] }
 		if slices.ContainsFunc(st.edges, out) {
 			st.edges = slices.DeleteFunc(slices.Clone(st.edges), out)

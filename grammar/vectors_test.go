@@ -37,20 +37,20 @@ func readFile(t *testing.T, path string) []byte {
 
 // suiteFiles runs the files of JSON-Schema-Test-Suite under root.
 func suiteFiles(t *testing.T, root string) {
-	var res suiteResult
+	res := suiteResult{rejected: make(map[string]int)}
 	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		name := strings.TrimSuffix(strings.TrimPrefix(path, root+"/"), ".json")
-		res.run(t, name, mustParse(t, readFile(t, path)).([]any))
+		res.run(t, name, "", mustParse(t, readFile(t, path)).([]any))
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%+v", res)
-	if res.falseAccepts > 0 || res.passed < 934 {
+	if res.falsely > 0 || res.passed < 280 {
 		t.Errorf("%+v", res)
 	}
 }
