@@ -20,6 +20,7 @@ type schemas struct {
 	verdicts   map[string]verdict
 	languages  map[string]*language
 	valueRules map[string]int32
+	emptyTexts map[string]bool // whether no string satisfies rules, by their keys
 	depth      int
 	negative   int  // negations around the schema that a constant is validated against
 	oneOfAny   bool // every oneOf may be read as anyOf
@@ -76,7 +77,7 @@ func (s *schemas) attempt(f func()) (ok bool) {
 func newSchemas(b *builder, schema any, path string, o Options) *schemas {
 	s := &schemas{b: b, d: newDocument(schema, path, o, b.meter), rules: make(map[string]int32),
 		verdicts: make(map[string]verdict), languages: make(map[string]*language), valueRules: make(map[string]int32),
-		oneOfAny: o.OneOfAny}
+		emptyTexts: make(map[string]bool), oneOfAny: o.OneOfAny}
 	switch {
 	case o.WhitespacePattern != "":
 		s.ws = b.whitespace(o.WhitespacePattern)
