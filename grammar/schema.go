@@ -27,6 +27,7 @@ type schemas struct {
 	relaxable   bool                      // there are some
 	distinct    map[string]*distinctItems // of each set of schemas, by its key
 	scalarTexts map[string]*valueTexts
+	emptyTexts  map[string]bool // whether no string satisfies rules, by their keys
 }
 
 // maxAlternatives bounds the combinations of anyOf and oneOf for one value.
@@ -78,7 +79,7 @@ func (s *schemas) attempt(f func()) (ok bool) {
 func newSchemas(b *builder, schema any, path string, o Options) *schemas {
 	s := &schemas{b: b, d: newDocument(schema, path, o, b.meter), rules: make(map[string]int32),
 		verdicts: make(map[string]verdict), languages: make(map[string]*language), valueRules: make(map[string]int32),
-		oneOfAny: o.OneOfAny}
+		emptyTexts: make(map[string]bool), oneOfAny: o.OneOfAny}
 	switch {
 	case o.WhitespacePattern != "":
 		s.ws = b.whitespace(o.WhitespacePattern)

@@ -84,11 +84,13 @@ func (s *schemas) underNode(n *schemaNode, name string) []any {
 	if found {
 		set = append(set, v)
 	}
-	s.b.spend(len(n.props.patterns) * (1 + len(name)/4))
-	path := stepPath(n.path, "patternProperties")
-	for _, p := range n.props.patterns {
-		if s.search(p.pattern, path).match(name) {
-			set, found = append(set, p.schema), true
+	if len(n.props.patterns) > 0 {
+		s.b.spend(len(n.props.patterns) * (1 + len(name)/4))
+		path := stepPath(n.path, "patternProperties")
+		for _, p := range n.props.patterns {
+			if s.search(p.pattern, path).match(name) {
+				set, found = append(set, p.schema), true
+			}
 		}
 	}
 	if found || n.props.additional == nil || n.props.implied {

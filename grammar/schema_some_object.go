@@ -16,6 +16,11 @@ type objectWith struct {
 	counts int
 	end    int32
 	rules  map[int]int32 // for the undeclared properties, by the demands that are met before them
+
+	// Of each class of undeclared names: the demands that it is about, and the rule that
+	// reads such a name; -1: none yet.
+	classes   []int
+	nameRules []int32
 }
 
 // demanding reads an object with the properties of m and those that some demands.
@@ -40,29 +45,54 @@ func (s *schemas) demanding(from int32, m *members, some []*someProperty) int32 
 // splitUndeclared splits the classes of undeclared names by the demands that they are about.
 func (o *objectWith) splitUndeclared() {
 	classes := o.m.undeclared
-	for _, names := range o.names {
+	o.classes = make([]int, len(classes))
+	for j, names := range o.names {
 		var split []undeclaredNames
-		for _, c := range classes {
+		var bits []int
+		for k, c := range classes {
 			if c.names == nil {
 				c.names = allDFA()
 			}
 			for _, minus := range []bool{false, true} {
-				if part := o.s.combine(c.names, names, minus, ""); !part.empty() {
-					split = append(split, undeclaredNames{names: part, set: c.set})
+				part := o.s.combine(c.names, names, minus, "")
+				if part.empty() {
+					continue
+				}
+				split, bits = append(split, undeclaredNames{names: part, set: c.set}), append(bits, o.classes[k])
+				if !minus {
+					bits[len(bits)-1] |= 1 << j
 				}
 			}
 		}
-		classes = split
+		classes, o.classes = split, bits
 	}
 	o.m.undeclared = classes
+	for range classes {
+		o.nameRules = append(o.nameRules, -1)
+	}
 }
 
-// about are the demands that names with the text of a class are about. All names of a class
-// are alike.
-func (o *objectWith) about(is func(names *dfa) bool) int {
+// name reads the rest of a name of the k-th class, after the opening quote. With several
+// demands, names are read in many places, so each class has a rule; with one, all names that
+// can follow are read as one automaton.
+func (o *objectWith) name(from int32, k int) int32 {
+	b := o.s.b
+	if len(o.is) == 1 {
+		return b.jsonString(from, o.m.undeclared[k].names)
+	}
+	if o.nameRules[k] < 0 {
+		r := b.rule()
+		o.nameRules[k] = r
+		b.accept(b.jsonString(b.start(r), o.m.undeclared[k].names))
+	}
+	return b.call(from, o.nameRules[k])
+}
+
+// about are the demands that name is about.
+func (o *objectWith) about(name string) int {
 	bits := 0
 	for j, names := range o.names {
-		if is(names) {
+		if names.match(name) {
 			bits |= 1 << j
 		}
 	}
@@ -91,7 +121,7 @@ func (o *objectWith) prepend(i int, after []int32) []int32 {
 	}
 	p := &o.m.declared[i]
 	text := quoteJSON(p.name)
-	bits := o.about(func(names *dfa) bool { return names.match(p.name) })
+	bits := o.about(p.name)
 	for count := range min(i, o.counts) + 1 {
 		for met := range o.all + 1 {
 			k := o.place(count, met)
@@ -166,12 +196,12 @@ func (o *objectWith) rule(start int) int32 {
 func (o *objectWith) property(from int32, start, met int, to []int32) {
 	b := o.s.b
 	open := b.lit(from, `"`)
-	for _, c := range o.m.undeclared {
-		bits := o.about(func(names *dfa) bool { return !o.s.combine(c.names, names, false, "").empty() })
+	for k, c := range o.m.undeclared {
+		bits := o.classes[k]
 		var at int32 = -1
 		for _, w := range o.s.outcomes(c.set, met, bits, bits&met&^start, o.is) {
 			if at < 0 {
-				at = o.s.ws(b.lit(o.s.ws(b.jsonString(open, c.names)), ":"))
+				at = o.s.ws(b.lit(o.s.ws(o.name(open, k)), ":"))
 			}
 			if to[w.met] == 0 {
 				to[w.met] = b.state()

@@ -125,11 +125,7 @@ func (s *schemas) string(from int32, a alternative) int32 {
 	if len(r.langs) == 1 && r.langs[0].rule != 0 && r.least == 0 && r.most < 0 {
 		return s.b.call(s.b.lit(from, `"`), r.langs[0].rule)
 	}
-	key := ""
-	for _, l := range r.langs {
-		key += l.name + "\x00"
-	}
-	key += fmt.Sprint(r.least, r.most)
+	key := r.key()
 	rule, ok := s.valueRules[key]
 	if !ok {
 		rule = s.b.rule()
@@ -268,8 +264,28 @@ func (s *schemas) emptyStrings(a alternative) bool {
 	if len(r.langs) == 0 {
 		return false
 	}
-	d, ok := s.stringDFA(&r)
-	return ok && d.empty()
+	key := r.key()
+	empty, known := s.emptyTexts[key]
+	if !known {
+		d, ok := s.stringDFA(&r)
+		if ok {
+			s.b.spend(8 * len(d.states))
+		} else {
+			s.b.spend(dfaLimit)
+		}
+		empty = ok && d.empty()
+		s.emptyTexts[key] = empty
+	}
+	return empty
+}
+
+// key is the same for equal rules.
+func (r *stringRules) key() string {
+	key := ""
+	for _, l := range r.langs {
+		key += l.name + "\x00"
+	}
+	return key + fmt.Sprint(r.least, r.most)
 }
 
 // keyNames is the language of the names that the propertyNames of n allow.
