@@ -24,6 +24,11 @@ type Spec struct {
 	Schema  []byte
 	Text    string
 	Choices []string
+	// Prefix is what the output already has: it is continued, so matchers begin behind it.
+	// In JSON (JSONSchema and JSONObject) it may have the properties of objects in any order
+	// and all values in any spelling. Other constraints take the beginnings of the texts that
+	// they would generate.
+	Prefix string
 	Options
 }
 
@@ -70,6 +75,7 @@ func (c Config) Validate() error {
 // matchers, which share what was built for one of them.
 type Grammar struct {
 	m        *machine
+	start    *position // where matchers begin; nil: at the beginning of a text
 	of       *Compiler // nil: it is in no cache
 	entry    *entry
 	warnings []Warning
@@ -109,12 +115,15 @@ func compileMetered(s Spec, v *Vocabulary, cfg Config, work *meter, h *holding) 
 	defer catch(&err)
 	work.hold(specBytes * s.size())
 	b := newBuilder(commonRules(), cfg.MaxStates, work)
-	n := b.finish(b.spec(s))
-	m := newMachine(n, v, cfg.GrammarBytes)
+	root, after := b.specAfter(s)
+	m := newMachine(b.finishAfter(root, after, len(s.Prefix)), v, cfg.GrammarBytes)
 	if m.root == dead {
 		fail(ErrTooComplex, "", "the grammar is too ambiguous")
 	}
 	m.hold.Store(h)
+	if after != nil && !after.begin(m) {
+		panic(after.refusal(len(s.Prefix)))
+	}
 	m.firstShape(b.meter)
 	g = &Grammar{m: m, warnings: b.warnings}
 	if h != nil {
@@ -129,7 +138,7 @@ const specBytes = 48
 
 // size is about the number of bytes of s.
 func (s *Spec) size() int64 {
-	n := 1024 + len(s.Schema) + len(s.Text) + len(s.WhitespacePattern)
+	n := 1024 + len(s.Schema) + len(s.Text) + len(s.WhitespacePattern) + len(s.Prefix)
 	for _, c := range s.Choices {
 		n += 16 + len(c)
 	}
@@ -146,7 +155,7 @@ func (b *builder) spec(s Spec) int32 {
 		}
 		return b.schemaRule(v, "", s.Options)
 	case JSONObject:
-		return b.schemaRule(&object{keys: []string{"type"}, m: map[string]any{"type": "object"}}, "", s.Options)
+		return b.schemaRule(anyObject(), "", s.Options)
 	case Regex:
 		return b.regexRule(s.Text)
 	case Choice:

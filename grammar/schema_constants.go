@@ -53,7 +53,7 @@ func (s *schemas) holdsLocal(v any, n *schemaNode, depth int) bool {
 			fail(ErrTooComplex, n.path, "a number with too many digits")
 		}
 		kind := kindFraction
-		if r.IsInt() {
+		if r.IsInt() && !(s.d.plainIntegers() && fractional(v)) {
 			kind = kindInteger
 		}
 		return n.kinds&kind != 0 && n.numbers.contains(r)

@@ -27,7 +27,7 @@ func newDocument(root any, path string, o Options, m *meter) *document {
 	d := &document{meter: m, root: root, closed: o.Strict || o.DisableAdditionalProperties, inferTypes: o.Strict, nodes: make(map[*object]*schemaNode), paths: make(map[*object]string),
 		bases: make(map[*object]string), anchors: make(map[string]*object), byURI: make(map[string]*object),
 		localJSON: make(map[*schemaNode]*object)}
-	d.trueSchema = d.add(&schemaNode{kinds: kindAll, path: path})
+	d.trueSchema = d.add(&schemaNode{kinds: kindAll, path: path, text: textRules{most: -1}, array: arrayRules{most: -1}, props: objectRules{most: -1}})
 	d.falseSchema = d.add(&schemaNode{never: true, path: path})
 	d.index(root, path, "")
 	return d

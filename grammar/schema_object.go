@@ -15,7 +15,8 @@ type member struct {
 	name     string
 	set      []any // the schemas that hold for the value
 	required bool
-	barred   bool // propertyNames does not allow the name
+	barred   bool   // propertyNames does not allow the name
+	spelled  string // how the name is written, if that is not quoteJSON's spelling
 }
 
 // undeclaredNames is a class of undeclared names and the schemas that hold for their
@@ -201,11 +202,20 @@ func (s *schemas) combine(a, b *dfa, minus bool, path string) *dfa {
 }
 
 // object reads an object of a.
-func (s *schemas) object(from int32, a alternative) int32 {
+func (s *schemas) object(from int32, a alternative) int32 { return s.objectAfter(from, a, nil) }
+
+// objectAfter reads an object of a that begins with before, which may be nil.
+func (s *schemas) objectAfter(from int32, a alternative, before *givenMembers) int32 {
 	b := s.b
 	m := s.members(a)
+	if before != nil && !before.add(a, m) {
+		return b.state()
+	}
 	m.undeclared = s.undeclared(a, m) // before the names that may not appear are dropped: they are declared all the same
 	bare := len(m.declared) == 0
+	if before != nil {
+		before.front(m)
+	}
 	m.declared = slices.DeleteFunc(m.declared, func(p member) bool {
 		return !p.required && (p.barred || slices.Contains(p.set, any(false)))
 	})

@@ -80,7 +80,10 @@ func (o *objectBody) addName(p *member, least, most int) {
 	b := o.s.b
 	value := o.s.value(p.set)
 	read := make([]int32, o.counts+1) // by the count after it: the state between name and colon; 0: none yet
-	text := quoteJSON(p.name)
+	text := p.spelled
+	if text == "" {
+		text = quoteJSON(p.name)
+	}
 	for count := range o.names {
 		if p.required {
 			o.names[count] = -1
