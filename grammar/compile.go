@@ -35,7 +35,7 @@ type Spec struct {
 // Options change how JSON is constrained. The zero value is the default.
 type Options struct {
 	DisableAnyWhitespace        bool   // no whitespace between JSON's tokens
-	DisableAdditionalProperties bool   // objects that declare properties have no others, unless additionalProperties says so
+	DisableAdditionalProperties bool   // objects that declare properties get no others, unless additionalProperties says so; in Spec.Prefix they may be
 	Strict                      bool   // the same, and a schema without type has the type that its keywords are about
 	WhitespacePattern           string // a regular expression for what may stand between JSON's tokens
 }
@@ -116,13 +116,13 @@ func compileMetered(s Spec, v *Vocabulary, cfg Config, work *meter, h *holding) 
 	work.hold(specBytes * s.size())
 	b := newBuilder(commonRules(), cfg.MaxStates, work)
 	root, after := b.specAfter(s)
-	m := newMachine(b.finishAfter(root, after, len(s.Prefix)), v, cfg.GrammarBytes)
+	m := newMachine(b.finishAfter(root, after), v, cfg.GrammarBytes)
 	if m.root == dead {
 		fail(ErrTooComplex, "", "the grammar is too ambiguous")
 	}
 	m.hold.Store(h)
 	if after != nil && !after.begin(m) {
-		panic(after.refusal(len(s.Prefix)))
+		panic(after.refusal())
 	}
 	m.firstShape(b.meter)
 	g = &Grammar{m: m, warnings: b.warnings}

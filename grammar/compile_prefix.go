@@ -89,9 +89,9 @@ func anyObject() *object {
 	return &object{keys: []string{"type"}, m: map[string]any{"type": "object"}}
 }
 
-// finishAfter is finish for rules along a text of size bytes. If nothing can follow, it is
+// finishAfter is finish for rules along a text. If nothing can follow, it is
 // the fault of that text.
-func (b *builder) finishAfter(root int32, after *prefixed, size int) *network {
+func (b *builder) finishAfter(root int32, after *prefixed) *network {
 	if after == nil {
 		return b.finish(root)
 	}
@@ -100,7 +100,7 @@ func (b *builder) finishAfter(root int32, after *prefixed, size int) *network {
 		case nil:
 		case *Error:
 			if r.Kind == ErrUnsatisfiable {
-				r = after.refusal(size)
+				r = after.refusal()
 			}
 			panic(r)
 		default:

@@ -35,6 +35,9 @@
 // property names and strings with a pattern have one spelling. Numbers with bounds
 // have no exponent. Whitespace between the tokens of JSON is bounded.
 //
+// A text that is given ([Spec.Prefix]) is taken in any order of properties and any spelling
+// all the same, and what follows it satisfies the constraint together with it.
+//
 // No mask leads into a dead end: after every legal token the text can be completed,
 // if the vocabulary has a token for every byte.
 //

@@ -28,6 +28,7 @@ type prefixed struct {
 	rules map[prefixedKey]int32
 	null  []any // a set of schemas that only null satisfies
 	any   *schemaNode
+	size  int    // of the text
 	wrong *Error // the reason, furthest in the text, why it is no beginning
 	where int
 }
@@ -41,7 +42,7 @@ type prefixedKey struct {
 
 // schemaAfter is schemaRule for values that begin with text, in any order and spelling.
 func (b *builder) schemaAfter(schema any, text string, o Options) (*prefixed, int32) {
-	p := &prefixed{s: newSchemas(b, schema, "", o), rules: make(map[prefixedKey]int32), where: -1}
+	p := &prefixed{s: newSchemas(b, schema, "", o), rules: make(map[prefixedKey]int32), size: len(text), where: -1}
 	p.top, p.tail = parseGiven(text, b.meter)
 	if o.WhitespacePattern != "" {
 		p.blank = b.shortestBlank(o.WhitespacePattern)
@@ -70,29 +71,36 @@ func (b *builder) shortestBlank(pattern string) string {
 }
 
 // note remembers why a part of the text does not fit. Of several reasons, the one furthest
-// in the text counts: other alternatives fail earlier.
+// in the text counts, because other alternatives fail earlier.
 func (p *prefixed) note(at int, path, msg string) {
-	if at > p.where {
+	if at >= p.where {
 		p.where, p.wrong = at, prefixError(at, path, "%s", msg)
 	}
 }
 
 // refusal is the error for a text that is no beginning.
-func (p *prefixed) refusal(size int) *Error {
-	g := p.top
-	for g.open() != nil {
-		g = g.open()
-	}
-	if g.stop == stopName {
-		g = g.name
-	}
-	if at := g.at; at > p.where {
-		if g.kind == givenArray || g.kind == givenObject {
-			at = size
-		}
-		return prefixError(at, "", "nothing that satisfies the schema goes on so")
+func (p *prefixed) refusal() *Error {
+	if p.wrong == nil {
+		return prefixError(p.top.at, "", "no value that satisfies the schema begins so")
 	}
 	return p.wrong
+}
+
+// reached notes that all of the text before the end of g fits some alternative. If there is
+// no other reason, it is what comes last in g that does not go on.
+func (p *prefixed) reached(g *given) {
+	at := p.size
+	switch {
+	case g.open() != nil && g.open().kind != givenNothing:
+		return // it is reached itself
+	case g.kind == givenToken:
+		at = g.at
+	case g.stop == stopName:
+		at = g.name.at
+	}
+	if at > p.where {
+		p.note(at, "", "nothing that satisfies the schema goes on so")
+	}
 }
 
 // value returns the rule for values of set that begin with g.
@@ -110,6 +118,7 @@ func (p *prefixed) value(g *given, set []any) int32 {
 	b.accept(end)
 	from := b.start(r)
 	if g.kind == givenToken {
+		p.reached(g)
 		b.eps(b.call(from, p.s.value(set)), end)
 	}
 	for _, a := range p.s.expand(set, true) {
@@ -231,6 +240,7 @@ func (p *prefixed) array(from, end int32, a alternative, g *given) {
 		p.note(g.of[most].at, "", "there are too many elements")
 		return
 	}
+	p.reached(g)
 	var front [][]any
 	if n > 0 { // the whole ones together are read as one
 		front = append(front, p.null)

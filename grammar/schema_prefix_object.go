@@ -22,10 +22,9 @@ func (p *prefixed) object(from, end int32, a alternative, g *given) {
 		before := &givenMembers{p: p, g: g, open: open}
 		s.b.eps(s.objectAfter(from, a, before), end)
 	}
-	switch e := g.open(); {
-	case e != nil:
-		name := g.names[len(g.names)-1]
-		add(&member{name: name, set: p.along(e, s.under(a, name))})
+	switch {
+	case g.open() != nil:
+		add(&member{name: g.names[len(g.names)-1]}) // it gets its set once the members before it are checked
 	case g.stop == stopName:
 		ordinary, names := p.openNames(a, g)
 		if ordinary {
@@ -65,17 +64,21 @@ func (o *givenMembers) add(a alternative, m *members) bool {
 			return false
 		}
 		set := p.s.under(a, name)
+		if slices.Contains(set, any(false)) {
+			p.note(g.of[i].at, "", "the property "+quoteValue(name)+" is not allowed here")
+			return false
+		}
 		if i < count && !p.holds(g.of[i].value, set) {
-			msg := "the value of the property " + quoteValue(name) + " does not satisfy the schema"
-			if slices.Contains(set, any(false)) {
-				msg = "the property " + quoteValue(name) + " is not allowed here"
-			}
-			p.note(g.of[i].at, "", msg)
+			p.note(g.of[i].at, "", "the value of the property "+quoteValue(name)+" does not satisfy the schema")
 			return false
 		}
 		if !declared[name] {
 			m.declared = append(m.declared, member{name: name, set: set})
 		}
+	}
+	p.reached(g)
+	if e := g.open(); e != nil {
+		o.open.set = p.along(e, p.s.under(a, o.open.name))
 	}
 	if o.open != nil && !declared[o.open.name] && !slices.Contains(g.names, o.open.name) {
 		m.declared = append(m.declared, member{name: o.open.name, set: o.open.set})
