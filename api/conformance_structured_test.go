@@ -46,6 +46,7 @@ func TestC73Uncompilable(t *testing.T) {
 		ErrConstraint(ConstraintGrammar, "x"): "Invalid grammar specification. x",
 		ErrConstraint(ConstraintTag, ""):      "Invalid structural tag specification.",
 		ErrConstraint(ConstraintChoice, ""):   "Invalid grammar specification.",
+		ErrContinued("at byte 1: x"):          "continue_final_message is set but the final message is not the beginning of an output that the constraint allows: at byte 1: x",
 	} {
 		if e.Message != text || e.Status != 400 || e.Type != TypeBadRequest || e.Param != nil {
 			t.Errorf("%+v", e)

@@ -177,7 +177,7 @@ var errorTable = [numCauses]ErrorRow{
 	causeAllowed:           {"allowed-token-ids", 12, 400, TypeBadRequest, "allowed_token_ids", "empty, or an id outside the vocabulary"},
 	causeStopIDs:           {"stop-token-ids", 12, 400, TypeBadRequest, "stop_token_ids", "a token id outside the vocabulary"},
 	causeBadWords:          {"bad-words", 12, 400, TypeBadRequest, "bad_words", "a word that has no tokens in the vocabulary"},
-	causeConstraint:        {"constraint", 12, 400, TypeBadRequest, "", "a schema, regex, choice, grammar or structural tag that cannot be used"},
+	causeConstraint:        {"constraint", 12, 400, TypeBadRequest, "", "a schema, regex, choice, grammar or structural tag that cannot be used; with continue_final_message, a message with which nothing begins that it allows"},
 	causePermission:        {"permission", 0, 403, TypePermission, "", "the key may not do this"},
 	causeTooLarge:          {"too-large", 0, 413, TypeTooLarge, "", "the body is larger than the server takes"},
 	causeInternal:          {"internal", 0, 500, TypeInternal, "", "a fault of the server or the engine"},

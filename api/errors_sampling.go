@@ -74,6 +74,12 @@ func ErrConstraint(kind ConstraintKind, detail string) *Error {
 	return newError(causeConstraint, withDetail("Invalid grammar specification.", detail), nil)
 }
 
+// ErrContinued says that the final message, which is to be continued, is not the beginning of
+// an output that satisfies the constraint; detail says why not.
+func ErrContinued(detail string) *Error {
+	return newError(causeConstraint, "continue_final_message is set but the final message is not the beginning of an output that the constraint allows: "+detail, nil)
+}
+
 func withDetail(text, detail string) string {
 	if detail == "" {
 		return text

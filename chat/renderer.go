@@ -111,6 +111,9 @@ type Prompt struct {
 	// if that has the response role, otherwise "". EchoThought is the part of it that is
 	// reasoning; EchoText is then the rest.
 	EchoText, EchoThought string
+	// Given is the content of the last message if that is the beginning of an answer that the
+	// model continues, with its thoughts; otherwise "".
+	Given string
 	// Output says whether the model's output begins with reasoning or with content.
 	Output reasoning.Start
 	// Divided says that reasoning is told apart at all. Then Output may still be
@@ -179,6 +182,9 @@ func (r *Renderer) render(in Input) (Prompt, error) {
 	}
 	if last.Role == p.ResponseRole {
 		p.EchoText = echoed
+	}
+	if in.ContinueFinalMessage && last.Role == r.cfg.ResponseRole {
+		p.Given = echoed
 	}
 	a.Set("add_generation_prompt", prompt)
 	vars := r.variables(t, a)

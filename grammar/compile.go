@@ -25,13 +25,18 @@ type Spec struct {
 	Schema  []byte
 	Text    string
 	Choices []string
+	// Prefix is what the output already has: it is continued, so matchers begin behind it.
+	// In JSON (JSONSchema and JSONObject) it may have the properties of objects in any order
+	// and all values in any spelling. Other constraints take the beginnings of the texts that
+	// they would generate.
+	Prefix string
 	Options
 }
 
 // Options change how JSON is constrained. The zero value is the default.
 type Options struct {
 	DisableAnyWhitespace        bool   // no whitespace between JSON's tokens
-	DisableAdditionalProperties bool   // objects that declare properties have no others, unless additionalProperties says so
+	DisableAdditionalProperties bool   // objects that declare properties get no others, unless additionalProperties says so; in Spec.Prefix they may be
 	Strict                      bool   // the same, and a schema without type has the type that its keywords are about
 	OneOfAny                    bool   // a oneOf that cannot be kept exactly is read as anyOf, with a warning, as if it said "x-oneOf": "any"
 	WhitespacePattern           string // a regular expression for what may stand between JSON's tokens
@@ -72,6 +77,7 @@ func (c Config) Validate() error {
 // matchers, which share what was built for one of them.
 type Grammar struct {
 	m        *machine
+	start    *position // where matchers begin; nil: at the beginning of a text
 	of       *Compiler // nil: it is in no cache
 	entry    *entry
 	warnings []Warning
@@ -117,12 +123,15 @@ func compileMetered(s Spec, v *Vocabulary, cfg Config, work *meter, h *holding) 
 	work.hold(specBytes * s.size())
 	b := newBuilder(commonRules(), cfg.MaxStates, work)
 	b.voc = v
-	n := b.finish(b.spec(s))
-	m := newMachine(n, v, cfg.GrammarBytes)
+	root, after := b.specAfter(s)
+	m := newMachine(b.finishAfter(root, after), v, cfg.GrammarBytes)
 	if m.root == dead {
 		fail(ErrTooComplex, "", "the grammar is too ambiguous")
 	}
 	m.hold.Store(h)
+	if after != nil && !after.begin(m) {
+		panic(after.refusal())
+	}
 	m.firstShape(b.meter)
 	g = &Grammar{m: m, warnings: b.warnings}
 	if h != nil {
@@ -137,7 +146,7 @@ const specBytes = 48
 
 // size is about the number of bytes of s.
 func (s *Spec) size() int64 {
-	n := 1024 + len(s.Schema) + len(s.Text) + len(s.WhitespacePattern)
+	n := 1024 + len(s.Schema) + len(s.Text) + len(s.WhitespacePattern) + len(s.Prefix)
 	for _, c := range s.Choices {
 		n += 16 + len(c)
 	}
@@ -154,7 +163,7 @@ func (b *builder) spec(s Spec) int32 {
 		}
 		return b.schemaRule(v, "", s.Options)
 	case JSONObject:
-		return b.schemaRule(&object{keys: []string{"type"}, m: map[string]any{"type": "object"}}, "", s.Options)
+		return b.schemaRule(anyObject(), "", s.Options)
 	case Regex:
 		return b.regexRule(s.Text)
 	case Choice:

@@ -75,9 +75,9 @@ func NewCompiler(v *Vocabulary, cfg Config, account *memory.Account) (*Compiler,
 // have megabytes.
 func (s *Spec) key() string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%d %t %t %t %t %d %d %d %d ", s.Kind, s.DisableAnyWhitespace, s.DisableAdditionalProperties, s.Strict, s.OneOfAny,
-		len(s.WhitespacePattern), len(s.Text), len(s.Schema), len(s.Choices))
-	for _, text := range [...]string{s.WhitespacePattern, s.Text} {
+	fmt.Fprintf(h, "%d %t %t %t %t %d %d %d %d %d ", s.Kind, s.DisableAnyWhitespace, s.DisableAdditionalProperties, s.Strict, s.OneOfAny,
+		len(s.WhitespacePattern), len(s.Text), len(s.Prefix), len(s.Schema), len(s.Choices))
+	for _, text := range [...]string{s.WhitespacePattern, s.Text, s.Prefix} {
 		_, _ = io.WriteString(h, text) // a hash takes everything
 	}
 	_, _ = h.Write(s.Schema)
@@ -93,7 +93,18 @@ func (s *Spec) key() string {
 // as long as any caller waits for it, and ends soon after the last of them has left.
 // It fails with memory.ErrFull if there is no memory for it now, and with memory.ErrNever if
 // there never can be. All other errors are *Error. The caller has to call Grammar.Release.
+//
+// If s has a Prefix that the constraint does not allow, the error is an *Error of the kind
+// ErrPrefix.
 func (c *Compiler) Compile(ctx context.Context, s Spec) (*Grammar, error) {
+	if s.Prefix != "" {
+		return c.compileAfter(ctx, s)
+	}
+	return c.cached(ctx, s)
+}
+
+// cached is Compile for what is kept under the key of s.
+func (c *Compiler) cached(ctx context.Context, s Spec) (*Grammar, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

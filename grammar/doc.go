@@ -36,6 +36,9 @@
 // have no exponent, and the exponent of others is at most 299. Whitespace between the
 // tokens of JSON is bounded.
 //
+// A text that is given ([Spec.Prefix]) is taken in any order of properties and any spelling
+// all the same, and what follows it satisfies the constraint together with it.
+//
 // No mask leads into a dead end: after every legal token the text can be completed,
 // if the vocabulary has a token for every byte.
 //

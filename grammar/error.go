@@ -19,6 +19,8 @@ var (
 	// ErrTooComplex means that a bound on states, work or time was passed, or, from
 	// Fill, that the text has too many parses at once.
 	ErrTooComplex = errors.New("grammar: too complex")
+	// ErrPrefix means that no text which satisfies the constraint begins with Spec.Prefix.
+	ErrPrefix = errors.New("grammar: not a beginning")
 	// ErrAbandoned means that everybody who waited for the grammar has left. Compile
 	// does not return it.
 	ErrAbandoned = errors.New("grammar: abandoned")

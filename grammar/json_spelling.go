@@ -171,16 +171,23 @@ func (b *builder) literal(from int32, v any, ws frag) int32 {
 // literalNumber reads n either as it is written in the schema, or as the same value
 // without exponent and trailing zeros.
 func (b *builder) literalNumber(from int32, n numeral) int32 {
-	r, ok := parseNumber(string(n))
-	if !ok {
+	plain, ok := plainNumber(n)
+	if !ok || plain == string(n) {
 		return b.lit(from, string(n))
 	}
-	plain := decimalOf(new(big.Rat).Abs(r)).String()
+	return b.alt(from, func(at int32) int32 { return b.lit(at, string(n)) }, func(at int32) int32 { return b.lit(at, plain) })
+}
+
+// plainNumber is n without exponent and trailing zeros. It reports false if n has too many
+// digits.
+func plainNumber(n numeral) (plain string, ok bool) {
+	r, ok := parseNumber(string(n))
+	if !ok {
+		return "", false
+	}
+	plain = decimalOf(new(big.Rat).Abs(r)).String()
 	if r.Sign() < 0 {
 		plain = "-" + plain
 	}
-	if plain == string(n) {
-		return b.lit(from, plain)
-	}
-	return b.alt(from, func(at int32) int32 { return b.lit(at, string(n)) }, func(at int32) int32 { return b.lit(at, plain) })
+	return plain, true
 }

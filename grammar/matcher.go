@@ -11,8 +11,13 @@ type Matcher struct {
 	ended int         // how many of the accepted tokens were end tokens
 }
 
-// NewMatcher returns a matcher at the beginning of a text.
-func (g *Grammar) NewMatcher() *Matcher { return &Matcher{m: g.m, at: g.m.root} }
+// NewMatcher returns a matcher at the beginning of a text, or behind Spec.Prefix.
+func (g *Grammar) NewMatcher() *Matcher {
+	if g.start != nil {
+		return &Matcher{m: g.m, at: g.start}
+	}
+	return &Matcher{m: g.m, at: g.m.root}
+}
 
 // Fork returns a second matcher at the same position.
 func (m *Matcher) Fork() *Matcher {

@@ -342,6 +342,16 @@ func (s *schemas) array(from int32, a alternative) int32 {
 	if at, ok := s.comparedArray(from, a); ok {
 		return at
 	}
+	return s.list(from, prefix, rest, least, most)
+}
+
+// list reads an array whose elements satisfy prefix, each its own set of schemas, and
+// after them rest. There are least to most of them.
+func (s *schemas) list(from int32, prefix [][]any, rest []any, least, most int64) int32 {
+	b := s.b
+	if most >= 0 && least > most {
+		return b.state()
+	}
 	end := b.state()
 	at := s.ws(b.lit(from, "["))
 	item := func(at int32, set []any) int32 { return s.ws(b.call(at, s.value(set))) }

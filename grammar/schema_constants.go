@@ -73,7 +73,11 @@ func (s *schemas) holdsLocal(v any, n *schemaNode, depth int) bool {
 		if !ok {
 			fail(ErrTooComplex, n.path, "a number with too many digits")
 		}
-		return k&kindOf(v) != 0 && n.numbers.contains(r)
+		kind := kindOf(v)
+		if kind == kindInteger && s.d.plainIntegers() && fractional(v) {
+			kind = kindFraction
+		}
+		return k&kind != 0 && n.numbers.contains(r)
 	case string:
 		if k&kindString == 0 {
 			return false

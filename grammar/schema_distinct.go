@@ -241,7 +241,7 @@ func (s *schemas) scalars(set []any) *valueTexts {
 func (s *schemas) objectBy(from int32, a alternative, key string) int32 {
 	required := &object{keys: []string{"required"}, m: map[string]any{"required": []any{key}}}
 	a = append(slices.Clip(a), s.d.node(required))
-	return s.objectWith(from, a, func(p *member) {
+	return s.objectWith(from, a, nil, func(p *member) {
 		if p.name == key {
 			p.distinct = s.scalars(p.set)
 		}

@@ -18,6 +18,7 @@ type member struct {
 	required bool
 	barred   bool        // propertyNames does not allow the name
 	distinct *valueTexts // the value has to differ from earlier ones; nil: it does not
+	spelled  string      // how the name is written, if that is not quoteJSON's spelling
 }
 
 // undeclaredNames is a class of undeclared names and the schemas that hold for their
@@ -211,14 +212,21 @@ func (s *schemas) combine(a, b *dfa, minus bool, path string) *dfa {
 }
 
 // object reads an object of a.
-func (s *schemas) object(from int32, a alternative) int32 { return s.objectWith(from, a, nil) }
+func (s *schemas) object(from int32, a alternative) int32 { return s.objectWith(from, a, nil, nil) }
 
-// objectWith is object with a change to each declared property, unless it is nil.
-func (s *schemas) objectWith(from int32, a alternative, change func(*member)) int32 {
+// objectWith reads an object of a that begins with before, and whose declared properties are
+// changed. Both may be nil.
+func (s *schemas) objectWith(from int32, a alternative, before *givenMembers, change func(*member)) int32 {
 	b := s.b
 	m := s.members(a)
+	if before != nil && !before.add(a, m) {
+		return b.state()
+	}
 	m.undeclared = s.undeclared(a, m) // before the names that may not appear are dropped: they are declared all the same
 	bare := len(m.declared) == 0
+	if before != nil {
+		before.front(m)
+	}
 	m.declared = slices.DeleteFunc(m.declared, func(p member) bool {
 		return !p.required && (p.barred || slices.Contains(p.set, any(false)))
 	})
@@ -238,6 +246,9 @@ func (s *schemas) objectWith(from int32, a alternative, change func(*member)) in
 	}
 	if !s.enough(m) {
 		return b.state()
+	}
+	if before != nil && m.differ > 0 {
+		fail(ErrUnsupported, m.leastPath, "minProperties cannot be enforced: an object with names that are compared can be continued only in the spelling in which it would be generated")
 	}
 	if len(some) > 0 {
 		if m.differ > 0 {

@@ -84,7 +84,10 @@ func (o *objectBody) addName(p *member, least, most int) {
 		value = func(at int32) int32 { return b.call(at, rule) }
 	}
 	read := make([]int32, o.counts+1) // by the count after it: the state between name and colon; 0: none yet
-	text := quoteJSON(p.name)
+	text := p.spelled
+	if text == "" {
+		text = quoteJSON(p.name)
+	}
 	for count := range o.names {
 		if p.required {
 			o.names[count] = -1

@@ -53,6 +53,9 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, in *input) (*prepar
 		return nil, bad
 	}
 	p := &prepared{requests: []engine.Request{r}, reply: s.reply(m, &q.Options, from.id), options: &q.Options, output: prompt.Output}
+	if q.Constraint != nil {
+		p.given = s.given(&prompt)
+	}
 	p.reply.meta.ID = api.ChatID(p.reply.meta.ID)
 	a := &chatAnswer{prompt: tokens, role: prompt.ResponseRole, output: prompt.Output, hideThoughts: !q.IncludeReasoning}
 	p.reply.form.Thoughts = prompt.Divided

@@ -3,10 +3,12 @@ package openai
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
 	"weir/api"
+	"weir/chat"
 	"weir/chat/reasoning"
 	"weir/engine"
 	"weir/grammar"
@@ -49,7 +51,9 @@ func (s *Service) constrain(c *transport.Call, m *Model, p *prepared) error {
 	if err := c.Memory().Grow(c.Context(), pastSize(p)); err != nil {
 		return err
 	}
-	p.constraint = nil // from here on it is the compiler's
+	want := spec(q, s.cfg.Constrained)
+	want.Prefix = p.given
+	p.constraint, p.given = nil, "" // from here on they are the compiler's
 	var set *grammarSet
 	var g *grammar.Grammar
 	var bad error
@@ -57,7 +61,7 @@ func (s *Service) constrain(c *transport.Call, m *Model, p *prepared) error {
 	// notices that ctx has ended.
 	ctx, used := c.Context(), new(use)
 	c.AtEnd(used.end)
-	err := s.compiling.Do(c.Context(), c.Turn(), func() { set, g, bad = m.constraints.compile(ctx, q, s.cfg.Constrained, used) })
+	err := s.compiling.Do(c.Context(), c.Turn(), func() { set, g, bad = m.constraints.compile(ctx, q.Kind, want, used) })
 	if err == nil {
 		err = bad
 	}
@@ -159,26 +163,44 @@ func (u *use) end() {
 	u.g, u.ended = nil, true
 }
 
-// compile makes the grammar of q and fills its first mask. The first mask is by far the
-// most expensive, and what it computes is kept for later ones.
-func (c *constraints) compile(ctx context.Context, q *api.Constraint, defaults Constrained, used *use) (*grammarSet, *grammar.Grammar, error) {
+// given is the beginning of the constrained text that a request gives, as it was sent. As in
+// outputs, thoughts do not count, nor the white space after them.
+func (s *Service) given(p *chat.Prompt) string {
+	switch {
+	case p.Given == "" || s.cfg.InThoughts:
+		return strings.Clone(p.Given)
+	case p.Output != reasoning.Content: // the constraint begins after the thoughts
+		return ""
+	case len(p.EchoText) < len(p.Given):
+		return strings.Clone(strings.TrimLeft(p.EchoText, " \t\r\n"))
+	}
+	return strings.Clone(p.Given)
+}
+
+// compile makes the grammar of want, a constraint of the given kind, and fills its first
+// mask. The first mask is by far the most expensive, and what it computes is kept for later
+// ones.
+func (c *constraints) compile(ctx context.Context, kind api.ConstraintKind, want grammar.Spec, used *use) (*grammarSet, *grammar.Grammar, error) {
 	set, err := c.prepare()
 	if err != nil {
 		return nil, nil, err
 	}
-	g, err := set.compiler.Compile(ctx, spec(q, defaults))
+	g, err := set.compiler.Compile(ctx, want)
+	if errors.Is(err, grammar.ErrPrefix) {
+		return nil, nil, api.ErrContinued(err.Error())
+	}
 	if bad := (*grammar.Error)(nil); errors.As(err, &bad) {
-		return nil, nil, api.ErrConstraint(q.Kind, bad.Error())
+		return nil, nil, api.ErrConstraint(kind, bad.Error())
 	}
 	if errors.Is(err, memory.ErrNever) {
-		return nil, nil, api.ErrConstraint(q.Kind, "it needs more memory than the server has")
+		return nil, nil, api.ErrConstraint(kind, "it needs more memory than the server has")
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	used.begin(g)
 	if err := g.NewMatcher().Fill(make([]uint32, len(set.lexicon.scratch))); err != nil {
-		return nil, nil, api.ErrConstraint(q.Kind, "this model's vocabulary has no token that such an output can begin with")
+		return nil, nil, api.ErrConstraint(kind, "this model's vocabulary has no token that such an output can begin with")
 	}
 	return set, g, nil
 }

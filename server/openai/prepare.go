@@ -23,6 +23,7 @@ type prepared struct {
 	constraint *api.Constraint // of the options; set by detach
 	recorded   int64           // bytes of the request that its recording keeps; set by detach
 	output     reasoning.Start // what every choice begins with
+	given      string          // with a constraint: the beginning of the constrained text, which the choices continue
 }
 
 // sender is what the headers say about the sender of a request.

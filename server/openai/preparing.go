@@ -155,7 +155,7 @@ func (p *prepared) retained() int64 {
 		n += 24 + int64(len(s))
 	}
 	if c := p.constraint; c != nil {
-		n += int64(len(c.Schema) + len(c.Text))
+		n += int64(len(c.Schema) + len(c.Text) + len(p.given))
 		for _, s := range c.Choices {
 			n += 24 + int64(len(s))
 		}

@@ -1,0 +1,111 @@
+package grammar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// compileAfter is Compile for a spec with a prefix. Mostly the prefix is the beginning of a
+// text that the constraint itself generates. Then the grammar is the one that is kept for
+// the spec without the prefix, and only its matchers begin elsewhere.
+func (c *Compiler) compileAfter(ctx context.Context, s Spec) (*Grammar, error) {
+	plain := s
+	plain.Prefix = ""
+	g, err := c.cached(ctx, plain)
+	if err != nil {
+		return nil, err
+	}
+	start, err := g.m.after(ctx, s.Prefix, c.cfg.Deadline)
+	if err == nil {
+		return &Grammar{m: g.m, start: start, of: g.of, entry: g.entry, warnings: g.warnings}, nil
+	}
+	g.Release()
+	if errors.Is(err, ErrPrefix) && s.json() {
+		return c.cached(ctx, s)
+	}
+	return nil, err
+}
+
+// json reports whether the whole output is JSON.
+func (s *Spec) json() bool { return s.Kind == JSONSchema || s.Kind == JSONObject }
+
+// prefixPiece is how many bytes of a prefix are read between two looks at the clock.
+const prefixPiece = 1024
+
+// after is the position behind text.
+func (m *machine) after(ctx context.Context, text string, limit time.Duration) (*position, error) {
+	deadline := time.Now().Add(limit)
+	at := m.root
+	for i := range len(text) {
+		if i%prefixPiece == 0 {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			if time.Now().After(deadline) {
+				return nil, &Error{Kind: ErrTooComplex, Msg: "to read the text that is to be continued takes too long"}
+			}
+		}
+		if at = m.step(at, text[i]); at == dead {
+			if m.tooAmbiguous.Load() {
+				return nil, &Error{Kind: ErrTooComplex, Msg: "the grammar is too ambiguous for the text that is to be continued"}
+			}
+			return nil, prefixError(i, "", "no text that satisfies the constraint goes on so")
+		}
+	}
+	return at, nil
+}
+
+// prefixError says why a text that is given is no beginning, and where. path is that of a
+// keyword of the constraint.
+func prefixError(at int, path, format string, args ...any) *Error {
+	return &Error{Kind: ErrPrefix, Path: path, Msg: fmt.Sprintf("at byte %d of the given text: ", at) + fmt.Sprintf(format, args...)}
+}
+
+func failPrefix(at int, path, format string, args ...any) {
+	panic(prefixError(at, path, format, args...))
+}
+
+// specAfter lowers s to its root rule, along its prefix if it has one.
+func (b *builder) specAfter(s Spec) (root int32, after *prefixed) {
+	if s.Prefix == "" {
+		return b.spec(s), nil
+	}
+	var schema any = anyObject()
+	if s.Kind == JSONSchema {
+		v, err := parseJSON(s.Schema)
+		if err != nil {
+			panic(err)
+		}
+		schema = v
+	}
+	after, root = b.schemaAfter(schema, s.Prefix, s.Options)
+	return root, after
+}
+
+// anyObject is the schema of any object.
+func anyObject() *object {
+	return &object{keys: []string{"type"}, m: map[string]any{"type": "object"}}
+}
+
+// finishAfter is finish for rules along a text. If nothing can follow, it is
+// the fault of that text.
+func (b *builder) finishAfter(root int32, after *prefixed) *network {
+	if after == nil {
+		return b.finish(root)
+	}
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case *Error:
+			if r.Kind == ErrUnsatisfiable {
+				r = after.refusal()
+			}
+			panic(r)
+		default:
+			panic(r)
+		}
+	}()
+	return b.finish(root)
+}

@@ -1,0 +1,217 @@
+package grammar
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// afterFor is the grammar of s behind prefix, as Compiler makes it; plain is the grammar of
+// s without it.
+func afterFor(plain *Grammar, s Spec, prefix string) (*Grammar, error) {
+	start, err := plain.m.after(context.Background(), prefix, time.Minute)
+	if err == nil {
+		return &Grammar{m: plain.m, start: start}, nil
+	}
+	if !errors.Is(err, ErrPrefix) || !s.json() {
+		return nil, err
+	}
+	s.Prefix = prefix
+	return compileFor(s, plain.m.voc)
+}
+
+// oddly spells a value in a way that would not be generated: with properties in another
+// order, escapes that nobody needs, exponents and too much white space.
+type oddly struct{ rng *rand.Rand }
+
+func (o oddly) blank() string {
+	return [...]string{"", "", "", " ", "\n  ", " \t\r\n\n\n ", "  "}[o.rng.IntN(7)]
+}
+
+func (o oddly) spell(v any) string {
+	switch v := v.(type) {
+	case *object:
+		var b strings.Builder
+		b.WriteString("{" + o.blank())
+		for i, k := range o.rng.Perm(len(v.keys)) {
+			if i > 0 {
+				b.WriteString("," + o.blank())
+			}
+			name := v.keys[k]
+			b.WriteString(o.text(name) + o.blank() + ":" + o.blank() + o.spell(v.m[name]) + o.blank())
+		}
+		return b.String() + "}"
+	case []any:
+		var b strings.Builder
+		b.WriteString("[" + o.blank())
+		for i, e := range v {
+			if i > 0 {
+				b.WriteString("," + o.blank())
+			}
+			b.WriteString(o.spell(e) + o.blank())
+		}
+		return b.String() + "]"
+	case string:
+		return o.text(v)
+	case numeral:
+		return o.number(string(v))
+	}
+	return dumpJSON(v)
+}
+
+func (o oddly) text(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch o.rng.IntN(4) {
+		case 0:
+			text := fmt.Sprintf(`\u%04x`, r)
+			if r > 0xFFFF {
+				text = fmt.Sprintf(`\u%04x\u%04X`, 0xD800+(r-0x10000)>>10, 0xDC00+(r-0x10000)&0x3FF)
+			}
+			b.WriteString(text)
+		default:
+			if r == '/' {
+				b.WriteString(`\/`)
+			} else {
+				text := quoteJSON(string(r))
+				b.WriteString(text[1 : len(text)-1])
+			}
+		}
+	}
+	return b.String() + `"`
+}
+
+func (o oddly) number(s string) string {
+	if fractional(numeral(s)) || len(s) > 15 || s == "0" {
+		return s
+	}
+	return s + [...]string{"", ".0", "e0", "E+00", "0e-1", ".00e0"}[o.rng.IntN(6)]
+}
+
+// forSuite calls f for each group of JSON-Schema-Test-Suite, draft 2020-12, whose schema
+// compiles.
+func forSuite(t *testing.T, f func(name string, s Spec, g *Grammar, tests []any)) {
+	t.Helper()
+	file, err := os.Open("testdata/json_schema_test_suite.json.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	z, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	suite := mustParse(t, text).(*object)
+	for _, file := range suite.keys {
+		groups, _ := suite.m[file].(*object).m["draft2020-12"].([]any)
+		for _, v := range groups {
+			group := v.(*object)
+			s := schema(dumpJSON(group.m["schema"]))
+			if g, err := compileFor(s, testVocabulary); err == nil {
+				f(fmt.Sprintf("%s: %s", file, group.m["description"]), s, g, group.m["tests"].([]any))
+			}
+		}
+	}
+}
+
+// TestPrefixSuite: a valid value is accepted in any order and spelling, and so is all that
+// it begins with; what is generated then makes a value that satisfies the schema. An invalid
+// value is never complete.
+func TestPrefixSuite(t *testing.T) {
+	p := &prefixSuite{T: t, rng: rand.New(rand.NewPCG(1, 2))}
+	forSuite(t, func(name string, s Spec, g *Grammar, tests []any) {
+		whole := mustParse(t, s.Schema)
+		for _, v := range tests {
+			c := v.(*object)
+			switch valid := satisfies(c.m["data"], whole); {
+			case valid && c.m["valid"] != true:
+				t.Errorf("%s: %s is taken for valid", name, dumpJSON(c.m["data"]))
+			case valid:
+				p.valid(name, s, g, c.m["data"])
+			default: // some of these are valid for the suite, which does not enforce formats
+				p.invalid(name, s, g, c.m["data"])
+			}
+		}
+	})
+}
+
+// satisfies reports whether v satisfies schema.
+func satisfies(v, schema any) bool {
+	return newSchemas(newBuilder(commonRules(), 400_000, unmetered()), schema, "", Options{}).holds(v, schema)
+}
+
+type prefixSuite struct {
+	*testing.T
+	rng *rand.Rand
+}
+
+func (p *prefixSuite) invalid(name string, s Spec, g *Grammar, v any) {
+	for range 3 {
+		text := oddly{p.rng}.spell(v)
+		if g, err := afterFor(g, s, text); err == nil && g.NewMatcher().Done() {
+			p.Errorf("%s: accepts %s, which is not valid", name, text)
+		}
+	}
+}
+
+func (p *prefixSuite) valid(name string, s Spec, g *Grammar, v any) {
+	text := oddly{p.rng}.spell(v)
+	if g, err := afterFor(g, s, text); err != nil || !g.NewMatcher().Done() {
+		p.Errorf("%s: rejects %s, which is valid: %v", name, text, err)
+		return
+	}
+	for i := range len(text) {
+		if len(text) > 80 && p.rng.IntN(len(text)) > 80 {
+			continue
+		}
+		g, err := afterFor(g, s, text[:i])
+		if err != nil && strings.Contains(err.Error(), "only in the spelling in which it would be generated") {
+			return // its elements or properties so far would have to be remembered
+		}
+		if err != nil {
+			p.Errorf("%s: rejects %q, the beginning of %s: %v", name, text[:i], text, err)
+		} else if p.rng.IntN(4) == 0 {
+			finish(p.T, name, s, g, text[:i], p.rng)
+		}
+	}
+}
+
+// finish goes on with random tokens and checks the value.
+func finish(t *testing.T, name string, s Spec, g *Grammar, text string, rng *rand.Rand) {
+	t.Helper()
+	w := newRandomWalk(t, name, g, rng)
+	w.text = []byte(text)
+	for range 300 {
+		mask := w.fill()
+		tok := randomLegal(rng, mask, w.v.size)
+		for _, c := range []byte(`"]}`) { // to come to an end
+			if legal(mask, int32(c)) && rng.IntN(2) == 0 {
+				tok = int32(c)
+			}
+		}
+		if w.m.Done() {
+			tok = 256
+		}
+		if w.accept(tok) {
+			continue
+		}
+		if v, err := parseJSON(w.text); err != nil {
+			t.Errorf("%s: %q + %q: %v", name, text, w.text[len(text):], err)
+		} else if !satisfies(v, mustParse(t, s.Schema)) {
+			t.Errorf("%s: %q + %q does not satisfy the schema", name, text, w.text[len(text):])
+		}
+		return
+	}
+}
