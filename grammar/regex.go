@@ -17,7 +17,6 @@ const (
 	rxRepeat               // subs[0], lo to hi times (hi -1: no bound)
 	rxBegin                // ^
 	rxEnd                  // $
-	rxAhead                // what follows begins with subs[0], or does not if not is true
 )
 
 // rx is a node of a parsed regular expression.
@@ -26,21 +25,20 @@ type rx struct {
 	set    runeSet
 	subs   []*rx
 	lo, hi int32
-	not    bool
 }
 
 // maxRepeat bounds the counts of a repetition.
 const maxRepeat = 100_000
 
-// parseRegex reads an ECMAScript regular expression. What is not regular (back-references),
-// looks back or depends on flags is refused. As with ECMAScript's u flag, \d and
+// parseRegex reads an ECMAScript regular expression. What is not regular (lookaround,
+// back-references) or depends on flags is refused. As with ECMAScript's u flag, \d and
 // \w are ASCII and \s is Unicode. Python's (?P<name>) is a group as well. Non-greedy
 // quantifiers match the same texts as greedy ones.
 func parseRegex(s string) *rx {
 	if !utf8.ValidString(s) {
 		fail(ErrInvalid, "", "a regular expression must be UTF-8")
 	}
-	return (&rxParser{s: []rune(s), ahead: true}).parse()
+	return (&rxParser{s: []rune(s)}).parse()
 }
 
 type rxParser struct {
@@ -48,7 +46,6 @@ type rxParser struct {
 	i      int
 	depth  int
 	dotAll bool // . matches line ends
-	ahead  bool // lookahead is allowed
 }
 
 func (p *rxParser) parse() *rx {
@@ -56,7 +53,6 @@ func (p *rxParser) parse() *rx {
 	if p.i < len(p.s) {
 		p.bad("unmatched )")
 	}
-	checkAhead(n)
 	return n
 }
 
@@ -108,7 +104,7 @@ func (p *rxParser) cat() *rx {
 		for again := true; again; {
 			var lo, hi int32
 			if lo, hi, again = p.quantifier(); again {
-				if n.kind == rxBegin || n.kind == rxEnd || n.kind == rxAhead {
+				if n.kind == rxBegin || n.kind == rxEnd {
 					p.bad("nothing to repeat")
 				}
 				n = &rx{kind: rxRepeat, subs: []*rx{n}, lo: lo, hi: hi}
@@ -216,13 +212,8 @@ func (p *rxParser) group() *rx {
 	if p.eat("?") {
 		switch {
 		case p.eat(":"):
-		case p.ahead && (p.eat("=") || p.eat("!")):
-			not := p.s[p.i-1] == '!'
-			return &rx{kind: rxAhead, subs: []*rx{p.groupBody()}, not: not}
-		case p.eat("="), p.eat("!"):
-			p.refuse("lookahead in a part of a grammar")
-		case p.eat("<="), p.eat("<!"):
-			p.refuse("lookbehind")
+		case p.eat("="), p.eat("!"), p.eat("<="), p.eat("<!"):
+			p.refuse("lookaround")
 		case p.eat("P<"), p.eat("<"):
 			start := p.i
 			for p.peek() == '_' || unicode.IsLetter(p.peek()) || unicode.IsDigit(p.peek()) {
@@ -235,10 +226,6 @@ func (p *rxParser) group() *rx {
 			p.refuse("this kind of group")
 		}
 	}
-	return p.groupBody()
-}
-
-func (p *rxParser) groupBody() *rx {
 	n := p.alt()
 	if !p.eat(")") {
 		p.bad("missing )")

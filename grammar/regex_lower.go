@@ -44,7 +44,7 @@ func anchored(n *rx) (core *rx, begin, end, ok bool) {
 }
 
 func (n *rx) hasAnchor() bool {
-	return n.kind == rxBegin || n.kind == rxEnd || n.kind == rxAhead || slices.ContainsFunc(n.subs, (*rx).hasAnchor)
+	return n.kind == rxBegin || n.kind == rxEnd || slices.ContainsFunc(n.subs, (*rx).hasAnchor)
 }
 
 // cost is roughly the number of states that n needs.
@@ -69,8 +69,6 @@ func (n *rx) nullable() bool {
 	switch n.kind {
 	case rxSet:
 		return false
-	case rxAhead:
-		return true
 	case rxAlt:
 		return slices.ContainsFunc(n.subs, (*rx).nullable)
 	case rxRepeat:
@@ -170,9 +168,6 @@ func regexDFA(n *rx, search bool, outer *builder) (d *dfa, ok bool) {
 			d, ok = nil, false
 		}
 	}()
-	if n.looksAhead() {
-		return lookaheadDFA(n, search, outer)
-	}
 	start := b.state()
 	at, all := start, int32(-1)
 	if search {

@@ -65,6 +65,7 @@ func (m *typeModel) random(i int) *rand.Rand {
 var typeModelRefusals = []string{
 	"this format cannot be enforced",
 	"the pattern needs too many states together with the other demands on this string",
+	"lookaround is not supported",
 	"uniqueItems cannot be enforced",
 	`\p{Extended_Pictographic} is not supported`,
 }
