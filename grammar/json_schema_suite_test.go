@@ -100,7 +100,7 @@ func TestSchemaRefusalsNameThePath(t *testing.T) {
 		{`{"$ref":"https://example.com/other"}`, "/$ref"},
 		{`{"oneOf":[{"minimum":1},{"maximum":2}]}`, "/oneOf"},
 		{`{"minProperties":2}`, "/minProperties"},
-		{`{"pattern":"(?=a)b"}`, "/pattern"},
+		{`{"pattern":"(a)\\1"}`, "/pattern"},
 		{`{"pattern":"["}`, "/pattern"},
 		{`{"type":"bogus"}`, "/type"},
 		{`{"minLength":-1}`, "/minLength"},
