@@ -13,6 +13,9 @@ import (
 type formatRule struct {
 	is  string
 	not []string
+	// wide has all texts that any validator may take for one of the format. It is for proofs
+	// that no text of the format is something else. "": any text.
+	wide string
 }
 
 // Each format allows a subset of what its RFC allows, which all validators accept. For those
@@ -45,26 +48,26 @@ const (
 )
 
 var formats = map[string]formatRule{
-	"date":      {is: fmtDate},
-	"time":      {is: fmtTime},
-	"date-time": {is: fmtDate + "T" + fmtTime},
-	"duration":  {is: `P(?:` + durNumber + `W|` + durTime + `|(?:` + durNumber + `D|` + durNumber + `M(?:` + durNumber + `D)?|` + durNumber + `Y(?:` + durNumber + `M(?:` + durNumber + `D)?)?)(?:` + durTime + `)?)`},
-	"email":     {is: `(?:` + atom + `)(?:\.` + atom + `){0,2}@` + mailHost, not: badMailHosts},
+	"date":      {is: fmtDate, wide: `\d{4}-\d\d-\d\d`},
+	"time":      {is: fmtTime, wide: `\d\d:\d\d[\s\S]*`},
+	"date-time": {is: fmtDate + "T" + fmtTime, wide: `\d{4}-\d\d-\d\d[\s\S]+`},
+	"duration":  {is: `P(?:` + durNumber + `W|` + durTime + `|(?:` + durNumber + `D|` + durNumber + `M(?:` + durNumber + `D)?|` + durNumber + `Y(?:` + durNumber + `M(?:` + durNumber + `D)?)?)(?:` + durTime + `)?)`, wide: `P[\s\S]*`},
+	"email":     {is: `(?:` + atom + `)(?:\.` + atom + `){0,2}@` + mailHost, not: badMailHosts, wide: `[\s\S]*@[\s\S]*`},
 	// A hyphen pair might begin an internationalized label, which has rules of its own.
-	"hostname":              {is: fmtHost, not: []string{"--"}},
-	"ipv4":                  {is: fmtIPv4},
-	"ipv6":                  {is: ipv6()},
-	"uuid":                  {is: `[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}`},
-	"uri":                   {is: absoluteURI(""), not: badAuthorities},
+	"hostname":              {is: fmtHost, not: []string{"--"}, wide: `[^\s@:/?#]*`},
+	"ipv4":                  {is: fmtIPv4, wide: `[\d.]*`},
+	"ipv6":                  {is: ipv6(), wide: `[^\s/?#@]*:[^\s/?#@]*`},
+	"uuid":                  {is: `[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}`, wide: `[0-9A-Fa-f-]{32,36}`},
+	"uri":                   {is: absoluteURI(""), not: badAuthorities, wide: `[A-Za-z][A-Za-z0-9+.-]*:[\s\S]*`},
 	"uri-reference":         {is: uriReference(""), not: badAuthorities},
 	"uri-template":          {is: uriTemplate()},
-	"json-pointer":          {is: pointer},
-	"relative-json-pointer": {is: `(?:0|[1-9]\d?)(?:#|` + pointer + `)`}, // jsonschema of Python takes no 100
+	"json-pointer":          {is: pointer, wide: `(?:/[\s\S]*)?`},
+	"relative-json-pointer": {is: `(?:0|[1-9]\d?)(?:#|` + pointer + `)`, wide: `\d[\s\S]*`}, // jsonschema of Python takes no 100
 	// What is international may be in ASCII. Beyond that, the names of hosts have rules that
 	// depend on the script of each character, so those of the next two are in ASCII.
-	"idn-hostname":  {is: fmtHost, not: []string{"--"}},
-	"idn-email":     {is: `(?:` + atom + `)(?:\.` + atom + `){0,2}@` + mailHost + `|[A-Za-z0-9_` + ucschar + `]{1,20}@` + mailHost, not: badMailHosts},
-	"iri":           {is: absoluteURI(ucschar), not: badAuthorities},
+	"idn-hostname":  {is: fmtHost, not: []string{"--"}, wide: `[^\s@:/?#]*`},
+	"idn-email":     {is: `(?:` + atom + `)(?:\.` + atom + `){0,2}@` + mailHost + `|[A-Za-z0-9_` + ucschar + `]{1,20}@` + mailHost, not: badMailHosts, wide: `[\s\S]*@[\s\S]*`},
+	"iri":           {is: absoluteURI(ucschar), not: badAuthorities, wide: `[A-Za-z][A-Za-z0-9+.-]*:[\s\S]*`},
 	"iri-reference": {is: uriReference(ucschar), not: badAuthorities},
 	"regex":         {is: regexText()},
 }
@@ -95,6 +98,20 @@ var formatDFAs = sync.OnceValue(func() map[string]*dfa {
 })
 
 func formatDFA(name string) *dfa { return formatDFAs()[name] }
+
+// wideFormatDFA is the language of all texts that a validator may take for one of the format.
+// They are needed seldom, so each is made when it is.
+func wideFormatDFA(name string) *dfa {
+	wide := formats[name].wide
+	if wide == "" {
+		return allDFA()
+	}
+	d, ok := regexDFA(parseRegex(wide), false, newBuilder(nil, 0, unmetered()))
+	if !ok {
+		panic("grammar: the format " + name + " needs too many states")
+	}
+	return d
+}
 
 // badMailHosts are hosts that are no addresses for mail: a hyphen pair might begin an
 // internationalized label, and some names are reserved (RFC 6761 and others).

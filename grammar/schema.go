@@ -20,6 +20,7 @@ type schemas struct {
 	languages  map[string]*language
 	valueRules map[string]int32
 	depth      int
+	proving    int // proofs under way that no value satisfies a set
 }
 
 // maxAlternatives bounds the combinations of anyOf and oneOf for one value.
@@ -385,6 +386,8 @@ func (s *schemas) empty(set []any) bool {
 		return true
 	}
 	s.verdicts[key] = checking
+	s.proving++
+	defer func() { s.proving-- }()
 	v := uninhabited
 	for _, a := range s.expand(set, false) {
 		if !s.emptyAlternative(a) {

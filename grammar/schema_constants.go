@@ -31,10 +31,26 @@ func (s *schemas) holdsNode(v any, n *schemaNode, depth int) bool {
 			count++
 		}
 	}
+	if count == 1 && s.proving == 0 && s.perhaps(n.oneOf, in) > 1 {
+		return false
+	}
 	return !n.never && s.holdsLocal(v, n, depth) &&
 		!slices.ContainsFunc(n.also, func(c any) bool { return !in(c) }) &&
 		(n.anyOf == nil || slices.ContainsFunc(n.anyOf, in)) &&
 		(n.oneOf == nil || count == 1)
+}
+
+// perhaps is how many of the schemas a value satisfies, if their formats are read as widely as
+// any validator may read them.
+func (s *schemas) perhaps(list []any, in func(c any) bool) (count int) {
+	s.proving++
+	defer func() { s.proving-- }()
+	for _, c := range list {
+		if in(c) {
+			count++
+		}
+	}
+	return count
 }
 
 // holdsLocal reports whether v satisfies n without its allOf, $ref, anyOf and oneOf.

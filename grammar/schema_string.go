@@ -3,6 +3,7 @@ package grammar
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // language is the set of texts that a pattern or a format allows.
@@ -11,6 +12,7 @@ type language struct {
 	ast  *rx    // of a pattern, which may match anywhere in a text; nil for a format
 	rule int32  // of a format: the common rule for the rest of such a string
 	dfa  *dfa   // nil: not made yet, or too big
+	wide *dfa   // of a format: what a proof counts to it, see formatRule; nil: not made yet
 	big  bool   // the dfa would have too many states
 }
 
@@ -56,8 +58,15 @@ func (s *schemas) format(f string) *language {
 	return l
 }
 
-// automaton is the dfa of l, or nil if it would have too many states.
+// automaton is the dfa of l, or nil if it would have too many states. In a proof that no
+// value satisfies some schemas, a format is wider than what is written for it.
 func (s *schemas) automaton(l *language) *dfa {
+	if s.proving > 0 && l.ast == nil {
+		if l.wide == nil {
+			l.wide = wideFormatDFA(strings.TrimPrefix(l.name, "f:"))
+		}
+		return l.wide
+	}
 	if l.dfa != nil || l.big {
 		return l.dfa
 	}
