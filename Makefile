@@ -12,7 +12,7 @@ LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-o
 LDFLAGS := -s -w -X main.version=$(VERSION)
 CUDA    := CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/internal/cudashim/include"
 
-.PHONY: help build browsers chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar gen gen-check golden parquet-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels
+.PHONY: help build browsers chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar gen gen-check golden parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -122,6 +122,11 @@ typemodels: ## texts of random tokens for 1,040 random Pydantic and zod models a
 	WEIR_TYPEMODELS_OUT=$(abspath build/typemodels) $(GO) test -count 1 -run TestTypeModelTexts -v ./grammar
 	@bad=0; build/typemodels/python/bin/python tools/typemodels/pydantic_models.py read build/typemodels/texts.jsonl || bad=1; \
 	  node tools/typemodels/zod_models.mjs read build/typemodels/texts.jsonl || bad=1; exit $$bad
+
+formats-check: ## read random strings of each format with jsonschema, Pydantic and Python (needs Python with tools/formats/requirements.txt)
+	mkdir -p build/formats
+	WEIR_FORMATS_OUT=$(abspath build/formats) $(GO) test -count 1 -run TestTextsOfFormats ./grammar
+	$(PYTHON) tools/formats/check.py build/formats
 
 bench: build ## start-up and idling, micro-benchmarks of the control plane (COUNT=6 each), a load (LOAD='flags of weir bench serve')
 	./weir bench start

@@ -13,24 +13,33 @@ import (
 type formatRule struct {
 	is  string
 	not []string
+	// wide has all texts that any validator may take for one of the format. It is for proofs
+	// that no text of the format is something else. "": any text.
+	wide string
 }
 
-// Each format allows a subset of what its RFC allows, which all validators accept.
+// Each format allows a subset of what its RFC allows, which all validators accept. For those
+// of jsonschema, Pydantic and Python itself, tools/formats checks that.
 const (
 	// There is no year 0000: RFC 3339 has it, but Python's datetime does not.
 	fmtYear = `(?:\d{3}[1-9]|\d\d[1-9]0|\d[1-9]00|[1-9]000)`
 	fmtDate = `(?:` + fmtYear + `-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|1\d|2[0-8]))` +
 		`|(?:\d\d(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)-02-29)`
-	// No leap seconds: which minutes may have one depends on the offset.
-	fmtTime    = `(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:[zZ]|[+-](?:[01]\d|2[0-3]):[0-5]\d)`
-	durTime    = `T(?:\d+H(?:\d+M(?:\d+S)?)?|\d+M(?:\d+S)?|\d+S)`
+	// No leap seconds: which minutes may have one depends on the offset. No small t and z, which
+	// Python's datetime does not read.
+	fmtTime = `(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)`
+	// What is longer may be more than a validator can count.
+	durNumber  = `\d{1,5}`
+	durTime    = `T(?:` + durNumber + `H(?:` + durNumber + `M(?:` + durNumber + `S)?)?|` + durNumber + `M(?:` + durNumber + `S)?|` + durNumber + `S)`
 	fmtIPv4    = `(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)\.){3}(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)`
 	label      = `[A-Za-z0-9](?:[A-Za-z0-9-]{0,60}[A-Za-z0-9])?`
 	shortLabel = `[A-Za-z0-9](?:[A-Za-z0-9-]{0,28}[A-Za-z0-9])?`
 	// At most 253 characters in both branches.
 	fmtHost = `(?:(?:` + label + `\.){0,3}` + label + `|(?:` + shortLabel + `\.){0,7}` + shortLabel + `)`
-	// Together with a local part of 62, at most 254.
-	mailHost = `(?:(?:` + label + `\.){0,2}` + label + `|(?:` + shortLabel + `\.){0,5}` + shortLabel + `)`
+	// Together with a local part of 62, at most 254. There is a dot, and letters follow the last
+	// one, because validators of addresses want that.
+	mailHost = `(?:(?:` + label + `\.){1,2}` + topLabel + `|(?:` + shortLabel + `\.){1,5}` + topLabel + `)`
+	topLabel = `[A-Za-z]{1,24}`
 	atom     = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,20}"
 	// ucschar is what RFC 3987 allows beyond ASCII, as far as it is in Unicode's first plane.
 	ucschar = `\u00a1-\ud7ff\uf900-\ufdcf\ufdf0-\uffef`
@@ -39,27 +48,27 @@ const (
 )
 
 var formats = map[string]formatRule{
-	"date":      {is: fmtDate},
-	"time":      {is: fmtTime},
-	"date-time": {is: fmtDate + "[tT]" + fmtTime},
-	"duration":  {is: `P(?:\d+W|` + durTime + `|(?:\d+D|\d+M(?:\d+D)?|\d+Y(?:\d+M(?:\d+D)?)?)(?:` + durTime + `)?)`},
-	"email":     {is: `(?:` + atom + `)(?:\.` + atom + `){0,2}@` + mailHost, not: []string{"--"}},
+	"date":      {is: fmtDate, wide: `\d{4}-\d\d-\d\d`},
+	"time":      {is: fmtTime, wide: `\d\d:\d\d[\s\S]*`},
+	"date-time": {is: fmtDate + "T" + fmtTime, wide: `\d{4}-\d\d-\d\d[\s\S]+`},
+	"duration":  {is: `P(?:` + durNumber + `W|` + durTime + `|(?:` + durNumber + `D|` + durNumber + `M(?:` + durNumber + `D)?|` + durNumber + `Y(?:` + durNumber + `M(?:` + durNumber + `D)?)?)(?:` + durTime + `)?)`, wide: `P[\s\S]*`},
+	"email":     {is: `(?:` + atom + `)(?:\.` + atom + `){0,2}@` + mailHost, not: badMailHosts, wide: `[\s\S]*@[\s\S]*`},
 	// A hyphen pair might begin an internationalized label, which has rules of its own.
-	"hostname":              {is: fmtHost, not: []string{"--"}},
-	"ipv4":                  {is: fmtIPv4},
-	"ipv6":                  {is: ipv6()},
-	"uuid":                  {is: `[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}`},
-	"uri":                   {is: absoluteURI("")},
-	"uri-reference":         {is: uriReference("")},
+	"hostname":              {is: fmtHost, not: []string{"--"}, wide: `[^\s@:/?#]*`},
+	"ipv4":                  {is: fmtIPv4, wide: `[\d.]*`},
+	"ipv6":                  {is: ipv6(), wide: `[^\s/?#@]*:[^\s/?#@]*`},
+	"uuid":                  {is: `[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}`, wide: `[0-9A-Fa-f-]{32,36}`},
+	"uri":                   {is: absoluteURI(""), not: badAuthorities, wide: `[A-Za-z][A-Za-z0-9+.-]*:[\s\S]*`},
+	"uri-reference":         {is: uriReference(""), not: badAuthorities},
 	"uri-template":          {is: uriTemplate()},
-	"json-pointer":          {is: pointer},
-	"relative-json-pointer": {is: `(?:0|[1-9]\d*)(?:#|` + pointer + `)`},
+	"json-pointer":          {is: pointer, wide: `(?:/[\s\S]*)?`},
+	"relative-json-pointer": {is: `(?:0|[1-9]\d?)(?:#|` + pointer + `)`, wide: `\d[\s\S]*`}, // jsonschema of Python takes no 100
 	// What is international may be in ASCII. Beyond that, the names of hosts have rules that
 	// depend on the script of each character, so those of the next two are in ASCII.
-	"idn-hostname":  {is: fmtHost, not: []string{"--"}},
-	"idn-email":     {is: `(?:` + atom + `)(?:\.` + atom + `){0,2}@` + mailHost + `|[A-Za-z0-9_` + ucschar + `]{1,20}@` + mailHost, not: []string{"--"}},
-	"iri":           {is: absoluteURI(ucschar)},
-	"iri-reference": {is: uriReference(ucschar)},
+	"idn-hostname":  {is: fmtHost, not: []string{"--"}, wide: `[^\s@:/?#]*`},
+	"idn-email":     {is: `(?:` + atom + `)(?:\.` + atom + `){0,2}@` + mailHost + `|[A-Za-z0-9_` + ucschar + `]{1,20}@` + mailHost, not: badMailHosts, wide: `[\s\S]*@[\s\S]*`},
+	"iri":           {is: absoluteURI(ucschar), not: badAuthorities, wide: `[A-Za-z][A-Za-z0-9+.-]*:[\s\S]*`},
+	"iri-reference": {is: uriReference(ucschar), not: badAuthorities},
 	"regex":         {is: regexText()},
 }
 
@@ -90,6 +99,43 @@ var formatDFAs = sync.OnceValue(func() map[string]*dfa {
 
 func formatDFA(name string) *dfa { return formatDFAs()[name] }
 
+// enforced reports whether f is a format that is enforced. All others are annotations.
+func enforced(f string) bool {
+	_, ok := formats[f]
+	return ok
+}
+
+// wideFormatDFA is the language of all texts that a validator may take for one of the format.
+// They are needed seldom, so each is made when it is.
+func wideFormatDFA(name string) *dfa {
+	wide := formats[name].wide
+	if wide == "" {
+		return allDFA()
+	}
+	d, ok := regexDFA(parseRegex(wide), false, newBuilder(nil, 0, unmetered()))
+	if !ok {
+		panic("grammar: the format " + name + " needs too many states")
+	}
+	return d
+}
+
+// badMailHosts are hosts that are no addresses for mail: a hyphen pair might begin an
+// internationalized label, and some names are reserved (RFC 6761 and others).
+var badMailHosts = []string{"--", `\.(?:` + anyCase("arpa", "invalid", "local", "localhost", "onion", "test") + `)$`}
+
+// anyCase are words of small letters in any case, as alternatives.
+func anyCase(words ...string) string {
+	var all []string
+	for _, w := range words {
+		text := ""
+		for _, c := range w {
+			text += `[` + string(c) + strings.ToUpper(string(c)) + `]`
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, `|`)
+}
+
 func ipv6() string {
 	const h = `[0-9A-Fa-f]{1,4}`
 	last := `(?:` + h + `:` + h + `|` + fmtIPv4 + `)`
@@ -106,9 +152,25 @@ func ipv6() string {
 	return `(?:` + strings.Join(parts, `|`) + `)`
 }
 
+// authority is that of a URI. Beyond RFC 3986, a host is an address, or a name of which the
+// last label is no number, and a port is at most 59999: libraries that follow the URL
+// standard of WHATWG, such as Pydantic, refuse everything else.
 func authority() string {
-	const user = `(?:[A-Za-z0-9._~!$&'()*+,;=:-]*@)?`
-	return `//` + user + `(?:\[` + ipv6() + `\]|[A-Za-z0-9._~!$&'()*+,;=-]*)(?::\d{0,5})?`
+	const (
+		user = `(?:[A-Za-z0-9._~!$&'()*+,;=:-]*@)?`
+		name = `(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?\.)*[A-Za-z](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?`
+		port = `(?::(?:0|[1-9]\d{0,3}|[1-5]\d{4}))?`
+	)
+	return `//(?:` + user + `(?:\[` + ipv6() + `\]|` + fmtIPv4 + `|` + name + `)` + port + `)?`
+}
+
+// badAuthorities are what a host must not be, by the same standard: a label in Punycode, which
+// must be well-formed, and none at all where the scheme is one of those for which a host is
+// needed.
+var badAuthorities = []string{
+	`^[^/?#]*//[^/?#]*[xX][nN]--`,
+	`^(?:` + anyCase("http", "https", "ws", "wss", "ftp") + `):(?:[^/]|/[^/]|//[/?#]|/{0,2}$)`,
+	`^` + anyCase("file") + `:(?:[^/]|/[^/]|/?$)`,
 }
 
 // absoluteURI is RFC 3986 or, with more characters than those of ASCII, RFC 3987.
@@ -160,7 +222,7 @@ func regexText() string {
 // without a scheme.
 func uriTemplate() string {
 	const (
-		anyVar   = varName + `(?::[1-9]\d{0,3}|\*)?` // one modifier at most
+		anyVar   = varName + `(?::[1-9]\d{0,2}|\*)?` // one modifier at most; uri_template of Python takes no 1000
 		plainVar = varName + `\*?`
 		expr     = `\{[+#./;?&]?` + anyVar + `(?:,` + anyVar + `)*\}`
 		plain    = `\{[+#./;?&]?` + plainVar + `(?:,` + plainVar + `)*\}`

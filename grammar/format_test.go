@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"regexp"
@@ -105,5 +106,38 @@ func TestUnknownFormatIsAnAnnotation(t *testing.T) {
 	}
 	if w := mustCompile(t, schema(`{"type":"string","format":"`+strings.Repeat("x", 500)+`"}`), testVocabulary).Warnings(); len(w) != 1 || len(w[0].Msg) > 150 {
 		t.Errorf("a long format: %v", w)
+	}
+}
+
+// TestFormatsAreWideInProofs: what is written for a format is less than what a validator
+// takes for one, so that it proves nothing about other texts.
+func TestFormatsAreWideInProofs(t *testing.T) {
+	for _, c := range []struct{ schema, text string }{ // of each, the text is one of the format for some validators
+		{`{"oneOf":[{"const":"ann@localhost"},{"type":"string","format":"email"}]}`, `"ann@localhost"`},
+		{`{"oneOf":[{"type":"string","pattern":"@localhost$"},{"type":"string","format":"email"}]}`, `"ann@localhost"`},
+		{`{"enum":["ann@localhost","x","a@b.com","yy"],"oneOf":[{"format":"email"},{"minLength":2}]}`, `"ann@localhost"`},
+		{`{"oneOf":[{"type":"string","pattern":"^0000-"},{"type":"string","format":"date"}]}`, `"0000-01-01"`},
+		{`{"oneOf":[{"type":"string","pattern":"^http:$"},{"type":"string","format":"uri"}]}`, `"http:"`},
+		{`{"type":"string","not":{"format":"email"}}`, `"ann@localhost"`},
+	} {
+		g, err := compileFor(schema(c.schema), testVocabulary)
+		if err != nil {
+			if !errors.Is(err, ErrUnsupported) && !errors.Is(err, ErrUnsatisfiable) {
+				t.Errorf("%s: %v", c.schema, err)
+			}
+		} else if g.accepts(c.text) {
+			t.Errorf("%s: accepts %s", c.schema, c.text)
+		}
+	}
+	checkTexts(t, []textCase{
+		{"formats that are apart", schema(`{"oneOf":[{"type":"string","format":"date"},{"type":"string","format":"ipv4"},{"type":"string","format":"email"},{"const":"none"}]}`),
+			[]string{`"2024-01-01"`, `"127.0.0.1"`, `"a@b.com"`, `"none"`}, nil},
+		{"constants in an array", schema(`{"enum":[["ann@localhost"],["bob"],["a@b.com"]],"items":{"oneOf":[{"format":"email"},{"minLength":2}]}}`), []string{`["bob"]`}, []string{`["ann@localhost"]`, `["a@b.com"]`}},
+	})
+	// Each text that is written for a format is among those that a validator may take for one.
+	for _, f := range formatNames {
+		if rest, ok := formatDFA(f).minus(wideFormatDFA(f)); !ok || !rest.empty() {
+			t.Errorf("%s is not as wide as what is written for it", f)
+		}
 	}
 }

@@ -155,14 +155,13 @@ func rejectedFor(file string, v any, text string) string {
 
 func TestSchemaRefusalsNameThePath(t *testing.T) {
 	for _, c := range []struct{ schema, path string }{
-		{`{"properties":{"a":{"not":{"type":"string"}}}}`, "/properties/a/not"},
+		{`{"properties":{"a":{"not":{"uniqueItems":true}}}}`, "/properties/a/not/uniqueItems"},
 		{`{"$defs":{"x y":{"uniqueItems":true,"minItems":2,"items":{"type":"object"}}},"$ref":"#/$defs/x%20y"}`, "/$defs/x y/uniqueItems"},
-		{`{"items":[{"if":{},"then":{}}]}`, "/items/0/if"},
-		{`{"anyOf":[{"contains":{"minimum":3},"maxContains":3},{}]}`, "/anyOf/0/contains"},
-		{`{"dependentSchemas":{"a":{}}}`, "/dependentSchemas"},
+		{`{"items":[{"if":{"uniqueItems":true},"then":{"maxItems":2}}]}`, "/items/0/if/uniqueItems"},
+		{`{"anyOf":[{"contains":{"minimum":3},"maxContains":300},{}]}`, "/anyOf/0/contains"},
 		{`{"unevaluatedProperties":false}`, "/unevaluatedProperties"},
 		{`{"$ref":"https://example.com/other"}`, "/$ref"},
-		{`{"oneOf":[{"minimum":1},{"maximum":2}]}`, "/oneOf"},
+		{`{"oneOf":[{"uniqueItems":true},{"maxItems":2}]}`, "/oneOf/0/uniqueItems"},
 		{`{"minProperties":3,"additionalProperties":false,"patternProperties":{"^a$":{"type":"null"},"^[bc]$":{"type":"string"}}}`, "/minProperties"},
 		{`{"pattern":"(a)\\1"}`, "/pattern"},
 		{`{"pattern":"["}`, "/pattern"},

@@ -17,6 +17,7 @@ const (
 	rxRepeat               // subs[0], lo to hi times (hi -1: no bound)
 	rxBegin                // ^
 	rxEnd                  // $
+	rxLook                 // subs[0] matches from here on or, with back, up to here; with not, it does not
 )
 
 // rx is a node of a parsed regular expression.
@@ -25,13 +26,15 @@ type rx struct {
 	set    runeSet
 	subs   []*rx
 	lo, hi int32
+	back   bool
+	not    bool
 }
 
 // maxRepeat bounds the counts of a repetition.
 const maxRepeat = 100_000
 
-// parseRegex reads an ECMAScript regular expression. What is not regular (lookaround,
-// back-references) or depends on flags is refused. As with ECMAScript's u flag, \d and
+// parseRegex reads an ECMAScript regular expression. What is not regular (back-references)
+// or depends on flags is refused. As with ECMAScript's u flag, \d and
 // \w are ASCII and \s is Unicode. Python's (?P<name>) is a group as well. Non-greedy
 // quantifiers match the same texts as greedy ones.
 func parseRegex(s string) *rx {
@@ -104,7 +107,7 @@ func (p *rxParser) cat() *rx {
 		for again := true; again; {
 			var lo, hi int32
 			if lo, hi, again = p.quantifier(); again {
-				if n.kind == rxBegin || n.kind == rxEnd {
+				if n.kind == rxBegin || n.kind == rxEnd || n.kind == rxLook {
 					p.bad("nothing to repeat")
 				}
 				n = &rx{kind: rxRepeat, subs: []*rx{n}, lo: lo, hi: hi}
@@ -209,11 +212,18 @@ func (p *rxParser) atom() *rx {
 }
 
 func (p *rxParser) group() *rx {
+	var look *rx
 	if p.eat("?") {
 		switch {
 		case p.eat(":"):
-		case p.eat("="), p.eat("!"), p.eat("<="), p.eat("<!"):
-			p.refuse("lookaround")
+		case p.eat("="):
+			look = &rx{kind: rxLook}
+		case p.eat("!"):
+			look = &rx{kind: rxLook, not: true}
+		case p.eat("<="):
+			look = &rx{kind: rxLook, back: true}
+		case p.eat("<!"):
+			look = &rx{kind: rxLook, back: true, not: true}
 		case p.eat("P<"), p.eat("<"):
 			start := p.i
 			for p.peek() == '_' || unicode.IsLetter(p.peek()) || unicode.IsDigit(p.peek()) {
@@ -230,6 +240,19 @@ func (p *rxParser) group() *rx {
 	if !p.eat(")") {
 		p.bad("missing )")
 	}
+	if look != nil {
+		look.subs = []*rx{n}
+		switch {
+		case look.back && n.contains(func(n *rx) bool { return n.kind == rxEnd || n.kind == rxLook }):
+			p.refuse("an assertion in a lookbehind")
+		case n.contains(func(n *rx) bool { return n.kind == rxLook && n.back }):
+			p.refuse("a lookbehind or a word boundary in a lookahead")
+		}
+		return look
+	}
+	if n.kind == rxBegin || n.kind == rxEnd || n.kind == rxLook { // unlike these, a group can be repeated
+		return &rx{kind: rxCat, subs: []*rx{n}}
+	}
 	return n
 }
 
@@ -237,7 +260,8 @@ func (p *rxParser) group() *rx {
 func (p *rxParser) escape() *rx {
 	switch p.peek() {
 	case 'b', 'B':
-		p.refuse("a word boundary")
+		p.i++
+		return wordBoundary(p.s[p.i-1] == 'B')
 	case 'k', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 		p.refuse("a back-reference")
 	case 'A', 'Z', 'z', 'G':

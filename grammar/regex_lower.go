@@ -1,9 +1,7 @@
 package grammar
 
 import (
-	"errors"
 	"slices"
-	"unicode/utf8"
 )
 
 // anchored takes the anchors off the ends of n: begin and end report whether there was
@@ -44,7 +42,7 @@ func anchored(n *rx) (core *rx, begin, end, ok bool) {
 }
 
 func (n *rx) hasAnchor() bool {
-	return n.kind == rxBegin || n.kind == rxEnd || slices.ContainsFunc(n.subs, (*rx).hasAnchor)
+	return n.contains(func(n *rx) bool { return n.kind == rxBegin || n.kind == rxEnd || n.kind == rxLook })
 }
 
 // cost is roughly the number of states that n needs.
@@ -64,10 +62,10 @@ func (n *rx) counts() bool {
 	return n.kind == rxRepeat && max(n.lo, n.hi) > 16 || slices.ContainsFunc(n.subs, (*rx).counts)
 }
 
-// nullable reports whether n matches the empty text, apart from anchors.
+// nullable reports whether n matches the empty text everywhere.
 func (n *rx) nullable() bool {
 	switch n.kind {
-	case rxSet:
+	case rxSet, rxBegin, rxEnd, rxLook:
 		return false
 	case rxAlt:
 		return slices.ContainsFunc(n.subs, (*rx).nullable)
@@ -81,10 +79,11 @@ func (n *rx) nullable() bool {
 type lowering struct {
 	leaf    func(from int32, set runeSet) int32 // reads a character of set, as it is spelled here
 	counted bool                                // repetitions may become counted rules
+	looks   *[]*look                            // collects the lookarounds
 }
 
-// rx reads what n matches. An anchor becomes a stepTick (^) or a stepGuard ($), which
-// layers replaces.
+// rx reads what n matches. An assertion becomes a stepTick (^), a stepGuard ($) or a stepCheck
+// with the number of its lookaround as rule, which layers replaces.
 func (b *builder) rx(from int32, n *rx, how lowering) int32 {
 	b.spend(1)
 	switch n.kind {
@@ -114,11 +113,15 @@ func (b *builder) rx(from int32, n *rx, how lowering) int32 {
 		return b.repeat(from, lo, hi, size, func(at int32) int32 { return b.rx(at, sub, how) })
 	}
 	to := b.state()
-	kind := stepTick
-	if n.kind == rxEnd {
-		kind = stepGuard
+	switch n.kind {
+	case rxBegin:
+		b.step(from, step{kind: stepTick, to: to})
+	case rxEnd:
+		b.step(from, step{kind: stepGuard, to: to})
+	default:
+		b.step(from, step{kind: stepCheck, rule: int32(len(*how.looks)), to: to})
+		*how.looks = append(*how.looks, b.look(n))
 	}
-	b.step(from, step{kind: kind, to: to})
 	return to
 }
 
@@ -159,85 +162,7 @@ func (b *builder) utf8Leaf(from int32, set runeSet) int32 {
 // regexDFA is the language of the texts that n matches as a whole or, with search, of
 // the texts that contain a match. It reports false if there would be too many states.
 func regexDFA(n *rx, search bool, outer *builder) (d *dfa, ok bool) {
-	b := newBuilder(nil, 8*dfaLimit, outer.meter)
-	defer func() {
-		if r := recover(); r != nil {
-			if e, is := r.(*Error); !is || !errors.Is(e, ErrTooComplex) {
-				panic(r)
-			}
-			d, ok = nil, false
-		}
-	}()
-	start := b.state()
-	at, all := start, int32(-1)
-	if search {
-		b.runeRange(start, start, 0, utf8.MaxRune)
-		at = b.state()
-		b.eps(start, at)
-	}
-	at = b.rx(at, n, lowering{leaf: b.utf8Leaf})
-	if search {
-		all = b.state()
-		b.eps(at, all)
-		b.runeRange(all, all, 0, utf8.MaxRune)
-		at = all
-	}
-	b.accept(at)
-	if n.hasAnchor() {
-		b, start, all = b.layers(start, all)
-	}
-	return makeDFA(b, start, all)
-}
-
-// layers removes the anchors from the automaton of b: ^ can be passed only as long as
-// nothing has been read, and after $ nothing more may be read. So each state has copies
-// for what has been read and whether $ was passed. The state all does not depend on
-// that and stays one state.
-func (b *builder) layers(start, all int32) (res *builder, from, newAll int32) {
-	res = newBuilder(nil, 4*b.limit, b.meter)
-	type at struct {
-		s    int32
-		read bool // something has been read
-		over bool // $ has been passed
-	}
-	index := make(map[at]int32)
-	var list []at
-	place := func(a at) int32 {
-		a.read = a.read || a.s == all
-		s, ok := index[a]
-		if !ok {
-			s = res.state()
-			index[a] = s
-			list = append(list, a)
-		}
-		return s
-	}
-	from = place(at{s: start})
-	for i := 0; i < len(list); i++ {
-		a := list[i]
-		s, st := index[a], b.states[a.s]
-		res.states[s].accept = st.accept
-		if !a.over {
-			for _, e := range st.edges {
-				res.edge(s, e.lo, e.hi, place(at{s: e.to, read: true}))
-			}
-		}
-		for _, p := range st.steps {
-			switch {
-			case p.kind == stepEps:
-				res.eps(s, place(at{p.to, a.read, a.over}))
-			case p.kind == stepTick && !a.read:
-				res.eps(s, place(at{p.to, false, a.over}))
-			case p.kind == stepGuard:
-				res.eps(s, place(at{p.to, a.read, true}))
-			}
-		}
-	}
-	newAll = -1
-	if s, ok := index[at{s: all, read: true}]; ok && all >= 0 {
-		newAll = s
-	}
-	return res, from, newAll
+	return partDFA(n, search, search, outer)
 }
 
 // regexRule lowers a regular expression that must match a whole text.

@@ -28,6 +28,7 @@ type schemas struct {
 	distinct    map[string]*distinctItems // of each set of schemas, by its key
 	scalarTexts map[string]*valueTexts
 	emptyTexts  map[string]bool // whether no string satisfies rules, by their keys
+	proving     int // proofs under way that no value satisfies a set
 }
 
 // maxAlternatives bounds the combinations of anyOf and oneOf for one value.
@@ -408,6 +409,8 @@ func (s *schemas) empty(set []any) bool {
 		return true
 	}
 	s.verdicts[key] = checking
+	s.proving++
+	defer func() { s.proving-- }()
 	v := uninhabited
 	tried := 0
 	s.alternatives(set, false, func(a alternative) bool {

@@ -46,9 +46,25 @@ func (s *schemas) holdsHere(v any, n *schemaNode, depth int) bool {
 			count++
 		}
 	}
+	if count == 1 && s.proving == 0 {
+		count = s.perhaps(n.oneOf, in)
+	}
 	return s.holdsLocal(v, n, depth) &&
 		(n.anyOf == nil || slices.ContainsFunc(n.anyOf, in)) &&
 		(n.oneOf == nil || count == 1 || count > 1 && s.relax(n))
+}
+
+// perhaps is how many of the schemas a value satisfies, if their formats are read as widely as
+// any validator may read them.
+func (s *schemas) perhaps(list []any, in func(c any) bool) (count int) {
+	s.proving++
+	defer func() { s.proving-- }()
+	for _, c := range list {
+		if in(c) {
+			count++
+		}
+	}
+	return count
 }
 
 // holdsLocal reports whether v satisfies n without its allOf, $ref, anyOf and oneOf.
@@ -84,7 +100,7 @@ func (s *schemas) holdsLocal(v any, n *schemaNode, depth int) bool {
 		}
 		r := s.stringRules(alternative{n})
 		length := int64(utf8.RuneCountInString(v))
-		if s.negative > 0 && n.text.format != "" && !s.format(n.text.format).dfa.match(v) {
+		if s.negative > 0 && s.disputed(v, n.text.format) {
 			alternative{{kinds: kindString, undeniable: &undeniable{kindString, stepPath(n.path, "format"), "format"}}}.refuse()
 		}
 		return length >= r.least && (r.most < 0 || length <= r.most) &&
@@ -101,6 +117,12 @@ func (s *schemas) holdsLocal(v any, n *schemaNode, depth int) bool {
 		return k&kindObject != 0 && s.holdsObject(v, n, depth)
 	}
 	return false
+}
+
+// disputed reports whether some validators take v for a text of the format, and others not.
+func (s *schemas) disputed(v, format string) bool {
+	l := s.format(format)
+	return l != nil && !l.dfa.match(v) && s.wide(l).match(v)
 }
 
 // listed reports whether v is one of the values of n.enum.

@@ -48,7 +48,13 @@ func (s *schemas) exclude(r *stringRules, a alternative) {
 			r.path = n.path
 		}
 		for _, p := range n.text.not {
-			if l := s.complement(s.pattern(p.pattern, p.path)); !slices.Contains(r.langs, l) {
+			var l *language
+			if p.format {
+				l = s.notFormat(p.pattern)
+			} else {
+				l = s.complement(s.pattern(p.pattern, p.path))
+			}
+			if !slices.Contains(r.langs, l) {
 				r.langs, r.path = append(r.langs, l), p.path
 			}
 		}
@@ -70,6 +76,25 @@ func (s *schemas) complement(l *language) *language {
 				c.dfa, c.big = rest, false
 			}
 		}
+		s.languages[name] = c
+	}
+	return c
+}
+
+// notFormat is the language of the texts that no validator takes for one of the format f. In
+// a proof that no value satisfies some schemas, it has those as well that some validators do
+// not take for one.
+func (s *schemas) notFormat(f string) *language {
+	name, of := "!w:"+f, wideFormatDFA
+	if s.proving > 0 {
+		name, of = "!n:"+f, formatDFA
+	}
+	c := s.languages[name]
+	if c == nil {
+		d := of(f)
+		s.b.spend(4 * len(d.states))
+		rest, ok := allDFA().minus(d)
+		c = &language{name: name, dfa: rest, big: !ok}
 		s.languages[name] = c
 	}
 	return c

@@ -322,16 +322,22 @@ func (g *negation) texts() {
 			if max(t.least, t.most) <= farApart {
 				n.text.least, n.text.most = t.least, t.most
 			}
-			n.text.not = []patternAt{{t.pattern, stepPath(g.of.path, "pattern")}}
+			n.text.not = []patternAt{{pattern: t.pattern, path: stepPath(g.of.path, "pattern")}}
 		})
 	}
 	for _, p := range t.not {
-		g.strings = append(g.strings, func(n *schemaNode) { n.text.pattern, n.text.hasPattern = p.pattern, true })
+		g.strings = append(g.strings, func(n *schemaNode) {
+			if p.format {
+				n.text.format = p.pattern
+			} else {
+				n.text.pattern, n.text.hasPattern = p.pattern, true
+			}
+		})
 	}
-	if t.format != "" {
-		// The languages of formats are less than what the standards allow, so what is not in
-		// them may be valid all the same.
-		g.denied(kindString, "format")
+	if enforced(t.format) {
+		g.strings = append(g.strings, func(n *schemaNode) {
+			n.text.not = []patternAt{{pattern: t.format, path: stepPath(g.of.path, "format"), format: true}}
+		})
 	}
 }
 

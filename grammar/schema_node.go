@@ -61,11 +61,15 @@ type textRules struct {
 	pattern     string
 	hasPattern  bool
 	format      string
-	not         []patternAt // patterns that must not match anywhere in the string
+	not         []patternAt // patterns that must not match anywhere in the string, and formats
 }
 
-// patternAt is a pattern with the path of the keyword that it is from.
-type patternAt struct{ pattern, path string }
+// patternAt is a pattern, or the name of a format, with the path of the keyword that it is
+// from.
+type patternAt struct {
+	pattern, path string
+	format        bool
+}
 
 // arrayRules are the keywords for arrays.
 type arrayRules struct {

@@ -3,6 +3,7 @@ package grammar
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // language is the set of texts that a pattern or a format allows.
@@ -11,6 +12,7 @@ type language struct {
 	ast  *rx    // of a pattern, which may match anywhere in a text; nil for a format
 	rule int32  // of a format: the common rule for the rest of such a string
 	dfa  *dfa   // nil: not made yet, or too big
+	wide *dfa   // of a format: what a proof counts to it, see formatRule; nil: not made yet
 	big  bool   // the dfa would have too many states
 }
 
@@ -56,8 +58,20 @@ func (s *schemas) format(f string) *language {
 	return l
 }
 
-// automaton is the dfa of l, or nil if it would have too many states.
+// wide has all texts that any validator may take for one of the format l.
+func (s *schemas) wide(l *language) *dfa {
+	if l.wide == nil {
+		l.wide = wideFormatDFA(strings.TrimPrefix(l.name, "f:"))
+	}
+	return l.wide
+}
+
+// automaton is the dfa of l, or nil if it would have too many states. In a proof that no
+// value satisfies some schemas, a format is wider than what is written for it.
 func (s *schemas) automaton(l *language) *dfa {
+	if s.proving > 0 && l.rule != 0 {
+		return s.wide(l)
+	}
 	if l.dfa != nil || l.big {
 		return l.dfa
 	}
@@ -265,6 +279,9 @@ func (s *schemas) emptyStrings(a alternative) bool {
 		return false
 	}
 	key := r.key()
+	if s.proving > 0 {
+		key += " proof" // formats are wider
+	}
 	empty, known := s.emptyTexts[key]
 	if !known {
 		d, ok := s.stringDFA(&r)
