@@ -37,7 +37,6 @@ type machine struct {
 	mu        sync.Mutex
 	frames    map[frameKey]*frame
 	positions map[string]*position
-	records   map[recordKey]*record
 	ids       uint64 // frames made so far; never reset, so that ids stay unique after forget
 	marks     uint64 // passes of close so far
 	bytes     int64  // what was built takes about this much memory
@@ -125,7 +124,10 @@ func (m *machine) forget() {
 		p.shape.Store(nil)
 		p.filled.Store(false)
 	}
-	m.frames, m.positions, m.records, m.bytes = make(map[frameKey]*frame), make(map[string]*position), nil, 0
+	m.frames, m.positions, m.bytes = make(map[frameKey]*frame), make(map[string]*position), 0
+	if m.net.values != nil {
+		m.net.values.next = nil
+	}
 	m.common, m.outlined = borrowed{}, borrowed{}
 	m.templates = projections{}
 }

@@ -24,18 +24,14 @@ import (
 // each mask. Where earlier values do go on in the same way, their texts are taken out
 // of the mask (machine.subtract).
 
-// record is what a frame remembers. A record never changes. It is interned, as frames
-// are.
+// record is what a frame remembers. It is interned, as frames are, and only next changes.
 type record struct {
-	recordKey
+	before *record   // the record one step earlier; nil before the first one
+	op     int16     // the step: the byte that was read, opRecord or opRecorded
 	values *recorded // the values so far, the latest first
 	open   bool      // a value is being read
 	rest   []string  // with open: how the earlier values go on that begin with what has been read
-}
-
-type recordKey struct {
-	before *record // the record one step earlier; nil before the first one
-	op     int16   // the byte that was read, opRecord or opRecorded
+	next   []*record // the records one step later; under machine.mu
 }
 
 const (
@@ -72,11 +68,12 @@ func (m *machine) recordOp(r *record, op int16) *record {
 	case r.blurred():
 		return r
 	}
-	key := recordKey{r, op}
-	if n := m.records[key]; n != nil {
-		return n
+	for _, n := range r.next {
+		if n.op == op {
+			return n
+		}
 	}
-	n := &record{recordKey: key, values: r.values, open: op != opRecorded}
+	n := &record{before: r, op: op, values: r.values, open: op != opRecorded}
 	switch op {
 	case opRecord:
 		for v := r.values; v != nil; v = v.next {
@@ -92,16 +89,10 @@ func (m *machine) recordOp(r *record, op int16) *record {
 			}
 		}
 	}
-	if m.records == nil {
-		m.records = make(map[recordKey]*record)
-	}
-	m.records[key] = n
+	r.next = append(r.next, n)
 	m.bytes += int64(160 + 16*cap(n.rest))
 	return n
 }
-
-// noRecord is the record before the first value.
-var noRecord = &record{}
 
 // text is the value that is being read.
 func (r *record) text() string {
@@ -139,7 +130,7 @@ func (m *machine) recordStep(k *frameKey, s *step) bool {
 	if s.kind == stepRecord {
 		r := k.rec
 		if r == nil {
-			r = noRecord
+			r = m.net.values
 		}
 		k.rec = m.recordOp(r, opRecord)
 		return m.free(k.rec, s.to)
@@ -170,7 +161,7 @@ const (
 // recordingOf is the treatment of a relative position with the given tops.
 func (m *machine) recordingOf(tops []*frame) recording {
 	res := recordsNone
-	if !m.net.records {
+	if m.net.values == nil {
 		return res
 	}
 	for _, f := range tops {
@@ -191,7 +182,7 @@ func (m *machine) recordingOf(tops []*frame) recording {
 // the frame that reads a value that may still become equal to an earlier one; nil if
 // there is none.
 func (m *machine) blur(tops []*frame, base *frame) (how recording, contested *frame) {
-	if !m.net.records {
+	if m.net.values == nil {
 		return recordsNone, nil
 	}
 	for _, top := range tops {

@@ -68,7 +68,7 @@ func crossingVocabulary(t *testing.T) *Vocabulary {
 // everything that was built has been dropped, and no text gets into a dead end.
 func TestDistinctMasksEqualReference(t *testing.T) {
 	voc := crossingVocabulary(t)
-	contested, ended := 0, 0
+	c := &distinctWalks{}
 	for k, text := range distinctSpecs {
 		for _, o := range []Options{{}, {DisableAnyWhitespace: true}, {WhitespacePattern: "[ \n]?"}} {
 			spec := schema(text)
@@ -79,32 +79,38 @@ func TestDistinctMasksEqualReference(t *testing.T) {
 				continue
 			}
 			for walk := range 2 {
-				rng := rand.New(rand.NewPCG(uint64(k), uint64(walk)))
-				w := newRandomWalk(t, text, g, rng)
-				want := make([]uint32, voc.words())
-				for range 30 {
-					w.fill()
-					w.checkMask(want)
-					if sp := w.m.at.split.Load(); sp != nil && sp.contested != nil {
-						contested++
-					}
-					if rng.IntN(40) == 0 {
-						g.m.mu.Lock()
-						g.m.forget()
-						g.m.mu.Unlock()
-					}
-					if !w.accept(likely(w)) {
-						ended++
-						checkDistinct(t, text, w.text)
-						break
-					}
-				}
+				c.walk(newRandomWalk(t, text, g, rand.New(rand.NewPCG(uint64(k), uint64(walk)))))
 			}
 		}
 	}
+	contested, ended := c.contested, c.ended
 	t.Logf("%d contested masks, %d texts ended", contested, ended)
 	if contested < 150 || ended < 20 {
 		t.Errorf("%d contested masks, %d texts ended: too few to tell", contested, ended)
+	}
+}
+
+// distinctWalks counts what random walks have met.
+type distinctWalks struct{ contested, ended int }
+
+func (c *distinctWalks) walk(w *randomWalk) {
+	want := make([]uint32, w.v.words())
+	for range 30 {
+		w.fill()
+		w.checkMask(want)
+		if sp := w.m.at.split.Load(); sp != nil && sp.contested != nil {
+			c.contested++
+		}
+		if w.rng.IntN(40) == 0 {
+			w.m.m.mu.Lock()
+			w.m.m.forget()
+			w.m.m.mu.Unlock()
+		}
+		if !w.accept(likely(w)) {
+			c.ended++
+			checkDistinct(w.t, w.name, w.text)
+			return
+		}
 	}
 }
 

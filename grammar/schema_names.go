@@ -278,11 +278,7 @@ func (p *patternSet) language(ends []int32, before [][]int32, whole map[int32]in
 		}
 		d.states[at[i]].accept = true
 	}
-	all := allDFA()
 	for k, i := range list {
-		if int32(k) == d.all {
-			continue
-		}
 		p.s.b.spend(1 + len(p.states[i].edges))
 		if _, ok := whole[i]; ok {
 			continue
@@ -293,25 +289,28 @@ func (p *patternSet) language(ends []int32, before [][]int32, whole map[int32]in
 			}
 		}
 	}
-	if d.all >= 0 { // from there on, it is the language of all texts
-		first := int32(len(d.states)) - 1
-		place := func(s int32) int32 {
-			if s == 0 {
-				return d.all
-			}
-			return first + s
-		}
-		for s := range all.states {
-			var edges []edge
-			for _, e := range all.states[s].edges {
-				edges = append(edges, edge{e.lo, e.hi, place(e.to)})
-			}
-			if s == 0 {
-				d.states[d.all].edges = edges
-				continue
-			}
-			d.states = append(d.states, state{edges: edges, accept: all.states[s].accept})
-		}
+	if d.all >= 0 {
+		d.acceptAll()
 	}
 	return d
+}
+
+// acceptAll gives the state d.all the language of all texts.
+func (d *dfa) acceptAll() {
+	first := int32(len(d.states)) - 1
+	for s, st := range allDFA().states {
+		var edges []edge
+		for _, e := range st.edges {
+			to := d.all
+			if e.to > 0 {
+				to = first + e.to
+			}
+			edges = append(edges, edge{e.lo, e.hi, to})
+		}
+		if s == 0 {
+			d.states[d.all].edges = edges
+		} else {
+			d.states = append(d.states, state{edges: edges, accept: st.accept})
+		}
+	}
 }

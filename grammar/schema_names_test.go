@@ -29,28 +29,42 @@ func TestPatternSets(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			base = s.search(patterns[rng.IntN(len(patterns))], "")
 		}
-		all := s.newPatternSet(allDFA(), chosen, "")
-		sets, languages := s.newPatternSet(base, chosen, "").classes()
+		c := patternCheck{all: s.newPatternSet(allDFA(), chosen, ""), base: base, chosen: chosen}
+		c.sets, c.languages = s.newPatternSet(base, chosen, "").classes()
 		for _, name := range names {
-			var want []int32
-			for i, d := range chosen {
-				if d.match(name) {
-					want = append(want, int32(i))
-				}
-			}
-			if got := all.match(name); !slices.Equal(got, want) {
-				t.Fatalf("seed %d: %q: %v, want %v", seed, name, got, want)
-			}
-			for i, d := range languages {
-				if d.match(name) != (base.match(name) && slices.Equal(sets[i], want)) {
-					t.Fatalf("seed %d: %q matches %v: the class %v has it: %t", seed, name, want, sets[i], d.match(name))
-				}
+			if !c.holds(name) {
+				t.Fatalf("seed %d: the patterns disagree on %q", seed, name)
 			}
 		}
+		languages := c.languages
 		for i, d := range languages {
 			if d.empty() || slices.ContainsFunc(languages[:i], func(e *dfa) bool { both, ok := d.intersect(e); return !ok || !both.empty() }) {
 				t.Fatalf("seed %d: class %d is empty or not apart from those before it", seed, i)
 			}
 		}
 	}
+}
+
+// patternCheck compares a patternSet with its patterns.
+type patternCheck struct {
+	all       *patternSet
+	base      *dfa
+	chosen    []*dfa
+	sets      [][]int32
+	languages []*dfa
+}
+
+func (c *patternCheck) holds(name string) bool {
+	var want []int32
+	for i, d := range c.chosen {
+		if d.match(name) {
+			want = append(want, int32(i))
+		}
+	}
+	for i, d := range c.languages {
+		if d.match(name) != (c.base.match(name) && slices.Equal(c.sets[i], want)) {
+			return false
+		}
+	}
+	return slices.Equal(c.all.match(name), want)
 }
