@@ -215,6 +215,7 @@ func TestAmbiguousDistinctMasks(t *testing.T) {
 		{`{"anyOf":[{"type":"array","uniqueItems":true,"items":{"type":"string"},"maxItems":3},{"type":"array","items":{"type":"string","minLength":1}}]}`, `["ab", "a", "ab", "ab"`},
 		{`{"anyOf":[{"type":"array","uniqueItems":true,"prefixItems":[{"type":"string"}],"items":{"type":"string"}},{"type":"array","prefixItems":[true],"items":{"type":"array","uniqueItems":true,"items":{"type":"string"}}},
 			{"type":"array","prefixItems":[true],"items":{"anyOf":[{"type":"string"},{"type":"array","items":{"type":"string"}}]}}]}`, `["ab", "ab", ["a", "a"], "ab"`},
+		{`{"anyOf":[{"type":"array","uniqueItems":true,"items":{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"}},"required":["a"],"additionalProperties":false}},{"type":"array","uniqueItems":true,"items":{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"}},"required":["b"],"additionalProperties":false}}]}`, `[{"a":"a","b":"a"},{"a":"a","b":"ab"},{"a":"a","b":"b"`},
 	} {
 		m := mustCompile(t, schema(c.schema), voc).NewMatcher()
 		got, want := make([]uint32, voc.words()), make([]uint32, voc.words())
