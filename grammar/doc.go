@@ -20,6 +20,7 @@
 //	     | determinize.go, left_recursion.go, trim.go
 //	network: rules that are automata over bytes and call each other
 //	     | machine.go: a text has a position, which is the set of its stacks
+//	     | record.go: values that must differ from earlier ones
 //	position
 //	     | shape.go, shape_build.go, shape_template.go, shape_cache.go
 //	mask: one bit for each token
@@ -33,8 +34,9 @@
 // The reverse does not hold: some texts that satisfy a schema are never generated.
 // Properties come in the order of the schema, and undeclared ones last. Constants,
 // property names and strings with a pattern have one spelling. Numbers with bounds
-// have no exponent, and the exponent of others is at most 299. Whitespace between the
-// tokens of JSON is bounded.
+// have no exponent, and the exponent of others is at most 299. Elements of arrays with
+// uniqueItems have one spelling, and objects among them differ in one property. Whitespace
+// between the tokens of JSON is bounded.
 //
 // A text that is given ([Spec.Prefix]) is taken in any order of properties and any spelling
 // all the same, and what follows it satisfies the constraint together with it.

@@ -9,7 +9,6 @@ import (
 // quadratic are the constraints of hostileSpecs whose compilation takes time with the square
 // of their size or more. They end when their budget is spent. All others are linear.
 var quadratic = []string{
-	"both properties", "patternProperties", // names are split into classes, one pattern after the other
 	"groups", "rules in a row", // each of n optional parts can be followed by each later one
 }
 

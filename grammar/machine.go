@@ -37,7 +37,6 @@ type machine struct {
 	mu        sync.Mutex
 	frames    map[frameKey]*frame
 	positions map[string]*position
-	records   map[recordKey]*record
 	ids       uint64 // frames made so far; never reset, so that ids stay unique after forget
 	marks     uint64 // passes of close so far
 	bytes     int64  // what was built takes about this much memory
@@ -76,14 +75,14 @@ var (
 // position is where a text is in the grammar: the set of stacks that its parses may
 // have.
 type position struct {
-	tops   []*frame                   // the top of each stack; all of them read bytes; ordered by id
-	accept bool                       // the text may end here
-	pops   bool                       // relative position: the last byte popped the symbolic bottom
-	values recording                  // of a relative position: what its shape knows of values that must differ
-	next   []atomic.Pointer[position] // by class of byte; nil: not known yet
-	split  atomic.Pointer[split]
-	shape  atomic.Pointer[shape] // of a relative position
-	filled atomic.Bool           // all that a mask needs from here on has been built
+	tops    []*frame                   // the top of each stack; all of them read bytes; ordered by id
+	accept  bool                       // the text may end here
+	pops    bool                       // relative position: the last byte popped the symbolic bottom
+	blurred bool                       // relative position: its shape forgets values that must differ (record.go)
+	next    []atomic.Pointer[position] // by class of byte; nil: not known yet
+	split   atomic.Pointer[split]
+	shape   atomic.Pointer[shape] // of a relative position
+	filled  atomic.Bool           // all that a mask needs from here on has been built
 	// loopKinds are the kinds of bytes that lead from here to here, with loopsKnown;
 	// 0: not known yet. Under machine.building.
 	loopKinds uint64
@@ -126,7 +125,10 @@ func (m *machine) forget() {
 		p.shape.Store(nil)
 		p.filled.Store(false)
 	}
-	m.frames, m.positions, m.records, m.bytes = make(map[frameKey]*frame), make(map[string]*position), nil, 0
+	m.frames, m.positions, m.bytes = make(map[frameKey]*frame), make(map[string]*position), 0
+	if m.net.values != nil {
+		m.net.values.next = nil
+	}
 	m.common, m.outlined = borrowed{}, borrowed{}
 	m.templates, m.named = projections{}, nil
 }
@@ -166,7 +168,7 @@ func (m *machine) position(tops []*frame, accept, pops bool) *position {
 	if p := m.positions[string(m.key)]; p != nil {
 		return p
 	}
-	p := &position{tops: slices.Clone(tops), accept: accept, pops: pops, values: m.recordingOf(tops), next: make([]atomic.Pointer[position], len(m.net.reps))}
+	p := &position{tops: slices.Clone(tops), accept: accept, pops: pops, blurred: m.isBlurred(tops), next: make([]atomic.Pointer[position], len(m.net.reps))}
 	m.positions[string(m.key)] = p
 	m.bytes += int64(128 + 8*len(p.next) + 17*len(tops))
 	return p

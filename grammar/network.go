@@ -15,7 +15,7 @@ type network struct {
 	reps   []byte     // one byte of each class
 	marked bool       // there are named tokens
 
-	records bool // it has values that are compared (record.go)
+	values *record // before the first one of values that are compared (record.go); nil: there are none
 
 	// In base only, for each rule:
 	cuts         [][4]uint64 // the bytes at which a range of its edges begins or has just ended, as bits
@@ -73,7 +73,9 @@ func (n *network) pack() {
 		e, s := len(allEdges), len(allSteps)
 		allEdges, allSteps = append(allEdges, st.edges...), append(allSteps, st.steps...)
 		states[i] = state{allEdges[e:len(allEdges):len(allEdges)], allSteps[s:len(allSteps):len(allSteps)], st.accept, st.slack, st.ways}
-		n.records = n.records || st.ways > 0
+		if st.ways > 0 {
+			n.values = &record{}
+		}
 	}
 	n.states, n.starts = states, slices.Clone(n.starts)
 }

@@ -24,18 +24,14 @@ import (
 // each mask. Where earlier values do go on in the same way, their texts are taken out
 // of the mask (machine.subtract).
 
-// record is what a frame remembers. A record never changes. It is interned, as frames
-// are.
+// record is what a frame remembers. It is interned, as frames are, and only next changes.
 type record struct {
-	recordKey
+	before *record   // the record one step earlier; nil before the first one
+	op     int16     // the step: the byte that was read, opRecord or opRecorded
 	values *recorded // the values so far, the latest first
 	open   bool      // a value is being read
 	rest   []string  // with open: how the earlier values go on that begin with what has been read
-}
-
-type recordKey struct {
-	before *record // the record one step earlier; nil before the first one
-	op     int16   // the byte that was read, opRecord or opRecorded
+	next   []*record // the records one step later; under machine.mu
 }
 
 const (
@@ -72,11 +68,12 @@ func (m *machine) recordOp(r *record, op int16) *record {
 	case r.blurred():
 		return r
 	}
-	key := recordKey{r, op}
-	if n := m.records[key]; n != nil {
-		return n
+	for _, n := range r.next {
+		if n.op == op {
+			return n
+		}
 	}
-	n := &record{recordKey: key, values: r.values, open: op != opRecorded}
+	n := &record{before: r, op: op, values: r.values, open: op != opRecorded}
 	switch op {
 	case opRecord:
 		for v := r.values; v != nil; v = v.next {
@@ -92,16 +89,10 @@ func (m *machine) recordOp(r *record, op int16) *record {
 			}
 		}
 	}
-	if m.records == nil {
-		m.records = make(map[recordKey]*record)
-	}
-	m.records[key] = n
+	r.next = append(r.next, n)
 	m.bytes += int64(160 + 16*cap(n.rest))
 	return n
 }
-
-// noRecord is the record before the first value.
-var noRecord = &record{}
 
 // text is the value that is being read.
 func (r *record) text() string {
@@ -139,7 +130,7 @@ func (m *machine) recordStep(k *frameKey, s *step) bool {
 	if s.kind == stepRecord {
 		r := k.rec
 		if r == nil {
-			r = noRecord
+			r = m.net.values
 		}
 		k.rec = m.recordOp(r, opRecord)
 		return m.free(k.rec, s.to)
@@ -158,61 +149,72 @@ func (m *machine) recordByte(k *frameKey, b byte) bool {
 	return m.free(k.rec, k.st)
 }
 
-// recording says how the records of a position are treated by its split.
-type recording uint8
-
-const (
-	recordsNone    recording = iota // there are none
-	recordsExact                    // the shape is for these values only
-	recordsBlurred                  // the shape is for all values
-)
-
-// recordingOf is the treatment of a relative position with the given tops.
-func (m *machine) recordingOf(tops []*frame) recording {
-	res := recordsNone
-	if !m.net.records {
-		return res
-	}
-	for _, f := range tops {
+// isBlurred reports whether a position with the given tops has records of shapes.
+func (m *machine) isBlurred(tops []*frame) bool {
+	return m.net.values != nil && slices.ContainsFunc(tops, func(f *frame) bool {
 		for ; f.depth > 0; f = f.parent {
-			switch {
-			case f.rec == nil:
-			case f.rec.blurred():
-				return recordsBlurred
-			default:
-				res = recordsExact
+			if f.rec != nil && f.rec.blurred() {
+				return true
 			}
 		}
-	}
-	return res
+		return false
+	})
 }
 
-// blur decides how to treat the position with the given tops, above base. contested is
-// the frame that reads a value that may still become equal to an earlier one; nil if
-// there is none.
-func (m *machine) blur(tops []*frame, base *frame) (how recording, contested *frame) {
-	if !m.net.records {
-		return recordsNone, nil
-	}
-	for _, top := range tops {
-		for f := top; f != base; f = f.parent {
-			if f.rec == nil {
-				continue
-			}
-			how = max(how, recordsBlurred)
-			if !f.rec.open || len(f.rec.rest) == 0 {
-				continue
-			}
-			if contested != nil {
-				return recordsExact, nil
-			}
-			contested = f
+// recordsAbove reports whether a frame of the stack top above base has a record.
+func recordsAbove(top, base *frame) bool {
+	for f := top; f != base; f = f.parent {
+		if f.rec != nil {
+			return true
 		}
 	}
-	if contested != nil && !m.apart(contested, tops) {
-		return recordsExact, nil
+	return false
+}
+
+// recordParts divides tops, which are above base, so that the mask of each part can be made
+// with a shape that forgets values: stacks without records, whose shapes are not concerned,
+// and stacks whose values may still become equal to earlier ones, each by itself. The mask of
+// tops is the union of those of the parts. It is nil if there is nothing to divide.
+func (m *machine) recordParts(tops []*frame, base *frame) [][]*frame {
+	var plain, recorded, contested []*frame
+	for _, top := range tops {
+		switch {
+		case !recordsAbove(top, base):
+			plain = append(plain, top)
+		case top.rec != nil && len(top.rec.rest) > 0:
+			contested = append(contested, top)
+			fallthrough
+		default:
+			recorded = append(recorded, top)
+		}
 	}
-	return how, contested
+	switch {
+	case len(recorded) == 0:
+		return nil
+	case len(plain) > 0:
+		return [][]*frame{plain, recorded}
+	case len(contested) == 0 || len(contested) == 1 && m.apart(contested[0], tops):
+		return nil
+	}
+	parts := make([][]*frame, 0, len(contested)+1)
+	for _, f := range contested {
+		parts = append(parts, []*frame{f})
+	}
+	if len(recorded) > len(contested) {
+		free := slices.DeleteFunc(recorded, func(f *frame) bool { return slices.Contains(contested, f) })
+		parts = append(parts, free)
+	}
+	return parts
+}
+
+// contested is the one of tops whose value may still become equal to an earlier one, or nil.
+func contested(tops []*frame) *frame {
+	for _, f := range tops {
+		if f.rec != nil && len(f.rec.rest) > 0 {
+			return f
+		}
+	}
+	return nil
 }
 
 // apart reports whether no byte that f reads is read by another one of tops, so that a
@@ -224,17 +226,21 @@ func (m *machine) apart(f *frame, tops []*frame) bool {
 			bytes[b] = true
 		}
 	}
-	for _, top := range tops {
-		if top == f {
-			continue
-		}
-		for _, e := range m.net.at(top.st).edges {
-			if slices.Contains(bytes[e.lo:int(e.hi)+1], true) {
-				return false
-			}
+	return !slices.ContainsFunc(tops, func(top *frame) bool {
+		return top != f && slices.ContainsFunc(m.net.at(top.st).edges, func(e edge) bool { return slices.Contains(bytes[e.lo:int(e.hi)+1], true) })
+	})
+}
+
+// fillParts writes the mask of a position that is the union of others.
+func (m *machine) fillParts(parts []*position, mask []uint32, pace Pace) {
+	part := make([]uint32, len(mask))
+	m.fill(parts[0], mask, pace)
+	for _, p := range parts[1:] {
+		m.fill(p, part, pace)
+		for i, w := range part {
+			mask[i] |= w
 		}
 	}
-	return slices.Contains(tops, f)
 }
 
 // blurRecord makes equal what no shape may depend on.

@@ -27,6 +27,7 @@ var distinctSpecs = []string{
 	`{"type":"object","properties":{"a":{"type":"array","uniqueItems":true,"items":{"type":"string"}},"b":{"type":"array","uniqueItems":true,"items":{"enum":["a","b"]}}}}`,
 	`{"anyOf":[{"type":"array","uniqueItems":true,"items":{"enum":["a","ab",1]}},{"type":"array","items":{"type":"string","maxLength":1}}]}`,
 	`{"anyOf":[{"type":"array","uniqueItems":true,"items":{"type":"string"},"maxItems":3},{"type":"array","uniqueItems":true,"items":{"type":["string","integer"]},"minItems":3}]}`,
+	`{"anyOf":[{"type":"array","uniqueItems":true,"items":{"type":"string","pattern":"^a*b?$"}},{"type":"array","items":{"type":"string","pattern":"^a?b?$"}},{"type":"array","uniqueItems":true,"items":{"type":"string","pattern":"^b?a?b?$"}}]}`,
 	`{"type":"array","items":{"type":"array","uniqueItems":true,"items":{"type":"string","maxLength":1}}}`,
 	`{"type":"object","properties":{"b":{"type":"integer"}},"minProperties":4,"additionalProperties":{"type":"integer"}}`,
 	`{"type":"array","uniqueItems":true,"items":{"type":"array"}}`,
@@ -68,7 +69,7 @@ func crossingVocabulary(t *testing.T) *Vocabulary {
 // everything that was built has been dropped, and no text gets into a dead end.
 func TestDistinctMasksEqualReference(t *testing.T) {
 	voc := crossingVocabulary(t)
-	contested, ended := 0, 0
+	c := &distinctWalks{}
 	for k, text := range distinctSpecs {
 		for _, o := range []Options{{}, {DisableAnyWhitespace: true}, {WhitespacePattern: "[ \n]?"}} {
 			spec := schema(text)
@@ -79,32 +80,39 @@ func TestDistinctMasksEqualReference(t *testing.T) {
 				continue
 			}
 			for walk := range 2 {
-				rng := rand.New(rand.NewPCG(uint64(k), uint64(walk)))
-				w := newRandomWalk(t, text, g, rng)
-				want := make([]uint32, voc.words())
-				for range 30 {
-					w.fill()
-					w.checkMask(want)
-					if sp := w.m.at.split.Load(); sp != nil && sp.contested != nil {
-						contested++
-					}
-					if rng.IntN(40) == 0 {
-						g.m.mu.Lock()
-						g.m.forget()
-						g.m.mu.Unlock()
-					}
-					if !w.accept(likely(w)) {
-						ended++
-						checkDistinct(t, text, w.text)
-						break
-					}
-				}
+				c.walk(newRandomWalk(t, text, g, rand.New(rand.NewPCG(uint64(k), uint64(walk)))))
 			}
 		}
 	}
-	t.Logf("%d contested masks, %d texts ended", contested, ended)
-	if contested < 150 || ended < 20 {
-		t.Errorf("%d contested masks, %d texts ended: too few to tell", contested, ended)
+	t.Logf("%d masks were contested, %d had parts, %d texts ended", c.contested, c.parts, c.ended)
+	if c.contested < 150 || c.parts < 10 || c.ended < 20 {
+		t.Error("too few to tell")
+	}
+}
+
+// distinctWalks counts what random walks have met.
+type distinctWalks struct{ contested, parts, ended int }
+
+func (c *distinctWalks) walk(w *randomWalk) {
+	want := make([]uint32, w.v.words())
+	for range 30 {
+		w.fill()
+		w.checkMask(want)
+		if sp := w.m.at.split.Load(); sp != nil && sp.contested != nil {
+			c.contested++
+		} else if sp != nil && sp.parts != nil {
+			c.parts++
+		}
+		if w.rng.IntN(40) == 0 {
+			w.m.m.mu.Lock()
+			w.m.m.forget()
+			w.m.m.mu.Unlock()
+		}
+		if !w.accept(likely(w)) {
+			c.ended++
+			checkDistinct(w.t, w.name, w.text)
+			return
+		}
 	}
 }
 
@@ -196,4 +204,33 @@ func numbered(n int) string {
 		items[i] = fmt.Sprintf("%q", fmt.Sprint(i))
 	}
 	return "[" + strings.Join(items, ",") + "]"
+}
+
+// TestAmbiguousDistinctMasks: where one reading of a text has to differ and another has not,
+// or two remember different values, the masks are right at every byte.
+func TestAmbiguousDistinctMasks(t *testing.T) {
+	voc := crossingVocabulary(t)
+	for _, c := range []struct{ schema, text string }{
+		{`{"anyOf":[{"type":"array","uniqueItems":true,"items":{"enum":["a","ab",1]}},{"type":"array","items":{"type":"string","maxLength":1}}]}`, `["a", "a", "b"`},
+		{`{"anyOf":[{"type":"array","uniqueItems":true,"items":{"type":"string"},"maxItems":3},{"type":"array","items":{"type":"string","minLength":1}}]}`, `["ab", "a", "ab", "ab"`},
+		{`{"anyOf":[{"type":"array","uniqueItems":true,"prefixItems":[{"type":"string"}],"items":{"type":"string"}},{"type":"array","prefixItems":[true],"items":{"type":"array","uniqueItems":true,"items":{"type":"string"}}},
+			{"type":"array","prefixItems":[true],"items":{"anyOf":[{"type":"string"},{"type":"array","items":{"type":"string"}}]}}]}`, `["ab", "ab", ["a", "a"], "ab"`},
+		{`{"anyOf":[{"type":"array","uniqueItems":true,"items":{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"}},"required":["a"],"additionalProperties":false}},{"type":"array","uniqueItems":true,"items":{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"}},"required":["b"],"additionalProperties":false}}]}`, `[{"a":"a","b":"a"},{"a":"a","b":"ab"},{"a":"a","b":"b"`},
+	} {
+		m := mustCompile(t, schema(c.schema), voc).NewMatcher()
+		got, want := make([]uint32, voc.words()), make([]uint32, voc.words())
+		for i := range len(c.text) {
+			if err := m.Fill(got); err != nil {
+				t.Fatal(err)
+			}
+			referenceMask(m, want)
+			if diff := maskDifference(voc, got, want); diff != "" {
+				t.Errorf("%s: after %s: %s", c.schema, c.text[:i], diff)
+				break
+			}
+			if !m.Accept(int32(c.text[i])) {
+				t.Fatalf("%s: rejects %s", c.schema, c.text[:i+1])
+			}
+		}
+	}
 }

@@ -187,8 +187,22 @@ func (d *document) resolve(from *object, key, ref string) any {
 		}
 		return o
 	}
-	base, path := d.bases[from], ""
-	for part := range strings.SplitSeq(unpercent(fragment)[1:], "/") {
+	to, ok := d.follow(v, fragment, d.bases[from])
+	if !ok && v != d.root {
+		// A pointer begins at the schema with the base URI. Many authors mean the document.
+		to, ok = d.follow(d.root, fragment, "")
+	}
+	if !ok {
+		fail(ErrInvalid, at, "%s %q leads nowhere", key, ref)
+	}
+	return to
+}
+
+// follow returns what the JSON pointer leads to from v, whose base URI is base. It reports false
+// if there is nothing.
+func (d *document) follow(v any, pointer, base string) (any, bool) {
+	path := ""
+	for part := range strings.SplitSeq(unpercent(pointer)[1:], "/") {
 		part = strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
 		found := false
 		if o, ok := v.(*object); ok {
@@ -203,7 +217,7 @@ func (d *document) resolve(from *object, key, ref string) any {
 			}
 		}
 		if !found {
-			fail(ErrInvalid, at, "%s %q leads nowhere", key, ref)
+			return nil, false
 		}
 		path = stepPath(path, part)
 	}
@@ -212,7 +226,7 @@ func (d *document) resolve(from *object, key, ref string) any {
 			d.index(o, path, base)
 		}
 	}
-	return v
+	return v, true
 }
 
 // unpercent decodes the percent-encoding of a URI.

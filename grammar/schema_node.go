@@ -87,8 +87,9 @@ type objectRules struct {
 	names       []string // declared ones, in the order of the schema
 	declared    map[string]any
 	patterns    []patternRule
-	additional  any  // nil: anything
-	implied     bool // additional is false because of document.closed; it then applies only to names that no schema of a set declares
+	set         *patternSet // of patterns; nil: not needed yet
+	additional  any         // nil: anything
+	implied     bool        // additional is false because of document.closed; it then applies only to names that no schema of a set declares
 	required    []string
 	keys        any      // propertyNames, nil: anything
 	mentioned   []string // names that a negation or a condition speaks of: they are in declared, and have no place in the order

@@ -1,6 +1,9 @@
 package grammar
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // members are the properties that objects of an alternative may have.
 type members struct {
@@ -85,19 +88,30 @@ func (s *schemas) underNode(n *schemaNode, name string) []any {
 	if found {
 		set = append(set, v)
 	}
-	if len(n.props.patterns) > 0 {
-		s.b.spend(len(n.props.patterns) * (1 + len(name)/4))
-		path := stepPath(n.path, "patternProperties")
-		for _, p := range n.props.patterns {
-			if s.search(p.pattern, path).match(name) {
-				set, found = append(set, p.schema), true
-			}
-		}
+	for _, i := range s.matching(n, name) {
+		set, found = append(set, n.props.patterns[i].schema), true
 	}
 	if found || n.props.additional == nil || n.props.implied {
 		return set
 	}
 	return append(set, n.props.additional)
+}
+
+// matching are the entries of patternProperties of n that name matches.
+func (s *schemas) matching(n *schemaNode, name string) []int32 {
+	r := &n.props
+	if len(r.patterns) == 0 {
+		return nil
+	}
+	if r.set == nil {
+		path := stepPath(n.path, "patternProperties")
+		searches := make([]*dfa, len(r.patterns))
+		for i, p := range r.patterns {
+			searches[i] = s.search(p.pattern, path)
+		}
+		r.set = s.newPatternSet(allDFA(), searches, path)
+	}
+	return r.set.match(name)
 }
 
 // undeclared works out the classes of names that are not declared. Names that match
@@ -106,11 +120,11 @@ func (s *schemas) undeclared(a alternative, m *members) []undeclaredNames {
 	c := &nameClasses{s: s, a: a}
 	c.collectPatterns()
 	if len(c.patterns) == 0 {
-		if _, ok := s.undeclaredUnder(a, nil); !ok {
+		if _, ok := c.under(nil); !ok {
 			return nil
 		}
 	}
-	c.split(c.names(m), 0, nil)
+	c.split(c.names(m))
 	return c.res
 }
 
@@ -119,22 +133,37 @@ type nameClasses struct {
 	s        *schemas
 	a        alternative
 	patterns []string // of patternProperties
-	paths    []string // of the patterns
-	any      bool     // every name is undeclared and allowed
+	rules    [][]patternOf
+	number   map[string]int32 // of a pattern
+	any      bool             // every name is undeclared and allowed
 	res      []undeclaredNames
 }
 
+// patternOf is an entry of patternProperties in a schema, of a's nodes the one with that index.
+type patternOf struct {
+	node, entry int
+	schema      any
+}
+
 func (c *nameClasses) collectPatterns() {
-	listed := make(map[string]bool)
-	for _, n := range c.a {
+	c.number = make(map[string]int32)
+	for i, n := range c.a {
 		c.s.b.spend(len(n.props.patterns))
-		for _, p := range n.props.patterns {
-			if !listed[p.pattern] {
-				listed[p.pattern] = true
-				c.patterns, c.paths = append(c.patterns, p.pattern), append(c.paths, stepPath(n.path, "patternProperties"))
+		for k, p := range n.props.patterns {
+			at, ok := c.number[p.pattern]
+			if !ok {
+				at = int32(len(c.patterns))
+				c.number[p.pattern] = at
+				c.patterns, c.rules = append(c.patterns, p.pattern), append(c.rules, nil)
 			}
+			c.rules[at] = append(c.rules[at], patternOf{i, k, p.schema})
 		}
 	}
+}
+
+// path is that of the patternProperties that pattern i is from.
+func (c *nameClasses) path(i int) string {
+	return stepPath(c.a[c.rules[i][0].node].path, "patternProperties")
 }
 
 // names is the language of the names that propertyNames allows and that are not
@@ -162,37 +191,43 @@ func (c *nameClasses) names(m *members) *dfa {
 	return c.s.combine(names, words, true, c.a[0].path)
 }
 
-// split splits names by the patterns from the k-th on. All of names match the patterns
-// in matched, and none of the others before the k-th.
-func (c *nameClasses) split(names *dfa, k int, matched []string) {
-	if names.empty() {
-		return
-	}
-	if k == len(c.patterns) {
-		if set, ok := c.s.undeclaredUnder(c.a, matched); ok {
-			if c.any && len(c.patterns) == 0 {
+// split splits names by the patterns.
+func (c *nameClasses) split(names *dfa) {
+	if len(c.patterns) == 0 {
+		if set, ok := c.under(nil); ok && !names.empty() {
+			if c.any {
 				names = nil
 			}
 			c.res = append(c.res, undeclaredNames{names: names, set: set})
 		}
 		return
 	}
-	d := c.s.search(c.patterns[k], c.paths[k])
-	c.split(c.s.combine(names, d, false, c.paths[k]), k+1, append(slices.Clip(matched), c.patterns[k]))
-	c.split(c.s.combine(names, d, true, c.paths[k]), k+1, matched)
+	searches := make([]*dfa, len(c.patterns))
+	for i, p := range c.patterns {
+		searches[i] = c.s.search(p, c.path(i))
+	}
+	sets, languages := c.s.newPatternSet(names, searches, c.path(0)).classes()
+	for i, matched := range sets {
+		if set, ok := c.under(matched); ok {
+			c.res = append(c.res, undeclaredNames{names: languages[i], set: set})
+		}
+	}
 }
 
-// undeclaredUnder are the schemas that hold for an undeclared property whose name
-// matches the given patterns. It reports false if there may be no such property.
-func (s *schemas) undeclaredUnder(a alternative, matched []string) ([]any, bool) {
+// under are the schemas that hold for an undeclared property whose name matches the given
+// patterns. It reports false if there may be no such property.
+func (c *nameClasses) under(matched []int32) ([]any, bool) {
+	var rules []patternOf
+	for _, i := range matched {
+		rules = append(rules, c.rules[i]...)
+	}
+	slices.SortFunc(rules, func(a, b patternOf) int { return cmp.Or(a.node-b.node, a.entry-b.entry) })
+	c.s.b.spend(len(rules) + len(c.a))
 	var set []any
-	for _, n := range a {
+	for i, n := range c.a {
 		found := false
-		s.b.spend(len(n.props.patterns) * (1 + len(matched)/8))
-		for _, p := range n.props.patterns {
-			if slices.Contains(matched, p.pattern) {
-				set, found = append(set, p.schema), true
-			}
+		for ; len(rules) > 0 && rules[0].node == i; rules = rules[1:] {
+			set, found = append(set, rules[0].schema), true
 		}
 		if !found && n.props.additional != nil {
 			set = append(set, n.props.additional)

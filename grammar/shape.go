@@ -38,7 +38,8 @@ type split struct {
 	base *frame
 	cont *position // where a text is when base has been popped; dead if base is a bottom
 
-	contested *frame // the frame whose values machine.subtract takes out of the mask; nil: none
+	contested *frame      // the frame whose values machine.subtract takes out of the mask; nil: none
+	parts     []*position // the mask is the union of theirs; nil: it is made from rel
 }
 
 // poppingToken is a token that pops the base. The bytes from cut on follow the pop.
@@ -72,6 +73,11 @@ func (m *machine) fill(p *position, mask []uint32, pace Pace) {
 		return
 	}
 	sp := m.splitOf(p)
+	if sp.parts != nil {
+		m.fillParts(sp.parts, mask, pace)
+		p.filled.Store(true)
+		return
+	}
 	sh := m.shapeOf(sp.rel, pace)
 	sh.load(mask)
 	if sp.contested != nil {
@@ -158,19 +164,22 @@ func (m *machine) splitOf(p *position) *split {
 	for _, f := range p.tops[1:] {
 		base = commonFrame(base, f.parent)
 	}
-	values, contested := m.blur(p.tops, base)
-	counters := m.clip
-	if values == recordsBlurred {
-		counters = func(k frameKey) frameKey { return blurRecord(m.clip(k)) }
+	sp := &split{base: base, cont: dead}
+	for _, tops := range m.recordParts(p.tops, base) {
+		sp.parts = append(sp.parts, m.position(tops, false, false))
+	}
+	if sp.parts != nil {
+		p.split.Store(sp)
+		return sp
 	}
 	tops := make([]*frame, len(p.tops))
 	for i, f := range p.tops {
-		tops[i] = m.rebase(f, base, counters)
+		tops[i] = m.rebase(f, base, m.clip)
 	}
 	slices.SortFunc(tops, func(a, b *frame) int { return int(a.id) - int(b.id) })
 	tops = slices.Compact(tops) // clip may have made two of them equal
-	sp := &split{rel: m.position(tops, false, false), base: base, cont: dead, contested: contested}
-	if values == recordsBlurred {
+	sp.rel, sp.contested = m.position(tops, false, false), contested(p.tops)
+	if sp.rel.blurred {
 		sp.cont = p // the tokens that pop are walked as a whole
 	} else if base.depth > 0 {
 		sp.cont = m.close(append(m.pending[:0], base))
@@ -217,5 +226,5 @@ func (m *machine) clip(k frameKey) frameKey {
 	if k.left > far {
 		k.left = -1
 	}
-	return k
+	return blurRecord(k)
 }

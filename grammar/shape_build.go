@@ -40,7 +40,7 @@ func (w *trieWalk) release() {
 func (m *machine) build(x *position, nested int) *shape {
 	w := walks.Get().(*trieWalk)
 	defer w.release()
-	w.m, w.visitLimit, w.blurred = m, m.visits.Load()+m.maxVisits, x.values == recordsBlurred
+	w.m, w.visitLimit, w.blurred = m, m.visits.Load()+m.maxVisits, x.blurred
 	template := m.template(x, nested)
 	if template == nil {
 		w.walkAll(x)

@@ -206,9 +206,6 @@ const (
 // they come up. So the masks of a pattern are built once for all grammars that have
 // it, and once for a grammar that has it twice. It is "" if it would be too long.
 func (m *machine) outline(rel *position) string {
-	if rel.values == recordsExact {
-		return ""
-	}
 	var list []int32 // the grammar's own states, in the order of their numbers here
 	k := binary.AppendUvarint(make([]byte, 0, 512), uint64(len(rel.tops)))
 	state := func(st int32) {

@@ -16,7 +16,7 @@ import (
 // far from their limits, or the loop that x gets into on most bytes (the rest of a
 // string, free text). It is nil if there is none.
 func (m *machine) template(x *position, nested int) *position {
-	if nested > 2 || x.values != recordsNone {
+	if nested > 2 || x.blurred {
 		return nil
 	}
 	var z *position
