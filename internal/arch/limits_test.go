@@ -228,6 +228,7 @@ var limitRows = map[string]string{
 	"grammar.Default.MaxStates":               "a constraint: states",
 	"grammar.Default.MaxWork":                 "a constraint: states",
 	"grammar.maxAlternatives":                 "a constraint: nesting",
+	"grammar.maxDemands":                      "a constraint: nesting",
 	"grammar.maxDepth":                        "a constraint: nesting",
 	"grammar.maxDigits":                       "a constraint: nesting",
 	"grammar.maxRepeat":                       "a constraint: nesting",
