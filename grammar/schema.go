@@ -20,7 +20,8 @@ type schemas struct {
 	verdicts   map[string]verdict
 	languages  map[string]*language
 	valueRules map[string]int32
-	emptyTexts map[string]bool // whether no string satisfies rules, by their keys
+	texts      map[textKey]*dfa // see textsOf
+	emptyTexts map[string]bool  // whether no string satisfies rules, by their keys
 	depth      int
 	negative   int  // negations around the schema that a constant is validated against
 	oneOfAny   bool // every oneOf may be read as anyOf
@@ -77,7 +78,7 @@ func (s *schemas) attempt(f func()) (ok bool) {
 func newSchemas(b *builder, schema any, path string, o Options) *schemas {
 	s := &schemas{b: b, d: newDocument(schema, path, o, b.meter), rules: make(map[string]int32),
 		verdicts: make(map[string]verdict), languages: make(map[string]*language), valueRules: make(map[string]int32),
-		emptyTexts: make(map[string]bool), oneOfAny: o.OneOfAny}
+		texts: make(map[textKey]*dfa), emptyTexts: make(map[string]bool), oneOfAny: o.OneOfAny}
 	switch {
 	case o.WhitespacePattern != "":
 		s.ws = b.whitespace(o.WhitespacePattern)
@@ -166,7 +167,11 @@ func (s *schemas) value(set []any) int32 {
 	s.rules[key] = r
 	end := s.b.state()
 	s.b.accept(end)
-	for _, a := range s.expand(set, true) {
+	alternatives := s.expand(set, true)
+	if n := s.mergeTexts(set, alternatives); n != nil {
+		alternatives = []alternative{{n}}
+	}
+	for _, a := range alternatives {
 		s.b.eps(s.alternative(s.b.start(r), a), end)
 	}
 	return r

@@ -91,7 +91,7 @@ func (s *schemas) holdsText(v string, n *schemaNode) bool {
 		fail(ErrUnsupported, r.unknown, "this format cannot be enforced")
 	}
 	length := int64(utf8.RuneCountInString(v))
-	if s.negative > 0 && n.text.format != "" && !s.format(n.text.format).dfa.match(v) {
+	if l := s.format(n.text.format); s.negative > 0 && l != nil && !l.dfa.match(v) {
 		alternative{{kinds: kindString, undeniable: &undeniable{kindString, stepPath(n.path, "format"), "format"}}}.refuse()
 	}
 	return length >= r.least && (r.most < 0 || length <= r.most) &&

@@ -47,8 +47,11 @@ func (s *schemas) exclude(r *stringRules, a alternative) {
 			words = append(words, n.excluded.words...)
 			r.path = n.path
 		}
+		if n.text.in != nil {
+			r.langs, r.path = append(r.langs, n.text.in), n.path
+		}
 		for _, p := range n.text.not {
-			if l := s.complement(s.pattern(p.pattern, p.path)); !slices.Contains(r.langs, l) {
+			if l := s.others(s.pattern(p.pattern, p.path)); !slices.Contains(r.langs, l) {
 				r.langs, r.path = append(r.langs, l), p.path
 			}
 		}
@@ -58,8 +61,8 @@ func (s *schemas) exclude(r *stringRules, a alternative) {
 	}
 }
 
-// complement is the language of the texts that are not in l.
-func (s *schemas) complement(l *language) *language {
+// others is the language of the texts that are not in l.
+func (s *schemas) others(l *language) *language {
 	name := "!" + l.name
 	c := s.languages[name]
 	if c == nil {

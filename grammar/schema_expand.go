@@ -59,6 +59,11 @@ func (e *expansion) grow(have alternative, set []any, open []choice) {
 		e.constants(have)
 		return
 	}
+	if len(open) > 0 {
+		if n := e.onlyTexts(have, open); n != nil {
+			have, open = append(have, n), nil
+		}
+	}
 	if before > 0 && (len(open) > 0 || e.derived) && e.s.contradiction(have, before) {
 		return
 	}

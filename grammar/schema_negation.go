@@ -220,7 +220,7 @@ func (g *negation) undeniables() {
 	if !ok {
 		return
 	}
-	for _, key := range []string{"uniqueItems", "minContains", "maxContains", "unevaluatedItems"} {
+	for _, key := range []string{"uniqueItems", "contains", "unevaluatedItems"} {
 		if v, ok := o.m[key]; ok && v != false && !(key == "uniqueItems" && g.of.array.most >= 0 && g.of.array.most <= 1) && !(key == "unevaluatedItems" && v == true) {
 			g.denied(kindArray, key)
 		}
@@ -327,7 +327,7 @@ func (g *negation) texts() {
 	for _, p := range t.not {
 		g.strings = append(g.strings, func(n *schemaNode) { n.text.pattern, n.text.hasPattern = p.pattern, true })
 	}
-	if t.format != "" {
+	if _, known := slices.BinarySearch(formatNames, t.format); known {
 		// The languages of formats are less than what the standards allow, so what is not in
 		// them may be valid all the same.
 		g.denied(kindString, "format")
@@ -397,9 +397,6 @@ func (g *negation) items() {
 			}
 			n.array.items = g.d.negate(a.some.is)
 		})
-	}
-	if o, ok := g.of.json.(*object); ok && o.m["contains"] != nil && o.m["minContains"] == nil && o.m["maxContains"] == nil {
-		g.arrays = append(g.arrays, func(n *schemaNode) { n.array.items = g.d.negate(o.m["contains"]) })
 	}
 }
 

@@ -59,6 +59,7 @@ type textRules struct {
 	hasPattern  bool
 	format      string
 	not         []patternAt // patterns that must not match anywhere in the string
+	in          *language   // nil: any
 }
 
 // patternAt is a pattern with the path of the keyword that it is from.
