@@ -35,7 +35,22 @@ var hostileSpecs = map[string]func(n size) Spec{
 	"enum of objects": func(n size) Spec { return schema(`{"enum":[` + n.list(`{"a":%d}`) + `]}`) },
 	"anyOf":           func(n size) Spec { return schema(`{"anyOf":[` + n.list(`{"type":"string","const":"w%d"}`) + `]}`) },
 	"oneOf":           func(n size) Spec { return schema(`{"oneOf":[` + n.list(`{"type":"string","const":"w%d"}`) + `]}`) },
-	"allOf":           func(n size) Spec { return schema(`{"type":"string","allOf":[` + n.list(`{"maxLength":1%d}`) + `]}`) },
+	"conditions": func(n size) Spec {
+		return schema(`{"type":"object","properties":{"t":{"type":"string"}},"required":["t"],"allOf":[` + n.list(`{"if":{"properties":{"t":{"const":"v%d"}}},"then":{"required":["x%d"]}}`) + `]}`)
+	},
+	"dependencies": func(n size) Spec {
+		return schema(`{"type":"object","dependentRequired":{` + n.list(`"n%d":["m%d"]`) + `}}`)
+	},
+	"one of required":  func(n size) Spec { return schema(`{"type":"object","oneOf":[` + n.list(`{"required":["n%d"]}`) + `]}`) },
+	"one of patterns":  func(n size) Spec { return schema(`{"type":"string","oneOf":[` + n.list(`{"pattern":"x%d"}`) + `]}`) },
+	"not enum":         func(n size) Spec { return schema(`{"type":"string","not":{"enum":[` + n.list(`"n%d"`) + `]}}`) },
+	"not enum objects": func(n size) Spec { return schema(`{"not":{"enum":[` + n.list(`{"a":%d}`) + `]}}`) },
+	"not required":     func(n size) Spec { return schema(`{"type":"object","not":{"required":[` + n.list(`"n%d"`) + `]}}`) },
+	"not properties": func(n size) Spec {
+		return schema(`{"type":"object","not":{"properties":{` + n.list(`"n%d":{"type":"string"}`) + `}}}`)
+	},
+	"negations": func(n size) Spec { return schema(`{"allOf":[` + n.list(`{"not":{"const":"n%d"}}`) + `]}`) },
+	"allOf":     func(n size) Spec { return schema(`{"type":"string","allOf":[` + n.list(`{"maxLength":1%d}`) + `]}`) },
 	"prefixItems": func(n size) Spec {
 		return schema(`{"type":"array","prefixItems":[` + n.list(`{"type":"string"}`) + `]}`)
 	},
