@@ -9,6 +9,8 @@ import (
 // quadratic are the constraints of hostileSpecs whose compilation takes time with the square
 // of their size or more. They end when their budget is spent. All others are linear.
 var quadratic = []string{
+	"conditions", "one of required", "one of patterns", // each case has the negations of the others
+	"dependencies", "not enum objects", // cases are multiplied out, until there are too many
 	"groups", "rules in a row", // each of n optional parts can be followed by each later one
 }
 

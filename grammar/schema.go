@@ -27,8 +27,9 @@ type schemas struct {
 	relaxable   bool                      // there are some
 	distinct    map[string]*distinctItems // of each set of schemas, by its key
 	scalarTexts map[string]*valueTexts
-	emptyTexts  map[string]bool // whether no string satisfies rules, by their keys
-	proving     int // proofs under way that no value satisfies a set
+	emptyTexts  map[string]bool  // whether no string satisfies rules, by their keys
+	proving     int              // proofs under way that no value satisfies a set
+	texts       map[textKey]*dfa // see textsOf
 }
 
 // maxAlternatives bounds the combinations of anyOf and oneOf for one value.
@@ -80,7 +81,7 @@ func (s *schemas) attempt(f func()) (ok bool) {
 func newSchemas(b *builder, schema any, path string, o Options) *schemas {
 	s := &schemas{b: b, d: newDocument(schema, path, o, b.meter), rules: make(map[string]int32),
 		verdicts: make(map[string]verdict), languages: make(map[string]*language), valueRules: make(map[string]int32),
-		emptyTexts: make(map[string]bool), oneOfAny: o.OneOfAny}
+		texts: make(map[textKey]*dfa), emptyTexts: make(map[string]bool), oneOfAny: o.OneOfAny}
 	switch {
 	case o.WhitespacePattern != "":
 		s.ws = b.whitespace(o.WhitespacePattern)
@@ -185,7 +186,11 @@ func (s *schemas) value(set []any) int32 {
 	s.rules[key] = r
 	end := s.b.state()
 	s.b.accept(end)
-	for _, a := range s.expand(set, true) {
+	alternatives := s.expand(set, true)
+	if n := s.mergeTexts(set, alternatives); n != nil {
+		alternatives = []alternative{{n}}
+	}
+	for _, a := range alternatives {
 		s.b.eps(s.alternative(s.b.start(r), a), end)
 	}
 	return r

@@ -95,22 +95,7 @@ func (s *schemas) holdsLocal(v any, n *schemaNode, depth int) bool {
 		}
 		return k&kind != 0 && n.numbers.contains(r)
 	case string:
-		if k&kindString == 0 {
-			return false
-		}
-		r := s.stringRules(alternative{n})
-		length := int64(utf8.RuneCountInString(v))
-		if s.negative > 0 && s.disputed(v, n.text.format) {
-			alternative{{kinds: kindString, undeniable: &undeniable{kindString, stepPath(n.path, "format"), "format"}}}.refuse()
-		}
-		return length >= r.least && (r.most < 0 || length <= r.most) &&
-			!slices.ContainsFunc(r.langs, func(l *language) bool {
-				d := s.automaton(l)
-				if d == nil {
-					fail(ErrUnsupported, r.path, "the pattern needs too many states here")
-				}
-				return !d.match(v)
-			})
+		return k&kindString != 0 && s.holdsText(v, n)
 	case []any:
 		return k&kindArray != 0 && s.holdsArray(v, n, depth)
 	case *object:
@@ -123,6 +108,23 @@ func (s *schemas) holdsLocal(v any, n *schemaNode, depth int) bool {
 func (s *schemas) disputed(v, format string) bool {
 	l := s.format(format)
 	return l != nil && !l.dfa.match(v) && s.wide(l).match(v)
+}
+
+// holdsText reports whether the string v satisfies the keywords for strings of n.
+func (s *schemas) holdsText(v string, n *schemaNode) bool {
+	r := s.stringRules(alternative{n})
+	length := int64(utf8.RuneCountInString(v))
+	if s.negative > 0 && s.disputed(v, n.text.format) {
+		alternative{{kinds: kindString, undeniable: &undeniable{kindString, stepPath(n.path, "format"), "format"}}}.refuse()
+	}
+	return length >= r.least && (r.most < 0 || length <= r.most) &&
+		!slices.ContainsFunc(r.langs, func(l *language) bool {
+			d := s.automaton(l)
+			if d == nil {
+				fail(ErrUnsupported, r.path, "the pattern needs too many states here")
+			}
+			return !d.match(v)
+		})
 }
 
 // listed reports whether v is one of the values of n.enum.

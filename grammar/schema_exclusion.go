@@ -47,12 +47,15 @@ func (s *schemas) exclude(r *stringRules, a alternative) {
 			words = append(words, n.excluded.words...)
 			r.path = n.path
 		}
+		if n.text.in != nil {
+			r.langs, r.path = append(r.langs, n.text.in), n.path
+		}
 		for _, p := range n.text.not {
 			var l *language
 			if p.format {
 				l = s.notFormat(p.pattern)
 			} else {
-				l = s.complement(s.pattern(p.pattern, p.path))
+				l = s.others(s.pattern(p.pattern, p.path))
 			}
 			if !slices.Contains(r.langs, l) {
 				r.langs, r.path = append(r.langs, l), p.path
@@ -64,8 +67,8 @@ func (s *schemas) exclude(r *stringRules, a alternative) {
 	}
 }
 
-// complement is the language of the texts that are not in l.
-func (s *schemas) complement(l *language) *language {
+// others is the language of the texts that are not in l.
+func (s *schemas) others(l *language) *language {
 	name := "!" + l.name
 	c := s.languages[name]
 	if c == nil {

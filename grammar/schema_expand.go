@@ -51,13 +51,19 @@ type expansion struct {
 // have not been decided.
 func (e *expansion) grow(have alternative, set []any, open []choice) {
 	before := len(have)
-	have, open, ok := e.close(slices.Clone(have), set, slices.Clone(open))
+	e.s.b.spend(len(have) / 4)
+	have, open, ok := e.close(have, set, open)
 	if !ok || have.said() == 0 || len(open) == 0 && have.kinds() == 0 {
 		return
 	}
 	if len(open) > 0 && slices.ContainsFunc(have, func(n *schemaNode) bool { return n.enum != nil }) {
 		e.constants(have)
 		return
+	}
+	if len(open) > 0 {
+		if n := e.onlyTexts(have, open); n != nil {
+			have, open = append(have, n), nil
+		}
 	}
 	if before > 0 && (len(open) > 0 || e.derived) && e.s.contradiction(have, before) {
 		return
@@ -97,23 +103,33 @@ func (e *expansion) branch(have alternative, set []any, open []choice) {
 	}
 }
 
-// close adds to have the schemas of set and all that hold with them, and to open their
-// choices. It reports false if no value satisfies them.
+// close returns have with the schemas of set and all that hold with them, and open with
+// their choices. It reports false if no value satisfies them.
 func (e *expansion) close(have alternative, set []any, open []choice) (alternative, []choice, bool) {
+	have = append(make(alternative, 0, len(have)+2*len(set)+2), have...)
+	set, open = slices.Clip(set), slices.Clip(open) // the first append copies them
+	var index map[*schemaNode]bool                  // of have, if set is large
+	in := func(n *schemaNode) bool { return index[n] || index == nil && slices.Contains(have, n) }
 	for i := 0; i < len(set); i++ {
-		e.s.b.spend(1)
+		if e.s.b.spend(1); index == nil {
+			e.s.b.spend(len(have) / 16)
+			index = indexOf(have, len(set)-i)
+		}
 		n := e.s.d.node(set[i])
 		if n.never {
 			return nil, nil, false
 		}
-		if n == e.s.d.trueSchema || slices.Contains(have, n) {
+		if n == e.s.d.trueSchema || in(n) {
 			continue
 		}
-		if opposite := e.s.d.opposite(n); opposite != nil && slices.Contains(have, opposite) {
+		if opposite := e.s.d.opposite(n); opposite != nil && in(opposite) {
 			return nil, nil, false
 		}
 		have = append(have, n)
-		set = append(slices.Clip(set), n.also...)
+		if index != nil {
+			index[n] = true
+		}
+		set = append(set, n.also...)
 		if n.anyOf != nil {
 			open = append(open, choice{n, false, n.anyOf})
 		}
@@ -124,9 +140,23 @@ func (e *expansion) close(have alternative, set []any, open []choice) (alternati
 	return have, open, true
 }
 
+// indexOf returns the schemas of have for look-ups, or nil if so few are to come that it
+// would not pay.
+func indexOf(have alternative, more int) map[*schemaNode]bool {
+	if more <= 64 {
+		return nil
+	}
+	index := make(map[*schemaNode]bool, len(have)+more)
+	for _, n := range have {
+		index[n] = true
+	}
+	return index
+}
+
 // add hands on an alternative, unless it was there before.
 func (e *expansion) add(a alternative) {
 	if e.derived {
+		e.s.b.spend(len(a))
 		key := a.key()
 		if e.seen[key] {
 			return

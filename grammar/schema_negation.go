@@ -545,7 +545,7 @@ func (g *negation) combined() {
 		g.ways = append(g.ways, g.d.all(g.of.path, g.d.negated(l)...))
 		for i := range l {
 			for j := range i {
-				g.d.spend(1)
+				g.d.spend(8)
 				g.ways = append(g.ways, g.d.all(g.of.path, l[j], l[i]))
 			}
 		}

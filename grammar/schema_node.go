@@ -62,6 +62,7 @@ type textRules struct {
 	hasPattern  bool
 	format      string
 	not         []patternAt // patterns that must not match anywhere in the string, and formats
+	in          *language   // nil: any
 }
 
 // patternAt is a pattern, or the name of a format, with the path of the keyword that it is

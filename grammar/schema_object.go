@@ -75,6 +75,7 @@ func (s *schemas) members(a alternative) *members {
 // under are the schemas that hold for the value of property name.
 func (s *schemas) under(a alternative, name string) []any {
 	var set []any
+	s.b.spend(len(a) / 4)
 	for _, n := range a {
 		set = append(set, s.underNode(n, name)...)
 	}

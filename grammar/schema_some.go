@@ -139,6 +139,12 @@ func (s *schemas) noWitnessOf(a alternative, some *someProperty) bool {
 			return false
 		}
 	}
+	if !slices.ContainsFunc(a, func(n *schemaNode) bool { return len(n.props.patterns) > 0 || n.props.keys != nil }) {
+		// All undeclared names are alike. That there is one that the demand is about is not
+		// worth a look.
+		set, ok := (&nameClasses{s: s, a: a}).under(nil)
+		return !ok || s.empty(append(slices.Clip(set), some.is))
+	}
 	for _, class := range s.undeclared(a, m) {
 		if class.names != nil && s.combine(class.names, names, false, some.path).empty() {
 			continue

@@ -25,7 +25,7 @@ func (o *answerOptions) bind(f *flagSet, reasoningParser *string) {
 	f.BoolVar(&o.tools.ExcludeTools, "exclude-tools-when-tool-choice-none", false, "do not show a request's tools to the template if its tool_choice is \"none\"")
 	f.Var(&o.seed, "seed", "`number` from which the seeds of requests are made that give none; the same requests in the same order then have the same answers (default: such seeds are random)")
 	o.structured.reasoningParser = reasoningParser
-	f.Var(&o.structured, "structured-outputs-config", "`JSON` object with disable_any_whitespace, which makes all constrained JSON compact, enable_in_reasoning, by which constraints hold for thoughts, too, and reasoning_parser; also as --structured-outputs-config.KEY. vLLM's backend and disable_additional_properties are accepted and change nothing")
+	f.Var(&o.structured, "structured-outputs-config", "`JSON` object with disable_any_whitespace, which makes all constrained JSON compact, one_of_any, by which a oneOf that cannot be kept exactly is read as anyOf, enable_in_reasoning, by which constraints hold for thoughts, too, and reasoning_parser; also as --structured-outputs-config.KEY. vLLM's backend and disable_additional_properties are accepted and change nothing")
 	for _, key := range slices.Sorted(maps.Keys(structuredKeys)) {
 		f.VarPF(member{&o.structured, key}, "structured-outputs-config."+strings.ReplaceAll(key, "_", "-"), "", "").Hidden = true
 	}
@@ -101,6 +101,7 @@ var structuredKeys = map[string]func(c *structuredConfig, value string) error{
 		return nil
 	},
 	"disable_any_whitespace":        func(c *structuredConfig, value string) error { return parseBool(&c.NoWhitespace, value) },
+	"one_of_any":                    func(c *structuredConfig, value string) error { return parseBool(&c.OneOfAny, value) },
 	"enable_in_reasoning":           func(c *structuredConfig, value string) error { return parseBool(&c.InThoughts, value) },
 	"disable_additional_properties": func(_ *structuredConfig, value string) error { return parseBool(new(bool), value) },
 	"disable_fallback":              func(_ *structuredConfig, value string) error { return parseBool(new(bool), value) },

@@ -229,6 +229,7 @@ var limitRows = map[string]string{
 	"grammar.Default.MaxWork":                 "a constraint: states",
 	"grammar.maxAlternatives":                 "a constraint: nesting",
 	"grammar.maxContains":                     "a constraint: nesting",
+	"grammar.maxDemands":                      "a constraint: nesting",
 	"grammar.maxDepth":                        "a constraint: nesting",
 	"grammar.maxDigits":                       "a constraint: nesting",
 	"grammar.maxRepeat":                       "a constraint: nesting",

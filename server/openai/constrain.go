@@ -211,7 +211,8 @@ func spec(q *api.Constraint, defaults Constrained) grammar.Spec {
 		Schema: q.Schema, Text: q.Text, Choices: q.Choices,
 		// Strict: undeclared properties are not produced (docs/interface/chat-completions.md,
 		// section 8.3), so the option that forbids them is always kept.
-		Options: grammar.Options{Strict: true, DisableAnyWhitespace: q.DisableAnyWhitespace || defaults.NoWhitespace, DisableAdditionalProperties: q.DisableAdditionalProperties},
+		Options: grammar.Options{Strict: true, DisableAnyWhitespace: q.DisableAnyWhitespace || defaults.NoWhitespace,
+			DisableAdditionalProperties: q.DisableAdditionalProperties, OneOfAny: defaults.OneOfAny},
 	}
 	if q.WhitespacePattern != nil {
 		s.WhitespacePattern = *q.WhitespacePattern

@@ -100,7 +100,7 @@ func TestC73ConstraintsThatDoNotCompile(t *testing.T) {
 		{structured("regex", "["), "Failed to transform regex into a grammar: "},
 		{structured("regex", "a(?=b)"), "Failed to transform regex into a grammar: "},
 		{structured("json", map[string]any{"type": "bogus"}), "Failed to transform json schema into a grammar: "},
-		{schemaFormat(`{"properties":{"a":{"not":{}}}}`), "/properties/a/not"},
+		{schemaFormat(`{"properties":{"a":{"not":{"format":"date"}}}}`), "/properties/a/not/format"},
 		{schemaFormat(`{"type":"array","uniqueItems":true}`), "uniqueItems"},
 		{schemaFormat(`{"$ref":"https://example.com/x.json"}`), "$ref"},
 		{structured("grammar", "root ::= nothing"), "Invalid grammar specification."},
@@ -117,6 +117,8 @@ func TestC73ConstraintsThatDoNotCompile(t *testing.T) {
 
 // schemas together use every keyword that is supported.
 var schemas = []string{
+	`{"type":"object","properties":{"t":{"enum":["a","b"]},"n":{"type":"integer","not":{"multipleOf":2}}},"required":["t"],"if":{"properties":{"t":{"const":"a"}}},"then":{"required":["n"]},"else":{"not":{"required":["n"]}}}`,
+	`{"type":"object","properties":{"a":{"type":"null"},"b":{"type":"boolean"}},"dependentRequired":{"a":["b"]},"oneOf":[{"required":["a"]},{"required":["b"]},{"maxProperties":0}]}`,
 	`{"type":"object"}`,
 	`{"type":"object","properties":{"name":{"type":"string","maxLength":12},"age":{"type":"integer","minimum":0,"maximum":130},"ok":{"type":"boolean"}},"required":["name","age"]}`,
 	`{"type":"object","properties":{"a":{"enum":["x",3,null,[1,"y"]]},"b":{"const":{"k":1}}},"required":["a","b"],"additionalProperties":false}`,

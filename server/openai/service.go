@@ -71,6 +71,7 @@ type Tools struct {
 // Constrained are defaults of constrained requests.
 type Constrained struct {
 	NoWhitespace bool // JSON without white space between its tokens, as if each request said so
+	OneOfAny     bool // a oneOf of a schema that cannot be kept exactly is read as anyOf, with a warning
 	InThoughts   bool // the constraint holds for the whole output, and not for what follows the thoughts
 }
 

@@ -107,6 +107,25 @@ func TestConstrainedSettings(t *testing.T) {
 	}
 }
 
+// TestOneOfAny: with OneOfAny a oneOf that cannot be kept exactly is read as anyOf.
+func TestOneOfAny(t *testing.T) {
+	t.Parallel()
+	fields := map[string]any{"max_tokens": 60, "structured_outputs": map[string]any{"json": `{"oneOf":[{"type":"string","format":"date"},{"type":"string","pattern":"^[0-9-]{1,10}$"}]}`}}
+	for _, relaxed := range []bool{false, true} {
+		h := newServer(t, func(s *servertest.Setup) { s.Config.OneOfAny = relaxed })
+		status, answer := h.Chat(fields)
+		if relaxed {
+			if status != 200 {
+				t.Errorf("%d %s", status, answer)
+			}
+			continue
+		}
+		if f := servertest.Refused(t, status, answer, 400, ""); !strings.Contains(f.Message, "format cannot be negated") {
+			t.Errorf("%s", answer)
+		}
+	}
+}
+
 // TestConstraintInThoughts: with InThoughts the output of a model that thinks first begins
 // with the constraint.
 func TestConstraintInThoughts(t *testing.T) {
