@@ -105,16 +105,17 @@ func (r *randomSchema) number(s obj) {
 
 func (r *randomSchema) text(s obj) {
 	if r.one(3) {
-		s["minLength"] = r.n(6)
+		s["minLength"] = pick(r, r.n(6), r.n(6), 10+r.n(12))
 	}
 	if r.one(3) {
-		s["maxLength"] = r.n(12)
+		s["maxLength"] = pick(r, r.n(12), 17+r.n(60)) // the larger ones are counted by counters
 	}
 	if r.one(4) {
 		s["pattern"] = pick(r, "^[a-z]+$", "foo", "^a|b$", "\\d{2,4}", "^(?:ab)*$", "é", "^[^x]*$", "^\\S+ \\S+$", "a.c", "^$|^x", "\\p{Lu}", "[\"\\\\]", "^.{1,3}$")
 	}
 	if r.one(6) { // not uri-template: the validator takes {?x} for a query
-		s["format"] = pick(r, "date", "time", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri", "uri-reference", "json-pointer", "relative-json-pointer")
+		s["format"] = pick(r, "date", "time", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri", "uri-reference", "json-pointer", "relative-json-pointer",
+			"idn-email", "idn-hostname", "iri", "iri-reference", "regex")
 	}
 }
 

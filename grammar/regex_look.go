@@ -101,7 +101,7 @@ type ahead struct{ look, at, dfa int32 }
 // all, from which every text is accepted, stays one state, but for lookaheads that are not
 // decided.
 func (b *builder) layers(start, all int32, looks []*look) (res *builder, from, newAll int32) {
-	u := &unlooked{b: b, res: newBuilder(nil, 4*b.limit, b.meter), looks: looks, all: all, index: make(map[string]int32)}
+	u := &unlooked{b: b, res: newBuilder(nil, 4*dfaLimit, b.meter), looks: looks, all: all, index: make(map[string]int32)}
 	first := lookAt{s: start}
 	for i, l := range looks {
 		if !l.back {
@@ -156,7 +156,7 @@ func (u *unlooked) place(a lookAt) int32 {
 	key := u.keyOf(a)
 	s, ok := u.index[key]
 	if !ok {
-		u.b.spend(1 + len(a.back) + len(a.ahead))
+		u.b.spend(8 * (1 + len(a.back) + len(a.ahead)))
 		s = u.res.state()
 		u.index[key] = s
 		u.list = append(u.list, a)
@@ -295,6 +295,7 @@ func (u *unlooked) after(a lookAt, to int32, c byte) (lookAt, bool) {
 func partDFA(n *rx, before, after bool, outer *builder) (d *dfa, ok bool) {
 	b := newBuilder(nil, 8*dfaLimit, outer.meter)
 	defer orTooLarge(&d, &ok)
+	n = n.fewest(before, after)
 	start := b.state()
 	at, all := start, int32(-1)
 	if before {
@@ -315,6 +316,53 @@ func partDFA(n *rx, before, after bool, outer *builder) (d *dfa, ok bool) {
 		b, start, all = b.layers(start, all, looks)
 	}
 	return makeDFA(b, start, all)
+}
+
+// fewest is a pattern that matches in the same texts as n, if a match may begin anywhere
+// (before) or end anywhere (after): where something is repeated there, more than the least
+// number of times makes no difference. [a-z]{1,3000}x is found wherever [a-z]x is. (The
+// assertions in what is left are about the text, and not about where the match begins.)
+func (n *rx) fewest(before, after bool) *rx {
+	if !before && !after {
+		return n
+	}
+	switch n.kind {
+	case rxRepeat:
+		c := *n
+		c.hi = c.lo
+		return &c
+	case rxAlt:
+		c := *n
+		c.subs = make([]*rx, len(n.subs))
+		for i, s := range n.subs {
+			c.subs[i] = s.fewest(before, after)
+		}
+		return &c
+	case rxCat:
+		c := *n
+		c.subs = slices.Clone(n.subs)
+		for before && len(c.subs) > 0 {
+			if c.subs[0] = c.subs[0].fewest(true, false); !c.subs[0].nothing() {
+				break
+			}
+			c.subs = c.subs[1:]
+		}
+		for after && len(c.subs) > 0 {
+			last := len(c.subs) - 1
+			if c.subs[last] = c.subs[last].fewest(false, true); !c.subs[last].nothing() {
+				break
+			}
+			c.subs = c.subs[:last]
+		}
+		return &c
+	}
+	return n
+}
+
+// nothing reports whether n matches the empty text and nothing else, as far as it is easy to
+// see.
+func (n *rx) nothing() bool {
+	return n.kind == rxCat && len(n.subs) == 0 || n.kind == rxRepeat && n.hi == 0
 }
 
 // orTooLarge, when deferred, turns the failure of a construction for its size into ok false.

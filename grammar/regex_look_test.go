@@ -3,6 +3,7 @@ package grammar
 import (
 	"encoding/json"
 	"os"
+	"regexp"
 	"testing"
 )
 
@@ -79,6 +80,30 @@ func TestLookaroundInSchemas(t *testing.T) {
 		_, err := compileFor(schema(`{"type":"string","pattern":`+quoteJSON(s)+`}`), testVocabulary)
 		if e, ok := err.(*Error); !ok || e.Kind != ErrUnsupported || e.Path != "/pattern" {
 			t.Errorf("%s: %v", s, err)
+		}
+	}
+}
+
+// TestRepetitionsAtTheEnds: where a match may begin or end anywhere, a repetition at its end
+// makes no difference beyond its least count, and large ones need no states.
+func TestRepetitionsAtTheEnds(t *testing.T) {
+	texts := textsByLength(6, []string{"a", "b", "x"})
+	for _, p := range []string{`a{1,3}x`, `xa{2,3}`, `a*x|b{2,}`, `(?:a*)(?:b{0,2})`, `a{0,2}b{0,2}x(?:ab){1,3}`, `^a{1,2}x`, `a{1,2}$`, `a{1,2}^`, `$a*`, `(?:^a){0,2}b`,
+		`b(?:a$){0,2}`, `\bx{1,2}`, `x{1,2}\B`, `(?:a{1,2}|x)+b`, `(?:\ba|b){1,2}x`, `a{0}`, `(?:a{2}){1,2}`} {
+		d, ok := regexDFA(parseRegex(p), true, newBuilder(nil, 1<<20, unmetered()))
+		if !ok {
+			t.Fatal(p)
+		}
+		oracle := regexp.MustCompile(p)
+		for _, s := range texts {
+			if got := d.match(s); got != oracle.MatchString(s) {
+				t.Fatalf("%s: %q: %t", p, s, got)
+			}
+		}
+	}
+	for _, p := range []string{`[a-z]{1,3000}x`, `(a|b){1,20000}`, `.{0,90000}x.*`} {
+		if d, ok := regexDFA(parseRegex(p), true, newBuilder(nil, 1<<20, unmetered())); !ok || len(d.states) > 50 {
+			t.Errorf("%s: too many states", p)
 		}
 	}
 }

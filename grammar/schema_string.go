@@ -162,10 +162,14 @@ func (s *schemas) restricted(from int32, r *stringRules) int32 {
 				return at
 			}
 		}
-		d, ok = r.cut(d)
+		d, ok = s.cut(d, r)
 	}
 	if !ok {
-		fail(ErrUnsupported, r.path, "the pattern needs too many states together with the other demands on this string")
+		with := ""
+		if len(r.langs) > 1 || r.least > 0 || r.most >= 0 {
+			with = " together with the other demands on this string"
+		}
+		fail(ErrUnsupported, r.path, "the pattern needs too many states%s", with)
 	}
 	return s.b.jsonString(from, d)
 }
@@ -180,7 +184,7 @@ const fewCharacters = 16
 func (s *schemas) stringDFA(r *stringRules) (*dfa, bool) {
 	d, ok := s.intersection(r)
 	if ok && r.bounds(d) {
-		return r.cut(d)
+		return s.cut(d, r)
 	}
 	return d, ok
 }
@@ -199,11 +203,22 @@ func (s *schemas) intersection(r *stringRules) (*dfa, bool) {
 			continue
 		}
 		var ok bool
-		if d, ok = d.intersect(e); !ok {
+		if d, ok = s.product(d, e); !ok {
 			return nil, false
 		}
 	}
 	return d, true
+}
+
+// product is the intersection of d and e, with its work accounted for.
+func (s *schemas) product(d, e *dfa) (*dfa, bool) {
+	res, ok := d.intersect(e)
+	if !ok {
+		s.b.spend(4 * dfaLimit)
+		return nil, false
+	}
+	s.b.spend(4 * (1 + len(res.states)))
+	return res, true
 }
 
 // bounds reports whether the bounds of r on the length of a text forbid any texts of d, or
@@ -221,7 +236,7 @@ func (r *stringRules) bounds(d *dfa) bool {
 
 // cut is the language of the texts of d, or of all texts if d is nil, whose length is within
 // the bounds of r. It reports false if it would have too many states.
-func (r *stringRules) cut(d *dfa) (*dfa, bool) {
+func (s *schemas) cut(d *dfa, r *stringRules) (*dfa, bool) {
 	least, most := r.least, r.most
 	if d != nil {
 		fewest, longest := d.lengths()
@@ -232,11 +247,12 @@ func (r *stringRules) cut(d *dfa) (*dfa, bool) {
 			least = 0
 		}
 	}
+	s.b.spend(dfaLimit)
 	e, ok := lengthDFA(int(least), int(most))
 	if !ok || d == nil {
 		return e, ok
 	}
-	return d.intersect(e)
+	return s.product(d, e)
 }
 
 // spelled lowers a single anchored pattern directly, with counters for its

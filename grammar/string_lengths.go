@@ -39,6 +39,7 @@ type textGraph struct {
 	accept  []bool // the closing quote may follow
 	between []bool // the state is between two characters
 	ranges  []lengthRange
+	held    int64 // bytes that are accounted for it
 }
 
 // cost is the number of characters that begin with an edge of state s.
@@ -57,7 +58,7 @@ func newTextGraph(d *dfa, m *meter) *textGraph {
 	from := b.state()
 	end, at := b.jsonStates(&anyText)
 	b.eps(from, at[0])
-	g := &textGraph{}
+	g := &textGraph{held: stateBytes * int64(len(b.states))}
 	number := make([]int32, len(b.states))
 	for i := range number {
 		number[i] = -1
@@ -214,6 +215,7 @@ func (b *builder) countedString(from int32, d *dfa, least, most int64) (int32, b
 		return b.state(), true
 	}
 	g := newTextGraph(d, b.meter)
+	defer b.free(g.held)
 	if least > 0 && most >= 0 && !g.dense(most-least, b.meter) {
 		return 0, false
 	}

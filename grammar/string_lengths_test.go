@@ -214,3 +214,56 @@ func TestLongCountedStrings(t *testing.T) {
 		t.Errorf("only %d texts were finished", done)
 	}
 }
+
+// randomPattern is a pattern over a few characters.
+func randomPattern(rng *rand.Rand, depth int) string {
+	if depth == 0 || rng.IntN(4) == 0 {
+		return []string{"a", "b", "é", `"`, "[ab]", "[^a]", "aa", "@b"}[rng.IntN(8)]
+	}
+	switch rng.IntN(4) {
+	case 0:
+		return "(?:" + randomPattern(rng, depth-1) + "|" + randomPattern(rng, depth-1) + ")"
+	case 1:
+		return "(?:" + randomPattern(rng, depth-1) + ")" + []string{"*", "+", "?", "{2}", "{1,3}", "{0,2}"}[rng.IntN(6)]
+	}
+	return randomPattern(rng, depth-1) + randomPattern(rng, depth-1)
+}
+
+// TestRandomCountedStrings is TestCountedStrings with random patterns and bounds, and with
+// masks.
+func TestRandomCountedStrings(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 1))
+	texts := allTexts(4, "a", "b", "@", `"`, "é")
+	v := lettersVocabulary(t)
+	counted := 0
+	for range 150 {
+		pattern := "^" + randomPattern(rng, 4) + "$"
+		d, ok := regexDFA(parseRegex(pattern), true, newBuilder(nil, 1<<20, unmetered()))
+		if !ok {
+			t.Fatal(pattern)
+		}
+		least, most := int64(rng.IntN(4)), int64(-1)
+		if rng.IntN(3) > 0 {
+			most = least + int64(rng.IntN(5))
+		}
+		name := fmt.Sprint(pattern, least, most)
+		g, ok := compileCounted(d, least, most)
+		if !ok {
+			continue
+		}
+		counted++
+		oracle := regexp.MustCompile(pattern)
+		checkStrings(t, name, g, texts, func(s string) bool {
+			n := int64(utf8.RuneCountInString(s))
+			return oracle.MatchString(s) && n >= least && (most < 0 || n <= most)
+		})
+		// The same with bounds that are far away, for the masks.
+		far := schema(fmt.Sprintf(`{"type":"string","pattern":%s,"minLength":%d,"maxLength":%d}`, quoteJSON("^(?:"+pattern[1:len(pattern)-1]+")+$"), 8+rng.IntN(20), 28+rng.IntN(20)))
+		if wide, err := compileFor(far, v); err == nil {
+			compareMasks(t, wide, rng, 40, 1, string(far.Schema))
+		}
+	}
+	if counted < 100 {
+		t.Errorf("only %d languages were counted", counted)
+	}
+}
