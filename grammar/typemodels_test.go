@@ -68,7 +68,6 @@ var typeModelRefusals = []string{
 	"the pattern needs too many states together with the other demands on this string",
 	"lookaround is not supported",
 	"uniqueItems cannot be enforced",
-	`\p{Extended_Pictographic} is not supported`,
 }
 
 // typeModelRun counts what became of the models.
