@@ -125,12 +125,14 @@ func (r *typeModelRun) validate(m *typeModel, valid *jsonschema.Schema, text str
 // and are valid. make typemodels reads such texts back with the libraries.
 func TestTypeModels(t *testing.T) {
 	r := &typeModelRun{t: t, voc: syntheticVocabulary(t, 4096, false), refused: make(map[string]int)}
-	for _, m := range typeModels(t) {
-		if slow && m.random(-1).IntN(8) > 0 {
+	for i, m := range typeModels(t) {
+		if slow && i%8 > 0 {
 			continue
 		}
-		if _, err := compileFor(Spec{Kind: JSONSchema, Schema: m.Schema}, r.voc); err != nil && typeModelRefusal(err) == "" {
-			t.Errorf("%s: without options: %v", m.ID, err)
+		if i%4 == 0 { // without the server's options
+			if _, err := compileFor(Spec{Kind: JSONSchema, Schema: m.Schema}, r.voc); err != nil && typeModelRefusal(err) == "" {
+				t.Errorf("%s: without options: %v", m.ID, err)
+			}
 		}
 		if g := r.compile(&m); g != nil {
 			valid := lenientValidator(t, m.Schema)
