@@ -112,14 +112,14 @@ parquet-check: ## read a Parquet export with pyarrow and DuckDB (needs Python wi
 	WEIR_PARQUET_OUT=$(abspath build/parquet) $(GO) test -count 1 -run TestFilesForOtherReaders ./trajectory/export
 	$(PYTHON) tools/parquet/check.py build/parquet
 
-typemodels: ## texts of random tokens for 1,040 random Pydantic and zod models are read back by these libraries (needs Node 20, npm and Python)
+typemodels: ## TEXTS (default 8) of random tokens for each of 1,040 random Pydantic and zod models are read back by these libraries (needs Node 20, npm and Python)
 	@mkdir -p build/typemodels
 	$(PYTHON) -m venv build/typemodels/python && build/typemodels/python/bin/pip install -q --disable-pip-version-check -r tools/typemodels/requirements.txt
 	cd tools/typemodels && npm ci --no-audit --no-fund --ignore-scripts
 	build/typemodels/python/bin/python tools/typemodels/pydantic_models.py schemas >build/typemodels/schemas.jsonl
 	node tools/typemodels/zod_models.mjs schemas >>build/typemodels/schemas.jsonl
 	@gzip -dc grammar/testdata/typemodels.jsonl.gz | cmp - build/typemodels/schemas.jsonl || { echo "the schemas have changed: gzip -9n <build/typemodels/schemas.jsonl >grammar/testdata/typemodels.jsonl.gz"; exit 1; }
-	WEIR_TYPEMODELS_OUT=$(abspath build/typemodels) $(GO) test -count 1 -run TestTypeModelTexts -v ./grammar
+	WEIR_TYPEMODELS_OUT=$(abspath build/typemodels) WEIR_TYPEMODELS_TEXTS=$(TEXTS) $(GO) test -count 1 -run TestTypeModelTexts -v ./grammar
 	@bad=0; build/typemodels/python/bin/python tools/typemodels/pydantic_models.py read build/typemodels/texts.jsonl || bad=1; \
 	  node tools/typemodels/zod_models.mjs read build/typemodels/texts.jsonl || bad=1; exit $$bad
 

@@ -396,10 +396,13 @@ func (p *rxParser) property(not bool) runeSet {
 			t = unicode.Properties[name]
 		}
 	}
-	if t == nil {
+	set := emojiProperties[name]
+	switch {
+	case t != nil:
+		set = tableSet(t)
+	case set == nil:
 		p.refuse(`\p{` + name + `}`)
 	}
-	set := tableSet(t)
 	if not {
 		return set.invert()
 	}

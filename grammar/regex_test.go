@@ -18,6 +18,7 @@ func TestRegex(t *testing.T) {
 		{"characters, not bytes", re(`.{2}`), []string{"é😀", "ab"}, []string{"é", "a\n"}},
 		{"Unicode properties", re(`\p{Lu}\P{L}[\p{Script=Greek}]`), []string{"É1α"}, []string{"é1α", "Éaα", "É1a"}},
 		{"escapes", re(`\x41\u00e9\u{1F600}\cJ\0`), []string{"Aé😀\n\x00"}, nil},
+		{"properties of emoji", re(`\p{Extended_Pictographic}\P{Emoji_Component}\p{Emoji_Modifier}?`), []string{"😀a", "❤é🏽"}, []string{"aa", "😀1", "😀a😀"}},
 		{"a brace that is no quantifier", re(`a{,b}{`), []string{"a{,b}{"}, nil},
 		{"an empty loop", re(`(?:a*)*b`), []string{"b", "aab"}, []string{"a"}},
 	})
