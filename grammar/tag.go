@@ -8,11 +8,7 @@ import (
 // tagRule lowers a structural tag: a tree of formats, or the older form, a list of
 // structures with triggers (documentation of xgrammar 0.2.6, "Structural Tag Usage").
 func (b *builder) tagRule(text []byte, o Options) int32 {
-	v, err := parseJSON(text)
-	if err != nil {
-		panic(err)
-	}
-	root, ok := v.(*object)
+	root, ok := b.meter.readJSON(text).(*object)
 	if !ok {
 		fail(ErrInvalid, "", "a structural tag must be an object")
 	}
