@@ -48,7 +48,9 @@ var smallHostile = []func(i int) growth.Constraint{
 	func(i int) growth.Constraint { return regexOf(fmt.Sprintf(`(a|b)*a(a|b){%d}`, 8+i%80)) },
 	func(i int) growth.Constraint { return regexOf(fmt.Sprintf(`(x+x+)+y{%d}`, i)) },
 	func(i int) growth.Constraint { return regexOf(fmt.Sprintf(`(([a-z]+)*[a-z0-9]+)*!{1,%d}`, i)) },
-	func(i int) growth.Constraint { return regexOf(fmt.Sprintf(`((a{1,%d}b{1,1000}){1,1000}c){1,99}`, 90+i)) },
+	func(i int) growth.Constraint {
+		return regexOf(fmt.Sprintf(`((a{1,%d}b{1,1000}){1,1000}c){1,99}`, 90+i))
+	},
 	func(i int) growth.Constraint { return regexOf(fmt.Sprintf(`((((a?){%d}b?){50}c?){50}d?){50}`, 10+i)) },
 	func(i int) growth.Constraint { return regexOf(fmt.Sprintf(`(.*a.*b.*c.*){1,%d}`, i)) },
 	// Grammars that can be read in many ways, or that begin with themselves.
