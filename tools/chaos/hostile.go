@@ -69,7 +69,13 @@ var smallHostile = []func(i int) growth.Constraint{
 	},
 	// Combinations of schemas.
 	func(i int) growth.Constraint {
-		return schemaOf(`{"allOf":[` + list(8, `{"anyOf":[`+list(3, fmt.Sprintf(`{"properties":{"p%%d":{"maxLength":%d}},"required":["p%%[1]d"]}`, i))+`]}`) + `]}`)
+		// 4^8 combinations.
+		three := fmt.Sprintf(`{"properties":{"p%%d":{"maxLength":%d}},"required":["p%%[1]d"]}`, i)
+		var all strings.Builder
+		for k := range 8 {
+			fmt.Fprintf(&all, `%s{"anyOf":[%s,{"required":["q%d"]}]}`, comma(k), list(3, three), k)
+		}
+		return schemaOf(`{"type":"object","allOf":[` + all.String() + `]}`)
 	},
 	func(i int) growth.Constraint {
 		return schemaOf(`{"type":"object","oneOf":[` + list(10+i%90, `{"required":["a%d"],"properties":{"x":{"type":"string"}}}`) + `]}`)
@@ -103,8 +109,8 @@ func schemaOf(text string) growth.Constraint {
 }
 
 // constrainedBy is a constraint as the value of structured_outputs. The id makes it another
-// one than all others, without a change of what it costs: as white space, or as one more
-// choice or rule.
+// one than all others, without a change of what it costs: as white space, as a comment, or as
+// something that may follow.
 func constrainedBy(c growth.Constraint, id int64) string {
 	var value []byte
 	switch c.Kind {
@@ -122,7 +128,7 @@ func constrainedBy(c growth.Constraint, id int64) string {
 		}
 		value = fmt.Appendf(value, `"choice %d"]`, id)
 	case growth.Regex:
-		value = jsontext.AppendString(value, fmt.Sprintf("(%s)|%d", c.Text, id))
+		value = jsontext.AppendString(value, fmt.Sprintf("(%s)(#%d)?", c.Text, id))
 	case growth.Grammar:
 		value = jsontext.AppendString(value, c.Text+"\n# "+strings.Repeat(" ", int(id%7))+fmt.Sprint(id))
 	}
