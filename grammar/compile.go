@@ -157,11 +157,7 @@ func (s *Spec) size() int64 {
 func (b *builder) spec(s Spec) int32 {
 	switch s.Kind {
 	case JSONSchema:
-		v, err := parseJSON(s.Schema)
-		if err != nil {
-			panic(err)
-		}
-		return b.schemaRule(v, "", s.Options)
+		return b.schemaRule(b.meter.readJSON(s.Schema), "", s.Options)
 	case JSONObject:
 		return b.schemaRule(anyObject(), "", s.Options)
 	case Regex:

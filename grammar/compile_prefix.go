@@ -10,20 +10,45 @@ import (
 // compileAfter is Compile for a spec with a prefix. Mostly the prefix is the beginning of a
 // text that the constraint itself generates. Then the grammar is the one that is kept for
 // the spec without the prefix, and only its matchers begin elsewhere.
-func (c *Compiler) compileAfter(ctx context.Context, s Spec) (*Grammar, error) {
+func (c *Compiler) compileAfter(ctx context.Context, s Spec, queue Queue) (*Grammar, error) {
 	plain := s
 	plain.Prefix = ""
-	g, err := c.cached(ctx, plain)
+	g, err := c.cached(ctx, plain, queue)
 	if err != nil {
 		return nil, err
 	}
-	start, err := g.m.after(ctx, s.Prefix, c.cfg.Deadline)
+	start, err := g.m.afterOn(ctx, s.Prefix, c.cfg.Deadline, queue)
 	if err == nil {
 		return &Grammar{m: g.m, start: start, of: g.of, entry: g.entry, warnings: g.warnings}, nil
 	}
 	g.Release()
 	if errors.Is(err, ErrPrefix) && s.json() {
-		return c.cached(ctx, s)
+		return c.cached(ctx, s, queue)
+	}
+	return nil, err
+}
+
+// afterOn is after on a worker of queue, which may be nil.
+func (m *machine) afterOn(ctx context.Context, text string, limit time.Duration, queue Queue) (*position, error) {
+	if queue == nil {
+		return m.after(ctx, text, limit)
+	}
+	type result struct {
+		at  *position
+		err error
+	}
+	done := make(chan result, 1)
+	err := queue(ctx, len(text) > smallSpec, func() {
+		at, err := m.after(ctx, text, limit)
+		done <- result{at, err}
+	})
+	select {
+	case r := <-done:
+		return r.at, r.err
+	default: // the caller has left, or the queue did not take it
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
 	}
 	return nil, err
 }
@@ -44,7 +69,7 @@ func (m *machine) after(ctx context.Context, text string, limit time.Duration) (
 				return nil, context.Cause(ctx)
 			}
 			if time.Now().After(deadline) {
-				return nil, &Error{Kind: ErrTooComplex, Msg: "to read the text that is to be continued takes too long"}
+				return nil, ErrDeadline
 			}
 		}
 		if at = m.step(at, text[i]); at == dead {

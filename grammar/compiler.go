@@ -4,13 +4,11 @@ import (
 	"container/list"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"math"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"weir/internal/memory"
 )
@@ -40,15 +38,18 @@ type entry struct {
 	done chan struct{} // closed when g and err are set
 	g    *Grammar
 	err  error
-	ctx  context.Context // ends with ErrAbandoned when nobody waits for the compilation any more
+	ctx  context.Context // ends with ErrAbandoned when nobody waits for the compilation any more, and after it
 	end  context.CancelCauseFunc
+	el   *list.Element // in Compiler.recent
 
 	// Compiler.mu guards these.
-	users    int      // calls that wait for the result, and those that use it
-	finished bool     // g or err is there
-	hold     *holding // of a grammar in use
-	kept     int64    // bytes that Compiler.unused has for it; 0: it is in use
-	size     int64    // what it took when it was last put down
+	stage    stage         // of the compilation
+	moved    chan struct{} // closed when the stage ends
+	users    int           // calls that wait for the result, and those that use it
+	finished bool          // g or err is there
+	hold     *holding      // of a grammar in use
+	kept     int64         // bytes that Compiler.unused has for it; 0: it is in use
+	size     int64         // what it took when it was last put down
 }
 
 // NewCompiler makes a compiler for the tokens of v. account, which may be nil, is where its
@@ -88,66 +89,27 @@ func (s *Spec) key() string {
 	return string(h.Sum(nil))
 }
 
-// Compile returns the grammar of s. It may take as long as Config.Deadline, so it
-// belongs on a worker. If ctx ends first, it returns the cause. A compilation goes on
-// as long as any caller waits for it, and ends soon after the last of them has left.
-// It fails with memory.ErrFull if there is no memory for it now, and with memory.ErrNever if
-// there never can be. All other errors are *Error. The caller has to call Grammar.Release.
-//
-// If s has a Prefix that the constraint does not allow, the error is an *Error of the kind
-// ErrPrefix.
-func (c *Compiler) Compile(ctx context.Context, s Spec) (*Grammar, error) {
-	if s.Prefix != "" {
-		return c.compileAfter(ctx, s)
-	}
-	return c.cached(ctx, s)
-}
-
-// cached is Compile for what is kept under the key of s.
-func (c *Compiler) cached(ctx context.Context, s Spec) (*Grammar, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	e, el := c.join(s.key())
-	stop := context.AfterFunc(ctx, func() { c.leave(e) })
-	if el != nil {
-		c.run(s, e, el)
-	}
-	select {
-	case <-e.done:
-	case <-ctx.Done():
-	}
-	if !stop() { // ctx has ended, and leave is called
-		return nil, context.Cause(ctx)
-	}
-	if e.err != nil {
-		return nil, e.err
-	}
-	if err := c.reserve(ctx, e); err != nil {
-		c.leave(e)
-		return nil, err
-	}
-	return e.g, nil
-}
-
-// join counts the caller among those who wait for the entry of key, or use it. If there was
-// no entry, the caller has to compile it, and gets its element of the list as well.
-func (c *Compiler) join(key string) (e *entry, compile *list.Element) {
+// join counts the caller among those who wait for the entry of s, or use it.
+func (c *Compiler) join(s *Spec) *entry {
+	key := s.key()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if el := c.entries[key]; el != nil {
 		if e := el.Value.(*entry); e.finished || e.users > 0 {
 			c.take(e)
 			c.recent.MoveToFront(el)
-			return e, nil
+			return e
 		}
 		c.drop(el) // its compilation was abandoned
 	}
-	e = &entry{key: key, done: make(chan struct{}), users: 1}
+	e := &entry{key: key, done: make(chan struct{}), users: 1, moved: make(chan struct{})}
+	if s.size() > smallSpec {
+		e.stage = waitsLarge
+	}
 	e.ctx, e.end = context.WithCancelCause(context.Background())
-	el := c.recent.PushFront(e)
-	c.entries[key] = el
-	return e, el
+	e.el = c.recent.PushFront(e)
+	c.entries[key] = e.el
+	return e
 }
 
 // take counts a user of e. What a grammar that nobody has used takes is reserved for its
@@ -207,6 +169,9 @@ func (c *Compiler) putDown(e *entry) *holding {
 	}
 	if !e.finished {
 		e.end(ErrAbandoned)
+		if e.stage != runs {
+			c.drop(e.el)
+		}
 		return nil
 	}
 	h := e.hold
@@ -240,33 +205,14 @@ func (c *Compiler) keep(e *entry, size int64) {
 	e.kept = size
 }
 
-// run compiles s for everybody who waits for e.
-func (c *Compiler) run(s Spec, e *entry, el *list.Element) {
-	// The error of those who wait if compiling panics.
-	e.err = errors.New("grammar: compiling has failed")
-	h := &holding{r: c.account.Open()}
-	defer func() {
-		if !c.finish(e, el, h) {
-			h.close()
-		}
-		e.end(nil)
-		close(e.done)
-	}()
-	work := &meter{
-		left: c.cfg.MaxWork, deadline: time.Now().Add(c.cfg.Deadline),
-		abandoned: func() bool { return e.ctx.Err() != nil },
-		reserve:   func(n int64) error { return h.r.Grow(e.ctx, n) },
-	}
-	e.g, e.err = compileMetered(s, c.voc, c.cfg, work, h)
-}
-
 // finish publishes the result of a compilation. It reports whether h is in use.
-func (c *Compiler) finish(e *entry, el *list.Element, h *holding) bool {
+func (c *Compiler) finish(e *entry, h *holding) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e.finished = true
+	c.move(e, ended)
 	if e.err != nil || e.users == 0 {
-		c.drop(el)
+		c.drop(e.el)
 		return false
 	}
 	e.g.of, e.g.entry = c, e

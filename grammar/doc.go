@@ -47,7 +47,8 @@
 // # Limits
 //
 // Compiling has a budget of work, which is the same on every machine, and a deadline
-// for machines that are slower than expected ([Config]). The first mask is a part of
+// for machines that are slower than expected ([Config], [ErrDeadline]). A [Queue] lets small
+// constraints pass large ones. The first mask is a part of
 // compiling, because much of what a constraint costs is spent there. A grammar that is
 // very ambiguous may have more parses at once than are followed, or a mask that would
 // take too long. Then Fill returns [ErrTooComplex]. What a grammar builds while it runs

@@ -16,7 +16,7 @@ var (
 	ErrUnsupported = errors.New("grammar: unsupported")
 	// ErrUnsatisfiable means that no text satisfies the constraint.
 	ErrUnsatisfiable = errors.New("grammar: unsatisfiable")
-	// ErrTooComplex means that a bound on states, work or time was passed, or, from
+	// ErrTooComplex means that a bound on states or work was passed, or, from
 	// Fill, that the text has too many parses at once.
 	ErrTooComplex = errors.New("grammar: too complex")
 	// ErrPrefix means that no text which satisfies the constraint begins with Spec.Prefix.
@@ -24,6 +24,10 @@ var (
 	// ErrAbandoned means that everybody who waited for the grammar has left. Compile
 	// does not return it.
 	ErrAbandoned = errors.New("grammar: abandoned")
+	// ErrDeadline means that compiling took longer than Config.Deadline, although the
+	// budget of work was not spent: the machine is too slow or too busy. The same
+	// constraint may be compiled later. No *Error has this kind.
+	ErrDeadline = errors.New("grammar: compiling takes too long")
 	// ErrStuck is returned by Fill if no token of the vocabulary continues the text.
 	ErrStuck = errors.New("grammar: no token is legal")
 )
@@ -49,13 +53,13 @@ func fail(kind error, path, format string, args ...any) {
 	panic(&Error{Kind: kind, Path: path, Msg: fmt.Sprintf(format, args...)})
 }
 
-// catch, when deferred, turns a refusal or a lack of memory into an error.
+// catch, when deferred, turns a refusal, or a lack of memory or time, into an error.
 func catch(err *error) {
 	switch r := recover().(type) {
 	case nil:
 	case *Error:
 		*err = r
-	case memoryError:
+	case endError:
 		*err = r.error
 	default:
 		panic(r)

@@ -33,7 +33,7 @@ func TestCompilingIsLinear(t *testing.T) {
 		}
 		first := size(20)
 		if name == "nested objects" {
-			first = 4 // JSON itself may not be nested deeper than 128
+			first = 4 // JSON itself may not be nested deeper than maxDepth
 		}
 		small, err := spent(hostileSpecs[name](first), testVocabulary, cfg)
 		if err != nil {

@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,7 +25,17 @@ type numeral string
 // equal keys the last counts, in the place of the first.
 func parseJSON(text []byte) (v any, err error) {
 	defer catch(&err)
-	if e := jsontext.Check(text, maxDepth); e != nil {
+	return unmetered().readJSON(text), nil
+}
+
+// jsonBytes is how many bytes of JSON are checked for a unit of work.
+const jsonBytes = 512
+
+// readJSON is parseJSON for a compilation, which it ends if the text is not JSON. A schema
+// may have tens of megabytes, so that reading it is a part of the work.
+func (m *meter) readJSON(text []byte) any {
+	err := jsontext.PacedScan(text, maxDepth, func(n int) bool { m.spend(1 + n/jsonBytes); return true })
+	if e := (*jsontext.SyntaxError)(nil); errors.As(err, &e) {
 		switch e.Kind {
 		case jsontext.TooDeep:
 			fail(ErrTooComplex, "", "JSON is nested too deeply")
@@ -33,10 +44,11 @@ func parseJSON(text []byte) (v any, err error) {
 		}
 		fail(ErrInvalid, "", "not JSON: %v", e)
 	}
-	return valueOf(jsontext.NewCursor(text)), nil
+	return m.valueOf(jsontext.NewCursor(text))
 }
 
-func valueOf(c *jsontext.Cursor) any {
+func (m *meter) valueOf(c *jsontext.Cursor) any {
+	m.spend(1)
 	switch c.Kind() {
 	case jsontext.Object:
 		o := &object{m: make(map[string]any)}
@@ -45,12 +57,12 @@ func valueOf(c *jsontext.Cursor) any {
 			if _, ok := o.m[k]; !ok {
 				o.keys = append(o.keys, k)
 			}
-			o.m[k] = valueOf(c)
+			o.m[k] = m.valueOf(c)
 		})
 		return o
 	case jsontext.Array:
 		list := []any{}
-		c.Array(func(int) { list = append(list, valueOf(c)) })
+		c.Array(func(int) { list = append(list, m.valueOf(c)) })
 		return list
 	case jsontext.String:
 		return c.Take().Text()

@@ -10,11 +10,7 @@ import (
 // vLLM and SGLang use (its documentation, "Structural Tag Usage"); testdata/xgrammar_tags.json
 // has its verdicts. Also as there, fields that a format does not have are ignored.
 func (b *builder) tagRule(text []byte, o Options) int32 {
-	v, err := parseJSON(text)
-	if err != nil {
-		panic(err)
-	}
-	root, ok := v.(*object)
+	root, ok := b.meter.readJSON(text).(*object)
 	if !ok {
 		fail(ErrInvalid, "", "a structural tag must be an object")
 	}

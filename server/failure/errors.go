@@ -28,6 +28,9 @@ var (
 	ErrQueueFull = errors.New("server: too many requests wait for preparation")
 	// ErrQueriesFull refuses a query on what is stored because too many have not ended.
 	ErrQueriesFull = errors.New("server: too many queries")
+	// ErrCompiling means that a constraint was not compiled in time, although it is none that
+	// takes too much work: the machine is too slow or too busy.
+	ErrCompiling = errors.New("server: compiling the constraint takes too long")
 	// ErrDraining refuses requests, and ends those in flight, because the server stops.
 	ErrDraining = errors.New("server: the server is stopping")
 	// ErrNotHTTP is what cannot be parsed as a request.

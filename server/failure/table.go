@@ -181,6 +181,10 @@ var table = []row{
 		text: say("Too many queries are waiting. Please try again later."), feedback: say("Too many queries are waiting"),
 	},
 	{
+		err: ErrCompiling, kind: "compiling", status: 503, typ: api.TypeUnavailable, reason: metrics.QueueFull,
+		text: say("The server is too busy to compile the constraint in time. Please try again later."),
+	},
+	{
 		err: ErrDraining, kind: "stopping", status: 503, typ: api.TypeUnavailable, reason: metrics.Stopping,
 		text:     say("The server is stopping."),
 		feedback: say("The server is full or stopping"), trajectories: say("The server is stopping"),

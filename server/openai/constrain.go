@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir/api"
@@ -13,6 +14,7 @@ import (
 	"weir/engine"
 	"weir/grammar"
 	"weir/internal/memory"
+	"weir/server/failure"
 	"weir/server/transport"
 )
 
@@ -20,6 +22,7 @@ import (
 // vocabulary for that when the first constrained request comes.
 type constraints struct {
 	prepare func() (*grammarSet, error)
+	ready   atomic.Pointer[grammarSet] // what prepare has returned
 }
 
 // grammarSet is what all grammars of one model share.
@@ -29,20 +32,27 @@ type grammarSet struct {
 }
 
 func newConstraints(m *Model, account *memory.Account) *constraints {
-	return &constraints{sync.OnceValues(func() (*grammarSet, error) {
+	c := &constraints{}
+	c.prepare = sync.OnceValues(func() (*grammarSet, error) {
 		l, err := newLexicon(m)
 		if err != nil {
 			return nil, err
 		}
-		c, err := grammar.NewCompiler(l.vocabulary, grammar.DefaultConfig(), account)
+		compiler, err := grammar.NewCompiler(l.vocabulary, grammar.DefaultConfig(), account)
+		if err != nil {
+			return nil, err
+		}
 		go l.vocabulary.Warm() // the first requests need only parts of it and do not wait
-		return &grammarSet{l, c}, err
-	})}
+		set := &grammarSet{l, compiler}
+		c.ready.Store(set)
+		return set, nil
+	})
+	return c
 }
 
 // constrain gives the requests of p their masks, before they enter the engine. Grammars
 // are compiled on a queue of their own, so that one which takes seconds does not delay the
-// prompts of other requests.
+// prompts of other requests. In the queue, large ones do not delay small ones.
 func (s *Service) constrain(c *transport.Call, m *Model, p *prepared) error {
 	q := p.constraint
 	if q == nil {
@@ -54,17 +64,17 @@ func (s *Service) constrain(c *transport.Call, m *Model, p *prepared) error {
 	want := spec(q, s.cfg.Constrained)
 	want.Prefix = p.given
 	p.constraint, p.given = nil, "" // from here on they are the compiler's
-	var set *grammarSet
-	var g *grammar.Grammar
-	var bad error
-	// If the client leaves, Do returns, and the worker goes on alone until the compiler
-	// notices that ctx has ended.
-	ctx, used := c.Context(), new(use)
+	// A worker that compiles for a client that leaves goes on alone until the compiler
+	// notices that.
+	used := new(use)
 	c.AtEnd(used.end)
-	err := s.compiling.Do(c.Context(), c.Turn(), func() { set, g, bad = m.constraints.compile(ctx, q.Kind, want, used) })
-	if err == nil {
-		err = bad
-	}
+	set, g, err := m.constraints.compile(c.Context(), q.Kind, want, used, func(ctx context.Context, large bool, f func()) error {
+		turn := c.Turn()
+		if large {
+			turn.Size = transport.LargeBody
+		}
+		return s.compiling.Do(ctx, turn, f)
+	})
 	if err != nil {
 		return err
 	}
@@ -177,15 +187,15 @@ func (s *Service) given(p *chat.Prompt) string {
 	return strings.Clone(p.Given)
 }
 
-// compile makes the grammar of want, a constraint of the given kind, and fills its first
-// mask. The first mask is by far the most expensive, and what it computes is kept for later
-// ones.
-func (c *constraints) compile(ctx context.Context, kind api.ConstraintKind, want grammar.Spec, used *use) (*grammarSet, *grammar.Grammar, error) {
-	set, err := c.prepare()
+// compile makes the grammar of want, a constraint of the given kind, on workers of a queue,
+// and fills its first mask. The first mask is by far the most expensive, and what it computes
+// is kept for later ones. (Compiling has filled it already; here it is looked at.)
+func (c *constraints) compile(ctx context.Context, kind api.ConstraintKind, want grammar.Spec, used *use, queue grammar.Queue) (*grammarSet, *grammar.Grammar, error) {
+	set, err := c.set(ctx, queue)
 	if err != nil {
 		return nil, nil, err
 	}
-	g, err := set.compiler.Compile(ctx, want)
+	g, err := set.compiler.CompileOn(ctx, want, queue)
 	if errors.Is(err, grammar.ErrPrefix) {
 		return nil, nil, api.ErrContinued(err.Error())
 	}
@@ -195,14 +205,41 @@ func (c *constraints) compile(ctx context.Context, kind api.ConstraintKind, want
 	if errors.Is(err, memory.ErrNever) {
 		return nil, nil, api.ErrConstraint(kind, "it needs more memory than the server has")
 	}
+	if errors.Is(err, grammar.ErrDeadline) {
+		return nil, nil, failure.ErrCompiling
+	}
 	if err != nil {
 		return nil, nil, err
 	}
 	used.begin(g)
-	if err := g.NewMatcher().Fill(make([]uint32, len(set.lexicon.scratch))); err != nil {
+	bad := g.NewMatcher().FillPaced(make([]uint32, len(set.lexicon.scratch)), func(waiting bool) bool {
+		if waiting { // for another request that fills a mask of this grammar
+			time.Sleep(100 * time.Microsecond)
+		}
+		return ctx.Err() == nil
+	})
+	if ctx.Err() != nil {
+		return nil, nil, context.Cause(ctx)
+	}
+	if errors.Is(bad, grammar.ErrTooComplex) {
+		return nil, nil, api.ErrConstraint(kind, "it is too ambiguous")
+	}
+	if bad != nil {
 		return nil, nil, api.ErrConstraint(kind, "this model's vocabulary has no token that such an output can begin with")
 	}
 	return set, g, nil
+}
+
+// set returns what all grammars of the model share, which takes a worker at the first time.
+func (c *constraints) set(ctx context.Context, queue grammar.Queue) (*grammarSet, error) {
+	if set := c.ready.Load(); set != nil {
+		return set, nil
+	}
+	var bad error
+	if err := queue(ctx, false, func() { _, bad = c.prepare() }); err != nil {
+		return nil, err
+	}
+	return c.ready.Load(), bad
 }
 
 // spec returns the constraint of a request in the form that package grammar compiles.

@@ -347,3 +347,43 @@ func TestGrammarsWaitApart(t *testing.T) {
 	}
 	busy.Wait()
 }
+
+// A constraint that takes long to compile delays no other one but those that take long as
+// well (docs/interface/chat-completions.md, section 8.3), although nothing in the request
+// tells how long it takes.
+func TestLargeGrammarsLetSmallOnesPass(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
+	queue := h.Instance.OpenAI().Compiling()
+	gate := make(chan struct{})
+	var busy sync.WaitGroup
+	var begun atomic.Int32
+	large := max(1, queue.Workers()-1)
+	for range large { // as large grammars would
+		busy.Go(func() {
+			if err := queue.Do(t.Context(), transport.Turn{Size: transport.LargeBody}, func() { begun.Add(1); <-gate }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	servertest.WaitFor(t, "busy workers", func() bool { return int(begun.Load()) == large })
+	answer := make(chan string, 1)
+	go func() { // 1,800 bytes, 2.9 million units of work
+		_, a := h.Chat(with(structured("regex", strings.Repeat("(a|b)?", 300)), "max_tokens", 1))
+		answer <- a
+	}()
+	servertest.WaitFor(t, "the large one to wait", func() bool { return queue.Waiting() == 1 })
+	for i := range 3 {
+		if _, a := h.Chat(with(structured("choice", []string{fmt.Sprint("small", i)}), "max_tokens", 20)); !strings.Contains(a, fmt.Sprintf(`"content":"small%d"`, i)) {
+			t.Error(a)
+		}
+	}
+	if queue.Waiting() != 1 {
+		t.Error("the large one does not wait any more")
+	}
+	close(gate)
+	if a := <-answer; !strings.Contains(a, `"finish_reason"`) {
+		t.Error(a)
+	}
+	busy.Wait()
+}

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 // they may get, and that the server keeps within its memory. It asserts no time.
 func TestAttacks(t *testing.T) {
 	weir := buildWeir(t)
-	o := &options{weir: weir, serve: "--device sim --sim-profile h100-llama-8b", runs: 1, quiet: 10 * time.Millisecond, attack: 500 * time.Millisecond, memory: 2048}
+	o := &options{weir: weir, serve: "--device sim --sim-profile h100-llama-8b", runs: 1, quiet: 10 * time.Millisecond, attack: 500 * time.Millisecond, memory: 2048, plain: 4, structured: 2}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	results, err := measure(ctx, o, attacks)

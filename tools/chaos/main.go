@@ -22,6 +22,7 @@
 //
 //	go run ./tools/chaos --weir ./weir
 //	go run ./tools/chaos --weir ./weir --only drip,unread --runs 1
+//	go run ./tools/chaos --weir ./weir --only hostile --plain 16 --structured 16 --attack 60s
 //
 // The exit status is 1 if a stream broke, a token changed, a status was one that the attack
 // must not get, or the server died. Times are reported and never judged.
@@ -63,6 +64,8 @@ type options struct {
 	memory int64 // MiB, of the control group
 	list   bool
 
+	plain, structured int // well-behaved clients
+
 	attacker string // of the process that attacks: the name of the attack
 	server   string // of the process that attacks: the address of the server
 }
@@ -77,6 +80,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	fs.DurationVar(&o.quiet, "quiet", 3*time.Second, "length of the quiet phase before each attack")
 	fs.DurationVar(&o.attack, "attack", 5*time.Second, "length of an attack")
 	fs.Int64Var(&o.memory, "memory", 2048, "bound on the server's memory in MiB")
+	fs.IntVar(&o.plain, "plain", 4, "well-behaved clients that stream plain text")
+	fs.IntVar(&o.structured, "structured", 2, "well-behaved clients that stream under a constraint")
 	fs.BoolVar(&o.list, "list", false, "list the attacks")
 	fs.StringVar(&o.attacker, "attacker", "", "(used by the program itself) attack --server until standard input ends")
 	fs.StringVar(&o.server, "server", "", "(used by the program itself) address of the server to attack")
@@ -99,8 +104,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		return nil
 	}
-	if o.runs < 1 || o.quiet <= 0 || o.attack <= 0 || o.memory < 256 {
-		return errors.New("--runs must be at least 1, --quiet and --attack more than 0, --memory at least 256")
+	if o.runs < 1 || o.quiet <= 0 || o.attack <= 0 || o.memory < 256 || o.plain < 0 || o.structured < 0 || o.plain+o.structured == 0 {
+		return errors.New("--runs must be at least 1, --quiet and --attack more than 0, --memory at least 256, --plain and --structured together at least 1")
 	}
 	results, err := measure(ctx, &o, chosen)
 	if err != nil {
@@ -160,7 +165,7 @@ func measureRun(ctx context.Context, o *options, chosen []attack, results map[st
 	if err != nil {
 		return err
 	}
-	good := startNeighbours(ctx, s.address, neighbourCount)
+	good := startNeighbours(ctx, s.address, o.plain, o.structured)
 	defer good.stop()
 	for _, a := range chosen {
 		r, err := measureAttack(ctx, o, s, good, a)

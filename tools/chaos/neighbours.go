@@ -16,11 +16,15 @@ import (
 	"time"
 )
 
-// neighbourCount is the number of well-behaved clients.
-const neighbourCount = 4
+// modest is the constraint of well-behaved clients who ask for structured outputs.
+const modest = `,"response_format":{"type":"json_schema","json_schema":{"name":"story","schema":{"type":"object","properties":{
+	"title":{"type":"string","maxLength":40},"year":{"type":"integer","minimum":1900,"maximum":2100},
+	"genre":{"enum":["comedy","drama","horror"]},"lines":{"type":"array","items":{"type":"string","maxLength":60},"minItems":8,"maxItems":20}},
+	"required":["title","year","genre","lines"],"additionalProperties":false}}}`
 
-// neighbours are clients that stream one answer after the other. Each asks the same question
-// with the same seed all the time, so that every answer must be the same.
+// neighbours are clients that stream one answer after the other, some of them plain text and
+// some under a constraint. Each asks the same question with the same seed all the time, so
+// that every answer must be the same.
 type neighbours struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -38,17 +42,22 @@ type phase struct {
 	events, answers           int
 }
 
-// startNeighbours lets n clients stream until stop.
-func startNeighbours(ctx context.Context, address string, n int) *neighbours {
+// startNeighbours lets clients stream until stop: so many plain ones, and so many that have a
+// constraint.
+func startNeighbours(ctx context.Context, address string, plain, structured int) *neighbours {
 	ctx, cancel := context.WithCancel(ctx)
 	g := &neighbours{cancel: cancel}
-	for i := range n {
+	for i := range plain + structured {
+		more := `,"ignore_eos":true`
+		if i >= plain {
+			more = modest
+		}
 		g.done.Add(1)
 		go func() {
 			defer g.done.Done()
 			// A thread of its own is woken by the system; a goroutine might wait for one.
 			runtime.LockOSThread()
-			g.stream(ctx, address, i)
+			g.stream(ctx, address, i, more)
 		}()
 	}
 	return g
@@ -80,10 +89,10 @@ func (g *neighbours) broken() error {
 	return g.failed
 }
 
-// stream asks the question of client i until ctx ends or something goes wrong.
-func (g *neighbours) stream(ctx context.Context, address string, i int) {
+// stream asks the question of client i, with more fields, until ctx ends or something goes wrong.
+func (g *neighbours) stream(ctx context.Context, address string, i int, more string) {
 	client := &http.Client{Transport: &http.Transport{}}
-	body := fmt.Sprintf(`{"messages":[{"role":"user","content":"Tell me story number %d."}],"stream":true,"ignore_eos":true,"max_tokens":200,"temperature":0.8,"seed":%d}`, i, i+1)
+	body := fmt.Sprintf(`{"messages":[{"role":"user","content":"Tell me story number %d."}],"stream":true,"max_tokens":200,"temperature":0.8,"seed":%d%s}`, i, i+1, more)
 	var want [sha256.Size]byte
 	for n := 0; ctx.Err() == nil; n++ {
 		got, err := g.answer(ctx, client, "http://"+address+"/v1/chat/completions", body)

@@ -23,6 +23,7 @@ var oddAttacks = []attack{
 		`{"prompt":"`+strings.Repeat("y ", 1900)+`","prompt_logprobs":20,"logprobs":20,"max_tokens":16,"n":8}`), false, "200"},
 	{"numbers", "numbers of ten million digits, and hundreds of thousands of fields that are the same or unknown", 3, longNumbers, false, "400"},
 	{"constraints", "structured outputs of every kind that is hard to compile", 4, hardConstraints, false, "200"},
+	{"hostile", "200 schemas, regular expressions, grammars and tags: whatever grows at its largest, exponential, ambiguous, left-recursive", 16, hostile, false, "200"},
 	{"names", "a new project, salt, request id, path, method and model with every request, and scrapes of the metrics", 16, newNames, false, "200"},
 	{"trajectories", "trajectories of a hundred thousand turns, under new names, and lists of them that nobody reads", 3, longTrajectories, true, "200"},
 	{"compressed", "compressed bodies that grow a thousandfold", 4, bombs, false, "413"},

@@ -21,7 +21,7 @@ func median[T cmp.Ordered](results []result, f func(result) T) T {
 // report writes a table in Markdown.
 func report(out io.Writer, o *options, results map[string][]result) error {
 	w := &writer{out: out}
-	w.line("%d runs, %v of quiet and %v of attack each; medians. Times in ms.", o.runs, o.quiet, o.attack)
+	w.line("%d runs, %v of quiet and %v of attack each, beside %d plain and %d structured streams; medians. Times in ms.", o.runs, o.quiet, o.attack, o.plain, o.structured)
 	w.line("")
 	w.line("| Attack | quiet p99.9 | p99.9 | quiet longest | longest | first token | memory, MiB of %d | answers of the last run |", o.memory)
 	w.line("|---|---|---|---|---|---|---|---|")

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"weir/grammar"
 	"weir/internal/growth"
@@ -56,7 +55,7 @@ func pretend() {
 		case "order":
 			os.Exit(3)
 		case "refused":
-			time.Sleep(time.Minute)
+			_, _ = io.Copy(io.Discard, os.Stdin) // until it is killed
 		}
 		text, _ := json.Marshal(r)
 		fmt.Println(string(text))
