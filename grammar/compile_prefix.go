@@ -32,7 +32,7 @@ func (c *Compiler) compileAfter(ctx context.Context, s Spec) (*Grammar, error) {
 func (s *Spec) json() bool { return s.Kind == JSONSchema || s.Kind == JSONObject }
 
 // prefixPiece is how many bytes of a prefix are read between two looks at the clock.
-const prefixPiece = 1024
+const prefixPiece = 64
 
 // after is the position behind text.
 func (m *machine) after(ctx context.Context, text string, limit time.Duration) (*position, error) {

@@ -61,6 +61,7 @@ func (s *schemas) holdsLocal(v any, n *schemaNode, depth int) bool {
 		if n.kinds&kindString == 0 {
 			return false
 		}
+		s.b.spend(len(v) / 16)
 		r := s.stringRules(alternative{n})
 		if r.unknown != "" {
 			fail(ErrUnsupported, r.unknown, "this format cannot be enforced")
@@ -92,7 +93,9 @@ func (s *schemas) listed(v any, n *schemaNode) bool {
 			n.listed[canonicalJSON(e)] = true
 		}
 	}
-	return n.listed[canonicalJSON(v)]
+	text := canonicalJSON(v)
+	s.b.spend(len(text) / 16)
+	return n.listed[text]
 }
 
 func (s *schemas) holdsArray(v []any, n *schemaNode, depth int) bool {

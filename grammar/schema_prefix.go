@@ -218,11 +218,11 @@ func (p *prefixed) array(from, end int32, a alternative, g *given) {
 		p.note(g.at, "", "an array is not allowed here")
 		return
 	}
-	if path := unfollowed(a); path != "" {
+	prefix, rest, least, most := a.items()
+	if path := unfollowed(a); path != "" && (most < 0 || most > 1) {
 		p.note(g.at, path, "an array can be continued only in the spelling in which it would be generated")
 		return
 	}
-	prefix, rest, least, most := a.items()
 	set := func(i int) []any {
 		if i < len(prefix) {
 			return prefix[i]
