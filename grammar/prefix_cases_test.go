@@ -40,6 +40,8 @@ func TestPrefixGoesOn(t *testing.T) {
 		{`{"propertyNames":{"pattern":"^[ab]+$"}}`, `{"ab":1,   "b`, []string{`":2}`, `a":2}`}, []string{`c":2}`, `":2,"ab":3}`}},
 		// Numbers of properties and elements.
 		{`{"type":"object","properties":{"a":{},"b":{},"c":{}},"minProperties":2,"maxProperties":2,"additionalProperties":false}`, `{"c":1`, []string{`,"a":1}`, `,"b":1}`}, []string{`}`, `,"a":1,"b":2}`}},
+		{`{"properties":{"a":{},"b":{},"c":{},"d":{},"e":{}},"minProperties":4,"maxProperties":4,"additionalProperties":false}`, `{"d":1,"b":[]`, []string{`,"a":1,"c":2}`, `,"c":1,"e":2}`}, []string{`}`, `,"a":1}`, `,"a":1,"c":2,"e":3}`}},
+		{`{"properties":{"a":{},"b":{}},"required":["b"],"maxProperties":4,"additionalProperties":{"type":"integer"}}`, `{"x":1,"y":2 `, []string{`,"a":0,"b":1}`, `,"b":1,"z":3}`}, []string{`}`, `,"a":0,"b":1,"z":2}`}},
 		{`{"type":"array","items":{"type":"integer"},"minItems":3,"maxItems":4}`, `[ 1e0, 2.0,3`, []string{`]`, `4]`, `,5]`}, []string{`,5,6]`, `,true]`}},
 		{`{"type":"array","items":{"type":"integer"},"minItems":3,"maxItems":4}`, `[1.0,2`, []string{`,3]`}, []string{`]`}},
 		{`{"type":"array","prefixItems":[{"type":"integer"},{"type":"null"}],"items":{"type":"boolean"}}`, `[1.0,`, []string{`null]`, `null,true]`}, []string{`true]`, `]`}},

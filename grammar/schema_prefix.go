@@ -219,7 +219,7 @@ func (p *prefixed) array(from, end int32, a alternative, g *given) {
 		return
 	}
 	prefix, rest, least, most := a.items()
-	if path := unfollowed(a); path != "" && (most < 0 || most > 1) {
+	if path := unfollowed(a, arrayKeywords); path != "" && (most < 0 || most > 1) {
 		p.note(g.at, path, "an array can be continued only in the spelling in which it would be generated")
 		return
 	}
@@ -273,16 +273,23 @@ func (p *prefixed) holds(v any, set []any) bool {
 	return !slices.ContainsFunc(set, func(c any) bool { return !p.s.holds(v, c) })
 }
 
-// unfollowed returns the path of a keyword of a that an array which is continued could
-// break, because its elements so far would have to be remembered.
-func unfollowed(a alternative) string {
+// The keywords for arrays and objects that what is given could break together with what
+// follows, because more than its number would have to be remembered.
+var (
+	arrayKeywords  = []string{"uniqueItems", "contains", "unevaluatedItems"}
+	objectKeywords = []string{"unevaluatedProperties"}
+)
+
+// unfollowed returns the path of one of the keywords in a, "" if there is none.
+func unfollowed(a alternative, keywords []string) string {
 	for _, n := range a {
 		o, ok := n.json.(*object)
 		if !ok {
 			continue
 		}
-		for _, k := range [...]string{"uniqueItems", "contains"} {
-			if v, ok := o.m[k]; ok && v != false {
+		for _, k := range keywords {
+			without := k != "uniqueItems" // the value that demands nothing
+			if v, ok := o.m[k]; ok && v != without {
 				return stepPath(n.path, k)
 			}
 		}

@@ -20,6 +20,10 @@ func (p *prefixed) object(from, end int32, a alternative, g *given) {
 		p.note(g.at, "", "an object is not allowed here")
 		return
 	}
+	if path := unfollowed(a, objectKeywords); path != "" {
+		p.note(g.at, path, "an object can be continued only in the spelling in which it would be generated")
+		return
+	}
 	if len(a) == 0 {
 		a = alternative{p.any}
 	}
