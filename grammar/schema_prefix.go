@@ -219,7 +219,7 @@ func (p *prefixed) array(from, end int32, a alternative, g *given) {
 		return
 	}
 	prefix, rest, least, most := a.items()
-	if path := unfollowed(a, arrayKeywords); path != "" && (most < 0 || most > 1) {
+	if path := unfollowed(a, arrayKeywords); path != "" {
 		p.note(g.at, path, "an array can be continued only in the spelling in which it would be generated")
 		return
 	}
@@ -288,8 +288,10 @@ func unfollowed(a alternative, keywords []string) string {
 			continue
 		}
 		for _, k := range keywords {
-			without := k != "uniqueItems" // the value that demands nothing
-			if v, ok := o.m[k]; ok && v != without {
+			v, ok := o.m[k]
+			switch {
+			case !ok, k == "uniqueItems" && (v == false || n.array.most >= 0 && n.array.most <= 1), strings.HasPrefix(k, "unevaluated") && v == true:
+			default:
 				return stepPath(n.path, k)
 			}
 		}
