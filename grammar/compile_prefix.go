@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,11 +22,42 @@ func (c *Compiler) compileAfter(ctx context.Context, s Spec) (*Grammar, error) {
 	if err == nil {
 		return &Grammar{m: g.m, start: start, of: g.of, entry: g.entry, warnings: g.warnings}, nil
 	}
-	g.Release()
-	if errors.Is(err, ErrPrefix) && s.json() {
-		return c.cached(ctx, s)
+	if !errors.Is(err, ErrPrefix) || !s.json() {
+		g.Release()
+		return nil, err
 	}
-	return nil, err
+	along, err := c.cached(ctx, s)
+	if bad := (*Error)(nil); errors.As(err, &bad) {
+		if start := g.m.respelled(ctx, &s, c.cfg.Deadline); start != nil {
+			return &Grammar{m: g.m, start: start, of: g.of, entry: g.entry, warnings: g.warnings}, nil
+		}
+	}
+	g.Release()
+	return along, err
+}
+
+// respelled is the position behind the prefix of s as the machine would have spelled it, or
+// nil. This finds beginnings that cannot be followed when the schema is lowered along them:
+// arrays whose elements have to be remembered, and patterns that need too many states.
+func (m *machine) respelled(ctx context.Context, s *Spec, limit time.Duration) *position {
+	g, blank, err := parseGivenAlone(s.Prefix)
+	if err != nil || s.WhitespacePattern != "" {
+		return nil
+	}
+	// Until draft 4, 1.0 is no integer.
+	r := respeller{exact: bytes.Contains(s.Schema, []byte("/draft-04/")) || bytes.Contains(s.Schema, []byte("/draft-03/"))}
+	r.given(g)
+	at, err := m.after(ctx, r.String(), limit)
+	if err != nil {
+		return nil
+	}
+	return m.behindBlanks(at, blank)
+}
+
+func parseGivenAlone(text string) (g *given, blank string, err error) {
+	defer catch(&err)
+	g, blank = parseGiven(text, unmetered())
+	return g, blank, nil
 }
 
 // json reports whether the whole output is JSON.

@@ -60,6 +60,7 @@ func TestPrefixGoesOn(t *testing.T) {
 		{`{"properties":{"s":{"type":"string","pattern":"^a+b$"},"n":{"type":"string","minLength":3,"maxLength":4}},"required":["s"],"additionalProperties":false}`, `{"n":"\u0061\ud83d\ude00`, []string{`c","s":"ab"}`, `cd","s":"aab"}`}, []string{`","s":"ab"}`, `cde","s":"ab"}`, `c"}`}},
 		{`{"properties":{"s":{"type":"string","pattern":"^a+b$"},"n":{}},"additionalProperties":false}`, `{"n":0,"s":"\u0061`, []string{`b"}`, `aab"}`}, []string{`"}`, `bb"}`}},
 		{`{"type":"array","maxItems":1,"uniqueItems":true}`, ` [{"a":1,"a`, []string{`b":2}]`}, []string{`":2}]`, `b":2},3]`}},
+		{`{"properties":{"s":{"pattern":"^[a-z]{1,50000}$"},"n":{"type":"integer"}},"required":["s"],"additionalProperties":false}`, "{\t\t\"s\":\"\\u0061\" ,\n  ", []string{`"n":1}`, `  "n":1}`}, []string{`"s":"b"}`, `}`}},
 		{`true`, ` [{"a": 1,"a`, []string{`b":2}]`}, []string{`":2}]`}},
 		{`{"type":"integer"}`, ` `, []string{`1`}, []string{`true`}},
 	} {

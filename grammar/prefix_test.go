@@ -24,7 +24,13 @@ func afterFor(plain *Grammar, s Spec, prefix string) (*Grammar, error) {
 		return nil, err
 	}
 	s.Prefix = prefix
-	return compileFor(s, plain.m.voc)
+	g, err := compileFor(s, plain.m.voc)
+	if err != nil {
+		if start := plain.m.respelled(context.Background(), &s, time.Minute); start != nil {
+			return &Grammar{m: plain.m, start: start}, nil
+		}
+	}
+	return g, err
 }
 
 // oddly spells a value in a way that would not be generated: with properties in another

@@ -195,17 +195,21 @@ func (p *prefixed) begin(m *machine) bool {
 	if at == dead {
 		return false
 	}
-	m.root = at
-	// The white space at the end may be the beginning of what the rules read: an indentation
-	// goes on. What they do not read of it is passed over.
-	tail := p.tail[max(0, len(p.tail)-tailBlanks):]
-	for i := range tail {
-		if at := m.run(m.root, []byte(tail[i:])); at != dead {
-			m.root = at
-			break
+	m.root = m.behindBlanks(at, p.tail)
+	return true
+}
+
+// behindBlanks is the position behind the white space at the end of a given text. It may be
+// the beginning of what the rules read: an indentation goes on. What they do not read of it
+// is passed over.
+func (m *machine) behindBlanks(at *position, blank string) *position {
+	blank = blank[max(0, len(blank)-tailBlanks):]
+	for i := range blank {
+		if next := m.run(at, []byte(blank[i:])); next != dead {
+			return next
 		}
 	}
-	return true
+	return at
 }
 
 // tailBlanks is how much of the white space at the end of a given text is looked at.
