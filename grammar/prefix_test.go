@@ -210,9 +210,12 @@ func (p *prefixSuite) valid(name string, s Spec, g *Grammar, text string) {
 			continue
 		}
 		g, err := afterFor(g, s, text[:i])
-		if err != nil {
+		switch {
+		case err != nil && strings.Contains(err.Error(), "only in the spelling in which it would be generated"):
+			// Such an array or object is refused with a reason (unfollowed).
+		case err != nil:
 			p.Errorf("%s: rejects %q, the beginning of %s: %v", name, text[:i], text, err)
-		} else if p.rng.IntN(4) == 0 {
+		case p.rng.IntN(4) == 0:
 			finish(p.T, name, s, g, text[:i], p.rng)
 		}
 	}
