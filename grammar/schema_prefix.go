@@ -28,6 +28,7 @@ type prefixed struct {
 	rules map[prefixedKey]int32
 	null  []any // a set of schemas that only null satisfies
 	any   *schemaNode
+	exact bool   // in constants: numbers have to be integers as draft 4 has them, perhaps
 	size  int    // of the text
 	wrong *Error // the reason, furthest in the text, why it is no beginning
 	where int

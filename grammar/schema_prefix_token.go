@@ -42,6 +42,10 @@ func (p *prefixed) token(from, end int32, a alternative, g *given) {
 
 // constants adds those values of enum that satisfy a and begin with g.
 func (p *prefixed) constants(from, end int32, a alternative, enum []any, g *given) {
+	p.exact = p.s.d.plainIntegers() && slices.ContainsFunc(a, func(n *schemaNode) bool {
+		r := &n.props
+		return n.kinds&kindFraction == 0 || r.declared != nil || r.patterns != nil || r.additional != nil || n.array.items != nil || n.array.prefix != nil
+	})
 	fits := false
 	for _, v := range enum {
 		if !p.s.holdsAll(v, a) || !p.begins(v, g) {
@@ -118,7 +122,7 @@ func (p *prefixed) equal(v, given any, text string) bool {
 	if p.s.b.spend(1 + len(own)/16); own != text {
 		return false
 	}
-	return !p.s.d.plainIntegers() || !fractions(given) || dumpJSON(v) == dumpJSON(given)
+	return !p.exact || !fractions(given) || dumpJSON(v) == dumpJSON(given)
 }
 
 // fractions reports whether a number in v is written with a fraction or an exponent.
