@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,11 +22,42 @@ func (c *Compiler) compileAfter(ctx context.Context, s Spec, queue Queue) (*Gram
 	if err == nil {
 		return &Grammar{m: g.m, start: start, of: g.of, entry: g.entry, warnings: g.warnings}, nil
 	}
-	g.Release()
-	if errors.Is(err, ErrPrefix) && s.json() {
-		return c.cached(ctx, s, queue)
+	if !errors.Is(err, ErrPrefix) || !s.json() {
+		g.Release()
+		return nil, err
 	}
-	return nil, err
+	along, err := c.cached(ctx, s, queue)
+	if bad := (*Error)(nil); errors.As(err, &bad) {
+		if start := g.m.respelled(ctx, &s, c.cfg.Deadline, queue); start != nil {
+			return &Grammar{m: g.m, start: start, of: g.of, entry: g.entry, warnings: g.warnings}, nil
+		}
+	}
+	g.Release()
+	return along, err
+}
+
+// respelled is the position behind the prefix of s as the machine would have spelled it, or
+// nil. This finds beginnings that cannot be followed when the schema is lowered along them:
+// arrays whose elements have to be remembered, and patterns that need too many states.
+func (m *machine) respelled(ctx context.Context, s *Spec, limit time.Duration, queue Queue) *position {
+	g, blank, err := parseGivenAlone(s.Prefix)
+	if err != nil || s.WhitespacePattern != "" {
+		return nil
+	}
+	// Until draft 4, 1.0 is no integer.
+	r := respeller{exact: bytes.Contains(s.Schema, []byte("/draft-04/")) || bytes.Contains(s.Schema, []byte("/draft-03/"))}
+	r.given(g)
+	at, err := m.afterOn(ctx, r.String(), limit, queue)
+	if err != nil {
+		return nil
+	}
+	return m.behindBlanks(at, blank)
+}
+
+func parseGivenAlone(text string) (g *given, blank string, err error) {
+	defer catch(&err)
+	g, blank = parseGiven(text, unmetered())
+	return g, blank, nil
 }
 
 // afterOn is after on a worker of queue, which may be nil.
@@ -57,7 +89,7 @@ func (m *machine) afterOn(ctx context.Context, text string, limit time.Duration,
 func (s *Spec) json() bool { return s.Kind == JSONSchema || s.Kind == JSONObject }
 
 // prefixPiece is how many bytes of a prefix are read between two looks at the clock.
-const prefixPiece = 1024
+const prefixPiece = 64
 
 // after is the position behind text.
 func (m *machine) after(ctx context.Context, text string, limit time.Duration) (*position, error) {

@@ -19,9 +19,12 @@ type given struct {
 	// The members or elements of an object or array that the text does not close. Only the
 	// last one may be other than whole.
 	names []string
+	has   map[string]bool // by name
 	of    []*given
 	stop  stop
 	name  *given // in which the text ends
+
+	canonical string // of value, once it is needed
 }
 
 type givenKind uint8
@@ -162,8 +165,7 @@ func (p *givenParser) keyword(word string, v any) *given {
 
 // container reads an object or array.
 func (p *givenParser) container(kind givenKind, shut byte) *given {
-	g := &given{kind: kind, at: p.at}
-	seen := make(map[string]bool)
+	g := &given{kind: kind, at: p.at, has: make(map[string]bool)}
 	p.at++
 	for {
 		switch c := p.next(); {
@@ -175,7 +177,7 @@ func (p *givenParser) container(kind givenKind, shut byte) *given {
 		case c == shut && len(g.of) == 0:
 			p.at++
 			return g.close()
-		case kind == givenObject && !p.member(g, seen):
+		case kind == givenObject && !p.member(g):
 			return g
 		}
 		e := p.value()
@@ -200,7 +202,7 @@ func (p *givenParser) container(kind givenKind, shut byte) *given {
 }
 
 // member reads a name and its colon. It reports false if the text ends before the value.
-func (p *givenParser) member(g *given, seen map[string]bool) bool {
+func (p *givenParser) member(g *given) bool {
 	if p.text[p.at] != '"' {
 		p.bad(p.at, "the name of a property is expected here")
 	}
@@ -210,10 +212,10 @@ func (p *givenParser) member(g *given, seen map[string]bool) bool {
 		return false
 	}
 	k := name.value.(string)
-	if seen[k] {
+	if g.has[k] {
 		p.bad(name.at, "this property is there already")
 	}
-	seen[k] = true
+	g.has[k] = true
 	g.names = append(g.names, k)
 	switch p.next() {
 	case 0:

@@ -230,3 +230,79 @@ func (d *dfa) shortest(at int32) (text string, ok bool) {
 	}
 	return "", false
 }
+
+// respeller writes what is given of a value as rules without white space read it.
+type respeller struct {
+	strings.Builder
+	exact bool // numbers stay as they are written
+}
+
+func (r *respeller) given(g *given) {
+	switch g.kind {
+	case givenNothing:
+	case givenWhole:
+		r.value(g.value)
+	case givenToken:
+		r.WriteString(g.text + g.tail)
+	default:
+		r.members(g)
+	}
+}
+
+// members writes an object or array that is open.
+func (r *respeller) members(g *given) {
+	open := "["
+	if g.kind == givenObject {
+		open = "{"
+	}
+	for i, e := range g.of {
+		r.WriteString(open)
+		open = ","
+		if g.kind == givenObject {
+			r.WriteString(quoteJSON(g.names[i]))
+			if e.kind == givenNothing && g.stop == stopColon {
+				return
+			}
+			r.WriteByte(':')
+		}
+		r.given(e)
+	}
+	if len(g.of) == 0 || g.stop == stopComma || g.stop == stopName {
+		r.WriteString(open)
+	}
+	if g.stop == stopName {
+		r.given(g.name)
+	}
+}
+
+func (r *respeller) value(v any) {
+	switch v := v.(type) {
+	case *object:
+		r.WriteByte('{')
+		for i, k := range v.keys {
+			if i > 0 {
+				r.WriteByte(',')
+			}
+			r.WriteString(quoteJSON(k) + ":")
+			r.value(v.m[k])
+		}
+		r.WriteByte('}')
+	case []any:
+		r.WriteByte('[')
+		for i, e := range v {
+			if i > 0 {
+				r.WriteByte(',')
+			}
+			r.value(e)
+		}
+		r.WriteByte(']')
+	case numeral:
+		text := string(v)
+		if plain, ok := plainNumber(v); ok && !r.exact {
+			text = plain
+		}
+		r.WriteString(text)
+	default:
+		r.WriteString(dumpJSON(v))
+	}
+}

@@ -24,7 +24,13 @@ func afterFor(plain *Grammar, s Spec, prefix string) (*Grammar, error) {
 		return nil, err
 	}
 	s.Prefix = prefix
-	return compileFor(s, plain.m.voc)
+	g, err := compileFor(s, plain.m.voc)
+	if err != nil {
+		if start := plain.m.respelled(context.Background(), &s, time.Minute, nil); start != nil {
+			return &Grammar{m: plain.m, start: start}, nil
+		}
+	}
+	return g, err
 }
 
 // oddly spells a value in a way that would not be generated: with properties in another
@@ -113,14 +119,40 @@ func forSuite(t *testing.T, f func(name string, s Spec, g *Grammar, tests []any)
 	if err != nil {
 		t.Fatal(err)
 	}
-	suite := mustParse(t, text).(*object)
-	for _, file := range suite.keys {
-		groups, _ := suite.m[file].(*object).m["draft2020-12"].([]any)
-		for _, v := range groups {
-			group := v.(*object)
-			s := schema(dumpJSON(group.m["schema"]))
-			if g, err := compileFor(s, testVocabulary); err == nil {
-				f(fmt.Sprintf("%s: %s", file, group.m["description"]), s, g, group.m["tests"].([]any))
+	groupsOf("", "", mustParse(t, text), func(name string, group *object) {
+		s := schema(dumpJSON(group.m["schema"]))
+		if g, err := compileFor(s, testVocabulary); err == nil {
+			f(fmt.Sprintf("%s: %s", name, group.m["description"]), s, g, group.m["tests"].([]any))
+		}
+	})
+}
+
+// suiteURIs are the values of $schema for the folders of the suite.
+var suiteURIs = map[string]string{
+	"draft4": "http://json-schema.org/draft-04/schema#", "draft6": "http://json-schema.org/draft-06/schema#", "draft7": "http://json-schema.org/draft-07/schema#",
+	"draft2019-09": "https://json-schema.org/draft/2019-09/schema", "draft2020-12": "https://json-schema.org/draft/2020-12/schema",
+}
+
+// groupsOf calls f for the groups in v, which is a list of them, or an object of such things
+// by file or draft. The schemas of a draft get its $schema, which many do not have.
+func groupsOf(name, uri string, v any, f func(name string, group *object)) {
+	switch v := v.(type) {
+	case []any:
+		for _, g := range v {
+			g := g.(*object)
+			if o, ok := g.m["schema"].(*object); ok && uri != "" && o.m["$schema"] == nil {
+				o.keys = append(o.keys, "$schema")
+				o.m["$schema"] = uri
+			}
+			f(name, g)
+		}
+	case *object:
+		for _, k := range v.keys {
+			if u := suiteURIs[k]; u != "" {
+				uri = u
+			}
+			if k != "optional/content" { // of a string's content, which is not looked at
+				groupsOf(name+k+" ", uri, v.m[k], f)
 			}
 		}
 	}
@@ -131,17 +163,29 @@ func forSuite(t *testing.T, f func(name string, s Spec, g *Grammar, tests []any)
 // value is never complete.
 func TestPrefixSuite(t *testing.T) {
 	p := &prefixSuite{T: t, rng: rand.New(rand.NewPCG(1, 2))}
+	groups := 0
 	forSuite(t, func(name string, s Spec, g *Grammar, tests []any) {
+		groups++
+		if slow && groups%8 != 0 {
+			return
+		}
+		if groups%3 == 0 {
+			s.DisableAnyWhitespace = true // of what is generated
+			g = mustCompile(t, s, testVocabulary)
+		}
 		whole := mustParse(t, s.Schema)
 		for _, v := range tests {
 			c := v.(*object)
-			switch valid := satisfies(c.m["data"], whole); {
-			case valid && c.m["valid"] != true:
+			if c.m["valid"] != true && satisfies(c.m["data"], whole) {
 				t.Errorf("%s: %s is taken for valid", name, dumpJSON(c.m["data"]))
-			case valid:
-				p.valid(name, s, g, c.m["data"])
-			default: // some of these are valid for the suite, which does not enforce formats
-				p.invalid(name, s, g, c.m["data"])
+			}
+			// Formats make some values invalid that are valid for the suite, and a fraction of 0 does
+			// so for integers of draft 4.
+			text := oddly{p.rng}.spell(c.m["data"])
+			if satisfies(mustParse(t, []byte(text)), whole) {
+				p.valid(name, s, g, text)
+			} else if g, err := afterFor(g, s, text); err == nil && g.NewMatcher().Done() {
+				t.Errorf("%s: accepts %s, which is not valid", name, text)
 			}
 		}
 	})
@@ -157,18 +201,11 @@ type prefixSuite struct {
 	rng *rand.Rand
 }
 
-func (p *prefixSuite) invalid(name string, s Spec, g *Grammar, v any) {
-	for range 3 {
-		text := oddly{p.rng}.spell(v)
-		if g, err := afterFor(g, s, text); err == nil && g.NewMatcher().Done() {
-			p.Errorf("%s: accepts %s, which is not valid", name, text)
-		}
-	}
-}
-
-func (p *prefixSuite) valid(name string, s Spec, g *Grammar, v any) {
-	text := oddly{p.rng}.spell(v)
+func (p *prefixSuite) valid(name string, s Spec, g *Grammar, text string) {
 	if g, err := afterFor(g, s, text); err != nil || !g.NewMatcher().Done() {
+		if strings.Contains(name, "draft4") && strings.HasSuffix(text, ".0") {
+			return // no integer in that draft, and no number that a negation of integers generates
+		}
 		p.Errorf("%s: rejects %s, which is valid: %v", name, text, err)
 		return
 	}
@@ -177,12 +214,12 @@ func (p *prefixSuite) valid(name string, s Spec, g *Grammar, v any) {
 			continue
 		}
 		g, err := afterFor(g, s, text[:i])
-		if err != nil && strings.Contains(err.Error(), "only in the spelling in which it would be generated") {
-			return // its elements or properties so far would have to be remembered
-		}
-		if err != nil {
+		switch {
+		case err != nil && strings.Contains(err.Error(), "only in the spelling in which it would be generated"):
+			// Such an array or object is refused with a reason (unfollowed).
+		case err != nil:
 			p.Errorf("%s: rejects %q, the beginning of %s: %v", name, text[:i], text, err)
-		} else if p.rng.IntN(4) == 0 {
+		case p.rng.IntN(4) == 0:
 			finish(p.T, name, s, g, text[:i], p.rng)
 		}
 	}

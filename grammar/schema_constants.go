@@ -137,7 +137,9 @@ func (s *schemas) listed(v any, n *schemaNode) bool {
 			n.listed[canonicalJSON(e)] = true
 		}
 	}
-	return n.listed[canonicalJSON(v)]
+	text := canonicalJSON(v)
+	s.b.spend(len(text) / 16)
+	return n.listed[text]
 }
 
 func (s *schemas) holdsArray(v []any, n *schemaNode, depth int) bool {

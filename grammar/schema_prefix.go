@@ -28,6 +28,7 @@ type prefixed struct {
 	rules map[prefixedKey]int32
 	null  []any // a set of schemas that only null satisfies
 	any   *schemaNode
+	exact bool   // in constants: numbers have to be integers as draft 4 has them, perhaps
 	size  int    // of the text
 	wrong *Error // the reason, furthest in the text, why it is no beginning
 	where int
@@ -195,17 +196,21 @@ func (p *prefixed) begin(m *machine) bool {
 	if at == dead {
 		return false
 	}
-	m.root = at
-	// The white space at the end may be the beginning of what the rules read: an indentation
-	// goes on. What they do not read of it is passed over.
-	tail := p.tail[max(0, len(p.tail)-tailBlanks):]
-	for i := range tail {
-		if at := m.run(m.root, []byte(tail[i:])); at != dead {
-			m.root = at
-			break
+	m.root = m.behindBlanks(at, p.tail)
+	return true
+}
+
+// behindBlanks is the position behind the white space at the end of a given text. It may be
+// the beginning of what the rules read: an indentation goes on. What they do not read of it
+// is passed over.
+func (m *machine) behindBlanks(at *position, blank string) *position {
+	blank = blank[max(0, len(blank)-tailBlanks):]
+	for i := range blank {
+		if next := m.run(at, []byte(blank[i:])); next != dead {
+			return next
 		}
 	}
-	return true
+	return at
 }
 
 // tailBlanks is how much of the white space at the end of a given text is looked at.
@@ -218,11 +223,11 @@ func (p *prefixed) array(from, end int32, a alternative, g *given) {
 		p.note(g.at, "", "an array is not allowed here")
 		return
 	}
+	prefix, rest, least, most := a.items()
 	if path := unfollowed(a); path != "" {
 		p.note(g.at, path, "an array can be continued only in the spelling in which it would be generated")
 		return
 	}
-	prefix, rest, least, most := a.items()
 	set := func(i int) []any {
 		if i < len(prefix) {
 			return prefix[i]
@@ -273,8 +278,9 @@ func (p *prefixed) holds(v any, set []any) bool {
 	return !slices.ContainsFunc(set, func(c any) bool { return !p.s.holds(v, c) })
 }
 
-// unfollowed returns the path of a keyword of a that an array which is continued could
-// break, because its elements so far would have to be remembered.
+// unfollowed returns the path of a keyword for arrays that what is given could break together
+// with what follows, because more than the number of elements would have to be remembered. It
+// is "" if there is none.
 func unfollowed(a alternative) string {
 	for _, n := range a {
 		r := &n.array

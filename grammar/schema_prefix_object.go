@@ -8,6 +8,11 @@ import (
 // openNamesTried is how many names are tried for one that the text ends in.
 const openNamesTried = 8
 
+// keptAway is how many bytes of the undeclared names that are given may not come again. Undeclared
+// names may repeat in any case (schemas.object), so this is a courtesy, unless properties are
+// counted.
+const keptAway = 4096
+
 // object adds the objects of a that begin with g, from from to end.
 func (p *prefixed) object(from, end int32, a alternative, g *given) {
 	s := p.s
@@ -54,7 +59,7 @@ type givenMembers struct {
 func (o *givenMembers) add(a alternative, m *members) bool {
 	g, p := o.g, o.p
 	count := g.whole()
-	if m.most >= 0 && int64(count) > m.most {
+	if m.most >= 0 && int64(len(g.names)) > m.most {
 		p.note(g.of[m.most].at, "", "there are too many properties")
 		return false
 	}
@@ -62,6 +67,7 @@ func (o *givenMembers) add(a alternative, m *members) bool {
 	for i := range m.declared {
 		declared[m.declared[i].name] = true
 	}
+	bytes := 0 // of undeclared names
 	for i, name := range g.names {
 		if p.barred(a, name) {
 			p.note(g.of[i].at, "", "the property "+quoteValue(name)+" is not allowed here")
@@ -77,14 +83,16 @@ func (o *givenMembers) add(a alternative, m *members) bool {
 			return false
 		}
 		if !declared[name] {
-			m.declared = append(m.declared, member{name: name, set: set})
+			if bytes += len(name); bytes <= keptAway || m.least > 0 {
+				m.declared = append(m.declared, member{name: name, set: set})
+			}
 		}
 	}
 	p.reached(g)
 	if e := g.open(); e != nil {
 		o.open.set = p.along(e, p.s.under(a, o.open.name))
 	}
-	if o.open != nil && !declared[o.open.name] && !slices.Contains(g.names, o.open.name) {
+	if o.open != nil && !declared[o.open.name] && !g.has[o.open.name] {
 		m.declared = append(m.declared, member{name: o.open.name, set: o.open.set})
 	}
 	return true
@@ -137,7 +145,7 @@ func (p *prefixed) openNames(a alternative, g *given) (ordinary bool, open []mem
 	free := true // no property is required
 	for i := range m.declared {
 		d := &m.declared[i]
-		if slices.Contains(g.names, d.name) || !d.required && (d.barred || slices.Contains(d.set, any(false))) {
+		if g.has[d.name] || !d.required && (d.barred || slices.Contains(d.set, any(false))) {
 			continue
 		}
 		spelled, ok := name.respell(d.name)

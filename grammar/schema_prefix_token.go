@@ -42,6 +42,10 @@ func (p *prefixed) token(from, end int32, a alternative, g *given) {
 
 // constants adds those values of enum that satisfy a and begin with g.
 func (p *prefixed) constants(from, end int32, a alternative, enum []any, g *given) {
+	p.exact = p.s.d.plainIntegers() && slices.ContainsFunc(a, func(n *schemaNode) bool {
+		r := &n.props
+		return n.kinds&kindFraction == 0 || r.declared != nil || r.patterns != nil || r.additional != nil || n.array.items != nil || n.array.prefix != nil
+	})
 	fits := false
 	for _, v := range enum {
 		if !p.s.holdsAll(v, a) || !p.begins(v, g) {
@@ -64,29 +68,14 @@ func (p *prefixed) begins(v any, g *given) bool {
 	case givenNothing:
 		return true
 	case givenWhole:
-		return p.equal(v, g.value)
+		if g.canonical == "" {
+			g.canonical = canonicalJSON(g.value)
+		}
+		return p.equal(v, g.value, g.canonical)
 	case givenArray:
-		list, ok := v.([]any)
-		if !ok || len(list) < len(g.of) || g.stop == stopComma && len(list) == len(g.of) {
-			return false
-		}
-		for i, e := range g.of {
-			if !p.begins(list[i], e) {
-				return false
-			}
-		}
-		return true
+		return p.listBegins(v, g)
 	case givenObject:
-		o, ok := v.(*object)
-		if !ok || g.stop == stopComma && len(o.keys) == len(g.names) {
-			return false
-		}
-		for i, name := range g.names {
-			if e, ok := o.m[name]; !ok || !p.begins(e, g.of[i]) {
-				return false
-			}
-		}
-		return g.stop != stopName || p.openKey(o, g) != ""
+		return p.objectBegins(v, g)
 	}
 	switch v := v.(type) {
 	case string:
@@ -98,13 +87,42 @@ func (p *prefixed) begins(v any, g *given) bool {
 	return strings.HasPrefix(dumpJSON(v), g.text)
 }
 
-// equal reports whether the schema's value v is the given value. Where 1.0 is no integer, a
-// fraction that the schema does not have could break a type beside the constant.
-func (p *prefixed) equal(v, given any) bool {
-	if canonicalJSON(v) != canonicalJSON(given) {
+// listBegins is begins for an array.
+func (p *prefixed) listBegins(v any, g *given) bool {
+	list, ok := v.([]any)
+	if !ok || len(list) < len(g.of) || g.stop == stopComma && len(list) == len(g.of) {
 		return false
 	}
-	return !p.s.d.plainIntegers() || !fractions(given) || dumpJSON(v) == dumpJSON(given)
+	for i, e := range g.of {
+		if !p.begins(list[i], e) {
+			return false
+		}
+	}
+	return true
+}
+
+// objectBegins is begins for an object.
+func (p *prefixed) objectBegins(v any, g *given) bool {
+	o, ok := v.(*object)
+	if !ok || g.stop == stopComma && len(o.keys) == len(g.names) {
+		return false
+	}
+	for i, name := range g.names {
+		if e, ok := o.m[name]; !ok || !p.begins(e, g.of[i]) {
+			return false
+		}
+	}
+	return g.stop != stopName || p.openKey(o, g) != ""
+}
+
+// equal reports whether the schema's value v is the given value, whose canonical text is text. Where 1.0 is no integer, a
+// fraction that the schema does not have could break a type beside the constant.
+func (p *prefixed) equal(v, given any, text string) bool {
+	own := canonicalJSON(v)
+	if p.s.b.spend(1 + len(own)/16); own != text {
+		return false
+	}
+	return !p.exact || !fractions(given) || dumpJSON(v) == dumpJSON(given)
 }
 
 // fractions reports whether a number in v is written with a fraction or an exponent.
@@ -124,7 +142,7 @@ func fractions(v any) bool {
 // is none.
 func (p *prefixed) openKey(o *object, g *given) string {
 	for _, k := range o.keys {
-		if _, ok := g.name.respell(k); ok && !slices.Contains(g.names, k) {
+		if _, ok := g.name.respell(k); ok && !g.has[k] {
 			return quoteJSON(k)
 		}
 	}
@@ -151,7 +169,7 @@ func (p *prefixed) constant(from int32, v any, g *given) (to int32, ok bool) {
 	var keys []string
 	if named {
 		at, shut = b.lit(from, "{"), "}"
-		keys = slices.DeleteFunc(slices.Clone(o.keys), func(k string) bool { return slices.Contains(g.names, k) })
+		keys = slices.DeleteFunc(slices.Clone(o.keys), func(k string) bool { return g.has[k] })
 	} else {
 		rest = v.([]any)[len(g.of):]
 	}
@@ -231,7 +249,7 @@ func (p *prefixed) numberSpellings(n numeral, g *given) []string {
 	if len(res) > 0 || !ok {
 		return res
 	}
-	return p.numbers(g, func(v numeral) bool { return p.equal(n, v) })
+	return p.numbers(g, func(v numeral) bool { return p.equal(n, v, canonicalJSON(v)) })
 }
 
 // exponentsTried bounds the exponents that are tried for a number in which the text ends.

@@ -64,6 +64,20 @@ func TestC82Continued(t *testing.T) {
 	}
 }
 
+// What a request with a message that is continued holds is given back.
+func TestContinuedMemory(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
+	const schema = `{"type":"object","properties":{"a":{"type":"integer"},"s":{"type":"string"}},"required":["a","s"],"additionalProperties":false}`
+	for _, given := range []string{`{"a":1`, `{"s":"` + strings.Repeat(`\u0061`, 300), `{"s":1`} {
+		h.Chat(with(continued(schemaFormat(schema), "assistant", given), "n", 2, "temperature", 1))
+	}
+	servertest.WaitFor(t, "the memory of the requests", func() bool { return h.Instance.Transport().Held().Memory == 0 })
+	if s := h.Instance.Transport().Memory().Stats(); s.Cached == 0 {
+		t.Errorf("no grammar is kept: %+v", s)
+	}
+}
+
 // A message with which no valid output begins is refused, and the answer says where it goes
 // wrong. Only a message of the assistant is a part of the output.
 func TestC82ContinuedRefused(t *testing.T) {
