@@ -194,13 +194,19 @@ func (b *builder) number24(from, to int32, lo, hi uint32, n int) {
 
 // namedToken is the token called name. path is for refusals.
 func (b *builder) namedToken(name, path string) int32 {
-	if b.voc != nil {
-		if id, ok := b.voc.lookUp(name); ok {
-			return id
-		}
+	if id, ok := b.tokenCalled(name); ok {
+		return id
 	}
 	fail(ErrInvalid, path, "the vocabulary has no token %s", quoteJSON(name))
 	return 0
+}
+
+// tokenCalled is the token called name. It reports false if there is none.
+func (b *builder) tokenCalled(name string) (int32, bool) {
+	if b.voc == nil {
+		return 0, false
+	}
+	return b.voc.lookUp(name)
 }
 
 // fillNamed sets the bits of the tokens whose markers can follow p.
