@@ -17,8 +17,8 @@ import (
 // marker is the first byte of all markers.
 const marker = 0xFF
 
-// maxNamed is one more than the largest id that fits into a marker.
-const maxNamed = 1 << 24
+// markerIDs is the number of ids that fit into a marker.
+const markerIDs = 1 << 24
 
 // Special is a token that adds no text to the output, with its name in the tokenizer.
 type Special struct {
@@ -43,7 +43,7 @@ func (v *Vocabulary) nameTokens(special []Special, ends map[int32]bool) {
 		}
 		named[s.ID] = true
 	}
-	for i := range int32(min(v.size, maxNamed)) {
+	for i := range int32(min(v.size, markerIDs)) {
 		if ends[i] || len(v.tokens[i]) == 0 && !named[i] {
 			continue
 		}
@@ -111,7 +111,7 @@ func (t tokenSet) normal() []idRange {
 		}
 		next = r.hi + 1
 	}
-	return append(others, idRange{next, maxNamed - 1})
+	return append(others, idRange{next, markerIDs - 1})
 }
 
 // nameableOf are the tokens of t that can be named.
@@ -223,13 +223,10 @@ func (m *machine) fillNamed(p *position, mask []uint32) {
 
 // namedAfter is the mask of the tokens whose markers go on from q, which a 0xFF has led to.
 func (m *machine) namedAfter(q *position) []uint32 {
-	m.mu.Lock()
-	mask := m.named[q]
-	m.mu.Unlock()
-	if mask != nil {
-		return mask
+	if known := q.named.Load(); known != nil {
+		return *known
 	}
-	mask = make([]uint32, m.voc.words())
+	mask := make([]uint32, m.voc.words())
 	var before *position // the position after the first two bytes of the block before
 	var block [8]uint32
 	for first := 0; first<<8 < m.voc.size; first++ { // 256 tokens at a time
@@ -253,11 +250,9 @@ func (m *machine) namedAfter(q *position) []uint32 {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.named == nil {
-		m.named = make(map[*position][]uint32)
+	if q.named.CompareAndSwap(nil, &mask) {
+		m.bytes += int64(4*len(mask) + 64)
 	}
-	m.named[q] = mask
-	m.bytes += int64(4*len(mask) + 64)
 	return mask
 }
 
@@ -273,7 +268,7 @@ func (m *machine) accept(p *position, token int32) *position {
 	if t := m.voc.tokens[token]; len(t) > 0 && len(t) <= maxTokenLen {
 		as = m.run(p, t)
 	}
-	if !m.net.marked || token >= maxNamed {
+	if !m.net.marked || token >= markerIDs {
 		return as
 	}
 	named := m.run(p, markerOf(token))
