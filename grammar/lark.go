@@ -93,6 +93,8 @@ func larkLine(line string, braces int) (string, int) {
 			if c == quote {
 				quote = 0
 			}
+		case c == '<':
+			i += max(0, larkTokenLen(line[i:])-1)
 		case strings.HasPrefix(line[i:], "//"), c == '#':
 			return line[:i], braces
 		case c == '"' || c == '/':
@@ -104,6 +106,16 @@ func larkLine(line string, braces int) (string, int) {
 		}
 	}
 	return line, braces
+}
+
+// larkTokenLen is the length of the <token> that s begins with, 0 if it does not begin with
+// one.
+func larkTokenLen(s string) int {
+	end := strings.IndexAny(s[1:], "<> \t\r\n")
+	if s[0] != '<' || end < 1 || s[1+end] != '>' {
+		return 0
+	}
+	return end + 2
 }
 
 // larkItems are the beginnings and ends of the items of bare[from:to].

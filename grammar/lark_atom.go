@@ -78,12 +78,10 @@ func (l *lark) complement() *expr {
 // token reads <name>, or ids in <[...]>.
 func (l *lark) token() *expr {
 	n := &expr{kind: exprToken, at: l.i}
-	text := l.s[l.i:]
-	end := strings.IndexAny(text[1:], "<> \t\r\n")
-	if end < 1 || text[1+end] != '>' {
+	text := l.s[l.i : l.i+larkTokenLen(l.s[l.i:])]
+	if text == "" {
 		l.bad("a malformed token")
 	}
-	text = text[:end+2]
 	l.i += len(text)
 	list, ok := strings.CutPrefix(text, "<[")
 	if !ok || !strings.HasSuffix(list, "]>") {
@@ -225,6 +223,8 @@ func (l *lark) nested() *expr {
 			if c == quote {
 				quote = 0
 			}
+		case c == '<':
+			l.i += max(0, larkTokenLen(l.s[l.i-1:])-1)
 		case c == '"' || c == '/':
 			quote = c
 		case c == '{':
@@ -233,7 +233,9 @@ func (l *lark) nested() *expr {
 			braces--
 		}
 	}
-	return &expr{kind: exprNested, nested: parseLarkPart(l.defs.text, start, l.i-1, l.depth, l.b)}
+	inner := parseLarkPart(l.defs.text, start, l.i-1, l.depth, l.b)
+	inner.part = true
+	return &expr{kind: exprNested, nested: inner}
 }
 
 // literal reads "text", "text"i or "a".."z".

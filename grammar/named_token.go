@@ -209,24 +209,26 @@ func (b *builder) tokenCalled(name string) (int32, bool) {
 	return b.voc.lookUp(name)
 }
 
-// fillNamed sets the bits of the tokens whose markers can follow p.
-func (m *machine) fillNamed(p *position, mask []uint32) {
+// fillNamed sets the bits of the tokens whose markers can follow p. As in fill, pace may end
+// it with a panic.
+func (m *machine) fillNamed(p *position, mask []uint32, pace Pace) {
 	if !m.net.marked {
 		return
 	}
 	if q := m.step(p, marker); q != dead {
-		for i, w := range m.namedAfter(q) {
+		for i, w := range m.namedAfter(q, pace) {
 			mask[i] |= w
 		}
 	}
 }
 
 // namedAfter is the mask of the tokens whose markers go on from q, which a 0xFF has led to.
-func (m *machine) namedAfter(q *position) []uint32 {
+func (m *machine) namedAfter(q *position, pace Pace) []uint32 {
 	if known := q.named.Load(); known != nil {
 		return *known
 	}
 	mask := make([]uint32, m.voc.words())
+	every := paceEvery(m, pace)
 	var before *position // the position after the first two bytes of the block before
 	var block [8]uint32
 	for first := 0; first<<8 < m.voc.size; first++ { // 256 tokens at a time
@@ -238,6 +240,7 @@ func (m *machine) namedAfter(q *position) []uint32 {
 			before = at
 			clear(block[:])
 			for b := range 256 {
+				every.call()
 				if m.step(at, byte(b)) != dead {
 					block[b>>5] |= 1 << (b & 31)
 				}

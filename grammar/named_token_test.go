@@ -101,13 +101,16 @@ func TestNoTokenIsPartOfAMarker(t *testing.T) {
 func TestTokensThatCannotBeNamed(t *testing.T) {
 	v := specialVocabulary(t)
 	for text, want := range map[string]error{
-		`root ::= <[256]>`:         ErrUnsupported,
-		`root ::= </s>`:            ErrUnsupported,
-		`root ::= <|z|>`:           ErrInvalid,
-		`root ::= <[261]>`:         ErrInvalid,
-		`root ::= <[99999999999]>`: ErrInvalid,
-		`root ::= <[255]>`:         ErrInvalid,
-		`start: <[256-256]>`:       ErrUnsupported,
+		`root ::= <[256]> "x"`:                        ErrUnsupported,
+		`root ::= </s>{2}`:                            ErrUnsupported,
+		"root ::= x \"!\"\nx ::= \"a\" y\ny ::= </s>": ErrUnsupported,
+		"root ::= \"a\" root \"b\" | </s>":            ErrUnsupported,
+		`root ::= <|z|>`:                              ErrInvalid,
+		`root ::= <[261]>`:                            ErrInvalid,
+		`root ::= <[99999999999]>`:                    ErrInvalid,
+		`root ::= <[255]>`:                            ErrInvalid,
+		`start: <[256-256]> "x"`:                      ErrUnsupported,
+		"start: %lark { start: </s> } \"x\"":          ErrUnsupported,
 	} {
 		if _, err := compileFor(notation(text), v); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", text, err, want)
@@ -117,6 +120,24 @@ func TestTokensThatCannotBeNamed(t *testing.T) {
 	g := mustCompile(t, notation(`root ::= !</s>`), v)
 	if g.acceptsTokens(t, "end", []int32{256}) || !g.acceptsTokens(t, "other", []int32{257}) {
 		t.Error("the complement of the end token is wrong")
+	}
+}
+
+// TestEndTokenAtTheEnd: where nothing can follow, an end token says nothing new.
+func TestEndTokenAtTheEnd(t *testing.T) {
+	v := specialVocabulary(t)
+	for _, text := range []string{"root ::= \"a\" </s>", "root ::= \"b\" | x\nx ::= \"a\" y\ny ::= <[256]>?", "start: \"b\" | call\ncall: <|a|>* \"a\" </s>",
+		"%ignore \" \"\nstart: \"a\" </s>"} {
+		g := mustCompile(t, notation(text), v)
+		if !g.acceptsTokens(t, text, []int32{'a'}) || g.acceptsTokens(t, text, []int32{256}) {
+			t.Errorf("%s: a is not the whole text", text)
+		}
+		if w := g.Warnings(); len(w) != 1 {
+			t.Errorf("%s: warnings %v", text, w)
+		}
+	}
+	if _, err := compileFor(tag(`{"format":{"type":"sequence","elements":[{"type":"grammar","grammar":"root ::= \"a\" </s>"},{"value":"b"}]}}`), v); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("an end token before something else: %v", err)
 	}
 }
 

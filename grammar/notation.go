@@ -60,6 +60,7 @@ type definitions struct {
 	body  map[string]*expr
 	start string
 	text  string // the whole grammar, for the places in refusals
+	part  bool   // something may follow a text of the grammar
 }
 
 // place is where the byte at of the grammar is, for a person.
@@ -85,15 +86,19 @@ func (d *definitions) define(name string, body *expr, at int) {
 }
 
 // notationRule lowers the text of a grammar. Without ::= outside of comments it is Lark, as
-// vLLM decides it.
-func (b *builder) notationRule(text string, o Options) int32 {
+// vLLM decides it. part says that something may follow its texts.
+func (b *builder) notationRule(text string, part bool, o Options) int32 {
 	if !utf8.ValidString(text) {
 		fail(ErrInvalid, "", "a grammar must be UTF-8")
 	}
+	d := (*definitions)(nil)
 	if isEBNF(text) {
-		return b.definitions(parseEBNF(text, b), o)
+		d = parseEBNF(text, b)
+	} else {
+		d = parseLark(text, b)
 	}
-	return b.definitions(parseLark(text, b), o)
+	d.part = part
+	return b.definitions(d, o)
 }
 
 func isEBNF(text string) bool {
@@ -117,6 +122,7 @@ func (b *builder) definitions(d *definitions, o Options) int32 {
 	for _, name := range d.names {
 		rules[name] = b.rule()
 	}
+	d.dropEnds(b)
 	l := &exprLowering{b: b, d: d, o: o, rules: rules}
 	for _, name := range d.names {
 		r := rules[name]
