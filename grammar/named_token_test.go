@@ -68,6 +68,12 @@ func TestTokenAsTextAndAsItself(t *testing.T) {
 			t.Errorf("%q is accepted: %t", text, got)
 		}
 	}
+	for _, text := range []string{`root ::= "a" "b" | <[97]>`, `root ::= "a" | <[97]> "b"`} {
+		g := mustCompile(t, notation(text), testVocabulary)
+		if !g.acceptsTokens(t, text, []int32{'a'}) || !g.acceptsTokens(t, text, []int32{'a', 'b'}) {
+			t.Errorf("%s: a and ab are not both accepted", text)
+		}
+	}
 	// The text is made of two tokens, which are not the token that is named.
 	tokens := [][]byte{[]byte("a"), []byte("b"), []byte("ab"), []byte("!"), nil}
 	v, err := NewVocabulary(tokens, []int32{4})
@@ -93,6 +99,21 @@ func TestNoTokenIsPartOfAMarker(t *testing.T) {
 		}
 		if legal(mask, 0xFF) || m.Accept(0xFF) {
 			t.Errorf("%s%s: the token of the byte 0xFF is legal", s.Text, s.Schema)
+		}
+	}
+}
+
+// TestFreeTextHasNoNamedTokens: free text is text, also where the grammar names tokens.
+func TestFreeTextHasNoNamedTokens(t *testing.T) {
+	g := mustCompile(t, tag(`{"format":{"type":"sequence","elements":[{"type":"any_text"},{"type":"token","token":257},{"type":"any_text","max_chars":9}]}}`), specialVocabulary(t))
+	for _, c := range []struct {
+		text tokenText
+		want bool
+	}{
+		{tokenText{"ab", 257.0, "c"}, true}, {tokenText{257.0}, true}, {tokenText{258.0, 257.0}, false}, {tokenText{"a", 257.0, 257.0}, false}, {tokenText{257.0, "a", 258.0}, false},
+	} {
+		if got := g.acceptsTokens(t, "free text", c.text.ids(t)); got != c.want {
+			t.Errorf("%v is accepted: %t", c.text, got)
 		}
 	}
 }

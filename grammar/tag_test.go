@@ -86,3 +86,13 @@ func TestTagWarnings(t *testing.T) {
 		t.Errorf("warnings %v", w)
 	}
 }
+
+// TestParametersEndOnce: no string of a parameter contains the end of a parameter, whatever
+// its schema says.
+func TestParametersEndOnce(t *testing.T) {
+	const end = "</parameter>"
+	schema := `{"properties":{"p":{"type":"string","pattern":"x"},"e":{"enum":["a` + end + `b","c"]},"l":{"type":"string","maxLength":50},"s":{"type":"string"}}}`
+	checkTexts(t, []textCase{{"parameters", tag(`{"format":{"type":"qwen_xml_parameter","json_schema":` + schema + `}}`),
+		[]string{"<parameter=p>axb" + end, "<parameter=e>c" + end, "<parameter=l>a</param" + end, "<parameter=s></parameter" + end},
+		[]string{"<parameter=p>x" + end + "y" + end, "<parameter=p>x" + end + end, "<parameter=e>a" + end + "b" + end, "<parameter=l>a" + end + end, "<parameter=s>" + end + end}}})
+}
