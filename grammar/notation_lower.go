@@ -189,17 +189,3 @@ func (d *dfa) shortest() *dfa {
 	}
 	return res.trim()
 }
-
-// chunks reads some of texts that are neighbours, in their order.
-func (b *builder) chunks(from int32, texts []string) int32 {
-	to := b.state()
-	b.eps(from, to)
-	at := b.state()
-	for _, s := range texts {
-		b.eps(from, at)
-		b.eps(at, to)
-		at = b.lit(at, s)
-	}
-	b.eps(at, to)
-	return to
-}

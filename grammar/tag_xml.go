@@ -73,6 +73,7 @@ type xmlParameters struct {
 	style *xmlStyle
 	path  string
 	free  int32 // 1 + the rule for strings with any text
+	short int32 // 1 + the rule for strings of a number of characters
 }
 
 // object reads the properties of a, in the order of the schema. Undeclared ones come last.
@@ -198,9 +199,10 @@ func (x *xmlParameters) text(from int32, a alternative) int32 {
 	case len(r.langs) == 0 && r.least == 0 && r.most < 0:
 		return x.b.call(from, x.anyText())
 	case len(r.langs) == 0:
-		return x.framed(from, func(at int32) int32 {
-			return x.b.callN(at, x.b.shortText([]string{x.style.end}), int32(r.least), int32(r.most))
-		})
+		if x.short == 0 {
+			x.short = x.b.shortText([]string{x.style.end}) + 1
+		}
+		return x.framed(from, func(at int32) int32 { return x.b.callN(at, x.short-1, int32(r.least), int32(r.most)) })
 	}
 	d, ok := x.s.stringDFA(&r)
 	if ok {
