@@ -165,7 +165,7 @@ func (b *builder) spec(s Spec) int32 {
 	case Choice:
 		return b.choiceRule(s.Choices)
 	case Notation:
-		return b.notationRule(s.Text)
+		return b.notationRule(s.Text, false, s.Options)
 	case Tag:
 		return b.tagRule(s.Schema, s.Options)
 	}

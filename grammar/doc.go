@@ -14,7 +14,7 @@
 // [Matcher.Fill] writes the mask, [Matcher.Accept] goes on over a token, and
 // [Matcher.Rollback] takes tokens back.
 //
-//	front ends: schema_*.go, regex.go, ebnf.go, lark.go, tag.go
+//	front ends: schema_*.go, regex.go, ebnf*.go, lark*.go, tag*.go
 //	     | lower a constraint to
 //	rules: builder.go, json_rules.go (common ones), dfa.go (regular languages)
 //	     | determinize.go, left_recursion.go, trim.go
@@ -40,6 +40,9 @@
 //
 // A text that is given ([Spec.Prefix]) is taken in any order of properties and any spelling
 // all the same, and what follows it satisfies the constraint together with it.
+//
+// A grammar or tag can name tokens (named_token.go). Then it means these tokens and not
+// their text; special tokens are legal nowhere else.
 //
 // No mask leads into a dead end: after every legal token the text can be completed,
 // if the vocabulary has a token for every byte.

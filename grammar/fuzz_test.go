@@ -14,7 +14,8 @@ func fuzzConfig() Config {
 
 var fuzzVocabulary = func() *Vocabulary {
 	tokens, eos := syntheticTokens(3000, true)
-	v, err := NewVocabulary(tokens, eos)
+	special := Special{int32(len(tokens)), "<|a|>"}
+	v, err := NewVocabulary(append(tokens, nil), eos, special)
 	if err != nil {
 		panic(err)
 	}
@@ -95,7 +96,10 @@ func FuzzRegex(f *testing.F) {
 
 func FuzzNotation(f *testing.F) {
 	for _, s := range []string{"root ::= root \"a\" | [a-z]{2,30} b?\nb ::= \"x\" root* # c", `root ::= "" | root root | "a" root "b"`, "start: a (\",\" a)*\na: /[a-z]+/i | \"x\"..\"z\"\n%ignore \" \"", "%import common (INT, WS)\nstart: [INT] WS~1..3 -> x",
-		`root ::= (root{0,9} "a"){3,99}`, "root ::= a a a a\na ::= b b b b\nb ::= c c c c\nc ::= \"x\"? \"y\"?"} {
+		`root ::= (root{0,9} "a"){3,99}`, `root[capture] ::= !<|a|>{2,9} <[97]> Regex("a|b", flags="i") (="x") | Substring("ab", "c")`,
+		"root ::= TagDispatch((\"<a>\", x.y), excludes=(\"z\",)) TokenTagDispatch((97, x.y), loop_after_dispatch=false)\nx.y ::= [^]",
+		"start: <|a|> %json {\"type\": \"integer\", \"minimum\": 3} <[^1-5,9]>* f\nf[suffix=\"e\"]: /\\w+/ & ~(/a.*/ | \"b\")\n%llguidance {\"allow_initial_skip\": true}\n%ignore / /",
+		"start: %lark { start: \"a\"~2..3 } %regex {\"substring_words\": \"a b, c\"} | <[*]>", "root ::= a a a a\na ::= b b b b\nb ::= c c c c\nc ::= \"x\"? \"y\"?"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) { tryGrammar(t, Spec{Kind: Notation, Text: s}) })
@@ -105,7 +109,12 @@ func FuzzTag(f *testing.F) {
 	for _, s := range []string{`{"structures":[{"begin":"<a>","schema":{"type":"integer"},"end":"</a>"}],"triggers":["<"]}`,
 		`{"format":{"type":"sequence","elements":[{"type":"any_text","excludes":["x"]},{"type":"tag","begin":"<","content":{"type":"any_text"},"end":["x>","y"]},{"type":"repeat","min":1,"max":30,"content":{"type":"regex","pattern":"a?"}}]}}`,
 		`{"format":{"type":"dispatch","rules":[["a",{"type":"const_string","value":""}],["ab",{"type":"json_schema","json_schema":true}]],"loop":true}}`,
-		`{"format":{"type":"tags_with_separator","tags":[{"type":"tag","begin":"","content":{"type":"const_string","value":""},"end":""}],"separator":""}}`} {
+		`{"format":{"type":"tags_with_separator","tags":[{"type":"tag","begin":"","content":{"type":"const_string","value":""},"end":""}],"separator":""}}`,
+		`{"format":{"type":"qwen_xml_parameter","json_schema":{"type":"object","properties":{"s":{"type":"string","maxLength":40},"n":{"type":["integer","null"]},"p":{"pattern":"^a"}},"additionalProperties":{"type":"boolean"}}}}`,
+		`{"format":{"style":"kimi_k3_xml","json_schema":{"properties":{"a\"":{"enum":["x",1]}},"required":["a\""]}}}`,
+		`{"format":{"type":"token_triggered_tags","trigger_tokens":["<|a|>"],"tags":[{"begin":{"token":"<|a|>"},"content":{"type":"any_tokens","max_tokens":9},"end":{"token":97}}],"at_least_one":true}}`,
+		`{"format":{"begin":"<","content":{"type":"any_text","max_chars":30,"excludes":["é"]},"end":[">",""]}}`,
+		`{"format":{"type":"token_dispatch","rules":[[98,{"type":"exclude_token"}]],"loop":false}}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, s []byte) { tryGrammar(t, Spec{Kind: Tag, Schema: s}) })

@@ -41,7 +41,6 @@ type machine struct {
 	marks     uint64 // passes of close so far
 	bytes     int64  // what was built takes about this much memory
 	templates projections
-	named     map[*position][]uint32 // see namedAfter
 	common    borrowed
 	outlined  borrowed
 	limit     int64
@@ -81,8 +80,9 @@ type position struct {
 	blurred bool                       // relative position: its shape forgets values that must differ (record.go)
 	next    []atomic.Pointer[position] // by class of byte; nil: not known yet
 	split   atomic.Pointer[split]
-	shape   atomic.Pointer[shape] // of a relative position
-	filled  atomic.Bool           // all that a mask needs from here on has been built
+	shape   atomic.Pointer[shape]    // of a relative position
+	filled  atomic.Bool              // all that a mask needs from here on has been built
+	named   atomic.Pointer[[]uint32] // see namedAfter
 	// loopKinds are the kinds of bytes that lead from here to here, with loopsKnown;
 	// 0: not known yet. Under machine.building.
 	loopKinds uint64
@@ -123,6 +123,7 @@ func (m *machine) forget() {
 		}
 		p.split.Store(nil)
 		p.shape.Store(nil)
+		p.named.Store(nil)
 		p.filled.Store(false)
 	}
 	m.frames, m.positions, m.bytes = make(map[frameKey]*frame), make(map[string]*position), 0
@@ -130,7 +131,7 @@ func (m *machine) forget() {
 		m.net.values.next = nil
 	}
 	m.common, m.outlined = borrowed{}, borrowed{}
-	m.templates, m.named = projections{}, nil
+	m.templates = projections{}
 }
 
 // held is about how much memory all that was built takes. The caller holds mu.

@@ -30,6 +30,10 @@ var sampleSpecs = []Spec{
 	{Kind: Notation, Text: `root ::= "<" ([a-z]{4,300} ([A-Z] | ", " | "(")?){1,9} ">" root?`},
 	{Kind: Notation, Text: "root ::= expr\nexpr ::= expr [-+] term | term\nterm ::= [a-z]+ | [0-9]{7,40} | \"(\" expr \")\""},
 	{Kind: Tag, Schema: []byte(`{"format":{"type":"triggered_tags","triggers":["<f"],"tags":[{"type":"tag","begin":"<f>","content":{"type":"json_schema","json_schema":{"type":"object"}},"end":"</f>"}]}}`)},
+	{Kind: Tag, Schema: []byte(`{"format":{"begin":"<function=f>\n","end":"</function>","content":{"type":"qwen_xml_parameter","json_schema":{"properties":{"city":{"type":"string"},"days":{"type":["integer","null"]},
+		"code":{"type":"string","minLength":2,"maxLength":300},"mode":{"enum":["slow","fast lane"]},"zip":{"type":"string","pattern":"^[0-9]{5}$"},"deep":{"type":"object","properties":{"k":{"type":"array","items":{"type":"number"}}}}},"required":["city","zip"]}}}}`)},
+	{Kind: Tag, Schema: []byte(`{"format":{"begin":"<think>","content":{"type":"any_text","max_chars":60,"excludes":["wait","é"]},"end":["</think>","\n\n"]}}`)},
+	{Kind: Notation, Text: "start: (LETTERS \",\")* %regex {\"substring_words\": \"a round trip, there and back\"} tail\nLETTERS: /[a-z ]+/ & ~/.*(?:th|ee).*/\ntail[suffix=\";\"]: /\\w*/"},
 }
 
 // compareMasks walks over random tokens and compares one mask in every with the

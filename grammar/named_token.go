@@ -17,8 +17,8 @@ import (
 // marker is the first byte of all markers.
 const marker = 0xFF
 
-// maxNamed is one more than the largest id that fits into a marker.
-const maxNamed = 1 << 24
+// markerIDs is the number of ids that fit into a marker.
+const markerIDs = 1 << 24
 
 // Special is a token that adds no text to the output, with its name in the tokenizer.
 type Special struct {
@@ -43,7 +43,7 @@ func (v *Vocabulary) nameTokens(special []Special, ends map[int32]bool) {
 		}
 		named[s.ID] = true
 	}
-	for i := range int32(min(v.size, maxNamed)) {
+	for i := range int32(min(v.size, markerIDs)) {
 		if ends[i] || len(v.tokens[i]) == 0 && !named[i] {
 			continue
 		}
@@ -111,7 +111,7 @@ func (t tokenSet) normal() []idRange {
 		}
 		next = r.hi + 1
 	}
-	return append(others, idRange{next, maxNamed - 1})
+	return append(others, idRange{next, markerIDs - 1})
 }
 
 // nameableOf are the tokens of t that can be named.
@@ -194,36 +194,41 @@ func (b *builder) number24(from, to int32, lo, hi uint32, n int) {
 
 // namedToken is the token called name. path is for refusals.
 func (b *builder) namedToken(name, path string) int32 {
-	if b.voc != nil {
-		if id, ok := b.voc.lookUp(name); ok {
-			return id
-		}
+	if id, ok := b.tokenCalled(name); ok {
+		return id
 	}
 	fail(ErrInvalid, path, "the vocabulary has no token %s", quoteJSON(name))
 	return 0
 }
 
-// fillNamed sets the bits of the tokens whose markers can follow p.
-func (m *machine) fillNamed(p *position, mask []uint32) {
+// tokenCalled is the token called name. It reports false if there is none.
+func (b *builder) tokenCalled(name string) (int32, bool) {
+	if b.voc == nil {
+		return 0, false
+	}
+	return b.voc.lookUp(name)
+}
+
+// fillNamed sets the bits of the tokens whose markers can follow p. As in fill, pace may end
+// it with a panic.
+func (m *machine) fillNamed(p *position, mask []uint32, pace Pace) {
 	if !m.net.marked {
 		return
 	}
 	if q := m.step(p, marker); q != dead {
-		for i, w := range m.namedAfter(q) {
+		for i, w := range m.namedAfter(q, pace) {
 			mask[i] |= w
 		}
 	}
 }
 
 // namedAfter is the mask of the tokens whose markers go on from q, which a 0xFF has led to.
-func (m *machine) namedAfter(q *position) []uint32 {
-	m.mu.Lock()
-	mask := m.named[q]
-	m.mu.Unlock()
-	if mask != nil {
-		return mask
+func (m *machine) namedAfter(q *position, pace Pace) []uint32 {
+	if known := q.named.Load(); known != nil {
+		return *known
 	}
-	mask = make([]uint32, m.voc.words())
+	mask := make([]uint32, m.voc.words())
+	every := paceEvery(m, pace)
 	var before *position // the position after the first two bytes of the block before
 	var block [8]uint32
 	for first := 0; first<<8 < m.voc.size; first++ { // 256 tokens at a time
@@ -235,6 +240,7 @@ func (m *machine) namedAfter(q *position) []uint32 {
 			before = at
 			clear(block[:])
 			for b := range 256 {
+				every.call()
 				if m.step(at, byte(b)) != dead {
 					block[b>>5] |= 1 << (b & 31)
 				}
@@ -247,11 +253,9 @@ func (m *machine) namedAfter(q *position) []uint32 {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.named == nil {
-		m.named = make(map[*position][]uint32)
+	if q.named.CompareAndSwap(nil, &mask) {
+		m.bytes += int64(4*len(mask) + 64)
 	}
-	m.named[q] = mask
-	m.bytes += int64(4*len(mask) + 64)
 	return mask
 }
 
@@ -267,7 +271,7 @@ func (m *machine) accept(p *position, token int32) *position {
 	if t := m.voc.tokens[token]; len(t) > 0 && len(t) <= maxTokenLen {
 		as = m.run(p, t)
 	}
-	if !m.net.marked || token >= maxNamed {
+	if !m.net.marked || token >= markerIDs {
 		return as
 	}
 	named := m.run(p, markerOf(token))

@@ -1,6 +1,7 @@
 package grammar
 
 import (
+	"fmt"
 	"strings"
 	"unicode/utf8"
 )
@@ -16,6 +17,14 @@ const (
 	exprSeq                    // subs in order
 	exprAlt                    // one of subs
 	exprRepeat                 // subs[0], lo to hi times (hi -1: no bound)
+	exprAnd                    // all of subs at once; in terminals
+	exprNot                    // any text but subs[0]; in terminals
+	exprLazy                   // the texts of subs[0] that do not begin with a shorter one of them; in terminals
+	exprToken                  // one token of tokens
+	exprChunks                 // some neighbours of the texts in chunks, in their order
+	exprSchema                 // the JSON of schema
+	exprNested                 // the grammar nested
+	exprFree                   // what free describes
 )
 
 // expr is a node of a parsed grammar.
@@ -26,101 +35,114 @@ type expr struct {
 	re     *rx
 	subs   []*expr
 	lo, hi int32
+	at     int // where an exprRule, exprToken or exprSchema is in the text
+	tokens tokenSet
+	chunks []string
+	schema any
+	nested *definitions
+	free   *freeExpr
+}
+
+// freeExpr is free text, or free tokens, in which rules follow triggers.
+type freeExpr struct {
+	texts    []string // the triggers, or tokens
+	tokens   []idRange
+	rules    []*expr // by trigger
+	once     bool    // the rule ends it
+	excludes []string
+	byToken  bool      // free tokens, not text
+	without  []idRange // tokens that are not free
 }
 
 // definitions are the rules of a grammar in the order of its text.
 type definitions struct {
 	names []string
 	body  map[string]*expr
+	start string
+	text  string // the whole grammar, for the places in refusals
+	part  bool   // something may follow a text of the grammar
 }
 
-func (d *definitions) define(name string, body *expr) {
+// place is where the byte at of the grammar is, for a person.
+func (d *definitions) place(at int) string { return placeIn(d.text, at) }
+
+func placeIn(text string, at int) string {
+	before := text[:min(at, len(text))]
+	line := 1 + strings.Count(before, "\n")
+	column := 1 + utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:])
+	return fmt.Sprintf("line %d, column %d", line, column)
+}
+
+// define adds a rule that begins at the byte at.
+func (d *definitions) define(name string, body *expr, at int) {
 	if d.body == nil {
 		d.body = make(map[string]*expr)
 	}
 	if _, ok := d.body[name]; ok {
-		fail(ErrInvalid, "", "the rule %s is defined twice", name)
+		fail(ErrInvalid, "", "grammar: %s: the rule %s is defined twice", d.place(at), name)
 	}
 	d.names = append(d.names, name)
 	d.body[name] = body
 }
 
-// notationRule lowers the text of a grammar. Without ::= it is Lark, as vLLM decides
-// it.
-func (b *builder) notationRule(text string) int32 {
+// notationRule lowers the text of a grammar. Without ::= outside of comments it is Lark, as
+// vLLM decides it. part says that something may follow its texts.
+func (b *builder) notationRule(text string, part bool, o Options) int32 {
 	if !utf8.ValidString(text) {
 		fail(ErrInvalid, "", "a grammar must be UTF-8")
 	}
-	if strings.Contains(text, "::=") {
-		return b.definitions(parseEBNF(text), "root")
+	d := (*definitions)(nil)
+	if isEBNF(text) {
+		d = parseEBNF(text, b)
+	} else {
+		d = parseLark(text, b)
 	}
-	d, start := parseLark(text)
-	return b.definitions(d, start)
+	d.part = part
+	return b.definitions(d, o)
 }
 
-// definitions lowers d and returns the rule with the name start.
-func (b *builder) definitions(d *definitions, start string) int32 {
-	if d.body[start] == nil {
-		fail(ErrInvalid, "", "the grammar has no rule %s", start)
+func isEBNF(text string) bool {
+	for line := range strings.SplitSeq(text, "\n") {
+		for _, comment := range []string{"#", "//"} {
+			line, _, _ = strings.Cut(line, comment)
+		}
+		if strings.Contains(line, "::=") {
+			return true
+		}
+	}
+	return false
+}
+
+// definitions lowers d and returns the rule with which it starts.
+func (b *builder) definitions(d *definitions, o Options) int32 {
+	if d.body[d.start] == nil {
+		fail(ErrInvalid, "", "the grammar has no rule %s", d.start)
 	}
 	rules := make(map[string]int32, len(d.names))
 	for _, name := range d.names {
 		rules[name] = b.rule()
 	}
-	l := exprLowering{b: b, rules: rules}
+	d.dropEnds(b)
+	l := &exprLowering{b: b, d: d, o: o, rules: rules}
 	for _, name := range d.names {
 		r := rules[name]
 		b.accept(l.at(b.start(r), d.body[name]))
 	}
-	return rules[start]
-}
-
-// exprLowering lowers expressions.
-type exprLowering struct {
-	b     *builder
-	rules map[string]int32
-}
-
-func (l exprLowering) at(from int32, n *expr) int32 {
-	b := l.b
-	b.spend(1)
-	switch n.kind {
-	case exprText:
-		return b.lit(from, n.text)
-	case exprSet:
-		return b.utf8Leaf(from, n.set)
-	case exprRule:
-		r, ok := l.rules[n.text]
-		if !ok {
-			fail(ErrInvalid, "", "the rule %s is used but not defined", n.text)
-		}
-		return b.call(from, r)
-	case exprRegex:
-		core, _, _, ok := anchored(n.re)
-		if !ok {
-			fail(ErrUnsupported, "", "anchors inside a regular expression of a grammar")
-		}
-		return b.rx(from, core, lowering{leaf: b.utf8Leaf, counted: true})
-	case exprSeq:
-		for _, s := range n.subs {
-			from = l.at(from, s)
-		}
-		return from
-	case exprAlt:
-		fs := make([]frag, len(n.subs))
-		for i, s := range n.subs {
-			fs[i] = func(at int32) int32 { return l.at(at, s) }
-		}
-		return b.alt(from, fs...)
-	}
-	return b.repeat(from, n.lo, n.hi, n.subs[0].cost(), func(at int32) int32 { return l.at(at, n.subs[0]) })
+	return rules[d.start]
 }
 
 // cost is about the number of states that n needs.
 func (n *expr) cost() int {
 	c := 1 + len(n.text)
-	if n.kind == exprRule {
+	switch n.kind {
+	case exprRule, exprSchema, exprNested, exprFree:
 		c = 1
+	case exprToken:
+		c = 8
+	case exprChunks:
+		for _, s := range n.chunks {
+			c += 1 + len(s)
+		}
 	}
 	if n.re != nil {
 		c += n.re.cost()
@@ -139,11 +161,21 @@ type scanner struct {
 	s     string
 	i     int
 	depth int
+	b     *builder // for warnings and the names of tokens
 }
 
 func (p *scanner) bad(msg string) {
-	line := 1 + strings.Count(p.s[:min(p.i, len(p.s))], "\n")
-	fail(ErrInvalid, "", "grammar: %s in line %d", msg, line)
+	fail(ErrInvalid, "", "grammar: %s: %s", placeIn(p.s, p.i), msg)
+}
+
+// refuse refuses what may be valid, and is not supported.
+func (p *scanner) refuse(what string) {
+	fail(ErrUnsupported, "", "grammar: %s: %s is not supported", placeIn(p.s, p.i), what)
+}
+
+// warn says that something has no effect.
+func (p *scanner) warn(what string) {
+	p.b.warn("", "grammar: %s: %s has no effect", placeIn(p.s, p.i), what)
 }
 
 // enter is called for each level of nesting.
@@ -233,6 +265,10 @@ func (p *scanner) escape() rune {
 		return '\f'
 	case 'v':
 		return '\v'
+	case 'a':
+		return '\a'
+	case 'e':
+		return 0x1B
 	case '0':
 		return 0
 	case 'x':
@@ -275,4 +311,14 @@ func alternatives(subs []*expr) *expr {
 		return subs[0]
 	}
 	return &expr{kind: exprAlt, subs: subs}
+}
+
+// tokenNamed is the token called name.
+func (p *scanner) tokenNamed(name string) tokenSet {
+	id, ok := p.b.tokenCalled(name)
+	if !ok {
+		p.i -= len(name)
+		p.bad("the vocabulary has no token " + quoteJSON(name))
+	}
+	return tokenSet{ranges: []idRange{{id, id}}}
 }

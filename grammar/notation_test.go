@@ -43,14 +43,49 @@ func TestLark(t *testing.T) {
 		{"the first rule, without start", notation("doc: \"x\"\nother: \"y\""), []string{"x"}, []string{"y"}},
 		{"left recursion", notation("start: start \"+\" NUM | NUM\nNUM: /[0-9]+/"), []string{"1", "1+22+3"}, []string{"+1", "1+"}},
 	})
-	for _, s := range []string{`start: x`, `start: "a`, "start: \"a\"\nstart: \"b\"", `start "x"`, `start: "b".."a"`} {
+	for _, s := range []string{`start: x`, `start: "a`, "start: \"a\"\nstart: \"b\"", `start "x"`, `start: "b".."a"`, `start: <|tool|>`} {
 		if _, err := compileFor(notation(s), testVocabulary); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%q: %v, want ErrInvalid", s, err)
 		}
 	}
-	for _, s := range []string{"%declare X\nstart: X", `start: <|tool|>`, `%import python.X`, "t{x}: x\nstart: t"} {
+	for _, s := range []string{"%declare X\nstart: X", `%import python.X`, "t{x}: x\nstart: t"} {
 		if _, err := compileFor(notation(s), testVocabulary); !errors.Is(err, ErrUnsupported) {
 			t.Errorf("%q: %v, want ErrUnsupported", s, err)
+		}
+	}
+}
+
+// TestPlacesInGrammars: refusals name the line and the column, in characters, of what they
+// are about.
+func TestPlacesInGrammars(t *testing.T) {
+	for text, want := range map[string]string{
+		"root ::= \"a\"\nb ::= nothing":               "line 2, column 7: the rule nothing is not defined",
+		"root ::= \"é\" \"x":                          "line 1, column 16: unexpected end",
+		"# é\nroot ::= [b-a]":                         "line 2, column 14: a range out of order",
+		"root ::= a\na ::= \"x\"\n a ::= \"y\"":       "line 3, column 2: the rule a is defined twice",
+		"root ::= <|z|>":                              "line 1, column 10: the vocabulary has no token",
+		"root[lazy] ::= \"a\"":                        "line 1, column 6: the option lazy is not supported",
+		"root ::= Regex(\"[\")":                       "line 1, column 10: regular expression: missing ]",
+		"start: \"a\" // é\n  | b":                    "line 2, column 5: the rule b is not defined",
+		"start: \"a\"\n%declare X":                    "line 2, column 1: the directive %declare is not supported",
+		"start: x\nx[max_tokens=3]: /a+/":             "line 2, column 3: max_tokens is not supported",
+		"start: x\nx: %json {\"type\": \"bogus\"}":    "line 2, column 4: unknown type",
+		"start: X\nX: /a/ |\n /(?=a)/":                "line 3, column 2: regular expression: lookaround",
+		"start: \"a\" & \"b\"":                        "line 1, column 12: & is only for terminals",
+		"start: %lark {\n  start: \"a\" |\n  bogus }": "line 3, column 3: the rule bogus is not defined",
+		"start: p::0":                                 "line 1, column 9: a rule with a parameter is not supported",
+	} {
+		if _, err := compileFor(notation(text), testVocabulary); err == nil || !strings.Contains(err.Error(), "grammar: "+want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
+// TestIsEBNF: which notation a grammar is in, as vLLM decides it.
+func TestIsEBNF(t *testing.T) {
+	for text, want := range map[string]bool{"root ::= \"a\"": true, "start: \"a\"": false, "start: \"a\" // ::=": false, "# ::=\nstart: \"a\"": false, "// a\nroot ::= b": true} {
+		if got := isEBNF(text); got != want {
+			t.Errorf("%q: %t", text, got)
 		}
 	}
 }

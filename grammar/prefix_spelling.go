@@ -149,7 +149,7 @@ func (g *given) complete(d *dfa) (text, spelled string, ok bool) {
 	} else {
 		text += g.tail
 	}
-	rest, ok := d.shortest(at)
+	rest, ok := d.shortestFrom(at)
 	if !ok {
 		return "", "", false
 	}
@@ -203,8 +203,8 @@ func (e edge) plain() byte {
 	return e.lo
 }
 
-// shortest is a shortest text that leads from the state at to an accepting one.
-func (d *dfa) shortest(at int32) (text string, ok bool) {
+// shortestFrom is a shortest text that leads from the state at to an accepting one.
+func (d *dfa) shortestFrom(at int32) (text string, ok bool) {
 	type step struct {
 		from int32
 		b    byte

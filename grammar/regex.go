@@ -49,6 +49,7 @@ type rxParser struct {
 	i      int
 	depth  int
 	dotAll bool // . matches line ends
+	rust   bool // as in Rust: . matches \r, and \d, \w and \s are Unicode's
 }
 
 func (p *rxParser) parse() *rx {
@@ -188,8 +189,11 @@ func (p *rxParser) atom() *rx {
 	case '[':
 		return &rx{kind: rxSet, set: p.class()}
 	case '.':
-		if p.dotAll {
+		switch {
+		case p.dotAll:
 			return &rx{kind: rxSet, set: anyChar}
+		case p.rust:
+			return &rx{kind: rxSet, set: runeSet{{'\n', '\n'}}.invert()}
 		}
 		return &rx{kind: rxSet, set: runeSet{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}.invert()}
 	case '^':
@@ -233,7 +237,7 @@ func (p *rxParser) group() *rx {
 				p.bad("malformed group name")
 			}
 		default:
-			p.refuse("this kind of group")
+			return p.modified()
 		}
 	}
 	n := p.alt()
@@ -254,6 +258,53 @@ func (p *rxParser) group() *rx {
 		return &rx{kind: rxCat, subs: []*rx{n}}
 	}
 	return n
+}
+
+// modified reads the rest of a group with modifiers, (?is-is:...), which hold in it
+// (ECMAScript 2025). Of them, m is about anchors and is refused.
+func (p *rxParser) modified() *rx {
+	dotAll, fold, off := p.dotAll, false, false
+	for ; p.peek() != ':'; p.i++ {
+		switch {
+		case p.peek() == '-' && !off:
+			off = true
+		case p.peek() == 's':
+			dotAll = !off
+		case p.peek() == 'i' && !off:
+			fold = true
+		case p.peek() == 'u' && p.rust && !off:
+		default:
+			p.refuse("this kind of group")
+		}
+	}
+	p.i++
+	outer := p.dotAll
+	p.dotAll = dotAll
+	n := p.alt()
+	p.dotAll = outer
+	if !p.eat(")") {
+		p.bad("missing )")
+	}
+	if fold {
+		n.fold()
+	}
+	return n
+}
+
+// unicodeClass is the set of Rust's \d, \w or \s (Unicode Technical Standard 18, annex C).
+func unicodeClass(c rune) runeSet {
+	var set runeSet
+	tables := []*unicode.RangeTable{unicode.White_Space}
+	switch c {
+	case 'd':
+		tables = []*unicode.RangeTable{unicode.Nd}
+	case 'w':
+		tables = []*unicode.RangeTable{unicode.L, unicode.Nl, unicode.Other_Alphabetic, unicode.M, unicode.Nd, unicode.Pc, unicode.Join_Control}
+	}
+	for _, t := range tables {
+		set = append(set, tableSet(t)...)
+	}
+	return set.normal()
 }
 
 // escape reads what follows a backslash outside a class.
@@ -277,6 +328,15 @@ func (p *rxParser) escaped() runeSet {
 		p.bad("trailing backslash")
 	}
 	p.i++
+	if p.rust && c < 0x80 {
+		switch lower := c | 0x20; lower {
+		case 'd', 'w', 's':
+			if c == lower {
+				return unicodeClass(lower)
+			}
+			return unicodeClass(lower).invert()
+		}
+	}
 	switch c {
 	case 'd':
 		return digits
@@ -457,6 +517,9 @@ func (p *rxParser) classAtom() runeSet {
 		p.bad("missing ]")
 	}
 	p.i++
+	if next := p.peek(); p.rust && (c == '[' || next == c && (c == '&' || c == '-' || c == '~')) {
+		p.refuse("a set operation in a class")
+	}
 	if c != '\\' {
 		return runeSet{{c, c}}
 	}

@@ -67,7 +67,7 @@ func (b *builder) shortestBlank(pattern string) string {
 	if !ok {
 		fail(ErrTooComplex, "", "whitespace_pattern is too complex")
 	}
-	text, _ := d.shortest(0)
+	text, _ := d.shortestFrom(0)
 	return text
 }
 

@@ -86,7 +86,7 @@ func (m *machine) fill(p *position, mask []uint32, pace Pace) {
 	if len(sp.cont.tops) > 0 {
 		m.fillSuffixes(sp, sh, mask, pace)
 	}
-	m.fillNamed(p, mask)
+	m.fillNamed(p, mask, pace)
 	if !p.filled.Load() { // reading is cheaper than writing, for the other processors too
 		p.filled.Store(true)
 	}

@@ -170,7 +170,7 @@ func (t *tags) read(from int32, n tagNode) int32 {
 	case "qwen_xml_parameter":
 		return t.xml(from, n, "qwen_xml")
 	case "grammar":
-		return t.b.call(from, t.b.notationRule(n.text("grammar")))
+		return t.b.call(from, t.b.notationRule(n.text("grammar"), true, t.o))
 	case "regex":
 		return t.b.call(from, t.b.regexRule(n.text("pattern")))
 	case "any_text":

@@ -43,3 +43,56 @@ func TestStructuralTag(t *testing.T) {
 		}
 	}
 }
+
+// TestLegacyTags: the older form, as vLLM and SGLang send it.
+func TestLegacyTags(t *testing.T) {
+	structures := `"structures":[{"begin":"<a>","schema":{"type":"boolean"},"end":"</a>"},{"begin":"<b>","schema":null,"end":"</b>"}],"triggers":["<a","<b"]`
+	checkTexts(t, []textCase{
+		{"vLLM", tag(`{"type":"structural_tag",` + structures + `}`), []string{"", "x<a>true</a>", `<b>[1]</b>`}, []string{"<a>1</a>", "<a>", "<b>x</b>"}},
+		{"SGLang", tag(`{"type":"structural_tag",` + structures + `,"at_least_one":true}`), []string{"<a>true</a>", "<a>true</a>x"}, []string{"", "x<a>true</a>"}},
+		{"null beside format", tag(`{"structures":null,"format":{"value":"x"}}`), []string{"x"}, []string{""}},
+	})
+}
+
+// TestTagRefusals: what is refused says why and where.
+func TestTagRefusals(t *testing.T) {
+	for _, c := range []struct{ format, path, msg string }{
+		{`{"type":"sequence","elements":[{"value":"a"},{"type":"any_text","max_tokens":3}]}`, "/format/elements/1/max_tokens", "max_chars"},
+		{`{"type":"json_schema","style":"minimax_m3_xml","json_schema":{}}`, "/format/style", "minimax_m3_xml"},
+		{`{"type":"json_schema","excludes":["a"],"json_schema":{}}`, "/format/excludes", ""},
+		{`{"type":"json_schema","style":"qwen_xml","json_schema":{"type":"string"}}`, "/format/json_schema", "objects"},
+		{`{"type":"json_schema","style":"qwen_xml","json_schema":{"properties":{"a>b":{}}}}`, "/format/json_schema/properties", "a\u003eb"},
+		{`{"type":"json_schema","style":"qwen_xml","json_schema":{"properties":{"a":{},"b":{}},"minProperties":1}}`, "/format/json_schema", "number of properties"},
+		{`{"type":"json_schema","style":"qwen_xml","json_schema":{"properties":{"a":{"type":"nothing"}}}}`, "/format/json_schema/properties/a/type", "nothing"},
+		{`{"begin":"a","content":{"value":""},"end":{"token":"<|z|>"}}`, "/format/end/token", "no token"},
+		{`{"begin":"a","content":{"value":""},"end":{"token":256}}`, "/format/end", "end token"},
+		{`{"type":"token_triggered_tags","trigger_tokens":[257],"tags":[{"begin":{"token":258},"content":{"value":""},"end":""}]}`, "/format/tags/0/begin", "trigger_tokens"},
+		{`{"type":"token_triggered_tags","trigger_tokens":[257,258],"tags":[{"begin":{"token":258},"content":{"value":""},"end":""}]}`, "/format/trigger_tokens/0", "no tag"},
+		{`{"type":"token_dispatch","rules":[[true,{"value":""}]]}`, "/format/rules/0/0", "id or a text"},
+		{`{"type":"dispatch","rules":[["",{"value":""}]]}`, "/format/rules/0", "text"},
+	} {
+		_, err := compileFor(tag(`{"format":`+c.format+`}`), specialVocabulary(t))
+		var e *Error
+		if !errors.As(err, &e) || e.Path != c.path || !strings.Contains(e.Msg, c.msg) {
+			t.Errorf("%s: %v, want %q at %s", c.format, err, c.msg, c.path)
+		}
+	}
+}
+
+// TestTagWarnings: what is read in another way than its author may expect is said.
+func TestTagWarnings(t *testing.T) {
+	g := mustCompile(t, tag(`{"format":{"type":"json_schema","any_order":true,"json_schema":{"type":"boolean"}}}`), testVocabulary)
+	if w := g.Warnings(); len(w) != 1 || w[0].Path != "/format/any_order" {
+		t.Errorf("warnings %v", w)
+	}
+}
+
+// TestParametersEndOnce: no string of a parameter contains the end of a parameter, whatever
+// its schema says.
+func TestParametersEndOnce(t *testing.T) {
+	const end = "</parameter>"
+	schema := `{"properties":{"p":{"type":"string","pattern":"x"},"e":{"enum":["a` + end + `b","c"]},"l":{"type":"string","maxLength":50},"s":{"type":"string"}}}`
+	checkTexts(t, []textCase{{"parameters", tag(`{"format":{"type":"qwen_xml_parameter","json_schema":` + schema + `}}`),
+		[]string{"<parameter=p>axb" + end, "<parameter=e>c" + end, "<parameter=l>a</param" + end, "<parameter=s></parameter" + end},
+		[]string{"<parameter=p>x" + end + "y" + end, "<parameter=p>x" + end + end, "<parameter=e>a" + end + "b" + end, "<parameter=l>a" + end + end, "<parameter=s>" + end + end}}})
+}

@@ -73,6 +73,7 @@ type xmlParameters struct {
 	style *xmlStyle
 	path  string
 	free  int32 // 1 + the rule for strings with any text
+	short int32 // 1 + the rule for strings of a number of characters
 }
 
 // object reads the properties of a, in the order of the schema. Undeclared ones come last.
@@ -82,30 +83,39 @@ func (x *xmlParameters) object(from int32, a alternative) int32 {
 	if m.least > int64(m.required) || m.most >= 0 && (len(m.undeclared) > 0 || m.most < int64(len(m.declared))) {
 		fail(ErrUnsupported, x.path, "a number of properties cannot be enforced in this style")
 	}
-	at := x.s.ws(from)
-	for _, p := range m.declared {
+	b := x.b
+	// As in objectBody, what may come next is a trie of names, which is that of one property
+	// less with one more name.
+	last := b.state()
+	place, names, canEnd := last, int32(-1), true
+	for i := len(m.declared) - 1; i >= 0; i-- {
+		p := &m.declared[i]
 		if !p.required && (p.barred || slices.Contains(p.set, any(false))) {
 			continue
 		}
 		if p.barred {
-			return x.b.state()
-		}
-		read := func(at int32) int32 {
-			return x.s.ws(x.parameter(x.b.lit(at, x.style.before+x.name(p.name)), p.set))
+			return b.state()
 		}
 		if p.required {
-			at = read(at)
-		} else {
-			at = x.b.opt(at, read)
+			names, canEnd = -1, false
+		}
+		read := b.state()
+		b.eps(x.s.ws(x.parameter(read, p.set)), place)
+		names = b.withWord(names, x.style.before+x.name(p.name)+x.style.after[:1], read)
+		place = b.state()
+		b.eps(place, names)
+		if canEnd {
+			b.eps(place, last)
 		}
 	}
+	b.eps(x.s.ws(from), place)
 	for _, u := range m.undeclared {
-		names := x.undeclaredNames(u.names)
-		at = x.b.star(at, func(at int32) int32 {
-			return x.s.ws(x.parameter(x.b.embed(x.b.lit(at, x.style.before), names), u.set))
+		allowed := x.undeclaredNames(u.names)
+		last = b.star(last, func(at int32) int32 {
+			return x.s.ws(x.parameter(b.lit(b.embed(b.lit(at, x.style.before), allowed), x.style.after[:1]), u.set))
 		})
 	}
-	return at
+	return last
 }
 
 // name is how the name of a declared property is written.
@@ -132,7 +142,7 @@ func (x *xmlParameters) undeclaredNames(names *dfa) *dfa {
 	return d
 }
 
-// parameter reads the rest of a parameter, after the name. set is what its value must satisfy.
+// parameter reads the rest of a parameter, after the name and one more byte. set is what its value must satisfy.
 func (x *xmlParameters) parameter(from int32, set []any) int32 {
 	to := x.b.state()
 	alternatives := x.s.expand(set, true)
@@ -140,7 +150,7 @@ func (x *xmlParameters) parameter(from int32, set []any) int32 {
 		alternatives = []alternative{nil}
 	}
 	for _, t := range x.style.types {
-		at := x.b.lit(from, strings.Replace(x.style.after, "%", t.name, 1))
+		at := x.b.lit(from, strings.Replace(x.style.after, "%", t.name, 1)[1:])
 		if x.style.value != "" {
 			at = x.b.lit(x.s.ws(at), x.style.value)
 		}
@@ -195,9 +205,10 @@ func (x *xmlParameters) text(from int32, a alternative) int32 {
 	case len(r.langs) == 0 && r.least == 0 && r.most < 0:
 		return x.b.call(from, x.anyText())
 	case len(r.langs) == 0:
-		return x.framed(from, func(at int32) int32 {
-			return x.b.callN(at, x.b.shortText([]string{x.style.end}), int32(r.least), int32(r.most))
-		})
+		if x.short == 0 {
+			x.short = x.b.shortText([]string{x.style.end}) + 1
+		}
+		return x.framed(from, func(at int32) int32 { return x.b.callN(at, x.short-1, int32(r.least), int32(r.most)) })
 	}
 	d, ok := x.s.stringDFA(&r)
 	if ok {

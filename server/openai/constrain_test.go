@@ -104,6 +104,8 @@ func TestC73ConstraintsThatDoNotCompile(t *testing.T) {
 		{schemaFormat(`{"type":"array","uniqueItems":true}`), "uniqueItems"},
 		{schemaFormat(`{"$ref":"https://example.com/x.json"}`), "$ref"},
 		{structured("grammar", "root ::= nothing"), "Invalid grammar specification."},
+		{structured("grammar", "root ::= \"x\" |\n  nothing"), "line 2, column 3"},
+		{structured("grammar", "root ::= <|im_end|> \"x\""), "end token"},
 		{structured("structural_tag", `{"type":"structural_tag","format":{"type":"never"}}`), "Invalid structural tag specification."},
 	} {
 		for _, stream := range []bool{false, true} { // C81: a status in either mode
@@ -281,6 +283,34 @@ func TestK18EndTokens(t *testing.T) {
 			t.Errorf("%d: %q %v %s %s", id, *c.Message.Content, c.TokenIDs, c.FinishReason, c.StopReason)
 		}
 	}
+}
+
+// TestNamedTokens: a grammar that names a special token makes the model draw it. It is in the
+// text only if special tokens are not skipped.
+func TestNamedTokens(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
+	const special = "<|im_start|>"
+	id, ok := servertest.Tokenizer().ID(special)
+	if !ok {
+		t.Fatal("the bundled model has no such token")
+	}
+	for _, grammar := range []string{`root ::= "a" ` + special + ` "b"`, "start: \"a\" <[" + fmt.Sprint(id) + "]> \"b\" <|im_end|>"} {
+		for skip, want := range map[bool]string{true: "ab", false: "a" + special + "b"} {
+			h.everyWay(t, with(structured("grammar", grammar), "skip_special_tokens", skip), func(content, finish string) {
+				if content != want || finish != api.FinishStop {
+					t.Errorf("%s, special tokens skipped %t: %q, finish %s", grammar, skip, content, finish)
+				}
+			})
+		}
+	}
+	tag := `{"type":"structural_tag","format":{"begin":{"token":"` + special + `"},"content":{"type":"qwen_xml_parameter","json_schema":{"properties":{"n":{"type":"integer","maximum":9,"minimum":0}},"required":["n"]}},"end":"."}}`
+	whole := regexp.MustCompile(`^\s*<parameter=n>\s*\d\s*</parameter>\s*\.$`)
+	h.everyWay(t, structured("structural_tag", tag), func(content, finish string) {
+		if !whole.MatchString(content) || finish != api.FinishStop {
+			t.Errorf("%q, finish %s", content, finish)
+		}
+	})
 }
 
 // TestConstrainedThoughts (docs/interface/chat-completions.md, section 8.3): the constraint

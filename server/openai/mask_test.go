@@ -163,3 +163,37 @@ func TestMaskBeyondTheEnd(t *testing.T) {
 		}
 	}
 }
+
+// TestMaskNamesSpecialTokens: a grammar can name the special tokens of the model's tokenizer.
+// They add nothing to the text, and the end tokens stay what they are.
+func TestMaskNamesSpecialTokens(t *testing.T) {
+	l := testLexicon(t)
+	special := int32(-1)
+	for id := range int32(vocabulary) {
+		if bundled().IsSpecial(id) && !slices.Contains(l.eos, id) {
+			special = id
+		}
+	}
+	if special < 0 {
+		t.Fatal("the tokenizer has no special token")
+	}
+	g := testGrammar(t, l, grammar.Spec{Kind: grammar.Notation, Text: "root ::= " + bundled().Token(special) + ` "yes"`})
+	k := l.newMask(g, reasoning.Content)
+	row := make([]uint32, len(l.scratch))
+	if err := k.Fill(row, nil); err != nil {
+		t.Fatal(err)
+	}
+	if tok, ok := grammar.Single(row); !ok || tok != special || k.Only() != special || !k.Accept(special) {
+		t.Fatalf("token %d is forced (%t), want %d", tok, ok, special)
+	}
+	out := maskWalk{t: t, mask: k.(*mask), row: row, rnd: rand.New(rand.NewPCG(1, 2))}
+	out.run()
+	if string(out.out) != "yes" {
+		t.Errorf("the text after the token is %q", out.out)
+	}
+	// Without a name it is legal nowhere, not even in free text.
+	free := l.newMask(testGrammar(t, l, grammar.Spec{Kind: grammar.Tag, Schema: []byte(`{"format":{"type":"any_text"}}`)}), reasoning.Content)
+	if free.Accept(special) {
+		t.Error("a special token is legal in free text")
+	}
+}
