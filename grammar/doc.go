@@ -33,7 +33,9 @@
 // The reverse does not hold: some texts that satisfy a schema are never generated.
 // Properties come in the order of the schema, and undeclared ones last. Constants,
 // property names and strings with a pattern have one spelling. Numbers with bounds
-// have no exponent. Whitespace between the tokens of JSON is bounded.
+// have no exponent. Whitespace between the tokens of JSON is bounded. If a negation
+// demands an undeclared property with some value, all later ones that it might be have
+// such a value, too, because a name may come up twice.
 //
 // No mask leads into a dead end: after every legal token the text can be completed,
 // if the vocabulary has a token for every byte.
