@@ -36,7 +36,9 @@
 // property names and strings with a pattern have one spelling. Numbers with bounds
 // have no exponent, and the exponent of others is at most 299. Elements of arrays with
 // uniqueItems have one spelling, and objects among them differ in one property. Whitespace
-// between the tokens of JSON is bounded.
+// between the tokens of JSON is bounded. If a negation demands an undeclared property with
+// some value, all later ones that it might be have such a value, too, because a name may
+// come up twice.
 //
 // A text that is given ([Spec.Prefix]) is taken in any order of properties and any spelling
 // all the same, and what follows it satisfies the constraint together with it.

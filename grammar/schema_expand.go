@@ -65,7 +65,7 @@ func (e *expansion) grow(have alternative, set []any, open []choice) {
 			have, open = append(have, n), nil
 		}
 	}
-	if before > 0 && (len(open) > 0 || e.derived) && e.s.contradiction(have, before) {
+	if before > 0 && (len(open) > 0 || e.derived) && e.s.contradiction(have, before, len(open) > 0) {
 		return
 	}
 	if len(open) == 0 {
@@ -212,13 +212,16 @@ func (e *expansion) constants(have alternative) {
 
 // contradiction reports whether certainly no value satisfies a, whose schemas before the
 // k-th were looked at before. It is like emptyAlternative, but compares only what the later
-// schemas speak of.
-func (s *schemas) contradiction(a alternative, k int) bool {
+// schemas speak of. With open, there are choices that have not been decided.
+func (s *schemas) contradiction(a alternative, k int, open bool) bool {
 	if s.finite(a) {
 		return s.emptyAlternative(a)
 	}
 	s.b.spend(len(a))
 	kinds := a.kinds()
+	if open { // what is decided later may say that a type is another one than was implied
+		kinds = a.said()
+	}
 	return kinds&kindNull == 0 &&
 		(kinds&kindBool == 0 || len(a.bools()) == 0) &&
 		(kinds&kindNumber == 0 || a.numbers().empty()) &&

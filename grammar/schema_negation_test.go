@@ -86,6 +86,10 @@ func TestOneOfAsAnyOf(t *testing.T) {
 			t.Errorf("%s: warnings %v", spec.Schema, w)
 		}
 	}
+	listed := schema(`{"x-oneOf":"any","enum":["2024-01-31",7,"12"],"oneOf":` + hard + `}`)
+	if g := mustCompile(t, listed, testVocabulary); g.accepts(`"2024-01-31"`) || !g.accepts(`"12"`) || len(g.Warnings()) > 0 {
+		t.Errorf("a oneOf of constants can be kept: %v", g.Warnings())
+	}
 	easy := schema(`{"x-oneOf":"any","type":"integer","oneOf":[{"minimum":0},{"maximum":5}]}`)
 	g := mustCompile(t, easy, testVocabulary)
 	if !g.accepts(`-1`) || !g.accepts(`6`) || g.accepts(`3`) || len(g.Warnings()) > 0 {

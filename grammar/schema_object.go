@@ -269,7 +269,7 @@ func (s *schemas) objectWith(from int32, a alternative, before *givenMembers, ch
 	if slices.ContainsFunc(m.declared, func(p member) bool { return p.barred }) {
 		return b.state()
 	}
-	some := a.someProperties()
+	some := s.someProperties(a, m)
 	if bare && len(some) == 0 && len(m.undeclared) == 1 && m.undeclared[0].names == nil && s.key(m.undeclared[0].set) == "" && m.least == 0 && m.most < 0 {
 		if r, ok := s.common(ruleObject, ruleTightObject); ok {
 			return b.call(from, r)

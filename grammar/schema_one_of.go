@@ -36,19 +36,22 @@ func (s *schemas) exclusive(have alternative, c choice) (branches [][]any, narro
 		for i, v := range o.of {
 			branches[i] = []any{v}
 		}
-		s.b.warn(stepPath(c.of.path, "oneOf"), "oneOf is read as anyOf: its alternatives may match the same value, and that cannot be excluded")
 	}
 	return branches, narrowed
 }
 
-// relax reports whether the oneOf of n is read as anyOf. It notes whether it might be: if
-// the schema is refused because of a oneOf that is read exactly, it is read again.
+// relax reports whether the oneOf of n, whose alternatives overlap, is read as anyOf, and
+// warns of it. It notes whether it might be: if the schema is refused while that is read
+// exactly, it is read again.
 func (s *schemas) relax(n *schemaNode) bool {
-	if s.oneOfAny || n.anyForOne {
-		s.relaxable = true
-		return s.relaxed
+	if !s.oneOfAny && !n.anyForOne {
+		return false
 	}
-	return false
+	s.relaxable = true
+	if s.relaxed {
+		s.b.warn(stepPath(n.path, "oneOf"), "oneOf is read as anyOf: its alternatives may match the same value, and that cannot be excluded")
+	}
+	return s.relaxed
 }
 
 // oneOf looks for two alternatives of a oneOf that the same value may satisfy. To compare

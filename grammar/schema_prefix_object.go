@@ -23,7 +23,7 @@ func (p *prefixed) object(from, end int32, a alternative, g *given) {
 	if len(a) == 0 {
 		a = alternative{p.any}
 	}
-	if len(a.someProperties()) > 0 {
+	if a.demands() {
 		p.note(g.at, a[0].path, "an object can be continued only in the spelling in which it would be generated")
 		return
 	}

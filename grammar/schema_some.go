@@ -42,17 +42,31 @@ func (a alternative) someItems() []*someItem {
 	return res
 }
 
-func (a alternative) someProperties() []*someProperty {
+// demands reports whether a demands a property that violates a schema.
+func (a alternative) demands() bool {
+	return slices.ContainsFunc(a, func(n *schemaNode) bool { return n.props.some != nil })
+}
+
+// someProperties are the demands for a property of the objects of a, whose properties are m.
+// Those are left out that a required property meets, whatever its value.
+func (s *schemas) someProperties(a alternative, m *members) []*someProperty {
 	var res []*someProperty
 	for _, n := range a {
-		if n.props.some != nil {
-			res = append(res, n.props.some)
+		p := n.props.some
+		if p != nil && !(p.is == true && s.meets(m, p)) {
+			res = append(res, p)
 		}
 	}
 	if len(res) > maxDemands {
 		fail(ErrTooComplex, a[0].path, "not needs more than %d different properties in an object", maxDemands)
 	}
 	return res
+}
+
+// meets reports whether a required property has a name that p is about.
+func (s *schemas) meets(m *members, p *someProperty) bool {
+	names := s.witnessNames(p)
+	return slices.ContainsFunc(m.declared, func(d member) bool { return d.required && names.match(d.name) })
 }
 
 // witnessNames is the language of the names that p is about.

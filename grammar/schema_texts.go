@@ -27,15 +27,15 @@ func (e *expansion) onlyTexts(have alternative, open []choice) *schemaNode {
 			break
 		}
 	}
-	if have.kinds() != kindString || combinations <= manyChoices || len(open) == 1 && !open[0].of.derived() {
+	if have.said() != kindString || combinations <= manyChoices || len(open) == 1 && !open[0].of.derived() {
 		return nil
 	}
 	s := e.s
 	d := allDFA()
 	for _, c := range open {
 		n := &schemaNode{anyOf: c.from}
-		if c.one && e.exact && !s.relax(c.of) {
-			n = &schemaNode{oneOf: c.from}
+		if c.one && e.exact {
+			n = &schemaNode{path: c.of.path, oneOf: c.from, anyForOne: c.of.anyForOne}
 		}
 		if d = s.and(d, s.choiceOfTexts(n), false); d == nil {
 			return nil
@@ -175,7 +175,7 @@ func (s *schemas) choiceOfTexts(n *schemaNode) *dfa {
 		one = s.or(s.and(one, t, true), s.and(t, some, true))
 		some = s.or(some, t)
 	}
-	if s.relax(n) {
+	if twice := s.and(some, one, true); twice != nil && !twice.empty() && s.relax(n) {
 		one = some
 	}
 	return s.and(d, one, false)

@@ -83,6 +83,9 @@ func (x *xmlParameters) object(from int32, a alternative) int32 {
 	if m.least > int64(m.required) || m.most >= 0 && (len(m.undeclared) > 0 || m.most < int64(len(m.declared))) {
 		fail(ErrUnsupported, x.path, "a number of properties cannot be enforced in this style")
 	}
+	if a.demands() {
+		fail(ErrUnsupported, x.path, "a property that violates a schema cannot be demanded in this style")
+	}
 	b := x.b
 	// As in objectBody, what may come next is a trie of names, which is that of one property
 	// less with one more name.
