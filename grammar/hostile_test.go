@@ -42,6 +42,12 @@ var hostileSpecs = map[string]func(n size) Spec{
 	"definitions": func(n size) Spec {
 		return schema(`{"$defs":{` + n.list(`"d%d":{"$ref":"#/$defs/d%d"}`) + `},"anyOf":[` + n.list(`{"$ref":"#/$defs/d%d"}`) + `]}`)
 	},
+	"different elements": func(n size) Spec {
+		return schema(`{"type":"array","uniqueItems":true,"items":{"enum":[` + n.list(`"word %d"`) + `]}}`)
+	},
+	"different objects": func(n size) Spec {
+		return schema(`{"type":"array","uniqueItems":true,"items":{"type":"object","properties":{` + n.list(`"n%d":{"type":"string"}`) + `}}}`)
+	},
 	"types": func(n size) Spec { return schema(`{"type":[` + n.list(`"string"`) + `]}`) },
 	"tags": func(n size) Spec {
 		return tag(`{"format":{"type":"triggered_tags","triggers":["<"],"tags":[` + n.list(`{"type":"tag","begin":"<t%d>","content":{"type":"any_text"},"end":"</t%d>"}`) + `]}}`)

@@ -97,11 +97,16 @@ func (c *distinctWalks) walk(w *randomWalk) {
 	want := make([]uint32, w.v.words())
 	for range 30 {
 		w.fill()
-		w.checkMask(want)
-		if sp := w.m.at.split.Load(); sp != nil && sp.contested != nil {
+		sp := w.m.at.split.Load()
+		switch {
+		case sp != nil && sp.contested != nil:
 			c.contested++
-		} else if sp != nil && sp.parts != nil {
+			w.checkMask(want)
+		case sp != nil && sp.parts != nil:
 			c.parts++
+			w.checkMask(want)
+		case w.rng.IntN(4) == 0:
+			w.checkMask(want)
 		}
 		if w.rng.IntN(40) == 0 {
 			w.m.m.mu.Lock()
