@@ -97,11 +97,16 @@ func (c *distinctWalks) walk(w *randomWalk) {
 	want := make([]uint32, w.v.words())
 	for range 30 {
 		w.fill()
-		w.checkMask(want)
-		if sp := w.m.at.split.Load(); sp != nil && sp.contested != nil {
+		sp := w.m.at.split.Load()
+		switch {
+		case sp != nil && sp.contested != nil:
 			c.contested++
-		} else if sp != nil && sp.parts != nil {
+			w.checkMask(want)
+		case sp != nil && sp.parts != nil:
 			c.parts++
+			w.checkMask(want)
+		case w.rng.IntN(4) == 0:
+			w.checkMask(want)
 		}
 		if w.rng.IntN(40) == 0 {
 			w.m.m.mu.Lock()
@@ -193,7 +198,7 @@ func TestDistinctSpellings(t *testing.T) {
 		{"strings", schema(distinctSpecs[0]), []string{`["a", "A", "é", "\n"]`, `["\u0001","\u0002"]`}, []string{`["a", "\u0061"]`, `["é","é"]`, `["/","\/"]`, `["\u0001","\u0001"]`, `["a",]`, `["a" "b"]`}},
 		{"numbers", schema(distinctSpecs[8]), []string{`[1, 1.5, 0.5, -0.5, 0, 10]`}, []string{`[1, 1.0]`, `[0, -0]`, `[0, 0.0]`, `[1e2]`, `[1.50]`, `[10, 1, 10]`}},
 		{"objects", schema(distinctSpecs[10]), []string{`[{"b":"x"}, {"a":true,"b":"y"}]`}, []string{`[{"b":"x"},{"b":"x"}]`, `[{"b":"x"},{"a":true,"b":"x"}]`}},
-		{"long list", schema(distinctSpecs[0]), []string{numbered(200)}, []string{numbered(200)[:len(numbered(200))-1] + `,"7"]`}},
+		{"long list", schema(distinctSpecs[0]), []string{numbered(200), numbered(1000)}, []string{numbered(1001), numbered(200)[:len(numbered(200))-1] + `,"7"]`}},
 	})
 }
 

@@ -16,6 +16,10 @@ type containsRule struct {
 // spelled out, because an array has one pair of counters, for all its elements.
 const maxContains = 64
 
+// maxDistinct bounds the elements of an array with uniqueItems, and the properties whose names
+// are compared: each mask may have to look at all values before.
+const maxDistinct = 1000
+
 // counted reads the keywords that compare elements.
 func (p nodeParser) counted(a *arrayRules) {
 	switch v := p.o.m["uniqueItems"].(type) {
@@ -122,6 +126,10 @@ func (s *schemas) comparedArray(from int32, a alternative) (int32, bool) {
 // boundValues lowers most to the number of values that elements can have, so that there
 // is always one that is not used yet. It reports false if there are too few.
 func (l *arrayBody) boundValues(contains *containsRule) bool {
+	if l.least > maxDistinct {
+		fail(ErrTooComplex, l.unique, "uniqueItems compares up to %d elements", maxDistinct)
+	}
+	l.most = tighter(l.most, maxDistinct)
 	for i, set := range l.prefix {
 		d := l.s.distinctItems(set, l.unique)
 		if ways := d.ways(); ways > int64(i) && !d.alone {

@@ -12,7 +12,7 @@ type members struct {
 	undeclared  []undeclaredNames
 	least, most int64  // numbers of properties; most -1: no bound
 	leastPath   string // of the keyword that least is from
-	differ      int64  // how many undeclared properties are certain to have different names; all of them may if it is not 1
+	differ      int64  // 0: undeclared names may repeat; otherwise they are compared, and there are at most so many
 }
 
 type member struct {
@@ -311,7 +311,10 @@ func (s *schemas) enough(m *members) bool {
 	if missing > most && missing <= all {
 		fail(ErrUnsupported, m.leastPath, "minProperties cannot be enforced: there are too few undeclared names of one kind")
 	}
-	m.differ = most
+	if missing > maxDistinct && missing <= most {
+		fail(ErrTooComplex, m.leastPath, "minProperties compares up to %d names", maxDistinct)
+	}
+	m.differ = min(most, maxDistinct)
 	return missing <= most
 }
 

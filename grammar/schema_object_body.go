@@ -164,9 +164,7 @@ func (o *objectBody) differing() {
 		if m.most >= 0 {
 			left = m.most - int64(count) - 1
 		}
-		if m.differ < endless {
-			left = tighter(left, m.differ-1)
-		}
+		left = tighter(left, m.differ-1)
 		if o.full(count) || left >= 0 && need > left {
 			continue
 		}

@@ -232,6 +232,7 @@ var limitRows = map[string]string{
 	"grammar.maxDemands":                      "a constraint: nesting",
 	"grammar.maxDepth":                        "a constraint: nesting",
 	"grammar.maxDigits":                       "a constraint: nesting",
+	"grammar.maxDistinct":                     "a constraint: nesting",
 	"grammar.maxRepeat":                       "a constraint: nesting",
 	"grammar.maxStacks":                       "ways to read",
 	"internal/plainfile.Most":                 "a file of a model",
