@@ -140,10 +140,10 @@ func (e *expansion) close(have alternative, set []any, open []choice) (alternati
 	return have, open, true
 }
 
-// indexOf returns the schemas of have for look-ups, or nil if so few are to come that it
+// indexOf returns the schemas of have for look-ups, or nil if there are so few that it
 // would not pay.
 func indexOf(have alternative, more int) map[*schemaNode]bool {
-	if more <= 64 {
+	if more <= 64 && len(have) <= 256 {
 		return nil
 	}
 	index := make(map[*schemaNode]bool, len(have)+more)

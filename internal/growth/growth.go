@@ -69,6 +69,29 @@ var Cases = []Case{
 	{"allOf", schema(func(n int) string { return `{"type":"string","allOf":[` + list(n, `{"maxLength":1%d}`) + `]}` })},
 	{"prefixItems", schema(func(n int) string { return `{"type":"array","prefixItems":[` + list(n, `{"type":"string"}`) + `]}` })},
 
+	// Conditions and negations.
+	{"conditions", schema(func(n int) string {
+		return `{"type":"object","properties":{"t":{"type":"string"}},"required":["t"],"allOf":[` + list(n, `{"if":{"properties":{"t":{"const":"v%d"}}},"then":{"required":["x%d"]}}`) + `]}`
+	})},
+	{"dependencies", schema(func(n int) string { return `{"type":"object","dependentRequired":{` + list(n, `"n%d":["m%d"]`) + `}}` })},
+	{"one of required", schema(func(n int) string { return `{"type":"object","oneOf":[` + list(n, `{"required":["n%d"]}`) + `]}` })},
+	{"one of patterns", schema(func(n int) string { return `{"type":"string","oneOf":[` + list(n, `{"pattern":"x%d"}`) + `]}` })},
+	{"not enum", schema(func(n int) string { return `{"type":"string","not":{"enum":[` + list(n, `"n%d"`) + `]}}` })},
+	{"not enum objects", schema(func(n int) string { return `{"not":{"enum":[` + list(n, `{"a":%d}`) + `]}}` })},
+	{"not required", schema(func(n int) string { return `{"type":"object","not":{"required":[` + list(n, `"n%d"`) + `]}}` })},
+	{"not properties", schema(func(n int) string {
+		return `{"type":"object","not":{"properties":{` + list(n, `"n%d":{"type":"string"}`) + `}}}`
+	})},
+	{"negations", schema(func(n int) string { return `{"allOf":[` + list(n, `{"not":{"const":"n%d"}}`) + `]}` })},
+
+	// Elements that are compared.
+	{"different elements", schema(func(n int) string {
+		return `{"type":"array","uniqueItems":true,"items":{"enum":[` + list(n, `"word %d"`) + `]}}`
+	})},
+	{"different objects", schema(func(n int) string {
+		return `{"type":"array","uniqueItems":true,"items":{"type":"object","properties":{` + list(n, `"n%d":{"type":"string"}`) + `}}}`
+	})},
+
 	// Depth and references.
 	{"nested objects", schema(func(n int) string {
 		return strings.Repeat(`{"type":"object","properties":{"a":`, n) + `{"type":"string"}` + strings.Repeat(`}}`, n)
