@@ -143,7 +143,7 @@ func (e *expansion) close(have alternative, set []any, open []choice) (alternati
 // indexOf returns the schemas of have for look-ups, or nil if there are so few that it
 // would not pay.
 func indexOf(have alternative, more int) map[*schemaNode]bool {
-	if more <= 64 && len(have) <= 256 {
+	if more <= 64 && len(have) <= 64 {
 		return nil
 	}
 	index := make(map[*schemaNode]bool, len(have)+more)
