@@ -310,6 +310,9 @@ func (p *scanner) parseRegex(text, flags string, rust bool, at int) *rx {
 		}
 	}()
 	n := (&rxParser{s: []rune(text), dotAll: strings.Contains(flags, "s"), rust: rust}).parse()
+	if n.contains(func(n *rx) bool { return n.kind == rxLook }) {
+		fail(ErrUnsupported, "", "regular expression: lookaround is not supported in a grammar")
+	}
 	if strings.Contains(flags, "i") {
 		n.fold()
 	}

@@ -70,7 +70,7 @@ func TestConditionsOnOneProperty(t *testing.T) {
 // TestOneOfAsAnyOf: a oneOf that cannot be kept is refused, unless the schema or an option
 // says that it may be read as anyOf. One that can be kept is kept.
 func TestOneOfAsAnyOf(t *testing.T) {
-	hard := `[{"type":"string","format":"date"},{"type":"string","pattern":"^[0-9-]*$"}]`
+	hard := `[{"type":"array","items":{"enum":[1,2]},"uniqueItems":true},{"type":"array","items":{"enum":[1,2]},"maxItems":1}]`
 	plain, marked := schema(`{"a":1,"oneOf":`+hard+`}`), schema(`{"x-oneOf":"any","oneOf":`+hard+`}`)
 	if _, err := compileFor(plain, testVocabulary); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("without x-oneOf: %v", err)
@@ -79,15 +79,15 @@ func TestOneOfAsAnyOf(t *testing.T) {
 	option.OneOfAny = true
 	for _, spec := range []Spec{marked, option} {
 		g := mustCompile(t, spec, testVocabulary)
-		if !g.accepts(`"2024-01-31"`) || !g.accepts(`"12"`) || g.accepts(`"a"`) {
+		if !g.accepts(`[1]`) || !g.accepts(`[2,1]`) || g.accepts(`[1,1]`) {
 			t.Errorf("%s: it is not read as anyOf", spec.Schema)
 		}
 		if w := g.Warnings(); len(w) != 1 || w[0].Path != "/oneOf" {
 			t.Errorf("%s: warnings %v", spec.Schema, w)
 		}
 	}
-	listed := schema(`{"x-oneOf":"any","enum":["2024-01-31",7,"12"],"oneOf":` + hard + `}`)
-	if g := mustCompile(t, listed, testVocabulary); g.accepts(`"2024-01-31"`) || !g.accepts(`"12"`) || len(g.Warnings()) > 0 {
+	listed := schema(`{"x-oneOf":"any","enum":[[1],7,[1,2]],"oneOf":` + hard + `}`)
+	if g := mustCompile(t, listed, testVocabulary); g.accepts(`[1]`) || !g.accepts(`[1,2]`) || len(g.Warnings()) > 0 {
 		t.Errorf("a oneOf of constants can be kept: %v", g.Warnings())
 	}
 	easy := schema(`{"x-oneOf":"any","type":"integer","oneOf":[{"minimum":0},{"maximum":5}]}`)
@@ -103,7 +103,7 @@ func TestOneOfAsAnyOf(t *testing.T) {
 // TestNegatedFormatOfConstant: a constant that is not in the language of a format may be of
 // the format all the same.
 func TestNegatedFormatOfConstant(t *testing.T) {
-	if _, err := compileFor(schema(`{"enum":["x"],"not":{"format":"uri"}}`), testVocabulary); !errors.Is(err, ErrUnsupported) {
+	if _, err := compileFor(schema(`{"enum":["http:"],"not":{"format":"uri"}}`), testVocabulary); !errors.Is(err, ErrUnsatisfiable) {
 		t.Errorf("%v", err)
 	}
 	g := mustCompile(t, schema(`{"enum":["http://a/",1],"not":{"type":"string","format":"uri"}}`), testVocabulary)
