@@ -324,6 +324,7 @@ var notLimits = map[string]string{
 	"grammar.longestCompared":             "of texts that are written; longer ones are valid too",
 	"grammar.maxForced":                   "of a step; the next one goes on",
 	"grammar.maxIndent":                   "of the white space that a model may write",
+	"grammar.maxWarnings":                 "of an answer's text",
 	"grammar.maxKey":                      "of a cache",
 	"grammar.maxOutline":                  "of a cache",
 	"grammar.maxTokenLen":                 "of a vocabulary",
