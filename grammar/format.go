@@ -39,8 +39,9 @@ const (
 	// Together with a local part of 62, at most 254. There is a dot, and letters follow the last
 	// one, because validators of addresses want that.
 	mailHost = `(?:(?:` + label + `\.){1,2}` + topLabel + `|(?:` + shortLabel + `\.){1,5}` + topLabel + `)`
-	topLabel = `[A-Za-z]{1,24}`
-	atom     = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,20}"
+	topLabel = `[A-Za-z]{2,24}`
+	// RFC 5322 has more characters, but zod refuses them.
+	atom = `[A-Za-z0-9_+-]{1,20}`
 	// ucschar is what RFC 3987 allows beyond ASCII, as far as it is in Unicode's first plane.
 	ucschar = `\u00a1-\ud7ff\uf900-\ufdcf\ufdf0-\uffef`
 	pointer = `(?:/(?:[^~/]|~[01])*)*`
@@ -59,6 +60,7 @@ var formats = map[string]formatRule{
 	"ipv6":                  {is: ipv6(), wide: `[^\s/?#@]*:[^\s/?#@]*`},
 	"uuid":                  {is: `[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}`, wide: `[0-9A-Fa-f-]{32,36}`},
 	"uri":                   {is: absoluteURI(""), not: badAuthorities, wide: `[A-Za-z][A-Za-z0-9+.-]*:[\s\S]*`},
+	httpURI:                 {is: httpURL(), not: badAuthorities, wide: `[A-Za-z][A-Za-z0-9+.-]*:[\s\S]*`},
 	"uri-reference":         {is: uriReference(""), not: badAuthorities},
 	"uri-template":          {is: uriTemplate()},
 	"json-pointer":          {is: pointer, wide: `(?:/[\s\S]*)?`},
@@ -171,6 +173,26 @@ var badAuthorities = []string{
 	`^[^/?#]*//[^/?#]*[xX][nN]--`,
 	`^(?:` + anyCase("http", "https", "ws", "wss", "ftp") + `):(?:[^/]|/[^/]|//[/?#]|/{0,2}$)`,
 	`^` + anyCase("file") + `:(?:[^/]|/[^/]|/?$)`,
+}
+
+// httpURI is the name of what Pydantic's HttpUrl allows, which no schema can name.
+const httpURI = "uri of http"
+
+// httpURL is a URI of the schemes http and https. JSON Schema has no such format: see
+// demandedFormat.
+func httpURL() string {
+	_, segments, tail := uriParts("")
+	return `https?:` + authority() + segments + tail
+}
+
+// demandedFormat is the format that a schema means. Pydantic's HttpUrl says no more than that
+// it is a URI of at most 2083 characters, and then takes only http and https. Nobody else
+// writes this limit. (Its WebsocketUrl, which has the same schema, is rarely used.)
+func demandedFormat(t *textRules) string {
+	if t.format == "uri" && t.most == 2083 {
+		return httpURI
+	}
+	return t.format
 }
 
 // absoluteURI is RFC 3986 or, with more characters than those of ASCII, RFC 3987.

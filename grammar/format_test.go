@@ -141,3 +141,15 @@ func TestFormatsAreWideInProofs(t *testing.T) {
 		}
 	}
 }
+
+// TestHTTPURL: what Pydantic makes of HttpUrl allows the schemes http and https only, and
+// what it makes of AnyUrl all.
+func TestHTTPURL(t *testing.T) {
+	web := []string{`"http://a.example/"`, `"https://user@[::1]:8080/p?q#f"`, `"https://10.0.0.1"`}
+	other := []string{`"ftp://a.example/"`, `"urn:isbn:1"`, `"mailto:a@b.example"`, `"ws://a.example/"`}
+	checkTexts(t, []textCase{
+		{"HttpUrl", schema(`{"type":"string","format":"uri","minLength":1,"maxLength":2083}`), web, append(other, `"http://"`, `"https:///p"`, `"http:"`)},
+		{"AnyUrl", schema(`{"type":"string","format":"uri","minLength":1}`), append(web, other...), nil},
+		{"another limit", schema(`{"type":"string","format":"uri","maxLength":2000}`), append(web, other...), nil},
+	})
+}

@@ -114,7 +114,7 @@ func (s *schemas) stringRules(a alternative) stringRules {
 		}
 		if n.text.format != "" {
 			path := stepPath(n.path, "format")
-			if l := s.format(n.text.format); l != nil {
+			if l := s.format(demandedFormat(&n.text)); l != nil {
 				add(l, path)
 			} else {
 				s.b.warn(path, "the format %s is not enforced: JSON Schema does not define it", quoteValue(n.text.format))
@@ -165,6 +165,9 @@ func (s *schemas) restricted(from int32, r *stringRules) int32 {
 		d, ok = s.cut(d, r)
 	}
 	if !ok {
+		if narrow, found := s.lengthsForLooks(r); found {
+			return s.restricted(from, &narrow)
+		}
 		with := ""
 		if len(r.langs) > 1 || r.least > 0 || r.most >= 0 {
 			with = " together with the other demands on this string"
