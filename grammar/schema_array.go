@@ -214,6 +214,9 @@ func (l *arrayBody) contains(from, to int32, c *containsRule) {
 	if !s.empty(both) {
 		others = append(slices.Clip(l.rest), s.d.negate(c.schema))
 	}
+	if l.unique != "" && !s.empty(others) && s.distinctItems(others, l.unique).ways() < endless {
+		fail(ErrUnsupported, c.path, "contains cannot be enforced beside uniqueItems for elements with few values")
+	}
 	for n := c.least; n <= most; n++ {
 		l.branch(from, to, others, both, n)
 	}
@@ -223,6 +226,9 @@ func (l *arrayBody) contains(from, to int32, c *containsRule) {
 // others.
 func (l *arrayBody) branch(from, to int32, others, counted []any, n int64) {
 	b, s := l.s.b, l.s
+	if l.most >= 0 && l.least > l.most {
+		return
+	}
 	first := int64(len(l.prefix)) + n // elements that the counters do not count
 	need, left := max(0, l.least-first), int64(-1)
 	if l.most >= 0 {
