@@ -29,6 +29,7 @@ const (
 type step struct {
 	kind       stepKind
 	tail       bool // stepCall: the state to does nothing but accept, so no frame is needed to return to
+	folds      bool // stepCall: no frame is needed to return to if the caller's own has the state to, see network.folds
 	rule       int32
 	need, left int32
 	to         int32
@@ -38,6 +39,8 @@ type state struct {
 	edges  []edge
 	steps  []step
 	accept bool
+	sure   bool // a frame here knows how often it has ticked, see network.sure
+	flat   bool // of a counted rule that calls no other, see machine.loose
 }
 
 // stateBytes is about how much memory a state takes while a grammar is compiled, with its

@@ -63,6 +63,12 @@ func referenceMask(m *Matcher, mask []uint32) {
 	for i := 0; i < len(v.nodes); {
 		n := &v.nodes[i]
 		s := p.step(m.m, n.depth, n.b)
+		over := s == dead && p.at[n.depth-1].cost.Load() > m.m.bounds.step
+		for _, tok := range v.tokensBelow(i) {
+			if over && m.m.read(m.at, v.tokens[tok]) != dead {
+				v.set(mask, tok)
+			}
+		}
 		if s == dead {
 			i += int(n.skip)
 			continue

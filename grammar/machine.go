@@ -23,12 +23,11 @@ type machine struct {
 	voc  *Vocabulary
 	root *position
 
-	visits       atomic.Int64            // frames that close has looked at
-	maxVisits    int64                   // how many of them one shape may take
-	tooAmbiguous atomic.Bool             // something was given up: more than maxStacks parses, or maxVisits
-	building     sync.Mutex              // held, before mu, by whoever builds a shape
-	static       int64                   // bytes of net
-	hold         atomic.Pointer[holding] // the memory that is reserved for the grammar; nil: it is not counted
+	visits   atomic.Int64            // frames that close has looked at
+	bounds   bounds                  // see ambiguity.go
+	building sync.Mutex              // held, before mu, by whoever builds a shape
+	static   int64                   // bytes of net
+	hold     atomic.Pointer[holding] // the memory that is reserved for the grammar; nil: it is not counted
 
 	meter   *meter // of the compilation, while it builds the first shape; nil afterwards
 	metered int64  // the visits that meter knows of
@@ -38,15 +37,23 @@ type machine struct {
 	frames    map[frameKey]*frame
 	positions map[string]*position
 	ids       uint64 // frames made so far; never reset, so that ids stay unique after forget
-	marks     uint64 // passes of close so far
+	rounds    uint64 // how often everything was forgotten
 	bytes     int64  // what was built takes about this much memory
 	templates projections
 	common    borrowed
 	outlined  borrowed
 	limit     int64
-	key       []byte   // scratch of position
-	pending   []*frame // scratch of close
-	tops      []*frame // scratch of close
+	closing
+}
+
+// closing is the state of machine.close and what it calls.
+type closing struct {
+	marks    uint64   // passes of close so far
+	pending  []*frame // scratch of close
+	tops     []*frame // scratch of close
+	counting []*frame // scratch of joinCounts
+	key      []byte   // scratch of position
+	floor    *frame   // of stepAbove, while close works for it; otherwise nil
 }
 
 // frame is a running rule: the state st that it is in, its two counters (see step),
@@ -55,7 +62,9 @@ type frame struct {
 	frameKey
 	depth int32 // frames from the bottom to this one
 	id    uint64
+	round uint64 // the value of machine.rounds when the frame was made
 	mark  uint64 // the last pass of close that saw the frame; under machine.mu
+	heir  *frame // the frame that took its place in a later round, see adopt; under machine.mu
 }
 
 type frameKey struct {
@@ -78,8 +87,11 @@ type position struct {
 	pops   bool                       // relative position: the last byte popped the symbolic bottom
 	next   []atomic.Pointer[position] // by class of byte; nil: not known yet
 	split  atomic.Pointer[split]
-	shape  atomic.Pointer[shape] // of a relative position
-	filled atomic.Bool           // all that a mask needs from here on has been built
+	shape  atomic.Pointer[shape]    // of a relative position
+	filled atomic.Bool              // all that a mask needs from here on has been built
+	cost   atomic.Int32             // the most visits that a step from here has taken
+	thin   atomic.Pointer[position] // see thinned; nil: not known yet
+	gaveUp atomic.Bool              // the mask takes too much work
 	// loopKinds are the kinds of bytes that lead from here to here, with loopsKnown;
 	// 0: not known yet. Under machine.building.
 	loopKinds uint64
@@ -90,23 +102,15 @@ const loopsKnown = 1 << 63
 // dead is the position after which nothing can follow.
 var dead = &position{}
 
-const (
-	// maxStacks bounds how many parses may run side by side.
-	maxStacks = 4096
-	// defaultMaxVisits bounds what one mask of a very ambiguous grammar may cost: a
-	// second or two, because a visit takes 0.05 to 0.4 µs. Masks of JSON take some ten
-	// thousand visits.
-	defaultMaxVisits = 4_000_000
-	frameBytes       = 120 // memory of a frame and its map entry, roughly
-)
+const frameBytes = 136 // memory of a frame and its map entry, roughly
 
 func newMachine(net *network, voc *Vocabulary, limit int64) *machine {
-	m := &machine{net: net, voc: voc, limit: limit, maxVisits: defaultMaxVisits, static: net.bytes()}
+	m := &machine{net: net, voc: voc, limit: limit, bounds: defaultBounds, static: net.bytes()}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.forget()
 	f := m.frame(frameKey{st: net.starts[net.root], left: -1, parent: bottom})
-	m.root = m.close(append(m.pending[:0], f))
+	m.root, _ = m.close(append(m.pending[:0], f))
 	return m
 }
 
@@ -122,6 +126,7 @@ func (m *machine) forget() {
 		p.shape.Store(nil)
 		p.filled.Store(false)
 	}
+	m.rounds++
 	m.frames, m.positions, m.bytes = make(map[frameKey]*frame), make(map[string]*position), 0
 	m.common, m.outlined = borrowed{}, borrowed{}
 	m.templates = projections{}
@@ -138,7 +143,7 @@ func (m *machine) frame(k frameKey) *frame {
 		return f
 	}
 	m.ids++
-	f := &frame{frameKey: k, depth: k.parent.depth + 1, id: m.ids}
+	f := &frame{frameKey: k, depth: k.parent.depth + 1, id: m.ids, round: m.rounds}
 	m.frames[k] = f
 	m.bytes += frameBytes
 	return f
@@ -148,6 +153,7 @@ func (m *machine) frame(k frameKey) *frame {
 // caller holds mu.
 func (m *machine) position(tops []*frame, accept, pops bool) *position {
 	slices.SortFunc(tops, func(a, b *frame) int { return cmp.Compare(a.id, b.id) })
+	tops = slices.Compact(tops)
 	flags := byte(0)
 	if accept {
 		flags |= 1
@@ -170,14 +176,17 @@ func (m *machine) position(tops []*frame, accept, pops bool) *position {
 
 // close is the position that the given frames lead to without reading a byte: it
 // runs their calls, counts and returns until only frames that read bytes are left.
-// It keeps the slice as scratch. The caller holds mu.
-func (m *machine) close(frames []*frame) *position {
+// It is dead if that takes more visits than a step may. It keeps the slice as
+// scratch. The caller holds mu.
+func (m *machine) close(frames []*frame) (p *position, visits int32) {
 	m.marks++
 	m.pending, m.tops = frames, m.tops[:0]
 	accept, pops := false, false
-	visits := int64(0)
+	defer func() { m.visits.Add(int64(visits)) }()
 	for len(m.pending) > 0 {
-		visits++
+		if visits++; visits > m.bounds.step {
+			return dead, visits
+		}
 		f := m.pending[len(m.pending)-1]
 		m.pending = m.pending[:len(m.pending)-1]
 		if f.mark == m.marks {
@@ -186,17 +195,14 @@ func (m *machine) close(frames []*frame) *position {
 		f.mark = m.marks
 		st := m.net.at(f.st)
 		if len(st.edges) > 0 {
-			if m.tops = append(m.tops, f); len(m.tops) > maxStacks {
-				m.tooAmbiguous.Store(true)
-				m.visits.Add(visits)
-				return dead
-			}
+			m.tops = append(m.tops, f)
 		}
 		for i := range st.steps {
 			m.take(f, &st.steps[i])
 		}
 		if st.accept {
 			switch f.parent {
+			case m.floor: // never nil
 			case bottom:
 				accept = true
 			case symbolicBottom:
@@ -206,11 +212,12 @@ func (m *machine) close(frames []*frame) *position {
 			}
 		}
 	}
-	m.visits.Add(visits)
 	if len(m.tops) == 0 && !accept && !pops {
-		return dead
+		return dead, visits
 	}
-	return m.position(m.tops, accept, pops)
+	m.joinCounts(0)
+	m.joinCounts(1)
+	return m.position(m.tops, accept, pops), visits
 }
 
 // take adds the frame that s leads to from f to those that close has to look at,
@@ -221,7 +228,7 @@ func (m *machine) take(f *frame, s *step) {
 	switch s.kind {
 	case stepCall:
 		caller := f.parent
-		if !s.tail {
+		if !s.tail && !(s.folds && caller.st == s.to && caller != m.floor) {
 			caller = m.frame(k)
 		}
 		k = frameKey{st: m.net.starts[s.rule], need: s.need, left: s.left, parent: caller}
@@ -246,22 +253,37 @@ func (m *machine) step(p *position, b byte) *position {
 	if n := p.next[k].Load(); n != nil {
 		return n
 	}
-	return m.slowStep(p, k)
+	n, _ := m.slowStep(p, k)
+	return n
 }
 
-// slowStep is step for a class of bytes whose transition is not known yet.
-func (m *machine) slowStep(p *position, k uint8) *position {
+// slowStep is step for a class of bytes whose transition is not known yet. It returns
+// the visits that it has taken as well.
+func (m *machine) slowStep(p *position, k uint8) (n *position, visits int32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if n := p.next[k].Load(); n != nil {
-		return n
+		return n, 0
 	}
 	if held := m.held(); held > m.limit || !m.hold.Load().cover(m.static+held, m.voc) {
 		m.forget()
 	}
+	n = dead
+	if frames := m.readers(p, k); len(frames) > 0 {
+		n, visits = m.close(frames)
+		p.cost.Store(max(p.cost.Load(), visits))
+	}
+	p.next[k].Store(n)
+	return n, visits
+}
+
+// readers are the frames that a byte of class k leads to from the tops of p, in m.pending.
+// The caller holds mu.
+func (m *machine) readers(p *position, k uint8) []*frame {
 	b := m.net.reps[k]
 	frames := m.pending[:0]
 	for _, f := range p.tops {
+		f = m.adopt(f)
 		for _, e := range m.net.at(f.st).edges {
 			if e.lo <= b && b <= e.hi {
 				key := f.frameKey
@@ -270,12 +292,7 @@ func (m *machine) slowStep(p *position, k uint8) *position {
 			}
 		}
 	}
-	n := dead
-	if len(frames) > 0 {
-		n = m.close(frames)
-	}
-	p.next[k].Store(n)
-	return n
+	return frames
 }
 
 // loopKindsOf is the set of kinds (see byteKind) of which every byte leads from p to

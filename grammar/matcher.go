@@ -45,12 +45,13 @@ func (m *Matcher) FillPaced(mask []uint32, pace Pace) (err error) {
 	defer catch(&err)
 	v := m.m.voc
 	words := v.words()
+	undecided := false
 	clear(mask[words:])
 	mask = mask[:words]
 	if m.ended > 0 {
 		clear(mask)
 	} else {
-		m.m.fill(m.at, mask, pace)
+		undecided = m.m.fill(m.at, mask, pace)
 	}
 	if m.at.accept {
 		for _, t := range v.eos {
@@ -62,7 +63,7 @@ func (m *Matcher) FillPaced(mask []uint32, pace Pace) (err error) {
 			return nil
 		}
 	}
-	if m.m.tooAmbiguous.Load() {
+	if undecided {
 		return ErrTooComplex
 	}
 	return ErrStuck
@@ -86,11 +87,13 @@ func (m *Matcher) QuickAccept(token int32) bool {
 		if at == dead {
 			break
 		}
-		if at = at.next[m.m.net.class[b]].Load(); at == nil {
+		before := at
+		at = at.next[m.m.net.class[b]].Load()
+		if at == nil || at == dead && before.cost.Load() > m.m.bounds.step {
 			return false
 		}
 	}
-	return true
+	return len(at.tops) <= m.m.bounds.stacks || at.thin.Load() != nil
 }
 
 // Accept goes on over a token. If the token is not legal here, it changes nothing and
@@ -112,12 +115,12 @@ func (m *Matcher) Accept(token int32) bool {
 	if m.ended > 0 || len(t) == 0 || len(t) > maxTokenLen {
 		return false
 	}
-	next := m.m.run(m.at, t)
+	next := m.m.read(m.at, t)
 	if next == dead {
 		return false
 	}
 	m.past = append(m.past, m.at)
-	m.at = next
+	m.at = m.m.thinned(next)
 	return true
 }
 

@@ -16,7 +16,7 @@ type network struct {
 
 	// In base only, for each rule:
 	cuts         [][4]uint64 // the bytes at which a range of its edges begins or has just ended, as bits
-	nullableBase []bool      // whether it accepts the empty text
+	nullableBase []empty     // how it reads the empty text
 }
 
 func (n *network) at(s int32) *state {
@@ -40,12 +40,19 @@ func (n *network) own() int32 {
 func (b *builder) finish(root int32) *network {
 	n := b.rules()
 	n.root = root
-	if n.leftRecursive() {
-		root = b.removeLeftRecursion(n)
+	null := n.nullable(b.meter)
+	rewrite := n.leftRecursive(null, b.meter) || n.countsNothing(null)
+	if rewrite {
+		root = b.removeLeftRecursion(n, null)
 		n = b.rules()
 		n.root = root
 	}
 	n.trim(b)
+	if rewrite {
+		n.minimize(b)
+	}
+	n.tails()
+	n.folds(b)
 	if !n.alive(root) {
 		fail(ErrUnsatisfiable, "", "no text can satisfy this")
 	}
@@ -68,7 +75,7 @@ func (n *network) pack() {
 	for i, st := range n.states {
 		e, s := len(allEdges), len(allSteps)
 		allEdges, allSteps = append(allEdges, st.edges...), append(allSteps, st.steps...)
-		states[i] = state{allEdges[e:len(allEdges):len(allEdges)], allSteps[s:len(allSteps):len(allSteps)], st.accept}
+		states[i] = state{allEdges[e:len(allEdges):len(allEdges)], allSteps[s:len(allSteps):len(allSteps)], st.accept, st.sure, st.flat}
 	}
 	n.states, n.starts = states, slices.Clone(n.starts)
 }
@@ -162,7 +169,7 @@ func (s *state) cut(cut *[4]uint64) {
 
 // asBase prepares n to be the base of other networks.
 func (n *network) asBase() *network {
-	n.nullableBase = n.nullable()
+	n.nullableBase = n.nullable(unmetered())
 	n.cuts = make([][4]uint64, len(n.starts))
 	for r := range n.starts {
 		seen := make([]bool, len(n.states))

@@ -50,8 +50,10 @@ func (n *network) trim(b *builder) {
 	for r := first; r < int32(rules); r++ {
 		t.spread(r)
 		t.cut(r)
+		if t.counts(r) {
+			n.sure(t.states[r], b)
+		}
 	}
-	n.tails()
 }
 
 // tails marks the calls after which the calling rule has nothing left to do but to
@@ -132,14 +134,19 @@ func (t *trimmer) complete(r int32) bool {
 		return false
 	}
 	bare, ticked := true, true
-	if slices.ContainsFunc(t.states[r], func(s int32) bool {
-		return slices.ContainsFunc(t.n.at(s).steps, func(p step) bool { return p.kind == stepTick })
-	}) {
+	if t.counts(r) {
 		bare, ticked = t.ways(r)
 	}
 	changed := bare != t.bare[r] || ticked != t.ticked[r]
 	t.bare[r], t.ticked[r] = bare, ticked
 	return changed
+}
+
+// counts reports whether rule r has ticks.
+func (t *trimmer) counts(r int32) bool {
+	return slices.ContainsFunc(t.states[r], func(s int32) bool {
+		return slices.ContainsFunc(t.n.at(s).steps, func(p step) bool { return p.kind == stepTick })
+	})
 }
 
 // ways computes both bits of a rule that has ticks.
