@@ -3,6 +3,7 @@ package grammar
 import (
 	"cmp"
 	"encoding/binary"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -36,9 +37,11 @@ type machine struct {
 	mu        sync.Mutex
 	frames    map[frameKey]*frame
 	positions map[string]*position
-	ids       uint64 // frames made so far; never reset, so that ids stay unique after forget
-	rounds    uint64 // how often everything was forgotten
-	bytes     int64  // what was built takes about this much memory
+	made      []*position // all of them
+	fading    []*position // those that were forgotten and are not cut yet
+	ids       uint64      // frames made so far; never reset, so that ids stay unique after forget
+	rounds    uint64      // how often everything was forgotten
+	bytes     int64       // what was built takes about this much memory
 	templates projections
 	common    borrowed
 	outlined  borrowed
@@ -71,6 +74,10 @@ type frameKey struct {
 	st, need, left int32
 	parent         *frame
 }
+
+// never is a need that no number of ticks fulfils. Frames of relative positions have it if
+// theirs is more than the longest token can fulfil.
+const never = math.MaxInt32
 
 // The two bottoms of a stack: the end of the text, and, in a relative position (see
 // shape), the place where the stack was cut off.
@@ -116,9 +123,24 @@ func newMachine(net *network, voc *Vocabulary, limit int64) *machine {
 
 // forget drops everything that was built, to keep memory within bounds. Positions
 // that matchers still hold stay valid, and what they lead to is built again. Their
-// transitions are cut, because otherwise one of them would keep all of it alive.
+// transitions are cut, because otherwise one of them would keep all of it alive. There
+// may be a hundred thousand positions, so that is done in the steps that follow (fade).
 func (m *machine) forget() {
-	for _, p := range m.positions {
+	m.fading, m.made = append(m.fading, m.made...), nil
+	m.rounds++
+	m.frames, m.positions, m.bytes = make(map[frameKey]*frame), make(map[string]*position), 0
+	m.common, m.outlined = borrowed{}, borrowed{}
+	m.templates = projections{}
+}
+
+// fadePerStep is how many positions are cut in each step that builds one.
+const fadePerStep = 256
+
+// fade cuts the transitions of some of the positions that were forgotten. The caller
+// holds mu.
+func (m *machine) fade() {
+	n := max(0, len(m.fading)-fadePerStep)
+	for _, p := range m.fading[n:] {
 		for i := range p.next {
 			p.next[i].Store(nil)
 		}
@@ -126,10 +148,10 @@ func (m *machine) forget() {
 		p.shape.Store(nil)
 		p.filled.Store(false)
 	}
-	m.rounds++
-	m.frames, m.positions, m.bytes = make(map[frameKey]*frame), make(map[string]*position), 0
-	m.common, m.outlined = borrowed{}, borrowed{}
-	m.templates = projections{}
+	clear(m.fading[n:])
+	if m.fading = m.fading[:n]; n == 0 {
+		m.fading = nil
+	}
 }
 
 // held is about how much memory all that was built takes. The caller holds mu.
@@ -170,7 +192,8 @@ func (m *machine) position(tops []*frame, accept, pops bool) *position {
 	}
 	p := &position{tops: slices.Clone(tops), accept: accept, pops: pops, next: make([]atomic.Pointer[position], len(m.net.reps))}
 	m.positions[string(m.key)] = p
-	m.bytes += int64(128 + 8*len(p.next) + 17*len(tops))
+	m.made = append(m.made, p)
+	m.bytes += int64(136 + 8*len(p.next) + 17*len(tops))
 	return p
 }
 
@@ -236,7 +259,9 @@ func (m *machine) take(f *frame, s *step) {
 		if k.left == 0 {
 			return
 		}
-		k.need = max(0, k.need-1)
+		if k.need != never {
+			k.need = max(0, k.need-1)
+		}
 		k.left = max(-1, k.left-1)
 	case stepGuard:
 		if k.need > 0 {
@@ -267,6 +292,9 @@ func (m *machine) slowStep(p *position, k uint8) (n *position, visits int32) {
 	}
 	if held := m.held(); held > m.limit || !m.hold.Load().cover(m.static+held, m.voc) {
 		m.forget()
+	}
+	if len(m.fading) > 0 {
+		m.fade()
 	}
 	n = dead
 	if frames := m.readers(p, k); len(frames) > 0 {

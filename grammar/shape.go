@@ -266,13 +266,16 @@ func (r *rebasing) merged() int64 {
 // then a limit becomes a nearer one instead of none.
 func (m *machine) clip(k frameKey) frameKey {
 	far := m.voc.longest + 1
+	loose := m.loose(k)
 	if k.left > far {
-		if m.loose(k) {
+		if k.left = far; loose {
 			k.left = -1
-		} else {
-			k.left = far
 		}
 	}
-	k.need = min(k.need, far)
+	if k.need > far {
+		if k.need = far; loose {
+			k.need = never
+		}
+	}
 	return k
 }

@@ -73,7 +73,7 @@ func (m *machine) farFromLimits(x *position) (z *position, near bool) {
 		if k.left = -1; k.need <= 4 {
 			k.need = 0
 		} else {
-			k.need = m.voc.longest + 1
+			k.need = never
 		}
 		return k
 	}}
