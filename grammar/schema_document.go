@@ -21,12 +21,14 @@ type document struct {
 	falseSchema *schemaNode        // the schema false
 	list        []*schemaNode
 	localJSON   map[*schemaNode]*object // what schemas.local has returned
+	alike       *alike
 }
 
 func newDocument(root any, path string, o Options, m *meter) *document {
 	d := &document{meter: m, root: root, closed: o.Strict || o.DisableAdditionalProperties, inferTypes: o.Strict, nodes: make(map[*object]*schemaNode), paths: make(map[*object]string),
 		bases: make(map[*object]string), anchors: make(map[string]*object), byURI: make(map[string]*object),
 		localJSON: make(map[*schemaNode]*object)}
+	d.alike = newAlike(d)
 	d.trueSchema = d.add(&schemaNode{kinds: kindAll, path: path})
 	d.falseSchema = d.add(&schemaNode{never: true, path: path})
 	d.index(root, path, "")
