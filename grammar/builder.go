@@ -62,6 +62,10 @@ type builder struct {
 	singletons []int32 // see subsets
 	worklist   []int32 // scratch of reach
 	warnings   []Warning
+
+	edges slab[edge] // of states
+	steps slab[step]
+	ids   slab[int32] // of subsets
 }
 
 func newBuilder(base *network, limit int, m *meter) *builder {
@@ -73,6 +77,9 @@ func (b *builder) state() int32 {
 	b.hold(stateBytes)
 	if len(b.states) >= b.limit {
 		fail(ErrTooComplex, "", "the grammar needs more than %d states", b.limit)
+	}
+	if len(b.states) == cap(b.states) {
+		b.states = slices.Grow(b.states, len(b.states)) // append would copy a large slice much more often
 	}
 	b.states = append(b.states, state{})
 	return int32(len(b.states) - 1)
@@ -96,11 +103,19 @@ func (b *builder) start(rule int32) int32 { return b.starts[rule-b.baseRules()] 
 func (b *builder) accept(s int32)         { b.states[s].accept = true }
 
 func (b *builder) edge(from int32, lo, hi byte, to int32) {
-	b.states[from].edges = append(b.states[from].edges, edge{lo, hi, to})
+	st := &b.states[from]
+	if st.edges == nil {
+		st.edges = b.edges.take(1)
+	}
+	st.edges = append(st.edges, edge{lo, hi, to})
 }
 
 func (b *builder) step(from int32, s step) {
-	b.states[from].steps = append(b.states[from].steps, s)
+	st := &b.states[from]
+	if st.steps == nil {
+		st.steps = b.steps.take(1)
+	}
+	st.steps = append(st.steps, s)
 }
 
 func (b *builder) eps(from, to int32) { b.step(from, step{kind: stepEps, to: to}) }

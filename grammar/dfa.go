@@ -42,12 +42,23 @@ func makeDFA(b *builder, from, all int32) (*dfa, bool) {
 
 // trim drops the states from which no accepting state can be reached.
 func (d *dfa) trim() *dfa {
-	preds := make([][]int32, len(d.states))
+	// The states before each state, one list after the other.
+	ends := make([]int32, len(d.states)+1)
+	for i := range d.states {
+		for _, e := range d.states[i].edges {
+			ends[e.to+1]++
+		}
+	}
+	for i := range d.states {
+		ends[i+1] += ends[i]
+	}
+	preds := make([]int32, ends[len(d.states)])
 	live := make([]bool, len(d.states))
 	var list []int32
 	for i := range d.states {
 		for _, e := range d.states[i].edges {
-			preds[e.to] = append(preds[e.to], int32(i))
+			preds[ends[e.to]] = int32(i) // ends becomes the end of each list
+			ends[e.to]++
 		}
 		if d.states[i].accept {
 			live[i] = true
@@ -55,7 +66,11 @@ func (d *dfa) trim() *dfa {
 		}
 	}
 	for i := 0; i < len(list); i++ {
-		for _, p := range preds[list[i]] {
+		first := int32(0)
+		if s := list[i]; s > 0 {
+			first = ends[s-1]
+		}
+		for _, p := range preds[first:ends[list[i]]] {
 			if !live[p] {
 				live[p] = true
 				list = append(list, p)
@@ -64,6 +79,9 @@ func (d *dfa) trim() *dfa {
 	}
 	if len(list) == 0 {
 		return &dfa{all: -1}
+	}
+	if len(list) == len(d.states) {
+		return d
 	}
 	at := make([]int32, len(d.states))
 	res := &dfa{all: -1}
