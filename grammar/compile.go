@@ -140,7 +140,7 @@ func (s *Spec) size() int64 {
 func (b *builder) spec(s Spec) int32 {
 	switch s.Kind {
 	case JSONSchema:
-		v, err := parseJSON(s.Schema)
+		v, err := parseJSON(s.Schema, b.meter)
 		if err != nil {
 			panic(err)
 		}

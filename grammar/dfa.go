@@ -40,10 +40,10 @@ func makeDFA(b *builder, from, all int32) (*dfa, bool) {
 	return res.trim(), true
 }
 
-// trim drops the states from which no accepting state can be reached.
-func (d *dfa) trim() *dfa {
-	// The states before each state, one list after the other.
-	ends := make([]int32, len(d.states)+1)
+// predecessors are the states before each state, one list after the other, and the ends of
+// these lists.
+func (d *dfa) predecessors() (preds, ends []int32) {
+	ends = make([]int32, len(d.states)+1)
 	for i := range d.states {
 		for _, e := range d.states[i].edges {
 			ends[e.to+1]++
@@ -52,14 +52,22 @@ func (d *dfa) trim() *dfa {
 	for i := range d.states {
 		ends[i+1] += ends[i]
 	}
-	preds := make([]int32, ends[len(d.states)])
+	preds = make([]int32, ends[len(d.states)])
+	for i := range d.states {
+		for _, e := range d.states[i].edges {
+			preds[ends[e.to]] = int32(i) // what was the beginning of a list becomes its end
+			ends[e.to]++
+		}
+	}
+	return preds, ends
+}
+
+// trim drops the states from which no accepting state can be reached.
+func (d *dfa) trim() *dfa {
+	preds, ends := d.predecessors()
 	live := make([]bool, len(d.states))
 	var list []int32
 	for i := range d.states {
-		for _, e := range d.states[i].edges {
-			preds[ends[e.to]] = int32(i) // ends becomes the end of each list
-			ends[e.to]++
-		}
 		if d.states[i].accept {
 			live[i] = true
 			list = append(list, int32(i))

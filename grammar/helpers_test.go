@@ -44,7 +44,7 @@ func (g *Grammar) accepts(text string) bool {
 
 func mustParse(t testing.TB, text []byte) any {
 	t.Helper()
-	v, err := parseJSON(text)
+	v, err := parseJSON(text, unmetered())
 	if err != nil {
 		t.Fatal(err)
 	}

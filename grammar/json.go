@@ -22,8 +22,9 @@ type numeral string
 
 // parseJSON reads one JSON text into *object, []any, string, numeral, bool and nil. Of
 // equal keys the last counts, in the place of the first.
-func parseJSON(text []byte) (v any, err error) {
+func parseJSON(text []byte, work *meter) (v any, err error) {
 	defer catch(&err)
+	work.spend(len(text) / 64)
 	if e := jsontext.Check(text, maxDepth); e != nil {
 		switch e.Kind {
 		case jsontext.TooDeep:
@@ -33,10 +34,11 @@ func parseJSON(text []byte) (v any, err error) {
 		}
 		fail(ErrInvalid, "", "not JSON: %v", e)
 	}
-	return valueOf(jsontext.NewCursor(text)), nil
+	return valueOf(jsontext.NewCursor(text), work), nil
 }
 
-func valueOf(c *jsontext.Cursor) any {
+func valueOf(c *jsontext.Cursor, work *meter) any {
+	work.spend(1)
 	switch c.Kind() {
 	case jsontext.Object:
 		o := &object{m: make(map[string]any)}
@@ -45,12 +47,12 @@ func valueOf(c *jsontext.Cursor) any {
 			if _, ok := o.m[k]; !ok {
 				o.keys = append(o.keys, k)
 			}
-			o.m[k] = valueOf(c)
+			o.m[k] = valueOf(c, work)
 		})
 		return o
 	case jsontext.Array:
 		list := []any{}
-		c.Array(func(int) { list = append(list, valueOf(c)) })
+		c.Array(func(int) { list = append(list, valueOf(c, work)) })
 		return list
 	case jsontext.String:
 		return c.Take().Text()

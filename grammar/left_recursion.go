@@ -380,13 +380,18 @@ func (b *builder) copyRule(n *network, from int32, drop func(s, rule int32) bool
 func (b *builder) leftCorners(n *network, r int32, cycle []int32) {
 	at := make(map[int32]int32) // the copies of n's states
 	var calls []leftCall
+	none := make([]empty, len(n.starts))
+	inCycle := make([]bool, len(n.starts))
 	for _, d := range cycle {
-		left := n.front(n.starts[d], make([]empty, len(n.starts)), b.meter)
+		inCycle[d] = true
+	}
+	for _, d := range cycle {
+		left := n.front(n.starts[d], none, b.meter)
 		at[n.starts[d]] = b.state()
 		b.copyRule(n, n.starts[d], func(s, rule int32) bool {
-			return slices.Contains(left, s) && slices.Contains(cycle, rule)
+			return inCycle[rule] && slices.Contains(left, s)
 		}, at)
-		calls = append(calls, n.leftCallsIn(left, cycle)...)
+		calls = append(calls, n.leftCallsIn(left, inCycle)...)
 		b.eps(b.start(r), at[n.starts[d]])
 	}
 	ends := make(map[int32][]int32) // the accepting states of each rule, in n
@@ -409,14 +414,14 @@ func (b *builder) leftCorners(n *network, r int32, cycle []int32) {
 type leftCall struct{ rule, to int32 }
 
 // leftCallsIn are the calls in the given states of rules of the cycle.
-func (n *network) leftCallsIn(states, cycle []int32) []leftCall {
+func (n *network) leftCallsIn(states []int32, inCycle []bool) []leftCall {
 	var calls []leftCall
 	for _, s := range states {
 		for _, p := range n.at(s).steps {
 			switch {
 			case p.kind != stepCall:
 				fail(ErrUnsupported, "", "left recursion through a counted repetition")
-			case slices.Contains(cycle, p.rule):
+			case inCycle[p.rule]:
 				calls = append(calls, leftCall{p.rule, p.to})
 			}
 		}

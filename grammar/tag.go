@@ -8,7 +8,7 @@ import (
 // tagRule lowers a structural tag: a tree of formats, or the older form, a list of
 // structures with triggers (documentation of xgrammar 0.2.6, "Structural Tag Usage").
 func (b *builder) tagRule(text []byte, o Options) int32 {
-	v, err := parseJSON(text)
+	v, err := parseJSON(text, b.meter)
 	if err != nil {
 		panic(err)
 	}
