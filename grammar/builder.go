@@ -32,6 +32,7 @@ const (
 type step struct {
 	kind       stepKind
 	tail       bool // stepCall: the state to does nothing but accept, so no frame is needed to return to
+	folds      bool // stepCall: no frame is needed to return to if the caller's own has the state to, see network.folds
 	rule       int32
 	need, left int32 // of a stepTick and a stepCheck, see agrees
 	to         int32
@@ -59,6 +60,8 @@ type state struct {
 	accept bool
 	slack  int32  // of a finished network: the largest slack of the steps of the state's rule
 	ways   uint32 // how many values can be completed from here, while one is read (record.go); 0: none is read
+	sure   bool   // a frame here knows how often it has ticked, see network.sure
+	flat   bool   // of a counted rule that calls no other, see machine.loose
 }
 
 // stateBytes is about how much memory a state takes while a grammar is compiled, with its
@@ -82,6 +85,10 @@ type builder struct {
 	warnings   []Warning
 	voc        *Vocabulary // for the tokens that a grammar names; nil in what has no vocabulary
 	marked     bool        // a token was named
+
+	edges slab[edge] // of states
+	steps slab[step]
+	ids   slab[int32] // of subsets
 }
 
 func newBuilder(base *network, limit int, m *meter) *builder {
@@ -93,6 +100,9 @@ func (b *builder) state() int32 {
 	b.hold(stateBytes)
 	if len(b.states) >= b.limit {
 		fail(ErrTooComplex, "", "the grammar needs more than %d states", b.limit)
+	}
+	if len(b.states) == cap(b.states) {
+		b.states = slices.Grow(b.states, len(b.states)) // append would copy a large slice much more often
 	}
 	b.states = append(b.states, state{})
 	return int32(len(b.states) - 1)
@@ -116,11 +126,19 @@ func (b *builder) start(rule int32) int32 { return b.starts[rule-b.baseRules()] 
 func (b *builder) accept(s int32)         { b.states[s].accept = true }
 
 func (b *builder) edge(from int32, lo, hi byte, to int32) {
-	b.states[from].edges = append(b.states[from].edges, edge{lo, hi, to})
+	st := &b.states[from]
+	if st.edges == nil {
+		st.edges = b.edges.take(1)
+	}
+	st.edges = append(st.edges, edge{lo, hi, to})
 }
 
 func (b *builder) step(from int32, s step) {
-	b.states[from].steps = append(b.states[from].steps, s)
+	st := &b.states[from]
+	if st.steps == nil {
+		st.steps = b.steps.take(1)
+	}
+	st.steps = append(st.steps, s)
 }
 
 func (b *builder) eps(from, to int32) { b.step(from, step{kind: stepEps, to: to}) }

@@ -104,14 +104,15 @@ func (m *machine) after(ctx context.Context, text string, limit time.Duration) (
 				return nil, ErrDeadline
 			}
 		}
+		before := at
 		if at = m.step(at, text[i]); at == dead {
-			if m.tooAmbiguous.Load() {
+			if before.cost.Load() > m.bounds.step {
 				return nil, &Error{Kind: ErrTooComplex, Msg: "the grammar is too ambiguous for the text that is to be continued"}
 			}
 			return nil, prefixError(i, "", "no text that satisfies the constraint goes on so")
 		}
 	}
-	return at, nil
+	return m.thinned(at), nil
 }
 
 // prefixError says why a text that is given is no beginning, and where. path is that of a
@@ -131,11 +132,7 @@ func (b *builder) specAfter(s Spec) (root int32, after *prefixed) {
 	}
 	var schema any = anyObject()
 	if s.Kind == JSONSchema {
-		v, err := parseJSON(s.Schema)
-		if err != nil {
-			panic(err)
-		}
-		schema = v
+		schema = b.meter.readJSON(s.Schema)
 	}
 	after, root = b.schemaAfter(schema, s.Prefix, s.Options)
 	return root, after

@@ -38,10 +38,11 @@ type subsets struct {
 	sets       [][]int32        // the sets that the states out[base:] stand for
 	singletons []int32          // for a state of b, 1 + the new state of the set with it alone; 0: none yet. All runs share the slice.
 	used       []int32          // the states for which singletons is not 0
-	index      map[string]int32 // the new state of each larger set
+	index      map[string]int32 // the new state of each larger set; nil: there is none yet
 	key        []byte           // scratch of lookup
 	cuts       []int32          // scratch of edges
 	buf        []edge           // scratch of edges
+	targets    [][]int32        // scratch of steps
 	epsOnly    bool             // remove eps steps and do no more
 	scratch    int64            // bytes that are given back after the run
 	kept       int64            // bytes of the edges and steps of the new states
@@ -55,7 +56,7 @@ func newSubsets(b *builder, out []state, before int32) *subsets {
 	for len(b.singletons) < len(b.states) {
 		b.singletons = append(b.singletons, 0)
 	}
-	return &subsets{b: b, out: out, base: len(out), before: before, singletons: b.singletons, index: make(map[string]int32), absorb: -1}
+	return &subsets{b: b, out: out, base: len(out), before: before, singletons: b.singletons, absorb: -1}
 }
 
 // clearSingletons removes this run's entries from singletons.
@@ -84,7 +85,7 @@ func (d *subsets) internOne(s int32) int32 {
 	if at := d.singletons[s]; at > 0 {
 		return at - 1
 	}
-	return d.intern([]int32{s})
+	return d.intern(append(d.b.ids.take(1), s))
 }
 
 // intern returns the new state for the closure of set.
@@ -122,6 +123,9 @@ func (d *subsets) lookup(set []int32) int32 {
 		if at, ok := d.index[string(d.key)]; ok {
 			return at
 		}
+		if d.index == nil {
+			d.index = make(map[string]int32)
+		}
 		d.index[string(d.key)] = i
 	}
 	d.sets = append(d.sets, set)
@@ -153,10 +157,11 @@ func (d *subsets) expand(i int) {
 	d.b.spend(1 + len(edges) + len(steps))
 	at := d.base + i
 	if d.epsOnly {
+		res := d.b.edges.take(len(edges))
 		for _, e := range edges {
-			to := d.internOne(e.to)
-			d.out[at].edges = append(d.out[at].edges, edge{e.lo, e.hi, to})
+			res = append(res, edge{e.lo, e.hi, d.internOne(e.to)})
 		}
+		d.out[at].edges = res
 	} else {
 		d.edges(at, edges)
 	}
@@ -179,7 +184,7 @@ func (d *subsets) edges(at int, edges []edge) {
 	for i := 1; i < len(edges) && apart; i++ {
 		apart = edges[i].lo > edges[i-1].hi
 	}
-	res := make([]edge, 0, len(edges))
+	res := d.b.edges.take(len(edges))
 	add := func(lo, hi byte, to int32) {
 		if n := len(res); n > 0 && res[n-1].to == to && res[n-1].hi+1 == lo {
 			res[n-1].hi = hi
@@ -223,8 +228,11 @@ func (d *subsets) edges(at int, edges []edge) {
 // steps gives state at the steps of a set of states. Steps that differ only in where
 // they lead become one, which leads to the set of these states.
 func (d *subsets) steps(at int, steps []step) {
-	var res []step
-	var to [][]int32
+	if len(steps) == 0 {
+		return
+	}
+	res := d.b.steps.take(len(steps))
+	to := d.targets[:0]
 	for _, s := range steps {
 		if s.kind == stepEps {
 			continue
@@ -237,12 +245,13 @@ func (d *subsets) steps(at int, steps []step) {
 		}
 		if k < 0 {
 			k = len(res)
-			res, to = append(res, s), append(to, nil)
+			res, to = append(res, s), append(to, d.b.ids.take(1))
 		}
 		if !slices.Contains(to[k], t) {
 			to[k] = append(to[k], t)
 		}
 	}
+	d.targets = to
 	for k := range res {
 		slices.Sort(to[k])
 		res[k].to = d.intern(to[k])

@@ -40,22 +40,45 @@ func makeDFA(b *builder, from, all int32) (*dfa, bool) {
 	return res.trim(), true
 }
 
+// predecessors are the states before each state, one list after the other, and the ends of
+// these lists.
+func (d *dfa) predecessors() (preds, ends []int32) {
+	ends = make([]int32, len(d.states)+1)
+	for i := range d.states {
+		for _, e := range d.states[i].edges {
+			ends[e.to+1]++
+		}
+	}
+	for i := range d.states {
+		ends[i+1] += ends[i]
+	}
+	preds = make([]int32, ends[len(d.states)])
+	for i := range d.states {
+		for _, e := range d.states[i].edges {
+			preds[ends[e.to]] = int32(i) // what was the beginning of a list becomes its end
+			ends[e.to]++
+		}
+	}
+	return preds, ends
+}
+
 // trim drops the states from which no accepting state can be reached.
 func (d *dfa) trim() *dfa {
-	preds := make([][]int32, len(d.states))
+	preds, ends := d.predecessors()
 	live := make([]bool, len(d.states))
 	var list []int32
 	for i := range d.states {
-		for _, e := range d.states[i].edges {
-			preds[e.to] = append(preds[e.to], int32(i))
-		}
 		if d.states[i].accept {
 			live[i] = true
 			list = append(list, int32(i))
 		}
 	}
 	for i := 0; i < len(list); i++ {
-		for _, p := range preds[list[i]] {
+		first := int32(0)
+		if s := list[i]; s > 0 {
+			first = ends[s-1]
+		}
+		for _, p := range preds[first:ends[list[i]]] {
 			if !live[p] {
 				live[p] = true
 				list = append(list, p)
@@ -64,6 +87,9 @@ func (d *dfa) trim() *dfa {
 	}
 	if len(list) == 0 {
 		return &dfa{all: -1}
+	}
+	if len(list) == len(d.states) {
+		return d
 	}
 	at := make([]int32, len(d.states))
 	res := &dfa{all: -1}

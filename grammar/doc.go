@@ -19,7 +19,7 @@
 //	rules: builder.go, json_rules.go (common ones), dfa.go (regular languages)
 //	     | determinize.go, left_recursion.go, trim.go
 //	network: rules that are automata over bytes and call each other
-//	     | machine.go: a text has a position, which is the set of its stacks
+//	     | machine.go, ambiguity.go: a text has a position, which is the set of its stacks
 //	     | record.go: values that must differ from earlier ones
 //	position
 //	     | shape.go, shape_build.go, shape_template.go, shape_cache.go
@@ -54,9 +54,10 @@
 // Compiling has a budget of work, which is the same on every machine, and a deadline
 // for machines that are slower than expected ([Config], [ErrDeadline]). A [Queue] lets small
 // constraints pass large ones. The first mask is a part of
-// compiling, because much of what a constraint costs is spent there. A grammar that is
-// very ambiguous may have more parses at once than are followed, or a mask that would
-// take too long. Then Fill returns [ErrTooComplex]. What a grammar builds while it runs
+// compiling, because much of what a constraint costs is spent there. Of a grammar that is
+// very ambiguous a bounded number of parses is followed, so some of its texts are never
+// generated (ambiguity.go). If a mask would take too long, Fill returns [ErrTooComplex].
+// Fill and Accept always agree about which tokens are legal. What a grammar builds while it runs
 // is bounded by Config.GrammarBytes.
 //
 // Memory is reserved in an account (internal/memory): that of a compilation, which waits for

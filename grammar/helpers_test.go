@@ -63,6 +63,12 @@ func referenceMask(m *Matcher, mask []uint32) {
 	for i := 0; i < len(v.nodes); {
 		n := &v.nodes[i]
 		s := p.step(m.m, n.depth, n.b)
+		over := s == dead && p.at[n.depth-1].cost.Load() > m.m.bounds.step
+		for _, tok := range v.tokensBelow(i) {
+			if over && m.m.read(m.at, v.tokens[tok]) != dead {
+				v.set(mask, tok)
+			}
+		}
 		if s == dead {
 			i += int(n.skip)
 			continue
@@ -74,7 +80,7 @@ func referenceMask(m *Matcher, mask []uint32) {
 		i++
 	}
 	for tok := range int32(v.size) { // named tokens, which are not in the trie
-		if m.m.net.marked && m.m.run(m.at, markerOf(tok)) != dead {
+		if m.m.net.marked && m.m.read(m.at, markerOf(tok)) != dead {
 			v.set(mask, tok)
 		}
 	}

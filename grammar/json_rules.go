@@ -43,6 +43,8 @@ var commonRules = sync.OnceValue(func() *network {
 	}
 	n := b.rules()
 	n.trim(b)
+	n.tails(b)
+	n.folds(b)
 	return n.asBase()
 })
 

@@ -8,40 +8,101 @@ import "slices"
 // that has no left recursion. After it, one rule after another turns out to have begun
 // with what was read so far. This chain needs no stack.
 
-// nullable reports for each rule whether it accepts the empty text.
-func (n *network) nullable() []bool {
-	null := make([]bool, len(n.starts))
+// empty says how a rule can read the empty text: without a tick, and with some. What can
+// tick once without reading can tick as often as it must.
+type empty struct{ bare, ticked bool }
+
+// passes reports whether step s can be taken without reading anything, if null says which
+// rules can.
+func (s *step) passes(null []empty) bool {
+	if s.kind != stepCall {
+		return true
+	}
+	return s.need == 0 && null[s.rule].bare || s.left != 0 && null[s.rule].ticked
+}
+
+// nullable finds out for each rule how it reads the empty text.
+func (n *network) nullable(work *meter) []empty {
+	null := make([]empty, len(n.starts))
 	if n.base != nil {
 		copy(null, n.base.nullableBase)
 	}
-	for again := true; again; {
-		again = false
-		for r := int(n.own()); r < len(n.starts); r++ {
-			if null[r] {
-				continue
+	waiting := make([][]int32, len(n.starts)) // the rules that have a call that does not pass yet
+	queue := make([]int32, 0, len(n.starts))
+	queued := make([]bool, len(n.starts))
+	for r := int32(len(n.starts)) - 1; r >= n.own(); r-- {
+		queue, queued[r] = append(queue, r), true
+	}
+	for i := 0; i < len(queue); i++ {
+		r := queue[i]
+		queued[r] = false
+		e := n.emptyWays(r, null, work, func(rule int32) {
+			if w := waiting[rule]; len(w) == 0 || w[len(w)-1] != r {
+				waiting[rule] = append(w, r)
 			}
-			for _, s := range n.front(n.starts[r], null) {
-				if n.at(s).accept {
-					null[r], again = true, true
-					break
-				}
+		})
+		if e == null[r] {
+			continue
+		}
+		null[r] = e
+		for _, u := range waiting[r] {
+			if !queued[u] {
+				queue, queued[u] = append(queue, u), true
 			}
 		}
+		waiting[r] = waiting[r][:0]
 	}
 	return null
 }
 
-// front are the states that can be reached from from without reading a byte, if the
-// rules marked in null are those that accept the empty text.
-func (n *network) front(from int32, null []bool) []int32 {
+// emptyWays finds out how rule r reads the empty text, if null is what is known so far. It
+// calls blocked for the rules that might change that.
+func (n *network) emptyWays(r int32, null []empty, work *meter, blocked func(rule int32)) (e empty) {
+	type at struct {
+		s      int32
+		ticked bool
+	}
+	start := at{n.starts[r], false}
+	if len(n.at(start.s).steps) == 0 {
+		work.spend(1)
+		return empty{bare: n.at(start.s).accept}
+	}
+	seen := map[at]bool{start: true}
+	list := []at{start}
+	for i := 0; i < len(list); i++ {
+		a, st := list[i], n.at(list[i].s)
+		work.spend(1 + len(st.steps))
+		e.bare = e.bare || st.accept && !a.ticked
+		e.ticked = e.ticked || st.accept && a.ticked
+		for k := range st.steps {
+			s := &st.steps[k]
+			to := at{s.to, a.ticked || s.kind == stepTick}
+			if s.kind == stepCall && s.rule >= n.own() && !(null[s.rule].bare && null[s.rule].ticked) {
+				blocked(s.rule)
+			}
+			if s.passes(null) && !seen[to] {
+				seen[to] = true
+				list = append(list, to)
+			}
+		}
+	}
+	return e
+}
+
+// front are the states that can be reached from from without reading a byte, if null says
+// how the rules read the empty text.
+func (n *network) front(from int32, null []empty, work *meter) []int32 {
 	list := []int32{from}
 	if len(n.at(from).steps) == 0 {
+		work.spend(1)
 		return list
 	}
 	seen := map[int32]bool{from: true}
 	for i := 0; i < len(list); i++ {
-		for _, s := range n.at(list[i]).steps {
-			if (s.kind != stepCall || null[s.rule]) && !seen[s.to] {
+		steps := n.at(list[i]).steps
+		work.spend(1 + len(steps))
+		for k := range steps {
+			if s := &steps[k]; s.passes(null) && !seen[s.to] {
 				seen[s.to] = true
 				list = append(list, s.to)
 			}
@@ -51,12 +112,14 @@ func (n *network) front(from int32, null []bool) []int32 {
 }
 
 // leftCalls are the rules that each rule can call before it has read a byte.
-func (n *network) leftCalls(null []bool) [][]int32 {
+func (n *network) leftCalls(null []empty, work *meter) [][]int32 {
 	calls := make([][]int32, len(n.starts))
+	last := make([]int32, len(n.starts))              // 1 + the rule that was last seen to call a rule
 	for r := n.own(); r < int32(len(n.starts)); r++ { // the common rules do not call back
-		for _, s := range n.front(n.starts[r], null) {
+		for _, s := range n.front(n.starts[r], null, work) {
 			for _, st := range n.at(s).steps {
-				if st.kind == stepCall && !slices.Contains(calls[r], st.rule) {
+				if st.kind == stepCall && last[st.rule] != r+1 {
+					last[st.rule] = r + 1
 					calls[r] = append(calls[r], st.rule)
 				}
 			}
@@ -66,8 +129,13 @@ func (n *network) leftCalls(null []bool) [][]int32 {
 }
 
 // leftRecursive reports whether any rule can call itself before it has read a byte.
-func (n *network) leftRecursive() bool {
-	return slices.ContainsFunc(cycles(n.leftCalls(n.nullable())), func(c []int32) bool { return c != nil })
+func (n *network) leftRecursive(null []empty, work *meter) bool {
+	return slices.ContainsFunc(cycles(n.leftCalls(null, work)), func(c []int32) bool { return c != nil })
+}
+
+// countsNothing reports whether any rule can tick without reading a byte.
+func (n *network) countsNothing(null []empty) bool {
+	return slices.ContainsFunc(null[n.own():], func(e empty) bool { return e.ticked })
 }
 
 // cycles gives for each rule the rules of its strongly connected component, nil if
@@ -148,22 +216,22 @@ func (c *components) takeComponent(first int32) {
 
 // removeLeftRecursion replaces the automata of b, whose finished form is n, by
 // automata without left recursion. First every rule gets a form that reads at least
-// one byte, so that no empty rule hides a left call. Then the cycles are removed. The
+// one byte, so that no empty rule hides a left call, and so do the repetitions of a
+// counted rule, so that no rule ticks without reading. Then the cycles are removed. The
 // result is the root.
-func (b *builder) removeLeftRecursion(n *network) int32 {
+func (b *builder) removeLeftRecursion(n *network, null []empty) int32 {
 	first := b.baseRules()
-	null := n.nullable()
 	root := n.root
 	b.reset()
 	for range n.starts[first:] {
 		b.rule()
 	}
 	for r := first; r < int32(len(n.starts)); r++ {
-		c := nonEmpty{b: b, n: n, null: null, begin: map[int32]int32{n.starts[r]: b.start(r)}, rest: map[int32]int32{}}
+		c := nonEmpty{b: b, n: n, null: null, copies: map[halfState]int32{{s: n.starts[r]}: b.start(r)}}
 		c.copyRule(n.starts[r])
 	}
 	b.cutLeft()
-	if null[root] { // the text as a whole may be empty after all
+	if null[root].bare { // the text as a whole may be empty after all
 		r := b.rule()
 		end := b.call(b.start(r), root)
 		b.accept(end)
@@ -173,23 +241,32 @@ func (b *builder) removeLeftRecursion(n *network) int32 {
 	return root
 }
 
-// nonEmpty copies a rule of n into b, in a form that reads at least one byte. Each
-// state has two copies: begin before the first byte, and rest after it.
+// nonEmpty copies a rule of n into b, in a form that reads at least one byte, as does
+// each of its repetitions if it is a counted rule.
 type nonEmpty struct {
-	b           *builder
-	n           *network
-	null        []bool // by rule: it can read nothing
-	begin, rest map[int32]int32
-	todo        []halfState
+	b      *builder
+	n      *network
+	null   []empty
+	copies map[halfState]int32
+	todo   []halfState
 }
 
+// halfState is a state in one of three copies.
 type halfState struct {
 	s    int32
-	rest bool
+	part part
 }
 
+type part uint8
+
+const (
+	nothingRead part = iota // the rule has read nothing, and has not ticked
+	justTicked              // nothing was read since the last tick
+	somethingRead
+)
+
 func (c *nonEmpty) copyRule(start int32) {
-	c.todo = []halfState{{start, false}}
+	c.todo = []halfState{{s: start}}
 	for len(c.todo) > 0 {
 		at := c.todo[len(c.todo)-1]
 		c.todo = c.todo[:len(c.todo)-1]
@@ -198,51 +275,63 @@ func (c *nonEmpty) copyRule(start int32) {
 }
 
 // state is the copy of s.
-func (c *nonEmpty) state(s int32, rest bool) int32 {
-	copies := c.begin
-	if rest {
-		copies = c.rest
-	}
-	t, ok := copies[s]
+func (c *nonEmpty) state(s int32, p part) int32 {
+	at := halfState{s, p}
+	t, ok := c.copies[at]
 	if !ok {
 		t = c.b.state()
-		copies[s] = t
-		c.todo = append(c.todo, halfState{s, rest})
+		c.copies[at] = t
+		c.todo = append(c.todo, at)
 	}
 	return t
 }
 
 func (c *nonEmpty) copyState(at halfState) {
 	b := c.b
-	from, st := c.state(at.s, at.rest), c.n.at(at.s)
-	b.states[from].accept, b.states[from].ways = at.rest && st.accept, st.ways
+	from, st := c.state(at.s, at.part), c.n.at(at.s)
+	b.spend(len(st.edges) + len(st.steps))
+	b.states[from].accept, b.states[from].ways = at.part == somethingRead && st.accept, st.ways
 	for _, e := range st.edges {
-		b.edge(from, e.lo, e.hi, c.state(e.to, true))
+		b.edge(from, e.lo, e.hi, c.state(e.to, somethingRead))
 	}
 	for _, s := range st.steps {
-		if s.kind != stepCall {
-			s.to = c.state(s.to, at.rest)
+		switch s.kind {
+		case stepCall:
+			if s.passes(c.null) {
+				b.eps(from, c.state(s.to, at.part))
+			}
+			if c.null[s.rule].ticked { // some of the repetitions that are needed may be empty
+				s.need = 0
+			}
+			s.to = c.state(s.to, somethingRead)
 			b.step(from, s)
-			continue
+		case stepTick:
+			if at.part != justTicked {
+				s.to = c.state(s.to, justTicked)
+				b.step(from, s)
+			}
+		case stepGuard:
+			if at.part != justTicked {
+				s.to = c.state(s.to, at.part)
+				b.step(from, s)
+			}
+		default:
+			s.to = c.state(s.to, at.part)
+			b.step(from, s)
 		}
-		if c.null[s.rule] { // the call reads nothing
-			b.eps(from, c.state(s.to, at.rest))
-		}
-		s.to = c.state(s.to, true)
-		b.step(from, s)
 	}
 }
 
 // cutLeft removes the cycles of left calls from b, whose rules all read a byte.
 func (b *builder) cutLeft() {
 	n := b.rules()
-	none := make([]bool, len(n.starts))
+	none := make([]empty, len(n.starts))
 	first := b.baseRules()
 	b.reset()
 	for r := first; r < int32(len(n.starts)); r++ {
 		b.rule()
 	}
-	sccs := cycles(n.leftCalls(none))
+	sccs := cycles(n.leftCalls(none, b.meter))
 	for r := first; r < int32(len(n.starts)); r++ {
 		if sccs[r] == nil {
 			b.copyRule(n, n.starts[r], nil, map[int32]int32{n.starts[r]: b.start(r)})
@@ -291,13 +380,18 @@ func (b *builder) copyRule(n *network, from int32, drop func(s, rule int32) bool
 func (b *builder) leftCorners(n *network, r int32, cycle []int32) {
 	at := make(map[int32]int32) // the copies of n's states
 	var calls []leftCall
+	none := make([]empty, len(n.starts))
+	inCycle := make([]bool, len(n.starts))
 	for _, d := range cycle {
-		left := n.front(n.starts[d], make([]bool, len(n.starts)))
+		inCycle[d] = true
+	}
+	for _, d := range cycle {
+		left := n.front(n.starts[d], none, b.meter)
 		at[n.starts[d]] = b.state()
 		b.copyRule(n, n.starts[d], func(s, rule int32) bool {
-			return slices.Contains(left, s) && slices.Contains(cycle, rule)
+			return inCycle[rule] && slices.Contains(left, s)
 		}, at)
-		calls = append(calls, n.leftCallsIn(left, cycle)...)
+		calls = append(calls, n.leftCallsIn(left, inCycle)...)
 		b.eps(b.start(r), at[n.starts[d]])
 	}
 	ends := make(map[int32][]int32) // the accepting states of each rule, in n
@@ -320,14 +414,14 @@ func (b *builder) leftCorners(n *network, r int32, cycle []int32) {
 type leftCall struct{ rule, to int32 }
 
 // leftCallsIn are the calls in the given states of rules of the cycle.
-func (n *network) leftCallsIn(states, cycle []int32) []leftCall {
+func (n *network) leftCallsIn(states []int32, inCycle []bool) []leftCall {
 	var calls []leftCall
 	for _, s := range states {
 		for _, p := range n.at(s).steps {
 			switch {
 			case p.kind != stepCall:
 				fail(ErrUnsupported, "", "left recursion through a counted repetition")
-			case slices.Contains(cycle, p.rule):
+			case inCycle[p.rule]:
 				calls = append(calls, leftCall{p.rule, p.to})
 			}
 		}

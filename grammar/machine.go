@@ -3,6 +3,7 @@ package grammar
 import (
 	"cmp"
 	"encoding/binary"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,12 +24,11 @@ type machine struct {
 	voc  *Vocabulary
 	root *position
 
-	visits       atomic.Int64            // frames that close has looked at
-	maxVisits    int64                   // how many of them one shape may take
-	tooAmbiguous atomic.Bool             // something was given up: more than maxStacks parses, or maxVisits
-	building     sync.Mutex              // held, before mu, by whoever builds a shape
-	static       int64                   // bytes of net
-	hold         atomic.Pointer[holding] // the memory that is reserved for the grammar; nil: it is not counted
+	visits   atomic.Int64            // frames that close has looked at
+	bounds   bounds                  // see ambiguity.go
+	building sync.Mutex              // held, before mu, by whoever builds a shape
+	static   int64                   // bytes of net
+	hold     atomic.Pointer[holding] // the memory that is reserved for the grammar; nil: it is not counted
 
 	meter   *meter // of the compilation, while it builds the first shape; nil afterwards
 	metered int64  // the visits that meter knows of
@@ -37,16 +37,26 @@ type machine struct {
 	mu        sync.Mutex
 	frames    map[frameKey]*frame
 	positions map[string]*position
-	ids       uint64 // frames made so far; never reset, so that ids stay unique after forget
-	marks     uint64 // passes of close so far
-	bytes     int64  // what was built takes about this much memory
+	made      []*position // all of them
+	fading    []*position // those that were forgotten and are not cut yet
+	ids       uint64      // frames made so far; never reset, so that ids stay unique after forget
+	rounds    uint64      // how often everything was forgotten
+	bytes     int64       // what was built takes about this much memory
 	templates projections
 	common    borrowed
 	outlined  borrowed
 	limit     int64
-	key       []byte   // scratch of position
-	pending   []*frame // scratch of close
-	tops      []*frame // scratch of close
+	closing
+}
+
+// closing is the state of machine.close and what it calls.
+type closing struct {
+	marks    uint64   // passes of close so far
+	pending  []*frame // scratch of close
+	tops     []*frame // scratch of close
+	counting []*frame // scratch of joinCounts
+	key      []byte   // scratch of position
+	floor    *frame   // of stepAbove, while close works for it; otherwise nil
 }
 
 // frame is a running rule: the state st that it is in, its two counters (see step),
@@ -55,7 +65,9 @@ type frame struct {
 	frameKey
 	depth int32 // frames from the bottom to this one
 	id    uint64
+	round uint64 // the value of machine.rounds when the frame was made
 	mark  uint64 // the last pass of close that saw the frame; under machine.mu
+	heir  *frame // the frame that took its place in a later round, see adopt; under machine.mu
 }
 
 type frameKey struct {
@@ -63,6 +75,10 @@ type frameKey struct {
 	parent         *frame
 	rec            *record // the values that must differ (record.go); nil: none yet
 }
+
+// never is a need that no number of ticks fulfils. Frames of relative positions have it if
+// theirs is more than the longest token can fulfil.
+const never = math.MaxInt32
 
 // The two bottoms of a stack: the end of the text, and, in a relative position (see
 // shape), the place where the stack was cut off.
@@ -83,6 +99,9 @@ type position struct {
 	shape   atomic.Pointer[shape]    // of a relative position
 	filled  atomic.Bool              // all that a mask needs from here on has been built
 	named   atomic.Pointer[[]uint32] // see namedAfter
+	cost    atomic.Int32             // the most visits that a step from here has taken
+	thin    atomic.Pointer[position] // see thinned; nil: not known yet
+	gaveUp  atomic.Bool              // the mask takes too much work
 	// loopKinds are the kinds of bytes that lead from here to here, with loopsKnown;
 	// 0: not known yet. Under machine.building.
 	loopKinds uint64
@@ -93,31 +112,41 @@ const loopsKnown = 1 << 63
 // dead is the position after which nothing can follow.
 var dead = &position{}
 
-const (
-	// maxStacks bounds how many parses may run side by side.
-	maxStacks = 4096
-	// defaultMaxVisits bounds what one mask of a very ambiguous grammar may cost: a
-	// second or two, because a visit takes 0.05 to 0.4 µs. Masks of JSON take some ten
-	// thousand visits.
-	defaultMaxVisits = 4_000_000
-	frameBytes       = 120 // memory of a frame and its map entry, roughly
-)
+const frameBytes = 136 // memory of a frame and its map entry, roughly
 
 func newMachine(net *network, voc *Vocabulary, limit int64) *machine {
-	m := &machine{net: net, voc: voc, limit: limit, maxVisits: defaultMaxVisits, static: net.bytes()}
+	m := &machine{net: net, voc: voc, limit: limit, bounds: defaultBounds, static: net.bytes()}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.forget()
 	f := m.frame(frameKey{st: net.starts[net.root], left: -1, parent: bottom})
-	m.root = m.close(append(m.pending[:0], f))
+	m.root, _ = m.close(append(m.pending[:0], f))
 	return m
 }
 
 // forget drops everything that was built, to keep memory within bounds. Positions
 // that matchers still hold stay valid, and what they lead to is built again. Their
-// transitions are cut, because otherwise one of them would keep all of it alive.
+// transitions are cut, because otherwise one of them would keep all of it alive. There
+// may be a hundred thousand positions, so that is done in the steps that follow (fade).
 func (m *machine) forget() {
-	for _, p := range m.positions {
+	m.fading, m.made = append(m.fading, m.made...), nil
+	m.rounds++
+	m.frames, m.positions, m.bytes = make(map[frameKey]*frame), make(map[string]*position), 0
+	if m.net.values != nil {
+		m.net.values.next = nil
+	}
+	m.common, m.outlined = borrowed{}, borrowed{}
+	m.templates = projections{}
+}
+
+// fadePerStep is how many positions are cut in each step that builds one.
+const fadePerStep = 256
+
+// fade cuts the transitions of some of the positions that were forgotten. The caller
+// holds mu.
+func (m *machine) fade() {
+	n := max(0, len(m.fading)-fadePerStep)
+	for _, p := range m.fading[n:] {
 		for i := range p.next {
 			p.next[i].Store(nil)
 		}
@@ -126,12 +155,10 @@ func (m *machine) forget() {
 		p.named.Store(nil)
 		p.filled.Store(false)
 	}
-	m.frames, m.positions, m.bytes = make(map[frameKey]*frame), make(map[string]*position), 0
-	if m.net.values != nil {
-		m.net.values.next = nil
+	clear(m.fading[n:])
+	if m.fading = m.fading[:n]; n == 0 {
+		m.fading = nil
 	}
-	m.common, m.outlined = borrowed{}, borrowed{}
-	m.templates = projections{}
 }
 
 // held is about how much memory all that was built takes. The caller holds mu.
@@ -145,7 +172,7 @@ func (m *machine) frame(k frameKey) *frame {
 		return f
 	}
 	m.ids++
-	f := &frame{frameKey: k, depth: k.parent.depth + 1, id: m.ids}
+	f := &frame{frameKey: k, depth: k.parent.depth + 1, id: m.ids, round: m.rounds}
 	m.frames[k] = f
 	m.bytes += frameBytes
 	return f
@@ -155,6 +182,7 @@ func (m *machine) frame(k frameKey) *frame {
 // caller holds mu.
 func (m *machine) position(tops []*frame, accept, pops bool) *position {
 	slices.SortFunc(tops, func(a, b *frame) int { return cmp.Compare(a.id, b.id) })
+	tops = slices.Compact(tops)
 	flags := byte(0)
 	if accept {
 		flags |= 1
@@ -171,20 +199,24 @@ func (m *machine) position(tops []*frame, accept, pops bool) *position {
 	}
 	p := &position{tops: slices.Clone(tops), accept: accept, pops: pops, blurred: m.isBlurred(tops), next: make([]atomic.Pointer[position], len(m.net.reps))}
 	m.positions[string(m.key)] = p
-	m.bytes += int64(128 + 8*len(p.next) + 17*len(tops))
+	m.made = append(m.made, p)
+	m.bytes += int64(136 + 8*len(p.next) + 17*len(tops))
 	return p
 }
 
 // close is the position that the given frames lead to without reading a byte: it
 // runs their calls, counts and returns until only frames that read bytes are left.
-// It keeps the slice as scratch. The caller holds mu.
-func (m *machine) close(frames []*frame) *position {
+// It is dead if that takes more visits than a step may. It keeps the slice as
+// scratch. The caller holds mu.
+func (m *machine) close(frames []*frame) (p *position, visits int32) {
 	m.marks++
 	m.pending, m.tops = frames, m.tops[:0]
 	accept, pops := false, false
-	visits := int64(0)
+	defer func() { m.visits.Add(int64(visits)) }()
 	for len(m.pending) > 0 {
-		visits++
+		if visits++; visits > m.bounds.step {
+			return dead, visits
+		}
 		f := m.pending[len(m.pending)-1]
 		m.pending = m.pending[:len(m.pending)-1]
 		if f.mark == m.marks {
@@ -197,17 +229,14 @@ func (m *machine) close(frames []*frame) *position {
 		}
 		st := m.net.at(f.st)
 		if len(st.edges) > 0 {
-			if m.tops = append(m.tops, f); len(m.tops) > maxStacks {
-				m.tooAmbiguous.Store(true)
-				m.visits.Add(visits)
-				return dead
-			}
+			m.tops = append(m.tops, f)
 		}
 		for i := range st.steps {
 			m.take(f, &st.steps[i])
 		}
 		if st.accept {
 			switch f.parent {
+			case m.floor: // never nil
 			case bottom:
 				accept = true
 			case symbolicBottom:
@@ -217,11 +246,12 @@ func (m *machine) close(frames []*frame) *position {
 			}
 		}
 	}
-	m.visits.Add(visits)
 	if len(m.tops) == 0 && !accept && !pops {
-		return dead
+		return dead, visits
 	}
-	return m.position(m.tops, accept, pops)
+	m.joinCounts(0)
+	m.joinCounts(1)
+	return m.position(m.tops, accept, pops), visits
 }
 
 // take adds the frame that s leads to from f to those that close has to look at,
@@ -232,7 +262,7 @@ func (m *machine) take(f *frame, s *step) {
 	switch s.kind {
 	case stepCall:
 		caller := f.parent
-		if !s.tail {
+		if !s.tail && !(s.folds && caller.st == s.to && caller != m.floor && k.rec == nil && caller.rec == nil) {
 			caller = m.frame(k)
 		}
 		k = frameKey{st: m.net.starts[s.rule], need: s.need, left: s.left, parent: caller}
@@ -240,7 +270,9 @@ func (m *machine) take(f *frame, s *step) {
 		if k.left == 0 {
 			return
 		}
-		k.need = max(0, k.need-1)
+		if k.need != never {
+			k.need = max(0, k.need-1)
+		}
 		k.left = max(-1, k.left-1)
 		if !s.agrees(k.need, k.left) {
 			return
@@ -268,22 +300,40 @@ func (m *machine) step(p *position, b byte) *position {
 	if n := p.next[k].Load(); n != nil {
 		return n
 	}
-	return m.slowStep(p, k)
+	n, _ := m.slowStep(p, k)
+	return n
 }
 
-// slowStep is step for a class of bytes whose transition is not known yet.
-func (m *machine) slowStep(p *position, k uint8) *position {
+// slowStep is step for a class of bytes whose transition is not known yet. It returns
+// the visits that it has taken as well.
+func (m *machine) slowStep(p *position, k uint8) (n *position, visits int32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if n := p.next[k].Load(); n != nil {
-		return n
+		return n, 0
 	}
 	if held := m.held(); held > m.limit || !m.hold.Load().cover(m.static+held, m.voc) {
 		m.forget()
 	}
+	if len(m.fading) > 0 {
+		m.fade()
+	}
+	n = dead
+	if frames := m.readers(p, k); len(frames) > 0 {
+		n, visits = m.close(frames)
+		p.cost.Store(max(p.cost.Load(), visits))
+	}
+	p.next[k].Store(n)
+	return n, visits
+}
+
+// readers are the frames that a byte of class k leads to from the tops of p, in m.pending.
+// The caller holds mu.
+func (m *machine) readers(p *position, k uint8) []*frame {
 	b := m.net.reps[k]
 	frames := m.pending[:0]
 	for _, f := range p.tops {
+		f = m.adopt(f)
 		for _, e := range m.net.at(f.st).edges {
 			if e.lo <= b && b <= e.hi {
 				key := f.frameKey
@@ -295,12 +345,7 @@ func (m *machine) slowStep(p *position, k uint8) *position {
 			}
 		}
 	}
-	n := dead
-	if len(frames) > 0 {
-		n = m.close(frames)
-	}
-	p.next[k].Store(n)
-	return n
+	return frames
 }
 
 // loopKindsOf is the set of kinds (see byteKind) of which every byte leads from p to

@@ -50,12 +50,13 @@ func (m *Matcher) FillPaced(mask []uint32, pace Pace) (err error) {
 	defer catch(&err)
 	v := m.m.voc
 	words := v.words()
+	undecided := false
 	clear(mask[words:])
 	mask = mask[:words]
 	if m.ended > 0 {
 		clear(mask)
 	} else {
-		m.m.fill(m.at, mask, pace)
+		undecided = m.m.fill(m.at, mask, pace)
 	}
 	if m.at.accept {
 		for _, t := range v.eos {
@@ -67,7 +68,7 @@ func (m *Matcher) FillPaced(mask []uint32, pace Pace) (err error) {
 			return nil
 		}
 	}
-	if m.m.tooAmbiguous.Load() {
+	if undecided {
 		return ErrTooComplex
 	}
 	return ErrStuck
@@ -86,7 +87,7 @@ func (m *Matcher) QuickAccept(token int32) bool {
 	if token < 0 || int(token) >= v.size || m.ended > 0 || v.ends(token) || len(v.tokens[token]) > maxTokenLen {
 		return true
 	}
-	return m.m.quick(m.at, v.tokens[token]) && (!m.m.net.marked || m.m.quick(m.at, markerOf(token)))
+	return m.m.quick(m.at, token)
 }
 
 // Accept goes on over a token. If the token is not legal here, it changes nothing and
@@ -112,7 +113,7 @@ func (m *Matcher) Accept(token int32) bool {
 		return false
 	}
 	m.past = append(m.past, m.at)
-	m.at = next
+	m.at = m.m.thinned(next)
 	return true
 }
 

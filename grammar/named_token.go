@@ -210,29 +210,65 @@ func (b *builder) tokenCalled(name string) (int32, bool) {
 }
 
 // fillNamed sets the bits of the tokens whose markers can follow p. As in fill, pace may end
-// it with a panic.
-func (m *machine) fillNamed(p *position, mask []uint32, pace Pace) {
+// it with a panic, and undecided reports that tokens may be missing.
+func (m *machine) fillNamed(p *position, mask []uint32, pace Pace) (undecided bool) {
 	if !m.net.marked {
-		return
+		return false
 	}
-	if q := m.step(p, marker); q != dead {
-		for i, w := range m.namedAfter(q, pace) {
-			mask[i] |= w
+	q := m.step(p, marker)
+	if q == dead && p.cost.Load() <= m.bounds.step {
+		return false
+	}
+	if q != dead {
+		if named, ok := m.namedAfter(q, pace); ok {
+			for i, w := range named {
+				mask[i] |= w
+			}
+			return false
+		}
+	}
+	m.fillNamedDirectly(p, mask, pace)
+	return true
+}
+
+// fillNamedDirectly is fillNamed for a position from which some steps would take too many
+// visits: it reads the marker of each token as Accept does.
+func (m *machine) fillNamedDirectly(p *position, mask []uint32, pace Pace) {
+	every := paceEvery(m, pace)
+	before := m.visits.Load()
+	for _, r := range m.voc.nameable {
+		for token := r.lo; token <= r.hi; token++ {
+			every.call()
+			if m.read(p, markerOf(token)) != dead {
+				mask[token>>5] |= 1 << (token & 31)
+			}
+			m.spendVisits()
+			if m.visits.Load()-before > m.bounds.mask {
+				p.gaveUp.Store(true)
+				fail(ErrTooComplex, "", "too ambiguous: a mask takes too much work")
+			}
 		}
 	}
 }
 
 // namedAfter is the mask of the tokens whose markers go on from q, which a 0xFF has led to.
-func (m *machine) namedAfter(q *position, pace Pace) []uint32 {
+// It reports false if that takes a step with too many visits.
+func (m *machine) namedAfter(q *position, pace Pace) (mask []uint32, ok bool) {
 	if known := q.named.Load(); known != nil {
-		return *known
+		return *known, true
 	}
-	mask := make([]uint32, m.voc.words())
+	mask = make([]uint32, m.voc.words())
 	every := paceEvery(m, pace)
 	var before *position // the position after the first two bytes of the block before
 	var block [8]uint32
 	for first := 0; first<<8 < m.voc.size; first++ { // 256 tokens at a time
-		at := m.run(q, []byte{byte(first >> 8), byte(first)})
+		at, ok := m.cheap(q, byte(first>>8))
+		if ok {
+			at, ok = m.cheap(at, byte(first))
+		}
+		if !ok {
+			return nil, false
+		}
 		if at == dead {
 			continue
 		}
@@ -241,7 +277,11 @@ func (m *machine) namedAfter(q *position, pace Pace) []uint32 {
 			clear(block[:])
 			for b := range 256 {
 				every.call()
-				if m.step(at, byte(b)) != dead {
+				to, ok := m.cheap(at, byte(b))
+				if !ok {
+					return nil, false
+				}
+				if to != dead {
 					block[b>>5] |= 1 << (b & 31)
 				}
 			}
@@ -256,7 +296,16 @@ func (m *machine) namedAfter(q *position, pace Pace) []uint32 {
 	if q.named.CompareAndSwap(nil, &mask) {
 		m.bytes += int64(4*len(mask) + 64)
 	}
-	return mask
+	return mask, true
+}
+
+// cheap is step. It reports false if it leads nowhere because it would take too many visits.
+func (m *machine) cheap(p *position, b byte) (to *position, ok bool) {
+	if p == dead {
+		return dead, true
+	}
+	to = m.step(p, b)
+	return to, to != dead || p.cost.Load() <= m.bounds.step
 }
 
 // markerOf is the marker of a token.
@@ -269,12 +318,12 @@ func markerOf(token int32) []byte {
 func (m *machine) accept(p *position, token int32) *position {
 	as := dead
 	if t := m.voc.tokens[token]; len(t) > 0 && len(t) <= maxTokenLen {
-		as = m.run(p, t)
+		as = m.read(p, t)
 	}
 	if !m.net.marked || token >= markerIDs {
 		return as
 	}
-	named := m.run(p, markerOf(token))
+	named := m.read(p, markerOf(token))
 	switch {
 	case named == dead || named == as:
 		return as
@@ -283,20 +332,44 @@ func (m *machine) accept(p *position, token int32) *position {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	tops := slices.Concat(as.tops, named.tops)
-	slices.SortFunc(tops, func(a, b *frame) int { return int(a.id) - int(b.id) })
-	return m.position(slices.Compact(tops), as.accept || named.accept, false)
+	tops := make([]*frame, 0, len(as.tops)+len(named.tops))
+	for _, f := range slices.Concat(as.tops, named.tops) {
+		tops = append(tops, m.adopt(f))
+	}
+	return m.position(tops, as.accept || named.accept, false)
 }
 
-// quick reports whether the steps over t from p have been made before.
-func (m *machine) quick(p *position, t []byte) bool {
+// quick reports whether accept and thinned find all that they need for a token.
+func (m *machine) quick(p *position, token int32) bool {
+	as, ok := m.quickRun(p, m.voc.tokens[token])
+	if !ok {
+		return false
+	}
+	if m.net.marked && token < markerIDs {
+		named, ok := m.quickRun(p, markerOf(token))
+		switch {
+		case !ok:
+			return false
+		case as == dead || len(m.voc.tokens[token]) == 0:
+			as = named
+		case named != dead:
+			return len(as.tops)+len(named.tops) <= m.bounds.stacks
+		}
+	}
+	return len(as.tops) <= m.bounds.stacks || as.thin.Load() != nil
+}
+
+// quickRun is read, if all of its steps have been made before.
+func (m *machine) quickRun(p *position, t []byte) (to *position, ok bool) {
 	for _, b := range t {
 		if p == dead {
 			break
 		}
-		if p = p.next[m.net.class[b]].Load(); p == nil {
-			return false
+		before := p
+		p = p.next[m.net.class[b]].Load()
+		if p == nil || p == dead && before.cost.Load() > m.bounds.step {
+			return nil, false
 		}
 	}
-	return true
+	return p, true
 }

@@ -19,7 +19,7 @@ type network struct {
 
 	// In base only, for each rule:
 	cuts         [][4]uint64 // the bytes at which a range of its edges begins or has just ended, as bits
-	nullableBase []bool      // whether it accepts the empty text
+	nullableBase []empty     // how it reads the empty text
 }
 
 func (n *network) at(s int32) *state {
@@ -43,25 +43,32 @@ func (n *network) own() int32 {
 func (b *builder) finish(root int32) *network {
 	n := b.rules()
 	n.root = root
-	if n.leftRecursive() {
-		root = b.removeLeftRecursion(n)
+	null := n.nullable(b.meter)
+	rewrite := n.leftRecursive(null, b.meter) || n.countsNothing(null)
+	if rewrite {
+		root = b.removeLeftRecursion(n, null)
 		n = b.rules()
 		n.root = root
 	}
 	n.marked = b.marked
 	n.trim(b)
+	if rewrite {
+		n.minimize(b)
+	}
+	n.tails(b)
+	n.folds(b)
 	if !n.alive(root) {
 		fail(ErrUnsatisfiable, "", "no text can satisfy this")
 	}
-	n.classes()
-	n.pack()
+	n.classes(b)
+	n.pack(b)
 	return n
 }
 
 // pack copies the states, and their edges and steps, into arrays of exactly their sizes.
 // What they grew in while the rules were made is several times as large, and a grammar
 // may be kept for long.
-func (n *network) pack() {
+func (n *network) pack(b *builder) {
 	edges, steps := 0, 0
 	for i := range n.states {
 		edges += len(n.states[i].edges)
@@ -70,9 +77,10 @@ func (n *network) pack() {
 	allEdges, allSteps := make([]edge, 0, edges), make([]step, 0, steps)
 	states := make([]state, len(n.states))
 	for i, st := range n.states {
+		b.spend(1)
 		e, s := len(allEdges), len(allSteps)
 		allEdges, allSteps = append(allEdges, st.edges...), append(allSteps, st.steps...)
-		states[i] = state{allEdges[e:len(allEdges):len(allEdges)], allSteps[s:len(allSteps):len(allSteps)], st.accept, st.slack, st.ways}
+		states[i] = state{allEdges[e:len(allEdges):len(allEdges)], allSteps[s:len(allSteps):len(allSteps)], st.accept, st.slack, st.ways, st.sure, st.flat}
 		if st.ways > 0 {
 			n.values = &record{}
 		}
@@ -111,6 +119,7 @@ func (b *builder) reach(from int32) int {
 	first(from)
 	list := append(b.worklist[:0], from)
 	for i := 0; i < len(list); i++ {
+		b.spend(1)
 		st := &b.states[list[i]]
 		for _, e := range st.edges {
 			if first(e.to) {
@@ -124,18 +133,18 @@ func (b *builder) reach(from int32) int {
 		}
 	}
 	b.worklist = list
-	b.spend(len(list))
 	return 4*len(list) + 256
 }
 
 // classes fills class and reps.
-func (n *network) classes() {
+func (n *network) classes(b *builder) {
 	var cut [4]uint64
 	called := make([]bool, len(n.starts))
 	if n.root < n.own() {
 		cut = n.base.cuts[n.root]
 	}
 	for i := range n.states {
+		b.spend(1)
 		n.states[i].cut(&cut)
 		for _, s := range n.states[i].steps {
 			if s.kind == stepCall && s.rule < n.own() && !called[s.rule] {
@@ -174,7 +183,7 @@ func (s *state) cut(cut *[4]uint64) {
 
 // asBase prepares n to be the base of other networks.
 func (n *network) asBase() *network {
-	n.nullableBase = n.nullable()
+	n.nullableBase = n.nullable(unmetered())
 	n.cuts = make([][4]uint64, len(n.starts))
 	for r := range n.starts {
 		seen := make([]bool, len(n.states))

@@ -231,16 +231,37 @@ func (m *machine) apart(f *frame, tops []*frame) bool {
 	})
 }
 
-// fillParts writes the mask of a position that is the union of others.
-func (m *machine) fillParts(parts []*position, mask []uint32, pace Pace) {
+// fillParts is fillShaped for a position that is the union of others.
+func (m *machine) fillParts(parts []*position, mask []uint32, pace Pace) (cost int64) {
 	part := make([]uint32, len(mask))
-	m.fill(parts[0], mask, pace)
+	cost = m.fillShaped(parts[0], mask, pace)
 	for _, p := range parts[1:] {
-		m.fill(p, part, pace)
+		if cost > int64(m.bounds.step) {
+			break
+		}
+		cost += m.fillShaped(p, part, pace)
 		for i, w := range part {
 			mask[i] |= w
 		}
 	}
+	return cost
+}
+
+// compareRecords orders records that are not those of shapes by what has been read.
+func compareRecords(r, s *record) int {
+	if r == s {
+		return 0
+	}
+	return slices.Compare(r.ops(), s.ops())
+}
+
+// ops are the steps that have led to r, the last one first.
+func (r *record) ops() []int16 {
+	var ops []int16
+	for ; r != nil && r.before != nil; r = r.before {
+		ops = append(ops, r.op)
+	}
+	return ops
 }
 
 // blurRecord makes equal what no shape may depend on.

@@ -127,13 +127,23 @@ func (b *builder) rx(from int32, n *rx, how lowering) int32 {
 
 // chain reads n and then end. If n is a sequence, a counted repetition in it takes
 // what follows into its rule. A rule that could return after every character would make
-// every token pop the base of its shape that goes on with something else.
+// every token pop the base of its shape that goes on with something else. So what follows
+// alternatives with a counted repetition is read in each of them, if it is short.
 func (b *builder) chain(from int32, n *rx, how lowering, end string) int32 {
 	parts := []*rx{n}
 	if n.kind == rxCat {
 		parts = n.subs
 	}
 	for i, p := range parts {
+		if rest := parts[i+1:]; p.kind == rxAlt && p.counts() && len(p.subs)*(&rx{kind: rxCat, subs: rest}).cost() <= 256 {
+			to := b.state()
+			for _, alternative := range p.subs {
+				s := b.state()
+				b.eps(from, s)
+				b.eps(b.chain(s, alternative.before(rest), how, end), to)
+			}
+			return to
+		}
 		if p.kind != rxRepeat || !p.counts() || p.hi == 0 || p.subs[0].nullable() || p.subs[0].counts() {
 			from = b.rx(from, p, how)
 			continue
@@ -148,6 +158,15 @@ func (b *builder) chain(from int32, n *rx, how lowering, end string) int32 {
 		return b.callN(from, r, p.lo, p.hi)
 	}
 	return b.lit(from, end)
+}
+
+// before is n and then rest, as one sequence.
+func (n *rx) before(rest []*rx) *rx {
+	subs := []*rx{n}
+	if n.kind == rxCat {
+		subs = n.subs
+	}
+	return &rx{kind: rxCat, subs: slices.Concat(subs, rest)}
 }
 
 // utf8Leaf reads a character of set in UTF-8.

@@ -25,13 +25,15 @@ type document struct {
 	falseSchema *schemaNode        // the schema false
 	list        []*schemaNode
 	localJSON   map[*schemaNode]*object // what schemas.local has returned
-	negations   map[any]*derived        // of schemas, by what they are the negation of
+	negations   map[any]*derived        // of schemas, by the key (see alike) of what they are the negation of
+	alike       *alike
 }
 
 func newDocument(root any, path string, o Options, m *meter) *document {
 	d := &document{meter: m, root: root, closed: o.Strict || o.DisableAdditionalProperties, inferTypes: o.Strict, nodes: make(map[*object]*schemaNode), paths: make(map[*object]string),
 		bases: make(map[*object]string), anchors: make(map[string]*object), byURI: make(map[string]*object), drafts: make(map[string]draft), dynamic: make(map[string]int),
 		localJSON: make(map[*schemaNode]*object), negations: make(map[any]*derived)}
+	d.alike = newAlike(d)
 	d.trueSchema = d.add(newNode(true, path))
 	d.falseSchema = d.add(&schemaNode{never: true, path: path})
 	d.index(root, path, "")

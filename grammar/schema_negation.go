@@ -86,14 +86,15 @@ func (d *document) negate(v any) any {
 			return v.node.negates
 		}
 	}
-	if g, ok := d.negations[v]; ok {
+	key := d.alike.key(v)
+	if g, ok := d.negations[key]; ok {
 		return g
 	}
 	g := d.derive("", func(n *schemaNode) {
 		n.negates = v
 		d.fillNegation(n, d.node(v))
 	})
-	d.negations[v] = g
+	d.negations[key] = g
 	return g
 }
 
@@ -104,7 +105,7 @@ func (d *document) opposite(n *schemaNode) *schemaNode {
 		return d.node(n.negates)
 	}
 	if len(d.negations) > 0 {
-		if g := d.negations[n.json]; g != nil {
+		if g := d.negations[d.alike.key(n.json)]; g != nil {
 			return g.node
 		}
 	}

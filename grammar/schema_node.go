@@ -114,9 +114,13 @@ func (d *document) node(v any) *schemaNode {
 	case *object:
 		n := d.nodes[v]
 		if n == nil {
-			n = d.add(&schemaNode{kinds: kindAll, path: d.paths[v], json: v})
+			number := d.alike.number(v)
+			if n = d.alike.nodes[number]; n == nil {
+				n = d.add(&schemaNode{kinds: kindAll, path: d.paths[v], json: v})
+				d.alike.nodes[number], d.nodes[v] = n, n
+				d.parse(n, v)
+			}
 			d.nodes[v] = n
-			d.parse(n, v)
 		}
 		return n
 	case *derived:

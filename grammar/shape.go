@@ -1,6 +1,9 @@
 package grammar
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // A shape is what the masks of many positions have in common.
 //
@@ -23,6 +26,9 @@ type shape struct {
 	list   []int32  // the same tokens, if bits is nil
 	suffix []suffixNode
 	tokens []int32 // those that pop the base, in the order of suffix
+
+	cost int64 // the most visits of a step of the walk that has built the shape
+	pops int64 // at how many of its bytes a token can pop the base
 }
 
 // suffixNode is a byte of the trie of suffixes, which is laid out like the trie of
@@ -37,6 +43,10 @@ type split struct {
 	rel  *position
 	base *frame
 	cont *position // where a text is when base has been popped; dead if base is a bottom
+	cost int64     // visits that it takes to get to cont
+	// merged is how many frames of the position at most have become one frame of rel,
+	// because clip made them equal.
+	merged int64
 
 	contested *frame      // the frame whose values machine.subtract takes out of the mask; nil: none
 	parts     []*position // the mask is the union of theirs; nil: it is made from rel
@@ -67,40 +77,62 @@ func (s *shape) load(mask []uint32) {
 
 // fill writes the mask of p except for the end tokens. The length of mask is
 // voc.words(). A pace may end it with a panic, which catch turns into an error.
-func (m *machine) fill(p *position, mask []uint32, pace Pace) {
+// undecided reports that tokens are missing because they take too many visits.
+func (m *machine) fill(p *position, mask []uint32, pace Pace) (undecided bool) {
 	if len(p.tops) == 0 {
 		clear(mask)
-		return
+		return false
 	}
+	if m.fillShaped(p, mask, pace) > int64(m.bounds.step) {
+		undecided = m.fillDirectly(p, mask, pace)
+		return m.fillNamed(p, mask, pace) || undecided
+	}
+	undecided = m.fillNamed(p, mask, pace)
+	if !p.filled.Load() { // reading is cheaper than writing, for the other processors too
+		p.filled.Store(true)
+	}
+	return undecided
+}
+
+// fillShaped writes the mask of p, without named tokens, by its shape or those of its parts.
+// It returns the most visits that a step over a byte of a token may take. If a step may not
+// take so many, the mask is not valid.
+func (m *machine) fillShaped(p *position, mask []uint32, pace Pace) (cost int64) {
 	sp := m.splitOf(p)
 	if sp.parts != nil {
-		m.fillParts(sp.parts, mask, pace)
-		p.filled.Store(true)
-		return
+		return m.fillParts(sp.parts, mask, pace)
 	}
 	sh := m.shapeOf(sp.rel, pace)
+	if sh.cost > int64(m.bounds.step) {
+		return sh.cost
+	}
 	sh.load(mask)
+	cost = sp.merged*sh.cost + sh.pops*sp.cost
+	if sp.rel.blurred { // its walk did not go on where a value was complete
+		cost *= 1 + sh.pops
+	}
 	if sp.contested != nil {
 		m.subtract(sp.contested, mask)
 	}
 	if len(sp.cont.tops) > 0 {
-		m.fillSuffixes(sp, sh, mask, pace)
+		cost += max(sh.pops, 1) * m.fillSuffixes(sp, sh, mask, pace)
 	}
-	m.fillNamed(p, mask, pace)
-	if !p.filled.Load() { // reading is cheaper than writing, for the other processors too
-		p.filled.Store(true)
-	}
+	return cost
 }
 
-// fillSuffixes sets the bits of the tokens that pop the base of sp and are legal after it.
-func (m *machine) fillSuffixes(sp *split, sh *shape, mask []uint32, pace Pace) {
+// fillSuffixes sets the bits of the tokens that pop the base of sp and are legal after
+// it. It returns the most visits that a step has taken.
+func (m *machine) fillSuffixes(sp *split, sh *shape, mask []uint32, pace Pace) (cost int64) {
 	every := paceEvery(m, pace)
 	var at [maxTokenLen + 1]*position // after each byte of the path to node i
 	at[0] = sp.cont
+	most := int32(0)
 	for i := 0; i < len(sh.suffix); {
 		every.call()
 		n := &sh.suffix[i]
-		s := m.step(at[n.depth-1], n.b)
+		from := at[n.depth-1]
+		s := m.step(from, n.b)
+		most = max(most, from.cost.Load())
 		if s == dead {
 			i += int(n.skip)
 			continue
@@ -114,6 +146,7 @@ func (m *machine) fillSuffixes(sp *split, sh *shape, mask []uint32, pace Pace) {
 			i += int(n.skip) - 1
 		}
 	}
+	return int64(most)
 }
 
 // paceInterval is the number of visits, or of nodes of a trie, between two calls of a
@@ -172,17 +205,15 @@ func (m *machine) splitOf(p *position) *split {
 		p.split.Store(sp)
 		return sp
 	}
-	tops := make([]*frame, len(p.tops))
-	for i, f := range p.tops {
-		tops[i] = m.rebase(f, base, m.clip)
-	}
-	slices.SortFunc(tops, func(a, b *frame) int { return int(a.id) - int(b.id) })
-	tops = slices.Compact(tops) // clip may have made two of them equal
-	sp.rel, sp.contested = m.position(tops, false, false), contested(p.tops)
+	r := rebasing{m: m, base: base, counters: m.clip}
+	tops := r.all(p.tops)
+	sp.rel, sp.merged, sp.contested = m.position(tops, false, false), r.merged(), contested(p.tops)
 	if sp.rel.blurred {
 		sp.cont = p // the tokens that pop are walked as a whole
 	} else if base.depth > 0 {
-		sp.cont = m.close(append(m.pending[:0], base))
+		var visits int32
+		sp.cont, visits = m.close(append(m.pending[:0], m.adopt(base)))
+		sp.cost = int64(visits)
 	}
 	p.split.Store(sp)
 	return sp
@@ -204,27 +235,79 @@ func commonFrame(a, b *frame) *frame {
 	return a
 }
 
-// rebase copies the frames of the stack f that are above base onto the symbolic
-// bottom, with the counters that counters returns for theirs. The caller holds mu.
-func (m *machine) rebase(f, base *frame, counters func(frameKey) frameKey) *frame {
-	if f == base {
-		if base == bottom { // nothing can follow a pop, so no token needs to be kept for it
+// rebasing copies frames that are above base onto the symbolic bottom, with the counters
+// that the function counters returns for theirs. The caller holds machine.mu.
+type rebasing struct {
+	m        *machine
+	base     *frame
+	counters func(frameKey) frameKey
+	changed  bool              // by counters
+	copies   map[*frame]*frame // of what has been copied, if there are several stacks
+}
+
+// all copies several stacks. Stacks that have become equal are one.
+func (r *rebasing) all(stacks []*frame) []*frame {
+	if len(stacks) > 1 {
+		r.copies = make(map[*frame]*frame, 2*len(stacks))
+	}
+	tops := make([]*frame, len(stacks))
+	for i, f := range stacks {
+		tops[i] = r.copy(f)
+	}
+	slices.SortFunc(tops, func(a, b *frame) int { return cmp.Compare(a.id, b.id) })
+	return slices.Compact(tops)
+}
+
+func (r *rebasing) copy(f *frame) *frame {
+	if f == r.base {
+		if r.base == bottom { // nothing can follow a pop, so no token needs to be kept for it
 			return bottom
 		}
 		return symbolicBottom
 	}
-	k := counters(f.frameKey)
-	k.parent = m.rebase(f.parent, base, counters)
-	return m.frame(k)
+	if c := r.copies[f]; c != nil {
+		return c
+	}
+	k := r.counters(f.frameKey)
+	r.changed = r.changed || k != f.frameKey
+	k.parent = r.copy(f.parent)
+	c := r.m.frame(k)
+	if r.copies != nil {
+		r.copies[f] = c
+	}
+	return c
+}
+
+// merged is how many frames have become one, at most.
+func (r *rebasing) merged() int64 {
+	if !r.changed || r.copies == nil {
+		return 1
+	}
+	most, originals := int64(1), make(map[*frame]int64)
+	for _, c := range r.copies {
+		originals[c]++
+		most = max(most, originals[c])
+	}
+	return most
 }
 
 // clip makes counters equal that no single token can tell apart, because it has fewer
-// characters than either still counts, before they can decide about a step.
+// characters than either still counts, before they can decide about a step. If a text may
+// have ticked more or less often, its stacks may have different counts, and they must not
+// become one (see ambiguity.go): then a limit becomes a nearer one instead of none. It
+// forgets values that must differ, too.
 func (m *machine) clip(k frameKey) frameKey {
 	far := m.voc.longest + 1 + m.net.at(k.st).slack
-	k.need = min(k.need, far)
+	loose := m.loose(k)
 	if k.left > far {
-		k.left = -1
+		if k.left = far; loose {
+			k.left = -1
+		}
+	}
+	if k.need > far {
+		if k.need = far; loose {
+			k.need = never
+		}
 	}
 	return blurRecord(k)
 }

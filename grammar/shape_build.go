@@ -19,7 +19,7 @@ type trieWalk struct {
 	popping    []poppingToken // tokens that pop the base
 	keyed      []keyedToken   // scratch of sort
 	suffix     []suffixNode   // scratch of suffixTrie
-	visitLimit int64          // the value of machine.visits at which the walk is given up
+	cost, pops int64          // of the shape
 
 	// If the walk starts from the shape of a template:
 	changed    []uint32             // tokens that were decided anew
@@ -40,17 +40,21 @@ func (w *trieWalk) release() {
 func (m *machine) build(x *position, nested int) *shape {
 	w := walks.Get().(*trieWalk)
 	defer w.release()
-	w.m, w.visitLimit, w.blurred = m, m.visits.Load()+m.maxVisits, x.blurred
+	w.m, w.blurred = m, x.blurred
 	template := m.template(x, nested)
-	if template == nil {
+	var from *projection
+	if template != nil {
+		from = m.projectionOf(template, nested+1)
+	}
+	if from == nil || from.cost > int64(m.bounds.step) {
 		w.walkAll(x)
 		return w.done()
 	}
 	w.bits = make([]uint32, m.voc.words())
 	w.changed = make([]uint32, m.voc.words())
 	w.agreements = make(map[[2]*position]int)
-	from := m.projectionOf(template, nested+1)
 	copy(w.bits, from.legal)
+	w.cost, w.pops = from.cost, from.pops
 	if w.walkDifference(x, template) {
 		for _, p := range from.popping {
 			if w.changed[p.tok>>5]>>(p.tok&31)&1 == 0 {
@@ -67,14 +71,31 @@ type path struct {
 	at       [maxTokenLen + 1]*position
 	pops     [maxTokenLen + 1]bool  // whether that byte could pop the base
 	popsUpTo [maxTokenLen + 1]uint8 // how many bytes up to that one could
+	mostPops uint8                  // the largest that popsUpTo has been
+	cost     int32                  // the most visits that a step has taken
+	spent    int64                  // visits of the steps that nobody had taken before
 }
 
 // step is where byte b leads from the node at depth d-1.
 func (p *path) step(m *machine, d, b uint8) *position {
-	if q := p.at[d-1]; len(q.tops) > 0 {
-		return m.step(q, b)
+	q := p.at[d-1]
+	if len(q.tops) == 0 {
+		return dead
 	}
-	return dead
+	s := p.take(m, q, b)
+	p.cost = max(p.cost, q.cost.Load())
+	return s
+}
+
+// take is the position that byte b leads to from q.
+func (p *path) take(m *machine, q *position, b byte) *position {
+	k := m.net.class[b]
+	if s := q.next[k].Load(); s != nil {
+		return s
+	}
+	s, visits := m.slowStep(q, k)
+	p.spent += int64(visits)
+	return s
 }
 
 // hopeless reports whether no token below a node of depth d, which leads to s, can be
@@ -86,6 +107,7 @@ func (p *path) enter(d uint8, s *position) {
 	p.at[d], p.pops[d], p.popsUpTo[d] = s, s.pops, p.popsUpTo[d-1]
 	if s.pops {
 		p.popsUpTo[d]++
+		p.mostPops = max(p.mostPops, p.popsUpTo[d])
 	}
 }
 
@@ -95,6 +117,7 @@ func (w *trieWalk) walkAll(x *position) {
 	every := paceEvery(w.m, w.m.pace)
 	var p path
 	p.at[0] = x
+	defer w.count(&p)
 	for i := 0; i < len(nodes); {
 		every.call()
 		n := &nodes[i]
@@ -109,7 +132,7 @@ func (w *trieWalk) walkAll(x *position) {
 			}
 			i += int(n.skip)
 			continue
-		case w.giveUp():
+		case w.giveUp(&p):
 			return
 		}
 		p.enter(n.depth, s)
@@ -127,6 +150,7 @@ func (w *trieWalk) walkDifference(x, template *position) bool {
 	every := paceEvery(w.m, w.m.pace)
 	c := &comparison{w: w}
 	c.x.at[0], c.template[0] = x, template
+	defer w.count(&c.x)
 	for i := 0; i < len(nodes); {
 		every.call()
 		n := &nodes[i]
@@ -148,7 +172,7 @@ func (w *trieWalk) walkDifference(x, template *position) bool {
 			}
 			i += int(n.skip)
 			continue
-		case w.giveUp():
+		case w.giveUp(&c.x):
 			return false
 		}
 		c.enter(n.depth, s, t)
@@ -181,7 +205,7 @@ func (c *comparison) step(n *node) (s, t *position, same bool) {
 	}
 	s, t = c.x.step(c.w.m, d, n.b), dead
 	if p := c.template[d-1]; len(p.tops) > 0 {
-		t = c.w.m.step(p, n.b)
+		t = c.x.take(c.w.m, p, n.b)
 	}
 	c.agree[d] = 0
 	if !c.differ[d-1] {
@@ -209,21 +233,22 @@ func (w *trieWalk) staysIn(s *position, i int) bool {
 	return w.m.voc.kindsBelow[i]&^w.m.loopKindsOf(s) == 0
 }
 
-// giveUp ends a walk that takes too long. Then nothing is legal here, and Fill
-// reports ErrTooComplex.
-func (w *trieWalk) giveUp() bool {
-	visits := w.m.visits.Load()
-	if w.m.meter != nil {
-		w.m.meter.spend(int(visits - w.m.metered))
-		w.m.metered = visits
-	}
-	if visits < w.visitLimit {
+// giveUp ends a walk along p that takes too many visits. Then the mask is made without
+// a shape.
+func (w *trieWalk) giveUp(p *path) bool {
+	w.m.spendVisits()
+	if p.spent <= w.m.bounds.mask && p.cost <= w.m.bounds.step {
 		return false
 	}
-	w.m.tooAmbiguous.Store(true)
+	w.cost = tooMany
 	clear(w.bits)
 	w.list, w.popping = w.list[:0], w.popping[:0]
 	return true
+}
+
+// count takes what a walk along p has cost over to the shape.
+func (w *trieWalk) count(p *path) {
+	w.cost, w.pops = max(w.cost, int64(p.cost)), max(w.pops, int64(p.mostPops))
 }
 
 // decide records what becomes of the token that ends at n, the end of the path p.
@@ -271,7 +296,7 @@ func (w *trieWalk) undecide(tok int32) {
 
 // done makes the shape from what the walk has found.
 func (w *trieWalk) done() *shape {
-	sh := &shape{bits: w.bits}
+	sh := &shape{bits: w.bits, cost: w.cost, pops: w.pops}
 	if w.bits == nil {
 		sh.list = slices.Clone(w.list)
 	} else {

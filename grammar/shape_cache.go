@@ -135,7 +135,13 @@ func (m *machine) firstShape(meter *meter) {
 	}
 	m.meter, m.metered = meter, m.visits.Load()
 	defer func() { m.meter = nil }()
-	m.shapeOf(m.splitOf(m.root).rel, nil)
+	if m.shapeOf(m.splitOf(m.root).rel, nil).cost <= int64(m.bounds.step) {
+		return
+	}
+	mask := make([]uint32, m.voc.words())
+	if m.fillDirectly(m.root, mask, nil) && !slices.ContainsFunc(mask, func(w uint32) bool { return w != 0 }) {
+		fail(ErrTooComplex, "", "the grammar is too ambiguous")
+	}
 }
 
 // makeShape is shapeOf for a caller who holds building. Only one goroutine builds
@@ -157,7 +163,7 @@ func (m *machine) makeShape(rel *position, nested int) *shape {
 	kept := sh != nil
 	if !kept {
 		sh = m.build(rel, nested)
-		if key != "" && !m.tooAmbiguous.Load() { // a shape that was given up is wrong for others
+		if key != "" && sh.cost < tooMany { // one that was given up has no tokens
 			round, kept = cache.keep(key, sh)
 		}
 	}

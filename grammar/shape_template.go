@@ -62,23 +62,22 @@ func (m *machine) farFromLimits(x *position) (z *position, near bool) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	tops := make([]*frame, len(x.tops))
-	for i, f := range x.tops {
-		base := f
-		for base.depth > 0 {
-			base = base.parent
-		}
-		tops[i] = m.rebase(f, base, func(k frameKey) frameKey {
-			if k.left = -1; k.need <= 4 {
-				k.need = 0
-			} else {
-				k.need = m.voc.longest + 1 + m.net.at(k.st).slack
-			}
-			return k
-		})
+	base := x.tops[0]
+	for base.depth > 0 {
+		base = base.parent
 	}
-	slices.SortFunc(tops, func(a, b *frame) int { return int(a.id) - int(b.id) })
-	return m.position(slices.Compact(tops), false, false), near
+	r := rebasing{m: m, base: base, counters: func(k frameKey) frameKey {
+		if !m.loose(k) {
+			return k
+		}
+		if k.left = -1; k.need <= 4 {
+			k.need = 0
+		} else {
+			k.need = never
+		}
+		return k
+	}}
+	return m.position(r.all(x.tops), false, false), near
 }
 
 // agreement is a number of bytes within which s and t accept the same and pop at the
@@ -111,6 +110,12 @@ func (m *machine) agreeingBytes(s, t *position) int {
 		f, g := a[i].top, b[i].top
 		for ; f.depth > 0; f, g = f.parent, g.parent {
 			if f.rec != g.rec {
+				return -1
+			}
+			if f.need == g.need && f.left == g.left {
+				continue
+			}
+			if !m.loose(f.frameKey) || !m.loose(g.frameKey) { // their steps may take different numbers of visits
 				return -1
 			}
 			n = min(n, max(0, agreeingCounters(f, g)-int(m.net.at(f.st).slack)))
@@ -168,6 +173,8 @@ func stacksOf(p *position) ([]stackStates, bool) {
 type projection struct {
 	legal   []uint32
 	popping []poppingToken // in order
+	cost    int64          // as those of a shape
+	pops    int64
 }
 
 // projections are those of templates that were used lately.
@@ -186,7 +193,7 @@ func (m *machine) projectionOf(z *position, nested int) *projection {
 		return p
 	}
 	p = &projection{legal: make([]uint32, m.voc.words())}
-	p.popping = m.project(z, nested, p.legal)
+	m.project(z, nested, p)
 	order := m.voc.order
 	if !slices.IsSortedFunc(p.popping, order) {
 		slices.SortFunc(p.popping, order)
@@ -202,13 +209,11 @@ func (m *machine) projectionOf(z *position, nested int) *projection {
 	return p
 }
 
-// project sets legal to the tokens that are legal in z whatever lies below its
-// symbolic bottom, and returns the tokens that pop it.
-func (m *machine) project(z *position, nested int, legal []uint32) []poppingToken {
+// project fills in the projection of z.
+func (m *machine) project(z *position, nested int, to *projection) {
 	sp := m.splitOf(z)
 	sh := m.makeShape(sp.rel, nested)
-	sh.load(legal)
-	var popping []poppingToken
+	sh.load(to.legal)
 	var p path
 	p.at[0], p.pops[0] = sp.cont, sp.cont.pops || sp.base == symbolicBottom
 	if p.pops[0] {
@@ -224,17 +229,18 @@ func (m *machine) project(z *position, nested int, legal []uint32) []poppingToke
 		p.enter(n.depth, s)
 		for _, tok := range sh.tokens[n.from:n.to] {
 			if s != dead {
-				m.voc.set(legal, tok)
+				m.voc.set(to.legal, tok)
 				continue
 			}
 			start := uint8(len(m.voc.tokens[tok])) - n.depth // of the suffix in the token
 			for k := range n.depth {
 				if p.pops[k] {
-					popping = append(popping, poppingToken{tok, start + k})
+					to.popping = append(to.popping, poppingToken{tok, start + k})
 				}
 			}
 		}
 		i++
 	}
-	return popping
+	to.cost = sp.merged*sh.cost + sh.pops*(sp.cost+int64(p.cost))
+	to.pops = max(sh.pops, 1) * max(int64(p.mostPops), 1)
 }

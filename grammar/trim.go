@@ -9,6 +9,7 @@ import "slices"
 // already; "own" ones are the others.
 type trimmer struct {
 	n      *network
+	work   *meter
 	states [][]int32 // the states of each own rule, in the order of a search from its start
 	bare   []bool    // by rule: it can be completed without a tick
 	ticked []bool    // by rule: it can be completed with ticks
@@ -19,7 +20,7 @@ type trimmer struct {
 // trim removes the edges and steps after which no rule can be completed.
 func (n *network) trim(b *builder) {
 	rules := len(n.starts)
-	t := &trimmer{n: n, bare: make([]bool, rules), ticked: make([]bool, rules),
+	t := &trimmer{n: n, work: b.meter, bare: make([]bool, rules), ticked: make([]bool, rules),
 		states: make([][]int32, rules), users: make([][]int32, rules), ends: make([]bool, len(n.states))}
 	first := n.own()
 	for r := range first {
@@ -38,7 +39,6 @@ func (n *network) trim(b *builder) {
 	for i := 0; i < len(queue); i++ {
 		r := queue[i]
 		queued[r] = false
-		b.spend(len(t.states[r]))
 		if !t.complete(r) {
 			continue
 		}
@@ -51,14 +51,17 @@ func (n *network) trim(b *builder) {
 	for r := first; r < int32(rules); r++ {
 		t.spread(r)
 		t.cut(r)
+		if t.counts(r) {
+			n.sure(t.states[r], b)
+		}
 	}
-	n.tails()
 }
 
 // tails marks the calls after which the calling rule has nothing left to do but to
 // accept. Its frame need not be kept, so right recursion does not grow the stack.
-func (n *network) tails() {
+func (n *network) tails(b *builder) {
 	for i := range n.states {
+		b.spend(1)
 		for k := range n.states[i].steps {
 			s := &n.states[i].steps[k]
 			ret := n.at(s.to)
@@ -79,6 +82,7 @@ func (t *trimmer) collect(r int32, seen []bool) {
 		}
 	}
 	for i := 0; i < len(list); i++ {
+		t.work.spend(1)
 		st := t.n.at(list[i])
 		for _, e := range st.edges {
 			visit(e.to)
@@ -123,6 +127,7 @@ func (t *trimmer) spread(r int32) {
 	for again := true; again; {
 		again = false
 		for i := len(list) - 1; i >= 0; i-- {
+			t.work.spend(1)
 			s := list[i] - c
 			if t.ends[s] {
 				continue
@@ -147,14 +152,19 @@ func (t *trimmer) complete(r int32) bool {
 		return false
 	}
 	bare, ticked := true, true
-	if slices.ContainsFunc(t.states[r], func(s int32) bool {
-		return slices.ContainsFunc(t.n.at(s).steps, func(p step) bool { return p.kind == stepTick })
-	}) {
+	if t.counts(r) {
 		bare, ticked = t.ways(r)
 	}
 	changed := bare != t.bare[r] || ticked != t.ticked[r]
 	t.bare[r], t.ticked[r] = bare, ticked
 	return changed
+}
+
+// counts reports whether rule r has ticks.
+func (t *trimmer) counts(r int32) bool {
+	return slices.ContainsFunc(t.states[r], func(s int32) bool {
+		return slices.ContainsFunc(t.n.at(s).steps, func(p step) bool { return p.kind == stepTick })
+	})
 }
 
 // ways computes both bits of a rule that has ticks.
@@ -194,6 +204,7 @@ func (t *trimmer) ways(r int32) (bare, ticked bool) {
 // in place.
 func (t *trimmer) cut(r int32) {
 	for _, s := range t.states[r] {
+		t.work.spend(1)
 		st := t.n.at(s)
 		if st.ways > 0 && !t.ends[s-t.n.common] && t.ends[t.n.starts[r]-t.n.common] {
 			fail(ErrUnsupported, "", "values that must differ belong to something that nothing satisfies") // ways would be wrong
