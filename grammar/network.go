@@ -90,7 +90,7 @@ func (n *network) pack(b *builder) {
 
 // bytes is how much memory n takes, without its base.
 func (n *network) bytes() int64 {
-	size := int64(1024 + 56*len(n.states) + 4*len(n.starts))
+	size := int64(1024 + 64*len(n.states) + 4*len(n.starts))
 	for i := range n.states {
 		size += int64(8*len(n.states[i].edges) + 20*len(n.states[i].steps))
 	}
