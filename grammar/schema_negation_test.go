@@ -153,3 +153,21 @@ func TestLogicWalks(t *testing.T) {
 		t.Errorf("%d texts checked, %d unfinished", checked, unfinished)
 	}
 }
+
+// TestDemandsBeforeTheEnd: where only as many elements or properties are left as are demanded,
+// no other ones can come, because the text could not be completed then.
+func TestDemandsBeforeTheEnd(t *testing.T) {
+	for _, c := range []struct{ schema, begins, stuck string }{
+		{`{"type":"object","maxProperties":2,"not":{"additionalProperties":{"type":"string"}}}`, `{"a":"x","b":1}`, `{"a":"x","b":"`},
+		{`{"type":"array","maxItems":3,"not":{"items":{"type":"string"}}}`, `["a","b",1]`, `["a","b","`},
+		{`{"type":"array","maxItems":2,"not":{"items":{"type":"string"}},"allOf":[{"not":{"items":{"type":"number"}}}]}`, `["a",1]`, `["a","`},
+	} {
+		g := mustCompile(t, schema(c.schema), testVocabulary)
+		if !g.accepts(c.begins) {
+			t.Errorf("%s: rejects %s", c.schema, c.begins)
+		}
+		if g.m.run(g.m.root, []byte(c.stuck)) != dead {
+			t.Errorf("%s: %s is a beginning, but cannot be completed", c.schema, c.stuck)
+		}
+	}
+}

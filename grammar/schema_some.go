@@ -1,6 +1,9 @@
 package grammar
 
-import "slices"
+import (
+	"math/bits"
+	"slices"
+)
 
 // Most keywords say what holds for all elements or properties. Their negations say that
 // there is one for which something else holds: a witness. The rule for such a value keeps in
@@ -177,6 +180,10 @@ type outcome struct {
 	met int
 }
 
+// unmet is how many of the demands in all are not met. So many more elements or properties
+// are enough to meet them: where fewer are left, a text could not be completed.
+func unmet(met, all int) int32 { return int32(bits.OnesCount(uint(all &^ met))) }
+
 // outcomes are the ways to read a value that satisfies set when the demands in met have been
 // met. open are those that the value can meet, and is what they demand of it. Demands in keep
 // were met before, and must still be met by this value.
@@ -288,13 +295,15 @@ func (w *arrayWith) further(at []int32, end int32, least, most, i int64) {
 		left = int32(most - i)
 	}
 	for met, from := range at {
-		if from != 0 {
-			b.eps(b.callN(from, w.rule(met), int32(max(least, 1)), left), end)
+		if from != 0 && (left < 0 || left >= unmet(met, w.all)) {
+			b.eps(b.callN(from, w.rule(met, left >= 0), int32(max(least, 1)), left), end)
 		}
 	}
 }
 
-func (w *arrayWith) rule(start int) int32 {
+// rule reads elements until all demands are met. Those in start were met before. With bounded,
+// the rule has an upper limit.
+func (w *arrayWith) rule(start int, bounded bool) int32 {
 	b := w.s.b
 	r := b.rule()
 	loops := make([]int32, w.all+1)
@@ -304,9 +313,22 @@ func (w *arrayWith) rule(start int) int32 {
 		if loops[met] == 0 {
 			continue
 		}
-		body := b.state()
-		b.step(loops[met], step{kind: stepTick, to: body})
-		w.element(w.s.ws(b.lit(body, ",")), w.rest, met, w.all, loops)
+		open := make(map[int32]int32) // after the comma, by the demands that are unmet after the element
+		for _, o := range w.s.outcomes(w.rest, met, w.all, 0, w.is) {
+			rest := unmet(o.met, w.all)
+			if !bounded {
+				rest = 0
+			}
+			if open[rest] == 0 {
+				body := b.state()
+				b.step(loops[met], step{kind: stepTick, left: rest, to: body})
+				open[rest] = w.s.ws(b.lit(body, ","))
+			}
+			if loops[o.met] == 0 {
+				loops[o.met] = b.state()
+			}
+			b.eps(w.s.ws(b.call(open[rest], w.s.value(o.set))), loops[o.met])
+		}
 	}
 	if loops[w.all] != 0 {
 		out := b.state()

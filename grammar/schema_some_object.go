@@ -159,7 +159,9 @@ func (o *objectWith) last(at int32, count, met int) {
 	}
 	left := int32(-1)
 	if o.m.most >= 0 {
-		left = int32(o.m.most) - int32(count)
+		if left = int32(o.m.most) - int32(count); left < unmet(met, o.all) {
+			return
+		}
 	}
 	b.eps(b.callN(o.comma(at, count), o.rule(met), 0, left), o.end)
 }
@@ -173,16 +175,11 @@ func (o *objectWith) rule(start int) int32 {
 	r := b.rule()
 	o.rules[start] = r
 	loops := make([]int32, o.all+1) // after a property, by the demands that are met; 0: no way leads there
-	first := b.state()
-	b.step(b.start(r), step{kind: stepTick, to: first})
-	o.property(first, start, start, loops)
+	o.property(b.start(r), 0, start, start, loops)
 	for met := start; met <= o.all; met++ {
-		if loops[met] == 0 {
-			continue
+		if loops[met] != 0 {
+			o.property(loops[met], 1, start, met, loops)
 		}
-		body := b.state()
-		b.step(loops[met], step{kind: stepTick, to: body})
-		o.property(o.comma(body, 1), start, met, loops)
 	}
 	if loops[o.all] != 0 {
 		out := b.state()
@@ -192,21 +189,32 @@ func (o *objectWith) rule(start int) int32 {
 	return r
 }
 
-// property reads an undeclared property. Before the first one, the demands in start were met.
-func (o *objectWith) property(from int32, start, met int, to []int32) {
+// property reads an undeclared property, of which count have been read. Before the first one,
+// the demands in start were met, and those in met are now. It leads to the states of to, by
+// the demands that are met then.
+func (o *objectWith) property(from int32, count, start, met int, to []int32) {
 	b := o.s.b
-	open := b.lit(from, `"`)
+	open := make(map[int32]int32) // after the quote before the name, by the demands that are unmet after it
 	for k, c := range o.m.undeclared {
 		bits := o.classes[k]
-		var at int32 = -1
+		names := make(map[int32]int32) // after the colon, likewise
 		for _, w := range o.s.outcomes(c.set, met, bits, bits&met&^start, o.is) {
-			if at < 0 {
-				at = o.s.ws(b.lit(o.s.ws(o.name(open, k)), ":"))
+			rest := unmet(w.met, o.all)
+			if o.m.most < 0 {
+				rest = 0
+			}
+			if open[rest] == 0 {
+				body := b.state()
+				b.step(from, step{kind: stepTick, left: rest, to: body})
+				open[rest] = b.lit(o.comma(body, count), `"`)
+			}
+			if names[rest] == 0 {
+				names[rest] = o.s.ws(b.lit(o.s.ws(o.name(open[rest], k)), ":"))
 			}
 			if to[w.met] == 0 {
 				to[w.met] = b.state()
 			}
-			b.eps(o.s.ws(b.call(at, o.s.value(w.set))), to[w.met])
+			b.eps(o.s.ws(b.call(names[rest], o.s.value(w.set))), to[w.met])
 		}
 	}
 }
