@@ -160,6 +160,8 @@ func TestDemandsBeforeTheEnd(t *testing.T) {
 	for _, c := range []struct{ schema, begins, stuck string }{
 		{`{"type":"object","maxProperties":2,"not":{"additionalProperties":{"type":"string"}}}`, `{"a":"x","b":1}`, `{"a":"x","b":"`},
 		{`{"type":"array","maxItems":3,"not":{"items":{"type":"string"}}}`, `["a","b",1]`, `["a","b","`},
+		{`{"type":"array","maxItems":30,"minItems":29,"not":{"items":{"type":"string"}}}`, `[1` + strings.Repeat(`,"a"`, 28) + `]`, `["a"` + strings.Repeat(`,"a"`, 28) + `,"`},
+		{`{"type":"object","maxProperties":1,"not":{"additionalProperties":{"type":"string"}},"allOf":[{"not":{"additionalProperties":{"type":"null"}}}]}`, `{"a":1}`, `{"a":null`},
 		{`{"type":"array","maxItems":2,"not":{"items":{"type":"string"}},"allOf":[{"not":{"items":{"type":"number"}}}]}`, `["a",1]`, `["a","`},
 	} {
 		g := mustCompile(t, schema(c.schema), testVocabulary)

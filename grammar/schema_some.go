@@ -294,10 +294,35 @@ func (w *arrayWith) further(at []int32, end int32, least, most, i int64) {
 	if most >= 0 {
 		left = int32(most - i)
 	}
+	if left >= 0 && left <= fewLeft {
+		w.few(at, end, least, left)
+		return
+	}
 	for met, from := range at {
 		if from != 0 && (left < 0 || left >= unmet(met, w.all)) {
 			b.eps(b.callN(from, w.rule(met, left >= 0), int32(max(least, 1)), left), end)
 		}
+	}
+}
+
+// fewLeft is the number of elements or properties up to which those that may still come have
+// states of their own instead of a counter.
+const fewLeft = 8
+
+// few reads up to left more elements, of which there must be least.
+func (w *arrayWith) few(at []int32, end int32, least int64, left int32) {
+	b := w.s.b
+	for i := range int64(left) {
+		to := make([]int32, w.all+1)
+		for met, from := range at {
+			if from != 0 {
+				w.element(w.s.ws(b.lit(from, ",")), w.rest, met, w.all, to)
+			}
+		}
+		if to[w.all] != 0 && i+1 >= least {
+			b.eps(to[w.all], end)
+		}
+		at = to
 	}
 }
 

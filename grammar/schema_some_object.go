@@ -159,11 +159,14 @@ func (o *objectWith) last(at int32, count, met int) {
 	}
 	left := int32(-1)
 	if o.m.most >= 0 {
-		if left = int32(o.m.most) - int32(count); left < unmet(met, o.all) {
-			return
-		}
+		left = int32(o.m.most) - int32(count)
 	}
-	b.eps(b.callN(o.comma(at, count), o.rule(met), 0, left), o.end)
+	switch at = o.comma(at, count); {
+	case left >= 0 && left <= fewLeft:
+		b.eps(b.call(at, o.fewRule(met, left)), o.end)
+	case left < 0 || left >= unmet(met, o.all):
+		b.eps(b.callN(at, o.rule(met), 0, left), o.end)
+	}
 }
 
 // rule reads undeclared properties, at least one, until all demands are met.
@@ -175,10 +178,10 @@ func (o *objectWith) rule(start int) int32 {
 	r := b.rule()
 	o.rules[start] = r
 	loops := make([]int32, o.all+1) // after a property, by the demands that are met; 0: no way leads there
-	o.property(b.start(r), 0, start, start, loops)
+	o.property(b.start(r), 0, start, start, loops, false)
 	for met := start; met <= o.all; met++ {
 		if loops[met] != 0 {
-			o.property(loops[met], 1, start, met, loops)
+			o.property(loops[met], 1, start, met, loops, false)
 		}
 	}
 	if loops[o.all] != 0 {
@@ -189,24 +192,55 @@ func (o *objectWith) rule(start int) int32 {
 	return r
 }
 
+// fewRule is rule for at most left properties, each of which has states of its own. So
+// whether the demands can be met by what is left is known exactly: what leads nowhere is cut
+// off. With counters (rule) each demand is taken to need a property of its own.
+func (o *objectWith) fewRule(start int, left int32) int32 {
+	key := -1 - (int(left)*(o.all+1) + start)
+	if r, ok := o.rules[key]; ok {
+		return r
+	}
+	b := o.s.b
+	r := b.rule()
+	o.rules[key] = r
+	from := make([]int32, o.all+1) // after a property, by the demands that are met; 0: no way leads there
+	from[start] = b.start(r)
+	for i := range int(left) {
+		to := make([]int32, o.all+1)
+		for met, at := range from {
+			if at != 0 || i == 0 && met == start {
+				o.property(at, i, start, met, to, true)
+			}
+		}
+		if to[o.all] != 0 {
+			b.accept(to[o.all])
+		}
+		from = to
+	}
+	return r
+}
+
 // property reads an undeclared property, of which count have been read. Before the first one,
 // the demands in start were met, and those in met are now. It leads to the states of to, by
-// the demands that are met then.
-func (o *objectWith) property(from int32, count, start, met int, to []int32) {
+// the demands that are met then. Unless few is set, it is counted.
+func (o *objectWith) property(from int32, count, start, met int, to []int32, few bool) {
 	b := o.s.b
 	open := make(map[int32]int32) // after the quote before the name, by the demands that are unmet after it
 	for k, c := range o.m.undeclared {
 		bits := o.classes[k]
 		names := make(map[int32]int32) // after the colon, likewise
 		for _, w := range o.s.outcomes(c.set, met, bits, bits&met&^start, o.is) {
-			rest := unmet(w.met, o.all)
-			if o.m.most < 0 {
-				rest = 0
+			rest := int32(0)
+			if !few && o.m.most >= 0 {
+				rest = unmet(w.met, o.all)
 			}
 			if open[rest] == 0 {
-				body := b.state()
-				b.step(from, step{kind: stepTick, left: rest, to: body})
-				open[rest] = b.lit(o.comma(body, count), `"`)
+				at := from
+				if !few {
+					at = b.state()
+					b.step(from, step{kind: stepTick, left: rest, to: at})
+				}
+				open[rest] = b.lit(o.comma(at, count), `"`)
 			}
 			if names[rest] == 0 {
 				names[rest] = o.s.ws(b.lit(o.s.ws(o.name(open[rest], k)), ":"))
