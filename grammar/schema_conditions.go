@@ -94,7 +94,7 @@ func (p nodeParser) dependency(key, name string, others []string, schema any) {
 		n.props.mentioned = []string{name}
 	})
 	present := p.d.derive(path, func(n *schemaNode) {
-		n.kinds, n.typed = kindObject, kindObject
+		n.kinds = kindObject
 		n.props.required = append([]string{name}, others...)
 		if schema != nil {
 			n.also = []any{schema}

@@ -73,9 +73,6 @@ func (s *schemas) holdsLocal(v any, n *schemaNode, depth int) bool {
 		return false
 	}
 	k := n.kinds
-	if s.negative > 0 {
-		k = n.typed // a type that was only inferred narrows a schema, and must not widen its negation
-	}
 	if u := n.undeniable; u != nil && kindOf(v)&u.kinds != 0 {
 		alternative{n}.refuse()
 	}

@@ -39,7 +39,7 @@ func (d *document) derivedNode(v *derived) *schemaNode {
 
 // newNode is a node without keywords.
 func newNode(v any, path string) *schemaNode {
-	n := &schemaNode{kinds: kindAll, typed: kindAll, path: path, json: v}
+	n := &schemaNode{kinds: kindAll, path: path, json: v}
 	n.text.most, n.array.most, n.props.most = -1, -1, -1
 	return n
 }
@@ -151,7 +151,7 @@ type negation struct {
 // keywords finds the ways to violate the keywords of the schema that are not about other
 // schemas for the same value.
 func (g *negation) keywords() {
-	k := g.of.typed
+	k := g.of.kinds
 	g.undeniables()
 	g.constants()
 	if k&kindString != 0 {
@@ -187,7 +187,6 @@ func (g *negation) keywords() {
 			way(n, 0, g.numbers, i)
 			way(n, kindArray, g.arrays, i)
 			way(n, kindObject, g.objects, i)
-			n.typed = n.kinds
 		})
 	}
 }
@@ -202,13 +201,13 @@ func way(n *schemaNode, kind kinds, ways []func(n *schemaNode), i int) {
 
 // denied adds a way that cannot be enforced.
 func (g *negation) denied(kind kinds, keyword string) {
-	kind &= g.of.typed
+	kind &= g.of.kinds
 	if kind == 0 {
 		return
 	}
 	u := &undeniable{kind, stepPath(g.of.path, keyword), keyword}
 	g.ways = append(g.ways, g.d.derive(g.of.path, func(n *schemaNode) {
-		n.kinds, n.typed, n.undeniable = kind, kind, u
+		n.kinds, n.undeniable = kind, u
 	}))
 }
 
@@ -269,7 +268,6 @@ func (g *negation) constants() {
 	}
 	g.ways = append(g.ways, g.d.derive(g.of.path, func(n *schemaNode) {
 		n.kinds &^= gone
-		n.typed = n.kinds
 		n.excluded, n.also = x, also
 	}))
 }
@@ -301,7 +299,6 @@ func (d *document) constant(v any, path string) any {
 			}
 			n.props.mentioned = n.props.required
 		}
-		n.typed = n.kinds
 	})
 }
 
@@ -343,7 +340,7 @@ func (g *negation) texts() {
 }
 
 func (g *negation) bounds() {
-	k, m := g.of.typed&kindNumber, g.of.numbers
+	k, m := g.of.kinds&kindNumber, g.of.numbers
 	add := func(f func(n *schemaNode)) {
 		g.numbers = append(g.numbers, func(n *schemaNode) {
 			n.kinds |= k

@@ -47,8 +47,7 @@ type schemaNode struct {
 	negates  any        // the schema that this one is the negation of; nil: it is none
 	// undeniable is set if the node stands for values that cannot be told exactly.
 	undeniable *undeniable
-	anyForOne  bool  // x-oneOf: oneOf may be read as anyOf
-	typed      kinds // what the keyword type says; kinds may be fewer, if it was inferred
+	anyForOne  bool // x-oneOf: oneOf may be read as anyOf
 	numbers
 	text  textRules
 	array arrayRules
@@ -187,7 +186,6 @@ func (p nodeParser) kinds() {
 		if _, ok := p.o.m["type"]; ok {
 			p.bad("type", "a type or a list of types")
 		}
-		p.n.typed = kindAll
 		if p.d.inferTypes {
 			p.n.implied = p.implied()
 		}
@@ -211,7 +209,6 @@ func (p nodeParser) kinds() {
 	default:
 		p.bad("type", "a type or a list of types")
 	}
-	p.n.typed = p.n.kinds
 }
 
 // about are the keywords that apply to one type only.

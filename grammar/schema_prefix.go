@@ -297,15 +297,11 @@ func unfollowed(a alternative) string {
 }
 
 // plainIntegers reports whether 1.0 is no integer: until draft 4, an integer had neither
-// fraction nor exponent (draft-zyp-json-schema-04, section 3.5). Such a spelling is never
+// fraction nor exponent (section 3.5 of https://json-schema.org/draft-04/draft-zyp-json-schema-04). Such a spelling is never
 // generated for an integer, but a given text may have it.
 func (d *document) plainIntegers() bool {
 	o, ok := d.root.(*object)
-	if !ok {
-		return false
-	}
-	uri, _ := o.m["$schema"].(string)
-	return strings.Contains(uri, "/draft-03/") || strings.Contains(uri, "/draft-04/")
+	return ok && draftOf(o, draft2020) == draft4
 }
 
 // fractional reports whether n is written with a fraction or an exponent.

@@ -47,7 +47,7 @@ func (e *expansion) onlyTexts(have alternative, open []choice) *schemaNode {
 // textNode is a node that the strings in d satisfy.
 func (s *schemas) textNode(d *dfa, path string) *schemaNode {
 	return s.d.node(s.d.derive(path, func(n *schemaNode) {
-		n.kinds, n.typed = kindString, kindString
+		n.kinds = kindString
 		n.text.in = &language{name: "=" + keyOf([]int32{n.id}), dfa: d}
 	}))
 }
@@ -108,9 +108,6 @@ func (s *schemas) textsOfNode(n *schemaNode) *dfa {
 		return s.and(allDFA(), s.textsOf(n.negates), true)
 	}
 	k := n.kinds
-	if s.negative > 0 {
-		k = n.typed
-	}
 	if k&kindString == 0 {
 		return &dfa{all: -1}
 	}

@@ -59,7 +59,7 @@ func parseFlags(args []string) (*options, error) {
 	fs.StringVar(&o.cases, "cases", "", "file that prepare.py wrote")
 	fs.StringVar(&o.tokenizer, "tokenizer", "", "tokenizer.json of the vocabulary")
 	fs.StringVar(&o.python, "python", "", "Python with the packages of requirements.txt; without it llguidance is left out")
-	fs.StringVar(&o.engines, "engines", "", "engines, of "+strings.Join(engineNames, ", ")+" (default: all that there are)")
+	fs.StringVar(&o.engines, "engines", "", "engines, with ; between them, of: "+strings.Join(engineNames, "; ")+" (default: all that there are)")
 	fs.StringVar(&o.match, "match", "", "only schemas whose id has this in it")
 	fs.IntVar(&o.files, "files", 0, "a sample of about so many schemas, evenly spread (default: all)")
 	fs.IntVar(&o.turn, "turn", 25, "schemas that an engine measures before the next one has its turn")
@@ -161,7 +161,7 @@ func (o *options) start(ctx context.Context) (engines []engine, about string, er
 	wanted := engineNames
 	switch {
 	case o.engines != "":
-		wanted = strings.Split(o.engines, ",")
+		wanted = strings.Split(o.engines, ";")
 	case o.growth && o.python != "":
 		wanted = []string{plainName, peerName}
 	case o.growth:
