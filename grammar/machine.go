@@ -30,6 +30,8 @@ type machine struct {
 	static   int64                   // bytes of net
 	hold     atomic.Pointer[holding] // the memory that is reserved for the grammar; nil: it is not counted
 
+	live liveTables // under building
+
 	meter   *meter // of the compilation, while it builds the first shape; nil afterwards
 	metered int64  // the visits that meter knows of
 	pace    Pace   // of the fill that builds a shape, under building; nil: none
@@ -90,24 +92,24 @@ var (
 // position is where a text is in the grammar: the set of stacks that its parses may
 // have.
 type position struct {
-	tops    []*frame                   // the top of each stack; all of them read bytes; ordered by id
-	accept  bool                       // the text may end here
-	pops    bool                       // relative position: the last byte popped the symbolic bottom
-	blurred bool                       // relative position: its shape forgets values that must differ (record.go)
-	next    []atomic.Pointer[position] // by class of byte; nil: not known yet
-	split   atomic.Pointer[split]
-	shape   atomic.Pointer[shape]    // of a relative position
-	filled  atomic.Bool              // all that a mask needs from here on has been built
-	named   atomic.Pointer[[]uint32] // see namedAfter
-	cost    atomic.Int32             // the most visits that a step from here has taken
-	thin    atomic.Pointer[position] // see thinned; nil: not known yet
-	gaveUp  atomic.Bool              // the mask takes too much work
-	// loopKinds are the kinds of bytes that lead from here to here, with loopsKnown;
-	// 0: not known yet. Under machine.building.
-	loopKinds uint64
-}
+	tops  []*frame                   // the top of each stack; all of them read bytes; ordered by id
+	next  []atomic.Pointer[position] // by class of byte; nil: not known yet
+	split atomic.Pointer[split]
+	shape atomic.Pointer[shape]    // of a relative position
+	named atomic.Pointer[[]uint32] // see namedAfter
+	thin  atomic.Pointer[position] // see thinned; nil: not known yet
+	known *known                   // of the walk under way; under machine.building
 
-const loopsKnown = 1 << 63
+	accept   bool         // the text may end here
+	pops     bool         // relative position: the last byte popped the symbolic bottom
+	blurred  bool         // relative position: its shape forgets values that must differ (record.go)
+	doubtful bool         // relative position: it depends on those values whether it can be reached
+	filled   atomic.Bool  // all that a mask needs from here on has been built
+	gaveUp   atomic.Bool  // the mask takes too much work
+	cost     atomic.Int32 // the most visits that a step from here has taken
+	seen     uint32       // the last search of searchLive that came here; under machine.building
+	seenAt   charState    // where it was in a character
+}
 
 // dead is the position after which nothing can follow.
 var dead = &position{}
@@ -197,7 +199,8 @@ func (m *machine) position(tops []*frame, accept, pops bool) *position {
 	if p := m.positions[string(m.key)]; p != nil {
 		return p
 	}
-	p := &position{tops: slices.Clone(tops), accept: accept, pops: pops, blurred: m.isBlurred(tops), next: make([]atomic.Pointer[position], len(m.net.reps))}
+	p := &position{tops: slices.Clone(tops), accept: accept, pops: pops, next: make([]atomic.Pointer[position], len(m.net.reps))}
+	m.blur(p)
 	m.positions[string(m.key)] = p
 	m.made = append(m.made, p)
 	m.bytes += int64(136 + 8*len(p.next) + 17*len(tops))
@@ -224,7 +227,9 @@ func (m *machine) close(frames []*frame) (p *position, visits int32) {
 		}
 		f.mark = m.marks
 		if m.undecided(f) {
-			pops = true
+			k := f.frameKey
+			k.rec = doubtful
+			m.pending = append(m.pending, m.frame(k))
 			continue
 		}
 		st := m.net.at(f.st)
@@ -235,12 +240,12 @@ func (m *machine) close(frames []*frame) (p *position, visits int32) {
 			m.take(f, &st.steps[i])
 		}
 		if st.accept {
-			switch f.parent {
-			case m.floor: // never nil
-			case bottom:
-				accept = true
-			case symbolicBottom:
+			switch {
+			case f.parent == m.floor: // never nil
+			case f.parent == symbolicBottom || f.rec == doubtful:
 				pops = true
+			case f.parent == bottom:
+				accept = true
 			default:
 				m.pending = append(m.pending, f.parent)
 			}
@@ -346,22 +351,6 @@ func (m *machine) readers(p *position, k uint8) []*frame {
 		}
 	}
 	return frames
-}
-
-// loopKindsOf is the set of kinds (see byteKind) of which every byte leads from p to
-// p. The caller holds building.
-func (m *machine) loopKindsOf(p *position) uint64 {
-	if p.loopKinds != 0 {
-		return p.loopKinds
-	}
-	loops := uint64(1)<<byteKinds - 1
-	for b := range 256 {
-		if k := uint64(1) << byteKind[b]; loops&k != 0 && m.step(p, byte(b)) != p {
-			loops &^= k
-		}
-	}
-	p.loopKinds = loops | loopsKnown
-	return p.loopKinds
 }
 
 // run is the position that the bytes of t lead to from p, or dead.

@@ -20,8 +20,8 @@ import (
 // What a frame remembers would make every mask new. But a value that has left all
 // earlier ones behind can end in any way, whatever the earlier ones were. So the shapes
 // of such positions forget them (frame.rec becomes one of the constants below), and
-// tokens in which that matters, because they hold another whole value, are decided for
-// each mask. Where earlier values do go on in the same way, their texts are taken out
+// tokens in which that matters, because they hold another whole value or one of finitely
+// many, are decided for each mask. Where earlier values do go on in the same way, their texts are taken out
 // of the mask (machine.subtract).
 
 // record is what a frame remembers. It is interned, as frames are, and only next changes.
@@ -50,13 +50,16 @@ var (
 	betweenValues = &record{}           // no value is being read, and the earlier ones are not known
 	freshValue    = &record{open: true} // a value that differs from all earlier ones in what has been read, or for which machine.subtract decides
 	unknownValue  = &record{open: true} // a value that began after betweenValues: nothing is known of how it compares with earlier ones
+	doubtful      = &record{open: true} // it depends on earlier values whether the frame is there
 )
 
 // endless is the number of ways where there is no bound.
 const endless = math.MaxUint32
 
 // blurred reports whether r is one of the records of shapes.
-func (r *record) blurred() bool { return r == betweenValues || r == freshValue || r == unknownValue }
+func (r *record) blurred() bool {
+	return r == betweenValues || r == freshValue || r == unknownValue || r == doubtful
+}
 
 // recordOp is the record after op. The caller holds mu.
 func (m *machine) recordOp(r *record, op int16) *record {
@@ -115,7 +118,7 @@ func (m *machine) free(r *record, st int32) bool {
 }
 
 // undecided reports whether it depends on values that f does not know whether f can go
-// on. Then f, which is in a relative position, counts as popped.
+// on. Then f, which is in a relative position, becomes doubtful.
 func (m *machine) undecided(f *frame) bool {
 	if f.rec != unknownValue {
 		return false
@@ -127,6 +130,9 @@ func (m *machine) undecided(f *frame) bool {
 // recordStep changes the record of k, which takes the step s. It reports false if the
 // step cannot be taken. The caller holds mu.
 func (m *machine) recordStep(k *frameKey, s *step) bool {
+	if k.rec == doubtful {
+		return true
+	}
 	if s.kind == stepRecord {
 		r := k.rec
 		if r == nil {
@@ -145,20 +151,28 @@ func (m *machine) recordStep(k *frameKey, s *step) bool {
 // recordByte changes the record of k, which is reading a value, has read b and goes on
 // to the state k.st. It reports false if it cannot. The caller holds mu.
 func (m *machine) recordByte(k *frameKey, b byte) bool {
+	if k.rec == doubtful {
+		return true
+	}
 	k.rec = m.recordOp(k.rec, int16(b))
 	return m.free(k.rec, k.st)
 }
 
-// isBlurred reports whether a position with the given tops has records of shapes.
-func (m *machine) isBlurred(tops []*frame) bool {
-	return m.net.values != nil && slices.ContainsFunc(tops, func(f *frame) bool {
-		for ; f.depth > 0; f = f.parent {
-			if f.rec != nil && f.rec.blurred() {
-				return true
-			}
+// blur finds out whether p has records of shapes, and whether it depends on earlier values
+// whether there is a stack at all.
+func (m *machine) blur(p *position) {
+	if m.net.values == nil {
+		return
+	}
+	p.doubtful = len(p.tops) > 0
+	for _, top := range p.tops {
+		doubts := false
+		for f := top; f.depth > 0; f = f.parent {
+			p.blurred = p.blurred || f.rec != nil && f.rec.blurred()
+			doubts = doubts || f.rec == doubtful
 		}
-		return false
-	})
+		p.doubtful = p.doubtful && doubts
+	}
 }
 
 // recordsAbove reports whether a frame of the stack top above base has a record.
@@ -347,12 +361,14 @@ func (n *network) next(st int32, b byte) int32 {
 }
 
 // decideBlurred records what becomes of the token that ends at n, the end of the path p
-// of a walk from a position with blurred records. A token that pops is decided for each
-// mask as a whole, because what follows the pop depends on the values before it.
+// of a walk from a position with blurred records. A token that pops, or that leads to
+// doubtful stacks only, is decided for each mask as a whole, because what becomes of it
+// depends on the values before it.
 func (w *trieWalk) decideBlurred(n *node, p *path) {
-	if at := p.at[n.depth]; len(at.tops) > 0 || at.accept {
+	at := p.at[n.depth]
+	if len(at.tops) > 0 && !at.doubtful || at.accept {
 		w.legal(n.token)
-	} else if p.popsUpTo[n.depth] > 0 {
+	} else if at.doubtful || p.popsUpTo[n.depth] > 0 {
 		w.popping = append(w.popping, poppingToken{n.token, 0})
 	}
 }

@@ -22,15 +22,19 @@ type trieWalk struct {
 	cost, pops int64          // of the shape
 
 	// If the walk starts from the shape of a template:
-	changed    []uint32             // tokens that were decided anew
-	kept       []poppingToken       // the template's other popping tokens, in order
-	agreements map[[2]*position]int // see agreement
+	changed []uint32       // tokens that were decided anew
+	kept    []poppingToken // the template's other popping tokens, in order
+
+	known   []*known // of positions
+	pacer   pacer
+	reached []reachedAt // scratch of searchLive
 }
 
 var walks = sync.Pool{New: func() any { return new(trieWalk) }}
 
 func (w *trieWalk) release() {
-	*w = trieWalk{list: w.list[:0], popping: w.popping[:0], keyed: w.keyed[:0], suffix: w.suffix[:0]}
+	w.forgetKnown()
+	*w = trieWalk{list: w.list[:0], popping: w.popping[:0], keyed: w.keyed[:0], suffix: w.suffix[:0], known: w.known, reached: w.reached[:0]}
 	walks.Put(w)
 }
 
@@ -52,7 +56,6 @@ func (m *machine) build(x *position, nested int) *shape {
 	}
 	w.bits = make([]uint32, m.voc.words())
 	w.changed = make([]uint32, m.voc.words())
-	w.agreements = make(map[[2]*position]int)
 	copy(w.bits, from.legal)
 	w.cost, w.pops = from.cost, from.pops
 	if w.walkDifference(x, template) {
@@ -82,14 +85,13 @@ func (p *path) step(m *machine, d, b uint8) *position {
 	if len(q.tops) == 0 {
 		return dead
 	}
-	s := p.take(m, q, b)
+	s := p.take(m, q, m.net.class[b])
 	p.cost = max(p.cost, q.cost.Load())
 	return s
 }
 
-// take is the position that byte b leads to from q.
-func (p *path) take(m *machine, q *position, b byte) *position {
-	k := m.net.class[b]
+// take is the position that the bytes of class k lead to from q.
+func (p *path) take(m *machine, q *position, k uint8) *position {
 	if s := q.next[k].Load(); s != nil {
 		return s
 	}
@@ -112,21 +114,22 @@ func (p *path) enter(d uint8, s *position) {
 }
 
 // walkAll walks the whole trie from x.
+
 func (w *trieWalk) walkAll(x *position) {
 	nodes := w.m.voc.nodes
-	every := paceEvery(w.m, w.m.pace)
+	w.pacer = paceEvery(w.m, w.m.pace)
 	var p path
 	p.at[0] = x
 	defer w.count(&p)
 	for i := 0; i < len(nodes); {
-		every.call()
+		w.pacer.call()
 		n := &nodes[i]
 		s := p.step(w.m, n.depth, n.b)
 		switch {
 		case p.hopeless(n.depth, s):
 			i += int(n.skip)
 			continue
-		case s == p.at[n.depth-1] && w.staysIn(s, i):
+		case w.allLive(&p, s, i):
 			for _, tok := range w.m.voc.tokensBelow(i) {
 				w.legal(tok)
 			}
@@ -147,12 +150,12 @@ func (w *trieWalk) walkAll(x *position) {
 // reports false if it was given up.
 func (w *trieWalk) walkDifference(x, template *position) bool {
 	nodes := w.m.voc.nodes
-	every := paceEvery(w.m, w.m.pace)
+	w.pacer = paceEvery(w.m, w.m.pace)
 	c := &comparison{w: w}
 	c.x.at[0], c.template[0] = x, template
 	defer w.count(&c.x)
 	for i := 0; i < len(nodes); {
-		every.call()
+		w.pacer.call()
 		n := &nodes[i]
 		s, t, same := c.step(n)
 		switch {
@@ -165,7 +168,7 @@ func (w *trieWalk) walkDifference(x, template *position) bool {
 			}
 			i += int(n.skip)
 			continue
-		case s != dead && s == c.x.at[n.depth-1] && w.staysIn(s, i):
+		case w.allLive(&c.x, s, i):
 			for _, tok := range w.m.voc.tokensBelow(i) {
 				w.undecide(tok)
 				w.legal(tok)
@@ -205,7 +208,7 @@ func (c *comparison) step(n *node) (s, t *position, same bool) {
 	}
 	s, t = c.x.step(c.w.m, d, n.b), dead
 	if p := c.template[d-1]; len(p.tops) > 0 {
-		t = c.x.take(c.w.m, p, n.b)
+		t = c.x.take(c.w.m, p, c.w.m.net.class[n.b])
 	}
 	c.agree[d] = 0
 	if !c.differ[d-1] {
@@ -222,15 +225,6 @@ func (c *comparison) enter(d uint8, s, t *position) {
 	c.x.enter(d, s)
 	c.template[d] = t
 	c.differ[d] = c.differ[d-1] || s.pops != t.pops
-}
-
-// staysIn reports whether all bytes below node i lead from s to s. To find this out
-// is only worth while if there are many of them.
-func (w *trieWalk) staysIn(s *position, i int) bool {
-	if s == dead || s.loopKinds == 0 && w.m.voc.nodes[i].skip < 128 {
-		return false
-	}
-	return w.m.voc.kindsBelow[i]&^w.m.loopKindsOf(s) == 0
 }
 
 // giveUp ends a walk along p that takes too many visits. Then the mask is made without

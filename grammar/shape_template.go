@@ -54,7 +54,7 @@ func (m *machine) farFromLimits(x *position) (z *position, near bool) {
 	for _, f := range x.tops {
 		for ; f.depth > 0; f = f.parent {
 			counted = counted || f.need > 0 || f.left >= 0
-			near = near || f.left >= 0 && f.left <= 3
+			near = near || f.left >= 0 && f.left <= 8
 		}
 	}
 	if !counted {
@@ -87,13 +87,11 @@ func (w *trieWalk) agreement(s, t *position) int {
 	if s == dead || t == dead || s.pops != t.pops || len(s.tops) != len(t.tops) {
 		return -1
 	}
-	key := [2]*position{s, t}
-	n, ok := w.agreements[key]
-	if !ok {
-		n = w.m.agreeingBytes(s, t)
-		w.agreements[key] = n
+	k := w.knownOf(s)
+	if k.other != t {
+		k.other, k.agreed = t, w.m.agreeingBytes(s, t)
 	}
-	return n
+	return k.agreed
 }
 
 func (m *machine) agreeingBytes(s, t *position) int {

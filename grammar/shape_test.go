@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"unicode/utf8"
 )
 
 // TestSubtreesOfTheTrie: the tokens and the kinds of bytes below each node are those
@@ -28,9 +29,7 @@ func TestSubtreesOfTheTrie(t *testing.T) {
 				continue
 			}
 			want[string(tok)] = true
-			for _, b := range tok[len(prefix):] {
-				kinds |= 1 << byteKind[b]
-			}
+			kinds |= kindsOf(string(tok), len(prefix))
 		}
 		got := v.tokensBelow(i)
 		for _, id := range got {
@@ -50,6 +49,31 @@ func TestSubtreesOfTheTrie(t *testing.T) {
 			}
 		}
 	}
+}
+
+// kindsOf are the kinds of the bytes of t from from on. A byte is a part of a character if
+// it can be one together with what is before it.
+func kindsOf(t string, from int) (kinds uint64) {
+	for i := from; i < len(t); i++ {
+		kind := byteKind[t[i]]
+		if !beginsText(t[:i+1]) {
+			kind = noCharKind
+		}
+		kinds |= 1 << kind
+	}
+	return kinds
+}
+
+// beginsText reports whether t is the beginning of a text in UTF-8.
+func beginsText(t string) bool {
+	for t != "" {
+		r, n := utf8.DecodeRuneInString(t)
+		if r == utf8.RuneError && n == 1 {
+			return !utf8.FullRuneInString(t)
+		}
+		t = t[n:]
+	}
+	return true
 }
 
 // TestMasksOfLoops: where a text repeats bytes of whole kinds, of parts of kinds, or all

@@ -21,6 +21,7 @@ type node struct {
 	b      byte
 	depth  uint8 // bytes from the root, this one included
 	height uint8 // bytes of the longest path below
+	char   charState
 }
 
 // Vocabulary holds what masks need of a model's tokens: the trie of their bytes,
@@ -29,7 +30,8 @@ type node struct {
 type Vocabulary struct {
 	size           int
 	nodes          []node
-	kindsBelow     []uint64 // of each node: the kinds of the bytes after it, up to the ends of its subtree
+	kindsBelow     []uint64 // of each node: the kinds of what is read after it, up to the ends of its subtree
+	kindWeights    []int32  // how many nodes have a byte of each kind
 	tokensBefore   []int32  // of each node, and of the end: the tokens of the trie before it
 	sorted         []int32  // the tokens of the trie, so that those of a subtree are neighbours
 	tokens         [][]byte
@@ -83,17 +85,24 @@ func NewVocabulary(tokens [][]byte, eos []int32, special ...Special) (*Vocabular
 
 // buildTrie makes the trie of the given tokens, which are sorted by their bytes.
 func (v *Vocabulary) buildTrie(ids []int32) {
+	v.kindWeights = make([]int32, noCharKind+1)
 	var open []int32 // the nodes on the path to the token before
 	var before []byte
 	closeTo := func(depth int) {
 		for len(open) > depth {
 			i := open[len(open)-1]
-			v.nodes[i].skip = int32(len(v.nodes)) - i
+			n := &v.nodes[i]
+			n.skip = int32(len(v.nodes)) - i
 			open = open[:len(open)-1]
 			if d := len(open); d > 0 {
 				up := &v.nodes[open[d-1]]
-				up.height = max(up.height, v.nodes[i].height+1)
-				v.kindsBelow[open[d-1]] |= v.kindsBelow[i] | 1<<byteKind[v.nodes[i].b]
+				up.height = max(up.height, n.height+1)
+				kind := byteKind[n.b]
+				if n.char == noChar {
+					kind = noCharKind
+				}
+				v.kindsBelow[open[d-1]] |= v.kindsBelow[i] | 1<<kind
+				v.kindWeights[kind]++
 			}
 		}
 	}
@@ -109,8 +118,12 @@ func (v *Vocabulary) buildTrie(ids []int32) {
 		}
 		closeTo(same)
 		for d := same; d < len(t); d++ {
+			char := betweenChars
+			if d > 0 {
+				char = v.nodes[open[d-1]].char
+			}
 			open = append(open, int32(len(v.nodes)))
-			v.nodes = append(v.nodes, node{token: -1, b: t[d], depth: uint8(d + 1)})
+			v.nodes = append(v.nodes, node{token: -1, b: t[d], depth: uint8(d + 1), char: char.next(t[d])})
 			v.kindsBelow = append(v.kindsBelow, 0)
 			v.tokensBefore = append(v.tokensBefore, int32(len(v.sorted)))
 		}
@@ -130,23 +143,35 @@ func (v *Vocabulary) tokensBelow(i int) []int32 {
 // byteKind sorts the bytes into fewer than 64 kinds. The classes that patterns repeat
 // mostly consist of whole kinds, so one word of bits shows whether a subtree of the
 // trie has only bytes of such a class. (llguidance does this with its slices, which
-// are a fixed set of languages.)
+// are a fixed set of languages.) All bytes of characters beyond ASCII are one kind, and
+// those that are a part of no character in their token another.
 var byteKind, byteKinds = func() (of [256]uint8, n uint8) {
 	const alone = "\t\n\r !\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
-	for _, first := range []byte("\x000AGag\x7f\x80\xc0\xe0\xf0\xff") {
+	for _, first := range []byte("\x000AGag\x7f") {
 		for b := int(first); b < 256; b++ {
 			of[b] = n
 		}
 		n++
 	}
 	for b := range 256 {
-		if strings.IndexByte(alone, byte(b)) >= 0 {
+		switch {
+		case strings.IndexByte(alone, byte(b)) >= 0:
 			of[b] = n
 			n++
+		case b >= 0x80:
+			of[b] = longCharKind
 		}
 	}
 	return of, n
 }()
+
+const (
+	asciiKindsAtMost = 62
+	longCharKind     = 62
+	noCharKind       = 63
+)
+
+var asciiKinds = uint64(1)<<byteKinds - 1
 
 // addDuplicate links two tokens of equal bytes, such as "{" and "<0x7B>" of a
 // SentencePiece model. The trie has only the first of them.
