@@ -42,6 +42,10 @@ type subsets struct {
 	key        []byte           // scratch of lookup
 	cuts       []int32          // scratch of edges
 	buf        []edge           // scratch of edges
+	union      []edge           // scratch of expand
+	unionSteps []step           // scratch of expand
+	set        []int32          // scratch of intern
+	to, toLast []int32          // scratch of edges
 	targets    [][]int32        // scratch of steps
 	epsOnly    bool             // remove eps steps and do no more
 	scratch    int64            // bytes that are given back after the run
@@ -85,20 +89,21 @@ func (d *subsets) internOne(s int32) int32 {
 	if at := d.singletons[s]; at > 0 {
 		return at - 1
 	}
-	return d.intern(append(d.b.ids.take(1), s))
+	one := [1]int32{s}
+	return d.intern(one[:])
 }
 
-// intern returns the new state for the closure of set.
+// intern returns the new state for the closure of set, which it does not keep.
 func (d *subsets) intern(set []int32) int32 {
 	seed := int32(-1)
 	if len(set) == 1 {
 		seed = set[0]
 	}
-	set = d.b.closure(set)
-	if d.absorb >= 0 && len(set) > 1 && slices.Contains(set, d.absorb) {
-		set = d.b.closure([]int32{d.absorb})
+	d.set = d.b.closure(append(d.set[:0], set...))
+	if d.absorb >= 0 && len(d.set) > 1 && slices.Contains(d.set, d.absorb) {
+		d.set = d.b.closure(append(d.set[:0], d.absorb))
 	}
-	i := d.lookup(set)
+	i := d.lookup(d.set)
 	if seed >= 0 && d.singletons[seed] == 0 {
 		d.singletons[seed] = i + 1
 		d.used = append(d.used, seed)
@@ -106,7 +111,7 @@ func (d *subsets) intern(set []int32) int32 {
 	return i
 }
 
-// lookup returns the new state for a set that is its own closure.
+// lookup returns the new state for a set that is its own closure. It keeps a copy.
 func (d *subsets) lookup(set []int32) int32 {
 	i := d.before + int32(len(d.out))
 	if len(set) == 1 {
@@ -128,6 +133,7 @@ func (d *subsets) lookup(set []int32) int32 {
 		}
 		d.index[string(d.key)] = i
 	}
+	set = append(d.b.ids.take(len(set)), set...)
 	d.sets = append(d.sets, set)
 	n := int64(setBytes + 8*len(set)) // once as a set and once as a key
 	d.scratch += n
@@ -149,10 +155,12 @@ func (d *subsets) expand(i int) {
 	if len(set) == 1 {
 		edges, steps = d.b.states[set[0]].edges, d.b.states[set[0]].steps
 	} else {
+		edges, steps = d.union[:0], d.unionSteps[:0]
 		for _, s := range set {
 			edges = append(edges, d.b.states[s].edges...)
 			steps = append(steps, d.b.states[s].steps...)
 		}
+		d.union, d.unionSteps = edges, steps
 	}
 	d.b.spend(1 + len(edges) + len(steps))
 	at := d.base + i
@@ -205,9 +213,10 @@ func (d *subsets) edges(at int, edges []edge) {
 	}
 	slices.Sort(d.cuts)
 	d.cuts = slices.Compact(d.cuts)
+	last := int32(-1) // the state for toLast
 	for k := 0; k+1 < len(d.cuts); k++ {
 		lo, hi := byte(d.cuts[k]), byte(d.cuts[k+1]-1)
-		var to []int32
+		to := d.to[:0]
 		for _, e := range edges {
 			if e.lo > lo {
 				break
@@ -216,11 +225,16 @@ func (d *subsets) edges(at int, edges []edge) {
 				to = append(to, e.to)
 			}
 		}
+		d.to = to
 		if len(to) == 0 {
 			continue
 		}
-		slices.Sort(to)
-		add(lo, hi, d.intern(slices.Compact(to)))
+		if last < 0 || !slices.Equal(to, d.toLast) { // neighbours often lead to the same
+			d.toLast = append(d.toLast[:0], to...)
+			slices.Sort(to)
+			last = d.intern(slices.Compact(to))
+		}
+		add(lo, hi, last)
 	}
 	d.out[at].edges = res
 }

@@ -78,9 +78,10 @@ func (b *builder) look(n *rx) *look {
 type unlooked struct {
 	b, res *builder
 	looks  []*look
-	backs  []int32 // the lookbehinds, as indices of looks
-	all    int32   // see layers
-	index  map[string]int32
+	backs  []int32          // the lookbehinds, as indices of looks
+	all    int32            // see layers
+	plain  []int32          // one more than the state of the result for a state and its flags, without lookarounds; 0: none yet
+	index  map[string]int32 // of the others
 	list   []lookAt
 	key    []byte
 }
@@ -101,7 +102,7 @@ type ahead struct{ look, at, dfa int32 }
 // all, from which every text is accepted, stays one state, but for lookaheads that are not
 // decided.
 func (b *builder) layers(start, all int32, looks []*look) (res *builder, from, newAll int32) {
-	u := &unlooked{b: b, res: newBuilder(nil, 4*dfaLimit, b.meter), looks: looks, all: all, index: make(map[string]int32)}
+	u := &unlooked{b: b, res: newBuilder(nil, 4*dfaLimit, b.meter), looks: looks, all: all, plain: make([]int32, 4*len(b.states)), index: make(map[string]int32)}
 	first := lookAt{s: start}
 	for i, l := range looks {
 		if !l.back {
@@ -120,14 +121,13 @@ func (b *builder) layers(start, all int32, looks []*look) (res *builder, from, n
 	}
 	newAll = -1
 	if all >= 0 {
-		if s, ok := u.index[u.keyOf(lookAt{s: all, read: true})]; ok {
-			newAll = s
-		}
+		newAll = *u.plainAt(lookAt{s: all, read: true}) - 1
 	}
 	return u.res, from, newAll
 }
 
-func (u *unlooked) keyOf(a lookAt) string {
+// flags are a.read and a.over as a number.
+func (a lookAt) flags() byte {
 	flags := byte(0)
 	if a.read {
 		flags |= 1
@@ -135,7 +135,14 @@ func (u *unlooked) keyOf(a lookAt) string {
 	if a.over {
 		flags |= 2
 	}
-	k := append(u.key[:0], flags)
+	return flags
+}
+
+// plainAt is the place for a, which has no lookarounds, in u.plain.
+func (u *unlooked) plainAt(a lookAt) *int32 { return &u.plain[4*int(a.s)+int(a.flags())] }
+
+func (u *unlooked) keyOf(a lookAt) string {
+	k := append(u.key[:0], a.flags())
 	k = binary.AppendVarint(k, int64(a.s))
 	k = binary.AppendUvarint(k, uint64(len(a.back)))
 	for _, s := range a.back {
@@ -153,15 +160,27 @@ func (u *unlooked) place(a lookAt) int32 {
 	if a.s == u.all { // no assertion follows
 		a.read, a.back = true, nil
 	}
+	if len(a.back)+len(a.ahead) == 0 {
+		at := u.plainAt(a)
+		if *at == 0 {
+			*at = u.add(a) + 1
+		}
+		return *at - 1
+	}
 	key := u.keyOf(a)
 	s, ok := u.index[key]
 	if !ok {
-		u.b.spend(8 * (1 + len(a.back) + len(a.ahead)))
-		s = u.res.state()
+		s = u.add(a)
 		u.index[key] = s
-		u.list = append(u.list, a)
 	}
 	return s
+}
+
+// add makes a state of the result for a.
+func (u *unlooked) add(a lookAt) int32 {
+	u.b.spend(8 * (1 + len(a.back) + len(a.ahead)))
+	u.list = append(u.list, a)
+	return u.res.state()
 }
 
 func (u *unlooked) expand(a lookAt) {
