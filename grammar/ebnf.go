@@ -174,6 +174,7 @@ func (p *ebnf) lookahead() {
 }
 
 func (p *ebnf) atom() *expr {
+	p.b.spend(1)
 	switch {
 	case p.eat("("):
 		n := p.alt()
@@ -257,6 +258,7 @@ func (p *ebnf) class() runeSet {
 		return r
 	}
 	for !p.eat("]") {
+		p.b.spend(1)
 		lo := char()
 		hi := lo
 		if p.peek() == '-' && p.i+1 < len(p.s) && p.s[p.i+1] != ']' {

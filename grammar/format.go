@@ -84,11 +84,11 @@ var formatDFAs = sync.OnceValue(func() map[string]*dfa {
 	b := newBuilder(nil, 0, unmetered())
 	for _, name := range formatNames {
 		f := formats[name]
-		d, ok := regexDFA(parseRegex(f.is), false, b)
+		d, ok := regexDFA(parseRegex(f.is, b.meter), false, b)
 		for _, not := range f.not {
 			if ok {
 				var out *dfa
-				if out, ok = regexDFA(parseRegex(not), true, b); ok {
+				if out, ok = regexDFA(parseRegex(not, b.meter), true, b); ok {
 					d, ok = d.minus(out)
 				}
 			}
@@ -116,7 +116,7 @@ func wideFormatDFA(name string) *dfa {
 	if wide == "" {
 		return allDFA()
 	}
-	d, ok := regexDFA(parseRegex(wide), false, newBuilder(nil, 0, unmetered()))
+	d, ok := regexDFA(parseRegex(wide, unmetered()), false, newBuilder(nil, 0, unmetered()))
 	if !ok {
 		panic("grammar: the format " + name + " needs too many states")
 	}

@@ -44,7 +44,7 @@ func parseLarkPart(bare string, from, to, depth int, b *builder) *definitions {
 		l.item()
 	}
 	for _, m := range l.imports {
-		l.defs.define(m.here, &expr{kind: exprRegex, re: parseRegex(larkCommon[m.name])}, m.at)
+		l.defs.define(m.here, &expr{kind: exprRegex, re: parseRegex(larkCommon[m.name], b.meter)}, m.at)
 	}
 	skip := &expr{kind: exprSeq}
 	if len(l.skip) > 0 {

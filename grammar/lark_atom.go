@@ -8,6 +8,7 @@ import (
 )
 
 func (l *lark) atom() *expr {
+	l.b.spend(1)
 	at := l.i
 	switch {
 	case l.eat("("):
@@ -309,7 +310,7 @@ func (p *scanner) parseRegex(text, flags string, rust bool, at int) *rx {
 			panic(r)
 		}
 	}()
-	n := (&rxParser{s: []rune(text), dotAll: strings.Contains(flags, "s"), rust: rust}).parse()
+	n := (&rxParser{s: []rune(text), dotAll: strings.Contains(flags, "s"), rust: rust, meter: p.b.meter}).parse()
 	if n.contains(func(n *rx) bool { return n.kind == rxLook }) {
 		fail(ErrUnsupported, "", "regular expression: lookaround is not supported in a grammar")
 	}

@@ -36,12 +36,12 @@ const maxRepeat = 100_000
 // parseRegex reads an ECMAScript regular expression. What is not regular (back-references)
 // or depends on flags is refused. As with ECMAScript's u flag, \d and
 // \w are ASCII and \s is Unicode. Python's (?P<name>) is a group as well. Non-greedy
-// quantifiers match the same texts as greedy ones.
-func parseRegex(s string) *rx {
+// quantifiers match the same texts as greedy ones. Its work is spent from m.
+func parseRegex(s string, m *meter) *rx {
 	if !utf8.ValidString(s) {
 		fail(ErrInvalid, "", "a regular expression must be UTF-8")
 	}
-	return (&rxParser{s: []rune(s)}).parse()
+	return (&rxParser{s: []rune(s), meter: m}).parse()
 }
 
 type rxParser struct {
@@ -50,6 +50,9 @@ type rxParser struct {
 	depth  int
 	dotAll bool // . matches line ends
 	rust   bool // as in Rust: . matches \r, and \d, \w and \s are Unicode's
+
+	meter      *meter
+	properties map[string]runeSet // those that were read, by name; negated ones with ^ before it
 }
 
 func (p *rxParser) parse() *rx {
@@ -181,6 +184,7 @@ func (p *rxParser) number() (int32, bool) {
 }
 
 func (p *rxParser) atom() *rx {
+	p.meter.spend(1)
 	c := p.s[p.i]
 	p.i++
 	switch c {
@@ -444,6 +448,27 @@ func (p *rxParser) property(not bool) runeSet {
 	}
 	name := string(p.s[start:p.i])
 	p.i++
+	key := name
+	if not {
+		key = "^" + name
+	}
+	set, ok := p.properties[key]
+	if !ok {
+		set = p.propertySet(name)
+		if not {
+			set = set.invert()
+		}
+		p.meter.spend(len(set))
+		if p.properties == nil {
+			p.properties = make(map[string]runeSet)
+		}
+		p.properties[key] = set
+	}
+	return set
+}
+
+// propertySet is the set of the characters with a property of Unicode.
+func (p *rxParser) propertySet(name string) runeSet {
 	key, value, both := strings.Cut(name, "=")
 	var t *unicode.RangeTable
 	switch {
@@ -463,9 +488,6 @@ func (p *rxParser) property(not bool) runeSet {
 	case set == nil:
 		p.refuse(`\p{` + name + `}`)
 	}
-	if not {
-		return set.invert()
-	}
 	return set
 }
 
@@ -484,12 +506,21 @@ func category(name string) *unicode.RangeTable {
 	return unicode.Categories[name]
 }
 
+// joinRanges is the number of ranges of a class that may repeat others of it.
+const joinRanges = 4096
+
 // class reads a class after its opening bracket.
 func (p *rxParser) class() runeSet {
 	not := p.eat("^")
 	var set runeSet
+	joinAt := joinRanges
 	for !p.eat("]") {
+		if len(set) > joinAt { // a property of Unicode has hundreds of ranges, and may be there many times
+			set = set.normal()
+			joinAt = 2*len(set) + joinRanges
+		}
 		lo := p.classAtom()
+		p.meter.spend(1 + len(lo))
 		if p.peek() != '-' || p.i+1 >= len(p.s) || p.s[p.i+1] == ']' {
 			set = append(set, lo...)
 			continue

@@ -28,7 +28,7 @@ func TestLookaround(t *testing.T) {
 	}
 	texts := textsByLength(golden.Length, alphabet)
 	for pattern, want := range golden.Cases {
-		d, ok := regexDFA(parseRegex(pattern), true, newBuilder(nil, 1<<20, unmetered()))
+		d, ok := regexDFA(parseRegex(pattern, unmetered()), true, newBuilder(nil, 1<<20, unmetered()))
 		if !ok {
 			t.Errorf("%s: too many states", pattern)
 			continue
@@ -90,7 +90,7 @@ func TestRepetitionsAtTheEnds(t *testing.T) {
 	texts := textsByLength(6, []string{"a", "b", "x"})
 	for _, p := range []string{`a{1,3}x`, `xa{2,3}`, `a*x|b{2,}`, `(?:a*)(?:b{0,2})`, `a{0,2}b{0,2}x(?:ab){1,3}`, `^a{1,2}x`, `a{1,2}$`, `a{1,2}^`, `$a*`, `(?:^a){0,2}b`,
 		`b(?:a$){0,2}`, `\bx{1,2}`, `x{1,2}\B`, `(?:a{1,2}|x)+b`, `(?:\ba|b){1,2}x`, `a{0}`, `(?:a{2}){1,2}`} {
-		d, ok := regexDFA(parseRegex(p), true, newBuilder(nil, 1<<20, unmetered()))
+		d, ok := regexDFA(parseRegex(p, unmetered()), true, newBuilder(nil, 1<<20, unmetered()))
 		if !ok {
 			t.Fatal(p)
 		}
@@ -102,7 +102,7 @@ func TestRepetitionsAtTheEnds(t *testing.T) {
 		}
 	}
 	for _, p := range []string{`[a-z]{1,3000}x`, `(a|b){1,20000}`, `.{0,90000}x.*`} {
-		if d, ok := regexDFA(parseRegex(p), true, newBuilder(nil, 1<<20, unmetered())); !ok || len(d.states) > 50 {
+		if d, ok := regexDFA(parseRegex(p, unmetered()), true, newBuilder(nil, 1<<20, unmetered())); !ok || len(d.states) > 50 {
 			t.Errorf("%s: too many states", p)
 		}
 	}

@@ -186,7 +186,7 @@ func regexDFA(n *rx, search bool, outer *builder) (d *dfa, ok bool) {
 
 // regexRule lowers a regular expression that must match a whole text.
 func (b *builder) regexRule(pattern string) int32 {
-	n := parseRegex(pattern)
+	n := parseRegex(pattern, b.meter)
 	r := b.rule()
 	core, _, _, ok := anchored(n)
 	if ok {

@@ -95,7 +95,7 @@ func newSchemas(b *builder, schema any, path string, o Options) *schemas {
 
 // whitespace returns a fragment for the pattern of what may be between JSON's tokens.
 func (b *builder) whitespace(pattern string) frag {
-	n := parseRegex(pattern)
+	n := parseRegex(pattern, b.meter)
 	d, ok := regexDFA(n, false, b)
 	if !ok {
 		fail(ErrTooComplex, "", "whitespace_pattern is too complex")

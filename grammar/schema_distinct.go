@@ -339,12 +339,12 @@ func (c *textCollector) include(d *dfa, ok bool) {
 // plainNumbers are the numbers in the spelling that is compared: without exponent,
 // trailing zeros and -0.
 var plainNumbers = sync.OnceValue(func() *dfa {
-	d, _ := regexDFA(parseRegex(`-?(0\.[0-9]*[1-9]|[1-9][0-9]*(\.[0-9]*[1-9])?)|0`), false, newBuilder(nil, 1000, unmetered()))
+	d, _ := regexDFA(parseRegex(`-?(0\.[0-9]*[1-9]|[1-9][0-9]*(\.[0-9]*[1-9])?)|0`, unmetered()), false, newBuilder(nil, 1000, unmetered()))
 	return d
 })
 
 var plainIntegers = sync.OnceValue(func() *dfa {
-	d, _ := regexDFA(parseRegex(`-?[1-9][0-9]*|0`), false, newBuilder(nil, 1000, unmetered()))
+	d, _ := regexDFA(parseRegex(`-?[1-9][0-9]*|0`, unmetered()), false, newBuilder(nil, 1000, unmetered()))
 	return d
 })
 

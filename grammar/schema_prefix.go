@@ -63,7 +63,7 @@ func (b *builder) schemaAfter(schema any, text string, o Options) (*prefixed, in
 
 // shortestBlank is the shortest text that the pattern of white space matches.
 func (b *builder) shortestBlank(pattern string) string {
-	d, ok := regexDFA(parseRegex(pattern), false, b)
+	d, ok := regexDFA(parseRegex(pattern, b.meter), false, b)
 	if !ok {
 		fail(ErrTooComplex, "", "whitespace_pattern is too complex")
 	}

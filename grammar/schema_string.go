@@ -21,14 +21,14 @@ func (s *schemas) pattern(p, path string) *language {
 	name := "p:" + p
 	l := s.languages[name]
 	if l == nil {
-		l = &language{name: name, ast: parseAt(p, path)}
+		l = &language{name: name, ast: parseAt(p, path, s.b.meter)}
 		s.languages[name] = l
 	}
 	return l
 }
 
 // parseAt is parseRegex with the path of the keyword in its refusals.
-func parseAt(p, path string) *rx {
+func parseAt(p, path string, m *meter) *rx {
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
@@ -39,7 +39,7 @@ func parseAt(p, path string) *rx {
 			panic(r)
 		}
 	}()
-	return parseRegex(p)
+	return parseRegex(p, m)
 }
 
 // format is the language of a format, or nil if JSON Schema does not define it. Such a

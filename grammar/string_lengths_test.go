@@ -23,7 +23,7 @@ func TestCountedStrings(t *testing.T) {
 	texts := allTexts(5, "a", "b", "@", `"`, "é", "\n")
 	given := 0
 	for _, pattern := range lengthPatterns {
-		d, ok := regexDFA(parseRegex(pattern), true, newBuilder(nil, 1<<20, unmetered()))
+		d, ok := regexDFA(parseRegex(pattern, unmetered()), true, newBuilder(nil, 1<<20, unmetered()))
 		if !ok {
 			t.Fatal(pattern)
 		}
@@ -238,7 +238,7 @@ func TestRandomCountedStrings(t *testing.T) {
 	counted := 0
 	for range 150 {
 		pattern := "^" + randomPattern(rng, 4) + "$"
-		d, ok := regexDFA(parseRegex(pattern), true, newBuilder(nil, 1<<20, unmetered()))
+		d, ok := regexDFA(parseRegex(pattern, unmetered()), true, newBuilder(nil, 1<<20, unmetered()))
 		if !ok {
 			t.Fatal(pattern)
 		}

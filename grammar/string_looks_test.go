@@ -32,7 +32,7 @@ func TestLengthsForLooks(t *testing.T) {
 		`^(?=.{2,5}$)[a-z]*`:        {},
 		`^(?=.{2,5}$)(?=a)[a-z]*$`:  {},
 	} {
-		if rest, lo, hi := parseRegex(pattern).lengthLook(); (rest != nil) != (want[1] > 0) || rest != nil && (lo != want[0] || hi != want[1]) {
+		if rest, lo, hi := parseRegex(pattern, unmetered()).lengthLook(); (rest != nil) != (want[1] > 0) || rest != nil && (lo != want[0] || hi != want[1]) {
 			t.Errorf("%s: %d to %d, %t", pattern, lo, hi, rest != nil)
 		}
 	}

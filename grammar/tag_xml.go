@@ -135,7 +135,7 @@ func (x *xmlParameters) name(name string) string {
 // undeclaredNames are the names of names (nil: all) that are identifiers, as xgrammar has
 // them.
 func (x *xmlParameters) undeclaredNames(names *dfa) *dfa {
-	d, ok := regexDFA(parseRegex("[a-zA-Z_][a-zA-Z0-9_]*"), false, x.b)
+	d, ok := regexDFA(parseRegex("[a-zA-Z_][a-zA-Z0-9_]*", x.b.meter), false, x.b)
 	if ok && names != nil {
 		d, ok = d.intersect(names)
 	}
