@@ -329,10 +329,11 @@ var allDFA = sync.OnceValue(func() *dfa {
 })
 
 // wordsDFA is the language of the given words. It reports false if it would have
-// more than dfaLimit states.
-func wordsDFA(words []string) (*dfa, bool) {
+// more than dfaLimit states. Its work is spent from m.
+func wordsDFA(words []string, m *meter) (*dfa, bool) {
 	res := &dfa{states: []state{{}}, all: -1}
 	for _, w := range words {
+		m.spend(1 + len(w))
 		s := int32(0)
 		for i := range len(w) {
 			to := res.next(s, w[i])

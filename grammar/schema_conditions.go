@@ -43,6 +43,7 @@ func (p nodeParser) dependencies(key string) {
 	if !ok {
 		p.bad(key, "an object")
 	}
+	p.n.also = slices.Clip(p.n.also) // the first append copies it
 	for _, name := range o.keys {
 		p.d.spend(1)
 		switch v := o.m[name].(type) {
@@ -100,5 +101,5 @@ func (p nodeParser) dependency(key, name string, others []string, schema any) {
 			n.also = []any{schema}
 		}
 	})
-	p.n.also = append(slices.Clip(p.n.also), p.d.any(path, absent, present))
+	p.n.also = append(p.n.also, p.d.any(path, absent, present))
 }

@@ -412,7 +412,7 @@ func (c *textCollector) texts(path string) *valueTexts {
 	for i, name := range c.order {
 		list[i] = c.words[name]
 	}
-	c.include(wordsDFA(list))
+	c.include(wordsDFA(list, c.s.b.meter))
 	var d *dfa
 	if !c.big {
 		c.b.accept(c.end)

@@ -112,7 +112,7 @@ func (s *schemas) without(words []string) *language {
 	c := s.languages[name]
 	if c == nil {
 		c = &language{name: name, big: true}
-		if d, ok := wordsDFA(words); ok {
+		if d, ok := wordsDFA(words, s.b.meter); ok {
 			s.b.spend(4 * len(d.states))
 			if rest, ok := allDFA().minus(d); ok {
 				c.dfa, c.big = rest, false

@@ -75,6 +75,7 @@ func (e *expansion) grow(have alternative, set []any, open []choice) {
 	c := open[0]
 	open = open[1:]
 	if !c.one && slices.ContainsFunc(c.from, func(v any) bool {
+		e.s.b.spend(1)
 		n := e.s.d.node(v)
 		return n == e.s.d.trueSchema || slices.Contains(have, n)
 	}) {

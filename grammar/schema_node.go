@@ -416,9 +416,9 @@ func (p nodeParser) objects() {
 	}
 	switch l := p.o.m["required"].(type) {
 	case []any:
-		p.d.spend(len(l))
-		listed := make(map[string]bool, len(l))
+		listed := make(map[string]bool)
 		for _, e := range l {
+			p.d.spend(1)
 			s, ok := e.(string)
 			if !ok {
 				p.bad("required", "a list of names")
@@ -446,6 +446,7 @@ func (p nodeParser) each(key string, f func(name string, v any)) {
 		p.bad(key, "an object of schemas")
 	}
 	for _, name := range o.keys {
+		p.d.spend(1)
 		switch o.m[name].(type) {
 		case bool, *object:
 		default:

@@ -75,7 +75,7 @@ func (s *schemas) members(a alternative) *members {
 // under are the schemas that hold for the value of property name.
 func (s *schemas) under(a alternative, name string) []any {
 	var set []any
-	s.b.spend(len(a) / 4)
+	s.b.spend(1 + len(a)/4)
 	for _, n := range a {
 		set = append(set, s.underNode(n, name)...)
 	}
@@ -184,7 +184,7 @@ func (c *nameClasses) names(m *members) *dfa {
 	for i, p := range m.declared {
 		list[i] = p.name
 	}
-	words, ok := wordsDFA(list)
+	words, ok := wordsDFA(list, c.s.b.meter)
 	if !ok {
 		fail(ErrTooComplex, c.a[0].path, "too many properties")
 	}

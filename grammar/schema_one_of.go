@@ -74,6 +74,10 @@ func (o *oneOf) overlap() (i, j int, ok bool) {
 	return i, j, ok
 }
 
+// pairWork is the work of telling two alternatives apart, beside what is spent for it in
+// other places.
+const pairWork = 20
+
 // overlaps calls f for the pairs of alternatives, j before i, that may match the same value,
 // until it returns false.
 func (o *oneOf) overlaps(f func(i, j int) bool) {
@@ -97,6 +101,7 @@ func (o *oneOf) overlaps(f func(i, j int) bool) {
 			before = slices.Compact(before)
 		}
 		for _, j := range before {
+			o.s.b.spend(pairWork)
 			if !o.s.empty(append(o.with, o.of[i], o.of[j])) && !f(i, j) {
 				return
 			}

@@ -88,7 +88,7 @@ func (s *schemas) witnessNames(p *someProperty) *dfa {
 		names = s.combine(names, s.search(t, p.path), true, p.path)
 	}
 	if len(p.notNames) > 0 {
-		words, ok := wordsDFA(p.notNames)
+		words, ok := wordsDFA(p.notNames, s.b.meter)
 		if !ok {
 			fail(ErrTooComplex, p.path, "too many names")
 		}

@@ -352,7 +352,7 @@ func (s *schemas) namesOf(a alternative, path string) *dfa {
 				words = append(words, w)
 			}
 		}
-		d, ok := wordsDFA(words)
+		d, ok := wordsDFA(words, s.b.meter)
 		if !ok {
 			fail(ErrTooComplex, path, "too many names")
 		}

@@ -144,7 +144,7 @@ func (s *schemas) localTexts(n *schemaNode) *dfa {
 			words = append(words, w)
 		}
 	}
-	listed, ok := wordsDFA(words)
+	listed, ok := wordsDFA(words, s.b.meter)
 	if !ok {
 		return nil
 	}

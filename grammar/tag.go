@@ -87,6 +87,7 @@ func (t *tags) legacy(root *object) tagNode {
 	n := tagNode{o: root}
 	list := []any{}
 	for i, v := range n.list("structures") {
+		t.b.spend(1)
 		s, ok := v.(*object)
 		if !ok {
 			fail(ErrInvalid, stepIndex(stepPath(n.path, "structures"), i), "must be an object")
@@ -324,6 +325,7 @@ func (t *tags) tagNodes(n tagNode) []tagNode {
 	l := n.list("tags")
 	res := make([]tagNode, len(l))
 	for i, v := range l {
+		t.b.spend(1)
 		res[i] = t.node(v, stepIndex(stepPath(n.path, "tags"), i))
 		if res[i].kind != "tag" {
 			fail(ErrInvalid, res[i].path, "must be a tag")
@@ -363,9 +365,10 @@ func (t *tags) triggered(from int32, n tagNode) int32 {
 // be long, so the beginnings of a tag are looked up among the triggers, by the lengths that
 // triggers have.
 func (t *tags) byTrigger(list []tagNode, triggers []string) [][]tagNode {
-	at := make(map[string][]int, len(triggers))
+	at := make(map[string][]int)
 	var lengths []int
 	for i, s := range triggers {
+		t.b.spend(1)
 		at[s] = append(at[s], i)
 		lengths = append(lengths, len(s))
 	}
