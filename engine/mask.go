@@ -15,6 +15,7 @@ type constraint struct {
 	pool *maskPool
 	kin  *kinship
 	pace func(waiting bool) bool // keepPace, as a value that is allocated once
+	loop loopFill
 
 	// Of the loop, or of the worker while state is maskQueued or maskFilling.
 	row   []uint32 // the tokens that may come next, if state is maskFilled and err is nil
@@ -81,6 +82,30 @@ func (c *constraint) fill() {
 	if c.err = c.acceptToken(); c.err == nil {
 		c.err = c.mask.Fill(c.row, c.pace)
 	}
+}
+
+// loopFill is what the loop notes of the fills that it does itself.
+type loopFill struct {
+	pace   func(waiting bool) bool // keepLoopPace; nil: not allocated yet
+	began  time.Duration
+	gaveUp bool
+}
+
+// fillInLoop is fill in the loop, which holds up everybody. It reports false if that takes
+// longer than it should have, or has to wait for another fill; then there is no row.
+func (c *constraint) fillInLoop() bool {
+	if c.loop.pace == nil {
+		c.loop.pace = c.keepLoopPace
+	}
+	c.loop.began, c.loop.gaveUp = c.pool.clock(), false
+	c.err = c.mask.Fill(c.row, c.loop.pace)
+	return !c.loop.gaveUp
+}
+
+// keepLoopPace is what a fill in the loop calls while it works.
+func (c *constraint) keepLoopPace(waiting bool) (goOn bool) {
+	c.loop.gaveUp = c.loop.gaveUp || waiting || c.pool.clock()-c.loop.began > loopSlice
+	return !c.loop.gaveUp
 }
 
 // request lets the row be filled. It may not have been requested already. The workers begin
@@ -167,8 +192,13 @@ func (e *Engine) takeMasks(s *stepData, words int) (late, patient int) {
 		}
 		k := m.c.constraint
 		if k.quick && k.state.CompareAndSwap(maskQueued, maskFilling) {
-			k.fill()
-			k.state.Store(maskFilled)
+			if k.quick = k.fillInLoop(); k.quick {
+				k.state.Store(maskFilled)
+			} else { // a worker may have taken it off the queue meanwhile, and left it to the loop
+				k.state.Store(maskQueued)
+				e.masks.add(k)
+				e.masks.kick()
+			}
 		}
 		switch {
 		case k.state.Load() != maskFilled:
@@ -197,6 +227,7 @@ const (
 	requestWait    = 4 * time.Millisecond   // what a request may cost at once
 	requestPart    = 16                     // and one part in so many of its time
 	overdue        = 10 * time.Millisecond  // a fill that has not called its pace for so long is left alone
+	loopSlice      = time.Millisecond       // what a fill may work in the loop, if it was expected to be quick
 	laneSlice      = time.Millisecond       // what a fill may work before it goes to the slow lane, and each piece there
 	quickAgain     = laneSlice / 4          // a fill in the slow lane that takes less ends the suspicion
 	maxDisplaced   = 8                      // fills that do not call their pace

@@ -201,7 +201,15 @@ func (c *constraint) keepPace(waiting bool) (goOn bool) {
 // enterLane moves a fill to the slow lane and waits for its turn there. Another worker takes
 // the place of its worker.
 func (p *maskPool) enterLane(c *constraint) {
+	p.makeSlow(c)
+	p.lane.Lock()
+	c.work.began = p.clock()
+}
+
+// makeSlow moves c from the workers that count to the slow lane.
+func (p *maskPool) makeSlow(c *constraint) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	if c.work.displaced {
 		p.mu.displaced--
 	} else {
@@ -212,9 +220,6 @@ func (p *maskPool) enterLane(c *constraint) {
 		p.overruns.Add(1)
 	}
 	p.startWorker()
-	p.mu.Unlock()
-	p.lane.Lock()
-	c.work.began = p.clock()
 }
 
 // displace finds fills that have not called their pace for long and stops counting their

@@ -351,3 +351,73 @@ func TestLateMaskAndItsStep(t *testing.T) {
 		}
 	}
 }
+
+// quickMask is a mask whose fills are expected to be quick.
+type quickMask struct{ scriptedMask }
+
+func (*quickMask) Quick(int32) bool { return true }
+
+// TestFillsOfTheLoop: a row that is expected to be filled quickly is filled by the loop, however
+// often that calls its pace and however long ago a worker has filled the row before. If it has to
+// wait or takes long, a worker does it.
+func TestFillsOfTheLoop(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		work    func(first bool, pace func(bool) bool) bool
+		inLoop  bool
+		dropped bool // a worker meets the row while the loop fills it
+	}{
+		{"quick", func(_ bool, pace func(bool) bool) bool { return pace(false) && pace(false) }, true, false},
+		{"waiting", func(first bool, pace func(bool) bool) bool { return pace(first) }, false, false},
+		{"long", func(first bool, pace func(bool) bool) bool {
+			if first {
+				time.Sleep(2 * loopSlice)
+			}
+			return pace(false)
+		}, false, false},
+		{"long, and off the queue", func(first bool, pace func(bool) bool) bool {
+			if first {
+				time.Sleep(2 * loopSlice)
+			}
+			return pace(false)
+		}, false, true},
+	} {
+		e := New(Config{}, nil)
+		e.spec = backend.Spec{VocabSize: 64}
+		pt := &poolTest{T: t, maskPool: e.masks}
+		fills := 0
+		mask := &quickMask{}
+		mask.fill = func(pace func(bool) bool) error {
+			fills++
+			if c.dropped && fills == 1 {
+				e.masks.mu.Lock()
+				e.masks.next()
+				e.masks.mu.Unlock()
+			}
+			if !c.work(fills == 1, pace) {
+				return errors.New("abandoned")
+			}
+			return nil
+		}
+		k := &constraint{mask: mask, pool: e.masks, kin: &kinship{}, token: -1}
+		k.pace = k.keepPace
+		s := &e.steps[0]
+		s.draws.Reset()
+		s.masked = s.masked[:0]
+		time.Sleep(2 * laneSlice) // began is long ago
+		e.addMask(s, &choice{constraint: k}, 0)
+		if late, _ := e.takeMasks(s, e.spec.MaskWords()); (late == 0) != c.inLoop {
+			t.Errorf("%s: %d rows are late", c.name, late)
+		}
+		if !c.inLoop {
+			pt.wait("a worker fills it", filled(k))
+			if late, _ := e.takeMasks(s, e.spec.MaskWords()); late != 0 || k.err != nil || fills != 2 {
+				t.Errorf("%s: late %d, error %v, %d fills", c.name, late, k.err, fills)
+			}
+		}
+		if !slices.Equal(s.draws.Masks, []uint32{7, 7}) {
+			t.Errorf("%s: the mask is %x", c.name, s.draws.Masks)
+		}
+		e.masks.close()
+	}
+}
