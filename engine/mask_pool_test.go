@@ -361,6 +361,7 @@ func (*quickMask) Quick(int32) bool { return true }
 // often that calls its pace and however long ago a worker has filled the row before. If it has to
 // wait or takes long, a worker does it.
 func TestFillsOfTheLoop(t *testing.T) {
+	var clock fakeClock
 	for _, c := range []struct {
 		name    string
 		work    func(first bool, pace func(bool) bool) bool
@@ -371,19 +372,19 @@ func TestFillsOfTheLoop(t *testing.T) {
 		{"waiting", func(first bool, pace func(bool) bool) bool { return pace(first) }, false, false},
 		{"long", func(first bool, pace func(bool) bool) bool {
 			if first {
-				time.Sleep(2 * loopSlice)
+				clock.advance(2 * loopSlice)
 			}
 			return pace(false)
 		}, false, false},
 		{"long, and off the queue", func(first bool, pace func(bool) bool) bool {
 			if first {
-				time.Sleep(2 * loopSlice)
+				clock.advance(2 * loopSlice)
 			}
 			return pace(false)
 		}, false, true},
 	} {
 		e := New(Config{}, nil)
-		e.spec = backend.Spec{VocabSize: 64}
+		e.spec, e.masks.clock = backend.Spec{VocabSize: 64}, clock.read
 		pt := &poolTest{T: t, maskPool: e.masks}
 		fills := 0
 		mask := &quickMask{}
@@ -404,7 +405,7 @@ func TestFillsOfTheLoop(t *testing.T) {
 		s := &e.steps[0]
 		s.draws.Reset()
 		s.masked = s.masked[:0]
-		time.Sleep(2 * laneSlice) // began is long ago
+		clock.advance(2 * laneSlice) // began is long ago
 		e.addMask(s, &choice{constraint: k}, 0)
 		if late, _ := e.takeMasks(s, e.spec.MaskWords()); (late == 0) != c.inLoop {
 			t.Errorf("%s: %d rows are late", c.name, late)
