@@ -256,6 +256,7 @@ func TestMaskPoolDisplaces(t *testing.T) {
 		k := p.request(&kinship{}, rude)
 		stuck = append(stuck, k)
 		p.wait("it is being filled", func() bool { return k.state.Load() == maskFilling })
+		p.read(func() int { return 0 }) // from state to the time of its beginning, the worker holds the lock
 		p.clock.advance(overdue - 1)
 		if p.displace(); k.kin.slow.Load() {
 			t.Fatal("a fill was displaced too early")
@@ -368,7 +369,10 @@ func TestFillsOfTheLoop(t *testing.T) {
 		inLoop  bool
 		dropped bool // a worker meets the row while the loop fills it
 	}{
-		{"quick", func(_ bool, pace func(bool) bool) bool { return pace(false) && pace(false) }, true, false},
+		{"quick", func(_ bool, pace func(bool) bool) bool {
+			pace(false)
+			return pace(false)
+		}, true, false},
 		{"waiting", func(first bool, pace func(bool) bool) bool { return pace(first) }, false, false},
 		{"long", func(first bool, pace func(bool) bool) bool {
 			if first {
