@@ -79,8 +79,9 @@ type Mask interface {
 	// the output may end, and clears all others. row has backend.Spec.MaskWords words.
 	// Its error ends the request. A fill that can take long calls pace often, at least
 	// every millisecond, holding nothing that Quick and other masks need. pace may return
-	// late, and it returns false if nobody waits for the row any more; then Fill returns
-	// an error. A fill that waits for another one passes waiting.
+	// late, and it returns false if the fill is to end, because nobody waits for the row any
+	// more or it is to be filled elsewhere; then Fill returns an error, and may be called
+	// again. A fill that waits for another one passes waiting.
 	Fill(row []uint32, pace func(waiting bool) (goOn bool)) error
 	// Only is the next token if no other may come, else -1. It is called only if Quick(-1)
 	// is true, or after Fill, and has to be as quick then.

@@ -205,21 +205,6 @@ func (p *ebnf) atom() *expr {
 	return &expr{kind: exprRule, text: name, at: at}
 }
 
-func (p *ebnf) quoted() string {
-	var b strings.Builder
-	for !p.eat(`"`) {
-		r := p.rune()
-		switch r {
-		case '\n':
-			p.bad("a literal that does not end")
-		case '\\':
-			r = p.escape()
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
-
 // token reads <[id]> or <text>, and ! before it for all other tokens.
 func (p *ebnf) token() *expr {
 	n := &expr{kind: exprToken, at: p.i}

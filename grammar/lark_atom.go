@@ -259,21 +259,6 @@ func (l *lark) literal() *expr {
 	return &expr{kind: exprText, text: text}
 }
 
-func (l *lark) quoted() string {
-	var b strings.Builder
-	for !l.eat(`"`) {
-		r := l.rune()
-		switch r {
-		case '\n':
-			l.bad("a string that does not end")
-		case '\\':
-			r = l.escape()
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
-
 func (l *lark) regex() *expr {
 	at := l.i
 	l.i++

@@ -284,6 +284,22 @@ func (p *scanner) escape() rune {
 	return r
 }
 
+// quoted reads the rest of a string after its opening quotation mark.
+func (p *scanner) quoted() string {
+	var b strings.Builder
+	for !p.eat(`"`) {
+		r := p.rune()
+		switch r {
+		case '\n':
+			p.bad("a string that does not end")
+		case '\\':
+			r = p.escape()
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
 // braces reads {m}, {m,n}, {m,} or {,n} after the opening brace.
 func (p *scanner) braces(space func()) (lo, hi int32) {
 	space()

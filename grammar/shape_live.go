@@ -18,11 +18,11 @@ type known struct {
 	of *position
 
 	// live[h] are kinds of bytes of which all texts of up to h+1 bytes can follow without a
-	// pop of the base. They are looked for after nodes with enough nodes below them.
+	// pop of the base. Nodes of the trie ask for them; see liveAsked.
 	live   [liveBytes]uint64
-	asked  int32     // the nodes below those
-	search int32     // how many nodes must have asked for a search
-	char   charState // of those nodes
+	asked  int32     // how many nodes are below those that have asked
+	search int32     // how large asked must be for the next search
+	char   charState // of the nodes that ask
 
 	// See agreement.
 	other  *position
@@ -30,10 +30,13 @@ type known struct {
 }
 
 const (
-	liveBytes     = 32   // tokens of more bytes are walked
-	liveAsked     = 8192 // nodes below those that have asked so far, for a search
-	liveFirst     = 64   // nodes below the first one that asks
-	livePositions = 64   // that a search comes to
+	liveBytes     = 32   // what is more than so many bytes below a node is walked
+	livePositions = 64   // a search ends when it has come to more positions
+	liveFirst     = 64   // the first node that asks for a position has at least so many below it
+	liveAsked     = 8192 // a search is made when those that asked have so many below them together
+
+	// keptKnown is for how many positions a trieWalk keeps its memory for the next walk.
+	keptKnown = 1024
 )
 
 // knownOf is what w knows of s.
@@ -60,7 +63,9 @@ func (w *trieWalk) forgetKnown() {
 		k.of.known = nil
 		*k = known{}
 	}
-	w.known = w.known[:0]
+	if w.known = w.known[:0]; cap(w.known) > keptKnown {
+		w.known = nil
+	}
 }
 
 // allLive reports whether s can read all texts below node i without a pop of the base.
@@ -207,7 +212,7 @@ type liveTables struct {
 // kindClasses are the classes of the bytes of each kind of ASCII, and of each charState for
 // longCharKind after them. Those of number i are list[from[i]:from[i+1]].
 type kindClasses struct {
-	from [asciiKindsAtMost + noChar + 1]uint16
+	from [longCharKind + noChar + 1]uint16
 	list []kindClass
 }
 
@@ -226,6 +231,7 @@ func (m *machine) classesOf(kind int, char charState) []kindClass {
 	return m.live.kinds.list[m.live.kinds.from[kind]:m.live.kinds.from[kind+1]]
 }
 
+// kindClasses makes the table for n.
 func (n *network) kindClasses() *kindClasses {
 	k := new(kindClasses)
 	for i := range int(byteKinds) + int(noChar) {

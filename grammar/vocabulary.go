@@ -165,12 +165,13 @@ var byteKind, byteKinds = func() (of [256]uint8, n uint8) {
 	return of, n
 }()
 
+// The kinds of bytes beyond ASCII, after all those of ASCII.
 const (
-	asciiKindsAtMost = 62
-	longCharKind     = 62
-	noCharKind       = 63
+	longCharKind = 62 // in a character
+	noCharKind   = 63 // in none
 )
 
+// asciiKinds are the kinds of ASCII.
 var asciiKinds = uint64(1)<<byteKinds - 1
 
 // addDuplicate links two tokens of equal bytes, such as "{" and "<0x7B>" of a
