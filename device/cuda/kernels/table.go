@@ -162,13 +162,13 @@ func entries() []Entry {
 	}
 	for _, n := range GemmRows {
 		list = append(list, Entry{
-			Name: fmt.Sprintf("gemm_bf16_h%d", n), Flavour: SM90a, Threads: 160, Shared: fewShared("bf16", n), Grid: fmt.Sprintf("cdiv(n, 64), splits, cdiv(rows, %d)", n), Params: hopperParams,
+			Name: fmt.Sprintf("gemm_bf16_h%d", n), Flavour: SM90a, Threads: 160, Shared: swizzleRoom + fewShared("bf16", n), Grid: fmt.Sprintf("cdiv(n, 64), splits, cdiv(rows, %d)", n), Params: hopperParams,
 			Doc: fmt.Sprintf("gemm_bf16_n%d with wgmma. x is a tensor map of bf16 [buffer rows, k], boxes of 64 columns by %d rows, swizzle 128 B, zeros outside.", n, n),
 		})
 	}
 	for _, n := range []int{128, 256} {
 		e := Entry{
-			Name: fmt.Sprintf("gemm_bf16_h%d", n), Flavour: SM90a, Threads: 384, Shared: hopperStages * (2*BF16Tile + n*Tile*2), Grid: fmt.Sprintf("cdiv(n, 128), cdiv(rows, %d)", n), Params: hopperParams,
+			Name: fmt.Sprintf("gemm_bf16_h%d", n), Flavour: SM90a, Threads: 384, Shared: swizzleRoom + hopperStages*(2*BF16Tile+n*Tile*2), Grid: fmt.Sprintf("cdiv(n, 128), cdiv(rows, %d)", n), Params: hopperParams,
 			Doc: fmt.Sprintf("The same for many rows, bit for bit; boxes of %d rows; work and counters are not used.", n),
 		}
 		if n == 256 {
@@ -181,6 +181,10 @@ func entries() []Entry {
 
 // Tiles in flight: FEW_STAGES and WIDE_STAGES of src/gemm.cu, those of src/hgemm.cu.
 const fewStages, wideStages, hopperStages = 6, 3, 4
+
+// swizzleRoom is SWIZZLE_ROOM of src/hopper.h: dynamic shared memory begins anywhere, and
+// tiles that tensor copies write begin at the next multiple of 1024 bytes.
+const swizzleRoom = 1024
 
 func tileBytes(format string) int {
 	switch format {
@@ -221,12 +225,12 @@ func probes() []Entry {
 			Doc: "y float32 [n] = 2^x (0), 1/sqrt(x) (1) or 1/x (2), with the approximate instructions.",
 		},
 		{
-			Name: "probe_wgmma", Flavour: SM90a, Threads: 128, Shared: 2 * 128 * 128, Grid: "1",
+			Name: "probe_wgmma", Flavour: SM90a, Threads: 128, Shared: swizzleRoom + 2*128*128, Grid: "1",
 			Params: []Param{tmap("a"), tmap("b"), ptr("out"), i32("half"), i32("k0"), i32("k1")},
 			Doc:    "out float32 [64, 128] = rows [64*half, 64*half+64) of a times bᵀ over columns [16*k0, 16*k1) of 64; maps of bf16 [128, 64], boxes of 128 rows.",
 		},
 		{
-			Name: "probe_ring", Flavour: SM90a, Threads: 384, Shared: 4 * 128 * 128, Grid: "any",
+			Name: "probe_ring", Flavour: SM90a, Threads: 384, Shared: swizzleRoom + 4*128*128, Grid: "any",
 			Params: []Param{tmap("a"), tmap("b"), ptr("out"), i32("nk"), i32("mode"), i32("seed")},
 			Doc: "out float32 [block][128, 128] = a·bᵀ of bf16 [128, 64*nk] through a ring of two stages under random pauses; mode 0-3: one warp releases for its " +
 				"warpgroup, 4: every warp for itself; 1e30 where a wait was in vain.",

@@ -115,9 +115,12 @@ void launch(int gx, int gy, int gz, int threads, size_t shared, const std::funct
   for (int i = 0; i < threads; i++) order[i] = i;
   for (size_t i = 0; i < blocks.size(); i++) blocks[i] = i;
   if (seed) std::shuffle(blocks.begin(), blocks.end(), rng);
-  u8 *mem = (u8 *)aligned_alloc(1024, (shared + 1023) / 1024 * 1024);
+  shared += STATIC;
+  void *all = nullptr;
+  if (posix_memalign(&all, 1024, shared)) fail("no memory");
+  u8 *mem = (u8 *)all; // of this size exactly, for AddressSanitizer
   for (int at : blocks) {
-    if (shared) memset(mem, 0xff, shared);
+    memset(mem, 0xff, shared);
     if (__start_gksmem) memset(__start_gksmem, 0xff, __stop_gksmem - __start_gksmem);
     Block b{threads, threads, 0, 0, at % gx, at / gx % gy, at / gx / gy, gx, gy, mem, fibers.data(), warps.data(), &body};
     block = &b;

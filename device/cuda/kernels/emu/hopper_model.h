@@ -66,7 +66,7 @@ DEV void pause_ns(u32 ns) {
 DEV void tma2d(void *dst, const TMap *map, u64 *bar, int x, int y) {
   TMap t = *map;
   int w = (int)t.v[4], h = (int)t.v[5];
-  if ((u64)dst & 1023 || w != 64) emu::fail("a box of TMA must have 64 columns and start at a multiple of 1024 bytes");
+  if (smem_u32(dst) & 1023 || w != 64) emu::fail("a box of TMA must have 64 columns and start at a multiple of 1024 bytes");
   memset(dst, 0xff, (size_t)w * h * 2);
   int age = 0;
   emu::copies.push_back([=]() mutable -> bool {
@@ -83,7 +83,7 @@ DEV void tma2d(void *dst, const TMap *map, u64 *bar, int x, int y) {
   });
 }
 DEV void bulk_copy(void *dst, const void *src, u32 bytes, u64 *bar) {
-  if (((u64)dst | (u64)src | bytes) & 15) emu::fail("a bulk copy that is not in units of 16 bytes");
+  if ((smem_u32(dst) | (u64)src | bytes) & 15) emu::fail("a bulk copy that is not in units of 16 bytes");
   memset(dst, 0xff, bytes);
   int age = 0;
   emu::copies.push_back([=]() mutable -> bool {

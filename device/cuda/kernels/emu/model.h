@@ -43,6 +43,7 @@ struct Block {
   Warp *warps;
   const std::function<void()> *body;
 };
+constexpr int STATIC = 16;
 extern Block *block;
 extern Fiber *self;
 extern void *scheduler;
@@ -121,7 +122,8 @@ struct Registration {
   static void name
 #define REGISTER(name) static emu::Registration registered_##name(#name, name, name##_threads);
 #define SMEM static __attribute__((section("gksmem")))
-#define DYN_SMEM(name) u8 *name = emu::block->shared
+// As if each kernel had 16 bytes of static shared memory before it.
+#define DYN_SMEM(name) u8 *name = emu::block->shared + emu::STATIC
 #define UNROLL
 #define ROLLED
 #define TIDX (emu::self->tid)

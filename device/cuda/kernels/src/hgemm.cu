@@ -172,13 +172,13 @@ template <int N, int STAGES, bool RANGES> DEV void hopper_many(const TMap *x, vo
 #define HFEW(N) \
   KERNEL(gemm_bf16_h##N, 160, 2)(HGEMM_PARAMS) { \
     DYN_SMEM(sm); \
-    hopper_few<N>(&x, y, w, bias, work, counters, rows, n, k, ldy, splits, tiles, epilogue, sm); \
+    hopper_few<N>(&x, y, w, bias, work, counters, rows, n, k, ldy, splits, tiles, epilogue, swizzled(sm)); \
   } \
   REGISTER(gemm_bf16_h##N)
 #define HMANY(N, stages, ranges) \
   KERNEL(gemm_bf16_h##N, 384, 1)(HGEMM_PARAMS) { \
     DYN_SMEM(sm); \
-    hopper_many<N, stages, ranges>(&x, y, w, bias, rows, n, k, ldy, tiles, epilogue, sm); \
+    hopper_many<N, stages, ranges>(&x, y, w, bias, rows, n, k, ldy, tiles, epilogue, swizzled(sm)); \
   } \
   REGISTER(gemm_bf16_h##N)
 HFEW(8)

@@ -93,5 +93,8 @@ template <> struct Wgmma<256> {
 #else
 #include "../emu/hopper_model.h"
 #endif
+// The first address from p on where tiles with the swizzle of 128 bytes may lie: a multiple of 1024. What is behind p must be SWIZZLE_ROOM longer than the tiles.
+constexpr int SWIZZLE_ROOM = 1024;
+DEV u8 *swizzled(u8 *p) { return p + (-smem_u32(p) & (SWIZZLE_ROOM - 1)); }
 // Operands whose rows are 128 bytes, swizzled by 128, in groups of 8 rows 1024 bytes apart.
 DEV u64 wg_desc(const void *p) { return (u64)(smem_u32(p) & 0x3ffff) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62; }

@@ -10,7 +10,8 @@ constexpr int BOX = 128 * 128; // bytes of 128 rows by 64 columns
 // d float32 [64, 128] = rows [64 half, 64 half + 64) of a · bᵀ over k-steps
 // [k0, k1) of the first box of 128 rows by 64 columns of each map.
 KERNEL(probe_wgmma, 128, 1)(TMAP_PARAM a, TMAP_PARAM b, float *out, int half, int k0, int k1) {
-  DYN_SMEM(sm);
+  DYN_SMEM(memory);
+  u8 *sm = swizzled(memory);
   SMEM u64 bar[1];
   if (TIDX == 0) {
     mbar_init(bar, 1);
@@ -44,7 +45,8 @@ REGISTER(probe_wgmma)
 // out, float32 [128, 128], must be a · bᵀ, whatever the pauses. A wait in vain
 // ends after some time and leaves 1e30.
 KERNEL(probe_ring, 384, 1)(TMAP_PARAM a, TMAP_PARAM b, float *out, int nk, int mode, i32 seed) {
-  DYN_SMEM(sm);
+  DYN_SMEM(memory);
+  u8 *sm = swizzled(memory);
   SMEM u64 full[2], empty[2];
   int tid = TIDX, wg = tid >> 7, warp = tid >> 5 & 3;
   if (tid == 0) {
