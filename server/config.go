@@ -6,8 +6,11 @@ import (
 	"time"
 
 	"weir/api"
+	"weir/calls"
 	"weir/feedback"
 	"weir/internal/memory"
+	"weir/objects"
+	"weir/queues"
 	"weir/server/openai"
 	"weir/server/recording"
 	"weir/server/trajectoryapi"
@@ -23,11 +26,20 @@ type Config struct {
 	// Feedback is what /feedback/ is about; nil: there is no such path. Whoever
 	// opened its database closes it, after Shutdown.
 	Feedback     *feedback.Store
+	Weave        Weave
 	Trajectories Trajectories // what is below /v1/preview/models
 
 	// Functions says where functions are, and which of those that are not there
 	// unless asked for.
 	Functions Functions
+}
+
+// Weave is what the functions of W&B Weave beside feedback are about; nil: there are none.
+// Whoever opened the database closes it, after Shutdown.
+type Weave struct {
+	Calls   *calls.Store
+	Objects *objects.Store
+	Queues  *queues.Store
 }
 
 // Answers say how requests of the OpenAI interface are answered.

@@ -55,6 +55,9 @@ func (s *Server) stores() map[string]func() metrics.Store {
 	if b := s.cfg.Feedback; b != nil {
 		add("feedback", b.StoreStats)
 	}
+	if w := s.cfg.Weave.Calls; w != nil {
+		add("traces", w.StoreStats)
+	}
 	if a := s.cfg.Trajectories.Archive; a != nil {
 		add("trajectories", a.Stats)
 	}

@@ -7,6 +7,7 @@ import (
 	"weir/server/feedbackapi"
 	"weir/server/openai"
 	"weir/server/transport"
+	"weir/server/weaveapi"
 )
 
 // route is one function of the server.
@@ -79,8 +80,11 @@ func (r router) Find(path string) (transport.Route, bool) {
 	s := r.s
 	switch interfaceOf(path) {
 	case failure.Feedback:
-		if s.feedback != nil {
+		switch {
+		case strings.HasPrefix(path, feedbackapi.Prefix) && s.feedback != nil:
 			return s.feedback.Find(path)
+		case weaveapi.Owns(path) && s.weave != nil:
+			return s.weave.Find(path)
 		}
 	case failure.Trajectories:
 		if s.trajectories != nil {
@@ -98,7 +102,7 @@ func (router) Interface(path string) failure.Interface { return interfaceOf(path
 // interfaceOf is the interface that a path belongs to.
 func interfaceOf(path string) failure.Interface {
 	switch {
-	case strings.HasPrefix(path, feedbackapi.Prefix):
+	case strings.HasPrefix(path, feedbackapi.Prefix), weaveapi.Owns(path):
 		return failure.Feedback
 	case strings.HasPrefix(path, "/v1/preview/"):
 		return failure.Trajectories

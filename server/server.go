@@ -15,6 +15,7 @@ import (
 	"weir/server/recording"
 	"weir/server/trajectoryapi"
 	"weir/server/transport"
+	"weir/server/weaveapi"
 )
 
 // Server answers HTTP. It may listen before it has a model: until SetModel,
@@ -27,6 +28,7 @@ type Server struct {
 	counts *metrics.Metrics
 
 	feedback     *feedbackapi.Handlers   // nil: there is no feedback
+	weave        *weaveapi.Handlers      // nil: there are no calls and objects
 	trajectories *trajectoryapi.Handlers // nil: there are no trajectories
 	recorder     *recording.Recorder     // nil: nothing is recorded
 	linker       *recording.Linker       // nil: feedback sets no rewards
@@ -73,6 +75,11 @@ func (s *Server) surfaces() {
 		s.feedback = feedbackapi.New(feedbackapi.Config{
 			Store: s.cfg.Feedback, MaxBody: s.cfg.MaxBody, Draining: s.http.Draining,
 			Written: func(tenant, completion string) { s.linker.Add(tenant, completion) },
+		})
+	}
+	if w := &s.cfg.Weave; w.Calls != nil {
+		s.weave = weaveapi.New(weaveapi.Config{
+			Calls: w.Calls, Objects: w.Objects, Queues: w.Queues, Feedback: s.cfg.Feedback, MaxBody: s.cfg.MaxBody, Draining: s.http.Draining,
 		})
 	}
 	if s.cfg.Trajectories.Archive != nil {

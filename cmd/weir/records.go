@@ -10,7 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"weir/calls"
 	"weir/feedback"
+	"weir/objects"
+	"weir/queues"
 	"weir/store"
 	"weir/trajectory/archive"
 	"weir/usage"
@@ -19,6 +22,7 @@ import (
 // The databases in a data directory, each in a folder of this name.
 const (
 	feedbackName     = "feedback"
+	tracesName       = "traces"
 	trajectoriesName = "trajectories"
 )
 
@@ -27,13 +31,21 @@ const (
 // because after a crash every file is read to its end.
 var feedbackFileSize, trajectoryFileSize int64 = 128 << 20, 256 << 20
 
-// records are the databases of a server: feedback, and trajectories in a database of
-// their own, so that compacting gigabytes of rollouts delays no feedback.
+// storeNames are all of them.
+var storeNames = []string{feedbackName, tracesName, trajectoriesName}
+
+// records are the databases of a server: feedback; calls and objects; and trajectories. Each
+// has a database of its own, so that compacting gigabytes of rollouts delays no feedback.
 type records struct {
 	dir string
 
 	feedback *store.DB
 	book     *feedback.Store
+
+	traces  *store.DB
+	calls   *calls.Store
+	objects *objects.Store
+	queues  *queues.Store
 
 	trajectories *store.DB
 	archive      *archive.Archive
@@ -95,6 +107,11 @@ func startRecords(dir string, minFree uint64, rules retention, log *slog.Logger)
 		return nil, err
 	}
 	r.book = feedback.New(r.feedback, feedback.DefaultConfig())
+	cfg.Dir = filepath.Join(dir, tracesName)
+	if r.traces, err = store.Start(cfg); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	r.calls, r.objects, r.queues = calls.New(r.traces), objects.New(r.traces), queues.New(r.traces)
 	if err := r.startTrajectories(cfg); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
@@ -128,6 +145,7 @@ func (r *records) upkeep(ctx context.Context, rules retention, log *slog.Logger)
 	case <-ctx.Done():
 		return
 	case <-r.feedback.Ready():
+	case <-r.traces.Ready():
 	case <-r.trajectories.Ready():
 	}
 	var err error
@@ -185,6 +203,9 @@ func (r *records) Close() error {
 	}
 	if r.feedback != nil {
 		err = errors.Join(err, r.feedback.Close())
+	}
+	if r.traces != nil {
+		err = errors.Join(err, r.traces.Close())
 	}
 	if r.archive != nil {
 		r.archive.Close()

@@ -102,7 +102,7 @@ func setupStore(f *flagSet, env *environment) action {
 		case "backup":
 			damaged, err = t.backup(args[0], env)
 		case "verify":
-			damaged, err = t.ask("/verify", env.out, (*openStores).verify, feedbackName, trajectoriesName)
+			damaged, err = t.ask("/verify", env.out, (*openStores).verify, storeNames...)
 		case "export":
 			damaged, err = t.export(o, env)
 		}
@@ -130,7 +130,7 @@ func (t *storeTool) backup(path string, env *environment) (damaged int, err erro
 		defer func() { err = errors.Join(err, f.Sync(), f.Close()) }()
 		w = f
 	}
-	return t.ask("/backup", w, (*openStores).backup, feedbackName, trajectoriesName)
+	return t.ask("/backup", w, (*openStores).backup, storeNames...)
 }
 
 // export prints feedback, or the trajectories of a model.
@@ -177,7 +177,7 @@ func (t *storeTool) ask(query string, w io.Writer, here func(*openStores, io.Wri
 // repair rebuilds the databases that are damaged, and says what was done.
 func (t *storeTool) repair(w io.Writer) error {
 	found := false
-	for _, name := range []string{feedbackName, trajectoriesName} {
+	for _, name := range storeNames {
 		cfg := t.config(filepath.Join(t.dir, name))
 		if _, err := os.Stat(cfg.Dir); errors.Is(err, os.ErrNotExist) {
 			continue
@@ -240,7 +240,7 @@ func (t *storeTool) restore(from string, env *environment) (err error) {
 		}
 	}()
 	rows, err := store.Restore(context.Background(), r, func(name string) (*store.DB, error) {
-		if name != feedbackName && name != trajectoriesName {
+		if !slices.Contains(storeNames, name) {
 			return nil, fmt.Errorf("%w: it has a database %q", store.ErrBackup, name)
 		}
 		db, err := store.Open(t.config(filepath.Join(t.dir, name)))

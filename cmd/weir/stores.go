@@ -33,7 +33,7 @@ type namedStore struct {
 
 // open returns the databases of a running server.
 func (r *records) open() *openStores {
-	return &openStores{dbs: []namedStore{{feedbackName, r.feedback}, {trajectoriesName, r.trajectories}}, book: r.book, archive: r.archive, spool: r.spool}
+	return &openStores{dbs: []namedStore{{feedbackName, r.feedback}, {tracesName, r.traces}, {trajectoriesName, r.trajectories}}, book: r.book, archive: r.archive, spool: r.spool}
 }
 
 // openDirectory opens databases of these names in dir, which no server uses. A
@@ -61,8 +61,11 @@ func (s *openStores) add(name string, cfg store.Config) error {
 		return err
 	}
 	s.dbs = append(s.dbs, namedStore{name, db})
-	if name == feedbackName {
+	switch name {
+	case feedbackName:
 		s.book = feedback.New(db, feedback.DefaultConfig())
+		return nil
+	case tracesName:
 		return nil
 	}
 	s.archive, err = archive.New(db, cfg.Log)

@@ -51,6 +51,11 @@ var rules = map[string]rule{
 		tests:  []string{"device/cpu", "internal/testkit"},
 		mayNot: append([]string{"log"}, http...),
 	},
+	"calls": {
+		may:    []string{"internal/jsontext", "internal/longcopy", "internal/memory", "internal/pace", "store"},
+		tests:  []string{"internal/testkit"},
+		mayNot: http,
+	},
 	"chat": {
 		may:    []string{"api", "chat/jinja", "chat/reasoning", "internal/memory"},
 		tests:  []string{"internal/testkit"},
@@ -156,6 +161,16 @@ var rules = map[string]rule{
 	"models": {
 		mayNot: noIO,
 	},
+	"objects": {
+		may:    []string{"internal/jsontext", "internal/longcopy", "internal/memory", "internal/pace", "store"},
+		tests:  []string{"internal/testkit"},
+		mayNot: http,
+	},
+	"queues": {
+		may:    []string{"internal/jsontext", "internal/longcopy", "internal/memory", "internal/pace", "store"},
+		tests:  []string{"internal/testkit"},
+		mayNot: http,
+	},
 	"sampler": {
 		may:    []string{"backend", inv},
 		tests:  []string{"internal/testkit"},
@@ -167,7 +182,7 @@ var rules = map[string]rule{
 		mayNot: pure,
 	},
 	"server": {
-		may:    []string{"api", "auth", "engine", "feedback", "internal/jsontext", "internal/memory", "metrics", "server/failure", "server/feedbackapi", "server/openai", "server/recording", "server/trajectoryapi", "server/transport", "server/ui", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
+		may:    []string{"api", "auth", "calls", "engine", "feedback", "internal/jsontext", "internal/memory", "metrics", "objects", "queues", "server/failure", "server/feedbackapi", "server/openai", "server/recording", "server/trajectoryapi", "server/transport", "server/ui", "server/weaveapi", "store", "trajectory", "trajectory/archive", "trajectory/export", "usage"},
 		tests:  []string{"backend", "backend/sim", "internal/testkit", "models", "server/servertest", "tokenizer"},
 		mayNot: []string{"net/http"},
 	},
@@ -195,7 +210,7 @@ var rules = map[string]rule{
 		tests: []string{"backend", "backend/sim", "chat", "engine", "models", "server", "server/openai", "tokenizer"},
 	},
 	"server/servertest": {
-		may: []string{"auth", "backend", "backend/sim", "chat", "engine", "feedback", "internal/jsontext", "models", "server", "server/openai", "server/transport", "store", "tokenizer", "trajectory/archive"},
+		may: []string{"auth", "backend", "backend/sim", "calls", "chat", "engine", "feedback", "internal/jsontext", "models", "objects", "queues", "server", "server/openai", "server/transport", "store", "tokenizer", "trajectory/archive"},
 	},
 	"server/trajectoryapi": {
 		may:    []string{"api", "auth", "internal/jsontext", "internal/memory", "internal/retry", "metrics", "server/failure", "server/transport", "trajectory", "trajectory/archive", "trajectory/export"},
@@ -208,6 +223,11 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/ui": {},
+	"server/weaveapi": {
+		may:    []string{"auth", "calls", "feedback", "internal/jsontext", "internal/memory", "objects", "queues", "server/failure", "server/transport"},
+		tests:  []string{"internal/testkit", "server/servertest"},
+		mayNot: []string{"net/http"},
+	},
 	"store": {
 		may:    []string{"internal/longcopy", "internal/retry"},
 		tests:  []string{"internal/testkit"},

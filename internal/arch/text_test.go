@@ -54,7 +54,7 @@ func eachText(t *testing.T, f func(path, text string)) {
 // hidden are ways to refer to documents that are not in the repository. A rule
 // of the interface is named with its document: docs/interface/feedback.md, F-31.
 var hidden = []*regexp.Regexp{
-	regexp.MustCompile(`\b[Ss]pecs? (?:chat-completions|feedback|trajectories|clients|\d+|[CFT]-?\d+)`),
+	regexp.MustCompile(`\b[Ss]pecs? (?:chat-completions|feedback|trajectories|clients|\d+|[CFTW]-?\d+)`),
 	regexp.MustCompile(`\bspecification \d+`),
 	regexp.MustCompile(`\b[Dd]ecisions? \d+`),
 	regexp.MustCompile(`\b[Ss]tages? \d+`),
@@ -63,7 +63,7 @@ var hidden = []*regexp.Regexp{
 
 // bare are numbers of rules and sections that only a document near them explains.
 var (
-	bare    = regexp.MustCompile(`\b[FT]-\d+(?:\.\d+)?\b|\b[Ss]ections? \d+|\(\d+\.\d+\)|\b[Cc]hecklist \d+`)
+	bare    = regexp.MustCompile(`\b[FTW]-\d+(?:\.\d+)?\b|\b[Ss]ections? \d+|\(\d+\.\d+\)|\b[Cc]hecklist \d+`)
 	explain = regexp.MustCompile(`docs/|\.md\b|RFC|Unicode|ISA|PTX|IEEE|ABI|paper|manual|report|\b(?:19|20)\d\d\b`)
 )
 

@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"weir/feedback"
-	"weir/server/failure"
 	"weir/server/transport"
 )
 
@@ -74,30 +73,7 @@ func (h *Handlers) Find(path string) (transport.Route, bool) {
 
 // readBody reads the body of a request, or answers the request and returns false.
 func (h *Handlers) readBody(c *transport.Call) bool {
-	var err error
-	switch {
-	case c.Request.Header.ContentLength() > h.cfg.MaxBody:
-		err = failure.ErrTooLarge
-	case !transport.JSONType(string(c.Request.Header.ContentType())) || fromPage(c) && len(c.Request.Header.ContentType()) == 0:
-		err = failure.ErrMedia
-	case h.cfg.Draining():
-		err = failure.ErrDraining
-	default:
-		err = c.ReadBody()
-	}
-	if err != nil {
-		c.Fail(err)
-	}
-	return err == nil
-}
-
-// fromPage tells whether a browser sent a request for a web page. It then must have a type
-// of content. A browser that was once given a name and a password for a server sends them
-// with requests of other pages, too, and does not ask the server before it sends what a form
-// could send, or a body without a type; before JSON it asks, and learns that it may not.
-func fromPage(c *transport.Call) bool {
-	h := &c.Request.Header
-	return len(h.Peek("Origin"))+len(h.Peek("Sec-Fetch-Site")) > 0
+	return c.ReadJSON(h.cfg.MaxBody, h.cfg.Draining())
 }
 
 // fromWeave tells whether a client of W&B Weave sent a request, which says so in one

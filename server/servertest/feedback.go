@@ -8,8 +8,12 @@ import (
 	"testing"
 
 	"weir/auth"
+	"weir/calls"
 	"weir/feedback"
 	"weir/internal/jsontext"
+	"weir/objects"
+	"weir/queues"
+	"weir/server"
 	"weir/store"
 )
 
@@ -17,8 +21,17 @@ import (
 // "read" are keys for the projects of acme, "lab" for those of lab, "chief" may do
 // everything, and the user alice has the password "pass:word".
 type Feedback struct {
-	DB   *store.DB
-	Keys *auth.Keyring
+	DB     *store.DB
+	Traces *store.DB // of calls and objects; nil: there are none
+	Keys   *auth.Keyring
+}
+
+// NewWeave is NewFeedback with calls and objects.
+func NewWeave(t testing.TB) *Feedback {
+	t.Helper()
+	f := NewFeedback(t)
+	f.Traces = NewDB(t)
+	return f
 }
 
 const feedbackKeys = `keys:
@@ -53,6 +66,9 @@ func (f *Feedback) Serve(t testing.TB, change func(*Setup)) *Server {
 	return New(t, func(s *Setup) {
 		s.NoModel = true
 		s.Config.Keys, s.Config.Feedback = f.Keys, feedback.New(f.DB, feedback.DefaultConfig())
+		if f.Traces != nil {
+			s.Config.Weave = server.Weave{Calls: calls.New(f.Traces), Objects: objects.New(f.Traces), Queues: queues.New(f.Traces)}
+		}
 		if change != nil {
 			change(s)
 		}

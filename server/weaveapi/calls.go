@@ -1,0 +1,3 @@
+package weaveapi
+
+var callRoutes = []route{}

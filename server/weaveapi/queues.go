@@ -1,0 +1,3 @@
+package weaveapi
+
+var queueRoutes = []route{}
