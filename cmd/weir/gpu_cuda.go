@@ -96,17 +96,13 @@ func (g *gpu) config(o *engineOptions) (cuda.Config, error) {
 	}
 	cfg.Driver, cfg.Ordinal, cfg.PlainLaunch = o.driver, g.info.Ordinal, o.launch == "cu"
 	switch {
-	case !o.invariant:
-		cfg.Products = cuda.Mixed
-	case o.gemm == "wgmma":
-		cfg.Products = cuda.WGMMA
-	}
-	switch {
-	case cfg.Products != cuda.WGMMA:
+	case o.gemm == "mma" || o.gemm == "auto" && (cfg.PlainLaunch || !g.info.Hopper()):
 	case !g.info.Hopper():
 		return cfg, fmt.Errorf("--cuda-gemm wgmma: %s does not have these instructions", g.info)
 	case cfg.PlainLaunch:
 		return cfg, errors.New("--cuda-gemm wgmma: --cuda-launch cu cannot pass its tensor maps")
+	default:
+		cfg.Products = cuda.WGMMA
 	}
 	cfg.Weights = map[string]cuda.Format{"q8": cuda.Q8, "q4": cuda.Q4}[o.quantization]
 	cfg.Note = func(message string, args ...any) { slog.Debug(message, args...) }

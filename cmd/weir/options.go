@@ -122,20 +122,18 @@ func (o *engineOptions) bind(f *flagSet) {
 
 // gpuOptions say how a GPU is used.
 type gpuOptions struct {
-	driver    string
-	launch    string
-	eager     bool
-	gemm      string
-	share     float64
-	invariant bool
+	driver string
+	launch string
+	eager  bool
+	gemm   string
+	share  float64
 }
 
 func (o *gpuOptions) bind(f *flagSet) {
 	f.StringVar(&o.driver, "cuda-driver", "", "`file` of the CUDA driver's library (default: libcuda.so.1)")
 	f.BoolVar(&o.eager, "enforce-eager", false, "the same as --cuda-launch cu; on the CPU it changes nothing")
 	f.oneOf(&o.launch, "cuda-launch", "how kernels are started: graph replays a decode step as one CUDA graph; cu starts each kernel by itself, for comparison", "graph", "cu")
-	f.oneOf(&o.gemm, "cuda-gemm", "instructions for matrix products; wgmma needs a Hopper GPU and gives other bits than mma", "mma", "wgmma")
-	f.BoolVar(&o.invariant, "batch-invariant", true, "make the bits of an answer independent of what else is being computed; --no-batch-invariant lets a GPU choose faster products by their number of rows")
+	f.oneOf(&o.gemm, "cuda-gemm", "instructions for matrix products; wgmma needs a Hopper GPU, is faster there, and gives other bits than mma; auto is wgmma where there is one", "auto", "mma", "wgmma")
 	f.Float64Var(&o.share, "gpu-memory-utilization", 0.9, "`share` of the GPU's memory that may be used; the KV cache gets what the weights leave of it, unless --kv-cache-memory says less")
 }
 

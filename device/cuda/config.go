@@ -50,14 +50,12 @@ type Config struct {
 	Note func(message string, args ...any)
 }
 
-// Products is a family of matrix products. All kernels of one family have the
-// same bits, so that only Mixed depends on the number of rows.
+// Products is a family of matrix products. All kernels of one family have the same bits.
 type Products uint8
 
 const (
 	MMA   Products = iota // mma.sync, on every GPU
-	WGMMA                 // wgmma, on Hopper (sm_90) alone
-	Mixed                 // wgmma for many rows, mma.sync for few: not invariant; MMA where there is no wgmma
+	WGMMA                 // wgmma, on Hopper (sm_90) alone, where it is faster
 )
 
 // Default is what a server wants.
@@ -68,7 +66,7 @@ func (c Config) Validate() error {
 	if c.Ordinal < 0 {
 		return fmt.Errorf("%w: device number %d", ErrConfig, c.Ordinal)
 	}
-	if c.Products > Mixed {
+	if c.Products > WGMMA {
 		return fmt.Errorf("%w: products %d", ErrConfig, c.Products)
 	}
 	if int(c.Weights) >= len(formats) {

@@ -106,8 +106,7 @@ func Open(cfg Config) (_ *Device, err error) {
 		return nil, err
 	}
 	switch {
-	case cfg.Products == MMA || cfg.Products == Mixed && (cfg.PlainLaunch || !info.Hopper()):
-		d.cfg.Products = MMA
+	case cfg.Products == MMA:
 	case !info.Hopper():
 		return nil, fmt.Errorf("%w: %s has no wgmma", ErrConfig, info)
 	default:

@@ -23,9 +23,6 @@ var mmaNames, wgmmaNames = func() (mma [len(formats)][]string, wgmma []string) {
 	return mma, wgmma
 }()
 
-// fewest is the least number of rows for which Mixed uses wgmma.
-const fewest = 129
-
 // gemm queues y = x·wᵀ. Quantized weights are only multiplied by mma.sync. The number of
 // rows decides which kernel of a family is used, and changes no bit.
 func (d *Device) gemm(p *param, y uint64, ldy int, x uint64, ldx, rows, epilogue int) {
@@ -37,7 +34,7 @@ func (d *Device) gemm(p *param, y uint64, ldy int, x uint64, ldx, rows, epilogue
 		}
 	}
 	gx, gy := cdiv(p.n, kernels.Tile), splits
-	if p.as != BF16 || d.cfg.Products == MMA || d.cfg.Products == Mixed && rows < fewest {
+	if p.as != BF16 || d.cfg.Products == MMA {
 		if few < 0 {
 			few = len(kernels.GemmRows)
 			gx, gy = cdiv(p.n, kernels.WideCols), cdiv(rows, kernels.WideRows)

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"time"
 
@@ -45,7 +44,7 @@ func steps(c *checker) ([]task, error) {
 	if c.o.Quick {
 		models = []shape{tiny}
 	}
-	modes, err := c.modes()
+	modes, err := c.families()
 	if err != nil {
 		return nil, err
 	}
@@ -131,21 +130,6 @@ func (s shape) bytes() int64 {
 	}
 	layer := s.hidden*(2*s.heads+2*s.kvHeads)*s.dim + 3*s.hidden*s.mlp
 	return 2 * int64(embeddings*s.vocab*s.hidden+s.layers*layer)
-}
-
-// modes are the families, and products whose bits may differ with the number of rows.
-func (c *checker) modes() ([]family, error) {
-	list, err := c.families()
-	if err != nil {
-		return nil, err
-	}
-	for i, f := range list {
-		if f.products == cuda.WGMMA {
-			list = slices.Insert(list, i+1, family{"not invariant", cuda.Mixed, cuda.BF16})
-			break
-		}
-	}
-	return list, nil
 }
 
 // share is the part of the device's memory that a cache may take.
