@@ -367,6 +367,8 @@ var notLimits = map[string]string{
 	"tokenizer.maxPattern":                "of a model's file",
 	"tokenizer.maxRepeat":                 "of a model's file",
 	"tokenizer.maxScratch":                "of a pool",
+	"server/weaveapi.maxFieldName":        "of an error's text",
+	"server/weaveapi.maxQueryDepth":       "of the few members around a query",
 	"trajectory.MaxDetails":               "of an error's text",
 	"trajectory.maxFinish":                "of what is told of a trajectory",
 	"trajectory/archive.maxCall":          "of an index; a longer id is not in it",
