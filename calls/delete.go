@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"time"
 
@@ -166,15 +167,36 @@ type Erasure struct {
 	DryRun  bool
 	Users   []string // the call is of each of these users, so at most one makes sense
 	Refs    []string // and is the one that each of these references names
-	Before  int64    // and began before this time in milliseconds of Unix time; 0: whenever
+	Before  int64    // and began before this time in microseconds of Unix time; 0: whenever
+}
+
+// ErasureOf is an erasure with the conditions of an erasure of feedback, by the names that
+// these have in its request (docs/interface/feedback.md, section 8.8). Whoever made a call is
+// its user and its creator.
+func ErasureOf(project string, dryRun bool, named map[string]string) *Erasure {
+	e := &Erasure{Project: project, DryRun: dryRun}
+	for name, v := range named {
+		switch name {
+		case "before":
+			us, ok := timeOfText(v)
+			if e.Before = us; !ok {
+				e.Before = math.MinInt64 // it is not understood, so nothing is before it
+			}
+		case "trace_ref", "weave_ref":
+			e.Refs = append(e.Refs, v)
+		default:
+			e.Users = append(e.Users, v)
+		}
+	}
+	return e
 }
 
 // Erase deletes the calls that an erasure names and returns how many they are. With DryRun it
 // only counts them.
 func (s *Store) Erase(ctx context.Context, e *Erasure) (n int, err error) {
-	before := int64(1<<63 - 1)
-	if e.Before != 0 {
-		before = e.Before * 1000
+	before := e.Before
+	if before == 0 {
+		before = math.MaxInt64
 	}
 	for _, ref := range e.Refs {
 		if project, id := callOf(ref); project != e.Project || id == "" {

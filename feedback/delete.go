@@ -79,6 +79,7 @@ func purgeIDs(n *expr) (ids []string, ok bool) {
 type Erasure struct {
 	Project string
 	DryRun  bool
+	Named   map[string]string // the conditions as they were given, by the names of their members
 	where   *Query
 }
 
@@ -91,7 +92,7 @@ func DecodeErasure(ctx context.Context, body []byte) (*Erasure, error) {
 		return nil, err
 	}
 	m := p.object(v, loc)
-	e := &Erasure{}
+	e := &Erasure{Named: map[string]string{}}
 	if s := p.text(m, "project_id", true, loc); s != nil {
 		e.Project = *s
 	}
@@ -102,10 +103,12 @@ func DecodeErasure(ctx context.Context, body []byte) (*Erasure, error) {
 	and := &expr{op: "$and"}
 	for _, name := range []string{WeirNames.userName(), WeaveNames.userName(), "creator", WeirNames.traceRefName(), WeaveNames.traceRefName()} {
 		if s := p.text(m, name, false, loc); s != nil {
+			e.Named[name] = *s
 			and.args = append(and.args, &expr{op: "$eq", args: []*expr{{op: "$getField", field: p.field(name)}, {op: "$literal", value: value{kind: kindText, text: *s}}}})
 		}
 	}
 	if s := p.text(m, "before", false, loc); s != nil {
+		e.Named["before"] = *s
 		lit := &expr{op: "$literal", value: value{kind: kindText, text: *s}}
 		f := &expr{op: "$getField", field: p.field("created_at")}
 		p.times(f, lit)
