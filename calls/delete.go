@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"weir/feedback"
+	"weir/internal/memory"
 	"weir/internal/pace"
 	"weir/store"
 )
@@ -16,8 +18,10 @@ const (
 	// keepDeleted is how long a deleted call is remembered, so that requests about it that
 	// arrive late do nothing. Weave's clients repeat a request for up to 36 hours.
 	keepDeleted = 72 * time.Hour
-	// maxDescendants bounds the calls that one request deletes.
-	maxDescendants = 1_000_000
+	// maxDeleted bounds the calls that one request deletes, with those below them.
+	maxDeleted = 200_000
+	// idBytes is about what an id takes in memory while calls are deleted.
+	idBytes = 192
 	// deletePiece is how many calls are deleted at once, so that no other update waits for
 	// long.
 	deletePiece = 500
@@ -42,21 +46,25 @@ func (s *Store) Delete(ctx context.Context, project string, ids []string) (n int
 // descendants returns these ids and those of all calls below them, each once.
 func (s *Store) descendants(ctx context.Context, project string, ids []string) (all []string, err error) {
 	seen := map[string]bool{}
-	add := func(id string) {
-		if !seen[id] && len(id) <= maxID {
-			seen[id] = true
-			all = append(all, id)
+	add := func(id string) error {
+		if seen[id] || len(id) > maxID || id == "" { // "" is what roots have as their parent
+			return nil
 		}
+		if len(all) == maxDeleted {
+			return errManyDeleted
+		}
+		seen[id] = true
+		all = append(all, id)
+		return memory.Take(ctx, idBytes)
 	}
 	for _, id := range ids {
-		add(id)
+		if err := add(id); err != nil {
+			return nil, err
+		}
 	}
 	m := pace.Of(ctx)
 	err = s.db.View(func(r *store.Reader) error {
-		for i := 0; i < len(all) && len(all) < maxDescendants; i++ {
-			if all[i] == "" {
-				continue // it is what roots have as their parent
-			}
+		for i := 0; i < len(all); i++ {
 			if err := m.Spend(pace.Seek); err != nil {
 				return err
 			}
@@ -64,13 +72,15 @@ func (s *Store) descendants(ctx context.Context, project string, ids []string) (
 			var failed error
 			err := r.Scan(store.Range{Prefix: prefix, Keys: true}, func(key, _ []byte) bool {
 				_, id, err := CutPosition(key[len(prefix):])
-				if failed = errors.Join(err, m.Spend(pace.Key)); failed != nil {
-					return false
+				if failed = errors.Join(err, m.Spend(pace.Key)); failed == nil {
+					failed = add(id)
 				}
-				add(id)
-				return len(all) < maxDescendants
+				return failed == nil
 			})
-			if err = errors.Join(failed, err); err != nil {
+			if failed != nil {
+				return failed
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -78,6 +88,8 @@ func (s *Store) descendants(ctx context.Context, project string, ids []string) (
 	})
 	return all, err
 }
+
+var errManyDeleted = &feedback.Refusal{Status: 413, Reason: "A request may delete at most 200000 calls with those below them; delete some of those below first"}
 
 // deletion deletes calls of a project in pieces.
 type deletion struct {

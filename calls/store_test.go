@@ -146,7 +146,7 @@ func TestQuota(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s, db = open(t, dir)
+	_, db = open(t, dir)
 	defer db.Close()
 	s = NewConfigured(db, Config{Quota: 3*one + 10})
 	write(t, s, FormComplete, completeCall("p/q", "b", ""))
@@ -238,4 +238,67 @@ func TestMend(t *testing.T) {
 		t.Errorf("%d entries, want %d; %v", n, len(entries)+1, err)
 	}
 	intact(t, s)
+}
+
+// TestIndexes: each index has the calls of a value in the order of their start, and no others.
+func TestIndexes(t *testing.T) {
+	s := newStore(t)
+	at := func(n int) string { return fmt.Sprintf(`,"started_at":"2026-01-01T00:00:0%dZ"`, n) }
+	write(t, s, FormComplete, completeCall("p/q", "b", `,"op_name":"x","thread_id":"th"`+at(2)))
+	write(t, s, FormComplete, completeCall("p/q", "a", `,"op_name":"x","parent_id":"b","exception":"e"`+at(3)))
+	write(t, s, FormComplete, completeCall("p/q", "c", `,"op_name":"xy","trace_id":"t2","started_at":"1960-01-01"`))
+	write(t, s, FormComplete, completeCall("p/q2", "d", `,"op_name":"x"`))
+	write(t, s, FormStart, `{"start":`+strings.Replace(startText, `"id":"a"`, `"id":"e"`+at(1), 1)+`}`)
+	for _, c := range []struct {
+		tag   byte
+		value string
+		want  string
+	}{
+		{TagTime, "", "[c b a e]"},
+		{TagOp, "x", "[b a]"},
+		{TagOp, "xy", "[c]"},
+		{TagOp, "f", "[e]"},
+		{TagTrace, "t", "[b a e]"},
+		{TagTrace, "t2", "[c]"},
+		{TagParent, "b", "[a]"},
+		{TagParent, "", "[c b e]"},
+		{TagStatus, string(rune(Failed)), "[a]"},
+		{TagStatus, string(rune(Success)), "[c b]"},
+		{TagStatus, string(rune(Running)), "[e]"},
+		{TagThread, "th", "[b]"},
+		{TagThread, "", "[]"},
+	} {
+		ids := []string{}
+		prefix := IndexPrefix(c.tag, "p/q", c.value)
+		if err := s.db.View(func(r *store.Reader) error {
+			return r.Scan(store.Range{Prefix: prefix}, func(key, v []byte) bool {
+				_, id, err := CutPosition(key[len(prefix):])
+				if err != nil || string(v) != string(RowKey("p/q", id)) {
+					t.Errorf("%q: %q, %v", key, v, err)
+				}
+				ids = append(ids, id)
+				return true
+			})
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(ids); got != c.want {
+			t.Errorf("%c %q: %s, want %s", c.tag, c.value, got, c.want)
+		}
+	}
+}
+
+// TestOtherProject: an end of another project does not end a call with the same id
+// (docs/interface/weave.md, W-114).
+func TestOtherProject(t *testing.T) {
+	s := newStore(t)
+	write(t, s, FormStart, `{"start":`+startText+`}`)
+	write(t, s, FormEnd, `{"end":`+strings.Replace(endText, "p/q", "p/other", 1)+`}`)
+	rec, err := s.Get("p/q", "a")
+	if err != nil || rec == nil || rec.Status != Running {
+		t.Errorf("%+v %v", rec, err)
+	}
+	if rec, err := s.Get("p/other", "a"); rec != nil || err != nil {
+		t.Errorf("%+v %v", rec, err)
+	}
 }
