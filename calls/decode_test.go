@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"weir/feedback"
+	"weir/internal/form"
 	"weir/internal/jsontext"
 )
 
@@ -80,8 +80,8 @@ func TestForm(t *testing.T) {
 	} {
 		_, err := DecodeRequest(context.Background(), []byte(c.body), c.form, "")
 		got := ""
-		var invalid feedback.Invalid
-		var refusal *feedback.Refusal
+		var invalid form.Invalid
+		var refusal *form.Refusal
 		switch {
 		case errors.As(err, &invalid):
 			got = strings.Join(append([]string{invalid[0].Type}, invalid[0].Loc...), " ")

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"weir/feedback"
+	"weir/internal/form"
 	"weir/internal/memory"
 	"weir/internal/pace"
 	"weir/store"
@@ -89,7 +89,7 @@ func (s *Store) descendants(ctx context.Context, project string, ids []string) (
 	return all, err
 }
 
-var errManyDeleted = &feedback.Refusal{Status: 413, Reason: "A request may delete at most 200000 calls with those below them; delete some of those below first"}
+var errManyDeleted = &form.Refusal{Status: 413, Reason: "A request may delete at most 200000 calls with those below them; delete some of those below first"}
 
 // deletion deletes calls of a project in pieces.
 type deletion struct {

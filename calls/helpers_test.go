@@ -35,17 +35,17 @@ func newStore(t testing.TB) *Store {
 }
 
 // write carries out a request as the user u, and returns the answer.
-func write(t testing.TB, s *Store, form Form, body string) string {
+func write(t testing.TB, s *Store, f Form, body string) string {
 	t.Helper()
-	answer, err := tryWrite(s, form, body)
+	answer, err := tryWrite(s, f, body)
 	if err != nil {
 		t.Fatalf("%.300s: %v", body, err)
 	}
 	return answer
 }
 
-func tryWrite(s *Store, form Form, body string) (string, error) {
-	r, err := DecodeRequest(context.Background(), []byte(body), form, "")
+func tryWrite(s *Store, f Form, body string) (string, error) {
+	r, err := DecodeRequest(context.Background(), []byte(body), f, "")
 	if err != nil {
 		return "", err
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/feedback"
+	"weir/internal/form"
 	"weir/internal/jsontext"
 	"weir/store"
 )
@@ -152,7 +152,7 @@ func TestQuota(t *testing.T) {
 	write(t, s, FormComplete, completeCall("p/q", "b", ""))
 	write(t, s, FormComplete, completeCall("p/q", "b", "")) // again
 	write(t, s, FormComplete, completeCall("p/q", "c", ""))
-	full := &feedback.Refusal{}
+	full := &form.Refusal{}
 	for _, body := range []string{completeCall("p/q", "d", ""), completeCall("p/q", "c", `,"output":"`+strings.Repeat("x", 100)+`"`)} {
 		if _, err := tryWrite(s, FormComplete, body); !errors.As(err, &full) || full.Status != 400 || !strings.Contains(full.Reason, "quota") {
 			t.Errorf("%v", err)

@@ -17,7 +17,7 @@ import (
 const limitsDocument = "../../docs/interface/operations.md"
 
 // limitedPackages are those in which a client can ask for something.
-var limitedPackages = []string{"api", "auth", "calls", "chat", "cmd/weir", "engine", "feedback", "grammar", "internal/plainfile", "metrics", "scheduler", "server", "store", "tokenizer", "trajectory", "usage"}
+var limitedPackages = []string{"api", "auth", "calls", "chat", "cmd/weir", "engine", "feedback", "internal/form", "internal/query", "grammar", "internal/plainfile", "metrics", "scheduler", "server", "store", "tokenizer", "trajectory", "usage"}
 
 // limitName is what the names of bounds begin with.
 var limitName = regexp.MustCompile(`^([mM]ax|[mM]ost|[lL]imit|[lL]argest|[lL]ongest|[dD]eepest)([A-Z].*)?$`)
@@ -211,17 +211,17 @@ var limitRows = map[string]string{
 	"feedback.maxAggregations":                "statistics: metrics",
 	"feedback.maxBuckets":                     "statistics: buckets",
 	"feedback.maxCreator":                     "names in feedback",
-	"feedback.maxExprDepth":                   "a query: levels",
-	"feedback.maxExprIn":                      "a query: levels",
-	"feedback.maxExprInAll":                   "a query: levels",
-	"feedback.maxExprNodes":                   "a query: levels",
-	"feedback.maxExprSubstr":                  "a query: `fields`",
+	"internal/query.maxExprDepth":             "a query: levels",
+	"internal/query.maxExprIn":                "a query: levels",
+	"internal/query.maxExprInAll":             "a query: levels",
+	"internal/query.maxExprNodes":             "a query: levels",
+	"internal/query.maxExprSubstr":            "a query: `fields`",
 	"feedback.maxFields":                      "a query: `fields`",
 	"feedback.maxID":                          "names in feedback",
 	"feedback.maxMetrics":                     "statistics: metrics",
 	"feedback.maxNote":                        "names in feedback",
-	"feedback.maxPathBytes":                   "a query: `fields`",
-	"feedback.maxPathParts":                   "a query: `fields`",
+	"internal/query.MaxPathBytes":             "a query: `fields`",
+	"internal/query.MaxPathParts":             "a query: `fields`",
 	"feedback.maxPaths":                       "paths in a payload schema",
 	"feedback.maxPercentiles":                 "statistics: metrics",
 	"feedback.maxQueue":                       "names in feedback",
@@ -316,7 +316,6 @@ var notLimits = map[string]string{
 	"engine.maxPromptTop":                 "of a step; the prompt takes more of them",
 	"engine.mostItems":                    "of one call; there is another one",
 	"engine.mostTop":                      "of one call; there is another one",
-	"calls.maxIssues":                     "of an error's text",
 	"calls.maxProject":                    "the same as in the header",
 	"calls.maxSeconds":                    "of times that are understood",
 	"feedback.maxBlocks":                  "of a cache",
@@ -324,7 +323,7 @@ var notLimits = map[string]string{
 	"feedback.maxDeletions":               "of a cache",
 	"feedback.maxDepth":                   "the same as for all JSON",
 	"feedback.maxInt":                     "of numbers that are taken as they are",
-	"feedback.maxIssues":                  "of an error's text",
+	"internal/form.maxIssues":             "of an error's text",
 	"feedback.maxListed":                  "of a plan; a query takes another one",
 	"feedback.maxMerged":                  "of a plan; a query takes another one",
 	"feedback.maxNewest":                  "of a cache",
