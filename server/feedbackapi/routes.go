@@ -1,6 +1,7 @@
 package feedbackapi
 
 import (
+	"context"
 	"strings"
 
 	"weir/feedback"
@@ -19,6 +20,9 @@ type Config struct {
 	Draining func() bool
 	// Written is told of each chat completion that a stored record is about.
 	Written func(tenant, completion string)
+	// EraseCalls erases the calls that an erasure is about, too, and returns how many they
+	// were. nil: there are no calls.
+	EraseCalls func(context.Context, *feedback.Erasure) (int, error)
 }
 
 // Handlers answer the functions. They are safe for concurrent use.
