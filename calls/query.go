@@ -81,7 +81,7 @@ func DecodeQuery(ctx context.Context, body []byte, count bool) (*Query, error) {
 	if q.where = p.Expression(m, false); q.where != nil && q.filter.ids == nil {
 		q.filter.ids = named(q.where)
 	}
-	if n, ok := p.integer(m, "limit", loc); ok && (n > 0 || !count) {
+	if n, ok := p.Integer(m, "limit", loc); ok && (n > 0 || !count) {
 		q.limit = n
 		if n == 0 {
 			q.limit = anyNumber // as Weave's servers have it
@@ -91,7 +91,7 @@ func DecodeQuery(ctx context.Context, body []byte, count bool) (*Query, error) {
 	}
 	q.TraceSize = p.flag(m, "include_total_storage_size", loc)
 	if !count {
-		q.offset, _ = p.integer(m, "offset", loc)
+		q.offset, _ = p.Integer(m, "offset", loc)
 		q.Feedback, q.Usernames, q.Size = p.flag(m, "include_feedback", loc), p.flag(m, "include_usernames", loc), p.flag(m, "include_storage_size", loc)
 		p.sort(q, m, loc)
 		q.columns = p.list(m, "columns", maxColumns, loc)
@@ -141,26 +141,6 @@ func clip(s string) string {
 		return strings.ToValidUTF8(s[:200], "") + "…"
 	}
 	return s
-}
-
-// integer takes a number; ok is false if there is none.
-func (p *parser) integer(m *form.Members, name string, loc []string) (n int, ok bool) {
-	v := p.Take(m, name, false, jsontext.Number, "int_type", loc)
-	if v == nil {
-		return 0, false
-	}
-	num, _ := query.ParseNumber(string(v))
-	switch {
-	case !num.Integer():
-		p.Issue("int_type", loc, name)
-		return 0, false
-	case num.Float < 0:
-		p.Refuse(name + " must not be negative")
-		return 0, false
-	case !num.Exact || num.Small > anyNumber/4:
-		return anyNumber / 4, true
-	}
-	return int(num.Small), true
 }
 
 func (p *parser) flag(m *form.Members, name string, loc []string) bool {

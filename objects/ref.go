@@ -194,7 +194,7 @@ func (w *follower) read(f *ref) (jsontext.Value, error) {
 
 // step goes one step into a value. A value that is itself a reference is followed first.
 func (w *follower) step(v jsontext.Value, e edge) (jsontext.Value, error) {
-	if v.Kind() == jsontext.String {
+	for v.Kind() == jsontext.String {
 		f, ok := parseRef(v.Text())
 		switch {
 		case !ok:
