@@ -12,7 +12,7 @@ LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-o
 LDFLAGS := -s -w -X main.version=$(VERSION)
 CUDA    := CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/internal/cudashim/include"
 
-.PHONY: help build browsers chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar gen gen-check golden parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels
+.PHONY: help build browsers weave-routes chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar gen gen-check golden parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -64,6 +64,13 @@ clients: build ## openai-node, Vercel AI SDK, LangChain.js, and the examples in 
 	$(PYTHON) -m venv build/examples && build/examples/bin/pip install -q --disable-pip-version-check -r examples/python/requirements.txt
 	cd examples/javascript && npm ci --no-audit --no-fund --ignore-scripts
 	cd tools/clients && npm ci --no-audit --no-fund --ignore-scripts && PYTHON=$(CURDIR)/build/examples/bin/python npm test
+
+weave-routes: build ## the functions that the newest weave and openpipe-art call are all served or 501 (needs Python; VERSIONS='weave==0.54.0 openpipe-art==0.5.18')
+	$(PYTHON) -m venv build/weave-routes && build/weave-routes/bin/pip install -q --disable-pip-version-check --no-deps $(or $(VERSIONS),weave openpipe-art)
+	@set -e; site=$$(build/weave-routes/bin/python -c 'import site; print(site.getsitepackages()[0])'); d=$$(mktemp -d); \
+	  ./weir serve --device sim --port 0 --data-dir $$d --api-key key 2>$$d/log & pid=$$!; trap "kill $$pid; rm -rf $$d" EXIT; \
+	  for i in 1 2 3 4 5 6 7 8 9 10; do url=$$(sed -n 's/.*msg=listening url=\([^ ]*\).*/\1/p' $$d/log 2>/dev/null); [ -n "$$url" ] && break; sleep 0.5; done; \
+	  $(PYTHON) tools/weaveroutes/routes.py $$site | $(PYTHON) tools/weaveroutes/routes.py --check $$url key
 
 browsers: build ## a Chromium calls a running weir from local, foreign and rebound pages, and looks at /docs (needs chromium; BROWSERS='flags of tools/browsers')
 	$(GO) run ./tools/browsers --weir ./weir $(BROWSERS)

@@ -33,6 +33,7 @@ var objectRoutes = []route{
 	{"POST", "/file/content", (*Handlers).readFile},
 	{"POST", "/files/content", (*Handlers).readFile},
 	{"POST", "/files/query_stats", (*Handlers).fileSizes},
+	{"POST", "/files/stats", (*Handlers).fileSizes},
 }
 
 // What a body takes until what it has is written, beside itself: for each of its bytes (the
