@@ -226,6 +226,12 @@ func (r *Record) AppendJSON(dst []byte, d Dialect) []byte {
 		dst = append(append(dst, name...), '"', ':')
 		dst = r.appendColumn(dst, i)
 	}
+	if d == WeaveNames {
+		r.unknownColumns(func(name []byte, v jsontext.Value) {
+			dst = append(jsontext.AppendString(append(dst, ','), string(name)), ':')
+			dst = longcopy.Append(dst, v)
+		})
+	}
 	return append(dst, '}')
 }
 

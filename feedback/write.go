@@ -162,7 +162,7 @@ func (s *Store) write(tx *store.Tx, a Author, r *Request, others map[string]*Rec
 		}
 	}
 	at, err := s.createdAt(tx, r.Project)
-	if err != nil {
+	if err := FirstError(err, s.note(tx)); err != nil {
 		return nil, err
 	}
 	if old != nil {

@@ -199,6 +199,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 	const span = `{"project_id":"acme/support","start":"2026-01-01"`
 	const model = trajectoryapi.Prefix + "/{model_id}"
 	seen := map[string]bool{}
+	const unknown = "0199f2c4-0000-7000-8000-00000000dead"
 	for _, c := range []struct {
 		method, path, template, body string
 		status                       int
@@ -228,7 +229,8 @@ func TestOpenAPIAnswers(t *testing.T) {
 		{"POST", "/feedback/export", "", `{"project_id":"acme/support"}`, 200, pass}, {"POST", "/feedback/export", "", `{"project_id":"acme/support"}`, 200, append(pass, "Accept: text/csv")},
 		{"POST", "/feedback/purge", "", `{"project_id":"acme/support","query":{"$expr":{"$eq":[{"$getField":"id"},{"$literal":"x"}]}}}`, 200, pass}, {"POST", "/feedback/purge", "", `{"project_id":"acme/support"}`, 422, pass},
 		{"POST", "/feedback/erase", "", `{"project_id":"acme/support","dry_run":true,"creator":"c"}`, 200, pass}, {"POST", "/feedback/stats", "", span + `,"metrics":[{"json_path":"n","aggregations":["avg"],"percentiles":[50]}]}`, 200, pass},
-		{"POST", "/feedback/payload_schema", "", span + `}`, 200, pass}, {"GET", "/feedback/" + row + "?project_id=acme/support", "/feedback/{id}", "", 200, pass}, {"GET", "/feedback/x?project_id=acme/support", "/feedback/{id}", "", 404, pass}, {"GET", "/feedback/x", "/feedback/{id}", "", 422, pass},
+		{"POST", "/feedback/payload_schema", "", span + `}`, 200, pass}, {"GET", "/feedback/" + row + "?project_id=acme/support", "/feedback/{id}", "", 200, pass}, {"GET", "/feedback/" + unknown + "?project_id=acme/support", "/feedback/{id}", "", 404, pass}, {"GET", "/feedback/" + unknown, "/feedback/{id}", "", 422, pass},
+		{"POST", "/feedback/aggregate", "", `{"project_id":"acme/support","after_ms":0,"before_ms":4000000000000,"group_by":["scorer_id"]}`, 200, pass}, {"POST", "/feedback/aggregate", "", `{}`, 422, pass},
 
 		{"GET", trajectoryapi.Prefix, "", "", 200, nil}, {"GET", trajectoryapi.Prefix + "?x=1", trajectoryapi.Prefix, "", 422, nil}, {"GET", trajectoryapi.Prefix, "", "", 401, []string{""}},
 		{"POST", servertest.AgentPath + "/log", model + "/log", servertest.ExampleLog(t), 200, nil}, {"POST", servertest.AgentPath + "/log", model + "/log", "{}", 422, nil}, {"POST", servertest.AgentPath + "/log", model + "/log", "{}", 415, []string{key, "Content-Type: text/plain"}},

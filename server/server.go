@@ -35,6 +35,9 @@ type Server struct {
 	recorder     *recording.Recorder     // nil: nothing is recorded
 	linker       *recording.Linker       // nil: feedback sets no rewards
 
+	unknown      sync.Map // members of feedback that were in the log
+	unknownCount atomic.Int64
+
 	document func() string            // what GET /openapi.json answers
 	progress atomic.Pointer[progress] // why there is no model yet
 }
@@ -77,6 +80,7 @@ func (s *Server) surfaces() {
 		cfg := feedbackapi.Config{
 			Store: s.cfg.Feedback, MaxBody: s.cfg.MaxBody, Draining: s.http.Draining,
 			Written: func(tenant, completion string) { s.linker.Add(tenant, completion) },
+			Unknown: s.unknownMember,
 		}
 		if c := s.cfg.Weave.Calls; c != nil {
 			cfg.EraseCalls = func(ctx context.Context, e *feedback.Erasure) (int, error) {
@@ -96,6 +100,18 @@ func (s *Server) surfaces() {
 			settle = s.linker.Pass
 		}
 		s.trajectories = trajectoryapi.New(s.cfg.Trajectories.Config, s.http, s.counts, settle)
+	}
+}
+
+// unknownMember says once in the log that clients send a member of feedback that this version
+// does not know, so that an operator learns that a newer one may know more.
+func (s *Server) unknownMember(name string) {
+	if s.unknownCount.Load() >= 100 { // somebody invents names
+		return
+	}
+	if _, again := s.unknown.LoadOrStore(name, true); !again {
+		s.unknownCount.Add(1)
+		s.log.Info("feedback has a member that this version of weir does not know; it is kept", "name", name)
 	}
 }
 

@@ -103,6 +103,9 @@ func (h *Handlers) write(c *transport.Call, requests []*feedback.Request, write 
 		return
 	}
 	for _, r := range requests {
+		for _, name := range r.Unknown {
+			h.cfg.Unknown(name)
+		}
 		if completion := r.Call(); completion != "" {
 			h.cfg.Written(c.Who.Tenant, completion)
 		}
