@@ -25,7 +25,7 @@ type recordedRequest struct {
 }
 
 // TestARTClients: what each version of ART's client sends is answered as it was when the
-// version itself was satisfied (T-2, T-50, T-51, T-52, T-53).
+// version itself was satisfied (docs/interface/trajectories.md, T-2, T-50, T-51, T-52, T-53).
 func TestARTClients(t *testing.T) {
 	files, err := filepath.Glob("testdata/art-*.jsonl")
 	if err != nil || len(files) < 4 {
@@ -87,7 +87,7 @@ func TestARTClients(t *testing.T) {
 }
 
 // TestCreateModel: a model is created once for its entity, project and name, and can be read
-// at once; and what is wrong with such a request (T-50, T-51).
+// at once; and what is wrong with such a request (docs/interface/trajectories.md, T-50, T-51).
 func TestCreateModel(t *testing.T) {
 	h, _ := servertest.NewTrajectories(t, nil)
 	create := func(fields string) (int, string) {
@@ -166,7 +166,7 @@ func TestCreateModel(t *testing.T) {
 	}
 }
 
-// TestModelKeys: which key may create and use a model (T-50, T-12.5).
+// TestModelKeys: which key may create and use a model (docs/interface/trajectories.md, T-50, T-12.5).
 func TestModelKeys(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys.yaml")
 	keys := "keys:\n"
@@ -201,7 +201,7 @@ func TestModelKeys(t *testing.T) {
 		t.Error("two tenants share a model")
 	}
 	do("reader", "POST", modelsPath, body, 403)
-	do("reader", "POST", modelsPath, `{}`, 422) // the body is checked first (T-6)
+	do("reader", "POST", modelsPath, `{}`, 422) // the body is checked first (docs/interface/trajectories.md, T-6)
 	do("rest", "POST", modelsPath, body, 403)
 	do("acme", "POST", modelsPath, strings.Replace(body, "acme", "lab", 1), 403)
 	// Without an entity it is the team of the key.
@@ -229,7 +229,7 @@ func TestModelKeys(t *testing.T) {
 }
 
 // TestCheckpoints: a checkpoint for each step that was logged, with the metrics of its
-// trajectories, in pages; and deleting them (T-52, T-53).
+// trajectories, in pages; and deleting them (docs/interface/trajectories.md, T-52, T-53).
 func TestCheckpoints(t *testing.T) {
 	h, _ := servertest.NewTrajectories(t, nil)
 	_, answer, _ := h.Get("POST", modelsPath, `{"base_model":"b"}`)

@@ -15,7 +15,7 @@ import (
 )
 
 // TestCreateModel: of requests at one time for one name one creates the model, and it is
-// there after a restart (T-50).
+// there after a restart (docs/interface/trajectories.md, T-50).
 func TestCreateModel(t *testing.T) {
 	s := newTestArchive(t)
 	ctx := context.Background()
@@ -62,7 +62,7 @@ func TestCreateModel(t *testing.T) {
 	}
 }
 
-// TestMostModels: a tenant cannot create models without end (T-50).
+// TestMostModels: a tenant cannot create models without end (docs/interface/trajectories.md, T-50).
 func TestMostModels(t *testing.T) {
 	s := newTestArchive(t)
 	ctx := context.Background()
@@ -84,7 +84,7 @@ func TestMostModels(t *testing.T) {
 	}
 }
 
-// TestSteps compares the steps of random batches with those of their trajectories (T-52).
+// TestSteps compares the steps of random batches with those of their trajectories (docs/interface/trajectories.md, T-52).
 func TestSteps(t *testing.T) {
 	s := newTestArchive(t)
 	ctx := context.Background()
