@@ -14,6 +14,10 @@ import (
 
 // Recording is a chat completion that is being answered and will be recorded.
 type Recording struct {
+	// Settings are what the request asked for, as members of a JSON object, each with a comma
+	// before it: they become metadata.
+	Settings []byte
+
 	tenant, model, split, group, project string
 	asked                                bool // engine_xargs asks for the recording
 	version                              trajectory.Int
@@ -115,7 +119,7 @@ func (r *Recording) options(request trajectory.Value) (bad *api.Error) {
 }
 
 // Kept returns the number of bytes of the request that the recording keeps.
-func (r *Recording) Kept() int { return cap(r.messages) + cap(r.tools) + 512 }
+func (r *Recording) Kept() int { return cap(r.messages) + cap(r.tools) + cap(r.Settings) + 512 }
 
 // size returns the number of bytes that a recording takes in memory.
 func (r *Recording) size() int { return r.Kept() + r.answer.Size() }
@@ -138,7 +142,8 @@ func (r *Recording) append(d []byte, i int) []byte {
 	}
 	d = append(r.begun.UTC().AppendFormat(append(d, `,"start_time":"`...), export.TimeFormat), '"')
 	d = r.appendMetadata(append(d, `,"metadata":`...))
-	d = append(d, `,"prompt_token_ids":[`...)
+	d = strconv.AppendInt(append(d[:len(d)-1], `,"choice":`...), int64(i), 10)
+	d = append(d, `},"prompt_token_ids":[`...)
 	for i, id := range r.answer.Prompt() {
 		if i > 0 {
 			d = append(d, ',')
@@ -148,7 +153,8 @@ func (r *Recording) append(d []byte, i int) []byte {
 	return append(d, `],"recorded":true}`...)
 }
 
-// appendMetadata appends the metadata of the group, which each trajectory has as well.
+// appendMetadata appends the metadata of the group, which each trajectory has as well, with
+// the number of its choice.
 func (r *Recording) appendMetadata(d []byte) []byte {
 	d = api.AppendString(append(d, `{"request_id":`...), r.answer.ID())
 	d = api.AppendString(append(d, `,"model":`...), r.answer.Model())
@@ -158,5 +164,5 @@ func (r *Recording) appendMetadata(d []byte) []byte {
 	if r.group != "" {
 		d = api.AppendString(append(d, `,"record_group":`...), r.group)
 	}
-	return append(d, '}')
+	return append(append(d, r.Settings...), '}')
 }
