@@ -58,3 +58,6 @@ func (m *Metrics) Recorded(completions, lost int) {
 	m.recorded.Add(float64(completions))
 	m.lost.Add(float64(lost))
 }
+
+// RewardUnset counts feedback that is about the reward of a chat completion and set none.
+func (m *Metrics) RewardUnset() { m.unset.Inc() }

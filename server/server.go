@@ -56,7 +56,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Trajectories.Archive != nil {
 		to := cfg.recording(s.http.Memory(), s.log, s.http.Now)
 		if cfg.Feedback != nil {
-			s.linker = recording.NewLinker(to, cfg.Feedback)
+			s.linker = recording.NewLinker(to, cfg.Feedback, s.counts)
 		}
 		s.recorder = recording.NewRecorder(to, s.linker, s.counts)
 	}
@@ -74,7 +74,7 @@ func (s *Server) surfaces() {
 	if s.cfg.Feedback != nil {
 		s.feedback = feedbackapi.New(feedbackapi.Config{
 			Store: s.cfg.Feedback, MaxBody: s.cfg.MaxBody, Draining: s.http.Draining,
-			Written: func(tenant, completion string) { s.linker.Add(tenant, completion) },
+			Written: s.linker.Reward, Unset: s.counts.RewardUnset,
 		})
 	}
 	if w := &s.cfg.Weave; w.Calls != nil {

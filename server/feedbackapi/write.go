@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 
 	"weir/auth"
 	"weir/feedback"
@@ -102,13 +103,40 @@ func (h *Handlers) write(c *transport.Call, requests []*feedback.Request, write 
 		c.Fail(err)
 		return
 	}
-	for _, r := range requests {
-		if completion := r.Call(); completion != "" {
-			h.cfg.Written(c.Who.Tenant, completion)
-		}
-	}
+	h.rewarded(c, requests)
 	c.Reply(answer)
 }
+
+// rewarded passes the rewards of requests on that were written. If one of them sets no reward
+// although it is about one, the answer says so in a header.
+func (h *Handlers) rewarded(c *transport.Call, requests []*feedback.Request) {
+	unset, first := 0, ""
+	for _, r := range requests {
+		w, why := r.Reward()
+		switch {
+		case why != "":
+			h.cfg.Unset()
+		case w.Call != "":
+			why = h.cfg.Written(c.Who.Tenant, w)
+		}
+		if why != "" {
+			if unset++; unset == 1 {
+				first = why
+			}
+		}
+	}
+	switch {
+	case unset == 0:
+	case len(requests) == 1:
+		c.Response.Header.Set(rewardHeader, "not set: "+first)
+	default:
+		c.Response.Header.Set(rewardHeader, fmt.Sprintf("not set: %d of %d: %s", unset, len(requests), first))
+	}
+}
+
+// rewardHeader says of feedback of the type reward that it set no reward, and why
+// (docs/interface/feedback.md, F-42).
+const rewardHeader = "X-Weir-Reward"
 
 // idempotency returns the request's idempotency key, or false if it is not well-formed.
 // X-Weave-Retry-Id is never a key, although its name suggests one: W&B Weave's client

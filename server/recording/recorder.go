@@ -226,7 +226,7 @@ func (rec *Recorder) write(tenant, model, split string, list []*Recording) error
 	ids := make([]string, len(list))
 	for g, r := range list {
 		ids[g] = r.answer.ID()
-		calls[g] = archive.Call{ID: ids[g], Project: r.project, Group: g}
+		calls[g] = archive.Call{ID: ids[g], Project: r.project, Group: g, Choices: r.answer.Choices()}
 	}
 	if _, err = u.Commit(archive.Meta{Split: split, Bytes: size, Calls: calls}); err != nil {
 		return err
