@@ -6,6 +6,7 @@ import (
 
 	"weir/internal/jsontext"
 	"weir/internal/pace"
+	"weir/internal/query"
 	"weir/store"
 )
 
@@ -14,53 +15,53 @@ import (
 // *Refusal comes with the name of the project, because the right to it is checked first.
 func DecodePurge(ctx context.Context, body []byte) (project string, ids []string, err error) {
 	loc := []string{"body"}
-	p := parser{decoder: &decoder{meter: pace.Of(ctx)}}
-	v, err := p.scan(body)
+	p := newParser(pace.Of(ctx))
+	v, err := p.Scan(body, maxDepth)
 	if err != nil {
 		return "", nil, err
 	}
-	m := p.object(v, loc)
-	if s := p.text(m, "project_id", true, loc); s != nil {
+	m := p.Object(v, loc)
+	if s := p.Text(m, "project_id", true, loc); s != nil {
 		project = *s
 	}
-	where := p.expression(m, true)
-	p.extras(m, loc)
-	if err := p.meter.Err(); err != nil {
+	where := p.Expression(m, true)
+	p.Extras(m, loc)
+	if err := p.Meter.Err(); err != nil {
 		return "", nil, err
 	}
-	if len(p.issues) > 0 {
-		return "", nil, p.issues
+	if len(p.Issues) > 0 {
+		return "", nil, p.Issues
 	}
-	if p.refusal == nil {
+	if p.Refusal == nil {
 		var ok bool
 		if ids, ok = purgeIDs(where); ok {
 			return project, ids, nil
 		}
-		p.refuse("Can only purge feedback by specifying one or more feedback ids")
+		p.Refuse("Can only purge feedback by specifying one or more feedback ids")
 	}
-	return project, nil, p.refusal
+	return project, nil, p.Refusal
 }
 
 // purgeIDs returns the ids of an expression that only names ids.
-func purgeIDs(n *expr) (ids []string, ok bool) {
-	isID := func(n *expr) bool {
-		return n.op == "$getField" && n.field.column == colID && n.field.path == nil && n.field.name == "id"
+func purgeIDs(n *query.Expr) (ids []string, ok bool) {
+	isID := func(n *query.Expr) bool {
+		return n.Op == "$getField" && n.Field.Column == colID && n.Field.Path == nil && n.Field.Name == "id"
 	}
-	isText := func(n *expr) bool { return n.op == "$literal" && n.value.kind == kindText }
-	switch n.op {
+	isText := func(n *query.Expr) bool { return n.Op == "$literal" && n.Value.Kind == query.Text }
+	switch n.Op {
 	case "$eq":
-		return []string{n.args[1].value.text}, isID(n.args[0]) && isText(n.args[1])
+		return []string{n.Args[1].Value.Text}, isID(n.Args[0]) && isText(n.Args[1])
 	case "$in":
-		for _, a := range n.args[1:] {
+		for _, a := range n.Args[1:] {
 			if !isText(a) {
 				return nil, false
 			}
-			ids = append(ids, a.value.text)
+			ids = append(ids, a.Value.Text)
 		}
-		return ids, isID(n.args[0])
+		return ids, isID(n.Args[0])
 	case "$or":
-		for _, a := range n.args {
-			if a.op != "$eq" {
+		for _, a := range n.Args {
+			if a.Op != "$eq" {
 				return nil, false
 			}
 			some, ok := purgeIDs(a)
@@ -69,7 +70,7 @@ func purgeIDs(n *expr) (ids []string, ok bool) {
 			}
 			ids = append(ids, some...)
 		}
-		return ids, len(n.args) > 0
+		return ids, len(n.Args) > 0
 	}
 	return nil, false
 }
@@ -85,47 +86,47 @@ type Erasure struct {
 // DecodeErasure reads the body of an erasure. The error is that of DecodeRequest.
 func DecodeErasure(ctx context.Context, body []byte) (*Erasure, error) {
 	loc := []string{"body"}
-	p := parser{decoder: &decoder{meter: pace.Of(ctx)}}
-	v, err := p.scan(body)
+	p := newParser(pace.Of(ctx))
+	v, err := p.Scan(body, maxDepth)
 	if err != nil {
 		return nil, err
 	}
-	m := p.object(v, loc)
+	m := p.Object(v, loc)
 	e := &Erasure{}
-	if s := p.text(m, "project_id", true, loc); s != nil {
+	if s := p.Text(m, "project_id", true, loc); s != nil {
 		e.Project = *s
 	}
-	confirm := p.text(m, "confirm", false, loc)
-	if d := p.take(m, "dry_run", false, jsontext.Bool, "bool_type", loc); d != nil {
+	confirm := p.Text(m, "confirm", false, loc)
+	if d := p.Take(m, "dry_run", false, jsontext.Bool, "bool_type", loc); d != nil {
 		e.DryRun = d[0] == 't'
 	}
-	and := &expr{op: "$and"}
+	and := &query.Expr{Op: "$and"}
 	for _, name := range []string{WeirNames.userName(), WeaveNames.userName(), "creator", WeirNames.traceRefName(), WeaveNames.traceRefName()} {
-		if s := p.text(m, name, false, loc); s != nil {
-			and.args = append(and.args, &expr{op: "$eq", args: []*expr{{op: "$getField", field: p.field(name)}, {op: "$literal", value: value{kind: kindText, text: *s}}}})
+		if s := p.Text(m, name, false, loc); s != nil {
+			and.Args = append(and.Args, &query.Expr{Op: "$eq", Args: []*query.Expr{{Op: "$getField", Field: p.field(name)}, {Op: "$literal", Value: query.Value{Kind: query.Text, Text: *s}}}})
 		}
 	}
-	if s := p.text(m, "before", false, loc); s != nil {
-		lit := &expr{op: "$literal", value: value{kind: kindText, text: *s}}
-		f := &expr{op: "$getField", field: p.field("created_at")}
-		p.times(f, lit)
-		and.args = append(and.args, &expr{op: "$lt", args: []*expr{f, lit}})
+	if s := p.Text(m, "before", false, loc); s != nil {
+		lit := &query.Expr{Op: "$literal", Value: query.Value{Kind: query.Text, Text: *s}}
+		f := &query.Expr{Op: "$getField", Field: p.field("created_at")}
+		p.Times(f, lit)
+		and.Args = append(and.Args, &query.Expr{Op: "$lt", Args: []*query.Expr{f, lit}})
 	}
-	p.extras(m, loc)
-	if err := p.meter.Err(); err != nil {
+	p.Extras(m, loc)
+	if err := p.Meter.Err(); err != nil {
 		return nil, err
 	}
-	if len(p.issues) > 0 {
-		return nil, p.issues
+	if len(p.Issues) > 0 {
+		return nil, p.Issues
 	}
-	if len(and.args) == 0 {
-		p.refuse("Nothing to erase: name a user, a creator, a ref or a time")
+	if len(and.Args) == 0 {
+		p.Refuse("Nothing to erase: name a user, a creator, a ref or a time")
 	}
 	if !e.DryRun && (confirm == nil || *confirm != e.Project) {
-		p.refuse("confirm must repeat the project_id")
+		p.Refuse("confirm must repeat the project_id")
 	}
-	if p.refusal != nil {
-		return e, p.refusal
+	if p.Refusal != nil {
+		return e, p.Refusal
 	}
 	e.where = &Query{Project: e.Project, where: and}
 	return e, nil
@@ -140,9 +141,9 @@ func (s *Store) Erase(ctx context.Context, e *Erasure) (n int, err error) {
 // Expire deletes the records of a project that were written before a time in
 // milliseconds of Unix time, and returns how many they were.
 func (s *Store) Expire(ctx context.Context, project string, before int64) (n int, err error) {
-	lit := &expr{op: "$literal", value: value{kind: kindNum, num: number{float: float64(before) / 1000}}}
-	f := &expr{op: "$getField", field: field{column: colCreated, name: "created_at"}}
-	return s.deleteWhere(ctx, &Query{Project: project, where: &expr{op: "$and", args: []*expr{{op: "$lt", args: []*expr{f, lit}}}}}, false)
+	lit := &query.Expr{Op: "$literal", Value: query.Value{Kind: query.Num, Num: query.Number{Float: float64(before) / 1000}}}
+	f := &query.Expr{Op: "$getField", Field: query.Field{Column: colCreated, Name: "created_at"}}
+	return s.deleteWhere(ctx, &Query{Project: project, where: &query.Expr{Op: "$and", Args: []*query.Expr{{Op: "$lt", Args: []*query.Expr{f, lit}}}}}, false)
 }
 
 // deleteWhere deletes in pieces, so that no other update waits for long.
@@ -160,7 +161,7 @@ func (s *Store) deleteWhere(ctx context.Context, q *Query, dry bool) (n int, err
 		var ids []string
 		if err := s.db.View(func(r *store.Reader) error {
 			return q.scan(ctx, r, since, func(rec *Record) bool {
-				if q.where.truth(rec, nil) { // the index may be damaged, so look at the record
+				if q.where.Truth(rec, nil) { // the index may be damaged, so look at the record
 					ids, since = append(ids, strings.Clone(rec.ID)), rec.CreatedAt
 				}
 				return len(ids) < piece
@@ -176,7 +177,7 @@ func (s *Store) deleteWhere(ctx context.Context, q *Query, dry bool) (n int, err
 				if err != nil {
 					return err
 				}
-				if rec != nil && q.where.truth(rec, nil) {
+				if rec != nil && q.where.Truth(rec, nil) {
 					kept = append(kept, id)
 				}
 			}

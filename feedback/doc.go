@@ -74,7 +74,7 @@
 // after its context has, also within one record or one large body, and whoever started it can let it take turns
 // with others. Memory and the size of one step are bounded: [Config.DecodeQuery] refuses
 // more fields, orders, nodes and elements, and rows are written in parts. An $in is looked
-// up in a set (in.go), and texts are searched in linear time (contains.go).
+// up in a set, and texts are searched in linear time (package internal/query).
 //
 // A reader never keeps anybody from writing. It holds the positions of one millisecond at
 // most, besides what is sorted, and stops when its client leaves.
@@ -103,7 +103,8 @@
 // decode.go, ref.go, rules.go, types.go and emoji.go read and check requests; weave.go has
 // the columns that only the clients of W&B Weave know. record.go is a record on disk and as
 // JSON. store.go, write.go, delete.go and reward.go change records, index.go keeps the
-// indexes. expr.go reads expressions; eval.go, in.go and contains.go evaluate them. query.go, plan.go, walk.go,
+// indexes. expr.go says what names stand for in expressions, which package
+// internal/query reads and evaluates. query.go, plan.go, walk.go,
 // iterator.go, page.go, counts.go and sort.go answer queries; stats.go, schema.go and
 // export.go are the other ways to read.
 //

@@ -8,6 +8,7 @@ import (
 
 	"weir/internal/jsontext"
 	"weir/internal/pace"
+	"weir/internal/query"
 	"weir/store"
 )
 
@@ -15,7 +16,7 @@ import (
 // however long w takes.
 func (s *Store) ExportLines(ctx context.Context, q *Query, w io.Writer) error {
 	out := rowWriter{w: w, q: q, meter: pace.Of(ctx)}
-	return firstError(s.export(ctx, q, func(rec *Record) error {
+	return FirstError(s.export(ctx, q, func(rec *Record) error {
 		if err := out.row(rec); err != nil {
 			return err
 		}
@@ -30,12 +31,12 @@ func (s *Store) ExportCSV(ctx context.Context, q *Query, w io.Writer) error {
 	fields := q.fields
 	if fields == nil {
 		for i, name := range q.Dialect.columns() {
-			fields = append(fields, field{column: i, name: name})
+			fields = append(fields, query.Field{Column: i, Name: name})
 		}
 	}
 	out := newCSVWriter(w, pace.Of(ctx))
 	for i := range fields {
-		if err := out.cell(i, fields[i].name); err != nil {
+		if err := out.cell(i, fields[i].Name); err != nil {
 			return err
 		}
 	}
@@ -45,7 +46,7 @@ func (s *Store) ExportCSV(ctx context.Context, q *Query, w io.Writer) error {
 	return s.export(ctx, q, func(rec *Record) error {
 		for i := range fields {
 			text := ""
-			switch v := jsontext.Value(fields[i].appendJSON(nil, rec, out.meter)); v.Kind() {
+			switch v := jsontext.Value(appendField(nil, &fields[i], rec, out.meter)); v.Kind() {
 			case jsontext.Null:
 			case jsontext.String:
 				text = v.Text()
@@ -120,6 +121,6 @@ func (s *Store) Each(f func(*Record) error, damaged func(key []byte, err error))
 			failed = f(rec)
 			return failed == nil
 		})
-		return firstError(failed, err)
+		return FirstError(failed, err)
 	})
 }

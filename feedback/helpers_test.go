@@ -93,6 +93,9 @@ func sample(t testing.TB) *Store {
 			fields["feedback_type"], fields["creator"], fields["queue_id"] = "odd", "ann", "q"
 			fields["call_ref"] = "weave:///acme/support/call/scorer"
 		}
+		if i == 2 {
+			fields["weave_ref"], fields["trace_ref"], fields["scorer_tags"] = "weave:///acme/support/call/1", nil, []string{"slow", "Rude"}
+		}
 		add(t, s, fields)
 	}
 	add(t, s, map[string]any{"payload": map[string]any{"k": "p"}, "trace_ref": "weave:///acme/support/call/other"})
@@ -105,7 +108,9 @@ func request(t testing.TB, fields map[string]any) (*Request, error) {
 	t.Helper()
 	m := map[string]any{"project_id": "acme/support", "trace_ref": "weave:///acme/support/call/1", "feedback_type": "custom", "payload": map[string]any{}}
 	for k, v := range fields {
-		m[k] = v
+		if m[k] = v; v == nil && k == "trace_ref" {
+			delete(m, k) // the request has Weave's name
+		}
 	}
 	b, err := json.Marshal(m)
 	if err != nil {

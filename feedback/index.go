@@ -138,7 +138,7 @@ func (s *Store) Check(f func(what string)) error {
 	})
 	// The caller finds damaged values by reading all of them. This finds those that
 	// are intact and not records.
-	return firstError(err, s.db.View(func(r *store.Reader) error {
+	return FirstError(err, s.db.View(func(r *store.Reader) error {
 		return r.Scan(store.Range{Prefix: []byte{tagRow}, Damaged: func([]byte, error) {}}, func(key, row []byte) bool {
 			if _, err := decodeRecord(row); err != nil {
 				f(fmt.Sprintf("%q is no record", key))

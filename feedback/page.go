@@ -202,7 +202,7 @@ func (x *pageReader) scan(from, until int64, note func(at *position, match bool)
 	if failed == nil && err == nil {
 		failed = x.emitReversed() // a span has whole milliseconds
 	}
-	return firstError(failed, err)
+	return FirstError(failed, err)
 }
 
 // emitReversed passes on the positions of one millisecond, the last one first.

@@ -2,10 +2,10 @@ package feedback
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"math"
 	"slices"
 
+	"weir/internal/query"
 	"weir/store"
 )
 
@@ -16,17 +16,17 @@ type plan struct {
 	from, until int64  // created_at, both inclusive
 	byID        bool   // read the records of ids; whether they match is still to be decided
 	ids         []string
-	sets        []indexSet // most selective first, one may hope
-	onKeys      []*expr    // conditions on created_at and id alone
-	onRows      []*expr    // conditions that need the record
+	sets        []indexSet    // most selective first, one may hope
+	onKeys      []*query.Expr // conditions on created_at and id alone
+	onRows      []*query.Expr // conditions that need the record
 }
 
 // indexSet is the records that have one of some values in an index. Each value is a prefix
 // of keys.
 type indexSet struct {
 	prefixes [][]byte
-	rank     int   // of its least selective column, as an index of indexed
-	expr     *expr // the condition that the set stands for
+	rank     int         // of its least selective column, as an index of indexed
+	expr     *query.Expr // the condition that the set stands for
 }
 
 // indexed lists the columns that have an index, the most selective first.
@@ -52,9 +52,9 @@ func (q *Query) plan() *plan {
 }
 
 // add adds a condition that records have to meet.
-func (p *plan) add(project string, n *expr) {
-	if n.op == "$and" {
-		for _, a := range n.args {
+func (p *plan) add(project string, n *query.Expr) {
+	if n.Op == "$and" {
+		for _, a := range n.Args {
 			p.add(project, a)
 		}
 		return
@@ -71,40 +71,24 @@ func (p *plan) add(project string, n *expr) {
 		p.byID, p.ids = true, ids
 		return
 	}
-	if n.keyed() {
+	if keyed(n) {
 		p.onKeys = append(p.onKeys, n)
 		return
 	}
 	p.onRows = append(p.onRows, n)
 }
 
-// mirrored are the comparisons with their sides exchanged.
-var mirrored = map[string]string{"$eq": "$eq", "$gt": "$lt", "$gte": "$lte", "$lt": "$gt", "$lte": "$gte"}
-
-// sides returns the field and the literal that n compares, and the comparison with the
-// field on its left.
-func (n *expr) sides() (f, lit *expr, op string, ok bool) {
-	op, ok = mirrored[n.op]
-	if !ok {
-		return nil, nil, "", false
-	}
-	if f, lit = n.args[1], n.args[0]; n.args[0].op == "$getField" {
-		f, lit, op = n.args[0], n.args[1], n.op
-	}
-	return f, lit, op, f.op == "$getField" && f.field.path == nil && lit.op == "$literal"
-}
-
 // between adds a bound of created_at to the plan, or reports that n is none.
-func (p *plan) between(n *expr) bool {
-	f, lit, op, ok := n.sides()
-	if !ok || f.field.column != colCreated || lit.value.kind != kindNum || !(lit.value.num.float > 1 && lit.value.num.float < 1e12) {
+func (p *plan) between(n *query.Expr) bool {
+	f, lit, op, ok := n.Sides()
+	if !ok || f.Field.Column != colCreated || lit.Value.Kind != query.Num || !(lit.Value.Num.Float > 1 && lit.Value.Num.Float < 1e12) {
 		return false
 	}
 	// Seconds are not exact as a float64, so the expression itself says for which
 	// milliseconds near the bound it is true.
-	truth := func(at int64) bool { return n.truth(&Record{CreatedAt: at}, nil) }
+	truth := func(at int64) bool { return n.Truth(&Record{CreatedAt: at}, nil) }
 	const slack = 4
-	ms := int64(math.Floor(lit.value.num.float * 1000))
+	ms := int64(math.Floor(lit.Value.Num.Float * 1000))
 	first, last := ms-slack, ms+slack
 	switch op {
 	case "$lt", "$lte":
@@ -132,34 +116,34 @@ func (p *plan) between(n *expr) bool {
 
 // indexSetOf returns the set of a condition that an indexed column equals a text, or one
 // of several texts, or of an alternative of such conditions.
-func indexSetOf(project string, n *expr) (s indexSet, ok bool) {
-	equals := func(f, lit *expr) bool { // adds a value to the set
+func indexSetOf(project string, n *query.Expr) (s indexSet, ok bool) {
+	equals := func(f, lit *query.Expr) bool { // adds a value to the set
 
-		if f.op != "$getField" || f.field.path != nil || lit.op != "$literal" || lit.value.kind != kindText {
+		if f.Op != "$getField" || f.Field.Path != nil || lit.Op != "$literal" || lit.Value.Kind != query.Text {
 			return false
 		}
 		for i, x := range indexed {
-			if x.column == f.field.column {
+			if x.column == f.Field.Column {
 				s.rank = max(s.rank, i)
-				s.prefixes = append(s.prefixes, store.AppendString(store.AppendString([]byte{x.tag}, project), lit.value.text))
+				s.prefixes = append(s.prefixes, store.AppendString(store.AppendString([]byte{x.tag}, project), lit.Value.Text))
 				return true
 			}
 		}
 		return false
 	}
-	switch n.op {
+	switch n.Op {
 	case "$eq":
-		f, lit, _, ok := n.sides()
+		f, lit, _, ok := n.Sides()
 		return s, ok && equals(f, lit)
 	case "$in":
-		for _, lit := range n.args[1:] {
-			if !equals(n.args[0], lit) {
+		for _, lit := range n.Args[1:] {
+			if !equals(n.Args[0], lit) {
 				return s, false
 			}
 		}
-		return s, len(n.args) > 1
+		return s, len(n.Args) > 1
 	case "$or":
-		for _, a := range n.args {
+		for _, a := range n.Args {
 			some, ok := indexSetOf(project, a)
 			if !ok {
 				return s, false
@@ -172,53 +156,33 @@ func indexSetOf(project string, n *expr) (s indexSet, ok bool) {
 }
 
 // keyed reports whether n is about nothing but created_at, id and project_id.
-func (n *expr) keyed() bool {
-	if n.op == "$getField" {
-		return n.field.keyed()
+func keyed(n *query.Expr) bool {
+	if n.Op == "$getField" {
+		return keyedField(&n.Field)
 	}
-	for _, a := range n.args {
-		if !a.keyed() {
+	for _, a := range n.Args {
+		if !keyed(a) {
 			return false
 		}
 	}
 	return true
 }
 
-func (f *field) keyed() bool {
-	return f.path == nil && (f.column == colCreated || f.column == colID || f.column == colProject)
+func keyedField(f *query.Field) bool {
+	return f.Path == nil && (f.Column == colCreated || f.Column == colID || f.Column == colProject)
 }
 
 // key identifies what a plan finds, except for its bounds of created_at.
 func (p *plan) key() [sha256.Size]byte {
 	b := slices.Clip(p.all)
 	for _, s := range p.sets {
-		b = s.expr.append(b)
+		b = s.expr.Append(b)
 	}
 	for _, n := range p.onKeys {
-		b = n.append(b)
+		b = n.Append(b)
 	}
 	for _, n := range p.onRows {
-		b = n.append(b)
+		b = n.Append(b)
 	}
 	return sha256.Sum256(b)
-}
-
-// append appends everything that affects which records n is true of.
-func (n *expr) append(dst []byte) []byte {
-	text := func(s string) { dst = store.AppendString(dst, s) }
-	text(n.op)
-	text(n.to)
-	dst = append(dst, byte(n.value.kind), byte(b2i(n.value.bool)), byte(b2i(n.fold)), byte(n.field.column), byte(b2i(n.field.path == nil)))
-	dst = binary.BigEndian.AppendUint64(dst, math.Float64bits(n.value.num.float))
-	text(n.value.text)
-	text(string(n.value.raw))
-	dst = binary.BigEndian.AppendUint32(dst, uint32(len(n.field.path)))
-	for _, s := range n.field.path {
-		text(s)
-	}
-	dst = binary.BigEndian.AppendUint32(dst, uint32(len(n.args)))
-	for _, a := range n.args {
-		dst = a.append(dst)
-	}
-	return dst
 }

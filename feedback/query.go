@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strconv"
 
+	"weir/internal/form"
 	"weir/internal/jsontext"
 	"weir/internal/pace"
+	"weir/internal/query"
 	"weir/store"
 )
 
@@ -16,10 +18,10 @@ type Query struct {
 	Dialect Dialect
 	Project string
 
-	fields    []field // nil: all columns
-	count     bool    // fields is ["count(*)"]
-	where     *expr   // nil: all
-	sort      []order // nil: by created_at, then id
+	fields    []query.Field // nil: all columns
+	count     bool          // fields is ["count(*)"]
+	where     *query.Expr   // nil: all
+	sort      []order       // nil: by created_at, then id
 	limit     int
 	offset    int
 	maxListed int // for tests: a smaller maxListed; 0: the constant
@@ -27,7 +29,7 @@ type Query struct {
 
 // order is an element of sort_by.
 type order struct {
-	field
+	query.Field
 	descending bool
 }
 
@@ -56,8 +58,8 @@ func (c *Config) DecodeQuery(body []byte, kind Kind, weave bool) (*Query, error)
 
 func (c *Config) decodeQuery(meter *pace.Meter, body []byte, kind Kind, weave bool) (*Query, error) {
 	loc := []string{"body"}
-	p := parser{decoder: &decoder{meter: meter}}
-	v, err := p.scan(body)
+	p := newParser(meter)
+	v, err := p.Scan(body, maxDepth)
 	if err != nil {
 		return nil, err
 	}
@@ -65,12 +67,12 @@ func (c *Config) decodeQuery(meter *pace.Meter, body []byte, kind Kind, weave bo
 	if kind == ForExport {
 		q.limit = maxInt
 	}
-	m := p.object(v, loc)
-	if s := p.text(m, "project_id", true, loc); s != nil {
+	m := p.Object(v, loc)
+	if s := p.Text(m, "project_id", true, loc); s != nil {
 		q.Project = *s
 	}
 	p.names(q, m, loc)
-	q.where = p.expression(m, false)
+	q.where = p.Expression(m, false)
 	p.order(q, m, loc)
 	if n, ok := p.integer(m, "limit", loc); ok {
 		q.limit = min(n, q.limit)
@@ -78,7 +80,7 @@ func (c *Config) decodeQuery(meter *pace.Meter, body []byte, kind Kind, weave bo
 	if n, ok := p.integer(m, "offset", loc); ok {
 		q.offset = n
 	}
-	p.extras(m, loc)
+	p.Extras(m, loc)
 	if err := meter.Err(); err != nil {
 		return nil, err
 	}
@@ -103,13 +105,13 @@ func (q *Query) refused(err error) (*Query, error) {
 // end returns the dialect of a request, or what is wrong with it.
 func (p *parser) end(weave bool) (Dialect, error) {
 	if p.weave && p.weir {
-		p.issue("extra_forbidden", []string{"body", WeaveNames.traceRefName()})
+		p.Issue("extra_forbidden", []string{"body", WeaveNames.traceRefName()})
 	}
-	if len(p.issues) > 0 {
-		return "", p.issues
+	if len(p.Issues) > 0 {
+		return "", p.Issues
 	}
-	if p.refusal != nil {
-		return "", p.refusal
+	if p.Refusal != nil {
+		return "", p.Refusal
 	}
 	if weave && !p.weir {
 		return WeaveNames, nil
@@ -118,18 +120,18 @@ func (p *parser) end(weave bool) (Dialect, error) {
 }
 
 // names reads the fields that are asked for.
-func (p *parser) names(q *Query, m *members, loc []string) {
-	list := p.take(m, "fields", false, jsontext.Array, "list_type", loc)
+func (p *parser) names(q *Query, m *form.Members, loc []string) {
+	list := p.Take(m, "fields", false, jsontext.Array, "list_type", loc)
 	if list == nil {
 		return
 	}
-	for i, v := range list.PacedElements(p.meter.Bytes) {
+	for i, v := range list.PacedElements(p.Meter.Bytes) {
 		if i == maxFields {
-			p.refuse("fields has more than 200 names")
+			p.Refuse("fields has more than 200 names")
 			return
 		}
 		if v.Kind() != jsontext.String {
-			p.issue("string_type", loc, "fields", strconv.Itoa(i))
+			p.Issue("string_type", loc, "fields", strconv.Itoa(i))
 			continue
 		}
 		if name := v.Text(); name == countAll {
@@ -139,30 +141,30 @@ func (p *parser) names(q *Query, m *members, loc []string) {
 		}
 	}
 	if q.count && len(q.fields) > 0 {
-		p.refuse(countAll + " cannot be combined with other fields")
+		p.Refuse(countAll + " cannot be combined with other fields")
 	}
 }
 
 // order reads sort_by.
-func (p *parser) order(q *Query, m *members, loc []string) {
-	list := p.take(m, "sort_by", false, jsontext.Array, "list_type", loc)
+func (p *parser) order(q *Query, m *form.Members, loc []string) {
+	list := p.Take(m, "sort_by", false, jsontext.Array, "list_type", loc)
 	if list == nil {
 		return
 	}
-	for i, v := range list.PacedElements(p.meter.Bytes) {
+	for i, v := range list.PacedElements(p.Meter.Bytes) {
 		if i == maxSortBy {
-			p.refuse("sort_by has more than 8 fields")
+			p.Refuse("sort_by has more than 8 fields")
 			return
 		}
 		loc := append(slices.Clip(loc), "sort_by", strconv.Itoa(i))
-		o := p.object(v, loc)
-		name, direction := p.text(o, "field", true, loc), p.text(o, "direction", true, loc)
-		p.extras(o, loc)
+		o := p.Object(v, loc)
+		name, direction := p.Text(o, "field", true, loc), p.Text(o, "direction", true, loc)
+		p.Extras(o, loc)
 		if name == nil || direction == nil {
 			continue
 		}
 		if *direction != "asc" && *direction != "desc" {
-			p.issue("literal_error", loc, "direction")
+			p.Issue("literal_error", loc, "direction")
 			continue
 		}
 		q.sort = append(q.sort, order{p.field(*name), *direction == "desc"})
@@ -170,23 +172,23 @@ func (p *parser) order(q *Query, m *members, loc []string) {
 }
 
 // integer takes a number of records; ok is false if there is none.
-func (p *parser) integer(m *members, name string, loc []string) (n int, ok bool) {
-	v := p.take(m, name, false, jsontext.Number, "int_type", loc)
+func (p *parser) integer(m *form.Members, name string, loc []string) (n int, ok bool) {
+	v := p.Take(m, name, false, jsontext.Number, "int_type", loc)
 	if v == nil {
 		return 0, false
 	}
-	num, _ := parseNumber(string(v))
+	num, _ := query.ParseNumber(string(v))
 	switch {
-	case !num.integer():
-		p.issue("int_type", loc, name)
+	case !num.Integer():
+		p.Issue("int_type", loc, name)
 		return 0, false
-	case num.float < 0:
-		p.refuse(name + " must not be negative")
+	case num.Float < 0:
+		p.Refuse(name + " must not be negative")
 		return 0, false
-	case !num.exact || num.small > maxInt/4:
+	case !num.Exact || num.Small > maxInt/4:
 		return maxInt / 4, true
 	}
-	return int(num.small), true
+	return int(num.Small), true
 }
 
 // Query writes {"result": [...], "total_count": n} to w. The answer is one snapshot,
@@ -243,8 +245,8 @@ func (o *rowWriter) row(rec *Record) error {
 		if i > 0 {
 			o.buf = append(o.buf, ',')
 		}
-		o.buf = append(jsontext.AppendString(o.buf, f.name), ':')
-		o.buf = f.appendJSON(o.buf, rec, o.meter)
+		o.buf = append(jsontext.AppendString(o.buf, f.Name), ':')
+		o.buf = appendField(o.buf, f, rec, o.meter)
 		if len(o.buf) >= rowPart {
 			if err := o.flush(); err != nil {
 				return err
@@ -265,12 +267,12 @@ func (o *rowWriter) flush() error {
 	return err
 }
 
-func (f *field) appendJSON(dst []byte, rec *Record, m *pace.Meter) []byte {
-	if f.path == nil {
-		return rec.appendColumn(dst, f.column)
+func appendField(dst []byte, f *query.Field, rec *Record, m *pace.Meter) []byte {
+	if f.Path == nil {
+		return rec.appendColumn(dst, f.Column)
 	}
-	if v := f.get(rec, m); v.raw != nil {
-		return append(dst, v.raw...)
+	if v := rec.Value(f, m); v.Raw != nil {
+		return append(dst, v.Raw...)
 	}
 	return append(dst, "null"...)
 }
@@ -289,7 +291,7 @@ func (s *Store) each(ctx context.Context, q *Query, r *store.Reader, seen uint64
 	return s.page(ctx, q, r, seen, count, f)
 }
 
-func firstError(errs ...error) error {
+func FirstError(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
 			return err
@@ -301,7 +303,7 @@ func firstError(errs ...error) error {
 // byTime reports whether the order asked for is the one that indexes have: by created_at,
 // then by id.
 func (q *Query) byTime() bool {
-	return len(q.sort) == 0 || q.sort[0].column == colCreated && (len(q.sort) == 1 || q.sort[1].column == colID)
+	return len(q.sort) == 0 || q.sort[0].Column == colCreated && (len(q.sort) == 1 || q.sort[1].Column == colID)
 }
 
 // direction says whether an order by time is descending, and whether the ids of one

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/internal/jsontext"
+	"weir/internal/query"
 )
 
 // TestOrderAndPages checks orders, limits and offsets (docs/interface/feedback.md,
@@ -122,7 +123,7 @@ func FuzzQuery(f *testing.F) {
 				continue
 			}
 			// The same condition in a form that no index answers.
-			q.where = &expr{op: "$not", args: []*expr{{op: "$not", args: []*expr{q.where}}}}
+			q.where = &query.Expr{Op: "$not", Args: []*query.Expr{{Op: "$not", Args: []*query.Expr{q.where}}}}
 			if err := s.Query(context.Background(), q, &without); err != nil || with.String() != without.String() {
 				t.Fatalf("%s: an index changes the answer:\n%s\n%s", body, with.String(), without.String())
 			}

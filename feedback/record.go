@@ -8,6 +8,8 @@ import (
 
 	"weir/internal/jsontext"
 	"weir/internal/longcopy"
+	"weir/internal/pace"
+	"weir/internal/query"
 	"weir/store"
 )
 
@@ -256,3 +258,21 @@ func (r *Record) same(o *Record) bool {
 }
 
 func equal(a, b *string) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
+
+// Value is the value of a field of a record. It is missing if the meter has stopped the work.
+func (r *Record) Value(f *query.Field, m *pace.Meter) query.Value {
+	if f.Column == colPayload {
+		return query.At(r.Payload, f.Path, m)
+	}
+	if f.Column == colCreated {
+		n := query.Number{Float: float64(r.CreatedAt) / 1000}
+		return query.Value{Kind: query.Num, Num: n, Text: timeText(r.CreatedAt)}
+	}
+	if f.Column >= firstWeave {
+		return query.ValueOf(r.weaveColumn(weaveColumns[f.Column-firstWeave].name))
+	}
+	if s := r.text(f.Column); s != nil {
+		return query.Value{Kind: query.Text, Text: *s}
+	}
+	return query.Value{Kind: query.Null}
+}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/query"
 	"weir/store"
 )
 
@@ -37,18 +38,18 @@ func referenceAnswer(t testing.TB, r *store.Reader, q *Query) (page []string, to
 	t.Helper()
 	var all []*Record
 	for _, rec := range allRecords(t, r, q.Project) {
-		if q.where == nil || q.where.truth(rec, nil) {
+		if q.where == nil || q.where.Truth(rec, nil) {
 			all = append(all, rec)
 		}
 	}
-	rank := map[int]int{kindNum: 0, kindText: 1, kindBool: 2, kindNull: 3, kindComposite: 3, kindMissing: 4}
+	rank := map[int]int{query.Num: 0, query.Text: 1, query.Bool: 2, query.Null: 3, query.Composite: 3, query.Missing: 4}
 	slices.SortFunc(all, func(a, b *Record) int {
 		for _, o := range q.sort {
-			x, y := o.get(a, nil), o.get(b, nil)
-			if c := cmp.Compare(rank[x.kind], rank[y.kind]); c != 0 {
+			x, y := a.Value(&o.Field, nil), b.Value(&o.Field, nil)
+			if c := cmp.Compare(rank[x.Kind], rank[y.Kind]); c != 0 {
 				return c
 			}
-			if c, ok := compareValues(x, y); ok && c != 0 {
+			if c, ok := query.CompareValues(x, y); ok && c != 0 {
 				if o.descending {
 					return -c
 				}

@@ -112,7 +112,7 @@ func (s *Store) rewards(rg store.Range, n int) (list []Reward, err error) {
 			}
 			return bad == nil && len(list) < n
 		})
-		return firstError(bad, err)
+		return FirstError(bad, err)
 	})
 	return list, err
 }

@@ -7,6 +7,7 @@ import (
 
 	"weir/internal/jsontext"
 	"weir/internal/pace"
+	"weir/internal/query"
 	"weir/store"
 )
 
@@ -23,8 +24,8 @@ func (s *Store) PayloadSchema(ctx context.Context, q *Stats) ([]byte, error) {
 			k.add(rec.Payload, "", 1)
 			return k.meter.Err() == nil
 		})
-	}); firstError(err, k.meter.Err()) != nil {
-		return nil, firstError(err, k.meter.Err())
+	}); FirstError(err, k.meter.Err()) != nil {
+		return nil, FirstError(err, k.meter.Err())
 	}
 	paths := make([]string, 0, len(k.of))
 	for path := range k.of {
@@ -52,12 +53,12 @@ type kinds struct {
 // add adds the scalars of an object whose paths begin with prefix. Paths that a query
 // cannot name, because they are too long or too deep, are left out.
 func (k *kinds) add(object jsontext.Value, prefix string, depth int) {
-	if depth > maxPathParts || k.meter.Spend(2*len(object)) != nil {
+	if depth > query.MaxPathParts || k.meter.Spend(2*len(object)) != nil {
 		return
 	}
 	for key, v := range object.Members() {
 		name := string(key)
-		if strings.Contains(name, ".") || strings.TrimSpace(name) == "" || len(prefix)+len(name) > maxPathBytes {
+		if strings.Contains(name, ".") || strings.TrimSpace(name) == "" || len(prefix)+len(name) > query.MaxPathBytes {
 			continue
 		}
 		kind := "categorical"

@@ -10,13 +10,14 @@ import (
 
 	"weir/internal/memory"
 	"weir/internal/pace"
+	"weir/internal/query"
 	"weir/store"
 )
 
 // sortRow is a record to be sorted: its position, and the values that order it.
 type sortRow struct {
 	at   position
-	keys []value
+	keys []query.Value
 }
 
 // rowHeap is a heap whose root is the sortRow that comes last in the order.
@@ -47,9 +48,9 @@ const maxSortBytes = 128 << 20
 
 // size is about how many bytes of memory a row holds.
 func (r *sortRow) size() int {
-	n := int(unsafe.Sizeof(*r)) + len(r.keys)*int(unsafe.Sizeof(value{}))
+	n := int(unsafe.Sizeof(*r)) + len(r.keys)*int(unsafe.Sizeof(query.Value{}))
 	for i := range r.keys {
-		n += len(r.keys[i].text)
+		n += len(r.keys[i].Text)
 	}
 	return n
 }
@@ -75,15 +76,15 @@ func (h *rowHeap) Pop() any {
 
 // kindRank orders values of different kinds: numbers, then texts, then other values, and
 // last what is not there (docs/interface/feedback.md, section 8.3, rule 8).
-func kindRank(v *value) int {
-	switch v.kind {
-	case kindNum:
+func kindRank(v *query.Value) int {
+	switch v.Kind {
+	case query.Num:
 		return 0
-	case kindText:
+	case query.Text:
 		return 1
-	case kindBool:
+	case query.Bool:
 		return 2
-	case kindMissing:
+	case query.Missing:
 		return 4
 	}
 	return 3
@@ -99,7 +100,7 @@ func (h *rowHeap) before(a, b *sortRow) bool {
 		if ra, rb := kindRank(va), kindRank(vb); ra != rb {
 			return ra < rb
 		}
-		if c, ok := compareValues(*va, *vb); ok && c != 0 {
+		if c, ok := query.CompareValues(*va, *vb); ok && c != 0 {
 			return c < 0 != h.sort[i].descending
 		}
 	}
@@ -109,9 +110,9 @@ func (h *rowHeap) before(a, b *sortRow) bool {
 // keep adds a record, if it is among the first most of those so far. It returns false if
 // there is no room, or if the meter has stopped the work.
 func (h *rowHeap) keep(at *position, rec *Record, most int) bool {
-	next := sortRow{at: *at, keys: make([]value, len(h.sort))}
+	next := sortRow{at: *at, keys: make([]query.Value, len(h.sort))}
 	for i := range h.sort {
-		next.keys[i] = h.sort[i].get(rec, h.meter)
+		next.keys[i] = rec.Value(&h.sort[i].Field, h.meter)
 	}
 	if h.meter.Err() != nil {
 		return false
@@ -126,7 +127,7 @@ func (h *rowHeap) keep(at *position, rec *Record, most int) bool {
 		return false
 	}
 	for i := range next.keys {
-		next.keys[i] = next.keys[i].detached()
+		next.keys[i] = detached(next.keys[i])
 	}
 	heap.Push(h, next)
 	return h.bytes <= maxSortBytes
@@ -137,7 +138,7 @@ func (h *rowHeap) keep(at *position, rec *Record, most int) bool {
 func (q *Query) sorted(ctx context.Context, r *store.Reader, f func(rec *Record, n int) error) (total int, err error) {
 	keyed := true // the order depends on columns of keys alone
 	for i := range q.sort {
-		keyed = keyed && q.sort[i].keyed()
+		keyed = keyed && keyedField(&q.sort[i].Field)
 	}
 	w, err := q.open(ctx, r, q.plan(), false)
 	if err != nil {
@@ -156,8 +157,8 @@ func (q *Query) sorted(ctx context.Context, r *store.Reader, f func(rec *Record,
 		full = !h.keep(at, rec, most)
 		short = h.take()
 		return !full && short == nil
-	}); firstError(firstError(err, short), w.meter.Err()) != nil {
-		return 0, firstError(firstError(err, short), w.meter.Err())
+	}); FirstError(FirstError(err, short), w.meter.Err()) != nil {
+		return 0, FirstError(FirstError(err, short), w.meter.Err())
 	}
 	if full {
 		return 0, refuse("Too many rows for this order; narrow the query or sort by created_at")
@@ -184,7 +185,7 @@ func (q *Query) sorted(ctx context.Context, r *store.Reader, f func(rec *Record,
 }
 
 // detached is v without a reference to its record, cut to what an order looks at.
-func (v value) detached() value {
-	v.text, v.raw = strings.Clone(v.text[:min(len(v.text), 256)]), nil
+func detached(v query.Value) query.Value {
+	v.Text, v.Raw = strings.Clone(v.Text[:min(len(v.Text), 256)]), nil
 	return v
 }

@@ -10,9 +10,11 @@ import (
 	"time"
 	"unsafe"
 
+	"weir/internal/form"
 	"weir/internal/jsontext"
 	"weir/internal/memory"
 	"weir/internal/pace"
+	"weir/internal/query"
 	"weir/store"
 )
 
@@ -30,7 +32,7 @@ type Stats struct {
 }
 
 type metric struct {
-	field
+	query.Field
 	kind         string // numeric, boolean, categorical
 	aggregations []string
 	percentiles  []float64
@@ -52,21 +54,21 @@ const (
 // payloads. The error is that of DecodeRequest; a *Refusal comes with the request.
 func (s *Store) DecodeStats(ctx context.Context, body []byte, schema bool) (*Stats, error) {
 	loc := []string{"body"}
-	p := parser{decoder: &decoder{meter: pace.Of(ctx)}}
-	v, err := p.scan(body)
+	p := newParser(pace.Of(ctx))
+	v, err := p.Scan(body, maxDepth)
 	if err != nil {
 		return nil, err
 	}
-	m := p.object(v, loc)
+	m := p.Object(v, loc)
 	q := &Stats{zone: "UTC", sample: sampleUsual, end: s.now().UnixMilli()}
-	if project := p.text(m, "project_id", true, loc); project != nil {
+	if project := p.Text(m, "project_id", true, loc); project != nil {
 		q.Project = *project
 	}
 	q.start, _ = p.instant(m, "start", true, loc)
 	if end, ok := p.instant(m, "end", false, loc); ok {
 		q.end = end
 	}
-	q.types, q.trigger = p.text(m, "feedback_type", false, loc), p.text(m, "trigger_ref", false, loc)
+	q.types, q.trigger = p.Text(m, "feedback_type", false, loc), p.Text(m, "trigger_ref", false, loc)
 	if schema {
 		if n, ok := p.integer(m, "sample_limit", loc); ok {
 			q.sample = min(n, sampleMost)
@@ -75,53 +77,53 @@ func (s *Store) DecodeStats(ctx context.Context, body []byte, schema bool) (*Sta
 		if n, ok := p.integer(m, "granularity", loc); ok {
 			q.granularity = int64(n)
 		}
-		if zone := p.text(m, "timezone", false, loc); zone != nil {
+		if zone := p.Text(m, "timezone", false, loc); zone != nil {
 			q.zone = *zone
 		}
 		p.metrics(q, m, loc)
 	}
-	p.extras(m, loc)
-	if err := p.meter.Err(); err != nil {
+	p.Extras(m, loc)
+	if err := p.Meter.Err(); err != nil {
 		return nil, err
 	}
-	if len(p.issues) > 0 {
-		return nil, p.issues
+	if len(p.Issues) > 0 {
+		return nil, p.Issues
 	}
 	if _, err := time.LoadLocation(q.zone); err != nil || q.zone == "Local" || q.zone == "" {
-		p.refuse("Unknown timezone")
+		p.Refuse("Unknown timezone")
 	}
 	if q.end < q.start {
-		p.refuse("end is before start")
+		p.Refuse("end is before start")
 	}
-	if p.refusal != nil {
-		return q, p.refusal
+	if p.Refusal != nil {
+		return q, p.Refusal
 	}
 	q.granularity = granularity(q.granularity, q.end-q.start, min(maxBuckets, maxStatsAnswer/q.bucketSize()))
 	return q, nil
 }
 
 // instant takes a point in time, in milliseconds.
-func (p *parser) instant(m *members, name string, required bool, loc []string) (ms int64, ok bool) {
-	s := p.text(m, name, required, loc)
+func (p *parser) instant(m *form.Members, name string, required bool, loc []string) (ms int64, ok bool) {
+	s := p.Text(m, name, required, loc)
 	if s == nil {
 		return 0, false
 	}
-	t, ok := parseTime(*s)
+	t, ok := query.ParseTime(*s)
 	if !ok {
-		p.issue("datetime_parsing", loc, name)
+		p.Issue("datetime_parsing", loc, name)
 	}
 	return t.UnixMilli(), ok
 }
 
 // metrics reads the metrics that are asked for.
-func (p *parser) metrics(s *Stats, m *members, loc []string) {
-	list := p.take(m, "metrics", false, jsontext.Array, "list_type", loc)
+func (p *parser) metrics(s *Stats, m *form.Members, loc []string) {
+	list := p.Take(m, "metrics", false, jsontext.Array, "list_type", loc)
 	if list == nil {
 		return
 	}
-	for i, v := range list.PacedElements(p.meter.Bytes) {
+	for i, v := range list.PacedElements(p.Meter.Bytes) {
 		if i == maxMetrics {
-			p.refuse("More than 50 metrics")
+			p.Refuse("More than 50 metrics")
 			return
 		}
 		s.metrics = append(s.metrics, p.metric(v, append(slices.Clip(loc), "metrics", strconv.Itoa(i))))
@@ -130,21 +132,21 @@ func (p *parser) metrics(s *Stats, m *members, loc []string) {
 
 // metric reads one metric.
 func (p *parser) metric(v jsontext.Value, loc []string) metric {
-	o := p.object(v, loc)
+	o := p.Object(v, loc)
 	mt := metric{kind: "numeric"}
-	if path := p.text(o, "json_path", true, loc); path != nil {
-		mt.field = field{column: colPayload, path: p.path(strings.TrimPrefix(*path, "payload.")), name: *path}
+	if path := p.Text(o, "json_path", true, loc); path != nil {
+		mt.Field = query.Field{Column: colPayload, Path: p.Path(strings.TrimPrefix(*path, "payload.")), Name: *path}
 		mt.slug = strings.ReplaceAll(*path, ".", "_")
 	}
-	if kind := p.text(o, "value_type", false, loc); kind != nil {
+	if kind := p.Text(o, "value_type", false, loc); kind != nil {
 		mt.kind = *kind
 		if _, ok := defaultAggregations[mt.kind]; !ok {
-			p.issue("literal_error", loc, "value_type")
+			p.Issue("literal_error", loc, "value_type")
 		}
 	}
 	mt.aggregations = p.aggregations(o, loc)
 	mt.percentiles = p.percentiles(o, loc)
-	p.extras(o, loc)
+	p.Extras(o, loc)
 	if mt.aggregations == nil {
 		mt.aggregations = defaultAggregations[mt.kind]
 	}
@@ -152,19 +154,19 @@ func (p *parser) metric(v jsontext.Value, loc []string) metric {
 }
 
 // aggregations reads the aggregations of a metric; nil if the request has none.
-func (p *parser) aggregations(m *members, loc []string) (names []string) {
-	list := p.take(m, "aggregations", false, jsontext.Array, "list_type", loc)
+func (p *parser) aggregations(m *form.Members, loc []string) (names []string) {
+	list := p.Take(m, "aggregations", false, jsontext.Array, "list_type", loc)
 	if list == nil {
 		return nil
 	}
 	names = []string{}
-	for i, a := range list.PacedElements(p.meter.Bytes) {
+	for i, a := range list.PacedElements(p.Meter.Bytes) {
 		if i == maxAggregations {
-			p.refuse("A metric has more than 10 aggregations")
+			p.Refuse("A metric has more than 10 aggregations")
 			break
 		}
 		if a.Kind() != jsontext.String || !slices.Contains(aggregations, a.Text()) {
-			p.issue("literal_error", loc, "aggregations", strconv.Itoa(i))
+			p.Issue("literal_error", loc, "aggregations", strconv.Itoa(i))
 			continue
 		}
 		names = append(names, a.Text())
@@ -173,22 +175,22 @@ func (p *parser) aggregations(m *members, loc []string) (names []string) {
 }
 
 // percentiles reads the percentiles of a metric.
-func (p *parser) percentiles(m *members, loc []string) (list []float64) {
-	given := p.take(m, "percentiles", false, jsontext.Array, "list_type", loc)
+func (p *parser) percentiles(m *form.Members, loc []string) (list []float64) {
+	given := p.Take(m, "percentiles", false, jsontext.Array, "list_type", loc)
 	if given == nil {
 		return nil
 	}
-	for i, a := range given.PacedElements(p.meter.Bytes) {
+	for i, a := range given.PacedElements(p.Meter.Bytes) {
 		if i == maxPercentiles {
-			p.refuse("A metric has more than 100 percentiles")
+			p.Refuse("A metric has more than 100 percentiles")
 			break
 		}
-		n, ok := parseNumber(string(a))
-		if !ok || n.float < 0 || n.float > 100 {
-			p.issue("value_error", loc, "percentiles", strconv.Itoa(i))
+		n, ok := query.ParseNumber(string(a))
+		if !ok || n.Float < 0 || n.Float > 100 {
+			p.Issue("value_error", loc, "percentiles", strconv.Itoa(i))
 			continue
 		}
-		list = append(list, n.float)
+		list = append(list, n.Float)
 	}
 	return list
 }
@@ -242,25 +244,25 @@ type sums struct {
 	sorted         bool      // values are in order
 }
 
-func (s *sums) add(m *metric, v value) {
+func (s *sums) add(m *metric, v query.Value) {
 	switch {
 	case m.kind == "boolean":
-		if v.kind != kindBool {
+		if v.Kind != query.Bool {
 			return
 		}
-		if v.bool {
+		if v.Bool {
 			s.yes++
 		} else {
 			s.no++
 		}
 	case m.kind == "categorical":
-		if v.kind <= kindNull || v.kind == kindComposite {
+		if v.Kind <= query.Null || v.Kind == query.Composite {
 			return
 		}
 	default:
-		v = convert(v, "double")
-		x := v.num.float
-		if v.kind != kindNum || math.IsInf(x, 0) {
+		v = query.Convert(v, "double")
+		x := v.Num.Float
+		if v.Kind != query.Num || math.IsInf(x, 0) {
 			return
 		}
 		if s.count == 0 {
@@ -321,17 +323,17 @@ func (s *sums) percentile(p float64, m *pace.Meter) (x float64, ok bool) {
 
 // query finds the records of the statistics, of any version of the trigger.
 func (s *Stats) query() *Query {
-	and := &expr{op: "$and"}
-	add := func(op string, column int, v value) {
-		and.args = append(and.args, &expr{op: op, args: []*expr{{op: "$getField", field: field{column: column}}, {op: "$literal", value: v}}})
+	and := &query.Expr{Op: "$and"}
+	add := func(op string, column int, v query.Value) {
+		and.Args = append(and.Args, &query.Expr{Op: op, Args: []*query.Expr{{Op: "$getField", Field: query.Field{Column: column}}, {Op: "$literal", Value: v}}})
 	}
-	add("$gte", colCreated, value{kind: kindNum, num: number{float: float64(s.start) / 1000}})
-	add("$lt", colCreated, value{kind: kindNum, num: number{float: float64(s.end) / 1000}})
+	add("$gte", colCreated, query.Value{Kind: query.Num, Num: query.Number{Float: float64(s.start) / 1000}})
+	add("$lt", colCreated, query.Value{Kind: query.Num, Num: query.Number{Float: float64(s.end) / 1000}})
 	if s.types != nil {
-		add("$eq", colType, value{kind: kindText, text: *s.types})
+		add("$eq", colType, query.Value{Kind: query.Text, Text: *s.types})
 	}
 	if s.trigger != nil && !strings.HasSuffix(*s.trigger, ":*") {
-		add("$eq", colTrigger, value{kind: kindText, text: *s.trigger})
+		add("$eq", colTrigger, query.Value{Kind: query.Text, Text: *s.trigger})
 	}
 	return &Query{Project: s.Project, where: and}
 }
@@ -399,7 +401,7 @@ func (f *figures) add(s *Stats, rec *Record) bool {
 	f.counts[i]++
 	for k := range s.metrics {
 		m := &s.metrics[k]
-		v := m.get(rec, f.meter)
+		v := rec.Value(&m.Field, f.meter)
 		f.bucket(i)[k].add(m, v)
 		f.window[k].add(m, v)
 		if len(m.percentiles) > 0 {
@@ -415,8 +417,8 @@ func (s *Store) Stats(ctx context.Context, q *Stats) ([]byte, error) {
 	if len(q.metrics) > 0 && f.err == nil {
 		if err := s.db.View(func(r *store.Reader) error {
 			return q.each(ctx, r, func(rec *Record) bool { return f.add(q, rec) })
-		}); firstError(err, f.meter.Err()) != nil {
-			return nil, firstError(err, f.meter.Err())
+		}); FirstError(err, f.meter.Err()) != nil {
+			return nil, FirstError(err, f.meter.Err())
 		}
 		if f.values > maxStatsValues {
 			return nil, refuse("Too many values for percentiles; narrow the window")

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"weir/internal/pace"
+	"weir/internal/query"
 	"weir/store"
 )
 
@@ -20,7 +21,7 @@ type walk struct {
 	lead      iterator
 	followers []*follower
 	reverse   bool
-	onRows    []*expr // those of the plan, and sets that are too large to be sorted in memory
+	onRows    []*query.Expr // those of the plan, and sets that are too large to be sorted in memory
 }
 
 const (
@@ -75,7 +76,7 @@ func (w *walk) openIDs() error {
 		if err != nil {
 			return err
 		}
-		if rec != nil && w.query.where.truth(rec, w.meter) {
+		if rec != nil && w.query.where.Truth(rec, w.meter) {
 			all = append(all, positionOf(rec))
 		}
 	}
@@ -187,7 +188,7 @@ func (w *walk) matchesRest(at *position) (rec *Record, ok bool, err error) {
 	if len(w.plan.onKeys) > 0 && !w.plan.byID {
 		key := w.keyRecord(at)
 		for _, n := range w.plan.onKeys {
-			if !n.truth(key, w.meter) {
+			if !n.Truth(key, w.meter) {
 				return nil, false, w.meter.Err()
 			}
 		}
@@ -199,7 +200,7 @@ func (w *walk) matchesRest(at *position) (rec *Record, ok bool, err error) {
 		return nil, false, err
 	}
 	for _, n := range w.onRows {
-		if !n.truth(rec, w.meter) {
+		if !n.Truth(rec, w.meter) {
 			return nil, false, w.meter.Err()
 		}
 	}
@@ -246,5 +247,5 @@ func (w *walk) matches(since int64, records bool, f func(at *position, rec *Reco
 		}
 		return f(&at, rec)
 	})
-	return firstError(failed, err)
+	return FirstError(failed, err)
 }

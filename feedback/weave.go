@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 
+	"weir/internal/form"
 	"weir/internal/jsontext"
 )
 
@@ -39,7 +40,7 @@ var weaveColumns = []weaveColumn{
 // weaveColumns takes the columns that only Weave has out of a request, checks
 // their types, and returns those that differ from their defaults as a JSON object,
 // in the order of answers; nil if there is none. null counts as the default.
-func (d *decoder) weaveColumns(m *members, loc []string) jsontext.Value {
+func (d *decoder) weaveColumns(m *form.Members, loc []string) jsontext.Value {
 	var kept []byte
 	for i := range weaveColumns {
 		c := &weaveColumns[i]
@@ -57,21 +58,21 @@ func (d *decoder) weaveColumns(m *members, loc []string) jsontext.Value {
 
 // weaveColumn takes one column, in compact form; nil if it is absent, null, or of
 // the wrong type.
-func (d *decoder) weaveColumn(m *members, c *weaveColumn, loc []string) jsontext.Value {
+func (d *decoder) weaveColumn(m *form.Members, c *weaveColumn, loc []string) jsontext.Value {
 	switch c.empty {
 	case "[]":
-		list := d.take(m, c.name, false, jsontext.Array, "list_type", loc)
+		list := d.Take(m, c.name, false, jsontext.Array, "list_type", loc)
 		if list == nil {
 			return nil
 		}
-		for i, v := range list.PacedElements(d.meter.Bytes) {
+		for i, v := range list.PacedElements(d.Meter.Bytes) {
 			if v.Kind() != jsontext.String {
-				d.issue("string_type", loc, c.name, strconv.Itoa(i))
+				d.Issue("string_type", loc, c.name, strconv.Itoa(i))
 			}
 		}
 		return jsontext.AppendCompact(nil, list)
 	case "{}":
-		object := d.take(m, c.name, false, jsontext.Object, "dict_type", loc)
+		object := d.Take(m, c.name, false, jsontext.Object, "dict_type", loc)
 		if object == nil {
 			return nil
 		}
@@ -79,14 +80,14 @@ func (d *decoder) weaveColumn(m *members, c *weaveColumn, loc []string) jsontext
 		if c.number {
 			want, wrong = jsontext.Number, "float_type"
 		}
-		for key, v := range object.PacedMembers(d.meter.Bytes) {
+		for key, v := range object.PacedMembers(d.Meter.Bytes) {
 			if v.Kind() != want {
-				d.issue(wrong, loc, c.name, string(key))
+				d.Issue(wrong, loc, c.name, string(key))
 			}
 		}
 		return jsontext.AppendCompact(nil, object)
 	}
-	return d.take(m, c.name, false, jsontext.String, "string_type", loc)
+	return d.Take(m, c.name, false, jsontext.String, "string_type", loc)
 }
 
 // weaveColumn returns the value of a column that only Weave has, as JSON.

@@ -127,7 +127,7 @@ func (s *Store) CreateAll(ctx context.Context, a Author, batch []*Request, o Onc
 
 // inBatch is a refusal of one request of a batch.
 func inBatch(i int, f *Refusal) *Refusal {
-	return &Refusal{f.Status, "batch[" + strconv.Itoa(i) + "]: " + f.Reason}
+	return &Refusal{Status: f.Status, Reason: "batch[" + strconv.Itoa(i) + "]: " + f.Reason}
 }
 
 // write writes a record. others are those that this update has written, by key;

@@ -17,6 +17,7 @@ import (
 	"weir/metrics"
 	"weir/server/failure"
 	"weir/server/transport"
+	"weir/server/weaveapi"
 	"weir/store"
 	"weir/usage"
 )
@@ -64,9 +65,26 @@ func (s *Server) stores() map[string]func() metrics.Store {
 	return list
 }
 
-// serverInfo answers GET /server_info, for developers. The keys are the
-// reference engine's; scripts look for them.
+// serverInfo answers GET /server_info: what the clients of Weave ask for when they start and,
+// for developers, what scripts for vLLM look for. The keys are those of both.
 func (s *Server) serverInfo(c *transport.Call) {
+	info := map[string]any{}
+	if s.weave != nil {
+		info = weaveapi.Info()
+	}
+	if s.cfg.Functions.Dev && !s.settings(c, info) {
+		return
+	}
+	body, err := jsontext.Encode(info)
+	if err != nil {
+		c.Fail(err)
+		return
+	}
+	c.Answer(fasthttp.StatusOK, string(body))
+}
+
+// settings adds the members for developers, or answers the request and returns false.
+func (s *Server) settings(c *transport.Call, info map[string]any) bool {
 	var config any = s.cfg.Functions.Settings
 	switch format := string(c.QueryArgs().Peek("config_format")); format {
 	case "", "text":
@@ -79,21 +97,14 @@ func (s *Server) serverInfo(c *transport.Call) {
 	case "json":
 	default:
 		c.Fail(failure.BadRequest("config_format", "config_format must be text or json, got %.64q.", format))
-		return
+		return false
 	}
-	body, err := jsontext.Encode(map[string]any{
-		"vllm_config": config,
-		"vllm_env":    map[string]string{},
-		"system_env": map[string]any{
-			"version": s.cfg.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH, "device": s.cfg.Functions.Device,
-			"processors": runtime.NumCPU(), "gomaxprocs": runtime.GOMAXPROCS(0), "goroutines": runtime.NumGoroutine(),
-		},
-	})
-	if err != nil {
-		c.Fail(err)
-		return
+	info["vllm_config"], info["vllm_env"] = config, map[string]string{}
+	info["system_env"] = map[string]any{
+		"version": s.cfg.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH, "device": s.cfg.Functions.Device,
+		"processors": runtime.NumCPU(), "gomaxprocs": runtime.GOMAXPROCS(0), "goroutines": runtime.NumGoroutine(),
 	}
-	c.Answer(fasthttp.StatusOK, string(body))
+	return true
 }
 
 // resetPrefixCache answers POST /reset_prefix_cache, for developers and

@@ -15,6 +15,7 @@ type route struct {
 	methods string // separated by ", "
 	open    bool   // needs no key
 	private bool   // is about other clients: without keys, for this machine alone
+	basic   bool   // takes Basic credentials, as the functions of Weave do, beside others
 	serve   func(*Server, *transport.Call)
 	when    func(Functions) bool // whether it is there; nil: always
 }
@@ -39,7 +40,7 @@ var routes = map[string]route{
 	"/docs":                       {methods: "GET", open: true, serve: (*Server).docs, when: documented},
 	"/usage":                      {methods: "GET", private: true, serve: (*Server).projectUsage},
 	"/load":                       {methods: "GET", serve: (*Server).serverLoad},
-	"/server_info":                {methods: "GET", serve: (*Server).serverInfo, when: dev},
+	serverInfoPath:                {methods: "GET", basic: true, serve: (*Server).serverInfo},
 	"/reset_prefix_cache":         {methods: "POST", serve: (*Server).resetPrefixCache, when: dev},
 }
 
@@ -52,6 +53,9 @@ func dev(f Functions) bool { return f.Dev }
 
 func documented(f Functions) bool { return !f.NoDocs }
 
+// serverInfoPath is there for developers, and for the clients of Weave.
+const serverInfoPath = "/server_info"
+
 // metricsPath may be followed by anything (docs/interface/chat-completions.md,
 // section 1.1).
 const metricsPath = "/metrics"
@@ -62,7 +66,7 @@ const noRoute = "none"
 // find returns the route of a path, and what all paths of that route are called.
 func (s *Server) find(path string) (r route, name string, found bool) {
 	if r, ok := routes[path]; ok && (r.when == nil || r.when(s.cfg.Functions)) {
-		return r, path, true
+		return r, path, path != serverInfoPath || s.cfg.Functions.Dev || s.weave != nil
 	}
 	if id, ok := strings.CutPrefix(path, openai.ModelPath); ok && id != "" {
 		return route{methods: "GET", serve: generates((*openai.Service).OneModel)}, openai.ModelPath + "{id}", true
@@ -92,7 +96,7 @@ func (r router) Find(path string) (transport.Route, bool) {
 		}
 	default:
 		f, name, found := s.find(path)
-		return transport.Route{Name: name, Methods: f.methods, Open: f.open, Private: f.private, Serve: func(c *transport.Call) { f.serve(s, c) }}, found
+		return transport.Route{Name: name, Methods: f.methods, Open: f.open, Private: f.private, Basic: f.basic, Serve: func(c *transport.Call) { f.serve(s, c) }}, found
 	}
 	return transport.Route{}, false
 }

@@ -161,7 +161,7 @@ func (o *interfaceOptions) bind(f *flagSet) {
 	f.BoolVar(&o.functions.TokenizerInfo, "enable-tokenizer-info-endpoint", false, "serve /tokenizer_info, which shows the chat template")
 	f.BoolVar(&o.functions.NoDocs, "disable-fastapi-docs", false, "do not serve /openapi.json and the page /docs")
 	f.BoolVar(&o.functions.LoadTracking, "enable-server-load-tracking", false, "let /load count the requests that are generating")
-	f.BoolVar(&o.functions.Dev, "dev-mode", false, "serve /server_info and /reset_prefix_cache; WEIR_DEV=1 does the same")
+	f.BoolVar(&o.functions.Dev, "dev-mode", false, "show the settings at /server_info, and serve /reset_prefix_cache; WEIR_DEV=1 does the same")
 }
 
 // validate refuses what vLLM's flags allow and this server does not have.

@@ -102,7 +102,7 @@ var rules = map[string]rule{
 	"examples/go/feedback":     {},
 	"examples/go/trajectories": {},
 	"feedback": {
-		may:    []string{"internal/jsontext", "internal/longcopy", "internal/memory", "internal/pace", "store"},
+		may:    []string{"internal/form", "internal/jsontext", "internal/longcopy", "internal/memory", "internal/pace", "internal/query", "store"},
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "os", "github.com/dgraph-io", "github.com/valyala"},
 	},
@@ -136,6 +136,14 @@ var rules = map[string]rule{
 	},
 	"internal/plainfile": {
 		mayNot: http,
+	},
+	"internal/form": {
+		may:    []string{"internal/jsontext", "internal/pace"},
+		mayNot: noIO,
+	},
+	"internal/query": {
+		may:    []string{"internal/form", "internal/jsontext", "internal/pace"},
+		mayNot: noIO,
 	},
 	"internal/retry": {
 		mayNot: append([]string{"sync"}, noIO...),

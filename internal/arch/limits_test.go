@@ -17,7 +17,7 @@ import (
 const limitsDocument = "../../docs/interface/operations.md"
 
 // limitedPackages are those in which a client can ask for something.
-var limitedPackages = []string{"api", "auth", "chat", "cmd/weir", "engine", "feedback", "grammar", "internal/plainfile", "metrics", "scheduler", "server", "store", "tokenizer", "trajectory", "usage"}
+var limitedPackages = []string{"api", "auth", "chat", "cmd/weir", "engine", "feedback", "internal/form", "internal/query", "grammar", "internal/plainfile", "metrics", "scheduler", "server", "store", "tokenizer", "trajectory", "usage"}
 
 // limitName is what the names of bounds begin with.
 var limitName = regexp.MustCompile(`^([mM]ax|[mM]ost|[lL]imit|[lL]argest|[lL]ongest|[dD]eepest)([A-Z].*)?$`)
@@ -203,17 +203,17 @@ var limitRows = map[string]string{
 	"feedback.maxAggregations":                "statistics: metrics",
 	"feedback.maxBuckets":                     "statistics: buckets",
 	"feedback.maxCreator":                     "names in feedback",
-	"feedback.maxExprDepth":                   "a query: levels",
-	"feedback.maxExprIn":                      "a query: levels",
-	"feedback.maxExprInAll":                   "a query: levels",
-	"feedback.maxExprNodes":                   "a query: levels",
-	"feedback.maxExprSubstr":                  "a query: `fields`",
+	"internal/query.maxExprDepth":             "a query: levels",
+	"internal/query.maxExprIn":                "a query: levels",
+	"internal/query.maxExprInAll":             "a query: levels",
+	"internal/query.maxExprNodes":             "a query: levels",
+	"internal/query.maxExprSubstr":            "a query: `fields`",
 	"feedback.maxFields":                      "a query: `fields`",
 	"feedback.maxID":                          "names in feedback",
 	"feedback.maxMetrics":                     "statistics: metrics",
 	"feedback.maxNote":                        "names in feedback",
-	"feedback.maxPathBytes":                   "a query: `fields`",
-	"feedback.maxPathParts":                   "a query: `fields`",
+	"internal/query.MaxPathBytes":             "a query: `fields`",
+	"internal/query.MaxPathParts":             "a query: `fields`",
 	"feedback.maxPaths":                       "paths in a payload schema",
 	"feedback.maxPercentiles":                 "statistics: metrics",
 	"feedback.maxQueue":                       "names in feedback",
@@ -316,7 +316,7 @@ var notLimits = map[string]string{
 	"feedback.maxDeletions":               "of a cache",
 	"feedback.maxDepth":                   "the same as for all JSON",
 	"feedback.maxInt":                     "of numbers that are taken as they are",
-	"feedback.maxIssues":                  "of an error's text",
+	"internal/form.maxIssues":             "of an error's text",
 	"feedback.maxListed":                  "of a plan; a query takes another one",
 	"feedback.maxMerged":                  "of a plan; a query takes another one",
 	"feedback.maxNewest":                  "of a cache",
@@ -370,6 +370,8 @@ var notLimits = map[string]string{
 	"tokenizer.maxPattern":                "of a model's file",
 	"tokenizer.maxRepeat":                 "of a model's file",
 	"tokenizer.maxScratch":                "of a pool",
+	"server/weaveapi.maxFieldName":        "of an error's text",
+	"server/weaveapi.maxQueryDepth":       "of the few members around a query",
 	"trajectory.MaxDetails":               "of an error's text",
 	"trajectory.maxFinish":                "of what is told of a trajectory",
 	"trajectory/archive.maxCall":          "of an index; a longer id is not in it",

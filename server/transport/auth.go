@@ -15,12 +15,17 @@ import (
 // Without keys the OpenAI interface is open to everybody, except for private routes. The
 // other two hold what clients have stored, so that they are then open only if the server
 // cannot be reached from other machines.
-func (s *Server) identify(c *Call, private bool) error {
+func (s *Server) identify(c *Call, r *Route) error {
 	header := &c.Request.Header
 	authorization := string(header.Peek("Authorization"))
 	if c.face == failure.OpenAI {
 		xAPIKey := string(header.Peek("X-Api-Key"))
-		if c.Who = s.sender(private, authorization, xAPIKey); c.Who == nil {
+		if c.Who = s.sender(r.Private, authorization, xAPIKey); c.Who == nil && r.Basic {
+			if scheme, username, secret := auth.Parse(authorization); scheme == auth.Basic {
+				c.Who = s.keys.Password(username, secret)
+			}
+		}
+		if c.Who == nil {
 			return unidentified(authorization == "" && xAPIKey == "")
 		}
 		return nil

@@ -18,6 +18,7 @@ type Route struct {
 	Methods string      // separated by ", "
 	Open    bool        // needs no key
 	Private bool        // shows data of other clients: without keys, it is for this machine alone
+	Basic   bool        // of the OpenAI interface: takes Basic credentials beside that interface's own
 	MaxBody int64       // bound of its body; 0: Config.MaxBody
 	Serve   func(*Call) // answers a request
 }
@@ -111,7 +112,7 @@ func (s *Server) admit(c *Call) (r Route, ok bool) {
 		return r, false
 	}
 	if guarded {
-		if err := s.identify(c, r.Private); err != nil {
+		if err := s.identify(c, &r); err != nil {
 			c.Fail(err)
 			return r, false
 		}

@@ -1,24 +1,32 @@
-package feedback
+package query
 
 import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"weir/internal/jsontext"
 	"weir/internal/pace"
 )
 
 // contains evaluates $contains and $containsToken.
-func (n *expr) contains(r *Record, m *pace.Meter) bool {
-	v := n.args[0].eval(r, m)
-	if v.kind != kindText && v.kind != kindNum && v.kind != kindBool {
+func (n *Expr) contains(r Row, m *pace.Meter) bool {
+	of := n.Args[0]
+	v := of.Eval(r, m)
+	if of.Field.List && v.Kind == Composite {
+		return n.among(v.Raw, m)
+	}
+	text := v.Scalar()
+	switch v.Kind {
+	case Missing, Null:
 		return false
+	case Composite: // its JSON is searched
+		text = string(v.Raw)
 	}
-	text := v.scalar()
-	if n.fold {
-		text = foldText(text, m)
+	if n.Fold {
+		text = FoldText(text, m)
 	}
-	if n.op == "$contains" {
+	if n.Op == "$contains" {
 		_, found := n.search.next(text, 0, m)
 		return found
 	}
@@ -31,6 +39,23 @@ func (n *expr) contains(r *Record, m *pace.Meter) bool {
 			return true
 		}
 		from = at + 1
+	}
+	return false
+}
+
+// among reports whether the text that n looks for is an element of a list.
+func (n *Expr) among(list jsontext.Value, m *pace.Meter) bool {
+	for _, e := range list.Elements() {
+		if e.Kind() != jsontext.String || m.Spend(pace.Compare+len(e)) != nil {
+			continue
+		}
+		text := e.Text()
+		if n.Fold {
+			text = FoldText(text, m)
+		}
+		if text == n.search.sub {
+			return true
+		}
 	}
 	return false
 }
@@ -121,7 +146,7 @@ func isWord(c rune) bool { return unicode.IsLetter(c) || unicode.IsDigit(c) }
 
 // foldText replaces each letter by one that stands for it in all cases (Unicode's simple
 // case folding). It returns less than the text if the meter stops the work.
-func foldText(s string, m *pace.Meter) string {
+func FoldText(s string, m *pace.Meter) string {
 	var b strings.Builder
 	for len(s) > 0 {
 		end := min(len(s), searchGrain)

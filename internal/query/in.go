@@ -1,4 +1,4 @@
-package feedback
+package query
 
 import (
 	"math/big"
@@ -23,27 +23,27 @@ type set struct {
 
 // newSet returns the set of the literals that n, an $in, has. ids says that they are
 // compared with the column of ids.
-func newSet(literals []*expr, ids bool) *set {
+func newSet(literals []*Expr, ids bool) *set {
 	s := &set{ints: map[int64]bool{}, bigInts: map[string]bool{}, fractions: map[float64]bool{}, floats: map[float64]bool{}, texts: map[string]struct{}{}}
 	for _, lit := range literals {
-		v := &lit.value
-		switch v.kind {
-		case kindNull:
+		v := &lit.Value
+		switch v.Kind {
+		case Null:
 			s.null = true
-		case kindBool:
-			s.bools[b2i(v.bool)] = true
-		case kindNum:
-			s.floats[v.num.float] = true
-			if !v.num.integer() {
-				s.fractions[v.num.float] = true
-			} else if i, ok := v.num.int64(); ok {
+		case Bool:
+			s.bools[b2i(v.Bool)] = true
+		case Num:
+			s.floats[v.Num.Float] = true
+			if !v.Num.Integer() {
+				s.fractions[v.Num.Float] = true
+			} else if i, ok := v.Num.int64(); ok {
 				s.ints[i] = true
 			} else {
-				s.bigInts[v.num.int.String()] = true
+				s.bigInts[v.Num.Int.String()] = true
 			}
-		case kindText:
-			text := v.text
-			if _, ok := parseUUID(text); ids && ok {
+		case Text:
+			text := v.Text
+			if ids && isUUID(text) {
 				text = strings.ToLower(text)
 			}
 			s.texts[text] = struct{}{}
@@ -53,32 +53,32 @@ func newSet(literals []*expr, ids bool) *set {
 }
 
 // int64 is the value of an integer, if it has 64 bits.
-func (n *number) int64() (int64, bool) {
-	if n.int != nil {
-		return n.int.Int64(), n.int.IsInt64()
+func (n *Number) int64() (int64, bool) {
+	if n.Int != nil {
+		return n.Int.Int64(), n.Int.IsInt64()
 	}
-	return n.small, true
+	return n.Small, true
 }
 
 // has reports whether $eq is true of a value and one of the literals. literal says that the
 // value is a constant too, and so is not read as another type.
-func (s *set) has(v *value, literal bool) bool {
-	if s.null && v.kind <= kindNull {
+func (s *set) has(v *Value, literal bool) bool {
+	if s.null && v.Kind <= Null {
 		return true
 	}
-	switch v.kind {
-	case kindBool:
-		return s.bools[b2i(v.bool)] || !literal && s.hasText(v.scalar())
-	case kindNum:
-		return s.hasNumber(&v.num) || !literal && s.hasText(v.text)
-	case kindText:
-		if s.hasText(v.text) {
+	switch v.Kind {
+	case Bool:
+		return s.bools[b2i(v.Bool)] || !literal && s.hasText(v.Scalar())
+	case Num:
+		return s.hasNumber(&v.Num) || !literal && s.hasText(v.Text)
+	case Text:
+		if s.hasText(v.Text) {
 			return true
 		}
 		if len(s.floats) == 0 || literal {
 			return false
 		}
-		num, ok := parseNumber(strings.TrimSpace(v.text))
+		num, ok := ParseNumber(strings.TrimSpace(v.Text))
 		return ok && s.hasNumber(&num)
 	}
 	return false
@@ -89,28 +89,28 @@ func (s *set) hasText(text string) bool {
 	return ok
 }
 
-func (s *set) hasNumber(n *number) bool {
-	if !n.integer() {
-		return s.floats[n.float]
+func (s *set) hasNumber(n *Number) bool {
+	if !n.Integer() {
+		return s.floats[n.Float]
 	}
-	if s.fractions[n.float] {
+	if s.fractions[n.Float] {
 		return true
 	}
 	if i, ok := n.int64(); ok {
 		return s.ints[i]
 	}
-	return s.bigInts[(*big.Int).String(n.int)]
+	return s.bigInts[(*big.Int).String(n.Int)]
 }
 
 // in evaluates $in.
-func (n *expr) in(r *Record, m *pace.Meter) bool {
-	of := n.args[0]
+func (n *Expr) in(r Row, m *pace.Meter) bool {
+	of := n.Args[0]
 	if n.set != nil {
-		v := of.eval(r, m)
-		if m.Spend(pace.Compare+len(v.text)) != nil {
+		v := of.Eval(r, m)
+		if m.Spend(pace.Compare+len(v.Text)) != nil {
 			return false
 		}
-		if n.set.has(&v, of.op == "$literal") {
+		if n.set.has(&v, of.Op == "$literal") {
 			return true
 		}
 	}
