@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/api"
+	"weir/calls"
 	"weir/engine"
 	"weir/feedback"
 	"weir/internal/memory"
@@ -50,8 +51,10 @@ const damagedKind = "damaged"
 
 // damaged names what is damaged, and how to get rid of it.
 func damaged(_ *Settings, err error) string {
-	record, batch := new(feedback.Damaged), new(archive.Damaged)
+	record, call, batch := new(feedback.Damaged), new(calls.Damaged), new(archive.Damaged)
 	switch {
+	case errors.As(err, &call):
+		return "Call " + call.ID + " is damaged, and no answer is given without it; POST /calls/delete with its id deletes it"
 	case errors.As(err, &record):
 		return "Feedback " + record.ID + " is damaged, and no answer is given without it; POST /feedback/purge with its id deletes it"
 	case errors.As(err, &batch):
