@@ -248,6 +248,8 @@ var limitRows = map[string]string{
 	"server/openai.maxPromptScores":           "log-probabilities of prompt tokens",
 	"server/openai.maxWaiting":                "what `stream_interval` gathers",
 	"server/recording.maxHeld":                "completions and rewards",
+	"server/recording.maxInput":               "a member of a chat request",
+	"server/recording.maxInputs":              "such members",
 	"server/recording.maxRecordings":          "completions that wait",
 	"server/trajectoryapi.Default.Idle":       "silence within a body",
 	"server/trajectoryapi.Default.MaxBody":    "a body of trajectories",

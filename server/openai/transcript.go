@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"weir/api"
+	"weir/auth"
 	"weir/engine"
 	"weir/internal/jsontext"
 	"weir/server/recording"
@@ -19,10 +20,18 @@ type transcript struct {
 	reply     reply
 	answer    chatAnswer
 	choices   []gathered
+
+	asked     api.Form // the form that the answer itself has
+	logprobs  bool     // the answer itself has log-probabilities
+	hidden    bool     // and no thoughts
+	cached    int      // tokens of the prompt that the prefix cache had
+	committed bool     // the recorder has it
 }
 
 func newTranscript(to *recording.Recording, r *reply, a *chatAnswer) *transcript {
 	t := &transcript{recording: to, reply: *r, answer: *a, choices: make([]gathered, r.n)}
+	t.asked, t.logprobs, t.hidden = r.form, r.logprobs, a.hideThoughts
+	t.asked.PromptText = nil // it is not kept
 	if !r.logprobs {
 		t.reply.logprobs, t.reply.top, t.reply.chosen = true, 0, false
 	}
@@ -109,11 +118,32 @@ func (t *transcript) finished() bool {
 	return true
 }
 
-// record hands a transcript to the recorder, if it is complete. nil is ignored.
-func (s *Service) record(c *transport.Call, t *transcript) {
-	if t != nil && t.finished() {
-		s.recorder.Commit(t.recording, c.Who.Tenant, t, c.Memory())
+// record hands the transcript of an answer to the recorder. nil is ignored.
+func (s *Service) record(c *transport.Call, t *transcript, st *engine.Stream) {
+	if t != nil {
+		t.cached = st.Cached()
+		s.commit(c, t, recording.Outcome{Finished: t.finished()})
 	}
+}
+
+// gone is the exception of a request whose client did not wait for the whole answer.
+const gone = "The client has left."
+
+// recordFailure hands the transcript of an answer that failed to the recorder, with what the
+// client was told. nil is ignored.
+func (s *Service) recordFailure(c *transport.Call, t *transcript, exception string) {
+	if t != nil {
+		s.commit(c, t, recording.Outcome{Exception: exception})
+	}
+}
+
+func (s *Service) commit(c *transport.Call, t *transcript, o recording.Outcome) {
+	if t.committed {
+		return
+	}
+	t.committed = true
+	o.Tenant, o.User, o.MayReplace = c.Who.Tenant, c.Who.User, c.Who.Rights&auth.Write != 0
+	s.recorder.Commit(t.recording, o, t, c.Memory())
 }
 
 // ID implements recording.Answer.
@@ -155,4 +185,19 @@ func (t *transcript) Size() int {
 func (t *transcript) AppendChoice(d []byte, i int) []byte {
 	c := t.answer.choice(i, &t.choices[i], true)
 	return t.reply.form.AppendChoice(d, &c)
+}
+
+// AppendAnswer implements recording.Answer.
+func (t *transcript) AppendAnswer(d []byte) (answer []byte, tokens int) {
+	a, r := t.answer, t.reply
+	a.hideThoughts, r.form = t.hidden, t.asked
+	resp := api.Response{Choices: make([]api.Choice, len(t.choices)), PromptTokenIDs: a.prompt}
+	resp.Usage = api.Usage{Prompt: len(a.prompt), Cached: t.cached}
+	for i := range t.choices {
+		c := &t.choices[i]
+		resp.Usage.Completion += len(c.ids)
+		resp.Usage.Reasoning += a.thoughtTokens(&r, c.ids)
+		resp.Choices[i] = a.choice(i, c, t.logprobs)
+	}
+	return api.AppendResponse(d, r.meta, r.form, &resp), resp.Usage.Completion
 }
