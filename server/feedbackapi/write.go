@@ -108,7 +108,7 @@ func (h *Handlers) write(c *transport.Call, requests []*feedback.Request, write 
 }
 
 // rewarded passes the rewards of requests on that were written. If one of them sets no reward
-// although it is about one, the answer says so in a header.
+// although it is about one, the answer says so in a header (docs/interface/feedback.md, F-42).
 func (h *Handlers) rewarded(c *transport.Call, requests []*feedback.Request) {
 	unset, first := 0, ""
 	for _, r := range requests {
@@ -125,18 +125,13 @@ func (h *Handlers) rewarded(c *transport.Call, requests []*feedback.Request) {
 			}
 		}
 	}
-	switch {
-	case unset == 0:
-	case len(requests) == 1:
-		c.Response.Header.Set(rewardHeader, "not set: "+first)
-	default:
-		c.Response.Header.Set(rewardHeader, fmt.Sprintf("not set: %d of %d: %s", unset, len(requests), first))
+	if unset > 0 {
+		if len(requests) > 1 {
+			first = fmt.Sprintf("%d of %d: %s", unset, len(requests), first)
+		}
+		c.Response.Header.Set("X-Weir-Reward", "not set: "+first)
 	}
 }
-
-// rewardHeader says of feedback of the type reward that it set no reward, and why
-// (docs/interface/feedback.md, F-42).
-const rewardHeader = "X-Weir-Reward"
 
 // idempotency returns the request's idempotency key, or false if it is not well-formed.
 // X-Weave-Retry-Id is never a key, although its name suggests one: W&B Weave's client
