@@ -153,21 +153,29 @@ func TestFailedCompletionIsCall(t *testing.T) {
 	m.Log.Reset()
 	for _, stream := range []bool{false, true} {
 		id := fmt.Sprintf("left-%v", stream)
-		body := servertest.Body(t, map[string]any{"request_id": id, "stream": stream, "max_tokens": 900, "ignore_eos": true})
-		var began atomic.Bool
-		m.SetHook(func(sim.Call, int) error { began.Store(true); return nil })
+		body := servertest.Body(t, map[string]any{"request_id": id, "stream": stream, "max_tokens": 50, "ignore_eos": true})
+		var steps atomic.Int32
+		held := make(chan struct{})
+		m.SetHook(func(sim.Call, int) error { // the answer does not go on until its client has left
+			if steps.Add(1) == 5 {
+				<-held
+			}
+			return nil
+		})
 		r := m.Raw(t)
 		r.Send(servertest.Post(len(body), acme) + body)
-		servertest.WaitFor(t, "a step", began.Load)
+		servertest.WaitFor(t, "a step", func() bool { return steps.Load() >= 5 })
 		r.Close()
-		servertest.WaitFor(t, "the end of the request", m.NoBlocks)
-		if c := m.call(t, "chatcmpl-"+id); c["exception"] != "The client has left." && c["exception"] != nil { // it may have been answered before
+		c := m.call(t, "chatcmpl-"+id)
+		close(held)
+		if c["exception"] != "The client has left." || c["output"] != nil {
 			t.Errorf("%v", c)
 		}
+		servertest.WaitFor(t, "the end of the request", m.NoBlocks)
 	}
 	m.SetHook(nil)
 	m.Stop()
-	if n := m.archive.Keys(t, 'C'); n > 3 {
+	if n := m.archive.Keys(t, 'C'); n != 1 {
 		t.Errorf("%d trajectories", n)
 	}
 }

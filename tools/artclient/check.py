@@ -7,6 +7,14 @@ training job, which has to be refused with a sentence, and reads back what was l
 the server says is counted, not what the client believes. The server needs a data directory.
 The last line is a summary; the status is 0 if all of it held.
 
+openpipe-art is installed without its dependencies, which include all that trains:
+
+    pip install --no-deps openpipe-art==0.5.18
+    pip install openai litellm weave polars typer tblib nest-asyncio setproctitle numpy pyarrow duckdb
+
+0.5.0 needs openai 1.99.1, and 0.5.7 and 0.5.16 need version 2 of openai: their clients send no
+key with version 3.
+
 Versions to 0.5.7 import everything that trains when they are imported. If that is not
 installed, this program puts an empty module in its place: nothing here trains.
 """
@@ -52,10 +60,14 @@ def check(what, have, want):
         print(f"openpipe-art {version}: {what}: {have!r}, want {want!r}")
 
 
-def ask(path, method="GET", lines=False):
+def raw(path, method="GET"):
     request = urllib.request.Request(base + path, method=method, headers={"Authorization": f"Bearer {key}"})
     with urllib.request.urlopen(request) as answer:
-        text = answer.read().decode()
+        return answer.read()
+
+
+def ask(path, method="GET", lines=False):
+    text = raw(path, method).decode()
     return [json.loads(line) for line in text.splitlines()] if lines else json.loads(text)
 
 
@@ -142,16 +154,23 @@ async def main():
     check("rewards read back", [l["trajectory"]["reward"] for l in lines[:4]], [0.0, 1.0, 1.0, 1.0])
     turn = lines[0]["trajectory"]["messages_and_choices"][1]
     check("log-probabilities read back", turn["logprobs"]["content"][0]["logprob"], -0.25)
-    for line in ask(path + "/export?format=jsonl-groups", lines=True):
-        art.TrajectoryGroup.model_validate(line)
+    text = raw(path + "/export?format=jsonl-groups").decode()
+    try:
+        from art.utils.trajectory_logging import deserialize_trajectory_groups
+        back = [g.trajectories for g in deserialize_trajectory_groups(text)]
+    except ImportError:  # from 0.5.7 on ART's files are Parquet
+        back = [[art.Trajectory.model_validate(t) for t in json.loads(line)["trajectories"]] for line in text.splitlines()]
+    check("groups read by ART from JSON", [[t.reward for t in g] for g in back][:2], [[0.0, 1.0], [1.0, 1.0]])
+    turn = back[0][0].messages_and_choices[1]
+    turn = turn if isinstance(turn, Choice) else Choice.model_validate(turn)
+    check("a choice read by ART from JSON", turn.logprobs.content[0].logprob, -0.25)
     try:
         from art.utils.trajectory_logging import read_trajectory_groups_parquet
     except ImportError:
-        parquet = "no reader"
+        pass
     else:
-        request = urllib.request.Request(base + path + "/export?format=parquet", headers={"Authorization": f"Bearer {key}"})
         with open("all.parquet", "wb") as f:
-            f.write(urllib.request.urlopen(request).read())
+            f.write(raw(path + "/export?format=parquet"))
         back = read_trajectory_groups_parquet("all.parquet")
         parquet = [[t.reward for t in g.trajectories] for g in back][:2]
         check("groups read by ART from Parquet", parquet, [[0.0, 1.0], [1.0, 1.0]])
