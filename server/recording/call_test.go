@@ -130,19 +130,20 @@ func TestFailedCompletionIsCall(t *testing.T) {
 	m := newCallServer(t, func(s *servertest.Setup) { s.TCP = true })
 	m.Chat(map[string]any{"request_id": "good"}, acme)
 	m.call(t, "chatcmpl-good")
-	var broken atomic.Bool
+	var left atomic.Int32 // calls of the backend until it fails
 	m.SetHook(func(sim.Call, int) error {
-		if broken.Swap(false) {
+		if left.Add(-1) == 0 {
 			return errors.New("the device is gone")
 		}
 		return nil
 	})
-	for _, stream := range []bool{false, true} {
-		id := fmt.Sprintf("failed-%v", stream)
-		broken.Store(true)
-		_, answer := m.Chat(map[string]any{"request_id": id, "stream": stream}, acme)
-		if strings.Contains(answer, `"choices"`) {
-			t.Fatalf("it did not fail: %s", answer)
+	for i, steps := range []int32{1, 1, 8} {
+		stream := i > 0
+		id := fmt.Sprintf("failed-%d", i)
+		left.Store(steps)
+		_, answer := m.Chat(map[string]any{"request_id": id, "stream": stream, "max_tokens": 50, "ignore_eos": true}, acme)
+		if begun := strings.Contains(answer, `"choices"`); begun != (steps > 1) || strings.Contains(answer, `"finish_reason":"`) {
+			t.Fatalf("it did not fail, or not then: %s", answer)
 		}
 		c := m.call(t, "chatcmpl-"+id)
 		if text, _ := c["exception"].(string); text == "" || !strings.Contains(answer, text) || c["output"] != nil || c["summary"].(map[string]any)["status_counts"].(map[string]any)["error"] != 1.0 {
@@ -259,4 +260,29 @@ func TestCallKeys(t *testing.T) {
 	}
 	ask("w", "mine", 6)
 	servertest.WaitFor(t, "a call that is replaced", func() bool { return limit("mine") == "writes6" })
+}
+
+// TestCallsWait: a call for which there is no memory now is written later, once (T-46).
+func TestCallsWait(t *testing.T) {
+	m := newCallServer(t, func(s *servertest.Setup) {
+		s.Config.Memory, s.Config.MaxBody, s.Config.MemoryWait = 64<<20, 4<<20, time.Millisecond
+		s.Config.Trajectories.RecordEvery = 100 * time.Millisecond
+	})
+	m.Chat(map[string]any{"request_id": "waits"}, acme)
+	account := m.Instance.Transport().Memory()
+	all := account.Open()
+	for n := account.Limit(); n > 0; n /= 2 { // as much as there is
+		for all.TryGrow(n) {
+		}
+	}
+	servertest.WaitFor(t, "attempts to write it", func() bool { return account.Stats().Full >= 4 })
+	if rec, err := m.calls.Get("acme/support", "chatcmpl-waits"); err != nil || rec != nil {
+		t.Fatal(rec, err)
+	}
+	all.Release()
+	m.call(t, "chatcmpl-waits")
+	m.Recorded(t, "tiny", 1)
+	if m.Scraped()["weir:completion_calls_total"] != "1" || m.Scraped()["weir:completion_calls_lost_total"] != "0" {
+		t.Error("it was not written once")
+	}
 }
