@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +21,9 @@ type StoreConfig struct {
 	Clients []int         // numbers of clients that write feedback at the same time, each measured by itself
 	Time    time.Duration // how long the clients write in each measurement
 	Rounds  int           // how often each of these measurements is made; the servers take turns
+	Callers int           // clients that write calls in batches at the same time, each round for the same time; 0: none
 	Rows    int           // records of feedback that queries search; 0: no queries
+	Calls   int           // calls that queries search; 0: no queries
 	Queries int           // how often each query is asked
 	Ingest  int64         // bytes of trajectories that are logged; 0: none
 	Limit   time.Duration // longest time for a start, and for stopping
@@ -28,7 +31,7 @@ type StoreConfig struct {
 
 // DefaultStoreConfig measures mostly writes.
 func DefaultStoreConfig() StoreConfig {
-	return StoreConfig{Clients: []int{1, 16, 256}, Time: 3 * time.Second, Rounds: 3, Rows: 100_000, Queries: 50, Ingest: 256 << 20, Limit: 2 * time.Minute}
+	return StoreConfig{Clients: []int{1, 16, 256}, Time: 3 * time.Second, Rounds: 3, Callers: 8, Rows: 100_000, Queries: 50, Ingest: 256 << 20, Limit: 2 * time.Minute}
 }
 
 // Validate returns an error if RunStore would refuse the configuration.
@@ -46,7 +49,7 @@ func (c *StoreConfig) Validate() error {
 			return fmt.Errorf("bench: %d clients", n)
 		}
 	}
-	if c.Time <= 0 || c.Rounds < 1 || c.Rows < 0 || c.Queries < 1 || c.Ingest < 0 || c.Limit <= 0 {
+	if c.Time <= 0 || c.Rounds < 1 || c.Callers < 0 || c.Callers > 10_000 || c.Rows < 0 || c.Calls < 0 || c.Queries < 1 || c.Ingest < 0 || c.Limit <= 0 {
 		return fmt.Errorf("bench: %v of writing, %d rounds, %d rows, %d queries, %d bytes, a limit of %v", c.Time, c.Rounds, c.Rows, c.Queries, c.Ingest, c.Limit)
 	}
 	return nil
@@ -54,9 +57,11 @@ func (c *StoreConfig) Validate() error {
 
 // StoreReport is what RunStore measured.
 type StoreReport struct {
-	Writes  []Writes  `json:"writes"`
-	Queries []Queries `json:"queries"`
-	Ingests []Ingest  `json:"ingests"`
+	Writes      []Writes      `json:"writes"`
+	CallWrites  []CallWrites  `json:"call_writes"`
+	Queries     []Queries     `json:"queries"`
+	CallQueries []CallQueries `json:"call_queries"`
+	Ingests     []Ingest      `json:"ingests"`
 }
 
 // Writes is one measurement of writing feedback. Latencies are in milliseconds.
@@ -119,8 +124,16 @@ func RunStore(ctx context.Context, cfg StoreConfig) (*StoreReport, error) {
 				}
 			}
 		}
+		for _, server := range cfg.Servers {
+			if err := r.measureCallWrites(ctx, &cfg, CallWrites{Writes: Writes{Server: server, Clients: cfg.Callers, Round: round}, Batch: callBatch}); err != nil {
+				return r, err
+			}
+		}
 	}
 	for _, server := range cfg.Servers {
+		if err := r.measureCallQueries(ctx, &cfg, CallQueries{Queries{Server: server, Rows: cfg.Calls}}); err != nil {
+			return r, err
+		}
 		if err := r.measureQueries(ctx, &cfg, Queries{Server: server, Rows: cfg.Rows}); err != nil {
 			return r, err
 		}
@@ -139,6 +152,31 @@ func (r *StoreReport) measureWrites(ctx context.Context, cfg *StoreConfig, w Wri
 		return err
 	}
 	r.Writes = append(r.Writes, w)
+	return nil
+}
+
+func (r *StoreReport) measureCallWrites(ctx context.Context, cfg *StoreConfig, w CallWrites) (err error) {
+	if cfg.Callers == 0 {
+		return nil
+	}
+	if w.Fsync, err = syncTime(os.TempDir()); err != nil {
+		return fmt.Errorf("bench: %w", err)
+	}
+	if err := cfg.with(ctx, w.Server, func(ctx context.Context, c *Child) error { return w.run(ctx, c, cfg.Time) }); err != nil {
+		return err
+	}
+	r.CallWrites = append(r.CallWrites, w)
+	return nil
+}
+
+func (r *StoreReport) measureCallQueries(ctx context.Context, cfg *StoreConfig, q CallQueries) error {
+	if cfg.Calls == 0 {
+		return nil
+	}
+	if err := cfg.with(ctx, q.Server, func(ctx context.Context, c *Child) error { return q.run(ctx, c, cfg.Queries) }); err != nil {
+		return err
+	}
+	r.CallQueries = append(r.CallQueries, q)
 	return nil
 }
 
@@ -192,7 +230,20 @@ func (r *StoreReport) WriteText(w io.Writer) error {
 			t.printf("%7s %d failed: %s\n", "", x.Failed, x.Error)
 		}
 	}
-	for _, x := range r.Queries {
+	if len(r.CallWrites) > 0 {
+		t.printf("%7s %-40s %9s %9s %9s %9s %9s %7s %7s\n", "clients", "calls, acknowledged in batches", "calls/s", "batches/s", "p50 ms", "p99 ms", "fsync ms", "CPU", "load")
+	}
+	for _, x := range r.CallWrites {
+		t.printf("%7d %-40s %9.0f %9.0f %9.3f %9.3f %9.3f %7.2f %7.2f\n", x.Clients, x.Server, x.Calls, x.PerSecond, x.P50, x.P99, x.Fsync, x.ServerCPU, x.OwnCPU)
+		if x.Failed > 0 {
+			t.printf("%7s %d failed: %s\n", "", x.Failed, x.Error)
+		}
+	}
+	queries := slices.Clone(r.Queries)
+	for _, x := range r.CallQueries {
+		queries = append(queries, x.Queries)
+	}
+	for _, x := range queries {
 		t.printf("\n%s: %d records in %.1f s\n%-48s %9s %9s %9s\n", x.Server, x.Rows, x.Filled, "query", "matches", "p50 ms", "p99 ms")
 		for _, q := range x.List {
 			t.printf("%-48s %9d %9.2f %9.2f %s\n", q.Name, q.Count, q.P50, q.P99, q.Error)
@@ -217,7 +268,15 @@ func (r *StoreReport) WriteBenchmark(w io.Writer) error {
 		t.printf("BenchmarkStore/write/server=%s/clients=%d %d %.1f writes/s %.0f p50-ns %.0f p99-ns %.0f fsync-ns\n",
 			name(x.Server), x.Clients, x.Count, x.PerSecond, x.P50*1e6, x.P99*1e6, x.Fsync*1e6)
 	}
-	for _, x := range r.Queries {
+	for _, x := range r.CallWrites {
+		t.printf("BenchmarkStore/calls/server=%s/clients=%d/batch=%d %d %.1f calls/s %.0f p50-ns %.0f p99-ns %.0f fsync-ns\n",
+			name(x.Server), x.Clients, x.Batch, x.Count, x.Calls, x.P50*1e6, x.P99*1e6, x.Fsync*1e6)
+	}
+	queries := slices.Clone(r.Queries)
+	for _, x := range r.CallQueries {
+		queries = append(queries, x.Queries)
+	}
+	for _, x := range queries {
 		for _, q := range x.List {
 			if q.Error == "" {
 				t.printf("BenchmarkStore/query/server=%s/rows=%d/%s 1 %.0f p50-ns %.0f p99-ns\n", name(x.Server), x.Rows, strings.ReplaceAll(q.Name, " ", "_"), q.P50*1e6, q.P99*1e6)

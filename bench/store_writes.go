@@ -61,6 +61,25 @@ type writers struct {
 // run writes with x.Clients clients for a time. Before that they write for a tenth of it,
 // which is not counted.
 func (x *Writes) run(ctx context.Context, child *Child, during time.Duration) error {
+	return x.measure(ctx, child, during, func(client int) func() (string, []byte) {
+		random := rand.New(rand.NewPCG(uint64(x.Round), uint64(client)))
+		var body []byte
+		var id, ref string
+		n := 0
+		return func() (string, []byte) {
+			if n%2 == 0 {
+				id, ref = randomUUID(random), randomUUID(random)
+			}
+			body = appendItem(body[:0], id, ref, n)
+			n++
+			return "/feedback/replace", body
+		}
+	})
+}
+
+// measure writes with x.Clients clients for a time. requests returns what makes the requests
+// of a client, one after another: a path and a body, which is valid until the next one.
+func (x *Writes) measure(ctx context.Context, child *Child, during time.Duration, requests func(client int) func() (string, []byte)) error {
 	if err := openStore(ctx, child); err != nil {
 		return err
 	}
@@ -73,7 +92,7 @@ func (x *Writes) run(ctx context.Context, child *Child, during time.Duration) er
 			return err
 		}
 		defer c.close()
-		running.Go(func() { w.write(ctx, c, rand.New(rand.NewPCG(uint64(x.Round), uint64(i)))) })
+		running.Go(func() { w.write(ctx, c, requests(i)) })
 	}
 	time.Sleep(time.Until(w.begin))
 	pid := child.cmd.Process.Pid
@@ -109,20 +128,15 @@ func openStore(ctx context.Context, child *Child) error {
 }
 
 // write is what one client does until the end of the measurement.
-func (w *writers) write(ctx context.Context, c *connection, random *rand.Rand) {
+func (w *writers) write(ctx context.Context, c *connection, next func() (path string, body []byte)) {
 	var times []float64
-	var body []byte
-	var id, ref string
-	for n := 0; ctx.Err() == nil; n++ {
-		if n%2 == 0 {
-			id, ref = randomUUID(random), randomUUID(random)
-		}
-		body = appendItem(body[:0], id, ref, n)
+	for ctx.Err() == nil {
+		path, body := next()
 		at := time.Now()
 		if !at.Before(w.end) {
 			break
 		}
-		_, err := c.post("/feedback/replace", body)
+		_, err := c.post(path, body)
 		switch {
 		case err != nil:
 			w.fail(err)

@@ -93,3 +93,10 @@ func mergeObjects(a, b jsontext.Value) []byte {
 	}
 	return append(out, '}')
 }
+
+// Record is the call that a change makes if there is none yet, for programs that keep calls
+// in another way.
+func (c *Change) Record() *Record {
+	r, _ := c.apply(nil)
+	return r
+}

@@ -3,13 +3,11 @@ package calls
 import (
 	"bytes"
 	"context"
-	"errors"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 
-	"weir/feedback"
+	"weir/internal/form"
 	"weir/internal/jsontext"
 	"weir/internal/pace"
 )
@@ -28,11 +26,9 @@ const (
 	maxOpName  = 1024
 	// maxName bounds a display name, in bytes.
 	maxName = 4096
-	// maxIssues bounds an answer that lists what is wrong.
-	maxIssues = 100
 )
 
-var errTooLarge = &feedback.Refusal{Status: 413, Reason: "A call may have at most 16 MiB"}
+var errTooLarge = &form.Refusal{Status: 413, Reason: "A call may have at most 16 MiB"}
 
 // Form is the form of a request that writes calls.
 type Form int
@@ -52,19 +48,19 @@ type Request struct {
 }
 
 // DecodeRequest reads the body of a request. project is that of calls that name none; "":
-// they have to name it. The error is feedback.Invalid, a *feedback.Refusal, or the cause of
+// they have to name it. The error is form.Invalid, a *form.Refusal, or the cause of
 // ctx. The request shares the memory of body.
-func DecodeRequest(ctx context.Context, body []byte, form Form, project string) (*Request, error) {
-	d := decoder{meter: pace.Of(ctx), project: project}
-	v, err := d.scan(body)
+func DecodeRequest(ctx context.Context, body []byte, f Form, project string) (*Request, error) {
+	d := decoder{Decoder: form.Decoder{Meter: pace.Of(ctx)}, project: project}
+	v, err := d.Scan(body, maxDepth)
 	if err != nil {
 		return nil, err
 	}
 	d.arena = make([]byte, 0, len(v))
-	r := &Request{Form: form}
+	r := &Request{Form: f}
 	d.cur = jsontext.NewCursor(v)
 	top := []string{"body"}
-	switch form {
+	switch f {
 	case FormStart:
 		d.member("start", top, func(loc []string) { r.Changes = append(r.Changes, d.change(start, loc)) })
 	case FormEnd:
@@ -73,10 +69,10 @@ func DecodeRequest(ctx context.Context, body []byte, form Form, project string) 
 		d.member("batch", top, func(loc []string) { d.batch(r, loc) })
 	}
 	switch {
-	case d.meter.Err() != nil:
-		return nil, d.meter.Err()
-	case len(d.issues) > 0:
-		return nil, d.issues
+	case d.Meter.Err() != nil:
+		return nil, d.Meter.Err()
+	case len(d.Issues) > 0:
+		return nil, d.Issues
 	case d.refusal != nil:
 		return r, d.refusal
 	}
@@ -85,56 +81,11 @@ func DecodeRequest(ctx context.Context, body []byte, form Form, project string) 
 
 // decoder reads one body. What it returns means nothing if it has issues.
 type decoder struct {
-	meter   *pace.Meter
+	form.Decoder
 	cur     *jsontext.Cursor
 	project string
-	arena   []byte // values without white space; it is never longer than the body
-	issues  feedback.Invalid
-	refusal *feedback.Refusal // the first
-}
-
-// scan checks that a body is JSON and returns it without what may be around it.
-func (d *decoder) scan(body []byte) (jsontext.Value, error) {
-	body = bytes.TrimPrefix(body, []byte("\uFEFF"))
-	if len(bytes.TrimSpace(body)) == 0 {
-		return nil, feedback.Invalid{issue("missing", []string{"body"})}
-	}
-	err := jsontext.PacedScan(body, maxDepth, d.meter.Bytes)
-	var se *jsontext.SyntaxError
-	switch {
-	case err == nil:
-		return jsontext.Trim(body), nil
-	case !errors.As(err, &se):
-		return nil, errors.Join(d.meter.Err(), err)
-	case se.Kind == jsontext.InvalidUTF8 || !utf8.Valid(body):
-		return nil, &feedback.Refusal{Status: 400, Reason: "The body is not valid UTF-8"}
-	}
-	return nil, feedback.Invalid{issue("json_invalid", []string{"body", strconv.Itoa(se.Offset)})}
-}
-
-var messages = map[string]string{
-	"missing":               "Field required",
-	"json_invalid":          "JSON decode error",
-	"model_attributes_type": "Input should be a valid dictionary or object to extract fields from",
-	"string_type":           "Input should be a valid string",
-	"string_too_short":      "String should have at least 1 character",
-	"string_too_long":       "String is too long",
-	"dict_type":             "Input should be a valid dictionary",
-	"list_type":             "Input should be a valid list",
-	"int_type":              "Input should be a valid integer",
-	"bool_type":             "Input should be a valid boolean",
-	"datetime_parsing":      "Input should be a valid datetime",
-	"literal_error":         "Input should be 'start' or 'end'",
-}
-
-func issue(typ string, loc []string) feedback.Issue {
-	return feedback.Issue{Loc: loc, Type: typ, Msg: messages[typ]}
-}
-
-func (d *decoder) issue(typ string, loc []string, more ...string) {
-	if len(d.issues) < maxIssues {
-		d.issues = append(d.issues, issue(typ, append(append([]string(nil), loc...), more...)))
-	}
+	arena   []byte        // values without white space; it is never longer than the body
+	refusal *form.Refusal // the first
 }
 
 // name is what the name of a member stands for.
@@ -145,7 +96,7 @@ func name(raw jsontext.Value) string { return raw.SharedText() }
 func (d *decoder) member(want string, loc []string, f func(loc []string)) {
 	if d.cur.Kind() != jsontext.Object {
 		d.cur.Take()
-		d.issue("model_attributes_type", loc)
+		d.Issue("model_attributes_type", loc)
 		return
 	}
 	found := false
@@ -158,7 +109,7 @@ func (d *decoder) member(want string, loc []string, f func(loc []string)) {
 		f(append(loc[:len(loc):len(loc)], want))
 	})
 	if !found {
-		d.issue("missing", loc, want)
+		d.Issue("missing", loc, want)
 	}
 }
 
@@ -166,14 +117,14 @@ func (d *decoder) member(want string, loc []string, f func(loc []string)) {
 func (d *decoder) batch(r *Request, loc []string) {
 	if d.cur.Kind() != jsontext.Array {
 		d.cur.Take()
-		d.issue("list_type", loc)
+		d.Issue("list_type", loc)
 		return
 	}
 	d.cur.Array(func(n int) {
 		if n >= MaxBatch {
-			d.refuse(&feedback.Refusal{Status: 413, Reason: "A batch may have at most " + strconv.Itoa(MaxBatch) + " calls"})
+			d.refuse(&form.Refusal{Status: 413, Reason: "A batch may have at most " + strconv.Itoa(MaxBatch) + " calls"})
 		}
-		if d.meter.Err() != nil || d.refusal != nil || len(d.issues) >= maxIssues {
+		if d.Meter.Err() != nil || d.refusal != nil {
 			d.cur.Take() // nothing more is said of it
 			return
 		}
@@ -184,11 +135,11 @@ func (d *decoder) batch(r *Request, loc []string) {
 		} else if c := d.item(at); c != nil {
 			r.Changes = append(r.Changes, c)
 		}
-		_ = d.meter.Spend(d.cur.Offset() - from) // its error is asked for by Err
+		_ = d.Meter.Spend(d.cur.Offset() - from) // its error is asked for by Err
 	})
 }
 
-func (d *decoder) refuse(why *feedback.Refusal) {
+func (d *decoder) refuse(why *form.Refusal) {
 	if d.refusal == nil {
 		d.refusal = why
 	}
@@ -199,7 +150,7 @@ func (d *decoder) refuse(why *feedback.Refusal) {
 func (d *decoder) item(loc []string) (c *Change) {
 	if d.cur.Kind() != jsontext.Object {
 		d.cur.Take()
-		d.issue("model_attributes_type", loc)
+		d.Issue("model_attributes_type", loc)
 		return nil
 	}
 	mode := ""
@@ -219,9 +170,9 @@ func (d *decoder) item(loc []string) (c *Change) {
 	})
 	switch {
 	case c == nil:
-		d.issue("missing", loc, "req")
+		d.Issue("missing", loc, "req")
 	case mode != "" && mode != [...]string{"start", "end"}[c.kind]:
-		d.issue("literal_error", loc, "mode")
+		d.Issue("literal_error", loc, "mode")
 	}
 	return c
 }
@@ -253,7 +204,7 @@ func (d *decoder) change(k kind, loc []string) *Change {
 	r.flags = [...]byte{start: hasStart, end: hasEnd, complete: hasStart | hasEnd}[k]
 	if d.cur.Kind() != jsontext.Object {
 		d.cur.Take()
-		d.issue("model_attributes_type", loc)
+		d.Issue("model_attributes_type", loc)
 		return c
 	}
 	from := len(d.arena)
@@ -353,7 +304,7 @@ func (d *decoder) set(r *Record, c Column, v jsontext.Value, loc []string) {
 	case v.Kind() == jsontext.Null:
 		r.fields[c] = nil
 	case v.Kind() != want || want == jsontext.Number && !whole(v):
-		d.issue(wrong, loc, c.Name())
+		d.Issue(wrong, loc, c.Name())
 	case want == jsontext.String:
 		r.fields[c] = d.text(v)
 	default:
@@ -382,7 +333,7 @@ func whole(v jsontext.Value) bool { return len(v) <= 20 && !bytes.ContainsAny(v,
 func (d *decoder) time(v jsontext.Value, loc []string, name string) int64 {
 	us, ok := parseTime(v)
 	if !ok {
-		d.issue("datetime_parsing", loc, name)
+		d.Issue("datetime_parsing", loc, name)
 	}
 	return us
 }
@@ -405,10 +356,10 @@ func (d *decoder) check(c *Change, seen int, loc []string) {
 		d.must(r, col, loc)
 	}
 	if c.kind != end && seen&seenStart == 0 {
-		d.issue("missing", loc, "started_at")
+		d.Issue("missing", loc, "started_at")
 	}
 	if c.kind != start && seen&seenEnd == 0 {
-		d.issue("missing", loc, "ended_at")
+		d.Issue("missing", loc, "ended_at")
 	}
 	for _, col := range [...]Column{ID, TraceID} {
 		if c.kind == start && len(r.fields[col]) == 0 {
@@ -425,9 +376,9 @@ func (d *decoder) check(c *Change, seen int, loc []string) {
 func (d *decoder) must(r *Record, c Column, loc []string) {
 	switch {
 	case !r.Has(c):
-		d.issue("missing", loc, c.Name())
+		d.Issue("missing", loc, c.Name())
 	case len(r.fields[c]) == 0 && c != OpName:
-		d.issue("string_too_short", loc, c.Name())
+		d.Issue("string_too_short", loc, c.Name())
 	}
 }
 
@@ -441,7 +392,7 @@ func (d *decoder) lengths(r *Record, loc []string) {
 		{OpName, maxOpName}, {DisplayName, maxName},
 	} {
 		if len(r.fields[l.c]) > l.max {
-			d.issue("string_too_long", loc, l.c.Name())
+			d.Issue("string_too_long", loc, l.c.Name())
 		}
 	}
 }

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"time"
 
+	"weir/internal/form"
+	"weir/internal/memory"
 	"weir/internal/pace"
 	"weir/store"
 )
@@ -15,8 +18,10 @@ const (
 	// keepDeleted is how long a deleted call is remembered, so that requests about it that
 	// arrive late do nothing. Weave's clients repeat a request for up to 36 hours.
 	keepDeleted = 72 * time.Hour
-	// maxDescendants bounds the calls that one request deletes.
-	maxDescendants = 1_000_000
+	// maxDeleted bounds the calls that one request deletes, with those below them.
+	maxDeleted = 200_000
+	// idBytes is about what an id takes in memory while calls are deleted.
+	idBytes = 192
 	// deletePiece is how many calls are deleted at once, so that no other update waits for
 	// long.
 	deletePiece = 500
@@ -41,21 +46,25 @@ func (s *Store) Delete(ctx context.Context, project string, ids []string) (n int
 // descendants returns these ids and those of all calls below them, each once.
 func (s *Store) descendants(ctx context.Context, project string, ids []string) (all []string, err error) {
 	seen := map[string]bool{}
-	add := func(id string) {
-		if !seen[id] && len(id) <= maxID {
-			seen[id] = true
-			all = append(all, id)
+	add := func(id string) error {
+		if seen[id] || len(id) > maxID || id == "" { // "" is what roots have as their parent
+			return nil
 		}
+		if len(all) == maxDeleted {
+			return errManyDeleted
+		}
+		seen[id] = true
+		all = append(all, id)
+		return memory.Take(ctx, idBytes)
 	}
 	for _, id := range ids {
-		add(id)
+		if err := add(id); err != nil {
+			return nil, err
+		}
 	}
 	m := pace.Of(ctx)
 	err = s.db.View(func(r *store.Reader) error {
-		for i := 0; i < len(all) && len(all) < maxDescendants; i++ {
-			if all[i] == "" {
-				continue // it is what roots have as their parent
-			}
+		for i := 0; i < len(all); i++ {
 			if err := m.Spend(pace.Seek); err != nil {
 				return err
 			}
@@ -63,13 +72,15 @@ func (s *Store) descendants(ctx context.Context, project string, ids []string) (
 			var failed error
 			err := r.Scan(store.Range{Prefix: prefix, Keys: true}, func(key, _ []byte) bool {
 				_, id, err := CutPosition(key[len(prefix):])
-				if failed = errors.Join(err, m.Spend(pace.Key)); failed != nil {
-					return false
+				if failed = errors.Join(err, m.Spend(pace.Key)); failed == nil {
+					failed = add(id)
 				}
-				add(id)
-				return len(all) < maxDescendants
+				return failed == nil
 			})
-			if err = errors.Join(failed, err); err != nil {
+			if failed != nil {
+				return failed
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -77,6 +88,8 @@ func (s *Store) descendants(ctx context.Context, project string, ids []string) (
 	})
 	return all, err
 }
+
+var errManyDeleted = &form.Refusal{Status: 413, Reason: "A request may delete at most 200000 calls with those below them; delete some of those below first"}
 
 // deletion deletes calls of a project in pieces.
 type deletion struct {
@@ -166,15 +179,36 @@ type Erasure struct {
 	DryRun  bool
 	Users   []string // the call is of each of these users, so at most one makes sense
 	Refs    []string // and is the one that each of these references names
-	Before  int64    // and began before this time in milliseconds of Unix time; 0: whenever
+	Before  int64    // and began before this time in microseconds of Unix time; 0: whenever
+}
+
+// ErasureOf is an erasure with the conditions of an erasure of feedback, by the names that
+// these have in its request (docs/interface/feedback.md, section 8.8). Whoever made a call is
+// its user and its creator.
+func ErasureOf(project string, dryRun bool, named map[string]string) *Erasure {
+	e := &Erasure{Project: project, DryRun: dryRun}
+	for name, v := range named {
+		switch name {
+		case "before":
+			us, ok := timeOfText(v)
+			if e.Before = us; !ok {
+				e.Before = math.MinInt64 // it is not understood, so nothing is before it
+			}
+		case "trace_ref", "weave_ref":
+			e.Refs = append(e.Refs, v)
+		default:
+			e.Users = append(e.Users, v)
+		}
+	}
+	return e
 }
 
 // Erase deletes the calls that an erasure names and returns how many they are. With DryRun it
 // only counts them.
 func (s *Store) Erase(ctx context.Context, e *Erasure) (n int, err error) {
-	before := int64(1<<63 - 1)
-	if e.Before != 0 {
-		before = e.Before * 1000
+	before := e.Before
+	if before == 0 {
+		before = math.MaxInt64
 	}
 	for _, ref := range e.Refs {
 		if project, id := callOf(ref); project != e.Project || id == "" {

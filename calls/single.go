@@ -4,7 +4,7 @@ import (
 	"context"
 	"strconv"
 
-	"weir/feedback"
+	"weir/internal/form"
 	"weir/internal/jsontext"
 	"weir/internal/pace"
 	"weir/store"
@@ -39,14 +39,14 @@ func DecodeUpdate(ctx context.Context, body []byte) (*Single, error) {
 		name := v.Member("display_name")
 		switch {
 		case !name.Given():
-			d.refuse(&feedback.Refusal{Status: 400, Reason: "One of [display_name] is required for call update"})
+			d.refuse(&form.Refusal{Status: 400, Reason: "One of [display_name] is required for call update"})
 		case name.Kind() != jsontext.String:
-			d.issue("string_type", []string{"body"}, "display_name")
+			d.Issue("string_type", []string{"body"}, "display_name")
 		default:
 			s.Name = name.Text()
 		}
 		if len(s.Name) > maxName {
-			d.issue("string_too_long", []string{"body"}, "display_name")
+			d.Issue("string_too_long", []string{"body"}, "display_name")
 		}
 	})
 }
@@ -57,19 +57,19 @@ func DecodeDelete(ctx context.Context, body []byte) (*Single, error) {
 		list, loc := v.Member("call_ids"), []string{"body", "call_ids"}
 		switch {
 		case list == nil:
-			d.issue("missing", loc)
+			d.Issue("missing", loc)
 			return
 		case list.Kind() != jsontext.Array:
-			d.issue("list_type", loc)
+			d.Issue("list_type", loc)
 			return
 		}
-		for i, e := range list.PacedElements(d.meter.Bytes) {
+		for i, e := range list.PacedElements(d.Meter.Bytes) {
 			switch {
 			case i == maxDelete:
-				d.refuse(&feedback.Refusal{Status: 413, Reason: "A request may delete at most " + strconv.Itoa(maxDelete) + " calls, and the calls below them"})
+				d.refuse(&form.Refusal{Status: 413, Reason: "A request may delete at most " + strconv.Itoa(maxDelete) + " calls, and the calls below them"})
 				return
 			case e.Kind() != jsontext.String:
-				d.issue("string_type", loc, strconv.Itoa(i))
+				d.Issue("string_type", loc, strconv.Itoa(i))
 			default:
 				s.IDs = append(s.IDs, e.Text())
 			}
@@ -78,24 +78,24 @@ func DecodeDelete(ctx context.Context, body []byte) (*Single, error) {
 }
 
 func decodeSingle(ctx context.Context, body []byte, f func(d *decoder, v jsontext.Value, s *Single)) (*Single, error) {
-	d := decoder{meter: pace.Of(ctx)}
-	v, err := d.scan(body)
+	d := decoder{Decoder: form.Decoder{Meter: pace.Of(ctx)}}
+	v, err := d.Scan(body, maxDepth)
 	if err != nil {
 		return nil, err
 	}
 	if v.Kind() != jsontext.Object {
-		return nil, feedback.Invalid{issue("model_attributes_type", []string{"body"})}
+		return nil, form.Invalid{form.NewIssue("model_attributes_type", "body")}
 	}
 	s := &Single{Project: d.single(v, "project_id")}
 	if len(s.Project) > maxProject {
-		d.issue("string_too_long", []string{"body"}, "project_id")
+		d.Issue("string_too_long", []string{"body"}, "project_id")
 	}
 	f(&d, v, s)
 	switch {
-	case d.meter.Err() != nil:
-		return nil, d.meter.Err()
-	case len(d.issues) > 0:
-		return nil, d.issues
+	case d.Meter.Err() != nil:
+		return nil, d.Meter.Err()
+	case len(d.Issues) > 0:
+		return nil, d.Issues
 	case d.refusal != nil:
 		return s, d.refusal
 	}
@@ -107,11 +107,11 @@ func (d *decoder) single(v jsontext.Value, name string) string {
 	m := v.Member(name)
 	switch {
 	case m == nil:
-		d.issue("missing", []string{"body"}, name)
+		d.Issue("missing", []string{"body"}, name)
 	case m.Kind() != jsontext.String:
-		d.issue("string_type", []string{"body"}, name)
+		d.Issue("string_type", []string{"body"}, name)
 	case len(m) == 2:
-		d.issue("string_too_short", []string{"body"}, name)
+		d.Issue("string_too_short", []string{"body"}, name)
 	default:
 		return m.Text()
 	}
@@ -125,7 +125,7 @@ func (d *decoder) flag(v jsontext.Value, name string) bool {
 		return false
 	}
 	if m.Kind() != jsontext.Bool {
-		d.issue("bool_type", []string{"body"}, name)
+		d.Issue("bool_type", []string{"body"}, name)
 	}
 	return m[0] == 't'
 }

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"weir/feedback"
+	"weir/internal/form"
 	"weir/store"
 )
 
@@ -126,7 +126,7 @@ func (a *account) settle(quota int64) error {
 		}
 		n = max(n+d, 0)
 		if quota > 0 && d > 0 && n > quota {
-			return &feedback.Refusal{Status: 400, Reason: fmt.Sprintf("The calls of project %s would take %d bytes, and its quota is %d", project, n, quota)}
+			return &form.Refusal{Status: 400, Reason: fmt.Sprintf("The calls of project %s would take %d bytes, and its quota is %d", project, n, quota)}
 		}
 		if n == 0 {
 			a.tx.Delete(bytesKey(project))

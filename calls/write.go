@@ -215,8 +215,8 @@ func (f *Complete) change() (*Change, error) {
 	d := decoder{project: f.Project}
 	d.must(r, Project, nil)
 	d.lengths(r, nil)
-	if len(d.issues) > 0 {
-		return nil, d.issues
+	if len(d.Issues) > 0 {
+		return nil, d.Issues
 	}
 	return c, nil
 }

@@ -80,6 +80,7 @@ func purgeIDs(n *query.Expr) (ids []string, ok bool) {
 type Erasure struct {
 	Project string
 	DryRun  bool
+	Named   map[string]string // the conditions as they were given, by the names of their members
 	where   *Query
 }
 
@@ -92,7 +93,7 @@ func DecodeErasure(ctx context.Context, body []byte) (*Erasure, error) {
 		return nil, err
 	}
 	m := p.Object(v, loc)
-	e := &Erasure{}
+	e := &Erasure{Named: map[string]string{}}
 	if s := p.Text(m, "project_id", true, loc); s != nil {
 		e.Project = *s
 	}
@@ -103,10 +104,12 @@ func DecodeErasure(ctx context.Context, body []byte) (*Erasure, error) {
 	and := &query.Expr{Op: "$and"}
 	for _, name := range []string{WeirNames.userName(), WeaveNames.userName(), "creator", WeirNames.traceRefName(), WeaveNames.traceRefName()} {
 		if s := p.Text(m, name, false, loc); s != nil {
+			e.Named[name] = *s
 			and.Args = append(and.Args, &query.Expr{Op: "$eq", Args: []*query.Expr{{Op: "$getField", Field: p.field(name)}, {Op: "$literal", Value: query.Value{Kind: query.Text, Text: *s}}}})
 		}
 	}
 	if s := p.Text(m, "before", false, loc); s != nil {
+		e.Named["before"] = *s
 		lit := &query.Expr{Op: "$literal", Value: query.Value{Kind: query.Text, Text: *s}}
 		f := &query.Expr{Op: "$getField", Field: p.field("created_at")}
 		p.Times(f, lit)

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/calls"
+	"weir/feedback"
 	"weir/metrics"
 	"weir/server/failure"
 	"weir/server/feedbackapi"
@@ -72,10 +74,16 @@ func New(cfg Config) (*Server, error) {
 // surfaces makes the handlers of what is stored, where there is a store for it.
 func (s *Server) surfaces() {
 	if s.cfg.Feedback != nil {
-		s.feedback = feedbackapi.New(feedbackapi.Config{
+		cfg := feedbackapi.Config{
 			Store: s.cfg.Feedback, MaxBody: s.cfg.MaxBody, Draining: s.http.Draining,
 			Written: s.linker.Reward, Unset: s.counts.RewardUnset,
-		})
+		}
+		if c := s.cfg.Weave.Calls; c != nil {
+			cfg.EraseCalls = func(ctx context.Context, e *feedback.Erasure) (int, error) {
+				return c.Erase(ctx, calls.ErasureOf(e.Project, e.DryRun, e.Named))
+			}
+		}
+		s.feedback = feedbackapi.New(cfg)
 	}
 	if w := &s.cfg.Weave; w.Calls != nil {
 		s.weave = weaveapi.New(weaveapi.Config{

@@ -61,6 +61,8 @@ func setupBenchStore(f *flagSet, env *environment) action {
 	f.IntSliceVar(&c.Clients, "clients", c.Clients, "`numbers` of clients that write feedback at the same time, each measured by itself")
 	f.DurationVar(&c.Time, "time", c.Time, "how long the clients write in each measurement; 0 skips writing")
 	f.IntVar(&c.Rounds, "rounds", c.Rounds, "`number` of times that each of these measurements is made")
+	f.IntVar(&c.Callers, "call-clients", c.Callers, "`number` of clients that write calls in batches of 100 at the same time; 0 skips this")
+	f.IntVar(&c.Calls, "calls", c.Calls, "number of `calls` that queries search; 0 skips these queries")
 	f.IntVar(&c.Rows, "rows", c.Rows, "number of `records` of feedback that queries search; 0 skips queries")
 	f.IntVar(&c.Queries, "queries", c.Queries, "`number` of times that each query is asked")
 	f.Int64Var(&c.Ingest, "ingest", c.Ingest, "`bytes` of trajectories that are logged in one request; 0 skips logging")
@@ -70,7 +72,7 @@ func setupBenchStore(f *flagSet, env *environment) action {
 			return err
 		}
 		if c.Time == 0 {
-			c.Clients, c.Time = nil, 1
+			c.Clients, c.Callers, c.Time = nil, 0, 1
 		}
 		for i, s := range c.Servers {
 			name, more, _ := strings.Cut(s, " ")

@@ -155,6 +155,7 @@ func (r *records) upkeep(ctx context.Context, rules retention, log *slog.Logger)
 	var repair sync.WaitGroup
 	defer repair.Wait()
 	repair.Go(func() { r.repairIndexes(ctx, log) })
+	repair.Go(func() { r.repairTraces(ctx, log) })
 	tick := time.NewTicker(time.Hour)
 	defer tick.Stop()
 	for {
@@ -191,6 +192,19 @@ func (r *records) repairIndexes(ctx context.Context, log *slog.Logger) {
 	if len(r.feedback.Damage()) > 0 {
 		n, err := r.book.Mend(ctx)
 		log.Warn("the indexes of feedback were checked after damage", "entries", n, "error", err)
+	}
+}
+
+// repairTraces completes the indexes of calls in a database that was damaged.
+func (r *records) repairTraces(ctx context.Context, log *slog.Logger) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-r.traces.Ready():
+	}
+	if len(r.traces.Damage()) > 0 {
+		n, err := r.calls.Mend(ctx)
+		log.Warn("the indexes of calls were checked after damage", "entries", n, "error", err)
 	}
 }
 

@@ -90,15 +90,25 @@ func parseTrajectoryRules(list []string) (rules []trajectoryRule, err error) {
 
 // expire deletes the records that are older than the rules allow.
 func (r *records) expire(ctx context.Context, rules retention, log *slog.Logger) error {
-	return errors.Join(r.expireFeedback(ctx, rules.feedback, log), r.expireTrajectories(ctx, rules.trajectories, log))
+	return errors.Join(
+		expireProjects(ctx, "feedback", r.book, rules.feedback, log),
+		expireProjects(ctx, "calls", r.calls, rules.feedback, log),
+		r.expireTrajectories(ctx, rules.trajectories, log),
+	)
 }
 
-func (r *records) expireFeedback(ctx context.Context, rules []feedbackRule, log *slog.Logger) error {
+// projectRecords are records that are kept by projects.
+type projectRecords interface {
+	Projects(f func(project string)) error
+	Expire(ctx context.Context, project string, before int64) (n int, err error)
+}
+
+func expireProjects(ctx context.Context, what string, in projectRecords, rules []feedbackRule, log *slog.Logger) error {
 	if len(rules) == 0 {
 		return nil
 	}
 	var projects []string
-	if err := r.book.Projects(func(p string) { projects = append(projects, p) }); err != nil {
+	if err := in.Projects(func(p string) { projects = append(projects, p) }); err != nil {
 		return err
 	}
 	for _, p := range projects {
@@ -106,12 +116,12 @@ func (r *records) expireFeedback(ctx context.Context, rules []feedbackRule, log 
 			if !rule.covers(p) {
 				continue
 			}
-			n, err := r.book.Expire(ctx, p, time.Now().AddDate(0, 0, -rule.days).UnixMilli())
+			n, err := in.Expire(ctx, p, time.Now().AddDate(0, 0, -rule.days).UnixMilli())
 			if err != nil {
 				return err
 			}
 			if n > 0 {
-				log.Info("deleted feedback that was too old", "project", p, "records", n, "days", rule.days)
+				log.Info("deleted what was too old", "kind", what, "project", p, "records", n, "days", rule.days)
 			}
 			break
 		}

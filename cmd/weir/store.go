@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"weir/calls"
 	"weir/feedback"
 	"weir/store"
 	"weir/trajectory/export"
@@ -187,8 +188,8 @@ func (t *storeTool) repair(w io.Writer) error {
 		if errors.Is(err, store.ErrLocked) {
 			err = fmt.Errorf("%w: stop the server first", err)
 		}
-		if err == nil && name == feedbackName && len(done.Faults) > 0 {
-			err = mendFeedback(cfg)
+		if err == nil && len(done.Faults) > 0 {
+			err = mend(name, cfg)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -212,13 +213,20 @@ func (t *storeTool) repair(w io.Writer) error {
 	return nil
 }
 
-// mendFeedback makes the indexes of feedback agree with the records that are left.
-func mendFeedback(cfg store.Config) error {
+// mend makes the indexes of a database agree with the records that are left.
+func mend(name string, cfg store.Config) error {
+	if name == trajectoriesName {
+		return nil // it has none
+	}
 	db, err := store.Open(cfg)
 	if err != nil {
 		return err
 	}
-	_, err = feedback.New(db, feedback.DefaultConfig()).Mend(context.Background())
+	if name == feedbackName {
+		_, err = feedback.New(db, feedback.DefaultConfig()).Mend(context.Background())
+	} else {
+		_, err = calls.New(db).Mend(context.Background())
+	}
 	return errors.Join(err, db.Close())
 }
 

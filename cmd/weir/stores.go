@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weir/calls"
 	"weir/feedback"
 	"weir/store"
 	"weir/trajectory"
@@ -22,6 +23,7 @@ import (
 type openStores struct {
 	dbs     []namedStore
 	book    *feedback.Store  // nil: there is no feedback
+	calls   *calls.Store     // nil: there are no calls
 	archive *archive.Archive // nil: there are no trajectories, or they are not open yet
 	spool   string           // folder for temporary files; "": the system's
 }
@@ -33,7 +35,7 @@ type namedStore struct {
 
 // open returns the databases of a running server.
 func (r *records) open() *openStores {
-	return &openStores{dbs: []namedStore{{feedbackName, r.feedback}, {tracesName, r.traces}, {trajectoriesName, r.trajectories}}, book: r.book, archive: r.archive, spool: r.spool}
+	return &openStores{dbs: []namedStore{{feedbackName, r.feedback}, {tracesName, r.traces}, {trajectoriesName, r.trajectories}}, book: r.book, calls: r.calls, archive: r.archive, spool: r.spool}
 }
 
 // openDirectory opens databases of these names in dir, which no server uses. A
@@ -66,6 +68,7 @@ func (s *openStores) add(name string, cfg store.Config) error {
 		s.book = feedback.New(db, feedback.DefaultConfig())
 		return nil
 	case tracesName:
+		s.calls = calls.New(db)
 		return nil
 	}
 	s.archive, err = archive.New(db, cfg.Log)
@@ -109,10 +112,8 @@ func (s *openStores) verify(w io.Writer) (damaged int, err error) {
 		if err != nil {
 			return damaged, err
 		}
-		if d.name == feedbackName {
-			if err := s.book.Check(func(what string) { report(what) }); err != nil {
-				return damaged, err
-			}
+		if err := s.check(d.name, func(what string) { report(what) }); err != nil {
+			return damaged, err
 		}
 		for _, doubt := range d.db.Doubts() {
 			fmt.Fprintf(w, "%s: possible loss, after a crash: %s\n", d.name, doubt)
@@ -120,6 +121,17 @@ func (s *openStores) verify(w io.Writer) (damaged int, err error) {
 		fmt.Fprintf(w, "%s: %d keys are whole, %d faults\n", d.name, rows, damaged-before)
 	}
 	return damaged, nil
+}
+
+// check calls report with what is wrong with the indexes of a database.
+func (s *openStores) check(name string, report func(what string)) error {
+	switch name {
+	case feedbackName:
+		return s.book.Check(report)
+	case tracesName:
+		return s.calls.Check(report)
+	}
+	return nil
 }
 
 // export writes what the query selects: the trajectories of a model, if it names

@@ -52,7 +52,7 @@ var rules = map[string]rule{
 		mayNot: append([]string{"log"}, http...),
 	},
 	"calls": {
-		may:    []string{"feedback", "internal/jsontext", "internal/longcopy", "internal/memory", "internal/pace", "store"},
+		may:    []string{"internal/form", "internal/jsontext", "internal/longcopy", "internal/memory", "internal/pace", "store"},
 		tests:  []string{"internal/testkit"},
 		mayNot: http,
 	},

@@ -17,7 +17,7 @@ import (
 const limitsDocument = "../../docs/interface/operations.md"
 
 // limitedPackages are those in which a client can ask for something.
-var limitedPackages = []string{"api", "auth", "chat", "cmd/weir", "engine", "feedback", "internal/form", "internal/query", "grammar", "internal/plainfile", "metrics", "scheduler", "server", "store", "tokenizer", "trajectory", "usage"}
+var limitedPackages = []string{"api", "auth", "calls", "chat", "cmd/weir", "engine", "feedback", "internal/form", "internal/query", "grammar", "internal/plainfile", "metrics", "scheduler", "server", "store", "tokenizer", "trajectory", "usage"}
 
 // limitName is what the names of bounds begin with.
 var limitName = regexp.MustCompile(`^([mM]ax|[mM]ost|[lL]imit|[lL]argest|[lL]ongest|[dD]eepest)([A-Z].*)?$`)
@@ -200,6 +200,14 @@ var limitRows = map[string]string{
 	"feedback.Default.MaxPayload":             "a payload of feedback",
 	"feedback.Default.MaxRows":                "rows of an answer",
 	"feedback.MaxBatch":                       "a batch of feedback",
+	"calls.MaxBatch":                          "a request with calls",
+	"calls.maxDelete":                         "a deletion of calls",
+	"calls.maxDeleted":                        "a deletion of calls",
+	"calls.maxDepth":                          "nesting of JSON with calls",
+	"calls.maxID":                             "names in calls",
+	"calls.maxName":                           "names in calls",
+	"calls.maxOpName":                         "names in calls",
+	"calls.maxRecord":                         "a request with calls",
 	"feedback.maxAggregations":                "statistics: metrics",
 	"feedback.maxBuckets":                     "statistics: buckets",
 	"feedback.maxCreator":                     "names in feedback",
@@ -313,6 +321,8 @@ var notLimits = map[string]string{
 	"engine.maxPromptTop":                 "of a step; the prompt takes more of them",
 	"engine.mostItems":                    "of one call; there is another one",
 	"engine.mostTop":                      "of one call; there is another one",
+	"calls.maxProject":                    "the same as in the header",
+	"calls.maxSeconds":                    "of times that are understood",
 	"feedback.maxBlocks":                  "of a cache",
 	"feedback.maxCountedPlans":            "of a cache",
 	"feedback.maxDeletions":               "of a cache",

@@ -70,6 +70,7 @@ var messages = map[string]string{
 	"extra_forbidden":       "Extra inputs are not permitted",
 	"uuid_parsing":          "Input should be a valid UUID",
 	"string_too_short":      "String should have at least 1 character",
+	"string_too_long":       "String is too long",
 	"literal_error":         "Input should be one of the permitted values",
 	"datetime_parsing":      "Input should be a valid datetime",
 	"value_error":           "Input is not an expression",

@@ -122,7 +122,11 @@ func AppendCompact(dst []byte, v Value) []byte {
 		switch {
 		case v[i] == '"':
 			end := skipString(v, i)
-			dst = append(dst, v[i:end]...)
+			if end-i > longcopy.Piece {
+				dst = longcopy.Append(dst, v[i:end])
+			} else {
+				dst = append(dst, v[i:end]...)
+			}
 			i = end
 		case isSpace(v[i]):
 			i++

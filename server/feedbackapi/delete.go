@@ -49,10 +49,17 @@ func (h *Handlers) erase(c *transport.Call) {
 	if !permitted(c, auth.Admin, e.Project, err) {
 		return
 	}
-	n := 0
-	if err := c.Query(func(ctx context.Context) (err error) { n, err = h.cfg.Store.Erase(ctx, e); return err }); err != nil {
+	n, calls := 0, ""
+	if err := c.Query(func(ctx context.Context) (err error) {
+		if n, err = h.cfg.Store.Erase(ctx, e); err != nil || h.cfg.EraseCalls == nil {
+			return err
+		}
+		k, err := h.cfg.EraseCalls(ctx, e)
+		calls = `,"calls":` + strconv.Itoa(k)
+		return err
+	}); err != nil {
 		c.Fail(err)
 		return
 	}
-	c.Answer(fasthttp.StatusOK, `{"count":`+strconv.Itoa(n)+`,"dry_run":`+strconv.FormatBool(e.DryRun)+`}`)
+	c.Answer(fasthttp.StatusOK, `{"count":`+strconv.Itoa(n)+calls+`,"dry_run":`+strconv.FormatBool(e.DryRun)+`}`)
 }

@@ -1,6 +1,7 @@
 package feedbackapi
 
 import (
+	"context"
 	"strings"
 
 	"weir/feedback"
@@ -22,6 +23,9 @@ type Config struct {
 	Written func(tenant string, w feedback.Reward) (why string)
 	// Unset is told of each stored record that is about a reward and has none.
 	Unset func()
+	// EraseCalls erases the calls that an erasure is about, too, and returns how many they
+	// were. nil: there are no calls.
+	EraseCalls func(context.Context, *feedback.Erasure) (int, error)
 }
 
 // Handlers answer the functions. They are safe for concurrent use.

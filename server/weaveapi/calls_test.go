@@ -137,7 +137,9 @@ func TestCallsComplete(t *testing.T) {
 // TestCallOrder: parts of a call arrive in any order and more than once
 // (docs/interface/weave.md, W-110 to W-114).
 func TestCallOrder(t *testing.T) {
-	start := func(n int) string { return fmt.Sprintf(`start {"start":%s}`, startOf("id", fmt.Sprintf(`"thread_id":"s%d"`, n))) }
+	start := func(n int) string {
+		return fmt.Sprintf(`start {"start":%s}`, startOf("id", fmt.Sprintf(`"thread_id":"s%d"`, n)))
+	}
 	end := func(n int) string { return fmt.Sprintf(`end {"end":%s}`, endOf("id", fmt.Sprintf(`"output":%d`, n))) }
 	rename := func(name string) string {
 		return fmt.Sprintf(`update {"project_id":"acme/support","call_id":"id","display_name":"%s"}`, name)

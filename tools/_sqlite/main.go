@@ -1,6 +1,6 @@
 // Command sqlite is a server that weir bench store compares with weir: POST
-// /feedback/replace on SQLite, or on weir's store, with the same handler. In both cases
-// package feedback reads and checks requests, and makes the answers.
+// /feedback/replace and /v2/{entity}/{project}/calls/complete on SQLite, or on weir's store,
+// with the same handler. In both cases packages feedback and calls read and check requests.
 //
 //	sqlite serve --host 127.0.0.1 --port N --store sqlite|grouped|weir
 //
@@ -11,6 +11,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -18,10 +19,12 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/valyala/fasthttp"
 
+	"weir/calls"
 	"weir/feedback"
 	"weir/store"
 )
@@ -51,6 +54,7 @@ func run(args []string) error {
 		return err
 	}
 	var keep keeper
+	var keepCalls callKeeper
 	var done func() error
 	switch *kind {
 	case "sqlite", "grouped":
@@ -59,16 +63,24 @@ func run(args []string) error {
 			return err
 		}
 		keep, done = db, db.Close
+		if keepCalls, err = openCalls(db); err != nil {
+			return err
+		}
 	case "weir":
 		db, err := store.Open(store.DefaultConfig(filepath.Join(dir, "feedback")))
 		if err != nil {
 			return err
 		}
-		keep, done = feedback.New(db, feedback.DefaultConfig()), db.Close
+		traces, err := store.Open(store.DefaultConfig(filepath.Join(dir, "traces")))
+		if err != nil {
+			return err
+		}
+		keep, done = feedback.New(db, feedback.DefaultConfig()), func() error { return errors.Join(db.Close(), traces.Close()) }
+		keepCalls = weirCalls{calls.New(traces)}
 	default:
 		return fmt.Errorf("no store %q", *kind)
 	}
-	s := &fasthttp.Server{Handler: func(c *fasthttp.RequestCtx) { handle(c, keep) }, MaxRequestBodySize: 32 << 20}
+	s := &fasthttp.Server{Handler: func(c *fasthttp.RequestCtx) { handle(c, keep, keepCalls) }, MaxRequestBodySize: 32 << 20}
 	end := make(chan os.Signal, 1)
 	signal.Notify(end, syscall.SIGTERM, os.Interrupt)
 	go func() {
@@ -81,8 +93,8 @@ func run(args []string) error {
 	return done()
 }
 
-func handle(c *fasthttp.RequestCtx, keep keeper) {
-	switch string(c.Path()) {
+func handle(c *fasthttp.RequestCtx, keep keeper, keepCalls callKeeper) {
+	switch path := string(c.Path()); path {
 	case "/health":
 	case "/feedback/replace":
 		r, err := feedback.DecodeRequest(context.Background(), c.PostBody(), feedback.Replace)
@@ -97,6 +109,19 @@ func handle(c *fasthttp.RequestCtx, keep keeper) {
 		c.SetContentType("application/json")
 		c.Response.SetBodyRaw(answer)
 	default:
+		if strings.HasSuffix(path, "/calls/complete") {
+			r, err := calls.DecodeRequest(context.Background(), c.PostBody(), calls.FormComplete, "")
+			if err == nil {
+				err = keepCalls.Complete(c, r)
+			}
+			if err != nil {
+				c.Error(err.Error(), fasthttp.StatusBadRequest)
+				return
+			}
+			c.SetContentType("application/json")
+			c.Response.SetBodyString("{}")
+			return
+		}
 		c.Error("not found", fasthttp.StatusNotFound)
 	}
 }
