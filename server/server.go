@@ -61,7 +61,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Trajectories.Archive != nil {
 		to := cfg.recording(s.http.Memory(), s.log, s.http.Now)
 		if cfg.Feedback != nil {
-			s.linker = recording.NewLinker(to, cfg.Feedback)
+			s.linker = recording.NewLinker(to, cfg.Feedback, s.counts)
 		}
 		s.recorder = recording.NewRecorder(to, s.linker, s.counts)
 	}
@@ -79,8 +79,7 @@ func (s *Server) surfaces() {
 	if s.cfg.Feedback != nil {
 		cfg := feedbackapi.Config{
 			Store: s.cfg.Feedback, MaxBody: s.cfg.MaxBody, Draining: s.http.Draining,
-			Written: func(tenant, completion string) { s.linker.Add(tenant, completion) },
-			Unknown: s.unknownMember,
+			Written: s.linker.Reward, Unset: s.counts.RewardUnset, Unknown: s.unknownMember,
 		}
 		if c := s.cfg.Weave.Calls; c != nil {
 			cfg.EraseCalls = func(ctx context.Context, e *feedback.Erasure) (int, error) {

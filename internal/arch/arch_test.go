@@ -210,8 +210,8 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/recording": {
-		may:    []string{"api", "feedback", "internal/jsontext", "internal/memory", "metrics", "server/failure", "store", "trajectory", "trajectory/archive", "trajectory/export"},
-		tests:  []string{"auth", "internal/testkit", "server/servertest"},
+		may:    []string{"api", "calls", "feedback", "internal/jsontext", "internal/memory", "metrics", "server/failure", "store", "trajectory", "trajectory/archive", "trajectory/export"},
+		tests:  []string{"auth", "backend/sim", "calls", "internal/testkit", "objects", "queues", "server", "server/servertest", "store"},
 		mayNot: http,
 	},
 	"server/sdktest": {

@@ -283,6 +283,16 @@ var table = []row{
 		text: say("The Idempotency-Key was used for another body"),
 	},
 	{
+		err: archive.ErrExists, kind: "exists", status: 409, typ: typeState,
+		text: say("There is a model of this entity, project and name; return_existing true returns it"),
+	},
+	{
+		err: archive.ErrModels, kind: "models", status: 413, typ: api.TypeTooLarge,
+		text: func(*Settings, error) string {
+			return fmt.Sprintf("Too many models (limit %d)", archive.MaxModels)
+		},
+	},
+	{
 		err: archive.ErrNotRecorded, kind: "fixed", status: 409, typ: typeState,
 		text: say("A trajectory that was logged keeps its reward"),
 	},

@@ -18,8 +18,11 @@ type Config struct {
 	// Draining tells whether the server is stopping. Writes and queries that begin
 	// then are refused.
 	Draining func() bool
-	// Written is told of each chat completion that a stored record is about.
-	Written func(tenant, completion string)
+	// Written is told of each reward of a chat completion that a stored record sets. If it is
+	// known already that this completion cannot have it, why says so.
+	Written func(tenant string, w feedback.Reward) (why string)
+	// Unset is told of each stored record that is about a reward and has none.
+	Unset func()
 	// Unknown is told of each member of a request that only a later version of Weave knows.
 	Unknown func(name string)
 	// EraseCalls erases the calls that an erasure is about, too, and returns how many they
