@@ -27,7 +27,7 @@ func (h *Handlers) one(c *transport.Call) {
 	case record == nil:
 		c.Fail(&feedback.Refusal{Status: 404, Reason: "Feedback not found"})
 	case fromWeave(c):
-		c.Reply(record.AppendJSON(nil, feedback.WeaveNames))
+		c.Reply(record.AppendJSON(nil, weaveDialect(c)))
 	default:
 		c.Reply(record.AppendJSON(nil, feedback.WeirNames))
 	}
@@ -86,7 +86,7 @@ func (h *Handlers) download(c *transport.Call, kind feedback.Kind, contentType s
 	if !h.readBody(c) {
 		return
 	}
-	body, who, weave := c.Body(), c.Who, fromWeave(c)
+	body, who, weave, names := c.Body(), c.Who, fromWeave(c), weaveDialect(c)
 	c.Download(contentType, func(ctx context.Context, w io.Writer) error {
 		q, err := h.cfg.Store.DecodeQuery(ctx, body, kind, weave)
 		project := ""
@@ -96,8 +96,20 @@ func (h *Handlers) download(c *transport.Call, kind feedback.Kind, contentType s
 		if err = permission(who, auth.Read, project, err); err != nil {
 			return err
 		}
+		if q.Dialect == feedback.WeaveNames {
+			q.Dialect = names
+		}
 		return write(ctx, q, w)
 	})
+}
+
+// weaveDialect is how records are written to a client of Weave. Those that say what they can
+// take (from 0.53 on) take all columns.
+func weaveDialect(c *transport.Call) feedback.Dialect {
+	if len(c.Request.Header.Peek("X-Weave-Client-Capabilities")) > 0 {
+		return feedback.WeaveNames
+	}
+	return feedback.WeaveBrief
 }
 
 // sumUp answers a request for figures about many records.
