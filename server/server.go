@@ -11,6 +11,7 @@ import (
 	"weir/calls"
 	"weir/feedback"
 	"weir/metrics"
+	"weir/objects"
 	"weir/server/failure"
 	"weir/server/feedbackapi"
 	"weir/server/openai"
@@ -83,6 +84,9 @@ func (s *Server) surfaces() {
 				return c.Erase(ctx, calls.ErasureOf(e.Project, e.DryRun, e.Named))
 			}
 		}
+		if o := s.cfg.Weave.Objects; o != nil {
+			cfg.EraseObjects = func(ctx context.Context, e *feedback.Erasure) (int, error) { return eraseObjects(ctx, o, e) }
+		}
 		s.feedback = feedbackapi.New(cfg)
 	}
 	if w := &s.cfg.Weave; w.Calls != nil {
@@ -97,6 +101,16 @@ func (s *Server) surfaces() {
 		}
 		s.trajectories = trajectoryapi.New(s.cfg.Trajectories.Config, s.http, s.counts, settle)
 	}
+}
+
+// eraseObjects erases the objects that an erasure of feedback is about. One that names a call is
+// about none.
+func eraseObjects(ctx context.Context, o *objects.Store, e *feedback.Erasure) (int, error) {
+	named := calls.ErasureOf(e.Project, e.DryRun, e.Named)
+	if len(named.Refs) > 0 {
+		return 0, nil
+	}
+	return o.Erase(ctx, &objects.Erasure{Project: e.Project, DryRun: e.DryRun, Users: named.Users, Before: named.Before})
 }
 
 // failures are the bounds that the texts of errors name.
