@@ -186,13 +186,17 @@ func (d *decoder) end() error {
 	return nil
 }
 
-// project takes the name of the project.
+// project takes the name of the project. An empty one is refused here, because callers take
+// it for a request that names no project and needs no right.
 func (d *decoder) project(m *form.Members, loc []string) string {
-	s := d.text(m, "project_id", true, loc)
-	if s != "" && !validProject(s) {
+	s := d.Text(m, "project_id", true, loc)
+	if s == nil {
+		return ""
+	}
+	if !validProject(*s) {
 		d.refuse(400, "Invalid project_id")
 	}
-	return s
+	return *s
 }
 
 // text takes a text; "" if there is none.
