@@ -1,7 +1,9 @@
 package objects
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -76,11 +78,12 @@ func (s *Store) Read(ctx context.Context, q *Selection) (answer []byte, err erro
 	return answer, err
 }
 
-// Delete marks versions as deleted, and returns how many they were.
+// Delete marks versions as deleted, removes their values, and returns how many they were. A
+// deletion of all versions deletes those as well that cannot be read.
 func (s *Store) Delete(ctx context.Context, q *Selection) (n int, err error) {
 	err = s.update(ctx, "", func(w *writer) error {
 		n = 0
-		list, err := versions(&w.tx.Reader, pace.Of(ctx), q.Project, q.ID)
+		list, err := w.versionsToDelete(pace.Of(ctx), q, &n)
 		if err != nil {
 			return err
 		}
@@ -99,12 +102,15 @@ func (s *Store) Delete(ctx context.Context, q *Selection) (n int, err error) {
 				gone = append(gone, v)
 			}
 		}
-		if len(gone) == 0 {
+		if len(gone)+n == 0 {
 			return refuse(404, "Object "+q.ID+" not found when deleting.")
 		}
 		for _, v := range gone {
 			v.Deleted = w.at
 			w.tx.Set(keyOf(tagObject, q.Project, v.Object, v.Digest), v.append(nil))
+			if err := w.remove(q.Project, keyOf(tagValue, q.Project, v.Object, v.Digest)); err != nil {
+				return err
+			}
 			n++
 		}
 		return nil
@@ -112,11 +118,33 @@ func (s *Store) Delete(ctx context.Context, q *Selection) (n int, err error) {
 	return n, err
 }
 
+// versionsToDelete are the versions of the object of a deletion. If all are to be deleted,
+// those that cannot be read are deleted at once and counted in n.
+func (w *writer) versionsToDelete(m *pace.Meter, q *Selection, n *int) (list []*version, err error) {
+	if q.Digests != nil {
+		return versions(&w.tx.Reader, m, q.Project, q.ID)
+	}
+	var broken [][]byte
+	err = w.tx.Scan(store.Range{Prefix: keyOf(tagObject, q.Project, q.ID), Damaged: func(key []byte, _ error) { broken = append(broken, bytes.Clone(key)) }}, func(key, row []byte) bool {
+		if v, err := decodeVersion(key, row); err == nil {
+			list = append(list, v)
+		} else {
+			broken = append(broken, bytes.Clone(key))
+		}
+		return m.Spend(pace.Row) == nil
+	})
+	for _, key := range broken {
+		w.tx.Delete(key)
+		err = errors.Join(err, w.remove(q.Project, valueKey(key)))
+	}
+	*n = len(broken)
+	return list, errors.Join(err, m.Err())
+}
+
 // Query asks for the objects of a project.
 type Query struct {
 	Project      string
 	metadataOnly bool
-	sizes        bool
 	limit        int // below 0: none
 	offset       int
 	byName       bool // sorted by object id, otherwise by the time of creation

@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -16,6 +17,9 @@ type Config struct {
 	// Quota is how many bytes the objects, tables and files of a project may take; 0: as many
 	// as there is room for.
 	Quota int64
+	// Others is how many bytes something else of a project takes that counts for the same
+	// quota. nil: there is nothing else.
+	Others func(r *store.Reader, project string) (int64, error)
 }
 
 // Store keeps the objects of all projects. Its keys begin with the bytes 'O' to 'T'; the
@@ -25,6 +29,10 @@ type Store struct {
 	db  *store.DB
 	cfg Config
 	now func() time.Time
+
+	// watches are the deletions of rows that are going on. They belong to the goroutine of
+	// the database's writer.
+	watches map[*watch]bool
 }
 
 // New returns the objects in db, without a quota.
@@ -32,7 +40,7 @@ func New(db *store.DB) *Store { return NewConfigured(db, Config{}) }
 
 // NewConfigured returns the objects in db.
 func NewConfigured(db *store.DB, cfg Config) *Store {
-	return &Store{db: db, cfg: cfg, now: time.Now}
+	return &Store{db: db, cfg: cfg, now: time.Now, watches: map[*watch]bool{}}
 }
 
 // Err says why nothing can be stored now; nil if it can.
@@ -48,6 +56,9 @@ const (
 	tagBytes  = 'T' // project: how many bytes all this takes
 )
 
+// contents are the tags of the keys whose rows are counted for the quota of a project.
+var contents = []byte{tagValue, tagTable, tagRow, tagFile}
+
 // keyOf is the key of something in a project.
 func keyOf(tag byte, project string, names ...string) []byte {
 	key := store.AppendString([]byte{tag}, project)
@@ -55,6 +66,13 @@ func keyOf(tag byte, project string, names ...string) []byte {
 		key = store.AppendString(key, n)
 	}
 	return key
+}
+
+// valueKey is the key of the value of a version, by the key of the version.
+func valueKey(key []byte) []byte {
+	value := bytes.Clone(key)
+	value[0] = tagValue
+	return value
 }
 
 // A blob is stored as when it was sent last and by whom it was sent first, and its bytes.
@@ -101,7 +119,9 @@ func read(r *store.Reader, key []byte) (*blob, error) {
 
 // touched is how long something that is sent again keeps the time that it has. Renewing it
 // for every repetition would write as much as the first time did.
-const touched = int64(24 * time.Hour / time.Microsecond)
+// It is much shorter than the shortest retention, so that what was just sent again does not
+// expire soon.
+const touched = int64(time.Hour / time.Microsecond)
 
 // writer writes for one update, and counts bytes.
 type writer struct {
@@ -147,10 +167,17 @@ func (w *writer) put(project string, key, data []byte) error {
 	return nil
 }
 
-// remove deletes a key whose value has so many bytes of data.
-func (w *writer) remove(project string, key []byte, data int) {
+// remove deletes content. What cannot be read is deleted as well; Mend counts anew then.
+func (w *writer) remove(project string, key []byte) error {
+	b, err := read(&w.tx.Reader, key)
+	if err != nil && !errors.Is(err, store.ErrCorrupt) {
+		return err
+	}
 	w.tx.Delete(key)
-	w.delta[project] -= int64(len(key) + data)
+	if b != nil && err == nil {
+		w.delta[project] -= int64(len(key) + len(b.data))
+	}
+	return nil
 }
 
 // settle writes the counts of bytes. A project that grows beyond its quota is refused.
@@ -164,8 +191,8 @@ func (w *writer) settle() error {
 			return err
 		}
 		n = max(n+d, 0)
-		if quota := w.s.cfg.Quota; quota > 0 && d > 0 && n > quota {
-			return refuse(400, fmt.Sprintf("The objects of project %s would take %d bytes, and its quota is %d", project, n, quota))
+		if err := w.s.cfg.allows(&w.tx.Reader, project, n, d); err != nil {
+			return err
 		}
 		key := keyOf(tagBytes, project)
 		if n == 0 {
@@ -176,6 +203,28 @@ func (w *writer) settle() error {
 	}
 	return nil
 }
+
+// allows refuses a project that grows beyond its quota. Its objects would take n bytes, which
+// are d more than before.
+func (c *Config) allows(r *store.Reader, project string, n, d int64) error {
+	if c.Quota <= 0 || d <= 0 {
+		return nil
+	}
+	if c.Others != nil {
+		others, err := c.Others(r, project)
+		if err != nil {
+			return err
+		}
+		n += others
+	}
+	if n > c.Quota {
+		return refuse(403, fmt.Sprintf("Project %s would take %d bytes, and its quota is %d; delete some of its calls or objects first", project, n, c.Quota))
+	}
+	return nil
+}
+
+// BytesIn is how many bytes the objects, tables and files of a project take in a snapshot.
+func BytesIn(r *store.Reader, project string) (int64, error) { return bytesOf(r, project) }
 
 // bytesOf is how many bytes the objects of a project take. A count that is damaged begins
 // anew with what it finds.
@@ -189,18 +238,29 @@ func bytesOf(r *store.Reader, project string) (n int64, err error) {
 	case err != nil && !errors.Is(err, store.ErrCorrupt):
 		return 0, err
 	}
-	for _, tag := range []byte{tagObject, tagValue, tagTable, tagRow, tagFile} {
-		err = errors.Join(err, r.Scan(store.Range{Prefix: keyOf(tag, project), Damaged: func([]byte, error) {}}, func(key, row []byte) bool {
-			if b, err := decodeBlob(row); err == nil {
-				n += int64(len(key) + len(b.data))
-			}
+	return countBytes(r, project)
+}
+
+// countBytes adds up the content of a project. What is damaged counts nothing.
+func countBytes(r *store.Reader, project string) (n int64, err error) {
+	for _, tag := range contents {
+		if err := r.Scan(store.Range{Prefix: keyOf(tag, project), Damaged: func([]byte, error) {}}, func(key, row []byte) bool {
+			n += rowBytes(key, row)
 			return true
-		}))
+		}); err != nil {
+			return 0, err
+		}
 	}
-	if errors.Is(err, store.ErrCorrupt) {
-		err = nil
+	return n, nil
+}
+
+// rowBytes is what a row counts for the quota.
+func rowBytes(key, row []byte) int64 {
+	b, err := decodeBlob(row)
+	if err != nil {
+		return 0
 	}
-	return n, err
+	return int64(len(key) + len(b.data))
 }
 
 // Bytes is how many bytes the objects of a project take.

@@ -138,6 +138,9 @@ func (w *writer) addTable(project string, digests []string, expected string) (st
 	if err := expect(expected, digest, "table ("+strconv.Itoa(len(digests))+" rows)"); err != nil {
 		return "", err
 	}
+	for d := range w.s.watches {
+		d.keep(project, digests)
+	}
 	return digest, w.put(project, keyOf(tagTable, project, digest), []byte(strings.Join(digests, "\n")))
 }
 

@@ -186,13 +186,17 @@ func (d *decoder) end() error {
 	return nil
 }
 
-// project takes the name of the project.
+// project takes the name of the project. An empty one is refused here, because callers take
+// it for a request that names no project and needs no right.
 func (d *decoder) project(m *form.Members, loc []string) string {
-	s := d.text(m, "project_id", true, loc)
-	if s != "" && !validProject(s) {
+	s := d.Text(m, "project_id", true, loc)
+	if s == nil {
+		return ""
+	}
+	if !validProject(*s) {
 		d.refuse(400, "Invalid project_id")
 	}
-	return s
+	return *s
 }
 
 // text takes a text; "" if there is none.
@@ -339,20 +343,19 @@ func (s *Store) Create(ctx context.Context, user string, o *Object) (digest stri
 			return err
 		}
 		v := find(list, digest)
-		if v != nil && v.Deleted == 0 {
-			if latest(list) == v {
-				return nil
-			}
-		} else {
-			if v != nil { // it comes back as a new version
-				w.delta[o.Project] -= int64(v.Size)
-			}
+		there := v != nil && v.Deleted == 0
+		if !there { // also one that was deleted comes back as a new version
 			v = &version{Object: o.ID, Digest: digest, Created: w.at, User: user, Kind: kindOf(o.value), Base: o.base, Leaf: o.leaf, Size: len(o.value)}
 			if last := newest(list); last != nil {
 				v.Index = last.Index + 1
 			}
-			w.delta[o.Project] += int64(v.Size)
-			w.tx.Set(keyOf(tagValue, o.Project, o.ID, digest), (&blob{at: w.at, user: user, data: o.value}).append(nil))
+		}
+		// A value that was damaged is whole again when it is published again.
+		if err := w.put(o.Project, keyOf(tagValue, o.Project, o.ID, digest), o.value); err != nil {
+			return err
+		}
+		if there && latest(list) == v && w.at-v.Published < touched {
+			return nil
 		}
 		v.Published = w.at
 		if last := latest(list); last != nil {

@@ -11,6 +11,7 @@ import (
 	"weir/calls"
 	"weir/feedback"
 	"weir/metrics"
+	"weir/objects"
 	"weir/server/failure"
 	"weir/server/feedbackapi"
 	"weir/server/openai"
@@ -86,6 +87,9 @@ func (s *Server) surfaces() {
 				return c.Erase(ctx, calls.ErasureOf(e.Project, e.DryRun, e.Named))
 			}
 		}
+		if o := s.cfg.Weave.Objects; o != nil {
+			cfg.EraseObjects = func(ctx context.Context, e *feedback.Erasure) (int, error) { return eraseObjects(ctx, o, e) }
+		}
 		s.feedback = feedbackapi.New(cfg)
 	}
 	if w := &s.cfg.Weave; w.Calls != nil {
@@ -102,6 +106,7 @@ func (s *Server) surfaces() {
 	}
 }
 
+<<<<<<< HEAD
 // unknownMember says once in the log that clients send a member of feedback that this version
 // does not know, so that an operator learns that a newer one may know more.
 func (s *Server) unknownMember(name string) {
@@ -112,6 +117,16 @@ func (s *Server) unknownMember(name string) {
 		s.unknownCount.Add(1)
 		s.log.Info("feedback has a member that this version of weir does not know; it is kept", "name", name)
 	}
+=======
+// eraseObjects erases the objects that an erasure of feedback is about. One that names a call is
+// about none.
+func eraseObjects(ctx context.Context, o *objects.Store, e *feedback.Erasure) (int, error) {
+	named := calls.ErasureOf(e.Project, e.DryRun, e.Named)
+	if len(named.Refs) > 0 {
+		return 0, nil
+	}
+	return o.Erase(ctx, &objects.Erasure{Project: e.Project, DryRun: e.DryRun, Users: named.Users, Before: named.Before})
+>>>>>>> objects2
 }
 
 // failures are the bounds that the texts of errors name.

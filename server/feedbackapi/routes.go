@@ -28,6 +28,8 @@ type Config struct {
 	// EraseCalls erases the calls that an erasure is about, too, and returns how many they
 	// were. nil: there are no calls.
 	EraseCalls func(context.Context, *feedback.Erasure) (int, error)
+	// EraseObjects does so with objects, tables and files. nil: there are none.
+	EraseObjects func(context.Context, *feedback.Erasure) (int, error)
 }
 
 // Handlers answer the functions. They are safe for concurrent use.

@@ -20,7 +20,10 @@ import time
 
 HERE = pathlib.Path(__file__).parent
 KEY = "local-0123456789012345678901234567890123456789"
-EXTRA = {"openpipe-art": ["httpx", "openai", "pydantic", "typer", "litellm", "weave", "tenacity"]}
+# What ART's client imports of its dependencies, which include all that trains. Earlier versions
+# send no key with a newer openai.
+ART_NEEDS = ["litellm", "weave", "polars", "typer", "tblib", "nest-asyncio", "setproctitle", "numpy", "pyarrow", "duckdb"]
+OPENAI_FOR_ART = {"0.5.0": "openai==1.99.1", "0.5.7": "openai<3"}
 
 
 def pins(only, version):
@@ -40,7 +43,7 @@ def environment(venvs, package, version):
         pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
         if package == "openpipe-art":
             subprocess.run([*pip, "--no-deps", spec], check=True)
-            subprocess.run([*pip, *EXTRA[package]], check=True)
+            subprocess.run([*pip, *ART_NEEDS, OPENAI_FOR_ART.get(version, "openai")], check=True)
         else:
             subprocess.run([*pip, spec], check=True)
         (dir / "ready").touch()
