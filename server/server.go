@@ -106,7 +106,6 @@ func (s *Server) surfaces() {
 	}
 }
 
-<<<<<<< HEAD
 // unknownMember says once in the log that clients send a member of feedback that this version
 // does not know, so that an operator learns that a newer one may know more.
 func (s *Server) unknownMember(name string) {
@@ -117,7 +116,8 @@ func (s *Server) unknownMember(name string) {
 		s.unknownCount.Add(1)
 		s.log.Info("feedback has a member that this version of weir does not know; it is kept", "name", name)
 	}
-=======
+}
+
 // eraseObjects erases the objects that an erasure of feedback is about. One that names a call is
 // about none.
 func eraseObjects(ctx context.Context, o *objects.Store, e *feedback.Erasure) (int, error) {
@@ -126,7 +126,6 @@ func eraseObjects(ctx context.Context, o *objects.Store, e *feedback.Erasure) (i
 		return 0, nil
 	}
 	return o.Erase(ctx, &objects.Erasure{Project: e.Project, DryRun: e.DryRun, Users: named.Users, Before: named.Before})
->>>>>>> objects2
 }
 
 // failures are the bounds that the texts of errors name.
