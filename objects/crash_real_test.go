@@ -2,6 +2,7 @@ package objects
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -93,68 +94,51 @@ func crashWriter(s *Store, project string) {
 // acknowledged is there, a table is there with all its rows, and the counts are those of the
 // content (docs/interface/weave.md, W-233).
 func TestKill(t *testing.T) {
-	k := crashTest{t: t, dir: t.TempDir(), acknowledged: map[string]map[string]bool{}}
-	for k.round = range testkit.CrashRounds(6) {
-		testkit.Crash{Role: "write", Args: []string{k.dir, strconv.Itoa(k.round)}, Lines: 30 + 47*k.round%300}.Run(t, func(line string) {
-			f := strings.Fields(line)
-			if len(f) != 3 || f[0] == "error" {
-				t.Fatalf("round %d: %q", k.round, line)
-			}
-			if k.acknowledged[f[1]] == nil {
-				k.acknowledged[f[1]] = map[string]bool{}
-			}
-			k.acknowledged[f[1]][f[0]+" "+f[2]] = true
-		})
-		k.check()
+	dir := t.TempDir()
+	said := map[string]bool{} // all lines since the store was emptied
+	for round := range testkit.CrashRounds(6) {
+		crash := testkit.Crash{Role: "write", Args: []string{dir, strconv.Itoa(round)}, Lines: 30 + 47*round%300}
+		crash.Run(t, func(line string) { said[line] = true })
+		if err := crashCheck(t, dir, said, round%3 == 2); err != nil || t.Failed() {
+			t.Fatalf("round %d: %v", round, err)
+		}
 	}
 }
 
-type crashTest struct {
-	t            *testing.T
-	dir          string
-	round        int
-	acknowledged map[string]map[string]bool // by project: what was printed
-}
-
-// check opens the store after the process was killed and looks at all that is in it.
-func (k *crashTest) check() {
-	s, db, err := openCrash(k.dir)
+// crashCheck opens the store after the process was killed and looks for all that was said.
+// Much content would make many rounds slow, so now and then everything expires.
+func crashCheck(t *testing.T, dir string, said map[string]bool, empty bool) error {
+	s, db, err := openCrash(dir)
 	if err != nil {
-		k.t.Fatalf("round %d: %v", k.round, err)
+		return err
 	}
-	for project, said := range k.acknowledged {
-		for line := range said {
-			kind, number, _ := strings.Cut(line, " ")
-			i, _ := strconv.Atoi(number)
-			if err := crashLook(s, project, kind, i, said); err != nil {
-				k.t.Fatalf("round %d: %s of %s: %v", k.round, line, project, err)
-			}
+	for line := range said {
+		var kind, project string
+		var i int
+		if _, err := fmt.Sscanf(line, "%s %s %d", &kind, &project, &i); err != nil {
+			return fmt.Errorf("%q: %w", line, err)
+		}
+		if err := crashLook(s, project, kind, i); err != nil {
+			return fmt.Errorf("%q: %w", line, err)
 		}
 	}
-	if err := s.Check(func(what string) { k.t.Errorf("round %d: %s", k.round, what) }); err != nil || k.t.Failed() {
-		k.t.Fatal(err)
-	}
+	intact(t, s)
 	if m := db.Damage(); len(m) > 0 {
-		k.t.Fatalf("round %d: a crash was reported as damage: %v", k.round, m)
+		return fmt.Errorf("a crash was reported as damage: %v", m)
 	}
-	if k.round%3 == 2 { // much content would make many rounds slow
-		for project := range k.acknowledged {
+	if empty {
+		clear(said)
+		err = errors.Join(s.Projects(func(project string) {
 			if _, err := s.Expire(context.Background(), project, time.Now().Add(time.Hour).UnixMilli()); err != nil {
-				k.t.Fatal(err)
+				t.Error(err)
 			}
-			if left := contentOf(k.t, s, project); left != " values=0 tables=0 rows=0 files=0" {
-				k.t.Fatalf("round %d: %s of %s is left", k.round, left, project)
-			}
-		}
-		clear(k.acknowledged)
+		}), s.Projects(func(project string) { t.Errorf("of %s something is left: %s", project, contentOf(t, s, project)) }))
 	}
-	if err := db.Close(); err != nil {
-		k.t.Fatal(err)
-	}
+	return errors.Join(err, db.Close())
 }
 
 // crashLook looks for one thing that was acknowledged.
-func crashLook(s *Store, project, kind string, i int, said map[string]bool) error {
+func crashLook(s *Store, project, kind string, i int) error {
 	text := crashText(i)
 	switch kind {
 	case "version":
@@ -170,7 +154,7 @@ func crashLook(s *Store, project, kind string, i int, said map[string]bool) erro
 		}
 		return err
 	case "object":
-		if said[fmt.Sprint("deleted ", i)] || i%3 == 0 { // the deletion may be there without its acknowledgement
+		if i%3 == 0 { // the deletion may be there without its acknowledgement
 			return nil
 		}
 		_, err := s.Read(context.Background(), &Selection{Project: project, ID: fmt.Sprint("d", i), Digests: []string{"v0"}})

@@ -69,7 +69,7 @@ func DecodeFile(contentType string, body []byte) (*File, error) {
 			d.Issue("missing", loc, name)
 		}
 	}
-	if f.Project != "" && !validProject(f.Project) {
+	if seen["project_id"] && !validProject(f.Project) {
 		d.refuse(400, "Invalid project_id")
 	}
 	return f, d.end()

@@ -145,7 +145,6 @@ func (w *writer) versionsToDelete(m *pace.Meter, q *Selection, n *int) (list []*
 type Query struct {
 	Project      string
 	metadataOnly bool
-	sizes        bool
 	limit        int // below 0: none
 	offset       int
 	byName       bool // sorted by object id, otherwise by the time of creation

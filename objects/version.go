@@ -186,7 +186,7 @@ func (d *decoder) end() error {
 	return nil
 }
 
-// project takes the name of the project.
+// project takes the name of the project. An empty one is an issue already.
 func (d *decoder) project(m *form.Members, loc []string) string {
 	s := d.text(m, "project_id", true, loc)
 	if s != "" && !validProject(s) {

@@ -195,7 +195,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/failure": {
-		may:    []string{"api", "calls", "engine", "feedback", "internal/memory", "internal/retry", "metrics", "store", "trajectory", "trajectory/archive"},
+		may:    []string{"api", "calls", "engine", "feedback", "internal/memory", "internal/retry", "metrics", "objects", "store", "trajectory", "trajectory/archive"},
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "os", "github.com"},
 	},
