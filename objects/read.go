@@ -224,41 +224,19 @@ func (q *Query) match(v *version, last *version) bool {
 func (s *Store) Objects(ctx context.Context, q *Query, w io.Writer) error {
 	m := pace.Of(ctx)
 	return s.db.View(func(r *store.Reader) error {
-		var list []*version
-		var err error
-		if q.ids != nil && len(q.ids) <= 64 {
-			for _, id := range q.ids {
-				some, err := versions(r, m, q.Project, id)
-				if err != nil {
-					return err
-				}
-				list = append(list, some...)
-			}
-		} else if list, err = versions(r, m, q.Project); err != nil {
+		list, err := q.candidates(r, m)
+		if err != nil {
 			return err
 		}
-		last := map[string]*version{}
-		byObject := map[string][]*version{}
+		byObject, last := map[string][]*version{}, map[string]*version{}
 		for _, v := range list {
 			byObject[v.Object] = append(byObject[v.Object], v)
 		}
 		for id, some := range byObject {
 			last[id] = latest(some)
 		}
-		list = slices.DeleteFunc(list, func(v *version) bool { return !q.match(v, last[v.Object]) })
-		sortVersions(list)
-		if q.byName {
-			slices.SortStableFunc(list, func(a, b *version) int { return strings.Compare(a.Object, b.Object) })
-		}
-		if q.descending {
-			slices.Reverse(list)
-		}
-		list = list[min(q.offset, len(list)):]
-		if q.limit >= 0 {
-			list = list[:min(q.limit, len(list))]
-		}
 		buf := []byte(`{"objs":[`)
-		for i, v := range list {
+		for i, v := range q.page(list, last) {
 			if i > 0 {
 				buf = append(buf, ',')
 			}
@@ -271,17 +249,65 @@ func (s *Store) Objects(ctx context.Context, q *Query, w io.Writer) error {
 			if err := m.Spend(len(value)); err != nil {
 				return err
 			}
-			buf = v.appendJSON(buf, q.Project, last[v.Object], value)
-			if len(buf) >= part {
-				if _, err := w.Write(buf); err != nil {
-					return err
-				}
-				buf = buf[:0]
+			if buf, err = writePart(w, v.appendJSON(buf, q.Project, last[v.Object], value)); err != nil {
+				return err
 			}
 		}
 		_, err = w.Write(append(buf, "]}"...))
 		return err
 	})
+}
+
+// maxSeparate is up to how many objects are read one by one, rather than all of a project.
+const maxSeparate = 64
+
+// candidates are the versions among which a query selects: all versions of some objects.
+func (q *Query) candidates(r *store.Reader, m *pace.Meter) (list []*version, err error) {
+	if q.ids == nil || len(q.ids) > maxSeparate {
+		return versions(r, m, q.Project)
+	}
+	ids := slices.Clone(q.ids)
+	slices.Sort(ids)
+	for _, id := range slices.Compact(ids) {
+		some, err := versions(r, m, q.Project, id)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, some...)
+	}
+	return list, nil
+}
+
+// page is the part of a list that a query asks for, in its order. last has the latest version
+// of each object.
+func (q *Query) page(list []*version, last map[string]*version) []*version {
+	list = slices.DeleteFunc(list, func(v *version) bool { return !q.match(v, last[v.Object]) })
+	sortVersions(list)
+	if q.byName {
+		slices.SortStableFunc(list, func(a, b *version) int { return strings.Compare(a.Object, b.Object) })
+	}
+	if q.descending {
+		slices.Reverse(list)
+	}
+	return cut(list, q.offset, q.limit)
+}
+
+// cut is the part of a list from an offset on, of at most limit elements if that is not below 0.
+func cut[T any](list []T, offset, limit int) []T {
+	list = list[min(offset, len(list)):]
+	if limit >= 0 {
+		list = list[:min(limit, len(list))]
+	}
+	return list
+}
+
+// writePart writes the answer so far if it is long enough, and returns what is left of it.
+func writePart(w io.Writer, buf []byte) ([]byte, error) {
+	if len(buf) < part {
+		return buf, nil
+	}
+	_, err := w.Write(buf)
+	return buf[:0], err
 }
 
 // part is how much of an answer is held before it is written.

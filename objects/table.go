@@ -326,10 +326,7 @@ func (s *Store) Rows(ctx context.Context, q *TableQuery, w io.Writer, lines bool
 		if err != nil {
 			return err
 		}
-		list = list[min(q.offset, len(list)):]
-		if q.limit >= 0 {
-			list = list[:min(q.limit, len(list))]
-		}
+		list = cut(list, q.offset, q.limit)
 		buf := []byte(`{"rows":[`)
 		if lines {
 			buf = buf[:0]
@@ -352,11 +349,8 @@ func (s *Store) Rows(ctx context.Context, q *TableQuery, w io.Writer, lines bool
 			if lines {
 				buf = append(buf, '\n')
 			}
-			if len(buf) >= part {
-				if _, err := w.Write(buf); err != nil {
-					return err
-				}
-				buf = buf[:0]
+			if buf, err = writePart(w, buf); err != nil {
+				return err
 			}
 		}
 		if !lines {
@@ -388,22 +382,8 @@ func (q *TableQuery) rows(r *store.Reader, m *pace.Meter) (list []tableRow, err 
 	if len(list) > maxSorted {
 		return nil, refuse(400, "Too many rows for an order; at most 200000 are sorted")
 	}
-	for i := range list {
-		value, err := rowOf(r, q.Project, list[i].digest)
-		if err != nil {
-			return nil, err
-		}
-		for _, o := range q.sort {
-			v := query.Value{}
-			if value != nil {
-				v = query.At(value, o.path, m)
-			}
-			v.Text, v.Raw = strings.Clone(v.Text[:min(len(v.Text), 256)]), nil
-			list[i].keys = append(list[i].keys, v)
-		}
-		if err := m.Spend(pace.Row + len(value)); err != nil {
-			return nil, err
-		}
+	if err := q.readKeys(r, m, list); err != nil {
+		return nil, err
 	}
 	slices.SortStableFunc(list, func(a, b tableRow) int {
 		_ = m.Spend(pace.Compare)
@@ -419,6 +399,28 @@ func (q *TableQuery) rows(r *store.Reader, m *pace.Meter) (list []tableRow, err 
 		return 0
 	})
 	return list, m.Err()
+}
+
+// readKeys reads what orders some rows.
+func (q *TableQuery) readKeys(r *store.Reader, m *pace.Meter, list []tableRow) error {
+	for i := range list {
+		value, err := rowOf(r, q.Project, list[i].digest)
+		if err != nil {
+			return err
+		}
+		for _, o := range q.sort {
+			v := query.Value{}
+			if value != nil {
+				v = query.At(value, o.path, m)
+			}
+			v.Text, v.Raw = strings.Clone(v.Text[:min(len(v.Text), 256)]), nil
+			list[i].keys = append(list[i].keys, v)
+		}
+		if err := m.Spend(pace.Row + len(value)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // compareKeys orders values: what is not there, numbers, text, other values, as SQLite does.

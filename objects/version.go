@@ -186,17 +186,13 @@ func (d *decoder) end() error {
 	return nil
 }
 
-// project takes the name of the project. An empty one is refused here, because callers take
-// it for a request that names no project and needs no right.
+// project takes the name of the project. An empty one is an issue already.
 func (d *decoder) project(m *form.Members, loc []string) string {
-	s := d.Text(m, "project_id", true, loc)
-	if s == nil {
-		return ""
-	}
-	if !validProject(*s) {
+	s := d.text(m, "project_id", true, loc)
+	if s != "" && !validProject(s) {
 		d.refuse(400, "Invalid project_id")
 	}
-	return *s
+	return s
 }
 
 // text takes a text; "" if there is none.

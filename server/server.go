@@ -118,16 +118,6 @@ func (s *Server) unknownMember(name string) {
 	}
 }
 
-// eraseObjects erases the objects that an erasure of feedback is about. One that names a call is
-// about none.
-func eraseObjects(ctx context.Context, o *objects.Store, e *feedback.Erasure) (int, error) {
-	named := calls.ErasureOf(e.Project, e.DryRun, e.Named)
-	if len(named.Refs) > 0 {
-		return 0, nil
-	}
-	return o.Erase(ctx, &objects.Erasure{Project: e.Project, DryRun: e.DryRun, Users: named.Users, Before: named.Before})
-}
-
 // failures are the bounds that the texts of errors name.
 func (s *Server) failures() failure.Settings {
 	t := &s.cfg.Trajectories
@@ -195,4 +185,14 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	s.http.CheckReleased()
 	return err
+}
+
+// eraseObjects erases the objects that an erasure of feedback is about. One that names a call is
+// about none.
+func eraseObjects(ctx context.Context, o *objects.Store, e *feedback.Erasure) (int, error) {
+	named := calls.ErasureOf(e.Project, e.DryRun, e.Named)
+	if len(named.Refs) > 0 {
+		return 0, nil
+	}
+	return o.Erase(ctx, &objects.Erasure{Project: e.Project, DryRun: e.DryRun, Users: named.Users, Before: named.Before})
 }

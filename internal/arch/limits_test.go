@@ -343,6 +343,7 @@ var notLimits = map[string]string{
 	"engine.mostTop":                      "of one call; there is another one",
 	"calls.maxProject":                    "the same as in the header",
 	"objects.maxProject":                  "the same as in the header",
+	"objects.maxSeparate":                 "of objects that are read one by one",
 	"calls.maxMerged":                     "of values that indexes are read for",
 	"calls.maxSets":                       "of indexes that a query reads",
 	"calls.maxSeconds":                    "of times that are understood",

@@ -30,6 +30,7 @@ func TestEmptyProject(t *testing.T) {
 			}
 		}
 	}
+	// Members of a form are not read as those of JSON are.
 	var form strings.Builder
 	w := multipart.NewWriter(&form)
 	_ = w.WriteField("project_id", "")

@@ -107,7 +107,7 @@ func TestObjectQueries(t *testing.T) {
 		`,"filter":{"latest_only":true}`: "a0 b1 f0",
 		`,"filter":{"is_op":true}`:       "f0",
 		`,"filter":{"is_op":false,"aliases":["latest"]}`:                         "a0 b1",
-		`,"filter":{"object_ids":["b","z"]}`:                                     "b0 b1",
+		`,"filter":{"object_ids":["b","z","b"]}`:                                 "b0 b1",
 		`,"filter":{"base_object_classes":["Model"]}`:                            "a0",
 		`,"filter":{"leaf_object_classes":["M","N"]}`:                            "a0",
 		`,"filter":{"exclude_base_object_classes":["Model"]}`:                    "",
