@@ -11,6 +11,12 @@ import (
 	"weir/store"
 )
 
+// ValueThreshold is what store.Config.ValueThreshold should be for a database of calls: nearly
+// all of them are then in the value log, which compaction does not copy, and which a read
+// finds without decoding a block of its neighbours. With a threshold of 32 KiB, calls of
+// 1.4 KB took 1.7 times as long to write, and three times as long to read.
+const ValueThreshold = 512
+
 // Config is the configuration of a store.
 type Config struct {
 	// Quota is how many bytes the calls of a project may take; 0: as many as there is room for.

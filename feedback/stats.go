@@ -70,11 +70,11 @@ func (s *Store) DecodeStats(ctx context.Context, body []byte, schema bool) (*Sta
 	}
 	q.types, q.trigger = p.Text(m, "feedback_type", false, loc), p.Text(m, "trigger_ref", false, loc)
 	if schema {
-		if n, ok := p.integer(m, "sample_limit", loc); ok {
+		if n, ok := p.Integer(m, "sample_limit", loc); ok {
 			q.sample = min(n, sampleMost)
 		}
 	} else {
-		if n, ok := p.integer(m, "granularity", loc); ok {
+		if n, ok := p.Integer(m, "granularity", loc); ok {
 			q.granularity = int64(n)
 		}
 		if zone := p.Text(m, "timezone", false, loc); zone != nil {

@@ -107,8 +107,9 @@ func startRecords(dir string, minFree uint64, rules retention, log *slog.Logger)
 		return nil, err
 	}
 	r.book = feedback.New(r.feedback, feedback.DefaultConfig())
-	cfg.Dir = filepath.Join(dir, tracesName)
-	if r.traces, err = store.Start(cfg); err != nil {
+	traces := cfg
+	traces.Dir, traces.ValueThreshold = filepath.Join(dir, tracesName), calls.ValueThreshold
+	if r.traces, err = store.Start(traces); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	r.calls, r.objects, r.queues = calls.New(r.traces), objects.New(r.traces), queues.New(r.traces)

@@ -92,6 +92,9 @@ func setupStore(f *flagSet, env *environment) action {
 		t := &storeTool{dir: o.dir, config: func(dir string) store.Config {
 			c := store.DefaultConfig(dir)
 			c.Log, c.MaintainEvery = log, 0
+			if filepath.Base(dir) == tracesName {
+				c.ValueThreshold = calls.ValueThreshold
+			}
 			return c
 		}}
 		damaged := 0

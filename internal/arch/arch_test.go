@@ -52,7 +52,7 @@ var rules = map[string]rule{
 		mayNot: append([]string{"log"}, http...),
 	},
 	"calls": {
-		may:    []string{"internal/form", "internal/jsontext", "internal/longcopy", "internal/memory", "internal/pace", "store"},
+		may:    []string{"feedback", "internal/form", "internal/jsontext", "internal/longcopy", "internal/memory", "internal/pace", "internal/query", "store"},
 		tests:  []string{"internal/testkit"},
 		mayNot: http,
 	},
@@ -170,7 +170,7 @@ var rules = map[string]rule{
 		mayNot: noIO,
 	},
 	"objects": {
-		may:    []string{"internal/jsontext", "internal/longcopy", "internal/memory", "internal/pace", "store"},
+		may:    []string{"internal/form", "internal/jsontext", "internal/pace", "internal/query", "store"},
 		tests:  []string{"internal/testkit"},
 		mayNot: http,
 	},

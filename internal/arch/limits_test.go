@@ -17,7 +17,7 @@ import (
 const limitsDocument = "../../docs/interface/operations.md"
 
 // limitedPackages are those in which a client can ask for something.
-var limitedPackages = []string{"api", "auth", "calls", "chat", "cmd/weir", "engine", "feedback", "internal/form", "internal/query", "grammar", "internal/plainfile", "metrics", "scheduler", "server", "store", "tokenizer", "trajectory", "usage"}
+var limitedPackages = []string{"api", "auth", "calls", "chat", "cmd/weir", "engine", "feedback", "internal/form", "internal/query", "grammar", "internal/plainfile", "metrics", "objects", "queues", "scheduler", "server", "store", "tokenizer", "trajectory", "usage"}
 
 // limitName is what the names of bounds begin with.
 var limitName = regexp.MustCompile(`^([mM]ax|[mM]ost|[lL]imit|[lL]argest|[lL]ongest|[dD]eepest)([A-Z].*)?$`)
@@ -208,6 +208,22 @@ var limitRows = map[string]string{
 	"calls.maxName":                           "names in calls",
 	"calls.maxOpName":                         "names in calls",
 	"calls.maxRecord":                         "a request with calls",
+	"calls.maxColumns":                        "a query of calls",
+	"calls.maxFilter":                         "a query of calls",
+	"calls.maxSortBy":                         "a query of calls",
+	"calls.maxSorted":                         "calls that are sorted",
+	"calls.maxSortBytes":                      "calls that are sorted",
+	"objects.maxRows":                         "a table",
+	"objects.maxListed":                       "lists in a request about objects",
+	"objects.maxDeleted":                      "lists in a request about objects",
+	"objects.maxDepth":                        "nesting of JSON of objects",
+	"objects.maxRefs":                         "references that are read",
+	"objects.maxSteps":                        "references that are read",
+	"objects.maxRefsAnswer":                   "references that are read",
+	"objects.maxSorted":                       "rows of tables that are sorted",
+	"objects.maxSortBy":                       "rows of tables that are sorted",
+	"objects.maxObjectID":                     "the name of an object",
+	"objects.maxFormText":                     "a form with a file",
 	"feedback.maxAggregations":                "statistics: metrics",
 	"feedback.maxBuckets":                     "statistics: buckets",
 	"feedback.maxCreator":                     "names in feedback",
@@ -322,6 +338,9 @@ var notLimits = map[string]string{
 	"engine.mostItems":                    "of one call; there is another one",
 	"engine.mostTop":                      "of one call; there is another one",
 	"calls.maxProject":                    "the same as in the header",
+	"objects.maxProject":                  "the same as in the header",
+	"calls.maxMerged":                     "of values that indexes are read for",
+	"calls.maxSets":                       "of indexes that a query reads",
 	"calls.maxSeconds":                    "of times that are understood",
 	"feedback.maxBlocks":                  "of a cache",
 	"feedback.maxCountedPlans":            "of a cache",

@@ -44,7 +44,7 @@ type form struct {
 }
 
 // lists are the routes by subject.
-var lists = [][]route{callRoutes, objectRoutes, queueRoutes, spanRoutes, startRoutes}
+var lists = [][]route{callRoutes, callQueryRoutes, objectRoutes, queueRoutes, spanRoutes, startRoutes}
 
 // New returns handlers.
 func New(cfg Config) *Handlers {
