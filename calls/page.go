@@ -161,16 +161,12 @@ type sortRow struct {
 // maxSortBytes bounds the memory of the calls that a query sorts.
 const maxSortBytes = 128 << 20
 
-// sorted calls f with the page of an order that no index has.
-func (q *Query) sorted(ctx context.Context, r *store.Reader, f func(*Record) error) error {
-	w, err := q.open(ctx, r, false)
-	if err != nil {
-		return err
-	}
-	defer w.close()
+// sortRows collects the matching calls that an order sorts, within the bounds of their number and
+// their memory.
+func (q *Query) sortRows(ctx context.Context, w *walk) ([]sortRow, error) {
 	var list []sortRow
 	bytes, taken := 0, 0
-	err = w.each(true, func(rec *Record, _ position) (bool, error) {
+	err := w.each(true, func(rec *Record, _ position) (bool, error) {
 		x := sortRow{id: strings.Clone(rec.Text(ID)), keys: make([]query.Value, len(q.sort))}
 		bytes += 64 + len(x.id)
 		for i := range q.sort {
@@ -189,6 +185,17 @@ func (q *Query) sorted(ctx context.Context, r *store.Reader, f func(*Record) err
 		}
 		return true, nil
 	})
+	return list, err
+}
+
+// sorted calls f with the page of an order that no index has.
+func (q *Query) sorted(ctx context.Context, r *store.Reader, f func(*Record) error) error {
+	w, err := q.open(ctx, r, false)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	list, err := q.sortRows(ctx, w)
 	if err != nil {
 		return err
 	}

@@ -201,23 +201,33 @@ func (w *walk) each(records bool, f func(rec *Record, at position) (bool, error)
 		if t := TimeOf(us); t < w.plan.from || t > w.plan.until {
 			return nil // the other end
 		}
-		var rec *Record
-		if records || w.plan.open {
-			if rec, err = w.record(at); err != nil {
-				return err
-			}
-			if rec == nil || w.plan.open && !w.q.matches(rec, w.meter) {
-				if err := w.meter.Err(); err != nil {
-					return err
-				}
-				continue
-			}
+		rec, ok, err := w.candidate(at, records)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
 		}
 		if more, err := f(rec, at); err != nil || !more {
 			return err
 		}
 	}
 	return w.meter.Err()
+}
+
+// candidate says whether the call at a position matches. It reads the record if records is true or
+// a condition needs it, else rec is nil.
+func (w *walk) candidate(at position, records bool) (rec *Record, ok bool, err error) {
+	if !records && !w.plan.open {
+		return nil, true, nil
+	}
+	if rec, err = w.record(at); err != nil {
+		return nil, false, err
+	}
+	if rec == nil || w.plan.open && !w.q.matches(rec, w.meter) {
+		return nil, false, w.meter.Err()
+	}
+	return rec, true, nil
 }
 
 // align moves all members to the first position, from one of the leading member on, that all

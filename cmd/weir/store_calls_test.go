@@ -15,6 +15,10 @@ import (
 
 // TestStoreCalls: weir store verify finds an index of calls that lacks something, what weir
 // store repair does with it mends it, and --feedback-retention deletes old calls.
+//
+// Its steps follow each other and are not taken apart yet.
+//
+//gocognit:ignore
 func TestStoreCalls(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

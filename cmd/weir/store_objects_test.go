@@ -16,6 +16,10 @@ import (
 // TestStoreObjects: weir store verify finds a version whose value is missing, what weir store
 // repair does with it mends it, --feedback-retention reaches objects, and the quota of a
 // project is for calls and objects together (docs/interface/weave.md, W-232).
+//
+// Its steps follow each other and are not taken apart yet.
+//
+//gocognit:ignore
 func TestStoreObjects(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

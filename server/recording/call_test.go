@@ -59,6 +59,10 @@ const acme = "Compat-Project: acme/support"
 
 // TestCompletionIsCall: a completion is a call with the id of its answer; its inputs are the
 // request, and its output is the answer as the client got it, also of a stream (T-45).
+//
+// Its steps follow each other and are not taken apart yet.
+//
+//gocognit:ignore
 func TestCompletionIsCall(t *testing.T) {
 	m := newCallServer(t, nil)
 	tools := []any{map[string]any{"type": "function", "function": map[string]any{"name": "f"}}}

@@ -203,6 +203,10 @@ func TestRecordLost(t *testing.T) {
 // TestRecordSettings: a recording has what its request asked for, the defaults of the model
 // for what it left open, and the alternatives of tokens that the answer has
 // (docs/interface/trajectories.md, T-44). ART takes no objects and arrays as metadata.
+//
+// Its steps follow each other and are not taken apart yet.
+//
+//gocognit:ignore
 func TestRecordSettings(t *testing.T) {
 	h, _ := servertest.NewRecording(t, nil)
 	all := map[string]any{

@@ -26,6 +26,10 @@ type recordedRequest struct {
 
 // TestARTClients: what each version of ART's client sends is answered as it was when the
 // version itself was satisfied (docs/interface/trajectories.md, T-2, T-50, T-51, T-52, T-53).
+//
+// Its steps follow each other and are not taken apart yet.
+//
+//gocognit:ignore
 func TestARTClients(t *testing.T) {
 	files, err := filepath.Glob("testdata/art-*.jsonl")
 	if err != nil || len(files) < 4 {
@@ -88,6 +92,10 @@ func TestARTClients(t *testing.T) {
 
 // TestCreateModel: a model is created once for its entity, project and name, and can be read
 // at once; and what is wrong with such a request (docs/interface/trajectories.md, T-50, T-51).
+//
+// Its steps follow each other and are not taken apart yet.
+//
+//gocognit:ignore
 func TestCreateModel(t *testing.T) {
 	h, _ := servertest.NewTrajectories(t, nil)
 	create := func(fields string) (int, string) {

@@ -85,6 +85,10 @@ func TestMostModels(t *testing.T) {
 }
 
 // TestSteps compares the steps of random batches with those of their trajectories (docs/interface/trajectories.md, T-52).
+//
+// Its steps follow each other and are not taken apart yet.
+//
+//gocognit:ignore
 func TestSteps(t *testing.T) {
 	s := newTestArchive(t)
 	ctx := context.Background()
