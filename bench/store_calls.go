@@ -41,9 +41,15 @@ func callOp(n int) string { return fmt.Sprintf("weave:///"+benchProject+"/op/op%
 // callText is what most of a call is, about a kilobyte in all.
 var callText = strings.Repeat("The answer cites its sources. ", 16)
 
-// appendCall appends call i, with a random id.
+// callID makes a UUID of version 7 of the time of call i, as Weave's clients do.
+func callID(i int, random *rand.Rand) string {
+	ms := (callsStart + int64(i)*callStep) / 1000
+	return fmt.Sprintf("%08x-%04x-7%03x-8%03x-%012x", ms>>16, ms&0xffff, random.Uint32()&0xfff, random.Uint32()&0xfff, random.Uint64()&(1<<48-1))
+}
+
+// appendCall appends call i.
 func appendCall(dst []byte, i int, random *rand.Rand) []byte {
-	id := randomUUID(random)
+	id := callID(i, random)
 	exception := "null"
 	if i%callErrors == 0 {
 		exception = `"ValueError: out of range"`
