@@ -11,6 +11,7 @@ import (
 	"weir/calls"
 	"weir/feedback"
 	"weir/metrics"
+	"weir/queues"
 	"weir/server/failure"
 	"weir/server/feedbackapi"
 	"weir/server/openai"
@@ -81,6 +82,11 @@ func (s *Server) surfaces() {
 		if c := s.cfg.Weave.Calls; c != nil {
 			cfg.EraseCalls = func(ctx context.Context, e *feedback.Erasure) (int, error) {
 				return c.Erase(ctx, calls.ErasureOf(e.Project, e.DryRun, e.Named))
+			}
+		}
+		if q := s.cfg.Weave.Queues; q != nil {
+			cfg.EraseQueues = func(ctx context.Context, e *feedback.Erasure) (int, error) {
+				return q.Erase(ctx, queues.ErasureOf(e.Project, e.DryRun, e.Named))
 			}
 		}
 		s.feedback = feedbackapi.New(cfg)

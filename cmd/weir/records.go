@@ -205,6 +205,8 @@ func (r *records) repairTraces(ctx context.Context, log *slog.Logger) {
 	if len(r.traces.Damage()) > 0 {
 		n, err := r.calls.Mend(ctx)
 		log.Warn("the indexes of calls were checked after damage", "entries", n, "error", err)
+		n, err = r.queues.Mend(ctx)
+		log.Warn("annotation queues were checked after damage", "entries", n, "error", err)
 	}
 }
 

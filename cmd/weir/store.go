@@ -15,6 +15,7 @@ import (
 
 	"weir/calls"
 	"weir/feedback"
+	"weir/queues"
 	"weir/store"
 	"weir/trajectory/export"
 )
@@ -226,6 +227,8 @@ func mend(name string, cfg store.Config) error {
 		_, err = feedback.New(db, feedback.DefaultConfig()).Mend(context.Background())
 	} else {
 		_, err = calls.New(db).Mend(context.Background())
+		_, failed := queues.New(db).Mend(context.Background())
+		err = errors.Join(err, failed)
 	}
 	return errors.Join(err, db.Close())
 }

@@ -12,6 +12,7 @@ import (
 
 	"weir/calls"
 	"weir/feedback"
+	"weir/queues"
 	"weir/store"
 	"weir/trajectory"
 	"weir/trajectory/archive"
@@ -24,6 +25,7 @@ type openStores struct {
 	dbs     []namedStore
 	book    *feedback.Store  // nil: there is no feedback
 	calls   *calls.Store     // nil: there are no calls
+	queues  *queues.Store    // nil: there are no annotation queues
 	archive *archive.Archive // nil: there are no trajectories, or they are not open yet
 	spool   string           // folder for temporary files; "": the system's
 }
@@ -35,7 +37,7 @@ type namedStore struct {
 
 // open returns the databases of a running server.
 func (r *records) open() *openStores {
-	return &openStores{dbs: []namedStore{{feedbackName, r.feedback}, {tracesName, r.traces}, {trajectoriesName, r.trajectories}}, book: r.book, calls: r.calls, archive: r.archive, spool: r.spool}
+	return &openStores{dbs: []namedStore{{feedbackName, r.feedback}, {tracesName, r.traces}, {trajectoriesName, r.trajectories}}, book: r.book, calls: r.calls, queues: r.queues, archive: r.archive, spool: r.spool}
 }
 
 // openDirectory opens databases of these names in dir, which no server uses. A
@@ -68,7 +70,7 @@ func (s *openStores) add(name string, cfg store.Config) error {
 		s.book = feedback.New(db, feedback.DefaultConfig())
 		return nil
 	case tracesName:
-		s.calls = calls.New(db)
+		s.calls, s.queues = calls.New(db), queues.New(db)
 		return nil
 	}
 	s.archive, err = archive.New(db, cfg.Log)
@@ -129,7 +131,7 @@ func (s *openStores) check(name string, report func(what string)) error {
 	case feedbackName:
 		return s.book.Check(report)
 	case tracesName:
-		return s.calls.Check(report)
+		return errors.Join(s.calls.Check(report), s.queues.Check(report))
 	}
 	return nil
 }

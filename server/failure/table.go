@@ -13,6 +13,7 @@ import (
 	"weir/internal/memory"
 	"weir/internal/retry"
 	"weir/metrics"
+	"weir/queues"
 	"weir/store"
 	"weir/trajectory"
 	"weir/trajectory/archive"
@@ -51,10 +52,12 @@ const damagedKind = "damaged"
 
 // damaged names what is damaged, and how to get rid of it.
 func damaged(_ *Settings, err error) string {
-	record, call, batch := new(feedback.Damaged), new(calls.Damaged), new(archive.Damaged)
+	record, call, queue, batch := new(feedback.Damaged), new(calls.Damaged), new(queues.Damaged), new(archive.Damaged)
 	switch {
 	case errors.As(err, &call):
 		return "Call " + call.ID + " is damaged, and no answer is given without it; POST /calls/delete with its id deletes it"
+	case errors.As(err, &queue):
+		return "Annotation queue " + queue.Queue + " is damaged, and no answer is given without it; weir store repair, which needs the server stopped, removes what is damaged"
 	case errors.As(err, &record):
 		return "Feedback " + record.ID + " is damaged, and no answer is given without it; POST /feedback/purge with its id deletes it"
 	case errors.As(err, &batch):

@@ -49,17 +49,35 @@ func (h *Handlers) erase(c *transport.Call) {
 	if !permitted(c, auth.Admin, e.Project, err) {
 		return
 	}
-	n, calls := 0, ""
+	n, others := 0, ""
 	if err := c.Query(func(ctx context.Context) (err error) {
-		if n, err = h.cfg.Store.Erase(ctx, e); err != nil || h.cfg.EraseCalls == nil {
+		if n, err = h.cfg.Store.Erase(ctx, e); err != nil {
 			return err
 		}
-		k, err := h.cfg.EraseCalls(ctx, e)
-		calls = `,"calls":` + strconv.Itoa(k)
+		others, err = h.eraseOthers(ctx, e)
 		return err
 	}); err != nil {
 		c.Fail(err)
 		return
 	}
-	c.Answer(fasthttp.StatusOK, `{"count":`+strconv.Itoa(n)+calls+`,"dry_run":`+strconv.FormatBool(e.DryRun)+`}`)
+	c.Answer(fasthttp.StatusOK, `{"count":`+strconv.Itoa(n)+others+`,"dry_run":`+strconv.FormatBool(e.DryRun)+`}`)
+}
+
+// eraseOthers erases what is not feedback, and returns the members of the answer with the
+// numbers of it.
+func (h *Handlers) eraseOthers(ctx context.Context, e *feedback.Erasure) (members string, err error) {
+	for _, other := range []struct {
+		name  string
+		erase func(context.Context, *feedback.Erasure) (int, error)
+	}{{"calls", h.cfg.EraseCalls}, {"annotation_queues", h.cfg.EraseQueues}} {
+		if other.erase == nil {
+			continue
+		}
+		n, err := other.erase(ctx, e)
+		if err != nil {
+			return "", err
+		}
+		members += `,"` + other.name + `":` + strconv.Itoa(n)
+	}
+	return members, nil
 }

@@ -23,6 +23,8 @@ type Config struct {
 	// EraseCalls erases the calls that an erasure is about, too, and returns how many they
 	// were. nil: there are no calls.
 	EraseCalls func(context.Context, *feedback.Erasure) (int, error)
+	// EraseQueues does so with the items of annotation queues. nil: there are none.
+	EraseQueues func(context.Context, *feedback.Erasure) (int, error)
 }
 
 // Handlers answer the functions. They are safe for concurrent use.
