@@ -4,7 +4,7 @@ PYTHON  ?= python3
 export CGO_ENABLED ?= 0
 TAGS    := invariants
 PKGS    := ./...
-CRASH   := ./store ./feedback ./calls ./trajectory/archive ./usage ./cmd/weir
+CRASH   := ./store ./feedback ./calls ./objects ./trajectory/archive ./usage ./cmd/weir
 HOT     := ./api ./backend/sim ./chat/reasoning ./device/cpu ./engine ./grammar ./model ./sampler ./server/openai ./server/transport ./tokenizer
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 COUNT   ?= 6
@@ -12,7 +12,7 @@ LOAD    ?= --num-prompts 200 --request-rate 10 --random-input-len 128 --random-o
 LDFLAGS := -s -w -X main.version=$(VERSION)
 CUDA    := CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/internal/cudashim/include"
 
-.PHONY: help build browsers chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar gen gen-check golden parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels
+.PHONY: help build browsers weave-routes clients-weave clients-art chaos complexity release release-check container cuda cuda-check run test test-cuda-emu race lint purego arm64 crash chaos-store fuzz bench bench-grammar gen gen-check golden parquet-check formats-check vectors clients check clean test-cuda-kernels kernels kernels-check kernels-ptxas test-cuda-mutants bench-store maskbench typemodels
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -60,10 +60,23 @@ vectors: ## the large test vectors: DIR=.. (TOKENIZERS=.. adds published tokeniz
 	@test -n "$(DIR)" || { echo "usage: make vectors DIR=.. [TOKENIZERS=..]"; exit 1; }
 	WEIR_VECTORS=$(abspath $(DIR)) WEIR_TOKENIZERS=$(abspath $(TOKENIZERS)) $(GO) test ./tokenizer ./chat/... ./grammar -run Vectors -v
 
-clients: build ## openai-node, Vercel AI SDK, LangChain.js, and the examples in Python and JavaScript, against a running weir (needs Node 20, npm and Python)
+clients: build clients-weave clients-art ## openai-node, Vercel AI SDK, LangChain.js, the examples in Python and JavaScript, Weave and ART, against a running weir (needs Node 20, npm and Python)
 	$(PYTHON) -m venv build/examples && build/examples/bin/pip install -q --disable-pip-version-check -r examples/python/requirements.txt
 	cd examples/javascript && npm ci --no-audit --no-fund --ignore-scripts
 	cd tools/clients && npm ci --no-audit --no-fund --ignore-scripts && PYTHON=$(CURDIR)/build/examples/bin/python npm test
+
+weave-routes: build ## the functions that the newest weave and openpipe-art call are all served or 501 (needs Python; VERSIONS='weave==0.54.0 openpipe-art==0.5.18')
+	$(PYTHON) -m venv build/weave-routes && build/weave-routes/bin/pip install -q --disable-pip-version-check --no-deps $(or $(VERSIONS),weave openpipe-art)
+	@set -e; site=$$(build/weave-routes/bin/python -c 'import site; print(site.getsitepackages()[0])'); d=$$(mktemp -d); \
+	  ./weir serve --device sim --port 0 --data-dir $$d --api-key key 2>$$d/log & pid=$$!; trap "kill $$pid; rm -rf $$d" EXIT; \
+	  for i in 1 2 3 4 5 6 7 8 9 10; do url=$$(sed -n 's/.*msg=listening url=\([^ ]*\).*/\1/p' $$d/log 2>/dev/null); [ -n "$$url" ] && break; sleep 0.5; done; \
+	  $(PYTHON) tools/weaveroutes/routes.py $$site | $(PYTHON) tools/weaveroutes/routes.py --check $$url key
+
+clients-weave: build ## versions of W&B Weave's client against a running weir (needs Python; CLIENTS='--version 0.54.0')
+	$(PYTHON) tools/weaveclients/run.py --only weave $(CLIENTS)
+
+clients-art: build ## versions of OpenPipe ART's client against a running weir (needs Python; CLIENTS='--version 0.5.18')
+	$(PYTHON) tools/weaveclients/run.py --only openpipe-art $(CLIENTS)
 
 browsers: build ## a Chromium calls a running weir from local, foreign and rebound pages, and looks at /docs (needs chromium; BROWSERS='flags of tools/browsers')
 	$(GO) run ./tools/browsers --weir ./weir $(BROWSERS)

@@ -114,7 +114,7 @@ func (d *deletion) delete(ctx context.Context, ids []string) error {
 			}
 			n += k
 		}
-		return sum.settle(0)
+		return sum.settle(nil)
 	})
 	if err == nil {
 		d.n += n

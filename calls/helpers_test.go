@@ -13,7 +13,7 @@ import (
 func open(t testing.TB, dir string) (*Store, *store.DB) {
 	t.Helper()
 	cfg := store.DefaultConfig(dir)
-	cfg.MinFree, cfg.MaintainEvery = 0, 0
+	cfg.MinFree, cfg.MaintainEvery, cfg.ValueThreshold = 0, 0, ValueThreshold
 	cfg.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	db, err := store.Open(cfg)
 	if err != nil {

@@ -109,6 +109,10 @@ func (p *plain) visible(id string) map[string]any {
 
 // TestReference makes random requests of a store and of the simplest implementation of its
 // rules, and compares all calls after each.
+//
+// Its steps follow each other and are not taken apart yet.
+//
+//gocognit:ignore
 func TestReference(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))

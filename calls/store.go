@@ -11,10 +11,19 @@ import (
 	"weir/store"
 )
 
+// ValueThreshold is what store.Config.ValueThreshold should be for a database of calls: nearly
+// all of them are then in the value log, which compaction does not copy, and which a read
+// finds without decoding a block of its neighbours. With a threshold of 32 KiB, calls of
+// 1.4 KB took 1.7 times as long to write, and three times as long to read.
+const ValueThreshold = 512
+
 // Config is the configuration of a store.
 type Config struct {
 	// Quota is how many bytes the calls of a project may take; 0: as many as there is room for.
 	Quota int64
+	// Others is how many bytes something else of a project takes that counts for the same
+	// quota. nil: there is nothing else.
+	Others func(r *store.Reader, project string) (int64, error)
 }
 
 // Store keeps the calls of all projects. Its keys begin with the bytes 'A' to 'N'; the
@@ -117,16 +126,19 @@ func (a *account) add(project string, n int64) {
 	a.delta[project] += n
 }
 
-// settle writes the counts. If quota is not 0, a project that grows beyond it is refused.
-func (a *account) settle(quota int64) error {
+// settle writes the counts. If there is a configuration, a project that grows beyond its
+// quota is refused.
+func (a *account) settle(cfg *Config) error {
 	for project, d := range a.delta {
 		n, err := bytesOf(&a.tx.Reader, project)
 		if err != nil {
 			return err
 		}
 		n = max(n+d, 0)
-		if quota > 0 && d > 0 && n > quota {
-			return &form.Refusal{Status: 400, Reason: fmt.Sprintf("The calls of project %s would take %d bytes, and its quota is %d", project, n, quota)}
+		if cfg != nil {
+			if err := cfg.allows(&a.tx.Reader, project, n, d); err != nil {
+				return err
+			}
 		}
 		if n == 0 {
 			a.tx.Delete(bytesKey(project))
@@ -136,6 +148,29 @@ func (a *account) settle(quota int64) error {
 	}
 	return nil
 }
+
+// allows refuses a project that grows beyond its quota. Its calls would take n bytes, which are
+// d more than before. The status is one that makes no client repeat the request or split it,
+// as 413 and 422 do.
+func (c *Config) allows(r *store.Reader, project string, n, d int64) error {
+	if c.Quota <= 0 || d <= 0 {
+		return nil
+	}
+	if c.Others != nil {
+		others, err := c.Others(r, project)
+		if err != nil {
+			return err
+		}
+		n += others
+	}
+	if n > c.Quota {
+		return &form.Refusal{Status: 403, Reason: fmt.Sprintf("Project %s would take %d bytes, and its quota is %d; delete some of its calls or objects first", project, n, c.Quota)}
+	}
+	return nil
+}
+
+// BytesIn is how many bytes the calls of a project take in a snapshot.
+func BytesIn(r *store.Reader, project string) (int64, error) { return bytesOf(r, project) }
 
 // update runs an update that may write calls. All updates go through it.
 func (s *Store) update(ctx context.Context, f func(tx *store.Tx) error) error {

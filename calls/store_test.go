@@ -154,7 +154,7 @@ func TestQuota(t *testing.T) {
 	write(t, s, FormComplete, completeCall("p/q", "c", ""))
 	full := &form.Refusal{}
 	for _, body := range []string{completeCall("p/q", "d", ""), completeCall("p/q", "c", `,"output":"`+strings.Repeat("x", 100)+`"`)} {
-		if _, err := tryWrite(s, FormComplete, body); !errors.As(err, &full) || full.Status != 400 || !strings.Contains(full.Reason, "quota") {
+		if _, err := tryWrite(s, FormComplete, body); !errors.As(err, &full) || full.Status != 403 || !strings.Contains(full.Reason, "quota") {
 			t.Errorf("%v", err)
 		}
 	}

@@ -153,7 +153,7 @@ func (s *Store) put(ctx context.Context, list []*prepared) error {
 				return err
 			}
 		}
-		return sum.settle(s.cfg.Quota)
+		return sum.settle(&s.cfg)
 	})
 }
 

@@ -265,7 +265,7 @@ func TestWorkIsMetered(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return s.ExportCSV(ctx, q, new(bytes.Buffer))
+			return s.ExportCSV(ctx, q, new(bytes.Buffer), false)
 		}, 300},
 	} {
 		checkMetered(t, c.name, c.least, c.run)
@@ -334,7 +334,7 @@ func TestRowsInParts(t *testing.T) {
 	for _, c := range []func(*Query, writerFunc) error{
 		func(q *Query, w writerFunc) error { return s.Query(context.Background(), q, w) },
 		func(q *Query, w writerFunc) error { return s.ExportLines(context.Background(), q, w) },
-		func(q *Query, w writerFunc) error { return s.ExportCSV(context.Background(), q, w) },
+		func(q *Query, w writerFunc) error { return s.ExportCSV(context.Background(), q, w, false) },
 	} {
 		q, err := s.DecodeQuery(context.Background(), []byte(`{"project_id":"acme/support",`+fields+`}`), ForQuery, false)
 		if err != nil {

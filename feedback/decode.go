@@ -20,6 +20,8 @@ type Request struct {
 	// Replaces is feedback_id: the id of the record to replace.
 	Replaces string
 	ID       string // lower case; "": the server makes one
+	// Unknown are members that this version does not know. They are kept.
+	Unknown []string
 
 	traceRef string
 	creator  *string
@@ -42,7 +44,7 @@ const (
 // DecodeRequest reads the body of a request. Its error is Invalid, a *Refusal, or the cause
 // of ctx, which ends the reading of a large body.
 func DecodeRequest(ctx context.Context, body []byte, op Operation) (*Request, error) {
-	d := decoder{form.Decoder{Meter: pace.Of(ctx)}}
+	d := decoder{Decoder: form.Decoder{Meter: pace.Of(ctx)}}
 	v, err := d.Scan(body, maxDepth)
 	if err != nil {
 		return nil, err
@@ -62,7 +64,7 @@ const MaxBatch = 10_000
 
 // DecodeBatch reads the body of a batch of creations. Its error is that of DecodeRequest.
 func DecodeBatch(ctx context.Context, body []byte) ([]*Request, error) {
-	d := decoder{form.Decoder{Meter: pace.Of(ctx)}}
+	d := decoder{Decoder: form.Decoder{Meter: pace.Of(ctx)}}
 	v, err := d.Scan(body, maxDepth)
 	if err != nil {
 		return nil, err
@@ -143,10 +145,10 @@ func (d *decoder) request(v jsontext.Value, op Operation, loc []string) *Request
 	r.refs.Annotation, r.refs.Runnable = optional("annotation_ref"), optional("runnable_ref")
 	r.refs.Call, r.refs.Trigger = optional("call_ref"), optional("trigger_ref")
 	r.queue = optional("queue_id")
-	if r.Dialect == WeaveNames {
-		r.weave = d.weaveColumns(m, loc)
-	}
 	d.Text(m, r.Dialect.userName(), false, loc) // ignored (docs/interface/feedback.md, F-14)
+	if r.Dialect == WeaveNames {
+		r.weave = d.weaveColumns(m, loc, r)
+	}
 	d.Extras(m, loc)
 	return r
 }

@@ -162,7 +162,7 @@ func (s *Store) deleteWhere(ctx context.Context, q *Query, dry bool) (n int, err
 	since := int64(0) // records before it have been deleted; to read their remains takes long
 	for {
 		var ids []string
-		if err := s.db.View(func(r *store.Reader) error {
+		if err := s.viewWhole(func(r *store.Reader) error {
 			return q.scan(ctx, r, since, func(rec *Record) bool {
 				if q.where.Truth(rec, nil) { // the index may be damaged, so look at the record
 					ids, since = append(ids, strings.Clone(rec.ID)), rec.CreatedAt

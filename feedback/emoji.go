@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// emojiTable lists the emoji of Unicode 15.0 with their aliases (tools/emoji.py).
+// emojiTable lists the emoji up to Emoji 17.0 with their aliases (tools/emojitable.py).
 //
 //go:embed emoji.txt
 var emojiTable string

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/csv"
 	"io"
+	"strings"
 
 	"weir/internal/jsontext"
 	"weir/internal/pace"
@@ -26,8 +27,9 @@ func (s *Store) ExportLines(ctx context.Context, q *Query, w io.Writer) error {
 }
 
 // ExportCSV writes the records of a query as comma-separated values (RFC 4180) after a line
-// of names. A value that is not a text is written as JSON, and null as nothing.
-func (s *Store) ExportCSV(ctx context.Context, q *Query, w io.Writer) error {
+// of names. A value that is not a text is written as JSON, and null as nothing. Unless it is
+// to be raw, a cell that a spreadsheet could take for a formula gets an apostrophe in front.
+func (s *Store) ExportCSV(ctx context.Context, q *Query, w io.Writer, raw bool) error {
 	fields := q.fields
 	if fields == nil {
 		for i, name := range q.Dialect.columns() {
@@ -45,13 +47,16 @@ func (s *Store) ExportCSV(ctx context.Context, q *Query, w io.Writer) error {
 	}
 	return s.export(ctx, q, func(rec *Record) error {
 		for i := range fields {
-			text := ""
+			text, isText := "", false
 			switch v := jsontext.Value(appendField(nil, &fields[i], rec, out.meter)); v.Kind() {
 			case jsontext.Null:
 			case jsontext.String:
-				text = v.Text()
+				text, isText = v.Text(), true
 			default:
 				text = string(v)
+			}
+			if isText && !raw && formula(text) {
+				text = "'" + text
 			}
 			if err := out.cell(i, text); err != nil {
 				return err
@@ -61,19 +66,24 @@ func (s *Store) ExportCSV(ctx context.Context, q *Query, w io.Writer) error {
 	})
 }
 
+// formula reports whether a spreadsheet may take a text for a formula: by its first character,
+// as OWASP's page "CSV Injection" lists them. Numbers of JSON never are.
+func formula(text string) bool { return text != "" && strings.IndexByte("=+-@\t\r", text[0]) >= 0 }
+
 // csvWriter writes lines of comma-separated values cell by cell, because a line can be as
 // large as a payload times the number of fields.
 type csvWriter struct {
 	out   rowWriter
 	meter *pace.Meter
 	cells bytes.Buffer // what one has written
-	one   *csv.Writer  // writes lines of one cell, with quotes where they are needed
+	// one writes lines of one cell, with quotes where they are needed. It does not end them with
+	// CRLF, because then it would leave out a CR in a text.
+	one *csv.Writer
 }
 
 func newCSVWriter(w io.Writer, m *pace.Meter) *csvWriter {
 	c := &csvWriter{out: rowWriter{w: w, meter: m}, meter: m}
 	c.one = csv.NewWriter(&c.cells)
-	c.one.UseCRLF = true
 	return c
 }
 
@@ -87,7 +97,7 @@ func (c *csvWriter) cell(i int, text string) error {
 	if i > 0 {
 		c.out.buf = append(c.out.buf, ',')
 	}
-	c.out.buf = append(c.out.buf, bytes.TrimSuffix(c.cells.Bytes(), []byte("\r\n"))...)
+	c.out.buf = append(c.out.buf, bytes.TrimSuffix(c.cells.Bytes(), []byte("\n"))...)
 	if len(c.out.buf) >= rowPart {
 		return c.out.flush()
 	}

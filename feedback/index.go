@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"weir/store"
 )
@@ -59,6 +60,74 @@ var table = store.Table{
 	},
 }
 
+// repair is how far a repair of the indexes has come.
+type repair struct {
+	whole       atomic.Bool // the indexes are complete
+	mended      atomic.Bool // Mend has ended
+	done, fixes atomic.Int64
+}
+
+// wholeIndexes returns an error while the indexes may lack entries, because the database was
+// damaged, or was written by a version that had fewer of them: a query would find fewer
+// records than there are. r is any snapshot.
+func (s *Store) wholeIndexes(r *store.Reader) error {
+	if s.repair.whole.Load() {
+		return nil
+	}
+	if len(s.db.Damage()) == 0 || s.repair.mended.Load() {
+		if of, empty, err := indexesOf(r); err != nil {
+			return err
+		} else if empty || string(of) == string(table.Indexes) {
+			s.repair.whole.Store(true)
+			return nil
+		}
+	}
+	percent := int64(0)
+	if n := s.repair.fixes.Load(); n > 0 {
+		percent = s.repair.done.Load() * 100 / n
+	}
+	return &Refusal{Status: 503, Reason: fmt.Sprintf("The indexes of feedback are being completed (%d %%); ask again when that is done", percent)}
+}
+
+// viewWhole runs f on a snapshot with complete indexes.
+func (s *Store) viewWhole(f func(r *store.Reader) error) error {
+	return s.db.View(func(r *store.Reader) error {
+		if err := s.wholeIndexes(r); err != nil {
+			return err
+		}
+		return f(r)
+	})
+}
+
+// indexesOf returns the tags of the indexes that a database has, and whether it has no records.
+func indexesOf(r *store.Reader) (have []byte, empty bool, err error) {
+	empty = true
+	if err := r.Scan(store.Range{Prefix: []byte{tagRow}, Keys: true}, func([]byte, []byte) bool { empty = false; return false }); err != nil {
+		return nil, false, err
+	}
+	have, err = r.Get([]byte{tagIndexes})
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
+		err = nil
+	}
+	return have, empty, err
+}
+
+// note writes down, with the first record of a database, which indexes it has.
+func (s *Store) note(tx *store.Tx) error {
+	if s.noted {
+		return nil
+	}
+	have, empty, err := indexesOf(&tx.Reader)
+	if err != nil {
+		return err
+	}
+	if empty && len(have) == 0 {
+		tx.Set([]byte{tagIndexes}, table.Indexes)
+	}
+	s.noted = true
+	return nil
+}
+
 // Mend repairs the indexes after damage to a log of the database, and returns how many
 // entries it wrote or removed.
 func (s *Store) Mend(ctx context.Context) (n int, err error) {
@@ -71,6 +140,7 @@ func (s *Store) Mend(ctx context.Context) (n int, err error) {
 		return table.Check(r, func(entry, key []byte, missing bool) { fixes = append(fixes, fix{entry, key, missing}) })
 	})
 	const step = 1000
+	s.repair.fixes.Store(int64(len(fixes)))
 	for len(fixes) > 0 && err == nil {
 		some := fixes[:min(step, len(fixes))]
 		fixes = fixes[len(some):]
@@ -95,7 +165,9 @@ func (s *Store) Mend(ctx context.Context) (n int, err error) {
 			return nil
 		})
 		n += len(some)
+		s.repair.done.Store(int64(n))
 	}
+	s.repair.mended.Store(err == nil)
 	return n, err
 }
 
@@ -103,14 +175,9 @@ func (s *Store) Mend(ctx context.Context) (n int, err error) {
 // and returns how many entries it wrote.
 func (s *Store) Upgrade(ctx context.Context) (n int, err error) {
 	var have []byte
-	empty := true
+	empty := false
 	err = s.db.View(func(r *store.Reader) (err error) {
-		if err := r.Scan(store.Range{Prefix: []byte{tagRow}, Keys: true}, func([]byte, []byte) bool { empty = false; return false }); err != nil {
-			return err
-		}
-		if have, err = r.Get([]byte{tagIndexes}); errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
-			err = nil
-		}
+		have, empty, err = indexesOf(r)
 		return err
 	})
 	if err != nil || empty || string(have) == string(table.Indexes) {

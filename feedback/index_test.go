@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"weir/store"
@@ -12,6 +13,10 @@ import (
 // TestIndexes checks that every column that people filter by has an index, that an index
 // finds what reading all records finds, and that Upgrade writes an index that an earlier
 // version of weir did not have.
+//
+// Its steps follow each other and are not taken apart yet.
+//
+//gocognit:ignore
 func TestIndexes(t *testing.T) {
 	s := sample(t)
 	check := func(when string) {
@@ -55,6 +60,26 @@ func TestIndexes(t *testing.T) {
 		return nil
 	}); err != nil {
 		t.Fatal(err)
+	}
+	late := New(s.db, DefaultConfig()) // as after a start
+	for _, ask := range []func() error{
+		func() error {
+			q, err := late.DecodeQuery(ctx, []byte(`{"project_id":"acme/support"}`), ForQuery, false)
+			return FirstError(err, late.Query(ctx, q, new(bytes.Buffer)))
+		},
+		func() error {
+			q, err := late.DecodeStats(ctx, []byte(`{"project_id":"acme/support","start":"2020-01-01"}`), true)
+			if err != nil {
+				return err
+			}
+			_, err = late.PayloadSchema(ctx, q)
+			return err
+		},
+	} {
+		var refused *Refusal
+		if err := ask(); !errors.As(err, &refused) || refused.Status != 503 || !strings.Contains(refused.Reason, "(0 %)") {
+			t.Errorf("with an index that is not there: %v", err)
+		}
 	}
 	for _, want := range []int{7, 0} {
 		if n, err := s.Upgrade(ctx); n != want || err != nil {

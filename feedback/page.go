@@ -32,7 +32,7 @@ type pageReader struct {
 // view runs f on a snapshot, which has all deletions below seen.
 func (s *Store) view(f func(r *store.Reader, seen uint64) error) error {
 	seen := s.counts.seen() // before the snapshot is taken, so that it has all of these
-	return s.db.View(func(r *store.Reader) error { return f(r, seen) })
+	return s.viewWhole(func(r *store.Reader) error { return f(r, seen) })
 }
 
 // page calls emit with the records of a page, numbered from 0, in the order of created_at.

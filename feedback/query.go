@@ -74,10 +74,10 @@ func (c *Config) decodeQuery(meter *pace.Meter, body []byte, kind Kind, weave bo
 	p.names(q, m, loc)
 	q.where = p.Expression(m, false)
 	p.order(q, m, loc)
-	if n, ok := p.integer(m, "limit", loc); ok {
+	if n, ok := p.Integer(m, "limit", loc); ok {
 		q.limit = min(n, q.limit)
 	}
-	if n, ok := p.integer(m, "offset", loc); ok {
+	if n, ok := p.Integer(m, "offset", loc); ok {
 		q.offset = n
 	}
 	p.Extras(m, loc)
@@ -169,26 +169,6 @@ func (p *parser) order(q *Query, m *form.Members, loc []string) {
 		}
 		q.sort = append(q.sort, order{p.field(*name), *direction == "desc"})
 	}
-}
-
-// integer takes a number of records; ok is false if there is none.
-func (p *parser) integer(m *form.Members, name string, loc []string) (n int, ok bool) {
-	v := p.Take(m, name, false, jsontext.Number, "int_type", loc)
-	if v == nil {
-		return 0, false
-	}
-	num, _ := query.ParseNumber(string(v))
-	switch {
-	case !num.Integer():
-		p.Issue("int_type", loc, name)
-		return 0, false
-	case num.Float < 0:
-		p.Refuse(name + " must not be negative")
-		return 0, false
-	case !num.Exact || num.Small > maxInt/4:
-		return maxInt / 4, true
-	}
-	return int(num.Small), true
 }
 
 // Query writes {"result": [...], "total_count": n} to w. The answer is one snapshot,

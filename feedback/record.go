@@ -41,17 +41,24 @@ type Dialect string
 const (
 	WeirNames  Dialect = ""
 	WeaveNames Dialect = "weave"
+	// WeaveBrief has Weave's names, and leaves queue_id and the columns that only Weave has out
+	// of records where they have their defaults: its clients before 0.53 take no record with
+	// columns that they do not know.
+	WeaveBrief Dialect = "weave, brief"
 )
 
+// weave reports whether the dialect has Weave's names.
+func (d Dialect) weave() bool { return d != WeirNames }
+
 func (d Dialect) traceRefName() string {
-	if d == WeaveNames {
+	if d.weave() {
 		return "weave_ref"
 	}
 	return "trace_ref"
 }
 
 func (d Dialect) userName() string {
-	if d == WeaveNames {
+	if d.weave() {
 		return "wb_user_id"
 	}
 	return "platform_user_id"
@@ -63,7 +70,7 @@ func (d Dialect) columns() []string {
 		"id", "project_id", d.traceRefName(), d.userName(), "creator", "created_at", "feedback_type", "payload",
 		"annotation_ref", "runnable_ref", "call_ref", "trigger_ref", "queue_id",
 	}
-	if d == WeaveNames {
+	if d.weave() {
 		for i := range weaveColumns {
 			names = append(names, weaveColumns[i].name)
 		}
@@ -222,11 +229,28 @@ func (r *Record) appendColumn(dst []byte, i int) []byte {
 // AppendJSON appends a record with all its columns.
 func (r *Record) AppendJSON(dst []byte, d Dialect) []byte {
 	for i, name := range d.columns() {
+		if d == WeaveBrief && r.isDefault(i, name) {
+			continue
+		}
 		dst = append(dst, ",{"[b2i(i == 0)], '"')
 		dst = append(append(dst, name...), '"', ':')
 		dst = r.appendColumn(dst, i)
 	}
+	if d.weave() {
+		r.unknownColumns(func(name []byte, v jsontext.Value) {
+			dst = append(jsontext.AppendString(append(dst, ','), string(name)), ':')
+			dst = longcopy.Append(dst, v)
+		})
+	}
 	return append(dst, '}')
+}
+
+// isDefault reports whether a column that not all clients of Weave know has its default.
+func (r *Record) isDefault(i int, name string) bool {
+	if i == colQueue {
+		return r.Queue == nil
+	}
+	return i >= firstWeave && (r.Weave == nil || member(r.Weave, name) == nil)
 }
 
 func b2i(b bool) int {

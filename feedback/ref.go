@@ -13,6 +13,7 @@ const (
 	kindTable        = "table"
 	kindTurn         = "agent_turn"
 	kindConversation = "agent_conversation"
+	kindSpan         = "agent_span"
 )
 
 // ref is a reference, <scheme>:///<entity>/<project>/<kind>/...
@@ -50,7 +51,7 @@ func parseRef(s string) (r ref, why string) {
 		}
 		r.name = name
 		return r, edges(target[1:])
-	case kindCall, kindTable, kindTurn, kindConversation:
+	case kindCall, kindTable, kindTurn, kindConversation, kindSpan:
 		if len(target) > 1 || !identifier(target[0]) {
 			return r, "want one id behind " + r.kind
 		}

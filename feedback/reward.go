@@ -29,10 +29,19 @@ type Reward struct {
 	key []byte // of the note
 }
 
-// reward returns the reward that a record sets; ok is false if it sets none.
-func (r *Record) reward() (w Reward, ok bool) {
+// Why a record of the type does not set a reward.
+const (
+	noCall   = "neither call_ref nor trace_ref refers to a call"
+	noReward = "the payload has no reward"
+	noNumber = "the reward is not a finite number"
+	noChoice = "the choice is not an integer of at least 0"
+)
+
+// reward returns the reward that a record sets; ok is false if it sets none. If it is a record
+// of the type all the same, why says what is wrong with it.
+func (r *Record) reward() (w Reward, ok bool, why string) {
 	if r.Type != typeReward {
-		return w, false
+		return w, false, ""
 	}
 	to := ref{}
 	for _, s := range []*string{&r.TraceRef, r.Refs.Call} {
@@ -43,23 +52,30 @@ func (r *Record) reward() (w Reward, ok bool) {
 			to = of
 		}
 	}
-	x, err := strconv.ParseFloat(string(member(r.Payload, "reward")), 64)
-	if to.kind == "" || err != nil || math.IsInf(x, 0) {
-		return w, false
+	value := member(r.Payload, "reward")
+	x, err := strconv.ParseFloat(string(value), 64)
+	switch {
+	case to.kind == "":
+		return w, false, noCall
+	case value == nil:
+		return w, false, noReward
+	case err != nil || math.IsInf(x, 0):
+		return w, false, noNumber
 	}
 	choice := -1
 	if v := member(r.Payload, "choice"); v != nil && v.Kind() != jsontext.Null {
 		if choice, err = strconv.Atoi(string(v)); err != nil || choice < 0 {
-			return w, false
+			return w, false, noChoice
 		}
 	}
-	return Reward{Call: to.name, Project: to.project, Choice: choice, Value: x, CreatedAt: r.CreatedAt}, true
+	return Reward{Call: to.name, Project: to.project, Choice: choice, Value: x, CreatedAt: r.CreatedAt}, true, ""
 }
 
-// Call is the id of the chat completion that a request rewards, or "".
-func (r *Request) Call() string {
-	w, _ := r.Record("", "", 0).reward()
-	return w.Call
+// Reward is the reward of a chat completion that a request sets; its Call is "" if it sets
+// none. If the request is of the type that does, why says what is wrong with it.
+func (r *Request) Reward() (w Reward, why string) {
+	w, _, why = r.Record("", "", 0).reward()
+	return w, why
 }
 
 func rewardPrefix(tenant, call string) []byte {
@@ -119,7 +135,7 @@ func pendingReward(r *store.Reader, key []byte, project string) (w Reward, err e
 	at, _, _ := store.CutUint(rest)
 	ok := rec != nil && uint64(rec.CreatedAt) == at
 	if ok {
-		w, ok = rec.reward()
+		w, ok, _ = rec.reward()
 	}
 	w.Tenant, w.Call, w.CreatedAt, w.Gone, w.key = tenant, call, int64(at), !ok, append([]byte(nil), key...)
 	return w, nil

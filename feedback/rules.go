@@ -98,7 +98,7 @@ func (c *Config) check(r *Request) *Refusal {
 
 // fits says why a reference is not allowed in the field with that index, or "".
 func (c *Config) fits(field int, r, trace ref) string {
-	allowed := [][]string{nil, {kindObject}, {kindOp, kindObject}, {kindCall}, {kindObject}}[field]
+	allowed := [][]string{nil, {kindObject}, {kindOp, kindObject}, {kindCall}, {kindOp, kindObject}}[field]
 	ok := allowed == nil
 	for _, k := range allowed {
 		ok = ok || r.kind == k

@@ -16,7 +16,7 @@ import (
 func (s *Store) PayloadSchema(ctx context.Context, q *Stats) ([]byte, error) {
 	k := kinds{meter: pace.Of(ctx), of: map[string]string{}}
 	n := 0
-	if err := s.db.View(func(r *store.Reader) error {
+	if err := s.viewWhole(func(r *store.Reader) error {
 		return q.each(ctx, r, func(rec *Record) bool {
 			if n++; n > q.sample {
 				return false

@@ -70,11 +70,13 @@ func (s *Store) DecodeStats(ctx context.Context, body []byte, schema bool) (*Sta
 	}
 	q.types, q.trigger = p.Text(m, "feedback_type", false, loc), p.Text(m, "trigger_ref", false, loc)
 	if schema {
-		if n, ok := p.integer(m, "sample_limit", loc); ok {
-			q.sample = min(n, sampleMost)
+		if n, ok := p.Integer(m, "sample_limit", loc); ok {
+			if q.sample = n; n < 1 || n > sampleMost {
+				p.Refuse("sample_limit must be from 1 to 5000")
+			}
 		}
 	} else {
-		if n, ok := p.integer(m, "granularity", loc); ok {
+		if n, ok := p.Integer(m, "granularity", loc); ok {
 			q.granularity = int64(n)
 		}
 		if zone := p.Text(m, "timezone", false, loc); zone != nil {
@@ -415,7 +417,7 @@ func (f *figures) add(s *Stats, rec *Record) bool {
 func (s *Store) Stats(ctx context.Context, q *Stats) ([]byte, error) {
 	f := q.newFigures(ctx)
 	if len(q.metrics) > 0 && f.err == nil {
-		if err := s.db.View(func(r *store.Reader) error {
+		if err := s.viewWhole(func(r *store.Reader) error {
 			return q.each(ctx, r, func(rec *Record) bool { return f.add(q, rec) })
 		}); FirstError(err, f.meter.Err()) != nil {
 			return nil, FirstError(err, f.meter.Err())

@@ -18,8 +18,10 @@ type Store struct {
 	now func() time.Time
 
 	counts countCache
+	repair repair
 
 	// The rest belongs to the goroutine of the database's writer, which runs all updates.
+	noted  bool             // the database says which indexes it has
 	newest map[string]int64 // newest created_at by project
 	lastID struct {         // the newest that was made
 		at     int64

@@ -39,8 +39,9 @@ var weaveColumns = []weaveColumn{
 
 // weaveColumns takes the columns that only Weave has out of a request, checks
 // their types, and returns those that differ from their defaults as a JSON object,
-// in the order of answers; nil if there is none. null counts as the default.
-func (d *decoder) weaveColumns(m *form.Members, loc []string) jsontext.Value {
+// in the order of answers, and then the members that only a later version knows; nil if
+// there is none. null counts as the default.
+func (d *decoder) weaveColumns(m *form.Members, loc []string, r *Request) jsontext.Value {
 	var kept []byte
 	for i := range weaveColumns {
 		c := &weaveColumns[i]
@@ -50,10 +51,42 @@ func (d *decoder) weaveColumns(m *form.Members, loc []string) jsontext.Value {
 			kept = append(kept, v...)
 		}
 	}
+	for _, name := range m.Names { // those of a later version
+		v, left := m.Values[name]
+		if !left || weirMembers[name] {
+			continue
+		}
+		delete(m.Values, name)
+		if r.Unknown = append(r.Unknown, name); len(r.Unknown) > maxUnknown {
+			d.Issue("extra_forbidden", loc, name)
+			return nil
+		}
+		kept = append(kept, ",{"[b2i(kept == nil)])
+		kept = append(jsontext.AppendString(kept, name), ':')
+		kept = jsontext.AppendCompact(kept, v)
+	}
 	if kept == nil {
 		return nil
 	}
 	return append(kept, '}')
+}
+
+// maxUnknown bounds the members of a request that this version does not know.
+const maxUnknown = 64
+
+// weirMembers are the names that only the other dialect has.
+var weirMembers = map[string]bool{WeirNames.traceRefName(): true, WeirNames.userName(): true}
+
+// unknownColumns calls f with the columns that this version does not know, and their values.
+func (r *Record) unknownColumns(f func(name []byte, v jsontext.Value)) {
+	if r.Weave == nil {
+		return
+	}
+	for name, v := range r.Weave.Members() {
+		if !slices.ContainsFunc(weaveColumns, func(c weaveColumn) bool { return c.name == string(name) }) {
+			f(name, v)
+		}
+	}
 }
 
 // weaveColumn takes one column, in compact form; nil if it is absent, null, or of

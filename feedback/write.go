@@ -162,7 +162,7 @@ func (s *Store) write(tx *store.Tx, a Author, r *Request, others map[string]*Rec
 		}
 	}
 	at, err := s.createdAt(tx, r.Project)
-	if err != nil {
+	if err := FirstError(err, s.note(tx)); err != nil {
 		return nil, err
 	}
 	if old != nil {
@@ -184,7 +184,7 @@ func (s *Store) write(tx *store.Tx, a Author, r *Request, others map[string]*Rec
 		}
 	}
 	table.Put(tx, key, before, rec.append(nil))
-	if w, ok := rec.reward(); ok {
+	if w, ok, _ := rec.reward(); ok {
 		tx.Set(w.rewardKey(a.Tenant, at, id), []byte(r.Project))
 	}
 	if others != nil {

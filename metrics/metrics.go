@@ -56,7 +56,8 @@ type Metrics struct {
 	rejected                                           *prometheus.CounterVec
 	full                                               atomic.Uint64 // requests that were refused as EngineFull
 	projectRequests, projectPrompt, projectGenerations *prometheus.CounterVec
-	logged, loggedBytes, recorded, lost                prometheus.Counter
+	logged, loggedBytes, recorded, lost, unset         prometheus.Counter
+	called, callsLost                                  prometheus.Counter
 	projects                                           struct {
 		sync.Mutex
 		known map[string]bool
@@ -94,7 +95,10 @@ func New() *Metrics {
 	m.loggedBytes = one("weir:trajectory_bytes_total", "Bytes of the requests that logged trajectories.")
 	m.recorded = one("weir:completions_recorded_total", "Chat completions kept as trajectories.")
 	m.lost = one("weir:completions_lost_total", "Chat completions that should have been recorded and were lost.")
-	m.registry.MustRegister(m.logged, m.loggedBytes, m.recorded, m.lost)
+	m.called = one("weir:completion_calls_total", "Chat completions written as calls.")
+	m.callsLost = one("weir:completion_calls_lost_total", "Chat completions that should have been written as calls and were lost.")
+	m.unset = one("weir:rewards_unset_total", "Feedback of the type reward that set no reward: malformed, for a choice or a project that the completion does not have, or for one that was not recorded within a day.")
+	m.registry.MustRegister(m.logged, m.loggedBytes, m.recorded, m.lost, m.unset, m.called, m.callsLost)
 	m.registry.MustRegister(m.requests, m.duration, m.durationFine, m.requestBytes, m.responseBytes, m.rejected, current{m}, collectors.NewGoCollector())
 	m.private.MustRegister(m.projectRequests, m.projectPrompt, m.projectGenerations)
 	return m

@@ -58,3 +58,13 @@ func (m *Metrics) Recorded(completions, lost int) {
 	m.recorded.Add(float64(completions))
 	m.lost.Add(float64(lost))
 }
+
+// RewardUnset counts feedback that is about the reward of a chat completion and set none.
+func (m *Metrics) RewardUnset() { m.unset.Inc() }
+
+// CallsWritten counts chat completions that were written as calls, and those that should have
+// been written and were lost.
+func (m *Metrics) CallsWritten(calls, lost int) {
+	m.called.Add(float64(calls))
+	m.callsLost.Add(float64(lost))
+}

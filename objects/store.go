@@ -1,20 +1,277 @@
 package objects
 
 import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
 	"time"
 
+	"weir/internal/form"
 	"weir/store"
 )
 
-// Store keeps the objects of all projects. Its keys begin with the bytes 'O' to 'T'; the
-// database belongs to packages calls and queues as well.
-type Store struct {
-	db  *store.DB
-	now func() time.Time
+// Config is the configuration of a store.
+type Config struct {
+	// Quota is how many bytes the objects, tables and files of a project may take; 0: as many
+	// as there is room for.
+	Quota int64
+	// Others is how many bytes something else of a project takes that counts for the same
+	// quota. nil: there is nothing else.
+	Others func(r *store.Reader, project string) (int64, error)
 }
 
-// New returns the objects in db.
-func New(db *store.DB) *Store { return &Store{db: db, now: time.Now} }
+// Store keeps the objects of all projects. Its keys begin with the bytes 'O' to 'T'; the
+// database belongs to packages calls and queues as well. Its methods may be called from any
+// goroutine. Those that write return when the change is on stable storage.
+type Store struct {
+	db  *store.DB
+	cfg Config
+	now func() time.Time
+
+	// watches are the deletions of rows that are going on. They belong to the goroutine of
+	// the database's writer.
+	watches map[*watch]bool
+}
+
+// New returns the objects in db, without a quota.
+func New(db *store.DB) *Store { return NewConfigured(db, Config{}) }
+
+// NewConfigured returns the objects in db.
+func NewConfigured(db *store.DB, cfg Config) *Store {
+	return &Store{db: db, cfg: cfg, now: time.Now, watches: map[*watch]bool{}}
+}
 
 // Err says why nothing can be stored now; nil if it can.
 func (s *Store) Err() error { return s.db.Err() }
+
+// The first byte of a key names what it is the key of; what follows is in the comment.
+const (
+	tagObject = 'O' // project, object id, digest: what is known of a version (version.go)
+	tagValue  = 'P' // project, object id, digest: the value of a version
+	tagTable  = 'Q' // project, digest: the digests of the rows
+	tagRow    = 'R' // project, digest: the value of a row
+	tagFile   = 'S' // project, digest: the content of a file
+	tagBytes  = 'T' // project: how many bytes all this takes
+)
+
+// contents are the tags of the keys whose rows are counted for the quota of a project.
+var contents = []byte{tagValue, tagTable, tagRow, tagFile}
+
+// keyOf is the key of something in a project.
+func keyOf(tag byte, project string, names ...string) []byte {
+	key := store.AppendString([]byte{tag}, project)
+	for _, n := range names {
+		key = store.AppendString(key, n)
+	}
+	return key
+}
+
+// valueKey is the key of the value of a version, by the key of the version.
+func valueKey(key []byte) []byte {
+	value := bytes.Clone(key)
+	value[0] = tagValue
+	return value
+}
+
+// A blob is stored as when it was sent last and by whom it was sent first, and its bytes.
+type blob struct {
+	at   int64 // microseconds of Unix time
+	user string
+	data []byte
+}
+
+func (b *blob) append(dst []byte) []byte {
+	dst = append(dst, 1)
+	dst = binary.BigEndian.AppendUint64(dst, uint64(b.at))
+	dst = append(binary.BigEndian.AppendUint16(dst, uint16(len(b.user))), b.user...)
+	return append(dst, b.data...)
+}
+
+var errBlob = fmt.Errorf("%w: not an object", store.ErrCorrupt)
+
+func decodeBlob(row []byte) (b blob, err error) {
+	if len(row) < 11 || row[0] != 1 {
+		return b, errBlob
+	}
+	b.at = int64(binary.BigEndian.Uint64(row[1:]))
+	n := int(binary.BigEndian.Uint16(row[9:]))
+	if len(row) < 11+n {
+		return b, errBlob
+	}
+	b.user, b.data = string(row[11:11+n]), row[11+n:]
+	return b, nil
+}
+
+// read returns a blob; nil if there is none.
+func read(r *store.Reader, key []byte) (*blob, error) {
+	row, err := r.Get(key)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	b, err := decodeBlob(row)
+	return &b, err
+}
+
+// touched is how long something that is sent again keeps the time that it has. Renewing it
+// for every repetition would write as much as the first time did.
+// It is much shorter than the shortest retention, so that what was just sent again does not
+// expire soon.
+const touched = int64(time.Hour / time.Microsecond)
+
+// writer writes for one update, and counts bytes.
+type writer struct {
+	tx    *store.Tx
+	s     *Store
+	at    int64
+	user  string
+	delta map[string]int64
+	done  map[string]bool // keys that this update has written
+}
+
+// update runs an update. All updates go through it.
+func (s *Store) update(ctx context.Context, user string, f func(w *writer) error) error {
+	return s.db.Update(ctx, func(tx *store.Tx) error {
+		w := &writer{tx: tx, s: s, at: s.now().UnixMicro(), user: user, delta: map[string]int64{}, done: map[string]bool{}}
+		if err := f(w); err != nil {
+			return err
+		}
+		return w.settle()
+	})
+}
+
+// put writes content that is named by its digest, unless it is there already.
+func (w *writer) put(project string, key, data []byte) error {
+	if w.done[string(key)] {
+		return nil
+	}
+	w.done[string(key)] = true
+	old, err := read(&w.tx.Reader, key)
+	if err != nil && !errors.Is(err, store.ErrCorrupt) {
+		return err
+	}
+	b := blob{at: w.at, user: w.user, data: data}
+	if old != nil && err == nil {
+		if w.at-old.at < touched {
+			return nil
+		}
+		b.user = old.user
+	} else {
+		w.delta[project] += int64(len(key) + len(data))
+	}
+	w.tx.Set(key, b.append(nil))
+	return nil
+}
+
+// remove deletes content. What cannot be read is deleted as well; Mend counts anew then.
+func (w *writer) remove(project string, key []byte) error {
+	b, err := read(&w.tx.Reader, key)
+	if err != nil && !errors.Is(err, store.ErrCorrupt) {
+		return err
+	}
+	w.tx.Delete(key)
+	if b != nil && err == nil {
+		w.delta[project] -= int64(len(key) + len(b.data))
+	}
+	return nil
+}
+
+// settle writes the counts of bytes. A project that grows beyond its quota is refused.
+func (w *writer) settle() error {
+	for project, d := range w.delta {
+		if d == 0 {
+			continue
+		}
+		n, err := bytesOf(&w.tx.Reader, project)
+		if err != nil {
+			return err
+		}
+		n = max(n+d, 0)
+		if err := w.s.cfg.allows(&w.tx.Reader, project, n, d); err != nil {
+			return err
+		}
+		key := keyOf(tagBytes, project)
+		if n == 0 {
+			w.tx.Delete(key)
+			continue
+		}
+		w.tx.Set(key, binary.BigEndian.AppendUint64(nil, uint64(n)))
+	}
+	return nil
+}
+
+// allows refuses a project that grows beyond its quota. Its objects would take n bytes, which
+// are d more than before.
+func (c *Config) allows(r *store.Reader, project string, n, d int64) error {
+	if c.Quota <= 0 || d <= 0 {
+		return nil
+	}
+	if c.Others != nil {
+		others, err := c.Others(r, project)
+		if err != nil {
+			return err
+		}
+		n += others
+	}
+	if n > c.Quota {
+		return refuse(403, fmt.Sprintf("Project %s would take %d bytes, and its quota is %d; delete some of its calls or objects first", project, n, c.Quota))
+	}
+	return nil
+}
+
+// BytesIn is how many bytes the objects, tables and files of a project take in a snapshot.
+func BytesIn(r *store.Reader, project string) (int64, error) { return bytesOf(r, project) }
+
+// bytesOf is how many bytes the objects of a project take. A count that is damaged begins
+// anew with what it finds.
+func bytesOf(r *store.Reader, project string) (n int64, err error) {
+	v, err := r.Get(keyOf(tagBytes, project))
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return 0, nil
+	case err == nil && len(v) == 8:
+		return int64(binary.BigEndian.Uint64(v)), nil
+	case err != nil && !errors.Is(err, store.ErrCorrupt):
+		return 0, err
+	}
+	return countBytes(r, project)
+}
+
+// countBytes adds up the content of a project. What is damaged counts nothing.
+func countBytes(r *store.Reader, project string) (n int64, err error) {
+	for _, tag := range contents {
+		if err := r.Scan(store.Range{Prefix: keyOf(tag, project), Damaged: func([]byte, error) {}}, func(key, row []byte) bool {
+			n += rowBytes(key, row)
+			return true
+		}); err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}
+
+// rowBytes is what a row counts for the quota.
+func rowBytes(key, row []byte) int64 {
+	b, err := decodeBlob(row)
+	if err != nil {
+		return 0
+	}
+	return int64(len(key) + len(b.data))
+}
+
+// Bytes is how many bytes the objects of a project take.
+func (s *Store) Bytes(project string) (n int64, err error) {
+	err = s.db.View(func(r *store.Reader) error {
+		n, err = bytesOf(r, project)
+		return err
+	})
+	return n, err
+}
+
+func refuse(status int, reason string) *form.Refusal {
+	return &form.Refusal{Status: status, Reason: reason}
+}

@@ -40,7 +40,6 @@ type Request struct {
 	calls, fields []string
 	state         State    // of progress
 	ids           []string // of queues, for their statistics
-	refusal       error
 }
 
 // Calls are the ids of the calls that are to be added.
@@ -53,12 +52,11 @@ type Query struct {
 	// Position asks for the place of each item in the order.
 	Position bool
 
-	name     string // part of the name of a queue, in lower case
-	filter   itemFilter
-	sort     []order
-	limit    int // -1: all
-	offset   int
-	needsAll bool // the order is not that of the keys
+	name   string // part of the name of a queue, in lower case
+	filter itemFilter
+	sort   []order
+	limit  int // -1: all
+	offset int
 }
 
 // itemFilter selects items; a nil member selects all.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
 
 	"weir/internal/longcopy"
 	"weir/internal/pace"
@@ -212,32 +211,9 @@ func changeAll(tx *store.Tx, project, id string, keys [][]byte, f func(*item) ef
 type Erasure struct {
 	Project string
 	DryRun  bool
-	Users   []string // whose it is; they are all the same, or nothing is erased
-	Refs    []string // references to calls
-	Before  int64    // in milliseconds of Unix time; 0: whenever
-}
-
-// ErasureOf is an erasure with the conditions of an erasure of feedback, by the names that
-// these have in its request (docs/interface/feedback.md, section 8.8).
-func ErasureOf(project string, dryRun bool, named map[string]string) *Erasure {
-	e := &Erasure{Project: project, DryRun: dryRun}
-	for name, v := range named {
-		switch name {
-		case "before":
-			if t, err := time.Parse(time.RFC3339Nano, v); err == nil {
-				e.Before = t.UnixMilli()
-			} else if t, err := time.Parse(time.DateOnly, v); err == nil {
-				e.Before = t.UnixMilli()
-			} else {
-				e.Before = -1 // nothing is before it
-			}
-		case "trace_ref", "weave_ref":
-			e.Refs = append(e.Refs, v)
-		default:
-			e.Users = append(e.Users, v)
-		}
-	}
-	return e
+	Users   []string // it is of each of these users, so at most one makes sense
+	Refs    []string // and about the call that each of these references names
+	Before  int64    // and from before this time in microseconds of Unix time; 0: whenever
 }
 
 // Erase erases items: those that the user added are deleted, the progress of the user is
@@ -281,34 +257,29 @@ func (s *Store) count(ctx context.Context, project, id string, e *Erasure) (n in
 	return n, errors.Join(failed, err)
 }
 
-// user is the one whom the erasure is about; "": none.
-func (e *Erasure) user() (name string, ok bool) {
-	for i, u := range e.Users {
-		if i > 0 && u != name {
-			return "", false
+// of reports whether the erasure is about what a user did at a time in milliseconds.
+func (e *Erasure) of(user string, at int64) bool {
+	for _, u := range e.Users {
+		if u != user {
+			return false
 		}
-		name = u
 	}
-	return name, true
+	return e.Before == 0 || at < e.Before/1000
 }
 
 // effect is what the erasure does to an item.
 func (e *Erasure) effect(it *item) effect {
-	user, ok := e.user()
-	if !ok {
-		return keep
-	}
 	for _, ref := range e.Refs {
 		if ref != "weave:///"+e.Project+"/call/"+it.Call.ID {
 			return keep
 		}
 	}
-	if (user == "" || user == it.AddedBy) && (e.Before == 0 || it.At < e.Before) {
+	if e.of(it.AddedBy, it.At) {
 		return drop
 	}
 	for _, p := range it.Progress {
-		if user != "" && p.User == user && (e.Before == 0 || p.At < e.Before) {
-			it.forget(user)
+		if len(e.Users) > 0 && e.of(p.User, p.At) {
+			it.forget(p.User)
 			return rewrite
 		}
 	}
@@ -317,11 +288,10 @@ func (e *Erasure) effect(it *item) effect {
 
 // eraseCreator takes the name of the user out of a queue.
 func (s *Store) eraseCreator(ctx context.Context, id string, e *Erasure) (n int, err error) {
-	user, ok := e.user()
-	if !ok || user == "" || len(e.Refs) > 0 {
+	if len(e.Users) == 0 || len(e.Refs) > 0 {
 		return 0, nil
 	}
-	hit := func(q *Queue) bool { return q.CreatedBy == user && (e.Before == 0 || q.CreatedAt < e.Before) }
+	hit := func(q *Queue) bool { return q.CreatedBy != "" && e.of(q.CreatedBy, q.CreatedAt) }
 	q, err := s.Get(e.Project, id)
 	if err != nil || !hit(q) {
 		return 0, ignore(err)

@@ -104,7 +104,7 @@ func (c *Config) answers() openai.Config {
 func (c *Config) recording(account *memory.Account, log *slog.Logger, clock func() time.Time) recording.Config {
 	t := &c.Trajectories
 	return recording.Config{
-		Archive: t.Archive, Projects: t.Record, Quota: t.Quota, Depth: c.Limits.Depth,
+		Archive: t.Archive, Calls: c.Weave.Calls, Projects: t.Record, Quota: t.Quota, Depth: c.Limits.Depth,
 		Every: t.RecordEvery, RewardWait: t.RewardWait, Memory: account, Clock: clock, Log: log,
 	}
 }

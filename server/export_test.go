@@ -33,7 +33,7 @@ func (s *Server) AllRoutes() map[string]transport.Route {
 	for path, r := range feedbackapi.New(feedbackapi.Config{}).Routes() {
 		all[path] = transport.Route{Methods: r.Methods}
 	}
-	names := strings.NewReplacer("/models/*", "/models/{model_id}", "/logs/*", "/logs/{log_id}", "/trajectories/*/*/*", "/trajectories/{log_id}/{g}/{t}")
+	names := strings.NewReplacer("/models/*", "/models/{model_id}", "/logs/*", "/logs/{log_id}", "/trajectories/*/*/*", "/trajectories/{log_id}/{g}/{t}", "/training-jobs/*", "/training-jobs/{job_id}")
 	for path, methods := range trajectoryapi.New(trajectoryapi.Config{}, s.http, nil, nil).Routes() {
 		slices.Sort(methods)
 		all[names.Replace(path)] = transport.Route{Methods: strings.Join(methods, " ")}

@@ -58,12 +58,13 @@ func (s *Server) describe() string {
 	return b.String()
 }
 
-// examplePath returns a path of a template: "/v1/models/x" of "/v1/models/{id}".
+// examplePath returns a path of a template, "/v1/models/…" of "/v1/models/{id}". What is filled
+// in is a UUID, which may be an id of anything.
 func examplePath(template string) string {
 	parts := strings.Split(template, "/")
 	for i, part := range parts {
 		if strings.HasPrefix(part, "{") {
-			parts[i] = "x"
+			parts[i] = "00000000-0000-7000-8000-000000000000"
 		}
 	}
 	return strings.Join(parts, "/")

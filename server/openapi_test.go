@@ -199,6 +199,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 	const span = `{"project_id":"acme/support","start":"2026-01-01"`
 	const model = trajectoryapi.Prefix + "/{model_id}"
 	seen := map[string]bool{}
+	const unknown = "0199f2c4-0000-7000-8000-00000000dead"
 	for _, c := range []struct {
 		method, path, template, body string
 		status                       int
@@ -228,15 +229,20 @@ func TestOpenAPIAnswers(t *testing.T) {
 		{"POST", "/feedback/export", "", `{"project_id":"acme/support"}`, 200, pass}, {"POST", "/feedback/export", "", `{"project_id":"acme/support"}`, 200, append(pass, "Accept: text/csv")},
 		{"POST", "/feedback/purge", "", `{"project_id":"acme/support","query":{"$expr":{"$eq":[{"$getField":"id"},{"$literal":"x"}]}}}`, 200, pass}, {"POST", "/feedback/purge", "", `{"project_id":"acme/support"}`, 422, pass},
 		{"POST", "/feedback/erase", "", `{"project_id":"acme/support","dry_run":true,"creator":"c"}`, 200, pass}, {"POST", "/feedback/stats", "", span + `,"metrics":[{"json_path":"n","aggregations":["avg"],"percentiles":[50]}]}`, 200, pass},
-		{"POST", "/feedback/payload_schema", "", span + `}`, 200, pass}, {"GET", "/feedback/" + row + "?project_id=acme/support", "/feedback/{id}", "", 200, pass}, {"GET", "/feedback/x?project_id=acme/support", "/feedback/{id}", "", 404, pass}, {"GET", "/feedback/x", "/feedback/{id}", "", 422, pass},
+		{"POST", "/feedback/payload_schema", "", span + `}`, 200, pass}, {"GET", "/feedback/" + row + "?project_id=acme/support", "/feedback/{id}", "", 200, pass}, {"GET", "/feedback/" + unknown + "?project_id=acme/support", "/feedback/{id}", "", 404, pass}, {"GET", "/feedback/" + unknown, "/feedback/{id}", "", 422, pass},
+		{"POST", "/feedback/aggregate", "", `{"project_id":"acme/support","after_ms":0,"before_ms":4000000000000,"group_by":["scorer_id"]}`, 200, pass}, {"POST", "/feedback/aggregate", "", `{}`, 422, pass},
 
 		{"GET", trajectoryapi.Prefix, "", "", 200, nil}, {"GET", trajectoryapi.Prefix + "?x=1", trajectoryapi.Prefix, "", 422, nil}, {"GET", trajectoryapi.Prefix, "", "", 401, []string{""}},
+		{"POST", trajectoryapi.Prefix, "", `{"entity":"acme","project":"p","name":"n","base_model":"b"}`, 200, nil}, {"POST", trajectoryapi.Prefix, "", `{"entity":"acme","project":"p","name":"n","base_model":"b"}`, 409, nil}, {"POST", trajectoryapi.Prefix, "", `{}`, 422, nil},
+		{"GET", trajectoryapi.Prefix + "?entity=acme", trajectoryapi.Prefix, "", 200, nil},
 		{"POST", servertest.AgentPath + "/log", model + "/log", servertest.ExampleLog(t), 200, nil}, {"POST", servertest.AgentPath + "/log", model + "/log", "{}", 422, nil}, {"POST", servertest.AgentPath + "/log", model + "/log", "{}", 415, []string{key, "Content-Type: text/plain"}},
 		{"GET", servertest.AgentPath + "/logs", model + "/logs", "", 200, nil}, {"GET", "/v1/preview/models/none/logs", model + "/logs", "", 404, nil}, {"DELETE", servertest.AgentPath + "/logs/" + gone, model + "/logs/{log_id}", "", 200, nil},
 		{"GET", servertest.AgentPath + "/trajectories?include=raw,messages,logprobs", model + "/trajectories", "", 200, nil}, {"DELETE", servertest.AgentPath + "/trajectories?dry_run=1", model + "/trajectories", "", 200, nil},
 		{"GET", servertest.AgentPath + "/trajectories/" + log + "/0/0", model + "/trajectories/{log_id}/{g}/{t}", "", 200, nil}, {"GET", servertest.AgentPath + "/metrics?group_by=policy_version", model + "/metrics", "", 200, nil}, {"GET", servertest.AgentPath + "/metrics", model + "/metrics", "", 200, nil},
 		{"GET", servertest.AgentPath + "/export", model + "/export", "", 200, nil}, {"GET", servertest.AgentPath + "/export?format=parquet", model + "/export", "", 200, nil}, {"GET", servertest.AgentPath + "/export?format=art", model + "/export", "", 200, nil},
 		{"POST", "/v1/preview/models/tiny/rewards", model + "/rewards", `{"rewards":[{"id":"` + recorded + `","reward":1}]}`, 200, nil}, {"POST", servertest.AgentPath + "/rewards", model + "/rewards", `{"rewards":[{"id":"` + log + `/0/0","reward":1}]}`, 409, nil},
+		{"GET", servertest.AgentPath, model, "", 200, nil}, {"GET", servertest.AgentPath + "/checkpoints", model + "/checkpoints", "", 200, nil}, {"DELETE", servertest.AgentPath + "/checkpoints", model + "/checkpoints", `{"steps":[1,2]}`, 200, nil},
+		{"POST", "/v1/preview/training-jobs", "", `{}`, 501, nil}, {"POST", "/v1/preview/sft-training-jobs", "", `{}`, 501, nil}, {"GET", "/v1/preview/training-jobs/x/events", "/v1/preview/training-jobs/{job_id}/events", "", 501, nil},
 		{"DELETE", "/v1/preview/models/gone", model, "", 200, nil},
 	} {
 		c.template = cmp.Or(c.template, c.path)

@@ -11,6 +11,7 @@ import (
 	"weir/calls"
 	"weir/feedback"
 	"weir/metrics"
+	"weir/objects"
 	"weir/queues"
 	"weir/server/failure"
 	"weir/server/feedbackapi"
@@ -36,6 +37,9 @@ type Server struct {
 	recorder     *recording.Recorder     // nil: nothing is recorded
 	linker       *recording.Linker       // nil: feedback sets no rewards
 
+	unknown      sync.Map // members of feedback that were in the log
+	unknownCount atomic.Int64
+
 	document func() string            // what GET /openapi.json answers
 	progress atomic.Pointer[progress] // why there is no model yet
 }
@@ -59,7 +63,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Trajectories.Archive != nil {
 		to := cfg.recording(s.http.Memory(), s.log, s.http.Now)
 		if cfg.Feedback != nil {
-			s.linker = recording.NewLinker(to, cfg.Feedback)
+			s.linker = recording.NewLinker(to, cfg.Feedback, s.counts)
 		}
 		s.recorder = recording.NewRecorder(to, s.linker, s.counts)
 	}
@@ -77,16 +81,20 @@ func (s *Server) surfaces() {
 	if s.cfg.Feedback != nil {
 		cfg := feedbackapi.Config{
 			Store: s.cfg.Feedback, MaxBody: s.cfg.MaxBody, Draining: s.http.Draining,
-			Written: func(tenant, completion string) { s.linker.Add(tenant, completion) },
+			Written: s.linker.Reward, Unset: s.counts.RewardUnset, Unknown: s.unknownMember,
 		}
 		if c := s.cfg.Weave.Calls; c != nil {
 			cfg.EraseCalls = func(ctx context.Context, e *feedback.Erasure) (int, error) {
 				return c.Erase(ctx, calls.ErasureOf(e.Project, e.DryRun, e.Named))
 			}
 		}
+		if o := s.cfg.Weave.Objects; o != nil {
+			cfg.EraseObjects = func(ctx context.Context, e *feedback.Erasure) (int, error) { return eraseObjects(ctx, o, e) }
+		}
 		if q := s.cfg.Weave.Queues; q != nil {
 			cfg.EraseQueues = func(ctx context.Context, e *feedback.Erasure) (int, error) {
-				return q.Erase(ctx, queues.ErasureOf(e.Project, e.DryRun, e.Named))
+				named := calls.ErasureOf(e.Project, e.DryRun, e.Named)
+				return q.Erase(ctx, &queues.Erasure{Project: e.Project, DryRun: e.DryRun, Users: named.Users, Refs: named.Refs, Before: named.Before})
 			}
 		}
 		s.feedback = feedbackapi.New(cfg)
@@ -102,6 +110,18 @@ func (s *Server) surfaces() {
 			settle = s.linker.Pass
 		}
 		s.trajectories = trajectoryapi.New(s.cfg.Trajectories.Config, s.http, s.counts, settle)
+	}
+}
+
+// unknownMember says once in the log that clients send a member of feedback that this version
+// does not know, so that an operator learns that a newer one may know more.
+func (s *Server) unknownMember(name string) {
+	if s.unknownCount.Load() >= 100 { // somebody invents names
+		return
+	}
+	if _, again := s.unknown.LoadOrStore(name, true); !again {
+		s.unknownCount.Add(1)
+		s.log.Info("feedback has a member that this version of weir does not know; it is kept", "name", name)
 	}
 }
 
@@ -172,4 +192,14 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	s.http.CheckReleased()
 	return err
+}
+
+// eraseObjects erases the objects that an erasure of feedback is about. One that names a call is
+// about none.
+func eraseObjects(ctx context.Context, o *objects.Store, e *feedback.Erasure) (int, error) {
+	named := calls.ErasureOf(e.Project, e.DryRun, e.Named)
+	if len(named.Refs) > 0 {
+		return 0, nil
+	}
+	return o.Erase(ctx, &objects.Erasure{Project: e.Project, DryRun: e.DryRun, Users: named.Users, Before: named.Before})
 }

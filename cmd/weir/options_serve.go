@@ -188,6 +188,7 @@ type recordOptions struct {
 	feedbackRetention   []string
 	trajectoryRetention []string
 	quota               size
+	projectQuota        size
 }
 
 func (o *recordOptions) bind(f *flagSet, getenv func(string) string) {
@@ -196,9 +197,10 @@ func (o *recordOptions) bind(f *flagSet, getenv func(string) string) {
 	dataDirFlag(f, &o.dir, o.defaultDir, "`folder` for what is kept between runs: the counts of GET /usage, feedback and trajectories. Several servers may share the counts, but only one can have the rest. An empty name keeps nothing")
 	f.Var(&o.minFree, "min-free-disk", "free space on the disk of --data-dir below which nothing is written and writes are refused with 503")
 	f.StringArrayVar(&o.record, "record-trajectories", nil, "record the chat completions of a `PROJECT` (team/project, team/* or *) as trajectories, with token ids and log-probabilities; repeat it for several (default: only requests that ask for it with record_split in engine_xargs)")
-	f.StringArrayVar(&o.feedbackRetention, "feedback-retention", nil, "`PROJECT=DAYS`: delete feedback of a project after this many days. PROJECT may be team/* or *. Repeat it for several; the first that matches counts (default: keep feedback for ever)")
+	f.StringArrayVar(&o.feedbackRetention, "feedback-retention", nil, "`PROJECT=DAYS`: delete feedback, calls, objects, tables and files of a project after this many days. PROJECT may be team/* or *. Repeat it for several; the first that matches counts (default: keep them for ever)")
 	f.StringArrayVar(&o.trajectoryRetention, "trajectory-retention", nil, "`MODEL=DAYS` or MODEL:SPLIT=DAYS: delete trajectories of a model after this many days. MODEL may end in *. Repeat it for several; the first that matches counts (default: keep trajectories for ever)")
 	f.Var(&o.quota, "trajectory-quota", "most bytes of trajectories that a tenant may store, counted as they were sent, such as 100GiB; requests beyond it are refused with 413 until some are deleted (default: no limit)")
+	f.Var(&o.projectQuota, "project-quota", "most bytes of calls and of objects, tables and files that a project may have, such as 100GiB; requests beyond it are refused with 403 until some are deleted (default: no limit)")
 }
 
 // dataDirFlag adds --data-dir.

@@ -80,18 +80,18 @@ func openRecords(o *recordOptions, log *slog.Logger) (*records, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	r, err := startRecords(o.dir, uint64(o.minFree), rules, log)
+	r, err := startRecords(o.dir, uint64(o.minFree), int64(o.projectQuota), rules, log)
 	if err == nil || o.dir != o.defaultDir {
 		return r, err
 	}
 	log.Warn("feedback and trajectories are not kept; set --data-dir to a folder that can be written to", "error", err)
-	return startRecords("", 0, retention{}, log)
+	return startRecords("", 0, 0, retention{}, log)
 }
 
 // startRecords begins to open the databases in dir and returns before they are open,
 // so that a server can start while their logs are replayed. An empty dir keeps
 // nothing.
-func startRecords(dir string, minFree uint64, rules retention, log *slog.Logger) (*records, error) {
+func startRecords(dir string, minFree uint64, quota int64, rules retention, log *slog.Logger) (*records, error) {
 	r := &records{dir: dir, stopUpkeep: func() {}}
 	if dir == "" {
 		return r, nil
@@ -107,11 +107,14 @@ func startRecords(dir string, minFree uint64, rules retention, log *slog.Logger)
 		return nil, err
 	}
 	r.book = feedback.New(r.feedback, feedback.DefaultConfig())
-	cfg.Dir = filepath.Join(dir, tracesName)
-	if r.traces, err = store.Start(cfg); err != nil {
+	traces := cfg
+	traces.Dir, traces.ValueThreshold = filepath.Join(dir, tracesName), calls.ValueThreshold
+	if r.traces, err = store.Start(traces); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
-	r.calls, r.objects, r.queues = calls.New(r.traces), objects.New(r.traces), queues.New(r.traces)
+	r.calls = calls.NewConfigured(r.traces, calls.Config{Quota: quota, Others: objects.BytesIn})
+	r.objects = objects.NewConfigured(r.traces, objects.Config{Quota: quota, Others: calls.BytesIn})
+	r.queues = queues.New(r.traces)
 	if err := r.startTrajectories(cfg); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
@@ -195,7 +198,7 @@ func (r *records) repairIndexes(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// repairTraces completes the indexes of calls in a database that was damaged.
+// repairTraces completes the indexes of calls, and what belongs to objects, in a database that was damaged.
 func (r *records) repairTraces(ctx context.Context, log *slog.Logger) {
 	select {
 	case <-ctx.Done():
@@ -205,6 +208,8 @@ func (r *records) repairTraces(ctx context.Context, log *slog.Logger) {
 	if len(r.traces.Damage()) > 0 {
 		n, err := r.calls.Mend(ctx)
 		log.Warn("the indexes of calls were checked after damage", "entries", n, "error", err)
+		n, err = r.objects.Mend(ctx)
+		log.Warn("objects were checked after damage", "changes", n, "error", err)
 		n, err = r.queues.Mend(ctx)
 		log.Warn("annotation queues were checked after damage", "entries", n, "error", err)
 	}

@@ -93,6 +93,7 @@ func (r *records) expire(ctx context.Context, rules retention, log *slog.Logger)
 	return errors.Join(
 		expireProjects(ctx, "feedback", r.book, rules.feedback, log),
 		expireProjects(ctx, "calls", r.calls, rules.feedback, log),
+		expireProjects(ctx, "objects, tables and files", r.objects, rules.feedback, log),
 		r.expireQueues(ctx, rules.feedback, log),
 		r.expireTrajectories(ctx, rules.trajectories, log),
 	)

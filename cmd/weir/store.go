@@ -15,6 +15,7 @@ import (
 
 	"weir/calls"
 	"weir/feedback"
+	"weir/objects"
 	"weir/queues"
 	"weir/store"
 	"weir/trajectory/export"
@@ -93,6 +94,9 @@ func setupStore(f *flagSet, env *environment) action {
 		t := &storeTool{dir: o.dir, config: func(dir string) store.Config {
 			c := store.DefaultConfig(dir)
 			c.Log, c.MaintainEvery = log, 0
+			if filepath.Base(dir) == tracesName {
+				c.ValueThreshold = calls.ValueThreshold
+			}
 			return c
 		}}
 		damaged := 0
@@ -227,7 +231,9 @@ func mend(name string, cfg store.Config) error {
 		_, err = feedback.New(db, feedback.DefaultConfig()).Mend(context.Background())
 	} else {
 		_, err = calls.New(db).Mend(context.Background())
-		_, failed := queues.New(db).Mend(context.Background())
+		_, failed := objects.New(db).Mend(context.Background())
+		_, failed2 := queues.New(db).Mend(context.Background())
+		failed = errors.Join(failed, failed2)
 		err = errors.Join(err, failed)
 	}
 	return errors.Join(err, db.Close())

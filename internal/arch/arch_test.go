@@ -52,7 +52,7 @@ var rules = map[string]rule{
 		mayNot: append([]string{"log"}, http...),
 	},
 	"calls": {
-		may:    []string{"internal/form", "internal/jsontext", "internal/longcopy", "internal/memory", "internal/pace", "store"},
+		may:    []string{"feedback", "internal/form", "internal/jsontext", "internal/longcopy", "internal/memory", "internal/pace", "internal/query", "store"},
 		tests:  []string{"internal/testkit"},
 		mayNot: http,
 	},
@@ -170,7 +170,7 @@ var rules = map[string]rule{
 		mayNot: noIO,
 	},
 	"objects": {
-		may:    []string{"internal/jsontext", "internal/longcopy", "internal/memory", "internal/pace", "store"},
+		may:    []string{"internal/form", "internal/jsontext", "internal/pace", "internal/query", "store"},
 		tests:  []string{"internal/testkit"},
 		mayNot: http,
 	},
@@ -195,7 +195,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/failure": {
-		may:    []string{"api", "calls", "engine", "feedback", "internal/memory", "internal/retry", "metrics", "queues", "store", "trajectory", "trajectory/archive"},
+		may:    []string{"api", "calls", "engine", "feedback", "internal/memory", "internal/retry", "metrics", "objects", "queues", "store", "trajectory", "trajectory/archive"},
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "os", "github.com"},
 	},
@@ -210,8 +210,8 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/recording": {
-		may:    []string{"api", "feedback", "internal/jsontext", "internal/memory", "metrics", "server/failure", "store", "trajectory", "trajectory/archive", "trajectory/export"},
-		tests:  []string{"auth", "internal/testkit", "server/servertest"},
+		may:    []string{"api", "calls", "feedback", "internal/jsontext", "internal/memory", "metrics", "server/failure", "store", "trajectory", "trajectory/archive", "trajectory/export"},
+		tests:  []string{"auth", "backend/sim", "calls", "internal/testkit", "objects", "queues", "server", "server/servertest", "store"},
 		mayNot: http,
 	},
 	"server/sdktest": {

@@ -320,6 +320,29 @@ func (p *Parser) contains(n *Expr, arg jsontext.Value, loc []string, depth int) 
 	}
 }
 
+// anyNumber is what larger numbers of rows are taken for.
+const anyNumber = 1 << 60
+
+// Integer takes a number of rows; ok is false if there is none.
+func (p *Parser) Integer(m *form.Members, name string, loc []string) (n int, ok bool) {
+	v := p.Take(m, name, false, jsontext.Number, "int_type", loc)
+	if v == nil {
+		return 0, false
+	}
+	num, _ := ParseNumber(string(v))
+	switch {
+	case !num.Integer():
+		p.Issue("int_type", loc, name)
+		return 0, false
+	case num.Float < 0:
+		p.Refuse(name + " must not be negative")
+		return 0, false
+	case !num.Exact || num.Small > anyNumber:
+		return anyNumber, true
+	}
+	return int(num.Small), true
+}
+
 // ParseTime reads an ISO 8601 date, with or without a time. A time without a zone is in
 // UTC.
 func ParseTime(s string) (time.Time, bool) {

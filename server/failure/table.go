@@ -13,6 +13,7 @@ import (
 	"weir/internal/memory"
 	"weir/internal/retry"
 	"weir/metrics"
+	"weir/objects"
 	"weir/queues"
 	"weir/store"
 	"weir/trajectory"
@@ -52,10 +53,12 @@ const damagedKind = "damaged"
 
 // damaged names what is damaged, and how to get rid of it.
 func damaged(_ *Settings, err error) string {
-	record, call, queue, batch := new(feedback.Damaged), new(calls.Damaged), new(queues.Damaged), new(archive.Damaged)
+	record, call, object, queue, batch := new(feedback.Damaged), new(calls.Damaged), new(objects.Damaged), new(queues.Damaged), new(archive.Damaged)
 	switch {
 	case errors.As(err, &call):
 		return "Call " + call.ID + " is damaged, and no answer is given without it; POST /calls/delete with its id deletes it"
+	case errors.As(err, &object):
+		return "The " + object.What + " is damaged, and no answer is given without it; sending it again makes it whole, and POST /obj/delete deletes an object"
 	case errors.As(err, &queue):
 		return "Annotation queue " + queue.Queue + " is damaged, and no answer is given without it; weir store repair, which needs the server stopped, removes what is damaged"
 	case errors.As(err, &record):
@@ -284,6 +287,16 @@ var table = []row{
 	{
 		err: archive.ErrConflict, kind: "conflict", status: 409, typ: typeState,
 		text: say("The Idempotency-Key was used for another body"),
+	},
+	{
+		err: archive.ErrExists, kind: "exists", status: 409, typ: typeState,
+		text: say("There is a model of this entity, project and name; return_existing true returns it"),
+	},
+	{
+		err: archive.ErrModels, kind: "models", status: 413, typ: api.TypeTooLarge,
+		text: func(*Settings, error) string {
+			return fmt.Sprintf("Too many models (limit %d)", archive.MaxModels)
+		},
 	},
 	{
 		err: archive.ErrNotRecorded, kind: "fixed", status: 409, typ: typeState,

@@ -27,7 +27,7 @@ func (h *Handlers) one(c *transport.Call) {
 	case record == nil:
 		c.Fail(&feedback.Refusal{Status: 404, Reason: "Feedback not found"})
 	case fromWeave(c):
-		c.Reply(record.AppendJSON(nil, feedback.WeaveNames))
+		c.Reply(record.AppendJSON(nil, weaveDialect(c)))
 	default:
 		c.Reply(record.AppendJSON(nil, feedback.WeirNames))
 	}
@@ -41,7 +41,10 @@ func (h *Handlers) query(c *transport.Call) {
 // export answers POST /feedback/export, with lines of JSON or with CSV.
 func (h *Handlers) export(c *transport.Call) {
 	if strings.Contains(string(c.Request.Header.Peek("Accept")), "text/csv") {
-		h.download(c, feedback.ForExport, "text/csv; charset=utf-8", h.cfg.Store.ExportCSV)
+		raw := string(c.QueryArgs().Peek("raw")) == "true"
+		h.download(c, feedback.ForExport, "text/csv; charset=utf-8", func(ctx context.Context, q *feedback.Query, w io.Writer) error {
+			return h.cfg.Store.ExportCSV(ctx, q, w, raw)
+		})
 		return
 	}
 	h.download(c, feedback.ForExport, "application/x-ndjson", h.cfg.Store.ExportLines)
@@ -53,13 +56,37 @@ func (h *Handlers) stats(c *transport.Call) { h.sumUp(c, false, h.cfg.Store.Stat
 // payloadSchema answers POST /feedback/payload_schema.
 func (h *Handlers) payloadSchema(c *transport.Call) { h.sumUp(c, true, h.cfg.Store.PayloadSchema) }
 
+// aggregate answers POST /feedback/aggregate.
+func (h *Handlers) aggregate(c *transport.Call) {
+	if !h.readBody(c) {
+		return
+	}
+	var answer []byte
+	if err := c.Query(func(ctx context.Context) error {
+		q, err := h.cfg.Store.DecodeAggregate(ctx, c.Body())
+		project := ""
+		if q != nil {
+			project = q.Project
+		}
+		if err = permission(c.Who, auth.Read, project, err); err != nil {
+			return err
+		}
+		answer, err = h.cfg.Store.Aggregate(ctx, q)
+		return err
+	}); err != nil {
+		c.Fail(err)
+		return
+	}
+	c.Reply(answer)
+}
+
 // download reads a query and answers it with what write writes. The body is decoded in
 // the query's turn too: a list of thousands of values takes milliseconds.
 func (h *Handlers) download(c *transport.Call, kind feedback.Kind, contentType string, write func(context.Context, *feedback.Query, io.Writer) error) {
 	if !h.readBody(c) {
 		return
 	}
-	body, who, weave := c.Body(), c.Who, fromWeave(c)
+	body, who, weave, names := c.Body(), c.Who, fromWeave(c), weaveDialect(c)
 	c.Download(contentType, func(ctx context.Context, w io.Writer) error {
 		q, err := h.cfg.Store.DecodeQuery(ctx, body, kind, weave)
 		project := ""
@@ -69,8 +96,20 @@ func (h *Handlers) download(c *transport.Call, kind feedback.Kind, contentType s
 		if err = permission(who, auth.Read, project, err); err != nil {
 			return err
 		}
+		if q.Dialect == feedback.WeaveNames {
+			q.Dialect = names
+		}
 		return write(ctx, q, w)
 	})
+}
+
+// weaveDialect is how records are written to a client of Weave. Those that say what they can
+// take (from 0.53 on) take all columns.
+func weaveDialect(c *transport.Call) feedback.Dialect {
+	if len(c.Request.Header.Peek("X-Weave-Client-Capabilities")) > 0 {
+		return feedback.WeaveNames
+	}
+	return feedback.WeaveBrief
 }
 
 // sumUp answers a request for figures about many records.

@@ -18,11 +18,18 @@ type Config struct {
 	// Draining tells whether the server is stopping. Writes and queries that begin
 	// then are refused.
 	Draining func() bool
-	// Written is told of each chat completion that a stored record is about.
-	Written func(tenant, completion string)
+	// Written is told of each reward of a chat completion that a stored record sets. If it is
+	// known already that this completion cannot have it, why says so.
+	Written func(tenant string, w feedback.Reward) (why string)
+	// Unset is told of each stored record that is about a reward and has none.
+	Unset func()
+	// Unknown is told of each member of a request that only a later version of Weave knows.
+	Unknown func(name string)
 	// EraseCalls erases the calls that an erasure is about, too, and returns how many they
 	// were. nil: there are no calls.
 	EraseCalls func(context.Context, *feedback.Erasure) (int, error)
+	// EraseObjects does so with objects, tables and files. nil: there are none.
+	EraseObjects func(context.Context, *feedback.Erasure) (int, error)
 	// EraseQueues does so with the items of annotation queues. nil: there are none.
 	EraseQueues func(context.Context, *feedback.Erasure) (int, error)
 }
@@ -45,6 +52,7 @@ func New(cfg Config) *Handlers {
 		"export":         {Methods: "POST", Serve: h.export},
 		"stats":          {Methods: "POST", Serve: h.stats},
 		"payload_schema": {Methods: "POST", Serve: h.payloadSchema},
+		"aggregate":      {Methods: "POST", Serve: h.aggregate},
 		"purge":          {Methods: "POST", Serve: h.purge},
 		"erase":          {Methods: "POST", Serve: h.erase},
 	}
@@ -74,7 +82,8 @@ func (h *Handlers) Find(path string) (transport.Route, bool) {
 	if r, ok := h.routes[name]; ok {
 		return r, true
 	}
-	return h.get, !strings.Contains(name, "/")
+	// A record has a UUID, so any other name is that of a function that there is not.
+	return h.get, len(name) == len("00000000-0000-0000-0000-000000000000") && strings.Count(name, "-") == 4 && !strings.Contains(name, "/")
 }
 
 // readBody reads the body of a request, or answers the request and returns false.

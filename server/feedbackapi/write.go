@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 
 	"weir/auth"
 	"weir/feedback"
@@ -103,11 +104,38 @@ func (h *Handlers) write(c *transport.Call, requests []*feedback.Request, write 
 		return
 	}
 	for _, r := range requests {
-		if completion := r.Call(); completion != "" {
-			h.cfg.Written(c.Who.Tenant, completion)
+		for _, name := range r.Unknown {
+			h.cfg.Unknown(name)
 		}
 	}
+	h.rewarded(c, requests)
 	c.Reply(answer)
+}
+
+// rewarded passes the rewards of requests on that were written. If one of them sets no reward
+// although it is about one, the answer says so in a header (docs/interface/feedback.md, F-42).
+func (h *Handlers) rewarded(c *transport.Call, requests []*feedback.Request) {
+	unset, first := 0, ""
+	for _, r := range requests {
+		w, why := r.Reward()
+		switch {
+		case why != "":
+			h.cfg.Unset()
+		case w.Call != "":
+			why = h.cfg.Written(c.Who.Tenant, w)
+		}
+		if why != "" {
+			if unset++; unset == 1 {
+				first = why
+			}
+		}
+	}
+	if unset > 0 {
+		if len(requests) > 1 {
+			first = fmt.Sprintf("%d of %d: %s", unset, len(requests), first)
+		}
+		c.Response.Header.Set("X-Weir-Reward", "not set: "+first)
+	}
 }
 
 // idempotency returns the request's idempotency key, or false if it is not well-formed.

@@ -92,6 +92,7 @@ func (s *Service) prepareChat(ctx context.Context, m *Model, in *input) (*prepar
 	p.reply.answer = a
 	if recording != nil {
 		p.requests[0].Sampling.Logprobs = engine.RawLogprobs
+		recording.Settings = recordedSettings(m, &q.Options, r.Limits.MaxTokens)
 		p.reply.recorded = newTranscript(recording, &p.reply, a)
 	}
 	return p, nil

@@ -14,12 +14,13 @@ func (s *Service) complete(c *transport.Call, st *engine.Stream, r *reply) {
 	choices, err := gather(c.Context(), st, r, &m)
 	if err != nil {
 		st.Cancel()
-		c.Fail(err)
+		f := c.Fail(err)
+		s.recordFailure(c, r.recorded, f.Message)
 		return
 	}
 	// A body that doubled as it grows would hold three times as much.
 	body := r.answer.complete(make([]byte, 0, m.body+m.body/16+512), r, st, choices)
-	s.record(c, r.recorded)
+	s.record(c, r.recorded, st)
 	c.ReplyReserved(body)
 }
 

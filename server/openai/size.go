@@ -135,7 +135,11 @@ func (r *reply) recordedSize(q *engine.Request) int64 {
 	if r.recorded == nil {
 		return 0
 	}
-	return int64(max(1, q.N)) * int64(q.Limits.MaxTokens) * (tokenSize + entrySize)
+	each := int64(tokenSize + entrySize)
+	if r.logprobs {
+		each += int64(r.alternatives()) * alternativeSize
+	}
+	return int64(max(1, q.N)) * int64(q.Limits.MaxTokens) * each
 }
 
 // meter measures an answer that is being gathered, and reserves memory for tokens with long

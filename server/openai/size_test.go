@@ -100,8 +100,14 @@ func TestOrdinaryRequestsFit(t *testing.T) {
 
 // A transcript that waits to be recorded holds no more than it says.
 func TestTranscriptSize(t *testing.T) {
+	for _, top := range []int{0, 20} {
+		testTranscriptSize(t, top)
+	}
+}
+
+func testTranscriptSize(t *testing.T, top int) {
 	const tokens, choices = 500, 8
-	r := &reply{tok: bundled(), n: choices, answer: &chatAnswer{role: "assistant"}}
+	r := &reply{tok: bundled(), n: choices, answer: &chatAnswer{role: "assistant"}, logprobs: top > 0, top: top}
 	before := testkit.Heap()
 	text := strings.Repeat("x", 1<<20) // neither this nor the echo is kept
 	r.form.PromptText = &text
@@ -124,8 +130,11 @@ func TestTranscriptSize(t *testing.T) {
 // The text that a transcript is written as is no longer than the recorder reserves for it, with
 // room for a buffer that grows, even if every character of it is escaped.
 func TestTranscriptText(t *testing.T) {
-	for _, text := range []string{"word", "\x01\x02\x03\x04", strings.Repeat("\x01", 64)} {
+	for i, text := range []string{"word", "\x01\x02\x03\x04", strings.Repeat("\x01", 64), "word", "word"} {
 		r := &reply{tok: bundled(), n: 1, answer: &chatAnswer{role: "assistant"}}
+		if i >= 3 { // with alternatives, by their texts or their ids
+			r.logprobs, r.top, r.form.TokensAsIDs = true, 20, i == 4
+		}
 		kept := newTranscript(nil, r, &chatAnswer{role: "assistant"})
 		for i := range 2000 {
 			ev := sampleEvent(r, i, 0)
@@ -160,6 +169,7 @@ func TestSizeOfParts(t *testing.T) {
 		"token ids":    {func(p *prepared) { p.reply.form.TokenIDs = true }, choices * (tokens + limit) * idText},
 		"scores":       {func(p *prepared) { p.requests[0].Prompt = &engine.PromptScores{Top: 2} }, tokens*(scoreSize+2*scoreAlt) + choices*tokens*3*scoreEncoded},
 		"recorded":     {func(p *prepared) { p.reply.recorded = &transcript{} }, choices * limit * (tokenSize + entrySize)},
+		"alternatives": {func(p *prepared) { p.reply.recorded, p.reply.logprobs, p.reply.top = &transcript{}, true, 20 }, choices * limit * (tokenSize + 2*entrySize + 20*(altSize+alternativeSize))},
 		"stream":       {func(p *prepared) { p.reply.stream, p.reply.interval = true, 1 }, 16<<10 - choices*limit*tokenSize},
 	} {
 		p := base()

@@ -32,7 +32,8 @@ func (s *Service) stream(c *transport.Call, st *engine.Stream, r *reply) {
 	}
 	if err != nil {
 		b.release()
-		c.Fail(err)
+		f := c.Fail(err)
+		s.recordFailure(c, r.recorded, f.Message)
 		return
 	}
 	if !due {
@@ -123,6 +124,9 @@ func (b *sse) Read(p []byte) (n int, err error) {
 // not be written; in this case it cancels the request.
 func (b *sse) Close() error {
 	b.release()
+	if !b.ended { // its client does not read it any more
+		b.s.recordFailure(b.call, b.r.recorded, gone)
+	}
 	b.call.Done()
 	return nil
 }
@@ -225,7 +229,7 @@ func (b *sse) end() {
 	b.call.Settle()
 	b.buf = append(b.buf, api.Done...)
 	b.ended = true
-	b.s.record(b.call, b.r.recorded)
+	b.s.record(b.call, b.r.recorded, b.st)
 }
 
 // fail ends the stream with an error event, because some clients would take a connection
@@ -233,6 +237,7 @@ func (b *sse) end() {
 func (b *sse) fail(err error) {
 	f := b.call.Failed(err)
 	b.call.Settle()
+	b.s.recordFailure(b.call, b.r.recorded, f.Message)
 	b.buf = append(f.AppendEvent(b.buf), api.Done...)
 	b.ended = true
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/calls"
 	"weir/internal/memory"
 	"weir/trajectory/archive"
 )
@@ -12,6 +13,8 @@ import (
 // Config configures what is recorded, and where.
 type Config struct {
 	Archive *archive.Archive
+	// Calls is where completions of projects are written as calls; nil: they are not.
+	Calls *calls.Store
 	// Projects lists the projects whose chat completions are all recorded, as
 	// "team/project", "team/*" or "*". Other completions are recorded if their request
 	// asks for it.

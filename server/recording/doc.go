@@ -1,5 +1,5 @@
-// Package recording keeps chat completions as trajectories, and sets their rewards from
-// feedback.
+// Package recording keeps chat completions as trajectories and as calls, and sets the rewards
+// of trajectories from feedback.
 //
 // A [Recorder] records the completions of some projects, and those whose request asks for
 // it in engine_xargs. A request becomes a group, and each of its choices a trajectory with
@@ -8,6 +8,10 @@
 // recorded, Recorder.Commit takes the complete answer, and a goroutine writes the gathered
 // ones once a second. If the disk is too slow, recordings are dropped, and the log and the
 // metrics count them; answers are never delayed.
+//
+// A completion of a project is written as a call of package calls as well (call.go). The two
+// databases do not wait for each other: what one cannot take is lost or tried again there
+// alone. A request that failed is a call with an exception, and no trajectory.
 //
 // A recording takes over the memory that its request had reserved for it (package memory),
 // and gives it back when it is written. Work on the archive, of the recorder and the linker,

@@ -8,17 +8,19 @@ import (
 
 	"weir/feedback"
 	"weir/internal/memory"
+	"weir/metrics"
 	"weir/trajectory/archive"
 )
 
 // Linker sets rewards from feedback in the archive, once every Config.Every for all that have
 // come.
 type Linker struct {
-	cfg   Config
-	store *feedback.Store
-	wake  chan struct{} // has an element while there is something to do
-	quit  chan struct{}
-	done  chan struct{}
+	cfg    Config
+	store  *feedback.Store
+	counts *metrics.Metrics
+	wake   chan struct{} // has an element while there is something to do
+	quit   chan struct{}
+	done   chan struct{}
 
 	pass   sync.Mutex // held during a pass
 	warned bool       // the log has a warning that rewards cannot be set; guarded by pass
@@ -42,11 +44,25 @@ const (
 )
 
 // NewLinker returns a linker that runs until Close.
-func NewLinker(cfg Config, store *feedback.Store) *Linker {
-	l := &Linker{cfg: cfg, store: store, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+func NewLinker(cfg Config, store *feedback.Store, counts *metrics.Metrics) *Linker {
+	l := &Linker{cfg: cfg, store: store, counts: counts, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
 	l.mu.calls, l.mu.all = make(map[completion]bool), true
 	go l.run()
 	return l
+}
+
+// Reward is called for a new reward from feedback. If the completion is recorded and cannot
+// have it, why says so. A nil linker ignores it.
+func (l *Linker) Reward(tenant string, w feedback.Reward) (why string) {
+	if l == nil {
+		return ""
+	}
+	l.Add(tenant, w.Call)
+	return l.cfg.Archive.Contradicts(tenant, callReward(w))
+}
+
+func callReward(w feedback.Reward) archive.CallReward {
+	return archive.CallReward{Call: w.Call, Project: w.Project, Choice: w.Choice, Reward: w.Value}
 }
 
 // Add is called when there are new rewards for completions of a tenant, or when completions
@@ -206,7 +222,7 @@ func (l *Linker) setList(ctx context.Context, list []feedback.Reward) error {
 		slices.SortStableFunc(rewards, func(a, b feedback.Reward) int { return int(a.CreatedAt - b.CreatedAt) })
 		calls := make([]archive.CallReward, len(rewards))
 		for i, w := range rewards {
-			calls[i] = archive.CallReward{Call: w.Call, Project: w.Project, Choice: w.Choice, Reward: w.Value}
+			calls[i] = callReward(w)
 		}
 		known, err := l.cfg.Archive.RewardCalls(ctx, tenant, calls)
 		if err != nil {
@@ -215,6 +231,9 @@ func (l *Linker) setList(ctx context.Context, list []feedback.Reward) error {
 		for i, w := range rewards {
 			if known[i] || w.CreatedAt < old {
 				settled = append(settled, w)
+			}
+			if !known[i] && w.CreatedAt < old || known[i] && l.cfg.Archive.Contradicts(tenant, calls[i]) != "" {
+				l.counts.RewardUnset()
 			}
 		}
 	}

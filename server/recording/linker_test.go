@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/feedback"
+	"weir/metrics"
 	"weir/server/recording"
 	"weir/server/servertest"
 	"weir/store"
@@ -188,7 +189,7 @@ func TestRewardWaits(t *testing.T) {
 	m.reward(t, "never", map[string]any{"reward": 3})
 	again := recording.NewLinker(recording.Config{
 		Archive: m.archive.Archive, Every: time.Hour, RewardWait: time.Hour, Clock: m.Clock(), Log: slog.New(m.Log),
-	}, feedback.New(m.feedback, feedback.DefaultConfig()))
+	}, feedback.New(m.feedback, feedback.DefaultConfig()), metrics.New())
 	if err := again.Pass(t.Context()); err != nil { // there is nothing to set yet
 		t.Fatal(err)
 	}
@@ -216,4 +217,59 @@ func (m *rewardServer) restarted(t *testing.T) *rewardServer {
 		s.Config.Feedback = feedback.New(m.feedback, feedback.DefaultConfig())
 	})
 	return again
+}
+
+// TestRewardUnset: feedback that sets no reward is kept; its answer says in a header that it
+// set none and why, and it is counted (docs/interface/feedback.md, F-42).
+func TestRewardUnset(t *testing.T) {
+	m := newRewardServer(t, nil)
+	id := m.ask(t, map[string]any{"n": 2, "temperature": 1})
+	m.Recorded(t, "tiny", 2)
+	unset := func() string { return m.Scraped()["weir:rewards_unset_total"] }
+	ref := "weir:///acme/support/call/" + id
+	count := 0
+	for _, c := range []struct {
+		ref, payload, want string
+	}{
+		{ref, `{"reward":1}`, ""}, {ref, `{"reward":0.5,"choice":1}`, ""}, {ref, `{"reward":1,"choice":null}`, ""}, {ref + "0", `{"reward":1,"choice":9}`, ""},
+		{ref, `{}`, "the payload has no reward"}, {ref, `{"reward":"1"}`, "the reward is not a finite number"}, {ref, `{"reward":null}`, "the reward is not a finite number"},
+		{ref, `{"reward":"NaN"}`, "the reward is not a finite number"}, {ref, `{"reward":1e999}`, "the reward is not a finite number"}, {ref, `{"reward":true}`, "the reward is not a finite number"},
+		{ref, `{"reward":1,"choice":1.5}`, "the choice is not an integer of at least 0"}, {ref, `{"reward":1,"choice":-1}`, "the choice is not an integer of at least 0"},
+		{ref, `{"reward":1,"choice":"0"}`, "the choice is not an integer of at least 0"}, {ref, `{"reward":1,"choice":2}`, "the completion has no choice 2; its choices are counted from 0, and it has 2"},
+		{"weir:///acme/support/op/x:v1", `{"reward":1}`, "neither call_ref nor trace_ref refers to a call"},
+		{"weir:///acme/other/call/" + id, `{"reward":1}`, "the completion was made for another project"},
+	} {
+		for _, path := range []string{"replace", "create"} {
+			fields := []any{"trace_ref", c.ref, "feedback_type", "reward", "payload", json.RawMessage(c.payload)}
+			if path == "create" {
+				fields = append(fields, "feedback_id", nil)
+			}
+			status, answer, header := m.Get("POST", "/feedback/"+path, servertest.Item(fields...))
+			want := c.want
+			if want != "" {
+				want = "not set: " + want
+				count++
+			}
+			if status != 200 || header.Get("X-Weir-Reward") != want {
+				t.Errorf("%s: %d %s, %q, want %q", c.payload, status, answer, header.Get("X-Weir-Reward"), want)
+			}
+		}
+	}
+	servertest.WaitFor(t, fmt.Sprintf("%d records that set no reward", count), func() bool { return unset() == fmt.Sprint(count) })
+	m.rewards(t, 1, 1)
+
+	item := func(payload string) string {
+		return servertest.Item("trace_ref", ref, "feedback_type", "reward", "payload", json.RawMessage(payload), "feedback_id", nil)
+	}
+	batch := `{"batch":[` + item(`{"reward":1}`) + "," + item(`{"reward":[]}`) + "," + item(`{}`) + `]}`
+	if status, answer, header := m.Get("POST", "/feedback/batch/create", batch); status != 200 || header.Get("X-Weir-Reward") != "not set: 2 of 3: the reward is not a finite number" {
+		t.Errorf("%d %s %q", status, answer, header.Get("X-Weir-Reward"))
+	}
+	// NaN is no JSON. Other types have payloads of their own.
+	if status, answer, _ := m.Get("POST", "/feedback/create", item(`{}`)[:len(item(`{}`))-1]+`,"x":NaN}`); status != 422 {
+		t.Errorf("%d %s", status, answer)
+	}
+	if _, _, header := m.Get("POST", "/feedback/replace", servertest.Item("trace_ref", ref, "feedback_type", "score", "payload", map[string]any{})); header.Get("X-Weir-Reward") != "" {
+		t.Error(header)
+	}
 }

@@ -24,12 +24,26 @@ type Recorder struct {
 
 	memory *memory.Reservation // of the recordings that wait or are written; nil: they are not counted
 
+	callsFailed bool // the last call could not be written, and the log says so; run uses it
+
 	mu struct {
 		sync.Mutex
 		list   []*Recording
 		bytes  int // of these, and of those that are being written
-		lost   int
+		lost   lost
 		closed bool
+	}
+}
+
+// lost counts what was lost.
+type lost struct{ trajectories, calls int }
+
+func (l *lost) add(r *Recording) {
+	if r.outcome.Finished {
+		l.trajectories++
+	}
+	if r.called {
+		l.calls++
 	}
 }
 
@@ -47,17 +61,19 @@ func NewRecorder(cfg Config, linker *Linker, counts *metrics.Metrics) *Recorder 
 	return r
 }
 
-// Commit hands over a recording whose answer a is complete. tenant is the tenant that sent
-// the request, and held the memory that the request has reserved, of which the recording
-// keeps what it needs. Commit does not wait for the disk; if too many recordings wait, this
-// one is dropped and counted.
-func (rec *Recorder) Commit(r *Recording, tenant string, a Answer, held *memory.Reservation) {
-	r.tenant, r.answer = tenant, a
+// Commit hands over a recording whose answer a has ended. held is the memory that the request
+// has reserved, of which the recording keeps what it needs. Commit does not wait for the disk;
+// if too many recordings wait, this one is dropped and counted.
+func (rec *Recorder) Commit(r *Recording, o Outcome, a Answer, held *memory.Reservation) {
+	if !o.Finished && !r.called {
+		return
+	}
+	r.outcome, r.answer, r.ended = o, a, rec.cfg.Clock()
 	r.bytes = r.size()
 	rec.mu.Lock()
-	lost := rec.mu.closed || rec.mu.bytes+r.bytes > maxRecordings || !rec.keep(int64(r.bytes), held)
-	if lost {
-		rec.mu.lost++
+	full := rec.mu.closed || rec.mu.bytes+r.bytes > maxRecordings || !rec.keep(int64(r.bytes), held)
+	if full {
+		rec.mu.lost.add(r)
 	} else {
 		rec.mu.list = append(rec.mu.list, r)
 		rec.mu.bytes += r.bytes
@@ -98,7 +114,9 @@ func (rec *Recorder) again(list []*Recording) {
 	rec.mu.Lock()
 	closed := rec.mu.closed
 	if closed {
-		rec.mu.lost += len(list)
+		for _, r := range list {
+			rec.mu.lost.add(r)
+		}
 	} else {
 		rec.mu.list = append(rec.mu.list, list...)
 	}
@@ -147,22 +165,57 @@ func (rec *Recorder) run() {
 	}
 }
 
-// flush writes all recordings that wait. Those of the same tenant, model and split become
-// one batch.
+// flush writes all recordings that wait, as trajectories and as calls. What cannot be written
+// now waits for the next flush.
 func (rec *Recorder) flush() {
 	rec.mu.Lock()
-	list, lost := rec.mu.list, rec.mu.lost
-	rec.mu.list, rec.mu.lost = nil, 0
+	list, gone := rec.mu.list, rec.mu.lost
+	rec.mu.list, rec.mu.lost = nil, lost{}
 	rec.mu.Unlock()
-	if lost > 0 {
-		rec.counts.Recorded(0, lost)
-		rec.cfg.Log.Error("chat completions were not recorded: too many wait for the disk", "completions", lost)
+	if gone != (lost{}) {
+		rec.counts.Recorded(0, gone.trajectories)
+		rec.counts.CallsWritten(0, gone.calls)
+		rec.cfg.Log.Error("chat completions were not recorded: too many wait for the disk", "completions", max(gone.trajectories, gone.calls))
 	}
+	var called []*Recording
+	waits := make(map[*Recording]bool) // those that are to be tried again
+	for _, r := range list {
+		if r.called {
+			called = append(called, r)
+			r.called = false
+		}
+	}
+	for _, r := range rec.flushCalls(called) {
+		r.called, waits[r] = true, true
+	}
+	for _, r := range rec.flushTrajectories(list) {
+		waits[r] = true
+	}
+	var again, done []*Recording
+	for _, r := range list {
+		if waits[r] {
+			again = append(again, r)
+		} else {
+			done = append(done, r)
+		}
+	}
+	rec.done(done)
+	if len(again) > 0 {
+		rec.again(again)
+	}
+}
+
+// flushTrajectories writes the trajectories among recordings, and returns those that are to be
+// tried again. Those of the same tenant, model and split become one batch.
+func (rec *Recorder) flushTrajectories(list []*Recording) (again []*Recording) {
 	type key struct{ tenant, model, split string }
 	batches := make(map[key][]*Recording)
 	var order []key
 	for _, r := range list {
-		k := key{r.tenant, r.model, r.split}
+		if !r.outcome.Finished {
+			continue
+		}
+		k := key{r.outcome.Tenant, r.model, r.split}
 		if batches[k] == nil {
 			order = append(order, k)
 		}
@@ -174,14 +227,17 @@ func (rec *Recorder) flush() {
 		case err == nil:
 			rec.counts.Recorded(len(batches[k]), 0)
 		case errors.Is(err, store.ErrOpening), errors.Is(err, store.ErrBusy), errors.Is(err, memory.ErrFull):
-			rec.again(batches[k]) // with the next flush
+			again = append(again, batches[k]...)
 			continue
 		default:
 			rec.counts.Recorded(0, len(batches[k]))
 			rec.cfg.Log.Error("chat completions were not recorded", "completions", len(batches[k]), "error", err)
 		}
-		rec.done(batches[k])
+		for _, r := range batches[k] {
+			r.outcome.Finished = false // its trajectories are not written again
+		}
 	}
+	return again
 }
 
 // write writes one batch.
@@ -226,7 +282,7 @@ func (rec *Recorder) write(tenant, model, split string, list []*Recording) error
 	ids := make([]string, len(list))
 	for g, r := range list {
 		ids[g] = r.answer.ID()
-		calls[g] = archive.Call{ID: ids[g], Project: r.project, Group: g}
+		calls[g] = archive.Call{ID: ids[g], Project: r.project, Group: g, Choices: r.answer.Choices()}
 	}
 	if _, err = u.Commit(archive.Meta{Split: split, Bytes: size, Calls: calls}); err != nil {
 		return err

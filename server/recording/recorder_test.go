@@ -199,3 +199,82 @@ func TestRecordLost(t *testing.T) {
 	servertest.WaitFor(t, "a line in the log", func() bool { return h.Log.Times("chat completions were not recorded") == 1 })
 	h.Log.Reset()
 }
+
+// TestRecordSettings: a recording has what its request asked for, the defaults of the model
+// for what it left open, and the alternatives of tokens that the answer has
+// (docs/interface/trajectories.md, T-44). ART takes no objects and arrays as metadata.
+//
+// Its steps follow each other and are not taken apart yet.
+//
+//gocognit:ignore
+func TestRecordSettings(t *testing.T) {
+	h, _ := servertest.NewRecording(t, nil)
+	all := map[string]any{
+		"n": 2, "temperature": 0.7, "top_p": 0.9, "top_k": 40, "min_p": 0.05, "seed": 7, "frequency_penalty": 0.1, "presence_penalty": -0.2, "repetition_penalty": 1.1,
+		"max_tokens": 9, "min_tokens": 2, "stop": "never said", "stop_token_ids": []int{3, 4}, "include_stop_str_in_output": true, "ignore_eos": true,
+		"repetition_detection": map[string]any{"max_pattern_size": 20, "min_pattern_size": 3, "min_count": 4}, "logprobs": true, "top_logprobs": 4, "return_token_ids": true,
+	}
+	_, answer := h.Chat(all, "Compat-Project: acme/a")
+	var want struct {
+		Fingerprint any `json:"system_fingerprint"`
+		Choices     []map[string]any
+	}
+	if err := json.Unmarshal([]byte(answer), &want); err != nil || len(want.Choices) != 2 {
+		t.Fatal(err, answer)
+	}
+	for i, e := range h.Recorded(t, "tiny", 2) {
+		have := e["metadata"].(map[string]any)
+		for name, value := range map[string]any{
+			"n": 2.0, "choice": float64(i), "temperature": 0.7, "top_p": 0.9, "top_k": 40.0, "min_p": 0.05, "seed": 7.0, "frequency_penalty": 0.1, "presence_penalty": -0.2,
+			"repetition_penalty": 1.1, "max_tokens": 9.0, "min_tokens": 2.0, "stop": `["never said"]`, "stop_token_ids": `[3,4]`, "include_stop_str_in_output": true, "ignore_eos": true,
+			"repetition_detection": `{"max_pattern_size":20,"min_count":4,"min_pattern_size":3}`, "top_logprobs": 4.0, "echo": false, "system_fingerprint": want.Fingerprint,
+		} {
+			if have[name] != value {
+				t.Errorf("%s: %v, want %v", name, have[name], value)
+			}
+		}
+		for name, v := range have {
+			switch v.(type) {
+			case map[string]any, []any:
+				t.Errorf("%s: %v", name, v)
+			}
+		}
+		turns := e["trajectory"].(map[string]any)["messages_and_choices"].([]any)
+		choice := turns[len(turns)-1].(map[string]any)
+		if fmt.Sprint(choice) != fmt.Sprint(want.Choices[i]) {
+			t.Errorf("%v\nwant\n%v", choice, want.Choices[i])
+		}
+		for _, token := range choice["logprobs"].(map[string]any)["content"].([]any) {
+			if top := token.(map[string]any)["top_logprobs"].([]any); len(top) != 4 {
+				t.Errorf("%d alternatives", len(top))
+			}
+		}
+	}
+	if entries, _ := h.List(t, "/v1/preview/models/tiny/trajectories?metadata.temperature=0.7&metadata.choice=1"); len(entries) != 1 {
+		t.Errorf("%v", entries)
+	}
+	// A stream is recorded with the same alternatives.
+	all["stream"], all["request_id"] = true, "again"
+	h.Chat(all, "Compat-Project: acme/a")
+	entries := h.Recorded(t, "tiny", 4)
+	for i := range 2 {
+		turn := func(e map[string]any) string {
+			turns := e["trajectory"].(map[string]any)["messages_and_choices"].([]any)
+			return fmt.Sprint(turns[len(turns)-1])
+		}
+		if turn(entries[i]) != turn(entries[i+2]) {
+			t.Errorf("%s\nstreamed\n%s", turn(entries[i]), turn(entries[i+2]))
+		}
+	}
+	// What a request leaves open is the model's default, and a seed that it does not give is
+	// not there. Without log-probabilities in the answer there are no alternatives.
+	h.Chat(map[string]any{"temperature": servertest.Remove, "max_tokens": 3}, "Compat-Project: acme/a")
+	e := h.Recorded(t, "tiny", 5)[4]
+	have := e["metadata"].(map[string]any)
+	if have["temperature"] == nil || have["top_p"] != 1.0 || have["n"] != 1.0 || have["top_logprobs"] != nil || have["seed"] != nil || have["stop"] != nil {
+		t.Errorf("%v", have)
+	}
+	if text := fmt.Sprint(e["trajectory"]); !strings.Contains(text, "top_logprobs:[]") {
+		t.Error(text)
+	}
+}

@@ -14,13 +14,29 @@ import (
 
 // Recording is a chat completion that is being answered and will be recorded.
 type Recording struct {
-	tenant, model, split, group, project string
-	asked                                bool // engine_xargs asks for the recording
-	version                              trajectory.Int
-	messages, tools                      trajectory.Value
-	begun                                time.Time
-	answer                               Answer // nil until it is complete
-	bytes                                int    // size, when it is complete
+	// Settings are what the request asked for, as members of a JSON object, each with a comma
+	// before it: they become metadata.
+	Settings []byte
+
+	model, split, group, project string
+	asked                        bool   // engine_xargs asks for the recording
+	rest                         []byte // the other members of the request, each with a comma before it, for a call
+	called                       bool   // it becomes a call
+	version                      trajectory.Int
+	messages, tools              trajectory.Value
+	begun                        time.Time
+	answer                       Answer // nil until it is complete
+	bytes                        int    // size, when it is complete
+	outcome                      Outcome
+	ended                        time.Time
+}
+
+// Outcome is how a request ended, and whose it was.
+type Outcome struct {
+	Tenant, User string
+	MayReplace   bool   // the sender may write a call in place of another with the same id
+	Finished     bool   // the answer has all that it should have, so that it becomes trajectories
+	Exception    string // what the client was told in place of an answer; "": there is one
 }
 
 // Answer is a complete answer to a request, as far as its recording needs it.
@@ -32,6 +48,9 @@ type Answer interface {
 	Size() int       // number of bytes that the answer takes in memory
 	// AppendChoice appends choice i as JSON, with token ids and log-probabilities.
 	AppendChoice(d []byte, i int) []byte
+	// AppendAnswer appends the whole answer as JSON, as the client that asked for it got it or
+	// would have got it without a stream, and says how many tokens it has.
+	AppendAnswer(d []byte) (answer []byte, tokens int)
 }
 
 // The members of engine_xargs that ask for a recording.
@@ -71,6 +90,9 @@ func (rec *Recorder) Begin(model string, body []byte, q *api.ChatRequest, projec
 	}
 	// The rest of the request may be much larger, and is not kept.
 	r.messages, r.tools = bytes.Clone(request.Member("messages")), bytes.Clone(request.Member("tools"))
+	if r.called = rec.cfg.Calls != nil && project != ""; r.called {
+		r.rest = restOf(request)
+	}
 	return r, nil
 }
 
@@ -115,7 +137,9 @@ func (r *Recording) options(request trajectory.Value) (bad *api.Error) {
 }
 
 // Kept returns the number of bytes of the request that the recording keeps.
-func (r *Recording) Kept() int { return cap(r.messages) + cap(r.tools) + 512 }
+func (r *Recording) Kept() int {
+	return cap(r.messages) + cap(r.tools) + cap(r.Settings) + cap(r.rest) + 512
+}
 
 // size returns the number of bytes that a recording takes in memory.
 func (r *Recording) size() int { return r.Kept() + r.answer.Size() }
@@ -138,7 +162,8 @@ func (r *Recording) append(d []byte, i int) []byte {
 	}
 	d = append(r.begun.UTC().AppendFormat(append(d, `,"start_time":"`...), export.TimeFormat), '"')
 	d = r.appendMetadata(append(d, `,"metadata":`...))
-	d = append(d, `,"prompt_token_ids":[`...)
+	d = strconv.AppendInt(append(d[:len(d)-1], `,"choice":`...), int64(i), 10)
+	d = append(d, `},"prompt_token_ids":[`...)
 	for i, id := range r.answer.Prompt() {
 		if i > 0 {
 			d = append(d, ',')
@@ -148,7 +173,8 @@ func (r *Recording) append(d []byte, i int) []byte {
 	return append(d, `],"recorded":true}`...)
 }
 
-// appendMetadata appends the metadata of the group, which each trajectory has as well.
+// appendMetadata appends the metadata of the group, which each trajectory has as well, with
+// the number of its choice.
 func (r *Recording) appendMetadata(d []byte) []byte {
 	d = api.AppendString(append(d, `{"request_id":`...), r.answer.ID())
 	d = api.AppendString(append(d, `,"model":`...), r.answer.Model())
@@ -158,5 +184,5 @@ func (r *Recording) appendMetadata(d []byte) []byte {
 	if r.group != "" {
 		d = api.AppendString(append(d, `,"record_group":`...), r.group)
 	}
-	return append(d, '}')
+	return append(append(d, r.Settings...), '}')
 }

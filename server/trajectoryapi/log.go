@@ -84,7 +84,12 @@ func (h *Handlers) upload(c *transport.Call, model, encoding, key string) (archi
 	// of it is staged.
 	var sink trajectory.Sink = discard{}
 	var up *archive.Upload
-	allowed := c.Who.Rights&auth.Write != 0 && c.Who.MayUse(model)
+	allowed := c.Who.Rights&auth.Write != 0
+	if allowed {
+		if allowed, err = h.mayUse(c, model); err != nil {
+			return archive.Receipt{}, err
+		}
+	}
 	if allowed {
 		if up, err = cfg.Archive.Begin(memory.With(c.Context(), reserve), c.Who.Tenant, model); err != nil {
 			return archive.Receipt{}, err

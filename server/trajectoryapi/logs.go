@@ -2,7 +2,6 @@ package trajectoryapi
 
 import (
 	"errors"
-	"slices"
 	"strconv"
 
 	"weir/api"
@@ -11,58 +10,6 @@ import (
 	"weir/trajectory/archive"
 	"weir/trajectory/export"
 )
-
-// listModels answers GET /v1/preview/models.
-func (h *Handlers) listModels(c *transport.Call) {
-	h.read(c, "", false, func(q *selection, v *archive.View) error {
-		var all []*archive.Model
-		if err := v.Models(func(m *archive.Model) bool {
-			if c.Who.MayUse(m.Name) {
-				all = append(all, m)
-			}
-			return true
-		}); err != nil {
-			return err
-		}
-		// The newest are the last by name: models have no order of their own.
-		if q.backwards {
-			slices.Reverse(all)
-		}
-		if q.after != "" {
-			i := slices.IndexFunc(all, func(m *archive.Model) bool { return m.Name == q.after })
-			if i < 0 {
-				return wrong("after", "value_error")
-			}
-			all = all[i+1:]
-		}
-		p := page{more: len(all) > q.limit}
-		for _, m := range all[:min(len(all), q.limit)] {
-			p.entry(m.Name)
-			p.d = appendModel(p.d, m)
-		}
-		c.Reply(p.end())
-		return nil
-	}, pages)
-}
-
-func appendModel(d []byte, m *archive.Model) []byte {
-	d = api.AppendString(append(d, `{"id":`...), m.Name)
-	d = append(d, `,"object":"model","splits":[`...)
-	for i, name := range m.Splits {
-		if i > 0 {
-			d = append(d, ',')
-		}
-		d = api.AppendString(d, name)
-	}
-	d = strconv.AppendInt(append(d, `],"logs":`...), int64(m.Batches), 10)
-	d = appendCounts(d, m.Counts)
-	d = strconv.AppendInt(append(d, `,"bytes":`...), m.Bytes, 10)
-	d = append(m.First.AppendFormat(append(d, `,"first_received_at":"`...), export.TimeFormat), '"')
-	d = append(m.Last.AppendFormat(append(d, `,"last_received_at":"`...), export.TimeFormat), '"')
-	d = export.AppendInt(append(d, `,"min_policy_version":`...), trajectory.Int{N: m.Versions.Min, Given: m.Versions.Given})
-	d = export.AppendInt(append(d, `,"max_policy_version":`...), trajectory.Int{N: m.Versions.Max, Given: m.Versions.Given})
-	return append(d, '}')
-}
 
 // listLogs answers GET …/logs: receipts and the metrics of each batch.
 func (h *Handlers) listLogs(c *transport.Call, model string) {

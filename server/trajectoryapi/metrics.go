@@ -36,6 +36,7 @@ func (h *Handlers) trajectoryMetrics(c *transport.Call, model string) {
 // grouped are the metrics of several sets of trajectories.
 type grouped struct {
 	by    string
+	steps map[int64]bool // with by "step": the steps that count, and no others do
 	all   map[groupKey]*trajectory.Stats
 	rooms map[*trajectory.Stats]*archive.Room
 }
@@ -63,8 +64,55 @@ func (s *grouped) key(b *archive.Batch, r *archive.Row) groupKey {
 		if r != nil {
 			key.version = r.Version()
 		}
+	case byStep:
+		if r != nil {
+			key.version = b.StepOf(r)
+		}
 	}
 	return key
+}
+
+// byStep groups by the training step (docs/interface/trajectories.md, section 9.3).
+const byStep = "step"
+
+// stepMetrics returns the metrics of the trajectories of some steps.
+func stepMetrics(v *archive.View, model string, steps []int64) (*grouped, error) {
+	s := newGrouped(byStep)
+	s.steps = make(map[int64]bool, len(steps))
+	for _, n := range steps {
+		s.steps[n] = true
+	}
+	var bad error
+	err := v.Batches(model, archive.ID{}, false, func(b *archive.Batch) bool {
+		if slices.ContainsFunc(steps, b.MayHaveStep) {
+			bad = s.batch(v, v.Open(b), &archive.Filter{})
+		}
+		return bad == nil
+	})
+	return s, errors.Join(err, bad)
+}
+
+// appendStep appends the metrics of a step, of all splits, as members.
+func (s *grouped) appendStep(d []byte, step int64) []byte {
+	var keys []groupKey
+	for key := range s.all {
+		if key.version == trajectory.Some(step) {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b groupKey) int { return strings.Compare(a.split, b.split) })
+	first := true
+	for _, key := range keys {
+		for _, m := range s.all[key].Summary().Metrics {
+			if !first {
+				d = append(d, ',')
+			}
+			first = false
+			d = append(api.AppendString(d, key.split+"/"+m.Name), ':')
+			d = trajectory.AppendFloat(d, m.Value)
+		}
+	}
+	return d
 }
 
 func (s *grouped) stats(key groupKey) *trajectory.Stats {
@@ -95,6 +143,9 @@ func (s *grouped) batch(v *archive.View, c *archive.Contents, f *archive.Filter)
 		if g == nil {
 			return nil
 		}
+		if touched == nil && s.by == byStep {
+			return nil
+		}
 		if touched == nil {
 			touched = []groupKey{s.key(c.Batch, nil)}
 		}
@@ -119,6 +170,9 @@ func (s *grouped) batch(v *archive.View, c *archive.Contents, f *archive.Filter)
 		},
 		Trajectory: func(r *archive.Row) error {
 			key := s.key(c.Batch, r)
+			if s.by == byStep && !(key.version.Given && s.steps[key.version.N]) {
+				return nil
+			}
 			if !slices.Contains(touched, key) {
 				touched = append(touched, key)
 			}

@@ -24,6 +24,8 @@ type selection struct {
 	groupBy    string
 	confirm    string
 	dry        bool
+
+	entity, project, name string // of models
 }
 
 // Parameters that a query may have besides filters, by the kind of function.
@@ -33,6 +35,7 @@ const (
 	downloads = "format logprobs"
 	groupings = "group_by"
 	deletions = "confirm dry_run"
+	creations = "entity project name"
 )
 
 const maxPage = 1000
@@ -89,6 +92,9 @@ var parameters = map[string]parameter{
 	},
 	"confirm": func(q *selection, v string) string { q.confirm = v; return "" },
 	"dry_run": func(q *selection, v string) (code string) { q.dry, code = boolean(v); return code },
+	"entity":  func(q *selection, v string) string { q.entity = v; return "" },
+	"project": func(q *selection, v string) string { q.project = v; return "" },
+	"name":    func(q *selection, v string) string { q.name = v; return "" },
 }
 
 var filters = map[string]parameter{

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"weir/api"
 	"weir/auth"
 	"weir/internal/memory"
 	"weir/metrics"
@@ -43,7 +44,10 @@ func New(cfg Config, t *transport.Server, counts *metrics.Metrics, settle func(c
 	h := &Handlers{cfg: cfg, transport: t, log: t.Log(), counts: counts, settle: settle, uploads: newPlaces(cfg.MaxUploads, t.Now)}
 	h.memory = t.Memory().Part(max(t.Memory().Limit()/uploadsShare, leastUploads))
 	h.functions = []function{
+		{"", "GET", h.oneModel},
 		{"", "DELETE", h.deleteModel},
+		{"/checkpoints", "GET", h.listCheckpoints},
+		{"/checkpoints", "DELETE", h.deleteCheckpoints},
 		{"/log", "POST", h.logTrajectories},
 		{"/logs", "GET", h.listLogs},
 		{"/logs/*", "DELETE", h.deleteLog},
@@ -60,7 +64,10 @@ func New(cfg Config, t *transport.Server, counts *metrics.Metrics, settle func(c
 // Routes returns the paths of all functions, with * for a segment that may be anything,
 // and the methods of each.
 func (h *Handlers) Routes() map[string][]string {
-	all := map[string][]string{Prefix: {"GET"}}
+	all := map[string][]string{Prefix: {"GET", "POST"}}
+	for _, f := range absent {
+		all[f.path] = []string{f.method}
+	}
 	for _, f := range h.functions {
 		path := Prefix + "/*" + f.path
 		all[path] = append(all[path], f.method)
@@ -76,10 +83,10 @@ func (h *Handlers) Uploads() int { return h.uploads.count() }
 func (h *Handlers) Find(path string) (transport.Route, bool) {
 	rest, ok := strings.CutPrefix(path, Prefix)
 	if !ok {
-		return transport.Route{}, false
+		return findAbsent(path)
 	}
 	if rest == "" {
-		return transport.Route{Name: Prefix, Methods: "GET", Serve: h.listModels}, true
+		return transport.Route{Name: Prefix, Methods: "GET, POST", Serve: h.models}, true
 	}
 	segments := strings.Split(rest, "/") // the first is empty, the second is the model
 	if segments[0] != "" || len(segments) < 2 || segments[1] == "" {
@@ -93,8 +100,7 @@ func (h *Handlers) findFunction(model string, rest []string) (route transport.Ro
 	var same []function // those of this path, which differ in their methods
 	var methods []string
 	for _, f := range h.functions {
-		want := strings.Split(f.path, "/")[1:]
-		if slices.EqualFunc(want, rest, func(w, s string) bool { return w == s || w == "*" && s != "" }) {
+		if fits(strings.Split(f.path, "/")[1:], rest) {
 			same, methods = append(same, f), append(methods, f.method)
 		}
 	}
@@ -122,11 +128,48 @@ func (h *Handlers) serve(c *transport.Call, functions []function, segment string
 	i := slices.IndexFunc(functions, func(f function) bool { return f.method == c.Verb() })
 	// A caller that logs is told of errors in its body first
 	// (docs/interface/trajectories.md, T-6).
-	if functions[i].path != "/log" && !c.Who.MayUse(model) {
-		c.Fail(failure.ErrForbidden)
-		return
+	if functions[i].path != "/log" {
+		may, err := h.mayUse(c, model)
+		if err == nil && !may {
+			err = failure.ErrForbidden
+		}
+		if err != nil {
+			c.Fail(err)
+			return
+		}
 	}
 	functions[i].serve(c, model)
+}
+
+// absent are the functions of ART's client that weir does not have.
+var absent = []struct{ path, method string }{
+	{"/v1/preview/training-jobs", "POST"},
+	{"/v1/preview/training-jobs/*/events", "GET"},
+	{"/v1/preview/sft-training-jobs", "POST"},
+}
+
+// findAbsent returns a route to the answer that a function is not there.
+func findAbsent(path string) (transport.Route, bool) {
+	segments := strings.Split(path, "/")
+	for _, f := range absent {
+		if fits(strings.Split(f.path, "/"), segments) {
+			return transport.Route{
+				Name: strings.Replace(f.path, "*", "{job_id}", 1), Methods: f.method,
+				Serve: func(c *transport.Call) { c.Fail(errTraining) },
+			}, true
+		}
+	}
+	return transport.Route{}, false
+}
+
+var errTraining = &api.Error{
+	Name: "training", Status: 501, Code: 501, Type: "Not Implemented",
+	Message: "This version of weir does not train models; trajectories can be logged and exported.",
+}
+
+// fits reports whether the segments of a path are those of a form, in which * is any one.
+func fits(form, segments []string) bool {
+	return slices.EqualFunc(form, segments, func(w, s string) bool { return w == s || w == "*" && s != "" })
 }
 
 // segment returns the n-th part of the path after the model id, as it was sent.

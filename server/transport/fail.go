@@ -16,10 +16,11 @@ import (
 )
 
 // Fail answers with err, in the form of the interface that the path belongs to, and records
-// it in the log and the metrics.
-func (c *Call) Fail(err error) {
+// it in the log and the metrics. It returns what the client is told.
+func (c *Call) Fail(err error) failure.Failure {
 	f := c.Failed(err)
 	c.server.answer(c.RequestCtx, &f)
+	return f
 }
 
 // Failed records err in the log, for Settle, and, if the engine has not accepted the

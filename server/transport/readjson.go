@@ -1,6 +1,10 @@
 package transport
 
-import "weir/server/failure"
+import (
+	"strings"
+
+	"weir/server/failure"
+)
 
 // ReadJSON reads the body of a request for what clients have stored, which is JSON of at most
 // max bytes. It answers the request and returns false if it may not be read: it is too long,
@@ -13,11 +17,25 @@ import "weir/server/failure"
 func (c *Call) ReadJSON(max int, draining bool) bool {
 	h := &c.Request.Header
 	fromPage := len(h.Peek("Origin"))+len(h.Peek("Sec-Fetch-Site")) > 0
+	return c.readTyped(max, draining, JSONType(string(h.ContentType())) && (!fromPage || len(h.ContentType()) > 0))
+}
+
+// ReadForm is ReadJSON for the body of a form with files. A browser sends such a form for a
+// page of another origin without asking, so requests that a browser sends for a web page are
+// refused.
+func (c *Call) ReadForm(max int, draining bool) bool {
+	h := &c.Request.Header
+	fromPage := len(h.Peek("Origin"))+len(h.Peek("Sec-Fetch-Site")) > 0
+	return c.readTyped(max, draining, !fromPage && strings.HasPrefix(strings.ToLower(string(h.ContentType())), "multipart/form-data"))
+}
+
+// readTyped reads a body whose type of content is right, or not.
+func (c *Call) readTyped(max int, draining, right bool) bool {
 	var err error
 	switch {
-	case h.ContentLength() > max:
+	case c.Request.Header.ContentLength() > max:
 		err = failure.ErrTooLarge
-	case !JSONType(string(h.ContentType())) || fromPage && len(h.ContentType()) == 0:
+	case !right:
 		err = failure.ErrMedia
 	case draining:
 		err = failure.ErrDraining

@@ -44,7 +44,7 @@ type form struct {
 }
 
 // lists are the routes by subject.
-var lists = [][]route{callRoutes, objectRoutes, queueRoutes, spanRoutes, startRoutes}
+var lists = [][]route{callRoutes, callQueryRoutes, objectRoutes, queueRoutes, spanRoutes, startRoutes, absentRoutes}
 
 // New returns handlers.
 func New(cfg Config) *Handlers {
@@ -126,7 +126,7 @@ func param(c *transport.Call, n int) string {
 
 // begins are the beginnings of all paths of the interface.
 var begins = []string{
-	"/agents/", "/aliases", "/annotation_queues", "/call/", "/calls/", "/completions/", "/cost/", "/dataset_sources/", "/evaluations/", "/file/", "/files/",
+	"/actions/", "/agents/", "/aliases", "/annotation_queues", "/call/", "/calls/", "/completions/", "/cost/", "/dataset_sources/", "/evaluations/", "/file/", "/files/",
 	"/graphql", "/image/", "/link_to_registry", "/obj/", "/objs/", "/otel/", "/project/", "/refs/", "/service/", "/table/", "/tags", "/threads/", "/trace/", "/v2/",
 }
 
@@ -144,9 +144,4 @@ func Owns(path string) bool {
 // readBody reads the body of a request, or answers the request and returns false.
 func (h *Handlers) readBody(c *transport.Call) bool {
 	return c.ReadJSON(h.cfg.MaxBody, h.cfg.Draining())
-}
-
-// notHere answers a function of Weave that weir does not have.
-func notHere(why string) func(*Handlers, *transport.Call) {
-	return func(_ *Handlers, c *transport.Call) { c.Fail(&feedback.Refusal{Status: 501, Reason: why}) }
 }

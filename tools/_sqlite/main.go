@@ -71,7 +71,9 @@ func run(args []string) error {
 		if err != nil {
 			return err
 		}
-		traces, err := store.Open(store.DefaultConfig(filepath.Join(dir, "traces")))
+		cfg := store.DefaultConfig(filepath.Join(dir, "traces"))
+		cfg.ValueThreshold = calls.ValueThreshold
+		traces, err := store.Open(cfg)
 		if err != nil {
 			return err
 		}

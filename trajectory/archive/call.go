@@ -16,6 +16,7 @@ type Call struct {
 	ID      string // if two have the same id, which clients may choose, the later one is found
 	Project string // "team/project", or ""
 	Group   int
+	Choices int
 }
 
 // callEntry is the value of an entry in the index of calls.
@@ -24,6 +25,7 @@ type callEntry struct {
 	Log     []byte `json:"log"`
 	Project string `json:"project,omitempty"`
 	Group   int    `json:"group"`
+	Choices int    `json:"choices,omitempty"` // 0: it is not known
 }
 
 // maxCall bounds the ids in the index. A longer one fits neither into a reference nor into a
@@ -39,7 +41,7 @@ func (u *Upload) indexCalls(tx *store.Tx, calls []Call) {
 		if len(c.ID) > maxCall {
 			continue
 		}
-		value, err := jsontext.Encode(callEntry{Model: u.model, Log: u.batch.ID[:], Project: c.Project, Group: c.Group})
+		value, err := jsontext.Encode(callEntry{Model: u.model, Log: u.batch.ID[:], Project: c.Project, Group: c.Group, Choices: c.Choices})
 		if err != nil {
 			panic("archive: " + err.Error()) // every field of it can be encoded
 		}
@@ -69,6 +71,26 @@ type CallReward struct {
 	Project string  // the completion is of this project or of none; else nothing is set
 	Choice  int     // below 0: all choices
 	Reward  float64 // finite
+}
+
+// Contradicts says why a completion that was recorded cannot have a reward; "": it can, or
+// nothing is known of it. It does not wait for the archive to be opened.
+func (a *Archive) Contradicts(tenant string, w CallReward) (why string) {
+	if !a.ready.Load() {
+		return ""
+	}
+	_ = a.View(tenant, func(v *View) error { // whoever sets the reward sees the error
+		e, err := v.call(w.Call)
+		switch {
+		case e == nil:
+		case e.Project != "" && e.Project != w.Project:
+			why = "the completion was made for another project"
+		case e.Choices > 0 && w.Choice >= e.Choices:
+			why = fmt.Sprintf("the completion has no choice %d; its choices are counted from 0, and it has %d", w.Choice, e.Choices)
+		}
+		return err
+	})
+	return why
 }
 
 // RewardCalls sets the rewards of recorded completions. Of two rewards of one choice the

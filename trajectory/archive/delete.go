@@ -49,21 +49,32 @@ func (a *Archive) remove(tx *store.Tx, tenant string, b *Batch) {
 // removeAtOnce is how many batches one update removes.
 const removeAtOnce = 1000
 
-// DeleteModel removes all batches of a model that exist when it begins. If it is
-// interrupted, some of them stay.
+// DeleteModel removes all batches of a model that exist when it begins, and then that it was
+// created. If it is interrupted, some of them stay.
 func (a *Archive) DeleteModel(ctx context.Context, tenant, model string) (trajectory.Counts, error) {
-	var total trajectory.Counts
 	var newest ID
 	err := a.View(tenant, func(v *View) error {
+		if err := v.Known(model); err != nil {
+			return err
+		}
 		return v.Batches(model, ID{}, true, func(b *Batch) bool {
 			newest = b.ID
 			return false
 		})
 	})
-	if err == nil && newest == (ID{}) {
-		err = ErrNotFound
+	if err != nil {
+		return trajectory.Counts{}, err
 	}
-	for err == nil {
+	total, err := a.deleteBatches(ctx, tenant, model, newest)
+	if err == nil {
+		err = a.removeCreated(ctx, tenant, model)
+	}
+	return total, err
+}
+
+// deleteBatches removes the batches of a model up to the newest one; zero: there are none.
+func (a *Archive) deleteBatches(ctx context.Context, tenant, model string, newest ID) (total trajectory.Counts, err error) {
+	for newest != (ID{}) && err == nil {
 		var gone []*Batch
 		err = a.update(ctx, func(tx *store.Tx) error {
 			v := View{r: &tx.Reader, a: a, tenant: tenant}

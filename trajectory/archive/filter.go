@@ -70,6 +70,14 @@ func (f *Filter) mayMatch(b *Batch) bool {
 // (docs/interface/trajectories.md, section 9.3).
 func (b *Batch) StepOf(r *Row) trajectory.Int { return b.Step.Or(r.Version()) }
 
+// MayHaveStep reports whether trajectories of the batch may have a training step.
+func (b *Batch) MayHaveStep(n int64) bool {
+	if b.Step.Given {
+		return b.Step.N == n
+	}
+	return b.Versions.Given && b.Versions.Min <= n && n <= b.Versions.Max
+}
+
 // matches reports whether a trajectory of a batch that may match is selected, apart from
 // f.Text.
 func (f *Filter) matches(b *Batch, r *Row) bool {

@@ -18,6 +18,9 @@ const (
 	tagMarker  = 'U' // upload: its blocks belong to no batch
 	tagReceipt = 'I' // tenant, model, hash of an idempotency key: a receipt
 	tagCall    = 'C' // tenant, id of a chat completion: the group that was recorded of it
+	tagCreated = 'M' // tenant, id: a model that was created
+	tagNamed   = 'N' // tenant, entity, project, name: the id of a model that was created
+	tagGone    = 'K' // tenant, model, step: a checkpoint that was deleted
 )
 
 // ID is the id of a batch: a UUID of version 7. Their order is that of the commits.

@@ -60,6 +60,7 @@ func (a *Archive) view(v *View, f func(*View) error) error {
 // Model sums up what was logged for a model.
 type Model struct {
 	Name        string
+	Created     *Created // nil: it came into being with its first batch
 	Splits      []string // sorted
 	Batches     int
 	First, Last time.Time // received
@@ -88,30 +89,66 @@ func (m *Model) add(b *Batch) {
 	}
 }
 
-// Models calls f for every model of the tenant that has batches, in the order of their
-// names, until f returns false.
+// Models calls f for every model of the tenant that has batches or was created, in the order
+// of their names, until f returns false.
 func (v *View) Models(f func(*Model) bool) error {
+	created, err := v.createdModels()
+	if err != nil {
+		return err
+	}
+	going := true
+	// before passes on the created models whose names come before that of a model, and says
+	// whether this one was created as well. "" comes after all.
+	before := func(name string) (same *Created) {
+		for going && len(created) > 0 && (name == "" || created[0].ID <= name) {
+			c := created[0]
+			created = created[1:]
+			if c.ID == name {
+				return c
+			}
+			going = f(&Model{Name: c.ID, Created: c})
+		}
+		return nil
+	}
 	var m *Model
 	prefix := tenantKey(tagHeader, v.tenant)
-	var bad error
-	err := v.scan(store.Range{Prefix: prefix}, prefix, func(b *Batch) bool {
+	err = v.scan(store.Range{Prefix: prefix}, prefix, func(b *Batch) bool {
 		if m != nil && m.Name != b.Model {
-			if !f(m) {
-				m = nil
-				return false
-			}
+			going = f(m)
 			m = nil
 		}
-		if m == nil {
-			m = &Model{Name: b.Model}
+		if m == nil && going {
+			m = &Model{Name: b.Model, Created: before(b.Model)}
 		}
-		m.add(b)
-		return true
+		if going {
+			m.add(b)
+		}
+		return going
 	})
-	if err == nil && m != nil {
-		f(m)
+	if err != nil || !going {
+		return err
 	}
-	return errors.Join(err, bad)
+	if m != nil {
+		going = f(m)
+	}
+	before("")
+	return nil
+}
+
+// Model sums up one model, or returns ErrNotFound.
+func (v *View) Model(name string) (*Model, error) {
+	m := &Model{Name: name}
+	var err error
+	if m.Created, err = v.Created(name); err != nil {
+		return nil, err
+	}
+	if err := v.Batches(name, ID{}, false, func(b *Batch) bool { m.add(b); return true }); err != nil {
+		return nil, err
+	}
+	if m.Created == nil && m.Batches == 0 {
+		return nil, ErrNotFound
+	}
+	return m, nil
 }
 
 // scan calls f for the batches of a range until f returns false. A batch whose header is
@@ -156,9 +193,12 @@ func (v *View) Batches(model string, after ID, backwards bool, f func(*Batch) bo
 	})
 }
 
-// Known returns ErrNotFound if a model has no batches.
+// Known returns ErrNotFound if a model has no batches and was not created.
 func (v *View) Known(model string) error {
-	found := false
+	found, err := v.r.Has(createdKey(v.tenant, model))
+	if err != nil || found {
+		return err
+	}
 	if err := v.r.Scan(store.Range{Prefix: modelKey(tagHeader, v.tenant, model), Keys: true}, func([]byte, []byte) bool {
 		found = true
 		return false

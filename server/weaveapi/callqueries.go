@@ -1,0 +1,108 @@
+package weaveapi
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+
+	"weir/auth"
+	"weir/calls"
+	"weir/feedback"
+	"weir/internal/jsontext"
+	"weir/server/transport"
+)
+
+var callQueryRoutes = []route{
+	{"POST", "/calls/stream_query", (*Handlers).streamCalls},
+	{"POST", "/calls/query_stats", (*Handlers).countCalls},
+}
+
+// streamCalls answers POST /calls/stream_query with lines of JSON.
+func (h *Handlers) streamCalls(c *transport.Call) {
+	if !h.readBody(c) {
+		return
+	}
+	if accept := string(c.Request.Header.Peek("Accept")); !takesLines(accept) {
+		c.Fail(&feedback.Refusal{Status: 406, Reason: "Calls are answered as lines of JSON, application/jsonl, alone"})
+		return
+	}
+	body, who := c.Body(), c.Who
+	c.Download("application/jsonl", func(ctx context.Context, w io.Writer) error {
+		q, err := decodeCalls(ctx, who, body, false)
+		if err != nil {
+			return err
+		}
+		return h.cfg.Calls.Stream(ctx, q, w, h.feedbackOf(ctx, q.Project))
+	})
+}
+
+// takesLines reports whether a client takes lines of JSON.
+func takesLines(accept string) bool {
+	if accept == "" {
+		return true
+	}
+	for part := range strings.SplitSeq(accept, ",") {
+		kind, _, _ := strings.Cut(part, ";")
+		switch strings.ToLower(strings.TrimSpace(kind)) {
+		case "*/*", "application/*", "application/jsonl", "application/x-ndjson", "application/json":
+			return true
+		}
+	}
+	return false
+}
+
+// decodeCalls reads a query of calls, and checks the right to read them.
+func decodeCalls(ctx context.Context, who *auth.Identity, body []byte, count bool) (*calls.Query, error) {
+	q, err := calls.DecodeQuery(ctx, body, count)
+	if q != nil && q.Project != "" && !who.May(auth.Read, q.Project) {
+		return nil, feedback.Forbidden
+	}
+	return q, err
+}
+
+// feedbackOf returns a function that returns the feedback on a call of a project as a JSON
+// array, in Weave's dialect.
+func (h *Handlers) feedbackOf(ctx context.Context, project string) func(id string) (jsontext.Value, error) {
+	return func(id string) (jsontext.Value, error) {
+		if h.cfg.Feedback == nil {
+			return jsontext.Value("[]"), nil
+		}
+		body := jsontext.AppendString([]byte(`{"project_id":`), project)
+		body = append(body, `,"query":{"$expr":{"$in":[{"$getField":"weave_ref"},[`...)
+		for i, scheme := range []string{"weave", "weir"} {
+			if i > 0 {
+				body = append(body, ',')
+			}
+			body = append(jsontext.AppendString(append(body, `{"$literal":`...), scheme+":///"+project+"/call/"+id), '}')
+		}
+		q, err := h.cfg.Feedback.DecodeQuery(ctx, append(body, `]]}}}`...), feedback.ForQuery, true)
+		if err != nil {
+			return nil, err
+		}
+		var answer bytes.Buffer
+		if err := h.cfg.Feedback.Query(ctx, q, &answer); err != nil {
+			return nil, err
+		}
+		return jsontext.Value(answer.Bytes()).Member("result"), nil
+	}
+}
+
+// countCalls answers POST /calls/query_stats.
+func (h *Handlers) countCalls(c *transport.Call) {
+	if !h.readBody(c) {
+		return
+	}
+	var answer []byte
+	if err := c.Query(func(ctx context.Context) error {
+		q, err := decodeCalls(ctx, c.Who, c.Body(), true)
+		if err == nil {
+			answer, err = h.cfg.Calls.Count(ctx, q)
+		}
+		return err
+	}); err != nil {
+		c.Fail(err)
+		return
+	}
+	c.Reply(answer)
+}
