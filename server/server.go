@@ -12,6 +12,7 @@ import (
 	"weir/feedback"
 	"weir/metrics"
 	"weir/objects"
+	"weir/queues"
 	"weir/server/failure"
 	"weir/server/feedbackapi"
 	"weir/server/openai"
@@ -89,6 +90,12 @@ func (s *Server) surfaces() {
 		}
 		if o := s.cfg.Weave.Objects; o != nil {
 			cfg.EraseObjects = func(ctx context.Context, e *feedback.Erasure) (int, error) { return eraseObjects(ctx, o, e) }
+		}
+		if q := s.cfg.Weave.Queues; q != nil {
+			cfg.EraseQueues = func(ctx context.Context, e *feedback.Erasure) (int, error) {
+				named := calls.ErasureOf(e.Project, e.DryRun, e.Named)
+				return q.Erase(ctx, &queues.Erasure{Project: e.Project, DryRun: e.DryRun, Users: named.Users, Refs: named.Refs, Before: named.Before})
+			}
 		}
 		s.feedback = feedbackapi.New(cfg)
 	}

@@ -210,6 +210,8 @@ func (r *records) repairTraces(ctx context.Context, log *slog.Logger) {
 		log.Warn("the indexes of calls were checked after damage", "entries", n, "error", err)
 		n, err = r.objects.Mend(ctx)
 		log.Warn("objects were checked after damage", "changes", n, "error", err)
+		n, err = r.queues.Mend(ctx)
+		log.Warn("annotation queues were checked after damage", "entries", n, "error", err)
 	}
 }
 

@@ -94,8 +94,20 @@ func (r *records) expire(ctx context.Context, rules retention, log *slog.Logger)
 		expireProjects(ctx, "feedback", r.book, rules.feedback, log),
 		expireProjects(ctx, "calls", r.calls, rules.feedback, log),
 		expireProjects(ctx, "objects, tables and files", r.objects, rules.feedback, log),
+		r.expireQueues(ctx, rules.feedback, log),
 		r.expireTrajectories(ctx, rules.trajectories, log),
 	)
+}
+
+// expireQueues deletes the items of annotation queues, and the queues, with the rules of
+// feedback, and finishes deletions that a crash has interrupted.
+func (r *records) expireQueues(ctx context.Context, rules []feedbackRule, log *slog.Logger) error {
+	select {
+	case <-r.traces.Ready():
+	default:
+		return nil // the database has not been needed yet, and is not opened for this
+	}
+	return errors.Join(r.queues.Sweep(ctx), expireProjects(ctx, "items of annotation queues", r.queues, rules, log))
 }
 
 // projectRecords are records that are kept by projects.

@@ -16,6 +16,7 @@ import (
 	"weir/calls"
 	"weir/feedback"
 	"weir/objects"
+	"weir/queues"
 	"weir/store"
 	"weir/trajectory/export"
 )
@@ -231,6 +232,8 @@ func mend(name string, cfg store.Config) error {
 	} else {
 		_, err = calls.New(db).Mend(context.Background())
 		_, failed := objects.New(db).Mend(context.Background())
+		_, failed2 := queues.New(db).Mend(context.Background())
+		failed = errors.Join(failed, failed2)
 		err = errors.Join(err, failed)
 	}
 	return errors.Join(err, db.Close())

@@ -13,6 +13,7 @@ import (
 	"weir/calls"
 	"weir/feedback"
 	"weir/objects"
+	"weir/queues"
 	"weir/store"
 	"weir/trajectory"
 	"weir/trajectory/archive"
@@ -26,6 +27,7 @@ type openStores struct {
 	book    *feedback.Store  // nil: there is no feedback
 	calls   *calls.Store     // nil: there are no calls
 	objects *objects.Store   // nil: there are no objects
+	queues  *queues.Store    // nil: there are no annotation queues
 	archive *archive.Archive // nil: there are no trajectories, or they are not open yet
 	spool   string           // folder for temporary files; "": the system's
 }
@@ -37,7 +39,10 @@ type namedStore struct {
 
 // open returns the databases of a running server.
 func (r *records) open() *openStores {
-	return &openStores{dbs: []namedStore{{feedbackName, r.feedback}, {tracesName, r.traces}, {trajectoriesName, r.trajectories}}, book: r.book, calls: r.calls, objects: r.objects, archive: r.archive, spool: r.spool}
+	return &openStores{
+		dbs:  []namedStore{{feedbackName, r.feedback}, {tracesName, r.traces}, {trajectoriesName, r.trajectories}},
+		book: r.book, calls: r.calls, objects: r.objects, queues: r.queues, archive: r.archive, spool: r.spool,
+	}
 }
 
 // openDirectory opens databases of these names in dir, which no server uses. A
@@ -70,7 +75,7 @@ func (s *openStores) add(name string, cfg store.Config) error {
 		s.book = feedback.New(db, feedback.DefaultConfig())
 		return nil
 	case tracesName:
-		s.calls, s.objects = calls.New(db), objects.New(db)
+		s.calls, s.objects, s.queues = calls.New(db), objects.New(db), queues.New(db)
 		return nil
 	}
 	s.archive, err = archive.New(db, cfg.Log)
@@ -131,7 +136,7 @@ func (s *openStores) check(name string, report func(what string)) error {
 	case feedbackName:
 		return s.book.Check(report)
 	case tracesName:
-		return errors.Join(s.calls.Check(report), s.objects.Check(report))
+		return errors.Join(s.calls.Check(report), s.objects.Check(report), s.queues.Check(report))
 	}
 	return nil
 }

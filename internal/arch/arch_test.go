@@ -175,7 +175,7 @@ var rules = map[string]rule{
 		mayNot: http,
 	},
 	"queues": {
-		may:    []string{"internal/jsontext", "internal/longcopy", "internal/memory", "internal/pace", "store"},
+		may:    []string{"internal/form", "internal/jsontext", "internal/longcopy", "internal/memory", "internal/pace", "store"},
 		tests:  []string{"internal/testkit"},
 		mayNot: http,
 	},
@@ -195,7 +195,7 @@ var rules = map[string]rule{
 		mayNot: []string{"net/http"},
 	},
 	"server/failure": {
-		may:    []string{"api", "calls", "engine", "feedback", "internal/memory", "internal/retry", "metrics", "objects", "store", "trajectory", "trajectory/archive"},
+		may:    []string{"api", "calls", "engine", "feedback", "internal/memory", "internal/retry", "metrics", "objects", "queues", "store", "trajectory", "trajectory/archive"},
 		tests:  []string{"internal/testkit"},
 		mayNot: []string{"net", "os", "github.com"},
 	},

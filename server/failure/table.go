@@ -14,6 +14,7 @@ import (
 	"weir/internal/retry"
 	"weir/metrics"
 	"weir/objects"
+	"weir/queues"
 	"weir/store"
 	"weir/trajectory"
 	"weir/trajectory/archive"
@@ -52,12 +53,14 @@ const damagedKind = "damaged"
 
 // damaged names what is damaged, and how to get rid of it.
 func damaged(_ *Settings, err error) string {
-	record, call, object, batch := new(feedback.Damaged), new(calls.Damaged), new(objects.Damaged), new(archive.Damaged)
+	record, call, object, queue, batch := new(feedback.Damaged), new(calls.Damaged), new(objects.Damaged), new(queues.Damaged), new(archive.Damaged)
 	switch {
 	case errors.As(err, &call):
 		return "Call " + call.ID + " is damaged, and no answer is given without it; POST /calls/delete with its id deletes it"
 	case errors.As(err, &object):
 		return "The " + object.What + " is damaged, and no answer is given without it; sending it again makes it whole, and POST /obj/delete deletes an object"
+	case errors.As(err, &queue):
+		return "Annotation queue " + queue.Queue + " is damaged, and no answer is given without it; weir store repair, which needs the server stopped, removes what is damaged"
 	case errors.As(err, &record):
 		return "Feedback " + record.ID + " is damaged, and no answer is given without it; POST /feedback/purge with its id deletes it"
 	case errors.As(err, &batch):

@@ -30,6 +30,8 @@ type Config struct {
 	EraseCalls func(context.Context, *feedback.Erasure) (int, error)
 	// EraseObjects does so with objects, tables and files. nil: there are none.
 	EraseObjects func(context.Context, *feedback.Erasure) (int, error)
+	// EraseQueues does so with the items of annotation queues. nil: there are none.
+	EraseQueues func(context.Context, *feedback.Erasure) (int, error)
 }
 
 // Handlers answer the functions. They are safe for concurrent use.

@@ -152,10 +152,10 @@ func TestCallsErase(t *testing.T) {
 			t.Errorf("%s: %d %s", members, got, text)
 		}
 	}
-	erase(`"platform_user_id":"u-17","dry_run":true`, 200, `{"count":0,"calls":2,"objects":0,"dry_run":true}`)
-	erase(`"platform_user_id":"u-18","confirm":"acme/support"`, 200, `{"count":0,"calls":0,"objects":0,"dry_run":false}`)
-	erase(`"trace_ref":"weave:///acme/support/call/a","confirm":"acme/support"`, 200, `{"count":0,"calls":1,"objects":0,"dry_run":false}`)
-	erase(`"creator":"u-17","before":"2027-01-01","confirm":"acme/support"`, 200, `{"count":0,"calls":1,"objects":0,"dry_run":false}`)
+	erase(`"platform_user_id":"u-17","dry_run":true`, 200, `{"count":0,"calls":2,"objects":0,"annotation_queues":0,"dry_run":true}`)
+	erase(`"platform_user_id":"u-18","confirm":"acme/support"`, 200, `{"count":0,"calls":0,"objects":0,"annotation_queues":0,"dry_run":false}`)
+	erase(`"trace_ref":"weave:///acme/support/call/a","confirm":"acme/support"`, 200, `{"count":0,"calls":1,"objects":0,"annotation_queues":0,"dry_run":false}`)
+	erase(`"creator":"u-17","before":"2027-01-01","confirm":"acme/support"`, 200, `{"count":0,"calls":1,"objects":0,"annotation_queues":0,"dry_run":false}`)
 	if s.call("a") != nil || s.call("b") != nil {
 		t.Error("an erased call is there")
 	}
