@@ -68,15 +68,7 @@ func DecodeRequest(ctx context.Context, body []byte, f Form, project string) (*R
 	default:
 		d.member("batch", top, func(loc []string) { d.batch(r, loc) })
 	}
-	switch {
-	case d.Meter.Err() != nil:
-		return nil, d.Meter.Err()
-	case len(d.Issues) > 0:
-		return nil, d.Issues
-	case d.refusal != nil:
-		return r, d.refusal
-	}
-	return r, nil
+	return r, d.End()
 }
 
 // decoder reads one body. What it returns means nothing if it has issues.
@@ -84,8 +76,7 @@ type decoder struct {
 	form.Decoder
 	cur     *jsontext.Cursor
 	project string
-	arena   []byte        // values without white space; it is never longer than the body
-	refusal *form.Refusal // the first
+	arena   []byte // values without white space; it is never longer than the body
 }
 
 // name is what the name of a member stands for.
@@ -122,9 +113,9 @@ func (d *decoder) batch(r *Request, loc []string) {
 	}
 	d.cur.Array(func(n int) {
 		if n >= MaxBatch {
-			d.refuse(&form.Refusal{Status: 413, Reason: "A batch may have at most " + strconv.Itoa(MaxBatch) + " calls"})
+			d.Refuse(413, "A batch may have at most "+strconv.Itoa(MaxBatch)+" calls")
 		}
-		if d.Meter.Err() != nil || d.refusal != nil {
+		if d.Meter.Err() != nil || d.Refusal != nil {
 			d.cur.Take() // nothing more is said of it
 			return
 		}
@@ -137,12 +128,6 @@ func (d *decoder) batch(r *Request, loc []string) {
 		}
 		_ = d.Meter.Spend(d.cur.Offset() - from) // its error is asked for by Err
 	})
-}
-
-func (d *decoder) refuse(why *form.Refusal) {
-	if d.refusal == nil {
-		d.refusal = why
-	}
 }
 
 // item reads {"mode": "start", "req": {"start": {...}}}. The mode may follow the request, so
@@ -244,7 +229,7 @@ func (d *decoder) change(k kind, loc []string) *Change {
 	}
 	d.check(c, seen, loc)
 	if len(d.arena)-from+len(extra) > maxRecord {
-		d.refuse(errTooLarge)
+		d.Refuse(errTooLarge.Status, errTooLarge.Reason)
 	}
 	return c
 }

@@ -11,6 +11,7 @@ import (
 	"weir/internal/form"
 	"weir/internal/memory"
 	"weir/internal/pace"
+	"weir/internal/quota"
 	"weir/store"
 )
 
@@ -106,15 +107,15 @@ func (d *deletion) delete(ctx context.Context, ids []string) error {
 	n := 0
 	err := d.store.update(ctx, func(tx *store.Tx) error {
 		n = 0
-		sum := account{tx: tx}
+		sum := quota.Delta{}
 		for _, id := range ids {
-			k, err := d.one(tx, id, &sum)
+			k, err := d.one(tx, id, sum)
 			if err != nil {
 				return err
 			}
 			n += k
 		}
-		return sum.settle(nil)
+		return size.Settle(tx, sum, &d.store.limit)
 	})
 	if err == nil {
 		d.n += n
@@ -122,7 +123,7 @@ func (d *deletion) delete(ctx context.Context, ids []string) error {
 	return err
 }
 
-func (d *deletion) one(tx *store.Tx, id string, sum *account) (n int, err error) {
+func (d *deletion) one(tx *store.Tx, id string, sum quota.Delta) (n int, err error) {
 	key := RowKey(d.project, id)
 	row, err := tx.Get(key)
 	var r Record
@@ -143,7 +144,7 @@ func (d *deletion) one(tx *store.Tx, id string, sum *account) (n int, err error)
 	for _, e := range r.entries(nil) {
 		tx.Delete(e)
 	}
-	sum.add(d.project, -rowBytes(row))
+	sum[d.project] -= rowBytes(row)
 	if !d.remember {
 		tx.Delete(key)
 		return n, nil
@@ -345,20 +346,5 @@ func (s *Store) piece(ctx context.Context, tag byte, project string, from []byte
 
 // Projects calls f with the name of every project that has records.
 func (s *Store) Projects(f func(project string)) error {
-	return s.db.View(func(r *store.Reader) error {
-		from := []byte{TagRow}
-		for from != nil {
-			name := ""
-			err := r.Scan(store.Range{Prefix: []byte{TagRow}, From: from, Keys: true}, func(key, _ []byte) bool {
-				name, _, _ = store.CutString(key[1:])
-				return false
-			})
-			if err != nil || name == "" {
-				return err
-			}
-			f(name)
-			from = store.After(store.AppendString([]byte{TagRow}, name))
-		}
-		return nil
-	})
+	return s.db.View(func(r *store.Reader) error { return r.FirstStrings(TagRow, f) })
 }

@@ -1,7 +1,6 @@
 package calls
 
 import (
-	"cmp"
 	"context"
 	"io"
 	"slices"
@@ -170,7 +169,7 @@ func (q *Query) sortRows(ctx context.Context, w *walk) ([]sortRow, error) {
 		x := sortRow{id: strings.Clone(rec.Text(ID)), keys: make([]query.Value, len(q.sort))}
 		bytes += 64 + len(x.id)
 		for i := range q.sort {
-			x.keys[i] = detached(row{rec}.Value(&q.sort[i].Field, w.meter))
+			x.keys[i] = row{rec}.Value(&q.sort[i].Field, w.meter).Detached()
 			bytes += 160 + len(x.keys[i].Text)
 		}
 		if list = append(list, x); len(list) > maxSorted || bytes > maxSortBytes {
@@ -229,45 +228,15 @@ func (q *Query) sorted(ctx context.Context, r *store.Reader, f func(*Record) err
 	return w.meter.Err()
 }
 
-// compare orders two calls: numbers come first, then text, then other values, and what is not
-// there last; each in the direction that was asked for, and equal ones by id, backwards
-// (docs/interface/weave.md, W-184).
+// compare orders two calls as the order that was asked for does, and equal ones by id,
+// backwards (docs/interface/weave.md, W-184).
 func (q *Query) compare(a, b *sortRow) int {
 	for i := range q.sort {
-		x, y := &a.keys[i], &b.keys[i]
-		c := cmp.Compare(rank(x), rank(y))
-		if c == 0 {
-			c, _ = query.CompareValues(*x, *y)
-		}
-		if c != 0 {
-			if q.sort[i].descending {
-				return -c
-			}
+		if c := query.Order(&a.keys[i], &b.keys[i], q.sort[i].descending); c != 0 {
 			return c
 		}
 	}
 	return -strings.Compare(a.id, b.id)
-}
-
-// rank is the place of a value among those of other kinds.
-func rank(v *query.Value) int {
-	switch v.Kind {
-	case query.Num:
-		return 0
-	case query.Text:
-		return 1
-	case query.Bool:
-		return 2
-	case query.Missing, query.Null:
-		return 4
-	}
-	return 3
-}
-
-// detached is v without a reference to its record, cut to what an order looks at.
-func detached(v query.Value) query.Value {
-	v.Text, v.Raw = strings.Clone(v.Text[:min(len(v.Text), 256)]), nil
-	return v
 }
 
 // traceSize adds up the sizes of the calls of a trace.

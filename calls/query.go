@@ -38,7 +38,6 @@ const (
 	maxSorted = 200_000
 	// maxFilter bounds the values of one list of a filter.
 	maxFilter = 10_000
-	maxSortBy = 8
 	// maxColumns bounds the columns that an answer is asked to have.
 	maxColumns = 200
 	anyNumber  = 1 << 62
@@ -94,21 +93,13 @@ func DecodeQuery(ctx context.Context, body []byte, count bool) (*Query, error) {
 		q.offset, _ = p.Integer(m, "offset", loc)
 		q.Feedback, q.Usernames, q.Size = p.flag(m, "include_feedback", loc), p.flag(m, "include_usernames", loc), p.flag(m, "include_storage_size", loc)
 		p.sort(q, m, loc)
-		q.columns = p.list(m, "columns", maxColumns, loc)
+		q.columns = p.Texts(m, "columns", false, maxColumns, loc)
 	}
-	switch { // other members, such as include_costs, ask for what there is not
-	case p.Meter.Err() != nil:
-		return nil, p.Meter.Err()
-	case len(p.Issues) > 0:
-		return nil, p.Issues
-	}
+	// Other members, such as include_costs, ask for what there is not.
 	if !q.byTime() && q.limit < anyNumber && q.offset+q.limit > maxSorted {
 		p.Refuse("offset and limit are too large for this order")
 	}
-	if p.Refusal != nil {
-		return q, p.Refusal
-	}
-	return q, nil
+	return q, p.End()
 }
 
 // parser reads the names and expressions of one request.
@@ -148,27 +139,6 @@ func (p *parser) flag(m *form.Members, name string, loc []string) bool {
 	return v != nil && v[0] == 't'
 }
 
-// list takes a list of texts; nil if there is none.
-func (p *parser) list(m *form.Members, name string, most int, loc []string) []string {
-	list := p.Take(m, name, false, jsontext.Array, "list_type", loc)
-	if list == nil {
-		return nil
-	}
-	out := []string{}
-	for i, v := range list.PacedElements(p.Meter.Bytes) {
-		switch {
-		case i == most:
-			p.Refuse(name + " has more than " + strconv.Itoa(most) + " elements")
-			return out
-		case v.Kind() != jsontext.String:
-			p.Issue("string_type", loc, name, strconv.Itoa(i))
-		default:
-			out = append(out, v.Text())
-		}
-	}
-	return out
-}
-
 // filter reads a filter. Empty lists ask for nothing.
 func (p *parser) filter(q *Query, m *form.Members, loc []string) {
 	v := p.Take(m, "filter", false, jsontext.Object, "model_attributes_type", loc)
@@ -177,12 +147,12 @@ func (p *parser) filter(q *Query, m *form.Members, loc []string) {
 	}
 	loc = append(slices.Clip(loc), "filter")
 	f := p.Object(v, loc)
-	q.filter.ops = newPatterns(p.list(f, "op_names", maxFilter, loc))
-	q.filter.inputRefs = newPatterns(p.list(f, "input_refs", maxFilter, loc))
-	q.filter.outputRefs = newPatterns(p.list(f, "output_refs", maxFilter, loc))
+	q.filter.ops = newPatterns(p.Texts(f, "op_names", false, maxFilter, loc))
+	q.filter.inputRefs = newPatterns(p.Texts(f, "input_refs", false, maxFilter, loc))
+	q.filter.outputRefs = newPatterns(p.Texts(f, "output_refs", false, maxFilter, loc))
 	q.filter.in = map[Column]map[string]bool{}
 	for _, x := range filterColumns {
-		if list := p.list(f, x.name, maxFilter, loc); len(list) > 0 {
+		if list := p.Texts(f, x.name, false, maxFilter, loc); len(list) > 0 {
 			values := make(map[string]bool, len(list))
 			for _, s := range list {
 				values[s] = true
@@ -190,7 +160,7 @@ func (p *parser) filter(q *Query, m *form.Members, loc []string) {
 			q.filter.in[x.column] = values
 		}
 	}
-	if list := p.list(f, "call_ids", maxFilter, loc); len(list) > 0 {
+	if list := p.Texts(f, "call_ids", false, maxFilter, loc); len(list) > 0 {
 		slices.Sort(list)
 		q.filter.ids = slices.Compact(list)
 	}
@@ -237,26 +207,8 @@ var filterColumns = []struct {
 
 // sort reads sort_by.
 func (p *parser) sort(q *Query, m *form.Members, loc []string) {
-	list := p.Take(m, "sort_by", false, jsontext.Array, "list_type", loc)
-	if list == nil {
-		return
-	}
-	for i, v := range list.PacedElements(p.Meter.Bytes) {
-		if i == maxSortBy {
-			p.Refuse("sort_by has more than 8 fields")
-			return
-		}
-		loc := append(slices.Clip(loc), "sort_by", strconv.Itoa(i))
-		o := p.Object(v, loc)
-		name, direction := p.Text(o, "field", true, loc), p.Text(o, "direction", true, loc)
-		if name == nil || direction == nil {
-			continue
-		}
-		if *direction = strings.ToLower(*direction); *direction != "asc" && *direction != "desc" {
-			p.Issue("literal_error", loc, "direction")
-			continue
-		}
-		q.sort = append(q.sort, order{p.field(*name), *direction == "desc"})
+	for _, s := range p.SortBy(m, loc) {
+		q.sort = append(q.sort, order{p.field(s.Field), s.Descending})
 	}
 }
 

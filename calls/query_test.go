@@ -278,6 +278,22 @@ func TestQueriesLikeTheReference(t *testing.T) {
 	}
 }
 
+// TestMixedOrder: numbers come first, then text, then other values, and what is not there last,
+// in both directions (docs/interface/weave.md, W-184).
+func TestMixedOrder(t *testing.T) {
+	s, db := open(t, t.TempDir())
+	defer db.Close()
+	for id, inputs := range map[string]string{"a": `{"v":2}`, "b": `{"v":"x"}`, "c": `{}`, "d": `{"v":10}`, "e": `{"v":true}`, "f": `{"v":"y"}`} {
+		write(t, s, FormComplete, completeCall("p/q", id, `,"inputs":`+inputs))
+	}
+	for direction, want := range map[string]string{"asc": "a d b f e c", "desc": "d a f b e c"} {
+		got, _ := ask(t, s, `{"project_id":"p/q","sort_by":[{"field":"inputs.v","direction":"`+direction+`"}]}`)
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %v, want %s", direction, got, want)
+		}
+	}
+}
+
 // TestAnswerColumns: an answer has the columns that were asked for and those that clients
 // always read, and what was asked for beside them (docs/interface/weave.md, W-183).
 func TestAnswerColumns(t *testing.T) {

@@ -39,7 +39,7 @@ func DecodeUpdate(ctx context.Context, body []byte) (*Single, error) {
 		name := v.Member("display_name")
 		switch {
 		case !name.Given():
-			d.refuse(&form.Refusal{Status: 400, Reason: "One of [display_name] is required for call update"})
+			d.Refuse(400, "One of [display_name] is required for call update")
 		case name.Kind() != jsontext.String:
 			d.Issue("string_type", []string{"body"}, "display_name")
 		default:
@@ -66,7 +66,7 @@ func DecodeDelete(ctx context.Context, body []byte) (*Single, error) {
 		for i, e := range list.PacedElements(d.Meter.Bytes) {
 			switch {
 			case i == maxDelete:
-				d.refuse(&form.Refusal{Status: 413, Reason: "A request may delete at most " + strconv.Itoa(maxDelete) + " calls, and the calls below them"})
+				d.Refuse(413, "A request may delete at most "+strconv.Itoa(maxDelete)+" calls, and the calls below them")
 				return
 			case e.Kind() != jsontext.String:
 				d.Issue("string_type", loc, strconv.Itoa(i))
@@ -91,15 +91,7 @@ func decodeSingle(ctx context.Context, body []byte, f func(d *decoder, v jsontex
 		d.Issue("string_too_long", []string{"body"}, "project_id")
 	}
 	f(&d, v, s)
-	switch {
-	case d.Meter.Err() != nil:
-		return nil, d.Meter.Err()
-	case len(d.Issues) > 0:
-		return nil, d.Issues
-	case d.refusal != nil:
-		return s, d.refusal
-	}
-	return s, nil
+	return s, d.End()
 }
 
 // single is a member that has to be there, and a string with something in it.

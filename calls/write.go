@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/internal/jsontext"
+	"weir/internal/quota"
 	"weir/store"
 )
 
@@ -72,7 +73,7 @@ func (p *prepared) apply(old *Record) (*Record, error) {
 }
 
 // write writes a record in an update.
-func (p *prepared) write(tx *store.Tx, sum *account) error {
+func (p *prepared) write(tx *store.Tx, sum quota.Delta) error {
 	row, err := tx.Get(p.key)
 	if errors.Is(err, store.ErrNotFound) {
 		if p.row == nil {
@@ -82,7 +83,7 @@ func (p *prepared) write(tx *store.Tx, sum *account) error {
 			tx.Set(e, p.key)
 		}
 		tx.Set(p.key, p.row)
-		sum.add(p.project, int64(len(p.row)))
+		sum[p.project] += int64(len(p.row))
 		p.trace = p.fresh.Text(TraceID)
 		return nil
 	}
@@ -104,7 +105,7 @@ func (p *prepared) write(tx *store.Tx, sum *account) error {
 	p.trace = rec.Text(TraceID)
 	next := rec.append(nil)
 	table.Put(tx, p.key, row, next)
-	sum.add(p.project, rowBytes(next)-rowBytes(row))
+	sum[p.project] += rowBytes(next) - rowBytes(row)
 	return nil
 }
 
@@ -147,13 +148,13 @@ func (s *Store) put(ctx context.Context, list []*prepared) error {
 		return nil
 	}
 	return s.update(ctx, func(tx *store.Tx) error {
-		sum := account{tx: tx}
+		sum := quota.Delta{}
 		for _, p := range list {
-			if err := p.write(tx, &sum); err != nil {
+			if err := p.write(tx, sum); err != nil {
 				return err
 			}
 		}
-		return sum.settle(&s.cfg)
+		return size.Settle(tx, sum, &s.limit)
 	})
 }
 

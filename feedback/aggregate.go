@@ -77,19 +77,12 @@ func (s *Store) DecodeAggregate(ctx context.Context, body []byte) (*Aggregate, e
 	q.least, q.most = p.float(m, "rating_min", loc), p.float(m, "rating_max", loc)
 	p.Extras(m, loc)
 	switch {
-	case p.Meter.Err() != nil:
-		return nil, p.Meter.Err()
-	case len(p.Issues) > 0:
-		return nil, p.Issues
 	case q.before < q.after:
 		p.Refuse("before_ms is before after_ms")
 	case q.bucket > 0 && (q.before-q.after)/q.bucket > maxBuckets:
 		p.Refuse("Too many time buckets; at most 10000 are answered")
 	}
-	if p.Refusal != nil {
-		return q, p.Refusal
-	}
-	return q, nil
+	return q, p.End()
 }
 
 // nameList takes a list of names, which have to be among of, if that is not nil.

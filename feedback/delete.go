@@ -195,20 +195,5 @@ func (s *Store) deleteWhere(ctx context.Context, q *Query, dry bool) (n int, err
 
 // Projects calls f with the name of every project that has records.
 func (s *Store) Projects(f func(project string)) error {
-	return s.db.View(func(r *store.Reader) error {
-		from := []byte{tagRow}
-		for from != nil {
-			name := ""
-			err := r.Scan(store.Range{Prefix: []byte{tagRow}, From: from, Keys: true}, func(key, _ []byte) bool {
-				name, _, _ = store.CutString(key[1:])
-				return false
-			})
-			if err != nil || name == "" {
-				return err
-			}
-			f(strings.Clone(name))
-			from = store.After(store.AppendString([]byte{tagRow}, name))
-		}
-		return nil
-	})
+	return s.db.View(func(r *store.Reader) error { return r.FirstStrings(tagRow, f) })
 }

@@ -22,11 +22,8 @@ const (
 	colQueue   = 12
 )
 
-// The bounds of what a query names beside its expression (docs/interface/feedback.md, section 8.3, rule 7).
-const (
-	maxFields = 200
-	maxSortBy = 8
-)
+// maxFields bounds the fields of a query (docs/interface/feedback.md, section 8.3, rule 7).
+const maxFields = 200
 
 // parser reads the names and expressions of one request.
 type parser struct {

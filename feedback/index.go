@@ -131,42 +131,15 @@ func (s *Store) note(tx *store.Tx) error {
 // Mend repairs the indexes after damage to a log of the database, and returns how many
 // entries it wrote or removed.
 func (s *Store) Mend(ctx context.Context) (n int, err error) {
-	type fix struct {
-		entry, key []byte
-		missing    bool
-	}
-	var fixes []fix
-	err = s.db.View(func(r *store.Reader) error {
-		return table.Check(r, func(entry, key []byte, missing bool) { fixes = append(fixes, fix{entry, key, missing}) })
-	})
-	const step = 1000
-	s.repair.fixes.Store(int64(len(fixes)))
-	for len(fixes) > 0 && err == nil {
-		some := fixes[:min(step, len(fixes))]
-		fixes = fixes[len(some):]
-		err = s.change(ctx, func(tx *store.Tx) error {
+	n, err = table.Mend(s.db, func(f func(tx *store.Tx) error) error {
+		return s.change(ctx, func(tx *store.Tx) error {
 			s.counts.invalidateAll()
-			for _, f := range some {
-				// The record may have changed since the check.
-				row, err := tx.Get(f.key)
-				if err != nil && !errors.Is(err, store.ErrNotFound) {
-					return err
-				}
-				belongs := false
-				for _, e := range table.Entries(nil, f.key, row) {
-					belongs = belongs || string(e) == string(f.entry)
-				}
-				if belongs {
-					tx.Set(f.entry, f.key)
-				} else {
-					tx.Delete(f.entry)
-				}
-			}
-			return nil
+			return f(tx)
 		})
-		n += len(some)
+	}, func(n, of int) {
+		s.repair.fixes.Store(int64(of))
 		s.repair.done.Store(int64(n))
-	}
+	})
 	s.repair.mended.Store(err == nil)
 	return n, err
 }
@@ -194,15 +167,7 @@ func (s *Store) Upgrade(ctx context.Context) (n int, err error) {
 
 // Check calls f with each thing that is wrong with the indexes and the records.
 func (s *Store) Check(f func(what string)) error {
-	err := s.db.View(func(r *store.Reader) error {
-		return table.Check(r, func(entry, key []byte, missing bool) {
-			if missing {
-				f(fmt.Sprintf("the entry %q of %q is missing", entry, key))
-			} else {
-				f(fmt.Sprintf("the entry %q of %q is left over", entry, key))
-			}
-		})
-	})
+	err := s.db.View(func(r *store.Reader) error { return table.CheckText(r, f) })
 	// The caller finds damaged values by reading all of them. This finds those that
 	// are intact and not records.
 	return FirstError(err, s.db.View(func(r *store.Reader) error {

@@ -3,7 +3,6 @@ package feedback
 import (
 	"context"
 	"io"
-	"slices"
 	"strconv"
 
 	"weir/internal/form"
@@ -147,27 +146,8 @@ func (p *parser) names(q *Query, m *form.Members, loc []string) {
 
 // order reads sort_by.
 func (p *parser) order(q *Query, m *form.Members, loc []string) {
-	list := p.Take(m, "sort_by", false, jsontext.Array, "list_type", loc)
-	if list == nil {
-		return
-	}
-	for i, v := range list.PacedElements(p.Meter.Bytes) {
-		if i == maxSortBy {
-			p.Refuse("sort_by has more than 8 fields")
-			return
-		}
-		loc := append(slices.Clip(loc), "sort_by", strconv.Itoa(i))
-		o := p.Object(v, loc)
-		name, direction := p.Text(o, "field", true, loc), p.Text(o, "direction", true, loc)
-		p.Extras(o, loc)
-		if name == nil || direction == nil {
-			continue
-		}
-		if *direction != "asc" && *direction != "desc" {
-			p.Issue("literal_error", loc, "direction")
-			continue
-		}
-		q.sort = append(q.sort, order{p.field(*name), *direction == "desc"})
+	for _, s := range p.SortBy(m, loc) {
+		q.sort = append(q.sort, order{p.field(s.Field), s.Descending})
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"container/heap"
 	"context"
 	"slices"
-	"strings"
 	"unsafe"
 
 	"weir/internal/memory"
@@ -74,34 +73,14 @@ func (h *rowHeap) Pop() any {
 	return last
 }
 
-// kindRank orders values of different kinds: numbers, then texts, then other values, and
-// last what is not there (docs/interface/feedback.md, section 8.3, rule 8).
-func kindRank(v *query.Value) int {
-	switch v.Kind {
-	case query.Num:
-		return 0
-	case query.Text:
-		return 1
-	case query.Bool:
-		return 2
-	case query.Missing:
-		return 4
-	}
-	return 3
-}
-
 // before reports whether a comes before b. If the meter has stopped the work it is false.
 func (h *rowHeap) before(a, b *sortRow) bool {
 	if h.meter.Spend(pace.Compare*len(h.sort)) != nil {
 		return false
 	}
 	for i := range h.sort {
-		va, vb := &a.keys[i], &b.keys[i]
-		if ra, rb := kindRank(va), kindRank(vb); ra != rb {
-			return ra < rb
-		}
-		if c, ok := query.CompareValues(*va, *vb); ok && c != 0 {
-			return c < 0 != h.sort[i].descending
+		if c := query.Order(&a.keys[i], &b.keys[i], h.sort[i].descending); c != 0 {
+			return c < 0
 		}
 	}
 	return bytes.Compare(a.at[8:], b.at[8:]) < 0
@@ -127,7 +106,7 @@ func (h *rowHeap) keep(at *position, rec *Record, most int) bool {
 		return false
 	}
 	for i := range next.keys {
-		next.keys[i] = detached(next.keys[i])
+		next.keys[i] = next.keys[i].Detached()
 	}
 	heap.Push(h, next)
 	return h.bytes <= maxSortBytes
@@ -182,10 +161,4 @@ func (q *Query) sorted(ctx context.Context, r *store.Reader, f func(rec *Record,
 		n++
 	}
 	return total, nil
-}
-
-// detached is v without a reference to its record, cut to what an order looks at.
-func detached(v query.Value) query.Value {
-	v.Text, v.Raw = strings.Clone(v.Text[:min(len(v.Text), 256)]), nil
-	return v
 }

@@ -70,9 +70,9 @@ func DecodeFile(contentType string, body []byte) (*File, error) {
 		}
 	}
 	if seen["project_id"] && !validProject(f.Project) {
-		d.refuse(400, "Invalid project_id")
+		d.Refuse(400, "Invalid project_id")
 	}
-	return f, d.end()
+	return f, d.End()
 }
 
 // CreateFile stores a file and returns the answer.
@@ -92,7 +92,7 @@ func DecodeFileContent(ctx context.Context, body []byte) (project, digest string
 		return "", "", err
 	}
 	project, digest = d.project(m, loc), d.text(m, "digest", true, loc)
-	return project, digest, d.end()
+	return project, digest, d.End()
 }
 
 // File returns the content of a file.
@@ -117,7 +117,7 @@ func DecodeFileStats(ctx context.Context, body []byte) (project string, err erro
 	if err != nil {
 		return "", err
 	}
-	return d.project(m, loc), d.end()
+	return d.project(m, loc), d.End()
 }
 
 // FileStats answers a request for the size of all files.

@@ -3,7 +3,6 @@ package objects
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -37,24 +36,8 @@ func (s *Store) Mend(ctx context.Context) (n int, err error) {
 		}
 		n += len(some)
 	}
-	wrong, err := s.wrongCounts()
-	if err != nil {
-		return n, err
-	}
-	for project := range wrong {
-		if err := s.db.Update(ctx, func(tx *store.Tx) error {
-			n, err := countBytes(&tx.Reader, project)
-			if err != nil {
-				return err
-			}
-			tx.Set(keyOf(tagBytes, project), binary.BigEndian.AppendUint64(nil, uint64(n)))
-			return nil
-		}); err != nil {
-			return n, err
-		}
-		n++
-	}
-	return n, nil
+	k, err := size.Mend(ctx, s.db)
+	return n + k, err
 }
 
 // whole reports whether there is a version to a value, or a value to a version that was not
@@ -98,43 +81,6 @@ func (s *Store) lone(f func(key []byte)) error {
 	})
 }
 
-// wrongCounts are the projects whose count is not the bytes of their content, with those
-// bytes.
-func (s *Store) wrongCounts() (map[string]int64, error) {
-	sums, counts := map[string]int64{}, map[string]int64{}
-	passOver := func([]byte, error) {}
-	err := s.db.View(func(r *store.Reader) error {
-		for _, tag := range contents {
-			if err := r.Scan(store.Range{Prefix: []byte{tag}, Damaged: passOver}, func(key, row []byte) bool {
-				if project, _, err := store.CutString(key[1:]); err == nil {
-					sums[project] += rowBytes(key, row)
-				}
-				return true
-			}); err != nil {
-				return err
-			}
-		}
-		return r.Scan(store.Range{Prefix: []byte{tagBytes}, Damaged: passOver}, func(key, v []byte) bool {
-			if project, _, err := store.CutString(key[1:]); err == nil && len(v) == 8 {
-				counts[project] = int64(binary.BigEndian.Uint64(v))
-			}
-			return true
-		})
-	})
-	wrong := map[string]int64{}
-	for project, n := range sums {
-		if counts[project] != n {
-			wrong[project] = n
-		}
-	}
-	for project, n := range counts {
-		if _, ok := sums[project]; !ok && n != 0 {
-			wrong[project] = 0
-		}
-	}
-	return wrong, err
-}
-
 // Check calls f with each thing that is wrong: rows that are none, versions and values that
 // lack each other, and counts. The caller finds damaged values by reading all of them.
 func (s *Store) Check(f func(what string)) error {
@@ -162,7 +108,7 @@ func (s *Store) Check(f func(what string)) error {
 			f(fmt.Sprintf("the version of the value %q is missing", key))
 		}
 	}))
-	wrong, failed := s.wrongCounts()
+	wrong, failed := size.Wrong(s.db)
 	for project, n := range wrong {
 		f(fmt.Sprintf("the objects of %s have %d bytes, and another number is counted", project, n))
 	}

@@ -32,7 +32,7 @@ func DecodeRead(ctx context.Context, body []byte) (*Selection, error) {
 	q := &Selection{Project: d.project(m, loc), ID: d.text(m, "object_id", true, loc)}
 	q.Digests = []string{d.text(m, "digest", true, loc)}
 	q.MetadataOnly = d.flag(m, "metadata_only", loc)
-	return q, d.end()
+	return q, d.End()
 }
 
 // maxDeleted bounds the versions of a deletion.
@@ -46,9 +46,9 @@ func DecodeDelete(ctx context.Context, body []byte) (*Selection, error) {
 	}
 	q := &Selection{Project: d.project(m, loc), ID: d.text(m, "object_id", true, loc), Digests: d.list(m, "digests", false, loc)}
 	if len(q.Digests) > maxDeleted {
-		d.refuse(400, "A request may delete at most 100 versions by their digests")
+		d.Refuse(400, "A request may delete at most 100 versions by their digests")
 	}
-	return q, d.end()
+	return q, d.End()
 }
 
 // Read returns {"obj": …} for a version.
@@ -177,20 +177,13 @@ func DecodeQuery(ctx context.Context, body []byte) (*Query, error) {
 		aliases := d.list(f, "aliases", false, loc)
 		q.latestOnly = q.latestOnly || slices.Equal(aliases, []string{"latest"})
 		if len(d.list(f, "tags", false, loc)) > 0 || len(aliases) > 0 && !q.latestOnly {
-			d.refuse(501, "weir has no tags, and no alias but latest")
+			d.Refuse(501, "weir has no tags, and no alias but latest")
 		}
 	}
-	if list := d.Take(m, "sort_by", false, jsontext.Array, "list_type", loc); list != nil {
-		for i, v := range list.PacedElements(d.Meter.Bytes) {
-			loc := append(slices.Clip(loc), "sort_by", strconv.Itoa(i))
-			o := d.Object(v, loc)
-			name, direction := d.text(o, "field", true, loc), d.text(o, "direction", true, loc)
-			if i == 0 && (name == "object_id" || name == "created_at") {
-				q.byName, q.descending = name == "object_id", direction == "desc"
-			}
-		}
+	if list := d.SortBy(m, loc); len(list) > 0 && (list[0].Field == "object_id" || list[0].Field == "created_at") {
+		q.byName, q.descending = list[0].Field == "object_id", list[0].Descending
 	}
-	return q, d.end()
+	return q, d.End()
 }
 
 // number takes a number that is not negative.
@@ -204,7 +197,7 @@ func (d *decoder) number(m *form.Members, name string, otherwise int, loc []stri
 	case err != nil:
 		d.Issue("int_type", loc, name)
 	case n < 0:
-		d.refuse(400, name+" must not be negative")
+		d.Refuse(400, name+" must not be negative")
 	}
 	return n
 }

@@ -95,21 +95,21 @@ func DecodeRefs(ctx context.Context, body []byte) (*Refs, error) {
 	}
 	q := &Refs{text: d.list(m, "refs", true, loc)}
 	if len(q.text) > maxRefs {
-		d.refuse(400, "Too many refs; at most 1000 are read at once")
+		d.Refuse(400, "Too many refs; at most 1000 are read at once")
 	}
-	if d.refusal == nil {
+	if d.Refusal == nil {
 		for _, s := range q.text {
 			r, ok := parseRef(s)
 			switch {
 			case !ok:
-				d.refuse(400, "Invalid ref: "+clip(s))
+				d.Refuse(400, "Invalid ref: "+clip(s))
 			case r.table:
-				d.refuse(400, "Table refs not supported")
+				d.Refuse(400, "Table refs not supported")
 			}
 			q.list = append(q.list, r)
 		}
 	}
-	return q, d.end()
+	return q, d.End()
 }
 
 // ReadRefs writes {"vals": […]}: what the references lead to, null where it was deleted. may

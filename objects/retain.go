@@ -26,23 +26,13 @@ func (s *Store) Projects(f func(project string)) error {
 	seen := map[string]bool{}
 	return s.db.View(func(r *store.Reader) error {
 		for _, tag := range append([]byte{tagObject}, contents...) {
-			for from := []byte{tag}; from != nil; {
-				name := ""
-				err := r.Scan(store.Range{Prefix: []byte{tag}, From: from, Keys: true}, func(key, _ []byte) bool {
-					name, _, _ = store.CutString(key[1:])
-					return false
-				})
-				if err != nil {
-					return err
-				}
-				if name == "" {
-					break
-				}
+			if err := r.FirstStrings(tag, func(name string) {
 				if !seen[name] {
 					seen[name] = true
 					f(name)
 				}
-				from = store.After(keyOf(tag, name))
+			}); err != nil {
+				return err
 			}
 		}
 		return nil

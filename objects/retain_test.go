@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/form"
+	"weir/internal/quota"
 	"weir/store"
 )
 
@@ -150,7 +151,7 @@ func TestQuota(t *testing.T) {
 	_, db = open(t, dir)
 	defer db.Close()
 	others := int64(520)
-	s = NewConfigured(db, Config{Quota: 3*one + 540, Others: func(*store.Reader, string) (int64, error) { return others, nil }})
+	s = NewLimited(db, quota.Limit{Bytes: 3*one + 540, Others: func(*store.Reader, string) (int64, error) { return others, nil }})
 	value := func(c string) string { return `"` + strings.Repeat(c, 1000) + `"` }
 	publish(t, s, "u", "b", value("x"))
 	publish(t, s, "u", "b", value("x")) // again

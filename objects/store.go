@@ -9,38 +9,30 @@ import (
 	"time"
 
 	"weir/internal/form"
+	"weir/internal/quota"
 	"weir/store"
 )
-
-// Config is the configuration of a store.
-type Config struct {
-	// Quota is how many bytes the objects, tables and files of a project may take; 0: as many
-	// as there is room for.
-	Quota int64
-	// Others is how many bytes something else of a project takes that counts for the same
-	// quota. nil: there is nothing else.
-	Others func(r *store.Reader, project string) (int64, error)
-}
 
 // Store keeps the objects of all projects. Its keys begin with the bytes 'O' to 'T'; the
 // database belongs to packages calls and queues as well. Its methods may be called from any
 // goroutine. Those that write return when the change is on stable storage.
 type Store struct {
-	db  *store.DB
-	cfg Config
-	now func() time.Time
+	db    *store.DB
+	limit quota.Limit
+	now   func() time.Time
 
 	// watches are the deletions of rows that are going on. They belong to the goroutine of
 	// the database's writer.
 	watches map[*watch]bool
 }
 
-// New returns the objects in db, without a quota.
-func New(db *store.DB) *Store { return NewConfigured(db, Config{}) }
+// New returns the objects in db, without a limit.
+func New(db *store.DB) *Store { return NewLimited(db, quota.Limit{}) }
 
-// NewConfigured returns the objects in db.
-func NewConfigured(db *store.DB, cfg Config) *Store {
-	return &Store{db: db, cfg: cfg, now: time.Now, watches: map[*watch]bool{}}
+// NewLimited returns the objects in db. limit is for the objects, tables and files of each
+// project.
+func NewLimited(db *store.DB, limit quota.Limit) *Store {
+	return &Store{db: db, limit: limit, now: time.Now, watches: map[*watch]bool{}}
 }
 
 // Err says why nothing can be stored now; nil if it can.
@@ -129,18 +121,18 @@ type writer struct {
 	s     *Store
 	at    int64
 	user  string
-	delta map[string]int64
+	delta quota.Delta
 	done  map[string]bool // keys that this update has written
 }
 
 // update runs an update. All updates go through it.
 func (s *Store) update(ctx context.Context, user string, f func(w *writer) error) error {
 	return s.db.Update(ctx, func(tx *store.Tx) error {
-		w := &writer{tx: tx, s: s, at: s.now().UnixMicro(), user: user, delta: map[string]int64{}, done: map[string]bool{}}
+		w := &writer{tx: tx, s: s, at: s.now().UnixMicro(), user: user, delta: quota.Delta{}, done: map[string]bool{}}
 		if err := f(w); err != nil {
 			return err
 		}
-		return w.settle()
+		return size.Settle(tx, w.delta, &s.limit)
 	})
 }
 
@@ -180,79 +172,11 @@ func (w *writer) remove(project string, key []byte) error {
 	return nil
 }
 
-// settle writes the counts of bytes. A project that grows beyond its quota is refused.
-func (w *writer) settle() error {
-	for project, d := range w.delta {
-		if d == 0 {
-			continue
-		}
-		n, err := bytesOf(&w.tx.Reader, project)
-		if err != nil {
-			return err
-		}
-		n = max(n+d, 0)
-		if err := w.s.cfg.allows(&w.tx.Reader, project, n, d); err != nil {
-			return err
-		}
-		key := keyOf(tagBytes, project)
-		if n == 0 {
-			w.tx.Delete(key)
-			continue
-		}
-		w.tx.Set(key, binary.BigEndian.AppendUint64(nil, uint64(n)))
-	}
-	return nil
-}
-
-// allows refuses a project that grows beyond its quota. Its objects would take n bytes, which
-// are d more than before.
-func (c *Config) allows(r *store.Reader, project string, n, d int64) error {
-	if c.Quota <= 0 || d <= 0 {
-		return nil
-	}
-	if c.Others != nil {
-		others, err := c.Others(r, project)
-		if err != nil {
-			return err
-		}
-		n += others
-	}
-	if n > c.Quota {
-		return refuse(403, fmt.Sprintf("Project %s would take %d bytes, and its quota is %d; delete some of its calls or objects first", project, n, c.Quota))
-	}
-	return nil
-}
+// size counts the bytes of the content of each project.
+var size = quota.Counter{Tag: tagBytes, Content: contents, Size: rowBytes}
 
 // BytesIn is how many bytes the objects, tables and files of a project take in a snapshot.
-func BytesIn(r *store.Reader, project string) (int64, error) { return bytesOf(r, project) }
-
-// bytesOf is how many bytes the objects of a project take. A count that is damaged begins
-// anew with what it finds.
-func bytesOf(r *store.Reader, project string) (n int64, err error) {
-	v, err := r.Get(keyOf(tagBytes, project))
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return 0, nil
-	case err == nil && len(v) == 8:
-		return int64(binary.BigEndian.Uint64(v)), nil
-	case err != nil && !errors.Is(err, store.ErrCorrupt):
-		return 0, err
-	}
-	return countBytes(r, project)
-}
-
-// countBytes adds up the content of a project. What is damaged counts nothing.
-func countBytes(r *store.Reader, project string) (n int64, err error) {
-	for _, tag := range contents {
-		if err := r.Scan(store.Range{Prefix: keyOf(tag, project), Damaged: func([]byte, error) {}}, func(key, row []byte) bool {
-			n += rowBytes(key, row)
-			return true
-		}); err != nil {
-			return 0, err
-		}
-	}
-	return n, nil
-}
+func BytesIn(r *store.Reader, project string) (int64, error) { return size.Of(r, project) }
 
 // rowBytes is what a row counts for the quota.
 func rowBytes(key, row []byte) int64 {
@@ -266,7 +190,7 @@ func rowBytes(key, row []byte) int64 {
 // Bytes is how many bytes the objects of a project take.
 func (s *Store) Bytes(project string) (n int64, err error) {
 	err = s.db.View(func(r *store.Reader) error {
-		n, err = bytesOf(r, project)
+		n, err = size.Of(r, project)
 		return err
 	})
 	return n, err

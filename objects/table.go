@@ -45,7 +45,7 @@ func DecodeTable(ctx context.Context, body []byte) (*Table, error) {
 	if list := d.Take(m, "rows", true, jsontext.Array, "list_type", loc); list != nil {
 		for i, v := range list.PacedElements(d.Meter.Bytes) {
 			if i == maxRows {
-				d.refuse(413, "A table may have at most 1000000 rows")
+				d.Refuse(413, "A table may have at most 1000000 rows")
 				break
 			}
 			if v.Kind() != jsontext.Object {
@@ -55,7 +55,7 @@ func DecodeTable(ctx context.Context, body []byte) (*Table, error) {
 			t.rows = append(t.rows, jsontext.AppendCompact(nil, v))
 		}
 	}
-	return t, d.end()
+	return t, d.End()
 }
 
 // DecodeTableFromDigests reads the body of a creation from rows that are there.
@@ -69,14 +69,14 @@ func DecodeTableFromDigests(ctx context.Context, body []byte) (*Table, error) {
 	for i, v := range list.PacedElements(d.Meter.Bytes) {
 		switch {
 		case i == maxRows:
-			d.refuse(413, "A table may have at most 1000000 rows")
+			d.Refuse(413, "A table may have at most 1000000 rows")
 		case v.Kind() != jsontext.String:
 			d.Issue("string_type", loc, "row_digests", strconv.Itoa(i))
 		case i < maxRows:
 			t.digests = append(t.digests, v.Text())
 		}
 	}
-	return t, d.end()
+	return t, d.End()
 }
 
 // DecodeTableUpdate reads the body of an update.
@@ -89,12 +89,12 @@ func DecodeTableUpdate(ctx context.Context, body []byte) (*Table, error) {
 	list := d.Take(m, "updates", true, jsontext.Array, "list_type", loc)
 	for i, v := range list.PacedElements(d.Meter.Bytes) {
 		if i == maxListed {
-			d.refuse(413, "An update may have at most 10000 steps")
+			d.Refuse(413, "An update may have at most 10000 steps")
 			break
 		}
 		d.change(t, v, append(slices.Clip(loc), "updates", strconv.Itoa(i)))
 	}
-	return t, d.end()
+	return t, d.End()
 }
 
 func (d *decoder) change(t *Table, v jsontext.Value, loc []string) {
@@ -286,26 +286,17 @@ func DecodeTableQuery(ctx context.Context, body []byte) (*TableQuery, error) {
 			}
 		}
 	}
-	list := d.Take(m, "sort_by", false, jsontext.Array, "list_type", loc)
-	for i, v := range list.PacedElements(d.Meter.Bytes) {
-		loc := append(slices.Clip(loc), "sort_by", strconv.Itoa(i))
-		o := d.Object(v, loc)
-		name, direction := d.text(o, "field", true, loc), d.text(o, "direction", true, loc)
-		if i == maxSortBy {
-			d.refuse(400, "sort_by has more than 8 fields")
-			break
+	for _, s := range d.SortBy(m, loc) {
+		path := query.SplitPath(s.Field)
+		if len(s.Field) > query.MaxPathBytes || len(path) > query.MaxPathParts || slices.ContainsFunc(path, func(s string) bool { return strings.TrimSpace(s) == "" }) {
+			d.Refuse(400, "Invalid sort field '"+clip(s.Field)+"': a path has at most 32 parts, none of which is empty")
 		}
-		path := query.SplitPath(name)
-		if len(name) > query.MaxPathBytes || len(path) > query.MaxPathParts || slices.ContainsFunc(path, func(s string) bool { return strings.TrimSpace(s) == "" }) {
-			d.refuse(400, "Invalid sort field '"+clip(name)+"': a path has at most 32 parts, none of which is empty")
-		}
-		q.sort = append(q.sort, rowOrder{path, direction == "desc"})
+		q.sort = append(q.sort, rowOrder{path, s.Descending})
 	}
-	return q, d.end()
+	return q, d.End()
 }
 
 const (
-	maxSortBy = 8
 	// maxSorted bounds the rows that are sorted in memory.
 	maxSorted = 200_000
 )
@@ -413,8 +404,7 @@ func (q *TableQuery) readKeys(r *store.Reader, m *pace.Meter, list []tableRow) e
 			if value != nil {
 				v = query.At(value, o.path, m)
 			}
-			v.Text, v.Raw = strings.Clone(v.Text[:min(len(v.Text), 256)]), nil
-			list[i].keys = append(list[i].keys, v)
+			list[i].keys = append(list[i].keys, v.Detached())
 		}
 		if err := m.Spend(pace.Row + len(value)); err != nil {
 			return err
@@ -464,7 +454,7 @@ func DecodeTableStats(ctx context.Context, body []byte, single bool) (*TableStat
 		q.digests = d.list(m, "digests", false, loc)
 		q.sizes = d.flag(m, "include_storage_size", loc)
 	}
-	return q, d.end()
+	return q, d.End()
 }
 
 // TableSizes answers a request for the sizes of tables.

@@ -143,13 +143,6 @@ const (
 // decoder reads requests.
 type decoder struct {
 	form.Decoder
-	refusal *form.Refusal // the first
-}
-
-func (d *decoder) refuse(status int, reason string) {
-	if d.refusal == nil {
-		d.refusal = refuse(status, reason)
-	}
 }
 
 // begin reads a body, or one member of it that has the request.
@@ -172,25 +165,11 @@ func begin(ctx context.Context, body []byte, member string) (d *decoder, m *form
 	return d, m, loc, nil
 }
 
-// end returns what is wrong with a request. A refusal does not keep the caller from checking
-// the right to the project first.
-func (d *decoder) end() error {
-	switch {
-	case d.Meter.Err() != nil:
-		return d.Meter.Err()
-	case len(d.Issues) > 0:
-		return d.Issues
-	case d.refusal != nil:
-		return d.refusal
-	}
-	return nil
-}
-
 // project takes the name of the project. An empty one is an issue already.
 func (d *decoder) project(m *form.Members, loc []string) string {
 	s := d.text(m, "project_id", true, loc)
 	if s != "" && !validProject(s) {
-		d.refuse(400, "Invalid project_id")
+		d.Refuse(400, "Invalid project_id")
 	}
 	return s
 }
@@ -208,24 +187,13 @@ func (d *decoder) flag(m *form.Members, name string, loc []string) bool {
 	return v != nil && v[0] == 't'
 }
 
-// list takes a list of texts.
-func (d *decoder) list(m *form.Members, name string, required bool, loc []string) (out []string) {
-	list := d.Take(m, name, required, jsontext.Array, "list_type", loc)
-	if list == nil {
+// list takes a list of texts; nil if there is none, or nothing in it.
+func (d *decoder) list(m *form.Members, name string, required bool, loc []string) []string {
+	list := d.Texts(m, name, required, maxListed, loc)
+	if len(list) == 0 {
 		return nil
 	}
-	for i, v := range list.PacedElements(d.Meter.Bytes) {
-		switch {
-		case i == maxListed:
-			d.refuse(400, name+" has more than "+strconv.Itoa(maxListed)+" elements")
-			return out
-		case v.Kind() != jsontext.String:
-			d.Issue("string_type", loc, name, strconv.Itoa(i))
-		default:
-			out = append(out, v.Text())
-		}
-	}
-	return out
+	return list
 }
 
 // DecodeObject reads the body of a creation. The error is form.Invalid, or a *form.Refusal that
@@ -238,7 +206,7 @@ func DecodeObject(ctx context.Context, body []byte) (*Object, error) {
 	o := &Object{Project: d.project(m, loc), ID: d.text(m, "object_id", true, loc), expected: d.text(m, "expected_digest", false, loc)}
 	if !m.Has("val") {
 		d.Issue("missing", loc, "val")
-		return nil, d.end()
+		return nil, d.End()
 	}
 	o.value = jsontext.AppendCompact(nil, m.Values["val"])
 	class := d.text(m, "builtin_object_class", false, loc)
@@ -246,7 +214,7 @@ func DecodeObject(ctx context.Context, body []byte) (*Object, error) {
 		class = d.text(m, "set_base_object_class", false, loc)
 	}
 	if !validName(o.ID) {
-		d.refuse(400, "Invalid object_id: 1 to 128 letters, digits, and characters of -_. are allowed")
+		d.Refuse(400, "Invalid object_id: 1 to 128 letters, digits, and characters of -_. are allowed")
 	}
 	o.base, o.leaf = classes(o.value)
 	switch {
@@ -254,9 +222,9 @@ func DecodeObject(ctx context.Context, body []byte) (*Object, error) {
 	case o.leaf == "" && o.value.Kind() == jsontext.Object:
 		o.value, o.base, o.leaf = withClass(o.value, class), class, class
 	case o.leaf != class:
-		d.refuse(400, "object_class must match val's defined object class: "+o.leaf+" != "+class)
+		d.Refuse(400, "object_class must match val's defined object class: "+o.leaf+" != "+class)
 	}
-	if err := d.end(); err != nil {
+	if err := d.End(); err != nil {
 		if _, refused := err.(*form.Refusal); refused {
 			return o, err
 		}

@@ -2,6 +2,7 @@ package queues
 
 import (
 	"context"
+	"slices"
 	"strconv"
 
 	"weir/internal/form"
@@ -23,7 +24,6 @@ const (
 	maxFields      = 100    // of an item
 	maxField       = 1024   // bytes
 	maxAddBytes    = 8 << 20
-	maxSort        = 8
 	maxStats       = 1000 // queues whose statistics are asked for at once
 	maxOffset      = 1 << 40
 )
@@ -54,7 +54,7 @@ type Query struct {
 
 	name   string // part of the name of a queue, in lower case
 	filter itemFilter
-	sort   []order
+	sort   []form.Sort
 	limit  int // -1: all
 	offset int
 }
@@ -65,21 +65,8 @@ type itemFilter struct {
 	states                  map[State]bool
 }
 
-// order is one part of an order.
-type order struct {
-	field string
-	desc  bool
-}
-
 type decoder struct {
 	form.Decoder
-	refusal error
-}
-
-func (d *decoder) refuse(status int, reason string) {
-	if d.refusal == nil {
-		d.refusal = &form.Refusal{Status: status, Reason: reason}
-	}
 }
 
 // begin reads the members of a body and its project.
@@ -99,17 +86,6 @@ func begin(ctx context.Context, body []byte) (*decoder, *form.Members, string, e
 
 var root = []string{"body"}
 
-// end returns what is wrong with a request.
-func (d *decoder) end() error {
-	if err := d.Meter.Err(); err != nil {
-		return err
-	}
-	if len(d.Issues) > 0 {
-		return d.Issues
-	}
-	return d.refusal
-}
-
 // text takes a string of a bounded length.
 func (d *decoder) text(m *form.Members, name string, required bool, most int) *string {
 	s := d.Text(m, name, required, root)
@@ -119,27 +95,15 @@ func (d *decoder) text(m *form.Members, name string, required bool, most int) *s
 	return s
 }
 
-// texts takes a list of strings.
+// texts takes a list of strings of a bounded length.
 func (d *decoder) texts(m *form.Members, name string, required bool, most, bytes int) (list []string, ok bool) {
-	v := d.Take(m, name, required, jsontext.Array, "list_type", root)
-	if v == nil {
-		return nil, false
-	}
-	list = []string{}
-	for i, e := range v.PacedElements(d.Meter.Bytes) {
-		switch {
-		case i == most:
-			d.refuse(413, name+" has at most "+strconv.Itoa(most)+" elements")
-			return list, true
-		case e.Kind() != jsontext.String:
-			d.Issue("string_type", root, name, strconv.Itoa(i))
-		case len(e) > bytes+2 && len(e.Text()) > bytes:
+	list = d.Texts(m, name, required, most, root)
+	for i, s := range list {
+		if len(s) > bytes {
 			d.Issue("string_too_long", root, name, strconv.Itoa(i))
-		default:
-			list = append(list, e.Text())
 		}
 	}
-	return list, true
+	return list, list != nil
 }
 
 // number takes a whole number that is not negative; -1: there is none.
@@ -154,7 +118,7 @@ func (d *decoder) number(m *form.Members, name string) int {
 		d.Issue("int_type", root, name)
 		return -1
 	case x < 0:
-		d.refuse(400, name+" must not be negative")
+		d.Refuse(400, name+" must not be negative")
 		return -1
 	}
 	return int(x)
@@ -173,7 +137,7 @@ func (d *decoder) rest(m *form.Members) jsontext.Value {
 		out = jsontext.AppendCompact(out, v)
 		delete(m.Values, name)
 		if len(out) > maxExtra {
-			d.refuse(413, "The members of the request that are not known here take more than 64 KiB")
+			d.Refuse(413, "The members of the request that are not known here take more than 64 KiB")
 			return nil
 		}
 	}
@@ -217,7 +181,7 @@ func decodeQueueBody(ctx context.Context, body []byte, create bool) (*Request, e
 	if m != nil {
 		r.extra = d.rest(m)
 	}
-	return r, d.end()
+	return r, d.End()
 }
 
 // DecodeAdd reads the body that adds calls to a queue.
@@ -234,9 +198,9 @@ func DecodeAdd(ctx context.Context, body []byte) (*Request, error) {
 		size += len(f)
 	}
 	if size*len(r.calls) > maxAddBytes {
-		d.refuse(413, "The display fields of so many calls take more than 8 MiB; add fewer calls at once")
+		d.Refuse(413, "The display fields of so many calls take more than 8 MiB; add fewer calls at once")
 	}
-	return r, d.end()
+	return r, d.End()
 }
 
 // DecodeProgress reads the body that sets the state of an item.
@@ -250,10 +214,10 @@ func DecodeProgress(ctx context.Context, body []byte) (*Request, error) {
 		switch r.state = State(*s); r.state {
 		case InProgress, Completed, Skipped:
 		default:
-			d.refuse(400, "annotation_state must be one of completed, in_progress, skipped")
+			d.Refuse(400, "annotation_state must be one of completed, in_progress, skipped")
 		}
 	}
-	return r, d.end()
+	return r, d.End()
 }
 
 // DecodeStats reads the body that asks for the statistics of queues.
@@ -264,7 +228,7 @@ func DecodeStats(ctx context.Context, body []byte) (*Request, error) {
 	}
 	r := &Request{Project: project}
 	r.ids, _ = d.texts(m, "queue_ids", true, maxStats, maxID)
-	return r, d.end()
+	return r, d.End()
 }
 
 // DecodeQuery reads a query for queues.
@@ -278,7 +242,7 @@ func DecodeQuery(ctx context.Context, body []byte) (*Query, error) {
 		q.name = lower(*s)
 	}
 	d.page(m, q, "id", "name", "created_at", "updated_at")
-	return q, d.end()
+	return q, d.End()
 }
 
 // DecodeItemQuery reads a query for the items of a queue.
@@ -295,7 +259,7 @@ func DecodeItemQuery(ctx context.Context, body []byte, queue string) (*Query, er
 	if v := d.Take(m, "filter", false, jsontext.Object, "dict_type", root); v != nil {
 		d.filter(v, &q.filter)
 	}
-	return q, d.end()
+	return q, d.End()
 }
 
 func (d *decoder) filter(v jsontext.Value, f *itemFilter) {
@@ -329,28 +293,9 @@ func (d *decoder) filter(v jsontext.Value, f *itemFilter) {
 // the order cannot have are passed over, as Weave's server does.
 func (d *decoder) page(m *form.Members, q *Query, fields ...string) {
 	q.limit, q.offset = d.number(m, "limit"), max(d.number(m, "offset"), 0)
-	list := d.Take(m, "sort_by", false, jsontext.Array, "list_type", root)
-	if list == nil {
-		return
-	}
-	for i, e := range list.PacedElements(d.Meter.Bytes) {
-		if i == maxSort {
-			d.refuse(400, "sort_by has at most "+strconv.Itoa(maxSort)+" parts")
-			return
-		}
-		loc := []string{"body", "sort_by", strconv.Itoa(i)}
-		part := d.Object(e, loc)
-		field, direction := d.Text(part, "field", true, loc), d.Text(part, "direction", true, loc)
-		if field == nil || direction == nil {
-			continue
-		}
-		if *direction != "asc" && *direction != "desc" {
-			d.Issue("literal_error", loc, "direction")
-		}
-		for _, f := range fields {
-			if f == *field {
-				q.sort = append(q.sort, order{f, *direction == "desc"})
-			}
+	for _, s := range d.SortBy(m, root) {
+		if slices.Contains(fields, s.Field) {
+			q.sort = append(q.sort, s)
 		}
 	}
 }

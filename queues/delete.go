@@ -12,22 +12,7 @@ import (
 
 // Projects calls f with the name of every project that has queues.
 func (s *Store) Projects(f func(project string)) error {
-	return s.db.View(func(r *store.Reader) error {
-		from := []byte{tagQueue}
-		for from != nil {
-			name := ""
-			err := r.Scan(store.Range{Prefix: []byte{tagQueue}, From: from, Keys: true}, func(key, _ []byte) bool {
-				name, _, _ = store.CutString(key[1:])
-				return false
-			})
-			if err != nil || name == "" {
-				return err
-			}
-			f(strings.Clone(name))
-			from = store.After(key(tagQueue, name))
-		}
-		return nil
-	})
+	return s.db.View(func(r *store.Reader) error { return r.FirstStrings(tagQueue, f) })
 }
 
 // queues returns the ids of the queues of a project, also of those that are being removed.

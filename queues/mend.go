@@ -14,29 +14,10 @@ func isNotFound(err error) bool {
 	return errors.As(err, &r) && r.Status == 404
 }
 
-// fix is an index entry that is missing or left over.
-type fix struct{ entry, key []byte }
-
 // Mend repairs the index and the numbers of items after damage to the database, removes items
 // whose queue is gone, and returns how many entries and records it wrote or removed.
 func (s *Store) Mend(ctx context.Context) (n int, err error) {
-	var fixes []fix
-	err = s.db.View(func(r *store.Reader) error {
-		return items.Check(r, func(entry, key []byte, _ bool) { fixes = append(fixes, fix{entry, key}) })
-	})
-	for len(fixes) > 0 && err == nil {
-		some := fixes[:min(deletePiece, len(fixes))]
-		fixes = fixes[len(some):]
-		n += len(some)
-		err = s.db.Update(ctx, func(tx *store.Tx) error {
-			for _, f := range some {
-				if err := f.apply(tx); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
+	n, err = items.Mend(s.db, func(f func(tx *store.Tx) error) error { return s.db.Update(ctx, f) }, nil)
 	if err != nil {
 		return n, err
 	}
@@ -48,25 +29,6 @@ func (s *Store) Mend(ctx context.Context) (n int, err error) {
 		}
 	}
 	return n, err
-}
-
-// apply makes an entry agree with its record, which may have changed since the check.
-func (f *fix) apply(tx *store.Tx) error {
-	row, err := tx.Get(f.key)
-	if errors.Is(err, store.ErrCorrupt) {
-		return nil // nobody knows what entry it has
-	}
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return err
-	}
-	for _, e := range items.Entries(nil, f.key, row) {
-		if string(e) == string(f.entry) {
-			tx.Set(f.entry, f.key)
-			return nil
-		}
-	}
-	tx.Delete(f.entry)
-	return nil
 }
 
 // named is a queue by its name.
@@ -156,13 +118,7 @@ func (s *Store) Check(f func(what string)) error {
 				return err
 			}
 		}
-		return items.Check(r, func(entry, key []byte, missing bool) {
-			if missing {
-				f(fmt.Sprintf("the entry %q of %q is missing", entry, key))
-			} else {
-				f(fmt.Sprintf("the entry %q of %q is left over", entry, key))
-			}
-		})
+		return items.CheckText(r, f)
 	})
 	wrong, failed := s.wrongCounts()
 	for k, c := range wrong {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weir/internal/form"
 	"weir/internal/longcopy"
 	"weir/internal/memory"
 	"weir/internal/pace"
@@ -46,7 +47,7 @@ func (s *Store) WriteQueues(ctx context.Context, q *Query, w io.Writer) error {
 	slices.SortFunc(list, func(a, b *Queue) int {
 		for _, o := range q.sort {
 			c := 0
-			switch o.field {
+			switch o.Field {
 			case "id":
 				c = cmp.Compare(a.ID, b.ID)
 			case "name":
@@ -57,7 +58,7 @@ func (s *Store) WriteQueues(ctx context.Context, q *Query, w io.Writer) error {
 				c = cmp.Compare(a.UpdatedAt, b.UpdatedAt)
 			}
 			if c != 0 {
-				return turn(c, o.desc)
+				return turn(c, o.Descending)
 			}
 		}
 		if len(q.sort) == 0 && a.CreatedAt != b.CreatedAt {
@@ -114,7 +115,7 @@ func (s *Store) WriteItems(ctx context.Context, q *Query, w io.Writer) error {
 
 // inOrder reports whether the items are wanted in the order of their keys.
 func (q *Query) inOrder() bool {
-	return len(q.sort) == 0 || q.sort[0] == order{field: "created_at"} && len(q.sort) == 1
+	return len(q.sort) == 0 || q.sort[0] == form.Sort{Field: "created_at"} && len(q.sort) == 1
 }
 
 // itemWriter writes the items of a page.
@@ -211,7 +212,7 @@ func (q *Query) sorted(ctx context.Context, r *store.Reader, out *itemWriter) er
 	slices.SortFunc(places, func(a, b place) int {
 		for _, o := range q.sort {
 			c := 0
-			switch o.field {
+			switch o.Field {
 			case "call_started_at":
 				c = cmp.Compare(a.started, b.started)
 			case "call_op_name":
@@ -222,7 +223,7 @@ func (q *Query) sorted(ctx context.Context, r *store.Reader, out *itemWriter) er
 				c = cmp.Compare(a.at, b.at)
 			}
 			if c != 0 {
-				return turn(c, o.desc)
+				return turn(c, o.Descending)
 			}
 		}
 		return slices.Compare(a.key, b.key)

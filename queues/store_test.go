@@ -178,7 +178,7 @@ func TestBounds(t *testing.T) {
 	}
 	for _, members := range []string{
 		`"limit":-1`, `"offset":1.5`, `"limit":"1"`, `"sort_by":{}`, `"sort_by":[{"field":"id"}]`, `"sort_by":[{"field":"id","direction":"up"}]`, `"filter":[]`,
-		`"filter":{"annotation_states":["begun"]}`, `"filter":{"id":1}`, `"include_position":1`, `"sort_by":[` + strings.Repeat(`{"field":"id","direction":"asc"},`, maxSort) + `{"field":"id","direction":"asc"}]`,
+		`"filter":{"annotation_states":["begun"]}`, `"filter":{"id":1}`, `"include_position":1`, `"sort_by":[` + strings.Repeat(`{"field":"id","direction":"asc"},`, 8) + `{"field":"id","direction":"asc"}]`,
 	} {
 		if _, err := DecodeItemQuery(ctx, []byte(`{"project_id":"p/q",`+members+`}`), queue); err == nil {
 			t.Errorf("%.80s is accepted", members)

@@ -63,3 +63,24 @@ func After(prefix []byte) []byte {
 	}
 	return nil
 }
+
+// FirstStrings calls f with every string that begins keys of a tag, as AppendString wrote it,
+// in order and each once. It reads one key for each of them.
+func (r *Reader) FirstStrings(tag byte, f func(s string)) error {
+	for from := []byte{tag}; from != nil; {
+		var first string
+		found := false
+		err := r.Scan(Range{Prefix: []byte{tag}, From: from, Keys: true}, func(key, _ []byte) bool {
+			var err error
+			first, _, err = CutString(key[1:])
+			found = err == nil
+			return false
+		})
+		if err != nil || !found {
+			return err
+		}
+		f(first)
+		from = After(AppendString([]byte{tag}, first))
+	}
+	return nil
+}

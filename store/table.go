@@ -60,6 +60,70 @@ func (t *Table) Row(r *Reader, key []byte) ([]byte, error) {
 	return row, err
 }
 
+// mendStep is how many index entries an update of Mend writes or removes.
+const mendStep = 1000
+
+// Mend writes the index entries that Check finds missing and removes those that are left over.
+// update runs an update of the database. After each of them done is called with the number of
+// entries so far and of all, unless it is nil. Mend returns how many entries it has treated.
+// Entries of damaged rows stay, because nobody knows them.
+func (t *Table) Mend(db *DB, update func(func(tx *Tx) error) error, done func(n, of int)) (n int, err error) {
+	type fix struct{ entry, key []byte }
+	var fixes []fix
+	if err := db.View(func(r *Reader) error {
+		return t.Check(r, func(entry, key []byte, _ bool) { fixes = append(fixes, fix{entry, key}) })
+	}); err != nil {
+		return 0, err
+	}
+	for {
+		if done != nil {
+			done(n, len(fixes))
+		}
+		some := fixes[n:min(n+mendStep, len(fixes))]
+		if len(some) == 0 {
+			return n, nil
+		}
+		if err := update(func(tx *Tx) error {
+			for _, f := range some {
+				if err := t.mendEntry(tx, f.entry, f.key); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			return n, err
+		}
+		n += len(some)
+	}
+}
+
+// mendEntry makes an index entry agree with its row, which may have changed since the check.
+func (t *Table) mendEntry(tx *Tx, entry, key []byte) error {
+	row, err := tx.Get(key)
+	switch {
+	case errors.Is(err, ErrCorrupt):
+		return nil
+	case err != nil && !errors.Is(err, ErrNotFound):
+		return err
+	case err == nil && contains(t.Entries(nil, key, row), entry):
+		tx.Set(entry, key)
+	default:
+		tx.Delete(entry)
+	}
+	return nil
+}
+
+// CheckText is Check with a sentence for each entry.
+func (t *Table) CheckText(r *Reader, f func(what string)) error {
+	return t.Check(r, func(entry, key []byte, missing bool) {
+		what := "left over"
+		if missing {
+			what = "missing"
+		}
+		f(fmt.Sprintf("the entry %q of %q is %s", entry, key, what))
+	})
+}
+
 // Check compares a table with its indexes. It calls f with the index entries that are
 // missing, and the keys of their rows, and with those whose row does not exist.
 func (t *Table) Check(r *Reader, f func(entry, key []byte, missing bool)) error {

@@ -12,6 +12,7 @@ import (
 
 	"weir/calls"
 	"weir/feedback"
+	"weir/internal/quota"
 	"weir/objects"
 	"weir/queues"
 	"weir/store"
@@ -91,7 +92,7 @@ func openRecords(o *recordOptions, log *slog.Logger) (*records, error) {
 // startRecords begins to open the databases in dir and returns before they are open,
 // so that a server can start while their logs are replayed. An empty dir keeps
 // nothing.
-func startRecords(dir string, minFree uint64, quota int64, rules retention, log *slog.Logger) (*records, error) {
+func startRecords(dir string, minFree uint64, most int64, rules retention, log *slog.Logger) (*records, error) {
 	r := &records{dir: dir, stopUpkeep: func() {}}
 	if dir == "" {
 		return r, nil
@@ -112,8 +113,8 @@ func startRecords(dir string, minFree uint64, quota int64, rules retention, log 
 	if r.traces, err = store.Start(traces); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
-	r.calls = calls.NewConfigured(r.traces, calls.Config{Quota: quota, Others: objects.BytesIn})
-	r.objects = objects.NewConfigured(r.traces, objects.Config{Quota: quota, Others: calls.BytesIn})
+	r.calls = calls.NewLimited(r.traces, quota.Limit{Bytes: most, Others: objects.BytesIn})
+	r.objects = objects.NewLimited(r.traces, quota.Limit{Bytes: most, Others: calls.BytesIn})
 	r.queues = queues.New(r.traces)
 	if err := r.startTrajectories(cfg); err != nil {
 		return nil, errors.Join(err, r.Close())

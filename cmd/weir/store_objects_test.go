@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"weir/calls"
+	"weir/internal/quota"
 	"weir/objects"
 	"weir/store"
 )
@@ -75,9 +76,9 @@ func TestStoreObjects(t *testing.T) {
 	}
 	verify(0, ", 0 faults")
 	open(func(db *store.DB) error {
-		const quota = 2000
-		c := calls.NewConfigured(db, calls.Config{Quota: quota, Others: objects.BytesIn})
-		o := objects.NewConfigured(db, objects.Config{Quota: quota, Others: calls.BytesIn})
+		const most = 2000
+		c := calls.NewLimited(db, quota.Limit{Bytes: most, Others: objects.BytesIn})
+		o := objects.NewLimited(db, quota.Limit{Bytes: most, Others: calls.BytesIn})
 		for c.Complete(t.Context(), calls.Author{User: "u"}, []calls.Complete{{Project: "acme/x", OpName: "f"}}) == nil {
 		}
 		if err := publish(o, "acme/x", "c"); err == nil || !strings.Contains(err.Error(), "quota") {

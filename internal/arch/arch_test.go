@@ -52,7 +52,7 @@ var rules = map[string]rule{
 		mayNot: append([]string{"log"}, http...),
 	},
 	"calls": {
-		may:    []string{"feedback", "internal/form", "internal/jsontext", "internal/longcopy", "internal/memory", "internal/pace", "internal/query", "store"},
+		may:    []string{"feedback", "internal/form", "internal/jsontext", "internal/longcopy", "internal/memory", "internal/pace", "internal/query", "internal/quota", "store"},
 		tests:  []string{"internal/testkit"},
 		mayNot: http,
 	},
@@ -148,6 +148,10 @@ var rules = map[string]rule{
 	"internal/retry": {
 		mayNot: append([]string{"sync"}, noIO...),
 	},
+	"internal/quota": {
+		may:    []string{"internal/form", "store"},
+		mayNot: http,
+	},
 	"internal/testkit": {
 		may: []string{"weights"},
 	},
@@ -170,7 +174,7 @@ var rules = map[string]rule{
 		mayNot: noIO,
 	},
 	"objects": {
-		may:    []string{"internal/form", "internal/jsontext", "internal/pace", "internal/query", "store"},
+		may:    []string{"internal/form", "internal/jsontext", "internal/pace", "internal/query", "internal/quota", "store"},
 		tests:  []string{"internal/testkit"},
 		mayNot: http,
 	},

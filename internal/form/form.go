@@ -6,6 +6,7 @@ package form
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -24,9 +25,9 @@ type Issue struct {
 
 func (e Invalid) Error() string {
 	if len(e) == 0 {
-		return "feedback: invalid request"
+		return "invalid request"
 	}
-	s := "feedback: " + e[0].Type
+	s := "invalid request: " + e[0].Type
 	for _, l := range e[0].Loc {
 		s += " " + l
 	}
@@ -82,7 +83,7 @@ type Refusal struct {
 	Reason string
 }
 
-func (e *Refusal) Error() string { return "feedback: " + strconv.Itoa(e.Status) + " " + e.Reason }
+func (e *Refusal) Error() string { return "refused: " + strconv.Itoa(e.Status) + " " + e.Reason }
 
 // AppendJSON appends the body of the answer.
 func (e *Refusal) AppendJSON(dst []byte) []byte {
@@ -114,8 +115,31 @@ func NewIssue(typ string, loc ...string) Issue { return Issue{Loc: loc, Type: ty
 // Decoder collects everything that is wrong with a body. What it returns means nothing if
 // the meter has an error afterwards.
 type Decoder struct {
-	Meter  *pace.Meter
-	Issues Invalid
+	Meter   *pace.Meter
+	Issues  Invalid
+	Refusal *Refusal // the first
+}
+
+// Refuse notes that the meaning of a body is wrong. The first reason counts.
+func (d *Decoder) Refuse(status int, reason string) {
+	if d.Refusal == nil {
+		d.Refusal = &Refusal{status, reason}
+	}
+}
+
+// End returns what is wrong with a body: the cause of a stopped meter, Invalid, or a *Refusal.
+// With a *Refusal a decoder returns what it has read, too, because the right to the project
+// is checked first.
+func (d *Decoder) End() error {
+	switch {
+	case d.Meter.Err() != nil:
+		return d.Meter.Err()
+	case len(d.Issues) > 0:
+		return d.Issues
+	case d.Refusal != nil:
+		return d.Refusal
+	}
+	return nil
 }
 
 // maxIssues bounds an answer that lists them.
@@ -192,6 +216,65 @@ func (d *Decoder) Text(m *Members, name string, required bool, loc []string) *st
 		return nil
 	}
 	return &s
+}
+
+// Texts takes a list of strings. It returns nil if there is none. A list of more than most
+// elements is refused.
+func (d *Decoder) Texts(m *Members, name string, required bool, most int, loc []string) []string {
+	list := d.Take(m, name, required, jsontext.Array, "list_type", loc)
+	if list == nil {
+		return nil
+	}
+	out := []string{}
+	for i, v := range list.PacedElements(d.Meter.Bytes) {
+		switch {
+		case i == most:
+			d.Refuse(400, name+" has more than "+strconv.Itoa(most)+" elements")
+			return out
+		case v.Kind() != jsontext.String:
+			d.Issue("string_type", loc, name, strconv.Itoa(i))
+		default:
+			out = append(out, v.Text())
+		}
+	}
+	return out
+}
+
+// Sort is one field of an order.
+type Sort struct {
+	Field      string
+	Descending bool
+}
+
+// maxSortBy bounds the fields of an order.
+const maxSortBy = 8
+
+// SortBy takes the member sort_by, which lists the fields of an order. More than 8 of them are
+// refused.
+func (d *Decoder) SortBy(m *Members, loc []string) (out []Sort) {
+	list := d.Take(m, "sort_by", false, jsontext.Array, "list_type", loc)
+	if list == nil {
+		return nil
+	}
+	for i, v := range list.PacedElements(d.Meter.Bytes) {
+		if i == maxSortBy {
+			d.Refuse(400, "sort_by has more than 8 fields")
+			return out
+		}
+		loc := append(slices.Clip(loc), "sort_by", strconv.Itoa(i))
+		o := d.Object(v, loc)
+		name, direction := d.Text(o, "field", true, loc), d.Text(o, "direction", true, loc)
+		d.Extras(o, loc)
+		if name == nil || direction == nil {
+			continue
+		}
+		if *direction != "asc" && *direction != "desc" {
+			d.Issue("literal_error", loc, "direction")
+			continue
+		}
+		out = append(out, Sort{*name, *direction == "desc"})
+	}
+	return out
 }
 
 // Extras reports the properties that have not been taken.

@@ -224,6 +224,42 @@ func CompareValues(a, b Value) (c int, ok bool) {
 	return 0, false
 }
 
+// rank is the place of a value among those of other kinds.
+func (v *Value) rank() int {
+	switch v.Kind {
+	case Num:
+		return 0
+	case Text:
+		return 1
+	case Bool:
+		return 2
+	case Missing:
+		return 4
+	}
+	return 3 // null, objects and arrays
+}
+
+// Order compares two values that order rows: numbers come first, then texts, then other
+// values, and what is not there last, whichever the direction. Within each of these the
+// direction decides. Weave's server orders so, too
+// (weave/trace_server/orm.py: existence, then the value as a number, then as text).
+func Order(a, b *Value, descending bool) int {
+	if c := a.rank() - b.rank(); c != 0 {
+		return c
+	}
+	c, _ := CompareValues(*a, *b)
+	if descending {
+		return -c
+	}
+	return c
+}
+
+// Detached is v without a reference to its row, cut to what an order looks at.
+func (v Value) Detached() Value {
+	v.Text, v.Raw = strings.Clone(v.Text[:min(len(v.Text), 256)]), nil
+	return v
+}
+
 // Convert reads a value as another type. If that fails the result is missing
 // (docs/interface/feedback.md, section 8.3, rule 3).
 func Convert(v Value, to string) Value {

@@ -56,7 +56,6 @@ const (
 // Parser reads the names and expressions of one request.
 type Parser struct {
 	form.Decoder
-	Refusal *form.Refusal // the first
 	// Names is the field that a name stands for. It refuses names that stand for none.
 	Names func(name string) Field
 
@@ -66,9 +65,7 @@ type Parser struct {
 
 // Refuse notes why the request is refused although its form is right.
 func (p *Parser) Refuse(reason string) {
-	if p.Refusal == nil {
-		p.Refusal = &form.Refusal{Status: 400, Reason: reason}
-	}
+	p.Decoder.Refuse(400, reason)
 }
 
 // Path reads a path into a column that is JSON.
