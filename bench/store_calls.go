@@ -3,11 +3,9 @@ package bench
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -97,66 +95,22 @@ type CallQueries struct {
 
 // run fills a server's calls and asks every query a number of times.
 func (x *CallQueries) run(ctx context.Context, child *Child, times int) error {
-	begin := time.Now()
-	if err := x.fill(ctx, child); err != nil {
-		return err
-	}
-	x.Filled = time.Since(begin).Seconds()
-	c, err := dial(ctx, child.URL)
-	if err != nil {
-		return err
-	}
-	defer c.close()
-	for _, q := range x.list() {
-		a := Asked{Name: q.name}
-		var took []float64
-		for n, until := 0, time.Now().Add(queryTime); n < times && ctx.Err() == nil && time.Now().Before(until); n++ {
-			path, fields, _ := strings.Cut(q.text(n), " ")
-			at := time.Now()
-			text, err := c.post(path, []byte(`{"project_id":"`+benchProject+`",`+fields+`}`))
-			if err != nil {
-				a.Error = err.Error()
-				break
-			}
-			took = append(took, ms(time.Since(at)))
-			a.Count = bytes.Count(bytes.TrimSpace(text), []byte("\n")) + min(1, len(text))
-		}
-		s := newSamples(took)
-		a.P50, a.P99 = s.Percentile(50), s.Percentile(99)
-		x.List = append(x.List, a)
-	}
-	return ctx.Err()
+	return x.ask(ctx, child, times, x.fill, x.list(), func(text string) (path, fields string) {
+		path, fields, _ = strings.Cut(text, " ")
+		return path, fields
+	}, func(answer []byte) (int, error) {
+		return bytes.Count(bytes.TrimSpace(answer), []byte("\n")) + min(1, len(answer)), nil
+	})
 }
 
-// fill writes the calls, with a few clients.
+// fill writes the calls.
 func (x *CallQueries) fill(ctx context.Context, child *Child) error {
-	const clients = 4
-	var failed [clients]error
-	var running sync.WaitGroup
-	batches := make(chan int)
-	for k := range clients {
-		c, err := dial(ctx, child.URL)
-		if err != nil {
-			return err
+	return x.fillWith(ctx, child, completePath, func(client int) func(dst []byte, from int) []byte {
+		random := rand.New(rand.NewPCG(7, uint64(client)))
+		return func(dst []byte, from int) []byte {
+			return appendCallBatch(dst, from, min(fillBatch, x.Rows-from), random)
 		}
-		running.Go(func() {
-			defer c.close()
-			random := rand.New(rand.NewPCG(7, uint64(k)))
-			var body []byte
-			for from := range batches {
-				body = appendCallBatch(body[:0], from, min(fillBatch, x.Rows-from), random)
-				if _, err := c.post(completePath, body); err != nil && failed[k] == nil {
-					failed[k] = err
-				}
-			}
-		})
-	}
-	for from := 0; from < x.Rows && ctx.Err() == nil; from += fillBatch {
-		batches <- from
-	}
-	close(batches)
-	running.Wait()
-	return errors.Join(append(failed[:], ctx.Err())...)
+	})
 }
 
 // list returns the queries, each as a path, a space and the fields after the project.

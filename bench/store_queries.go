@@ -31,34 +31,40 @@ func appendRow(dst []byte, i int) []byte {
 		rowID(i), rowRef(i), i%fillTypes, i%1000, i/perQueue, i*7919%10_007, i%3 == 0, i%11)
 }
 
-// fill writes the records, with a few clients.
+// fill writes the records.
 func (x *Queries) fill(ctx context.Context, child *Child) error {
+	return x.fillWith(ctx, child, "/feedback/batch/create", func(int) func(dst []byte, from int) []byte { return x.appendBatch })
+}
+
+// fillWith posts x.Rows things in batches, with a few clients. batches makes for each client what
+// appends the batch that begins with a thing.
+func (x *Queries) fillWith(ctx context.Context, child *Child, path string, batches func(client int) func(dst []byte, from int) []byte) error {
 	const clients = 4
 	var failed [clients]error
 	var running sync.WaitGroup
-	batches := make(chan int)
+	begins := make(chan int)
 	for k := range clients {
-		c, err := dial(ctx, child.URL)
-		if err != nil {
-			return err
-		}
 		running.Go(func() {
-			defer c.close()
+			c, err := dial(ctx, child.URL)
+			if failed[k] = err; err == nil {
+				defer c.close()
+			}
+			appendBatch := batches(k)
 			var body []byte
-			for from := range batches {
-				body = x.appendBatch(body[:0], from)
-				if _, err := c.post("/feedback/batch/create", body); err != nil && failed[k] == nil {
-					failed[k] = err
+			for from := range begins {
+				if failed[k] == nil {
+					body = appendBatch(body[:0], from)
+					_, failed[k] = c.post(path, body)
 				}
 			}
 		})
 	}
 	for from := 0; from < x.Rows && ctx.Err() == nil; from += fillBatch {
-		if batches <- from; from < x.Rows/2 {
+		if begins <- from; from < x.Rows/2 {
 			x.half = time.Now()
 		}
 	}
-	close(batches)
+	close(begins)
 	running.Wait()
 	return errors.Join(append(failed[:], ctx.Err())...)
 }
@@ -132,8 +138,23 @@ const queryTime = 5 * time.Second
 
 // run fills a server's feedback and asks every query a number of times.
 func (x *Queries) run(ctx context.Context, child *Child, times int) error {
+	return x.ask(ctx, child, times, x.fill, x.list(), func(text string) (path, fields string) { return "/feedback/query", text }, func(answer []byte) (int, error) {
+		var a struct {
+			Total int `json:"total_count"`
+		}
+		err := jsontext.Decode(answer, &a)
+		return a.Total, err
+	})
+}
+
+// ask fills a server and asks queries, each a number of times, until it fails or its time is
+// over. request makes the path and the fields after the project of the text of a query; count is
+// how many rows an answer is about.
+func (x *Queries) ask(ctx context.Context, child *Child, times int, fill func(context.Context, *Child) error, list []storeQuery,
+	request func(text string) (path, fields string), count func(answer []byte) (int, error),
+) error {
 	begin := time.Now()
-	if err := x.fill(ctx, child); err != nil {
+	if err := fill(ctx, child); err != nil {
 		return err
 	}
 	x.Filled = time.Since(begin).Seconds()
@@ -142,38 +163,26 @@ func (x *Queries) run(ctx context.Context, child *Child, times int) error {
 		return err
 	}
 	defer c.close()
-	for _, q := range x.list() {
-		a, err := q.ask(ctx, c, times)
-		if err != nil {
-			return err
+	for _, q := range list {
+		a := Asked{Name: q.name}
+		var took []float64
+		for n, until := 0, time.Now().Add(queryTime); n < times && ctx.Err() == nil && time.Now().Before(until); n++ {
+			path, fields := request(q.text(n))
+			body := []byte(`{"project_id":"` + benchProject + `",` + fields + `}`)
+			at := time.Now()
+			text, err := c.post(path, body)
+			if err != nil {
+				a.Error = err.Error()
+				break
+			}
+			took = append(took, ms(time.Since(at)))
+			if a.Count, err = count(text); err != nil {
+				return err
+			}
 		}
+		s := newSamples(took)
+		a.P50, a.P99 = s.Percentile(50), s.Percentile(99)
 		x.List = append(x.List, a)
 	}
 	return ctx.Err()
-}
-
-// ask asks a query, until it fails or its time is over.
-func (q *storeQuery) ask(ctx context.Context, c *connection, times int) (Asked, error) {
-	a := Asked{Name: q.name}
-	var took []float64
-	for n, until := 0, time.Now().Add(queryTime); n < times && ctx.Err() == nil && time.Now().Before(until); n++ {
-		body := []byte(`{"project_id":"` + benchProject + `",` + q.text(n) + `}`)
-		at := time.Now()
-		text, err := c.post("/feedback/query", body)
-		if err != nil {
-			a.Error = err.Error()
-			break
-		}
-		took = append(took, ms(time.Since(at)))
-		var answer struct {
-			Total int `json:"total_count"`
-		}
-		if err := jsontext.Decode(text, &answer); err != nil {
-			return a, err
-		}
-		a.Count = answer.Total
-	}
-	s := newSamples(took)
-	a.P50, a.P99 = s.Percentile(50), s.Percentile(99)
-	return a, nil
 }

@@ -66,7 +66,7 @@ func appendPython(dst []byte, v jsontext.Value, m *pace.Meter) []byte {
 // appendObject appends an object. Of a name that occurs twice the last value counts.
 func appendObject(dst []byte, v jsontext.Value, m *pace.Meter) []byte {
 	type property struct {
-		name  string // code points as generalized UTF-8, which sorts as they do
+		name  string // codePoints(key)
 		key   jsontext.Value
 		value jsontext.Value
 	}

@@ -230,11 +230,10 @@ func mend(name string, cfg store.Config) error {
 	if name == feedbackName {
 		_, err = feedback.New(db, feedback.DefaultConfig()).Mend(context.Background())
 	} else {
-		_, err = calls.New(db).Mend(context.Background())
-		_, failed := objects.New(db).Mend(context.Background())
-		_, failed2 := queues.New(db).Mend(context.Background())
-		failed = errors.Join(failed, failed2)
-		err = errors.Join(err, failed)
+		for _, mend := range []func(context.Context) (int, error){calls.New(db).Mend, objects.New(db).Mend, queues.New(db).Mend} {
+			_, failed := mend(context.Background())
+			err = errors.Join(err, failed)
+		}
 	}
 	return errors.Join(err, db.Close())
 }

@@ -27,12 +27,7 @@ func (h *Handlers) streamCalls(c *transport.Call) {
 		c.Fail(&feedback.Refusal{Status: 406, Reason: "Calls are answered as lines of JSON, application/jsonl, alone"})
 		return
 	}
-	body, who := c.Body(), c.Who
-	c.Download("application/jsonl", func(ctx context.Context, w io.Writer) error {
-		q, err := decodeCalls(ctx, who, body, false)
-		if err != nil {
-			return err
-		}
+	download(c, "application/jsonl", decodeCalls(false), projectOfCalls, func(ctx context.Context, q *calls.Query, w io.Writer) error {
 		return h.cfg.Calls.Stream(ctx, q, w, h.feedbackOf(ctx, q.Project))
 	})
 }
@@ -52,14 +47,14 @@ func takesLines(accept string) bool {
 	return false
 }
 
-// decodeCalls reads a query of calls, and checks the right to read them.
-func decodeCalls(ctx context.Context, who *auth.Identity, body []byte, count bool) (*calls.Query, error) {
-	q, err := calls.DecodeQuery(ctx, body, count)
-	if q != nil && q.Project != "" && !who.May(auth.Read, q.Project) {
-		return nil, feedback.Forbidden
+// decodeCalls returns what reads a query of calls, or with count one that counts them.
+func decodeCalls(count bool) func(context.Context, []byte) (*calls.Query, error) {
+	return func(ctx context.Context, body []byte) (*calls.Query, error) {
+		return calls.DecodeQuery(ctx, body, count)
 	}
-	return q, err
 }
+
+func projectOfCalls(q *calls.Query) string { return q.Project }
 
 // feedbackOf returns a function that returns the feedback on a call of a project as a JSON
 // array, in Weave's dialect.
@@ -93,16 +88,7 @@ func (h *Handlers) countCalls(c *transport.Call) {
 	if !h.readBody(c) {
 		return
 	}
-	var answer []byte
-	if err := c.Query(func(ctx context.Context) error {
-		q, err := decodeCalls(ctx, c.Who, c.Body(), true)
-		if err == nil {
-			answer, err = h.cfg.Calls.Count(ctx, q)
-		}
-		return err
-	}); err != nil {
-		c.Fail(err)
-		return
+	if q, ok := decoded(c, auth.Read, decodeCalls(true), projectOfCalls); ok {
+		h.answerQuery(c, func(ctx context.Context) ([]byte, error) { return h.cfg.Calls.Count(ctx, q) })
 	}
-	c.Reply(answer)
 }

@@ -10,8 +10,6 @@ import (
 	"weir/auth"
 	"weir/calls"
 	"weir/feedback"
-	"weir/internal/memory"
-	"weir/server/failure"
 	"weir/server/transport"
 )
 
@@ -44,27 +42,6 @@ const (
 	callBytes     = 4 << 10
 )
 
-// reserveCalls reserves the memory of a body with so many calls at the most.
-func reserveCalls(c *transport.Call, n int) bool {
-	err := c.Memory().Grow(c.Context(), callByteBytes*int64(len(c.Body()))+callBytes*int64(n))
-	if errors.Is(err, memory.ErrNever) {
-		err = failure.ErrTooLarge
-	}
-	if err != nil {
-		c.Fail(err)
-	}
-	return err == nil
-}
-
-// decodeBody runs f, which decodes a call's body: a large one in turns with the queries, since
-// bodies that are decoded on all processors at once hold up everybody who needs one.
-func decodeBody(c *transport.Call, f func(ctx context.Context) error) error {
-	if len(c.Body()) < transport.LargeBody {
-		return f(c.Context())
-	}
-	return c.Query(f)
-}
-
 // writeCalls answers the functions that write calls. project is that of the path.
 func (h *Handlers) writeCalls(c *transport.Call, form calls.Form, project string) {
 	if !h.readBody(c) {
@@ -74,7 +51,7 @@ func (h *Handlers) writeCalls(c *transport.Call, form calls.Form, project string
 	if form == calls.FormUpsert || form == calls.FormComplete {
 		n = min(calls.MaxBatch, bytes.Count(c.Body(), []byte(`"project_id"`))+1)
 	}
-	if !reserveCalls(c, n) {
+	if !reserve(c, callByteBytes*int64(len(c.Body()))+callBytes*int64(n)) {
 		return
 	}
 	var r *calls.Request
@@ -107,41 +84,18 @@ func (h *Handlers) writeCalls(c *transport.Call, form calls.Form, project string
 	c.Reply(answer)
 }
 
-// permission returns why a request for a project is refused; nil: it is not. err is what is
-// wrong with the request. What is wrong with the form comes before rights, and what is wrong
-// with the meaning after them (docs/interface/feedback.md, F-6).
-func permission(c *transport.Call, right auth.Rights, project string, err error) error {
-	if _, malformed := err.(feedback.Invalid); !malformed && project != "" && !c.Who.May(right, project) {
-		return feedback.Forbidden
-	}
-	return err
-}
-
 // single reads the body of a request about calls by their ids, and checks the rights to it.
-func (h *Handlers) single(c *transport.Call, right auth.Rights, decode func(context.Context, []byte) (*calls.Single, error)) *calls.Single {
+func (h *Handlers) single(c *transport.Call, right auth.Rights, decode func(context.Context, []byte) (*calls.Single, error)) (*calls.Single, bool) {
 	if !h.readBody(c) {
-		return nil
+		return nil, false
 	}
-	var q *calls.Single
-	err := decodeBody(c, func(ctx context.Context) (err error) {
-		q, err = decode(ctx, c.Body())
-		return err
-	})
-	project := ""
-	if q != nil {
-		project = q.Project
-	}
-	if err = permission(c, right, project, err); err != nil {
-		c.Fail(err)
-		return nil
-	}
-	return q
+	return decoded(c, right, decode, func(q *calls.Single) string { return q.Project })
 }
 
 // readCall answers POST /call/read.
 func (h *Handlers) readCall(c *transport.Call) {
-	q := h.single(c, auth.Read, calls.DecodeRead)
-	if q == nil {
+	q, ok := h.single(c, auth.Read, calls.DecodeRead)
+	if !ok {
 		return
 	}
 	var answer []byte
@@ -164,8 +118,8 @@ func (h *Handlers) readCall(c *transport.Call) {
 
 // updateCall answers POST /call/update.
 func (h *Handlers) updateCall(c *transport.Call) {
-	q := h.single(c, auth.Write, calls.DecodeUpdate)
-	if q == nil {
+	q, ok := h.single(c, auth.Write, calls.DecodeUpdate)
+	if !ok {
 		return
 	}
 	if err := h.cfg.Calls.Rename(c.Context(), calls.Author{User: c.Who.User}, q.Project, q.IDs[0], q.Name); err != nil {
@@ -177,8 +131,8 @@ func (h *Handlers) updateCall(c *transport.Call) {
 
 // deleteCalls answers POST /calls/delete.
 func (h *Handlers) deleteCalls(c *transport.Call) {
-	q := h.single(c, auth.Write, calls.DecodeDelete)
-	if q == nil {
+	q, ok := h.single(c, auth.Write, calls.DecodeDelete)
+	if !ok {
 		return
 	}
 	n := 0

@@ -7,11 +7,8 @@ import (
 	"strconv"
 
 	"weir/auth"
-	"weir/feedback"
 	"weir/internal/jsontext"
-	"weir/internal/memory"
 	"weir/objects"
-	"weir/server/failure"
 	"weir/server/transport"
 )
 
@@ -49,31 +46,12 @@ func decodeObjects[T any](h *Handlers, c *transport.Call, right auth.Rights, dec
 	if !h.readBody(c) || !reserveObjects(c) {
 		return q, false
 	}
-	err := decodeBody(c, func(ctx context.Context) (err error) {
-		q, err = decode(ctx, c.Body())
-		return err
-	})
-	name := ""
-	if _, malformed := err.(feedback.Invalid); !malformed && q != nil {
-		name = project(q)
-	}
-	if err = permission(c, right, name, err); err != nil {
-		c.Fail(err)
-		return q, false
-	}
-	return q, true
+	return decoded(c, right, decode, project)
 }
 
 // reserveObjects reserves the memory that a body takes.
 func reserveObjects(c *transport.Call) bool {
-	err := c.Memory().Grow(c.Context(), objectByteBytes*int64(len(c.Body()))+objectPartBytes)
-	if errors.Is(err, memory.ErrNever) {
-		err = failure.ErrTooLarge
-	}
-	if err != nil {
-		c.Fail(err)
-	}
-	return err == nil
+	return reserve(c, objectByteBytes*int64(len(c.Body()))+objectPartBytes)
 }
 
 // createObject answers POST /obj/create.
@@ -130,17 +108,7 @@ func downloadObjects[T any](h *Handlers, c *transport.Call, contentType string, 
 	if !h.readBody(c) || !reserveObjects(c) {
 		return
 	}
-	body, who := c.Body(), c.Who
-	c.Download(contentType, func(ctx context.Context, w io.Writer) error {
-		q, err := decode(ctx, body)
-		if _, malformed := err.(feedback.Invalid); !malformed && q != nil && project(q) != "" && !who.May(auth.Read, project(q)) {
-			return feedback.Forbidden
-		}
-		if err != nil {
-			return err
-		}
-		return write(ctx, q, w)
-	})
+	download(c, contentType, decode, project, write)
 }
 
 // queryObjects answers POST /objs/query.
@@ -196,19 +164,6 @@ func (h *Handlers) streamTable(c *transport.Call) {
 	})
 }
 
-// answerQuery runs a query in its turn and answers with what it returns.
-func (h *Handlers) answerQuery(c *transport.Call, f func(ctx context.Context) ([]byte, error)) {
-	var answer []byte
-	if err := c.Query(func(ctx context.Context) (err error) {
-		answer, err = f(ctx)
-		return err
-	}); err != nil {
-		c.Fail(err)
-		return
-	}
-	c.Reply(answer)
-}
-
 // tableSizes answers POST /table/query_stats and /table/query_stats_batch.
 func (h *Handlers) tableSizes(c *transport.Call, single bool) {
 	decode := func(ctx context.Context, body []byte) (*objects.TableStats, error) {
@@ -239,7 +194,7 @@ func (h *Handlers) createFile(c *transport.Call) {
 	if f != nil {
 		project = f.Project
 	}
-	if err = permission(c, auth.Write, project, err); err != nil {
+	if err = permission(c.Who, auth.Write, project, err); err != nil {
 		c.Fail(err)
 		return
 	}

@@ -2,15 +2,14 @@ package weaveapi
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"weir/auth"
 	"weir/calls"
 	"weir/feedback"
-	"weir/internal/memory"
 	"weir/queues"
 	"weir/server/failure"
 	"weir/server/transport"
@@ -37,31 +36,18 @@ func pathID(c *transport.Call, n int) string {
 	return id
 }
 
-// queueRequest reads the body of a request about queues and checks the rights to it; nil: it
-// was answered.
-func (h *Handlers) queueRequest(c *transport.Call, right auth.Rights, decode func(context.Context, []byte) (*queues.Request, error)) *queues.Request {
+// queueRequest reads the body of a request about queues and checks the rights to it;
+// false: it was answered.
+func (h *Handlers) queueRequest(c *transport.Call, right auth.Rights, decode func(context.Context, []byte) (*queues.Request, error)) (*queues.Request, bool) {
 	if !h.readBody(c) {
-		return nil
+		return nil, false
 	}
-	var r *queues.Request
-	err := decodeBody(c, func(ctx context.Context) (err error) {
-		r, err = decode(ctx, c.Body())
-		return err
-	})
-	project := ""
-	if r != nil {
-		project = r.Project
-	}
-	if err = permission(c, right, project, err); err != nil {
-		c.Fail(err)
-		return nil
-	}
-	return r
+	return decoded(c, right, decode, func(r *queues.Request) string { return r.Project })
 }
 
 func (h *Handlers) createQueue(c *transport.Call) {
-	r := h.queueRequest(c, auth.Write, queues.DecodeCreate)
-	if r == nil {
+	r, ok := h.queueRequest(c, auth.Write, queues.DecodeCreate)
+	if !ok {
 		return
 	}
 	id, err := h.cfg.Queues.Create(c.Context(), c.Who.User, r)
@@ -105,7 +91,7 @@ func (h *Handlers) readQueue(c *transport.Call) {
 }
 
 func (h *Handlers) updateQueue(c *transport.Call) {
-	if r := h.queueRequest(c, auth.Write, queues.DecodeUpdate); r != nil {
+	if r, ok := h.queueRequest(c, auth.Write, queues.DecodeUpdate); ok {
 		q, err := h.cfg.Queues.Update(c.Context(), pathID(c, 1), r)
 		replyQueue(c, q, err)
 	}
@@ -144,55 +130,33 @@ func (h *Handlers) listQueues(c *transport.Call, contentType string, decode func
 	if !h.readBody(c) {
 		return
 	}
-	body, who := c.Body(), c.Who
-	c.Download(contentType, func(ctx context.Context, w io.Writer) error {
-		q, err := decode(ctx, body)
-		if _, malformed := err.(feedback.Invalid); !malformed && q != nil && q.Project != "" && !who.May(auth.Read, q.Project) {
-			return feedback.Forbidden
-		}
-		if err != nil {
-			return err
-		}
-		return write(ctx, q, w)
-	})
+	download(c, contentType, decode, func(q *queues.Query) string { return q.Project }, write)
 }
 
 func (h *Handlers) queueStats(c *transport.Call) {
-	r := h.queueRequest(c, auth.Read, queues.DecodeStats)
-	if r == nil {
+	r, ok := h.queueRequest(c, auth.Read, queues.DecodeStats)
+	if !ok {
 		return
 	}
-	var answer []byte
-	err := c.Query(func(ctx context.Context) (err error) {
-		answer, err = h.cfg.Queues.Stats(ctx, r)
-		return err
-	})
-	if err != nil {
-		c.Fail(err)
-		return
-	}
-	c.Reply(answer)
+	h.answerQuery(c, func(ctx context.Context) ([]byte, error) { return h.cfg.Queues.Stats(ctx, r) })
 }
 
 // addedBytes is about what a call takes while it is added to a queue.
 const addedBytes = 4 << 10
 
 func (h *Handlers) addToQueue(c *transport.Call) {
-	r := h.queueRequest(c, auth.Write, queues.DecodeAdd)
-	if r == nil {
+	r, ok := h.queueRequest(c, auth.Write, queues.DecodeAdd)
+	if !ok {
 		return
 	}
-	err := c.Memory().Grow(c.Context(), addedBytes*int64(len(r.Calls())))
-	if errors.Is(err, memory.ErrNever) {
-		err = failure.ErrTooLarge
+	if !reserve(c, addedBytes*int64(len(r.Calls()))) {
+		return
 	}
 	var found map[string]queues.Call
-	if err == nil {
-		err = c.Query(func(context.Context) (err error) {
-			found, err = h.callsToAdd(r)
-			return err
-		})
-	}
+	err := c.Query(func(context.Context) (err error) {
+		found, err = h.callsToAdd(r)
+		return err
+	})
 	var added queues.Added
 	if err == nil {
 		added, err = h.cfg.Queues.Add(c.Context(), c.Who.User, pathID(c, 1), r, found)
@@ -215,7 +179,7 @@ func (h *Handlers) callsToAdd(r *queues.Request) (map[string]queues.Call, error)
 		if rec == nil {
 			continue
 		}
-		q := queues.Call{ID: id, Op: clone(rec.Text(calls.OpName)), Trace: clone(rec.Text(calls.TraceID)), Started: rec.Started}
+		q := queues.Call{ID: id, Op: strings.Clone(rec.Text(calls.OpName)), Trace: strings.Clone(rec.Text(calls.TraceID)), Started: rec.Started}
 		if rec.Ended != calls.NotEnded {
 			ended := rec.Ended
 			q.Ended = &ended
@@ -225,12 +189,9 @@ func (h *Handlers) callsToAdd(r *queues.Request) (map[string]queues.Call, error)
 	return found, nil
 }
 
-// clone keeps a text without the record that it is part of.
-func clone(s string) string { return string([]byte(s)) }
-
 func (h *Handlers) setProgress(c *transport.Call) {
-	r := h.queueRequest(c, auth.Write, queues.DecodeProgress)
-	if r == nil {
+	r, ok := h.queueRequest(c, auth.Write, queues.DecodeProgress)
+	if !ok {
 		return
 	}
 	item, err := h.cfg.Queues.SetProgress(c.Context(), c.Who.User, pathID(c, 1), pathID(c, 3), r)

@@ -44,7 +44,7 @@ type form struct {
 }
 
 // lists are the routes by subject.
-var lists = [][]route{callRoutes, callQueryRoutes, objectRoutes, queueRoutes, spanRoutes, startRoutes, absentRoutes}
+var lists = [][]route{callRoutes, callQueryRoutes, objectRoutes, queueRoutes, startRoutes, absentRoutes}
 
 // New returns handlers.
 func New(cfg Config) *Handlers {
@@ -139,9 +139,4 @@ func Owns(path string) bool {
 		}
 	}
 	return false
-}
-
-// readBody reads the body of a request, or answers the request and returns false.
-func (h *Handlers) readBody(c *transport.Call) bool {
-	return c.ReadJSON(h.cfg.MaxBody, h.cfg.Draining())
 }

@@ -1,3 +1,0 @@
-package weaveapi
-
-var spanRoutes = []route{}
