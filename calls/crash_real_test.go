@@ -3,8 +3,6 @@ package calls
 import (
 	"context"
 	"fmt"
-	"io"
-	"log/slog"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,6 +10,7 @@ import (
 
 	"weir/internal/testkit"
 	"weir/store"
+	"weir/store/storetest"
 )
 
 func TestMain(m *testing.M) {
@@ -20,11 +19,7 @@ func TestMain(m *testing.M) {
 
 // openCrash opens a store whose files are so small that they are often replaced.
 func openCrash(dir string) (*Store, *store.DB, error) {
-	cfg := store.DefaultConfig(dir)
-	cfg.MemTable, cfg.ValueThreshold, cfg.ValueLogFile = 1<<20, 8<<10, 8<<20
-	cfg.MinFree, cfg.MaintainEvery = 0, 0
-	cfg.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
-	db, err := store.Open(cfg)
+	db, err := store.Open(storetest.Small(dir))
 	return New(db), db, err
 }
 

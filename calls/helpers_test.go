@@ -2,19 +2,17 @@ package calls
 
 import (
 	"context"
-	"io"
-	"log/slog"
 	"testing"
 
 	"weir/store"
+	"weir/store/storetest"
 )
 
-// openSmall opens a database in a folder.
+// open opens a database in a folder.
 func open(t testing.TB, dir string) (*Store, *store.DB) {
 	t.Helper()
-	cfg := store.DefaultConfig(dir)
-	cfg.MinFree, cfg.MaintainEvery, cfg.ValueThreshold = 0, 0, ValueThreshold
-	cfg.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	cfg := storetest.Config(dir)
+	cfg.ValueThreshold = ValueThreshold
 	db, err := store.Open(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -143,127 +143,18 @@ func ask(t testing.TB, s *Store, body string) (ids []string, count int) {
 
 // TestQueriesLikeTheReference compares random queries with an implementation that looks at
 // all calls (docs/interface/weave.md, W-180 to W-184).
-//
-// Its steps follow each other and are not taken apart yet.
-//
-//gocognit:ignore
 func TestQueriesLikeTheReference(t *testing.T) {
 	s, all := sampleStore(t, 120)
 	rnd := rand.New(rand.NewPCG(1, 9))
 	found := 0
 	for range 3000 {
-		var conds []func(*sampleCall) bool
-		filter, exprs := map[string]any{}, []any{}
-		member := func(name string, get func(*sampleCall) string, values ...string) {
-			if filter[name] != nil {
-				return
-			}
-			list := []string{}
-			for _, v := range values {
-				if rnd.IntN(2) == 0 {
-					list = append(list, v)
-				}
-			}
-			filter[name] = list
-			if len(list) > 0 {
-				conds = append(conds, func(c *sampleCall) bool { return slices.Contains(list, get(c)) })
-			}
-		}
-		field := func(name string) any { return map[string]any{"$getField": name} }
-		lit := func(v any) any { return map[string]any{"$literal": v} }
+		q := &randomQuery{rnd: rnd, all: all, filter: map[string]any{}}
 		for range rnd.IntN(4) {
-			switch rnd.IntN(16) {
-			case 0:
-				member("trace_ids", func(c *sampleCall) string { return c.Trace }, "trace-0", "trace-1", "trace-7", "none")
-			case 1:
-				member("parent_ids", func(c *sampleCall) string { return c.Parent }, "p1", "p2", "p3")
-			case 2:
-				member("thread_ids", func(c *sampleCall) string { return c.Thread }, "t1", "t2")
-			case 3:
-				member("turn_ids", func(c *sampleCall) string { return c.Turn }, "u1", "u2")
-			case 4:
-				member("wb_run_ids", func(c *sampleCall) string { return c.Run }, "r1", "r2")
-			case 5:
-				filter["trace_roots_only"] = true
-				conds = append(conds, func(c *sampleCall) bool { return c.Parent == "" })
-			case 6:
-				filter["op_names"] = []string{"weave:///acme/a/op/f:*", "plain"}
-				conds = append(conds, func(c *sampleCall) bool { return strings.HasPrefix(c.Op, "weave:///acme/a/op/f:") || c.Op == "plain" })
-			case 7:
-				filter["input_refs"] = []string{"weave:///acme/a/object/o:*"}
-				conds = append(conds, func(c *sampleCall) bool { return strings.HasPrefix(c.Ref, "weave:///acme/a/object/o:") })
-			case 8:
-				if filter["call_ids"] != nil {
-					break
-				}
-				id := all[rnd.IntN(len(all))].ID
-				filter["call_ids"] = []string{id, all[0].ID, "elsewhere"}
-				conds = append(conds, func(c *sampleCall) bool { return c.ID == id || c.ID == all[0].ID })
-			case 9:
-				n := rnd.IntN(10)
-				exprs = append(exprs, map[string]any{"$gt": []any{field("inputs.n"), lit(n)}})
-				conds = append(conds, func(c *sampleCall) bool { return c.N > n })
-			case 10:
-				status := []string{"error", "running", "success", "odd"}[rnd.IntN(4)]
-				exprs = append(exprs, map[string]any{"$eq": []any{lit(status), field("summary.weave.status")}})
-				conds = append(conds, func(c *sampleCall) bool { return c.status() == status })
-			case 11:
-				at := all[rnd.IntN(len(all))].Started
-				exprs = append(exprs, map[string]any{"$gte": []any{field("started_at"), lit(string(AppendTime(nil, at)))}})
-				conds = append(conds, func(c *sampleCall) bool { return c.Started >= at })
-			case 12:
-				at := all[rnd.IntN(len(all))].Started
-				exprs = append(exprs, map[string]any{"$not": []any{map[string]any{"$lt": []any{field("started_at"), lit(float64(at) / 1e6)}}}})
-				conds = append(conds, func(c *sampleCall) bool { return c.Started >= at })
-			case 13:
-				exprs = append(exprs, map[string]any{"$in": []any{field("op_name"), []any{lit("plain"), lit("plain:2"), lit("x")}}})
-				conds = append(conds, func(c *sampleCall) bool { return c.Op == "plain" || c.Op == "plain:2" })
-			case 14:
-				exprs = append(exprs, map[string]any{"$eq": []any{field("exception"), lit(nil)}})
-				conds = append(conds, func(c *sampleCall) bool { return c.Exception == "" })
-			case 15:
-				exprs = append(exprs, map[string]any{"$or": []any{
-					map[string]any{"$eq": []any{field("inputs.deep.even"), lit(true)}}, map[string]any{"$contains": map[string]any{"input": field("output"), "substr": lit("70")}},
-				}})
-				conds = append(conds, func(c *sampleCall) bool { return c.N%2 == 0 || c.Ended != 0 && c.N == 7 })
-			}
+			q.condition()
 		}
-		var want []*sampleCall
-		for _, c := range all {
-			if !slices.ContainsFunc(conds, func(f func(*sampleCall) bool) bool { return !f(c) }) {
-				want = append(want, c)
-			}
-		}
-		request := map[string]any{"project_id": "acme/a", "filter": filter}
-		if len(exprs) > 0 {
-			request["query"] = map[string]any{"$expr": map[string]any{"$and": exprs}}
-		}
-		total := len(want)
-		order := func(a, b *sampleCall) int { return cmp.Or(cmp.Compare(a.Started, b.Started), cmp.Compare(a.ID, b.ID)) }
-		switch rnd.IntN(4) {
-		case 0:
-			request["sort_by"] = []any{map[string]any{"field": "started_at", "direction": "desc"}}
-			forward := order
-			order = func(a, b *sampleCall) int { return -forward(a, b) }
-		case 1:
-			request["sort_by"] = []any{map[string]any{"field": "inputs.n", "direction": "desc"}, map[string]any{"field": "op_name", "direction": "asc"}}
-			order = func(a, b *sampleCall) int {
-				return cmp.Or(-cmp.Compare(a.N, b.N), cmp.Compare(a.Op, b.Op), -cmp.Compare(a.ID, b.ID))
-			}
-		}
-		slices.SortFunc(want, order)
-		if rnd.IntN(2) == 0 {
-			offset, limit := rnd.IntN(5), 1+rnd.IntN(20)
-			request["offset"], request["limit"] = offset, limit
-			want = want[min(offset, len(want)):]
-			want = want[:min(limit, len(want))]
-			total = min(total, limit)
-		}
-		body, err := json.Marshal(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, count := ask(t, s, string(body))
+		want := q.found()
+		body, total := q.request(t, &want)
+		got, count := ask(t, s, body)
 		var ids []string
 		for _, c := range want {
 			ids = append(ids, c.ID)
@@ -276,6 +167,142 @@ func TestQueriesLikeTheReference(t *testing.T) {
 	if found < 10_000 {
 		t.Errorf("only %d calls were found", found)
 	}
+}
+
+// randomQuery is a query, and the conditions that its calls fulfil.
+type randomQuery struct {
+	rnd    *rand.Rand
+	all    []*sampleCall
+	filter map[string]any
+	exprs  []any
+	conds  []func(*sampleCall) bool
+}
+
+// member adds a list of a filter with some of the values, unless there is one.
+func (q *randomQuery) member(name string, get func(*sampleCall) string, values ...string) {
+	if q.filter[name] != nil {
+		return
+	}
+	list := []string{}
+	for _, v := range values {
+		if q.rnd.IntN(2) == 0 {
+			list = append(list, v)
+		}
+	}
+	q.filter[name] = list
+	if len(list) > 0 {
+		q.conds = append(q.conds, func(c *sampleCall) bool { return slices.Contains(list, get(c)) })
+	}
+}
+
+func fieldOf(name string) any { return map[string]any{"$getField": name} }
+
+func literal(v any) any { return map[string]any{"$literal": v} }
+
+// condition adds a random condition.
+func (q *randomQuery) condition() {
+	switch q.rnd.IntN(16) {
+	case 0:
+		q.member("trace_ids", func(c *sampleCall) string { return c.Trace }, "trace-0", "trace-1", "trace-7", "none")
+	case 1:
+		q.member("parent_ids", func(c *sampleCall) string { return c.Parent }, "p1", "p2", "p3")
+	case 2:
+		q.member("thread_ids", func(c *sampleCall) string { return c.Thread }, "t1", "t2")
+	case 3:
+		q.member("turn_ids", func(c *sampleCall) string { return c.Turn }, "u1", "u2")
+	case 4:
+		q.member("wb_run_ids", func(c *sampleCall) string { return c.Run }, "r1", "r2")
+	case 5:
+		q.filter["trace_roots_only"] = true
+		q.conds = append(q.conds, func(c *sampleCall) bool { return c.Parent == "" })
+	case 6:
+		q.filter["op_names"] = []string{"weave:///acme/a/op/f:*", "plain"}
+		q.conds = append(q.conds, func(c *sampleCall) bool { return strings.HasPrefix(c.Op, "weave:///acme/a/op/f:") || c.Op == "plain" })
+	case 7:
+		q.filter["input_refs"] = []string{"weave:///acme/a/object/o:*"}
+		q.conds = append(q.conds, func(c *sampleCall) bool { return strings.HasPrefix(c.Ref, "weave:///acme/a/object/o:") })
+	case 8:
+		if q.filter["call_ids"] != nil {
+			break
+		}
+		id := q.all[q.rnd.IntN(len(q.all))].ID
+		q.filter["call_ids"] = []string{id, q.all[0].ID, "elsewhere"}
+		q.conds = append(q.conds, func(c *sampleCall) bool { return c.ID == id || c.ID == q.all[0].ID })
+	case 9:
+		n := q.rnd.IntN(10)
+		q.exprs = append(q.exprs, map[string]any{"$gt": []any{fieldOf("inputs.n"), literal(n)}})
+		q.conds = append(q.conds, func(c *sampleCall) bool { return c.N > n })
+	case 10:
+		status := []string{"error", "running", "success", "odd"}[q.rnd.IntN(4)]
+		q.exprs = append(q.exprs, map[string]any{"$eq": []any{literal(status), fieldOf("summary.weave.status")}})
+		q.conds = append(q.conds, func(c *sampleCall) bool { return c.status() == status })
+	case 11:
+		at := q.all[q.rnd.IntN(len(q.all))].Started
+		q.exprs = append(q.exprs, map[string]any{"$gte": []any{fieldOf("started_at"), literal(string(AppendTime(nil, at)))}})
+		q.conds = append(q.conds, func(c *sampleCall) bool { return c.Started >= at })
+	case 12:
+		at := q.all[q.rnd.IntN(len(q.all))].Started
+		q.exprs = append(q.exprs, map[string]any{"$not": []any{map[string]any{"$lt": []any{fieldOf("started_at"), literal(float64(at) / 1e6)}}}})
+		q.conds = append(q.conds, func(c *sampleCall) bool { return c.Started >= at })
+	case 13:
+		q.exprs = append(q.exprs, map[string]any{"$in": []any{fieldOf("op_name"), []any{literal("plain"), literal("plain:2"), literal("x")}}})
+		q.conds = append(q.conds, func(c *sampleCall) bool { return c.Op == "plain" || c.Op == "plain:2" })
+	case 14:
+		q.exprs = append(q.exprs, map[string]any{"$eq": []any{fieldOf("exception"), literal(nil)}})
+		q.conds = append(q.conds, func(c *sampleCall) bool { return c.Exception == "" })
+	case 15:
+		q.exprs = append(q.exprs, map[string]any{"$or": []any{
+			map[string]any{"$eq": []any{fieldOf("inputs.deep.even"), literal(true)}}, map[string]any{"$contains": map[string]any{"input": fieldOf("output"), "substr": literal("70")}},
+		}})
+		q.conds = append(q.conds, func(c *sampleCall) bool { return c.N%2 == 0 || c.Ended != 0 && c.N == 7 })
+	}
+}
+
+// found are the calls that fulfil all conditions.
+func (q *randomQuery) found() (list []*sampleCall) {
+	for _, c := range q.all {
+		if !slices.ContainsFunc(q.conds, func(f func(*sampleCall) bool) bool { return !f(c) }) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// request puts the calls that were found in a random order, cuts them to a random page, and
+// returns the body that asks for it, and the count that is to be answered.
+func (q *randomQuery) request(t *testing.T, found *[]*sampleCall) (string, int) {
+	want := *found
+	request := map[string]any{"project_id": "acme/a", "filter": q.filter}
+	if len(q.exprs) > 0 {
+		request["query"] = map[string]any{"$expr": map[string]any{"$and": q.exprs}}
+	}
+	total := len(want)
+	order := func(a, b *sampleCall) int { return cmp.Or(cmp.Compare(a.Started, b.Started), cmp.Compare(a.ID, b.ID)) }
+	switch q.rnd.IntN(4) {
+	case 0:
+		request["sort_by"] = []any{map[string]any{"field": "started_at", "direction": "desc"}}
+		forward := order
+		order = func(a, b *sampleCall) int { return -forward(a, b) }
+	case 1:
+		request["sort_by"] = []any{map[string]any{"field": "inputs.n", "direction": "desc"}, map[string]any{"field": "op_name", "direction": "asc"}}
+		order = func(a, b *sampleCall) int {
+			return cmp.Or(-cmp.Compare(a.N, b.N), cmp.Compare(a.Op, b.Op), -cmp.Compare(a.ID, b.ID))
+		}
+	}
+	slices.SortFunc(want, order)
+	if q.rnd.IntN(2) == 0 {
+		offset, limit := q.rnd.IntN(5), 1+q.rnd.IntN(20)
+		request["offset"], request["limit"] = offset, limit
+		want = want[min(offset, len(want)):]
+		want = want[:min(limit, len(want))]
+		total = min(total, limit)
+	}
+	body, err := json.Marshal(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	*found = want
+	return string(body), total
 }
 
 // TestMixedOrder: numbers come first, then text, then other values, and what is not there last,

@@ -109,83 +109,91 @@ func (p *plain) visible(id string) map[string]any {
 
 // TestReference makes random requests of a store and of the simplest implementation of its
 // rules, and compares all calls after each.
-//
-// Its steps follow each other and are not taken apart yet.
-//
-//gocognit:ignore
 func TestReference(t *testing.T) {
 	for seed := range uint64(20) {
-		rng := rand.New(rand.NewPCG(seed, 1))
-		s := newStore(t)
-		p := &plain{calls: map[string]map[string]any{}, deleted: map[string]bool{}}
-		ids := []string{"a", "b", "c", "d", "e", "f"}
-		pick := func() string { return ids[rng.IntN(len(ids))] }
-		part := func(mode string) map[string]any {
-			m := map[string]any{"project_id": "p/q", "id": pick()}
-			if mode != "end" {
-				m["op_name"], m["trace_id"], m["started_at"] = fmt.Sprint("op", rng.IntN(3)), "t", fmt.Sprintf("2026-01-01T00:00:00.%06dZ", rng.IntN(1e6))
-				m["attributes"], m["inputs"] = map[string]any{}, map[string]any{"n": rng.IntN(9)}
-				if rng.IntN(2) == 0 {
-					m["parent_id"] = pick()
-				}
-				if rng.IntN(3) == 0 {
-					m["display_name"] = "d"
-				}
-				if rng.IntN(3) == 0 {
-					m["thread_id"] = "th"
-				}
-			}
-			if mode != "start" {
-				m["ended_at"], m["summary"], m["output"] = "2026-01-02T00:00:00.000000Z", map[string]any{}, rng.IntN(9)
-				if rng.IntN(3) == 0 {
-					m["exception"] = "boom"
-				}
-			}
-			return m
-		}
+		x := &comparison{s: newStore(t), plain: &plain{calls: map[string]map[string]any{}, deleted: map[string]bool{}}, rng: rand.New(rand.NewPCG(seed, 1))}
 		for step := range 60 {
-			what := ""
-			switch rng.IntN(8) {
-			case 0:
-				n := pick()
-				what = "delete " + n
-				if _, err := s.Delete(context.Background(), "p/q", []string{n}); err != nil {
-					t.Fatal(err)
-				}
-				p.delete([]string{n})
-			case 1:
-				id, name := pick(), []string{"", "x", "y"}[rng.IntN(3)]
-				what = "rename " + id + " to " + name
-				if err := s.Rename(context.Background(), Author{"u"}, "p/q", id, name); err != nil {
-					t.Fatal(err)
-				}
-				if !p.deleted[id] {
-					p.get(id)["renamed"] = name
-				}
-			case 2, 3:
-				c := part("complete")
-				what = "complete " + text(c)
-				write(t, s, FormComplete, `{"batch":[`+text(c)+`]}`)
-				p.apply("complete", c)
-			default:
-				var items []string
-				for range 1 + rng.IntN(4) {
-					mode := []string{"start", "end"}[rng.IntN(2)]
-					c := part(mode)
-					items = append(items, fmt.Sprintf(`{"mode":"%s","req":{"%s":%s}}`, mode, mode, text(c)))
-					p.apply(mode, c)
-				}
-				what = "upsert " + strings.Join(items, " ")
-				write(t, s, FormUpsert, `{"batch":[`+strings.Join(items, ",")+`]}`)
-			}
-			for _, id := range ids {
-				if got, want := shown(t, s, id), p.visible(id); !reflect.DeepEqual(text(got), text(want)) {
+			what := x.step(t)
+			for _, id := range referenceIDs {
+				if got, want := shown(t, x.s, id), x.plain.visible(id); !reflect.DeepEqual(text(got), text(want)) {
 					t.Fatalf("seed %d, step %d, after %s: %s is\n%s, want\n%s", seed, step, what, id, text(got), text(want))
 				}
 			}
 		}
-		intact(t, s)
+		intact(t, x.s)
 	}
+}
+
+var referenceIDs = []string{"a", "b", "c", "d", "e", "f"}
+
+// comparison makes the same requests of a store and of the simplest implementation.
+type comparison struct {
+	s     *Store
+	plain *plain
+	rng   *rand.Rand
+}
+
+func (x *comparison) pick() string { return referenceIDs[x.rng.IntN(len(referenceIDs))] }
+
+// part is a random call, or its start or end.
+func (x *comparison) part(mode string) map[string]any {
+	m := map[string]any{"project_id": "p/q", "id": x.pick()}
+	if mode != "end" {
+		m["op_name"], m["trace_id"], m["started_at"] = fmt.Sprint("op", x.rng.IntN(3)), "t", fmt.Sprintf("2026-01-01T00:00:00.%06dZ", x.rng.IntN(1e6))
+		m["attributes"], m["inputs"] = map[string]any{}, map[string]any{"n": x.rng.IntN(9)}
+		if x.rng.IntN(2) == 0 {
+			m["parent_id"] = x.pick()
+		}
+		if x.rng.IntN(3) == 0 {
+			m["display_name"] = "d"
+		}
+		if x.rng.IntN(3) == 0 {
+			m["thread_id"] = "th"
+		}
+	}
+	if mode != "start" {
+		m["ended_at"], m["summary"], m["output"] = "2026-01-02T00:00:00.000000Z", map[string]any{}, x.rng.IntN(9)
+		if x.rng.IntN(3) == 0 {
+			m["exception"] = "boom"
+		}
+	}
+	return m
+}
+
+// step makes a random request, and says which.
+func (x *comparison) step(t *testing.T) string {
+	switch x.rng.IntN(8) {
+	case 0:
+		n := x.pick()
+		if _, err := x.s.Delete(context.Background(), "p/q", []string{n}); err != nil {
+			t.Fatal(err)
+		}
+		x.plain.delete([]string{n})
+		return "delete " + n
+	case 1:
+		id, name := x.pick(), []string{"", "x", "y"}[x.rng.IntN(3)]
+		if err := x.s.Rename(context.Background(), Author{"u"}, "p/q", id, name); err != nil {
+			t.Fatal(err)
+		}
+		if !x.plain.deleted[id] {
+			x.plain.get(id)["renamed"] = name
+		}
+		return "rename " + id + " to " + name
+	case 2, 3:
+		c := x.part("complete")
+		write(t, x.s, FormComplete, `{"batch":[`+text(c)+`]}`)
+		x.plain.apply("complete", c)
+		return "complete " + text(c)
+	}
+	var items []string
+	for range 1 + x.rng.IntN(4) {
+		mode := []string{"start", "end"}[x.rng.IntN(2)]
+		c := x.part(mode)
+		items = append(items, fmt.Sprintf(`{"mode":"%s","req":{"%s":%s}}`, mode, mode, text(c)))
+		x.plain.apply(mode, c)
+	}
+	write(t, x.s, FormUpsert, `{"batch":[`+strings.Join(items, ",")+`]}`)
+	return "upsert " + strings.Join(items, " ")
 }
 
 func text(v any) string {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"log/slog"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +11,7 @@ import (
 
 	"weir/internal/testkit"
 	"weir/store"
+	"weir/store/storetest"
 )
 
 func TestMain(m *testing.M) {
@@ -21,11 +20,7 @@ func TestMain(m *testing.M) {
 
 // openSmall opens a store whose files are so small that they are often replaced.
 func openSmall(dir string) (*Store, *store.DB, error) {
-	cfg := store.DefaultConfig(dir)
-	cfg.MemTable, cfg.ValueThreshold, cfg.ValueLogFile = 1<<20, 8<<10, 8<<20
-	cfg.MinFree, cfg.MaintainEvery = 0, 0
-	cfg.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
-	db, err := store.Open(cfg)
+	db, err := store.Open(storetest.Small(dir))
 	return New(db, DefaultConfig()), db, err
 }
 

@@ -5,22 +5,18 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"weir/store"
+	"weir/store/storetest"
 )
 
 // newStore opens a store in a temporary folder.
 func newStore(t testing.TB) *Store {
 	t.Helper()
-	cfg := store.DefaultConfig(t.TempDir())
-	cfg.MinFree, cfg.MaintainEvery = 0, 0
-	cfg.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
-	db, err := store.Open(cfg)
+	db, err := store.Open(storetest.Config(t.TempDir()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,54 +13,14 @@ import (
 // TestIndexes checks that every column that people filter by has an index, that an index
 // finds what reading all records finds, and that Upgrade writes an index that an earlier
 // version of weir did not have.
-//
-// Its steps follow each other and are not taken apart yet.
-//
-//gocognit:ignore
 func TestIndexes(t *testing.T) {
 	s := sample(t)
-	check := func(when string) {
-		t.Helper()
-		for column, c := range map[string]struct {
-			value string
-			tag   byte
-		}{
-			"trace_ref": {"weave:///acme/support/call/other", tagRef}, "call_ref": {"weave:///acme/support/call/scorer", tagCall},
-			"feedback_type": {"odd", tagType}, "platform_user_id": {"u", tagUser}, "queue_id": {"q", tagQueue},
-		} {
-			where := `{"$eq":[{"$getField":"` + column + `"},{"$literal":"` + c.value + `"}]}`
-			q, err := s.DecodeQuery(context.Background(), []byte(`{"project_id":"acme/support","query":{"$expr":`+where+`}}`), ForQuery, false)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if p := q.plan(); len(p.sets) != 1 || p.sets[0].prefixes[0][0] != c.tag || len(p.onRows) > 0 {
-				t.Errorf("%s: the plan for %s is %v", when, column, p)
-			}
-			with := letters(t, s, `,"query":{"$expr":`+where+`}`)
-			without := letters(t, s, `,"query":{"$expr":{"$not":[{"$not":[`+where+`]}]}}`)
-			if with != without || with == "" {
-				t.Errorf("%s: %s: %q with its index, %q without", when, column, with, without)
-			}
-		}
-	}
-	check("as written")
+	checkIndexes(t, s, "as written")
 	ctx := context.Background()
 	if n, err := s.Upgrade(ctx); n != 0 || err != nil {
 		t.Errorf("%d entries are missing, %v", n, err)
 	}
-	if err := s.db.Update(ctx, func(tx *store.Tx) error {
-		var keys [][]byte
-		if err := tx.Scan(store.Range{Prefix: []byte{tagCall}, Keys: true}, func(k, _ []byte) bool { keys = append(keys, bytes.Clone(k)); return true }); err != nil {
-			return err
-		}
-		for _, k := range keys {
-			tx.Delete(k)
-		}
-		tx.Set([]byte{tagIndexes}, []byte("tfyuq"))
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	loseIndex(t, s)
 	late := New(s.db, DefaultConfig()) // as after a start
 	for _, ask := range []func() error{
 		func() error {
@@ -86,7 +46,52 @@ func TestIndexes(t *testing.T) {
 			t.Errorf("%d entries made, %v, want %d", n, err, want)
 		}
 	}
-	check("upgraded")
+	checkIndexes(t, s, "upgraded")
+}
+
+// checkIndexes checks that columns have their indexes, and that these find what reading all
+// records finds.
+func checkIndexes(t *testing.T, s *Store, when string) {
+	t.Helper()
+	for column, c := range map[string]struct {
+		value string
+		tag   byte
+	}{
+		"trace_ref": {"weave:///acme/support/call/other", tagRef}, "call_ref": {"weave:///acme/support/call/scorer", tagCall},
+		"feedback_type": {"odd", tagType}, "platform_user_id": {"u", tagUser}, "queue_id": {"q", tagQueue},
+	} {
+		where := `{"$eq":[{"$getField":"` + column + `"},{"$literal":"` + c.value + `"}]}`
+		q, err := s.DecodeQuery(context.Background(), []byte(`{"project_id":"acme/support","query":{"$expr":`+where+`}}`), ForQuery, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := q.plan(); len(p.sets) != 1 || p.sets[0].prefixes[0][0] != c.tag || len(p.onRows) > 0 {
+			t.Errorf("%s: the plan for %s is %v", when, column, p)
+		}
+		with := letters(t, s, `,"query":{"$expr":`+where+`}`)
+		without := letters(t, s, `,"query":{"$expr":{"$not":[{"$not":[`+where+`]}]}}`)
+		if with != without || with == "" {
+			t.Errorf("%s: %s: %q with its index, %q without", when, column, with, without)
+		}
+	}
+}
+
+// loseIndex makes a database one of an earlier version of weir, without the index of call_ref.
+func loseIndex(t *testing.T, s *Store) {
+	t.Helper()
+	if err := s.db.Update(t.Context(), func(tx *store.Tx) error {
+		var keys [][]byte
+		if err := tx.Scan(store.Range{Prefix: []byte{tagCall}, Keys: true}, func(k, _ []byte) bool { keys = append(keys, bytes.Clone(k)); return true }); err != nil {
+			return err
+		}
+		for _, k := range keys {
+			tx.Delete(k)
+		}
+		tx.Set([]byte{tagIndexes}, []byte("tfyuq"))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestMend checks that Mend repairs damaged indexes.

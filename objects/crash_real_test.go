@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +11,7 @@ import (
 
 	"weir/internal/testkit"
 	"weir/store"
+	"weir/store/storetest"
 )
 
 func TestMain(m *testing.M) {
@@ -21,11 +20,7 @@ func TestMain(m *testing.M) {
 
 // openCrash opens a store whose files are so small that they are often replaced.
 func openCrash(dir string) (*Store, *store.DB, error) {
-	cfg := store.DefaultConfig(dir)
-	cfg.MemTable, cfg.ValueThreshold, cfg.ValueLogFile = 1<<20, 8<<10, 8<<20
-	cfg.MinFree, cfg.MaintainEvery = 0, 0
-	cfg.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
-	db, err := store.Open(cfg)
+	db, err := store.Open(storetest.Small(dir))
 	return New(db), db, err
 }
 

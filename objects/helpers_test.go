@@ -3,22 +3,18 @@ package objects
 import (
 	"context"
 	"fmt"
-	"io"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"weir/store"
+	"weir/store/storetest"
 )
 
 // open opens a database in a folder.
 func open(t testing.TB, dir string) (*Store, *store.DB) {
 	t.Helper()
-	cfg := store.DefaultConfig(dir)
-	cfg.MinFree, cfg.MaintainEvery = 0, 0
-	cfg.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
-	db, err := store.Open(cfg)
+	db, err := store.Open(storetest.Config(dir))
 	if err != nil {
 		t.Fatal(err)
 	}

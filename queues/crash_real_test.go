@@ -3,26 +3,22 @@ package queues
 import (
 	"context"
 	"fmt"
-	"io"
-	"log/slog"
 	"strconv"
 	"strings"
 	"testing"
 
 	"weir/internal/testkit"
 	"weir/store"
+	"weir/store/storetest"
 )
 
 func TestMain(m *testing.M) {
 	testkit.Main(m, map[string]func(args []string){"write": writeUntilKilled})
 }
 
+// openCrash opens a store whose files are so small that they are often replaced.
 func openCrash(dir string) (*Store, *store.DB, error) {
-	cfg := store.DefaultConfig(dir)
-	cfg.MemTable, cfg.ValueLogFile = 1<<20, 8<<20
-	cfg.MinFree, cfg.MaintainEvery = 0, 0
-	cfg.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
-	db, err := store.Open(cfg)
+	db, err := store.Open(storetest.Small(dir))
 	return New(db), db, err
 }
 

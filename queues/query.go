@@ -44,28 +44,7 @@ func (s *Store) WriteQueues(ctx context.Context, q *Query, w io.Writer) error {
 	if err != nil {
 		return damaged("of "+q.Project, err)
 	}
-	slices.SortFunc(list, func(a, b *Queue) int {
-		for _, o := range q.sort {
-			c := 0
-			switch o.Field {
-			case "id":
-				c = cmp.Compare(a.ID, b.ID)
-			case "name":
-				c = cmp.Compare(a.Name, b.Name)
-			case "created_at":
-				c = cmp.Compare(a.CreatedAt, b.CreatedAt)
-			case "updated_at":
-				c = cmp.Compare(a.UpdatedAt, b.UpdatedAt)
-			}
-			if c != 0 {
-				return turn(c, o.Descending)
-			}
-		}
-		if len(q.sort) == 0 && a.CreatedAt != b.CreatedAt {
-			return cmp.Compare(b.CreatedAt, a.CreatedAt)
-		}
-		return cmp.Compare(a.ID, b.ID)
-	})
+	slices.SortFunc(list, q.compareQueues)
 	list = list[min(q.offset, len(list)):]
 	if q.limit >= 0 {
 		list = list[:min(q.limit, len(list))]
@@ -76,6 +55,31 @@ func (s *Store) WriteQueues(ctx context.Context, q *Query, w io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// compareQueues orders queues as the query asks, or else with the newest first, and equal ones
+// by their ids.
+func (q *Query) compareQueues(a, b *Queue) int {
+	for _, o := range q.sort {
+		c := 0
+		switch o.Field {
+		case "id":
+			c = cmp.Compare(a.ID, b.ID)
+		case "name":
+			c = cmp.Compare(a.Name, b.Name)
+		case "created_at":
+			c = cmp.Compare(a.CreatedAt, b.CreatedAt)
+		case "updated_at":
+			c = cmp.Compare(a.UpdatedAt, b.UpdatedAt)
+		}
+		if c != 0 {
+			return turn(c, o.Descending)
+		}
+	}
+	if len(q.sort) == 0 && a.CreatedAt != b.CreatedAt {
+		return cmp.Compare(b.CreatedAt, a.CreatedAt)
+	}
+	return cmp.Compare(a.ID, b.ID)
 }
 
 func turn(c int, desc bool) int {

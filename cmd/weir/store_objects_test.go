@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"io"
-	"log/slog"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,35 +14,10 @@ import (
 // TestStoreObjects: weir store verify finds a version whose value is missing, what weir store
 // repair does with it mends it, --feedback-retention reaches objects, and the quota of a
 // project is for calls and objects together (docs/interface/weave.md, W-232).
-//
-// Its steps follow each other and are not taken apart yet.
-//
-//gocognit:ignore
 func TestStoreObjects(t *testing.T) {
 	// Not parallel: a process that another test starts at the same time holds the directory's lock for
 	// a moment, and the repair would find the directory in use.
-	dir := t.TempDir()
-	cfg := store.DefaultConfig(filepath.Join(dir, tracesName))
-	cfg.MinFree, cfg.MaintainEvery, cfg.Log = 0, 0, slog.New(slog.NewTextHandler(io.Discard, nil))
-	open := func(f func(db *store.DB) error) {
-		t.Helper()
-		db, err := store.Open(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := f(db); err != nil {
-			t.Error(err)
-		}
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	verify := func(want int, says string) {
-		t.Helper()
-		if code, out, errOut := runStore("verify", "--data-dir", dir); code != want || !strings.Contains(out, says) {
-			t.Errorf("verify: %d %s %s", code, out, errOut)
-		}
-	}
+	d := newTracesDir(t)
 	publish := func(s *objects.Store, project, id string) error {
 		o, err := objects.DecodeObject(t.Context(), []byte(`{"obj":{"project_id":"`+project+`","object_id":"`+id+`","val":"`+strings.Repeat("x", 500)+`"}}`))
 		if err == nil {
@@ -53,7 +25,7 @@ func TestStoreObjects(t *testing.T) {
 		}
 		return err
 	}
-	open(func(db *store.DB) error {
+	d.open(func(db *store.DB) error {
 		for _, id := range []string{"a", "b"} {
 			if err := publish(objects.New(db), "acme/x", id); err != nil {
 				return err
@@ -61,21 +33,8 @@ func TestStoreObjects(t *testing.T) {
 		}
 		return nil
 	})
-	verify(0, ", 0 faults")
-	open(func(db *store.DB) error {
-		return db.Update(t.Context(), func(tx *store.Tx) error {
-			return tx.Scan(store.Range{Prefix: []byte{'P'}, Keys: true}, func(key, _ []byte) bool {
-				tx.Delete([]byte(string(key)))
-				return false
-			})
-		})
-	})
-	verify(1, "is missing")
-	if err := mend(tracesName, cfg); err != nil {
-		t.Error(err)
-	}
-	verify(0, ", 0 faults")
-	open(func(db *store.DB) error {
+	d.loseFirst('P') // the value of a version
+	d.open(func(db *store.DB) error {
 		const most = 2000
 		c := calls.NewLimited(db, quota.Limit{Bytes: most, Others: objects.BytesIn})
 		o := objects.NewLimited(db, quota.Limit{Bytes: most, Others: calls.BytesIn})
@@ -88,7 +47,7 @@ func TestStoreObjects(t *testing.T) {
 			t.Errorf("%d bytes of objects, %v", n, err)
 		}
 		rules := []feedbackRule{{"acme/*", 1}}
-		if err := expireProjects(context.Background(), "objects", o, rules, cfg.Log); err != nil {
+		if err := expireProjects(context.Background(), "objects", o, rules, d.cfg.Log); err != nil {
 			return err
 		}
 		if n, err := o.Erase(t.Context(), &objects.Erasure{Project: "acme/x", DryRun: true}); n != 1 || err != nil {
@@ -96,5 +55,5 @@ func TestStoreObjects(t *testing.T) {
 		}
 		return nil
 	})
-	verify(0, ", 0 faults")
+	d.verify(0, ", 0 faults")
 }

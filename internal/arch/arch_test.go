@@ -53,7 +53,7 @@ var rules = map[string]rule{
 	},
 	"calls": {
 		may:    []string{"feedback", "internal/form", "internal/jsontext", "internal/longcopy", "internal/memory", "internal/pace", "internal/query", "internal/quota", "store"},
-		tests:  []string{"internal/testkit"},
+		tests:  []string{"internal/testkit", "store/storetest"},
 		mayNot: http,
 	},
 	"chat": {
@@ -103,7 +103,7 @@ var rules = map[string]rule{
 	"examples/go/trajectories": {},
 	"feedback": {
 		may:    []string{"internal/form", "internal/jsontext", "internal/longcopy", "internal/memory", "internal/pace", "internal/query", "store"},
-		tests:  []string{"internal/testkit"},
+		tests:  []string{"internal/testkit", "store/storetest"},
 		mayNot: []string{"net", "os", "github.com/dgraph-io", "github.com/valyala"},
 	},
 	"grammar": {
@@ -175,12 +175,12 @@ var rules = map[string]rule{
 	},
 	"objects": {
 		may:    []string{"internal/form", "internal/jsontext", "internal/pace", "internal/query", "internal/quota", "store"},
-		tests:  []string{"internal/testkit"},
+		tests:  []string{"internal/testkit", "store/storetest"},
 		mayNot: http,
 	},
 	"queues": {
 		may:    []string{"internal/form", "internal/jsontext", "internal/longcopy", "internal/memory", "internal/pace", "store"},
-		tests:  []string{"internal/testkit"},
+		tests:  []string{"internal/testkit", "store/storetest"},
 		mayNot: http,
 	},
 	"sampler": {
@@ -244,6 +244,9 @@ var rules = map[string]rule{
 		may:    []string{"internal/longcopy", "internal/retry"},
 		tests:  []string{"internal/testkit"},
 		mayNot: http,
+	},
+	"store/storetest": {
+		may: []string{"store"},
 	},
 	"tokenizer": {
 		may:    []string{"internal/jsontext", "internal/longcopy"},

@@ -7,26 +7,11 @@ import (
 	"testing"
 )
 
-// consecutive is the reason of tests that still have to be taken apart.
-const consecutive = "a test whose steps follow each other; take it apart when it is next changed"
-
 // exempt lists the functions that make complexity does not measure, by package and
 // name, with the reason. There should be a handful of them: the main switch of a parser,
 // which is read from case to case, is easier to follow in one piece.
 var exempt = map[string]string{
 	"tokenizer.run": "the main loop of the regular expression matcher: taken apart it is 5 to 9 % slower",
-
-	"calls.TestReference":                   consecutive,
-	"server/trajectoryapi.TestARTClients":   consecutive,
-	"calls.TestQueriesLikeTheReference":     consecutive,
-	"trajectory/archive.TestSteps":          consecutive,
-	"server/recording.TestCompletionIsCall": consecutive,
-	"server/trajectoryapi.TestCreateModel":  consecutive,
-	"cmd/weir.TestStoreObjects":             consecutive,
-	"feedback.TestIndexes":                  consecutive,
-	"server/weaveapi.TestCallOrder":         consecutive,
-	"cmd/weir.TestStoreCalls":               consecutive,
-	"server/recording.TestRecordSettings":   consecutive,
 }
 
 // exemption is how a function is exempted. The comment above it repeats the reason.

@@ -203,10 +203,6 @@ func TestRecordLost(t *testing.T) {
 // TestRecordSettings: a recording has what its request asked for, the defaults of the model
 // for what it left open, and the alternatives of tokens that the answer has
 // (docs/interface/trajectories.md, T-44). ART takes no objects and arrays as metadata.
-//
-// Its steps follow each other and are not taken apart yet.
-//
-//gocognit:ignore
 func TestRecordSettings(t *testing.T) {
 	h, _ := servertest.NewRecording(t, nil)
 	all := map[string]any{
@@ -239,16 +235,7 @@ func TestRecordSettings(t *testing.T) {
 				t.Errorf("%s: %v", name, v)
 			}
 		}
-		turns := e["trajectory"].(map[string]any)["messages_and_choices"].([]any)
-		choice := turns[len(turns)-1].(map[string]any)
-		if fmt.Sprint(choice) != fmt.Sprint(want.Choices[i]) {
-			t.Errorf("%v\nwant\n%v", choice, want.Choices[i])
-		}
-		for _, token := range choice["logprobs"].(map[string]any)["content"].([]any) {
-			if top := token.(map[string]any)["top_logprobs"].([]any); len(top) != 4 {
-				t.Errorf("%d alternatives", len(top))
-			}
-		}
+		checkTurn(t, e, want.Choices[i])
 	}
 	if entries, _ := h.List(t, "/v1/preview/models/tiny/trajectories?metadata.temperature=0.7&metadata.choice=1"); len(entries) != 1 {
 		t.Errorf("%v", entries)
@@ -258,12 +245,8 @@ func TestRecordSettings(t *testing.T) {
 	h.Chat(all, "Compat-Project: acme/a")
 	entries := h.Recorded(t, "tiny", 4)
 	for i := range 2 {
-		turn := func(e map[string]any) string {
-			turns := e["trajectory"].(map[string]any)["messages_and_choices"].([]any)
-			return fmt.Sprint(turns[len(turns)-1])
-		}
-		if turn(entries[i]) != turn(entries[i+2]) {
-			t.Errorf("%s\nstreamed\n%s", turn(entries[i]), turn(entries[i+2]))
+		if whole, streamed := fmt.Sprint(lastTurn(entries[i])), fmt.Sprint(lastTurn(entries[i+2])); whole != streamed {
+			t.Errorf("%s\nstreamed\n%s", whole, streamed)
 		}
 	}
 	// What a request leaves open is the model's default, and a seed that it does not give is
@@ -276,5 +259,26 @@ func TestRecordSettings(t *testing.T) {
 	}
 	if text := fmt.Sprint(e["trajectory"]); !strings.Contains(text, "top_logprobs:[]") {
 		t.Error(text)
+	}
+}
+
+// lastTurn is the last of the messages and choices of a recorded trajectory.
+func lastTurn(e map[string]any) map[string]any {
+	turns := e["trajectory"].(map[string]any)["messages_and_choices"].([]any)
+	return turns[len(turns)-1].(map[string]any)
+}
+
+// checkTurn compares the last turn of a recorded trajectory with a choice of an answer that has
+// four alternatives for each token.
+func checkTurn(t *testing.T, e, want map[string]any) {
+	t.Helper()
+	choice := lastTurn(e)
+	if fmt.Sprint(choice) != fmt.Sprint(want) {
+		t.Errorf("%v\nwant\n%v", choice, want)
+	}
+	for _, token := range choice["logprobs"].(map[string]any)["content"].([]any) {
+		if top := token.(map[string]any)["top_logprobs"].([]any); len(top) != 4 {
+			t.Errorf("%d alternatives", len(top))
+		}
 	}
 }

@@ -26,83 +26,90 @@ type recordedRequest struct {
 
 // TestARTClients: what each version of ART's client sends is answered as it was when the
 // version itself was satisfied (docs/interface/trajectories.md, T-2, T-50, T-51, T-52, T-53).
-//
-// Its steps follow each other and are not taken apart yet.
-//
-//gocognit:ignore
 func TestARTClients(t *testing.T) {
 	files, err := filepath.Glob("testdata/art-*.jsonl")
 	if err != nil || len(files) < 4 {
 		t.Fatal(files, err)
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
+		t.Run(file, func(t *testing.T) { replayART(t, file) })
+	}
+}
+
+// replayART sends the requests of a file to a server, and compares the answers.
+func replayART(t *testing.T, file string) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring, err := auth.New([]string{"k1"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, _ := servertest.NewTrajectories(t, func(s *servertest.Setup) { s.Config.Keys = ring })
+	id := ""
+	for line := range strings.Lines(string(text)) {
+		var r recordedRequest
+		if err := jsontext.Decode([]byte(line), &r); err != nil {
 			t.Fatal(err)
 		}
-		ring, err := auth.New([]string{"k1"}, "")
-		if err != nil {
-			t.Fatal(err)
+		var headers []string
+		for k, v := range r.Headers {
+			headers = append(headers, k+": "+v)
 		}
-		h, _ := servertest.NewTrajectories(t, func(s *servertest.Setup) { s.Config.Keys = ring })
-		id := ""
-		for line := range strings.Lines(string(text)) {
-			var r recordedRequest
-			if err := jsontext.Decode([]byte(line), &r); err != nil {
-				t.Fatal(err)
+		with := strings.NewReplacer("{id}", id)
+		status, answer, _ := h.Get(r.Method, with.Replace(r.Path), with.Replace(r.Body), headers...)
+		if status != r.Status {
+			t.Fatalf("%s %s: %d %s", r.Method, r.Path, status, answer)
+		}
+		m := servertest.Object(t, answer)
+		switch {
+		case r.Method == "POST" && r.Path == modelsPath:
+			if id != "" && m["id"] != id {
+				t.Errorf("another model than %s: %s", id, answer)
 			}
-			var headers []string
-			for k, v := range r.Headers {
-				headers = append(headers, k+": "+v)
+			checkARTModel(t, m)
+			id = m["id"].(string)
+		case r.Steps != nil:
+			if steps := stepsOf(t, m); !slices.Equal(steps, r.Steps) {
+				t.Errorf("%s: %v, want %v", r.Path, steps, r.Steps)
 			}
-			with := strings.NewReplacer("{id}", id)
-			status, answer, _ := h.Get(r.Method, with.Replace(r.Path), with.Replace(r.Body), headers...)
-			if status != r.Status {
-				t.Fatalf("%s: %s %s: %d %s", file, r.Method, r.Path, status, answer)
-			}
-			m := servertest.Object(t, answer)
-			switch {
-			case r.Method == "POST" && r.Path == modelsPath:
-				if id != "" && m["id"] != id || m["entity"] != "acme" || m["name"] != "agent" || m["base_model"] != "weir-tiny" || !strings.HasPrefix(fmt.Sprint(m["project"]), "art-") {
-					t.Errorf("%s: %s", file, answer)
-				}
-				if run, given := m["run_id"]; run != nil || !given { // from 0.5.16 on its model has this member
-					t.Errorf("%s: %s", file, answer)
-				}
-				id = m["id"].(string)
-			case r.Steps != nil:
-				var steps []float64
-				for _, e := range m["data"].([]any) {
-					c := e.(map[string]any)
-					if steps = append(steps, c["step"].(float64)); c["metrics"] == nil || c["id"] != fmt.Sprintf("step%v", c["step"]) {
-						t.Errorf("%s: %v", file, c)
-					}
-				}
-				if !slices.Equal(steps, r.Steps) {
-					t.Errorf("%s: %s: %v, want %v", file, r.Path, steps, r.Steps)
-				}
-			case status == 501:
-				if !strings.Contains(answer, `{"detail":"This version of weir does not train models`) {
-					t.Error(answer)
-				}
+		case status == 501:
+			if !strings.Contains(answer, `{"detail":"This version of weir does not train models`) {
+				t.Error(answer)
 			}
 		}
 	}
 }
 
+// checkARTModel checks a model that ART has created.
+func checkARTModel(t *testing.T, m map[string]any) {
+	t.Helper()
+	if m["entity"] != "acme" || m["name"] != "agent" || m["base_model"] != "weir-tiny" || !strings.HasPrefix(fmt.Sprint(m["project"]), "art-") {
+		t.Errorf("%v", m)
+	}
+	if run, given := m["run_id"]; run != nil || !given { // from 0.5.16 on its model has this member
+		t.Errorf("%v", m)
+	}
+}
+
+// stepsOf are the steps of the checkpoints of an answer.
+func stepsOf(t *testing.T, answer map[string]any) (steps []float64) {
+	t.Helper()
+	for _, e := range answer["data"].([]any) {
+		c := e.(map[string]any)
+		if steps = append(steps, c["step"].(float64)); c["metrics"] == nil || c["id"] != fmt.Sprintf("step%v", c["step"]) {
+			t.Errorf("%v", c)
+		}
+	}
+	return steps
+}
+
 // TestCreateModel: a model is created once for its entity, project and name, and can be read
 // at once; and what is wrong with such a request (docs/interface/trajectories.md, T-50, T-51).
-//
-// Its steps follow each other and are not taken apart yet.
-//
-//gocognit:ignore
 func TestCreateModel(t *testing.T) {
 	h, _ := servertest.NewTrajectories(t, nil)
-	create := func(fields string) (int, string) {
-		t.Helper()
-		status, answer, _ := h.Get("POST", modelsPath, fields)
-		return status, answer
-	}
+	create := func(fields string) (int, string) { return createModel(h, fields) }
 	status, first := create(`{"entity":"acme","project":"p","name":"agent","base_model":"b/m","unknown":[1]}`)
 	if status != 200 {
 		t.Fatal(first)
@@ -137,7 +144,20 @@ func TestCreateModel(t *testing.T) {
 	if status, answer, _ := h.Get("POST", modelsPath, `{"base_model":"b"}`, "Content-Type: text/plain"); status != 415 {
 		t.Errorf("%d %s", status, answer)
 	}
+}
 
+func createModel(h *servertest.Server, fields string) (status int, answer string) {
+	status, answer, _ = h.Get("POST", modelsPath, fields)
+	return status, answer
+}
+
+// TestListModels: models that were created and models that were only logged to are listed, read
+// and deleted (docs/interface/trajectories.md, T-50, T-51).
+func TestListModels(t *testing.T) {
+	h, _ := servertest.NewTrajectories(t, nil)
+	_, first := createModel(h, `{"entity":"acme","project":"p","name":"agent","base_model":"b/m"}`)
+	createModel(h, `{"base_model":"b"}`)
+	m := servertest.Object(t, first)
 	// A model that is logged to without having been created is listed beside these.
 	h.LogGroups(t, modelsPath+"/00free", servertest.Group(`{"final_policy_version":4}`))
 	h.LogGroups(t, modelsPath+"/"+m["id"].(string), servertest.Group(`{}`, `{}`))
@@ -169,7 +189,7 @@ func TestCreateModel(t *testing.T) {
 			t.Errorf("%d %s", status, answer)
 		}
 	}
-	if status, answer := create(`{"entity":"acme","project":"p","name":"agent","base_model":"b"}`); status != 200 || servertest.Object(t, answer)["id"] == m["id"] {
+	if status, answer := createModel(h, `{"entity":"acme","project":"p","name":"agent","base_model":"b"}`); status != 200 || servertest.Object(t, answer)["id"] == m["id"] {
 		t.Errorf("%d %s", status, answer)
 	}
 }

@@ -136,10 +136,6 @@ func TestCallsComplete(t *testing.T) {
 
 // TestCallOrder: parts of a call arrive in any order and more than once
 // (docs/interface/weave.md, W-110 to W-114).
-//
-// Its steps follow each other and are not taken apart yet.
-//
-//gocognit:ignore
 func TestCallOrder(t *testing.T) {
 	start := func(n int) string {
 		return fmt.Sprintf(`start {"start":%s}`, startOf("id", fmt.Sprintf(`"thread_id":"s%d"`, n)))
@@ -165,27 +161,7 @@ func TestCallOrder(t *testing.T) {
 	} {
 		for _, batch := range []bool{false, true} {
 			s := newCallServer(t)
-			var items []string
-			flush := func() {
-				if len(items) > 0 {
-					if status, text := s.post("/call/upsert_batch", `{"batch":[`+strings.Join(items, ",")+`]}`); status != 200 {
-						t.Errorf("%d %s", status, text)
-					}
-				}
-				items = nil
-			}
-			for _, r := range c.requests {
-				what, body, _ := strings.Cut(r, " ")
-				if batch && what != "update" {
-					items = append(items, `{"req":`+body+`,"mode":"`+what+`"}`)
-					continue
-				}
-				flush()
-				if status, text := s.post("/call/"+what, body); status != 200 {
-					t.Errorf("%s: %d %s", r, status, text)
-				}
-			}
-			flush()
+			s.sendParts(t, c.requests, batch)
 			got := "none"
 			if call := s.call("id"); call != nil {
 				got = fmt.Sprint(call["thread_id"], " ", call["output"], " ", call["display_name"], " ", call["summary"].(map[string]any)["weave"].(map[string]any)["status"])
@@ -195,4 +171,32 @@ func TestCallOrder(t *testing.T) {
 			}
 		}
 	}
+}
+
+// sendParts sends requests, each of which is a function below /call/ and a body. With batch starts
+// and ends that follow each other are one request.
+func (s *callServer) sendParts(t *testing.T, requests []string, batch bool) {
+	t.Helper()
+	var items []string
+	post := func(path, body string) {
+		if status, text := s.post(path, body); status != 200 {
+			t.Errorf("%s: %d %s", path, status, text)
+		}
+	}
+	flush := func() {
+		if len(items) > 0 {
+			post("/call/upsert_batch", `{"batch":[`+strings.Join(items, ",")+`]}`)
+		}
+		items = nil
+	}
+	for _, r := range requests {
+		what, body, _ := strings.Cut(r, " ")
+		if batch && what != "update" {
+			items = append(items, `{"req":`+body+`,"mode":"`+what+`"}`)
+			continue
+		}
+		flush()
+		post("/call/"+what, body)
+	}
+	flush()
 }
