@@ -60,7 +60,8 @@ type Config struct {
 	// is left for badger's compaction. Down to a quarter of it deletions are accepted, which
 	// are then compacted away at once. With less space the database is opened for reading
 	// alone. Twice MemTable is the least that counts for either, because badger needs it, and for
-	// writes four times MemTable and the newest tables, which badger compacts.
+	// writes four times MemTable and the newest tables, which badger compacts. The bytes of the
+	// write itself come on top, twice.
 	MinFree uint64
 
 	// MaintainEvery is how often the value log is searched for garbage, CompactEvery how

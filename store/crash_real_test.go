@@ -221,7 +221,7 @@ func TestFullDisk(t *testing.T) {
 	if got := get(t, d, "b"); got != "1" {
 		t.Errorf("b = %s", got)
 	}
-	have(50)
+	have(51)
 	if err := write(); err != nil {
 		t.Errorf("write: %v", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,27 +19,34 @@ import (
 
 // fullTest fills a small file system of its own.
 type fullTest struct {
-	d *DB
+	d     *DB
+	large int // every so many values are large: they go to the value log
 
 	mu           sync.Mutex
 	acknowledged []string
 	stopped      map[string]int // by whether the error was ErrFull
 }
 
-// full is a child with the argument directory. It mounts a file system of 64 MiB there,
-// writes until that is full, and again when there is space.
+// full is a child with two arguments, a directory and after how many values a large one comes.
+// It mounts a file system of 64 MiB there, writes until that is full, and again when there is
+// space.
 func full(args []string) {
 	dir := args[0]
+	large, err := strconv.Atoi(args[1])
+	if err != nil {
+		fmt.Println("error", err)
+		return
+	}
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64m"); err != nil {
 		fmt.Println("skip", err)
 		return
 	}
-	if err := fillDisk(dir); err != nil {
+	if err := fillDisk(dir, large); err != nil {
 		fmt.Println("error", err)
 	}
 }
 
-func fillDisk(dir string) error {
+func fillDisk(dir string, large int) error {
 	ballast := filepath.Join(dir, "ballast")
 	if err := os.WriteFile(ballast, make([]byte, 12<<20), 0o600); err != nil {
 		return err
@@ -49,7 +57,7 @@ func fillDisk(dir string) error {
 	if err != nil {
 		return err
 	}
-	f := &fullTest{d: d, stopped: map[string]int{}}
+	f := &fullTest{d: d, large: large, stopped: map[string]int{}}
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() { f.writeUntilRefused(g) })
@@ -74,8 +82,8 @@ func (f *fullTest) writeUntilRefused(g int) {
 	for i := range 20_000 {
 		key := fmt.Sprintf("k%d.%d", g, i)
 		size := 2000
-		if i%10 == 0 {
-			size = 20_000 // goes to the value log
+		if i%f.large == 0 {
+			size = 20_000
 		}
 		err := f.d.Update(context.Background(), func(tx *Tx) error { tx.Set([]byte(key), make([]byte, size)); return nil })
 		f.mu.Lock()
@@ -104,9 +112,16 @@ func (f *fullTest) check() error {
 }
 
 // TestReallyFullDisk: on a disk that is really full the process lives on, and nothing that
-// was acknowledged is lost.
+// was acknowledged is lost. With few large values nearly all that is written goes to tables,
+// which badger copies while it compacts them.
 func TestReallyFullDisk(t *testing.T) {
-	cmd := testkit.Child("full", t.TempDir())
+	for _, large := range []string{"10", "100000"} {
+		t.Run(large, func(t *testing.T) { reallyFull(t, large) })
+	}
+}
+
+func reallyFull(t *testing.T, large string) {
+	cmd := testkit.Child("full", t.TempDir(), large)
 	cmd.Stderr = nil // CombinedOutput sets it
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,

@@ -29,7 +29,8 @@ type keeper struct {
 	name func(dir string) error
 	now  func() time.Time
 
-	upper atomic.Int64 // bytes of the tables of the first two levels that are not empty, by the last account
+	upper  atomic.Int64 // bytes of the tables of the first two levels that are not empty, by the last account
+	tabled atomic.Int64 // bytes that were committed to memtables since then
 
 	mu       sync.Mutex // guards what follows
 	active   bool       // badger has the files open
@@ -182,6 +183,7 @@ func (k *keeper) write(state string, always bool) error {
 	if at == k.at && !always {
 		return nil
 	}
+	tabled := k.tabled.Load() // what is committed from now on may be in no table of this account
 	// First the memtables, then the MANIFEST: what has become a table by now is in it.
 	k.enqueue(&mem)
 	if err := k.readManifest(); err != nil {
@@ -202,6 +204,7 @@ func (k *keeper) write(state string, always bool) error {
 		return err
 	}
 	k.at = at
+	k.tabled.Add(-tabled)
 	return nil
 }
 

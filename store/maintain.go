@@ -94,7 +94,7 @@ func (d *DB) flatten() error {
 
 // settled enters the database, if it is open and the disk has space to move things.
 func (d *DB) settled() (*badger.DB, error) {
-	if err := errors.Join(d.Err(), d.checkSpace(true)); err != nil {
+	if err := errors.Join(d.Err(), d.checkSpace(true, 0)); err != nil {
 		return nil, err
 	}
 	if db := d.gate.enter(); db != nil {

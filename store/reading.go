@@ -90,8 +90,10 @@ func (d *DB) leastSpace() uint64 { return 2 * uint64(d.cfg.MemTable) }
 
 // compacting is how much free space badger needs for its memtables and a compaction of the newest
 // tables, which it begins whenever there are enough of them, and when it is closed. The tables are
-// mapped files as well.
-func (d *DB) compacting() uint64 { return uint64(4*d.cfg.MemTable + d.keeper.upper.Load()) }
+// mapped files as well. What was committed since the tables were counted may be in tables by now.
+func (d *DB) compacting() uint64 {
+	return uint64(4*d.cfg.MemTable + d.keeper.upper.Load() + d.keeper.tabled.Load())
+}
 
 // checkClosing returns ErrFull if the disk has too little space for what badger writes when
 // it is closed.

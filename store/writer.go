@@ -213,7 +213,7 @@ func (d *DB) reopen() error {
 	if err := os.MkdirAll(d.cfg.Dir, 0o700); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	if err := d.checkSpace(true); err != nil {
+	if err := d.checkSpace(true, 0); err != nil {
 		return d.openForReading(err) // opening writes; a database that is open still serves readers
 	}
 	if d.gate.open() {
@@ -239,8 +239,8 @@ func (d *DB) reopen() error {
 	return err
 }
 
-// checkSpace returns ErrFull if the disk has too little space to write, or to delete.
-func (d *DB) checkSpace(deletion bool) error {
+// checkSpace returns ErrFull if the disk has too little space to write more bytes, or to delete.
+func (d *DB) checkSpace(deletion bool, more int64) error {
 	free, err := d.cfg.free(d.cfg.Dir)
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
@@ -251,7 +251,7 @@ func (d *DB) checkSpace(deletion bool) error {
 	} else {
 		need = max(need, d.compacting())
 	}
-	need = max(need, d.leastSpace())
+	need = max(need, d.leastSpace()) + uint64(more)
 	if free < need {
 		return fmt.Errorf("%w: %d MiB, less than %d MiB", ErrFull, free>>20, need>>20)
 	}
@@ -275,7 +275,7 @@ func (d *DB) write(list []*update) error {
 			u.done <- failed
 			continue
 		}
-		tx, err := d.try(u, g.txn)
+		tx, err := d.try(u, &g)
 		if err != nil {
 			u.done <- err
 			continue
@@ -310,7 +310,7 @@ func (d *DB) write(list []*update) error {
 
 // try runs an update's function and checks what it wants to write, so that afterwards
 // only badger can fail.
-func (d *DB) try(u *update, txn *badger.Txn) (tx *Tx, err error) {
+func (d *DB) try(u *update, g *group) (tx *Tx, err error) {
 	if u.ctx.Err() != nil {
 		return nil, context.Cause(u.ctx)
 	}
@@ -319,7 +319,7 @@ func (d *DB) try(u *update, txn *badger.Txn) (tx *Tx, err error) {
 			err = fmt.Errorf("store: panic in an update: %v\n%s", p, debug.Stack())
 		}
 	}()
-	tx = &Tx{Reader: Reader{txn: txn, db: d}}
+	tx = &Tx{Reader: Reader{txn: g.txn, db: d}}
 	if err := u.f(tx); err != nil {
 		return nil, err
 	}
@@ -332,9 +332,10 @@ func (d *DB) try(u *update, txn *badger.Txn) (tx *Tx, err error) {
 		}
 	}
 	if len(tx.writes) > 0 {
-		err = d.checkSpace(!tx.sets && tx.drops)
+		// What goes through the journal is written twice.
+		err = d.checkSpace(!tx.sets && tx.drops, g.bytes+2*tx.bytes)
 	}
-	if err == nil && tx.drops && d.checkSpace(false) != nil {
+	if err == nil && tx.drops && d.checkSpace(false, 0) != nil {
 		select { // what is deleted is to free space at once
 		case d.scarce <- struct{}{}:
 		default:
@@ -403,6 +404,7 @@ func (d *DB) sync(txn *badger.Txn, s size) error {
 		d.setErr(err) // before any update is answered
 		return err
 	}
+	d.keeper.tabled.Add(s.table)
 	d.count.commits.Add(1)
 	d.count.commitNanos.Add(int64(time.Since(began)))
 	return nil
