@@ -68,7 +68,7 @@ clients: build clients-weave clients-art ## openai-node, Vercel AI SDK, LangChai
 weave-routes: build ## the functions that the newest weave and openpipe-art call are all served or 501 (needs Python; VERSIONS='weave==0.54.0 openpipe-art==0.5.18')
 	$(PYTHON) -m venv build/weave-routes && build/weave-routes/bin/pip install -q --disable-pip-version-check --no-deps $(or $(VERSIONS),weave openpipe-art)
 	@set -e; site=$$(build/weave-routes/bin/python -c 'import site; print(site.getsitepackages()[0])'); d=$$(mktemp -d); \
-	  ./weir serve --device sim --port 0 --data-dir $$d --api-key key 2>$$d/log & pid=$$!; trap "kill $$pid; rm -rf $$d" EXIT; \
+	  ./weir serve --device sim --port 0 --data-dir $$d --api-key key 2>$$d/log & pid=$$!; trap "kill $$pid; wait $$pid; rm -rf $$d" EXIT; \
 	  for i in 1 2 3 4 5 6 7 8 9 10; do url=$$(sed -n 's/.*msg=listening url=\([^ ]*\).*/\1/p' $$d/log 2>/dev/null); [ -n "$$url" ] && break; sleep 0.5; done; \
 	  $(PYTHON) tools/weaveroutes/routes.py $$site | $(PYTHON) tools/weaveroutes/routes.py --check $$url key
 
