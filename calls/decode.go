@@ -15,17 +15,18 @@ import (
 const (
 	// MaxBatch bounds the calls of a request.
 	MaxBatch = 10_000
-	// maxRecord bounds all that is stored of a call, in bytes.
-	maxRecord = 16 << 20
+	// MaxRecord bounds all that is stored of a call, in bytes.
+	MaxRecord = 16 << 20
 	// maxDepth bounds how deeply a body may be nested. Weave's clients encode values that are
 	// nested 255 levels deep at the most.
-	maxDepth = 300
-	// The texts that are parts of keys, in bytes.
-	maxProject = 256
-	maxID      = 256 // also of traces, parents, threads and turns
-	maxOpName  = 1024
-	// maxName bounds a display name, in bytes.
-	maxName = 4096
+	maxDepth   = 300
+	maxProject = 256 // bytes
+	// MaxID bounds the ids of calls, traces, parents, threads and turns, in bytes.
+	MaxID = 256
+	// MaxOpName bounds the names of ops, in bytes.
+	MaxOpName = 1024
+	// MaxName bounds a display name, in bytes.
+	MaxName = 4096
 )
 
 var errTooLarge = &form.Refusal{Status: 413, Reason: "A call may have at most 16 MiB"}
@@ -228,7 +229,7 @@ func (d *decoder) change(k kind, loc []string) *Change {
 		r.fields[Extra] = mergeObjects(nil, append(extra, '}'))
 	}
 	d.check(c, seen, loc)
-	if len(d.arena)-from+len(extra) > maxRecord {
+	if len(d.arena)-from+len(extra) > MaxRecord {
 		d.Refuse(errTooLarge.Status, errTooLarge.Reason)
 	}
 	return c
@@ -373,8 +374,8 @@ func (d *decoder) lengths(r *Record, loc []string) {
 		c   Column
 		max int
 	}{
-		{Project, maxProject}, {ID, maxID}, {TraceID, maxID}, {ParentID, maxID}, {ThreadID, maxID}, {TurnID, maxID}, {RunID, maxID},
-		{OpName, maxOpName}, {DisplayName, maxName},
+		{Project, maxProject}, {ID, MaxID}, {TraceID, MaxID}, {ParentID, MaxID}, {ThreadID, MaxID}, {TurnID, MaxID}, {RunID, MaxID},
+		{OpName, MaxOpName}, {DisplayName, MaxName},
 	} {
 		if len(r.fields[l.c]) > l.max {
 			d.Issue("string_too_long", loc, l.c.Name())

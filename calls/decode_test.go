@@ -74,7 +74,7 @@ func TestForm(t *testing.T) {
 		{FormStart, `{"start":` + with(startText, `"display_name":"`+long+`"`) + `}`, "string_too_long body start display_name"},
 		{FormEnd, `{"end":` + with(endText, `"output":{"deep":`+strings.Repeat("[", 290)+strings.Repeat("]", 290)+`}`) + `}`, ""},
 		{FormEnd, `{"end":` + with(endText, `"output":`+strings.Repeat("[", 300)+strings.Repeat("]", 300)) + `}`, "json_invalid body"},
-		{FormEnd, `{"end":` + with(endText, `"output":"`+strings.Repeat("x", maxRecord)+`"`) + `}`, "413 A call may have at most 16 MiB"},
+		{FormEnd, `{"end":` + with(endText, `"output":"`+strings.Repeat("x", MaxRecord)+`"`) + `}`, "413 A call may have at most 16 MiB"},
 		{FormComplete, `{"batch":[` + strings.Repeat(completeText+",", MaxBatch) + completeText + `]}`, "413 A batch may have at most 10000 calls"},
 		{FormStart, `{"start":` + with(startText, `"later":{"a":1},"wb_user_id":"mallory","deleted_at":"x","storage_size_bytes":"x"`) + `}`, ""},
 	} {

@@ -48,7 +48,7 @@ func (s *Store) Delete(ctx context.Context, project string, ids []string) (n int
 func (s *Store) descendants(ctx context.Context, project string, ids []string) (all []string, err error) {
 	seen := map[string]bool{}
 	add := func(id string) error {
-		if seen[id] || len(id) > maxID || id == "" { // "" is what roots have as their parent
+		if seen[id] || len(id) > MaxID || id == "" { // "" is what roots have as their parent
 			return nil
 		}
 		if len(all) == maxDeleted {

@@ -45,7 +45,7 @@ func DecodeUpdate(ctx context.Context, body []byte) (*Single, error) {
 		default:
 			s.Name = name.Text()
 		}
-		if len(s.Name) > maxName {
+		if len(s.Name) > MaxName {
 			d.Issue("string_too_long", []string{"body"}, "display_name")
 		}
 	})

@@ -41,7 +41,7 @@ type Author struct {
 
 // Get returns a call that is visible; nil if there is none with that id in the project.
 func (s *Store) Get(project, id string) (rec *Record, err error) {
-	if len(id) > maxID || len(project) > maxProject {
+	if len(id) > MaxID || len(project) > maxProject {
 		return nil, nil
 	}
 	err = s.db.View(func(r *store.Reader) error {

@@ -156,7 +156,7 @@ func (w *walk) byID() error {
 		if err := w.meter.Spend(pace.Row); err != nil {
 			return err
 		}
-		if len(id) > maxID {
+		if len(id) > MaxID {
 			continue
 		}
 		rec, err := get(w.r, w.q.Project, id)

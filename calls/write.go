@@ -66,7 +66,7 @@ func (p *prepared) apply(old *Record) (*Record, error) {
 	for _, f := range rec.fields {
 		size += len(f)
 	}
-	if size > maxRecord {
+	if size > MaxRecord {
 		return nil, errTooLarge
 	}
 	return rec, nil
@@ -166,6 +166,7 @@ type Complete struct {
 	Started, Ended time.Time // Ended may be zero: the call runs
 
 	Attributes, Inputs, Output, Summary, OtelDump jsontext.Value // compact
+	RunStep, RunStepEnd                           jsontext.Value // whole numbers
 }
 
 // Complete writes calls, all or none. Who writes a call with the same id again replaces it.
@@ -197,7 +198,7 @@ func (f *Complete) change() (*Change, error) {
 			r.fields[col] = []byte(text)
 		}
 	}
-	for col, v := range map[Column]jsontext.Value{Attributes: f.Attributes, Inputs: f.Inputs, Output: f.Output, Summary: f.Summary, OtelDump: f.OtelDump} {
+	for col, v := range map[Column]jsontext.Value{Attributes: f.Attributes, Inputs: f.Inputs, Output: f.Output, Summary: f.Summary, OtelDump: f.OtelDump, RunStep: f.RunStep, RunStepEnd: f.RunStepEnd} {
 		if len(v) > 0 {
 			r.fields[col] = v
 		}

@@ -101,7 +101,8 @@ func (s *Server) surfaces() {
 	}
 	if w := &s.cfg.Weave; w.Calls != nil {
 		s.weave = weaveapi.New(weaveapi.Config{
-			Calls: w.Calls, Objects: w.Objects, Queues: w.Queues, Feedback: s.cfg.Feedback, MaxBody: s.cfg.MaxBody, Draining: s.http.Draining,
+			Calls: w.Calls, Objects: w.Objects, Queues: w.Queues, Feedback: s.cfg.Feedback, MaxBody: s.cfg.MaxBody, MaxRatio: s.cfg.Trajectories.MaxRatio,
+			Draining: s.http.Draining,
 		})
 	}
 	if s.cfg.Trajectories.Archive != nil {

@@ -236,9 +236,13 @@ var rules = map[string]rule{
 	},
 	"server/ui": {},
 	"server/weaveapi": {
-		may:    []string{"auth", "calls", "feedback", "internal/jsontext", "internal/memory", "objects", "queues", "server/failure", "server/transport"},
+		may:    []string{"auth", "calls", "feedback", "internal/jsontext", "internal/memory", "objects", "queues", "server/failure", "server/transport", "spans"},
 		tests:  []string{"internal/testkit", "server/servertest"},
 		mayNot: []string{"net/http"},
+	},
+	"spans": {
+		may:    []string{"calls", "internal/form", "internal/jsontext", "internal/memory", "internal/pace"},
+		mayNot: http,
 	},
 	"store": {
 		may:    []string{"internal/longcopy", "internal/retry"},

@@ -17,7 +17,7 @@ import (
 const limitsDocument = "../../docs/interface/operations.md"
 
 // limitedPackages are those in which a client can ask for something.
-var limitedPackages = []string{"api", "auth", "calls", "chat", "cmd/weir", "engine", "feedback", "internal/form", "internal/query", "grammar", "internal/plainfile", "metrics", "objects", "queues", "scheduler", "server", "store", "tokenizer", "trajectory", "usage"}
+var limitedPackages = []string{"api", "auth", "calls", "chat", "cmd/weir", "engine", "feedback", "internal/form", "internal/query", "grammar", "internal/plainfile", "metrics", "objects", "queues", "scheduler", "server", "spans", "store", "tokenizer", "trajectory", "usage"}
 
 // limitName is what the names of bounds begin with.
 var limitName = regexp.MustCompile(`^([mM]ax|[mM]ost|[lL]imit|[lL]argest|[lL]ongest|[dD]eepest)([A-Z].*)?$`)
@@ -216,14 +216,21 @@ var limitRows = map[string]string{
 	"queues.maxExtra":                         "members of annotation queues",
 	"queues.maxOffset":                        "`limit` and `offset` of a query for annotation queues",
 	"queues.maxDepth":                         "nesting of JSON about annotation queues",
+	"spans.maxSpans":                          "a request with spans",
+	"spans.maxBytes":                          "a request with spans",
+	"spans.maxReasons":                        "reasons in an answer about spans",
+	"spans.maxDepth":                          "nesting of an attribute of a span",
+	"spans.maxNesting":                        "nesting of an attribute of a span",
+	"spans.maxJSONDepth":                      "nesting of an attribute of a span",
+	"spans.maxPath":                           "levels that a key with dots makes",
 	"calls.MaxBatch":                          "a request with calls",
 	"calls.maxDelete":                         "a deletion of calls",
 	"calls.maxDeleted":                        "a deletion of calls",
 	"calls.maxDepth":                          "nesting of JSON with calls",
-	"calls.maxID":                             "names in calls",
-	"calls.maxName":                           "names in calls",
-	"calls.maxOpName":                         "names in calls",
-	"calls.maxRecord":                         "a request with calls",
+	"calls.MaxID":                             "names in calls",
+	"calls.MaxName":                           "names in calls",
+	"calls.MaxOpName":                         "names in calls",
+	"calls.MaxRecord":                         "a request with calls",
 	"calls.maxColumns":                        "a query of calls",
 	"calls.maxFilter":                         "a query of calls",
 	"calls.maxSorted":                         "calls that are sorted",

@@ -9,7 +9,8 @@ import (
 //
 //	OpenAI        "Authorization: Bearer <key>" or, as some front-ends send it,
 //	              "x-api-key: <key>" (docs/interface/chat-completions.md, section 1.4)
-//	Feedback      "Authorization: Basic" (docs/interface/feedback.md, F-3)
+//	Feedback      "Authorization: Basic" (docs/interface/feedback.md, F-3), for
+//	              spans of OpenTelemetry, "wandb-api-key: <key>" (docs/interface/weave.md, W-400)
 //	Trajectories  "Authorization: Bearer" (docs/interface/trajectories.md, T-3)
 //
 // Without keys the OpenAI interface is open to everybody, except for private routes. The
@@ -31,6 +32,10 @@ func (s *Server) identify(c *Call, r *Route) error {
 		return nil
 	}
 	scheme, username, secret := auth.Parse(authorization)
+	headerKey := ""
+	if r.APIKey && scheme == auth.None {
+		headerKey = string(header.Peek("wandb-api-key"))
+	}
 	want := "Bearer"
 	if c.face == failure.Feedback {
 		want = `Basic realm="weir"`
@@ -42,10 +47,12 @@ func (s *Server) identify(c *Call, r *Route) error {
 		c.Who = s.keys.Password(username, secret)
 	case scheme == auth.Bearer && (c.face == failure.Trajectories || s.cfg.FeedbackBearer):
 		c.Who = s.keys.Token(secret)
+	case headerKey != "":
+		c.Who = s.keys.Token(headerKey)
 	}
 	if c.Who == nil {
 		c.Response.Header.Set("WWW-Authenticate", want)
-		return unidentified(scheme == auth.None)
+		return unidentified(scheme == auth.None && headerKey == "")
 	}
 	return nil
 }

@@ -143,7 +143,12 @@ func (c *Call) ReadBody() error {
 const byteOrderMark = "\uFEFF"
 
 // Body returns what ReadBody has read, without a byte order mark, or nil after FreeBody.
-func (c *Call) Body() []byte { return bytes.TrimPrefix(c.body.bytes, []byte(byteOrderMark)) }
+func (c *Call) Body() []byte {
+	if c.decoded != nil {
+		return c.decoded
+	}
+	return bytes.TrimPrefix(c.body.bytes, []byte(byteOrderMark))
+}
 
 // FreeBody returns the call's share of Config.MaxBodies. A handler calls it as soon as it
 // does not need the body any more; otherwise it is called when the handler returns.

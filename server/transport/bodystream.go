@@ -1,15 +1,11 @@
 package transport
 
 import (
-	"bufio"
-	"compress/gzip"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"time"
-
-	"github.com/klauspost/compress/zstd"
 
 	"weir/server/failure"
 )
@@ -92,98 +88,16 @@ func (f *BodyStream) fail(err error) error {
 	return err
 }
 
-// KnownEncoding reports whether Decode knows a Content-Encoding, which is in lower case.
-func KnownEncoding(name string) bool {
-	switch name {
-	case "", "identity", "gzip", "x-gzip", "zstd":
-		return true
-	}
-	return false
-}
+func (f *BodyStream) count() int64  { return f.n }
+func (f *BodyStream) failed() error { return f.err }
 
 // Decode returns the body without its Content-Encoding, which KnownEncoding knows, and
 // without a byte order mark. Reading
 // fails with failure.ErrRatio if there are more than ratio decoded bytes for each byte that
 // was sent. reserve is asked for the memory of a decoder. done releases the decoder.
 func (f *BodyStream) Decode(encoding string, ratio int, reserve func(n int64) error) (r io.Reader, done func(), err error) {
-	bound := &bound{in: f, most: f.most, ratio: int64(ratio)}
-	switch encoding {
-	case "gzip", "x-gzip":
-		if err := reserve(gzipBytes); err != nil {
-			return nil, nil, err
-		}
-		z, err := gzip.NewReader(f)
-		if err != nil {
-			return nil, nil, failure.ErrEncoding
-		}
-		bound.r = z
-		return &unmarked{Reader: bound}, func() {}, nil
-	case "zstd":
-		in := bufio.NewReaderSize(f, zstd.HeaderMaxSize)
-		window := zstdWindow(in)
-		if err := reserve(int64(window) + zstdBytes); err != nil {
-			return nil, nil, err
-		}
-		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window), zstd.WithDecoderLowmem(true))
-		if err != nil {
-			return nil, nil, failure.ErrEncoding
-		}
-		bound.r = z
-		return &unmarked{Reader: bound}, z.Close, nil
-	}
-	return &unmarked{Reader: f}, func() {}, nil
-}
-
-const (
-	// What decoders take, that of zstd beside its window. TestDecoderSizes measures them.
-	gzipBytes = 64 << 10
-	zstdBytes = 1 << 20
-
-	// mostWindow is more than zstd's levels up to 22 take without --ultra --long. RFC 8878
-	// recommends leastWindow to decoders.
-	mostWindow  = 32 << 20
-	leastWindow = 8 << 20
-)
-
-// zstdWindow returns the largest window that the frames of a body may have: that of the first
-// one, so that the memory for a larger one is reserved by those who need it.
-func zstdWindow(in *bufio.Reader) uint64 {
-	var h zstd.Header
-	first, _ := in.Peek(zstd.HeaderMaxSize) // an error comes again when the body is read
-	if h.Decode(first) != nil {
-		return leastWindow
-	}
-	window := h.WindowSize
-	if h.SingleSegment {
-		window = h.FrameContentSize
-	}
-	return min(max(window, leastWindow), mostWindow)
-}
-
-// bound bounds the output of a decoder.
-type bound struct {
-	r           io.Reader
-	in          *BodyStream
-	most, ratio int64
-	n           int64
-}
-
-// slack is the number of decoded bytes from which on the ratio is checked. The beginning of
-// a body is often very repetitive.
-const slack = 1 << 20
-
-func (b *bound) Read(p []byte) (int, error) {
-	n, err := b.r.Read(p)
-	b.n += int64(n)
-	switch {
-	case b.n > b.most:
-		return 0, failure.ErrTooLarge
-	case b.n > slack && b.n > b.ratio*b.in.n:
-		return 0, failure.ErrRatio
-	case err == nil || err == io.EOF || b.in.err != nil:
-		return n, err
-	}
-	return n, failure.ErrEncoding
+	r, done, err = decode(f, encoding, bound{most: f.most, ratio: int64(ratio)}, reserve)
+	return &unmarked{Reader: r}, done, err
 }
 
 // unmarked leaves a byte order mark at the beginning out.

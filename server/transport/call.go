@@ -38,6 +38,7 @@ type Call struct {
 	streams  bool     // the answer goes on after the handler has returned
 	size     int      // of an answer that streams, if it is known before
 	atEnd    []func() // see AtEnd
+	decoded  []byte   // the body without its Content-Encoding; nil: it is as it was sent
 }
 
 // Context ends when the client leaves, with the cause failure.ErrGone, or when the

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"slices"
 	"strings"
 
 	"weir/server/failure"
@@ -27,6 +28,25 @@ func (c *Call) ReadForm(max int, draining bool) bool {
 	h := &c.Request.Header
 	fromPage := len(h.Peek("Origin"))+len(h.Peek("Sec-Fetch-Site")) > 0
 	return c.readTyped(max, draining, !fromPage && strings.HasPrefix(strings.ToLower(string(h.ContentType())), "multipart/form-data"))
+}
+
+// ReadOf is ReadJSON for a body of one of some types of content, which has to be said. The body
+// may be compressed; ratio bounds the bytes for each that was sent.
+func (c *Call) ReadOf(max, ratio int, draining bool, types ...string) bool {
+	if !c.readTyped(max, draining, slices.Contains(types, c.MediaType()) && KnownEncoding(c.encoding())) {
+		return false
+	}
+	err := c.decodeBody(max, ratio)
+	if err != nil {
+		c.Fail(err)
+	}
+	return err == nil
+}
+
+// MediaType is the type of content of the request, without parameters and in lower case.
+func (c *Call) MediaType() string {
+	media, _, _ := strings.Cut(string(c.Request.Header.ContentType()), ";")
+	return strings.ToLower(strings.TrimSpace(media))
 }
 
 // readTyped reads a body whose type of content is right, or not.

@@ -19,6 +19,7 @@ type Route struct {
 	Open    bool        // needs no key
 	Private bool        // shows data of other clients: without keys, it is for this machine alone
 	Basic   bool        // of the OpenAI interface: takes Basic credentials beside that interface's own
+	APIKey  bool        // of the interface of feedback: takes a key in the header wandb-api-key in place of Authorization
 	MaxBody int64       // bound of its body; 0: Config.MaxBody
 	Serve   func(*Call) // answers a request
 }

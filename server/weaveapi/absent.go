@@ -15,7 +15,6 @@ var absent = []struct {
 		"/agents/agent-versions/query", "/agents/conversations/chat", "/agents/conversations/spans", "/agents/query", "/agents/search", "/agents/spans/custom-attrs/schema",
 		"/agents/spans/query", "/agents/spans/stats", "/agents/traces/chat",
 	}},
-	{"weir does not take traces of OpenTelemetry yet; /v2/{entity}/{project}/calls/complete takes calls", []string{"/agents/otel/v1/traces", "/otel/v1/traces"}},
 	{"weir has no tags of objects, and no alias but latest", []string{
 		"/aliases", "/tags", "/objs/{object_id}/aliases", "/objs/{object_id}/aliases/remove", "/objs/{object_id}/versions/{digest}/tags", "/objs/{object_id}/versions/{digest}/tags/remove",
 	}},

@@ -17,6 +17,7 @@ type Config struct {
 	Queues   *queues.Store
 	Feedback *feedback.Store
 	MaxBody  int // largest body of a request, in bytes
+	MaxRatio int // of the bytes of a compressed body for each that was sent
 	// Draining tells whether the server is stopping. Writes and queries that begin
 	// then are refused.
 	Draining func() bool
@@ -44,7 +45,7 @@ type form struct {
 }
 
 // lists are the routes by subject.
-var lists = [][]route{callRoutes, callQueryRoutes, objectRoutes, queueRoutes, startRoutes, absentRoutes}
+var lists = [][]route{callRoutes, callQueryRoutes, objectRoutes, queueRoutes, spanRoutes, startRoutes, absentRoutes}
 
 // New returns handlers.
 func New(cfg Config) *Handlers {
@@ -62,7 +63,7 @@ func New(cfg Config) *Handlers {
 	}
 	for _, path := range paths {
 		serve := methods[path]
-		r := transport.Route{Name: path, Serve: func(c *transport.Call) { serve[c.Verb()](h, c) }}
+		r := transport.Route{Name: path, APIKey: strings.HasSuffix(path, "/otel/v1/traces"), Serve: func(c *transport.Call) { serve[c.Verb()](h, c) }}
 		for _, m := range []string{"GET", "POST", "PUT", "DELETE"} {
 			if serve[m] != nil {
 				r.Methods += ", " + m

@@ -3,7 +3,7 @@
 Usage: python checks.py URL KEY PROJECT OUT
 
 Each check is a function; what it wrote is counted on the server by plain HTTP and not by the
-client's word. OUT gets a line of JSON for each: its name, ok, and what was wrong.
+client's word. OUT gets a line of JSON for each: its name, ok, whether it was skipped, and why.
 """
 
 import asyncio
@@ -25,6 +25,11 @@ import weave  # noqa: E402
 
 CHECKS = []
 
+
+class Skipped(Exception):
+    """A check that a version of the client cannot do, with any server."""
+
+
 # Up to 0.52.20 the client passes an argument to httpx that no version of httpx takes where an
 # answer is streamed, so it cannot read calls from any server.
 STREAMS = tuple(int(n) for n in weave.__version__.split(".")[:3]) > (0, 52, 20)
@@ -39,7 +44,9 @@ def streams(f):
     """A check whose client has to stream an answer."""
 
     def g():
-        return f() if STREAMS else "this version cannot stream answers"
+        if not STREAMS:
+            raise Skipped("this version's client cannot stream answers")
+        return f()
 
     g.__name__ = f.__name__
     return check(g)
@@ -289,7 +296,7 @@ def models_and_evaluations():
 def scorers():
     """call.apply_scorer records a score as feedback, where the version has it."""
     if not hasattr(weave, "Scorer"):
-        return "not in this version"
+        raise Skipped("not in this version")
 
     class Long(weave.Scorer):
         @weave.op
@@ -360,6 +367,67 @@ def deletion():
 
 
 @check
+def exporter():
+    """A program that is instrumented for OpenTelemetry, without Weave's client."""
+    from opentelemetry.exporter.otlp.proto.http import Compression
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    entity, project = PROJECT.split("/")
+    resources = {"wandb.entity": entity, "wandb.project": project}
+    for compression, attributes, headers in [
+        (Compression.NoCompression, resources, {"wandb-api-key": KEY}),
+        (Compression.Gzip, {}, {"Authorization": "Basic " + base64.b64encode(b"api:" + KEY.encode()).decode(), "project_id": PROJECT}),
+    ]:
+        provider = TracerProvider(resource=Resource.create(attributes))
+        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=URL + "/otel/v1/traces", headers=headers, compression=compression)))
+        tracer = provider.get_tracer("checks")
+        with tracer.start_as_current_span("workflow " + compression.name) as root:
+            with tracer.start_as_current_span("chat m", attributes={"gen_ai.request.model": "m", "gen_ai.prompt.0.content": "hi", "gen_ai.usage.prompt_tokens": 5}):
+                pass
+            try:
+                with tracer.start_as_current_span("breaks"):
+                    raise ValueError("it broke")
+            except ValueError:
+                pass
+        provider.shutdown()
+        trace = format(root.get_span_context().trace_id, "032x")
+        found = {c["op_name"]: c for c in calls(filter={"trace_ids": [trace]})}
+        eq(sorted(found), ["breaks", "chat m", "workflow " + compression.name])
+        eq(found["chat m"]["inputs"], {"gen_ai.prompt": [{"content": "hi"}]})
+        eq(found["chat m"]["summary"]["usage"], {"m": {"prompt_tokens": 5}})
+        eq(found["chat m"]["parent_id"], format(root.get_span_context().span_id, "016x"))
+        eq((found["breaks"]["exception"], found["breaks"]["summary"]["weave"]["status"]), ("ValueError: it broke", "error"))
+
+
+@check
+def conversation():
+    """A conversation of Weave's client: its spans are calls below the op that it is in."""
+    if not hasattr(weave, "start_conversation"):
+        raise Skipped("not in this version")
+    from opentelemetry import trace
+
+    @weave.op
+    def chatting():
+        with weave.start_conversation(agent_name="agent", conversation_id="conv-1") as c:
+            with c.start_turn(user_message="hi") as turn:
+                with turn.start_llm(model="m", provider_name="weir") as llm:
+                    llm.output("hello")
+
+    chatting()
+    flush()
+    trace.get_tracer_provider().force_flush()
+    ops = [c for c in calls() if "/op/chatting:" in c["op_name"]]
+    spans = calls(filter={"thread_ids": ["conv-1"]})
+    eq(len(spans) >= 2, True)
+    eq({c["trace_id"] for c in spans}, {ops[0]["trace_id"]})
+    eq([c["attributes"]["operation_name"] for c in spans if c["parent_id"] == ops[0]["id"]], ["invoke_agent"])
+    eq([c["output"] for c in spans if c["op_name"].startswith("chat")], [{"gen_ai.output.messages": [{"role": "assistant", "parts": [{"type": "text", "content": "hello"}]}]}])
+
+
+@check
 def finish():
     """Nothing is left to be sent when the program ends."""
     flush()
@@ -371,6 +439,8 @@ def main():
             line = {"name": f.__name__, "ok": True, "detail": ""}
             try:
                 line["detail"] = f() or ""
+            except Skipped as e:
+                line.update(skipped=True, detail=str(e))
             except BaseException as e:  # noqa: BLE001
                 last = traceback.extract_tb(e.__traceback__)[-1]
                 line.update(ok=False, detail=f"{type(e).__name__}: {str(e)[:300]} ({last.name}:{last.lineno})")
