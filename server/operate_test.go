@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -173,4 +174,34 @@ func TestK12ResetPrefixCache(t *testing.T) {
 	if status, _, _ := h.Get("GET", "/reset_prefix_cache", ""); status != 405 {
 		t.Errorf("GET: %d", status)
 	}
+}
+
+// TestComputing: workers of queries rest while a step is computed, and not when nothing is.
+func TestComputing(t *testing.T) {
+	t.Parallel()
+	h := newServer(t, nil)
+	computing := h.Instance.OpenAI().Computing
+	gate, reached := make(chan struct{}), make(chan struct{}, 1)
+	h.SetHook(func(c sim.Call, _ int) error {
+		if c == sim.End {
+			select {
+			case reached <- struct{}{}:
+			default:
+			}
+			<-gate
+		}
+		return nil
+	})
+	if computing() {
+		t.Error("computing before there was a request")
+	}
+	var clients sync.WaitGroup
+	clients.Go(func() { h.Chat(nil) })
+	<-reached
+	if !computing() {
+		t.Error("not computing in a step")
+	}
+	close(gate)
+	clients.Wait()
+	servertest.WaitFor(t, "still computing", func() bool { return !computing() })
 }

@@ -70,6 +70,7 @@ func New(cfg Config) (*Server, error) {
 	if s.openai, err = openai.New(cfg.answers(), s.http, s.recorder, s.counts); err != nil {
 		return nil, err
 	}
+	s.http.Turns().RestWhile(s.openai.Computing)
 	s.surfaces()
 	s.counts.SetStores(s.stores())
 	s.SetProgress("the model is loading", 0)

@@ -183,6 +183,16 @@ func (s *Service) Alive() error {
 	return nil
 }
 
+// Computing reports whether the engine has something to compute, or a model is being loaded.
+func (s *Service) Computing() bool {
+	m := s.model.Load()
+	if m == nil {
+		return !s.failed.Load()
+	}
+	st := m.Engine.Stats()
+	return st.Running+st.Waiting > 0 || !st.StepBegan.IsZero()
+}
+
 // Load returns the number of requests that are being answered by the engine. It is 0
 // without Config.LoadTracking.
 func (s *Service) Load() int64 { return s.load.Load() }

@@ -203,9 +203,19 @@ func TestTurnOutside(t *testing.T) {
 	}
 }
 
-// TestTurnRests checks that a worker sleeps after each slice.
+// TestTurnRests checks that a worker sleeps after each slice, while something is computed.
 func TestTurnRests(t *testing.T) {
+	for want, computing := range map[int]func() bool{5: nil, 0: func() bool { return false }} {
+		testTurnRests(t, computing, want)
+	}
+}
+
+func testTurnRests(t *testing.T, computing func() bool, want int) {
+	t.Helper()
 	x := newTurnsTest(t, TurnLimits{Rest: time.Second})
+	if computing != nil {
+		x.RestWhile(computing)
+	}
 	slept := 0
 	x.sleep = func(_ context.Context, d time.Duration) {
 		if slept++; d != time.Second {
@@ -214,8 +224,8 @@ func TestTurnRests(t *testing.T) {
 	}
 	x.occupy()
 	x.query(context.Background(), "a", "a", 5)
-	if got := x.end(); got != "a a a a a" || slept != 5 {
-		t.Errorf("%s, %d rests", got, slept)
+	if got := x.end(); got != "a a a a a" || slept != want {
+		t.Errorf("%s, %d rests, want %d", got, slept, want)
 	}
 }
 
